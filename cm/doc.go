@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package cm makes connections: addresses are those of the IP network, and a connection carries a little private data
+// of both sides when it is made. It follows librdmacm; an [ID] is one connection, a [Listener] makes IDs out of
+// [Request]s.
+//
+// The active side:
+//
+//	id, err := cm.Resolve(ctx, "host:7306", cm.Config{Device: dev})
+//	... make PD, CQs and a QP on id.Context() ...
+//	err = id.BindQP(qp)              // receives can be posted from here on
+//	err = id.Connect(ctx, qp, cm.ConnParam{})
+//
+// The passive side:
+//
+//	ln, err := cm.Listen(ctx, ":7306", cm.Config{Device: dev})
+//	req, err := ln.Accept(ctx)
+//	... make a QP on req.Context(), post receives ...
+//	id, err := req.Accept(ctx, qp, cm.ConnParam{})
+//
+// A connection ends by [ID.Disconnect] or [ID.Close] of either side, or when it fails. Both sides learn of it: the QP goes
+// into the error state, its requests are flushed, and [ID.Done] is closed. Requests should have completed before a
+// side disconnects; what has completed arrives.
+//
+// States of an ID:
+//
+//	resolved -> connecting -> established -> disconnected -> closed
+//	                  \-> failed (the ID can only be closed)
+package cm

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// ID is one connection, or the attempt to make one (struct rdma_cm_id). All methods may be called concurrently.
+type ID struct {
+	node    lifetime.Node
+	vctx    *verbs.Context
+	cfg     Config
+	p       Provider
+	address string
+	remote  net.Addr
+
+	done chan struct{} // closed when the connection has ended, or by Close
+
+	mu       sync.Mutex         // guards what follows
+	used     bool               // Connect or Accept has been called
+	closing  bool               // Close has been called
+	cancel   context.CancelFunc // ends a Connect or Accept in progress
+	idle     chan struct{}      // closed when that call has returned
+	conn     ProviderConn       // nil before the connection is established
+	qp       *verbs.QP
+	doneOnce sync.Once
+}
+
+// Resolve finds the device and the route for a connection to address, "host:port" (rdma_resolve_addr(3) and
+// rdma_resolve_route(3) in one). The peer is not contacted. The caller closes the ID.
+func Resolve(ctx context.Context, address string, cfg Config) (*ID, error) {
+	vctx, err := cfg.context("Resolve", address)
+	if err != nil {
+		return nil, err
+	}
+	p, err := provider("Resolve", address, vctx)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := p.Resolve(ctx, address, cfg.Source)
+	if err != nil {
+		return nil, opError("Resolve", address, err)
+	}
+	id := &ID{vctx: vctx, cfg: cfg, p: p, address: address, remote: remote}
+	return id, opError("Resolve", address, id.init())
+}
+
+func (id *ID) init() error {
+	id.done = make(chan struct{})
+	return id.node.Init("cm.ID", id.Close)
+}
+
+// Context returns the verbs context for the objects of the connection.
+func (id *ID) Context() *verbs.Context { return id.vctx }
+
+// BindQP moves a QP from RESET to INIT, so that receives can be posted before Connect or Accept, as iWARP requires. A QP
+// in the state INIT is left alone. Connect and Accept do it if it has not been done.
+func (id *ID) BindQP(qp *verbs.QP) error { return bindQP("BindQP", id.address, id.vctx, qp) }
+
+func bindQP(op, address string, vctx *verbs.Context, qp *verbs.QP) error {
+	if qp == nil {
+		return opError(op, address, fmt.Errorf("%w: no QP", verbs.ErrInvalid))
+	}
+	if qp.Context() != vctx {
+		return opError(op, address, fmt.Errorf("%w: the QP is of another context", verbs.ErrForeign))
+	}
+	attr, err := qp.Query()
+	if err != nil {
+		return opError(op, address, err)
+	}
+	switch attr.State {
+	case verbs.QPStateInit:
+		return nil
+	case verbs.QPStateReset:
+		attr = verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1,
+			AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic}
+		return opError(op, address, qp.Modify(attr,
+			verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+	}
+	return opError(op, address, &verbs.StateError{State: attr.State, Why: "a connection needs a QP in RESET or INIT"})
+}
+
+// Connect connects qp to the peer and returns when the connection is established (rdma_connect(3) up to
+// RDMA_CM_EVENT_ESTABLISHED). When ctx is done before, the attempt is given up and the error Is ctx.Err(); when the
+// peer refuses, the error holds a *[RejectedError]. An ID connects once.
+func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error {
+	if err := id.BindQP(qp); err != nil {
+		return err
+	}
+	return id.establish(ctx, "Connect", qp, func(ctx context.Context) (ProviderConn, error) {
+		return id.p.Connect(ctx, qp.Provider(), id.remote, id.cfg.Source, param)
+	})
+}
+
+// establish runs one attempt, which Close can end.
+func (id *ID) establish(ctx context.Context, op string, qp *verbs.QP, attempt func(context.Context) (ProviderConn, error)) error {
+	id.mu.Lock()
+	if id.closing {
+		id.mu.Unlock()
+		return opError(op, id.address, verbs.ErrClosed)
+	}
+	if id.used {
+		id.mu.Unlock()
+		return opError(op, id.address, fmt.Errorf("%w: an ID makes one connection", verbs.ErrInvalid))
+	}
+	id.used = true
+	attemptCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	idle := make(chan struct{})
+	defer close(idle)
+	id.cancel, id.idle = cancel, idle
+	id.mu.Unlock()
+
+	conn, err := attempt(attemptCtx)
+
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err == nil {
+		id.conn, id.qp = conn, qp
+		go func() {
+			<-conn.Done()
+			id.finish()
+		}()
+		return nil
+	}
+	if id.closing && ctx.Err() == nil && errors.Is(err, context.Canceled) {
+		err = verbs.ErrClosed
+	}
+	return opError(op, id.address, err)
+}
+
+func (id *ID) finish() { id.doneOnce.Do(func() { close(id.done) }) }
+
+func (id *ID) connection() ProviderConn {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.conn
+}
+
+// QP returns the connected QP, nil before the connection is established.
+func (id *ID) QP() *verbs.QP {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.qp
+}
+
+// LocalAddr returns the local address of the connection, nil before it is established.
+func (id *ID) LocalAddr() net.Addr {
+	if c := id.connection(); c != nil {
+		return c.LocalAddr()
+	}
+	return nil
+}
+
+// RemoteAddr returns the peer's address.
+func (id *ID) RemoteAddr() net.Addr {
+	if c := id.connection(); c != nil {
+		return c.RemoteAddr()
+	}
+	return id.remote
+}
+
+// PrivateData returns what the peer sent when the connection was made: with its request on the passive side, with its
+// acceptance on the active side; nil before the connection is established.
+func (id *ID) PrivateData() []byte {
+	if c := id.connection(); c != nil {
+		return c.PrivateData()
+	}
+	return nil
+}
+
+// Depths returns the agreed numbers of Reads and atomics in progress, as requester (ORD) and as responder (IRD); 0 before
+// the connection is established.
+func (id *ID) Depths() (ord, ird int) {
+	if c := id.connection(); c != nil {
+		return c.Depths()
+	}
+	return 0, 0
+}
+
+// Disconnect ends the connection (rdma_disconnect(3)): the QP goes into the error state, its requests are flushed, and
+// the peer is told. What has completed before arrives there. The QP's completions are in the CQs when it returns.
+func (id *ID) Disconnect() error {
+	if c := id.connection(); c != nil {
+		return opError("Disconnect", id.address, c.Disconnect())
+	}
+	return opError("Disconnect", id.address, fmt.Errorf("%w: not connected", verbs.ErrInvalid))
+}
+
+// Done returns a channel that is closed when the connection has ended, by either side or by a failure, and the QP's
+// requests have been flushed; also by Close.
+func (id *ID) Done() <-chan struct{} { return id.done }
+
+// Err tells why the connection ended; nil before. It Is io.EOF if the peer disconnected, verbs.ErrClosed after a local
+// disconnect, or holds a *verbs.TerminateError.
+func (id *ID) Err() error {
+	if c := id.connection(); c != nil {
+		return c.Err()
+	}
+	return nil
+}
+
+// String shows both ends and the device.
+func (id *ID) String() string {
+	return fmt.Sprintf("%v -> %v on %v", id.LocalAddr(), id.RemoteAddr(), id.vctx.Device())
+}
+
+// Close disconnects, ends a Connect in progress, and returns when nothing of the connection is left; a peer that does not
+// react is waited for at most the device's close time-out. The QP stays the caller's. Close is idempotent and may be
+// called on nil.
+func (id *ID) Close() error {
+	if id == nil {
+		return nil
+	}
+	first, err := id.node.BeginClose()
+	if !first || err != nil {
+		return opError("Close", id.address, err)
+	}
+	id.mu.Lock()
+	id.closing = true
+	if id.cancel != nil {
+		id.cancel()
+	}
+	idle := id.idle
+	id.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
+	if c := id.connection(); c != nil {
+		err = c.Close()
+	}
+	id.finish()
+	id.node.End()
+	return opError("Close", id.address, err)
+}
+
+// Dial resolves address, lets newQP make a QP on id.Context(), and connects it. newQP may post receives after
+// id.BindQP. If the connection fails, the ID is closed and the QP closed too.
+func Dial(ctx context.Context, address string, cfg Config, newQP func(id *ID) (*verbs.QP, error), param ConnParam) (*ID, error) {
+	id, err := Resolve(ctx, address, cfg)
+	if err != nil {
+		return nil, err
+	}
+	qp, err := newQP(id)
+	if err != nil {
+		return nil, errors.Join(err, id.Close())
+	}
+	if err := id.Connect(ctx, qp, param); err != nil {
+		return nil, errors.Join(err, id.Close(), qp.Close())
+	}
+	return id, nil
+}

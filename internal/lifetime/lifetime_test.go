@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package lifetime
+
+import (
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGuardDrainWaitsForCalls(t *testing.T) {
+	var g Guard
+	require.True(t, g.Enter())
+	require.True(t, g.Shut())
+	require.False(t, g.Shut(), "the second Shut is not the first")
+	require.False(t, g.Enter())
+	require.False(t, g.Drain(10*time.Millisecond), "a call is in progress")
+	go func() {
+		time.Sleep(5 * time.Millisecond)
+		g.Exit()
+	}()
+	require.True(t, g.Drain(0))
+	require.True(t, g.Closed())
+}
+
+func TestGuardConcurrent(t *testing.T) {
+	var g Guard
+	var inside atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for g.Enter() {
+				inside.Add(1)
+				inside.Add(-1)
+				g.Exit()
+			}
+		})
+	}
+	time.Sleep(time.Millisecond)
+	g.Shut()
+	require.True(t, g.Drain(time.Second))
+	require.Zero(t, inside.Load())
+	wg.Wait()
+}
+
+func TestGuardAllocatesNothing(t *testing.T) {
+	var g Guard
+	require.Zero(t, testing.AllocsPerRun(100, func() { g.Enter(); g.Exit() }))
+}
+
+func TestNodeTree(t *testing.T) {
+	before := len(Live())
+	var parent, child, late Node
+	nop := func() error { return nil }
+	require.NoError(t, parent.Init("PD", nop))
+	require.NoError(t, child.Init("MR", nop, &parent, &parent))
+	require.Len(t, Live(), before+2)
+	require.Contains(t, child.Describe(), "TestNodeTree")
+
+	_, err := parent.BeginClose()
+	require.ErrorIs(t, err, ErrBusy)
+	require.ErrorContains(t, err, "1 MR")
+	require.True(t, parent.Enter(), "a refused close leaves the parent open")
+	parent.Exit()
+
+	first, err := child.BeginClose()
+	require.True(t, first)
+	require.NoError(t, err)
+	first, err = child.BeginClose()
+	require.False(t, first, "idempotent")
+	require.NoError(t, err)
+	child.End()
+
+	first, err = parent.BeginClose()
+	require.True(t, first)
+	require.NoError(t, err)
+	parent.End()
+	require.ErrorIs(t, late.Init("MR", nop, &parent), ErrClosed)
+	require.Len(t, Live(), before)
+}
+
+func TestCloseChildren(t *testing.T) {
+	var order []string
+	mk := func(name string, n *Node, parents ...*Node) {
+		require.NoError(t, n.Init(name, func() error {
+			if first, err := n.BeginClose(); err != nil || !first {
+				return err
+			}
+			n.End()
+			order = append(order, name)
+			return nil
+		}, parents...))
+	}
+	var ctx, pd, cq, qp Node
+	mk("context", &ctx)
+	mk("PD", &pd, &ctx)
+	mk("CQ", &cq, &ctx)
+	mk("QP", &qp, &pd, &cq)
+	require.NoError(t, ctx.CloseChildren())
+	require.Len(t, order, 3)
+	require.Equal(t, "QP", order[0], "children before parents")
+	first, err := ctx.BeginClose()
+	require.True(t, first)
+	require.NoError(t, err)
+	ctx.End()
+}
+
+func TestErrClosedIsEveryonesErrClosed(t *testing.T) {
+	require.ErrorIs(t, ErrClosed, net.ErrClosed)
+	require.ErrorIs(t, ErrClosed, os.ErrClosed)
+	require.NotErrorIs(t, ErrClosed, os.ErrExist)
+}

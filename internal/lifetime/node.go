@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package lifetime
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// ErrClosed is the cause of every call on a closed handle. It satisfies errors.Is for net.ErrClosed and
+// os.ErrClosed too.
+var ErrClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string { return "use of closed handle" }
+
+func (closedError) Is(target error) bool { return target == net.ErrClosed || target == os.ErrClosed }
+
+// ErrBusy says that an object has live children.
+var ErrBusy = errors.New("object is in use")
+
+// Node is one object in the tree of lifetimes: a Guard for its calls, the parents that must outlive it, and
+// the children that must be closed before it. An embedded Node must be set up by Init and not be copied.
+//
+// States: open -> closing (BeginClose: no calls, no new children) -> gone (End: no longer listed by Live).
+type Node struct {
+	Guard
+	kind    string
+	stack   []uintptr
+	parents []*Node
+
+	mu       sync.Mutex         // guards what follows; a parent's mu is never taken under a child's
+	children map[*Node]struct{} // live children
+	closing  bool
+	closer   func() error
+}
+
+// live lists every Node between Init and End.
+var live struct {
+	sync.Mutex
+	m map[*Node]struct{}
+}
+
+// Init makes n a live object of the given kind below its parents. closer is what CloseAll calls. It fails
+// with ErrClosed if a parent has been closed; n may then be used again.
+func (n *Node) Init(kind string, closer func() error, parents ...*Node) error {
+	n.kind, n.closer, n.parents = kind, closer, nil
+	for _, p := range parents {
+		if p == nil || slices.Contains(n.parents, p) {
+			continue
+		}
+		if !p.adopt(n) {
+			n.leaveParents()
+			return ErrClosed
+		}
+		n.parents = append(n.parents, p)
+	}
+	n.stack = make([]uintptr, 16)
+	n.stack = n.stack[:runtime.Callers(2, n.stack)]
+	live.Lock()
+	if live.m == nil {
+		live.m = make(map[*Node]struct{})
+	}
+	live.m[n] = struct{}{}
+	live.Unlock()
+	return nil
+}
+
+func (n *Node) adopt(child *Node) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closing {
+		return false
+	}
+	if n.children == nil {
+		n.children = make(map[*Node]struct{})
+	}
+	n.children[child] = struct{}{}
+	return true
+}
+
+func (n *Node) leaveParents() {
+	for _, p := range n.parents {
+		p.mu.Lock()
+		delete(p.children, n)
+		p.mu.Unlock()
+	}
+}
+
+// BeginClose shuts n to new calls and new children. It reports first = true to the one caller that must go on
+// and finish with Drain and End; later callers get false and no error. With live children nothing happens and
+// the error Is ErrBusy and counts them by kind.
+func (n *Node) BeginClose() (first bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closing {
+		return false, nil
+	}
+	if len(n.children) > 0 {
+		return false, fmt.Errorf("%w by %s", ErrBusy, n.census())
+	}
+	n.closing = true
+	n.Shut()
+	return true, nil
+}
+
+// census counts the live children by kind, for example "2 MR, 1 QP". The caller holds n.mu.
+func (n *Node) census() string {
+	count := make(map[string]int)
+	for c := range n.children {
+		count[c.kind]++
+	}
+	parts := make([]string, 0, len(count))
+	for kind, k := range count {
+		parts = append(parts, fmt.Sprintf("%d %s", k, kind))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// End takes n out of its parents and of Live.
+func (n *Node) End() {
+	n.leaveParents()
+	live.Lock()
+	delete(live.m, n)
+	live.Unlock()
+}
+
+// CloseChildren closes every descendant of n, children before their parents, and joins the errors.
+func (n *Node) CloseChildren() error {
+	n.mu.Lock()
+	children := make([]*Node, 0, len(n.children))
+	for c := range n.children {
+		children = append(children, c)
+	}
+	n.mu.Unlock()
+	var errs []error
+	for _, c := range children {
+		// A child of two parents here (a QP below a PD and a CQ) is closed once: Close is idempotent.
+		errs = append(errs, c.CloseChildren())
+		errs = append(errs, c.closer())
+	}
+	return errors.Join(errs...)
+}
+
+// Describe names n's kind and the stack that created it.
+func (n *Node) Describe() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s created at\n", n.kind)
+	frames := runtime.CallersFrames(n.stack)
+	for {
+		f, more := frames.Next()
+		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+		if !more {
+			return b.String()
+		}
+	}
+}
+
+// Live returns the objects that have been created and not closed, in no particular order. What it returns
+// when a test binary ends has leaked.
+func Live() []*Node {
+	live.Lock()
+	defer live.Unlock()
+	nodes := make([]*Node, 0, len(live.m))
+	for n := range live.m {
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// Keep takes n out of Live for good: it is meant to live as long as the process.
+func (n *Node) Keep() {
+	live.Lock()
+	delete(live.m, n)
+	live.Unlock()
+}

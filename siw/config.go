@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Policy is a wish of three values.
+type Policy uint8
+
+const (
+	Default Policy = iota // what the field's comment says
+	On
+	Off
+)
+
+// String returns "default", "on" or "off".
+func (p Policy) String() string {
+	if p > Off {
+		return fmt.Sprintf("Policy(%d)", uint8(p))
+	}
+	return [...]string{"default", "on", "off"}[p]
+}
+
+// Network makes the byte streams that a NIC runs on. The host's TCP is used where none is configured.
+type Network interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
+}
+
+// Config describes a NIC. The zero value is a NIC with every default; a value out of range is an error of New, not
+// silently changed.
+type Config struct {
+	// Name is the device's name (default: the first free one of usiw0, usiw1, ...).
+	Name string
+	// Addr is the local address of connections and listeners (zero: chosen by the route; listeners take all).
+	Addr netip.Addr
+	// Network replaces the host's TCP (nil = the host's).
+	Network Network
+	// MTU is the largest FPDU in octets, 156 to 65,536, below what the TCP connection's segment size allows (0 = that).
+	MTU int
+	// CRC: On (the default) asks for CRC32C on every connection, Off does without where the peer does not ask for it
+	// (RFC 5044 section 4.4).
+	CRC Policy
+	// Rev is the MPA revision of outgoing connections: 2 (the default, RFC 6581: depths are negotiated and either side
+	// may speak first) or 1 (RFC 5044: neither).
+	Rev int
+	// RTR: On (the default) makes outgoing connections of revision 2 peer-to-peer: a zero-length Write opens them, so
+	// that either side may send first. Off leaves the first message to the active side, as plain iWARP does.
+	RTR Policy
+
+	// Limits of the device, default in parentheses.
+	MaxQP  int // queue pairs (65,536)
+	MaxCQ  int // completion queues (65,536)
+	MaxCQE int // entries of a completion queue (4,194,304)
+	MaxMR  int // memory regions (1,048,576; at most 2^23)
+	MaxPD  int // protection domains (65,536)
+	MaxMW  int // memory windows (1,048,576; at most 2^23)
+	MaxIRD int // Reads and atomics in progress, each way (128; at most 16,382)
+
+	// CloseTimeout bounds the orderly end of a connection: Terminate, FIN, the peer's FIN (3 s).
+	CloseTimeout time.Duration
+	// PeerTimeout gives up a peer that acknowledges nothing or keeps its window closed for so long (20 s).
+	PeerTimeout time.Duration
+	// SetupTimeout bounds the exchange of MPA frames (10 s as active, 5 s as passive side).
+	SetupTimeout time.Duration
+	// DeregTimeout is how long a deregistration waits for operations in progress before it ends their connections (3 s).
+	DeregTimeout time.Duration
+
+	// Without switches operations off, for example to be an RNIC without RFC 7306: requests for them are refused here
+	// and terminated as unknown when a peer sends them. Only the operations of RFC 7306 and the invalidating ones may
+	// be named.
+	Without verbs.OpSet
+}
+
+// Implementation constants: the bounds of a Config.
+const (
+	minMTU = mpa.MinMULPDU + 28
+	maxMTU = 65536
+	maxIRD = mpa.NoNegotiate - 1
+	// maxKeys is the number of regions or windows that random 24-bit indices can name without long searches for a free one.
+	maxKeys = 1 << 23
+
+	maxMRSize     = 1 << 46
+	maxQPWR       = 32768
+	maxSGE        = 16
+	maxSGERd      = 1
+	maxInlineData = 1024
+)
+
+// switchable are the operations that Config.Without may name.
+var switchable = verbs.MakeOpSet(verbs.OpSendInv, verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd,
+	verbs.OpMaskedCmpSwap, verbs.OpImm64, verbs.OpLocalInv, verbs.OpBindMW)
+
+// fill checks cfg and puts the defaults in.
+func (cfg Config) fill() (Config, error) {
+	bad := func(field string, v any, want string) error {
+		return fmt.Errorf("siw: Config.%s: %v is not %s: %w", field, v, want, verbs.ErrInvalid)
+	}
+	for _, f := range []struct {
+		name           string
+		v              *int
+		fill, low, top int
+	}{
+		{"MTU", &cfg.MTU, maxMTU, minMTU, maxMTU},
+		{"Rev", &cfg.Rev, mpa.Rev2, mpa.Rev1, mpa.Rev2},
+		{"MaxQP", &cfg.MaxQP, 1 << 16, 1, 1 << 22},
+		{"MaxCQ", &cfg.MaxCQ, 1 << 16, 1, 1 << 22},
+		{"MaxCQE", &cfg.MaxCQE, 1 << 22, 1, 1 << 26},
+		{"MaxMR", &cfg.MaxMR, 1 << 20, 1, maxKeys},
+		{"MaxPD", &cfg.MaxPD, 1 << 16, 1, 1 << 22},
+		{"MaxMW", &cfg.MaxMW, 1 << 20, 1, maxKeys},
+		{"MaxIRD", &cfg.MaxIRD, 128, 1, maxIRD},
+	} {
+		if *f.v == 0 {
+			*f.v = f.fill
+		}
+		if *f.v < f.low || *f.v > f.top {
+			return cfg, bad(f.name, *f.v, fmt.Sprintf("from %d to %d", f.low, f.top))
+		}
+	}
+	for _, f := range []struct {
+		name string
+		v    *time.Duration
+		fill time.Duration
+	}{
+		{"CloseTimeout", &cfg.CloseTimeout, 3 * time.Second},
+		{"PeerTimeout", &cfg.PeerTimeout, 20 * time.Second},
+		{"SetupTimeout", &cfg.SetupTimeout, 0},
+		{"DeregTimeout", &cfg.DeregTimeout, 3 * time.Second},
+	} {
+		if *f.v == 0 {
+			*f.v = f.fill
+		}
+		if *f.v < 0 {
+			return cfg, bad(f.name, *f.v, "positive")
+		}
+	}
+	for _, f := range []struct {
+		name string
+		v    *Policy
+	}{{"CRC", &cfg.CRC}, {"RTR", &cfg.RTR}} {
+		if *f.v > Off {
+			return cfg, bad(f.name, *f.v, "Default, On or Off")
+		}
+		if *f.v == Default {
+			*f.v = On
+		}
+	}
+	if extra := cfg.Without &^ switchable; extra != 0 {
+		return cfg, bad("Without", extra, "a set of "+switchable.String())
+	}
+	if cfg.Network == nil {
+		cfg.Network = hostNetwork{}
+	}
+	return cfg, nil
+}
+
+// setupTimeout returns the bound of the exchange of MPA frames for one side.
+func (cfg *Config) setupTimeout(active bool) time.Duration {
+	switch {
+	case cfg.SetupTimeout != 0:
+		return cfg.SetupTimeout
+	case active:
+		return 10 * time.Second
+	}
+	return 5 * time.Second
+}
+
+// hostNetwork is the host's TCP.
+type hostNetwork struct{}
+
+func (hostNetwork) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	d.KeepAlive = -1
+	return d.DialContext(ctx, network, address)
+}
+
+func (hostNetwork) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	lc.KeepAlive = -1
+	return lc.Listen(ctx, network, address)
+}

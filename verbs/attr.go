@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+// GUID is a 64-bit identifier, as a number.
+type GUID uint64
+
+// DeviceAttr holds what ibv_query_device(3) tells; the fields are those of struct ibv_device_attr. Limits count
+// objects of all contexts of the device.
+type DeviceAttr struct {
+	FwVer           string         // fw_ver
+	NodeGUID        GUID           // node_guid
+	SysImageGUID    GUID           // sys_image_guid
+	MaxMRSize       uint64         // max_mr_size, octets
+	PageSizeCap     uint64         // page_size_cap, bit n = pages of 1<<n octets
+	VendorID        uint32         // vendor_id
+	VendorPartID    uint32         // vendor_part_id
+	HWVer           uint32         // hw_ver
+	MaxQP           int            // max_qp
+	MaxQPWR         int            // max_qp_wr: requests in one queue
+	DeviceCapFlags  DeviceCapFlags // device_cap_flags
+	MaxSGE          int            // max_sge: elements in one request
+	MaxSGERd        int            // max_sge_rd: elements in one Read
+	MaxCQ           int            // max_cq
+	MaxCQE          int            // max_cqe: entries in one CQ
+	MaxMR           int            // max_mr
+	MaxPD           int            // max_pd
+	MaxQPRdAtom     int            // max_qp_rd_atom: Reads and atomics in progress as responder, one QP
+	MaxResRdAtom    int            // max_res_rd_atom: the same, all QPs
+	MaxQPInitRdAtom int            // max_qp_init_rd_atom: Reads and atomics in progress as requester, one QP
+	AtomicCap       AtomicCap      // atomic_cap
+	MaxMW           int            // max_mw
+	MaxAH           int            // max_ah
+	MaxSRQ          int            // max_srq
+	MaxSRQWR        int            // max_srq_wr
+	MaxSRQSGE       int            // max_srq_sge
+	MaxPKeys        int            // max_pkeys
+	LocalCAAckDelay uint8          // local_ca_ack_delay
+	PhysPortCnt     int            // phys_port_cnt
+	MaxInlineData   int            // octets in one inline request; not in ibv_device_attr, where QP creation tells
+}
+
+// PortAttr holds what ibv_query_port(3) tells; the fields are those of struct ibv_port_attr.
+type PortAttr struct {
+	State       PortState // state
+	MaxMTU      MTU       // max_mtu
+	ActiveMTU   MTU       // active_mtu
+	GIDTblLen   int       // gid_tbl_len
+	MaxMsgSz    uint32    // max_msg_sz, octets
+	PKeyTblLen  int       // pkey_tbl_len
+	LID         uint16    // lid
+	SMLID       uint16    // sm_lid
+	LMC         uint8     // lmc
+	ActiveWidth uint8     // active_width
+	ActiveSpeed uint8     // active_speed
+	PhysState   uint8     // phys_state
+	LinkLayer   LinkLayer // link_layer
+}
+
+// QPCap sizes a queue pair (struct ibv_qp_cap). Zero = the default that [QPConfig] names.
+type QPCap struct {
+	MaxSendWR     int // max_send_wr
+	MaxRecvWR     int // max_recv_wr
+	MaxSendSGE    int // max_send_sge
+	MaxRecvSGE    int // max_recv_sge
+	MaxInlineData int // max_inline_data, octets
+}
+
+// QPAttr holds the attributes of a QP that can be set and asked for (struct ibv_qp_attr). Which of them count in a
+// call of [QP.Modify] is told by a [QPAttrMask].
+type QPAttr struct {
+	State           QPState     // qp_state
+	CurState        QPState     // cur_qp_state
+	PathMTU         MTU         // path_mtu
+	RQPSN           uint32      // rq_psn
+	SQPSN           uint32      // sq_psn
+	DestQPNum       uint32      // dest_qp_num
+	AccessFlags     AccessFlags // qp_access_flags: what the peer may do at all
+	PKeyIndex       uint16      // pkey_index
+	PortNum         uint8       // port_num, from 1
+	MaxRdAtomic     int         // max_rd_atomic: ORD
+	MaxDestRdAtomic int         // max_dest_rd_atomic: IRD
+	MinRNRTimer     uint8       // min_rnr_timer
+	Timeout         uint8       // timeout
+	RetryCnt        uint8       // retry_cnt
+	RNRRetry        uint8       // rnr_retry
+}
+
+// QPAttrMask selects fields of [QPAttr].
+type QPAttrMask uint32
+
+const (
+	QPAttrState           QPAttrMask = 1 << 0  // IBV_QP_STATE
+	QPAttrCurState        QPAttrMask = 1 << 1  // IBV_QP_CUR_STATE
+	QPAttrAccessFlags     QPAttrMask = 1 << 3  // IBV_QP_ACCESS_FLAGS
+	QPAttrPKeyIndex       QPAttrMask = 1 << 4  // IBV_QP_PKEY_INDEX
+	QPAttrPort            QPAttrMask = 1 << 5  // IBV_QP_PORT
+	QPAttrPathMTU         QPAttrMask = 1 << 8  // IBV_QP_PATH_MTU
+	QPAttrTimeout         QPAttrMask = 1 << 9  // IBV_QP_TIMEOUT
+	QPAttrRetryCnt        QPAttrMask = 1 << 10 // IBV_QP_RETRY_CNT
+	QPAttrRNRRetry        QPAttrMask = 1 << 11 // IBV_QP_RNR_RETRY
+	QPAttrRQPSN           QPAttrMask = 1 << 12 // IBV_QP_RQ_PSN
+	QPAttrMaxRdAtomic     QPAttrMask = 1 << 13 // IBV_QP_MAX_QP_RD_ATOMIC
+	QPAttrMinRNRTimer     QPAttrMask = 1 << 15 // IBV_QP_MIN_RNR_TIMER
+	QPAttrSQPSN           QPAttrMask = 1 << 16 // IBV_QP_SQ_PSN
+	QPAttrMaxDestRdAtomic QPAttrMask = 1 << 17 // IBV_QP_MAX_DEST_RD_ATOMIC
+	QPAttrDestQPN         QPAttrMask = 1 << 20 // IBV_QP_DEST_QPN
+)
+
+// String lists the bits by the C names without IBV_QP_.
+func (m QPAttrMask) String() string {
+	return flagText(uint64(m), []string{"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT",
+		"QKEY", "AV", "PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH", "MIN_RNR_TIMER",
+		"SQ_PSN", "MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN"})
+}

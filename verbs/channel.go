@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// CompChannel delivers the events of the CQs that were made with it. All methods may be called concurrently.
+type CompChannel struct {
+	node lifetime.Node
+	ctx  *Context
+	p    ProviderCompChannel
+}
+
+// CreateCompChannel makes a completion channel (ibv_create_comp_channel(3)).
+func (c *Context) CreateCompChannel() (*CompChannel, error) {
+	if err := c.enter("CreateCompChannel"); err != nil {
+		return nil, err
+	}
+	defer c.node.Exit()
+	p, err := c.p.CreateCompChannel()
+	if err != nil {
+		return nil, opError("CreateCompChannel", c.dev.Name(), err)
+	}
+	ch := &CompChannel{ctx: c, p: p}
+	if err := ch.node.Init("CompChannel", ch.Close, &c.node); err != nil {
+		return nil, opError("CreateCompChannel", c.dev.Name(), errors.Join(err, p.Close()))
+	}
+	return ch, nil
+}
+
+// Wait waits for the next event and returns its CQ, which must be armed again by [CQ.ReqNotify] and then polled until it
+// is empty. Unlike in C there is nothing to acknowledge. The error Is ctx.Err() when ctx is done, and [ErrClosed] when
+// the channel is closed.
+func (ch *CompChannel) Wait(ctx context.Context) (*CQ, error) {
+	if ch.node.Closed() {
+		return nil, opError("CompChannel.Wait", ch.ctx.dev.Name(), ErrClosed)
+	}
+	cq, err := ch.p.Wait(ctx)
+	if err != nil {
+		return nil, opError("CompChannel.Wait", ch.ctx.dev.Name(), err)
+	}
+	return cq, nil
+}
+
+// Close closes the channel and ends every Wait. It is idempotent and may be called on nil. With live CQs the error
+// Is [ErrBusy].
+func (ch *CompChannel) Close() error {
+	if ch == nil {
+		return nil
+	}
+	first, err := ch.node.BeginClose()
+	if !first || err != nil {
+		return opError("CompChannel.Close", ch.ctx.dev.Name(), err)
+	}
+	err = ch.p.Close()
+	ch.node.End()
+	return opError("CompChannel.Close", ch.ctx.dev.Name(), err)
+}

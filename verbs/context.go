@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// Context is an open device: the root of every object that is made on it. All methods may be called concurrently.
+type Context struct {
+	node     lifetime.Node
+	dev      *Device
+	p        ProviderContext
+	attr     DeviceAttr
+	ops      OpSet
+	isShared bool // the process-wide context of the device
+}
+
+func openContext(d *Device, pd ProviderDevice) (*Context, error) {
+	c := &Context{dev: d}
+	var err error
+	if c.p, err = pd.Open(c); err != nil {
+		return nil, opError("Open", d.Name(), err)
+	}
+	if c.attr, err = c.p.QueryDevice(); err != nil {
+		return nil, opError("Open", d.Name(), errors.Join(err, c.p.Close()))
+	}
+	c.ops = c.p.Ops()
+	if err := c.node.Init("Context", c.Close); err != nil {
+		return nil, opError("Open", d.Name(), errors.Join(err, c.p.Close()))
+	}
+	return c, nil
+}
+
+// Device returns the device that was opened.
+func (c *Context) Device() *Device { return c.dev }
+
+// Provider returns what executes the context, for connection managers and others that extend a provider.
+func (c *Context) Provider() ProviderContext { return c.p }
+
+// Supports reports whether the device does the operation natively.
+func (c *Context) Supports(op Op) bool { return c.ops.Has(op) }
+
+// Ops returns the set of operations that the device does natively.
+func (c *Context) Ops() OpSet { return c.ops }
+
+// enter admits a call, or returns the error of a closed context.
+func (c *Context) enter(op string) error {
+	if c.node.Enter() {
+		return nil
+	}
+	return opError(op, c.dev.Name(), ErrClosed)
+}
+
+// QueryDevice returns the device's attributes and limits (ibv_query_device(3)).
+func (c *Context) QueryDevice() (DeviceAttr, error) {
+	if err := c.enter("QueryDevice"); err != nil {
+		return DeviceAttr{}, err
+	}
+	defer c.node.Exit()
+	attr, err := c.p.QueryDevice()
+	return attr, opError("QueryDevice", c.dev.Name(), err)
+}
+
+// QueryPort returns the attributes of a port, counted from 1 (ibv_query_port(3)).
+func (c *Context) QueryPort(port int) (PortAttr, error) {
+	if err := c.enter("QueryPort"); err != nil {
+		return PortAttr{}, err
+	}
+	defer c.node.Exit()
+	if port < 1 || port > c.attr.PhysPortCnt {
+		return PortAttr{}, opError("QueryPort", c.dev.Name(), invalid("port %d: the device has ports 1 to %d", port, c.attr.PhysPortCnt))
+	}
+	attr, err := c.p.QueryPort(port)
+	return attr, opError("QueryPort", c.dev.Name(), err)
+}
+
+// AsyncEvent is something that happened to a QP, a CQ or the device outside of any request (ibv_get_async_event(3)).
+// Unlike in C there is nothing to acknowledge.
+type AsyncEvent struct {
+	Type EventType
+	QP   *QP   // the QP concerned, or nil
+	CQ   *CQ   // the CQ concerned, or nil
+	Err  error // the reason where it is known: a *TerminateError, ErrCQOverflow, or what ended the stream
+}
+
+// String describes the event in one line.
+func (e AsyncEvent) String() string {
+	s := e.Type.String()
+	if e.QP != nil {
+		s += fmt.Sprintf(" on QP %d", e.QP.Num())
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// WaitEvent waits for the next asynchronous event of the context. Events wait for their reader in a queue of limited
+// length, from which the oldest are dropped. It returns an error that Is ctx.Err() when ctx is done, and one that Is
+// [ErrClosed] when the context is closed.
+func (c *Context) WaitEvent(ctx context.Context) (AsyncEvent, error) {
+	if c.node.Closed() {
+		return AsyncEvent{}, opError("WaitEvent", c.dev.Name(), ErrClosed)
+	}
+	ev, err := c.p.WaitEvent(ctx)
+	return ev, opError("WaitEvent", c.dev.Name(), err)
+}
+
+// Close closes the context and ends every WaitEvent. It is idempotent and may be called on nil. It is refused with an
+// error that Is [ErrBusy] while objects live on the context, and on the shared context of a device.
+func (c *Context) Close() error {
+	if c == nil {
+		return nil
+	}
+	if c.isShared {
+		return opError("Close", c.dev.Name(), fmt.Errorf("%w: the shared context ends with the device", ErrBusy))
+	}
+	first, err := c.node.BeginClose()
+	if !first || err != nil {
+		return opError("Close", c.dev.Name(), err)
+	}
+	err = c.p.Close()
+	c.node.Drain(0)
+	c.node.End()
+	return opError("Close", c.dev.Name(), err)
+}
+
+// CloseAll closes every object on the context, children before parents, and then the context: the way out of a main
+// function. Connections are cut off.
+func (c *Context) CloseAll() error {
+	if c == nil {
+		return nil
+	}
+	err := c.node.CloseChildren()
+	if c.isShared {
+		return err
+	}
+	return errors.Join(err, c.Close())
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// DefaultCQE is the number of entries of a CQ whose configuration names none.
+const DefaultCQE = 256
+
+// CQConfig describes a completion queue.
+type CQConfig struct {
+	// CQE is how many completions the queue must hold (0 = DefaultCQE). The device may make it larger.
+	CQE int
+	// Channel receives the events (nil = a channel of its own, for CQ.Wait).
+	Channel *CompChannel
+}
+
+// CQ is a completion queue. All methods may be called concurrently; concurrent Polls share the completions.
+type CQ struct {
+	node  lifetime.Node
+	ctx   *Context
+	p     ProviderCQ
+	ch    ProviderCompChannel
+	owned bool // ch was made for this CQ alone
+
+	waiting chan struct{} // holds a token while a goroutine sleeps in Wait
+	closed  chan struct{} // closed by Close
+}
+
+// CreateCQ makes a completion queue (ibv_create_cq(3)).
+//
+// A CQ must have room for every request that may complete into it before it is polled. If it has not, completions are
+// lost: the context gets EventCQErr, the QPs that use the CQ go into the error state, and Poll returns an error that Is
+// [ErrCQOverflow] after what the queue held.
+func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
+	if err := c.enter("CreateCQ"); err != nil {
+		return nil, err
+	}
+	defer c.node.Exit()
+	cq, err := c.createCQ(cfg)
+	return cq, opError("CreateCQ", c.dev.Name(), err)
+}
+
+func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
+	cqe := cfg.CQE
+	if cqe == 0 {
+		cqe = DefaultCQE
+	}
+	if cqe < 0 {
+		return nil, invalid("CQE %d", cqe)
+	}
+	if err := limit("max_cqe", cqe, c.attr.MaxCQE); err != nil {
+		return nil, err
+	}
+	cq := &CQ{ctx: c, waiting: make(chan struct{}, 1), closed: make(chan struct{})}
+	parents := []*lifetime.Node{&c.node}
+	if ch := cfg.Channel; ch != nil {
+		if ch.ctx != c {
+			return nil, ErrForeign
+		}
+		if !ch.node.Enter() {
+			return nil, ErrClosed
+		}
+		defer ch.node.Exit()
+		cq.ch = ch.p
+		parents = append(parents, &ch.node)
+	} else {
+		var err error
+		if cq.ch, err = c.p.CreateCompChannel(); err != nil {
+			return nil, err
+		}
+		cq.owned = true
+	}
+	var err error
+	if cq.p, err = c.p.CreateCQ(cq, cqe, cq.ch); err != nil {
+		return nil, errors.Join(err, cq.closeChannel())
+	}
+	if err := cq.node.Init("CQ", cq.Close, parents...); err != nil {
+		return nil, errors.Join(err, cq.p.Destroy(), cq.closeChannel())
+	}
+	return cq, nil
+}
+
+func (cq *CQ) closeChannel() error {
+	if !cq.owned {
+		return nil
+	}
+	return cq.ch.Close()
+}
+
+// Context returns the context that the CQ belongs to.
+func (cq *CQ) Context() *Context { return cq.ctx }
+
+// CQE returns how many completions the queue holds.
+func (cq *CQ) CQE() int { return cq.p.CQE() }
+
+// Poll moves up to len(wcs) completions into wcs, oldest first, and returns how many (ibv_poll_cq(3)). It does not wait.
+func (cq *CQ) Poll(wcs []WC) (int, error) {
+	if !cq.node.Enter() {
+		return 0, opError("CQ.Poll", cq.ctx.dev.Name(), ErrClosed)
+	}
+	n, err := cq.p.Poll(wcs)
+	cq.node.Exit()
+	if err != nil {
+		return n, opError("CQ.Poll", cq.ctx.dev.Name(), err)
+	}
+	return n, nil
+}
+
+// ReqNotify arms the CQ (ibv_req_notify_cq(3)): the next completion that enters it sends one event to its channel; with
+// solicitedOnly the next one that failed or that the peer marked as solicited. Completions that are in the queue already
+// send none: poll once more after arming.
+func (cq *CQ) ReqNotify(solicitedOnly bool) error {
+	if !cq.node.Enter() {
+		return opError("CQ.ReqNotify", cq.ctx.dev.Name(), ErrClosed)
+	}
+	defer cq.node.Exit()
+	return opError("CQ.ReqNotify", cq.ctx.dev.Name(), cq.p.ReqNotify(solicitedOnly))
+}
+
+// Wait moves completions into wcs as Poll does, and waits for one if there is none: it arms, polls again, and sleeps.
+// The CQ must have a channel of its own; otherwise the error Is [ErrSharedChannel]. The error Is ctx.Err() when ctx is
+// done and [ErrClosed] when the CQ is closed. If several goroutines wait, each completion goes to one of them.
+func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
+	const op = "CQ.Wait"
+	if !cq.owned {
+		return 0, opError(op, cq.ctx.dev.Name(), ErrSharedChannel)
+	}
+	if len(wcs) == 0 {
+		return 0, opError(op, cq.ctx.dev.Name(), invalid("no room for a completion"))
+	}
+	if n, err := cq.Poll(wcs); n > 0 || err != nil {
+		return n, err
+	}
+	// One goroutine at a time arms and sleeps. Another would miss what arrives after the first was woken, because an
+	// event disarms the CQ.
+	select {
+	case cq.waiting <- struct{}{}:
+		defer func() { <-cq.waiting }()
+	case <-ctx.Done():
+		return 0, opError(op, cq.ctx.dev.Name(), ctx.Err())
+	case <-cq.closed:
+		return 0, opError(op, cq.ctx.dev.Name(), ErrClosed)
+	}
+	for {
+		if err := cq.ReqNotify(false); err != nil {
+			return 0, err
+		}
+		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if _, err := cq.ch.Wait(ctx); err != nil {
+			return 0, opError(op, cq.ctx.dev.Name(), err)
+		}
+		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+// Close destroys the CQ (ibv_destroy_cq(3)) and ends every Wait. It is idempotent and may be called on nil. With QPs that
+// use the CQ the error Is [ErrBusy].
+func (cq *CQ) Close() error {
+	if cq == nil {
+		return nil
+	}
+	first, err := cq.node.BeginClose()
+	if !first || err != nil {
+		return opError("CQ.Close", cq.ctx.dev.Name(), err)
+	}
+	close(cq.closed)
+	err = cq.closeChannel()
+	cq.node.Drain(0)
+	err = errors.Join(err, cq.p.Destroy())
+	cq.node.End()
+	return opError("CQ.Close", cq.ctx.dev.Name(), err)
+}

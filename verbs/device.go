@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// DeviceInfo describes a device that need not be open.
+type DeviceInfo struct {
+	Name      string // for example "mlx5_0", "rxe0", "usiw0"
+	Provider  string // "siw" for the user-space RNIC, "ibverbs" for what rdma-core drives
+	NodeType  NodeType
+	Transport Transport
+	NodeGUID  GUID
+}
+
+// Device is an RDMA device. It is made by a provider and listed by [Devices] while it is registered. All methods may
+// be called concurrently.
+type Device struct {
+	p    ProviderDevice
+	info DeviceInfo
+
+	mu     sync.Mutex // guards shared
+	shared *Context
+}
+
+// NewDevice returns the device of a provider without registering it.
+func NewDevice(p ProviderDevice) *Device { return &Device{p: p, info: p.Info()} }
+
+// Name returns the device's name, "" for nil and for a Device that no provider made.
+func (d *Device) Name() string {
+	if d == nil {
+		return ""
+	}
+	return d.info.Name
+}
+
+// Info describes the device.
+func (d *Device) Info() DeviceInfo { return d.info }
+
+// Provider returns what executes the device, for connection managers and others that extend a provider.
+func (d *Device) Provider() ProviderDevice {
+	if d == nil {
+		return nil
+	}
+	return d.p
+}
+
+// String returns "name (provider)".
+func (d *Device) String() string {
+	if d == nil || d.p == nil {
+		return "no device"
+	}
+	return d.info.Name + " (" + d.info.Provider + ")"
+}
+
+// Open opens the device (ibv_open_device(3)). The caller closes the context.
+func (d *Device) Open() (*Context, error) {
+	if d == nil || d.p == nil {
+		return nil, opError("Open", "", ErrNoDevice)
+	}
+	return openContext(d, d.p)
+}
+
+// SharedContext returns the context that all users of the device in this process share, opened on first use: the
+// connection manager gives it out where no other was configured, so that connections can share protection domains and
+// completion queues. Its Close is an error; it ends with the process or with the device.
+func (d *Device) SharedContext() (*Context, error) {
+	if d == nil || d.p == nil {
+		return nil, opError("SharedContext", "", ErrNoDevice)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shared == nil || d.shared.node.Closed() {
+		c, err := openContext(d, d.p)
+		if err != nil {
+			return nil, err
+		}
+		c.isShared = true
+		c.node.Keep()
+		d.shared = c
+	}
+	return d.shared, nil
+}
+
+var registry struct {
+	sync.Mutex
+	devices []*Device
+}
+
+// Register adds a provider's device to [Devices]. The name must be free.
+func Register(p ProviderDevice) (*Device, error) {
+	d := NewDevice(p)
+	if d.info.Name == "" {
+		return nil, opError("Register", "", invalid("the device has no name"))
+	}
+	registry.Lock()
+	defer registry.Unlock()
+	if slices.ContainsFunc(registry.devices, func(o *Device) bool { return o.info.Name == d.info.Name }) {
+		return nil, opError("Register", d.info.Name, invalid("a device of this name is registered"))
+	}
+	registry.devices = append(registry.devices, d)
+	return d, nil
+}
+
+// Unregister takes d out of [Devices]. Open contexts go on.
+func Unregister(d *Device) {
+	registry.Lock()
+	defer registry.Unlock()
+	registry.devices = slices.DeleteFunc(registry.devices, func(o *Device) bool { return o == d })
+}
+
+// Devices lists the devices of this process: first those of the kernel, if the program was built with libibverbs, then
+// the registered ones in the order of their registration.
+func Devices() ([]*Device, error) {
+	registry.Lock()
+	defer registry.Unlock()
+	return slices.Clone(registry.devices), nil
+}
+
+// DeviceByName returns the device of that name, or an error that Is [ErrNoDevice] and lists the names present.
+func DeviceByName(name string) (*Device, error) {
+	devices, err := Devices()
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(devices))
+	for i, d := range devices {
+		if d.Name() == name {
+			return d, nil
+		}
+		names[i] = d.Name()
+	}
+	present := "none is present"
+	if len(names) > 0 {
+		present = "present: " + strings.Join(names, ", ")
+	}
+	return nil, opError("DeviceByName", "", fmt.Errorf("%w named %q (%s)", ErrNoDevice, name, present))
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// The causes that errors of this package wrap. Test with errors.Is; they are never returned bare.
+var (
+	// ErrClosed: the handle, or the parent that a new object needs, has been closed. It satisfies errors.Is for
+	// net.ErrClosed and os.ErrClosed too.
+	ErrClosed = lifetime.ErrClosed
+	// ErrBusy: the object cannot be closed because others live that depend on it (EBUSY).
+	ErrBusy = lifetime.ErrBusy
+	// ErrNotSupported: the provider or the device does not have the operation (EOPNOTSUPP).
+	ErrNotSupported = errors.New("operation not supported")
+	// ErrNoDevice: no device was found or chosen (ENODEV).
+	ErrNoDevice = errors.New("no RDMA device")
+	// ErrForeign: objects that were passed together belong to different devices, contexts or protection domains.
+	ErrForeign = errors.New("objects do not belong together")
+	// ErrInvalid: an argument is wrong whatever the device (EINVAL).
+	ErrInvalid = errors.New("invalid argument")
+	// ErrLimit: a limit of the device or of the object is exceeded; see [LimitError].
+	ErrLimit = errors.New("limit exceeded")
+	// ErrBounds: an offset or length lies outside a memory region (ERANGE).
+	ErrBounds = errors.New("out of the bounds of the memory region")
+	// ErrState: the call is not allowed in the QP's state; see [StateError].
+	ErrState = errors.New("wrong QP state")
+	// ErrQueueFull: the send or receive queue has no free entry (ENOMEM of ibv_post_send).
+	ErrQueueFull = errors.New("work queue full")
+	// ErrCQOverflow: completions were lost because the CQ was full.
+	ErrCQOverflow = errors.New("completion queue overflow")
+	// ErrSharedChannel: CQ.Wait was called on a CQ whose completion channel the caller supplied.
+	ErrSharedChannel = errors.New("completion channel is shared: use CompChannel.Wait")
+)
+
+// OpError is the error of a call: which one, on which device, and why. Err is one of the causes above, possibly
+// with more text, an errno, or a typed error of this package; most callers want errors.Is or errors.As.
+type OpError struct {
+	Op     string // the call, for example "CreateQP"
+	Device string // the device's name; "" when none was involved
+	Err    error
+}
+
+// Error returns "verbs: OP on DEVICE: CAUSE".
+func (e *OpError) Error() string {
+	if e.Device == "" {
+		return "verbs: " + e.Op + ": " + e.Err.Error()
+	}
+	return "verbs: " + e.Op + " on " + e.Device + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// opError wraps err, or returns nil for nil.
+func opError(op, device string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &OpError{Op: op, Device: device, Err: err}
+}
+
+// LimitError names a limit and the value that exceeds it. It Is [ErrLimit].
+type LimitError struct {
+	Name  string // the C name of the limit, for example "max_qp_wr"
+	Limit uint64
+	Value uint64
+}
+
+// Error returns for example "max_sge: 9 exceeds the limit 8".
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%s: %d exceeds the limit %d", e.Name, e.Value, e.Limit)
+}
+
+// Is reports whether target is ErrLimit.
+func (e *LimitError) Is(target error) bool { return target == ErrLimit }
+
+// limit returns a *LimitError if value exceeds limit.
+func limit(name string, value, limit int) error {
+	if value <= limit {
+		return nil
+	}
+	return &LimitError{Name: name, Limit: uint64(max(limit, 0)), Value: uint64(value)}
+}
+
+// StateError names the state in which a call is not allowed. It Is [ErrState].
+type StateError struct {
+	State QPState
+	Why   string
+}
+
+// Error returns for example "QP is in state RESET: receives can be posted from INIT on".
+func (e *StateError) Error() string { return "QP is in state " + e.State.String() + ": " + e.Why }
+
+// Is reports whether target is ErrState.
+func (e *StateError) Is(target error) bool { return target == ErrState }
+
+// invalid returns an error that Is ErrInvalid.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// TerminateError is the Terminate message that ended an iWARP stream (RFC 5040 section 4.8): who found an error
+// and which. It is what [QP.Err] and asynchronous events carry, on both sides.
+type TerminateError struct {
+	Layer, Type, Code uint8  // as on the wire: layer 0 RDMAP, 1 DDP, 2 MPA
+	Header            []byte // the DDP header of the message that was at fault, nil if it was not quoted
+	Remote            bool   // true if the peer found the error and sent the message
+	Text              string // what the codes mean
+}
+
+// Error returns for example "terminated by peer: RDMAP remote protection error: invalid STag (0/1/00)".
+func (e *TerminateError) Error() string {
+	who := "terminated"
+	if e.Remote {
+		who = "terminated by peer"
+	}
+	return fmt.Sprintf("%s: %s (%d/%d/%02x)", who, e.Text, e.Layer, e.Type, e.Code)
+}
+
+// Is reports whether target is a *TerminateError with the same layer, type, code and side.
+func (e *TerminateError) Is(target error) bool {
+	t, ok := target.(*TerminateError)
+	return ok && t.Layer == e.Layer && t.Type == e.Type && t.Code == e.Code && t.Remote == e.Remote
+}

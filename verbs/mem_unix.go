@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build unix
+
+package verbs
+
+import (
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Implementation constants: how much address space closed regions keep occupied, so that a stale pointer faults.
+const (
+	quarantineBytes  = 1 << 30
+	quarantineRanges = 1024
+)
+
+var quarantine struct {
+	sync.Mutex
+	ranges [][]byte // oldest first
+	bytes  int
+}
+
+// mapMemory returns zeroed, page-aligned memory of at least n octets outside of the Go heap.
+func mapMemory(n int, huge bool) ([]byte, error) {
+	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
+	if huge {
+		if mem, err := mapHuge(n, prot, flags); err == nil {
+			return mem, nil
+		}
+	}
+	page := os.Getpagesize()
+	return unix.Mmap(-1, 0, (n+page-1)/page*page, prot, flags)
+}
+
+// unmapMemory gives the pages back at once and keeps the addresses unusable for a while.
+func unmapMemory(mem []byte) {
+	// A fresh inaccessible mapping would be needed to drop the pages in one step; MADV_DONTNEED and PROT_NONE do the same.
+	_ = unix.Madvise(mem, unix.MADV_DONTNEED)
+	if err := unix.Mprotect(mem, unix.PROT_NONE); err != nil {
+		_ = unix.Munmap(mem)
+		return
+	}
+	quarantine.Lock()
+	defer quarantine.Unlock()
+	quarantine.ranges = append(quarantine.ranges, mem)
+	quarantine.bytes += len(mem)
+	for quarantine.bytes > quarantineBytes || len(quarantine.ranges) > quarantineRanges {
+		oldest := quarantine.ranges[0]
+		quarantine.ranges[0] = nil
+		quarantine.ranges = quarantine.ranges[1:]
+		quarantine.bytes -= len(oldest)
+		_ = unix.Munmap(oldest)
+	}
+}

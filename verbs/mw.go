@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// MW is a memory window: a key of its own for a part of a region, made and withdrawn by work requests. All methods may
+// be called concurrently.
+type MW struct {
+	node lifetime.Node
+	pd   *PD
+	p    ProviderMW
+	rkey atomic.Uint32
+}
+
+// AllocMW makes a window (ibv_alloc_mw(3)). It gives no access before a WRBindMW.
+func (pd *PD) AllocMW(t MWType) (*MW, error) {
+	if err := pd.enter("AllocMW"); err != nil {
+		return nil, err
+	}
+	defer pd.node.Exit()
+	if t != MWType1 && t != MWType2 {
+		return nil, opError("AllocMW", pd.ctx.dev.Name(), invalid("window type %d", t))
+	}
+	p, err := pd.p.AllocMW(t)
+	if err != nil {
+		return nil, opError("AllocMW", pd.ctx.dev.Name(), err)
+	}
+	w := &MW{pd: pd, p: p}
+	w.rkey.Store(p.RKey())
+	if err := w.node.Init("MW", w.Close, &pd.node); err != nil {
+		return nil, opError("AllocMW", pd.ctx.dev.Name(), errors.Join(err, p.Dealloc()))
+	}
+	return w, nil
+}
+
+// RKey returns the key of the last bind that was posted, before any the key given at allocation.
+func (w *MW) RKey() uint32 { return w.rkey.Load() }
+
+// NextRKey returns a key for the next bind: the current one with its low 8 bits, which belong to the user, counted up
+// (ibv_inc_rkey(3)).
+func (w *MW) NextRKey() uint32 {
+	k := w.rkey.Load()
+	return k&^0xff | (k+1)&0xff
+}
+
+// Provider returns what executes the window.
+func (w *MW) Provider() ProviderMW { return w.p }
+
+// Close frees the window (ibv_dealloc_mw(3)); its key is withdrawn. It is idempotent and may be called on nil.
+func (w *MW) Close() error {
+	if w == nil {
+		return nil
+	}
+	first, err := w.node.BeginClose()
+	if !first || err != nil {
+		return opError("MW.Close", w.pd.ctx.dev.Name(), err)
+	}
+	w.node.Drain(0)
+	err = w.p.Dealloc()
+	w.node.End()
+	return opError("MW.Close", w.pd.ctx.dev.Name(), err)
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"iter"
+	"strings"
+)
+
+// Op is an operation that a device may or may not have natively. The transport does not tell: capability is
+// per operation.
+type Op uint8
+
+const (
+	OpSend           Op = iota // Send, also solicited
+	OpSendInv                  // Send with Invalidate
+	OpSendImm                  // Send with a 32-bit immediate
+	OpWrite                    // RDMA Write
+	OpWriteImm                 // RDMA Write with immediate
+	OpRead                     // RDMA Read
+	OpFetchAdd                 // 64-bit fetch and add
+	OpCmpSwap                  // 64-bit compare and swap
+	OpMaskedFetchAdd           // fetch and add with field boundaries
+	OpMaskedCmpSwap            // compare and swap with compare and swap masks
+	OpImm64                    // 8 octets of Immediate Data as a message of its own (RFC 7306)
+	OpLocalInv                 // Local Invalidate
+	OpBindMW                   // type 2 memory windows
+
+	opCount
+)
+
+var opNames = [opCount]string{"send", "send-inv", "send-imm", "write", "write-imm", "read", "fetch-add", "cmp-swap",
+	"masked-fetch-add", "masked-cmp-swap", "imm64", "local-inv", "bind-mw"}
+
+// String returns the name that the tools print and accept, for example "masked-fetch-add".
+func (o Op) String() string { return enumText(int(o), opNames[:], "Op") }
+
+// Ops iterates over all operations.
+func Ops() iter.Seq[Op] {
+	return func(yield func(Op) bool) {
+		for o := range opCount {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// OpSet is a set of operations.
+type OpSet uint32
+
+// MakeOpSet returns the set of the given operations.
+func MakeOpSet(ops ...Op) OpSet {
+	var s OpSet
+	for _, o := range ops {
+		s |= 1 << o
+	}
+	return s
+}
+
+// AllOps is the set of all operations.
+const AllOps OpSet = 1<<opCount - 1
+
+// Has reports whether o is in the set.
+func (s OpSet) Has(o Op) bool { return o < opCount && s&(1<<o) != 0 }
+
+// String lists the names, separated by commas.
+func (s OpSet) String() string {
+	var parts []string
+	for o := range Ops() {
+		if s.Has(o) {
+			parts = append(parts, o.String())
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// opOf maps a work request's opcode to the operation that a device must have; opCount = no such opcode.
+var opOf = func() (t [wrOpcodeCount]Op) {
+	for i := range t {
+		t[i] = opCount
+	}
+	t[WRRDMAWrite] = OpWrite
+	t[WRRDMAWriteWithImm] = OpWriteImm
+	t[WRSend] = OpSend
+	t[WRSendWithImm] = OpSendImm
+	t[WRRDMARead] = OpRead
+	t[WRAtomicCmpAndSwp] = OpCmpSwap
+	t[WRAtomicFetchAndAdd] = OpFetchAdd
+	t[WRLocalInv] = OpLocalInv
+	t[WRBindMW] = OpBindMW
+	t[WRSendWithInv] = OpSendInv
+	t[WRMaskedAtomicCmpAndSwp] = OpMaskedCmpSwap
+	t[WRMaskedAtomicFetchAndAdd] = OpMaskedFetchAdd
+	t[WRImmData] = OpImm64
+	return t
+}()

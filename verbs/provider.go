@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import "context"
+
+// The Provider interfaces are the seam between the handles of this package and what executes them. A program that
+// uses RDMA does not need them; who writes a provider implements them and hands a ProviderDevice to [Register] or
+// [NewDevice].
+//
+// The handles promise a provider: no call on an object after its closing call has begun, except that Close of
+// channels and contexts arrives while waits are in progress and must end them; children are closed before their
+// parents; arguments are not nil and of the provider's own types, from the same device; opcodes are in the set that
+// the context's Ops reports; counts of SGEs and inline octets are within the QP's caps; sizes are within the
+// DeviceAttr. Counts of objects (max_qp and so on) are the provider's to check, with a [LimitError].
+//
+// A provider promises: it returns plain causes, which the handles wrap in [OpError]; it keeps no slice that it was
+// passed after the call returns; posting and polling never block.
+
+// ProviderDevice is a device that can be opened.
+type ProviderDevice interface {
+	// Info describes the device without opening it.
+	Info() DeviceInfo
+	// Open makes a context whose handle is owner.
+	Open(owner *Context) (ProviderContext, error)
+}
+
+// ProviderContext is an open device.
+type ProviderContext interface {
+	QueryDevice() (DeviceAttr, error)
+	QueryPort(port int) (PortAttr, error)
+	// Ops is the set of operations that the device has natively. It does not change.
+	Ops() OpSet
+	AllocPD() (ProviderPD, error)
+	CreateCompChannel() (ProviderCompChannel, error)
+	// CreateCQ makes a CQ of at least cqe entries whose events go to ch.
+	CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (ProviderCQ, error)
+	// WaitEvent waits for the next asynchronous event. It returns ctx.Err() when ctx is done and ErrClosed when the
+	// context is closed.
+	WaitEvent(ctx context.Context) (AsyncEvent, error)
+	// Close ends every WaitEvent and releases the context.
+	Close() error
+}
+
+// ProviderPD is a protection domain.
+type ProviderPD interface {
+	// RegMR registers mem, which the handle keeps in place, at address iova.
+	RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error)
+	AllocMW(t MWType) (ProviderMW, error)
+	// CreateQP makes a QP; the returned caps are at least those asked for.
+	CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, error)
+	Dealloc() error
+}
+
+// ProviderMR is a registered region. Dereg returns when no remote or local access touches the memory any more.
+type ProviderMR interface {
+	LKey() uint32
+	RKey() uint32
+	Dereg() error
+}
+
+// ProviderMW is a memory window.
+type ProviderMW interface {
+	// RKey is the key given at allocation; the handle follows the keys of binds.
+	RKey() uint32
+	Dealloc() error
+}
+
+// ProviderCompChannel delivers completion events.
+type ProviderCompChannel interface {
+	// Wait returns the CQ of the next event, ctx.Err() when ctx is done, ErrClosed when the channel is closed.
+	Wait(ctx context.Context) (*CQ, error)
+	// Close ends every Wait.
+	Close() error
+}
+
+// ProviderCQ is a completion queue.
+type ProviderCQ interface {
+	// Poll moves completions into wcs, oldest first, and returns how many.
+	Poll(wcs []WC) (int, error)
+	// ReqNotify arms the CQ: the next completion (the next solicited or failed one if solicitedOnly) sends one event.
+	ReqNotify(solicitedOnly bool) error
+	CQE() int
+	Destroy() error
+}
+
+// ProviderQPConfig is a [QPConfig] with its defaults filled in and its objects resolved.
+type ProviderQPConfig struct {
+	SendCQ, RecvCQ ProviderCQ
+	Type           QPType
+	Cap            QPCap
+	SigAll         bool
+}
+
+// ProviderQP is a queue pair.
+type ProviderQP interface {
+	Num() uint32
+	// PostSend queues wrs in order and returns how many it took; fewer than all come with the reason.
+	PostSend(wrs []SendWR) (int, error)
+	PostRecv(wrs []RecvWR) (int, error)
+	Modify(attr QPAttr, mask QPAttrMask) error
+	Query() (QPAttr, error)
+	// Err is the reason for which the QP is in the error state, nil before.
+	Err() error
+	// Drain waits until a QP in the error state has put the completion of every request into its CQs.
+	Drain(ctx context.Context) error
+	// Destroy returns when the device touches none of the QP's memory any more. Requests that are outstanding are
+	// flushed into the CQs first.
+	Destroy() error
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// The sizes of a QP whose configuration names none.
+const (
+	DefaultSendWR        = 128
+	DefaultRecvWR        = 128
+	DefaultSGE           = 1
+	DefaultMaxInlineData = 0
+)
+
+// QPConfig describes a queue pair.
+type QPConfig struct {
+	SendCQ, RecvCQ *CQ    // where completions go; may be the same; both are needed
+	Type           QPType // 0 = QPTypeRC
+	// Cap sizes the queues. Zero fields mean DefaultSendWR, DefaultRecvWR, DefaultSGE (send and receive) and no inline
+	// data. The device may make them larger, see QP.Cap.
+	Cap QPCap
+	// SigAll makes every send request signalled (sq_sig_all).
+	SigAll bool
+}
+
+// QP is a queue pair: one end of a connection. All methods may be called concurrently; requests that are posted
+// concurrently enter the queue in some order, the elements of one list one after the other.
+//
+// Posting never blocks. Requests of a queue complete in the order in which they were posted. After the first error the
+// QP is in the state ERR and every other request, also one that is posted later, completes with [WCWRFlushErr].
+type QP struct {
+	node   lifetime.Node
+	pd     *PD
+	p      ProviderQP
+	sendCQ *CQ
+	recvCQ *CQ
+	cap    QPCap
+	typ    QPType
+	ops    OpSet
+	maxRd  int // elements in one Read
+}
+
+// CreateQP makes a queue pair in the state RESET (ibv_create_qp(3)).
+func (pd *PD) CreateQP(cfg QPConfig) (*QP, error) {
+	if err := pd.enter("CreateQP"); err != nil {
+		return nil, err
+	}
+	defer pd.node.Exit()
+	qp, err := pd.createQP(cfg)
+	return qp, opError("CreateQP", pd.ctx.dev.Name(), err)
+}
+
+func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
+	if cfg.SendCQ == nil || cfg.RecvCQ == nil {
+		return nil, invalid("a QP needs a SendCQ and a RecvCQ")
+	}
+	if cfg.SendCQ.ctx != pd.ctx || cfg.RecvCQ.ctx != pd.ctx {
+		return nil, fmt.Errorf("%w: the CQ is of another context than the PD", ErrForeign)
+	}
+	if cfg.Type == 0 {
+		cfg.Type = QPTypeRC
+	}
+	if cfg.Type != QPTypeRC {
+		return nil, fmt.Errorf("%w: QP type %v", ErrNotSupported, cfg.Type)
+	}
+	c, err := pd.fillCap(cfg.Cap)
+	if err != nil {
+		return nil, err
+	}
+	// Neither CQ may go while the provider looks at it; after Init the tree holds them.
+	if !cfg.SendCQ.node.Enter() {
+		return nil, ErrClosed
+	}
+	defer cfg.SendCQ.node.Exit()
+	if !cfg.RecvCQ.node.Enter() {
+		return nil, ErrClosed
+	}
+	defer cfg.RecvCQ.node.Exit()
+	qp := &QP{pd: pd, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, typ: cfg.Type, ops: pd.ctx.ops, maxRd: pd.ctx.attr.MaxSGERd}
+	qp.p, qp.cap, err = pd.p.CreateQP(qp, ProviderQPConfig{SendCQ: cfg.SendCQ.p, RecvCQ: cfg.RecvCQ.p, Type: cfg.Type, Cap: c, SigAll: cfg.SigAll})
+	if err != nil {
+		return nil, err
+	}
+	if err := qp.node.Init("QP", qp.Close, &pd.node, &cfg.SendCQ.node, &cfg.RecvCQ.node); err != nil {
+		return nil, errors.Join(err, qp.p.Destroy())
+	}
+	return qp, nil
+}
+
+// fillCap puts the defaults in and checks the device's limits.
+func (pd *PD) fillCap(c QPCap) (QPCap, error) {
+	for _, f := range []struct {
+		name       string
+		v          *int
+		fill, most int
+	}{
+		{"max_qp_wr (send)", &c.MaxSendWR, DefaultSendWR, pd.ctx.attr.MaxQPWR},
+		{"max_qp_wr (receive)", &c.MaxRecvWR, DefaultRecvWR, pd.ctx.attr.MaxQPWR},
+		{"max_sge (send)", &c.MaxSendSGE, DefaultSGE, pd.ctx.attr.MaxSGE},
+		{"max_sge (receive)", &c.MaxRecvSGE, DefaultSGE, pd.ctx.attr.MaxSGE},
+		{"max_inline_data", &c.MaxInlineData, DefaultMaxInlineData, pd.ctx.attr.MaxInlineData},
+	} {
+		if *f.v < 0 {
+			return c, invalid("%s: %d", f.name, *f.v)
+		}
+		if *f.v == 0 {
+			*f.v = min(f.fill, f.most)
+		}
+		if err := limit(f.name, *f.v, f.most); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// Num returns the QP's number, as in completions.
+func (q *QP) Num() uint32 { return q.p.Num() }
+
+// PD returns the QP's protection domain.
+func (q *QP) PD() *PD { return q.pd }
+
+// Context returns the context that the QP belongs to.
+func (q *QP) Context() *Context { return q.pd.ctx }
+
+// SendCQ returns the CQ of the send queue.
+func (q *QP) SendCQ() *CQ { return q.sendCQ }
+
+// RecvCQ returns the CQ of the receive queue.
+func (q *QP) RecvCQ() *CQ { return q.recvCQ }
+
+// Cap returns the sizes that the QP really has.
+func (q *QP) Cap() QPCap { return q.cap }
+
+// Provider returns what executes the QP, for connection managers and others that extend a provider.
+func (q *QP) Provider() ProviderQP { return q.p }
+
+func (q *QP) opError(op string, err error) error { return opError(op, q.pd.ctx.dev.Name(), err) }
+
+// PostSend queues send requests in order (ibv_post_send(3)) and returns how many it took. If that is not all, the error
+// tells what is wrong with wrs[n]; those before it are queued. It is allowed in the states RTS, SQD and ERR.
+// It does not block and, on success, does not allocate.
+func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
+	if !q.node.Enter() {
+		return 0, q.opError("PostSend", ErrClosed)
+	}
+	good := len(wrs)
+	for i := range wrs {
+		if err = q.checkSend(&wrs[i]); err != nil {
+			good = i
+			break
+		}
+	}
+	if good > 0 || err == nil {
+		var perr error
+		if n, perr = q.p.PostSend(wrs[:good]); perr != nil {
+			err = perr
+		}
+	}
+	for i := range wrs[:n] {
+		if b := wrs[i].Bind; b != nil && wrs[i].Opcode == WRBindMW {
+			b.MW.rkey.Store(wrs[i].RKey)
+		}
+	}
+	q.node.Exit()
+	if err != nil {
+		return n, q.opError("PostSend", fmt.Errorf("request %d: %w", n, err))
+	}
+	return n, nil
+}
+
+// checkSend judges what can be judged without looking at memory or state.
+func (q *QP) checkSend(wr *SendWR) error {
+	if int(wr.Opcode) >= len(opOf) || opOf[wr.Opcode] == opCount {
+		return invalid("send opcode %d", wr.Opcode)
+	}
+	if !q.ops.Has(opOf[wr.Opcode]) {
+		return fmt.Errorf("%w: %v", ErrNotSupported, wr.Opcode)
+	}
+	if wr.Flags&^sendFlagsKnown != 0 {
+		return invalid("send flags %v", wr.Flags)
+	}
+	if len(wr.SGL) > q.cap.MaxSendSGE {
+		return limit("max_send_sge", len(wr.SGL), q.cap.MaxSendSGE)
+	}
+	var total uint64
+	for i := range wr.SGL {
+		total += uint64(wr.SGL[i].Length)
+	}
+	if total > 1<<32-1 {
+		return &LimitError{Name: "max_msg_sz", Limit: 1<<32 - 1, Value: total}
+	}
+	switch wr.Opcode {
+	case WRSend, WRSendWithInv, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm:
+		if wr.Flags&SendInline != 0 && total > uint64(q.cap.MaxInlineData) {
+			return limit("max_inline_data", int(total), q.cap.MaxInlineData)
+		}
+		return nil
+	case WRRDMARead:
+		if len(wr.SGL) > q.maxRd {
+			return limit("max_sge_rd", len(wr.SGL), q.maxRd)
+		}
+	case WRAtomicFetchAndAdd, WRMaskedAtomicFetchAndAdd, WRAtomicCmpAndSwp, WRMaskedAtomicCmpAndSwp:
+		if len(wr.SGL) != 1 || total != 8 {
+			return invalid("%v needs one element of 8 octets, not %d of %d", wr.Opcode, len(wr.SGL), total)
+		}
+	case WRImmData, WRLocalInv, WRBindMW:
+		if len(wr.SGL) != 0 {
+			return invalid("%v takes no SGL", wr.Opcode)
+		}
+		if wr.Opcode == WRBindMW {
+			return q.checkBind(wr)
+		}
+	}
+	if wr.Flags&SendInline != 0 {
+		return invalid("%v cannot be inline", wr.Opcode)
+	}
+	return nil
+}
+
+func (q *QP) checkBind(wr *SendWR) error {
+	b := wr.Bind
+	switch {
+	case wr.Flags&SendInline != 0:
+		return invalid("%v cannot be inline", wr.Opcode)
+	case b == nil || b.MW == nil || b.MR == nil:
+		return invalid("BIND_MW needs a window and a region")
+	case b.MW.pd != q.pd || b.MR.pd != q.pd:
+		return fmt.Errorf("%w: window, region and QP are not of one PD", ErrForeign)
+	case b.MW.node.Closed() || b.MR.node.Closed():
+		return ErrClosed
+	case b.Access&^(accessRemote|AccessZeroBased) != 0:
+		return invalid("access %v on a window", b.Access)
+	case b.MR.access&AccessMWBind == 0:
+		return invalid("the region lacks MW_BIND")
+	case b.Access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && b.MR.access&AccessLocalWrite == 0:
+		return invalid("access %v on a region without LOCAL_WRITE", b.Access)
+	case b.Length == 0:
+		return invalid("BIND_MW of length 0")
+	case b.Addr < b.MR.iova || b.Addr-b.MR.iova > uint64(len(b.MR.buf)) || b.Length > uint64(len(b.MR.buf))-(b.Addr-b.MR.iova):
+		return fmt.Errorf("%w: window at %#x length %d, region at %#x length %d", ErrBounds, b.Addr, b.Length, b.MR.iova, len(b.MR.buf))
+	case wr.RKey&^0xff != b.MW.rkey.Load()&^0xff:
+		return invalid("key %#x is not a key of the window (%#x)", wr.RKey, b.MW.rkey.Load())
+	}
+	return nil
+}
+
+// PostRecv queues receive requests in order (ibv_post_recv(3)) and returns how many it took. If that is not all, the
+// error tells what is wrong with wrs[n]; those before it are queued. It is allowed in every state but RESET. It does not
+// block and, on success, does not allocate.
+func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
+	if !q.node.Enter() {
+		return 0, q.opError("PostRecv", ErrClosed)
+	}
+	good := len(wrs)
+	for i := range wrs {
+		if err = limit("max_recv_sge", len(wrs[i].SGL), q.cap.MaxRecvSGE); err != nil {
+			good = i
+			break
+		}
+	}
+	if good > 0 || err == nil {
+		var perr error
+		if n, perr = q.p.PostRecv(wrs[:good]); perr != nil {
+			err = perr
+		}
+	}
+	q.node.Exit()
+	if err != nil {
+		return n, q.opError("PostRecv", fmt.Errorf("request %d: %w", n, err))
+	}
+	return n, nil
+}
+
+// Modify sets the attributes that mask selects (ibv_modify_qp(3)). A transition that the state diagram does not have
+// is refused with an error that Is [ErrState]. Going to the state ERR flushes every request.
+func (q *QP) Modify(attr QPAttr, mask QPAttrMask) error {
+	if !q.node.Enter() {
+		return q.opError("QP.Modify", ErrClosed)
+	}
+	defer q.node.Exit()
+	return q.opError("QP.Modify", q.p.Modify(attr, mask))
+}
+
+// Query returns the QP's attributes (ibv_query_qp(3)).
+func (q *QP) Query() (QPAttr, error) {
+	if !q.node.Enter() {
+		return QPAttr{}, q.opError("QP.Query", ErrClosed)
+	}
+	defer q.node.Exit()
+	attr, err := q.p.Query()
+	return attr, q.opError("QP.Query", err)
+}
+
+// State returns the QP's state; a QP that has been closed counts as in error.
+func (q *QP) State() QPState {
+	attr, err := q.Query()
+	if err != nil {
+		return QPStateErr
+	}
+	return attr.State
+}
+
+// Err returns why the QP is in the error state: a *[TerminateError] if the stream was ended by a Terminate message
+// from either side, io.EOF inside if the peer closed it, [ErrClosed] inside after a local disconnect; nil while it is
+// not in error.
+func (q *QP) Err() error { return q.p.Err() }
+
+// Drain moves the QP to the error state and waits until the completion of every request is in the CQs, so that no
+// memory of theirs is in use any more. The error Is ctx.Err() when ctx is done before that.
+func (q *QP) Drain(ctx context.Context) error {
+	if err := q.Modify(QPAttr{State: QPStateErr}, QPAttrState); err != nil {
+		return err
+	}
+	return q.opError("QP.Drain", q.p.Drain(ctx))
+}
+
+// Close destroys the QP (ibv_destroy_qp(3)). A connection is cut; requests are flushed into the CQs. When it returns the
+// device touches none of the QP's memory. It is idempotent and may be called on nil.
+func (q *QP) Close() error {
+	if q == nil {
+		return nil
+	}
+	first, err := q.node.BeginClose()
+	if !first || err != nil {
+		return q.opError("QP.Close", err)
+	}
+	q.node.Drain(0)
+	err = q.p.Destroy()
+	q.node.End()
+	return q.opError("QP.Close", err)
+}

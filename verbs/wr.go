@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+// SGE is one piece of local memory: a range of a registered region, in the region's own addresses (see
+// [MR.SGE], which makes one with its bounds checked).
+type SGE struct {
+	Addr   uint64 // address of the first octet; an offset in a zero-based region
+	Length uint32 // octets
+	LKey   uint32 // the region's local key
+}
+
+// SendWR is a send work request (ibv_post_send(3)). Post functions take slices and keep neither the slice nor
+// its elements nor the SGLs: reuse them. The memory that the SGL names belongs to the device from the post to the
+// completion; with SendInline only during the post.
+type SendWR struct {
+	ID     uint64    // returned in the completion
+	Opcode WROpcode  //
+	Flags  SendFlags //
+	SGL    []SGE     // source; for Read and atomics the sink (atomics: one element of 8 octets)
+
+	RemoteAddr uint64 // Write, Read, atomics: target address in the peer's region
+	RKey       uint32 // Write, Read, atomics: the peer's key; Bind: the window's new key
+
+	// InvalidateRKey is the key that WRSendWithInv invalidates at the peer and WRLocalInv here.
+	InvalidateRKey uint32
+
+	Imm   uint32 // WRRDMAWriteWithImm, WRSendWithImm: host order
+	Imm64 uint64 // WRImmData: a number; most significant octet first on the wire
+
+	// Atomics (RFC 7306 section 5.1). FetchAdd adds Add; CmpSwap stores Swap if the target equals Compare. The masks
+	// belong to the masked opcodes: in AddMask a set bit is the most significant bit of a field, out of which no
+	// carry goes; CompareMask and SwapMask select the bits that are compared and stored. All are numbers in
+	// host order, and so is the original value that arrives in the sink.
+	Add, AddMask         uint64
+	Compare, CompareMask uint64
+	Swap, SwapMask       uint64
+
+	Bind *MWBind // WRBindMW
+}
+
+// MWBind is what WRBindMW binds a type 2 window to. A zero Length invalidates nothing and is refused: use WRLocalInv.
+type MWBind struct {
+	MW     *MW
+	MR     *MR         // needs AccessMWBind, and AccessLocalWrite if Access lets the peer write
+	Addr   uint64      // first octet, in the region's addresses
+	Length uint64      // octets
+	Access AccessFlags // AccessRemoteWrite, AccessRemoteRead, AccessRemoteAtomic, AccessZeroBased
+}
+
+// RecvWR is a receive work request (ibv_post_recv(3)). An empty SGL receives messages without data.
+type RecvWR struct {
+	ID  uint64
+	SGL []SGE // needs AccessLocalWrite
+}
+
+// WC is a completion. On error only ID, Status and QPNum are valid.
+type WC struct {
+	ID     uint64
+	Status WCStatus
+	Opcode WCOpcode
+	Flags  WCFlags
+
+	// ByteLen is the number of octets received or read; with WCRecvRDMAWithImm those that the peer's Write placed;
+	// with WCRecvImmData 8.
+	ByteLen uint32
+
+	// Imm and Imm64 are the immediate where Flags has WCWithImm. All 8 octets of RFC 7306 Immediate Data are in Imm64,
+	// most significant octet first; Imm is the number in the first four of them, as a 32-bit immediate of another
+	// implementation would be. On fabrics with 32-bit immediates Imm64 is Imm<<32.
+	Imm   uint32
+	Imm64 uint64
+
+	InvalidatedRKey uint32 // the key that the peer invalidated, where Flags has WCWithInv
+	VendorErr       uint32
+	QPNum           uint32
+	SrcQP           uint32
+}
+
+// Err returns nil for a success and the status, which is an error, otherwise.
+func (wc *WC) Err() error {
+	if wc.Status == WCSuccess {
+		return nil
+	}
+	return wc.Status
+}
+
+// IsRecv reports whether the completion is of a receive (valid on success only).
+func (wc *WC) IsRecv() bool { return wc.Opcode&WCRecv != 0 }
