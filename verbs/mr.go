@@ -138,6 +138,9 @@ func (m *MR) SGE(off, n int) (SGE, error) {
 	return SGE{Addr: m.iova + uint64(off), Length: uint32(n), LKey: m.p.LKey()}, nil
 }
 
+// Provider returns what executes the region.
+func (m *MR) Provider() ProviderMR { return m.p }
+
 // Close deregisters the region (ibv_dereg_mr(3)). When it returns, neither the peer nor the device touches the memory.
 // Operations in progress on it are waited for; a connection that does not let go in time is ended. Windows that
 // are bound to the region give no access any more. Close is idempotent and may be called on nil.

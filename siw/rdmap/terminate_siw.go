@@ -58,9 +58,6 @@ func siwLayout(b []byte, established bool) bool {
 		return true
 	}
 	high, low, code := b[0]>>4, b[0]&0x0F, b[1]
-	if high == low {
-		return false
-	}
 	rfc, siw := assigned(high, low, code), assigned(low, high, code)
 	if !rfc || !siw {
 		return siw

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+FUZZTIME  ?= 1m
+BENCHTIME ?= 1s
+BENCH     ?= .
+# HOST_ONLY=1 leaves out tests that need a machine with RDMA in its kernel. There are none yet, so that it changes nothing.
+HOST_ONLY ?=
+# BASE is the image below the demo's in test-docker.
+BASE      ?= scratch
+
+.PHONY: help demo test check bench fuzz test-docker build need-cc docker/goverbs
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: build ## run the demo: two processes, every operation, counted and checked
+	@bin/goverbs demo $(DEMOFLAGS)
+
+test: need-cc ## run every test and check (installs a C compiler by apt if there is none)
+	@echo "make test: all tests with the race detector, allocation tests without it, each benchmark once, make check"
+	CGO_ENABLED=1 go test -race -shuffle=on ./...
+	CGO_ENABLED=0 go test -shuffle=on -run Alloc ./...
+	CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime 1x ./...
+	@$(MAKE) --no-print-directory check
+
+check: need-cc ## format, vet for linux, darwin and windows, imports, go.mod
+	@echo "== gofmt"
+	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted by gofmt:" $$files >&2; exit 1; fi
+	@scripts/vet.sh
+	go test -count=1 ./internal/floors
+	go mod tidy -diff
+
+bench: ## run the benchmarks (BENCH=pattern, BENCHTIME=1s)
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+
+fuzz: ## run every fuzz target for FUZZTIME (default 1m) each
+	@scripts/fuzz.sh $(FUZZTIME)
+
+test-docker: docker/goverbs ## run the demo's two halves in two containers (as root: installs and starts what it lacks)
+	@BASE='$(BASE)' docker/test.sh
+
+# Without cgo the binary is static and needs no C compiler. The version of the working tree is not recorded in it, since
+# that fails in a clone that belongs to another user.
+build:
+	@CGO_ENABLED=0 go build -buildvcs=false -o bin/goverbs ./cmd/goverbs
+
+docker/goverbs:
+	@CGO_ENABLED=0 GOOS=linux go build -buildvcs=false -ldflags='-s -w' -o $@ ./cmd/goverbs
+
+need-cc:
+	@scripts/need-cc.sh

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// console shows the steps of a demo to people: on a terminal the step in progress in a line that changes, elsewhere a line
+// when a step is done, and one now and then while it lasts. A quiet console shows nothing. All methods may be called
+// concurrently.
+type console struct {
+	w        io.Writer
+	quiet    bool
+	terminal bool
+	colour   bool
+
+	mu    sync.Mutex // guards what follows
+	name  string     // the step in progress
+	total int
+	ops   int
+	bytes int64
+	start time.Time
+	shown time.Time // when the last line was
+}
+
+// How often the progress of a step is shown.
+const (
+	terminalInterval = 100 * time.Millisecond
+	otherInterval    = 2 * time.Second
+)
+
+func newConsole(w io.Writer, quiet bool) *console {
+	c := &console{w: w, quiet: quiet}
+	if f, ok := w.(*os.File); ok {
+		fi, err := f.Stat()
+		c.terminal = err == nil && fi.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	}
+	c.colour = c.terminal && os.Getenv("NO_COLOR") == "" && runtime.GOOS != "windows"
+	return c
+}
+
+// say prints a text.
+func (c *console) say(format string, args ...any) {
+	if c.quiet {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.w, format, args...)
+}
+
+// begin starts a step of total operations.
+func (c *console) begin(name string, total int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.name, c.total, c.ops, c.bytes, c.start, c.shown = name, total, 0, 0, now, now
+	if c.terminal {
+		c.line("")
+	}
+}
+
+// restart lets the rate count from now on, after what a step had to prepare.
+func (c *console) restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start = time.Now()
+}
+
+// progress adds operations and octets to the step's.
+func (c *console) progress(ops int, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ops += ops
+	c.bytes += int64(bytes)
+	interval := otherInterval
+	if c.terminal {
+		interval = terminalInterval
+	}
+	if time.Since(c.shown) >= interval {
+		c.shown = time.Now()
+		c.line("of " + thousands(c.total))
+	}
+}
+
+// end shows the outcome of the step, with a remark where there is something to say, and returns its operations.
+func (c *console) end(ok bool, remark string) (ops int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	outcome, colour := "ok", "\x1b[32m"
+	if !ok {
+		outcome, colour = "FAILED", "\x1b[31m"
+	}
+	if c.colour {
+		outcome = colour + outcome + "\x1b[0m"
+	}
+	if remark != "" {
+		outcome += "  " + remark
+	}
+	c.line(outcome)
+	if c.terminal && !c.quiet {
+		fmt.Fprintln(c.w)
+	}
+	return c.ops
+}
+
+// line shows the step with its rates and a text behind. The caller holds c.mu.
+func (c *console) line(text string) {
+	if c.quiet {
+		return
+	}
+	rate, volume := "", ""
+	if s := time.Since(c.start).Seconds(); c.ops > 1 && s > 0 {
+		rate = thousands(int(float64(c.ops)/s)) + "/s"
+		if c.bytes > 0 {
+			volume = thousands(int(float64(c.bytes)/s/1e6)) + " MB/s"
+		}
+	}
+	ops := thousands(c.ops) + " op"
+	if c.ops != 1 {
+		ops += "s"
+	}
+	start, end := "", "\n"
+	if c.terminal {
+		start, end = "\r\x1b[K", ""
+	}
+	fmt.Fprintf(c.w, "%s%-15s %11s %13s %11s  %s%s", start, c.name, ops, rate, volume, text, end)
+}
+
+// thousands writes n with commas.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

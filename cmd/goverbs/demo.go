@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// demoOptions are the options of the demo command.
+type demoOptions struct {
+	listen, connect string // which half; neither means both
+	json            bool
+	breakStep       string // hidden: the step whose check is corrupted on purpose
+	clients, ops    int    // hidden: client processes and operations of each
+	child           bool   // hidden: the parent reads stdout and holds stdin
+}
+
+// errNotVerified is the error of a demo that ran and found something wrong. Its steps have told what.
+var errNotVerified = errors.New("not verified")
+
+func newDemo() *cobra.Command {
+	var o demoOptions
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run every kind of RDMA operation between two processes and verify it",
+		Long: "Run every kind of RDMA operation between two processes and verify what came of it on both sides: first between\n" +
+			"a connecting and a listening process, then by eight client processes that contend for a lock taken by masked\n" +
+			"CmpSwap and for a counter of several fields moved by masked FetchAdd.\n\n" +
+			"Without --listen and --connect the demo starts the listening half itself, as a second process on 127.0.0.1.\n" +
+			"With them the halves run where they are started, also on different hosts. The listening half serves one demo\n" +
+			"and ends; the connecting half tries for 10 seconds if the listening one is not up yet. Both exit with status 0\n" +
+			"if everything was verified.",
+		Args: noArguments,
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.listen, "listen", "", "be the listening half, on `ADDR` (host:port, :port)")
+	f.StringVar(&o.connect, "connect", "", "be the connecting half, to a listening one at `ADDR` (host:port)")
+	f.String(deviceFlag, "", "use the device `NAME` (default: the user-space RNIC)")
+	f.BoolVar(&o.json, "json", false, "print one line of JSON")
+	f.StringVar(&o.breakStep, "break", "", "corrupt the check of a `STEP`")
+	f.IntVar(&o.clients, "clients", 8, "client processes")
+	f.IntVar(&o.ops, "ops", 2000, "operations of each client process")
+	f.BoolVar(&o.child, "child", false, "the parent process reads stdout")
+	for _, name := range []string{"break", "clients", "ops", "child"} {
+		_ = f.MarkHidden(name)
+	}
+	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
+		if err := o.check(cmd); err != nil {
+			return err
+		}
+		dev, err := chosenDevice(cmd, nic)
+		if err != nil {
+			return err
+		}
+		return runDemo(cmd, dev, o)
+	})
+	return cmd
+}
+
+// check finds wrong values of options.
+func (o *demoOptions) check(cmd *cobra.Command) error {
+	given := func(name string) bool { return cmd.Flag(name).Changed }
+	switch {
+	case given("listen") && given("connect"):
+		return usage(cmd, "--listen %s and --connect %s: a process is one half or, without them, both", o.listen, o.connect)
+	case given("break") && !slices.Contains(stepNames(), o.breakStep):
+		return usage(cmd, "--break %q: no such step (there are: %s)", o.breakStep, strings.Join(stepNames(), ", "))
+	case o.clients < 1 || o.clients > maxClients:
+		return usage(cmd, "--clients %d: not from 1 to %d", o.clients, maxClients)
+	case o.ops < 1 || o.ops > maxClientOps:
+		return usage(cmd, "--ops %d: not from 1 to %d", o.ops, maxClientOps)
+	}
+	if given("listen") {
+		if err := checkAddress(o.listen, true); err != "" {
+			return usage(cmd, "--listen %q: %s", o.listen, err)
+		}
+	}
+	if given("connect") {
+		if err := checkAddress(o.connect, false); err != "" {
+			return usage(cmd, "--connect %q: %s", o.connect, err)
+		}
+	}
+	return nil
+}
+
+// checkAddress says what is wrong with an address, "" if nothing is. A listener's may lack the host and have port 0.
+func checkAddress(address string, listen bool) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "not of the form host:port"
+	}
+	if host == "" && !listen {
+		return "no host"
+	}
+	low := 1
+	if listen {
+		low = 0
+	}
+	n, err := strconv.ParseUint(port, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return "port " + strconv.Quote(port) + " is not a number"
+	case err != nil || n < uint64(low) || n > 65535:
+		return "port " + port + " is out of range " + strconv.Itoa(low) + " to 65535"
+	}
+	return ""
+}
+
+// runDemo runs one half or both and prints the result.
+func runDemo(cmd *cobra.Command, dev *verbs.Device, o demoOptions) error {
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	out := newConsole(cmd.OutOrStdout(), o.json || o.child)
+	notes := cmd.ErrOrStderr()
+	if o.child {
+		go endWithParent(cmd.InOrStdin(), cancel)
+	}
+	result := newResult(dev.Name())
+	var err error
+	if o.listen != "" {
+		err = runListener(ctx, dev, o, out, cmd.OutOrStdout(), notes, result)
+	} else {
+		err = runDriver(ctx, dev, o, out, notes, result)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // the errors of everything that was cut off then say nothing
+	}
+	result.OK = err == nil && result.verified()
+	if o.json && !o.child {
+		if werr := result.write(cmd.OutOrStdout()); werr != nil {
+			err = errors.Join(err, werr)
+		}
+	}
+	if err == nil && !result.OK {
+		err = errNotVerified
+	}
+	if err == nil {
+		out.say("verified: all %d steps\n", len(result.Steps))
+	}
+	return err
+}
+
+// endWithParent cancels when stdin ends, which the parent process holds open as long as it lives.
+func endWithParent(stdin io.Reader, cancel context.CancelCauseFunc) {
+	_, _ = io.Copy(io.Discard, stdin)
+	cancel(errors.New("the parent process has ended"))
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// withNIC makes a command's function of one that finds the user-space RNIC among the devices, as the last of them.
+func withNIC(f func(cmd *cobra.Command, nic *verbs.Device) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		nic, err := siw.Register(siw.Config{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(cmd, nic.Device()), nic.Close())
+	}
+}
+
+// deviceFlag is the name of the option that chooses a device.
+const deviceFlag = "device"
+
+// chosenDevice returns the device that the option --device names, nic without the option. It must be able to make
+// connections.
+func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) {
+	f := cmd.Flag(deviceFlag)
+	if !f.Changed {
+		return nic, nil
+	}
+	dev, err := verbs.DeviceByName(f.Value.String())
+	if op := new(verbs.OpError); errors.As(err, &op) && errors.Is(err, verbs.ErrNoDevice) {
+		return nil, usage(cmd, "--%s %s: %v", deviceFlag, f.Value, op.Err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := dev.Provider().(cm.Provider); !ok {
+		return nil, fmt.Errorf("--%s %s: %w: it cannot make connections", deviceFlag, f.Value, verbs.ErrNotSupported)
+	}
+	return dev, nil
+}

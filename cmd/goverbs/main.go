@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Command goverbs shows the RDMA devices of a host and demonstrates what they do.
+//
+//	goverbs devices [-v] [--json]
+//	goverbs demo [--json] [--device NAME]
+//	goverbs demo --listen ADDR
+//	goverbs demo --connect ADDR
+//
+// Every command first adds a user-space RNIC, usiw0, to the devices of its process. The exit status is 0 if everything was
+// done and verified, 1 if something failed, 2 for wrong usage. SIGINT and SIGTERM close everything and give exit status 1.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	ctx, end := untilSignal(context.Background())
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	end()
+	os.Exit(code)
+}

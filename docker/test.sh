@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+
+# Runs the demo's two halves in two containers and exits with the status of the half that fails, or 0. `make test-docker`
+# calls it when the binary has been built.
+#
+# If a container engine answers, it is used. If none does, root gets one for the time of the test: dockerd with its state
+# in a temporary directory, in network and mount namespaces of its own, so that its bridges, packet filter rules and
+# mounts vanish with it and neither the host's network nor an engine that is started later notices. That engine
+# reaches no registry: it is good for BASE=scratch only.
+set -euo pipefail
+cd "$(dirname "$0")"
+export BASE=${BASE:-scratch}
+export COMPOSE_DOCKER_CLI_BUILD=0 # docker-compose 1.29 builds by itself, without the docker command's builders
+
+work=
+engine=
+composed=
+cleanup() {
+	status=$?
+	trap - EXIT
+	if [ -n "$composed" ]; then
+		compose down --rmi local --volumes --timeout 3 >/dev/null 2>&1 || true
+	fi
+	if [ -n "$engine" ]; then
+		kill "$engine" 2>/dev/null || true
+		wait "$engine" 2>/dev/null || true
+		# Control groups are the one thing of an engine that is in no namespace.
+		for group in /sys/fs/cgroup/*"$cgroup" /sys/fs/cgroup"$cgroup"; do
+			rmdir "$group" 2>/dev/null || true
+		done
+	fi
+	if [ -n "$work" ]; then
+		rm -rf "$work"
+	fi
+	exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+answers() { docker version >/dev/null 2>&1; }
+
+# compose runs whichever form of the command is installed, for 5 minutes at most.
+compose() {
+	if docker compose version >/dev/null 2>&1; then
+		timeout --foreground 300 docker compose -p "$project" "$@"
+	else
+		timeout --foreground 300 docker-compose -p "$project" "$@"
+	fi
+}
+
+if ! answers; then
+	if ! command -v dockerd >/dev/null || ! command -v docker >/dev/null; then
+		../scripts/apt.sh "no container engine answers and none is installed" docker.io docker-compose
+	fi
+fi
+if ! docker compose version >/dev/null 2>&1 && ! command -v docker-compose >/dev/null; then
+	../scripts/apt.sh "neither docker compose nor docker-compose is installed" docker-compose
+fi
+
+# Installing may have started an engine.
+if ! answers; then
+	if [ "$(id -u)" -ne 0 ]; then
+		echo "no container engine answers; start one, or run this as root" >&2
+		exit 2
+	fi
+	if [ "$BASE" != scratch ]; then
+		echo "BASE=$BASE needs a container engine that has this image or reaches a registry, and none answers" >&2
+		exit 2
+	fi
+	work=$(mktemp -d)
+	cgroup=/goverbs-$$
+	mkdir "$work/etc"
+	export DOCKER_HOST=unix://$work/socket
+	# In the new mount namespace /run and /etc/docker are empty directories, so that files of an engine that is
+	# stopped stay as they are. In a session of its own it outlives an interrupt from the terminal for as long as
+	# cleanup needs it.
+	setsid unshare --mount --net sh -c '
+		mount -t tmpfs tmpfs /run
+		mkdir -p /etc/docker
+		mount --bind "$1/etc" /etc/docker
+		shift
+		exec "$@"' sh "$work" \
+		dockerd --host "$DOCKER_HOST" --data-root "$work/data" --exec-root "$work/exec" --pidfile "$work/pid" \
+		--bridge none --exec-opt native.cgroupdriver=cgroupfs --cgroup-parent "$cgroup" >"$work/log" 2>&1 </dev/null &
+	engine=$!
+	echo "no container engine answers: starting one for this test"
+	for try in {1..120}; do
+		if answers; then
+			break
+		fi
+		if [ "$try" -eq 120 ] || ! kill -0 "$engine" 2>/dev/null; then
+			echo "the container engine does not start:" >&2
+			tail -n 20 "$work/log" >&2
+			exit 1
+		fi
+		sleep 0.5
+	done
+fi
+
+project=goverbs-$$
+composed=yes
+compose build --quiet >/dev/null
+compose up --detach server
+client=0
+compose run --rm -T client & # in the background, so that a signal reaches the traps at once
+wait $! || client=$?
+
+# The server ends when the client has gone; one that does not is a failure, too.
+server=124
+id=$(docker ps --all --quiet --filter "label=com.docker.compose.project=$project" --filter label=com.docker.compose.service=server)
+if state=$(timeout 30 docker wait "$id"); then
+	server=$state
+fi
+compose logs --no-color server
+echo "exit status: client $client, server $server"
+if [ "$client" -ne 0 ]; then
+	exit "$client"
+fi
+exit "$server"

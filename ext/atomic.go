@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ext
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// MaskedFetchAdd returns what memory that held orig holds after a masked FetchAdd (RFC 7306 section 5.1.1). A set bit in
+// mask is the most significant bit of a field, out of which no carry goes; the carry out of bit 63 is always dropped. A
+// mask of 0 is the addition of 64 bits, a mask of all ones is XOR. The requester gets orig.
+func MaskedFetchAdd(orig, add, mask uint64) uint64 { return rdmap.FetchAdd(orig, add, mask) }
+
+// MaskedCmpSwap returns what memory that held orig holds after a masked CmpSwap (RFC 7306 section 5.1.2). If orig equals
+// compare in every bit that is set in compareMask, the bits that are set in swapMask are those of swap and the others
+// those of orig; if not, it is orig. The requester gets orig in both cases and learns from it which one it was.
+func MaskedCmpSwap(orig, compare, compareMask, swap, swapMask uint64) uint64 {
+	return rdmap.CmpSwap(orig, compare, compareMask, swap, swapMask)
+}
+
+// FieldMask returns the mask of a FetchAdd on a word that consists of fields of the given widths in bits, from the least
+// significant one up. Bits above the last field are one more field. FieldMask(32, 16, 16) has the bits 31, 47 and 63.
+// The error Is verbs.ErrInvalid if a width is not positive or the fields are wider than 64 bits together.
+func FieldMask(widths ...int) (uint64, error) {
+	var mask uint64
+	used := 0
+	for i, w := range widths {
+		if w < 1 || w > 64-used {
+			return 0, fmt.Errorf("ext: field %d is %d bits wide, of %d that are left: %w", i, w, 64-used, verbs.ErrInvalid)
+		}
+		used += w
+		mask |= 1 << (used - 1)
+	}
+	return mask, nil
+}
+
+// FetchAddWR returns the request that adds add to the 64-bit integer at addr in the peer's region rkey. The original
+// value arrives in sink, one element of 8 octets in a region with AccessLocalWrite.
+func FetchAddWR(sink []verbs.SGE, addr uint64, rkey uint32, add uint64) verbs.SendWR {
+	return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGL: sink, RemoteAddr: addr, RKey: rkey, Add: add}
+}
+
+// MaskedFetchAddWR returns the request that replaces the 64-bit integer at addr in the peer's region rkey as
+// [MaskedFetchAdd] does. The original value arrives in sink, as with [FetchAddWR].
+func MaskedFetchAddWR(sink []verbs.SGE, addr uint64, rkey uint32, add, mask uint64) verbs.SendWR {
+	return verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, SGL: sink, RemoteAddr: addr, RKey: rkey, Add: add, AddMask: mask}
+}
+
+// CmpSwapWR returns the request that stores swap in the 64-bit integer at addr in the peer's region rkey if it equals
+// compare. The original value arrives in sink, as with [FetchAddWR]; the swap was done if it equals compare.
+func CmpSwapWR(sink []verbs.SGE, addr uint64, rkey uint32, compare, swap uint64) verbs.SendWR {
+	return verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, SGL: sink, RemoteAddr: addr, RKey: rkey, Compare: compare, Swap: swap}
+}
+
+// MaskedCmpSwapWR returns the request that replaces the 64-bit integer at addr in the peer's region rkey as
+// [MaskedCmpSwap] does. The original value arrives in sink, as with [FetchAddWR]; the swap was done if it equals compare
+// in the bits of compareMask.
+func MaskedCmpSwapWR(sink []verbs.SGE, addr uint64, rkey uint32, compare, compareMask, swap, swapMask uint64) verbs.SendWR {
+	return verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, SGL: sink, RemoteAddr: addr, RKey: rkey,
+		Compare: compare, CompareMask: compareMask, Swap: swap, SwapMask: swapMask}
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ext
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Atomics are the atomic operations of RFC 7306. A device that has one of them has all (section 1.1 there).
+const Atomics = verbs.OpSet(1<<verbs.OpFetchAdd | 1<<verbs.OpCmpSwap | 1<<verbs.OpMaskedFetchAdd | 1<<verbs.OpMaskedCmpSwap)
+
+// Operations are all operations that RFC 7306 adds to RDMAP: the [Atomics], Immediate Data, and Write with immediate,
+// which is made of a Write and Immediate Data.
+const Operations = Atomics | verbs.OpSet(1<<verbs.OpImm64|1<<verbs.OpWriteImm)
+
+// Support tells how an operation can be had. The type of the transport does not tell it: one iWARP device has atomics and
+// the other has not.
+type Support uint8
+
+const (
+	None   Support = iota // not at all
+	Native                // the device does it
+)
+
+// String returns "none" or "native".
+func (s Support) String() string {
+	switch s {
+	case None:
+		return "none"
+	case Native:
+		return "native"
+	}
+	return fmt.Sprintf("Support(%d)", uint8(s))
+}
+
+// Capability is an operation and how it can be had.
+type Capability struct {
+	Op      verbs.Op
+	Support Support
+}
+
+// String returns for example "masked-fetch-add: native".
+func (c Capability) String() string { return c.Op.String() + ": " + c.Support.String() }
+
+// Capabilities tells of every operation, in the order of verbs.Ops, how ctx's device offers it. What the peer of a
+// connection can do is another question: see [Probe].
+func Capabilities(ctx *verbs.Context) []Capability {
+	caps := make([]Capability, 0, 16)
+	for op := range verbs.Ops() {
+		caps = append(caps, Capability{op, SupportOf(ctx, op)})
+	}
+	return caps
+}
+
+// SupportOf tells how ctx's device offers op.
+func SupportOf(ctx *verbs.Context, op verbs.Op) Support {
+	if ctx.Supports(op) {
+		return Native
+	}
+	return None
+}

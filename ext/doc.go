@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package ext holds what RFC 7306 adds to RDMA on iWARP: atomics with masks and 64 bits of Immediate Data. It has
+//
+//   - builders of the work requests: [FetchAddWR], [CmpSwapWR], [MaskedFetchAddWR], [MaskedCmpSwapWR], [ImmDataWR],
+//     [WriteImm64WRs];
+//   - their arithmetic: [MaskedFetchAdd], [MaskedCmpSwap], and [FieldMask] for words that are divided into fields;
+//   - what a device can do of all operations: [Capabilities];
+//   - the RFC's way to find out whether the peer has atomics: [Probe].
+//
+// The builders return a request without ID and Flags; the caller sets them and posts:
+//
+//	wr := ext.MaskedFetchAddWR(sink, addr, rkey, 1, mask)
+//	wr.ID, wr.Flags = 7, verbs.SendSignaled
+//	n, err := qp.PostSend([]verbs.SendWR{wr})
+//
+// Operands, masks and the original value that arrives in the sink are numbers in host order. The target of an atomic is a
+// 64-bit integer in the byte order of the peer's host, in a region with AccessRemoteAtomic; its address in memory must be
+// a multiple of 8.
+//
+// All functions may be called concurrently.
+package ext

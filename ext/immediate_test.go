@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ext_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func TestImmediateRequests(t *testing.T) {
+	require.Equal(t, verbs.SendWR{Opcode: verbs.WRImmData, Imm64: 7}, ext.ImmDataWR(7))
+	require.Equal(t, verbs.SendWR{Opcode: verbs.WRImmData, Imm64: 7, Flags: verbs.SendSolicited}, ext.ImmDataSEWR(7))
+	src := []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
+	require.Equal(t, [2]verbs.SendWR{
+		{Opcode: verbs.WRRDMAWrite, SGL: src, RemoteAddr: 4, RKey: 5},
+		{Opcode: verbs.WRImmData, Imm64: 6},
+	}, ext.WriteImm64WRs(src, 4, 5, 6))
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ext_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// usable asserts that the connection still works.
+func usable(t *testing.T, a, b *side) {
+	require.Equal(t, verbs.QPStateRTS, a.qp.State())
+	before := b.word(9)
+	wc := a.do(t, ext.FetchAddWR(a.sink(t, 0), b.addr(9), b.words.RKey(), 1))
+	require.NoError(t, wc.Err())
+	require.Equal(t, before+1, b.word(9))
+}
+
+func TestProbeSupported(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		oneCQ, sharedChannel bool
+	}{{"two CQs", false, false}, {"one CQ", true, false}, {"shared channel", false, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			nothingLives(t)
+			a := newSide(t, newNIC(t, siw.Config{}), c.oneCQ, c.sharedChannel)
+			b := newSide(t, newNIC(t, siw.Config{}), false, false)
+			connect(t, a, b, nil)
+			b.setWord(0, 0x123456789abcdef0)
+			for range 2 {
+				res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+				require.NoError(t, err)
+				require.Equal(t, ext.ProbeResult{Outcome: ext.Supported, Value: 0x123456789abcdef0}, res)
+			}
+			require.EqualValues(t, 0x123456789abcdef0, b.word(0))
+			if !c.sharedChannel {
+				usable(t, a, b)
+			}
+		})
+	}
+}
+
+func TestProbeNotSupported(t *testing.T) {
+	nothingLives(t)
+	a, b := pair(t, siw.Config{}, siw.Config{Without: ext.Atomics})
+	res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+	require.NoError(t, err)
+	require.Equal(t, ext.NotSupported, res.Outcome)
+	require.ErrorIs(t, res.Reason, verbs.WCRemInvReqErr)
+	require.ErrorIs(t, res.Reason, &verbs.TerminateError{Layer: 0, Type: 2, Code: 6, Remote: true})
+	require.Equal(t, verbs.QPStateErr, a.qp.State(), "a refusal costs the connection")
+}
+
+func TestProbeUndecided(t *testing.T) {
+	const regionEnd = 4096
+	for _, c := range []struct {
+		name   string
+		offset uint64
+		key    uint32
+		typ    uint8
+		code   uint8
+		status verbs.WCStatus
+	}{
+		{"unknown key", 0, 0x100, 1, 0, verbs.WCRemAccessErr},
+		{"one octet past the region", regionEnd - 7, 0, 1, 1, verbs.WCRemAccessErr},
+		{"misaligned", 4, 0, 2, 7, verbs.WCRemInvReqErr},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			nothingLives(t)
+			a, b := pair(t, siw.Config{}, siw.Config{})
+			res, err := ext.Probe(testContext(t), a.qp, b.addr(0)+c.offset, b.words.RKey()^c.key)
+			require.NoError(t, err)
+			require.Equal(t, ext.Undecided, res.Outcome)
+			require.ErrorIs(t, res.Reason, c.status)
+			require.ErrorIs(t, res.Reason, &verbs.TerminateError{Layer: 0, Type: c.typ, Code: c.code, Remote: true})
+		})
+	}
+}
+
+// A region without the right says nothing about the peer either.
+func TestProbeWithoutTheRight(t *testing.T) {
+	nothingLives(t)
+	a, b := pair(t, siw.Config{}, siw.Config{})
+	mr, err := b.pd.AllocMR(8, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+	require.NoError(t, err)
+	res, err := ext.Probe(testContext(t), a.qp, mr.Addr(), mr.RKey())
+	require.NoError(t, err)
+	require.Equal(t, ext.Undecided, res.Outcome)
+	require.ErrorIs(t, res.Reason, &verbs.TerminateError{Layer: 0, Type: 1, Code: 2, Remote: true})
+}
+
+// Receives that are flushed into the same CQ are not lost.
+func TestProbeReturnsOtherCompletions(t *testing.T) {
+	nothingLives(t)
+	a := newSide(t, newNIC(t, siw.Config{}), true, false)
+	b := newSide(t, newNIC(t, siw.Config{}), false, false)
+	connect(t, a, b, nil)
+	_, err := a.qp.PostRecv([]verbs.RecvWR{{ID: 77}, {ID: 78}})
+	require.NoError(t, err)
+	sent := b.do(t, ext.ImmDataWR(5))
+	require.NoError(t, sent.Err())
+	// The immediate is before the probe's answer on the stream, so it is before it in the CQ.
+	res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+	require.NoError(t, err)
+	require.Equal(t, ext.Supported, res.Outcome)
+	require.Len(t, res.Others, 1)
+	require.EqualValues(t, 77, res.Others[0].ID)
+	require.EqualValues(t, 5, res.Others[0].Imm64)
+}
+
+func TestProbeRefusedLocally(t *testing.T) {
+	t.Run("device without FetchAdd", func(t *testing.T) {
+		nothingLives(t)
+		a, b := pair(t, siw.Config{Without: ext.Atomics}, siw.Config{})
+		res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+		require.ErrorIs(t, err, verbs.ErrNotSupported)
+		require.Equal(t, ext.ProbeResult{}, res)
+		require.Equal(t, verbs.QPStateRTS, a.qp.State())
+	})
+	t.Run("not connected", func(t *testing.T) {
+		nothingLives(t)
+		a := newSide(t, newNIC(t, siw.Config{}), false, false)
+		_, err := ext.Probe(testContext(t), a.qp, 0, 0)
+		require.ErrorIs(t, err, verbs.ErrState)
+		require.ErrorContains(t, err, "RESET")
+	})
+	t.Run("disconnected", func(t *testing.T) {
+		nothingLives(t)
+		a, b := pair(t, siw.Config{}, siw.Config{})
+		require.NoError(t, a.id.Disconnect())
+		_, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+		require.ErrorIs(t, err, verbs.ErrState)
+	})
+	t.Run("closed", func(t *testing.T) {
+		nothingLives(t)
+		a := newSide(t, newNIC(t, siw.Config{}), false, false)
+		require.NoError(t, a.qp.Close())
+		_, err := ext.Probe(testContext(t), a.qp, 0, 0)
+		require.ErrorIs(t, err, verbs.ErrClosed)
+	})
+	t.Run("no QP", func(t *testing.T) {
+		_, err := ext.Probe(testContext(t), nil, 0, 0)
+		require.ErrorIs(t, err, verbs.ErrInvalid)
+	})
+	t.Run("context done before", func(t *testing.T) {
+		nothingLives(t)
+		a, b := pair(t, siw.Config{}, siw.Config{})
+		ctx, cancel := context.WithCancel(testContext(t))
+		cancel()
+		_, err := ext.Probe(ctx, a.qp, b.addr(0), b.words.RKey())
+		require.ErrorIs(t, err, context.Canceled)
+		usable(t, a, b)
+	})
+}
+
+// No Reads and atomics were agreed on.
+func TestProbeWithoutDepth(t *testing.T) {
+	nothingLives(t)
+	a := newSide(t, newNIC(t, siw.Config{}), false, false)
+	b := newSide(t, newNIC(t, siw.Config{}), false, false)
+	ctx := testContext(t)
+	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Context: b.ctx})
+	require.NoError(t, err)
+	defer ln.Close()
+	accepted := make(chan error, 1)
+	go func() {
+		req, err := ln.Accept(ctx)
+		if err == nil {
+			b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{ResponderResources: cm.None})
+		}
+		accepted <- err
+	}()
+	a.id, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: a.ctx})
+	require.NoError(t, err)
+	require.NoError(t, a.id.Connect(ctx, a.qp, cm.ConnParam{InitiatorDepth: cm.None}))
+	require.NoError(t, <-accepted)
+	defer b.id.Close()
+	defer a.id.Close()
+	_, err = ext.Probe(ctx, a.qp, b.addr(0), b.words.RKey())
+	require.ErrorIs(t, err, verbs.ErrLimit)
+	require.Equal(t, verbs.QPStateRTS, a.qp.State())
+}
+
+// The peer vanishes behind a wire that swallows everything: ctx ends the probe, and with it the connection, and
+// nothing stays registered.
+func TestProbeGivenUp(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		oneCQ, sharedChannel bool
+	}{{"own channel", false, false}, {"shared channel", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			nothingLives(t)
+			a := newSide(t, newNIC(t, siw.Config{CloseTimeout: 100 * time.Millisecond}), c.oneCQ, c.sharedChannel)
+			b := newSide(t, newNIC(t, siw.Config{CloseTimeout: 100 * time.Millisecond}), false, false)
+			w := &wire{}
+			connect(t, a, b, func(address string) string { return w.listen(t, address) })
+			w.cut()
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			_, err := ext.Probe(ctx, a.qp, b.addr(0), b.words.RKey())
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, time.Since(start), 5*time.Second)
+			require.Equal(t, verbs.QPStateErr, a.qp.State())
+			n, err := a.sends.Poll(make([]verbs.WC, 1))
+			require.NoError(t, err)
+			require.Zero(t, n, "the probe's completion has been taken")
+			require.NoError(t, a.words.Close())
+			require.NoError(t, a.qp.Close())
+			require.NoError(t, a.pd.Close(), "no region is left")
+		})
+	}
+}
+
+// wire forwards a TCP connection until it is cut; then it keeps the connection and swallows the data.
+type wire struct {
+	mu    sync.Mutex
+	isCut bool
+}
+
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isCut = true
+}
+
+// listen returns the address under which address can be reached through the wire.
+func (w *wire) listen(t *testing.T, address string) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var conns []net.Conn
+	t.Cleanup(func() {
+		ln.Close()
+		mu.Lock()
+		for _, c := range conns {
+			c.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
+	wg.Go(func() {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		s, err := net.Dial("tcp", address)
+		if err != nil {
+			c.Close()
+			return
+		}
+		mu.Lock()
+		conns = append(conns, c, s)
+		mu.Unlock()
+		wg.Go(func() { w.forward(c, s) })
+		wg.Go(func() { w.forward(s, c) })
+	})
+	return ln.Addr().String()
+}
+
+func (w *wire) forward(dst io.Writer, src io.Reader) {
+	buf := make([]byte, 65536)
+	for {
+		n, err := src.Read(buf)
+		w.mu.Lock()
+		if !w.isCut {
+			_, _ = dst.Write(buf[:n])
+		}
+		w.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func TestOutcomeText(t *testing.T) {
+	require.Equal(t, "undecided", ext.Undecided.String())
+	require.Equal(t, "supported", ext.Supported.String())
+	require.Equal(t, "not supported", ext.NotSupported.String())
+	require.Equal(t, "Outcome(7)", ext.Outcome(7).String())
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ext_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Every vector over the wire: the peer's memory holds what the arithmetic says, and the original comes back.
+func TestVectorsOverTheWire(t *testing.T) {
+	nothingLives(t)
+	a, b := pair(t, siw.Config{}, siw.Config{})
+	const guard = 0x5ca1ab1e0ddba11
+	b.setWord(0, guard)
+	b.setWord(2, guard)
+	rkey := b.words.RKey()
+	check := func(name string, wr verbs.SendWR, opcode verbs.WCOpcode, orig, want uint64) {
+		b.setWord(1, orig)
+		a.setWord(0, ^orig)
+		wc := a.do(t, wr)
+		require.NoError(t, wc.Err(), name)
+		require.Equal(t, opcode, wc.Opcode, name)
+		require.EqualValues(t, 8, wc.ByteLen, name)
+		require.Equal(t, want, b.word(1), name)
+		require.Equal(t, orig, a.word(0), name)
+	}
+	for _, v := range fetchAddVectors {
+		check(v.name, ext.MaskedFetchAddWR(a.sink(t, 0), b.addr(1), rkey, v.add, v.mask), verbs.WCMaskedFetchAdd, v.orig, v.want)
+		check(v.name+", without mask", ext.FetchAddWR(a.sink(t, 0), b.addr(1), rkey, v.add), verbs.WCFetchAdd, v.orig, v.orig+v.add)
+	}
+	for _, v := range cmpSwapVectors {
+		wr := ext.MaskedCmpSwapWR(a.sink(t, 0), b.addr(1), rkey, v.compare, v.compareMask, v.swap, v.swapMask)
+		check(v.name, wr, verbs.WCMaskedCompSwap, v.orig, v.want)
+		check(v.name+", without masks", ext.CmpSwapWR(a.sink(t, 0), b.addr(1), rkey, v.compare, v.swap), verbs.WCCompSwap,
+			v.orig, ext.MaskedCmpSwap(v.orig, v.compare, ones, v.swap, ones))
+	}
+	require.EqualValues(t, guard, b.word(0), "the word before the target")
+	require.EqualValues(t, guard, b.word(2), "the word after the target")
+}
+
+func TestImmediatesOverTheWire(t *testing.T) {
+	nothingLives(t)
+	a, b := pair(t, siw.Config{}, siw.Config{})
+	recvs := make([]verbs.RecvWR, 3)
+	n, err := b.qp.PostRecv(recvs)
+	require.NoError(t, err)
+	require.Equal(t, len(recvs), n)
+
+	const imm = 0x0123456789abcdef
+	require.NoError(t, b.recvs.ReqNotify(true))
+	for _, wr := range []verbs.SendWR{ext.ImmDataWR(imm), ext.ImmDataSEWR(imm)} {
+		sent := a.do(t, wr)
+		require.NoError(t, sent.Err())
+		require.Equal(t, verbs.WCImmData, sent.Opcode)
+		wc := one(t, b.recvs)
+		require.NoError(t, wc.Err())
+		require.Equal(t, verbs.WCRecvImmData, wc.Opcode)
+		require.Equal(t, verbs.WCWithImm, wc.Flags)
+		require.EqualValues(t, imm, wc.Imm64)
+		require.EqualValues(t, 0x01234567, wc.Imm)
+		require.EqualValues(t, 8, wc.ByteLen)
+	}
+
+	a.setWord(3, 0xfeed)
+	wrs := ext.WriteImm64WRs(a.sink(t, 3), b.addr(5), b.words.RKey(), imm)
+	sent := a.do(t, wrs[:]...)
+	require.NoError(t, sent.Err())
+	wc := one(t, b.recvs)
+	require.NoError(t, wc.Err())
+	require.Equal(t, verbs.WCRecvRDMAWithImm, wc.Opcode)
+	require.EqualValues(t, imm, wc.Imm64)
+	require.EqualValues(t, 8, wc.ByteLen)
+	require.EqualValues(t, 0xfeed, b.word(5))
+
+	// Nothing is posted any more: the peer finds no receive for the fourth.
+	a.do(t, ext.ImmDataWR(imm))
+	<-a.id.Done()
+	require.ErrorIs(t, a.qp.Err(), &verbs.TerminateError{Layer: 1, Type: 2, Code: 2, Remote: true})
+}
+
+// A misaligned target is refused and stays as it was.
+func TestMisalignedTarget(t *testing.T) {
+	nothingLives(t)
+	a, b := pair(t, siw.Config{}, siw.Config{})
+	b.setWord(0, 1)
+	b.setWord(1, 2)
+	wc := a.do(t, ext.MaskedFetchAddWR(a.sink(t, 0), b.addr(0)+4, b.words.RKey(), 1, 0))
+	require.ErrorIs(t, wc.Err(), verbs.WCRemInvReqErr)
+	require.ErrorIs(t, a.qp.Err(), &verbs.TerminateError{Layer: 0, Type: 2, Code: 7, Remote: true})
+	require.EqualValues(t, 1, b.word(0))
+	require.EqualValues(t, 2, b.word(1))
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package floors
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	module = "github.com/goverbs/goverbs"
+	top    = "../.." // the module's directory, from this package's
+)
+
+// floorOf says where each package stands; docs/architecture.md draws it. The code of a package imports lower floors
+// only. A star stands for one path element.
+var floorOf = map[string]int{
+	"cmd/*":      9, // mains: the only place where devices are chosen
+	"examples/*": 9,
+
+	"rsocket":    8,
+	"compat/dat": 8,
+
+	"compat/ibcompat": 7,
+
+	"verbs/verbstest":   suites, // nothing below imports these
+	"siw/siwtest":       suites,
+	"siw/capture":       suites,
+	"internal/rdmatest": suites,
+
+	"siw": 5,
+
+	"cm":  4,
+	"ext": 4,
+
+	"verbs":     3,
+	"siw/rdmap": 3,
+
+	"siw/ddp": 2,
+
+	"siw/mpa": 1,
+
+	"internal/lifetime":  0,
+	"internal/fakeverbs": 0, // imported by tests of verbs and cm only
+	"internal/floors":    0,
+}
+
+const (
+	suites = 6
+	mains  = 9
+)
+
+// library reports whether a package must do with few dependencies: all but mains, test suites and side packages.
+func library(rel string) bool {
+	f, ok := floor(floorOf, rel)
+	return ok && f != suites && f != mains
+}
+
+// allowedDependency reports whether a library may depend on a package that is neither of the module nor of the standard
+// library.
+func allowedDependency(p string) bool {
+	return strings.HasPrefix(p, "golang.org/x/sys/") || strings.HasPrefix(p, "golang.org/x/sync/")
+}
+
+// platforms are the builds whose imports are looked at.
+var platforms = []struct{ name, goos, cgo string }{
+	{"linux with cgo", "linux", "1"},
+	{"linux", "linux", "0"},
+	{"darwin", "darwin", "0"},
+	{"windows", "windows", "0"},
+}
+
+// load asks go list for every package of the module and all that their code depends on.
+func load(t *testing.T, goos, cgo string) graph {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports", "./...")
+	cmd.Dir = top
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED="+cgo)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "go list: %s", &stderr)
+	g := make(graph)
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		g[p.ImportPath] = p
+	}
+	require.Contains(t, g, module+"/verbs")
+	return g
+}
+
+func TestImportsLeadDown(t *testing.T) {
+	for _, p := range platforms {
+		t.Run(p.name, func(t *testing.T) {
+			require.Empty(t, load(t, p.goos, p.cgo).floorFaults(module, floorOf))
+		})
+	}
+}
+
+func TestFloorFaultsAreFound(t *testing.T) {
+	rules := map[string]int{"cmd/*": 2, "upper": 1, "beside": 1, "lower": 0}
+	for _, c := range []struct {
+		name string
+		from string
+		to   []string
+		want []string
+	}{
+		{"down", "upper", []string{"m/lower"}, nil},
+		{"outside of the module", "upper", []string{"fmt", "m2/upper", "C"}, nil},
+		{"a pattern", "cmd/tool", []string{"m/upper", "m/lower"}, nil},
+		{"up", "lower", []string{"m/upper"}, []string{"lower (floor 0) imports upper (floor 1)"}},
+		{"up to a pattern", "lower", []string{"m/cmd/tool"}, []string{"lower (floor 0) imports cmd/tool (floor 2)"}},
+		{"sideways", "upper", []string{"m/beside"}, []string{"upper (floor 1) imports beside (floor 1)"}},
+		{"two", "lower", []string{"m/upper", "m/beside"}, []string{
+			"lower (floor 0) imports upper (floor 1)", "lower (floor 0) imports beside (floor 1)"}},
+		{"no floor", "attic", []string{"m/lower"}, []string{"attic has no floor"}},
+		{"below a pattern", "cmd/tool/part", nil, []string{"cmd/tool/part has no floor"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := graph{"m/" + c.from: {ImportPath: "m/" + c.from, Imports: c.to}}
+			require.Equal(t, c.want, g.floorFaults("m", rules))
+		})
+	}
+	require.Equal(t, []string{". has no floor"}, graph{"m": {ImportPath: "m"}}.floorFaults("m", rules), "a package at the top")
+}
+
+func TestLibraryDependencies(t *testing.T) {
+	for _, p := range platforms {
+		t.Run(p.name, func(t *testing.T) {
+			require.Empty(t, load(t, p.goos, p.cgo).dependencyFaults(module, library, allowedDependency))
+		})
+	}
+}
+
+func TestLibraries(t *testing.T) {
+	for _, rel := range []string{"verbs", "cm", "ext", "siw", "siw/mpa", "siw/ddp", "siw/rdmap", "rsocket", "compat/ibcompat",
+		"internal/lifetime"} {
+		require.True(t, library(rel), rel)
+	}
+	for _, rel := range []string{"cmd/goverbs", "examples/writeimm", "verbs/verbstest", "siw/capture", "unknown"} {
+		require.False(t, library(rel), rel)
+	}
+}
+
+func TestDependencyFaultsAreFound(t *testing.T) {
+	g := graph{
+		"m/lib":               {Imports: []string{"m/below", "fmt", "unsafe", "C"}},
+		"m/below":             {Imports: []string{"golang.org/x/sys/unix", "fmt"}},
+		"m/tool":              {Imports: []string{"example.org/big"}},
+		"fmt":                 {Standard: true, Imports: []string{"vendor/golang.org/x/text"}},
+		"golang.org/x/sync/e": {Imports: []string{"fmt"}},
+		"example.org/big":     {Imports: []string{"example.org/bigger"}},
+
+		"golang.org/x/sys/unix":    {Imports: []string{"fmt"}},
+		"vendor/golang.org/x/text": {Standard: true},
+	}
+	isLibrary := func(rel string) bool { return rel != "tool" }
+	require.Empty(t, g.dependencyFaults("m", isLibrary, allowedDependency), "a tool may depend on anything")
+
+	g["m/below"] = pkg{Imports: []string{"golang.org/x/sync/e", "example.org/big"}}
+	require.Equal(t, []string{
+		"dependency not allowed: m/below -> example.org/big",
+		"dependency not allowed: m/lib -> m/below -> example.org/big",
+	}, g.dependencyFaults("m", isLibrary, allowedDependency))
+
+	g["m/below"] = pkg{Imports: []string{"golang.org/x/sys/unix"}}
+	g["golang.org/x/sys/unix"] = pkg{Imports: []string{"golang.org/x/net/route"}}
+	require.Equal(t, []string{
+		"dependency not allowed: m/below -> golang.org/x/sys/unix -> golang.org/x/net/route",
+		"dependency not allowed: m/lib -> m/below -> golang.org/x/sys/unix -> golang.org/x/net/route",
+	}, g.dependencyFaults("m", isLibrary, allowedDependency), "also of what is allowed")
+}
+
+func TestSources(t *testing.T) {
+	var faults []string
+	var files int
+	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(top, p)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (rel == ".git" || rel == "bin" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		if rel = filepath.ToSlash(rel); rel == "docker/goverbs" {
+			return nil // a binary that the Makefile puts there
+		}
+		src, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		files++
+		faults = append(faults, sourceFaults(rel, src)...)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Empty(t, faults)
+	require.Greater(t, files, 50, "the walk has missed the module")
+}
+
+func TestSourceFaultsAreFound(t *testing.T) {
+	const head = "// " + licence + "\n\npackage x\n\n"
+	for _, c := range []struct {
+		name, file, src string
+		faults          int
+	}{
+		{"plain", "verbs/x.go", head + `import "fmt"`, 0},
+		{"no licence", "verbs/x.go", "package x\n", 1},
+		{"another licence", "verbs/x.go", "// SPDX-License-Identifier: MIT\npackage x\n", 1},
+		{"licence not first", "verbs/x.go", "package x\n// " + licence + "\n", 1},
+		{"licence in a shell's comment", "verbs/x.go", "# " + licence + "\npackage x\n", 2}, // nor is it Go
+		{"script", "scripts/x", "#!/bin/sh\n# " + licence + "\n", 0},
+		{"script without licence", "scripts/x", "#!/bin/sh\nset -e\n", 1},
+		{"makefile without licence", "Makefile", "all:\n", 1},
+		{"compose file without licence", "docker/compose.yaml", "services:\n", 1},
+		{"prose", "README.md", "# goverbs\n", 0},
+		{"unsafe", "verbs/x.go", head + `import "unsafe"`, 1},
+		{"unsafe under another name", "verbs/x.go", head + `import u "unsafe"`, 1},
+		{"unsafe among others", "verbs/x.go", head + "import (\n\t\"fmt\"\n\t\"unsafe\"\n)\n", 1},
+		{"unsafe in a test", "verbs/x_test.go", head + `import "unsafe"`, 1},
+		{"unsafe behind a build tag", "verbs/x_linux.go", "// " + licence + "\n\n//go:build linux\n\npackage x\n\nimport \"unsafe\"\n", 1},
+		{"unsafe and said so", "verbs/x_unsafe.go", head + `import "unsafe"`, 0},
+		{"unsafe test and said so", "verbs/x_unsafe_test.go", head + `import "unsafe"`, 0},
+		{"unsafe beside C", "verbs/cgo_verbs.go", head + "import \"C\"\nimport \"unsafe\"\n", 0},
+		{"C", "verbs/x.go", head + `import "C"`, 1},
+		{"C in a file of the right name elsewhere", "siw/cgo_verbs.go", head + `import "C"`, 1},
+		{"C in cm", "cm/cgo_cm.go", head + `import "C"`, 0},
+		{"C in the fake", "internal/fakeverbs/fake.go", head + `import "C"`, 0},
+		{"not Go", "verbs/x.go", head + "import {", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.Len(t, sourceFaults(c.file, []byte(c.src)), c.faults)
+		})
+	}
+}

@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+
+# usage: scripts/apt.sh WHY PACKAGE...
+#
+# Installs Debian packages without asking and says so. Where that cannot be done it prints the line to run and exits 2.
+set -eu
+why=$1
+shift
+line="apt-get install -y --no-install-recommends $*"
+if ! command -v apt-get >/dev/null 2>&1; then
+	echo "$why: install it; on Debian: $line" >&2
+	exit 2
+fi
+if [ "$(id -u)" -ne 0 ]; then
+	echo "$why; as root: $line" >&2
+	exit 2
+fi
+echo "$why; installing by apt: $*"
+export DEBIAN_FRONTEND=noninteractive
+# Package lists may be missing or old, or there may be no network but a local mirror: install decides.
+apt-get update -qq </dev/null || true
+if ! apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null; then
+	echo "apt could not install: $*" >&2
+	exit 2
+fi

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+
+# usage: scripts/fuzz.sh TIME
+#
+# Runs every fuzz target of the module for TIME each (a Go duration, or a count such as 1000x). What a target finds is
+# written below its package's testdata/fuzz, from where every later go test runs it again.
+set -euo pipefail
+time=$1
+count=0
+packages=$(go list ./...)
+for package in $packages; do
+	tests=$(go test -list '^Fuzz' "$package")
+	for target in $(grep '^Fuzz' <<<"$tests" || true); do
+		echo "== $target of $package, $time"
+		go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package"
+		count=$((count + 1))
+	done
+done
+if [ "$count" -eq 0 ]; then
+	echo "no fuzz target found" >&2
+	exit 1
+fi
+echo "== $count fuzz targets passed"

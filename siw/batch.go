@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/siw/mpa"
+)
+
+// Implementation constants of sending. Payloads up to copyLimit are cheaper to copy than to give to the kernel as a piece
+// of their own. One system call takes at most maxPieces pieces; more than batchBytes at a time gains nothing.
+const (
+	copyLimit  = 2 << 10
+	batchBytes = 256 << 10
+	maxPieces  = 1024
+	// A segment adds at most this many pieces: one for each element of the request and those of the arena around them.
+	segmentPieces = 2*maxSGE + 2
+)
+
+// batch is a run of FPDUs to be sent by one system call: headers, trailers and small payloads in an arena, large payloads
+// where they are in registered memory.
+type batch struct {
+	arena  []byte
+	pieces [][]byte // in the order of the stream
+	open   int      // start of the arena octets that are not in pieces yet
+	refs   []*region
+	ends   []int // offset behind each FPDU
+	size   int   // octets in all
+	sent   int
+	piece  int // first piece that is not sent entirely
+
+	// The FPDU that is being built.
+	crc     uint32
+	crcFrom int // start of the arena octets that are not in crc yet
+	ulpdu   int
+}
+
+var batchPool = sync.Pool{New: func() any {
+	return &batch{arena: make([]byte, 0, batchBytes+mpa.FPDULen(mpa.MaxULPDU)+64), pieces: make([][]byte, 0, maxPieces)}
+}}
+
+// room reports whether another FPDU fits.
+func (b *batch) room() bool {
+	return b.size < batchBytes && len(b.arena) < batchBytes && len(b.pieces) < maxPieces-segmentPieces
+}
+
+// extend returns n new octets of the arena, which never moves.
+func (b *batch) extend(n int) []byte {
+	at := len(b.arena)
+	b.arena = b.arena[:at+n]
+	b.size += n
+	return b.arena[at:]
+}
+
+// begin starts an FPDU whose ULPDU has the given length and returns room for the n octets of its headers.
+func (b *batch) begin(ulpdu, n int) []byte {
+	b.crc, b.crcFrom, b.ulpdu = 0, len(b.arena), ulpdu
+	h := b.extend(mpa.LengthLen + n)
+	h[0], h[1] = byte(ulpdu>>8), byte(ulpdu)
+	return h[mpa.LengthLen:]
+}
+
+// copy appends payload from registered memory to the arena.
+func (b *batch) copy(mem []byte) { fetch(b.extend(len(mem)), mem) }
+
+// refer appends payload that stays where it is until it has been sent; r has been entered.
+func (b *batch) refer(r *region, mem []byte, crc bool) {
+	if len(b.refs) > 0 && b.refs[len(b.refs)-1] == r {
+		r.exit()
+	} else {
+		b.refs = append(b.refs, r)
+	}
+	b.closePiece()
+	b.pieces = append(b.pieces, mem)
+	b.size += len(mem)
+	if crc {
+		b.crc = mpa.CRC(mpa.CRC(b.crc, b.arena[b.crcFrom:]), mem)
+		b.crcFrom = len(b.arena)
+	}
+}
+
+// end completes the FPDU with padding and CRC.
+func (b *batch) end(crc bool) {
+	pad := mpa.Pad(b.ulpdu)
+	t := b.extend(pad + mpa.CRCLen)
+	clear(t)
+	if crc {
+		b.crc = mpa.CRC(b.crc, b.arena[b.crcFrom:len(b.arena)-mpa.CRCLen])
+		mpa.PutCRC(t[pad:], b.crc)
+	}
+	b.ends = append(b.ends, b.size)
+}
+
+// abandon drops the FPDU that is being built.
+func (b *batch) abandon() {
+	whole := 0
+	if n := len(b.ends); n > 0 {
+		whole = b.ends[n-1]
+	}
+	b.closePiece()
+	for b.size > whole {
+		last := len(b.pieces) - 1
+		p := b.pieces[last]
+		if over := b.size - whole; len(p) > over {
+			b.pieces[last] = p[:len(p)-over]
+			b.size = whole
+			return
+		}
+		b.size -= len(p)
+		b.pieces = b.pieces[:last]
+	}
+}
+
+func (b *batch) closePiece() {
+	if len(b.arena) > b.open {
+		b.pieces = append(b.pieces, b.arena[b.open:])
+		b.open = len(b.arena)
+	}
+}
+
+func (b *batch) empty() bool { return b.sent == b.size }
+
+// unsent returns what is to be sent.
+func (b *batch) unsent() [][]byte { return b.pieces[b.piece:] }
+
+// advance notes that n octets have been sent.
+func (b *batch) advance(n int) {
+	b.sent += n
+	for n > 0 {
+		p := b.pieces[b.piece]
+		if n < len(p) {
+			b.pieces[b.piece] = p[n:]
+			return
+		}
+		n -= len(p)
+		b.piece++
+	}
+}
+
+// rest returns a copy of what is missing of the FPDU that has been sent in part.
+func (b *batch) rest() (tail []byte) {
+	missing := 0
+	for _, end := range b.ends {
+		if end >= b.sent {
+			missing = end - b.sent
+			break
+		}
+	}
+	if b.sent == 0 {
+		missing = 0
+	}
+	for _, p := range b.unsent() {
+		if missing == 0 {
+			break
+		}
+		n := min(missing, len(p))
+		tail = append(tail, make([]byte, n)...)
+		fetch(tail[len(tail)-n:], p[:n])
+		missing -= n
+	}
+	return tail
+}
+
+// reset makes the batch empty and lets go of the memory.
+func (b *batch) reset() {
+	for _, r := range b.refs {
+		r.exit()
+	}
+	clear(b.refs)
+	clear(b.pieces)
+	*b = batch{arena: b.arena[:0], pieces: b.pieces[:0], refs: b.refs[:0], ends: b.ends[:0]}
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// conn is an established connection of a QP. See the package comment for its roles and its end. Fields below a role's
+// name belong to whoever holds that role; fields marked mu are guarded by q.mu.
+type conn struct {
+	q       *qp
+	dev     *device
+	s       stream
+	crc     bool
+	mulpdu  int // most octets of a ULPDU
+	ord     int // our Reads and atomics in progress
+	ird     int // the peer's, as agreed
+	private []byte
+	rtr     bool // the peer opens the connection with a Write of length 0
+
+	dead    atomic.Bool    // set under mu once; nothing new begins
+	workers sync.WaitGroup // the reader, and the goroutine that waits for room
+	spoken  chan struct{}  // closed when the peer's first FPDU has arrived
+	flushed chan struct{}  // closed when the connection has let go of all memory and everything is flushed
+	gone    chan struct{}  // closed when the stream is closed too
+
+	term  *termination // mu; the Terminate to send at the end
+	cause error        // mu; why the connection ended
+
+	tx sender
+	rx receiver
+}
+
+// setup is what the two sides have agreed on.
+type setup struct {
+	crc      bool
+	ord, ird int
+	hold     bool   // we may not send before the peer has (RFC 5044 section 7.1.2, responder)
+	rtr      bool   // what it sends first is a Write of length 0 (RFC 6581 section 5)
+	private  []byte // the peer's private data
+}
+
+// newConn makes q's connection out of a stream whose MPA frames have been exchanged, and starts it.
+func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
+	s, err := newStream(nc, q.dev.cfg.PeerTimeout)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, private: agreed.private, rtr: agreed.rtr,
+		mulpdu: q.dev.mulpdu(s.segment()), spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
+	c.tx.init(q, agreed.hold)
+	c.rx.init(q)
+	if !q.dev.track(c) {
+		err = verbs.ErrClosed
+	} else {
+		// Counted before anybody can end the connection, who would wait for the workers.
+		c.workers.Add(1)
+		if err = q.connect(c); err != nil {
+			q.dev.untrack(c)
+		}
+	}
+	if err != nil {
+		s.interrupt()
+		s.finish(nil, time.Now())
+		return nil, err
+	}
+	go func() {
+		defer c.workers.Done()
+		c.readLoop()
+	}()
+	return c, nil
+}
+
+// fail ends the connection for the first reason that is given; t is the Terminate to send, nil for none. It does not wait.
+func (c *conn) fail(cause error, t *termination) {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	c.failLocked(cause, t)
+}
+
+// failLocked is fail for a caller that holds q.mu.
+func (c *conn) failLocked(cause error, t *termination) {
+	if c.dead.Load() {
+		return
+	}
+	c.cause, c.term = cause, t
+	c.q.state, c.q.cause, c.q.flushed = verbs.QPStateErr, cause, c.flushed
+	c.dead.Store(true)
+	go c.end()
+}
+
+// refuse ends the connection because of a fault in a message of the peer's.
+func (c *conn) refuse(f fault, ulpdu []byte) {
+	t := terminationOf(f, ulpdu)
+	c.fail(t.err(), t)
+}
+
+// end takes the connection down. The order is what keeps promises: no memory is touched once a completion says so, the
+// Terminate follows whole FPDUs only, and the stream is closed in a way that does not take back what was sent.
+func (c *conn) end() {
+	c.s.interrupt()
+	c.workers.Wait()
+
+	// Both roles are taken for good. Holders leave them quickly: neither ever waits, and both look at dead.
+	c.rx.mu.Lock()
+	c.q.mu.Lock()
+	for c.tx.busy {
+		c.tx.idle.Wait()
+	}
+	c.tx.busy = true
+	tail := c.tx.cut()
+	if c.term != nil {
+		tail = c.term.appendFPDU(tail, c.crc)
+	}
+	c.rx.flush(c.q)
+	c.q.flush()
+	cause := c.cause
+	c.q.mu.Unlock()
+	c.rx.mu.Unlock()
+
+	if ev, ok := c.event(cause); ok {
+		c.q.ctx.post(ev)
+	}
+	close(c.flushed)
+	c.s.finish(tail, time.Now().Add(c.dev.cfg.CloseTimeout))
+	c.dev.untrack(c)
+	close(c.gone)
+}
+
+// event is the asynchronous event for the end of a connection, which an orderly end has none of.
+func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
+	ev := verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: c.q.owner, Err: cause}
+	var t *verbs.TerminateError
+	switch {
+	case errors.As(cause, &t):
+		ev.Type = eventOf(t)
+	case cause == io.EOF, errors.Is(cause, verbs.ErrClosed), errors.Is(cause, verbs.ErrCQOverflow):
+		return ev, false
+	}
+	return ev, true
+}
+
+// terminated ends the connection because the peer sent a Terminate, and gives its reason to the request that it names.
+func (c *conn) terminated(body []byte) {
+	t, _, err := rdmap.ParseTerminateLenient(body, true)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || len(body) < rdmap.TerminateLen {
+		c.fail(err, nil)
+		return
+	}
+	cause := &verbs.TerminateError{Layer: t.Layer, Type: t.Type, Code: t.Code, Header: append([]byte(nil), t.DDPHeader...),
+		Remote: true, Text: rdmap.TerminateText(t.Layer, t.Type, t.Code)}
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if c.dead.Load() {
+		return
+	}
+	if e := c.culprit(&t); e != nil {
+		e.status = statusOf(&t)
+	}
+	c.failLocked(cause, nil)
+}
+
+// holds reports whether data of r wait to be sent.
+func (c *conn) holds(r *region) bool {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	// Waiting for long can only be data of a connection that waits for room; then nobody has the send role, and the batch
+	// can be looked at. A holder of the role would soon let go.
+	if c.tx.busy {
+		return false
+	}
+	return c.tx.holds(r)
+}
+
+// Disconnect implements cm.ProviderConn.
+func (c *conn) Disconnect() error {
+	c.fail(verbs.ErrClosed, nil)
+	<-c.flushed
+	return nil
+}
+
+// Close implements cm.ProviderConn.
+func (c *conn) Close() error {
+	c.fail(verbs.ErrClosed, nil)
+	<-c.gone
+	return nil
+}
+
+// Done implements cm.ProviderConn.
+func (c *conn) Done() <-chan struct{} { return c.flushed }
+
+// Err implements cm.ProviderConn.
+func (c *conn) Err() error {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	return c.cause
+}
+
+// LocalAddr implements cm.ProviderConn.
+func (c *conn) LocalAddr() net.Addr { return c.s.LocalAddr() }
+
+// RemoteAddr implements cm.ProviderConn.
+func (c *conn) RemoteAddr() net.Addr { return c.s.RemoteAddr() }
+
+// PrivateData implements cm.ProviderConn.
+func (c *conn) PrivateData() []byte { return c.private }
+
+// Depths implements cm.ProviderConn.
+func (c *conn) Depths() (ord, ird int) { return c.ord, c.ird }

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// namedAddr is the address of an endpoint in a Network of the user's, whose names mean nothing to the host.
+type namedAddr string
+
+func (namedAddr) Network() string  { return "siw" }
+func (a namedAddr) String() string { return string(a) }
+
+// isHost reports whether connections go over the host's TCP.
+func (d *device) isHost() bool {
+	_, ok := d.cfg.Network.(hostNetwork)
+	return ok
+}
+
+// Resolve implements cm.Provider.
+func (d *device) Resolve(ctx context.Context, address string, source netip.AddrPort) (net.Addr, error) {
+	if d.guard.Closed() {
+		return nil, verbs.ErrClosed
+	}
+	if !d.isHost() {
+		if source.IsValid() {
+			return nil, fmt.Errorf("%w: a source address on a configured Network", verbs.ErrNotSupported)
+		}
+		return namedAddr(address), nil
+	}
+	host, port, err := splitAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	if port == 0 {
+		return nil, fmt.Errorf("%w: port 0 in %q", verbs.ErrInvalid, address)
+	}
+	if host == "" {
+		return nil, fmt.Errorf("%w: no host in %q", verbs.ErrInvalid, address)
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	local := d.cfg.Addr
+	if source.Addr().IsValid() {
+		local = source.Addr()
+	}
+	// The family of the local address if there is one, else IPv4 first, as net.ResolveTCPAddr does.
+	for _, v4 := range []bool{true, false} {
+		for _, ip := range ips {
+			ip = ip.Unmap()
+			if ip.Is4() == v4 && (!local.IsValid() || local.Unmap().Is4() == v4) {
+				return net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, uint16(port))), nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%w: %s has no address of the family of %s", verbs.ErrInvalid, host, local)
+}
+
+// splitAddress separates "host:port" and judges the port.
+func splitAddress(address string) (host string, port int, err error) {
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	if port, err = strconv.Atoi(service); err != nil {
+		if port, err = net.LookupPort("tcp", service); err != nil {
+			return "", 0, err
+		}
+	}
+	if port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("%w: port %d in %q is not from 0 to 65535", verbs.ErrInvalid, port, address)
+	}
+	return host, port, nil
+}
+
+// Connect implements cm.Provider.
+func (d *device) Connect(ctx context.Context, pq verbs.ProviderQP, remote net.Addr, source netip.AddrPort, param cm.ConnParam) (cm.ProviderConn, error) {
+	want, err := d.depths(&param)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPrivate(param.PrivateData, d.cfg.Rev > 1); err != nil {
+		return nil, err
+	}
+	return d.establish(ctx, pq, func(ctx context.Context) (net.Conn, setup, error) {
+		timeout := d.cfg.setupTimeout(true)
+		dialCtx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		nc, err := d.dial(dialCtx, remote, source)
+		if err != nil {
+			if ctx.Err() == nil && dialCtx.Err() != nil {
+				err = fmt.Errorf("%w after %v", cm.ErrSetupTimeout, timeout)
+			}
+			return nil, setup{}, err
+		}
+		var agreed setup
+		err = bounded(ctx, nc, timeout, func() (err error) {
+			agreed, err = d.initiate(nc, want, param.PrivateData)
+			return err
+		})
+		return nc, agreed, err
+	})
+}
+
+// establish runs an attempt to connect a QP: exchange delivers a stream on which both sides have agreed.
+func (d *device) establish(ctx context.Context, pq verbs.ProviderQP, exchange func(context.Context) (net.Conn, setup, error)) (*conn, error) {
+	q := pq.(*qp)
+	if d.guard.Closed() {
+		return nil, verbs.ErrClosed
+	}
+	attempt, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := q.beginSetup(cancel); err != nil {
+		return nil, err
+	}
+	defer q.endSetup()
+	nc, agreed, err := exchange(attempt)
+	if err != nil {
+		if nc != nil {
+			nc.Close()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case attempt.Err() != nil:
+			return nil, fmt.Errorf("the QP failed or was closed during connection set-up: %w", verbs.ErrClosed)
+		}
+		return nil, err
+	}
+	return newConn(q, nc, agreed)
+}
+
+// dial opens the stream. The error names a local address that cannot be used.
+func (d *device) dial(ctx context.Context, remote net.Addr, source netip.AddrPort) (net.Conn, error) {
+	if !d.isHost() {
+		return d.cfg.Network.DialContext(ctx, "tcp", remote.String())
+	}
+	dialer := net.Dialer{KeepAlive: -1}
+	if source.Port() == 0 && !source.Addr().IsValid() {
+		source = netip.AddrPortFrom(d.cfg.Addr, 0)
+	} else if !source.Addr().IsValid() {
+		source = netip.AddrPortFrom(d.cfg.Addr, source.Port())
+	}
+	if source.Addr().IsValid() || source.Port() != 0 {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(source)
+	}
+	return dialer.DialContext(ctx, "tcp", remote.String())
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// eventBacklog is how many asynchronous events wait for a reader before the oldest is dropped.
+const eventBacklog = 1024
+
+// vcontext is an open device (verbs.ProviderContext).
+type vcontext struct {
+	dev    *device
+	owner  *verbs.Context
+	ready  chan struct{} // holds a token while events wait
+	closed chan struct{}
+
+	mu     sync.Mutex // guards events
+	events []verbs.AsyncEvent
+}
+
+// Open implements verbs.ProviderDevice.
+func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
+	if d.guard.Closed() {
+		return nil, verbs.ErrClosed
+	}
+	return &vcontext{dev: d, owner: owner, ready: make(chan struct{}, 1), closed: make(chan struct{})}, nil
+}
+
+func (v *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
+	cfg := &v.dev.cfg
+	attr := verbs.DeviceAttr{
+		FwVer: "user-space siw", NodeGUID: v.dev.guid, SysImageGUID: v.dev.guid,
+		MaxMRSize: maxMRSize, PageSizeCap: ^uint64(0xfff),
+		MaxQP: cfg.MaxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxSGERd: maxSGERd,
+		MaxCQ: cfg.MaxCQ, MaxCQE: cfg.MaxCQE, MaxMR: cfg.MaxMR, MaxPD: cfg.MaxPD,
+		MaxQPRdAtom: cfg.MaxIRD, MaxQPInitRdAtom: cfg.MaxIRD, MaxResRdAtom: cfg.MaxQP * cfg.MaxIRD,
+		MaxPKeys: 1, PhysPortCnt: 1, MaxInlineData: maxInlineData,
+	}
+	if v.dev.ops.Has(verbs.OpBindMW) {
+		attr.MaxMW = cfg.MaxMW
+		attr.DeviceCapFlags |= verbs.DeviceMemWindow | verbs.DeviceMemWindowType2B
+	}
+	if v.dev.ops.Has(verbs.OpFetchAdd) {
+		// Operations are compare-and-swap loops of this CPU: atomic against everything that runs on it.
+		attr.AtomicCap = verbs.AtomicGlob
+	}
+	return attr, nil
+}
+
+func (v *vcontext) QueryPort(int) (verbs.PortAttr, error) {
+	state := verbs.PortActive
+	if v.dev.guard.Closed() {
+		state = verbs.PortDown
+	}
+	return verbs.PortAttr{State: state, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU4096, GIDTblLen: 1, MaxMsgSz: 1<<32 - 1,
+		PKeyTblLen: 1, LinkLayer: verbs.LinkLayerEthernet}, nil
+}
+
+func (v *vcontext) Ops() verbs.OpSet { return v.dev.ops }
+
+// post queues an asynchronous event.
+func (v *vcontext) post(ev verbs.AsyncEvent) {
+	v.mu.Lock()
+	if len(v.events) == eventBacklog {
+		v.events = v.events[1:]
+	}
+	v.events = append(v.events, ev)
+	v.mu.Unlock()
+	signal(v.ready)
+}
+
+func (v *vcontext) WaitEvent(ctx context.Context) (verbs.AsyncEvent, error) {
+	for {
+		v.mu.Lock()
+		if len(v.events) > 0 {
+			ev := v.events[0]
+			v.events = v.events[1:]
+			if len(v.events) > 0 {
+				signal(v.ready)
+			}
+			v.mu.Unlock()
+			return ev, nil
+		}
+		v.mu.Unlock()
+		select {
+		case <-v.ready:
+		case <-ctx.Done():
+			return verbs.AsyncEvent{}, ctx.Err()
+		case <-v.closed:
+			return verbs.AsyncEvent{}, verbs.ErrClosed
+		}
+	}
+}
+
+func (v *vcontext) Close() error {
+	close(v.closed)
+	return nil
+}
+
+// signal puts a token into a channel of capacity one.
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// domain is a protection domain (verbs.ProviderPD).
+type domain struct {
+	dev *device
+	ctx *vcontext
+}
+
+func (v *vcontext) AllocPD() (verbs.ProviderPD, error) {
+	if v.dev.guard.Closed() {
+		return nil, verbs.ErrClosed
+	}
+	if err := v.dev.pds.take(); err != nil {
+		return nil, err
+	}
+	return &domain{dev: v.dev, ctx: v}, nil
+}
+
+func (p *domain) Dealloc() error {
+	p.dev.pds.give()
+	return nil
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// armed is what a CQ waits for before it sends an event.
+type armed uint8
+
+const (
+	disarmed armed = iota
+	armedSolicited
+	armedAny
+)
+
+// cq is a completion queue (verbs.ProviderCQ): a ring that grows up to its capacity.
+type cq struct {
+	ctx   *vcontext
+	owner *verbs.CQ
+	ch    *channel
+	cap   int
+
+	queued bool // an event waits in ch; guarded by ch.mu
+
+	mu       sync.Mutex // guards what follows; taken below a qp's mu
+	ring     ring[verbs.WC]
+	arm      armed
+	overflow bool
+	qps      map[*qp]struct{}
+}
+
+func (v *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChannel) (verbs.ProviderCQ, error) {
+	if v.dev.guard.Closed() {
+		return nil, verbs.ErrClosed
+	}
+	if err := v.dev.cqs.take(); err != nil {
+		return nil, err
+	}
+	return &cq{ctx: v, owner: owner, ch: pch.(*channel), cap: cqe, qps: make(map[*qp]struct{})}, nil
+}
+
+func (c *cq) CQE() int { return c.cap }
+
+func (c *cq) Poll(wcs []verbs.WC) (int, error) {
+	c.mu.Lock()
+	n := 0
+	for ; n < len(wcs) && c.ring.len() > 0; n++ {
+		wcs[n] = c.ring.pop()
+	}
+	lost := c.overflow
+	c.mu.Unlock()
+	if n == 0 && lost {
+		return 0, verbs.ErrCQOverflow
+	}
+	return n, nil
+}
+
+func (c *cq) ReqNotify(solicitedOnly bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	want := armedAny
+	if solicitedOnly {
+		want = armedSolicited
+	}
+	// A wish for any completion is not weakened by a later one for solicited ones (ibv_req_notify_cq).
+	c.arm = max(c.arm, want)
+	return nil
+}
+
+// push adds a completion. solicited marks one that the peer asked to be an event. The caller may hold a qp's mu.
+func (c *cq) push(wc *verbs.WC, solicited bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ring.len() == c.cap || c.overflow {
+		if !c.overflow {
+			c.overflow = true
+			go c.overflowed()
+		}
+		return
+	}
+	c.ring.push(*wc)
+	if c.arm == armedAny || c.arm == armedSolicited && (solicited || wc.Status != verbs.WCSuccess) {
+		c.arm = disarmed
+		c.ch.notify(c)
+	}
+}
+
+// overflowed puts every QP of a CQ that lost completions into the error state and wakes whoever waits.
+func (c *cq) overflowed() {
+	c.mu.Lock()
+	qps := make([]*qp, 0, len(c.qps))
+	for q := range c.qps {
+		qps = append(qps, q)
+	}
+	c.ch.notify(c)
+	c.mu.Unlock()
+	c.ctx.post(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c.owner, Err: verbs.ErrCQOverflow})
+	for _, q := range qps {
+		q.fail(verbs.ErrCQOverflow)
+	}
+}
+
+func (c *cq) attach(q *qp) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.qps[q] = struct{}{}
+}
+
+func (c *cq) detach(q *qp) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.qps, q)
+}
+
+func (c *cq) Destroy() error {
+	c.ch.forget(c)
+	c.ctx.dev.cqs.give()
+	return nil
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// maxHandshakes bounds the streams of one listener whose Request has not arrived yet. Further ones are closed: who connects
+// and stays silent must not use up the process's descriptors.
+const maxHandshakes = 1024
+
+// listener accepts streams, reads their Requests and keeps them for Accept (cm.ProviderListener).
+type listener struct {
+	dev      *device
+	ln       net.Listener
+	requests chan *request
+	closed   chan struct{}
+	ctx      context.Context // ends the handshakes
+	cancel   context.CancelFunc
+	workers  sync.WaitGroup // the accept loop and the handshakes
+	waiters  sync.WaitGroup // Accepts
+	once     sync.Once
+
+	mu   sync.Mutex // orders Accept and Close
+	shut bool
+}
+
+// Listen implements cm.Provider.
+func (d *device) Listen(ctx context.Context, address string, backlog int) (cm.ProviderListener, error) {
+	if d.isHost() {
+		host, port, err := splitAddress(address)
+		if err != nil {
+			return nil, err
+		}
+		if host == "" && d.cfg.Addr.IsValid() {
+			host = d.cfg.Addr.String()
+		}
+		address = net.JoinHostPort(host, fmt.Sprint(port))
+	}
+	ln, err := d.cfg.Network.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{dev: d, ln: ln, requests: make(chan *request, backlog), closed: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	d.mu.Lock()
+	closed := d.guard.Closed()
+	if !closed {
+		d.listeners[l] = struct{}{}
+	}
+	d.mu.Unlock()
+	if closed {
+		ln.Close()
+		return nil, verbs.ErrClosed
+	}
+	l.workers.Go(l.serve)
+	return l, nil
+}
+
+func (l *listener) Addr() net.Addr { return l.ln.Addr() }
+
+// serve accepts streams until the listener is closed.
+func (l *listener) serve() {
+	slots := make(chan struct{}, maxHandshakes)
+	for {
+		nc, err := l.ln.Accept()
+		if err != nil {
+			select {
+			case <-l.closed:
+				return
+			case <-time.After(10 * time.Millisecond):
+				// A stream that was reset before it was accepted, or no descriptor free at the moment.
+				continue
+			}
+		}
+		select {
+		case slots <- struct{}{}:
+			l.workers.Go(func() {
+				l.handshake(nc)
+				<-slots
+			})
+		default:
+			nc.Close()
+		}
+	}
+}
+
+// handshake reads the Request of a new stream.
+func (l *listener) handshake(nc net.Conn) {
+	var f mpa.Frame
+	err := bounded(l.ctx, nc, l.dev.cfg.setupTimeout(false), func() (err error) {
+		f, err = readRequest(nc)
+		return err
+	})
+	if err != nil {
+		nc.Close()
+		return
+	}
+	r := &request{dev: l.dev, nc: nc, frame: f}
+	if f.Markers {
+		// Answered here: no application could accept it.
+		_ = r.Reject(nil)
+		return
+	}
+	select {
+	case <-l.closed:
+	case l.requests <- r:
+		return
+	default:
+	}
+	_ = r.Reject(nil)
+}
+
+func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
+	l.mu.Lock()
+	if l.shut {
+		l.mu.Unlock()
+		return nil, verbs.ErrClosed
+	}
+	l.waiters.Add(1)
+	l.mu.Unlock()
+	defer l.waiters.Done()
+	select {
+	case r := <-l.requests:
+		return r, nil
+	default:
+	}
+	select {
+	case r := <-l.requests:
+		return r, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-l.closed:
+		return nil, verbs.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		l.mu.Lock()
+		l.shut = true
+		l.mu.Unlock()
+		close(l.closed)
+		l.cancel()
+		l.ln.Close()
+		l.workers.Wait()
+		l.waiters.Wait()
+		for {
+			select {
+			case r := <-l.requests:
+				_ = r.Reject(nil)
+				continue
+			default:
+			}
+			break
+		}
+		l.dev.mu.Lock()
+		delete(l.dev.listeners, l)
+		l.dev.mu.Unlock()
+	})
+	return nil
+}
+
+// request is a stream whose Request has been read (cm.ProviderRequest).
+type request struct {
+	dev   *device
+	nc    net.Conn
+	frame mpa.Frame
+}
+
+func (r *request) LocalAddr() net.Addr  { return r.nc.LocalAddr() }
+func (r *request) RemoteAddr() net.Addr { return r.nc.RemoteAddr() }
+func (r *request) PrivateData() []byte  { return r.frame.PrivateData }
+
+func (r *request) Depths() (ord, ird int) {
+	if !r.frame.HasEnhanced {
+		return -1, -1
+	}
+	return int(r.frame.Enhanced.ORD), int(r.frame.Enhanced.IRD)
+}
+
+// Accept implements cm.ProviderRequest.
+func (r *request) Accept(ctx context.Context, pq verbs.ProviderQP, param cm.ConnParam) (cm.ProviderConn, error) {
+	want, err := r.dev.depths(&param)
+	if err != nil {
+		r.nc.Close()
+		return nil, err
+	}
+	rep, agreed, err := r.dev.respond(&r.frame, want, param.PrivateData)
+	if err != nil {
+		r.nc.Close()
+		return nil, err
+	}
+	frame, err := rep.Append(nil)
+	if err != nil {
+		r.nc.Close()
+		return nil, err
+	}
+	timeout := r.dev.cfg.setupTimeout(false)
+	began := time.Now()
+	c, err := r.dev.establish(ctx, pq, func(ctx context.Context) (net.Conn, setup, error) {
+		return r.nc, agreed, bounded(ctx, r.nc, timeout, func() error {
+			_, err := r.nc.Write(frame)
+			return err
+		})
+	})
+	if err != nil {
+		r.nc.Close()
+		return nil, err
+	}
+	if !agreed.rtr {
+		return c, nil
+	}
+	// The connection is established when the peer's first message is in (RFC 6581 section 9.3).
+	timer := time.NewTimer(timeout - time.Since(began))
+	defer timer.Stop()
+	select {
+	case <-c.spoken:
+		return c, nil
+	case <-c.flushed:
+		err = fmt.Errorf("the connection ended during set-up: %w", c.Err())
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = fmt.Errorf("%w after %v: the peer did not send its first message", cm.ErrSetupTimeout, timeout)
+	}
+	_ = c.Close()
+	return nil, err
+}
+
+// Reject implements cm.ProviderRequest.
+func (r *request) Reject(private []byte) error {
+	if err := checkPrivate(private, r.frame.HasEnhanced); err != nil {
+		r.nc.Close()
+		return err
+	}
+	rep := r.dev.refusal(&r.frame, private)
+	frame, err := rep.Append(nil)
+	if err != nil {
+		r.nc.Close()
+		return err
+	}
+	finishConn(r.nc, frame, time.Now().Add(rejectTimeout))
+	return nil
+}
+
+// rejectTimeout bounds the orderly end of a stream that was rejected.
+const rejectTimeout = time.Second

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// mr is a memory region (verbs.ProviderMR).
+type mr struct {
+	dev *device
+	r   *region
+}
+
+func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs.ProviderMR, error) {
+	if p.dev.guard.Closed() {
+		return nil, verbs.ErrClosed
+	}
+	if err := p.dev.mrs.take(); err != nil {
+		return nil, err
+	}
+	r := &region{pd: p, mem: mem, base: iova, access: access}
+	if _, err := p.dev.stags.reserve(r); err != nil {
+		p.dev.mrs.give()
+		return nil, err
+	}
+	return &mr{dev: p.dev, r: r}, nil
+}
+
+func (m *mr) LKey() uint32 { return m.r.stag }
+
+func (m *mr) RKey() uint32 { return m.r.stag }
+
+func (m *mr) Dereg() error {
+	m.dev.stags.release(m.r.stag >> 8)
+	m.dev.withdraw(m.r)
+	m.dev.mrs.give()
+	return nil
+}
+
+// withdraw returns when no access to r is in progress. The key is out of the table already, so no new one begins. What can
+// hold it longer is data that wait to be sent to a peer that does not read: after DeregTimeout that connection is ended.
+func (d *device) withdraw(r *region) {
+	r.guard.Shut()
+	for patience := d.cfg.DeregTimeout; !r.guard.Drain(patience); patience = time.Millisecond {
+		for _, c := range d.connections() {
+			if c.holds(r) {
+				c.fail(fmt.Errorf("memory of key %#x was deregistered while it waited to be sent: %w", r.stag, verbs.ErrClosed),
+					&termination{fault: faultLocal})
+			}
+		}
+	}
+}
+
+// mw is a type 2 memory window (verbs.ProviderMW), bound to the QP through which it was bound.
+type mw struct {
+	dev  *device
+	pd   *domain
+	stag uint32 // as allocated; the index does not change
+
+	mu sync.Mutex // orders binds, invalidations and Dealloc
+}
+
+func (p *domain) AllocMW(t verbs.MWType) (verbs.ProviderMW, error) {
+	if t != verbs.MWType2 || !p.dev.ops.Has(verbs.OpBindMW) {
+		return nil, fmt.Errorf("%w: window type %v", verbs.ErrNotSupported, t)
+	}
+	if p.dev.guard.Closed() {
+		return nil, verbs.ErrClosed
+	}
+	if err := p.dev.mws.take(); err != nil {
+		return nil, err
+	}
+	w := &mw{dev: p.dev, pd: p}
+	var err error
+	if w.stag, err = p.dev.stags.reserve(nil); err != nil {
+		p.dev.mws.give()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *mw) RKey() uint32 { return w.stag }
+
+func (w *mw) Dealloc() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.dev.stags.release(w.stag >> 8); r != nil {
+		w.dev.withdraw(r)
+	}
+	w.dev.mws.give()
+	return nil
+}
+
+// binding is a WRBindMW as it waits in a send queue.
+type binding struct {
+	mw     *mw
+	mr     *mr
+	addr   uint64
+	length uint64
+	access verbs.AccessFlags
+	rkey   uint32
+}
+
+// bind makes the window's key name a part of a region, through q. It reports false if the window is bound already or one
+// of the two has been closed since the post.
+func (b *binding) bind(q *qp) bool {
+	b.mw.mu.Lock()
+	defer b.mw.mu.Unlock()
+	if !b.mr.r.guard.Enter() {
+		return false
+	}
+	defer b.mr.r.guard.Exit()
+	off := b.addr - b.mr.r.base
+	r := &region{stag: b.rkey, pd: q.pd, mem: b.mr.r.mem[off : off+b.length], base: b.addr, access: b.access, parent: b.mr.r, qp: q}
+	if b.access&verbs.AccessZeroBased != 0 {
+		r.base = 0
+	}
+	return b.mw.dev.stags.bind(b.rkey>>8, r)
+}
+
+// bind puts r into the slot of an unbound window.
+func (t *stagTable) bind(index uint32, r *region) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old, reserved := t.slots[index]; !reserved || old != nil {
+		return false
+	}
+	t.slots[index] = r
+	return true
+}
+
+// invalidate withdraws the key of a window that is bound to q. Keys of regions are never invalidated: all QPs of the
+// domain share them (RFC 5040 section 8.1.1, requirement 7).
+func (d *device) invalidate(q *qp, stag uint32) reject {
+	r := d.stags.lookup(stag)
+	switch {
+	case r == nil:
+		return rejectSTag
+	case r.pd != q.pd:
+		return rejectAssociation
+	case r.parent == nil || r.qp != q:
+		return rejectRights
+	}
+	if d.stags.unbind(r) {
+		// Accesses in progress are either copies, which end by themselves, or data of a Read that wait to be sent; like those
+		// that are in the socket already, they count as read before the invalidation.
+		r.guard.Shut()
+	}
+	return accepted
+}
+
+// unbind empties the slot of a bound window; it reports false if it no longer holds r.
+func (t *stagTable) unbind(r *region) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.slots[r.stag>>8] != r {
+		return false
+	}
+	t.slots[r.stag>>8] = nil
+	return true
+}

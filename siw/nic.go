@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// NIC is a user-space iWARP RNIC. All methods may be called concurrently.
+type NIC struct {
+	dev        *device
+	handle     *verbs.Device
+	registered bool
+}
+
+// New makes a NIC. Its device is used by handing it on, for example as cm.Config.Device; verbs.Devices does not list it.
+func New(cfg Config) (*NIC, error) { return newNIC(cfg, false) }
+
+// Register makes a NIC whose device verbs.Devices lists: usiw0, a second one usiw1.
+func Register(cfg Config) (*NIC, error) { return newNIC(cfg, true) }
+
+func newNIC(cfg Config, register bool) (*NIC, error) {
+	cfg, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Name, err = names.take(cfg.Name); err != nil {
+		return nil, err
+	}
+	d, err := newDevice(cfg)
+	if err != nil {
+		names.release(cfg.Name)
+		return nil, err
+	}
+	n := &NIC{dev: d, registered: register}
+	if !register {
+		n.handle = verbs.NewDevice(d)
+		return n, nil
+	}
+	if n.handle, err = verbs.Register(d); err != nil {
+		names.release(cfg.Name)
+		return nil, err
+	}
+	return n, nil
+}
+
+// Device returns the NIC's device.
+func (n *NIC) Device() *verbs.Device { return n.handle }
+
+// Close takes the NIC out of service: it is no longer listed, listeners are closed, connections are cut as a disconnect
+// would, and nothing new can be made. It returns when nothing of the NIC runs any more, at most about CloseTimeout later.
+// Handles stay the property of their owners and still need closing. Close is idempotent and may be called on nil.
+func (n *NIC) Close() error {
+	if n == nil || !n.dev.guard.Shut() {
+		return nil
+	}
+	if n.registered {
+		verbs.Unregister(n.handle)
+	}
+	n.dev.shutdown()
+	names.release(n.dev.cfg.Name)
+	return nil
+}
+
+// names holds the device names in use in this process.
+var names nameSet
+
+type nameSet struct {
+	mu  sync.Mutex
+	set map[string]bool
+}
+
+// take reserves name, or the first free usiwN for "".
+func (s *nameSet) take(name string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set == nil {
+		s.set = make(map[string]bool)
+	}
+	for i := 0; name == "" || s.set[name]; i++ {
+		if name != "" && i == 0 {
+			return "", fmt.Errorf("siw: Config.Name: %q is in use: %w", name, verbs.ErrInvalid)
+		}
+		if candidate := "usiw" + strconv.Itoa(i); !s.set[candidate] {
+			name = candidate
+		}
+	}
+	s.set[name] = true
+	return name, nil
+}
+
+func (s *nameSet) release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.set, name)
+}
+
+// device is the NIC as providers see it: verbs.ProviderDevice and cm.Provider.
+type device struct {
+	cfg   Config
+	guid  verbs.GUID
+	ops   verbs.OpSet
+	stags stagTable
+	guard lifetime.Guard // shut by NIC.Close
+
+	pds, cqs, qps, mrs, mws quota
+	nextQPN                 atomic.Uint32
+	partial                 atomic.Int32 // receive buffers that are held by parts of FPDUs
+
+	mu        sync.Mutex // guards what follows
+	conns     map[*conn]struct{}
+	listeners map[*listener]struct{}
+}
+
+func newDevice(cfg Config) (*device, error) {
+	var seed [12]byte
+	if _, err := rand.Read(seed[:]); err != nil {
+		return nil, err
+	}
+	d := &device{
+		cfg: cfg,
+		// A locally administered EUI-64 (bit 1 of the first octet), as it is made up.
+		guid:      verbs.GUID(binary.BigEndian.Uint64(seed[:])&^(3<<56) | 2<<56),
+		ops:       verbs.AllOps &^ verbs.MakeOpSet(verbs.OpSendImm) &^ cfg.Without,
+		pds:       quota{name: "max_pd", limit: cfg.MaxPD},
+		cqs:       quota{name: "max_cq", limit: cfg.MaxCQ},
+		qps:       quota{name: "max_qp", limit: cfg.MaxQP},
+		mrs:       quota{name: "max_mr", limit: cfg.MaxMR},
+		mws:       quota{name: "max_mw", limit: cfg.MaxMW},
+		conns:     make(map[*conn]struct{}),
+		listeners: make(map[*listener]struct{}),
+	}
+	d.nextQPN.Store(binary.BigEndian.Uint32(seed[8:]))
+	return d, nil
+}
+
+// Info implements verbs.ProviderDevice.
+func (d *device) Info() verbs.DeviceInfo {
+	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "siw", NodeType: verbs.NodeRNIC, Transport: verbs.TransportIWARP, NodeGUID: d.guid}
+}
+
+// qpn returns the next QP number: 24 bits, not 0 or 1, which InfiniBand reserves.
+func (d *device) qpn() uint32 {
+	for {
+		if n := d.nextQPN.Add(1) & 0xffffff; n > 1 {
+			return n
+		}
+	}
+}
+
+// track adds a connection that shutdown must end; it reports false on a closed NIC.
+func (d *device) track(c *conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.guard.Closed() {
+		return false
+	}
+	d.conns[c] = struct{}{}
+	return true
+}
+
+func (d *device) untrack(c *conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.conns, c)
+}
+
+// connections returns a snapshot.
+func (d *device) connections() []*conn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*conn, 0, len(d.conns))
+	for c := range d.conns {
+		all = append(all, c)
+	}
+	return all
+}
+
+func (d *device) shutdown() {
+	d.mu.Lock()
+	listeners := make([]*listener, 0, len(d.listeners))
+	for l := range d.listeners {
+		listeners = append(listeners, l)
+	}
+	d.mu.Unlock()
+	for _, l := range listeners {
+		_ = l.Close()
+	}
+	all := d.connections()
+	for _, c := range all {
+		c.fail(verbs.ErrClosed, nil)
+	}
+	for _, c := range all {
+		<-c.gone
+	}
+}
+
+// quota counts objects against a limit of the device.
+type quota struct {
+	name  string
+	limit int
+	used  atomic.Int64
+}
+
+func (q *quota) take() error {
+	if n := q.used.Add(1); n > int64(q.limit) {
+		q.used.Add(-1)
+		return &verbs.LimitError{Name: q.name, Limit: uint64(q.limit), Value: uint64(n)}
+	}
+	return nil
+}
+
+func (q *quota) give() { q.used.Add(-1) }

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// qp is a queue pair (verbs.ProviderQP). It has at most one connection at a time.
+//
+//	RESET -> INIT -> (connection) RTS -> ERR -> RESET
+//
+// In ERR every request is flushed; flushed is closed when the connection that was there has let go of all memory.
+type qp struct {
+	dev    *device
+	ctx    *vcontext
+	owner  *verbs.QP
+	pd     *domain
+	num    uint32
+	cap    verbs.QPCap
+	sigAll bool
+	sendCQ *cq
+	recvCQ *cq
+	rq     recvQueue
+	access atomic.Uint32 // verbs.AccessFlags: what the peer may do at all
+
+	mu      sync.Mutex // guards what follows; a cq's mu may be taken below it
+	state   verbs.QPState
+	sq      sendQueue
+	conn    *conn              // from RTS on
+	cancel  context.CancelFunc // ends the set-up in progress
+	setup   chan struct{}      // closed when the set-up in progress has ended; nil if none is
+	cause   error              // why the state is ERR
+	flushed chan struct{}      // closed when everything that was posted before ERR has been flushed; nil before ERR
+	gone    bool               // Destroy has begun
+}
+
+func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.ProviderQP, verbs.QPCap, error) {
+	if p.dev.guard.Closed() {
+		return nil, verbs.QPCap{}, verbs.ErrClosed
+	}
+	if err := p.dev.qps.take(); err != nil {
+		return nil, verbs.QPCap{}, err
+	}
+	q := &qp{dev: p.dev, ctx: p.ctx, owner: owner, pd: p, num: p.dev.qpn(), cap: cfg.Cap, sigAll: cfg.SigAll,
+		sendCQ: cfg.SendCQ.(*cq), recvCQ: cfg.RecvCQ.(*cq)}
+	q.sq.init(cfg.Cap)
+	q.rq.init(cfg.Cap)
+	q.sendCQ.attach(q)
+	q.recvCQ.attach(q)
+	return q, cfg.Cap, nil
+}
+
+func (q *qp) remoteAccess() verbs.AccessFlags { return verbs.AccessFlags(q.access.Load()) }
+
+func (q *qp) Num() uint32 { return q.num }
+
+func (q *qp) Err() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.cause
+}
+
+func (q *qp) Query() (verbs.QPAttr, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	attr := verbs.QPAttr{State: q.state, CurState: q.state, AccessFlags: q.remoteAccess(), PathMTU: verbs.MTU4096, PortNum: 1}
+	if q.conn != nil {
+		attr.MaxRdAtomic, attr.MaxDestRdAtomic = q.conn.ord, q.conn.ird
+	}
+	return attr, nil
+}
+
+func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
+	q.mu.Lock()
+	from := q.state
+	if mask&verbs.QPAttrCurState != 0 && attr.CurState != from {
+		q.mu.Unlock()
+		return &verbs.StateError{State: from, Why: "CUR_STATE says " + attr.CurState.String()}
+	}
+	to := from
+	if mask&verbs.QPAttrState != 0 {
+		to = attr.State
+	}
+	err := verbs.CheckTransition(from, to)
+	if err == nil && mask&verbs.QPAttrPort != 0 && attr.PortNum != 1 {
+		err = fmt.Errorf("%w: port_num %d: the device has port 1", verbs.ErrInvalid, attr.PortNum)
+	}
+	if err == nil && mask&verbs.QPAttrPKeyIndex != 0 && attr.PKeyIndex != 0 {
+		err = fmt.Errorf("%w: pkey_index %d: the device has index 0", verbs.ErrInvalid, attr.PKeyIndex)
+	}
+	const remote = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	if extra := attr.AccessFlags &^ remote; err == nil && mask&verbs.QPAttrAccessFlags != 0 && extra != 0 {
+		err = fmt.Errorf("%w: qp_access_flags %v", verbs.ErrInvalid, extra)
+	}
+	if err == nil && to != from {
+		switch to {
+		case verbs.QPStateRTR, verbs.QPStateRTS:
+			err = &verbs.StateError{State: from, Why: "on iWARP the connection manager moves a QP to " + to.String()}
+		case verbs.QPStateSQD:
+			err = fmt.Errorf("%w: state SQD", verbs.ErrNotSupported)
+		}
+	}
+	if err != nil {
+		q.mu.Unlock()
+		return err
+	}
+	if mask&verbs.QPAttrAccessFlags != 0 {
+		q.access.Store(uint32(attr.AccessFlags))
+	}
+	switch {
+	case to == verbs.QPStateErr:
+		q.mu.Unlock()
+		q.fail(verbs.ErrClosed)
+		return nil
+	case to == verbs.QPStateReset:
+		q.mu.Unlock()
+		return q.reset()
+	case to != from:
+		q.state = to
+	}
+	q.mu.Unlock()
+	return nil
+}
+
+// fail moves the QP to ERR and waits until everything that was posted has been flushed.
+func (q *qp) fail(cause error) {
+	q.mu.Lock()
+	if c := q.conn; c != nil {
+		q.mu.Unlock()
+		c.fail(cause, nil)
+		<-c.flushed
+		return
+	}
+	cancel, setup := q.cancel, q.setup
+	if q.state != verbs.QPStateErr {
+		q.state, q.cause = verbs.QPStateErr, cause
+		q.flushed = make(chan struct{})
+		q.flush()
+		close(q.flushed)
+	}
+	q.mu.Unlock()
+	if setup != nil {
+		cancel()
+		<-setup
+	}
+}
+
+// reset returns the QP to the state RESET: what is posted is forgotten without completions.
+func (q *qp) reset() error {
+	q.mu.Lock()
+	c, busy := q.conn, q.setup != nil
+	q.mu.Unlock()
+	if busy {
+		return &verbs.StateError{State: verbs.QPStateInit, Why: "a connection is being set up"}
+	}
+	if c != nil {
+		c.fail(verbs.ErrClosed, nil)
+		<-c.flushed
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.conn, q.cause, q.flushed, q.state = nil, nil, nil, verbs.QPStateReset
+	q.sq.clear()
+	q.rq.clear()
+	return nil
+}
+
+func (q *qp) Drain(ctx context.Context) error {
+	q.mu.Lock()
+	flushed := q.flushed
+	q.mu.Unlock()
+	if flushed == nil {
+		return &verbs.StateError{State: verbs.QPStateReset, Why: "only a QP in ERR is drained"}
+	}
+	select {
+	case <-flushed:
+		return nil
+	default:
+	}
+	select {
+	case <-flushed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (q *qp) Destroy() error {
+	q.mu.Lock()
+	q.gone = true
+	q.mu.Unlock()
+	q.fail(verbs.ErrClosed)
+	q.sendCQ.detach(q)
+	q.recvCQ.detach(q)
+	q.dev.qps.give()
+	return nil
+}
+
+// errSetup says that a QP is taken.
+var errSetup = errors.New("a connection is being set up or exists")
+
+// beginSetup reserves a QP in INIT for a connection. cancel ends the attempt when the QP fails or goes. endSetup must follow.
+func (q *qp) beginSetup(cancel context.CancelFunc) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.gone:
+		return verbs.ErrClosed
+	case q.setup != nil || q.conn != nil:
+		return &verbs.StateError{State: q.state, Why: errSetup.Error()}
+	case q.state != verbs.QPStateInit:
+		return &verbs.StateError{State: q.state, Why: "a connection needs a QP in INIT"}
+	}
+	q.cancel, q.setup = cancel, make(chan struct{})
+	return nil
+}
+
+// endSetup ends what beginSetup began.
+func (q *qp) endSetup() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(q.setup)
+	q.cancel, q.setup = nil, nil
+}
+
+// connect gives the QP its connection: INIT -> RTS.
+func (q *qp) connect(c *conn) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.gone || q.state != verbs.QPStateInit {
+		return &verbs.StateError{State: q.state, Why: "the QP left INIT during connection set-up"}
+	}
+	q.conn, q.state = c, verbs.QPStateRTS
+	return nil
+}
+
+// PostSend appends to the send queue and sends what the socket takes at once.
+func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
+	q.mu.Lock()
+	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateErr {
+		state := q.state
+		q.mu.Unlock()
+		return 0, &verbs.StateError{State: state, Why: "sends can be posted from RTS on"}
+	}
+	n := 0
+	var err error
+	for ; n < len(wrs); n++ {
+		if q.sq.full() {
+			err = fmt.Errorf("%w: max_send_wr %d", verbs.ErrQueueFull, q.cap.MaxSendWR)
+			break
+		}
+		if err = q.append(&wrs[n]); err != nil {
+			break
+		}
+	}
+	c := q.conn
+	if q.state == verbs.QPStateErr {
+		q.flushIfDone()
+		c = nil
+	}
+	q.mu.Unlock()
+	if c != nil && n > 0 {
+		c.kick()
+	}
+	return n, err
+}
+
+// append copies a request into the send queue, which has room. The caller holds q.mu.
+func (q *qp) append(wr *verbs.SendWR) error {
+	e := q.sq.push(q.cap)
+	e.id, e.op, e.flags, e.status = wr.ID, wr.Opcode, wr.Flags, verbs.WCSuccess
+	if q.sigAll {
+		e.flags |= verbs.SendSignaled
+	}
+	e.started, e.sent, e.answered = false, false, false
+	e.raddr, e.rkey, e.invalidate = wr.RemoteAddr, wr.RKey, wr.InvalidateRKey
+	e.sgl = append(e.sgl[:0], wr.SGL...)
+	e.length = 0
+	for i := range wr.SGL {
+		e.length += wr.SGL[i].Length
+	}
+	switch wr.Opcode {
+	case verbs.WRRDMAWriteWithImm:
+		// The 32 bits come first in the 8 octets, as other implementations with 32-bit immediates on iWARP place them.
+		e.imm = uint64(wr.Imm) << 32
+	case verbs.WRImmData:
+		e.imm = wr.Imm64
+	case verbs.WRAtomicFetchAndAdd:
+		e.operands = operands{add: wr.Add}
+	case verbs.WRMaskedAtomicFetchAndAdd:
+		e.operands = operands{add: wr.Add, addMask: wr.AddMask}
+	case verbs.WRAtomicCmpAndSwp:
+		e.operands = operands{add: wr.Swap, addMask: ^uint64(0), compare: wr.Compare, compareMask: ^uint64(0)}
+	case verbs.WRMaskedAtomicCmpAndSwp:
+		e.operands = operands{add: wr.Swap, addMask: wr.SwapMask, compare: wr.Compare, compareMask: wr.CompareMask}
+	case verbs.WRBindMW:
+		e.bind = &binding{mw: wr.Bind.MW.Provider().(*mw), mr: wr.Bind.MR.Provider().(*mr), addr: wr.Bind.Addr,
+			length: wr.Bind.Length, access: wr.Bind.Access, rkey: wr.RKey}
+	}
+	e.inline = e.inline[:0]
+	if wr.Flags&verbs.SendInline != 0 {
+		// Inline data need a valid key too: a bare address of memory that is not registered is not stable in Go.
+		if !q.gather(e) {
+			e.status = verbs.WCLocProtErr
+		}
+	}
+	return nil
+}
+
+// gather copies a request's data into the queue entry; it reports false if a key does not allow it.
+func (q *qp) gather(e *sendEntry) bool {
+	if cap(e.inline) == 0 {
+		e.inline = make([]byte, 0, q.cap.MaxInlineData)
+	}
+	for _, s := range e.sgl {
+		if s.Length == 0 {
+			continue
+		}
+		r, mem, why := q.local(s.LKey, s.Addr, int(s.Length), 0)
+		if why != accepted {
+			return false
+		}
+		at := len(e.inline)
+		e.inline = e.inline[:at+len(mem)]
+		fetch(e.inline[at:], mem)
+		r.exit()
+	}
+	return true
+}
+
+// local judges an access of this QP's own requests. Windows are for peers only.
+func (q *qp) local(lkey uint32, addr uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
+	r, mem, why := q.dev.stags.check(q, lkey, addr, n, need)
+	if why == accepted && r.parent != nil {
+		r.exit()
+		return nil, nil, rejectSTag
+	}
+	return r, mem, why
+}
+
+// PostRecv appends to the receive queue.
+func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
+	q.mu.Lock()
+	state := q.state
+	if state == verbs.QPStateReset {
+		q.mu.Unlock()
+		return 0, &verbs.StateError{State: state, Why: "receives can be posted from INIT on"}
+	}
+	// Under q.mu, so that a move to ERR flushes what has been taken here.
+	n, err := q.rq.post(wrs)
+	if state == verbs.QPStateErr {
+		q.flushIfDone()
+	}
+	q.mu.Unlock()
+	return n, err
+}
+
+// flushIfDone flushes requests that were posted to a QP in ERR whose connection has let go. Before that the connection's
+// end flushes them. The caller holds q.mu.
+func (q *qp) flushIfDone() {
+	select {
+	case <-q.flushed:
+		q.flush()
+	default:
+	}
+}
+
+// flush completes every request: one that has failed with its status, the others as flushed. The caller holds q.mu, and
+// nothing of the QP's memory is in use.
+func (q *qp) flush() {
+	for !q.sq.empty() {
+		e := q.sq.oldest()
+		switch {
+		case e.done() && e.status == verbs.WCSuccess:
+			q.retireOldest()
+			continue
+		case e.status == verbs.WCSuccess:
+			e.status = verbs.WCWRFlushErr
+		}
+		q.sendCQ.push(&verbs.WC{ID: e.id, Status: e.status, QPNum: q.num}, false)
+		q.sq.pop()
+	}
+	q.sq.clear()
+	q.rq.flush(q)
+}
+
+// retire moves the requests at the head of the send queue that are done into the CQ. The caller holds q.mu.
+func (q *qp) retire() {
+	for !q.sq.empty() && q.sq.oldest().done() {
+		q.retireOldest()
+	}
+}
+
+func (q *qp) retireOldest() {
+	e := q.sq.oldest()
+	if e.flags&verbs.SendSignaled != 0 {
+		wc := verbs.WC{ID: e.id, Opcode: e.wcOpcode(), QPNum: q.num}
+		if e.awaitsAnswer() {
+			wc.ByteLen = e.length
+		}
+		q.sendCQ.push(&wc, false)
+	}
+	q.sq.pop()
+}

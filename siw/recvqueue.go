@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// recvEntry is a receive request.
+type recvEntry struct {
+	id    uint64
+	total uint64 // octets in sgl
+	sgl   []verbs.SGE
+}
+
+// recvQueue is a ring of receive requests that grows up to its limit.
+type recvQueue struct {
+	mu     sync.Mutex // guards what follows; taken below qp.mu
+	ring   []recvEntry
+	maxSGE int
+	limit  uint
+	head   uint
+	tail   uint
+}
+
+func (r *recvQueue) init(c verbs.QPCap) { r.limit, r.maxSGE = uint(c.MaxRecvWR), c.MaxRecvSGE }
+
+func (r *recvQueue) at(i uint) *recvEntry { return &r.ring[i&uint(len(r.ring)-1)] }
+
+func (r *recvQueue) post(wrs []verbs.RecvWR) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := range wrs {
+		if r.tail-r.head == r.limit {
+			return n, fmt.Errorf("%w: max_recv_wr %d", verbs.ErrQueueFull, r.limit)
+		}
+		if r.tail-r.head == uint(len(r.ring)) {
+			r.grow()
+		}
+		e := r.at(r.tail)
+		e.id, e.total = wrs[n].ID, 0
+		e.sgl = append(e.sgl[:0], wrs[n].SGL...)
+		for i := range e.sgl {
+			e.total += uint64(e.sgl[i].Length)
+		}
+		r.tail++
+	}
+	return len(wrs), nil
+}
+
+// grow doubles the ring. The caller holds r.mu.
+func (r *recvQueue) grow() {
+	ring := make([]recvEntry, max(chunk, 2*len(r.ring)))
+	sges := make([]verbs.SGE, len(ring)*r.maxSGE)
+	for i := range ring {
+		ring[i].sgl = sges[i*r.maxSGE : i*r.maxSGE : (i+1)*r.maxSGE]
+	}
+	for i := r.head; i != r.tail; i++ {
+		ring[i&uint(len(ring)-1)] = *r.at(i)
+	}
+	r.ring = ring
+}
+
+// take copies the oldest request into e, whose sgl must have room; it reports false if there is none.
+func (r *recvQueue) take(e *recvEntry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.head == r.tail {
+		return false
+	}
+	o := r.at(r.head)
+	e.id, e.total = o.id, o.total
+	e.sgl = append(e.sgl[:0], o.sgl...)
+	r.head++
+	return true
+}
+
+// flush completes every request as flushed.
+func (r *recvQueue) flush(q *qp) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ; r.head != r.tail; r.head++ {
+		q.recvCQ.push(&verbs.WC{ID: r.at(r.head).id, Status: verbs.WCWRFlushErr, QPNum: q.num}, false)
+	}
+}
+
+// clear forgets every request.
+func (r *recvQueue) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.head, r.tail = 0, 0
+}

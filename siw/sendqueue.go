@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import "github.com/goverbs/goverbs/verbs"
+
+// chunk is how many entries of a send queue are allocated at a time.
+const chunk = 16
+
+// sendEntry is a send request in its queue. Who may touch it:
+// until the send role has taken it (sendQueue.next), the poster under qp.mu; then the send role, except for sent, answered and status,
+// which are guarded by qp.mu.
+type sendEntry struct {
+	id         uint64
+	op         verbs.WROpcode
+	flags      verbs.SendFlags
+	status     verbs.WCStatus
+	started    bool // the send role has begun with it
+	sent       bool // its last octet is in the socket
+	answered   bool // the response to a Read or atomic has been placed
+	length     uint32
+	rkey       uint32
+	invalidate uint32
+	msn        uint32 // of its message on queue 0 or 1
+	end        uint64 // position in the outgoing stream behind its last octet
+	raddr      uint64
+	imm        uint64
+	operands   operands
+	sgl        []verbs.SGE
+	inline     []byte
+	bind       *binding
+}
+
+// operands are those of an atomic, in the places that the wire gives them: swap shares with add.
+type operands struct {
+	add, addMask, compare, compareMask uint64
+}
+
+// awaitsAnswer reports whether the request is complete only when the peer has answered.
+func (e *sendEntry) awaitsAnswer() bool { return e.op == verbs.WRRDMARead || e.isAtomic() }
+
+func (e *sendEntry) isAtomic() bool {
+	switch e.op {
+	case verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicCmpAndSwp, verbs.WRMaskedAtomicFetchAndAdd:
+		return true
+	}
+	return false
+}
+
+// isLocal reports whether nothing is sent for the request.
+func (e *sendEntry) isLocal() bool { return e.op == verbs.WRBindMW || e.op == verbs.WRLocalInv }
+
+// done reports whether the request is complete.
+func (e *sendEntry) done() bool { return e.sent && (e.answered || !e.awaitsAnswer()) }
+
+func (e *sendEntry) wcOpcode() verbs.WCOpcode {
+	switch e.op {
+	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
+		return verbs.WCRDMAWrite
+	case verbs.WRRDMARead:
+		return verbs.WCRDMARead
+	case verbs.WRAtomicCmpAndSwp:
+		return verbs.WCCompSwap
+	case verbs.WRAtomicFetchAndAdd:
+		return verbs.WCFetchAdd
+	case verbs.WRMaskedAtomicCmpAndSwp:
+		return verbs.WCMaskedCompSwap
+	case verbs.WRMaskedAtomicFetchAndAdd:
+		return verbs.WCMaskedFetchAdd
+	case verbs.WRLocalInv:
+		return verbs.WCLocalInv
+	case verbs.WRBindMW:
+		return verbs.WCBindMW
+	case verbs.WRImmData:
+		return verbs.WCImmData
+	}
+	return verbs.WCSend
+}
+
+// sendQueue is a ring of requests. Entries do not move, so that the send role may use the one it works on without a lock.
+//
+//	head <= sentTo <= next <= tail
+//	completed | in the socket, unanswered | begun | waiting | free
+//
+// The fields are guarded by qp.mu.
+type sendQueue struct {
+	chunks []*[chunk]sendEntry
+	limit  uint64
+	head   uint64 // oldest request that has not completed
+	sentTo uint64 // oldest request whose octets are not all in the socket
+	next   uint64 // oldest request that the send role has not begun with
+	tail   uint64 // where the next request goes
+}
+
+func (s *sendQueue) init(c verbs.QPCap) {
+	s.limit = uint64(c.MaxSendWR)
+	s.chunks = make([]*[chunk]sendEntry, (c.MaxSendWR+chunk-1)/chunk)
+}
+
+func (s *sendQueue) full() bool  { return s.tail-s.head == s.limit }
+func (s *sendQueue) empty() bool { return s.tail == s.head }
+
+// at returns the entry at a position between head and tail.
+func (s *sendQueue) at(i uint64) *sendEntry {
+	i %= uint64(len(s.chunks)) * chunk
+	return &s.chunks[i/chunk][i%chunk]
+}
+
+// push returns the entry of a new request in a queue that has room.
+func (s *sendQueue) push(c verbs.QPCap) *sendEntry {
+	slot := &s.chunks[s.tail%(uint64(len(s.chunks))*chunk)/chunk]
+	if *slot == nil {
+		*slot = new([chunk]sendEntry)
+		sges := make([]verbs.SGE, chunk*c.MaxSendSGE)
+		for i := range *slot {
+			(*slot)[i].sgl = sges[i*c.MaxSendSGE : i*c.MaxSendSGE : (i+1)*c.MaxSendSGE]
+		}
+	}
+	e := s.at(s.tail)
+	s.tail++
+	return e
+}
+
+func (s *sendQueue) oldest() *sendEntry { return s.at(s.head) }
+
+func (s *sendQueue) pop() {
+	s.oldest().bind = nil
+	s.head++
+	s.sentTo = max(s.sentTo, s.head)
+	s.next = max(s.next, s.head)
+}
+
+// clear empties the queue.
+func (s *sendQueue) clear() { s.head, s.sentTo, s.next, s.tail = 0, 0, 0, 0 }

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// rtrSTag is the key in the zero-length Write that opens a connection. Nobody looks at it, but some hardware refuses 0.
+const rtrSTag = 1
+
+// depths are the numbers of Reads and atomics in progress that one side offers or uses.
+type depths struct{ ord, ird int }
+
+func (d *device) depths(p *cm.ConnParam) (w depths, err error) {
+	if w.ord, err = cm.Depth("InitiatorDepth", p.InitiatorDepth, d.cfg.MaxIRD); err != nil {
+		return w, err
+	}
+	w.ird, err = cm.Depth("ResponderResources", p.ResponderResources, d.cfg.MaxIRD)
+	return w, err
+}
+
+// checkPrivate judges the length of private data for a frame with or without the enhanced word.
+func checkPrivate(b []byte, enhanced bool) error {
+	most := mpa.MaxPrivateData
+	if enhanced {
+		most -= mpa.EnhancedLen
+	}
+	if len(b) > most {
+		return &verbs.LimitError{Name: "private data", Limit: uint64(most), Value: uint64(len(b))}
+	}
+	return nil
+}
+
+// initiate exchanges MPA frames as the active side (RFC 5044 section 7.1.2, RFC 6581 section 9.3) and sends the frame that
+// opens a peer-to-peer connection. The caller bounds it by a deadline on nc.
+func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, error) {
+	req := mpa.Frame{CRC: d.cfg.CRC == On, Rev: uint8(d.cfg.Rev), PrivateData: private}
+	if d.cfg.Rev >= mpa.Rev2 {
+		rtr := d.cfg.RTR == On
+		req.HasEnhanced = true
+		req.Enhanced = mpa.Enhanced{PeerToPeer: rtr, RTRWrite: rtr, IRD: uint16(want.ird), ORD: uint16(want.ord)}
+	}
+	frame, err := req.Append(nil)
+	if err != nil {
+		return setup{}, err
+	}
+	if _, err := nc.Write(frame); err != nil {
+		return setup{}, err
+	}
+	rep, err := mpa.ReadFrame(nc)
+	if err != nil {
+		return setup{}, setupError(err)
+	}
+	agreed := setup{crc: req.CRC || rep.CRC, ord: want.ord, ird: want.ird, private: rep.PrivateData}
+	switch {
+	case !rep.Reply:
+		return setup{}, protocolError("the peer answered with a Request: both sides are active")
+	case rep.Reject:
+		r := &cm.RejectedError{PrivateData: rep.PrivateData, IRD: -1, ORD: -1}
+		if rep.HasEnhanced {
+			r.IRD, r.ORD = int(rep.Enhanced.IRD), int(rep.Enhanced.ORD)
+		}
+		return setup{}, r
+	case rep.Rev != req.Rev:
+		return setup{}, protocolError("the peer answered with MPA revision %d to revision %d (Config.Rev chooses)", rep.Rev, req.Rev)
+	case rep.Markers:
+		return setup{}, protocolError("the peer asks for markers, which are not supported")
+	case rep.HasEnhanced != req.HasEnhanced:
+		return setup{}, protocolError("the peer's answer lacks the enhanced word of RFC 6581")
+	case !rep.HasEnhanced:
+		return agreed, nil
+	}
+	theirs := rep.Enhanced
+	if theirs.ORD != mpa.NoNegotiate && int(theirs.ORD) > want.ird {
+		sendTerminate(nc, faultIRD, agreed.crc)
+		return setup{}, protocolError("the peer insists on ORD %d, our IRD is %d", theirs.ORD, want.ird)
+	}
+	if theirs.IRD != mpa.NoNegotiate {
+		agreed.ord = min(want.ord, int(theirs.IRD))
+	}
+	if req.Enhanced.PeerToPeer && theirs.PeerToPeer {
+		if !theirs.RTRWrite {
+			sendTerminate(nc, faultRTR, agreed.crc)
+			return setup{}, protocolError("the peer does not take a Write as first message")
+		}
+		if _, err := nc.Write(rtrFrame(agreed.crc)); err != nil {
+			return setup{}, err
+		}
+	}
+	return agreed, nil
+}
+
+// rtrFrame is the zero-length Write that opens a peer-to-peer connection (RFC 6581 section 5).
+func rtrFrame(crc bool) []byte {
+	b := make([]byte, mpa.LengthLen+ddp.TaggedLen)
+	ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpWrite), STag: rtrSTag}.Put(b[mpa.LengthLen:])
+	return sealFPDU(b, 0, crc)
+}
+
+// sendTerminate ends a connection during set-up. Whether it arrives changes nothing here.
+func sendTerminate(nc net.Conn, f fault, crc bool) {
+	_, _ = nc.Write(terminationOf(f, nil).appendFPDU(nil, crc))
+}
+
+// respond answers a Request as the passive side with what it accepts, or refuses it with an error. The frame that it
+// returns is not written yet.
+func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame, setup, error) {
+	if err := checkPrivate(private, req.HasEnhanced); err != nil {
+		return mpa.Frame{}, setup{}, err
+	}
+	rep := mpa.Frame{Reply: true, CRC: req.CRC || d.cfg.CRC == On, Rev: req.Rev, PrivateData: private}
+	agreed := setup{crc: rep.CRC, ord: want.ord, ird: want.ird, hold: true, private: req.PrivateData}
+	if !req.HasEnhanced {
+		return rep, agreed, nil
+	}
+	theirs := req.Enhanced
+	e := mpa.Enhanced{PeerToPeer: theirs.PeerToPeer}
+	// We use no more than the peer serves, and serve no more than the peer uses. 0x3FFF in either place means that this is not
+	// negotiated (RFC 6581 section 9.1).
+	if theirs.IRD != mpa.NoNegotiate {
+		agreed.ord = min(want.ord, int(theirs.IRD))
+		e.ORD = uint16(agreed.ord)
+	} else {
+		e.ORD = mpa.NoNegotiate
+	}
+	if theirs.ORD != mpa.NoNegotiate {
+		agreed.ird = min(want.ird, int(theirs.ORD))
+		e.IRD = uint16(agreed.ird)
+	} else {
+		e.IRD = mpa.NoNegotiate
+	}
+	if theirs.PeerToPeer {
+		// If the peer does not offer the Write, it learns that this is what we take.
+		e.RTRWrite, agreed.rtr = true, true
+	}
+	rep.HasEnhanced, rep.Enhanced = true, e
+	return rep, agreed, nil
+}
+
+// refusal is the Reply that rejects a Request. To a Request with the enhanced word it always has one too.
+func (d *device) refusal(req *mpa.Frame, private []byte) mpa.Frame {
+	return mpa.Frame{Reply: true, Reject: true, CRC: req.CRC, Rev: req.Rev, PrivateData: private, HasEnhanced: req.HasEnhanced}
+}
+
+// readRequest reads and judges a Request. What it refuses is not answered (RFC 5044 section 7.1.2).
+func readRequest(nc net.Conn) (mpa.Frame, error) {
+	f, err := mpa.ReadFrame(nc)
+	switch {
+	case err != nil:
+		return f, setupError(err)
+	case f.Reply:
+		return f, protocolError("a Reply where a Request belongs: both sides are passive")
+	case f.Rev != mpa.Rev1 && f.Rev != mpa.Rev2:
+		return f, protocolError("MPA revision %d", f.Rev)
+	}
+	return f, nil
+}
+
+func protocolError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", cm.ErrProtocol, fmt.Sprintf(format, args...))
+}
+
+// setupError explains why a frame could not be read.
+func setupError(err error) error {
+	var bad *mpa.FrameError
+	switch {
+	case errors.As(err, &bad):
+		return fmt.Errorf("%w: %w", cm.ErrProtocol, err)
+	case err == io.EOF, err == io.ErrUnexpectedEOF:
+		return fmt.Errorf("the peer closed during connection set-up: %w", err)
+	}
+	return err
+}
+
+// bounded runs f, which does blocking calls on nc, until ctx is done or the time is over, and says which it was.
+func bounded(ctx context.Context, nc net.Conn, timeout time.Duration, f func() error) error {
+	deadline := time.Now().Add(timeout)
+	_ = nc.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	err := f()
+	if !stop() && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil {
+		return nc.SetDeadline(time.Time{})
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w after %v", cm.ErrSetupTimeout, timeout)
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// stream is the byte stream below a connection. read and write never wait. read is called by the holder of the
+// connection's receive role, write by the holder of its send role, waitReadable and waitWritable by one goroutine each.
+type stream interface {
+	// read fills bufs as far as octets are there. It returns errWouldBlock if there are none, io.EOF after the last.
+	read(bufs [][]byte) (int, error)
+	// write takes as much of bufs as there is room for. It returns errWouldBlock if there is none.
+	write(bufs [][]byte) (int, error)
+	// waitReadable calls f, and again whenever octets may have arrived, until f reports that it is done. It returns early,
+	// with an error, after interrupt.
+	waitReadable(f func() (done bool)) error
+	// waitWritable calls f, and again whenever room may have become free, until f reports that it is done. It returns
+	// errStalled if the peer has taken nothing for the given time, and another error after interrupt.
+	waitWritable(f func() (done bool), patience time.Duration) error
+	// interrupt ends waitReadable and waitWritable for good.
+	interrupt()
+	// finish sends tail, tells the peer that nothing more comes, drops what arrives until the peer has ended too, and closes.
+	// It gives up at the deadline. The waits have returned before.
+	finish(tail []byte, deadline time.Time)
+	// segment is the largest number of octets that travel together (TCP's maximum segment size), 0 if that is unknown.
+	segment() int
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+}
+
+var (
+	errWouldBlock = errors.New("would block")
+	errStalled    = errors.New("peer takes no data")
+)
+
+// finishConn is stream.finish for a net.Conn with nobody else on it.
+func finishConn(conn net.Conn, tail []byte, deadline time.Time) {
+	defer conn.Close()
+	_ = conn.SetDeadline(deadline)
+	if len(tail) > 0 {
+		if _, err := conn.Write(tail); err != nil {
+			return
+		}
+	}
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	// What is unread when a socket is closed makes the kernel send a reset, which can take away what the peer has not read yet.
+	_, _ = io.Copy(io.Discard, conn)
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxIovecs is UIO_MAXIOV, the most pieces that one system call takes.
+const maxIovecs = 1024
+
+// tcpStream is a TCP socket, used directly: readv and writev on registered memory, without copies and without the race
+// detector's knowledge, and waits in the runtime's poller, which park no thread.
+type tcpStream struct {
+	*net.TCPConn
+	raw syscall.RawConn
+
+	// The arguments and results of the calls into raw, which take functions that are made once: they would be allocated
+	// for every call otherwise. rd belongs to the receive role, wr to the send role.
+	rd, wr         transfer
+	readFn, wrteFn func(fd uintptr)
+
+	mu          sync.Mutex // orders interrupt and the setting of write deadlines
+	interrupted bool
+}
+
+// transfer is one readv or writev.
+type transfer struct {
+	iov *iovecs // during the call
+	n   int     // pieces in iov
+	got int
+	err error
+}
+
+type iovecs [maxIovecs]unix.Iovec
+
+// iovecPool spares the idle connections the space.
+var iovecPool = sync.Pool{New: func() any { return new(iovecs) }}
+
+func newStream(conn net.Conn, patience time.Duration) (stream, error) {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return newPumpStream(conn), nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	s := &tcpStream{TCPConn: tcp, raw: raw}
+	s.readFn = func(fd uintptr) { s.rd.call(unix.SYS_READV, fd) }
+	s.wrteFn = func(fd uintptr) { s.wr.call(unix.SYS_WRITEV, fd) }
+	// The kernel gives up a peer that acknowledges nothing, or whose window stays closed, for this long (tcp(7)).
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
+	})
+	return s, nil
+}
+
+func (t *transfer) set(bufs [][]byte) {
+	t.iov, t.n = iovecPool.Get().(*iovecs), 0
+	for _, b := range bufs {
+		if len(b) == 0 {
+			continue
+		}
+		if t.n == maxIovecs {
+			break
+		}
+		t.iov[t.n].Base = &b[0]
+		t.iov[t.n].SetLen(len(b))
+		t.n++
+	}
+}
+
+func (t *transfer) call(trap, fd uintptr) {
+	for {
+		n, _, errno := unix.Syscall(trap, fd, uintptr(unsafe.Pointer(&t.iov[0])), uintptr(t.n))
+		t.got, t.err = int(n), nil
+		switch errno {
+		case 0:
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			t.got, t.err = 0, errWouldBlock
+		default:
+			t.got, t.err = 0, errno
+		}
+		return
+	}
+}
+
+// do runs one transfer and forgets the memory afterwards.
+func (s *tcpStream) do(t *transfer, bufs [][]byte, fn func(uintptr), op string) (int, error) {
+	t.set(bufs)
+	err := s.raw.Control(fn)
+	clear(t.iov[:t.n])
+	iovecPool.Put(t.iov)
+	t.iov = nil
+	if err != nil {
+		return 0, err
+	}
+	if t.err != nil && t.err != errWouldBlock {
+		return 0, &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: os.NewSyscallError(op, t.err)}
+	}
+	return t.got, t.err
+}
+
+func (s *tcpStream) read(bufs [][]byte) (int, error) {
+	n, err := s.do(&s.rd, bufs, s.readFn, "readv")
+	if n == 0 && err == nil {
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+func (s *tcpStream) write(bufs [][]byte) (int, error) { return s.do(&s.wr, bufs, s.wrteFn, "writev") }
+
+func (s *tcpStream) waitReadable(f func() bool) error {
+	return s.raw.Read(func(uintptr) bool { return f() })
+}
+
+func (s *tcpStream) waitWritable(f func() bool, patience time.Duration) error {
+	for queued := s.unacknowledged(); ; {
+		if !s.setWriteDeadline(time.Now().Add(patience)) {
+			return net.ErrClosed
+		}
+		err := s.raw.Write(func(uintptr) bool { return f() })
+		if err == nil {
+			s.setWriteDeadline(time.Time{})
+			return nil
+		}
+		if !os.IsTimeout(err) || s.isInterrupted() {
+			return err
+		}
+		// The socket reports room only when a good part of its buffer is free. A peer that takes a little is not stalled.
+		now := s.unacknowledged()
+		if now == queued {
+			return errStalled
+		}
+		queued = now
+	}
+}
+
+// unacknowledged returns the octets in the socket that the peer has not acknowledged (SIOCOUTQ of tcp(7)).
+func (s *tcpStream) unacknowledged() (n int) {
+	_ = s.raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	return n
+}
+
+func (s *tcpStream) setWriteDeadline(t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.interrupted && s.SetWriteDeadline(t) == nil
+}
+
+func (s *tcpStream) isInterrupted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.interrupted
+}
+
+func (s *tcpStream) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interrupted = true
+	_ = s.SetDeadline(time.Unix(1, 0))
+}
+
+func (s *tcpStream) finish(tail []byte, deadline time.Time) { finishConn(s.TCPConn, tail, deadline) }
+
+func (s *tcpStream) segment() (n int) {
+	_ = s.raw.Control(func(fd uintptr) { n, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) })
+	return n
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build !linux
+
+package siw
+
+import (
+	"net"
+	"time"
+)
+
+// newStream uses two goroutines and a copy where the socket is not used directly.
+func newStream(conn net.Conn, _ time.Duration) (stream, error) { return newPumpStream(conn), nil }

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// pumpBuffer is how many octets a pumpStream holds in each direction.
+const pumpBuffer = 128 << 10
+
+// pumpStream makes a stream of any net.Conn: one goroutine reads into a buffer, one writes out of another. In-memory
+// connections and systems without an implementation of their own use it.
+type pumpStream struct {
+	net.Conn
+	readable, writable chan struct{} // hold a token when the buffers have changed
+	stop               chan struct{} // closed by interrupt
+	once               sync.Once
+	done               sync.WaitGroup // the two goroutines
+
+	mu     sync.Mutex // guards what follows
+	space  sync.Cond  // in has room again, or the stream ends
+	work   sync.Cond  // out has octets, or the stream ends
+	in     []byte     // received, not read
+	inErr  error      // why no more will be received
+	out    []byte     // written, not sent
+	outErr error      // why no more can be sent
+	ending bool       // interrupt was called
+	moved  uint64     // octets sent
+}
+
+func newPumpStream(conn net.Conn) *pumpStream {
+	s := &pumpStream{Conn: conn, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1), stop: make(chan struct{})}
+	s.space.L, s.work.L = &s.mu, &s.mu
+	s.done.Go(s.receive)
+	s.done.Go(s.transmit)
+	return s
+}
+
+func (s *pumpStream) receive() {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := s.Conn.Read(buf)
+		s.mu.Lock()
+		for len(s.in)+n > pumpBuffer && !s.ending {
+			s.space.Wait()
+		}
+		s.in = append(s.in, buf[:n]...)
+		s.inErr = err
+		ending := s.ending
+		s.mu.Unlock()
+		signal(s.readable)
+		if err != nil || ending {
+			return
+		}
+	}
+}
+
+func (s *pumpStream) transmit() {
+	var buf []byte
+	for {
+		s.mu.Lock()
+		for len(s.out) == 0 && !s.ending {
+			s.work.Wait()
+		}
+		if len(s.out) == 0 {
+			s.mu.Unlock()
+			return
+		}
+		buf = append(buf[:0], s.out...)
+		s.mu.Unlock()
+		// out keeps the octets until they are gone, so that the buffer's bound counts them.
+		n, err := s.Conn.Write(buf)
+		s.mu.Lock()
+		s.out = s.out[:copy(s.out, s.out[n:])]
+		s.moved += uint64(n)
+		if err != nil {
+			s.outErr, s.out = err, nil
+		}
+		s.mu.Unlock()
+		signal(s.writable)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *pumpStream) read(bufs [][]byte) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range bufs {
+		k := copy(b, s.in[n:])
+		n += k
+	}
+	s.in = s.in[:copy(s.in, s.in[n:])]
+	if n > 0 {
+		s.space.Signal()
+		return n, nil
+	}
+	if s.inErr != nil {
+		return 0, s.inErr
+	}
+	return 0, errWouldBlock
+}
+
+func (s *pumpStream) write(bufs [][]byte) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outErr != nil {
+		return 0, s.outErr
+	}
+	for _, b := range bufs {
+		k := min(len(b), pumpBuffer-len(s.out))
+		at := len(s.out)
+		s.out = slices.Grow(s.out, k)[:at+k]
+		fetch(s.out[at:], b[:k])
+		n += k
+		if k < len(b) {
+			break
+		}
+	}
+	if n == 0 {
+		return 0, errWouldBlock
+	}
+	s.work.Signal()
+	return n, nil
+}
+
+func (s *pumpStream) waitReadable(f func() bool) error {
+	for !f() {
+		select {
+		case <-s.readable:
+		case <-s.stop:
+			return net.ErrClosed
+		}
+	}
+	return nil
+}
+
+func (s *pumpStream) waitWritable(f func() bool, patience time.Duration) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for seen := uint64(0); !f(); {
+		select {
+		case <-s.writable:
+		case <-timer.C:
+			s.mu.Lock()
+			moved := s.moved
+			s.mu.Unlock()
+			if moved == seen {
+				return errStalled
+			}
+			seen = moved
+			timer.Reset(patience)
+		case <-s.stop:
+			return net.ErrClosed
+		}
+	}
+	return nil
+}
+
+func (s *pumpStream) interrupt() {
+	s.once.Do(func() {
+		s.mu.Lock()
+		s.ending = true
+		s.mu.Unlock()
+		s.space.Broadcast()
+		s.work.Broadcast()
+		close(s.stop)
+	})
+}
+
+func (s *pumpStream) finish(tail []byte, deadline time.Time) {
+	_ = s.Conn.SetWriteDeadline(deadline)
+	_ = s.Conn.SetReadDeadline(time.Unix(1, 0)) // ends receive; finishConn reads from here on
+	s.done.Wait()
+	s.mu.Lock()
+	broken := s.outErr != nil || s.inErr != nil && s.inErr != io.EOF && !isTimeout(s.inErr)
+	s.mu.Unlock()
+	if broken {
+		s.Conn.Close()
+		return
+	}
+	finishConn(s.Conn, tail, deadline)
+}
+
+func isTimeout(err error) bool {
+	t, ok := err.(net.Error)
+	return ok && t.Timeout()
+}
+
+func (s *pumpStream) segment() int { return 0 }

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var atomicTests = []test{
+	{"FetchAdd", atomicFetchAdd},
+	{"CmpSwap", atomicCmpSwap},
+	{"MaskedFetchAdd", atomicMaskedFetchAdd},
+	{"MaskedCmpSwap", atomicMaskedCmpSwap},
+	{"ByteOrder", atomicByteOrder},
+	{"Pipelined", atomicPipelined},
+	{"Contention", atomicContention},
+	{"Lock", atomicLock},
+	{"Denied", atomicDenied},
+	{"Misaligned", atomicMisaligned},
+	{"AlignedBufferUnalignedOffset", atomicAlignedBuffer},
+	{"UnalignedBufferAlignedOffset", atomicUnalignedBuffer},
+	{"BadSink", atomicBadSink},
+	{"BadRequest", atomicBadRequest},
+}
+
+// atomicOps are the atomic operations with an instance of each that changes a word of 1.
+var atomicOps = []struct {
+	op     verbs.Op
+	wc     verbs.WCOpcode
+	wr     verbs.SendWR
+	result uint64
+}{
+	{verbs.OpFetchAdd, verbs.WCFetchAdd, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2}, 3},
+	{verbs.OpCmpSwap, verbs.WCCompSwap, verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: 1, Swap: 4}, 4},
+	{verbs.OpMaskedFetchAdd, verbs.WCMaskedFetchAdd, verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: 2}, 3},
+	{verbs.OpMaskedCmpSwap, verbs.WCMaskedCompSwap, verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: 1,
+		CompareMask: ones, Swap: 4, SwapMask: ones}, 4},
+}
+
+// lacks reports whether the device does not have op, and requires that wr is refused then.
+func (p *pair) lacks(op verbs.Op, wr verbs.SendWR) bool {
+	p.Helper()
+	if p.world.a.ctx.Supports(op) {
+		return false
+	}
+	same := p.b.mem.keeps()
+	p.a.refused(verbs.ErrNotSupported, wr)
+	same()
+	p.works()
+	return true
+}
+
+// at names a word of the peer's as the target of wr and one of this side's as its sink.
+func at(wr verbs.SendWR, sink *mem, sinkOff int, target *mem, off int) verbs.SendWR {
+	wr.SGL, wr.RemoteAddr, wr.RKey = sink.sgl(sinkOff, 8), target.at(off), target.RKey()
+	return wr
+}
+
+// atomic runs wr on a word that holds original and requires that it holds result afterwards, that the original arrives,
+// and that nothing around either word changes.
+func (p *pair) atomic(wr verbs.SendWR, wc verbs.WCOpcode, original, result uint64) {
+	p.Helper()
+	const off, sink = 1024, 520
+	p.b.mem.put(off, original)
+	p.a.mem.put(sink, ^original)
+	restA, restB := p.a.mem.keepsBut(sink, 8), p.b.mem.keepsBut(off, 8)
+	done := p.a.ok(p.a.run(at(wr, p.a.mem, sink, p.b.mem, off)), wc)
+	require.EqualValues(p, 8, done.ByteLen)
+	require.Equal(p, fmt.Sprintf("%016x", original), fmt.Sprintf("%016x", p.a.mem.get(sink)), "returned value")
+	require.Equal(p, fmt.Sprintf("%016x", result), fmt.Sprintf("%016x", p.b.mem.get(off)), "memory")
+	restA()
+	restB()
+}
+
+func atomicFetchAdd(w *world) {
+	p := w.pair(pairConfig{})
+	if p.lacks(verbs.OpFetchAdd, at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, p.a.mem, 0, p.b.mem, 0)) {
+		return
+	}
+	for _, v := range fetchAddVectors {
+		if v.mask != 0 {
+			continue
+		}
+		w.sub(v.name, func(w *world) {
+			// The mask belongs to the masked operation and is not looked at.
+			p.in(w).atomic(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: v.add, AddMask: ones}, verbs.WCFetchAdd, v.original, v.result)
+		})
+	}
+}
+
+func atomicCmpSwap(w *world) {
+	p := w.pair(pairConfig{})
+	if p.lacks(verbs.OpCmpSwap, at(verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp}, p.a.mem, 0, p.b.mem, 0)) {
+		return
+	}
+	for _, v := range cmpSwapVectors {
+		if v.cmpMask != ones || v.swapMask != ones {
+			continue
+		}
+		w.sub(v.name, func(w *world) {
+			p.in(w).atomic(verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: v.cmp, Swap: v.swap}, verbs.WCCompSwap, v.original, v.result)
+		})
+	}
+}
+
+func atomicMaskedFetchAdd(w *world) {
+	p := w.pair(pairConfig{})
+	if p.lacks(verbs.OpMaskedFetchAdd, at(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: 1}, p.a.mem, 0, p.b.mem, 0)) {
+		return
+	}
+	for _, v := range fetchAddVectors {
+		w.sub(v.name, func(w *world) {
+			p.in(w).atomic(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: v.add, AddMask: v.mask}, verbs.WCMaskedFetchAdd,
+				v.original, v.result)
+		})
+	}
+}
+
+func atomicMaskedCmpSwap(w *world) {
+	p := w.pair(pairConfig{})
+	if p.lacks(verbs.OpMaskedCmpSwap, at(verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp}, p.a.mem, 0, p.b.mem, 0)) {
+		return
+	}
+	for _, v := range cmpSwapVectors {
+		w.sub(v.name, func(w *world) {
+			p.in(w).atomic(verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: v.cmp, CompareMask: v.cmpMask, Swap: v.swap,
+				SwapMask: v.swapMask}, verbs.WCMaskedCompSwap, v.original, v.result)
+		})
+	}
+}
+
+// atomicByteOrder: the operation is done on the native integer, and operands and results are numbers.
+func atomicByteOrder(w *world) {
+	p := w.pair(pairConfig{})
+	for _, c := range atomicOps {
+		if p.lacks(c.op, at(c.wr, p.a.mem, 0, p.b.mem, 0)) {
+			continue
+		}
+		binary.NativeEndian.PutUint64(p.b.mem.Bytes(), 1)
+		p.a.ok(p.a.run(at(c.wr, p.a.mem, 8, p.b.mem, 0)), c.wc)
+		require.Equal(w, c.result, binary.NativeEndian.Uint64(p.b.mem.Bytes()))
+		require.EqualValues(w, 1, binary.NativeEndian.Uint64(p.a.mem.Bytes()[8:]))
+		// A Read of the word sees the same octets: it is not a number to the wire.
+		p.a.ok(p.a.run(read(p.a.mem.sgl(16, 8), p.b.mem, 0)), verbs.WCRDMARead)
+		p.a.mem.holds(16, p.b.mem.Bytes()[:8])
+	}
+}
+
+// atomicPipelined posts many more atomics than may be in progress; each returns what the one before left.
+func atomicPipelined(w *world) {
+	for _, depth := range []int{1, 4, 0} {
+		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth}, bParam: cm.ConnParam{ResponderResources: depth}})
+		if p.lacks(verbs.OpFetchAdd, at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd}, p.a.mem, 0, p.b.mem, 0)) {
+			return
+		}
+		const count = 60
+		p.b.mem.put(0, 1000)
+		for i := range count {
+			wr := at(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 3}, p.a.mem, 8*i, p.b.mem, 0)
+			p.a.post(wr)
+		}
+		for i := range count {
+			require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCFetchAdd).ID)
+			require.EqualValues(w, 1000+3*i, p.a.mem.get(8*i))
+		}
+		require.EqualValues(w, 1000+3*count, p.b.mem.get(0))
+	}
+}
+
+// atomicContention lets three connections and, where the device says that its atomics are atomic against it, the CPU
+// add to one word.
+func atomicContention(w *world) {
+	if p := w.pair(pairConfig{}); p.lacks(verbs.OpFetchAdd, at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd}, p.a.mem, 0, p.b.mem, 0)) {
+		return
+	}
+	const rounds, window = 640, 32
+	pairs := []*pair{w.pair(pairConfig{}), w.pair(pairConfig{}), w.pair(pairConfig{})}
+	target := w.b.alloc(64, allRights)
+	target.put(8, 0)
+	var want uint64
+	var wg sync.WaitGroup
+	if w.b.attr.AtomicCap == verbs.AtomicGlob {
+		word := target.word(8)
+		for range 2 {
+			wg.Go(func() {
+				for range rounds {
+					atomic.AddUint64(word, 1<<32)
+				}
+			})
+			want += rounds << 32
+		}
+	}
+	for i := range rounds / window {
+		for _, p := range pairs {
+			for k := range window {
+				p.a.post(at(verbs.SendWR{ID: uint64(i*window + k), Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 1},
+					p.a.mem, 0, target, 8))
+			}
+		}
+		for _, p := range pairs {
+			for range window {
+				p.a.ok(p.a.sent(), verbs.WCFetchAdd)
+			}
+		}
+		want += uint64(len(pairs) * window)
+	}
+	wg.Wait()
+	require.Equal(w, want, target.get(8))
+}
+
+// atomicLock: two connections take turns by a lock bit that masked CmpSwap sets and clears beside a counter in the
+// same word; without the masked operation by a word of its own.
+func atomicLock(w *world) {
+	one, two := w.pair(pairConfig{}), w.pair(pairConfig{})
+	take := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, CompareMask: 1 << 63, Swap: 1 << 63, SwapMask: 1 << 63}
+	free := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: 1 << 63, CompareMask: 1 << 63, SwapMask: 1 << 63}
+	wc := verbs.WCMaskedCompSwap
+	if one.lacks(verbs.OpMaskedCmpSwap, at(take, one.a.mem, 0, one.b.mem, 0)) {
+		take = verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Swap: 1<<63 | 77}
+		free = verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: 1<<63 | 77}
+		wc = verbs.WCCompSwap
+		if one.lacks(verbs.OpCmpSwap, at(take, one.a.mem, 0, one.b.mem, 0)) {
+			return
+		}
+	}
+	target := w.b.alloc(64, allRights)
+	target.put(0, 0)
+	if wc == verbs.WCMaskedCompSwap {
+		target.put(0, 77)
+	}
+	try := func(p *pair, wr verbs.SendWR) uint64 {
+		p.a.ok(p.a.run(at(wr, p.a.mem, 0, target, 0)), wc)
+		return p.a.mem.get(0) >> 63
+	}
+	for range 50 {
+		require.Zero(w, try(one, take), "free")
+		require.EqualValues(w, 1, try(two, take), "taken by the other")
+		require.EqualValues(w, 1, try(one, take), "taken by itself")
+		require.EqualValues(w, 1<<63|77, target.get(0))
+		require.EqualValues(w, 1, try(one, free))
+		require.Zero(w, try(two, take))
+		require.EqualValues(w, 1, try(two, free))
+	}
+	require.EqualValues(w, target.get(0)&77, target.get(0))
+}
+
+func atomicDenied(w *world) {
+	p := w.pair(pairConfig{})
+	for _, c := range atomicOps {
+		if p.lacks(c.op, at(c.wr, p.a.mem, 0, p.b.mem, 0)) {
+			continue
+		}
+		w.sub(c.op.String(), func(w *world) {
+			w.denied(func(d denial) (verbs.SendWR, fault, bool) {
+				return c.wr, fault{d.atomic[0], d.atomic[1], d.atomic[2], verbs.WCRemAccessErr}, false
+			}, verbs.AccessRemoteAtomic)
+		})
+	}
+}
+
+// misaligned requires that no atomic operation is done at off of target, whose memory is all of buf.
+func (w *world) misaligned(target func(s *side) (m *mem, off int)) {
+	by := w.pair(pairConfig{})
+	for _, c := range atomicOps {
+		w.sub(c.op.String(), func(w *world) {
+			p := w.pair(pairConfig{})
+			m, off := target(p.b)
+			wr := at(c.wr, p.a.mem, 8, m, off)
+			if p.lacks(c.op, wr) {
+				return
+			}
+			sameA, sameB := p.a.mem.keeps(), m.keeps()
+			if w.iwarp() {
+				p.refuse(wr, fault{0, 2, 0x07, verbs.WCRemInvReqErr}, false)
+			} else {
+				// InfiniBand devices may look at the address when the request is posted.
+				wr.Flags = verbs.SendSignaled
+				if n, err := p.a.qp.PostSend([]verbs.SendWR{wr}); n == 0 {
+					requireErr(w.T, err, verbs.ErrInvalid)
+				} else {
+					require.Equal(w, verbs.WCRemInvReqErr, p.a.sent().Status)
+				}
+			}
+			sameA()
+			sameB()
+			by.in(w).works()
+		})
+	}
+}
+
+func atomicMisaligned(w *world) {
+	for off := 1; off < 8; off++ {
+		w.sub(fmt.Sprint(off), func(w *world) {
+			w.misaligned(func(s *side) (*mem, int) { return s.alloc(64, allRights), 16 + off })
+		})
+	}
+}
+
+// atomicUnalignedBuffer: what counts on iWARP is the address of the memory, not the tagged offset (RFC 7306 section
+// 5.2.1).
+func atomicUnalignedBuffer(w *world) {
+	if !w.iwarp() {
+		// InfiniBand looks at the virtual address alone, and the memory below may be anywhere: it is still a page's.
+		w.atomicsAt(func(s *side) (*mem, int) { return s.registerIova(s.alloc(4096, 0).Bytes(), 1<<32, allRights), 8 })
+		return
+	}
+	for _, shift := range []int{1, 4, 7} {
+		w.sub(fmt.Sprint(shift), func(w *world) {
+			w.misaligned(func(s *side) (*mem, int) {
+				buf := s.alloc(128, 0).Bytes()[shift:]
+				require.Equal(s, shift, misalignment(buf))
+				return s.registerIova(buf, 1<<32, allRights), 8
+			})
+		})
+	}
+}
+
+// atomicAlignedBuffer: an odd tagged offset that leads to an aligned address.
+func atomicAlignedBuffer(w *world) {
+	aligned := func(s *side) (*mem, int) { return s.registerIova(s.alloc(128, 0).Bytes(), 1<<32+3, allRights), 8 }
+	if !w.iwarp() {
+		w.misaligned(aligned)
+		return
+	}
+	w.atomicsAt(aligned)
+}
+
+// atomicsAt requires that atomics work on a target.
+func (w *world) atomicsAt(target func(s *side) (*mem, int)) {
+	p := w.pair(pairConfig{})
+	m, off := target(p.b)
+	for _, c := range atomicOps {
+		if p.lacks(c.op, at(c.wr, p.a.mem, 8, m, off)) {
+			continue
+		}
+		m.put(off, 1)
+		p.a.ok(p.a.run(at(c.wr, p.a.mem, 8, m, off)), c.wc)
+		require.Equal(w, c.result, m.get(off))
+		require.EqualValues(w, 1, p.a.mem.get(8))
+	}
+}
+
+// atomicBadSink: the sink is judged before the peer is asked, so the target does not change.
+func atomicBadSink(w *world) {
+	by := w.pair(pairConfig{})
+	for _, c := range atomicOps {
+		if by.lacks(c.op, at(c.wr, by.a.mem, 8, by.b.mem, 8)) {
+			continue
+		}
+		for _, name := range append([]string{"ReadOnly"}, badLocals...) {
+			if name == "SecondElement" {
+				continue // an atomic has one element: BadRequest
+			}
+			w.sub(c.op.String()+"/"+name, func(w *world) {
+				p := w.pair(pairConfig{})
+				wr := c.wr
+				same := func() {}
+				if name == "ReadOnly" {
+					m := p.a.alloc(8, verbs.AccessRemoteRead)
+					wr.SGL, same = m.sgl(0, 8), m.keeps()
+				} else {
+					wr.SGL = badLocal(p.a, name, 8)
+				}
+				wr.ID, wr.RemoteAddr, wr.RKey = 3, p.b.mem.at(16), p.b.mem.RKey()
+				p.b.mem.put(16, 1)
+				p.localFault(wr, verbs.WCLocProtErr)
+				require.EqualValues(w, 1, p.b.mem.get(16))
+				same()
+				by.in(w).works()
+			})
+		}
+	}
+}
+
+// atomicBadRequest: what can be seen without looking at memory is refused at post.
+func atomicBadRequest(w *world) {
+	p := w.pair(pairConfig{})
+	for _, c := range atomicOps {
+		if p.lacks(c.op, at(c.wr, p.a.mem, 8, p.b.mem, 8)) {
+			continue
+		}
+		good := at(c.wr, p.a.mem, 8, p.b.mem, 8)
+		for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(0, 0), p.a.mem.sgl(0, 4), p.a.mem.sgl(0, 7), p.a.mem.sgl(0, 9), p.a.mem.sgl(0, 16),
+			{p.a.mem.sge(0, 4), p.a.mem.sge(4, 4)}, {p.a.mem.sge(0, 8), p.a.mem.sge(8, 0)}} {
+			if len(sgl) > p.a.qp.Cap().MaxSendSGE {
+				continue
+			}
+			bad := good
+			bad.SGL = sgl
+			p.a.refused(verbs.ErrInvalid, bad)
+		}
+		inline := good
+		inline.Flags = verbs.SendInline
+		p.a.refused(verbs.ErrInvalid, inline)
+		p.atomic(c.wr, c.wc, 1, c.result)
+	}
+}

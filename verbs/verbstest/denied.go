@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// denial is one way in which a request can name memory of the peer's that it must not touch, and the Terminate that
+// iWARP answers: layer, type and code for a Write (RFC 5041 section 8.2; rights: RFC 5040 section 4.8), for a Read and
+// for an atomic (RFC 5040 section 4.8).
+type denial struct {
+	name                string
+	write, read, atomic [3]uint8
+	// target makes the memory, which must stay as it is, and the address and key of the request for 8 octets.
+	target func(s *side, without verbs.AccessFlags) (memory []byte, addr uint64, rkey uint32)
+}
+
+// denials: every access is aligned to 8, so that an atomic is refused for the same reason.
+var denials = []denial{
+	{"UnknownKey", [3]uint8{1, 1, 0x00}, [3]uint8{0, 1, 0x00}, [3]uint8{0, 1, 0x00},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			return s.mem.Bytes(), s.mem.at(0), s.mem.RKey() ^ 0x5a5a5a00
+		}},
+	{"WrongKey", [3]uint8{1, 1, 0x00}, [3]uint8{0, 1, 0x00}, [3]uint8{0, 1, 0x00},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			return s.mem.Bytes(), s.mem.at(0), s.mem.RKey() ^ 1
+		}},
+	{"ZeroKey", [3]uint8{1, 1, 0x00}, [3]uint8{0, 1, 0x00}, [3]uint8{0, 1, 0x00},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			return s.mem.Bytes(), s.mem.at(0), 0
+		}},
+	{"Freed", [3]uint8{1, 1, 0x00}, [3]uint8{0, 1, 0x00}, [3]uint8{0, 1, 0x00},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			m := s.register(make([]byte, 64), allRights)
+			addr, rkey := m.at(0), m.RKey()
+			require.NoError(s, m.Close())
+			return m.Bytes(), addr, rkey
+		}},
+	{"ForeignPD", [3]uint8{1, 1, 0x02}, [3]uint8{0, 1, 0x03}, [3]uint8{0, 1, 0x03},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			m := s.allocIn(s.allocPD(), 64, allRights)
+			return m.Bytes(), m.at(0), m.RKey()
+		}},
+	{"NoRight", [3]uint8{0, 1, 0x02}, [3]uint8{0, 1, 0x02}, [3]uint8{0, 1, 0x02},
+		func(s *side, without verbs.AccessFlags) ([]byte, uint64, uint32) {
+			m := s.alloc(64, allRights&^without)
+			return m.Bytes(), m.at(0), m.RKey()
+		}},
+	{"LocalOnly", [3]uint8{0, 1, 0x02}, [3]uint8{0, 1, 0x02}, [3]uint8{0, 1, 0x02},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			m := s.alloc(64, verbs.AccessLocalWrite)
+			return m.Bytes(), m.at(0), m.RKey()
+		}},
+	{"OnePast", [3]uint8{1, 1, 0x01}, [3]uint8{0, 1, 0x01}, [3]uint8{0, 1, 0x01},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			page := s.alloc(128, 0)
+			m := s.register(page.Bytes()[:71:71], allRights) // the word at 64 lacks its last octet
+			return page.Bytes(), m.at(64), m.RKey()
+		}},
+	{"OneBefore", [3]uint8{1, 1, 0x01}, [3]uint8{0, 1, 0x01}, [3]uint8{0, 1, 0x01},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			page := s.alloc(64, 0)
+			m := s.register(page.Bytes()[1:], allRights)
+			return page.Bytes(), page.at(0), m.RKey()
+		}},
+	{"Behind", [3]uint8{1, 1, 0x01}, [3]uint8{0, 1, 0x01}, [3]uint8{0, 1, 0x01},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			m := s.alloc(64, allRights)
+			return m.Bytes(), m.at(64), m.RKey()
+		}},
+	{"FarAway", [3]uint8{1, 1, 0x01}, [3]uint8{0, 1, 0x01}, [3]uint8{0, 1, 0x01},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			m := s.alloc(64, allRights)
+			return m.Bytes(), m.at(0) ^ 1<<62, m.RKey()
+		}},
+	{"Wrap", [3]uint8{1, 1, 0x03}, [3]uint8{0, 1, 0x04}, [3]uint8{0, 1, 0x04},
+		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
+			// The region ends with the last but one address; the access goes on at address 0.
+			m := s.registerIova(make([]byte, 127), ^uint64(0)-127, allRights)
+			return m.Bytes(), ^uint64(0) - 3, m.RKey()
+		}},
+}
+
+// denied posts a request of 8 octets for every denial, each on a connection of its own. request returns the request
+// without its operands, how it must be refused, and whether it has no answer; right is the one that NoRight leaves out.
+func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right verbs.AccessFlags) {
+	by := w.pair(pairConfig{})
+	for _, d := range denials {
+		w.sub(d.name, func(w *world) {
+			p := w.pair(pairConfig{})
+			wr, f, oneWay := request(d)
+			var memory []byte
+			memory, wr.RemoteAddr, wr.RKey = d.target(p.b, right)
+			wr.SGL = p.a.mem.sgl(8, 8)
+			was, same := slices.Clone(memory), p.a.mem.keeps()
+			p.refuse(wr, f, oneWay)
+			requireSame(w.T, was, memory)
+			same()
+			by.in(w).works()
+		})
+	}
+}
+
+// refuse posts a request that the peer must refuse with f, and requires that the connection ends: what is posted on
+// either side, before and after, is flushed.
+func (p *pair) refuse(wr verbs.SendWR, f fault, oneWay bool) {
+	p.Helper()
+	p.a.recv(9)
+	p.b.recv(1)
+	wr.ID = 3
+	p.refusal(p.a.run(wr), f, oneWay)
+	p.broken(p.a, p.b, f)
+	p.a.flushed(p.a.rcq, 9)
+	p.b.flushed(p.b.rcq, 1)
+	p.a.post(verbs.SendWR{ID: 5, Opcode: verbs.WRSend})
+	p.a.flushed(p.a.scq, 5)
+	p.b.recv(6)
+	p.b.flushed(p.b.rcq, 6)
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var invalidateTests = []test{
+	{"Local", invLocal},
+	{"LocalInvalid", invLocalInvalid},
+	{"Remote", invRemote},
+	{"RemoteThenAccess", invRemoteThenAccess},
+	{"RemoteWrongKey", invRemoteWrongKey},
+	{"RemoteTooLong", invRemoteTooLong},
+}
+
+// noInvalidate reports whether the device cannot invalidate windows by op, and requires that it refuses then.
+func (w *world) noInvalidate(op verbs.Op, opcode verbs.WROpcode) bool {
+	w.Helper()
+	if w.a.ctx.Supports(op) && w.b.ctx.Supports(verbs.OpBindMW) {
+		return false
+	}
+	p := w.pair(pairConfig{})
+	if !p.lacks(op, verbs.SendWR{Opcode: opcode}) {
+		require.True(w, w.noWindows())
+	}
+	return true
+}
+
+func invLocal(w *world) {
+	if w.noInvalidate(verbs.OpLocalInv, verbs.WRLocalInv) {
+		return
+	}
+	by := w.pair(pairConfig{})
+	p := w.pair(pairConfig{})
+	m := w.b.alloc(64, allRights)
+	mw := p.window(m, 0, 64, windowRights)
+	wr := read(p.a.mem.sgl(0, 8), m, 0)
+	wr.RKey = mw.RKey()
+	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
+	p.b.ok(p.b.run(verbs.SendWR{ID: 2, Opcode: verbs.WRLocalInv, InvalidateRKey: mw.RKey()}), verbs.WCLocalInv)
+	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	by.works()
+}
+
+// invLocalInvalid: a key that cannot be invalidated fails the request and ends the connection.
+func invLocalInvalid(w *world) {
+	if w.noInvalidate(verbs.OpLocalInv, verbs.WRLocalInv) {
+		return
+	}
+	by := w.pair(pairConfig{})
+	owner := w.pair(pairConfig{})
+	ownerMW := owner.window(owner.b.mem, 0, 64, windowRights)
+	for _, c := range []struct {
+		name string
+		key  func(p *pair) uint32
+	}{
+		{"Unknown", func(p *pair) uint32 { return p.a.mem.RKey() ^ 0x5a5a5a00 }},
+		{"Zero", func(p *pair) uint32 { return 0 }},
+		{"Region", func(p *pair) uint32 { return p.b.mem.RKey() }},
+		{"Unbound", func(p *pair) uint32 { return p.b.allocMW().RKey() }},
+		{"OtherQP", func(p *pair) uint32 { return ownerMW.RKey() }},
+		{"Twice", func(p *pair) uint32 {
+			mw := p.window(p.b.mem, 0, 64, windowRights)
+			p.b.ok(p.b.run(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: mw.RKey()}), verbs.WCLocalInv)
+			return mw.RKey()
+		}},
+	} {
+		w.sub(c.name, func(w *world) {
+			p := w.pair(pairConfig{})
+			key := c.key(p)
+			p.a.recv(1)
+			p.b.post(verbs.SendWR{ID: 3, Opcode: verbs.WRLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key},
+				verbs.SendWR{ID: 4, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+			wc := p.b.sent()
+			require.EqualValues(w, 3, wc.ID)
+			require.Equal(w, verbs.WCMWBindErr.String(), wc.Status.String())
+			p.b.flushed(p.b.scq, 4)
+			closes(w.T, p.a.id.Done(), "the end of the connection")
+			p.a.flushed(p.a.rcq, 1)
+			by.in(w).works()
+		})
+	}
+	p := w.pair(pairConfig{})
+	p.b.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRLocalInv, SGL: p.b.mem.sgl(0, 8)})
+	p.b.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRLocalInv, Flags: verbs.SendInline})
+	wr := read(owner.a.mem.sgl(0, 8), owner.b.mem, 0)
+	wr.RKey = ownerMW.RKey()
+	owner.a.ok(owner.a.run(wr), verbs.WCRDMARead)
+}
+
+// invRemote: the peer invalidates by a Send, solicited or not, and the receive's completion says which key.
+func invRemote(w *world) {
+	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m := w.b.alloc(4096, allRights)
+	mw := p.b.allocMW()
+	for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
+		for _, n := range []int{0, 1, 2000} {
+			p.b.ok(p.b.run(bind(mw, m, 0, 64, windowRights)), verbs.WCBindMW)
+			wr := read(p.a.mem.sgl(0, 8), m, 0)
+			wr.RKey = mw.RKey()
+			p.a.ok(p.a.run(wr), verbs.WCRDMARead)
+			p.b.recv(5, p.b.mem.sge(0, 2000))
+			p.a.ok(p.a.run(verbs.SendWR{ID: 6, Opcode: verbs.WRSendWithInv, Flags: flags, SGL: p.a.mem.sgl(0, n),
+				InvalidateRKey: mw.RKey()}), verbs.WCSend)
+			wc := p.b.ok(p.b.received(), verbs.WCRecv)
+			require.Equal(w, verbs.WCWithInv.String(), wc.Flags.String())
+			require.Equal(w, mw.RKey(), wc.InvalidatedRKey)
+			require.EqualValues(w, n, wc.ByteLen)
+			p.b.mem.holds(0, p.a.mem.Bytes()[:n])
+		}
+	}
+	p.works()
+}
+
+func invRemoteThenAccess(w *world) {
+	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
+		return
+	}
+	by := w.pair(pairConfig{})
+	for _, c := range []struct {
+		opcode verbs.WROpcode
+		f      fault
+		oneWay bool
+	}{
+		{verbs.WRRDMAWrite, fault{1, 1, 0x00, verbs.WCRemAccessErr}, true},
+		{verbs.WRRDMARead, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false},
+	} {
+		w.sub(c.opcode.String(), func(w *world) {
+			p := w.pair(pairConfig{})
+			m := w.b.alloc(64, allRights)
+			mw := p.window(m, 0, 64, windowRights)
+			p.b.recv(5)
+			p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithInv, InvalidateRKey: mw.RKey()}), verbs.WCSend)
+			require.Equal(w, mw.RKey(), p.b.ok(p.b.received(), verbs.WCRecv).InvalidatedRKey)
+			p.deniedAt(m, verbs.SendWR{Opcode: c.opcode, SGL: p.a.mem.sgl(0, 8), RemoteAddr: m.at(0), RKey: mw.RKey()}, c.f, c.oneWay)
+			by.in(w).works()
+		})
+	}
+}
+
+// invRemoteWrongKey: regions of a whole PD are not the peer's to invalidate (RFC 5040 section 8.1.1), nor are other QPs'
+// windows.
+func invRemoteWrongKey(w *world) {
+	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
+		return
+	}
+	by := w.pair(pairConfig{})
+	owner := w.pair(pairConfig{})
+	ownerMW := owner.window(owner.b.mem, 0, 64, windowRights)
+	for _, c := range []struct {
+		name string
+		f    fault
+		key  func(p *pair) uint32
+	}{
+		{"Region", fault{0, 1, 0x09, verbs.WCRemAccessErr}, func(p *pair) uint32 { return p.b.mem.RKey() }},
+		{"OtherQP", fault{0, 1, 0x09, verbs.WCRemAccessErr}, func(p *pair) uint32 { return ownerMW.RKey() }},
+		{"ForeignPD", fault{0, 1, 0x09, verbs.WCRemAccessErr}, func(p *pair) uint32 {
+			return p.b.allocIn(p.b.allocPD(), 64, allRights).RKey()
+		}},
+		{"Unknown", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, func(p *pair) uint32 { return p.b.mem.RKey() ^ 0x5a5a5a00 }},
+		{"Zero", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, func(p *pair) uint32 { return 0 }},
+		{"Unbound", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, func(p *pair) uint32 { return p.b.allocMW().RKey() }},
+	} {
+		w.sub(c.name, func(w *world) {
+			p := w.pair(pairConfig{})
+			key := c.key(p)
+			p.a.recv(9)
+			p.b.recv(1, p.b.mem.sge(0, 100))
+			p.b.recv(2)
+			wc := p.a.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSendWithInv, SGL: p.a.mem.sgl(0, 100), InvalidateRKey: key})
+			if w.iwarp() {
+				p.refusal(wc, c.f, true)
+			} else {
+				require.NotEqual(w, verbs.WCSuccess, wc.Status)
+			}
+			p.broken(p.a, p.b, c.f)
+			if got := p.b.received(); got.Status != verbs.WCSuccess {
+				require.EqualValues(w, 1, got.ID)
+			} else {
+				require.Zero(w, got.Flags&verbs.WCWithInv, "nothing was invalidated")
+			}
+			p.b.flushed(p.b.rcq, 2)
+			p.a.flushed(p.a.rcq, 9)
+			// The keys still open what they opened.
+			by.in(w).works()
+			wr := read(owner.a.mem.sgl(0, 8), owner.b.mem, 0)
+			wr.RKey = ownerMW.RKey()
+			o := owner.in(w)
+			o.a.ok(o.a.run(wr), verbs.WCRDMARead)
+		})
+	}
+}
+
+// invRemoteTooLong: a message that does not fit invalidates nothing.
+func invRemoteTooLong(w *world) {
+	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
+		return
+	}
+	p := w.pair(pairConfig{})
+	mw := p.window(p.b.mem, 0, 64, windowRights)
+	p.b.recv(1, p.b.mem.sge(0, 10))
+	p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: p.a.mem.sgl(0, 11), InvalidateRKey: mw.RKey()})
+	p.broken(p.a, p.b, fault{1, 2, 0x05, verbs.WCRemInvReqErr})
+	wc := p.b.received()
+	require.NotEqual(w, verbs.WCSuccess, wc.Status)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// mem is a region with what tests do to it.
+type mem struct {
+	*verbs.MR
+	t *testing.T
+}
+
+// alloc makes a region outside of the Go heap, filled with a pattern.
+func (h *host) alloc(n int, access verbs.AccessFlags) *mem {
+	h.Helper()
+	return h.allocIn(h.pd, n, access)
+}
+
+func (h *host) allocIn(pd *verbs.PD, n int, access verbs.AccessFlags) *mem {
+	h.Helper()
+	mr, err := pd.AllocMR(n, access)
+	return h.adopt(mr, err)
+}
+
+// register makes a region of the Go memory buf.
+func (h *host) register(buf []byte, access verbs.AccessFlags) *mem {
+	h.Helper()
+	mr, err := h.pd.RegMR(buf, access)
+	return h.adopt(mr, err)
+}
+
+func (h *host) registerIova(buf []byte, iova uint64, access verbs.AccessFlags) *mem {
+	h.Helper()
+	mr, err := h.pd.RegMRIova(buf, iova, access)
+	return h.adopt(mr, err)
+}
+
+func (h *host) adopt(mr *verbs.MR, err error) *mem {
+	h.Helper()
+	require.NoError(h, err)
+	h.Cleanup(func() { require.NoError(h, mr.Close()) })
+	m := &mem{MR: mr, t: h.T}
+	m.fill(0xa5)
+	return m
+}
+
+// pattern returns n octets that depend on their position and on seed.
+func pattern(seed byte, n int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(i) + byte(i>>8)*7 + byte(i>>16)*31 + seed
+	}
+	return p
+}
+
+// fill writes the pattern of seed over the whole region.
+func (m *mem) fill(seed byte) { copy(m.Bytes(), pattern(seed, m.Len())) }
+
+// sge names n octets from off.
+func (m *mem) sge(off, n int) verbs.SGE {
+	m.t.Helper()
+	s, err := m.SGE(off, n)
+	require.NoError(m.t, err)
+	return s
+}
+
+// sgl is the list of one element that names n octets from off.
+func (m *mem) sgl(off, n int) []verbs.SGE {
+	m.t.Helper()
+	return []verbs.SGE{m.sge(off, n)}
+}
+
+// at returns the address of the octet at off.
+func (m *mem) at(off int) uint64 { return m.Addr() + uint64(off) }
+
+// put stores a number in the CPU's byte order.
+func (m *mem) put(off int, v uint64) { binary.NativeEndian.PutUint64(m.Bytes()[off:], v) }
+
+// get loads a number in the CPU's byte order.
+func (m *mem) get(off int) uint64 { return binary.NativeEndian.Uint64(m.Bytes()[off:]) }
+
+// holds requires that the octets from off equal want.
+func (m *mem) holds(off int, want []byte) {
+	m.t.Helper()
+	requireSame(m.t, want, m.Bytes()[off:off+len(want)])
+}
+
+// keeps remembers the contents of the region; calling what it returns requires that they are still the same.
+func (m *mem) keeps() func() {
+	was := slices.Clone(m.Bytes())
+	return func() {
+		m.t.Helper()
+		requireSame(m.t, was, m.Bytes())
+	}
+}
+
+// keepsBut is keeps except for n octets from off.
+func (m *mem) keepsBut(off, n int) func() {
+	was := slices.Clone(m.Bytes())
+	return func() {
+		m.t.Helper()
+		requireSame(m.t, was[:off], m.Bytes()[:off])
+		requireSame(m.t, was[off+n:], m.Bytes()[off+n:])
+	}
+}
+
+// requireSame compares memory and reports the first difference only.
+func requireSame(t *testing.T, want, got []byte) {
+	t.Helper()
+	if bytes.Equal(want, got) {
+		return
+	}
+	require.Len(t, got, len(want))
+	i := 0
+	for want[i] == got[i] {
+		i++
+	}
+	end := min(i+16, len(want))
+	require.Failf(t, "memory differs", "at octet %d of %d: want %x, got %x", i, len(want), want[i:end], got[i:end])
+}

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var mwTests = []test{
+	{"Alloc", mwAlloc},
+	{"Access", mwAccess},
+	{"ZeroBased", mwZeroBased},
+	{"Rights", mwRights},
+	{"Bounds", mwBounds},
+	{"Unbound", mwUnbound},
+	{"Rebind", mwRebind},
+	{"WrongQP", mwWrongQP},
+	{"RegionClosed", mwRegionClosed},
+	{"WindowClosed", mwWindowClosed},
+	{"QPClosed", mwQPClosed},
+	{"BindInvalid", mwBindInvalid},
+	{"BindUnsignalled", mwBindUnsignalled},
+}
+
+const windowRights = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// noWindows reports whether the device has no type 2 windows, and requires that they are refused then.
+func (w *world) noWindows() bool {
+	w.Helper()
+	if w.b.ctx.Supports(verbs.OpBindMW) {
+		return false
+	}
+	_, err := w.b.pd.AllocMW(verbs.MWType2)
+	requireErr(w.T, err, verbs.ErrNotSupported)
+	return true
+}
+
+func (s *side) allocMW() *verbs.MW {
+	s.Helper()
+	mw, err := s.qp.PD().AllocMW(verbs.MWType2)
+	require.NoError(s, err)
+	s.Cleanup(func() { require.NoError(s, mw.Close()) })
+	return mw
+}
+
+// bind is a bind of mw to n octets of m from off.
+func bind(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) verbs.SendWR {
+	return verbs.SendWR{ID: 51, Opcode: verbs.WRBindMW, RKey: mw.NextRKey(),
+		Bind: &verbs.MWBind{MW: mw, MR: m.MR, Addr: m.at(off), Length: uint64(n), Access: access}}
+}
+
+// window binds a new window on the passive side to n octets of m from off.
+func (p *pair) window(m *mem, off, n int, access verbs.AccessFlags) *verbs.MW {
+	p.Helper()
+	mw := p.b.allocMW()
+	p.b.ok(p.b.run(bind(mw, m, off, n, access)), verbs.WCBindMW)
+	return mw
+}
+
+func mwAlloc(w *world) {
+	for _, t := range []verbs.MWType{0, 3, 255} {
+		_, err := w.b.pd.AllocMW(t)
+		requireErr(w.T, err, verbs.ErrInvalid)
+	}
+	if w.noWindows() {
+		return
+	}
+	seen := make(map[uint32]bool)
+	for range 20 {
+		mw, err := w.b.pd.AllocMW(verbs.MWType2)
+		require.NoError(w, err)
+		require.False(w, seen[mw.RKey()>>8], "index of key %#x is given twice", mw.RKey())
+		seen[mw.RKey()>>8] = true
+		require.Equal(w, mw.RKey()>>8, mw.NextRKey()>>8)
+		require.Equal(w, byte(mw.RKey())+1, byte(mw.NextRKey()))
+		w.Cleanup(func() { require.NoError(w, mw.Close()) })
+	}
+	if mw, err := w.b.pd.AllocMW(verbs.MWType1); err != nil {
+		requireErr(w.T, err, verbs.ErrNotSupported)
+	} else {
+		require.NoError(w, mw.Close())
+	}
+}
+
+// mwAccess writes, reads and computes through a window in the middle of a region without rights for peers.
+func mwAccess(w *world) {
+	if w.noWindows() {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m := w.b.alloc(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
+	mw := p.b.allocMW()
+	wr := bind(mw, m, 1000, 100, windowRights)
+	p.b.ok(p.b.run(wr), verbs.WCBindMW)
+	require.Equal(w, wr.RKey, mw.RKey(), "the handle follows the binds")
+
+	rest := m.keepsBut(1000, 100)
+	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 100), RemoteAddr: m.at(1000), RKey: mw.RKey()}),
+		verbs.WCRDMAWrite)
+	p.settle()
+	m.holds(1000, p.a.mem.Bytes()[:100])
+	rest()
+	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(200, 99), RemoteAddr: m.at(1001), RKey: mw.RKey()}),
+		verbs.WCRDMARead)
+	p.a.mem.holds(200, m.Bytes()[1001:1100])
+	if w.a.ctx.Supports(verbs.OpFetchAdd) {
+		m.put(1000, 40)
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2, SGL: p.a.mem.sgl(400, 8), RemoteAddr: m.at(1000),
+			RKey: mw.RKey()}), verbs.WCFetchAdd)
+		require.EqualValues(w, 42, m.get(1000))
+	}
+	rest()
+}
+
+func mwZeroBased(w *world) {
+	if w.noWindows() {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m := w.b.alloc(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
+	mw := p.window(m, 1000, 100, windowRights|verbs.AccessZeroBased)
+	rest := m.keepsBut(1010, 90)
+	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 90), RemoteAddr: 10, RKey: mw.RKey()}), verbs.WCRDMAWrite)
+	p.settle()
+	m.holds(1010, p.a.mem.Bytes()[:90])
+	rest()
+	p.deniedAt(m, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 1), RemoteAddr: 100, RKey: mw.RKey()},
+		fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
+}
+
+// deniedAt requires that a request is refused and m stays as it is.
+func (p *pair) deniedAt(m *mem, wr verbs.SendWR, f fault, oneWay bool) {
+	p.Helper()
+	same, own := m.keeps(), p.a.mem.keeps()
+	p.refuse(wr, f, oneWay)
+	same()
+	own()
+}
+
+// mwRights: what a window allows is what the bind says, not what its region allows.
+func mwRights(w *world) {
+	if w.noWindows() {
+		return
+	}
+	by := w.pair(pairConfig{})
+	for _, c := range []struct {
+		name   string
+		access verbs.AccessFlags
+		wr     verbs.SendWR
+		op     verbs.Op
+		oneWay bool
+	}{
+		{"Write", windowRights &^ verbs.AccessRemoteWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite}, verbs.OpWrite, true},
+		{"Read", windowRights &^ verbs.AccessRemoteRead, verbs.SendWR{Opcode: verbs.WRRDMARead}, verbs.OpRead, false},
+		{"FetchAdd", windowRights &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, verbs.OpFetchAdd, false},
+		{"CmpSwap", windowRights &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Swap: 1}, verbs.OpCmpSwap, false},
+		{"NoRights", 0, verbs.SendWR{Opcode: verbs.WRRDMARead}, verbs.OpRead, false},
+	} {
+		w.sub(c.name, func(w *world) {
+			p := w.pair(pairConfig{})
+			if p.lacks(c.op, at(c.wr, p.a.mem, 0, p.b.mem, 0)) {
+				return
+			}
+			m := w.b.alloc(64, allRights)
+			mw := p.window(m, 0, 64, c.access)
+			wr := at(c.wr, p.a.mem, 0, m, 0)
+			wr.RKey = mw.RKey()
+			p.deniedAt(m, wr, fault{0, 1, 0x02, verbs.WCRemAccessErr}, c.oneWay)
+			by.in(w).works()
+		})
+	}
+}
+
+func mwBounds(w *world) {
+	if w.noWindows() {
+		return
+	}
+	for _, c := range []struct {
+		name     string
+		off, n   int
+		refusals bool
+	}{
+		{"All", 1000, 100, false}, {"First", 1000, 1, false}, {"Last", 1099, 1, false},
+		{"OnePast", 1000, 101, true}, {"OneBefore", 999, 2, true}, {"Behind", 1100, 1, true}, {"RegionStart", 0, 1, true},
+	} {
+		w.sub(c.name, func(w *world) {
+			p := w.pair(pairConfig{})
+			m := w.b.alloc(4096, allRights)
+			mw := p.window(m, 1000, 100, windowRights)
+			get := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, c.n), RemoteAddr: m.at(c.off), RKey: mw.RKey()}
+			if !c.refusals {
+				p.a.ok(p.a.run(get), verbs.WCRDMARead)
+				p.a.mem.holds(0, m.Bytes()[c.off:c.off+c.n])
+				return
+			}
+			p.deniedAt(m, get, fault{0, 1, 0x01, verbs.WCRemAccessErr}, false)
+			p = w.pair(pairConfig{})
+			mw = p.window(m, 1000, 100, windowRights)
+			p.deniedAt(m, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, c.n), RemoteAddr: m.at(c.off), RKey: mw.RKey()},
+				fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
+		})
+	}
+}
+
+// mwUnbound: the key given at allocation opens nothing.
+func mwUnbound(w *world) {
+	if w.noWindows() {
+		return
+	}
+	p := w.pair(pairConfig{})
+	mw := p.b.allocMW()
+	p.deniedAt(p.b.mem, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 8), RemoteAddr: p.b.mem.at(0), RKey: mw.RKey()},
+		fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+}
+
+// mwRebind: after its invalidation a window is bound again, under a new key and to another place. The old key opens
+// nothing, and a bound window is not bound again before it was invalidated.
+func mwRebind(w *world) {
+	if w.noWindows() {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m := w.b.alloc(4096, allRights)
+	mw := p.window(m, 0, 100, windowRights)
+	old := mw.RKey()
+	for i := 1; i < 5; i++ {
+		p.b.ok(p.b.run(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: mw.RKey()}), verbs.WCLocalInv)
+		p.b.ok(p.b.run(bind(mw, m, 200*i, 100, windowRights)), verbs.WCBindMW)
+		require.NotEqual(w, old, mw.RKey())
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 100), RemoteAddr: m.at(200 * i), RKey: mw.RKey()}),
+			verbs.WCRDMARead)
+		p.a.mem.holds(0, m.Bytes()[200*i:200*i+100])
+	}
+	p.deniedAt(m, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 8), RemoteAddr: m.at(0), RKey: old},
+		fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+
+	p = w.pair(pairConfig{})
+	mw = p.window(m, 0, 100, windowRights)
+	p.a.recv(1)
+	wc := p.b.run(bind(mw, m, 200, 100, windowRights))
+	require.Equal(w, verbs.WCMWBindErr.String(), wc.Status.String())
+	closes(w.T, p.a.id.Done(), "the end of the connection")
+	p.a.flushed(p.a.rcq, 1)
+}
+
+// mwWrongQP: a type 2 window belongs to the QP that bound it.
+func mwWrongQP(w *world) {
+	if w.noWindows() {
+		return
+	}
+	owner := w.pair(pairConfig{})
+	m := w.b.alloc(64, allRights)
+	mw := owner.window(m, 0, 64, windowRights)
+	for _, c := range []struct {
+		name   string
+		wr     verbs.SendWR
+		f      fault
+		oneWay bool
+	}{
+		{"Write", verbs.SendWR{Opcode: verbs.WRRDMAWrite}, fault{1, 1, 0x02, verbs.WCRemAccessErr}, true},
+		{"Read", verbs.SendWR{Opcode: verbs.WRRDMARead}, fault{0, 1, 0x03, verbs.WCRemAccessErr}, false},
+		{"FetchAdd", verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, fault{0, 1, 0x03, verbs.WCRemAccessErr}, false},
+	} {
+		w.sub(c.name, func(w *world) {
+			p := w.pair(pairConfig{})
+			wr := at(c.wr, p.a.mem, 0, m, 0)
+			wr.RKey = mw.RKey()
+			if wr.Opcode == verbs.WRAtomicFetchAndAdd && p.lacks(verbs.OpFetchAdd, wr) {
+				return
+			}
+			p.deniedAt(m, wr, c.f, c.oneWay)
+		})
+	}
+	wr := read(owner.a.mem.sgl(0, 8), m, 0)
+	wr.RKey = mw.RKey()
+	owner.a.ok(owner.a.run(wr), verbs.WCRDMARead)
+	owner.works()
+}
+
+// mwRegionClosed: a window gives no access to memory that is not registered any more.
+func mwRegionClosed(w *world) {
+	if w.noWindows() {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m := w.b.register(make([]byte, 64), allRights)
+	mw := p.window(m, 0, 64, windowRights)
+	wr := read(p.a.mem.sgl(0, 8), m, 0)
+	wr.RKey = mw.RKey()
+	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
+	require.NoError(w, m.Close())
+	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+}
+
+func mwWindowClosed(w *world) {
+	if w.noWindows() {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m := w.b.alloc(64, allRights)
+	mw := p.window(m, 0, 64, windowRights)
+	require.NoError(w, mw.Close())
+	wr := read(p.a.mem.sgl(0, 8), m, 0)
+	wr.RKey = mw.RKey()
+	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+}
+
+// mwQPClosed: a window outlives the QP that bound it, but belongs to nobody then.
+func mwQPClosed(w *world) {
+	if w.noWindows() {
+		return
+	}
+	owner := w.pair(pairConfig{})
+	m := w.b.alloc(64, allRights)
+	mw := owner.window(m, 0, 64, windowRights)
+	require.NoError(w, owner.b.id.Close())
+	require.NoError(w, owner.b.qp.Close())
+	p := w.pair(pairConfig{})
+	wr := read(p.a.mem.sgl(0, 8), m, 0)
+	wr.RKey = mw.RKey()
+	same, own := m.keeps(), p.a.mem.keeps()
+	wc := p.a.run(wr)
+	require.Equal(w, verbs.WCRemAccessErr.String(), wc.Status.String())
+	closes(w.T, p.b.id.Done(), "the end of the connection")
+	same()
+	own()
+	require.NoError(w, mw.Close())
+}
+
+// mwBindInvalid: what a bind names is checked when it is posted.
+func mwBindInvalid(w *world) {
+	if w.noWindows() {
+		return
+	}
+	p := w.pair(pairConfig{})
+	mw, m := p.b.allocMW(), w.b.alloc(64, allRights)
+	noBind, readOnly := w.b.alloc(64, allRights&^verbs.AccessMWBind), w.b.alloc(64, verbs.AccessMWBind)
+	otherPD := w.b.allocPD()
+	foreign := w.b.allocIn(otherPD, 64, allRights)
+	foreignMW, err := otherPD.AllocMW(verbs.MWType2)
+	require.NoError(w, err)
+	w.Cleanup(func() { require.NoError(w, foreignMW.Close()) })
+	freed := w.b.alloc(64, allRights)
+	require.NoError(w, freed.Close())
+	freedMW := p.b.allocMW()
+	require.NoError(w, freedMW.Close())
+
+	change := func(f func(wr *verbs.SendWR)) verbs.SendWR {
+		wr := bind(mw, m, 0, 64, windowRights)
+		f(&wr)
+		return wr
+	}
+	for _, c := range []struct {
+		name   string
+		reason error
+		wr     verbs.SendWR
+	}{
+		{"Nothing", verbs.ErrInvalid, change(func(wr *verbs.SendWR) { wr.Bind = nil })},
+		{"NoWindow", verbs.ErrInvalid, change(func(wr *verbs.SendWR) { wr.Bind.MW = nil })},
+		{"NoRegion", verbs.ErrInvalid, change(func(wr *verbs.SendWR) { wr.Bind.MR = nil })},
+		{"ForeignRegion", verbs.ErrForeign, bind(mw, foreign, 0, 64, windowRights)},
+		{"ForeignWindow", verbs.ErrForeign, bind(foreignMW, m, 0, 64, windowRights)},
+		{"ClosedRegion", verbs.ErrClosed, bind(mw, freed, 0, 64, windowRights)},
+		{"ClosedWindow", verbs.ErrClosed, bind(freedMW, m, 0, 64, windowRights)},
+		{"NoBindRight", verbs.ErrInvalid, bind(mw, noBind, 0, 64, windowRights)},
+		{"WriteOnReadOnly", verbs.ErrInvalid, bind(mw, readOnly, 0, 64, verbs.AccessRemoteWrite)},
+		{"AtomicOnReadOnly", verbs.ErrInvalid, bind(mw, readOnly, 0, 64, verbs.AccessRemoteAtomic)},
+		{"LocalRight", verbs.ErrInvalid, bind(mw, m, 0, 64, windowRights|verbs.AccessLocalWrite)},
+		{"Empty", verbs.ErrInvalid, bind(mw, m, 0, 0, windowRights)},
+		{"OnePast", verbs.ErrBounds, bind(mw, m, 0, 65, windowRights)},
+		{"OneBefore", verbs.ErrBounds, change(func(wr *verbs.SendWR) { wr.Bind.Addr-- })},
+		{"Behind", verbs.ErrBounds, bind(mw, m, 64, 1, windowRights)},
+		{"Wrap", verbs.ErrBounds, change(func(wr *verbs.SendWR) { wr.Bind.Length = ones })},
+		{"OtherKey", verbs.ErrInvalid, change(func(wr *verbs.SendWR) { wr.RKey ^= 0x100 })},
+		{"Inline", verbs.ErrInvalid, change(func(wr *verbs.SendWR) { wr.Flags = verbs.SendInline })},
+		{"SGL", verbs.ErrInvalid, change(func(wr *verbs.SendWR) { wr.SGL = m.sgl(0, 8) })},
+	} {
+		w.sub(c.name, func(w *world) { p.in(w).b.refused(c.reason, c.wr) })
+	}
+	require.NotEqual(w, mw.NextRKey(), mw.RKey())
+	p.b.ok(p.b.run(bind(mw, readOnly, 0, 64, verbs.AccessRemoteRead)), verbs.WCBindMW)
+	p.works()
+}
+
+// mwBindUnsignalled: requests behind a bind see the window, whether the bind makes a completion or not.
+func mwBindUnsignalled(w *world) {
+	if w.noWindows() {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m := w.b.alloc(64, allRights)
+	mw := p.b.allocMW()
+	p.a.recv(1, p.a.mem.sge(0, 4))
+	p.b.post(bind(mw, m, 0, 64, windowRights), verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+	require.EqualValues(w, 2, p.b.ok(p.b.sent(), verbs.WCSend).ID)
+	p.a.ok(p.a.received(), verbs.WCRecv)
+	wr := read(p.a.mem.sgl(0, 8), m, 0)
+	wr.RKey = mw.RKey()
+	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
+	p.a.mem.holds(0, m.Bytes()[:8])
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// scratch is the size of the region that either side of a pair has for small transfers.
+const scratch = 4096
+
+// pairConfig is what tests change about a pair; zero = the default.
+type pairConfig struct {
+	cap    verbs.QPCap           // queues of 64 requests, 4 elements, 64 octets inline, as far as the device goes
+	cqe    int                   // 256
+	oneCQ  bool                  // sends and receives complete into one CQ
+	sigAll bool                  //
+	aPD    *verbs.PD             // the PDs of the worlds' hosts
+	bPD    *verbs.PD             //
+	aChan  [2]*verbs.CompChannel // of the active side's CQs, send and receive; a channel of their own
+	bChan  [2]*verbs.CompChannel //
+	aParam cm.ConnParam          //
+	bParam cm.ConnParam          //
+	before func(p *pair)         // runs when both QPs are in INIT
+	cold   bool                  // connect only, even where the active side has to speak first
+}
+
+// pair is two connected QPs.
+type pair struct {
+	*world
+	a, b *side
+	seed byte // of the last exchange
+}
+
+// side is one end of a pair.
+type side struct {
+	*host
+	scq, rcq *verbs.CQ
+	qp       *verbs.QP
+	id       *cm.ID
+	mem      *mem
+}
+
+// smallCap sizes a QP for most tests.
+func (h *host) smallCap() verbs.QPCap {
+	return verbs.QPCap{MaxSendWR: min(64, h.attr.MaxQPWR), MaxRecvWR: min(64, h.attr.MaxQPWR), MaxSendSGE: min(4, h.attr.MaxSGE),
+		MaxRecvSGE: min(4, h.attr.MaxSGE), MaxInlineData: min(64, h.attr.MaxInlineData)}
+}
+
+// side makes CQs, a QP in RESET and a scratch region.
+func (h *host) side(cfg pairConfig, pd *verbs.PD, ch [2]*verbs.CompChannel) *side {
+	h.Helper()
+	if pd == nil {
+		pd = h.pd
+	}
+	if cfg.cap == (verbs.QPCap{}) {
+		cfg.cap = h.smallCap()
+	}
+	s := &side{host: h}
+	s.scq = h.createCQ(verbs.CQConfig{CQE: cfg.cqe, Channel: ch[0]})
+	s.rcq = s.scq
+	if !cfg.oneCQ {
+		s.rcq = h.createCQ(verbs.CQConfig{CQE: cfg.cqe, Channel: ch[1]})
+	}
+	s.mem = h.allocIn(pd, scratch, allRights)
+	s.qp = h.createQP(pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, Cap: cfg.cap, SigAll: cfg.sigAll})
+	return s
+}
+
+// pair makes two sides and connects them.
+func (w *world) pair(cfg pairConfig) *pair {
+	w.Helper()
+	p := w.unconnected(cfg)
+	p.connect(cfg)
+	return p
+}
+
+// unconnected makes two sides whose QPs are in RESET.
+func (w *world) unconnected(cfg pairConfig) *pair {
+	w.Helper()
+	return &pair{world: w, a: w.a.side(cfg, cfg.aPD, cfg.aChan), b: w.b.side(cfg, cfg.bPD, cfg.bChan)}
+}
+
+// connect connects the two sides through the listener of the world.
+func (p *pair) connect(cfg pairConfig) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), waitLimit)
+	defer cancel()
+	id := p.resolve(p.ln)
+	require.NoError(p, id.BindQP(p.a.qp))
+	connected := make(chan error, 1)
+	dial := func() { connected <- id.Connect(ctx, p.a.qp, cfg.aParam) }
+	// Accept looks at its QP itself where the test has nothing to do in INIT.
+	if cfg.before != nil {
+		bindINIT(p.b)
+		cfg.before(p)
+	}
+	go dial()
+	req, err := p.ln.Accept(ctx)
+	require.NoError(p, err)
+	p.b.id, err = req.Accept(ctx, p.b.qp, cfg.bParam)
+	require.NoError(p, err)
+	p.closeLater(p.b.id)
+	require.NoError(p, closes(p.T, connected, "Connect"))
+	p.a.id = id
+	if p.f.ActiveFirst && !cfg.cold {
+		// The passive side may send from the first message of the active side on.
+		p.a.ok(p.a.run(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite}), verbs.WCRDMAWrite)
+	}
+}
+
+// bindINIT moves a QP from RESET to INIT, as BindQP does.
+func bindINIT(s *side) {
+	s.Helper()
+	require.NoError(s, s.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1,
+		AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+}
+
+// resolve makes an ID for a connection to ln.
+func (w *world) resolve(ln *cm.Listener) *cm.ID {
+	w.Helper()
+	id, err := cm.Resolve(within(w.T), ln.Addr().String(), cm.Config{Context: w.a.ctx})
+	require.NoError(w, err)
+	w.closeLater(id)
+	return id
+}
+
+func (w *world) closeLater(id *cm.ID) { w.Cleanup(func() { require.NoError(w, id.Close()) }) }
+
+// in returns the pair for use in a subtest's world.
+func (p *pair) in(w *world) *pair {
+	c := *p
+	c.world = w
+	c.a, c.b = p.a.in(w.a), p.b.in(w.b)
+	return &c
+}
+
+func (s *side) in(h *host) *side {
+	c := *s
+	c.host = h
+	c.mem = &mem{MR: s.mem.MR, t: h.T}
+	return &c
+}
+
+// post queues requests, all of which must be taken.
+func (s *side) post(wrs ...verbs.SendWR) {
+	s.Helper()
+	n, err := s.qp.PostSend(wrs)
+	require.NoError(s, err)
+	require.Equal(s, len(wrs), n)
+}
+
+// refused posts requests of which the first must be refused for reason.
+func (s *side) refused(reason error, wr verbs.SendWR) {
+	s.Helper()
+	n, err := s.qp.PostSend([]verbs.SendWR{wr})
+	require.Zero(s, n)
+	requireErr(s.T, err, reason)
+}
+
+// recv posts one receive.
+func (s *side) recv(id uint64, sgl ...verbs.SGE) {
+	s.Helper()
+	n, err := s.qp.PostRecv([]verbs.RecvWR{{ID: id, SGL: sgl}})
+	require.NoError(s, err)
+	require.Equal(s, 1, n)
+}
+
+// next waits for a completion of cq.
+func (h *host) next(cq *verbs.CQ) verbs.WC {
+	h.Helper()
+	ctx, cancel := context.WithTimeout(h.Context(), waitLimit)
+	defer cancel()
+	var wcs [1]verbs.WC
+	n, err := cq.Wait(ctx, wcs[:])
+	require.NoError(h, err)
+	require.Equal(h, 1, n)
+	return wcs[0]
+}
+
+// sent waits for the next completion of the send queue, received for one of the receive queue.
+func (s *side) sent() verbs.WC     { s.Helper(); return s.next(s.scq) }
+func (s *side) received() verbs.WC { s.Helper(); return s.next(s.rcq) }
+
+// run posts one request, signalled, and waits for its completion.
+func (s *side) run(wr verbs.SendWR) verbs.WC {
+	s.Helper()
+	wr.Flags |= verbs.SendSignaled
+	s.post(wr)
+	wc := s.sent()
+	require.Equal(s, wr.ID, wc.ID)
+	return wc
+}
+
+// ok requires that wc is the success of an operation on this side's QP.
+func (s *side) ok(wc verbs.WC, op verbs.WCOpcode) verbs.WC {
+	s.Helper()
+	require.Equal(s, verbs.WCSuccess.String(), wc.Status.String(), "status of request %#x", wc.ID)
+	require.NoError(s, wc.Err())
+	require.Equal(s, op.String(), wc.Opcode.String(), "opcode of request %#x", wc.ID)
+	require.Equal(s, s.qp.Num(), wc.QPNum)
+	require.Equal(s, op&verbs.WCRecv != 0, wc.IsRecv())
+	return wc
+}
+
+// idle requires that cq has no completion and gets none.
+func (h *host) idle(cq *verbs.CQ) {
+	h.Helper()
+	time.Sleep(quietTime)
+	var wcs [1]verbs.WC
+	n, err := cq.Poll(wcs[:])
+	require.NoError(h, err)
+	require.Zero(h, n, "unexpected completion %+v", wcs[0])
+}
+
+// transfer sends n octets from src of one side to dst of the other and returns the receiver's completion.
+func transfer(from, to *side, src, dst []verbs.SGE) verbs.WC {
+	from.Helper()
+	to.recv(7, dst...)
+	from.ok(from.run(verbs.SendWR{ID: 8, Opcode: verbs.WRSend, SGL: src}), verbs.WCSend)
+	return to.ok(to.received(), verbs.WCRecv)
+}
+
+// settle returns when everything that a has sent has arrived at b: a message behind it has.
+func (p *pair) settle() {
+	p.Helper()
+	transfer(p.a, p.b, nil, nil)
+}
+
+// works requires that the connection carries Sends both ways, Writes and Reads. No other request may be outstanding.
+func (p *pair) works() {
+	p.Helper()
+	const n = 300
+	p.seed++
+	p.a.mem.fill(p.seed)
+	p.b.mem.fill(^p.seed)
+	want := bytes.Clone(p.a.mem.Bytes()[:n])
+	wc := transfer(p.a, p.b, p.a.mem.sgl(0, n), p.b.mem.sgl(16, n))
+	require.EqualValues(p, n, wc.ByteLen)
+	p.b.mem.holds(16, want)
+
+	wc = transfer(p.b, p.a, p.b.mem.sgl(16, n), p.a.mem.sgl(1000, n))
+	require.EqualValues(p, n, wc.ByteLen)
+	p.a.mem.holds(1000, want)
+
+	p.a.ok(p.a.run(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, n),
+		RemoteAddr: p.b.mem.at(2000), RKey: p.b.mem.RKey()}), verbs.WCRDMAWrite)
+	p.settle()
+	p.b.mem.holds(2000, want)
+	if ord, _ := p.a.id.Depths(); ord == 0 {
+		return
+	}
+	wc = p.a.ok(p.a.run(verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(3000, n),
+		RemoteAddr: p.b.mem.at(2000), RKey: p.b.mem.RKey()}), verbs.WCRDMARead)
+	p.a.mem.holds(3000, want)
+}

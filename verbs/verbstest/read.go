@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"math"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var readTests = []test{
+	{"Sizes", readSizes},
+	{"ZeroLength", readZeroLength},
+	{"Scatter", readScatter},
+	{"Edges", readEdges},
+	{"MoreThanDepth", readMoreThanDepth},
+	{"BothWays", readBothWays},
+	{"Unsignalled", readUnsignalled},
+	{"Denied", readDenied},
+	{"BadSink", readBadSink},
+	{"Inline", readInline},
+}
+
+// read is a Read of off of src into dst.
+func read(dst []verbs.SGE, src *mem, off int) verbs.SendWR {
+	return verbs.SendWR{ID: 41, Opcode: verbs.WRRDMARead, SGL: dst, RemoteAddr: src.at(off), RKey: src.RKey()}
+}
+
+func readSizes(w *world) {
+	p := w.pair(pairConfig{})
+	dst, src := p.bigMemory()
+	for i, n := range sizes {
+		src.fill(byte(i))
+		dst.fill(byte(i + 100))
+		off := i % 9
+		same, rest := src.keeps(), dst.keepsBut(7, n)
+		wc := p.a.ok(p.a.run(read(dst.sgl(7, n), src, off)), verbs.WCRDMARead)
+		require.EqualValues(w, n, wc.ByteLen)
+		require.Zero(w, wc.Flags)
+		dst.holds(7, src.Bytes()[off:off+n])
+		rest()
+		same()
+	}
+}
+
+// readZeroLength: key and address of an empty Read are not looked at (RFC 5040 section 5.2.1).
+func readZeroLength(w *world) {
+	p := w.pair(pairConfig{})
+	same := p.a.mem.keeps()
+	for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(5, 0)} {
+		for _, key := range []uint32{p.b.mem.RKey(), p.b.mem.RKey() ^ 0x5a5a5a00, 0, math.MaxUint32} {
+			for _, addr := range []uint64{p.b.mem.at(0), p.b.mem.at(scratch), 0, math.MaxUint64} {
+				wc := p.a.run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: sgl, RemoteAddr: addr, RKey: key})
+				require.Zero(w, p.a.ok(wc, verbs.WCRDMARead).ByteLen)
+			}
+		}
+	}
+	same()
+	p.works()
+}
+
+// readScatter divides a Read over as many elements as the device can.
+func readScatter(w *world) {
+	p := w.pair(pairConfig{})
+	count := min(p.a.qp.Cap().MaxSendSGE, w.a.attr.MaxSGERd)
+	var sgl []verbs.SGE
+	for i := range count {
+		sgl = append(sgl, p.a.mem.sge(1000*i+i, 100+i))
+	}
+	p.a.ok(p.a.run(read(sgl, p.b.mem, 9)), verbs.WCRDMARead)
+	for i, off := 0, 9; i < count; i++ {
+		p.a.mem.holds(1000*i+i, p.b.mem.Bytes()[off:off+100+i])
+		off += 100 + i
+	}
+}
+
+func readEdges(w *world) {
+	p := w.pair(pairConfig{})
+	for _, size := range []int{1, 7, 100, scratch} {
+		m := w.b.register(make([]byte, size), verbs.AccessRemoteRead)
+		for _, c := range []struct{ off, n int }{{0, 1}, {size - 1, 1}, {0, size}} {
+			p.a.mem.fill(0x3c)
+			p.a.ok(p.a.run(read(p.a.mem.sgl(0, c.n), m, c.off)), verbs.WCRDMARead)
+			p.a.mem.holds(0, m.Bytes()[c.off:c.off+c.n])
+		}
+	}
+}
+
+// readMoreThanDepth posts many more Reads than may be in progress: the rest waits its turn, and all complete in order.
+func readMoreThanDepth(w *world) {
+	for _, depth := range []int{1, 2, 4} {
+		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth}, bParam: cm.ConnParam{ResponderResources: depth}})
+		const n, count = 3000, 40
+		src, dst := p.b.alloc(n+count, allRights), p.a.alloc(n*count, verbs.AccessLocalWrite)
+		for i := range count {
+			wr := read(dst.sgl(i*n, n), src, i)
+			wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
+			p.a.post(wr)
+		}
+		for i := range count {
+			require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
+			dst.holds(i*n, src.Bytes()[i:i+n])
+		}
+		p.works()
+	}
+}
+
+func readBothWays(w *world) {
+	p := w.pair(pairConfig{})
+	const n, count = 100_000, 16
+	a, b := p.a.alloc(n*(count+1), allRights), p.b.alloc(n*(count+1), allRights)
+	a.fill(1)
+	b.fill(2)
+	for i := range count {
+		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: a.sgl((i+1)*n, n),
+			RemoteAddr: b.at(0), RKey: b.RKey()})
+		p.b.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: b.sgl((i+1)*n, n),
+			RemoteAddr: a.at(0), RKey: a.RKey()})
+	}
+	for i := range count {
+		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
+		require.EqualValues(w, i, p.b.ok(p.b.sent(), verbs.WCRDMARead).ID)
+		a.holds((i+1)*n, b.Bytes()[:n])
+		b.holds((i+1)*n, a.Bytes()[:n])
+	}
+}
+
+func readUnsignalled(w *world) {
+	p := w.pair(pairConfig{})
+	for i := range 10 {
+		p.a.post(read(p.a.mem.sgl(i*100, 100), p.b.mem, i))
+	}
+	p.a.ok(p.a.run(read(p.a.mem.sgl(1000, 100), p.b.mem, 10)), verbs.WCRDMARead)
+	for i := range 11 {
+		p.a.mem.holds(i*100, p.b.mem.Bytes()[i:i+100])
+	}
+	p.a.idle(p.a.scq)
+}
+
+func readDenied(w *world) {
+	w.denied(func(d denial) (verbs.SendWR, fault, bool) {
+		return verbs.SendWR{Opcode: verbs.WRRDMARead}, fault{d.read[0], d.read[1], d.read[2], verbs.WCRemAccessErr}, false
+	}, verbs.AccessRemoteRead)
+}
+
+// readBadSink: the sink is the requester's own memory, and judged before the peer is asked.
+func readBadSink(w *world) {
+	by := w.pair(pairConfig{})
+	for _, name := range append([]string{"ReadOnly"}, badLocals...) {
+		if name == "SecondElement" && min(w.a.smallCap().MaxSendSGE, w.a.attr.MaxSGERd) < 2 {
+			continue // refused for the number of its elements: Limits/SGE
+		}
+		w.sub(name, func(w *world) {
+			p := w.pair(pairConfig{})
+			var sgl []verbs.SGE
+			same := func() {}
+			if name == "ReadOnly" {
+				m := p.a.alloc(100, allRights&verbs.AccessRemoteRead)
+				sgl, same = m.sgl(0, 100), m.keeps()
+			} else {
+				sgl = badLocal(p.a, name, 100)
+			}
+			p.localFault(verbs.SendWR{ID: 3, Opcode: verbs.WRRDMARead, SGL: sgl, RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey()},
+				verbs.WCLocProtErr)
+			same()
+			by.in(w).works()
+		})
+	}
+}
+
+func readInline(w *world) {
+	p := w.pair(pairConfig{})
+	wr := read(p.a.mem.sgl(0, 8), p.b.mem, 0)
+	wr.Flags = verbs.SendInline
+	p.a.refused(verbs.ErrInvalid, wr)
+	p.works()
+}

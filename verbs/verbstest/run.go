@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Fabric is what the suite runs on: two devices that reach each other. They may be the same one.
+type Fabric struct {
+	// Active is the device that connects, Passive the one that is listened on.
+	Active, Passive *verbs.Device
+	// Listen is the address for listeners on Passive, "host:port" with port 0; Active reaches the host by the same name.
+	Listen string
+	// ActiveFirst says that the passive side sends nothing before the active side has: iWARP without the peer-to-peer
+	// set-up of RFC 6581.
+	ActiveFirst bool
+}
+
+// test is one entry of the suite. It gets a world of its own.
+type test struct {
+	name string
+	run  func(w *world)
+}
+
+// subjects are the parts of the suite in the order in which they run.
+var subjects = []struct {
+	name  string
+	tests []test
+}{
+	{"Device", deviceTests},
+	{"PD", pdTests},
+	{"MR", mrTests},
+	{"Send", sendTests},
+	{"Write", writeTests},
+	{"Read", readTests},
+	{"Atomic", atomicTests},
+	{"Immediate", immediateTests},
+	{"MW", mwTests},
+	{"Invalidate", invalidateTests},
+	{"Order", orderTests},
+	{"List", listTests},
+	{"CQ", cqTests},
+	{"Channel", channelTests},
+	{"QP", qpTests},
+	{"Limits", limitTests},
+	{"Lifetime", lifetimeTests},
+	{"Foreign", foreignTests},
+	{"Events", eventTests},
+	{"Connect", connectTests},
+	{"Depth", depthTests},
+	{"Disconnect", disconnectTests},
+	{"Progress", progressTests},
+	{"Alloc", allocTests},
+}
+
+// Run runs the whole suite as subtests of t. open is called once for every subject; what it opens it closes by
+// t.Cleanup. The suite leaves no object and no connection behind.
+func Run(t *testing.T, open func(t *testing.T) Fabric) {
+	for _, s := range subjects {
+		t.Run(s.name, func(t *testing.T) {
+			f := open(t)
+			for _, c := range s.tests {
+				t.Run(c.name, func(t *testing.T) { c.run(newWorld(t, f)) })
+			}
+		})
+	}
+}

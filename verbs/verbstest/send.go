@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var sendTests = []test{
+	{"Sizes", sendSizes},
+	{"EverySmallSize", sendEverySmallSize},
+	{"ZeroLength", sendZeroLength},
+	{"Gather", sendGather},
+	{"BothWays", sendBothWays},
+	{"Large", sendLarge},
+	{"Inline", sendInline},
+	{"InlineGather", sendInlineGather},
+	{"Unsignalled", sendUnsignalled},
+	{"SigAll", sendSigAll},
+	{"Solicited", sendSolicited},
+	{"Immediate", sendImmediate},
+	{"ShorterThanReceive", sendShorter},
+	{"LongerThanReceive", sendLonger},
+	{"NoReceive", sendNoReceive},
+	{"BadSource", sendBadSource},
+	{"BadReceive", sendBadReceive},
+	{"UnknownFlags", sendUnknownFlags},
+}
+
+// sizes are lengths of messages around what transports cut them into: their headers, common MTUs, 64 KiB, a megabyte.
+var sizes = []int{1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 129, 209, 210, 211, 212, 255, 256, 257, 1023, 1024, 1025, 1439, 1440, 1441,
+	1459, 1460, 1461, 4095, 4096, 4097, 8999, 9000, 65483, 65484, 65507, 65535, 65536, 65537, 1<<20 - 1, 1 << 20, 1<<20 + 1}
+
+// bigMemory makes a region on either side that holds every one of sizes with room around it.
+func (p *pair) bigMemory() (src, dst *mem) {
+	p.Helper()
+	return p.a.alloc(1<<20+64, allRights), p.b.alloc(1<<20+64, allRights)
+}
+
+func sendSizes(w *world) {
+	p := w.pair(pairConfig{})
+	src, dst := p.bigMemory()
+	for i, n := range sizes {
+		src.fill(byte(i))
+		dst.fill(byte(i + 100))
+		off := i % 9
+		same, rest := src.keeps(), dst.keepsBut(7, n)
+		wc := transfer(p.a, p.b, src.sgl(off, n), dst.sgl(7, n))
+		require.EqualValues(w, n, wc.ByteLen)
+		require.Zero(w, wc.Flags)
+		dst.holds(7, src.Bytes()[off:off+n])
+		rest()
+		same()
+	}
+}
+
+// sendEverySmallSize keeps the queues full of messages of every length from 0 to 520.
+func sendEverySmallSize(w *world) {
+	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64}})
+	const most, window, slot = 520, 32, 528
+	src, dst := p.a.alloc(most, 0), p.b.alloc(window*slot, verbs.AccessLocalWrite)
+	posted := 0
+	for done := 0; done <= most; done++ {
+		for ; posted <= most && posted < done+window; posted++ {
+			p.b.recv(uint64(posted), dst.sge(posted%window*slot, slot))
+			p.a.post(verbs.SendWR{ID: uint64(posted), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: src.sgl(most-posted, posted)})
+		}
+		require.EqualValues(w, done, p.a.ok(p.a.sent(), verbs.WCSend).ID)
+		wc := p.b.ok(p.b.received(), verbs.WCRecv)
+		require.EqualValues(w, done, wc.ID)
+		require.EqualValues(w, done, wc.ByteLen)
+		dst.holds(done%window*slot, src.Bytes()[most-done:])
+	}
+}
+
+func sendZeroLength(w *world) {
+	p := w.pair(pairConfig{})
+	same := p.b.mem.keeps()
+	// Without elements, with an empty one; into a receive with a buffer and into one without.
+	for _, src := range [][]verbs.SGE{nil, p.a.mem.sgl(0, 0)} {
+		for _, dst := range [][]verbs.SGE{nil, p.b.mem.sgl(0, 0), p.b.mem.sgl(0, 100)} {
+			require.Zero(w, transfer(p.a, p.b, src, dst).ByteLen)
+		}
+	}
+	same()
+	p.works()
+}
+
+func sendGather(w *world) {
+	p := w.pair(pairConfig{})
+	nsge := min(p.a.qp.Cap().MaxSendSGE, p.b.qp.Cap().MaxRecvSGE)
+	one, two := p.a.alloc(5000, 0), p.a.register(make([]byte, 3001)[1:], 0)
+	two.fill(99)
+	x, y := p.b.alloc(6000, verbs.AccessLocalWrite), p.b.register(make([]byte, 4001)[1:], verbs.AccessLocalWrite)
+	for i, lens := range [][4]int{{1, 2, 3, 4}, {1000, 0, 1, 1499}, {0, 0, 0, 7}, {4000, 1, 900, 3}, {1, 1, 1, 0}, {3, 1461, 1460, 0}} {
+		x.fill(byte(i))
+		y.fill(byte(i))
+		src := []verbs.SGE{one.sge(3, lens[0]), two.sge(0, lens[1]), one.sge(4100, lens[2]), two.sge(1500, lens[3])}[:nsge]
+		var want []byte
+		for k, part := range [][]byte{one.Bytes()[3:], two.Bytes(), one.Bytes()[4100:], two.Bytes()[1500:]} {
+			if k < nsge {
+				want = append(want, part[:lens[k]]...)
+			}
+		}
+		// The sink is divided at other places, and longer than the message.
+		dst := []verbs.SGE{x.sge(0, 2), y.sge(11, 1200), x.sge(5, 0), x.sge(500, 5000)}
+		into := [][]byte{x.Bytes()[0:2], y.Bytes()[11 : 11+1200], nil, x.Bytes()[500:5500]}
+		if nsge < 4 {
+			dst, into = dst[3:], into[3:]
+		}
+		wc := transfer(p.a, p.b, src, dst)
+		require.EqualValues(w, len(want), wc.ByteLen)
+		var got []byte
+		for _, part := range into {
+			got = append(got, part...)
+		}
+		requireSame(w.T, want, got[:len(want)])
+		x.holds(5500, pattern(byte(i), 6000)[5500:])
+		x.holds(2, pattern(byte(i), 6000)[2:500])
+		y.holds(0, pattern(byte(i), 11))
+		y.holds(1211, pattern(byte(i), 4000)[1211:])
+	}
+}
+
+// sendBothWays: both sides send at the same time, and neither waits for the other.
+func sendBothWays(w *world) {
+	p := w.pair(pairConfig{})
+	const n, count = 20000, 16
+	type end struct {
+		s        *side
+		src, dst *mem
+	}
+	ends := []end{{p.a, p.a.alloc(n, 0), p.a.alloc(n*count, verbs.AccessLocalWrite)},
+		{p.b, p.b.alloc(n, 0), p.b.alloc(n*count, verbs.AccessLocalWrite)}}
+	ends[0].src.fill(1)
+	ends[1].src.fill(2)
+	for _, e := range ends {
+		for i := range count {
+			e.s.recv(uint64(i), e.dst.sge(i*n, n))
+		}
+	}
+	for i := range count {
+		for _, e := range ends {
+			e.s.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: e.src.sgl(0, n)})
+		}
+	}
+	for k, e := range ends {
+		for i := range count {
+			require.EqualValues(w, i, e.s.ok(e.s.sent(), verbs.WCSend).ID)
+			require.EqualValues(w, i, e.s.ok(e.s.received(), verbs.WCRecv).ID)
+			e.dst.holds(i*n, ends[1-k].src.Bytes())
+		}
+	}
+}
+
+// sendLarge: a message of 16 MiB, from many elements' worth of memory into one.
+func sendLarge(w *world) {
+	p := w.pair(pairConfig{})
+	const n = 16 << 20
+	src, dst := p.a.alloc(n, 0), p.b.alloc(n+8, verbs.AccessLocalWrite)
+	rest := dst.keepsBut(8, n)
+	p.b.recv(1, dst.sge(8, n))
+	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: src.sgl(0, n)})
+	p.a.ok(p.a.sent(), verbs.WCSend)
+	require.EqualValues(w, n, p.b.ok(p.b.received(), verbs.WCRecv).ByteLen)
+	dst.holds(8, src.Bytes())
+	rest()
+}
+
+// sendInline: the memory belongs to the program again when the post returns.
+func sendInline(w *world) {
+	p := w.pair(pairConfig{})
+	most := p.a.qp.Cap().MaxInlineData
+	if most == 0 {
+		_, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendInline, SGL: p.a.mem.sgl(0, 1)}})
+		requireLimit(w.T, err, "max_inline_data", 0, 1)
+		return
+	}
+	const count = 32
+	for i := range count {
+		p.b.recv(uint64(i), p.b.mem.sge(i*128, 128))
+	}
+	for i := range count {
+		n := i * most / (count - 1)
+		p.a.mem.fill(byte(i))
+		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendSignaled, SGL: p.a.mem.sgl(0, n)})
+		p.a.mem.fill(0xee)
+	}
+	for i := range count {
+		n := i * most / (count - 1)
+		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCSend).ID)
+		wc := p.b.ok(p.b.received(), verbs.WCRecv)
+		require.EqualValues(w, i, wc.ID)
+		require.EqualValues(w, n, wc.ByteLen)
+		p.b.mem.holds(i*128, pattern(byte(i), min(n, 128)))
+	}
+	// An inline Write behaves the same.
+	p.a.mem.fill(77)
+	p.a.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendInline, SGL: p.a.mem.sgl(0, most),
+		RemoteAddr: p.b.mem.at(100), RKey: p.b.mem.RKey()})
+	p.a.mem.fill(0xee)
+	p.settle()
+	p.b.mem.holds(100, pattern(77, most))
+}
+
+func sendInlineGather(w *world) {
+	p := w.pair(pairConfig{})
+	most, nsge := p.a.qp.Cap().MaxInlineData, p.a.qp.Cap().MaxSendSGE
+	var sgl []verbs.SGE
+	var want []byte
+	for i := range nsge {
+		n := most / nsge
+		sgl = append(sgl, p.a.mem.sge(i*1000, n))
+		want = append(want, p.a.mem.Bytes()[i*1000:i*1000+n]...)
+	}
+	p.b.recv(1, p.b.mem.sge(0, scratch))
+	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendSignaled, SGL: sgl})
+	p.a.mem.fill(0)
+	p.a.ok(p.a.sent(), verbs.WCSend)
+	require.EqualValues(w, len(want), p.b.ok(p.b.received(), verbs.WCRecv).ByteLen)
+	p.b.mem.holds(0, want)
+}
+
+// sendUnsignalled: requests without the flag make no completion, and their places in the queue come free with the
+// next signalled one.
+func sendUnsignalled(w *world) {
+	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 64}})
+	for round := range 20 {
+		for i := range 16 {
+			p.b.recv(uint64(i), p.b.mem.sge(i*16, 16))
+		}
+		for i := range 15 {
+			p.a.post(verbs.SendWR{ID: uint64(100 + i), Opcode: verbs.WRSend, SGL: p.a.mem.sgl(i, 16)})
+		}
+		require.EqualValues(w, round, p.a.run(verbs.SendWR{ID: uint64(round), Opcode: verbs.WRSend, SGL: p.a.mem.sgl(15, 16)}).ID)
+		for i := range 16 {
+			require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+			p.b.mem.holds(i*16, p.a.mem.Bytes()[i:i+16])
+		}
+	}
+	p.a.idle(p.a.scq)
+}
+
+func sendSigAll(w *world) {
+	p := w.pair(pairConfig{sigAll: true})
+	p.b.recv(1)
+	p.a.post(verbs.SendWR{ID: 5, Opcode: verbs.WRSend}, verbs.SendWR{ID: 6, Opcode: verbs.WRRDMAWrite})
+	require.EqualValues(w, 5, p.a.ok(p.a.sent(), verbs.WCSend).ID)
+	require.EqualValues(w, 6, p.a.ok(p.a.sent(), verbs.WCRDMAWrite).ID)
+	p.b.ok(p.b.received(), verbs.WCRecv)
+}
+
+// sendSolicited: the flag changes nothing about the message. What it does to events is tested with the CQs.
+func sendSolicited(w *world) {
+	p := w.pair(pairConfig{})
+	for _, n := range []int{0, 1, 2000} {
+		p.b.recv(1, p.b.mem.sge(0, 2000))
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited, SGL: p.a.mem.sgl(0, n)}), verbs.WCSend)
+		wc := p.b.ok(p.b.received(), verbs.WCRecv)
+		require.EqualValues(w, n, wc.ByteLen)
+		require.Zero(w, wc.Flags)
+		p.b.mem.holds(0, p.a.mem.Bytes()[:n])
+	}
+}
+
+// sendImmediate: Send with a 32-bit immediate, which iWARP does not have.
+func sendImmediate(w *world) {
+	p := w.pair(pairConfig{})
+	wr := verbs.SendWR{ID: 3, Opcode: verbs.WRSendWithImm, SGL: p.a.mem.sgl(0, 100), Imm: 0x01020304}
+	if !w.a.ctx.Supports(verbs.OpSendImm) {
+		p.a.refused(verbs.ErrNotSupported, wr)
+		p.works()
+		return
+	}
+	p.b.recv(4, p.b.mem.sge(0, 100))
+	p.a.ok(p.a.run(wr), verbs.WCSend)
+	wc := p.b.ok(p.b.received(), verbs.WCRecv)
+	require.Equal(w, verbs.WCWithImm, wc.Flags)
+	require.EqualValues(w, 0x01020304, wc.Imm)
+	require.EqualValues(w, 100, wc.ByteLen)
+	p.b.mem.holds(0, p.a.mem.Bytes()[:100])
+}
+
+func sendShorter(w *world) {
+	p := w.pair(pairConfig{})
+	rest := p.b.mem.keepsBut(10, 50)
+	require.EqualValues(w, 50, transfer(p.a, p.b, p.a.mem.sgl(0, 50), p.b.mem.sgl(10, 1000)).ByteLen)
+	p.b.mem.holds(10, p.a.mem.Bytes()[:50])
+	rest()
+}
+
+func sendLonger(w *world) {
+	by := w.pair(pairConfig{})
+	for _, c := range []struct {
+		name      string
+		size, fit int
+	}{{"OneOctet", 101, 100}, {"NoBuffer", 1, 0}, {"ManySegments", 1 << 20, 1<<20 - 1}} {
+		w.sub(c.name, func(w *world) {
+			p := w.pair(pairConfig{})
+			src, dst := p.a.alloc(c.size, 0), p.b.alloc(c.size+64, verbs.AccessLocalWrite)
+			src.fill(1)
+			rest := dst.keepsBut(32, c.fit)
+			p.a.recv(9)
+			p.b.recv(1, dst.sge(32, c.fit))
+			p.b.recv(2, dst.sge(32, c.fit))
+			wc := p.a.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: src.sgl(0, c.size)})
+			if w.iwarp() {
+				p.refusal(wc, fault{status: verbs.WCRemInvReqErr}, true)
+			} else {
+				require.Contains(w, []verbs.WCStatus{verbs.WCRemInvReqErr, verbs.WCRemOpErr}, wc.Status)
+			}
+			got := p.b.received()
+			require.EqualValues(w, 1, got.ID)
+			if w.iwarp() {
+				require.Equal(w, verbs.WCLocLenErr.String(), got.Status.String())
+			} else {
+				require.Contains(w, []verbs.WCStatus{verbs.WCLocLenErr, verbs.WCLocQPOpErr}, got.Status)
+			}
+			p.b.flushed(p.b.rcq, 2)
+			p.a.flushed(p.a.rcq, 9)
+			p.broken(p.a, p.b, fault{1, 2, 0x05, verbs.WCRemInvReqErr})
+			rest()
+			by.in(w).works()
+		})
+	}
+}
+
+// sendNoReceive: iWARP ends the connection, InfiniBand lets the requester wait.
+func sendNoReceive(w *world) {
+	by := w.pair(pairConfig{})
+	p := w.pair(pairConfig{})
+	if !w.iwarp() {
+		p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 100)})
+		p.a.idle(p.a.scq)
+		by.works()
+		p.b.recv(1, p.b.mem.sge(0, 100))
+		p.b.ok(p.b.received(), verbs.WCRecv)
+		p.a.ok(p.a.sent(), verbs.WCSend)
+		return
+	}
+	same := p.b.mem.keeps()
+	p.a.recv(9)
+	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 100)})
+	p.refusal(p.a.sent(), fault{status: verbs.WCRemInvReqErr}, true)
+	p.broken(p.a, p.b, fault{1, 2, 0x02, verbs.WCRemInvReqErr})
+	p.a.flushed(p.a.rcq, 9)
+	same()
+	by.works()
+}
+
+// badLocals are the ways in which an element can name memory wrongly.
+var badLocals = []string{"UnknownKey", "WrongKey", "Freed", "ForeignPD", "OnePast", "OneBefore", "Wrap", "SecondElement"}
+
+// badLocal makes a list for n octets on side s that is wrong in the way of that name.
+func badLocal(s *side, name string, n int) []verbs.SGE {
+	s.Helper()
+	pd := s.qp.PD()
+	if name == "ForeignPD" {
+		pd = s.allocPD()
+	}
+	m := s.allocIn(pd, n+16, verbs.AccessLocalWrite)
+	bad := m.sge(0, n)
+	switch name {
+	case "UnknownKey":
+		bad.LKey ^= 0x5a5a5a00
+	case "WrongKey":
+		bad.LKey ^= 1
+	case "Freed":
+		require.NoError(s, m.Close())
+	case "OnePast":
+		bad.Addr = m.at(m.Len()-n) + 1
+	case "OneBefore":
+		bad.Addr--
+	case "Wrap":
+		bad.Addr = ^uint64(0) - 3
+	case "SecondElement":
+		bad.Addr--
+		bad.Length--
+		return []verbs.SGE{m.sge(0, 1), bad}
+	}
+	return []verbs.SGE{bad}
+}
+
+// sendBadSource: the fault is the program's own, so its side finds it. The peer only learns that the stream has ended.
+func sendBadSource(w *world) {
+	by := w.pair(pairConfig{})
+	for _, name := range badLocals {
+		for _, op := range []verbs.WROpcode{verbs.WRSend, verbs.WRRDMAWrite} {
+			w.sub(name+"/"+op.String(), func(w *world) {
+				p := w.pair(pairConfig{})
+				p.localFault(verbs.SendWR{ID: 3, Opcode: op, SGL: badLocal(p.a, name, 100),
+					RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey()}, verbs.WCLocProtErr)
+				by.in(w).works()
+			})
+		}
+	}
+}
+
+// localFault posts a good request, the bad one wr, and another good one behind it: the bad one must fail with status on
+// its own side, what was before it must arrive, and nothing behind it.
+func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
+	p.Helper()
+	same := p.b.mem.keepsBut(0, 8)
+	p.a.recv(9)
+	p.b.recv(1, p.b.mem.sge(0, 8))
+	p.b.recv(2, p.b.mem.sge(100, 8))
+	wr.Flags |= verbs.SendSignaled
+	p.a.post(verbs.SendWR{ID: wr.ID - 1, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 8)}, wr,
+		verbs.SendWR{ID: wr.ID + 1, Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)})
+	p.a.ok(p.a.sent(), verbs.WCSend)
+	wc := p.a.sent()
+	require.Equal(p, wr.ID, wc.ID)
+	require.Equal(p, status.String(), wc.Status.String())
+	p.a.flushed(p.a.scq, wr.ID+1)
+	p.a.flushed(p.a.rcq, 9)
+	closes(p.T, p.a.id.Done(), "the end of the connection")
+	closes(p.T, p.b.id.Done(), "the end of the connection at the peer")
+	require.EqualValues(p, 1, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+	p.b.mem.holds(0, p.a.mem.Bytes()[:8])
+	p.b.flushed(p.b.rcq, 2)
+	require.Equal(p, verbs.QPStateErr, p.a.qp.State())
+	require.Equal(p, verbs.QPStateErr, p.b.qp.State())
+	if p.iwarp() {
+		require.ErrorIs(p, p.b.qp.Err(), &verbs.TerminateError{Remote: true})
+		require.ErrorIs(p, p.a.qp.Err(), &verbs.TerminateError{})
+		require.ErrorIs(p, p.b.qpEvent().Err, &verbs.TerminateError{Remote: true})
+	}
+	same()
+}
+
+// sendBadReceive: a receive that names memory wrongly fails when a message needs it.
+func sendBadReceive(w *world) {
+	by := w.pair(pairConfig{})
+	for _, name := range append([]string{"ReadOnly"}, badLocals...) {
+		w.sub(name, func(w *world) {
+			p := w.pair(pairConfig{})
+			var sgl []verbs.SGE
+			same := func() {}
+			if name == "ReadOnly" {
+				m := p.b.alloc(100, verbs.AccessRemoteRead)
+				sgl, same = m.sgl(0, 100), m.keeps()
+			} else {
+				sgl = badLocal(p.b, name, 100)
+			}
+			p.a.recv(9)
+			p.b.recv(1, sgl...)
+			p.b.recv(2)
+			wc := p.a.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 100)})
+			if w.iwarp() {
+				require.Contains(w, []verbs.WCStatus{verbs.WCSuccess, verbs.WCRemInvReqErr, verbs.WCRemAccessErr}, wc.Status)
+			} else {
+				require.Equal(w, verbs.WCRemOpErr, wc.Status)
+			}
+			got := p.b.received()
+			require.EqualValues(w, 1, got.ID)
+			require.Equal(w, verbs.WCLocProtErr.String(), got.Status.String())
+			p.b.flushed(p.b.rcq, 2)
+			p.a.flushed(p.a.rcq, 9)
+			p.broken(p.a, p.b, fault{1, 0, 0x00, verbs.WCRemOpErr})
+			same()
+			by.in(w).works()
+		})
+	}
+}
+
+func sendUnknownFlags(w *world) {
+	p := w.pair(pairConfig{})
+	for _, flags := range []verbs.SendFlags{1 << 4, 1 << 7, 0xff} {
+		n, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: flags}})
+		require.Zero(w, n)
+		requireErr(w.T, err, verbs.ErrInvalid)
+	}
+	p.works()
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+const (
+	// waitLimit bounds every wait of the suite.
+	waitLimit = 10 * time.Second
+	// quietTime is how long a test looks for something that must not happen.
+	quietTime = 20 * time.Millisecond
+)
+
+// allRights are the rights of memory that any request may use.
+const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
+	verbs.AccessMWBind
+
+// world is what one test has open: a context and a PD on either side and a listener on the passive one. Everything is
+// closed, and the closing checked, when the test ends.
+type world struct {
+	*testing.T
+	f    Fabric
+	a, b *host // active and passive side
+	ln   *cm.Listener
+}
+
+func newWorld(t *testing.T, f Fabric) *world {
+	t.Helper()
+	w := &world{T: t, f: f, a: openHost(t, f.Active), b: openHost(t, f.Passive)}
+	w.ln = w.listen(cm.Config{Context: w.b.ctx})
+	return w
+}
+
+// listen opens a listener on the passive side.
+func (w *world) listen(cfg cm.Config) *cm.Listener {
+	w.Helper()
+	ln, err := cm.Listen(within(w.T), w.f.Listen, cfg)
+	require.NoError(w, err)
+	w.Cleanup(func() { require.NoError(w, ln.Close()) })
+	return ln
+}
+
+// sub runs a subtest in the same world: what it makes is closed when the subtest ends.
+func (w *world) sub(name string, run func(w *world)) {
+	w.Run(name, func(t *testing.T) {
+		c, a, b := *w, *w.a, *w.b
+		c.T, a.T, b.T = t, t, t
+		c.a, c.b = &a, &b
+		run(&c)
+	})
+}
+
+// iwarp reports whether the fabric is iWARP; otherwise it follows InfiniBand's rules.
+func (w *world) iwarp() bool { return w.f.Active.Info().Transport == verbs.TransportIWARP }
+
+// host is one side of a world.
+type host struct {
+	*testing.T
+	ctx  *verbs.Context
+	pd   *verbs.PD
+	attr verbs.DeviceAttr
+}
+
+func openHost(t *testing.T, dev *verbs.Device) *host {
+	t.Helper()
+	ctx, err := dev.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
+	h := &host{T: t, ctx: ctx}
+	h.attr, err = ctx.QueryDevice()
+	require.NoError(t, err)
+	h.pd = h.allocPD()
+	return h
+}
+
+func (h *host) allocPD() *verbs.PD {
+	h.Helper()
+	pd, err := h.ctx.AllocPD()
+	require.NoError(h, err)
+	h.Cleanup(func() { require.NoError(h, pd.Close()) })
+	return pd
+}
+
+func (h *host) createCQ(cfg verbs.CQConfig) *verbs.CQ {
+	h.Helper()
+	cq, err := h.ctx.CreateCQ(cfg)
+	require.NoError(h, err)
+	h.Cleanup(func() { require.NoError(h, cq.Close()) })
+	return cq
+}
+
+func (h *host) createChannel() *verbs.CompChannel {
+	h.Helper()
+	ch, err := h.ctx.CreateCompChannel()
+	require.NoError(h, err)
+	h.Cleanup(func() { require.NoError(h, ch.Close()) })
+	return ch
+}
+
+func (h *host) createQP(pd *verbs.PD, cfg verbs.QPConfig) *verbs.QP {
+	h.Helper()
+	qp, err := pd.CreateQP(cfg)
+	require.NoError(h, err)
+	h.Cleanup(func() { require.NoError(h, qp.Close()) })
+	return qp
+}
+
+// within returns a context that ends after waitLimit, or with the test.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// closes requires that ch is closed, or delivers, in time.
+func closes[T any](t *testing.T, ch <-chan T, what string) T {
+	t.Helper()
+	timer := time.NewTimer(waitLimit)
+	defer timer.Stop()
+	select {
+	case v := <-ch:
+		return v
+	case <-timer.C:
+		require.FailNow(t, "timed out waiting for "+what)
+	}
+	panic("not reached")
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"math"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var writeTests = []test{
+	{"Sizes", writeSizes},
+	{"ZeroLength", writeZeroLength},
+	{"Gather", writeGather},
+	{"Edges", writeEdges},
+	{"Pipelined", writePipelined},
+	{"Denied", writeDenied},
+	{"DeniedLarge", writeDeniedLarge},
+}
+
+// write is a Write of src to off of dst.
+func write(src []verbs.SGE, dst *mem, off int) verbs.SendWR {
+	return verbs.SendWR{ID: 31, Opcode: verbs.WRRDMAWrite, SGL: src, RemoteAddr: dst.at(off), RKey: dst.RKey()}
+}
+
+func writeSizes(w *world) {
+	p := w.pair(pairConfig{})
+	src, dst := p.bigMemory()
+	for i, n := range sizes {
+		src.fill(byte(i))
+		dst.fill(byte(i + 100))
+		off := i % 9
+		same, rest := src.keeps(), dst.keepsBut(7, n)
+		wc := p.a.ok(p.a.run(write(src.sgl(off, n), dst, 7)), verbs.WCRDMAWrite)
+		require.Zero(w, wc.Flags)
+		p.settle()
+		dst.holds(7, src.Bytes()[off:off+n])
+		rest()
+		same()
+	}
+	p.b.idle(p.b.rcq) // a Write makes no completion at the peer
+}
+
+// writeZeroLength: key and address of an empty Write are not looked at.
+func writeZeroLength(w *world) {
+	p := w.pair(pairConfig{})
+	same := p.b.mem.keeps()
+	for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(5, 0)} {
+		for _, key := range []uint32{p.b.mem.RKey(), p.b.mem.RKey() ^ 0x5a5a5a00, 0, math.MaxUint32} {
+			for _, addr := range []uint64{p.b.mem.at(0), p.b.mem.at(scratch), 0, math.MaxUint64} {
+				p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl, RemoteAddr: addr, RKey: key}), verbs.WCRDMAWrite)
+			}
+		}
+	}
+	p.settle()
+	same()
+	p.works()
+}
+
+func writeGather(w *world) {
+	p := w.pair(pairConfig{})
+	one, two := p.a.alloc(5000, 0), p.a.register(make([]byte, 3001)[1:], 0)
+	two.fill(99)
+	dst := p.b.alloc(8000, allRights)
+	for i, lens := range [][]int{{1, 2, 3, 4}, {1000, 0, 1, 1499}, {0, 0, 0, 7}, {4000, 1, 900, 3}, {0, 1, 0, 0}, {2, 1438, 2}} {
+		dst.fill(byte(i))
+		var sgl []verbs.SGE
+		var want []byte
+		for k, n := range lens[:min(len(lens), p.a.qp.Cap().MaxSendSGE)] {
+			m := []*mem{one, two}[k%2]
+			sgl = append(sgl, m.sge(k, n))
+			want = append(want, m.Bytes()[k:k+n]...)
+		}
+		rest := dst.keepsBut(13, len(want))
+		p.a.ok(p.a.run(write(sgl, dst, 13)), verbs.WCRDMAWrite)
+		p.settle()
+		dst.holds(13, want)
+		rest()
+	}
+}
+
+// writeEdges writes the first and the last octets of a region, and all of it.
+func writeEdges(w *world) {
+	p := w.pair(pairConfig{})
+	for _, size := range []int{1, 7, 100, 4096} {
+		m := w.b.register(make([]byte, size), verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+		p.exchangeWrite(m, 0, 1)
+		p.exchangeWrite(m, size-1, 1)
+		p.exchangeWrite(m, 0, min(size, scratch))
+	}
+}
+
+// writePipelined keeps the send queue full of Writes.
+func writePipelined(w *world) {
+	p := w.pair(pairConfig{})
+	const n, count, window = 5000, 200, 32
+	src, dst := p.a.alloc(count+n, 0), p.b.alloc(count*n, allRights)
+	posted := 0
+	for done := range count {
+		for ; posted < count && posted < done+window; posted++ {
+			wr := write(src.sgl(posted, n), dst, posted*n)
+			wr.ID, wr.Flags = uint64(posted), verbs.SendSignaled
+			p.a.post(wr)
+		}
+		require.EqualValues(w, done, p.a.ok(p.a.sent(), verbs.WCRDMAWrite).ID)
+	}
+	p.settle()
+	for i := range count {
+		dst.holds(i*n, src.Bytes()[i:i+n])
+	}
+}
+
+func writeDenied(w *world) {
+	w.denied(func(d denial) (verbs.SendWR, fault, bool) {
+		return verbs.SendWR{Opcode: verbs.WRRDMAWrite}, fault{d.write[0], d.write[1], d.write[2], verbs.WCRemAccessErr}, true
+	}, verbs.AccessRemoteWrite)
+}
+
+// writeDeniedLarge: where a long Write leaves the region with its last octet, no octet outside is touched.
+func writeDeniedLarge(w *world) {
+	by := w.pair(pairConfig{})
+	p := w.pair(pairConfig{})
+	const n = 1 << 20
+	src := p.a.alloc(n, 0)
+	src.fill(0x11)
+	buf := make([]byte, n+64)
+	m := p.b.registerIova(buf[32:32+n-1], 1<<32, allRights)
+	before, after := pattern(0, 32), pattern(0, 33)
+	copy(buf, before)
+	copy(buf[32+n-1:], after)
+	wr := write(src.sgl(0, n), m, 0)
+	p.refuse(wr, fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
+	requireSame(w.T, before, buf[:32])
+	requireSame(w.T, after, buf[32+n-1:])
+	by.works()
+}
