@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"github.com/goverbs/goverbs/siw/mpa"
@@ -75,6 +76,10 @@ type Config struct {
 	// DeregTimeout is how long a deregistration waits for operations in progress before it ends their connections (3 s).
 	DeregTimeout time.Duration
 
+	// Spin is how long CQ.Wait polls before it sleeps, at most 50 us (0 = not at all). It makes answers that come soon come
+	// sooner and costs a processor: for one or two goroutines of a process that has processors to spare.
+	Spin time.Duration
+
 	// Without switches operations off, for example to be an RNIC without RFC 7306: requests for them are refused here
 	// and terminated as unknown when a peer sends them. Only the operations of RFC 7306 and the invalidating ones may
 	// be named.
@@ -88,6 +93,8 @@ const (
 	maxIRD = mpa.NoNegotiate - 1
 	// maxKeys is the number of regions or windows that random 24-bit indices can name without long searches for a free one.
 	maxKeys = 1 << 23
+
+	maxSpin = 50 * time.Microsecond
 
 	maxMRSize     = 1 << 46
 	maxQPWR       = 32768
@@ -143,6 +150,12 @@ func (cfg Config) fill() (Config, error) {
 		if *f.v < 0 {
 			return cfg, bad(f.name, *f.v, "positive")
 		}
+	}
+	if cfg.Spin < 0 || cfg.Spin > maxSpin {
+		return cfg, bad("Spin", cfg.Spin, "from 0 to "+maxSpin.String())
+	}
+	if runtime.GOMAXPROCS(0) == 1 {
+		cfg.Spin = 0 // nobody else could do anything meanwhile
 	}
 	for _, f := range []struct {
 		name string

@@ -4,6 +4,7 @@ package siw
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -53,6 +54,7 @@ type setup struct {
 func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	s, err := newStream(nc, q.dev.cfg.PeerTimeout)
 	if err != nil {
+		nc.Close()
 		return nil, err
 	}
 	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, private: agreed.private, rtr: agreed.rtr,
@@ -98,6 +100,13 @@ func (c *conn) failLocked(cause error, t *termination) {
 	go c.end()
 }
 
+// failRequest ends the connection because of a local error in a request. The caller holds q.mu.
+func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus) {
+	e.status = status
+	t := &termination{fault: faultLocal}
+	c.failLocked(fmt.Errorf("send request %d: %w: %w", e.id, status, t.err()), t)
+}
+
 // refuse ends the connection because of a fault in a message of the peer's.
 func (c *conn) refuse(f fault, ulpdu []byte) {
 	t := terminationOf(f, ulpdu)
@@ -107,6 +116,8 @@ func (c *conn) refuse(f fault, ulpdu []byte) {
 // end takes the connection down. The order is what keeps promises: no memory is touched once a completion says so, the
 // Terminate follows whole FPDUs only, and the stream is closed in a way that does not take back what was sent.
 func (c *conn) end() {
+	c.q.sendCQ.part(c)
+	c.q.recvCQ.part(c)
 	c.s.interrupt()
 	c.workers.Wait()
 
@@ -123,14 +134,13 @@ func (c *conn) end() {
 	}
 	c.rx.flush(c.q)
 	c.q.flush()
-	cause := c.cause
+	if ev, ok := c.event(c.cause); ok {
+		c.q.ctx.post(ev)
+	}
+	close(c.flushed) // under q.mu: a request that is posted from here on is flushed by its poster
 	c.q.mu.Unlock()
 	c.rx.mu.Unlock()
 
-	if ev, ok := c.event(cause); ok {
-		c.q.ctx.post(ev)
-	}
-	close(c.flushed)
 	c.s.finish(tail, time.Now().Add(c.dev.cfg.CloseTimeout))
 	c.dev.untrack(c)
 	close(c.gone)

@@ -3,7 +3,10 @@
 package siw
 
 import (
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -31,6 +34,58 @@ type cq struct {
 	arm      armed
 	overflow bool
 	qps      map[*qp]struct{}
+	conns    []*conn
+
+	// driven are the connections that Drive serves, nil if there are too many.
+	driven atomic.Pointer[[]*conn]
+}
+
+// maxDriven is how many connections a CQ may have for a poller to look after them itself: it costs a system call for each.
+const maxDriven = 4
+
+// Drive implements verbs.ProviderCQDriver: it receives for the CQ's connections, where nobody else does at the moment.
+func (c *cq) Drive() {
+	conns := c.driven.Load()
+	if conns == nil {
+		return
+	}
+	for _, conn := range *conns {
+		if conn.rx.mu.TryLock() {
+			conn.receiveLocked()
+			conn.rx.mu.Unlock()
+		}
+	}
+}
+
+// Spin implements verbs.ProviderCQDriver.
+func (c *cq) Spin() time.Duration { return c.ctx.dev.cfg.Spin }
+
+// join adds a connection whose requests complete here.
+func (c *cq) join(n *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.conns, n) {
+		c.conns = append(c.conns, n)
+		c.publish()
+	}
+}
+
+// part takes it out.
+func (c *cq) part(n *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conns = slices.DeleteFunc(c.conns, func(o *conn) bool { return o == n })
+	c.publish()
+}
+
+// publish renews driven. The caller holds c.mu.
+func (c *cq) publish() {
+	if len(c.conns) == 0 || len(c.conns) > maxDriven {
+		c.driven.Store(nil)
+		return
+	}
+	conns := slices.Clone(c.conns)
+	c.driven.Store(&conns)
 }
 
 func (v *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChannel) (verbs.ProviderCQ, error) {

@@ -4,7 +4,6 @@ package siw
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -61,8 +60,6 @@ type mw struct {
 	dev  *device
 	pd   *domain
 	stag uint32 // as allocated; the index does not change
-
-	mu sync.Mutex // orders binds, invalidations and Dealloc
 }
 
 func (p *domain) AllocMW(t verbs.MWType) (verbs.ProviderMW, error) {
@@ -87,8 +84,6 @@ func (p *domain) AllocMW(t verbs.MWType) (verbs.ProviderMW, error) {
 func (w *mw) RKey() uint32 { return w.stag }
 
 func (w *mw) Dealloc() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if r := w.dev.stags.release(w.stag >> 8); r != nil {
 		w.dev.withdraw(r)
 	}
@@ -109,8 +104,6 @@ type binding struct {
 // bind makes the window's key name a part of a region, through q. It reports false if the window is bound already or one
 // of the two has been closed since the post.
 func (b *binding) bind(q *qp) bool {
-	b.mw.mu.Lock()
-	defer b.mw.mu.Unlock()
 	if !b.mr.r.guard.Enter() {
 		return false
 	}

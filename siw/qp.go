@@ -238,6 +238,8 @@ func (q *qp) connect(c *conn) error {
 		return &verbs.StateError{State: q.state, Why: "the QP left INIT during connection set-up"}
 	}
 	q.conn, q.state = c, verbs.QPStateRTS
+	q.sendCQ.join(c)
+	q.recvCQ.join(c)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math/bits"
+	"runtime"
 	"sync"
 
 	"github.com/goverbs/goverbs/siw/ddp"
@@ -77,9 +78,11 @@ func (r *receiver) flush(q *qp) {
 // readLoop receives until the connection ends.
 func (c *conn) readLoop() {
 	err := c.s.waitReadable(func() bool {
-		c.rx.mu.Lock()
-		defer c.rx.mu.Unlock()
-		c.receive()
+		for c.receive() {
+			// Nothing is left, most likely, but only another attempt tells: what came with the peer's FIN is not announced
+			// twice. Whom we woke goes first.
+			runtime.Gosched()
+		}
 		return c.dead.Load()
 	})
 	if err != nil {
@@ -87,25 +90,38 @@ func (c *conn) readLoop() {
 	}
 }
 
-// receive takes in what has arrived. The caller holds the receive role.
-func (c *conn) receive() {
+// receive takes the receive role and handles what has arrived. It reports true if it stopped before it was told that nothing
+// is left.
+func (c *conn) receive() bool {
+	c.rx.mu.Lock()
+	defer c.rx.mu.Unlock()
+	return c.receiveLocked()
+}
+
+// receiveLocked is receive for a caller that holds the role.
+func (c *conn) receiveLocked() bool {
 	r := &c.rx
 	c.unpark()
+	defer c.park()
 	for !c.dead.Load() {
 		r.iov[0] = r.buf[r.w:]
 		n, err := c.s.read(r.iov[:])
 		if err != nil {
 			c.ended(err)
-			break
+			return false
 		}
 		r.w += n
+		short := r.w < len(r.buf)
 		c.consume()
 		if r.reply {
 			r.reply = false
 			c.kick()
 		}
+		if short {
+			return true
+		}
 	}
-	c.park()
+	return false
 }
 
 // park gives the receive buffer back while nothing is there to be received; part of an FPDU is kept in a piece of memory of its own

@@ -17,6 +17,9 @@ import (
 // responseBurst is how many responses go out before a waiting request gets its turn.
 const responseBurst = 16
 
+// inlineBatches is how many batches a poster or the receive role sends before a goroutine goes on for it.
+const inlineBatches = 16
+
 // response is what the peer is owed: the data of a Read, or the result of an atomic that has been performed.
 type response struct {
 	atomic bool
@@ -86,13 +89,28 @@ func (c *conn) kick() {
 	}
 	c.tx.busy = true
 	c.q.mu.Unlock()
-	c.pump()
+	if !c.pump(inlineBatches) {
+		c.handOver()
+	}
 }
 
-// pump sends until nothing is left or the socket is full, and leaves the send role, which the caller holds.
-func (c *conn) pump() {
+// handOver gives the send role to a goroutine: the holder has other things to do, and others keep adding to the queue.
+func (c *conn) handOver() {
+	c.q.mu.Lock()
+	if !c.dead.Load() {
+		c.workers.Go(func() { c.pump(math.MaxInt) })
+		c.q.mu.Unlock()
+		return
+	}
+	c.q.mu.Unlock()
+	c.leave()
+}
+
+// pump sends until nothing is left or the socket is full, and leaves the send role, which the caller holds. After the given
+// number of batches it reports false, and the role stays the caller's.
+func (c *conn) pump(batches int) bool {
 	t := &c.tx
-	for {
+	for ; batches > 0; batches-- {
 		if t.batch == nil {
 			t.batch = batchPool.Get().(*batch)
 		}
@@ -103,13 +121,12 @@ func (c *conn) pump() {
 		}
 		if t.batch.empty() {
 			if c.leave() {
-				return
+				return true
 			}
 			continue
 		}
 		if c.dead.Load() {
-			c.leave()
-			return
+			return c.leave()
 		}
 		n, err := c.s.write(t.batch.unsent())
 		t.batch.advance(n)
@@ -117,13 +134,13 @@ func (c *conn) pump() {
 		switch {
 		case err == errWouldBlock:
 			c.block()
-			return
+			return true
 		case err != nil:
 			c.fail(err, nil)
-			c.leave()
-			return
+			return c.leave()
 		}
 	}
+	return false
 }
 
 // leave gives up the send role; it reports false, and the role stays the caller's, if something was queued meanwhile.
@@ -173,7 +190,7 @@ func (c *conn) waitRoom() {
 		}
 		t.blocked, t.busy, t.again = false, true, false
 		c.q.mu.Unlock()
-		c.pump()
+		c.pump(math.MaxInt)
 		c.q.mu.Lock()
 		defer c.q.mu.Unlock()
 		// If the socket has been filled again, by us or by somebody else since, the wait is ours.
@@ -272,8 +289,7 @@ func (c *conn) beginRequest() bool {
 			e.status = c.verify(e)
 		}
 		if e.status != verbs.WCSuccess {
-			lost := &termination{fault: faultLocal}
-			c.failLocked(fmt.Errorf("send request %d: %w", e.id, e.status), lost)
+			c.failRequest(e, e.status)
 			return false
 		}
 		at := sq.next
@@ -458,8 +474,7 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 				b.abandon()
 				c.tx.task = taskNone
 				c.q.mu.Lock()
-				e.status = verbs.WCLocProtErr
-				c.failLocked(fmt.Errorf("send request %d: %w", e.id, e.status), &termination{fault: faultLocal})
+				c.failRequest(e, verbs.WCLocProtErr)
 				c.q.mu.Unlock()
 				return false
 			}

@@ -127,7 +127,7 @@ func (s *tcpStream) waitReadable(f func() bool) error {
 }
 
 func (s *tcpStream) waitWritable(f func() bool, patience time.Duration) error {
-	for queued := s.unacknowledged(); ; {
+	for seen := s.acknowledged(); ; {
 		if !s.setWriteDeadline(time.Now().Add(patience)) {
 			return net.ErrClosed
 		}
@@ -140,17 +140,21 @@ func (s *tcpStream) waitWritable(f func() bool, patience time.Duration) error {
 			return err
 		}
 		// The socket reports room only when a good part of its buffer is free. A peer that takes a little is not stalled.
-		now := s.unacknowledged()
-		if now == queued {
+		now := s.acknowledged()
+		if now == seen {
 			return errStalled
 		}
-		queued = now
+		seen = now
 	}
 }
 
-// unacknowledged returns the octets in the socket that the peer has not acknowledged (SIOCOUTQ of tcp(7)).
-func (s *tcpStream) unacknowledged() (n int) {
-	_ = s.raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+// acknowledged returns how many octets the peer has acknowledged since the connection began (tcpi_bytes_acked).
+func (s *tcpStream) acknowledged() (n uint64) {
+	_ = s.raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Bytes_acked
+		}
+	})
 	return n
 }
 

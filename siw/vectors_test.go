@@ -71,13 +71,13 @@ func patch(fpdu []byte, off int, v uint32) []byte {
 
 // Where in an FPDU the fields are that are patched.
 const (
-	atTaggedSTag  = 2 + 2      // of a Write
-	atSinkSTag    = 2 + 18     // of a Read Request
+	atTaggedSTag  = 2 + 2       // of a Write
+	atSinkSTag    = 2 + 18      // of a Read Request
 	atSourceSTag  = 2 + 18 + 16 //
-	atAtomicID    = 2 + 18 + 4 // of an Atomic Request
-	atAtomicSTag  = 2 + 18 + 8 //
-	atResponseID  = 2 + 18     // of an Atomic Response
-	atRequestedID = 18 + 4     // of the Atomic Request's ULPDU
+	atAtomicID    = 2 + 18 + 4  // of an Atomic Request
+	atAtomicSTag  = 2 + 18 + 8  //
+	atResponseID  = 2 + 18      // of an Atomic Response
+	atRequestedID = 18 + 4      // of the Atomic Request's ULPDU
 )
 
 // fours are the depths of the vectors' startup frames.
@@ -462,7 +462,7 @@ func TestVectorsOfAtomics(t *testing.T) {
 		}
 		u := rawAtomic(msn, r)
 		u[18], u[19], u[20], u[21] = 0xff, 0xff, 0xff, u[21]|0xf0 // reserved bits do not matter
-		binary.BigEndian.PutUint32(u[2:], 0xffffffff)            // nor does the Invalidate STag field
+		binary.BigEndian.PutUint32(u[2:], 0xffffffff)             // nor does the Invalidate STag field
 		if r.Op == rdmap.AtomicFetchAdd {
 			binary.BigEndian.PutUint64(u[54:], 0x1234) // nor the compare data of a FetchAdd
 			binary.BigEndian.PutUint64(u[62:], 0x5678)

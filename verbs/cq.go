@@ -5,6 +5,8 @@ package verbs
 import (
 	"context"
 	"errors"
+	"runtime"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
@@ -25,6 +27,8 @@ type CQ struct {
 	node  lifetime.Node
 	ctx   *Context
 	p     ProviderCQ
+	drive ProviderCQDriver // p if it can be driven, or nil
+	spin  time.Duration    // how long Wait drives before it sleeps
 	ch    ProviderCompChannel
 	owned bool // ch was made for this CQ alone
 
@@ -80,6 +84,9 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 	if cq.p, err = c.p.CreateCQ(cq, cqe, cq.ch); err != nil {
 		return nil, errors.Join(err, cq.closeChannel())
 	}
+	if d, ok := cq.p.(ProviderCQDriver); ok {
+		cq.drive, cq.spin = d, d.Spin()
+	}
 	if err := cq.node.Init("CQ", cq.Close, parents...); err != nil {
 		return nil, errors.Join(err, cq.p.Destroy(), cq.closeChannel())
 	}
@@ -105,11 +112,36 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 		return 0, opError("CQ.Poll", cq.ctx.dev.Name(), ErrClosed)
 	}
 	n, err := cq.p.Poll(wcs)
+	if n == 0 && err == nil && cq.drive != nil && len(wcs) > 0 {
+		cq.drive.Drive()
+		n, err = cq.p.Poll(wcs)
+	}
 	cq.node.Exit()
 	if err != nil {
 		return n, opError("CQ.Poll", cq.ctx.dev.Name(), err)
 	}
 	return n, nil
+}
+
+// take is Poll without driving the device.
+func (cq *CQ) take(wcs []WC) (int, error) {
+	if !cq.node.Enter() {
+		return 0, opError("CQ.Wait", cq.ctx.dev.Name(), ErrClosed)
+	}
+	n, err := cq.p.Poll(wcs)
+	cq.node.Exit()
+	return n, opError("CQ.Wait", cq.ctx.dev.Name(), err)
+}
+
+// pollFor polls for a while.
+func (cq *CQ) pollFor(ctx context.Context, wcs []WC, d time.Duration) (int, error) {
+	for start := time.Now(); time.Since(start) < d && ctx.Err() == nil; {
+		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		runtime.Gosched()
+	}
+	return 0, nil
 }
 
 // ReqNotify arms the CQ (ibv_req_notify_cq(3)): the next completion that enters it sends one event to its channel; with
@@ -134,8 +166,13 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, opError(op, cq.ctx.dev.Name(), invalid("no room for a completion"))
 	}
-	if n, err := cq.Poll(wcs); n > 0 || err != nil {
+	if n, err := cq.take(wcs); n > 0 || err != nil {
 		return n, err
+	}
+	if cq.spin > 0 {
+		if n, err := cq.pollFor(ctx, wcs, cq.spin); n > 0 || err != nil {
+			return n, err
+		}
 	}
 	// One goroutine at a time arms and sleeps. Another would miss what arrives after the first was woken, because an
 	// event disarms the CQ.
@@ -151,13 +188,13 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		if err := cq.ReqNotify(false); err != nil {
 			return 0, err
 		}
-		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+		if n, err := cq.take(wcs); n > 0 || err != nil {
 			return n, err
 		}
 		if _, err := cq.ch.Wait(ctx); err != nil {
 			return 0, opError(op, cq.ctx.dev.Name(), err)
 		}
-		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+		if n, err := cq.take(wcs); n > 0 || err != nil {
 			return n, err
 		}
 	}

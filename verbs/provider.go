@@ -2,7 +2,10 @@
 
 package verbs
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // The Provider interfaces are the seam between the handles of this package and what executes them. A program that
 // uses RDMA does not need them; who writes a provider implements them and hands a ProviderDevice to [Register] or
@@ -82,6 +85,16 @@ type ProviderCQ interface {
 	ReqNotify(solicitedOnly bool) error
 	CQE() int
 	Destroy() error
+}
+
+// ProviderCQDriver is a ProviderCQ of a device that can do its work in the goroutine that polls, which spares the hand-over
+// from another one. It is optional.
+type ProviderCQDriver interface {
+	ProviderCQ
+	// Drive does what there is to be done for the CQ without waiting.
+	Drive()
+	// Spin is how long CQ.Wait should drive and poll before it sleeps.
+	Spin() time.Duration
 }
 
 // ProviderQPConfig is a [QPConfig] with its defaults filled in and its objects resolved.

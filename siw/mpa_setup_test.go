@@ -1,0 +1,756 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Flags of a startup frame (RFC 5044 section 7.1.1, RFC 6581 section 6).
+const (
+	flagM = 0x80
+	flagC = 0x40
+	flagR = 0x20
+	flagS = 0x10
+)
+
+// startup makes the bytes of a startup frame without judging them.
+func startup(reply bool, flags, rev byte, pd ...byte) []byte {
+	key := "MPA ID Req Frame"
+	if reply {
+		key = "MPA ID Rep Frame"
+	}
+	return append(append([]byte(key), flags, rev, byte(len(pd)>>8), byte(len(pd))), pd...)
+}
+
+// word makes the enhanced word of a startup frame (RFC 6581 section 9).
+func word(a, b bool, ird uint16, c, d bool, ord uint16) []byte {
+	if a {
+		ird |= 0x8000
+	}
+	if b {
+		ird |= 0x4000
+	}
+	if c {
+		ord |= 0x8000
+	}
+	if d {
+		ord |= 0x4000
+	}
+	return []byte{byte(ird >> 8), byte(ird), byte(ord >> 8), byte(ord)}
+}
+
+// plain is the enhanced word of the client-server model.
+func plain(ird, ord uint16) []byte { return word(false, false, ird, false, false, ord) }
+
+// depth makes a ConnParam.
+func depth(ird, ord int) cm.ConnParam {
+	return cm.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
+}
+
+// TestSetupReply checks every octet of the Reply to Requests that are accepted, and what the two sides agree on.
+func TestSetupReply(t *testing.T) {
+	request := func(flags, rev byte, pd ...byte) []byte { return startup(false, flags, rev, pd...) }
+	reply := func(flags, rev byte, pd ...byte) []byte { return startup(true, flags, rev, pd...) }
+	cases := []struct {
+		name     string
+		crcOff   bool
+		param    cm.ConnParam
+		request  []byte
+		reply    []byte
+		crc      bool
+		ird, ord int
+	}{
+		{"revision 1", false, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
+		{"revision 1 with private data", false, depth(4, 4), request(flagC, 1, 1, 2, 3), reply(flagC, 1), true, 4, 4},
+		{"revision 1 with the bit S, which it does not know", false, depth(4, 4), request(flagC|flagS, 1, plain(2, 2)...), reply(flagC, 1), true, 4, 4},
+		{"revision 2 without the enhanced word", false, depth(4, 4), request(flagC, 2), reply(flagC, 2), true, 4, 4},
+		{"revision 2", false, depth(4, 4), request(flagC|flagS, 2, plain(4, 4)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+		{"reserved bits and R do not matter", false, depth(4, 4), request(flagC|flagS|flagR|0x0f, 2, plain(4, 4)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+		{"enhanced word and private data", false, depth(4, 4), request(flagC|flagS, 2, append(plain(4, 4), 9, 8)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+
+		{"CRC asked for here", false, depth(4, 4), request(0, 1), reply(flagC, 1), true, 4, 4},
+		{"CRC asked for there", true, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
+		{"CRC asked for nowhere", true, depth(4, 4), request(0, 1), reply(0, 1), false, 4, 4},
+		{"CRC asked for here, revision 2", false, depth(4, 4), request(flagS, 2, plain(4, 4)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+		{"CRC asked for nowhere, revision 2", true, depth(4, 4), request(flagS, 2, plain(4, 4)...), reply(flagS, 2, plain(4, 4)...), false, 4, 4},
+
+		// Our ORD is at most the peer's IRD; our IRD need not be more than the peer's ORD.
+		{"the peer serves less", false, depth(16, 16), request(flagC|flagS, 2, plain(3, 16)...), reply(flagC|flagS, 2, plain(16, 3)...), true, 16, 3},
+		{"the peer serves more", false, depth(16, 16), request(flagC|flagS, 2, plain(100, 16)...), reply(flagC|flagS, 2, plain(16, 16)...), true, 16, 16},
+		{"the peer asks for more than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 100)...), reply(flagC|flagS, 2, plain(5, 16)...), true, 5, 16},
+		{"the peer asks for less than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 1)...), reply(flagC|flagS, 2, plain(1, 16)...), true, 1, 16},
+		{"no Reads", false, depth(cm.None, cm.None), request(flagC|flagS, 2, plain(16, 16)...), reply(flagC|flagS, 2, plain(0, 0)...), true, 0, 0},
+		{"the peer has none", false, depth(16, 16), request(flagC|flagS, 2, plain(0, 0)...), reply(flagC|flagS, 2, plain(0, 0)...), true, 0, 0},
+		{"all of the device", false, depth(0, 0), request(flagC|flagS, 2, plain(0x3ffe, 0x3ffe)...), reply(flagC|flagS, 2, plain(128, 128)...), true, 128, 128},
+		{"not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 0x3fff)...), reply(flagC|flagS, 2, plain(0x3fff, 0x3fff)...), true, 5, 6},
+		{"ORD not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(4, 0x3fff)...), reply(flagC|flagS, 2, plain(0x3fff, 4)...), true, 5, 4},
+		{"IRD not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 4)...), reply(flagC|flagS, 2, plain(4, 0x3fff)...), true, 4, 6},
+
+		// Without A the other bits of RFC 6581 section 9.2 mean nothing.
+		{"B, C and D without A", false, depth(4, 4), request(flagC|flagS, 2, word(false, true, 4, true, true, 4)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := siw.Config{}
+			if c.crcOff {
+				cfg.CRC = siw.Off
+			}
+			n := newRawNIC(t, cfg)
+			e, ln := n.end(verbs.QPCap{}), n.listen()
+			p := rawDial(t, ln.Addr())
+			p.write(c.request)
+			acc := e.goAccept(soon(t), n.request(ln), c.param)
+			t.Cleanup(p.close)
+			require.Equal(t, c.reply, p.bytes(len(c.reply)))
+			// Without RTR the connection is established by the Reply, but the responder is silent until it has heard something.
+			r := result(t, "Accept", acc)
+			require.NoError(t, r.err)
+			ord, ird := r.id.Depths()
+			require.Equal(t, [2]int{c.ird, c.ord}, [2]int{ird, ord})
+			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
+			p.none(20 * time.Millisecond)
+			e.idle(e.scq)
+			p.crc = c.crc
+			p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
+			require.Equal(t, rawSend(1, nil), p.read())
+			require.Equal(t, verbs.WC{ID: 1, QPNum: e.qp.Num()}, e.sent())
+			// The CRC field is judged if and only if the CRC is on.
+			e.recv(8)
+			b := rawFPDU(rawSend(1, nil), c.crc)
+			b[len(b)-1] ^= 1
+			p.write(b)
+			if c.crc {
+				p.terminate(2, 0, 2, quoteNone, nil)
+			} else {
+				require.Equal(t, verbs.WCSuccess, e.received().Status)
+			}
+		})
+	}
+}
+
+// TestSetupRTR answers offers of RTR messages as the responder: A is copied, what we take is named, and the connection is
+// established, and our sends go out, when the first FPDU is in.
+func TestSetupRTR(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		b, c, d bool
+	}{{"Send", true, false, false}, {"Write", false, true, false}, {"Read", false, false, true}, {"Write and Read", false, true, true},
+		{"all", true, true, true}, {"none", false, false, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newRawNIC(t, siw.Config{})
+			e, ln := n.end(verbs.QPCap{}), n.listen()
+			p := rawDial(t, ln.Addr())
+			p.write(startup(false, flagC|flagS, 2, word(true, c.b, 4, c.c, c.d, 4)...))
+			acc := e.goAccept(soon(t), n.request(ln), depth(4, 4))
+			t.Cleanup(p.close)
+			f := p.frame()
+			require.True(t, f.Enhanced.PeerToPeer)
+			require.True(t, f.Enhanced.RTRWrite, "the kind that is always there")
+			require.False(t, f.Enhanced.RTRSend && !c.b || f.Enhanced.RTRRead && !c.d)
+			p.crc = true
+			// The QP is ready, but it neither sends nor is the connection established.
+			require.Eventually(t, func() bool { return e.qp.State() == verbs.QPStateRTS }, rawWait, time.Millisecond)
+			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
+			p.none(20 * time.Millisecond)
+			require.Empty(t, acc)
+			p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
+			require.NoError(t, result(t, "Accept", acc).err)
+			require.Equal(t, rawSend(1, nil), p.read())
+			require.Equal(t, verbs.WC{ID: 1, QPNum: e.qp.Num()}, e.sent())
+		})
+	}
+	t.Run("initiator gives up", func(t *testing.T) {
+		// In RFC layout and in that of kernel siw.
+		for _, word := range [][4]byte{{0x20, 7}, {0x20, 6}, {0x20, 5}, {0x02, 7}, {0x02, 6}, {0x02, 5}} {
+			n := newRawNIC(t, siw.Config{})
+			e, ln := n.end(verbs.QPCap{}), n.listen()
+			p := rawDial(t, ln.Addr())
+			p.write(startup(false, flagC|flagS, 2, 0xc0, 4, 0, 4))
+			acc := e.goAccept(soon(t), n.request(ln), depth(4, 4))
+			t.Cleanup(p.close)
+			p.frame()
+			p.crc = true
+			p.send(rawUntagged(rdmap.OpTerminate, 2, 1, word[:]))
+			p.eof()
+			p.close()
+			require.ErrorIs(t, result(t, "Accept", acc).err, terminated(2, 0, word[1], true), "% x", word)
+		}
+	})
+}
+
+// TestSetupRefused sends what is no acceptable Request: it is not answered, or with a refusal where a Reply can be made,
+// and the listener goes on.
+func TestSetupRefused(t *testing.T) {
+	n := newRawNIC(t, siw.Config{SetupTimeout: 300 * time.Millisecond})
+	ln := n.listen()
+	e := n.end(verbs.QPCap{})
+	long := startup(false, flagC, 1, make([]byte, 513)...)
+	badKey := startup(false, flagC, 1)
+	badKey[3] ^= 1
+	for _, c := range []struct {
+		name  string
+		bytes []byte
+		reply []byte // nil = the connection ends without a Reply
+	}{
+		{"bad key", badKey, nil},
+		{"bad last octet of the key", bytes.Replace(startup(false, flagC, 1), []byte("Frame"), []byte("Framf"), 1), nil},
+		{"no MPA at all", []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), nil},
+		{"key of a Reply: both sides are passive", startup(true, flagC, 1), nil},
+		{"revision 0", startup(false, flagC|flagM, 0), nil},
+		{"revision 3", startup(false, flagC, 3), nil},
+		{"revision 255", startup(false, flagC, 255), nil},
+		{"private data of 513", long, nil},
+		{"private data of 65535", append(startup(false, flagC, 1)[:18], 0xff, 0xff), nil},
+		{"S without the enhanced word", startup(false, flagC|flagS, 2), nil},
+		{"S with three octets", startup(false, flagC|flagS, 2, 1, 2, 3), nil},
+		{"markers, revision 1", startup(false, flagC|flagM, 1), startup(true, flagC|flagR, 1)},
+		{"markers, revision 2", startup(false, flagC|flagM, 2), startup(true, flagC|flagR, 2)},
+		{"markers, enhanced", startup(false, flagC|flagS|flagM, 2, plain(4, 4)...), startup(true, flagC|flagR|flagS, 2, plain(0, 0)...)},
+		{"markers, enhanced, no CRC", startup(false, flagS|flagM, 2, plain(4, 4)...), startup(true, flagR|flagS, 2, plain(0, 0)...)},
+		{"silence", nil, nil},
+		{"silence after the key", startup(false, flagC, 1)[:16], nil},
+		{"silence inside of private data", startup(false, flagC, 1, make([]byte, 100)...)[:119], nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := rawDial(t, ln.Addr())
+			p.write(c.bytes)
+			if c.reply != nil {
+				require.Equal(t, c.reply, p.bytes(len(c.reply)))
+			}
+			p.gone()
+		})
+	}
+	for _, part := range [][]byte{nil, startup(false, flagC, 1)[:10], startup(false, flagC, 1, make([]byte, 9)...)[:25]} {
+		p := rawDial(t, ln.Addr())
+		p.write(part)
+		p.shut()
+		p.gone()
+		p = rawDial(t, ln.Addr())
+		p.write(part)
+		p.reset()
+	}
+	// None of them has reached Accept.
+	p := rawDial(t, ln.Addr())
+	p.write(startup(false, flagC, 1, []byte("last")...))
+	req := n.request(ln)
+	require.Equal(t, []byte("last"), req.PrivateData())
+	acc := e.goAccept(soon(t), req, cm.ConnParam{})
+	t.Cleanup(p.close)
+	require.Equal(t, startup(true, flagC, 1), p.bytes(20))
+	require.NoError(t, result(t, "Accept", acc).err)
+}
+
+// TestSetupSlow sends startup frames one octet at a time, and FPDUs right behind them.
+func TestSetupSlow(t *testing.T) {
+	t.Run("Request", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{})
+		e, ln := n.end(verbs.QPCap{}), n.listen()
+		p := rawDial(t, ln.Addr())
+		p.trickle(startup(false, flagC|flagS, 2, append(word(true, false, 4, true, false, 4), "private"...)...))
+		req := n.request(ln)
+		require.Equal(t, []byte("private"), req.PrivateData())
+		ord, ird := req.Depths()
+		require.Equal(t, [2]int{4, 4}, [2]int{ord, ird})
+		acc := e.goAccept(soon(t), req, cm.ConnParam{})
+		t.Cleanup(p.close)
+		p.frame()
+		p.crc = true
+		p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
+		require.NoError(t, result(t, "Accept", acc).err)
+	})
+	t.Run("Reply", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{})
+		e, ln := n.end(verbs.QPCap{}), rawListen(t)
+		con := e.goConnect(soon(t), ln, depth(4, 4))
+		p := rawAccept(t, ln)
+		p.frame()
+		p.trickle(startup(true, flagC|flagS, 2, append(word(true, false, 4, true, false, 4), "private"...)...))
+		p.crc = true
+		require.Equal(t, rawTagged(rdmap.OpWrite, 1, 0, nil), p.read())
+		r := result(t, "Connect", con)
+		require.NoError(t, r.err)
+		require.Equal(t, []byte("private"), r.id.PrivateData())
+	})
+	t.Run("FPDUs behind the Request", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{})
+		e, ln := n.end(verbs.QPCap{}), n.listen()
+		p := rawDial(t, ln.Addr())
+		p.write(bytes.Join([][]byte{startup(false, flagC|flagS, 2, word(true, false, 4, true, false, 4)...),
+			rawFPDU(rawTagged(rdmap.OpWrite, 1, 0, nil), true), rawFPDU(rawSend(1, []byte("early")), true)}, nil))
+		req := n.request(ln)
+		require.NoError(t, req.BindQP(e.qp))
+		bufs := e.recv(5)
+		acc := e.goAccept(soon(t), req, cm.ConnParam{})
+		t.Cleanup(p.close)
+		p.frame()
+		require.NoError(t, result(t, "Accept", acc).err)
+		require.Equal(t, verbs.WC{ID: 1, Opcode: verbs.WCRecv, ByteLen: 5, QPNum: e.qp.Num()}, e.received())
+		require.Equal(t, []byte("early"), bufs[0])
+	})
+	t.Run("FPDUs behind the Reply", func(t *testing.T) {
+		// As kernel siw may: it does not wait for the initiator's first FPDU.
+		n := newRawNIC(t, siw.Config{RTR: siw.Off})
+		e, ln := n.end(verbs.QPCap{}), rawListen(t)
+		id, err := cm.Resolve(soon(t), ln.Addr().String(), n.config())
+		require.NoError(t, err)
+		defer id.Close()
+		require.NoError(t, id.BindQP(e.qp))
+		bufs := e.recv(5)
+		con := e.goConnect(soon(t), ln, depth(4, 4))
+		p := rawAccept(t, ln)
+		p.frame()
+		p.write(append(startup(true, flagC|flagS, 2, plain(4, 4)...), rawFPDU(rawSend(1, []byte("early")), true)...))
+		require.NoError(t, result(t, "Connect", con).err)
+		require.Equal(t, verbs.WC{ID: 1, Opcode: verbs.WCRecv, ByteLen: 5, QPNum: e.qp.Num()}, e.received())
+		require.Equal(t, []byte("early"), bufs[0])
+	})
+}
+
+// TestSetupRequest checks every octet of the Request, and what becomes of the Replies to it.
+func TestSetupRequest(t *testing.T) {
+	rep := func(flags, rev byte, pd ...byte) []byte { return startup(true, flags, rev, pd...) }
+	req := func(flags, rev byte, pd ...byte) []byte { return startup(false, flags, rev, pd...) }
+	p2p := func(ird, ord uint16) []byte { return word(true, false, ird, true, false, ord) }
+	type outcome struct {
+		crc      bool
+		rtr      bool
+		ird, ord int
+		term     uint8 // code of a Terminate 2/0
+	}
+	cases := []struct {
+		name    string
+		cfg     siw.Config
+		param   cm.ConnParam
+		request []byte
+		reply   []byte
+		want    outcome
+	}{
+		{"revision 1", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC, 1), outcome{crc: true, ird: 4, ord: 4}},
+		{"revision 1, CRC asked for here", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(0, 1), outcome{crc: true, ird: 4, ord: 4}},
+		{"revision 1, CRC asked for there", siw.Config{Rev: 1, CRC: siw.Off}, depth(4, 4), req(0, 1), rep(flagC, 1), outcome{crc: true, ird: 4, ord: 4}},
+		{"revision 1, CRC asked for nowhere", siw.Config{Rev: 1, CRC: siw.Off}, depth(4, 4), req(0, 1), rep(0, 1), outcome{ird: 4, ord: 4}},
+		{"revision 1, S means nothing", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC|flagS, 1, plain(1, 1)...), outcome{crc: true, ird: 4, ord: 4}},
+		{"reserved bits", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC|0x0f, 1), outcome{crc: true, ird: 4, ord: 4}},
+
+		{"peer to peer", siw.Config{}, depth(4, 5), req(flagC|flagS, 2, p2p(4, 5)...), rep(flagC|flagS, 2, p2p(5, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 5}},
+		{"peer to peer, CRC asked for here", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagS, 2, p2p(4, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
+		{"peer to peer, CRC asked for there", siw.Config{CRC: siw.Off}, depth(4, 4), req(flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, p2p(4, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
+		{"peer to peer, CRC asked for nowhere", siw.Config{CRC: siw.Off}, depth(4, 4), req(flagS, 2, p2p(4, 4)...), rep(flagS, 2, p2p(4, 4)...), outcome{rtr: true, ird: 4, ord: 4}},
+		{"RTR by Write or Read", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, word(true, false, 4, true, true, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
+		{"client and server", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagC|flagS, 2, plain(4, 4)...), rep(flagC|flagS, 2, plain(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
+		{"client and server, as the responder wants it", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, plain(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
+		{"A where it was not asked for", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagC|flagS, 2, plain(4, 4)...), rep(flagC|flagS, 2, p2p(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
+
+		{"the peer serves less", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...), rep(flagC|flagS, 2, p2p(3, 8)...), outcome{crc: true, rtr: true, ird: 8, ord: 3}},
+		{"the peer serves more", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...), rep(flagC|flagS, 2, p2p(100, 8)...), outcome{crc: true, rtr: true, ird: 8, ord: 8}},
+		{"the peer serves none", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...), rep(flagC|flagS, 2, p2p(0, 0)...), outcome{crc: true, rtr: true, ird: 8, ord: 0}},
+		{"not negotiated", siw.Config{}, depth(8, 7), req(flagC|flagS, 2, p2p(8, 7)...), rep(flagC|flagS, 2, p2p(0x3fff, 0x3fff)...), outcome{crc: true, rtr: true, ird: 8, ord: 7}},
+		{"no Reads", siw.Config{}, depth(cm.None, cm.None), req(flagC|flagS, 2, p2p(0, 0)...), rep(flagC|flagS, 2, p2p(8, 0)...), outcome{crc: true, rtr: true}},
+		{"all of the device", siw.Config{}, depth(0, 0), req(flagC|flagS, 2, p2p(128, 128)...), rep(flagC|flagS, 2, p2p(128, 128)...), outcome{crc: true, rtr: true, ird: 128, ord: 128}},
+
+		{"the peer asks for one more than we serve", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...), rep(flagC|flagS, 2, p2p(8, 9)...), outcome{crc: true, term: 6}},
+		{"the peer asks for Reads and we serve none", siw.Config{}, depth(cm.None, 8), req(flagC|flagS, 2, p2p(0, 8)...), rep(flagC|flagS, 2, p2p(8, 1)...), outcome{crc: true, term: 6}},
+		{"the same without CRC", siw.Config{CRC: siw.Off}, depth(cm.None, 8), req(flagS, 2, p2p(0, 8)...), rep(flagS, 2, p2p(8, 1)...), outcome{term: 6}},
+		{"RTR by Read only", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, word(true, false, 4, false, true, 4)...), outcome{crc: true, term: 7}},
+		{"RTR by Send only", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, word(true, true, 4, false, false, 4)...), outcome{crc: true, term: 7}},
+		{"no RTR at all", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, word(true, false, 4, false, false, 4)...), outcome{crc: true, term: 7}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			n := newRawNIC(t, c.cfg)
+			e, ln := n.end(verbs.QPCap{}), rawListen(t)
+			con := e.goConnect(soon(t), ln, c.param)
+			p := rawAccept(t, ln)
+			require.Equal(t, c.request, p.bytes(len(c.request)))
+			p.none(5 * time.Millisecond) // nothing before the Reply
+			p.write(c.reply)
+			p.crc = c.want.crc
+			if c.want.term != 0 {
+				p.terminate(2, 0, c.want.term, quoteNone, nil)
+				p.close()
+				require.ErrorIs(t, result(t, "Connect", con).err, cm.ErrProtocol)
+				require.Equal(t, verbs.QPStateInit, e.qp.State())
+				return
+			}
+			if c.want.rtr {
+				require.Equal(t, rawTagged(rdmap.OpWrite, 1, 0, nil), p.read())
+			}
+			r := result(t, "Connect", con)
+			require.NoError(t, r.err)
+			ord, ird := r.id.Depths()
+			require.Equal(t, [2]int{c.want.ird, c.want.ord}, [2]int{ird, ord})
+			p.none(5 * time.Millisecond)
+			e.post(verbs.SendWR{Opcode: verbs.WRSend})
+			require.Equal(t, rawSend(1, nil), p.read())
+			e.recv(8)
+			b := rawFPDU(rawSend(1, nil), c.want.crc)
+			b[len(b)-1] ^= 1
+			p.write(b)
+			if c.want.crc {
+				p.terminate(2, 0, 2, quoteNone, nil)
+			} else {
+				require.Equal(t, verbs.WCSuccess, e.received().Status)
+			}
+		})
+	}
+}
+
+// TestSetupBadReply gives the NIC Replies that it must not accept: Connect fails with the reason, the TCP connection ends
+// without an FPDU, and the QP can be connected by another ID.
+func TestSetupBadReply(t *testing.T) {
+	good := startup(true, flagC|flagS, 2, word(true, false, 4, true, false, 4)...)
+	badKey := bytes.Clone(good)
+	badKey[15] ^= 0x20
+	for _, c := range []struct {
+		name  string
+		reply []byte
+		end   func(p *rawPeer) // after the reply
+		want  error
+	}{
+		{"bad key", badKey, nil, cm.ErrProtocol},
+		{"no MPA at all", []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), nil, cm.ErrProtocol},
+		{"key of a Request: both sides are active", startup(false, flagC|flagS, 2, word(true, false, 4, true, false, 4)...), nil, cm.ErrProtocol},
+		{"revision 0", startup(true, flagC, 0), nil, cm.ErrProtocol},
+		{"revision 1", startup(true, flagC, 1), nil, cm.ErrProtocol},
+		{"revision 3", startup(true, flagC|flagS, 3, plain(4, 4)...), nil, cm.ErrProtocol},
+		{"enhanced word missing", startup(true, flagC, 2), nil, cm.ErrProtocol},
+		{"S without the enhanced word", startup(true, flagC|flagS, 2), nil, cm.ErrProtocol},
+		{"S with three octets", startup(true, flagC|flagS, 2, 0, 0, 0), nil, cm.ErrProtocol},
+		{"private data of 513", startup(true, flagC|flagS, 2, make([]byte, 513)...), nil, cm.ErrProtocol},
+		{"markers", startup(true, flagC|flagS|flagM, 2, word(true, false, 4, true, false, 4)...), nil, cm.ErrProtocol},
+		{"silence", nil, nil, cm.ErrSetupTimeout},
+		{"silence inside of the frame", good[:21], nil, cm.ErrSetupTimeout},
+		{"FIN", nil, (*rawPeer).shut, io.EOF},
+		{"FIN inside of the frame", good[:19], (*rawPeer).shut, io.ErrUnexpectedEOF},
+		{"RST", nil, (*rawPeer).reset, nil},
+		{"RST inside of the frame", good[:19], (*rawPeer).reset, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newRawNIC(t, siw.Config{SetupTimeout: 300 * time.Millisecond})
+			e, ln := n.end(verbs.QPCap{}), rawListen(t)
+			con := e.goConnect(soon(t), ln, depth(4, 4))
+			p := rawAccept(t, ln)
+			p.frame()
+			p.write(c.reply)
+			if c.end != nil {
+				c.end(p)
+			}
+			err := result(t, "Connect", con).err
+			require.Error(t, err)
+			if c.want != nil {
+				require.ErrorIs(t, err, c.want)
+			}
+			var op *cm.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, errors.Is(c.want, cm.ErrSetupTimeout), op.Timeout())
+			if c.name[:3] != "RST" {
+				p.gone()
+			}
+			p.close()
+
+			require.Equal(t, verbs.QPStateInit, e.qp.State())
+			con = e.goConnect(soon(t), ln, depth(4, 4))
+			p = rawAccept(t, ln)
+			p.frame()
+			p.write(good)
+			require.NoError(t, result(t, "Connect", con).err)
+		})
+	}
+}
+
+// TestSetupReject sends and receives refusals with private data.
+func TestSetupReject(t *testing.T) {
+	t.Run("by the responder", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{})
+		ln := n.listen()
+		for _, c := range []struct {
+			name           string
+			request, reply []byte
+			most           int
+		}{
+			{"revision 1", startup(false, flagC, 1), startup(true, flagC|flagR, 1), 512},
+			{"revision 2, plain", startup(false, 0, 2), startup(true, flagR, 2), 512},
+			{"revision 2", startup(false, flagC|flagS, 2, word(true, false, 4, true, false, 4)...), startup(true, flagC|flagS|flagR, 2, 0, 0, 0, 0), 508},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				for _, size := range []int{0, 1, c.most} {
+					p := rawDial(t, ln.Addr())
+					p.write(c.request)
+					req := n.request(ln)
+					data := pattern(size, 3)
+					done := make(chan error, 1)
+					go func() { done <- req.Reject(data) }()
+					want := append(bytes.Clone(c.reply), data...)
+					k := len(want) - mpa.FrameLen
+					want[18], want[19] = byte(k>>8), byte(k)
+					require.Equal(t, want, p.bytes(len(want)))
+					p.eof()
+					p.close()
+					require.NoError(t, result(t, "Reject", done))
+				}
+				p := rawDial(t, ln.Addr())
+				p.write(c.request)
+				var limit *verbs.LimitError
+				err := n.request(ln).Reject(make([]byte, c.most+1))
+				require.ErrorAs(t, err, &limit)
+				require.Equal(t, verbs.LimitError{Name: "private data", Limit: uint64(c.most), Value: uint64(c.most + 1)}, *limit)
+				p.gone()
+			})
+		}
+	})
+	t.Run("by the peer", func(t *testing.T) {
+		for _, c := range []struct {
+			name string
+			rev  int
+			head []byte
+			want cm.RejectedError
+		}{
+			{"revision 1", 1, startup(true, flagC|flagR, 1), cm.RejectedError{IRD: -1, ORD: -1}},
+			{"revision 2", 2, startup(true, flagC|flagS|flagR, 2, plain(7, 20)...), cm.RejectedError{IRD: 7, ORD: 20}},
+			{"revision 2 refused as revision 1", 2, startup(true, flagC|flagR, 1), cm.RejectedError{IRD: -1, ORD: -1}},
+			{"revision 2 with markers", 2, startup(true, flagC|flagS|flagR|flagM, 2, plain(0, 0)...), cm.RejectedError{}},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				most := 512 - (len(c.head) - mpa.FrameLen)
+				for _, size := range []int{0, 1, most} {
+					n := newRawNIC(t, siw.Config{Rev: c.rev})
+					e, ln := n.end(verbs.QPCap{}), rawListen(t)
+					con := e.goConnect(soon(t), ln, depth(4, 4))
+					p := rawAccept(t, ln)
+					p.frame()
+					data := pattern(size, 5)
+					b := append(bytes.Clone(c.head), data...)
+					k := len(b) - mpa.FrameLen
+					b[18], b[19] = byte(k>>8), byte(k)
+					p.write(b)
+					err := result(t, "Connect", con).err
+					require.ErrorIs(t, err, cm.ErrRejected)
+					var rejected *cm.RejectedError
+					require.ErrorAs(t, err, &rejected)
+					require.Equal(t, [2]int{c.want.IRD, c.want.ORD}, [2]int{rejected.IRD, rejected.ORD})
+					require.Equal(t, data, append([]byte{}, rejected.PrivateData...))
+					p.gone()
+					require.Equal(t, verbs.QPStateInit, e.qp.State())
+				}
+			})
+		}
+	})
+}
+
+// TestSetupPrivateData carries private data of every length both ways; one octet more is refused by name.
+func TestSetupPrivateData(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cfg   siw.Config
+		frame mpa.Frame
+		most  int
+	}{
+		{"revision 1", siw.Config{Rev: 1}, mpa.Frame{Rev: 1, CRC: true}, 512},
+		{"revision 2", siw.Config{}, rawRequest(), 508},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newRawNIC(t, c.cfg)
+			tooMuch := verbs.LimitError{Name: "private data", Limit: uint64(c.most), Value: uint64(c.most + 1)}
+			for _, size := range []int{0, 1, 251, c.most} {
+				ours, theirs := pattern(size, 1), pattern(size, 2)
+				n := n.as(t)
+				frame := c.frame
+				frame.PrivateData = theirs
+
+				e, ln := n.end(verbs.QPCap{}), n.listen()
+				p := rawDial(t, ln.Addr())
+				p.sendFrame(frame)
+				req := n.request(ln)
+				require.Equal(t, theirs, append([]byte{}, req.PrivateData()...))
+				acc := e.goAccept(soon(t), req, cm.ConnParam{PrivateData: ours})
+				t.Cleanup(p.close)
+				require.Equal(t, ours, append([]byte{}, p.frame().PrivateData...))
+				p.crc = true
+				p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
+				r := result(t, "Accept", acc)
+				require.NoError(t, r.err)
+				require.Equal(t, theirs, append([]byte{}, r.id.PrivateData()...))
+
+				e = n.end(verbs.QPCap{})
+				raw := rawListen(t)
+				con := e.goConnect(soon(t), raw, cm.ConnParam{PrivateData: ours})
+				p = rawAccept(t, raw)
+				require.Equal(t, ours, append([]byte{}, p.frame().PrivateData...))
+				frame.Reply = true
+				p.sendFrame(frame)
+				r = result(t, "Connect", con)
+				require.NoError(t, r.err)
+				require.Equal(t, theirs, append([]byte{}, r.id.PrivateData()...))
+			}
+			more := cm.ConnParam{PrivateData: make([]byte, c.most+1)}
+			var limit *verbs.LimitError
+			raw := rawListen(t)
+			require.ErrorAs(t, result(t, "Connect", n.end(verbs.QPCap{}).goConnect(soon(t), raw, more)).err, &limit)
+			require.Equal(t, tooMuch, *limit)
+			require.NoError(t, raw.SetDeadline(time.Now().Add(20*time.Millisecond)))
+			_, err := raw.Accept()
+			require.Error(t, err, "nothing was sent")
+
+			ln := n.listen()
+			p := rawDial(t, ln.Addr())
+			p.sendFrame(c.frame)
+			limit = nil
+			require.ErrorAs(t, result(t, "Accept", n.end(verbs.QPCap{}).goAccept(soon(t), n.request(ln), more)).err, &limit)
+			require.Equal(t, tooMuch, *limit)
+			p.gone()
+		})
+	}
+}
+
+// TestSetupTimeouts lets the peer fall silent, go, or be given up between the frames: Accept and Connect end in time, and
+// nothing is left behind.
+func TestSetupTimeouts(t *testing.T) {
+	const timeout = 200 * time.Millisecond
+	for _, c := range []struct {
+		name string
+		do   func(p *rawPeer, cancel func())
+		want error
+	}{
+		{"silence instead of RTR", func(*rawPeer, func()) {}, cm.ErrSetupTimeout},
+		{"FIN instead of RTR", func(p *rawPeer, _ func()) { p.shut() }, io.EOF},
+		{"half an RTR and FIN", func(p *rawPeer, _ func()) {
+			p.write(rawFPDU(rawTagged(rdmap.OpWrite, 1, 0, nil), true)[:7])
+			p.shut()
+		}, io.ErrUnexpectedEOF},
+		{"RST instead of RTR", func(p *rawPeer, _ func()) { p.reset() }, nil},
+		{"given up", func(_ *rawPeer, cancel func()) { cancel() }, context.Canceled},
+		{"bad RTR", func(p *rawPeer, _ func()) {
+			b := rawFPDU(rawTagged(rdmap.OpWrite, 1, 0, nil), true)
+			b[19] ^= 1
+			p.write(b)
+		}, terminated(2, 0, 2, false)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newRawNIC(t, siw.Config{SetupTimeout: timeout, CloseTimeout: timeout})
+			e, ln := n.end(verbs.QPCap{}), n.listen()
+			p := rawDial(t, ln.Addr())
+			p.sendFrame(rawRequest())
+			ctx, cancel := context.WithCancel(soon(t))
+			defer cancel()
+			req := n.request(ln)
+			require.NoError(t, req.BindQP(e.qp))
+			e.recv(8)
+			began := time.Now()
+			acc := e.goAccept(ctx, req, cm.ConnParam{})
+			t.Cleanup(p.close)
+			p.frame()
+			p.crc = true
+			c.do(p, cancel)
+			r := result(t, "Accept", acc)
+			require.Nil(t, r.id)
+			require.Error(t, r.err)
+			if c.want != nil {
+				require.ErrorIs(t, r.err, c.want)
+			}
+			require.Less(t, time.Since(began), 2*timeout+time.Second)
+			require.Equal(t, verbs.WC{ID: 1, Status: verbs.WCWRFlushErr, QPNum: e.qp.Num()}, e.received())
+			require.Equal(t, verbs.QPStateErr, e.qp.State())
+		})
+	}
+	t.Run("peer gone before Accept", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{SetupTimeout: timeout, CloseTimeout: timeout})
+		ln := n.listen()
+		for _, leave := range []func(*rawPeer){(*rawPeer).close, (*rawPeer).reset} {
+			p := rawDial(t, ln.Addr())
+			p.sendFrame(rawRequest())
+			req := n.request(ln)
+			leave(p)
+			e := n.end(verbs.QPCap{})
+			r := result(t, "Accept", e.goAccept(soon(t), req, cm.ConnParam{}))
+			require.Error(t, r.err)
+		}
+	})
+	t.Run("nobody listens", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{})
+		ln := rawListen(t)
+		require.NoError(t, ln.Close())
+		err := result(t, "Connect", n.end(verbs.QPCap{}).goConnect(soon(t), ln, cm.ConnParam{})).err
+		require.Error(t, err)
+		var op net.Error
+		require.ErrorAs(t, err, &op)
+		require.False(t, op.Timeout())
+	})
+	t.Run("Connect given up", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{})
+		e, ln := n.end(verbs.QPCap{}), rawListen(t)
+		ctx, cancel := context.WithCancel(soon(t))
+		con := e.goConnect(ctx, ln, cm.ConnParam{})
+		p := rawAccept(t, ln)
+		p.frame()
+		cancel()
+		require.ErrorIs(t, result(t, "Connect", con).err, context.Canceled)
+		p.gone()
+		require.Equal(t, verbs.QPStateInit, e.qp.State())
+	})
+}
+
+// TestSetupORD checks that what was agreed on is kept: no more requests are on the way than the peer serves.
+func TestSetupORD(t *testing.T) {
+	frame := rawRequest()
+	frame.Enhanced.IRD = 2
+	for _, active := range []bool{true, false} {
+		n := newRawNIC(t, siw.Config{})
+		var e *rawEnd
+		var p *rawPeer
+		if active {
+			e, p = n.active(rawOpts{frame: &frame})
+		} else {
+			e, p = n.passive(rawOpts{frame: &frame})
+		}
+		sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
+		for id := uint64(1); id <= 6; id++ {
+			op := verbs.WRRDMARead
+			if id%2 == 0 {
+				op = verbs.WRAtomicFetchAndAdd
+			}
+			e.post(verbs.SendWR{ID: id, Opcode: op, SGL: []verbs.SGE{e.sge(sink)}})
+		}
+		var ids []uint32
+		take := func() {
+			u := p.read()
+			if _, op := rdmap.ParseControl(u[1]); op == rdmap.OpAtomicRequest {
+				r, err := rdmap.ParseAtomicRequest(u[18:])
+				require.NoError(t, err)
+				ids = append(ids, r.ID)
+			}
+		}
+		take()
+		take()
+		for id := uint64(1); id <= 6; id++ {
+			if id <= 5 {
+				p.none(5 * time.Millisecond)
+			}
+			if id%2 == 0 {
+				p.send(rawAtomicResponse(uint32(id/2), ids[id/2-1], id))
+			} else {
+				p.send(rawTagged(rdmap.OpReadResponse, sink.LKey(), 0x100, make([]byte, 8)))
+			}
+			wc := e.sent()
+			require.Equal(t, verbs.WCSuccess, wc.Status)
+			require.Equal(t, id, wc.ID)
+			if id <= 4 {
+				take()
+			}
+		}
+	}
+}

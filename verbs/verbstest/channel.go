@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var channelTests = []test{
+	{"Arm", channelArm},
+	{"ArmedTooLate", channelArmedTooLate},
+	{"Solicited", channelSolicited},
+	{"SolicitedError", channelSolicitedError},
+	{"AnyBeatsSolicited", channelAnyBeatsSolicited},
+	{"SeveralCQs", channelSeveralCQs},
+	{"CQWait", channelCQWait},
+	{"WaitCancel", channelWaitCancel},
+	{"CloseWakesWaiters", channelCloseWakesWaiters},
+	{"ClosedCQ", channelClosedCQ},
+}
+
+// event waits for the next event of ch, which must be of cq.
+func (h *host) event(ch *verbs.CompChannel, cq *verbs.CQ) {
+	h.Helper()
+	ctx, cancel := context.WithTimeout(h.Context(), waitLimit)
+	defer cancel()
+	got, err := ch.Wait(ctx)
+	require.NoError(h, err)
+	require.Same(h, cq, got)
+}
+
+// noEvent requires that ch stays quiet.
+func (h *host) noEvent(ch *verbs.CompChannel) {
+	h.Helper()
+	ctx, cancel := context.WithTimeout(h.Context(), quietTime)
+	defer cancel()
+	_, err := ch.Wait(ctx)
+	requireErr(h.T, err, context.DeadlineExceeded)
+}
+
+// drain polls cq until it holds n completions less.
+func (h *host) drain(cq *verbs.CQ, n int) {
+	h.Helper()
+	deadline := time.Now().Add(waitLimit)
+	var wcs [1]verbs.WC
+	for n > 0 {
+		k, err := cq.Poll(wcs[:])
+		require.NoError(h, err)
+		require.False(h, time.Now().After(deadline), "%d completions are missing", n)
+		n -= k
+		if k == 0 {
+			time.Sleep(50 * time.Microsecond)
+		}
+	}
+}
+
+// listening makes a pair whose passive side has a channel for its receive CQ.
+func (w *world) listening() (*pair, *verbs.CompChannel) {
+	w.Helper()
+	ch := w.b.createChannel()
+	return w.pair(pairConfig{bChan: [2]*verbs.CompChannel{nil, ch}}), ch
+}
+
+// channelArm: one arming, one event.
+func channelArm(w *world) {
+	p, ch := w.listening()
+	for i := range 8 {
+		p.b.recv(uint64(i))
+	}
+	send := verbs.SendWR{Opcode: verbs.WRSend}
+	p.a.run(send)
+	p.b.drain(p.b.rcq, 1)
+	p.b.noEvent(ch) // never armed
+
+	require.NoError(w, p.b.rcq.ReqNotify(false))
+	p.a.run(send)
+	p.b.event(ch, p.b.rcq)
+	p.a.run(send)
+	p.b.drain(p.b.rcq, 2)
+	p.b.noEvent(ch) // the event disarmed it
+
+	require.NoError(w, p.b.rcq.ReqNotify(false))
+	require.NoError(w, p.b.rcq.ReqNotify(false))
+	p.a.run(send)
+	p.a.run(send)
+	p.b.event(ch, p.b.rcq)
+	p.b.drain(p.b.rcq, 2)
+	p.b.noEvent(ch) // arming twice is arming once
+}
+
+// channelArmedTooLate: completions that are in the queue make no event, which is why one polls after arming.
+func channelArmedTooLate(w *world) {
+	p, ch := w.listening()
+	p.b.recv(1)
+	p.b.recv(2)
+	p.a.run(verbs.SendWR{Opcode: verbs.WRSend})
+	time.Sleep(quietTime)
+	require.NoError(w, p.b.rcq.ReqNotify(false))
+	p.b.noEvent(ch)
+	p.b.drain(p.b.rcq, 1)
+	p.a.run(verbs.SendWR{Opcode: verbs.WRSend})
+	p.b.event(ch, p.b.rcq)
+}
+
+func channelSolicited(w *world) {
+	p, ch := w.listening()
+	if p.iwarp() && p.world.b.ctx.Device().Info().Provider == "ibverbs" {
+		// The kernel's siw makes no solicited events for receives, so that a program must not count on them there; what it
+		// can count on is that armed for any completion it gets one.
+		p.b.recv(1)
+		require.NoError(w, p.b.rcq.ReqNotify(false))
+		p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited})
+		p.b.event(ch, p.b.rcq)
+		return
+	}
+	wrs := []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 3000)}}
+	for op, wr := range map[verbs.Op]verbs.SendWR{
+		verbs.OpSendImm:  {Opcode: verbs.WRSendWithImm},
+		verbs.OpWriteImm: {Opcode: verbs.WRRDMAWriteWithImm},
+		verbs.OpImm64:    {Opcode: verbs.WRImmData},
+	} {
+		if w.a.ctx.Supports(op) {
+			wrs = append(wrs, wr)
+		}
+	}
+	for _, wr := range wrs {
+		w.sub(wr.Opcode.String(), func(w *world) {
+			p := p.in(w)
+			for range 3 {
+				p.b.recv(1, p.b.mem.sge(0, 3000))
+			}
+			require.NoError(w, p.b.rcq.ReqNotify(true))
+			p.a.run(wr)
+			p.b.noEvent(ch)
+			p.b.drain(p.b.rcq, 1)
+			solicited := wr
+			solicited.Flags = verbs.SendSolicited
+			p.a.run(solicited)
+			p.b.event(ch, p.b.rcq)
+			p.a.run(solicited)
+			p.b.drain(p.b.rcq, 2)
+			p.b.noEvent(ch) // disarmed
+		})
+	}
+	if w.a.ctx.Supports(verbs.OpSendInv) && w.b.ctx.Supports(verbs.OpBindMW) {
+		for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
+			mw := p.window(p.b.mem, 0, 8, windowRights)
+			p.b.recv(1)
+			require.NoError(w, p.b.rcq.ReqNotify(true))
+			p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithInv, Flags: flags, InvalidateRKey: mw.RKey()})
+			if flags == 0 {
+				p.b.noEvent(ch)
+			} else {
+				p.b.event(ch, p.b.rcq)
+			}
+			p.b.drain(p.b.rcq, 1)
+		}
+	}
+}
+
+// channelSolicitedError: a completion that failed counts as solicited.
+func channelSolicitedError(w *world) {
+	p, ch := w.listening()
+	p.b.recv(1)
+	require.NoError(w, p.b.rcq.ReqNotify(true))
+	p.b.noEvent(ch)
+	require.NoError(w, p.b.id.Disconnect())
+	p.b.event(ch, p.b.rcq)
+	var wcs [1]verbs.WC
+	n, err := p.b.rcq.Poll(wcs[:])
+	require.NoError(w, err)
+	require.Equal(w, 1, n)
+	require.Equal(w, verbs.WCWRFlushErr, wcs[0].Status)
+}
+
+// channelAnyBeatsSolicited: a wish for the next completion is not taken back by one for the next solicited one.
+func channelAnyBeatsSolicited(w *world) {
+	p, ch := w.listening()
+	p.b.recv(1)
+	p.b.recv(2)
+	require.NoError(w, p.b.rcq.ReqNotify(false))
+	require.NoError(w, p.b.rcq.ReqNotify(true))
+	p.a.run(verbs.SendWR{Opcode: verbs.WRSend})
+	p.b.event(ch, p.b.rcq)
+	require.NoError(w, p.b.rcq.ReqNotify(true))
+	require.NoError(w, p.b.rcq.ReqNotify(false))
+	p.a.run(verbs.SendWR{Opcode: verbs.WRSend})
+	p.b.event(ch, p.b.rcq)
+}
+
+// channelSeveralCQs: the events of several CQs come out of one channel and name them.
+func channelSeveralCQs(w *world) {
+	ch := w.b.createChannel()
+	shared := pairConfig{bChan: [2]*verbs.CompChannel{ch, ch}}
+	pairs := []*pair{w.pair(shared), w.pair(shared), w.pair(shared)}
+	want := make(map[*verbs.CQ]bool)
+	for _, p := range pairs {
+		p.b.recv(1)
+		require.NoError(w, p.b.rcq.ReqNotify(false))
+		require.NoError(w, p.b.scq.ReqNotify(false))
+		want[p.b.rcq] = true
+	}
+	for _, p := range pairs {
+		p.a.run(verbs.SendWR{Opcode: verbs.WRSend})
+	}
+	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
+	defer cancel()
+	for range pairs {
+		cq, err := ch.Wait(ctx)
+		require.NoError(w, err)
+		require.True(w, want[cq], "an event of a CQ without a new completion, or a second one")
+		delete(want, cq)
+		w.b.drain(cq, 1)
+	}
+	w.b.noEvent(ch)
+	// The send CQ's event names the send CQ.
+	pairs[1].b.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled})
+	w.b.event(ch, pairs[1].b.scq)
+}
+
+// channelCQWait: a CQ with a channel of the caller's is not waited for by itself.
+func channelCQWait(w *world) {
+	ch := w.a.createChannel()
+	cq := w.a.createCQ(verbs.CQConfig{Channel: ch})
+	var wcs [1]verbs.WC
+	_, err := cq.Wait(w.Context(), wcs[:])
+	requireErr(w.T, err, verbs.ErrSharedChannel)
+	n, err := cq.Poll(wcs[:])
+	require.NoError(w, err)
+	require.Zero(w, n)
+}
+
+func channelWaitCancel(w *world) {
+	ch := w.a.createChannel()
+	w.a.noEvent(ch)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		_, err := ch.Wait(ctx)
+		done <- err
+	}()
+	time.Sleep(quietTime / 4)
+	cancel()
+	requireErr(w.T, closes(w.T, done, "a cancelled Wait"), context.Canceled)
+}
+
+func channelCloseWakesWaiters(w *world) {
+	ch, err := w.a.ctx.CreateCompChannel()
+	require.NoError(w, err)
+	const waiters = 3
+	ends := make(chan error, waiters)
+	for range waiters {
+		go func() {
+			_, err := ch.Wait(context.Background())
+			ends <- err
+		}()
+	}
+	time.Sleep(quietTime / 4)
+	require.NoError(w, ch.Close())
+	for range waiters {
+		requireClosed(w.T, closes(w.T, ends, "a waiter of a closed channel"))
+	}
+	_, err = ch.Wait(context.Background())
+	requireClosed(w.T, err)
+}
+
+// channelClosedCQ: the event of a CQ that was closed before anybody read it is not given out.
+func channelClosedCQ(w *world) {
+	p, ch := w.listening()
+	p.b.recv(1)
+	require.NoError(w, p.b.rcq.ReqNotify(false))
+	p.a.run(verbs.SendWR{Opcode: verbs.WRSend})
+	time.Sleep(quietTime)
+	require.NoError(w, p.b.id.Close())
+	require.NoError(w, p.b.qp.Close())
+	require.NoError(w, p.b.rcq.Close())
+	p.b.noEvent(ch)
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var eventTests = []test{
+	{"WaitCancel", eventWaitCancel},
+	{"CloseWakesWaiters", eventCloseWakesWaiters},
+	{"OwnContextOnly", eventOwnContextOnly},
+	{"NamesTheQP", eventNamesTheQP},
+	{"OrderlyEnd", eventOrderlyEnd},
+}
+
+// noFailure requires that no event about a failure comes.
+func (h *host) noFailure() {
+	h.Helper()
+	ctx, cancel := context.WithTimeout(h.Context(), quietTime)
+	defer cancel()
+	for {
+		ev, err := h.ctx.WaitEvent(ctx)
+		if err != nil {
+			requireErr(h.T, err, context.DeadlineExceeded)
+			return
+		}
+		require.Contains(h, []verbs.EventType{verbs.EventCommEst, verbs.EventSQDrained, verbs.EventQPLastWQEReached}, ev.Type, ev.String())
+	}
+}
+
+func eventWaitCancel(w *world) {
+	ctx, cancel := context.WithTimeout(context.Background(), quietTime)
+	defer cancel()
+	_, err := w.a.ctx.WaitEvent(ctx)
+	requireErr(w.T, err, context.DeadlineExceeded)
+	ctx, cancel = context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.a.ctx.WaitEvent(ctx)
+		done <- err
+	}()
+	time.Sleep(quietTime / 4)
+	cancel()
+	requireErr(w.T, closes(w.T, done, "a cancelled WaitEvent"), context.Canceled)
+}
+
+func eventCloseWakesWaiters(w *world) {
+	c, err := w.f.Active.Open()
+	require.NoError(w, err)
+	const waiters = 3
+	ends := make(chan error, waiters)
+	for range waiters {
+		go func() {
+			_, err := c.WaitEvent(context.Background())
+			ends <- err
+		}()
+	}
+	time.Sleep(quietTime / 4)
+	require.NoError(w, c.Close())
+	for range waiters {
+		requireClosed(w.T, closes(w.T, ends, "a waiter of a closed context"))
+	}
+}
+
+// eventOwnContextOnly: what happens to a QP is told to its context only.
+func eventOwnContextOnly(w *world) {
+	o := w.other()
+	p := w.pair(pairConfig{})
+	p.deny(p.b.mem, p.b.mem.at(scratch))
+	p.b.qpEvent()
+	o.noFailure()
+}
+
+func eventNamesTheQP(w *world) {
+	pairs := []*pair{w.pair(pairConfig{}), w.pair(pairConfig{}), w.pair(pairConfig{})}
+	for _, i := range []int{1, 0, 2} {
+		p := pairs[i]
+		p.deny(p.b.mem, p.b.mem.at(scratch))
+		ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
+		for {
+			ev, err := w.b.ctx.WaitEvent(ctx)
+			require.NoError(w, err)
+			if ev.Type == verbs.EventCommEst {
+				continue
+			}
+			require.Same(w, p.b.qp, ev.QP)
+			require.Contains(w, []verbs.EventType{verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr}, ev.Type)
+			if w.iwarp() {
+				require.ErrorIs(w, ev.Err, &verbs.TerminateError{Layer: 1, Type: 1, Code: 1})
+				require.ErrorContains(w, ev.Err, "1/1/01")
+			}
+			break
+		}
+		cancel()
+	}
+	w.b.noFailure()
+}
+
+// eventOrderlyEnd: a connection that ends in order is no failure.
+func eventOrderlyEnd(w *world) {
+	p := w.pair(pairConfig{})
+	p.works()
+	require.NoError(w, p.a.id.Disconnect())
+	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	w.a.noFailure()
+	w.b.noFailure()
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var lifetimeTests = []test{
+	{"Busy", lifetimeBusy},
+	{"Closed", lifetimeClosed},
+	{"ClosedParent", lifetimeClosedParent},
+	{"CloseTwice", lifetimeCloseTwice},
+	{"CloseNil", lifetimeCloseNil},
+	{"CloseAll", lifetimeCloseAll},
+	{"CloseConcurrent", lifetimeCloseConcurrent},
+	{"CloseDuringPost", lifetimeCloseDuringPost},
+	{"CloseDuringCQ", lifetimeCloseDuringCQ},
+	{"MRCloseUnderTraffic", lifetimeMRCloseUnderTraffic},
+	{"ErrClosed", lifetimeErrClosed},
+}
+
+// lifetimeBusy: a parent with children is not closed; the error counts them by kind and everything goes on.
+func lifetimeBusy(w *world) {
+	c, err := w.f.Active.Open()
+	require.NoError(w, err)
+	ch, err := c.CreateCompChannel()
+	require.NoError(w, err)
+	scq, err := c.CreateCQ(verbs.CQConfig{Channel: ch})
+	require.NoError(w, err)
+	rcq, err := c.CreateCQ(verbs.CQConfig{})
+	require.NoError(w, err)
+	pd, err := c.AllocPD()
+	require.NoError(w, err)
+	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: scq, RecvCQ: rcq})
+	require.NoError(w, err)
+	one, err := pd.AllocMR(8, 0)
+	require.NoError(w, err)
+	two, err := pd.RegMR(make([]byte, 8), 0)
+	require.NoError(w, err)
+
+	busy := func(err error, children ...string) {
+		w.Helper()
+		requireErr(w.T, err, verbs.ErrBusy)
+		for _, s := range children {
+			require.ErrorContains(w, err, s)
+		}
+	}
+	busy(c.Close(), "1 CompChannel", "2 CQ", "1 PD")
+	busy(ch.Close(), "1 CQ")
+	busy(scq.Close(), "1 QP")
+	busy(rcq.Close(), "1 QP")
+	busy(pd.Close(), "2 MR", "1 QP")
+	if c.Supports(verbs.OpBindMW) {
+		mw, err := pd.AllocMW(verbs.MWType2)
+		require.NoError(w, err)
+		busy(pd.Close(), "1 MW", "2 MR", "1 QP")
+		require.NoError(w, mw.Close())
+	}
+	_, err = c.QueryDevice()
+	require.NoError(w, err, "a refused Close changes nothing")
+	_, err = qp.Query()
+	require.NoError(w, err)
+	require.NoError(w, one.Close())
+	busy(pd.Close(), "1 MR", "1 QP")
+	require.NoError(w, qp.Close())
+	busy(pd.Close(), "1 MR")
+	require.NoError(w, two.Close())
+	require.NoError(w, pd.Close())
+	require.NoError(w, rcq.Close())
+	busy(ch.Close(), "1 CQ")
+	require.NoError(w, scq.Close())
+	busy(c.Close(), "1 CompChannel")
+	require.NoError(w, ch.Close())
+	require.NoError(w, c.Close())
+}
+
+// lifetimeClosed calls every method that can fail on closed handles.
+func lifetimeClosed(w *world) {
+	p := w.pair(pairConfig{})
+	mr := w.a.alloc(8, allRights)
+	require.NoError(w, p.a.id.Close())
+	require.NoError(w, p.a.qp.Close())
+	qp := p.a.qp
+	calls := map[string]error{}
+	_, calls["QP.PostSend"] = qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
+	_, calls["QP.PostRecv"] = qp.PostRecv([]verbs.RecvWR{{}})
+	_, calls["QP.PostSend of nothing"] = qp.PostSend(nil)
+	calls["QP.Modify"] = qp.Modify(verbs.QPAttr{}, verbs.QPAttrState)
+	_, calls["QP.Query"] = qp.Query()
+	calls["QP.Drain"] = qp.Drain(w.Context())
+	require.NotZero(w, qp.Num(), "what does not ask the device still answers")
+
+	cq := w.a.createCQ(verbs.CQConfig{})
+	require.NoError(w, cq.Close())
+	var wcs [1]verbs.WC
+	_, calls["CQ.Poll"] = cq.Poll(wcs[:])
+	_, calls["CQ.Wait"] = cq.Wait(w.Context(), wcs[:])
+	calls["CQ.ReqNotify"] = cq.ReqNotify(false)
+
+	ch := w.a.createChannel()
+	require.NoError(w, ch.Close())
+	_, calls["CompChannel.Wait"] = ch.Wait(w.Context())
+
+	pd := w.a.allocPD()
+	require.NoError(w, pd.Close())
+	_, calls["AllocMR"] = pd.AllocMR(8, 0)
+	_, calls["RegMR"] = pd.RegMR(make([]byte, 8), 0)
+	_, calls["RegMRIova"] = pd.RegMRIova(make([]byte, 8), 8, 0)
+	_, calls["AllocMW"] = pd.AllocMW(verbs.MWType2)
+	_, calls["CreateQP"] = pd.CreateQP(verbs.QPConfig{SendCQ: p.a.scq, RecvCQ: p.a.rcq})
+
+	c, err := w.f.Active.Open()
+	require.NoError(w, err)
+	require.NoError(w, c.Close())
+	_, calls["QueryDevice"] = c.QueryDevice()
+	_, calls["QueryPort"] = c.QueryPort(1)
+	_, calls["AllocPD"] = c.AllocPD()
+	_, calls["CreateCQ"] = c.CreateCQ(verbs.CQConfig{})
+	_, calls["CreateCompChannel"] = c.CreateCompChannel()
+	_, calls["WaitEvent"] = c.WaitEvent(w.Context())
+
+	for name, err := range calls {
+		require.ErrorIs(w, err, verbs.ErrClosed, name)
+		requireClosed(w.T, err)
+		var oe *verbs.OpError
+		require.ErrorAs(w, err, &oe, name)
+		require.Equal(w, w.f.Active.Name(), oe.Device, name)
+	}
+
+	// A region that is closed has no key any more, but tells what it was.
+	require.NoError(w, mr.Close())
+	require.Equal(w, 8, mr.Len())
+}
+
+// lifetimeClosedParent: nothing is made with a closed object, also not where it is an argument.
+func lifetimeClosedParent(w *world) {
+	cq, closed := w.a.createCQ(verbs.CQConfig{}), w.a.createCQ(verbs.CQConfig{})
+	require.NoError(w, closed.Close())
+	for _, cfg := range []verbs.QPConfig{{SendCQ: closed, RecvCQ: cq}, {SendCQ: cq, RecvCQ: closed}} {
+		_, err := w.a.pd.CreateQP(cfg)
+		requireClosed(w.T, err)
+	}
+	ch := w.a.createChannel()
+	require.NoError(w, ch.Close())
+	_, err := w.a.ctx.CreateCQ(verbs.CQConfig{Channel: ch})
+	requireClosed(w.T, err)
+
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	require.NoError(w, s.qp.Close())
+	requireClosed(w.T, w.resolve(w.ln).Connect(within(w.T), s.qp, cm.ConnParam{}))
+}
+
+func lifetimeCloseTwice(w *world) {
+	p := w.pair(pairConfig{})
+	ln := w.listen(cm.Config{Context: w.b.ctx})
+	ch := w.a.createChannel()
+	c, err := w.f.Active.Open()
+	require.NoError(w, err)
+	pd, err := c.AllocPD()
+	require.NoError(w, err)
+	mw := func() error { return nil }
+	if w.a.ctx.Supports(verbs.OpBindMW) {
+		mw = p.a.allocMW().Close
+	}
+	for i, closeIt := range []func() error{ln.Close, p.a.id.Close, p.b.id.Close, p.a.qp.Close, mw, p.a.mem.Close, p.a.scq.Close,
+		p.a.rcq.Close, ch.Close, pd.Close, c.Close, c.CloseAll} {
+		for range 3 {
+			require.NoError(w, closeIt(), "object %d", i)
+		}
+	}
+}
+
+func lifetimeCloseNil(w *world) {
+	for i, closeIt := range []func() error{(*verbs.Context)(nil).Close, (*verbs.Context)(nil).CloseAll, (*verbs.PD)(nil).Close,
+		(*verbs.MR)(nil).Close, (*verbs.MW)(nil).Close, (*verbs.CQ)(nil).Close, (*verbs.CompChannel)(nil).Close, (*verbs.QP)(nil).Close,
+		(*cm.ID)(nil).Close, (*cm.Listener)(nil).Close} {
+		require.NoError(w, closeIt(), "object %d", i)
+	}
+}
+
+// lifetimeCloseAll closes a context in use with everything on it. The peer learns.
+func lifetimeCloseAll(w *world) {
+	c, err := w.f.Active.Open()
+	require.NoError(w, err)
+	inner := *w
+	inner.a = &host{T: w.T, ctx: c, attr: w.a.attr}
+	inner.a.pd, err = c.AllocPD()
+	require.NoError(w, err)
+	ch, err := c.CreateCompChannel()
+	require.NoError(w, err)
+	p := inner.pair(pairConfig{aChan: [2]*verbs.CompChannel{ch, nil}, cold: true})
+	p.b.recv(1)
+	p.a.recv(2)
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := c.WaitEvent(context.Background())
+		waiting <- err
+	}()
+	require.NoError(w, c.CloseAll())
+	requireClosed(w.T, closes(w.T, waiting, "WaitEvent of a closed context"))
+	for _, err := range []error{inner.a.pd.Close(), p.a.qp.Close(), p.a.scq.Close(), p.a.mem.Close(), ch.Close(), c.Close()} {
+		require.NoError(w, err, "everything is closed")
+	}
+	_, err = c.AllocPD()
+	requireClosed(w.T, err)
+	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	p.b.flushed(p.b.rcq, 1)
+	require.NoError(w, (*verbs.Context)(nil).CloseAll())
+}
+
+// lifetimeCloseConcurrent: of several who close, one does it and all return without an error.
+func lifetimeCloseConcurrent(w *world) {
+	p := w.pair(pairConfig{})
+	for _, closeIt := range []func() error{p.a.id.Close, p.a.qp.Close, p.a.mem.Close, p.a.scq.Close} {
+		const closers = 4
+		errs := make(chan error, closers)
+		for range closers {
+			go func() { errs <- closeIt() }()
+		}
+		for range closers {
+			require.NoError(w, closes(w.T, errs, "a closer"))
+		}
+	}
+}
+
+// untilClosed calls f until it fails and delivers the error, unless that is nil-like: queue full and the like are ignored.
+func untilClosed(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		for {
+			err := f()
+			switch {
+			case err == nil:
+			case errors.Is(err, verbs.ErrQueueFull):
+				time.Sleep(50 * time.Microsecond)
+			default:
+				done <- err
+				return
+			}
+		}
+	}()
+	return done
+}
+
+// lifetimeCloseDuringPost closes a QP under goroutines that post and poll.
+func lifetimeCloseDuringPost(w *world) {
+	by := w.pair(pairConfig{})
+	for range 5 {
+		p := w.pair(pairConfig{cqe: 4096})
+		src := p.a.mem.sgl(0, 1000)
+		ends := map[string]<-chan error{
+			"PostSend": untilClosed(func() error {
+				_, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: src, RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey()}})
+				return err
+			}),
+			"Read": untilClosed(func() error {
+				_, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: src, RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey()}})
+				return err
+			}),
+			"PostRecv": untilClosed(func() error {
+				_, err := p.a.qp.PostRecv([]verbs.RecvWR{{}})
+				return err
+			}),
+			"Query": untilClosed(func() error {
+				_, err := p.a.qp.Query()
+				time.Sleep(10 * time.Microsecond)
+				return err
+			}),
+		}
+		time.Sleep(2 * time.Millisecond)
+		require.NoError(w, p.a.qp.Close())
+		for name, end := range ends {
+			err := closes(w.T, end, name)
+			require.ErrorIs(w, err, verbs.ErrClosed, name)
+		}
+		closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	}
+	by.works()
+}
+
+// lifetimeCloseDuringCQ closes a CQ under goroutines that wait, poll and arm.
+func lifetimeCloseDuringCQ(w *world) {
+	for range 5 {
+		cq, err := w.a.ctx.CreateCQ(verbs.CQConfig{})
+		require.NoError(w, err)
+		ends := map[string]<-chan error{
+			"Wait": untilClosed(func() error {
+				var wcs [1]verbs.WC
+				_, err := cq.Wait(context.Background(), wcs[:])
+				return err
+			}),
+			"Poll": untilClosed(func() error {
+				var wcs [1]verbs.WC
+				_, err := cq.Poll(wcs[:])
+				time.Sleep(10 * time.Microsecond)
+				return err
+			}),
+			"ReqNotify": untilClosed(func() error {
+				time.Sleep(10 * time.Microsecond)
+				return cq.ReqNotify(false)
+			}),
+		}
+		time.Sleep(time.Millisecond)
+		require.NoError(w, cq.Close())
+		for name, end := range ends {
+			requireClosed(w.T, closes(w.T, end, name))
+		}
+	}
+}
+
+// lifetimeMRCloseUnderTraffic deregisters a region that the peer is writing to: after Close nothing touches it.
+func lifetimeMRCloseUnderTraffic(w *world) {
+	by := w.pair(pairConfig{})
+	for round := range 3 {
+		w.sub(fmt.Sprint(round), func(w *world) {
+			p := w.pair(pairConfig{})
+			const n = 300_000
+			buf := make([]byte, n)
+			m := p.b.register(buf, allRights)
+			src := p.a.alloc(n, 0)
+			src.fill(9)
+			for i := range 30 {
+				p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: src.sgl(0, n), RemoteAddr: m.at(0),
+					RKey: m.RKey()})
+			}
+			time.Sleep(time.Duration(round) * time.Millisecond)
+			require.NoError(w, m.Close())
+			clear(buf)
+			p.a.post(verbs.SendWR{ID: 99, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: src.sgl(0, 8), RemoteAddr: m.at(0), RKey: m.RKey()})
+			closes(w.T, p.a.id.Done(), "the end of the connection")
+			closes(w.T, p.b.id.Done(), "the end of the connection")
+			requireSame(w.T, make([]byte, n), buf)
+			by.in(w).works()
+		})
+	}
+}
+
+func lifetimeErrClosed(w *world) {
+	cq := w.a.createCQ(verbs.CQConfig{})
+	require.NoError(w, cq.Close())
+	_, err := cq.Poll(nil)
+	require.ErrorIs(w, err, verbs.ErrClosed)
+	require.ErrorIs(w, err, net.ErrClosed)
+	require.ErrorIs(w, err, os.ErrClosed)
+	require.NotErrorIs(w, err, verbs.ErrBusy)
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"math"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Limits on how many objects there may be need a device with small ones: they are tested with the provider.
+var limitTests = []test{
+	{"CQE", limitCQE},
+	{"MRSize", limitMRSize},
+	{"QPCap", limitQPCap},
+	{"SGE", limitSGE},
+	{"Inline", limitInline},
+	{"MessageSize", limitMessageSize},
+	{"SendQueue", limitSendQueue},
+	{"RecvQueue", limitRecvQueue},
+	{"Depth", limitDepth},
+}
+
+func limitCQE(w *world) {
+	most := w.a.attr.MaxCQE
+	_, err := w.a.ctx.CreateCQ(verbs.CQConfig{CQE: most + 1})
+	requireLimit(w.T, err, "max_cqe", uint64(most), uint64(most+1))
+	_, err = w.a.ctx.CreateCQ(verbs.CQConfig{CQE: math.MaxInt})
+	requireLimit(w.T, err, "max_cqe", uint64(most), math.MaxInt)
+	require.GreaterOrEqual(w, w.a.createCQ(verbs.CQConfig{CQE: most}).CQE(), most)
+}
+
+func limitMRSize(w *world) {
+	most := w.a.attr.MaxMRSize
+	if most >= math.MaxInt {
+		// The limit is more than can be asked for, and more than there is.
+		_, err := w.a.pd.AllocMR(math.MaxInt-1<<20, verbs.AccessLocalWrite)
+		require.Error(w, err)
+		return
+	}
+	_, err := w.a.pd.AllocMR(int(most)+1, verbs.AccessLocalWrite)
+	requireLimit(w.T, err, "max_mr_size", most, most+1)
+	_, err = w.a.pd.AllocMR(math.MaxInt, verbs.AccessLocalWrite)
+	requireLimit(w.T, err, "max_mr_size", most, math.MaxInt)
+}
+
+func limitQPCap(w *world) {
+	a := w.a.attr
+	cq := w.a.createCQ(verbs.CQConfig{})
+	for _, c := range []struct {
+		name string
+		most int
+		set  func(c *verbs.QPCap, v int)
+	}{
+		{"max_qp_wr (send)", a.MaxQPWR, func(c *verbs.QPCap, v int) { c.MaxSendWR = v }},
+		{"max_qp_wr (receive)", a.MaxQPWR, func(c *verbs.QPCap, v int) { c.MaxRecvWR = v }},
+		{"max_sge (send)", a.MaxSGE, func(c *verbs.QPCap, v int) { c.MaxSendSGE = v }},
+		{"max_sge (receive)", a.MaxSGE, func(c *verbs.QPCap, v int) { c.MaxRecvSGE = v }},
+		{"max_inline_data", a.MaxInlineData, func(c *verbs.QPCap, v int) { c.MaxInlineData = v }},
+	} {
+		for _, v := range []int{c.most + 1, math.MaxInt} {
+			var cap verbs.QPCap
+			c.set(&cap, v)
+			_, err := w.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: cap})
+			requireLimit(w.T, err, c.name, uint64(c.most), uint64(v))
+		}
+		var cap verbs.QPCap
+		c.set(&cap, c.most)
+		w.a.createQP(w.a.pd, verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: cap})
+	}
+}
+
+func limitSGE(w *world) {
+	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: 2, MaxRecvSGE: 2}})
+	most := p.a.qp.Cap().MaxSendSGE
+	for _, op := range []verbs.WROpcode{verbs.WRSend, verbs.WRRDMAWrite} {
+		n, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: op, SGL: make([]verbs.SGE, most+1)}})
+		require.Zero(w, n)
+		requireLimit(w.T, err, "max_send_sge", uint64(most), uint64(most+1))
+	}
+	most = p.b.qp.Cap().MaxRecvSGE
+	n, err := p.b.qp.PostRecv([]verbs.RecvWR{{SGL: make([]verbs.SGE, most+1)}})
+	require.Zero(w, n)
+	requireLimit(w.T, err, "max_recv_sge", uint64(most), uint64(most+1))
+	if rd := w.a.attr.MaxSGERd; rd < p.a.qp.Cap().MaxSendSGE {
+		n, err = p.a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: make([]verbs.SGE, rd+1)}})
+		require.Zero(w, n)
+		requireLimit(w.T, err, "max_sge_rd", uint64(rd), uint64(rd+1))
+	}
+	p.works()
+	// With as many as the device can.
+	full := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: w.a.attr.MaxSGE, MaxRecvSGE: w.b.attr.MaxSGE}})
+	var src, dst []verbs.SGE
+	var want []byte
+	for i := range full.a.qp.Cap().MaxSendSGE {
+		src = append(src, full.a.mem.sge(100*i, 3+i))
+		want = append(want, full.a.mem.Bytes()[100*i:100*i+3+i]...)
+	}
+	for i := range full.b.qp.Cap().MaxRecvSGE - 1 {
+		dst = append(dst, full.b.mem.sge(i, 1))
+	}
+	dst = append(dst, full.b.mem.sge(len(dst), scratch-len(dst)))
+	require.EqualValues(w, len(want), transfer(full.a, full.b, src, dst).ByteLen)
+	full.b.mem.holds(0, want)
+}
+
+func limitInline(w *world) {
+	for _, ask := range []int{0, 1, w.a.attr.MaxInlineData} {
+		p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: 2, MaxInlineData: ask}})
+		most := p.a.qp.Cap().MaxInlineData
+		for _, sgl := range [][]verbs.SGE{p.a.mem.sgl(0, most+1), {p.a.mem.sge(0, most), p.a.mem.sge(0, 1)}} {
+			for _, op := range []verbs.WROpcode{verbs.WRSend, verbs.WRRDMAWrite} {
+				n, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: op, Flags: verbs.SendInline, SGL: sgl}})
+				require.Zero(w, n)
+				requireLimit(w.T, err, "max_inline_data", uint64(most), uint64(most+1))
+			}
+		}
+		p.b.recv(1, p.b.mem.sge(0, scratch))
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendInline, SGL: p.a.mem.sgl(0, most)}), verbs.WCSend)
+		require.EqualValues(w, most, p.b.ok(p.b.received(), verbs.WCRecv).ByteLen)
+		p.b.mem.holds(0, p.a.mem.Bytes()[:most])
+	}
+}
+
+// limitMessageSize: the lengths of a message's elements do not add up to 4 GiB, on any fabric.
+func limitMessageSize(w *world) {
+	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: 2}})
+	half := verbs.SGE{Addr: p.a.mem.at(0), Length: 1 << 31, LKey: p.a.mem.LKey()}
+	for _, op := range []verbs.WROpcode{verbs.WRSend, verbs.WRRDMAWrite} {
+		n, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: op, SGL: []verbs.SGE{half, half}}})
+		require.Zero(w, n)
+		requireLimit(w.T, err, "max_msg_sz", math.MaxUint32, 1<<32)
+	}
+	p.works()
+}
+
+// limitSendQueue fills a send queue by Reads that the depth of 1 lets go one at a time.
+func limitSendQueue(w *world) {
+	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 4}, aParam: cm.ConnParam{InitiatorDepth: 1},
+		bParam: cm.ConnParam{ResponderResources: 1}})
+	const n = 4 << 20
+	most := p.a.qp.Cap().MaxSendWR
+	src, dst := w.b.alloc(n, allRights), w.a.alloc(n, verbs.AccessLocalWrite)
+	wrs := make([]verbs.SendWR, most+2)
+	for i := range wrs {
+		wrs[i] = read(dst.sgl(0, n), src, 0)
+		wrs[i].ID, wrs[i].Flags = uint64(i), verbs.SendSignaled
+	}
+	posted, err := p.a.qp.PostSend(wrs)
+	require.Equal(w, most, posted)
+	requireErr(w.T, err, verbs.ErrQueueFull)
+	for i := range most {
+		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
+	}
+	p.a.idle(p.a.scq)
+	p.a.post(wrs[:most]...)
+	for i := range most {
+		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
+	}
+	p.works()
+}
+
+func limitRecvQueue(w *world) {
+	p := w.pair(pairConfig{cap: verbs.QPCap{MaxRecvWR: 4}})
+	most := p.b.qp.Cap().MaxRecvWR
+	wrs := make([]verbs.RecvWR, most+2)
+	for i := range wrs {
+		wrs[i].ID = uint64(i)
+	}
+	n, err := p.b.qp.PostRecv(wrs)
+	require.Equal(w, most, n)
+	requireErr(w.T, err, verbs.ErrQueueFull)
+	n, err = p.b.qp.PostRecv(wrs[:1])
+	require.Zero(w, n)
+	requireErr(w.T, err, verbs.ErrQueueFull)
+	for i := range most {
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
+		require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+	}
+	p.works()
+}
+
+// limitDepth: more Reads and atomics in progress than the device can.
+func limitDepth(w *world) {
+	for _, c := range []struct {
+		field string
+		most  int
+		param func(v int) cm.ConnParam
+	}{
+		{"InitiatorDepth", w.a.attr.MaxQPInitRdAtom, func(v int) cm.ConnParam { return cm.ConnParam{InitiatorDepth: v} }},
+		{"ResponderResources", w.a.attr.MaxQPRdAtom, func(v int) cm.ConnParam { return cm.ConnParam{ResponderResources: v} }},
+	} {
+		for _, v := range []int{c.most + 1, math.MaxInt} {
+			err := w.connectError(c.param(v))
+			requireLimit(w.T, err, c.field, uint64(c.most), uint64(v))
+		}
+		for _, v := range []int{-2, math.MinInt} {
+			err := w.connectError(c.param(v))
+			requireErr(w.T, err, verbs.ErrInvalid)
+			require.ErrorContains(w, err, c.field)
+		}
+	}
+}
+
+// connectError tries to connect with a parameter that must be refused before the peer is contacted.
+func (w *world) connectError(param cm.ConnParam) error {
+	w.Helper()
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	err := w.resolve(w.ln).Connect(within(w.T), s.qp, param)
+	require.Error(w, err)
+	return err
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var qpTests = []test{
+	{"Create", qpCreate},
+	{"CreateInvalid", qpCreateInvalid},
+	{"Transitions", qpTransitions},
+	{"ModifyInvalid", qpModifyInvalid},
+	{"ByHand", qpByHand},
+	{"PostWrongState", qpPostWrongState},
+	{"Query", qpQuery},
+	{"AccessFlags", qpAccessFlags},
+	{"ErrorFlushes", qpErrorFlushes},
+	{"Drain", qpDrain},
+	{"DrainIdle", qpDrainIdle},
+	{"CloseBusy", qpCloseBusy},
+	{"CloseFlushes", qpCloseFlushes},
+	{"Reset", qpReset},
+	{"Reconnect", qpReconnect},
+}
+
+func qpCreate(w *world) {
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	require.Equal(w, verbs.QPStateReset.String(), s.qp.State().String())
+	require.NoError(w, s.qp.Err())
+	require.Same(w, w.a.pd, s.qp.PD())
+	require.Same(w, w.a.ctx, s.qp.Context())
+	require.Same(w, s.scq, s.qp.SendCQ())
+	require.Same(w, s.rcq, s.qp.RecvCQ())
+	require.NotNil(w, s.qp.Provider())
+
+	plain := w.a.createQP(w.a.pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq})
+	c := plain.Cap()
+	require.GreaterOrEqual(w, c.MaxSendWR, min(verbs.DefaultSendWR, w.a.attr.MaxQPWR))
+	require.GreaterOrEqual(w, c.MaxRecvWR, min(verbs.DefaultRecvWR, w.a.attr.MaxQPWR))
+	require.GreaterOrEqual(w, c.MaxSendSGE, verbs.DefaultSGE)
+	require.GreaterOrEqual(w, c.MaxRecvSGE, verbs.DefaultSGE)
+
+	seen := map[uint32]bool{s.qp.Num(): true, plain.Num(): true}
+	require.Len(w, seen, 2)
+	for i := range 10 {
+		want := verbs.QPCap{MaxSendWR: 1 + i, MaxRecvWR: 2 + i, MaxSendSGE: 1 + i%2, MaxRecvSGE: 1, MaxInlineData: min(i, w.a.attr.MaxInlineData)}
+		q := w.a.createQP(w.a.pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, Type: verbs.QPTypeRC, Cap: want})
+		require.False(w, seen[q.Num()], "number %d is given twice", q.Num())
+		seen[q.Num()] = true
+		got := q.Cap()
+		require.True(w, got.MaxSendWR >= want.MaxSendWR && got.MaxRecvWR >= want.MaxRecvWR && got.MaxSendSGE >= want.MaxSendSGE &&
+			got.MaxRecvSGE >= want.MaxRecvSGE && got.MaxInlineData >= want.MaxInlineData, "asked for %+v, got %+v", want, got)
+	}
+}
+
+func qpCreateInvalid(w *world) {
+	cq := w.a.createCQ(verbs.CQConfig{})
+	for _, cfg := range []verbs.QPConfig{{}, {SendCQ: cq}, {RecvCQ: cq},
+		{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: -1}},
+		{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxRecvWR: -1}},
+		{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendSGE: -1}},
+		{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxRecvSGE: -1}},
+		{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxInlineData: -1}}} {
+		_, err := w.a.pd.CreateQP(cfg)
+		requireErr(w.T, err, verbs.ErrInvalid)
+	}
+	for _, typ := range []verbs.QPType{verbs.QPTypeUC, verbs.QPTypeUD, 9} {
+		_, err := w.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Type: typ})
+		requireErr(w.T, err, verbs.ErrNotSupported)
+	}
+}
+
+// modify changes the state only.
+func (s *side) modify(to verbs.QPState) error {
+	return s.qp.Modify(verbs.QPAttr{State: to}, verbs.QPAttrState)
+}
+
+// qpTransitions tries every transition that the state diagram does not have from the states that can be reached without
+// a peer, and from RTS. The errors name both states and those that may follow.
+func qpTransitions(w *world) {
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	refuse := func(s *side, from verbs.QPState, to ...verbs.QPState) {
+		w.Helper()
+		for _, to := range to {
+			err := s.modify(to)
+			requireErr(w.T, err, verbs.ErrState)
+			require.ErrorContains(w, err, from.String())
+			require.ErrorContains(w, err, to.String())
+			var se *verbs.StateError
+			require.ErrorAs(w, err, &se)
+			require.Equal(w, from, se.State)
+			require.Equal(w, from.String(), s.qp.State().String(), "a refused transition changes nothing")
+		}
+	}
+	refuse(s, verbs.QPStateReset, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE)
+	require.NoError(w, s.modify(verbs.QPStateReset))
+	bindINIT(s)
+	require.Equal(w, verbs.QPStateInit, s.qp.State())
+	refuse(s, verbs.QPStateInit, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE)
+	bindINIT(s) // INIT to INIT sets attributes
+	require.NoError(w, s.modify(verbs.QPStateReset))
+	require.Equal(w, verbs.QPStateReset, s.qp.State())
+	bindINIT(s)
+	require.NoError(w, s.modify(verbs.QPStateErr))
+	require.Equal(w, verbs.QPStateErr, s.qp.State())
+	require.Error(w, s.qp.Err())
+	refuse(s, verbs.QPStateErr, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE)
+	require.NoError(w, s.modify(verbs.QPStateErr))
+	require.NoError(w, s.modify(verbs.QPStateReset))
+	require.NoError(w, s.qp.Err())
+	require.NoError(w, s.modify(verbs.QPStateErr), "also from RESET")
+
+	p := w.pair(pairConfig{})
+	require.Equal(w, verbs.QPStateRTS, p.a.qp.State())
+	require.NoError(w, p.a.qp.Err())
+	refuse(p.a, verbs.QPStateRTS, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateSQE)
+	p.works()
+}
+
+func qpModifyInvalid(w *world) {
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	requireErr(w.T, s.modify(7), verbs.ErrInvalid)
+	requireErr(w.T, s.modify(255), verbs.ErrInvalid)
+	init := verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1}
+	const mask = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
+	for _, change := range []func(a *verbs.QPAttr){
+		func(a *verbs.QPAttr) { a.PortNum = 0 },
+		func(a *verbs.QPAttr) { a.PortNum = uint8(w.a.attr.PhysPortCnt + 1) },
+		func(a *verbs.QPAttr) { a.AccessFlags = 1 << 31 },
+	} {
+		attr := init
+		change(&attr)
+		requireErr(w.T, s.qp.Modify(attr, mask), verbs.ErrInvalid)
+		require.Equal(w, verbs.QPStateReset, s.qp.State())
+	}
+	wrong := init
+	wrong.CurState = verbs.QPStateRTS
+	require.Error(w, s.qp.Modify(wrong, mask|verbs.QPAttrCurState))
+	require.Equal(w, verbs.QPStateReset, s.qp.State())
+	require.NoError(w, s.qp.Modify(init, mask))
+}
+
+// qpByHand: on iWARP it is the connection manager that moves a QP to RTR and RTS; on InfiniBand the caller can, but has to
+// say to where.
+func qpByHand(w *world) {
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	bindINIT(s)
+	err := s.modify(verbs.QPStateRTR)
+	require.Error(w, err)
+	if w.iwarp() {
+		requireErr(w.T, err, verbs.ErrState)
+		require.ErrorContains(w, err, "connection manager")
+	} else {
+		requireErr(w.T, err, verbs.ErrInvalid)
+	}
+	require.Equal(w, verbs.QPStateInit, s.qp.State())
+}
+
+func qpPostWrongState(w *world) {
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	refuse := func(n int, err error, state verbs.QPState) {
+		w.Helper()
+		require.Zero(w, n)
+		requireErr(w.T, err, verbs.ErrState)
+		require.ErrorContains(w, err, state.String())
+	}
+	send, recv := []verbs.SendWR{{ID: 1, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}}, []verbs.RecvWR{{ID: 2}}
+	n, err := s.qp.PostSend(send)
+	refuse(n, err, verbs.QPStateReset)
+	n, err = s.qp.PostRecv(recv)
+	refuse(n, err, verbs.QPStateReset)
+	bindINIT(s)
+	n, err = s.qp.PostSend(send)
+	refuse(n, err, verbs.QPStateInit)
+	n, err = s.qp.PostRecv(recv)
+	require.NoError(w, err)
+	require.Equal(w, 1, n)
+	s.idle(s.rcq)
+	// In ERR everything is taken and flushed.
+	require.NoError(w, s.modify(verbs.QPStateErr))
+	s.flushed(s.rcq, 2)
+	for i := range 300 { // more than the queues hold at a time
+		id := uint64(10 + i)
+		s.post(verbs.SendWR{ID: id, Opcode: verbs.WRSend}, verbs.SendWR{ID: id + 1, Opcode: verbs.WRRDMARead})
+		s.recv(id)
+		s.flushed(s.scq, id, id+1)
+		s.flushed(s.rcq, id)
+	}
+	s.idle(s.scq)
+}
+
+func qpQuery(w *world) {
+	p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: 3, ResponderResources: 5},
+		bParam: cm.ConnParam{InitiatorDepth: 4, ResponderResources: 2}})
+	for _, s := range []*side{p.a, p.b} {
+		attr, err := s.qp.Query()
+		require.NoError(w, err)
+		require.Equal(w, verbs.QPStateRTS, attr.State)
+		require.Equal(w, verbs.QPStateRTS, attr.CurState)
+		require.EqualValues(w, 1, attr.PortNum)
+		require.Equal(w, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic,
+			attr.AccessFlags&(verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic))
+		ord, ird := s.id.Depths()
+		require.Equal(w, ord, attr.MaxRdAtomic)
+		require.Equal(w, ird, attr.MaxDestRdAtomic)
+	}
+}
+
+// qpAccessFlags: a QP that does not allow an access refuses it, whatever the region allows.
+func qpAccessFlags(w *world) {
+	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	for _, c := range []struct {
+		name   string
+		access verbs.AccessFlags
+		wr     verbs.SendWR
+		op     verbs.Op
+		oneWay bool
+	}{
+		{"Write", all &^ verbs.AccessRemoteWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite}, verbs.OpWrite, true},
+		{"Read", all &^ verbs.AccessRemoteRead, verbs.SendWR{Opcode: verbs.WRRDMARead}, verbs.OpRead, false},
+		{"FetchAdd", all &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, verbs.OpFetchAdd, false},
+	} {
+		w.sub(c.name, func(w *world) {
+			p := w.pair(pairConfig{before: func(p *pair) {
+				require.NoError(p, p.b.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: c.access},
+					verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+			}})
+			wr := at(c.wr, p.a.mem, 0, p.b.mem, 8)
+			if !w.a.ctx.Supports(c.op) {
+				p.a.refused(verbs.ErrNotSupported, wr)
+				return
+			}
+			attr, err := p.b.qp.Query()
+			require.NoError(w, err)
+			require.Equal(w, c.access, attr.AccessFlags&all)
+			p.deniedAt(p.b.mem, wr, fault{0, 1, 0x02, verbs.WCRemAccessErr}, c.oneWay)
+		})
+	}
+}
+
+// qpErrorFlushes: going to ERR ends the connection, flushes in order, and the peer learns.
+func qpErrorFlushes(w *world) {
+	by := w.pair(pairConfig{})
+	p := w.pair(pairConfig{})
+	for i := range 5 {
+		p.a.recv(uint64(i))
+		p.b.recv(uint64(i))
+	}
+	require.NoError(w, p.a.modify(verbs.QPStateErr))
+	p.a.flushed(p.a.rcq, 0, 1, 2, 3, 4)
+	require.ErrorIs(w, p.a.qp.Err(), verbs.ErrClosed)
+	closes(w.T, p.a.id.Done(), "the end of the connection")
+	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	p.b.flushed(p.b.rcq, 0, 1, 2, 3, 4)
+	require.Equal(w, verbs.QPStateErr, p.b.qp.State())
+	require.Error(w, p.b.qp.Err())
+	p.b.post(verbs.SendWR{ID: 9, Opcode: verbs.WRSend})
+	p.b.flushed(p.b.scq, 9)
+	by.works()
+}
+
+// qpDrain drains a QP that is in the middle of long Reads: every request is completed once, and after it the memory of
+// those that failed is not touched.
+func qpDrain(w *world) {
+	p := w.pair(pairConfig{})
+	const n, count = 1 << 20, 20
+	src, dst := w.b.alloc(n, allRights), w.a.alloc(n, verbs.AccessLocalWrite)
+	p.a.recv(100)
+	for i := range count {
+		wr := read(dst.sgl(0, n), src, 0)
+		wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
+		p.a.post(wr)
+	}
+	require.Zero(w, p.a.sent().ID)
+	require.NoError(w, p.a.qp.Drain(within(w.T)))
+	wcs := make([]verbs.WC, count+1)
+	k, err := p.a.scq.Poll(wcs)
+	require.NoError(w, err)
+	require.Equal(w, count-1, k, "all completions are in the CQ when Drain returns")
+	failed := false
+	for i, wc := range wcs[:k] {
+		require.EqualValues(w, i+1, wc.ID)
+		if wc.Status != verbs.WCSuccess {
+			failed = true
+			require.Equal(w, verbs.WCWRFlushErr.String(), wc.Status.String())
+		} else {
+			require.False(w, failed, "a success behind a failure")
+		}
+	}
+	k, err = p.a.rcq.Poll(wcs)
+	require.NoError(w, err)
+	require.Equal(w, 1, k)
+	require.Equal(w, verbs.WCWRFlushErr, wcs[0].Status)
+	dst.fill(0x77)
+	same := dst.keeps()
+	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	same()
+}
+
+func qpDrainIdle(w *world) {
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	require.NoError(w, s.qp.Drain(within(w.T)), "in RESET")
+	require.Equal(w, verbs.QPStateErr, s.qp.State())
+	require.NoError(w, s.qp.Drain(within(w.T)), "again")
+	p := w.pair(pairConfig{})
+	p.works()
+	require.NoError(w, p.a.qp.Drain(within(w.T)))
+	p.a.idle(p.a.scq)
+}
+
+// qpCloseBusy destroys a QP in the middle of everything. What it had to do is flushed before Close returns.
+func qpCloseBusy(w *world) {
+	by := w.pair(pairConfig{})
+	for round := range 5 {
+		p := w.pair(pairConfig{})
+		const n, count = 200_000, 15
+		src, dst := w.b.alloc(n, allRights), w.a.alloc(n, allRights)
+		for i := range count {
+			p.b.recv(uint64(i), p.b.mem.sge(0, 100))
+			p.a.recv(uint64(i))
+			p.a.post(verbs.SendWR{ID: uint64(3 * i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: dst.sgl(0, n), RemoteAddr: src.at(0),
+				RKey: src.RKey()},
+				verbs.SendWR{ID: uint64(3*i + 1), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: dst.sgl(0, n),
+					RemoteAddr: src.at(0), RKey: src.RKey()},
+				verbs.SendWR{ID: uint64(3*i + 2), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 100)})
+		}
+		time.Sleep(time.Duration(round) * 300 * time.Microsecond)
+		require.NoError(w, p.a.qp.Close())
+		wcs := make([]verbs.WC, 3*count+1)
+		k, err := p.a.scq.Poll(wcs)
+		require.NoError(w, err)
+		require.Equal(w, 3*count, k, "every request completes")
+		for i, wc := range wcs[:k] {
+			require.EqualValues(w, i, wc.ID)
+		}
+		k, err = p.a.rcq.Poll(wcs)
+		require.NoError(w, err)
+		require.Equal(w, count, k)
+		closes(w.T, p.a.id.Done(), "the end of the connection")
+		closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+		for i := range count {
+			require.EqualValues(w, i, p.b.received().ID)
+		}
+	}
+	by.works()
+}
+
+// qpCloseFlushes: also a QP that never had a connection flushes its receives.
+func qpCloseFlushes(w *world) {
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	bindINIT(s)
+	s.recv(1, s.mem.sge(0, 100))
+	s.recv(2)
+	require.NoError(w, s.qp.Close())
+	s.flushed(s.rcq, 1, 2)
+	requireClosed(w.T, s.modify(verbs.QPStateReset))
+	require.Equal(w, verbs.QPStateErr, s.qp.State(), "a closed QP counts as in error")
+}
+
+// qpReset: a QP that is reset forgets what was posted.
+func qpReset(w *world) {
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	bindINIT(s)
+	s.recv(1)
+	require.NoError(w, s.modify(verbs.QPStateReset))
+	s.idle(s.rcq)
+	bindINIT(s)
+	s.recv(2)
+	require.NoError(w, s.modify(verbs.QPStateErr))
+	s.flushed(s.rcq, 2)
+
+	p := w.pair(pairConfig{})
+	p.b.recv(1)
+	require.NoError(w, p.a.modify(verbs.QPStateReset))
+	require.Equal(w, verbs.QPStateReset, p.a.qp.State())
+	closes(w.T, p.a.id.Done(), "the end of the connection")
+	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	p.b.flushed(p.b.rcq, 1)
+}
+
+// qpReconnect uses the two QPs for one connection after the other.
+func qpReconnect(w *world) {
+	p := w.pair(pairConfig{})
+	for i := range 4 {
+		w.sub(fmt.Sprint(i), func(w *world) {
+			p := p.in(w)
+			p.works()
+			first, second := p.a, p.b
+			if i%2 == 1 {
+				first, second = p.b, p.a
+			}
+			require.NoError(w, first.id.Disconnect())
+			closes(w.T, second.id.Done(), "the end of the connection at the peer")
+			for _, s := range []*side{p.a, p.b} {
+				err := s.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit}, verbs.QPAttrState)
+				requireErr(w.T, err, verbs.ErrState)
+				require.NoError(w, s.modify(verbs.QPStateReset))
+			}
+		})
+		p.a.id, p.b.id = nil, nil
+		ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
+		p.connect(pairConfig{})
+		require.NoError(w, ctx.Err())
+		cancel()
+	}
+	p.works()
+}
