@@ -34,10 +34,12 @@ type batch struct {
 	crc     uint32
 	crcFrom int // start of the arena octets that are not in crc yet
 	ulpdu   int
+	start   int    // where it begins in the arena
+	plain   []byte // scratch of mark
 }
 
 var batchPool = sync.Pool{New: func() any {
-	return &batch{arena: make([]byte, 0, batchBytes+mpa.FPDULen(mpa.MaxULPDU)+64), pieces: make([][]byte, 0, maxPieces)}
+	return &batch{arena: make([]byte, 0, batchBytes+mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))), pieces: make([][]byte, 0, maxPieces)}
 }}
 
 // room reports whether another FPDU fits.
@@ -55,7 +57,7 @@ func (b *batch) extend(n int) []byte {
 
 // begin starts an FPDU whose ULPDU has the given length and returns room for the n octets of its headers.
 func (b *batch) begin(ulpdu, n int) []byte {
-	b.crc, b.crcFrom, b.ulpdu = 0, len(b.arena), ulpdu
+	b.crc, b.crcFrom, b.ulpdu, b.start = 0, len(b.arena), ulpdu, len(b.arena)
 	h := b.extend(mpa.LengthLen + n)
 	h[0], h[1] = byte(ulpdu>>8), byte(ulpdu)
 	return h[mpa.LengthLen:]
@@ -92,12 +94,26 @@ func (b *batch) end(crc bool) {
 	b.ends = append(b.ends, b.size)
 }
 
+// mark puts markers into the FPDU that has just been completed without a CRC, and which is entirely in the arena. pos is its
+// position in the stream.
+func (b *batch) mark(pos uint64, crc bool) {
+	b.plain = append(b.plain[:0], b.arena[b.start:]...)
+	b.arena = mpa.AppendMarked(b.arena[:b.start], pos, b.plain, crc)
+	b.size += len(b.arena) - b.start - len(b.plain)
+	b.ends[len(b.ends)-1] = b.size
+}
+
+// whole returns the offset behind the last complete FPDU.
+func (b *batch) whole() int {
+	if n := len(b.ends); n > 0 {
+		return b.ends[n-1]
+	}
+	return 0
+}
+
 // abandon drops the FPDU that is being built.
 func (b *batch) abandon() {
-	whole := 0
-	if n := len(b.ends); n > 0 {
-		whole = b.ends[n-1]
-	}
+	whole := b.whole()
 	b.closePiece()
 	for b.size > whole {
 		last := len(b.pieces) - 1
@@ -169,5 +185,5 @@ func (b *batch) reset() {
 	}
 	clear(b.refs)
 	clear(b.pieces)
-	*b = batch{arena: b.arena[:0], pieces: b.pieces[:0], refs: b.refs[:0], ends: b.ends[:0]}
+	*b = batch{arena: b.arena[:0], pieces: b.pieces[:0], refs: b.refs[:0], ends: b.ends[:0], plain: b.plain[:0]}
 }

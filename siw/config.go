@@ -31,6 +31,15 @@ func (p Policy) String() string {
 	return [...]string{"default", "on", "off"}[p]
 }
 
+// RTRMessages is a set of messages that can open a peer-to-peer connection.
+type RTRMessages uint8
+
+const (
+	RTRWrite RTRMessages = 1 << iota // an RDMA Write of length 0
+	RTRRead                          // an RDMA Read of length 0; it needs a depth of at least 1
+	RTRSend                          // a Send of length 0; it consumes a receive of the passive side
+)
+
 // Network makes the byte streams that a NIC runs on. The host's TCP is used where none is configured.
 type Network interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
@@ -54,9 +63,15 @@ type Config struct {
 	// Rev is the MPA revision of outgoing connections: 2 (the default, RFC 6581: depths are negotiated and either side
 	// may speak first) or 1 (RFC 5044: neither).
 	Rev int
-	// RTR: On (the default) makes outgoing connections of revision 2 peer-to-peer: a zero-length Write opens them, so
-	// that either side may send first. Off leaves the first message to the active side, as plain iWARP does.
+	// RTR: On (the default) makes outgoing connections of revision 2 peer-to-peer: a message without data opens them, so
+	// that either side may send first (RFC 6581 section 5). Off leaves the first message to the active side, as plain
+	// iWARP does.
 	RTR Policy
+	// RTRMessages are the messages that may open such a connection (0 = as active side RTRWrite, as passive side all).
+	RTRMessages RTRMessages
+	// Markers: On asks the peers for MPA markers in what they send (RFC 5044 section 4.3); Off is the default. Markers are
+	// sent to every peer that asks for them. They cost a copy on both sides and are of no use over TCP sockets.
+	Markers Policy
 
 	// Limits of the device, default in parentheses.
 	MaxQP  int // queue pairs (65,536)
@@ -167,6 +182,12 @@ func (cfg Config) fill() (Config, error) {
 		if *f.v == Default {
 			*f.v = On
 		}
+	}
+	if cfg.Markers > Off {
+		return cfg, bad("Markers", cfg.Markers, "Default, On or Off")
+	}
+	if cfg.RTRMessages > RTRWrite|RTRRead|RTRSend {
+		return cfg, bad("RTRMessages", cfg.RTRMessages, "a set of RTRWrite, RTRRead and RTRSend")
 	}
 	if extra := cfg.Without &^ switchable; extra != 0 {
 		return cfg, bad("Without", extra, "a set of "+switchable.String())

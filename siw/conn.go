@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -26,7 +27,9 @@ type conn struct {
 	ord     int // our Reads and atomics in progress
 	ird     int // the peer's, as agreed
 	private []byte
-	rtr     bool // the peer opens the connection with a Write of length 0
+	rtr     bool // the peer opens the connection with a message of its own
+	markOut bool // the peer wants markers
+	markIn  bool // the peer sends markers
 
 	dead    atomic.Bool    // set under mu once; nothing new begins
 	workers sync.WaitGroup // the reader, and the goroutine that waits for room
@@ -46,8 +49,13 @@ type setup struct {
 	crc      bool
 	ord, ird int
 	hold     bool   // we may not send before the peer has (RFC 5044 section 7.1.2, responder)
-	rtr      bool   // what it sends first is a Write of length 0 (RFC 6581 section 5)
+	rtr      bool   // what it sends first only opens the connection (RFC 6581 section 5)
+	markOut  bool   // markers in what we send
+	markIn   bool   // markers in what the peer sends
 	private  []byte // the peer's private data
+
+	opening  []byte      // what we have sent to open the connection
+	openedBy RTRMessages // RTRRead or RTRSend if that has used up a message number
 }
 
 // newConn makes q's connection out of a stream whose MPA frames have been exchanged, and starts it.
@@ -58,9 +66,9 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, private: agreed.private, rtr: agreed.rtr,
-		mulpdu: q.dev.mulpdu(s.segment()), spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
-	c.tx.init(q, agreed.hold)
-	c.rx.init(q)
+		markOut: agreed.markOut, markIn: agreed.markIn, mulpdu: q.dev.mulpdu(s.segment(), agreed.markOut), spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
+	c.tx.init(q, &agreed)
+	c.rx.init(q, &agreed)
 	if !q.dev.track(c) {
 		err = verbs.ErrClosed
 	} else {
@@ -130,7 +138,7 @@ func (c *conn) end() {
 	c.tx.busy = true
 	tail := c.tx.cut()
 	if c.term != nil {
-		tail = c.term.appendFPDU(tail, c.crc)
+		tail = c.appendTerminate(tail)
 	}
 	c.rx.flush(c.q)
 	c.q.flush()
@@ -144,6 +152,14 @@ func (c *conn) end() {
 	c.s.finish(tail, time.Now().Add(c.dev.cfg.CloseTimeout))
 	c.dev.untrack(c)
 	close(c.gone)
+}
+
+// appendTerminate appends the Terminate behind the tail of the FPDU that was cut.
+func (c *conn) appendTerminate(tail []byte) []byte {
+	if !c.markOut {
+		return c.term.appendFPDU(tail, c.crc)
+	}
+	return mpa.AppendMarked(tail, c.tx.sentTo+uint64(len(tail)), c.term.appendFPDU(nil, false), c.crc)
 }
 
 // event is the asynchronous event for the end of a connection, which an orderly end has none of.

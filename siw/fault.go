@@ -14,12 +14,13 @@ type fault struct{ layer, typ, code uint8 }
 
 // The faults that do not come from an access check. Where the RFCs leave the code open, the choice is here and nowhere else.
 var (
-	faultLocal = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // we cannot build a message (RFC 7306 section 8.1)
-	faultPlace = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // we cannot place one
-	faultCRC   = fault{rdmap.LayerMPA, 0, mpa.ErrCodeCRC}       // bad CRC
-	faultSize  = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}    // an FPDU too short for its header; as kernel siw says
-	faultIRD   = fault{rdmap.LayerMPA, 0, mpa.ErrCodeIRD}       // set-up: insufficient IRD (RFC 6581 section 8)
-	faultRTR   = fault{rdmap.LayerMPA, 0, mpa.ErrCodeRTR}       // set-up: no RTR in common
+	faultLocal  = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // we cannot build a message (RFC 7306 section 8.1)
+	faultPlace  = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // we cannot place one
+	faultCRC    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeCRC}       // bad CRC
+	faultSize   = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}    // an FPDU too short for its header; as kernel siw says
+	faultMarker = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}    // a marker that does not point to the start of its FPDU
+	faultIRD    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeIRD}       // set-up: insufficient IRD (RFC 6581 section 8)
+	faultRTR    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeRTR}       // set-up: no RTR in common
 
 	faultVersion  = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperVersion}
 	faultOpcode   = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperOpcode} // also: not enabled, on the wrong queue, unknown atomic

@@ -106,11 +106,6 @@ func (l *listener) handshake(nc net.Conn) {
 		return
 	}
 	r := &request{dev: l.dev, nc: nc, frame: f}
-	if f.Markers {
-		// Answered here: no application could accept it.
-		_ = r.Reject(nil)
-		return
-	}
 	select {
 	case <-l.closed:
 	case l.requests <- r:

@@ -54,12 +54,16 @@ type receiver struct {
 	written uint64
 
 	readGot uint32 // octets of the oldest Read that have been placed
+	opening bool   // the Read that opened the connection is not answered yet
+
+	pos uint64 // position in the stream of what is unread; only counted with markers
 }
 
 var readPool = sync.Pool{New: func() any { return new([readBytes]byte) }}
 
-func (r *receiver) init(q *qp) {
+func (r *receiver) init(q *qp, agreed *setup) {
 	r.no = [4]uint32{1, 1, 1, 1}
+	r.opening = agreed.openedBy == RTRRead
 	r.recv.sgl = make([]verbs.SGE, 0, q.cap.MaxRecvSGE)
 }
 
@@ -173,29 +177,22 @@ func (c *conn) ended(err error) {
 // consume handles every FPDU that is entirely in the buffer (RFC 5044 section 4.1).
 func (c *conn) consume() {
 	r := &c.rx
-	need := mpa.LengthLen
+	need := 0
 	for !c.dead.Load() {
-		b := r.buf[r.r:r.w]
-		if need = mpa.LengthLen; len(b) < need {
-			break
-		}
-		n := int(binary.BigEndian.Uint16(b))
-		if n < ddp.TaggedLen {
-			c.refuse(faultSize, nil)
+		var fpdu []byte
+		var f fault
+		if fpdu, need, f = c.frame(r.buf[r.r:r.w]); f != (fault{}) {
+			c.refuse(f, nil)
 			return
 		}
-		if need = mpa.FPDULen(n); len(b) < need {
+		if fpdu == nil {
 			break
-		}
-		if c.crc && mpa.CRC(0, b[:need-mpa.CRCLen]) != mpa.GetCRC(b[need-mpa.CRCLen:]) {
-			c.refuse(faultCRC, nil)
-			return
 		}
 		first := !r.heard
 		if first {
 			c.hear()
 		}
-		ulpdu := b[mpa.LengthLen : mpa.LengthLen+n]
+		ulpdu := fpdu[mpa.LengthLen : mpa.LengthLen+int(binary.BigEndian.Uint16(fpdu))]
 		if f, ok := c.segment(ulpdu); !ok {
 			c.refuse(f, ulpdu)
 			return
@@ -204,6 +201,7 @@ func (c *conn) consume() {
 			r.wrote = false // the Write that opens the connection is nobody's message
 		}
 		r.r += need
+		r.pos += uint64(need)
 	}
 	switch {
 	case r.r == r.w:
@@ -212,6 +210,40 @@ func (c *conn) consume() {
 		r.w = copy(r.buf[:], r.buf[r.r:r.w])
 		r.r = 0
 	}
+}
+
+// frame finds the FPDU at the start of b and checks its CRC. need is how many octets of the stream it takes, as far as is known;
+// if they are not all there, fpdu is nil.
+func (c *conn) frame(b []byte) (fpdu []byte, need int, f fault) {
+	prefix := 0
+	if c.markIn {
+		prefix = mpa.MarkedPrefix(c.rx.pos)
+	}
+	if need = prefix + mpa.LengthLen; len(b) < need {
+		return nil, need, f
+	}
+	n := int(binary.BigEndian.Uint16(b[prefix:]))
+	if n < ddp.TaggedLen {
+		return nil, need, faultSize
+	}
+	need = mpa.FPDULen(n)
+	if c.markIn {
+		need = mpa.MarkedLen(c.rx.pos, need)
+	}
+	if len(b) < need {
+		return nil, need, f
+	}
+	b = b[:need]
+	if c.crc && mpa.CRC(0, b[:need-mpa.CRCLen]) != mpa.GetCRC(b[need-mpa.CRCLen:]) {
+		return nil, need, faultCRC
+	}
+	if c.markIn {
+		var err error
+		if b, err = mpa.StripMarked(b[:0], b, c.rx.pos); err != nil {
+			return nil, need, faultMarker
+		}
+	}
+	return b, need, f
 }
 
 // hear notes the peer's first FPDU: from now on we may send (RFC 5044 section 7.1.2).
@@ -286,6 +318,16 @@ func (c *conn) write(h ddp.Tagged, payload []byte) (fault, bool) {
 // readAnswer places a segment of the answer to our oldest Read (RFC 5040 section 5.2.2).
 func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 	r, q := &c.rx, c.q
+	if r.opening {
+		if len(payload) > 0 || !h.Last {
+			return rejectBounds.tagged(), false
+		}
+		r.opening, r.reply = false, true
+		q.mu.Lock()
+		c.tx.outstanding--
+		q.mu.Unlock()
+		return fault{}, true
+	}
 	// The entry stays while we hold the receive role: only an answer completes it.
 	e := c.oldest(&c.tx.reads)
 	if e == nil {

@@ -66,17 +66,25 @@ type sender struct {
 	respNo uint32    // the last MSN on queue 3
 }
 
-func (t *sender) init(q *qp, hold bool) {
+func (t *sender) init(q *qp, agreed *setup) {
 	t.idle.L = &q.mu
-	t.hold = hold
+	t.hold = agreed.hold
+	t.built = uint64(len(agreed.opening))
+	t.sentTo = t.built
+	switch agreed.openedBy {
+	case RTRRead:
+		t.sendNo[1], t.outstanding = 1, 1
+	case RTRSend:
+		t.sendNo[0] = 1
+	}
 }
 
 // mulpdu returns the largest ULPDU for a stream whose segments have the given size, 0 = not known.
-func (d *device) mulpdu(segment int) int {
+func (d *device) mulpdu(segment int, markers bool) int {
 	if segment <= 0 || segment > d.cfg.MTU {
 		segment = d.cfg.MTU
 	}
-	return mpa.MULPDU(segment, false)
+	return mpa.MULPDU(segment, markers)
 }
 
 // kick sends what is queued, as far as the socket has room. It never waits.
@@ -365,8 +373,12 @@ func (c *conn) finish(e *sendEntry) {
 
 // sealed counts an FPDU that has been put into a batch.
 func (c *conn) sealed(b *batch) {
-	b.end(c.crc)
-	c.tx.built += uint64(mpa.FPDULen(b.ulpdu))
+	before := b.whole()
+	b.end(c.crc && !c.markOut)
+	if c.markOut {
+		b.mark(c.tx.built, c.crc)
+	}
+	c.tx.built += uint64(b.size - before)
 }
 
 // span returns how many payload octets go into the next segment behind n octets of headers. Large segments are multiples of
@@ -478,7 +490,7 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 				c.q.mu.Unlock()
 				return false
 			}
-			if k <= copyLimit {
+			if k <= copyLimit || c.markOut {
 				b.copy(mem)
 				r.exit()
 			} else {

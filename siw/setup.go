@@ -3,12 +3,14 @@
 package siw
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
@@ -47,11 +49,13 @@ func checkPrivate(b []byte, enhanced bool) error {
 // initiate exchanges MPA frames as the active side (RFC 5044 section 7.1.2, RFC 6581 section 9.3) and sends the frame that
 // opens a peer-to-peer connection. The caller bounds it by a deadline on nc.
 func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, error) {
-	req := mpa.Frame{CRC: d.cfg.CRC == On, Rev: uint8(d.cfg.Rev), PrivateData: private}
+	req := mpa.Frame{CRC: d.cfg.CRC == On, Markers: d.cfg.Markers == On, Rev: uint8(d.cfg.Rev), PrivateData: private}
 	if d.cfg.Rev >= mpa.Rev2 {
-		rtr := d.cfg.RTR == On
 		req.HasEnhanced = true
-		req.Enhanced = mpa.Enhanced{PeerToPeer: rtr, RTRWrite: rtr, IRD: uint16(want.ird), ORD: uint16(want.ord)}
+		req.Enhanced = mpa.Enhanced{PeerToPeer: d.cfg.RTR == On, IRD: uint16(want.ird), ORD: uint16(want.ord)}
+		if d.cfg.RTR == On {
+			offerRTR(&req.Enhanced, cmp.Or(d.cfg.RTRMessages, RTRWrite))
+		}
 	}
 	frame, err := req.Append(nil)
 	if err != nil {
@@ -64,7 +68,8 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 	if err != nil {
 		return setup{}, setupError(err)
 	}
-	agreed := setup{crc: req.CRC || rep.CRC, ord: want.ord, ird: want.ird, private: rep.PrivateData}
+	agreed := setup{crc: req.CRC || rep.CRC, markOut: rep.Markers, markIn: req.Markers, ord: want.ord, ird: want.ird,
+		private: rep.PrivateData}
 	switch {
 	case !rep.Reply:
 		return setup{}, protocolError("the peer answered with a Request: both sides are active")
@@ -76,8 +81,6 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 		return setup{}, r
 	case rep.Rev != req.Rev:
 		return setup{}, protocolError("the peer answered with MPA revision %d to revision %d (Config.Rev chooses)", rep.Rev, req.Rev)
-	case rep.Markers:
-		return setup{}, protocolError("the peer asks for markers, which are not supported")
 	case rep.HasEnhanced != req.HasEnhanced:
 		return setup{}, protocolError("the peer's answer lacks the enhanced word of RFC 6581")
 	case !rep.HasEnhanced:
@@ -92,22 +95,69 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 		agreed.ord = min(want.ord, int(theirs.IRD))
 	}
 	if req.Enhanced.PeerToPeer && theirs.PeerToPeer {
-		if !theirs.RTRWrite {
+		if !agreed.openWith(both(req.Enhanced, theirs)) {
 			sendTerminate(nc, faultRTR, agreed.crc)
-			return setup{}, protocolError("the peer does not take a Write as first message")
+			return setup{}, protocolError("no first message in common (the peer takes %s)", rtrNames(theirs))
 		}
-		if _, err := nc.Write(rtrFrame(agreed.crc)); err != nil {
+		if _, err := nc.Write(agreed.opening); err != nil {
 			return setup{}, err
 		}
 	}
 	return agreed, nil
 }
 
-// rtrFrame is the zero-length Write that opens a peer-to-peer connection (RFC 6581 section 5).
-func rtrFrame(crc bool) []byte {
-	b := make([]byte, mpa.LengthLen+ddp.TaggedLen)
-	ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpWrite), STag: rtrSTag}.Put(b[mpa.LengthLen:])
-	return sealFPDU(b, 0, crc)
+// offerRTR sets the bits of the messages that may open the connection.
+func offerRTR(e *mpa.Enhanced, m RTRMessages) {
+	e.RTRWrite, e.RTRRead, e.RTRSend = m&RTRWrite != 0, m&RTRRead != 0, m&RTRSend != 0
+}
+
+// both returns what two sides have in common.
+func both(a, b mpa.Enhanced) mpa.Enhanced {
+	return mpa.Enhanced{RTRWrite: a.RTRWrite && b.RTRWrite, RTRRead: a.RTRRead && b.RTRRead, RTRSend: a.RTRSend && b.RTRSend}
+}
+
+func rtrNames(e mpa.Enhanced) string {
+	var names []string
+	for _, m := range []struct {
+		set  bool
+		name string
+	}{{e.RTRWrite, "Write"}, {e.RTRRead, "Read"}, {e.RTRSend, "Send"}} {
+		if m.set {
+			names = append(names, m.name)
+		}
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// openWith makes the frame that opens a peer-to-peer connection (RFC 6581 section 9.3): of the messages that both sides know
+// the one that uses up least. It reports false if there is none.
+func (s *setup) openWith(common mpa.Enhanced) bool {
+	b := make([]byte, mpa.LengthLen)
+	switch {
+	case common.RTRWrite:
+		b = append(b, make([]byte, ddp.TaggedLen)...)
+		ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpWrite), STag: rtrSTag}.Put(b[mpa.LengthLen:])
+	case common.RTRRead && s.ord > 0:
+		b = append(b, make([]byte, ddp.UntaggedLen+rdmap.ReadRequestLen)...)
+		ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest, MSN: 1}.Put(b[mpa.LengthLen:])
+		rdmap.ReadRequest{SinkSTag: rtrSTag, SrcSTag: rtrSTag}.Put(b[mpa.LengthLen+ddp.UntaggedLen:])
+		s.openedBy = RTRRead
+	case common.RTRSend:
+		b = append(b, make([]byte, ddp.UntaggedLen)...)
+		ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpSend), QN: ddp.QNSend, MSN: 1}.Put(b[mpa.LengthLen:])
+		s.openedBy = RTRSend
+	default:
+		return false
+	}
+	b = sealFPDU(b, 0, s.crc)
+	if s.markOut {
+		b = mpa.AppendMarked(nil, 0, b, s.crc)
+	}
+	s.opening = b
+	return true
 }
 
 // sendTerminate ends a connection during set-up. Whether it arrives changes nothing here.
@@ -121,8 +171,8 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 	if err := checkPrivate(private, req.HasEnhanced); err != nil {
 		return mpa.Frame{}, setup{}, err
 	}
-	rep := mpa.Frame{Reply: true, CRC: req.CRC || d.cfg.CRC == On, Rev: req.Rev, PrivateData: private}
-	agreed := setup{crc: rep.CRC, ord: want.ord, ird: want.ird, hold: true, private: req.PrivateData}
+	rep := mpa.Frame{Reply: true, CRC: req.CRC || d.cfg.CRC == On, Markers: d.cfg.Markers == On, Rev: req.Rev, PrivateData: private}
+	agreed := setup{crc: rep.CRC, markOut: req.Markers, markIn: rep.Markers, ord: want.ord, ird: want.ird, hold: true, private: req.PrivateData}
 	if !req.HasEnhanced {
 		return rep, agreed, nil
 	}
@@ -143,8 +193,16 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 		e.IRD = mpa.NoNegotiate
 	}
 	if theirs.PeerToPeer {
-		// If the peer does not offer the Write, it learns that this is what we take.
-		e.RTRWrite, agreed.rtr = true, true
+		agreed.rtr = true
+		ours := mpa.Enhanced{}
+		offerRTR(&ours, cmp.Or(d.cfg.RTRMessages, RTRWrite|RTRRead|RTRSend))
+		ours.RTRRead = ours.RTRRead && agreed.ird > 0
+		common := both(ours, theirs)
+		if !common.RTRWrite && !common.RTRRead && !common.RTRSend {
+			// The peer learns what we would take.
+			common = ours
+		}
+		e.RTRWrite, e.RTRRead, e.RTRSend = common.RTRWrite, common.RTRRead, common.RTRSend
 	}
 	rep.HasEnhanced, rep.Enhanced = true, e
 	return rep, agreed, nil
