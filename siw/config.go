@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/goverbs/goverbs/siw/internal/testhook"
 	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -95,10 +96,16 @@ type Config struct {
 	// sooner and costs a processor: for one or two goroutines of a process that has processors to spare.
 	Spin time.Duration
 
+	// Tap sees what connections send and receive (nil = none).
+	Tap Tap
+
 	// Without switches operations off, for example to be an RNIC without RFC 7306: requests for them are refused here
 	// and terminated as unknown when a peer sends them. Only the operations of RFC 7306 and the invalidating ones may
 	// be named.
 	Without verbs.OpSet
+
+	// Hooks is for package siwtest.
+	Hooks testhook.Hooks
 }
 
 // Implementation constants: the bounds of a Config.

@@ -60,7 +60,7 @@ type setup struct {
 
 // newConn makes q's connection out of a stream whose MPA frames have been exchanged, and starts it.
 func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
-	s, err := newStream(nc, q.dev.cfg.PeerTimeout)
+	s, err := newStream(untapped(nc), q.dev.cfg.PeerTimeout)
 	if err != nil {
 		nc.Close()
 		return nil, err
@@ -149,6 +149,7 @@ func (c *conn) end() {
 	c.q.mu.Unlock()
 	c.rx.mu.Unlock()
 
+	c.tap(true, [][]byte{tail}, len(tail))
 	c.s.finish(tail, time.Now().Add(c.dev.cfg.CloseTimeout))
 	c.dev.untrack(c)
 	close(c.gone)

@@ -103,6 +103,7 @@ func (d *device) Connect(ctx context.Context, pq verbs.ProviderQP, remote net.Ad
 			}
 			return nil, setup{}, err
 		}
+		nc = d.tapped(nc)
 		var agreed setup
 		err = bounded(ctx, nc, timeout, func() (err error) {
 			agreed, err = d.initiate(nc, want, param.PrivateData)

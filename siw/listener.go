@@ -96,6 +96,7 @@ func (l *listener) serve() {
 
 // handshake reads the Request of a new stream.
 func (l *listener) handshake(nc net.Conn) {
+	nc = l.dev.tapped(nc)
 	var f mpa.Frame
 	err := bounded(l.ctx, nc, l.dev.cfg.setupTimeout(false), func() (err error) {
 		f, err = readRequest(nc)

@@ -114,6 +114,7 @@ func (c *conn) receiveLocked() bool {
 			c.ended(err)
 			return false
 		}
+		c.tap(false, r.iov[:], n)
 		r.w += n
 		short := r.w < len(r.buf)
 		c.consume()

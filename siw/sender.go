@@ -137,6 +137,7 @@ func (c *conn) pump(batches int) bool {
 			return c.leave()
 		}
 		n, err := c.s.write(t.batch.unsent())
+		c.tap(true, t.batch.unsent(), n)
 		t.batch.advance(n)
 		c.settle(n)
 		switch {
@@ -270,8 +271,25 @@ func (c *conn) begin() bool {
 }
 
 func (c *conn) beginResponse() bool {
+	op := rdmap.OpReadResponse
+	if c.tx.responses.front().atomic {
+		op = rdmap.OpAtomicResponse
+	}
+	if err := c.buildable(op); err != nil {
+		t := &termination{fault: faultLocal}
+		c.failLocked(fmt.Errorf("%v: %w: %w", op, err, t.err()), t)
+		return false
+	}
 	c.tx.task, c.tx.resp, c.tx.off = taskResponse, *c.tx.responses.front(), 0
 	return true
+}
+
+// buildable asks the test hook.
+func (c *conn) buildable(op rdmap.Opcode) error {
+	if c.dev.cfg.Hooks.Build == nil {
+		return nil
+	}
+	return c.dev.cfg.Hooks.Build(op)
 }
 
 // endResponse frees the place of a response that has been built.
@@ -333,6 +351,9 @@ func (c *conn) beginRequest() bool {
 
 // verify judges a request at the time at which its turn has come, and does it if it is local.
 func (c *conn) verify(e *sendEntry) verbs.WCStatus {
+	if !e.isLocal() && c.buildable(e.rdmapOpcode()) != nil {
+		return verbs.WCLocQPOpErr
+	}
 	switch {
 	case e.op == verbs.WRBindMW:
 		if !e.bind.bind(c.q) {
@@ -437,7 +458,7 @@ func (c *conn) request(b *batch) {
 		n := c.span(e.length-c.tx.off, ddp.UntaggedLen)
 		last := c.tx.off+uint32(n) == e.length
 		h := b.begin(ddp.UntaggedLen+n, ddp.UntaggedLen)
-		hdr := ddp.Untagged{Last: last, ULP: rdmap.Control(e.sendOpcode()), QN: ddp.QNSend, MSN: e.msn, MO: c.tx.off}
+		hdr := ddp.Untagged{Last: last, ULP: rdmap.Control(e.rdmapOpcode()), QN: ddp.QNSend, MSN: e.msn, MO: c.tx.off}
 		if e.op == verbs.WRSendWithInv {
 			hdr.InvSTag = e.invalidate
 		}
@@ -451,9 +472,20 @@ func (c *conn) request(b *batch) {
 	}
 }
 
-// sendOpcode returns the opcode of a Send.
-func (e *sendEntry) sendOpcode() rdmap.Opcode {
-	switch solicited := e.flags&verbs.SendSolicited != 0; {
+// rdmapOpcode returns the opcode of the request's message; of a Write with immediate the first one's.
+func (e *sendEntry) rdmapOpcode() rdmap.Opcode {
+	solicited := e.flags&verbs.SendSolicited != 0
+	switch {
+	case e.op == verbs.WRRDMAWrite, e.op == verbs.WRRDMAWriteWithImm:
+		return rdmap.OpWrite
+	case e.op == verbs.WRRDMARead:
+		return rdmap.OpReadRequest
+	case e.isAtomic():
+		return rdmap.OpAtomicRequest
+	case e.op == verbs.WRImmData && solicited:
+		return rdmap.OpImmediateSE
+	case e.op == verbs.WRImmData:
+		return rdmap.OpImmediate
 	case e.op == verbs.WRSendWithInv && solicited:
 		return rdmap.OpSendSEInv
 	case e.op == verbs.WRSendWithInv:

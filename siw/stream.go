@@ -47,7 +47,7 @@ func finishConn(conn net.Conn, tail []byte, deadline time.Time) {
 			return
 		}
 	}
-	half, ok := conn.(interface{ CloseWrite() error })
+	half, ok := untapped(conn).(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"net"
+	"time"
+)
+
+// Tap sees what the connections of a NIC send and receive, MPA frames included. Package siw/capture writes it to a file
+// for Wireshark.
+type Tap interface {
+	// Packet is called with a run of octets of one direction of one connection, in the order of the stream. Calls for
+	// different connections and directions come concurrently. The NIC waits for the call to return; p and its data are
+	// valid during the call only. What is sent is seen when the socket has taken it, so an answer may be seen before
+	// what it answers.
+	Packet(p *Packet)
+}
+
+// Packet is a run of octets as a Tap sees it.
+type Packet struct {
+	Time          time.Time
+	Local, Remote net.Addr
+	Out           bool     // sent, not received
+	Data          [][]byte // the octets, in pieces
+}
+
+// tapConn shows the frames of the set-up to a Tap.
+type tapConn struct {
+	net.Conn
+	tap Tap
+}
+
+// tapped wraps nc if the NIC has a Tap.
+func (d *device) tapped(nc net.Conn) net.Conn {
+	if d.cfg.Tap == nil {
+		return nc
+	}
+	return &tapConn{Conn: nc, tap: d.cfg.Tap}
+}
+
+func (c *tapConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.tap.Packet(&Packet{Time: time.Now(), Local: c.LocalAddr(), Remote: c.RemoteAddr(), Data: [][]byte{b[:n]}})
+	}
+	return n, err
+}
+
+// Write shows the octets before they go, so that nobody sees an answer first.
+func (c *tapConn) Write(b []byte) (int, error) {
+	c.tap.Packet(&Packet{Time: time.Now(), Local: c.LocalAddr(), Remote: c.RemoteAddr(), Out: true, Data: [][]byte{b}})
+	return c.Conn.Write(b)
+}
+
+// untapped returns what tapped has wrapped.
+func untapped(nc net.Conn) net.Conn {
+	if t, ok := nc.(*tapConn); ok {
+		return t.Conn
+	}
+	return nc
+}
+
+// tap shows the first n octets of pieces to the NIC's Tap.
+func (c *conn) tap(out bool, pieces [][]byte, n int) {
+	t := c.dev.cfg.Tap
+	if t == nil || n == 0 {
+		return
+	}
+	p := Packet{Time: time.Now(), Local: c.s.LocalAddr(), Remote: c.s.RemoteAddr(), Out: out}
+	for _, b := range pieces {
+		if n == 0 {
+			break
+		}
+		k := min(n, len(b))
+		p.Data = append(p.Data, b[:k])
+		n -= k
+	}
+	t.Packet(&p)
+}
