@@ -315,7 +315,10 @@ func (c *conn) beginRequest() bool {
 			e.status = c.verify(e)
 		}
 		if e.status != verbs.WCSuccess {
-			c.failRequest(e, e.status)
+			// The requests before it complete first; whoever completes the last of them comes here again.
+			if sq.head == sq.next {
+				c.failRequest(e, e.status)
+			}
 			return false
 		}
 		at := sq.next

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
+//go:build linux
+
 package siw
 
 import (
@@ -25,8 +27,8 @@ type tcpStream struct {
 
 	// The arguments and results of the calls into raw, which take functions that are made once: they would be allocated
 	// for every call otherwise. rd belongs to the receive role, wr to the send role.
-	rd, wr         transfer
-	readFn, wrteFn func(fd uintptr)
+	rd, wr          transfer
+	readFn, writeFn func(fd uintptr)
 
 	mu          sync.Mutex // orders interrupt and the setting of write deadlines
 	interrupted bool
@@ -56,7 +58,7 @@ func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 	}
 	s := &tcpStream{TCPConn: tcp, raw: raw}
 	s.readFn = func(fd uintptr) { s.rd.call(unix.SYS_READV, fd) }
-	s.wrteFn = func(fd uintptr) { s.wr.call(unix.SYS_WRITEV, fd) }
+	s.writeFn = func(fd uintptr) { s.wr.call(unix.SYS_WRITEV, fd) }
 	// The kernel gives up a peer that acknowledges nothing, or whose window stays closed, for this long (tcp(7)).
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
@@ -114,13 +116,17 @@ func (s *tcpStream) do(t *transfer, bufs [][]byte, fn func(uintptr), op string) 
 
 func (s *tcpStream) read(bufs [][]byte) (int, error) {
 	n, err := s.do(&s.rd, bufs, s.readFn, "readv")
+	afterRead()
 	if n == 0 && err == nil {
 		return 0, io.EOF
 	}
 	return n, err
 }
 
-func (s *tcpStream) write(bufs [][]byte) (int, error) { return s.do(&s.wr, bufs, s.wrteFn, "writev") }
+func (s *tcpStream) write(bufs [][]byte) (int, error) {
+	beforeWrite()
+	return s.do(&s.wr, bufs, s.writeFn, "writev")
+}
 
 func (s *tcpStream) waitReadable(f func() bool) error {
 	return s.raw.Read(func(uintptr) bool { return f() })
