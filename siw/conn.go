@@ -33,7 +33,7 @@ type conn struct {
 
 	dead    atomic.Bool    // set under mu once; nothing new begins
 	workers sync.WaitGroup // the reader, and the goroutine that waits for room
-	spoken  chan struct{}  // closed when the peer's first FPDU has arrived
+	spoken  chan struct{}  // closed when the peer's first FPDU has been handled
 	flushed chan struct{}  // closed when the connection has let go of all memory and everything is flushed
 	gone    chan struct{}  // closed when the stream is closed too
 
@@ -178,7 +178,7 @@ func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
 
 // terminated ends the connection because the peer sent a Terminate, and gives its reason to the request that it names.
 func (c *conn) terminated(body []byte) {
-	t, _, err := rdmap.ParseTerminateLenient(body, true)
+	t, _, err := rdmap.ParseTerminateLenient(body, c.rx.heard)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || len(body) < rdmap.TerminateLen {
 		c.fail(err, nil)
 		return

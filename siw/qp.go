@@ -374,19 +374,20 @@ func (q *qp) flushIfDone() {
 	}
 }
 
-// flush completes every request: one that has failed with its status, the others as flushed. The caller holds q.mu, and
-// nothing of the QP's memory is in use.
+// flush completes every request: those that are done, up to the first that is not; from there on one that has failed with its
+// status, the others as flushed, even if they have been sent, since nobody knows what became of them. The caller holds q.mu,
+// and nothing of the QP's memory is in use.
 func (q *qp) flush() {
+	for !q.sq.empty() && q.sq.oldest().done() && q.sq.oldest().status == verbs.WCSuccess {
+		q.retireOldest()
+	}
 	for !q.sq.empty() {
 		e := q.sq.oldest()
-		switch {
-		case e.done() && e.status == verbs.WCSuccess:
-			q.retireOldest()
-			continue
-		case e.status == verbs.WCSuccess:
-			e.status = verbs.WCWRFlushErr
+		status := e.status
+		if status == verbs.WCSuccess {
+			status = verbs.WCWRFlushErr
 		}
-		q.sendCQ.push(&verbs.WC{ID: e.id, Status: e.status, QPNum: q.num}, false)
+		q.sendCQ.push(&verbs.WC{ID: e.id, Status: status, QPNum: q.num}, false)
 		q.sq.pop()
 	}
 	q.sq.clear()

@@ -191,15 +191,15 @@ func (c *conn) consume() {
 		}
 		first := !r.heard
 		if first {
-			c.hear()
+			c.release()
 		}
 		ulpdu := fpdu[mpa.LengthLen : mpa.LengthLen+int(binary.BigEndian.Uint16(fpdu))]
 		if f, ok := c.segment(ulpdu); !ok {
 			c.refuse(f, ulpdu)
 			return
 		}
-		if first && c.rtr {
-			r.wrote = false // the Write that opens the connection is nobody's message
+		if first {
+			c.hear()
 		}
 		r.r += need
 		r.pos += uint64(need)
@@ -247,16 +247,25 @@ func (c *conn) frame(b []byte) (fpdu []byte, need int, f fault) {
 	return b, need, f
 }
 
-// hear notes the peer's first FPDU: from now on we may send (RFC 5044 section 7.1.2).
-func (c *conn) hear() {
-	c.rx.heard = true
+// release lets us send, now that the peer has (RFC 5044 section 7.1.2).
+func (c *conn) release() {
 	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
 	if c.tx.hold {
 		c.tx.hold = false
 		c.rx.reply = true
 	}
-	c.q.mu.Unlock()
-	close(c.spoken)
+}
+
+// hear notes that the peer's first FPDU has been handled.
+func (c *conn) hear() {
+	c.rx.heard = true
+	if c.rtr {
+		c.rx.wrote = false // the Write that opens a connection is nobody's message
+	}
+	if !c.dead.Load() {
+		close(c.spoken)
+	}
 }
 
 // segment handles a DDP segment. It reports false and the fault if the segment is refused; nothing has been placed then.
