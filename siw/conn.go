@@ -27,6 +27,7 @@ type conn struct {
 	ord     int // our Reads and atomics in progress
 	ird     int // the peer's, as agreed
 	private []byte
+	passive bool // we are the responder of the set-up
 	rtr     bool // the peer opens the connection with a message of its own
 	markOut bool // the peer wants markers
 	markIn  bool // the peer sends markers
@@ -65,7 +66,7 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 		nc.Close()
 		return nil, err
 	}
-	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, private: agreed.private, rtr: agreed.rtr,
+	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, private: agreed.private, passive: agreed.hold, rtr: agreed.rtr,
 		markOut: agreed.markOut, markIn: agreed.markIn, mulpdu: q.dev.mulpdu(s.segment(), agreed.markOut), spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
 	c.tx.init(q, &agreed)
 	c.rx.init(q, &agreed)
@@ -178,7 +179,7 @@ func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
 
 // terminated ends the connection because the peer sent a Terminate, and gives its reason to the request that it names.
 func (c *conn) terminated(body []byte) {
-	t, _, err := rdmap.ParseTerminateLenient(body, c.rx.heard)
+	t, _, err := rdmap.ParseTerminateLenient(body, c.rx.heard || !c.passive)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || len(body) < rdmap.TerminateLen {
 		c.fail(err, nil)
 		return

@@ -237,16 +237,16 @@ func (c *conn) settleLocked() {
 
 // build fills a batch.
 func (c *conn) build(b *batch) {
-	for b.room() && (c.tx.task != taskNone || c.begin()) {
+	for more := true; more && b.room() && (c.tx.task != taskNone || c.begin()); {
 		switch {
 		case c.tx.task == taskResponse && c.tx.resp.atomic:
 			c.atomicResponse(b)
 		case c.tx.task == taskResponse:
-			c.readResponse(b)
+			more = c.readResponse(b)
 		case c.tx.task == taskImm:
 			c.immediate(b)
 		default:
-			c.request(b)
+			more = c.request(b)
 		}
 	}
 }
@@ -415,8 +415,8 @@ func (c *conn) span(left uint32, n int) int {
 	return int(min(int64(left), int64(most)))
 }
 
-// request builds the next segment of a request.
-func (c *conn) request(b *batch) {
+// request builds the next segment of a request. It reports false if it cannot.
+func (c *conn) request(b *batch) bool {
 	e := c.tx.entry
 	switch e.op {
 	case verbs.WRRDMARead:
@@ -446,7 +446,7 @@ func (c *conn) request(b *batch) {
 		h := b.begin(ddp.TaggedLen+n, ddp.TaggedLen)
 		ddp.Tagged{Last: last, ULP: rdmap.Control(rdmap.OpWrite), STag: e.rkey, TO: e.raddr + uint64(c.tx.off)}.Put(h)
 		if !c.gather(b, e, n) {
-			return
+			return false
 		}
 		if last && e.op == verbs.WRRDMAWriteWithImm {
 			c.tx.task = taskImm
@@ -467,12 +467,13 @@ func (c *conn) request(b *batch) {
 		}
 		hdr.Put(h)
 		if !c.gather(b, e, n) {
-			return
+			return false
 		}
 		if last {
 			c.finish(e)
 		}
 	}
+	return true
 }
 
 // rdmapOpcode returns the opcode of the request's message; of a Write with immediate the first one's.
@@ -500,7 +501,8 @@ func (e *sendEntry) rdmapOpcode() rdmap.Opcode {
 }
 
 // gather puts the next n octets of a request's data behind the header that has been begun, and completes the segment. It
-// reports false if a key has been withdrawn meanwhile, which ends the connection.
+// reports false if a key has been withdrawn meanwhile. That ends the connection, but not before the batch is empty: what is
+// in it is whole and to be sent.
 func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 	off := uint64(c.tx.off)
 	if e.flags&verbs.SendInline != 0 {
@@ -519,10 +521,11 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 			r, mem, why := c.q.local(s.LKey, s.Addr+off, int(k), 0)
 			if why != accepted {
 				b.abandon()
-				c.tx.task = taskNone
-				c.q.mu.Lock()
-				c.failRequest(e, verbs.WCLocProtErr)
-				c.q.mu.Unlock()
+				if b.size == 0 {
+					c.q.mu.Lock()
+					c.failRequest(e, verbs.WCLocProtErr)
+					c.q.mu.Unlock()
+				}
 				return false
 			}
 			if k <= copyLimit || c.markOut {
@@ -554,8 +557,9 @@ func (c *conn) immediate(b *batch) {
 }
 
 // readResponse builds the next segment of the answer to a Read. The data are copied: unlike those of our own requests they
-// may change, or the right to read them may be withdrawn, while they wait to be sent.
-func (c *conn) readResponse(b *batch) {
+// may change, or the right to read them may be withdrawn, while they wait to be sent. It reports false if they cannot be
+// read any more; see gather.
+func (c *conn) readResponse(b *batch) bool {
 	rr := &c.tx.resp.read
 	n := c.span(rr.Size-c.tx.off, ddp.TaggedLen)
 	last := c.tx.off+uint32(n) == rr.Size
@@ -567,10 +571,11 @@ func (c *conn) readResponse(b *batch) {
 		var why reject
 		if r, mem, why = c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO+uint64(c.tx.off), n, verbs.AccessRemoteRead); why != accepted {
 			// The key was good when the request arrived.
-			c.tx.task = taskNone
-			t := c.readTermination(why)
-			c.fail(t.err(), t)
-			return
+			if b.size == 0 {
+				t := c.readTermination(why)
+				c.fail(t.err(), t)
+			}
+			return false
 		}
 	}
 	h := b.begin(ddp.TaggedLen+n, ddp.TaggedLen)
@@ -584,6 +589,7 @@ func (c *conn) readResponse(b *batch) {
 	if last {
 		c.endResponse()
 	}
+	return true
 }
 
 // readTermination quotes the Read Request that cannot be answered further, advanced by what has been answered (RFC 5040
