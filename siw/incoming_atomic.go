@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// atomicRequest performs an atomic and queues its answer (RFC 7306 section 5). Nothing is touched before every check has
+// passed: atomic operation, key, association, rights, wrap, bounds, alignment.
+func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
+	ar, err := rdmap.ParseAtomicRequest(payload)
+	if err != nil {
+		return faultStream, false
+	}
+	if c.overIRD() {
+		return faultNoBuffer, false
+	}
+	if ar.Op != rdmap.AtomicFetchAdd && ar.Op != rdmap.AtomicCmpSwap {
+		return faultOpcode, false
+	}
+	if c.q.remoteAccess()&verbs.AccessRemoteAtomic == 0 {
+		return rejectRights.request(), false
+	}
+	reg, mem, why := c.dev.stags.check(c.q, ar.STag, ar.TO, 8, verbs.AccessRemoteAtomic)
+	if why != accepted {
+		return why.request(), false
+	}
+	if !aligned(mem) {
+		reg.exit()
+		return faultStream, false
+	}
+	res := rdmap.AtomicResponse{ID: ar.ID}
+	if ar.Op == rdmap.AtomicFetchAdd {
+		res.Value = fetchAdd(mem, ar.AddSwap, ar.AddSwapMask)
+	} else {
+		res.Value = cmpSwap(mem, ar.Compare, ar.CompareMask, ar.AddSwap, ar.AddSwapMask)
+	}
+	reg.exit()
+	c.answer(response{msn: h.MSN, atomic: true, result: res})
+	return fault{}, true
+}
+
+// atomicAnswer completes our oldest atomic (RFC 7306 section 5.2.2): responses come in the order of the requests.
+func (c *conn) atomicAnswer(_ ddp.Untagged, payload []byte) (fault, bool) {
+	res, err := rdmap.ParseAtomicResponse(payload)
+	if err != nil {
+		return faultStream, false
+	}
+	e := c.oldest(&c.tx.atomics)
+	if e == nil {
+		return faultNoBuffer, false
+	}
+	if res.ID != e.msn {
+		return faultStream, false
+	}
+	sink := e.sgl[0]
+	reg, mem, why := c.q.local(sink.LKey, sink.Addr, 8, verbs.AccessLocalWrite)
+	if why != accepted {
+		c.lost(e)
+		return faultPlace, false
+	}
+	var native [8]byte
+	binary.NativeEndian.PutUint64(native[:], res.Value)
+	place(mem, native[:])
+	reg.exit()
+	c.answered(&c.tx.atomics, e)
+	return fault{}, true
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"math/bits"
+
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// readAnswer places a segment of the answer to our oldest Read (RFC 5040 section 5.2.2).
+func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
+	r, q := &c.rx, c.q
+	if r.opening {
+		if len(payload) > 0 || !h.Last {
+			return rejectBounds.tagged(), false
+		}
+		r.opening, r.reply = false, true
+		q.mu.Lock()
+		c.tx.outstanding--
+		q.mu.Unlock()
+		return fault{}, true
+	}
+	// The entry stays while we hold the receive role: only an answer completes it.
+	e := c.oldest(&c.tx.reads)
+	if e == nil {
+		return rejectSTag.tagged(), false
+	}
+	end := uint64(r.readGot) + uint64(len(payload))
+	if e.length > 0 {
+		sink := e.sgl[0]
+		switch {
+		case h.STag != sink.LKey:
+			return rejectSTag.tagged(), false
+		case h.TO != sink.Addr+uint64(r.readGot), end > uint64(e.length), h.Last != (end == uint64(e.length)):
+			return rejectBounds.tagged(), false
+		}
+	} else if len(payload) > 0 || !h.Last {
+		return rejectBounds.tagged(), false
+	}
+	if len(payload) > 0 {
+		reg, mem, why := q.local(e.sgl[0].LKey, h.TO, len(payload), verbs.AccessLocalWrite)
+		if why != accepted {
+			c.lost(e)
+			return why.tagged(), false
+		}
+		place(mem, payload)
+		reg.exit()
+	}
+	r.readGot = uint32(end)
+	if h.Last {
+		r.readGot = 0
+		c.answered(&c.tx.reads, e)
+	}
+	return fault{}, true
+}
+
+// oldest returns the request at the head of one of the queues of unanswered requests, nil if there is none.
+func (c *conn) oldest(queue *ring[uint64]) *sendEntry {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if queue.len() == 0 {
+		return nil
+	}
+	return c.q.sq.at(*queue.front())
+}
+
+// lost notes that the memory for an answer has been deregistered.
+func (c *conn) lost(e *sendEntry) {
+	c.q.mu.Lock()
+	e.status = verbs.WCLocProtErr
+	c.q.mu.Unlock()
+}
+
+// answered completes the request at the head of queue; requests that waited for it may start.
+func (c *conn) answered(queue *ring[uint64], e *sendEntry) {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	queue.pop()
+	e.answered = true
+	c.tx.outstanding--
+	c.q.retire()
+	if c.q.sq.next < c.q.sq.tail {
+		c.rx.reply = true
+	}
+}
+
+// readRequest queues the answer to a Read (RFC 5040 section 5.2.1). The source is checked now; its data are taken when the
+// answer is sent, and checked again then.
+func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
+	rr, err := rdmap.ParseReadRequest(payload)
+	if err != nil {
+		return faultStream, false
+	}
+	if c.overIRD() {
+		return faultNoBuffer, false
+	}
+	// A Read of length 0 names nothing (RFC 5040 section 5.2.1).
+	if rr.Size > 0 {
+		if c.q.remoteAccess()&verbs.AccessRemoteRead == 0 {
+			return rejectRights.request(), false
+		}
+		reg, _, why := c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO, int(rr.Size), verbs.AccessRemoteRead)
+		if why != accepted {
+			return why.request(), false
+		}
+		reg.exit()
+	}
+	c.answer(response{msn: h.MSN, read: rr})
+	return fault{}, true
+}
+
+// overIRD reports whether the peer has as many requests in progress as it may. Some peers round the depth they were given
+// up to a power of two; so does the limit.
+func (c *conn) overIRD() bool {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	return c.ird == 0 || c.tx.responses.len() >= 1<<bits.Len(uint(c.ird-1))
+}
+
+// answer queues a response; requests are answered in the order in which they arrived.
+func (c *conn) answer(resp response) {
+	c.rx.wrote, c.rx.writing = false, false
+	c.q.mu.Lock()
+	c.tx.responses.push(resp)
+	c.q.mu.Unlock()
+	c.rx.reply = true
+}

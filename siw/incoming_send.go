@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// send places a segment of a Send message and completes the receive with its last (RFC 5040 section 5.3).
+func (c *conn) send(h ddp.Untagged, op rdmap.Opcode, payload []byte) (fault, bool) {
+	r, q := &c.rx, c.q
+	if !r.open {
+		if h.MO != 0 {
+			return faultMO, false
+		}
+		if !q.rq.take(&r.recv) {
+			return faultNoBuffer, false
+		}
+		r.open, r.got, r.status = true, 0, verbs.WCSuccess
+	}
+	if uint64(h.MO) != r.got {
+		return faultMO, false
+	}
+	if r.got+uint64(len(payload)) > r.recv.total {
+		r.status = verbs.WCLocLenErr
+		return faultTooLong, false
+	}
+	if !c.scatter(payload) {
+		r.status = verbs.WCLocProtErr
+		return faultPlace, false
+	}
+	r.got += uint64(len(payload))
+	if !h.Last {
+		return fault{}, true
+	}
+	wc := verbs.WC{ID: r.recv.id, Opcode: verbs.WCRecv, ByteLen: uint32(r.got), QPNum: q.num}
+	if op == rdmap.OpSendInv || op == rdmap.OpSendSEInv {
+		if f, ok := c.invalidate(h.InvSTag); !ok {
+			return f, false
+		}
+		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, h.InvSTag
+	}
+	r.no[ddp.QNSend]++
+	r.open, r.wrote, r.writing = false, false, false
+	q.recvCQ.push(&wc, op == rdmap.OpSendSE || op == rdmap.OpSendSEInv)
+	return fault{}, true
+}
+
+// invalidate does what a Send with Invalidate asks for.
+func (c *conn) invalidate(stag uint32) (fault, bool) {
+	switch c.dev.invalidate(c.q, stag) {
+	case accepted:
+		return fault{}, true
+	case rejectSTag:
+		return faultInvalOp, false
+	}
+	return faultInvalKey, false
+}
+
+// scatter places payload into the receive from offset got on.
+func (c *conn) scatter(payload []byte) bool {
+	r := &c.rx
+	off := r.got
+	for _, s := range r.recv.sgl {
+		if len(payload) == 0 {
+			break
+		}
+		if off >= uint64(s.Length) {
+			off -= uint64(s.Length)
+			continue
+		}
+		n := int(min(uint64(len(payload)), uint64(s.Length)-off))
+		reg, mem, why := c.q.local(s.LKey, s.Addr+off, n, verbs.AccessLocalWrite)
+		if why != accepted {
+			return false
+		}
+		place(mem, payload[:n])
+		reg.exit()
+		payload, off = payload[n:], 0
+	}
+	return true
+}
+
+// immediateData completes a receive with 8 octets of Immediate Data (RFC 7306 section 6).
+func (c *conn) immediateData(h ddp.Untagged, payload []byte) (fault, bool) {
+	r, q := &c.rx, c.q
+	if r.open {
+		// A Send message with this number has begun.
+		return faultMO, false
+	}
+	if !q.rq.take(&r.recv) {
+		return faultNoBuffer, false
+	}
+	v := rdmap.ParseImmediate(payload)
+	wc := verbs.WC{ID: r.recv.id, Opcode: verbs.WCRecvImmData, Flags: verbs.WCWithImm, ByteLen: rdmap.ImmediateLen,
+		Imm: uint32(v >> 32), Imm64: v, QPNum: q.num}
+	if r.wrote {
+		wc.Opcode, wc.ByteLen = verbs.WCRecvRDMAWithImm, uint32(r.written)
+	}
+	r.wrote, r.writing = false, false
+	_, op := rdmap.ParseControl(h.ULP)
+	q.recvCQ.push(&wc, op == rdmap.OpImmediateSE)
+	return fault{}, true
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// write places a segment of an RDMA Write.
+func (c *conn) write(h ddp.Tagged, payload []byte) (fault, bool) {
+	// The key of a segment without data is not looked at (RFC 5041 section 5.2).
+	if len(payload) > 0 {
+		if c.q.remoteAccess()&verbs.AccessRemoteWrite == 0 {
+			return rejectRights.tagged(), false
+		}
+		reg, mem, why := c.dev.stags.check(c.q, h.STag, h.TO, len(payload), verbs.AccessRemoteWrite)
+		if why != accepted {
+			return why.tagged(), false
+		}
+		place(mem, payload)
+		reg.exit()
+	}
+	r := &c.rx
+	if !r.writing {
+		r.writing, r.written = true, 0
+	}
+	r.written += uint64(len(payload))
+	if h.Last {
+		r.writing, r.wrote = false, true
+	}
+	return fault{}, true
+}

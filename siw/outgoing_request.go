@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// request builds the next segment of a request. It reports false if it cannot.
+func (c *conn) request(b *batch) bool {
+	e := c.tx.entry
+	switch e.op {
+	case verbs.WRRDMARead:
+		rr := rdmap.ReadRequest{Size: e.length, SrcSTag: e.rkey, SrcTO: e.raddr}
+		if len(e.sgl) > 0 {
+			rr.SinkSTag, rr.SinkTO = e.sgl[0].LKey, e.sgl[0].Addr
+		}
+		h := b.begin(ddp.UntaggedLen+rdmap.ReadRequestLen, ddp.UntaggedLen+rdmap.ReadRequestLen)
+		ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest, MSN: e.msn}.Put(h)
+		rr.Put(h[ddp.UntaggedLen:])
+		c.sealed(b)
+		c.finish(e)
+	case verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp, verbs.WRMaskedAtomicCmpAndSwp:
+		ar := rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: e.msn, STag: e.rkey, TO: e.raddr, AddSwap: e.operands.add,
+			AddSwapMask: e.operands.addMask, Compare: e.operands.compare, CompareMask: e.operands.compareMask}
+		if e.op == verbs.WRAtomicCmpAndSwp || e.op == verbs.WRMaskedAtomicCmpAndSwp {
+			ar.Op = rdmap.AtomicCmpSwap
+		}
+		h := b.begin(ddp.UntaggedLen+rdmap.AtomicRequestLen, ddp.UntaggedLen+rdmap.AtomicRequestLen)
+		ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpAtomicRequest), QN: ddp.QNReadRequest, MSN: e.msn}.Put(h)
+		ar.Put(h[ddp.UntaggedLen:])
+		c.sealed(b)
+		c.finish(e)
+	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
+		n := c.span(e.length-c.tx.off, ddp.TaggedLen)
+		last := c.tx.off+uint32(n) == e.length
+		h := b.begin(ddp.TaggedLen+n, ddp.TaggedLen)
+		ddp.Tagged{Last: last, ULP: rdmap.Control(rdmap.OpWrite), STag: e.rkey, TO: e.raddr + uint64(c.tx.off)}.Put(h)
+		if !c.gather(b, e, n) {
+			return false
+		}
+		if last && e.op == verbs.WRRDMAWriteWithImm {
+			c.tx.task = taskImm
+			c.tx.sendNo[0]++
+			c.q.mu.Lock()
+			e.msn = c.tx.sendNo[0]
+			c.q.mu.Unlock()
+		} else if last {
+			c.finish(e)
+		}
+	default:
+		n := c.span(e.length-c.tx.off, ddp.UntaggedLen)
+		last := c.tx.off+uint32(n) == e.length
+		h := b.begin(ddp.UntaggedLen+n, ddp.UntaggedLen)
+		hdr := ddp.Untagged{Last: last, ULP: rdmap.Control(e.rdmapOpcode()), QN: ddp.QNSend, MSN: e.msn, MO: c.tx.off}
+		if e.op == verbs.WRSendWithInv {
+			hdr.InvSTag = e.invalidate
+		}
+		hdr.Put(h)
+		if !c.gather(b, e, n) {
+			return false
+		}
+		if last {
+			c.finish(e)
+		}
+	}
+	return true
+}
+
+// rdmapOpcode returns the opcode of the request's message; of a Write with immediate the first one's.
+func (e *sendEntry) rdmapOpcode() rdmap.Opcode {
+	solicited := e.flags&verbs.SendSolicited != 0
+	switch {
+	case e.op == verbs.WRRDMAWrite, e.op == verbs.WRRDMAWriteWithImm:
+		return rdmap.OpWrite
+	case e.op == verbs.WRRDMARead:
+		return rdmap.OpReadRequest
+	case e.isAtomic():
+		return rdmap.OpAtomicRequest
+	case e.op == verbs.WRImmData && solicited:
+		return rdmap.OpImmediateSE
+	case e.op == verbs.WRImmData:
+		return rdmap.OpImmediate
+	case e.op == verbs.WRSendWithInv && solicited:
+		return rdmap.OpSendSEInv
+	case e.op == verbs.WRSendWithInv:
+		return rdmap.OpSendInv
+	case solicited:
+		return rdmap.OpSendSE
+	}
+	return rdmap.OpSend
+}
+
+// gather puts the next n octets of a request's data behind the header that has been begun, and completes the segment. It
+// reports false if a key has been withdrawn meanwhile. That ends the connection, but not before the batch is empty: what is
+// in it is whole and to be sent.
+func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
+	off := uint64(c.tx.off)
+	if e.flags&verbs.SendInline != 0 {
+		b.copy(e.inline[off : off+uint64(n)])
+	} else {
+		left := uint64(n)
+		for _, s := range e.sgl {
+			if left == 0 {
+				break
+			}
+			if off >= uint64(s.Length) {
+				off -= uint64(s.Length)
+				continue
+			}
+			k := min(left, uint64(s.Length)-off)
+			r, mem, why := c.q.local(s.LKey, s.Addr+off, int(k), 0)
+			if why != accepted {
+				b.abandon()
+				if b.size == 0 {
+					c.q.mu.Lock()
+					c.failRequest(e, verbs.WCLocProtErr)
+					c.q.mu.Unlock()
+				}
+				return false
+			}
+			if k <= copyLimit || c.markOut {
+				b.copy(mem)
+				r.exit()
+			} else {
+				b.refer(r, mem, c.crc)
+			}
+			off, left = 0, left-k
+		}
+	}
+	c.tx.off += uint32(n)
+	c.sealed(b)
+	return true
+}
+
+// immediate builds an Immediate Data message (RFC 7306 section 6.2).
+func (c *conn) immediate(b *batch) {
+	e := c.tx.entry
+	op := rdmap.OpImmediate
+	if e.flags&verbs.SendSolicited != 0 {
+		op = rdmap.OpImmediateSE
+	}
+	h := b.begin(ddp.UntaggedLen+rdmap.ImmediateLen, ddp.UntaggedLen+rdmap.ImmediateLen)
+	ddp.Untagged{Last: true, ULP: rdmap.Control(op), QN: ddp.QNSend, MSN: e.msn}.Put(h)
+	rdmap.PutImmediate(h[ddp.UntaggedLen:], e.imm)
+	c.sealed(b)
+	c.finish(e)
+}

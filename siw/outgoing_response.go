@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// response is what the peer is owed: the data of a Read, or the result of an atomic that has been performed.
+type response struct {
+	atomic bool
+	msn    uint32 // of the request on queue 1
+	read   rdmap.ReadRequest
+	result rdmap.AtomicResponse
+}
+
+// readResponse builds the next segment of the answer to a Read. The data are copied: unlike those of our own requests they
+// may change, or the right to read them may be withdrawn, while they wait to be sent. It reports false if they cannot be
+// read any more; see gather.
+func (c *conn) readResponse(b *batch) bool {
+	rr := &c.tx.resp.read
+	n := c.span(rr.Size-c.tx.off, ddp.TaggedLen)
+	last := c.tx.off+uint32(n) == rr.Size
+	var (
+		r   *region
+		mem []byte
+	)
+	if n > 0 {
+		var why reject
+		if r, mem, why = c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO+uint64(c.tx.off), n, verbs.AccessRemoteRead); why != accepted {
+			// The key was good when the request arrived.
+			if b.size == 0 {
+				t := c.readTermination(why)
+				c.fail(t.err(), t)
+			}
+			return false
+		}
+	}
+	h := b.begin(ddp.TaggedLen+n, ddp.TaggedLen)
+	ddp.Tagged{Last: last, ULP: rdmap.Control(rdmap.OpReadResponse), STag: rr.SinkSTag, TO: rr.SinkTO + uint64(c.tx.off)}.Put(h)
+	if n > 0 {
+		b.copy(mem)
+		r.exit()
+	}
+	c.sealed(b)
+	c.tx.off += uint32(n)
+	if last {
+		c.endResponse()
+	}
+	return true
+}
+
+// readTermination quotes the Read Request that cannot be answered further, advanced by what has been answered (RFC 5040
+// section 4.8).
+func (c *conn) readTermination(why reject) *termination {
+	rr := c.tx.resp.read
+	rr.SinkTO += uint64(c.tx.off)
+	rr.SrcTO += uint64(c.tx.off)
+	rr.Size -= c.tx.off
+	t := &termination{fault: why.request(), segLen: ddp.UntaggedLen + rdmap.ReadRequestLen,
+		ddp: make([]byte, ddp.UntaggedLen), rdmap: make([]byte, rdmap.ReadRequestLen)}
+	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest, MSN: c.tx.resp.msn}.Put(t.ddp)
+	rr.Put(t.rdmap)
+	return t
+}
+
+func (c *conn) atomicResponse(b *batch) {
+	c.tx.respNo++
+	h := b.begin(ddp.UntaggedLen+rdmap.AtomicResponseLen, ddp.UntaggedLen+rdmap.AtomicResponseLen)
+	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpAtomicResponse), QN: ddp.QNAtomicResponse, MSN: c.tx.respNo}.Put(h)
+	c.tx.resp.result.Put(h[ddp.UntaggedLen:])
+	c.sealed(b)
+	c.endResponse()
+}
