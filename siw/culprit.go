@@ -10,12 +10,10 @@ import (
 
 // culprit finds the request that a peer's Terminate is about, nil if it cannot be told. The caller holds q.mu.
 func (c *conn) culprit(t *rdmap.Terminate) *sendEntry {
-	sq := &c.q.sq
-	var quoted func(e *sendEntry) bool
 	switch {
 	case len(t.DDPHeader) == 0 && t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeOperation:
 		// Nothing is quoted, as kernel siw does for operations that it does not know: it is the oldest one without an answer.
-		quoted = func(e *sendEntry) bool { return e.awaitsAnswer() && !e.answered }
+		return c.begun(func(e *sendEntry) bool { return e.awaitsAnswer() && !e.answered })
 	case len(t.DDPHeader) == 0:
 		return nil
 	case ddp.IsTagged(t.DDPHeader[0]):
@@ -23,24 +21,48 @@ func (c *conn) culprit(t *rdmap.Terminate) *sendEntry {
 		if err != nil {
 			return nil
 		}
-		quoted = func(e *sendEntry) bool {
-			return (e.op == verbs.WRRDMAWrite || e.op == verbs.WRRDMAWriteWithImm) && e.rkey == h.STag &&
-				h.TO >= e.raddr && h.TO-e.raddr <= uint64(e.length)
-		}
-	default:
-		h, err := ddp.ParseUntagged(t.DDPHeader)
-		if err != nil {
-			return nil
-		}
-		quoted = func(e *sendEntry) bool {
-			return e.msn == h.MSN && (h.QN == ddp.QNReadRequest && e.awaitsAnswer() ||
-				h.QN == ddp.QNSend && !e.awaitsAnswer() && !e.isLocal() && e.op != verbs.WRRDMAWrite)
-		}
+		return c.begun(func(e *sendEntry) bool {
+			return e.isWrite() && e.rkey == h.STag && h.TO >= e.raddr && h.TO-e.raddr <= uint64(e.length)
+		})
 	}
-	for i := sq.head; i < sq.next; i++ {
-		if e := sq.at(i); quoted(e) {
+	h, err := ddp.ParseUntagged(t.DDPHeader)
+	if err != nil {
+		return nil
+	}
+	numbered := func(e *sendEntry) bool {
+		return e.msn == h.MSN && (h.QN == ddp.QNReadRequest && e.awaitsAnswer() ||
+			h.QN == ddp.QNSend && !e.awaitsAnswer() && !e.isLocal() && e.op != verbs.WRRDMAWrite)
+	}
+	rr, err := rdmap.ParseReadRequest(t.RDMAPHeader)
+	if err != nil {
+		return c.begun(numbered)
+	}
+	// Kernel siw quotes the length where the number belongs, but the Read Request itself is right.
+	asked := func(e *sendEntry) bool { return e.asked(&rr) }
+	if e := c.begun(func(e *sendEntry) bool { return numbered(e) && asked(e) }); e != nil {
+		return e
+	}
+	return c.begun(asked)
+}
+
+// begun returns the oldest request that has been begun, has not completed, and is what is looked for.
+func (c *conn) begun(is func(e *sendEntry) bool) *sendEntry {
+	for i := c.q.sq.head; i < c.q.sq.next; i++ {
+		if e := c.q.sq.at(i); is(e) {
 			return e
 		}
 	}
 	return nil
+}
+
+// asked reports whether rr is the Read Request of e, or what was left of it when a part had been answered.
+func (e *sendEntry) asked(rr *rdmap.ReadRequest) bool {
+	if e.op != verbs.WRRDMARead || e.rkey != rr.SrcSTag || rr.Size > e.length {
+		return false
+	}
+	answered := uint64(e.length - rr.Size)
+	if rr.SrcTO != e.raddr+answered {
+		return false
+	}
+	return len(e.sgl) == 0 || e.sgl[0].LKey == rr.SinkSTag && e.sgl[0].Addr+answered == rr.SinkTO
 }

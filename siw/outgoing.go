@@ -117,7 +117,7 @@ func (c *conn) beginRequest() bool {
 			}
 			t.sendNo[1]++
 			e.msn = t.sendNo[1]
-		case e.op != verbs.WRRDMAWrite && e.op != verbs.WRRDMAWriteWithImm:
+		case !e.isWrite():
 			t.sendNo[0]++
 			e.msn = t.sendNo[0]
 		}

@@ -73,7 +73,7 @@ func (c *conn) request(b *batch) bool {
 func (e *sendEntry) rdmapOpcode() rdmap.Opcode {
 	solicited := e.flags&verbs.SendSolicited != 0
 	switch {
-	case e.op == verbs.WRRDMAWrite, e.op == verbs.WRRDMAWriteWithImm:
+	case e.isWrite():
 		return rdmap.OpWrite
 	case e.op == verbs.WRRDMARead:
 		return rdmap.OpReadRequest
