@@ -37,12 +37,11 @@ func (c *conn) culprit(t *rdmap.Terminate) *sendEntry {
 	if err != nil {
 		return c.begun(numbered)
 	}
-	// Kernel siw quotes the length where the number belongs, but the Read Request itself is right.
-	asked := func(e *sendEntry) bool { return e.asked(&rr) }
-	if e := c.begun(func(e *sendEntry) bool { return numbered(e) && asked(e) }); e != nil {
+	if e := c.begun(func(e *sendEntry) bool { return numbered(e) && e.asked(&rr) }); e != nil || h.MSN != rr.Size {
 		return e
 	}
-	return c.begun(asked)
+	// Kernel siw quotes the length where the number belongs; the Read Request itself is right.
+	return c.begun(func(e *sendEntry) bool { return e.asked(&rr) })
 }
 
 // begun returns the oldest request that has been begun, has not completed, and is what is looked for.

@@ -47,7 +47,9 @@ func (e *sendEntry) isAtomic() bool {
 	return false
 }
 
-func (e *sendEntry) isWrite() bool { return e.op == verbs.WRRDMAWrite || e.op == verbs.WRRDMAWriteWithImm }
+func (e *sendEntry) isWrite() bool {
+	return e.op == verbs.WRRDMAWrite || e.op == verbs.WRRDMAWriteWithImm
+}
 
 // isLocal reports whether nothing is sent for the request.
 func (e *sendEntry) isLocal() bool { return e.op == verbs.WRBindMW || e.op == verbs.WRLocalInv }
