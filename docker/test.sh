@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# Runs the demo's two halves in two containers and exits with the status of the half that fails, or 0. `make test-docker`
-# calls it when the binary has been built.
+# Runs the demo's two halves in two containers and exits with the status of the half that fails, or 0; with 77 if no
+# container engine can be had. `make test-docker` calls it when the binary has been built.
 #
 # If a container engine answers, it is used. If none does, root gets one for the time of the test: dockerd with its state
 # in a temporary directory, in network and mount namespaces of its own, so that its bridges, packet filter rules and
@@ -39,6 +39,14 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# cannot ends the test because there is no engine.
+cannot() {
+	if [ -n "${1-}" ]; then
+		echo "$1" >&2
+	fi
+	exit 77
+}
+
 answers() { docker version >/dev/null 2>&1; }
 
 # compose runs whichever form of the command is installed, for 5 minutes at most.
@@ -52,22 +60,20 @@ compose() {
 
 if ! answers; then
 	if ! command -v dockerd >/dev/null || ! command -v docker >/dev/null; then
-		../scripts/apt.sh "no container engine answers and none is installed" docker.io docker-compose
+		../scripts/apt.sh "no container engine answers and none is installed" docker.io docker-compose || cannot
 	fi
 fi
 if ! docker compose version >/dev/null 2>&1 && ! command -v docker-compose >/dev/null; then
-	../scripts/apt.sh "neither docker compose nor docker-compose is installed" docker-compose
+	../scripts/apt.sh "neither docker compose nor docker-compose is installed" docker-compose || cannot
 fi
 
 # Installing may have started an engine.
 if ! answers; then
 	if [ "$(id -u)" -ne 0 ]; then
-		echo "no container engine answers; start one, or run this as root" >&2
-		exit 2
+		cannot "no container engine answers; start one, or run this as root"
 	fi
 	if [ "$BASE" != scratch ]; then
-		echo "BASE=$BASE needs a container engine that has this image or reaches a registry, and none answers" >&2
-		exit 2
+		cannot "BASE=$BASE needs a container engine that has this image or reaches a registry, and none answers"
 	fi
 	work=$(mktemp -d)
 	cgroup=/goverbs-$$
@@ -91,9 +97,8 @@ if ! answers; then
 			break
 		fi
 		if [ "$try" -eq 120 ] || ! kill -0 "$engine" 2>/dev/null; then
-			echo "the container engine does not start:" >&2
 			tail -n 20 "$work/log" >&2
-			exit 1
+			cannot "the container engine does not start"
 		fi
 		sleep 0.5
 	done
@@ -109,7 +114,8 @@ wait $! || client=$?
 
 # The server ends when the client has gone; one that does not is a failure, too.
 server=124
-id=$(docker ps --all --quiet --filter "label=com.docker.compose.project=$project" --filter label=com.docker.compose.service=server)
+id=$(docker ps --all --quiet --filter "label=com.docker.compose.project=$project" \
+	--filter label=com.docker.compose.service=server)
 if state=$(timeout 30 docker wait "$id"); then
 	server=$state
 fi

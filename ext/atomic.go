@@ -46,7 +46,8 @@ func FetchAddWR(sink []verbs.SGE, addr uint64, rkey uint32, add uint64) verbs.Se
 // MaskedFetchAddWR returns the request that replaces the 64-bit integer at addr in the peer's region rkey as
 // [MaskedFetchAdd] does. The original value arrives in sink, as with [FetchAddWR].
 func MaskedFetchAddWR(sink []verbs.SGE, addr uint64, rkey uint32, add, mask uint64) verbs.SendWR {
-	return verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, SGL: sink, RemoteAddr: addr, RKey: rkey, Add: add, AddMask: mask}
+	return verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, SGL: sink, RemoteAddr: addr, RKey: rkey,
+		Add: add, AddMask: mask}
 }
 
 // CmpSwapWR returns the request that stores swap in the 64-bit integer at addr in the peer's region rkey if it equals

@@ -65,9 +65,9 @@ const (
 //
 // A peer without atomics answers with a Terminate message: the Outcome is NotSupported, and the connection is lost. If it
 // ends in another way, for example because the key is wrong, the Outcome is Undecided and the connection is lost, too. The
-// error is nil in all these cases. It is not nil where nothing could be asked: it Is verbs.ErrNotSupported if the own device
-// has no FetchAdd, verbs.ErrState if the QP is not connected, verbs.ErrLimit if no atomics in progress were agreed on (ORD 0);
-// the connection is as it was.
+// error is nil in all these cases. It is not nil where nothing could be asked: it Is verbs.ErrNotSupported if the own
+// device has no FetchAdd, verbs.ErrState if the QP is not connected, verbs.ErrLimit if no atomics in progress were agreed
+// on (ORD 0); the connection is as it was.
 //
 // When ctx is done before the answer is there, the error Is ctx.Err(). As a request cannot be taken back, the QP is then
 // moved to the state ERR and the request flushed, before the sink is deregistered.

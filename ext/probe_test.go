@@ -15,6 +15,9 @@ import (
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -117,6 +120,28 @@ func TestProbeReturnsOtherCompletions(t *testing.T) {
 	require.Len(t, res.Others, 1)
 	require.EqualValues(t, 77, res.Others[0].ID)
 	require.EqualValues(t, 5, res.Others[0].Imm64)
+}
+
+// Nor are they when the refusal flushes them.
+func TestProbeLosesNoCompletion(t *testing.T) {
+	nothingLives(t)
+	a := newSide(t, newNIC(t, siw.Config{}), true, false)
+	b := newSide(t, newNIC(t, siw.Config{Without: ext.Atomics}), false, false)
+	connect(t, a, b, nil)
+	recvs := make([]verbs.RecvWR, 20)
+	n, err := a.qp.PostRecv(recvs)
+	require.NoError(t, err)
+	require.Equal(t, len(recvs), n)
+	res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+	require.NoError(t, err)
+	require.Equal(t, ext.NotSupported, res.Outcome)
+	for range len(recvs) - len(res.Others) {
+		wc := one(t, a.sends)
+		require.ErrorIs(t, wc.Err(), verbs.WCWRFlushErr)
+	}
+	n, err = a.sends.Poll(make([]verbs.WC, 1))
+	require.NoError(t, err)
+	require.Zero(t, n)
 }
 
 func TestProbeRefusedLocally(t *testing.T) {
@@ -223,16 +248,66 @@ func TestProbeGivenUp(t *testing.T) {
 	}
 }
 
-// wire forwards a TCP connection until it is cut; then it keeps the connection and swallows the data.
-type wire struct {
-	mu    sync.Mutex
-	isCut bool
+// Other implementations refuse with no header quoted, and the kernel's siw with layer and type exchanged.
+func TestProbeRefusedByOthers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		term []byte
+		want ext.Outcome
+	}{
+		{"as the RFC has it", []byte{0x02, 0x06, 0, 0}, ext.NotSupported},
+		{"siw of Linux", []byte{0x20, 0x06, 0, 0}, ext.NotSupported},
+		{"another operation error", []byte{0x02, 0xff, 0, 0}, ext.Undecided},
+		{"code 6 of another layer", []byte{0x12, 0x06, 0, 0}, ext.Undecided},
+		{"connection closed", nil, ext.Undecided},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			nothingLives(t)
+			a := newSide(t, newNIC(t, siw.Config{CloseTimeout: 100 * time.Millisecond}), false, false)
+			b := newSide(t, newNIC(t, siw.Config{CloseTimeout: 100 * time.Millisecond}), false, false)
+			w := &wire{}
+			connect(t, a, b, func(address string) string { return w.listen(t, address) })
+			if c.term == nil {
+				w.cutWith([]byte{})
+			} else {
+				w.cutWith(terminateFPDU(c.term))
+			}
+			res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+			require.NoError(t, err)
+			require.Equal(t, c.want, res.Outcome)
+			require.Error(t, res.Reason)
+			if c.term == nil {
+				require.ErrorIs(t, res.Reason, io.EOF)
+			}
+		})
+	}
 }
 
-func (w *wire) cut() {
+// terminateFPDU returns the FPDU of a Terminate message with the given header, the first of its stream.
+func terminateFPDU(header []byte) []byte {
+	b := make([]byte, mpa.LengthLen+ddp.UntaggedLen, 64)
+	b[1] = byte(ddp.UntaggedLen + len(header))
+	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpTerminate), QN: 2, MSN: 1}.Put(b[mpa.LengthLen:])
+	b = append(b, header...)
+	crc := mpa.CRC(0, b)
+	b = append(b, 0, 0, 0, 0)
+	mpa.PutCRC(b[len(b)-mpa.CRCLen:], crc)
+	return b
+}
+
+// wire forwards a TCP connection until it is cut; then it keeps the connection and swallows the data.
+type wire struct {
+	mu    sync.Mutex // guards what follows
+	isCut bool
+	reply []byte // if not nil: what the active side gets for its next data, before the end of the stream
+}
+
+func (w *wire) cut() { w.cutWith(nil) }
+
+func (w *wire) cutWith(reply []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.isCut = true
+	w.isCut, w.reply = true, reply
 }
 
 // listen returns the address under which address can be reached through the wire.
@@ -264,19 +339,24 @@ func (w *wire) listen(t *testing.T, address string) string {
 		mu.Lock()
 		conns = append(conns, c, s)
 		mu.Unlock()
-		wg.Go(func() { w.forward(c, s) })
-		wg.Go(func() { w.forward(s, c) })
+		wg.Go(func() { w.forward(c, s, nil) })
+		wg.Go(func() { w.forward(s, c, c) })
 	})
 	return ln.Addr().String()
 }
 
-func (w *wire) forward(dst io.Writer, src io.Reader) {
+func (w *wire) forward(dst io.Writer, src io.Reader, active net.Conn) {
 	buf := make([]byte, 65536)
 	for {
 		n, err := src.Read(buf)
 		w.mu.Lock()
-		if !w.isCut {
+		switch {
+		case !w.isCut:
 			_, _ = dst.Write(buf[:n])
+		case active != nil && n > 0 && w.reply != nil:
+			_, _ = active.Write(w.reply)
+			_ = active.(*net.TCPConn).CloseWrite()
+			w.reply = nil
 		}
 		w.mu.Unlock()
 		if err != nil {

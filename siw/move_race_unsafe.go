@@ -17,10 +17,11 @@ func move(dst, src []byte) {
 	}
 	d, s := unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0])
 	i := 0
-	if (uintptr(d)|uintptr(s))%8 == 0 {
-		for ; i+8 <= n; i += 8 {
-			*(*uint64)(unsafe.Add(d, i)) = *(*uint64)(unsafe.Add(s, i))
-		}
+	for ; i < n && uintptr(unsafe.Add(d, i))%8 != 0; i++ {
+		*(*byte)(unsafe.Add(d, i)) = *(*byte)(unsafe.Add(s, i))
+	}
+	for ; i+8 <= n; i += 8 {
+		*(*uint64)(unsafe.Add(d, i)) = *(*uint64)(unsafe.Add(s, i)) // the source may be unaligned; so may loads, where there is a race detector
 	}
 	for ; i < n; i++ {
 		*(*byte)(unsafe.Add(d, i)) = *(*byte)(unsafe.Add(s, i))

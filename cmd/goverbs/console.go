@@ -13,10 +13,11 @@ import (
 )
 
 // console shows the steps of a demo to people: on a terminal the step in progress in a line that changes, elsewhere a line
-// when a step is done, and one now and then while it lasts. A quiet console shows nothing. All methods may be called
+// when a step is done, and one now and then while it lasts. A quiet console shows notes only. All methods may be called
 // concurrently.
 type console struct {
 	w        io.Writer
+	notes    io.Writer // where what is no result goes
 	quiet    bool
 	terminal bool
 	colour   bool
@@ -30,15 +31,18 @@ type console struct {
 	shown time.Time // when the last line was
 }
 
+// eraseLine goes back to the beginning of the line in progress on a terminal.
+const eraseLine = "\r\x1b[K"
+
 // How often the progress of a step is shown.
 const (
 	terminalInterval = 100 * time.Millisecond
 	otherInterval    = 2 * time.Second
 )
 
-func newConsole(w io.Writer, quiet bool) *console {
-	c := &console{w: w, quiet: quiet}
-	if f, ok := w.(*os.File); ok {
+func newConsole(w, notes io.Writer, quiet bool) *console {
+	c := &console{w: w, notes: notes, quiet: quiet}
+	if f, ok := w.(*os.File); ok && !quiet {
 		fi, err := f.Stat()
 		c.terminal = err == nil && fi.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 	}
@@ -54,6 +58,16 @@ func (c *console) say(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintf(c.w, format, args...)
+}
+
+// note prints a text to where no results go.
+func (c *console) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.terminal {
+		fmt.Fprint(c.w, eraseLine)
+	}
+	fmt.Fprintf(c.notes, format, args...)
 }
 
 // begin starts a step of total operations.
@@ -105,7 +119,7 @@ func (c *console) end(ok bool, remark string) (ops int) {
 		outcome += "  " + remark
 	}
 	c.line(outcome)
-	if c.terminal && !c.quiet {
+	if c.terminal {
 		fmt.Fprintln(c.w)
 	}
 	return c.ops
@@ -129,7 +143,7 @@ func (c *console) line(text string) {
 	}
 	start, end := "", "\n"
 	if c.terminal {
-		start, end = "\r\x1b[K", ""
+		start, end = eraseLine, ""
 	}
 	fmt.Fprintf(c.w, "%s%-15s %11s %13s %11s  %s%s", start, c.name, ops, rate, volume, text, end)
 }

@@ -121,29 +121,28 @@ func checkAddress(address string, listen bool) string {
 func runDemo(cmd *cobra.Command, dev *verbs.Device, o demoOptions) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
-	out := newConsole(cmd.OutOrStdout(), o.json || o.child)
-	notes := cmd.ErrOrStderr()
+	out := newConsole(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.json || o.child)
 	if o.child {
 		go endWithParent(cmd.InOrStdin(), cancel)
 	}
 	result := newResult(dev.Name())
 	var err error
 	if o.listen != "" {
-		err = runListener(ctx, dev, o, out, cmd.OutOrStdout(), notes, result)
+		err = runListener(ctx, dev, o, out, cmd.OutOrStdout(), result)
 	} else {
-		err = runDriver(ctx, dev, o, out, notes, result)
+		err = runDriver(ctx, dev, o, out, result)
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // the errors of everything that was cut off then say nothing
 	}
-	result.OK = err == nil && result.verified()
+	if err == nil || errors.Is(err, errNotVerified) {
+		err = result.err()
+	}
+	result.OK = err == nil
 	if o.json && !o.child {
 		if werr := result.write(cmd.OutOrStdout()); werr != nil {
 			err = errors.Join(err, werr)
 		}
-	}
-	if err == nil && !result.OK {
-		err = errNotVerified
 	}
 	if err == nil {
 		out.say("verified: all %d steps\n", len(result.Steps))
@@ -154,5 +153,8 @@ func runDemo(cmd *cobra.Command, dev *verbs.Device, o demoOptions) error {
 // endWithParent cancels when stdin ends, which the parent process holds open as long as it lives.
 func endWithParent(stdin io.Reader, cancel context.CancelCauseFunc) {
 	_, _ = io.Copy(io.Discard, stdin)
-	cancel(errors.New("the parent process has ended"))
+	cancel(errParentGone)
 }
+
+// errParentGone ends a child process whose stdin has ended.
+var errParentGone = errors.New("the parent process has ended")

@@ -21,13 +21,23 @@ func (c *check) fail(format string, args ...any) {
 	}
 }
 
-// word compares two numbers.
+// word compares two words.
 func (c *check) word(what string, got, want uint64) {
 	if c.broken {
 		want ^= 1
 	}
 	if got != want {
 		c.fail("%s is %#x, not %#x", what, got, want)
+	}
+}
+
+// count compares two numbers that count something.
+func (c *check) count(what string, got, want uint64) {
+	if c.broken {
+		want++
+	}
+	if got != want {
+		c.fail("%s is %d, not %d", what, got, want)
 	}
 }
 
@@ -59,7 +69,7 @@ func (c *check) bytes(what string, got, want []byte) {
 // is compares two values of any other kind.
 func is[T comparable](c *check, what string, got, want T) {
 	if c.broken {
-		c.fail("%s is %v, not other than %v", what, got, want)
+		c.fail("%s is %v, which --break does not let pass", what, got)
 	} else if got != want {
 		c.fail("%s is %v, not %v", what, got, want)
 	}

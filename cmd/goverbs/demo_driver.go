@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
@@ -22,7 +21,8 @@ const (
 	refusedPatience = 10 * time.Second // for a listener that is not up yet
 	unknownPatience = 3 * time.Second  // for a host name that cannot be resolved yet
 	retryInterval   = 200 * time.Millisecond
-	endPatience     = time.Second // for a process that has been let go
+	endPatience     = time.Second            // for a process that has been let go
+	deathPatience   = 200 * time.Millisecond // for the end of a process that may have been the reason of a failure
 )
 
 // driver is the connecting side: it runs the steps.
@@ -30,7 +30,6 @@ type driver struct {
 	dev    *verbs.Device
 	o      demoOptions
 	out    *console
-	notes  io.Writer // what is not part of the result
 	result *demoResult
 	server *process // the listening half, if it was started here
 	seed   uint64
@@ -52,17 +51,24 @@ func randomWord() uint64 {
 }
 
 // runDriver runs the connecting half, and the listening half as another process where no address was given.
-func runDriver(ctx context.Context, dev *verbs.Device, o demoOptions, out *console, notes io.Writer, result *demoResult) (err error) {
-	d := &driver{dev: dev, o: o, out: out, notes: notes, result: result, seed: randomWord(), nonce: randomWord()}
+func runDriver(ctx context.Context, dev *verbs.Device, o demoOptions, out *console, result *demoResult) (err error) {
+	d := &driver{dev: dev, o: o, out: out, result: result, seed: randomWord(), nonce: randomWord()}
+	late := lateAfter(ctx)
 	defer func() {
-		// The other processes first: if this is a retreat, they end while the connection is taken down.
+		if err != nil && ctx.Err() == nil && d.server.endsBy(deathPatience) {
+			if serr := d.server.wait(0); serr != nil {
+				out.note("listening process: %v\n", serr)
+			}
+		}
+		// The other processes are ended while the connection is taken down: one that hangs does not hold it up.
 		d.clients.letGo()
 		d.server.letGo()
-		err = errors.Join(err, d.end.close())
-		d.clients.wait()
-		if serr := d.server.wait(endPatience); serr != nil && err != nil && ctx.Err() == nil {
-			fmt.Fprintf(notes, "listening process: %v\n", serr)
-		}
+		closed := make(chan error, 1)
+		go func() { closed <- inTime(late, d.end.close) }()
+		deadline := time.Now().Add(endPatience)
+		d.clients.wait(deadline)
+		_ = d.server.wait(time.Until(deadline)) // how it ends has been judged, or does not matter any more
+		err = errors.Join(err, <-closed)
 	}()
 	address := o.connect
 	if address == "" {
@@ -101,9 +107,9 @@ func (d *driver) run(ctx context.Context, s *step, address string) error {
 	}
 	r := d.result.step(s.name)
 	r.OK = c.err == nil
-	r.Ops = d.out.end(r.OK, d.remark)
+	r.Ops, r.reached = d.out.end(r.OK, d.remark), true
 	if c.err != nil && ctx.Err() == nil {
-		fmt.Fprintf(d.notes, "step %s: %v\n", s.name, c.err)
+		d.out.note("step %s: %v\n", s.name, c.err)
 	}
 	if err != nil {
 		return errNotVerified
@@ -162,7 +168,7 @@ func (d *driver) connect(ctx context.Context, address string) error {
 		}
 		if d.remark == "" {
 			d.remark = "after waiting for the listening half"
-			fmt.Fprintf(d.notes, "%v: trying for %v\n", err, patience)
+			d.out.note("%v: trying for %v\n", err, patience)
 		}
 		select {
 		case <-time.After(retryInterval):
@@ -209,7 +215,8 @@ func (d *driver) tryConnect(ctx context.Context, address string) error {
 }
 
 // dialDemo connects to a listener and returns the end with what the listener says.
-func dialDemo(ctx context.Context, dev *verbs.Device, address string, h hello, patience time.Duration) (e *endpoint, w welcome, err error) {
+func dialDemo(ctx context.Context, dev *verbs.Device, address string, h hello, patience time.Duration) (
+	e *endpoint, w welcome, err error) {
 	id, err := cm.Resolve(ctx, address, cm.Config{Device: dev})
 	if err != nil {
 		return nil, w, err
@@ -241,7 +248,8 @@ func driveConnect(_ context.Context, d *driver, c *check, _ int) ([]uint64, erro
 		c.fail("no Reads and atomics in progress were agreed on")
 	}
 	d.out.progress(1, 0)
-	d.addRemark(fmt.Sprintf("%s to %s, %v to %v, depths %d and %d", d.dev, d.peerText(), d.end.id.LocalAddr(), d.end.id.RemoteAddr(), ord, ird))
+	d.addRemark(fmt.Sprintf("%s to %s, %v to %v, depths %d and %d", d.dev, d.peerText(),
+		d.end.id.LocalAddr(), d.end.id.RemoteAddr(), ord, ird))
 	return []uint64{d.peer.Token}, nil
 }
 
@@ -292,7 +300,7 @@ func (d *driver) disconnect(ctx context.Context, c *check) error {
 		}
 		flushed += n
 	}
-	c.word("the number of flushed receives", uint64(flushed), recvSlots)
+	c.count("the number of flushed receives", uint64(flushed), recvSlots)
 	c.noError("closing", d.end.close())
 	// The listening process fails if a step did, which is that step's affair.
 	if err := d.server.wait(driverPatience); bye.OK {
@@ -313,7 +321,8 @@ func (d *driver) sunk(i int) uint64 { return binary.NativeEndian.Uint64(d.sinks.
 
 // readWord reads a word of the listener's by RDMA Read.
 func (d *driver) readWord(ctx context.Context, i int) (uint64, error) {
-	if _, err := d.end.do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: d.sink(0), RemoteAddr: d.word(i), RKey: d.peer.WordsKey}); err != nil {
+	read := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: d.sink(0), RemoteAddr: d.word(i), RKey: d.peer.WordsKey}
+	if _, err := d.end.do(ctx, read); err != nil {
 		return 0, err
 	}
 	return d.peer.order().Uint64(d.sinks.Bytes()), nil

@@ -27,14 +27,15 @@ type endpoint struct {
 	pd           *verbs.PD
 	sends, recvs *verbs.CQ
 	qp           *verbs.QP
-	out, in      *verbs.MR // sendSlots and recvSlots of slotSize
+	out, in      *verbs.MR   // sendSlots and recvSlots of slotSize
 	more         []*verbs.MR // of allocMR
 	id           *cm.ID
 	patience     time.Duration // for anything the peer must do
 
 	nextSlot int
-	wcs      []verbs.WC // scratch
-	arrived  []verbs.WC // receives that have been taken from the CQ
+	wcs      []verbs.WC          // scratch
+	taken    [recvSlots]verbs.WC // receives that have been taken from the CQ
+	arrived  []verbs.WC          // those of taken that have not been looked at
 }
 
 // newEndpoint makes an endpoint that is not connected, in a PD of its own, with its receives posted by bind.
@@ -220,12 +221,11 @@ func (e *endpoint) send(ctx context.Context, msg []byte, flags verbs.SendFlags) 
 // receive waits for the next message and returns its completion and its octets, which stay until repost.
 func (e *endpoint) receive(ctx context.Context) (verbs.WC, []byte, error) {
 	if len(e.arrived) == 0 {
-		e.arrived = make([]verbs.WC, recvSlots)
-		n, err := e.wait(ctx, e.recvs, e.arrived)
-		e.arrived = e.arrived[:n]
+		n, err := e.wait(ctx, e.recvs, e.taken[:])
 		if err != nil {
 			return verbs.WC{}, nil, err
 		}
+		e.arrived = e.taken[:n]
 	}
 	wc := e.arrived[0]
 	e.arrived = e.arrived[1:]
@@ -277,4 +277,52 @@ func (e *endpoint) takeControl(ctx context.Context, step string, p phase) (contr
 		return control{}, err
 	}
 	return decodeControl(b, step, p)
+}
+
+// converse does n operations that the peer answers each by one message, with at most window unanswered. fill makes the
+// requests of operation i, answer sees what came back, in order.
+func (e *endpoint) converse(ctx context.Context, n int, fill func(i int) ([]verbs.SendWR, error),
+	answer func(i int, wc *verbs.WC, msg []byte)) error {
+	for sent, answered := 0, 0; answered < n; answered++ {
+		for ; sent < n && sent-answered < window; sent++ {
+			wrs, err := fill(sent)
+			if err != nil {
+				return err
+			}
+			if _, err := e.do(ctx, wrs...); err != nil {
+				return err
+			}
+		}
+		wc, msg, err := e.receive(ctx)
+		if err != nil {
+			return err
+		}
+		answer(answered, &wc, msg)
+		if err := e.repost(wc.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// respond is the other side of converse: it answers n messages by what reply makes of them.
+func (e *endpoint) respond(ctx context.Context, n int, reply func(i int, wc *verbs.WC, msg []byte) (verbs.SendWR, error)) error {
+	for i := range n {
+		wc, msg, err := e.receive(ctx)
+		if err != nil {
+			return err
+		}
+		wr, err := reply(i, &wc, msg)
+		if err != nil {
+			return err
+		}
+		// The receive first: the answer allows the peer another message.
+		if err := e.repost(wc.ID); err != nil {
+			return err
+		}
+		if _, err := e.do(ctx, wr); err != nil {
+			return err
+		}
+	}
+	return nil
 }

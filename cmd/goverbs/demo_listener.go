@@ -18,7 +18,7 @@ import (
 
 // How long the listening side is patient.
 const (
-	listenerPatience = 5 * time.Minute // for the driver, which meanwhile may wait for its clients
+	listenerPatience = 6 * time.Minute // for the driver, which meanwhile may wait for its clients
 	acceptPatience   = 10 * time.Second
 	closePatience    = 10 * time.Second
 )
@@ -27,28 +27,26 @@ const (
 type listener struct {
 	o      demoOptions
 	out    *console
-	notes  io.Writer
 	result *demoResult
 	token  uint64
 	ln     *cm.Listener
 
 	mu      sync.Mutex // guards what follows
-	drivers int        // that were accepted, or are about to be
+	driver  bool       // one is connected, or about to be
+	current *host      // what it works on
 	guests  []*guest   // connections of client processes
 
-	wg       sync.WaitGroup // requests that are being answered
-	arrived  chan *host     // the driver, when it is connected
-	end      *endpoint      // its connection, from then on
-	nonce    uint64
-	words    *verbs.MR // targets of atomics
-	data     *verbs.MR // target of Writes, source of Reads
-	accepted *host
+	wg      sync.WaitGroup // requests that are being answered
+	arrived chan struct{}  // closed when the driver is connected
+	*host                  // its connection, from then on
+	remark  string         // of the step in progress, for people
 }
 
 // host is the listening side's end of the driver's connection, with the memory that is for it and for its clients.
 type host struct {
-	end         *endpoint
-	words, data *verbs.MR
+	end   *endpoint
+	words *verbs.MR // targets of atomics
+	data  *verbs.MR // target of Writes, source of Reads
 }
 
 // guest is a connection of a client process. It works on the host's memory, and nothing of it is seen here.
@@ -58,34 +56,39 @@ type guest struct {
 }
 
 // runListener serves one demo.
-func runListener(ctx context.Context, dev *verbs.Device, o demoOptions, out *console, stdout, notes io.Writer, result *demoResult) (err error) {
-	l := &listener{o: o, out: out, notes: notes, result: result, token: randomWord(), arrived: make(chan *host, 1)}
+func runListener(ctx context.Context, dev *verbs.Device, o demoOptions, out *console, stdout io.Writer, result *demoResult) (
+	err error) {
+	l := &listener{o: o, out: out, result: result, token: randomWord(), arrived: make(chan struct{})}
 	if l.ln, err = cm.Listen(ctx, o.listen, cm.Config{Device: dev}); err != nil {
 		return err
 	}
+	late := lateAfter(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	failed := make(chan error, 1)
 	l.wg.Go(func() { failed <- l.acceptAll(ctx) })
 	defer func() {
 		err = errors.Join(err, l.ln.Close())
 		cancel()
-		l.wg.Wait()
-		err = errors.Join(err, l.close())
+		err = errors.Join(err, inTime(late, func() error {
+			l.wg.Wait()
+			return l.close()
+		}))
 	}()
 	if o.child {
 		err = json.NewEncoder(stdout).Encode(listening{l.ln.Addr().String()})
 	} else {
-		text := fmt.Sprintf("listening on %v, %v\n", l.ln.Addr(), dev)
+		tell := out.say
 		if o.json {
-			_, err = io.WriteString(notes, text)
+			tell = out.note
 		}
-		out.say("%s", text)
+		tell("listening on %v, %v\n", l.ln.Addr(), dev)
 	}
 	if err != nil {
 		return err
 	}
 	select {
-	case l.accepted = <-l.arrived:
+	case <-l.arrived:
+		l.host = l.current
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
@@ -103,11 +106,16 @@ func (l *listener) acceptAll(ctx context.Context) error {
 		}
 		l.wg.Go(func() {
 			if err := l.answer(ctx, req); err != nil && ctx.Err() == nil {
-				fmt.Fprintf(l.notes, "connection from %v: %v\n", req.RemoteAddr(), err)
+				l.out.note("connection from %v: %v\n", req.RemoteAddr(), err)
 			}
 		})
 	}
 }
+
+var (
+	errBusy    = errors.New("a demo is in progress")
+	errNoGuest = errors.New("not a client of the demo in progress")
+)
 
 // answer accepts one driver and its clients, and rejects others.
 func (l *listener) answer(ctx context.Context, req *cm.Request) error {
@@ -119,25 +127,24 @@ func (l *listener) answer(ctx context.Context, req *cm.Request) error {
 		return errors.Join(err, req.Reject([]byte(errStranger.Error())))
 	case h.Role == roleDriver:
 		l.mu.Lock()
-		busy := l.drivers > 0
-		if !busy {
-			l.drivers++
-		}
+		busy := l.driver
+		l.driver = true
 		l.mu.Unlock()
 		if busy {
-			return errors.Join(errors.New("a demo is in progress"), req.Reject([]byte("a demo is in progress")))
+			return errors.Join(errBusy, req.Reject([]byte(errBusy.Error())))
 		}
-		err := l.acceptDriver(ctx, req, h)
-		if err != nil {
+		if err := l.acceptDriver(ctx, req, h); err != nil {
 			l.mu.Lock()
-			l.drivers--
-			l.mu.Unlock()
+			defer l.mu.Unlock()
+			l.driver, l.current = false, nil // the next may try
+			return err
 		}
-		return err
+		close(l.arrived)
+		return nil
 	case h.Role == roleClient && h.Token == l.token:
 		return l.acceptClient(ctx, req, h)
 	}
-	return errors.Join(errors.New("not of the demo in progress"), req.Reject([]byte("not of the demo in progress")))
+	return errors.Join(errNoGuest, req.Reject([]byte(errNoGuest.Error())))
 }
 
 // acceptDriver makes the memory and connects the driver to it.
@@ -147,19 +154,19 @@ func (l *listener) acceptDriver(ctx context.Context, req *cm.Request, h hello) e
 		return err
 	}
 	host := &host{end: e}
-	if host.words, err = e.allocMR(wordsSize, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic); err == nil {
-		host.data, err = e.allocMR(dataSize, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+	const access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
+	if host.words, err = e.allocMR(wordsSize, access|verbs.AccessRemoteAtomic); err == nil {
+		host.data, err = e.allocMR(dataSize, access)
 	}
 	if err == nil {
 		l.mu.Lock()
-		l.accepted = host // clients need it as soon as the driver knows the token
+		l.current = host // clients need it as soon as the driver knows the token
 		l.mu.Unlock()
 		e.id, err = req.Accept(ctx, e.qp, cm.ConnParam{PrivateData: l.welcome(host, h)})
 	}
 	if err != nil {
 		return errors.Join(err, e.close())
 	}
-	l.arrived <- host
 	return nil
 }
 
@@ -172,8 +179,11 @@ func (l *listener) welcome(host *host, h hello) []byte {
 // acceptClient connects a client process to the driver's memory.
 func (l *listener) acceptClient(ctx context.Context, req *cm.Request, h hello) error {
 	l.mu.Lock()
-	host := l.accepted
+	host := l.current
 	l.mu.Unlock()
+	if host == nil {
+		return errors.Join(errNoGuest, req.Reject([]byte(errNoGuest.Error())))
+	}
 	e := host.end
 	// Nothing completes on this side: all that a client does is one-sided.
 	qp, err := e.pd.CreateQP(verbs.QPConfig{SendCQ: e.sends, RecvCQ: e.recvs, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}})
@@ -190,33 +200,33 @@ func (l *listener) acceptClient(ctx context.Context, req *cm.Request, h hello) e
 	return nil
 }
 
-// close ends the connections and frees everything.
+// close ends the connections and frees everything. No request is being answered any more.
 func (l *listener) close() error {
 	var err error
 	for _, g := range l.guests {
 		err = errors.Join(err, g.id.Close(), g.qp.Close())
 	}
 	l.guests = nil
-	if l.accepted != nil {
-		err = errors.Join(err, l.accepted.end.close())
+	if l.current != nil {
+		err = errors.Join(err, l.current.end.close())
 	}
 	return err
 }
 
 // serve follows the driver through its steps.
 func (l *listener) serve(ctx context.Context) error {
-	l.end, l.words, l.data = l.accepted.end, l.accepted.words, l.accepted.data
 	for _, s := range steps() {
 		c := &check{broken: s.name == l.o.breakStep}
+		l.remark = ""
 		err := l.follow(ctx, &s, c)
 		if err != nil {
 			c.fail("%w", err)
 		}
 		r := l.result.step(s.name)
 		r.OK = c.err == nil
-		r.Ops = l.out.end(r.OK, "")
+		r.Ops, r.reached = l.out.end(r.OK, l.remark), true
 		if c.err != nil && ctx.Err() == nil {
-			fmt.Fprintf(l.notes, "step %s: %v\n", s.name, c.err)
+			l.out.note("step %s: %v\n", s.name, c.err)
 		}
 		if err != nil {
 			return errNotVerified
@@ -291,6 +301,7 @@ func verifyConnect(l *listener, c *check, words []uint64) {
 		return
 	}
 	c.word("the token in the private data", words[0], l.token)
+	l.remark = fmt.Sprintf("%v to %v", l.end.id.RemoteAddr(), l.end.id.LocalAddr())
 }
 
 // prepareWord sets one word to 0.

@@ -101,6 +101,24 @@ func (p *process) letGo() {
 	}
 }
 
+// endsBy reports whether the child has ended or ends by itself within d. It may be called on nil.
+func (p *process) endsBy(d time.Duration) bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.exited:
+		return true
+	default:
+	}
+	select {
+	case <-p.exited:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
 // wait waits until the child has ended; after patience it is killed. The error has the last of what the child wrote to
 // its stderr. It may be called on nil and more than once.
 func (p *process) wait(patience time.Duration) error {
@@ -108,9 +126,7 @@ func (p *process) wait(patience time.Duration) error {
 		return nil
 	}
 	late := ""
-	select {
-	case <-p.exited:
-	case <-time.After(patience):
+	if !p.endsBy(patience) {
 		late = fmt.Sprintf("not ended after %v, ", patience)
 		_ = p.cmd.Process.Kill()
 		<-p.exited

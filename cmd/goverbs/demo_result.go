@@ -4,8 +4,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 )
 
 // demoResult is what demo --json prints, as one line.
@@ -21,6 +23,8 @@ type stepResult struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Ops  int    `json:"ops"` // operations that were done
+
+	reached bool
 }
 
 func newResult(device string) *demoResult {
@@ -41,14 +45,26 @@ func (r *demoResult) step(name string) *stepResult {
 	return nil
 }
 
-// verified reports whether every step is ok.
-func (r *demoResult) verified() bool {
+// err returns nil if every step is ok.
+func (r *demoResult) err() error {
+	var failed []string
+	missed := 0
 	for _, s := range r.Steps {
-		if !s.OK {
-			return false
+		switch {
+		case !s.reached:
+			missed++
+		case !s.OK:
+			failed = append(failed, s.Name)
 		}
 	}
-	return true
+	if len(failed) == 0 && missed == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%w: %s", errNotVerified, strings.Join(failed, ", "))
+	if missed > 0 {
+		err = fmt.Errorf("%w; %d steps were not reached", err, missed)
+	}
+	return err
 }
 
 func (r *demoResult) write(w io.Writer) error { return json.NewEncoder(w).Encode(r) }

@@ -20,7 +20,11 @@ func withNIC(f func(cmd *cobra.Command, nic *verbs.Device) error) func(*cobra.Co
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(cmd, nic.Device()), nic.Close())
+		err = f(cmd, nic.Device())
+		if cmd.Context().Err() != nil {
+			return err // there may be no time to wait for peers; the end of the process closes everything
+		}
+		return errors.Join(err, nic.Close())
 	}
 }
 
@@ -36,7 +40,7 @@ func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) 
 	}
 	dev, err := verbs.DeviceByName(f.Value.String())
 	if op := new(verbs.OpError); errors.As(err, &op) && errors.Is(err, verbs.ErrNoDevice) {
-		return nil, usage(cmd, "--%s %s: %v", deviceFlag, f.Value, op.Err)
+		return nil, usage(cmd, "--%s %q: %v", deviceFlag, f.Value, op.Err)
 	}
 	if err != nil {
 		return nil, err

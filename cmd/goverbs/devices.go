@@ -91,8 +91,8 @@ func describe(d *verbs.Device, verbose bool) (r deviceReport, err error) {
 		return r, err
 	}
 	info := d.Info()
-	r = deviceReport{Name: info.Name, Provider: info.Provider, Transport: info.Transport.String(), NodeGUID: guidText(info.NodeGUID),
-		Ports: []portReport{}, Ops: make(map[string]string), caps: ext.Capabilities(ctx)}
+	r = deviceReport{Name: info.Name, Provider: info.Provider, Transport: info.Transport.String(),
+		NodeGUID: guidText(info.NodeGUID), Ports: []portReport{}, Ops: make(map[string]string), caps: ext.Capabilities(ctx)}
 	for _, c := range r.caps {
 		r.Ops[c.Op.String()] = c.Support.String()
 	}
@@ -191,7 +191,8 @@ func printDevices(w io.Writer, reports []deviceReport) error {
 		for _, p := range r.Ports {
 			ports = append(ports, fmt.Sprintf("%d %s", p.Port, p.State))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Provider, r.Transport, r.NodeGUID, strings.Join(ports, ", "), r.extensions())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Provider, r.Transport, r.NodeGUID,
+			strings.Join(ports, ", "), r.extensions())
 	}
 	return t.Flush()
 }
@@ -222,7 +223,7 @@ func printVerbose(w io.Writer, reports []deviceReport) error {
 		}
 		fmt.Fprintf(&b, "device: %s\n", r.Name)
 		line := func(indent int, name string, value any) {
-			fmt.Fprintf(&b, "%*s%-*s %v\n", indent, "", 24-indent, name+":", value)
+			fmt.Fprintf(&b, "%*s%-*s %v\n", indent, "", 28-indent, name+":", value)
 		}
 		line(4, "provider", r.Provider)
 		line(4, "transport", r.Transport)

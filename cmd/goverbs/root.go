@@ -61,7 +61,7 @@ func newRoot() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%v", err) })
-	root.AddCommand(newDevices(), newDemo(), newDemoClient())
+	root.AddCommand(newDevices(), newDemo(), newRPing(), newDemoClient())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,6 +14,32 @@ import (
 
 // closeLimit is how long an orderly end may take after a signal. What is left then is cut off.
 const closeLimit = 2500 * time.Millisecond
+
+// closePart is how much of closeLimit connections may take whose peer does not answer.
+const closePart = 1500 * time.Millisecond
+
+// lateAfter returns a channel that is closed closePart after ctx is done.
+func lateAfter(ctx context.Context) <-chan struct{} {
+	late := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		time.Sleep(closePart)
+		close(late)
+	})
+	return late
+}
+
+// inTime runs f and returns what it returns, but waits no longer than late. The end of the process then closes what f
+// has not.
+func inTime(late <-chan struct{}, f func() error) error {
+	closed := make(chan error, 1)
+	go func() { closed <- f() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-late:
+		return errors.New("closing takes too long")
+	}
+}
 
 // untilSignal returns a context that the first SIGINT or SIGTERM cancels, with the signal as its cause. If the process has
 // not ended by closeLimit after that, or at a second signal, it is ended here, and its children with it.
@@ -35,6 +62,7 @@ func untilSignal(parent context.Context) (ctx context.Context, end func()) {
 			return
 		}
 		children.kill()
+		fmt.Fprintf(os.Stderr, "goverbs: %v, and cut off\n", context.Cause(ctx))
 		os.Exit(exitFailed)
 	}()
 	return ctx, func() {

@@ -42,6 +42,8 @@ var floorOf = map[string]int{
 	"cm":  4,
 	"ext": 4,
 
+	"siw/internal/testhook": 4, // imported by siw and siw/siwtest only
+
 	"verbs":     3,
 	"siw/rdmap": 3,
 
@@ -238,7 +240,8 @@ func TestSourceFaultsAreFound(t *testing.T) {
 		{"unsafe under another name", "verbs/x.go", head + `import u "unsafe"`, 1},
 		{"unsafe among others", "verbs/x.go", head + "import (\n\t\"fmt\"\n\t\"unsafe\"\n)\n", 1},
 		{"unsafe in a test", "verbs/x_test.go", head + `import "unsafe"`, 1},
-		{"unsafe behind a build tag", "verbs/x_linux.go", "// " + licence + "\n\n//go:build linux\n\npackage x\n\nimport \"unsafe\"\n", 1},
+		{"unsafe behind a build tag", "verbs/x_linux.go",
+			"// " + licence + "\n\n//go:build linux\n\npackage x\n\nimport \"unsafe\"\n", 1},
 		{"unsafe and said so", "verbs/x_unsafe.go", head + `import "unsafe"`, 0},
 		{"unsafe test and said so", "verbs/x_unsafe_test.go", head + `import "unsafe"`, 0},
 		{"unsafe beside C", "verbs/cgo_verbs.go", head + "import \"C\"\nimport \"unsafe\"\n", 0},

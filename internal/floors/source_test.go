@@ -4,7 +4,6 @@ package floors
 
 import (
 	"bytes"
-	"fmt"
 	"go/parser"
 	"go/token"
 	"path"
@@ -68,9 +67,9 @@ func sourceFaults(name string, src []byte) []string {
 	for _, i := range file.Imports {
 		switch {
 		case i.Path.Value == `"unsafe"` && !mayUnsafe(name):
-			faults = append(faults, fmt.Sprintf("%s imports unsafe: only *_unsafe.go and cgo_*.go may", name))
+			faults = append(faults, name+" imports unsafe: only *_unsafe.go and cgo_*.go may")
 		case i.Path.Value == `"C"` && !mayCallC(name):
-			faults = append(faults, fmt.Sprintf(`%s imports "C": only verbs/cgo_verbs.go, cm/cgo_cm.go and internal/fakeverbs may`, name))
+			faults = append(faults, name+` imports "C": only verbs/cgo_verbs.go, cm/cgo_cm.go and internal/fakeverbs may`)
 		}
 	}
 	return faults

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// demoClientName is the hidden command that a client process runs.
+const demoClientName = "demo-client"
+
+// Implementation constants.
+const (
+	reportEvery  = 100 // operations between two reports of progress
+	eagerTries   = 4   // for the lock, before it is waited for
+	longestPause = 2 * time.Millisecond
+)
+
+func newDemoClient() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:    demoClientName,
+		Short:  "Be a client process of the demo, which starts it",
+		Hidden: true,
+		Args:   noArguments,
+	}
+	cmd.RunE = withNIC(func(cmd *cobra.Command, _ *verbs.Device) error {
+		return runClient(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+	})
+	return cmd
+}
+
+// client is one of the processes that contend for the listener's words.
+type client struct {
+	job     clientJob
+	end     *endpoint
+	peer    welcome
+	mr      *verbs.MR // window words, and the guarded words behind them
+	sgl     []verbs.SGE
+	guarded []verbs.SGE
+	report  *json.Encoder
+	pending clientReport
+}
+
+// runClient reads a job and the steps from stdin, does them, and ends when stdin ends.
+func runClient(ctx context.Context, stdin io.Reader, stdout io.Writer) (err error) {
+	in := json.NewDecoder(stdin)
+	c := &client{report: json.NewEncoder(stdout)}
+	if err := in.Decode(&c.job); err != nil {
+		return fmt.Errorf("no job on stdin: %w", err)
+	}
+	dev, err := verbs.DeviceByName(c.job.Device)
+	if err != nil {
+		return err
+	}
+	// stdin is read all the time, so that its end is seen during a step too.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer func() {
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = cause
+		}
+	}()
+	names := make(chan string)
+	go func() {
+		defer close(names)
+		for {
+			var name string
+			if in.Decode(&name) != nil {
+				cancel(errParentGone)
+				return
+			}
+			select {
+			case names <- name:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	introduction := hello{Role: roleClient, Nonce: randomWord(), Token: c.job.Token}
+	c.end, c.peer, err = dialDemo(ctx, dev, c.job.Address, introduction, driverPatience)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.end.close()) }()
+	if err := c.allocate(); err != nil {
+		return err
+	}
+	if err := c.done(); err != nil {
+		return err
+	}
+	for name := range names {
+		switch name {
+		case "lock":
+			err = c.takeLocks(ctx)
+		case "counter":
+			err = c.count(ctx)
+		default:
+			err = fmt.Errorf("unknown step %q", name)
+		}
+		if err == nil {
+			err = c.done()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.end.id.Disconnect()
+}
+
+func (c *client) allocate() (err error) {
+	if c.mr, err = c.end.allocMR(8*window+guardedSize, verbs.AccessLocalWrite); err != nil {
+		return err
+	}
+	c.sgl = make([]verbs.SGE, window)
+	for i := range c.sgl {
+		if c.sgl[i], err = c.mr.SGE(8*i, 8); err != nil {
+			return err
+		}
+	}
+	guarded, err := c.mr.SGE(8*window, guardedSize)
+	c.guarded = []verbs.SGE{guarded}
+	return err
+}
+
+// did counts an operation and reports some of them together.
+func (c *client) did() error {
+	c.pending.Ops++
+	if c.pending.Ops < reportEvery {
+		return nil
+	}
+	err := c.report.Encode(clientReport{Ops: c.pending.Ops})
+	c.pending.Ops = 0
+	return err
+}
+
+// done reports the end of a step.
+func (c *client) done() error {
+	c.pending.Done = true
+	err := c.report.Encode(c.pending)
+	c.pending = clientReport{}
+	return err
+}
+
+func (c *client) word(i int) uint64      { return c.peer.WordsAddr + wordSpacing*uint64(i) }
+func (c *client) sink(i int) []verbs.SGE { return c.sgl[i : i+1] }
+func (c *client) sunk(i int) uint64      { return binary.NativeEndian.Uint64(c.mr.Bytes()[8*i:]) }
+
+// takeLocks takes the lock again and again, and changes the guarded words while it has it.
+func (c *client) takeLocks(ctx context.Context) error {
+	for range c.job.Ops {
+		count, err := c.acquire(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.changeAndRelease(ctx, count); err != nil {
+			return err
+		}
+		c.pending.Taken++
+		if err := c.did(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acquire tries until the lock is taken and returns the count of the lock word.
+func (c *client) acquire(ctx context.Context) (uint64, error) {
+	pause := longestPause / 64
+	for try := 1; ; try++ {
+		c.pending.Tries++
+		wr := ext.MaskedCmpSwapWR(c.sink(0), c.word(wordLock), c.peer.WordsKey,
+			0, lockHeld, lockHeld|lockOwner(c.job.Client), lockHeld|lockOwnerMask)
+		if _, err := c.end.do(ctx, wr); err != nil {
+			return 0, err
+		}
+		if orig := c.sunk(0); orig&lockHeld == 0 {
+			return orig & lockCountMask, nil
+		}
+		if try < eagerTries {
+			continue
+		}
+		select {
+		case <-time.After(rand.N(pause) + 1):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// changeAndRelease changes the guarded words, counts the acquisition and gives the lock back. The Write, the FetchAdd
+// and the CmpSwap are posted together: atomics are processed after what was sent before them has arrived.
+func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
+	read := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: c.guarded, RemoteAddr: c.word(wordGuarded), RKey: c.peer.WordsKey}
+	if _, err := c.end.do(ctx, read); err != nil {
+		return err
+	}
+	b := c.mr.Bytes()[8*window:]
+	n, sum := decodeGuarded(b)
+	if n != count {
+		return fmt.Errorf("the guarded count is %d where the lock's is %d: the lock does not exclude", n, count)
+	}
+	n, sum = guardedNext(n, sum)
+	binary.BigEndian.PutUint64(b, n)
+	binary.BigEndian.PutUint64(b[8:], sum)
+	mine := lockHeld | lockOwner(c.job.Client)
+	_, err := c.end.do(ctx,
+		verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: c.guarded, RemoteAddr: c.word(wordGuarded), RKey: c.peer.WordsKey},
+		ext.MaskedFetchAddWR(c.sink(0), c.word(wordLock), c.peer.WordsKey, 1, lockCountField),
+		ext.MaskedCmpSwapWR(c.sink(1), c.word(wordLock), c.peer.WordsKey, mine, lockHeld|lockOwnerMask, 0, lockHeld|lockOwnerMask))
+	if err != nil {
+		return err
+	}
+	if got := c.sunk(0); got != mine|count {
+		return fmt.Errorf("the lock word was %#x while the lock was held, not %#x", got, mine|count)
+	}
+	if got := c.sunk(1); got != mine|count+1 {
+		return fmt.Errorf("the lock word was %#x at the release, not %#x", got, mine|count+1)
+	}
+	return nil
+}
+
+// count adds to the counter with many requests in progress.
+func (c *client) count(ctx context.Context) error {
+	var failed error
+	var last uint64
+	err := c.end.pipeline(ctx, c.job.Ops, func(k int) verbs.SendWR {
+		add := counterAdd(c.job.Client, k)
+		c.pending.Sum = ext.MaskedFetchAdd(c.pending.Sum, add, counterMask)
+		return ext.MaskedFetchAddWR(c.sink(k%window), c.word(wordCounter), c.peer.WordsKey, add, counterMask)
+	}, func(k int, _ *verbs.WC) {
+		ticket := c.sunk(k%window) & counterTicketMask
+		if k > 0 && ticket <= last && failed == nil {
+			failed = fmt.Errorf("ticket %d came after ticket %d", ticket, last)
+		}
+		last = ticket
+		c.pending.Tickets += ticket
+		c.pending.Squares += ticket * ticket
+		if err := c.did(); err != nil && failed == nil {
+			failed = err
+		}
+	})
+	return errors.Join(err, failed)
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// errMismatch is the error of data that are not what they must be.
+var errMismatch = errors.New("not the data that were expected")
+
+// pingAll is the client: it connects and does all pings.
+func (r *rping) pingAll(ctx context.Context) (err error) {
+	source, err := r.sourceAddr(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := cm.Resolve(ctx, r.endpoint(), cm.Config{Device: r.dev, Source: source})
+	if err != nil {
+		return err
+	}
+	r.trace("resolved %v", id.RemoteAddr())
+	e, err := r.newEnd(id.Context(), id.BindQP)
+	if err != nil {
+		return errors.Join(err, id.Close())
+	}
+	e.id = id
+	late := lateAfter(ctx)
+	defer func() { err = errors.Join(err, inTime(late, e.close)) }()
+	if err := id.Connect(ctx, e.qp, rpingParam()); err != nil {
+		if ctx.Err() == nil {
+			event, errno := connectEvent(err)
+			r.note("cma event %v, error %d", event, -int(errno))
+		}
+		return err
+	}
+	e.connected()
+	for n := 0; r.count == 0 || n < r.count; n++ {
+		if err := e.pingOnce(ctx, n); err != nil {
+			return fmt.Errorf("ping %d: %w", n, err)
+		}
+	}
+	err = id.Disconnect()
+	r.note("%s DISCONNECT EVENT...", e.role)
+	return err
+}
+
+// pingOnce does the n-th ping: the server fetches it, then writes it back.
+func (e *rpingEnd) pingOnce(ctx context.Context, n int) error {
+	fillPing(e.origin.Bytes(), n)
+	if err := e.advertise(e.origin); err != nil {
+		return err
+	}
+	if _, err := e.receive(ctx, rpingWriteAdv); err != nil {
+		return err
+	}
+	e.trace("the server has read")
+	if err := e.advertise(e.data); err != nil {
+		return err
+	}
+	if _, err := e.receive(ctx, rpingWriteComplete); err != nil {
+		return err
+	}
+	e.trace("the server has written")
+	if e.validate && !bytes.Equal(e.data.Bytes(), e.origin.Bytes()) {
+		e.note("data mismatch!")
+		return fmt.Errorf("%w: first in octet %d", errMismatch, firstDifference(e.data.Bytes(), e.origin.Bytes()))
+	}
+	if e.verbose {
+		return e.print("ping data: %s", printable(pingText(e.data.Bytes())))
+	}
+	return nil
+}
+
+// advertise tells the server where a buffer is.
+func (e *rpingEnd) advertise(mr *verbs.MR) error {
+	i := rpingInfo{addr: mr.Addr(), rkey: mr.RKey(), size: uint32(mr.Len())}
+	e.trace("advertise %v", i)
+	return e.tell(i)
+}
+
+// firstDifference returns the index of the first octet in which a and b, of the same length, differ.
+func firstDifference(a, b []byte) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return len(a)
+}
+
+// connectEvent returns the event that librdmacm reports for a failed attempt to connect, with the number of the error.
+func connectEvent(err error) (cm.Event, syscall.Errno) {
+	var errno syscall.Errno
+	errors.As(err, &errno)
+	var timeout net.Error
+	switch {
+	case errors.Is(err, cm.ErrRejected):
+		return cm.EventRejected, syscall.ECONNREFUSED
+	case errno == syscall.ECONNREFUSED, errno == syscall.ECONNRESET:
+		return cm.EventRejected, errno
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return cm.EventUnreachable, syscall.ETIMEDOUT
+	}
+	return cm.EventConnectError, errno
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package rdmatest is the end of every test binary that makes verbs objects: it fails the run if one of them was left open
+// or a goroutine of the project still runs.
+package rdmatest
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+const (
+	// module is how the names of the project's functions begin.
+	module = "github.com/goverbs/goverbs/"
+	// grace is how long goroutines have to end after the last test: longer than any time-out of an orderly end.
+	grace = 5 * time.Second
+	// pause is the time between two looks.
+	pause = 10 * time.Millisecond
+)
+
+// Main runs the tests of a binary and exits; it is the body of TestMain. The status is that of the tests, or 1 if they
+// passed but left something: live objects are listed with the stacks that created them, goroutines with theirs.
+func Main(m *testing.M) { os.Exit(run(m, grace, os.Stderr)) }
+
+// run is Main without the exit.
+func run(m interface{ Run() int }, patience time.Duration, w io.Writer) int {
+	code := m.Run()
+	if left := leaks(patience); len(left) > 0 {
+		report(w, left)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// report writes what was left; what looks the same is counted.
+func report(w io.Writer, left []string) {
+	fmt.Fprintf(w, "FAIL: %d left behind by the tests:\n", len(left))
+	slices.Sort(left)
+	for len(left) > 0 {
+		same := 1
+		for same < len(left) && left[same] == left[0] {
+			same++
+		}
+		fmt.Fprintf(w, "%d x %s\n", same, left[0])
+		left = left[same:]
+	}
+}
+
+// leaks describes the objects that live, and the goroutines of the project that still run after patience at most.
+func leaks(patience time.Duration) []string {
+	var left []string
+	for _, n := range lifetime.Live() {
+		left = append(left, n.Describe())
+	}
+	running := goroutines()
+	for deadline := time.Now().Add(patience); len(running) > 0 && time.Now().Before(deadline); running = goroutines() {
+		time.Sleep(pause)
+	}
+	return append(left, running...)
+}
+
+// goroutines returns the stacks of those goroutines, other than the calling one, that run or were started by code of the
+// project.
+func goroutines() []string {
+	buf := make([]byte, 1<<16)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	var found []string
+	// The first stack is the caller's own. That of TestMain is another one while tests run.
+	for i, stack := range strings.Split(string(buf), "\n\n") {
+		if i > 0 && strings.Contains(stack, module) && !strings.Contains(stack, "testing.(*M).Run(") {
+			found = append(found, stack)
+		}
+	}
+	return found
+}
