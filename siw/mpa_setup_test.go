@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -77,32 +78,49 @@ func TestSetupReply(t *testing.T) {
 	}{
 		{"revision 1", false, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
 		{"revision 1 with private data", false, depth(4, 4), request(flagC, 1, 1, 2, 3), reply(flagC, 1), true, 4, 4},
-		{"revision 1 with the bit S, which it does not know", false, depth(4, 4), request(flagC|flagS, 1, plain(2, 2)...), reply(flagC, 1), true, 4, 4},
+		{"revision 1 with the bit S, which it does not know", false, depth(4, 4),
+			request(flagC|flagS, 1, plain(2, 2)...), reply(flagC, 1), true, 4, 4},
 		{"revision 2 without the enhanced word", false, depth(4, 4), request(flagC, 2), reply(flagC, 2), true, 4, 4},
-		{"revision 2", false, depth(4, 4), request(flagC|flagS, 2, plain(4, 4)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
-		{"reserved bits and R do not matter", false, depth(4, 4), request(flagC|flagS|flagR|0x0f, 2, plain(4, 4)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
-		{"enhanced word and private data", false, depth(4, 4), request(flagC|flagS, 2, append(plain(4, 4), 9, 8)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+		{"revision 2", false, depth(4, 4), request(flagC|flagS, 2, plain(4, 4)...),
+			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+		{"reserved bits and R do not matter", false, depth(4, 4), request(flagC|flagS|flagR|0x0f, 2, plain(4, 4)...),
+			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+		{"enhanced word and private data", false, depth(4, 4), request(flagC|flagS, 2, append(plain(4, 4), 9, 8)...),
+			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
 
 		{"CRC asked for here", false, depth(4, 4), request(0, 1), reply(flagC, 1), true, 4, 4},
 		{"CRC asked for there", true, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
 		{"CRC asked for nowhere", true, depth(4, 4), request(0, 1), reply(0, 1), false, 4, 4},
-		{"CRC asked for here, revision 2", false, depth(4, 4), request(flagS, 2, plain(4, 4)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
-		{"CRC asked for nowhere, revision 2", true, depth(4, 4), request(flagS, 2, plain(4, 4)...), reply(flagS, 2, plain(4, 4)...), false, 4, 4},
+		{"CRC asked for here, revision 2", false, depth(4, 4), request(flagS, 2, plain(4, 4)...),
+			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+		{"CRC asked for nowhere, revision 2", true, depth(4, 4), request(flagS, 2, plain(4, 4)...),
+			reply(flagS, 2, plain(4, 4)...), false, 4, 4},
 
 		// Our ORD is at most the peer's IRD; our IRD need not be more than the peer's ORD.
-		{"the peer serves less", false, depth(16, 16), request(flagC|flagS, 2, plain(3, 16)...), reply(flagC|flagS, 2, plain(16, 3)...), true, 16, 3},
-		{"the peer serves more", false, depth(16, 16), request(flagC|flagS, 2, plain(100, 16)...), reply(flagC|flagS, 2, plain(16, 16)...), true, 16, 16},
-		{"the peer asks for more than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 100)...), reply(flagC|flagS, 2, plain(5, 16)...), true, 5, 16},
-		{"the peer asks for less than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 1)...), reply(flagC|flagS, 2, plain(1, 16)...), true, 1, 16},
-		{"no Reads", false, depth(cm.None, cm.None), request(flagC|flagS, 2, plain(16, 16)...), reply(flagC|flagS, 2, plain(0, 0)...), true, 0, 0},
-		{"the peer has none", false, depth(16, 16), request(flagC|flagS, 2, plain(0, 0)...), reply(flagC|flagS, 2, plain(0, 0)...), true, 0, 0},
-		{"all of the device", false, depth(0, 0), request(flagC|flagS, 2, plain(0x3ffe, 0x3ffe)...), reply(flagC|flagS, 2, plain(128, 128)...), true, 128, 128},
-		{"not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 0x3fff)...), reply(flagC|flagS, 2, plain(0x3fff, 0x3fff)...), true, 5, 6},
-		{"ORD not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(4, 0x3fff)...), reply(flagC|flagS, 2, plain(0x3fff, 4)...), true, 5, 4},
-		{"IRD not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 4)...), reply(flagC|flagS, 2, plain(4, 0x3fff)...), true, 4, 6},
+		{"the peer serves less", false, depth(16, 16), request(flagC|flagS, 2, plain(3, 16)...),
+			reply(flagC|flagS, 2, plain(16, 3)...), true, 16, 3},
+		{"the peer serves more", false, depth(16, 16), request(flagC|flagS, 2, plain(100, 16)...),
+			reply(flagC|flagS, 2, plain(16, 16)...), true, 16, 16},
+		{"the peer asks for more than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 100)...),
+			reply(flagC|flagS, 2, plain(5, 16)...), true, 5, 16},
+		{"the peer asks for less than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 1)...),
+			reply(flagC|flagS, 2, plain(1, 16)...), true, 1, 16},
+		{"no Reads", false, depth(cm.None, cm.None), request(flagC|flagS, 2, plain(16, 16)...),
+			reply(flagC|flagS, 2, plain(0, 0)...), true, 0, 0},
+		{"the peer has none", false, depth(16, 16), request(flagC|flagS, 2, plain(0, 0)...),
+			reply(flagC|flagS, 2, plain(0, 0)...), true, 0, 0},
+		{"all of the device", false, depth(0, 0), request(flagC|flagS, 2, plain(0x3ffe, 0x3ffe)...),
+			reply(flagC|flagS, 2, plain(128, 128)...), true, 128, 128},
+		{"not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 0x3fff)...),
+			reply(flagC|flagS, 2, plain(0x3fff, 0x3fff)...), true, 5, 6},
+		{"ORD not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(4, 0x3fff)...),
+			reply(flagC|flagS, 2, plain(0x3fff, 4)...), true, 5, 4},
+		{"IRD not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 4)...),
+			reply(flagC|flagS, 2, plain(4, 0x3fff)...), true, 4, 6},
 
 		// Without A the other bits of RFC 6581 section 9.2 mean nothing.
-		{"B, C and D without A", false, depth(4, 4), request(flagC|flagS, 2, word(false, true, 4, true, true, 4)...), reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
+		{"B, C and D without A", false, depth(4, 4), request(flagC|flagS, 2, word(false, true, 4, true, true, 4)...),
+			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,7 +135,8 @@ func TestSetupReply(t *testing.T) {
 			acc := e.goAccept(soon(t), n.request(ln), c.param)
 			t.Cleanup(p.close)
 			require.Equal(t, c.reply, p.bytes(len(c.reply)))
-			// Without RTR the connection is established by the Reply, but the responder is silent until it has heard something.
+			// Without RTR the connection is established by the Reply, but the responder is silent until it has heard
+			// something.
 			r := result(t, "Accept", acc)
 			require.NoError(t, r.err)
 			ord, ird := r.id.Depths()
@@ -143,44 +162,121 @@ func TestSetupReply(t *testing.T) {
 	}
 }
 
-// TestSetupRTR answers offers of RTR messages as the responder: A is copied, what we take is named, and the connection is
-// established, and our sends go out, when the first FPDU is in.
+// An rtrKind is a message without data that can open a peer-to-peer connection (RFC 6581 section 5).
+type rtrKind struct {
+	name  string
+	kind  siw.RTRMessages
+	ulpdu []byte
+}
+
+var rtrKinds = []rtrKind{
+	{"Write", siw.RTRWrite, rawTagged(rdmap.OpWrite, 1, 0, nil)},
+	{"Read", siw.RTRRead, rawRead(1, rdmap.ReadRequest{SinkSTag: 1, SrcSTag: 1})},
+	{"Send", siw.RTRSend, rawSend(1, nil)},
+}
+
+// rtrWord is the enhanced word of the peer-to-peer model with a set of messages.
+func rtrWord(m siw.RTRMessages, ird, ord uint16) []byte {
+	return word(true, m&siw.RTRSend != 0, ird, m&siw.RTRWrite != 0, m&siw.RTRRead != 0, ord)
+}
+
+// TestSetupRTR answers offers of RTR messages as the responder: A is copied, those that both sides know are named, or
+// all that we know if there are none, and the connection is established, and our sends go out, when the first FPDU is
+// in.
 func TestSetupRTR(t *testing.T) {
+	const all = siw.RTRWrite | siw.RTRRead | siw.RTRSend
 	for _, c := range []struct {
-		name    string
-		b, c, d bool
-	}{{"Send", true, false, false}, {"Write", false, true, false}, {"Read", false, false, true}, {"Write and Read", false, true, true},
-		{"all", true, true, true}, {"none", false, false, false}} {
-		t.Run(c.name, func(t *testing.T) {
-			n := newRawNIC(t, siw.Config{})
-			e, ln := n.end(verbs.QPCap{}), n.listen()
-			p := rawDial(t, ln.Addr())
-			p.write(startup(false, flagC|flagS, 2, word(true, c.b, 4, c.c, c.d, 4)...))
-			acc := e.goAccept(soon(t), n.request(ln), depth(4, 4))
-			t.Cleanup(p.close)
-			f := p.frame()
-			require.True(t, f.Enhanced.PeerToPeer)
-			require.True(t, f.Enhanced.RTRWrite, "the kind that is always there")
-			require.False(t, f.Enhanced.RTRSend && !c.b || f.Enhanced.RTRRead && !c.d)
-			p.crc = true
-			// The QP is ready, but it neither sends nor is the connection established.
-			require.Eventually(t, func() bool { return e.qp.State() == verbs.QPStateRTS }, rawWait, time.Millisecond)
-			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
-			p.none(20 * time.Millisecond)
-			require.Empty(t, acc)
-			p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
-			require.NoError(t, result(t, "Accept", acc).err)
-			require.Equal(t, rawSend(1, nil), p.read())
-			require.Equal(t, verbs.WC{ID: 1, QPNum: e.qp.Num()}, e.sent())
-		})
+		name                  string
+		ours, offered, answer siw.RTRMessages
+		param                 cm.ConnParam
+		ord                   uint16
+	}{
+		{"Write", 0, siw.RTRWrite, siw.RTRWrite, depth(4, 4), 4},
+		{"Read", 0, siw.RTRRead, siw.RTRRead, depth(4, 4), 4},
+		{"Send", 0, siw.RTRSend, siw.RTRSend, depth(4, 4), 4},
+		{"Write and Read", 0, siw.RTRWrite | siw.RTRRead, siw.RTRWrite | siw.RTRRead, depth(4, 4), 4},
+		{"all", 0, all, all, depth(4, 4), 4},
+		{"none", 0, 0, all, depth(4, 4), 4},
+		{"all, we know Write", siw.RTRWrite, all, siw.RTRWrite, depth(4, 4), 4},
+		{"all, we know Read and Send", siw.RTRRead | siw.RTRSend, all, siw.RTRRead | siw.RTRSend, depth(4, 4), 4},
+		{"Write, we know Send", siw.RTRSend, siw.RTRWrite, siw.RTRSend, depth(4, 4), 4},
+		{"all, but no Reads", 0, all, siw.RTRWrite | siw.RTRSend, depth(cm.None, 4), 4},
+		{"all, but the peer has no Reads", 0, all, siw.RTRWrite | siw.RTRSend, depth(4, 4), 0},
+	} {
+		for _, rtr := range rtrKinds {
+			if rtr.kind&c.answer == 0 {
+				continue
+			}
+			t.Run(c.name+", opened by "+rtr.name, func(t *testing.T) {
+				n := newRawNIC(t, siw.Config{RTRMessages: c.ours})
+				e, ln := n.end(verbs.QPCap{}), n.listen()
+				p := rawDial(t, ln.Addr())
+				p.write(startup(false, flagC|flagS, 2, rtrWord(c.offered, 4, c.ord)...))
+				req := n.request(ln)
+				require.NoError(t, req.BindQP(e.qp))
+				e.recv(8, 8)
+				acc := e.goAccept(soon(t), req, c.param)
+				t.Cleanup(p.close)
+				ird := uint16(max(c.param.ResponderResources, 0))
+				require.Equal(t, startup(true, flagC|flagS, 2, rtrWord(c.answer, min(ird, c.ord), 4)...), p.bytes(24))
+				p.crc = true
+				// The QP is ready, but it does not send, nor is the connection established.
+				require.Eventually(t, func() bool { return e.qp.State() == verbs.QPStateRTS }, rawWait,
+					time.Millisecond)
+				e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
+				p.none(20 * time.Millisecond)
+				require.Empty(t, acc)
+				p.send(rtr.ulpdu)
+				require.NoError(t, result(t, "Accept", acc).err)
+
+				// A Read is answered, a Send takes up a receive, and both a message number.
+				reads, sends := uint32(1), uint32(1)
+				switch rtr.kind {
+				case siw.RTRRead:
+					got := [][]byte{p.read(), p.read()} // in any order
+					require.ElementsMatch(t, [][]byte{rawTagged(rdmap.OpReadResponse, 1, 0, nil), rawSend(1, nil)}, got)
+					reads++
+				case siw.RTRSend:
+					require.Equal(t, rawSend(1, nil), p.read())
+					require.Equal(t, verbs.WC{ID: 1, Opcode: verbs.WCRecv, QPNum: e.qp.Num()}, e.received())
+					sends++
+				default:
+					require.Equal(t, rawSend(1, nil), p.read())
+				}
+				require.Equal(t, verbs.WC{ID: 1, QPNum: e.qp.Num()}, e.sent())
+				e.idle(e.rcq)
+				if min(ird, c.ord) > 0 {
+					p.send(rawRead(reads, rdmap.ReadRequest{}))
+					require.Equal(t, rawTagged(rdmap.OpReadResponse, 0, 0, nil), p.read())
+				}
+				// The Write that opened the connection is nobody's: the immediate does not follow one.
+				p.send(rawImm(sends, 7))
+				require.Equal(t, verbs.WC{ID: uint64(sends), Opcode: verbs.WCRecvImmData, Flags: verbs.WCWithImm,
+					ByteLen: 8, Imm64: 7, QPNum: e.qp.Num()}, e.received())
+			})
+		}
 	}
+	t.Run("Send without receive", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{})
+		e, ln := n.end(verbs.QPCap{}), n.listen()
+		p := rawDial(t, ln.Addr())
+		p.write(startup(false, flagC|flagS, 2, rtrWord(siw.RTRSend, 4, 4)...))
+		acc := e.goAccept(soon(t), n.request(ln), depth(4, 4))
+		t.Cleanup(p.close)
+		p.frame()
+		p.crc = true
+		p.send(rawSend(1, nil))
+		p.terminate(1, 2, 2, quoteDDP, rawSend(1, nil))
+		p.close()
+		require.ErrorIs(t, result(t, "Accept", acc).err, terminated(1, 2, 2, false))
+	})
 	t.Run("initiator gives up", func(t *testing.T) {
 		// In RFC layout and in that of kernel siw.
 		for _, word := range [][4]byte{{0x20, 7}, {0x20, 6}, {0x20, 5}, {0x02, 7}, {0x02, 6}, {0x02, 5}} {
 			n := newRawNIC(t, siw.Config{})
 			e, ln := n.end(verbs.QPCap{}), n.listen()
 			p := rawDial(t, ln.Addr())
-			p.write(startup(false, flagC|flagS, 2, 0xc0, 4, 0, 4))
+			p.write(startup(false, flagC|flagS, 2, rtrWord(siw.RTRSend, 4, 4)...))
 			acc := e.goAccept(soon(t), n.request(ln), depth(4, 4))
 			t.Cleanup(p.close)
 			p.frame()
@@ -193,8 +289,8 @@ func TestSetupRTR(t *testing.T) {
 	})
 }
 
-// TestSetupRefused sends what is no acceptable Request: it is not answered, or with a refusal where a Reply can be made,
-// and the listener goes on.
+// TestSetupRefused sends what is no acceptable Request: the connection ends without a Reply, and the
+// listener goes on.
 func TestSetupRefused(t *testing.T) {
 	n := newRawNIC(t, siw.Config{SetupTimeout: 300 * time.Millisecond})
 	ln := n.listen()
@@ -205,37 +301,30 @@ func TestSetupRefused(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		bytes []byte
-		reply []byte // nil = the connection ends without a Reply
 	}{
-		{"bad key", badKey, nil},
-		{"bad last octet of the key", bytes.Replace(startup(false, flagC, 1), []byte("Frame"), []byte("Framf"), 1), nil},
-		{"no MPA at all", []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), nil},
-		{"key of a Reply: both sides are passive", startup(true, flagC, 1), nil},
-		{"revision 0", startup(false, flagC|flagM, 0), nil},
-		{"revision 3", startup(false, flagC, 3), nil},
-		{"revision 255", startup(false, flagC, 255), nil},
-		{"private data of 513", long, nil},
-		{"private data of 65535", append(startup(false, flagC, 1)[:18], 0xff, 0xff), nil},
-		{"S without the enhanced word", startup(false, flagC|flagS, 2), nil},
-		{"S with three octets", startup(false, flagC|flagS, 2, 1, 2, 3), nil},
-		{"markers, revision 1", startup(false, flagC|flagM, 1), startup(true, flagC|flagR, 1)},
-		{"markers, revision 2", startup(false, flagC|flagM, 2), startup(true, flagC|flagR, 2)},
-		{"markers, enhanced", startup(false, flagC|flagS|flagM, 2, plain(4, 4)...), startup(true, flagC|flagR|flagS, 2, plain(0, 0)...)},
-		{"markers, enhanced, no CRC", startup(false, flagS|flagM, 2, plain(4, 4)...), startup(true, flagR|flagS, 2, plain(0, 0)...)},
-		{"silence", nil, nil},
-		{"silence after the key", startup(false, flagC, 1)[:16], nil},
-		{"silence inside of private data", startup(false, flagC, 1, make([]byte, 100)...)[:119], nil},
+		{"bad key", badKey},
+		{"bad last octet of the key", bytes.Replace(startup(false, flagC, 1), []byte("Frame"), []byte("Framf"), 1)},
+		{"no MPA at all", []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")},
+		{"key of a Reply: both sides are passive", startup(true, flagC, 1)},
+		{"revision 0", startup(false, flagC|flagM, 0)},
+		{"revision 3", startup(false, flagC, 3)},
+		{"revision 255", startup(false, flagC, 255)},
+		{"private data of 513", long},
+		{"private data of 65535", append(startup(false, flagC, 1)[:18], 0xff, 0xff)},
+		{"S without the enhanced word", startup(false, flagC|flagS, 2)},
+		{"S with three octets", startup(false, flagC|flagS, 2, 1, 2, 3)},
+		{"silence", nil},
+		{"silence after the key", startup(false, flagC, 1)[:16]},
+		{"silence inside of private data", startup(false, flagC, 1, make([]byte, 100)...)[:119]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := rawDial(t, ln.Addr())
 			p.write(c.bytes)
-			if c.reply != nil {
-				require.Equal(t, c.reply, p.bytes(len(c.reply)))
-			}
 			p.gone()
 		})
 	}
-	for _, part := range [][]byte{nil, startup(false, flagC, 1)[:10], startup(false, flagC, 1, make([]byte, 9)...)[:25]} {
+	for _, part := range [][]byte{nil, startup(false, flagC, 1)[:10],
+		startup(false, flagC, 1, make([]byte, 9)...)[:25]} {
 		p := rawDial(t, ln.Addr())
 		p.write(part)
 		p.shut()
@@ -244,11 +333,16 @@ func TestSetupRefused(t *testing.T) {
 		p.write(part)
 		p.reset()
 	}
-	// None of them has reached Accept.
+	// None of them has reached Accept, and those who are silent now hold up nobody.
+	for range 30 {
+		rawDial(t, ln.Addr())
+	}
 	p := rawDial(t, ln.Addr())
 	p.write(startup(false, flagC, 1, []byte("last")...))
 	req := n.request(ln)
 	require.Equal(t, []byte("last"), req.PrivateData())
+	ord, ird := req.Depths()
+	require.Equal(t, [2]int{-1, -1}, [2]int{ord, ird}, "revision 1 does not tell")
 	acc := e.goAccept(soon(t), req, cm.ConnParam{})
 	t.Cleanup(p.close)
 	require.Equal(t, startup(true, flagC, 1), p.bytes(20))
@@ -328,6 +422,7 @@ func TestSetupRequest(t *testing.T) {
 	p2p := func(ird, ord uint16) []byte { return word(true, false, ird, true, false, ord) }
 	type outcome struct {
 		crc      bool
+		mark     bool // in what the NIC sends
 		rtr      bool
 		ird, ord int
 		term     uint8 // code of a Terminate 2/0
@@ -340,35 +435,63 @@ func TestSetupRequest(t *testing.T) {
 		reply   []byte
 		want    outcome
 	}{
-		{"revision 1", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC, 1), outcome{crc: true, ird: 4, ord: 4}},
-		{"revision 1, CRC asked for here", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(0, 1), outcome{crc: true, ird: 4, ord: 4}},
-		{"revision 1, CRC asked for there", siw.Config{Rev: 1, CRC: siw.Off}, depth(4, 4), req(0, 1), rep(flagC, 1), outcome{crc: true, ird: 4, ord: 4}},
-		{"revision 1, CRC asked for nowhere", siw.Config{Rev: 1, CRC: siw.Off}, depth(4, 4), req(0, 1), rep(0, 1), outcome{ird: 4, ord: 4}},
-		{"revision 1, S means nothing", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC|flagS, 1, plain(1, 1)...), outcome{crc: true, ird: 4, ord: 4}},
-		{"reserved bits", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC|0x0f, 1), outcome{crc: true, ird: 4, ord: 4}},
+		{"revision 1", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC, 1),
+			outcome{crc: true, ird: 4, ord: 4}},
+		{"revision 1, CRC asked for here", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(0, 1),
+			outcome{crc: true, ird: 4, ord: 4}},
+		{"revision 1, CRC asked for there", siw.Config{Rev: 1, CRC: siw.Off}, depth(4, 4), req(0, 1), rep(flagC, 1),
+			outcome{crc: true, ird: 4, ord: 4}},
+		{"revision 1, CRC asked for nowhere", siw.Config{Rev: 1, CRC: siw.Off}, depth(4, 4), req(0, 1), rep(0, 1),
+			outcome{ird: 4, ord: 4}},
+		{"revision 1, S means nothing", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1),
+			rep(flagC|flagS, 1, plain(1, 1)...), outcome{crc: true, ird: 4, ord: 4}},
+		{"reserved bits", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC|0x0f, 1),
+			outcome{crc: true, ird: 4, ord: 4}},
 
-		{"peer to peer", siw.Config{}, depth(4, 5), req(flagC|flagS, 2, p2p(4, 5)...), rep(flagC|flagS, 2, p2p(5, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 5}},
-		{"peer to peer, CRC asked for here", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagS, 2, p2p(4, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
-		{"peer to peer, CRC asked for there", siw.Config{CRC: siw.Off}, depth(4, 4), req(flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, p2p(4, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
-		{"peer to peer, CRC asked for nowhere", siw.Config{CRC: siw.Off}, depth(4, 4), req(flagS, 2, p2p(4, 4)...), rep(flagS, 2, p2p(4, 4)...), outcome{rtr: true, ird: 4, ord: 4}},
-		{"RTR by Write or Read", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, word(true, false, 4, true, true, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
-		{"client and server", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagC|flagS, 2, plain(4, 4)...), rep(flagC|flagS, 2, plain(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
-		{"client and server, as the responder wants it", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, plain(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
-		{"A where it was not asked for", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagC|flagS, 2, plain(4, 4)...), rep(flagC|flagS, 2, p2p(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
+		{"peer to peer", siw.Config{}, depth(4, 5), req(flagC|flagS, 2, p2p(4, 5)...),
+			rep(flagC|flagS, 2, p2p(5, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 5}},
+		{"peer to peer, CRC asked for here", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+			rep(flagS, 2, p2p(4, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
+		{"peer to peer, CRC asked for there", siw.Config{CRC: siw.Off}, depth(4, 4), req(flagS, 2, p2p(4, 4)...),
+			rep(flagC|flagS, 2, p2p(4, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
+		{"peer to peer, CRC asked for nowhere", siw.Config{CRC: siw.Off}, depth(4, 4), req(flagS, 2, p2p(4, 4)...),
+			rep(flagS, 2, p2p(4, 4)...), outcome{rtr: true, ird: 4, ord: 4}},
+		{"RTR by Write or Read", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+			rep(flagC|flagS, 2, word(true, false, 4, true, true, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
+		{"client and server", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagC|flagS, 2, plain(4, 4)...),
+			rep(flagC|flagS, 2, plain(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
+		{"client and server, as the responder wants it", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+			rep(flagC|flagS, 2, plain(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
+		{"A where it was not asked for", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagC|flagS, 2, plain(4, 4)...),
+			rep(flagC|flagS, 2, p2p(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
 
-		{"the peer serves less", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...), rep(flagC|flagS, 2, p2p(3, 8)...), outcome{crc: true, rtr: true, ird: 8, ord: 3}},
-		{"the peer serves more", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...), rep(flagC|flagS, 2, p2p(100, 8)...), outcome{crc: true, rtr: true, ird: 8, ord: 8}},
-		{"the peer serves none", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...), rep(flagC|flagS, 2, p2p(0, 0)...), outcome{crc: true, rtr: true, ird: 8, ord: 0}},
-		{"not negotiated", siw.Config{}, depth(8, 7), req(flagC|flagS, 2, p2p(8, 7)...), rep(flagC|flagS, 2, p2p(0x3fff, 0x3fff)...), outcome{crc: true, rtr: true, ird: 8, ord: 7}},
-		{"no Reads", siw.Config{}, depth(cm.None, cm.None), req(flagC|flagS, 2, p2p(0, 0)...), rep(flagC|flagS, 2, p2p(8, 0)...), outcome{crc: true, rtr: true}},
-		{"all of the device", siw.Config{}, depth(0, 0), req(flagC|flagS, 2, p2p(128, 128)...), rep(flagC|flagS, 2, p2p(128, 128)...), outcome{crc: true, rtr: true, ird: 128, ord: 128}},
+		{"the peer serves less", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
+			rep(flagC|flagS, 2, p2p(3, 8)...), outcome{crc: true, rtr: true, ird: 8, ord: 3}},
+		{"the peer serves more", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
+			rep(flagC|flagS, 2, p2p(100, 8)...), outcome{crc: true, rtr: true, ird: 8, ord: 8}},
+		{"the peer serves none", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
+			rep(flagC|flagS, 2, p2p(0, 0)...), outcome{crc: true, rtr: true, ird: 8, ord: 0}},
+		{"not negotiated", siw.Config{}, depth(8, 7), req(flagC|flagS, 2, p2p(8, 7)...),
+			rep(flagC|flagS, 2, p2p(0x3fff, 0x3fff)...), outcome{crc: true, rtr: true, ird: 8, ord: 7}},
+		{"no Reads", siw.Config{}, depth(cm.None, cm.None), req(flagC|flagS, 2, p2p(0, 0)...),
+			rep(flagC|flagS, 2, p2p(8, 0)...), outcome{crc: true, rtr: true}},
+		{"all of the device", siw.Config{}, depth(0, 0), req(flagC|flagS, 2, p2p(128, 128)...),
+			rep(flagC|flagS, 2, p2p(128, 128)...), outcome{crc: true, rtr: true, ird: 128, ord: 128}},
 
-		{"the peer asks for one more than we serve", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...), rep(flagC|flagS, 2, p2p(8, 9)...), outcome{crc: true, term: 6}},
-		{"the peer asks for Reads and we serve none", siw.Config{}, depth(cm.None, 8), req(flagC|flagS, 2, p2p(0, 8)...), rep(flagC|flagS, 2, p2p(8, 1)...), outcome{crc: true, term: 6}},
-		{"the same without CRC", siw.Config{CRC: siw.Off}, depth(cm.None, 8), req(flagS, 2, p2p(0, 8)...), rep(flagS, 2, p2p(8, 1)...), outcome{term: 6}},
-		{"RTR by Read only", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, word(true, false, 4, false, true, 4)...), outcome{crc: true, term: 7}},
-		{"RTR by Send only", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, word(true, true, 4, false, false, 4)...), outcome{crc: true, term: 7}},
-		{"no RTR at all", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...), rep(flagC|flagS, 2, word(true, false, 4, false, false, 4)...), outcome{crc: true, term: 7}},
+		{"the peer asks for one more than we serve", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
+			rep(flagC|flagS, 2, p2p(8, 9)...), outcome{crc: true, term: 6}},
+		{"the peer asks for Reads and we serve none", siw.Config{}, depth(cm.None, 8),
+			req(flagC|flagS, 2, p2p(0, 8)...), rep(flagC|flagS, 2, p2p(8, 1)...), outcome{crc: true, term: 6}},
+		{"the same without CRC", siw.Config{CRC: siw.Off}, depth(cm.None, 8), req(flagS, 2, p2p(0, 8)...),
+			rep(flagS, 2, p2p(8, 1)...), outcome{term: 6}},
+		{"Terminate with markers", siw.Config{}, depth(cm.None, 8), req(flagC|flagS, 2, p2p(0, 8)...),
+			rep(flagC|flagS|flagM, 2, p2p(8, 1)...), outcome{crc: true, mark: true, term: 6}},
+		{"RTR by Read only", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+			rep(flagC|flagS, 2, word(true, false, 4, false, true, 4)...), outcome{crc: true, term: 7}},
+		{"RTR by Send only", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+			rep(flagC|flagS, 2, word(true, true, 4, false, false, 4)...), outcome{crc: true, term: 7}},
+		{"no RTR at all", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+			rep(flagC|flagS, 2, word(true, false, 4, false, false, 4)...), outcome{crc: true, term: 7}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -379,7 +502,7 @@ func TestSetupRequest(t *testing.T) {
 			require.Equal(t, c.request, p.bytes(len(c.request)))
 			p.none(5 * time.Millisecond) // nothing before the Reply
 			p.write(c.reply)
-			p.crc = c.want.crc
+			p.crc, p.markIn = c.want.crc, c.want.mark
 			if c.want.term != 0 {
 				p.terminate(2, 0, c.want.term, quoteNone, nil)
 				p.close()
@@ -410,8 +533,8 @@ func TestSetupRequest(t *testing.T) {
 	}
 }
 
-// TestSetupBadReply gives the NIC Replies that it must not accept: Connect fails with the reason, the TCP connection ends
-// without an FPDU, and the QP can be connected by another ID.
+// TestSetupBadReply gives the NIC Replies that it must not accept: Connect fails with the reason, the TCP connection
+// ends without an FPDU, and the QP can be connected by another ID.
 func TestSetupBadReply(t *testing.T) {
 	good := startup(true, flagC|flagS, 2, word(true, false, 4, true, false, 4)...)
 	badKey := bytes.Clone(good)
@@ -424,7 +547,8 @@ func TestSetupBadReply(t *testing.T) {
 	}{
 		{"bad key", badKey, nil, cm.ErrProtocol},
 		{"no MPA at all", []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), nil, cm.ErrProtocol},
-		{"key of a Request: both sides are active", startup(false, flagC|flagS, 2, word(true, false, 4, true, false, 4)...), nil, cm.ErrProtocol},
+		{"key of a Request: both sides are active", startup(false, flagC|flagS, 2,
+			word(true, false, 4, true, false, 4)...), nil, cm.ErrProtocol},
 		{"revision 0", startup(true, flagC, 0), nil, cm.ErrProtocol},
 		{"revision 1", startup(true, flagC, 1), nil, cm.ErrProtocol},
 		{"revision 3", startup(true, flagC|flagS, 3, plain(4, 4)...), nil, cm.ErrProtocol},
@@ -432,7 +556,6 @@ func TestSetupBadReply(t *testing.T) {
 		{"S without the enhanced word", startup(true, flagC|flagS, 2), nil, cm.ErrProtocol},
 		{"S with three octets", startup(true, flagC|flagS, 2, 0, 0, 0), nil, cm.ErrProtocol},
 		{"private data of 513", startup(true, flagC|flagS, 2, make([]byte, 513)...), nil, cm.ErrProtocol},
-		{"markers", startup(true, flagC|flagS|flagM, 2, word(true, false, 4, true, false, 4)...), nil, cm.ErrProtocol},
 		{"silence", nil, nil, cm.ErrSetupTimeout},
 		{"silence inside of the frame", good[:21], nil, cm.ErrSetupTimeout},
 		{"FIN", nil, (*rawPeer).shut, io.EOF},
@@ -485,7 +608,8 @@ func TestSetupReject(t *testing.T) {
 		}{
 			{"revision 1", startup(false, flagC, 1), startup(true, flagC|flagR, 1), 512},
 			{"revision 2, plain", startup(false, 0, 2), startup(true, flagR, 2), 512},
-			{"revision 2", startup(false, flagC|flagS, 2, word(true, false, 4, true, false, 4)...), startup(true, flagC|flagS|flagR, 2, 0, 0, 0, 0), 508},
+			{"revision 2", startup(false, flagC|flagS, 2, word(true, false, 4, true, false, 4)...),
+				startup(true, flagC|flagS|flagR, 2, 0, 0, 0, 0), 508},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				for _, size := range []int{0, 1, c.most} {
@@ -508,9 +632,41 @@ func TestSetupReject(t *testing.T) {
 				var limit *verbs.LimitError
 				err := n.request(ln).Reject(make([]byte, c.most+1))
 				require.ErrorAs(t, err, &limit)
-				require.Equal(t, verbs.LimitError{Name: "private data", Limit: uint64(c.most), Value: uint64(c.most + 1)}, *limit)
+				require.Equal(t, verbs.LimitError{Name: "private data", Limit: uint64(c.most),
+					Value: uint64(c.most + 1)}, *limit)
 				p.gone()
 			})
+		}
+	})
+	t.Run("backlog", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{})
+		cfg := n.config()
+		cfg.Backlog = 2
+		ln, err := cm.Listen(soon(t), "127.0.0.1:0", cfg)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, ln.Close()) })
+		const peers = 5
+		refused := make(chan string, peers) // the private data of the refusals
+		for range peers {
+			p := rawDial(t, ln.Addr())
+			p.write(startup(false, flagC|flagS, 2, plain(4, 4)...))
+			require.NoError(t, p.conn.SetReadDeadline(time.Now().Add(rawWait)))
+			go func() {
+				f, err := mpa.ReadFrame(p.conn)
+				if err != nil || !f.Reject || f.Enhanced != (mpa.Enhanced{}) || !f.HasEnhanced {
+					refused <- fmt.Sprint("not refused: ", f, err)
+					return
+				}
+				refused <- string(f.PrivateData)
+				p.close()
+			}()
+		}
+		for range peers - 2 {
+			require.Empty(t, result(t, "those for whom there is no room", refused))
+		}
+		for range 2 {
+			require.NoError(t, n.request(ln).Reject([]byte("late")))
+			require.Equal(t, "late", result(t, "those who waited", refused))
 		}
 	})
 	t.Run("by the peer", func(t *testing.T) {
@@ -523,7 +679,8 @@ func TestSetupReject(t *testing.T) {
 			{"revision 1", 1, startup(true, flagC|flagR, 1), cm.RejectedError{IRD: -1, ORD: -1}},
 			{"revision 2", 2, startup(true, flagC|flagS|flagR, 2, plain(7, 20)...), cm.RejectedError{IRD: 7, ORD: 20}},
 			{"revision 2 refused as revision 1", 2, startup(true, flagC|flagR, 1), cm.RejectedError{IRD: -1, ORD: -1}},
-			{"revision 2 with markers", 2, startup(true, flagC|flagS|flagR|flagM, 2, plain(0, 0)...), cm.RejectedError{}},
+			{"revision 2 with markers", 2, startup(true, flagC|flagS|flagR|flagM, 2, plain(0, 0)...),
+				cm.RejectedError{}},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				most := 512 - (len(c.head) - mpa.FrameLen)
@@ -610,31 +767,35 @@ func TestSetupPrivateData(t *testing.T) {
 			p := rawDial(t, ln.Addr())
 			p.sendFrame(c.frame)
 			limit = nil
-			require.ErrorAs(t, result(t, "Accept", n.end(verbs.QPCap{}).goAccept(soon(t), n.request(ln), more)).err, &limit)
+			require.ErrorAs(t, result(t, "Accept", n.end(verbs.QPCap{}).goAccept(soon(t), n.request(ln), more)).err,
+				&limit)
 			require.Equal(t, tooMuch, *limit)
 			p.gone()
 		})
 	}
 }
 
-// TestSetupTimeouts lets the peer fall silent, go, or be given up between the frames: Accept and Connect end in time, and
-// nothing is left behind.
+// TestSetupTimeouts lets the peer fall silent, go, or be given up between the frames: Accept and Connect end in time,
+// and nothing is left behind.
 func TestSetupTimeouts(t *testing.T) {
 	const timeout = 200 * time.Millisecond
 	for _, c := range []struct {
 		name string
-		do   func(p *rawPeer, cancel func())
+		do   func(e *rawEnd, p *rawPeer, cancel func())
 		want error
 	}{
-		{"silence instead of RTR", func(*rawPeer, func()) {}, cm.ErrSetupTimeout},
-		{"FIN instead of RTR", func(p *rawPeer, _ func()) { p.shut() }, io.EOF},
-		{"half an RTR and FIN", func(p *rawPeer, _ func()) {
+		{"silence instead of RTR", func(*rawEnd, *rawPeer, func()) {}, cm.ErrSetupTimeout},
+		{"FIN instead of RTR", func(_ *rawEnd, p *rawPeer, _ func()) { p.shut() }, io.EOF},
+		{"half an RTR and FIN", func(_ *rawEnd, p *rawPeer, _ func()) {
 			p.write(rawFPDU(rawTagged(rdmap.OpWrite, 1, 0, nil), true)[:7])
 			p.shut()
 		}, io.ErrUnexpectedEOF},
-		{"RST instead of RTR", func(p *rawPeer, _ func()) { p.reset() }, nil},
-		{"given up", func(_ *rawPeer, cancel func()) { cancel() }, context.Canceled},
-		{"bad RTR", func(p *rawPeer, _ func()) {
+		{"RST instead of RTR", func(_ *rawEnd, p *rawPeer, _ func()) { p.reset() }, nil},
+		{"given up", func(e *rawEnd, _ *rawPeer, cancel func()) {
+			require.Eventually(t, func() bool { return e.qp.State() == verbs.QPStateRTS }, rawWait, time.Millisecond)
+			cancel()
+		}, context.Canceled},
+		{"bad RTR", func(_ *rawEnd, p *rawPeer, _ func()) {
 			b := rawFPDU(rawTagged(rdmap.OpWrite, 1, 0, nil), true)
 			b[19] ^= 1
 			p.write(b)
@@ -655,7 +816,7 @@ func TestSetupTimeouts(t *testing.T) {
 			t.Cleanup(p.close)
 			p.frame()
 			p.crc = true
-			c.do(p, cancel)
+			c.do(e, p, cancel)
 			r := result(t, "Accept", acc)
 			require.Nil(t, r.id)
 			require.Error(t, r.err)
@@ -753,4 +914,202 @@ func TestSetupORD(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSetupRTRRequest opens connections as the initiator, by what both sides know.
+func TestSetupRTRRequest(t *testing.T) {
+	const all = siw.RTRWrite | siw.RTRRead | siw.RTRSend
+	for _, c := range []struct {
+		name          string
+		ours, answer  siw.RTRMessages
+		ord           int
+		want          siw.RTRMessages // 0 = Terminate 2/0/07
+		irdOfThePeers uint16
+	}{
+		{"Write", 0, siw.RTRWrite, 4, siw.RTRWrite, 4},
+		{"Read", siw.RTRRead, siw.RTRRead, 4, siw.RTRRead, 4},
+		{"Send", siw.RTRSend, siw.RTRSend, 4, siw.RTRSend, 4},
+		{"all", all, all, 4, siw.RTRWrite, 4},
+		{"all, the peer knows Read", all, siw.RTRRead, 4, siw.RTRRead, 4},
+		{"all, the peer knows Send", all, siw.RTRSend, 4, siw.RTRSend, 4},
+		{"all, the peer knows Read and Send", all, siw.RTRRead | siw.RTRSend, 4, siw.RTRRead, 4},
+		{"the same without Reads", all, siw.RTRRead | siw.RTRSend, cm.None, siw.RTRSend, 4},
+		{"the same, but the peer serves no Reads", all, siw.RTRRead | siw.RTRSend, 4, siw.RTRSend, 0},
+		{"Read, but there are none", siw.RTRRead, siw.RTRRead, cm.None, 0, 4},
+		{"Read and Send, the peer knows Write", siw.RTRRead | siw.RTRSend, siw.RTRWrite, 4, 0, 4},
+		{"Write, the peer knows the others", siw.RTRWrite, siw.RTRRead | siw.RTRSend, 4, 0, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newRawNIC(t, siw.Config{RTRMessages: c.ours})
+			e, ln := n.end(verbs.QPCap{}), rawListen(t)
+			con := e.goConnect(soon(t), ln, depth(4, c.ord))
+			p := rawAccept(t, ln)
+			offer := c.ours
+			if offer == 0 {
+				offer = siw.RTRWrite
+			}
+			require.Equal(t, startup(false, flagC|flagS, 2, rtrWord(offer, 4, uint16(max(c.ord, 0)))...), p.bytes(24))
+			p.write(startup(true, flagC|flagS, 2, rtrWord(c.answer, c.irdOfThePeers, 4)...))
+			p.crc = true
+			if c.want == 0 {
+				p.terminate(2, 0, 7, quoteNone, nil)
+				p.close()
+				require.ErrorIs(t, result(t, "Connect", con).err, cm.ErrProtocol)
+				return
+			}
+			for _, rtr := range rtrKinds {
+				if rtr.kind == c.want {
+					require.Equal(t, rtr.ulpdu, p.read())
+				}
+			}
+			require.NoError(t, result(t, "Connect", con).err)
+			p.none(5 * time.Millisecond)
+			e.idle(e.scq)
+			sends, reads := uint32(1), uint32(1)
+			switch c.want {
+			case siw.RTRSend:
+				sends++
+			case siw.RTRRead:
+				reads++
+			}
+			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
+			require.Equal(t, rawSend(sends, nil), p.read())
+			require.Equal(t, verbs.WC{ID: 1, QPNum: e.qp.Num()}, e.sent())
+			if c.ord == cm.None || c.irdOfThePeers == 0 {
+				return
+			}
+			// The Read that opened the connection takes up one place until it is answered.
+			sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
+			for id := uint64(1); id <= 4; id++ {
+				e.post(verbs.SendWR{ID: id, Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{e.sge(sink)}, RKey: 3,
+					RemoteAddr: 8})
+			}
+			read := rdmap.ReadRequest{SinkSTag: sink.LKey(), SinkTO: 0x100, Size: 8, SrcSTag: 3, SrcTO: 8}
+			for i := range uint32(3) {
+				require.Equal(t, rawRead(reads+i, read), p.read())
+			}
+			if c.want == siw.RTRRead {
+				p.none(5 * time.Millisecond)
+				p.send(rawTagged(rdmap.OpReadResponse, 1, 0, nil))
+			}
+			require.Equal(t, rawRead(reads+3, read), p.read())
+			e.idle(e.scq)
+			for id := uint64(1); id <= 4; id++ {
+				p.send(rawTagged(rdmap.OpReadResponse, sink.LKey(), 0x100, eight))
+				require.Equal(t, verbs.WC{ID: id, Opcode: verbs.WCRDMARead, ByteLen: 8, QPNum: e.qp.Num()}, e.sent())
+			}
+		})
+	}
+}
+
+// TestSetupMarkers negotiates markers for each direction and sends messages of many sizes both ways.
+func TestSetupMarkers(t *testing.T) {
+	for _, active := range []bool{false, true} {
+		for _, crc := range []bool{false, true} {
+			for _, ours := range []bool{false, true} {
+				for _, theirs := range []bool{false, true} {
+					t.Run(fmt.Sprintf("active %v, CRC %v, asked for here %v, asked for there %v", active, crc, ours,
+						theirs), func(t *testing.T) {
+						cfg := siw.Config{CRC: siw.Off, MTU: 2000}
+						frame := rawRequest()
+						frame.CRC, frame.Markers = crc, theirs
+						if ours {
+							cfg.Markers = siw.On
+						}
+						n := newRawNIC(t, cfg)
+						var e *rawEnd
+						var p *rawPeer
+						if active {
+							e, p = n.active(rawOpts{frame: &frame})
+						} else {
+							e, p = n.passive(rawOpts{frame: &frame})
+						}
+						require.Equal(t, theirs, p.markIn)
+						require.Equal(t, ours, p.markOut)
+						most := mpa.MULPDU(2000, theirs) - 18
+						msn := uint32(0)
+						for _, size := range []int{0, 1, 471, 480, 481, 488, 500, 512, 1000, 1500, most, most + 1,
+							5000} {
+							msn++
+							want := pattern(size, byte(size))
+							buf := e.recv(size)[0]
+							p.send(rawSend(msn, want))
+							wc := e.received()
+							require.Equal(t, verbs.WCSuccess, wc.Status)
+							require.EqualValues(t, size, wc.ByteLen)
+							require.True(t, bytes.Equal(want, buf))
+							var sgl []verbs.SGE
+							if size > 0 {
+								sgl = []verbs.SGE{e.sge(e.region(e.pd, want, 0x4000, 0))}
+							}
+							e.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: sgl})
+							for got, last := 0, false; !last; {
+								u := p.read()
+								body := u[18:]
+								require.True(t, bytes.Equal(want[got:got+len(body)], body))
+								require.LessOrEqual(t, len(body), most)
+								got += len(body)
+								last = got == size
+								require.Equal(t, last, u[0]&0x40 != 0)
+								require.True(t, last || len(body) == most)
+							}
+							require.Equal(t, verbs.WCSuccess, e.sent().Status)
+						}
+						// One octet at a time, across a marker.
+						buf := e.recv(1000)[0]
+						p.trickle(p.encode(rawSend(msn+1, pattern(1000, 3))))
+						require.Equal(t, verbs.WCSuccess, e.received().Status)
+						require.True(t, bytes.Equal(pattern(1000, 3), buf))
+						// The Terminate has its marker too, where one is due.
+						bad := rawTagged(rdmap.OpWrite, 1, 2, make([]byte, 600))
+						p.send(bad)
+						p.terminate(1, 1, 0, quoteDDP, bad)
+					})
+				}
+			}
+		}
+	}
+	t.Run("wrong pointer", func(t *testing.T) {
+		for _, first := range []bool{true, false} {
+			e, p := newRawNIC(t, siw.Config{Markers: siw.On}).passive(rawOpts{})
+			mr := e.mr(600, 0, rawAccess)
+			b := p.encode(rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 600)))
+			at := 512 - int(p.out-uint64(len(b))) // of the marker inside of the FPDU
+			if !first {
+				p.write(b)
+				b = p.encode(rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 600)))
+				at = 1024 - int(p.out-uint64(len(b)))
+			}
+			b[at+3] ^= 4
+			mpa.PutCRC(b[len(b)-4:], mpa.CRC(0, b[:len(b)-4]))
+			p.write(b)
+			p.terminate(2, 0, 3, quoteNone, nil)
+			p.close()
+			e.ended(terminated(2, 0, 3, false))
+			if first {
+				untouched(t, mr)
+			}
+		}
+	})
+	t.Run("bad CRC", func(t *testing.T) {
+		e, p := newRawNIC(t, siw.Config{Markers: siw.On}).passive(rawOpts{})
+		mr := e.mr(600, 0, rawAccess)
+		b := p.encode(rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 600)))
+		b[512-int(p.out-uint64(len(b)))] ^= 1 // a reserved bit of the marker, which the CRC covers
+		p.write(b)
+		p.terminate(2, 0, 2, quoteNone, nil)
+		p.close()
+		e.ended(terminated(2, 0, 2, false))
+		untouched(t, mr)
+	})
+	t.Run("missing", func(t *testing.T) {
+		e, p := newRawNIC(t, siw.Config{Markers: siw.On}).passive(rawOpts{})
+		mr := e.mr(600, 0, rawAccess)
+		b := rawFPDU(rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 600)), true)
+		p.write(append(b, b...))
+		p.terminate(2, 0, 2, quoteNone, nil)
+		p.close()
+		e.ended(terminated(2, 0, 2, false))
+		untouched(t, mr)
+	})
 }

@@ -31,6 +31,9 @@ import (
 // rawWait bounds every wait for something that must happen.
 const rawWait = 10 * time.Second
 
+// rawBulk bounds waits for the end of much work.
+const rawBulk = time.Minute
+
 // rawAccess is every right that a region can have.
 const rawAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
@@ -117,8 +120,8 @@ func (n *rawNIC) mr(size int, iova uint64, access verbs.AccessFlags) *verbs.MR {
 	return n.region(n.pd, bytes.Repeat([]byte{0xa5}, size), iova, access)
 }
 
-// region registers memory that begins as a copy of content. It lies outside of the Go heap: the race detector cannot see
-// that a raw peer's message comes before what the test does when it has the answer.
+// region registers memory that begins as a copy of content. It lies outside of the Go heap: the race detector cannot
+// see that a raw peer's message comes before what the test does when it has the answer.
 func (n *rawNIC) region(pd *verbs.PD, content []byte, iova uint64, access verbs.AccessFlags) *verbs.MR {
 	n.t.Helper()
 	mem, err := pd.AllocMR(len(content), 0)
@@ -146,7 +149,8 @@ type rawEnd struct {
 	qp       *verbs.QP
 	scq, rcq *verbs.CQ
 	id       *cm.ID
-	nextRecv uint64
+	nextRecv uint64 // the ID of the last receive of recv
+	flooded  uint64 // the ID of the next Send of flood
 }
 
 // end makes a QP in the state RESET. The zero QPCap means the defaults.
@@ -266,7 +270,7 @@ func (n *rawNIC) passive(o rawOpts) (*rawEnd, *rawPeer) {
 	reply := p.frame()
 	require.True(n.t, reply.Reply)
 	require.False(n.t, reply.Reject)
-	p.crc = frame.CRC || reply.CRC
+	p.crc, p.markOut, p.markIn = frame.CRC || reply.CRC, reply.Markers, frame.Markers
 	if frame.Enhanced.PeerToPeer {
 		p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
 	}
@@ -276,7 +280,8 @@ func (n *rawNIC) passive(o rawOpts) (*rawEnd, *rawPeer) {
 	return e, p
 }
 
-// active makes a connection whose initiator is the NIC. The RTR message, if the NIC asked for that model, has been read.
+// active makes a connection whose initiator is the NIC. The RTR message, if the NIC asked for that model, has been
+// read.
 func (n *rawNIC) active(o rawOpts) (*rawEnd, *rawPeer) {
 	n.t.Helper()
 	e := n.endOn(o.cap, o.rcq)
@@ -301,7 +306,7 @@ func (n *rawNIC) active(o rawOpts) (*rawEnd, *rawPeer) {
 		reply.Enhanced.PeerToPeer, reply.Enhanced.RTRWrite = false, false
 	}
 	p.sendFrame(reply)
-	p.crc = req.CRC || reply.CRC
+	p.crc, p.markOut, p.markIn = req.CRC || reply.CRC, req.Markers, reply.Markers
 	if req.Enhanced.PeerToPeer {
 		require.Equal(n.t, rawTagged(rdmap.OpWrite, 1, 0, nil), p.read())
 	}
@@ -409,6 +414,12 @@ type rawPeer struct {
 	t    *testing.T
 	conn *net.TCPConn
 	crc  bool // the FPDUs of both directions carry a CRC
+
+	// Markers in what the peer sends and in what it gets, and how far the two streams have come.
+	markOut, markIn bool
+	out, in         uint64
+
+	lives uint32 // calls of alive, which are all that this peer reads
 }
 
 // rawListen opens a TCP listener on a free port of the IPv4 loopback.
@@ -481,9 +492,19 @@ func (p *rawPeer) send(ulpdus ...[]byte) {
 	p.t.Helper()
 	var b []byte
 	for _, u := range ulpdus {
-		b = append(b, rawFPDU(u, p.crc)...)
+		b = append(b, p.encode(u)...)
 	}
 	p.write(b)
+}
+
+// encode makes the next FPDU of the peer's stream.
+func (p *rawPeer) encode(ulpdu []byte) []byte {
+	b := rawFPDU(ulpdu, p.crc)
+	if p.markOut {
+		b = mpa.AppendMarked(nil, p.out, b, p.crc)
+	}
+	p.out += uint64(len(b))
+	return b
 }
 
 // sendFrame sends a startup frame.
@@ -513,18 +534,32 @@ func (p *rawPeer) bytes(n int) []byte {
 	return b
 }
 
-// readRaw reads one FPDU, checks its pad and CRC, and returns all of it.
+// readRaw reads one FPDU, checks its pad, its CRC and its markers, and returns it without the markers.
 func (p *rawPeer) readRaw() []byte {
 	p.t.Helper()
-	b := p.bytes(mpa.LengthLen)
-	n := int(binary.BigEndian.Uint16(b))
-	b = append(b, p.bytes(mpa.FPDULen(n)-mpa.LengthLen)...)
-	require.Zero(p.t, bytes.Trim(b[mpa.LengthLen+n:len(b)-mpa.CRCLen], "\x00"), "pad")
+	prefix := 0
+	if p.markIn {
+		prefix = mpa.MarkedPrefix(p.in)
+	}
+	b := p.bytes(prefix + mpa.LengthLen)
+	n := int(binary.BigEndian.Uint16(b[prefix:]))
+	whole := mpa.FPDULen(n)
+	if p.markIn {
+		whole = mpa.MarkedLen(p.in, whole)
+	}
+	b = append(b, p.bytes(whole-len(b))...)
 	if p.crc {
 		require.True(p.t, mpa.CheckMarked(b), "CRC of % x", b[:min(len(b), 64)])
 	} else {
 		require.Equal(p.t, make([]byte, mpa.CRCLen), b[len(b)-mpa.CRCLen:], "CRC field without CRC")
 	}
+	if p.markIn {
+		var err error
+		b, err = mpa.StripMarked(nil, b, p.in)
+		require.NoError(p.t, err)
+	}
+	p.in += uint64(whole)
+	require.Zero(p.t, bytes.Trim(b[mpa.LengthLen+n:len(b)-mpa.CRCLen], "\x00"), "pad")
 	return b
 }
 
@@ -688,11 +723,13 @@ func pattern(n int, seed byte) []byte {
 }
 
 // alive shows that a connection works both ways: the raw peer's Write lands, and a Read gets it back.
-func (p *rawPeer) alive(mr *verbs.MR, msn uint32) {
+func (p *rawPeer) alive(mr *verbs.MR) {
 	p.t.Helper()
-	want := pattern(mr.Len(), byte(msn))
+	p.lives++
+	want := pattern(mr.Len(), byte(p.lives))
 	p.send(rawTagged(rdmap.OpWrite, mr.RKey(), mr.Addr(), want),
-		rawRead(msn, rdmap.ReadRequest{SinkSTag: 0x77, SinkTO: 0x8000, Size: uint32(len(want)), SrcSTag: mr.RKey(), SrcTO: mr.Addr()}))
+		rawRead(p.lives, rdmap.ReadRequest{SinkSTag: 0x77, SinkTO: 0x8000, Size: uint32(len(want)),
+			SrcSTag: mr.RKey(), SrcTO: mr.Addr()}))
 	require.Equal(p.t, rawTagged(rdmap.OpReadResponse, 0x77, 0x8000, want), p.read())
 }
 

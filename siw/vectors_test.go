@@ -156,13 +156,15 @@ func TestVectorsSent(t *testing.T) {
 			require.Equal(e.t, vector(e.t, "send-nocrc"), e.p.readRaw())
 		}},
 		{"write", siw.Config{}, func(e env) {
-			e.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{e.sge(e.data("\x00\x01\x02\x03\x04\x05\x06\x07"))},
+			e.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite,
+				SGL:  []verbs.SGE{e.sge(e.data("\x00\x01\x02\x03\x04\x05\x06\x07"))},
 				RKey: 0x00abcd01, RemoteAddr: 0x1000})
 			require.Equal(e.t, vector(e.t, "write"), e.p.readRaw())
 		}},
 		{"read", siw.Config{}, func(e env) {
 			sink := e.mr(32, 0x52000, verbs.AccessLocalWrite)
-			e.post(verbs.SendWR{ID: 5, Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{e.sge(sink)}, RKey: 0x53, RemoteAddr: 0x54000})
+			e.post(verbs.SendWR{ID: 5, Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{e.sge(sink)}, RKey: 0x53,
+				RemoteAddr: 0x54000})
 			require.Equal(e.t, patch(vector(e.t, "read"), atSinkSTag, sink.LKey()), e.p.readRaw())
 			e.idle(e.scq)
 			want := pattern(32, 1)
@@ -177,21 +179,27 @@ func TestVectorsSent(t *testing.T) {
 			require.Equal(e.t, vector(e.t, "imm-se"), e.p.readRaw())
 		}},
 		{"write with immediate", siw.Config{}, func(e env) {
-			e.post(verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: []verbs.SGE{e.sge(e.data("\x00\x01\x02\x03\x04\x05\x06\x07"))},
+			e.post(verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm,
+				SGL:  []verbs.SGE{e.sge(e.data("\x00\x01\x02\x03\x04\x05\x06\x07"))},
 				RKey: 0x00abcd01, RemoteAddr: 0x1000, Imm: 0x11223344},
 				verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, RKey: 9, Imm: 0x11223344, Flags: verbs.SendSolicited})
 			require.Equal(e.t, vector(e.t, "write"), e.p.readRaw())
 			require.Equal(e.t, rawFPDU(rawImm(1, 0x1122334400000000), true), e.p.readRaw())
 			u := e.p.read()
-			require.Equal(e.t, rawTagged(rdmap.OpWrite, 0, 0, nil)[:2], u[:2], "the control octets of a Write without data")
+			require.Equal(e.t, rawTagged(rdmap.OpWrite, 0, 0, nil)[:2], u[:2],
+				"the control octets of a Write without data")
 			require.Len(e.t, u, ddp.TaggedLen)
-			require.Equal(e.t, rawUntagged(rdmap.OpImmediateSE, 0, 2, binary.BigEndian.AppendUint64(nil, 0x1122334400000000)), e.p.read())
+			require.Equal(e.t, rawUntagged(rdmap.OpImmediateSE, 0, 2,
+				binary.BigEndian.AppendUint64(nil, 0x1122334400000000)), e.p.read())
 		}},
 		{"send with invalidate", siw.Config{}, func(e env) {
-			e.post(verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: []verbs.SGE{e.sge(e.data("hello"))}, InvalidateRKey: 0x01020304},
+			e.post(verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: []verbs.SGE{e.sge(e.data("hello"))},
+				InvalidateRKey: 0x01020304},
 				verbs.SendWR{Opcode: verbs.WRSendWithInv, InvalidateRKey: 0x01020304, Flags: verbs.SendSolicited})
-			require.Equal(e.t, rawSegment(rdmap.OpSendInv, ddp.Untagged{Last: true, InvSTag: 0x01020304, MSN: 1}, []byte("hello")), e.p.read())
-			require.Equal(e.t, rawSegment(rdmap.OpSendSEInv, ddp.Untagged{Last: true, InvSTag: 0x01020304, MSN: 2}, nil), e.p.read())
+			require.Equal(e.t, rawSegment(rdmap.OpSendInv, ddp.Untagged{Last: true, InvSTag: 0x01020304, MSN: 1},
+				[]byte("hello")), e.p.read())
+			require.Equal(e.t, rawSegment(rdmap.OpSendSEInv, ddp.Untagged{Last: true, InvSTag: 0x01020304, MSN: 2},
+				nil), e.p.read())
 		}},
 		{"atomics", siw.Config{}, func(e env) {
 			sink := e.mr(16, 0x100, verbs.AccessLocalWrite)
@@ -199,9 +207,11 @@ func TestVectorsSent(t *testing.T) {
 			require.NoError(e.t, err)
 			s1, err := sink.SGE(8, 8)
 			require.NoError(e.t, err)
-			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRAtomicFetchAndAdd, SGL: []verbs.SGE{s0}, RKey: 0x00abcd00, RemoteAddr: 0x7f0000001000, Add: 5},
-				verbs.SendWR{ID: 2, Opcode: verbs.WRAtomicCmpAndSwp, SGL: []verbs.SGE{s1}, RKey: 0x00abcd00, RemoteAddr: 0x7f0000001008,
-					Swap: 9, Compare: 5})
+			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRAtomicFetchAndAdd, SGL: []verbs.SGE{s0}, RKey: 0x00abcd00,
+				RemoteAddr: 0x7f0000001000, Add: 5},
+				verbs.SendWR{ID: 2, Opcode: verbs.WRAtomicCmpAndSwp, SGL: []verbs.SGE{s1}, RKey: 0x00abcd00,
+					RemoteAddr: 0x7f0000001008,
+					Swap:       9, Compare: 5})
 			// The identifiers are the requester's choice.
 			add, swap := e.p.readRaw(), e.p.readRaw()
 			addID, swapID := binary.BigEndian.Uint32(add[atAtomicID:]), binary.BigEndian.Uint32(swap[atAtomicID:])
@@ -218,20 +228,26 @@ func TestVectorsSent(t *testing.T) {
 		}},
 		{"masked atomics", siw.Config{}, func(e env) {
 			sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
-			e.post(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, SGL: []verbs.SGE{e.sge(sink)}, RKey: 1, RemoteAddr: 2, Add: 3, AddMask: 4},
-				verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, SGL: []verbs.SGE{e.sge(sink)}, RKey: 5, RemoteAddr: 6,
-					Swap: 7, SwapMask: 8, Compare: 9, CompareMask: 10})
+			e.post(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, SGL: []verbs.SGE{e.sge(sink)}, RKey: 1,
+				RemoteAddr: 2, Add: 3, AddMask: 4},
+				verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, SGL: []verbs.SGE{e.sge(sink)}, RKey: 5,
+					RemoteAddr: 6,
+					Swap:       7, SwapMask: 8, Compare: 9, CompareMask: 10})
 			add, swap := e.p.read(), e.p.read()
-			require.Equal(e.t, rawAtomic(1, rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: binary.BigEndian.Uint32(add[atRequestedID:]),
+			require.Equal(e.t, rawAtomic(1, rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd,
+				ID:   binary.BigEndian.Uint32(add[atRequestedID:]),
 				STag: 1, TO: 2, AddSwap: 3, AddSwapMask: 4}), add)
-			require.Equal(e.t, rawAtomic(2, rdmap.AtomicRequest{Op: rdmap.AtomicCmpSwap, ID: binary.BigEndian.Uint32(swap[atRequestedID:]),
+			require.Equal(e.t, rawAtomic(2, rdmap.AtomicRequest{Op: rdmap.AtomicCmpSwap,
+				ID:   binary.BigEndian.Uint32(swap[atRequestedID:]),
 				STag: 5, TO: 6, AddSwap: 7, AddSwapMask: 8, Compare: 9, CompareMask: 10}), swap)
 		}},
 		{"one sequence for Reads and atomics", siw.Config{}, func(e env) {
 			sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
 			s := []verbs.SGE{e.sge(sink)}
-			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMARead, SGL: s}, verbs.SendWR{ID: 2, Opcode: verbs.WRAtomicFetchAndAdd, SGL: s},
-				verbs.SendWR{ID: 3, Opcode: verbs.WRRDMARead, SGL: s}, verbs.SendWR{ID: 4, Opcode: verbs.WRAtomicFetchAndAdd, SGL: s})
+			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMARead, SGL: s},
+				verbs.SendWR{ID: 2, Opcode: verbs.WRAtomicFetchAndAdd, SGL: s},
+				verbs.SendWR{ID: 3, Opcode: verbs.WRRDMARead, SGL: s},
+				verbs.SendWR{ID: 4, Opcode: verbs.WRAtomicFetchAndAdd, SGL: s})
 			var ids []uint32
 			for msn := uint32(1); msn <= 4; msn++ {
 				u := e.p.read()
@@ -243,7 +259,8 @@ func TestVectorsSent(t *testing.T) {
 					ids = append(ids, binary.BigEndian.Uint32(u[atRequestedID:]))
 				}
 			}
-			e.p.send(rawTagged(rdmap.OpReadResponse, sink.LKey(), 0x100, make([]byte, 8)), rawAtomicResponse(1, ids[0], 7),
+			e.p.send(rawTagged(rdmap.OpReadResponse, sink.LKey(), 0x100, make([]byte, 8)),
+				rawAtomicResponse(1, ids[0], 7),
 				rawTagged(rdmap.OpReadResponse, sink.LKey(), 0x100, make([]byte, 8)), rawAtomicResponse(2, ids[1], 7))
 			for id := uint64(1); id <= 4; id++ {
 				wc := e.sent()
@@ -298,13 +315,13 @@ func (e *rawEnd) data(s string) *verbs.MR {
 }
 
 // words registers words that peers may reach by every kind of operation.
-func (e *rawEnd) words(iova uint64, v ...uint64) *verbs.MR {
-	e.t.Helper()
+func (n *rawNIC) words(iova uint64, v ...uint64) *verbs.MR {
+	n.t.Helper()
 	buf := make([]byte, 8*len(v))
 	for i := range v {
 		binary.NativeEndian.PutUint64(buf[8*i:], v[i])
 	}
-	return e.region(e.pd, buf, iova, rawAccess)
+	return n.region(n.pd, buf, iova, rawAccess)
 }
 
 // TestVectorsReceived sends the bytes of the vectors to the NIC.
@@ -397,7 +414,8 @@ func TestVectorsReceived(t *testing.T) {
 			e.ended(terminated(0, 2, 7, true))
 			var te *verbs.TerminateError
 			require.ErrorAs(t, e.qp.Err(), &te)
-			require.Equal(t, vector(t, "fetchadd")[2:][:18], func() []byte { te.Header[13] = 1; return te.Header }(), "the quoted header, as MSN 1")
+			require.Equal(t, vector(t, "fetchadd")[2:][:18], func() []byte { te.Header[13] = 1; return te.Header }(),
+				"the quoted header, as MSN 1")
 		})
 	})
 }
@@ -433,8 +451,8 @@ func TestVectorSolicited(t *testing.T) {
 	}
 }
 
-// TestVectorsOfAtomics performs masked atomics for a raw peer: the response carries the original value, memory holds the
-// result.
+// TestVectorsOfAtomics performs masked atomics for a raw peer: the response carries the original value, memory holds
+// the result.
 func TestVectorsOfAtomics(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	e, p := n.passive(rawOpts{})
@@ -479,20 +497,22 @@ func TestVectorsOfAtomics(t *testing.T) {
 	require.Equal(t, rawAtomicResponse(msn, 0, word(1)), p.read())
 }
 
-// TestSegments checks how messages are cut into segments: every one but the last is full, offsets are contiguous, only the
-// last carries L.
+// TestSegments checks how messages are cut into segments: every one but the last is full, offsets are contiguous,
+// only the last carries L.
 func TestSegments(t *testing.T) {
 	const mtu = 512
 	most := mpa.MULPDU(mtu, false)
 	n := newRawNIC(t, siw.Config{MTU: mtu})
 	e, p := n.passive(rawOpts{cap: verbs.QPCap{MaxSendSGE: 4}})
-	for _, size := range []int{1, most - ddp.UntaggedLen, most - ddp.UntaggedLen + 1, most - ddp.TaggedLen, most - ddp.TaggedLen + 1, 2048, 10000} {
+	for _, size := range []int{1, most - ddp.UntaggedLen, most - ddp.UntaggedLen + 1, most - ddp.TaggedLen,
+		most - ddp.TaggedLen + 1, 2048, 10000} {
 		want := pattern(size, byte(size))
 		mr := e.region(e.pd, want, 0x2000, rawAccess)
 		s := e.sge(mr)
 		sgl := []verbs.SGE{s}
 		if size > 3 { // several elements, an empty one among them
-			sgl = []verbs.SGE{{Addr: s.Addr, Length: 3, LKey: s.LKey}, {Addr: s.Addr, LKey: s.LKey}, {Addr: s.Addr + 3, Length: s.Length - 3, LKey: s.LKey}}
+			sgl = []verbs.SGE{{Addr: s.Addr, Length: 3, LKey: s.LKey}, {Addr: s.Addr, LKey: s.LKey},
+				{Addr: s.Addr + 3, Length: s.Length - 3, LKey: s.LKey}}
 		}
 		e.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: sgl})
 		msn := uint32(0)
@@ -504,7 +524,8 @@ func TestSegments(t *testing.T) {
 				msn = h.MSN
 			}
 			body := u[ddp.UntaggedLen:]
-			require.Equal(t, ddp.Untagged{Last: got+len(body) == size, ULP: rdmap.Control(rdmap.OpSend), MSN: msn, MO: uint32(got)}, h)
+			require.Equal(t, ddp.Untagged{Last: got+len(body) == size, ULP: rdmap.Control(rdmap.OpSend), MSN: msn,
+				MO: uint32(got)}, h)
 			require.Equal(t, min(size-got, most-ddp.UntaggedLen), len(body))
 			require.Equal(t, want[got:got+len(body)], body)
 			if got += len(body); h.Last {
@@ -512,7 +533,8 @@ func TestSegments(t *testing.T) {
 			}
 		}
 		e.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl, RKey: 5, RemoteAddr: 0x10000})
-		p.send(rawRead(msn, rdmap.ReadRequest{SinkSTag: 6, SinkTO: 0xfffffffffffffffe, Size: uint32(size), SrcSTag: mr.RKey(), SrcTO: mr.Addr()}))
+		p.send(rawRead(msn, rdmap.ReadRequest{SinkSTag: 6, SinkTO: 0xfffffffffffffffe, Size: uint32(size),
+			SrcSTag: mr.RKey(), SrcTO: mr.Addr()}))
 		done := map[rdmap.Opcode]int{} // the Write and the Read Response may come in either order, but not mixed
 		for done[rdmap.OpWrite] < size || done[rdmap.OpReadResponse] < size {
 			u := p.read()
@@ -524,7 +546,8 @@ func TestSegments(t *testing.T) {
 			if op == rdmap.OpReadResponse {
 				stag, to = 6, 0xfffffffffffffffe
 			}
-			require.Equal(t, ddp.Tagged{Last: got+len(body) == size, ULP: rdmap.Control(op), STag: stag, TO: to + uint64(got)}, h)
+			require.Equal(t, ddp.Tagged{Last: got+len(body) == size, ULP: rdmap.Control(op), STag: stag,
+				TO: to + uint64(got)}, h)
 			require.Equal(t, min(size-got, most-ddp.TaggedLen), len(body))
 			require.Equal(t, want[got:got+len(body)], body)
 			for other, k := range done {
@@ -532,5 +555,92 @@ func TestSegments(t *testing.T) {
 			}
 			done[op] += len(body)
 		}
+	}
+}
+
+// TestFence checks what is on the wire while a Read has no answer: other requests overtake it, fenced ones do not,
+// and all complete in the order in which they were posted.
+func TestFence(t *testing.T) {
+	e, p := newRawNIC(t, siw.Config{}).active(rawOpts{})
+	sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
+	sgl := []verbs.SGE{e.sge(sink)}
+	e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMARead, SGL: sgl, RKey: 1}, verbs.SendWR{ID: 2, Opcode: verbs.WRSend},
+		verbs.SendWR{ID: 3, Opcode: verbs.WRAtomicFetchAndAdd, SGL: sgl, RKey: 1},
+		verbs.SendWR{ID: 4, Opcode: verbs.WRSend, Flags: verbs.SendFence},
+		verbs.SendWR{ID: 5, Opcode: verbs.WRSend})
+	require.Equal(t, rawRead(1, rdmap.ReadRequest{SinkSTag: sink.LKey(), SinkTO: 0x100, Size: 8, SrcSTag: 1}), p.read())
+	require.Equal(t, rawSend(1, nil), p.read())
+	r, err := rdmap.ParseAtomicRequest(p.read()[ddp.UntaggedLen:])
+	require.NoError(t, err)
+	p.none(10 * time.Millisecond)
+	e.idle(e.scq)
+	p.send(rawTagged(rdmap.OpReadResponse, sink.LKey(), 0x100, make([]byte, 8)))
+	for id := uint64(1); id <= 2; id++ {
+		require.Equal(t, id, e.sent().ID)
+	}
+	p.none(10 * time.Millisecond)
+	e.idle(e.scq)
+	p.send(rawAtomicResponse(1, r.ID, 5))
+	require.Equal(t, rawSend(2, nil), p.read())
+	require.Equal(t, rawSend(3, nil), p.read())
+	for id := uint64(3); id <= 5; id++ {
+		wc := e.sent()
+		require.Equal(t, id, wc.ID)
+		require.Equal(t, verbs.WCSuccess, wc.Status)
+	}
+}
+
+// TestImmediateAfter sends Immediate Data behind other messages: directly behind a Write it completes that.
+func TestImmediateAfter(t *testing.T) {
+	n := newRawNIC(t, siw.Config{})
+	for _, c := range []struct {
+		name   string
+		before func(mr *verbs.MR) [][]byte
+		want   verbs.WC // of the immediate
+		recvs  int      // completions before it
+	}{
+		{"nothing", func(*verbs.MR) [][]byte { return nil }, verbs.WC{Opcode: verbs.WCRecvImmData, ByteLen: 8}, 0},
+		{"a Write", func(mr *verbs.MR) [][]byte {
+			return [][]byte{rawTagged(rdmap.OpWrite, mr.RKey(), 0,
+				make([]byte, 5))}
+		},
+			verbs.WC{Opcode: verbs.WCRecvRDMAWithImm, ByteLen: 5}, 0},
+		{"an empty Write", func(*verbs.MR) [][]byte { return [][]byte{rawTagged(rdmap.OpWrite, 7, 7, nil)} },
+			verbs.WC{Opcode: verbs.WCRecvRDMAWithImm}, 0},
+		{"a Write in segments", func(mr *verbs.MR) [][]byte {
+			return [][]byte{rawTaggedSegment(rdmap.OpWrite, ddp.Tagged{STag: mr.RKey()}, make([]byte, 5)),
+				rawTaggedSegment(rdmap.OpWrite, ddp.Tagged{STag: mr.RKey(), TO: 5}, make([]byte, 6)),
+				rawTagged(rdmap.OpWrite, mr.RKey(), 11, make([]byte, 7))}
+		}, verbs.WC{Opcode: verbs.WCRecvRDMAWithImm, ByteLen: 18}, 0},
+		{"two Writes", func(mr *verbs.MR) [][]byte {
+			return [][]byte{rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 5)),
+				rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 9))}
+		}, verbs.WC{Opcode: verbs.WCRecvRDMAWithImm, ByteLen: 9}, 0},
+		{"a Write and a Send", func(mr *verbs.MR) [][]byte {
+			return [][]byte{rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 5)), rawSend(1, nil)}
+		}, verbs.WC{Opcode: verbs.WCRecvImmData, ByteLen: 8}, 1},
+		{"a Write and an immediate", func(mr *verbs.MR) [][]byte {
+			return [][]byte{rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 5)), rawImm(1, 1)}
+		}, verbs.WC{Opcode: verbs.WCRecvImmData, ByteLen: 8}, 1},
+		{"a Write and a Read Request", func(mr *verbs.MR) [][]byte {
+			return [][]byte{rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 5)), rawRead(1, rdmap.ReadRequest{})}
+		}, verbs.WC{Opcode: verbs.WCRecvImmData, ByteLen: 8}, 0},
+		{"a Write and an Atomic Request", func(mr *verbs.MR) [][]byte {
+			return [][]byte{rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 5)), rawAtomic(1, add(mr, 0))}
+		}, verbs.WC{Opcode: verbs.WCRecvImmData, ByteLen: 8}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, p := n.as(t).passive(rawOpts{})
+			e.recv(0, 0)
+			msgs := append(c.before(e.mr(64, 0, rawAccess)), rawImm(uint32(c.recvs)+1, 0xfedcba9876543210))
+			p.send(msgs...)
+			for range c.recvs {
+				require.Equal(t, verbs.WCSuccess, e.received().Status)
+			}
+			want := c.want
+			want.ID, want.Flags, want.Imm64, want.Imm, want.QPNum = uint64(c.recvs)+1, verbs.WCWithImm,
+				0xfedcba9876543210, 0xfedcba98, e.qp.Num()
+			require.Equal(t, want, e.received())
+		})
 	}
 }

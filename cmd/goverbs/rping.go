@@ -48,7 +48,7 @@ func newRPing() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rping {-s | -c -a ADDR} [flags]",
 		Short: "Ping with RDMA Read and Write, as librdmacm's rping does",
-		Long: "Ping with RDMA Read and Write: the counterpart of librdmacm's rping, with which it works together in either role.\n\n" +
+		Long: "Ping with RDMA Read and Write, as server or client, also together with librdmacm's rping.\n\n" +
 			"For each ping the client tells the server where its data are; the server fetches them by RDMA Read and writes\n" +
 			"them back by RDMA Write. With -V the client compares what came back with what it had, and the server what it\n" +
 			"fetched with the pattern that clients send.\n\n" +

@@ -80,7 +80,8 @@ func (r *rping) newEnd(vctx *verbs.Context, bind func(*verbs.QP) error) (e *rpin
 	if e.cq, err = vctx.CreateCQ(verbs.CQConfig{CQE: rpingCQE}); err != nil {
 		return e, err
 	}
-	e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.cq, RecvCQ: e.cq, Cap: verbs.QPCap{MaxSendWR: rpingSendWR, MaxRecvWR: rpingRecvWR}})
+	e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.cq, RecvCQ: e.cq,
+		Cap: verbs.QPCap{MaxSendWR: rpingSendWR, MaxRecvWR: rpingRecvWR}})
 	if err != nil {
 		return e, err
 	}
@@ -108,7 +109,8 @@ func (r *rping) newEnd(vctx *verbs.Context, bind func(*verbs.QP) error) (e *rpin
 
 // close ends the connection and frees everything, the QP before the memory that its requests may use.
 func (e *rpingEnd) close() error {
-	return errors.Join(e.id.Close(), e.qp.Close(), e.recv.Close(), e.send.Close(), e.data.Close(), e.origin.Close(), e.cq.Close(), e.pd.Close())
+	return errors.Join(e.id.Close(), e.qp.Close(), e.recv.Close(), e.send.Close(), e.data.Close(), e.origin.Close(),
+		e.cq.Close(), e.pd.Close())
 }
 
 func (e *rpingEnd) connected() {
@@ -131,7 +133,8 @@ func (e *rpingEnd) post(op verbs.WROpcode, mr *verbs.MR, n int, to rpingInfo) er
 	if err != nil {
 		return err
 	}
-	_, err = e.qp.PostSend([]verbs.SendWR{{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: to.addr, RKey: to.rkey}})
+	_, err = e.qp.PostSend([]verbs.SendWR{{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
+		RemoteAddr: to.addr, RKey: to.rkey}})
 	return err
 }
 

@@ -27,7 +27,8 @@ func (i rpingInfo) put(b []byte) {
 }
 
 func parseRPingInfo(b []byte) rpingInfo {
-	return rpingInfo{addr: binary.BigEndian.Uint64(b), rkey: binary.BigEndian.Uint32(b[8:]), size: binary.BigEndian.Uint32(b[12:])}
+	be := binary.BigEndian
+	return rpingInfo{addr: be.Uint64(b), rkey: be.Uint32(b[8:]), size: be.Uint32(b[12:])}
 }
 
 func (i rpingInfo) String() string {
@@ -55,7 +56,8 @@ func pingText(b []byte) []byte {
 	return b
 }
 
-// printable returns text with a question mark for each octet that no ping has: what a peer sends controls no terminal.
+// printable returns text with a question mark for each character that no ping has: what a peer sends shall not control
+// a terminal.
 func printable(text []byte) []byte {
 	return bytes.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -81,7 +81,8 @@ func TestRPing(t *testing.T) {
 		{name: "every address", server: []string{"-v", "-a", "::0"}, client: []string{"-v"}, host: "::1", pings: 1, size: 64},
 		{name: "by name", server: []string{"-v", "-a", "localhost"}, client: []string{"-v"}, host: "localhost", pings: 1, size: 64},
 		{name: "source", server: []string{"-v"}, client: []string{"-v", "-I", "127.0.0.1"}, pings: 1, size: 64},
-		{name: "source by name", server: []string{"-v"}, client: []string{"-v", "-I", "localhost", "--device", "usiw0"}, pings: 1, size: 64},
+		{name: "source by name", server: []string{"-v"}, client: []string{"-v", "-I", "localhost"}, pings: 1, size: 64},
+		{name: "device", server: []string{"-v", "--device", "usiw0"}, client: []string{"-v", "--device=usiw0"}, pings: 1, size: 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.host == "" {
@@ -132,9 +133,11 @@ func TestRPingTrace(t *testing.T) {
 	c := goverbs(t, "rping", "-cd", "-C1", "-a", "127.0.0.1", "-p", port)
 	require.Equal(t, exitDone, c.code, c.stderr)
 	require.Regexp(t, `(?s)^device usiw0 .*\nresolved 127\.0\.0\.1:`+port+`\nconnected: .*depths 1 and 1\n`+
-		`advertise addr 0x[0-9a-f]+ rkey 0x[0-9a-f]+ size 64\nthe server has read\nadvertise addr .*\nthe server has written\n$`, c.stdout)
+		`advertise addr 0x[0-9a-f]+ rkey 0x[0-9a-f]+ size 64\nthe server has read\n`+
+		`advertise addr .*\nthe server has written\n$`, c.stdout)
 	r := s.end(t)
-	require.Regexp(t, `(?s)^device .*\nlistening on .*\nrequest from 127.*\nconnected: .*\nping at addr .*\nread\npong to addr .*\nwritten\n$`, r.stdout)
+	require.Regexp(t, `(?s)^device .*\nlistening on .*\nrequest from 127.*\nconnected: .*\n`+
+		`ping at addr .*\nread\npong to addr .*\nwritten\n$`, r.stdout)
 }
 
 func TestRPingPersistent(t *testing.T) {

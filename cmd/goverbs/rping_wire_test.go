@@ -101,7 +101,8 @@ func (p *wirePeer) message() []byte {
 func (p *wirePeer) post(op verbs.WROpcode, mr *verbs.MR, n int, addr uint64, rkey uint32) {
 	sge, err := mr.SGE(0, n)
 	require.NoError(p.t, err)
-	_, err = p.qp.PostSend([]verbs.SendWR{{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: addr, RKey: rkey}})
+	_, err = p.qp.PostSend([]verbs.SendWR{{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
+		RemoteAddr: addr, RKey: rkey}})
 	require.NoError(p.t, err)
 }
 
@@ -150,7 +151,7 @@ func TestRPingServerWire(t *testing.T) {
 		pong int // octets that come back
 	}{
 		{"one\x00", 100, 4},
-		{"\x1b[2J\nserver\xff\u00e9\x00", 100, 14},
+		{"\x1b[2J\nserver\xff\u00e9\x00", 100, 15},
 		{"\x00", 1, 1},
 		{"until here\x00not this", 50, 11},
 		{"no end", 6, 6},
@@ -170,7 +171,8 @@ func TestRPingServerWire(t *testing.T) {
 	r := s.end(t)
 	require.Equal(t, exitDone, r.code, r.stderr)
 	require.Equal(t, serverGone, r.stderr)
-	require.Equal(t, "server ping data: one\nserver ping data: ?[2J?server??\nserver ping data: \nserver ping data: until here\nserver ping data: no end\nserver ping data: longer\n",
+	require.Equal(t, "server ping data: one\nserver ping data: ?[2J?server??\nserver ping data: \n"+
+		"server ping data: until here\nserver ping data: no end\nserver ping data: longer\n",
 		dataLines("server ping data: ", r.stdout))
 }
 

@@ -5,12 +5,14 @@ package verbstest
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -19,6 +21,7 @@ var atomicTests = []test{
 	{"CmpSwap", atomicCmpSwap},
 	{"MaskedFetchAdd", atomicMaskedFetchAdd},
 	{"MaskedCmpSwap", atomicMaskedCmpSwap},
+	{"MaskedRandom", atomicMaskedRandom},
 	{"ByteOrder", atomicByteOrder},
 	{"Pipelined", atomicPipelined},
 	{"Contention", atomicContention},
@@ -91,7 +94,8 @@ func atomicFetchAdd(w *world) {
 		}
 		w.sub(v.name, func(w *world) {
 			// The mask belongs to the masked operation and is not looked at.
-			p.in(w).atomic(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: v.add, AddMask: ones}, verbs.WCFetchAdd, v.original, v.result)
+			wr := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: v.add, AddMask: ones}
+			p.in(w).atomic(wr, verbs.WCFetchAdd, v.original, v.result)
 		})
 	}
 }
@@ -106,7 +110,8 @@ func atomicCmpSwap(w *world) {
 			continue
 		}
 		w.sub(v.name, func(w *world) {
-			p.in(w).atomic(verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: v.cmp, Swap: v.swap}, verbs.WCCompSwap, v.original, v.result)
+			wr := verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: v.cmp, Swap: v.swap}
+			p.in(w).atomic(wr, verbs.WCCompSwap, v.original, v.result)
 		})
 	}
 }
@@ -118,8 +123,8 @@ func atomicMaskedFetchAdd(w *world) {
 	}
 	for _, v := range fetchAddVectors {
 		w.sub(v.name, func(w *world) {
-			p.in(w).atomic(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: v.add, AddMask: v.mask}, verbs.WCMaskedFetchAdd,
-				v.original, v.result)
+			wr := verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: v.add, AddMask: v.mask}
+			p.in(w).atomic(wr, verbs.WCMaskedFetchAdd, v.original, v.result)
 		})
 	}
 }
@@ -131,9 +136,45 @@ func atomicMaskedCmpSwap(w *world) {
 	}
 	for _, v := range cmpSwapVectors {
 		w.sub(v.name, func(w *world) {
-			p.in(w).atomic(verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: v.cmp, CompareMask: v.cmpMask, Swap: v.swap,
-				SwapMask: v.swapMask}, verbs.WCMaskedCompSwap, v.original, v.result)
+			wr := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: v.cmp, CompareMask: v.cmpMask,
+				Swap: v.swap, SwapMask: v.swapMask}
+			p.in(w).atomic(wr, verbs.WCMaskedCompSwap, v.original, v.result)
 		})
+	}
+}
+
+// addFields is the FetchAdd of RFC 7306 section 5.1.1 as the RFC writes it, bit by bit.
+func addFields(v, add, mask uint64) (sum uint64) {
+	var carry uint64
+	for b := range 64 {
+		s := carry + v>>b&1 + add>>b&1
+		sum |= s & 1 << b
+		carry = s >> 1 &^ (mask >> b)
+	}
+	return sum
+}
+
+// atomicMaskedRandom: operands at random, against the definition.
+func atomicMaskedRandom(w *world) {
+	p := w.pair(pairConfig{})
+	if p.lacks(verbs.OpMaskedFetchAdd, at(ext.MaskedFetchAddWR(nil, 0, 0, 1, 0), p.a.mem, 0, p.b.mem, 0)) {
+		return
+	}
+	random := rand.New(rand.NewPCG(73, 6))
+	for range 200 {
+		v, add, mask := random.Uint64(), random.Uint64(), random.Uint64()&random.Uint64()
+		p.atomic(ext.MaskedFetchAddWR(nil, 0, 0, add, mask), verbs.WCMaskedFetchAdd, v, addFields(v, add, mask))
+
+		swap, compareMask, swapMask := random.Uint64(), random.Uint64()&random.Uint64()&random.Uint64(), random.Uint64()
+		compare := v
+		if random.IntN(3) == 0 {
+			compare = random.Uint64()
+		}
+		result := v
+		if v&compareMask == compare&compareMask {
+			result = v&^swapMask | swap&swapMask
+		}
+		p.atomic(ext.MaskedCmpSwapWR(nil, 0, 0, compare, compareMask, swap, swapMask), verbs.WCMaskedCompSwap, v, result)
 	}
 }
 
@@ -164,8 +205,8 @@ func atomicPipelined(w *world) {
 		const count = 60
 		p.b.mem.put(0, 1000)
 		for i := range count {
-			wr := at(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 3}, p.a.mem, 8*i, p.b.mem, 0)
-			p.a.post(wr)
+			p.a.post(at(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 3},
+				p.a.mem, 8*i, p.b.mem, 0))
 		}
 		for i := range count {
 			require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCFetchAdd).ID)
@@ -178,11 +219,12 @@ func atomicPipelined(w *world) {
 // atomicContention lets three connections and, where the device says that its atomics are atomic against it, the CPU
 // add to one word.
 func atomicContention(w *world) {
-	if p := w.pair(pairConfig{}); p.lacks(verbs.OpFetchAdd, at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd}, p.a.mem, 0, p.b.mem, 0)) {
+	pairs := []*pair{w.pair(pairConfig{}), w.pair(pairConfig{}), w.pair(pairConfig{})}
+	add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 1}
+	if p := pairs[0]; p.lacks(verbs.OpFetchAdd, at(add, p.a.mem, 0, p.b.mem, 0)) {
 		return
 	}
 	const rounds, window = 640, 32
-	pairs := []*pair{w.pair(pairConfig{}), w.pair(pairConfig{}), w.pair(pairConfig{})}
 	target := w.b.alloc(64, allRights)
 	target.put(8, 0)
 	var want uint64
@@ -201,8 +243,8 @@ func atomicContention(w *world) {
 	for i := range rounds / window {
 		for _, p := range pairs {
 			for k := range window {
-				p.a.post(at(verbs.SendWR{ID: uint64(i*window + k), Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 1},
-					p.a.mem, 0, target, 8))
+				add.ID = uint64(i*window + k)
+				p.a.post(at(add, p.a.mem, 0, target, 8))
 			}
 		}
 		for _, p := range pairs {
@@ -232,10 +274,11 @@ func atomicLock(w *world) {
 		}
 	}
 	target := w.b.alloc(64, allRights)
-	target.put(0, 0)
+	want := uint64(0)
 	if wc == verbs.WCMaskedCompSwap {
-		target.put(0, 77)
+		want = 77
 	}
+	target.put(0, want)
 	try := func(p *pair, wr verbs.SendWR) uint64 {
 		p.a.ok(p.a.run(at(wr, p.a.mem, 0, target, 0)), wc)
 		return p.a.mem.get(0) >> 63
@@ -244,12 +287,12 @@ func atomicLock(w *world) {
 		require.Zero(w, try(one, take), "free")
 		require.EqualValues(w, 1, try(two, take), "taken by the other")
 		require.EqualValues(w, 1, try(one, take), "taken by itself")
-		require.EqualValues(w, 1<<63|77, target.get(0))
+		require.Equal(w, uint64(1<<63|77), target.get(0))
 		require.EqualValues(w, 1, try(one, free))
 		require.Zero(w, try(two, take))
 		require.EqualValues(w, 1, try(two, free))
 	}
-	require.EqualValues(w, target.get(0)&77, target.get(0))
+	require.Equal(w, want, target.get(0), "free, and the rest of the word as it was")
 }
 
 func atomicDenied(w *world) {
@@ -260,7 +303,7 @@ func atomicDenied(w *world) {
 		}
 		w.sub(c.op.String(), func(w *world) {
 			w.denied(func(d denial) (verbs.SendWR, fault, bool) {
-				return c.wr, fault{d.atomic[0], d.atomic[1], d.atomic[2], verbs.WCRemAccessErr}, false
+				return c.wr, d.atomic.fault(), false
 			}, verbs.AccessRemoteAtomic)
 		})
 	}
@@ -388,8 +431,8 @@ func atomicBadRequest(w *world) {
 			continue
 		}
 		good := at(c.wr, p.a.mem, 8, p.b.mem, 8)
-		for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(0, 0), p.a.mem.sgl(0, 4), p.a.mem.sgl(0, 7), p.a.mem.sgl(0, 9), p.a.mem.sgl(0, 16),
-			{p.a.mem.sge(0, 4), p.a.mem.sge(4, 4)}, {p.a.mem.sge(0, 8), p.a.mem.sge(8, 0)}} {
+		for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(0, 0), p.a.mem.sgl(0, 4), p.a.mem.sgl(0, 7), p.a.mem.sgl(0, 9),
+			p.a.mem.sgl(0, 16), {p.a.mem.sge(0, 4), p.a.mem.sge(4, 4)}, {p.a.mem.sge(0, 8), p.a.mem.sge(8, 0)}} {
 			if len(sgl) > p.a.qp.Cap().MaxSendSGE {
 				continue
 			}

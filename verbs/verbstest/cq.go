@@ -321,7 +321,8 @@ func cqCloseWakesWaiters(w *world) {
 func (p *pair) overflow() {
 	p.Helper()
 	for sent := 0; sent <= p.a.scq.CQE(); sent++ {
-		if n, err := p.a.qp.PostSend([]verbs.SendWR{{ID: uint64(sent), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled}}); err != nil {
+		wr := verbs.SendWR{ID: uint64(sent), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled}
+		if n, err := p.a.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 			// The queue is as long as the CQ: wait until places are free.
 			require.ErrorIs(p, err, verbs.ErrQueueFull)
 			require.Zero(p, n)

@@ -15,76 +15,82 @@ import (
 // for an atomic (RFC 5040 section 4.8).
 type denial struct {
 	name                string
-	write, read, atomic [3]uint8
+	write, read, atomic codes
 	// target makes the memory, which must stay as it is, and the address and key of the request for 8 octets.
 	target func(s *side, without verbs.AccessFlags) (memory []byte, addr uint64, rkey uint32)
 }
 
+// codes are layer, type and code of a Terminate.
+type codes [3]uint8
+
 // denials: every access is aligned to 8, so that an atomic is refused for the same reason.
 var denials = []denial{
-	{"UnknownKey", [3]uint8{1, 1, 0x00}, [3]uint8{0, 1, 0x00}, [3]uint8{0, 1, 0x00},
+	{"UnknownKey", codes{1, 1, 0x00}, codes{0, 1, 0x00}, codes{0, 1, 0x00},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			return s.mem.Bytes(), s.mem.at(0), s.mem.RKey() ^ 0x5a5a5a00
 		}},
-	{"WrongKey", [3]uint8{1, 1, 0x00}, [3]uint8{0, 1, 0x00}, [3]uint8{0, 1, 0x00},
+	{"WrongKey", codes{1, 1, 0x00}, codes{0, 1, 0x00}, codes{0, 1, 0x00},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			return s.mem.Bytes(), s.mem.at(0), s.mem.RKey() ^ 1
 		}},
-	{"ZeroKey", [3]uint8{1, 1, 0x00}, [3]uint8{0, 1, 0x00}, [3]uint8{0, 1, 0x00},
+	{"ZeroKey", codes{1, 1, 0x00}, codes{0, 1, 0x00}, codes{0, 1, 0x00},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			return s.mem.Bytes(), s.mem.at(0), 0
 		}},
-	{"Freed", [3]uint8{1, 1, 0x00}, [3]uint8{0, 1, 0x00}, [3]uint8{0, 1, 0x00},
+	{"Freed", codes{1, 1, 0x00}, codes{0, 1, 0x00}, codes{0, 1, 0x00},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			m := s.register(make([]byte, 64), allRights)
 			addr, rkey := m.at(0), m.RKey()
 			require.NoError(s, m.Close())
 			return m.Bytes(), addr, rkey
 		}},
-	{"ForeignPD", [3]uint8{1, 1, 0x02}, [3]uint8{0, 1, 0x03}, [3]uint8{0, 1, 0x03},
+	{"ForeignPD", codes{1, 1, 0x02}, codes{0, 1, 0x03}, codes{0, 1, 0x03},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			m := s.allocIn(s.allocPD(), 64, allRights)
 			return m.Bytes(), m.at(0), m.RKey()
 		}},
-	{"NoRight", [3]uint8{0, 1, 0x02}, [3]uint8{0, 1, 0x02}, [3]uint8{0, 1, 0x02},
+	{"NoRight", codes{0, 1, 0x02}, codes{0, 1, 0x02}, codes{0, 1, 0x02},
 		func(s *side, without verbs.AccessFlags) ([]byte, uint64, uint32) {
 			m := s.alloc(64, allRights&^without)
 			return m.Bytes(), m.at(0), m.RKey()
 		}},
-	{"LocalOnly", [3]uint8{0, 1, 0x02}, [3]uint8{0, 1, 0x02}, [3]uint8{0, 1, 0x02},
+	{"LocalOnly", codes{0, 1, 0x02}, codes{0, 1, 0x02}, codes{0, 1, 0x02},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			m := s.alloc(64, verbs.AccessLocalWrite)
 			return m.Bytes(), m.at(0), m.RKey()
 		}},
-	{"OnePast", [3]uint8{1, 1, 0x01}, [3]uint8{0, 1, 0x01}, [3]uint8{0, 1, 0x01},
+	{"OnePast", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			page := s.alloc(128, 0)
 			m := s.register(page.Bytes()[:71:71], allRights) // the word at 64 lacks its last octet
 			return page.Bytes(), m.at(64), m.RKey()
 		}},
-	{"OneBefore", [3]uint8{1, 1, 0x01}, [3]uint8{0, 1, 0x01}, [3]uint8{0, 1, 0x01},
+	{"OneBefore", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			page := s.alloc(64, 0)
 			m := s.register(page.Bytes()[1:], allRights)
 			return page.Bytes(), page.at(0), m.RKey()
 		}},
-	{"Behind", [3]uint8{1, 1, 0x01}, [3]uint8{0, 1, 0x01}, [3]uint8{0, 1, 0x01},
+	{"Behind", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			m := s.alloc(64, allRights)
 			return m.Bytes(), m.at(64), m.RKey()
 		}},
-	{"FarAway", [3]uint8{1, 1, 0x01}, [3]uint8{0, 1, 0x01}, [3]uint8{0, 1, 0x01},
+	{"FarAway", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			m := s.alloc(64, allRights)
 			return m.Bytes(), m.at(0) ^ 1<<62, m.RKey()
 		}},
-	{"Wrap", [3]uint8{1, 1, 0x03}, [3]uint8{0, 1, 0x04}, [3]uint8{0, 1, 0x04},
+	{"Wrap", codes{1, 1, 0x03}, codes{0, 1, 0x04}, codes{0, 1, 0x04},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			// The region ends with the last but one address; the access goes on at address 0.
 			m := s.registerIova(make([]byte, 127), ^uint64(0)-127, allRights)
 			return m.Bytes(), ^uint64(0) - 3, m.RKey()
 		}},
 }
+
+// fault is the refusal with these codes.
+func (c codes) fault() fault { return fault{c[0], c[1], c[2], verbs.WCRemAccessErr} }
 
 // denied posts a request of 8 octets for every denial, each on a connection of its own. request returns the request
 // without its operands, how it must be refused, and whether it has no answer; right is the one that NoRight leaves out.

@@ -38,26 +38,37 @@ func deviceInfo(w *world) {
 	}
 }
 
-// deviceRegistry registers the device once more under its name if it is free, as mains do with devices that are not the
-// kernel's.
+// listed reports whether verbs.Devices has the active side's device.
+func (w *world) listed() bool {
+	w.Helper()
+	devices, err := verbs.Devices()
+	require.NoError(w, err)
+	return slices.ContainsFunc(devices, func(d *verbs.Device) bool { return d.Name() == w.f.Active.Name() })
+}
+
+// register lists the active side's device for the time of the test, as mains do with devices that are not the kernel's,
+// which are always listed.
+func (w *world) register() {
+	w.Helper()
+	if w.listed() {
+		return
+	}
+	d, err := verbs.Register(w.f.Active.Provider())
+	require.NoError(w, err)
+	w.Cleanup(func() {
+		verbs.Unregister(d)
+		require.False(w, w.listed(), "an unregistered device is not listed")
+	})
+}
+
 func deviceRegistry(w *world) {
 	name := w.f.Active.Name()
-	listed := func() bool {
-		devices, err := verbs.Devices()
-		require.NoError(w, err)
-		return slices.ContainsFunc(devices, func(d *verbs.Device) bool { return d.Name() == name })
-	}
-	if !listed() {
+	if !w.listed() {
 		_, err := verbs.DeviceByName(name)
 		requireErr(w.T, err, verbs.ErrNoDevice)
-		d, err := verbs.Register(w.f.Active.Provider())
-		require.NoError(w, err)
-		w.Cleanup(func() {
-			verbs.Unregister(d)
-			require.False(w, listed(), "an unregistered device is not listed")
-		})
 	}
-	require.True(w, listed())
+	w.register()
+	require.True(w, w.listed())
 	d, err := verbs.DeviceByName(name)
 	require.NoError(w, err)
 	require.Equal(w, name, d.Name())

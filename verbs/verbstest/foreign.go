@@ -32,7 +32,8 @@ func foreignChannel(w *world) {
 func foreignCQ(w *world) {
 	o := w.other()
 	own, theirs := w.a.createCQ(verbs.CQConfig{}), o.createCQ(verbs.CQConfig{})
-	for _, cfg := range []verbs.QPConfig{{SendCQ: theirs, RecvCQ: theirs}, {SendCQ: own, RecvCQ: theirs}, {SendCQ: theirs, RecvCQ: own}} {
+	for _, cfg := range []verbs.QPConfig{{SendCQ: theirs, RecvCQ: theirs}, {SendCQ: own, RecvCQ: theirs},
+		{SendCQ: theirs, RecvCQ: own}} {
 		_, err := w.a.pd.CreateQP(cfg)
 		requireErr(w.T, err, verbs.ErrForeign)
 	}
@@ -72,8 +73,9 @@ func foreignQP(w *world) {
 // foreignDevice: a configuration that names a device and a context of another one.
 func foreignDevice(w *world) {
 	if w.f.Active == w.f.Passive {
-		_, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{Device: w.f.Active, Context: w.b.ctx})
+		id, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{Device: w.f.Active, Context: w.b.ctx})
 		require.NoError(w, err, "one device")
+		w.closeLater(id)
 		return
 	}
 	cfg := cm.Config{Device: w.f.Active, Context: w.b.ctx}

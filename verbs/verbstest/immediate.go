@@ -128,7 +128,7 @@ func immWriteDenied(w *world) {
 		return
 	}
 	w.denied(func(d denial) (verbs.SendWR, fault, bool) {
-		return verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Imm: 1}, fault{d.write[0], d.write[1], d.write[2], verbs.WCRemAccessErr}, true
+		return verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Imm: 1}, d.write.fault(), true
 	}, verbs.AccessRemoteWrite)
 }
 
@@ -137,6 +137,7 @@ func immData(w *world) {
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
 		return
 	}
+	p.settle() // no Write stands directly before
 	for _, imm := range []uint64{0, 1, 0x0102030405060708, 1 << 63, 0xffffffff, 0xffffffff00000000, ones} {
 		p.b.recv(5)
 		wc := p.a.ok(p.a.run(verbs.SendWR{ID: 6, Opcode: verbs.WRImmData, Imm64: imm, Imm: 99}), verbs.WCImmData)
@@ -154,6 +155,7 @@ func immDataSolicited(w *world) {
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData, Flags: verbs.SendSolicited}) {
 		return
 	}
+	p.settle() // no Write stands directly before
 	for _, imm := range []uint64{0, 0x0102030405060708, ones} {
 		p.b.recv(5)
 		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRImmData, Flags: verbs.SendSolicited, Imm64: imm}), verbs.WCImmData)
@@ -168,6 +170,7 @@ func immDataReceiveUntouched(w *world) {
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
 		return
 	}
+	p.settle() // no Write stands directly before
 	same := p.b.mem.keeps()
 	for _, n := range []int{0, 1, 4, 8, 100} {
 		p.b.recv(uint64(n), p.b.mem.sge(50, n))

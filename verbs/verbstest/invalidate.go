@@ -38,8 +38,7 @@ func invLocal(w *world) {
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(64, allRights)
 	mw := p.window(m, 0, 64, windowRights)
-	wr := read(p.a.mem.sgl(0, 8), m, 0)
-	wr.RKey = mw.RKey()
+	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
 	p.b.ok(p.b.run(verbs.SendWR{ID: 2, Opcode: verbs.WRLocalInv, InvalidateRKey: mw.RKey()}), verbs.WCLocalInv)
 	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
@@ -87,8 +86,7 @@ func invLocalInvalid(w *world) {
 	p := w.pair(pairConfig{})
 	p.b.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRLocalInv, SGL: p.b.mem.sgl(0, 8)})
 	p.b.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRLocalInv, Flags: verbs.SendInline})
-	wr := read(owner.a.mem.sgl(0, 8), owner.b.mem, 0)
-	wr.RKey = ownerMW.RKey()
+	wr := under(ownerMW, read(owner.a.mem.sgl(0, 8), owner.b.mem, 0))
 	owner.a.ok(owner.a.run(wr), verbs.WCRDMARead)
 }
 
@@ -103,8 +101,7 @@ func invRemote(w *world) {
 	for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
 		for _, n := range []int{0, 1, 2000} {
 			p.b.ok(p.b.run(bind(mw, m, 0, 64, windowRights)), verbs.WCBindMW)
-			wr := read(p.a.mem.sgl(0, 8), m, 0)
-			wr.RKey = mw.RKey()
+			wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 			p.a.ok(p.a.run(wr), verbs.WCRDMARead)
 			p.b.recv(5, p.b.mem.sge(0, 2000))
 			p.a.ok(p.a.run(verbs.SendWR{ID: 6, Opcode: verbs.WRSendWithInv, Flags: flags, SGL: p.a.mem.sgl(0, n),
@@ -139,7 +136,7 @@ func invRemoteThenAccess(w *world) {
 			p.b.recv(5)
 			p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithInv, InvalidateRKey: mw.RKey()}), verbs.WCSend)
 			require.Equal(w, mw.RKey(), p.b.ok(p.b.received(), verbs.WCRecv).InvalidatedRKey)
-			p.deniedAt(m, verbs.SendWR{Opcode: c.opcode, SGL: p.a.mem.sgl(0, 8), RemoteAddr: m.at(0), RKey: mw.RKey()}, c.f, c.oneWay)
+			p.deniedAt(m, under(mw, at(verbs.SendWR{Opcode: c.opcode}, p.a.mem, 0, m, 0)), c.f, c.oneWay)
 			by.in(w).works()
 		})
 	}
@@ -190,8 +187,7 @@ func invRemoteWrongKey(w *world) {
 			p.a.flushed(p.a.rcq, 9)
 			// The keys still open what they opened.
 			by.in(w).works()
-			wr := read(owner.a.mem.sgl(0, 8), owner.b.mem, 0)
-			wr.RKey = ownerMW.RKey()
+			wr := under(ownerMW, read(owner.a.mem.sgl(0, 8), owner.b.mem, 0))
 			o := owner.in(w)
 			o.a.ok(o.a.run(wr), verbs.WCRDMARead)
 		})

@@ -3,6 +3,7 @@
 package verbstest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ var lifetimeTests = []test{
 	{"CloseDuringPost", lifetimeCloseDuringPost},
 	{"CloseDuringCQ", lifetimeCloseDuringCQ},
 	{"MRCloseUnderTraffic", lifetimeMRCloseUnderTraffic},
+	{"MRCloseUnderReads", lifetimeMRCloseUnderReads},
+	{"MRCloseOfSink", lifetimeMRCloseOfSink},
 	{"ErrClosed", lifetimeErrClosed},
 }
 
@@ -182,8 +185,9 @@ func lifetimeCloseTwice(w *world) {
 }
 
 func lifetimeCloseNil(w *world) {
-	for i, closeIt := range []func() error{(*verbs.Context)(nil).Close, (*verbs.Context)(nil).CloseAll, (*verbs.PD)(nil).Close,
-		(*verbs.MR)(nil).Close, (*verbs.MW)(nil).Close, (*verbs.CQ)(nil).Close, (*verbs.CompChannel)(nil).Close, (*verbs.QP)(nil).Close,
+	for i, closeIt := range []func() error{(*verbs.Context)(nil).Close, (*verbs.Context)(nil).CloseAll,
+		(*verbs.PD)(nil).Close, (*verbs.MR)(nil).Close, (*verbs.MW)(nil).Close, (*verbs.CQ)(nil).Close,
+		(*verbs.CompChannel)(nil).Close, (*verbs.QP)(nil).Close,
 		(*cm.ID)(nil).Close, (*cm.Listener)(nil).Close} {
 		require.NoError(w, closeIt(), "object %d", i)
 	}
@@ -234,7 +238,7 @@ func lifetimeCloseConcurrent(w *world) {
 	}
 }
 
-// untilClosed calls f until it fails and delivers the error, unless that is nil-like: queue full and the like are ignored.
+// untilClosed calls f until it fails and delivers the error. A full queue is no reason to stop.
 func untilClosed(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -258,14 +262,14 @@ func lifetimeCloseDuringPost(w *world) {
 	by := w.pair(pairConfig{})
 	for range 5 {
 		p := w.pair(pairConfig{cqe: 4096})
-		src := p.a.mem.sgl(0, 1000)
+		put, get := write(p.a.mem.sgl(0, 1000), p.b.mem, 0), read(p.a.mem.sgl(1000, 1000), p.b.mem, 0)
 		ends := map[string]<-chan error{
 			"PostSend": untilClosed(func() error {
-				_, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: src, RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey()}})
+				_, err := p.a.qp.PostSend([]verbs.SendWR{put})
 				return err
 			}),
 			"Read": untilClosed(func() error {
-				_, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: src, RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey()}})
+				_, err := p.a.qp.PostSend([]verbs.SendWR{get})
 				return err
 			}),
 			"PostRecv": untilClosed(func() error {
@@ -325,23 +329,100 @@ func lifetimeMRCloseUnderTraffic(w *world) {
 	for round := range 3 {
 		w.sub(fmt.Sprint(round), func(w *world) {
 			p := w.pair(pairConfig{})
-			const n = 300_000
+			const n = 100_000
 			buf := make([]byte, n)
 			m := p.b.register(buf, allRights)
 			src := p.a.alloc(n, 0)
 			src.fill(9)
-			for i := range 30 {
-				p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: src.sgl(0, n), RemoteAddr: m.at(0),
-					RKey: m.RKey()})
+			put := write(src.sgl(0, n), m, 0)
+			for range 30 {
+				p.a.post(put)
 			}
 			time.Sleep(time.Duration(round) * time.Millisecond)
 			require.NoError(w, m.Close())
 			clear(buf)
-			p.a.post(verbs.SendWR{ID: 99, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: src.sgl(0, 8), RemoteAddr: m.at(0), RKey: m.RKey()})
+			p.a.post(put)
 			closes(w.T, p.a.id.Done(), "the end of the connection")
 			closes(w.T, p.b.id.Done(), "the end of the connection")
 			requireSame(w.T, make([]byte, n), buf)
 			by.in(w).works()
+		})
+	}
+}
+
+// lifetimeMRCloseUnderReads deregisters a region that the peer is reading: what was read before is right, and the rest
+// fails.
+func lifetimeMRCloseUnderReads(w *world) {
+	for round := range 3 {
+		w.sub(fmt.Sprint(round), func(w *world) {
+			p := w.pair(pairConfig{})
+			const n, count = 100_000, 30
+			m := p.b.alloc(n, allRights)
+			want := bytes.Clone(m.Bytes())
+			dst := p.a.alloc(n*count, verbs.AccessLocalWrite)
+			for i := range count {
+				wr := read(dst.sgl(i*n, n), m, 0)
+				wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
+				p.a.post(wr)
+			}
+			time.Sleep(time.Duration(round) * time.Millisecond)
+			require.NoError(w, m.Close())
+			failed := false
+			for i := range count {
+				wc := p.a.sent()
+				require.EqualValues(w, i, wc.ID)
+				if wc.Status == verbs.WCSuccess {
+					require.False(w, failed, "a success behind a failure")
+					dst.holds(i*n, want)
+					continue
+				}
+				failed = true
+				allowed := []verbs.WCStatus{verbs.WCRemAccessErr, verbs.WCRemOpErr, verbs.WCWRFlushErr}
+				require.Contains(w, allowed, wc.Status, wc.Status.String())
+			}
+			if !failed { // all were faster: the next one is not
+				wr := read(dst.sgl(0, 8), m, 0)
+				require.Equal(w, verbs.WCRemAccessErr.String(), p.a.run(wr).Status.String())
+			}
+			closes(w.T, p.a.id.Done(), "the end of the connection")
+			closes(w.T, p.b.id.Done(), "the end of the connection")
+		})
+	}
+}
+
+// lifetimeMRCloseOfSink deregisters the sink of Reads in progress: nothing is placed in it afterwards.
+func lifetimeMRCloseOfSink(w *world) {
+	for round := range 3 {
+		w.sub(fmt.Sprint(round), func(w *world) {
+			p := w.pair(pairConfig{})
+			const n, count = 100_000, 30
+			src := p.b.alloc(n, allRights)
+			buf := make([]byte, n)
+			dst := p.a.register(buf, verbs.AccessLocalWrite)
+			for i := range count {
+				wr := read(dst.sgl(0, n), src, 0)
+				wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
+				p.a.post(wr)
+			}
+			time.Sleep(time.Duration(round) * time.Millisecond)
+			require.NoError(w, dst.Close())
+			clear(buf)
+			failed := false
+			for i := range count {
+				wc := p.a.sent()
+				require.EqualValues(w, i, wc.ID)
+				if wc.Status == verbs.WCSuccess {
+					require.False(w, failed, "a success behind a failure")
+				} else {
+					failed = true
+					require.Contains(w, []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}, wc.Status, wc.Status.String())
+				}
+			}
+			if failed {
+				closes(w.T, p.a.id.Done(), "the end of the connection")
+				closes(w.T, p.b.id.Done(), "the end of the connection")
+			}
+			requireSame(w.T, make([]byte, n), buf)
 		})
 	}
 }

@@ -141,7 +141,7 @@ func limitMessageSize(w *world) {
 func limitSendQueue(w *world) {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 4}, aParam: cm.ConnParam{InitiatorDepth: 1},
 		bParam: cm.ConnParam{ResponderResources: 1}})
-	const n = 4 << 20
+	const n = 1 << 20
 	most := p.a.qp.Cap().MaxSendWR
 	src, dst := w.b.alloc(n, allRights), w.a.alloc(n, verbs.AccessLocalWrite)
 	wrs := make([]verbs.SendWR, most+2)

@@ -5,7 +5,9 @@ package verbstest
 import (
 	"bytes"
 	"encoding/binary"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,14 +55,16 @@ func (h *host) adopt(mr *verbs.MR, err error) *mem {
 	return m
 }
 
-// pattern returns n octets that depend on their position and on seed.
-func pattern(seed byte, n int) []byte {
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(i) + byte(i>>8)*7 + byte(i>>16)*31 + seed
-	}
+// noise is what patterns are cut out of: long enough for the largest region of the suite.
+var noise = sync.OnceValue(func() []byte {
+	const size = 17 << 20
+	p := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{73, 6}).Read(p)
 	return p
-}
+})
+
+// pattern returns n octets that depend on seed.
+func pattern(seed byte, n int) []byte { return noise()[int(seed) : int(seed)+n : int(seed)+n] }
 
 // fill writes the pattern of seed over the whole region.
 func (m *mem) fill(seed byte) { copy(m.Bytes(), pattern(seed, m.Len())) }

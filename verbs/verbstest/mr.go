@@ -144,8 +144,8 @@ func mrSGE(w *world) {
 			require.NoError(w, err)
 			require.Equal(w, verbs.SGE{Addr: m.Addr() + uint64(c.off), Length: uint32(c.n), LKey: m.LKey()}, s)
 		}
-		for _, c := range []struct{ off, n int }{{0, 101}, {100, 1}, {101, 0}, {-1, 1}, {0, -1}, {math.MaxInt, 1}, {1, math.MaxInt},
-			{math.MinInt, math.MinInt}} {
+		for _, c := range []struct{ off, n int }{{0, 101}, {100, 1}, {101, 0}, {-1, 1}, {0, -1}, {math.MaxInt, 1},
+			{1, math.MaxInt}, {math.MinInt, math.MinInt}} {
 			_, err := m.SGE(c.off, c.n)
 			requireErr(w.T, err, verbs.ErrBounds)
 		}

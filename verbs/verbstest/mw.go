@@ -51,6 +51,12 @@ func bind(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) verbs.Send
 		Bind: &verbs.MWBind{MW: mw, MR: m.MR, Addr: m.at(off), Length: uint64(n), Access: access}}
 }
 
+// under is wr with the key of a window.
+func under(mw *verbs.MW, wr verbs.SendWR) verbs.SendWR {
+	wr.RKey = mw.RKey()
+	return wr
+}
+
 // window binds a new window on the passive side to n octets of m from off.
 func (p *pair) window(m *mem, off, n int, access verbs.AccessFlags) *verbs.MW {
 	p.Helper()
@@ -97,18 +103,16 @@ func mwAccess(w *world) {
 	require.Equal(w, wr.RKey, mw.RKey(), "the handle follows the binds")
 
 	rest := m.keepsBut(1000, 100)
-	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 100), RemoteAddr: m.at(1000), RKey: mw.RKey()}),
-		verbs.WCRDMAWrite)
+	p.a.ok(p.a.run(under(mw, write(p.a.mem.sgl(0, 100), m, 1000))), verbs.WCRDMAWrite)
 	p.settle()
 	m.holds(1000, p.a.mem.Bytes()[:100])
 	rest()
-	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(200, 99), RemoteAddr: m.at(1001), RKey: mw.RKey()}),
-		verbs.WCRDMARead)
+	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(200, 99), m, 1001))), verbs.WCRDMARead)
 	p.a.mem.holds(200, m.Bytes()[1001:1100])
 	if w.a.ctx.Supports(verbs.OpFetchAdd) {
 		m.put(1000, 40)
-		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2, SGL: p.a.mem.sgl(400, 8), RemoteAddr: m.at(1000),
-			RKey: mw.RKey()}), verbs.WCFetchAdd)
+		add := at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2}, p.a.mem, 400, m, 1000)
+		p.a.ok(p.a.run(under(mw, add)), verbs.WCFetchAdd)
 		require.EqualValues(w, 42, m.get(1000))
 	}
 	rest()
@@ -122,7 +126,8 @@ func mwZeroBased(w *world) {
 	m := w.b.alloc(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	mw := p.window(m, 1000, 100, windowRights|verbs.AccessZeroBased)
 	rest := m.keepsBut(1010, 90)
-	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 90), RemoteAddr: 10, RKey: mw.RKey()}), verbs.WCRDMAWrite)
+	put := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 90), RemoteAddr: 10, RKey: mw.RKey()}
+	p.a.ok(p.a.run(put), verbs.WCRDMAWrite)
 	p.settle()
 	m.holds(1010, p.a.mem.Bytes()[:90])
 	rest()
@@ -154,8 +159,10 @@ func mwRights(w *world) {
 	}{
 		{"Write", windowRights &^ verbs.AccessRemoteWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite}, verbs.OpWrite, true},
 		{"Read", windowRights &^ verbs.AccessRemoteRead, verbs.SendWR{Opcode: verbs.WRRDMARead}, verbs.OpRead, false},
-		{"FetchAdd", windowRights &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, verbs.OpFetchAdd, false},
-		{"CmpSwap", windowRights &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Swap: 1}, verbs.OpCmpSwap, false},
+		{"FetchAdd", windowRights &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1},
+			verbs.OpFetchAdd, false},
+		{"CmpSwap", windowRights &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Swap: 1},
+			verbs.OpCmpSwap, false},
 		{"NoRights", 0, verbs.SendWR{Opcode: verbs.WRRDMARead}, verbs.OpRead, false},
 	} {
 		w.sub(c.name, func(w *world) {
@@ -165,8 +172,7 @@ func mwRights(w *world) {
 			}
 			m := w.b.alloc(64, allRights)
 			mw := p.window(m, 0, 64, c.access)
-			wr := at(c.wr, p.a.mem, 0, m, 0)
-			wr.RKey = mw.RKey()
+			wr := under(mw, at(c.wr, p.a.mem, 0, m, 0))
 			p.deniedAt(m, wr, fault{0, 1, 0x02, verbs.WCRemAccessErr}, c.oneWay)
 			by.in(w).works()
 		})
@@ -189,7 +195,7 @@ func mwBounds(w *world) {
 			p := w.pair(pairConfig{})
 			m := w.b.alloc(4096, allRights)
 			mw := p.window(m, 1000, 100, windowRights)
-			get := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, c.n), RemoteAddr: m.at(c.off), RKey: mw.RKey()}
+			get := under(mw, read(p.a.mem.sgl(0, c.n), m, c.off))
 			if !c.refusals {
 				p.a.ok(p.a.run(get), verbs.WCRDMARead)
 				p.a.mem.holds(0, m.Bytes()[c.off:c.off+c.n])
@@ -198,8 +204,7 @@ func mwBounds(w *world) {
 			p.deniedAt(m, get, fault{0, 1, 0x01, verbs.WCRemAccessErr}, false)
 			p = w.pair(pairConfig{})
 			mw = p.window(m, 1000, 100, windowRights)
-			p.deniedAt(m, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, c.n), RemoteAddr: m.at(c.off), RKey: mw.RKey()},
-				fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
+			p.deniedAt(m, under(mw, write(p.a.mem.sgl(0, c.n), m, c.off)), fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
 		})
 	}
 }
@@ -211,8 +216,7 @@ func mwUnbound(w *world) {
 	}
 	p := w.pair(pairConfig{})
 	mw := p.b.allocMW()
-	p.deniedAt(p.b.mem, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 8), RemoteAddr: p.b.mem.at(0), RKey: mw.RKey()},
-		fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	p.deniedAt(p.b.mem, under(mw, read(p.a.mem.sgl(0, 8), p.b.mem, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
 }
 
 // mwRebind: after its invalidation a window is bound again, under a new key and to another place. The old key opens
@@ -229,8 +233,7 @@ func mwRebind(w *world) {
 		p.b.ok(p.b.run(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: mw.RKey()}), verbs.WCLocalInv)
 		p.b.ok(p.b.run(bind(mw, m, 200*i, 100, windowRights)), verbs.WCBindMW)
 		require.NotEqual(w, old, mw.RKey())
-		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 100), RemoteAddr: m.at(200 * i), RKey: mw.RKey()}),
-			verbs.WCRDMARead)
+		p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 100), m, 200*i))), verbs.WCRDMARead)
 		p.a.mem.holds(0, m.Bytes()[200*i:200*i+100])
 	}
 	p.deniedAt(m, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 8), RemoteAddr: m.at(0), RKey: old},
@@ -265,17 +268,14 @@ func mwWrongQP(w *world) {
 	} {
 		w.sub(c.name, func(w *world) {
 			p := w.pair(pairConfig{})
-			wr := at(c.wr, p.a.mem, 0, m, 0)
-			wr.RKey = mw.RKey()
+			wr := under(mw, at(c.wr, p.a.mem, 0, m, 0))
 			if wr.Opcode == verbs.WRAtomicFetchAndAdd && p.lacks(verbs.OpFetchAdd, wr) {
 				return
 			}
 			p.deniedAt(m, wr, c.f, c.oneWay)
 		})
 	}
-	wr := read(owner.a.mem.sgl(0, 8), m, 0)
-	wr.RKey = mw.RKey()
-	owner.a.ok(owner.a.run(wr), verbs.WCRDMARead)
+	owner.a.ok(owner.a.run(under(mw, read(owner.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)
 	owner.works()
 }
 
@@ -287,8 +287,7 @@ func mwRegionClosed(w *world) {
 	p := w.pair(pairConfig{})
 	m := w.b.register(make([]byte, 64), allRights)
 	mw := p.window(m, 0, 64, windowRights)
-	wr := read(p.a.mem.sgl(0, 8), m, 0)
-	wr.RKey = mw.RKey()
+	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
 	require.NoError(w, m.Close())
 	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
@@ -302,8 +301,7 @@ func mwWindowClosed(w *world) {
 	m := w.b.alloc(64, allRights)
 	mw := p.window(m, 0, 64, windowRights)
 	require.NoError(w, mw.Close())
-	wr := read(p.a.mem.sgl(0, 8), m, 0)
-	wr.RKey = mw.RKey()
+	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
 }
 
@@ -318,8 +316,7 @@ func mwQPClosed(w *world) {
 	require.NoError(w, owner.b.id.Close())
 	require.NoError(w, owner.b.qp.Close())
 	p := w.pair(pairConfig{})
-	wr := read(p.a.mem.sgl(0, 8), m, 0)
-	wr.RKey = mw.RKey()
+	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	same, own := m.keeps(), p.a.mem.keeps()
 	wc := p.a.run(wr)
 	require.Equal(w, verbs.WCRemAccessErr.String(), wc.Status.String())
@@ -396,8 +393,7 @@ func mwBindUnsignalled(w *world) {
 	p.b.post(bind(mw, m, 0, 64, windowRights), verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 	require.EqualValues(w, 2, p.b.ok(p.b.sent(), verbs.WCSend).ID)
 	p.a.ok(p.a.received(), verbs.WCRecv)
-	wr := read(p.a.mem.sgl(0, 8), m, 0)
-	wr.RKey = mw.RKey()
+	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
 	p.a.mem.holds(0, m.Bytes()[:8])
 }

@@ -149,8 +149,8 @@ func orderFenceReadWrite(w *world) {
 		src.fill(byte(i))
 		wr := write(via.sgl(0, n), dst, 0)
 		wr.Flags = verbs.SendFence | verbs.SendSignaled
-		p.a.post(read(via.sgl(0, n), src, 0), wr, verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 		p.b.recv(1)
+		p.a.post(read(via.sgl(0, n), src, 0), wr, verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 		p.a.ok(p.a.sent(), verbs.WCRDMAWrite)
 		require.EqualValues(w, 3, p.a.ok(p.a.sent(), verbs.WCSend).ID)
 		p.b.ok(p.b.received(), verbs.WCRecv)

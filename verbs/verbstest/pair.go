@@ -235,6 +235,13 @@ func (p *pair) settle() {
 	transfer(p.a, p.b, nil, nil)
 }
 
+// arrived returns when everything that a has sent has completed at b, without taking a completion of b's away: the
+// answer to a Read behind it has come. b's completions may be of whatever kind.
+func (p *pair) arrived() {
+	p.Helper()
+	p.a.ok(p.a.run(verbs.SendWR{ID: 9, Opcode: verbs.WRRDMARead}), verbs.WCRDMARead)
+}
+
 // works requires that the connection carries Sends both ways, Writes and Reads. No other request may be outstanding.
 func (p *pair) works() {
 	p.Helper()

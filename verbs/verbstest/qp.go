@@ -22,6 +22,8 @@ var qpTests = []test{
 	{"PostWrongState", qpPostWrongState},
 	{"Query", qpQuery},
 	{"AccessFlags", qpAccessFlags},
+	{"AccessWithdrawn", qpAccessWithdrawn},
+	{"SendQueueDrained", qpSendQueueDrained},
 	{"ErrorFlushes", qpErrorFlushes},
 	{"Drain", qpDrain},
 	{"DrainIdle", qpDrainIdle},
@@ -51,7 +53,8 @@ func qpCreate(w *world) {
 	seen := map[uint32]bool{s.qp.Num(): true, plain.Num(): true}
 	require.Len(w, seen, 2)
 	for i := range 10 {
-		want := verbs.QPCap{MaxSendWR: 1 + i, MaxRecvWR: 2 + i, MaxSendSGE: 1 + i%2, MaxRecvSGE: 1, MaxInlineData: min(i, w.a.attr.MaxInlineData)}
+		want := verbs.QPCap{MaxSendWR: 1 + i, MaxRecvWR: 2 + i, MaxSendSGE: 1 + i%2, MaxRecvSGE: 1,
+			MaxInlineData: min(i, w.a.attr.MaxInlineData)}
 		q := w.a.createQP(w.a.pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, Type: verbs.QPTypeRC, Cap: want})
 		require.False(w, seen[q.Num()], "number %d is given twice", q.Num())
 		seen[q.Num()] = true
@@ -148,8 +151,8 @@ func qpModifyInvalid(w *world) {
 	require.NoError(w, s.qp.Modify(init, mask))
 }
 
-// qpByHand: on iWARP it is the connection manager that moves a QP to RTR and RTS; on InfiniBand the caller can, but has to
-// say to where.
+// qpByHand: on iWARP it is the connection manager that moves a QP to RTR and RTS; on InfiniBand the caller can, but has
+// to say to where.
 func qpByHand(w *world) {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	bindINIT(s)
@@ -226,7 +229,8 @@ func qpAccessFlags(w *world) {
 	}{
 		{"Write", all &^ verbs.AccessRemoteWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite}, verbs.OpWrite, true},
 		{"Read", all &^ verbs.AccessRemoteRead, verbs.SendWR{Opcode: verbs.WRRDMARead}, verbs.OpRead, false},
-		{"FetchAdd", all &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, verbs.OpFetchAdd, false},
+		{"FetchAdd", all &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1},
+			verbs.OpFetchAdd, false},
 	} {
 		w.sub(c.name, func(w *world) {
 			p := w.pair(pairConfig{before: func(p *pair) {
@@ -244,6 +248,34 @@ func qpAccessFlags(w *world) {
 			p.deniedAt(p.b.mem, wr, fault{0, 1, 0x02, verbs.WCRemAccessErr}, c.oneWay)
 		})
 	}
+}
+
+// qpAccessWithdrawn: the rights of a QP can be changed while it is connected.
+func qpAccessWithdrawn(w *world) {
+	p := w.pair(pairConfig{})
+	wr := read(p.a.mem.sgl(0, 8), p.b.mem, 0)
+	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
+	require.NoError(w, p.b.qp.Modify(verbs.QPAttr{AccessFlags: verbs.AccessRemoteWrite}, verbs.QPAttrAccessFlags))
+	require.Equal(w, verbs.QPStateRTS, p.b.qp.State())
+	p.exchangeWrite(p.b.mem, 0, 100)
+	p.deniedAt(p.b.mem, wr, fault{0, 1, 0x02, verbs.WCRemAccessErr}, false)
+}
+
+// qpSendQueueDrained: the state SQD holds new requests back until the QP is in RTS again. A device may lack it.
+func qpSendQueueDrained(w *world) {
+	p := w.pair(pairConfig{})
+	if err := p.a.modify(verbs.QPStateSQD); err != nil {
+		requireErr(w.T, err, verbs.ErrNotSupported)
+		require.Equal(w, verbs.QPStateRTS, p.a.qp.State())
+		p.works()
+		return
+	}
+	p.b.recv(1)
+	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+	p.a.idle(p.a.scq)
+	require.NoError(w, p.a.modify(verbs.QPStateRTS))
+	require.EqualValues(w, 2, p.a.ok(p.a.sent(), verbs.WCSend).ID)
+	p.b.ok(p.b.received(), verbs.WCRecv)
 }
 
 // qpErrorFlushes: going to ERR ends the connection, flushes in order, and the peer learns.
@@ -321,16 +353,17 @@ func qpCloseBusy(w *world) {
 	by := w.pair(pairConfig{})
 	for round := range 5 {
 		p := w.pair(pairConfig{})
-		const n, count = 200_000, 15
+		const n, count = 50_000, 15
 		src, dst := w.b.alloc(n, allRights), w.a.alloc(n, allRights)
 		for i := range count {
 			p.b.recv(uint64(i), p.b.mem.sge(0, 100))
 			p.a.recv(uint64(i))
-			p.a.post(verbs.SendWR{ID: uint64(3 * i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: dst.sgl(0, n), RemoteAddr: src.at(0),
-				RKey: src.RKey()},
-				verbs.SendWR{ID: uint64(3*i + 1), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: dst.sgl(0, n),
-					RemoteAddr: src.at(0), RKey: src.RKey()},
-				verbs.SendWR{ID: uint64(3*i + 2), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 100)})
+			wrs := []verbs.SendWR{read(dst.sgl(0, n), src, 0), write(dst.sgl(0, n), src, 0),
+				{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 100)}}
+			for k := range wrs {
+				wrs[k].ID, wrs[k].Flags = uint64(3*i+k), verbs.SendSignaled
+			}
+			p.a.post(wrs...)
 		}
 		time.Sleep(time.Duration(round) * 300 * time.Microsecond)
 		require.NoError(w, p.a.qp.Close())

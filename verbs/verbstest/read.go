@@ -20,6 +20,7 @@ var readTests = []test{
 	{"BothWays", readBothWays},
 	{"Unsignalled", readUnsignalled},
 	{"Denied", readDenied},
+	{"DeniedAfterGood", readDeniedAfterGood},
 	{"BadSink", readBadSink},
 	{"Inline", readInline},
 }
@@ -142,8 +143,47 @@ func readUnsignalled(w *world) {
 
 func readDenied(w *world) {
 	w.denied(func(d denial) (verbs.SendWR, fault, bool) {
-		return verbs.SendWR{Opcode: verbs.WRRDMARead}, fault{d.read[0], d.read[1], d.read[2], verbs.WCRemAccessErr}, false
+		return verbs.SendWR{Opcode: verbs.WRRDMARead}, d.read.fault(), false
 	}, verbs.AccessRemoteRead)
+}
+
+// readDeniedAfterGood: the request at fault carries the status, and those behind it are flushed. Those before it have been
+// done, but iWARP does not promise their answers: the Terminate goes out at the earliest opportunity, and then the state
+// of what is outstanding is indeterminate (RFC 5040 sections 6.2.1 and 7.1).
+func readDeniedAfterGood(w *world) {
+	for _, n := range []int{8, 1 << 20} {
+		p := w.pair(pairConfig{})
+		const good = 3
+		src, dst := w.b.alloc(n, allRights), w.a.alloc(n*(good+1), verbs.AccessLocalWrite)
+		var wrs []verbs.SendWR
+		for i := range good + 3 {
+			wr := read(dst.sgl(min(i, good)*n, n), src, 0)
+			wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
+			if i == good {
+				wr.RKey ^= 1
+			}
+			wrs = append(wrs, wr)
+		}
+		rest := dst.keepsBut(0, good*n)
+		p.a.post(wrs...)
+		flushed := false
+		for i := range good {
+			wc := p.a.sent()
+			require.EqualValues(w, i, wc.ID)
+			if flushed = flushed || w.iwarp() && wc.Status == verbs.WCWRFlushErr; flushed {
+				require.Equal(w, verbs.WCWRFlushErr.String(), wc.Status.String())
+			} else {
+				p.a.ok(wc, verbs.WCRDMARead)
+				dst.holds(i*n, src.Bytes())
+			}
+		}
+		wc := p.a.sent()
+		require.EqualValues(w, good, wc.ID)
+		require.Equal(w, verbs.WCRemAccessErr.String(), wc.Status.String())
+		p.a.flushed(p.a.scq, good+1, good+2)
+		p.broken(p.a, p.b, fault{0, 1, 0x00, verbs.WCRemAccessErr})
+		rest()
+	}
 }
 
 // readBadSink: the sink is the requester's own memory, and judged before the peer is asked.

@@ -3,7 +3,10 @@
 package verbstest
 
 import (
+	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -58,11 +61,25 @@ var subjects = []struct {
 
 // Run runs the whole suite as subtests of t. open is called once for every subject; what it opens it closes by
 // t.Cleanup. The suite leaves no object and no connection behind.
-func Run(t *testing.T, open func(t *testing.T) Fabric) {
-	for _, s := range subjects {
-		t.Run(s.name, func(t *testing.T) {
+func Run(t *testing.T, open func(t *testing.T) Fabric) { RunSubjects(t, open, Subjects()...) }
+
+// Subjects returns the names of the parts of the suite in the order in which Run runs them.
+func Subjects() []string {
+	names := make([]string, len(subjects))
+	for i, s := range subjects {
+		names[i] = s.name
+	}
+	return names
+}
+
+// RunSubjects is Run for some of the Subjects. A name that is not one fails the test.
+func RunSubjects(t *testing.T, open func(t *testing.T) Fabric, names ...string) {
+	for _, name := range names {
+		i := slices.Index(Subjects(), name)
+		require.NotEqual(t, -1, i, "%q is not a subject of the suite", name)
+		t.Run(name, func(t *testing.T) {
 			f := open(t)
-			for _, c := range s.tests {
+			for _, c := range subjects[i].tests {
 				t.Run(c.name, func(t *testing.T) { c.run(newWorld(t, f)) })
 			}
 		})

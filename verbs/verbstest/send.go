@@ -25,13 +25,15 @@ var sendTests = []test{
 	{"LongerThanReceive", sendLonger},
 	{"NoReceive", sendNoReceive},
 	{"BadSource", sendBadSource},
+	{"BadSourceUnsignalled", sendBadSourceUnsignalled},
 	{"BadReceive", sendBadReceive},
 	{"UnknownFlags", sendUnknownFlags},
 }
 
 // sizes are lengths of messages around what transports cut them into: their headers, common MTUs, 64 KiB, a megabyte.
-var sizes = []int{1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 129, 209, 210, 211, 212, 255, 256, 257, 1023, 1024, 1025, 1439, 1440, 1441,
-	1459, 1460, 1461, 4095, 4096, 4097, 8999, 9000, 65483, 65484, 65507, 65535, 65536, 65537, 1<<20 - 1, 1 << 20, 1<<20 + 1}
+var sizes = []int{1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 129, 209, 210, 211, 212, 255, 256, 257, 1023, 1024, 1025,
+	1439, 1440, 1441, 1459, 1460, 1461, 4095, 4096, 4097, 8999, 9000, 65483, 65484, 65507, 65535, 65536, 65537,
+	1<<20 - 1, 1 << 20, 1<<20 + 1}
 
 // bigMemory makes a region on either side that holds every one of sizes with room around it.
 func (p *pair) bigMemory() (src, dst *mem) {
@@ -65,7 +67,8 @@ func sendEverySmallSize(w *world) {
 	for done := 0; done <= most; done++ {
 		for ; posted <= most && posted < done+window; posted++ {
 			p.b.recv(uint64(posted), dst.sge(posted%window*slot, slot))
-			p.a.post(verbs.SendWR{ID: uint64(posted), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: src.sgl(most-posted, posted)})
+			p.a.post(verbs.SendWR{ID: uint64(posted), Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+				SGL: src.sgl(most-posted, posted)})
 		}
 		require.EqualValues(w, done, p.a.ok(p.a.sent(), verbs.WCSend).ID)
 		wc := p.b.ok(p.b.received(), verbs.WCRecv)
@@ -91,10 +94,11 @@ func sendZeroLength(w *world) {
 func sendGather(w *world) {
 	p := w.pair(pairConfig{})
 	nsge := min(p.a.qp.Cap().MaxSendSGE, p.b.qp.Cap().MaxRecvSGE)
-	one, two := p.a.alloc(5000, 0), p.a.register(make([]byte, 3001)[1:], 0)
+	one, two := p.a.alloc(6000, 0), p.a.register(make([]byte, 3001)[1:], 0)
 	two.fill(99)
 	x, y := p.b.alloc(6000, verbs.AccessLocalWrite), p.b.register(make([]byte, 4001)[1:], verbs.AccessLocalWrite)
-	for i, lens := range [][4]int{{1, 2, 3, 4}, {1000, 0, 1, 1499}, {0, 0, 0, 7}, {4000, 1, 900, 3}, {1, 1, 1, 0}, {3, 1461, 1460, 0}} {
+	for i, lens := range [][4]int{{1, 2, 3, 4}, {1000, 0, 1, 1499}, {0, 0, 0, 7}, {4000, 1, 900, 3}, {1, 1, 1, 0},
+		{3, 1461, 1460, 0}} {
 		x.fill(byte(i))
 		y.fill(byte(i))
 		src := []verbs.SGE{one.sge(3, lens[0]), two.sge(0, lens[1]), one.sge(4100, lens[2]), two.sge(1500, lens[3])}[:nsge]
@@ -155,10 +159,10 @@ func sendBothWays(w *world) {
 	}
 }
 
-// sendLarge: a message of 16 MiB, from many elements' worth of memory into one.
+// sendLarge: a message that is longer than any buffer between the two sides.
 func sendLarge(w *world) {
 	p := w.pair(pairConfig{})
-	const n = 16 << 20
+	const n = 8 << 20
 	src, dst := p.a.alloc(n, 0), p.b.alloc(n+8, verbs.AccessLocalWrite)
 	rest := dst.keepsBut(8, n)
 	p.b.recv(1, dst.sge(8, n))
@@ -185,7 +189,8 @@ func sendInline(w *world) {
 	for i := range count {
 		n := i * most / (count - 1)
 		p.a.mem.fill(byte(i))
-		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendSignaled, SGL: p.a.mem.sgl(0, n)})
+		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendSignaled,
+			SGL: p.a.mem.sgl(0, n)})
 		p.a.mem.fill(0xee)
 	}
 	for i := range count {
@@ -234,7 +239,8 @@ func sendUnsignalled(w *world) {
 		for i := range 15 {
 			p.a.post(verbs.SendWR{ID: uint64(100 + i), Opcode: verbs.WRSend, SGL: p.a.mem.sgl(i, 16)})
 		}
-		require.EqualValues(w, round, p.a.run(verbs.SendWR{ID: uint64(round), Opcode: verbs.WRSend, SGL: p.a.mem.sgl(15, 16)}).ID)
+		last := verbs.SendWR{ID: uint64(round), Opcode: verbs.WRSend, SGL: p.a.mem.sgl(15, 16)}
+		p.a.ok(p.a.run(last), verbs.WCSend)
 		for i := range 16 {
 			require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 			p.b.mem.holds(i*16, p.a.mem.Bytes()[i:i+16])
@@ -396,6 +402,19 @@ func sendBadSource(w *world) {
 			})
 		}
 	}
+}
+
+// sendBadSourceUnsignalled: a request that fails makes a completion, asked for or not.
+func sendBadSourceUnsignalled(w *world) {
+	p := w.pair(pairConfig{})
+	p.b.recv(1)
+	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend},
+		verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: badLocal(p.a, "UnknownKey", 100)}, verbs.SendWR{ID: 4, Opcode: verbs.WRSend})
+	wc := p.a.sent()
+	require.EqualValues(w, 3, wc.ID, "the one before was a success and makes none")
+	require.Equal(w, verbs.WCLocProtErr.String(), wc.Status.String())
+	p.a.flushed(p.a.scq, 4)
+	p.b.ok(p.b.received(), verbs.WCRecv)
 }
 
 // localFault posts a good request, the bad one wr, and another good one behind it: the bad one must fail with status on

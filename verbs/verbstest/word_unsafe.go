@@ -9,3 +9,8 @@ func (m *mem) word(off int) *uint64 { return (*uint64)(unsafe.Pointer(&m.Bytes()
 
 // misalignment returns how far the first octet of buf lies behind a multiple of 8.
 func misalignment(buf []byte) int { return int(uintptr(unsafe.Pointer(&buf[0])) & 7) }
+
+// wordBytes returns the memory of words.
+func wordBytes(words []uint64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))
+}

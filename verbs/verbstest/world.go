@@ -51,12 +51,15 @@ func (w *world) listen(cfg cm.Config) *cm.Listener {
 
 // sub runs a subtest in the same world: what it makes is closed when the subtest ends.
 func (w *world) sub(name string, run func(w *world)) {
-	w.Run(name, func(t *testing.T) {
-		c, a, b := *w, *w.a, *w.b
-		c.T, a.T, b.T = t, t, t
-		c.a, c.b = &a, &b
-		run(&c)
-	})
+	w.Run(name, func(t *testing.T) { run(w.with(t)) })
+}
+
+// with returns the same world for use in another test.
+func (w *world) with(t *testing.T) *world {
+	c, a, b := *w, *w.a, *w.b
+	c.T, a.T, b.T = t, t, t
+	c.a, c.b = &a, &b
+	return &c
 }
 
 // iwarp reports whether the fabric is iWARP; otherwise it follows InfiniBand's rules.

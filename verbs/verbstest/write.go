@@ -4,6 +4,8 @@ package verbstest
 
 import (
 	"math"
+	"sync/atomic"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,6 +18,7 @@ var writeTests = []test{
 	{"Gather", writeGather},
 	{"Edges", writeEdges},
 	{"Pipelined", writePipelined},
+	{"Watched", writeWatched},
 	{"Denied", writeDenied},
 	{"DeniedLarge", writeDeniedLarge},
 }
@@ -112,9 +115,28 @@ func writePipelined(w *world) {
 	}
 }
 
+// writeWatched: the program sees a Write in its memory without any completion, by looking at it with sync/atomic.
+func writeWatched(w *world) {
+	p := w.pair(pairConfig{})
+	words := make([]uint64, 8)
+	for _, m := range []*mem{w.b.alloc(64, allRights), w.b.register(wordBytes(words), allRights)} {
+		watched := m.word(56)
+		for i := range uint64(20) {
+			atomic.StoreUint64(watched, 0)
+			p.a.mem.put(56, i+1)
+			p.a.post(write(p.a.mem.sgl(0, 64), m, 0))
+			deadline := time.Now().Add(waitLimit)
+			for atomic.LoadUint64(watched) != i+1 {
+				require.True(w, time.Now().Before(deadline), "the Write is not seen")
+				time.Sleep(10 * time.Microsecond)
+			}
+		}
+	}
+}
+
 func writeDenied(w *world) {
 	w.denied(func(d denial) (verbs.SendWR, fault, bool) {
-		return verbs.SendWR{Opcode: verbs.WRRDMAWrite}, fault{d.write[0], d.write[1], d.write[2], verbs.WCRemAccessErr}, true
+		return verbs.SendWR{Opcode: verbs.WRRDMAWrite}, d.write.fault(), true
 	}, verbs.AccessRemoteWrite)
 }
 

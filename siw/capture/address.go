@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package capture
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// endpoint is one end of a connection as the file shows it.
+type endpoint struct {
+	netip.AddrPort
+	name string // what it is called, if the address is made up
+}
+
+// link names a connection: its two ends, the lower one first.
+type link struct{ low, high netip.AddrPort }
+
+func linkOf(a, b endpoint) link {
+	if a.Compare(b.AddrPort) > 0 {
+		a, b = b, a
+	}
+	return link{a.AddrPort, b.AddrPort}
+}
+
+// book gives endpoints their addresses and makes them up where they are not TCP's.
+type book struct{ names map[string]netip.AddrPort }
+
+func (b *book) init() { b.names = make(map[string]netip.AddrPort) }
+
+// Made-up addresses are those for documentation (RFC 3849), numbered, with ports from the dynamic ones (RFC 6335), which
+// differ between the ends of a connection: Wireshark tells the ends apart by them.
+var madeUp = netip.MustParsePrefix("2001:db8::/32")
+
+const (
+	firstPort = 49152
+	ports     = 1<<16 - firstPort
+)
+
+// pair returns the addresses of both ends of a connection. An IP packet has two of the same version, and they differ.
+func (b *book) pair(local, remote net.Addr) (l, r endpoint) {
+	la, lok := tcpAddress(local)
+	ra, rok := tcpAddress(remote)
+	if lok && rok && la != ra && la.Addr().Is4() == ra.Addr().Is4() {
+		return endpoint{AddrPort: la}, endpoint{AddrPort: ra}
+	}
+	ln, rn := name(local), name(remote)
+	if ln == rn {
+		ln, rn = ln+" here", rn+" there"
+	}
+	return b.named(ln), b.named(rn)
+}
+
+// tcpAddress returns the address of a TCP endpoint without what is only of local meaning.
+func tcpAddress(a net.Addr) (netip.AddrPort, bool) {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || tcp == nil {
+		return netip.AddrPort{}, false
+	}
+	ap := tcp.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port()), ap.Addr().IsValid()
+}
+
+// name returns what an endpoint is called.
+func name(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); a == nil || ok && tcp == nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%s %s", a.Network(), a)
+}
+
+// named returns the made-up address of a name.
+func (b *book) named(name string) endpoint {
+	ap, ok := b.names[name]
+	if !ok {
+		n := len(b.names) + 1
+		a := madeUp.Addr().As16()
+		binary.BigEndian.PutUint64(a[8:], uint64(n))
+		ap = netip.AddrPortFrom(netip.AddrFrom16(a), uint16(firstPort+n%ports))
+		b.names[name] = ap
+	}
+	return endpoint{AddrPort: ap, name: name}
+}

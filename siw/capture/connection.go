@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package capture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/mpa"
+)
+
+// ackEvery is how much of a stream goes without an acknowledgement by data in the other direction before a packet is made
+// for it.
+const ackEvery = 128 << 10
+
+// The ends of a connection and what they send.
+const (
+	active  = 0 // sends the Request
+	passive = 1
+)
+
+// connection is what is known of a connection.
+type connection struct {
+	ends   [2]endpoint
+	tapped [2]bool // a NIC on this Writer is at that end
+	flows  [2]flow // what the ends send
+}
+
+// newConnection makes the n-th connection. Every one has sequence numbers of its own, by which Wireshark tells it from an
+// earlier one between the same ports.
+func newConnection(first, second endpoint, n uint32) *connection {
+	const ratio = 0x9E3779B1 // 2^32 / golden ratio: successors are far apart
+	c := &connection{ends: [2]endpoint{first, second}}
+	c.flows[active].seq, c.flows[passive].seq = n*ratio, ^(n * ratio)
+	return c
+}
+
+// end returns which end of the connection a NIC is at.
+func (c *connection) end(local endpoint) int {
+	if c.ends[active].AddrPort == local.AddrPort {
+		return active
+	}
+	return passive
+}
+
+// sees notes that a NIC at the given end has sent or received, and returns the direction. It reports false for what has
+// been recorded already, when the other end sent it.
+func (c *connection) sees(local endpoint, out bool) (direction int, ok bool) {
+	i := c.end(local)
+	c.tapped[i] = true
+	if out {
+		return i, true
+	}
+	return 1 - i, !c.tapped[1-i]
+}
+
+// maxName is how much of the name of an endpoint stands in a comment.
+const maxName = 1024
+
+// requestKey is the beginning of the frame that opens a connection (RFC 5044 section 7.1.1).
+const requestKey = "MPA ID Req Frame"
+
+// reopens reports whether p is the first that a NIC at local sees of another connection between the same ends. A NIC writes
+// a Request alone, and reads its header alone.
+func (c *connection) reopens(local endpoint, p *siw.Packet) bool {
+	at := c.end(local)
+	from := &c.flows[at]
+	if !p.Out {
+		from = &c.flows[1-at]
+	}
+	if !c.tapped[at] || from.phase == inFrame && from.part != nil {
+		return false
+	}
+	head := prefix(p.Data, mpa.FrameLen)
+	if len(head) < mpa.FrameLen || !bytes.HasPrefix(head, []byte(requestKey)) {
+		return false
+	}
+	private := int(binary.BigEndian.Uint16(head[mpa.FrameLen-2:]))
+	n := size(p.Data)
+	return private <= mpa.MaxPrivateData && (n == mpa.FrameLen || n == mpa.FrameLen+private)
+}
+
+// size returns the number of octets in pieces.
+func size(pieces [][]byte) (n int) {
+	for _, b := range pieces {
+		n += len(b)
+	}
+	return n
+}
+
+// prefix returns the first n octets of pieces, fewer if there are not so many.
+func prefix(pieces [][]byte, n int) (head []byte) {
+	for _, b := range pieces {
+		if len(head) == n {
+			break
+		}
+		head = append(head, b[:min(len(b), n-len(head))]...)
+	}
+	return head
+}
+
+// open writes the three packets that open the connection.
+func (c *connection) open(w *Writer, t time.Time) {
+	comment := ""
+	for _, e := range c.ends {
+		if e.name == "" {
+			continue
+		}
+		if comment != "" {
+			comment += "; "
+		}
+		comment += fmt.Sprintf("%s is %.*s", e.AddrPort, maxName, e.name)
+	}
+	a, p := &c.flows[active], &c.flows[passive]
+	w.write(packet{time: t, from: c.ends[active], to: c.ends[passive], seq: a.seq, syn: true, comment: comment})
+	a.seq++
+	w.write(packet{time: t, from: c.ends[passive], to: c.ends[active], seq: p.seq, ack: a.seq, syn: true, answer: true})
+	p.seq++
+	a.acked = a.seq
+	c.acknowledge(w, active, t)
+}
+
+// acknowledge writes a packet without data from an end that acknowledges what the other has sent.
+func (c *connection) acknowledge(w *Writer, from int, t time.Time) {
+	other := &c.flows[1-from]
+	w.write(packet{time: t, from: c.ends[from], to: c.ends[1-from], seq: c.flows[from].seq, ack: other.seq, answer: true})
+	other.acked = other.seq
+}
+
+// send writes octets of one direction as packets. last tells that a frame or an FPDU ends with them.
+func (c *connection) send(w *Writer, i int, b []byte, last bool) {
+	f, other := &c.flows[i], &c.flows[1-i]
+	if f.phase == inFPDU {
+		f.pos += uint64(len(b))
+	}
+	for len(b) > 0 {
+		n := min(len(b), maxPayload)
+		w.write(packet{time: f.time, from: c.ends[i], to: c.ends[1-i], seq: f.seq, ack: other.seq, answer: true,
+			push: last && n == len(b), payload: b[:n]})
+		f.seq += uint32(n)
+		other.acked = other.seq
+		b = b[n:]
+		if f.seq-f.acked >= ackEvery {
+			c.acknowledge(w, 1-i, f.time)
+		}
+	}
+}

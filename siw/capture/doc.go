@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package capture writes what the connections of user-space RNICs carry to a pcapng file, which Wireshark and tshark decode
+// down to the fields of every MPA, DDP and RDMAP message, RFC 7306's atomics among them. It taps the NIC itself
+// (siw.Config.Tap), so that it needs no privileges, no network interface and not even a network.
+//
+//	w, err := capture.New(file, capture.Config{})
+//	nic, err := siw.New(siw.Config{Tap: w})
+//	...
+//	err = errors.Join(nic.Close(), w.Close(), file.Close())
+//
+// # What is true in the file and what is made up
+//
+// The octets of the streams are those that the NIC sent and received, each once: where both ends of a connection are on
+// the same Writer, as two QPs of one process are, only what is sent is recorded. Addresses, ports and times are the real
+// ones too. A NIC sees no packets, so the rest is made up: the three packets that open the connection, sequence numbers,
+// acknowledgements, sizes of packets and windows. Each MPA frame and each FPDU is a packet of its own, dated by the arrival
+// of its last octet; only FPDUs that are larger than an IP packet take two. A stream that does not begin with MPA frames
+// is recorded in the pieces in which it came. There is no packet for the end of a connection. Endpoints whose addresses
+// are not those of TCP, as on an in-memory network, get addresses of 2001:db8::/32; a comment on the first packet of the
+// connection has their names. A connection is told from others by the addresses of its two ends, which must differ.
+//
+// The NIC tells what it sends when the socket has taken it. An answer that comes at once may be recorded before what it
+// answers. Data are copied from registered memory at that time: where somebody changes them between the calculation of the
+// CRC and the completion of the request, the file has a bad CRC and the peer had either.
+//
+// # Reading it
+//
+// Wireshark recognises the protocol by its first frames, if no other protocol claims one of the ports before. This lets it
+// look at the frames first, and keeps it from guessing what the payload is:
+//
+//	tshark -o tcp.try_heuristic_first:TRUE --disable-protocol smb_direct --disable-protocol rpcordma -r FILE
+//
+// Versions up to 4.0 at least show a Send of length zero as malformed and the opcodes of Immediate Data as unknown, without
+// their 8 octets (which are the last but four of tcp.payload). A field iwarp_mpa.crc_check is there if CRCs were agreed on;
+// -V tells whether they are good.
+package capture

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package capture
+
+import (
+	"bufio"
+	"runtime"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// Implementation constants of the made-up headers.
+const (
+	// headerLen is the length of the headers of IPv4 and TCP without options.
+	headerLen = 20 + 20
+	// maxPayload is how many octets of a stream a packet holds at most: what fits into the length field of IPv4. Such a
+	// segment size is announced, as on a loopback interface.
+	maxPayload = 1<<16 - 1 - headerLen
+	// window and windowScale make a window that no sender fills: 1 GiB (RFC 7323).
+	window      = 1<<16 - 1
+	windowScale = 14
+	hopLimit    = 64
+)
+
+// packet is a TCP segment to be written.
+type packet struct {
+	time     time.Time
+	from, to endpoint
+	seq, ack uint32
+	syn      bool // opens the connection; ack is not valid in the first of the two
+	answer   bool // ack is valid
+	push     bool
+	payload  []byte
+	comment  string
+}
+
+// packetWriter makes packets and writes them. The link type is raw IP, so that there are no link-layer addresses to make up.
+type packetWriter struct {
+	ng  *pcapgo.NgWriter
+	buf gopacket.SerializeBuffer
+	ip4 layers.IPv4
+	ip6 layers.IPv6
+	tcp layers.TCP
+}
+
+// init writes the head of the file.
+func (w *packetWriter) init(out *bufio.Writer, cfg Config) (err error) {
+	w.buf = gopacket.NewSerializeBufferExpectedSize(headerLen+20+maxPayload, 0)
+	w.ng, err = pcapgo.NewNgWriterInterface(out,
+		pcapgo.NgInterface{Name: cfg.Name, LinkType: layers.LinkTypeRaw, OS: runtime.GOOS},
+		pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "goverbs", Comment: cfg.Comment,
+			Hardware: runtime.GOARCH, OS: runtime.GOOS}})
+	if err != nil {
+		return err
+	}
+	return w.ng.Flush()
+}
+
+// synOptions are the options of the packets that open a connection.
+var synOptions = []layers.TCPOption{
+	{OptionType: layers.TCPOptionKindMSS, OptionData: []byte{maxPayload >> 8, maxPayload & 0xFF}},
+	{OptionType: layers.TCPOptionKindNop},
+	{OptionType: layers.TCPOptionKindWindowScale, OptionData: []byte{windowScale}},
+}
+
+// write writes p.
+func (w *packetWriter) write(p *packet) error {
+	w.tcp = layers.TCP{SrcPort: layers.TCPPort(p.from.Port()), DstPort: layers.TCPPort(p.to.Port()), Seq: p.seq, Window: window,
+		SYN: p.syn, PSH: p.push}
+	if p.answer {
+		w.tcp.ACK, w.tcp.Ack = true, p.ack
+	}
+	if p.syn {
+		w.tcp.Options = synOptions
+	}
+	var ip interface {
+		gopacket.NetworkLayer
+		gopacket.SerializableLayer
+	}
+	if p.from.Addr().Is4() {
+		w.ip4 = layers.IPv4{Version: 4, TTL: hopLimit, Flags: layers.IPv4DontFragment, Protocol: layers.IPProtocolTCP,
+			SrcIP: p.from.Addr().AsSlice(), DstIP: p.to.Addr().AsSlice()}
+		ip = &w.ip4
+	} else {
+		w.ip6 = layers.IPv6{Version: 6, HopLimit: hopLimit, NextHeader: layers.IPProtocolTCP,
+			SrcIP: p.from.Addr().AsSlice(), DstIP: p.to.Addr().AsSlice()}
+		ip = &w.ip6
+	}
+	if err := w.tcp.SetNetworkLayerForChecksum(ip); err != nil {
+		return err
+	}
+	err := gopacket.SerializeLayers(w.buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+		ip, &w.tcp, gopacket.Payload(p.payload))
+	if err != nil {
+		return err
+	}
+	b := w.buf.Bytes()
+	var options pcapgo.NgPacketOptions
+	if p.comment != "" {
+		options.Comments = []string{p.comment}
+	}
+	return w.ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: p.time, CaptureLength: len(b), Length: len(b)}, b, options)
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// stalled makes a connection whose peer has stopped reading and fills it: the send queue of 32 Sends of 1 MiB is full.
+func stalled(n *rawNIC) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
+	n.t.Helper()
+	e, p = n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}})
+	mr = e.large(1 << 20)
+	// The sockets' buffers may still grow for a moment.
+	for more := 1; more > 0; time.Sleep(20 * time.Millisecond) {
+		more = e.flood(mr, 1000)
+		posted += more
+		require.Less(n.t, posted, 1000, "the queue does not fill up")
+	}
+	require.GreaterOrEqual(n.t, posted, 32)
+	return e, p, mr, posted
+}
+
+// TestStalledPeer posts to a peer that has stopped reading: nothing blocks, requests stay pending, the queue fills
+// up, the other direction and other connections go on, and all goes through when the peer reads again.
+func TestStalledPeer(t *testing.T) {
+	n := newRawNIC(t, siw.Config{})
+	e, p, mr, posted := stalled(n)
+	other, q := n.passive(rawOpts{})
+	alive := n.mr(64, 0x1000, rawAccess)
+
+	// A list is taken as far as there is room, and the error tells the limit.
+	began := time.Now()
+	k, err := e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend}})
+	require.Less(t, time.Since(began), time.Second)
+	require.ErrorIs(t, err, verbs.ErrQueueFull)
+	require.Less(t, k, 2)
+	require.Zero(t, k)
+
+	// What the sockets have taken has completed, in order; the others are pending and nothing fails.
+	done := 0
+	var wcs [64]verbs.WC
+	for {
+		m, err := e.scq.Poll(wcs[:])
+		require.NoError(t, err)
+		if m == 0 {
+			break
+		}
+		for _, wc := range wcs[:m] {
+			require.Equal(t, verbs.WCSuccess, wc.Status)
+			require.EqualValues(t, done, wc.ID)
+			done++
+		}
+	}
+	require.Equal(t, posted-32, done)
+
+	// The peer's messages come in all the same.
+	buf := e.recv(8)[0]
+	p.send(rawTagged(rdmap.OpWrite, alive.RKey(), alive.Addr(), pattern(64, 1)), rawSend(1, eight))
+	require.Equal(t, verbs.WC{ID: 1, Opcode: verbs.WCRecv, ByteLen: 8, QPNum: e.qp.Num()}, e.received())
+	require.Equal(t, eight, buf)
+	require.Equal(t, pattern(64, 1), alive.Bytes())
+	// Requests of the peer's are answered when there is room; that they cannot be now holds up nothing.
+	p.send(rawRead(1, fetch(alive, 0, 64)), rawSend(2, nil), rawAtomic(2, add(alive, 0)))
+	e.recv(0)
+	for i := uint32(1); i <= 5; i++ {
+		q.alive(alive)
+		other.recv(8)
+		q.send(rawSend(i, eight))
+		require.Equal(t, verbs.WCSuccess, other.received().Status)
+	}
+	require.Equal(t, verbs.QPStateRTS, e.qp.State())
+	e.idle(e.scq)
+
+	// The peer reads again.
+	sends, answers := 0, 0
+	for got := 0; sends < posted || answers < 2; {
+		u := p.read()
+		if ddp.IsTagged(u[0]) {
+			answers++
+			require.Zero(t, got, "an answer inside of a message")
+			continue
+		}
+		h, err := ddp.ParseUntagged(u)
+		require.NoError(t, err)
+		if h.QN == ddp.QNAtomicResponse {
+			answers++
+			continue
+		}
+		require.EqualValues(t, sends+1, h.MSN)
+		require.EqualValues(t, got, h.MO)
+		if got += len(u) - ddp.UntaggedLen; h.Last {
+			require.Equal(t, mr.Len(), got)
+			got, sends = 0, sends+1
+		}
+	}
+	for ; done < posted; done++ {
+		wc := e.sent()
+		require.Equal(t, verbs.WCSuccess, wc.Status)
+		require.EqualValues(t, done, wc.ID)
+	}
+}
+
+// TestStalledPeerTimeout gives up a peer that takes nothing for PeerTimeout.
+func TestStalledPeerTimeout(t *testing.T) {
+	const timeout = time.Second
+	n := newRawNIC(t, siw.Config{PeerTimeout: timeout, CloseTimeout: 200 * time.Millisecond})
+	_, q := n.passive(rawOpts{})
+	alive := n.mr(64, 0x1000, rawAccess)
+	e, _, _, posted := stalled(n)
+	e.recv(8)
+	began := time.Now()
+	for time.Since(began) < timeout/2 {
+		q.alive(alive)
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.Equal(t, verbs.QPStateRTS, e.qp.State(), "given up before PeerTimeout")
+	e.finished()
+	require.Less(t, time.Since(began), 5*timeout)
+	require.ErrorIs(t, e.qp.Err(), syscall.ETIMEDOUT)
+	ev := e.event()
+	require.Equal(t, verbs.EventQPFatal, ev.Type)
+	require.ErrorIs(t, ev.Err, syscall.ETIMEDOUT)
+	require.Less(t, e.sendsDone(posted), posted)
+	require.Equal(t, verbs.WCWRFlushErr, e.received().Status)
+	// The other connection is idle for longer than that, which is no reason to give it up.
+	time.Sleep(timeout / 2)
+	q.alive(alive)
+}
+
+// TestStalledPeerSlow does not give up a peer that takes a little now and then.
+func TestStalledPeerSlow(t *testing.T) {
+	t.Parallel()
+	const timeout = 400 * time.Millisecond
+	n := newRawNIC(t, siw.Config{PeerTimeout: timeout, CloseTimeout: 200 * time.Millisecond})
+	e, p := n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}})
+	require.NoError(t, p.conn.SetReadBuffer(1<<16))
+	e.flood(e.large(1<<20), 1000)
+	began := time.Now()
+	for time.Since(began) < 3*timeout {
+		p.bytes(128 << 10)
+		time.Sleep(timeout / 10)
+	}
+	require.Equal(t, verbs.QPStateRTS, e.qp.State(), "%v", e.qp.Err())
+}
+
+// TestStalledPeerReads does not read the answers to as many Reads as were agreed on: our own requests, and other
+// connections, go on.
+func TestStalledPeerReads(t *testing.T) {
+	n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond})
+	e, p := n.passive(rawOpts{})
+	_, q := n.passive(rawOpts{})
+	alive := n.mr(64, 0x1000, rawAccess)
+	mr := e.large(4 << 20)
+	for msn := uint32(1); msn <= 16; msn++ {
+		p.send(rawRead(msn, fetch(mr, 0, 4<<20)))
+	}
+	// Posts are taken, and messages of the peer are too.
+	for i := range 64 {
+		began := time.Now()
+		e.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, SGL: []verbs.SGE{e.sge(alive)}})
+		require.Less(t, time.Since(began), time.Second)
+		e.recv(8)
+		p.send(rawSend(uint32(i+1), eight))
+		require.Equal(t, verbs.WCSuccess, e.received().Status)
+		q.alive(alive)
+	}
+	require.Equal(t, verbs.QPStateRTS, e.qp.State())
+	within(t, 1200*time.Millisecond, "ID.Close", func() { require.NoError(t, e.id.Close()) })
+	e.sendsDone(64)
+}
+
+// TestStalledPeerClose ends connections whose peer has stopped reading by every kind of Close.
+func TestStalledPeerClose(t *testing.T) {
+	n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond})
+	for name, end := range map[string]func(e *rawEnd) error{
+		"ID.Close":   func(e *rawEnd) error { return e.id.Close() },
+		"Disconnect": func(e *rawEnd) error { return e.id.Disconnect() },
+		"Modify": func(e *rawEnd) error {
+			return e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr},
+				verbs.QPAttrState)
+		},
+		"Drain":        func(e *rawEnd) error { return e.qp.Drain(soon(e.t)) },
+		"the peer":     nil,
+		"MR.Close":     nil,
+		"the peer RST": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, p, mr, posted := stalled(n.as(t))
+			switch name {
+			case "the peer":
+				p.close()
+				e.finished()
+			case "the peer RST":
+				p.reset()
+				e.finished()
+			case "MR.Close":
+				// The NIC holds data of the region; they do not go, so the connection has to (Config.DeregTimeout).
+				n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond,
+					DeregTimeout: 200 * time.Millisecond})
+				e, _, mr, posted = stalled(n)
+				within(t, 1200*time.Millisecond, name, func() { require.NoError(t, mr.Close()) })
+				e.finished()
+			default:
+				within(t, 1200*time.Millisecond, name, func() { require.NoError(t, end(e)) })
+				require.Equal(t, verbs.QPStateErr, e.qp.State())
+			}
+			for i, failed := 0, false; i < posted; i++ {
+				wc := e.sent()
+				require.EqualValues(t, i, wc.ID)
+				failed = failed || wc.Status != verbs.WCSuccess
+				require.Equal(t, failed, wc.Status != verbs.WCSuccess, "a success behind a failure")
+			}
+		})
+	}
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siwtest
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/siw/internal/testhook"
+	"github.com/goverbs/goverbs/siw/rdmap"
+)
+
+// FailBuild returns hooks, for siw.Config.Hooks, that make the building of a NIC's n-th message with opcode op fail, counted
+// from 1 over all its connections. The NIC ends that connection with Terminate 0/0/00 instead of the message
+// (RFC 7306 section 8.1).
+func FailBuild(op rdmap.Opcode, n int) testhook.Hooks {
+	var built atomic.Int64
+	return testhook.Hooks{Build: func(o rdmap.Opcode) error {
+		if o == op && built.Add(1) == int64(n) {
+			return fmt.Errorf("siwtest: %v number %d was to fail", op, n)
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siwtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// DefaultMem is the size in octets of an End's memory region where PairConfig.Mem says nothing.
+const DefaultMem = 64 << 10
+
+// connectLimit bounds Connect and Close of what it made.
+const connectLimit = 30 * time.Second
+
+// AllAccess is every right that a peer can have.
+const AllAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
+	verbs.AccessMWBind
+
+// PairConfig describes a pair. The zero value is two NICs and QPs with every default.
+type PairConfig struct {
+	Wire   *Wire             // what connects them (nil = one of their own)
+	A, B   siw.Config        // of the NICs; Network is set to Wire
+	AParam cm.ConnParam      // of the side that dials
+	BParam cm.ConnParam      // of the side that listens
+	Cap    verbs.QPCap       // of both QPs
+	CQE    int               // of the CQs (0 = verbs.DefaultCQE)
+	Mem    int               // octets of the memory regions (0 = DefaultMem)
+	Access verbs.AccessFlags // of the memory regions (0 = AllAccess)
+	// Before is called when the QPs are in INIT, to post receives (nil = nothing).
+	Before func(p *Pair) error
+}
+
+// Pair is two NICs on a wire with a connected QP each. A has dialled, B has listened.
+type Pair struct {
+	Wire *Wire
+	Link *Link // the connection
+	A, B *End
+}
+
+// End is one side of a pair. Its memory region is mapped, not Go memory: the peer's accesses do not bother the race
+// detector.
+type End struct {
+	NIC            *siw.NIC
+	Context        *verbs.Context
+	PD             *verbs.PD
+	SendCQ, RecvCQ *verbs.CQ
+	QP             *verbs.QP
+	MR             *verbs.MR
+	ID             *cm.ID
+}
+
+// NewPair makes a pair. The caller closes it. ctx bounds the making of the connection.
+func NewPair(ctx context.Context, cfg PairConfig) (*Pair, error) {
+	p := &Pair{Wire: cfg.Wire, A: &End{}, B: &End{}}
+	if p.Wire == nil {
+		p.Wire = NewWire()
+	}
+	if err := p.open(ctx, &cfg); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Connect makes a pair for a test, which fails if that is not possible, and closes it when the test ends.
+func Connect(tb testing.TB, cfg PairConfig) *Pair {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
+	defer cancel()
+	p, err := NewPair(ctx, cfg)
+	if err != nil {
+		tb.Fatalf("siwtest: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			tb.Errorf("siwtest: %v", err)
+		}
+	})
+	return p
+}
+
+func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
+	if err := p.A.open(p.Wire, cfg.A, cfg); err != nil {
+		return err
+	}
+	if err := p.B.open(p.Wire, cfg.B, cfg); err != nil {
+		return err
+	}
+	if cfg.Before != nil {
+		if err := errors.Join(p.A.bind(), p.B.bind()); err != nil {
+			return err
+		}
+		if err := cfg.Before(p); err != nil {
+			return err
+		}
+	}
+	ln, err := cm.Listen(ctx, "listener:0", cm.Config{Context: p.B.Context})
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	if p.A.ID, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: p.A.Context}); err != nil {
+		return err
+	}
+	// Whichever side fails ends the wait of the other.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	accepted := make(chan error, 1)
+	go func() {
+		err := p.B.accept(ctx, ln, cfg.BParam)
+		if err != nil {
+			cancel()
+		}
+		accepted <- err
+	}()
+	if err = p.A.ID.Connect(ctx, p.A.QP, cfg.AParam); err != nil {
+		cancel()
+	}
+	if err := errors.Join(err, <-accepted); err != nil {
+		return err
+	}
+	p.Link = p.Wire.link(p.A.ID.LocalAddr())
+	return nil
+}
+
+// Close closes everything of the pair. It is idempotent.
+func (p *Pair) Close() error { return errors.Join(p.A.close(), p.B.close()) }
+
+func (e *End) open(w *Wire, nic siw.Config, cfg *PairConfig) (err error) {
+	nic.Network = w
+	if e.NIC, err = siw.New(nic); err != nil {
+		return err
+	}
+	if e.Context, err = e.NIC.Device().Open(); err != nil {
+		return err
+	}
+	if e.PD, err = e.Context.AllocPD(); err != nil {
+		return err
+	}
+	if e.SendCQ, err = e.Context.CreateCQ(verbs.CQConfig{CQE: cfg.CQE}); err != nil {
+		return err
+	}
+	if e.RecvCQ, err = e.Context.CreateCQ(verbs.CQConfig{CQE: cfg.CQE}); err != nil {
+		return err
+	}
+	if e.QP, err = e.PD.CreateQP(verbs.QPConfig{SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, Cap: cfg.Cap}); err != nil {
+		return err
+	}
+	e.MR, err = e.PD.AllocMR(cmp.Or(cfg.Mem, DefaultMem), cmp.Or(cfg.Access, AllAccess))
+	return err
+}
+
+// bind moves the QP to INIT, as ID.BindQP does.
+func (e *End) bind() error {
+	return e.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1,
+		AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
+}
+
+func (e *End) accept(ctx context.Context, ln *cm.Listener, param cm.ConnParam) error {
+	req, err := ln.Accept(ctx)
+	if err != nil {
+		return err
+	}
+	e.ID, err = req.Accept(ctx, e.QP, param)
+	return err
+}
+
+func (e *End) close() error {
+	return errors.Join(e.ID.Close(), e.Context.CloseAll(), e.NIC.Close())
+}
+
+// Do posts send requests, the last of them signalled, and waits for the next completion of the send queue, which is that of
+// the last request if all succeed and none of the others is signalled.
+func (e *End) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error) {
+	if len(wrs) == 0 {
+		return verbs.WC{}, fmt.Errorf("siwtest: %w: no request", verbs.ErrInvalid)
+	}
+	wrs[len(wrs)-1].Flags |= verbs.SendSignaled
+	if _, err := e.QP.PostSend(wrs); err != nil {
+		return verbs.WC{}, err
+	}
+	return Next(ctx, e.SendCQ)
+}
+
+// Next waits for the next completion of a CQ.
+func Next(ctx context.Context, cq *verbs.CQ) (verbs.WC, error) {
+	var wcs [1]verbs.WC
+	_, err := cq.Wait(ctx, wcs[:])
+	return wcs[0], err
+}

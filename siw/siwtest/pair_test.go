@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siwtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/lifetime"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func TestPair(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		wire := siwtest.NewWire()
+		var p [2]*siwtest.Pair
+		for i := range p {
+			p[i] = siwtest.Connect(t, siwtest.PairConfig{
+				Wire: wire, Mem: 8192, CQE: 20, Cap: verbs.QPCap{MaxSendWR: 7}, A: siw.Config{MaxIRD: 3},
+				AParam: cm.ConnParam{PrivateData: []byte{byte(i)}}, BParam: cm.ConnParam{InitiatorDepth: 2},
+				Before: func(p *siwtest.Pair) error {
+					for _, e := range []*siwtest.End{p.A, p.B} {
+						if s := e.QP.State(); s != verbs.QPStateInit {
+							return fmt.Errorf("state %v", s)
+						}
+					}
+					_, err := p.B.QP.PostRecv([]verbs.RecvWR{{ID: 5}})
+					return err
+				}})
+		}
+		for i, p := range p {
+			require.Same(t, wire, p.Wire)
+			require.Same(t, wire.Links()[i], p.Link)
+			require.Equal(t, []byte{byte(i)}, p.B.ID.PrivateData())
+			ord, ird := p.B.ID.Depths()
+			require.Equal(t, []int{2, 3}, []int{ord, ird})
+			require.Equal(t, 8192, p.A.MR.Len())
+			require.Equal(t, 20, p.B.RecvCQ.CQE())
+			require.Equal(t, 7, p.B.QP.Cap().MaxSendWR)
+			wc, err := p.A.Do(t.Context(), verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite}, verbs.SendWR{ID: 2, Opcode: verbs.WRSend})
+			require.NoError(t, err)
+			require.Equal(t, verbs.WC{ID: 2, QPNum: p.A.QP.Num()}, wc)
+			wc, err = siwtest.Next(t.Context(), p.B.RecvCQ)
+			require.NoError(t, err)
+			require.EqualValues(t, 5, wc.ID)
+			require.NoError(t, p.Close())
+			require.NoError(t, p.Close())
+			_, err = p.A.Do(t.Context(), verbs.SendWR{Opcode: verbs.WRSend})
+			require.ErrorIs(t, err, verbs.ErrClosed)
+			_, err = p.A.Do(t.Context())
+			require.ErrorIs(t, err, verbs.ErrInvalid)
+		}
+	})
+}
+
+// TestPairFails: whatever cannot be made, the error says so, and nothing is left.
+func TestPairFails(t *testing.T) {
+	refused := errors.New("refused")
+	for _, c := range []struct {
+		name string
+		cfg  siwtest.PairConfig
+		want error
+	}{
+		{"NIC", siwtest.PairConfig{B: siw.Config{MTU: 1}}, verbs.ErrInvalid},
+		{"CQ", siwtest.PairConfig{CQE: -1}, verbs.ErrInvalid},
+		{"QP", siwtest.PairConfig{Cap: verbs.QPCap{MaxSendSGE: 1000}}, verbs.ErrLimit},
+		{"MR", siwtest.PairConfig{Mem: -1}, verbs.ErrInvalid},
+		{"before", siwtest.PairConfig{Before: func(*siwtest.Pair) error { return refused }}, refused},
+		{"A", siwtest.PairConfig{AParam: cm.ConnParam{InitiatorDepth: -2}}, verbs.ErrInvalid},
+		{"B", siwtest.PairConfig{BParam: cm.ConnParam{InitiatorDepth: -2}}, verbs.ErrInvalid},
+		{"QP of A", siwtest.PairConfig{Before: func(p *siwtest.Pair) error { return p.A.QP.Close() }}, verbs.ErrClosed},
+		{"QP of B", siwtest.PairConfig{Before: func(p *siwtest.Pair) error { return p.B.QP.Close() }}, verbs.ErrClosed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				before := len(lifetime.Live())
+				began := time.Now()
+				_, err := siwtest.NewPair(t.Context(), c.cfg)
+				require.ErrorIs(t, err, c.want)
+				require.Less(t, time.Since(began), 5*time.Second)
+				require.Len(t, lifetime.Live(), before)
+			})
+		})
+	}
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w := siwtest.NewWire()
+		w.OnDial = func(l *siwtest.Link) { l.ToListener.Stall() }
+		began := time.Now()
+		_, err := siwtest.NewPair(ctx, siwtest.PairConfig{Wire: w})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+// failing is a testing.TB that notes what the helper does with it.
+type failing struct {
+	testing.TB
+	fatal    string
+	cleanups []func()
+}
+
+func (f *failing) Helper() {}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.fatal = fmt.Sprintf(format, args...)
+	panic(f)
+}
+
+func (f *failing) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
+
+func TestConnectFails(t *testing.T) {
+	f := &failing{TB: t}
+	require.PanicsWithValue(t, f, func() { siwtest.Connect(f, siwtest.PairConfig{CQE: -1}) })
+	require.Contains(t, f.fatal, "CQE -1")
+	require.Empty(t, f.cleanups)
+
+	before := len(lifetime.Live())
+	siwtest.Connect(f, siwtest.PairConfig{})
+	require.Greater(t, len(lifetime.Live()), before)
+	require.Len(t, f.cleanups, 1)
+	f.cleanups[0]()
+	require.Len(t, lifetime.Live(), before)
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siwtest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/siwtest"
+)
+
+// TestSplit runs every operation while no Read of the streams, from the first octet of the set-up on, returns more than a few
+// octets.
+func TestSplitOperations(t *testing.T) {
+	for _, c := range []struct {
+		split int
+		cfg   siw.Config
+		sizes []int
+	}{
+		{1, siw.Config{}, []int{0, 1, 7, 8, 100, 1000, part}},
+		{1, siw.Config{MTU: 256}, []int{0, 1, 209, 210, 211, 1000}},
+		{1, siw.Config{Markers: siw.On}, []int{0, 1, 500, 511, 512, 513, 2000}},
+		{1, siw.Config{Rev: 1, RTR: siw.Off}, []int{100}},
+		{1, siw.Config{CRC: siw.Off}, []int{1, 100}},
+		{2, siw.Config{}, []int{0, 1, 2, 3, 100}},
+		{3, siw.Config{}, []int{0, 1, 2, 3, 100}},
+		{19, siw.Config{}, []int{0, 1, 1000}},
+		{1001, siw.Config{}, []int{0, 5000, part}},
+	} {
+		t.Run(fmt.Sprintf("%d octets, MTU %d, markers %v, CRC %v, revision %d", c.split, c.cfg.MTU, c.cfg.Markers, c.cfg.CRC, c.cfg.Rev),
+			func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					wire := siwtest.NewWire()
+					wire.OnDial = func(l *siwtest.Link) {
+						l.ToListener.Split(c.split)
+						l.ToDialer.Split(c.split)
+					}
+					s := newStage(t, siwtest.PairConfig{Wire: wire, A: c.cfg, B: c.cfg})
+					for i := range operations {
+						o := &operations[i]
+						if !o.data {
+							s.run(o, 8)
+							continue
+						}
+						for _, n := range c.sizes {
+							s.run(o, n)
+						}
+					}
+				})
+			})
+	}
+}

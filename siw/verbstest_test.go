@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/verbstest"
+)
+
+// rfc7306 are the operations that RFC 7306 adds, and invalidation, without which a NIC is a plain iWARP RNIC.
+var rfc7306 = verbs.MakeOpSet(verbs.OpWriteImm, verbs.OpImm64, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd,
+	verbs.OpMaskedCmpSwap, verbs.OpSendInv, verbs.OpLocalInv, verbs.OpBindMW)
+
+// newNIC makes a NIC that is closed, and must be closed in order, when the test ends.
+func newNIC(t *testing.T, cfg siw.Config) *siw.NIC {
+	t.Helper()
+	nic, err := siw.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, nic.Close()) })
+	return nic
+}
+
+// TestVerbs runs the conformance suite on NICs of every kind that changes what is on the wire.
+func TestVerbs(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		cfg         siw.Config
+		two         bool   // the sides are two NICs
+		listen      string //
+		activeFirst bool
+	}{
+		{name: "Defaults", two: true},
+		{name: "NoCRC", cfg: siw.Config{CRC: siw.Off}},
+		{name: "Rev1", cfg: siw.Config{Rev: 1, RTR: siw.Off}, activeFirst: true},
+		{name: "SmallMTU", cfg: siw.Config{MTU: 256}},
+		{name: "Plain", cfg: siw.Config{Without: rfc7306, RTR: siw.Off}, activeFirst: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			verbstest.Run(t, func(t *testing.T) verbstest.Fabric {
+				active := newNIC(t, c.cfg)
+				passive := active
+				if c.two {
+					passive = newNIC(t, c.cfg)
+				}
+				return verbstest.Fabric{Active: active.Device(), Passive: passive.Device(), Listen: "127.0.0.1:0", ActiveFirst: c.activeFirst}
+			})
+		})
+	}
+}
+
+// TestVerbsIPv6 runs what depends on addresses over IPv6.
+func TestVerbsIPv6(t *testing.T) {
+	const listen = "[::1]:0"
+	ln, err := net.Listen("tcp6", listen)
+	if err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	}
+	require.NoError(t, ln.Close())
+	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+		return verbstest.Fabric{Active: newNIC(t, siw.Config{}).Device(), Passive: newNIC(t, siw.Config{}).Device(), Listen: listen}
+	}, "Connect", "Disconnect", "Depth", "List")
+}
+
+// TestVerbsMarkers runs what moves data with markers in both directions.
+func TestVerbsMarkers(t *testing.T) {
+	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+		cfg := siw.Config{Markers: siw.On}
+		return verbstest.Fabric{Active: newNIC(t, cfg).Device(), Passive: newNIC(t, cfg).Device(), Listen: "127.0.0.1:0"}
+	}, "Send", "Write", "Read", "Atomic", "Order")
+}
+
+// TestVerbsAnyConn runs on streams that are not the host's TCP sockets to the NIC, as on systems other than Linux.
+func TestVerbsAnyConn(t *testing.T) {
+	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+		nic := newNIC(t, siw.Config{Network: wrappedTCP{}})
+		return verbstest.Fabric{Active: nic.Device(), Passive: nic.Device(), Listen: "127.0.0.1:0"}
+	}, "Send", "Read", "Order", "QP", "Lifetime", "Disconnect")
+}
+
+// wrappedTCP is the host's TCP behind types of its own.
+type wrappedTCP struct{ dialer net.Dialer }
+
+type wrappedConn struct{ net.Conn }
+
+// CloseWrite ends one half, as a stream must be able to.
+func (c wrappedConn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+
+type wrappedListener struct{ net.Listener }
+
+func (l wrappedListener) Accept() (net.Conn, error) { return wrap(l.Listener.Accept()) }
+
+func wrap(nc net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return wrappedConn{nc}, nil
+}
+
+func (w wrappedTCP) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return wrap(w.dialer.DialContext(ctx, network, address))
+}
+
+func (w wrappedTCP) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return wrappedListener{ln}, nil
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// What posts and polls is called millions of times: on success it allocates nothing. Under the race detector the
+// same calls are made, but not counted.
+var allocTests = []test{
+	{"Post", allocPost},
+	{"PollAndRecv", allocPollAndRecv},
+}
+
+// allocates requires that f, which is called runs+1 times, allocates nothing.
+func (w *world) allocates(what string, runs int, f func()) {
+	w.Helper()
+	n := testing.AllocsPerRun(runs, f)
+	if !raceEnabled {
+		require.Zero(w, n, "allocations of %s", what)
+	}
+}
+
+// allocPost posts one request of every kind that needs no answer of the program's, and polls its completion.
+func allocPost(w *world) {
+	p := w.pair(pairConfig{})
+	sgl := p.a.mem.sgl(0, 64)
+	word := p.a.mem.sgl(64, 8)
+	inline := min(64, p.a.qp.Cap().MaxInlineData)
+	to := verbs.SendWR{RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey(), Flags: verbs.SendSignaled}
+	type kind struct {
+		name string
+		op   verbs.Op
+		wr   verbs.SendWR
+	}
+	kinds := []kind{
+		{"Write", verbs.OpWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl}},
+		{"inline Write", verbs.OpWrite,
+			verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendInline, SGL: p.a.mem.sgl(0, inline)}},
+		{"Read", verbs.OpRead, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: sgl}},
+		{"FetchAdd", verbs.OpFetchAdd, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGL: word}},
+		{"masked CmpSwap", verbs.OpMaskedCmpSwap, verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, SGL: word}},
+	}
+	var wcs [4]verbs.WC
+	list := make([]verbs.SendWR, 1)
+	for _, k := range kinds {
+		if !w.a.ctx.Supports(k.op) {
+			continue
+		}
+		list[0] = k.wr
+		list[0].RemoteAddr, list[0].RKey, list[0].Flags = to.RemoteAddr, to.RKey, k.wr.Flags|to.Flags
+		failed := ""
+		one := func() {
+			if n, err := p.a.qp.PostSend(list); n != 1 || err != nil {
+				failed = "post"
+			}
+			deadline := time.Now().Add(waitLimit)
+			for {
+				n, err := p.a.scq.Poll(wcs[:])
+				if n == 1 && wcs[0].Status == verbs.WCSuccess {
+					return
+				}
+				if n != 0 || err != nil || time.Now().After(deadline) {
+					failed = "completion"
+					return
+				}
+				time.Sleep(10 * time.Microsecond)
+			}
+		}
+		for range 70 {
+			one() // so that queues have grown to their size
+		}
+		w.allocates(k.name, 100, one)
+		require.Empty(w, failed, k.name)
+	}
+}
+
+// allocPollAndRecv posts receives, sends into them, and polls both sides, each counted on its own.
+func allocPollAndRecv(w *world) {
+	p := w.pair(pairConfig{})
+	const runs = 50 // AllocsPerRun calls its function once more
+	recvs := []verbs.RecvWR{{ID: 1, SGL: p.b.mem.sgl(0, 64)}}
+	sends := []verbs.SendWR{{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 64)}}
+	var wcs [1]verbs.WC
+	for range 3 {
+		bad := 0
+		w.allocates("PostRecv", runs, func() {
+			if n, err := p.b.qp.PostRecv(recvs); n != 1 || err != nil {
+				bad++
+			}
+		})
+		w.allocates("PostSend", runs, func() {
+			if n, err := p.a.qp.PostSend(sends); n != 1 || err != nil {
+				bad++
+			}
+		})
+		deadline := time.Now().Add(waitLimit)
+		w.allocates("Poll", runs, func() {
+			for _, cq := range []*verbs.CQ{p.a.scq, p.b.rcq} {
+				n, err := cq.Poll(wcs[:])
+				for n == 0 && err == nil && time.Now().Before(deadline) {
+					time.Sleep(10 * time.Microsecond)
+					n, err = cq.Poll(wcs[:])
+				}
+				if n != 1 || err != nil || wcs[0].Status != verbs.WCSuccess {
+					bad++
+				}
+			}
+		})
+		w.allocates("Poll of an empty CQ", runs, func() {
+			if n, err := p.a.scq.Poll(wcs[:]); n != 0 || err != nil {
+				bad++
+			}
+		})
+		require.Zero(w, bad)
+	}
+}

@@ -1,0 +1,749 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var connectTests = []test{
+	{"Addresses", connectAddresses},
+	{"AnyAddress", connectAnyAddress},
+	{"Source", connectSource},
+	{"SharedContext", connectSharedContext},
+	{"Auto", connectAuto},
+	{"PassiveSpeaksFirst", connectPassiveSpeaksFirst},
+	{"ReceivesBefore", connectReceivesBefore},
+	{"Dial", connectDial},
+	{"DialFails", connectDialFails},
+	{"Many", connectMany},
+	{"PrivateData", connectPrivateData},
+	{"PrivateDataTooLong", connectPrivateDataTooLong},
+	{"Reject", connectReject},
+	{"AnswerTwice", connectAnswerTwice},
+	{"ConnectTwice", connectTwice},
+	{"WrongState", connectWrongState},
+	{"NobodyListens", connectNobodyListens},
+	{"BadAddress", connectBadAddress},
+	{"NoDevice", connectNoDevice},
+	{"CancelConnect", connectCancel},
+	{"CloseDuringConnect", connectClose},
+	{"CloseQPDuringConnect", connectCloseQP},
+	{"CancelAccept", connectCancelAccept},
+	{"CancelAcceptRequest", connectCancelAcceptRequest},
+	{"Backlog", connectBacklog},
+	{"ListenerClose", connectListenerClose},
+	{"ListenerCloseKeepsConnections", connectListenerCloseKeeps},
+	{"SeveralListeners", connectSeveralListeners},
+	{"AddressInUse", connectAddressInUse},
+	{"UseAfterClose", connectUseAfterClose},
+}
+
+// attempt is a Connect in progress.
+type attempt struct {
+	id   *cm.ID
+	side *side
+	done chan error
+}
+
+// dial starts to connect a new side to ln.
+func (w *world) dial(ctx context.Context, ln *cm.Listener, param cm.ConnParam) *attempt {
+	w.Helper()
+	a := &attempt{id: w.resolve(ln), side: w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}), done: make(chan error, 1)}
+	a.side.id = a.id
+	go func() { a.done <- a.id.Connect(ctx, a.side.qp, param) }()
+	return a
+}
+
+func connectAddresses(w *world) {
+	id := w.resolve(w.ln)
+	require.Equal(w, w.ln.Addr().String(), id.RemoteAddr().String())
+	require.Nil(w, id.LocalAddr(), "not connected")
+	require.Nil(w, id.QP())
+	require.Nil(w, id.PrivateData())
+	require.NoError(w, id.Err())
+	require.Same(w, w.b.ctx, w.ln.Context())
+
+	p := w.pair(pairConfig{})
+	require.Equal(w, p.a.id.LocalAddr().String(), p.b.id.RemoteAddr().String())
+	require.Equal(w, p.b.id.LocalAddr().String(), p.a.id.RemoteAddr().String())
+	require.Equal(w, w.ln.Addr().String(), p.a.id.RemoteAddr().String())
+	require.Same(w, p.a.qp, p.a.id.QP())
+	require.Same(w, p.b.qp, p.b.id.QP())
+	for _, s := range []*side{p.a, p.b} {
+		require.NoError(w, s.id.Err())
+		text := s.id.String()
+		require.Contains(w, text, s.id.LocalAddr().String())
+		require.Contains(w, text, s.id.RemoteAddr().String())
+		require.Contains(w, text, s.ctx.Device().Name())
+		select {
+		case <-s.id.Done():
+			require.Fail(w, "done before the end")
+		default:
+		}
+	}
+}
+
+// connectAnyAddress: a listener without a host takes connections to every address.
+func connectAnyAddress(w *world) {
+	ln, err := cm.Listen(within(w.T), ":0", cm.Config{Context: w.b.ctx})
+	require.NoError(w, err)
+	w.Cleanup(func() { require.NoError(w, ln.Close()) })
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(w, err)
+	host, _, err := net.SplitHostPort(w.ln.Addr().String())
+	require.NoError(w, err)
+	address := net.JoinHostPort(host, port)
+	id, err := cm.Resolve(within(w.T), address, cm.Config{Context: w.a.ctx})
+	require.NoError(w, err)
+	w.closeLater(id)
+	a, b := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}), w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	accepted := make(chan error, 1)
+	ctx := within(w.T)
+	go func() {
+		req, err := ln.Accept(ctx)
+		if err == nil {
+			b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
+		}
+		accepted <- err
+	}()
+	require.NoError(w, id.Connect(ctx, a.qp, cm.ConnParam{}))
+	require.NoError(w, closes(w.T, accepted, "Accept"))
+	w.closeLater(b.id)
+	require.Equal(w, address, b.id.LocalAddr().String())
+}
+
+// connectSource: the local address can be chosen, and one that is not there is an error.
+func connectSource(w *world) {
+	first := w.pair(pairConfig{})
+	local, err := netip.ParseAddrPort(first.a.id.LocalAddr().String())
+	require.NoError(w, err)
+	resolve := func(source netip.AddrPort) *cm.ID {
+		id, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{Context: w.a.ctx, Source: source})
+		require.NoError(w, err)
+		w.closeLater(id)
+		return id
+	}
+	id := resolve(netip.AddrPortFrom(local.Addr(), 0))
+	a, b := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}), w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	accepted := make(chan error, 1)
+	ctx := within(w.T)
+	go func() {
+		req, err := w.ln.Accept(ctx)
+		if err == nil {
+			b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
+		}
+		accepted <- err
+	}()
+	require.NoError(w, id.Connect(ctx, a.qp, cm.ConnParam{}))
+	require.NoError(w, closes(w.T, accepted, "Accept"))
+	w.closeLater(b.id)
+	got, err := netip.ParseAddrPort(id.LocalAddr().String())
+	require.NoError(w, err)
+	require.Equal(w, local.Addr(), got.Addr())
+	require.NotEqual(w, local.Port(), got.Port())
+
+	// An address of documentation (RFC 5737, RFC 3849), which no machine has.
+	absent := netip.MustParseAddr("192.0.2.1")
+	if local.Addr().Is6() {
+		absent = netip.MustParseAddr("2001:db8::1")
+	}
+	cfg := cm.Config{Context: w.a.ctx, Source: netip.AddrPortFrom(absent, 0)}
+	absentID, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cfg)
+	if err == nil {
+		w.closeLater(absentID)
+		err = absentID.Connect(within(w.T), w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}).qp, cm.ConnParam{})
+	}
+	var oe *cm.OpError
+	require.ErrorAs(w, err, &oe)
+	require.False(w, oe.Timeout())
+}
+
+// connectSharedContext: without a context in the configuration, connections are made on the device's shared one.
+func connectSharedContext(w *world) {
+	shared := func(dev *verbs.Device) *host {
+		ctx, err := dev.SharedContext()
+		require.NoError(w, err)
+		h := &host{T: w.T, ctx: ctx}
+		h.attr, err = ctx.QueryDevice()
+		require.NoError(w, err)
+		h.pd = h.allocPD()
+		return h
+	}
+	inner := *w
+	inner.a, inner.b = shared(w.f.Active), shared(w.f.Passive)
+	inner.ln = w.listen(cm.Config{Device: w.f.Passive})
+	require.Same(w, inner.b.ctx, inner.ln.Context())
+	id, err := cm.Resolve(within(w.T), inner.ln.Addr().String(), cm.Config{Device: w.f.Active})
+	require.NoError(w, err)
+	w.closeLater(id)
+	require.Same(w, inner.a.ctx, id.Context())
+	inner.pair(pairConfig{}).works()
+}
+
+// connectAuto lets the address choose the device.
+func connectAuto(w *world) {
+	devices, err := verbs.Devices()
+	require.NoError(w, err)
+	if len(devices) == 0 {
+		_, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{Device: cm.Auto})
+		requireErr(w.T, err, verbs.ErrNoDevice)
+		require.ErrorContains(w, err, w.ln.Addr().String())
+	}
+	w.register()
+	id, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{Device: cm.Auto})
+	require.NoError(w, err)
+	w.closeLater(id)
+	devices, err = verbs.Devices()
+	require.NoError(w, err)
+	require.Contains(w, devices, id.Context().Device(), "one of the registered devices")
+}
+
+// connectPassiveSpeaksFirst: either side may send first; where only the active one may, what the passive side posts
+// waits until it has.
+func connectPassiveSpeaksFirst(w *world) {
+	p := w.pair(pairConfig{cold: true, before: func(p *pair) { p.a.recv(1, p.a.mem.sge(0, 100)) }})
+	p.b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.b.mem.sgl(0, 100)})
+	if w.f.ActiveFirst {
+		p.a.idle(p.a.rcq)
+		p.b.idle(p.b.scq)
+		p.a.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite})
+	}
+	p.a.ok(p.a.received(), verbs.WCRecv)
+	require.EqualValues(w, 2, p.b.ok(p.b.sent(), verbs.WCSend).ID)
+	p.a.mem.holds(0, p.b.mem.Bytes()[:100])
+	p.works()
+}
+
+// connectReceivesBefore: receives that are posted in INIT take the first messages, in order.
+func connectReceivesBefore(w *world) {
+	p := w.pair(pairConfig{before: func(p *pair) {
+		for i := range 3 {
+			p.a.recv(uint64(10 + i))
+			p.b.recv(uint64(20 + i))
+		}
+	}})
+	for i := range 3 {
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
+		require.EqualValues(w, 20+i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+		p.b.ok(p.b.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
+		require.EqualValues(w, 10+i, p.a.ok(p.a.received(), verbs.WCRecv).ID)
+	}
+	p.works()
+}
+
+func connectDial(w *world) {
+	ctx := within(w.T)
+	b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	bindINIT(b)
+	b.recv(1, b.mem.sge(0, 10))
+	accepted := make(chan error, 1)
+	go func() {
+		req, err := w.ln.Accept(ctx)
+		if err == nil {
+			b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
+		}
+		accepted <- err
+	}()
+	var a *side
+	id, err := cm.Dial(ctx, w.ln.Addr().String(), cm.Config{Context: w.a.ctx}, func(id *cm.ID) (*verbs.QP, error) {
+		require.Same(w, w.a.ctx, id.Context())
+		a = w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+		return a.qp, id.BindQP(a.qp)
+	}, cm.ConnParam{})
+	require.NoError(w, err)
+	w.closeLater(id)
+	require.NoError(w, closes(w.T, accepted, "Accept"))
+	w.closeLater(b.id)
+	require.Same(w, a.qp, id.QP())
+	a.ok(a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: a.mem.sgl(0, 10)}), verbs.WCSend)
+	b.ok(b.received(), verbs.WCRecv)
+	b.mem.holds(0, a.mem.Bytes()[:10])
+}
+
+// connectDialFails: what Dial made is closed again.
+func connectDialFails(w *world) {
+	ln := w.listen(cm.Config{Context: w.b.ctx})
+	address := ln.Addr().String()
+	require.NoError(w, ln.Close())
+	var qp *verbs.QP
+	_, err := cm.Dial(within(w.T), address, cm.Config{Context: w.a.ctx}, func(*cm.ID) (*verbs.QP, error) {
+		qp = w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}).qp
+		return qp, nil
+	}, cm.ConnParam{})
+	require.Error(w, err)
+	_, err = qp.Query()
+	requireClosed(w.T, err)
+
+	cause := errors.New("no QP today")
+	_, err = cm.Dial(within(w.T), w.ln.Addr().String(), cm.Config{Context: w.a.ctx},
+		func(*cm.ID) (*verbs.QP, error) { return nil, cause }, cm.ConnParam{})
+	require.ErrorIs(w, err, cause)
+}
+
+// connectMany connects from many goroutines at once.
+func connectMany(w *world) {
+	const count = 24
+	ctx := within(w.T)
+	var attempts []*attempt
+	for i := range count {
+		attempts = append(attempts, w.dial(ctx, w.ln, cm.ConnParam{PrivateData: []byte{byte(i + 1)}}))
+	}
+	sides := make(map[byte]*side)
+	for range count {
+		req, err := w.ln.Accept(ctx)
+		require.NoError(w, err)
+		b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+		b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
+		require.NoError(w, err)
+		w.closeLater(b.id)
+		i := req.PrivateData()[0]
+		require.Nil(w, sides[i])
+		sides[i] = b
+	}
+	for i, a := range attempts {
+		require.NoError(w, closes(w.T, a.done, "Connect"))
+		b := sides[byte(i+1)]
+		require.NotNil(w, b)
+		require.Equal(w, a.id.LocalAddr().String(), b.id.RemoteAddr().String())
+		b.recv(1, b.mem.sge(0, 8))
+		a.side.mem.put(0, uint64(i))
+		a.side.ok(a.side.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: a.side.mem.sgl(0, 8)}), verbs.WCSend)
+		b.ok(b.received(), verbs.WCRecv)
+		require.EqualValues(w, i, b.mem.get(0))
+	}
+}
+
+// privateData requires what the peer received: the same octets, which InfiniBand pads with zeros.
+func (w *world) privateData(want, got []byte) {
+	w.Helper()
+	if w.iwarp() {
+		require.Len(w, got, len(want))
+	} else {
+		require.True(w, bytes.HasPrefix(got, want))
+		require.Empty(w, bytes.Trim(got[len(want):], "\x00"))
+		return
+	}
+	require.True(w, bytes.Equal(want, got), "want %x, got %x", want, got)
+}
+
+// mostPrivateData finds out how much private data a request carries: what is too long is refused before the peer is
+// contacted, by an error that names the limit.
+func (w *world) mostPrivateData() int {
+	w.Helper()
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	err := w.resolve(w.ln).Connect(within(w.T), s.qp, cm.ConnParam{PrivateData: make([]byte, 65536)})
+	requireErr(w.T, err, verbs.ErrLimit)
+	var le *verbs.LimitError
+	require.ErrorAs(w, err, &le)
+	require.Contains(w, le.Name, "private data")
+	require.EqualValues(w, 65536, le.Value)
+	require.GreaterOrEqual(w, le.Limit, uint64(48))
+	return int(le.Limit)
+}
+
+func connectPrivateData(w *world) {
+	most := w.mostPrivateData()
+	for _, c := range []struct {
+		name string
+		n    int
+	}{{"None", 0}, {"One", 1}, {"48", 48}, {"AllButOne", most - 1}, {"Most", most}} {
+		w.sub(c.name, func(w *world) {
+			there, back := pattern(1, c.n), pattern(2, c.n)
+			p := w.pair(pairConfig{aParam: cm.ConnParam{PrivateData: there}, bParam: cm.ConnParam{PrivateData: back}})
+			w.privateData(there, p.b.id.PrivateData())
+			w.privateData(back, p.a.id.PrivateData())
+			p.works()
+		})
+	}
+	// Different lengths in the two directions.
+	p := w.pair(pairConfig{aParam: cm.ConnParam{PrivateData: pattern(3, most)}})
+	w.privateData(pattern(3, most), p.b.id.PrivateData())
+	w.privateData(nil, p.a.id.PrivateData())
+}
+
+// connectPrivateDataTooLong: the passive side's limit is told as well, for the acceptance and the rejection.
+func connectPrivateDataTooLong(w *world) {
+	most := w.mostPrivateData()
+	err := w.connectError(cm.ConnParam{PrivateData: make([]byte, most+1)})
+	requireErr(w.T, err, verbs.ErrLimit)
+	require.ErrorContains(w, err, fmt.Sprint(most+1))
+	for name, answer := range map[string]func(req *cm.Request, s *side) error{
+		"Accept": func(req *cm.Request, s *side) error {
+			_, err := req.Accept(within(w.T), s.qp, cm.ConnParam{PrivateData: make([]byte, 65536)})
+			return err
+		},
+		"Reject": func(req *cm.Request, _ *side) error { return req.Reject(make([]byte, 65536)) },
+	} {
+		a := w.dial(within(w.T), w.ln, cm.ConnParam{})
+		req, err := w.ln.Accept(within(w.T))
+		require.NoError(w, err, name)
+		err = answer(req, w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{}))
+		requireErr(w.T, err, verbs.ErrLimit)
+		require.ErrorContains(w, err, "65536")
+		require.Error(w, closes(w.T, a.done, "Connect"))
+	}
+	w.pair(pairConfig{}).works()
+}
+
+func connectReject(w *world) {
+	most := w.mostPrivateData()
+	for _, n := range []int{0, 1, most} {
+		want := pattern(5, n)
+		a := w.dial(within(w.T), w.ln, cm.ConnParam{PrivateData: pattern(6, 10)})
+		req, err := w.ln.Accept(within(w.T))
+		require.NoError(w, err)
+		w.privateData(pattern(6, 10), req.PrivateData())
+		require.NoError(w, req.Reject(want))
+		err = closes(w.T, a.done, "Connect")
+		requireErr(w.T, err, cm.ErrRejected)
+		var re *cm.RejectedError
+		require.ErrorAs(w, err, &re)
+		w.privateData(want, re.PrivateData)
+		require.Nil(w, a.id.QP())
+		require.NotEqual(w, verbs.QPStateRTS, a.side.qp.State())
+		requireErr(w.T, a.id.Disconnect(), verbs.ErrInvalid)
+		// The QP can be used for another attempt.
+		if a.side.qp.State() != verbs.QPStateInit {
+			require.NoError(w, a.side.modify(verbs.QPStateReset))
+		}
+		p := &pair{world: w, a: a.side, b: w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})}
+		p.connect(pairConfig{})
+		p.works()
+	}
+}
+
+func connectAnswerTwice(w *world) {
+	p := w.unconnected(pairConfig{})
+	spare := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	a := w.dial(within(w.T), w.ln, cm.ConnParam{})
+	req, err := w.ln.Accept(within(w.T))
+	require.NoError(w, err)
+	p.b.id, err = req.Accept(within(w.T), p.b.qp, cm.ConnParam{})
+	require.NoError(w, err)
+	w.closeLater(p.b.id)
+	require.NoError(w, closes(w.T, a.done, "Connect"))
+	requireErr(w.T, req.Reject(nil), verbs.ErrInvalid)
+	_, err = req.Accept(within(w.T), spare.qp, cm.ConnParam{})
+	requireErr(w.T, err, verbs.ErrInvalid)
+	p.a = a.side
+	if w.f.ActiveFirst {
+		p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite})
+	}
+	p.works()
+
+	a = w.dial(within(w.T), w.ln, cm.ConnParam{})
+	req, err = w.ln.Accept(within(w.T))
+	require.NoError(w, err)
+	require.NoError(w, req.Reject(nil))
+	requireErr(w.T, req.Reject(nil), verbs.ErrInvalid)
+	require.Error(w, closes(w.T, a.done, "Connect"))
+}
+
+func connectTwice(w *world) {
+	p := w.pair(pairConfig{})
+	spare := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	requireErr(w.T, p.a.id.Connect(within(w.T), spare.qp, cm.ConnParam{}), verbs.ErrInvalid)
+	requireErr(w.T, w.resolve(w.ln).Connect(within(w.T), p.a.qp, cm.ConnParam{}), verbs.ErrState)
+	p.works()
+}
+
+// connectWrongState: only QPs in RESET or INIT are connected.
+func connectWrongState(w *world) {
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	require.NoError(w, s.modify(verbs.QPStateErr))
+	id := w.resolve(w.ln)
+	for _, err := range []error{id.BindQP(s.qp), id.Connect(within(w.T), s.qp, cm.ConnParam{})} {
+		requireErr(w.T, err, verbs.ErrState)
+		require.ErrorContains(w, err, "ERR")
+	}
+	require.NoError(w, s.modify(verbs.QPStateReset))
+	require.NoError(w, id.BindQP(s.qp))
+	require.NoError(w, id.BindQP(s.qp), "a QP in INIT is left alone")
+	require.Equal(w, verbs.QPStateInit, s.qp.State())
+}
+
+func connectNobodyListens(w *world) {
+	ln := w.listen(cm.Config{Context: w.b.ctx})
+	address := ln.Addr().String()
+	require.NoError(w, ln.Close())
+	id, err := cm.Resolve(within(w.T), address, cm.Config{Context: w.a.ctx})
+	require.NoError(w, err, "the peer is not contacted yet")
+	w.closeLater(id)
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	began := time.Now()
+	err = id.Connect(within(w.T), s.qp, cm.ConnParam{})
+	require.Less(w, time.Since(began), waitLimit/2, "refused, not timed out")
+	var oe *cm.OpError
+	require.ErrorAs(w, err, &oe)
+	require.Equal(w, "Connect", oe.Op)
+	require.Equal(w, address, oe.Addr)
+	require.False(w, oe.Timeout())
+	w.pair(pairConfig{}).works()
+}
+
+func connectBadAddress(w *world) {
+	for _, address := range []string{"", ":", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:nosuchservice", "[::1:80",
+		":7306", "127.0.0.1:0", "no such host:1"} {
+		_, err := cm.Resolve(within(w.T), address, cm.Config{Context: w.a.ctx})
+		var oe *cm.OpError
+		require.ErrorAs(w, err, &oe, "Resolve %q", address)
+		require.Equal(w, "Resolve", oe.Op)
+		require.Equal(w, address, oe.Addr)
+	}
+	for _, address := range []string{"", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:nosuchservice", "[::1:80"} {
+		_, err := cm.Listen(within(w.T), address, cm.Config{Context: w.b.ctx})
+		var oe *cm.OpError
+		require.ErrorAs(w, err, &oe, "Listen %q", address)
+		require.Equal(w, "Listen", oe.Op)
+		require.Equal(w, address, oe.Addr)
+	}
+	_, err := cm.Listen(within(w.T), w.f.Listen, cm.Config{Context: w.b.ctx, Backlog: -1})
+	requireErr(w.T, err, verbs.ErrInvalid)
+	require.ErrorContains(w, err, "-1")
+}
+
+func connectNoDevice(w *world) {
+	_, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{})
+	requireErr(w.T, err, verbs.ErrNoDevice)
+	require.ErrorContains(w, err, w.ln.Addr().String())
+	_, err = cm.Listen(within(w.T), w.f.Listen, cm.Config{})
+	requireErr(w.T, err, verbs.ErrNoDevice)
+	require.ErrorContains(w, err, w.f.Listen)
+}
+
+// connectCancel gives up while the passive side has not answered.
+func connectCancel(w *world) {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	requireErr(w.T, w.resolve(w.ln).Connect(done, s.qp, cm.ConnParam{}), context.Canceled)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	a := w.dial(ctx, w.ln, cm.ConnParam{PrivateData: []byte("give up")})
+	req := w.nextRequest("give up")
+	cancel()
+	requireErr(w.T, closes(w.T, a.done, "a cancelled Connect"), context.Canceled)
+	require.NotEqual(w, verbs.QPStateRTS, a.side.qp.State())
+	w.answerGone(req)
+
+	ctx, cancel = context.WithTimeout(context.Background(), 2*quietTime)
+	defer cancel()
+	a = w.dial(ctx, w.ln, cm.ConnParam{PrivateData: []byte("time out")})
+	err := closes(w.T, a.done, "a Connect with a deadline")
+	requireErr(w.T, err, context.DeadlineExceeded)
+	var ne net.Error
+	require.ErrorAs(w, err, &ne)
+	require.True(w, ne.Timeout())
+	w.answerGone(w.nextRequest("time out"))
+	w.pair(pairConfig{}).works()
+}
+
+// nextRequest takes requests until one comes with that private data: those of attempts that were given up before are
+// answered as such.
+func (w *world) nextRequest(private string) *cm.Request {
+	w.Helper()
+	for {
+		req, err := w.ln.Accept(within(w.T))
+		require.NoError(w, err)
+		if bytes.HasPrefix(req.PrivateData(), []byte(private)) {
+			return req
+		}
+		w.answerGone(req)
+	}
+}
+
+// answerGone accepts a request whose peer has gone: it fails, or gives a connection that ends at once.
+func (w *world) answerGone(req *cm.Request) {
+	w.Helper()
+	b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	id, err := req.Accept(within(w.T), b.qp, cm.ConnParam{})
+	if err != nil {
+		var oe *cm.OpError
+		require.ErrorAs(w, err, &oe)
+		require.Equal(w, "Accept", oe.Op)
+		return
+	}
+	closes(w.T, id.Done(), "the end of a connection whose peer has gone")
+	require.Error(w, id.Err())
+	require.NoError(w, id.Close())
+}
+
+// connectClose: Close of the ID ends its Connect.
+func connectClose(w *world) {
+	a := w.dial(context.Background(), w.ln, cm.ConnParam{})
+	req, err := w.ln.Accept(within(w.T))
+	require.NoError(w, err)
+	require.NoError(w, a.id.Close())
+	requireClosed(w.T, closes(w.T, a.done, "a closed Connect"))
+	closes(w.T, a.id.Done(), "Done of a closed ID")
+	w.answerGone(req)
+}
+
+// connectCloseQP: Close of the QP ends the Connect too.
+func connectCloseQP(w *world) {
+	a := w.dial(context.Background(), w.ln, cm.ConnParam{})
+	req, err := w.ln.Accept(within(w.T))
+	require.NoError(w, err)
+	require.NoError(w, a.side.qp.Close())
+	requireClosed(w.T, closes(w.T, a.done, "Connect of a closed QP"))
+	w.answerGone(req)
+}
+
+func connectCancelAccept(w *world) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.ln.Accept(ctx)
+		done <- err
+	}()
+	time.Sleep(quietTime / 4)
+	cancel()
+	requireErr(w.T, closes(w.T, done, "a cancelled Accept"), context.Canceled)
+	ctx, cancel = context.WithTimeout(context.Background(), quietTime)
+	defer cancel()
+	_, err := w.ln.Accept(ctx)
+	requireErr(w.T, err, context.DeadlineExceeded)
+	w.pair(pairConfig{}).works()
+}
+
+// connectCancelAcceptRequest: the acceptance is given up, and both sides are free again.
+func connectCancelAcceptRequest(w *world) {
+	a := w.dial(within(w.T), w.ln, cm.ConnParam{})
+	req, err := w.ln.Accept(within(w.T))
+	require.NoError(w, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	_, err = req.Accept(ctx, b.qp, cm.ConnParam{})
+	requireErr(w.T, err, context.Canceled)
+	if err := closes(w.T, a.done, "Connect"); err == nil {
+		closes(w.T, a.id.Done(), "the end of a connection that the peer gave up")
+	}
+	w.pair(pairConfig{}).works()
+}
+
+// connectBacklog: requests that find no room are refused, those that have room wait.
+func connectBacklog(w *world) {
+	const room, extra = 2, 3
+	ln := w.listen(cm.Config{Context: w.b.ctx, Backlog: room})
+	ctx := within(w.T)
+	results := make(chan error, room+extra)
+	for range room + extra {
+		a := w.dial(ctx, ln, cm.ConnParam{})
+		go func() { results <- <-a.done }()
+	}
+	for range extra {
+		err := closes(w.T, results, "a refusal")
+		var oe *cm.OpError
+		require.ErrorAs(w, err, &oe)
+		require.False(w, oe.Timeout(), err.Error())
+	}
+	for range room {
+		req, err := ln.Accept(ctx)
+		require.NoError(w, err)
+		b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+		b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
+		require.NoError(w, err)
+		w.closeLater(b.id)
+	}
+	for range room {
+		require.NoError(w, closes(w.T, results, "Connect"))
+	}
+}
+
+// connectListenerClose wakes Accept, and refuses those that wait.
+func connectListenerClose(w *world) {
+	ln := w.listen(cm.Config{Context: w.b.ctx})
+	const waiters = 3
+	ends := make(chan error, waiters)
+	for range waiters {
+		go func() {
+			_, err := ln.Accept(context.Background())
+			ends <- err
+		}()
+	}
+	time.Sleep(quietTime / 4)
+	require.NoError(w, ln.Close())
+	for range waiters {
+		requireClosed(w.T, closes(w.T, ends, "Accept of a closed listener"))
+	}
+	_, err := ln.Accept(context.Background())
+	requireClosed(w.T, err)
+
+	ln = w.listen(cm.Config{Context: w.b.ctx})
+	a := w.dial(context.Background(), ln, cm.ConnParam{})
+	time.Sleep(quietTime)
+	require.NoError(w, ln.Close())
+	require.Error(w, closes(w.T, a.done, "Connect to a closed listener"))
+	w.pair(pairConfig{}).works()
+}
+
+func connectListenerCloseKeeps(w *world) {
+	ln := w.listen(cm.Config{Context: w.b.ctx})
+	inner := *w
+	inner.ln = ln
+	p := inner.pair(pairConfig{})
+	// A request that has been taken can be answered after the listener has gone.
+	a := w.dial(within(w.T), ln, cm.ConnParam{})
+	req, err := ln.Accept(within(w.T))
+	require.NoError(w, err)
+	require.NoError(w, ln.Close())
+	b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	b.id, err = req.Accept(within(w.T), b.qp, cm.ConnParam{})
+	require.NoError(w, err)
+	w.closeLater(b.id)
+	require.NoError(w, closes(w.T, a.done, "Connect"))
+	p.works()
+}
+
+func connectSeveralListeners(w *world) {
+	listeners := []*cm.Listener{w.ln, w.listen(cm.Config{Context: w.b.ctx}), w.listen(cm.Config{Context: w.b.ctx})}
+	seen := make(map[string]bool)
+	for _, ln := range listeners {
+		require.False(w, seen[ln.Addr().String()])
+		seen[ln.Addr().String()] = true
+		inner := *w
+		inner.ln = ln
+		p := inner.pair(pairConfig{})
+		require.Equal(w, ln.Addr().String(), p.a.id.RemoteAddr().String())
+		p.works()
+	}
+}
+
+func connectAddressInUse(w *world) {
+	_, err := cm.Listen(within(w.T), w.ln.Addr().String(), cm.Config{Context: w.b.ctx})
+	var oe *cm.OpError
+	require.ErrorAs(w, err, &oe)
+	require.Equal(w, "Listen", oe.Op)
+	require.Equal(w, w.ln.Addr().String(), oe.Addr)
+	require.ErrorContains(w, err, "in use")
+}
+
+func connectUseAfterClose(w *world) {
+	id := w.resolve(w.ln)
+	require.NoError(w, id.Close())
+	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	requireClosed(w.T, id.Connect(within(w.T), s.qp, cm.ConnParam{}))
+	closes(w.T, id.Done(), "Done of a closed ID")
+
+	p := w.pair(pairConfig{})
+	require.NoError(w, p.a.id.Close())
+	closes(w.T, p.a.id.Done(), "Done of a closed ID")
+	require.ErrorIs(w, p.a.id.Err(), verbs.ErrClosed)
+	require.NoError(w, p.a.id.Disconnect(), "what has ended can be ended again")
+	require.Equal(w, verbs.QPStateErr, p.a.qp.State(), "the QP stays, in error")
+	p.a.post(verbs.SendWR{ID: 4, Opcode: verbs.WRSend})
+	p.a.flushed(p.a.scq, 4)
+}

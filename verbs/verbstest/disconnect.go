@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"io"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var disconnectTests = []test{
+	{"Flushes", disconnectFlushes},
+	{"Twice", disconnectTwice},
+	{"BothAtOnce", disconnectBothAtOnce},
+	{"DataArrive", disconnectDataArrive},
+	{"DuringReads", disconnectDuringReads},
+	{"Close", disconnectClose},
+	{"CloseQP", disconnectCloseQP},
+	{"NotConnected", disconnectNotConnected},
+}
+
+// ended requires that both sides have learned of an end without a fault: from ended the connection.
+func (p *pair) ended(from, to *side) {
+	p.Helper()
+	closes(p.T, from.id.Done(), "Done")
+	closes(p.T, to.id.Done(), "Done at the peer")
+	for _, s := range []*side{from, to} {
+		require.Equal(p, verbs.QPStateErr.String(), s.qp.State().String())
+	}
+	require.ErrorIs(p, from.id.Err(), verbs.ErrClosed)
+	require.ErrorIs(p, from.qp.Err(), verbs.ErrClosed)
+	require.ErrorIs(p, to.id.Err(), io.EOF)
+	require.ErrorIs(p, to.qp.Err(), io.EOF)
+}
+
+func disconnectFlushes(w *world) {
+	for _, active := range []bool{true, false} {
+		by := w.pair(pairConfig{})
+		p := w.pair(pairConfig{})
+		p.works()
+		from, to := p.a, p.b
+		if !active {
+			from, to = p.b, p.a
+		}
+		for i := range 3 {
+			from.recv(uint64(i))
+			to.recv(uint64(i))
+		}
+		require.NoError(w, from.id.Disconnect())
+		// The completions of the side that disconnects are there when the call returns.
+		var wcs [4]verbs.WC
+		n, err := from.rcq.Poll(wcs[:])
+		require.NoError(w, err)
+		require.Equal(w, 3, n)
+		for i, wc := range wcs[:n] {
+			require.EqualValues(w, i, wc.ID)
+			require.Equal(w, verbs.WCWRFlushErr, wc.Status)
+		}
+		p.ended(from, to)
+		to.flushed(to.rcq, 0, 1, 2)
+		for _, s := range []*side{from, to} {
+			s.post(verbs.SendWR{ID: 7, Opcode: verbs.WRSend})
+			s.flushed(s.scq, 7)
+			s.recv(8)
+			s.flushed(s.rcq, 8)
+		}
+		by.works()
+	}
+}
+
+func disconnectTwice(w *world) {
+	p := w.pair(pairConfig{})
+	require.NoError(w, p.a.id.Disconnect())
+	require.NoError(w, p.a.id.Disconnect())
+	p.ended(p.a, p.b)
+	require.NoError(w, p.b.id.Disconnect(), "after the peer's")
+	require.ErrorIs(w, p.b.id.Err(), io.EOF, "the first reason stays")
+}
+
+func disconnectBothAtOnce(w *world) {
+	for range 10 {
+		p := w.pair(pairConfig{})
+		p.a.recv(1)
+		p.b.recv(2)
+		errs := make(chan error, 2)
+		go func() { errs <- p.a.id.Disconnect() }()
+		go func() { errs <- p.b.id.Disconnect() }()
+		require.NoError(w, closes(w.T, errs, "Disconnect"))
+		require.NoError(w, closes(w.T, errs, "Disconnect"))
+		closes(w.T, p.a.id.Done(), "Done")
+		closes(w.T, p.b.id.Done(), "Done")
+		p.a.flushed(p.a.rcq, 1)
+		p.b.flushed(p.b.rcq, 2)
+	}
+}
+
+// disconnectDataArrive: what has completed before a Disconnect arrives.
+func disconnectDataArrive(w *world) {
+	p := w.pair(pairConfig{})
+	const n, count = 50_000, 40
+	src, dst := w.a.alloc(n, 0), w.b.alloc(n*count, allRights)
+	for i := range count {
+		p.b.recv(uint64(i), dst.sge(i*n, n))
+	}
+	p.b.recv(count)
+	for i := range count {
+		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: src.sgl(0, n)})
+	}
+	for i := range count {
+		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCSend).ID)
+	}
+	require.NoError(w, p.a.id.Disconnect())
+	for i := range count {
+		require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+		dst.holds(i*n, src.Bytes())
+	}
+	p.b.flushed(p.b.rcq, count)
+	p.ended(p.a, p.b)
+}
+
+// disconnectDuringReads: requests in progress are flushed, on whatever side the end comes from.
+func disconnectDuringReads(w *world) {
+	for _, active := range []bool{true, false} {
+		p := w.pair(pairConfig{})
+		const n, count = 1 << 20, 20
+		src, dst := w.b.alloc(n, allRights), w.a.alloc(n, verbs.AccessLocalWrite)
+		for i := range count {
+			wr := read(dst.sgl(0, n), src, 0)
+			wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
+			p.a.post(wr)
+		}
+		require.Zero(w, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
+		if active {
+			require.NoError(w, p.a.id.Disconnect())
+		} else {
+			require.NoError(w, p.b.id.Disconnect())
+		}
+		failed := false
+		for i := 1; i < count; i++ {
+			wc := p.a.sent()
+			require.EqualValues(w, i, wc.ID)
+			if wc.Status != verbs.WCSuccess {
+				failed = true
+				require.Equal(w, verbs.WCWRFlushErr.String(), wc.Status.String())
+			} else {
+				require.False(w, failed, "a success behind a failure")
+			}
+		}
+		closes(w.T, p.a.id.Done(), "Done")
+		closes(w.T, p.b.id.Done(), "Done")
+	}
+}
+
+func disconnectClose(w *world) {
+	p := w.pair(pairConfig{})
+	p.a.recv(1)
+	p.b.recv(2)
+	require.NoError(w, p.a.id.Close())
+	p.ended(p.a, p.b)
+	p.a.flushed(p.a.rcq, 1)
+	p.b.flushed(p.b.rcq, 2)
+	require.NoError(w, p.b.id.Close())
+	require.ErrorIs(w, p.b.id.Err(), io.EOF)
+}
+
+// disconnectCloseQP: a QP that is destroyed takes its connection with it.
+func disconnectCloseQP(w *world) {
+	p := w.pair(pairConfig{})
+	p.a.recv(1)
+	p.b.recv(2)
+	require.NoError(w, p.a.qp.Close())
+	closes(w.T, p.a.id.Done(), "Done")
+	closes(w.T, p.b.id.Done(), "Done at the peer")
+	p.a.flushed(p.a.rcq, 1)
+	p.b.flushed(p.b.rcq, 2)
+	require.ErrorIs(w, p.b.id.Err(), io.EOF)
+	require.NoError(w, p.a.id.Disconnect())
+}
+
+func disconnectNotConnected(w *world) {
+	id := w.resolve(w.ln)
+	requireErr(w.T, id.Disconnect(), verbs.ErrInvalid)
+	select {
+	case <-id.Done():
+		require.Fail(w, "done before it began")
+	default:
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var progressTests = []test{
+	{"Reads", progressReads},
+	{"Atomics", progressAtomics},
+	{"Writes", progressWrites},
+	{"SlowReceiver", progressSlowReceiver},
+	{"ManyConnections", progressManyConnections},
+}
+
+// progressCount is how many operations a responder answers whose program does nothing.
+const progressCount = 10_000
+
+// pipeline keeps count requests of p's active side going, window at a time. The program of the passive side does nothing in
+// the meantime.
+func (p *pair) pipeline(count, window int, op verbs.WCOpcode, wr func(i int) verbs.SendWR) {
+	p.Helper()
+	wcs := make([]verbs.WC, window)
+	ctx := within(p.T)
+	list := make([]verbs.SendWR, 0, window)
+	posted, done := 0, 0
+	for done < count {
+		list = list[:0]
+		for ; posted < count && posted < done+window; posted++ {
+			list = append(list, wr(posted))
+			list[len(list)-1].ID, list[len(list)-1].Flags = uint64(posted), verbs.SendSignaled
+		}
+		if len(list) > 0 {
+			p.a.post(list...)
+		}
+		n, err := p.a.scq.Wait(ctx, wcs)
+		require.NoError(p, err)
+		for _, wc := range wcs[:n] {
+			if wc.ID != uint64(done) || wc.Status != verbs.WCSuccess || wc.Opcode != op {
+				require.Failf(p, "unexpected completion", "at %d: %+v", done, wc)
+			}
+			done++
+		}
+	}
+}
+
+func progressReads(w *world) {
+	p := w.pair(pairConfig{})
+	sgl := p.a.mem.sgl(0, 64)
+	p.pipeline(progressCount, 64, verbs.WCRDMARead, func(int) verbs.SendWR { return read(sgl, p.b.mem, 100) })
+	p.a.mem.holds(0, p.b.mem.Bytes()[100:164])
+}
+
+func progressAtomics(w *world) {
+	p := w.pair(pairConfig{})
+	add := at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, p.a.mem, 0, p.b.mem, 0)
+	if p.lacks(verbs.OpFetchAdd, add) {
+		return
+	}
+	p.b.mem.put(0, 0)
+	p.pipeline(progressCount, 64, verbs.WCFetchAdd, func(int) verbs.SendWR { return add })
+	require.EqualValues(w, progressCount, p.b.mem.get(0))
+	require.EqualValues(w, progressCount-1, p.a.mem.get(0))
+}
+
+func progressWrites(w *world) {
+	p := w.pair(pairConfig{})
+	const n = 50_000
+	src, dst := w.a.alloc(n, 0), w.b.alloc(n, allRights)
+	p.pipeline(100, 32, verbs.WCRDMAWrite, func(int) verbs.SendWR { return write(src.sgl(0, n), dst, 0) })
+	p.settle()
+	dst.holds(0, src.Bytes())
+}
+
+// progressSlowReceiver: a program that takes its completions late slows nobody down, as long as its receives are
+// posted.
+func progressSlowReceiver(w *world) {
+	p := w.pair(pairConfig{})
+	const count = 60
+	for i := range count {
+		p.b.recv(uint64(i), p.b.mem.sge(0, 64))
+	}
+	for i := range count {
+		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 64)})
+		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCSend).ID)
+	}
+	p.a.ok(p.a.run(read(p.a.mem.sgl(100, 64), p.b.mem, 0)), verbs.WCRDMARead)
+	p.a.mem.holds(100, p.a.mem.Bytes()[:64])
+	time.Sleep(quietTime)
+	for i := range count {
+		require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+	}
+}
+
+// progressManyConnections works on several connections at the same time.
+func progressManyConnections(w *world) {
+	w.Run("group", func(t *testing.T) {
+		for i := range 6 {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				w := w.with(t)
+				w.ln = w.listen(cm.Config{Context: w.b.ctx})
+				p := w.pair(pairConfig{})
+				for range 10 {
+					p.works()
+				}
+			})
+		}
+	})
+}
