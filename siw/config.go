@@ -87,6 +87,9 @@ type Config struct {
 	CloseTimeout time.Duration
 	// PeerTimeout gives up a peer that acknowledges nothing or keeps its window closed for so long (20 s).
 	PeerTimeout time.Duration
+	// IdleTimeout ends a connection on which nothing at all has moved for so long, in either direction (0 = never). A peer
+	// that owes a response and is silent otherwise is not given up without it.
+	IdleTimeout time.Duration
 	// SetupTimeout bounds the exchange of MPA frames (10 s as active, 5 s as passive side).
 	SetupTimeout time.Duration
 	// DeregTimeout is how long a deregistration waits for operations in progress before it ends their connections (3 s).
@@ -163,6 +166,7 @@ func (cfg Config) fill() (Config, error) {
 	}{
 		{"CloseTimeout", &cfg.CloseTimeout, 3 * time.Second},
 		{"PeerTimeout", &cfg.PeerTimeout, 20 * time.Second},
+		{"IdleTimeout", &cfg.IdleTimeout, 0},
 		{"SetupTimeout", &cfg.SetupTimeout, 0},
 		{"DeregTimeout", &cfg.DeregTimeout, 3 * time.Second},
 	} {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/siw/mpa"
@@ -37,6 +38,9 @@ type conn struct {
 	spoken  chan struct{}  // closed when the peer's first FPDU has been handled
 	flushed chan struct{}  // closed when the connection has let go of all memory and everything is flushed
 	gone    chan struct{}  // closed when the stream is closed too
+
+	idle     *time.Timer   // looks for signs of life; nil without IdleTimeout
+	received atomic.Uint64 // octets, for idle
 
 	term  *termination // mu; the Terminate to send at the end
 	cause error        // mu; why the connection ended
@@ -88,7 +92,32 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 		defer c.workers.Done()
 		c.readLoop()
 	}()
+	c.watch()
 	return c, nil
+}
+
+// watch ends the connection when nothing has moved for IdleTimeout.
+func (c *conn) watch() {
+	limit := c.dev.cfg.IdleTimeout
+	if limit == 0 {
+		return
+	}
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	received, sent := c.received.Load(), c.tx.sentTo
+	c.idle = time.AfterFunc(limit, func() {
+		c.q.mu.Lock()
+		defer c.q.mu.Unlock()
+		if c.dead.Load() {
+			return
+		}
+		if now, out := c.received.Load(), c.tx.sentTo; now != received || out != sent {
+			received, sent = now, out
+			c.idle.Reset(limit)
+			return
+		}
+		c.failLocked(fmt.Errorf("nothing has moved for %v: %w", limit, syscall.ETIMEDOUT), nil)
+	})
 }
 
 // fail ends the connection for the first reason that is given; t is the Terminate to send, nil for none. It does not wait.
@@ -140,6 +169,9 @@ func (c *conn) end() {
 	tail := c.tx.cut()
 	if c.term != nil {
 		tail = c.appendTerminate(tail)
+	}
+	if c.idle != nil {
+		c.idle.Stop()
 	}
 	c.rx.flush(c.q)
 	c.q.flush()

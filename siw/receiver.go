@@ -113,6 +113,7 @@ func (c *conn) receiveLocked() bool {
 			return false
 		}
 		c.tap(false, r.iov[:], n)
+		c.received.Add(uint64(n))
 		r.w += n
 		short := r.w < len(r.buf)
 		c.consume()

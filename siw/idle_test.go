@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw_test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestIdleTimeout keeps a connection alive by a Write now and then, and loses it when they stop.
+func TestIdleTimeout(t *testing.T) {
+	const limit = 400 * time.Millisecond
+	a, p := connectEnds(t, siw.Config{IdleTimeout: limit})
+	sge, err := a.mr.SGE(0, 8)
+	require.NoError(t, err)
+	for range 8 {
+		_, err := a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: p.mr.Addr(), RKey: p.mr.RKey()}})
+		require.NoError(t, err)
+		time.Sleep(limit / 4)
+	}
+	require.Equal(t, verbs.QPStateRTS, a.qp.State(), "it lives while something moves")
+	for _, e := range []*end{a, p} {
+		select {
+		case <-e.id.Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("it does not end")
+		}
+	}
+	// The one that gives up first tells the other by closing.
+	require.True(t, errors.Is(a.qp.Err(), syscall.ETIMEDOUT) || errors.Is(p.qp.Err(), syscall.ETIMEDOUT), "%v, %v", a.qp.Err(), p.qp.Err())
+}
