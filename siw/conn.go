@@ -127,6 +127,14 @@ func (c *conn) fail(cause error, t *termination) {
 	c.failLocked(cause, t)
 }
 
+// broken ends the connection because its stream has failed.
+func (c *conn) broken(err error) {
+	if err == errStalled {
+		err = fmt.Errorf("peer has taken no data for %v: %w", c.dev.cfg.PeerTimeout, syscall.ETIMEDOUT)
+	}
+	c.fail(err, nil)
+}
+
 // failLocked is fail for a caller that holds q.mu.
 func (c *conn) failLocked(cause error, t *termination) {
 	if c.dead.Load() {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/verbs"
@@ -93,7 +94,7 @@ func (d *device) Connect(ctx context.Context, pq verbs.ProviderQP, remote net.Ad
 		return nil, err
 	}
 	return d.establish(ctx, pq, func(ctx context.Context) (net.Conn, setup, error) {
-		timeout := d.cfg.setupTimeout(true)
+		began, timeout := time.Now(), d.cfg.setupTimeout(true)
 		dialCtx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		nc, err := d.dial(dialCtx, remote, source)
@@ -105,7 +106,7 @@ func (d *device) Connect(ctx context.Context, pq verbs.ProviderQP, remote net.Ad
 		}
 		nc = d.tapped(nc)
 		var agreed setup
-		err = bounded(ctx, nc, timeout, func() (err error) {
+		err = bounded(ctx, nc, began, timeout, func() (err error) {
 			agreed, err = d.initiate(nc, want, param.PrivateData)
 			return err
 		})

@@ -82,7 +82,7 @@ func (c *conn) answered(queue *ring[uint64], e *sendEntry) {
 	e.answered = true
 	c.tx.outstanding--
 	c.q.retire()
-	if c.q.sq.next < c.q.sq.tail {
+	if !c.q.sq.empty() {
 		c.rx.reply = true
 	}
 }

@@ -98,7 +98,7 @@ func (l *listener) serve() {
 func (l *listener) handshake(nc net.Conn) {
 	nc = l.dev.tapped(nc)
 	var f mpa.Frame
-	err := bounded(l.ctx, nc, l.dev.cfg.setupTimeout(false), func() (err error) {
+	err := bounded(l.ctx, nc, time.Now(), l.dev.cfg.setupTimeout(false), func() (err error) {
 		f, err = readRequest(nc)
 		return err
 	})
@@ -204,7 +204,7 @@ func (r *request) Accept(ctx context.Context, pq verbs.ProviderQP, param cm.Conn
 	timeout := r.dev.cfg.setupTimeout(false)
 	began := time.Now()
 	c, err := r.dev.establish(ctx, pq, func(ctx context.Context) (net.Conn, setup, error) {
-		return r.nc, agreed, bounded(ctx, r.nc, timeout, func() error {
+		return r.nc, agreed, bounded(ctx, r.nc, began, timeout, func() error {
 			_, err := r.nc.Write(frame)
 			return err
 		})
@@ -229,7 +229,7 @@ func (r *request) Accept(ctx context.Context, pq verbs.ProviderQP, param cm.Conn
 	case <-timer.C:
 		err = fmt.Errorf("%w after %v: the peer did not send its first message", cm.ErrSetupTimeout, timeout)
 	}
-	_ = c.Close()
+	_ = c.Disconnect() // the end of the stream need not be waited for
 	return nil, err
 }
 

@@ -65,6 +65,7 @@ func depth(ird, ord int) cm.ConnParam {
 
 // TestSetupReply checks every octet of the Reply to Requests that are accepted, and what the two sides agree on.
 func TestSetupReply(t *testing.T) {
+	t.Parallel()
 	request := func(flags, rev byte, pd ...byte) []byte { return startup(false, flags, rev, pd...) }
 	reply := func(flags, rev byte, pd ...byte) []byte { return startup(true, flags, rev, pd...) }
 	cases := []struct {
@@ -184,6 +185,7 @@ func rtrWord(m siw.RTRMessages, ird, ord uint16) []byte {
 // all that we know if there are none, and the connection is established, and our sends go out, when the first FPDU is
 // in.
 func TestSetupRTR(t *testing.T) {
+	t.Parallel()
 	const all = siw.RTRWrite | siw.RTRRead | siw.RTRSend
 	for _, c := range []struct {
 		name                  string
@@ -292,6 +294,7 @@ func TestSetupRTR(t *testing.T) {
 // TestSetupRefused sends what is no acceptable Request: the connection ends without a Reply, and the
 // listener goes on.
 func TestSetupRefused(t *testing.T) {
+	t.Parallel()
 	n := newRawNIC(t, siw.Config{SetupTimeout: 300 * time.Millisecond})
 	ln := n.listen()
 	e := n.end(verbs.QPCap{})
@@ -417,6 +420,7 @@ func TestSetupSlow(t *testing.T) {
 
 // TestSetupRequest checks every octet of the Request, and what becomes of the Replies to it.
 func TestSetupRequest(t *testing.T) {
+	t.Parallel()
 	rep := func(flags, rev byte, pd ...byte) []byte { return startup(true, flags, rev, pd...) }
 	req := func(flags, rev byte, pd ...byte) []byte { return startup(false, flags, rev, pd...) }
 	p2p := func(ird, ord uint16) []byte { return word(true, false, ird, true, false, ord) }
@@ -536,6 +540,7 @@ func TestSetupRequest(t *testing.T) {
 // TestSetupBadReply gives the NIC Replies that it must not accept: Connect fails with the reason, the TCP connection
 // ends without an FPDU, and the QP can be connected by another ID.
 func TestSetupBadReply(t *testing.T) {
+	t.Parallel()
 	good := startup(true, flagC|flagS, 2, word(true, false, 4, true, false, 4)...)
 	badKey := bytes.Clone(good)
 	badKey[15] ^= 0x20
@@ -778,6 +783,7 @@ func TestSetupPrivateData(t *testing.T) {
 // TestSetupTimeouts lets the peer fall silent, go, or be given up between the frames: Accept and Connect end in time,
 // and nothing is left behind.
 func TestSetupTimeouts(t *testing.T) {
+	t.Parallel()
 	const timeout = 200 * time.Millisecond
 	for _, c := range []struct {
 		name string
@@ -867,6 +873,7 @@ func TestSetupTimeouts(t *testing.T) {
 
 // TestSetupORD checks that what was agreed on is kept: no more requests are on the way than the peer serves.
 func TestSetupORD(t *testing.T) {
+	t.Parallel()
 	frame := rawRequest()
 	frame.Enhanced.IRD = 2
 	for _, active := range []bool{true, false} {
@@ -918,6 +925,7 @@ func TestSetupORD(t *testing.T) {
 
 // TestSetupRTRRequest opens connections as the initiator, by what both sides know.
 func TestSetupRTRRequest(t *testing.T) {
+	t.Parallel()
 	const all = siw.RTRWrite | siw.RTRRead | siw.RTRSend
 	for _, c := range []struct {
 		name          string

@@ -70,8 +70,8 @@ func TestStalledPeer(t *testing.T) {
 	require.Equal(t, eight, buf)
 	require.Equal(t, pattern(64, 1), alive.Bytes())
 	// Requests of the peer's are answered when there is room; that they cannot be now holds up nothing.
-	p.send(rawRead(1, fetch(alive, 0, 64)), rawSend(2, nil), rawAtomic(2, add(alive, 0)))
 	e.recv(0)
+	p.send(rawRead(1, fetch(alive, 0, 64)), rawSend(2, nil), rawAtomic(2, add(alive, 0)))
 	for i := uint32(1); i <= 5; i++ {
 		q.alive(alive)
 		other.recv(8)
@@ -112,6 +112,7 @@ func TestStalledPeer(t *testing.T) {
 
 // TestStalledPeerTimeout gives up a peer that takes nothing for PeerTimeout.
 func TestStalledPeerTimeout(t *testing.T) {
+	t.Parallel()
 	const timeout = time.Second
 	n := newRawNIC(t, siw.Config{PeerTimeout: timeout, CloseTimeout: 200 * time.Millisecond})
 	_, q := n.passive(rawOpts{})
@@ -181,6 +182,7 @@ func TestStalledPeerReads(t *testing.T) {
 
 // TestStalledPeerClose ends connections whose peer has stopped reading by every kind of Close.
 func TestStalledPeerClose(t *testing.T) {
+	t.Parallel()
 	n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond})
 	for name, end := range map[string]func(e *rawEnd) error{
 		"ID.Close":   func(e *rawEnd) error { return e.id.Close() },

@@ -15,14 +15,14 @@ const responseBurst = 16
 
 // build fills a batch.
 func (c *conn) build(b *batch) {
-	for more := true; more && b.room() && (c.tx.task != taskNone || c.begin()); {
+	for more := true; more && b.room() && (c.tx.task != taskNone || c.begin(b)); {
 		switch {
 		case c.tx.task == taskResponse && c.tx.resp.atomic:
 			c.atomicResponse(b)
 		case c.tx.task == taskResponse:
 			more = c.readResponse(b)
 		case c.tx.task == taskImm:
-			c.immediate(b)
+			more = c.immediate(b)
 		default:
 			more = c.request(b)
 		}
@@ -30,7 +30,7 @@ func (c *conn) build(b *batch) {
 }
 
 // begin takes the next thing to send: a response before a request, but not for ever. It reports false if there is none.
-func (c *conn) begin() bool {
+func (c *conn) begin(b *batch) bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	t := &c.tx
@@ -39,35 +39,37 @@ func (c *conn) begin() bool {
 	}
 	if t.responses.len() > 0 && t.burst < responseBurst {
 		t.burst++
-		return c.beginResponse()
+		return c.beginResponse(b)
 	}
 	t.burst = 0
 	if c.beginRequest() {
 		return true
 	}
-	return t.responses.len() > 0 && !c.dead.Load() && c.beginResponse()
+	return t.responses.len() > 0 && !c.dead.Load() && c.beginResponse(b)
 }
 
-func (c *conn) beginResponse() bool {
+func (c *conn) beginResponse(b *batch) bool {
 	op := rdmap.OpReadResponse
 	if c.tx.responses.front().atomic {
 		op = rdmap.OpAtomicResponse
 	}
 	if err := c.buildable(op); err != nil {
-		t := &termination{fault: faultLocal}
-		c.failLocked(fmt.Errorf("%v: %w: %w", op, err, t.err()), t)
+		if b.size == 0 { // what is in the batch goes first
+			t := &termination{fault: faultLocal}
+			c.failLocked(fmt.Errorf("%v: %w: %w", op, err, t.err()), t)
+		}
 		return false
 	}
 	c.tx.task, c.tx.resp, c.tx.off = taskResponse, *c.tx.responses.front(), 0
 	return true
 }
 
-// buildable asks the test hook.
+// buildable asks the test hook whether the next message can be built. What cannot be built stays so.
 func (c *conn) buildable(op rdmap.Opcode) error {
-	if c.dev.cfg.Hooks.Build == nil {
-		return nil
+	if c.dev.cfg.Hooks.Build != nil && c.tx.broken == nil {
+		c.tx.broken = c.dev.cfg.Hooks.Build(op)
 	}
-	return c.dev.cfg.Hooks.Build(op)
+	return c.tx.broken
 }
 
 // endResponse frees the place of a response that has been built.

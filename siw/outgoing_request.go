@@ -79,10 +79,8 @@ func (e *sendEntry) rdmapOpcode() rdmap.Opcode {
 		return rdmap.OpReadRequest
 	case e.isAtomic():
 		return rdmap.OpAtomicRequest
-	case e.op == verbs.WRImmData && solicited:
-		return rdmap.OpImmediateSE
 	case e.op == verbs.WRImmData:
-		return rdmap.OpImmediate
+		return e.immediateOpcode()
 	case e.op == verbs.WRSendWithInv && solicited:
 		return rdmap.OpSendSEInv
 	case e.op == verbs.WRSendWithInv:
@@ -91,6 +89,14 @@ func (e *sendEntry) rdmapOpcode() rdmap.Opcode {
 		return rdmap.OpSendSE
 	}
 	return rdmap.OpSend
+}
+
+// immediateOpcode returns the opcode of the request's Immediate Data.
+func (e *sendEntry) immediateOpcode() rdmap.Opcode {
+	if e.flags&verbs.SendSolicited != 0 {
+		return rdmap.OpImmediateSE
+	}
+	return rdmap.OpImmediate
 }
 
 // gather puts the next n octets of a request's data behind the header that has been begun, and completes the segment. It
@@ -114,11 +120,7 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 			r, mem, why := c.q.local(s.LKey, s.Addr+off, int(k), 0)
 			if why != accepted {
 				b.abandon()
-				if b.size == 0 {
-					c.q.mu.Lock()
-					c.failRequest(e, verbs.WCLocProtErr)
-					c.q.mu.Unlock()
-				}
+				c.giveUp(b, e, verbs.WCLocProtErr)
 				return false
 			}
 			if k <= copyLimit || c.markOut {
@@ -135,16 +137,30 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 	return true
 }
 
-// immediate builds an Immediate Data message (RFC 7306 section 6.2).
-func (c *conn) immediate(b *batch) {
+// giveUp ends the connection because the rest of a request cannot be sent, once the batch has gone and the requests before
+// it have completed. Whoever completes the last of them comes here again.
+func (c *conn) giveUp(b *batch, e *sendEntry, status verbs.WCStatus) {
+	if b.size > 0 {
+		return
+	}
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if c.q.sq.oldest() == e {
+		c.failRequest(e, status)
+	}
+}
+
+// immediate builds an Immediate Data message (RFC 7306 section 6.2). It reports false if it cannot.
+func (c *conn) immediate(b *batch) bool {
 	e := c.tx.entry
-	op := rdmap.OpImmediate
-	if e.flags&verbs.SendSolicited != 0 {
-		op = rdmap.OpImmediateSE
+	if e.isWrite() && c.buildable(e.immediateOpcode()) != nil {
+		c.giveUp(b, e, verbs.WCLocQPOpErr)
+		return false
 	}
 	h := b.begin(ddp.UntaggedLen+rdmap.ImmediateLen, ddp.UntaggedLen+rdmap.ImmediateLen)
-	ddp.Untagged{Last: true, ULP: rdmap.Control(op), QN: ddp.QNSend, MSN: e.msn}.Put(h)
+	ddp.Untagged{Last: true, ULP: rdmap.Control(e.immediateOpcode()), QN: ddp.QNSend, MSN: e.msn}.Put(h)
 	rdmap.PutImmediate(h[ddp.UntaggedLen:], e.imm)
 	c.sealed(b)
 	c.finish(e)
+	return true
 }

@@ -88,7 +88,7 @@ func (c *conn) readLoop() {
 		return c.dead.Load()
 	})
 	if err != nil {
-		c.fail(err, nil)
+		c.broken(err)
 	}
 }
 
@@ -170,7 +170,7 @@ func (c *conn) ended(err error) {
 	case errors.Is(err, io.EOF):
 		c.fail(io.EOF, nil)
 	default:
-		c.fail(err, nil)
+		c.broken(err)
 	}
 }
 

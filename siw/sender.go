@@ -3,10 +3,8 @@
 package siw
 
 import (
-	"fmt"
 	"math"
 	"sync"
-	"syscall"
 
 	"github.com/goverbs/goverbs/siw/mpa"
 )
@@ -47,6 +45,7 @@ type sender struct {
 	resp   response
 	off    uint32
 	burst  int
+	broken error     // of the test hook
 	built  uint64    // octets of the stream that have been put into batches
 	sendNo [2]uint32 // the last MSN on queues 0 and 1
 	respNo uint32    // the last MSN on queue 3
@@ -131,7 +130,7 @@ func (c *conn) pump(batches int) bool {
 			c.block()
 			return true
 		case err != nil:
-			c.fail(err, nil)
+			c.broken(err)
 			return c.leave()
 		}
 	}
@@ -191,12 +190,9 @@ func (c *conn) waitRoom() {
 		// If the socket has been filled again, by us or by somebody else since, the wait is ours.
 		t.waiter = t.blocked && !c.dead.Load()
 		return !t.waiter
-	}, c.dev.cfg.PeerTimeout)
-	if err == errStalled {
-		err = fmt.Errorf("peer has taken no data for %v: %w", c.dev.cfg.PeerTimeout, syscall.ETIMEDOUT)
-	}
+	})
 	if err != nil {
-		c.fail(err, nil)
+		c.broken(err)
 	}
 }
 

@@ -88,7 +88,7 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 	}
 	theirs := rep.Enhanced
 	if theirs.ORD != mpa.NoNegotiate && int(theirs.ORD) > want.ird {
-		sendTerminate(nc, faultIRD, agreed.crc)
+		agreed.terminate(nc, faultIRD)
 		return setup{}, protocolError("the peer insists on ORD %d, our IRD is %d", theirs.ORD, want.ird)
 	}
 	if theirs.IRD != mpa.NoNegotiate {
@@ -96,7 +96,7 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 	}
 	if req.Enhanced.PeerToPeer && theirs.PeerToPeer {
 		if !agreed.openWith(both(req.Enhanced, theirs)) {
-			sendTerminate(nc, faultRTR, agreed.crc)
+			agreed.terminate(nc, faultRTR)
 			return setup{}, protocolError("no first message in common (the peer takes %s)", rtrNames(theirs))
 		}
 		if _, err := nc.Write(agreed.opening); err != nil {
@@ -160,9 +160,13 @@ func (s *setup) openWith(common mpa.Enhanced) bool {
 	return true
 }
 
-// sendTerminate ends a connection during set-up. Whether it arrives changes nothing here.
-func sendTerminate(nc net.Conn, f fault, crc bool) {
-	_, _ = nc.Write(terminationOf(f, nil).appendFPDU(nil, crc))
+// terminate ends a connection during set-up. Whether the message arrives changes nothing here.
+func (s *setup) terminate(nc net.Conn, f fault) {
+	b := terminationOf(f, nil).appendFPDU(nil, s.crc)
+	if s.markOut {
+		b = mpa.AppendMarked(nil, 0, b, s.crc)
+	}
+	_, _ = nc.Write(b)
 }
 
 // respond answers a Request as the passive side with what it accepts, or refuses it with an error. The frame that it
@@ -243,10 +247,10 @@ func setupError(err error) error {
 	return err
 }
 
-// bounded runs f, which does blocking calls on nc, until ctx is done or the time is over, and says which it was.
-func bounded(ctx context.Context, nc net.Conn, timeout time.Duration, f func() error) error {
-	deadline := time.Now().Add(timeout)
-	_ = nc.SetDeadline(deadline)
+// bounded runs f, which does blocking calls on nc, until ctx is done or timeout has passed since began, and says which it
+// was.
+func bounded(ctx context.Context, nc net.Conn, began time.Time, timeout time.Duration, f func() error) error {
+	_ = nc.SetDeadline(began.Add(timeout))
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	err := f()
 	if !stop() && ctx.Err() != nil {

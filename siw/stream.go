@@ -10,7 +10,8 @@ import (
 )
 
 // stream is the byte stream below a connection. read and write never wait. read is called by the holder of the
-// connection's receive role, write by the holder of its send role, waitReadable and waitWritable by one goroutine each.
+// connection's receive role, write by the holder of its send role, waitReadable and waitWritable by one goroutine each. When
+// the peer has taken nothing of what is to be sent for the NIC's PeerTimeout, one of them returns errStalled.
 type stream interface {
 	// read fills bufs as far as octets are there. It returns errWouldBlock if there are none, io.EOF after the last.
 	read(bufs [][]byte) (int, error)
@@ -19,9 +20,9 @@ type stream interface {
 	// waitReadable calls f, and again whenever octets may have arrived, until f reports that it is done. It returns early,
 	// with an error, after interrupt.
 	waitReadable(f func() (done bool)) error
-	// waitWritable calls f, and again whenever room may have become free, until f reports that it is done. It returns
-	// errStalled if the peer has taken nothing for the given time, and another error after interrupt.
-	waitWritable(f func() (done bool), patience time.Duration) error
+	// waitWritable calls f, and again whenever room may have become free, until f reports that it is done. It returns early,
+	// with an error, after interrupt.
+	waitWritable(f func() (done bool)) error
 	// interrupt ends waitReadable and waitWritable for good.
 	interrupt()
 	// finish sends tail, tells the peer that nothing more comes, drops what arrives until the peer has ended too, and closes.

@@ -23,7 +23,8 @@ const maxIovecs = 1024
 // detector's knowledge, and waits in the runtime's poller, which park no thread.
 type tcpStream struct {
 	*net.TCPConn
-	raw syscall.RawConn
+	raw      syscall.RawConn
+	patience time.Duration
 
 	// The arguments and results of the calls into raw, which take functions that are made once: they would be allocated
 	// for every call otherwise. rd belongs to the receive role, wr to the send role.
@@ -50,13 +51,13 @@ var iovecPool = sync.Pool{New: func() any { return new(iovecs) }}
 func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
-		return newPumpStream(conn), nil
+		return newPumpStream(conn, patience), nil
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	s := &tcpStream{TCPConn: tcp, raw: raw}
+	s := &tcpStream{TCPConn: tcp, raw: raw, patience: patience}
 	s.readFn = func(fd uintptr) { s.rd.call(unix.SYS_READV, fd) }
 	s.writeFn = func(fd uintptr) { s.wr.call(unix.SYS_WRITEV, fd) }
 	// The kernel gives up a peer that acknowledges nothing, or whose window stays closed, for this long (tcp(7)).
@@ -132,9 +133,9 @@ func (s *tcpStream) waitReadable(f func() bool) error {
 	return s.raw.Read(func(uintptr) bool { return f() })
 }
 
-func (s *tcpStream) waitWritable(f func() bool, patience time.Duration) error {
+func (s *tcpStream) waitWritable(f func() bool) error {
 	for seen := s.acknowledged(); ; {
-		if !s.setWriteDeadline(time.Now().Add(patience)) {
+		if !s.setWriteDeadline(time.Now().Add(s.patience)) {
 			return net.ErrClosed
 		}
 		err := s.raw.Write(func(uintptr) bool { return f() })

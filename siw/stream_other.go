@@ -10,4 +10,6 @@ import (
 )
 
 // newStream uses two goroutines and a copy where the socket is not used directly.
-func newStream(conn net.Conn, _ time.Duration) (stream, error) { return newPumpStream(conn), nil }
+func newStream(conn net.Conn, patience time.Duration) (stream, error) {
+	return newPumpStream(conn, patience), nil
+}

@@ -13,12 +13,16 @@ import (
 // pumpBuffer is how many octets a pumpStream holds in each direction.
 const pumpBuffer = 128 << 10
 
+// pumpWrite is how much of it goes into one Write, which must end within the peer's patience or have moved something.
+const pumpWrite = 16 << 10
+
 // pumpStream makes a stream of any net.Conn: one goroutine reads into a buffer, one writes out of another. In-memory
 // connections and systems without an implementation of their own use it.
 type pumpStream struct {
 	net.Conn
 	readable, writable chan struct{} // hold a token when the buffers have changed
 	stop               chan struct{} // closed by interrupt
+	patience           time.Duration // how long the peer may take nothing of what is to be sent
 	once               sync.Once
 	done               sync.WaitGroup // the two goroutines
 
@@ -30,11 +34,10 @@ type pumpStream struct {
 	out    []byte     // written, not sent
 	outErr error      // why no more can be sent
 	ending bool       // interrupt was called
-	moved  uint64     // octets sent
 }
 
-func newPumpStream(conn net.Conn) *pumpStream {
-	s := &pumpStream{Conn: conn, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1), stop: make(chan struct{})}
+func newPumpStream(conn net.Conn, patience time.Duration) *pumpStream {
+	s := &pumpStream{Conn: conn, patience: patience, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1), stop: make(chan struct{})}
 	s.space.L, s.work.L = &s.mu, &s.mu
 	s.done.Go(s.receive)
 	s.done.Go(s.transmit)
@@ -71,19 +74,28 @@ func (s *pumpStream) transmit() {
 			s.mu.Unlock()
 			return
 		}
-		buf = append(buf[:0], s.out...)
+		if !s.ending {
+			_ = s.Conn.SetWriteDeadline(time.Now().Add(s.patience))
+		}
+		buf = append(buf[:0], s.out[:min(len(s.out), pumpWrite)]...)
 		s.mu.Unlock()
 		// out keeps the octets until they are gone, so that the buffer's bound counts them.
 		n, err := s.Conn.Write(buf)
 		s.mu.Lock()
 		s.out = s.out[:copy(s.out, s.out[n:])]
-		s.moved += uint64(n)
+		switch {
+		case err == nil, n > 0 && isTimeout(err) && !s.ending:
+			err = nil
+		case isTimeout(err) && !s.ending:
+			err = errStalled
+		}
 		if err != nil {
 			s.outErr, s.out = err, nil
 		}
 		s.mu.Unlock()
 		signal(s.writable)
 		if err != nil {
+			signal(s.readable)
 			return
 		}
 	}
@@ -103,6 +115,9 @@ func (s *pumpStream) read(bufs [][]byte) (n int, err error) {
 	}
 	if s.inErr != nil {
 		return 0, s.inErr
+	}
+	if s.outErr != nil {
+		return 0, s.outErr
 	}
 	return 0, errWouldBlock
 }
@@ -141,21 +156,10 @@ func (s *pumpStream) waitReadable(f func() bool) error {
 	return nil
 }
 
-func (s *pumpStream) waitWritable(f func() bool, patience time.Duration) error {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for seen := uint64(0); !f(); {
+func (s *pumpStream) waitWritable(f func() bool) error {
+	for !f() {
 		select {
 		case <-s.writable:
-		case <-timer.C:
-			s.mu.Lock()
-			moved := s.moved
-			s.mu.Unlock()
-			if moved == seen {
-				return errStalled
-			}
-			seen = moved
-			timer.Reset(patience)
 		case <-s.stop:
 			return net.ErrClosed
 		}

@@ -230,6 +230,7 @@ func TestTeardownRST(t *testing.T) {
 
 // TestTeardownDisconnect ends connections from our side, with peers that do not play along.
 func TestTeardownDisconnect(t *testing.T) {
+	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	n := newRawNIC(t, siw.Config{CloseTimeout: timeout})
 	for _, c := range []struct {
@@ -285,6 +286,7 @@ func TestTeardownDisconnect(t *testing.T) {
 
 // TestTeardownClose closes things while others wait for them: every wait ends, within CloseTimeout and a second.
 func TestTeardownClose(t *testing.T) {
+	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	cfg := siw.Config{CloseTimeout: timeout}
 	t.Run("ID", func(t *testing.T) {

@@ -99,6 +99,7 @@ func TestTerminateBeyondIRD(t *testing.T) {
 // TestTerminateArrives lets a peer that does not read yet go on sending behind its fault: the Terminate is not lost,
 // and a peer that does not end its direction is waited for no longer than CloseTimeout.
 func TestTerminateArrives(t *testing.T) {
+	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	n := newRawNIC(t, siw.Config{CloseTimeout: timeout})
 	v := newFaultEnv(n, rawOpts{})
