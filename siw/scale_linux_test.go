@@ -63,9 +63,11 @@ type scaleSide struct {
 	mr  *verbs.MR
 }
 
-func newScaleSide() (s *scaleSide, err error) {
+func newScaleSide() (s *scaleSide, err error) { return newScaleSideOf(siw.Config{}) }
+
+func newScaleSideOf(cfg siw.Config) (s *scaleSide, err error) {
 	s = &scaleSide{}
-	if s.nic, err = siw.New(siw.Config{}); err != nil {
+	if s.nic, err = siw.New(cfg); err != nil {
 		return nil, err
 	}
 	if s.v, err = s.nic.Device().SharedContext(); err != nil {

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// flood posts Writes of 64 KiB until the send queue stays full: the socket is, then.
+func flood(t *testing.T, s *scaleSide, c *connection) (posted int) {
+	sge, err := s.mr.SGE(0, 64<<10)
+	require.NoError(t, err)
+	wr := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: c.region.Addr, RKey: c.region.Key}}
+	var wcs [16]verbs.WC
+	completed := 0
+	for last := time.Now(); time.Since(last) < 300*time.Millisecond; {
+		n, err := c.qp.PostSend(wr)
+		if err != nil {
+			require.ErrorIs(t, err, verbs.ErrQueueFull)
+			time.Sleep(time.Millisecond)
+		} else {
+			posted += n
+		}
+		n, err = s.cq.Poll(wcs[:])
+		require.NoError(t, err)
+		if n > 0 {
+			completed += n
+			last = time.Now()
+		}
+	}
+	require.Equal(t, 16, posted-completed, "the queue is full and stays so")
+	return posted - completed
+}
+
+// flushed takes n completions: the last ones are flushed. The socket may have taken the first of them meanwhile.
+func flushed(t *testing.T, s *scaleSide, n int) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var wcs [16]verbs.WC
+	lost := 0
+	for n > 0 {
+		k, err := s.cq.Wait(ctx, wcs[:])
+		require.NoError(t, err)
+		for _, wc := range wcs[:k] {
+			if wc.Status == verbs.WCSuccess && lost == 0 {
+				continue
+			}
+			require.Equal(t, verbs.WCWRFlushErr, wc.Status)
+			lost++
+		}
+		n -= k
+	}
+	require.Positive(t, lost)
+}
+
+// badPeer connects to a process of its own.
+func badPeer(t *testing.T, cfg siw.Config) (*scalePeer, *scaleSide, *connection) {
+	peer := startScalePeer(t)
+	s, err := newScaleSideOf(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.close()) })
+	c, err := s.connect(context.Background(), peer.addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, errors.Join(c.id.Close(), c.qp.Close())) })
+	return peer, s, c
+}
+
+// TestStoppedPeerClose closes a connection to a process that is stopped (SIGSTOP) while the socket to it is full.
+func TestStoppedPeerClose(t *testing.T) {
+	const closeTimeout = time.Second
+	peer, s, c := badPeer(t, siw.Config{CloseTimeout: closeTimeout})
+	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
+	pending := flood(t, s, c)
+	waited := make(chan error, 1)
+	go func() { // somebody waits for the connection meanwhile
+		<-c.id.Done()
+		waited <- c.id.Err()
+	}()
+	began := time.Now()
+	closed := make(chan error, 1)
+	go func() { closed <- c.id.Close() }()
+	flushed(t, s, pending)
+	select {
+	case err := <-waited:
+		require.ErrorIs(t, err, verbs.ErrClosed)
+	case <-time.After(time.Second):
+		t.Fatal("the waiter sleeps on")
+	}
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(closeTimeout + time.Second):
+		t.Fatal("Close takes longer than CloseTimeout and 1 s")
+	}
+	t.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
+	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// TestStoppedPeerTimeout leaves it to PeerTimeout.
+func TestStoppedPeerTimeout(t *testing.T) {
+	const patience = time.Second
+	peer, s, c := badPeer(t, siw.Config{PeerTimeout: patience, CloseTimeout: time.Second})
+	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
+	pending := flood(t, s, c)
+	began := time.Now()
+	select {
+	case <-c.id.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the peer is not given up")
+	}
+	t.Logf("given up %v after the socket was full", time.Since(began).Round(time.Millisecond))
+	require.ErrorIs(t, c.qp.Err(), syscall.ETIMEDOUT)
+	flushed(t, s, pending)
+	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// TestStoppedPeerComesBack stops a peer for less than PeerTimeout: nothing is lost.
+func TestStoppedPeerComesBack(t *testing.T) {
+	peer, s, c := badPeer(t, siw.Config{})
+	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
+	pending := flood(t, s, c)
+	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGCONT))
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var wcs [16]verbs.WC
+	for pending > 0 {
+		n, err := s.cq.Wait(ctx, wcs[:])
+		require.NoError(t, err)
+		for _, wc := range wcs[:n] {
+			require.Equal(t, verbs.WCSuccess, wc.Status)
+		}
+		pending -= n
+	}
+}
+
+// TestKilledPeer kills the peer's process (SIGKILL) with Reads in progress and the socket full.
+func TestKilledPeer(t *testing.T) {
+	peer, s, c := badPeer(t, siw.Config{})
+	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
+	pending := flood(t, s, c)
+	began := time.Now()
+	require.NoError(t, peer.cmd.Process.Kill())
+	select {
+	case <-c.id.Done():
+	case <-time.After(2 * time.Second):
+		t.Fatal("the loss is not noticed at once")
+	}
+	t.Logf("noticed after %v", time.Since(began).Round(time.Millisecond))
+	require.Error(t, c.qp.Err())
+	require.Equal(t, verbs.QPStateErr, c.qp.State())
+	flushed(t, s, pending)
+	_ = peer.cmd.Wait()
+}
+
+// namespace is a network namespace of the test's own, with one end of a veth pair.
+type namespace struct {
+	net.Dialer
+	fd   int
+	path string
+}
+
+// newNamespace makes an empty network namespace. It lives until its descriptor is closed.
+func newNamespace(t *testing.T) *namespace {
+	n := &namespace{}
+	made := make(chan error)
+	go func() {
+		// The thread is of no use for anything else afterwards; it ends with the goroutine.
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			n.fd, err = unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		made <- err
+	}()
+	err := <-made
+	if errors.Is(err, unix.EPERM) {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("a network namespace needs root")
+		}
+		t.Skip("a network namespace needs root: run as root, as CI does")
+	}
+	require.NoError(t, err)
+	n.path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd)
+	t.Cleanup(func() { unix.Close(n.fd) })
+	return n
+}
+
+// do runs f on a thread in the namespace.
+func (n *namespace) do(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// ip runs the command ip of iproute2 in the namespace.
+func (n *namespace) ip(t *testing.T, args ...string) {
+	require.NoError(t, n.do(func() error {
+		out, err := exec.Command("ip", args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ip %v: %w: %s (Debian package iproute2)", args, err, out)
+		}
+		return nil
+	}))
+}
+
+// DialContext implements siw.Network.
+func (n *namespace) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = n.do(func() (err error) {
+		conn, err = n.Dialer.DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// Listen implements siw.Network.
+func (n *namespace) Listen(ctx context.Context, network, address string) (ln net.Listener, err error) {
+	err = n.do(func() (err error) {
+		ln, err = (&net.ListenConfig{}).Listen(ctx, network, address)
+		return err
+	})
+	return ln, err
+}
+
+// TestSilentHost cuts the cable between two hosts, which nobody is told: the peer is given up after PeerTimeout where
+// something waits to be acknowledged, and not before.
+func TestSilentHost(t *testing.T) {
+	const patience = time.Second
+	a, b := newNamespace(t), newNamespace(t)
+	a.ip(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+	a.ip(t, "link", "set", "v1", "netns", b.path)
+	a.ip(t, "addr", "add", "10.99.0.1/24", "dev", "v0")
+	b.ip(t, "addr", "add", "10.99.0.2/24", "dev", "v1")
+	a.ip(t, "link", "set", "v0", "up")
+	b.ip(t, "link", "set", "v1", "up")
+
+	server, err := newScaleSideOf(siw.Config{Network: b, CloseTimeout: time.Second})
+	require.NoError(t, err)
+	client, err := newScaleSideOf(siw.Config{Network: a, PeerTimeout: patience, CloseTimeout: time.Second})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	ln, err := cm.Listen(ctx, "10.99.0.2:7306", cm.Config{Device: server.nic.Device()})
+	require.NoError(t, err)
+	type accepted struct {
+		id *cm.ID
+		qp *verbs.QP
+	}
+	served := make(chan accepted, 1)
+	go func() {
+		r, err := ln.Accept(ctx)
+		if err != nil {
+			return
+		}
+		qp, err := server.qp()
+		if err != nil {
+			return
+		}
+		id, err := r.Accept(ctx, qp, cm.ConnParam{PrivateData: []byte("{}")})
+		if err == nil {
+			served <- accepted{id, qp}
+		}
+	}()
+	c, err := client.connect(ctx, "10.99.0.2:7306")
+	require.NoError(t, err)
+	peer := <-served
+
+	time.Sleep(200 * time.Millisecond) // what has been sent is acknowledged by then, however late that may be
+	b.ip(t, "link", "set", "v1", "down")
+	time.Sleep(2 * patience)
+	require.Equal(t, verbs.QPStateRTS, c.qp.State(), "nothing was to be acknowledged")
+	sge, err := client.mr.SGE(0, 8)
+	require.NoError(t, err)
+	began := time.Now()
+	_, err = c.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
+		RemoteAddr: server.mr.Addr(), RKey: server.mr.RKey()}})
+	require.NoError(t, err)
+	select {
+	case <-c.id.Done():
+	case <-time.After(10 * patience):
+		t.Fatal("the silent host is not given up")
+	}
+	t.Logf("given up after %v", time.Since(began).Round(time.Millisecond))
+	require.ErrorIs(t, c.qp.Err(), syscall.ETIMEDOUT)
+	flushed(t, client, 1)
+
+	require.NoError(t, errors.Join(c.id.Close(), c.qp.Close(), client.close()))
+	// The other side owes nothing and has heard nothing: it lives until it is closed.
+	require.Equal(t, verbs.QPStateRTS, peer.qp.State())
+	require.NoError(t, errors.Join(peer.id.Close(), peer.qp.Close(), ln.Close(), server.close()))
+}
