@@ -190,7 +190,7 @@ func (c *conn) end() {
 	c.q.mu.Unlock()
 	c.rx.mu.Unlock()
 
-	c.tap(true, [][]byte{tail}, len(tail))
+	c.tap(c.tapTime(), true, [][]byte{tail}, len(tail))
 	c.s.finish(tail, time.Now().Add(c.dev.cfg.CloseTimeout))
 	c.dev.untrack(c)
 	close(c.gone)

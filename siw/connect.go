@@ -4,6 +4,7 @@ package siw
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -131,10 +132,7 @@ func (d *device) establish(ctx context.Context, pq verbs.ProviderQP, exchange fu
 		if nc != nil {
 			nc.Close()
 		}
-		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case attempt.Err() != nil:
+		if ctx.Err() == nil && attempt.Err() != nil && errors.Is(err, attempt.Err()) {
 			return nil, fmt.Errorf("the QP failed or was closed during connection set-up: %w", verbs.ErrClosed)
 		}
 		return nil, err

@@ -71,7 +71,7 @@ func TestStalledPeer(t *testing.T) {
 	require.Equal(t, pattern(64, 1), alive.Bytes())
 	// Requests of the peer's are answered when there is room; that they cannot be now holds up nothing.
 	e.recv(0)
-	p.send(rawRead(1, fetch(alive, 0, 64)), rawSend(2, nil), rawAtomic(2, add(alive, 0)))
+	p.send(rawRead(1, fetch(alive, 0, 64)), rawSend(2, nil), rawAtomic(2, add(e.words(0, 1), 0)))
 	for i := uint32(1); i <= 5; i++ {
 		q.alive(alive)
 		other.recv(8)

@@ -112,7 +112,7 @@ func (c *conn) receiveLocked() bool {
 			c.ended(err)
 			return false
 		}
-		c.tap(false, r.iov[:], n)
+		c.tap(c.tapTime(), false, r.iov[:], n)
 		c.received.Add(uint64(n))
 		r.w += n
 		short := r.w < len(r.buf)

@@ -121,8 +121,9 @@ func (c *conn) pump(batches int) bool {
 		if c.dead.Load() {
 			return c.leave()
 		}
+		when := c.tapTime()
 		n, err := c.s.write(t.batch.unsent())
-		c.tap(true, t.batch.unsent(), n)
+		c.tap(when, true, t.batch.unsent(), n)
 		t.batch.advance(n)
 		c.settle(n)
 		switch {

@@ -253,13 +253,13 @@ func bounded(ctx context.Context, nc net.Conn, began time.Time, timeout time.Dur
 	_ = nc.SetDeadline(began.Add(timeout))
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	err := f()
-	if !stop() && ctx.Err() != nil {
+	expired := err != nil && errors.Is(err, os.ErrDeadlineExceeded)
+	switch {
+	case !stop() && ctx.Err() != nil && (err == nil || expired):
 		return ctx.Err()
-	}
-	if err == nil {
+	case err == nil:
 		return nc.SetDeadline(time.Time{})
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	case expired:
 		return fmt.Errorf("%w after %v", cm.ErrSetupTimeout, timeout)
 	}
 	return err

@@ -61,13 +61,21 @@ func untapped(nc net.Conn) net.Conn {
 	return nc
 }
 
+// tapTime returns the time for a packet that is about to be sent or received, if anybody wants to know.
+func (c *conn) tapTime() (t time.Time) {
+	if c.dev.cfg.Tap != nil {
+		t = time.Now()
+	}
+	return t
+}
+
 // tap shows the first n octets of pieces to the NIC's Tap.
-func (c *conn) tap(out bool, pieces [][]byte, n int) {
+func (c *conn) tap(when time.Time, out bool, pieces [][]byte, n int) {
 	t := c.dev.cfg.Tap
 	if t == nil || n == 0 {
 		return
 	}
-	p := Packet{Time: time.Now(), Local: c.s.LocalAddr(), Remote: c.s.RemoteAddr(), Out: out}
+	p := Packet{Time: when, Local: c.s.LocalAddr(), Remote: c.s.RemoteAddr(), Out: out}
 	for _, b := range pieces {
 		if n == 0 {
 			break

@@ -100,14 +100,12 @@ func TestTerminateBeyondIRD(t *testing.T) {
 // and a peer that does not end its direction is waited for no longer than CloseTimeout.
 func TestTerminateArrives(t *testing.T) {
 	t.Parallel()
-	const timeout = 300 * time.Millisecond
+	const timeout = time.Second
 	n := newRawNIC(t, siw.Config{CloseTimeout: timeout})
 	v := newFaultEnv(n, rawOpts{})
 	fault := rawSend(1, eight)
-	v.p.send(fault)
-	for range 64 {
-		v.p.send(rawTagged(rdmap.OpWrite, v.all.RKey(), v.all.Addr(), make([]byte, 60000)))
-	}
+	more := rawFPDU(rawTagged(rdmap.OpWrite, v.all.RKey(), v.all.Addr(), make([]byte, 60000)), true)
+	v.p.write(append(rawFPDU(fault, true), bytes.Repeat(more, 64)...))
 	v.p.terminate(1, 2, 2, quoteDDP, fault)
 	v.ended(terminated(1, 2, 2, false))
 	within(t, timeout+time.Second, "ID.Close", func() { require.NoError(t, v.id.Close()) })

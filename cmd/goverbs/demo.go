@@ -20,6 +20,7 @@ import (
 type demoOptions struct {
 	listen, connect string // which half; neither means both
 	json            bool
+	pcap            string // file for what the RNIC sends and receives, "" = none
 	breakStep       string // hidden: the step whose check is corrupted on purpose
 	clients, ops    int    // hidden: client processes and operations of each
 	child           bool   // hidden: the parent reads stdout and holds stdin
@@ -39,7 +40,10 @@ func newDemo() *cobra.Command {
 			"Without --listen and --connect the demo starts the listening half itself, as a second process on 127.0.0.1.\n" +
 			"With them the halves run where they are started, also on different hosts. The listening half serves one demo\n" +
 			"and ends; the connecting half tries for 10 seconds if the listening one is not up yet. Both exit with status 0\n" +
-			"if everything was verified.",
+			"if everything was verified.\n\n" +
+			"With --pcap the process records what its own RNIC sends and receives, for Wireshark. Without --listen that is\n" +
+			"the whole conversation of the two halves; the connections of the client processes are recorded by a listening\n" +
+			"half with --pcap.",
 		Args: noArguments,
 	}
 	f := cmd.Flags()
@@ -48,6 +52,7 @@ func newDemo() *cobra.Command {
 	f.StringVar(&o.connect, "connect", "", "be the connecting half, to a listening one at `ADDR` (host:port)")
 	f.String(deviceFlag, "", "use the device `NAME` (default: the user-space RNIC)")
 	f.BoolVar(&o.json, "json", false, "print one line of JSON")
+	f.StringVar(&o.pcap, "pcap", "", "record what the RNIC of this process sends and receives in `FILE` (pcapng)")
 	f.StringVar(&o.breakStep, "break", "", "corrupt the check of a `STEP`")
 	f.IntVar(&o.clients, "clients", 8, "client processes")
 	f.IntVar(&o.ops, "ops", 2000, "operations of each client process")
@@ -55,16 +60,24 @@ func newDemo() *cobra.Command {
 	for _, name := range []string{"break", "clients", "ops", "child"} {
 		_ = f.MarkHidden(name)
 	}
-	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.check(cmd); err != nil {
 			return err
 		}
-		dev, err := chosenDevice(cmd, nic)
-		if err != nil {
-			return err
-		}
-		return runDemo(cmd, dev, o)
-	})
+		rec := startRecording(o.pcap)
+		err := onNIC(cmd, rec.config(), func(nic *verbs.Device) error {
+			dev, err := chosenDevice(cmd, nic)
+			if err != nil {
+				return err
+			}
+			if rec != nil && dev.Name() != nic.Name() {
+				return usage(cmd, "--pcap %s: only the user-space RNIC of this process, %s, can be recorded, not --%s %s", o.pcap,
+					nic.Name(), deviceFlag, dev.Name())
+			}
+			return runDemo(cmd, dev, o, rec)
+		})
+		return errors.Join(err, rec.close())
+	}
 	return cmd
 }
 
@@ -74,6 +87,8 @@ func (o *demoOptions) check(cmd *cobra.Command) error {
 	switch {
 	case given("listen") && given("connect"):
 		return usage(cmd, "--listen %s and --connect %s: a process is one half or, without them, both", o.listen, o.connect)
+	case given("pcap") && o.pcap == "":
+		return usage(cmd, "--pcap %q: no file", o.pcap)
 	case given("break") && !slices.Contains(stepNames(), o.breakStep):
 		return usage(cmd, "--break %q: no such step (there are: %s)", o.breakStep, strings.Join(stepNames(), ", "))
 	case o.clients < 1 || o.clients > maxClients:
@@ -117,8 +132,8 @@ func checkAddress(address string, listen bool) string {
 	return ""
 }
 
-// runDemo runs one half or both and prints the result.
-func runDemo(cmd *cobra.Command, dev *verbs.Device, o demoOptions) error {
+// runDemo runs one half or both and prints the result. A recording that is not complete is a failure.
+func runDemo(cmd *cobra.Command, dev *verbs.Device, o demoOptions, rec *recording) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	out := newConsole(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.json || o.child)
@@ -126,10 +141,12 @@ func runDemo(cmd *cobra.Command, dev *verbs.Device, o demoOptions) error {
 		go endWithParent(cmd.InOrStdin(), cancel)
 	}
 	result := newResult(dev.Name())
-	var err error
-	if o.listen != "" {
+	err := rec.begun()
+	switch {
+	case err != nil:
+	case o.listen != "":
 		err = runListener(ctx, dev, o, out, cmd.OutOrStdout(), result)
-	} else {
+	default:
 		err = runDriver(ctx, dev, o, out, result)
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -137,6 +154,9 @@ func runDemo(cmd *cobra.Command, dev *verbs.Device, o demoOptions) error {
 	}
 	if err == nil || errors.Is(err, errNotVerified) {
 		err = result.err()
+	}
+	if rerr := rec.close(); rerr != nil {
+		err = errors.Join(err, rerr)
 	}
 	result.OK = err == nil
 	if o.json && !o.child {

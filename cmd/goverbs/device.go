@@ -16,16 +16,21 @@ import (
 // withNIC makes a command's function of one that finds the user-space RNIC among the devices, as the last of them.
 func withNIC(f func(cmd *cobra.Command, nic *verbs.Device) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
-		nic, err := siw.Register(siw.Config{})
-		if err != nil {
-			return err
-		}
-		err = f(cmd, nic.Device())
-		if cmd.Context().Err() != nil {
-			return err // there may be no time to wait for peers; the end of the process closes everything
-		}
-		return errors.Join(err, nic.Close())
+		return onNIC(cmd, siw.Config{}, func(nic *verbs.Device) error { return f(cmd, nic) })
 	}
+}
+
+// onNIC runs f with a user-space RNIC among the devices, as the last of them.
+func onNIC(cmd *cobra.Command, cfg siw.Config, f func(nic *verbs.Device) error) error {
+	nic, err := siw.Register(cfg)
+	if err != nil {
+		return err
+	}
+	err = f(nic.Device())
+	if cmd.Context().Err() != nil {
+		return err // there may be no time to wait for peers; the end of the process closes everything
+	}
+	return errors.Join(err, nic.Close())
 }
 
 // deviceFlag is the name of the option that chooses a device.

@@ -3,7 +3,7 @@
 // Command goverbs shows the RDMA devices of a host and demonstrates what they do.
 //
 //	goverbs devices [-v] [--json]
-//	goverbs demo [--json] [--device NAME]
+//	goverbs demo [--json] [--device NAME] [--pcap FILE]
 //	goverbs demo --listen ADDR
 //	goverbs demo --connect ADDR
 //

@@ -9,10 +9,11 @@ import (
 	"net/netip"
 )
 
-// endpoint is one end of a connection as the file shows it.
+// endpoint is one end of connections as the file shows it. Made-up ones have a name, and port 0: each connection of
+// theirs gets a port of its own.
 type endpoint struct {
 	netip.AddrPort
-	name string // what it is called, if the address is made up
+	name string
 }
 
 // link names a connection: its two ends, the lower one first.
@@ -30,14 +31,23 @@ type book struct{ names map[string]netip.AddrPort }
 
 func (b *book) init() { b.names = make(map[string]netip.AddrPort) }
 
-// Made-up addresses are those for documentation (RFC 3849), numbered, with ports from the dynamic ones (RFC 6335), which
-// differ between the ends of a connection: Wireshark tells the ends apart by them.
+// madeUp are the made-up addresses: those for documentation (RFC 3849), numbered.
 var madeUp = netip.MustParsePrefix("2001:db8::/32")
 
+// The dynamic ports (RFC 6335), of which made-up endpoints get theirs.
 const (
 	firstPort = 49152
 	ports     = 1<<16 - firstPort
 )
+
+// shown returns the address of one of the two ends of the n-th connection. Wireshark tells the two ends of an iWARP
+// connection apart by their ports, and two connections between the same ports not at all.
+func (e endpoint) shown(n uint32, end int) netip.AddrPort {
+	if e.name == "" {
+		return e.AddrPort
+	}
+	return netip.AddrPortFrom(e.Addr(), uint16(firstPort+(2*n+uint32(end))%ports))
+}
 
 // pair returns the addresses of both ends of a connection. An IP packet has two of the same version, and they differ.
 func (b *book) pair(local, remote net.Addr) (l, r endpoint) {
@@ -75,10 +85,9 @@ func name(a net.Addr) string {
 func (b *book) named(name string) endpoint {
 	ap, ok := b.names[name]
 	if !ok {
-		n := len(b.names) + 1
 		a := madeUp.Addr().As16()
-		binary.BigEndian.PutUint64(a[8:], uint64(n))
-		ap = netip.AddrPortFrom(netip.AddrFrom16(a), uint16(firstPort+n%ports))
+		binary.BigEndian.PutUint64(a[8:], uint64(len(b.names)+1))
+		ap = netip.AddrPortFrom(netip.AddrFrom16(a), 0)
 		b.names[name] = ap
 	}
 	return endpoint{AddrPort: ap, name: name}

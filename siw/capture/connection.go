@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/goverbs/goverbs/siw"
@@ -25,16 +26,19 @@ const (
 // connection is what is known of a connection.
 type connection struct {
 	ends   [2]endpoint
-	tapped [2]bool // a NIC on this Writer is at that end
-	flows  [2]flow // what the ends send
+	shown  [2]netip.AddrPort // their addresses in the file
+	tapped [2]bool           // a NIC on this Writer is at that end
+	flows  [2]flow           // what the ends send
 }
 
-// newConnection makes the n-th connection. Every one has sequence numbers of its own, by which Wireshark tells it from an
-// earlier one between the same ports.
+// newConnection makes the n-th connection. By its initial sequence numbers Wireshark tells it from an earlier one between
+// the same ports.
 func newConnection(first, second endpoint, n uint32) *connection {
-	const ratio = 0x9E3779B1 // 2^32 / golden ratio: successors are far apart
 	c := &connection{ends: [2]endpoint{first, second}}
-	c.flows[active].seq, c.flows[passive].seq = n*ratio, ^(n * ratio)
+	for i, e := range c.ends {
+		c.shown[i] = e.shown(n, i)
+		c.flows[i].seq = n
+	}
 	return c
 }
 
@@ -63,15 +67,16 @@ const maxName = 1024
 // requestKey is the beginning of the frame that opens a connection (RFC 5044 section 7.1.1).
 const requestKey = "MPA ID Req Frame"
 
-// reopens reports whether p is the first that a NIC at local sees of another connection between the same ends. A NIC writes
-// a Request alone, and reads its header alone.
+// reopens reports whether p opens another connection between the same ends: it is a Request, and its sender has sent its
+// first frame already. A NIC writes a Request alone, and reads its header alone. What a NIC hears first may be what the
+// other end has just been seen to send.
 func (c *connection) reopens(local endpoint, p *siw.Packet) bool {
 	at := c.end(local)
 	from := &c.flows[at]
 	if !p.Out {
 		from = &c.flows[1-at]
 	}
-	if !c.tapped[at] || from.phase == inFrame && from.part != nil {
+	if from.phase == inFrame || !p.Out && !c.tapped[at] {
 		return false
 	}
 	head := prefix(p.Data, mpa.FrameLen)
@@ -105,19 +110,19 @@ func prefix(pieces [][]byte, n int) (head []byte) {
 // open writes the three packets that open the connection.
 func (c *connection) open(w *Writer, t time.Time) {
 	comment := ""
-	for _, e := range c.ends {
+	for i, e := range c.ends {
 		if e.name == "" {
 			continue
 		}
 		if comment != "" {
 			comment += "; "
 		}
-		comment += fmt.Sprintf("%s is %.*s", e.AddrPort, maxName, e.name)
+		comment += fmt.Sprintf("%s is %.*s", c.shown[i], maxName, e.name)
 	}
 	a, p := &c.flows[active], &c.flows[passive]
-	w.write(packet{time: t, from: c.ends[active], to: c.ends[passive], seq: a.seq, syn: true, comment: comment})
+	w.write(packet{time: t, from: c.shown[active], to: c.shown[passive], seq: a.seq, syn: true, comment: comment})
 	a.seq++
-	w.write(packet{time: t, from: c.ends[passive], to: c.ends[active], seq: p.seq, ack: a.seq, syn: true, answer: true})
+	w.write(packet{time: t, from: c.shown[passive], to: c.shown[active], seq: p.seq, ack: a.seq, syn: true, answer: true})
 	p.seq++
 	a.acked = a.seq
 	c.acknowledge(w, active, t)
@@ -126,7 +131,7 @@ func (c *connection) open(w *Writer, t time.Time) {
 // acknowledge writes a packet without data from an end that acknowledges what the other has sent.
 func (c *connection) acknowledge(w *Writer, from int, t time.Time) {
 	other := &c.flows[1-from]
-	w.write(packet{time: t, from: c.ends[from], to: c.ends[1-from], seq: c.flows[from].seq, ack: other.seq, answer: true})
+	w.write(packet{time: t, from: c.shown[from], to: c.shown[1-from], seq: c.flows[from].seq, ack: other.seq, answer: true})
 	other.acked = other.seq
 }
 
@@ -138,7 +143,7 @@ func (c *connection) send(w *Writer, i int, b []byte, last bool) {
 	}
 	for len(b) > 0 {
 		n := min(len(b), maxPayload)
-		w.write(packet{time: f.time, from: c.ends[i], to: c.ends[1-i], seq: f.seq, ack: other.seq, answer: true,
+		w.write(packet{time: f.time, from: c.shown[i], to: c.shown[1-i], seq: f.seq, ack: other.seq, answer: true,
 			push: last && n == len(b), payload: b[:n]})
 		f.seq += uint32(n)
 		other.acked = other.seq

@@ -20,9 +20,10 @@
 // are not those of TCP, as on an in-memory network, get addresses of 2001:db8::/32; a comment on the first packet of the
 // connection has their names. A connection is told from others by the addresses of its two ends, which must differ.
 //
-// The NIC tells what it sends when the socket has taken it. An answer that comes at once may be recorded before what it
-// answers. Data are copied from registered memory at that time: where somebody changes them between the calculation of the
-// CRC and the completion of the request, the file has a bad CRC and the peer had either.
+// The NIC tells what it sends when the socket has taken it, so that an answer which comes at once may stand before what it
+// answers. Data are copied from registered memory at that time: where somebody changes them between the calculation of the CRC
+// and the completion of the request, the file has a bad CRC, and the peer got data that nobody can tell. What arrives after
+// this side has ended a connection is dropped by the NIC and not recorded.
 //
 // # Reading it
 //
@@ -31,7 +32,14 @@
 //
 //	tshark -o tcp.try_heuristic_first:TRUE --disable-protocol smb_direct --disable-protocol rpcordma -r FILE
 //
-// Versions up to 4.0 at least show a Send of length zero as malformed and the opcodes of Immediate Data as unknown, without
-// their 8 octets (which are the last but four of tcp.payload). A field iwarp_mpa.crc_check is there if CRCs were agreed on;
-// -V tells whether they are good.
+// A field iwarp_mpa.crc_check is there if CRCs were agreed on; -V tells whether they are good. What is known of Wireshark 4.0:
+//
+//   - It has no names for the opcodes of Immediate Data, 8 and 9, and does not show the 8 octets, which are the last but four
+//     of tcp.payload.
+//   - It may take a Send of length zero for malformed.
+//   - It believes that both directions have markers if one has. The other is not decoded then.
+//   - Of connections one after the other between the same two ports it takes the frames of all but the first for malformed
+//     FPDUs, and what was agreed on in the first for agreed on in all. Their FPDUs it decodes.
+//   - In a Terminate that quotes an untagged message and whose type of error is 1 it cuts the quoted headers in the wrong
+//     place.
 package capture

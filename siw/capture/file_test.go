@@ -109,7 +109,12 @@ func follow(t *testing.T, packets []segment) []*conversation {
 			require.Equal(t, [2]time.Time{s.time, s.time}, [2]time.Time{answer.time, third.time})
 			c[0].acked, c[1].acked = c[0].next, c[1].next
 			for _, o := range []segment{s, answer} {
-				require.Equal(t, layers.TCPOptionKindMSS, int(o.tcp.Options[0].OptionType))
+				options := make(map[layers.TCPOptionKind][]byte)
+				for _, opt := range o.tcp.Options {
+					options[opt.OptionType] = opt.OptionData
+				}
+				require.Equal(t, []byte{0xFF, 0xD7}, options[layers.TCPOptionKindMSS])
+				require.Equal(t, []byte{14}, options[layers.TCPOptionKindWindowScale])
 			}
 			if old := open[ends{s.from, s.to}]; old != nil {
 				require.NotEqual(t, old[0].first, c[0].first, "ports used again with the sequence numbers of before")
@@ -127,6 +132,7 @@ func follow(t *testing.T, packets []segment) []*conversation {
 		require.NotNil(t, c, "a packet of no connection")
 		h, other := &c[from], &c[1-from]
 		require.True(t, s.tcp.ACK)
+		require.EqualValues(t, 65535, s.tcp.Window)
 		require.Equal(t, h.next, s.tcp.Seq, "sequence number of packet %d", i)
 		require.GreaterOrEqual(t, int32(s.tcp.Ack-other.acked), int32(0), "packet %d takes an acknowledgement back", i)
 		require.LessOrEqual(t, int32(s.tcp.Ack-other.next), int32(0), "packet %d acknowledges what nobody sent", i)

@@ -37,8 +37,8 @@ type flow struct {
 	part    []byte // the beginning of a unit, not written; nil if there is none
 }
 
-// want returns how many octets the unit has that begins with b, as far as b tells: while it is more than len(b), there must
-// be more octets. Of a unit whose beginning has been written only the rest counts.
+// want returns how many octets the unit has that begins with b, as far as b tells: while it is more than len(b), there
+// must be more octets. Of a unit whose beginning has been written only the rest counts.
 func (f *flow) want(b []byte) int {
 	switch {
 	case f.left > 0:

@@ -184,10 +184,14 @@ func (w *talk) atomic(from int, orig uint64, wr verbs.SendWR, opcode uint64, fie
 	a, b := w.ends[from], w.ends[1-from]
 	b.setNumber(word, orig)
 	wr.SGL, wr.RemoteAddr, wr.RKey = a.sgl(word+8, 8), b.addr(word), b.mr.RKey()
-	all := map[string]uint64{atomicField + "reserved": 0, atomicField + "opcode": opcode, atomicField + "remote_stag": uint64(wr.RKey),
+	all := map[string]uint64{
+		atomicField + "reserved":             0,
+		atomicField + "opcode":               opcode,
+		atomicField + "remote_stag":          uint64(wr.RKey),
 		atomicField + "remote_tagged_offset": wr.RemoteAddr,
 		// The requester chooses the identifier. This one takes the number of the message.
-		atomicField + "request_identifier": w.msn[from][ddp.QNReadRequest] + 1}
+		atomicField + "request_identifier": w.msn[from][ddp.QNReadRequest] + 1,
+	}
 	maps.Copy(all, fields)
 	w.untagged(from, rdmap.OpAtomicRequest, ddp.QNReadRequest, all, nil)
 	w.untagged(1-from, rdmap.OpAtomicResponse, ddp.QNAtomicResponse, map[string]uint64{
@@ -207,7 +211,8 @@ func (w *talk) fetchAdd(from int, orig, add, mask uint64, plain bool) {
 		wr = ext.FetchAddWR(nil, 0, 0, add)
 	}
 	// What a FetchAdd does not use is sent as zero and all ones (RFC 7306 section 5.2.1).
-	w.atomic(from, orig, wr, uint64(rdmap.AtomicFetchAdd), map[string]uint64{atomicField + "add_data": add, atomicField + "add_mask": mask,
+	w.atomic(from, orig, wr, uint64(rdmap.AtomicFetchAdd), map[string]uint64{
+		atomicField + "add_data": add, atomicField + "add_mask": mask,
 		atomicField + "compare_data": 0, atomicField + "compare_mask": ones})
 	require.Equal(w.t, ext.MaskedFetchAdd(orig, add, mask), w.ends[1-from].number(word))
 }
@@ -219,7 +224,8 @@ func (w *talk) cmpSwap(from int, orig, compare, compareMask, swap, swapMask uint
 	if plain {
 		wr = ext.CmpSwapWR(nil, 0, 0, compare, swap)
 	}
-	w.atomic(from, orig, wr, uint64(rdmap.AtomicCmpSwap), map[string]uint64{atomicField + "swap_data": swap, atomicField + "swap_mask": swapMask,
+	w.atomic(from, orig, wr, uint64(rdmap.AtomicCmpSwap), map[string]uint64{
+		atomicField + "swap_data": swap, atomicField + "swap_mask": swapMask,
 		atomicField + "compare_data": compare, atomicField + "compare_mask": compareMask})
 	require.Equal(w.t, ext.MaskedCmpSwap(orig, compare, compareMask, swap, swapMask), w.ends[1-from].number(word))
 }
@@ -360,8 +366,8 @@ func (w *talk) segments() {
 	for from := range 2 {
 		w.send(from, long, 0, 0)
 		w.write(from, long, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Imm: 1})
-		w.read(from, long)
 		w.write(from, long, verbs.SendWR{Opcode: verbs.WRRDMAWrite})
+		w.read(from, long) // when it is answered, everything has arrived
 	}
 }
 
@@ -460,7 +466,8 @@ func TestRejected(t *testing.T) {
 	expect(t, all, rep["tcp.srcport"], false, w.sent[1])
 }
 
-// TestPortsUsedAgainForTshark has two connections between the same ports, both of which tshark decodes.
+// TestPortsUsedAgainForTshark has several connections between the same ports. tshark decodes the FPDUs of all; the frames of
+// the later ones it takes for FPDUs.
 func TestPortsUsedAgainForTshark(t *testing.T) {
 	s := newScript(t)
 	for i := range 3 {
@@ -490,6 +497,12 @@ func TestNames(t *testing.T) {
 	w.Packet(&siw.Packet{Time: start, Local: namedAddr("left"), Remote: namedAddr("right"), Out: true, Data: [][]byte{request(t)}})
 	require.NoError(t, w.Close())
 	text := tshark(t, file.Bytes(), "-V")
-	require.Contains(t, text, "[2001:db8::1]:49153 is memory left; [2001:db8::2]:49154 is memory right")
+	require.Contains(t, text, "[2001:db8::1]:49154 is memory left; [2001:db8::2]:49155 is memory right")
 	require.Contains(t, text, "Interface name: usiw3")
 }
+
+// The ends of a connection.
+const (
+	active = iota
+	passive
+)

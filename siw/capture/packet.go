@@ -4,6 +4,7 @@ package capture
 
 import (
 	"bufio"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -28,7 +29,7 @@ const (
 // packet is a TCP segment to be written.
 type packet struct {
 	time     time.Time
-	from, to endpoint
+	from, to netip.AddrPort
 	seq, ack uint32
 	syn      bool // opens the connection; ack is not valid in the first of the two
 	answer   bool // ack is valid
@@ -37,7 +38,8 @@ type packet struct {
 	comment  string
 }
 
-// packetWriter makes packets and writes them. The link type is raw IP, so that there are no link-layer addresses to make up.
+// packetWriter makes packets and writes them. The link type is raw IP, so that there are no link-layer addresses to make
+// up.
 type packetWriter struct {
 	ng  *pcapgo.NgWriter
 	buf gopacket.SerializeBuffer
@@ -68,8 +70,8 @@ var synOptions = []layers.TCPOption{
 
 // write writes p.
 func (w *packetWriter) write(p *packet) error {
-	w.tcp = layers.TCP{SrcPort: layers.TCPPort(p.from.Port()), DstPort: layers.TCPPort(p.to.Port()), Seq: p.seq, Window: window,
-		SYN: p.syn, PSH: p.push}
+	w.tcp = layers.TCP{SrcPort: layers.TCPPort(p.from.Port()), DstPort: layers.TCPPort(p.to.Port()), Seq: p.seq,
+		Window: window, SYN: p.syn, PSH: p.push}
 	if p.answer {
 		w.tcp.ACK, w.tcp.Ack = true, p.ack
 	}
@@ -102,5 +104,6 @@ func (w *packetWriter) write(p *packet) error {
 	if p.comment != "" {
 		options.Comments = []string{p.comment}
 	}
-	return w.ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: p.time, CaptureLength: len(b), Length: len(b)}, b, options)
+	info := gopacket.CaptureInfo{Timestamp: p.time, CaptureLength: len(b), Length: len(b)}
+	return w.ng.WritePacketWithOptions(info, b, options)
 }

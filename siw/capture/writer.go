@@ -31,6 +31,8 @@ type Config struct {
 	Comment string
 }
 
+const defaultComment = "Streams of a user-space iWARP RNIC: octets, addresses and times are real, TCP/IP headers are made up."
+
 // fill checks cfg and puts the defaults in.
 func (cfg Config) fill() (Config, error) {
 	for _, f := range []struct {
@@ -38,13 +40,14 @@ func (cfg Config) fill() (Config, error) {
 		v          *string
 	}{
 		{"Name", "siw", &cfg.Name},
-		{"Comment", "Streams of a user-space iWARP RNIC: octets, addresses and times are real, TCP/IP headers are made up.", &cfg.Comment},
+		{"Comment", defaultComment, &cfg.Comment},
 	} {
 		if *f.v == "" {
 			*f.v = f.fill
 		}
 		if n := len(*f.v); n > maxText {
-			return cfg, fmt.Errorf("capture: Config.%s: %w", f.name, &verbs.LimitError{Name: "octets", Limit: maxText, Value: uint64(n)})
+			err := &verbs.LimitError{Name: "octets", Limit: maxText, Value: uint64(n)}
+			return cfg, fmt.Errorf("capture: Config.%s: %w", f.name, err)
 		}
 	}
 	return cfg, nil

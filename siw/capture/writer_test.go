@@ -238,6 +238,15 @@ func TestBothEnds(t *testing.T) {
 	require.Equal(t, [][]byte{rep, fpdus[3], fpdus[4], fpdus[5]}, c[1].payloads)
 }
 
+// TestBothEndsWithZones is the same for addresses that the two ends see with different zones.
+func TestBothEndsWithZones(t *testing.T) {
+	s := newScript(t)
+	addr := func(ip, zone string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 7, Zone: zone} }
+	s.tap(addr("fe80::1", "a"), addr("fe80::2", "a"), true, request(t))
+	s.tap(addr("fe80::2", "b"), addr("fe80::1", "b"), false, request(t))
+	require.Equal(t, [][]byte{request(t)}, one(t, s.done(t))[0].payloads)
+}
+
 // TestOneEndOfMany keeps connections apart that have one end in common.
 func TestOneEndOfMany(t *testing.T) {
 	s := newScript(t)
@@ -289,6 +298,15 @@ func TestPortsUsedAgain(t *testing.T) {
 				s.tap(here, there, false, rep)
 			}
 		}, [2][][]byte{{req}, {rep}}, [2][][]byte{{req}, {rep}}},
+		{"first one end, then both", func(s *script) {
+			s.tap(there, here, false, req)
+			s.tap(there, here, true, rep)
+			s.tap(there, here, false, f)
+			s.tap(here, there, true, req)
+			s.tap(there, here, false, req)
+			s.tap(there, here, true, rep)
+			s.tap(here, there, false, rep)
+		}, [2][][]byte{{req, f}, {rep}}, [2][][]byte{{req}, {rep}}},
 		{"in the middle of an FPDU", func(s *script) {
 			s.tap(here, there, true, req)
 			s.tap(here, there, false, rep)
@@ -393,7 +411,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestNamesKeepTheirAddresses gives every endpoint one address, and different ones different addresses.
+// TestNamesKeepTheirAddresses gives every name one IP address, and every connection ports of its own, even between the same
+// ends.
 func TestNamesKeepTheirAddresses(t *testing.T) {
 	s := newScript(t)
 	const n = 300
@@ -401,14 +420,22 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 		s.tap(namedAddr("server"), namedAddr(fmt.Sprint("client ", i)), false, request(t))
 	}
 	s.tap(namedAddr("server"), namedAddr("client 7"), true, reply(t))
+	s.tap(namedAddr("server"), namedAddr("client 7"), false, request(t))
 	all := follow(t, readFile(t, s.done(t)))
-	require.Len(t, all, n)
-	clients := make(map[netip.AddrPort]bool)
+	require.Len(t, all, n+1)
+	clients := make(map[netip.Addr]bool)
+	ports := make(map[uint16]bool)
 	for _, c := range all {
-		clients[c[0].from] = true
-		require.Equal(t, all[0][1].from, c[1].from)
+		clients[c[0].from.Addr()] = true
+		require.Equal(t, all[0][1].from.Addr(), c[1].from.Addr())
+		for _, h := range c {
+			require.GreaterOrEqual(t, h.from.Port(), uint16(49152))
+			ports[h.from.Port()] = true
+		}
 	}
 	require.Len(t, clients, n)
+	require.Len(t, ports, 2*(n+1))
+	require.Equal(t, all[7][0].from.Addr(), all[n][0].from.Addr())
 	require.Len(t, all[7][1].payloads, 1)
 }
 
@@ -487,6 +514,20 @@ func TestBoundedMemory(t *testing.T) {
 	for _, c := range all {
 		require.Equal(t, [][]byte{request(t), part}, c[0].payloads)
 	}
+}
+
+// TestPartsThatAreCompleted does not count what is not held any more.
+func TestPartsThatAreCompleted(t *testing.T) {
+	s := newScript(t)
+	s.tap(here, there, true, request(t))
+	s.tap(here, there, false, reply(t))
+	const n = 200
+	f := send(1, make([]byte, 60000))
+	for range n {
+		s.tap(here, there, true, f[:50000])
+		s.tap(here, there, true, f[50000:])
+	}
+	require.Len(t, one(t, s.done(t))[0].payloads, 1+n)
 }
 
 // failing takes n octets.

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+
+# usage: scripts/need.sh [cc] [tshark] [ps]
+#
+# Makes sure of programs that tests and checks use, installing those that are missing if it can:
+#
+#	cc      a C compiler with the C library's headers, for go test -race and go vet with cgo
+#	tshark  judges the captures that package siw/capture writes
+#	ps      tells the tests of commands which processes they have started
+set -euo pipefail
+
+has() {
+	case $1 in
+	cc)
+		printf '#include <pthread.h>\n#include <stdlib.h>\nint main(void) { return 0; }\n' |
+			${CC:-$(go env CC)} -x c -o /dev/null - 2>/dev/null
+		;;
+	*) command -v "$1" >/dev/null ;;
+	esac
+}
+
+missing=()
+packages=()
+for need in "$@"; do
+	if has "$need"; then
+		continue
+	fi
+	missing+=("$need")
+	case $need in
+	cc) packages+=(gcc libc6-dev) ;;
+	tshark) packages+=(tshark) ;;
+	ps) packages+=(procps) ;;
+	esac
+done
+if [ ${#missing[@]} -eq 0 ]; then
+	exit 0
+fi
+"$(dirname "$0")/apt.sh" "missing: ${missing[*]}" "${packages[@]}"
+for need in "${missing[@]}"; do
+	if ! has "$need"; then
+		echo "$need still does not work after the installation${CC:+ (CC is $CC)}" >&2
+		exit 2
+	fi
+done
