@@ -33,6 +33,7 @@ type cq struct {
 	ring     ring[verbs.WC]
 	arm      armed
 	overflow bool
+	gone     bool // Destroy has been called
 	qps      map[*qp]struct{}
 	conns    []*conn
 
@@ -151,7 +152,9 @@ func (c *cq) overflowed() {
 	for q := range c.qps {
 		qps = append(qps, q)
 	}
-	c.ch.notify(c)
+	if !c.gone {
+		c.ch.notify(c)
+	}
 	c.mu.Unlock()
 	c.ctx.post(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c.owner, Err: verbs.ErrCQOverflow})
 	for _, q := range qps {
@@ -172,6 +175,9 @@ func (c *cq) detach(q *qp) {
 }
 
 func (c *cq) Destroy() error {
+	c.mu.Lock()
+	c.gone = true
+	c.mu.Unlock()
 	c.ch.forget(c)
 	c.ctx.dev.cqs.give()
 	return nil

@@ -150,15 +150,12 @@ func (l *listener) Close() error {
 		l.ln.Close()
 		l.workers.Wait()
 		l.waiters.Wait()
-		for {
-			select {
-			case r := <-l.requests:
-				_ = r.Reject(nil)
-				continue
-			default:
-			}
-			break
+		close(l.requests) // nobody is left who could send
+		var rejections sync.WaitGroup
+		for r := range l.requests {
+			rejections.Go(func() { _ = r.Reject(nil) })
 		}
+		rejections.Wait()
 		l.dev.mu.Lock()
 		delete(l.dev.listeners, l)
 		l.dev.mu.Unlock()

@@ -112,10 +112,11 @@ type device struct {
 	guard lifetime.Guard // shut by NIC.Close
 
 	pds, cqs, qps, mrs, mws quota
-	nextQPN                 atomic.Uint32
 	partial                 atomic.Int32 // receive buffers that are held by parts of FPDUs
 
 	mu        sync.Mutex // guards what follows
+	nextQPN   uint32
+	qpns      map[uint32]struct{}
 	conns     map[*conn]struct{}
 	listeners map[*listener]struct{}
 }
@@ -135,10 +136,11 @@ func newDevice(cfg Config) (*device, error) {
 		qps:       quota{name: "max_qp", limit: cfg.MaxQP},
 		mrs:       quota{name: "max_mr", limit: cfg.MaxMR},
 		mws:       quota{name: "max_mw", limit: cfg.MaxMW},
+		nextQPN:   binary.BigEndian.Uint32(seed[8:]),
+		qpns:      make(map[uint32]struct{}),
 		conns:     make(map[*conn]struct{}),
 		listeners: make(map[*listener]struct{}),
 	}
-	d.nextQPN.Store(binary.BigEndian.Uint32(seed[8:]))
 	return d, nil
 }
 
@@ -147,13 +149,23 @@ func (d *device) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "siw", NodeType: verbs.NodeRNIC, Transport: verbs.TransportIWARP, NodeGUID: d.guid}
 }
 
-// qpn returns the next QP number: 24 bits, not 0 or 1, which InfiniBand reserves.
-func (d *device) qpn() uint32 {
+// takeQPN returns a QP number that is not in use: 24 bits, not 0 or 1, which InfiniBand reserves.
+func (d *device) takeQPN() uint32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for {
-		if n := d.nextQPN.Add(1) & 0xffffff; n > 1 {
-			return n
+		d.nextQPN = (d.nextQPN + 1) & 0xffffff
+		if _, used := d.qpns[d.nextQPN]; !used && d.nextQPN > 1 {
+			d.qpns[d.nextQPN] = struct{}{}
+			return d.nextQPN
 		}
 	}
+}
+
+func (d *device) giveQPN(n uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.qpns, n)
 }
 
 // track adds a connection that shutdown must end; it reports false on a closed NIC.
@@ -211,11 +223,15 @@ type quota struct {
 }
 
 func (q *quota) take() error {
-	if n := q.used.Add(1); n > int64(q.limit) {
-		q.used.Add(-1)
-		return &verbs.LimitError{Name: q.name, Limit: uint64(q.limit), Value: uint64(n)}
+	for {
+		n := q.used.Load()
+		if n >= int64(q.limit) {
+			return &verbs.LimitError{Name: q.name, Limit: uint64(q.limit), Value: uint64(n) + 1}
+		}
+		if q.used.CompareAndSwap(n, n+1) {
+			return nil
+		}
 	}
-	return nil
 }
 
 func (q *quota) give() { q.used.Add(-1) }

@@ -48,7 +48,7 @@ func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Pr
 	if err := p.dev.qps.take(); err != nil {
 		return nil, verbs.QPCap{}, err
 	}
-	q := &qp{dev: p.dev, ctx: p.ctx, owner: owner, pd: p, num: p.dev.qpn(), cap: cfg.Cap, sigAll: cfg.SigAll,
+	q := &qp{dev: p.dev, ctx: p.ctx, owner: owner, pd: p, num: p.dev.takeQPN(), cap: cfg.Cap, sigAll: cfg.SigAll,
 		sendCQ: cfg.SendCQ.(*cq), recvCQ: cfg.RecvCQ.(*cq)}
 	q.sq.init(cfg.Cap)
 	q.rq.init(cfg.Cap)
@@ -199,6 +199,7 @@ func (q *qp) Destroy() error {
 	q.fail(verbs.ErrClosed)
 	q.sendCQ.detach(q)
 	q.recvCQ.detach(q)
+	q.dev.giveQPN(q.num)
 	q.dev.qps.give()
 	return nil
 }

@@ -26,6 +26,7 @@ const (
 var floorOf = map[string]int{
 	"cmd/*":      9, // mains: the only place where devices are chosen
 	"examples/*": 9,
+	"bench/*":    9,
 
 	"rsocket":    8,
 	"compat/dat": 8,

@@ -22,6 +22,7 @@ var channelTests = []test{
 	{"WaitCancel", channelWaitCancel},
 	{"CloseWakesWaiters", channelCloseWakesWaiters},
 	{"ClosedCQ", channelClosedCQ},
+	{"ClosedOverflowedCQ", channelClosedOverflowedCQ},
 }
 
 // event waits for the next event of ch, which must be of cq.
@@ -118,18 +119,23 @@ func channelSolicited(w *world) {
 		p.b.event(ch, p.b.rcq)
 		return
 	}
-	wrs := []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 3000)}}
-	for op, wr := range map[verbs.Op]verbs.SendWR{
-		verbs.OpSendImm:  {Opcode: verbs.WRSendWithImm},
-		verbs.OpWriteImm: {Opcode: verbs.WRRDMAWriteWithImm},
-		verbs.OpImm64:    {Opcode: verbs.WRImmData},
+	for _, c := range []struct {
+		name string
+		op   verbs.Op
+		wr   verbs.SendWR
+	}{
+		{"Send", verbs.OpSend, verbs.SendWR{Opcode: verbs.WRSend}},
+		{"LongSend", verbs.OpSend, verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 3000)}},
+		{"SendImm", verbs.OpSendImm, verbs.SendWR{Opcode: verbs.WRSendWithImm}},
+		{"WriteImm", verbs.OpWriteImm, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm}},
+		{"ImmData", verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}},
 	} {
-		if w.a.ctx.Supports(op) {
-			wrs = append(wrs, wr)
-		}
-	}
-	for _, wr := range wrs {
-		w.sub(wr.Opcode.String(), func(w *world) {
+		w.sub(c.name, func(w *world) {
+			wr := c.wr
+			if !w.a.ctx.Supports(c.op) {
+				p.in(w).a.refused(verbs.ErrNotSupported, wr)
+				return
+			}
 			p := p.in(w)
 			for range 3 {
 				p.b.recv(1, p.b.mem.sge(0, 3000))
@@ -280,4 +286,23 @@ func channelClosedCQ(w *world) {
 	require.NoError(w, p.b.qp.Close())
 	require.NoError(w, p.b.rcq.Close())
 	p.b.noEvent(ch)
+}
+
+// channelClosedOverflowedCQ: nor is that of a CQ which has lost completions.
+func channelClosedOverflowedCQ(w *world) {
+	ch := w.b.createChannel()
+	for range 20 {
+		cq := w.b.createCQ(verbs.CQConfig{CQE: 1, Channel: ch})
+		n := cq.CQE() + 1
+		qp := w.b.createQP(w.b.pd, verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxRecvWR: n}})
+		s := &side{host: w.b, qp: qp}
+		bindINIT(s)
+		for i := range n {
+			s.recv(uint64(i))
+		}
+		require.NoError(w, s.modify(verbs.QPStateErr))
+		require.NoError(w, qp.Close())
+		require.NoError(w, cq.Close())
+	}
+	w.b.noEvent(ch)
 }

@@ -29,6 +29,7 @@ var lifetimeTests = []test{
 	{"CloseDuringCQ", lifetimeCloseDuringCQ},
 	{"MRCloseUnderTraffic", lifetimeMRCloseUnderTraffic},
 	{"MRCloseUnderReads", lifetimeMRCloseUnderReads},
+	{"MRCloseOfSource", lifetimeMRCloseOfSource},
 	{"MRCloseOfSink", lifetimeMRCloseOfSink},
 	{"ErrClosed", lifetimeErrClosed},
 }
@@ -323,30 +324,97 @@ func lifetimeCloseDuringCQ(w *world) {
 	}
 }
 
-// lifetimeMRCloseUnderTraffic deregisters a region that the peer is writing to: after Close nothing touches it.
+// lifetimeMRCloseUnderTraffic deregisters a region that the peer is writing to: after Close nothing touches it. What would
+// come too late comes last, so the last octets are looked at first.
 func lifetimeMRCloseUnderTraffic(w *world) {
 	by := w.pair(pairConfig{})
-	for round := range 3 {
-		w.sub(fmt.Sprint(round), func(w *world) {
-			p := w.pair(pairConfig{})
-			const n = 100_000
-			buf := make([]byte, n)
-			m := p.b.register(buf, allRights)
-			src := p.a.alloc(n, 0)
-			src.fill(9)
-			put := write(src.sgl(0, n), m, 0)
-			for range 30 {
-				p.a.post(put)
+	const n, rounds = 60_000, 40
+	src := w.a.alloc(n, 0)
+	src.fill(9)
+	for round := range rounds {
+		p := w.pair(pairConfig{cqe: min(10_000, w.a.attr.MaxCQE)})
+		buf := make([]byte, n)
+		m := p.b.register(buf, allRights)
+		put := []verbs.SendWR{write(src.sgl(0, n), m, 0)}
+		posted := make(chan error, 1)
+		go func() {
+			for {
+				select {
+				case <-p.a.id.Done():
+					posted <- nil
+					return
+				default:
+				}
+				_, err := p.a.qp.PostSend(put)
+				switch {
+				case errors.Is(err, verbs.ErrQueueFull):
+					time.Sleep(20 * time.Microsecond)
+				case err != nil:
+					posted <- err
+					return
+				}
 			}
-			time.Sleep(time.Duration(round) * time.Millisecond)
-			require.NoError(w, m.Close())
-			clear(buf)
-			p.a.post(put)
+		}()
+		time.Sleep(time.Duration(round%8) * 100 * time.Microsecond)
+		require.NoError(w, m.Close())
+		clear(buf[n-64:])
+		clear(buf)
+		closes(w.T, p.b.id.Done(), "the end of the connection")
+		require.NoError(w, closes(w.T, posted, "the poster"))
+		requireSame(w.T, make([]byte, n), buf)
+	}
+	by.works()
+}
+
+// lifetimeMRCloseOfSource deregisters memory that waits to be sent: each request completes or fails, and what the program
+// does with the memory afterwards is not sent.
+func lifetimeMRCloseOfSource(w *world) {
+	const n, count = 100_000, 40
+	for round := range 4 {
+		p := w.pair(pairConfig{})
+		dst := w.b.alloc(n*count, allRights)
+		dst.fill(1)
+		initial := bytes.Clone(dst.Bytes())
+		buf := bytes.Clone(pattern(2, n))
+		src := w.a.register(buf, 0)
+		copy(buf, pattern(2, n))
+		for i := range count {
+			wr := write(src.sgl(0, n), dst, i*n)
+			wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
+			p.a.post(wr)
+		}
+		time.Sleep(time.Duration(round) * 200 * time.Microsecond)
+		require.NoError(w, src.Close())
+		clear(buf)
+		failed := false
+		for i := range count {
+			wc := p.a.sent()
+			require.EqualValues(w, i, wc.ID)
+			if wc.Status == verbs.WCSuccess {
+				require.False(w, failed, "a success behind a failure")
+				continue
+			}
+			failed = true
+			require.Contains(w, []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}, wc.Status, wc.Status.String())
+		}
+		if failed {
 			closes(w.T, p.a.id.Done(), "the end of the connection")
 			closes(w.T, p.b.id.Done(), "the end of the connection")
-			requireSame(w.T, make([]byte, n), buf)
-			by.in(w).works()
-		})
+		} else {
+			p.settle()
+		}
+		want := pattern(2, n)
+		for i := range count {
+			before, after := initial[i*n:(i+1)*n], dst.Bytes()[i*n:(i+1)*n]
+			if bytes.Equal(after, want) || bytes.Equal(after, before) {
+				continue
+			}
+			for k, got := range after { // placed in part
+				if got != want[k] && got != before[k] {
+					require.Failf(w, "what was in the memory after Close was sent", "octet %d of request %d is %#x", k, i, got)
+				}
+			}
+		}
 	}
 }
 
@@ -390,39 +458,55 @@ func lifetimeMRCloseUnderReads(w *world) {
 	}
 }
 
-// lifetimeMRCloseOfSink deregisters the sink of Reads in progress: nothing is placed in it afterwards.
+// lifetimeMRCloseOfSink deregisters the sink of Reads or atomics in progress: nothing is placed in it afterwards.
 func lifetimeMRCloseOfSink(w *world) {
-	for round := range 3 {
-		w.sub(fmt.Sprint(round), func(w *world) {
-			p := w.pair(pairConfig{})
-			const n, count = 100_000, 30
-			src := p.b.alloc(n, allRights)
-			buf := make([]byte, n)
-			dst := p.a.register(buf, verbs.AccessLocalWrite)
-			for i := range count {
-				wr := read(dst.sgl(0, n), src, 0)
-				wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
-				p.a.post(wr)
+	for _, c := range []struct {
+		op verbs.Op
+		wr verbs.SendWR
+		n  int
+	}{
+		{verbs.OpRead, verbs.SendWR{Opcode: verbs.WRRDMARead}, 100_000},
+		{verbs.OpFetchAdd, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, 8},
+	} {
+		w.sub(c.op.String(), func(w *world) {
+			if !w.a.ctx.Supports(c.op) {
+				p := w.pair(pairConfig{})
+				p.a.refused(verbs.ErrNotSupported, at(c.wr, p.a.mem, 0, p.b.mem, 0))
+				return
 			}
-			time.Sleep(time.Duration(round) * time.Millisecond)
-			require.NoError(w, dst.Close())
-			clear(buf)
-			failed := false
-			for i := range count {
-				wc := p.a.sent()
-				require.EqualValues(w, i, wc.ID)
-				if wc.Status == verbs.WCSuccess {
-					require.False(w, failed, "a success behind a failure")
-				} else {
-					failed = true
-					require.Contains(w, []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}, wc.Status, wc.Status.String())
+			const count, rounds = 60, 8
+			for round := range rounds {
+				p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: 1}})
+				src := p.b.alloc(c.n, allRights)
+				buf := make([]byte, c.n)
+				dst := p.a.register(buf, verbs.AccessLocalWrite)
+				for i := range count {
+					wr := c.wr
+					wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
+					wr.SGL, wr.RemoteAddr, wr.RKey = dst.sgl(0, c.n), src.at(0), src.RKey()
+					p.a.post(wr)
 				}
+				time.Sleep(time.Duration(round) * 50 * time.Microsecond)
+				require.NoError(w, dst.Close())
+				clear(buf)
+				failed := false
+				for i := range count {
+					wc := p.a.sent()
+					require.EqualValues(w, i, wc.ID)
+					if wc.Status == verbs.WCSuccess {
+						require.False(w, failed, "a success behind a failure")
+					} else {
+						failed = true
+						allowed := []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
+						require.Contains(w, allowed, wc.Status, wc.Status.String())
+					}
+				}
+				if failed {
+					closes(w.T, p.a.id.Done(), "the end of the connection")
+					closes(w.T, p.b.id.Done(), "the end of the connection")
+				}
+				requireSame(w.T, make([]byte, c.n), buf)
 			}
-			if failed {
-				closes(w.T, p.a.id.Done(), "the end of the connection")
-				closes(w.T, p.b.id.Done(), "the end of the connection")
-			}
-			requireSame(w.T, make([]byte, n), buf)
 		})
 	}
 }
