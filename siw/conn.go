@@ -153,10 +153,20 @@ func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus) {
 	c.failLocked(fmt.Errorf("send request %d: %w: %w", e.id, status, t.err()), t)
 }
 
-// refuse ends the connection because of a fault in a message of the peer's.
+// refuse ends the connection because of a fault in a message of the peer's. Nothing that comes behind it is looked at. The
+// answers that are owed for earlier messages go out before the Terminate, so that the peer knows what has been done; a peer
+// that does not take them within CloseTimeout goes without. The caller holds the receive role.
 func (c *conn) refuse(f fault, ulpdu []byte) {
 	t := terminationOf(f, ulpdu)
-	c.fail(t.err(), t)
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if !c.tx.busy && !c.tx.blocked && c.tx.responses.len() == 0 || c.dead.Load() {
+		c.failLocked(t.err(), t)
+		return
+	}
+	c.rx.refused, c.rx.reply = true, true
+	c.tx.last = t
+	c.tx.grace = time.AfterFunc(c.dev.cfg.CloseTimeout, func() { c.fail(t.err(), t) })
 }
 
 // end takes the connection down. The order is what keeps promises: no memory is touched once a completion says so, the
@@ -178,8 +188,10 @@ func (c *conn) end() {
 	if c.term != nil {
 		tail = c.appendTerminate(tail)
 	}
-	if c.idle != nil {
-		c.idle.Stop()
+	for _, timer := range []*time.Timer{c.idle, c.tx.grace} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	c.rx.flush(c.q)
 	c.q.flush()

@@ -63,6 +63,9 @@
 //	                  |                   |  the peer's FIN or CloseTimeout
 //	               completions, event, Done
 //
+// A fault in what the peer sent leads to fail as soon as the answers that are owed for earlier messages are in the socket, so
+// that the peer learns what has been done.
+//
 // From "flushed" on no memory of the user's is touched any more; what is in flight for the peer is private by then. What
 // the socket has taken before arrives, because the stream is half-closed and read to its end before it is closed.
 //

@@ -37,7 +37,13 @@ func (c *conn) begin(b *batch) bool {
 	if c.dead.Load() || t.hold {
 		return false
 	}
-	if t.responses.len() > 0 && t.burst < responseBurst {
+	if t.last != nil && t.responses.len() == 0 {
+		if b.size == 0 { // what is in the batch goes first
+			c.failLocked(t.last.err(), t.last)
+		}
+		return false
+	}
+	if t.responses.len() > 0 && (t.burst < responseBurst || t.last != nil) {
 		t.burst++
 		return c.beginResponse(b)
 	}

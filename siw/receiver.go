@@ -30,13 +30,14 @@ const (
 type receiver struct {
 	mu sync.Mutex // before q.mu
 
-	buf   *[readBytes]byte // nil while nothing is there
-	r, w  int              // what is unread in buf
-	iov   [1][]byte
-	part  []byte // what was unread when buf was given back
-	held  bool   // buf is kept and counted in device.partial
-	reply bool   // something was queued to be sent
-	heard bool   // the first FPDU has arrived
+	buf     *[readBytes]byte // nil while nothing is there
+	r, w    int              // what is unread in buf
+	iov     [1][]byte
+	part    []byte // what was unread when buf was given back
+	held    bool   // buf is kept and counted in device.partial
+	reply   bool   // something was queued to be sent
+	heard   bool   // the first FPDU has been handled
+	refused bool   // a message was at fault: the rest is dropped
 
 	no [4]uint32 // the next MSN on each queue
 
@@ -178,12 +179,12 @@ func (c *conn) ended(err error) {
 func (c *conn) consume() {
 	r := &c.rx
 	need := 0
-	for !c.dead.Load() {
+	for !c.dead.Load() && !r.refused {
 		var fpdu []byte
 		var f fault
 		if fpdu, need, f = c.frame(r.buf[r.r:r.w]); f != (fault{}) {
 			c.refuse(f, nil)
-			return
+			continue
 		}
 		if fpdu == nil {
 			break
@@ -195,7 +196,7 @@ func (c *conn) consume() {
 		ulpdu := fpdu[mpa.LengthLen : mpa.LengthLen+int(binary.BigEndian.Uint16(fpdu))]
 		if f, ok := c.segment(ulpdu); !ok {
 			c.refuse(f, ulpdu)
-			return
+			continue
 		}
 		if first {
 			c.hear()
@@ -204,7 +205,7 @@ func (c *conn) consume() {
 		r.pos += uint64(need)
 	}
 	switch {
-	case r.r == r.w:
+	case r.refused, r.r == r.w:
 		r.r, r.w = 0, 0
 	case len(r.buf)-r.r < need:
 		r.w = copy(r.buf[:], r.buf[r.r:r.w])

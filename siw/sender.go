@@ -5,6 +5,7 @@ package siw
 import (
 	"math"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/siw/mpa"
 )
@@ -31,6 +32,9 @@ type sender struct {
 	waiter  bool      // mu: waitWritable runs
 	hold    bool      // mu: the peer must speak first
 	idle    sync.Cond // on q.mu: busy has become false
+
+	last  *termination // mu: what follows the responses that are owed, and ends the connection
+	grace *time.Timer  // mu: bounds them
 
 	responses   ring[response] // mu
 	outstanding int            // mu: Reads and atomics without an answer
