@@ -10,6 +10,7 @@ import "unsafe"
 // that are not.
 //
 //go:norace
+//go:nocheckptr
 func move(dst, src []byte) {
 	n := len(dst)
 	if n == 0 {

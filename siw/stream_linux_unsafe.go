@@ -119,9 +119,30 @@ func (s *tcpStream) read(bufs [][]byte) (int, error) {
 	n, err := s.do(&s.rd, bufs, s.readFn, "readv")
 	afterRead()
 	if n == 0 && err == nil {
-		return 0, io.EOF
+		return 0, s.end()
 	}
 	return n, err
+}
+
+// end tells why nothing more is to be read. The socket tells of a reset only once, and a write may have been the one that was
+// told; but only after a reset the connection is gone while both directions are open here.
+func (s *tcpStream) end() error {
+	if info, ok := s.info(); ok && info.State == tcpClose {
+		return &net.OpError{Op: "readv", Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: os.NewSyscallError("readv", unix.ECONNRESET)}
+	}
+	return io.EOF
+}
+
+// tcpClose is TCP_CLOSE of <netinet/tcp.h>.
+const tcpClose = 7
+
+func (s *tcpStream) info() (info *unix.TCPInfo, ok bool) {
+	err := s.raw.Control(func(fd uintptr) {
+		var err error
+		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		ok = err == nil
+	})
+	return info, ok && err == nil
 }
 
 func (s *tcpStream) write(bufs [][]byte) (int, error) {
@@ -156,13 +177,11 @@ func (s *tcpStream) waitWritable(f func() bool) error {
 }
 
 // acknowledged returns how many octets the peer has acknowledged since the connection began (tcpi_bytes_acked).
-func (s *tcpStream) acknowledged() (n uint64) {
-	_ = s.raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			n = info.Bytes_acked
-		}
-	})
-	return n
+func (s *tcpStream) acknowledged() uint64 {
+	if info, ok := s.info(); ok {
+		return info.Bytes_acked
+	}
+	return 0
 }
 
 func (s *tcpStream) setWriteDeadline(t time.Time) bool {
