@@ -34,13 +34,15 @@ func (c *conn) begin(b *batch) bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	t := &c.tx
-	if c.dead.Load() || t.hold {
+	switch {
+	case c.dead.Load():
 		return false
-	}
-	if t.last != nil && t.responses.len() == 0 {
+	case t.last != nil && t.responses.len() == 0:
 		if b.size == 0 { // what is in the batch goes first
 			c.failLocked(t.last.err(), t.last)
 		}
+		return false
+	case t.hold:
 		return false
 	}
 	if t.responses.len() > 0 && (t.burst < responseBurst || t.last != nil) {
