@@ -3,10 +3,7 @@
 package siw_test
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -33,38 +29,41 @@ type modelSide struct {
 
 	data, inline, results, target, slots *modelMem
 
-	// Between the receiver and the peer's driver.
-	credits  chan struct{}                // receives that the peer may use
-	arriving chan modelArrival            // what the peer sends
-	idle     chan *modelWindow            // windows that are not bound, to the own driver
-	bound    chan *modelWindow            // windows that the peer may use
-	returned chan *modelWindow            // windows that the peer has done with
-	recvRNG  *rand.Rand                   // of the receiver
-	recvID   uint64                       //
-	posted   [modelRecvs]modelSlot        //
-	counts   map[string]int               // of the driver, as all that follows
-	rng      *rand.Rand                   //
-	list     []verbs.SendWR               // built, not posted
-	pending  []modelPending               // signalled, not completed
-	built    int                          // requests
-	done     int                          // requests whose completion, or that of a later one, has been seen
-	quiet    int                          // requests since the last signalled one
-	hazards  []modelHazard                // Reads and atomics that may be without an answer
-	wrote    int                          // length of the Write before, -1 = the message before was none
-	windows  []*modelWindow               // of the peer, to be used
-	seen     []uint64                     // values of the counter
-	added    uint64                       // to the sum
-	fields   uint64                       // to the fields
-	words    uint64                       // results so far
-	after    []func() error               // to be done when list has been posted
-	kinds    []func(*modelSide) (bool, error)
+	// Between the two drivers and receivers.
+	credits  chan struct{}     // receives that the peer may use
+	arriving chan modelArrival // what the peer sends
+	idle     chan *modelWindow // windows on this side's target that are not bound
+	bound    chan *modelWindow // those that the peer may use
+	returned chan *modelWindow // those that the peer has done with
+
+	// The receiver's.
+	recvRNG *rand.Rand
+	recvID  uint64
+	posted  [modelRecvs]modelSlot
+
+	// The driver's.
+	rng     *rand.Rand // decides
+	fillRNG *rand.Rand // makes data, how much of them depends on who is faster
+	counts  map[string]int
+	list    []verbs.SendWR // built, not posted
+	inlined bool           // there are inline requests in it
+	pending []modelPending // signalled, not completed
+	built   int            // requests
+	done    int            // requests whose completion, or that of a later one, has been seen
+	quiet   int            // requests since the last signalled one
+	hazards []modelHazard  // Reads and atomics that may be without an answer
+	wrote   int            // length of the Write before, -1 = the message before was none
+	windows []*modelWindow // of the peer, to be used
+	seen    []uint64       // values of the counter
+	added   uint64         // to the sum
+	fields  uint64         // to the fields
 }
 
 // modelPending is a signalled request.
 type modelPending struct {
 	wc    verbs.WC
 	index int // of the request
-	then  func() error
+	then  func()
 }
 
 // modelHazard is a Read or atomic without an answer: what it reads at the peer, and what it changes here.
@@ -72,10 +71,12 @@ type modelHazard struct {
 	index  int
 	remote modelRange
 	local  modelRange
+	atomic bool
 }
 
 // modelWindow is a memory window on a side's target.
 type modelWindow struct {
+	id   int
 	mw   *verbs.MW
 	rkey uint32
 	part modelRange // of the target
@@ -89,11 +90,14 @@ func (s *modelSide) String() string {
 func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	t := m.t
 	random := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(pair)<<16|uint64(side)<<8|n)) }
-	s := &modelSide{model: m, pair: pair, side: side, wrote: -1, rng: random(0), recvRNG: random(1), counts: make(map[string]int),
-		credits: make(chan struct{}, modelRecvs), arriving: make(chan modelArrival, modelRecvs), idle: make(chan *modelWindow, modelWindows),
+	s := &modelSide{model: m, pair: pair, side: side, wrote: -1, rng: random(0), recvRNG: random(1), fillRNG: random(2),
+		counts: make(map[string]int), list: make([]verbs.SendWR, 0, 8),
+		credits: make(chan struct{}, modelRecvs), arriving: make(chan modelArrival, modelRecvs),
+		idle:  make(chan *modelWindow, modelWindows),
 		bound: make(chan *modelWindow, modelWindows), returned: make(chan *modelWindow, modelWindows)}
 	nic := m.nics[side]
-	end := nic.end(verbs.QPCap{MaxSendWR: modelSends, MaxRecvWR: modelRecvs, MaxSendSGE: 4, MaxRecvSGE: 8, MaxInlineData: modelInline})
+	end := nic.end(verbs.QPCap{MaxSendWR: modelSends, MaxRecvWR: modelRecvs, MaxSendSGE: 4, MaxRecvSGE: 8,
+		MaxInlineData: modelInline})
 	// end makes every request signalled.
 	require.NoError(t, end.qp.Close())
 	s.scq, s.rcq = end.scq, end.rcq
@@ -107,61 +111,13 @@ func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	// Addresses with and without the alignment of the memory: it is the memory's that counts for atomics.
 	s.target = m.mem(side, modelTarget, uint64(pair)*0x1001, rawAccess|verbs.AccessMWBind, s.rng)
 	s.slots = m.mem(side, modelRecvs*modelMessage, 0x8000_0000_0000_0000, verbs.AccessLocalWrite, nil)
-	for range modelWindows {
+	for id := range modelWindows {
 		mw, err := nic.pd.AllocMW(verbs.MWType2)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, mw.Close()) })
-		s.idle <- &modelWindow{mw: mw}
+		s.idle <- &modelWindow{id: id, mw: mw}
 	}
 	return s
-}
-
-// modelKinds are the kinds of operations and how often each is drawn. One that cannot be done now, for want of a window
-// for instance, reports false.
-var modelKinds = []struct {
-	name   string
-	weight int
-	do     func(*modelSide) (bool, error)
-}{
-	{"Send", 10, func(s *modelSide) (bool, error) { return true, s.send(verbs.SendWR{Opcode: verbs.WRSend}, false) }},
-	{"inline Send", 5, func(s *modelSide) (bool, error) { return true, s.send(verbs.SendWR{Opcode: verbs.WRSend}, true) }},
-	{"Send with Invalidate", 4, (*modelSide).sendInv},
-	{"Write", 20, func(s *modelSide) (bool, error) { return true, s.write(verbs.SendWR{Opcode: verbs.WRRDMAWrite}, false) }},
-	{"inline Write", 8, func(s *modelSide) (bool, error) {
-		return true, s.write(verbs.SendWR{Opcode: verbs.WRRDMAWrite}, true)
-	}},
-	{"Write with immediate", 8, func(s *modelSide) (bool, error) { return true, s.writeImm(false) }},
-	{"inline Write with immediate", 3, func(s *modelSide) (bool, error) { return true, s.writeImm(true) }},
-	{"Immediate Data", 6, (*modelSide).imm},
-	{"Read", 16, (*modelSide).read},
-	{"FetchAdd", 4, func(s *modelSide) (bool, error) {
-		return true, s.atomic(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: s.rng.Uint64()})
-	}},
-	{"masked FetchAdd", 4, func(s *modelSide) (bool, error) {
-		return true, s.atomic(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: s.rng.Uint64(), AddMask: s.rng.Uint64()})
-	}},
-	{"CmpSwap", 4, func(s *modelSide) (bool, error) {
-		return true, s.atomic(verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: s.rng.Uint64(), Swap: s.rng.Uint64()})
-	}},
-	{"masked CmpSwap", 4, func(s *modelSide) (bool, error) {
-		// Few bits are compared, so that some match.
-		return true, s.atomic(verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: s.rng.Uint64(),
-			CompareMask: 1 << s.rng.IntN(64), Swap: s.rng.Uint64(), SwapMask: s.rng.Uint64()})
-	}},
-	{"counter", 3, (*modelSide).count},
-	{"sum", 2, func(s *modelSide) (bool, error) {
-		v := s.rng.Uint64()
-		s.added += v
-		return true, s.sharedAdd(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: v}, modelSum, nil)
-	}},
-	{"fields", 2, func(s *modelSide) (bool, error) {
-		v := s.rng.Uint64()
-		s.fields = rdmap.FetchAdd(s.fields, v, modelMask)
-		return true, s.sharedAdd(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: v, AddMask: modelMask}, modelFields, nil)
-	}},
-	{"bind", 6, (*modelSide).bind},
-	{"local invalidate", 6, (*modelSide).localInv},
-	{"return a window", 3, (*modelSide).giveBack},
 }
 
 // drive does n operations and waits until the peer has seen all of them.
@@ -170,32 +126,47 @@ func (s *modelSide) drive(n int) error {
 	for _, k := range modelKinds {
 		total += k.weight
 	}
-	for n > 0 {
-		x := s.rng.IntN(total)
-		for _, k := range modelKinds {
-			if x -= k.weight; x >= 0 {
-				continue
+	for op, round := 0, 0; op < n; {
+		if op == round {
+			round += modelRound
+			if err := s.exchange(); err != nil {
+				return err
 			}
-			did, err := k.do(s)
-			if err != nil {
-				return fmt.Errorf("%v: %s, request %d: %w", s, k.name, s.built, err)
-			}
-			if did {
-				s.counts[k.name]++
-				n--
-			}
-			break
 		}
-		if len(s.list) == cap(s.list) || s.rng.IntN(4) == 0 {
+		if more := s.rng.IntN(4) > 0; !more || len(s.list) == cap(s.list) {
 			if err := s.post(); err != nil {
 				return err
 			}
 		}
+		x := s.rng.IntN(total)
+		i := 0
+		for x -= modelKinds[0].weight; x >= 0; x -= modelKinds[i].weight {
+			i++
+		}
+		k := &modelKinds[i]
+		did, err := k.do(s)
+		if err != nil {
+			return fmt.Errorf("%v: %s, request %d: %w", s, k.name, s.built, err)
+		}
+		if did {
+			s.counts[k.name]++
+			op++
+		}
 	}
-	// The answer to a Read comes when everything before has been placed.
-	if err := s.add(verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendFence | verbs.SendSignaled}, verbs.WCRDMARead, nil); err != nil {
+	if err := s.post(); err != nil {
 		return err
 	}
+	// The answer to a Read comes when everything before has been placed.
+	s.add(verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendFence | verbs.SendSignaled}, verbs.WCRDMARead, nil)
+	if err := s.finish(); err != nil {
+		return err
+	}
+	close(s.peer.arriving)
+	return nil
+}
+
+// finish posts the list and waits until every signalled request has completed.
+func (s *modelSide) finish() error {
 	if err := s.post(); err != nil {
 		return err
 	}
@@ -204,7 +175,6 @@ func (s *modelSide) drive(n int) error {
 			return err
 		}
 	}
-	close(s.peer.arriving)
 	return nil
 }
 
@@ -230,12 +200,7 @@ func (s *modelSide) gather(wr *verbs.SendWR, n int, inline bool) (data []byte, e
 		mem = s.inline
 		n = min(n, s.rng.IntN(modelInline+1))
 		wr.Flags |= verbs.SendInline
-		s.after = append(s.after, func() error {
-			// The memory is ours again as soon as the request has been posted.
-			modelFill(s.rng, s.inline.want)
-			copy(s.inline.Bytes(), s.inline.want)
-			return nil
-		})
+		s.inlined = true
 	}
 	for pieces := 1 + s.rng.IntN(4); pieces > 0; pieces-- {
 		k := n
@@ -264,9 +229,10 @@ func (s *modelSide) fenceLocal(wr *verbs.SendWR, r modelRange) {
 	}
 }
 
-// fenceRemote adds a fence to a request that changes a part of the peer's target which may still be read.
-func (s *modelSide) fenceRemote(wr *verbs.SendWR, r modelRange) {
-	if slices.ContainsFunc(s.hazards, func(h modelHazard) bool { return h.remote.overlaps(r) }) {
+// fenceRemote adds a fence to a request that changes a part of the peer's target which may still be read. Atomics wait for
+// each other without one.
+func (s *modelSide) fenceRemote(wr *verbs.SendWR, r modelRange, atomic bool) {
+	if slices.ContainsFunc(s.hazards, func(h modelHazard) bool { return h.remote.overlaps(r) && !(atomic && h.atomic) }) {
 		wr.Flags |= verbs.SendFence
 	}
 }
@@ -274,7 +240,6 @@ func (s *modelSide) fenceRemote(wr *verbs.SendWR, r modelRange) {
 // aim chooses n octets of the peer's target, through the key of the region or of a window; with words 8 aligned octets
 // among the words.
 func (s *modelSide) aim(wr *verbs.SendWR, n int, words bool) modelRange {
-	s.takeWindows()
 	if len(s.windows) > 0 && s.rng.IntN(2) == 0 {
 		w := s.windows[s.rng.IntN(len(s.windows))]
 		if n <= w.part.n && !words {
@@ -295,28 +260,8 @@ func (s *modelSide) aim(wr *verbs.SendWR, n int, words bool) modelRange {
 	return r
 }
 
-// takeWindows takes what the peer has bound meanwhile.
-func (s *modelSide) takeWindows() {
-	for {
-		select {
-		case w := <-s.peer.bound:
-			s.windows = append(s.windows, w)
-		default:
-			return
-		}
-	}
-}
-
-// add adds a request to the list. then is called when it has completed, for which it becomes signalled.
-func (s *modelSide) add(wr verbs.SendWR, opcode verbs.WCOpcode, then func() error) error {
-	if s.list == nil {
-		s.list = make([]verbs.SendWR, 0, 8)
-	}
-	if len(s.list) == cap(s.list) {
-		if err := s.post(); err != nil {
-			return err
-		}
-	}
+// add adds a request to the list, which has room. then is called when it has completed, for which it becomes signalled.
+func (s *modelSide) add(wr verbs.SendWR, opcode verbs.WCOpcode, then func()) {
 	if s.rng.IntN(8) == 0 {
 		wr.Flags |= verbs.SendFence
 	}
@@ -332,7 +277,8 @@ func (s *modelSide) add(wr verbs.SendWR, opcode verbs.WCOpcode, then func() erro
 		s.quiet = 0
 		want := verbs.WC{ID: wr.ID, Opcode: opcode, QPNum: s.qp.Num()}
 		switch wr.Opcode {
-		case verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp, verbs.WRMaskedAtomicCmpAndSwp:
+		case verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp,
+			verbs.WRMaskedAtomicCmpAndSwp:
 			for _, sge := range wr.SGL {
 				want.ByteLen += sge.Length
 			}
@@ -341,7 +287,6 @@ func (s *modelSide) add(wr verbs.SendWR, opcode verbs.WCOpcode, then func() erro
 	}
 	s.list = append(s.list, wr)
 	s.built++
-	return nil
 }
 
 // post posts the list, when the queue has room for it.
@@ -354,16 +299,16 @@ func (s *modelSide) post() error {
 	if len(s.list) > 0 {
 		n, err := s.qp.PostSend(s.list)
 		if err != nil {
-			return fmt.Errorf("%v: posted %d of %d: %w; the QP: %w", s, n, len(s.list), err, cmp.Or(s.qp.Err(), error(modelAlive{})))
+			return fmt.Errorf("%v: posted %d of %d: %w; the QP: %w", s, n, len(s.list), err, s.end())
 		}
 		s.list = s.list[:0]
 	}
-	for _, f := range s.after {
-		if err := f(); err != nil {
-			return err
-		}
+	if s.inlined {
+		// The memory of inline requests is ours again as soon as they have been posted.
+		modelFill(s.fillRNG, s.inline.want)
+		copy(s.inline.Bytes(), s.inline.want)
+		s.inlined = false
 	}
-	s.after = s.after[:0]
 	return nil
 }
 
@@ -379,60 +324,31 @@ func (s *modelSide) complete() error {
 	p := s.pending[0]
 	s.pending = s.pending[1:]
 	if wcs[0] != p.wc {
-		return fmt.Errorf("%v: completion %+v, not %+v; the QP: %w", s, wcs[0], p.wc, cmp.Or(s.qp.Err(), error(modelAlive{})))
+		return fmt.Errorf("%v: completion %+v, not %+v; the QP: %w", s, wcs[0], p.wc, s.end())
 	}
 	s.done = p.index + 1
 	s.hazards = slices.DeleteFunc(s.hazards, func(h modelHazard) bool { return h.index <= p.index })
 	if p.then != nil {
-		return p.then()
+		p.then()
 	}
 	return nil
 }
 
-// announce waits until the peer has a receive for the message that is to be added, and tells it what to expect.
-func (s *modelSide) announce(a modelArrival) error {
+// credit waits until the peer has a receive for the message that is to be built.
+func (s *modelSide) credit() error {
 	select {
 	case <-s.peer.credits:
+		return nil
 	default:
-		// What has been built must not wait for what comes only after it.
-		if err := s.post(); err != nil {
-			return err
-		}
-		select {
-		case <-s.peer.credits:
-		case <-s.ctx.Done():
-			return s.ctx.Err()
-		}
 	}
-	s.peer.arriving <- a
-	return nil
-}
-
-func (s *modelSide) send(wr verbs.SendWR, inline bool) error {
-	return s.sendData(wr, inline, modelArrival{opcode: verbs.WCRecv})
-}
-
-func (s *modelSide) sendData(wr verbs.SendWR, inline bool, a modelArrival) (err error) {
-	if a.data, err = s.gather(&wr, s.size(), inline); err != nil {
+	// What has been built must not wait for what comes only after it.
+	if err := s.post(); err != nil {
 		return err
 	}
-	wr.Flags |= verbs.SendFlags(s.rng.IntN(2)) * verbs.SendSolicited
-	a.byteLen = len(a.data)
-	s.wrote = -1
-	// announce may post, after which inline memory changes.
-	list, after := s.list, s.after
-	if inline {
-		s.after = s.after[:len(s.after)-1]
+	select {
+	case <-s.peer.credits:
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
 	}
-	if err := s.announce(a); err != nil {
-		return err
-	}
-	if inline {
-		if len(list) != len(s.list) && len(after) > 1 {
-			// It has changed: put back what the message is to hold.
-			s.restore(&wr, a.data)
-		}
-		s.after = append(s.after, after[len(after)-1])
-	}
-	return s.add(wr, verbs.WCSend, nil)
 }

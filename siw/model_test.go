@@ -4,9 +4,9 @@ package siw_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -33,7 +33,7 @@ import (
 // GOVERBS_MODEL_OPS is the number of operations of each pair, GOVERBS_SEED repeats a run.
 const (
 	modelPairs   = 8
-	modelOps     = 500 // of each pair by default
+	modelOps     = 2000 // of each pair by default
 	modelTimeout = 20 * time.Minute
 
 	modelMessage = 200 << 10 // the longest message
@@ -46,6 +46,7 @@ const (
 	modelResults = 64        // results of atomics on shared words
 	modelWindows = 2         // windows on one side's target
 	modelShared  = 64        // octets of shared words
+	modelRound   = 64        // operations of a side between two binds of its windows
 
 	// The shared words: one is counted up by one, so that every value between is seen once, one is added to, and one is
 	// added to in fields of 16 bits.
@@ -103,6 +104,7 @@ type model struct {
 type modelMem struct {
 	*verbs.MR
 	want []byte
+	next int // of results: how many there have been
 }
 
 // differs says where the region is not as the model says.
@@ -194,9 +196,9 @@ func (m *model) connect(a, b *modelSide, listen string) {
 func (m *model) run(n int) {
 	g, ctx := errgroup.WithContext(m.ctx)
 	for i := range m.pairs {
-		for s, side := range m.pairs[i] {
+		for _, side := range m.pairs[i] {
 			side.ctx = ctx
-			g.Go(func() error { return side.drive((n + 1 - s) / 2) })
+			g.Go(func() error { return side.drive((n + 1) / 2) })
 			g.Go(side.receive)
 		}
 	}
@@ -212,7 +214,7 @@ func (m *model) run(n int) {
 			modelAdd(to.want[modelFields:], side.fields, modelMask)
 			seen[1-s] = append(seen[1-s], side.seen...)
 			for name, mem := range map[string]*modelMem{"sources and sinks": side.data, "inline data": side.inline,
-				"target": side.target, "receives": side.slots} {
+				"results": side.results, "target": side.target, "receives": side.slots} {
 				require.NoError(m.t, mem.differs(fmt.Sprintf("%v: %s", side, name)))
 			}
 		}
@@ -237,6 +239,8 @@ func (m *model) run(n int) {
 		for _, k := range modelKinds {
 			require.Positive(m.t, counts[k.name], k.name)
 		}
+		require.Positive(m.t, counts["bind"])
+		require.Positive(m.t, counts["local invalidate"])
 	}
 }
 
@@ -317,13 +321,13 @@ func (s *modelSide) receive() error {
 		if _, err := s.rcq.Wait(s.ctx, wcs[:]); err != nil {
 			return fmt.Errorf("%v: receive %d: %w", s, next, err)
 		}
-		want := verbs.WC{ID: next, Opcode: a.opcode, Flags: a.flags, ByteLen: uint32(a.byteLen), Imm64: a.imm, Imm: uint32(a.imm >> 32),
-			QPNum: s.qp.Num()}
+		want := verbs.WC{ID: next, Opcode: a.opcode, Flags: a.flags, ByteLen: uint32(a.byteLen), QPNum: s.qp.Num(),
+			Imm64: a.imm, Imm: uint32(a.imm >> 32)}
 		if a.inv != nil {
 			want.InvalidatedRKey = a.inv.rkey
 		}
 		if wcs[0] != want {
-			return fmt.Errorf("%v: received %+v, not %+v; the QP: %w", s, wcs[0], want, cmp.Or(s.qp.Err(), error(modelAlive{})))
+			return fmt.Errorf("%v: received %+v, not %+v; the QP: %w", s, wcs[0], want, s.end())
 		}
 		for _, r := range s.posted[next%modelRecvs] {
 			n := copy(s.slots.want[r.off:r.off+r.n], a.data)
@@ -338,7 +342,10 @@ func (s *modelSide) receive() error {
 	}
 }
 
-// modelAlive stands for the reason why a QP is in error where it is not.
-type modelAlive struct{}
-
-func (modelAlive) Error() string { return "alive" }
+// end returns why the QP is in error, for error texts.
+func (s *modelSide) end() error {
+	if err := s.qp.Err(); err != nil {
+		return err
+	}
+	return errors.New("alive")
+}

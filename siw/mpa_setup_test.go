@@ -474,7 +474,7 @@ func TestSetupRequest(t *testing.T) {
 		{"the peer serves more", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
 			rep(flagC|flagS, 2, p2p(100, 8)...), outcome{crc: true, rtr: true, ird: 8, ord: 8}},
 		{"the peer serves none", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
-			rep(flagC|flagS, 2, p2p(0, 0)...), outcome{crc: true, rtr: true, ird: 8, ord: 0}},
+			rep(flagC|flagS, 2, p2p(0, 0)...), outcome{crc: true, rtr: true, ird: 0, ord: 0}},
 		{"not negotiated", siw.Config{}, depth(8, 7), req(flagC|flagS, 2, p2p(8, 7)...),
 			rep(flagC|flagS, 2, p2p(0x3fff, 0x3fff)...), outcome{crc: true, rtr: true, ird: 8, ord: 7}},
 		{"no Reads", siw.Config{}, depth(cm.None, cm.None), req(flagC|flagS, 2, p2p(0, 0)...),

@@ -94,6 +94,9 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 	if theirs.IRD != mpa.NoNegotiate {
 		agreed.ord = min(want.ord, int(theirs.IRD))
 	}
+	if theirs.ORD != mpa.NoNegotiate {
+		agreed.ird = int(theirs.ORD) // not more than ours, as has been checked
+	}
 	if req.Enhanced.PeerToPeer && theirs.PeerToPeer {
 		if !agreed.openWith(both(req.Enhanced, theirs)) {
 			agreed.terminate(nc, faultRTR)

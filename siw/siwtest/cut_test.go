@@ -63,7 +63,8 @@ var script = struct {
 }{
 	text: "some text to be sent, written and read",
 	sends: []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRRDMAWriteWithImm, Imm: 9}, {Opcode: verbs.WRRDMARead},
-		{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, {Opcode: verbs.WRImmData, Imm64: 8}, {Opcode: verbs.WRSend, Flags: verbs.SendFence}},
+		{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, {Opcode: verbs.WRImmData, Imm64: 8},
+		{Opcode: verbs.WRSend, Flags: verbs.SendFence}},
 	sizes: []int{13, 6, 21, 8, 0, 3},
 	recvs: 4,
 }

@@ -59,7 +59,8 @@ func ExampleNewPair() {
 	toB := p.Link.ToListener
 	toB.Corrupt(toB.Written()+20, 0x08)
 	src, _ := p.A.MR.SGE(0, 100)
-	wc, err := p.A.Do(ctx, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{src}, RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()})
+	wc, err := p.A.Do(ctx, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{src},
+		RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()})
 	fmt.Println(wc.Status, err)
 	<-p.A.ID.Done()
 	fmt.Println(p.A.QP.Err())

@@ -118,7 +118,8 @@ func TestBuildFailsImmediate(t *testing.T) {
 		_, err := s.A.QP.PostSend(wrs)
 		require.NoError(t, err)
 		s.ended(s.A, rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0)
-		require.Equal(t, []verbs.WCStatus{verbs.WCSuccess, verbs.WCLocQPOpErr, verbs.WCWRFlushErr}, statuses(t, drain(t, s.A.SendCQ)))
+		want := []verbs.WCStatus{verbs.WCSuccess, verbs.WCLocQPOpErr, verbs.WCWRFlushErr}
+		require.Equal(t, want, statuses(t, drain(t, s.A.SendCQ)))
 		s.intact("the Write of the second is that of the first")
 		received := drain(t, s.B.RecvCQ)
 		require.Len(t, received, 3)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,7 +111,7 @@ func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
 	if p.A.ID, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: p.A.Context}); err != nil {
 		return err
 	}
-	// Whichever side fails ends the wait of the other.
+	// A side that fails ends the wait of the other, where that would not learn it from its peer.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	accepted := make(chan error, 1)
@@ -122,7 +123,7 @@ func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
 		accepted <- err
 	}()
 	if err = p.A.ID.Connect(ctx, p.A.QP, cfg.AParam); err != nil {
-		cancel()
+		ln.Close()
 	}
 	if err := errors.Join(err, <-accepted); err != nil {
 		return err
@@ -184,6 +185,7 @@ func (e *End) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error) {
 	if len(wrs) == 0 {
 		return verbs.WC{}, fmt.Errorf("siwtest: %w: no request", verbs.ErrInvalid)
 	}
+	wrs = slices.Clone(wrs)
 	wrs[len(wrs)-1].Flags |= verbs.SendSignaled
 	if _, err := e.QP.PostSend(wrs); err != nil {
 		return verbs.WC{}, err

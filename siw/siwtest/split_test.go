@@ -28,26 +28,26 @@ func TestSplitOperations(t *testing.T) {
 		{19, siw.Config{}, []int{0, 1, 1000}},
 		{1001, siw.Config{}, []int{0, 5000, part}},
 	} {
-		t.Run(fmt.Sprintf("%d octets, MTU %d, markers %v, CRC %v, revision %d", c.split, c.cfg.MTU, c.cfg.Markers, c.cfg.CRC, c.cfg.Rev),
-			func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					wire := siwtest.NewWire()
-					wire.OnDial = func(l *siwtest.Link) {
-						l.ToListener.Split(c.split)
-						l.ToDialer.Split(c.split)
+		name := fmt.Sprintf("%d octets, MTU %d, markers %v, CRC %v, revision %d", c.split, c.cfg.MTU, c.cfg.Markers, c.cfg.CRC, c.cfg.Rev)
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				wire := siwtest.NewWire()
+				wire.OnDial = func(l *siwtest.Link) {
+					l.ToListener.Split(c.split)
+					l.ToDialer.Split(c.split)
+				}
+				s := newStage(t, siwtest.PairConfig{Wire: wire, A: c.cfg, B: c.cfg})
+				for i := range operations {
+					o := &operations[i]
+					if !o.data {
+						s.run(o, 8)
+						continue
 					}
-					s := newStage(t, siwtest.PairConfig{Wire: wire, A: c.cfg, B: c.cfg})
-					for i := range operations {
-						o := &operations[i]
-						if !o.data {
-							s.run(o, 8)
-							continue
-						}
-						for _, n := range c.sizes {
-							s.run(o, n)
-						}
+					for _, n := range c.sizes {
+						s.run(o, n)
 					}
-				})
+				}
 			})
+		})
 	}
 }

@@ -270,6 +270,13 @@ func TestSetupCancelled(t *testing.T) {
 	})
 }
 
+// put is a Write of n octets from A to B.
+func put(t *testing.T, p *siwtest.Pair, n int) verbs.SendWR {
+	t.Helper()
+	return verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: sgl(t, p.A, 0, n),
+		RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}
+}
+
 // peerLimits are the default and a configured PeerTimeout.
 var peerLimits = []struct {
 	cfg  siw.Config
@@ -296,18 +303,15 @@ func TestPeerTimeout(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, Mem: 1 << 20})
-					wr := verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}
 					if c.before > 0 {
-						wr.SGL = sgl(t, p.A, 0, c.before)
-						wc, err := p.A.Do(t.Context(), wr)
+						wc, err := p.A.Do(t.Context(), put(t, p, c.before))
 						require.NoError(t, err)
 						require.NoError(t, wc.Err())
 						synctest.Wait()
 					}
 					p.Link.ToListener.Stall()
 					clock := newClock(t)
-					wr.SGL, wr.Flags = sgl(t, p.A, 0, c.octets), verbs.SendSignaled
-					_, err := p.A.QP.PostSend([]verbs.SendWR{wr})
+					_, err := p.A.QP.PostSend([]verbs.SendWR{put(t, p, c.octets)})
 					require.NoError(t, err)
 					select {
 					case <-p.A.ID.Done():
@@ -387,8 +391,7 @@ func TestPeerSlow(t *testing.T) {
 				p.Link.ToListener.Stall()
 				done := make(chan verbs.WC, 1)
 				go func() {
-					wc, _ := p.A.Do(t.Context(), verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl(t, p.A, 0, 1<<20),
-						RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()})
+					wc, _ := p.A.Do(t.Context(), put(t, p, 1<<20))
 					done <- wc
 				}()
 				time.Sleep(limit.want - time.Nanosecond)
@@ -426,9 +429,8 @@ func TestCloseTimeout(t *testing.T) {
 						p.Link.ToListener.Resume()
 						p.Link.ToDialer.Stall()
 					}
-					wrs := []verbs.SendWR{{ID: 1, Opcode: verbs.WRRDMAWrite, SGL: sgl(t, p.A, 0, c.octets), RemoteAddr: p.B.MR.Addr(),
-						RKey: p.B.MR.RKey(), Flags: verbs.SendSignaled}, {ID: 2, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled}}
-					_, err := p.A.QP.PostSend(wrs)
+					get := verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled}
+					_, err := p.A.QP.PostSend([]verbs.SendWR{put(t, p, c.octets), get})
 					require.NoError(t, err)
 					_, err = p.A.QP.PostRecv([]verbs.RecvWR{{ID: 1}})
 					require.NoError(t, err)
@@ -504,5 +506,88 @@ func TestDelays(t *testing.T) {
 				clock.at(want, c.name)
 			}
 		}
+	})
+}
+
+// TestDeregTimeout: memory that waits to be sent to a peer that does not read is waited for so long; then that connection is
+// ended, and no other.
+func TestDeregTimeout(t *testing.T) {
+	for _, limit := range []struct {
+		cfg  siw.Config
+		want time.Duration
+	}{{siw.Config{}, 3 * time.Second}, {siw.Config{DeregTimeout: 250 * time.Millisecond}, 250 * time.Millisecond}} {
+		bubble(t, func(t *testing.T) {
+			p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg})
+			mr, err := p.A.PD.AllocMR(1<<20, verbs.AccessLocalWrite)
+			require.NoError(t, err)
+			window, err := p.B.PD.AllocMR(1<<20, siwtest.AllAccess)
+			require.NoError(t, err)
+			src, err := mr.SGE(0, mr.Len())
+			require.NoError(t, err)
+			wr := verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{src}, Flags: verbs.SendSignaled,
+				RemoteAddr: window.Addr(), RKey: window.RKey()}
+
+			t.Log("a peer that reads is waited for")
+			p.Link.ToListener.Stall()
+			_, err = p.A.QP.PostSend([]verbs.SendWR{wr})
+			require.NoError(t, err)
+			time.AfterFunc(limit.want/2, p.Link.ToListener.Resume)
+			clock := newClock(t)
+			require.NoError(t, mr.Close())
+			clock.at(limit.want/2, "MR.Close")
+			wc, err := siwtest.Next(t.Context(), p.A.SendCQ)
+			require.NoError(t, err)
+			// What had not begun to be sent could not be any more.
+			require.Contains(t, []verbs.WCStatus{verbs.WCSuccess, verbs.WCLocProtErr}, wc.Status)
+		})
+		bubble(t, func(t *testing.T) {
+			p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, Mem: 1 << 20})
+			p.Link.ToListener.Stall()
+			_, err := p.A.QP.PostSend([]verbs.SendWR{put(t, p, 1<<20)})
+			require.NoError(t, err)
+			synctest.Wait()
+			clock := newClock(t)
+			require.NoError(t, p.A.MR.Close())
+			clock.at(limit.want, "MR.Close")
+			<-p.A.ID.Done()
+			require.Equal(t, []verbs.WCStatus{verbs.WCWRFlushErr}, statuses(t, drain(t, p.A.SendCQ)))
+			require.ErrorIs(t, p.A.QP.Err(), verbs.ErrClosed)
+			require.ErrorContains(t, p.A.QP.Err(), "deregistered")
+		})
+	}
+}
+
+// TestIdleTimeout: a connection on which nothing moves for so long is ended on both sides, by whichever has the limit.
+func TestIdleTimeout(t *testing.T) {
+	const limit = 10 * time.Second
+	for _, cfg := range []siwtest.PairConfig{{A: siw.Config{IdleTimeout: limit}}, {B: siw.Config{IdleTimeout: limit}}} {
+		bubble(t, func(t *testing.T) {
+			p := siwtest.Connect(t, cfg)
+			clock := newClock(t)
+			for range 10 {
+				time.Sleep(limit * 9 / 10)
+				wc, err := p.A.Do(t.Context(), verbs.SendWR{Opcode: verbs.WRRDMAWrite})
+				require.NoError(t, err)
+				require.NoError(t, wc.Err())
+			}
+			clock.at(9*limit, "alive")
+			<-p.A.ID.Done()
+			<-p.B.ID.Done()
+			idle := time.Since(clock.began) - 9*limit
+			require.GreaterOrEqual(t, idle, limit)
+			require.LessOrEqual(t, idle, 2*limit)
+			end, other := p.A, p.B
+			if cfg.A.IdleTimeout == 0 {
+				end, other = p.B, p.A
+			}
+			require.ErrorIs(t, end.QP.Err(), syscall.ETIMEDOUT)
+			require.Equal(t, io.EOF, other.QP.Err())
+		})
+	}
+	bubble(t, func(t *testing.T) {
+		p := siwtest.Connect(t, siwtest.PairConfig{A: siw.Config{IdleTimeout: limit}})
+		clock := newClock(t)
+		<-p.A.ID.Done()
+		clock.at(limit, "nothing has ever moved")
 	})
 }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siwtest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/verbs/verbstest"
+)
+
+// TestVerbs runs those parts of the conformance suite over a wire that move data: a NIC does not care what its streams are.
+func TestVerbs(t *testing.T) {
+	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+		wire := siwtest.NewWire()
+		nic := func() *siw.NIC {
+			n, err := siw.New(siw.Config{Network: wire})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, n.Close()) })
+			return n
+		}
+		return verbstest.Fabric{Active: nic().Device(), Passive: nic().Device(), Listen: "passive:0"}
+	}, "Send", "Write", "Read", "Atomic", "Immediate", "MW", "Invalidate", "Order", "List", "Depth", "Disconnect", "Progress")
+}
