@@ -8,7 +8,10 @@ HOST_ONLY ?=
 # BASE is the image below the demo's in test-docker.
 BASE      ?= scratch
 
-.PHONY: help demo test check bench fuzz test-docker build need-cc docker/goverbs
+# Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
+
+.PHONY: help demo test check bench fuzz test-docker build docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -16,7 +19,8 @@ help: ## list the targets
 demo: build ## run the demo: two processes, every operation, counted and checked
 	@bin/goverbs demo $(DEMOFLAGS)
 
-test: need-cc ## run every test and check (installs a C compiler by apt if there is none)
+test: ## run every test and check (what they lack is installed by apt)
+	@scripts/need.sh cc tshark ps ip
 	@echo "make test: all tests with the race detector and again without (where memory must not be allocated), each"
 	@echo "benchmark once, make check. All of it runs on this host; nothing needs a machine with RDMA in its kernel yet."
 	CGO_ENABLED=1 go test -race -shuffle=on ./...
@@ -24,7 +28,8 @@ test: need-cc ## run every test and check (installs a C compiler by apt if there
 	CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime 1x ./...
 	@$(MAKE) --no-print-directory check
 
-check: need-cc ## format, vet for linux, darwin and windows, imports, go.mod
+check: ## format, vet for linux, darwin and windows, imports, go.mod
+	@scripts/need.sh cc
 	@echo "== gofmt"
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted by gofmt:" $$files >&2; exit 1; fi
 	@scripts/vet.sh
@@ -40,15 +45,11 @@ fuzz: ## run every fuzz target for FUZZTIME (default 1m) each
 test-docker: docker/goverbs ## run the demo's two halves in two containers (as root: installs and starts what it lacks)
 	@BASE='$(BASE)' docker/test.sh
 
-# Without cgo the binary is static and needs no C compiler. The version of the working tree is not recorded in it, since
-# that fails in a clone that belongs to another user.
+# Without cgo the binary is static and needs no C compiler.
 build:
 	@echo "building bin/goverbs" >&2
-	@CGO_ENABLED=0 go build -buildvcs=false -o bin/goverbs ./cmd/goverbs
+	@CGO_ENABLED=0 go build -o bin/goverbs ./cmd/goverbs
 
 docker/goverbs:
 	@echo "building docker/goverbs" >&2
-	@CGO_ENABLED=0 GOOS=linux go build -buildvcs=false -ldflags='-s -w' -o $@ ./cmd/goverbs
-
-need-cc:
-	@scripts/need-cc.sh
+	@CGO_ENABLED=0 GOOS=linux go build -ldflags='-s -w' -o $@ ./cmd/goverbs

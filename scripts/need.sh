@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# usage: scripts/need.sh [cc] [tshark] [ps]
+# usage: scripts/need.sh [cc] [tshark] [ps] [ip]
 #
 # Makes sure of programs that tests and checks use, installing those that are missing if it can:
 #
 #	cc      a C compiler with the C library's headers, for go test -race and go vet with cgo
 #	tshark  judges the captures that package siw/capture writes
 #	ps      tells the tests of commands which processes they have started
+#	ip      joins two network namespaces by a cable that a test can cut
 set -euo pipefail
 
 has() {
@@ -31,6 +32,7 @@ for need in "$@"; do
 	cc) packages+=(gcc libc6-dev) ;;
 	tshark) packages+=(tshark) ;;
 	ps) packages+=(procps) ;;
+	ip) packages+=(iproute2) ;;
 	esac
 done
 if [ ${#missing[@]} -eq 0 ]; then
