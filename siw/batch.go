@@ -9,13 +9,13 @@ import (
 )
 
 // Implementation constants of sending. Payloads up to copyLimit are cheaper to copy than to give to the kernel as a piece
-// of their own. One system call takes at most maxPieces pieces; more than batchBytes at a time gains nothing.
+// of their own. One system call takes at most maxPieces pieces; what is copied for it is arenaBytes or a little more, and
+// there is no use in more than batchBytes, which is what a socket holds at most where nobody has changed tcp_wmem (tcp(7)).
 const (
 	copyLimit  = 2 << 10
-	batchBytes = 256 << 10
+	arenaBytes = 256 << 10
+	batchBytes = 4 << 20
 	maxPieces  = 1024
-	// A segment adds at most this many pieces: one for each element of the request and those of the arena around them.
-	segmentPieces = 2*maxSGE + 2
 )
 
 // batch is a run of FPDUs to be sent by one system call: headers, trailers and small payloads in an arena, large payloads
@@ -39,12 +39,13 @@ type batch struct {
 }
 
 var batchPool = sync.Pool{New: func() any {
-	return &batch{arena: make([]byte, 0, batchBytes+mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))), pieces: make([][]byte, 0, maxPieces)}
+	return &batch{arena: make([]byte, 0, arenaBytes+mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))), pieces: make([][]byte, 0, maxPieces)}
 }}
 
-// room reports whether another FPDU fits.
-func (b *batch) room() bool {
-	return b.size < batchBytes && len(b.arena) < batchBytes && len(b.pieces) < maxPieces-segmentPieces
+// room reports whether another FPDU fits, whose payload is in up to n pieces. Each may need one of the arena before it, and
+// the last one of the arena behind it.
+func (b *batch) room(n int) bool {
+	return b.size < batchBytes && len(b.arena) < arenaBytes && len(b.pieces)+2*n+1 <= maxPieces
 }
 
 // extend returns n new octets of the arena, which never moves.

@@ -5,6 +5,7 @@ package siw
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -15,6 +16,7 @@ type channel struct {
 	ready   chan struct{} // holds a token while CQs wait
 	closed  chan struct{}
 	waiters sync.WaitGroup
+	sent    atomic.Uint64 // events
 
 	mu    sync.Mutex // guards what follows; taken below a cq's mu
 	queue []*cq
@@ -36,6 +38,7 @@ func (ch *channel) notify(q *cq) {
 		ch.queue = append(ch.queue, q)
 	}
 	ch.mu.Unlock()
+	ch.sent.Add(1)
 	signal(ch.ready)
 }
 

@@ -140,6 +140,9 @@ func (c *conn) failLocked(cause error, t *termination) {
 	if c.dead.Load() {
 		return
 	}
+	if c.tx.last != nil { // a message was refused before, and only answers had to go first
+		cause, t = c.tx.last.err(), c.tx.last
+	}
 	c.cause, c.term = cause, t
 	c.q.state, c.q.cause, c.q.flushed = verbs.QPStateErr, cause, c.flushed
 	c.dead.Store(true)

@@ -15,7 +15,7 @@ const responseBurst = 16
 
 // build fills a batch.
 func (c *conn) build(b *batch) {
-	for more := true; more && b.room() && (c.tx.task != taskNone || c.begin(b)); {
+	for more := true; more && b.room(c.q.cap.MaxSendSGE) && (c.tx.task != taskNone || c.begin(b)); {
 		switch {
 		case c.tx.task == taskResponse && c.tx.resp.atomic:
 			c.atomicResponse(b)

@@ -81,10 +81,13 @@ func (r *receiver) flush(q *qp) {
 // readLoop receives until the connection ends.
 func (c *conn) readLoop() {
 	err := c.s.waitReadable(func() bool {
-		for c.receive() {
+		for seen := c.events(); c.receive(); {
 			// Nothing is left, most likely, but only another attempt tells: what came with the peer's FIN is not announced
-			// twice. Whom we woke goes first.
-			runtime.Gosched()
+			// twice. Whom we woke, if we did, goes first; to stand back for nobody would only wake another thread.
+			if now := c.events(); now != seen {
+				seen = now
+				runtime.Gosched()
+			}
 		}
 		return c.dead.Load()
 	})
@@ -92,6 +95,9 @@ func (c *conn) readLoop() {
 		c.broken(err)
 	}
 }
+
+// events counts the completion events that the connection's CQs have sent.
+func (c *conn) events() uint64 { return c.q.sendCQ.ch.sent.Load() + c.q.recvCQ.ch.sent.Load() }
 
 // receive takes the receive role and handles what has arrived. It reports true if it stopped before it was told that nothing
 // is left.
