@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// countingStream counts the write calls of a stream, and those for which it had not room enough.
+type countingStream struct {
+	stream
+	calls, short atomic.Int64
+}
+
+func (s *countingStream) write(bufs [][]byte) (int, error) {
+	taken, err := s.stream.write(bufs)
+	s.calls.Add(1)
+	n := taken
+	for _, b := range bufs {
+		n -= len(b)
+	}
+	if n < 0 {
+		s.short.Add(1)
+	}
+	return taken, err
+}
+
+// TestWriteCalls posts lists of Writes: each is given to the socket by one system call, as long as it fits in 1,024 pieces and
+// the socket has room.
+func TestWriteCalls(t *testing.T) {
+	const size, most = 4 << 10, 600
+	ctx := context.Background()
+	nic, err := New(Config{})
+	require.NoError(t, err)
+	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Device: nic.Device()})
+	require.NoError(t, err)
+	v := ln.Context()
+	pd, err := v.AllocPD()
+	require.NoError(t, err)
+	cq, err := v.CreateCQ(verbs.CQConfig{})
+	require.NoError(t, err)
+	mr, err := pd.AllocMR(most*size, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	require.NoError(t, err)
+	newQP := func() (*verbs.QP, error) {
+		return pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: most}})
+	}
+	accepted := make(chan *cm.ID, 1)
+	go func() {
+		defer close(accepted)
+		r, err := ln.Accept(ctx)
+		if err != nil {
+			return
+		}
+		qp, err := newQP()
+		if err != nil {
+			return
+		}
+		if id, err := r.Accept(ctx, qp, cm.ConnParam{}); err == nil {
+			accepted <- id
+		}
+	}()
+	id, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()}, func(*cm.ID) (*verbs.QP, error) { return newQP() }, cm.ConnParam{})
+	require.NoError(t, err)
+	peer := <-accepted
+	require.NotNil(t, peer)
+	t.Cleanup(func() {
+		for _, close := range []func() error{id.Close, peer.Close, ln.Close, v.CloseAll, nic.Close} {
+			require.NoError(t, close())
+		}
+	})
+
+	c := id.QP().Provider().(*qp).conn
+	counter := &countingStream{stream: c.s}
+	c.rx.mu.Lock()
+	c.q.mu.Lock()
+	c.s = counter
+	c.q.mu.Unlock()
+	c.rx.mu.Unlock()
+
+	for _, n := range []int{1, 16, 64, most} {
+		wrs := make([]verbs.SendWR, n)
+		for i := range wrs {
+			sge, err := mr.SGE(i*size, size)
+			require.NoError(t, err)
+			wrs[i] = verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: mr.Addr() + uint64(i*size), RKey: mr.RKey()}
+		}
+		wrs[n-1].Flags = verbs.SendSignaled
+		for range 10 {
+			calls, short := counter.calls.Load(), counter.short.Load()
+			posted, err := id.QP().PostSend(wrs)
+			require.NoError(t, err)
+			require.Equal(t, n, posted)
+			var wc [1]verbs.WC
+			_, err = cq.Wait(ctx, wc[:])
+			require.NoError(t, err)
+			require.Equal(t, verbs.WCSuccess, wc[0].Status)
+			calls, short = counter.calls.Load()-calls, counter.short.Load()-short
+			// A Write is two pieces, what stands before its data and the data; the end of the last one is one more.
+			need := int64(2*n+1+maxPieces-1) / maxPieces
+			what := fmt.Sprintf("%d Writes: %d calls, %d of them with too little room", n, calls, short)
+			if n <= 64 {
+				require.EqualValues(t, 1, calls, what)
+				continue
+			}
+			// A call that finds too little room takes a part, or nothing, and leaves the rest to another.
+			require.LessOrEqual(t, calls, need+short, what)
+			require.GreaterOrEqual(t, calls, need, what)
+		}
+	}
+}
