@@ -3,6 +3,9 @@
 FUZZTIME  ?= 1m
 BENCHTIME ?= 1s
 BENCH     ?= .
+# ROUNDS is how often bench-peers measures everything, OUT the markdown file in which it renews the tables.
+ROUNDS    ?= 5
+OUT       ?=
 # HOST_ONLY=1, for make test, leaves out what needs a machine with RDMA in its kernel. There is no such test yet.
 HOST_ONLY ?=
 # BASE is the image below the demo's in test-docker.
@@ -11,7 +14,7 @@ BASE      ?= scratch
 # Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
-.PHONY: help demo test check bench fuzz test-docker build docker/goverbs
+.PHONY: help demo test check bench bench-peers fuzz test-docker build docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +41,14 @@ check: ## format, vet for linux, darwin and windows, imports, go.mod
 
 bench: ## run the benchmarks (BENCH=pattern, BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+
+bench-peers: ## compare with bare TCP, libfabric and UCX (ROUNDS=5, OUT=file for the tables as markdown)
+	@scripts/need.sh cc fi_pingpong ucx_perftest
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -o bin/peers ./bench/peers
+	CGO_ENABLED=0 go test -c -o bin/siw.test ./siw
+	gcc -O2 -Wall -o bin/pingpong bench/tcp/pingpong.c
+	@bin/peers -rounds $(ROUNDS) $(if $(OUT),-out '$(OUT)')
 
 fuzz: ## run every fuzz target for FUZZTIME (default 1m) each
 	@scripts/fuzz.sh $(FUZZTIME)

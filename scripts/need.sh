@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# usage: scripts/need.sh [cc] [tshark] [ps] [ip]
+# usage: scripts/need.sh PROGRAM...
 #
 # Makes sure of programs that tests and checks use, installing those that are missing if it can:
 #
@@ -9,6 +9,8 @@
 #	tshark  judges the captures that package siw/capture writes
 #	ps      tells the tests of commands which processes they have started
 #	ip      joins two network namespaces by a cable that a test can cut
+#	fi_pingpong, ucx_perftest
+#	        of libfabric and UCX, which bench-peers measures beside ours
 set -euo pipefail
 
 has() {
@@ -33,6 +35,8 @@ for need in "$@"; do
 	tshark) packages+=(tshark) ;;
 	ps) packages+=(procps) ;;
 	ip) packages+=(iproute2) ;;
+	fi_pingpong) packages+=(libfabric-bin) ;;
+	ucx_perftest) packages+=(ucx-utils) ;;
 	esac
 done
 if [ ${#missing[@]} -eq 0 ]; then

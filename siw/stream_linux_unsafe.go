@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -29,6 +30,7 @@ type tcpStream struct {
 	// The arguments and results of the calls into raw, which take functions that are made once: they would be allocated
 	// for every call otherwise. rd belongs to the receive role, wr to the send role.
 	rd, wr          transfer
+	failed          atomic.Pointer[net.OpError] // the first error that a call got
 	readFn, writeFn func(fd uintptr)
 
 	mu          sync.Mutex // orders interrupt and the setting of write deadlines
@@ -110,9 +112,16 @@ func (s *tcpStream) do(t *transfer, bufs [][]byte, fn func(uintptr), op string) 
 		return 0, err
 	}
 	if t.err != nil && t.err != errWouldBlock {
-		return 0, &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: os.NewSyscallError(op, t.err)}
+		return 0, s.fail(op, t.err)
 	}
 	return t.got, t.err
+}
+
+// fail notes an error of the socket.
+func (s *tcpStream) fail(op string, errno error) error {
+	err := &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
+	s.failed.CompareAndSwap(nil, err)
+	return err
 }
 
 func (s *tcpStream) read(bufs [][]byte) (int, error) {
@@ -124,14 +133,25 @@ func (s *tcpStream) read(bufs [][]byte) (int, error) {
 	return n, err
 }
 
-// end tells why nothing more is to be read. The socket tells of a reset only once, and a write may have been the one that was
-// told; but only after a reset the connection is gone while both directions are open here.
+// end tells why nothing more is to be read. The socket tells of its failure only once, and a write may have been the one that
+// was told; but only after a failure the connection is gone while both directions are open here.
 func (s *tcpStream) end() error {
-	if info, ok := s.info(); ok && info.State == tcpClose {
-		return &net.OpError{Op: "readv", Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: os.NewSyscallError("readv", unix.ECONNRESET)}
+	info, ok := s.info()
+	if !ok || info.State != tcpClose {
+		return io.EOF
 	}
-	return io.EOF
+	// The writer is about to note what it was told, if it has not yet.
+	for range endPatience {
+		if err := s.failed.Load(); err != nil {
+			return err
+		}
+		time.Sleep(time.Microsecond)
+	}
+	return s.fail("readv", unix.ECONNRESET)
 }
+
+// endPatience is how often end looks for the writer's error before it takes the failure for a reset, the usual one.
+const endPatience = 100
 
 // tcpClose is TCP_CLOSE of <netinet/tcp.h>.
 const tcpClose = 7

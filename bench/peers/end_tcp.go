@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// tcpConn is a TCP connection of package net, read as the mode says.
+type tcpConn struct {
+	*net.TCPConn
+	raw  syscall.RawConn
+	mode string
+	mem  []byte // messages are sent from and received into it, turn by turn
+	at   int
+}
+
+func newTCPConn(c net.Conn, j *job) (*tcpConn, error) {
+	t := &tcpConn{TCPConn: c.(*net.TCPConn), mode: j.mode, mem: make([]byte, memory)}
+	touch(t.mem)
+	var err error
+	t.raw, err = t.SyscallConn()
+	return t, err
+}
+
+// next returns the place of the next message.
+func (t *tcpConn) next(size int) []byte {
+	if t.at+size > len(t.mem) {
+		t.at = 0
+	}
+	b := t.mem[t.at : t.at+size]
+	t.at += size
+	return b
+}
+
+// Read implements io.Reader. Other modes than modeGo try again and again before they let the goroutine sleep.
+func (t *tcpConn) Read(b []byte) (int, error) {
+	if t.mode == modeGo {
+		return t.TCPConn.Read(b)
+	}
+	n, failed := 0, error(nil)
+	start := time.Now()
+	err := t.raw.Read(func(fd uintptr) bool {
+		for {
+			n, failed = syscall.Read(int(fd), b)
+			if failed != syscall.EAGAIN {
+				return true
+			}
+			if t.mode == modeSpin && time.Since(start) > spin {
+				start = time.Now()
+				return false
+			}
+			runtime.Gosched()
+		}
+	})
+	if err = errors.Join(err, failed); err == nil && n == 0 {
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
+// listenTCP answers the other side until it goes: every message of a ping-pong with one of the same size; every one of a stream
+// that begins with an octet other than 0 with a single octet.
+func listenTCP(j *job, announce func(addr string)) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	announce(ln.Addr().String())
+	errs := make(chan error, j.conns)
+	for range j.conns {
+		c, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			errs <- answerTCP(c, j)
+		}()
+	}
+	for range j.conns {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+func answerTCP(c net.Conn, j *job) error {
+	t, err := newTCPConn(c, j)
+	if err != nil {
+		return err
+	}
+	for {
+		b := t.next(j.size)
+		if _, err := io.ReadFull(t, b); err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+		switch {
+		case j.work == "pingpong":
+			_, err = t.Write(b)
+		case b[0] != 0:
+			_, err = t.Write(b[:1])
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// connectTCP measures.
+func connectTCP(j *job, addr string) (figure, error) {
+	conns := make([]*tcpConn, j.conns)
+	for i := range conns {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			return 0, err
+		}
+		defer c.Close()
+		if conns[i], err = newTCPConn(c, j); err != nil {
+			return 0, err
+		}
+	}
+	if j.work == "pingpong" {
+		return timed(j.seconds, oneWay, func(d time.Duration) (int, error) { return conns[0].pingpong(j, d) })
+	}
+	return timed(j.seconds, rate, func(d time.Duration) (int, error) {
+		return together(conns, func(t *tcpConn) (int, error) { return t.stream(j, d) })
+	})
+}
+
+func (t *tcpConn) pingpong(j *job, d time.Duration) (n int, err error) {
+	for start := time.Now(); time.Since(start) < d; n++ {
+		b := t.next(j.size)
+		if _, err := t.Write(b); err != nil {
+			return n, err
+		}
+		if _, err := io.ReadFull(t, b); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// stream sends messages for the time d and returns the number of octets that have arrived.
+func (t *tcpConn) stream(j *job, d time.Duration) (n int, err error) {
+	for start, last := time.Now(), false; !last; n += j.size {
+		b := t.next(j.size)
+		b[0] = 0
+		if last = time.Since(start) >= d; last {
+			b[0] = 1
+		}
+		if _, err := t.Write(b); err != nil {
+			return n, err
+		}
+	}
+	_, err = io.ReadFull(t, t.mem[:1])
+	return n, err
+}
+
+// timed runs f for a fifth of the time to warm up, then for the time, and makes a figure of the second result.
+func timed(d time.Duration, figureOf func(int, time.Duration) figure, f func(time.Duration) (int, error)) (figure, error) {
+	if _, err := f(d / 5); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	n, err := f(d)
+	return figureOf(n, time.Since(start)), err
+}
+
+// together runs f for every connection at the same time and adds up the results.
+func together[C any](conns []C, f func(C) (int, error)) (sum int, err error) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, c := range conns {
+		wg.Go(func() {
+			n, e := f(c)
+			mu.Lock()
+			defer mu.Unlock()
+			sum, err = sum+n, errors.Join(err, e)
+		})
+	}
+	wg.Wait()
+	return sum, err
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// processors is how many processors the kernel has.
+func processors() int { return runtime.NumCPU() }
+
+// host describes the machine in a line.
+func host() string {
+	model := runtime.GOARCH
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(v)
+			break
+		}
+	}
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return fmt.Sprintf("%d processors %s, Linux %s, %s", processors(), model, strings.TrimSpace(string(release)), runtime.Version())
+}
+
+// busyTime is how long processors have been busy since the host started, all added up; 0 if it cannot be read.
+func busyTime() time.Duration {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	return busyIn(string(text))
+}
+
+// busyIn finds it in the text of /proc/stat: of the first line all but idle, iowait and what guests used, which is in user
+// and nice already. The unit is a hundredth of a second (USER_HZ, the same on every architecture that Go knows).
+func busyIn(text string) time.Duration {
+	var user, nice, system, idle, iowait, irq, softirq, steal int64
+	if _, err := fmt.Sscanf(text, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
+		return 0
+	}
+	return time.Duration(user+nice+system+irq+softirq+steal) * 10 * time.Millisecond
+}
+
+// counted runs the tests that count allocations and system calls, and tells how they ended.
+func (t *tools) counted() string {
+	out, err := exec.Command(t.siwtest, "-test.run=TestWriteCalls|TestVerbs/Defaults/Alloc", "-test.v").CombinedOutput()
+	switch {
+	case err != nil:
+		return "missed"
+	case !strings.Contains(string(out), "--- PASS: TestWriteCalls"), !strings.Contains(string(out), "--- PASS: TestVerbs/Defaults/Alloc"):
+		return "not run"
+	}
+	return "reached"
+}

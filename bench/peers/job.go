@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// job is a measurement between two processes of this program: one listens and one, which measures, connects to it.
+type job struct {
+	over    string        // "siw" or "tcp"
+	work    string        // "stream", "pingpong" or "fetchadd" (siw only)
+	mode    string        // how is waited: modeGo and so on
+	crc     bool          // siw: CRC32C on
+	mtu     int           // siw: octets of the largest FPDU, 0 = what TCP allows
+	conns   int           // stream: connections, each with a goroutine of its own on either side
+	size    int           // octets of a message
+	depth   int           // messages in progress; of a stream over siw Writes, of fetchadd operations
+	seconds time.Duration // how long is measured
+}
+
+const (
+	modeGo   = "go"   // a goroutine that waits sleeps at once
+	modeSpin = "spin" // it polls for a while before
+	modePoll = "poll" // it never sleeps
+)
+
+// spin is how long modeSpin polls.
+const spin = 50 * time.Microsecond
+
+// memory is what each side of a connection sends from and receives into, turn by turn.
+const memory = 4 << 20
+
+// flags are the fields as flags of the command line.
+func (j *job) flags() *flag.FlagSet {
+	fs := flag.NewFlagSet("peers end", flag.ContinueOnError)
+	fs.StringVar(&j.over, "over", "siw", "`what` is measured: siw or tcp")
+	fs.StringVar(&j.work, "work", "pingpong", "`work`: stream, pingpong or fetchadd")
+	fs.StringVar(&j.mode, "mode", modeGo, "`mode` of waiting: go, spin or poll")
+	fs.BoolVar(&j.crc, "crc", true, "siw: CRC32C")
+	fs.IntVar(&j.mtu, "mtu", 0, "siw: `octets` of the largest FPDU")
+	fs.IntVar(&j.conns, "conns", 1, "stream: connections")
+	fs.IntVar(&j.size, "size", 64, "`octets` of a message")
+	fs.IntVar(&j.depth, "depth", 1, "messages in progress")
+	fs.DurationVar(&j.seconds, "time", 300*time.Millisecond, "how long to measure")
+	return fs
+}
+
+// args is the command line that flags reads.
+func (j *job) args() []string {
+	return []string{"-over=" + j.over, "-work=" + j.work, "-mode=" + j.mode, fmt.Sprintf("-crc=%t", j.crc),
+		fmt.Sprintf("-mtu=%d", j.mtu), fmt.Sprintf("-conns=%d", j.conns), fmt.Sprintf("-size=%d", j.size),
+		fmt.Sprintf("-depth=%d", j.depth), fmt.Sprintf("-time=%v", j.seconds)}
+}
+
+// check says what is wrong with a job that was given by hand.
+func (j *job) check() error {
+	is := func(v, list string) bool { return strings.Contains(" "+list+" ", " "+v+" ") }
+	switch {
+	case !is(j.over, "siw tcp"):
+		return fmt.Errorf("-over=%s: want siw or tcp", j.over)
+	case !is(j.work, "stream pingpong fetchadd"), j.work == "fetchadd" && j.over == "tcp":
+		return fmt.Errorf("-work=%s: not over %s", j.work, j.over)
+	case !is(j.mode, "go spin poll"):
+		return fmt.Errorf("-mode=%s: want go, spin or poll", j.mode)
+	case j.size < 1 || j.size > memory:
+		return fmt.Errorf("-size=%d: want 1 to %d", j.size, memory)
+	case j.work == "fetchadd" && j.size != 8:
+		return fmt.Errorf("-size=%d: fetchadd is of 8 octets", j.size)
+	case j.conns < 1 || j.conns > 64 || j.work != "stream" && j.conns != 1:
+		return fmt.Errorf("-conns=%d: want 1, or up to 64 for a stream", j.conns)
+	case j.depth < 1 || j.depth > 64 || j.depth*j.size > memory:
+		return fmt.Errorf("-depth=%d: want 1 to 64, and at most %d octets in progress", j.depth, memory)
+	case j.seconds <= 0:
+		return fmt.Errorf("-time=%v: want a positive time", j.seconds)
+	}
+	return nil
+}
+
+// touch fills memory, so that it has pages of its own: those that nobody has written to are all the same one, which is
+// always in the processor's cache.
+func touch(mem []byte) {
+	for i := range mem {
+		mem[i] = byte(i)
+	}
+}
+
+// figure is what a job measures: of a stream 10^6 octets per second, of pingpong microseconds one way (half of the mean
+// round trip), of fetchadd operations per second.
+type figure = float64
+
+// rate returns the figure of a stream that moved n octets.
+func rate(n int, d time.Duration) figure { return float64(n) / 1e6 / d.Seconds() }
+
+// oneWay returns the figure of n round trips.
+func oneWay(n int, d time.Duration) figure { return float64(d.Nanoseconds()) / 1e3 / float64(n) / 2 }

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// sampleLimit is the longest that a sample may take before its processes are killed.
+const sampleLimit = time.Minute
+
+// pair is two processes on this host, one that listens and one that connects to it and prints what it measures. In the
+// command lines {port} stands for a free port, {addr} for the address with it.
+type pair struct {
+	listen, connect []string
+	announces       bool // the listener chooses the port itself and prints "listening ADDRESS"
+	env             []string
+}
+
+// run starts both and returns what the second prints, and the processors' time that the two took.
+func (p *pair) run() (text string, used time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
+	defer cancel()
+	addr, err := freeAddr()
+	if err != nil {
+		return "", 0, err
+	}
+	server := p.command(ctx, p.listen, addr)
+	var complaints bytes.Buffer
+	server.Stderr = &complaints
+	said, err := server.StdoutPipe()
+	if err != nil {
+		return "", 0, err
+	}
+	if err := server.Start(); err != nil {
+		return "", 0, err
+	}
+	// end waits for the listener for a while, since some go by themselves and others wait for somebody else to connect.
+	end := func(patience time.Duration) error {
+		timer := time.AfterFunc(patience, func() { _ = server.Process.Kill() })
+		defer timer.Stop()
+		return server.Wait()
+	}
+	if p.announces {
+		var line string
+		if line, err = bufio.NewReader(said).ReadString('\n'); err == nil {
+			if _, err = fmt.Sscanf(line, "listening %s\n", &addr); err != nil {
+				err = fmt.Errorf("prints %q: %w", line, err)
+			}
+		}
+	} else {
+		err = waitListening(ctx, addr)
+	}
+	if err != nil {
+		_ = end(0)
+		return "", 0, fmt.Errorf("%s: %w: %s", strings.Join(p.listen, " "), err, bytes.TrimSpace(complaints.Bytes()))
+	}
+	client := p.command(ctx, p.connect, addr)
+	var why bytes.Buffer
+	client.Stderr = &why
+	out, err := client.Output()
+	if err != nil {
+		_ = end(0)
+		return "", 0, fmt.Errorf("%s: %w: %s", strings.Join(p.connect, " "), err, bytes.TrimSpace(why.Bytes()))
+	}
+	if err := end(time.Second); err != nil && p.announces {
+		return "", 0, fmt.Errorf("%s: %w: %s", strings.Join(p.listen, " "), err, bytes.TrimSpace(complaints.Bytes()))
+	}
+	for _, cmd := range []*exec.Cmd{server, client} {
+		used += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return string(out), used, nil
+}
+
+func (p *pair) command(ctx context.Context, line []string, addr string) *exec.Cmd {
+	_, port, _ := net.SplitHostPort(addr)
+	args := make([]string, len(line))
+	for i, a := range line {
+		args[i] = strings.NewReplacer("{addr}", addr, "{port}", port).Replace(a)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), p.env...)
+	return cmd
+}
+
+func freeAddr() (string, error) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
+// waitListening returns when a socket listens at the port of addr. Trying to connect would be taken for the client.
+func waitListening(ctx context.Context, addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	for {
+		for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+			text, err := os.ReadFile(table)
+			if err != nil {
+				return err
+			}
+			if listens(string(text), port) {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("nobody listens at port %s", port)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// listens reports whether a table of sockets (proc_net_tcp in the kernel's documentation) has one that listens at port.
+func listens(table, port string) bool {
+	var want int
+	if _, err := fmt.Sscan(port, &want); err != nil {
+		return false
+	}
+	const local, state, listen = 1, 3, "0A"
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) > state && f[state] == listen && strings.HasSuffix(f[local], fmt.Sprintf(":%04X", want)) {
+			return true
+		}
+	}
+	return false
+}

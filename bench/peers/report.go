@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// table writes lines of cells as markdown or in columns.
+func table(markdown bool, lines [][]string) string {
+	var b strings.Builder
+	if markdown {
+		for i, l := range lines {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(l, " | "))
+			if i == 0 {
+				b.WriteString(strings.Repeat("|---", len(l)) + "|\n")
+			}
+		}
+		return b.String()
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, l := range lines {
+		fmt.Fprintln(w, strings.Join(l, "\t"))
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+// report is the two tables: the rows, and the subjects that they are made of.
+func report(p *plan, r results, counted string, markdown bool) string {
+	rows := [][]string{{"row", "ratio", "median", "range", "best/best", "target", "stretch", "target is", "stretch is"}}
+	for _, w := range p.rows {
+		x := r.ratio(w)
+		sign := ">="
+		if w.less {
+			sign = "<="
+		}
+		line := []string{w.id, w.what, number(x.median), number(best(x.rounds, true)) + " to " + number(best(x.rounds, false)), number(x.bestOfEach)}
+		if w.goal == 0 {
+			line = append(line, "", "", "reported", "")
+		} else {
+			line = append(line, fmt.Sprintf("%s %.2f", sign, w.goal), fmt.Sprintf("%.2f", w.hope), string(x.judge(w.goal)), string(x.judge(w.hope)))
+		}
+		rows = append(rows, line)
+	}
+	rows = append(rows, []string{"A13", "allocations of posting, polling and receiving; write calls of a list", "", "", "", "0; 1", "", counted, ""})
+	subjects := [][]string{{"subject", "unit", "median", "best", "range"}}
+	for _, s := range p.subjects {
+		v := r[s]
+		subjects = append(subjects, []string{s.name, s.unit, number(median(v)), number(best(v, s.less)),
+			number(best(v, true)) + " to " + number(best(v, false))})
+	}
+	return table(markdown, rows) + "\n" + table(markdown, subjects)
+}
+
+// number prints three significant digits or more.
+func number(f figure) string {
+	switch {
+	case math.IsNaN(f):
+		return "-"
+	case math.Abs(f) >= 100:
+		return fmt.Sprintf("%.0f", f)
+	case math.Abs(f) >= 10:
+		return fmt.Sprintf("%.1f", f)
+	}
+	return fmt.Sprintf("%.2f", f)
+}
+
+// In a document the report stands between these lines.
+const (
+	beginMark = "<!-- Written by make bench-peers. -->"
+	endMark   = "<!-- Up to here. -->"
+)
+
+// record puts text between the marks of a document; it makes one with nothing else where there is none.
+func record(file, text string) error {
+	doc, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		doc, err = []byte("# Performance\n\n"+beginMark+"\n"+endMark+"\n"), nil
+	}
+	if err != nil {
+		return err
+	}
+	begin, end := bytes.Index(doc, []byte(beginMark)), bytes.Index(doc, []byte(endMark))
+	if begin < 0 || end < begin {
+		return fmt.Errorf("%s has no place for the figures: no line %q before a line %q", file, beginMark, endMark)
+	}
+	begin += len(beginMark)
+	return os.WriteFile(file, slices.Concat(doc[:begin], []byte("\n\n"+text+"\n"), doc[end:]), 0o644)
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package main
+
+import (
+	"math"
+	"slices"
+)
+
+// results are the figures of each subject, one for each round; NaN where a sample failed.
+type results map[*subject][]figure
+
+// median returns the middle of the figures that are there, NaN if none are.
+func median(v []figure) figure {
+	v = slices.DeleteFunc(slices.Clone(v), math.IsNaN)
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(v)
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// best returns the best of the figures that are there, NaN if none are.
+func best(v []figure, less bool) figure {
+	v = slices.DeleteFunc(slices.Clone(v), math.IsNaN)
+	switch {
+	case len(v) == 0:
+		return math.NaN()
+	case less:
+		return slices.Min(v)
+	}
+	return slices.Max(v)
+}
+
+// ratio is what becomes of a row: the ratios of samples of the same round, and that of the best samples.
+type ratio struct {
+	row        *row
+	rounds     []figure
+	median     figure
+	bestOfEach figure
+}
+
+func (r results) ratio(w *row) ratio {
+	x := ratio{row: w}
+	for i, over := range r[w.over] {
+		x.rounds = append(x.rounds, over/r[w.under][i])
+	}
+	x.median = median(x.rounds)
+	x.bestOfEach = best(r[w.over], w.over.less) / best(r[w.under], w.under.less)
+	return x
+}
+
+// verdict is how a ratio stands to a target.
+type verdict string
+
+const (
+	reached verdict = "reached"
+	close15 verdict = "within 15 %"
+	missed  verdict = "missed"
+	none    verdict = ""
+)
+
+// judge compares the median and the ratio of the best with a target: one of the two decides, since a stolen processor
+// spoils the median of what needs two, and never makes the best better.
+func (x *ratio) judge(target float64) verdict {
+	if target == 0 {
+		return none
+	}
+	holds := func(target float64) bool {
+		if x.row.less {
+			return x.median <= target || x.bestOfEach <= target
+		}
+		return x.median >= target || x.bestOfEach >= target
+	}
+	slack := 0.85
+	if x.row.less {
+		slack = 1.15
+	}
+	switch {
+	case holds(target):
+		return reached
+	case holds(target * slack):
+		return close15
+	}
+	return missed
+}

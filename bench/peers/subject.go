@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// subject is something that is measured, once in every round.
+type subject struct {
+	name string
+	unit string
+	less bool // the less, the better
+	run  func() (f figure, used time.Duration, err error)
+}
+
+const (
+	unitRate = "MB/s"  // 10^6 octets per second
+	unitTime = "us"    // one way
+	unitOps  = "ops/s" // operations
+)
+
+// tools are the programs that are run. What is not a path is looked up in PATH.
+type tools struct {
+	self     string // this program
+	pingpong string // bench/tcp/pingpong.c
+	siwtest  string // the tests of package siw
+	seconds  time.Duration
+}
+
+// of makes a subject of a job of this program.
+func (t *tools) of(name string, j job) *subject {
+	j.seconds = t.seconds
+	if j.over == "" {
+		j.over = "siw"
+	}
+	if j.mode == "" {
+		j.mode = modeGo
+	}
+	j.conns = max(j.conns, 1)
+	args := j.args()
+	p := pair{announces: true, listen: append([]string{t.self, "end"}, args...),
+		connect: append(append([]string{t.self, "end"}, args...), "{addr}")}
+	s := &subject{name: name, unit: unitRate}
+	switch j.work {
+	case "pingpong":
+		s.unit, s.less = unitTime, true
+	case "fetchadd":
+		s.unit = unitOps
+	}
+	s.run = p.figure(func(out string) (figure, error) { return strconv.ParseFloat(strings.TrimSpace(out), 64) })
+	return s
+}
+
+// figure returns a function that runs the pair and finds the figure in what it prints.
+func (p *pair) figure(find func(out string) (figure, error)) func() (figure, time.Duration, error) {
+	return func() (figure, time.Duration, error) {
+		out, used, err := p.run()
+		if err != nil {
+			return 0, 0, err
+		}
+		f, err := find(out)
+		if err != nil {
+			err = fmt.Errorf("%s prints %q: %w", strings.Join(p.connect, " "), out, err)
+		}
+		return f, used, err
+	}
+}
+
+// cPingPong is the C program.
+func (t *tools) cPingPong(size, count int) *subject {
+	line := []string{t.pingpong, strconv.Itoa(size), strconv.Itoa(count)}
+	p := pair{announces: true, listen: line, connect: append(line[:len(line):len(line)], "{port}")}
+	return &subject{name: fmt.Sprintf("C TCP, busy poll, %s ping-pong", octets(size)), unit: unitTime, less: true,
+		run: p.figure(func(out string) (figure, error) { return strconv.ParseFloat(strings.TrimSpace(out), 64) })}
+}
+
+// fabric is libfabric's ping-pong over its TCP provider.
+func fabric(size, count int) *subject {
+	line := []string{"fi_pingpong", "-p", "tcp", "-e", "msg", "-S", strconv.Itoa(size), "-I", strconv.Itoa(count)}
+	p := pair{listen: append(line[:len(line):len(line)], "-B", "{port}"), connect: append(line[:len(line):len(line)], "-P", "{port}", "127.0.0.1")}
+	return &subject{name: fmt.Sprintf("libfabric tcp, %s ping-pong", octets(size)), unit: unitTime, less: true, run: p.figure(fabricFigure)}
+}
+
+// fabricFigure finds the time one way in a table such as
+//
+//	bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+//	64      30k     =30k     3.6m        0.38s     10.11       6.33       0.16
+func fabricFigure(out string) (figure, error) {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) < 2 {
+		return 0, fmt.Errorf("no table")
+	}
+	head, last := strings.Fields(lines[0]), strings.Fields(lines[len(lines)-1])
+	for i, h := range head {
+		if h == "usec/xfer" && i < len(last) {
+			return strconv.ParseFloat(last[i], 64)
+		}
+	}
+	return 0, fmt.Errorf("no column usec/xfer")
+}
+
+// ucx is a test of UCX's ucx_perftest over TCP, which puts its result into the named column.
+func ucx(name, unit, column string, count int, args ...string) *subject {
+	line := []string{"ucx_perftest", "-p", "{port}"}
+	p := pair{listen: line, env: []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_WARN_UNUSED_ENV_VARS=n"}}
+	p.connect = append(append(line[:len(line):len(line)], "127.0.0.1", "-f", "-v", "-n", strconv.Itoa(count),
+		"-w", strconv.Itoa(count/10)), args...)
+	return &subject{name: "UCX tcp, " + name, unit: unit, less: unit == unitTime, run: p.figure(func(out string) (figure, error) {
+		f, err := ucxFigure(out, column)
+		if unit == unitRate {
+			f *= 1 << 20 / 1e6
+		}
+		return f, err
+	})}
+}
+
+// ucxFigure finds a column of the last line in comma-separated output.
+func ucxFigure(out, column string) (figure, error) {
+	lines, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	if err != nil || len(lines) < 2 {
+		return 0, fmt.Errorf("no table: %w", err)
+	}
+	for i, h := range lines[0] {
+		if h == column {
+			return strconv.ParseFloat(lines[len(lines)-1][i], 64)
+		}
+	}
+	return 0, fmt.Errorf("no column %s", column)
+}
+
+// inProcess is a metric of a benchmark of package siw, in one process.
+func (t *tools) inProcess(name, unit, benchmark string) *subject {
+	return &subject{name: name + ", in one process", unit: unit, less: unit == unitTime, run: func() (figure, time.Duration, error) {
+		pattern := "^" + strings.ReplaceAll(benchmark, "/", "$/^") + "$"
+		cmd := exec.Command(t.siwtest, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime="+t.seconds.String())
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return 0, 0, fmt.Errorf("%s: %w: %s", benchmark, err, out)
+		}
+		f, err := benchFigure(string(out), benchmark, unit)
+		return f, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
+	}}
+}
+
+// benchFigure finds the value with the unit in the line of a benchmark.
+func benchFigure(out, benchmark, unit string) (figure, error) {
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] != benchmark && !strings.HasPrefix(f[0], benchmark+"-") {
+			continue
+		}
+		for i := 3; i < len(f); i += 2 {
+			if f[i] == unit {
+				return strconv.ParseFloat(f[i-1], 64)
+			}
+		}
+	}
+	return 0, fmt.Errorf("no figure in %s of %s: %s", unit, benchmark, out)
+}
+
+// octets is a size with its unit.
+func octets(n int) string {
+	if n >= 1<<20 && n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d B", n)
+}
