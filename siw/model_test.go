@@ -34,7 +34,7 @@ import (
 const (
 	modelPairs   = 8
 	modelOps     = 2000 // of each pair by default
-	modelTimeout = 20 * time.Minute
+	modelTimeout = 5 * time.Minute
 
 	modelMessage = 200 << 10 // the longest message
 	modelData    = 512 << 10 // sources and sinks of one side
