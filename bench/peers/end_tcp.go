@@ -50,8 +50,7 @@ func (t *tcpConn) Read(b []byte) (int, error) {
 	start := time.Now()
 	err := t.raw.Read(func(fd uintptr) bool {
 		for {
-			n, failed = syscall.Read(int(fd), b)
-			if failed != syscall.EAGAIN {
+			if n, failed = read(fd, b); !nothingYet(failed) {
 				return true
 			}
 			if t.mode == modeSpin && time.Since(start) > spin {
