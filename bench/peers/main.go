@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux
-
 // Command peers compares the user-space RNIC with bare TCP in Go and in C, libfabric and UCX on this host, over
 // loopback. "make bench-peers" builds and installs what it needs; docs/performance.md says what the figures mean.
 //

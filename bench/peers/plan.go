@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux
-
 package main
 
 // plan is what is measured and what is made of it.
