@@ -18,9 +18,11 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "$why; installing by apt: $*"
 export DEBIAN_FRONTEND=noninteractive
+# Somebody else may be installing right now.
+set -- -o DPkg::Lock::Timeout=600 "$@"
 # Package lists may be missing or old, or there may be no network but a local mirror: install decides.
 apt-get update -qq </dev/null || true
 if ! apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null; then
-	echo "apt could not install: $*" >&2
+	echo "apt could not do: $line" >&2
 	exit 2
 fi

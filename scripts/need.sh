@@ -11,7 +11,10 @@
 #	ip      joins two network namespaces by a cable that a test can cut
 #	fi_pingpong, ucx_perftest
 #	        of libfabric and UCX, which bench-peers measures beside ours
+#	verbs   headers and libraries of rdma-core, libibverbs and librdmacm, for a build with cgo
+#	others  are programs that the guest of testbed/ and the tests in it call
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
 
 has() {
 	case $1 in
@@ -19,6 +22,11 @@ has() {
 		printf '#include <pthread.h>\n#include <stdlib.h>\nint main(void) { return 0; }\n' |
 			${CC:-$(go env CC)} -x c -o /dev/null - 2>/dev/null
 		;;
+	verbs)
+		printf '#include <rdma/rdma_cma.h>\nint main(void) { return !ibv_get_device_list(NULL) + !rdma_event_str(0); }\n' |
+			${CC:-$(go env CC)} -x c -o /dev/null - -libverbs -lrdmacm 2>/dev/null
+		;;
+	busybox-static) [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
 }
@@ -37,6 +45,22 @@ for need in "$@"; do
 	ip) packages+=(iproute2) ;;
 	fi_pingpong) packages+=(libfabric-bin) ;;
 	ucx_perftest) packages+=(ucx-utils) ;;
+	verbs) packages+=(libibverbs-dev librdmacm-dev) ;;
+	busybox-static | cpio | make | gcc | tcpdump) packages+=("$need") ;;
+	qemu-system-x86_64) packages+=(qemu-system-x86) ;;
+	depmod) packages+=(kmod) ;;
+	xz) packages+=(xz-utils) ;;
+	strip) packages+=(binutils) ;;
+	flock | setpriv) packages+=(util-linux) ;;
+	ss | tc | rdma) packages+=(iproute2) ;;
+	nft) packages+=(nftables) ;;
+	rping) packages+=(rdmacm-utils ibverbs-providers) ;;
+	ibv_devinfo) packages+=(ibverbs-utils ibverbs-providers) ;;
+	ib_send_bw) packages+=(perftest ibverbs-providers) ;;
+	*)
+		echo "scripts/need.sh does not know where to find $need" >&2
+		exit 2
+		;;
 	esac
 done
 if [ ${#missing[@]} -eq 0 ]; then

@@ -1,0 +1,169 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # the variables of ../guest
+
+# One run of the guest. Two directories of this machine are writable in it: $BED_OUT, and one in which both sides keep
+# what belongs to the run, each a plain file:
+#
+#	conf, env     for ../init/stage2: what to run, and its environment
+#	stdout, stderr, status    what became of it
+#	console, dmesg, qemu      for when it went wrong
+#
+# Files, because they arrive complete and as they were written, where a serial line mixes them with the kernel's own lines
+# and a virtio port may lose its end when the machine is switched off.
+
+# faults are lines of the kernel log after which nothing else that happened counts.
+faults='BUG:|Oops:|general protection fault|kernel BUG at|KASAN:|KFENCE:'
+
+run() {
+	local net=one limit=300 memory=2048 out='' klog='' option variables=()
+	while getopts :2nkt:m:o:e: option; do
+		case $option in
+		2) net=two ;;
+		n) net=none ;;
+		k) klog=1 ;;
+		t) limit=$(number -t "$OPTARG") ;;
+		m) memory=$(number -m "$OPTARG") ;;
+		o) out=$OPTARG ;;
+		e)
+			[[ ${OPTARG%%=*} =~ ^[A-Za-z_][A-Za-z_0-9]*$ ]] || misuse "-e $OPTARG: no name of a variable"
+			variables+=("$OPTARG")
+			;;
+		:) misuse "-$OPTARG lacks its argument" ;;
+		*) misuse "no option -$OPTARG" ;;
+		esac
+	done
+	shift $((OPTIND - 1))
+	[ $# -gt 0 ] || misuse "no command to run"
+
+	lock
+	setup
+	share=$(mktemp -d /var/tmp/goverbs-guest.XXXXXX)
+	trap 'rm -rf "$share"' EXIT
+	mkdir "$share/out"
+	: >"$share/stdout"
+	: >"$share/stderr"
+	: >"$share/console"
+	cp "$testbed/init/stage2" "$testbed"/init/net-* "$share/"
+	if [ -n "$out" ]; then
+		mkdir -p "$out"
+		out=$(readlink -f "$out")
+	else
+		out=$share/out
+	fi
+	{
+		printf 'kernel=%q net=%q directory=%q\n' "$cache/kernel" "$net" "$PWD"
+		printf 'command=('
+		printf '%q ' "$@"
+		echo ')'
+	} >"$share/conf"
+	environment "${variables[@]}" >"$share/env"
+	boot "$limit" "$memory" "$out"
+	finish "$limit" "$klog"
+}
+
+# number OPTION TEXT prints TEXT if it is a positive number.
+number() {
+	[[ $2 =~ ^[1-9][0-9]*$ ]] || misuse "$1 $2: not a positive number"
+	echo "$2"
+}
+
+# environment VAR[=V]... prints the variables for a shell to read.
+environment() {
+	local variable
+	printf 'export PATH=%q HOME=%q\n' "$PATH" "$HOME"
+	for variable in "$@"; do
+		if [[ $variable == *=* ]]; then
+			printf 'export %s=%q\n' "${variable%%=*}" "${variable#*=}"
+		elif [ -n "${!variable+set}" ]; then
+			printf 'export %s=%q\n' "$variable" "${!variable}"
+		fi
+	done
+}
+
+# boot LIMIT MEMORY OUT runs QEMU to its end and copies what the command prints. Its exit status stands in $ended.
+boot() {
+	local accel machine cpu append tails=()
+	append="console=ttyS0 loglevel=4 panic=-1 oops=panic nowatchdog mitigations=off random.trust_cpu=on"
+	accel=${TESTBED_ACCEL:-$(accelerator)}
+	case $accel in
+	tcg*)
+		cpu=max,la57=off # a level of page tables less to walk
+		append+=" tsc=unstable"
+		;;
+	*) cpu=host ;;
+	esac
+	# shellcheck disable=SC2054 # QEMU's commas
+	machine=(-M pc -accel "$accel" -cpu "$cpu" -m "$2" -smp "${TESTBED_CPUS:-$(cpus)}"
+		-nodefaults -no-reboot -nic none -display none -monitor none -device virtio-rng-pci
+		-serial "file:$share/console" -kernel "$cache/vmlinux" -initrd "$cache/initramfs" -append "$append"
+		-virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap
+		-virtfs local,path="$share",mount_tag=share,security_model=none,multidevs=remap
+		-virtfs local,path="$3",mount_tag=out,security_model=none,multidevs=remap)
+	# QEMU ends with this process, however that ends.
+	setpriv --pdeathsig TERM timeout -k 5 "$1" setpriv --pdeathsig KILL \
+		qemu-system-x86_64 "${machine[@]}" </dev/null >"$share/qemu" 2>&1 &
+	qemu=$!
+	trap 'stop 130' INT
+	trap 'stop 143' TERM
+	trap 'stop 129' HUP
+	tail -c +1 -s 0.05 -f --pid="$qemu" "$share/stdout" {lock}>&- 2>/dev/null &
+	tails+=($!)
+	tail -c +1 -s 0.05 -f --pid="$qemu" "$share/stderr" {lock}>&- >&2 2>/dev/null &
+	tails+=($!)
+	ended=0
+	wait "$qemu" || ended=$?
+	wait "${tails[@]}" || true
+	trap - INT TERM HUP
+}
+
+# stop STATUS ends QEMU before its time, and this process.
+stop() {
+	trap '' INT TERM HUP
+	kill "$qemu" 2>/dev/null || true
+	wait "$qemu" || true
+	exit "$1"
+}
+
+# finish LIMIT KLOG exits with the status of the run.
+finish() {
+	local status=''
+	[ ! -e "$share/status" ] || status=$(cat "$share/status")
+	if [ -n "$2" ]; then
+		echo "--- the guest's kernel log" >&2
+		cat "$share/dmesg" >&2 2>/dev/null || tr -d '\r' <"$share/console" >&2
+	fi
+	if grep -qsE "$faults" "$share/dmesg" "$share/console"; then
+		say "a fault in the guest's kernel:"
+		grep -hsE -A 30 "$faults" "$share/dmesg" "$share/console" | tr -d '\r' >&2
+		exit 126
+	fi
+	if [ -n "$status" ]; then
+		exit "$status"
+	fi
+	if [ "$ended" -eq 124 ] || [ "$ended" -eq 137 ]; then
+		say "time limit of $1 s"
+		exit 124
+	fi
+	cat "$share/qemu" >&2
+	say "the guest died; the end of its console:"
+	tail -n 40 "$share/console" | tr -d '\r' >&2
+	exit 125
+}
+
+# accelerator prints kvm where it works. A /dev/kvm without virtualization in the processor's flags exists in some virtual
+# machines; QEMU starts on it and hangs.
+accelerator() {
+	if [ -w /dev/kvm ] && grep -qwE 'vmx|svm' /proc/cpuinfo; then
+		echo kvm
+	else
+		echo tcg,thread=multi
+	fi
+}
+
+# cpus is the number of the guest's processors: more than four are of no use to any test.
+cpus() {
+	local n
+	n=$(nproc)
+	echo $((n < 4 ? n : 4))
+}
