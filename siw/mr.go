@@ -19,6 +19,9 @@ func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs
 	if p.dev.guard.Closed() {
 		return nil, verbs.ErrClosed
 	}
+	if access&verbs.AccessOnDemand != 0 {
+		return nil, fmt.Errorf("%w: memory that is not pinned", verbs.ErrNotSupported)
+	}
 	if err := p.dev.mrs.take(); err != nil {
 		return nil, err
 	}

@@ -45,6 +45,9 @@ func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Pr
 	if p.dev.guard.Closed() {
 		return nil, verbs.QPCap{}, verbs.ErrClosed
 	}
+	if cfg.Type != verbs.QPTypeRC {
+		return nil, verbs.QPCap{}, fmt.Errorf("%w: iWARP has no %v QPs", verbs.ErrNotSupported, cfg.Type)
+	}
 	if err := p.dev.qps.take(); err != nil {
 		return nil, verbs.QPCap{}, err
 	}

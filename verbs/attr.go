@@ -84,6 +84,10 @@ type QPAttr struct {
 	Timeout         uint8       // timeout
 	RetryCnt        uint8       // retry_cnt
 	RNRRetry        uint8       // rnr_retry
+	QKey            uint32      // qkey: UD
+	AH              AHAttr      // ah_attr: the path to the peer, RC and UC
+	SQDAsyncNotify  bool        // en_sqd_async_notify: an EventSQDrained when the send queue has drained
+	Cap             QPCap       // cap: as queried; cannot be changed
 }
 
 // QPAttrMask selects fields of [QPAttr].
@@ -92,9 +96,12 @@ type QPAttrMask uint32
 const (
 	QPAttrState           QPAttrMask = 1 << 0  // IBV_QP_STATE
 	QPAttrCurState        QPAttrMask = 1 << 1  // IBV_QP_CUR_STATE
+	QPAttrSQDAsyncNotify  QPAttrMask = 1 << 2  // IBV_QP_EN_SQD_ASYNC_NOTIFY
 	QPAttrAccessFlags     QPAttrMask = 1 << 3  // IBV_QP_ACCESS_FLAGS
 	QPAttrPKeyIndex       QPAttrMask = 1 << 4  // IBV_QP_PKEY_INDEX
 	QPAttrPort            QPAttrMask = 1 << 5  // IBV_QP_PORT
+	QPAttrQKey            QPAttrMask = 1 << 6  // IBV_QP_QKEY
+	QPAttrAV              QPAttrMask = 1 << 7  // IBV_QP_AV
 	QPAttrPathMTU         QPAttrMask = 1 << 8  // IBV_QP_PATH_MTU
 	QPAttrTimeout         QPAttrMask = 1 << 9  // IBV_QP_TIMEOUT
 	QPAttrRetryCnt        QPAttrMask = 1 << 10 // IBV_QP_RETRY_CNT

@@ -72,11 +72,18 @@ func (c *Context) QueryPort(port int) (PortAttr, error) {
 		return PortAttr{}, err
 	}
 	defer c.node.Exit()
-	if port < 1 || port > c.attr.PhysPortCnt {
-		return PortAttr{}, opError("QueryPort", c.dev.Name(), invalid("port %d: the device has ports 1 to %d", port, c.attr.PhysPortCnt))
+	if err := c.checkPort(port); err != nil {
+		return PortAttr{}, opError("QueryPort", c.dev.Name(), err)
 	}
 	attr, err := c.p.QueryPort(port)
 	return attr, opError("QueryPort", c.dev.Name(), err)
+}
+
+func (c *Context) checkPort(port int) error {
+	if port < 1 || port > c.attr.PhysPortCnt {
+		return invalid("port %d: the device has ports 1 to %d", port, c.attr.PhysPortCnt)
+	}
+	return nil
 }
 
 // AsyncEvent is something that happened to a QP, a CQ or the device outside of any request (ibv_get_async_event(3)).
@@ -85,6 +92,8 @@ type AsyncEvent struct {
 	Type EventType
 	QP   *QP   // the QP concerned, or nil
 	CQ   *CQ   // the CQ concerned, or nil
+	SRQ  *SRQ  // the SRQ concerned, or nil
+	Port int   // the port concerned, from 1, or 0
 	Err  error // the reason where it is known: a *TerminateError, ErrCQOverflow, or what ended the stream
 }
 
@@ -93,6 +102,9 @@ func (e AsyncEvent) String() string {
 	s := e.Type.String()
 	if e.QP != nil {
 		s += fmt.Sprintf(" on QP %d", e.QP.Num())
+	}
+	if e.Port != 0 {
+		s += fmt.Sprintf(" on port %d", e.Port)
 	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()

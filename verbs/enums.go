@@ -126,15 +126,21 @@ const (
 	AccessRemoteAtomic AccessFlags = 1 << 3 // IBV_ACCESS_REMOTE_ATOMIC: needs AccessLocalWrite
 	AccessMWBind       AccessFlags = 1 << 4 // IBV_ACCESS_MW_BIND: windows may be bound to the region
 	AccessZeroBased    AccessFlags = 1 << 5 // IBV_ACCESS_ZERO_BASED: addresses are offsets from the start
+	AccessOnDemand     AccessFlags = 1 << 6 // IBV_ACCESS_ON_DEMAND: pages are not pinned but faulted in by the device
 	AccessHugeTLB      AccessFlags = 1 << 7 // IBV_ACCESS_HUGETLB: AllocMR asks for huge pages
 
-	accessKnown  = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic | AccessMWBind | AccessZeroBased | AccessHugeTLB
+	// IBV_ACCESS_RELAXED_ORDERING: the device may place data out of order. It is a hint; devices without it ignore it.
+	AccessRelaxedOrdering AccessFlags = 1 << 20
+
+	accessKnown = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic | AccessMWBind | AccessZeroBased |
+		AccessOnDemand | AccessHugeTLB | AccessRelaxedOrdering
 	accessRemote = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 )
 
 // String lists the flags by the C names without IBV_ACCESS_.
 func (a AccessFlags) String() string {
-	return flagText(uint64(a), []string{"LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ZERO_BASED", "ON_DEMAND", "HUGETLB"})
+	return flagText(uint64(a), []string{"LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ZERO_BASED", "ON_DEMAND", "HUGETLB",
+		20: "RELAXED_ORDERING"})
 }
 
 // QPType is the service of a queue pair.
@@ -142,8 +148,8 @@ type QPType uint8
 
 const (
 	QPTypeRC QPType = 2 // IBV_QPT_RC: reliable connection
-	QPTypeUC QPType = 3 // IBV_QPT_UC
-	QPTypeUD QPType = 4 // IBV_QPT_UD
+	QPTypeUC QPType = 3 // IBV_QPT_UC: unreliable connection
+	QPTypeUD QPType = 4 // IBV_QPT_UD: unreliable datagrams
 )
 
 // String returns the C name without IBV_QPT_.
@@ -173,7 +179,7 @@ func (s QPState) String() string {
 type MWType uint8
 
 const (
-	MWType1 MWType = 1 // IBV_MW_TYPE_1
+	MWType1 MWType = 1 // IBV_MW_TYPE_1: bound by QP.BindMW, which chooses the key
 	MWType2 MWType = 2 // IBV_MW_TYPE_2: bound by a work request, invalidated locally or by the peer
 )
 
@@ -369,7 +375,7 @@ func flagText(v uint64, names []string) string {
 	}
 	var parts []string
 	for i, name := range names {
-		if v&(1<<i) != 0 {
+		if v&(1<<i) != 0 && name != "" {
 			parts = append(parts, name)
 			v &^= 1 << i
 		}

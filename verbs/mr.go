@@ -17,6 +17,7 @@ type MR struct {
 	pd      *PD
 	p       ProviderMR
 	buf     []byte
+	foreign int // length of memory that buf cannot show, 0 where it can
 	iova    uint64
 	access  AccessFlags
 	release func() // gives the memory back after deregistration
@@ -116,7 +117,7 @@ func (m *MR) PD() *PD { return m.pd }
 func (m *MR) Bytes() []byte { return m.buf }
 
 // Len returns the length in octets.
-func (m *MR) Len() int { return len(m.buf) }
+func (m *MR) Len() int { return max(len(m.buf), m.foreign) }
 
 // Addr returns the address of the first octet as SGEs and peers use it: the memory's own, the iova, or 0.
 func (m *MR) Addr() uint64 { return m.iova }
@@ -132,8 +133,8 @@ func (m *MR) RKey() uint32 { return m.p.RKey() }
 
 // SGE returns the element that names n octets from offset off. The error Is [ErrBounds] if they are not all inside.
 func (m *MR) SGE(off, n int) (SGE, error) {
-	if off < 0 || n < 0 || off > len(m.buf) || n > len(m.buf)-off || uint64(n) > 1<<32-1 {
-		return SGE{}, opError("MR.SGE", m.pd.ctx.dev.Name(), fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, len(m.buf)))
+	if off < 0 || n < 0 || off > m.Len() || n > m.Len()-off || uint64(n) > 1<<32-1 {
+		return SGE{}, opError("MR.SGE", m.pd.ctx.dev.Name(), fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, m.Len()))
 	}
 	return SGE{Addr: m.iova + uint64(off), Length: uint32(n), LKey: m.p.LKey()}, nil
 }

@@ -15,10 +15,12 @@ type MW struct {
 	node lifetime.Node
 	pd   *PD
 	p    ProviderMW
+	typ  MWType
 	rkey atomic.Uint32
 }
 
-// AllocMW makes a window (ibv_alloc_mw(3)). It gives no access before a WRBindMW.
+// AllocMW makes a window (ibv_alloc_mw(3)). It gives no access before it is bound: one of type 1 by [QP.BindMW], one of
+// type 2 by a WRBindMW.
 func (pd *PD) AllocMW(t MWType) (*MW, error) {
 	if err := pd.enter("AllocMW"); err != nil {
 		return nil, err
@@ -31,13 +33,16 @@ func (pd *PD) AllocMW(t MWType) (*MW, error) {
 	if err != nil {
 		return nil, opError("AllocMW", pd.ctx.dev.Name(), err)
 	}
-	w := &MW{pd: pd, p: p}
+	w := &MW{pd: pd, p: p, typ: t}
 	w.rkey.Store(p.RKey())
 	if err := w.node.Init("MW", w.Close, &pd.node); err != nil {
 		return nil, opError("AllocMW", pd.ctx.dev.Name(), errors.Join(err, p.Dealloc()))
 	}
 	return w, nil
 }
+
+// Type returns the kind of the window.
+func (w *MW) Type() MWType { return w.typ }
 
 // RKey returns the key of the last bind that was posted, before any the key given at allocation.
 func (w *MW) RKey() uint32 { return w.rkey.Load() }

@@ -75,6 +75,20 @@ func (s OpSet) String() string {
 	return strings.Join(parts, ",")
 }
 
+// opsOf returns the operations that a service has at all (InfiniBand Architecture volume 1, 9.2 and 10.7.2.2), none for
+// what is not a service.
+func opsOf(t QPType) OpSet {
+	switch t {
+	case QPTypeRC:
+		return AllOps
+	case QPTypeUC:
+		return MakeOpSet(OpSend, OpSendImm, OpWrite, OpWriteImm, OpLocalInv, OpBindMW)
+	case QPTypeUD:
+		return MakeOpSet(OpSend, OpSendImm)
+	}
+	return 0
+}
+
 // opOf maps a work request's opcode to the operation that a device must have; opCount = no such opcode.
 var opOf = func() (t [wrOpcodeCount]Op) {
 	for i := range t {

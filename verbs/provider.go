@@ -100,6 +100,7 @@ type ProviderCQDriver interface {
 // ProviderQPConfig is a [QPConfig] with its defaults filled in and its objects resolved.
 type ProviderQPConfig struct {
 	SendCQ, RecvCQ ProviderCQ
+	SRQ            ProviderSRQ // nil = a receive queue of its own
 	Type           QPType
 	Cap            QPCap
 	SigAll         bool

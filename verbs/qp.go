@@ -22,6 +22,8 @@ const (
 type QPConfig struct {
 	SendCQ, RecvCQ *CQ    // where completions go; may be the same; both are needed
 	Type           QPType // 0 = QPTypeRC
+	// SRQ is the shared receive queue that the QP takes its receives from (nil = a receive queue of its own).
+	SRQ *SRQ
 	// Cap sizes the queues. Zero fields mean DefaultSendWR, DefaultRecvWR, DefaultSGE (send and receive) and no inline
 	// data. The device may make them larger, see QP.Cap.
 	Cap QPCap
@@ -42,6 +44,7 @@ type QP struct {
 	recvCQ *CQ
 	cap    QPCap
 	typ    QPType
+	srq    *SRQ
 	ops    OpSet
 	maxRd  int // elements in one Read
 }
@@ -66,7 +69,7 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	if cfg.Type == 0 {
 		cfg.Type = QPTypeRC
 	}
-	if cfg.Type != QPTypeRC {
+	if opsOf(cfg.Type) == 0 {
 		return nil, fmt.Errorf("%w: QP type %v", ErrNotSupported, cfg.Type)
 	}
 	c, err := pd.fillCap(cfg.Cap)
@@ -82,12 +85,26 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 		return nil, ErrClosed
 	}
 	defer cfg.RecvCQ.node.Exit()
-	qp := &QP{pd: pd, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, typ: cfg.Type, ops: pd.ctx.ops, maxRd: pd.ctx.attr.MaxSGERd}
-	qp.p, qp.cap, err = pd.p.CreateQP(qp, ProviderQPConfig{SendCQ: cfg.SendCQ.p, RecvCQ: cfg.RecvCQ.p, Type: cfg.Type, Cap: c, SigAll: cfg.SigAll})
+	pcfg := ProviderQPConfig{SendCQ: cfg.SendCQ.p, RecvCQ: cfg.RecvCQ.p, Type: cfg.Type, Cap: c, SigAll: cfg.SigAll}
+	parents := []*lifetime.Node{&pd.node, &cfg.SendCQ.node, &cfg.RecvCQ.node}
+	if s := cfg.SRQ; s != nil {
+		if s.pd.ctx != pd.ctx {
+			return nil, fmt.Errorf("%w: the SRQ is of another context than the PD", ErrForeign)
+		}
+		if !s.node.Enter() {
+			return nil, ErrClosed
+		}
+		defer s.node.Exit()
+		pcfg.SRQ = s.p
+		parents = append(parents, &s.node)
+	}
+	qp := &QP{pd: pd, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ, typ: cfg.Type,
+		ops: pd.ctx.ops & opsOf(cfg.Type), maxRd: pd.ctx.attr.MaxSGERd}
+	qp.p, qp.cap, err = pd.p.CreateQP(qp, pcfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := qp.node.Init("QP", qp.Close, &pd.node, &cfg.SendCQ.node, &cfg.RecvCQ.node); err != nil {
+	if err := qp.node.Init("QP", qp.Close, parents...); err != nil {
 		return nil, errors.Join(err, qp.p.Destroy())
 	}
 	return qp, nil
@@ -133,6 +150,12 @@ func (q *QP) SendCQ() *CQ { return q.sendCQ }
 
 // RecvCQ returns the CQ of the receive queue.
 func (q *QP) RecvCQ() *CQ { return q.recvCQ }
+
+// Type returns the QP's service.
+func (q *QP) Type() QPType { return q.typ }
+
+// SRQ returns the shared receive queue that the QP takes its receives from, nil if it has a queue of its own.
+func (q *QP) SRQ() *SRQ { return q.srq }
 
 // Cap returns the sizes that the QP really has.
 func (q *QP) Cap() QPCap { return q.cap }
@@ -185,6 +208,11 @@ func (q *QP) checkSend(wr *SendWR) error {
 	if wr.Flags&^sendFlagsKnown != 0 {
 		return invalid("send flags %v", wr.Flags)
 	}
+	if q.typ == QPTypeUD {
+		if err := q.checkUD(wr.UD); err != nil {
+			return err
+		}
+	}
 	if len(wr.SGL) > q.cap.MaxSendSGE {
 		return limit("max_send_sge", len(wr.SGL), q.cap.MaxSendSGE)
 	}
@@ -223,13 +251,45 @@ func (q *QP) checkSend(wr *SendWR) error {
 	return nil
 }
 
-func (q *QP) checkBind(wr *SendWR) error {
-	b := wr.Bind
+// checkUD judges the destination of a datagram.
+func (q *QP) checkUD(d *UDDest) error {
 	switch {
-	case wr.Flags&SendInline != 0:
+	case d == nil || d.AH == nil:
+		return invalid("a datagram needs a destination with an AH")
+	case d.AH.pd != q.pd:
+		return fmt.Errorf("%w: AH and QP are not of one PD", ErrForeign)
+	case d.AH.node.Closed():
+		return ErrClosed
+	case d.RemoteQPN >= 1<<24:
+		return invalid("remote_qpn %#x has more than 24 bits", d.RemoteQPN)
+	}
+	return nil
+}
+
+// checkBind judges a WRBindMW.
+func (q *QP) checkBind(wr *SendWR) error {
+	if wr.Flags&SendInline != 0 {
 		return invalid("%v cannot be inline", wr.Opcode)
+	}
+	if err := q.checkWindow(wr.Bind, MWType2); err != nil {
+		return err
+	}
+	if wr.Bind.Length == 0 {
+		return invalid("BIND_MW of length 0")
+	}
+	if key := wr.Bind.MW.rkey.Load(); wr.RKey&^0xff != key&^0xff {
+		return invalid("key %#x is not a key of the window (%#x)", wr.RKey, key)
+	}
+	return nil
+}
+
+// checkWindow judges what is bound to what.
+func (q *QP) checkWindow(b *MWBind, typ MWType) error {
+	switch {
 	case b == nil || b.MW == nil || b.MR == nil:
 		return invalid("BIND_MW needs a window and a region")
+	case b.MW.typ != typ:
+		return invalid("the window is of %v, not of %v", b.MW.typ, typ)
 	case b.MW.pd != q.pd || b.MR.pd != q.pd:
 		return fmt.Errorf("%w: window, region and QP are not of one PD", ErrForeign)
 	case b.MW.node.Closed() || b.MR.node.Closed():
@@ -240,12 +300,8 @@ func (q *QP) checkBind(wr *SendWR) error {
 		return invalid("the region lacks MW_BIND")
 	case b.Access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && b.MR.access&AccessLocalWrite == 0:
 		return invalid("access %v on a region without LOCAL_WRITE", b.Access)
-	case b.Length == 0:
-		return invalid("BIND_MW of length 0")
-	case b.Addr < b.MR.iova || b.Addr-b.MR.iova > uint64(len(b.MR.buf)) || b.Length > uint64(len(b.MR.buf))-(b.Addr-b.MR.iova):
-		return fmt.Errorf("%w: window at %#x length %d, region at %#x length %d", ErrBounds, b.Addr, b.Length, b.MR.iova, len(b.MR.buf))
-	case wr.RKey&^0xff != b.MW.rkey.Load()&^0xff:
-		return invalid("key %#x is not a key of the window (%#x)", wr.RKey, b.MW.rkey.Load())
+	case b.Addr < b.MR.iova || b.Addr-b.MR.iova > uint64(b.MR.Len()) || b.Length > uint64(b.MR.Len())-(b.Addr-b.MR.iova):
+		return fmt.Errorf("%w: window at %#x length %d, region at %#x length %d", ErrBounds, b.Addr, b.Length, b.MR.iova, b.MR.Len())
 	}
 	return nil
 }
@@ -256,6 +312,10 @@ func (q *QP) checkBind(wr *SendWR) error {
 func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	if !q.node.Enter() {
 		return 0, q.opError("PostRecv", ErrClosed)
+	}
+	if q.srq != nil {
+		q.node.Exit()
+		return 0, q.opError("PostRecv", invalid("the QP takes its receives from an SRQ: use SRQ.PostRecv"))
 	}
 	good := len(wrs)
 	for i := range wrs {

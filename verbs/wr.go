@@ -37,6 +37,7 @@ type SendWR struct {
 	Swap, SwapMask       uint64
 
 	Bind *MWBind // WRBindMW
+	UD   *UDDest // UD: where the datagram goes
 }
 
 // MWBind is what WRBindMW binds a type 2 window to. A zero Length invalidates nothing and is refused: use WRLocalInv.
@@ -48,7 +49,15 @@ type MWBind struct {
 	Access AccessFlags // AccessRemoteWrite, AccessRemoteRead, AccessRemoteAtomic, AccessZeroBased
 }
 
-// RecvWR is a receive work request (ibv_post_recv(3)). An empty SGL receives messages without data.
+// UDDest is the destination of a datagram.
+type UDDest struct {
+	AH         *AH    // the path
+	RemoteQPN  uint32 // remote_qpn
+	RemoteQKey uint32 // remote_qkey
+}
+
+// RecvWR is a receive work request (ibv_post_recv(3)). An empty SGL receives messages without data. On a UD QP the
+// first 40 octets of the memory are for the Global Routing Header, see [WCGRH], and count in WC.ByteLen.
 type RecvWR struct {
 	ID  uint64
 	SGL []SGE // needs AccessLocalWrite
@@ -74,7 +83,12 @@ type WC struct {
 	InvalidatedRKey uint32 // the key that the peer invalidated, where Flags has WCWithInv
 	VendorErr       uint32
 	QPNum           uint32
-	SrcQP           uint32
+	SrcQP           uint32 // UD: the sender
+
+	PKeyIndex    uint16 // UD
+	SLID         uint16 // UD on InfiniBand: the sender's LID
+	SL           uint8  // UD: service level
+	DLIDPathBits uint8  // UD
 }
 
 // Err returns nil for a success and the status, which is an error, otherwise.

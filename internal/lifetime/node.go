@@ -94,6 +94,24 @@ func (n *Node) leaveParents() {
 	}
 }
 
+// Adopt makes parent one more parent of n, which must be live. It fails with ErrClosed if the parent has been closed.
+// Adopt and Leave of one Node must not run at the same time as each other or as its End.
+func (n *Node) Adopt(parent *Node) error {
+	if !parent.adopt(n) {
+		return ErrClosed
+	}
+	n.parents = append(n.parents, parent)
+	return nil
+}
+
+// Leave takes n out of one of its parents.
+func (n *Node) Leave(parent *Node) {
+	parent.mu.Lock()
+	delete(parent.children, n)
+	parent.mu.Unlock()
+	n.parents = slices.DeleteFunc(n.parents, func(p *Node) bool { return p == parent })
+}
+
 // BeginClose shuts n to new calls and new children. It reports first = true to the one caller that must go on
 // and finish with Drain and End; later callers get false and no error. With live children nothing happens and
 // the error Is ErrBusy and counts them by kind.

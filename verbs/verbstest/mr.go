@@ -160,7 +160,7 @@ func mrAccess(w *world) {
 		require.Equal(w, access, mr.Access())
 		require.NoError(w, mr.Close())
 	}
-	for _, access := range []verbs.AccessFlags{rw, ra, rw | rr, 1 << 6, lw | 1<<20, 1 << 31} {
+	for _, access := range []verbs.AccessFlags{rw, ra, rw | rr, 1 << 9, lw | 1<<21, 1 << 31} {
 		_, err := w.a.pd.AllocMR(64, access)
 		requireErr(w.T, err, verbs.ErrInvalid)
 		_, err = w.a.pd.RegMR(make([]byte, 64), access)

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// ErrNoGID: the table has no entry of that index, or none that fits.
+var ErrNoGID = errors.New("no such GID")
+
+// GID is a global identifier in network byte order: on InfiniBand subnet prefix and port GUID, on RoCE an IP address, on
+// iWARP a MAC address followed by zeros.
+type GID [16]byte
+
+// GIDFromAddr returns the GID of an IP address; an IPv4 address is mapped.
+func GIDFromAddr(a netip.Addr) GID { return a.As16() }
+
+// Addr returns the GID as an IP address; one that maps an IPv4 address becomes that.
+func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
+
+// IsZero reports whether all octets are 0, as in an empty entry.
+func (g GID) IsZero() bool { return g == GID{} }
+
+// String writes the GID as an IPv6 address with all its groups, as sysfs does.
+func (g GID) String() string { return netip.AddrFrom16(g).StringExpanded() }
+
+// GIDType tells which protocol a GID belongs to.
+type GIDType uint8
+
+const (
+	GIDTypeIB     GIDType = iota // IBV_GID_TYPE_IB: InfiniBand, and what iWARP devices report
+	GIDTypeRoCEv1                // IBV_GID_TYPE_ROCE_V1: over Ethernet
+	GIDTypeRoCEv2                // IBV_GID_TYPE_ROCE_V2: over UDP
+)
+
+// String returns the name that ibv_devinfo shows.
+func (t GIDType) String() string {
+	return enumText(int(t), []string{"IB", "RoCE v1", "RoCE v2"}, "GIDType")
+}
+
+// GIDEntry is one row of a port's GID table (struct ibv_gid_entry).
+type GIDEntry struct {
+	GID    GID
+	Port   int
+	Index  int
+	Type   GIDType
+	NetDev string // the network interface, "" where there is none
+}
+
+// QueryGID returns one row of a port's GID table (ibv_query_gid_ex(3)). The error Is [ErrNoGID] for an empty row and for
+// one beyond the table.
+func (c *Context) QueryGID(port, index int) (GIDEntry, error) {
+	const op = "QueryGID"
+	if err := c.enter(op); err != nil {
+		return GIDEntry{}, err
+	}
+	defer c.node.Exit()
+	t, attr, err := c.gidTable(port)
+	if err != nil {
+		return GIDEntry{}, opError(op, c.dev.Name(), err)
+	}
+	if index < 0 || index >= attr.GIDTblLen {
+		return GIDEntry{}, opError(op, c.dev.Name(), fmt.Errorf("%w: index %d of %d", ErrNoGID, index, attr.GIDTblLen))
+	}
+	e, err := t.QueryGID(port, index)
+	return e, opError(op, c.dev.Name(), err)
+}
+
+func (c *Context) gidTable(port int) (ProviderGIDTable, PortAttr, error) {
+	t, ok := c.p.(ProviderGIDTable)
+	if !ok {
+		return nil, PortAttr{}, fmt.Errorf("%w: the device has no GID table", ErrNotSupported)
+	}
+	if err := c.checkPort(port); err != nil {
+		return nil, PortAttr{}, err
+	}
+	attr, err := c.p.QueryPort(port)
+	return t, attr, err
+}
+
+// GIDs returns the rows of a port's GID table that are not empty (ibv_query_gid_table(3)).
+func (c *Context) GIDs(port int) ([]GIDEntry, error) {
+	const op = "GIDs"
+	if err := c.enter(op); err != nil {
+		return nil, err
+	}
+	defer c.node.Exit()
+	t, attr, err := c.gidTable(port)
+	if err != nil {
+		return nil, opError(op, c.dev.Name(), err)
+	}
+	var entries []GIDEntry
+	for i := range attr.GIDTblLen {
+		switch e, err := t.QueryGID(port, i); {
+		case err == nil:
+			entries = append(entries, e)
+		case !errors.Is(err, ErrNoGID):
+			return nil, opError(op, c.dev.Name(), err)
+		}
+	}
+	return entries, nil
+}
+
+// ChooseGID returns the row of a port's GID table that packets to an address should come from: RoCE v2 before RoCE v1, of
+// the same address family; among those the row of that very address, then one of the same scope. With the zero Addr any
+// family will do. The error Is [ErrNoGID] if no row fits.
+func (c *Context) ChooseGID(port int, to netip.Addr) (GIDEntry, error) {
+	entries, err := c.GIDs(port)
+	if err != nil {
+		return GIDEntry{}, err
+	}
+	best, most := GIDEntry{}, -1
+	for _, e := range entries {
+		if rank := rankGID(e, to.Unmap()); rank > most {
+			best, most = e, rank
+		}
+	}
+	if most < 0 {
+		err = fmt.Errorf("%w: none of the %d on port %d reaches %v", ErrNoGID, len(entries), port, to)
+		return GIDEntry{}, opError("ChooseGID", c.dev.Name(), err)
+	}
+	return best, nil
+}
+
+// rankGID orders the rows that fit an address; -1 = it does not fit.
+func rankGID(e GIDEntry, to netip.Addr) int {
+	rank, own := 0, e.GID.Addr()
+	switch e.Type {
+	case GIDTypeRoCEv2:
+		rank = 8
+	case GIDTypeRoCEv1:
+		rank = 4
+	}
+	if e.Type == GIDTypeIB || !to.IsValid() {
+		return rank
+	}
+	if own.Is4() != to.Is4() {
+		return -1
+	}
+	if own.IsLinkLocalUnicast() == to.IsLinkLocalUnicast() {
+		rank++
+	}
+	if own == to.WithZone("") {
+		rank++
+	}
+	return rank
+}
+
+// QueryPKey returns a partition key of a port, in host order (ibv_query_pkey(3)).
+func (c *Context) QueryPKey(port, index int) (uint16, error) {
+	const op = "QueryPKey"
+	if err := c.enter(op); err != nil {
+		return 0, err
+	}
+	defer c.node.Exit()
+	t, attr, err := c.gidTable(port)
+	switch {
+	case err != nil:
+		return 0, opError(op, c.dev.Name(), err)
+	case index < 0 || index >= attr.PKeyTblLen:
+		return 0, opError(op, c.dev.Name(), invalid("partition key index %d of %d", index, attr.PKeyTblLen))
+	}
+	key, err := t.QueryPKey(port, index)
+	return key, opError(op, c.dev.Name(), err)
+}

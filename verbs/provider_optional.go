@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+// The interfaces in this file are optional: a provider's object implements those of its device's abilities. Where it does
+// not, the handle's call fails with [ErrNotSupported]. A provider that implements one for some of its devices only
+// returns an error that Is ErrNotSupported for the others.
+
+// ProviderGIDTable is a ProviderContext of a device with GIDs and partition keys.
+type ProviderGIDTable interface {
+	// QueryGID returns the entry, or ErrNoGID for one that is empty. The port exists, the index is within its table.
+	QueryGID(port, index int) (GIDEntry, error)
+	// QueryPKey returns the partition key, in host order.
+	QueryPKey(port, index int) (uint16, error)
+}
+
+// ProviderCQResizer is a ProviderCQ that can be resized.
+type ProviderCQResizer interface {
+	// Resize makes room for at least cqe completions; those in the queue stay.
+	Resize(cqe int) error
+}
+
+// ProviderMRReregisterer is a ProviderMR that can be changed in place.
+type ProviderMRReregisterer interface {
+	// Rereg changes what the flags name. If the error Is ErrMRLost the region gives no access any more, after any other
+	// it is as before.
+	Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint64, access AccessFlags) error
+}
+
+// ProviderDmabufRegistrar is a ProviderPD that registers memory of other devices.
+type ProviderDmabufRegistrar interface {
+	RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (ProviderMR, error)
+}
+
+// ProviderSRQAllocator is a ProviderPD that makes shared receive queues.
+type ProviderSRQAllocator interface {
+	// CreateSRQ makes a queue; the returned sizes are at least those asked for.
+	CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, error)
+}
+
+// ProviderSRQ is a shared receive queue.
+type ProviderSRQ interface {
+	// PostRecv queues wrs in order and returns how many it took; fewer than all come with the reason.
+	PostRecv(wrs []RecvWR) (int, error)
+	Modify(attr SRQAttr, mask SRQAttrMask) error
+	Query() (SRQAttr, error)
+	// Destroy is called when no QP uses the queue. What is in it makes no completions.
+	Destroy() error
+}
+
+// ProviderAHCreator is a ProviderPD that makes address handles.
+type ProviderAHCreator interface {
+	CreateAH(attr AHAttr) (ProviderAH, error)
+}
+
+// ProviderAH is an address handle.
+type ProviderAH interface {
+	Destroy() error
+}
+
+// ProviderMWBinder is a ProviderQP of a device with type 1 windows.
+type ProviderMWBinder interface {
+	// BindMW queues the binding of b.MW as request id and returns the window's new key.
+	BindMW(id uint64, flags SendFlags, b *MWBind) (rkey uint32, err error)
+}
+
+// ProviderMulticaster is a ProviderQP that receives multicast datagrams.
+type ProviderMulticaster interface {
+	AttachMcast(gid GID, lid uint16) error
+	DetachMcast(gid GID, lid uint16) error
+}
+
+// ProviderQPMover is a ProviderQP whose state a connection manager moves behind its back.
+type ProviderQPMover interface {
+	// Moved tells that the QP has gone to a state, with the reason for ERR: QP.Err returns it. The first reason stays.
+	Moved(to QPState, reason error)
+}

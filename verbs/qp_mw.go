@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import "fmt"
+
+// BindMW queues the binding of a type 1 window (ibv_bind_mw(3)) as request id: in order with the send requests, with a
+// completion as they have. When it returns the window has its new key, see [MW.RKey]; access with it is given when the
+// request has completed. A length of 0 withdraws all access. Windows of type 2 are bound by a WRBindMW.
+func (q *QP) BindMW(id uint64, flags SendFlags, b MWBind) error {
+	const op = "QP.BindMW"
+	if !q.node.Enter() {
+		return q.opError(op, ErrClosed)
+	}
+	defer q.node.Exit()
+	binder, ok := q.p.(ProviderMWBinder)
+	if !ok || !opsOf(q.typ).Has(OpBindMW) {
+		return q.opError(op, fmt.Errorf("%w: windows of %v on a %v QP", ErrNotSupported, MWType1, q.typ))
+	}
+	if flags&^(SendFence|SendSignaled) != 0 {
+		return q.opError(op, invalid("send flags %v", flags))
+	}
+	if err := q.checkWindow(&b, MWType1); err != nil {
+		return q.opError(op, err)
+	}
+	key, err := binder.BindMW(id, flags, &b)
+	if err != nil {
+		return q.opError(op, err)
+	}
+	b.MW.rkey.Store(key)
+	return nil
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// SRQAttr holds the sizes and the limit of a shared receive queue (struct ibv_srq_attr).
+type SRQAttr struct {
+	MaxWR  int // max_wr: receives in the queue
+	MaxSGE int // max_sge: elements of one receive
+	// SRQLimit is the number of receives below which the context gets one EventSRQLimitReached (0 = never); the event
+	// sets it back to 0.
+	SRQLimit int
+}
+
+// SRQAttrMask selects fields of [SRQAttr].
+type SRQAttrMask uint32
+
+const (
+	SRQAttrMaxWR SRQAttrMask = 1 << 0 // IBV_SRQ_MAX_WR
+	SRQAttrLimit SRQAttrMask = 1 << 1 // IBV_SRQ_LIMIT
+)
+
+// String lists the bits by the C names without IBV_SRQ_.
+func (m SRQAttrMask) String() string { return flagText(uint64(m), []string{"MAX_WR", "LIMIT"}) }
+
+// SRQ is a shared receive queue: QPs that are made with it take their receives from it, in the order in which messages
+// arrive. All methods may be called concurrently.
+type SRQ struct {
+	node lifetime.Node
+	pd   *PD
+	p    ProviderSRQ
+	attr SRQAttr
+}
+
+// CreateSRQ makes a shared receive queue (ibv_create_srq(3)). MaxWR 0 means DefaultRecvWR, MaxSGE 0 DefaultSGE; the
+// device may make them larger, see Query. The limit is set by Modify, as in C.
+func (pd *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
+	if err := pd.enter("CreateSRQ"); err != nil {
+		return nil, err
+	}
+	defer pd.node.Exit()
+	s, err := pd.createSRQ(attr)
+	return s, opError("CreateSRQ", pd.ctx.dev.Name(), err)
+}
+
+func (pd *PD) createSRQ(attr SRQAttr) (*SRQ, error) {
+	alloc, ok := pd.p.(ProviderSRQAllocator)
+	if !ok {
+		return nil, fmt.Errorf("%w: shared receive queues", ErrNotSupported)
+	}
+	for _, f := range []struct {
+		name       string
+		v          *int
+		fill, most int
+	}{
+		{"max_srq_wr", &attr.MaxWR, DefaultRecvWR, pd.ctx.attr.MaxSRQWR},
+		{"max_srq_sge", &attr.MaxSGE, DefaultSGE, pd.ctx.attr.MaxSRQSGE},
+	} {
+		if *f.v < 0 {
+			return nil, invalid("%s: %d", f.name, *f.v)
+		}
+		if *f.v == 0 {
+			*f.v = min(f.fill, f.most)
+		}
+		if err := limit(f.name, *f.v, f.most); err != nil {
+			return nil, err
+		}
+	}
+	if attr.SRQLimit != 0 {
+		return nil, invalid("srq_limit %d: it is set by Modify", attr.SRQLimit)
+	}
+	s := &SRQ{pd: pd}
+	var err error
+	if s.p, s.attr, err = alloc.CreateSRQ(s, attr); err != nil {
+		return nil, err
+	}
+	if err := s.node.Init("SRQ", s.Close, &pd.node); err != nil {
+		return nil, errors.Join(err, s.p.Destroy())
+	}
+	return s, nil
+}
+
+// PD returns the queue's protection domain.
+func (s *SRQ) PD() *PD { return s.pd }
+
+// Provider returns what executes the queue.
+func (s *SRQ) Provider() ProviderSRQ { return s.p }
+
+func (s *SRQ) opError(op string, err error) error { return opError(op, s.pd.ctx.dev.Name(), err) }
+
+// PostRecv queues receive requests in order (ibv_post_srq_recv(3)) and returns how many it took. If that is not all, the
+// error tells what is wrong with wrs[n]; those before it are queued. It does not block and, on success, does not
+// allocate.
+func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
+	if !s.node.Enter() {
+		return 0, s.opError("SRQ.PostRecv", ErrClosed)
+	}
+	good := len(wrs)
+	for i := range wrs {
+		if err = limit("max_recv_sge", len(wrs[i].SGL), s.attr.MaxSGE); err != nil {
+			good = i
+			break
+		}
+	}
+	if good > 0 || err == nil {
+		var perr error
+		if n, perr = s.p.PostRecv(wrs[:good]); perr != nil {
+			err = perr
+		}
+	}
+	s.node.Exit()
+	if err != nil {
+		return n, s.opError("SRQ.PostRecv", fmt.Errorf("request %d: %w", n, err))
+	}
+	return n, nil
+}
+
+// Modify sets what mask selects (ibv_modify_srq(3)): the limit, or the size where the device can.
+func (s *SRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
+	const op = "SRQ.Modify"
+	if !s.node.Enter() {
+		return s.opError(op, ErrClosed)
+	}
+	defer s.node.Exit()
+	most := s.pd.ctx.attr.MaxSRQWR
+	switch {
+	case mask == 0 || mask&^(SRQAttrMaxWR|SRQAttrLimit) != 0:
+		return s.opError(op, invalid("attribute mask %v", mask))
+	case mask&SRQAttrLimit != 0 && attr.SRQLimit < 0:
+		return s.opError(op, invalid("srq_limit %d", attr.SRQLimit))
+	case mask&SRQAttrMaxWR != 0 && attr.MaxWR <= 0:
+		return s.opError(op, invalid("max_srq_wr: %d", attr.MaxWR))
+	case mask&SRQAttrMaxWR != 0 && attr.MaxWR > most:
+		return s.opError(op, limit("max_srq_wr", attr.MaxWR, most))
+	}
+	return s.opError(op, s.p.Modify(attr, mask))
+}
+
+// Query returns the sizes and the limit that the queue has now (ibv_query_srq(3)).
+func (s *SRQ) Query() (SRQAttr, error) {
+	if !s.node.Enter() {
+		return SRQAttr{}, s.opError("SRQ.Query", ErrClosed)
+	}
+	defer s.node.Exit()
+	attr, err := s.p.Query()
+	return attr, s.opError("SRQ.Query", err)
+}
+
+// Close destroys the queue (ibv_destroy_srq(3)); receives that are in it make no completions. It is idempotent and may
+// be called on nil. With QPs that use the queue the error Is [ErrBusy].
+func (s *SRQ) Close() error {
+	if s == nil {
+		return nil
+	}
+	first, err := s.node.BeginClose()
+	if !first || err != nil {
+		return s.opError("SRQ.Close", err)
+	}
+	s.node.Drain(0)
+	err = s.p.Destroy()
+	s.node.End()
+	return s.opError("SRQ.Close", err)
+}
