@@ -6,15 +6,17 @@ BENCH     ?= .
 # ROUNDS is how often bench-peers measures everything, OUT the markdown file in which it renews the tables.
 ROUNDS    ?= 5
 OUT       ?=
-# HOST_ONLY=1, for make test, leaves out what needs a machine with RDMA in its kernel. There is no such test yet.
+# HOST_ONLY=1, for make test, leaves out what runs in the guest, the virtual machine with RDMA devices in its kernel.
 HOST_ONLY ?=
+# GUEST, for test-guest, is what to run of testbed/suite.list: "[-run PATTERN] [PACKAGE...]", everything if it is empty.
+GUEST     ?=
 # BASE is the image below the demo's in test-docker.
 BASE      ?= scratch
 
 # Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
-.PHONY: help demo test check bench bench-peers fuzz test-docker build docker/goverbs
+.PHONY: help demo test test-host test-guest check bench bench-peers fuzz test-docker build docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -22,17 +24,28 @@ help: ## list the targets
 demo: build ## run the demo: two processes, every operation, counted and checked
 	@bin/goverbs demo $(DEMOFLAGS)
 
-test: ## run every test and check (what they lack is installed by apt)
-	@scripts/need.sh cc tshark ps ip
-	@echo "make test: all tests with the race detector and again without (where memory must not be allocated), each"
-	@echo "benchmark once, make check. All of it runs on this host; nothing needs a machine with RDMA in its kernel yet."
+test: test-host ## run every test and check (what they lack is installed by apt; HOST_ONLY=1 leaves out the guest)
+ifneq ($(HOST_ONLY),)
+	@echo "make test: HOST_ONLY=$(HOST_ONLY) left out make test-guest: no test has run on kernel rxe and kernel siw"
+else
+	@$(MAKE) --no-print-directory test-guest
+endif
+
+test-host:
+	@scripts/need.sh cc verbs tshark ps ip
+	@echo "make test, on this host: all tests with the race detector and again without (where memory must not be allocated),"
+	@echo "each benchmark once, make check."
 	CGO_ENABLED=1 go test -race -shuffle=on ./...
 	CGO_ENABLED=0 go test -shuffle=on ./...
 	CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime 1x ./...
 	@$(MAKE) --no-print-directory check
 
+test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (GUEST="[-run PATTERN] [PACKAGE...]")
+	@scripts/need.sh cc verbs
+	@testbed/suite $(GUEST)
+
 check: ## format, vet for linux, darwin and windows, imports, go.mod
-	@scripts/need.sh cc
+	@scripts/need.sh cc verbs
 	@echo "== gofmt"
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted by gofmt:" $$files >&2; exit 1; fi
 	@scripts/vet.sh

@@ -28,6 +28,8 @@ var floorOf = map[string]int{
 	"examples/*": 9,
 	"bench/*":    9,
 
+	"testbed/guesttest/*": 9, // tests only, run in the guest
+
 	"rsocket":    8,
 	"compat/dat": 8,
 

@@ -32,7 +32,7 @@ func needsLicence(name string, src []byte) bool {
 		return true
 	default:
 		switch path.Ext(base) {
-		case ".go", ".c", ".h", ".sh", ".yaml", ".yml":
+		case ".go", ".c", ".h", ".sh", ".bash", ".yaml", ".yml":
 			return true
 		}
 	}

@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
 # shellcheck disable=SC2154 # the variables of ../guest
 
 # The guest's kernel. An edit of this file downloads and builds it again.

@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
 # shellcheck disable=SC2154 # the variables of ../guest
 
 # One run of the guest. Two directories of this machine are writable in it: $BED_OUT, and one in which both sides keep
@@ -38,9 +38,10 @@ run() {
 
 	lock
 	setup
-	share=$(mktemp -d /var/tmp/goverbs-guest.XXXXXX)
+	share=$cache/run # the lock is ours
+	rm -rf "$share"
 	trap 'rm -rf "$share"' EXIT
-	mkdir "$share/out"
+	mkdir -p "$share/out"
 	: >"$share/stdout"
 	: >"$share/stderr"
 	: >"$share/console"

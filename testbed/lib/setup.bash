@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
 # shellcheck disable=SC2154 # the variables of ../guest
 
 # What the guest boots from, made once in $cache:

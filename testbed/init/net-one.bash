@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
 
 # One host with both devices, each on a cable of its own whose other end (d1, e1) is only plugged in.
 

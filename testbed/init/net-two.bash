@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
 
 # Two hosts, 1 and 2. All devices are seen from every network namespace; the connection manager goes by the namespace and
 # the address.
