@@ -16,7 +16,7 @@ BASE      ?= scratch
 # Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
-.PHONY: help demo test test-host test-guest check bench bench-peers fuzz test-docker build docker/goverbs
+.PHONY: help demo test test-host test-guest test-testbed check bench bench-peers fuzz test-docker build docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -26,9 +26,9 @@ demo: build ## run the demo: two processes, every operation, counted and checked
 
 test: test-host ## run every test and check (what they lack is installed by apt; HOST_ONLY=1 leaves out the guest)
 ifneq ($(HOST_ONLY),)
-	@echo "make test: HOST_ONLY=$(HOST_ONLY) left out make test-guest: no test has run on kernel rxe and kernel siw"
+	@echo "make test: HOST_ONLY=$(HOST_ONLY) left out make test-guest and make test-testbed: no test has run on kernel rxe and kernel siw"
 else
-	@$(MAKE) --no-print-directory test-guest
+	@$(MAKE) --no-print-directory test-guest test-testbed
 endif
 
 test-host:
@@ -44,10 +44,14 @@ test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU gu
 	@scripts/need.sh cc verbs
 	@testbed/suite $(GUEST)
 
-check: ## format, vet for linux, darwin and windows, imports, go.mod
-	@scripts/need.sh cc verbs
+test-testbed: ## test the guest itself: exit statuses, output, files, devices, what ends it
+	@testbed/selftest/run
+
+check: ## format, shellcheck, vet for linux, darwin and windows, imports, go.mod
+	@scripts/need.sh cc verbs shellcheck
 	@echo "== gofmt"
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted by gofmt:" $$files >&2; exit 1; fi
+	@scripts/shellcheck.sh
 	@scripts/vet.sh
 	go test -count=1 ./internal/floors
 	go mod tidy -diff

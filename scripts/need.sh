@@ -12,7 +12,7 @@
 #	fi_pingpong, ucx_perftest
 #	        of libfabric and UCX, which bench-peers measures beside ours
 #	verbs   headers and libraries of rdma-core, libibverbs and librdmacm, for a build with cgo
-#	others  are programs that the guest of testbed/ and the tests in it call
+#	others  are programs that checks, the guest of testbed/ and the tests in it call
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -46,7 +46,7 @@ for need in "$@"; do
 	fi_pingpong) packages+=(libfabric-bin) ;;
 	ucx_perftest) packages+=(ucx-utils) ;;
 	verbs) packages+=(libibverbs-dev librdmacm-dev) ;;
-	busybox-static | cpio | make | gcc | tcpdump) packages+=("$need") ;;
+	busybox-static | cpio | make | gcc | tcpdump | shellcheck) packages+=("$need") ;;
 	qemu-system-x86_64) packages+=(qemu-system-x86) ;;
 	depmod) packages+=(kmod) ;;
 	xz) packages+=(xz-utils) ;;

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2154 # the variables of run
+
+# The ways in which a run ends, each with its exit status and its reason.
+endings() {
+	status "no such command" 127 "$guest" run -n -- no-such-command
+	says "no such command" '^guest: no-such-command: command not found'
+	status "kill -9 in a guest without devices" 137 \
+		"$guest" run -n -- bash -c 'test ! -e /sys/class/infiniband/rxe0 && kill -9 $$'
+	status "no such directory" 125 run_lost
+	says "no such directory" 'no directory .* in the guest'
+
+	status "time limit" 124 "$guest" run -n -t 8 -- sh -c 'echo begun; sleep 100'
+	says "time limit" '^guest: time limit of 8 s'
+	same "output before the time limit" begun "$(cat "$work/stdout")"
+
+	status "panic" 125 "$guest" run -n -- sh -c 'echo c >/proc/sysrq-trigger; sleep 100'
+	says "panic" 'Kernel panic - not syncing: sysrq triggered crash'
+
+	mkdir "$work/oops"
+	cp "$selftest/testdata/oops/oops.c" "$work/oops"
+	echo 'obj-m := oops.o' >"$work/oops/Makefile"
+	status "building a module that has a fault" 0 \
+		make -s -C "/lib/modules/$(cat "$cache/kernel/release")/build" M="$work/oops" modules
+	status "oops" 126 "$guest" run -n -- sh -c "insmod $work/oops/oops.ko; sleep 100"
+	says "oops" 'kernel BUG at .*oops.c'
+	# A fault that the kernel survives, at least in its log, and a warning, which is none.
+	status "oops that is survived" 126 "$guest" run -n -- \
+		sh -c 'echo "<3>BUG: scheduling while atomic" >/dev/kmsg; exit 3'
+	says "oops that is survived" 'BUG: scheduling while atomic'
+	status "a warning, and the kernel's log" 3 "$guest" run -n -k -- sh -c 'echo "<4>WARNING: none" >/dev/kmsg; exit 3'
+	says "the kernel's log" 'Linux version'
+	says "the kernel's log" 'WARNING: none'
+}
+
+# run_lost runs the guest in a directory that the guest does not have.
+run_lost() {
+	local directory got=0
+	directory=$(mktemp -d -p /run)
+	cd "$directory" || return
+	"$guest" run -n -- true || got=$?
+	rmdir "$directory"
+	return $got
+}

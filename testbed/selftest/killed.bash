@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2154 # the variables of run
+
+# One guest at a time, and none is left of a run that is killed.
+killed() {
+	kill_run INT 130
+	kill_run KILL 137
+	kill_run TERM 143 second_run
+}
+
+# kill_run SIGNAL STATUS [second_run] kills a run, with another one waiting.
+kill_run() {
+	local signal=$1 run second='' got=0
+	echo "   SIG$signal"
+	# A process in the background ignores INT, unless told otherwise.
+	env --default-signal=INT "$guest" run -n -- sh -c 'echo up; sleep 100' >"$work/up" 2>"$work/stderr" &
+	run=$!
+	holds "SIG$signal: the guest starts" appears up "$work/up"
+	if [ -n "${3-}" ]; then
+		"$guest" run -n -- echo second >"$work/stdout" 2>"$work/second" &
+		second=$!
+		holds "a second run waits" appears "waiting for another guest" "$work/second"
+	fi
+	kill -"$signal" "$run"
+	wait "$run" 2>/dev/null || got=$?
+	same "SIG$signal: exit status" "$2" "$got"
+	if [ -n "$second" ]; then
+		got=0
+		wait "$second" || got=$?
+		same "the second run's exit status" 0 "$got"
+		same "the second run's output" second "$(cat "$work/stdout")"
+	fi
+	# QEMU has the lock too.
+	holds "SIG$signal: QEMU ends" flock -w 10 "$cache/lock" true
+}

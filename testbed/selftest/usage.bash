@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2154 # the variables of run
+
+# What guest does not understand: status 2 and the usage, and nothing is started.
+usage() {
+	local arguments
+	for arguments in "" "what" "setup now" "clean it" "run" "run --" "run -Z true" "run -t" "run -t 0 true" "run -t 1m true" \
+		"run -m x true" "run -e 1A=b true" "run -e =b true" "run -2"; do
+		status "guest $arguments" 2 "$guest" $arguments
+		says "guest $arguments" '^usage: testbed/guest'
+		same "guest $arguments: stdout" "" "$(cat "$work/stdout")"
+	done
+	status "guest --help" 0 "$guest" --help
+}
