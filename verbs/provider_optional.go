@@ -73,5 +73,15 @@ type ProviderMulticaster interface {
 // ProviderQPMover is a ProviderQP whose state a connection manager moves behind its back.
 type ProviderQPMover interface {
 	// Moved tells that the QP has gone to a state, with the reason for ERR: QP.Err returns it. The first reason stays.
+	// With ERR it comes just before the Modify to ERR that has the device flush the requests: it does not replace it.
 	Moved(to QPState, reason error)
+}
+
+// ProviderQPWatcher is a ProviderQP that tells when it fails. A connection manager ends the connection then, so that the peer
+// learns of it: on InfiniBand nothing else tells.
+type ProviderQPWatcher interface {
+	// Failed returns a channel that is closed when the QP goes into the state ERR, whoever finds out: Modify, Moved, a failed
+	// completion that was polled, an asynchronous event; and when Destroy begins, before it touches the device. A QP
+	// that has been in RESET since has a new channel.
+	Failed() <-chan struct{}
 }
