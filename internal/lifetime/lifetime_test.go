@@ -115,3 +115,32 @@ func TestErrClosedIsEveryonesErrClosed(t *testing.T) {
 	require.ErrorIs(t, ErrClosed, os.ErrClosed)
 	require.NotErrorIs(t, ErrClosed, os.ErrExist)
 }
+
+func TestNodeChangesParents(t *testing.T) {
+	var from, to, gone, child Node
+	nop := func() error { return nil }
+	for _, n := range []*Node{&from, &to, &gone} {
+		require.NoError(t, n.Init("PD", nop))
+	}
+	require.NoError(t, child.Init("MR", nop, &from))
+	end := func(n *Node) {
+		first, err := n.BeginClose()
+		require.NoError(t, err)
+		require.True(t, first)
+		n.End()
+	}
+	end(&gone)
+	require.ErrorIs(t, child.Adopt(&gone), ErrClosed)
+
+	require.NoError(t, child.Adopt(&to))
+	for _, n := range []*Node{&from, &to} {
+		_, err := n.BeginClose()
+		require.ErrorIs(t, err, ErrBusy, "both are parents")
+	}
+	child.Leave(&from)
+	end(&from)
+	_, err := to.BeginClose()
+	require.ErrorIs(t, err, ErrBusy)
+	end(&child)
+	end(&to)
+}
