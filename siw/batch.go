@@ -9,12 +9,12 @@ import (
 )
 
 // Implementation constants of sending. Payloads up to copyLimit are cheaper to copy than to give to the kernel as a piece
-// of their own. One system call takes at most maxPieces pieces; what is copied for it is arenaBytes or a little more, and
-// there is no use in more than batchBytes, which is what a socket holds at most where nobody has changed tcp_wmem (tcp(7)).
+// of their own. One system call takes at most maxPieces pieces; what is copied for it is arenaBytes or a little more. More
+// than batchBytes would make large messages slower: the peer receives one batch while the next is checked and copied.
 const (
 	copyLimit  = 2 << 10
 	arenaBytes = 256 << 10
-	batchBytes = 4 << 20
+	batchBytes = 512 << 10
 	maxPieces  = 1024
 )
 
