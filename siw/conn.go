@@ -45,6 +45,8 @@ type conn struct {
 	term  *termination // mu; the Terminate to send at the end
 	cause error        // mu; why the connection ended
 
+	hush hush // while it is polled
+
 	tx sender
 	rx receiver
 }
@@ -177,6 +179,7 @@ func (c *conn) refuse(f fault, ulpdu []byte) {
 func (c *conn) end() {
 	c.q.sendCQ.part(c)
 	c.q.recvCQ.part(c)
+	c.hush.stop(c.s)
 	c.s.interrupt()
 	c.workers.Wait()
 

@@ -52,6 +52,7 @@ func (c *cq) Drive() {
 	}
 	for _, conn := range *conns {
 		if conn.rx.mu.TryLock() {
+			conn.polled()
 			conn.receiveLocked()
 			conn.rx.mu.Unlock()
 		}
@@ -117,13 +118,18 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 
 func (c *cq) ReqNotify(solicitedOnly bool) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	want := armedAny
 	if solicitedOnly {
 		want = armedSolicited
 	}
 	// A wish for any completion is not weakened by a later one for solicited ones (ibv_req_notify_cq).
 	c.arm = max(c.arm, want)
+	c.mu.Unlock()
+	if conns := c.driven.Load(); conns != nil {
+		for _, conn := range *conns {
+			conn.unhush()
+		}
+	}
 	return nil
 }
 

@@ -23,6 +23,9 @@ type stream interface {
 	// waitWritable calls f, and again whenever room may have become free, until f reports that it is done. It returns early,
 	// with an error, after interrupt.
 	waitWritable(f func() (done bool)) error
+	// hush has waitReadable call f only when n octets are there, or the end of the stream; 1 is how it begins. It reports false
+	// if that cannot be done. It may be called at any time before finish.
+	hush(n int) bool
 	// interrupt ends waitReadable and waitWritable for good.
 	interrupt()
 	// finish sends tail, tells the peer that nothing more comes, drops what arrives until the peer has ended too, and closes.

@@ -216,6 +216,15 @@ func (s *tcpStream) isInterrupted() bool {
 	return s.interrupted
 }
 
+// hush sets SO_RCVLOWAT (socket(7)): the poller hears nothing of less, but of the end and of errors. Reads that do not wait get
+// what there is all the same.
+func (s *tcpStream) hush(n int) (done bool) {
+	_ = s.raw.Control(func(fd uintptr) {
+		done = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
+	})
+	return done
+}
+
 func (s *tcpStream) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

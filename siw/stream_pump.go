@@ -167,6 +167,8 @@ func (s *pumpStream) waitWritable(f func() bool) error {
 	return nil
 }
 
+func (s *pumpStream) hush(int) bool { return false }
+
 func (s *pumpStream) interrupt() {
 	s.once.Do(func() {
 		s.mu.Lock()
