@@ -49,26 +49,26 @@ func makePlan(t *tools) *plan {
 	off4 := write("4 connections, CRC off", job{conns: 4})
 	on4 := write("4 connections, CRC on", job{conns: 4, crc: true})
 	amBW := add(ucx("ucp_am_bw of 1 MiB", unitRate, "overall_bw", 1500, "-t", "ucp_am_bw", "-s", "1048576"))
-	spinOff := write("CRC off, spinning", job{conns: 1, mode: modeSpin})
-	spinOn := write("CRC on, spinning", job{conns: 1, mode: modeSpin, crc: true})
+	spinOff := write("CRC off, polling", job{conns: 1, mode: modePoll})
+	spinOn := write("CRC on, polling", job{conns: 1, mode: modePoll, crc: true})
 	fi1M := add(fabric(1<<20, 1000))
-	turn1MOff := turn("1 MiB, CRC off, spinning", job{size: 1 << 20, mode: modeSpin})
-	turn1MOn := turn("1 MiB, CRC on, spinning", job{size: 1 << 20, mode: modeSpin, crc: true})
+	turn1MOff := turn("1 MiB, CRC off, polling", job{size: 1 << 20, mode: modePoll})
+	turn1MOn := turn("1 MiB, CRC on, polling", job{size: 1 << 20, mode: modePoll, crc: true})
 	c64 := add(t.cPingPong(64, 50000))
-	turn64 := turn("64 B, CRC on, spinning", job{size: 64, mode: modeSpin, crc: true})
+	turn64 := turn("64 B, CRC on, polling", job{size: 64, mode: modePoll, crc: true})
 	fi64 := add(fabric(64, 30000))
 	amLat := add(ucx("ucp_am_lat of 64 B", unitTime, "overall_lat", 30000, "-t", "ucp_am_lat", "-s", "64"))
 	putLat := add(ucx("ucp_put_lat of 64 B", unitTime, "overall_lat", 20000, "-t", "ucp_put_lat", "-s", "64"))
-	tcp("64 B there and back, spinning", job{work: "pingpong", conns: 1, size: 64, mode: modeSpin})
+	tcp("64 B there and back, polling", job{work: "pingpong", conns: 1, size: 64, mode: modePoll})
 	tcp("64 B there and back", job{work: "pingpong", conns: 1, size: 64})
 	turn("64 B, CRC on", job{size: 64, crc: true})
 	tcpIn := add(t.inProcess("Go TCP, 64 B there and back", unitTime, "BenchmarkTCPPingPong"))
 	turnIn := add(t.inProcess("Write with immediate there and back, 64 B, CRC on", unitTime, "BenchmarkPingPong/go"))
 	ucxAdd1 := add(ucx("ucp_fadd, 1 in progress", unitOps, "overall_mr", 30000, "-t", "ucp_fadd", "-s", "8", "-O", "1"))
-	add1Spin := adds("1 in progress, spinning", job{depth: 1, mode: modeSpin})
+	add1Spin := adds("1 in progress, polling", job{depth: 1, mode: modePoll})
 	add1 := adds("1 in progress", job{depth: 1})
 	ucxAdd16 := add(ucx("ucp_fadd, 16 in progress", unitOps, "overall_mr", 50000, "-t", "ucp_fadd", "-s", "8", "-O", "16"))
-	add16Spin := adds("16 in progress, spinning", job{depth: 16, mode: modeSpin})
+	add16Spin := adds("16 in progress, polling", job{depth: 16, mode: modePoll})
 	add16 := adds("16 in progress", job{depth: 16})
 	add1In := add(t.inProcess("fetch-and-add, 1 in progress", unitOps, "BenchmarkFetchAdd/depth=1"))
 	add16In := add(t.inProcess("fetch-and-add, 16 in progress", unitOps, "BenchmarkFetchAdd/depth=16"))
@@ -80,19 +80,19 @@ func makePlan(t *tools) *plan {
 		{id: "A3", what: "Write, FPDUs of 1.4 KiB, CRC on / Go TCP", over: small, under: raw, goal: 0.55, hope: 0.65},
 		{id: "A4", what: "Write, 4 connections, CRC off / Go TCP", over: off4, under: raw4, goal: 0.60, hope: 0.75},
 		{id: "A4", what: "the same, CRC on", over: on4, under: raw4},
-		{id: "A5", what: "Write, spinning, CRC off / UCX am_bw", over: spinOff, under: amBW, goal: 0.85, hope: 1.0},
+		{id: "A5", what: "Write, polling, CRC off / UCX am_bw", over: spinOff, under: amBW, goal: 0.85, hope: 1.0},
 		{id: "A5", what: "the same, CRC on", over: spinOn, under: amBW},
-		{id: "A6", what: "time of 1 MiB one way: libfabric / Write, spinning, CRC off", over: fi1M, under: turn1MOff, goal: 1.4, hope: 2.0},
+		{id: "A6", what: "time of 1 MiB one way: libfabric / Write, polling, CRC off", over: fi1M, under: turn1MOff, goal: 1.4, hope: 2.0},
 		{id: "A6", what: "the same, CRC on", over: fi1M, under: turn1MOn, goal: 1.1, hope: 1.4},
-		{id: "A7", what: "time of 64 B one way: Write, spinning, CRC on / C TCP", over: turn64, under: c64, less: true, goal: 1.25, hope: 1.10},
+		{id: "A7", what: "time of 64 B one way: Write, polling, CRC on / C TCP", over: turn64, under: c64, less: true, goal: 1.25, hope: 1.10},
 		{id: "A8", what: "the same / libfabric", over: turn64, under: fi64, less: true, goal: 1.0, hope: 0.85},
 		{id: "A8", what: "the same / UCX am_lat", over: turn64, under: amLat, less: true, goal: 1.0, hope: 0.9},
 		{id: "A8", what: "the same / UCX put_lat", over: turn64, under: putLat, less: true, goal: 0.6, hope: 0.35},
 		{id: "A9", what: "time of 64 B one way in one process: Write, CRC on / Go TCP", over: turnIn, under: tcpIn, less: true, goal: 1.40, hope: 1.05},
-		{id: "A10", what: "fetch-and-add, spinning / UCX fadd", over: add1Spin, under: ucxAdd1, goal: 0.9, hope: 1.0},
-		{id: "A10", what: "the same, not spinning", over: add1, under: ucxAdd1},
-		{id: "A11", what: "fetch-and-add, 16 in progress, spinning / UCX fadd", over: add16Spin, under: ucxAdd16, goal: 4, hope: 8},
-		{id: "A11", what: "the same, not spinning", over: add16, under: ucxAdd16, goal: 2, hope: 4},
+		{id: "A10", what: "fetch-and-add, polling / UCX fadd", over: add1Spin, under: ucxAdd1, goal: 0.9, hope: 1.0},
+		{id: "A10", what: "the same, not polling", over: add1, under: ucxAdd1},
+		{id: "A11", what: "fetch-and-add, 16 in progress, polling / UCX fadd", over: add16Spin, under: ucxAdd16, goal: 4, hope: 8},
+		{id: "A11", what: "the same, not polling", over: add16, under: ucxAdd16, goal: 2, hope: 4},
 		{id: "A12", what: "fetch-and-add in one process, 16 in progress / 1", over: add16In, under: add1In, goal: 8, hope: 14},
 		{id: "A12", what: "the same, 64 in progress / 1", over: add64In, under: add1In, goal: 20, hope: 40},
 	}
