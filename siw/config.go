@@ -76,6 +76,7 @@ type Config struct {
 
 	// Limits of the device, default in parentheses.
 	MaxQP  int // queue pairs (65,536)
+	MaxSRQ int // shared receive queues (65,536)
 	MaxCQ  int // completion queues (65,536)
 	MaxCQE int // entries of a completion queue (4,194,304)
 	MaxMR  int // memory regions (1,048,576; at most 2^23)
@@ -145,6 +146,7 @@ func (cfg Config) fill() (Config, error) {
 		{"MTU", &cfg.MTU, maxMTU, minMTU, maxMTU},
 		{"Rev", &cfg.Rev, mpa.Rev2, mpa.Rev1, mpa.Rev2},
 		{"MaxQP", &cfg.MaxQP, 1 << 16, 1, 1 << 22},
+		{"MaxSRQ", &cfg.MaxSRQ, 1 << 16, 1, 1 << 22},
 		{"MaxCQ", &cfg.MaxCQ, 1 << 16, 1, 1 << 22},
 		{"MaxCQE", &cfg.MaxCQE, 1 << 22, 1, 1 << 26},
 		{"MaxMR", &cfg.MaxMR, 1 << 20, 1, maxKeys},

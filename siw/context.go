@@ -39,6 +39,7 @@ func (v *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 		MaxQP: cfg.MaxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxSGERd: maxSGERd,
 		MaxCQ: cfg.MaxCQ, MaxCQE: cfg.MaxCQE, MaxMR: cfg.MaxMR, MaxPD: cfg.MaxPD,
 		MaxQPRdAtom: cfg.MaxIRD, MaxQPInitRdAtom: cfg.MaxIRD, MaxResRdAtom: cfg.MaxQP * cfg.MaxIRD,
+		MaxSRQ: cfg.MaxSRQ, MaxSRQWR: maxQPWR, MaxSRQSGE: maxSGE,
 		MaxPKeys: 1, PhysPortCnt: 1, MaxInlineData: maxInlineData,
 	}
 	if v.dev.ops.Has(verbs.OpBindMW) {

@@ -25,11 +25,11 @@ type cq struct {
 	ctx   *vcontext
 	owner *verbs.CQ
 	ch    *channel
-	cap   int
 
 	queued bool // an event waits in ch; guarded by ch.mu
 
 	mu       sync.Mutex // guards what follows; taken below a qp's mu
+	cap      int
 	ring     ring[verbs.WC]
 	arm      armed
 	overflow bool
@@ -100,7 +100,11 @@ func (v *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChan
 	return &cq{ctx: v, owner: owner, ch: pch.(*channel), cap: cqe, qps: make(map[*qp]struct{})}, nil
 }
 
-func (c *cq) CQE() int { return c.cap }
+func (c *cq) CQE() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cap
+}
 
 func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	c.mu.Lock()

@@ -72,7 +72,7 @@ func (c *conn) scatter(payload []byte) bool {
 			continue
 		}
 		n := int(min(uint64(len(payload)), uint64(s.Length)-off))
-		reg, mem, why := c.q.local(s.LKey, s.Addr+off, n, verbs.AccessLocalWrite)
+		reg, mem, why := c.q.localIn(c.q.rq.pd, s.LKey, s.Addr+off, n, verbs.AccessLocalWrite)
 		if why != accepted {
 			return false
 		}

@@ -4,6 +4,7 @@ package siw
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -58,15 +59,19 @@ func (d *device) withdraw(r *region) {
 	}
 }
 
-// mw is a type 2 memory window (verbs.ProviderMW), bound to the QP through which it was bound.
+// mw is a memory window (verbs.ProviderMW). One of type 2 belongs to the QP through which it was bound and is bound again
+// after it was invalidated; one of type 1 belongs to its PD and is bound to something else at any time.
 type mw struct {
 	dev  *device
 	pd   *domain
-	stag uint32 // as allocated; the index does not change
+	typ  verbs.MWType
+	stag uint32        // as allocated; the index does not change
+	key  atomic.Uint32 // of type 1: the last key that was given out
+	gone bool          // Dealloc has been called; guarded by the key table's mu
 }
 
 func (p *domain) AllocMW(t verbs.MWType) (verbs.ProviderMW, error) {
-	if t != verbs.MWType2 || !p.dev.ops.Has(verbs.OpBindMW) {
+	if !p.dev.ops.Has(verbs.OpBindMW) {
 		return nil, fmt.Errorf("%w: window type %v", verbs.ErrNotSupported, t)
 	}
 	if p.dev.guard.Closed() {
@@ -75,26 +80,27 @@ func (p *domain) AllocMW(t verbs.MWType) (verbs.ProviderMW, error) {
 	if err := p.dev.mws.take(); err != nil {
 		return nil, err
 	}
-	w := &mw{dev: p.dev, pd: p}
+	w := &mw{dev: p.dev, pd: p, typ: t}
 	var err error
 	if w.stag, err = p.dev.stags.reserve(nil); err != nil {
 		p.dev.mws.give()
 		return nil, err
 	}
+	w.key.Store(w.stag)
 	return w, nil
 }
 
 func (w *mw) RKey() uint32 { return w.stag }
 
 func (w *mw) Dealloc() error {
-	if r := w.dev.stags.release(w.stag >> 8); r != nil {
+	if r := w.dev.stags.retire(w); r != nil {
 		w.dev.withdraw(r)
 	}
 	w.dev.mws.give()
 	return nil
 }
 
-// binding is a WRBindMW as it waits in a send queue.
+// binding is a WRBindMW, or the bind of a type 1 window, as it waits in a send queue.
 type binding struct {
 	mw     *mw
 	mr     *mr
@@ -104,8 +110,8 @@ type binding struct {
 	rkey   uint32
 }
 
-// bind makes the window's key name a part of a region, through q. It reports false if the window is bound already or one
-// of the two has been closed since the post.
+// bind makes the window's key name a part of a region, through q; of length 0 nothing any more. It reports false if the
+// window is bound already and of type 2, or if one of the two has been closed since the post.
 func (b *binding) bind(q *qp) bool {
 	if !b.mr.r.guard.Enter() {
 		return false
@@ -116,18 +122,39 @@ func (b *binding) bind(q *qp) bool {
 	if b.access&verbs.AccessZeroBased != 0 {
 		r.base = 0
 	}
-	return b.mw.dev.stags.bind(b.rkey>>8, r)
+	if b.mw.typ == verbs.MWType1 {
+		r.qp = nil
+	}
+	return b.mw.dev.stags.bind(b.mw, r)
 }
 
-// bind puts r into the slot of an unbound window.
-func (t *stagTable) bind(index uint32, r *region) bool {
+// bind puts r into the slot of a window.
+func (t *stagTable) bind(w *mw, r *region) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old, reserved := t.slots[index]; !reserved || old != nil {
+	index := w.stag >> 8
+	old := t.slots[index]
+	if w.gone || old != nil && w.typ == verbs.MWType2 {
 		return false
 	}
+	if old != nil {
+		old.guard.Shut() // as in invalidate
+	}
 	t.slots[index] = r
+	if len(r.mem) == 0 {
+		t.slots[index] = nil
+	}
 	return true
+}
+
+// retire frees the slot of a window.
+func (t *stagTable) retire(w *mw) (old *region) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w.gone = true
+	old = t.slots[w.stag>>8]
+	delete(t.slots, w.stag>>8)
+	return old
 }
 
 // invalidate withdraws the key of a window that is bound to q. Keys of regions are never invalidated: all QPs of the

@@ -111,8 +111,8 @@ type device struct {
 	stags stagTable
 	guard lifetime.Guard // shut by NIC.Close
 
-	pds, cqs, qps, mrs, mws quota
-	partial                 atomic.Int32 // receive buffers that are held by parts of FPDUs
+	pds, cqs, qps, srqs, mrs, mws quota
+	partial                       atomic.Int32 // receive buffers that are held by parts of FPDUs
 
 	mu        sync.Mutex // guards what follows
 	nextQPN   uint32
@@ -134,6 +134,7 @@ func newDevice(cfg Config) (*device, error) {
 		pds:       quota{name: "max_pd", limit: cfg.MaxPD},
 		cqs:       quota{name: "max_cq", limit: cfg.MaxCQ},
 		qps:       quota{name: "max_qp", limit: cfg.MaxQP},
+		srqs:      quota{name: "max_srq", limit: cfg.MaxSRQ},
 		mrs:       quota{name: "max_mr", limit: cfg.MaxMR},
 		mws:       quota{name: "max_mw", limit: cfg.MaxMW},
 		nextQPN:   binary.BigEndian.Uint32(seed[8:]),

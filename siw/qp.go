@@ -27,7 +27,8 @@ type qp struct {
 	sigAll bool
 	sendCQ *cq
 	recvCQ *cq
-	rq     recvQueue
+	rq     *recvQueue    // its own, or that of srq
+	srq    *srq          // nil = none
 	access atomic.Uint32 // verbs.AccessFlags: what the peer may do at all
 
 	mu      sync.Mutex // guards what follows; a cq's mu may be taken below it
@@ -39,6 +40,7 @@ type qp struct {
 	cause   error              // why the state is ERR
 	flushed chan struct{}      // closed when everything that was posted before ERR has been flushed; nil before ERR
 	gone    bool               // Destroy has begun
+	last    bool               // the event that it takes no more of srq's receives has been sent
 }
 
 func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.ProviderQP, verbs.QPCap, error) {
@@ -54,10 +56,16 @@ func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Pr
 	q := &qp{dev: p.dev, ctx: p.ctx, owner: owner, pd: p, num: p.dev.takeQPN(), cap: cfg.Cap, sigAll: cfg.SigAll,
 		sendCQ: cfg.SendCQ.(*cq), recvCQ: cfg.RecvCQ.(*cq)}
 	q.sq.init(cfg.Cap)
-	q.rq.init(cfg.Cap)
+	if s, shared := cfg.SRQ.(*srq); shared {
+		q.srq, q.rq = s, &s.rq
+		q.cap.MaxRecvWR, q.cap.MaxRecvSGE = 0, 0
+	} else {
+		q.rq = new(recvQueue)
+		q.rq.init(p, cfg.Cap.MaxRecvWR, cfg.Cap.MaxRecvSGE)
+	}
 	q.sendCQ.attach(q)
 	q.recvCQ.attach(q)
-	return q, cfg.Cap, nil
+	return q, q.cap, nil
 }
 
 func (q *qp) remoteAccess() verbs.AccessFlags { return verbs.AccessFlags(q.access.Load()) }
@@ -170,8 +178,11 @@ func (q *qp) reset() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.conn, q.cause, q.flushed, q.state = nil, nil, nil, verbs.QPStateReset
+	q.last = false
 	q.sq.clear()
-	q.rq.clear()
+	if q.srq == nil {
+		q.rq.clear()
+	}
 	return nil
 }
 
@@ -341,9 +352,14 @@ func (q *qp) gather(e *sendEntry) bool {
 	return true
 }
 
-// local judges an access of this QP's own requests. Windows are for peers only.
+// local judges an access of this QP's own send requests. Windows are for peers only.
 func (q *qp) local(lkey uint32, addr uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
-	r, mem, why := q.dev.stags.check(q, lkey, addr, n, need)
+	return q.localIn(q.pd, lkey, addr, n, need)
+}
+
+// localIn is local for requests of a queue that belongs to another domain, as a shared receive queue may.
+func (q *qp) localIn(pd *domain, lkey uint32, addr uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
+	r, mem, why := q.dev.stags.checkIn(pd, q, lkey, addr, n, need)
 	if why == accepted && r.parent != nil {
 		r.exit()
 		return nil, nil, rejectSTag
@@ -395,7 +411,13 @@ func (q *qp) flush() {
 		q.sq.pop()
 	}
 	q.sq.clear()
-	q.rq.flush(q)
+	if q.srq == nil {
+		q.rq.flush(q)
+	} else if !q.last && !q.gone {
+		// It consumes no more: what it had taken has been completed before (InfiniBand Architecture volume 1, 11.6.3.2).
+		q.last = true
+		q.ctx.post(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q.owner})
+	}
 }
 
 // retire moves the requests at the head of the send queue that are done into the CQ. The caller holds q.mu.

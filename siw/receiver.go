@@ -63,7 +63,7 @@ var readPool = sync.Pool{New: func() any { return new([readBytes]byte) }}
 func (r *receiver) init(q *qp, agreed *setup) {
 	r.no = [4]uint32{1, 1, 1, 1}
 	r.opening = agreed.openedBy == RTRRead
-	r.recv.sgl = make([]verbs.SGE, 0, q.cap.MaxRecvSGE)
+	r.recv.sgl = make([]verbs.SGE, 0, q.rq.maxSGE)
 }
 
 // flush completes the receive that was taken for a message which did not become whole. The caller holds mu and q.mu.

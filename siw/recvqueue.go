@@ -16,17 +16,24 @@ type recvEntry struct {
 	sgl   []verbs.SGE
 }
 
-// recvQueue is a ring of receive requests that grows up to its limit.
+// recvQueue is a ring of receive requests that grows up to its limit: a QP's own, or what several QPs share.
 type recvQueue struct {
-	mu     sync.Mutex // guards what follows; taken below qp.mu
-	ring   []recvEntry
+	pd     *domain // in which the keys of its requests are judged
 	maxSGE int
-	limit  uint
-	head   uint
-	tail   uint
+	name   string // of its limit
+	low    func() // says that fewer requests than watermark are left; called without a lock of the queue's
+
+	mu        sync.Mutex // guards what follows; taken below qp.mu
+	ring      []recvEntry
+	limit     uint
+	watermark uint // 0 = none; low sets it back
+	head      uint
+	tail      uint
 }
 
-func (r *recvQueue) init(c verbs.QPCap) { r.limit, r.maxSGE = uint(c.MaxRecvWR), c.MaxRecvSGE }
+func (r *recvQueue) init(pd *domain, wr, sge int) {
+	r.pd, r.limit, r.maxSGE, r.name = pd, uint(wr), sge, "max_recv_wr"
+}
 
 func (r *recvQueue) at(i uint) *recvEntry { return &r.ring[i&uint(len(r.ring)-1)] }
 
@@ -35,7 +42,7 @@ func (r *recvQueue) post(wrs []verbs.RecvWR) (int, error) {
 	defer r.mu.Unlock()
 	for n := range wrs {
 		if r.tail-r.head == r.limit {
-			return n, fmt.Errorf("%w: max_recv_wr %d", verbs.ErrQueueFull, r.limit)
+			return n, fmt.Errorf("%w: %s %d", verbs.ErrQueueFull, r.name, r.limit)
 		}
 		if r.tail-r.head == uint(len(r.ring)) {
 			r.grow()
@@ -67,14 +74,22 @@ func (r *recvQueue) grow() {
 // take copies the oldest request into e, whose sgl must have room; it reports false if there is none.
 func (r *recvQueue) take(e *recvEntry) bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.head == r.tail {
+		r.mu.Unlock()
 		return false
 	}
 	o := r.at(r.head)
 	e.id, e.total = o.id, o.total
 	e.sgl = append(e.sgl[:0], o.sgl...)
 	r.head++
+	low := r.tail-r.head < r.watermark
+	if low {
+		r.watermark = 0
+	}
+	r.mu.Unlock()
+	if low {
+		r.low()
+	}
 	return true
 }
 

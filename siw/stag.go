@@ -152,6 +152,11 @@ func (r reject) request() fault {
 // check judges an access of n octets at address to through key stag, in the order key, association, rights, wrap, bounds. On success
 // the region has been entered: the caller exits it when it is done with the memory.
 func (t *stagTable) check(q *qp, stag uint32, to uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
+	return t.checkIn(q.pd, q, stag, to, n, need)
+}
+
+// checkIn is check for keys of the given domain.
+func (t *stagTable) checkIn(pd *domain, q *qp, stag uint32, to uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	r := t.lookup(stag)
 	if r == nil || !r.enter() {
 		return nil, nil, rejectSTag
@@ -159,7 +164,7 @@ func (t *stagTable) check(q *qp, stag uint32, to uint64, n int, need verbs.Acces
 	var why reject
 	end, wrapped := bits.Add64(to, uint64(n), 0)
 	switch {
-	case r.pd != q.pd || r.qp != nil && r.qp != q:
+	case r.pd != pd || r.qp != nil && r.qp != q:
 		why = rejectAssociation
 	case r.access&need != need:
 		why = rejectRights

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Resize implements verbs.ProviderCQResizer. The ring has no size of its own but what it holds, so only the bound changes.
+func (c *cq) Resize(cqe int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.ring.len(); cqe < n {
+		return fmt.Errorf("%w: CQE %d: %d completions are in the queue", verbs.ErrInvalid, cqe, n)
+	}
+	c.cap = cqe
+	return nil
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import "github.com/goverbs/goverbs/verbs"
+
+// BindMW implements verbs.ProviderMWBinder. The new key names something from the time on at which the request's turn has come.
+func (q *qp) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, error) {
+	key := b.MW.Provider().(*mw).nextKey()
+	wrs := [1]verbs.SendWR{{ID: id, Opcode: verbs.WRBindMW, Flags: flags, RKey: key, Bind: b}}
+	_, err := q.PostSend(wrs[:])
+	return key, err
+}
+
+// nextKey returns the window's key with the next number in its low 8 bits. No two of 256 binds get the same, whatever QPs
+// they are posted to.
+func (w *mw) nextKey() uint32 {
+	for {
+		k := w.key.Load()
+		next := k&^0xff | (k+1)&0xff
+		if w.key.CompareAndSwap(k, next) {
+			return next
+		}
+	}
+}
