@@ -15,7 +15,7 @@ import (
 )
 
 // limitedNIC has room for two objects of each kind.
-var limitedNIC = siw.Config{MaxQP: 2, MaxCQ: 2, MaxCQE: 10, MaxMR: 2, MaxPD: 2, MaxMW: 2, MaxIRD: 3}
+var limitedNIC = siw.Config{MaxQP: 2, MaxCQ: 2, MaxCQE: 10, MaxMR: 2, MaxPD: 2, MaxMW: 2, MaxSRQ: 2, MaxIRD: 3}
 
 // requireLimit requires that err names the limit and the value that exceeds it.
 func requireLimit(t *testing.T, err error, name string, limit, value uint64) {
@@ -38,8 +38,8 @@ func open(t *testing.T, nic *siw.NIC) *verbs.Context {
 func TestLimitsAreReported(t *testing.T) {
 	attr, err := open(t, newNIC(t, limitedNIC)).QueryDevice()
 	require.NoError(t, err)
-	require.Equal(t, []int{2, 2, 10, 2, 2, 2, 3, 3, 6},
-		[]int{attr.MaxQP, attr.MaxCQ, attr.MaxCQE, attr.MaxMR, attr.MaxPD, attr.MaxMW, attr.MaxQPRdAtom, attr.MaxQPInitRdAtom, attr.MaxResRdAtom})
+	require.Equal(t, []int{2, 2, 10, 2, 2, 2, 2, 3, 3, 6},
+		[]int{attr.MaxQP, attr.MaxCQ, attr.MaxCQE, attr.MaxMR, attr.MaxPD, attr.MaxMW, attr.MaxSRQ, attr.MaxQPRdAtom, attr.MaxQPInitRdAtom, attr.MaxResRdAtom})
 }
 
 // TestObjectLimits makes as many objects of each kind as there may be, spread over two contexts of the NIC. One more is
@@ -70,6 +70,16 @@ func TestObjectLimits(t *testing.T) {
 			pd, err := c.AllocPD()
 			require.NoError(t, err)
 			return func() (func() error, error) { mw, err := pd.AllocMW(verbs.MWType2); return mw.Close, err }
+		}},
+		{"max_mw", func(t *testing.T, c *verbs.Context) func() (func() error, error) {
+			pd, err := c.AllocPD()
+			require.NoError(t, err)
+			return func() (func() error, error) { mw, err := pd.AllocMW(verbs.MWType1); return mw.Close, err }
+		}},
+		{"max_srq", func(t *testing.T, c *verbs.Context) func() (func() error, error) {
+			pd, err := c.AllocPD()
+			require.NoError(t, err)
+			return func() (func() error, error) { s, err := pd.CreateSRQ(verbs.SRQAttr{}); return s.Close, err }
 		}},
 		{"max_qp", func(t *testing.T, c *verbs.Context) func() (func() error, error) {
 			pd, err := c.AllocPD()

@@ -26,6 +26,7 @@ type modelSide struct {
 	qp       *verbs.QP
 	scq, rcq *verbs.CQ
 	id       *cm.ID
+	postRecv func([]verbs.RecvWR) (int, error)
 
 	data, inline, results, target, slots *modelMem
 
@@ -102,9 +103,20 @@ func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	require.NoError(t, end.qp.Close())
 	s.scq, s.rcq = end.scq, end.rcq
 	var err error
-	s.qp, err = nic.pd.CreateQP(verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, Cap: end.qp.Cap()})
+	cfg := verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, Cap: end.qp.Cap()}
+	if pair%2 == 1 {
+		// Every other pair takes its receives from shared queues. Each has a queue to itself, so that it is known what is taken.
+		cfg.SRQ, err = nic.pd.CreateSRQ(verbs.SRQAttr{MaxWR: modelRecvs, MaxSGE: 8})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, cfg.SRQ.Close()) })
+	}
+	s.qp, err = nic.pd.CreateQP(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.qp.Close()) })
+	s.postRecv = s.qp.PostRecv
+	if cfg.SRQ != nil {
+		s.postRecv = cfg.SRQ.PostRecv
+	}
 	s.data = m.mem(side, modelData, 0x1_0000_0000, verbs.AccessLocalWrite, s.rng)
 	s.inline = m.mem(side, modelInline, 0, 0, s.rng)
 	s.results = m.mem(side, 8*modelResults, 0, verbs.AccessLocalWrite, nil)

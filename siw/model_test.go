@@ -294,7 +294,7 @@ func (s *modelSide) postReceives(n int) error {
 			}
 			sgl = append(sgl, sge)
 		}
-		if _, err := s.qp.PostRecv([]verbs.RecvWR{{ID: s.recvID, SGL: sgl}}); err != nil {
+		if _, err := s.postRecv([]verbs.RecvWR{{ID: s.recvID, SGL: sgl}}); err != nil {
 			return err
 		}
 		s.posted[s.recvID%modelRecvs] = slot

@@ -50,7 +50,7 @@ func allocPost(w *world) {
 	var wcs [4]verbs.WC
 	list := make([]verbs.SendWR, 1)
 	for _, k := range kinds {
-		if !w.a.ctx.Supports(k.op) {
+		if !w.has(k.op) {
 			continue
 		}
 		list[0] = k.wr

@@ -55,7 +55,9 @@ func (p *pair) lacks(op verbs.Op, wr verbs.SendWR) bool {
 		return false
 	}
 	same := p.b.mem.keeps()
-	p.a.refused(verbs.ErrNotSupported, wr)
+	n, err := p.a.qp.PostSend([]verbs.SendWR{wr})
+	require.Zero(p, n)
+	p.lacking(op.String(), err)
 	same()
 	p.works()
 	return true

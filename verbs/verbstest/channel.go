@@ -132,7 +132,7 @@ func channelSolicited(w *world) {
 	} {
 		w.sub(c.name, func(w *world) {
 			wr := c.wr
-			if !w.a.ctx.Supports(c.op) {
+			if !w.has(c.op) {
 				p.in(w).a.refused(verbs.ErrNotSupported, wr)
 				return
 			}
@@ -153,7 +153,7 @@ func channelSolicited(w *world) {
 			p.b.noEvent(ch) // disarmed
 		})
 	}
-	if w.a.ctx.Supports(verbs.OpSendInv) && w.b.ctx.Supports(verbs.OpBindMW) {
+	if w.has(verbs.OpSendInv) && w.b.ctx.Supports(verbs.OpBindMW) {
 		for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
 			mw := p.window(p.b.mem, 0, 8, windowRights)
 			p.b.recv(1)

@@ -110,7 +110,7 @@ func depthNoneAsRequester(w *world) {
 	by := w.pair(pairConfig{})
 	wrs := []verbs.SendWR{{Opcode: verbs.WRRDMARead}}
 	for _, c := range atomicOps {
-		if w.a.ctx.Supports(c.op) {
+		if w.has(c.op) {
 			wrs = append(wrs, c.wr)
 		}
 	}

@@ -159,7 +159,7 @@ func deviceOps(w *world) {
 		require.Zero(w, n)
 		switch {
 		case !w.a.ctx.Supports(op):
-			requireErr(w.T, err, verbs.ErrNotSupported)
+			w.lacking(op.String(), err)
 			require.ErrorContains(w, err, wr.Opcode.String())
 		case op == verbs.OpBindMW:
 			requireErr(w.T, err, verbs.ErrInvalid) // no window is named

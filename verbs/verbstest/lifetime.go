@@ -174,7 +174,7 @@ func lifetimeCloseTwice(w *world) {
 	pd, err := c.AllocPD()
 	require.NoError(w, err)
 	mw := func() error { return nil }
-	if w.a.ctx.Supports(verbs.OpBindMW) {
+	if w.has(verbs.OpBindMW) {
 		mw = p.a.allocMW().Close
 	}
 	for i, closeIt := range []func() error{ln.Close, p.a.id.Close, p.b.id.Close, p.a.qp.Close, mw, p.a.mem.Close, p.a.scq.Close,
@@ -469,7 +469,7 @@ func lifetimeMRCloseOfSink(w *world) {
 		{verbs.OpFetchAdd, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, 8},
 	} {
 		w.sub(c.op.String(), func(w *world) {
-			if !w.a.ctx.Supports(c.op) {
+			if !w.has(c.op) {
 				p := w.pair(pairConfig{})
 				p.a.refused(verbs.ErrNotSupported, at(c.wr, p.a.mem, 0, p.b.mem, 0))
 				return

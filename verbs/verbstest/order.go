@@ -34,7 +34,7 @@ func orderCompletions(w *world) {
 		{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 100)}, read(p.a.mem.sgl(300, 1), p.b.mem, 0)}
 	ops := []verbs.WCOpcode{verbs.WCRDMARead, verbs.WCRDMAWrite, verbs.WCSend, verbs.WCRDMARead}
 	for _, c := range atomicOps {
-		if w.a.ctx.Supports(c.op) {
+		if w.has(c.op) {
 			wrs = append(wrs, at(c.wr, p.a.mem, 400, p.b.mem, 400))
 			ops = append(ops, c.wc)
 		}

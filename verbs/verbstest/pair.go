@@ -24,6 +24,7 @@ type pairConfig struct {
 	sigAll bool                  //
 	aPD    *verbs.PD             // the PDs of the worlds' hosts
 	bPD    *verbs.PD             //
+	srq    *verbs.SRQ            // of the passive side
 	aChan  [2]*verbs.CompChannel // of the active side's CQs, send and receive; a channel of their own
 	bChan  [2]*verbs.CompChannel //
 	aParam cm.ConnParam          //
@@ -70,7 +71,7 @@ func (h *host) side(cfg pairConfig, pd *verbs.PD, ch [2]*verbs.CompChannel) *sid
 		s.rcq = h.createCQ(verbs.CQConfig{CQE: cfg.cqe, Channel: ch[1]})
 	}
 	s.mem = h.allocIn(pd, scratch, allRights)
-	s.qp = h.createQP(pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, Cap: cfg.cap, SigAll: cfg.sigAll})
+	s.qp = h.createQP(pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, SRQ: cfg.srq, Cap: cfg.cap, SigAll: cfg.sigAll})
 	return s
 }
 
@@ -85,7 +86,9 @@ func (w *world) pair(cfg pairConfig) *pair {
 // unconnected makes two sides whose QPs are in RESET.
 func (w *world) unconnected(cfg pairConfig) *pair {
 	w.Helper()
-	return &pair{world: w, a: w.a.side(cfg, cfg.aPD, cfg.aChan), b: w.b.side(cfg, cfg.bPD, cfg.bChan)}
+	acfg := cfg
+	acfg.srq = nil
+	return &pair{world: w, a: w.a.side(acfg, cfg.aPD, cfg.aChan), b: w.b.side(cfg, cfg.bPD, cfg.bChan)}
 }
 
 // connect connects the two sides through the listener of the world.
@@ -166,10 +169,14 @@ func (s *side) refused(reason error, wr verbs.SendWR) {
 	requireErr(s.T, err, reason)
 }
 
-// recv posts one receive.
+// recv posts one receive, to the SRQ if the QP has one.
 func (s *side) recv(id uint64, sgl ...verbs.SGE) {
 	s.Helper()
-	n, err := s.qp.PostRecv([]verbs.RecvWR{{ID: id, SGL: sgl}})
+	post := s.qp.PostRecv
+	if srq := s.qp.SRQ(); srq != nil {
+		post = srq.PostRecv
+	}
+	n, err := post([]verbs.RecvWR{{ID: id, SGL: sgl}})
 	require.NoError(s, err)
 	require.Equal(s, 1, n)
 }

@@ -238,7 +238,7 @@ func qpAccessFlags(w *world) {
 					verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 			}})
 			wr := at(c.wr, p.a.mem, 0, p.b.mem, 8)
-			if !w.a.ctx.Supports(c.op) {
+			if !w.has(c.op) {
 				p.a.refused(verbs.ErrNotSupported, wr)
 				return
 			}

@@ -20,7 +20,13 @@ type Fabric struct {
 	// ActiveFirst says that the passive side sends nothing before the active side has: iWARP without the peer-to-peer
 	// set-up of RFC 6581.
 	ActiveFirst bool
+	// Record is called with the result of every test and of every part of one (nil = not at all).
+	Record func(Result)
 }
+
+// userSpace reports whether the fabric is package siw's, which keeps every rule that this suite knows; kernel drivers have
+// ways of their own.
+func (f *Fabric) userSpace() bool { return f.Passive.Info().Provider == "siw" }
 
 // test is one entry of the suite. It gets a world of its own.
 type test struct {
@@ -36,18 +42,22 @@ var subjects = []struct {
 	{"Device", deviceTests},
 	{"PD", pdTests},
 	{"MR", mrTests},
+	{"Memory", memoryTests},
 	{"Send", sendTests},
 	{"Write", writeTests},
 	{"Read", readTests},
 	{"Atomic", atomicTests},
 	{"Immediate", immediateTests},
 	{"MW", mwTests},
+	{"MW1", mw1Tests},
 	{"Invalidate", invalidateTests},
 	{"Order", orderTests},
 	{"List", listTests},
 	{"CQ", cqTests},
+	{"CQResize", cqResizeTests},
 	{"Channel", channelTests},
 	{"QP", qpTests},
+	{"SRQ", srqTests},
 	{"Limits", limitTests},
 	{"Lifetime", lifetimeTests},
 	{"Foreign", foreignTests},
@@ -80,7 +90,9 @@ func RunSubjects(t *testing.T, open func(t *testing.T) Fabric, names ...string) 
 		t.Run(name, func(t *testing.T) {
 			f := open(t)
 			for _, c := range subjects[i].tests {
-				t.Run(c.name, func(t *testing.T) { c.run(newWorld(t, f)) })
+				rec := &record{name: name + "/" + c.name}
+				ok := t.Run(c.name, func(t *testing.T) { c.run(newWorld(t, f, rec)) })
+				(&world{f: f, rec: rec}).report(!ok)
 			}
 		})
 	}

@@ -275,9 +275,7 @@ func sendSolicited(w *world) {
 func sendImmediate(w *world) {
 	p := w.pair(pairConfig{})
 	wr := verbs.SendWR{ID: 3, Opcode: verbs.WRSendWithImm, SGL: p.a.mem.sgl(0, 100), Imm: 0x01020304}
-	if !w.a.ctx.Supports(verbs.OpSendImm) {
-		p.a.refused(verbs.ErrNotSupported, wr)
-		p.works()
+	if p.lacks(verbs.OpSendImm, wr) {
 		return
 	}
 	p.b.recv(4, p.b.mem.sge(0, 100))

@@ -4,6 +4,8 @@ package verbstest
 
 import (
 	"context"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,12 +15,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-const (
+var (
 	// waitLimit bounds every wait of the suite.
-	waitLimit = 10 * time.Second
+	waitLimit = slow * 10 * time.Second
 	// quietTime is how long a test looks for something that must not happen.
-	quietTime = 20 * time.Millisecond
+	quietTime = slow * 20 * time.Millisecond
 )
+
+// slow multiplies every time of the suite: on an emulated processor GOVERBS_TEST_SLOW is set to more than 1.
+var slow = func() time.Duration {
+	n, err := strconv.Atoi(os.Getenv("GOVERBS_TEST_SLOW"))
+	if err != nil || n < 1 {
+		return 1
+	}
+	return time.Duration(n)
+}()
 
 // allRights are the rights of memory that any request may use.
 const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
@@ -31,11 +42,12 @@ type world struct {
 	f    Fabric
 	a, b *host // active and passive side
 	ln   *cm.Listener
+	rec  *record
 }
 
-func newWorld(t *testing.T, f Fabric) *world {
+func newWorld(t *testing.T, f Fabric, rec *record) *world {
 	t.Helper()
-	w := &world{T: t, f: f, a: openHost(t, f.Active), b: openHost(t, f.Passive)}
+	w := &world{T: t, f: f, rec: rec, a: openHost(t, f.Active), b: openHost(t, f.Passive)}
 	w.ln = w.listen(cm.Config{Context: w.b.ctx})
 	return w
 }
@@ -51,7 +63,10 @@ func (w *world) listen(cfg cm.Config) *cm.Listener {
 
 // sub runs a subtest in the same world: what it makes is closed when the subtest ends.
 func (w *world) sub(name string, run func(w *world)) {
-	w.Run(name, func(t *testing.T) { run(w.with(t)) })
+	c := *w
+	c.rec = &record{name: w.rec.name + "/" + name}
+	ok := w.Run(name, func(t *testing.T) { run(c.with(t)) })
+	c.report(!ok)
 }
 
 // with returns the same world for use in another test.

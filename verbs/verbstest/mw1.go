@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Windows of type 1: bound by a call of their own that chooses the key, for every QP of the PD, bound again at any time.
+var mw1Tests = []test{
+	{"Alloc", mw1Alloc},
+	{"Access", mw1Access},
+	{"Rights", mw1Rights},
+	{"Bounds", mw1Bounds},
+	{"Rebind", mw1Rebind},
+	{"Unbind", mw1Unbind},
+	{"AnyQP", mw1AnyQP},
+	{"OtherPD", mw1OtherPD},
+	{"NotInvalidated", mw1NotInvalidated},
+	{"RegionClosed", mw1RegionClosed},
+	{"WindowClosed", mw1WindowClosed},
+	{"QPClosed", mw1QPClosed},
+	{"BindInvalid", mw1BindInvalid},
+	{"BindState", mw1BindState},
+	{"Order", mw1Order},
+}
+
+// window1 allocates a type 1 window on the passive side; nil if the device has none.
+func (w *world) window1() *verbs.MW {
+	w.Helper()
+	mw, err := w.b.pd.AllocMW(verbs.MWType1)
+	if w.unless("mw1", err) {
+		return nil
+	}
+	w.Cleanup(func() { require.NoError(w, mw.Close()) })
+	return mw
+}
+
+// bind1 binds mw to n octets of m from off and waits for the completion.
+func (s *side) bind1(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) {
+	s.Helper()
+	before := mw.RKey()
+	require.NoError(s, s.qp.BindMW(51, verbs.SendSignaled, bind1(mw, m, off, n, access)))
+	require.NotEqual(s, before, mw.RKey(), "every bind has a key of its own")
+	require.Equal(s, before>>8, mw.RKey()>>8)
+	require.EqualValues(s, 51, s.ok(s.sent(), verbs.WCBindMW).ID)
+}
+
+func bind1(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) verbs.MWBind {
+	return verbs.MWBind{MW: mw, MR: m.MR, Addr: m.at(off), Length: uint64(n), Access: access}
+}
+
+func mw1Alloc(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	require.Equal(w, verbs.MWType1, mw.Type())
+	require.NotNil(w, mw.Provider())
+	require.NotZero(w, w.b.attr.DeviceCapFlags&verbs.DeviceMemWindow)
+	require.NotEqual(w, mw.RKey(), w.window1().RKey())
+	// The key given at allocation opens nothing.
+	p := w.pair(pairConfig{})
+	p.deniedAt(p.b.mem, under(mw, read(p.a.mem.sgl(0, 8), p.b.mem, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+}
+
+// mw1Access writes, reads and computes through a window in the middle of a region without rights for peers.
+func mw1Access(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m := w.b.alloc(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
+	p.b.bind1(mw, m, 1000, 100, windowRights)
+	rest := m.keepsBut(1000, 100)
+	p.a.ok(p.a.run(under(mw, write(p.a.mem.sgl(0, 100), m, 1000))), verbs.WCRDMAWrite)
+	p.settle()
+	m.holds(1000, p.a.mem.Bytes()[:100])
+	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(200, 99), m, 1001))), verbs.WCRDMARead)
+	p.a.mem.holds(200, m.Bytes()[1001:1100])
+	if w.has(verbs.OpFetchAdd) {
+		m.put(1000, 40)
+		add := at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2}, p.a.mem, 400, m, 1000)
+		p.a.ok(p.a.run(under(mw, add)), verbs.WCFetchAdd)
+		require.EqualValues(w, 42, m.get(1000))
+	}
+	rest()
+}
+
+func mw1Rights(w *world) {
+	if w.window1() == nil {
+		return
+	}
+	for _, c := range []struct {
+		access verbs.AccessFlags
+		wr     verbs.SendWR
+		oneWay bool
+	}{
+		{windowRights &^ verbs.AccessRemoteWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite}, true},
+		{windowRights &^ verbs.AccessRemoteRead, verbs.SendWR{Opcode: verbs.WRRDMARead}, false},
+	} {
+		w.sub(c.wr.Opcode.String(), func(w *world) {
+			mw, p, m := w.window1(), w.pair(pairConfig{}), w.b.alloc(64, allRights)
+			p.b.bind1(mw, m, 0, 64, c.access)
+			p.deniedAt(m, under(mw, at(c.wr, p.a.mem, 0, m, 0)), fault{0, 1, 0x02, verbs.WCRemAccessErr}, c.oneWay)
+		})
+	}
+}
+
+func mw1Bounds(w *world) {
+	if w.window1() == nil {
+		return
+	}
+	for _, c := range []struct {
+		name   string
+		off, n int
+	}{{"OnePast", 1000, 101}, {"OneBefore", 999, 2}, {"Behind", 1100, 1}} {
+		w.sub(c.name, func(w *world) {
+			mw, p, m := w.window1(), w.pair(pairConfig{}), w.b.alloc(4096, allRights)
+			p.b.bind1(mw, m, 1000, 100, windowRights)
+			p.deniedAt(m, under(mw, read(p.a.mem.sgl(0, c.n), m, c.off)), fault{0, 1, 0x01, verbs.WCRemAccessErr}, false)
+		})
+	}
+}
+
+// mw1Rebind: a bound window is bound again, without being invalidated before. Its old keys open nothing.
+func mw1Rebind(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m, other := w.b.alloc(4096, allRights), w.b.alloc(4096, allRights)
+	other.fill(9)
+	var old uint32
+	for i := range 5 {
+		to := m
+		if i%2 == 1 {
+			to = other
+		}
+		old = mw.RKey()
+		p.b.bind1(mw, to, 200*i, 100, windowRights)
+		p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 100), to, 200*i))), verbs.WCRDMARead)
+		p.a.mem.holds(0, to.Bytes()[200*i:200*i+100])
+	}
+	p.deniedAt(other, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 8), RemoteAddr: other.at(600), RKey: old},
+		fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+}
+
+// mw1Unbind: a bind of length 0 takes the access away, and the window can be bound again.
+func mw1Unbind(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p, m := w.pair(pairConfig{}), w.b.alloc(4096, allRights)
+	p.b.bind1(mw, m, 0, 64, windowRights)
+	bound := mw.RKey()
+	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)
+	p.b.bind1(mw, m, 0, 0, 0)
+	unbound := mw.RKey()
+	for _, key := range []uint32{bound, unbound} {
+		p := w.pair(pairConfig{})
+		p.deniedAt(m, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 8), RemoteAddr: m.at(0), RKey: key},
+			fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	}
+	p.b.bind1(mw, m, 100, 64, windowRights)
+	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, 100))), verbs.WCRDMARead)
+	p.a.mem.holds(0, m.Bytes()[100:164])
+}
+
+// mw1AnyQP: every connection of the PD may use the window, whichever it was bound on.
+func mw1AnyQP(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p, other := w.pair(pairConfig{}), w.pair(pairConfig{})
+	m := w.b.alloc(4096, allRights)
+	p.b.bind1(mw, m, 0, 64, windowRights)
+	for _, p := range []*pair{other, p} {
+		p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, 0))), verbs.WCRDMARead)
+		p.a.mem.holds(0, m.Bytes()[:64])
+	}
+	other.b.bind1(mw, m, 64, 64, windowRights)
+	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, 64))), verbs.WCRDMARead)
+	p.a.mem.holds(0, m.Bytes()[64:128])
+}
+
+func mw1OtherPD(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p, foreign := w.pair(pairConfig{}), w.pair(pairConfig{bPD: w.b.allocPD()})
+	m := w.b.alloc(64, allRights)
+	p.b.bind1(mw, m, 0, 64, windowRights)
+	requireErr(w.T, foreign.b.qp.BindMW(1, 0, bind1(mw, m, 0, 64, windowRights)), verbs.ErrForeign)
+	foreign.deniedAt(m, under(mw, read(foreign.a.mem.sgl(0, 8), m, 0)), fault{0, 1, 0x03, verbs.WCRemAccessErr}, false)
+	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)
+}
+
+// mw1NotInvalidated: a window that belongs to the whole PD is not invalidated through one of its QPs.
+func mw1NotInvalidated(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	by, m := w.pair(pairConfig{}), w.b.alloc(64, allRights)
+	by.b.bind1(mw, m, 0, 64, windowRights)
+	w.sub("Local", func(w *world) {
+		p := w.pair(pairConfig{})
+		inv := verbs.SendWR{ID: 3, Opcode: verbs.WRLocalInv, InvalidateRKey: mw.RKey()}
+		if p.lacks(verbs.OpLocalInv, inv) {
+			return
+		}
+		wc := p.b.run(inv)
+		require.Equal(w, verbs.WCMWBindErr.String(), wc.Status.String())
+	})
+	w.sub("Remote", func(w *world) {
+		p := w.pair(pairConfig{})
+		inv := verbs.SendWR{ID: 3, Opcode: verbs.WRSendWithInv, InvalidateRKey: mw.RKey()}
+		if p.lacks(verbs.OpSendInv, inv) {
+			return
+		}
+		p.b.recv(1)
+		wc := p.a.run(inv)
+		if w.iwarp() {
+			p.refusal(wc, fault{status: verbs.WCRemAccessErr}, true)
+		} else {
+			require.NotEqual(w, verbs.WCSuccess, wc.Status)
+		}
+		p.broken(p.a, p.b, fault{0, 1, 0x09, verbs.WCRemAccessErr})
+	})
+	by.a.ok(by.a.run(under(mw, read(by.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)
+	by.works()
+}
+
+// mw1RegionClosed: with a window bound to it a region is either not closed, or the window gives no access any more.
+func mw1RegionClosed(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p := w.pair(pairConfig{})
+	m := w.b.register(make([]byte, 64), allRights)
+	p.b.bind1(mw, m, 0, 64, windowRights)
+	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
+	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
+	require.NoError(w, m.Close())
+	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+}
+
+func mw1WindowClosed(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p, m := w.pair(pairConfig{}), w.b.alloc(64, allRights)
+	p.b.bind1(mw, m, 0, 64, windowRights)
+	require.NoError(w, mw.Close())
+	requireErr(w.T, p.b.qp.BindMW(1, 0, bind1(mw, m, 0, 64, windowRights)), verbs.ErrClosed)
+	p.deniedAt(m, under(mw, read(p.a.mem.sgl(0, 8), m, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+}
+
+// mw1QPClosed: a window outlives the QP through which it was bound.
+func mw1QPClosed(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	owner, p := w.pair(pairConfig{}), w.pair(pairConfig{})
+	m := w.b.alloc(64, allRights)
+	owner.b.bind1(mw, m, 0, 64, windowRights)
+	require.NoError(w, owner.b.id.Close())
+	require.NoError(w, owner.b.qp.Close())
+	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)
+	p.a.mem.holds(0, m.Bytes()[:8])
+}
+
+func mw1BindInvalid(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p, m := w.pair(pairConfig{}), w.b.alloc(64, allRights)
+	noBind, readOnly := w.b.alloc(64, allRights&^verbs.AccessMWBind), w.b.alloc(64, verbs.AccessMWBind)
+	foreign := w.b.allocIn(w.b.allocPD(), 64, allRights)
+	freed := w.b.alloc(64, allRights)
+	require.NoError(w, freed.Close())
+	key := mw.RKey()
+	for _, c := range []struct {
+		name   string
+		reason error
+		flags  verbs.SendFlags
+		bind   verbs.MWBind
+	}{
+		{"NoWindow", verbs.ErrInvalid, 0, verbs.MWBind{MR: m.MR}},
+		{"NoRegion", verbs.ErrInvalid, 0, verbs.MWBind{MW: mw}},
+		{"ForeignRegion", verbs.ErrForeign, 0, bind1(mw, foreign, 0, 64, windowRights)},
+		{"ClosedRegion", verbs.ErrClosed, 0, bind1(mw, freed, 0, 64, windowRights)},
+		{"NoBindRight", verbs.ErrInvalid, 0, bind1(mw, noBind, 0, 64, windowRights)},
+		{"WriteOnReadOnly", verbs.ErrInvalid, 0, bind1(mw, readOnly, 0, 64, verbs.AccessRemoteWrite)},
+		{"LocalRight", verbs.ErrInvalid, 0, bind1(mw, m, 0, 64, windowRights|verbs.AccessLocalWrite)},
+		{"OnePast", verbs.ErrBounds, 0, bind1(mw, m, 0, 65, windowRights)},
+		{"Behind", verbs.ErrBounds, 0, bind1(mw, m, 64, 1, windowRights)},
+		{"Inline", verbs.ErrInvalid, verbs.SendInline, bind1(mw, m, 0, 64, windowRights)},
+		{"Solicited", verbs.ErrInvalid, verbs.SendSolicited, bind1(mw, m, 0, 64, windowRights)},
+	} {
+		requireErr(w.T, p.b.qp.BindMW(1, c.flags, c.bind), c.reason)
+		require.Equal(w, key, mw.RKey(), c.name)
+	}
+	// Each kind has its own way of being bound.
+	p.b.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRBindMW, RKey: mw.NextRKey(), Bind: ptr(bind1(mw, m, 0, 64, windowRights))})
+	if !w.noWindows() {
+		requireErr(w.T, p.b.qp.BindMW(1, 0, bind1(p.b.allocMW(), m, 0, 64, windowRights)), verbs.ErrInvalid)
+	}
+	p.b.idle(p.b.scq)
+	p.b.bind1(mw, readOnly, 0, 64, verbs.AccessRemoteRead)
+	p.works()
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// mw1BindState: a bind is a send request, as to states too.
+func mw1BindState(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	m, s := w.b.alloc(64, allRights), w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	b := bind1(mw, m, 0, 64, windowRights)
+	requireErr(w.T, s.qp.BindMW(1, 0, b), verbs.ErrState)
+	bindINIT(s)
+	requireErr(w.T, s.qp.BindMW(1, 0, b), verbs.ErrState)
+	require.NoError(w, s.modify(verbs.QPStateErr))
+	require.NoError(w, s.qp.BindMW(2, 0, b))
+	s.flushed(s.scq, 2)
+	p := w.pair(pairConfig{})
+	p.deniedAt(m, under(mw, read(p.a.mem.sgl(0, 8), m, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	require.NoError(w, s.qp.Close())
+	requireErr(w.T, s.qp.BindMW(3, 0, b), verbs.ErrClosed)
+}
+
+// mw1Order: requests behind a bind see the window, whether the bind makes a completion or not.
+func mw1Order(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p, m := w.pair(pairConfig{}), w.b.alloc(4096, allRights)
+	for i, flags := range []verbs.SendFlags{0, verbs.SendFence} {
+		p.a.recv(1)
+		p.b.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMARead, SGL: p.b.mem.sgl(0, 1000), RemoteAddr: p.a.mem.at(0), RKey: p.a.mem.RKey()})
+		require.NoError(w, p.b.qp.BindMW(2, flags, bind1(mw, m, 100*i, 64, windowRights)))
+		p.b.ok(p.b.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSend}), verbs.WCSend)
+		p.a.ok(p.a.received(), verbs.WCRecv)
+		p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, 100*i))), verbs.WCRDMARead)
+		p.a.mem.holds(0, m.Bytes()[100*i:100*i+64])
+	}
+	p.works()
+}

@@ -1,0 +1,716 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbstest
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var srqTests = []test{
+	{"Create", srqCreate},
+	{"CreateInvalid", srqCreateInvalid},
+	{"Post", srqPost},
+	{"PostInvalid", srqPostInvalid},
+	{"Order", srqOrder},
+	{"Sizes", srqSizes},
+	{"Immediate", srqImmediate},
+	{"NoReceive", srqNoReceive},
+	{"BadReceive", srqBadReceive},
+	{"TooLong", srqTooLong},
+	{"Limit", srqLimit},
+	{"LimitInvalid", srqLimitInvalid},
+	{"Resize", srqResize},
+	{"QPFails", srqQPFails},
+	{"LastWQE", srqLastWQE},
+	{"CloseBusy", srqCloseBusy},
+	{"CloseWithReceives", srqCloseWithReceives},
+	{"Closed", srqClosed},
+	{"Foreign", srqForeign},
+	{"OtherPD", srqOtherPD},
+	{"Concurrent", srqConcurrent},
+	{"Alloc", srqAlloc},
+}
+
+// srq makes a shared receive queue on the passive side; nil if the device has none.
+func (w *world) srq(attr verbs.SRQAttr) *verbs.SRQ {
+	w.Helper()
+	return w.srqIn(w.b.pd, attr)
+}
+
+func (w *world) srqIn(pd *verbs.PD, attr verbs.SRQAttr) *verbs.SRQ {
+	w.Helper()
+	s, err := pd.CreateSRQ(attr)
+	if w.unless("srq", err) {
+		require.Zero(w, w.b.attr.MaxSRQ)
+		return nil
+	}
+	w.Cleanup(func() { require.NoError(w, s.Close()) })
+	return s
+}
+
+// sharing makes n pairs whose passive sides take their receives from one queue.
+func (w *world) sharing(s *verbs.SRQ, n int) []*pair {
+	w.Helper()
+	pairs := make([]*pair, n)
+	for i := range pairs {
+		pairs[i] = w.pair(pairConfig{srq: s})
+	}
+	return pairs
+}
+
+func srqCreate(w *world) {
+	s := w.srq(verbs.SRQAttr{})
+	if s == nil {
+		return
+	}
+	require.Positive(w, w.b.attr.MaxSRQ)
+	require.Same(w, w.b.pd, s.PD())
+	require.NotNil(w, s.Provider())
+	got, err := s.Query()
+	require.NoError(w, err)
+	require.GreaterOrEqual(w, got.MaxWR, min(verbs.DefaultRecvWR, w.b.attr.MaxSRQWR))
+	require.GreaterOrEqual(w, got.MaxSGE, verbs.DefaultSGE)
+	require.Zero(w, got.SRQLimit)
+	for _, want := range []verbs.SRQAttr{{MaxWR: 1, MaxSGE: 1}, {MaxWR: 100, MaxSGE: 3}, {MaxWR: w.b.attr.MaxSRQWR},
+		{MaxSGE: w.b.attr.MaxSRQSGE}} {
+		got, err := w.srq(want).Query()
+		require.NoError(w, err)
+		require.GreaterOrEqual(w, got.MaxWR, want.MaxWR)
+		require.GreaterOrEqual(w, got.MaxSGE, want.MaxSGE)
+	}
+	p := w.pair(pairConfig{srq: s})
+	require.Same(w, s, p.b.qp.SRQ())
+	require.Nil(w, p.a.qp.SRQ())
+	p.works()
+}
+
+func srqCreateInvalid(w *world) {
+	if w.srq(verbs.SRQAttr{}) == nil {
+		return
+	}
+	a := w.b.attr
+	for _, c := range []struct {
+		name string
+		most int
+		attr func(v int) verbs.SRQAttr
+	}{
+		{"max_srq_wr", a.MaxSRQWR, func(v int) verbs.SRQAttr { return verbs.SRQAttr{MaxWR: v} }},
+		{"max_srq_sge", a.MaxSRQSGE, func(v int) verbs.SRQAttr { return verbs.SRQAttr{MaxSGE: v} }},
+	} {
+		for _, v := range []int{c.most + 1, math.MaxInt} {
+			_, err := w.b.pd.CreateSRQ(c.attr(v))
+			requireLimit(w.T, err, c.name, uint64(c.most), uint64(v))
+		}
+		_, err := w.b.pd.CreateSRQ(c.attr(-1))
+		requireErr(w.T, err, verbs.ErrInvalid)
+		require.ErrorContains(w, err, c.name)
+	}
+	_, err := w.b.pd.CreateSRQ(verbs.SRQAttr{SRQLimit: 1})
+	requireErr(w.T, err, verbs.ErrInvalid)
+	require.ErrorContains(w, err, "srq_limit")
+}
+
+// srqPost fills a queue, empties it by messages, and fills it again.
+func srqPost(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 4, MaxSGE: 2})
+	if s == nil {
+		return
+	}
+	p := w.pair(pairConfig{srq: s})
+	attr, err := s.Query()
+	require.NoError(w, err)
+	n, err := s.PostRecv(nil)
+	require.NoError(w, err)
+	require.Zero(w, n)
+	wrs := make([]verbs.RecvWR, attr.MaxWR+2)
+	for i := range wrs {
+		wrs[i] = verbs.RecvWR{ID: uint64(i), SGL: p.b.mem.sgl(8*(i%64), 8)}
+	}
+	for range 3 {
+		n, err = s.PostRecv(wrs)
+		require.Equal(w, attr.MaxWR, n)
+		requireErr(w.T, err, verbs.ErrQueueFull)
+		n, err = s.PostRecv(wrs[:1])
+		require.Zero(w, n)
+		requireErr(w.T, err, verbs.ErrQueueFull)
+		p.b.idle(p.b.rcq)
+		for i := range attr.MaxWR {
+			p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(8*(i%64), 8)}), verbs.WCSend)
+			require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+		}
+	}
+	p.b.mem.holds(0, p.a.mem.Bytes()[:8*min(attr.MaxWR, 64)])
+	p.works()
+}
+
+func srqPostInvalid(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxSGE: 1})
+	if s == nil {
+		return
+	}
+	p := w.pair(pairConfig{srq: s})
+	attr, err := s.Query()
+	require.NoError(w, err)
+	// What is before the bad one is taken.
+	n, err := s.PostRecv([]verbs.RecvWR{{ID: 1}, {ID: 2, SGL: make([]verbs.SGE, attr.MaxSGE+1)}, {ID: 3}})
+	require.Equal(w, 1, n)
+	requireLimit(w.T, err, "max_recv_sge", uint64(attr.MaxSGE), uint64(attr.MaxSGE+1))
+	require.ErrorContains(w, err, "request 1")
+	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
+	require.EqualValues(w, 1, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+	// The QP itself takes none.
+	n, err = p.b.qp.PostRecv([]verbs.RecvWR{{ID: 4}})
+	require.Zero(w, n)
+	requireErr(w.T, err, verbs.ErrInvalid)
+	require.ErrorContains(w, err, "SRQ")
+	p.works()
+}
+
+// srqOrder: messages of several connections take the receives in the order in which they arrive, and each completes in its
+// connection's CQ.
+func srqOrder(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 64})
+	if s == nil {
+		return
+	}
+	pairs := w.sharing(s, 3)
+	m := w.b.alloc(64*8, verbs.AccessLocalWrite)
+	for i := range 30 {
+		n, err := s.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGL: m.sgl(8*i, 8)}})
+		require.NoError(w, err)
+		require.Equal(w, 1, n)
+	}
+	for i := range 30 {
+		p := pairs[i*i%3]
+		p.a.mem.put(0, uint64(1000+i))
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)}), verbs.WCSend)
+		wc := p.b.ok(p.b.received(), verbs.WCRecv)
+		require.EqualValues(w, i, wc.ID)
+		require.EqualValues(w, 8, wc.ByteLen)
+		require.EqualValues(w, 1000+i, m.get(8*i))
+	}
+	for _, p := range pairs {
+		p.b.idle(p.b.rcq)
+		p.works()
+	}
+}
+
+// srqSizes: messages of every size, also of several segments that come mixed from two connections.
+func srqSizes(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 16, MaxSGE: 2})
+	if s == nil {
+		return
+	}
+	pairs := w.sharing(s, 2)
+	const most = 1 << 18
+	src, dst := w.a.alloc(most, 0), w.b.alloc(2*most, verbs.AccessLocalWrite)
+	for _, n := range []int{0, 1, 1500, 65537, most} {
+		src.fill(byte(n))
+		for i, p := range pairs {
+			first := n / 3
+			p.b.recv(uint64(i), dst.sge(i*most, first), dst.sge(i*most+first, most-first))
+		}
+		for _, p := range pairs {
+			p.a.post(verbs.SendWR{ID: 9, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: src.sgl(0, n)})
+		}
+		took := make(map[uint64]bool)
+		for _, p := range pairs {
+			p.a.ok(p.a.sent(), verbs.WCSend)
+			wc := p.b.ok(p.b.received(), verbs.WCRecv)
+			require.EqualValues(w, n, wc.ByteLen)
+			require.False(w, took[wc.ID])
+			took[wc.ID] = true
+			dst.holds(int(wc.ID)*most, src.Bytes()[:n])
+		}
+	}
+}
+
+func srqImmediate(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 16})
+	if s == nil {
+		return
+	}
+	p := w.pair(pairConfig{srq: s})
+	if p.lacks(verbs.OpWriteImm, writeImm(p.a.mem.sgl(0, 8), p.b.mem, 16, 7)) {
+		return
+	}
+	p.b.recv(3)
+	p.a.ok(p.a.run(writeImm(p.a.mem.sgl(0, 8), p.b.mem, 16, 7)), verbs.WCRDMAWrite)
+	wc := p.b.ok(p.b.received(), verbs.WCRecvRDMAWithImm)
+	require.EqualValues(w, 3, wc.ID)
+	require.EqualValues(w, 7, wc.Imm)
+	require.EqualValues(w, 8, wc.ByteLen)
+	p.b.mem.holds(16, p.a.mem.Bytes()[:8])
+	p.works()
+}
+
+// srqNoReceive: an empty shared queue is like an empty one of the QP's own.
+func srqNoReceive(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 16})
+	if s == nil {
+		return
+	}
+	by, p := w.pair(pairConfig{srq: s}), w.pair(pairConfig{srq: s})
+	by.works()
+	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 100)})
+	if !w.iwarp() {
+		p.a.idle(p.a.scq)
+		p.b.recv(1, p.b.mem.sge(0, 100))
+		require.EqualValues(w, 1, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+		p.a.ok(p.a.sent(), verbs.WCSend)
+		return
+	}
+	p.refusal(p.a.sent(), fault{status: verbs.WCRemInvReqErr}, true)
+	p.broken(p.a, p.b, fault{1, 2, 0x02, verbs.WCRemInvReqErr})
+	by.works()
+}
+
+// srqBadReceive: a receive that names memory wrongly fails when a message takes it, on the connection that sent that. The
+// others go on.
+func srqBadReceive(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 16, MaxSGE: 2})
+	if s == nil {
+		return
+	}
+	by := w.pair(pairConfig{srq: s})
+	for _, name := range badLocals {
+		w.sub(name, func(w *world) {
+			p := w.pair(pairConfig{srq: s})
+			p.b.recv(1, badLocal(p.b, name, 100)...)
+			wc := p.a.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 100)})
+			if w.iwarp() {
+				require.Contains(w, []verbs.WCStatus{verbs.WCSuccess, verbs.WCRemInvReqErr, verbs.WCRemAccessErr}, wc.Status)
+			} else {
+				require.Equal(w, verbs.WCRemOpErr.String(), wc.Status.String())
+			}
+			got := p.b.received()
+			require.EqualValues(w, 1, got.ID)
+			require.Equal(w, verbs.WCLocProtErr.String(), got.Status.String())
+			p.broken(p.a, p.b, fault{1, 0, 0x00, verbs.WCRemOpErr})
+			by.in(w).works()
+		})
+	}
+}
+
+func srqTooLong(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 16})
+	if s == nil {
+		return
+	}
+	by, p := w.pair(pairConfig{srq: s}), w.pair(pairConfig{srq: s})
+	rest := p.b.mem.keepsBut(0, 10)
+	p.b.recv(1, p.b.mem.sge(0, 10))
+	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 11)})
+	got := p.b.received()
+	require.EqualValues(w, 1, got.ID)
+	require.Contains(w, []verbs.WCStatus{verbs.WCLocLenErr, verbs.WCLocQPOpErr}, got.Status)
+	p.broken(p.a, p.b, fault{1, 2, 0x05, verbs.WCRemInvReqErr})
+	rest()
+	by.works()
+}
+
+// limitEvent waits for the event of s, or requires that there is none.
+func (h *host) limitEvent(s *verbs.SRQ, want bool) {
+	h.Helper()
+	limit := waitLimit
+	if !want {
+		limit = quietTime
+	}
+	ctx, cancel := context.WithTimeout(h.Context(), limit)
+	defer cancel()
+	for {
+		ev, err := h.ctx.WaitEvent(ctx)
+		if err != nil {
+			require.False(h, want, "no event: %v", err)
+			return
+		}
+		if ev.Type == verbs.EventSRQLimitReached {
+			require.True(h, want, "unexpected %v", ev)
+			require.Same(h, s, ev.SRQ)
+			require.Nil(h, ev.QP)
+			return
+		}
+	}
+}
+
+// srqLimit: one event when fewer receives are left than the limit says, none before and none after, until it is set again.
+func srqLimit(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 32})
+	if s == nil {
+		return
+	}
+	p := w.pair(pairConfig{srq: s})
+	send := func() {
+		w.Helper()
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
+		p.b.ok(p.b.received(), verbs.WCRecv)
+	}
+	for range 3 {
+		for i := range 6 {
+			p.b.recv(uint64(i))
+		}
+		require.NoError(w, s.Modify(verbs.SRQAttr{SRQLimit: 3}, verbs.SRQAttrLimit))
+		got, err := s.Query()
+		require.NoError(w, err)
+		require.Equal(w, 3, got.SRQLimit)
+		for range 3 { // 3 are left
+			send()
+		}
+		w.b.limitEvent(s, false)
+		send() // 2 are left
+		w.b.limitEvent(s, true)
+		send()
+		send()
+		w.b.limitEvent(s, false)
+		got, err = s.Query()
+		require.NoError(w, err)
+		if !w.iwarp() || w.f.userSpace() {
+			require.Zero(w, got.SRQLimit, "the event sets it back")
+		}
+	}
+	// 0 takes a limit away.
+	for i := range 3 {
+		p.b.recv(uint64(i))
+	}
+	require.NoError(w, s.Modify(verbs.SRQAttr{SRQLimit: 2}, verbs.SRQAttrLimit))
+	require.NoError(w, s.Modify(verbs.SRQAttr{}, verbs.SRQAttrLimit))
+	for range 3 {
+		send()
+	}
+	w.b.limitEvent(s, false)
+	p.works()
+}
+
+func srqLimitInvalid(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 32})
+	if s == nil {
+		return
+	}
+	before, err := s.Query()
+	require.NoError(w, err)
+	for _, c := range []struct {
+		name string
+		attr verbs.SRQAttr
+		mask verbs.SRQAttrMask
+	}{
+		{"nothing", verbs.SRQAttr{}, 0},
+		{"unknown bit", verbs.SRQAttr{}, 1 << 5},
+		{"negative", verbs.SRQAttr{SRQLimit: -1}, verbs.SRQAttrLimit},
+		{"more than fit", verbs.SRQAttr{SRQLimit: before.MaxWR + 1}, verbs.SRQAttrLimit},
+		{"negative size", verbs.SRQAttr{MaxWR: -1}, verbs.SRQAttrMaxWR},
+		{"no size", verbs.SRQAttr{}, verbs.SRQAttrMaxWR},
+	} {
+		requireErr(w.T, s.Modify(c.attr, c.mask), verbs.ErrInvalid)
+		after, err := s.Query()
+		require.NoError(w, err)
+		require.Equal(w, before, after, c.name)
+	}
+	most := w.b.attr.MaxSRQWR
+	requireLimit(w.T, s.Modify(verbs.SRQAttr{MaxWR: most + 1}, verbs.SRQAttrMaxWR), "max_srq_wr", uint64(most), uint64(most+1))
+}
+
+// srqResize makes a queue larger and smaller with receives in it, which stay.
+func srqResize(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 4})
+	if s == nil {
+		return
+	}
+	p := w.pair(pairConfig{srq: s})
+	for i := range 4 {
+		p.b.recv(uint64(i))
+	}
+	if w.unless("srq-resize", s.Modify(verbs.SRQAttr{MaxWR: 200}, verbs.SRQAttrMaxWR)) {
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
+		require.Zero(w, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+		return
+	}
+	got, err := s.Query()
+	require.NoError(w, err)
+	require.GreaterOrEqual(w, got.MaxWR, 200)
+	for i := range 196 {
+		p.b.recv(uint64(4 + i))
+	}
+	requireErr(w.T, s.Modify(verbs.SRQAttr{MaxWR: 100}, verbs.SRQAttrMaxWR), verbs.ErrInvalid)
+	for i := range 190 {
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
+		require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+	}
+	require.NoError(w, s.Modify(verbs.SRQAttr{MaxWR: 10}, verbs.SRQAttrMaxWR))
+	for i := range 10 {
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
+		require.EqualValues(w, 190+i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+	}
+	p.works()
+}
+
+// srqQPFails: a QP that fails or goes takes nothing with it that no message of its has used.
+func srqQPFails(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 16})
+	if s == nil {
+		return
+	}
+	by := w.pair(pairConfig{srq: s})
+	for i, end := range []func(p *pair){
+		func(p *pair) { require.NoError(w, p.b.modify(verbs.QPStateErr)) },
+		func(p *pair) { require.NoError(w, p.b.modify(verbs.QPStateReset)) },
+		func(p *pair) { require.NoError(w, p.b.id.Disconnect()) },
+		func(p *pair) { require.NoError(w, p.a.id.Disconnect()) },
+		func(p *pair) { require.NoError(w, p.b.qp.Close()) },
+		func(p *pair) { p.deny(p.b.mem, p.b.mem.at(scratch)) },
+	} {
+		p := w.pair(pairConfig{srq: s})
+		p.b.recv(uint64(2*i), p.b.mem.sge(0, 8))
+		p.b.recv(uint64(2*i+1), p.b.mem.sge(0, 8))
+		end(p)
+		closes(w.T, p.b.id.Done(), "the end of the connection")
+		p.b.idle(p.b.rcq)
+		for k := range 2 {
+			by.a.ok(by.a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: by.a.mem.sgl(0, 8)}), verbs.WCSend)
+			require.EqualValues(w, 2*i+k, by.b.ok(by.b.received(), verbs.WCRecv).ID)
+		}
+	}
+	by.works()
+}
+
+// srqLastWQE: an event tells when a QP has left the state in which it takes receives.
+func srqLastWQE(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 16})
+	if s == nil {
+		return
+	}
+	other := w.pair(pairConfig{srq: s})
+	p := w.pair(pairConfig{srq: s})
+	p.works()
+	own := w.pair(pairConfig{}) // without an SRQ there is no such event
+	require.NoError(w, own.b.modify(verbs.QPStateErr))
+	w.b.noEventOf(verbs.EventQPLastWQEReached)
+	require.NoError(w, p.b.modify(verbs.QPStateErr))
+	ev, ok := w.b.eventOf(verbs.EventQPLastWQEReached, waitLimit/4)
+	if !ok {
+		require.False(w, w.f.userSpace(), "no event")
+		w.note(Lack{"last-wqe-event", "none"})
+		return
+	}
+	require.Same(w, p.b.qp, ev.QP)
+	require.Nil(w, ev.SRQ)
+	w.b.noEventOf(verbs.EventQPLastWQEReached)
+	other.works()
+}
+
+// eventOf waits for an event of a type and lets others pass.
+func (h *host) eventOf(t verbs.EventType, limit time.Duration) (verbs.AsyncEvent, bool) {
+	h.Helper()
+	ctx, cancel := context.WithTimeout(h.Context(), limit)
+	defer cancel()
+	for {
+		ev, err := h.ctx.WaitEvent(ctx)
+		if err != nil {
+			requireErr(h.T, err, context.DeadlineExceeded)
+			return ev, false
+		}
+		if ev.Type == t {
+			return ev, true
+		}
+	}
+}
+
+// noEventOf requires that no event of a type comes.
+func (h *host) noEventOf(t verbs.EventType) {
+	h.Helper()
+	ev, ok := h.eventOf(t, quietTime)
+	require.False(h, ok, "unexpected %v", ev)
+}
+
+func srqCloseBusy(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 16})
+	if s == nil {
+		return
+	}
+	p := w.pair(pairConfig{srq: s})
+	err := s.Close()
+	requireErr(w.T, err, verbs.ErrBusy)
+	require.ErrorContains(w, err, "1 QP")
+	p.works()
+	require.NoError(w, p.b.id.Close())
+	require.NoError(w, p.b.qp.Close())
+	require.NoError(w, s.Close())
+
+	pd := w.b.allocPD()
+	s, err = pd.CreateSRQ(verbs.SRQAttr{})
+	require.NoError(w, err)
+	err = pd.Close()
+	requireErr(w.T, err, verbs.ErrBusy)
+	require.ErrorContains(w, err, "1 SRQ")
+	require.NoError(w, s.Close())
+	require.NoError(w, pd.Close())
+}
+
+// srqCloseWithReceives: what is in a queue that is closed makes no completions.
+func srqCloseWithReceives(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 16})
+	if s == nil {
+		return
+	}
+	p := w.pair(pairConfig{srq: s})
+	for i := range 5 {
+		p.b.recv(uint64(i), p.b.mem.sge(0, 8))
+	}
+	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
+	require.Zero(w, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+	require.NoError(w, p.b.id.Close())
+	require.NoError(w, p.b.qp.Close())
+	require.NoError(w, s.Close())
+	p.b.idle(p.b.rcq)
+	require.NoError(w, p.b.mem.Close(), "nothing holds the memory")
+}
+
+func srqClosed(w *world) {
+	s := w.srq(verbs.SRQAttr{})
+	if s == nil {
+		return
+	}
+	require.NoError(w, s.Close())
+	require.NoError(w, s.Close())
+	n, err := s.PostRecv(make([]verbs.RecvWR, 1))
+	require.Zero(w, n)
+	requireClosed(w.T, err)
+	_, err = s.Query()
+	requireClosed(w.T, err)
+	requireClosed(w.T, s.Modify(verbs.SRQAttr{SRQLimit: 1}, verbs.SRQAttrLimit))
+	cq := w.b.createCQ(verbs.CQConfig{})
+	_, err = w.b.pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, SRQ: s})
+	requireClosed(w.T, err)
+	require.NoError(w, (*verbs.SRQ)(nil).Close())
+
+	pd := w.b.allocPD()
+	require.NoError(w, pd.Close())
+	_, err = pd.CreateSRQ(verbs.SRQAttr{})
+	requireClosed(w.T, err)
+}
+
+func srqForeign(w *world) {
+	if w.srq(verbs.SRQAttr{}) == nil {
+		return
+	}
+	o := openHost(w.T, w.f.Passive)
+	theirs, err := o.pd.CreateSRQ(verbs.SRQAttr{})
+	require.NoError(w, err)
+	w.Cleanup(func() { require.NoError(w, theirs.Close()) })
+	cq := w.b.createCQ(verbs.CQConfig{})
+	_, err = w.b.pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, SRQ: theirs})
+	requireErr(w.T, err, verbs.ErrForeign)
+}
+
+// srqOtherPD: the queue may be of another PD than its QPs. The keys of its receives are judged in one of the two.
+func srqOtherPD(w *world) {
+	pd := w.b.allocPD()
+	s := w.srqIn(pd, verbs.SRQAttr{MaxWR: 16})
+	if s == nil {
+		return
+	}
+	p := w.pair(pairConfig{srq: s})
+	inSRQ, inQP := w.b.allocIn(pd, 64, verbs.AccessLocalWrite), w.b.alloc(64, verbs.AccessLocalWrite)
+	good, bad := inSRQ, inQP
+	if !w.f.userSpace() {
+		good, bad = bad, good
+	}
+	p.b.recv(1, good.sge(0, 8))
+	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)}), verbs.WCSend)
+	p.b.ok(p.b.received(), verbs.WCRecv)
+	good.holds(0, p.a.mem.Bytes()[:8])
+	same := bad.keeps()
+	p.b.recv(2, bad.sge(0, 8))
+	p.a.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)})
+	require.Equal(w, verbs.WCLocProtErr.String(), p.b.received().Status.String())
+	same()
+}
+
+// srqConcurrent: several connections take and several goroutines post; every receive is used once and no message is lost.
+func srqConcurrent(w *world) {
+	const posters, each = 4, 200
+	s := w.srq(verbs.SRQAttr{MaxWR: posters * each})
+	if s == nil {
+		return
+	}
+	pairs := w.sharing(s, 3)
+	m := w.b.alloc(8*posters*each, verbs.AccessLocalWrite)
+	var posting sync.WaitGroup
+	for g := range posters {
+		posting.Go(func() {
+			for i := range each {
+				at := g*each + i
+				n, err := s.PostRecv([]verbs.RecvWR{{ID: uint64(at), SGL: []verbs.SGE{{Addr: m.at(8 * at), Length: 8, LKey: m.LKey()}}}})
+				if n != 1 || err != nil {
+					w.Errorf("post %d: %d, %v", at, n, err)
+				}
+			}
+		})
+	}
+	posting.Wait()
+	used := make([]bool, posters*each)
+	var mu sync.Mutex
+	var traffic sync.WaitGroup
+	for k, p := range pairs {
+		traffic.Go(func() {
+			for i := range posters * each / len(pairs) {
+				p.a.mem.put(0, uint64(k)<<32|uint64(i))
+				if wc := p.a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)}); wc.Status != verbs.WCSuccess {
+					w.Errorf("send %d of pair %d: %v", i, k, wc.Status)
+				}
+				wc := p.b.received()
+				mu.Lock()
+				twice := used[wc.ID]
+				used[wc.ID] = true
+				mu.Unlock()
+				if twice || wc.Status != verbs.WCSuccess || m.get(8*int(wc.ID)) != uint64(k)<<32|uint64(i) || wc.QPNum != p.b.qp.Num() {
+					w.Errorf("receive %d of pair %d: %+v, used twice: %v", i, k, wc, twice)
+				}
+			}
+		})
+	}
+	traffic.Wait()
+	for _, p := range pairs {
+		p.b.idle(p.b.rcq)
+	}
+}
+
+func srqAlloc(w *world) {
+	s := w.srq(verbs.SRQAttr{MaxWR: 256})
+	if s == nil {
+		return
+	}
+	p := w.pair(pairConfig{srq: s})
+	recvs := []verbs.RecvWR{{ID: 1, SGL: p.b.mem.sgl(0, 64)}}
+	sends := []verbs.SendWR{{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 64)}}
+	const runs = 50
+	for round := range 3 {
+		bad := 0
+		post := func() {
+			if n, err := s.PostRecv(recvs); n != 1 || err != nil {
+				bad++
+			}
+		}
+		if round == 0 {
+			for range runs + 1 { // queues grow to their size
+				post()
+			}
+		} else {
+			w.allocates("SRQ.PostRecv", runs, post)
+		}
+		for range runs + 1 {
+			n, err := p.a.qp.PostSend(sends)
+			require.NoError(w, err)
+			require.Equal(w, 1, n)
+			p.a.ok(p.a.sent(), verbs.WCSend)
+			p.b.ok(p.b.received(), verbs.WCRecv)
+		}
+		require.Zero(w, bad)
+	}
+}
