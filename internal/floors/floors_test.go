@@ -116,6 +116,15 @@ func TestImportsLeadDown(t *testing.T) {
 	}
 }
 
+// The fake defines functions of libibverbs: a program that had it in would find no device of its machine.
+func TestFakeIsForTestsOnly(t *testing.T) {
+	g := load(t, "linux", "1")
+	require.Contains(t, g, module+"/internal/fakeverbs")
+	for _, p := range g.paths() {
+		require.NotContains(t, g[p].Imports, module+"/internal/fakeverbs", p)
+	}
+}
+
 func TestFloorFaultsAreFound(t *testing.T) {
 	rules := map[string]int{"cmd/*": 2, "upper": 1, "beside": 1, "lower": 0}
 	for _, c := range []struct {

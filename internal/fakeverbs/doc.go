@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package fakeverbs is libibverbs and librdmacm without a device: it defines, in C, the functions of both libraries that
+// the cgo providers of packages verbs and cm call. A definition within a program goes before that of a shared library, so a
+// test that imports this package runs the providers' own code down to the call, on machines that have no RDMA at all.
+// [Unfaked] says which functions a program still takes from the libraries; a test of each provider requires that there
+// are none.
+//
+// There are two devices. fake0 resembles a RoCE adapter: RC, UC and UD QPs, all operations, memory windows, address
+// handles, on-demand paging, six GIDs; 192.0.2.1/24 and 2001:db8::1/64 are its addresses, and it is behind the loopback
+// addresses. fake1 resembles the siw of the Linux kernel, 198.51.100.1/24 and 2001:db8:1::1/64: RC QPs that only the
+// connection manager brings up, whose state a query does not tell, Writes, Reads and Sends, negative results of posts.
+//
+// Nothing is transmitted. A request that is posted is recorded and waits until the test completes it, or completes at once
+// under [AutoComplete]. Completion channels, asynchronous events and event channels are descriptors that are readable
+// while an event is queued. Destroying an object drops the events of it that nobody has read, then waits until those
+// that were read are acknowledged, as the libraries do. Ids of the connection manager connect within the process.
+//
+// What a program does wrong is a fault, which [Faults] tells: a call on an object that was destroyed, an object that is
+// destroyed before what uses it, a wait for an acknowledgement that does not come, a request that makes kernel siw do
+// something else than was asked. A call with a fault fails with EINVAL or EBUSY where it can fail. Built with the address
+// sanitizer, memory of destroyed objects is poisoned too.
+//
+// The state is the process's: tests that use the package do not run in parallel, and begin with [Start].
+//
+// The package is empty but for this text without cgo, on systems other than Linux and with the tag noibverbs.
+package fakeverbs

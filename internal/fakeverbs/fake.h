@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// What the C files of this package share: the registry of objects, the list of calls, queues of events behind real
+// descriptors, and the two devices.
+
+#ifndef FAKEVERBS_FAKE_H
+#define FAKEVERBS_FAKE_H
+
+#if !__has_include(<infiniband/verbs.h>) || !__has_include(<rdma/rdma_cma.h>)
+#error "libibverbs-dev and librdmacm-dev are needed, or build with -tags noibverbs or CGO_ENABLED=0"
+#endif
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+// The functions whose calls are counted and can be made to fail. Those marked inline in verbs.h are reached through the
+// operations of a context and go by their public names.
+#define FAKE_FUNCS(X) \
+	X(ibv_get_device_list) X(ibv_free_device_list) X(ibv_get_device_name) X(ibv_get_device_guid) \
+	X(ibv_get_device_index) X(ibv_open_device) X(ibv_close_device) X(ibv_query_device) X(ibv_query_device_ex) \
+	X(ibv_query_port) X(ibv_query_gid) X(ibv_query_gid_ex) X(ibv_query_gid_table) X(ibv_query_pkey) \
+	X(ibv_get_pkey_index) X(ibv_alloc_pd) X(ibv_dealloc_pd) X(ibv_reg_mr) X(ibv_reg_mr_iova) X(ibv_reg_mr_iova2) \
+	X(ibv_reg_dmabuf_mr) X(ibv_rereg_mr) X(ibv_dereg_mr) X(ibv_alloc_mw) X(ibv_dealloc_mw) X(ibv_bind_mw) \
+	X(ibv_advise_mr) X(ibv_create_comp_channel) X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq) \
+	X(ibv_destroy_cq) X(ibv_poll_cq) X(ibv_req_notify_cq) X(ibv_modify_cq) X(ibv_get_cq_event) X(ibv_ack_cq_events) \
+	X(ibv_create_qp) X(ibv_modify_qp) X(ibv_query_qp) X(ibv_destroy_qp) X(ibv_post_send) X(ibv_post_recv) \
+	X(ibv_create_srq) X(ibv_modify_srq) X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_post_srq_recv) X(ibv_create_ah) \
+	X(ibv_init_ah_from_wc) X(ibv_create_ah_from_wc) X(ibv_destroy_ah) X(ibv_attach_mcast) X(ibv_detach_mcast) \
+	X(ibv_get_async_event) X(ibv_ack_async_event) X(ibv_fork_init) X(ibv_is_fork_initialized) \
+	X(rdma_create_event_channel) X(rdma_destroy_event_channel) X(rdma_create_id) X(rdma_destroy_id) \
+	X(rdma_bind_addr) X(rdma_resolve_addr) X(rdma_resolve_route) X(rdma_connect) X(rdma_listen) X(rdma_accept) \
+	X(rdma_reject) X(rdma_establish) X(rdma_disconnect) X(rdma_notify) X(rdma_init_qp_attr) X(rdma_get_cm_event) \
+	X(rdma_ack_cm_event) X(rdma_set_option) X(rdma_get_devices) X(rdma_free_devices) X(rdma_join_multicast) \
+	X(rdma_join_multicast_ex) X(rdma_leave_multicast) X(rdma_get_src_port) X(rdma_get_dst_port) \
+	X(rdma_getaddrinfo) X(rdma_freeaddrinfo) X(rdma_migrate_id)
+
+enum fake_fn {
+#define X(name) FN_##name,
+	FAKE_FUNCS(X)
+#undef X
+	FN_COUNT
+};
+
+enum fake_kind {
+	K_CONTEXT, K_PD, K_MR, K_MW, K_CHANNEL, K_CQ, K_QP, K_SRQ, K_AH, K_EVENT_CHANNEL, K_ID, K_EVENT, K_COUNT
+};
+
+// An obj precedes what a caller sees of each object. Dead ones are kept until fake_reset, so that a call on one of them
+// is told from a call on a newer object at the same place.
+struct obj {
+	enum fake_kind kind;
+	uint32_t id; // 1, 2, ... for each kind
+	bool dying;  // its destroying call waits for acknowledgements
+	bool dead;
+	bool own; // belongs to the library, not to the program: not counted as live
+	int refs; // children and users that are alive
+	struct obj *up[5];
+	struct obj *next; // in its bucket
+	void *pub;
+	size_t len;
+};
+
+// Descriptors of events are readable as long as events are queued.
+struct ev {
+	struct ev *next;
+	struct obj *about; // what the event is of; destroying that drops the event
+};
+
+struct evq {
+	int fd;
+	struct ev *head, **tail;
+};
+
+#define FAKE_GIDS 16
+#define FAKE_PORTS 2
+
+struct fake_gid {
+	uint8_t raw[16];
+	uint32_t index, type, ifindex, port;
+};
+
+struct dev {
+	struct ibv_device pub;
+	bool hidden, iwarp;
+	int index;
+	__be64 guid;
+	struct ibv_device_attr_ex attr;
+	struct ibv_port_attr port[FAKE_PORTS];
+	struct fake_gid gid[FAKE_GIDS];
+	int gids;
+	struct ibv_context *cma; // librdmacm's own context
+	char net4[16], net6[INET6_ADDRSTRLEN];
+};
+
+struct ctx {
+	struct obj o;
+	struct dev *dev;
+	struct evq async;
+	struct verbs_context pub;
+};
+
+struct pd {
+	struct obj o;
+	struct ibv_pd pub;
+};
+
+struct mr {
+	struct obj o;
+	int access, fd;
+	uint64_t iova, offset;
+	struct ibv_mr pub;
+};
+
+struct mw {
+	struct obj o;
+	struct ibv_mw pub;
+};
+
+struct channel {
+	struct obj o;
+	struct evq q;
+	struct ibv_comp_channel pub;
+};
+
+struct fake_wc {
+	uint64_t wr_id;
+	uint32_t status, opcode, vendor_err, byte_len, imm, qp_num, src_qp, flags, pkey_index, slid, sl, path_bits;
+	bool solicited;
+};
+
+struct cq {
+	struct obj o;
+	struct fake_wc *wc; // a ring of room entries
+	int room, head, count;
+	int armed; // 1 any, 2 solicited only
+	bool overrun;
+	unsigned comp_reported, async_reported;
+	struct qp *hot;
+	uint64_t hot_count;
+	struct ibv_cq pub;
+};
+
+#define FAKE_SGES 32
+#define FAKE_INLINE 512
+
+// A work request as it was posted. imm is as in the request, in network order.
+struct fake_wr {
+	uint64_t call; // which call it came with
+	uint32_t qpn, srq;
+	uint64_t wr_id;
+	uint32_t recv, opcode, flags;
+	int32_t num_sge;
+	uint32_t imm, rkey, remote_qpn, remote_qkey, ah;
+	uint64_t remote_addr, compare_add, swap;
+	uint32_t mw, bind_rkey, bind_lkey, bind_access;
+	uint64_t bind_addr, bind_length;
+	struct ibv_sge sge[FAKE_SGES];
+	uint32_t inline_len; // of all SGEs; the first FAKE_INLINE octets are kept
+	uint8_t data[FAKE_INLINE];
+};
+
+struct pending {
+	uint64_t wr_id;
+	uint32_t opcode, flags, bytes;
+	bool sig;
+};
+
+struct wq {
+	struct pending *wr;
+	int room, head, count, max_sge;
+};
+
+struct qp {
+	struct obj o;
+	struct dev *dev;
+	enum ibv_qp_state state;
+	bool sig_all, connected;
+	int ord, groups; // ord: -1 until a connection has one
+	struct ibv_qp_cap cap;
+	struct ibv_qp_attr attr;
+	int mask, modifies;
+	struct wq sq, rq;
+	unsigned async_reported;
+	uint8_t *wqe; // for the hot path
+	uint64_t wqe_posted, wqe_polled;
+	struct ibv_qp pub;
+};
+
+struct srq {
+	struct obj o;
+	struct ibv_srq_attr attr;
+	struct wq rq;
+	unsigned async_reported;
+	struct ibv_srq pub;
+};
+
+struct ah {
+	struct obj o;
+	struct ibv_ah_attr attr;
+	struct ibv_ah pub;
+};
+
+#define OUTER(type, ptr) ((struct type *)((char *)(ptr) - offsetof(struct type, pub)))
+
+extern pthread_mutex_t fake_mu; // everything here, but for the hot paths
+extern struct dev fake_dev[2];
+extern int fake_hot;  // 0 off, 1 completions without end, 2 one for each signaled request
+extern int fake_auto; // requests complete when they are posted
+extern int fake_block_ms;
+extern int fake_fork_result, fake_fork_status;
+
+// begin takes fake_mu, counts and records the call, and returns the errno with which the call is to fail, or 0. Each end
+// releases it and returns what functions of one convention return.
+#define P(x) ((uint64_t)(uintptr_t)(x))
+#define ARGS(...) (sizeof((uint64_t[]){__VA_ARGS__}) / 8), (const uint64_t[]){__VA_ARGS__}
+int fake_begin(enum fake_fn fn, int nargs, const uint64_t *args);
+#define begin(fn, ...) fake_begin(FN_##fn, ARGS(__VA_ARGS__))
+void fake_note(enum fake_fn fn, uint64_t arg0); // corrects the first argument that was recorded
+int end_errno(int err);             // 0 or a positive errno
+int end_rc(int err);                // 0 or -1 and errno
+void *end_ptr(void *pub, int err);  // NULL and errno
+void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+void *obj_new(enum fake_kind kind, size_t size, size_t pub_at, size_t pub_len);
+void obj_up(struct obj *o, int i, struct obj *parent);
+// obj_get returns NULL and records a fault if pub is not a living object of that kind.
+struct obj *obj_get(const char *fn, enum fake_kind kind, const void *pub);
+struct obj *obj_get_dying(const char *fn, enum fake_kind kind, const void *pub); // also while it is being destroyed
+struct obj *obj_peek(enum fake_kind kind, const void *pub);                       // records nothing, finds dead ones
+struct obj *obj_by_id(enum fake_kind kind, uint32_t id);
+struct obj *obj_next(enum fake_kind kind, const struct obj *after); // living, by rising id
+int obj_busy(const char *fn, struct obj *o);                         // EBUSY and a fault if it has children
+void obj_kill(struct obj *o);
+const char *kind_name(enum fake_kind kind);
+
+// wait_acked waits until all events that were reported are acknowledged; being kept waiting too long is a fault.
+void wait_acked(const char *fn, struct obj *o, const uint32_t *completed, const unsigned *reported);
+void acked(void);
+
+int evq_open(struct evq *q);
+void evq_close(struct evq *q);
+void evq_push(struct evq *q, struct ev *e);
+struct ev *evq_get(const char *fn, struct evq *q, struct obj *owner); // fake_mu is held; NULL sets errno
+int evq_drop(struct evq *q, struct obj *about, struct evq *into);      // counts those dropped; into may be NULL
+
+struct ctx *ctx_of(struct ibv_context *c);
+struct ibv_context *ctx_open(struct dev *d, bool own);
+void ctx_hot(struct ibv_context *c);
+struct qp *qp_by_num(uint32_t qpn);
+void qp_to_error(struct qp *q);
+void cq_add(struct cq *c, const struct fake_wc *wc);
+void async_push(struct ctx *c, struct obj *about, struct ibv_async_event ev);
+void wq_init(struct wq *w, int room, int max_sge);
+void wq_free(struct wq *w);
+int wq_complete(struct qp *q, bool recv, int n, uint32_t status, uint32_t bytes);
+
+int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int fake_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+int fake_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+int fake_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+struct ibv_mw *fake_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int fake_dealloc_mw(struct ibv_mw *mw);
+int fake_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
+int fake_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *sge, uint32_t n);
+int hot_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int hot_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int hot_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+
+// Posting functions may be made to fail in the middle of a list, with any result and with or without bad_wr.
+struct post_fail {
+	bool on, no_bad;
+	int index, result;
+};
+struct post_fail fake_post_fail(enum fake_fn fn);
+
+// What the Go side calls.
+struct fake_call {
+	uint32_t fn, nargs;
+	uint64_t args[8];
+};
+
+int fake_fn_by_name(const char *name);
+const char *fake_fn_name(int fn);
+uint64_t fake_count(int fn);
+void fake_fail(int fn, uint64_t nth, int err);
+void fake_fail_post(int fn, uint64_t nth, int index, int result, bool no_bad);
+int fake_last_call(int fn, struct fake_call *call);
+int fake_take_fault(char *text, size_t len);
+int fake_live(int kind);
+void fake_reset(void);
+void fake_reset_cm(void);
+void fake_reset_devices(void);
+void fake_reset_posted(void);
+int fake_lists(void);
+void fake_set_hot(int mode);
+void fake_set(int *what, int value);
+int fake_posted(uint64_t from, struct fake_wr *out, int n, uint64_t *total);
+int fake_inject_wc(uint32_t qpn, int recv, const struct fake_wc *wc);
+int fake_complete(uint32_t qpn, int recv, int n, uint32_t status, uint32_t bytes);
+int fake_inject_async(int dev, uint32_t type, uint32_t id);
+int fake_qp_info(uint32_t qpn, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init, int *mask, int *modifies);
+uint32_t fake_qp_nth(int nth);
+int fake_ah_info(uint32_t id, struct ibv_ah_attr *attr);
+int fake_mr_info(uint32_t lkey, struct fake_call *out);
+void fake_lock(void);
+void fake_unlock(void);
+
+// Connections.
+struct fake_cm_event {
+	uint32_t event;
+	int32_t status;
+	uint32_t ud;
+	uint32_t qp_num, qkey;
+	uint8_t responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count, srq;
+	uint16_t len;
+	uint8_t data[256];
+};
+
+struct fake_cm_id {
+	uint32_t id, channel, state, ps, listening, peer, device; // device: 0 none, 1 fake0, 2 fake1
+	uint16_t src_port, dst_port;
+	uint32_t tos, tos_set, reuseaddr, afonly, afonly_set, ack_timeout, backlog;
+	uint32_t disconnects, established;
+	struct fake_cm_event param; // of the last rdma_connect, rdma_accept or rdma_reject
+};
+
+int fake_cm_next(int fn, int event, int status, const void *data, int len);
+int fake_cm_inject(uint32_t id, const struct fake_cm_event *ev);
+int fake_cm_info(uint32_t id, struct fake_cm_id *out);
+uint32_t fake_cm_last(void);
+
+// Measurements.
+uint64_t fake_bench_post(int n, int iters);
+uint64_t fake_bench_poll(int n, int iters);
+int fake_nop(int x);
+
+#endif
