@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# go vet of every build that the module has: with cgo on this machine, without cgo on each platform.
+# go vet of every build that the module has: with cgo on this machine, with and without libibverbs, and without cgo on each platform.
 set -euo pipefail
 vet() {
 	echo "== $* go vet ./..."
 	env "$@" go vet ./...
 }
 vet CGO_ENABLED=1
+vet CGO_ENABLED=1 GOFLAGS=-tags=noibverbs
 for os in linux darwin windows; do
 	vet GOOS=$os CGO_ENABLED=0
 done

@@ -117,9 +117,13 @@ func Unregister(d *Device) {
 // Devices lists the devices of this process: first those of the kernel, if the program was built with libibverbs, then
 // the registered ones in the order of their registration.
 func Devices() ([]*Device, error) {
+	devices, err := kernelDevices()
+	if err != nil {
+		return nil, err
+	}
 	registry.Lock()
 	defer registry.Unlock()
-	return slices.Clone(registry.devices), nil
+	return append(devices, registry.devices...), nil
 }
 
 // DeviceByName returns the device of that name, or an error that Is [ErrNoDevice] and lists the names present.

@@ -55,6 +55,7 @@ var floorOf = map[string]int{
 	"siw/mpa": 1,
 
 	"internal/lifetime":  0,
+	"internal/eventfd":   1,
 	"internal/fakeverbs": 0, // imported by tests of verbs and cm only
 	"internal/floors":    0,
 }

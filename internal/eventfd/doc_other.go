@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build !linux
+
+// Package eventfd waits for descriptors of rdma-core, which is there on Linux only.
+package eventfd

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+// Package eventfd waits for a descriptor from which C code reads events, without keeping a thread in C: the descriptor
+// is non-blocking and Go's poller watches a duplicate of it.
+package eventfd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// A File waits for one descriptor. All methods may be called concurrently.
+type File struct {
+	f      *os.File
+	rc     syscall.RawConn
+	token  chan struct{} // held by the goroutine that reads
+	closed chan struct{}
+}
+
+// New makes fd non-blocking and returns a File that watches it. fd itself stays the caller's, who closes it after Close.
+func New(fd int, name string) (*File, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, fmt.Errorf("%s: O_NONBLOCK: %w", name, err)
+	}
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: F_DUPFD_CLOEXEC: %w", name, err)
+	}
+	e := &File{f: os.NewFile(uintptr(dup), name), token: make(chan struct{}, 1), closed: make(chan struct{})}
+	if e.rc, err = e.f.SyscallConn(); err != nil {
+		return nil, errors.Join(err, e.f.Close())
+	}
+	// A descriptor that the poller does not take would block a thread: better to say so here.
+	if err := e.f.SetReadDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: the descriptor cannot be waited for: %w", name, err), e.f.Close())
+	}
+	return e, nil
+}
+
+// Wait calls try until it returns true, in between waiting for the descriptor to become readable or for Wake. Calls are
+// made by one goroutine at a time and never after Close has returned. The error is ctx.Err() when ctx is done and
+// lifetime.ErrClosed when the File is closed.
+func (e *File) Wait(ctx context.Context, try func() bool) error {
+	select {
+	case e.token <- struct{}{}:
+	default:
+		select {
+		case e.token <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.closed:
+			return lifetime.ErrClosed
+		}
+	}
+	defer func() { <-e.token }()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if ctx.Done() != nil {
+		defer context.AfterFunc(ctx, e.Wake)()
+	}
+	for {
+		err := e.rc.Read(func(uintptr) bool { return try() })
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			if errors.Is(err, os.ErrClosed) {
+				return lifetime.ErrClosed
+			}
+			return err
+		}
+		// The order matters: a Wake between the two lines makes the next Read return at once.
+		if err := e.f.SetReadDeadline(time.Time{}); err != nil {
+			return lifetime.ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// Wake makes the goroutine that waits, or the next one, call try once more.
+func (e *File) Wake() {
+	// It fails on a closed File only, which nobody waits for.
+	_ = e.f.SetReadDeadline(time.Unix(1, 0))
+}
+
+// Close ends every Wait. It must be called once.
+func (e *File) Close() error {
+	close(e.closed)
+	return e.f.Close()
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// model is what one must know about a device's driver beyond what the device tells.
+type model struct {
+	name string
+	ops  OpSet
+	// tracked: the driver does not keep libibverbs' promises about order and flushing, so the provider keeps account of
+	// every request itself.
+	tracked bool
+	noIova  bool // registration ignores the iova
+	noMW    bool // no memory windows, whatever the library does when asked
+	oneSGE  bool // requests without elements are mishandled
+	inline  int  // max_inline_data, 0 = it is to be found out
+}
+
+// The vendor_id of the drivers for software devices.
+const (
+	vendorRXE = 0xffffff // RXE_VENDOR_ID of the kernel's drivers/infiniband/sw/rxe
+	vendorSIW = 0x626d74 // SIW_VENDOR_ID of the kernel's drivers/infiniband/sw/siw
+)
+
+// modelOf recognises the driver of a device. One that it does not know is believed, but for operations: those that
+// could crash a library or reach a peer in a wrong form are allowed only where the device says that it has them.
+func modelOf(info DeviceInfo, attr DeviceAttr) model {
+	switch {
+	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
+		// Anything else is EINVAL of libsiw, or an index beyond its table of 12 opcodes.
+		return model{name: "siw", ops: MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead), tracked: true, noIova: true, noMW: true,
+			oneSGE: true, inline: 80}
+	case attr.VendorID == vendorRXE && info.Transport == TransportIB:
+		return model{name: "rxe", ops: opsByAttr(info, attr), tracked: true, inline: 512}
+	}
+	return model{ops: opsByAttr(info, attr)}
+}
+
+// opsByAttr is what a device says about its operations. Masked atomics and 64-bit immediates have no form in libibverbs.
+func opsByAttr(info DeviceInfo, attr DeviceAttr) OpSet {
+	ops := MakeOpSet(OpSend, OpWrite, OpRead)
+	if info.Transport == TransportIB {
+		ops |= MakeOpSet(OpSendImm, OpWriteImm)
+	}
+	if attr.AtomicCap != AtomicNone {
+		ops |= MakeOpSet(OpFetchAdd, OpCmpSwap)
+	}
+	if attr.DeviceCapFlags&DeviceMemMgtExt != 0 {
+		ops |= MakeOpSet(OpSendInv, OpLocalInv)
+	}
+	if attr.DeviceCapFlags&(DeviceMemWindowType2A|DeviceMemWindowType2B) != 0 {
+		ops |= MakeOpSet(OpBindMW)
+	}
+	return ops
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// #include "cgo_verbs.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+type cgoMR struct {
+	ctx    *cgoContext
+	c      *C.struct_ibv_mr
+	length int
+}
+
+// RegMR registers memory.
+func (pd *cgoPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
+	m := &cgoMR{ctx: pd.ctx, length: len(mem)}
+	addr := uintptr(unsafe.Pointer(&mem[0]))
+	if err := pd.ctx.checkIova(addr, iova); err != nil {
+		return nil, err
+	}
+	// The library keeps the address, not the pointer: the handle has pinned the memory.
+	rc := C.gv_reg_mr(pd.c, C.uintptr_t(addr), C.size_t(len(mem)), C.uint64_t(iova), C.uint(cgoAccess(access)), &m.c)
+	runtime.KeepAlive(mem)
+	if rc != 0 {
+		return nil, regError("ibv_reg_mr", rc, len(mem))
+	}
+	return m, nil
+}
+
+// cgoAccess takes out what the kernel is not to see: a zero-based region is one at iova 0, which every driver does that
+// does iova, while few know the flag; and AllocMR has taken care of huge pages.
+func cgoAccess(access AccessFlags) AccessFlags { return access &^ (AccessZeroBased | AccessHugeTLB) }
+
+// checkIova refuses what the kernel would misunderstand or refuse without reason.
+func (c *cgoContext) checkIova(addr uintptr, iova uint64) error {
+	switch page := uint64(os.Getpagesize()) - 1; {
+	case iova == uint64(addr):
+		return nil
+	case c.model.noIova:
+		return fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible", ErrNotSupported, c.dev.info.Name)
+	case iova&page != uint64(addr)&page:
+		return invalid("the kernel wants iova %#x and the memory at %#x to have the same offset in a page", iova, addr)
+	}
+	return nil
+}
+
+// regError explains the errno that most beginners meet.
+func regError(call string, rc C.int, n int) error {
+	err := callError(call, rc)
+	var lim unix.Rlimit
+	if errors.Is(err, syscall.ENOMEM) && unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) == nil && lim.Cur != unix.RLIM_INFINITY {
+		return fmt.Errorf("%w: %d octets; the limit of locked memory, ulimit -l, is %d", err, n, lim.Cur)
+	}
+	return err
+}
+
+// LKey returns the local key.
+func (m *cgoMR) LKey() uint32 { return uint32(m.c.lkey) }
+
+// RKey returns the remote key.
+func (m *cgoMR) RKey() uint32 { return uint32(m.c.rkey) }
+
+// Dereg deregisters the region.
+func (m *cgoMR) Dereg() error {
+	return callError("ibv_dereg_mr", C.gv_result(C.ibv_dereg_mr(m.c))) // 0 or an errno
+}
+
+// Rereg changes the region in place.
+func (m *cgoMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint64, access AccessFlags) error {
+	var cpd *C.struct_ibv_pd
+	var addr uintptr
+	var length int
+	var acc AccessFlags
+	if flags&ReregPD != 0 {
+		cpd = pd.(*cgoPD).c
+	}
+	if flags&ReregTranslation != 0 {
+		addr, length = uintptr(unsafe.Pointer(&mem[0])), len(mem)
+		if iova != uint64(addr) {
+			return fmt.Errorf("%w: ibv_rereg_mr has no iova", ErrNotSupported)
+		}
+	}
+	if flags&ReregAccess != 0 {
+		acc = cgoAccess(access)
+	}
+	// 0, or one of five negative numbers and errno. Only that of wrong input leaves the region as it was.
+	var errno C.int
+	rc := C.gv_rereg_mr(m.c, C.int(flags), cpd, C.uintptr_t(addr), C.size_t(length), C.int(acc), &errno)
+	runtime.KeepAlive(mem)
+	err := callError("ibv_rereg_mr", errno)
+	switch {
+	case rc == 0:
+		return nil
+	case rc == C.IBV_REREG_MR_ERR_INPUT, errors.Is(err, ErrNotSupported):
+		return err
+	case rc == C.IBV_REREG_MR_ERR_DONT_FORK_NEW:
+		return fmt.Errorf("the new memory could not be kept from fork: %w", err)
+	}
+	return fmt.Errorf("%w: %w", ErrMRLost, err)
+}
+
+// RegDmabufMR registers memory of another device.
+func (pd *cgoPD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (ProviderMR, error) {
+	m := &cgoMR{ctx: pd.ctx, length: int(length)}
+	rc := C.gv_reg_dmabuf_mr(pd.c, C.uint64_t(offset), C.size_t(length), C.uint64_t(iova), C.int(fd), C.int(cgoAccess(access)), &m.c)
+	if rc != 0 {
+		return nil, callError("ibv_reg_dmabuf_mr", rc)
+	}
+	return m, nil
+}
