@@ -66,6 +66,7 @@ done
 if [ ${#missing[@]} -eq 0 ]; then
 	exit 0
 fi
+mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
 "$(dirname "$0")/apt.sh" "missing: ${missing[*]}" "${packages[@]}"
 for need in "${missing[@]}"; do
 	if ! has "$need"; then

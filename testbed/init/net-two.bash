@@ -8,7 +8,7 @@
 for i in 1 2; do
 	ip netns add h$i
 	ip -n h$i link set lo up
-	ip netns exec h$i sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0
+	ip netns exec h$i tee /proc/sys/net/ipv6/conf/{all,default}/accept_dad <<<0 >/dev/null
 done
 ip link add d1 netns h1 type veth peer name d2 netns h2
 for i in 1 2; do
@@ -23,9 +23,9 @@ for i in 1 2; do ip netns exec h$i rdma link add siw$i type siw netdev d$i; done
 # 10.78.0.2, e2, rxe2). Routing makes the packets between them use the cable and not the loopback device. Clients bind
 # their address: rping -I 10.78.0.1 -a 10.78.0.2.
 ip link add e1 type veth peer name e2
-sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 net.ipv4.conf.all.accept_local=1
+put 0 /proc/sys/net/ipv4/conf/{all,default,e1,e2}/rp_filter
+put 1 /proc/sys/net/ipv4/conf/all/accept_local
 for i in 1 2; do
-	sysctl -qw net.ipv4.conf.e$i.rp_filter=0
 	ip addr add 10.78.0.$i/32 dev e$i
 	ip link set e$i up
 done
