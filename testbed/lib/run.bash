@@ -12,8 +12,9 @@
 # Files, because they arrive complete and as they were written, where a serial line mixes them with the kernel's own lines
 # and a virtio port may lose its end when the machine is switched off.
 
-# faults are lines of the kernel log after which nothing else that happened counts.
-faults='BUG:|Oops:|general protection fault|kernel BUG at|KASAN:|KFENCE:'
+# faults are lines of the kernel log after which nothing else that happened counts. (A program's own protection fault has no
+# comma.)
+faults='\<BUG:|Oops:|general protection fault, |kernel BUG at|KASAN:|KFENCE:'
 
 run() {
 	local net=one limit=300 memory=2048 out='' klog='' option variables=()
@@ -82,7 +83,7 @@ environment() {
 	done
 }
 
-# boot LIMIT MEMORY OUT runs QEMU to its end and copies what the command prints. Its exit status stands in $ended.
+# boot LIMIT MEMORY OUT runs QEMU to its end and copies what the command prints. Its exit status stands in $ended, and in $began when it began.
 boot() {
 	local accel machine cpu append tails=()
 	append="console=ttyS0 loglevel=4 panic=-1 oops=panic nowatchdog mitigations=off random.trust_cpu=on"
@@ -102,6 +103,7 @@ boot() {
 		-virtfs local,path="$share",mount_tag=share,security_model=none,multidevs=remap
 		-virtfs local,path="$3",mount_tag=out,security_model=none,multidevs=remap)
 	# QEMU ends with this process, however that ends.
+	began=$SECONDS
 	setpriv --pdeathsig TERM timeout -k 5 "$1" setpriv --pdeathsig KILL \
 		qemu-system-x86_64 "${machine[@]}" </dev/null >"$share/qemu" 2>&1 &
 	qemu=$!
@@ -142,7 +144,8 @@ finish() {
 	if [ -n "$status" ]; then
 		exit "$status"
 	fi
-	if [ "$ended" -eq 124 ] || [ "$ended" -eq 137 ]; then
+	# 137 is also the status of a QEMU that was killed, by us or by others.
+	if [ "$ended" -eq 124 ] || { [ "$ended" -eq 137 ] && [ $((SECONDS - began)) -ge "$1" ]; }; then
 		say "time limit of $1 s"
 		exit 124
 	fi

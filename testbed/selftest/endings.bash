@@ -24,13 +24,14 @@ endings() {
 		make -s -C "/lib/modules/$(cat "$cache/kernel/release")/build" M="$work/oops" modules
 	status "oops" 126 "$guest" run -n -- sh -c "insmod $work/oops/oops.ko; sleep 100"
 	says "oops" 'kernel BUG at .*oops.c'
-	# A fault that the kernel survives, at least in its log, and a warning, which is none.
+	# A fault that the kernel survives, at least in its log, and lines that resemble one.
 	status "oops that is survived" 126 "$guest" run -n -- \
 		sh -c 'echo "<3>BUG: scheduling while atomic" >/dev/kmsg; exit 3'
 	says "oops that is survived" 'BUG: scheduling while atomic'
-	status "a warning, and the kernel's log" 3 "$guest" run -n -k -- sh -c 'echo "<4>WARNING: none" >/dev/kmsg; exit 3'
+	status "harmless lines, and the kernel's log" 3 "$guest" run -n -k -- sh -c 'echo "<4>WARNING: DEBUG: none" >/dev/kmsg
+		echo "<6>traps: program[1] general protection fault ip:1 sp:2 error:0 in program" >/dev/kmsg; exit 3'
 	says "the kernel's log" 'Linux version'
-	says "the kernel's log" 'WARNING: none'
+	says "the kernel's log" 'WARNING: DEBUG: none'
 }
 
 # run_lost runs the guest in a directory that the guest does not have.

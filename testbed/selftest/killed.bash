@@ -6,6 +6,7 @@ killed() {
 	kill_run INT 130
 	kill_run KILL 137
 	kill_run TERM 143 second_run
+	kill_qemu
 }
 
 # kill_run SIGNAL STATUS [second_run] kills a run, with another one waiting.
@@ -32,4 +33,18 @@ kill_run() {
 	fi
 	# QEMU has the lock too.
 	holds "SIG$signal: QEMU ends" flock -w 10 "$cache/lock" true
+}
+
+# kill_qemu kills QEMU, as a machine without memory does.
+kill_qemu() {
+	local run timeout got=0
+	echo "   SIGKILL for QEMU"
+	"$guest" run -n -- sh -c 'echo up; sleep 100' >"$work/up" 2>"$work/stderr" &
+	run=$!
+	holds "the guest starts" appears up "$work/up"
+	timeout=$(pgrep -P "$run" -x timeout)
+	pkill -KILL -P "$timeout" -f qemu-system
+	wait "$run" || got=$?
+	same "QEMU killed: exit status" 125 "$got"
+	says "QEMU killed" '^guest: the guest died'
 }
