@@ -63,6 +63,13 @@ static int call_modify(struct ibv_qp *qp, int state, int mask) {
 	return ibv_modify_qp(qp, &a, mask | IBV_QP_STATE);
 }
 
+static void *volatile lost;
+__attribute__((noinline)) static void call_leak(void) {
+	for (int i = 0; i < 8; i++) // so that no stray word keeps all of them
+		lost = malloc(100);
+	lost = NULL;
+}
+
 static void sockaddr4(struct sockaddr_storage *s, uint32_t ip, uint16_t port) {
 	struct sockaddr_in *in = (struct sockaddr_in *)s;
 
@@ -305,6 +312,8 @@ func (o object) ackAsync() {
 
 func callForkInit() error { return result(C.ibv_fork_init()) }
 
+func callLeak() { C.call_leak() }
+
 // Connections.
 
 func callEventChannel() (object, error) {
@@ -419,5 +428,10 @@ func (o object) getCM() (event object, ev CMEvent, id, listener object, err erro
 
 func (o object) ackCM() error {
 	rc, err := C.rdma_ack_cm_event(o.ev())
+	return errOf(rc == 0, err)
+}
+
+func (o object) migrate(ch object) error {
+	rc, err := C.rdma_migrate_id(o.id(), ch.ech())
 	return errOf(rc == 0, err)
 }

@@ -48,7 +48,8 @@ func Start(t T) {
 func Reset() { cReset() }
 
 // Calls is how often a function was called since Reset, by its public name. Functions that are inline in verbs.h
-// (ibv_post_send, ibv_query_port, ibv_alloc_mw ...) count too. Calls panics for a name that does not exist.
+// (ibv_post_send, ibv_query_port, ibv_alloc_mw ...) count too; ibv_reg_mr and ibv_reg_mr_iova with an access that the
+// compiler does not know are ibv_reg_mr_iova2. Calls panics for a name that does not exist.
 func Calls(name string) int { return cCount(name) }
 
 // Args returns the arguments of the last call of a function, nil if there was none: numbers as they are, pointers as
