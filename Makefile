@@ -16,7 +16,7 @@ BASE      ?= scratch
 # Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
-.PHONY: help demo test test-host test-guest test-testbed check bench bench-peers fuzz test-docker build docker/goverbs
+.PHONY: help demo test test-host test-guest test-testbed asan check bench bench-peers fuzz test-docker build docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,11 @@ test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU gu
 test-testbed: ## test the guest itself: exit statuses, output, files, devices, what ends it
 	@scripts/need.sh cc ps
 	@testbed/selftest/run
+
+asan: ## run the tests of verbs and cm with the address sanitizer, over a device that is only C code (internal/fakeverbs)
+	@scripts/need.sh asan verbs
+	LSAN_OPTIONS="suppressions=$(CURDIR)/scripts/lsan.supp:print_suppressions=0" CGO_ENABLED=1 \
+		go test -asan -count=1 -shuffle=on ./internal/fakeverbs ./verbs ./cm
 
 check: ## format, shellcheck, vet for linux, darwin and windows, imports, go.mod
 	@scripts/need.sh cc verbs shellcheck

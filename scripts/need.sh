@@ -6,6 +6,7 @@
 # Makes sure of programs that tests and checks use, installing those that are missing if it can:
 #
 #	cc      a C compiler with the C library's headers, for go test -race and go vet with cgo
+#	asan    gcc with the address sanitizer's library, for go test -asan
 #	tshark  judges the captures that package siw/capture writes
 #	ps      tells the tests of commands which processes they have started
 #	ip      joins two network namespaces by a cable that a test can cut
@@ -21,6 +22,9 @@ has() {
 	cc)
 		printf '#include <pthread.h>\n#include <stdlib.h>\nint main(void) { return 0; }\n' |
 			${CC:-$(go env CC)} -x c -o /dev/null - 2>/dev/null
+		;;
+	asan)
+		printf 'int main(void) { return 0; }\n' | ${CC:-$(go env CC)} -fsanitize=address -x c -o /dev/null - 2>/dev/null
 		;;
 	verbs)
 		printf '#include <rdma/rdma_cma.h>\nint main(void) { return !ibv_get_device_list(NULL) + !rdma_event_str(0); }\n' |
@@ -39,7 +43,7 @@ for need in "$@"; do
 	fi
 	missing+=("$need")
 	case $need in
-	cc) packages+=(gcc libc6-dev) ;;
+	cc | asan) packages+=(gcc libc6-dev) ;;
 	tshark) packages+=(tshark) ;;
 	ps) packages+=(procps) ;;
 	ip) packages+=(iproute2) ;;

@@ -245,7 +245,8 @@ func cAttr(dev int) Attr {
 		PhysPortCnt: int(a.phys_port_cnt), NodeType: int(C.fake_dev[dev].pub.node_type),
 		TransportType: int(C.fake_dev[dev].pub.transport_type), ODPGeneral: uint64(x.odp_caps.general_caps),
 		ODPRC: uint32(x.odp_caps.per_transport_caps.rc_odp_caps), ODPUC: uint32(x.odp_caps.per_transport_caps.uc_odp_caps),
-		ODPUD: uint32(x.odp_caps.per_transport_caps.ud_odp_caps),
+		ODPUD:    uint32(x.odp_caps.per_transport_caps.ud_odp_caps),
+		VendorID: uint32(a.vendor_id), VendorPartID: uint32(a.vendor_part_id),
 	}
 }
 
@@ -266,6 +267,7 @@ func cSetAttr(dev int, v Attr) {
 	a.max_ah, a.phys_port_cnt = C.int(v.MaxAH), C.uint8_t(v.PhysPortCnt)
 	x.phys_port_cnt_ex = C.uint32_t(v.PhysPortCnt)
 	C.fake_dev[dev].pub.node_type, C.fake_dev[dev].pub.transport_type = int32(v.NodeType), int32(v.TransportType)
+	a.vendor_id, a.vendor_part_id = C.uint32_t(v.VendorID), C.uint32_t(v.VendorPartID)
 	x.odp_caps.general_caps = C.uint64_t(v.ODPGeneral)
 	x.odp_caps.per_transport_caps.rc_odp_caps = C.uint32_t(v.ODPRC)
 	x.odp_caps.per_transport_caps.uc_odp_caps = C.uint32_t(v.ODPUC)

@@ -57,7 +57,7 @@ void fake_reset_devices(void) {
 		a->node_guid = a->sys_image_guid = d->guid;
 		a->max_mr_size = 1ULL << 40;
 		a->page_size_cap = 4096;
-		a->vendor_id = 0xfa4e;
+		a->vendor_id = i == 0 ? 0xfa4e : 0x626d74; // fake0 is nobody's, fake1 says that it is siw
 		a->vendor_part_id = i;
 		a->max_qp = 1024;
 		a->max_qp_wr = 4096;

@@ -19,6 +19,7 @@ type Attr struct {
 	AtomicCap                            int
 	MaxSRQ, MaxSRQWR, MaxSRQSGE, MaxAH   int
 	PhysPortCnt, NodeType, TransportType int
+	VendorID, VendorPartID               uint32 // fake1 has those of the kernel's siw
 	ODPGeneral                           uint64
 	ODPRC, ODPUC, ODPUD                  uint32
 }
