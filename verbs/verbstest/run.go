@@ -3,6 +3,7 @@
 package verbstest
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -24,6 +25,15 @@ type Fabric struct {
 	Record func(Result)
 }
 
+// listen is the IP address in Listen, zero if there is none.
+func (f *Fabric) listen() netip.Addr {
+	ap, err := netip.ParseAddrPort(f.Listen)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr()
+}
+
 // userSpace reports whether the fabric is package siw's, which keeps every rule that this suite knows; kernel drivers have
 // ways of their own.
 func (f *Fabric) userSpace() bool { return f.Passive.Info().Provider == "siw" }
@@ -40,6 +50,7 @@ var subjects = []struct {
 	tests []test
 }{
 	{"Device", deviceTests},
+	{"GID", gidTests},
 	{"PD", pdTests},
 	{"MR", mrTests},
 	{"Memory", memoryTests},
@@ -58,6 +69,11 @@ var subjects = []struct {
 	{"Channel", channelTests},
 	{"QP", qpTests},
 	{"SRQ", srqTests},
+	{"ByHand", handTests},
+	{"UC", ucTests},
+	{"UD", udTests},
+	{"AH", ahTests},
+	{"Multicast", mcastTests},
 	{"Limits", limitTests},
 	{"Lifetime", lifetimeTests},
 	{"Foreign", foreignTests},

@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"strconv"
 	"testing"
@@ -48,6 +49,7 @@ type world struct {
 func newWorld(t *testing.T, f Fabric, rec *record) *world {
 	t.Helper()
 	w := &world{T: t, f: f, rec: rec, a: openHost(t, f.Active), b: openHost(t, f.Passive)}
+	w.a.listen, w.b.listen = f.listen(), f.listen()
 	w.ln = w.listen(cm.Config{Context: w.b.ctx})
 	return w
 }
@@ -86,6 +88,8 @@ type host struct {
 	ctx  *verbs.Context
 	pd   *verbs.PD
 	attr verbs.DeviceAttr
+	// listen is the address of the passive side, zero if the fabric has others than IP.
+	listen netip.Addr
 }
 
 func openHost(t *testing.T, dev *verbs.Device) *host {
