@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package suite
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/verbstest"
+)
+
+func TestMain(m *testing.M) { rdmatest.Main(m) }
+
+// fabrics are the devices of the matrix, each connected to itself.
+var fabrics = map[string]func(t *testing.T) verbstest.Fabric{
+	"usiw0": func(t *testing.T) verbstest.Fabric {
+		nic, err := siw.New(siw.Config{Name: "usiw0"})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, nic.Close()) })
+		return verbstest.Fabric{Active: nic.Device(), Passive: nic.Device(), Listen: "127.0.0.1:0"}
+	},
+	"rxe0": func(t *testing.T) verbstest.Fabric { return kernel(t, "rxe0", "10.78.0.1:0") },
+	"siw0": func(t *testing.T) verbstest.Fabric { return kernel(t, "siw0", "10.77.0.1:0") },
+}
+
+func kernel(t *testing.T, name, listen string) verbstest.Fabric {
+	t.Helper()
+	dev, err := verbs.DeviceByName(name)
+	require.NoError(t, err)
+	return verbstest.Fabric{Active: dev, Passive: dev, Listen: listen}
+}
+
+// TestMatrix runs the whole suite on every device and compares what came of it with the matrix. GOVERBS_SUBJECTS, separated by
+// commas, chooses parts of the suite, of which nothing is compared.
+func TestMatrix(t *testing.T) {
+	subjects := verbstest.Subjects()
+	chosen := os.Getenv("GOVERBS_SUBJECTS")
+	if chosen != "" {
+		subjects = strings.Split(chosen, ",")
+	}
+	expected := readMatrix(t)
+	columns := make(map[string]map[string]string)
+	for _, device := range devices {
+		t.Run(device, func(t *testing.T) {
+			if device != "usiw0" {
+				rdmatest.KernelDevice(t, device)
+			}
+			var mu sync.Mutex
+			var results []verbstest.Result
+			verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+				f := fabrics[device](t)
+				f.Record = func(r verbstest.Result) {
+					mu.Lock()
+					defer mu.Unlock()
+					results = append(results, r)
+				}
+				return f
+			}, subjects...)
+			columns[device] = found(results, expected)
+			if chosen != "" {
+				return
+			}
+			for _, diff := range differences(expected, device, columns[device]) {
+				t.Error(diff)
+			}
+		})
+	}
+	if file := os.Getenv("GOVERBS_MATRIX"); file != "" {
+		write(t, file, expected, columns)
+	}
+}
+
+// TestSources: for everything that a device lacks, and for nothing else, there is a line that says who refuses it.
+func TestSources(t *testing.T) {
+	type key struct{ device, lack string }
+	lacks := make(map[key]bool)
+	for _, row := range readMatrix(t) {
+		for _, d := range devices {
+			if row[d] == pass || row[d] == part {
+				continue
+			}
+			for l := range strings.SplitSeq(row[d], ", ") {
+				lacks[key{d, l}] = true
+			}
+		}
+	}
+	for _, row := range readTable(t, sourcesFile, 4) {
+		k := key{row[0], row[1] + ": " + row[2]}
+		require.True(t, lacks[k], "%s: %v is in no cell of the matrix, or twice here", sourcesFile, k)
+		require.NotEmpty(t, row[3], "%v", k)
+		delete(lacks, k)
+	}
+	require.Empty(t, lacks, "what %s does not explain", sourcesFile)
+}
