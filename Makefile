@@ -79,10 +79,8 @@ fuzz: ## run every fuzz target for FUZZTIME (default 1m) each
 test-docker: docker/goverbs ## run the demo's two halves in two containers (as root: installs and starts what it lacks)
 	@BASE='$(BASE)' docker/test.sh
 
-# Without cgo the binary is static and needs no C compiler.
-build:
-	@echo "building bin/goverbs" >&2
-	@CGO_ENABLED=0 go build -o bin/goverbs ./cmd/goverbs
+build: ## build bin/goverbs, with the kernel's RDMA devices if libibverbs-dev, librdmacm-dev and a C compiler are there
+	@scripts/build.sh
 
 docker/goverbs:
 	@echo "building docker/goverbs" >&2

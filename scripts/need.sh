@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# usage: scripts/need.sh PROGRAM...
+# usage: scripts/need.sh [--have] PROGRAM...
 #
-# Makes sure of programs that tests and checks use, installing those that are missing if it can:
+# Makes sure of programs that tests and checks use, installing those that are missing if it can. With --have nothing is
+# installed, and the exit status is 1 if one is missing:
 #
 #	cc      a C compiler with the C library's headers, for go test -race and go vet with cgo
 #	asan    gcc with the address sanitizer's library, for go test -asan
@@ -35,6 +36,13 @@ has() {
 	esac
 }
 
+if [ "${1-}" = --have ]; then
+	shift
+	for need in "$@"; do
+		has "$need" || exit 1
+	done
+	exit 0
+fi
 missing=()
 packages=()
 for need in "$@"; do

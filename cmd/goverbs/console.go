@@ -108,12 +108,9 @@ func (c *console) progress(ops int, bytes int) {
 func (c *console) end(ok bool, remark string) (ops int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	outcome, colour := "ok", "\x1b[32m"
+	outcome := c.outcome("ok", "\x1b[32m")
 	if !ok {
-		outcome, colour = "FAILED", "\x1b[31m"
-	}
-	if c.colour {
-		outcome = colour + outcome + "\x1b[0m"
+		outcome = c.outcome("FAILED", "\x1b[31m")
 	}
 	if remark != "" {
 		outcome += "  " + remark
@@ -123,6 +120,28 @@ func (c *console) end(ok bool, remark string) (ops int) {
 		fmt.Fprintln(c.w)
 	}
 	return c.ops
+}
+
+// skip shows a step that was not begun, and why.
+func (c *console) skip(name string, ok bool, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quiet {
+		return
+	}
+	outcome := c.outcome("skipped", "\x1b[33m")
+	if !ok {
+		outcome = c.outcome("FAILED", "\x1b[31m")
+	}
+	fmt.Fprintf(c.w, "%-15s %11s %13s %11s  %s  %s\n", name, "", "", "", outcome, why)
+}
+
+// outcome colours a word on a terminal.
+func (c *console) outcome(word, colour string) string {
+	if c.colour {
+		return colour + word + "\x1b[0m"
+	}
+	return word
 }
 
 // line shows the step with its rates and a text behind. The caller holds c.mu.

@@ -22,6 +22,7 @@ type demoOptions struct {
 	json            bool
 	pcap            string // file for what the RNIC sends and receives, "" = none
 	breakStep       string // hidden: the step whose check is corrupted on purpose
+	without         string // hidden: operations, separated by commas, that the user-space RNIC shall lack
 	clients, ops    int    // hidden: client processes and operations of each
 	child           bool   // hidden: the parent reads stdout and holds stdin
 }
@@ -41,6 +42,8 @@ func newDemo() *cobra.Command {
 			"With them the halves run where they are started, also on different hosts. The listening half serves one demo\n" +
 			"and ends; the connecting half tries for 10 seconds if the listening one is not up yet. Both exit with status 0\n" +
 			"if everything was verified.\n\n" +
+			"The device of each half is chosen by --device. What one of the two devices has not is skipped, and the output says\n" +
+			"so; the user-space RNIC has everything, and there a skip is a failure.\n\n" +
 			"With --pcap the process records what its own RNIC sends and receives, for Wireshark. Without --listen that is\n" +
 			"the whole conversation of the two halves; the connections of the client processes are recorded by a listening\n" +
 			"half with --pcap.",
@@ -50,14 +53,15 @@ func newDemo() *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.listen, "listen", "", "be the listening half, on `ADDR` (host:port, :port)")
 	f.StringVar(&o.connect, "connect", "", "be the connecting half, to a listening one at `ADDR` (host:port)")
-	f.String(deviceFlag, "", "use the device `NAME` (default: the user-space RNIC)")
+	addDeviceFlag(cmd)
 	f.BoolVar(&o.json, "json", false, "print one line of JSON")
 	f.StringVar(&o.pcap, "pcap", "", "record what the RNIC of this process sends and receives in `FILE` (pcapng)")
 	f.StringVar(&o.breakStep, "break", "", "corrupt the check of a `STEP`")
+	f.StringVar(&o.without, "without", "", "take `OPERATIONS` from the user-space RNIC")
 	f.IntVar(&o.clients, "clients", 8, "client processes")
 	f.IntVar(&o.ops, "ops", 2000, "operations of each client process")
 	f.BoolVar(&o.child, "child", false, "the parent process reads stdout")
-	for _, name := range []string{"break", "clients", "ops", "child"} {
+	for _, name := range []string{"break", "without", "clients", "ops", "child"} {
 		_ = f.MarkHidden(name)
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -65,14 +69,16 @@ func newDemo() *cobra.Command {
 			return err
 		}
 		rec := startRecording(o.pcap)
-		err := onNIC(cmd, rec.config(), func(nic *verbs.Device) error {
+		cfg := rec.config()
+		cfg.Without = o.withoutOps()
+		err := onNIC(cmd, cfg, func(nic *verbs.Device) error {
 			dev, err := chosenDevice(cmd, nic)
 			if err != nil {
 				return err
 			}
-			if rec != nil && dev.Name() != nic.Name() {
+			if rec != nil && dev != nic {
 				return usage(cmd, "--pcap %s: only the user-space RNIC of this process, %s, can be recorded, not --%s %s", o.pcap,
-					nic.Name(), deviceFlag, dev.Name())
+					nic.Name(), deviceFlag, deviceName(dev))
 			}
 			return runDemo(cmd, dev, o, rec)
 		})
@@ -109,6 +115,16 @@ func (o *demoOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
+// withoutOps returns the operations that --without names. Names that no operation has are ignored.
+func (o *demoOptions) withoutOps() (ops verbs.OpSet) {
+	for op := range verbs.Ops() {
+		if slices.Contains(strings.Split(o.without, ","), op.String()) {
+			ops |= verbs.MakeOpSet(op)
+		}
+	}
+	return ops
+}
+
 // checkAddress says what is wrong with an address, "" if nothing is. A listener's may lack the host and have port 0.
 func checkAddress(address string, listen bool) string {
 	host, port, err := net.SplitHostPort(address)
@@ -140,7 +156,7 @@ func runDemo(cmd *cobra.Command, dev *verbs.Device, o demoOptions, rec *recordin
 	if o.child {
 		go endWithParent(cmd.InOrStdin(), cancel)
 	}
-	result := newResult(dev.Name())
+	result := newResult(deviceName(dev))
 	err := rec.begun()
 	switch {
 	case err != nil:
@@ -165,7 +181,7 @@ func runDemo(cmd *cobra.Command, dev *verbs.Device, o demoOptions, rec *recordin
 		}
 	}
 	if err == nil {
-		out.say("verified: all %d steps\n", len(result.Steps))
+		out.say("%s\n", result.summary())
 	}
 	return err
 }

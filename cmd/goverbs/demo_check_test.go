@@ -88,7 +88,7 @@ func TestCounter(t *testing.T) {
 		middle += uint16(counterAdd(client, k) >> 32)
 		upper += uint16(counterAdd(client, k) >> 48)
 	}
-	sum := counterSum(client, ops)
+	sum := counterSum(client, ops, counterMask)
 	require.EqualValues(t, ops, sum&counterTicketMask)
 	require.Equal(t, middle, uint16(sum>>32))
 	require.Equal(t, upper, uint16(sum>>48))
@@ -96,6 +96,8 @@ func TestCounter(t *testing.T) {
 	for k := range ops {
 		plain += counterAdd(client, k)
 	}
+	require.Equal(t, plain, counterSum(client, ops, counterBounds(false)))
+	require.EqualValues(t, ops, plain&counterTicketMask, "tickets are right without the mask")
 	require.NotEqual(t, plain, sum, "without the mask the fields overflow into each other")
 }
 

@@ -49,6 +49,7 @@ type client struct {
 	mr      *verbs.MR // window words, and the guarded words behind them
 	sgl     []verbs.SGE
 	guarded []verbs.SGE
+	free    uint64 // the lock word as it was last seen free; see takeLock
 	report  *json.Encoder
 	pending clientReport
 }
@@ -120,7 +121,7 @@ func runClient(ctx context.Context, stdin io.Reader, stdout io.Writer) (err erro
 }
 
 func (c *client) allocate() (err error) {
-	if c.mr, err = c.end.allocMR(8*window+guardedSize, verbs.AccessLocalWrite); err != nil {
+	if c.mr, err = c.end.allocMR(8*window+guardedSize, c.end.sinkAccess()); err != nil {
 		return err
 	}
 	c.sgl = make([]verbs.SGE, window)
@@ -180,13 +181,17 @@ func (c *client) acquire(ctx context.Context) (uint64, error) {
 	pause := longestPause / 64
 	for try := 1; ; try++ {
 		c.pending.Tries++
-		wr := ext.MaskedCmpSwapWR(c.sink(0), c.word(wordLock), c.peer.WordsKey,
-			0, lockHeld, lockHeld|lockOwner(c.job.Client), lockHeld|lockOwnerMask)
-		if _, err := c.end.do(ctx, wr); err != nil {
+		if _, err := c.end.do(ctx, c.takeLock()); err != nil {
 			return 0, err
 		}
-		if orig := c.sunk(0); orig&lockHeld == 0 {
+		orig := c.sunk(0)
+		free := orig&lockHeld == 0
+		if free && (c.job.Masked || orig == c.free) {
 			return orig & lockCountMask, nil
+		}
+		if free {
+			c.free = orig
+			continue
 		}
 		if try < eagerTries {
 			continue
@@ -198,6 +203,27 @@ func (c *client) acquire(ctx context.Context) (uint64, error) {
 		}
 		pause = min(2*pause, longestPause)
 	}
+}
+
+// takeLock returns the request that takes the lock if it is free. Without masks, which leave the count alone, the count must
+// be known: the request also fails if it is not that of c.free.
+func (c *client) takeLock() verbs.SendWR {
+	mine := lockHeld | lockOwner(c.job.Client)
+	if !c.job.Masked {
+		return ext.CmpSwapWR(c.sink(0), c.word(wordLock), c.peer.WordsKey, c.free, c.free|mine)
+	}
+	return ext.MaskedCmpSwapWR(c.sink(0), c.word(wordLock), c.peer.WordsKey, 0, lockHeld, mine, lockHeld|lockOwnerMask)
+}
+
+// releaseLock returns the requests that count an acquisition, of which there were count before, and give the lock back.
+func (c *client) releaseLock(count uint64) (add, swap verbs.SendWR) {
+	mine := lockHeld | lockOwner(c.job.Client)
+	word, key := c.word(wordLock), c.peer.WordsKey
+	if !c.job.Masked {
+		return ext.FetchAddWR(c.sink(0), word, key, 1), ext.CmpSwapWR(c.sink(1), word, key, mine|count+1, count+1)
+	}
+	return ext.MaskedFetchAddWR(c.sink(0), word, key, 1, lockCountField),
+		ext.MaskedCmpSwapWR(c.sink(1), word, key, mine, lockHeld|lockOwnerMask, 0, lockHeld|lockOwnerMask)
 }
 
 // changeAndRelease changes the guarded words, counts the acquisition and gives the lock back. The Write, the FetchAdd
@@ -216,13 +242,12 @@ func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 	binary.BigEndian.PutUint64(b, n)
 	binary.BigEndian.PutUint64(b[8:], sum)
 	mine := lockHeld | lockOwner(c.job.Client)
-	_, err := c.end.do(ctx,
-		verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: c.guarded, RemoteAddr: c.word(wordGuarded), RKey: c.peer.WordsKey},
-		ext.MaskedFetchAddWR(c.sink(0), c.word(wordLock), c.peer.WordsKey, 1, lockCountField),
-		ext.MaskedCmpSwapWR(c.sink(1), c.word(wordLock), c.peer.WordsKey, mine, lockHeld|lockOwnerMask, 0, lockHeld|lockOwnerMask))
-	if err != nil {
+	write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: c.guarded, RemoteAddr: c.word(wordGuarded), RKey: c.peer.WordsKey}
+	add, swap := c.releaseLock(count)
+	if _, err := c.end.do(ctx, write, add, swap); err != nil {
 		return err
 	}
+	c.free = count + 1
 	if got := c.sunk(0); got != mine|count {
 		return fmt.Errorf("the lock word was %#x while the lock was held, not %#x", got, mine|count)
 	}
@@ -237,9 +262,12 @@ func (c *client) count(ctx context.Context) error {
 	var failed error
 	var last uint64
 	err := c.end.pipeline(ctx, c.job.Ops, func(k int) verbs.SendWR {
-		add := counterAdd(c.job.Client, k)
-		c.pending.Sum = ext.MaskedFetchAdd(c.pending.Sum, add, counterMask)
-		return ext.MaskedFetchAddWR(c.sink(k%window), c.word(wordCounter), c.peer.WordsKey, add, counterMask)
+		add, mask := counterAdd(c.job.Client, k), counterBounds(c.job.Masked)
+		c.pending.Sum = ext.MaskedFetchAdd(c.pending.Sum, add, mask)
+		if !c.job.Masked {
+			return ext.FetchAddWR(c.sink(k%window), c.word(wordCounter), c.peer.WordsKey, add)
+		}
+		return ext.MaskedFetchAddWR(c.sink(k%window), c.word(wordCounter), c.peer.WordsKey, add, mask)
 	}, func(k int, _ *verbs.WC) {
 		ticket := c.sunk(k%window) & counterTicketMask
 		if k > 0 && ticket <= last && failed == nil {

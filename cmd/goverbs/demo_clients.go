@@ -21,6 +21,7 @@ type clientJob struct {
 	Token   uint64 `json:"token"`
 	Client  int    `json:"client"` // from 0
 	Ops     int    `json:"ops"`
+	Masked  bool   `json:"masked"` // the devices have masked atomics
 }
 
 // clientReport is a line that a client process writes: how many operations it has done since the last one, and at the end
@@ -49,8 +50,8 @@ func (d *driver) startClients(ctx context.Context) (cs *clients, err error) {
 		}
 		cs.processes = append(cs.processes, p)
 		d.result.PIDs = append(d.result.PIDs, p.pid())
-		job := clientJob{Device: d.dev.Name(), Address: d.end.id.RemoteAddr().String(), Token: d.peer.Token,
-			Client: i, Ops: d.o.ops}
+		job := clientJob{Device: d.end.ctx.Device().Name(), Address: d.end.id.RemoteAddr().String(), Token: d.peer.Token,
+			Client: i, Ops: d.o.ops, Masked: d.end.has(maskedAtomics)}
 		if err := p.tell(job); err != nil {
 			return cs, cs.lost(i, err)
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -72,7 +73,7 @@ func runDriver(ctx context.Context, dev *verbs.Device, o demoOptions, out *conso
 	}()
 	address := o.connect
 	if address == "" {
-		if d.server, address, err = startServer(ctx, dev.Name()); err != nil {
+		if d.server, address, err = startServer(ctx, dev); err != nil {
 			return err
 		}
 		result.PIDs = append(result.PIDs, d.server.pid())
@@ -90,24 +91,25 @@ func (d *driver) run(ctx context.Context, s *step, address string) error {
 	c := &check{broken: s.name == d.o.breakStep}
 	n := s.ops(&d.o)
 	d.remark = ""
-	d.out.begin(s.name, n)
 	var err error
-	switch s.name {
-	case "connect":
-		if err = d.connect(ctx, address); err == nil {
+	lack := d.end.lack(s)
+	if lack.skipped == "" {
+		d.out.begin(s.name, n)
+		switch s.name {
+		case "connect":
+			if err = d.connect(ctx, address); err == nil {
+				err = d.perform(ctx, s, c, n)
+			}
+		case "close":
+			err = d.disconnect(ctx, c)
+		default:
 			err = d.perform(ctx, s, c, n)
 		}
-	case "close":
-		err = d.disconnect(ctx, c)
-	default:
-		err = d.perform(ctx, s, c, n)
+		if err != nil {
+			c.fail("%w", err)
+		}
 	}
-	if err != nil {
-		c.fail("%w", err)
-	}
-	r := d.result.step(s.name)
-	r.OK = c.err == nil
-	r.Ops, r.reached = d.out.end(r.OK, d.remark), true
+	d.result.outcome(s, lack, c, d.out, d.remark)
 	if c.err != nil && ctx.Err() == nil {
 		d.out.note("step %s: %v\n", s.name, c.err)
 	}
@@ -160,6 +162,7 @@ func (d *driver) connect(ctx context.Context, address string) error {
 	for {
 		err := d.tryConnect(ctx, address)
 		if err == nil {
+			d.result.Device = d.end.ctx.Device().Name()
 			break
 		}
 		patience := retryPatience(err)
@@ -178,10 +181,14 @@ func (d *driver) connect(ctx context.Context, address string) error {
 	}
 	d.out.restart()
 	var err error
-	if d.local, err = d.end.allocMR(dataSize, verbs.AccessLocalWrite|verbs.AccessMWBind); err != nil {
+	access := d.end.sinkAccess()
+	if d.end.ctx.Supports(verbs.OpBindMW) {
+		access |= verbs.AccessMWBind
+	}
+	if d.local, err = d.end.allocMR(dataSize, access); err != nil {
 		return err
 	}
-	if d.sinks, err = d.end.allocMR(8*2*window, verbs.AccessLocalWrite); err != nil {
+	if d.sinks, err = d.end.allocMR(8*2*window, d.end.sinkAccess()); err != nil {
 		return err
 	}
 	d.sinkSGL = make([]verbs.SGE, 2*window)
@@ -225,14 +232,18 @@ func dialDemo(ctx context.Context, dev *verbs.Device, address string, h hello, p
 		return nil, w, errors.Join(err, id.Close())
 	}
 	e.id = id
-	h.Magic, h.Version = demoMagic, demoVersion
+	h.Magic, h.Version, h.Ops = demoMagic, demoVersion, uint32(e.ctx.Ops())
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err = id.Connect(bounded, e.qp, cm.ConnParam{PrivateData: encodePrivate(&h)}); err == nil {
 		w, err = decodeWelcome(id.PrivateData())
+		e.peerOps = verbs.OpSet(w.Ops)
 	}
-	if rejected := new(cm.RejectedError); errors.As(err, &rejected) && len(rejected.PrivateData) > 0 {
-		err = fmt.Errorf("%w: %q", err, rejected.PrivateData)
+	if rejected := new(cm.RejectedError); errors.As(err, &rejected) {
+		// InfiniBand fills what its messages have room for with zeros.
+		if why := bytes.TrimRight(rejected.PrivateData, "\x00"); len(why) > 0 {
+			err = fmt.Errorf("%w: %q", err, why)
+		}
 	}
 	if err != nil {
 		return nil, w, errors.Join(err, e.close())
@@ -248,7 +259,7 @@ func driveConnect(_ context.Context, d *driver, c *check, _ int) ([]uint64, erro
 		c.fail("no Reads and atomics in progress were agreed on")
 	}
 	d.out.progress(1, 0)
-	d.addRemark(fmt.Sprintf("%s to %s, %v to %v, depths %d and %d", d.dev, d.peerText(),
+	d.addRemark(fmt.Sprintf("%v to %s, %v to %v, depths %d and %d", d.end.ctx.Device(), d.peerText(),
 		d.end.id.LocalAddr(), d.end.id.RemoteAddr(), ord, ird))
 	return []uint64{d.peer.Token}, nil
 }

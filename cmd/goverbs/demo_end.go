@@ -30,6 +30,7 @@ type endpoint struct {
 	out, in      *verbs.MR   // sendSlots and recvSlots of slotSize
 	more         []*verbs.MR // of allocMR
 	id           *cm.ID
+	peerOps      verbs.OpSet   // what the other half's device has
 	patience     time.Duration // for anything the peer must do
 
 	nextSlot int
@@ -75,6 +76,14 @@ func newEndpoint(ctx *verbs.Context, bind func(*verbs.QP) error, patience time.D
 		}
 	}
 	return e, nil
+}
+
+// sinkAccess returns the rights of memory that Reads fill. On iWARP hardware the answer to a Read is a Write of the peer's.
+func (e *endpoint) sinkAccess() verbs.AccessFlags {
+	if info := e.ctx.Device().Info(); info.Transport == verbs.TransportIWARP && info.Provider != userSpaceProvider {
+		return verbs.AccessLocalWrite | verbs.AccessRemoteWrite
+	}
+	return verbs.AccessLocalWrite
 }
 
 // allocMR registers memory that lives as long as the endpoint.

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The step write-imm: Writes whose arrival the immediate tells, by turns one of 32 and one of 64 bits. The listener
-// finds the data in place and sends the immediate back.
+// The step write-imm: Writes whose arrival the immediate tells, by turns one of 32 and one of 64 bits where the devices have
+// Immediate Data of 64 bits. The listener finds the data in place and sends the immediate back.
 
 const immSpacing = 1024 // octets between the targets of two Writes in a row, and the most that one has
 
@@ -32,7 +32,7 @@ func driveWriteImm(ctx context.Context, d *driver, c *check, n int) ([]uint64, e
 		}
 		p.fill(d.local.Bytes()[off:off+immLen(i)], i)
 		var wrs []verbs.SendWR
-		if i%2 == 0 {
+		if !d.end.wideImm(i) {
 			wrs = []verbs.SendWR{{Opcode: verbs.WRRDMAWriteWithImm, SGL: []verbs.SGE{sge}, RemoteAddr: d.peer.DataAddr + uint64(off),
 				RKey: d.peer.DataKey, Imm: uint32(p.word(i))}}
 		} else {
@@ -45,14 +45,17 @@ func driveWriteImm(ctx context.Context, d *driver, c *check, n int) ([]uint64, e
 		return wrs, nil
 	}
 	return nil, d.end.converse(ctx, n, fill, func(i int, _ *verbs.WC, msg []byte) {
-		c.bytes(fmt.Sprintf("the immediate that came back from Write %d", i), msg, immOctets(p, i))
+		c.bytes(fmt.Sprintf("the immediate that came back from Write %d", i), msg, immOctets(p, i, d.end.wideImm(i)))
 		d.out.progress(1, immLen(i))
 	})
 }
 
+// wideImm reports whether the immediate of Write i has 64 bits.
+func (e *endpoint) wideImm(i int) bool { return i%2 == 1 && e.has(verbs.MakeOpSet(verbs.OpImm64)) }
+
 // immOctets returns the immediate of Write i as octets.
-func immOctets(p pattern, i int) []byte {
-	if i%2 == 0 {
+func immOctets(p pattern, i int, wide bool) []byte {
+	if !wide {
 		return binary.BigEndian.AppendUint32(nil, uint32(p.word(i)))
 	}
 	return binary.BigEndian.AppendUint64(nil, p.word(i))
@@ -66,12 +69,12 @@ func serveWriteImm(ctx context.Context, l *listener, c *check, p pattern, n int)
 		off := immOff(i)
 		c.bytes(fmt.Sprintf("the data of Write %d", i), l.data.Bytes()[off:off+immLen(i)], p.bytes(i, immLen(i)))
 		var imm []byte
-		if i%2 == 0 {
+		if !l.end.wideImm(i) {
 			imm = binary.BigEndian.AppendUint32(nil, wc.Imm)
 		} else {
 			imm = binary.BigEndian.AppendUint64(nil, wc.Imm64)
 		}
-		c.bytes(fmt.Sprintf("the immediate of Write %d", i), imm, immOctets(p, i))
+		c.bytes(fmt.Sprintf("the immediate of Write %d", i), imm, immOctets(p, i, l.end.wideImm(i)))
 		l.out.progress(1, immLen(i))
 		return l.end.sendWR(imm)
 	})

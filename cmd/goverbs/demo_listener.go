@@ -81,7 +81,7 @@ func runListener(ctx context.Context, dev *verbs.Device, o demoOptions, out *con
 		if o.json {
 			tell = out.note
 		}
-		tell("listening on %v, %v\n", l.ln.Addr(), dev)
+		tell("listening on %v, %s\n", l.ln.Addr(), deviceText(dev))
 	}
 	if err != nil {
 		return err
@@ -89,6 +89,7 @@ func runListener(ctx context.Context, dev *verbs.Device, o demoOptions, out *con
 	select {
 	case <-l.arrived:
 		l.host = l.current
+		l.result.Device = l.end.ctx.Device().Name()
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
@@ -154,8 +155,13 @@ func (l *listener) acceptDriver(ctx context.Context, req *cm.Request, h hello) e
 		return err
 	}
 	host := &host{end: e}
+	e.peerOps = verbs.OpSet(h.Ops)
 	const access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
-	if host.words, err = e.allocMR(wordsSize, access|verbs.AccessRemoteAtomic); err == nil {
+	atomic := verbs.AccessFlags(0)
+	if e.ctx.Supports(verbs.OpFetchAdd) || e.ctx.Supports(verbs.OpCmpSwap) {
+		atomic = verbs.AccessRemoteAtomic
+	}
+	if host.words, err = e.allocMR(wordsSize, access|atomic); err == nil {
 		host.data, err = e.allocMR(dataSize, access)
 	}
 	if err == nil {
@@ -173,7 +179,8 @@ func (l *listener) acceptDriver(ctx context.Context, req *cm.Request, h hello) e
 // welcome returns the private data of an acceptance.
 func (l *listener) welcome(host *host, h hello) []byte {
 	return encodePrivate(&welcome{Magic: demoMagic, Version: demoVersion, BigEndian: bigEndian(), Nonce: h.Nonce, Token: l.token,
-		WordsAddr: host.words.Addr(), WordsKey: host.words.RKey(), DataAddr: host.data.Addr(), DataKey: host.data.RKey()})
+		WordsAddr: host.words.Addr(), WordsKey: host.words.RKey(), DataAddr: host.data.Addr(), DataKey: host.data.RKey(),
+		Ops: uint32(host.end.ctx.Ops())})
 }
 
 // acceptClient connects a client process to the driver's memory.
@@ -218,13 +225,14 @@ func (l *listener) serve(ctx context.Context) error {
 	for _, s := range steps() {
 		c := &check{broken: s.name == l.o.breakStep}
 		l.remark = ""
-		err := l.follow(ctx, &s, c)
-		if err != nil {
-			c.fail("%w", err)
+		var err error
+		lack := l.end.lack(&s)
+		if lack.skipped == "" {
+			if err = l.follow(ctx, &s, c); err != nil {
+				c.fail("%w", err)
+			}
 		}
-		r := l.result.step(s.name)
-		r.OK = c.err == nil
-		r.Ops, r.reached = l.out.end(r.OK, l.remark), true
+		l.result.outcome(&s, lack, c, l.out, l.remark)
 		if c.err != nil && ctx.Err() == nil {
 			l.out.note("step %s: %v\n", s.name, c.err)
 		}
@@ -301,7 +309,7 @@ func verifyConnect(l *listener, c *check, words []uint64) {
 		return
 	}
 	c.word("the token in the private data", words[0], l.token)
-	l.remark = fmt.Sprintf("%v to %v", l.end.id.RemoteAddr(), l.end.id.LocalAddr())
+	l.remark = fmt.Sprintf("%v, %v to %v", l.end.ctx.Device(), l.end.id.RemoteAddr(), l.end.id.LocalAddr())
 }
 
 // prepareWord sets one word to 0.

@@ -15,7 +15,7 @@ import (
 
 const (
 	demoMagic   = 0x676f7664 // "govd"
-	demoVersion = 1
+	demoVersion = 2
 )
 
 // role is what a process that connects wants.
@@ -34,6 +34,7 @@ type hello struct {
 	_       [2]uint8
 	Nonce   uint64 // random, comes back in the welcome
 	Token   uint64 // of a client: what the driver's welcome had
+	Ops     uint32 // what the device of the connecting side has, a verbs.OpSet
 }
 
 // welcome is the private data of an acceptance: 56 octets at most, so that it fits on every fabric.
@@ -48,6 +49,7 @@ type welcome struct {
 	WordsKey  uint32
 	DataKey   uint32
 	DataAddr  uint64
+	Ops       uint32 // what the device of the listening side has, a verbs.OpSet
 }
 
 var errStranger = errors.New("the peer is not a goverbs demo of this version")

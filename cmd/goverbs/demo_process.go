@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // process is a child: this program once more. It is told to end by the end of its stdin, so that it ends too if this
@@ -167,9 +170,13 @@ func (t *tail) String() string {
 	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
 }
 
-// startServer starts the listening half on a free port of the loopback and returns its address.
-func startServer(ctx context.Context, device string) (*process, string, error) {
-	p, err := startProcess("demo", "--child", "--"+deviceFlag, device, "--listen", "127.0.0.1:0")
+// startServer starts the listening half on a free port of an address of this host's and returns both.
+func startServer(ctx context.Context, dev *verbs.Device) (*process, string, error) {
+	ip, err := ownAddress(dev)
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := startProcess("demo", "--child", "--"+deviceFlag, deviceName(dev), "--listen", netip.AddrPortFrom(ip, 0).String())
 	if err != nil {
 		return nil, "", err
 	}

@@ -23,6 +23,11 @@ type stepResult struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Ops  int    `json:"ops"` // operations that were done
+	// Skipped is why the step was skipped, for example "device has no imm64". That is ok on all devices but the user-space
+	// RNIC.
+	Skipped string `json:"skipped,omitempty"`
+	// Without is why the step did less than elsewhere, in the same words.
+	Without string `json:"without,omitempty"`
 
 	reached bool
 }
@@ -43,6 +48,20 @@ func (r *demoResult) step(name string) *stepResult {
 		}
 	}
 	return nil
+}
+
+// summary tells people how it went, given that all went well.
+func (r *demoResult) summary() string {
+	var skipped []string
+	for _, s := range r.Steps {
+		if s.Skipped != "" {
+			skipped = append(skipped, s.Name)
+		}
+	}
+	if len(skipped) == 0 {
+		return fmt.Sprintf("verified: all %d steps", len(r.Steps))
+	}
+	return fmt.Sprintf("verified: %d of %d steps; skipped: %s", len(r.Steps)-len(skipped), len(r.Steps), strings.Join(skipped, ", "))
 }
 
 // err returns nil if every step is ok.

@@ -11,7 +11,8 @@ import (
 )
 
 // The step send: messages of many lengths, every fourth solicited, which the listener sends back. The last ones name
-// a memory window of the driver's: the listener reads through it and answers by Send with Invalidate.
+// a memory window of the driver's, if the devices have windows: the listener reads through it and answers by Send with
+// Invalidate.
 
 const (
 	sendMax     = 4096 // octets of a message
@@ -23,9 +24,17 @@ const (
 // sendLen is the length of message i.
 func sendLen(i int) int { return 1 + i*37%sendMax }
 
+// windowSends is how many messages of the step name a window.
+func (e *endpoint) windowSends() int {
+	if e.has(windowOps) {
+		return windowSends
+	}
+	return 0
+}
+
 func driveSend(ctx context.Context, d *driver, c *check, n int) ([]uint64, error) {
 	p := d.pattern("send")
-	plain := n - windowSends
+	plain := n - d.end.windowSends()
 	fill := func(i int) ([]verbs.SendWR, error) {
 		wr, err := d.end.sendWR(p.bytes(i, sendLen(i)))
 		if i%4 == 3 {
@@ -38,7 +47,7 @@ func driveSend(ctx context.Context, d *driver, c *check, n int) ([]uint64, error
 		c.bytes(fmt.Sprintf("answer %d", i), msg, p.bytes(i, sendLen(i)))
 		d.out.progress(1, sendLen(i))
 	})
-	if err != nil {
+	if err != nil || plain == n {
 		return nil, err
 	}
 	mw, err := d.end.pd.AllocMW(verbs.MWType2)
@@ -52,7 +61,7 @@ func driveSend(ctx context.Context, d *driver, c *check, n int) ([]uint64, error
 			Bind: &verbs.MWBind{MW: mw, MR: d.local, Addr: addr, Length: windowSize, Access: verbs.AccessRemoteRead}})
 		return addr, key, err
 	}
-	for i := range windowSends {
+	for i := range n - plain {
 		text := p.bytes(plain+i, windowSize)
 		copy(d.local.Bytes()[windowSize*i:], text)
 		addr, key, err := bind(i)
@@ -86,7 +95,7 @@ func driveSend(ctx context.Context, d *driver, c *check, n int) ([]uint64, error
 }
 
 func serveSend(ctx context.Context, l *listener, c *check, p pattern, n int) error {
-	plain := max(n-windowSends, 0)
+	plain := max(n-l.end.windowSends(), 0)
 	err := l.end.respond(ctx, plain, func(i int, wc *verbs.WC, msg []byte) (verbs.SendWR, error) {
 		is(c, fmt.Sprintf("the kind of message %d", i), wc.Opcode, verbs.WCRecv)
 		c.bytes(fmt.Sprintf("message %d", i), msg, p.bytes(i, sendLen(i)))
@@ -97,7 +106,7 @@ func serveSend(ctx context.Context, l *listener, c *check, p pattern, n int) err
 		}
 		return wr, err
 	})
-	if err != nil {
+	if err != nil || plain == n {
 		return err
 	}
 	sink, err := l.data.SGE(0, windowSize)

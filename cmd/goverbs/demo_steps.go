@@ -2,12 +2,19 @@
 
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // step is one kind of operation, run by the driver on the connecting side against the listener. Around what the driver
 // does there are control messages: begin and ready before, check and result behind.
 type step struct {
 	name string
+	// needs are the operations without which the step is skipped. Without one of uses it does something else in its
+	// place, and says so. Both devices must have them.
+	needs, uses verbs.OpSet
 	// ops is how many operations the step has.
 	ops func(o *demoOptions) int
 	// drive does n operations. It puts differences into c and returns the words that the listener's memory must hold. An
@@ -27,21 +34,31 @@ func constant(n int) func(*demoOptions) int { return func(*demoOptions) int { re
 // perClient is the number of operations of a step that the client processes do.
 func perClient(o *demoOptions) int { return o.clients * o.ops }
 
+// What several steps need or use.
+var (
+	windowOps     = verbs.MakeOpSet(verbs.OpBindMW, verbs.OpLocalInv, verbs.OpSendInv, verbs.OpRead)
+	plainAtomics  = verbs.MakeOpSet(verbs.OpFetchAdd, verbs.OpCmpSwap)
+	maskedAtomics = verbs.MakeOpSet(verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap)
+)
+
 // steps returns the steps in their order. The first and the last are the connection itself.
 func steps() []step {
 	return []step{
 		{name: "connect", ops: constant(1), drive: driveConnect, verify: verifyConnect},
-		{name: "send", ops: constant(2000), drive: driveSend, serve: serveSend},
-		{name: "write", ops: constant(1024), drive: driveWrite, serve: serveWrite},
-		{name: "read", ops: constant(1024), drive: driveRead, serve: serveRead},
-		{name: "write-imm", ops: constant(2000), drive: driveWriteImm, serve: serveWriteImm},
-		{name: "imm64", ops: constant(2000), drive: driveImm64, serve: serveImm64},
-		{name: "masked-fetchadd", ops: constant(2000), drive: driveFetchAdd,
-			prepare: prepareWord(wordFetchAdd), verify: verifyWord(wordFetchAdd)},
-		{name: "masked-cmpswap", ops: constant(2000), drive: driveCmpSwap,
-			prepare: prepareWord(wordCmpSwap), verify: verifyWord(wordCmpSwap)},
-		{name: "lock", ops: perClient, drive: driveLock, prepare: prepareLock, verify: verifyLock},
-		{name: "counter", ops: perClient, drive: driveCounter, prepare: prepareWord(wordCounter), verify: verifyWord(wordCounter)},
+		{name: "send", uses: windowOps, ops: constant(2000), drive: driveSend, serve: serveSend},
+		{name: "write", needs: verbs.MakeOpSet(verbs.OpWrite), ops: constant(1024), drive: driveWrite, serve: serveWrite},
+		{name: "read", needs: verbs.MakeOpSet(verbs.OpRead), ops: constant(1024), drive: driveRead, serve: serveRead},
+		{name: "write-imm", needs: verbs.MakeOpSet(verbs.OpWriteImm), uses: verbs.MakeOpSet(verbs.OpImm64), ops: constant(2000),
+			drive: driveWriteImm, serve: serveWriteImm},
+		{name: "imm64", needs: verbs.MakeOpSet(verbs.OpImm64), ops: constant(2000), drive: driveImm64, serve: serveImm64},
+		{name: "masked-fetchadd", needs: verbs.MakeOpSet(verbs.OpMaskedFetchAdd, verbs.OpFetchAdd), ops: constant(2000),
+			drive: driveFetchAdd, prepare: prepareWord(wordFetchAdd), verify: verifyWord(wordFetchAdd)},
+		{name: "masked-cmpswap", needs: verbs.MakeOpSet(verbs.OpMaskedCmpSwap, verbs.OpCmpSwap), ops: constant(2000),
+			drive: driveCmpSwap, prepare: prepareWord(wordCmpSwap), verify: verifyWord(wordCmpSwap)},
+		{name: "lock", needs: plainAtomics, uses: maskedAtomics, ops: perClient,
+			drive: driveLock, prepare: prepareLock, verify: verifyLock},
+		{name: "counter", needs: plainAtomics, uses: maskedAtomics, ops: perClient,
+			drive: driveCounter, prepare: prepareWord(wordCounter), verify: verifyWord(wordCounter)},
 		{name: "close", ops: constant(1)},
 	}
 }

@@ -25,7 +25,6 @@ func decodeResult(t *testing.T, stdout string) demoResult {
 	dec := json.NewDecoder(strings.NewReader(stdout))
 	dec.DisallowUnknownFields()
 	require.NoError(t, dec.Decode(&r))
-	require.Equal(t, "usiw0", r.Device)
 	names := make([]string, len(r.Steps))
 	for i, s := range r.Steps {
 		names[i] = s.Name
@@ -49,6 +48,9 @@ func TestDemo(t *testing.T) {
 	require.Empty(t, r.stderr)
 	require.Regexp(t, `^\{"device":"usiw0","pids":\[\d+(,\d+){9}\],"steps":\[\{"name":"connect","ok":true,"ops":1\},.*\],"ok":true\}\n$`, r.stdout)
 	got := decodeResult(t, r.stdout)
+	require.Equal(t, "usiw0", got.Device)
+	require.NotContains(t, r.stdout, "skipped")
+	require.NotContains(t, r.stdout, "without")
 	requireSteps(t, got, "")
 	distinct := make(map[int]bool)
 	for _, pid := range got.PIDs {
@@ -60,6 +62,86 @@ func TestDemo(t *testing.T) {
 		require.Equal(t, want, got.Steps[i].Ops, got.Steps[i].Name)
 	}
 	nothingRuns(t)
+}
+
+// What the user-space RNIC lacks is skipped, or done otherwise, and is a failure; everything else is verified as ever.
+func TestDemoLacks(t *testing.T) {
+	const masked = "masked-fetch-add, masked-cmp-swap"
+	r := goverbs(t, "demo", "--json", "--ops", "50", "--without", "masked-fetch-add,masked-cmp-swap,imm64,send-inv")
+	require.Equal(t, exitFailed, r.code)
+	got := decodeResult(t, r.stdout)
+	require.False(t, got.OK)
+	for i, want := range []stepResult{
+		{OK: true, Ops: 1},
+		{Ops: 2000, Without: "device has no send-inv"},
+		{OK: true, Ops: 1024},
+		{OK: true, Ops: 1024},
+		{Ops: 2000, Without: "device has no imm64"},
+		{Skipped: "device has no imm64"},
+		{Skipped: "device has no masked-fetch-add"},
+		{Skipped: "device has no masked-cmp-swap"},
+		{Ops: 400, Without: "device has no " + masked},
+		{Ops: 400, Without: "device has no " + masked},
+		{OK: true, Ops: 1},
+	} {
+		want.Name = stepOrder[i]
+		require.Equal(t, want, got.Steps[i])
+	}
+	// That something is lacking is the first and only thing that was wrong with those steps.
+	require.Equal(t, "step send: device has no send-inv\nstep write-imm: device has no imm64\nstep imm64: device has no imm64\n"+
+		"step masked-fetchadd: device has no masked-fetch-add\nstep masked-cmpswap: device has no masked-cmp-swap\n"+
+		"step lock: device has no "+masked+"\nstep counter: device has no "+masked+"\n"+
+		"goverbs demo: not verified: send, write-imm, imm64, masked-fetchadd, masked-cmpswap, lock, counter\n", r.stderr)
+
+	r = goverbs(t, "demo", "--ops", "20", "--without", "imm64")
+	require.Equal(t, exitFailed, r.code)
+	require.Regexp(t, `\nimm64 +FAILED  device has no imm64\n`, r.stdout)
+	require.Regexp(t, `\nwrite-imm .* FAILED  device has no imm64\n`, r.stdout)
+	require.Contains(t, r.stderr, "goverbs demo: not verified: write-imm, imm64\n")
+}
+
+// What only the other half lacks is not this half's failure.
+func TestDemoOtherHalfLacks(t *testing.T) {
+	l, address := listen(t, "--json", "--without", "fetch-add")
+	c := goverbs(t, "demo", "--connect", address)
+	require.Equal(t, exitDone, c.code, c.stderr)
+	require.Empty(t, c.stderr)
+	for _, step := range []string{"masked-fetchadd", "lock", "counter"} {
+		require.Regexp(t, `\n`+step+` +skipped  the other half's device has no fetch-add\n`, c.stdout)
+	}
+	require.Contains(t, c.stdout, "\nverified: 8 of 11 steps; skipped: masked-fetchadd, lock, counter\n")
+	r := l.end(t)
+	require.Equal(t, exitFailed, r.code)
+	for _, s := range decodeResult(t, r.stdout).Steps {
+		lacks := s.Name == "masked-fetchadd" || s.Name == "lock" || s.Name == "counter"
+		require.Equal(t, stepResult{Name: s.Name, OK: !lacks, Ops: s.Ops, Skipped: map[bool]string{true: "device has no fetch-add"}[lacks]}, s)
+		require.Equal(t, lacks, s.Ops == 0, s.Name)
+	}
+	require.Contains(t, r.stderr, "goverbs demo: not verified: masked-fetchadd, lock, counter\n")
+
+	// A check that is to be corrupted must be made.
+	l, address = listen(t, "--without", "imm64")
+	c = goverbs(t, "demo", "--connect", address, "--break", "imm64", "--clients", "2", "--ops", "20")
+	require.Equal(t, exitFailed, c.code)
+	require.Regexp(t, `\nimm64 +FAILED  the other half's device has no imm64\n`, c.stdout)
+	require.Equal(t, exitFailed, l.end(t).code)
+}
+
+// Without a device of the kernel that owns the address, the choice by address is the user-space RNIC.
+func TestDemoAuto(t *testing.T) {
+	r := goverbs(t, "demo", "--json", "--device", "auto", "--clients", "2", "--ops", "20")
+	require.Equal(t, exitDone, r.code, r.stderr)
+	got := decodeResult(t, r.stdout)
+	requireSteps(t, got, "")
+	require.Equal(t, "usiw0", got.Device)
+	l := start(t, "demo", "--device", "auto", "--listen", "127.0.0.1:0")
+	text := l.stdout.await(t, "\n")
+	var address string
+	_, err := fmt.Sscanf(text, "listening on %s", &address)
+	require.NoError(t, err)
+	c := goverbs(t, "demo", "--connect", strings.TrimSuffix(address, ","), "--clients", "2", "--ops", "20")
+	require.Equal(t, exitDone, c.code, c.stderr)
+	require.Regexp(t, `\nconnect +1 op +ok  usiw0 \(siw\), 127.*\n`, l.end(t).stdout)
 }
 
 func TestDemoText(t *testing.T) {

@@ -36,12 +36,42 @@ func onNIC(cmd *cobra.Command, cfg siw.Config, f func(nic *verbs.Device) error) 
 // deviceFlag is the name of the option that chooses a device.
 const deviceFlag = "device"
 
+// userSpaceProvider is the provider of the user-space RNIC, which has every operation.
+const userSpaceProvider = "siw"
+
+// autoDevice is the value of --device that leaves the choice to the connection manager.
+const autoDevice = "auto"
+
+// addDeviceFlag adds the option --device.
+func addDeviceFlag(cmd *cobra.Command) {
+	cmd.Flags().String(deviceFlag, "", "use the device `NAME` of goverbs devices; auto: by the address (default: usiw0)")
+}
+
+// deviceName returns what --device must be to choose dev.
+func deviceName(dev *verbs.Device) string {
+	if dev == cm.Auto {
+		return autoDevice
+	}
+	return dev.Name()
+}
+
+// deviceText describes a device that chosenDevice returned.
+func deviceText(dev *verbs.Device) string {
+	if dev == cm.Auto {
+		return "the device by the address"
+	}
+	return dev.String()
+}
+
 // chosenDevice returns the device that the option --device names, nic without the option. It must be able to make
 // connections.
 func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) {
 	f := cmd.Flag(deviceFlag)
-	if !f.Changed {
-		return nic, nil
+	switch {
+	case !f.Changed || f.Value.String() == nic.Name():
+		return nic, nil // whatever may be the matter with others
+	case f.Value.String() == autoDevice:
+		return cm.Auto, nil
 	}
 	dev, err := verbs.DeviceByName(f.Value.String())
 	if op := new(verbs.OpError); errors.As(err, &op) && errors.Is(err, verbs.ErrNoDevice) {

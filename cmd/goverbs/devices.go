@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -25,7 +26,8 @@ type deviceReport struct {
 	NodeGUID  string            `json:"node_guid"`
 	Ports     []portReport      `json:"ports"`
 	Ops       map[string]string `json:"ops"`
-	Attr      map[string]any    `json:"attr,omitempty"` // with -v: ibv_device_attr
+	Attr      map[string]any    `json:"attr,omitempty"`  // with -v: ibv_device_attr
+	Error     string            `json:"error,omitempty"` // why the rest is not known
 
 	caps  []ext.Capability
 	attrs []attribute
@@ -36,9 +38,26 @@ type portReport struct {
 	State     string         `json:"state"`
 	MTU       int            `json:"active_mtu"` // octets
 	LinkLayer string         `json:"link_layer"`
+	GIDs      []gidReport    `json:"gids"`
 	Attr      map[string]any `json:"attr,omitempty"` // with -v: ibv_port_attr
 
 	attrs []attribute
+}
+
+// gidReport is a row of a GID table that is not empty.
+type gidReport struct {
+	Index  int    `json:"index"`
+	GID    string `json:"gid"`
+	Type   string `json:"type"`
+	NetDev string `json:"netdev"` // the network interface, "" if there is none in this network namespace
+}
+
+// listReport is what devices --json prints.
+type listReport struct {
+	Devices []deviceReport `json:"devices"`
+	// Libibverbs tells whether the program was built with libibverbs; without it the kernel's devices are not listed.
+	Libibverbs bool   `json:"libibverbs"`
+	Error      string `json:"error,omitempty"` // why the kernel's devices are not listed
 }
 
 // attribute is a field of a C struct and its value.
@@ -52,67 +71,93 @@ func newDevices() *cobra.Command {
 		Use:   "devices",
 		Short: "List the RDMA devices and what they can do",
 		Long: "List the RDMA devices of this host, usiw0 of this process among them, and what operations they have.\n" +
-			"With -v all attributes are shown under the names of ibv_device_attr and ibv_port_attr.",
+			"With -v all attributes are shown under the names of ibv_device_attr and ibv_port_attr. A device that cannot be\n" +
+			"opened is listed with the reason.",
 		Args: noArguments,
 	}
 	verbose := cmd.Flags().BoolP("verbose", "v", false, "show all attributes")
 	asJSON := cmd.Flags().Bool("json", false, "print one line of JSON")
-	cmd.RunE = withNIC(func(cmd *cobra.Command, _ *verbs.Device) error {
-		devices, err := verbs.Devices()
-		if err != nil {
-			return err
-		}
-		reports := make([]deviceReport, len(devices))
-		for i, d := range devices {
-			if reports[i], err = describe(d, *verbose); err != nil {
-				return err
-			}
-		}
+	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
+		list := listDevices(nic, *verbose)
 		switch {
 		case *asJSON:
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"devices": reports})
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(list)
 		case *verbose:
-			return printVerbose(cmd.OutOrStdout(), reports)
+			return printVerbose(cmd.OutOrStdout(), list)
 		}
-		return printDevices(cmd.OutOrStdout(), reports)
+		return printDevices(cmd.OutOrStdout(), list)
 	})
 	return cmd
 }
 
-// describe opens a device and asks for all that is printed.
-func describe(d *verbs.Device, verbose bool) (r deviceReport, err error) {
+// listDevices describes all devices: at least nic if the others cannot be listed.
+func listDevices(nic *verbs.Device, verbose bool) listReport {
+	list := listReport{Devices: []deviceReport{}, Libibverbs: withLibibverbs}
+	devices, err := verbs.Devices()
+	if err != nil {
+		list.Error, devices = err.Error(), []*verbs.Device{nic}
+	}
+	for _, d := range devices {
+		info := d.Info()
+		r := deviceReport{Name: info.Name, Provider: info.Provider, Transport: info.Transport.String(),
+			NodeGUID: guidText(info.NodeGUID), Ports: []portReport{}, Ops: make(map[string]string)}
+		if err := r.ask(d, verbose); err != nil {
+			r.Error = err.Error()
+		}
+		list.Devices = append(list.Devices, r)
+	}
+	return list
+}
+
+// ask opens a device and asks it for all that is printed.
+func (r *deviceReport) ask(d *verbs.Device, verbose bool) (err error) {
 	ctx, err := d.Open()
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer func() { err = errors.Join(err, ctx.Close()) }()
 	attr, err := ctx.QueryDevice()
 	if err != nil {
-		return r, err
+		return err
 	}
-	info := d.Info()
-	r = deviceReport{Name: info.Name, Provider: info.Provider, Transport: info.Transport.String(),
-		NodeGUID: guidText(info.NodeGUID), Ports: []portReport{}, Ops: make(map[string]string), caps: ext.Capabilities(ctx)}
+	r.caps = ext.Capabilities(ctx)
 	for _, c := range r.caps {
 		r.Ops[c.Op.String()] = c.Support.String()
 	}
 	if verbose {
-		r.attrs = deviceAttributes(info, attr)
+		r.attrs = deviceAttributes(d.Info(), attr)
 		r.Attr = object(r.attrs)
 	}
 	for port := 1; port <= attr.PhysPortCnt; port++ {
 		pa, err := ctx.QueryPort(port)
 		if err != nil {
-			return r, err
+			return err
 		}
 		pr := portReport{Port: port, State: pa.State.String(), MTU: pa.ActiveMTU.Bytes(), LinkLayer: pa.LinkLayer.String()}
+		if pr.GIDs, err = gidTable(ctx, port); err != nil {
+			return err
+		}
 		if verbose {
 			pr.attrs = portAttributes(pa)
 			pr.Attr = object(pr.attrs)
 		}
 		r.Ports = append(r.Ports, pr)
 	}
-	return r, nil
+	return nil
+}
+
+// gidTable returns the rows of a port's GID table, none for a device without GIDs.
+func gidTable(ctx *verbs.Context, port int) ([]gidReport, error) {
+	rows := []gidReport{}
+	entries, err := ctx.GIDs(port)
+	if errors.Is(err, verbs.ErrNotSupported) {
+		return rows, nil
+	}
+	for _, e := range entries {
+		rows = append(rows, gidReport{Index: e.Index, GID: e.GID.String(), Type: e.Type.String(),
+			NetDev: netDev(ctx.Device().Info().Transport, e)})
+	}
+	return rows, err
 }
 
 // guidText writes a GUID as ibv_devinfo does.
@@ -183,18 +228,47 @@ func portAttributes(a verbs.PortAttr) []attribute {
 }
 
 // printDevices prints a table of one line for each device.
-func printDevices(w io.Writer, reports []deviceReport) error {
+func printDevices(w io.Writer, list listReport) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "DEVICE\tPROVIDER\tTRANSPORT\tNODE GUID\tPORTS\tRFC 7306")
-	for _, r := range reports {
-		var ports []string
+	fmt.Fprintln(t, "DEVICE\tPROVIDER\tTRANSPORT\tNODE GUID\tPORTS\tNETDEV\tRFC 7306")
+	for _, r := range list.Devices {
+		var ports, netDevs []string
 		for _, p := range r.Ports {
 			ports = append(ports, fmt.Sprintf("%d %s", p.Port, p.State))
+			for _, g := range p.GIDs {
+				if g.NetDev != "" && !slices.Contains(netDevs, g.NetDev) {
+					netDevs = append(netDevs, g.NetDev)
+				}
+			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Provider, r.Transport, r.NodeGUID,
-			strings.Join(ports, ", "), r.extensions())
+		last := r.extensions()
+		if r.Error != "" {
+			last = "? (" + r.Error + ")"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Provider, r.Transport, r.NodeGUID,
+			orNone(ports), orNone(netDevs), last)
 	}
+	fmt.Fprint(t, list.remark())
 	return t.Flush()
+}
+
+// orNone writes a list, "-" if nothing is in it.
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "-"
+	}
+	return strings.Join(list, ", ")
+}
+
+// remark says in a line why devices may be missing, "" if none is.
+func (l *listReport) remark() string {
+	switch {
+	case !l.Libibverbs:
+		return "(built without libibverbs: the kernel's devices are not listed)\n"
+	case l.Error != "":
+		return "(the kernel's devices are not listed: " + l.Error + ")\n"
+	}
+	return ""
 }
 
 // extensions says which operations of RFC 7306 the device has: "all", "none" or their names.
@@ -215,9 +289,9 @@ func (r *deviceReport) extensions() string {
 }
 
 // printVerbose prints everything, one value in a line.
-func printVerbose(w io.Writer, reports []deviceReport) error {
+func printVerbose(w io.Writer, list listReport) error {
 	var b strings.Builder
-	for i, r := range reports {
+	for i, r := range list.Devices {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -227,6 +301,9 @@ func printVerbose(w io.Writer, reports []deviceReport) error {
 		}
 		line(4, "provider", r.Provider)
 		line(4, "transport", r.Transport)
+		if r.Error != "" {
+			line(4, "error", r.Error)
+		}
 		for _, a := range r.attrs {
 			line(4, a.name, a.value)
 		}
@@ -235,12 +312,18 @@ func printVerbose(w io.Writer, reports []deviceReport) error {
 			for _, a := range p.attrs {
 				line(8, a.name, a.value)
 			}
+			for _, g := range p.GIDs {
+				line(8, fmt.Sprintf("GID[%3d]", g.Index), strings.TrimSpace(g.GID+", "+g.Type+" "+g.NetDev))
+			}
 		}
-		fmt.Fprintf(&b, "    operations:\n")
+		if len(r.caps) > 0 {
+			fmt.Fprintf(&b, "    operations:\n")
+		}
 		for _, c := range r.caps {
 			line(8, c.Op.String(), c.Support)
 		}
 	}
+	b.WriteString(list.remark())
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -3,8 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"net"
+	"net/netip"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,9 +22,24 @@ func TestDevices(t *testing.T) {
 	require.Equal(t, exitDone, r.code)
 	require.Empty(t, r.stderr)
 	out := lines(t, r.stdout)
-	require.Len(t, out, 2)
-	require.Equal(t, []string{"DEVICE", "PROVIDER", "TRANSPORT", "NODE", "GUID", "PORTS", "RFC", "7306"}, strings.Fields(out[0]))
-	require.Regexp(t, `^usiw0 +siw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +all$`, out[1])
+	require.Equal(t, []string{"DEVICE", "PROVIDER", "TRANSPORT", "NODE", "GUID", "PORTS", "NETDEV", "RFC", "7306"}, strings.Fields(out[0]))
+	if !withLibibverbs {
+		require.Equal(t, "(built without libibverbs: the kernel's devices are not listed)", out[len(out)-1])
+		out = out[:len(out)-1]
+	}
+	require.Regexp(t, `^usiw0 +siw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +all$`, out[len(out)-1], "the last one")
+	require.Len(t, out, 2+kernelDevices(t))
+}
+
+// kernelDevices returns how many devices of the kernel the program sees.
+func kernelDevices(t *testing.T) int {
+	t.Helper()
+	if !withLibibverbs {
+		return 0
+	}
+	devices, err := filepath.Glob("/sys/class/infiniband/*")
+	require.NoError(t, err)
+	return len(devices)
 }
 
 func TestDevicesJSON(t *testing.T) {
@@ -28,17 +48,22 @@ func TestDevicesJSON(t *testing.T) {
 	require.Empty(t, r.stderr)
 	require.Len(t, lines(t, r.stdout), 1)
 	var got struct {
-		Devices []map[string]any `json:"devices"`
+		Devices    []map[string]any `json:"devices"`
+		Libibverbs bool             `json:"libibverbs"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(r.stdout), &got))
-	require.Len(t, got.Devices, 1)
-	d := got.Devices[0]
+	dec := json.NewDecoder(strings.NewReader(r.stdout))
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(&got))
+	require.Equal(t, withLibibverbs, got.Libibverbs)
+	require.Len(t, got.Devices, 1+kernelDevices(t))
+	d := got.Devices[len(got.Devices)-1]
 	require.Len(t, d, 6)
 	require.Equal(t, "usiw0", d["name"])
 	require.Equal(t, "siw", d["provider"])
 	require.Equal(t, "iWARP", d["transport"])
 	require.Regexp(t, `^([0-9a-f]{4}:){3}[0-9a-f]{4}$`, d["node_guid"])
-	require.Equal(t, []any{map[string]any{"port": 1.0, "state": "active", "active_mtu": 4096.0, "link_layer": "Ethernet"}}, d["ports"])
+	require.Equal(t, []any{map[string]any{"port": 1.0, "state": "active", "active_mtu": 4096.0, "link_layer": "Ethernet",
+		"gids": []any{}}}, d["ports"])
 	ops := d["ops"].(map[string]any)
 	n := 0
 	for op := range verbs.Ops() {
@@ -67,8 +92,117 @@ func TestDevicesVerbose(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &got))
-	require.EqualValues(t, 65536, got.Devices[0].Attr["max_qp"])
-	require.Equal(t, "active", got.Devices[0].Ports[0].Attr["state"])
+	usiw0 := got.Devices[len(got.Devices)-1]
+	require.EqualValues(t, 65536, usiw0.Attr["max_qp"])
+	require.Equal(t, "active", usiw0.Ports[0].Attr["state"])
+}
+
+// madeUp is a device of a provider in this test.
+type madeUp struct {
+	info verbs.DeviceInfo
+	open func() (verbs.ProviderContext, error)
+}
+
+func (d *madeUp) Info() verbs.DeviceInfo                             { return d.info }
+func (d *madeUp) Open(*verbs.Context) (verbs.ProviderContext, error) { return d.open() }
+
+// madeUpContext has two ports, of which the second has GIDs.
+type madeUpContext struct{ verbs.ProviderContext }
+
+func (madeUpContext) QueryDevice() (verbs.DeviceAttr, error) {
+	return verbs.DeviceAttr{PhysPortCnt: 2}, nil
+}
+func (madeUpContext) Ops() verbs.OpSet { return plainAtomics }
+func (madeUpContext) Close() error     { return nil }
+func (madeUpContext) QueryPort(port int) (verbs.PortAttr, error) {
+	if port == 1 {
+		return verbs.PortAttr{State: verbs.PortDown, LinkLayer: verbs.LinkLayerInfiniBand, ActiveMTU: verbs.MTU256}, nil
+	}
+	return verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkLayerEthernet, ActiveMTU: verbs.MTU1024, GIDTblLen: 3}, nil
+}
+func (madeUpContext) QueryPKey(int, int) (uint16, error) { return 0xffff, nil }
+func (madeUpContext) QueryGID(port, index int) (verbs.GIDEntry, error) {
+	if index == 1 {
+		return verbs.GIDEntry{}, verbs.ErrNoGID
+	}
+	return verbs.GIDEntry{GID: verbs.GIDFromAddr(netip.MustParseAddr("10.78.0.1")), Port: port, Index: index,
+		Type: verbs.GIDTypeRoCEv2, NetDev: "lo"}, nil
+}
+
+// madeUpDevice registers a device for the time of the test.
+func madeUpDevice(t *testing.T, name string, open func() (verbs.ProviderContext, error)) *verbs.Device {
+	t.Helper()
+	d, err := verbs.Register(&madeUp{verbs.DeviceInfo{Name: name, Provider: "made-up", Transport: verbs.TransportIB}, open})
+	require.NoError(t, err)
+	t.Cleanup(func() { verbs.Unregister(d) })
+	return d
+}
+
+// A device that cannot be opened is listed with the reason, and does not keep others from being listed.
+func TestDevicesBroken(t *testing.T) {
+	madeUpDevice(t, "broken0", func() (verbs.ProviderContext, error) { return nil, syscall.EACCES })
+	whole := madeUpDevice(t, "whole0", func() (verbs.ProviderContext, error) { return madeUpContext{}, nil })
+	here := func(args ...string) string {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append([]string{"devices"}, args...), nil, &stdout, &stderr)
+		require.Equal(t, exitDone, code, "%s", &stderr)
+		require.Empty(t, stderr.String())
+		return stdout.String()
+	}
+	text := here()
+	require.Regexp(t, `(?m)^broken0 +made-up +InfiniBand +0000:0000:0000:0000 +- +- +\? \(verbs: .*broken0: permission denied\)$`, text)
+	require.Regexp(t, `(?m)^whole0 +made-up +InfiniBand +0000:0000:0000:0000 +1 down, 2 active +lo +fetch-add,cmp-swap$`, text)
+	require.Regexp(t, `(?m)^usiw0 .* all$`, text)
+
+	text = here("-v")
+	require.Regexp(t, `(?m)^device: broken0$(\n    .*)*\n    error: +verbs: .*permission denied$`, text)
+	require.Regexp(t, `(?m)^        GID\[  2\]: +0000:0000:0000:0000:0000:ffff:0a4e:0001, RoCE v2 lo$`, text)
+	require.NotContains(t, text, "GID[  1]", "it is empty")
+
+	var list listReport
+	require.NoError(t, json.Unmarshal([]byte(here("--json")), &list))
+	n := len(list.Devices)
+	require.Equal(t, "broken0", list.Devices[n-3].Name)
+	require.Contains(t, list.Devices[n-3].Error, "permission denied")
+	require.Empty(t, list.Devices[n-3].Ops)
+	require.Empty(t, list.Devices[n-2].Error)
+	require.Equal(t, "native", list.Devices[n-2].Ops["cmp-swap"])
+	const gid = "0000:0000:0000:0000:0000:ffff:0a4e:0001"
+	require.Equal(t, []portReport{
+		{Port: 1, State: "down", MTU: 256, LinkLayer: "InfiniBand", GIDs: []gidReport{}},
+		{Port: 2, State: "active", MTU: 1024, LinkLayer: "Ethernet", GIDs: []gidReport{{0, gid, "RoCE v2", "lo"}, {2, gid, "RoCE v2", "lo"}}},
+	}, list.Devices[n-2].Ports)
+
+	// The address on which a demo listens: of the interface, and not the one that a GID once had.
+	ip, err := ownAddress(whole)
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1", ip.String())
+	_, err = ownAddress(verbs.NewDevice(&madeUp{verbs.DeviceInfo{Name: "closed0"}, func() (verbs.ProviderContext, error) { return nil, syscall.EACCES }}))
+	require.ErrorIs(t, err, syscall.EACCES)
+}
+
+func TestDevicesRemark(t *testing.T) {
+	require.Empty(t, (&listReport{Libibverbs: true}).remark())
+	require.Contains(t, (&listReport{}).remark(), "built without libibverbs")
+	require.Contains(t, (&listReport{Libibverbs: true, Error: "no netlink"}).remark(), "not listed: no netlink")
+}
+
+func TestNetDev(t *testing.T) {
+	require.Equal(t, "eth7", netDev(verbs.TransportIB, verbs.GIDEntry{NetDev: "eth7"}))
+	require.Equal(t, "eth7", netDev(verbs.TransportIWARP, verbs.GIDEntry{NetDev: "eth7"}))
+	require.Empty(t, netDev(verbs.TransportIWARP, verbs.GIDEntry{GID: verbs.GID{0x02, 1, 2, 3, 4, 5}}))
+	interfaces, err := net.Interfaces()
+	require.NoError(t, err)
+	for _, i := range interfaces {
+		if n := len(i.HardwareAddr); n > 0 {
+			var g verbs.GIDEntry
+			copy(g.GID[:], i.HardwareAddr)
+			require.NotEmpty(t, netDev(verbs.TransportIWARP, g), i.Name)
+			require.Empty(t, netDev(verbs.TransportIB, g), "a MAC address is no GID there")
+		}
+	}
+	require.Empty(t, interfaceAddresses("no such"))
+	require.Empty(t, interfaceAddresses(""))
 }
 
 func TestGUIDText(t *testing.T) {

@@ -34,8 +34,9 @@ func TestUsage(t *testing.T) {
 		{"negative port", []string{"demo", "--connect", "h:-1"}, []string{"--connect", `"-1"`}},
 		{"port by name", []string{"demo", "--connect", "h:rdma"}, []string{"--connect", `"rdma"`}},
 		{"no host to connect to", []string{"demo", "--connect", ":7306"}, []string{"--connect", `":7306"`, "no host"}},
-		{"unknown device", []string{"demo", "--device", "mlx5_0"}, []string{"--device", `"mlx5_0"`, "present: usiw0"}},
-		{"empty device", []string{"demo", "--device", ""}, []string{"--device", `""`, "present: usiw0"}},
+		{"unknown device", []string{"demo", "--device", "mlx5_99"}, []string{"--device", `"mlx5_99"`, "present: ", "usiw0)"}},
+		{"empty device", []string{"demo", "--device", ""}, []string{"--device", `""`, "present: ", "usiw0)"}},
+		{"device that cannot be recorded", []string{"demo", "--device", "auto", "--pcap", "x"}, []string{"--pcap x", "usiw0", "--device auto"}},
 		{"unknown step", []string{"demo", "--break", "dance"}, []string{"--break", `"dance"`, "connect, send, write, read"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

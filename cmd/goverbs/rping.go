@@ -72,7 +72,7 @@ func newRPing() *cobra.Command {
 	f.BoolVarP(&o.persistent, "persistent", "P", false, "server: serve many clients, also at the same time")
 	f.BoolVarP(&o.selfQP, "self-qp", "q", false, "")
 	_ = f.MarkHidden("self-qp")
-	f.String(deviceFlag, "", "use the device `NAME` (default: the user-space RNIC)")
+	addDeviceFlag(cmd)
 	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
 		if err := o.check(cmd); err != nil {
 			return err
@@ -158,7 +158,7 @@ type rping struct {
 func runRPing(cmd *cobra.Command, dev *verbs.Device, o rpingOptions) error {
 	r := &rping{rpingOptions: o, dev: dev, out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr()}
 	ctx := cmd.Context()
-	r.trace("device %v", dev)
+	r.trace("device %s", deviceText(dev))
 	var err error
 	if o.server {
 		err = r.serve(ctx)

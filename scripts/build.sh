@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+
+# usage: scripts/build.sh
+#
+# Builds bin/goverbs. With a C compiler and the headers of rdma-core it gets the devices of the kernel; without them, or with
+# CGO_ENABLED=0, it is a static binary that has usiw0 only. Says which on stderr and installs nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+kernel=
+if [ "$(go env CGO_ENABLED)" != 1 ]; then
+	why="cgo is off, for want of a C compiler or by CGO_ENABLED=0"
+	[ "$(go env GOOS)" = linux ] || why="not on $(go env GOOS)"
+elif [[ $(go env GOFLAGS) == *noibverbs* ]]; then
+	why="-tags noibverbs"
+elif ! scripts/need.sh --have verbs; then
+	why="a C compiler, libibverbs-dev or librdmacm-dev is missing"
+else
+	kernel=yes
+fi
+
+if [ -n "$kernel" ]; then
+	echo "building bin/goverbs with libibverbs and librdmacm" >&2
+	CGO_ENABLED=1 go build -o bin/goverbs ./cmd/goverbs
+else
+	echo "building bin/goverbs without the kernel's RDMA devices ($why)" >&2
+	CGO_ENABLED=0 go build -o bin/goverbs ./cmd/goverbs
+fi
