@@ -45,15 +45,15 @@ static int call_post(struct ibv_qp *qp, const struct simple *s, int n, int *bad)
 	return ret;
 }
 
-static int call_post_recv(struct ibv_qp *qp, uint64_t wr_id) {
-	struct ibv_sge sge = {0x1000, 64, 3};
+static int call_post_recv(struct ibv_qp *qp, uint64_t wr_id, uint64_t addr, uint32_t len, uint32_t lkey) {
+	struct ibv_sge sge = {addr, len, lkey};
 	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
 
 	return ibv_post_recv(qp, &wr, &bad);
 }
 
-static int call_modify(struct ibv_qp *qp, int state, int mask) {
-	struct ibv_qp_attr a = {.qp_state = state, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = 7, .rq_psn = 5,
+static int call_modify(struct ibv_qp *qp, int state, int mask, int dest) {
+	struct ibv_qp_attr a = {.qp_state = state, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = dest, .rq_psn = 5,
 		.sq_psn = 6, .timeout = 14, .retry_cnt = 7, .rnr_retry = 6, .max_rd_atomic = 4, .max_dest_rd_atomic = 3,
 		.min_rnr_timer = 12, .qp_access_flags = IBV_ACCESS_REMOTE_READ};
 
@@ -195,6 +195,7 @@ func (o object) regDMABuf(offset uint64, length int, iova uint64, fd, access int
 }
 
 func (o object) lkey() uint32   { return uint32(o.mr().lkey) }
+func (o object) rkey() uint32   { return uint32(o.mr().rkey) }
 func (o object) deregMR() error { return result(C.ibv_dereg_mr(o.mr())) }
 
 func (o object) rereg(flags, access int) (int, error) {
@@ -254,8 +255,10 @@ func (o object) createQP(typ int, send, recv object, wrs int) (object, error) {
 func (o object) num() uint32      { return uint32(o.qp().qp_num) }
 func (o object) destroyQP() error { return result(C.ibv_destroy_qp(o.qp())) }
 
-func (o object) modify(state, mask int) error {
-	return result(C.call_modify(o.qp(), C.int(state), C.int(mask)))
+func (o object) modify(state, mask int) error { return o.modifyTo(state, mask, 7) }
+
+func (o object) modifyTo(state, mask int, dest uint32) error {
+	return result(C.call_modify(o.qp(), C.int(state), C.int(mask), C.int(dest)))
 }
 
 func (o object) queryState() (int, error) {
@@ -288,9 +291,19 @@ func (o object) postSend(wrs ...WR) (bad int, err error) {
 	return int(b), result(rc)
 }
 
-func (o object) postRecv(wrID uint64) error {
-	return result(C.call_post_recv(o.qp(), C.uint64_t(wrID)))
+func (o object) postRecv(wrID uint64) error { return o.postRecvTo(wrID, SGE{0x1000, 64, 3}) }
+
+func (o object) postRecvTo(wrID uint64, s SGE) error {
+	return result(C.call_post_recv(o.qp(), C.uint64_t(wrID), C.uint64_t(s.Addr), C.uint32_t(s.Length), C.uint32_t(s.LKey)))
 }
+
+// callAlloc returns memory of C's and its address; callFree frees it.
+func callAlloc(n int) ([]byte, uint64) {
+	p := C.calloc(1, C.size_t(n))
+	return unsafe.Slice((*byte)(p), n), uint64(uintptr(p))
+}
+
+func callFree(mem []byte) { C.free(unsafe.Pointer(unsafe.SliceData(mem))) }
 
 func (o object) asyncFD() int { return int(o.ctx().async_fd) }
 

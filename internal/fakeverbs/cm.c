@@ -482,6 +482,7 @@ static void attach(struct cmid *d) {
 
 	if (!q || !d->dev->iwarp)
 		return;
+	q->peer = d->peer ? d->peer->info.param.qp_num : 0;
 	q->state = IBV_QPS_RTS;
 	q->connected = true;
 	q->ord = d->info.param.initiator_depth;
@@ -490,8 +491,32 @@ static void attach(struct cmid *d) {
 static void detach(struct cmid *d) {
 	struct qp *q = qp_by_num(d->info.param.qp_num);
 
-	if (q && d->dev->iwarp)
-		qp_to_error(q);
+	if (!q || !d->dev->iwarp)
+		return;
+	q->connected = false;
+	qp_to_error(q);
+}
+
+static bool of_qp(const struct obj *o, uint32_t qpn) {
+	const struct cmid *d = (const struct cmid *)o;
+
+	return d->state == CONNECTED && d->info.param.qp_num == qpn;
+}
+
+// cm_lost ends the connection of a QP of iWARP, whose stream its device has closed.
+void cm_lost(uint32_t qpn) {
+	struct cmid *d = (struct cmid *)obj_find(K_ID, of_qp, qpn), *p;
+
+	if (!d)
+		return;
+	d->state = LEFT;
+	simple(d, RDMA_CM_EVENT_DISCONNECTED, 0);
+	p = d->peer;
+	if (p && p->state == CONNECTED) {
+		p->state = LEFT;
+		detach(p);
+		simple(p, RDMA_CM_EVENT_DISCONNECTED, 0);
+	}
 }
 
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param) {

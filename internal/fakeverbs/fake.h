@@ -122,6 +122,9 @@ struct mr {
 
 struct mw {
 	struct obj o;
+	bool bound;
+	uint32_t lkey, qpn, access; // of the region; of the QP, for a window of type 2
+	uint64_t addr, length;
 	struct ibv_mw pub;
 };
 
@@ -172,6 +175,7 @@ struct pending {
 	uint64_t wr_id;
 	uint32_t opcode, flags, bytes;
 	bool sig;
+	struct fake_wr *wr; // the whole request, in loopback only
 };
 
 struct wq {
@@ -185,6 +189,8 @@ struct qp {
 	enum ibv_qp_state state;
 	bool sig_all, connected;
 	int ord, groups; // ord: -1 until a connection has one
+	uint32_t peer;   // the other QP of an iWARP connection
+	bool running, failed; // see loop.c
 	struct ibv_qp_cap cap;
 	struct ibv_qp_attr attr;
 	int mask, modifies;
@@ -215,6 +221,7 @@ extern pthread_mutex_t fake_mu; // everything here, but for the hot paths
 extern struct dev fake_dev[2];
 extern int fake_hot;  // 0 off, 1 completions without end, 2 one for each signaled request
 extern int fake_auto; // requests complete when they are posted
+extern int fake_loop; // requests are executed between QPs of the process
 extern int fake_block_ms;
 extern int fake_fork_result, fake_fork_status;
 
@@ -236,6 +243,7 @@ void obj_up(struct obj *o, int i, struct obj *parent);
 struct obj *obj_get(const char *fn, enum fake_kind kind, const void *pub);
 struct obj *obj_get_dying(const char *fn, enum fake_kind kind, const void *pub); // also while it is being destroyed
 struct obj *obj_peek(enum fake_kind kind, const void *pub);                       // records nothing, finds dead ones
+struct obj *obj_find(enum fake_kind kind, bool (*match)(const struct obj *, uint32_t), uint32_t what); // living
 struct obj *obj_by_id(enum fake_kind kind, uint32_t id);
 struct obj *obj_next(enum fake_kind kind, const struct obj *after); // living, by rising id
 int obj_busy(const char *fn, struct obj *o);                         // EBUSY and a fault if it has children
@@ -261,6 +269,11 @@ void cq_add(struct cq *c, const struct fake_wc *wc);
 void async_push(struct ctx *c, struct obj *about, struct ibv_async_event ev);
 void wq_init(struct wq *w, int room, int max_sge);
 void wq_free(struct wq *w);
+void wq_clear(struct wq *w);
+bool wq_take(struct qp *q, bool recv, struct pending *p);
+void loop_run(struct qp *q);
+void loop_recv(uint32_t qpn, const struct ibv_srq *srq);
+void cm_lost(uint32_t qpn);
 int wq_complete(struct qp *q, bool recv, int n, uint32_t status, uint32_t bytes);
 
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

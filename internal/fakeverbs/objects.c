@@ -21,7 +21,7 @@
 
 pthread_mutex_t fake_mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-int fake_hot, fake_auto, fake_block_ms = 2000;
+int fake_hot, fake_auto, fake_loop, fake_block_ms = 2000;
 
 // Faults.
 
@@ -266,12 +266,20 @@ struct obj *obj_get(const char *fn, enum fake_kind kind, const void *pub) {
 	return o;
 }
 
-struct obj *obj_by_id(enum fake_kind kind, uint32_t id) {
+struct obj *obj_find(enum fake_kind kind, bool (*match)(const struct obj *, uint32_t), uint32_t what) {
 	for (int i = 0; i < BUCKETS; i++)
 		for (struct obj *o = buckets[i]; o; o = o->next)
-			if (o->kind == kind && o->id == id && !o->dead)
+			if (o->kind == kind && !o->dead && match(o, what))
 				return o;
 	return NULL;
+}
+
+static bool has_id(const struct obj *o, uint32_t id) {
+	return o->id == id;
+}
+
+struct obj *obj_by_id(enum fake_kind kind, uint32_t id) {
+	return obj_find(kind, has_id, id);
 }
 
 struct obj *obj_next(enum fake_kind kind, const struct obj *after) {
@@ -465,7 +473,7 @@ void fake_reset(void) {
 		free(o);
 	}
 	fake_reset_posted();
-	fake_auto = 0;
+	fake_auto = fake_loop = 0;
 	fake_block_ms = 2000;
 	pthread_mutex_unlock(&fake_mu);
 }

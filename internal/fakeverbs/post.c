@@ -162,7 +162,12 @@ static int check_send(struct qp *q, const struct ibv_send_wr *wr) {
 	return 0;
 }
 
+// pend queues what was recorded last.
 static void pend(struct wq *w, struct pending p) {
+	if (fake_loop) {
+		p.wr = malloc(sizeof(*p.wr));
+		*p.wr = records[(recorded - 1) % RECORDS];
+	}
 	w->wr[(w->head + w->count++) % w->room] = p;
 }
 
@@ -175,13 +180,15 @@ static int take_send(struct qp *q, const struct ibv_send_wr *wr) {
 	for (int i = 0; i < wr->num_sge; i++)
 		p.bytes += wr->sg_list[i].length;
 	if (wr->opcode == IBV_WR_BIND_MW && obj_peek(K_MW, wr->bind_mw.mw))
-		wr->bind_mw.mw->rkey = wr->bind_mw.rkey;
+		wr->bind_mw.mw->rkey = wr->bind_mw.rkey; // from now on, though the window is bound later
 	record_send(q, wr);
 	pend(&q->sq, p);
 	if (q->dev->iwarp ? false : q->state == IBV_QPS_ERR)
 		wq_complete(q, false, 1, IBV_WC_WR_FLUSH_ERR, 0);
 	else if (fake_auto && q->state == IBV_QPS_RTS)
 		wq_complete(q, false, 1, IBV_WC_SUCCESS, p.bytes);
+	else if (fake_loop)
+		loop_run(q);
 	return 0;
 }
 
@@ -253,6 +260,8 @@ int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 				wq_complete(q, true, 1, IBV_WC_WR_FLUSH_ERR, 0);
 		}
 	}
+	if (q && fake_loop)
+		loop_recv(qp->qp_num, NULL);
 	if (f.on && !err && !f.no_bad)
 		*bad = wr;
 	if (err)
@@ -277,6 +286,8 @@ int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_r
 		if (!(err = take_recv(&s->rq, 0, s->o.id, wr)))
 			wr = wr->next;
 	}
+	if (s && fake_loop)
+		loop_recv(0, srq);
 	if (f.on && !err && !f.no_bad)
 		*bad = wr;
 	if (err)
@@ -322,8 +333,8 @@ static uint32_t wc_opcode(uint32_t opcode) {
 	}
 }
 
-// take removes the oldest request that waits.
-static bool take(struct qp *q, bool recv, struct pending *p) {
+// wq_take removes the oldest request that waits.
+bool wq_take(struct qp *q, bool recv, struct pending *p) {
 	struct srq *s = recv && q->pub.srq ? OUTER(srq, q->pub.srq) : NULL;
 	struct wq *w = s ? &s->rq : recv ? &q->rq : &q->sq;
 
@@ -344,11 +355,12 @@ static bool take(struct qp *q, bool recv, struct pending *p) {
 int wq_complete(struct qp *q, bool recv, int n, uint32_t status, uint32_t bytes) {
 	int done = 0;
 
-	for (struct pending p; done < n && take(q, recv, &p); done++) {
+	for (struct pending p; done < n && wq_take(q, recv, &p); done++) {
 		struct fake_wc wc = {.wr_id = p.wr_id, .status = status, .qp_num = q->pub.qp_num};
 
 		wc.opcode = recv ? IBV_WC_RECV : wc_opcode(p.opcode);
 		wc.byte_len = bytes;
+		free(p.wr);
 		if (recv || p.sig || status != IBV_WC_SUCCESS)
 			cq_add(OUTER(cq, recv ? q->pub.recv_cq : q->pub.send_cq), &wc);
 	}
@@ -378,8 +390,10 @@ int fake_inject_wc(uint32_t qpn, int recv, const struct fake_wc *wc) {
 	pthread_mutex_lock(&fake_mu);
 	q = qp_by_num(qpn);
 	ok = q != NULL;
-	if (ok && recv == 2 && (ok = take(q, true, &p)))
+	if (ok && recv == 2 && (ok = wq_take(q, true, &p))) {
 		w.wr_id = p.wr_id;
+		free(p.wr);
+	}
 	if (ok)
 		cq_add(OUTER(cq, recv ? q->pub.recv_cq : q->pub.send_cq), &w);
 	pthread_mutex_unlock(&fake_mu);

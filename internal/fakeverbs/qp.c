@@ -10,17 +10,26 @@ void wq_init(struct wq *w, int room, int max_sge) {
 	w->wr = calloc(room > 0 ? room : 1, sizeof(*w->wr));
 }
 
+void wq_clear(struct wq *w) {
+	for (; w->count > 0; w->count--) {
+		free(w->wr[w->head].wr);
+		w->head = (w->head + 1) % w->room;
+	}
+}
+
 void wq_free(struct wq *w) {
+	wq_clear(w);
 	free(w->wr);
 	w->wr = NULL;
 	w->room = w->count = 0;
 }
 
+static bool has_num(const struct obj *o, uint32_t qpn) {
+	return ((const struct qp *)o)->pub.qp_num == qpn;
+}
+
 struct qp *qp_by_num(uint32_t qpn) {
-	for (struct obj *o = obj_next(K_QP, NULL); o; o = obj_next(K_QP, o))
-		if (((struct qp *)o)->pub.qp_num == qpn)
-			return (struct qp *)o;
-	return NULL;
+	return (struct qp *)obj_find(K_QP, has_num, qpn);
 }
 
 uint32_t fake_qp_nth(int nth) {
@@ -145,9 +154,17 @@ static void flush(struct qp *q) {
 }
 
 void qp_to_error(struct qp *q) {
+	bool lost = q->connected;
+
+	if (q->running) {
+		q->failed = true;
+		return;
+	}
 	q->state = IBV_QPS_ERR;
 	q->connected = false;
 	flush(q);
+	if (lost && q->dev->iwarp)
+		cm_lost(q->pub.qp_num); // the stream is gone
 }
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
@@ -188,12 +205,14 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
 			qp_to_error(q);
 			break;
 		case IBV_QPS_RESET: // what was posted is forgotten
-			q->sq.count = q->rq.count = 0;
+			wq_clear(&q->sq);
+			wq_clear(&q->rq);
 			q->state = IBV_QPS_RESET;
 			break;
 		default:
 			if (!q->dev->iwarp || !q->connected)
 				q->state = attr->qp_state;
+			loop_run(q);
 		}
 	}
 	return end_errno(0);
@@ -229,6 +248,8 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 	err = err ? err : q ? obj_busy("ibv_destroy_qp", &q->o) : EINVAL;
 	if (err)
 		return end_errno(err);
+	if (q->connected && q->dev->iwarp)
+		cm_lost(qp->qp_num);
 	q->o.dying = true;
 	evq_drop(&ctx_of(qp->context)->async, &q->o, NULL);
 	wait_acked("ibv_destroy_qp", &q->o, &qp->events_completed, &q->async_reported);
@@ -328,6 +349,7 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask) {
 		wq_init(&w, attr->max_wr, s->rq.max_sge);
 		for (; w.count < s->rq.count; w.count++)
 			w.wr[w.count] = s->rq.wr[(s->rq.head + w.count) % s->rq.room];
+		s->rq.count = 0; // what waited has moved
 		wq_free(&s->rq);
 		s->rq = w;
 		s->attr.max_wr = attr->max_wr;

@@ -53,6 +53,11 @@ func LastPosted() []WR {
 // AutoComplete makes send requests complete successfully when they are posted.
 func AutoComplete(on bool) { cSetAuto(on) }
 
+// Loopback makes requests be executed between QPs of the process, at once and in order: data is moved, receives are
+// consumed, keys, rights and bounds are checked, windows bound. QPs reach each other by the number in ibv_modify_qp, on
+// fake1 by the connection manager. It is for requests posted from now on, until Reset.
+func Loopback(on bool) { cSetLoop(on) }
+
 // CompleteSend completes the n oldest send requests of a QP with a status (ibv_wc_status) and returns how many there
 // were. A successful one without a signal gives no completion. It returns -1 if there is no such QP.
 func CompleteSend(qpn uint32, n int, status uint32) int { return cComplete(qpn, false, n, status, 0) }

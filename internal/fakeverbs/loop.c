@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+// Loopback: requests are executed between QPs of the process, at once and in order, so that tests of more than single
+// calls have a device too. Retries, windows of requests and fences have no meaning where nothing takes time; a Send that
+// finds no receive waits for one, on iWARP it ends the connection.
+
+#include "fake.h"
+
+static bool has_rkey(const struct obj *o, uint32_t rkey) {
+	return o->kind == K_MR ? ((const struct mr *)o)->pub.rkey == rkey
+			       : ((const struct mw *)o)->bound && ((const struct mw *)o)->pub.rkey == rkey;
+}
+
+static bool has_lkey(const struct obj *o, uint32_t lkey) {
+	return ((const struct mr *)o)->pub.lkey == lkey;
+}
+
+static bool inside(uint64_t at, uint64_t len, uint64_t addr, uint64_t length) {
+	return addr >= at && length <= len && addr - at <= len - length;
+}
+
+static char *host(const struct mr *m, uint64_t addr) {
+	return (char *)m->pub.addr + (addr - m->iova);
+}
+
+// local finds the memory of an SGE.
+static char *local(struct qp *q, const struct ibv_sge *s, bool write) {
+	struct mr *m = (struct mr *)obj_find(K_MR, has_lkey, s->lkey);
+
+	if (!m || m->pub.pd != q->pub.pd || !inside(m->iova, m->pub.length, s->addr, s->length) ||
+		(write && !(m->access & IBV_ACCESS_LOCAL_WRITE)))
+		return NULL;
+	return host(m, s->addr);
+}
+
+// remote finds what a key of q's gives access to.
+static char *remote(struct qp *q, uint32_t rkey, uint64_t addr, uint64_t len, unsigned access) {
+	struct mr *m = (struct mr *)obj_find(K_MR, has_rkey, rkey);
+	struct mw *w;
+
+	if (m) {
+		if (m->pub.pd != q->pub.pd || !(m->access & access) || !inside(m->iova, m->pub.length, addr, len))
+			return NULL;
+		return host(m, addr);
+	}
+	w = (struct mw *)obj_find(K_MW, has_rkey, rkey);
+	if (!w || w->pub.pd != q->pub.pd || (w->qpn && w->qpn != q->pub.qp_num) || !(w->access & access) ||
+		!inside(w->addr, w->length, addr, len))
+		return NULL;
+	m = (struct mr *)obj_find(K_MR, has_lkey, w->lkey);
+	return m ? host(m, addr) : NULL;
+}
+
+// gather copies the data of a request to a buffer, which the caller frees. NULL: an SGE is wrong.
+static char *gather(struct qp *q, const struct fake_wr *wr, uint64_t *len) {
+	char *buf;
+	uint64_t at = 0;
+
+	*len = 0;
+	for (int i = 0; i < wr->num_sge; i++)
+		*len += wr->sge[i].length;
+	buf = malloc(*len + 1);
+	if (wr->flags & IBV_SEND_INLINE) {
+		memcpy(buf, wr->data, *len);
+		return buf;
+	}
+	for (int i = 0; i < wr->num_sge; i++) {
+		char *from;
+
+		if (wr->sge[i].length == 0)
+			continue;
+		from = local(q, &wr->sge[i], false);
+		if (!from) {
+			free(buf);
+			return NULL;
+		}
+		memcpy(buf + at, from, wr->sge[i].length);
+		at += wr->sge[i].length;
+	}
+	return buf;
+}
+
+// scatter returns a completion status.
+static int scatter(struct qp *q, const struct fake_wr *wr, const char *buf, uint64_t len) {
+	for (int i = 0; i < wr->num_sge && len > 0; i++) {
+		uint64_t n = wr->sge[i].length < len ? wr->sge[i].length : len;
+		char *to;
+
+		if (n == 0)
+			continue;
+		to = local(q, &wr->sge[i], true);
+		if (!to)
+			return IBV_WC_LOC_PROT_ERR;
+		memcpy(to, buf, n);
+		buf += n;
+		len -= n;
+	}
+	return len > 0 ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+}
+
+static void access_error(struct qp *q) {
+	struct ibv_async_event ev = {.event_type = q->dev->iwarp ? IBV_EVENT_QP_FATAL : IBV_EVENT_QP_ACCESS_ERR,
+		.element.qp = &q->pub};
+
+	async_push(ctx_of(q->pub.context), &q->o, ev);
+	qp_to_error(q);
+}
+
+// invalidate ends what a key gives access to: a window's binding.
+static bool invalidate(struct qp *q, uint32_t rkey) {
+	struct mw *w = (struct mw *)obj_find(K_MW, has_rkey, rkey);
+
+	if (!w || w->pub.type != IBV_MW_TYPE_2 || w->pub.pd != q->pub.pd || w->qpn != q->pub.qp_num)
+		return false;
+	w->bound = false;
+	return true;
+}
+
+// deliver ends the oldest receive of p with a message. Its result is the sender's status, or -1: no receive is there.
+static int deliver(struct qp *q, struct qp *p, const struct fake_wr *wr, const char *buf, uint64_t len, bool placed) {
+	struct fake_wc wc = {.qp_num = p->pub.qp_num, .opcode = placed ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV};
+	bool ud = p->pub.qp_type == IBV_QPT_UD;
+	struct pending r;
+	char grh[40] = {0};
+	int status = IBV_WC_SUCCESS;
+
+	if (!wq_take(p, true, &r))
+		return -1;
+	wc.wr_id = r.wr_id;
+	wc.byte_len = len + (ud ? 40 : 0);
+	wc.solicited = wr->flags & IBV_SEND_SOLICITED;
+	if (wr->opcode == IBV_WR_SEND_WITH_IMM || wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+		wc.flags |= IBV_WC_WITH_IMM;
+		wc.imm = wr->imm;
+	}
+	if (ud) {
+		char *both = calloc(1, len + 40);
+		struct ibv_grh *g = (struct ibv_grh *)grh;
+
+		g->version_tclass_flow = htobe32(6u << 28);
+		g->next_hdr = 0x1b;
+		memcpy(g->sgid.raw, q->dev->gid[3].raw, 16);
+		memcpy(g->dgid.raw, p->dev->gid[3].raw, 16);
+		memcpy(both, grh, 40);
+		memcpy(both + 40, buf, len);
+		wc.flags |= IBV_WC_GRH;
+		wc.src_qp = q->pub.qp_num;
+		status = r.wr ? scatter(p, r.wr, both, len + 40) : IBV_WC_SUCCESS;
+		free(both);
+	} else if (!placed && r.wr) {
+		status = scatter(p, r.wr, buf, len);
+	}
+	free(r.wr);
+	if (status == IBV_WC_SUCCESS && wr->opcode == IBV_WR_SEND_WITH_INV) {
+		if (invalidate(p, wr->imm)) {
+			wc.flags |= IBV_WC_WITH_INV;
+			wc.imm = wr->imm;
+		} else {
+			status = IBV_WC_LOC_ACCESS_ERR;
+		}
+	}
+	wc.status = status;
+	cq_add(OUTER(cq, p->pub.recv_cq), &wc);
+	if (status == IBV_WC_SUCCESS)
+		return status;
+	qp_to_error(p);
+	return ud || p->pub.qp_type == IBV_QPT_UC ? IBV_WC_SUCCESS
+	     : status == IBV_WC_LOC_LEN_ERR	  ? IBV_WC_REM_INV_REQ_ERR
+	     : status == IBV_WC_LOC_ACCESS_ERR	  ? IBV_WC_REM_ACCESS_ERR
+						  : IBV_WC_REM_OP_ERR;
+}
+
+static int atomic(struct qp *q, struct qp *p, const struct fake_wr *wr) {
+	uint64_t *word = (uint64_t *)remote(p, wr->rkey, wr->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC), old;
+
+	if (!word || P(word) % 8) {
+		access_error(p);
+		return word ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR;
+	}
+	if (wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		old = __atomic_fetch_add(word, wr->compare_add, __ATOMIC_SEQ_CST);
+	} else {
+		old = wr->compare_add;
+		__atomic_compare_exchange_n(word, &old, wr->swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	}
+	return scatter(q, wr, (char *)&old, 8);
+}
+
+static int bind_window(struct qp *q, const struct fake_wr *wr) {
+	struct mw *w = (struct mw *)obj_by_id(K_MW, wr->mw);
+	struct mr *m = (struct mr *)obj_find(K_MR, has_lkey, wr->bind_lkey);
+
+	if (!w)
+		return IBV_WC_MW_BIND_ERR;
+	if (wr->bind_length == 0) {
+		w->bound = false;
+		return IBV_WC_SUCCESS;
+	}
+	if (!m || m->pub.pd != w->pub.pd || !(m->access & IBV_ACCESS_MW_BIND) || (w->bound && w->pub.type == IBV_MW_TYPE_2) ||
+		!inside(m->iova, m->pub.length, wr->bind_addr, wr->bind_length) ||
+		((wr->bind_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(m->access & IBV_ACCESS_LOCAL_WRITE)))
+		return IBV_WC_MW_BIND_ERR;
+	w->bound = true;
+	w->lkey = wr->bind_lkey;
+	w->qpn = w->pub.type == IBV_MW_TYPE_2 ? q->pub.qp_num : 0;
+	w->access = wr->bind_access;
+	w->addr = wr->bind_addr;
+	w->length = wr->bind_length;
+	return IBV_WC_SUCCESS;
+}
+
+static bool reached(struct qp *q, struct qp *p) {
+	if (!p || p->o.dying || p->state < IBV_QPS_RTR || p->state == IBV_QPS_ERR || p->pub.qp_type != q->pub.qp_type)
+		return false;
+	if (q->pub.qp_type == IBV_QPT_UD)
+		return true;
+	return q->dev->iwarp ? p->peer == q->pub.qp_num : p->attr.dest_qp_num == q->pub.qp_num;
+}
+
+// execute returns the status of a request, and the octets for its completion, or -1: it has to wait.
+static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
+	bool ud = q->pub.qp_type == IBV_QPT_UD, unreliable = ud || q->pub.qp_type == IBV_QPT_UC;
+	struct qp *p = qp_by_num(ud ? wr->remote_qpn : q->dev->iwarp ? q->peer : q->attr.dest_qp_num);
+	char *buf = NULL, *at;
+	uint64_t len = 0;
+	int status;
+
+	if (wr->opcode == IBV_WR_BIND_MW)
+		return bind_window(q, wr);
+	if (wr->opcode == IBV_WR_LOCAL_INV)
+		return invalidate(q, wr->imm) ? IBV_WC_SUCCESS : IBV_WC_LOC_QP_OP_ERR;
+	if (wr->opcode != IBV_WR_RDMA_READ && wr->opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
+		wr->opcode != IBV_WR_ATOMIC_FETCH_AND_ADD && !(buf = gather(q, wr, &len)))
+		return IBV_WC_LOC_PROT_ERR;
+	if (!reached(q, p)) {
+		free(buf);
+		return unreliable ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR;
+	}
+	*bytes = len;
+	switch ((int)wr->opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_SEND_WITH_INV:
+		if (ud && wr->remote_qkey != p->attr.qkey) {
+			status = IBV_WC_SUCCESS; // dropped
+			break;
+		}
+		status = deliver(q, p, wr, buf, len, false);
+		break;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		status = IBV_WC_SUCCESS;
+		if (len > 0) {
+			at = remote(p, wr->rkey, wr->remote_addr, len, IBV_ACCESS_REMOTE_WRITE);
+			if (!at) {
+				if (!unreliable)
+					access_error(p);
+				status = unreliable ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
+				break;
+			}
+			memcpy(at, buf, len);
+		}
+		if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+			status = deliver(q, p, wr, buf, len, true);
+		break;
+	case IBV_WR_RDMA_READ:
+		status = IBV_WC_SUCCESS;
+		for (int i = 0; i < wr->num_sge; i++)
+			len += wr->sge[i].length;
+		*bytes = len;
+		if (len == 0)
+			break;
+		at = remote(p, wr->rkey, wr->remote_addr, len, IBV_ACCESS_REMOTE_READ);
+		if (!at) {
+			access_error(p);
+			status = IBV_WC_REM_ACCESS_ERR;
+			break;
+		}
+		status = scatter(q, wr, at, len);
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		*bytes = 8;
+		status = atomic(q, p, wr);
+		break;
+	default:
+		status = IBV_WC_LOC_QP_OP_ERR;
+	}
+	free(buf);
+	if (status == -1 && q->dev->iwarp) { // no receive: a Terminate
+		access_error(p);
+		return IBV_WC_FATAL_ERR;
+	}
+	return status == -1 && unreliable ? IBV_WC_SUCCESS : status;
+}
+
+// loop_run executes what waits on q until something has to wait or fails. An end of q that comes of a request is put off
+// until that request has its completion.
+void loop_run(struct qp *q) {
+	if (!fake_loop || q->running) // it is further up already
+		return;
+	q->running = true;
+	while (q->state == IBV_QPS_RTS && !q->failed && q->sq.count > 0 && q->sq.wr[q->sq.head].wr) {
+		uint32_t bytes = 0;
+		int status = execute(q, q->sq.wr[q->sq.head].wr, &bytes);
+
+		if (status < 0)
+			break;
+		wq_complete(q, false, 1, status, bytes);
+		if (status != IBV_WC_SUCCESS)
+			q->failed = true;
+	}
+	q->running = false;
+	if (q->failed) {
+		q->failed = false;
+		qp_to_error(q);
+	}
+}
+
+// loop_recv lets those go on that wait for a receive of a QP or an SRQ.
+void loop_recv(uint32_t qpn, const struct ibv_srq *srq) {
+	for (struct obj *o = obj_next(K_QP, NULL); o; o = obj_next(K_QP, o)) {
+		struct qp *q = (struct qp *)o, *p;
+
+		if (q->sq.count == 0 || q->pub.qp_type == IBV_QPT_UD)
+			continue;
+		p = qp_by_num(q->dev->iwarp ? q->peer : q->attr.dest_qp_num);
+		if (p && (srq ? p->pub.srq == srq : p->pub.qp_num == qpn))
+			loop_run(q);
+	}
+}
