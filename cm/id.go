@@ -17,10 +17,9 @@ import (
 type ID struct {
 	node    lifetime.Node
 	vctx    *verbs.Context
-	cfg     Config
-	p       Provider
 	address string
 	remote  net.Addr
+	route   route // of the active side, else nil
 
 	done chan struct{} // closed when the connection has ended, or by Close
 
@@ -37,20 +36,19 @@ type ID struct {
 // Resolve finds the device and the route for a connection to address, "host:port" (rdma_resolve_addr(3) and
 // rdma_resolve_route(3) in one). The peer is not contacted. The caller closes the ID.
 func Resolve(ctx context.Context, address string, cfg Config) (*ID, error) {
-	vctx, err := cfg.context("Resolve", address)
+	r, vctx, err := resolveRoute(ctx, address, cfg)
 	if err != nil {
-		return nil, err
-	}
-	p, err := provider("Resolve", address, vctx)
-	if err != nil {
-		return nil, err
-	}
-	remote, err := p.Resolve(ctx, address, cfg.Source)
-	if err != nil {
+		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+			err = ctx.Err()
+		}
 		return nil, opError("Resolve", address, err)
 	}
-	id := &ID{vctx: vctx, cfg: cfg, p: p, address: address, remote: remote}
-	return id, opError("Resolve", address, id.init())
+	id := &ID{vctx: vctx, address: address, remote: r.remoteAddr(), route: r}
+	if err := id.init(); err != nil {
+		r.close()
+		return nil, opError("Resolve", address, err)
+	}
+	return id, nil
 }
 
 func (id *ID) init() error {
@@ -63,9 +61,15 @@ func (id *ID) Context() *verbs.Context { return id.vctx }
 
 // BindQP moves a QP from RESET to INIT, so that receives can be posted before Connect or Accept, as iWARP requires. A QP
 // in the state INIT is left alone. Connect and Accept do it if it has not been done.
-func (id *ID) BindQP(qp *verbs.QP) error { return bindQP("BindQP", id.address, id.vctx, qp) }
+func (id *ID) BindQP(qp *verbs.QP) error {
+	var b binder = plainBinder{}
+	if id.route != nil {
+		b = id.route
+	}
+	return bindQP("BindQP", id.address, id.vctx, qp, b)
+}
 
-func bindQP(op, address string, vctx *verbs.Context, qp *verbs.QP) error {
+func bindQP(op, address string, vctx *verbs.Context, qp *verbs.QP, b binder) error {
 	if qp == nil {
 		return opError(op, address, fmt.Errorf("%w: no QP", verbs.ErrInvalid))
 	}
@@ -76,14 +80,13 @@ func bindQP(op, address string, vctx *verbs.Context, qp *verbs.QP) error {
 	if err != nil {
 		return opError(op, address, err)
 	}
-	switch attr.State {
-	case verbs.QPStateInit:
+	switch {
+	case attr.State == verbs.QPStateInit:
 		return nil
-	case verbs.QPStateReset:
-		attr = verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1,
-			AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic}
-		return opError(op, address, qp.Modify(attr,
-			verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+	case attr.State == verbs.QPStateReset:
+		return opError(op, address, b.bind(qp))
+	case qp.Type() == verbs.QPTypeUD && (attr.State == verbs.QPStateRTR || attr.State == verbs.QPStateRTS):
+		return nil // it can have many correspondents
 	}
 	return opError(op, address, &verbs.StateError{State: attr.State, Why: "a connection needs a QP in RESET or INIT"})
 }
@@ -92,24 +95,40 @@ func bindQP(op, address string, vctx *verbs.Context, qp *verbs.QP) error {
 // RDMA_CM_EVENT_ESTABLISHED). When ctx is done before, the attempt is given up and the error Is ctx.Err(); when the
 // peer refuses, the error holds a *[RejectedError]. An ID connects once.
 func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error {
-	if err := id.BindQP(qp); err != nil {
+	if err := id.fresh(); err != nil {
+		return opError("Connect", id.address, err)
+	}
+	if err := bindQP("Connect", id.address, id.vctx, qp, id.route); err != nil {
 		return err
 	}
 	return id.establish(ctx, "Connect", qp, func(ctx context.Context) (ProviderConn, error) {
-		return id.p.Connect(ctx, qp.Provider(), id.remote, id.cfg.Source, param)
+		return id.route.connect(ctx, qp, param)
 	})
+}
+
+// fresh returns an error if the ID is closed or has made its connection.
+func (id *ID) fresh() error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.freshLocked()
+}
+
+func (id *ID) freshLocked() error {
+	switch {
+	case id.closing:
+		return verbs.ErrClosed
+	case id.used:
+		return fmt.Errorf("%w: an ID makes one connection", verbs.ErrInvalid)
+	}
+	return nil
 }
 
 // establish runs one attempt, which Close can end.
 func (id *ID) establish(ctx context.Context, op string, qp *verbs.QP, attempt func(context.Context) (ProviderConn, error)) error {
 	id.mu.Lock()
-	if id.closing {
+	if err := id.freshLocked(); err != nil {
 		id.mu.Unlock()
-		return opError(op, id.address, verbs.ErrClosed)
-	}
-	if id.used {
-		id.mu.Unlock()
-		return opError(op, id.address, fmt.Errorf("%w: an ID makes one connection", verbs.ErrInvalid))
+		return opError(op, id.address, err)
 	}
 	id.used = true
 	attemptCtx, cancel := context.WithCancel(ctx)
@@ -236,6 +255,9 @@ func (id *ID) Close() error {
 	}
 	if c := id.connection(); c != nil {
 		err = c.Close()
+	}
+	if id.route != nil {
+		id.route.close()
 	}
 	id.finish()
 	id.node.End()

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// listenAuto listens on all devices that have the address: those of the kernel, whose connection manager serves them
+// together, and every registered NIC.
+func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config, backlog int) error {
+	devices, err := verbs.Devices()
+	if err != nil {
+		return err
+	}
+	m := &multiListener{requests: make(chan ProviderRequest), closed: make(chan struct{})}
+	kernel, cause := listenKernel(ctx, address, cfg, nil, backlog)
+	if cause == nil {
+		var vctx *verbs.Context
+		l.devices = kernel.(deviceLister).devices()
+		if len(l.devices) > 0 {
+			vctx, cause = l.devices[0].SharedContext()
+		}
+		if cause != nil {
+			return errors.Join(cause, kernel.Close())
+		}
+		m.add(kernel, vctx)
+		address = onPort(address, kernel.Addr())
+	} else if !errors.Is(cause, verbs.ErrNoDevice) {
+		return cause
+	}
+	for _, d := range devices {
+		p, err := provider(cfg, d)
+		if err != nil || isKernel(d) {
+			continue
+		}
+		vctx, err := d.SharedContext()
+		if err == nil {
+			var ln ProviderListener
+			if ln, err = p.Listen(ctx, address, backlog); err == nil {
+				m.add(ln, vctx)
+				l.devices = append(l.devices, d)
+				address = onPort(address, ln.Addr())
+				continue
+			}
+		}
+		// An iWARP device of the kernel takes the port from TCP; so does the first of several NICs.
+		if len(m.parts) > 0 && errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		return errors.Join(err, m.Close())
+	}
+	switch len(m.parts) {
+	case 0:
+		return noDevice(devices, cause)
+	case 1:
+		l.p, l.vctx = m.parts[0].ln, m.parts[0].vctx
+	default:
+		m.start()
+		l.p, l.vctx = m, m.parts[0].vctx
+	}
+	return nil
+}
+
+// onPort puts the port of an address into another one that has 0.
+func onPort(address string, at net.Addr) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if n, err := strconv.Atoi(port); err == nil && n == 0 {
+		if _, port, err = net.SplitHostPort(at.String()); err == nil {
+			return net.JoinHostPort(host, port)
+		}
+	}
+	return address
+}
+
+// deviceLister is a ProviderListener of several devices.
+type deviceLister interface{ devices() []*verbs.Device }
+
+// multiListener joins listeners. A goroutine for each has one request in its hand.
+type multiListener struct {
+	parts    []part
+	requests chan ProviderRequest
+	closed   chan struct{}
+	once     sync.Once
+	pumps    sync.WaitGroup
+	err      error
+}
+
+type part struct {
+	ln   ProviderListener
+	vctx *verbs.Context
+}
+
+// partRequest is a request of a part that does not know its context.
+type partRequest struct {
+	ProviderRequest
+	vctx *verbs.Context
+}
+
+func (r partRequest) context() *verbs.Context { return r.vctx }
+
+func (m *multiListener) add(ln ProviderListener, vctx *verbs.Context) {
+	m.parts = append(m.parts, part{ln, vctx})
+}
+
+func (m *multiListener) start() {
+	for _, p := range m.parts {
+		m.pumps.Go(func() { m.pump(p) })
+	}
+}
+
+func (m *multiListener) pump(p part) {
+	for {
+		r, err := p.ln.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		if _, ok := r.(contexter); !ok {
+			r = partRequest{r, p.vctx}
+		}
+		select {
+		case m.requests <- r:
+		case <-m.closed:
+			_ = r.Reject(nil)
+			return
+		}
+	}
+}
+
+// Addr implements ProviderListener: all parts have one port.
+func (m *multiListener) Addr() net.Addr { return m.parts[0].ln.Addr() }
+
+// Accept implements ProviderListener.
+func (m *multiListener) Accept(ctx context.Context) (ProviderRequest, error) {
+	select {
+	case r := <-m.requests:
+		return r, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-m.closed:
+		return nil, verbs.ErrClosed
+	}
+}
+
+// Close implements ProviderListener.
+func (m *multiListener) Close() error {
+	m.once.Do(func() {
+		close(m.closed)
+		var errs []error
+		for _, p := range m.parts {
+			errs = append(errs, p.ln.Close())
+		}
+		m.pumps.Wait()
+		m.err = errors.Join(errs...)
+	})
+	return m.err
+}

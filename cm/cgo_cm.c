@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+#include "cgo_cm.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <unistd.h>
+
+// failed turns the result of a function of librdmacm into 0 or a negative errno. Some return an errno, most -1.
+static int failed(int rc) {
+	if (rc == 0)
+		return 0;
+	if (rc > 0)
+		return -rc;
+	return errno > 0 ? -errno : -EIO;
+}
+
+#define CALL(call) (errno = 0, failed(call))
+
+static struct sockaddr *to_sockaddr(const struct gocm_addr *a, struct sockaddr_storage *s) {
+	memset(s, 0, sizeof *s);
+	if (a->family == AF_INET) {
+		struct sockaddr_in *in = (struct sockaddr_in *)s;
+		in->sin_family = AF_INET;
+		in->sin_port = htons(a->port);
+		memcpy(&in->sin_addr, a->ip, 4);
+	} else {
+		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)s;
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons(a->port);
+		in6->sin6_scope_id = a->scope;
+		memcpy(&in6->sin6_addr, a->ip, 16);
+	}
+	return (struct sockaddr *)s;
+}
+
+static void from_sockaddr(const struct sockaddr *s, struct gocm_addr *a) {
+	memset(a, 0, sizeof *a);
+	if (s->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const struct sockaddr_in *)s;
+		a->family = AF_INET;
+		a->port = ntohs(in->sin_port);
+		memcpy(a->ip, &in->sin_addr, 4);
+	} else if (s->sa_family == AF_INET6) {
+		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)s;
+		a->family = AF_INET6;
+		a->port = ntohs(in6->sin6_port);
+		a->scope = in6->sin6_scope_id;
+		memcpy(a->ip, &in6->sin6_addr, 16);
+	}
+}
+
+// The descriptor is a duplicate: librdmacm closes its own, and so does Go. O_NONBLOCK belongs to both.
+int gocm_open(struct rdma_event_channel **ch, int *fd) {
+	int flags, err;
+
+	errno = 0;
+	*ch = rdma_create_event_channel();
+	if (*ch == NULL)
+		return failed(-1);
+	flags = fcntl((*ch)->fd, F_GETFL);
+	if (flags < 0 || fcntl((*ch)->fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+	    (*fd = fcntl((*ch)->fd, F_DUPFD_CLOEXEC, 0)) < 0) {
+		err = failed(-1);
+		rdma_destroy_event_channel(*ch);
+		*ch = NULL;
+		return err;
+	}
+	return 0;
+}
+
+// An event that is not acknowledged keeps rdma_destroy_id waiting, so none leaves this function.
+int gocm_next(struct rdma_event_channel *ch, struct gocm_event *out) {
+	struct rdma_cm_event *ev = NULL;
+	const void *data = NULL;
+
+	errno = 0;
+	if (rdma_get_cm_event(ch, &ev) != 0)
+		return failed(-1);
+	memset(out, 0, offsetof(struct gocm_event, data));
+	out->event = ev->event;
+	// librdmacm itself fails an event with status -1 and the reason in errno.
+	out->status = ev->status == -1 && errno > 0 ? -errno : ev->status;
+	out->key = (uintptr_t)ev->id->context;
+	if (ev->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		out->key = (uintptr_t)ev->listen_id->context;
+		out->id = ev->id;
+	}
+	if (ev->event == RDMA_CM_EVENT_MULTICAST_JOIN || ev->event == RDMA_CM_EVENT_MULTICAST_ERROR) {
+		// Here private_data is the context that was given to rdma_join_multicast.
+		out->group = (uintptr_t)ev->param.ud.private_data;
+		out->ah = ev->param.ud.ah_attr;
+		out->qp_num = ev->param.ud.qp_num;
+		out->qkey = ev->param.ud.qkey;
+	} else if (ev->id->ps == RDMA_PS_UDP) {
+		out->ah = ev->param.ud.ah_attr;
+		out->qp_num = ev->param.ud.qp_num;
+		out->qkey = ev->param.ud.qkey;
+		data = ev->param.ud.private_data;
+		out->len = ev->param.ud.private_data_len;
+	} else {
+		out->responder_resources = ev->param.conn.responder_resources;
+		out->initiator_depth = ev->param.conn.initiator_depth;
+		out->qp_num = ev->param.conn.qp_num;
+		data = ev->param.conn.private_data;
+		out->len = ev->param.conn.private_data_len;
+	}
+	if (data == NULL)
+		out->len = 0;
+	else
+		memcpy(out->data, data, out->len);
+	rdma_ack_cm_event(ev);
+	return 0;
+}
+
+int gocm_create(struct rdma_event_channel *ch, uintptr_t key, int ps, struct rdma_cm_id **id) {
+	return CALL(rdma_create_id(ch, id, (void *)key, ps));
+}
+
+void gocm_set_key(struct rdma_cm_id *id, uintptr_t key) { id->context = (void *)key; }
+
+int gocm_bind(struct rdma_cm_id *id, const struct gocm_addr *a) {
+	struct sockaddr_storage s;
+
+	return CALL(rdma_bind_addr(id, to_sockaddr(a, &s)));
+}
+
+int gocm_resolve_addr(struct rdma_cm_id *id, const struct gocm_addr *from, const struct gocm_addr *to, int ms) {
+	struct sockaddr_storage s, d;
+
+	return CALL(rdma_resolve_addr(id, from->family ? to_sockaddr(from, &s) : NULL, to_sockaddr(to, &d), ms));
+}
+
+int gocm_resolve_route(struct rdma_cm_id *id, int ms) { return CALL(rdma_resolve_route(id, ms)); }
+
+int gocm_set_tos(struct rdma_cm_id *id, uint8_t tos) {
+	return CALL(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
+}
+
+static struct rdma_conn_param conn_param(const struct gocm_param *p) {
+	return (struct rdma_conn_param){
+		.private_data = p->len ? p->data : NULL,
+		.private_data_len = p->len,
+		.responder_resources = p->responder_resources,
+		.initiator_depth = p->initiator_depth,
+		.retry_count = p->retry_count,
+		.rnr_retry_count = p->rnr_retry_count,
+		.srq = p->srq,
+		.qp_num = p->qp_num,
+	};
+}
+
+int gocm_connect(struct rdma_cm_id *id, const struct gocm_param *p) {
+	struct rdma_conn_param param = conn_param(p);
+
+	return CALL(rdma_connect(id, &param));
+}
+
+int gocm_accept(struct rdma_cm_id *id, const struct gocm_param *p) {
+	struct rdma_conn_param param = conn_param(p);
+
+	return CALL(rdma_accept(id, &param));
+}
+
+int gocm_reject(struct rdma_cm_id *id, const struct gocm_param *p) {
+	return CALL(rdma_reject(id, p->len ? p->data : NULL, p->len));
+}
+
+int gocm_establish(struct rdma_cm_id *id) { return CALL(rdma_establish(id)); }
+
+int gocm_listen(struct rdma_cm_id *id, int backlog) { return CALL(rdma_listen(id, backlog)); }
+
+int gocm_disconnect(struct rdma_cm_id *id) { return CALL(rdma_disconnect(id)); }
+
+int gocm_destroy(struct rdma_cm_id *id) { return CALL(rdma_destroy_id(id)); }
+
+int gocm_join(struct rdma_cm_id *id, const struct gocm_addr *group, uintptr_t key) {
+	struct sockaddr_storage s;
+
+	return CALL(rdma_join_multicast(id, to_sockaddr(group, &s), (void *)key));
+}
+
+int gocm_leave(struct rdma_cm_id *id, const struct gocm_addr *group) {
+	struct sockaddr_storage s;
+
+	return CALL(rdma_leave_multicast(id, to_sockaddr(group, &s)));
+}
+
+int gocm_qp_attr(struct rdma_cm_id *id, int state, struct ibv_qp_attr *attr, int *mask) {
+	memset(attr, 0, sizeof *attr);
+	attr->qp_state = state;
+	*mask = 0;
+	return CALL(rdma_init_qp_attr(id, attr, mask));
+}
+
+void gocm_where(struct rdma_cm_id *id, struct gocm_addr *local, struct gocm_addr *remote, struct gocm_device *dev) {
+	from_sockaddr(rdma_get_local_addr(id), local);
+	from_sockaddr(rdma_get_peer_addr(id), remote);
+	memset(dev, 0, sizeof *dev);
+	if (id->verbs != NULL) {
+		strncpy(dev->name, ibv_get_device_name(id->verbs->device), sizeof dev->name - 1);
+		dev->port = id->port_num;
+	}
+}

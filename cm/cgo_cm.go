@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm
+
+/*
+#cgo LDFLAGS: -lrdmacm -libverbs
+#include "cgo_cm.h"
+#ifdef GOVERBS_CM_H
+#include <netinet/in.h>
+#endif
+*/
+import "C"
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// This file is the whole of the border to librdmacm. A rawID may be used until it is destroyed; who holds it sees to that.
+
+// rawChannel is an event channel (struct rdma_event_channel).
+type rawChannel struct{ c *C.struct_rdma_event_channel }
+
+// rawID is a connection identifier (struct rdma_cm_id).
+type rawID struct{ c *C.struct_rdma_cm_id }
+
+// rawEvent is a copy of an event that has been acknowledged.
+type rawEvent struct {
+	event  Event
+	status int // negative errno, or a reason
+	key    uintptr
+	group  uintptr
+	id     rawID     // of a request
+	end    *endpoint // the same, once it has one
+	// As the receiver of the event sees them: what the peer wants of us, and what it has for us.
+	responderResources, initiatorDepth int
+	datagram                           Datagram
+	data                               []byte
+}
+
+// rawParam is what goes into a call of connect, accept or reject.
+type rawParam struct {
+	qpn                     uint32
+	responderResources      int
+	initiatorDepth          int
+	retryCount, rnrRetryCnt uint8
+	srq                     bool
+	data                    []byte
+}
+
+// rawPlace is where an ID stands.
+type rawPlace struct {
+	local, remote netip.AddrPort
+	device        string // "" = bound to none
+	port          int
+}
+
+// errno turns the result of a function in cgo_cm.c into an error.
+func errno(rc C.int) error {
+	if rc == 0 {
+		return nil
+	}
+	return syscall.Errno(-rc)
+}
+
+// openRaw opens an event channel. The file becomes readable when there are events.
+func openRaw() (rawChannel, *os.File, error) {
+	var ch rawChannel
+	var fd C.int
+	if err := errno(C.gocm_open(&ch.c, &fd)); err != nil {
+		return rawChannel{}, nil, err
+	}
+	return ch, os.NewFile(uintptr(fd), "rdma_cm"), nil
+}
+
+func (ch rawChannel) close() { C.rdma_destroy_event_channel(ch.c) }
+
+// next takes an event; the error is EAGAIN if there is none.
+func (ch rawChannel) next() (rawEvent, error) {
+	var e C.struct_gocm_event
+	if err := errno(C.gocm_next(ch.c, &e)); err != nil {
+		return rawEvent{}, err
+	}
+	return rawEvent{
+		event:              Event(e.event),
+		status:             int(e.status),
+		key:                uintptr(e.key),
+		group:              uintptr(e.group),
+		id:                 rawID{e.id},
+		responderResources: int(e.responder_resources),
+		initiatorDepth:     int(e.initiator_depth),
+		datagram:           Datagram{AH: goAH(&e.ah), QPN: uint32(e.qp_num), QKey: uint32(e.qkey)},
+		data:               C.GoBytes(unsafe.Pointer(&e.data), C.int(e.len)),
+	}, nil
+}
+
+func (ch rawChannel) create(key uintptr, ps PortSpace) (id rawID, err error) {
+	err = errno(C.gocm_create(ch.c, C.uintptr_t(key), C.int(ps), &id.c))
+	return id, err
+}
+
+func (id rawID) setKey(key uintptr) { C.gocm_set_key(id.c, C.uintptr_t(key)) }
+
+func (id rawID) bind(a netip.AddrPort) error {
+	c, err := cAddr(a)
+	if err != nil {
+		return err
+	}
+	return errno(C.gocm_bind(id.c, &c))
+}
+
+func (id rawID) resolveAddr(from, to netip.AddrPort, limit time.Duration) error {
+	var src C.struct_gocm_addr
+	dst, err := cAddr(to)
+	if err != nil {
+		return err
+	}
+	if from.IsValid() {
+		if src, err = cAddr(from); err != nil {
+			return err
+		}
+	}
+	return errno(C.gocm_resolve_addr(id.c, &src, &dst, C.int(limit.Milliseconds())))
+}
+
+func (id rawID) resolveRoute(limit time.Duration) error {
+	return errno(C.gocm_resolve_route(id.c, C.int(limit.Milliseconds())))
+}
+
+func (id rawID) setTOS(tos uint8) error { return errno(C.gocm_set_tos(id.c, C.uint8_t(tos))) }
+
+func (id rawID) connect(p rawParam) error {
+	c := p.c()
+	return errno(C.gocm_connect(id.c, &c))
+}
+
+func (id rawID) accept(p rawParam) error {
+	c := p.c()
+	return errno(C.gocm_accept(id.c, &c))
+}
+
+func (id rawID) reject(data []byte) error {
+	c := rawParam{data: data}.c()
+	return errno(C.gocm_reject(id.c, &c))
+}
+
+func (id rawID) establish() error         { return errno(C.gocm_establish(id.c)) }
+func (id rawID) listen(backlog int) error { return errno(C.gocm_listen(id.c, C.int(backlog))) }
+func (id rawID) disconnect() error        { return errno(C.gocm_disconnect(id.c)) }
+
+// destroy frees the ID. It waits only for a call of next that is in progress.
+func (id rawID) destroy() error { return errno(C.gocm_destroy(id.c)) }
+
+func (id rawID) join(group netip.AddrPort, key uintptr) error {
+	c, err := cAddr(group)
+	if err != nil {
+		return err
+	}
+	return errno(C.gocm_join(id.c, &c, C.uintptr_t(key)))
+}
+
+func (id rawID) leave(group netip.AddrPort) error {
+	c, err := cAddr(group)
+	if err != nil {
+		return err
+	}
+	return errno(C.gocm_leave(id.c, &c))
+}
+
+func (id rawID) where() (p rawPlace) {
+	var local, remote C.struct_gocm_addr
+	var dev C.struct_gocm_device
+	C.gocm_where(id.c, &local, &remote, &dev)
+	return rawPlace{local: goAddr(&local), remote: goAddr(&remote), device: C.GoString(&dev.name[0]), port: int(dev.port)}
+}
+
+// qpAttr asks for the attributes with which a QP goes to a state (rdma_init_qp_attr(3)).
+func (id rawID) qpAttr(to verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error) {
+	var a C.struct_ibv_qp_attr
+	var mask C.int
+	if err := errno(C.gocm_qp_attr(id.c, C.int(to), &a, &mask)); err != nil {
+		return verbs.QPAttr{}, 0, fmt.Errorf("rdma_init_qp_attr for %v: %w", to, err)
+	}
+	return verbs.QPAttr{
+		State:           to,
+		PathMTU:         verbs.MTU(a.path_mtu),
+		QKey:            uint32(a.qkey),
+		RQPSN:           uint32(a.rq_psn),
+		SQPSN:           uint32(a.sq_psn),
+		DestQPNum:       uint32(a.dest_qp_num),
+		AccessFlags:     verbs.AccessFlags(a.qp_access_flags),
+		AH:              goAH(&a.ah_attr),
+		PKeyIndex:       uint16(a.pkey_index),
+		MaxRdAtomic:     int(a.max_rd_atomic),
+		MaxDestRdAtomic: int(a.max_dest_rd_atomic),
+		MinRNRTimer:     uint8(a.min_rnr_timer),
+		PortNum:         uint8(a.port_num),
+		Timeout:         uint8(a.timeout),
+		RetryCnt:        uint8(a.retry_cnt),
+		RNRRetry:        uint8(a.rnr_retry),
+	}, verbs.QPAttrMask(mask) & qpAttrKnown, nil
+}
+
+// qpAttrKnown are the attributes that qpAttr converts. Kernels have set other bits by mistake.
+const qpAttrKnown = verbs.QPAttrState | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey |
+	verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry |
+	verbs.QPAttrRQPSN | verbs.QPAttrMaxRdAtomic | verbs.QPAttrMinRNRTimer | verbs.QPAttrSQPSN |
+	verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrDestQPN
+
+func goAH(a *C.struct_ibv_ah_attr) verbs.AHAttr {
+	return verbs.AHAttr{
+		GRH: verbs.GlobalRoute{
+			DGID:         verbs.GID(a.grh.dgid),
+			FlowLabel:    uint32(a.grh.flow_label),
+			SGIDIndex:    uint8(a.grh.sgid_index),
+			HopLimit:     uint8(a.grh.hop_limit),
+			TrafficClass: uint8(a.grh.traffic_class),
+		},
+		DLID:        uint16(a.dlid),
+		SL:          uint8(a.sl),
+		SrcPathBits: uint8(a.src_path_bits),
+		StaticRate:  uint8(a.static_rate),
+		IsGlobal:    a.is_global != 0,
+		PortNum:     uint8(a.port_num),
+	}
+}
+
+func (p rawParam) c() C.struct_gocm_param {
+	c := C.struct_gocm_param{
+		qp_num:              C.uint32_t(p.qpn),
+		responder_resources: C.uint8_t(p.responderResources),
+		initiator_depth:     C.uint8_t(p.initiatorDepth),
+		retry_count:         C.uint8_t(p.retryCount),
+		rnr_retry_count:     C.uint8_t(p.rnrRetryCnt),
+		len:                 C.uint8_t(len(p.data)),
+	}
+	if p.srq {
+		c.srq = 1
+	}
+	for i, b := range p.data {
+		c.data[i] = C.uint8_t(b)
+	}
+	return c
+}
+
+// cAddr converts an address. A zone is the name or the index of a network interface.
+func cAddr(a netip.AddrPort) (c C.struct_gocm_addr, err error) {
+	ip := a.Addr().Unmap()
+	c.port = C.uint16_t(a.Port())
+	if ip.Is4() {
+		c.family = C.AF_INET
+		for i, b := range ip.As4() {
+			c.ip[i] = C.uint8_t(b)
+		}
+		return c, nil
+	}
+	c.family = C.AF_INET6
+	for i, b := range ip.As16() {
+		c.ip[i] = C.uint8_t(b)
+	}
+	scope, err := scopeOf(ip.Zone())
+	c.scope = C.uint32_t(scope)
+	return c, err
+}
+
+func goAddr(c *C.struct_gocm_addr) netip.AddrPort {
+	var ip netip.Addr
+	switch c.family {
+	case C.AF_INET:
+		ip = netip.AddrFrom4([4]byte{byte(c.ip[0]), byte(c.ip[1]), byte(c.ip[2]), byte(c.ip[3])})
+	case C.AF_INET6:
+		var b [16]byte
+		for i := range b {
+			b[i] = byte(c.ip[i])
+		}
+		ip = netip.AddrFrom16(b).Unmap()
+		if c.scope != 0 && ip.Is6() {
+			ip = ip.WithZone(zoneOf(int(c.scope)))
+		}
+	default:
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(ip, uint16(c.port))
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// The causes that errors of this package wrap, besides those of package verbs.
+var (
+	// ErrRejected: the peer refused the connection; see [RejectedError] for its private data.
+	ErrRejected = errors.New("connection rejected by the peer")
+	// ErrProtocol: the peer does not speak the protocol, or not as it must.
+	ErrProtocol = errors.New("protocol error during connection set-up")
+	// ErrSetupTimeout: the peer did not answer in time.
+	ErrSetupTimeout = errors.New("connection set-up timed out")
+)
+
+// RejectedError is the refusal of a peer. It Is [ErrRejected].
+type RejectedError struct {
+	PrivateData []byte // what the peer sent with it
+	IRD, ORD    int    // the depths that the peer asks for, -1 if it said nothing
+}
+
+// Error returns the text of ErrRejected and the length of the private data.
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("%v (%d octets of private data)", ErrRejected, len(e.PrivateData))
+}
+
+// Is reports whether target is ErrRejected.
+func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
+
+// OpError is the error of a call: which one, with which address, and why. It is a net.Error.
+type OpError struct {
+	Op   string // the call, for example "Connect"
+	Addr string // the address as given or as resolved
+	Err  error
+}
+
+// Error returns "cm: OP ADDRESS: CAUSE".
+func (e *OpError) Error() string {
+	if e.Addr == "" {
+		return "cm: " + e.Op + ": " + e.Err.Error()
+	}
+	return "cm: " + e.Op + " " + e.Addr + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// Timeout reports whether the cause is a time limit.
+func (e *OpError) Timeout() bool {
+	if errors.Is(e.Err, ErrSetupTimeout) {
+		return true
+	}
+	var t interface{ Timeout() bool }
+	return errors.As(e.Err, &t) && t.Timeout()
+}
+
+// Temporary is false.
+func (e *OpError) Temporary() bool { return false }
+
+var _ net.Error = (*OpError)(nil)
+
+func opError(op, addr string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &OpError{Op: op, Addr: addr, Err: err}
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// attempt is the making of one connection. It owns the endpoint until the connection does.
+type attempt struct {
+	end    *endpoint
+	dev    kernelDevice
+	ps     PortSpace
+	qp     *verbs.QP
+	failed <-chan struct{} // closed when the QP fails or is closed
+	param  rawParam
+	minRNR uint8
+
+	touched bool          // the QP is not what it was: it cannot stay in INIT
+	calling chan struct{} // closed when a call that may take long has returned
+}
+
+// connecting are the QPs for which an attempt is in progress.
+var connecting sync.Map // *verbs.QP -> struct{}
+
+// begin checks what the caller has passed. After an error there is nothing to undo; otherwise finish is due.
+func (a *attempt) begin(param ConnParam, most int) (err error) {
+	if ud := a.qp.Type() == verbs.QPTypeUD; ud != (a.ps == PortSpaceUDP) || !ud && a.qp.Type() != verbs.QPTypeRC {
+		return fmt.Errorf("%w: a QP of type %v in port space %v", verbs.ErrInvalid, a.qp.Type(), a.ps)
+	}
+	if err := checkPrivate(param.PrivateData, most); err != nil {
+		return err
+	}
+	p := rawParam{qpn: a.qp.Num(), srq: a.qp.SRQ() != nil, data: param.PrivateData}
+	if p.initiatorDepth, err = Depth("InitiatorDepth", param.InitiatorDepth, a.dev.maxORD); err != nil {
+		return err
+	}
+	if p.responderResources, err = Depth("ResponderResources", param.ResponderResources, a.dev.maxIRD); err != nil {
+		return err
+	}
+	if p.retryCount, err = retries("RetryCount", param.RetryCount); err != nil {
+		return err
+	}
+	if p.rnrRetryCnt, err = retries("RNRRetryCount", param.RNRRetryCount); err != nil {
+		return err
+	}
+	if a.minRNR = param.MinRNRTimer; a.minRNR == 0 {
+		a.minRNR = DefaultMinRNRTimer
+	} else if a.minRNR > 31 {
+		return &verbs.LimitError{Name: "MinRNRTimer", Limit: 31, Value: uint64(a.minRNR)}
+	}
+	a.param = p
+	if a.ps == PortSpaceTCP {
+		if _, busy := connecting.LoadOrStore(a.qp, struct{}{}); busy {
+			return &verbs.StateError{State: verbs.QPStateInit, Why: "another connection is being made for it"}
+		}
+	}
+	a.failed = failedOf(a.qp)
+	return nil
+}
+
+// finish ends an attempt that was begun: after an error nothing is left of it.
+func (a *attempt) finish(err error) {
+	connecting.Delete(a.qp)
+	if err != nil {
+		a.abandon(err)
+	}
+}
+
+// abandon frees the ID, which tells the peer, and takes the QP out of use if it was in use.
+func (a *attempt) abandon(err error) {
+	if a.touched {
+		toError(a.qp, err)
+	}
+	if a.calling != nil {
+		select {
+		case <-a.calling:
+		default:
+			// Kernel siw connects its TCP stream before it returns, and cannot be interrupted.
+			a.end.discard()
+			return
+		}
+	}
+	a.end.destroy()
+}
+
+var errQPGone = fmt.Errorf("the QP failed or was closed during connection set-up: %w", verbs.ErrClosed)
+
+// await waits for the next event of the attempt. What means its end is an error.
+func (a *attempt) await(ctx context.Context) (rawEvent, error) {
+	ev, err := a.end.next(ctx, a.failed)
+	if errors.Is(err, verbs.ErrClosed) {
+		return ev, errQPGone
+	}
+	if err != nil {
+		return ev, err
+	}
+	return ev, a.judge(ev)
+}
+
+// judge returns what an event means as an error.
+func (a *attempt) judge(ev rawEvent) error {
+	switch ev.event {
+	case EventConnectResponse, EventEstablished:
+		if ev.status == 0 {
+			return nil
+		}
+	case EventRejected:
+		// On iWARP the kernel knows only that the stream was ended in place of a connection.
+		if a.dev.iwarp || ev.status == rejectConsumer {
+			return &RejectedError{PrivateData: ev.data, IRD: -1, ORD: -1}
+		}
+	case EventUnreachable:
+		if ev.status == sidrReject {
+			return &RejectedError{PrivateData: ev.data, IRD: -1, ORD: -1}
+		}
+	}
+	return eventError(ev.event, ev.status)
+}
+
+// connect makes the connection of a route.
+func (r *kernelRoute) connect(ctx context.Context, qp *verbs.QP, param ConnParam) (conn ProviderConn, err error) {
+	if !r.take() {
+		return nil, verbs.ErrClosed
+	}
+	a := &attempt{end: r.end, dev: r.dev, ps: r.ps, qp: qp}
+	if err := a.begin(param, r.dev.request); err != nil {
+		r.end.destroy()
+		return nil, err
+	}
+	defer func() { a.finish(err) }()
+	if a.ps == PortSpaceUDP {
+		if err := raiseUD(qp); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.request(ctx); err != nil {
+		return nil, err
+	}
+	ev, err := a.await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &kernelConn{end: r.end, qp: qp, dev: a.dev, ps: a.ps, private: ev.data, datagram: ev.datagram}
+	switch {
+	case a.ps == PortSpaceUDP:
+	case a.dev.iwarp:
+		// The device has moved the QP. Its event has our own values: what it can do as a requester is in
+		// responderResources. Kernel siw takes as many as the peer serves, also where we asked for less.
+		c.ord, c.ird = min(a.param.initiatorDepth, ev.responderResources), ev.initiatorDepth
+		c.arrived()
+	default:
+		c.ord = min(a.param.initiatorDepth, ev.initiatorDepth)
+		c.ird = min(a.param.responderResources, ev.responderResources)
+		a.touched = true
+		if err := raise(r.end, qp, c.ord, c.ird, a.minRNR); err != nil {
+			return nil, err
+		}
+		if err := r.end.call(rawID.establish); err != nil {
+			return nil, fmt.Errorf("rdma_establish: %w", err)
+		}
+	}
+	c.start(a.failed)
+	return c, nil
+}
+
+// request sends the request. The call is made by a goroutine of its own because kernel siw's takes as long as TCP.
+func (a *attempt) request(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	a.touched = a.dev.iwarp // its QP goes to ERR when the attempt fails
+	a.calling = make(chan struct{})
+	var err error
+	go func() {
+		defer close(a.calling)
+		err = a.end.call(func(id rawID) error { return id.connect(a.param) })
+	}()
+	select {
+	case <-a.calling:
+		if err != nil {
+			return fmt.Errorf("rdma_connect: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-a.failed:
+		return errQPGone
+	}
+}

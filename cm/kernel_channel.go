@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// channel is the event channel that all kernel IDs of the process share while there are any. One goroutine takes the events
+// and hands them to their endpoints, which keep them until somebody looks: nobody waits behind another one's events.
+type channel struct {
+	raw  rawChannel
+	file *os.File
+	done chan struct{} // closed when the dispatcher has ended
+
+	mu   sync.Mutex
+	refs int
+	last uintptr // the newest key
+	ends map[uintptr]*endpoint
+}
+
+var shared struct {
+	sync.Mutex
+	ch *channel
+}
+
+// acquireChannel returns the channel with a reference for the caller.
+func acquireChannel() (*channel, error) {
+	shared.Lock()
+	defer shared.Unlock()
+	if ch := shared.ch; ch != nil {
+		ch.mu.Lock()
+		ch.refs++
+		ch.mu.Unlock()
+		return ch, nil
+	}
+	raw, file, err := openRaw()
+	if err != nil {
+		return nil, fmt.Errorf("rdma_create_event_channel: %w", err)
+	}
+	ch := &channel{raw: raw, file: file, done: make(chan struct{}), refs: 1, ends: make(map[uintptr]*endpoint)}
+	shared.ch = ch
+	go ch.dispatch()
+	return ch, nil
+}
+
+// release gives a reference back. With the last one the channel ends.
+func (ch *channel) release() {
+	shared.Lock()
+	ch.mu.Lock()
+	ch.refs--
+	last := ch.refs == 0
+	if last && shared.ch == ch {
+		shared.ch = nil
+	}
+	ch.mu.Unlock()
+	shared.Unlock()
+	if last {
+		ch.file.Close()
+		<-ch.done
+		ch.raw.close()
+	}
+}
+
+// dispatch takes events until the file is closed. It never waits for anything else.
+func (ch *channel) dispatch() {
+	defer close(ch.done)
+	conn, err := ch.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	for {
+		var ev rawEvent
+		var failure error
+		err := conn.Read(func(uintptr) bool {
+			ev, failure = ch.raw.next()
+			return failure != syscall.EAGAIN
+		})
+		switch {
+		case err != nil:
+			return
+		case failure == nil:
+			ch.route(ev)
+		case errors.Is(failure, syscall.EINTR):
+		default:
+			// An event that could not be taken, for want of memory or because its ID is half gone.
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// route hands an event to its endpoint. A request gets an endpoint of its own; one for a listener that is gone is refused.
+func (ch *channel) route(ev rawEvent) {
+	ch.mu.Lock()
+	e := ch.ends[ev.key]
+	if ev.event == EventConnectRequest {
+		if e != nil {
+			ch.refs++
+			ev.end = ch.addLocked(ev.id)
+		}
+		ch.mu.Unlock()
+		switch {
+		case e == nil:
+			_ = ev.id.destroy()
+		case !e.offer(ev):
+			ev.end.refuse(nil)
+		}
+		return
+	}
+	ch.mu.Unlock()
+	if e != nil {
+		e.deliver(ev)
+	}
+}
+
+// addLocked makes an endpoint that owns a reference of the channel.
+func (ch *channel) addLocked(raw rawID) *endpoint {
+	ch.last++
+	e := &endpoint{ch: ch, key: ch.last, raw: raw, wake: make(chan struct{}, 1)}
+	ch.ends[e.key] = e
+	if raw.c != nil {
+		raw.setKey(e.key)
+	}
+	return e
+}
+
+// newEndpoint makes an ID.
+func newEndpoint(ps PortSpace) (*endpoint, error) {
+	ch, err := acquireChannel()
+	if err != nil {
+		return nil, err
+	}
+	ch.mu.Lock()
+	e := ch.addLocked(rawID{})
+	ch.mu.Unlock()
+	// No event can come before the ID is used.
+	if e.raw, err = ch.raw.create(e.key, ps); err != nil {
+		ch.remove(e)
+		ch.release()
+		return nil, fmt.Errorf("rdma_create_id: %w", err)
+	}
+	return e, nil
+}
+
+func (ch *channel) remove(e *endpoint) {
+	ch.mu.Lock()
+	delete(ch.ends, e.key)
+	ch.mu.Unlock()
+}

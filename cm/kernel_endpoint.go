@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// endpoint is an ID of librdmacm with the events that have come for it. All methods may be called concurrently; after
+// destroy those that need the ID return ErrClosed.
+type endpoint struct {
+	ch  *channel
+	key uintptr
+
+	guard sync.RWMutex // held for reading while raw is used
+	raw   rawID
+	dead  bool
+
+	mu       sync.Mutex // guards what follows
+	events   []rawEvent
+	accept   func(rawEvent) bool       // of a listener: takes a request, or refuses to
+	groups   map[uintptr]chan rawEvent // waiters for a multicast group
+	lastJoin uintptr
+	wake     chan struct{} // holds a token when there are events
+}
+
+// call runs a call of librdmacm on the ID.
+func (e *endpoint) call(f func(rawID) error) error {
+	e.guard.RLock()
+	defer e.guard.RUnlock()
+	if e.dead {
+		return verbs.ErrClosed
+	}
+	return f(e.raw)
+}
+
+// destroy frees the ID and drops its events. It waits for calls in progress; kernel siw's connect can take long.
+func (e *endpoint) destroy() {
+	e.guard.Lock()
+	dead := e.dead
+	e.dead = true
+	if !dead {
+		e.ch.remove(e)
+		_ = e.raw.destroy()
+	}
+	e.guard.Unlock()
+	if !dead {
+		e.ch.release()
+	}
+}
+
+// refuse answers a request with no, and frees it.
+func (e *endpoint) refuse(private []byte) error {
+	err := e.call(func(id rawID) error { return id.reject(private) })
+	e.discard()
+	return err
+}
+
+// discard is destroy for callers that the dispatcher must not wait for, and that must not wait for the dispatcher: the
+// last reference to the channel waits for it.
+func (e *endpoint) discard() { go e.destroy() }
+
+// deliver keeps an event.
+func (e *endpoint) deliver(ev rawEvent) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch ev.event {
+	case EventMulticastJoin, EventMulticastError:
+		if w := e.groups[ev.group]; w != nil {
+			select {
+			case w <- ev:
+			default: // an error after the join: the group is left when it is left
+			}
+		}
+		return
+	case EventAddrChange:
+		return // the connection goes on, and bonding makes many of these
+	}
+	e.events = append(e.events, ev)
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// setAccept makes a listener of the endpoint.
+func (e *endpoint) setAccept(accept func(rawEvent) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.accept = accept
+}
+
+// offer gives a request to the listener.
+func (e *endpoint) offer(ev rawEvent) bool {
+	e.mu.Lock()
+	accept := e.accept
+	e.mu.Unlock()
+	return accept != nil && accept(ev)
+}
+
+// take returns the oldest event.
+func (e *endpoint) take() (rawEvent, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.events) == 0 {
+		return rawEvent{}, false
+	}
+	ev := e.events[0]
+	e.events = e.events[1:]
+	return ev, true
+}
+
+// next waits for an event. It ends with ctx.Err(), and with ErrClosed when stop is closed.
+func (e *endpoint) next(ctx context.Context, stop <-chan struct{}) (rawEvent, error) {
+	for {
+		if ev, ok := e.take(); ok {
+			return ev, nil
+		}
+		select {
+		case <-e.wake:
+		case <-stop:
+			return rawEvent{}, verbs.ErrClosed
+		case <-ctx.Done():
+			return rawEvent{}, ctx.Err()
+		}
+	}
+}
+
+// where tells the addresses and the device.
+func (e *endpoint) where() (p rawPlace) {
+	_ = e.call(func(id rawID) error { p = id.where(); return nil })
+	return p
+}
+
+// ends are the addresses of a connection.
+func (p rawPlace) ends(ps PortSpace) (local, remote kernelAddr) {
+	return kernelAddr{unmapped(p.local), ps}, kernelAddr{unmapped(p.remote), ps}
+}
+
+func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// The tests in this file run on the kernel's devices: in the guest of testbed/, or where such devices are.
+
+var kernelDevices = []struct{ name, ip, ip6 string }{
+	{"rxe0", "10.78.0.1", "fd00:78::1"},
+	{"siw0", "10.77.0.1", "fd00:77::1"},
+}
+
+// half is one end of a connection, with what it needs.
+type half struct {
+	*testing.T
+	vctx *verbs.Context
+	pd   *verbs.PD
+	cq   *verbs.CQ
+	qp   *verbs.QP
+	mr   *verbs.MR
+	id   *cm.ID
+}
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// newHalf makes a QP and closes everything when the test ends.
+func newHalf(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *half {
+	t.Helper()
+	h := &half{T: t, vctx: vctx}
+	var err error
+	h.pd, err = vctx.AllocPD()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.pd.Close()) })
+	h.cq, err = vctx.CreateCQ(verbs.CQConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.cq.Close()) })
+	h.qp, err = h.pd.CreateQP(verbs.QPConfig{SendCQ: h.cq, RecvCQ: h.cq, Type: typ})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.qp.Close()) })
+	h.mr, err = h.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.mr.Close()) })
+	return h
+}
+
+func (h *half) recv(id uint64) {
+	h.Helper()
+	_, err := h.qp.PostRecv([]verbs.RecvWR{{ID: id, SGL: []verbs.SGE{{Addr: h.mr.Addr(), Length: 4096, LKey: h.mr.LKey()}}}})
+	require.NoError(h, err)
+}
+
+func (h *half) next() verbs.WC {
+	h.Helper()
+	var wcs [1]verbs.WC
+	n, err := h.cq.Wait(soon(h.T), wcs[:])
+	require.NoError(h, err)
+	require.Equal(h, 1, n)
+	return wcs[0]
+}
+
+func (h *half) send(text string) {
+	h.Helper()
+	n := copy(h.mr.Bytes(), text)
+	_, err := h.qp.PostSend([]verbs.SendWR{{ID: 7, Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{{Addr: h.mr.Addr(), Length: uint32(n), LKey: h.mr.LKey()}}}})
+	require.NoError(h, err)
+	require.Equal(h, verbs.WCSuccess, h.next().Status)
+}
+
+func eachKernelDevice(t *testing.T, run func(t *testing.T, dev *verbs.Device, ip string)) {
+	for _, d := range kernelDevices {
+		t.Run(d.name, func(t *testing.T) {
+			rdmatest.KernelDevice(t, d.name)
+			dev, err := verbs.DeviceByName(d.name)
+			require.NoError(t, err)
+			run(t, dev, d.ip)
+		})
+		t.Run(d.name+"/IPv6", func(t *testing.T) {
+			rdmatest.KernelDevice(t, d.name)
+			dev, err := verbs.DeviceByName(d.name)
+			require.NoError(t, err)
+			run(t, dev, d.ip6)
+		})
+	}
+}
+
+// TestKernelConnection makes a connection, uses it, and ends it from either side.
+func TestKernelConnection(t *testing.T) {
+	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
+		for _, byActive := range []bool{true, false} {
+			ln, err := cm.Listen(soon(t), net.JoinHostPort(ip, "0"), cm.Config{Device: dev})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, ln.Close()) }()
+			id, err := cm.Resolve(soon(t), ln.Addr().String(), cm.Config{Device: dev})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, id.Close()) }()
+			a, b := newHalf(t, id.Context(), 0), newHalf(t, id.Context(), 0)
+			require.NoError(t, id.BindQP(a.qp))
+			a.recv(1)
+			accepted := make(chan error, 1)
+			go func() {
+				req, err := ln.Accept(soon(t))
+				if err == nil {
+					err = req.BindQP(b.qp)
+				}
+				if err == nil {
+					b.recv(2)
+					b.id, err = req.Accept(soon(t), b.qp, cm.ConnParam{PrivateData: []byte("welcome")})
+				}
+				accepted <- err
+			}()
+			require.NoError(t, id.Connect(soon(t), a.qp, cm.ConnParam{PrivateData: []byte("hello")}))
+			require.NoError(t, <-accepted)
+			defer func() { require.NoError(t, b.id.Close()) }()
+			t.Log(id, b.id)
+			require.Equal(t, "welcome", string(id.PrivateData()[:7]))
+			require.Equal(t, "hello", string(b.id.PrivateData()[:5]))
+			a.send("across")
+			require.EqualValues(t, 2, b.next().ID)
+			require.Equal(t, "across", string(b.mr.Bytes()[:6]))
+			b.send("and back")
+			require.EqualValues(t, 1, a.next().ID)
+			a.recv(3)
+			b.recv(4)
+			from, to := id, b.id
+			if !byActive {
+				from, to = to, from
+			}
+			require.NoError(t, from.Disconnect())
+			for _, x := range []*cm.ID{from, to} {
+				select {
+				case <-x.Done():
+				case <-time.After(10 * time.Second):
+					require.Fail(t, "no end")
+				}
+			}
+			require.ErrorIs(t, from.Err(), verbs.ErrClosed)
+			require.ErrorIs(t, to.Err(), io.EOF)
+			for _, h := range []*half{a, b} {
+				require.Equal(t, verbs.WCWRFlushErr, h.next().Status)
+			}
+		}
+	})
+}
+
+// TestKernelReject: a refusal comes with its private data.
+func TestKernelReject(t *testing.T) {
+	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
+		ln, err := cm.Listen(soon(t), net.JoinHostPort(ip, "0"), cm.Config{Device: dev})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, ln.Close()) }()
+		id, err := cm.Resolve(soon(t), ln.Addr().String(), cm.Config{Device: dev})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, id.Close()) }()
+		a := newHalf(t, id.Context(), 0)
+		rejected := make(chan error, 1)
+		go func() {
+			req, err := ln.Accept(soon(t))
+			if err == nil {
+				err = req.Reject([]byte("no room"))
+			}
+			rejected <- err
+		}()
+		err = id.Connect(soon(t), a.qp, cm.ConnParam{})
+		require.NoError(t, <-rejected)
+		var re *cm.RejectedError
+		require.True(t, errors.As(err, &re), "%v", err)
+		require.Equal(t, "no room", string(re.PrivateData[:7]))
+	})
+}

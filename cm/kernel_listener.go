@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// kernelListener is an ID that listens. It serves one device, or all of the kernel's that have its address.
+type kernelListener struct {
+	end     *endpoint
+	ps      PortSpace
+	local   kernelAddr
+	vctx    *verbs.Context // nil = whatever device a request comes in on, with its shared context
+	backlog int
+
+	mu      sync.Mutex
+	waiting []*kernelRequest
+	shut    bool
+	more    chan struct{} // holds a token while something waits
+	closed  chan struct{}
+}
+
+// portTries is how often another free port is looked for. The kernel takes it from the table of its connection manager;
+// kernel siw then needs it in TCP's too.
+const portTries = 8
+
+// listenKernel listens on an address of the kernel's devices, or of vctx's.
+func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context, backlog int) (ProviderListener, error) {
+	host, port, err := splitAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	ips := []netip.Addr{netip.IPv6Unspecified(), netip.IPv4Unspecified()}
+	if host != "" {
+		if ips, err = lookup(ctx, host, netip.Addr{}); err != nil {
+			return nil, err
+		}
+	}
+	var first error
+	for _, ip := range ips {
+		for range portTries {
+			l, err := listenIP(netip.AddrPortFrom(ip, port), cfg, vctx, backlog)
+			if err == nil {
+				return l, nil
+			}
+			if first == nil {
+				first = err
+			}
+			if port != 0 || !errors.Is(err, syscall.EADDRINUSE) {
+				break
+			}
+		}
+		if errors.Is(first, syscall.EADDRINUSE) || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, first
+}
+
+func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context, backlog int) (ProviderListener, error) {
+	end, err := newEndpoint(cfg.portSpace())
+	if err != nil {
+		return nil, noKernelDevice(err)
+	}
+	l := &kernelListener{end: end, ps: cfg.portSpace(), vctx: vctx, backlog: backlog, more: make(chan struct{}, 1), closed: make(chan struct{})}
+	if err := l.listen(at, cfg.TOS); err != nil {
+		end.destroy()
+		return nil, err
+	}
+	l.local, _ = end.where().ends(l.ps)
+	return l, nil
+}
+
+func (l *kernelListener) listen(at netip.AddrPort, tos uint8) error {
+	if tos != 0 {
+		if err := l.end.call(func(id rawID) error { return id.setTOS(tos) }); err != nil {
+			return fmt.Errorf("rdma_set_option TOS %d: %w", tos, err)
+		}
+	}
+	if err := l.end.call(func(id rawID) error { return id.bind(at) }); err != nil {
+		return noWay(kernelAddr{at, l.ps}, fmt.Errorf("rdma_bind_addr: %w", err))
+	}
+	// Bound to an address of one device; the wildcard is bound to none.
+	if name := l.end.where().device; name != "" {
+		vctx, err := kernelContext(l.vctx, name, fmt.Sprintf("the address %v is", at.Addr()))
+		if err != nil {
+			return err
+		}
+		l.vctx = vctx
+	}
+	l.end.setAccept(l.offer)
+	if err := l.end.call(func(id rawID) error { return id.listen(l.backlog) }); err != nil {
+		return noWay(kernelAddr{at, l.ps}, fmt.Errorf("rdma_listen: %w", err))
+	}
+	return nil
+}
+
+// offer takes a request from the dispatcher, or refuses to.
+func (l *kernelListener) offer(ev rawEvent) bool {
+	place := ev.end.where()
+	if l.vctx != nil && l.vctx.Device().Name() != place.device {
+		return false
+	}
+	r := &kernelRequest{end: ev.end, ps: l.ps, device: place.device, vctx: l.vctx, private: ev.data,
+		ord: ev.responderResources, ird: ev.initiatorDepth}
+	r.local, r.remote = place.ends(l.ps)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut || len(l.waiting) >= l.backlog {
+		return false
+	}
+	l.waiting = append(l.waiting, r)
+	l.wakeLocked()
+	return true
+}
+
+func (l *kernelListener) wakeLocked() {
+	if len(l.waiting) > 0 {
+		select {
+		case l.more <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (l *kernelListener) take() (r *kernelRequest, shut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut || len(l.waiting) == 0 {
+		return nil, l.shut
+	}
+	r = l.waiting[0]
+	l.waiting = l.waiting[1:]
+	l.wakeLocked()
+	return r, false
+}
+
+// Addr implements ProviderListener.
+func (l *kernelListener) Addr() net.Addr { return l.local }
+
+// devices implements deviceLister.
+func (l *kernelListener) devices() []*verbs.Device {
+	if l.vctx != nil {
+		return []*verbs.Device{l.vctx.Device()}
+	}
+	all, _ := verbs.Devices() // who has none now has none to name
+	var ours []*verbs.Device
+	for _, d := range all {
+		if isKernel(d) {
+			ours = append(ours, d)
+		}
+	}
+	return ours
+}
+
+// Accept implements ProviderListener.
+func (l *kernelListener) Accept(ctx context.Context) (ProviderRequest, error) {
+	for {
+		r, shut := l.take()
+		if shut {
+			return nil, verbs.ErrClosed
+		}
+		if r != nil {
+			err := r.prepare()
+			if err == nil {
+				return r, nil
+			}
+			// Of a device that cannot be opened: the next one may be better.
+			_ = r.end.refuse(nil)
+			continue
+		}
+		select {
+		case <-l.more:
+		case <-l.closed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close implements ProviderListener.
+func (l *kernelListener) Close() error {
+	l.mu.Lock()
+	shut := l.shut
+	l.shut = true
+	waiting := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	if shut {
+		return nil
+	}
+	close(l.closed)
+	l.end.destroy()
+	for _, r := range waiting {
+		_ = r.Reject(nil)
+	}
+	return nil
+}

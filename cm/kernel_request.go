@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// kernelRequest is the ID of a request.
+type kernelRequest struct {
+	end           *endpoint
+	ps            PortSpace
+	device        string
+	vctx          *verbs.Context
+	dev           kernelDevice
+	local, remote kernelAddr
+	private       []byte
+	ord, ird      int // the peer's
+}
+
+// prepare finds out about the device that the request came in on.
+func (r *kernelRequest) prepare() (err error) {
+	if r.vctx, err = kernelContext(r.vctx, r.device, "the request is"); err != nil {
+		return err
+	}
+	r.dev, err = deviceOf(r.vctx, r.ps)
+	return err
+}
+
+// context implements contexter.
+func (r *kernelRequest) context() *verbs.Context { return r.vctx }
+
+// LocalAddr implements ProviderRequest.
+func (r *kernelRequest) LocalAddr() net.Addr { return r.local }
+
+// RemoteAddr implements ProviderRequest.
+func (r *kernelRequest) RemoteAddr() net.Addr { return r.remote }
+
+// PrivateData implements ProviderRequest.
+func (r *kernelRequest) PrivateData() []byte { return r.private }
+
+// Depths implements ProviderRequest.
+func (r *kernelRequest) Depths() (ord, ird int) {
+	if r.silent() {
+		return -1, -1
+	}
+	return r.ord, r.ird
+}
+
+// silent: kernel siw has 0 for both where the peer's frame had no depths.
+func (r *kernelRequest) silent() bool { return r.dev.iwarp && r.ord == 0 && r.ird == 0 }
+
+// bind implements binder.
+func (r *kernelRequest) bind(qp *verbs.QP) error { return bindKernel(r.end, qp) }
+
+// Accept implements ProviderRequest; the handle calls acceptQP.
+func (r *kernelRequest) Accept(context.Context, verbs.ProviderQP, ConnParam) (ProviderConn, error) {
+	return nil, verbs.ErrNotSupported
+}
+
+// acceptQP implements qpAccepter.
+func (r *kernelRequest) acceptQP(ctx context.Context, qp *verbs.QP, param ConnParam) (conn ProviderConn, err error) {
+	a := &attempt{end: r.end, dev: r.dev, ps: r.ps, qp: qp}
+	if err := a.begin(param, r.dev.reply); err != nil {
+		_ = r.Reject(nil)
+		return nil, err
+	}
+	defer func() { a.finish(err) }()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !r.silent() {
+		a.param.initiatorDepth = min(a.param.initiatorDepth, r.ird)
+		a.param.responderResources = min(a.param.responderResources, r.ord)
+	}
+	c := &kernelConn{end: r.end, qp: qp, dev: a.dev, ps: a.ps, private: r.private,
+		ord: a.param.initiatorDepth, ird: a.param.responderResources}
+	switch {
+	case a.ps == PortSpaceUDP:
+		err = raiseUD(qp)
+	case !a.dev.iwarp:
+		a.touched = true
+		err = raise(r.end, qp, c.ord, c.ird, a.minRNR)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.touched = a.ps != PortSpaceUDP
+	if err := r.end.call(func(id rawID) error { return id.accept(a.param) }); err != nil {
+		return nil, fmt.Errorf("rdma_accept: %w", err)
+	}
+	if a.ps != PortSpaceUDP { // a datagram service hears nothing of its answer
+		ev, err := a.await(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if a.dev.iwarp {
+			// Kernel siw serves at least as many as the peer asked for, and has less than we wanted if the peer does.
+			c.ord, c.ird = min(c.ord, ev.responderResources), ev.initiatorDepth
+			c.arrived()
+		}
+	}
+	c.start(a.failed)
+	return c, nil
+}
+
+// Reject implements ProviderRequest.
+func (r *kernelRequest) Reject(private []byte) error {
+	if err := checkPrivate(private, r.dev.reject); err != nil {
+		r.end.destroy()
+		return err
+	}
+	err := r.end.call(func(id rawID) error { return id.reject(private) })
+	r.end.destroy()
+	if err != nil {
+		return fmt.Errorf("rdma_reject: %w", err)
+	}
+	return nil
+}

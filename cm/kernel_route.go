@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// resolveLimit bounds the search for a neighbour where the context has no deadline.
+const resolveLimit = 10 * time.Second
+
+// kernelRoute is an ID that knows its device and its way (rdma_resolve_addr and rdma_resolve_route are behind it).
+type kernelRoute struct {
+	ps     PortSpace
+	remote kernelAddr
+
+	end *endpoint
+	dev kernelDevice
+
+	mu    sync.Mutex
+	taken bool // by an attempt, which destroys end
+}
+
+// kernelDevice is what the connection manager has to know about a device.
+type kernelDevice struct {
+	iwarp                  bool
+	maxORD, maxIRD         int
+	request, reply, reject int // octets of private data
+}
+
+// deviceOf asks a context's device.
+func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
+	attr, err := vctx.QueryDevice()
+	if err != nil {
+		return kernelDevice{}, err
+	}
+	// librdmacm counts depths in 8 bits and has 255 for "as many as the device can", which we fill in ourselves.
+	d := kernelDevice{maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
+	switch {
+	case vctx.Device().Info().Transport == verbs.TransportIWARP:
+		d.iwarp = true
+		// Kernel siw writes a wrong length for 252 to 255 octets. The interface ends at 255.
+		d.request, d.reply, d.reject = 251, 251, 251
+	case ps == PortSpaceUDP:
+		d.request, d.reply, d.reject = 216-cmaHeader, 136, 136
+	default:
+		d.request, d.reply, d.reject = 92-cmaHeader, 196, 148
+	}
+	return d, nil
+}
+
+// cmaHeader is what the kernel puts before the private data of a request on InfiniBand: the IP addresses.
+const cmaHeader = 36
+
+func checkPrivate(data []byte, most int) error {
+	if len(data) > most {
+		return &verbs.LimitError{Name: "private data", Limit: uint64(most), Value: uint64(len(data))}
+	}
+	return nil
+}
+
+// resolveKernel finds the kernel's device that has the way to an address, which must be vctx's if that is not nil. The error
+// Is ErrNoDevice if the kernel has none.
+func resolveKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (route, *verbs.Context, error) {
+	host, port, err := splitAddress(address)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case port == 0:
+		return nil, nil, fmt.Errorf("%w: port 0 in %q", verbs.ErrInvalid, address)
+	case host == "":
+		return nil, nil, fmt.Errorf("%w: no host in %q", verbs.ErrInvalid, address)
+	}
+	ips, err := lookup(ctx, host, cfg.Source.Addr())
+	if err != nil {
+		return nil, nil, err
+	}
+	var first error
+	for _, ip := range ips {
+		r, c, err := resolveIP(ctx, netip.AddrPortFrom(ip, port), cfg, vctx)
+		if err == nil {
+			return r, c, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, nil, first
+}
+
+func resolveIP(ctx context.Context, to netip.AddrPort, cfg Config, vctx *verbs.Context) (route, *verbs.Context, error) {
+	end, err := newEndpoint(cfg.portSpace())
+	if err != nil {
+		return nil, nil, noKernelDevice(err)
+	}
+	r := &kernelRoute{ps: cfg.portSpace(), remote: kernelAddr{to, cfg.portSpace()}, end: end}
+	if vctx, err = r.find(ctx, cfg, vctx); err != nil {
+		end.destroy()
+		return nil, nil, err
+	}
+	return r, vctx, nil
+}
+
+// noKernelDevice adds ErrNoDevice to the errors that mean that there is none.
+func noKernelDevice(err error) error {
+	for _, no := range []syscall.Errno{syscall.ENODEV, syscall.ENOENT, syscall.ENOSYS, syscall.EPERM, syscall.EACCES} {
+		if errors.Is(err, no) {
+			return fmt.Errorf("%w of the kernel: %w", verbs.ErrNoDevice, err)
+		}
+	}
+	return err
+}
+
+// find resolves address and route.
+func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context) (*verbs.Context, error) {
+	limit := resolveLimit
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = max(time.Until(deadline), time.Millisecond)
+	}
+	source := cfg.Source
+	if !source.Addr().IsValid() && source.Port() != 0 {
+		any := netip.IPv4Unspecified()
+		if r.remote.Addr().Is6() {
+			any = netip.IPv6Unspecified()
+		}
+		source = netip.AddrPortFrom(any, source.Port())
+	}
+	if cfg.TOS != 0 {
+		if err := r.end.call(func(id rawID) error { return id.setTOS(cfg.TOS) }); err != nil {
+			return nil, fmt.Errorf("rdma_set_option TOS %d: %w", cfg.TOS, err)
+		}
+	}
+	err := r.end.call(func(id rawID) error { return id.resolveAddr(source, r.remote.AddrPort, limit) })
+	if err != nil {
+		return nil, noWay(r.remote, fmt.Errorf("rdma_resolve_addr: %w", err))
+	}
+	if err := r.await(ctx, EventAddrResolved); err != nil {
+		return nil, noWay(r.remote, err)
+	}
+	if vctx, err = kernelContext(vctx, r.end.where().device, fmt.Sprintf("the way to %v is", r.remote)); err != nil {
+		return nil, err
+	}
+	if r.dev, err = deviceOf(vctx, r.ps); err != nil {
+		return nil, err
+	}
+	if err := r.end.call(func(id rawID) error { return id.resolveRoute(limit) }); err != nil {
+		return nil, fmt.Errorf("rdma_resolve_route: %w", err)
+	}
+	return vctx, r.await(ctx, EventRouteResolved)
+}
+
+// noWay adds ErrNoDevice where the kernel found no RDMA device for an address.
+func noWay(to net.Addr, err error) error {
+	if errors.Is(err, syscall.ENODEV) {
+		return fmt.Errorf("%w of the kernel reaches %v: %w", verbs.ErrNoDevice, to, err)
+	}
+	return err
+}
+
+// kernelContext returns the context for a device that the kernel has chosen, which must be want's if that is not nil.
+func kernelContext(want *verbs.Context, name, why string) (*verbs.Context, error) {
+	if want != nil {
+		if want.Device().Name() != name {
+			return nil, fmt.Errorf("%w: %s of %q, not of %q", verbs.ErrNoDevice, why, name, want.Device().Name())
+		}
+		return want, nil
+	}
+	devices, err := verbs.Devices()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range devices {
+		if d.Name() == name && isKernel(d) {
+			return d.SharedContext()
+		}
+	}
+	return nil, fmt.Errorf("%w: %s of %q, which libibverbs does not list", verbs.ErrNoDevice, why, name)
+}
+
+func (r *kernelRoute) await(ctx context.Context, want Event) error {
+	ev, err := r.end.next(ctx, nil)
+	switch {
+	case err != nil:
+		return err
+	case ev.event != want || ev.status != 0:
+		return eventError(ev.event, ev.status)
+	}
+	return nil
+}
+
+func (r *kernelRoute) remoteAddr() net.Addr { return r.remote }
+
+// close frees the ID if no attempt has taken it.
+func (r *kernelRoute) close() {
+	if r.take() {
+		r.end.destroy()
+	}
+}
+
+func (r *kernelRoute) take() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.taken
+	r.taken = true
+	return !was
+}
+
+// bind implements binder.
+func (r *kernelRoute) bind(qp *verbs.QP) error { return bindKernel(r.end, qp) }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build !(linux && cgo && !noibverbs)
+
+package cm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// What a build without librdmacm has instead of the kernel's connection manager.
+
+func errNoKernel() error {
+	return fmt.Errorf("%w of the kernel: built without librdmacm", verbs.ErrNoDevice)
+}
+
+func resolveKernel(context.Context, string, Config, *verbs.Context) (route, *verbs.Context, error) {
+	return nil, nil, errNoKernel()
+}
+
+func listenKernel(context.Context, string, Config, *verbs.Context, int) (ProviderListener, error) {
+	return nil, errNoKernel()
+}

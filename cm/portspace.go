@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import "fmt"
+
+// PortSpace tells what kind of service a port belongs to, with the numbers of enum rdma_port_space.
+type PortSpace uint16
+
+const (
+	PortSpaceTCP PortSpace = 0x0106 // RDMA_PS_TCP: connections of RC QPs
+	PortSpaceUDP PortSpace = 0x0111 // RDMA_PS_UDP: datagrams of UD QPs
+)
+
+// String returns "tcp" or "udp".
+func (ps PortSpace) String() string {
+	switch ps {
+	case PortSpaceTCP:
+		return "tcp"
+	case PortSpaceUDP:
+		return "udp"
+	}
+	return fmt.Sprintf("PortSpace(%#x)", uint16(ps))
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Request is a peer's wish to connect. It is answered once, by Accept or Reject; a request that is dropped without an
+// answer leaves the peer to its time-out.
+type Request struct {
+	vctx *verbs.Context
+	p    ProviderRequest
+
+	mu       sync.Mutex
+	answered bool
+}
+
+// Context returns the verbs context for the objects of the connection.
+func (r *Request) Context() *verbs.Context { return r.vctx }
+
+// PrivateData returns what the peer sent with its request.
+func (r *Request) PrivateData() []byte { return r.p.PrivateData() }
+
+// Depths returns the numbers of Reads and atomics in progress that the peer offers, as requester (ORD) and as responder
+// (IRD); -1 where it did not say.
+func (r *Request) Depths() (ord, ird int) { return r.p.Depths() }
+
+// LocalAddr returns the address that the peer called.
+func (r *Request) LocalAddr() net.Addr { return r.p.LocalAddr() }
+
+// RemoteAddr returns the peer's address.
+func (r *Request) RemoteAddr() net.Addr { return r.p.RemoteAddr() }
+
+// BindQP moves a QP from RESET to INIT, so that receives can be posted before Accept; see [ID.BindQP].
+func (r *Request) BindQP(qp *verbs.QP) error {
+	return bindQP("BindQP", r.p.RemoteAddr().String(), r.vctx, qp, r.binder())
+}
+
+func (r *Request) binder() binder {
+	if b, ok := r.p.(binder); ok {
+		return b
+	}
+	return plainBinder{}
+}
+
+// qpAccepter is a ProviderRequest that takes the handle of the QP.
+type qpAccepter interface {
+	acceptQP(ctx context.Context, qp *verbs.QP, param ConnParam) (ProviderConn, error)
+}
+
+// Accept connects qp and returns when the connection is established (rdma_accept(3) up to RDMA_CM_EVENT_ESTABLISHED).
+// When ctx is done before, the attempt is given up and the error Is ctx.Err(). The caller closes the ID.
+func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*ID, error) {
+	address := r.p.RemoteAddr().String()
+	if err := bindQP("Accept", address, r.vctx, qp, r.binder()); err != nil {
+		return nil, err
+	}
+	if err := r.answer("Accept"); err != nil {
+		return nil, err
+	}
+	id := &ID{vctx: r.vctx, address: address, remote: r.p.RemoteAddr()}
+	if err := id.init(); err != nil {
+		return nil, opError("Accept", address, err)
+	}
+	err := id.establish(ctx, "Accept", qp, func(ctx context.Context) (ProviderConn, error) {
+		if a, ok := r.p.(qpAccepter); ok {
+			return a.acceptQP(ctx, qp, param)
+		}
+		return r.p.Accept(ctx, qp.Provider(), param)
+	})
+	if err != nil {
+		return nil, errors.Join(err, id.Close())
+	}
+	return id, nil
+}
+
+// Reject refuses the request and sends privateData with the refusal (rdma_reject(3)).
+func (r *Request) Reject(privateData []byte) error {
+	if err := r.answer("Reject"); err != nil {
+		return err
+	}
+	return opError("Reject", r.p.RemoteAddr().String(), r.p.Reject(privateData))
+}
+
+func (r *Request) answer(op string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answered {
+		return opError(op, r.p.RemoteAddr().String(), fmt.Errorf("%w: the request has been answered", verbs.ErrInvalid))
+	}
+	r.answered = true
+	return nil
+}
