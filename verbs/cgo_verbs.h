@@ -69,7 +69,9 @@ uint64_t gv_post_send(struct ibv_qp *qp, const struct gv_wr *wrs, const struct i
 uint64_t gv_post_recv(struct ibv_qp *qp, const struct gv_recv *wrs, const struct ibv_sge *sges, int n);
 uint64_t gv_post_srq_recv(struct ibv_srq *srq, const struct gv_recv *wrs, const struct ibv_sge *sges, int n);
 
-// gv_poll returns the number of completions, or a negative number that means nothing but failure.
+// gv_poll returns the number of completions, with GV_ERRORS if one of them is not a success, or a negative number that
+// means nothing but failure.
+#define GV_ERRORS (1 << 30)
 int gv_poll(struct ibv_cq *cq, struct gv_wc *out, int n);
 
 // Devices.

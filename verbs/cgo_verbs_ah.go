@@ -7,13 +7,20 @@ package verbs
 // #include "cgo_verbs.h"
 import "C"
 
-type cgoAH struct{ c *C.struct_ibv_ah }
+type cgoAH struct {
+	ctx *cgoContext
+	c   *C.struct_ibv_ah
+}
 
 // CreateAH makes an address handle.
 func (pd *cgoPD) CreateAH(attr AHAttr) (ProviderAH, error) {
-	ah := new(cgoAH)
+	ah := &cgoAH{ctx: pd.ctx}
+	if err := pd.ctx.counts.ah.add(); err != nil {
+		return nil, err
+	}
 	ca := ahToC(attr)
 	if err := callError("ibv_create_ah", C.gv_create_ah(pd.c, &ca, &ah.c)); err != nil {
+		pd.ctx.counts.ah.remove()
 		return nil, err
 	}
 	return ah, nil
@@ -21,6 +28,7 @@ func (pd *cgoPD) CreateAH(attr AHAttr) (ProviderAH, error) {
 
 // Destroy destroys the handle.
 func (ah *cgoAH) Destroy() error {
+	ah.ctx.counts.ah.remove()
 	return callError("ibv_destroy_ah", C.gv_result(C.ibv_destroy_ah(ah.c))) // 0 or an errno
 }
 

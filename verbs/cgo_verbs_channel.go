@@ -10,19 +10,22 @@ import "C"
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/eventfd"
 )
 
+// cgoChannel delivers the device's events, and those that the provider makes of completions of its own.
 type cgoChannel struct {
 	c    *C.struct_ibv_comp_channel
 	file *eventfd.File
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards what follows; after that of a CQ
 	cqs    int        // that send their events here
 	closed bool
+	own    []*cgoCQ // events that the provider made
 }
 
 // CreateCompChannel makes a completion channel.
@@ -45,6 +48,10 @@ func (ch *cgoChannel) Wait(ctx context.Context) (*CQ, error) {
 	var failed error
 	err := ch.file.Wait(ctx, func() bool {
 		for {
+			if cq := ch.take(); cq != nil {
+				owner = cq.owner
+				return true
+			}
 			var cookie C.uint64_t
 			switch rc := C.gv_cq_event(ch.c, &cookie); rc {
 			case C.int(syscall.EAGAIN):
@@ -56,13 +63,42 @@ func (ch *cgoChannel) Wait(ctx context.Context) (*CQ, error) {
 				failed = callError("ibv_get_cq_event", rc)
 				return true
 			}
-			if cq, ok := byCookie(uint64(cookie)).(*cgoCQ); ok {
+			if cq, ok := byCookie(uint64(cookie)).(*cgoCQ); ok && cq.notified() {
 				owner = cq.owner
 				return true
 			}
 		}
 	})
-	return owner, errors.Join(err, failed)
+	if err == nil {
+		err = failed
+	}
+	return owner, err
+}
+
+// post adds an event that the provider made.
+func (ch *cgoChannel) post(cq *cgoCQ) {
+	ch.mu.Lock()
+	ch.own = append(ch.own, cq)
+	ch.mu.Unlock()
+	ch.file.Wake()
+}
+
+func (ch *cgoChannel) take() *cgoCQ {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if len(ch.own) == 0 {
+		return nil
+	}
+	cq := ch.own[0]
+	ch.own = ch.own[1:]
+	return cq
+}
+
+// forget drops the events of a CQ.
+func (ch *cgoChannel) forget(cq *cgoCQ) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.own = slices.DeleteFunc(ch.own, func(o *cgoCQ) bool { return o == cq })
 }
 
 // Close ends every Wait and destroys the channel: at once, or with its last CQ, because the library keeps a channel that

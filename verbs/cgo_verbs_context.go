@@ -24,6 +24,8 @@ type cgoContext struct {
 	model model
 	file  *eventfd.File
 	async asyncQueue
+
+	counts struct{ pd, mr, mw, cq, qp, srq, ah objectCount }
 }
 
 // forkInit asks libibverbs once, before the first device is opened, to keep registered memory out of the way of fork.
@@ -63,6 +65,7 @@ func (c *cgoContext) start() error {
 		return err
 	}
 	c.async.init()
+	c.limitObjects()
 	go c.readEvents()
 	return nil
 }

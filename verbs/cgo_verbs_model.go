@@ -11,10 +11,17 @@ type model struct {
 	// tracked: the driver does not keep libibverbs' promises about order and flushing, so the provider keeps account of
 	// every request itself.
 	tracked bool
-	noIova  bool // registration ignores the iova
-	noMW    bool // no memory windows, whatever the library does when asked
-	oneSGE  bool // requests without elements are mishandled
-	inline  int  // max_inline_data, 0 = it is to be found out
+	// flushes: completions of what a QP had when it went to ERR come by themselves, soon after. Otherwise they are there
+	// when ibv_modify_qp returns.
+	flushes     bool
+	reportsAll  bool // every request is signalled to the device, because unsignalled ones end out of order
+	noIova      bool // registration ignores the iova
+	noMW        bool // no memory windows, whatever the library does when asked
+	noSolicited bool // completions never count as solicited
+	oneSGE      bool // Reads and receives without elements are mishandled
+	noFence     bool // a fenced Read stops the queue for good; Reads of one QP are in order without it
+	lies        bool // a query does not tell the state, and swaps the depths
+	inline      int  // max_inline_data, 0 = it is to be found out
 }
 
 // The vendor_id of the drivers for software devices.
@@ -29,10 +36,10 @@ func modelOf(info DeviceInfo, attr DeviceAttr) model {
 	switch {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
 		// Anything else is EINVAL of libsiw, or an index beyond its table of 12 opcodes.
-		return model{name: "siw", ops: MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead), tracked: true, noIova: true, noMW: true,
-			oneSGE: true, inline: 80}
+		return model{name: "siw", ops: MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead), tracked: true, reportsAll: true,
+			noIova: true, noMW: true, noSolicited: true, oneSGE: true, noFence: true, lies: true, inline: 80}
 	case attr.VendorID == vendorRXE && info.Transport == TransportIB:
-		return model{name: "rxe", ops: opsByAttr(info, attr), tracked: true, inline: 512}
+		return model{name: "rxe", ops: opsByAttr(info, attr), tracked: true, flushes: true, inline: 512}
 	}
 	return model{ops: opsByAttr(info, attr)}
 }

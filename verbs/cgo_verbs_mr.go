@@ -31,10 +31,14 @@ func (pd *cgoPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR,
 	if err := pd.ctx.checkIova(addr, iova); err != nil {
 		return nil, err
 	}
+	if err := pd.ctx.counts.mr.add(); err != nil {
+		return nil, err
+	}
 	// The library keeps the address, not the pointer: the handle has pinned the memory.
 	rc := C.gv_reg_mr(pd.c, C.uintptr_t(addr), C.size_t(len(mem)), C.uint64_t(iova), C.uint(cgoAccess(access)), &m.c)
 	runtime.KeepAlive(mem)
 	if rc != 0 {
+		pd.ctx.counts.mr.remove()
 		return nil, regError("ibv_reg_mr", rc, len(mem))
 	}
 	return m, nil
@@ -75,6 +79,7 @@ func (m *cgoMR) RKey() uint32 { return uint32(m.c.rkey) }
 
 // Dereg deregisters the region.
 func (m *cgoMR) Dereg() error {
+	m.ctx.counts.mr.remove()
 	return callError("ibv_dereg_mr", C.gv_result(C.ibv_dereg_mr(m.c))) // 0 or an errno
 }
 
@@ -115,8 +120,12 @@ func (m *cgoMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint64, 
 // RegDmabufMR registers memory of another device.
 func (pd *cgoPD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (ProviderMR, error) {
 	m := &cgoMR{ctx: pd.ctx, length: int(length)}
+	if err := pd.ctx.counts.mr.add(); err != nil {
+		return nil, err
+	}
 	rc := C.gv_reg_dmabuf_mr(pd.c, C.uint64_t(offset), C.size_t(length), C.uint64_t(iova), C.int(fd), C.int(cgoAccess(access)), &m.c)
 	if rc != 0 {
+		pd.ctx.counts.mr.remove()
 		return nil, callError("ibv_reg_dmabuf_mr", rc)
 	}
 	return m, nil

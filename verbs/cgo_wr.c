@@ -148,20 +148,23 @@ static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v) {
 
 int gv_poll(struct ibv_cq *cq, struct gv_wc *out, int n) {
 	struct ibv_wc list[CHUNK];
-	int done = 0;
+	int done = 0, errors = 0;
 	while (done < n) {
 		int m = n - done < CHUNK ? n - done : CHUNK;
 		// It returns a count, or a negative number that is no errno.
 		int got = ibv_poll_cq(cq, m, list);
 		if (got < 0)
-			return done > 0 ? done : got;
-		for (int i = 0; i < got; i++)
+			return done > 0 ? done | errors : got;
+		for (int i = 0; i < got; i++) {
 			convert_wc(&out[done + i], &list[i]);
+			if (list[i].status != IBV_WC_SUCCESS)
+				errors = GV_ERRORS;
+		}
 		done += got;
 		if (got < m)
 			break;
 	}
-	return done;
+	return done | errors;
 }
 
 #endif

@@ -2,6 +2,8 @@
 
 package verbs
 
+import "fmt"
+
 // The state diagram of a QP (InfiniBand Architecture volume 1, 10.3.1; ibv_modify_qp(3)):
 //
 //	RESET -> INIT -> RTR -> RTS <-> SQD
@@ -43,4 +45,103 @@ func CheckTransition(from, to QPState) error {
 		next += s.String()
 	}
 	return &StateError{State: from, Why: "it cannot go to " + to.String() + ", only to " + next}
+}
+
+// attrRule says which attributes go with a change of state.
+type attrRule struct{ needs, takes QPAttrMask }
+
+// The bits of struct ibv_qp_attr that connection managers set and QPAttr does not have.
+const (
+	qpAttrAltPath      QPAttrMask = 1 << 14 // IBV_QP_ALT_PATH
+	qpAttrPathMigState QPAttrMask = 1 << 18 // IBV_QP_PATH_MIG_STATE
+	qpAttrMigration               = qpAttrAltPath | qpAttrPathMigState
+)
+
+// qpAttrRules are the tables 91 and 92 of InfiniBand Architecture volume 1, 11.2.5.2: for each change the attributes that a
+// service needs and those that it takes besides. A change to RESET or ERR takes none.
+var qpAttrRules = map[[2]QPState]map[QPType]attrRule{
+	{QPStateReset, QPStateInit}: {
+		QPTypeRC: {needs: QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags},
+		QPTypeUC: {needs: QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags},
+		QPTypeUD: {needs: QPAttrPKeyIndex | QPAttrPort | QPAttrQKey},
+	},
+	{QPStateInit, QPStateInit}: {
+		QPTypeRC: {takes: QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags},
+		QPTypeUC: {takes: QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags},
+		QPTypeUD: {takes: QPAttrPKeyIndex | QPAttrPort | QPAttrQKey},
+	},
+	{QPStateInit, QPStateRTR}: {
+		QPTypeRC: {needs: QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRdAtomic | QPAttrMinRNRTimer,
+			takes: QPAttrAccessFlags | QPAttrPKeyIndex | qpAttrAltPath},
+		QPTypeUC: {needs: QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN, takes: QPAttrAccessFlags | QPAttrPKeyIndex | qpAttrAltPath},
+		QPTypeUD: {takes: QPAttrPKeyIndex | QPAttrQKey},
+	},
+	{QPStateRTR, QPStateRTS}: {
+		QPTypeRC: {needs: QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrSQPSN | QPAttrMaxRdAtomic,
+			takes: QPAttrCurState | QPAttrAccessFlags | QPAttrMinRNRTimer | qpAttrMigration},
+		QPTypeUC: {needs: QPAttrSQPSN, takes: QPAttrCurState | QPAttrAccessFlags | qpAttrMigration},
+		QPTypeUD: {needs: QPAttrSQPSN, takes: QPAttrCurState | QPAttrQKey},
+	},
+	{QPStateRTS, QPStateRTS}: runningRules,
+	{QPStateSQD, QPStateRTS}: runningRules,
+	{QPStateSQE, QPStateRTS}: {
+		QPTypeUC: {takes: QPAttrCurState | QPAttrAccessFlags},
+		QPTypeUD: {takes: QPAttrCurState | QPAttrQKey},
+	},
+	{QPStateRTS, QPStateSQD}: {
+		QPTypeRC: {takes: QPAttrSQDAsyncNotify},
+		QPTypeUC: {takes: QPAttrSQDAsyncNotify},
+		QPTypeUD: {takes: QPAttrSQDAsyncNotify},
+	},
+	{QPStateSQD, QPStateSQD}: {
+		QPTypeRC: {takes: QPAttrPort | QPAttrAV | QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxRdAtomic | QPAttrMaxDestRdAtomic |
+			QPAttrAccessFlags | QPAttrPKeyIndex | QPAttrMinRNRTimer | qpAttrMigration},
+		QPTypeUC: {takes: QPAttrAV | QPAttrAccessFlags | QPAttrPKeyIndex | qpAttrMigration},
+		QPTypeUD: {takes: QPAttrPKeyIndex | QPAttrQKey},
+	},
+}
+
+var runningRules = map[QPType]attrRule{
+	QPTypeRC: {takes: QPAttrCurState | QPAttrAccessFlags | QPAttrMinRNRTimer | qpAttrMigration},
+	QPTypeUC: {takes: QPAttrCurState | QPAttrAccessFlags | qpAttrMigration},
+	QPTypeUD: {takes: QPAttrCurState | QPAttrQKey},
+}
+
+// iwarpAttrs are what an iWARP QP takes in RESET and INIT; connection managers set them all.
+const iwarpAttrs = QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags
+
+// checkModify tells in a sentence why a device would refuse a change with EINVAL, as far as states and the choice of
+// attributes decide it. to is from where mask does not change the state.
+func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrMask) error {
+	if mask == 0 {
+		return invalid("nothing is to be changed")
+	}
+	if transport == TransportIWARP && to >= QPStateRTR && to <= QPStateSQE && to != from {
+		return fmt.Errorf("%w: an iWARP QP goes from INIT to RTS by the connection manager only, not by Modify to %v", ErrNotSupported, to)
+	}
+	if err := CheckTransition(from, to); err != nil {
+		return err
+	}
+	rule := attrRule{}
+	switch {
+	case to == QPStateReset || to == QPStateErr:
+	case transport == TransportIWARP:
+		rule.takes = iwarpAttrs
+		if from == QPStateRTS {
+			rule.takes = QPAttrAccessFlags
+		}
+	default:
+		var ok bool
+		if rule, ok = qpAttrRules[[2]QPState{from, to}][typ]; !ok {
+			return &StateError{State: from, Why: fmt.Sprintf("no %v QP goes to %v", typ, to)}
+		}
+	}
+	change := fmt.Sprintf("the change of the %v QP from %v to %v", typ, from, to)
+	if missing := rule.needs &^ mask; missing != 0 {
+		return invalid("%s lacks %v", change, missing)
+	}
+	if extra := mask &^ (rule.needs | rule.takes | QPAttrState); extra != 0 {
+		return invalid("%s does not take %v", change, extra)
+	}
+	return nil
 }

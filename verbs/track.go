@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import "sync/atomic"
+
+// A track keeps account of the requests of one queue, for devices that do not complete requests in the order of posting,
+// or not all of them: whatever the device reports, and in whatever order, each request ends once and in order, and what
+// follows an error is flushed. Requests are known by a sequence number, which the device gets for wr_id.
+//
+// The owner's lock guards it.
+type track struct {
+	ring []slot // a power of 2
+	head uint64 // sequence number of the oldest request that has not ended
+	tail uint64 // of the next request
+	most uint64 // 1 + the highest one that the device has completed
+	// failed: a request has ended with an error, so all others do.
+	failed bool
+	// poisoned: a request has been accepted that will fail, so the device gets no other.
+	poisoned bool
+	lent     int // requests that the device has
+	// hidden counts, for the CQ, requests that the device will report and the poller does not see. It may be nil.
+	hidden *atomic.Int64
+}
+
+type slot struct {
+	wc       WC // ID from the start, the rest from the completion
+	state    slotState
+	visible  bool // makes a completion on success
+	reported bool // the device reports it on success
+}
+
+type slotState uint8
+
+const (
+	slotHeld slotState = iota // the device has not got it
+	slotLent                  // the device has it
+	slotDone                  // wc is complete
+)
+
+// open is how many requests have not ended.
+func (t *track) open() int { return int(t.tail - t.head) }
+
+// add appends a request and returns its number.
+func (t *track) add(id uint64, state slotState, visible, reported bool) uint64 {
+	if t.open() == len(t.ring) {
+		t.grow()
+	}
+	s := &t.ring[t.tail&uint64(len(t.ring)-1)]
+	s.wc = WC{ID: id}
+	s.state, s.visible, s.reported = state, visible, reported
+	if state == slotLent {
+		t.lent++
+	}
+	t.hide(s, 1)
+	t.tail++
+	return t.tail - 1
+}
+
+func (t *track) hide(s *slot, n int64) {
+	if t.hidden != nil && s.reported && !s.visible {
+		t.hidden.Add(n)
+	}
+}
+
+func (t *track) grow() {
+	ring := make([]slot, max(16, 2*len(t.ring)))
+	for seq := t.head; seq != t.tail; seq++ {
+		ring[seq&uint64(len(ring)-1)] = *t.at(seq)
+	}
+	t.ring = ring
+}
+
+func (t *track) at(seq uint64) *slot { return &t.ring[seq&uint64(len(t.ring)-1)] }
+
+// withdraw takes back the last n requests, which the device refused.
+func (t *track) withdraw(n int) {
+	for range n {
+		t.tail--
+		if t.at(t.tail).state == slotLent {
+			t.lent--
+		}
+		t.hide(t.at(t.tail), -1)
+	}
+}
+
+// complete notes what the device reported of a request. It is false for one that has ended already.
+func (t *track) complete(seq uint64, wc *WC) bool {
+	if seq-t.head >= t.tail-t.head {
+		return false
+	}
+	s := t.at(seq)
+	if s.state == slotDone {
+		return false
+	}
+	if s.state == slotLent {
+		t.lent--
+	}
+	id := s.wc.ID
+	s.wc = *wc
+	s.wc.ID = id
+	s.state = slotDone
+	if seq >= t.most {
+		t.most = seq + 1
+	}
+	return true
+}
+
+// fail completes a request that the device did not get.
+func (t *track) fail(seq uint64, status WCStatus, qpNum uint32) {
+	s := t.at(seq)
+	s.wc.Status, s.wc.QPNum = status, qpNum
+	s.state = slotDone
+	t.poisoned = true
+}
+
+// flush completes all that is open, with the device's leave: it does not touch any of it any more.
+func (t *track) flush(qpNum uint32) {
+	for seq := t.head; seq != t.tail; seq++ {
+		s := t.at(seq)
+		if s.state != slotDone {
+			s.wc.Status, s.wc.QPNum = WCWRFlushErr, qpNum
+			s.state = slotDone
+		}
+	}
+	t.lent = 0
+}
+
+// drop forgets all that is open.
+func (t *track) drop() {
+	for ; t.head != t.tail; t.head++ {
+		t.hide(t.at(t.head), -1)
+	}
+	t.lent, t.failed, t.poisoned = 0, false, false
+}
+
+// next returns the oldest request if it has ended, and takes it out. A request whose success the device does not report
+// has ended when a later one has.
+func (t *track) next() (wc *WC, visible, ok bool) {
+	if t.head == t.tail {
+		return nil, false, false
+	}
+	s := t.at(t.head)
+	switch {
+	case s.state == slotDone:
+	case s.state == slotLent && !s.reported && t.head < t.most:
+		t.lent--
+	default:
+		return nil, false, false
+	}
+	t.head++
+	t.hide(s, -1)
+	if s.wc.Status == WCSuccess && t.failed {
+		s.wc.Status = WCWRFlushErr
+	}
+	if s.wc.Status != WCSuccess {
+		t.failed = true
+		s.wc = WC{ID: s.wc.ID, Status: s.wc.Status, VendorErr: s.wc.VendorErr, QPNum: s.wc.QPNum}
+		return &s.wc, true, true
+	}
+	return &s.wc, s.visible, true
+}
