@@ -486,6 +486,11 @@ static void attach(struct cmid *d) {
 	q->state = IBV_QPS_RTS;
 	q->connected = true;
 	q->ord = d->info.param.initiator_depth;
+	if (d->peer && d->peer->info.param.responder_resources < q->ord)
+		q->ord = d->peer->info.param.responder_resources;
+	// A query of siw's gives them the wrong way round.
+	q->attr.max_rd_atomic = d->info.param.responder_resources;
+	q->attr.max_dest_rd_atomic = q->ord;
 }
 
 static void detach(struct cmid *d) {

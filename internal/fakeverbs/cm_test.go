@@ -146,7 +146,7 @@ func TestConnectOnIWARP(t *testing.T) {
 	client, listener, child, r := request(t, Fake1, "hello")
 	other := r.newQP(t)
 	require.Error(t, child.accept(CMEvent{QPN: 9}), "no QP of that number")
-	require.NoError(t, child.accept(CMEvent{PrivateData: []byte("welcome"), QPN: other.num()}))
+	require.NoError(t, child.accept(CMEvent{PrivateData: []byte("welcome"), QPN: other.num(), ResponderResources: 2}))
 	ev := client.expect(t, evEstablished, 0)
 	require.Equal(t, "welcome", string(ev.PrivateData))
 	listener.expect(t, evEstablished, 0)
@@ -156,6 +156,8 @@ func TestConnectOnIWARP(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, uint32(stateRTS), got.State)
 	}
+	got, _ := QPByNum(r.qp.num())
+	require.Equal(t, [2]uint8{2, 3}, [2]uint8{got.MaxDestRdAtomic, got.MaxRdAtomic}, "ORD and IRD, in siw's order")
 	_, err := other.postSend(WR{Opcode: opRead, NumSGE: 1})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ibv_post_send: a Read at ORD 0 on siw: its queue jams"}, Faults())

@@ -219,6 +219,24 @@ static bool reached(struct qp *q, struct qp *p) {
 	return q->dev->iwarp ? p->peer == q->pub.qp_num : p->attr.dest_qp_num == q->pub.qp_num;
 }
 
+// on_iwarp turns a status into what siw reports: Sends and Writes are done when they are sent, whatever becomes of them;
+// what a Terminate ends is flushed. Without a receive there is a Terminate too.
+static int on_iwarp(struct qp *q, struct qp *p, const struct fake_wr *wr, int status) {
+	if (status == -1)
+		access_error(p);
+	switch (status) {
+	case -1:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_OP_ERR:
+	case IBV_WC_RETRY_EXC_ERR:
+		q->failed = true;
+		return wr->opcode == IBV_WR_RDMA_READ ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS;
+	default:
+		return status;
+	}
+}
+
 // execute returns the status of a request, and the octets for its completion, or -1: it has to wait.
 static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
 	bool ud = q->pub.qp_type == IBV_QPT_UD, unreliable = ud || q->pub.qp_type == IBV_QPT_UC;
@@ -236,6 +254,8 @@ static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
 		return IBV_WC_LOC_PROT_ERR;
 	if (!reached(q, p)) {
 		free(buf);
+		if (q->dev->iwarp)
+			return on_iwarp(q, p, wr, IBV_WC_RETRY_EXC_ERR);
 		return unreliable ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR;
 	}
 	*bytes = len;
@@ -289,10 +309,8 @@ static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
 		status = IBV_WC_LOC_QP_OP_ERR;
 	}
 	free(buf);
-	if (status == -1 && q->dev->iwarp) { // no receive: a Terminate
-		access_error(p);
-		return IBV_WC_FATAL_ERR;
-	}
+	if (q->dev->iwarp)
+		return on_iwarp(q, p, wr, status);
 	return status == -1 && unreliable ? IBV_WC_SUCCESS : status;
 }
 

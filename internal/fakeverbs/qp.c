@@ -178,6 +178,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
 		return end_errno(err);
 	q->modifies++;
 	q->mask |= mask;
+	if (q->dev->iwarp)
+		mask &= IBV_QP_STATE | IBV_QP_ACCESS_FLAGS; // siw looks at nothing else
 #define SET(bit, field) \
 	if (mask & bit) \
 		q->attr.field = attr->field
