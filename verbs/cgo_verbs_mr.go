@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -22,6 +23,14 @@ type cgoMR struct {
 	ctx    *cgoContext
 	c      *C.struct_ibv_mr
 	length int
+	// The keys are asked for at any time, also of a region that is closed, when c is gone.
+	lkey, rkey atomic.Uint32
+}
+
+// learn takes over the keys, which a registration gives and a reregistration may change.
+func (m *cgoMR) learn() {
+	m.lkey.Store(uint32(m.c.lkey))
+	m.rkey.Store(uint32(m.c.rkey))
 }
 
 // RegMR registers memory.
@@ -41,6 +50,7 @@ func (pd *cgoPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR,
 		pd.ctx.counts.mr.remove()
 		return nil, regError("ibv_reg_mr", rc, len(mem))
 	}
+	m.learn()
 	return m, nil
 }
 
@@ -72,10 +82,10 @@ func regError(call string, rc C.int, n int) error {
 }
 
 // LKey returns the local key.
-func (m *cgoMR) LKey() uint32 { return uint32(m.c.lkey) }
+func (m *cgoMR) LKey() uint32 { return m.lkey.Load() }
 
 // RKey returns the remote key.
-func (m *cgoMR) RKey() uint32 { return uint32(m.c.rkey) }
+func (m *cgoMR) RKey() uint32 { return m.rkey.Load() }
 
 // Dereg deregisters the region.
 func (m *cgoMR) Dereg() error {
@@ -108,6 +118,7 @@ func (m *cgoMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint64, 
 	err := callError("ibv_rereg_mr", errno)
 	switch {
 	case rc == 0:
+		m.learn()
 		return nil
 	case rc == C.IBV_REREG_MR_ERR_INPUT, errors.Is(err, ErrNotSupported):
 		return err
@@ -128,5 +139,6 @@ func (pd *cgoPD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessF
 		pd.ctx.counts.mr.remove()
 		return nil, callError("ibv_reg_dmabuf_mr", rc)
 	}
+	m.learn()
 	return m, nil
 }
