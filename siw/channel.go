@@ -18,6 +18,9 @@ type channel struct {
 	waiters sync.WaitGroup
 	sent    atomic.Uint64 // events
 
+	looking atomic.Pointer[conn] // for which a goroutine sleeps in lookOut
+	out     lookingOut           // that goroutine's
+
 	mu    sync.Mutex // guards what follows; taken below a cq's mu
 	queue []*cq
 	shut  bool
@@ -27,7 +30,9 @@ func (v *vcontext) CreateCompChannel() (verbs.ProviderCompChannel, error) {
 	if v.dev.guard.Closed() {
 		return nil, verbs.ErrClosed
 	}
-	return &channel{ready: make(chan struct{}, 1), closed: make(chan struct{})}, nil
+	ch := &channel{ready: make(chan struct{}, 1), closed: make(chan struct{})}
+	ch.out.f = ch.look
+	return ch, nil
 }
 
 // notify queues an event of q. The caller holds q.mu.
@@ -40,6 +45,7 @@ func (ch *channel) notify(q *cq) {
 	ch.mu.Unlock()
 	ch.sent.Add(1)
 	signal(ch.ready)
+	ch.wake()
 }
 
 // forget takes the events of q out.
@@ -91,6 +97,8 @@ func (ch *channel) Close() error {
 	ch.shut = true
 	ch.mu.Unlock()
 	close(ch.closed)
+	ch.wake()
 	ch.waiters.Wait()
+	ch.out.release()
 	return nil
 }

@@ -34,7 +34,7 @@ type conn struct {
 	markIn  bool // the peer sends markers
 
 	dead    atomic.Bool    // set under mu once; nothing new begins
-	workers sync.WaitGroup // the reader, and the goroutine that waits for room
+	workers sync.WaitGroup // the reader, the goroutine that waits for room, a waiter that looks out
 	spoken  chan struct{}  // closed when the peer's first FPDU has been handled
 	flushed chan struct{}  // closed when the connection has let go of all memory and everything is flushed
 	gone    chan struct{}  // closed when the stream is closed too
@@ -45,7 +45,8 @@ type conn struct {
 	term  *termination // mu; the Terminate to send at the end
 	cause error        // mu; why the connection ended
 
-	hush hush // while it is polled
+	lookout lookout // who is woken for what arrives
+	hush    hush    // while it is polled
 
 	tx sender
 	rx receiver
@@ -74,6 +75,9 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	}
 	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, private: agreed.private, passive: agreed.hold, rtr: agreed.rtr,
 		markOut: agreed.markOut, markIn: agreed.markIn, mulpdu: q.dev.mulpdu(s.segment(), agreed.markOut), spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
+	if w, ok := s.(waker); ok {
+		c.lookout.stream, c.lookout.back = w, make(chan struct{}, 1)
+	}
 	c.tx.init(q, &agreed)
 	c.rx.init(q, &agreed)
 	if !q.dev.track(c) {
@@ -179,6 +183,7 @@ func (c *conn) refuse(f fault, ulpdu []byte) {
 func (c *conn) end() {
 	c.q.sendCQ.part(c)
 	c.q.recvCQ.part(c)
+	c.lookout.stop()
 	c.hush.stop(c.s)
 	c.s.interrupt()
 	c.workers.Wait()

@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -120,6 +121,44 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	return n, nil
 }
 
+// Sleep implements verbs.ProviderCQDriver. The CQ's channel is its own.
+func (c *cq) Sleep(ctx context.Context) error {
+	c.mu.Lock()
+	c.arm = armedAny
+	some := c.ring.len() > 0 || c.overflow
+	c.mu.Unlock()
+	if some {
+		return nil
+	}
+	if conns := c.driven.Load(); conns != nil && len(*conns) == 1 {
+		conn := (*conns)[0]
+		conn.unhush()
+		if conn.takeLookout() {
+			return c.ch.lookOut(ctx, conn)
+		}
+	}
+	c.sleeping()
+	_, err := c.ch.Wait(ctx)
+	return err
+}
+
+// sleeping tells the connections that somebody relies on their readers.
+func (c *cq) sleeping() {
+	if conns := c.driven.Load(); conns != nil {
+		for _, conn := range *conns {
+			conn.unhush()
+			conn.recallLookout()
+		}
+	}
+}
+
+// isArmed reports whether somebody may be waiting for an event.
+func (c *cq) isArmed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.arm != disarmed
+}
+
 func (c *cq) ReqNotify(solicitedOnly bool) error {
 	c.mu.Lock()
 	want := armedAny
@@ -129,11 +168,7 @@ func (c *cq) ReqNotify(solicitedOnly bool) error {
 	// A wish for any completion is not weakened by a later one for solicited ones (ibv_req_notify_cq).
 	c.arm = max(c.arm, want)
 	c.mu.Unlock()
-	if conns := c.driven.Load(); conns != nil {
-		for _, conn := range *conns {
-			conn.unhush()
-		}
-	}
+	c.sleeping()
 	return nil
 }
 

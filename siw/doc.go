@@ -34,10 +34,11 @@
 //     that waits for room. Its holder fills a batch of FPDUs and gives it to the socket with one system call. When the
 //     socket is full it leaves the rest in the batch, and one goroutine per connection waits for room. Who finds the role
 //     taken notes that there is more to do and goes away.
-//   - The receive role is held by the connection's reader while octets arrive, or by who polls a CQ of few connections. Its
-//     holder parses, places, performs atomics, completes requests and queues responses; then it takes the send role for them.
-//     While a CQ is polled without pause the reader is not woken (hush.go); it is again a moment after the last poll, so that
-//     nothing depends on the program's polling.
+//   - The receive role is held by the connection's reader while octets arrive, by who polls a CQ of few connections, or by who
+//     sleeps in CQ.Wait. Its holder parses, places, performs atomics, completes requests and queues responses; then it takes
+//     the send role for them. While a CQ is polled without pause the reader is not woken (hush.go), and a goroutine in CQ.Wait
+//     is woken instead of it (lookout.go). A moment after the last poll or wait the reader is woken again, so that nothing
+//     depends on the program.
 //
 // Invariants:
 //

@@ -4,6 +4,7 @@ package siw
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -130,6 +131,13 @@ func (s *side) hushed() {
 	}
 }
 
+// read is a Read of 64 octets from the other side.
+func (s *side) read(from *side) []verbs.SendWR {
+	sge, err := s.mr.SGE(0, 64)
+	require.NoError(s.t, err)
+	return []verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: from.mr.Addr(), RKey: from.mr.RKey()}}
+}
+
 // answeredBy requires that the other side answers a Read, whatever its program does.
 func (s *side) answeredBy(peer *side) {
 	s.t.Helper()
@@ -248,13 +256,17 @@ func TestHushSocket(t *testing.T) {
 	require.LessOrEqual(t, a.lowWater(), 1)
 }
 
+// reset closes the socket without an orderly end.
+func (s *side) reset() error {
+	tcp := s.conn.s.(*tcpStream).TCPConn
+	return errors.Join(tcp.SetLinger(0), tcp.Close())
+}
+
 // TestHushReset has the peer's socket closed without an orderly end while the stream is hushed.
 func TestHushReset(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	b.hushed()
-	tcp := a.conn.s.(*tcpStream).TCPConn
-	require.NoError(t, tcp.SetLinger(0))
-	require.NoError(t, tcp.Close())
+	require.NoError(t, a.reset())
 	select {
 	case <-b.id.Done():
 	case <-time.After(patience):

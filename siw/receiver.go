@@ -78,21 +78,28 @@ func (r *receiver) flush(q *qp) {
 	q.recvCQ.push(&verbs.WC{ID: r.recv.id, Status: r.status, QPNum: q.num}, false)
 }
 
-// readLoop receives until the connection ends.
+// readLoop receives whenever the reader is the lookout, until the connection ends.
 func (c *conn) readLoop() {
-	err := c.s.waitReadable(func() bool {
+	read := func() bool {
 		for seen := c.events(); c.receive(); {
 			// Nothing is left, most likely, but only another attempt tells: what came with the peer's FIN is not announced
 			// twice. Whom we woke, if we did, goes first; to stand back for nobody would only wake another thread.
 			if now := c.events(); now != seen {
 				seen = now
+				if c.yieldLookout() {
+					return true
+				}
 				runtime.Gosched()
 			}
 		}
 		return c.dead.Load()
-	})
-	if err != nil {
-		c.broken(err)
+	}
+	for !c.dead.Load() {
+		if err := c.s.waitReadable(read); err != nil {
+			c.broken(err)
+			return
+		}
+		c.standAside()
 	}
 }
 

@@ -37,6 +37,13 @@ type stream interface {
 	RemoteAddr() net.Addr
 }
 
+// waker is a stream whose waitReadable may be called by different goroutines, one after the other. One without has memory
+// at the other side, not a network: there is no thread to be spared.
+type waker interface {
+	// wake has waitReadable call f soon.
+	wake()
+}
+
 var (
 	errWouldBlock = errors.New("would block")
 	errStalled    = errors.New("peer takes no data")

@@ -32,8 +32,10 @@ type tcpStream struct {
 	rd, wr          transfer
 	failed          atomic.Pointer[net.OpError] // the first error that a call got
 	readFn, writeFn func(fd uintptr)
+	ready           func() bool // of waitReadable
+	readyFn         func(fd uintptr) bool
 
-	mu          sync.Mutex // orders interrupt and the setting of write deadlines
+	mu          sync.Mutex // orders interrupt and the setting of deadlines
 	interrupted bool
 }
 
@@ -60,8 +62,9 @@ func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 		return nil, err
 	}
 	s := &tcpStream{TCPConn: tcp, raw: raw, patience: patience}
-	s.readFn = func(fd uintptr) { s.rd.call(unix.SYS_READV, fd) }
-	s.writeFn = func(fd uintptr) { s.wr.call(unix.SYS_WRITEV, fd) }
+	s.readFn = func(fd uintptr) { s.rd.call(unix.SYS_READ, unix.SYS_READV, fd) }
+	s.readyFn = func(uintptr) bool { return s.ready() }
+	s.writeFn = func(fd uintptr) { s.wr.call(unix.SYS_WRITE, unix.SYS_WRITEV, fd) }
 	// The kernel gives up a peer that acknowledges nothing, or whose window stays closed, for this long (tcp(7)).
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
@@ -84,9 +87,16 @@ func (t *transfer) set(bufs [][]byte) {
 	}
 }
 
-func (t *transfer) call(trap, fd uintptr) {
+// call makes the system call one if there is a single piece, which is cheaper, and many otherwise.
+func (t *transfer) call(one, many, fd uintptr) {
 	for {
-		n, _, errno := unix.Syscall(trap, fd, uintptr(unsafe.Pointer(&t.iov[0])), uintptr(t.n))
+		var n uintptr
+		var errno unix.Errno
+		if t.n == 1 {
+			n, _, errno = unix.Syscall(one, fd, uintptr(unsafe.Pointer(t.iov[0].Base)), uintptr(t.iov[0].Len))
+		} else {
+			n, _, errno = unix.Syscall(many, fd, uintptr(unsafe.Pointer(&t.iov[0])), uintptr(t.n))
+		}
 		t.got, t.err = int(n), nil
 		switch errno {
 		case 0:
@@ -171,7 +181,21 @@ func (s *tcpStream) write(bufs [][]byte) (int, error) {
 }
 
 func (s *tcpStream) waitReadable(f func() bool) error {
-	return s.raw.Read(func(uintptr) bool { return f() })
+	s.ready = f
+	for {
+		err := s.raw.Read(s.readyFn)
+		if err == nil || !os.IsTimeout(err) || !s.setReadDeadline(time.Time{}) {
+			return err
+		}
+	}
+}
+
+func (s *tcpStream) wake() { s.setReadDeadline(time.Unix(1, 0)) }
+
+func (s *tcpStream) setReadDeadline(t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.interrupted && s.SetReadDeadline(t) == nil
 }
 
 func (s *tcpStream) waitWritable(f func() bool) error {

@@ -185,19 +185,33 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		return 0, opError(op, cq.ctx.dev.Name(), ErrClosed)
 	}
 	for {
-		if err := cq.ReqNotify(false); err != nil {
-			return 0, err
-		}
-		if n, err := cq.take(wcs); n > 0 || err != nil {
-			return n, err
-		}
-		if _, err := cq.ch.Wait(ctx); err != nil {
-			return 0, opError(op, cq.ctx.dev.Name(), err)
+		if n, err := cq.sleep(ctx, wcs); n > 0 || err != nil {
+			return n, opError(op, cq.ctx.dev.Name(), err)
 		}
 		if n, err := cq.take(wcs); n > 0 || err != nil {
 			return n, err
 		}
 	}
+}
+
+// sleep arms the CQ and waits until a completion may have entered it. It may return some that were there before.
+func (cq *CQ) sleep(ctx context.Context, wcs []WC) (n int, err error) {
+	if !cq.node.Enter() {
+		return 0, ErrClosed
+	}
+	if cq.drive != nil {
+		err = cq.drive.Sleep(ctx)
+		cq.node.Exit()
+		return 0, err
+	}
+	if err = cq.p.ReqNotify(false); err == nil {
+		n, err = cq.p.Poll(wcs)
+	}
+	cq.node.Exit()
+	if n == 0 && err == nil {
+		_, err = cq.ch.Wait(ctx)
+	}
+	return n, err
 }
 
 // Close destroys the CQ (ibv_destroy_cq(3)) and ends every Wait. It is idempotent and may be called on nil. With QPs that

@@ -93,6 +93,10 @@ type ProviderCQDriver interface {
 	ProviderCQ
 	// Drive does what there is to be done for the CQ without waiting.
 	Drive()
+	// Sleep arms the CQ and waits until a completion may have entered it, or was there before; the device may use the
+	// goroutine meanwhile. It returns ctx.Err() when ctx is done, and ErrClosed when the CQ's channel is closed. It is
+	// called by one goroutine at a time, on CQs that have a channel of their own.
+	Sleep(ctx context.Context) error
 	// Spin is how long CQ.Wait should drive and poll before it sleeps.
 	Spin() time.Duration
 }

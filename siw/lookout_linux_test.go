@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func (s *side) holder() lookoutHolder {
+	l := &s.conn.lookout
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holder
+}
+
+// becomes waits for a holder.
+func (s *side) becomes(h lookoutHolder) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return s.holder() == h }, patience, 100*time.Microsecond)
+}
+
+// waits starts a goroutine in CQ.Wait, for a receive, and returns when it is the lookout. What Wait returns comes out of the
+// channel.
+func (s *side) waits(ctx context.Context, from *side) <-chan error {
+	s.t.Helper()
+	asked, got := make(chan struct{}), make(chan error)
+	s.t.Cleanup(func() { close(asked) })
+	go func() {
+		for range asked {
+			var wcs [1]verbs.WC
+			_, err := s.rcq.Wait(ctx, wcs[:])
+			if err == nil {
+				err = wcs[0].Err()
+			}
+			got <- err
+		}
+	}()
+	// It has to come back sooner than the lease ends, which a busy machine may not let it: try until it does.
+	for limit := time.Now().Add(patience); time.Now().Before(limit); {
+		l := &s.conn.lookout
+		l.mu.Lock()
+		l.refused = 0
+		l.mu.Unlock()
+		asked <- struct{}{}
+		for range 100 {
+			if s.holder() == lookoutWaiter {
+				return got
+			}
+			time.Sleep(10 * time.Microsecond)
+		}
+		from.send(s)
+		require.NoError(s.t, <-got)
+	}
+	require.FailNow(s.t, "the waiter does not become the lookout")
+	return nil
+}
+
+// send sends a message for which the other side posts another receive.
+func (s *side) send(to *side) {
+	s.t.Helper()
+	_, err := to.qp.PostRecv(make([]verbs.RecvWR, 1))
+	require.NoError(s.t, err)
+	_, err = s.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
+	require.NoError(s.t, err)
+}
+
+// TestLookout lets a waiter look out, and leave: the reader takes over and the peer is answered.
+func TestLookout(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	require.Equal(t, lookoutReader, b.holder())
+	for range 5 {
+		got := b.waits(context.Background(), a)
+		a.send(b)
+		require.NoError(t, <-got)
+		require.NotEqual(t, lookoutWaiter, b.holder())
+		a.answeredBy(b)
+		b.becomes(lookoutReader)
+		a.answeredBy(b)
+		l := &b.conn.lookout
+		l.mu.Lock()
+		require.Positive(t, l.refused)
+		l.mu.Unlock()
+	}
+}
+
+// TestLookoutRefused waits after the lease has ended unused: the reader remains the lookout for a number of waits.
+func TestLookoutRefused(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	got := b.waits(context.Background(), a)
+	a.send(b)
+	require.NoError(t, <-got)
+	b.becomes(lookoutReader)
+	for range lookoutRefused - 1 {
+		a.send(b)
+		wc := b.next(b.rcq)
+		require.NoError(t, wc.Err())
+		require.Equal(t, lookoutReader, b.holder())
+	}
+}
+
+// TestLookoutAnswers has the waiter answer for a program that sleeps.
+func TestLookoutAnswers(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	got := b.waits(context.Background(), a)
+	for range 10 {
+		a.answeredBy(b)
+	}
+	require.Equal(t, lookoutWaiter, b.holder())
+	a.send(b)
+	require.NoError(t, <-got)
+}
+
+// TestLookoutCanceled ends the waiter's context, and lets it wait with another.
+func TestLookoutCanceled(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	ctx, cancel := context.WithCancel(context.Background())
+	got := b.waits(ctx, a)
+	cancel()
+	require.ErrorIs(t, <-got, context.Canceled)
+	_, err := b.rcq.Wait(ctx, make([]verbs.WC, 1))
+	require.ErrorIs(t, err, context.Canceled)
+
+	ctx, cancel = context.WithCancel(context.Background())
+	defer cancel()
+	got = b.waits(ctx, a)
+	a.send(b)
+	require.NoError(t, <-got)
+	a.answeredBy(b)
+}
+
+// TestLookoutEnd ends the connection while a waiter looks out: it gets a flushed receive.
+func TestLookoutEnd(t *testing.T) {
+	for name, end := range map[string]func(a, b *side) error{
+		"by the peer":        func(a, b *side) error { return a.id.Close() },
+		"by itself":          func(a, b *side) error { return b.id.Close() },
+		"by its own QP":      func(a, b *side) error { return b.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
+		"by a reset":         func(a, b *side) error { return a.reset() },
+		"when nobody is it":  func(a, b *side) error { a.send(b); return nil },
+		"by closing the QPs": func(a, b *side) error { return errors.Join(a.qp.Close(), b.qp.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := twoSides(t, Config{})
+			got := b.waits(context.Background(), a)
+			require.NoError(t, end(a, b))
+			if name == "when nobody is it" {
+				require.NoError(t, <-got)
+				require.NoError(t, a.id.Close())
+				wc := verbs.WC{}
+				for wc.Status == verbs.WCSuccess {
+					wc = b.next(b.rcq)
+				}
+				require.ErrorIs(t, wc.Err(), verbs.WCWRFlushErr)
+				return
+			}
+			require.ErrorIs(t, <-got, verbs.WCWRFlushErr)
+		})
+	}
+}
+
+// TestLookoutClosed closes the waiter's CQ, with everything else, while it looks out.
+func TestLookoutClosed(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	got := b.waits(context.Background(), a)
+	closed := make(chan error)
+	go func() { closed <- b.scq.Context().CloseAll() }()
+	require.Error(t, <-got)
+	require.NoError(t, <-closed)
+}
+
+// TestLookoutOthers wakes the lookout for what others do: a completion of a request that another goroutine has posted.
+func TestLookoutOthers(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	b.scq, b.rcq = b.rcq, b.scq
+	ctx := context.Background()
+	got := make(chan error)
+	for tries := 0; ; tries++ {
+		require.Less(t, tries, 10000)
+		_, err := b.qp.PostSend(b.read(a))
+		require.NoError(t, err)
+		b.conn.lookout.mu.Lock()
+		b.conn.lookout.refused = 0
+		b.conn.lookout.mu.Unlock()
+		wc := b.next(b.rcq) // of the Read: the CQ of its sends, now
+		require.NoError(t, wc.Err())
+		go func() {
+			var wcs [1]verbs.WC
+			_, err := b.rcq.Wait(ctx, wcs[:])
+			got <- errors.Join(err, wcs[0].Err())
+		}()
+		if time.Sleep(100 * time.Microsecond); b.holder() == lookoutWaiter {
+			break
+		}
+		_, err = b.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendSignaled}})
+		require.NoError(t, err)
+		require.NoError(t, <-got)
+		_, err = a.qp.PostRecv(make([]verbs.RecvWR, 1))
+		require.NoError(t, err)
+	}
+	_, err := b.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendSignaled}})
+	require.NoError(t, err)
+	require.NoError(t, <-got)
+}
+
+// TestLookoutSecondWaiter has a second goroutine sleep, on the other CQ: neither is forgotten when the other has its
+// completion.
+func TestLookoutSecondWaiter(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	got := b.waits(context.Background(), a)
+	second := make(chan verbs.WC)
+	go func() { second <- b.next(b.scq) }()
+	require.Eventually(t, b.conn.q.sendCQ.isArmed, patience, 100*time.Microsecond)
+	a.send(b)
+	require.NoError(t, <-got)
+	b.becomes(lookoutReader)
+	_, err := b.qp.PostSend(b.read(a))
+	require.NoError(t, err)
+	wc := <-second
+	require.NoError(t, wc.Err())
+	require.Equal(t, verbs.WCRDMARead, wc.Opcode)
+}
+
+// TestLookoutRecalled arms a CQ in order to sleep elsewhere, while a waiter is the lookout and while nobody is.
+func TestLookoutRecalled(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	got := b.waits(context.Background(), a)
+	require.NoError(t, b.scq.ReqNotify(false))
+	require.Equal(t, lookoutWaiter, b.holder())
+	a.send(b)
+	require.NoError(t, <-got)
+	require.Equal(t, lookoutReader, b.holder())
+
+	b.answeredBy(a) // after that it is no longer armed
+	got = b.waits(context.Background(), a)
+	a.send(b)
+	require.NoError(t, <-got)
+	require.NoError(t, b.scq.ReqNotify(false))
+	require.Equal(t, lookoutReader, b.holder())
+}
+
+// TestLookoutPolled polls one CQ while the waiter sleeps on the other: it is woken for what the poller receives for it.
+func TestLookoutPolled(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	for range 20 {
+		got := b.waits(context.Background(), a)
+		stop := make(chan struct{})
+		var polling sync.WaitGroup
+		polling.Go(func() {
+			var wcs [1]verbs.WC
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = b.scq.Poll(wcs[:])
+				}
+			}
+		})
+		require.Eventually(t, b.conn.hush.quiet.Load, patience, 100*time.Microsecond)
+		a.send(b)
+		require.NoError(t, <-got)
+		close(stop)
+		polling.Wait()
+	}
+}
+
+// TestLookoutMany uses everything at once, for the race detector.
+func TestLookoutMany(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	const rounds = 2000
+	errs := make(chan error, 4)
+	run := func(f func(ctx context.Context) error) {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 6*patience)
+			defer cancel()
+			errs <- f(ctx)
+		}()
+	}
+	for _, d := range []struct{ from, to *side }{{a, b}, {b, a}} {
+		run(func(context.Context) error {
+			for i := range rounds {
+				wrs := []verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendSignaled}}
+				if i%3 == 0 {
+					wrs = d.from.read(d.to)
+				} else if _, err := d.to.qp.PostRecv(make([]verbs.RecvWR, 1)); err != nil {
+					return err
+				}
+				if _, err := d.from.qp.PostSend(wrs); err != nil {
+					return err
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				var wcs [1]verbs.WC
+				_, err := d.from.scq.Wait(ctx, wcs[:])
+				cancel()
+				if err = errors.Join(err, wcs[0].Err()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		run(func(ctx context.Context) error {
+			for n := 0; n < rounds-(rounds+2)/3; {
+				var wcs [4]verbs.WC
+				k, err := d.to.rcq.Wait(ctx, wcs[:])
+				if err != nil {
+					return err
+				}
+				if n += k; n%100 < k {
+					time.Sleep(2 * lookoutLease)
+				}
+			}
+			return nil
+		})
+	}
+	for range 4 {
+		require.NoError(t, <-errs)
+	}
+}
