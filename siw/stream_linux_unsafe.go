@@ -39,9 +39,10 @@ type tcpStream struct {
 	interrupted bool
 }
 
-// transfer is one readv or writev.
+// transfer is one read or write.
 type transfer struct {
-	iov *iovecs // during the call
+	one []byte  // the only piece, during the call
+	iov *iovecs // or several
 	n   int     // pieces in iov
 	got int
 	err error
@@ -73,6 +74,10 @@ func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 }
 
 func (t *transfer) set(bufs [][]byte) {
+	if len(bufs) == 1 {
+		t.one = bufs[0]
+		return
+	}
 	t.iov, t.n = iovecPool.Get().(*iovecs), 0
 	for _, b := range bufs {
 		if len(b) == 0 {
@@ -87,13 +92,24 @@ func (t *transfer) set(bufs [][]byte) {
 	}
 }
 
-// call makes the system call one if there is a single piece, which is cheaper, and many otherwise.
+// unset forgets the memory.
+func (t *transfer) unset() {
+	t.one = nil
+	if t.iov != nil {
+		clear(t.iov[:t.n])
+		iovecPool.Put(t.iov)
+		t.iov = nil
+	}
+}
+
+// call makes the system call one for a single piece, and many for several. A single piece is what has been copied, or what is
+// received: it is so small that the call is over sooner than the scheduler would make anything of it.
 func (t *transfer) call(one, many, fd uintptr) {
 	for {
 		var n uintptr
 		var errno unix.Errno
-		if t.n == 1 {
-			n, _, errno = unix.Syscall(one, fd, uintptr(unsafe.Pointer(t.iov[0].Base)), uintptr(t.iov[0].Len))
+		if t.iov == nil {
+			n, _, errno = unix.RawSyscall(one, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.one))), uintptr(len(t.one)))
 		} else {
 			n, _, errno = unix.Syscall(many, fd, uintptr(unsafe.Pointer(&t.iov[0])), uintptr(t.n))
 		}
@@ -111,13 +127,11 @@ func (t *transfer) call(one, many, fd uintptr) {
 	}
 }
 
-// do runs one transfer and forgets the memory afterwards.
+// do runs one transfer.
 func (s *tcpStream) do(t *transfer, bufs [][]byte, fn func(uintptr), op string) (int, error) {
 	t.set(bufs)
 	err := s.raw.Control(fn)
-	clear(t.iov[:t.n])
-	iovecPool.Put(t.iov)
-	t.iov = nil
+	t.unset()
 	if err != nil {
 		return 0, err
 	}
