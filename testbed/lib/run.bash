@@ -151,7 +151,8 @@ finish() {
 	fi
 	cat "$share/qemu" >&2
 	say "the guest died; the end of its console:"
-	tail -n 40 "$share/console" | tr -d '\r' >&2
+	# All of a panic, whose trace may be longer than any number of lines.
+	{ sed -n '/Kernel panic/,$p' "$share/console" | grep . || tail -n 40 "$share/console"; } | tr -d '\r' >&2
 	exit 125
 }
 
