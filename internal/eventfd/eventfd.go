@@ -75,10 +75,12 @@ func (e *File) Wait(ctx context.Context, try func() bool) error {
 			return nil
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			if errors.Is(err, os.ErrClosed) {
-				return lifetime.ErrClosed
+			select {
+			case <-e.closed:
+				return lifetime.ErrClosed // err is not os.ErrClosed, but of an internal package of the library
+			default:
+				return err
 			}
-			return err
 		}
 		// The order matters: a Wake between the two lines makes the next Read return at once.
 		if err := e.f.SetReadDeadline(time.Time{}); err != nil {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package eventfd
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+func newFile(t *testing.T) (int, *File) {
+	t.Helper()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	f, err := New(fd, "test")
+	require.NoError(t, err)
+	return fd, f
+}
+
+// taker returns a function for Wait that takes the events of fd.
+func taker(fd int) func() bool {
+	return func() bool {
+		var b [8]byte
+		n, err := unix.Read(fd, b[:])
+		return n == 8 && err == nil
+	}
+}
+
+func TestWaitTakesAnEvent(t *testing.T) {
+	fd, f := newFile(t)
+	time.AfterFunc(10*time.Millisecond, func() { unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}) })
+	require.NoError(t, f.Wait(context.Background(), taker(fd)))
+	require.NoError(t, f.Close())
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	fd, f := newFile(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	require.Equal(t, context.DeadlineExceeded, f.Wait(ctx, taker(fd)))
+	require.Equal(t, context.DeadlineExceeded, f.Wait(ctx, taker(fd)), "and at once")
+	unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	require.NoError(t, f.Wait(context.Background(), taker(fd)), "others can wait on")
+	require.NoError(t, f.Close())
+}
+
+// Whoever sleeps in the poller, whoever stands in line and whoever comes later.
+func TestCloseEndsEveryWait(t *testing.T) {
+	fd, f := newFile(t)
+	ended := make(chan error)
+	for range 3 {
+		go func() { ended <- f.Wait(context.Background(), taker(fd)) }()
+	}
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, f.Close())
+	for range 3 {
+		require.Equal(t, lifetime.ErrClosed, <-ended)
+	}
+	require.Equal(t, lifetime.ErrClosed, f.Wait(context.Background(), taker(fd)))
+}
+
+func TestWakeTriesAgain(t *testing.T) {
+	_, f := newFile(t)
+	tries := 0
+	time.AfterFunc(10*time.Millisecond, f.Wake)
+	require.NoError(t, f.Wait(context.Background(), func() bool { tries++; return tries == 2 }))
+	require.NoError(t, f.Close())
+}
+
+func TestNewRefuses(t *testing.T) {
+	_, err := New(-1, "nothing")
+	require.ErrorIs(t, err, unix.EBADF)
+	fd, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	_, err = New(fd, "a file")
+	require.ErrorContains(t, err, "cannot be waited for")
+}
