@@ -18,6 +18,10 @@ import (
 // of them are moved, a good deal more.
 const readBytes = 256 << 10
 
+// readsInRow is how many full receive buffers are handled before the receive role is given up: who polls, or whose completion is
+// there, is not kept by a peer that sends without pause.
+const readsInRow = 4
+
 // Parts of FPDUs that wait for the rest: up to smallPart octets are copied out of the buffer, larger ones keep it while
 // fewer than maxPartial connections of the NIC do.
 const (
@@ -119,7 +123,10 @@ func (c *conn) receiveLocked() bool {
 	r := &c.rx
 	c.unpark()
 	defer c.park()
-	for !c.dead.Load() {
+	for range readsInRow {
+		if c.dead.Load() {
+			return false
+		}
 		r.iov[0] = r.buf[r.w:]
 		n, err := c.s.read(r.iov[:])
 		if err != nil {
@@ -139,7 +146,7 @@ func (c *conn) receiveLocked() bool {
 			return true
 		}
 	}
-	return false
+	return true
 }
 
 // park gives the receive buffer back while nothing is there to be received; part of an FPDU is kept in a piece of memory of its own

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// endlessStream brings the same FPDU again and again, as much as there is room for.
+type endlessStream struct {
+	stream
+	fpdu  []byte
+	at    int
+	reads int
+}
+
+func (s *endlessStream) read(bufs [][]byte) (n int, err error) {
+	s.reads++
+	for _, b := range bufs {
+		for i := range b {
+			b[i] = s.fpdu[s.at]
+			s.at = (s.at + 1) % len(s.fpdu)
+		}
+		n += len(b)
+	}
+	return n, nil
+}
+
+// TestPollReturns has a peer send RDMA Writes without pause: a poll returns all the same.
+func TestPollReturns(t *testing.T) {
+	_, b := twoSides(t, Config{})
+	fpdu := make([]byte, mpa.LengthLen+ddp.TaggedLen, 1500)
+	ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpWrite), STag: b.mr.RKey(), TO: b.mr.Addr()}.Put(fpdu[mpa.LengthLen:])
+	fpdu = append(fpdu, make([]byte, 1000)...)
+	fpdu[0], fpdu[1] = byte((len(fpdu)-mpa.LengthLen)>>8), byte(len(fpdu)-mpa.LengthLen)
+	fpdu = append(fpdu, make([]byte, mpa.Pad(len(fpdu)-mpa.LengthLen)+mpa.CRCLen)...)
+	mpa.PutCRC(fpdu[len(fpdu)-mpa.CRCLen:], mpa.CRC(0, fpdu[:len(fpdu)-mpa.CRCLen]))
+
+	c := b.conn
+	endless := &endlessStream{stream: c.s, fpdu: fpdu}
+	c.rx.mu.Lock()
+	was := c.s
+	c.s = endless
+	c.rx.mu.Unlock()
+	for i := range 3 {
+		var wcs [1]verbs.WC
+		n, err := b.rcq.Poll(wcs[:])
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.Equal(t, (i+1)*readsInRow, endless.reads)
+	}
+	c.rx.mu.Lock()
+	c.s = was
+	c.rx.mu.Unlock()
+	require.NoError(t, b.id.Close()) // in the middle of an FPDU
+}
