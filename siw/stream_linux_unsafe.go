@@ -63,9 +63,9 @@ func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 		return nil, err
 	}
 	s := &tcpStream{TCPConn: tcp, raw: raw, patience: patience}
-	s.readFn = func(fd uintptr) { s.rd.call(unix.SYS_READ, unix.SYS_READV, fd) }
+	s.readFn = func(fd uintptr) { s.rd.call(unix.SYS_RECVFROM, unix.SYS_READV, fd) }
 	s.readyFn = func(uintptr) bool { return s.ready() }
-	s.writeFn = func(fd uintptr) { s.wr.call(unix.SYS_WRITE, unix.SYS_WRITEV, fd) }
+	s.writeFn = func(fd uintptr) { s.wr.call(unix.SYS_SENDTO, unix.SYS_WRITEV, fd) }
 	// The kernel gives up a peer that acknowledges nothing, or whose window stays closed, for this long (tcp(7)).
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
@@ -102,14 +102,14 @@ func (t *transfer) unset() {
 	}
 }
 
-// call makes the system call one for a single piece, and many for several. A single piece is what has been copied, or what is
+// call makes the system call one (recvfrom, sendto) for a single piece, and many for several. A single piece is what has been copied, or what is
 // received: it is so small that the call is over sooner than the scheduler would make anything of it.
 func (t *transfer) call(one, many, fd uintptr) {
 	for {
 		var n uintptr
 		var errno unix.Errno
 		if t.iov == nil {
-			n, _, errno = unix.RawSyscall(one, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.one))), uintptr(len(t.one)))
+			n, _, errno = unix.RawSyscall6(one, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.one))), uintptr(len(t.one)), unix.MSG_NOSIGNAL, 0, 0)
 		} else {
 			n, _, errno = unix.Syscall(many, fd, uintptr(unsafe.Pointer(&t.iov[0])), uintptr(t.n))
 		}
@@ -149,7 +149,7 @@ func (s *tcpStream) fail(op string, errno error) error {
 }
 
 func (s *tcpStream) read(bufs [][]byte) (int, error) {
-	n, err := s.do(&s.rd, bufs, s.readFn, "readv")
+	n, err := s.do(&s.rd, bufs, s.readFn, "read")
 	afterRead()
 	if n == 0 && err == nil {
 		return 0, s.end()
@@ -171,7 +171,7 @@ func (s *tcpStream) end() error {
 		}
 		time.Sleep(time.Microsecond)
 	}
-	return s.fail("readv", unix.ECONNRESET)
+	return s.fail("read", unix.ECONNRESET)
 }
 
 // endPatience is how often end looks for the writer's error before it takes the failure for a reset, the usual one.
@@ -191,7 +191,7 @@ func (s *tcpStream) info() (info *unix.TCPInfo, ok bool) {
 
 func (s *tcpStream) write(bufs [][]byte) (int, error) {
 	beforeWrite()
-	return s.do(&s.wr, bufs, s.writeFn, "writev")
+	return s.do(&s.wr, bufs, s.writeFn, "write")
 }
 
 func (s *tcpStream) waitReadable(f func() bool) error {
