@@ -98,9 +98,11 @@ func Register(p ProviderDevice) (*Device, error) {
 	if d.info.Name == "" {
 		return nil, opError("Register", "", invalid("the device has no name"))
 	}
+	// Where the kernel's devices cannot be listed none of them has the name.
+	kernel, _ := kernelDevices()
 	registry.Lock()
 	defer registry.Unlock()
-	if slices.ContainsFunc(registry.devices, func(o *Device) bool { return o.info.Name == d.info.Name }) {
+	if slices.ContainsFunc(append(kernel, registry.devices...), func(o *Device) bool { return o.info.Name == d.info.Name }) {
 		return nil, opError("Register", d.info.Name, invalid("a device of this name is registered"))
 	}
 	registry.devices = append(registry.devices, d)

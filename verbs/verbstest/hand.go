@@ -133,8 +133,7 @@ func handRC(w *world) {
 	if w.noHand(verbs.QPTypeRC) {
 		return
 	}
-	by := w.pair(pairConfig{})
-	p := w.byHand(pairConfig{})
+	by, p := w.byHand(pairConfig{}), w.byHand(pairConfig{})
 	for range 3 {
 		p.works()
 	}
