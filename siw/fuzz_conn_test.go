@@ -79,7 +79,7 @@ func fuzzSeeds() (seeds [][]byte) {
 		}
 	}
 	seeds = append(seeds, nil)
-	for _, kind := range []byte{0, fuzzNoCRC, fuzzMarkIn | fuzzMarkOut, fuzzPlain, fuzzShallow} {
+	for _, kind := range []byte{0, fuzzNoCRC, fuzzMarkIn | fuzzMarkOut, fuzzPlain, fuzzShallow, fuzzShared} {
 		whole := append([]byte{kind}, recv...)
 		for _, m := range messages {
 			one := append([]byte{kind}, m...)
@@ -128,7 +128,9 @@ func (r *fuzzRun) run() {
 	<-done
 	require.Equal(t, verbs.QPStateErr, r.qp.State())
 	r.completed(r.scq, r.posts)
-	r.completed(r.rcq, r.recvs)
+	if flushed := r.completed(r.rcq, r.recvs-r.left()); r.srq != nil {
+		require.LessOrEqual(t, flushed, 1, "only what a message had begun to fill leaves the SRQ with the QP")
+	}
 	r.intact()
 }
 
@@ -156,6 +158,9 @@ func (r *fuzzRun) open(kind byte) {
 	n := newRawNIC(t, cfg)
 	r.regions(n)
 	r.rawEnd = n.end(verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxRecvSGE: 3})
+	if kind&fuzzShared != 0 {
+		r.share()
+	}
 	r.msn = [8]uint32{1, 1, 1, 1, 1, 1, 1, 1}
 
 	ln := n.listen()
@@ -177,6 +182,39 @@ func (r *fuzzRun) open(kind byte) {
 		r.mw[0] = r.window(r.qp)
 		r.mw[1] = r.window(nil)
 	}
+}
+
+// share replaces the QP by one that takes its receives from an SRQ.
+func (r *fuzzRun) share() {
+	t := r.t
+	require.NoError(t, r.qp.Close())
+	var err error
+	r.srq, err = r.pd.CreateSRQ(verbs.SRQAttr{MaxWR: 64, MaxSGE: 3})
+	require.NoError(t, err)
+	r.qp, err = r.pd.CreateQP(verbs.QPConfig{SendCQ: r.scq, RecvCQ: r.rcq, SRQ: r.srq, Cap: verbs.QPCap{MaxSendWR: 64}, SigAll: true})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, r.qp.Close())
+		require.NoError(t, r.srq.Close())
+	})
+}
+
+// left counts the receives that no message has taken: an SRQ cannot be made smaller than that.
+func (r *fuzzRun) left() (n int) {
+	if r.srq == nil {
+		return 0
+	}
+	for n = 1; r.srq.Modify(verbs.SRQAttr{MaxWR: n}, verbs.SRQAttrMaxWR) != nil; n++ {
+		require.LessOrEqual(r.t, n, r.recvs)
+	}
+	if n > 1 {
+		return n
+	}
+	// One or none: another fits beside none only.
+	if k, _ := r.srq.PostRecv(make([]verbs.RecvWR, 1)); k == 1 {
+		return 0
+	}
+	return 1
 }
 
 // regions makes the memory. All of it holds the secret, except for what the peer may read.
@@ -261,8 +299,8 @@ func (r *fuzzRun) listen() {
 	}
 }
 
-// completed requires that a CQ gets one completion for each of n requests.
-func (r *fuzzRun) completed(cq *verbs.CQ, n int) {
+// completed requires that a CQ gets one completion for each of n requests, and counts those that were flushed.
+func (r *fuzzRun) completed(cq *verbs.CQ, n int) (flushed int) {
 	r.t.Helper()
 	got := 0
 	for {
@@ -273,8 +311,14 @@ func (r *fuzzRun) completed(cq *verbs.CQ, n int) {
 			break
 		}
 		got += k
+		for _, wc := range wcs[:k] {
+			if wc.Status == verbs.WCWRFlushErr {
+				flushed++
+			}
+		}
 	}
 	require.Equal(r.t, n, got, "completions")
+	return flushed
 }
 
 // intact requires that nothing was written without the right to, and that the NIC has told no secrets.

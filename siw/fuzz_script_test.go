@@ -26,6 +26,7 @@ const (
 	fuzzMarkOut             // the peer does
 	fuzzPlain               // the NIC has none of the operations of RFC 7306
 	fuzzShallow             // the NIC answers one Read at a time
+	fuzzShared              // the QP takes its receives from an SRQ
 )
 
 // The steps of a script. Each is an octet, modulo fuzzSteps, and its arguments.
@@ -96,8 +97,9 @@ type fuzzRun struct {
 	secret      []byte // repeated where no peer may read
 	mrs         [fuzzRegions]*verbs.MR
 	mw          [2]*verbs.MW
-	msn         [8]uint32 // the next on each queue
-	mo          uint32    // of the Send that is being sent
+	msn         [8]uint32  // the next on each queue
+	mo          uint32     // of the Send that is being sent
+	srq         *verbs.SRQ // nil without fuzzShared
 	recvs       int
 	posts       int
 
@@ -299,7 +301,11 @@ func (r *fuzzRun) sgl(kind byte, n uint32) []verbs.SGE {
 func (r *fuzzRun) receive() {
 	sgl := r.sgl(r.next(), 80)
 	if r.recvs < fuzzRequests {
-		n, _ := r.qp.PostRecv([]verbs.RecvWR{{ID: uint64(r.recvs), SGL: sgl}})
+		post := r.qp.PostRecv
+		if r.srq != nil {
+			post = r.srq.PostRecv
+		}
+		n, _ := post([]verbs.RecvWR{{ID: uint64(r.recvs), SGL: sgl}})
 		r.recvs += n
 	}
 }

@@ -62,6 +62,16 @@ func (p *pair) refusal(wc verbs.WC, f fault, oneWay bool) {
 	require.ErrorIs(p, wc.Err(), f.status)
 }
 
+// badSource requires the completion of a request whose memory is wrong on its own side. rxe tells a key that it does not know as a
+// failed operation.
+func (w *world) badSource(wc verbs.WC) {
+	w.Helper()
+	if !w.f.userSpace() && wc.Status == verbs.WCLocQPOpErr {
+		return
+	}
+	require.Equal(w, verbs.WCLocProtErr.String(), wc.Status.String(), "status of request %#x", wc.ID)
+}
+
 // broken requires that the connection has ended because to found fault with a request of from's, and that both sides
 // know: by the QP's state and error, the ID, and an event.
 func (p *pair) broken(from, to *side, f fault) {

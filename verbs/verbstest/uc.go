@@ -62,7 +62,7 @@ func ucImmediate(w *world) {
 		p.b.recv(1, p.b.mem.sge(0, 100))
 		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithImm, SGL: p.a.mem.sgl(0, 100), Imm: 0xfedcba98}), verbs.WCSend)
 		wc := p.b.ok(p.b.received(), verbs.WCRecv)
-		require.Equal(w, verbs.WCWithImm, wc.Flags)
+		require.Equal(w, verbs.WCWithImm, wc.Flags&^verbs.WCGRH)
 		require.EqualValues(w, 0xfedcba98, wc.Imm)
 	}
 	if w.has(verbs.OpWriteImm) {
@@ -124,7 +124,7 @@ func ucBadSource(w *world) {
 		return
 	}
 	wc := p.a.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: badLocal(p.a, "UnknownKey", 100)})
-	require.Equal(w, verbs.WCLocProtErr.String(), wc.Status.String())
+	w.badSource(wc)
 	p.b.idle(p.b.rcq)
 }
 
