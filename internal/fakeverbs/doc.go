@@ -24,5 +24,8 @@
 //
 // The state is the process's: tests that use the package do not run in parallel, and begin with [Start].
 //
+// A test binary that has this package in knows no other device: tests that are to run on a device of the kernel belong to
+// another package than those that import this one.
+//
 // The package is empty but for this text without cgo, on systems other than Linux and with the tag noibverbs.
 package fakeverbs

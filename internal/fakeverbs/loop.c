@@ -118,12 +118,35 @@ static bool invalidate(struct qp *q, uint32_t rkey) {
 	return true;
 }
 
+// put_grh writes the header that a datagram begins with: RoCE v2 over IPv4 has an IPv4 header in its last 20 octets.
+static void put_grh(struct qp *q, const struct fake_wr *wr, char *to) {
+	struct ah *a = (struct ah *)obj_by_id(K_AH, wr->ah);
+	struct ibv_grh *g = (struct ibv_grh *)to;
+	const uint8_t *src = q->dev->gid[0].raw, *dst = src;
+
+	if (a) {
+		dst = a->attr.grh.dgid.raw;
+		for (int i = 0; i < q->dev->gids; i++)
+			if (q->dev->gid[i].index == a->attr.grh.sgid_index)
+				src = q->dev->gid[i].raw;
+	}
+	if (src[10] == 0xff && src[11] == 0xff) {
+		to[20] = 0x45;
+		memcpy(to + 32, src + 12, 4);
+		memcpy(to + 36, dst + 12, 4);
+		return;
+	}
+	g->version_tclass_flow = htobe32(6u << 28);
+	g->next_hdr = 0x1b;
+	memcpy(g->sgid.raw, src, 16);
+	memcpy(g->dgid.raw, dst, 16);
+}
+
 // deliver ends the oldest receive of p with a message. Its result is the sender's status, or -1: no receive is there.
 static int deliver(struct qp *q, struct qp *p, const struct fake_wr *wr, const char *buf, uint64_t len, bool placed) {
 	struct fake_wc wc = {.qp_num = p->pub.qp_num, .opcode = placed ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV};
 	bool ud = p->pub.qp_type == IBV_QPT_UD;
 	struct pending r;
-	char grh[40] = {0};
 	int status = IBV_WC_SUCCESS;
 
 	if (!wq_take(p, true, &r))
@@ -137,13 +160,8 @@ static int deliver(struct qp *q, struct qp *p, const struct fake_wr *wr, const c
 	}
 	if (ud) {
 		char *both = calloc(1, len + 40);
-		struct ibv_grh *g = (struct ibv_grh *)grh;
 
-		g->version_tclass_flow = htobe32(6u << 28);
-		g->next_hdr = 0x1b;
-		memcpy(g->sgid.raw, q->dev->gid[3].raw, 16);
-		memcpy(g->dgid.raw, p->dev->gid[3].raw, 16);
-		memcpy(both, grh, 40);
+		put_grh(q, wr, both);
 		memcpy(both + 40, buf, len);
 		wc.flags |= IBV_WC_GRH;
 		wc.src_qp = q->pub.qp_num;
@@ -259,6 +277,10 @@ static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
 		return unreliable ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR;
 	}
 	*bytes = len;
+	if (ud && len > 128ULL << q->dev->port[0].active_mtu) {
+		free(buf);
+		return IBV_WC_LOC_LEN_ERR;
+	}
 	switch ((int)wr->opcode) {
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:

@@ -191,6 +191,13 @@ int fake_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t
 
 // Address handles.
 
+static bool has_gid(const struct dev *d, uint32_t index) {
+	for (int i = 0; i < d->gids; i++)
+		if (d->gid[i].index == index)
+			return true;
+	return false;
+}
+
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
 	int err = begin(ibv_create_ah, P(pd), attr->port_num, attr->is_global, attr->dlid, attr->grh.sgid_index);
 	struct obj *o = obj_get("ibv_create_ah", K_PD, pd);
@@ -203,6 +210,8 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
 		err = EINVAL;
 	if (!err && !attr->is_global && ctx_of(pd->context)->dev->port[attr->port_num - 1].link_layer == IBV_LINK_LAYER_ETHERNET)
 		err = EINVAL; // RoCE has no LIDs
+	if (!err && attr->is_global && !has_gid(ctx_of(pd->context)->dev, attr->grh.sgid_index))
+		err = EINVAL;
 	if (err)
 		return end_ptr(NULL, err);
 	a = obj_new(K_AH, sizeof(*a), offsetof(struct ah, pub), sizeof(a->pub));

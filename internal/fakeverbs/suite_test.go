@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package fakeverbs_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/verbstest"
+)
+
+// The conformance suite over loopback, which sends it through the code of both providers, down to the calls of the
+// libraries and what they make of wrong ones. Subjects in which the drivers of the kernel differ from each other are left
+// to the devices themselves.
+func TestConformance(t *testing.T) {
+	for _, c := range []struct {
+		device, listen string
+		subjects       []string
+	}{
+		{"fake0", "192.0.2.1:0", []string{"GID", "PD", "Order", "List", "UC", "UD", "AH", "Foreign", "Alloc"}},
+		{"fake1", "198.51.100.1:0", []string{"GID", "PD", "Memory", "Immediate", "MW", "MW1", "Invalidate", "Order", "List",
+			"Channel", "UC", "UD", "AH", "Limits", "Foreign", "Disconnect", "Alloc"}},
+	} {
+		t.Run(c.device, func(t *testing.T) {
+			fakeverbs.Reset()
+			fakeverbs.Loopback(true)
+			t.Cleanup(func() { require.Empty(t, fakeverbs.Faults()) })
+			devices, err := verbs.Devices()
+			require.NoError(t, err)
+			for _, d := range devices {
+				if d.Info().Name != c.device {
+					continue
+				}
+				verbstest.RunSubjects(t, func(*testing.T) verbstest.Fabric {
+					return verbstest.Fabric{Active: d, Passive: d, Listen: c.listen}
+				}, c.subjects...)
+				left, err := fakeverbs.Unfaked()
+				require.NoError(t, err)
+				require.Empty(t, left, "of what the two providers call")
+				return
+			}
+			t.Fatal("no such device in the list")
+		})
+	}
+}
