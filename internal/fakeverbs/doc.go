@@ -7,10 +7,10 @@
 // are none.
 //
 // There are two devices. fake0 resembles a RoCE adapter: RC, UC and UD QPs, all operations, memory windows, address
-// handles, on-demand paging, six GIDs; 192.0.2.1/24 and 2001:db8::1/64 are its addresses, and it is behind the loopback
-// addresses. fake1 resembles the siw of the Linux kernel, 198.51.100.1/24 and 2001:db8:1::1/64: RC QPs that only the
-// connection manager brings up, whose state a query does not tell, Writes, Reads and Sends, negative results of posts,
-// siw's vendor id. A test that wants another driver sets VendorID, with [SetDeviceAttr].
+// handles, on-demand paging, six GIDs; 192.0.2.1/24 and 2001:db8::1/64 are its addresses, and it is behind the
+// loopback addresses. fake1 resembles the siw of the Linux kernel, 198.51.100.1/24 and 2001:db8:1::1/64: RC QPs that
+// only the connection manager brings up, whose state a query does not tell, Writes, Reads and Sends, negative results
+// of posts, siw's vendor id. A test that wants another driver sets VendorID, with [SetDeviceAttr].
 //
 // A request that is posted is recorded and waits until the test completes it. Under [AutoComplete] it completes at once,
 // under [Loopback] it is executed between QPs of the process. Completion channels, asynchronous events and event channels are descriptors that are readable

@@ -58,8 +58,8 @@ const (
 func TestLoopbackMovesData(t *testing.T) {
 	p := newPair(t, allAccess)
 	copy(p.mem[0], "hello")
-	_, err := p.qp.postSend(WR{WRID: 1, Opcode: opWrite, Flags: signaled, NumSGE: 1, SGEs: []SGE{{p.sge[0].Addr, 5, p.sge[0].LKey}},
-		RemoteAddr: p.sge[1].Addr + 8, RKey: p.rkey[1]})
+	_, err := p.qp.postSend(WR{WRID: 1, Opcode: opWrite, Flags: signaled, NumSGE: 1,
+		SGEs: []SGE{{p.sge[0].Addr, 5, p.sge[0].LKey}}, RemoteAddr: p.sge[1].Addr + 8, RKey: p.rkey[1]})
 	require.NoError(t, err)
 	require.Equal(t, []WC{{WRID: 1, Opcode: wcWrite, ByteLen: 5}}, p.poll(t))
 	require.Equal(t, "hello", string(p.mem[1][8:13]))
@@ -76,8 +76,8 @@ func TestLoopbackMovesData(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, p.poll(t))
 	require.NoError(t, p.peer.postRecvTo(5, p.sge[1]))
-	require.Equal(t, []WC{{WRID: 5, Opcode: wcRecv, ByteLen: 11, Imm: 7, Flags: 2}, {WRID: 3, ByteLen: 11}, {WRID: 4, Opcode: wcWrite}},
-		p.poll(t))
+	require.Equal(t, []WC{{WRID: 5, Opcode: wcRecv, ByteLen: 11, Imm: 7, Flags: 2}, {WRID: 3, ByteLen: 11},
+		{WRID: 4, Opcode: wcWrite}}, p.poll(t))
 	require.Equal(t, "immediately", string(p.mem[1][:11]))
 }
 
@@ -89,7 +89,9 @@ func TestLoopbackChecks(t *testing.T) {
 		status uint32
 		peer   bool // its QP fails too
 	}{
-		{"rkey", allAccess, func(p pair) WR { return WR{Opcode: opWrite, NumSGE: 1, SGEs: p.sge[:1], RKey: 1} }, statusRemAccess, true},
+		{"rkey", allAccess, func(p pair) WR {
+			return WR{Opcode: opWrite, NumSGE: 1, SGEs: p.sge[:1], RKey: 1}
+		}, statusRemAccess, true},
 		{"bounds", allAccess, func(p pair) WR {
 			return WR{Opcode: opRead, NumSGE: 1, SGEs: p.sge[:1], RemoteAddr: p.sge[1].Addr + 1, RKey: p.rkey[1]}
 		}, statusRemAccess, true},
