@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
@@ -30,6 +32,7 @@ type ID struct {
 	idle     chan struct{}      // closed when that call has returned
 	conn     ProviderConn       // nil before the connection is established
 	qp       *verbs.QP
+	groups   map[*Multicast]struct{}
 	doneOnce sync.Once
 }
 
@@ -249,12 +252,16 @@ func (id *ID) Close() error {
 		id.cancel()
 	}
 	idle := id.idle
+	groups := slices.Collect(maps.Keys(id.groups))
 	id.mu.Unlock()
 	if idle != nil {
 		<-idle
 	}
+	for _, m := range groups {
+		err = errors.Join(err, m.Leave())
+	}
 	if c := id.connection(); c != nil {
-		err = c.Close()
+		err = errors.Join(err, c.Close())
 	}
 	if id.route != nil {
 		id.route.close()

@@ -157,6 +157,9 @@ func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context)
 	if r.dev, err = deviceOf(vctx, r.ps); err != nil {
 		return nil, err
 	}
+	if r.remote.Addr().IsMulticast() {
+		return vctx, nil // no one way leads to a group
+	}
 	if err := r.end.call(func(id rawID) error { return id.resolveRoute(limit) }); err != nil {
 		return nil, fmt.Errorf("rdma_resolve_route: %w", err)
 	}

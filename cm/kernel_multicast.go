@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// join implements joiner.
+func (r *kernelRoute) join(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+	return r.end.joinGroup(ctx, r.ps, qp, group)
+}
+
+// join implements joiner.
+func (c *kernelConn) join(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+	return c.end.joinGroup(ctx, c.ps, qp, group)
+}
+
+// reached is for ID.Datagram. A peer's QP has a number.
+func (c *kernelConn) reached() (Datagram, bool) {
+	return c.datagram, c.ps == PortSpaceUDP && c.datagram.QPN != 0
+}
+
+func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+	if ps != PortSpaceUDP || qp.Type() != verbs.QPTypeUD {
+		return Datagram{}, nil, fmt.Errorf("%w: multicast takes a UD QP and port space udp, not %v and %v", verbs.ErrInvalid, qp.Type(), ps)
+	}
+	if err := raiseUD(qp); err != nil {
+		return Datagram{}, nil, err
+	}
+	answer := make(chan rawEvent, 1)
+	e.mu.Lock()
+	e.lastJoin++
+	key := e.lastJoin
+	if e.groups == nil {
+		e.groups = make(map[uintptr]chan rawEvent)
+	}
+	e.groups[key] = answer
+	e.mu.Unlock()
+	forget := func() {
+		e.mu.Lock()
+		delete(e.groups, key)
+		e.mu.Unlock()
+	}
+	// The port is no part of a group, but librdmacm finds it by the whole address.
+	at := netip.AddrPortFrom(group, 0)
+	if err := e.call(func(id rawID) error { return id.join(at, key) }); err != nil {
+		forget()
+		return Datagram{}, nil, fmt.Errorf("rdma_join_multicast: %w", err)
+	}
+	leave := func() error {
+		err := e.call(func(id rawID) error { return id.leave(at) })
+		forget()
+		if err != nil {
+			return fmt.Errorf("rdma_leave_multicast: %w", err)
+		}
+		return nil
+	}
+	var err error
+	select {
+	case ev := <-answer:
+		if ev.event == EventMulticastJoin && ev.status == 0 {
+			return ev.datagram, leave, nil
+		}
+		err = eventError(ev.event, ev.status)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	_ = leave() // what failed has to be left too
+	return Datagram{}, nil, err
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Multicast is the membership of a UD QP in a multicast group. Its methods may be called concurrently.
+type Multicast struct {
+	Datagram // how to send to the group
+
+	id    *ID
+	qp    *verbs.QP
+	group netip.Addr
+	once  sync.Once
+	err   error
+
+	cancel context.CancelFunc // ends the joining
+	ready  chan struct{}      // closed when that has ended
+	leave  func() error       // nil if it has failed
+}
+
+// joiner joins multicast groups for an ID.
+type joiner interface {
+	join(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error)
+}
+
+// JoinMulticast joins a group for a UD QP (rdma_join_multicast(3) up to RDMA_CM_EVENT_MULTICAST_JOIN): from then on the QP
+// receives what is sent to the group, and can send to it. The ID is of port space UDP; it may have been resolved to the
+// group's own address, with any port, and need not be connected. QPs in RESET and INIT are moved to RTS. The caller
+// leaves the group before the QP is closed; Close of the ID leaves it too. When ctx is done before, the error Is ctx.Err().
+func (id *ID) JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (*Multicast, error) {
+	m, err := id.joinMulticast(ctx, qp, group)
+	return m, opError("JoinMulticast", group.String(), err)
+}
+
+func (id *ID) joinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (*Multicast, error) {
+	if !group.IsMulticast() {
+		return nil, fmt.Errorf("%w: %v is not a multicast address", verbs.ErrInvalid, group)
+	}
+	j, ok := any(id.route).(joiner)
+	if c := id.connection(); c != nil {
+		j, ok = c.(joiner)
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: multicast on %v", verbs.ErrNotSupported, id.vctx.Device())
+	}
+	var b binder = plainBinder{}
+	if id.route != nil {
+		b = id.route
+	}
+	if err := bindQP("JoinMulticast", group.String(), id.vctx, qp, b); err != nil {
+		return nil, err
+	}
+	joining, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m := &Multicast{id: id, qp: qp, group: group.Unmap(), cancel: cancel, ready: make(chan struct{})}
+	if err := id.addGroup(m); err != nil {
+		return nil, err
+	}
+	defer close(m.ready)
+	var err error
+	var leave func() error
+	if m.Datagram, leave, err = j.join(joining, qp, m.group); err == nil {
+		if err = qp.AttachMcast(m.AH.GRH.DGID, m.AH.DLID); err == nil {
+			m.leave = leave
+			return m, nil
+		}
+		err = errors.Join(err, leave())
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	delete(id.groups, m)
+	if id.closing && ctx.Err() == nil && errors.Is(err, context.Canceled) {
+		err = verbs.ErrClosed
+	}
+	return nil, err
+}
+
+func (id *ID) addGroup(m *Multicast) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closing {
+		return verbs.ErrClosed
+	}
+	for o := range id.groups {
+		if o.group == m.group {
+			return fmt.Errorf("%w: the ID is a member of the group", verbs.ErrInvalid)
+		}
+	}
+	if id.groups == nil {
+		id.groups = make(map[*Multicast]struct{})
+	}
+	id.groups[m] = struct{}{}
+	return nil
+}
+
+// Group returns the address of the group.
+func (m *Multicast) Group() netip.Addr { return m.group }
+
+// Leave leaves the group (rdma_leave_multicast(3)). It is idempotent and may be called on nil.
+func (m *Multicast) Leave() error {
+	if m == nil {
+		return nil
+	}
+	m.once.Do(func() {
+		m.cancel()
+		<-m.ready
+		if m.leave == nil {
+			return
+		}
+		m.err = errors.Join(m.qp.DetachMcast(m.AH.GRH.DGID, m.AH.DLID), m.leave())
+		m.id.mu.Lock()
+		delete(m.id.groups, m)
+		m.id.mu.Unlock()
+	})
+	return opError("Leave", m.group.String(), m.err)
+}
+
+// Datagram returns how to reach the peer's UD QP. It is known to the active side from the connection on; false before, on the
+// passive side, which learns it from the datagrams that it receives, and where the QP is not UD.
+func (id *ID) Datagram() (Datagram, bool) {
+	if c, ok := id.connection().(interface{ reached() (Datagram, bool) }); ok {
+		return c.reached()
+	}
+	return Datagram{}, false
+}
