@@ -45,12 +45,12 @@ type kernelConn struct {
 	closing  sync.Once
 }
 
-// arrived tells the provider that the device has moved the QP to RTS. It learns the depths too: a requester without any
-// must not post a Read.
+// arrived tells the provider that the device has moved the QP to RTS, and with what depths.
 func (c *kernelConn) arrived() {
 	moved(c.qp, verbs.QPStateRTS, nil)
-	// To an iWARP device this says nothing new; one that will not hear it has the right values anyway.
-	_ = c.qp.Modify(verbs.QPAttr{MaxRdAtomic: c.ord, MaxDestRdAtomic: c.ird}, verbs.QPAttrMaxRdAtomic|verbs.QPAttrMaxDestRdAtomic)
+	if l, ok := c.qp.Provider().(verbs.ProviderQPLimiter); ok {
+		l.SetDepths(c.ord, c.ird)
+	}
 }
 
 // start begins to watch. failed is the QP's.

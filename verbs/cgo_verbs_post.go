@@ -149,10 +149,10 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 	}
 	good := len(wrs)
 	m := &q.ctx.model
-	if m.lies && q.ord.Load() == 0 {
+	if q.ord.Load() == 0 {
 		// The device's queue would stop for good.
 		for i := range wrs {
-			if wrs[i].Opcode == WRRDMARead {
+			if needsORD(wrs[i].Opcode) {
 				good = i
 				break
 			}

@@ -38,11 +38,12 @@ type cgoQP struct {
 	send  sendQueue
 	recv  recvQueue
 	state atomic.Uint32 // a QPState
-	ord   atomic.Int32  // siw: Reads in progress that the peer takes
+	ord   atomic.Int32  // Reads in progress that the peer takes
 	why   atomic.Pointer[error]
 	vague atomic.Pointer[error] // a reason that gives way to a better one
 	marks atomic.Uint32         // which marks of a drain have come back
 
+	failure signal     // fired in ERR, and by Destroy
 	modify  sync.Mutex // one change of state at a time; before every other lock
 	gone    bool       // guarded by modify: destroyed
 	ended   bool       // guarded by modify: the device has been told to flush
@@ -86,6 +87,7 @@ func (pd *cgoPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 		return nil, QPCap{}, err
 	}
 	q.num = uint32(q.c.qp_num)
+	q.ord.Store(unknownORD)
 	q.cap = QPCap{
 		MaxSendWR:     max(int(caps.max_send_wr), cfg.Cap.MaxSendWR),
 		MaxRecvWR:     max(int(caps.max_recv_wr), cfg.Cap.MaxRecvWR),
@@ -147,8 +149,11 @@ func (q *cgoQP) failed(wc *WC) (mark bool) {
 		return false
 	}
 	q.because(wc.Status)
-	if q.state.CompareAndSwap(uint32(st), uint32(QPStateErr)) && q.tracked {
-		go q.fail(nil)
+	if q.state.CompareAndSwap(uint32(st), uint32(QPStateErr)) {
+		q.failure.fire()
+		if q.tracked {
+			go q.fail(nil)
+		}
 	}
 	return false
 }
@@ -211,6 +216,9 @@ func (q *cgoQP) Modify(attr QPAttr, mask QPAttrMask) error {
 	if err := callError("ibv_modify_qp", C.gv_result(C.ibv_modify_qp(q.c, &ca, C.int(mask)))); err != nil { // 0 or an errno
 		return explainModify(err, from, to, mask, &attr)
 	}
+	if mask&QPAttrMaxRdAtomic != 0 {
+		q.ord.Store(int32(attr.MaxRdAtomic))
+	}
 	q.state.Store(uint32(to))
 	return nil
 }
@@ -225,7 +233,7 @@ func explainModify(err error, from, to QPState, mask QPAttrMask, attr *QPAttr) e
 
 // reset makes the QP as new. What was posted is forgotten, without completions.
 func (q *cgoQP) reset() error {
-	if q.ctx.model.lies && q.qpState() != QPStateInit {
+	if q.ctx.model.lies && q.qpState() != QPStateInit && !q.initial {
 		return fmt.Errorf("%w: the driver does not reset a QP that has been connected", ErrNotSupported)
 	}
 	var ca C.struct_ibv_qp_attr
@@ -248,6 +256,8 @@ func (q *cgoQP) reset() error {
 	q.marks.Store(0)
 	q.why.Store(nil)
 	q.vague.Store(nil)
+	q.ord.Store(unknownORD)
+	q.failure.renew()
 	return nil
 }
 
@@ -276,6 +286,7 @@ func (q *cgoQP) fail(reason error) {
 func (q *cgoQP) failLocked(reason error) {
 	q.because(reason)
 	from := QPState(q.state.Swap(uint32(QPStateErr)))
+	q.failure.fire()
 	if q.ended {
 		return
 	}
@@ -455,6 +466,7 @@ func (q *cgoQP) Query() (QPAttr, error) {
 
 // Destroy cuts the connection, has all requests flushed and destroys the QP.
 func (q *cgoQP) Destroy() error {
+	q.failure.fire()
 	q.modify.Lock()
 	defer q.modify.Unlock()
 	if q.qpState() != QPStateReset {

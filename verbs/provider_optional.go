@@ -85,3 +85,10 @@ type ProviderQPWatcher interface {
 	// that has been in RESET since has a new channel.
 	Failed() <-chan struct{}
 }
+
+// ProviderQPLimiter is a ProviderQP that wants to know the depths of its connection where no Modify tells them.
+type ProviderQPLimiter interface {
+	// SetDepths tells how many Reads and atomics in progress were agreed on, as requester and as responder. It comes after
+	// Moved to RTS.
+	SetDepths(ord, ird int)
+}

@@ -155,9 +155,9 @@ func connectSource(w *world) {
 	require.NotEqual(w, local.Port(), got.Port())
 
 	// An address of documentation (RFC 5737, RFC 3849), which no machine has.
-	absent := netip.MustParseAddr("192.0.2.1")
+	absent := netip.MustParseAddr("203.0.113.1")
 	if local.Addr().Is6() {
-		absent = netip.MustParseAddr("2001:db8::1")
+		absent = netip.MustParseAddr("2001:db8:ffff::1")
 	}
 	cfg := cm.Config{Context: w.a.ctx, Source: netip.AddrPortFrom(absent, 0)}
 	absentID, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cfg)
