@@ -254,7 +254,7 @@ func (q *cgoQP) postHeld(wrs []SendWR) (int, error) {
 	for i := range wrs {
 		w := &wrs[i]
 		seq := s.track.add(w.ID, slotHeld, true, false)
-		if w.Opcode == WRRDMARead && s.track.poisoned && !s.bad && q.qpState() != QPStateErr {
+		if needsORD(w.Opcode) && s.track.poisoned && !s.bad && q.qpState() != QPStateErr {
 			s.bad = true
 			s.track.fail(seq, WCLocQPOpErr, q.num)
 		}

@@ -130,8 +130,12 @@ func (c *Context) Close() error {
 		return nil
 	}
 	if c.isShared {
-		return opError("Close", c.dev.Name(), fmt.Errorf("%w: the shared context ends with the device", ErrBusy))
+		return opError("Close", c.dev.Name(), fmt.Errorf("%w: the shared context ends by Device.CloseShared", ErrBusy))
 	}
+	return c.end()
+}
+
+func (c *Context) end() error {
 	first, err := c.node.BeginClose()
 	if !first || err != nil {
 		return opError("Close", c.dev.Name(), err)

@@ -68,7 +68,7 @@ func (d *Device) Open() (*Context, error) {
 
 // SharedContext returns the context that all users of the device in this process share, opened on first use: the
 // connection manager gives it out where no other was configured, so that connections can share protection domains and
-// completion queues. Its Close is an error; it ends with the process or with the device.
+// completion queues. Its Close is an error; it ends with the process, with the device, or by CloseShared.
 func (d *Device) SharedContext() (*Context, error) {
 	if d == nil || d.p == nil {
 		return nil, opError("SharedContext", "", ErrNoDevice)
@@ -85,6 +85,21 @@ func (d *Device) SharedContext() (*Context, error) {
 		d.shared = c
 	}
 	return d.shared, nil
+}
+
+// CloseShared closes the shared context, if there is one: when a program has done with the device, or before it looks for what
+// it has left open. It is refused with an error that Is [ErrBusy] while objects live on the context. The next call of
+// SharedContext opens another one.
+func (d *Device) CloseShared() error {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shared == nil {
+		return nil
+	}
+	return d.shared.end()
 }
 
 var registry struct {

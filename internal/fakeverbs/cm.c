@@ -524,6 +524,25 @@ void cm_lost(uint32_t qpn) {
 	}
 }
 
+// agree settles the depths as siw's relaxed negotiation does (siw_accept, siw_proc_mpareply): who accepts asks for no more
+// than the peer serves, and serves as many as the peer asks for; who connected then takes as many as are served.
+static void agree(struct cmid *d) {
+	struct fake_cm_event *own = &d->info.param, *peer = &d->peer->info.param;
+
+	if (own->initiator_depth > peer->responder_resources)
+		own->initiator_depth = peer->responder_resources;
+	if (own->responder_resources < peer->initiator_depth)
+		own->responder_resources = peer->initiator_depth;
+	peer->initiator_depth = own->responder_resources;
+	peer->responder_resources = own->initiator_depth;
+}
+
+// own_depths: where InfiniBand tells what the peer has, siw tells what it has itself (siw_cm_upcall).
+static void own_depths(struct cmid *d, struct fake_cm_event *ev) {
+	ev->initiator_depth = d->info.param.responder_resources;
+	ev->responder_resources = d->info.param.initiator_depth;
+}
+
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param) {
 	int err = begin(rdma_accept, P(id));
 	struct cmid *d = id_get("rdma_accept", id);
@@ -544,12 +563,16 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param) {
 	if (instead(FN_rdma_accept, d))
 		return end_rc(0);
 	if (d->dev->iwarp) {
+		agree(d);
 		attach(d);
 		attach(d->peer);
 		d->state = d->peer->state = CONNECTED;
 		ev = mirrored(d, RDMA_CM_EVENT_ESTABLISHED, 0);
+		own_depths(d->peer, &ev);
 		push(d->peer, d->peer, false, &ev);
-		simple(d, RDMA_CM_EVENT_ESTABLISHED, 0);
+		ev = (struct fake_cm_event){.event = RDMA_CM_EVENT_ESTABLISHED};
+		own_depths(d, &ev);
+		push(d, d, false, &ev);
 	} else if (id->ps == RDMA_PS_UDP) {
 		d->state = d->peer->state = CONNECTED;
 		ev = mirrored(d, RDMA_CM_EVENT_ESTABLISHED, 136);

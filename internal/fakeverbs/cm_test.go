@@ -157,7 +157,7 @@ func TestConnectOnIWARP(t *testing.T) {
 		require.Equal(t, uint32(stateRTS), got.State)
 	}
 	got, _ := QPByNum(r.qp.num())
-	require.Equal(t, [2]uint8{2, 3}, [2]uint8{got.MaxDestRdAtomic, got.MaxRdAtomic}, "ORD and IRD, in siw's order")
+	require.Equal(t, [2]uint8{5, 0}, [2]uint8{got.MaxDestRdAtomic, got.MaxRdAtomic}, "ORD, which the acceptor follows, and IRD, in siw's order")
 	_, err := other.postSend(WR{Opcode: opRead, NumSGE: 1})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ibv_post_send: a Read at ORD 0 on siw: its queue jams"}, Faults())

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -33,11 +34,20 @@ func Main(m *testing.M) { os.Exit(run(m, grace, os.Stderr)) }
 // run is Main without the exit.
 func run(m interface{ Run() int }, patience time.Duration, w io.Writer) int {
 	code := m.Run()
+	closeShared()
 	if left := leaks(patience); len(left) > 0 {
 		report(w, left)
 		code = max(code, 1)
 	}
 	return code
+}
+
+// closeShared closes the contexts that are nobody's to close. One that is in use stays open, and what uses it is reported.
+func closeShared() {
+	devices, _ := verbs.Devices()
+	for _, d := range devices {
+		_ = d.CloseShared()
+	}
 }
 
 // report writes what was left; what looks the same is counted.

@@ -214,8 +214,12 @@ func connectAuto(w *world) {
 // waits until it has.
 func connectPassiveSpeaksFirst(w *world) {
 	p := w.pair(pairConfig{cold: true, before: func(p *pair) { p.a.recv(1, p.a.mem.sge(0, 100)) }})
+	eager := w.kernelIWARP() // it sends at once, and the active side may not be ready
+	if eager {
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite}), verbs.WCRDMAWrite)
+	}
 	p.b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.b.mem.sgl(0, 100)})
-	if w.f.ActiveFirst {
+	if w.f.ActiveFirst && !eager {
 		p.a.idle(p.a.rcq)
 		p.b.idle(p.b.scq)
 		p.a.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite})
@@ -414,8 +418,11 @@ func connectReject(w *world) {
 		require.Nil(w, a.id.QP())
 		require.NotEqual(w, verbs.QPStateRTS, a.side.qp.State())
 		requireErr(w.T, a.id.Disconnect(), verbs.ErrInvalid)
-		// The QP can be used for another attempt.
-		if a.side.qp.State() != verbs.QPStateInit {
+		// The QP can be used for another attempt, but on kernel siw, which gives it up.
+		if w.kernelIWARP() {
+			requireErr(w.T, a.side.modify(verbs.QPStateReset), verbs.ErrNotSupported)
+			a.side = w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+		} else if a.side.qp.State() != verbs.QPStateInit {
 			require.NoError(w, a.side.modify(verbs.QPStateReset))
 		}
 		p := &pair{world: w, a: a.side, b: w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})}

@@ -61,6 +61,10 @@ func depthNegotiate(w *world) {
 				ord, _ := from.id.Depths()
 				_, ird := to.id.Depths()
 				if negotiates {
+					// On kernel siw who accepts serves as many as the other side asks for.
+					if w.kernelIWARP() && active {
+						wantIRD = max(wantIRD, wantORD)
+					}
 					require.Equal(w, min(wantORD, wantIRD), ord)
 					require.LessOrEqual(w, ord, ird)
 				} else {
@@ -134,6 +138,11 @@ func depthNoneAsRequester(w *world) {
 func depthNoneAsResponder(w *world) {
 	p := w.pair(pairConfig{bParam: cm.ConnParam{ResponderResources: cm.None}})
 	_, ird := p.b.id.Depths()
+	if w.kernelIWARP() {
+		require.Equal(w, w.a.attr.MaxQPInitRdAtom, ird, "as many as the active side asks for")
+		p.works()
+		return
+	}
 	require.Zero(w, ird)
 	same, own := p.b.mem.keeps(), p.a.mem.keeps()
 	wc := p.a.run(read(p.a.mem.sgl(0, 8), p.b.mem, 0))

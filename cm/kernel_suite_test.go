@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/verbstest"
+)
+
+// TestSuite runs what the conformance suite has about connections over libraries without a device.
+func TestSuite(t *testing.T) {
+	for _, c := range []struct {
+		name, listen string
+		activeFirst  bool
+	}{
+		{"fake0", "192.0.2.1:0", false},
+		{"fake1", "198.51.100.1:0", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fakeverbs.Start(t)
+			t.Cleanup(func() { require.NoError(t, device(t, c.name).CloseShared()) })
+			fakeverbs.Loopback(true)
+			attr := fakeverbs.DeviceAttr(fakeverbs.Fake0)
+			attr.VendorID = 0xffffff // rxe's, for which the provider keeps account of depths
+			fakeverbs.SetDeviceAttr(fakeverbs.Fake0, attr)
+			verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+				dev := device(t, c.name)
+				return verbstest.Fabric{Active: dev, Passive: dev, Listen: c.listen, ActiveFirst: c.activeFirst}
+			}, "Connect", "Depth", "Disconnect")
+		})
+	}
+}
+
+// device returns a device by its name.
+func device(t *testing.T, name string) *verbs.Device {
+	t.Helper()
+	dev, err := verbs.DeviceByName(name)
+	require.NoError(t, err)
+	return dev
+}
