@@ -248,7 +248,7 @@ func TestLookoutRecalled(t *testing.T) {
 // TestLookoutPolled polls one CQ while the waiter sleeps on the other: it is woken for what the poller receives for it.
 func TestLookoutPolled(t *testing.T) {
 	a, b := twoSides(t, Config{})
-	for range 20 {
+	for range 5 {
 		got := b.waits(context.Background(), a)
 		stop := make(chan struct{})
 		var polling sync.WaitGroup
