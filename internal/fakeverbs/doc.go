@@ -12,10 +12,11 @@
 // only the connection manager brings up, whose state a query does not tell, Writes, Reads and Sends, negative results
 // of posts, siw's vendor id. A test that wants another driver sets VendorID, with [SetDeviceAttr].
 //
-// A request that is posted is recorded and waits until the test completes it. Under [AutoComplete] it completes at once,
-// under [Loopback] it is executed between QPs of the process. Completion channels, asynchronous events and event channels are descriptors that are readable
-// while an event is queued. Destroying an object drops the events of it that nobody has read, then waits until those
-// that were read are acknowledged, as the libraries do. Ids of the connection manager connect within the process.
+// A request that is posted is recorded and waits until the test completes it. Under [AutoComplete] it completes at
+// once, under [Loopback] it is executed between QPs of the process. Completion channels, asynchronous events and
+// event channels are descriptors that are readable while an event is queued. Destroying an object drops the events of
+// it that nobody has read, then waits until those that were read are acknowledged, as the libraries do. Ids of the
+// connection manager connect within the process.
 //
 // What a program does wrong is a fault, which [Faults] tells: a call on an object that was destroyed, an object that is
 // destroyed before what uses it, a wait for an acknowledgement that does not come, a request that makes kernel siw do
