@@ -2,7 +2,7 @@
 
 //go:build linux && cgo && !noibverbs
 
-package cm_test
+package fakeverbs_test
 
 import (
 	"testing"
@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs/verbstest"
 )
 
-// TestSuite runs what the conformance suite has about connections over libraries without a device.
-func TestSuite(t *testing.T) {
+// TestConnections runs what the conformance suite has about connections over libraries without a device.
+func TestConnections(t *testing.T) {
 	for _, c := range []struct {
 		name, listen string
 		activeFirst  bool
