@@ -32,10 +32,13 @@ struct gv_wr {
 	uint64_t id, remote_addr;
 	uint32_t rkey;
 	uint32_t imm; // host order; with the opcodes *_INV the key to invalidate
-	uint8_t opcode, flags;
-	uint16_t num_sge;
+	uint32_t op;  // GV_OP
 	uint32_t ext;
 };
+
+// An opcode, the flags and the number of elements in one number.
+#define GV_FLAGS_SHIFT 8
+#define GV_SGES_SHIFT 16
 
 // gv_ext is what few requests have. Atomics: a compare or add, b swap. Datagrams: p address handle, c number, d key of the
 // receiver. Binds: p window, q region, a address, b length, c key, d rights.
@@ -65,14 +68,15 @@ struct gv_wc {
 // The posting functions return how many requests were taken in the low half, and in the upper half 0 or the reason why not
 // all: an errno or GV_NO_ERRNO. GV_BROKEN is set if the library did not tell how many it took.
 #define GV_BROKEN (1u << 31)
-uint64_t gv_post_send(struct ibv_qp *qp, const struct gv_wr *wrs, const struct ibv_sge *sges, const struct gv_ext *ext, int n);
-uint64_t gv_post_recv(struct ibv_qp *qp, const struct gv_recv *wrs, const struct ibv_sge *sges, int n);
-uint64_t gv_post_srq_recv(struct ibv_srq *srq, const struct gv_recv *wrs, const struct ibv_sge *sges, int n);
+// Objects come as numbers here: Go checks pointers to what may hold pointers, which costs as much as the work.
+uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *wrs, const struct ibv_sge *sges, const struct gv_ext *ext, int n);
+uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *wrs, const struct ibv_sge *sges, int n);
+uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *wrs, const struct ibv_sge *sges, int n);
 
 // gv_poll returns the number of completions, with GV_ERRORS if one of them is not a success, or a negative number that
 // means nothing but failure.
 #define GV_ERRORS (1 << 30)
-int gv_poll(struct ibv_cq *cq, struct gv_wc *out, int n);
+int gv_poll(uintptr_t cq, struct gv_wc *out, int n);
 
 // Devices.
 
@@ -100,6 +104,14 @@ int gv_cq_event(struct ibv_comp_channel *ch, uint64_t *cookie);
 static inline int gv_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *out) {
 	memset(out, 0, sizeof *out);
 	return gv_result(ibv_query_port(ctx, port, out)); // 0 or an errno
+}
+
+// gv_has_odp reports whether the device says that it has on-demand paging.
+static inline int gv_has_odp(struct ibv_context *ctx) {
+	struct ibv_device_attr_ex attr;
+	memset(&attr, 0, sizeof attr);
+	// 0 or an errno: EOPNOTSUPP from libraries and kernels that know no extended attributes, and so no paging.
+	return !ibv_query_device_ex(ctx, NULL, &attr) && attr.odp_caps.general_caps & IBV_ODP_SUPPORT;
 }
 
 struct gv_gid {

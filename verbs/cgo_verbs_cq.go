@@ -30,6 +30,7 @@ type cgoCQ struct {
 	ctx    *cgoContext
 	owner  *CQ
 	c      *C.struct_ibv_cq
+	handle C.uintptr_t // c
 	ch     *cgoChannel
 	cookie uint64
 	cqe    atomic.Int64
@@ -76,6 +77,7 @@ func (c *cgoContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (Provi
 		c.counts.cq.remove()
 		return nil, err
 	}
+	cq.handle = C.uintptr_t(uintptr(unsafe.Pointer(cq.c)))
 	cq.ch.retain()
 	cq.cqe.Store(int64(cq.c.cqe))
 	if cq.tracked {
@@ -90,7 +92,7 @@ func (cq *cgoCQ) Poll(wcs []WC) (int, error) {
 		return 0, nil
 	}
 	if !cq.slow.Load() {
-		n := C.gv_poll(cq.c, (*C.struct_gv_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)))
+		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)))
 		if n > 0 && n&C.GV_ERRORS == 0 {
 			return int(n), nil
 		}
@@ -120,7 +122,7 @@ func (cq *cgoCQ) digest(wcs []WC) int {
 	n := 0
 	for i := range wcs {
 		if wc := &wcs[i]; wc.Status != WCSuccess {
-			if q := cq.find(wc.QPNum); q != nil && q.failed(wc) {
+			if q := cq.find(wc.QPNum); q != nil && q.refused(wc) {
 				continue
 			}
 		}
@@ -182,7 +184,7 @@ func (cq *cgoCQ) pump(want int) error {
 	}
 	for cq.soft.len() < want {
 		ask := min(want-cq.soft.len(), pumpBatch)
-		n := C.gv_poll(cq.c, (*C.struct_gv_wc)(unsafe.Pointer(&cq.buf[0])), C.int(ask))
+		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&cq.buf[0])), C.int(ask))
 		if n < 0 {
 			return callError("ibv_poll_cq", -1)
 		}
@@ -253,7 +255,7 @@ func (cq *cgoCQ) advance(q *cgoQP, t *track, recv bool) {
 // emit puts a completion into soft.
 func (cq *cgoCQ) emit(q *cgoQP, wc *WC, recv bool) {
 	if wc.Status != WCSuccess {
-		q.failed(wc)
+		q.refused(wc)
 	}
 	cq.soft.put(*wc)
 	cq.all++

@@ -48,7 +48,7 @@ func (pd *cgoPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR,
 	runtime.KeepAlive(mem)
 	if rc != 0 {
 		pd.ctx.counts.mr.remove()
-		return nil, regError("ibv_reg_mr", rc, len(mem))
+		return nil, pd.ctx.regError("ibv_reg_mr", rc, len(mem), access)
 	}
 	m.learn()
 	return m, nil
@@ -66,14 +66,18 @@ func (c *cgoContext) checkIova(addr uintptr, iova uint64) error {
 	case c.model.noIova:
 		return fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible", ErrNotSupported, c.dev.info.Name)
 	case iova&page != uint64(addr)&page:
-		return invalid("the kernel wants iova %#x and the memory at %#x to have the same offset in a page", iova, addr)
+		// ib_uverbs_reg_mr refuses it, whatever the device.
+		return fmt.Errorf("%w: the kernel wants iova %#x and the memory at %#x to have the same offset in a page", ErrNotSupported, iova, addr)
 	}
 	return nil
 }
 
-// regError explains the errno that most beginners meet.
-func regError(call string, rc C.int, n int) error {
+// regError explains two errnos of registration that say little.
+func (c *cgoContext) regError(call string, rc C.int, n int, access AccessFlags) error {
 	err := callError(call, rc)
+	if access&AccessOnDemand != 0 && errors.Is(err, syscall.EINVAL) && C.gv_has_odp(c.c) == 0 {
+		return fmt.Errorf("%w: the device has no on-demand paging: %w", ErrNotSupported, err)
+	}
 	var lim unix.Rlimit
 	if errors.Is(err, syscall.ENOMEM) && unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) == nil && lim.Cur != unix.RLIM_INFINITY {
 		return fmt.Errorf("%w: %d octets; the limit of locked memory, ulimit -l, is %d", err, n, lim.Cur)
@@ -137,7 +141,7 @@ func (pd *cgoPD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessF
 	rc := C.gv_reg_dmabuf_mr(pd.c, C.uint64_t(offset), C.size_t(length), C.uint64_t(iova), C.int(fd), C.int(cgoAccess(access)), &m.c)
 	if rc != 0 {
 		pd.ctx.counts.mr.remove()
-		return nil, callError("ibv_reg_dmabuf_mr", rc)
+		return nil, pd.ctx.regError("ibv_reg_dmabuf_mr", rc, int(length), access)
 	}
 	m.learn()
 	return m, nil

@@ -41,8 +41,9 @@ type sendQueue struct {
 	sges    []SGE
 	ext     []C.struct_gv_ext
 	track   track
-	bad     bool // the request that will fail is in the account
-	flushed bool // the device has flushed all that it had
+	simple  *[256]uint8 // see simpleOps
+	bad     bool        // the request that will fail is in the account
+	flushed bool        // the device has flushed all that it had
 }
 
 type recvQueue struct {
@@ -52,28 +53,34 @@ type recvQueue struct {
 	flushed bool
 }
 
-// fill converts wrs into the flat lists.
+// begin makes room for a list.
+func (s *sendQueue) begin(n int) {
+	if cap(s.wrs) < n {
+		s.wrs = make([]C.struct_gv_wr, max(n, 2*cap(s.wrs)))
+	}
+	s.wrs, s.sges, s.ext = s.wrs[:n], s.sges[:0], s.ext[:0]
+}
+
+// put converts a request, the ith of the list.
+func (s *sendQueue) put(i int, w *SendWR) {
+	s.sges = append(s.sges, w.SGL...)
+	f := &s.wrs[i]
+	f.id, f.remote_addr, f.rkey, f.imm = C.uint64_t(w.ID), C.uint64_t(w.RemoteAddr), C.uint32_t(w.RKey), C.uint32_t(w.Imm)
+	f.op, f.ext = flatOp(w.Opcode, w.Flags, len(w.SGL)), 0
+	if w.UD != nil || w.Opcode > WRRDMARead {
+		s.extend(w, f)
+	}
+}
+
+func flatOp(op WROpcode, flags SendFlags, sges int) C.uint32_t {
+	return C.uint32_t(op) | C.uint32_t(flags)<<C.GV_FLAGS_SHIFT | C.uint32_t(sges)<<C.GV_SGES_SHIFT
+}
+
+// fill converts a list.
 func (s *sendQueue) fill(wrs []SendWR) {
-	s.wrs, s.sges, s.ext = s.wrs[:0], s.sges[:0], s.ext[:0]
+	s.begin(len(wrs))
 	for i := range wrs {
-		w := &wrs[i]
-		if len(w.SGL) == 1 {
-			s.sges = append(s.sges, w.SGL[0])
-		} else {
-			s.sges = append(s.sges, w.SGL...)
-		}
-		s.wrs = append(s.wrs, C.struct_gv_wr{
-			id:          C.uint64_t(w.ID),
-			remote_addr: C.uint64_t(w.RemoteAddr),
-			rkey:        C.uint32_t(w.RKey),
-			imm:         C.uint32_t(w.Imm),
-			opcode:      C.uint8_t(w.Opcode),
-			flags:       C.uint8_t(w.Flags),
-			num_sge:     C.uint16_t(len(w.SGL)),
-		})
-		if w.UD != nil || w.Opcode > WRRDMARead {
-			s.extend(w, &s.wrs[i])
-		}
+		s.put(i, &wrs[i])
 	}
 }
 
@@ -106,8 +113,133 @@ func (s *sendQueue) extend(w *SendWR, f *C.struct_gv_wr) {
 }
 
 // post hands the flat lists over in one call.
-func (s *sendQueue) post(qp *C.struct_ibv_qp) uint64 {
-	return uint64(C.gv_post_send(qp, &s.wrs[0], (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(s.sges))), unsafe.SliceData(s.ext), C.int(len(s.wrs))))
+func (s *sendQueue) post(qp C.uintptr_t) uint64 {
+	return uint64(C.gv_post_send(qp, unsafe.SliceData(s.wrs), (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(s.sges))), unsafe.SliceData(s.ext), C.int(len(s.wrs))))
+}
+
+// simpleOps returns for each opcode the flags of requests of one element that need no other check: of such a list nothing
+// but the flags is looked at. 0 = there are none.
+func simpleOps(q *QP) (t [256]uint8) {
+	for _, op := range []WROpcode{WRSend, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead} {
+		if q.typ == QPTypeUD || !q.ops.Has(opOf[op]) || op == WRRDMARead && q.maxRd < 1 {
+			continue
+		}
+		t[op] = uint8(SendFence | SendSignaled | SendSolicited)
+	}
+	return t
+}
+
+// canPostDirect reports whether the device's queue is the only account.
+func (q *cgoQP) canPostDirect() bool { return !q.tracked }
+
+// postSendDirect checks and converts a list in one pass, and hands it over in one call.
+func (q *cgoQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
+	s := &q.send
+	s.mu.Lock()
+	if h.node.Closed() {
+		s.mu.Unlock()
+		return 0, ErrClosed
+	}
+	if s.simple == nil {
+		t := simpleOps(h)
+		s.simple = &t
+	}
+	s.begin(len(wrs))
+	if cap(s.sges) < len(wrs) {
+		s.sges = make([]SGE, 0, len(wrs))
+	}
+	var refused error
+	good := len(s.wrs)
+	flat, simple, sges, bound := s.wrs[:len(wrs)], s.simple, s.sges[:cap(s.sges)], false
+	k := 0
+	for i := range wrs {
+		w := &wrs[i]
+		if fl := simple[w.Opcode]; len(w.SGL) == 1 && fl != 0 && uint8(w.Flags)&^fl == 0 && k < len(sges) {
+			sges[k] = w.SGL[0]
+			k++
+			f := &flat[i]
+			f.id, f.remote_addr, f.rkey, f.imm = C.uint64_t(w.ID), C.uint64_t(w.RemoteAddr), C.uint32_t(w.RKey), C.uint32_t(w.Imm)
+			f.op, f.ext = C.uint32_t(w.Opcode)|C.uint32_t(w.Flags)<<C.GV_FLAGS_SHIFT|1<<C.GV_SGES_SHIFT, 0
+			continue
+		}
+		if refused = h.checkSend(w); refused != nil {
+			good = i
+			break
+		}
+		s.sges = sges[:k]
+		s.put(i, w)
+		k, sges = len(s.sges), s.sges[:cap(s.sges)]
+		bound = bound || w.Opcode == WRBindMW
+	}
+	if good == 0 {
+		s.mu.Unlock()
+		return 0, refused
+	}
+	if st := q.qpState(); st < QPStateRTS {
+		s.mu.Unlock()
+		return 0, &StateError{State: st, Why: "sends can be posted from RTS on"}
+	}
+	s.wrs = s.wrs[:good]
+	res := uint64(C.gv_post_send(q.handle, unsafe.SliceData(s.wrs), (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(sges))),
+		unsafe.SliceData(s.ext), C.int(good)))
+	if bound {
+		rekey(wrs[:uint32(res)])
+	}
+	s.mu.Unlock()
+	if res == uint64(len(wrs)) {
+		return len(wrs), nil
+	}
+	n, err := q.postResult("ibv_post_send", res)
+	if err == nil {
+		err = refused
+	}
+	return n, err
+}
+
+// rekey gives windows the keys of binds that have been posted.
+func rekey(wrs []SendWR) {
+	for i := range wrs {
+		if b := wrs[i].Bind; b != nil && wrs[i].Opcode == WRBindMW {
+			b.MW.rkey.Store(wrs[i].RKey)
+		}
+	}
+}
+
+// postRecvDirect is postSendDirect for receives.
+func (q *cgoQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
+	r := &q.recv
+	r.mu.Lock()
+	if h.node.Closed() {
+		r.mu.Unlock()
+		return 0, ErrClosed
+	}
+	good := len(wrs)
+	var refused error
+	for i := range wrs {
+		if len(wrs[i].SGL) > q.cap.MaxRecvSGE {
+			good, refused = i, limit("max_recv_sge", len(wrs[i].SGL), q.cap.MaxRecvSGE)
+			break
+		}
+	}
+	if good == 0 {
+		r.mu.Unlock()
+		return 0, refused
+	}
+	if st := q.qpState(); st == QPStateReset {
+		r.mu.Unlock()
+		return 0, &StateError{State: st, Why: "receives can be posted from INIT on"}
+	}
+	r.flat.fill(wrs[:good], false)
+	res := uint64(C.gv_post_recv(q.handle, unsafe.SliceData(r.flat.wrs), r.flat.sgePointer(), C.int(good)))
+	r.mu.Unlock()
+	if res == uint64(len(wrs)) {
+		return len(wrs), nil
+	}
+	n, err := q.postResult("ibv_post_recv", res)
+	if err == nil {
+		err = refused
+	}
+	return n, err
 }
 
 // PostSend hands a list over in one call.
@@ -125,7 +257,7 @@ func (q *cgoQP) PostSend(wrs []SendWR) (int, error) {
 		return q.postTracked(wrs)
 	}
 	s.fill(wrs)
-	res := s.post(q.c)
+	res := s.post(q.handle)
 	s.mu.Unlock()
 	if res == uint64(len(wrs)) {
 		return len(wrs), nil
@@ -164,10 +296,10 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 		for i := range s.wrs {
 			s.wrs[i].id = C.uint64_t(q.lend(&wrs[i]))
 			if m.reportsAll {
-				s.wrs[i].flags |= C.IBV_SEND_SIGNALED
+				s.wrs[i].op |= C.IBV_SEND_SIGNALED << C.GV_FLAGS_SHIFT
 			}
 		}
-		res := s.post(q.c)
+		res := s.post(q.handle)
 		if n, err := q.postResult("ibv_post_send", res); err != nil {
 			if errors.Is(err, errBroken) {
 				// They are in the device's queue and may be executed or not. Those that are not are flushed.
@@ -209,11 +341,11 @@ func (s *sendQueue) adapt(m *model) {
 	}
 	empty := 0
 	for i := range s.wrs {
-		if w := &s.wrs[i]; w.opcode == C.uint8_t(WRRDMARead) {
+		if w := &s.wrs[i]; w.op&0xff == C.uint32_t(WRRDMARead) {
 			if m.noFence {
-				w.flags &^= C.IBV_SEND_FENCE
+				w.op &^= C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
 			}
-			if m.oneSGE && w.num_sge == 0 {
+			if m.oneSGE && w.op>>C.GV_SGES_SHIFT == 0 {
 				empty++
 			}
 		}
@@ -226,12 +358,12 @@ func (s *sendQueue) adapt(m *model) {
 	at := 0
 	for i := range s.wrs {
 		w := &s.wrs[i]
-		n := int(w.num_sge)
+		n := int(w.op >> C.GV_SGES_SHIFT)
 		sges = append(sges, s.sges[at:at+n]...)
 		at += n
-		if n == 0 && w.opcode == C.uint8_t(WRRDMARead) {
+		if n == 0 && w.op&0xff == C.uint32_t(WRRDMARead) {
 			sges = append(sges, SGE{})
-			w.num_sge = 1
+			w.op |= 1 << C.GV_SGES_SHIFT
 		}
 	}
 	s.sges = sges
@@ -298,7 +430,7 @@ func (q *cgoQP) PostRecv(wrs []RecvWR) (int, error) {
 			r.flat.wrs[i].id = C.uint64_t(idRecv | r.track.add(wrs[i].ID, slotLent, true, true))
 		}
 	}
-	res := uint64(C.gv_post_recv(q.c, &r.flat.wrs[0], r.flat.sgePointer(), C.int(len(wrs))))
+	res := uint64(C.gv_post_recv(q.handle, &r.flat.wrs[0], r.flat.sgePointer(), C.int(len(wrs))))
 	if res == uint64(len(wrs)) {
 		return len(wrs), full
 	}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 )
 
 // cgoQP is a queue pair. Its state is kept here: connection managers move QPs behind the library's back, and siw does not
@@ -25,6 +26,7 @@ type cgoQP struct {
 	ctx     *cgoContext
 	owner   *QP
 	c       *C.struct_ibv_qp
+	handle  C.uintptr_t // c
 	num     uint32
 	typ     QPType
 	cookie  uint64
@@ -88,6 +90,7 @@ func (pd *cgoPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 	}
 	q.num = uint32(q.c.qp_num)
 	q.ord.Store(unknownORD)
+	q.handle = C.uintptr_t(uintptr(unsafe.Pointer(q.c)))
 	q.cap = QPCap{
 		MaxSendWR:     max(int(caps.max_send_wr), cfg.Cap.MaxSendWR),
 		MaxRecvWR:     max(int(caps.max_recv_wr), cfg.Cap.MaxRecvWR),
@@ -132,8 +135,25 @@ func (q *cgoQP) because(reason error) {
 	}
 }
 
-// failed notes an error among the completions, under the lock of their CQ. It reports whether it was a mark of a drain.
-func (q *cgoQP) failed(wc *WC) (mark bool) {
+// vagueDelay is how long a failure that only flushed requests tell is kept from connection managers, which may learn the
+// reason meanwhile.
+const vagueDelay = 200 * time.Millisecond
+
+// tellFailed tells who watches the QP that it has failed.
+func (q *cgoQP) tellFailed() {
+	if q.why.Load() != nil {
+		q.failure.fire()
+		return
+	}
+	time.AfterFunc(vagueDelay, func() {
+		if q.qpState() == QPStateErr {
+			q.failure.fire()
+		}
+	})
+}
+
+// refused notes an error among the completions, under the lock of their CQ. It reports whether it was a mark of a drain.
+func (q *cgoQP) refused(wc *WC) (mark bool) {
 	if !q.tracked {
 		switch wc.ID {
 		case markID[0]:
@@ -150,7 +170,7 @@ func (q *cgoQP) failed(wc *WC) (mark bool) {
 	}
 	q.because(wc.Status)
 	if q.state.CompareAndSwap(uint32(st), uint32(QPStateErr)) {
-		q.failure.fire()
+		q.tellFailed()
 		if q.tracked {
 			go q.fail(nil)
 		}
@@ -286,7 +306,9 @@ func (q *cgoQP) fail(reason error) {
 func (q *cgoQP) failLocked(reason error) {
 	q.because(reason)
 	from := QPState(q.state.Swap(uint32(QPStateErr)))
-	q.failure.fire()
+	if q.why.Load() != nil || from != QPStateErr {
+		q.tellFailed()
+	}
 	if q.ended {
 		return
 	}
@@ -401,8 +423,8 @@ func (q *cgoQP) drainMarks(ctx context.Context) error {
 func (q *cgoQP) postMarks() (bool, error) {
 	full := false
 	if q.marked&markSend == 0 && q.typ != QPTypeUD { // a datagram needs a destination even to be flushed
-		wr := C.struct_gv_wr{id: C.uint64_t(markID[0]), opcode: C.uint8_t(WRSend), flags: C.IBV_SEND_SIGNALED}
-		_, err := postResult("ibv_post_send", uint64(C.gv_post_send(q.c, &wr, nil, nil, 1)))
+		wr := C.struct_gv_wr{id: C.uint64_t(markID[0]), op: flatOp(WRSend, SendSignaled, 0)}
+		_, err := postResult("ibv_post_send", uint64(C.gv_post_send(q.handle, &wr, nil, nil, 1)))
 		switch {
 		case err == nil:
 			q.marked |= markSend
@@ -414,7 +436,7 @@ func (q *cgoQP) postMarks() (bool, error) {
 	}
 	if q.marked&markRecv == 0 && q.srq == nil {
 		wr := C.struct_gv_recv{id: C.uint64_t(markID[1])}
-		_, err := postResult("ibv_post_recv", uint64(C.gv_post_recv(q.c, &wr, nil, 1)))
+		_, err := postResult("ibv_post_recv", uint64(C.gv_post_recv(q.handle, &wr, nil, 1)))
 		switch {
 		case err == nil:
 			q.marked |= markRecv
@@ -477,6 +499,8 @@ func (q *cgoQP) Destroy() error {
 			_ = q.drainMarks(ctx)
 			cancel()
 		}
+	} else {
+		q.barrier()
 	}
 	err := callError("ibv_destroy_qp", C.gv_result(C.ibv_destroy_qp(q.c))) // 0 or an errno
 	q.gone = true

@@ -67,7 +67,7 @@ func (s *cgoSRQ) PostRecv(wrs []RecvWR) (int, error) {
 			s.flat.wrs[i].id = C.uint64_t(idRecv | idSRQ | uint64(s.put(wrs[i].ID)))
 		}
 	}
-	res := uint64(C.gv_post_srq_recv(s.c, &s.flat.wrs[0], s.flat.sgePointer(), C.int(len(wrs))))
+	res := uint64(C.gv_post_srq_recv(C.uintptr_t(uintptr(unsafe.Pointer(s.c))), &s.flat.wrs[0], s.flat.sgePointer(), C.int(len(wrs))))
 	n, err := postResult("ibv_post_srq_recv", res)
 	if s.ctx.model.tracked {
 		for i := range s.flat.wrs[n:] {

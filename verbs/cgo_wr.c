@@ -22,28 +22,29 @@ static inline uint64_t settle(int rc, int done, long i, int m) {
 	return outcome(rc, (uint32_t)done) | (uint64_t)GV_BROKEN << 32;
 }
 
-uint64_t gv_post_send(struct ibv_qp *qp, const struct gv_wr *w, const struct ibv_sge *sge, const struct gv_ext *ext, int n) {
+uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *w, const struct ibv_sge *sge, const struct gv_ext *ext, int n) {
 	struct ibv_send_wr list[CHUNK];
 	for (int done = 0; done < n;) {
 		int m = n - done < CHUNK ? n - done : CHUNK;
 		for (int i = 0; i < m; i++, w++) {
 			struct ibv_send_wr *v = &list[i];
+			uint32_t opcode = w->op & 0xff, num_sge = w->op >> GV_SGES_SHIFT;
 			v->wr_id = w->id;
 			v->next = v + 1;
 			v->sg_list = (struct ibv_sge *)sge;
-			v->num_sge = w->num_sge;
-			v->opcode = w->opcode;
-			v->send_flags = w->flags;
+			v->num_sge = (int)num_sge;
+			v->opcode = opcode;
+			v->send_flags = w->op >> GV_FLAGS_SHIFT & 0xff;
 			v->imm_data = htobe32(w->imm);
 			v->wr.rdma.remote_addr = w->remote_addr;
 			v->wr.rdma.rkey = w->rkey;
-			sge += w->num_sge;
-			if (w->opcode >= IBV_WR_LOCAL_INV && w->opcode <= IBV_WR_SEND_WITH_INV)
+			sge += num_sge;
+			if (opcode >= IBV_WR_LOCAL_INV && opcode <= IBV_WR_SEND_WITH_INV)
 				v->invalidate_rkey = w->imm;
 			if (w->ext == 0)
 				continue;
 			const struct gv_ext *x = &ext[w->ext - 1];
-			switch (w->opcode) {
+			switch (opcode) {
 			case IBV_WR_ATOMIC_CMP_AND_SWP:
 			case IBV_WR_ATOMIC_FETCH_AND_ADD:
 				v->wr.atomic.remote_addr = w->remote_addr;
@@ -68,7 +69,7 @@ uint64_t gv_post_send(struct ibv_qp *qp, const struct gv_wr *w, const struct ibv
 		list[m - 1].next = NULL;
 		struct ibv_send_wr *bad = NULL;
 		// It returns 0 or an errno, by the manual; libsiw a negative errno, or -1 and no bad where the bell failed.
-		int rc = ibv_post_send(qp, list, &bad);
+		int rc = ibv_post_send((struct ibv_qp *)qp, list, &bad);
 		if (rc || bad)
 			return settle(rc, done, bad ? bad - list : -1, m);
 		done += m;
@@ -87,13 +88,13 @@ static inline void convert_recv(struct ibv_recv_wr *list, const struct gv_recv *
 	list[m - 1].next = NULL;
 }
 
-uint64_t gv_post_recv(struct ibv_qp *qp, const struct gv_recv *w, const struct ibv_sge *sge, int n) {
+uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *w, const struct ibv_sge *sge, int n) {
 	struct ibv_recv_wr list[CHUNK];
 	for (int done = 0; done < n;) {
 		int m = n - done < CHUNK ? n - done : CHUNK;
 		convert_recv(list, w + done, &sge, m);
 		struct ibv_recv_wr *bad = NULL;
-		int rc = ibv_post_recv(qp, list, &bad); // as ibv_post_send
+		int rc = ibv_post_recv((struct ibv_qp *)qp, list, &bad); // as ibv_post_send
 		if (rc || bad)
 			return settle(rc, done, bad ? bad - list : -1, m);
 		done += m;
@@ -101,13 +102,13 @@ uint64_t gv_post_recv(struct ibv_qp *qp, const struct gv_recv *w, const struct i
 	return outcome(0, (uint32_t)n);
 }
 
-uint64_t gv_post_srq_recv(struct ibv_srq *srq, const struct gv_recv *w, const struct ibv_sge *sge, int n) {
+uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *w, const struct ibv_sge *sge, int n) {
 	struct ibv_recv_wr list[CHUNK];
 	for (int done = 0; done < n;) {
 		int m = n - done < CHUNK ? n - done : CHUNK;
 		convert_recv(list, w + done, &sge, m);
 		struct ibv_recv_wr *bad = NULL;
-		int rc = ibv_post_srq_recv(srq, list, &bad); // as ibv_post_send
+		int rc = ibv_post_srq_recv((struct ibv_srq *)srq, list, &bad); // as ibv_post_send
 		if (rc || bad)
 			return settle(rc, done, bad ? bad - list : -1, m);
 		done += m;
@@ -146,13 +147,13 @@ static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v) {
 	}
 }
 
-int gv_poll(struct ibv_cq *cq, struct gv_wc *out, int n) {
+int gv_poll(uintptr_t cq, struct gv_wc *out, int n) {
 	struct ibv_wc list[CHUNK];
 	int done = 0, errors = 0;
 	while (done < n) {
 		int m = n - done < CHUNK ? n - done : CHUNK;
 		// It returns a count, or a negative number that is no errno.
-		int got = ibv_poll_cq(cq, m, list);
+		int got = ibv_poll_cq((struct ibv_cq *)cq, m, list);
 		if (got < 0)
 			return done > 0 ? done | errors : got;
 		for (int i = 0; i < got; i++) {

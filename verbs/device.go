@@ -107,7 +107,7 @@ var registry struct {
 	devices []*Device
 }
 
-// Register adds a provider's device to [Devices]. The name must be free.
+// Register adds a provider's device to [Devices]. The name must be free, also among the kernel's devices.
 func Register(p ProviderDevice) (*Device, error) {
 	d := NewDevice(p)
 	if d.info.Name == "" {

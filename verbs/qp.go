@@ -46,7 +46,18 @@ type QP struct {
 	typ    QPType
 	srq    *SRQ
 	ops    OpSet
-	maxRd  int // elements in one Read
+	maxRd  int          // elements in one Read
+	direct directPoster // p if it checks and posts in one pass, or nil
+}
+
+// directPoster is a provider's QP that goes through a list once, where the handle would check it first and the provider
+// convert it then. Its lock keeps Close waiting: after Close has shut the node, Destroy waits for posts in progress,
+// and later ones find the node closed.
+type directPoster interface {
+	// canPostDirect reports whether this QP does it.
+	canPostDirect() bool
+	postSendDirect(q *QP, wrs []SendWR) (int, error)
+	postRecvDirect(q *QP, wrs []RecvWR) (int, error)
 }
 
 // CreateQP makes a queue pair in the state RESET (ibv_create_qp(3)).
@@ -103,6 +114,9 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	qp.p, qp.cap, err = pd.p.CreateQP(qp, pcfg)
 	if err != nil {
 		return nil, err
+	}
+	if d, ok := qp.p.(directPoster); ok && d.canPostDirect() {
+		qp.direct = d
 	}
 	if err := qp.node.Init("QP", qp.Close, parents...); err != nil {
 		return nil, errors.Join(err, qp.p.Destroy())
@@ -169,6 +183,12 @@ func (q *QP) opError(op string, err error) error { return opError(op, q.pd.ctx.d
 // tells what is wrong with wrs[n]; those before it are queued. It is allowed in the states RTS, SQD and ERR.
 // It does not block and, on success, does not allocate.
 func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
+	if q.direct != nil {
+		if n, err = q.direct.postSendDirect(q, wrs); err != nil {
+			err = q.postError("PostSend", n, err)
+		}
+		return n, err
+	}
 	if !q.node.Enter() {
 		return 0, q.opError("PostSend", ErrClosed)
 	}
@@ -192,9 +212,17 @@ func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	}
 	q.node.Exit()
 	if err != nil {
-		return n, q.opError("PostSend", fmt.Errorf("request %d: %w", n, err))
+		return n, q.postError("PostSend", n, err)
 	}
 	return n, nil
+}
+
+// postError is the error of a post that took n requests.
+func (q *QP) postError(op string, n int, err error) error {
+	if err == ErrClosed {
+		return q.opError(op, err)
+	}
+	return q.opError(op, fmt.Errorf("request %d: %w", n, err))
 }
 
 // checkSend judges what can be judged without looking at memory or state.
@@ -310,6 +338,12 @@ func (q *QP) checkWindow(b *MWBind, typ MWType) error {
 // error tells what is wrong with wrs[n]; those before it are queued. It is allowed in every state but RESET. It does not
 // block and, on success, does not allocate.
 func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
+	if q.direct != nil && q.srq == nil {
+		if n, err = q.direct.postRecvDirect(q, wrs); err != nil {
+			err = q.postError("PostRecv", n, err)
+		}
+		return n, err
+	}
 	if !q.node.Enter() {
 		return 0, q.opError("PostRecv", ErrClosed)
 	}
@@ -332,7 +366,7 @@ func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	}
 	q.node.Exit()
 	if err != nil {
-		return n, q.opError("PostRecv", fmt.Errorf("request %d: %w", n, err))
+		return n, q.postError("PostRecv", n, err)
 	}
 	return n, nil
 }
