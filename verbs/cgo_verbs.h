@@ -74,9 +74,9 @@ uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *wrs, const struct ibv_
 uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *wrs, const struct ibv_sge *sges, int n);
 
 // gv_poll returns the number of completions, with GV_ERRORS if one of them is not a success, or a negative number that
-// means nothing but failure.
+// means nothing but failure. with_inv is the device's flag for what IBV_WC_WITH_INV says.
 #define GV_ERRORS (1 << 30)
-int gv_poll(uintptr_t cq, struct gv_wc *out, int n);
+int gv_poll(uintptr_t cq, struct gv_wc *out, int n, unsigned int with_inv);
 
 // Devices.
 

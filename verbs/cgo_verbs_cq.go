@@ -92,7 +92,7 @@ func (cq *cgoCQ) Poll(wcs []WC) (int, error) {
 		return 0, nil
 	}
 	if !cq.slow.Load() {
-		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)))
+		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)), C.uint(cq.ctx.model.withInv))
 		if n > 0 && n&C.GV_ERRORS == 0 {
 			return int(n), nil
 		}
@@ -184,7 +184,7 @@ func (cq *cgoCQ) pump(want int) error {
 	}
 	for cq.soft.len() < want {
 		ask := min(want-cq.soft.len(), pumpBatch)
-		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&cq.buf[0])), C.int(ask))
+		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&cq.buf[0])), C.int(ask), C.uint(cq.ctx.model.withInv))
 		if n < 0 {
 			return callError("ibv_poll_cq", -1)
 		}

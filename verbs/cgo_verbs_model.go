@@ -22,6 +22,7 @@ type model struct {
 	noFence     bool // a fenced Read stops the queue for good; Reads of one QP are in order without it
 	lies        bool // a query does not tell the state, and swaps the depths
 	inline      int  // max_inline_data, 0 = it is to be found out
+	withInv     uint // the flag of a completion that names an invalidated key
 }
 
 // The vendor_id of the drivers for software devices.
@@ -37,11 +38,13 @@ func modelOf(info DeviceInfo, attr DeviceAttr) model {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
 		// Anything else is EINVAL of libsiw, or an index beyond its table of 12 opcodes.
 		return model{name: "siw", ops: MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead), tracked: true, reportsAll: true,
-			noIova: true, noMW: true, noSolicited: true, oneSGE: true, noFence: true, lies: true, inline: 80}
+			noIova: true, noMW: true, noSolicited: true, oneSGE: true, noFence: true, lies: true, inline: 80,
+			withInv: uint(WCWithInv)}
 	case attr.VendorID == vendorRXE && info.Transport == TransportIB:
-		return model{name: "rxe", ops: opsByAttr(info, attr), tracked: true, flushes: true, inline: 512}
+		// The driver copies the kernel's IB_WC_WITH_INVALIDATE, which is another bit than IBV_WC_WITH_INV.
+		return model{name: "rxe", ops: opsByAttr(info, attr), tracked: true, flushes: true, inline: 512, withInv: 1 << 2}
 	}
-	return model{ops: opsByAttr(info, attr)}
+	return model{ops: opsByAttr(info, attr), withInv: uint(WCWithInv)}
 }
 
 // opsByAttr is what a device says about its operations. Masked atomics and 64-bit immediates have no form in libibverbs.

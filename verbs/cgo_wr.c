@@ -59,6 +59,7 @@ uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *w, const struct ibv_sge 
 				v->bind_mw.bind_info.addr = x->a;
 				v->bind_mw.bind_info.length = x->b;
 				v->bind_mw.bind_info.mw_access_flags = x->d;
+				m = i + 1; // the key that the window has now must be in mw when the next bind is posted
 				break;
 			default:
 				v->wr.ud.ah = (struct ibv_ah *)(uintptr_t)x->p;
@@ -72,6 +73,9 @@ uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *w, const struct ibv_sge 
 		int rc = ibv_post_send((struct ibv_qp *)qp, list, &bad);
 		if (rc || bad)
 			return settle(rc, done, bad ? bad - list : -1, m);
+		// Drivers name the window by its last key, which only ibv_bind_mw keeps up to date.
+		if (list[m - 1].opcode == IBV_WR_BIND_MW)
+			list[m - 1].bind_mw.mw->rkey = list[m - 1].bind_mw.rkey;
 		done += m;
 	}
 	return outcome(0, (uint32_t)n);
@@ -116,8 +120,9 @@ uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *w, const struct i
 	return outcome(0, (uint32_t)n);
 }
 
-// convert_wc fills what ibv_poll_cq(3) defines: after an error no more than id, status and number.
-static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v) {
+// convert_wc fills what ibv_poll_cq(3) defines: after an error no more than id, status and number. with_inv is what says that
+// the key is invalidated.
+static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v, unsigned int with_inv) {
 	o->id = v->wr_id;
 	o->status = (uint8_t)v->status;
 	o->vendor_err = v->vendor_err;
@@ -132,7 +137,7 @@ static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v) {
 	}
 	o->opcode = (uint8_t)v->opcode;
 	// rxe sets WITH_IMM on the sender's side too, without an immediate.
-	o->flags = v->opcode & IBV_WC_RECV ? v->wc_flags & (IBV_WC_GRH | IBV_WC_WITH_IMM | IBV_WC_WITH_INV) : 0;
+	o->flags = v->opcode & IBV_WC_RECV ? v->wc_flags & (IBV_WC_GRH | IBV_WC_WITH_IMM) : 0;
 	o->byte_len = v->byte_len;
 	o->src_qp = v->src_qp;
 	o->pkey_index = v->pkey_index;
@@ -142,12 +147,13 @@ static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v) {
 	if (o->flags & IBV_WC_WITH_IMM) {
 		o->imm = be32toh(v->imm_data);
 		o->imm64 = (uint64_t)o->imm << 32;
-	} else if (o->flags & IBV_WC_WITH_INV) {
+	} else if (v->opcode & IBV_WC_RECV && v->wc_flags & with_inv) {
+		o->flags |= IBV_WC_WITH_INV;
 		o->invalidated_rkey = v->invalidated_rkey;
 	}
 }
 
-int gv_poll(uintptr_t cq, struct gv_wc *out, int n) {
+int gv_poll(uintptr_t cq, struct gv_wc *out, int n, unsigned int with_inv) {
 	struct ibv_wc list[CHUNK];
 	int done = 0, errors = 0;
 	while (done < n) {
@@ -157,7 +163,7 @@ int gv_poll(uintptr_t cq, struct gv_wc *out, int n) {
 		if (got < 0)
 			return done > 0 ? done | errors : got;
 		for (int i = 0; i < got; i++) {
-			convert_wc(&out[done + i], &list[i]);
+			convert_wc(&out[done + i], &list[i], with_inv);
 			if (list[i].status != IBV_WC_SUCCESS)
 				errors = GV_ERRORS;
 		}
