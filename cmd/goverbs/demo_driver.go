@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
@@ -205,7 +206,7 @@ func retryPatience(err error) time.Duration {
 	if unknown := new(net.DNSError); errors.As(err, &unknown) {
 		return unknownPatience
 	}
-	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" {
+	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
 		return refusedPatience
 	}
 	return 0
@@ -243,6 +244,9 @@ func dialDemo(ctx context.Context, dev *verbs.Device, address string, h hello, p
 		// InfiniBand fills what its messages have room for with zeros.
 		if why := bytes.TrimRight(rejected.PrivateData, "\x00"); len(why) > 0 {
 			err = fmt.Errorf("%w: %q", err, why)
+		} else if info := id.Context().Device().Info(); info.Provider != userSpaceProvider && info.Transport == verbs.TransportIWARP {
+			// The kernel does not tell the end of the stream by a peer from a port on which nobody listens. A demo gives reasons.
+			err = fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
 		}
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,7 +82,7 @@ func runListener(ctx context.Context, dev *verbs.Device, o demoOptions, out *con
 		if o.json {
 			tell = out.note
 		}
-		tell("listening on %v, %s\n", l.ln.Addr(), deviceText(dev))
+		tell("listening on %v, %s\n", l.ln.Addr(), deviceList(l.ln.Devices()))
 	}
 	if err != nil {
 		return err
@@ -96,6 +97,15 @@ func runListener(ctx context.Context, dev *verbs.Device, o demoOptions, out *con
 		return context.Cause(ctx)
 	}
 	return l.serve(ctx)
+}
+
+// deviceList writes devices as usiw0 (siw), rxe0 (ibverbs).
+func deviceList(devices []*verbs.Device) string {
+	texts := make([]string, len(devices))
+	for i, d := range devices {
+		texts[i] = d.String()
+	}
+	return strings.Join(texts, ", ")
 }
 
 // acceptAll answers requests until the listener is closed.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -55,16 +54,7 @@ func deviceName(dev *verbs.Device) string {
 	return dev.Name()
 }
 
-// deviceText describes a device that chosenDevice returned.
-func deviceText(dev *verbs.Device) string {
-	if dev == cm.Auto {
-		return "the device by the address"
-	}
-	return dev.String()
-}
-
-// chosenDevice returns the device that the option --device names, nic without the option. It must be able to make
-// connections.
+// chosenDevice returns the device that the option --device names, nic without the option.
 func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) {
 	f := cmd.Flag(deviceFlag)
 	switch {
@@ -77,11 +67,5 @@ func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) 
 	if op := new(verbs.OpError); errors.As(err, &op) && errors.Is(err, verbs.ErrNoDevice) {
 		return nil, usage(cmd, "--%s %q: %v", deviceFlag, f.Value, op.Err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := dev.Provider().(cm.Provider); !ok {
-		return nil, fmt.Errorf("--%s %s: %w: it cannot make connections", deviceFlag, f.Value, verbs.ErrNotSupported)
-	}
-	return dev, nil
+	return dev, err
 }
