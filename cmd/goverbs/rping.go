@@ -158,7 +158,6 @@ type rping struct {
 func runRPing(cmd *cobra.Command, dev *verbs.Device, o rpingOptions) error {
 	r := &rping{rpingOptions: o, dev: dev, out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr()}
 	ctx := cmd.Context()
-	r.trace("device %s", deviceName(dev))
 	var err error
 	if o.server {
 		err = r.serve(ctx)

@@ -27,6 +27,7 @@ func (r *rping) pingAll(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	r.trace("device %v", id.Context().Device())
 	r.trace("resolved %v", id.RemoteAddr())
 	e, err := r.newEnd(id.Context(), id.BindQP)
 	if err != nil {
@@ -37,8 +38,8 @@ func (r *rping) pingAll(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, inTime(late, e.close)) }()
 	if err := id.Connect(ctx, e.qp, rpingParam()); err != nil {
 		if ctx.Err() == nil {
-			event, errno := connectEvent(err)
-			r.note("cma event %v, error %d", event, -int(errno))
+			event, status := connectEvent(err, id.Context().Device().Info().Transport)
+			r.note("cma event %v, error %d", event, status)
 		}
 		return err
 	}
@@ -97,18 +98,27 @@ func firstDifference(a, b []byte) int {
 	return len(a)
 }
 
-// connectEvent returns the event that librdmacm reports for a failed attempt to connect, with the number of the error.
-func connectEvent(err error) (cm.Event, syscall.Errno) {
+// rejectedByConsumer is the reason of a rejection on InfiniBand that is the listener's own (IB_CM_REJ_CONSUMER_DEFINED).
+const rejectedByConsumer = 28
+
+// connectEvent returns the event that librdmacm reports for a failed attempt to connect, with its status: a negative errno,
+// or on InfiniBand the reason of a rejection.
+func connectEvent(err error, transport verbs.Transport) (ev cm.Event, status int) {
 	var errno syscall.Errno
 	errors.As(err, &errno)
 	var timeout net.Error
+	var event *cm.EventError
 	switch {
+	case errors.As(err, &event):
+		return event.Event, event.Status
+	case errors.Is(err, cm.ErrRejected) && transport == verbs.TransportIB:
+		return cm.EventRejected, rejectedByConsumer
 	case errors.Is(err, cm.ErrRejected):
-		return cm.EventRejected, syscall.ECONNREFUSED
+		return cm.EventRejected, -int(syscall.ECONNREFUSED)
 	case errno == syscall.ECONNREFUSED, errno == syscall.ECONNRESET:
-		return cm.EventRejected, errno
+		return cm.EventRejected, -int(errno)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return cm.EventUnreachable, syscall.ETIMEDOUT
+		return cm.EventUnreachable, -int(syscall.ETIMEDOUT)
 	}
-	return cm.EventConnectError, errno
+	return cm.EventConnectError, -int(errno)
 }

@@ -20,6 +20,7 @@ func (r *rping) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ln.Close()) }()
+	r.trace("device %s", deviceList(ln.Devices()))
 	r.trace("listening on %v", ln.Addr())
 	late := lateAfter(ctx)
 	if r.persistent {

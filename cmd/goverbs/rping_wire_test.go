@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -332,4 +334,25 @@ func TestRPingRejected(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "cma event RDMA_CM_EVENT_REJECTED, error -")
 	require.Contains(t, r.stderr, "connection rejected by the peer")
+}
+
+func TestConnectEvent(t *testing.T) {
+	for _, c := range []struct {
+		err       error
+		transport verbs.Transport
+		event     cm.Event
+		status    int
+	}{
+		{&cm.RejectedError{}, verbs.TransportIWARP, cm.EventRejected, -int(syscall.ECONNREFUSED)},
+		{&cm.RejectedError{}, verbs.TransportIB, cm.EventRejected, 28},
+		{&cm.EventError{Event: cm.EventRejected, Status: 8, Err: syscall.ECONNREFUSED}, verbs.TransportIB, cm.EventRejected, 8},
+		{&cm.EventError{Event: cm.EventUnreachable, Status: -110, Err: syscall.ETIMEDOUT}, verbs.TransportIB, cm.EventUnreachable, -110},
+		{fmt.Errorf("dial: %w", syscall.ECONNRESET), verbs.TransportIWARP, cm.EventRejected, -int(syscall.ECONNRESET)},
+		{&cm.OpError{Op: "Connect", Err: cm.ErrSetupTimeout}, verbs.TransportIWARP, cm.EventUnreachable, -int(syscall.ETIMEDOUT)},
+		{syscall.EADDRNOTAVAIL, verbs.TransportIWARP, cm.EventConnectError, -int(syscall.EADDRNOTAVAIL)},
+	} {
+		event, status := connectEvent(&cm.OpError{Op: "Connect", Err: c.err}, c.transport)
+		require.Equal(t, c.event, event, "%v", c.err)
+		require.Equal(t, c.status, status, "%v", c.err)
+	}
 }
