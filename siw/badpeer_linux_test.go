@@ -187,6 +187,10 @@ type namespace struct {
 
 // newNamespace makes an empty network namespace. It lives until its descriptor is closed.
 func newNamespace(t *testing.T) *namespace {
+	// Package net finds out at its first use whether the machine has IPv6, and remembers it. In here there is no ::1.
+	ln, err := net.Listen("tcp", ":0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
 	n := &namespace{}
 	made := make(chan error)
 	go func() {
@@ -198,7 +202,7 @@ func newNamespace(t *testing.T) *namespace {
 		}
 		made <- err
 	}()
-	err := <-made
+	err = <-made
 	if errors.Is(err, unix.EPERM) {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("a network namespace needs root")
