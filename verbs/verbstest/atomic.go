@@ -352,6 +352,9 @@ func atomicMisaligned(w *world) {
 // atomicUnalignedBuffer: what counts on iWARP is the address of the memory, not the tagged offset (RFC 7306 section
 // 5.2.1).
 func atomicUnalignedBuffer(w *world) {
+	if w.noIova() {
+		return
+	}
 	if !w.iwarp() {
 		// InfiniBand looks at the virtual address alone, and the memory below may be anywhere: it is still a page's.
 		w.atomicsAt(func(s *side) (*mem, int) { return s.registerIova(s.alloc(4096, 0).Bytes(), 1<<32, allRights), 8 })
@@ -370,11 +373,14 @@ func atomicUnalignedBuffer(w *world) {
 
 // atomicAlignedBuffer: an odd tagged offset that leads to an aligned address.
 func atomicAlignedBuffer(w *world) {
-	aligned := func(s *side) (*mem, int) { return s.registerIova(s.alloc(128, 0).Bytes(), 1<<32+3, allRights), 8 }
-	if !w.iwarp() {
-		w.misaligned(aligned)
+	if w.noIova() {
 		return
 	}
+	if !w.iwarp() {
+		w.misaligned(func(s *side) (*mem, int) { return s.registerIova(s.memoryFor(1<<32+3, 128), 1<<32+3, allRights), 8 })
+		return
+	}
+	aligned := func(s *side) (*mem, int) { return s.registerIova(s.alloc(128, 0).Bytes(), 1<<32+3, allRights), 8 }
 	w.atomicsAt(aligned)
 }
 

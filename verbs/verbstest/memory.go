@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -38,6 +39,27 @@ func (h *host) register(buf []byte, access verbs.AccessFlags) *mem {
 	h.Helper()
 	mr, err := h.pd.RegMR(buf, access)
 	return h.adopt(mr, err)
+}
+
+// memoryFor returns n octets of memory that can be registered at iova: drivers of the kernel map whole pages, so that the two
+// have to have the same offset in a page.
+func (h *host) memoryFor(iova uint64, n int) []byte {
+	h.Helper()
+	page := os.Getpagesize()
+	at := int(iova % uint64(page))
+	return h.alloc(at+n+page, 0).Bytes()[at : at+n : at+n]
+}
+
+// noIova reports whether the device registers memory at its own address only, and requires that others are refused then.
+func (w *world) noIova() bool {
+	w.Helper()
+	const iova = 1 << 32
+	mr, err := w.b.pd.RegMRIova(w.b.memoryFor(iova, 64), iova, allRights)
+	if w.unless("iova", err) {
+		return true
+	}
+	require.NoError(w, mr.Close())
+	return false
 }
 
 func (h *host) registerIova(buf []byte, iova uint64, access verbs.AccessFlags) *mem {

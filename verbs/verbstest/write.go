@@ -147,8 +147,8 @@ func writeDeniedLarge(w *world) {
 	const n = 1 << 20
 	src := p.a.alloc(n, 0)
 	src.fill(0x11)
-	buf := make([]byte, n+64)
-	m := p.b.registerIova(buf[32:32+n-1], 1<<32, allRights)
+	buf := p.b.alloc(n+64, 0).Bytes()
+	m := p.b.register(buf[32:32+n-1:32+n-1], allRights)
 	before, after := pattern(0, 32), pattern(0, 33)
 	copy(buf, before)
 	copy(buf[32+n-1:], after)
