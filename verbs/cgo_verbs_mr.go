@@ -93,8 +93,14 @@ func (m *cgoMR) RKey() uint32 { return m.rkey.Load() }
 
 // Dereg deregisters the region.
 func (m *cgoMR) Dereg() error {
-	m.ctx.counts.mr.remove()
-	return callError("ibv_dereg_mr", C.gv_result(C.ibv_dereg_mr(m.c))) // 0 or an errno
+	err := callError("ibv_dereg_mr", C.gv_result(C.ibv_dereg_mr(m.c))) // 0 or an errno
+	if err == nil {
+		m.ctx.counts.mr.remove()
+	} else if errors.Is(err, syscall.EINVAL) {
+		// rxe says so of a region with windows (rxe_dereg_mr); the region itself is none that it does not know.
+		err = fmt.Errorf("%w: windows are bound to the region: %w", ErrBusy, err)
+	}
+	return err
 }
 
 // Rereg changes the region in place.

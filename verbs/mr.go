@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
@@ -21,6 +22,9 @@ type MR struct {
 	iova    uint64
 	access  AccessFlags
 	release func() // gives the memory back after deregistration
+
+	closing sync.Mutex // guards gone
+	gone    bool       // deregistered
 }
 
 // AllocMR allocates n octets of zeroed, page-aligned memory outside of the Go heap and registers it. With AccessHugeTLB
@@ -144,18 +148,30 @@ func (m *MR) Provider() ProviderMR { return m.p }
 
 // Close deregisters the region (ibv_dereg_mr(3)). When it returns, neither the peer nor the device touches the memory.
 // Operations in progress on it are waited for; a connection that does not let go in time is ended. Windows that
-// are bound to the region give no access any more. Close is idempotent and may be called on nil.
+// are bound to the region give no access any more; drivers of the kernel refuse the call as long as there are any, with an
+// error that Is [ErrBusy]. After any error the device still has the memory, which stays in its place, and Close can be
+// called again. Close is idempotent and may be called on nil.
 func (m *MR) Close() error {
 	if m == nil {
 		return nil
 	}
 	first, err := m.node.BeginClose()
-	if !first || err != nil {
+	if err != nil {
 		return opError("MR.Close", m.pd.ctx.dev.Name(), err)
 	}
-	m.node.Drain(0)
-	err = m.p.Dereg()
+	m.closing.Lock()
+	defer m.closing.Unlock()
+	if first {
+		m.node.Drain(0)
+	}
+	if m.gone {
+		return nil
+	}
+	if err := m.p.Dereg(); err != nil {
+		return opError("MR.Close", m.pd.ctx.dev.Name(), err)
+	}
+	m.gone = true
 	m.release()
 	m.node.End()
-	return opError("MR.Close", m.pd.ctx.dev.Name(), err)
+	return nil
 }

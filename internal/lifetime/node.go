@@ -151,7 +151,8 @@ func (n *Node) End() {
 	live.Unlock()
 }
 
-// CloseChildren closes every descendant of n, children before their parents, and joins the errors.
+// CloseChildren closes every descendant of n, children before their parents, and joins the errors. One that is busy is closed
+// after the others, whose end may be what it waits for.
 func (n *Node) CloseChildren() error {
 	n.mu.Lock()
 	children := make([]*Node, 0, len(n.children))
@@ -160,9 +161,17 @@ func (n *Node) CloseChildren() error {
 	}
 	n.mu.Unlock()
 	var errs []error
+	var busy []*Node
 	for _, c := range children {
 		// A child of two parents here (a QP below a PD and a CQ) is closed once: Close is idempotent.
 		errs = append(errs, c.CloseChildren())
+		if err := c.closer(); errors.Is(err, ErrBusy) {
+			busy = append(busy, c)
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	for _, c := range busy {
 		errs = append(errs, c.closer())
 	}
 	return errors.Join(errs...)

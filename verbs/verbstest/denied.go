@@ -91,7 +91,7 @@ var denials = []denial{
 				return nil, 0, 0
 			}
 			m := s.adopt(mr, nil)
-			return m.Bytes(), ^uint64(0) - 3, m.RKey()
+			return m.Bytes(), ^uint64(0) - 7, m.RKey()
 		}},
 }
 

@@ -77,6 +77,11 @@ func (h *host) adopt(mr *verbs.MR, err error) *mem {
 	return m
 }
 
+// closesAfter has a window closed before the region at the end of the test: drivers of the kernel insist.
+func (m *mem) closesAfter(mw *verbs.MW) {
+	m.t.Cleanup(func() { require.NoError(m.t, mw.Close()) })
+}
+
 // noise is what patterns are cut out of: long enough for the largest region of the suite.
 var noise = sync.OnceValue(func() []byte {
 	const size = 17 << 20

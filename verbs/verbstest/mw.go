@@ -47,6 +47,7 @@ func (s *side) allocMW() *verbs.MW {
 
 // bind is a bind of mw to n octets of m from off.
 func bind(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) verbs.SendWR {
+	m.closesAfter(mw)
 	return verbs.SendWR{ID: 51, Opcode: verbs.WRBindMW, RKey: mw.NextRKey(),
 		Bind: &verbs.MWBind{MW: mw, MR: m.MR, Addr: m.at(off), Length: uint64(n), Access: access}}
 }
@@ -126,8 +127,42 @@ func mwZeroBased(w *world) {
 	p.settle()
 	m.holds(1010, p.a.mem.Bytes()[:90])
 	rest()
-	p.deniedAt(m, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 1), RemoteAddr: 100, RKey: mw.RKey()},
-		fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
+	over := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 1), RemoteAddr: 100, RKey: mw.RKey()}
+	if !p.unbounded(over) {
+		p.deniedAt(m, over, fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
+	}
+}
+
+// unbounded reports whether the device lets a window reach over its whole region, as rxe does, which compares with the bounds of
+// the region alone. It is judged by a request that is outside of the window and inside of the region.
+func (p *pair) unbounded(wr verbs.SendWR) bool {
+	p.Helper()
+	if p.iwarp() || p.f.userSpace() {
+		return false
+	}
+	if wc := p.a.run(wr); wc.Status != verbs.WCSuccess {
+		require.Equal(p, verbs.WCRemAccessErr.String(), wc.Status.String())
+		return true
+	}
+	p.note(Lack{"mw-bounds", "none"})
+	return true
+}
+
+// busyWith reports whether a region is kept by the windows that are bound to it, as drivers of the kernel have it, and requires that
+// everything goes on then and the region can be closed behind the window.
+func (p *pair) busyWith(m *mem, mw *verbs.MW, wr verbs.SendWR) bool {
+	p.Helper()
+	err := m.Close()
+	if p.f.userSpace() || err == nil {
+		require.NoError(p, err)
+		return false
+	}
+	requireErr(p.T, err, verbs.ErrBusy)
+	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
+	require.NoError(p, mw.Close())
+	require.NoError(p, m.Close())
+	p.note(Lack{"dereg-bound", errnoName(err)})
+	return true
 }
 
 // deniedAt requires that a request is refused and m stays as it is.
@@ -194,6 +229,9 @@ func mwBounds(w *world) {
 			if !c.refusals {
 				p.a.ok(p.a.run(get), verbs.WCRDMARead)
 				p.a.mem.holds(0, m.Bytes()[c.off:c.off+c.n])
+				return
+			}
+			if p.unbounded(get) {
 				return
 			}
 			p.deniedAt(m, get, fault{0, 1, 0x01, verbs.WCRemAccessErr}, false)
@@ -284,7 +322,9 @@ func mwRegionClosed(w *world) {
 	mw := p.window(m, 0, 64, windowRights)
 	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
-	require.NoError(w, m.Close())
+	if p.busyWith(m, mw, wr) {
+		return
+	}
 	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
 }
 

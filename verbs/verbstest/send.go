@@ -476,7 +476,7 @@ func sendBadReceive(w *world) {
 			}
 			got := p.b.received()
 			require.EqualValues(w, 1, got.ID)
-			require.Equal(w, verbs.WCLocProtErr.String(), got.Status.String())
+			w.badSource(got)
 			p.b.flushed(p.b.rcq, 2)
 			p.a.flushed(p.a.rcq, 9)
 			p.broken(p.a, p.b, fault{1, 0, 0x00, verbs.WCRemOpErr})
