@@ -6,6 +6,7 @@ package cm
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -17,6 +18,8 @@ import (
 const (
 	// closeLimit bounds the wait for a peer's answer to the end of a connection.
 	closeLimit = 3 * time.Second
+	// eventLimit bounds the wait for the reason of a flush.
+	eventLimit = 2 * time.Second
 	// drainLimit bounds the wait for the device to flush what was posted.
 	drainLimit = 10 * time.Second
 )
@@ -63,11 +66,20 @@ func (c *kernelConn) start(failed <-chan struct{}) {
 // watch waits for the end, from whatever side it comes.
 func (c *kernelConn) watch(failed <-chan struct{}) {
 	defer close(c.idle)
+	var late <-chan time.Time
 	for {
 		select {
 		case <-c.end.wake:
 		case <-failed:
 			failed = nil
+			if errors.Is(c.qpErr(), verbs.WCWRFlushErr) {
+				// Kernel siw flushes when the stream has ended, and the event that says how is on its way.
+				late = time.After(eventLimit)
+				continue
+			}
+			c.finish(c.qpErr())
+			continue
+		case <-late:
 			c.finish(c.qpErr())
 			continue
 		case <-c.quit:

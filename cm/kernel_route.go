@@ -20,6 +20,9 @@ import (
 // resolveLimit bounds the search for a neighbour where the context has no deadline.
 const resolveLimit = 10 * time.Second
 
+// resolveStep is how long the kernel searches at a time.
+const resolveStep = 250 * time.Millisecond
+
 // kernelRoute is an ID that knows its device and its way (rdma_resolve_addr and rdma_resolve_route are behind it).
 type kernelRoute struct {
 	ps     PortSpace
@@ -125,6 +128,21 @@ func noKernelDevice(err error) error {
 	return err
 }
 
+// neighbour resolves the address. The kernel can fail to notice that a neighbour has answered until the time of the request
+// is up (seen with Linux 6.1), and finds it then: so it is asked for a short time, again and again.
+func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limit time.Duration) error {
+	for end := time.Now().Add(limit); ; {
+		step := max(min(resolveStep, time.Until(end)), time.Millisecond)
+		if err := r.end.call(func(id rawID) error { return id.resolveAddr(source, r.remote.AddrPort, step) }); err != nil {
+			return fmt.Errorf("rdma_resolve_addr: %w", err)
+		}
+		err := r.await(ctx, EventAddrResolved)
+		if !errors.Is(err, syscall.ETIMEDOUT) || ctx.Err() != nil || time.Until(end) <= 0 {
+			return err
+		}
+	}
+}
+
 // find resolves address and route.
 func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context) (*verbs.Context, error) {
 	limit := resolveLimit
@@ -144,13 +162,10 @@ func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context)
 			return nil, fmt.Errorf("rdma_set_option TOS %d: %w", cfg.TOS, err)
 		}
 	}
-	err := r.end.call(func(id rawID) error { return id.resolveAddr(source, r.remote.AddrPort, limit) })
-	if err != nil {
-		return nil, noWay(r.remote, fmt.Errorf("rdma_resolve_addr: %w", err))
-	}
-	if err := r.await(ctx, EventAddrResolved); err != nil {
+	if err := r.neighbour(ctx, source, limit); err != nil {
 		return nil, noWay(r.remote, err)
 	}
+	var err error
 	if vctx, err = kernelContext(vctx, r.end.where().device, fmt.Sprintf("the way to %v is", r.remote)); err != nil {
 		return nil, err
 	}
