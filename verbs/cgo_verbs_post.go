@@ -90,6 +90,7 @@ func (s *sendQueue) extend(w *SendWR, f *C.struct_gv_wr) {
 	switch w.Opcode {
 	case WRLocalInv, WRSendWithInv:
 		f.imm = C.uint32_t(w.InvalidateRKey)
+		f.rkey = f.imm // where libsiw looks for it; nobody else looks there
 		return
 	case WRAtomicFetchAndAdd:
 		x.a = C.uint64_t(w.Add)
