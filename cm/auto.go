@@ -33,7 +33,7 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config, b
 		}
 		m.add(kernel, vctx)
 		address = onPort(address, kernel.Addr())
-	} else if !errors.Is(cause, verbs.ErrNoDevice) {
+	} else if ctx.Err() != nil || errors.Is(cause, syscall.EADDRINUSE) {
 		return cause
 	}
 	for _, d := range devices {

@@ -52,24 +52,3 @@ func TestEventTexts(t *testing.T) {
 	require.EqualValues(t, 10, EventDisconnected)
 	require.Equal(t, "Event(99)", Event(99).String())
 }
-
-// bare is a device without a connection manager.
-type bare struct{ verbs.ProviderDevice }
-
-func (bare) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Name: "bare0", Provider: "none"} }
-
-// TestNoDevice: the caller chooses, and is told what there was to choose from.
-func TestNoDevice(t *testing.T) {
-	ctx := context.Background()
-	_, err := Resolve(ctx, "127.0.0.1:1", Config{})
-	require.ErrorIs(t, err, verbs.ErrNoDevice)
-	require.ErrorContains(t, err, "127.0.0.1:1")
-	require.ErrorContains(t, err, "cm.Auto")
-
-	dev, err := verbs.Register(bare{})
-	require.NoError(t, err)
-	defer verbs.Unregister(dev)
-	_, err = Listen(ctx, "127.0.0.1:0", Config{Device: Auto})
-	require.ErrorIs(t, err, verbs.ErrNoDevice)
-	require.ErrorContains(t, err, "bare0", "the error names the devices looked at")
-}

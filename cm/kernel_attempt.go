@@ -84,7 +84,7 @@ func (a *attempt) abandon(err error) {
 		case <-a.calling:
 		default:
 			// Kernel siw connects its TCP stream before it returns, and cannot be interrupted.
-			a.end.discard()
+			go a.end.destroy()
 			return
 		}
 	}

@@ -51,22 +51,27 @@ func acquireChannel() (*channel, error) {
 	return ch, nil
 }
 
-// release gives a reference back. With the last one the channel ends.
-func (ch *channel) release() {
+// release gives a reference back. It reports whether that was the last one, after which end is due.
+func (ch *channel) release() (last bool) {
 	shared.Lock()
+	defer shared.Unlock()
 	ch.mu.Lock()
+	defer ch.mu.Unlock()
 	ch.refs--
-	last := ch.refs == 0
-	if last && shared.ch == ch {
+	if ch.refs > 0 {
+		return false
+	}
+	if shared.ch == ch {
 		shared.ch = nil
 	}
-	ch.mu.Unlock()
-	shared.Unlock()
-	if last {
-		ch.file.Close()
-		<-ch.done
-		ch.raw.close()
-	}
+	return true
+}
+
+// end ends a channel to which nobody has a reference.
+func (ch *channel) end() {
+	ch.file.Close()
+	<-ch.done
+	ch.raw.close()
 }
 
 // dispatch takes events until the file is closed. It never waits for anything else.
@@ -110,7 +115,7 @@ func (ch *channel) route(ev rawEvent) {
 		case e == nil:
 			_ = ev.id.destroy()
 		case !e.offer(ev):
-			ev.end.refuse(nil)
+			ev.end.refuse()
 		}
 		return
 	}
@@ -143,7 +148,9 @@ func newEndpoint(ps PortSpace) (*endpoint, error) {
 	// No event can come before the ID is used.
 	if e.raw, err = ch.raw.create(e.key, ps); err != nil {
 		ch.remove(e)
-		ch.release()
+		if ch.release() {
+			ch.end()
+		}
 		return nil, fmt.Errorf("rdma_create_id: %w", err)
 	}
 	return e, nil

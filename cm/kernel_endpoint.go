@@ -42,29 +42,31 @@ func (e *endpoint) call(f func(rawID) error) error {
 
 // destroy frees the ID and drops its events. It waits for calls in progress; kernel siw's connect can take long.
 func (e *endpoint) destroy() {
+	if e.free() {
+		e.ch.end()
+	}
+}
+
+// free is destroy but for the end of the channel, which is due if it reports true.
+func (e *endpoint) free() (last bool) {
 	e.guard.Lock()
-	dead := e.dead
+	defer e.guard.Unlock()
+	if e.dead {
+		return false
+	}
 	e.dead = true
-	if !dead {
-		e.ch.remove(e)
-		_ = e.raw.destroy()
-	}
-	e.guard.Unlock()
-	if !dead {
-		e.ch.release()
-	}
+	e.ch.remove(e)
+	_ = e.raw.destroy()
+	return e.ch.release()
 }
 
-// refuse answers a request with no, and frees it.
-func (e *endpoint) refuse(private []byte) error {
-	err := e.call(func(id rawID) error { return id.reject(private) })
-	e.discard()
-	return err
+// refuse answers a request with no, for the dispatcher, and frees it.
+func (e *endpoint) refuse() {
+	_ = e.call(func(id rawID) error { return id.reject(nil) })
+	if e.free() {
+		go e.ch.end() // it waits for the dispatcher
+	}
 }
-
-// discard is destroy for callers that the dispatcher must not wait for, and that must not wait for the dispatcher: the
-// last reference to the channel waits for it.
-func (e *endpoint) discard() { go e.destroy() }
 
 // deliver keeps an event.
 func (e *endpoint) deliver(ev rawEvent) {

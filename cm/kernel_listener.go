@@ -177,7 +177,7 @@ func (l *kernelListener) Accept(ctx context.Context) (ProviderRequest, error) {
 				return r, nil
 			}
 			// Of a device that cannot be opened: the next one may be better.
-			_ = r.end.refuse(nil)
+			_ = r.Reject(nil)
 			continue
 		}
 		select {

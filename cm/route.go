@@ -73,7 +73,7 @@ func resolveAuto(ctx context.Context, address string, cfg Config) (route, *verbs
 	if kernelErr == nil {
 		return r, vctx, nil
 	}
-	if !errors.Is(kernelErr, verbs.ErrNoDevice) {
+	if ctx.Err() != nil || errors.Is(kernelErr, ErrSetupTimeout) {
 		return nil, nil, kernelErr
 	}
 	devices, err := verbs.Devices()
@@ -100,6 +100,9 @@ func noDevice(devices []*verbs.Device, cause error) error {
 	}
 	if names == "" {
 		names = " none"
+	}
+	if !errors.Is(cause, verbs.ErrNoDevice) {
+		cause = fmt.Errorf("%w: %w", verbs.ErrNoDevice, cause)
 	}
 	return fmt.Errorf("%w (looked at:%s; siw.Register adds one)", cause, names)
 }

@@ -29,6 +29,8 @@ struct echannel {
 
 struct cmid {
 	struct obj o;
+	void *group; // the context of the last rdma_join_multicast, and the GID of its group
+	uint8_t mgid[16];
 	enum state state;
 	struct dev *dev;
 	struct cmid *peer; // living, or NULL
@@ -802,6 +804,10 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		v->pub.param.conn.srq = e->ev.srq;
 		v->pub.param.conn.qp_num = e->ev.qp_num;
 	}
+	if (v->pub.event == RDMA_CM_EVENT_MULTICAST_JOIN || v->pub.event == RDMA_CM_EVENT_MULTICAST_ERROR) {
+		v->pub.param.ud.private_data = v->counts->group; // the length says nothing
+		memcpy(v->pub.param.ud.ah_attr.grh.dgid.raw, v->counts->mgid, 16);
+	}
 	free(e);
 	*event = &v->pub;
 	return end_rc(0);
@@ -970,13 +976,24 @@ void rdma_free_devices(struct ibv_context **list) {
 	end_errno(0);
 }
 
-static int join(const char *fn, int err, struct rdma_cm_id *id, struct sockaddr *addr) {
+static int join(const char *fn, int err, struct rdma_cm_id *id, struct sockaddr *addr, void *context) {
 	struct cmid *d = id_get(fn, id);
 	struct fake_cm_event ev = {.event = RDMA_CM_EVENT_MULTICAST_JOIN, .ud = 1, .qp_num = 0xffffff};
 
-	(void)addr;
 	if (!err && (!d || !d->dev || id->ps != RDMA_PS_UDP || d->dev->iwarp))
 		err = EINVAL;
+	if (!err) {
+		d->group = context;
+		memset(d->mgid, 0, 16);
+		if (addr->sa_family == AF_INET6) {
+			memcpy(d->mgid, &((const struct sockaddr_in6 *)addr)->sin6_addr, 16);
+		} else {
+			memset(d->mgid + 10, 0xff, 2);
+			memcpy(d->mgid + 12, &((const struct sockaddr_in *)addr)->sin_addr, 4);
+			d->mgid[0] = 0xff; // as the kernel makes them for RoCE version 1
+			d->mgid[1] = 0x0e;
+		}
+	}
 	if (err || instead(FN_rdma_join_multicast, d))
 		return end_rc(err);
 	ev.qkey = RDMA_UDP_QKEY;
@@ -987,13 +1004,13 @@ static int join(const char *fn, int err, struct rdma_cm_id *id, struct sockaddr 
 int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context) {
 	int err = begin(rdma_join_multicast, P(id), P(context));
 
-	return join("rdma_join_multicast", err, id, addr);
+	return join("rdma_join_multicast", err, id, addr, context);
 }
 
 int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context) {
 	int err = begin(rdma_join_multicast_ex, P(id), attr->join_flags, P(context));
 
-	return join("rdma_join_multicast_ex", err, id, attr->addr);
+	return join("rdma_join_multicast_ex", err, id, attr->addr, context);
 }
 
 int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
-package cm_test
+package connections
 
 import (
 	"context"
@@ -19,12 +17,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The tests in this file run on the kernel's devices: in the guest of testbed/, or where such devices are.
-
 var kernelDevices = []struct{ name, ip, ip6 string }{
 	{"rxe0", "10.78.0.1", "fd00:78::1"},
 	{"siw0", "10.77.0.1", "fd00:77::1"},
 }
+
+func TestMain(m *testing.M) { rdmatest.Main(m) }
 
 // half is one end of a connection, with what it needs.
 type half struct {
