@@ -52,7 +52,7 @@ func twoSides(t *testing.T, cfg Config) (a, b *side) {
 		require.NoError(t, err)
 		s.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq})
 		require.NoError(t, err)
-		s.mr, err = pd.AllocMR(4<<20, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+		s.mr, err = pd.AllocMR(4<<20, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic)
 		require.NoError(t, err)
 		return s
 	}
