@@ -18,7 +18,7 @@ type model struct {
 	noIova      bool // registration ignores the iova
 	noMW        bool // no memory windows, whatever the library does when asked
 	noSolicited bool // completions never count as solicited
-	oneSGE      bool // Reads and receives without elements are mishandled
+	oneSGE      bool // Reads and receives without elements are mishandled, and elements of length 0 among others
 	noFence     bool // a fenced Read stops the queue for good; Reads of one QP are in order without it
 	lies        bool // a query does not tell the state, and swaps the depths
 	inline      int  // max_inline_data, 0 = it is to be found out

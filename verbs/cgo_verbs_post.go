@@ -14,6 +14,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -335,32 +336,47 @@ func (q *cgoQP) lend(w *SendWR) uint64 {
 	return q.send.track.add(w.ID, slotLent, visible, visible || q.ctx.model.reportsAll)
 }
 
+func isEmpty(s SGE) bool { return s.Length == 0 }
+
 // adapt changes what the device would misunderstand.
 func (s *sendQueue) adapt(m *model) {
 	if !m.oneSGE && !m.noFence {
 		return
 	}
-	empty := 0
+	empty, at := 0, 0
 	for i := range s.wrs {
-		if w := &s.wrs[i]; w.op&0xff == C.uint32_t(WRRDMARead) {
+		w := &s.wrs[i]
+		n := int(w.op >> C.GV_SGES_SHIFT)
+		if w.op&0xff == C.uint32_t(WRRDMARead) {
 			if m.noFence {
 				w.op &^= C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
 			}
-			if m.oneSGE && w.op>>C.GV_SGES_SHIFT == 0 {
+			if m.oneSGE && n == 0 {
 				empty++
 			}
 		}
+		if m.oneSGE && n > 1 && slices.ContainsFunc(s.sges[at:at+n], isEmpty) {
+			empty++
+		}
+		at += n
 	}
 	if empty == 0 {
 		return
 	}
-	// Rare: give each Read without elements one of length 0.
+	// Rare: give each Read without elements one of length 0, and take those of length 0 out of the others, which have the
+	// kernel's siw use a region that it has not looked up (siw_tx_hdt).
 	sges := make([]SGE, 0, len(s.sges)+empty)
-	at := 0
+	at = 0
 	for i := range s.wrs {
 		w := &s.wrs[i]
 		n := int(w.op >> C.GV_SGES_SHIFT)
-		sges = append(sges, s.sges[at:at+n]...)
+		if own := s.sges[at : at+n]; n > 1 {
+			kept := slices.DeleteFunc(slices.Clone(own), isEmpty)
+			sges = append(sges, kept...)
+			w.op -= C.uint32_t(n-len(kept)) << C.GV_SGES_SHIFT
+		} else {
+			sges = append(sges, own...)
+		}
 		at += n
 		if n == 0 && w.op&0xff == C.uint32_t(WRRDMARead) {
 			sges = append(sges, SGE{})

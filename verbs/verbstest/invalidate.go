@@ -45,6 +45,16 @@ func invLocal(w *world) {
 	by.works()
 }
 
+// hurtsKernel reports whether the invalidation of a window that is not bound cannot be tried: rxe of Linux 6.1 then uses the
+// region that is not there.
+func (w *world) hurtsKernel() bool {
+	if w.f.userSpace() || w.iwarp() {
+		return false
+	}
+	w.note(Lack{"inv-unbound", "none"})
+	return true
+}
+
 // invLocalInvalid: a key that cannot be invalidated fails the request and ends the connection.
 func invLocalInvalid(w *world) {
 	if w.noInvalidate(verbs.OpLocalInv, verbs.WRLocalInv) {
@@ -69,6 +79,9 @@ func invLocalInvalid(w *world) {
 		}},
 	} {
 		w.sub(c.name, func(w *world) {
+			if (c.name == "Unbound" || c.name == "Twice") && w.hurtsKernel() {
+				return
+			}
 			p := w.pair(pairConfig{})
 			key := c.key(p)
 			p.a.recv(1)
@@ -166,6 +179,9 @@ func invRemoteWrongKey(w *world) {
 		{"Unbound", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, func(p *pair) uint32 { return p.b.allocMW().RKey() }},
 	} {
 		w.sub(c.name, func(w *world) {
+			if c.name == "Unbound" && w.hurtsKernel() {
+				return
+			}
 			p := w.pair(pairConfig{})
 			key := c.key(p)
 			p.a.recv(9)
@@ -175,12 +191,12 @@ func invRemoteWrongKey(w *world) {
 			if w.iwarp() {
 				p.refusal(wc, c.f, true)
 			}
-			p.broken(p.a, p.b, c.f)
 			if got := p.b.received(); got.Status != verbs.WCSuccess {
 				require.EqualValues(w, 1, got.ID)
 			} else {
 				require.Zero(w, got.Flags&verbs.WCWithInv, "nothing was invalidated")
 			}
+			p.broken(p.a, p.b, c.f)
 			p.b.flushed(p.b.rcq, 2)
 			p.a.flushed(p.a.rcq, 9)
 			// The keys still open what they opened.
@@ -201,7 +217,7 @@ func invRemoteTooLong(w *world) {
 	mw := p.window(p.b.mem, 0, 64, windowRights)
 	p.b.recv(1, p.b.mem.sge(0, 10))
 	p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: p.a.mem.sgl(0, 11), InvalidateRKey: mw.RKey()})
-	p.broken(p.a, p.b, fault{1, 2, 0x05, verbs.WCRemInvReqErr})
 	wc := p.b.received()
 	require.NotEqual(w, verbs.WCSuccess, wc.Status)
+	p.broken(p.a, p.b, fault{1, 2, 0x05, verbs.WCRemInvReqErr})
 }

@@ -75,7 +75,11 @@ func qpCreateInvalid(w *world) {
 		_, err := w.a.pd.CreateQP(cfg)
 		requireErr(w.T, err, verbs.ErrInvalid)
 	}
-	for _, typ := range []verbs.QPType{verbs.QPTypeUC, verbs.QPTypeUD, 9} {
+	lacking := []verbs.QPType{9}
+	if w.iwarp() {
+		lacking = append(lacking, verbs.QPTypeUC, verbs.QPTypeUD)
+	}
+	for _, typ := range lacking {
 		_, err := w.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Type: typ})
 		requireErr(w.T, err, verbs.ErrNotSupported)
 	}
@@ -134,11 +138,14 @@ func qpModifyInvalid(w *world) {
 	requireErr(w.T, s.modify(255), verbs.ErrInvalid)
 	init := verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1}
 	const mask = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
-	for _, change := range []func(a *verbs.QPAttr){
+	changes := []func(a *verbs.QPAttr){
 		func(a *verbs.QPAttr) { a.PortNum = 0 },
 		func(a *verbs.QPAttr) { a.PortNum = uint8(w.a.attr.PhysPortCnt + 1) },
-		func(a *verbs.QPAttr) { a.AccessFlags = 1 << 31 },
-	} {
+	}
+	if w.f.userSpace() { // drivers of the kernel do not look
+		changes = append(changes, func(a *verbs.QPAttr) { a.AccessFlags = 1 << 31 })
+	}
+	for _, change := range changes {
 		attr := init
 		change(&attr)
 		requireErr(w.T, s.qp.Modify(attr, mask), verbs.ErrInvalid)
@@ -245,9 +252,18 @@ func qpAccessFlags(w *world) {
 			attr, err := p.b.qp.Query()
 			require.NoError(w, err)
 			require.Equal(w, c.access, attr.AccessFlags&all)
-			p.deniedAt(p.b.mem, wr, fault{0, 1, 0x02, verbs.WCRemAccessErr}, c.oneWay)
+			p.deniedAt(p.b.mem, wr, w.qpDenied(), c.oneWay)
 		})
 	}
+}
+
+// qpDenied is how a request is refused that the QP does not allow to the peer. rxe takes it for one that it does not know.
+func (w *world) qpDenied() fault {
+	f := fault{0, 1, 0x02, verbs.WCRemAccessErr}
+	if !w.iwarp() && !w.f.userSpace() {
+		f.status = verbs.WCRemInvReqErr
+	}
+	return f
 }
 
 // qpAccessWithdrawn: the rights of a QP can be changed while it is connected.
@@ -258,7 +274,7 @@ func qpAccessWithdrawn(w *world) {
 	require.NoError(w, p.b.qp.Modify(verbs.QPAttr{AccessFlags: verbs.AccessRemoteWrite}, verbs.QPAttrAccessFlags))
 	require.Equal(w, verbs.QPStateRTS, p.b.qp.State())
 	p.exchangeWrite(p.b.mem, 0, 100)
-	p.deniedAt(p.b.mem, wr, fault{0, 1, 0x02, verbs.WCRemAccessErr}, false)
+	p.deniedAt(p.b.mem, wr, w.qpDenied(), false)
 }
 
 // qpSendQueueDrained: the state SQD holds new requests back until the QP is in RTS again. A device may lack it.
@@ -271,11 +287,15 @@ func qpSendQueueDrained(w *world) {
 		return
 	}
 	p.b.recv(1)
+	p.b.recv(2)
 	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 	p.a.idle(p.a.scq)
 	require.NoError(w, p.a.modify(verbs.QPStateRTS))
-	require.EqualValues(w, 2, p.a.ok(p.a.sent(), verbs.WCSend).ID)
-	p.b.ok(p.b.received(), verbs.WCRecv)
+	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}) // rxe looks at the queue again then
+	for i := range 2 {
+		require.EqualValues(w, 2+i, p.a.ok(p.a.sent(), verbs.WCSend).ID)
+		p.b.ok(p.b.received(), verbs.WCRecv)
+	}
 }
 
 // qpErrorFlushes: going to ERR ends the connection, flushes in order, and the peer learns.
@@ -414,9 +434,19 @@ func qpReset(w *world) {
 	p.b.recv(1)
 	require.NoError(w, p.a.modify(verbs.QPStateReset))
 	require.Equal(w, verbs.QPStateReset, p.a.qp.State())
+	p.a.afterReset()
 	closes(w.T, p.a.id.Done(), "the end of the connection")
 	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
 	p.b.flushed(p.b.rcq, 1)
+}
+
+// afterReset ends the connection of a QP that was moved to RESET, where the device does not: in the kernel a QP knows nothing of
+// its connection.
+func (s *side) afterReset() {
+	s.Helper()
+	if s.ctx.Device().Info().Provider != "siw" {
+		require.NoError(s, s.id.Disconnect())
+	}
 }
 
 // qpReconnect uses the two QPs for one connection after the other.

@@ -133,20 +133,25 @@ func srqPost(w *world) {
 	for i := range wrs {
 		wrs[i] = verbs.RecvWR{ID: uint64(i), SGL: p.b.mem.sgl(8*(i%64), 8)}
 	}
+	room := attr.MaxWR
+	if !w.f.userSpace() {
+		wrs = wrs[:6] // rxe tells more room than there is
+		room = 4
+	}
 	for range 3 {
 		n, err = s.PostRecv(wrs)
-		require.Equal(w, attr.MaxWR, n)
+		require.Equal(w, room, n)
 		requireErr(w.T, err, verbs.ErrQueueFull)
 		n, err = s.PostRecv(wrs[:1])
 		require.Zero(w, n)
 		requireErr(w.T, err, verbs.ErrQueueFull)
 		p.b.idle(p.b.rcq)
-		for i := range attr.MaxWR {
+		for i := range room {
 			p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(8*(i%64), 8)}), verbs.WCSend)
 			require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 		}
 	}
-	p.b.mem.holds(0, p.a.mem.Bytes()[:8*min(attr.MaxWR, 64)])
+	p.b.mem.holds(0, p.a.mem.Bytes()[:8*min(room, 64)])
 	p.works()
 }
 
@@ -459,7 +464,10 @@ func srqQPFails(w *world) {
 	by := w.pair(pairConfig{srq: s})
 	for i, end := range []func(p *pair){
 		func(p *pair) { require.NoError(w, p.b.modify(verbs.QPStateErr)) },
-		func(p *pair) { require.NoError(w, p.b.modify(verbs.QPStateReset)) },
+		func(p *pair) {
+			require.NoError(w, p.b.modify(verbs.QPStateReset))
+			p.b.afterReset()
+		},
 		func(p *pair) { require.NoError(w, p.b.id.Disconnect()) },
 		func(p *pair) { require.NoError(w, p.a.id.Disconnect()) },
 		func(p *pair) { require.NoError(w, p.b.qp.Close()) },

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAdaptElements: what the kernel's siw gets has no elements of length 0 among others, and no Read without an element.
+func TestAdaptElements(t *testing.T) {
+	a, b, none := SGE{Addr: 1, Length: 2, LKey: 3}, SGE{Addr: 4, Length: 5, LKey: 6}, SGE{Addr: 7, LKey: 8}
+	list := []SendWR{
+		{Opcode: WRSend, SGL: []SGE{none, a, none, b, none}},
+		{Opcode: WRRDMARead},
+		{Opcode: WRRDMAWrite, SGL: []SGE{a, b}},
+		{Opcode: WRSend, SGL: []SGE{none, none}},
+		{Opcode: WRRDMARead, SGL: []SGE{none}},
+		{Opcode: WRSend},
+		{Opcode: WRRDMARead, SGL: []SGE{b}},
+	}
+	counts := func(s *sendQueue) (n []int) {
+		for i := range s.wrs {
+			n = append(n, int(s.wrs[i].op/flatOp(0, 0, 1)))
+		}
+		return n
+	}
+	var s sendQueue
+	s.fill(list)
+	s.adapt(&model{oneSGE: true})
+	require.Equal(t, []int{2, 1, 2, 0, 1, 0, 1}, counts(&s))
+	require.Equal(t, []SGE{a, b, {}, a, b, none, b}, s.sges)
+	for i := range list {
+		require.EqualValues(t, list[i].Opcode, s.wrs[i].op&0xff)
+	}
+
+	// Other devices get what was posted.
+	s.fill(list)
+	s.adapt(&model{})
+	require.Equal(t, []int{5, 0, 2, 2, 1, 0, 1}, counts(&s))
+	require.Len(t, s.sges, 11)
+}
