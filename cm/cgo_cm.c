@@ -142,6 +142,12 @@ int gocm_set_tos(struct rdma_cm_id *id, uint8_t tos) {
 	return CALL(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
 }
 
+int gocm_set_afonly(struct rdma_cm_id *id) {
+	int yes = 1;
+
+	return CALL(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes));
+}
+
 static struct rdma_conn_param conn_param(const struct gocm_param *p) {
 	return (struct rdma_conn_param){
 		.private_data = p->len ? p->data : NULL,

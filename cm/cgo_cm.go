@@ -137,6 +137,9 @@ func (id rawID) resolveRoute(limit time.Duration) error {
 
 func (id rawID) setTOS(tos uint8) error { return errno(C.gocm_set_tos(id.c, C.uint8_t(tos))) }
 
+// setAFOnly has an ID take connections of its own address family only.
+func (id rawID) setAFOnly() error { return errno(C.gocm_set_afonly(id.c)) }
+
 func (id rawID) connect(p rawParam) error {
 	c := p.c()
 	return errno(C.gocm_connect(id.c, &c))

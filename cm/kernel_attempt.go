@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -79,17 +80,23 @@ func (a *attempt) abandon(err error) {
 	if a.touched {
 		toError(a.qp, err)
 	}
-	if a.calling != nil {
-		select {
-		case <-a.calling:
-		default:
-			// Kernel siw connects its TCP stream before it returns, and cannot be interrupted.
-			go a.end.destroy()
-			return
-		}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.end.destroy()
+	}()
+	// Kernel siw cannot be interrupted while it waits for the peer: for TCP as long as that takes, then 10 s for the
+	// answer. Destroying the QP waits for the same.
+	timer := time.NewTimer(abandonLimit)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
 	}
-	a.end.destroy()
 }
+
+// abandonLimit is how long the end of an attempt waits for the kernel to let go of the ID.
+const abandonLimit = 200 * time.Millisecond
 
 var errQPGone = fmt.Errorf("the QP failed or was closed during connection set-up: %w", verbs.ErrClosed)
 

@@ -150,7 +150,7 @@ func TestResolveEvents(t *testing.T) {
 			status int
 			is     error
 		}{
-			{"rdma_resolve_addr", cm.EventAddrError, -int(syscall.ETIMEDOUT), cm.ErrSetupTimeout},
+			{"rdma_resolve_route", cm.EventRouteError, -int(syscall.ETIMEDOUT), cm.ErrSetupTimeout},
 			{"rdma_resolve_addr", cm.EventAddrError, -int(syscall.EHOSTUNREACH), syscall.EHOSTUNREACH},
 			{"rdma_resolve_addr", cm.EventAddrError, -int(syscall.ENODEV), verbs.ErrNoDevice},
 			{"rdma_resolve_addr", cm.EventDeviceRemoval, 0, nil},
@@ -173,6 +173,16 @@ func TestResolveEvents(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestResolveAgain: the kernel is asked again as long as there is time.
+func TestResolveAgain(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	late := fakeverbs.CMEvent{Event: int(cm.EventAddrError), Status: -int(syscall.ETIMEDOUT)}
+	fakeverbs.CMNext("rdma_resolve_addr", late)
+	fakeverbs.CMNext("rdma_resolve_addr", late)
+	b.resolve(cm.Config{})
+	require.Equal(t, 3, fakeverbs.Calls("rdma_resolve_addr"))
 }
 
 // TestCallsFail: a call that fails is named, with its errno, and leaves nothing.

@@ -16,9 +16,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kernelListener is an ID that listens. It serves one device, or all of the kernel's that have its address.
+// kernelListener is an ID that listens, or two on the wildcard: one for each address family, because kernel siw refuses IPv4
+// on a listener for IPv6. It serves one device, or all of the kernel's that have its address.
 type kernelListener struct {
-	end     *endpoint
+	ends    []*endpoint
 	ps      PortSpace
 	local   kernelAddr
 	vctx    *verbs.Context // nil = whatever device a request comes in on, with its shared context
@@ -41,7 +42,7 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 	if err != nil {
 		return nil, err
 	}
-	ips := []netip.Addr{netip.IPv6Unspecified(), netip.IPv4Unspecified()}
+	ips := []netip.Addr{{}}
 	if host != "" {
 		if ips, err = lookup(ctx, host, netip.Addr{}); err != nil {
 			return nil, err
@@ -57,7 +58,7 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 			if first == nil {
 				first = err
 			}
-			if port != 0 || !errors.Is(err, syscall.EADDRINUSE) {
+			if port != 0 || !errors.Is(err, syscall.EADDRINUSE) || ctx.Err() != nil {
 				break
 			}
 		}
@@ -68,42 +69,74 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 	return nil, first
 }
 
+// listenIP listens on an address, or on those of both families if it is not valid.
 func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context, backlog int) (ProviderListener, error) {
-	end, err := newEndpoint(cfg.portSpace())
-	if err != nil {
-		return nil, noKernelDevice(err)
+	l := &kernelListener{ps: cfg.portSpace(), vctx: vctx, backlog: backlog, more: make(chan struct{}, 1), closed: make(chan struct{})}
+	if at.Addr().IsValid() {
+		if err := l.listen(at, cfg.TOS, false); err != nil {
+			return nil, err
+		}
+		return l, nil
 	}
-	l := &kernelListener{end: end, ps: cfg.portSpace(), vctx: vctx, backlog: backlog, more: make(chan struct{}, 1), closed: make(chan struct{})}
-	if err := l.listen(at, cfg.TOS); err != nil {
-		end.destroy()
+	if err := l.listen(netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port()), cfg.TOS, true); err != nil {
 		return nil, err
 	}
-	l.local, _ = end.where().ends(l.ps)
-	return l, nil
+	err := l.listen(netip.AddrPortFrom(netip.IPv6Unspecified(), l.local.Port()), cfg.TOS, true)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		l.destroy()
+		return nil, err
+	}
+	return l, nil // a host without IPv6 listens on IPv4
 }
 
-func (l *kernelListener) listen(at netip.AddrPort, tos uint8) error {
+// listen adds an ID.
+func (l *kernelListener) listen(at netip.AddrPort, tos uint8, afOnly bool) error {
+	end, err := newEndpoint(l.ps)
+	if err != nil {
+		return noKernelDevice(err)
+	}
+	if err := l.listenEnd(end, at, tos, afOnly); err != nil {
+		end.destroy()
+		return err
+	}
+	l.ends = append(l.ends, end)
+	l.local, _ = end.where().ends(l.ps)
+	return nil
+}
+
+func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, tos uint8, afOnly bool) error {
 	if tos != 0 {
-		if err := l.end.call(func(id rawID) error { return id.setTOS(tos) }); err != nil {
+		if err := end.call(func(id rawID) error { return id.setTOS(tos) }); err != nil {
 			return fmt.Errorf("rdma_set_option TOS %d: %w", tos, err)
 		}
 	}
-	if err := l.end.call(func(id rawID) error { return id.bind(at) }); err != nil {
+	if afOnly {
+		if err := end.call(rawID.setAFOnly); err != nil {
+			return fmt.Errorf("rdma_set_option AFONLY: %w", err)
+		}
+	}
+	if err := end.call(func(id rawID) error { return id.bind(at) }); err != nil {
 		return noWay(kernelAddr{at, l.ps}, fmt.Errorf("rdma_bind_addr: %w", err))
 	}
 	// Bound to an address of one device; the wildcard is bound to none.
-	if name := l.end.where().device; name != "" {
+	if name := end.where().device; name != "" {
 		vctx, err := kernelContext(l.vctx, name, fmt.Sprintf("the address %v is", at.Addr()))
 		if err != nil {
 			return err
 		}
 		l.vctx = vctx
 	}
-	l.end.setAccept(l.offer)
-	if err := l.end.call(func(id rawID) error { return id.listen(l.backlog) }); err != nil {
+	end.setAccept(l.offer)
+	if err := end.call(func(id rawID) error { return id.listen(l.backlog) }); err != nil {
 		return noWay(kernelAddr{at, l.ps}, fmt.Errorf("rdma_listen: %w", err))
 	}
 	return nil
+}
+
+func (l *kernelListener) destroy() {
+	for _, end := range l.ends {
+		end.destroy()
+	}
 }
 
 // offer takes a request from the dispatcher, or refuses to.
@@ -201,7 +234,7 @@ func (l *kernelListener) Close() error {
 		return nil
 	}
 	close(l.closed)
-	l.end.destroy()
+	l.destroy()
 	for _, r := range waiting {
 		_ = r.Reject(nil)
 	}

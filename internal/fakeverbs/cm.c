@@ -249,10 +249,12 @@ static struct cmid *next_id(struct cmid *after) {
 	return (struct cmid *)obj_next(K_ID, after ? &after->o : NULL);
 }
 
-static bool port_taken(struct cmid *self, uint16_t port) {
+// A port is taken once, but by ids that each keep to an address family of their own.
+static bool port_taken(struct cmid *self, int family, uint16_t port) {
 	for (struct cmid *d = next_id(NULL); d; d = next_id(d))
 		if (d != self && d->pub.ps == self->pub.ps && !d->listener && d->state != IDLE &&
-			(!d->info.reuseaddr || !self->info.reuseaddr) && ntohs(*port_of(&d->pub.route.addr.src_addr)) == port)
+			(!d->info.reuseaddr || !self->info.reuseaddr) && ntohs(*port_of(&d->pub.route.addr.src_addr)) == port &&
+			!(d->info.afonly && self->info.afonly && d->pub.route.addr.src_addr.sa_family != family))
 			return true;
 	return false;
 }
@@ -276,14 +278,14 @@ static int bind_id(struct cmid *d, struct sockaddr *addr) {
 			return EADDRNOTAVAIL;
 	}
 	port = port_of(addr);
-	if (*port && port_taken(d, ntohs(*port)))
+	if (*port && port_taken(d, addr->sa_family, ntohs(*port)))
 		return EADDRINUSE;
 	memcpy(src, addr, addr_len(addr));
 	if (!*port) {
 		do {
 			if (++next_port == 0)
 				next_port = 40000;
-		} while (port_taken(d, next_port));
+		} while (port_taken(d, addr->sa_family, next_port));
 		*port_of(src) = htons(next_port);
 	}
 	if (dev)

@@ -22,7 +22,7 @@ const (
 	// module is how the names of the project's functions begin.
 	module = "github.com/goverbs/goverbs/"
 	// grace is how long goroutines have to end after the last test: longer than any time-out of an orderly end.
-	grace = 5 * time.Second
+	grace = 15 * time.Second
 	// pause is the time between two looks.
 	pause = 10 * time.Millisecond
 )
