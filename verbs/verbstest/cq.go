@@ -365,6 +365,9 @@ func cqOverflow(w *world) {
 		require.GreaterOrEqual(w, n, p.a.scq.CQE()) // rxe has a place that it does not tell
 	}
 	for i, wc := range wcs[:n] {
+		if wc.Status == verbs.WCWRFlushErr && i >= p.a.scq.CQE() {
+			break // in the place more
+		}
 		require.EqualValues(w, i, p.a.ok(wc, verbs.WCRDMAWrite).ID)
 	}
 	for range 2 {

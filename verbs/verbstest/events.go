@@ -90,7 +90,7 @@ func eventNamesTheQP(w *world) {
 		}
 		require.Same(w, p.b.qp, ev.QP)
 		require.NotEmpty(w, ev.String())
-		if w.iwarp() {
+		if w.f.userSpace() {
 			require.ErrorIs(w, ev.Err, &verbs.TerminateError{Layer: 1, Type: 1, Code: 1})
 			require.ErrorContains(w, ev.Err, "1/1/01")
 		}
