@@ -11,8 +11,10 @@ import "C"
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -38,6 +40,8 @@ type cgoCQ struct {
 	tracked bool
 	slow    atomic.Bool  // completions go through soft
 	lost    atomic.Bool  // it has overflowed
+	waiting atomic.Int64 // completions in soft
+	watched atomic.Bool  // see watch
 	hidden  atomic.Int64 // requests that the device will report and the poller not see
 
 	mu   sync.Mutex // guards what follows; before the locks of the QPs' queues
@@ -64,7 +68,7 @@ const pumpBatch = 64
 // CreateCQ makes a completion queue.
 func (c *cgoContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (ProviderCQ, error) {
 	cq := &cgoCQ{ctx: c, owner: owner, ch: ch.(*cgoChannel), tracked: c.model.tracked, qps: make(map[uint32]*cgoQP)}
-	if c.model.reportsAll {
+	if c.model.tracked {
 		cqe = min(cqe+hiddenSlack, max(cqe, c.attr.MaxCQE))
 	}
 	if err := c.counts.cq.add(); err != nil {
@@ -160,8 +164,13 @@ func (cq *cgoCQ) detach(q *cgoQP) {
 func (cq *cgoCQ) pollSoft(wcs []WC) (int, error) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	err := cq.pump(len(wcs))
+	want := len(wcs)
+	if cq.watched.Load() {
+		want = math.MaxInt // an overflow is one, even if it is found only now
+	}
+	err := cq.pump(want)
 	n := cq.soft.take(wcs)
+	cq.waiting.Store(int64(cq.soft.len()))
 	if !cq.tracked && cq.drains == 0 && cq.soft.len() == 0 {
 		cq.slow.Store(false)
 	}
@@ -211,6 +220,24 @@ func (cq *cgoCQ) relieve() {
 	_ = cq.pump(cq.soft.len() + hiddenSlack)
 }
 
+// watch is called after a post to a QP that has lent requests. If there may not be room for them in a CQ that nobody polls,
+// the device is looked at until the CQ has overflowed or been polled: its own queue is longer than that of the program.
+func (cq *cgoCQ) watch(lent int) {
+	if int(cq.waiting.Load())+lent <= cq.CQE() || !cq.watched.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer cq.watched.Store(false)
+		for range 100 {
+			time.Sleep(time.Millisecond)
+			if cq.lost.Load() || int(cq.waiting.Load())+lent <= cq.CQE() {
+				return
+			}
+			cq.relieve()
+		}
+	}()
+}
+
 // accept gives a completion of the device's to the account of its request.
 func (cq *cgoCQ) accept(wc *WC) {
 	q := cq.find(wc.QPNum)
@@ -257,7 +284,16 @@ func (cq *cgoCQ) emit(q *cgoQP, wc *WC, recv bool) {
 	if wc.Status != WCSuccess {
 		q.refused(wc)
 	}
+	if cq.lost.Load() {
+		return // what comes after an overflow is lost too
+	}
+	if cq.soft.len() >= cq.CQE() {
+		cq.lost.Store(true)
+		go cq.overflowed()
+		return
+	}
 	cq.soft.put(*wc)
+	cq.waiting.Store(int64(cq.soft.len()))
 	cq.all++
 	// siw does not tell which receives are solicited: all of them count.
 	if recv || wc.Status != WCSuccess {
@@ -275,6 +311,9 @@ func (cq *cgoCQ) ring() {
 
 // due reports whether there has been what the CQ was armed for.
 func (cq *cgoCQ) due() bool {
+	if cq.lost.Load() {
+		return true
+	}
 	if cq.armedUrgent {
 		return cq.urgent != cq.armedAt
 	}
@@ -330,7 +369,7 @@ func (cq *cgoCQ) CQE() int { return int(cq.cqe.Load()) }
 func (cq *cgoCQ) Resize(cqe int) error {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	if cq.ctx.model.reportsAll {
+	if cq.ctx.model.tracked {
 		cqe = min(cqe+hiddenSlack, max(cqe, cq.ctx.attr.MaxCQE))
 	}
 	if err := callError("ibv_resize_cq", C.gv_result(C.ibv_resize_cq(cq.c, C.int(cqe)))); err != nil { // 0 or an errno
@@ -347,15 +386,40 @@ func (cq *cgoCQ) event(ev *AsyncEvent) {
 	}
 	ev.Err = ErrCQOverflow
 	cq.mu.Lock()
+	// What it held can still be polled. A failure of the library's is for the next Poll.
+	_ = cq.pump(math.MaxInt)
+	cq.lost.Store(true)
+	cq.mu.Unlock()
+	cq.endQPs()
+}
+
+// overflowed is event for a CQ that has overflowed here and not in the device.
+func (cq *cgoCQ) overflowed() {
+	cq.mu.Lock()
+	gone := cq.gone
+	cq.mu.Unlock()
+	if gone {
+		return
+	}
+	cq.ctx.async.put(AsyncEvent{Type: EventCQErr, CQ: cq.owner, Err: ErrCQOverflow})
+	cq.endQPs()
+}
+
+// endQPs tells who waits for the CQ, and fails its QPs.
+func (cq *cgoCQ) endQPs() {
+	cq.mu.Lock()
+	if !cq.gone && (cq.armed || !cq.tracked) {
+		cq.armed = false
+		cq.ch.post(cq)
+	}
 	qps := make([]*cgoQP, 0, len(cq.qps))
 	for _, q := range cq.qps {
 		qps = append(qps, q)
 	}
 	cq.mu.Unlock()
 	for _, q := range qps {
-		q.Moved(QPStateErr, ErrCQOverflow)
+		q.fail(ErrCQOverflow)
 	}
-	cq.lost.Store(true)
 }
 
 // Destroy destroys the CQ. All its events have been acknowledged as they were read, so the library has nothing to wait

@@ -9,12 +9,11 @@ type model struct {
 	name string
 	ops  OpSet
 	// tracked: the driver does not keep libibverbs' promises about order and flushing, so the provider keeps account of
-	// every request itself.
+	// every request itself. Each one is signalled to the device.
 	tracked bool
 	// flushes: completions of what a QP had when it went to ERR come by themselves, soon after. Otherwise they are there
 	// when ibv_modify_qp returns.
 	flushes     bool
-	reportsAll  bool // every request is signalled to the device, because unsignalled ones end out of order
 	noIova      bool // registration ignores the iova
 	noMW        bool // no memory windows, whatever the library does when asked
 	noSolicited bool // completions never count as solicited
@@ -37,7 +36,7 @@ func modelOf(info DeviceInfo, attr DeviceAttr) model {
 	switch {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
 		// Anything else is EINVAL of libsiw, or an index beyond its table of 12 opcodes.
-		return model{name: "siw", ops: MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead), tracked: true, reportsAll: true,
+		return model{name: "siw", ops: MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead), tracked: true,
 			noIova: true, noMW: true, noSolicited: true, oneSGE: true, noFence: true, lies: true, inline: 80,
 			withInv: uint(WCWithInv)}
 	case attr.VendorID == vendorRXE && info.Transport == TransportIB:

@@ -275,8 +275,14 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 		return q.postHeld(wrs)
 	}
 	defer s.mu.Unlock()
+	// The device's own queue is longer than asked for, and its places become free in other ways.
+	if s.track.lent+len(wrs) > q.cap.MaxSendWR {
+		s.mu.Unlock()
+		q.sendCQ.relieve()
+		s.mu.Lock()
+	}
 	var full error
-	if room := max(q.cap.MaxSendWR-s.track.open(), 0); len(wrs) > room {
+	if room := max(q.cap.MaxSendWR-s.track.lent, 0); len(wrs) > room {
 		if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
 			return 0, full
 		}
@@ -297,9 +303,7 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 		s.adapt(m)
 		for i := range s.wrs {
 			s.wrs[i].id = C.uint64_t(q.lend(&wrs[i]))
-			if m.reportsAll {
-				s.wrs[i].op |= C.IBV_SEND_SIGNALED << C.GV_FLAGS_SHIFT
-			}
+			s.wrs[i].op |= C.IBV_SEND_SIGNALED << C.GV_FLAGS_SHIFT
 		}
 		res := s.post(q.handle)
 		if n, err := q.postResult("ibv_post_send", res); err != nil {
@@ -312,11 +316,12 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 				return n, err
 			}
 		}
-		if m.reportsAll && q.sendCQ.hidden.Load() > hiddenSlack/2 {
+		if q.sendCQ.hidden.Load() > hiddenSlack/2 {
 			s.mu.Unlock()
 			q.sendCQ.relieve()
 			s.mu.Lock()
 		}
+		q.sendCQ.watch(s.track.lent)
 	}
 	if good < len(wrs) {
 		s.track.poisoned = true
@@ -332,8 +337,7 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 
 // lend enters a request that the device gets.
 func (q *cgoQP) lend(w *SendWR) uint64 {
-	visible := q.sigAll || w.Flags&SendSignaled != 0
-	return q.send.track.add(w.ID, slotLent, visible, visible || q.ctx.model.reportsAll)
+	return q.send.track.add(w.ID, slotLent, q.sigAll || w.Flags&SendSignaled != 0, true)
 }
 
 func isEmpty(s SGE) bool { return s.Length == 0 }
@@ -397,7 +401,7 @@ func (q *cgoQP) postHeld(wrs []SendWR) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var full error
-	if room := max(q.cap.MaxSendWR-s.track.open(), 0); len(wrs) > room {
+	if room := max(q.cap.MaxSendWR-s.track.open(), 0); len(wrs) > room && !s.flushed {
 		wrs, full = wrs[:room], ErrQueueFull
 	}
 	for i := range wrs {
@@ -435,7 +439,12 @@ func (q *cgoQP) PostRecv(wrs []RecvWR) (int, error) {
 	defer r.mu.Unlock()
 	var full error
 	if q.tracked {
-		if room := max(q.cap.MaxRecvWR-r.track.open(), 0); len(wrs) > room {
+		if r.track.lent+len(wrs) > q.cap.MaxRecvWR {
+			r.mu.Unlock()
+			q.recvCQ.relieve()
+			r.mu.Lock()
+		}
+		if room := max(q.cap.MaxRecvWR-r.track.lent, 0); len(wrs) > room {
 			if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
 				return 0, full
 			}
@@ -466,7 +475,7 @@ func (q *cgoQP) recvHeld(wrs []RecvWR) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var full error
-	if room := max(q.cap.MaxRecvWR-r.track.open(), 0); len(wrs) > room {
+	if room := max(q.cap.MaxRecvWR-r.track.open(), 0); len(wrs) > room && !r.flushed {
 		wrs, full = wrs[:room], ErrQueueFull
 	}
 	for i := range wrs {
@@ -520,13 +529,14 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 		_, err := q.postHeld([]SendWR{{ID: id, Opcode: WRBindMW}})
 		s.mu.Lock()
 		return b.MW.RKey(), err
-	case q.tracked && s.track.open() >= q.cap.MaxSendWR:
-		return 0, ErrQueueFull
 	}
 	if q.tracked {
 		id = q.lend(&SendWR{ID: id, Flags: flags})
 	}
 	mw := b.MW.p.(*cgoMW)
+	if q.tracked {
+		flags |= SendSignaled
+	}
 	rc := C.gv_bind_mw(q.c, C.uint64_t(id), C.uint(flags), mw.c, b.MR.p.(*cgoMR).c, C.uint64_t(b.Addr), C.uint64_t(b.Length), C.uint(b.Access))
 	switch {
 	case rc == 0:

@@ -45,12 +45,14 @@ type cgoQP struct {
 	vague atomic.Pointer[error] // a reason that gives way to a better one
 	marks atomic.Uint32         // which marks of a drain have come back
 
-	failure signal     // fired in ERR, and by Destroy
-	modify  sync.Mutex // one change of state at a time; before every other lock
-	gone    bool       // guarded by modify: destroyed
-	ended   bool       // guarded by modify: the device has been told to flush
-	marked  uint32     // guarded by modify: which marks have been posted
-	initial bool       // guarded by modify: in ERR, the device is still in RESET
+	failure signal      // fired in ERR, and by Destroy
+	modify  sync.Mutex  // one change of state at a time; before every other lock
+	gone    bool        // guarded by modify: destroyed
+	ended   bool        // guarded by modify: the device has been told to flush
+	marked  uint32      // guarded by modify: which marks have been posted
+	port    uint8       // guarded by modify: what was set, for siw, which forgets it
+	access  AccessFlags // guarded by modify: as port
+	initial bool        // guarded by modify: in ERR, the device is still in RESET
 }
 
 // The two marks that end the queues of a QP that is drained.
@@ -98,7 +100,7 @@ func (pd *cgoPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 		MaxRecvSGE:    max(int(caps.max_recv_sge), cfg.Cap.MaxRecvSGE),
 		MaxInlineData: max(int(caps.max_inline_data), cfg.Cap.MaxInlineData),
 	}
-	if m.reportsAll {
+	if m.tracked {
 		q.send.track.hidden = &q.sendCQ.hidden
 	}
 	q.sendCQ.attach(q)
@@ -225,6 +227,9 @@ func (q *cgoQP) Modify(attr QPAttr, mask QPAttrMask) error {
 	if err := checkModify(q.typ, q.ctx.dev.info.Transport, from, to, mask); err != nil {
 		return err
 	}
+	if err := checkAttrs(&attr, mask, from, q.ctx.attr.PhysPortCnt); err != nil {
+		return err
+	}
 	switch {
 	case to == QPStateErr:
 		q.failLocked(ErrClosed)
@@ -235,6 +240,12 @@ func (q *cgoQP) Modify(attr QPAttr, mask QPAttrMask) error {
 	ca := qpAttrToC(&attr)
 	if err := callError("ibv_modify_qp", C.gv_result(C.ibv_modify_qp(q.c, &ca, C.int(mask)))); err != nil { // 0 or an errno
 		return explainModify(err, from, to, mask, &attr)
+	}
+	if mask&QPAttrPort != 0 {
+		q.port = attr.PortNum
+	}
+	if mask&QPAttrAccessFlags != 0 {
+		q.access = attr.AccessFlags
 	}
 	if mask&QPAttrMaxRdAtomic != 0 {
 		q.ord.Store(int32(attr.MaxRdAtomic))
@@ -479,6 +490,11 @@ func (q *cgoQP) Query() (QPAttr, error) {
 		case QPStateSQE, QPStateSQD:
 			q.state.CompareAndSwap(uint32(st), uint32(attr.State))
 		}
+	}
+	if q.ctx.model.lies {
+		q.modify.Lock()
+		attr.PortNum, attr.AccessFlags = q.port, q.access
+		q.modify.Unlock()
 	}
 	attr.State = q.qpState()
 	attr.CurState = attr.State

@@ -22,7 +22,6 @@ type cgoSRQ struct {
 
 	mu    sync.Mutex // guards what follows; after that of a CQ
 	flat  recvList
-	size  int
 	slots []uint64 // tracked: the IDs of requests that the device knows by index
 	free  []uint32 // tracked: slots without a request
 }
@@ -41,7 +40,6 @@ func (pd *cgoPD) CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, erro
 		return nil, SRQAttr{}, err
 	}
 	attr = SRQAttr{MaxWR: max(int(ca.max_wr), attr.MaxWR), MaxSGE: max(int(ca.max_sge), attr.MaxSGE)}
-	s.size = attr.MaxWR
 	return s, attr, nil
 }
 
@@ -52,15 +50,6 @@ func (s *cgoSRQ) PostRecv(wrs []RecvWR) (int, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var full error
-	if s.ctx.model.tracked {
-		if room := s.size - (len(s.slots) - len(s.free)); len(wrs) > room {
-			wrs, full = wrs[:room], ErrQueueFull
-		}
-		if len(wrs) == 0 {
-			return 0, full
-		}
-	}
 	s.flat.fill(wrs, s.ctx.model.oneSGE)
 	if s.ctx.model.tracked {
 		for i := range s.flat.wrs {
@@ -73,9 +62,6 @@ func (s *cgoSRQ) PostRecv(wrs []RecvWR) (int, error) {
 		for i := range s.flat.wrs[n:] {
 			s.free = append(s.free, uint32(s.flat.wrs[n+i].id))
 		}
-	}
-	if err == nil {
-		err = full
 	}
 	return n, err
 }
@@ -107,15 +93,7 @@ func (s *cgoSRQ) take(tag uint64) (uint64, bool) {
 // Modify changes size or limit.
 func (s *cgoSRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
 	ca := C.struct_ibv_srq_attr{max_wr: C.uint32_t(attr.MaxWR), srq_limit: C.uint32_t(attr.SRQLimit)}
-	if err := callError("ibv_modify_srq", C.gv_result(C.ibv_modify_srq(s.c, &ca, C.int(mask)))); err != nil { // 0 or an errno
-		return err
-	}
-	if mask&SRQAttrMaxWR != 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.size = attr.MaxWR
-	}
-	return nil
+	return callError("ibv_modify_srq", C.gv_result(C.ibv_modify_srq(s.c, &ca, C.int(mask)))) // 0 or an errno
 }
 
 // Query asks the kernel.

@@ -17,8 +17,9 @@ static inline uint64_t outcome(int rc, uint32_t taken) { return (uint64_t)gv_res
 // without bad.
 static inline uint64_t settle(int rc, int done, long i, int m) {
 	if (i >= 0 && i < m)
-		// libsiw says success after it rang the bell for a part of a list that was too long for its ring.
-		return outcome(rc ? rc : ENOMEM, (uint32_t)(done + i));
+		// libsiw says success after it rang the bell for a part of a list that was too long for its ring, and -ENOMEM if
+		// there was no part.
+		return outcome(rc == 0 || rc == -ENOMEM ? ENOMEM : rc, (uint32_t)(done + i));
 	return outcome(rc, (uint32_t)done) | (uint64_t)GV_BROKEN << 32;
 }
 

@@ -116,11 +116,19 @@ func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrM
 	if mask == 0 {
 		return invalid("nothing is to be changed")
 	}
-	if transport == TransportIWARP && to >= QPStateRTR && to <= QPStateSQE && to != from {
-		return fmt.Errorf("%w: an iWARP QP goes from INIT to RTS by the connection manager only, not by Modify to %v", ErrNotSupported, to)
+	if to > QPStateErr {
+		return invalid("%v is not a QP state", to)
 	}
 	if err := CheckTransition(from, to); err != nil {
 		return err
+	}
+	if transport == TransportIWARP && to != from {
+		switch to {
+		case QPStateRTR, QPStateRTS:
+			return &StateError{State: from, Why: fmt.Sprintf("on iWARP the connection manager moves it from INIT to RTS, Modify cannot move it to %v", to)}
+		case QPStateSQD:
+			return fmt.Errorf("%w: iWARP QPs have no state %v", ErrNotSupported, to)
+		}
 	}
 	rule := attrRule{}
 	switch {
@@ -142,6 +150,35 @@ func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrM
 	}
 	if extra := mask &^ (rule.needs | rule.takes | QPAttrState); extra != 0 {
 		return invalid("%s does not take %v", change, extra)
+	}
+	return nil
+}
+
+// checkAttrs judges the values that mask selects, as far as no device is needed for that. ports is how many it has.
+func checkAttrs(a *QPAttr, mask QPAttrMask, from QPState, ports int) error {
+	for _, c := range []struct {
+		bit  QPAttrMask
+		bad  bool
+		name string
+		v    any
+	}{
+		{QPAttrCurState, a.CurState != from, "cur_qp_state", a.CurState},
+		{QPAttrPort, a.PortNum < 1 || int(a.PortNum) > ports, "port_num", a.PortNum},
+		{QPAttrAccessFlags, a.AccessFlags&^(AccessLocalWrite|accessRemote|AccessMWBind) != 0, "qp_access_flags", a.AccessFlags},
+		{QPAttrPathMTU, a.PathMTU.Bytes() == 0, "path_mtu", a.PathMTU},
+		{QPAttrDestQPN, a.DestQPNum >= 1<<24, "dest_qp_num", a.DestQPNum},
+		{QPAttrRQPSN, a.RQPSN >= 1<<24, "rq_psn", a.RQPSN},
+		{QPAttrSQPSN, a.SQPSN >= 1<<24, "sq_psn", a.SQPSN},
+		{QPAttrTimeout, a.Timeout > 31, "timeout", a.Timeout},
+		{QPAttrMinRNRTimer, a.MinRNRTimer > 31, "min_rnr_timer", a.MinRNRTimer},
+		{QPAttrRetryCnt, a.RetryCnt > 7, "retry_cnt", a.RetryCnt},
+		{QPAttrRNRRetry, a.RNRRetry > 7, "rnr_retry", a.RNRRetry},
+		{QPAttrMaxRdAtomic, a.MaxRdAtomic < 0 || a.MaxRdAtomic > 255, "max_rd_atomic", a.MaxRdAtomic},
+		{QPAttrMaxDestRdAtomic, a.MaxDestRdAtomic < 0 || a.MaxDestRdAtomic > 255, "max_dest_rd_atomic", a.MaxDestRdAtomic},
+	} {
+		if mask&c.bit != 0 && c.bad {
+			return invalid("%s %v", c.name, c.v)
+		}
 	}
 	return nil
 }
