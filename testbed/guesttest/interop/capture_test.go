@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// capture is a recording of the packets of a place by tcpdump.
+type capture struct {
+	*program
+	file string
+}
+
+// record begins to capture. The file is found with the test run's output afterwards, if there is a place for that.
+func (p place) record(t *testing.T) *capture {
+	t.Helper()
+	dir := os.Getenv("BED_OUT")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	file := filepath.Join(dir, strings.NewReplacer("/", "-", " ", "-").Replace(t.Name())+".pcap")
+	c := &capture{start(t, []string{"tcpdump", "-Z", "root", "-n", "-U", "--immediate-mode", "-B", "65536", "-s", "0",
+		"-i", p.capture, "-w", file, "tcp"}), file}
+	c.prints("listening on")
+	return c
+}
+
+// finding is what tshark says of the connections to a port.
+type finding struct {
+	checked, unchecked int            // FPDUs with a CRC, all of them right, and FPDUs of connections without
+	ops                map[string]int // FPDUs by opcode
+}
+
+// judged ends the recording and has tshark judge it: nothing is malformed, no packet is missing, no CRC is wrong. It returns
+// what was found of each port. As many packets must have been recognised as carry data.
+func (c *capture) judged() map[int]*finding {
+	c.t.Helper()
+	// tcpdump drops what it has not yet taken from the kernel when it is told to end.
+	for size := int64(-1); ; time.Sleep(quietTime) {
+		info, err := os.Stat(c.file)
+		require.NoError(c.t, err)
+		if info.Size() == size {
+			break
+		}
+		size = info.Size()
+	}
+	require.NoError(c.t, c.cmd.Process.Signal(syscall.SIGINT))
+	c.runs()
+	require.Contains(c.t, c.text(), "\n0 packets dropped by kernel")
+	// Whether a CRC is right stands in the text only, and one run is enough: tshark takes long to start in the guest.
+	cmd := exec.Command("tshark", "-n", "-r", c.file, "-o", "tcp.try_heuristic_first:TRUE", "--disable-protocol", "smb_direct",
+		"--disable-protocol", "rpcordma", "-Y", "tcp.len>0", "-O", "tcp,iwarp_mpa,iwarp_ddp_rdmap")
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	out, err := cmd.Output()
+	require.NoError(c.t, err)
+	require.NotContains(c.t, string(out), "Malformed Packet")
+	require.NotContains(c.t, string(out), "Bad CRC32")
+	require.NotContains(c.t, string(out), "segment(s) not captured")
+	require.Equal(c.t, strings.Count(string(out), "\nTransmission Control Protocol"), strings.Count(string(out), "\nFrame")+1)
+
+	findings := make(map[int]*finding)
+	var ends [2]*finding // of the ports of the current packet
+	for line := range strings.Lines(string(out)) {
+		var ports [2]int
+		const tcp = "Transmission Control Protocol, Src Port: %d, Dst Port: %d"
+		if _, err := fmt.Sscanf(line, tcp, &ports[0], &ports[1]); err == nil {
+			for i, port := range ports {
+				if findings[port] == nil {
+					findings[port] = &finding{ops: make(map[string]int)}
+				}
+				ends[i] = findings[port]
+			}
+			continue
+		}
+		text := strings.TrimSpace(line)
+		_, op, _ := strings.Cut(text, " = OpCode: ")
+		op, _, _ = strings.Cut(op, " (")
+		for _, f := range ends {
+			switch {
+			case f == nil: // above the first packet's ports
+			case op != "":
+				f.ops[op]++
+			case strings.HasSuffix(text, "(Good CRC32)"):
+				f.checked++
+			case strings.HasPrefix(text, "CRC: "):
+				f.unchecked++
+			}
+		}
+	}
+	return findings
+}
+
+// The operations as tshark names them.
+const (
+	opWrite        = "Write"
+	opReadRequest  = "Read Request"
+	opReadResponse = "Read Response"
+	opSend         = "Send"
+	opTerminate    = "Terminate"
+)
+
+// TestCaptureOfRping has tshark judge both rpings on the cable, each in both roles.
+func TestCaptureOfRping(t *testing.T) {
+	needKernel(t)
+	ours := []string{goverbs(t), "rping"}
+	p := cable(t)
+	n := pings{3, 4000}
+	c := p.record(t)
+	ports := []string{nextPort(), nextPort()}
+
+	at := []string{"-a", kernelHost, "-p", ports[0]}
+	server := start(t, rping, []string{"-s", "-d"}, at, n.options())
+	server.prints("rdma_listen")
+	finishes(start(t, p.under, ours, []string{"-c"}, at, n.options()))
+	finishes(server)
+
+	at = []string{"-a", p.host, "-p", ports[1]}
+	server = start(t, p.under, ours, []string{"-s", "-d"}, at, n.options())
+	server.prints("listening")
+	finishes(start(t, rping, []string{"-c"}, at, n.options()))
+	finishes(server)
+
+	findings := c.judged()
+	for _, port := range ports {
+		number, err := strconv.Atoi(port)
+		require.NoError(t, err)
+		f := findings[number]
+		require.NotNil(t, f, port)
+		require.Zero(t, f.unchecked, "the user-space RNIC asks for CRC")
+		require.Positive(t, f.checked)
+		require.Equal(t, n.count, f.ops[opReadRequest])
+		require.GreaterOrEqual(t, f.ops[opReadResponse], 2*n.count) // 4000 octets do not fit into a segment of the cable
+		require.GreaterOrEqual(t, f.ops[opWrite], 2*n.count)
+		require.GreaterOrEqual(t, f.ops[opSend], 4*n.count-1) // of each side two for a ping, but for the last
+	}
+}
+
+// port is the one that was listened on.
+func (l *link) port(t *testing.T, cfg linkConfig) int {
+	t.Helper()
+	s := l.kernel
+	if cfg.kernelActive {
+		s = l.user
+	}
+	_, text, err := net.SplitHostPort(s.id.LocalAddr().String())
+	require.NoError(t, err)
+	port, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return port
+}
+
+// TestCaptureOfTraffic has tshark judge every kind of operation in both directions, of links of every kind.
+func TestCaptureOfTraffic(t *testing.T) {
+	needKernel(t)
+	p := cable(t)
+	c := p.record(t)
+	ports := make(map[int]linkConfig)
+	p.links(t, func(t *testing.T, cfg linkConfig) {
+		cfg.memory = 1 << 16
+		l := p.link(t, cfg)
+		ports[l.port(t, cfg)] = cfg
+		for _, n := range []int{1, 3, 1425, 4095, 20000} { // of a Send of nothing tshark says that it is malformed
+			l.user.sends(l.kernel, n)
+			l.kernel.sends(l.user, n)
+			l.user.writes(l.kernel, n)
+			l.kernel.writes(l.user, n)
+			l.user.reads(l.kernel, n)
+			l.kernel.reads(l.user, n)
+		}
+		require.NoError(t, l.user.id.Disconnect())
+		l.kernel.ended()
+	})
+	require.Len(t, ports, 4)
+	findings := c.judged()
+	for port, cfg := range ports {
+		f := findings[port]
+		require.NotNil(t, f)
+		if cfg.nic.CRC == siw.On {
+			require.Zero(t, f.unchecked)
+			require.Positive(t, f.checked)
+		} else {
+			require.Zero(t, f.checked)
+			require.Positive(t, f.unchecked)
+		}
+		require.Equal(t, 10, f.ops[opReadRequest])
+		for _, op := range []string{opWrite, opReadResponse, opSend} {
+			require.GreaterOrEqual(t, f.ops[op], 2*(1+1+1+3+14), op)
+		}
+		require.Zero(t, f.ops[opTerminate])
+	}
+}
+
+// TestCaptureOfTerminates has tshark judge the ends of connections, by either side.
+func TestCaptureOfTerminates(t *testing.T) {
+	needKernel(t)
+	p := cable(t)
+	c := p.record(t)
+	var ports []int
+	for _, culprit := range []string{"user space", "kernel"} {
+		l := p.link(t, linkConfig{memory: 4096})
+		ports = append(ports, l.port(t, linkConfig{}))
+		s, other := l.user, l.kernel
+		if culprit == "kernel" {
+			s, other = other, s
+		}
+		wr := target(s, verbs.WRRDMAWrite, other.mem, 0)
+		wr.RKey ^= 0x5a5a5a00
+		s.post(wr)
+		other.ended()
+		s.ended()
+	}
+	findings := c.judged()
+	for _, port := range ports {
+		require.NotNil(t, findings[port])
+		require.Equal(t, 1, findings[port].ops[opTerminate])
+	}
+}

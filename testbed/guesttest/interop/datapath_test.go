@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// What siw does with an established connection that the RFCs do not have it do, seen by a raw peer.
+
+// reading returns a Read of n octets of a side's region.
+func (s *side) reading(msn uint32, off, n int) []byte {
+	return readRequest(msn, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: uint32(n), SrcSTag: s.mem.RKey(),
+		SrcTO: s.mem.Addr() + uint64(off)})
+}
+
+// TestKernelReadsInProgress: siw rounds the number of Reads that it may have in progress up to a power of two, and takes it
+// from the Reply, also if that allows more than its program has asked for.
+func TestKernelReadsInProgress(t *testing.T) {
+	needKernel(t)
+	for _, c := range []struct {
+		asks    int
+		ird     uint16
+		has     int
+		meaning string
+	}{
+		{4, 4, 4, "as agreed"},
+		{3, 3, 4, "rounded up"},
+		{5, 5, 8, "rounded up"},
+		{1, 8, 8, "more than it has asked for"},
+		{16, 2, 2, "less than it has asked for"},
+	} {
+		t.Run(fmt.Sprintf("asks for %d, may %d: %s", c.asks, c.ird, c.meaning), func(t *testing.T) {
+			r, k, _, connected := here.fromKernel(t, depth(4, c.asks))
+			r.write(reply(flagS, 2, word(c.ird, 4)...))
+			require.NoError(t, result(t, "Connect", connected))
+			const posted = 20
+			for n := range posted {
+				k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000, RKey: 0x200})
+			}
+			var requests []rdmap.ReadRequest
+			next := func() {
+				h, body := r.readOp(rdmap.OpReadRequest)
+				require.EqualValues(t, len(requests)+1, h.MSN)
+				rr, err := rdmap.ParseReadRequest(body)
+				require.NoError(t, err)
+				requests = append(requests, rr)
+			}
+			for range c.has {
+				next()
+			}
+			r.quiet()
+			for n := range posted {
+				rr := requests[n]
+				r.send(tagged(rdmap.OpReadResponse, true, rr.SinkSTag, rr.SinkTO, 1, 2, 3, 4, 5, 6, 7, byte(n)))
+				require.EqualValues(t, n, k.ok(k.sent(), verbs.WCRDMARead).ID)
+				require.EqualValues(t, n, k.mem.Bytes()[8*n+7])
+				if len(requests) < posted {
+					next() // one more for each that is answered
+				}
+			}
+		})
+	}
+}
+
+// TestKernelServesReads: siw has one Read more in service than the next power of two, and ends the connection at a further
+// one.
+func TestKernelServesReads(t *testing.T) {
+	needKernel(t)
+	const size = 1 << 20 // the answers do not fit into the buffers of TCP
+	for _, c := range []struct {
+		ird, reads int
+		served     bool
+	}{{4, 5, true}, {4, 12, false}, {1, 2, true}, {1, 6, false}} {
+		t.Run(fmt.Sprintf("IRD %d, %d Reads", c.ird, c.reads), func(t *testing.T) {
+			k := kernelSide(t, size)
+			ln := k.listen(kernelHost)
+			k.open()
+			r := here.dial(t, ln.Addr().String())
+			r.write(request(flagS, 2, word(0, uint16(c.ird))...))
+			req, err := ln.Accept(soon(t))
+			require.NoError(t, err)
+			k.id, err = req.Accept(soon(t), k.qp, depth(c.ird, 1))
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, k.id.Close()) })
+			require.Equal(t, reply(flagS, 2, word(uint16(c.ird), 0)...), r.frame())
+			var requests [][]byte
+			for n := range c.reads {
+				requests = append(requests, k.reading(uint32(n+1), 0, size))
+			}
+			r.send(requests...)
+			time.Sleep(quietTime) // nothing is taken from siw meanwhile
+			if !c.served {
+				b, err := r.restOf(c.reads * size * 2)
+				require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.Less(t, len(b), c.reads*size)
+				require.Error(t, k.ended())
+				return
+			}
+			for got := 0; got < c.reads*size; {
+				u := r.read()
+				h, err := ddp.ParseTagged(u)
+				require.NoError(t, err)
+				require.EqualValues(t, 0x2000+uint64(got%size), h.TO)
+				got += len(u) - ddp.TaggedLen
+			}
+		})
+	}
+	t.Run("IRD 0", func(t *testing.T) {
+		k := kernelSide(t, 4096)
+		ln := k.listen(kernelHost)
+		k.open()
+		r := here.dial(t, ln.Addr().String())
+		r.write(request(flagS, 2, word(0, 0)...))
+		req, err := ln.Accept(soon(t))
+		require.NoError(t, err)
+		k.id, err = req.Accept(soon(t), k.qp, depth(-1, -1))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, k.id.Close()) })
+		require.Equal(t, reply(flagS, 2, word(0, 0)...), r.frame())
+		u := k.reading(1, 0, 8)
+		r.send(u)
+		require.Equal(t, siwTerminate(0x20, 0x07, 0x03, quoted(u, 0, ddp.UntaggedLen)...), r.read())
+		r.gone()
+	})
+}
+
+// restOf reads up to n octets, to the end, which must come.
+func (r *raw) restOf(n int) ([]byte, error) {
+	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(waitLimit)))
+	return io.ReadAll(io.LimitReader(r.conn, int64(n)))
+}
+
+// TestKernelIgnores: what siw does not look at.
+func TestKernelIgnores(t *testing.T) {
+	needKernel(t)
+	r, k := here.toKernel(t, depth(4, 4), func(k *side) {
+		k.recv(1, k.sgl(0, 64))
+		k.recv(2, k.sgl(0, 64))
+	})
+	fill(k.mem.Bytes()[100:108], 3)
+	answer := func() {
+		t.Helper()
+		require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[100:108]...), r.read())
+	}
+	// The queue number of a Read Request.
+	u := k.reading(1, 100, 8)
+	u[9] = 3
+	r.send(u)
+	answer()
+	// Reserved bits of both control octets.
+	u = k.reading(2, 100, 8)
+	u[0] |= 0x3c
+	u[1] |= 0x30
+	r.send(u)
+	answer()
+	// Keys and addresses of what has no length (they need not be looked at).
+	r.send(tagged(rdmap.OpWrite, true, 0x5a5a5a00, 0x77))
+	r.send(readRequest(3, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, SrcSTag: 0x5a5a5a00}))
+	require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000), r.read())
+	// A Send between the two segments of a Write.
+	r.send(tagged(rdmap.OpWrite, false, k.mem.RKey(), k.mem.Addr()+200, 1, 2, 3, 4),
+		untagged(rdmap.OpSend, ddp.QNSend, 1, 9, 9),
+		tagged(rdmap.OpWrite, true, k.mem.RKey(), k.mem.Addr()+204, 5, 6, 7, 8))
+	require.EqualValues(t, 2, k.ok(k.received(), verbs.WCRecv).ByteLen)
+	r.send(untagged(rdmap.OpSend, ddp.QNSend, 2))
+	k.ok(k.received(), verbs.WCRecv)
+	require.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8}, k.mem.Bytes()[200:208])
+}
+
+// TestKernelAndCRC: siw places data before it has checked their CRC, and judges headers before it.
+func TestKernelAndCRC(t *testing.T) {
+	needKernel(t)
+	spoilt := func(r *raw, ulpdu []byte) {
+		b := r.fpdu(ulpdu)
+		b[len(b)-1] ^= 1
+		r.write(b)
+	}
+	t.Run("data", func(t *testing.T) {
+		r, k := here.toKernel(t, depth(4, 4), nil)
+		spoilt(r, tagged(rdmap.OpWrite, true, k.mem.RKey(), k.mem.Addr(), 1, 2, 3, 4))
+		require.Equal(t, siwTerminate(0x02, 0x02, 0), r.read())
+		require.Equal(t, []byte{1, 2, 3, 4}, k.mem.Bytes()[:4])
+	})
+	t.Run("header", func(t *testing.T) {
+		r, _ := here.toKernel(t, depth(4, 4), nil)
+		spoilt(r, untagged(12, 0, 1, make([]byte, 8)...))
+		require.Equal(t, siwTerminate(0x20, 0x06, 0), r.read())
+	})
+	t.Run("none", func(t *testing.T) {
+		// Where no CRC was agreed on, what stands in its place does not matter.
+		r, k, _, connected := here.fromKernel(t, depth(4, 4))
+		r.write(reply(flagS, 2, word(4, 4)...))
+		require.NoError(t, result(t, "Connect", connected))
+		spoilt(r, tagged(rdmap.OpWrite, true, k.mem.RKey(), k.mem.Addr(), 1, 2, 3, 4))
+		r.send(k.reading(1, 0, 4))
+		require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, 1, 2, 3, 4), r.read())
+	})
+}
+
+// TestKernelSpeaksFirst: as responder siw sends when its program does, and does not wait for a message of the initiator's,
+// which RFC 5044 section 7.1.2 demands. With a peer-to-peer connection it waits.
+func TestKernelSpeaksFirst(t *testing.T) {
+	needKernel(t)
+	r, k := here.toKernel(t, depth(4, 4), nil)
+	k.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: k.sgl(0, 4)})
+	_, body := r.readOp(rdmap.OpSend)
+	require.Len(t, body, 4)
+
+	t.Run("peer-to-peer", func(t *testing.T) {
+		k := kernelSide(t, 4096)
+		ln := k.listen(kernelHost)
+		k.open()
+		r := here.dial(t, ln.Addr().String())
+		r.write(request(flagS, 2, word(0x8004, 0x8004)...))
+		req, err := ln.Accept(soon(t))
+		require.NoError(t, err)
+		accepted := make(chan error, 1)
+		go func() {
+			var err error
+			k.id, err = req.Accept(soon(t), k.qp, depth(4, 4))
+			accepted <- err
+		}()
+		r.frame()
+		r.quiet()
+		require.Empty(t, accepted, "established before the first message")
+		r.send(tagged(rdmap.OpWrite, true, 1, 0))
+		require.NoError(t, result(t, "Accept", accepted))
+		require.NoError(t, k.id.Close())
+	})
+}
+
+// TestKernelSegments: over the cable siw fills TCP's segments as far as multiples of 8 go; over loopback its FPDUs can be
+// larger than MPA's limit, and the user-space RNIC takes them.
+func TestKernelSegments(t *testing.T) {
+	needKernel(t)
+	longest := func(t *testing.T, p place) int {
+		r, k, _, connected := p.fromKernel(t, depth(4, 4))
+		r.write(reply(flagS, 2, word(4, 4)...))
+		require.NoError(t, result(t, "Connect", connected))
+		// TCP begins with smaller segments.
+		const count = 100
+		most := 0
+		for range count {
+			k.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: k.sgl(0, 1<<16), RemoteAddr: 0x1000, RKey: 0x200})
+			for got := 0; got < 1<<16; {
+				u := r.read()
+				most = max(most, len(u))
+				got += len(u) - ddp.TaggedLen
+			}
+			k.ok(k.sent(), verbs.WCRDMAWrite)
+		}
+		return most
+	}
+	t.Run("loopback", func(t *testing.T) {
+		const limit = 64768 // RFC 5044 section 5.1
+		require.Greater(t, longest(t, here), limit)
+	})
+	t.Run("cable", func(t *testing.T) {
+		require.Equal(t, 1448&^7-mpa.LengthLen-mpa.CRCLen, longest(t, cable(t)))
+	})
+}
+
+// TestKernelHalfClose: siw takes a FIN for the end, and what it owes is lost.
+func TestKernelHalfClose(t *testing.T) {
+	needKernel(t)
+	r, k := here.toKernel(t, depth(128, 4), nil)
+	const reads = 16
+	var requests [][]byte
+	for n := range uint32(reads) {
+		requests = append(requests, k.reading(n+1, 0, 1<<16))
+	}
+	// One after the other arrives; the FIN is right behind them.
+	r.send(requests...)
+	require.NoError(t, r.conn.(*net.TCPConn).CloseWrite())
+	b, err := r.restOf(2 * reads << 16)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.Less(t, len(b), reads<<16)
+	k.ended()
+}
+
+// TestKernelTakesTerminate: siw ends the connection at a Terminate, whatever it says.
+func TestKernelTakesTerminate(t *testing.T) {
+	needKernel(t)
+	write := tagged(rdmap.OpWrite, true, 0x200, 0x1000, 1)
+	for _, term := range []rdmap.Terminate{
+		{Layer: 0, Type: 2, Code: 6},
+		{Layer: 2, Type: 0, Code: 2},
+		{Layer: 1, Type: 1, Code: 0, SegLenValid: true, SegLen: uint16(len(write)), DDPHeader: write[:ddp.TaggedLen]},
+		{Layer: 9, Type: 9, Code: 99},
+	} {
+		r, k := here.toKernel(t, depth(4, 4), func(k *side) { k.recv(1, nil) })
+		r.send(untagged(rdmap.OpTerminate, ddp.QNTerminate, 1, term.Append(nil)...))
+		r.gone()
+		require.Error(t, k.ended())
+		require.Equal(t, verbs.WCWRFlushErr, k.received().Status)
+	}
+}
+
+// TestKernelReset: a reset ends the connection, and what is posted is flushed.
+func TestKernelReset(t *testing.T) {
+	needKernel(t)
+	r, k := here.toKernel(t, depth(4, 4), func(k *side) { k.recv(1, nil) })
+	var length [2]byte
+	binary.BigEndian.PutUint16(length[:], 100)
+	r.write(length[:]) // in the middle of an FPDU
+	require.NoError(t, r.conn.(*net.TCPConn).SetLinger(0))
+	require.NoError(t, r.conn.Close())
+	require.Error(t, k.ended())
+	require.Equal(t, verbs.WCWRFlushErr, k.received().Status)
+	require.False(t, errors.Is(k.id.Err(), verbs.ErrClosed), "%v", k.id.Err())
+}

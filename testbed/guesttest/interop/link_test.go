@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// rights are all that a region of the kernel's siw can give.
+const rights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
+
+// memorySize is the size of the region that either side of a link has.
+const memorySize = 1<<20 + 8192
+
+// linkConfig says how a link is made; zero = the default.
+type linkConfig struct {
+	kernelActive bool         // the kernel connects to the user-space RNIC, and not the other way round
+	nic          siw.Config   // of the user-space RNIC
+	user, kernel cm.ConnParam //
+	memory       int          // memorySize
+}
+
+// link is a connection between the user-space RNIC and the kernel's siw, both driven by the test.
+type link struct {
+	t            *testing.T
+	user, kernel *side
+}
+
+// side is one end of a link.
+type side struct {
+	t        *testing.T
+	ctx      *verbs.Context
+	pd       *verbs.PD
+	scq, rcq *verbs.CQ
+	qp       *verbs.QP
+	mem      *verbs.MR
+	id       *cm.ID
+	memory   int
+}
+
+// newSide opens a device.
+func newSide(t *testing.T, dev *verbs.Device, memory int) *side {
+	t.Helper()
+	ctx, err := dev.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, ctx.Close()) })
+	return &side{t: t, ctx: ctx, memory: memory}
+}
+
+// kernelSide opens the kernel's device.
+func kernelSide(t *testing.T, memory int) *side {
+	t.Helper()
+	dev, err := verbs.DeviceByName(kernelDevice)
+	require.NoError(t, err)
+	return newSide(t, dev, memory)
+}
+
+// link makes a link between a new RNIC at the place and the kernel.
+func (p place) link(t *testing.T, cfg linkConfig) *link {
+	t.Helper()
+	if cfg.memory == 0 {
+		cfg.memory = memorySize
+	}
+	l := &link{t: t, user: newSide(t, p.nic(t, cfg.nic), cfg.memory), kernel: kernelSide(t, cfg.memory)}
+	active, passive := l.user, l.kernel
+	activeParam, passiveParam, host := cfg.user, cfg.kernel, kernelHost
+	if cfg.kernelActive {
+		active, passive = passive, active
+		activeParam, passiveParam, host = passiveParam, activeParam, p.host
+	}
+	ln := passive.listen(host)
+	active.resolve(ln.Addr().String())
+	passive.open()
+	ctx := soon(t)
+	connected, accepted := make(chan error, 1), make(chan error, 1)
+	go func() { connected <- active.id.Connect(ctx, active.qp, activeParam) }()
+	go func() {
+		req, err := ln.Accept(ctx)
+		if err == nil {
+			passive.id, err = req.Accept(ctx, passive.qp, passiveParam)
+		}
+		accepted <- err
+	}()
+	require.NoError(t, result(t, "Connect", connected))
+	require.NoError(t, l.opened(cfg, accepted))
+	t.Cleanup(func() { assert.NoError(t, passive.id.Close()) })
+	if cfg.kernelActive {
+		// The kernel opens no connection of its own accord, and until it has said something the other side must wait.
+		l.kernel.ok(l.kernel.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite}), verbs.WCRDMAWrite)
+	}
+	return l
+}
+
+// opened waits until the passive side has noticed that the connection is open. siw can miss the first message of the user-space
+// RNIC: if it comes when the Reply is out but siw has not yet gone over to receiving, it lies there until another one comes.
+// A program that sends something never notices.
+func (l *link) opened(cfg linkConfig, accepted <-chan error) error {
+	l.t.Helper()
+	for range 20 {
+		select {
+		case err := <-accepted:
+			return err
+		case <-time.After(openTime):
+			if !cfg.kernelActive {
+				l.t.Log("siw has missed the first message")
+				l.user.ok(l.user.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite}), verbs.WCRDMAWrite)
+			}
+		}
+	}
+	return errors.New("the passive side does not notice the first message")
+}
+
+// openTime is how long siw may take to notice the first message.
+const openTime = 500 * time.Millisecond
+
+// listen opens a listener at a host, with any port.
+func (s *side) listen(host string) *cm.Listener {
+	s.t.Helper()
+	ln, err := cm.Listen(soon(s.t), anyPort(host), cm.Config{Context: s.ctx})
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { assert.NoError(s.t, ln.Close()) })
+	return ln
+}
+
+// resolve makes an ID for a connection to address, and a QP for it that can take receives.
+func (s *side) resolve(address string) {
+	s.t.Helper()
+	var err error
+	s.id, err = cm.Resolve(soon(s.t), address, cm.Config{Context: s.ctx})
+	require.NoError(s.t, err)
+	s.open()
+	s.t.Cleanup(func() { assert.NoError(s.t, s.id.Close()) }) // before the QP, as cleanups run backwards
+	require.NoError(s.t, s.id.BindQP(s.qp))
+}
+
+// open makes the objects of a side.
+func (s *side) open() {
+	s.t.Helper()
+	closes := func(c interface{ Close() error }) { s.t.Cleanup(func() { assert.NoError(s.t, c.Close()) }) }
+	var err error
+	s.pd, err = s.ctx.AllocPD()
+	require.NoError(s.t, err)
+	closes(s.pd)
+	s.scq, err = s.ctx.CreateCQ(verbs.CQConfig{CQE: 256})
+	require.NoError(s.t, err)
+	closes(s.scq)
+	s.rcq, err = s.ctx.CreateCQ(verbs.CQConfig{CQE: 256})
+	require.NoError(s.t, err)
+	closes(s.rcq)
+	s.mem = s.region(s.pd, s.memory, rights)
+	s.qp, err = s.pd.CreateQP(verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq,
+		Cap: verbs.QPCap{MaxSendWR: 128, MaxRecvWR: 128, MaxSendSGE: 2, MaxRecvSGE: 2}})
+	require.NoError(s.t, err)
+	closes(s.qp)
+}
+
+// region registers memory.
+func (s *side) region(pd *verbs.PD, n int, access verbs.AccessFlags) *verbs.MR {
+	s.t.Helper()
+	mr, err := pd.AllocMR(n, access)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { assert.NoError(s.t, mr.Close()) })
+	return mr
+}
+
+// sgl names n octets of the side's region from off; none for n = 0.
+func (s *side) sgl(off, n int) []verbs.SGE {
+	s.t.Helper()
+	if n == 0 {
+		return nil
+	}
+	sge, err := s.mem.SGE(off, n)
+	require.NoError(s.t, err)
+	return []verbs.SGE{sge}
+}
+
+// at makes wr a request on the other side's region.
+func (s *side) at(wr verbs.SendWR, off int) verbs.SendWR {
+	wr.RemoteAddr, wr.RKey = s.mem.Addr()+uint64(off), s.mem.RKey()
+	return wr
+}
+
+// post queues requests, signalled.
+func (s *side) post(wrs ...verbs.SendWR) {
+	s.t.Helper()
+	for i := range wrs {
+		wrs[i].Flags |= verbs.SendSignaled
+	}
+	n, err := s.qp.PostSend(wrs)
+	require.NoError(s.t, err)
+	require.Equal(s.t, len(wrs), n)
+}
+
+// recv posts a receive.
+func (s *side) recv(id uint64, sgl []verbs.SGE) {
+	s.t.Helper()
+	n, err := s.qp.PostRecv([]verbs.RecvWR{{ID: id, SGL: sgl}})
+	require.NoError(s.t, err)
+	require.Equal(s.t, 1, n)
+}
+
+// next waits for a completion.
+func (s *side) next(cq *verbs.CQ) verbs.WC {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitLimit)
+	defer cancel()
+	var wcs [1]verbs.WC
+	n, err := cq.Wait(ctx, wcs[:])
+	require.NoError(s.t, err)
+	require.Equal(s.t, 1, n)
+	return wcs[0]
+}
+
+func (s *side) sent() verbs.WC     { s.t.Helper(); return s.next(s.scq) }
+func (s *side) received() verbs.WC { s.t.Helper(); return s.next(s.rcq) }
+
+// run posts a request and waits for its completion.
+func (s *side) run(wr verbs.SendWR) verbs.WC {
+	s.t.Helper()
+	s.post(wr)
+	return s.sent()
+}
+
+// ok requires a successful completion of a kind.
+func (s *side) ok(wc verbs.WC, op verbs.WCOpcode) verbs.WC {
+	s.t.Helper()
+	require.Equal(s.t, verbs.WCSuccess, wc.Status, "%v: %v", wc.Status, s.qp.Err())
+	require.Equal(s.t, op, wc.Opcode)
+	return wc
+}
+
+// ended waits for the end of the connection and returns its reason.
+func (s *side) ended() error {
+	s.t.Helper()
+	result(s.t, "the end of the connection", s.id.Done())
+	return s.id.Err()
+}
+
+// fill writes octets that do not repeat soon into b.
+func fill(b []byte, seed uint64) {
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(b)
+}
+
+// guard is what stands around the octets that a transfer may change.
+const guard = 0xee
+
+// blank prepares n octets at off of the side's region, and some around them, for a transfer.
+func (s *side) blank(off, n int) {
+	b := s.mem.Bytes()[max(off-64, 0):min(off+n+64, s.mem.Len())]
+	for i := range b {
+		b[i] = guard
+	}
+}
+
+// holds requires that the n = len(want) octets at off are as wanted and those around them as blank has left them.
+func (s *side) holds(off int, want []byte) {
+	s.t.Helper()
+	b := s.mem.Bytes()
+	if !bytes.Equal(want, b[off:off+len(want)]) {
+		i := 0
+		for want[i] == b[off+i] {
+			i++
+		}
+		require.FailNow(s.t, "wrong content", "octet %d of %d is %#x, not %#x", i, len(want), b[off+i], want[i])
+	}
+	end := off + len(want)
+	for i, c := range b[max(off-64, 0):off] {
+		require.EqualValues(s.t, guard, c, "octet %d before the data", i)
+	}
+	for i, c := range b[end:min(end+64, len(b))] {
+		require.EqualValues(s.t, guard, c, "octet %d behind the data", i)
+	}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// namespace makes sockets in another network namespace of this host (siw.Network). Where a socket is used does not matter;
+// where it is made does, so that only this needs a thread that is in the namespace.
+type namespace struct {
+	home, there int // file descriptors of the process's own namespace and of the other
+}
+
+// newNamespace opens a namespace that ip(8) has named.
+func newNamespace(name string) (*namespace, error) {
+	home, err := unix.Open("/proc/self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	there, err := unix.Open(filepath.Join("/run/netns", name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(home))
+	}
+	return &namespace{home, there}, nil
+}
+
+func (n *namespace) Close() error { return errors.Join(unix.Close(n.home), unix.Close(n.there)) }
+
+// visit runs f in a thread that is in the namespace.
+func (n *namespace) visit(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if err := unix.Setns(n.there, unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return // the thread ends with the goroutine, as it is locked
+		}
+		err := f()
+		if back := unix.Setns(n.home, unix.CLONE_NEWNET); back != nil {
+			done <- errors.Join(err, back)
+			return
+		}
+		runtime.UnlockOSThread()
+		done <- err
+	}()
+	return <-done
+}
+
+// DialContext implements siw.Network. The address is numerical, so that one goroutine does it all.
+func (n *namespace) DialContext(ctx context.Context, network, address string) (c net.Conn, err error) {
+	err = n.visit(func() (err error) {
+		d := net.Dialer{KeepAlive: -1}
+		c, err = d.DialContext(ctx, network, address)
+		return err
+	})
+	return c, err
+}
+
+// Listen implements siw.Network.
+func (n *namespace) Listen(ctx context.Context, network, address string) (l net.Listener, err error) {
+	err = n.visit(func() (err error) {
+		lc := net.ListenConfig{KeepAlive: -1}
+		l, err = lc.Listen(ctx, network, address)
+		return err
+	})
+	return l, err
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/siw/rdmap"
+)
+
+// raw is a TCP connection to the kernel's siw on which the test speaks MPA, DDP and RDMAP by hand: it does what no RNIC
+// does, and sees octet for octet what comes.
+type raw struct {
+	t    *testing.T
+	conn net.Conn
+	crc  bool // FPDUs carry a CRC
+}
+
+// Flags of a startup frame (RFC 5044 section 7.1.1, RFC 6581 section 6).
+const (
+	flagM = 0x80
+	flagC = 0x40
+	flagR = 0x20
+	flagS = 0x10
+)
+
+// frame makes the octets of a startup frame without judging them.
+func frame(reply bool, flags, rev byte, private ...byte) []byte {
+	key := "MPA ID Req Frame"
+	if reply {
+		key = "MPA ID Rep Frame"
+	}
+	return append(append([]byte(key), flags, rev, byte(len(private)>>8), byte(len(private))), private...)
+}
+
+func request(flags, rev byte, private ...byte) []byte { return frame(false, flags, rev, private...) }
+func reply(flags, rev byte, private ...byte) []byte   { return frame(true, flags, rev, private...) }
+
+// word makes the enhanced word of a startup frame (RFC 6581 section 9).
+func word(ird, ord uint16, private ...byte) []byte {
+	return append([]byte{byte(ird >> 8), byte(ird), byte(ord >> 8), byte(ord)}, private...)
+}
+
+// dial opens a TCP connection to a listener of the kernel's siw.
+func (p place) dial(t *testing.T, address string) *raw {
+	t.Helper()
+	var conn net.Conn
+	var err error
+	if p.network == nil {
+		conn, err = net.DialTimeout("tcp", address, waitLimit)
+	} else {
+		conn, err = p.network.DialContext(soon(t), "tcp", address)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return &raw{t: t, conn: conn}
+}
+
+// listen opens a TCP listener for the kernel's siw to connect to.
+func (p place) listen(t *testing.T) net.Listener {
+	t.Helper()
+	var ln net.Listener
+	var err error
+	if p.network == nil {
+		ln, err = net.Listen("tcp", anyPort(p.host))
+	} else {
+		ln, err = p.network.Listen(soon(t), "tcp", anyPort(p.host))
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+// write sends octets.
+func (r *raw) write(b []byte) {
+	r.t.Helper()
+	require.NoError(r.t, r.conn.SetWriteDeadline(time.Now().Add(waitLimit)))
+	_, err := r.conn.Write(b)
+	require.NoError(r.t, err)
+}
+
+// send sends each ULPDU in an FPDU, all in one write.
+func (r *raw) send(ulpdus ...[]byte) {
+	r.t.Helper()
+	var b []byte
+	for _, u := range ulpdus {
+		b = append(b, r.fpdu(u)...)
+	}
+	r.write(b)
+}
+
+// fpdu makes an FPDU.
+func (r *raw) fpdu(ulpdu []byte) []byte {
+	b := make([]byte, mpa.FPDULen(len(ulpdu)))
+	binary.BigEndian.PutUint16(b, uint16(len(ulpdu)))
+	copy(b[mpa.LengthLen:], ulpdu)
+	if r.crc {
+		mpa.PutCRC(b[len(b)-mpa.CRCLen:], mpa.CRC(0, b[:len(b)-mpa.CRCLen]))
+	}
+	return b
+}
+
+// bytes reads exactly n octets.
+func (r *raw) bytes(n int) []byte {
+	r.t.Helper()
+	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(waitLimit)))
+	b := make([]byte, n)
+	got, err := io.ReadFull(r.conn, b)
+	require.NoError(r.t, err, "%d of %d octets: % x", got, n, b[:got])
+	return b
+}
+
+// frame reads a startup frame and returns its octets.
+func (r *raw) frame() []byte {
+	r.t.Helper()
+	b := r.bytes(mpa.FrameLen)
+	return append(b, r.bytes(int(binary.BigEndian.Uint16(b[18:])))...)
+}
+
+// read reads an FPDU, checks its CRC, or that the field is 0 without CRC, and returns the ULPDU.
+func (r *raw) read() []byte {
+	r.t.Helper()
+	b := r.bytes(mpa.LengthLen)
+	n := int(binary.BigEndian.Uint16(b))
+	b = append(b, r.bytes(mpa.FPDULen(n)-mpa.LengthLen)...)
+	end := len(b) - mpa.CRCLen
+	var want uint32
+	if r.crc {
+		want = mpa.CRC(0, b[:end])
+	}
+	require.Equal(r.t, want, mpa.GetCRC(b[end:]), "CRC of % x", b[:min(len(b), 64)])
+	return b[mpa.LengthLen:][:n]
+}
+
+// readOp reads an untagged message of one segment and returns its DDP header and what is behind it.
+func (r *raw) readOp(op rdmap.Opcode) (ddp.Untagged, []byte) {
+	r.t.Helper()
+	u := r.read()
+	require.False(r.t, ddp.IsTagged(u[0]), "% x", u[:min(len(u), 64)])
+	h, err := ddp.ParseUntagged(u)
+	require.NoError(r.t, err)
+	_, got := rdmap.ParseControl(h.ULP)
+	require.Equal(r.t, op, got)
+	return h, u[ddp.UntaggedLen:]
+}
+
+// eof requires that nothing more comes but the FIN.
+func (r *raw) eof() {
+	r.t.Helper()
+	b, err := r.rest()
+	require.NoError(r.t, err, "FIN wanted")
+	require.Empty(r.t, b, "nothing but FIN wanted")
+}
+
+// gone requires that nothing more comes but the end, by FIN or by RST.
+func (r *raw) gone() {
+	r.t.Helper()
+	b, err := r.rest()
+	require.Empty(r.t, b, "nothing but the end wanted")
+	var timeout net.Error
+	require.False(r.t, errors.As(err, &timeout) && timeout.Timeout(), "the connection has not ended: %v", err)
+}
+
+// rest reads what comes until the end, which must come.
+func (r *raw) rest() ([]byte, error) {
+	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(waitLimit)))
+	return io.ReadAll(io.LimitReader(r.conn, 1<<20))
+}
+
+// quiet requires that nothing comes for a while and that the connection stands.
+func (r *raw) quiet() {
+	r.t.Helper()
+	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(quietTime)))
+	var b [64]byte
+	n, err := r.conn.Read(b[:])
+	var timeout net.Error
+	require.True(r.t, errors.As(err, &timeout) && timeout.Timeout(), "got % x, %v", b[:n], err)
+}
+
+// quietTime is how long a test looks for something that must not happen.
+const quietTime = 300 * time.Millisecond
+
+// untagged makes an untagged message of one segment.
+func untagged(op rdmap.Opcode, qn, msn uint32, body ...byte) []byte {
+	b := make([]byte, ddp.UntaggedLen, ddp.UntaggedLen+len(body))
+	ddp.Untagged{Last: true, ULP: rdmap.Control(op), QN: qn, MSN: msn}.Put(b)
+	return append(b, body...)
+}
+
+// tagged makes a tagged segment, the last of its message or not.
+func tagged(op rdmap.Opcode, last bool, stag uint32, to uint64, body ...byte) []byte {
+	b := make([]byte, ddp.TaggedLen, ddp.TaggedLen+len(body))
+	ddp.Tagged{Last: last, ULP: rdmap.Control(op), STag: stag, TO: to}.Put(b)
+	return append(b, body...)
+}
+
+// readRequest makes a Read Request.
+func readRequest(msn uint32, rr rdmap.ReadRequest) []byte {
+	b := make([]byte, rdmap.ReadRequestLen)
+	rr.Put(b)
+	return untagged(rdmap.OpReadRequest, ddp.QNReadRequest, msn, b...)
+}
+
+// toKernel connects a raw peer to the kernel, whose QP has been prepared by before. The request asks for CRC.
+func (p place) toKernel(t *testing.T, param cm.ConnParam, before func(k *side)) (*raw, *side) {
+	t.Helper()
+	k := kernelSide(t, 1<<16)
+	ln := k.listen(kernelHost)
+	k.open()
+	r := p.dial(t, ln.Addr().String())
+	r.write(request(flagC|flagS, mpa.Rev2, word(16, 16)...))
+	req, err := ln.Accept(soon(t))
+	require.NoError(t, err)
+	require.NoError(t, req.BindQP(k.qp))
+	if before != nil {
+		before(k)
+	}
+	accepted := make(chan error, 1)
+	go func() {
+		var err error
+		k.id, err = req.Accept(soon(t), k.qp, param)
+		accepted <- err
+	}()
+	b := r.frame()
+	require.Equal(t, byte(flagC|flagS), b[16], "flags of the Reply")
+	r.crc = true
+	require.NoError(t, result(t, "Accept", accepted))
+	t.Cleanup(func() { assert.NoError(t, k.id.Close()) })
+	return r, k
+}
+
+// fromKernel has the kernel connect to a raw peer. It returns the kernel's Request; Connect is in progress.
+func (p place) fromKernel(t *testing.T, param cm.ConnParam) (r *raw, k *side, request []byte, connected <-chan error) {
+	t.Helper()
+	k = kernelSide(t, 1<<16)
+	ln := p.listen(t)
+	k.resolve(ln.Addr().String())
+	done := make(chan error, 1)
+	finished := make(chan struct{})
+	ctx := soon(t)
+	t.Cleanup(func() { <-finished })
+	go func() {
+		defer close(finished)
+		done <- k.id.Connect(ctx, k.qp, param)
+	}()
+	conn, err := ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	r = &raw{t: t, conn: conn}
+	return r, k, r.frame(), done
+}

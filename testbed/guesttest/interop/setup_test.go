@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Connection set-up between the user-space RNIC and siw, both driven through package cm.
+
+// kernelPrivate is how many octets of private data siw carries with revision 2. It takes 252 from its programs and counts
+// wrong from there on (see TestWrappedPrivateData).
+const kernelPrivate = 251
+
+// random makes n octets.
+func random(n int) []byte {
+	b := make([]byte, n)
+	fill(b, uint64(n))
+	return b
+}
+
+// TestPrivateData carries private data of every length in both directions, in the request and in the answer.
+func TestPrivateData(t *testing.T) {
+	needKernel(t)
+	for _, n := range []int{0, 1, 2, 3, 4, 56, 128, kernelPrivate} {
+		for _, active := range []bool{false, true} {
+			l := here.link(t, linkConfig{kernelActive: active, memory: 8192,
+				user: cm.ConnParam{PrivateData: random(n)}, kernel: cm.ConnParam{PrivateData: random(max(n-1, 0))}})
+			require.Equal(t, string(random(n)), string(l.kernel.id.PrivateData()), "kernel connects: %v", active)
+			require.Equal(t, string(random(max(n-1, 0))), string(l.user.id.PrivateData()), "kernel connects: %v", active)
+			l.user.sends(l.kernel, 8)
+		}
+	}
+}
+
+// TestPrivateDataTooLong: siw ends a connection whose Request has more than 256 octets; what its own programs give it too
+// much of is refused before.
+func TestPrivateDataTooLong(t *testing.T) {
+	needKernel(t)
+	t.Run("to the kernel", func(t *testing.T) {
+		k := kernelSide(t, 4096)
+		ln := k.listen(kernelHost)
+		for _, n := range []int{253, 508} {
+			u := newSide(t, here.nic(t, siw.Config{}), 4096)
+			u.resolve(ln.Addr().String())
+			require.Error(t, u.id.Connect(soon(t), u.qp, cm.ConnParam{PrivateData: random(n)}), n)
+		}
+		u := newSide(t, here.nic(t, siw.Config{}), 4096)
+		u.resolve(ln.Addr().String())
+		require.ErrorIs(t, u.id.Connect(soon(t), u.qp, cm.ConnParam{PrivateData: random(509)}), verbs.ErrLimit)
+	})
+	t.Run("from the kernel", func(t *testing.T) {
+		ln := here.listen(t)
+		for _, n := range []int{kernelPrivate + 1, 300} {
+			k := kernelSide(t, 4096)
+			k.resolve(ln.Addr().String())
+			require.ErrorIs(t, k.id.Connect(soon(t), k.qp, cm.ConnParam{PrivateData: random(n)}), verbs.ErrLimit, n)
+		}
+	})
+}
+
+// TestWrappedPrivateData: from a program that gives siw 252 octets or more, siw sends a frame whose length has lost its
+// upper bits and all the octets behind it. The user-space RNIC takes that for what it is, no frame, and goes on serving.
+func TestWrappedPrivateData(t *testing.T) {
+	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, siw.Config{})})
+	require.NoError(t, err)
+	defer ln.Close()
+	for n := 252; n < 256; n++ {
+		r := place{}.dial(t, ln.Addr().String())
+		b := request(flagS, mpa.Rev2, append(word(4, 4), random(n)...)...)
+		b[18], b[19] = 0, byte(n+4)
+		r.write(b)
+		r.gone()
+	}
+	r := place{}.dial(t, ln.Addr().String())
+	r.write(request(flagS, mpa.Rev2, word(4, 4, 1)...))
+	req, err := ln.Accept(soon(t))
+	require.NoError(t, err)
+	require.Equal(t, []byte{1}, req.PrivateData())
+	require.NoError(t, req.Reject(nil))
+}
+
+// TestReject has either side refuse the other, with private data of every length.
+func TestReject(t *testing.T) {
+	needKernel(t)
+	for _, active := range []string{"user space", "kernel"} {
+		t.Run(active+" connects", func(t *testing.T) {
+			for _, n := range []int{0, 1, 56, kernelPrivate} {
+				a, b := newSide(t, here.nic(t, siw.Config{}), 4096), kernelSide(t, 4096)
+				host := kernelHost
+				if active == "kernel" {
+					a, b, host = b, a, here.host
+				}
+				ln := b.listen(host)
+				a.resolve(ln.Addr().String())
+				connected := make(chan error, 1)
+				go func() { connected <- a.id.Connect(soon(t), a.qp, cm.ConnParam{PrivateData: []byte("please")}) }()
+				req, err := ln.Accept(soon(t))
+				require.NoError(t, err)
+				require.Equal(t, "please", string(req.PrivateData()))
+				require.NoError(t, req.Reject(random(n)))
+				err = result(t, "Connect", connected)
+				require.ErrorIs(t, err, cm.ErrRejected)
+				var rejected *cm.RejectedError
+				require.ErrorAs(t, err, &rejected)
+				require.Equal(t, string(random(n)), string(rejected.PrivateData))
+			}
+		})
+	}
+}
+
+// TestEnhancedWordAlways: every Reply of the user-space RNIC to a Request with S has the enhanced word, also one that
+// refuses. Without it the kernel of siw has an oops.
+func TestEnhancedWordAlways(t *testing.T) {
+	for _, rtr := range []siw.Policy{siw.On, siw.Off} {
+		for _, private := range []int{0, 200} {
+			ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, siw.Config{RTR: rtr}), Backlog: 1})
+			require.NoError(t, err)
+			// siw's own Request: accepted, refused by the program, refused for want of room, refused by the listener's end.
+			ask := func() *raw {
+				r := place{}.dial(t, ln.Addr().String())
+				r.write(request(flagS, mpa.Rev2, word(4, 4)...))
+				return r
+			}
+			answered := func(r *raw, flags byte) {
+				t.Helper()
+				b := r.frame()
+				r.conn.Close()
+				require.Equal(t, flags|flagS, b[16]&^flagC)
+				require.GreaterOrEqual(t, len(b)-mpa.FrameLen, mpa.EnhancedLen, "% x", b)
+			}
+			accepted := ask()
+			req, err := ln.Accept(soon(t))
+			require.NoError(t, err)
+			u := &side{t: t, ctx: req.Context(), memory: 64}
+			u.open()
+			u.id, err = req.Accept(soon(t), u.qp, cm.ConnParam{PrivateData: random(private)})
+			require.NoError(t, err)
+			answered(accepted, 0)
+			require.NoError(t, u.id.Close())
+
+			refused := ask()
+			req, err = ln.Accept(soon(t))
+			require.NoError(t, err)
+			done := make(chan error, 1)
+			go func() { done <- req.Reject(random(private)) }()
+			answered(refused, flagR)
+			require.NoError(t, result(t, "Reject", done))
+
+			first, second := ask(), ask()
+			ctx, cancel := context.WithTimeout(t.Context(), quietTime)
+			<-ctx.Done() // both have arrived, and one has no room
+			cancel()
+			go func() { done <- ln.Close() }()
+			answered(first, flagR)
+			answered(second, flagR)
+			require.NoError(t, result(t, "Listener.Close", done))
+		}
+	}
+}
+
+// TestDepths agrees on every pair of depths with siw, and then has both sides work with many more Reads than may be in
+// progress.
+func TestDepths(t *testing.T) {
+	needKernel(t)
+	for _, active := range []bool{false, true} {
+		for _, c := range []struct{ user, kernel int }{{1, 1}, {4, 4}, {16, 16}, {1, 16}, {16, 1}, {4, 16}, {16, 4}, {128, 128}} {
+			t.Run(fmt.Sprintf("kernel connects %v/%d-%d", active, c.user, c.kernel), func(t *testing.T) {
+				l := here.link(t, linkConfig{kernelActive: active, memory: 1 << 16,
+					user: depth(c.user, c.user), kernel: depth(c.kernel, c.kernel)})
+				ord, ird := l.user.id.Depths()
+				kernelORD, kernelIRD := l.kernel.id.Depths()
+				// siw has it that who connects may demand more of it than its program offers, and offers its program's ORD.
+				wantORD, wantIRD := c.user, min(c.kernel, c.user)
+				if active {
+					wantORD = min(c.user, c.kernel)
+				}
+				require.Equal(t, [2]int{wantORD, wantIRD}, [2]int{ord, ird}, "the kernel's are %d and %d", kernelORD, kernelIRD)
+				for _, d := range [][2]*side{{l.user, l.kernel}, {l.kernel, l.user}} {
+					s, from := d[0], d[1]
+					fill(from.mem.Bytes()[:1<<15], 5)
+					const each, count = 300, 64
+					for k := range count {
+						s.post(from.at(verbs.SendWR{ID: uint64(k), Opcode: verbs.WRRDMARead, SGL: s.sgl(1<<15+k*each, each)}, k*each))
+					}
+					for k := range count {
+						require.EqualValues(t, k, s.ok(s.sent(), verbs.WCRDMARead).ID)
+					}
+					require.Equal(t, from.mem.Bytes()[:count*each], s.mem.Bytes()[1<<15:][:count*each])
+				}
+			})
+		}
+	}
+}
+
+// TestNoDepths: a side without depths neither reads nor is read; that is found before anything is sent.
+func TestNoDepths(t *testing.T) {
+	needKernel(t)
+	for _, active := range []bool{false, true} {
+		none := depth(cm.None, cm.None)
+		l := here.link(t, linkConfig{kernelActive: active, memory: 8192, user: none, kernel: none})
+		for _, d := range [][2]*side{{l.user, l.kernel}, {l.kernel, l.user}} {
+			ord, ird := d[0].id.Depths()
+			require.Equal(t, [2]int{0, 0}, [2]int{ord, ird})
+		}
+		l.user.sends(l.kernel, 8)
+		l.kernel.sends(l.user, 8)
+		wc := l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, 8)}, 0))
+		require.Equal(t, verbs.WCLocQPOpErr, wc.Status)
+	}
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// depth makes a ConnParam.
+func depth(ird, ord int) cm.ConnParam {
+	return cm.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
+}
+
+// siwTerminate is the Terminate of siw, which exchanges the nibbles of the first octet and has the bits M, D and R at the
+// low end of the third one.
+func siwTerminate(first, code, bits byte, quoted ...byte) []byte {
+	return untagged(rdmap.OpTerminate, ddp.QNTerminate, 1, append([]byte{first, code, bits, 0}, quoted...)...)
+}
+
+// TestKernelRequest: what siw sends as initiator, and what it makes of the answers.
+func TestKernelRequest(t *testing.T) {
+	needKernel(t)
+	p := here
+	t.Run("octets", func(t *testing.T) {
+		param := depth(5, 7)
+		param.PrivateData = []byte("private")
+		r, _, got, _ := p.fromKernel(t, param)
+		// Revision 2 with the enhanced word; no CRC, no markers, no peer-to-peer.
+		require.Equal(t, request(flagS, mpa.Rev2, word(5, 7, []byte("private")...)...), got)
+		r.conn.Close()
+	})
+	for _, c := range []struct {
+		name  string
+		reply []byte
+		last  []byte // the ULPDU that siw sends before it ends, nil = none
+	}{
+		{"markers", reply(flagM|flagS, 2, word(4, 4)...), nil},
+		{"revision 1", reply(0, 1), nil},
+		{"no enhanced word", reply(0, 2), nil},
+		{"a Request", request(flagS, 2, word(4, 4)...), siwTerminate(0x02, 0x04, 0)},
+		{"ORD 129", reply(flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0)},
+		{"ORD 129 and CRC", reply(flagC|flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, k, _, connected := p.fromKernel(t, depth(4, 4))
+			r.write(c.reply)
+			if c.last != nil {
+				require.Equal(t, c.last, r.read()) // its CRC field is 0 also where CRC was asked for
+			}
+			r.gone()
+			require.Error(t, result(t, "Connect", connected))
+			require.Error(t, k.id.Connect(soon(t), k.qp, depth(4, 4)), "an ID connects once")
+		})
+	}
+	for _, crc := range []bool{false, true} {
+		t.Run(fmt.Sprintf("accepted, CRC %v", crc), func(t *testing.T) {
+			r, k, _, connected := p.fromKernel(t, depth(4, 4))
+			flags := byte(flagS)
+			if r.crc = crc; crc {
+				flags |= flagC
+			}
+			r.write(reply(flags, 2, word(4, 4, 1, 2, 3)...))
+			require.NoError(t, result(t, "Connect", connected))
+			require.Equal(t, []byte{1, 2, 3}, k.id.PrivateData())
+			// It sends nothing until its program does: there is no first message of its own.
+			r.quiet()
+			fill(k.mem.Bytes()[:5], 1)
+			k.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: k.sgl(0, 5)})
+			require.Equal(t, untagged(rdmap.OpSend, ddp.QNSend, 1, k.mem.Bytes()[:5]...), r.read())
+			k.ok(k.sent(), verbs.WCSend)
+		})
+	}
+	t.Run("it serves what it is asked for", func(t *testing.T) {
+		r, k, _, connected := p.fromKernel(t, depth(4, 4))
+		r.write(reply(flagS, 2, word(4, 100)...))
+		require.NoError(t, result(t, "Connect", connected))
+		for n := range uint32(100) {
+			r.send(readRequest(n+1, rdmap.ReadRequest{SinkSTag: 1, Size: 4, SrcSTag: k.mem.RKey(), SrcTO: k.mem.Addr()}))
+			require.Len(t, r.read(), ddp.TaggedLen+4)
+		}
+	})
+	t.Run("a message right behind the Reply", func(t *testing.T) {
+		r, _, _, connected := p.fromKernel(t, depth(4, 4))
+		r.write(append(reply(flagS, 2, word(4, 4)...), r.fpdu(tagged(rdmap.OpWrite, true, 1, 0))...))
+		r.gone()
+		require.Error(t, result(t, "Connect", connected))
+	})
+	t.Run("rejected", func(t *testing.T) {
+		r, _, _, connected := p.fromKernel(t, depth(4, 4))
+		r.write(reply(flagR|flagS, 2, word(4, 4, 7, 8)...))
+		err := result(t, "Connect", connected)
+		var rejected *cm.RejectedError
+		require.ErrorAs(t, err, &rejected)
+		require.Equal(t, []byte{7, 8}, rejected.PrivateData)
+		r.gone()
+	})
+	t.Run("reset", func(t *testing.T) {
+		r, _, _, connected := p.fromKernel(t, depth(4, 4))
+		r.conn.Close() // with nothing unread: FIN
+		require.Error(t, result(t, "Connect", connected))
+	})
+}
+
+// TestKernelSilence: siw gives a silent peer up, after 10 s as initiator and after 5 s as responder.
+func TestKernelSilence(t *testing.T) {
+	needKernel(t)
+	began := time.Now()
+	k := kernelSide(t, 4096)
+	silent := here.dial(t, k.listen(kernelHost).Addr().String())
+	r, _, _, connected := here.fromKernel(t, depth(4, 4))
+	silent.gone()
+	require.InDelta(t, 5, time.Since(began).Seconds(), 2)
+	r.gone()
+	require.Error(t, result(t, "Connect", connected))
+	require.InDelta(t, 10, time.Since(began).Seconds(), 3)
+}
+
+// TestKernelReply: what siw answers as responder.
+func TestKernelReply(t *testing.T) {
+	needKernel(t)
+	nothing := []byte{}
+	for _, c := range []struct {
+		name    string
+		request []byte
+		param   cm.ConnParam // of the kernel's program
+		reply   []byte       // empty = it ends without one; a Reply with R is not the program's doing
+		private []byte       // what its program gets to see
+	}{
+		{"CRC", request(flagC|flagS, 2, word(4, 4)...), depth(4, 4), reply(flagC|flagS, 2, word(4, 4)...), nil},
+		{"no CRC", request(flagS, 2, word(4, 4)...), depth(4, 4), reply(flagS, 2, word(4, 4)...), nil},
+		{"private data", request(flagS, 2, word(4, 4, 9, 8, 7)...), depth(4, 4), reply(flagS, 2, word(4, 4)...), []byte{9, 8, 7}},
+		{"it can more than is asked for", request(flagS, 2, word(4, 4)...), depth(16, 16), reply(flagS, 2, word(4, 4)...), nil},
+		{"it is made to serve what is asked for", request(flagS, 2, word(16, 16)...), depth(2, 3), reply(flagS, 2, word(16, 3)...), nil},
+		{"200 is cut to 128", request(flagS, 2, word(200, 200)...), depth(4, 128), reply(flagS, 2, word(128, 128)...), nil},
+		{"not negotiated is taken for a number", request(flagS, 2, word(0x3fff, 0x3fff)...), depth(4, 128),
+			reply(flagS, 2, word(128, 128)...), nil},
+		{"revision 1", request(0, 1), depth(4, 4), reply(0, 1), nil},
+		{"revision 1, CRC", request(flagC, 1, 1, 2), depth(4, 4), reply(flagC, 1), []byte{1, 2}},
+		{"revision 1 with S", request(flagS, 1, word(4, 4)...), depth(4, 4), reply(flagS, 1), word(4, 4)},
+		{"revision 0", request(flagC, 0), depth(4, 4), reply(flagC, 0), nil},
+		{"reserved bits come back", request(flagS|0x0f, 2, word(4, 4)...), depth(4, 4), reply(flagS|0x0f, 2, word(4, 4)...), nil},
+		{"R comes back", request(flagR|flagS, 2, word(4, 4)...), depth(4, 4), reply(flagR|flagS, 2, word(4, 4)...), nil},
+		{"peer-to-peer, Send", request(flagS, 2, word(0xc004, 4)...), depth(4, 4), reply(flagS, 2, word(0x8004, 0x8004)...), nil},
+		{"peer-to-peer, nothing", request(flagS, 2, word(0x8004, 4)...), depth(4, 4), reply(flagS, 2, word(0x8004, 0x8004)...), nil},
+		{"peer-to-peer, Write", request(flagS, 2, word(0x8004, 0x8004)...), depth(4, 4), reply(flagS, 2, word(0x8004, 0x8004)...), nil},
+		{"peer-to-peer, Write and Read", request(flagS, 2, word(0x8004, 0xc004)...), depth(4, 4),
+			reply(flagS, 2, word(0x8004, 0x8004)...), nil},
+		{"peer-to-peer, Read", request(flagS, 2, word(0x8004, 0x4004)...), depth(4, 4), reply(flagS, 2, word(0x8004, 0x4004)...), nil},
+		{"first messages without peer-to-peer", request(flagS, 2, word(4, 0xc004)...), depth(4, 4), reply(flagS, 2, word(4, 4)...), nil},
+
+		{"markers", request(flagM|flagS, 2, word(4, 4)...), depth(4, 4), reply(flagR|flagS, 2, word(0, 0)...), nothing},
+		{"no enhanced word behind S", request(flagS, 2), depth(4, 4), reply(flagR|flagS, 2), nothing},
+		{"half an enhanced word", request(flagS, 2, 0, 4), depth(4, 4), reply(flagR|flagS, 2), nothing},
+		{"revision 3", request(flagS, 3, word(4, 4)...), depth(4, 4), nil, nothing},
+		{"a Reply", reply(flagS, 2, word(4, 4)...), depth(4, 4), nil, nothing},
+		{"257 octets of private data", request(0, 2, make([]byte, 257)...), depth(4, 4), nil, nothing},
+		{"something behind it", append(request(flagS, 2, word(4, 4)...), 0, 14, 0xc1, 0x40), depth(4, 4), nil, nothing},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := kernelSide(t, 4096)
+			ln := k.listen(kernelHost)
+			r := here.dial(t, ln.Addr().String())
+			if bytes.Equal(c.private, nothing) && c.private != nil {
+				r.write(c.request)
+				if c.reply != nil {
+					require.Equal(t, c.reply, r.frame())
+				}
+				r.gone()
+				return
+			}
+			k.open()
+			r.write(c.request)
+			req, err := ln.Accept(soon(t))
+			require.NoError(t, err)
+			require.Equal(t, string(c.private), string(req.PrivateData()))
+			accepted := make(chan error, 1)
+			go func() {
+				id, err := req.Accept(soon(t), k.qp, c.param)
+				if err == nil {
+					k.id = id
+				}
+				accepted <- err
+			}()
+			b := r.frame()
+			require.Equal(t, c.reply, b)
+			if len(b) > mpa.FrameLen && c.request[17] == mpa.Rev2 && b[mpa.FrameLen]&0x80 != 0 {
+				// The first message of a peer-to-peer connection. A peer that ends before it makes the kernel have an oops, and
+				// if it comes at once siw can miss it.
+				time.Sleep(openTime / 10)
+				if b[mpa.FrameLen+2]&0x80 != 0 {
+					r.send(tagged(rdmap.OpWrite, true, 1, 0))
+				} else {
+					r.send(readRequest(1, rdmap.ReadRequest{SinkSTag: 1, SrcSTag: 1}))
+					require.Equal(t, tagged(rdmap.OpReadResponse, true, 1, 0), r.read())
+				}
+			}
+			require.NoError(t, result(t, "Accept", accepted))
+			r.conn.Close()
+			require.NoError(t, k.id.Close())
+		})
+	}
+	t.Run("in pieces", func(t *testing.T) {
+		k := kernelSide(t, 4096)
+		ln := k.listen(kernelHost)
+		r := here.dial(t, ln.Addr().String())
+		whole := request(flagS, 2, word(4, 4)...)
+		for _, part := range [][]byte{whole[:7], whole[7:20], whole[20:]} {
+			r.write(part)
+			time.Sleep(20 * time.Millisecond)
+		}
+		req, err := ln.Accept(soon(t))
+		require.NoError(t, err)
+		require.NoError(t, req.Reject([]byte{5}))
+		require.Equal(t, reply(flagR|flagS, 2, word(4, 4, 5)...), r.frame())
+		r.gone()
+	})
+}

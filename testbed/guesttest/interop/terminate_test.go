@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// fault is a message at which siw must end the connection.
+type fault struct {
+	name string
+	// send sends it to the kernel's side k and returns the ULPDU that siw must send before its end, nil for none.
+	send func(r *raw, k *side) []byte
+	// codes is what the user-space RNIC makes of siw's Terminate: layer, type, code.
+	codes [3]uint8
+}
+
+// quoted is what siw quotes of a message at fault: the length of its payload, where the RFC has that of the whole segment,
+// and its headers.
+func quoted(ulpdu []byte, payload, headers int) []byte {
+	b := binary.BigEndian.AppendUint16(nil, uint16(payload))
+	return append(b, ulpdu[:headers]...)
+}
+
+// untaggedFault is one whose Terminate quotes the DDP header.
+func untaggedFault(name string, first, code byte, ulpdu []byte, codes [3]uint8) fault {
+	return fault{name, func(r *raw, _ *side) []byte {
+		r.send(ulpdu)
+		return siwTerminate(first, code, 0x03, quoted(ulpdu, len(ulpdu)-ddp.UntaggedLen, ddp.UntaggedLen)...)
+	}, codes}
+}
+
+// plainFault is one whose Terminate quotes nothing.
+func plainFault(name string, first, code byte, ulpdu []byte, codes [3]uint8) fault {
+	return fault{name, func(r *raw, _ *side) []byte {
+		r.send(ulpdu)
+		return siwTerminate(first, code, 0)
+	}, codes}
+}
+
+// with changes one octet of a ULPDU.
+func with(ulpdu []byte, at int, v byte) []byte {
+	ulpdu[at] = v
+	return ulpdu
+}
+
+// kernelFaults are the faults that siw answers with a Terminate, octet for octet.
+func kernelFaults() []fault {
+	five := make([]byte, 5)
+	rr := rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: 8, SrcSTag: 0x5a5a5a00, SrcTO: 0x1000}
+	faults := []fault{
+		plainFault("RDMAP version 0", 0x20, 0x05, with(untagged(rdmap.OpSend, 0, 1, five...), 1, 0x03), [3]uint8{0, 2, 5}),
+		plainFault("DDP version 2, untagged", 0x21, 0x06, with(untagged(rdmap.OpSend, 0, 1, five...), 0, 0x42), [3]uint8{1, 2, 6}),
+		plainFault("DDP version 2, tagged", 0x11, 0x04, with(tagged(rdmap.OpWrite, true, 1, 0, five...), 0, 0xc2), [3]uint8{1, 1, 4}),
+		{"CRC", func(r *raw, _ *side) []byte {
+			b := r.fpdu(untagged(rdmap.OpSend, ddp.QNSend, 1, five...))
+			b[len(b)-1] ^= 1
+			r.write(b)
+			return siwTerminate(0x02, 0x02, 0)
+		}, [3]uint8{2, 0, 2}},
+		plainFault("shorter than its header", 0x02, 0x03, untagged(rdmap.OpSend, 0, 1)[:14], [3]uint8{2, 0, 3}),
+		untaggedFault("Send, MSN", 0x21, 0x03, untagged(rdmap.OpSend, ddp.QNSend, 7, five...), [3]uint8{1, 2, 3}),
+		untaggedFault("Send, MO", 0x21, 0x04, with(untagged(rdmap.OpSend, ddp.QNSend, 1, five...), 17, 4), [3]uint8{1, 2, 4}),
+		untaggedFault("Send, QN", 0x21, 0x01, untagged(rdmap.OpSend, 3, 1, five...), [3]uint8{1, 2, 1}),
+		untaggedFault("Send, longer than its receive", 0x21, 0x02, untagged(rdmap.OpSend, ddp.QNSend, 1, make([]byte, 65)...), [3]uint8{1, 2, 2}),
+		{"Send, no receive", func(r *raw, k *side) []byte {
+			r.send(untagged(rdmap.OpSend, ddp.QNSend, 1))
+			k.ok(k.received(), verbs.WCRecv)
+			second := untagged(rdmap.OpSend, ddp.QNSend, 2, five...)
+			r.send(second)
+			return siwTerminate(0x21, 0x02, 0x03, quoted(second, 5, ddp.UntaggedLen)...)
+		}, [3]uint8{1, 2, 2}},
+		{"Send with Invalidate, unknown key", func(r *raw, k *side) []byte {
+			u := untagged(rdmap.OpSendInv, ddp.QNSend, 1, five...)
+			binary.BigEndian.PutUint32(u[2:], 0x5a5a5a00)
+			r.send(u)
+			// The receive fails and the stream goes on, until the program has seen that.
+			r.quiet()
+			r.send(k.reading(1, 0, 0))
+			require.Equal(r.t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000), r.read())
+			require.Equal(r.t, verbs.WCRemInvReqErr, k.received().Status)
+			// It quotes what has come last.
+			return siwTerminate(0x20, 0x09, 0x03, quoted(k.reading(1, 0, 0), 0, ddp.UntaggedLen)...)
+		}, [3]uint8{0, 2, 9}},
+		{"Write, unknown key", func(r *raw, _ *side) []byte {
+			u := tagged(rdmap.OpWrite, true, 0x5a5a5a00, 0x1000, five...)
+			r.send(u)
+			return siwTerminate(0x11, 0x00, 0x03, quoted(u, 5, ddp.TaggedLen)...)
+		}, [3]uint8{1, 1, 0}},
+		{"Read Response that nobody asked for", func(r *raw, _ *side) []byte {
+			u := tagged(rdmap.OpReadResponse, true, 0x5a5a5a00, 0x1000, five...)
+			r.send(u)
+			return siwTerminate(0x01, 0x00, 0x03, quoted(u, 5, ddp.TaggedLen)...)
+		}, [3]uint8{1, 0, 0}},
+		{"Read, MSN", func(r *raw, _ *side) []byte {
+			u := readRequest(9, rr)
+			r.send(u)
+			return siwTerminate(0x21, 0x03, 0x03, quoted(u, 0, ddp.UntaggedLen)...)
+		}, [3]uint8{1, 2, 3}},
+		{"Read, unknown key", func(r *raw, _ *side) []byte {
+			u := readRequest(1, rr)
+			r.send(u)
+			// What it quotes has the length of the Read in the place of its MSN.
+			want := append([]byte(nil), u...)
+			binary.BigEndian.PutUint32(want[10:], rr.Size)
+			return siwTerminate(0x10, 0x00, 0x07, quoted(want, 0, len(want))...)
+		}, [3]uint8{0, 1, 0}},
+	}
+	for _, op := range []rdmap.Opcode{rdmap.OpImmediate, rdmap.OpImmediateSE, rdmap.OpAtomicRequest, rdmap.OpAtomicResponse, 12, 13, 14, 15} {
+		faults = append(faults, plainFault("opcode "+op.String(), 0x20, 0x06, untagged(op, 0, 1, make([]byte, 52)...), [3]uint8{0, 2, 6}))
+	}
+	return faults
+}
+
+// TestKernelTerminates has a raw peer do what siw must not accept, and compares every octet of what siw answers. What the
+// user-space RNIC reads in each of these messages is in the table too.
+func TestKernelTerminates(t *testing.T) {
+	needKernel(t)
+	for _, f := range kernelFaults() {
+		t.Run(f.name, func(t *testing.T) {
+			r, k := here.toKernel(t, depth(4, 4), func(k *side) { k.recv(1, k.sgl(0, 64)) })
+			want := f.send(r, k)
+			got := r.read()
+			require.Equal(t, want, got)
+			r.gone()
+			require.Error(t, k.ended())
+			term, _, err := rdmap.ParseTerminateLenient(got[ddp.UntaggedLen:], true)
+			require.NoError(t, err)
+			require.Equal(t, f.codes, [3]uint8{term.Layer, term.Type, term.Code})
+		})
+	}
+	t.Run("a message begins inside of another", func(t *testing.T) {
+		// Two tagged messages: siw ends without a Terminate.
+		r, k := here.toKernel(t, depth(4, 4), nil)
+		r.send(tagged(rdmap.OpWrite, false, k.mem.RKey(), k.mem.Addr(), 1, 2, 3, 4),
+			tagged(rdmap.OpReadResponse, true, 1, 0, 1, 2, 3, 4))
+		r.gone()
+		require.Error(t, k.ended())
+	})
+}
