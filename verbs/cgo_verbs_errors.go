@@ -26,7 +26,11 @@ type libError struct {
 
 // Error returns for example "ibv_create_qp: invalid argument (EINVAL)".
 func (e *libError) Error() string {
-	if name := unix.ErrnoName(e.errno); name != "" {
+	name := unix.ErrnoName(e.errno)
+	if e.errno == syscall.EOPNOTSUPP {
+		name = "EOPNOTSUPP" // and not its alias ENOTSUP
+	}
+	if name != "" {
 		return fmt.Sprintf("%s: %v (%s)", e.call, e.errno, name)
 	}
 	return fmt.Sprintf("%s: %v", e.call, e.errno)
