@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command writeimm connects to itself over the user-space RNIC and sends a text by RDMA Write with immediate: it appears
-// in the peer's memory, and the peer gets a completion with the immediate.
+// Command writeimm connects to itself and sends a text by RDMA Write with immediate: it appears in the peer's memory, and the
+// peer gets a completion with the immediate.
+//
+//	writeimm [-device NAME] [-listen ADDR]
+//
+// It does so over the user-space RNIC, or over another device with an address of that device's.
 package main
 
 import (
 	"context"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"log"
 
@@ -17,20 +22,27 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	if err := run(context.Background()); err != nil {
+	device := flag.String("device", "usiw0", "use the device `NAME`")
+	listen := flag.String("listen", "127.0.0.1:0", "listen on `ADDR`, which the device must reach")
+	flag.Parse()
+	if err := run(context.Background(), *device, *listen); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, device, listen string) error {
 	nic, err := siw.Register(siw.Config{}) // adds usiw0 to verbs.Devices()
 	if err != nil {
 		return err
 	}
 	defer nic.Close()
-	cfg := cm.Config{Device: nic.Device()}
+	dev, err := verbs.DeviceByName(device)
+	if err != nil {
+		return err
+	}
+	cfg := cm.Config{Device: dev}
 
-	ln, err := cm.Listen(ctx, "127.0.0.1:0", cfg)
+	ln, err := cm.Listen(ctx, listen, cfg)
 	if err != nil {
 		return err
 	}
