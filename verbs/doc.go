@@ -5,9 +5,10 @@
 //
 // # Handles and providers
 //
-// The handles are concrete types. What executes them is a provider behind an interface: the user-space iWARP RNIC of
-// package siw, which runs anywhere without root, kernel modules or cgo. A handle refuses calls after its Close, keeps
-// the order of parents and children, checks arguments and wraps errors; the provider does the work.
+// The handles are concrete types. What executes them is a provider behind an interface: libibverbs, for the devices of the
+// kernel, in programs that are built with cgo on Linux; or the user-space iWARP RNIC of package siw, which runs anywhere
+// without root, kernel modules or cgo. A handle refuses calls after its Close, keeps the order of parents and children,
+// checks arguments and wraps errors; the provider does the work.
 //
 // # Lifetimes
 //
@@ -16,8 +17,9 @@
 //	    CompChannel
 //	    CQ            (also below the CompChannel it was made with)
 //	    PD
-//	      MR  MW
-//	      QP          (also below its two CQs)
+//	      MR  MW  AH
+//	      SRQ
+//	      QP          (also below its two CQs and its SRQ)
 //
 // Every object is closed explicitly, children before their parents: closing a parent with live children fails with
 // [ErrBusy] and names them. Close is idempotent and works on nil. A call on a closed handle fails with [ErrClosed], and
