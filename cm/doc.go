@@ -22,6 +22,16 @@
 // into the error state, its requests are flushed, and [ID.Done] is closed. Requests should have completed before a
 // side disconnects; what has completed arrives.
 //
+// A device with a connection manager of its own, as the user-space siw, implements [Provider]. For the devices of the kernel
+// this package uses librdmacm: the QPs are the program's, all IDs of the process share one event channel under the
+// runtime's poller while there are any, and no call holds a thread while it waits, with one exception: kernel siw connects
+// its TCP stream within rdma_connect(3), in a thread that a Connect which is given up leaves behind for as long as TCP tries.
+// On iWARP devices of the kernel a QP whose connection has failed or ended cannot be used for another one; InfiniBand
+// and RoCE devices reset it. With [Auto] as the device the address chooses.
+//
+// UD QPs have no connections. An ID of [PortSpaceUDP] finds the QP behind a port, see [ID.Datagram], and joins multicast
+// groups, see [ID.JoinMulticast]. Nothing tells its peer when it is closed.
+//
 // States of an ID:
 //
 //	resolved -> connecting -> established -> disconnected -> closed

@@ -759,6 +759,34 @@ func TestDatagrams(t *testing.T) {
 	require.ErrorIs(t, b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}).Connect(soon(t), b.qp(0), cm.ConnParam{}), verbs.ErrInvalid)
 }
 
+// TestNoDatagrams: iWARP has none.
+func TestNoDatagrams(t *testing.T) {
+	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
+	cfg := cm.Config{Context: b.vctx, PortSpace: cm.PortSpaceUDP}
+	_, err := cm.Resolve(soon(t), b.ln.Addr().String(), cfg)
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+	_, err = cm.Listen(soon(t), "198.51.100.1:0", cfg)
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+	_, err = b.resolve(cm.Config{}).JoinMulticast(soon(t), b.qp(0), netip.MustParseAddr("239.1.2.3"))
+	require.ErrorIs(t, err, verbs.ErrInvalid)
+}
+
+// TestRequestOfAPeerThatLeft: what the kernel says of a request whose peer has gone ends it.
+func TestRequestOfAPeerThatLeft(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
+		connected := make(chan error, 1)
+		go func() { connected <- id.Connect(soon(b.T), qp, cm.ConnParam{}) }()
+		req, err := b.ln.Accept(soon(b.T))
+		require.NoError(b, err)
+		fakeverbs.Fail("rdma_init_qp_attr", 1, syscall.EINVAL)
+		_, err = req.Accept(soon(b.T), other, cm.ConnParam{})
+		require.ErrorIs(b, err, syscall.EINVAL)
+		require.ErrorIs(b, <-connected, cm.ErrRejected)
+		require.ErrorIs(b, req.Reject(nil), verbs.ErrInvalid, "answered")
+	})
+}
+
 // TestMulticast joins and leaves, also when the ID is closed.
 func TestMulticast(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})

@@ -124,6 +124,9 @@ func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, tos uint8, 
 		if err != nil {
 			return err
 		}
+		if _, err := deviceOf(vctx, l.ps); err != nil {
+			return err
+		}
 		l.vctx = vctx
 	}
 	end.setAccept(l.offer)

@@ -50,8 +50,11 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	}
 	// librdmacm counts depths in 8 bits and has 255 for "as many as the device can", which we fill in ourselves.
 	d := kernelDevice{maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
+	iwarp := vctx.Device().Info().Transport == verbs.TransportIWARP
 	switch {
-	case vctx.Device().Info().Transport == verbs.TransportIWARP:
+	case iwarp && ps == PortSpaceUDP:
+		return kernelDevice{}, fmt.Errorf("%w: datagrams on %v: iWARP has none", verbs.ErrNotSupported, vctx.Device())
+	case iwarp:
 		d.iwarp = true
 		// Kernel siw writes a wrong length for 252 to 255 octets. The interface ends at 255.
 		d.request, d.reply, d.reject = 251, 251, 251

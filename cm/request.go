@@ -13,7 +13,7 @@ import (
 )
 
 // Request is a peer's wish to connect. It is answered once, by Accept or Reject; a request that is dropped without an
-// answer leaves the peer to its time-out.
+// answer leaves the peer to its time-out, and on a device of the kernel its ID to the process.
 type Request struct {
 	vctx *verbs.Context
 	p    ProviderRequest
@@ -60,6 +60,12 @@ type qpAccepter interface {
 func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*ID, error) {
 	address := r.p.RemoteAddr().String()
 	if err := bindQP("Accept", address, r.vctx, qp, r.binder()); err != nil {
+		if !errors.Is(err, verbs.ErrForeign) && !errors.Is(err, verbs.ErrInvalid) && !errors.Is(err, verbs.ErrState) {
+			// Not the caller's mistake: the peer may have gone, and another QP would not help.
+			if r.answer("Accept") == nil {
+				_ = r.p.Reject(nil)
+			}
+		}
 		return nil, err
 	}
 	if err := r.answer("Accept"); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -184,5 +185,76 @@ func TestKernelReject(t *testing.T) {
 		var re *cm.RejectedError
 		require.True(t, errors.As(err, &re), "%v", err)
 		require.Equal(t, "no room", string(re.PrivateData[:7]))
+	})
+}
+
+// TestKernelRefused: a port where nobody listens is a refusal, and not the peer's program's.
+func TestKernelRefused(t *testing.T) {
+	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
+		id, err := cm.Resolve(soon(t), net.JoinHostPort(ip, "9"), cm.Config{Device: dev})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, id.Close()) }()
+		err = id.Connect(soon(t), newHalf(t, id.Context(), 0).qp, cm.ConnParam{})
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.NotErrorIs(t, err, cm.ErrRejected)
+	})
+}
+
+// TestKernelWildcard: one listener serves both address families, and with Auto every device.
+func TestKernelWildcard(t *testing.T) {
+	for _, d := range kernelDevices {
+		rdmatest.KernelDevice(t, d.name)
+	}
+	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	require.GreaterOrEqual(t, len(ln.Devices()), 2)
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	for _, d := range kernelDevices {
+		for _, ip := range []string{d.ip, d.ip6} {
+			id, err := cm.Resolve(soon(t), net.JoinHostPort(ip, port), cm.Config{Device: cm.Auto})
+			require.NoError(t, err)
+			require.Equal(t, d.name, id.Context().Device().Name(), "whose route it is")
+			rejected := make(chan error, 1)
+			go func() {
+				req, err := ln.Accept(soon(t))
+				if err == nil && req.Context() != id.Context() {
+					err = errors.New("a context of another device")
+				}
+				if err == nil {
+					err = req.Reject([]byte(d.name))
+				}
+				rejected <- err
+			}()
+			err = id.Connect(soon(t), newHalf(t, id.Context(), 0).qp, cm.ConnParam{})
+			require.NoError(t, <-rejected)
+			var re *cm.RejectedError
+			require.ErrorAs(t, err, &re)
+			require.Equal(t, d.name, string(re.PrivateData[:4]))
+			require.NoError(t, id.Close())
+		}
+	}
+	_, err = cm.Resolve(soon(t), "127.0.0.1:9", cm.Config{Device: cm.Auto})
+	require.ErrorIs(t, err, verbs.ErrNoDevice)
+	require.ErrorContains(t, err, "rxe0")
+	require.ErrorContains(t, err, "siw0")
+}
+
+// TestKernelGivesUp: who waits for a peer that never answers can stop, at once.
+func TestKernelGivesUp(t *testing.T) {
+	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
+		ln, err := cm.Listen(soon(t), net.JoinHostPort(ip, "0"), cm.Config{Device: dev})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, ln.Close()) }()
+		id, err := cm.Resolve(soon(t), ln.Addr().String(), cm.Config{Device: dev})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		qp := newHalf(t, id.Context(), 0).qp
+		began := time.Now()
+		require.ErrorIs(t, id.Connect(ctx, qp, cm.ConnParam{}), context.Canceled)
+		require.NoError(t, id.Close())
+		require.Less(t, time.Since(began), 5*time.Second)
 	})
 }
