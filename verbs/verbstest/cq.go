@@ -317,9 +317,11 @@ func cqCloseWakesWaiters(w *world) {
 	}
 }
 
-// overflow fills the send CQ of a pair beyond its capacity.
-func (p *pair) overflow() {
+// overflow fills the send CQ of a pair beyond its capacity. It reports false, and notes it, if a device of the kernel does not take
+// as many requests as that needs before some of their completions have been polled.
+func (p *pair) overflow() bool {
 	p.Helper()
+	deadline := time.Now().Add(waitLimit)
 	for sent := 0; sent <= p.a.scq.CQE(); sent++ {
 		wr := verbs.SendWR{ID: uint64(sent), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled}
 		if n, err := p.a.qp.PostSend([]verbs.SendWR{wr}); err != nil {
@@ -328,8 +330,14 @@ func (p *pair) overflow() {
 			require.Zero(p, n)
 			time.Sleep(time.Millisecond)
 			sent--
+			if time.Now().After(deadline) {
+				require.False(p, p.f.userSpace(), "the queue stays full")
+				p.note(Lack{"cq-overflow", "none"})
+				return false
+			}
 		}
 	}
+	return true
 }
 
 // cqOverflow: completions that find no room are lost, and everybody concerned is told.
@@ -338,7 +346,9 @@ func cqOverflow(w *world) {
 	p := w.pair(pairConfig{cqe: 4})
 	p.b.recv(1)
 	p.a.recv(2)
-	p.overflow()
+	if !p.overflow() {
+		return
+	}
 
 	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
 	defer cancel()
@@ -381,7 +391,9 @@ func cqOverflow(w *world) {
 // cqOverflowWakes: one who waits learns of the overflow too.
 func cqOverflowWakes(w *world) {
 	p := w.pair(pairConfig{cqe: 4})
-	p.overflow()
+	if !p.overflow() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
 	defer cancel()
 	for {
