@@ -35,4 +35,10 @@
 // [PD.AllocMR] is the first choice: page-aligned memory outside of the Go heap. [PD.RegMR] registers memory of the
 // caller's. Between the post of a request and its completion the memory it names belongs to the device. What a peer may
 // write or change by atomics can change at any time while the region is registered.
+//
+// # Fork
+//
+// Before the first device of the kernel is opened, ibv_fork_init(3) is called, which the environment variable
+// RDMAV_FORK_SAFE would have done. Package os/exec works with registered memory in any case: its child shares the memory of
+// the parent until it calls exec. A child that runs on without exec, made by C code, must not touch registered memory.
 package verbs
