@@ -16,11 +16,15 @@ import (
 
 // kernelAddr is an end of a connection of a kernel's device. Like net.TCPAddr it has a method AddrPort.
 type kernelAddr struct {
-	netip.AddrPort
+	at netip.AddrPort
 	ps PortSpace
 }
 
-func (a kernelAddr) Network() string { return "rdma-" + a.ps.String() }
+func (a kernelAddr) Network() string          { return "rdma-" + a.ps.String() }
+func (a kernelAddr) String() string           { return a.at.String() }
+func (a kernelAddr) AddrPort() netip.AddrPort { return a.at }
+func (a kernelAddr) Addr() netip.Addr         { return a.at.Addr() }
+func (a kernelAddr) Port() uint16             { return a.at.Port() }
 
 // splitAddress separates "host:port" and judges the port.
 func splitAddress(address string) (host string, port uint16, err error) {

@@ -136,7 +136,7 @@ func noKernelDevice(err error) error {
 func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
 		step := max(min(resolveStep, time.Until(end)), time.Millisecond)
-		if err := r.end.call(func(id rawID) error { return id.resolveAddr(source, r.remote.AddrPort, step) }); err != nil {
+		if err := r.end.call(func(id rawID) error { return id.resolveAddr(source, r.remote.at, step) }); err != nil {
 			return fmt.Errorf("rdma_resolve_addr: %w", err)
 		}
 		err := r.await(ctx, EventAddrResolved)

@@ -22,7 +22,8 @@ type ConnParam struct {
 	// RetryCount is how often the device sends a packet again that the peer has not acknowledged, RNRRetryCount how often
 	// the *peer's* device sends again to a receiver that is not ready, 1 to 7 (0 = DefaultRetryCount, None = never; 7 of
 	// the latter = without end). Only what the active side gives as RetryCount counts, for both. They are for InfiniBand
-	// and RoCE; iWARP has TCP for that.
+	// and RoCE; iWARP has TCP for that. The rxe of Linux takes a RetryCount of 7 for without end too: with less, a
+	// request to a host that has gone fails with verbs.WCRetryExcErr.
 	RetryCount, RNRRetryCount int
 	// MinRNRTimer is how long the peer's device waits before it sends again to this side where no receive was posted, as
 	// the code of ibv_modify_qp(3), 1 to 31 (0 = DefaultMinRNRTimer). InfiniBand and RoCE.
