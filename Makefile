@@ -10,13 +10,16 @@ OUT       ?=
 HOST_ONLY ?=
 # GUEST, for test-guest, is what to run of testbed/suite.list: "[-run PATTERN] [PACKAGE...]", everything if it is empty.
 GUEST     ?=
+# SOAK is how long soak-guest takes, SEED what it begins with (empty = chosen and printed).
+SOAK      ?= 10m
+SEED      ?=
 # BASE is the image below the demo's in test-docker.
 BASE      ?= scratch
 
 # Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
-.PHONY: help demo test test-host test-guest test-testbed asan check bench bench-peers fuzz test-docker build docker/goverbs
+.PHONY: help demo test test-host test-guest test-testbed soak-guest asan check bench bench-peers fuzz test-docker build docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +50,12 @@ test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU gu
 test-testbed: ## test the guest itself: exit statuses, output, files, devices, what ends it
 	@scripts/need.sh cc ps
 	@testbed/selftest/run
+
+soak-guest: ## mixed traffic on rxe0, siw0 and usiw in the guest, connections that end in every way, kills (SOAK=10m, SEED=)
+	@scripts/need.sh cc verbs
+	@mkdir -p bin
+	CGO_ENABLED=1 go build -o bin/soak ./testbed/soak
+	testbed/guest run -t 7200 -- bin/soak -duration $(SOAK) $(if $(SEED),-seed $(SEED))
 
 asan: ## run the tests of verbs and cm with the address sanitizer, over a device that is only C code (internal/fakeverbs)
 	@scripts/need.sh asan verbs

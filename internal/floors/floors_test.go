@@ -29,6 +29,7 @@ var floorOf = map[string]int{
 	"bench/*":    9,
 
 	"testbed/guesttest/*": 9, // tests only, run in the guest
+	"testbed/soak":        9,
 
 	"rsocket":    8,
 	"compat/dat": 8,
@@ -38,6 +39,7 @@ var floorOf = map[string]int{
 	"verbs/verbstest":   suites, // nothing below imports these
 	"siw/siwtest":       suites,
 	"siw/capture":       suites,
+	"testbed/load":      suites,
 	"internal/rdmatest": suites,
 
 	"siw": 5,

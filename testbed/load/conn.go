@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Conn is a client's connection to a [Node]. One goroutine uses it, but for ID and QP.
+type Conn struct {
+	ID *cm.ID
+	QP *verbs.QP
+	CQ *verbs.CQ // of both queues
+
+	ctx    *verbs.Context
+	pd     *verbs.PD
+	mem    *verbs.MR // regionLen octets for data, then slots to send from, then slots to receive into
+	remote region
+	counts *Counts
+	rng    *rand.Rand
+
+	shadow  []byte // what the server's region holds
+	word    uint64 // what the word at its begin holds
+	pending []uint64
+	next    uint64
+	own     bool // ctx was opened for this connection
+}
+
+// Options are how a connection is made.
+type Options struct {
+	Wish Wish
+	// Context is where the connection's objects are made (nil = one of its own).
+	Context *verbs.Context
+	Source  netip.AddrPort // local address (zero = chosen by the route)
+	Retries int            // cm.ConnParam.RetryCount
+	Seed    uint64
+	Counts  *Counts // not nil
+}
+
+// Dial connects to a Node. A refusal that was wished for is an error that Is cm.ErrRejected. After an error nothing is left.
+func Dial(dev *verbs.Device, address string, o Options) (c *Conn, err error) {
+	c = &Conn{ctx: o.Context, counts: o.Counts, rng: rand.New(rand.NewPCG(o.Seed, 1)), shadow: make([]byte, regionLen)}
+	if c.ctx == nil {
+		if c.ctx, err = dev.Open(); err != nil {
+			return nil, err
+		}
+		c.own = true
+	}
+	if err = c.dial(address, o); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.counts.Add("connected", 1)
+	return c, nil
+}
+
+func (c *Conn) dial(address string, o Options) (err error) {
+	if c.pd, err = c.ctx.AllocPD(); err != nil {
+		return err
+	}
+	if c.CQ, err = c.ctx.CreateCQ(verbs.CQConfig{}); err != nil {
+		return err
+	}
+	if c.mem, err = c.pd.AllocMR(regionLen+2*slots*slotLen, anyAccess); err != nil {
+		return err
+	}
+	c.QP, err = c.pd.CreateQP(verbs.QPConfig{SendCQ: c.CQ, RecvCQ: c.CQ, Cap: verbs.QPCap{MaxSendWR: 32, MaxRecvWR: 32}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Limit)
+	defer cancel()
+	if c.ID, err = cm.Resolve(ctx, address, cm.Config{Context: c.ctx, Source: o.Source}); err != nil {
+		return err
+	}
+	if err := c.ID.Connect(ctx, c.QP, cm.ConnParam{PrivateData: []byte{wishMagic, byte(o.Wish)}, RetryCount: o.Retries}); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", ErrHang, err)
+		}
+		return err
+	}
+	c.remote, err = unmarshalRegion(c.ID.PrivateData())
+	return err
+}
+
+// Supports reports whether the device has an operation.
+func (c *Conn) Supports(op verbs.Op) bool { return c.ctx.Supports(op) }
+
+// Context returns the context of the connection's objects.
+func (c *Conn) Context() *verbs.Context { return c.ctx }
+
+// id makes the ID of a request that will complete.
+func (c *Conn) id() uint64 {
+	c.next++
+	c.pending = append(c.pending, c.next)
+	return c.next
+}
+
+// post posts requests that were made with id. Of those that are not taken none completes.
+func (c *Conn) post(wrs ...verbs.SendWR) error {
+	n, err := c.QP.PostSend(wrs)
+	c.pending = c.pending[:len(c.pending)-(len(wrs)-n)]
+	return err
+}
+
+func (c *Conn) recv(slot int) error {
+	wr := recvOf(c.mem, slot)
+	wr.SGL[0].Addr += regionLen + slots*slotLen
+	wr.ID = c.id()
+	if _, err := c.QP.PostRecv([]verbs.RecvWR{wr}); err != nil {
+		c.pending = c.pending[:len(c.pending)-1]
+		return err
+	}
+	return nil
+}
+
+// Collect waits until everything that is posted has completed, each request once. It returns the first failure of a
+// request, which Is its verbs.WCStatus.
+func (c *Conn) Collect() error {
+	ctx, cancel := context.WithTimeout(context.Background(), Limit)
+	defer cancel()
+	var failure error
+	var wcs [16]verbs.WC
+	for len(c.pending) > 0 {
+		n, err := c.CQ.Wait(ctx, wcs[:])
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%w: %d requests have no completion", ErrHang, len(c.pending))
+		}
+		if err != nil {
+			return err
+		}
+		for i := range wcs[:n] {
+			k := slices.Index(c.pending, wcs[i].ID)
+			if k < 0 {
+				return fmt.Errorf("%w: request %d completed twice, or was never posted", errTraffic, wcs[i].ID)
+			}
+			c.pending = slices.Delete(c.pending, k, k+1)
+			if err := wcs[i].Err(); err != nil && failure == nil {
+				failure = fmt.Errorf("request %d: %w", wcs[i].ID, err)
+			}
+		}
+	}
+	return failure
+}
+
+// errTraffic is wrong whatever happens to the connection.
+var errTraffic = errors.New("wrong traffic")
+
+// Wrong reports whether an error of a Conn's is one even on a connection that somebody cuts: octets that are not those which
+// were sent, requests without a completion or with two, calls that do not come back.
+func Wrong(err error) bool { return errors.Is(err, errTraffic) || errors.Is(err, ErrHang) }
+
+// WaitEnd waits for the completion of everything that is posted and for the end of the connection. In this order: on
+// InfiniBand and RoCE a QP that has failed by a request of its own is known to have when the completion is polled.
+func (c *Conn) WaitEnd() error {
+	if err := c.Collect(); Wrong(err) {
+		return err
+	}
+	timer := time.NewTimer(Limit)
+	defer timer.Stop()
+	select {
+	case <-c.ID.Done():
+	case <-timer.C:
+		return fmt.Errorf("%w: waited for the end of a connection whose QP is in state %v", ErrHang, c.QP.State())
+	}
+	if c.ID.Err() == nil {
+		return fmt.Errorf("%w: a connection that has ended has no reason for it", errTraffic)
+	}
+	return nil
+}
+
+// Close closes everything of the connection, which ends if it has not.
+func (c *Conn) Close() error {
+	var err error
+	hang := within(func() {
+		err = errors.Join(c.ID.Close(), c.QP.Close(), c.CQ.Close(), c.mem.Close(), c.pd.Close())
+		if c.own {
+			err = errors.Join(err, c.ctx.Close())
+		}
+	}, "a client's Close")
+	if hang != nil {
+		return hang
+	}
+	return err
+}
+
+// sge names n octets of the connection's memory.
+func (c *Conn) sge(off, n int) []verbs.SGE {
+	return []verbs.SGE{{Addr: c.mem.Addr() + uint64(off), Length: uint32(n), LKey: c.mem.LKey()}}
+}

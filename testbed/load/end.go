@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package load
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Ends are the names of the ways that End knows to end a connection in the middle of traffic.
+func Ends() []string {
+	var names []string
+	for _, e := range ends {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+var ends = []struct {
+	name string
+	run  func(c *Conn) error // what it returns is wrong
+}{
+	{"disconnect", func(c *Conn) error { return c.ID.Disconnect() }},
+	{"close QP", func(c *Conn) error { return c.QP.Close() }},
+	{"close ID", func(c *Conn) error { return c.ID.Close() }},
+	{"QP to ERR", func(c *Conn) error { return c.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) }},
+	{"close MR", func(c *Conn) error { return errors.Join(c.mem.Close(), c.ID.Disconnect()) }},
+	{"wrong key", (*Conn).wrongKey},
+	{"cut by the server", (*Conn).cut},
+}
+
+// End ends the connection in the way of that number, counted round, while Writes and Reads are under way. It returns when
+// the connection has ended and everything that was posted has completed. An error is something Wrong.
+func (c *Conn) End(way int) error {
+	e := &ends[way%len(ends)]
+	var wrs []verbs.SendWR
+	for i := range 8 {
+		off, n := c.part()
+		if i%2 == 0 {
+			wrs = append(wrs, c.write(i*256, off, min(n, 256)))
+		} else {
+			wrs = append(wrs, c.read(c.sge(regionLen/2, n), off))
+		}
+	}
+	err := c.post(wrs...)
+	if err == nil {
+		err = e.run(c)
+	}
+	if err == nil {
+		err = c.WaitEnd()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", errTraffic, e.name, err)
+	}
+	c.counts.Add("end: "+e.name, 1)
+	return nil
+}
+
+// wrongKey writes by a key that the peer has not given.
+func (c *Conn) wrongKey() error {
+	wr := c.write(0, wordLen, 100)
+	wr.RKey ^= 0x5500
+	return c.post(wr)
+}
+
+// cut has the server end the connection.
+func (c *Conn) cut() error {
+	off, b := c.slot(0)
+	clear(b[:headLen])
+	b[0], b[1] = kindCut, byte(c.rng.Uint32())
+	return c.post(verbs.SendWR{ID: c.id(), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: c.sge(off, headLen)})
+}
