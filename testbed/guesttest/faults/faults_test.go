@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package faults
+
+import (
+	"context"
+	"io"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/testbed/load"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// dropped is how many packets netem, or whatever stands there, has dropped on a device.
+func dropped(t *testing.T, before []string, dev string) int {
+	t.Helper()
+	args := append(before, "tc", "-s", "qdisc", "show", "dev", dev)
+	out := command(t, args[0], args[1:]...)
+	m := regexp.MustCompile(`dropped (\d+)`).FindStringSubmatch(out)
+	require.NotNil(t, m, out)
+	n, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	return n
+}
+
+// TestOneHostLoss: packets of the loopback device are lost, late, out of order and twice; traffic does not notice.
+func TestOneHostLoss(t *testing.T) {
+	for _, how := range [][]string{
+		{"loss", "8%", "delay", "3ms"},
+		{"delay", "2ms", "reorder", "25%", "duplicate", "5%"},
+	} {
+		t.Run(how[0], func(t *testing.T) {
+			each(t, "siw0", []string{"usiw", "siw0"}, func(t *testing.T, s *site) {
+				n := s.serve(t)
+				c := s.dial(t, n.Addr())
+				undo(t, "tc", "qdisc", "del", "dev", "lo", "root")
+				command(t, "tc", append([]string{"qdisc", "add", "dev", "lo", "root", "netem"}, how...)...)
+				for i := 0; i < 4 || how[0] == "loss" && dropped(t, nil, "lo") < 3; i++ {
+					require.Less(t, i, 40, "nothing was lost")
+					require.NoError(t, c.EachStep())
+				}
+				// Connections are made on such a wire too.
+				s.works(t, n.Addr())
+			})
+		})
+	}
+}
+
+// TestOneHostSocketKilled: one of several connections loses its socket.
+func TestOneHostSocketKilled(t *testing.T) {
+	each(t, "siw0", []string{"usiw", "siw0"}, func(t *testing.T, s *site) {
+		n := s.serve(t)
+		by := s.dial(t, n.Addr())
+		v := newVictim(t, s.dial(t, n.Addr()))
+		local := addrPort(t, v.ID.LocalAddr())
+		command(t, "ss", "-K", "src", local.Addr().String(), "sport", "=", ":"+strconv.Itoa(int(local.Port())))
+		require.ErrorIs(t, v.ends(), map[string]error{"usiw": syscall.ECONNABORTED, "siw0": io.EOF}[s.name])
+		require.NoError(t, by.EachStep(), "another connection")
+		s.works(t, n.Addr())
+	})
+}
+
+func addrPort(t *testing.T, a any) netip.AddrPort {
+	t.Helper()
+	with, ok := a.(interface{ AddrPort() netip.AddrPort })
+	require.True(t, ok, "%T", a)
+	return with.AddrPort()
+}
+
+// TestOneHostProcessKilled: the peer's process is killed, as server and as client.
+func TestOneHostProcessKilled(t *testing.T) {
+	each(t, "siw0", []string{"usiw", "siw0", "rxe0"}, func(t *testing.T, s *site) {
+		n := s.serve(t)
+		by := s.dial(t, n.Addr())
+		t.Run("server", func(t *testing.T) {
+			p := start(t, roleServe, s.name, s.listen)
+			v := newVictim(t, s.dial(t, p.line()))
+			p.kill()
+			require.ErrorIs(t, v.ends(), io.EOF)
+			require.NoError(t, by.EachStep(), "another connection")
+		})
+		t.Run("client", func(t *testing.T) {
+			// The node closes only when its connections have ended.
+			inner := s.serve(t)
+			p := start(t, roleStay, s.name, inner.Addr())
+			require.Equal(t, "connected", p.line())
+			p.kill()
+			began := time.Now()
+			require.NoError(t, inner.Close())
+			require.Less(t, time.Since(began), soon)
+			require.NoError(t, by.EachStep(), "another connection")
+		})
+		t.Run("server before it answers", func(t *testing.T) {
+			p := start(t, roleMute, s.name, s.listen)
+			address := p.line()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := load.Dial(s.dev, address, load.Options{Counts: new(load.Counts)})
+				ended <- err
+			}()
+			require.Equal(t, "request", p.line())
+			p.kill()
+			err := closes(t, ended, "Connect")
+			t.Logf("Connect: %v", err)
+			var ce *cm.OpError
+			require.ErrorAs(t, err, &ce)
+			require.Equal(t, "Connect", ce.Op)
+			require.False(t, load.Wrong(err))
+			require.ErrorIs(t, err, map[string]error{"usiw": io.EOF, "siw0": cm.ErrRejected, "rxe0": cm.ErrRejected}[s.name])
+		})
+		s.works(t, n.Addr())
+	})
+}
+
+// TestOneHostLinkDown: the interface below kernel siw goes down and comes up again.
+func TestOneHostLinkDown(t *testing.T) {
+	for _, c := range []struct{ device, netdev, ip6 string }{{"siw0", "d0", "fd00:77::1/64"}, {"rxe0", "e0", "fd00:78::1/64"}} {
+		t.Run(c.device, func(t *testing.T) {
+			s := open(t, c.device)
+			n := s.serve(t)
+			watcher, err := s.dev.Open()
+			require.NoError(t, err)
+			defer func() { require.NoError(t, watcher.Close()) }()
+			v := newVictim(t, s.dial(t, n.Addr()))
+			undo(t, "ip", "addr", "add", c.ip6, "dev", c.netdev)
+			undo(t, "ip", "link", "set", c.netdev, "up")
+			command(t, "ip", "link", "set", c.netdev, "down")
+			port := awaitEvent(t, watcher, verbs.EventPortErr)
+			require.NotEqual(t, verbs.PortActive, port.State)
+			t.Logf("port %v", port.State)
+			if c.device == "siw0" {
+				require.ErrorIs(t, v.ends(), io.EOF)
+			}
+			command(t, "ip", "link", "set", c.netdev, "up")
+			port = awaitEvent(t, watcher, verbs.EventPortActive)
+			require.Equal(t, verbs.PortActive, port.State)
+			if c.device == "rxe0" {
+				// rxe sends to itself without the interface, and a connection outlives its absence.
+				require.NoError(t, v.ID.Disconnect())
+				require.ErrorIs(t, v.ends(), verbs.ErrClosed)
+			}
+			s.works(t, s.serve(t).Addr())
+		})
+	}
+}
+
+// awaitEvent waits for an event of port 1 and returns the port's attributes afterwards.
+func awaitEvent(t *testing.T, c *verbs.Context, want verbs.EventType) verbs.PortAttr {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	for {
+		ev, err := c.WaitEvent(ctx)
+		require.NoError(t, err, "waiting for %v", want)
+		if ev.Type == want {
+			require.Equal(t, 1, ev.Port)
+			attr, err := c.QueryPort(1)
+			require.NoError(t, err)
+			return attr
+		}
+	}
+}
+
+// TestOneHostPacketsDropped: for a while nothing gets through; then everything goes on.
+func TestOneHostPacketsDropped(t *testing.T) {
+	each(t, "siw0", []string{"usiw", "siw0"}, func(t *testing.T, s *site) {
+		n := s.serve(t)
+		c := s.dial(t, n.Addr())
+		require.NoError(t, c.EachStep())
+		port := strconv.Itoa(int(addrPort(t, c.ID.RemoteAddr()).Port()))
+		undo(t, "nft", "delete", "table", "inet", "faults")
+		command(t, "nft", "add table inet faults; add chain inet faults out { type filter hook output priority 0; };"+
+			"add rule inet faults out tcp dport "+port+" counter drop; add rule inet faults out tcp sport "+port+" counter drop")
+		done := make(chan error, 1)
+		go func() { done <- c.EachStep() }()
+		select {
+		case err := <-done:
+			require.Fail(t, "traffic without packets", "%v", err)
+		case <-time.After(2 * time.Second):
+		}
+		require.Regexp(t, `counter packets [1-9]`, command(t, "nft", "list", "table", "inet", "faults"))
+		command(t, "nft", "delete table inet faults")
+		require.NoError(t, closes(t, done, "traffic to go on"))
+		require.NoError(t, c.EachStep())
+	})
+}
+
+// TestTwoHostsLoss: a cable between two devices loses packets.
+func TestTwoHostsLoss(t *testing.T) {
+	t.Run("rxe", func(t *testing.T) {
+		client, server := open(t, "rxe1"), open(t, "rxe2")
+		n := server.serve(t)
+		c := client.dialBy(t, n.Addr(), load.Options{Source: rxe1})
+		undo(t, "tc", "qdisc", "del", "dev", "e1", "root")
+		command(t, "tc", "qdisc", "add", "dev", "e1", "root", "netem", "loss", "3%", "delay", "1ms")
+		for i := 0; i < 1 || dropped(t, nil, "e1") < 1; i++ {
+			require.Less(t, i, 40, "nothing was lost")
+			require.NoError(t, c.EachStep())
+		}
+		command(t, "tc", "qdisc", "del", "dev", "e1", "root")
+	})
+	t.Run("siw", func(t *testing.T) {
+		open(t, "siw1")
+		h1, h2 := []string{"ip", "netns", "exec", "h1"}, []string{"ip", "netns", "exec", "h2"}
+		p := start(t, roleServe, "siw2", listenOn["siw2"], h2...)
+		address := p.line()
+		undo(t, "ip", "netns", "exec", "h1", "tc", "qdisc", "del", "dev", "d1", "root")
+		command(t, "ip", "netns", "exec", "h1", "tc", "qdisc", "add", "dev", "d1", "root", "netem", "loss", "3%", "delay", "3ms")
+		for i := 0; i < 1 || dropped(t, h1, "d1") < 3; i++ {
+			require.Less(t, i, 10, "nothing was lost")
+			c := start(t, roleUse, "siw1", address, h1...)
+			require.Equal(t, "connected", c.line())
+			ended := make(chan error, 1)
+			go func() { ended <- c.cmd.Wait() }()
+			select {
+			case err := <-ended:
+				c.over = true
+				require.NoError(t, err)
+			case <-time.After(2 * load.Limit):
+				require.Fail(t, "traffic has stopped")
+			}
+		}
+		p.leave()
+	})
+}
+
+// rxe1 is the address that leads over the cable.
+var rxe1 = netip.MustParseAddrPort("10.78.0.1:0")
+
+// TestTwoHostsCableCut: rxe gives up a peer that it does not reach; a short interruption does no harm.
+func TestTwoHostsCableCut(t *testing.T) {
+	client := open(t, "rxe1")
+	rdmatest.KernelDevice(t, "rxe2")
+	// A process that can be killed: where nothing arrives, it will not learn that its client has given up.
+	p := start(t, roleServe, "rxe2", listenOn["rxe2"])
+	address := p.line()
+	undo(t, "nft", "delete", "table", "inet", "faults")
+	cut := func() {
+		command(t, "nft", "add table inet faults; add chain inet faults in { type filter hook input priority 0; };"+
+			"add rule inet faults in udp dport 4791 counter drop")
+	}
+	repair := func() { command(t, "nft", "delete table inet faults") }
+	// With 7, the default, rxe of Linux tries without end.
+	v := newVictim(t, client.dialBy(t, address, load.Options{Source: rxe1, Retries: 2}))
+	by := client.dialBy(t, address, load.Options{Source: rxe1})
+	cut()
+	done := make(chan error, 1)
+	go func() { done <- by.EachStep() }()
+	time.Sleep(time.Second)
+	require.Regexp(t, `counter packets [1-9]`, command(t, "nft", "list", "table", "inet", "faults"))
+	repair()
+	require.NoError(t, closes(t, done, "traffic to go on"))
+
+	cut()
+	_, err := v.QP.PostSend([]verbs.SendWR{{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled}})
+	require.NoError(t, err)
+	c := closes(t, v.completed, "the completion of a Write that does not arrive")
+	require.NoError(t, c.err)
+	require.EqualValues(t, 1, c.wc.ID)
+	require.ErrorIs(t, c.wc.Err(), verbs.WCRetryExcErr)
+	require.ErrorIs(t, v.ends(), verbs.WCRetryExcErr)
+	repair()
+	require.NoError(t, by.EachStep(), "another connection")
+	require.NoError(t, client.dialBy(t, address, load.Options{Source: rxe1}).EachStep())
+}

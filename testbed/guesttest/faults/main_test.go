@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package faults
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/testbed/load"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(peerVariable); role != "" {
+		os.Exit(peerMain(strings.Fields(role)))
+	}
+	rdmatest.Main(m)
+}
+
+// soon bounds what must happen at once: a few time-outs of kernel siw and of the connection managers.
+const soon = 20 * time.Second
+
+// site is a device and where it listens.
+type site struct {
+	name   string
+	listen string
+	dev    *verbs.Device
+}
+
+var listenOn = map[string]string{
+	"usiw": "127.0.0.1:0", "siw0": "10.77.0.1:0", "rxe0": "10.78.0.1:0",
+	"rxe1": "10.78.0.1:0", "rxe2": "10.78.0.2:0", "siw1": "10.77.0.1:0", "siw2": "10.77.0.2:0",
+}
+
+// open finds a device. usiw is a NIC of package siw, made for the test.
+func open(t *testing.T, name string) *site {
+	t.Helper()
+	s := &site{name: name, listen: listenOn[name]}
+	if name == "usiw" {
+		nic, err := siw.New(siw.Config{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, nic.Close()) })
+		s.dev = nic.Device()
+		return s
+	}
+	rdmatest.KernelDevice(t, name)
+	dev, err := verbs.DeviceByName(name)
+	require.NoError(t, err)
+	s.dev = dev
+	return s
+}
+
+// each runs a test for several devices. All need the guest, which the kernel's device beside them stands for.
+func each(t *testing.T, beside string, names []string, run func(t *testing.T, s *site)) {
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			rdmatest.KernelDevice(t, beside)
+			run(t, open(t, name))
+		})
+	}
+}
+
+// serve makes a node in this process.
+func (s *site) serve(t *testing.T) *load.Node {
+	t.Helper()
+	n, err := load.Serve(s.dev, s.listen, new(load.Counts), func(err error) { t.Error(err) })
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, n.Close()) })
+	return n
+}
+
+// dial connects with a context of its own.
+func (s *site) dial(t *testing.T, address string) *load.Conn {
+	t.Helper()
+	return s.dialBy(t, address, load.Options{})
+}
+
+func (s *site) dialBy(t *testing.T, address string, o load.Options) *load.Conn {
+	t.Helper()
+	o.Counts, o.Seed = new(load.Counts), 7
+	c, err := load.Dial(s.dev, address, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// works requires that a new connection to an address does everything.
+func (s *site) works(t *testing.T, address string) {
+	t.Helper()
+	c := s.dial(t, address)
+	require.NoError(t, c.EachStep())
+	require.NoError(t, c.Close())
+}
+
+// command runs a command of the system.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+	return string(out)
+}
+
+// undo runs a command when the test ends, also if it has become superfluous.
+func undo(t *testing.T, name string, args ...string) {
+	t.Cleanup(func() { _ = exec.Command(name, args...).Run() })
+}
+
+// closes requires that a channel is closed, or delivers, soon.
+func closes[T any](t *testing.T, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(soon):
+		require.FailNow(t, "timed out waiting for "+what)
+	}
+	panic("not reached")
+}
