@@ -361,6 +361,10 @@ func lifetimeMRCloseUnderTraffic(w *world) {
 		clear(buf)
 		closes(w.T, p.b.id.Done(), "the end of the connection")
 		require.NoError(w, closes(w.T, posted, "the poster"))
+		if w.kernelIWARP() {
+			w.note(Lack{"dereg-waits", "none"}) // the kernel's siw finishes placing what it has begun with
+			continue
+		}
 		requireSame(w.T, make([]byte, n), buf)
 	}
 	by.works()

@@ -179,7 +179,7 @@ func readDeniedAfterGood(w *world) {
 		}
 		wc := p.a.sent()
 		require.EqualValues(w, good, wc.ID)
-		require.Equal(w, verbs.WCRemAccessErr.String(), wc.Status.String())
+		p.refusal(wc, fault{status: verbs.WCRemAccessErr}, false)
 		p.a.flushed(p.a.scq, good+1, good+2)
 		p.broken(p.a, p.b, fault{0, 1, 0x00, verbs.WCRemAccessErr})
 		rest()

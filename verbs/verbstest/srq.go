@@ -73,8 +73,14 @@ func srqCreate(w *world) {
 	require.Positive(w, w.b.attr.MaxSRQ)
 	require.Same(w, w.b.pd, s.PD())
 	require.NotNil(w, s.Provider())
+	p := w.pair(pairConfig{srq: s})
+	require.Same(w, s, p.b.qp.SRQ())
+	require.Nil(w, p.a.qp.SRQ())
+	p.works()
 	got, err := s.Query()
-	require.NoError(w, err)
+	if w.unless("srq-query", err) {
+		return
+	}
 	require.GreaterOrEqual(w, got.MaxWR, min(verbs.DefaultRecvWR, w.b.attr.MaxSRQWR))
 	require.GreaterOrEqual(w, got.MaxSGE, verbs.DefaultSGE)
 	require.Zero(w, got.SRQLimit)
@@ -85,10 +91,16 @@ func srqCreate(w *world) {
 		require.GreaterOrEqual(w, got.MaxWR, want.MaxWR)
 		require.GreaterOrEqual(w, got.MaxSGE, want.MaxSGE)
 	}
-	p := w.pair(pairConfig{srq: s})
-	require.Same(w, s, p.b.qp.SRQ())
-	require.Nil(w, p.a.qp.SRQ())
-	p.works()
+}
+
+// size returns the sizes of a queue that was made with attr: on a device that does not tell, those.
+func (w *world) size(s *verbs.SRQ, attr verbs.SRQAttr) verbs.SRQAttr {
+	w.Helper()
+	got, err := s.Query()
+	if w.unless("srq-query", err) {
+		return attr
+	}
+	return got
 }
 
 func srqCreateInvalid(w *world) {
@@ -124,8 +136,7 @@ func srqPost(w *world) {
 		return
 	}
 	p := w.pair(pairConfig{srq: s})
-	attr, err := s.Query()
-	require.NoError(w, err)
+	attr := w.size(s, verbs.SRQAttr{MaxWR: 4, MaxSGE: 2})
 	n, err := s.PostRecv(nil)
 	require.NoError(w, err)
 	require.Zero(w, n)
@@ -161,8 +172,7 @@ func srqPostInvalid(w *world) {
 		return
 	}
 	p := w.pair(pairConfig{srq: s})
-	attr, err := s.Query()
-	require.NoError(w, err)
+	attr := w.size(s, verbs.SRQAttr{MaxSGE: 1})
 	// What is before the bad one is taken.
 	n, err := s.PostRecv([]verbs.RecvWR{{ID: 1}, {ID: 2, SGL: make([]verbs.SGE, attr.MaxSGE+1)}, {ID: 3}})
 	require.Equal(w, 1, n)
@@ -366,9 +376,7 @@ func srqLimit(w *world) {
 			p.b.recv(uint64(i))
 		}
 		require.NoError(w, s.Modify(verbs.SRQAttr{SRQLimit: 3}, verbs.SRQAttrLimit))
-		got, err := s.Query()
-		require.NoError(w, err)
-		require.Equal(w, 3, got.SRQLimit)
+		require.Equal(w, 3, w.size(s, verbs.SRQAttr{SRQLimit: 3}).SRQLimit)
 		for range 3 { // 3 are left
 			send()
 		}
@@ -378,11 +386,7 @@ func srqLimit(w *world) {
 		send()
 		send()
 		w.b.limitEvent(s, false)
-		got, err = s.Query()
-		require.NoError(w, err)
-		if !w.iwarp() || w.f.userSpace() {
-			require.Zero(w, got.SRQLimit, "the event sets it back")
-		}
+		require.Zero(w, w.size(s, verbs.SRQAttr{}).SRQLimit, "the event sets it back")
 	}
 	// 0 takes a limit away.
 	for i := range 3 {
@@ -402,8 +406,7 @@ func srqLimitInvalid(w *world) {
 	if s == nil {
 		return
 	}
-	before, err := s.Query()
-	require.NoError(w, err)
+	before := w.size(s, verbs.SRQAttr{MaxWR: 1 << 20})
 	for _, c := range []struct {
 		name string
 		attr verbs.SRQAttr
@@ -417,9 +420,7 @@ func srqLimitInvalid(w *world) {
 		{"no size", verbs.SRQAttr{}, verbs.SRQAttrMaxWR},
 	} {
 		requireErr(w.T, s.Modify(c.attr, c.mask), verbs.ErrInvalid)
-		after, err := s.Query()
-		require.NoError(w, err)
-		require.Equal(w, before, after, c.name)
+		require.Equal(w, before, w.size(s, before), c.name)
 	}
 	most := w.b.attr.MaxSRQWR
 	requireLimit(w.T, s.Modify(verbs.SRQAttr{MaxWR: most + 1}, verbs.SRQAttrMaxWR), "max_srq_wr", uint64(most), uint64(most+1))
@@ -469,7 +470,9 @@ func srqQPFails(w *world) {
 	for i, end := range []func(p *pair){
 		func(p *pair) { require.NoError(w, p.b.modify(verbs.QPStateErr)) },
 		func(p *pair) {
-			require.NoError(w, p.b.modify(verbs.QPStateReset))
+			if !w.kernelIWARP() { // QP/Reset
+				require.NoError(w, p.b.modify(verbs.QPStateReset))
+			}
 			p.b.afterReset()
 		},
 		func(p *pair) { require.NoError(w, p.b.id.Disconnect()) },
@@ -635,7 +638,12 @@ func srqOtherPD(w *world) {
 	}
 	p.b.recv(1, good.sge(0, 8))
 	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)}), verbs.WCSend)
-	p.b.ok(p.b.received(), verbs.WCRecv)
+	wc := p.b.received()
+	if w.kernelIWARP() && wc.Status != verbs.WCSuccess {
+		w.note(Lack{"srq-other-pd", "none"})
+		return
+	}
+	p.b.ok(wc, verbs.WCRecv)
 	good.holds(0, p.a.mem.Bytes()[:8])
 	same := bad.keeps()
 	p.b.recv(2, bad.sge(0, 8))
