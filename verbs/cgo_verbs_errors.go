@@ -50,6 +50,8 @@ func (e *libError) Is(target error) bool {
 		return target == ErrInvalid
 	case syscall.ENODEV:
 		return target == ErrNoDevice
+	case syscall.ENODATA:
+		return target == ErrNoGID // of the kernel's core, for an index without an entry
 	}
 	return false
 }

@@ -45,14 +45,15 @@ type cgoQP struct {
 	vague atomic.Pointer[error] // a reason that gives way to a better one
 	marks atomic.Uint32         // which marks of a drain have come back
 
-	failure signal      // fired in ERR, and by Destroy
-	modify  sync.Mutex  // one change of state at a time; before every other lock
-	gone    bool        // guarded by modify: destroyed
-	ended   bool        // guarded by modify: the device has been told to flush
-	marked  uint32      // guarded by modify: which marks have been posted
-	port    uint8       // guarded by modify: what was set, for siw, which forgets it
-	access  AccessFlags // guarded by modify: as port
-	initial bool        // guarded by modify: in ERR, the device is still in RESET
+	failure signal                  // fired in ERR, and by Destroy
+	modify  sync.Mutex              // one change of state at a time; before every other lock
+	groups  map[mcastGroup]struct{} // that the QP is in; guarded by modify
+	gone    bool                    // guarded by modify: destroyed
+	ended   bool                    // guarded by modify: the device has been told to flush
+	marked  uint32                  // guarded by modify: which marks have been posted
+	port    uint8                   // guarded by modify: what was set, for siw, which forgets it
+	access  AccessFlags             // guarded by modify: as port
+	initial bool                    // guarded by modify: in ERR, the device is still in RESET
 }
 
 // The two marks that end the queues of a QP that is drained.
@@ -518,6 +519,10 @@ func (q *cgoQP) Destroy() error {
 	} else {
 		q.barrier()
 	}
+	// A QP in a group is not destroyed.
+	for g := range q.groups {
+		_ = q.mcast("ibv_detach_mcast", g.gid, g.lid, 0)
+	}
 	err := callError("ibv_destroy_qp", C.gv_result(C.ibv_destroy_qp(q.c))) // 0 or an errno
 	q.gone = true
 	q.sendCQ.detach(q)
@@ -529,12 +534,33 @@ func (q *cgoQP) Destroy() error {
 
 // AttachMcast joins the QP to a group.
 func (q *cgoQP) AttachMcast(gid GID, lid uint16) error {
-	return q.mcast("ibv_attach_mcast", gid, lid, 1)
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if err := q.mcast("ibv_attach_mcast", gid, lid, 1); err != nil {
+		return err
+	}
+	if q.groups == nil {
+		q.groups = make(map[mcastGroup]struct{})
+	}
+	q.groups[mcastGroup{gid, lid}] = struct{}{}
+	return nil
 }
 
 // DetachMcast undoes AttachMcast.
 func (q *cgoQP) DetachMcast(gid GID, lid uint16) error {
-	return q.mcast("ibv_detach_mcast", gid, lid, 0)
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if err := q.mcast("ibv_detach_mcast", gid, lid, 0); err != nil {
+		return err
+	}
+	delete(q.groups, mcastGroup{gid, lid})
+	return nil
+}
+
+// mcastGroup is a group that a QP is in.
+type mcastGroup struct {
+	gid GID
+	lid uint16
 }
 
 func (q *cgoQP) mcast(call string, gid GID, lid uint16, attach C.int) error {

@@ -146,7 +146,12 @@ func (p *pair) refuse(wr verbs.SendWR, f fault, oneWay bool) {
 	p.refusal(p.a.run(wr), f, oneWay)
 	p.broken(p.a, p.b, f)
 	p.a.flushed(p.a.rcq, 9)
-	p.b.flushed(p.b.rcq, 1)
+	if wc := p.b.received(); p.iwarp() || wr.Opcode != verbs.WRRDMAWriteWithImm {
+		require.EqualValues(p, 1, wc.ID)
+		require.Equal(p, verbs.WCWRFlushErr.String(), wc.Status.String())
+	} else {
+		require.NotEqual(p, verbs.WCSuccess.String(), wc.Status.String()) // the receive was the Write's
+	}
 	p.a.post(verbs.SendWR{ID: 5, Opcode: verbs.WRSend})
 	p.a.flushed(p.a.scq, 5)
 	p.b.recv(6)
