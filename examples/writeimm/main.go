@@ -106,7 +106,7 @@ func write(ctx context.Context, address string, cfg cm.Config, text string) erro
 		return err
 	}
 	where := id.PrivateData()
-	if len(where) != 12 {
+	if len(where) < 12 { // InfiniBand fills the room that it has with zeros
 		return fmt.Errorf("private data of %d octets", len(where))
 	}
 	sge, err := mr.SGE(0, copy(mr.Bytes(), text))
