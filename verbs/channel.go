@@ -57,6 +57,7 @@ func (ch *CompChannel) Close() error {
 	if !first || err != nil {
 		return opError("CompChannel.Close", ch.ctx.dev.Name(), err)
 	}
+	ch.node.Drain(0) // of a CreateCQ
 	err = ch.p.Close()
 	ch.node.End()
 	return opError("CompChannel.Close", ch.ctx.dev.Name(), err)

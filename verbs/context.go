@@ -140,8 +140,8 @@ func (c *Context) end() error {
 	if !first || err != nil {
 		return opError("Close", c.dev.Name(), err)
 	}
-	err = c.p.Close()
 	c.node.Drain(0)
+	err = c.p.Close()
 	c.node.End()
 	return opError("Close", c.dev.Name(), err)
 }

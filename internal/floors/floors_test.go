@@ -39,6 +39,7 @@ var floorOf = map[string]int{
 	"verbs/verbstest":   suites, // nothing below imports these
 	"siw/siwtest":       suites,
 	"siw/capture":       suites,
+	"testbed/handles":   suites,
 	"testbed/load":      suites,
 	"internal/rdmatest": suites,
 
