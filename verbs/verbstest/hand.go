@@ -256,7 +256,6 @@ func handWrongValues(w *world) {
 		{"path port", 1, func(a *verbs.QPAttr) { a.AH.PortNum = 9 }},
 		{"sgid index", 1, func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = 255 }},
 		{"mtu", 1, func(a *verbs.QPAttr) { a.PathMTU = 6 }},
-		{"max_dest_rd_atomic", 1, func(a *verbs.QPAttr) { a.MaxDestRdAtomic = min(255, w.a.attr.MaxQPRdAtom+1) }},
 		{"max_rd_atomic", 2, func(a *verbs.QPAttr) { a.MaxRdAtomic = min(255, w.a.attr.MaxQPInitRdAtom+1) }},
 	} {
 		q := w.unconnected(pairConfig{})
