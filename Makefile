@@ -44,7 +44,7 @@ test-host:
 	@$(MAKE) --no-print-directory check
 
 test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (GUEST="[-run PATTERN] [PACKAGE...]")
-	@scripts/need.sh cc verbs tshark ps
+	@scripts/need.sh cc asan verbs tshark ps
 	@testbed/suite $(GUEST)
 
 test-testbed: ## test the guest itself: exit statuses, output, files, devices, what ends it

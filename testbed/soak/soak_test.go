@@ -48,6 +48,8 @@ func TestUsageJudges(t *testing.T) {
 	require.ErrorContains(t, growing.judge(), "grows")
 	require.Error(t, short.judge())
 	require.Error(t, amount{goroutines: 2}.judgeEnd(amount{goroutines: 1}))
+	require.Error(t, amount{resident: 70 << 20}.judgeEnd(amount{}))
+	require.NoError(t, amount{resident: 30 << 20}.judgeEnd(amount{}))
 	require.Error(t, amount{files: 20}.judgeEnd(amount{files: 3}))
 }
 

@@ -96,6 +96,8 @@ func (a amount) judgeEnd(before amount) error {
 		return fmt.Errorf("%d goroutines are left:\n%s", a.goroutines-before.goroutines, stacks())
 	case a.files > before.files+runtimeFiles:
 		return fmt.Errorf("%d files are left open", a.files-before.files)
+	case a.resident > before.resident+2*memorySlack:
+		return fmt.Errorf("%d KiB of memory are left, %d KiB at first", a.resident>>10, before.resident>>10)
 	}
 	return nil
 }
