@@ -220,6 +220,9 @@ func (id *ID) Disconnect() error {
 
 // Done returns a channel that is closed when the connection has ended, by either side or by a failure, and the QP's
 // requests have been flushed; also by Close.
+//
+// On InfiniBand and RoCE a QP that fails by a request of its own is known to have failed when the completion is polled: whoever
+// only waits for Done does not see it.
 func (id *ID) Done() <-chan struct{} { return id.done }
 
 // Err tells why the connection ended; nil before. It Is io.EOF if the peer disconnected, verbs.ErrClosed after a local
