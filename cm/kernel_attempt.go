@@ -46,10 +46,10 @@ func (a *attempt) begin(param ConnParam, most int) (err error) {
 	if p.responderResources, err = Depth("ResponderResources", param.ResponderResources, a.dev.maxIRD); err != nil {
 		return err
 	}
-	if p.retryCount, err = retries("RetryCount", param.RetryCount); err != nil {
+	if p.retryCount, err = retries("RetryCount", param.RetryCount, DefaultRetryCount); err != nil {
 		return err
 	}
-	if p.rnrRetryCnt, err = retries("RNRRetryCount", param.RNRRetryCount); err != nil {
+	if p.rnrRetryCnt, err = retries("RNRRetryCount", param.RNRRetryCount, DefaultRNRRetryCount); err != nil {
 		return err
 	}
 	if a.minRNR = param.MinRNRTimer; a.minRNR == 0 {

@@ -328,6 +328,20 @@ func TestParameters(t *testing.T) {
 	})
 }
 
+// TestParametersLeftOut: what the caller does not say is as the comment of ConnParam has it.
+func TestParametersLeftOut(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	b.pair(cm.ConnParam{PrivateData: []byte("abc")})
+	for _, id := range fakeverbs.CMIDs() {
+		if id.State == fakeverbs.CMConnected && string(id.Param.PrivateData) == "abc" {
+			require.EqualValues(t, 6, id.Param.RetryCount)
+			require.EqualValues(t, 7, id.Param.RNRRetryCount)
+			return
+		}
+	}
+	require.Fail(t, "no connected ID with that private data")
+}
+
 // TestParametersOutOfRange are refused by their names.
 func TestParametersOutOfRange(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})

@@ -20,10 +20,11 @@ type ConnParam struct {
 	// ID.Depths tells what was agreed on.
 	InitiatorDepth, ResponderResources int
 	// RetryCount is how often the device sends a packet again that the peer has not acknowledged, RNRRetryCount how often
-	// the *peer's* device sends again to a receiver that is not ready, 1 to 7 (0 = DefaultRetryCount, None = never; 7 of
-	// the latter = without end). Only what the active side gives as RetryCount counts, for both. They are for InfiniBand
-	// and RoCE; iWARP has TCP for that. The rxe of Linux takes a RetryCount of 7 for without end too: with less, a
-	// request to a host that has gone fails with verbs.WCRetryExcErr.
+	// the *peer's* device sends again to a receiver that is not ready, 1 to 7 (0 = DefaultRetryCount and
+	// DefaultRNRRetryCount, None = never; 7 of the latter = without end). Only what the active side gives as RetryCount
+	// counts, for both. They are for InfiniBand and RoCE; iWARP has TCP for that. When they are used up a request fails
+	// with verbs.WCRetryExcErr or verbs.WCRNRRetryExcErr. The rxe of Linux takes a RetryCount of 7 for without end
+	// too, and never notices then that a host has gone.
 	RetryCount, RNRRetryCount int
 	// MinRNRTimer is how long the peer's device waits before it sends again to this side where no receive was posted, as
 	// the code of ibv_modify_qp(3), 1 to 31 (0 = DefaultMinRNRTimer). InfiniBand and RoCE.
@@ -31,8 +32,10 @@ type ConnParam struct {
 }
 
 const (
-	// DefaultRetryCount stands for a RetryCount and an RNRRetryCount of 0.
-	DefaultRetryCount = 7
+	// DefaultRetryCount is the most that every device counts.
+	DefaultRetryCount = 6
+	// DefaultRNRRetryCount is without end.
+	DefaultRNRRetryCount = 7
 	// DefaultMinRNRTimer is 0.64 ms.
 	DefaultMinRNRTimer = 12
 )
@@ -56,13 +59,13 @@ func Depth(field string, v, most int) (int, error) {
 	return v, nil
 }
 
-// retries returns the number that a count of retries of ConnParam stands for.
-func retries(field string, v int) (uint8, error) {
+// retries returns the number that a count of retries of ConnParam stands for, for 0 the default.
+func retries(field string, v int, def uint8) (uint8, error) {
 	switch {
 	case v == None:
 		return 0, nil
 	case v == 0:
-		return DefaultRetryCount, nil
+		return def, nil
 	case v < 0:
 		return 0, fmt.Errorf("%w: %s %d", verbs.ErrInvalid, field, v)
 	case v > 7:

@@ -251,7 +251,7 @@ func TestTwoHostsCableCut(t *testing.T) {
 			"add rule inet faults in udp dport 4791 counter drop")
 	}
 	repair := func() { command(t, "nft", "delete table inet faults") }
-	// With 7, the default, rxe of Linux tries without end.
+	// Few, so that the test need not wait for long.
 	v := newVictim(t, client.dialBy(t, address, load.Options{Source: rxe1, Retries: 2}))
 	by := client.dialBy(t, address, load.Options{Source: rxe1})
 	cut()
