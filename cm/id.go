@@ -69,29 +69,30 @@ func (id *ID) BindQP(qp *verbs.QP) error {
 	if id.route != nil {
 		b = id.route
 	}
-	return bindQP("BindQP", id.address, id.vctx, qp, b)
+	return opError("BindQP", id.address, bindQP(id.vctx, qp, b))
 }
 
-func bindQP(op, address string, vctx *verbs.Context, qp *verbs.QP, b binder) error {
+// bindQP returns plain causes.
+func bindQP(vctx *verbs.Context, qp *verbs.QP, b binder) error {
 	if qp == nil {
-		return opError(op, address, fmt.Errorf("%w: no QP", verbs.ErrInvalid))
+		return fmt.Errorf("%w: no QP", verbs.ErrInvalid)
 	}
 	if qp.Context() != vctx {
-		return opError(op, address, fmt.Errorf("%w: the QP is of another context", verbs.ErrForeign))
+		return fmt.Errorf("%w: the QP is of another context", verbs.ErrForeign)
 	}
 	attr, err := qp.Query()
 	if err != nil {
-		return opError(op, address, err)
+		return err
 	}
 	switch {
 	case attr.State == verbs.QPStateInit:
 		return nil
 	case attr.State == verbs.QPStateReset:
-		return opError(op, address, b.bind(qp))
+		return b.bind(qp)
 	case qp.Type() == verbs.QPTypeUD && (attr.State == verbs.QPStateRTR || attr.State == verbs.QPStateRTS):
 		return nil // it can have many correspondents
 	}
-	return opError(op, address, &verbs.StateError{State: attr.State, Why: "a connection needs a QP in RESET or INIT"})
+	return &verbs.StateError{State: attr.State, Why: "a connection needs a QP in RESET or INIT"}
 }
 
 // Connect connects qp to the peer and returns when the connection is established (rdma_connect(3) up to
@@ -102,8 +103,8 @@ func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error 
 	if err := id.fresh(); err != nil {
 		return opError("Connect", id.address, err)
 	}
-	if err := bindQP("Connect", id.address, id.vctx, qp, id.route); err != nil {
-		return err
+	if err := bindQP(id.vctx, qp, id.route); err != nil {
+		return opError("Connect", id.address, err)
 	}
 	return id.establish(ctx, "Connect", qp, func(ctx context.Context) (ProviderConn, error) {
 		return id.route.connect(ctx, qp, param)

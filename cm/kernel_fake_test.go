@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -830,6 +831,9 @@ func TestMulticast(t *testing.T) {
 	defer cancel()
 	_, err = id.JoinMulticast(ctx, qp, group)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = id.JoinMulticast(soon(t), nil, group)
+	require.ErrorIs(t, err, verbs.ErrInvalid)
+	require.Equal(t, 1, strings.Count(err.Error(), "JoinMulticast"), err.Error())
 	_, err = id.JoinMulticast(soon(t), qp, netip.MustParseAddr("192.0.2.1"))
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 

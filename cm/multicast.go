@@ -56,7 +56,7 @@ func (id *ID) joinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr)
 	if id.route != nil {
 		b = id.route
 	}
-	if err := bindQP("JoinMulticast", group.String(), id.vctx, qp, b); err != nil {
+	if err := bindQP(id.vctx, qp, b); err != nil {
 		return nil, err
 	}
 	joining, cancel := context.WithCancel(ctx)

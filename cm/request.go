@@ -40,7 +40,7 @@ func (r *Request) RemoteAddr() net.Addr { return r.p.RemoteAddr() }
 
 // BindQP moves a QP from RESET to INIT, so that receives can be posted before Accept; see [ID.BindQP].
 func (r *Request) BindQP(qp *verbs.QP) error {
-	return bindQP("BindQP", r.p.RemoteAddr().String(), r.vctx, qp, r.binder())
+	return opError("BindQP", r.p.RemoteAddr().String(), bindQP(r.vctx, qp, r.binder()))
 }
 
 func (r *Request) binder() binder {
@@ -59,14 +59,14 @@ type qpAccepter interface {
 // When ctx is done before, the attempt is given up and the error Is ctx.Err(). The caller closes the ID.
 func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*ID, error) {
 	address := r.p.RemoteAddr().String()
-	if err := bindQP("Accept", address, r.vctx, qp, r.binder()); err != nil {
+	if err := bindQP(r.vctx, qp, r.binder()); err != nil {
 		if !errors.Is(err, verbs.ErrForeign) && !errors.Is(err, verbs.ErrInvalid) && !errors.Is(err, verbs.ErrState) {
 			// Not the caller's mistake: the peer may have gone, and another QP would not help.
 			if r.answer("Accept") == nil {
 				_ = r.p.Reject(nil)
 			}
 		}
-		return nil, err
+		return nil, opError("Accept", address, err)
 	}
 	if err := r.answer("Accept"); err != nil {
 		return nil, err
