@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm_test
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestDatagrams: a UD QP learns how to reach its peer's.
+func TestDatagrams(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
+	id, qp, other := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD), b.qp(verbs.QPTypeUD)
+	_, ok := id.Datagram()
+	require.False(t, ok)
+	accepted := make(chan *cm.ID, 1)
+	go func() {
+		req, err := b.ln.Accept(soon(t))
+		if err != nil {
+			accepted <- nil
+			return
+		}
+		passive, _ := req.Accept(soon(t), other, cm.ConnParam{PrivateData: []byte("here")})
+		accepted <- passive
+	}()
+	require.NoError(t, id.Connect(soon(t), qp, cm.ConnParam{}))
+	passive := <-accepted
+	require.NotNil(t, passive)
+	d, ok := id.Datagram()
+	require.True(t, ok)
+	require.Equal(t, other.Num(), d.QPN)
+	require.EqualValues(t, 0x01234567, d.QKey, "RDMA_UDP_QKEY")
+	require.Equal(t, "here", string(id.PrivateData()[:4]))
+	require.Len(t, id.PrivateData(), 136)
+	require.Equal(t, verbs.QPStateRTS, qp.State())
+	require.Equal(t, verbs.QPStateRTS, other.State())
+	_, ok = passive.Datagram()
+	require.False(t, ok, "a request does not tell")
+	require.NoError(t, passive.Close())
+	require.NoError(t, id.Disconnect())
+	wait(t, id.Done(), "Done")
+	require.Equal(t, verbs.QPStateRTS, qp.State(), "it may have other correspondents")
+
+	// The same QP once more, and a refusal.
+	id = b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP})
+	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventUnreachable), Status: 2, PrivateData: []byte("no")})
+	err := id.Connect(soon(t), qp, cm.ConnParam{})
+	require.ErrorIs(t, err, cm.ErrRejected)
+	id = b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP})
+	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventUnreachable), Status: 1})
+	err = id.Connect(soon(t), qp, cm.ConnParam{})
+	require.NotErrorIs(t, err, cm.ErrRejected)
+	require.ErrorContains(t, err, "service ID not supported (1)")
+	require.ErrorIs(t, b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}).Connect(soon(t), b.qp(0), cm.ConnParam{}), verbs.ErrInvalid)
+}
+
+// TestNoDatagrams: iWARP has none.
+func TestNoDatagrams(t *testing.T) {
+	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
+	cfg := cm.Config{Context: b.vctx, PortSpace: cm.PortSpaceUDP}
+	_, err := cm.Resolve(soon(t), b.ln.Addr().String(), cfg)
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+	_, err = cm.Listen(soon(t), "198.51.100.1:0", cfg)
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+	_, err = b.resolve(cm.Config{}).JoinMulticast(soon(t), b.qp(0), netip.MustParseAddr("239.1.2.3"))
+	require.ErrorIs(t, err, verbs.ErrInvalid)
+}
+
+// TestMulticast joins and leaves, also when the ID is closed.
+func TestMulticast(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	group := netip.MustParseAddr("239.1.2.3")
+	cfg := cm.Config{Context: b.vctx, PortSpace: cm.PortSpaceUDP}
+	id, err := cm.Resolve(soon(t), "192.0.2.1:7", cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, id.Close()) }()
+	qp := b.qp(verbs.QPTypeUD)
+	m, err := id.JoinMulticast(soon(t), qp, group)
+	require.NoError(t, err)
+	require.Equal(t, group, m.Group())
+	require.Equal(t, verbs.QPStateRTS, qp.State())
+	require.Equal(t, 1, fakeverbs.Calls("ibv_attach_mcast"))
+	_, err = id.JoinMulticast(soon(t), qp, group)
+	require.ErrorIs(t, err, verbs.ErrInvalid)
+	require.NoError(t, m.Leave())
+	require.NoError(t, m.Leave())
+	require.Equal(t, 1, fakeverbs.Calls("ibv_detach_mcast"))
+	require.Equal(t, 1, fakeverbs.Calls("rdma_leave_multicast"))
+
+	fakeverbs.CMNext("rdma_join_multicast", fakeverbs.CMEvent{Event: int(cm.EventMulticastError), Status: -int(syscall.EINVAL)})
+	_, err = id.JoinMulticast(soon(t), qp, group)
+	require.ErrorIs(t, err, syscall.EINVAL)
+	fakeverbs.CMNext("rdma_join_multicast", fakeverbs.CMEvent{Event: fakeverbs.NoEvent})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = id.JoinMulticast(ctx, qp, group)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = id.JoinMulticast(soon(t), nil, group)
+	require.ErrorIs(t, err, verbs.ErrInvalid)
+	require.Equal(t, 1, strings.Count(err.Error(), "JoinMulticast"), err.Error())
+	_, err = id.JoinMulticast(soon(t), qp, netip.MustParseAddr("192.0.2.1"))
+	require.ErrorIs(t, err, verbs.ErrInvalid)
+
+	m, err = id.JoinMulticast(soon(t), qp, group)
+	require.NoError(t, err)
+	require.NoError(t, id.Close())
+	require.NoError(t, m.Leave(), "the ID has left it")
+	require.Equal(t, fakeverbs.Calls("ibv_attach_mcast"), fakeverbs.Calls("ibv_detach_mcast"))
+	_, err = id.JoinMulticast(soon(t), qp, group)
+	require.ErrorIs(t, err, verbs.ErrClosed)
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// #cgo noescape gv_poll
+// #cgo nocallback gv_poll
+// #include "cgo_verbs.h"
+import "C"
+
+import (
+	"math"
+	"time"
+	"unsafe"
+)
+
+// pumpBatch is how many completions are taken from the device at a time.
+const pumpBatch = 64
+
+// digest notes what the errors among completions say, takes out the marks of a drain and returns how many remain.
+func (cq *cgoCQ) digest(wcs []WC) int {
+	n := 0
+	for i := range wcs {
+		if wc := &wcs[i]; wc.Status != WCSuccess {
+			if q := cq.find(wc.QPNum); q != nil && q.refused(wc) {
+				continue
+			}
+		}
+		if n != i {
+			wcs[n] = wcs[i]
+		}
+		n++
+	}
+	return n
+}
+
+// find returns the QP of a number, nil if it is gone.
+func (cq *cgoCQ) find(num uint32) *cgoQP {
+	if cq.last == nil || cq.last.num != num {
+		cq.last = cq.qps[num]
+	}
+	return cq.last
+}
+
+// pollSoft is Poll through soft.
+func (cq *cgoCQ) pollSoft(wcs []WC) (int, error) {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	want := len(wcs)
+	if cq.watched.Load() {
+		want = math.MaxInt // an overflow is one, even if it is found only now
+	}
+	err := cq.pump(want)
+	n := cq.soft.take(wcs)
+	cq.waiting.Store(int64(cq.soft.len()))
+	if !cq.tracked && cq.drains == 0 && cq.soft.len() == 0 {
+		cq.slow.Store(false)
+	}
+	switch {
+	case n > 0:
+		return n, nil
+	case err == nil && cq.lost.Load():
+		return 0, ErrCQOverflow
+	}
+	return 0, err
+}
+
+// pump takes completions from the device until soft holds want of them or the device has no more.
+func (cq *cgoCQ) pump(want int) error {
+	if cq.gone {
+		return nil
+	}
+	if cq.buf == nil {
+		cq.buf = make([]WC, pumpBatch)
+	}
+	for cq.soft.len() < want {
+		ask := min(want-cq.soft.len(), pumpBatch)
+		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&cq.buf[0])), C.int(ask), C.uint(cq.ctx.model.withInv))
+		if n < 0 {
+			return callError("ibv_poll_cq", -1)
+		}
+		got := int(n &^ C.GV_ERRORS)
+		if !cq.tracked {
+			cq.soft.put(cq.buf[:cq.digest(cq.buf[:got])]...)
+		} else {
+			for i := range cq.buf[:got] {
+				cq.accept(&cq.buf[i])
+			}
+		}
+		if got < ask {
+			break
+		}
+	}
+	return nil
+}
+
+// relieve takes completions out of the device's queue before those that the poller does not see fill it.
+func (cq *cgoCQ) relieve() {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	// A failure of the library's is for the next Poll.
+	_ = cq.pump(cq.soft.len() + hiddenSlack)
+}
+
+// watch is called after a post to a QP that has lent requests. If there may not be room for them in a CQ that nobody polls,
+// the device is looked at until the CQ has overflowed or been polled: its own queue is longer than that of the program.
+func (cq *cgoCQ) watch(lent int) {
+	if int(cq.waiting.Load())+lent <= cq.CQE() || !cq.watched.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer cq.watched.Store(false)
+		for range 100 {
+			time.Sleep(time.Millisecond)
+			if cq.lost.Load() || int(cq.waiting.Load())+lent <= cq.CQE() {
+				return
+			}
+			cq.relieve()
+		}
+	}()
+}
+
+// accept gives a completion of the device's to the account of its request.
+func (cq *cgoCQ) accept(wc *WC) {
+	q := cq.find(wc.QPNum)
+	if q == nil {
+		return // the QP is gone, and its requests have been flushed
+	}
+	if q.typ != QPTypeUD {
+		wc.Flags &^= WCGRH // rxe sets it always
+	}
+	switch {
+	case wc.ID&idSRQ != 0:
+		if id, ok := q.srq.take(wc.ID &^ idSRQ); ok {
+			wc.ID = id
+			cq.emit(q, wc, true)
+		}
+	case wc.ID&idRecv != 0:
+		q.recv.mu.Lock()
+		q.recv.track.complete(wc.ID&^idRecv, wc)
+		cq.advance(q, &q.recv.track, true)
+		q.recv.mu.Unlock()
+	default:
+		q.send.mu.Lock()
+		q.send.track.complete(wc.ID, wc)
+		cq.advance(q, &q.send.track, false)
+		q.send.mu.Unlock()
+	}
+}
+
+// advance moves what has ended from an account, whose queue is locked, to soft.
+func (cq *cgoCQ) advance(q *cgoQP, t *track, recv bool) {
+	for {
+		wc, visible, ok := t.next()
+		if !ok {
+			return
+		}
+		if visible {
+			cq.emit(q, wc, recv)
+		}
+	}
+}
+
+// emit puts a completion into soft.
+func (cq *cgoCQ) emit(q *cgoQP, wc *WC, recv bool) {
+	if wc.Status != WCSuccess {
+		q.refused(wc)
+	}
+	if cq.lost.Load() {
+		return // what comes after an overflow is lost too
+	}
+	if cq.soft.len() >= cq.CQE() {
+		cq.lost.Store(true)
+		go cq.overflowed()
+		return
+	}
+	cq.soft.put(*wc)
+	cq.waiting.Store(int64(cq.soft.len()))
+	cq.all++
+	// siw does not tell which receives are solicited: all of them count.
+	if recv || wc.Status != WCSuccess {
+		cq.urgent++
+	}
+}
+
+// wcQueue is a queue of completions.
+type wcQueue struct {
+	wcs  []WC
+	head int
+}
+
+func (q *wcQueue) len() int { return len(q.wcs) - q.head }
+
+func (q *wcQueue) put(wcs ...WC) { q.wcs = append(q.wcs, wcs...) }
+
+func (q *wcQueue) take(wcs []WC) int {
+	n := copy(wcs, q.wcs[q.head:])
+	if q.head += n; q.head == len(q.wcs) {
+		q.wcs, q.head = q.wcs[:0], 0
+	}
+	return n
+}

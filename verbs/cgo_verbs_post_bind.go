@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// #cgo noescape gv_post_send
+// #cgo nocallback gv_post_send
+// #cgo noescape gv_post_recv
+// #cgo nocallback gv_post_recv
+// #include "cgo_verbs.h"
+import "C"
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// BindMW queues the bind of a window of type 1.
+func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
+	s := &q.send
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch st := q.qpState(); {
+	case st < QPStateRTS:
+		return 0, &StateError{State: st, Why: "windows can be bound from RTS on"}
+	case q.tracked && (st == QPStateErr || s.track.poisoned):
+		s.mu.Unlock()
+		_, err := q.postHeld([]SendWR{{ID: id, Opcode: WRBindMW}})
+		s.mu.Lock()
+		return b.MW.RKey(), err
+	}
+	if q.tracked {
+		id = q.lend(&SendWR{ID: id, Flags: flags})
+	}
+	mw := b.MW.p.(*cgoMW)
+	if q.tracked {
+		flags |= SendSignaled
+	}
+	rc := C.gv_bind_mw(q.c, C.uint64_t(id), C.uint(flags), mw.c, b.MR.p.(*cgoMR).c, C.uint64_t(b.Addr), C.uint64_t(b.Length), C.uint(b.Access))
+	switch {
+	case rc == 0:
+		return uint32(mw.c.rkey), nil
+	case q.tracked:
+		s.track.withdraw(1)
+	}
+	if rc == C.int(syscall.ENOMEM) {
+		return 0, fmt.Errorf("%w: %w", ErrQueueFull, callError("ibv_bind_mw", rc))
+	}
+	return 0, callError("ibv_bind_mw", rc)
+}

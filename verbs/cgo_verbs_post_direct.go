@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// #cgo noescape gv_post_send
+// #cgo nocallback gv_post_send
+// #cgo noescape gv_post_recv
+// #cgo nocallback gv_post_recv
+// #include "cgo_verbs.h"
+import "C"
+
+import (
+	"unsafe"
+)
+
+// simpleOps returns for each opcode the flags of requests of one element that need no other check: of such a list nothing
+// but the flags is looked at. 0 = there are none.
+func simpleOps(q *QP) (t [256]uint8) {
+	for _, op := range []WROpcode{WRSend, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead} {
+		if q.typ == QPTypeUD || !q.ops.Has(opOf[op]) || op == WRRDMARead && q.maxRd < 1 {
+			continue
+		}
+		t[op] = uint8(SendFence | SendSignaled | SendSolicited)
+	}
+	return t
+}
+
+// canPostDirect reports whether the device's queue is the only account.
+func (q *cgoQP) canPostDirect() bool { return !q.tracked }
+
+// postSendDirect checks and converts a list in one pass, and hands it over in one call.
+func (q *cgoQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
+	s := &q.send
+	s.mu.Lock()
+	if h.node.Closed() {
+		s.mu.Unlock()
+		return 0, ErrClosed
+	}
+	if s.simple == nil {
+		t := simpleOps(h)
+		s.simple = &t
+	}
+	s.begin(len(wrs))
+	if cap(s.sges) < len(wrs) {
+		s.sges = make([]SGE, 0, len(wrs))
+	}
+	var refused error
+	good := len(s.wrs)
+	flat, simple, sges, bound := s.wrs[:len(wrs)], s.simple, s.sges[:cap(s.sges)], false
+	k := 0
+	for i := range wrs {
+		w := &wrs[i]
+		if fl := simple[w.Opcode]; len(w.SGL) == 1 && fl != 0 && uint8(w.Flags)&^fl == 0 && k < len(sges) {
+			sges[k] = w.SGL[0]
+			k++
+			f := &flat[i]
+			f.id, f.remote_addr, f.rkey, f.imm = C.uint64_t(w.ID), C.uint64_t(w.RemoteAddr), C.uint32_t(w.RKey), C.uint32_t(w.Imm)
+			f.op, f.ext = C.uint32_t(w.Opcode)|C.uint32_t(w.Flags)<<C.GV_FLAGS_SHIFT|1<<C.GV_SGES_SHIFT, 0
+			continue
+		}
+		if refused = h.checkSend(w); refused != nil {
+			good = i
+			break
+		}
+		s.sges = sges[:k]
+		s.put(i, w)
+		k, sges = len(s.sges), s.sges[:cap(s.sges)]
+		bound = bound || w.Opcode == WRBindMW
+	}
+	if good == 0 {
+		s.mu.Unlock()
+		return 0, refused
+	}
+	if st := q.qpState(); st < QPStateRTS {
+		s.mu.Unlock()
+		return 0, &StateError{State: st, Why: "sends can be posted from RTS on"}
+	}
+	s.wrs = s.wrs[:good]
+	res := uint64(C.gv_post_send(q.handle, unsafe.SliceData(s.wrs), (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(sges))),
+		unsafe.SliceData(s.ext), C.int(good)))
+	if bound {
+		rekey(wrs[:uint32(res)])
+	}
+	s.mu.Unlock()
+	if res == uint64(len(wrs)) {
+		return len(wrs), nil
+	}
+	n, err := q.postResult("ibv_post_send", res)
+	if err == nil {
+		err = refused
+	}
+	return n, err
+}
+
+// rekey gives windows the keys of binds that have been posted.
+func rekey(wrs []SendWR) {
+	for i := range wrs {
+		if b := wrs[i].Bind; b != nil && wrs[i].Opcode == WRBindMW {
+			b.MW.rkey.Store(wrs[i].RKey)
+		}
+	}
+}
+
+// postRecvDirect is postSendDirect for receives.
+func (q *cgoQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
+	r := &q.recv
+	r.mu.Lock()
+	if h.node.Closed() {
+		r.mu.Unlock()
+		return 0, ErrClosed
+	}
+	good := len(wrs)
+	var refused error
+	for i := range wrs {
+		if len(wrs[i].SGL) > q.cap.MaxRecvSGE {
+			good, refused = i, limit("max_recv_sge", len(wrs[i].SGL), q.cap.MaxRecvSGE)
+			break
+		}
+	}
+	if good == 0 {
+		r.mu.Unlock()
+		return 0, refused
+	}
+	if st := q.qpState(); st == QPStateReset {
+		r.mu.Unlock()
+		return 0, &StateError{State: st, Why: "receives can be posted from INIT on"}
+	}
+	r.flat.fill(wrs[:good], false)
+	res := uint64(C.gv_post_recv(q.handle, unsafe.SliceData(r.flat.wrs), r.flat.sgePointer(), C.int(good)))
+	r.mu.Unlock()
+	if res == uint64(len(wrs)) {
+		return len(wrs), nil
+	}
+	n, err := q.postResult("ibv_post_recv", res)
+	if err == nil {
+		err = refused
+	}
+	return n, err
+}

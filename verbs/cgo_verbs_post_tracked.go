@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// #cgo noescape gv_post_send
+// #cgo nocallback gv_post_send
+// #cgo noescape gv_post_recv
+// #cgo nocallback gv_post_recv
+// #include "cgo_verbs.h"
+import "C"
+
+import (
+	"errors"
+	"slices"
+)
+
+// postTracked is PostSend with an account. It unlocks the queue.
+func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
+	s := &q.send
+	if q.qpState() == QPStateErr || s.track.poisoned {
+		s.mu.Unlock()
+		return q.postHeld(wrs)
+	}
+	defer s.mu.Unlock()
+	// The device's own queue is longer than asked for, and its places become free in other ways.
+	if s.track.lent+len(wrs) > q.cap.MaxSendWR {
+		s.mu.Unlock()
+		q.sendCQ.relieve()
+		s.mu.Lock()
+	}
+	var full error
+	if room := max(q.cap.MaxSendWR-s.track.lent, 0); len(wrs) > room {
+		if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
+			return 0, full
+		}
+	}
+	good := len(wrs)
+	m := &q.ctx.model
+	if q.ord.Load() == 0 {
+		// The device's queue would stop for good.
+		for i := range wrs {
+			if needsORD(wrs[i].Opcode) {
+				good = i
+				break
+			}
+		}
+	}
+	if good > 0 {
+		s.fill(wrs[:good])
+		s.adapt(m)
+		for i := range s.wrs {
+			s.wrs[i].id = C.uint64_t(q.lend(&wrs[i]))
+			s.wrs[i].op |= C.IBV_SEND_SIGNALED << C.GV_FLAGS_SHIFT
+		}
+		res := s.post(q.handle)
+		if n, err := q.postResult("ibv_post_send", res); err != nil {
+			if errors.Is(err, errBroken) {
+				// They are in the device's queue and may be executed or not. Those that are not are flushed.
+				go q.fail(err)
+				n = good
+			} else {
+				s.track.withdraw(good - n)
+				return n, err
+			}
+		}
+		if q.sendCQ.hidden.Load() > hiddenSlack/2 {
+			s.mu.Unlock()
+			q.sendCQ.relieve()
+			s.mu.Lock()
+		}
+		q.sendCQ.watch(s.track.lent)
+	}
+	if good < len(wrs) {
+		s.track.poisoned = true
+		s.mu.Unlock()
+		n, err := q.postHeld(wrs[good:])
+		s.mu.Lock()
+		if err != nil {
+			return good + n, err
+		}
+	}
+	return len(wrs), full
+}
+
+// lend enters a request that the device gets.
+func (q *cgoQP) lend(w *SendWR) uint64 {
+	return q.send.track.add(w.ID, slotLent, q.sigAll || w.Flags&SendSignaled != 0, true)
+}
+
+func isEmpty(s SGE) bool { return s.Length == 0 }
+
+// adapt changes what the device would misunderstand.
+func (s *sendQueue) adapt(m *model) {
+	if !m.oneSGE && !m.noFence {
+		return
+	}
+	empty, at := 0, 0
+	for i := range s.wrs {
+		w := &s.wrs[i]
+		n := int(w.op >> C.GV_SGES_SHIFT)
+		if w.op&0xff == C.uint32_t(WRRDMARead) {
+			if m.noFence {
+				w.op &^= C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
+			}
+			if m.oneSGE && n == 0 {
+				empty++
+			}
+		}
+		if m.oneSGE && n > 1 && slices.ContainsFunc(s.sges[at:at+n], isEmpty) {
+			empty++
+		}
+		at += n
+	}
+	if empty == 0 {
+		return
+	}
+	// Rare: give each Read without elements one of length 0, and take those of length 0 out of the others, which have the
+	// kernel's siw use a region that it has not looked up (siw_tx_hdt).
+	sges := make([]SGE, 0, len(s.sges)+empty)
+	at = 0
+	for i := range s.wrs {
+		w := &s.wrs[i]
+		n := int(w.op >> C.GV_SGES_SHIFT)
+		if own := s.sges[at : at+n]; n > 1 {
+			kept := slices.DeleteFunc(slices.Clone(own), isEmpty)
+			sges = append(sges, kept...)
+			w.op -= C.uint32_t(n-len(kept)) << C.GV_SGES_SHIFT
+		} else {
+			sges = append(sges, own...)
+		}
+		at += n
+		if n == 0 && w.op&0xff == C.uint32_t(WRRDMARead) {
+			sges = append(sges, SGE{})
+			w.op |= 1 << C.GV_SGES_SHIFT
+		}
+	}
+	s.sges = sges
+}
+
+// postHeld takes requests that the device does not get: of a QP in the error state, to be flushed; or, in a queue that is
+// poisoned, first the request that will fail.
+func (q *cgoQP) postHeld(wrs []SendWR) (int, error) {
+	cq, s := q.sendCQ, &q.send
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	// What was before may have ended. A failure of the library's is for the next Poll.
+	_ = cq.pump(cq.soft.len() + pumpBatch)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var full error
+	if room := max(q.cap.MaxSendWR-s.track.open(), 0); len(wrs) > room && !s.flushed {
+		wrs, full = wrs[:room], ErrQueueFull
+	}
+	for i := range wrs {
+		w := &wrs[i]
+		seq := s.track.add(w.ID, slotHeld, true, false)
+		if needsORD(w.Opcode) && s.track.poisoned && !s.bad && q.qpState() != QPStateErr {
+			s.bad = true
+			s.track.fail(seq, WCLocQPOpErr, q.num)
+		}
+	}
+	if s.flushed {
+		s.track.flush(q.num)
+	}
+	cq.advance(q, &s.track, false)
+	cq.ring()
+	return len(wrs), full
+}
+
+// recvHeld takes receives of a QP in the error state, to be flushed.
+func (q *cgoQP) recvHeld(wrs []RecvWR) (int, error) {
+	cq, r := q.recvCQ, &q.recv
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var full error
+	if room := max(q.cap.MaxRecvWR-r.track.open(), 0); len(wrs) > room && !r.flushed {
+		wrs, full = wrs[:room], ErrQueueFull
+	}
+	for i := range wrs {
+		r.track.add(wrs[i].ID, slotHeld, true, false)
+	}
+	if r.flushed {
+		r.track.flush(q.num)
+	}
+	cq.advance(q, &r.track, true)
+	cq.ring()
+	return len(wrs), full
+}
