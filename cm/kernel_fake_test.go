@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The tests in this file run over libraries without a device: every event, every failure, and the end of a call in every phase.
+// The tests of the files kernel_* run over libraries without a device: every event, every failure, and the end of a call in every phase.
 
 // fakes are the two devices: one that follows InfiniBand, one that is like kernel siw.
 var fakes = []struct{ name, ip string }{{"fake0", "192.0.2.1"}, {"fake1", "198.51.100.1"}}
