@@ -155,15 +155,12 @@ func (m *MR) Close() error {
 	if m == nil {
 		return nil
 	}
-	first, err := m.node.BeginClose()
-	if err != nil {
+	if _, err := m.node.BeginClose(); err != nil {
 		return opError("MR.Close", m.pd.ctx.dev.Name(), err)
 	}
 	m.closing.Lock()
 	defer m.closing.Unlock()
-	if first {
-		m.node.Drain(0)
-	}
+	m.node.Drain(0)
 	if m.gone {
 		return nil
 	}

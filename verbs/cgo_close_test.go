@@ -5,6 +5,7 @@
 package verbs_test
 
 import (
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,6 +36,32 @@ func TestKeysOfWhatIsClosed(t *testing.T) {
 	require.NoError(t, mr.Close())
 	require.NoError(t, mw.Close())
 	require.Equal(t, []uint32{lkey, rkey, window}, []uint32{mr.LKey(), mr.RKey(), mw.RKey()})
+	require.NoError(t, pd.Close())
+	require.NoError(t, ctx.Close())
+}
+
+// TestRefusedDeregistration: a region that the device does not let go of keeps its memory and its parents, and can be closed
+// again.
+func TestRefusedDeregistration(t *testing.T) {
+	fakeverbs.Start(t)
+	dev, err := verbs.DeviceByName("fake0")
+	require.NoError(t, err)
+	ctx, err := dev.Open()
+	require.NoError(t, err)
+	pd, err := ctx.AllocPD()
+	require.NoError(t, err)
+	mr, err := pd.AllocMR(4096, verbs.AccessLocalWrite)
+	require.NoError(t, err)
+
+	fakeverbs.Fail("ibv_dereg_mr", 1, syscall.EBUSY)
+	err = mr.Close()
+	require.ErrorIs(t, err, verbs.ErrBusy)
+	require.ErrorIs(t, err, syscall.EBUSY)
+	mr.Bytes()[4095] = 1 // would fault
+	require.ErrorIs(t, pd.Close(), verbs.ErrBusy)
+
+	require.NoError(t, mr.Close())
+	require.NoError(t, mr.Close())
 	require.NoError(t, pd.Close())
 	require.NoError(t, ctx.Close())
 }
