@@ -6,7 +6,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,20 +56,11 @@ static void from_sockaddr(const struct sockaddr *s, struct gocm_addr *a) {
 
 // The descriptor is a duplicate: librdmacm closes its own, and so does Go. O_NONBLOCK belongs to both.
 int gocm_open(struct rdma_event_channel **ch, int *fd) {
-	int flags, err;
-
 	errno = 0;
 	*ch = rdma_create_event_channel();
 	if (*ch == NULL)
 		return failed(-1);
-	flags = fcntl((*ch)->fd, F_GETFL);
-	if (flags < 0 || fcntl((*ch)->fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
-	    (*fd = fcntl((*ch)->fd, F_DUPFD_CLOEXEC, 0)) < 0) {
-		err = failed(-1);
-		rdma_destroy_event_channel(*ch);
-		*ch = NULL;
-		return err;
-	}
+	*fd = (*ch)->fd;
 	return 0;
 }
 

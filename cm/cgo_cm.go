@@ -16,11 +16,11 @@ import "C"
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"syscall"
 	"time"
 	"unsafe"
 
+	"github.com/goverbs/goverbs/internal/eventfd"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -71,14 +71,19 @@ func errno(rc C.int) error {
 	return syscall.Errno(-rc)
 }
 
-// openRaw opens an event channel. The file becomes readable when there are events.
-func openRaw() (rawChannel, *os.File, error) {
+// openRaw opens an event channel, and what waits for its events.
+func openRaw() (rawChannel, *eventfd.File, error) {
 	var ch rawChannel
 	var fd C.int
 	if err := errno(C.gocm_open(&ch.c, &fd)); err != nil {
 		return rawChannel{}, nil, err
 	}
-	return ch, os.NewFile(uintptr(fd), "rdma_cm"), nil
+	file, err := eventfd.New(int(fd), "rdma_cm")
+	if err != nil {
+		ch.close()
+		return rawChannel{}, nil, err
+	}
+	return ch, file, nil
 }
 
 func (ch rawChannel) close() { C.rdma_destroy_event_channel(ch.c) }

@@ -5,19 +5,21 @@
 package cm
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/eventfd"
 )
 
 // channel is the event channel that all kernel IDs of the process share while there are any. One goroutine takes the events
 // and hands them to their endpoints, which keep them until somebody looks: nobody waits behind another one's events.
 type channel struct {
 	raw  rawChannel
-	file *os.File
+	file *eventfd.File
 	done chan struct{} // closed when the dispatcher has ended
 
 	mu   sync.Mutex
@@ -69,7 +71,7 @@ func (ch *channel) release() (last bool) {
 
 // end ends a channel to which nobody has a reference.
 func (ch *channel) end() {
-	ch.file.Close()
+	_ = ch.file.Close() // which ends the dispatcher, whatever it says
 	<-ch.done
 	ch.raw.close()
 }
@@ -77,14 +79,10 @@ func (ch *channel) end() {
 // dispatch takes events until the file is closed. It never waits for anything else.
 func (ch *channel) dispatch() {
 	defer close(ch.done)
-	conn, err := ch.file.SyscallConn()
-	if err != nil {
-		return
-	}
 	for {
 		var ev rawEvent
 		var failure error
-		err := conn.Read(func(uintptr) bool {
+		err := ch.file.Wait(context.Background(), func() bool {
 			ev, failure = ch.raw.next()
 			return failure != syscall.EAGAIN
 		})
