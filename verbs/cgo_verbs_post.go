@@ -36,21 +36,24 @@ const (
 
 // sendQueue is where a list of sends is converted, and the account of what has been posted.
 type sendQueue struct {
-	mu      sync.Mutex // guards what follows; after that of a CQ
-	wrs     []C.struct_gv_wr
-	sges    []SGE
-	ext     []C.struct_gv_ext
-	track   track
-	simple  *[256]uint8 // see simpleOps
-	bad     bool        // the request that will fail is in the account
-	flushed bool        // the device has flushed all that it had
+	account
+	wrs    []C.struct_gv_wr
+	sges   []SGE
+	ext    []C.struct_gv_ext
+	simple *[256]uint8 // see simpleOps
+	bad    bool        // the request that will fail is in the account
 }
 
 type recvQueue struct {
-	mu      sync.Mutex // guards what follows; after that of a CQ
-	flat    recvList
+	account
+	flat recvList
+}
+
+// account is what both queues of a QP have.
+type account struct {
+	mu      sync.Mutex // guards the whole queue; after that of a CQ
 	track   track
-	flushed bool
+	flushed bool // the device has flushed all that it had
 }
 
 // begin makes room for a list.

@@ -172,24 +172,20 @@ func (q *cgoQP) flush() {
 		time.Sleep(pause)
 		pause = min(2*pause, 5*time.Millisecond)
 	}
-	cq := q.sendCQ
+	q.flushRest(q.sendCQ, &q.send.account, false)
+	q.flushRest(q.recvCQ, &q.recv.account, true)
+}
+
+// flushRest flushes what the device will not.
+func (q *cgoQP) flushRest(cq *cgoCQ, a *account, recv bool) {
 	cq.mu.Lock()
-	q.send.mu.Lock()
-	q.send.track.flush(q.num)
-	q.send.flushed = true
-	cq.advance(q, &q.send.track, false)
-	q.send.mu.Unlock()
+	defer cq.mu.Unlock()
+	a.mu.Lock()
+	a.track.flush(q.num)
+	a.flushed = true
+	cq.advance(q, &a.track, recv)
+	a.mu.Unlock()
 	cq.ring()
-	cq.mu.Unlock()
-	cq = q.recvCQ
-	cq.mu.Lock()
-	q.recv.mu.Lock()
-	q.recv.track.flush(q.num)
-	q.recv.flushed = true
-	cq.advance(q, &q.recv.track, true)
-	q.recv.mu.Unlock()
-	cq.ring()
-	cq.mu.Unlock()
 }
 
 // collect takes all that the device has completed and returns how many requests of the QP it still has.

@@ -126,28 +126,36 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 
 // fillCap puts the defaults in and checks the device's limits.
 func (pd *PD) fillCap(c QPCap) (QPCap, error) {
-	for _, f := range []struct {
-		name       string
-		v          *int
-		fill, most int
-	}{
+	return c, fillSizes([]size{
 		{"max_qp_wr (send)", &c.MaxSendWR, DefaultSendWR, pd.ctx.attr.MaxQPWR},
 		{"max_qp_wr (receive)", &c.MaxRecvWR, DefaultRecvWR, pd.ctx.attr.MaxQPWR},
 		{"max_sge (send)", &c.MaxSendSGE, DefaultSGE, pd.ctx.attr.MaxSGE},
 		{"max_sge (receive)", &c.MaxRecvSGE, DefaultSGE, pd.ctx.attr.MaxSGE},
 		{"max_inline_data", &c.MaxInlineData, DefaultMaxInlineData, pd.ctx.attr.MaxInlineData},
-	} {
-		if *f.v < 0 {
-			return c, invalid("%s: %d", f.name, *f.v)
+	})
+}
+
+// size is one of the sizes with which a queue is asked for.
+type size struct {
+	name       string
+	v          *int
+	fill, most int // the default, the device's limit
+}
+
+// fillSizes puts the defaults in and checks the limits.
+func fillSizes(sizes []size) error {
+	for _, s := range sizes {
+		if *s.v < 0 {
+			return invalid("%s: %d", s.name, *s.v)
 		}
-		if *f.v == 0 {
-			*f.v = min(f.fill, f.most)
+		if *s.v == 0 {
+			*s.v = min(s.fill, s.most)
 		}
-		if err := limit(f.name, *f.v, f.most); err != nil {
-			return c, err
+		if err := limit(s.name, *s.v, s.most); err != nil {
+			return err
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // Num returns the QP's number, as in completions.
@@ -334,6 +342,16 @@ func (q *QP) checkWindow(b *MWBind, typ MWType) error {
 	return nil
 }
 
+// checkRecv returns how many receives of a list are right, and what is wrong with the next.
+func checkRecv(wrs []RecvWR, maxSGE int) (good int, err error) {
+	for i := range wrs {
+		if err := limit("max_recv_sge", len(wrs[i].SGL), maxSGE); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
 // PostRecv queues receive requests in order (ibv_post_recv(3)) and returns how many it took. If that is not all, the
 // error tells what is wrong with wrs[n]; those before it are queued. It is allowed in every state but RESET. It does not
 // block and, on success, does not allocate.
@@ -351,13 +369,7 @@ func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 		q.node.Exit()
 		return 0, q.opError("PostRecv", invalid("the QP takes its receives from an SRQ: use SRQ.PostRecv"))
 	}
-	good := len(wrs)
-	for i := range wrs {
-		if err = limit("max_recv_sge", len(wrs[i].SGL), q.cap.MaxRecvSGE); err != nil {
-			good = i
-			break
-		}
-	}
+	good, err := checkRecv(wrs, q.cap.MaxRecvSGE)
 	if good > 0 || err == nil {
 		var perr error
 		if n, perr = q.p.PostRecv(wrs[:good]); perr != nil {

@@ -54,29 +54,17 @@ func (pd *PD) createSRQ(attr SRQAttr) (*SRQ, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: shared receive queues", ErrNotSupported)
 	}
-	for _, f := range []struct {
-		name       string
-		v          *int
-		fill, most int
-	}{
+	err := fillSizes([]size{
 		{"max_srq_wr", &attr.MaxWR, DefaultRecvWR, pd.ctx.attr.MaxSRQWR},
 		{"max_srq_sge", &attr.MaxSGE, DefaultSGE, pd.ctx.attr.MaxSRQSGE},
-	} {
-		if *f.v < 0 {
-			return nil, invalid("%s: %d", f.name, *f.v)
-		}
-		if *f.v == 0 {
-			*f.v = min(f.fill, f.most)
-		}
-		if err := limit(f.name, *f.v, f.most); err != nil {
-			return nil, err
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	if attr.SRQLimit != 0 {
 		return nil, invalid("srq_limit %d: it is set by Modify", attr.SRQLimit)
 	}
 	s := &SRQ{pd: pd}
-	var err error
 	if s.p, s.attr, err = alloc.CreateSRQ(s, attr); err != nil {
 		return nil, err
 	}
@@ -101,13 +89,7 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	if !s.node.Enter() {
 		return 0, s.opError("SRQ.PostRecv", ErrClosed)
 	}
-	good := len(wrs)
-	for i := range wrs {
-		if err = limit("max_recv_sge", len(wrs[i].SGL), s.attr.MaxSGE); err != nil {
-			good = i
-			break
-		}
-	}
+	good, err := checkRecv(wrs, s.attr.MaxSGE)
 	if good > 0 || err == nil {
 		var perr error
 		if n, perr = s.p.PostRecv(wrs[:good]); perr != nil {
