@@ -98,6 +98,12 @@ func mwAccess(w *world) {
 	p.b.ok(p.b.run(wr), verbs.WCBindMW)
 	require.Equal(w, wr.RKey, mw.RKey(), "the handle follows the binds")
 
+	p.usesWindow(mw, m)
+}
+
+// usesWindow accesses octets 1000 to 1099 of m through a window that gives all rights to them, in every way.
+func (p *pair) usesWindow(mw *verbs.MW, m *mem) {
+	p.Helper()
 	rest := m.keepsBut(1000, 100)
 	p.a.ok(p.a.run(under(mw, write(p.a.mem.sgl(0, 100), m, 1000))), verbs.WCRDMAWrite)
 	p.settle()
@@ -105,11 +111,11 @@ func mwAccess(w *world) {
 	rest()
 	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(200, 99), m, 1001))), verbs.WCRDMARead)
 	p.a.mem.holds(200, m.Bytes()[1001:1100])
-	if w.has(verbs.OpFetchAdd) {
+	if p.has(verbs.OpFetchAdd) {
 		m.put(1000, 40)
 		add := at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2}, p.a.mem, 400, m, 1000)
 		p.a.ok(p.a.run(under(mw, add)), verbs.WCFetchAdd)
-		require.EqualValues(w, 42, m.get(1000))
+		require.EqualValues(p, 42, m.get(1000))
 	}
 	rest()
 }

@@ -76,19 +76,7 @@ func mw1Access(w *world) {
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	p.b.bind1(mw, m, 1000, 100, windowRights)
-	rest := m.keepsBut(1000, 100)
-	p.a.ok(p.a.run(under(mw, write(p.a.mem.sgl(0, 100), m, 1000))), verbs.WCRDMAWrite)
-	p.settle()
-	m.holds(1000, p.a.mem.Bytes()[:100])
-	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(200, 99), m, 1001))), verbs.WCRDMARead)
-	p.a.mem.holds(200, m.Bytes()[1001:1100])
-	if w.has(verbs.OpFetchAdd) {
-		m.put(1000, 40)
-		add := at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2}, p.a.mem, 400, m, 1000)
-		p.a.ok(p.a.run(under(mw, add)), verbs.WCFetchAdd)
-		require.EqualValues(w, 42, m.get(1000))
-	}
-	rest()
+	p.usesWindow(mw, m)
 }
 
 func mw1Rights(w *world) {

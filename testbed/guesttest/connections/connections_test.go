@@ -62,6 +62,23 @@ func newHalf(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *half {
 	return h
 }
 
+// accept takes the next request of ln, with a receive posted as id and data for the peer, and delivers how that ended.
+func (h *half) accept(ln *cm.Listener, id uint64, data string) chan error {
+	accepted := make(chan error, 1)
+	go func() {
+		req, err := ln.Accept(soon(h.T))
+		if err == nil {
+			err = req.BindQP(h.qp)
+		}
+		if err == nil {
+			h.recv(id)
+			h.id, err = req.Accept(soon(h.T), h.qp, cm.ConnParam{PrivateData: []byte(data)})
+		}
+		accepted <- err
+	}()
+	return accepted
+}
+
 func (h *half) recv(id uint64) {
 	h.Helper()
 	_, err := h.qp.PostRecv([]verbs.RecvWR{{ID: id, SGL: []verbs.SGE{{Addr: h.mr.Addr(), Length: 4096, LKey: h.mr.LKey()}}}})
@@ -116,18 +133,7 @@ func TestKernelConnection(t *testing.T) {
 			a, b := newHalf(t, id.Context(), 0), newHalf(t, id.Context(), 0)
 			require.NoError(t, id.BindQP(a.qp))
 			a.recv(1)
-			accepted := make(chan error, 1)
-			go func() {
-				req, err := ln.Accept(soon(t))
-				if err == nil {
-					err = req.BindQP(b.qp)
-				}
-				if err == nil {
-					b.recv(2)
-					b.id, err = req.Accept(soon(t), b.qp, cm.ConnParam{PrivateData: []byte("welcome")})
-				}
-				accepted <- err
-			}()
+			accepted := b.accept(ln, 2, "welcome")
 			require.NoError(t, id.Connect(soon(t), a.qp, cm.ConnParam{PrivateData: []byte("hello")}))
 			require.NoError(t, <-accepted)
 			defer func() { require.NoError(t, b.id.Close()) }()

@@ -45,18 +45,7 @@ func TestDatagrams(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, id.Close()) }()
 		a, b := newHalf(t, id.Context(), verbs.QPTypeUD), newHalf(t, id.Context(), verbs.QPTypeUD)
-		accepted := make(chan error, 1)
-		go func() {
-			req, err := ln.Accept(soon(t))
-			if err == nil {
-				err = req.BindQP(b.qp)
-			}
-			if err == nil {
-				b.recv(5)
-				b.id, err = req.Accept(soon(t), b.qp, cm.ConnParam{PrivateData: []byte("this way")})
-			}
-			accepted <- err
-		}()
+		accepted := b.accept(ln, 5, "this way")
 		require.NoError(t, id.Connect(soon(t), a.qp, cm.ConnParam{PrivateData: []byte("which way?")}))
 		require.NoError(t, <-accepted)
 		defer func() { require.NoError(t, b.id.Close()) }()
