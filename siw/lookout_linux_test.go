@@ -284,13 +284,22 @@ func TestLookoutMany(t *testing.T) {
 		}()
 	}
 	for _, d := range []struct{ from, to *side }{{a, b}, {b, a}} {
-		run(func(context.Context) error {
+		// A sender that is far ahead would fill the CQ of a receiver that pauses.
+		ahead := make(chan struct{}, 64)
+		run(func(ctx context.Context) error {
 			for i := range rounds {
 				wrs := []verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendSignaled}}
 				if i%3 == 0 {
 					wrs = d.from.read(d.to)
-				} else if _, err := d.to.qp.PostRecv(make([]verbs.RecvWR, 1)); err != nil {
-					return err
+				} else {
+					select {
+					case ahead <- struct{}{}:
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+					if _, err := d.to.qp.PostRecv(make([]verbs.RecvWR, 1)); err != nil {
+						return err
+					}
 				}
 				if _, err := d.from.qp.PostSend(wrs); err != nil {
 					return err
@@ -312,6 +321,9 @@ func TestLookoutMany(t *testing.T) {
 				if err != nil {
 					return err
 				}
+				for range k {
+					<-ahead
+				}
 				if n += k; n%100 < k {
 					time.Sleep(2 * lookoutLease)
 				}
@@ -320,6 +332,6 @@ func TestLookoutMany(t *testing.T) {
 		})
 	}
 	for range 4 {
-		require.NoError(t, <-errs)
+		require.NoError(t, <-errs, "a: %v, b: %v", a.qp.Err(), b.qp.Err())
 	}
 }
