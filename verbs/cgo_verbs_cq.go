@@ -5,7 +5,6 @@
 package verbs
 
 // #cgo noescape gv_poll
-// #cgo nocallback gv_poll
 // #include "cgo_verbs.h"
 import "C"
 
@@ -36,6 +35,7 @@ type cgoCQ struct {
 	cookie uint64
 	cqe    atomic.Int64
 
+	direct  callLock // held by a poll in progress, and from Destroy on
 	tracked bool
 	slow    atomic.Bool  // completions go through soft
 	lost    atomic.Bool  // it has overflowed
@@ -88,23 +88,42 @@ func (c *cgoContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (Provi
 
 // Poll has completions converted in C, straight into wcs.
 func (cq *cgoCQ) Poll(wcs []WC) (int, error) {
-	if len(wcs) == 0 {
+	switch {
+	case len(wcs) == 0:
 		return 0, nil
+	case cq.slow.Load():
+		return cq.pollSoft(wcs)
 	}
-	if !cq.slow.Load() {
-		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)), C.uint(cq.ctx.model.withInv))
-		if n > 0 && n&C.GV_ERRORS == 0 {
-			return int(n), nil
-		}
-		if n == 0 && !cq.lost.Load() {
-			return 0, nil
-		}
-		return cq.settle(wcs, n)
-	}
-	return cq.pollSoft(wcs)
+	return cq.poll(wcs, nil)
 }
 
-// settle ends a direct poll in which something is wrong.
+// canPollDirect reports whether the device's queue is the only one.
+func (cq *cgoCQ) canPollDirect() bool { return !cq.tracked }
+
+// pollDirect is Poll if the CQ is not closed, nobody else is in it and completions do not go through soft.
+func (cq *cgoCQ) pollDirect(wcs []WC) (n int, ok bool, err error) {
+	if len(wcs) == 0 || cq.slow.Load() || !cq.direct.tryLock() {
+		return 0, false, nil
+	}
+	atEnd := cq.direct.atEnd()
+	n, err = cq.poll(wcs, atEnd)
+	if atEnd == nil {
+		cq.direct.Unlock()
+	}
+	return n, true, err
+}
+
+// poll polls the device. C stores 0 to atEnd, which may be nil, when it is done.
+func (cq *cgoCQ) poll(wcs []WC, atEnd *atomic.Uint32) (int, error) {
+	n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&wcs[0])), C.int(len(wcs)), C.uint(cq.ctx.model.withInv),
+		(*C.uint32_t)(unsafe.Pointer(atEnd)))
+	if n > 0 && n&C.GV_ERRORS == 0 || n == 0 && !cq.lost.Load() {
+		return int(n), nil
+	}
+	return cq.settle(wcs, n)
+}
+
+// settle ends a poll of the device in which something is wrong.
 func (cq *cgoCQ) settle(wcs []WC, n C.int) (int, error) {
 	switch {
 	case n < 0:
@@ -198,6 +217,7 @@ func (cq *cgoCQ) Destroy() error {
 	cq.gone = true
 	cq.mu.Unlock()
 	cq.ch.forget(cq)
+	cq.direct.Lock()
 	err := callError("ibv_destroy_cq", C.gv_result(C.ibv_destroy_cq(cq.c))) // 0 or an errno
 	dropCookie(cq.cookie)
 	cq.ctx.counts.cq.remove()

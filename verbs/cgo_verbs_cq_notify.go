@@ -5,7 +5,6 @@
 package verbs
 
 // #cgo noescape gv_poll
-// #cgo nocallback gv_poll
 // #include "cgo_verbs.h"
 import "C"
 

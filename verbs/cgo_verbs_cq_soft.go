@@ -5,7 +5,6 @@
 package verbs
 
 // #cgo noescape gv_poll
-// #cgo nocallback gv_poll
 // #include "cgo_verbs.h"
 import "C"
 
@@ -76,7 +75,7 @@ func (cq *cgoCQ) pump(want int) error {
 	}
 	for cq.soft.len() < want {
 		ask := min(want-cq.soft.len(), pumpBatch)
-		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&cq.buf[0])), C.int(ask), C.uint(cq.ctx.model.withInv))
+		n := C.gv_poll(cq.handle, (*C.struct_gv_wc)(unsafe.Pointer(&cq.buf[0])), C.int(ask), C.uint(cq.ctx.model.withInv), nil)
 		if n < 0 {
 			return callError("ibv_poll_cq", -1)
 		}

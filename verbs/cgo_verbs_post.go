@@ -5,9 +5,7 @@
 package verbs
 
 // #cgo noescape gv_post_send
-// #cgo nocallback gv_post_send
 // #cgo noescape gv_post_recv
-// #cgo nocallback gv_post_recv
 // #include "cgo_verbs.h"
 import "C"
 
@@ -51,7 +49,8 @@ type recvQueue struct {
 
 // account is what both queues of a QP have.
 type account struct {
-	mu      sync.Mutex // guards the whole queue; after that of a CQ
+	direct  callLock   // guards the lists if the device's queue is the only account
+	mu      sync.Mutex // guards the whole queue otherwise; after that of a CQ
 	track   track
 	flushed bool // the device has flushed all that it had
 }
@@ -118,7 +117,8 @@ func (s *sendQueue) extend(w *SendWR, f *C.struct_gv_wr) {
 
 // post hands the flat lists over in one call.
 func (s *sendQueue) post(qp C.uintptr_t) uint64 {
-	return uint64(C.gv_post_send(qp, unsafe.SliceData(s.wrs), (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(s.sges))), unsafe.SliceData(s.ext), C.int(len(s.wrs))))
+	return uint64(C.gv_post_send(qp, unsafe.SliceData(s.wrs), (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(s.sges))),
+		unsafe.SliceData(s.ext), C.int(len(s.wrs)), nil))
 }
 
 // PostSend hands a list over in one call.
@@ -126,22 +126,15 @@ func (q *cgoQP) PostSend(wrs []SendWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
 	}
-	s := &q.send
-	s.mu.Lock()
+	if !q.tracked {
+		return q.postSendDirect(q.owner, wrs)
+	}
+	q.send.mu.Lock()
 	if st := q.qpState(); st < QPStateRTS {
-		s.mu.Unlock()
+		q.send.mu.Unlock()
 		return 0, &StateError{State: st, Why: "sends can be posted from RTS on"}
 	}
-	if q.tracked {
-		return q.postTracked(wrs)
-	}
-	s.fill(wrs)
-	res := s.post(q.handle)
-	s.mu.Unlock()
-	if res == uint64(len(wrs)) {
-		return len(wrs), nil
-	}
-	return q.postResult("ibv_post_send", res)
+	return q.postTracked(wrs)
 }
 
 // PostRecv hands a list over in one call.
@@ -149,43 +142,41 @@ func (q *cgoQP) PostRecv(wrs []RecvWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
 	}
+	if !q.tracked {
+		return q.postRecvDirect(q.owner, wrs)
+	}
 	r := &q.recv
 	r.mu.Lock()
-	st := q.qpState()
-	if st == QPStateReset {
+	switch st := q.qpState(); st {
+	case QPStateReset:
 		r.mu.Unlock()
 		return 0, &StateError{State: st, Why: "receives can be posted from INIT on"}
-	}
-	if q.tracked && st == QPStateErr {
+	case QPStateErr:
 		r.mu.Unlock()
 		return q.recvHeld(wrs)
 	}
 	defer r.mu.Unlock()
+	if r.track.lent+len(wrs) > q.cap.MaxRecvWR {
+		r.mu.Unlock()
+		q.recvCQ.relieve()
+		r.mu.Lock()
+	}
 	var full error
-	if q.tracked {
-		if r.track.lent+len(wrs) > q.cap.MaxRecvWR {
-			r.mu.Unlock()
-			q.recvCQ.relieve()
-			r.mu.Lock()
-		}
-		if room := max(q.cap.MaxRecvWR-r.track.lent, 0); len(wrs) > room {
-			if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
-				return 0, full
-			}
+	if room := max(q.cap.MaxRecvWR-r.track.lent, 0); len(wrs) > room {
+		if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
+			return 0, full
 		}
 	}
 	r.flat.fill(wrs, q.ctx.model.oneSGE)
-	if q.tracked {
-		for i := range r.flat.wrs {
-			r.flat.wrs[i].id = C.uint64_t(idRecv | r.track.add(wrs[i].ID, slotLent, true, true))
-		}
+	for i := range r.flat.wrs {
+		r.flat.wrs[i].id = C.uint64_t(idRecv | r.track.add(wrs[i].ID, slotLent, true, true))
 	}
-	res := uint64(C.gv_post_recv(q.handle, &r.flat.wrs[0], r.flat.sgePointer(), C.int(len(wrs))))
+	res := uint64(C.gv_post_recv(q.handle, &r.flat.wrs[0], r.flat.sgePointer(), C.int(len(wrs)), nil))
 	if res == uint64(len(wrs)) {
 		return len(wrs), full
 	}
 	n, err := q.postResult("ibv_post_recv", res)
-	if q.tracked && err != nil {
+	if err != nil {
 		r.track.withdraw(len(wrs) - n)
 	}
 	return n, err

@@ -5,9 +5,7 @@
 package verbs
 
 // #cgo noescape gv_post_send
-// #cgo nocallback gv_post_send
 // #cgo noescape gv_post_recv
-// #cgo nocallback gv_post_recv
 // #include "cgo_verbs.h"
 import "C"
 
@@ -33,9 +31,9 @@ func (q *cgoQP) canPostDirect() bool { return !q.tracked }
 // postSendDirect checks and converts a list in one pass, and hands it over in one call.
 func (q *cgoQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
 	s := &q.send
-	s.mu.Lock()
+	s.direct.Lock()
 	if h.node.Closed() {
-		s.mu.Unlock()
+		s.direct.Unlock()
 		return 0, ErrClosed
 	}
 	if s.simple == nil {
@@ -70,20 +68,26 @@ func (q *cgoQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
 		bound = bound || w.Opcode == WRBindMW
 	}
 	if good == 0 {
-		s.mu.Unlock()
+		s.direct.Unlock()
 		return 0, refused
 	}
 	if st := q.qpState(); st < QPStateRTS {
-		s.mu.Unlock()
+		s.direct.Unlock()
 		return 0, &StateError{State: st, Why: "sends can be posted from RTS on"}
 	}
 	s.wrs = s.wrs[:good]
-	res := uint64(C.gv_post_send(q.handle, unsafe.SliceData(s.wrs), (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(sges))),
-		unsafe.SliceData(s.ext), C.int(good)))
+	atEnd := s.direct.atEnd()
 	if bound {
-		rekey(wrs[:uint32(res)])
+		atEnd = nil
 	}
-	s.mu.Unlock()
+	res := uint64(C.gv_post_send(q.handle, unsafe.SliceData(s.wrs), (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(sges))),
+		unsafe.SliceData(s.ext), C.int(good), (*C.uint32_t)(unsafe.Pointer(atEnd))))
+	if atEnd == nil {
+		if bound {
+			rekey(wrs[:uint32(res)])
+		}
+		s.direct.Unlock()
+	}
 	if res == uint64(len(wrs)) {
 		return len(wrs), nil
 	}
@@ -106,9 +110,9 @@ func rekey(wrs []SendWR) {
 // postRecvDirect is postSendDirect for receives.
 func (q *cgoQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 	r := &q.recv
-	r.mu.Lock()
+	r.direct.Lock()
 	if h.node.Closed() {
-		r.mu.Unlock()
+		r.direct.Unlock()
 		return 0, ErrClosed
 	}
 	good := len(wrs)
@@ -120,16 +124,19 @@ func (q *cgoQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 		}
 	}
 	if good == 0 {
-		r.mu.Unlock()
+		r.direct.Unlock()
 		return 0, refused
 	}
 	if st := q.qpState(); st == QPStateReset {
-		r.mu.Unlock()
+		r.direct.Unlock()
 		return 0, &StateError{State: st, Why: "receives can be posted from INIT on"}
 	}
 	r.flat.fill(wrs[:good], false)
-	res := uint64(C.gv_post_recv(q.handle, unsafe.SliceData(r.flat.wrs), r.flat.sgePointer(), C.int(good)))
-	r.mu.Unlock()
+	atEnd := r.direct.atEnd()
+	res := uint64(C.gv_post_recv(q.handle, unsafe.SliceData(r.flat.wrs), r.flat.sgePointer(), C.int(good), (*C.uint32_t)(unsafe.Pointer(atEnd))))
+	if atEnd == nil {
+		r.direct.Unlock()
+	}
 	if res == uint64(len(wrs)) {
 		return len(wrs), nil
 	}

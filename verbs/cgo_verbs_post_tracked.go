@@ -5,9 +5,7 @@
 package verbs
 
 // #cgo noescape gv_post_send
-// #cgo nocallback gv_post_send
 // #cgo noescape gv_post_recv
-// #cgo nocallback gv_post_recv
 // #include "cgo_verbs.h"
 import "C"
 

@@ -70,7 +70,7 @@ func (q *cgoQP) postMarks() (bool, error) {
 	full := false
 	if q.marked&markSend == 0 && q.typ != QPTypeUD { // a datagram needs a destination even to be flushed
 		wr := C.struct_gv_wr{id: C.uint64_t(markID[0]), op: flatOp(WRSend, SendSignaled, 0)}
-		_, err := postResult("ibv_post_send", uint64(C.gv_post_send(q.handle, &wr, nil, nil, 1)))
+		_, err := postResult("ibv_post_send", uint64(C.gv_post_send(q.handle, &wr, nil, nil, 1, nil)))
 		switch {
 		case err == nil:
 			q.marked |= markSend
@@ -82,7 +82,7 @@ func (q *cgoQP) postMarks() (bool, error) {
 	}
 	if q.marked&markRecv == 0 && q.srq == nil {
 		wr := C.struct_gv_recv{id: C.uint64_t(markID[1])}
-		_, err := postResult("ibv_post_recv", uint64(C.gv_post_recv(q.handle, &wr, nil, 1)))
+		_, err := postResult("ibv_post_recv", uint64(C.gv_post_recv(q.handle, &wr, nil, 1, nil)))
 		switch {
 		case err == nil:
 			q.marked |= markRecv

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -114,12 +115,11 @@ func (q *cgoQP) reset() error {
 
 // barrier returns when no post is in progress that has seen an older state.
 func (q *cgoQP) barrier() {
-	q.send.mu.Lock()
-	//lint:ignore SA2001 the critical section is the posts'
-	q.send.mu.Unlock()
-	q.recv.mu.Lock()
-	//lint:ignore SA2001 as above
-	q.recv.mu.Unlock()
+	for _, l := range []sync.Locker{&q.send.direct, &q.send.mu, &q.recv.direct, &q.recv.mu} {
+		l.Lock()
+		//lint:ignore SA2001 the critical section is the posts'
+		l.Unlock()
+	}
 }
 
 // flushLimit is how long a device that flushes by itself may take.

@@ -5,7 +5,6 @@
 package verbs
 
 // #cgo noescape gv_post_srq_recv
-// #cgo nocallback gv_post_srq_recv
 // #include "cgo_verbs.h"
 import "C"
 

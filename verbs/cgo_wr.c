@@ -23,7 +23,7 @@ static inline uint64_t settle(int rc, int done, long i, int m) {
 	return outcome(rc, (uint32_t)done) | (uint64_t)GV_BROKEN << 32;
 }
 
-uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *w, const struct ibv_sge *sge, const struct gv_ext *ext, int n) {
+static inline uint64_t post_send(uintptr_t qp, const struct gv_wr *w, const struct ibv_sge *sge, const struct gv_ext *ext, int n) {
 	struct ibv_send_wr list[CHUNK];
 	for (int done = 0; done < n;) {
 		int m = n - done < CHUNK ? n - done : CHUNK;
@@ -82,6 +82,18 @@ uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *w, const struct ibv_sge 
 	return outcome(0, (uint32_t)n);
 }
 
+static inline void give_back(uint32_t *held) {
+	if (held)
+		__atomic_store_n(held, 0, __ATOMIC_RELEASE);
+}
+
+uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *w, const struct ibv_sge *sge, const struct gv_ext *ext, int n,
+		      uint32_t *held) {
+	uint64_t res = post_send(qp, w, sge, ext, n);
+	give_back(held);
+	return res;
+}
+
 static inline void convert_recv(struct ibv_recv_wr *list, const struct gv_recv *w, const struct ibv_sge **sge, int m) {
 	for (int i = 0; i < m; i++) {
 		list[i].wr_id = w[i].id;
@@ -93,7 +105,7 @@ static inline void convert_recv(struct ibv_recv_wr *list, const struct gv_recv *
 	list[m - 1].next = NULL;
 }
 
-uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *w, const struct ibv_sge *sge, int n) {
+static inline uint64_t post_recv(uintptr_t qp, const struct gv_recv *w, const struct ibv_sge *sge, int n) {
 	struct ibv_recv_wr list[CHUNK];
 	for (int done = 0; done < n;) {
 		int m = n - done < CHUNK ? n - done : CHUNK;
@@ -105,6 +117,12 @@ uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *w, const struct ibv_sg
 		done += m;
 	}
 	return outcome(0, (uint32_t)n);
+}
+
+uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *w, const struct ibv_sge *sge, int n, uint32_t *held) {
+	uint64_t res = post_recv(qp, w, sge, n);
+	give_back(held);
+	return res;
 }
 
 uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *w, const struct ibv_sge *sge, int n) {
@@ -154,7 +172,7 @@ static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v, unsigned 
 	}
 }
 
-int gv_poll(uintptr_t cq, struct gv_wc *out, int n, unsigned int with_inv) {
+static inline int poll(uintptr_t cq, struct gv_wc *out, int n, unsigned int with_inv) {
 	struct ibv_wc list[CHUNK];
 	int done = 0, errors = 0;
 	while (done < n) {
@@ -173,6 +191,12 @@ int gv_poll(uintptr_t cq, struct gv_wc *out, int n, unsigned int with_inv) {
 			break;
 	}
 	return done | errors;
+}
+
+int gv_poll(uintptr_t cq, struct gv_wc *out, int n, unsigned int with_inv, uint32_t *held) {
+	int got = poll(cq, out, n, with_inv);
+	give_back(held);
+	return got;
 }
 
 #endif

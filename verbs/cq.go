@@ -24,16 +24,27 @@ type CQConfig struct {
 
 // CQ is a completion queue. All methods may be called concurrently; concurrent Polls share the completions.
 type CQ struct {
-	node  lifetime.Node
-	ctx   *Context
-	p     ProviderCQ
-	drive ProviderCQDriver // p if it can be driven, or nil
-	spin  time.Duration    // how long Wait drives before it sleeps
-	ch    ProviderCompChannel
-	owned bool // ch was made for this CQ alone
+	node   lifetime.Node
+	ctx    *Context
+	p      ProviderCQ
+	direct directPoller     // p if it keeps Close waiting itself, or nil
+	drive  ProviderCQDriver // p if it can be driven, or nil
+	spin   time.Duration    // how long Wait drives before it sleeps
+	ch     ProviderCompChannel
+	owned  bool // ch was made for this CQ alone
 
 	waiting chan struct{} // holds a token while a goroutine sleeps in Wait
 	closed  chan struct{} // closed by Close
+}
+
+// directPoller is a provider's CQ that can be polled without entering the node. Its lock keeps Close waiting: Destroy takes
+// it when no poll is in progress and does not give it back.
+type directPoller interface {
+	// canPollDirect reports whether this CQ does it.
+	canPollDirect() bool
+	// pollDirect is Poll. It is not ok, and nothing has been done, if the CQ must be polled in the ordinary way, which
+	// tells that it is closed.
+	pollDirect(wcs []WC) (n int, ok bool, err error)
 }
 
 // CreateCQ makes a completion queue (ibv_create_cq(3)).
@@ -84,6 +95,9 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 	if cq.p, err = c.p.CreateCQ(cq, cqe, cq.ch); err != nil {
 		return nil, errors.Join(err, cq.closeChannel())
 	}
+	if d, ok := cq.p.(directPoller); ok && d.canPollDirect() {
+		cq.direct = d
+	}
 	if d, ok := cq.p.(ProviderCQDriver); ok {
 		cq.drive, cq.spin = d, d.Spin()
 	}
@@ -108,6 +122,14 @@ func (cq *CQ) CQE() int { return cq.p.CQE() }
 
 // Poll moves up to len(wcs) completions into wcs, oldest first, and returns how many (ibv_poll_cq(3)). It does not wait.
 func (cq *CQ) Poll(wcs []WC) (int, error) {
+	if cq.direct != nil {
+		if n, ok, err := cq.direct.pollDirect(wcs); ok {
+			if err != nil {
+				err = opError("CQ.Poll", cq.ctx.dev.Name(), err)
+			}
+			return n, err
+		}
+	}
 	if !cq.node.Enter() {
 		return 0, opError("CQ.Poll", cq.ctx.dev.Name(), ErrClosed)
 	}

@@ -62,6 +62,12 @@ func Args(name string) []uint64 { return cArgs(name) }
 // IBV_REREG_MR_ERR_CMD and errno. A post fails at its first request.
 func Fail(name string, nth int, err syscall.Errno) { cFail(name, nth, err) }
 
+// Delay makes the next call of a function take d longer. It looks at its arguments only after that.
+func Delay(name string, d time.Duration) { cDelay(name, int(d/time.Microsecond)) }
+
+// Delaying reports whether the call that Delay asked for has begun.
+func Delaying() bool { return cDelaying() }
+
 // PostFailure is how a posting function fails.
 type PostFailure struct {
 	Index   int  // of the request in the list; those before it are taken

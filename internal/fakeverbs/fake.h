@@ -307,6 +307,8 @@ int fake_fn_by_name(const char *name);
 const char *fake_fn_name(int fn);
 uint64_t fake_count(int fn);
 void fake_fail(int fn, uint64_t nth, int err);
+void fake_delay(int fn, int us);
+bool fake_delaying(void);
 void fake_fail_post(int fn, uint64_t nth, int index, int result, bool no_bad);
 int fake_last_call(int fn, struct fake_call *call);
 int fake_take_fault(char *text, size_t len);

@@ -97,10 +97,23 @@ static struct rule *take_rule(enum fake_fn fn, bool post) {
 	return NULL;
 }
 
+// The function whose next call is late, or FN_COUNT, and by how much.
+static int late = FN_COUNT;
+static int late_us;
+
+void fake_delay(int fn, int us) {
+	late_us = us;
+	__atomic_store_n(&late, fn, __ATOMIC_SEQ_CST);
+}
+
+bool fake_delaying(void) { return __atomic_load_n(&late, __ATOMIC_SEQ_CST) == FN_COUNT; }
+
 int fake_begin(enum fake_fn fn, int nargs, const uint64_t *args) {
 	struct rule *r;
-	int err = 0;
+	int err = 0, this = fn;
 
+	if (__atomic_compare_exchange_n(&late, &this, FN_COUNT, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		usleep((unsigned int)late_us);
 	pthread_mutex_lock(&fake_mu);
 	counts[fn]++;
 	last[fn] = (struct fake_call){.fn = fn, .nargs = nargs};
@@ -475,5 +488,6 @@ void fake_reset(void) {
 	fake_reset_posted();
 	fake_auto = fake_loop = 0;
 	fake_block_ms = 2000;
+	late = FN_COUNT;
 	pthread_mutex_unlock(&fake_mu);
 }

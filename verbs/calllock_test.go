@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCallLock has many goroutines take the lock.
+func TestCallLock(t *testing.T) {
+	const goroutines, rounds = 8, 2000
+	var (
+		l      callLock
+		counts [2]int
+		wg     sync.WaitGroup
+	)
+	for range goroutines {
+		wg.Go(func() {
+			for range rounds {
+				l.Lock()
+				counts[0]++
+				counts[1]++
+				l.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, [2]int{goroutines * rounds, goroutines * rounds}, counts)
+	require.True(t, l.tryLock())
+	require.False(t, l.tryLock(), "it is taken")
+	l.Unlock()
+}
+
+// TestCallLockLine waits for the lock while another goroutine takes it again and again, and keeps it from those that
+// come later.
+func TestCallLockLine(t *testing.T) {
+	var l callLock
+	var n int
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				l.Lock()
+				n++
+				l.Unlock()
+			}
+		}
+	})
+	for range 100 {
+		l.Lock()
+		n++
+		l.Unlock()
+	}
+	close(stop)
+	wg.Wait()
+	require.GreaterOrEqual(t, n, 100)
+
+	l.Lock()
+	got := make(chan struct{})
+	go func() {
+		l.Lock()
+		close(got)
+	}()
+	require.Eventually(t, func() bool { return l.waiting.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.False(t, l.tryLock())
+	if at := l.atEnd(); at != nil {
+		at.Store(0) // as C does
+	} else {
+		l.Unlock()
+	}
+	<-got
+	require.False(t, l.tryLock(), "the one who waited has it")
+}
