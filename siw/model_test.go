@@ -30,10 +30,12 @@ import (
 // that their outcome is determined: what a request changes nobody else changes, unless it commutes, and what must
 // wait for the answer of another request is fenced.
 //
-// GOVERBS_MODEL_OPS is the number of operations of each pair, GOVERBS_SEED repeats a run.
+// GOVERBS_MODEL_OPS is the number of operations of each pair (default: 20,000, under the race detector, which takes ten times
+// as long, 2,000); GOVERBS_SEED repeats a run.
 const (
 	modelPairs   = 8
-	modelOps     = 2000 // of each pair by default
+	modelOps     = 20000 // of each pair by default
+	modelOpsRace = 2000  // under the race detector
 	modelTimeout = 5 * time.Minute
 
 	modelMessage = 200 << 10 // the longest message
@@ -70,7 +72,11 @@ func modelNumber(t *testing.T, name string, otherwise uint64) uint64 {
 }
 
 func TestModel(t *testing.T) {
-	ops := int(modelNumber(t, "GOVERBS_MODEL_OPS", modelOps))
+	ops := modelOps
+	if raceEnabled {
+		ops = modelOpsRace
+	}
+	ops = int(modelNumber(t, "GOVERBS_MODEL_OPS", uint64(ops)))
 	seed := modelNumber(t, "GOVERBS_SEED", uint64(time.Now().UnixNano()))
 	wire := siwtest.NewWire()
 	for _, c := range []struct {
@@ -235,7 +241,7 @@ func (m *model) run(n int) {
 		}
 	}
 	m.t.Log(counts)
-	if n >= modelOps {
+	if n >= modelOpsRace {
 		for _, k := range modelKinds {
 			require.Positive(m.t, counts[k.name], k.name)
 		}

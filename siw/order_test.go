@@ -184,17 +184,19 @@ func (o *orderStage) received(first, second []verbs.SendWR) {
 				b = orderSends[0] // there is one window
 			}
 			for _, n := range orderSizes {
-				o.post(o.message(a, n), o.message(b, 8))
-				for _, wr := range []verbs.SendWR{a, b} {
+				b.Imm64 += 16 // two of one kind are told apart by what they carry
+				o.post(o.message(a, n), o.message(b, 4))
+				for i, wr := range []verbs.SendWR{a, b} {
 					wc, err := siwtest.Next(o.t.Context(), o.B.RecvCQ)
 					require.NoError(o.t, err)
 					require.NoError(o.t, wc.Err())
-					want := verbs.WCRecv
+					want, octets := verbs.WCRecv, []int{n, 4}[i]
 					if wr.Opcode == verbs.WRImmData {
-						want = verbs.WCRecvImmData
+						want, octets = verbs.WCRecvImmData, rdmap.ImmediateLen
 						require.Equal(o.t, wr.Imm64, wc.Imm64)
 					}
 					require.Equal(o.t, want, wc.Opcode)
+					require.EqualValues(o.t, octets, wc.ByteLen)
 					require.Equal(o.t, wr.Opcode == verbs.WRSendWithInv, wc.Flags&verbs.WCWithInv != 0)
 				}
 				o.done(0)
