@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -157,6 +158,51 @@ func TestStoppedPeerComesBack(t *testing.T) {
 		}
 		pending -= n
 	}
+}
+
+// TestSlowPeer has a peer that reads a little now and then, so that the socket to it is full all the time, and begins an FPDU
+// of which it sends an octet each time. It is not given up, and Close takes no longer for it than for any other.
+func TestSlowPeer(t *testing.T) {
+	t.Parallel()
+	const patience, closeTimeout = time.Second, time.Second
+	n := newRawNIC(t, siw.Config{PeerTimeout: patience, CloseTimeout: closeTimeout})
+	e, p := n.passive(rawOpts{})
+	posted := e.flood(e.large(4<<20), 64)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		b := make([]byte, 64<<10)
+		for next := byte(0xff); ; next = 0 { // an FPDU of 65,280 octets
+			select {
+			case <-stop:
+				return
+			case <-time.After(patience / 4):
+			}
+			if _, err := io.ReadFull(p.conn, b); err != nil {
+				return
+			}
+			if _, err := p.conn.Write([]byte{next}); err != nil {
+				return
+			}
+		}
+	}()
+	time.Sleep(5 * patience)
+	require.Equal(t, verbs.QPStateRTS, e.qp.State(), "%v", e.qp.Err())
+	began := time.Now()
+	closed := make(chan error, 1)
+	go func() { closed <- e.id.Close() }()
+	require.Less(t, e.sendsDone(posted), posted)
+	require.Less(t, time.Since(began), closeTimeout, "what is posted ends at once")
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(closeTimeout + time.Second):
+		t.Fatal("Close takes longer than CloseTimeout and 1 s")
+	}
+	t.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
+	close(stop)
+	p.close()
+	<-stopped
 }
 
 // TestKilledPeer kills the peer's process (SIGKILL) with Reads in progress and the socket full.
@@ -323,5 +369,6 @@ func TestSilentHost(t *testing.T) {
 	require.NoError(t, errors.Join(c.id.Close(), c.qp.Close(), client.close()))
 	// The other side owes nothing and has heard nothing: it lives until it is closed.
 	require.Equal(t, verbs.QPStateRTS, peer.qp.State())
-	require.NoError(t, errors.Join(peer.id.Close(), peer.qp.Close(), ln.Close(), server.close()))
+	within(t, 2*time.Second, "Close within CloseTimeout and 1 s", func() { require.NoError(t, peer.id.Close()) })
+	require.NoError(t, errors.Join(peer.qp.Close(), ln.Close(), server.close()))
 }

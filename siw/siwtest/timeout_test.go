@@ -591,3 +591,70 @@ func TestIdleTimeout(t *testing.T) {
 		clock.at(limit, "nothing has ever moved")
 	})
 }
+
+// TestBytePerSecond: a peer that reads one octet each second and sends one is alive, for however long that goes on. Close takes
+// no longer for it than for any other, and ends every request and whoever waits at once.
+func TestBytePerSecond(t *testing.T) {
+	for _, limit := range []struct {
+		cfg  siw.Config
+		want time.Duration
+	}{{siw.Config{}, 3 * time.Second}, {siw.Config{CloseTimeout: 500 * time.Millisecond}, 500 * time.Millisecond}} {
+		bubble(t, func(t *testing.T) {
+			s := newSolo(t, limit.cfg)
+			s.wire.Buffer = 1000
+			s.listen(t)
+			accepted := s.accept(t)
+			peer := s.dial(t)
+			write(t, peer, string(frame(t, false)))
+			read(t, peer, len(frame(t, true)))
+			write(t, peer, string(firstMessage()))
+			require.NoError(t, <-accepted)
+			_, err := s.QP.PostRecv([]verbs.RecvWR{{ID: 1}})
+			require.NoError(t, err)
+			_, err = s.QP.PostSend([]verbs.SendWR{{ID: 2, Opcode: verbs.WRRDMAWrite, SGL: sgl(t, s.End, 0, 1<<20)},
+				{ID: 3, Opcode: verbs.WRRDMARead}})
+			require.NoError(t, err)
+
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for next := byte(0xff); ; next = 0 { // an FPDU of 65,280 octets
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Second):
+					}
+					if _, err := peer.Read(make([]byte, 1)); err != nil {
+						return
+					}
+					if _, err := peer.Write([]byte{next}); err != nil {
+						return
+					}
+				}
+			})
+			time.Sleep(10 * time.Minute)
+			require.Equal(t, verbs.QPStateRTS, s.QP.State())
+			waiting := make(chan verbs.WC, 3)
+			go func() {
+				for range cap(waiting) {
+					wc, _ := siwtest.Next(t.Context(), s.SendCQ)
+					waiting <- wc
+				}
+			}()
+			synctest.Wait()
+			clock := newClock(t)
+			closed := make(chan error, 1)
+			go func() { closed <- s.ID.Close() }()
+			<-s.ID.Done()
+			for range cap(waiting) {
+				require.Equal(t, verbs.WCWRFlushErr, (<-waiting).Status)
+			}
+			clock.at(0, "flushed")
+			require.NoError(t, <-closed)
+			clock.at(limit.want, "closed")
+			close(stop)
+			require.NoError(t, peer.Close())
+			wg.Wait()
+		})
+	}
+}
