@@ -208,6 +208,12 @@ func TestKernelReply(t *testing.T) {
 				}
 			}
 			require.NoError(t, result(t, "Accept", accepted))
+			if b[17] != mpa.Rev2 {
+				// The versions of DDP and RDMAP are 1 all the same.
+				r.crc = c.request[16]&flagC != 0
+				r.send(k.reading(1, 0, 4))
+				require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[:4]...), r.read())
+			}
 			r.conn.Close()
 			require.NoError(t, k.id.Close())
 		})
