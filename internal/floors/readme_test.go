@@ -82,14 +82,41 @@ func TestDocuments(t *testing.T) {
 	}
 	command := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
 	link := regexp.MustCompile(`\]\(([^):#]+)\)`)
-	for _, doc := range []string{"README.md", "CONTRIBUTING.md", "docs/architecture.md"} {
+	documents := []string{"README.md", "CONTRIBUTING.md", "testbed/README.md"}
+	found, err := filepath.Glob(filepath.Join(top, "docs/*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, found)
+	for _, path := range found {
+		documents = append(documents, filepath.Join("docs", filepath.Base(path)))
+	}
+	for _, doc := range documents {
 		text, err := os.ReadFile(filepath.Join(top, doc))
 		require.NoError(t, err)
 		for _, m := range command.FindAllStringSubmatch(string(text), -1) {
 			require.Contains(t, targets, m[1], doc)
 		}
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			require.FileExists(t, filepath.Join(top, filepath.Dir(doc), m[1]), doc)
+			_, err := os.Stat(filepath.Join(top, filepath.Dir(doc), m[1]))
+			require.NoError(t, err, doc)
 		}
+	}
+}
+
+// What docs/interop.md says of Linux is shown by the tests that it names.
+func TestInteropNamesTests(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(top, "docs/interop.md"))
+	require.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(top, "testbed/guesttest/interop/*_test.go"))
+	require.NoError(t, err)
+	var code strings.Builder
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		code.Write(b)
+	}
+	names := regexp.MustCompile("`(Test\\w+)").FindAllStringSubmatch(string(text), -1)
+	require.Greater(t, len(names), 20)
+	for _, m := range names {
+		require.Contains(t, code.String(), "\nfunc "+m[1]+"(t *testing.T) {")
 	}
 }
