@@ -7,6 +7,9 @@ package verbs_test
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -75,6 +78,13 @@ func (r *rig) up(qp *verbs.QP) {
 	qp.Provider().(verbs.ProviderQPLimiter).SetDepths(4, 4)
 }
 
+func (r *rig) srq() *verbs.SRQ {
+	r.Helper()
+	s, err := r.pd.CreateSRQ(verbs.SRQAttr{})
+	require.NoError(r, err)
+	return s
+}
+
 func (r *rig) sge(off, n int) verbs.SGE {
 	r.Helper()
 	s, err := r.mr.SGE(off, n)
@@ -140,17 +150,70 @@ func TestKernelDevices(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EMFILE)
 }
 
+// TestForkInit: ibv_fork_init is called once in a process, before the first device is opened; its failure is nobody's.
 func TestForkInit(t *testing.T) {
-	r := newRig(t, "fake0")
-	other, err := r.dev.Open()
+	const variable = "GOVERBS_TEST_FORK_INIT"
+	if os.Getenv(variable) == "" {
+		for _, outcome := range []syscall.Errno{0, syscall.EINVAL} {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestForkInit$")
+			cmd.Env = append(os.Environ(), variable+"="+strconv.Itoa(int(outcome)))
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			require.Contains(t, string(out), "PASS")
+		}
+		return
+	}
+	// A process in which no device has been open.
+	fakeverbs.Start(t)
+	outcome, err := strconv.Atoi(os.Getenv(variable))
 	require.NoError(t, err)
-	require.NoError(t, other.Close())
-	require.LessOrEqual(t, fakeverbs.Calls("ibv_fork_init"), 1, "once in a process, before the first device is opened")
+	fakeverbs.ForkStatus(syscall.Errno(outcome), 0)
+	dev, err := verbs.DeviceByName("fake0")
+	require.NoError(t, err)
+	require.Zero(t, fakeverbs.Calls("ibv_fork_init"), "not by looking at devices")
+	fakeverbs.Fail("ibv_open_device", 1, syscall.EIO)
+	_, err = dev.Open()
+	require.ErrorIs(t, err, syscall.EIO)
+	require.Equal(t, 1, fakeverbs.Calls("ibv_fork_init"), "before the device is opened")
+	for range 2 {
+		ctx, err := dev.Open()
+		require.NoError(t, err)
+		require.NoError(t, ctx.Close())
+	}
+	require.Equal(t, 1, fakeverbs.Calls("ibv_fork_init"))
+}
+
+// TestModifyExplained: an EINVAL of ibv_modify_qp comes with what was asked for, another errno does not need it.
+func TestModifyExplained(t *testing.T) {
+	r := newRig(t, "fake0")
+	toInit := func() error {
+		return r.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1},
+			verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
+	}
+	const explanation = "one of the values is wrong"
+	fakeverbs.Fail("ibv_modify_qp", 1, syscall.EINVAL)
+	err := toInit()
+	require.ErrorIs(t, err, verbs.ErrInvalid)
+	require.ErrorIs(t, err, syscall.EINVAL)
+	for _, part := range []string{"fake0", "ibv_modify_qp", "RESET to INIT", verbs.QPAttrPKeyIndex.String(), explanation, "PortNum:1"} {
+		require.ErrorContains(t, err, part)
+	}
+	require.Equal(t, verbs.QPStateReset, r.qp.State())
+	fakeverbs.Fail("ibv_modify_qp", 1, syscall.ENOMEM)
+	err = toInit()
+	require.ErrorIs(t, err, syscall.ENOMEM)
+	require.NotContains(t, err.Error(), explanation)
+	// What the state diagram does not have never gets there.
+	before := fakeverbs.Calls("ibv_modify_qp")
+	require.ErrorIs(t, r.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState), verbs.ErrState)
+	require.Equal(t, before, fakeverbs.Calls("ibv_modify_qp"))
+	require.NoError(t, toInit())
 }
 
 // TestErrorsOfCalls: every call that fails says which one it was, on which device, and why; EOPNOTSUPP is ErrNotSupported.
 func TestErrorsOfCalls(t *testing.T) {
 	dest := verbs.AHAttr{IsGlobal: true, PortNum: 1}
+	group := verbs.GID{0: 0xff, 15: 1}
 	for call, do := range map[string]func(r *rig) error{
 		"ibv_open_device":         func(r *rig) error { _, err := r.dev.Open(); return err },
 		"ibv_query_port":          func(r *rig) error { _, err := r.ctx.QueryPort(1); return err },
@@ -181,7 +244,22 @@ func TestErrorsOfCalls(t *testing.T) {
 			_, err := r.qp.PostRecv([]verbs.RecvWR{{}})
 			return err
 		},
-		"ibv_rereg_mr": func(r *rig) error { return r.mr.Rereg(verbs.ReregAccess, nil, nil, verbs.AccessLocalWrite) },
+		"ibv_query_device": func(r *rig) error { _, err := r.dev.Open(); return err },
+		"ibv_query_srq":    func(r *rig) error { _, err := r.srq().Query(); return err },
+		"ibv_modify_srq":   func(r *rig) error { return r.srq().Modify(verbs.SRQAttr{SRQLimit: 1}, verbs.SRQAttrLimit) },
+		"ibv_post_srq_recv": func(r *rig) error {
+			_, err := r.srq().PostRecv([]verbs.RecvWR{{}})
+			return err
+		},
+		"ibv_bind_mw": func(r *rig) error {
+			r.up(r.qp)
+			mw, err := r.pd.AllocMW(verbs.MWType1)
+			require.NoError(r, err)
+			return r.qp.BindMW(1, 0, verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead})
+		},
+		"ibv_attach_mcast": func(r *rig) error { return r.newQP(verbs.QPConfig{Type: verbs.QPTypeUD}).AttachMcast(group, 0) },
+		"ibv_detach_mcast": func(r *rig) error { return r.newQP(verbs.QPConfig{Type: verbs.QPTypeUD}).DetachMcast(group, 0) },
+		"ibv_rereg_mr":     func(r *rig) error { return r.mr.Rereg(verbs.ReregAccess, nil, nil, verbs.AccessLocalWrite) },
 	} {
 		t.Run(call, func(t *testing.T) {
 			r := newRig(t, "fake0")

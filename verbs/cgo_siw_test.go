@@ -38,9 +38,17 @@ func TestSiwOps(t *testing.T) {
 func TestSiwState(t *testing.T) {
 	r := newRig(t, "fake1")
 	r.up(r.qp)
-	require.Equal(t, verbs.QPStateRTS, r.qp.State())
-	require.NoError(t, r.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
-	require.Equal(t, verbs.QPStateErr, r.qp.State())
+	for _, state := range []verbs.QPState{verbs.QPStateRTS, verbs.QPStateErr} {
+		if state == verbs.QPStateErr {
+			require.NoError(t, r.qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
+		}
+		require.Equal(t, state, r.qp.State())
+		before := fakeverbs.Calls("ibv_query_qp")
+		attr, err := r.qp.Query()
+		require.NoError(t, err)
+		require.Greater(t, fakeverbs.Calls("ibv_query_qp"), before)
+		require.Equal(t, []verbs.QPState{state, state}, []verbs.QPState{attr.State, attr.CurState})
+	}
 	require.ErrorIs(t, r.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState), verbs.ErrState)
 }
 
