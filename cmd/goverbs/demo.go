@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -68,17 +69,23 @@ func newDemo() *cobra.Command {
 		if err := o.check(cmd); err != nil {
 			return err
 		}
+		if o.pcap != "" && cmd.Flag(deviceFlag).Changed {
+			// Before the file is emptied.
+			err := onNIC(cmd, siw.Config{}, func(nic *verbs.Device) error {
+				_, err := o.device(cmd, nic)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
 		rec := startRecording(o.pcap)
 		cfg := rec.config()
 		cfg.Without = o.withoutOps()
 		err := onNIC(cmd, cfg, func(nic *verbs.Device) error {
-			dev, err := chosenDevice(cmd, nic)
+			dev, err := o.device(cmd, nic)
 			if err != nil {
 				return err
-			}
-			if rec != nil && dev != nic {
-				return usage(cmd, "--pcap %s: only the user-space RNIC of this process, %s, can be recorded, not --%s %s", o.pcap,
-					nic.Name(), deviceFlag, deviceName(dev))
 			}
 			return runDemo(cmd, dev, o, rec)
 		})
@@ -113,6 +120,16 @@ func (o *demoOptions) check(cmd *cobra.Command) error {
 		}
 	}
 	return nil
+}
+
+// device returns the device that is chosen. Only the user-space RNIC can be recorded.
+func (o *demoOptions) device(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) {
+	dev, err := chosenDevice(cmd, nic)
+	if err == nil && o.pcap != "" && dev != nic {
+		return nil, usage(cmd, "--pcap %s: only the user-space RNIC of this process, %s, can be recorded, not --%s %s", o.pcap,
+			nic.Name(), deviceFlag, deviceName(dev))
+	}
+	return dev, err
 }
 
 // withoutOps returns the operations that --without names. Names that no operation has are ignored.

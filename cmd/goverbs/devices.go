@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -77,8 +78,19 @@ func newDevices() *cobra.Command {
 	}
 	verbose := cmd.Flags().BoolP("verbose", "v", false, "show all attributes")
 	asJSON := cmd.Flags().Bool("json", false, "print one line of JSON")
+	cmd.Flags().String(deviceFlag, "", "list the device `NAME` only")
 	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
-		list := listDevices(nic, *verbose)
+		var only *verbs.Device
+		if cmd.Flag(deviceFlag).Changed {
+			var err error
+			if only, err = chosenDevice(cmd, nic); err != nil {
+				return err
+			}
+			if only == cm.Auto {
+				return usage(cmd, "--%s %s: there is no address that could choose", deviceFlag, autoDevice)
+			}
+		}
+		list := listDevices(nic, only, *verbose)
 		switch {
 		case *asJSON:
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(list)
@@ -90,12 +102,15 @@ func newDevices() *cobra.Command {
 	return cmd
 }
 
-// listDevices describes all devices: at least nic if the others cannot be listed.
-func listDevices(nic *verbs.Device, verbose bool) listReport {
+// listDevices describes one device, or all: at least nic if the others cannot be listed.
+func listDevices(nic, only *verbs.Device, verbose bool) listReport {
 	list := listReport{Devices: []deviceReport{}, Libibverbs: withLibibverbs}
-	devices, err := verbs.Devices()
-	if err != nil {
-		list.Error, devices = err.Error(), []*verbs.Device{nic}
+	devices := []*verbs.Device{only}
+	if only == nil {
+		var err error
+		if devices, err = verbs.Devices(); err != nil {
+			list.Error, devices = err.Error(), []*verbs.Device{nic}
+		}
 	}
 	for _, d := range devices {
 		info := d.Info()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,25 @@ func TestDevices(t *testing.T) {
 	}
 	require.Regexp(t, `^usiw0 +siw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +all$`, out[len(out)-1], "the last one")
 	require.Len(t, out, 2+kernelDevices(t))
+}
+
+// With --device one device is listed.
+func TestDevicesOne(t *testing.T) {
+	for _, form := range [][]string{nil, {"-v"}, {"--json"}} {
+		all, one := goverbs(t, append([]string{"devices"}, form...)...), goverbs(t, append([]string{"devices", "--device", "usiw0"}, form...)...)
+		require.Equal(t, exitDone, one.code, one.stderr)
+		require.Contains(t, one.stdout, "usiw0")
+		if kernelDevices(t) == 0 {
+			require.Equal(t, usiwText(all.stdout), usiwText(one.stdout))
+		} else {
+			require.Less(t, len(one.stdout), len(all.stdout))
+		}
+	}
+}
+
+// usiwText hides what is another one for every RNIC.
+func usiwText(s string) string {
+	return regexp.MustCompile(`([0-9a-f]{4}:){3}[0-9a-f]{4}`).ReplaceAllString(s, "GUID")
 }
 
 // kernelDevices returns how many devices of the kernel the program sees.

@@ -144,6 +144,8 @@ func TestKernelDevices(t *testing.T) {
 			has := map[string]string{"rxe0": "write-imm,fetch-add,cmp-swap", "siw0": "none"}[name]
 			require.Regexp(t, `(?m)^`+name+` +ibverbs +`+d.Transport+` +`+d.NodeGUID+` +1 active +`+netdev+` +`+has+`$`, text)
 			require.Regexp(t, `(?m)^usiw0 +siw `, text)
+			require.NotContains(t, goverbs(t, "devices", "--device", name).stdout, "usiw0")
+			require.Contains(t, goverbs(t, "devices", "--device", name).stdout, name+" ")
 		})
 	}
 }

@@ -147,3 +147,15 @@ func TestPcapOtherDevice(t *testing.T) {
 	require.Contains(t, stderr.String(), "goverbs demo: --pcap "+file+": only the user-space RNIC of this process, usiw0, "+
 		"can be recorded, not --device other0")
 }
+
+// TestRecordingNotBegun: a command line that is refused leaves the file as it was.
+func TestRecordingNotBegun(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.pcapng")
+	require.NoError(t, os.WriteFile(name, []byte("old"), 0o666))
+	for _, device := range []string{"auto", "mlx5_99"} {
+		require.Equal(t, exitUsage, goverbs(t, "demo", "--device", device, "--pcap", name).code)
+		got, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Equal(t, "old", string(got), device)
+	}
+}

@@ -37,6 +37,8 @@ func TestUsage(t *testing.T) {
 		{"unknown device", []string{"demo", "--device", "mlx5_99"}, []string{"--device", `"mlx5_99"`, "present: ", "usiw0)"}},
 		{"empty device", []string{"demo", "--device", ""}, []string{"--device", `""`, "present: ", "usiw0)"}},
 		{"device that cannot be recorded", []string{"demo", "--device", "auto", "--pcap", "x"}, []string{"--pcap x", "usiw0", "--device auto"}},
+		{"unknown device to list", []string{"devices", "--device", "mlx5_99"}, []string{"goverbs devices:", `"mlx5_99"`, "present: ", "usiw0)"}},
+		{"no address for a list", []string{"devices", "--device", "auto"}, []string{"goverbs devices:", "--device auto", "no address"}},
 		{"unknown step", []string{"demo", "--break", "dance"}, []string{"--break", `"dance"`, "connect, send, write, read"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
