@@ -71,6 +71,7 @@ func TestTerminateBeyondIRD(t *testing.T) {
 		frame := rawRequest()
 		frame.Enhanced.ORD = uint16(c.ird)
 		e, p := n.passive(rawOpts{frame: &frame})
+		_, other := n.passive(rawOpts{})
 		const size = 8 << 20
 		mr, err := n.pd.AllocMR(size, rawAccess)
 		require.NoError(t, err)
@@ -93,6 +94,7 @@ func TestTerminateBeyondIRD(t *testing.T) {
 		p.close()
 		e.ended(terminated(1, 2, 2, false))
 		require.Equal(t, make([]byte, 8), mr.Bytes()[:8], "the atomic was not performed")
+		other.alive(n.mr(64, 0x1000, rawAccess))
 	}
 }
 
@@ -172,6 +174,8 @@ func TestTerminateWithoutOps(t *testing.T) {
 // message, and what came before it whole.
 func TestTerminateLocal(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
+	_, other := n.passive(rawOpts{})
+	alive := n.mr(64, 0x1000, rawAccess)
 	for _, c := range []struct {
 		name   string
 		wr     func(v *faultEnv) verbs.SendWR
@@ -182,6 +186,22 @@ func TestTerminateLocal(t *testing.T) {
 		}, verbs.WCLocProtErr},
 		{"Write, key of another domain", func(v *faultEnv) verbs.SendWR {
 			return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{v.sge(v.foreign)}}
+		}, verbs.WCLocProtErr},
+		{"Write with immediate, unknown key", func(v *faultEnv) verbs.SendWR {
+			return verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: []verbs.SGE{{Addr: 0x10000, Length: 8, LKey: 1}}}
+		}, verbs.WCLocProtErr},
+		{"Write with immediate, one octet past", func(v *faultEnv) verbs.SendWR {
+			s := v.sge(v.all)
+			s.Length++
+			return verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: []verbs.SGE{s}}
+		}, verbs.WCLocProtErr},
+		{"Send with Invalidate, freed key", func(v *faultEnv) verbs.SendWR {
+			return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: []verbs.SGE{{Addr: 0x10000, Length: 8, LKey: v.gone}}}
+		}, verbs.WCLocProtErr},
+		{"Send with Invalidate, one octet before", func(v *faultEnv) verbs.SendWR {
+			s := v.sge(v.all)
+			s.Addr--
+			return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: []verbs.SGE{s}}
 		}, verbs.WCLocProtErr},
 		{"Read into memory without the right", func(v *faultEnv) verbs.SendWR {
 			return verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{v.sge(v.read)}}
@@ -213,6 +233,7 @@ func TestTerminateLocal(t *testing.T) {
 			}
 			require.ErrorIs(t, v.qp.Err(), c.status)
 		})
+		other.alive(alive)
 	}
 }
 
