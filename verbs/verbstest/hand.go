@@ -179,6 +179,32 @@ func handQuery(w *world) {
 	require.Equal(w, rtr.AH.GRH.DGID, got.AH.GRH.DGID)
 	require.Equal(w, rtr.AH.GRH.SGIDIndex, got.AH.GRH.SGIDIndex)
 	require.Equal(w, steps[0].attr.AccessFlags, got.AccessFlags&(verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic))
+
+	p = w.byHand(pairConfig{typ: verbs.QPTypeUC})
+	got, err = p.a.qp.Query()
+	require.NoError(w, err)
+	require.Equal(w, verbs.QPStateRTS.String(), got.State.String())
+	require.EqualValues(w, 1, got.PortNum)
+	require.Equal(w, verbs.MTU1024, got.PathMTU)
+	require.Equal(w, p.b.qp.Num(), got.DestQPNum)
+	require.Equal(w, p.a.path(p.b).GRH.DGID, got.AH.GRH.DGID)
+	require.Equal(w, p.a.qp.Cap(), got.Cap)
+
+	p = w.byHand(pairConfig{typ: verbs.QPTypeUD})
+	got, err = p.a.qp.Query()
+	require.NoError(w, err)
+	require.Equal(w, verbs.QPStateRTS.String(), got.State.String())
+	require.EqualValues(w, 1, got.PortNum)
+	require.EqualValues(w, handQKey, got.QKey)
+	require.Equal(w, p.a.qp.Cap(), got.Cap)
+	// Its key can be changed while it works, which its correspondents must be told.
+	require.NoError(w, p.b.qp.Modify(verbs.QPAttr{QKey: handQKey + 1}, verbs.QPAttrQKey))
+	got, err = p.b.qp.Query()
+	require.NoError(w, err)
+	require.EqualValues(w, handQKey+1, got.QKey)
+	wr := p.datagram(p.a.createAH(p.a.path(p.b)), 0, 20)
+	wr.UD.RemoteQKey++
+	p.gets(wr, 20)
 }
 
 // bits iterates over the attributes of a mask but the state.

@@ -141,4 +141,15 @@ func mrRelaxedOrdering(w *world) {
 	p.exchangeWrite(m, 0, 8192)
 	p.a.ok(p.a.run(read(p.a.mem.sgl(0, 4096), m, 4096)), verbs.WCRDMARead)
 	p.a.mem.holds(0, m.Bytes()[4096:])
+	if w.iwarp() {
+		return
+	}
+	d, ah := w.ud()
+	from := w.a.register(make([]byte, 64), verbs.AccessRelaxedOrdering)
+	d.b.recv(1, m.sge(0, grhLen+64))
+	wr := d.datagram(ah, 0, 64)
+	wr.SGL = from.sgl(0, 64)
+	d.a.ok(d.a.run(wr), verbs.WCSend)
+	d.b.ok(d.b.received(), verbs.WCRecv)
+	m.holds(grhLen, from.Bytes())
 }
