@@ -386,6 +386,40 @@ func cqOverflow(w *world) {
 		requireErr(w.T, err, verbs.ErrCQOverflow)
 	}
 	by.works()
+	if w.f.userSpace() {
+		w.recvOverflow()
+		by.works()
+	}
+}
+
+// recvOverflow fills the receive CQ of a pair beyond its capacity: the message whose completion is lost is the last.
+func (w *world) recvOverflow() {
+	w.Helper()
+	p := w.pair(pairConfig{cqe: 4})
+	most := p.b.rcq.CQE()
+	p.a.recv(9)
+	for i := range most + 2 {
+		p.b.recv(uint64(i), p.b.mem.sge(8*i, 8))
+	}
+	rest := p.b.mem.keepsBut(0, 8*(most+1))
+	for i := range most + 1 {
+		p.a.ok(p.a.run(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, SGL: p.a.mem.sgl(i, 8)}), verbs.WCSend)
+	}
+	ev, ok := w.b.eventOf(verbs.EventCQErr, waitLimit)
+	require.True(w, ok, "no event")
+	require.Same(w, p.b.rcq, ev.CQ)
+	closes(w.T, p.a.id.Done(), "the end of the connection")
+	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	require.Equal(w, verbs.QPStateErr, p.b.qp.State())
+	p.a.flushed(p.a.rcq, 9)
+	for i := range most {
+		require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
+		p.b.mem.holds(8*i, p.a.mem.Bytes()[i:i+8])
+	}
+	n, err := p.b.rcq.Poll(make([]verbs.WC, 1))
+	require.Zero(w, n)
+	requireErr(w.T, err, verbs.ErrCQOverflow)
+	rest()
 }
 
 // cqOverflowWakes: one who waits learns of the overflow too.

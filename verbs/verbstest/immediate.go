@@ -257,8 +257,10 @@ func immDataNoReceive(w *world) {
 		if p.lacks(verbs.OpImm64, wr) {
 			return
 		}
+		same := p.b.mem.keeps()
 		p.refusal(p.a.run(wr), fault{status: verbs.WCRemInvReqErr}, true)
 		p.broken(p.a, p.b, fault{1, 2, 0x02, verbs.WCRemInvReqErr})
+		same()
 		by.works()
 	}
 }

@@ -34,7 +34,6 @@ func invLocal(w *world) {
 	if w.noInvalidate(verbs.OpLocalInv, verbs.WRLocalInv) {
 		return
 	}
-	by := w.pair(pairConfig{})
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(64, allRights)
 	mw := p.window(m, 0, 64, windowRights)
@@ -42,7 +41,6 @@ func invLocal(w *world) {
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
 	p.b.ok(p.b.run(verbs.SendWR{ID: 2, Opcode: verbs.WRLocalInv, InvalidateRKey: mw.RKey()}), verbs.WCLocalInv)
 	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
-	by.works()
 }
 
 // hurtsKernel reports whether the invalidation of a window that is not bound cannot be tried: rxe of Linux 6.1 then uses the
@@ -156,7 +154,6 @@ func invRemoteThenAccess(w *world) {
 	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
 		return
 	}
-	by := w.pair(pairConfig{})
 	for _, c := range []struct {
 		opcode verbs.WROpcode
 		f      fault
@@ -173,7 +170,6 @@ func invRemoteThenAccess(w *world) {
 			p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithInv, InvalidateRKey: mw.RKey()}), verbs.WCSend)
 			require.Equal(w, mw.RKey(), p.b.ok(p.b.received(), verbs.WCRecv).InvalidatedRKey)
 			p.deniedAt(m, under(mw, at(verbs.SendWR{Opcode: c.opcode}, p.a.mem, 0, m, 0)), c.f, c.oneWay)
-			by.in(w).works()
 		})
 	}
 }
@@ -239,11 +235,21 @@ func invRemoteTooLong(w *world) {
 	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
 		return
 	}
+	by := w.pair(pairConfig{})
 	p := w.pair(pairConfig{})
 	mw := p.window(p.b.mem, 0, 64, windowRights)
+	rest := p.b.mem.keepsBut(0, 10)
 	p.b.recv(1, p.b.mem.sge(0, 10))
+	p.b.recv(2)
 	p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: p.a.mem.sgl(0, 11), InvalidateRKey: mw.RKey()})
 	wc := p.b.received()
+	require.EqualValues(w, 1, wc.ID)
 	require.NotEqual(w, verbs.WCSuccess, wc.Status)
+	if w.f.userSpace() {
+		require.Equal(w, verbs.WCLocLenErr.String(), wc.Status.String())
+	}
 	p.broken(p.a, p.b, fault{1, 2, 0x05, verbs.WCRemInvReqErr})
+	p.b.flushed(p.b.rcq, 2)
+	rest()
+	by.works()
 }

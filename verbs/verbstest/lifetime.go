@@ -92,12 +92,14 @@ func lifetimeBusy(w *world) {
 // lifetimeClosed calls every method that can fail on closed handles.
 func lifetimeClosed(w *world) {
 	p := w.pair(pairConfig{})
-	mr := w.a.alloc(8, allRights)
+	mr, every := w.a.alloc(8, allRights), p.a.requests(p.b)
 	require.NoError(w, p.a.id.Close())
 	require.NoError(w, p.a.qp.Close())
 	qp := p.a.qp
 	calls := map[string]error{}
-	_, calls["QP.PostSend"] = qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
+	for i := range every {
+		_, calls["QP.PostSend of "+every[i].Opcode.String()] = qp.PostSend(every[i : i+1])
+	}
 	_, calls["QP.PostRecv"] = qp.PostRecv([]verbs.RecvWR{{}})
 	_, calls["QP.PostSend of nothing"] = qp.PostSend(nil)
 	calls["QP.Modify"] = qp.Modify(verbs.QPAttr{}, verbs.QPAttrState)

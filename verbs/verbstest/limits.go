@@ -160,6 +160,18 @@ func limitSendQueue(w *world) {
 	for i := range most {
 		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
 	}
+	// There is room for no request of whatever kind.
+	same := p.b.mem.keeps()
+	for _, wr := range p.a.requests(p.b) {
+		wrs[most] = wr
+		posted, err := p.a.qp.PostSend(wrs[:most+1])
+		require.Equal(w, most, posted, "%v", wr.Opcode)
+		requireErr(w.T, err, verbs.ErrQueueFull)
+		for i := range most {
+			require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
+		}
+	}
+	same()
 	p.works()
 }
 

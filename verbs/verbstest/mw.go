@@ -171,13 +171,15 @@ func (p *pair) busyWith(m *mem, mw *verbs.MW, wr verbs.SendWR) bool {
 	return true
 }
 
-// deniedAt requires that a request is refused and m stays as it is.
+// deniedAt requires that a request is refused, that m stays as it is, and that another connection goes on.
 func (p *pair) deniedAt(m *mem, wr verbs.SendWR, f fault, oneWay bool) {
 	p.Helper()
+	by := p.world.pair(pairConfig{})
 	same, own := m.keeps(), p.a.mem.keeps()
 	p.refuse(wr, f, oneWay)
 	same()
 	own()
+	by.works()
 }
 
 // mwRights: what a window allows is what the bind says, not what its region allows.
@@ -185,7 +187,6 @@ func mwRights(w *world) {
 	if w.noWindows() {
 		return
 	}
-	by := w.pair(pairConfig{})
 	for _, c := range []struct {
 		name   string
 		access verbs.AccessFlags
@@ -210,7 +211,6 @@ func mwRights(w *world) {
 			mw := p.window(m, 0, 64, c.access)
 			wr := under(mw, at(c.wr, p.a.mem, 0, m, 0))
 			p.deniedAt(m, wr, fault{0, 1, 0x02, verbs.WCRemAccessErr}, c.oneWay)
-			by.in(w).works()
 		})
 	}
 }

@@ -162,6 +162,34 @@ func (s *side) post(wrs ...verbs.SendWR) {
 	require.Equal(s, len(wrs), n)
 }
 
+// requests returns a good request of every operation that the device has. Those with an answer put it into this side's memory;
+// the others take their data from there.
+func (s *side) requests(peer *side) []verbs.SendWR {
+	s.Helper()
+	data := s.mem.sgl(0, 8)
+	all := []verbs.SendWR{{Opcode: verbs.WRSend, SGL: data}, write(data, peer.mem, 0), read(data, peer.mem, 0)}
+	for op, wr := range map[verbs.Op]verbs.SendWR{
+		verbs.OpSendImm:  {Opcode: verbs.WRSendWithImm, SGL: data},
+		verbs.OpWriteImm: writeImm(data, peer.mem, 0, 1),
+		verbs.OpImm64:    {Opcode: verbs.WRImmData},
+		verbs.OpSendInv:  {Opcode: verbs.WRSendWithInv, SGL: data, InvalidateRKey: peer.mem.RKey()},
+		verbs.OpLocalInv: {Opcode: verbs.WRLocalInv, InvalidateRKey: s.mem.RKey()},
+	} {
+		if s.ctx.Supports(op) {
+			all = append(all, wr)
+		}
+	}
+	for _, c := range atomicOps {
+		if s.ctx.Supports(c.op) {
+			all = append(all, at(c.wr, s.mem, 0, peer.mem, 0))
+		}
+	}
+	if s.ctx.Supports(verbs.OpBindMW) {
+		all = append(all, bind(s.allocMW(), s.mem, 0, 8, windowRights))
+	}
+	return all
+}
+
 // refused posts requests of which the first must be refused for reason.
 func (s *side) refused(reason error, wr verbs.SendWR) {
 	s.Helper()

@@ -183,14 +183,21 @@ func qpPostWrongState(w *world) {
 		requireErr(w.T, err, verbs.ErrState)
 		require.ErrorContains(w, err, state.String())
 	}
-	send, recv := []verbs.SendWR{{ID: 1, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}}, []verbs.RecvWR{{ID: 2}}
-	n, err := s.qp.PostSend(send)
-	refuse(n, err, verbs.QPStateReset)
-	n, err = s.qp.PostRecv(recv)
+	every, recv := s.requests(s), []verbs.RecvWR{{ID: 2}}
+	refuseEvery := func(state verbs.QPState) {
+		w.Helper()
+		same := s.mem.keeps()
+		for i := range every {
+			n, err := s.qp.PostSend(every[i : i+1])
+			refuse(n, err, state)
+		}
+		same()
+	}
+	refuseEvery(verbs.QPStateReset)
+	n, err := s.qp.PostRecv(recv)
 	refuse(n, err, verbs.QPStateReset)
 	bindINIT(s)
-	n, err = s.qp.PostSend(send)
-	refuse(n, err, verbs.QPStateInit)
+	refuseEvery(verbs.QPStateInit)
 	n, err = s.qp.PostRecv(recv)
 	require.NoError(w, err)
 	require.Equal(w, 1, n)
@@ -204,6 +211,15 @@ func qpPostWrongState(w *world) {
 		s.recv(id)
 		s.flushed(s.scq, id, id+1)
 		s.flushed(s.rcq, id)
+	}
+	if w.f.userSpace() {
+		same := s.mem.keeps()
+		for i, wr := range every {
+			wr.ID = uint64(i)
+			s.post(wr)
+			s.flushed(s.scq, wr.ID)
+		}
+		same()
 	}
 	s.idle(s.scq)
 }

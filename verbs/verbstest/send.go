@@ -336,8 +336,8 @@ func sendLonger(w *world) {
 // sendNoReceive: iWARP ends the connection, InfiniBand lets the requester wait.
 func sendNoReceive(w *world) {
 	by := w.pair(pairConfig{})
-	p := w.pair(pairConfig{})
 	if !w.iwarp() {
+		p := w.pair(pairConfig{})
 		p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 100)})
 		p.a.idle(p.a.scq)
 		by.works()
@@ -346,14 +346,24 @@ func sendNoReceive(w *world) {
 		p.a.ok(p.a.sent(), verbs.WCSend)
 		return
 	}
-	same := p.b.mem.keeps()
-	p.a.recv(9)
-	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 100)})
-	p.refusal(p.a.sent(), fault{status: verbs.WCRemInvReqErr}, true)
-	p.broken(p.a, p.b, fault{1, 2, 0x02, verbs.WCRemInvReqErr})
-	p.a.flushed(p.a.rcq, 9)
-	same()
-	by.works()
+	sends := []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend, Flags: verbs.SendSolicited}}
+	if w.a.ctx.Supports(verbs.OpSendInv) && w.b.ctx.Supports(verbs.OpBindMW) {
+		sends = append(sends, verbs.SendWR{Opcode: verbs.WRSendWithInv}, verbs.SendWR{Opcode: verbs.WRSendWithInv, Flags: verbs.SendSolicited})
+	}
+	for _, wr := range sends {
+		p := w.pair(pairConfig{})
+		if wr.Opcode == verbs.WRSendWithInv {
+			wr.InvalidateRKey = p.window(p.b.mem, 0, 64, windowRights).RKey()
+		}
+		same := p.b.mem.keeps()
+		p.a.recv(9)
+		wr.ID, wr.SGL = 3, p.a.mem.sgl(0, 100)
+		p.refusal(p.a.run(wr), fault{status: verbs.WCRemInvReqErr}, true)
+		p.broken(p.a, p.b, fault{1, 2, 0x02, verbs.WCRemInvReqErr})
+		p.a.flushed(p.a.rcq, 9)
+		same()
+		by.works()
+	}
 }
 
 // badLocals are the ways in which an element can name memory wrongly.
