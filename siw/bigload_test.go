@@ -245,6 +245,11 @@ func TestAtomicContention(t *testing.T) {
 	stop := make(chan struct{})
 	var adding, running sync.WaitGroup
 	var added uint64
+	halt := sync.OnceFunc(func() {
+		close(stop)
+		adding.Wait()
+	})
+	t.Cleanup(halt) // before the word goes
 	adding.Go(func() {
 		for {
 			select {
@@ -299,8 +304,7 @@ func TestAtomicContention(t *testing.T) {
 		})
 	}
 	within(t, rawBulk, "the clients", running.Wait)
-	close(stop)
-	adding.Wait()
+	halt()
 	// The clients count in the upper half, the CPU in the lower.
 	require.EqualValues(t, clients*count, atomic.LoadUint64(local)>>32)
 	require.Equal(t, added, atomic.LoadUint64(local)&(1<<32-1))
