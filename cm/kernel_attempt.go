@@ -163,6 +163,9 @@ func (r *kernelRoute) connect(ctx context.Context, qp *verbs.QP, param ConnParam
 		// responderResources. Kernel siw takes as many as the peer serves, also where we asked for less.
 		c.ord, c.ird = min(a.param.initiatorDepth, ev.responderResources), ev.initiatorDepth
 		c.arrived()
+		if i, ok := c.qp.Provider().(verbs.ProviderQPInitiator); ok {
+			i.Initiated()
+		}
 	default:
 		c.ord = min(a.param.initiatorDepth, ev.initiatorDepth)
 		c.ird = min(a.param.responderResources, ev.responderResources)

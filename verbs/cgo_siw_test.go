@@ -190,3 +190,74 @@ func TestSiwIova(t *testing.T) {
 	_, err = r.pd.AllocMR(4096, verbs.AccessZeroBased)
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 }
+
+// TestSiwRouse: to a peer that does not answer a program's first messages an empty Write is sent, of which the program sees
+// nothing.
+func TestSiwRouse(t *testing.T) {
+	roused := func(r *rig) (n int) {
+		for _, wr := range fakeverbs.Posted() {
+			if !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) {
+				require.Equal(r, fakeverbs.WR{Call: wr.Call, QPN: r.qp.Num(), WRID: wr.WRID}, wr)
+				n++
+			}
+		}
+		return n
+	}
+	send := verbs.SendWR{ID: 5, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}
+	begin := func(t *testing.T) *rig {
+		r := newRig(t, "fake1")
+		r.up(r.qp)
+		r.qp.Provider().(verbs.ProviderQPInitiator).Initiated()
+		return r
+	}
+	const while = 400 * time.Millisecond // once, and not yet again
+
+	t.Run("no answer", func(t *testing.T) {
+		r := begin(t)
+		r.post(r.qp, send)
+		require.Eventually(t, func() bool { return roused(r) == 1 }, 10*time.Second, time.Millisecond)
+		fakeverbs.CompleteSend(r.qp.Num(), 2, 0)
+		require.Equal(t, []uint64{5}, wcIDs(r.poll()))
+		require.Eventually(t, func() bool { return roused(r) == 2 }, 10*time.Second, time.Millisecond)
+		require.NoError(t, r.qp.Close()) // flushes the second
+		require.Empty(t, r.poll())
+	})
+	t.Run("an answer", func(t *testing.T) {
+		r := begin(t)
+		_, err := r.qp.PostRecv([]verbs.RecvWR{{ID: 6}})
+		require.NoError(t, err)
+		r.post(r.qp, send)
+		fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
+		fakeverbs.CompleteRecv(r.qp.Num(), 1, 0, 0)
+		require.ElementsMatch(t, []uint64{5, 6}, wcIDs(r.poll()))
+		time.Sleep(while)
+		require.Zero(t, roused(r))
+	})
+	t.Run("data read", func(t *testing.T) {
+		r := begin(t)
+		r.post(r.qp, verbs.SendWR{ID: 7, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{r.sge(0, 8)}})
+		fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
+		require.Equal(t, []uint64{7}, wcIDs(r.poll()))
+		time.Sleep(while)
+		require.Zero(t, roused(r))
+	})
+	t.Run("nothing sent", func(t *testing.T) {
+		r := begin(t)
+		time.Sleep(while)
+		require.Zero(t, roused(r))
+	})
+	t.Run("passive", func(t *testing.T) {
+		r := newRig(t, "fake1")
+		r.up(r.qp)
+		r.post(r.qp, send)
+		time.Sleep(while)
+		require.Zero(t, roused(r))
+	})
+	t.Run("closed", func(t *testing.T) {
+		r := begin(t)
+		r.post(r.qp, send)
+		require.NoError(t, r.qp.Close())
+		time.Sleep(while)
+		require.Zero(t, roused(r))
+	})
+}

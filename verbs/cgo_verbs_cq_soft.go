@@ -130,17 +130,23 @@ func (cq *cgoCQ) accept(wc *WC) {
 		wc.Flags &^= WCGRH // rxe sets it always
 	}
 	switch {
+	case wc.ID == idRouse: // it was flushed
 	case wc.ID&idSRQ != 0:
+		q.heard.Store(true)
 		if id, ok := q.srq.take(wc.ID &^ idSRQ); ok {
 			wc.ID = id
 			cq.emit(q, wc, true)
 		}
 	case wc.ID&idRecv != 0:
+		q.heard.Store(true)
 		q.recv.mu.Lock()
 		q.recv.track.complete(wc.ID&^idRecv, wc)
 		cq.advance(q, &q.recv.track, true)
 		q.recv.mu.Unlock()
 	default:
+		if wc.Opcode == WCRDMARead {
+			q.heard.Store(true)
+		}
 		q.send.mu.Lock()
 		q.send.track.complete(wc.ID, wc)
 		cq.advance(q, &q.send.track, false)

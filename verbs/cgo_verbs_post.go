@@ -28,8 +28,9 @@ var (
 
 // Bits of the wr_id that tracked devices get: the rest is the number in the queue's account, or in the SRQ's.
 const (
-	idRecv = 1 << 63
-	idSRQ  = 1 << 62
+	idRecv  = 1 << 63
+	idSRQ   = 1 << 62
+	idRouse = 1 << 61 // no number follows: it is in no account
 )
 
 // sendQueue is where a list of sends is converted, and the account of what has been posted.

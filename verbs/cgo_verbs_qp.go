@@ -39,6 +39,7 @@ type cgoQP struct {
 	why   atomic.Pointer[error]
 	vague atomic.Pointer[error] // a reason that gives way to a better one
 	marks atomic.Uint32         // which marks of a drain have come back
+	heard atomic.Bool           // the peer has answered
 
 	failure signal                  // fired in ERR, and by Destroy
 	modify  sync.Mutex              // one change of state at a time; before every other lock

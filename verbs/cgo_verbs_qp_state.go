@@ -106,6 +106,7 @@ func (q *cgoQP) reset() error {
 	q.recv.mu.Unlock()
 	q.ended, q.initial, q.marked = false, false, 0
 	q.marks.Store(0)
+	q.heard.Store(false)
 	q.why.Store(nil)
 	q.vague.Store(nil)
 	q.ord.Store(unknownORD)

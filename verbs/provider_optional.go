@@ -77,6 +77,12 @@ type ProviderQPMover interface {
 	Moved(to QPState, reason error)
 }
 
+// ProviderQPInitiator is a ProviderQP that wants to know that it has the active side of a connection.
+type ProviderQPInitiator interface {
+	// Initiated tells it, after Moved to RTS.
+	Initiated()
+}
+
 // ProviderQPWatcher is a ProviderQP that tells when it fails. A connection manager ends the connection then, so that the peer
 // learns of it: on InfiniBand nothing else tells.
 type ProviderQPWatcher interface {

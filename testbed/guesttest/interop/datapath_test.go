@@ -247,6 +247,24 @@ func TestKernelSpeaksFirst(t *testing.T) {
 	})
 }
 
+// TestKernelRoused: siw as responder can overlook a first message until another one comes. So the provider sends an empty
+// Write behind it if nothing is heard of the peer.
+func TestKernelRoused(t *testing.T) {
+	needKernel(t)
+	r, k, _, connected := here.fromKernel(t, depth(4, 4))
+	r.write(reply(flagS, 2, word(4, 4)...))
+	require.NoError(t, result(t, "Connect", connected))
+	k.recv(1, k.sgl(0, 4))
+	k.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: k.sgl(0, 4)})
+	r.readOp(rdmap.OpSend)
+	require.Equal(t, tagged(rdmap.OpWrite, true, 0, 0), r.read())
+	r.send(untagged(rdmap.OpSend, 0, 1))
+	k.ok(k.received(), verbs.WCRecv)
+	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(2*time.Second))) // longer than until it would be sent again
+	_, err := r.conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
 // TestKernelSegments: over the cable siw fills TCP's segments as far as multiples of 8 go; over loopback its FPDUs can be
 // larger than MPA's limit, and the user-space RNIC takes them.
 func TestKernelSegments(t *testing.T) {

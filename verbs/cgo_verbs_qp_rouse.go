@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// #include "cgo_verbs.h"
+import "C"
+
+import "time"
+
+// The responder's siw sends its Reply first and has the socket tell it of data then (siw_accept). Messages that arrive in
+// between lie there until others come, which for a program that waits for the answer is never. So a program that has sent
+// and not heard anything so long after it has connected is helped by one message more, which does nothing else: an RDMA Write
+// of length 0, whose key and address nobody looks at.
+var rouseAfter = [...]time.Duration{250 * time.Millisecond, time.Second, 4 * time.Second}
+
+// Initiated is told that this is the active side.
+func (q *cgoQP) Initiated() {
+	if q.ctx.model.deaf {
+		q.rouseLater(rouseAfter[:])
+	}
+}
+
+func (q *cgoQP) rouseLater(after []time.Duration) {
+	if len(after) > 0 {
+		time.AfterFunc(after[0], func() { q.rouse(after[1:]) })
+	}
+}
+
+func (q *cgoQP) rouse(then []time.Duration) {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if q.gone || q.qpState() != QPStateRTS || q.heard.Load() {
+		return
+	}
+	q.send.mu.Lock()
+	defer q.send.mu.Unlock()
+	if q.send.track.tail > 0 {
+		wr := C.struct_gv_wr{id: idRouse, op: flatOp(WRRDMAWrite, 0, 0)}
+		// If the queue is full there is more to come anyway.
+		C.gv_post_send(q.handle, &wr, nil, nil, 1, nil)
+	}
+	q.rouseLater(then)
+}
