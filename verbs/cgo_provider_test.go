@@ -38,6 +38,21 @@ const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.Acces
 func newRig(t testing.TB, dev string) *rig {
 	t.Helper()
 	fakeverbs.Start(t)
+	return openRig(t, dev)
+}
+
+// newRXERig has a device of which the provider believes that it is rxe's, and keeps account.
+func newRXERig(t testing.TB) *rig {
+	t.Helper()
+	fakeverbs.Start(t)
+	attr := fakeverbs.DeviceAttr(fakeverbs.Fake0)
+	attr.VendorID = 0xffffff // RXE_VENDOR_ID
+	fakeverbs.SetDeviceAttr(fakeverbs.Fake0, attr)
+	return openRig(t, "fake0")
+}
+
+func openRig(t testing.TB, dev string) *rig {
+	t.Helper()
 	r := &rig{TB: t}
 	var err error
 	r.dev, err = verbs.DeviceByName(dev)

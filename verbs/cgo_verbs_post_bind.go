@@ -19,6 +19,10 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	s := &q.send
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// As in postTracked; before the state is looked at, which can change while the queue is not locked.
+	if q.tracked && s.track.lent >= q.cap.MaxSendWR {
+		q.relieveSends()
+	}
 	switch st := q.qpState(); {
 	case st < QPStateRTS:
 		return 0, &StateError{State: st, Why: "windows can be bound from RTS on"}
@@ -27,6 +31,8 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 		_, err := q.postHeld([]SendWR{{ID: id, Opcode: WRBindMW}})
 		s.mu.Lock()
 		return b.MW.RKey(), err
+	case q.tracked && s.track.lent >= q.cap.MaxSendWR:
+		return 0, ErrQueueFull
 	}
 	if q.tracked {
 		id = q.lend(&SendWR{ID: id, Flags: flags})
@@ -38,7 +44,11 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	rc := C.gv_bind_mw(q.c, C.uint64_t(id), C.uint(flags), mw.c, b.MR.p.(*cgoMR).c, C.uint64_t(b.Addr), C.uint64_t(b.Length), C.uint(b.Access))
 	switch {
 	case rc == 0:
-		return uint32(mw.c.rkey), nil
+		key := uint32(mw.c.rkey)
+		if q.tracked {
+			q.lookAfterSends()
+		}
+		return key, nil
 	case q.tracked:
 		s.track.withdraw(1)
 	}

@@ -24,9 +24,7 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 	defer s.mu.Unlock()
 	// The device's own queue is longer than asked for, and its places become free in other ways.
 	if s.track.lent+len(wrs) > q.cap.MaxSendWR {
-		s.mu.Unlock()
-		q.sendCQ.relieve()
-		s.mu.Lock()
+		q.relieveSends()
 	}
 	var full error
 	if room := max(q.cap.MaxSendWR-s.track.lent, 0); len(wrs) > room {
@@ -63,12 +61,7 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 				return n, err
 			}
 		}
-		if q.sendCQ.hidden.Load() > hiddenSlack/2 {
-			s.mu.Unlock()
-			q.sendCQ.relieve()
-			s.mu.Lock()
-		}
-		q.sendCQ.watch(s.track.lent)
+		q.lookAfterSends()
 	}
 	if good < len(wrs) {
 		s.track.poisoned = true
@@ -80,6 +73,21 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 		}
 	}
 	return len(wrs), full
+}
+
+// relieveSends takes completions from the device. It unlocks the queue meanwhile.
+func (q *cgoQP) relieveSends() {
+	q.send.mu.Unlock()
+	q.sendCQ.relieve()
+	q.send.mu.Lock()
+}
+
+// lookAfterSends sees to it that the CQ has room for what has just been posted. It may unlock the queue meanwhile.
+func (q *cgoQP) lookAfterSends() {
+	if q.sendCQ.hidden.Load() > hiddenSlack/2 {
+		q.relieveSends()
+	}
+	q.sendCQ.watch(q.send.track.lent)
 }
 
 // lend enters a request that the device gets.

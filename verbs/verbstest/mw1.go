@@ -5,6 +5,7 @@ package verbstest
 import (
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -25,6 +26,7 @@ var mw1Tests = []test{
 	{"BindInvalid", mw1BindInvalid},
 	{"BindState", mw1BindState},
 	{"Order", mw1Order},
+	{"QueueFull", mw1QueueFull},
 }
 
 // window1 allocates a type 1 window on the passive side; nil if the device has none.
@@ -355,5 +357,59 @@ func mw1Order(w *world) {
 		p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, 100*i))), verbs.WCRDMARead)
 		p.a.mem.holds(0, m.Bytes()[100*i:100*i+64])
 	}
+	p.works()
+}
+
+// mw1QueueFull: a bind takes a place in the send queue, and one that finds none leaves the window as it is.
+func mw1QueueFull(w *world) {
+	mw := w.window1()
+	if mw == nil {
+		return
+	}
+	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 4}, aParam: cm.ConnParam{ResponderResources: 1},
+		bParam: cm.ConnParam{InitiatorDepth: 1}})
+	const n = 1 << 20
+	m, src, dst := w.b.alloc(4096, allRights), w.a.alloc(n, allRights), w.b.alloc(n, verbs.AccessLocalWrite)
+	usable := func(off int) {
+		w.Helper()
+		p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, off))), verbs.WCRDMARead)
+		p.a.mem.holds(0, m.Bytes()[off:off+64])
+	}
+	// What fills the queue for a while: Reads that the depth of 1 lets go one at a time; where a Send may come before its
+	// receive, Sends.
+	filler, does := read(dst.sgl(0, n), src, 0), verbs.WCRDMARead
+	if !w.iwarp() {
+		filler, does = verbs.SendWR{Opcode: verbs.WRSend}, verbs.WCSend
+	}
+	wrs := make([]verbs.SendWR, p.b.qp.Cap().MaxSendWR)
+	for i := range wrs {
+		wrs[i] = filler
+		wrs[i].ID, wrs[i].Flags = uint64(i), verbs.SendSignaled
+	}
+	p.b.bind1(mw, m, 0, 64, windowRights)
+	for try := 0; ; try++ {
+		key := mw.RKey()
+		p.b.post(wrs...)
+		err := p.b.qp.BindMW(52, verbs.SendSignaled, bind1(mw, m, 0, 64, windowRights))
+		for i := range wrs {
+			if does == verbs.WCSend {
+				p.a.recv(uint64(i))
+				p.a.ok(p.a.received(), verbs.WCRecv)
+			}
+			require.EqualValues(w, i, p.b.ok(p.b.sent(), does).ID)
+		}
+		if err != nil {
+			requireErr(w.T, err, verbs.ErrQueueFull)
+			require.Equal(w, key, mw.RKey())
+			break
+		}
+		require.EqualValues(w, 52, p.b.ok(p.b.sent(), verbs.WCBindMW).ID)
+		require.Equal(w, verbs.WCRDMARead, does, "a full queue has taken a bind")
+		require.Less(w, try, 20, "each time a Read had ended before")
+	}
+	p.b.idle(p.b.scq)
+	usable(0)
+	p.b.bind1(mw, m, 100, 64, windowRights)
+	usable(100)
 	p.works()
 }
