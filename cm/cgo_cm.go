@@ -14,7 +14,6 @@ package cm
 import "C"
 
 import (
-	"fmt"
 	"net/netip"
 	"syscall"
 	"time"
@@ -195,7 +194,7 @@ func (id rawID) qpAttr(to verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error)
 	var a C.struct_ibv_qp_attr
 	var mask C.int
 	if err := errno(C.gocm_qp_attr(id.c, C.int(to), &a, &mask)); err != nil {
-		return verbs.QPAttr{}, 0, fmt.Errorf("rdma_init_qp_attr for %v: %w", to, err)
+		return verbs.QPAttr{}, 0, err
 	}
 	return verbs.QPAttr{
 		State:           to,

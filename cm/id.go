@@ -97,7 +97,8 @@ func bindQP(vctx *verbs.Context, qp *verbs.QP, b binder) error {
 
 // Connect connects qp to the peer and returns when the connection is established (rdma_connect(3) up to
 // RDMA_CM_EVENT_ESTABLISHED). When ctx is done before, the attempt is given up and the error Is ctx.Err(); when the
-// peer refuses, the error holds a *[RejectedError]; other ends that the kernel tells are *[EventError]s. An ID connects once.
+// peer refuses, the error holds a *[RejectedError], and where the kernel gives an errno for that an *[EventError] too, as for
+// the other ends that it tells. An ID connects once.
 // After a Connect that was given up kernel siw lets go of the QP when the peer has answered, or after 10 s: its Close waits.
 func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error {
 	if err := id.fresh(); err != nil {

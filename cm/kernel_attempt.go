@@ -121,8 +121,12 @@ func (a *attempt) judge(ev rawEvent) error {
 		}
 	case EventRejected:
 		// On iWARP the kernel knows only that the stream was ended in place of a connection.
-		if a.dev.iwarp || ev.status == rejectConsumer {
-			return &RejectedError{PrivateData: ev.data, IRD: -1, ORD: -1}
+		rejected := &RejectedError{PrivateData: ev.data, IRD: -1, ORD: -1}
+		switch {
+		case ev.status < 0:
+			return fmt.Errorf("%w: %w", rejected, eventError(ev.event, ev.status))
+		case a.dev.iwarp || ev.status == rejectConsumer:
+			return rejected
 		}
 	case EventUnreachable:
 		if ev.status == sidrReject {
@@ -174,7 +178,7 @@ func (r *kernelRoute) connect(ctx context.Context, qp *verbs.QP, param ConnParam
 			return nil, err
 		}
 		if err := r.end.call(rawID.establish); err != nil {
-			return nil, fmt.Errorf("rdma_establish: %w", err)
+			return nil, r.end.callError("rdma_establish", err)
 		}
 	}
 	c.start(a.failed)
@@ -196,7 +200,7 @@ func (a *attempt) request(ctx context.Context) error {
 	select {
 	case <-a.calling:
 		if err != nil {
-			return fmt.Errorf("rdma_connect: %w", err)
+			return a.end.callError("rdma_connect", err)
 		}
 		return nil
 	case <-ctx.Done():

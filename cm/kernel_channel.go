@@ -7,7 +7,6 @@ package cm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"syscall"
 	"time"
@@ -45,7 +44,7 @@ func acquireChannel() (*channel, error) {
 	}
 	raw, file, err := openRaw()
 	if err != nil {
-		return nil, fmt.Errorf("rdma_create_event_channel: %w", err)
+		return nil, callError("rdma_create_event_channel", "", err)
 	}
 	ch := &channel{raw: raw, file: file, done: make(chan struct{}), refs: 1, ends: make(map[uintptr]*endpoint)}
 	shared.ch = ch
@@ -149,7 +148,7 @@ func newEndpoint(ps PortSpace) (*endpoint, error) {
 		if ch.release() {
 			ch.end()
 		}
-		return nil, fmt.Errorf("rdma_create_id: %w", err)
+		return nil, callError("rdma_create_id", "", err)
 	}
 	return e, nil
 }

@@ -6,8 +6,13 @@ package cm
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -38,6 +43,30 @@ func (e *endpoint) call(f func(rawID) error) error {
 		return verbs.ErrClosed
 	}
 	return f(e.raw)
+}
+
+// callError is an error that call has returned, with the name of the call and the device of the ID, if it has one.
+func (e *endpoint) callError(call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return callError(call, e.where().device, err)
+}
+
+// callError makes for example "rdma_connect on siw0: cannot allocate memory (ENOMEM)".
+func callError(call, device string, err error) error {
+	if device != "" {
+		call += " on " + device
+	}
+	var no syscall.Errno
+	if !errors.As(err, &no) {
+		return fmt.Errorf("%s: %w", call, err)
+	}
+	name := unix.ErrnoName(no)
+	if no == syscall.EOPNOTSUPP {
+		name = "EOPNOTSUPP" // and not its alias ENOTSUP
+	}
+	return fmt.Errorf("%s: %w (%s)", call, err, name)
 }
 
 // destroy frees the ID and drops its events. It waits for calls in progress; kernel siw's connect can take long.

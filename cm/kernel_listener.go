@@ -107,16 +107,16 @@ func (l *kernelListener) listen(at netip.AddrPort, tos uint8, afOnly bool) error
 func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, tos uint8, afOnly bool) error {
 	if tos != 0 {
 		if err := end.call(func(id rawID) error { return id.setTOS(tos) }); err != nil {
-			return fmt.Errorf("rdma_set_option TOS %d: %w", tos, err)
+			return end.callError(fmt.Sprintf("rdma_set_option TOS %d", tos), err)
 		}
 	}
 	if afOnly {
 		if err := end.call(rawID.setAFOnly); err != nil {
-			return fmt.Errorf("rdma_set_option AFONLY: %w", err)
+			return end.callError("rdma_set_option AFONLY", err)
 		}
 	}
 	if err := end.call(func(id rawID) error { return id.bind(at) }); err != nil {
-		return noWay(kernelAddr{at, l.ps}, fmt.Errorf("rdma_bind_addr: %w", err))
+		return noWay(kernelAddr{at, l.ps}, end.callError("rdma_bind_addr", err))
 	}
 	// Bound to an address of one device; the wildcard is bound to none.
 	if name := end.where().device; name != "" {
@@ -131,7 +131,7 @@ func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, tos uint8, 
 	}
 	end.setAccept(l.offer)
 	if err := end.call(func(id rawID) error { return id.listen(l.backlog) }); err != nil {
-		return noWay(kernelAddr{at, l.ps}, fmt.Errorf("rdma_listen: %w", err))
+		return noWay(kernelAddr{at, l.ps}, end.callError("rdma_listen", err))
 	}
 	return nil
 }

@@ -52,15 +52,12 @@ func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP, gr
 	at := netip.AddrPortFrom(group, 0)
 	if err := e.call(func(id rawID) error { return id.join(at, key) }); err != nil {
 		forget()
-		return Datagram{}, nil, fmt.Errorf("rdma_join_multicast: %w", err)
+		return Datagram{}, nil, e.callError("rdma_join_multicast", err)
 	}
 	leave := func() error {
 		err := e.call(func(id rawID) error { return id.leave(at) })
 		forget()
-		if err != nil {
-			return fmt.Errorf("rdma_leave_multicast: %w", err)
-		}
-		return nil
+		return e.callError("rdma_leave_multicast", err)
 	}
 	var err error
 	select {

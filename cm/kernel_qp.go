@@ -5,6 +5,8 @@
 package cm
 
 import (
+	"fmt"
+
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -33,7 +35,7 @@ func attrFor(end *endpoint, to verbs.QPState) (attr verbs.QPAttr, mask verbs.QPA
 		attr, mask, err = id.qpAttr(to)
 		return err
 	})
-	return attr, mask, err
+	return attr, mask, end.callError(fmt.Sprintf("rdma_init_qp_attr for %v", to), err)
 }
 
 // raise brings an InfiniBand QP from INIT to RTS.

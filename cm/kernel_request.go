@@ -6,7 +6,6 @@ package cm
 
 import (
 	"context"
-	"fmt"
 	"net"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -93,7 +92,7 @@ func (r *kernelRequest) acceptQP(ctx context.Context, qp *verbs.QP, param ConnPa
 	}
 	a.touched = a.ps != PortSpaceUDP
 	if err := r.end.call(func(id rawID) error { return id.accept(a.param) }); err != nil {
-		return nil, fmt.Errorf("rdma_accept: %w", err)
+		return nil, r.end.callError("rdma_accept", err)
 	}
 	if a.ps != PortSpaceUDP { // a datagram service hears nothing of its answer
 		ev, err := a.await(ctx)
@@ -116,10 +115,7 @@ func (r *kernelRequest) Reject(private []byte) error {
 		r.end.destroy()
 		return err
 	}
-	err := r.end.call(func(id rawID) error { return id.reject(private) })
+	err := r.end.callError("rdma_reject", r.end.call(func(id rawID) error { return id.reject(private) }))
 	r.end.destroy()
-	if err != nil {
-		return fmt.Errorf("rdma_reject: %w", err)
-	}
-	return nil
+	return err
 }

@@ -137,7 +137,7 @@ func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limi
 	for end := time.Now().Add(limit); ; {
 		step := max(min(resolveStep, time.Until(end)), time.Millisecond)
 		if err := r.end.call(func(id rawID) error { return id.resolveAddr(source, r.remote.at, step) }); err != nil {
-			return fmt.Errorf("rdma_resolve_addr: %w", err)
+			return r.end.callError("rdma_resolve_addr", err)
 		}
 		err := r.await(ctx, EventAddrResolved)
 		if !errors.Is(err, syscall.ETIMEDOUT) || ctx.Err() != nil || time.Until(end) <= 0 {
@@ -162,7 +162,7 @@ func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context)
 	}
 	if cfg.TOS != 0 {
 		if err := r.end.call(func(id rawID) error { return id.setTOS(cfg.TOS) }); err != nil {
-			return nil, fmt.Errorf("rdma_set_option TOS %d: %w", cfg.TOS, err)
+			return nil, r.end.callError(fmt.Sprintf("rdma_set_option TOS %d", cfg.TOS), err)
 		}
 	}
 	if err := r.neighbour(ctx, source, limit); err != nil {
@@ -179,7 +179,7 @@ func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context)
 		return vctx, nil // no one way leads to a group
 	}
 	if err := r.end.call(func(id rawID) error { return id.resolveRoute(limit) }); err != nil {
-		return nil, fmt.Errorf("rdma_resolve_route: %w", err)
+		return nil, r.end.callError("rdma_resolve_route", err)
 	}
 	return vctx, r.await(ctx, EventRouteResolved)
 }
