@@ -46,6 +46,9 @@ func cCount(name string) int { return int(C.fake_count(fn(name))) }
 func cFail(name string, nth int, err syscall.Errno) {
 	C.fake_fail(fn(name), C.uint64_t(nth), C.int(err))
 }
+func cFailAfter(name string, nth int, err syscall.Errno) {
+	C.fake_fail_after(fn(name), C.uint64_t(nth), C.int(err))
+}
 func cDelay(name string, us int) { C.fake_delay(fn(name), C.int(us)) }
 func cDelaying() bool            { return bool(C.fake_delaying()) }
 func cFailPost(name string, nth int, f PostFailure) {

@@ -62,6 +62,10 @@ func Args(name string) []uint64 { return cArgs(name) }
 // IBV_REREG_MR_ERR_CMD and errno. A post fails at its first request.
 func Fail(name string, nth int, err syscall.Errno) { cFail(name, nth, err) }
 
+// FailAfter is Fail for functions that destroy something and return 0, an errno, or -1 and errno: the call does its work and
+// says that it has failed all the same, so that nothing is left behind.
+func FailAfter(name string, nth int, err syscall.Errno) { cFailAfter(name, nth, err) }
+
 // Delay makes the next call of a function take d longer. It looks at its arguments only after that.
 func Delay(name string, d time.Duration) { cDelay(name, int(d/time.Microsecond)) }
 

@@ -72,6 +72,22 @@ func TestFailuresInEachConvention(t *testing.T) {
 	require.NoError(t, mr.deregMR(), "the object is still there")
 }
 
+// TestFailAfter: the call fails and has done its work.
+func TestFailAfter(t *testing.T) {
+	r := newRig(t, Fake0)
+	mr, err := r.pd.regMR(0x10000, 4096, 1)
+	require.NoError(t, err)
+	key := mr.lkey()
+	before := Live()["MR"]
+	FailAfter("ibv_dereg_mr", 1, syscall.EIO)
+	require.Equal(t, syscall.EIO, mr.deregMR())
+	require.Equal(t, before-1, Live()["MR"])
+	_, ok := MRByKey(key)
+	require.False(t, ok)
+	_, err = r.ctx.queryPort(1)
+	require.NoError(t, err, "only that call")
+}
+
 func TestFailNth(t *testing.T) {
 	r := newRig(t, Fake0)
 	_, err := r.ctx.queryPort(1)

@@ -307,6 +307,7 @@ int fake_fn_by_name(const char *name);
 const char *fake_fn_name(int fn);
 uint64_t fake_count(int fn);
 void fake_fail(int fn, uint64_t nth, int err);
+void fake_fail_after(int fn, uint64_t nth, int err);
 void fake_delay(int fn, int us);
 bool fake_delaying(void);
 void fake_fail_post(int fn, uint64_t nth, int index, int result, bool no_bad);

@@ -66,7 +66,7 @@ struct rule {
 	enum fake_fn fn;
 	uint64_t at; // the count of the call
 	int err;
-	bool post;
+	bool post, after;
 	struct post_fail fail;
 };
 
@@ -108,6 +108,9 @@ void fake_delay(int fn, int us) {
 
 bool fake_delaying(void) { return __atomic_load_n(&late, __ATOMIC_SEQ_CST) == FN_COUNT; }
 
+// The errno of a call that has begun and is to fail when its work is done.
+static int failing_after;
+
 int fake_begin(enum fake_fn fn, int nargs, const uint64_t *args) {
 	struct rule *r;
 	int err = 0, this = fn;
@@ -119,7 +122,9 @@ int fake_begin(enum fake_fn fn, int nargs, const uint64_t *args) {
 	last[fn] = (struct fake_call){.fn = fn, .nargs = nargs};
 	memcpy(last[fn].args, args, nargs * sizeof(*args));
 	r = take_rule(fn, false);
-	if (r)
+	if (r && r->after)
+		failing_after = r->err;
+	else if (r)
 		err = r->err;
 	free(r);
 	return err;
@@ -139,13 +144,20 @@ struct post_fail fake_post_fail(enum fake_fn fn) {
 	return f;
 }
 
-int end_errno(int err) {
+// finish returns the errno of a call whose work has that result, and lets others in.
+static int finish(int err) {
+	err = err ? err : failing_after;
+	failing_after = 0;
 	pthread_mutex_unlock(&fake_mu);
 	return err;
 }
 
+int end_errno(int err) {
+	return finish(err);
+}
+
 int end_rc(int err) {
-	pthread_mutex_unlock(&fake_mu);
+	err = finish(err);
 	if (!err)
 		return 0;
 	errno = err;
@@ -173,6 +185,10 @@ static void add_rule(struct rule r, uint64_t nth) {
 
 void fake_fail(int fn, uint64_t nth, int err) {
 	add_rule((struct rule){.fn = fn, .err = err}, nth);
+}
+
+void fake_fail_after(int fn, uint64_t nth, int err) {
+	add_rule((struct rule){.fn = fn, .err = err, .after = true}, nth);
 }
 
 void fake_fail_post(int fn, uint64_t nth, int index, int result, bool no_bad) {
