@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -46,6 +47,22 @@ var atomicOps = []struct {
 	{verbs.OpMaskedFetchAdd, verbs.WCMaskedFetchAdd, verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: 2}, 3},
 	{verbs.OpMaskedCmpSwap, verbs.WCMaskedCompSwap, verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: 1,
 		CompareMask: ones, Swap: 4, SwapMask: ones}, 4},
+}
+
+// atomics returns the atomics of the list that the device has, without operands.
+func (w *world) atomics(ops ...verbs.Op) []verbs.SendWR {
+	var wrs []verbs.SendWR
+	for _, c := range atomicOps {
+		if slices.Contains(ops, c.op) && w.a.ctx.Supports(c.op) {
+			wrs = append(wrs, c.wr)
+		}
+	}
+	return wrs
+}
+
+// everyAtomic returns every atomic that the device has, without operands.
+func (w *world) everyAtomic() []verbs.SendWR {
+	return w.atomics(verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap)
 }
 
 // lacks reports whether the device does not have op, and requires that wr is refused then.

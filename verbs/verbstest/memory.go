@@ -73,7 +73,7 @@ func (h *host) adopt(mr *verbs.MR, err error) *mem {
 	require.NoError(h, err)
 	h.Cleanup(func() { require.NoError(h, mr.Close()) })
 	m := &mem{MR: mr, t: h.T}
-	m.fill(0xa5)
+	m.fill(h.seed)
 	return m
 }
 

@@ -3,6 +3,8 @@
 package verbstest
 
 import (
+	"slices"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -112,10 +114,15 @@ func (p *pair) usesWindow(mw *verbs.MW, m *mem) {
 	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(200, 99), m, 1001))), verbs.WCRDMARead)
 	p.a.mem.holds(200, m.Bytes()[1001:1100])
 	if p.has(verbs.OpFetchAdd) {
-		m.put(1000, 40)
-		add := at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2}, p.a.mem, 400, m, 1000)
-		p.a.ok(p.a.run(under(mw, add)), verbs.WCFetchAdd)
-		require.EqualValues(p, 42, m.get(1000))
+		for _, c := range atomicOps {
+			if !p.world.a.ctx.Supports(c.op) {
+				continue
+			}
+			m.put(1000, 1)
+			p.a.ok(p.a.run(under(mw, at(c.wr, p.a.mem, 400, m, 1000))), c.wc)
+			require.Equal(p, c.result, m.get(1000), "%v", c.op)
+			require.EqualValues(p, 1, p.a.mem.get(400), "%v", c.op)
+		}
 	}
 	rest()
 }
@@ -187,30 +194,31 @@ func mwRights(w *world) {
 	if w.noWindows() {
 		return
 	}
+	reads := []verbs.SendWR{{Opcode: verbs.WRRDMARead}}
 	for _, c := range []struct {
 		name   string
 		access verbs.AccessFlags
-		wr     verbs.SendWR
 		op     verbs.Op
-		oneWay bool
+		wrs    []verbs.SendWR
 	}{
-		{"Write", windowRights &^ verbs.AccessRemoteWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite}, verbs.OpWrite, true},
-		{"Read", windowRights &^ verbs.AccessRemoteRead, verbs.SendWR{Opcode: verbs.WRRDMARead}, verbs.OpRead, false},
-		{"FetchAdd", windowRights &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1},
-			verbs.OpFetchAdd, false},
-		{"CmpSwap", windowRights &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Swap: 1},
-			verbs.OpCmpSwap, false},
-		{"NoRights", 0, verbs.SendWR{Opcode: verbs.WRRDMARead}, verbs.OpRead, false},
+		{"Write", windowRights &^ verbs.AccessRemoteWrite, verbs.OpWrite, w.writes()},
+		{"Read", windowRights &^ verbs.AccessRemoteRead, verbs.OpRead, reads},
+		{"FetchAdd", windowRights &^ verbs.AccessRemoteAtomic, verbs.OpFetchAdd,
+			w.atomics(verbs.OpFetchAdd, verbs.OpMaskedFetchAdd)},
+		{"CmpSwap", windowRights &^ verbs.AccessRemoteAtomic, verbs.OpCmpSwap, w.atomics(verbs.OpCmpSwap, verbs.OpMaskedCmpSwap)},
+		{"NoRights", 0, verbs.OpRead, slices.Concat(w.writes(), reads, w.everyAtomic())},
 	} {
 		w.sub(c.name, func(w *world) {
-			p := w.pair(pairConfig{})
-			if p.lacks(c.op, at(c.wr, p.a.mem, 0, p.b.mem, 0)) {
-				return
+			if !w.has(c.op) {
+				return // atomicFetchAdd and atomicCmpSwap look at the refusal
 			}
 			m := w.b.alloc(64, allRights)
-			mw := p.window(m, 0, 64, c.access)
-			wr := under(mw, at(c.wr, p.a.mem, 0, m, 0))
-			p.deniedAt(m, wr, fault{0, 1, 0x02, verbs.WCRemAccessErr}, c.oneWay)
+			for _, wr := range c.wrs {
+				w.Log(wr.Opcode)
+				p := w.pair(pairConfig{})
+				mw := p.window(m, 0, 64, c.access)
+				p.deniedAt(m, under(mw, at(wr, p.a.mem, 0, m, 0)), fault{0, 1, 0x02, verbs.WCRemAccessErr}, oneWay(wr))
+			}
 		})
 	}
 }
@@ -296,22 +304,24 @@ func mwWrongQP(w *world) {
 	m := w.b.alloc(64, allRights)
 	mw := owner.window(m, 0, 64, windowRights)
 	for _, c := range []struct {
-		name   string
-		wr     verbs.SendWR
-		f      fault
-		oneWay bool
+		name string
+		op   verbs.Op
+		wrs  []verbs.SendWR
+		f    fault
 	}{
-		{"Write", verbs.SendWR{Opcode: verbs.WRRDMAWrite}, fault{1, 1, 0x02, verbs.WCRemAccessErr}, true},
-		{"Read", verbs.SendWR{Opcode: verbs.WRRDMARead}, fault{0, 1, 0x03, verbs.WCRemAccessErr}, false},
-		{"FetchAdd", verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, fault{0, 1, 0x03, verbs.WCRemAccessErr}, false},
+		{"Write", verbs.OpWrite, w.writes(), fault{1, 1, 0x02, verbs.WCRemAccessErr}},
+		{"Read", verbs.OpRead, []verbs.SendWR{{Opcode: verbs.WRRDMARead}}, fault{0, 1, 0x03, verbs.WCRemAccessErr}},
+		{"FetchAdd", verbs.OpFetchAdd, w.everyAtomic(), fault{0, 1, 0x03, verbs.WCRemAccessErr}}, // and the others
 	} {
 		w.sub(c.name, func(w *world) {
-			p := w.pair(pairConfig{})
-			wr := under(mw, at(c.wr, p.a.mem, 0, m, 0))
-			if wr.Opcode == verbs.WRAtomicFetchAndAdd && p.lacks(verbs.OpFetchAdd, wr) {
-				return
+			if !w.has(c.op) {
+				return // atomicFetchAdd looks at the refusal
 			}
-			p.deniedAt(m, wr, c.f, c.oneWay)
+			for _, wr := range c.wrs {
+				w.Log(wr.Opcode)
+				p := w.pair(pairConfig{})
+				p.deniedAt(m, under(mw, at(wr, p.a.mem, 0, m, 0)), c.f, oneWay(wr))
+			}
 		})
 	}
 	owner.a.ok(owner.a.run(under(mw, read(owner.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)

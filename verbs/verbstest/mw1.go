@@ -87,16 +87,23 @@ func mw1Rights(w *world) {
 	}
 	for _, c := range []struct {
 		access verbs.AccessFlags
-		wr     verbs.SendWR
-		oneWay bool
+		op     verbs.Op
+		wrs    []verbs.SendWR
 	}{
-		{windowRights &^ verbs.AccessRemoteWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite}, true},
-		{windowRights &^ verbs.AccessRemoteRead, verbs.SendWR{Opcode: verbs.WRRDMARead}, false},
+		{windowRights &^ verbs.AccessRemoteWrite, verbs.OpWrite, w.writes()},
+		{windowRights &^ verbs.AccessRemoteRead, verbs.OpRead, []verbs.SendWR{{Opcode: verbs.WRRDMARead}}},
+		{windowRights &^ verbs.AccessRemoteAtomic, verbs.OpFetchAdd, w.everyAtomic()},
 	} {
-		w.sub(c.wr.Opcode.String(), func(w *world) {
-			mw, p, m := w.window1(), w.pair(pairConfig{}), w.b.alloc(64, allRights)
-			p.b.bind1(mw, m, 0, 64, c.access)
-			p.deniedAt(m, under(mw, at(c.wr, p.a.mem, 0, m, 0)), fault{0, 1, 0x02, verbs.WCRemAccessErr}, c.oneWay)
+		if !w.has(c.op) {
+			continue // atomicFetchAdd looks at the refusal
+		}
+		w.sub(c.wrs[0].Opcode.String(), func(w *world) { // and the others of their kind
+			for _, wr := range c.wrs {
+				w.Log(wr.Opcode)
+				mw, p, m := w.window1(), w.pair(pairConfig{}), w.b.alloc(64, allRights)
+				p.b.bind1(mw, m, 0, 64, c.access)
+				p.deniedAt(m, under(mw, at(wr, p.a.mem, 0, m, 0)), fault{0, 1, 0x02, verbs.WCRemAccessErr}, oneWay(wr))
+			}
 		})
 	}
 }

@@ -190,6 +190,61 @@ func (s *side) requests(peer *side) []verbs.SendWR {
 	return all
 }
 
+// messages are the operations that carry data to the peer, with what is told on either side.
+var messages = []struct {
+	op             verbs.Op
+	opcode         verbs.WROpcode
+	sent, received verbs.WCOpcode // received: 0 = nothing
+}{
+	{verbs.OpSend, verbs.WRSend, verbs.WCSend, verbs.WCRecv},
+	{verbs.OpSendImm, verbs.WRSendWithImm, verbs.WCSend, verbs.WCRecv},
+	{verbs.OpSendInv, verbs.WRSendWithInv, verbs.WCSend, verbs.WCRecv},
+	{verbs.OpWrite, verbs.WRRDMAWrite, verbs.WCRDMAWrite, 0},
+	{verbs.OpWriteImm, verbs.WRRDMAWriteWithImm, verbs.WCRDMAWrite, verbs.WCRecvRDMAWithImm},
+}
+
+// everyMessage returns the opcodes of the messages that the active device has.
+func (w *world) everyMessage() []verbs.WROpcode {
+	var all []verbs.WROpcode
+	for _, m := range messages {
+		if w.a.ctx.Supports(m.op) {
+			all = append(all, m.opcode)
+		}
+	}
+	return all
+}
+
+// carriesAll requires that every kind of message carries the data of sgl, which are want, to the start of b's memory. dst is the
+// receive of those that have their data put into one. A Send with Invalidate needs a window at the peer.
+func (p *pair) carriesAll(sgl, dst []verbs.SGE, flags verbs.SendFlags, want []byte) {
+	p.Helper()
+	for _, m := range messages {
+		if !p.world.a.ctx.Supports(m.op) || m.op == verbs.OpSendInv && !p.world.b.ctx.Supports(verbs.OpBindMW) {
+			continue
+		}
+		p.seed++
+		p.b.mem.fill(p.seed)
+		wr := verbs.SendWR{ID: 8, Opcode: m.opcode, Flags: flags, SGL: sgl}
+		switch m.op {
+		case verbs.OpSendInv:
+			wr.InvalidateRKey = p.window(p.b.mem, 0, 64, windowRights).RKey()
+		case verbs.OpWrite, verbs.OpWriteImm:
+			wr.RemoteAddr, wr.RKey = p.b.mem.at(0), p.b.mem.RKey()
+		}
+		if m.received != 0 {
+			p.b.recv(7, dst...)
+		}
+		p.a.ok(p.a.run(wr), m.sent)
+		if m.received != 0 {
+			wc := p.b.ok(p.b.received(), m.received)
+			require.EqualValues(p, len(want), wc.ByteLen, "%v", m.opcode)
+		} else {
+			p.settle()
+		}
+		p.b.mem.holds(0, want)
+	}
+}
+
 // refused posts requests of which the first must be refused for reason.
 func (s *side) refused(reason error, wr verbs.SendWR) {
 	s.Helper()

@@ -253,32 +253,31 @@ func qpAccessFlags(w *world) {
 	for _, c := range []struct {
 		name   string
 		access verbs.AccessFlags
-		wr     verbs.SendWR
 		op     verbs.Op
-		oneWay bool
+		wrs    []verbs.SendWR
 	}{
-		{"Write", all &^ verbs.AccessRemoteWrite, verbs.SendWR{Opcode: verbs.WRRDMAWrite}, verbs.OpWrite, true},
-		{"Read", all &^ verbs.AccessRemoteRead, verbs.SendWR{Opcode: verbs.WRRDMARead}, verbs.OpRead, false},
-		{"FetchAdd", all &^ verbs.AccessRemoteAtomic, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1},
-			verbs.OpFetchAdd, false},
+		{"Write", all &^ verbs.AccessRemoteWrite, verbs.OpWrite, w.writes()},
+		{"Read", all &^ verbs.AccessRemoteRead, verbs.OpRead, []verbs.SendWR{{Opcode: verbs.WRRDMARead}}},
+		{"FetchAdd", all &^ verbs.AccessRemoteAtomic, verbs.OpFetchAdd, w.everyAtomic()}, // and the others
 	} {
 		w.sub(c.name, func(w *world) {
-			p := w.pair(pairConfig{before: func(p *pair) {
-				require.NoError(p, p.b.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: c.access},
-					verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
-			}})
-			wr := at(c.wr, p.a.mem, 0, p.b.mem, 8)
 			if !w.has(c.op) {
-				p.a.refused(verbs.ErrNotSupported, wr)
-				return
+				return // atomicFetchAdd looks at the refusal
 			}
-			attr, err := p.b.qp.Query()
-			require.NoError(w, err)
-			require.Equal(w, c.access, attr.AccessFlags&all)
-			if p.allowsAnything(wr) {
-				return
+			for _, wr := range c.wrs {
+				w.Log(wr.Opcode)
+				p := w.pair(pairConfig{before: func(p *pair) {
+					require.NoError(p, p.b.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: c.access},
+						verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
+				}})
+				attr, err := p.b.qp.Query()
+				require.NoError(w, err)
+				require.Equal(w, c.access, attr.AccessFlags&all)
+				wr = at(wr, p.a.mem, 0, p.b.mem, 8)
+				if !p.allowsAnything(wr) {
+					p.deniedAt(p.b.mem, wr, w.qpDenied(), oneWay(wr))
+				}
 			}
-			p.deniedAt(p.b.mem, wr, w.qpDenied(), c.oneWay)
 		})
 	}
 }

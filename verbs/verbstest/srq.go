@@ -277,16 +277,23 @@ func srqNoReceive(w *world) {
 	}
 	by, p := w.pair(pairConfig{srq: s}), w.pair(pairConfig{srq: s})
 	by.works()
+	same, rest := p.b.mem.keeps(), p.b.mem.keepsBut(0, 100)
 	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 100)})
 	if !w.iwarp() {
 		p.a.idle(p.a.scq)
+		same()
 		p.b.recv(1, p.b.mem.sge(0, 100))
 		require.EqualValues(w, 1, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 		p.a.ok(p.a.sent(), verbs.WCSend)
+		p.b.mem.holds(0, p.a.mem.Bytes()[:100])
+		rest()
+		by.works()
 		return
 	}
 	p.refusal(p.a.sent(), fault{status: verbs.WCRemInvReqErr}, true)
 	p.broken(p.a, p.b, fault{1, 2, 0x02, verbs.WCRemInvReqErr})
+	same()
+	p.b.idle(p.b.rcq)
 	by.works()
 }
 

@@ -49,6 +49,7 @@ type world struct {
 func newWorld(t *testing.T, f Fabric, rec *record) *world {
 	t.Helper()
 	w := &world{T: t, f: f, rec: rec, a: openHost(t, f.Active), b: openHost(t, f.Passive)}
+	w.a.seed, w.b.seed = 0xa5, 0x3c
 	w.a.listen, w.b.listen = f.listen(), f.listen()
 	w.ln = w.listen(cm.Config{Context: w.b.ctx})
 	return w
@@ -91,6 +92,7 @@ type host struct {
 	ctx  *verbs.Context
 	pd   *verbs.PD
 	attr verbs.DeviceAttr
+	seed byte // of what fills new regions: what has not come from the other side differs from it
 	// listen is the address of the passive side, zero if the fabric has others than IP.
 	listen netip.Addr
 }

@@ -28,6 +28,20 @@ func write(src []verbs.SGE, dst *mem, off int) verbs.SendWR {
 	return verbs.SendWR{ID: 31, Opcode: verbs.WRRDMAWrite, SGL: src, RemoteAddr: dst.at(off), RKey: dst.RKey()}
 }
 
+// writes returns a Write, and one with an immediate if the device has it, without operands.
+func (w *world) writes() []verbs.SendWR {
+	wrs := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite}}
+	if w.a.ctx.Supports(verbs.OpWriteImm) {
+		wrs = append(wrs, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Imm: 1})
+	}
+	return wrs
+}
+
+// oneWay reports whether a request has no answer that tells of its refusal: on iWARP a Write has none.
+func oneWay(wr verbs.SendWR) bool {
+	return wr.Opcode == verbs.WRRDMAWrite || wr.Opcode == verbs.WRRDMAWriteWithImm
+}
+
 func writeSizes(w *world) {
 	p := w.pair(pairConfig{})
 	src, dst := p.bigMemory()
