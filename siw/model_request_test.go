@@ -51,7 +51,7 @@ var modelKinds = []struct {
 	}},
 	{"fields", 2, func(s *modelSide) (bool, error) {
 		v := s.rng.Uint64()
-		s.fields = rdmap.FetchAdd(s.fields, v, modelMask)
+		s.fields = modelFetchAdd(s.fields, v, modelMask)
 		wr := verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: v, AddMask: modelMask}
 		return true, s.sharedAdd(wr, modelFields, nil)
 	}},
@@ -193,14 +193,14 @@ func (s *modelSide) atomic(wr verbs.SendWR) error {
 	opcode, v := verbs.WCFetchAdd, old+wr.Add
 	switch wr.Opcode {
 	case verbs.WRMaskedAtomicFetchAndAdd:
-		opcode, v = verbs.WCMaskedFetchAdd, rdmap.FetchAdd(old, wr.Add, wr.AddMask)
+		opcode, v = verbs.WCMaskedFetchAdd, modelFetchAdd(old, wr.Add, wr.AddMask)
 	case verbs.WRAtomicCmpAndSwp:
 		if s.rng.IntN(2) == 0 {
 			wr.Compare = old
 		}
-		opcode, v = verbs.WCCompSwap, rdmap.CmpSwap(old, wr.Compare, all, wr.Swap, all)
+		opcode, v = verbs.WCCompSwap, modelCmpSwap(old, wr.Compare, all, wr.Swap, all)
 	case verbs.WRMaskedAtomicCmpAndSwp:
-		opcode, v = verbs.WCMaskedCompSwap, rdmap.CmpSwap(old, wr.Compare, wr.CompareMask, wr.Swap, wr.SwapMask)
+		opcode, v = verbs.WCMaskedCompSwap, modelCmpSwap(old, wr.Compare, wr.CompareMask, wr.Swap, wr.SwapMask)
 	}
 	binary.NativeEndian.PutUint64(word, v)
 	binary.NativeEndian.PutUint64(s.data.want[to.off:], old)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -253,7 +252,7 @@ func (m *model) run(n int) {
 // modelAdd does to a word of the model what a FetchAdd does.
 func modelAdd(b []byte, add, mask uint64) (old uint64) {
 	old = binary.NativeEndian.Uint64(b)
-	binary.NativeEndian.PutUint64(b, rdmap.FetchAdd(old, add, mask))
+	binary.NativeEndian.PutUint64(b, modelFetchAdd(old, add, mask))
 	return old
 }
 
