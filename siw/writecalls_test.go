@@ -14,15 +14,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// countingStream counts the write calls of a stream, and those for which it had not room enough.
+// countingStream counts the write calls of a stream, and those for which it had not room enough, and the pieces of the longest one.
 type countingStream struct {
 	stream
-	calls, short atomic.Int64
+	calls, short, pieces atomic.Int64
 }
 
 func (s *countingStream) write(bufs [][]byte) (int, error) {
 	taken, err := s.stream.write(bufs)
 	s.calls.Add(1)
+	s.pieces.Store(max(s.pieces.Load(), int64(len(bufs)))) // there is one writer at a time
 	n := taken
 	for _, b := range bufs {
 		n -= len(b)
@@ -34,7 +35,8 @@ func (s *countingStream) write(bufs [][]byte) (int, error) {
 }
 
 // TestWriteCalls posts lists of Writes: each is given to the socket by one system call, as long as it fits in a batch and the
-// socket has room.
+// socket has room. Payloads of copyLimit+1 octets are the smallest that are not copied, and make the most pieces: of them too a batch
+// has batchBytes long before it has maxPieces. Where pieces decide is TestBatchPieces.
 func TestWriteCalls(t *testing.T) {
 	const size, most = 4 << 10, 600
 	ctx := context.Background()
@@ -85,7 +87,8 @@ func TestWriteCalls(t *testing.T) {
 	c.q.mu.Unlock()
 	c.rx.mu.Unlock()
 
-	for _, n := range []int{1, 16, 64, most} {
+	for _, c := range []struct{ n, size int }{{1, size}, {16, size}, {64, size}, {most, size}, {most, copyLimit + 1}} {
+		n, size := c.n, c.size
 		wrs := make([]verbs.SendWR, n)
 		for i := range wrs {
 			sge, err := mr.SGE(i*size, size)
@@ -104,8 +107,9 @@ func TestWriteCalls(t *testing.T) {
 			require.Equal(t, verbs.WCSuccess, wc[0].Status)
 			calls, short = counter.calls.Load()-calls, counter.short.Load()-short
 			// A Write is two pieces, what stands before its data and the data; the end of the last one is one more.
-			need := max(int64(2*n+1+maxPieces-1)/maxPieces, int64(n*size+batchBytes-1)/batchBytes)
-			what := fmt.Sprintf("%d Writes: %d calls, %d of them with too little room", n, calls, short)
+			need := int64(n*size+batchBytes-1) / batchBytes
+			require.GreaterOrEqual(t, need, int64(2*n+1+maxPieces-1)/maxPieces, "octets decide")
+			what := fmt.Sprintf("%d Writes of %d octets: %d calls, %d of them with too little room", n, size, calls, short)
 			if n <= 64 {
 				require.EqualValues(t, 1, calls, what)
 				continue
@@ -113,6 +117,7 @@ func TestWriteCalls(t *testing.T) {
 			// A call that finds too little room takes a part, or nothing, and leaves the rest to another.
 			require.LessOrEqual(t, calls, need+short, what)
 			require.GreaterOrEqual(t, calls, need, what)
+			require.Less(t, counter.pieces.Load(), int64(maxPieces), what)
 		}
 	}
 }
