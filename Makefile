@@ -3,7 +3,7 @@
 FUZZTIME  ?= 1m
 BENCHTIME ?= 1s
 BENCH     ?= .
-# ROUNDS is how often bench-peers measures everything, OUT the markdown file in which it renews the tables.
+# ROUNDS is how often bench-peers measures everything, OUT the markdown file in which it renews the tables (of 5 rounds or more).
 ROUNDS    ?= 5
 OUT       ?=
 # HOST_ONLY=1, for make test, leaves out what runs in the guest, the virtual machine with RDMA devices in its kernel.

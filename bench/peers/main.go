@@ -34,50 +34,77 @@ func main() {
 	}
 }
 
-func measure(args []string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	t := &tools{self: self}
+// fewestRounds are those of which tables that are kept are made: the medians of fewer say little.
+const fewestRounds = 5
+
+// options are the flags of the measurement.
+type options struct {
+	*tools
+	rounds int
+	only   *regexp.Regexp // nil = everything
+	out    string
+}
+
+func parse(args []string) (*options, error) {
+	t := &tools{}
+	o := &options{tools: t}
 	fs := flag.NewFlagSet("peers", flag.ContinueOnError)
-	rounds := fs.Int("rounds", 5, "how often everything is measured")
+	fs.IntVar(&o.rounds, "rounds", fewestRounds, "how often everything is measured")
 	only := fs.String("only", "", "measure only what matches this `regexp`, and print no ratios")
-	out := fs.String("out", "", "write the tables into this markdown `file` too")
+	fs.StringVar(&o.out, "out", "", fmt.Sprintf("write the tables into this markdown `file` too; needs %d rounds or more", fewestRounds))
 	fs.StringVar(&t.pingpong, "pingpong", "bin/pingpong", "the `program` of bench/tcp/pingpong.c")
 	fs.StringVar(&t.siwtest, "siwtest", "bin/siw.test", "the test `binary` of package siw")
 	fs.DurationVar(&t.seconds, "time", 300*time.Millisecond, "how long a sample takes")
 	if err := fs.Parse(args); err != nil {
-		return err
+		return nil, err
 	}
-	if fs.NArg() > 0 || *rounds < 1 || t.seconds <= 0 {
-		return fmt.Errorf("wrong arguments: %q; -help lists them", args)
+	if fs.NArg() > 0 || o.rounds < 1 || t.seconds <= 0 {
+		return nil, fmt.Errorf("wrong arguments: %q; -help lists them", args)
 	}
-	chosen, err := regexp.Compile(*only)
+	if o.out != "" && o.rounds < fewestRounds {
+		return nil, fmt.Errorf("-rounds %d: the tables that -out %s keeps need %d rounds or more", o.rounds, o.out, fewestRounds)
+	}
+	if *only != "" {
+		var err error
+		if o.only, err = regexp.Compile(*only); err != nil {
+			return nil, err
+		}
+		if o.out != "" {
+			return nil, fmt.Errorf("-only %s: the tables that -out %s keeps need everything", *only, o.out)
+		}
+	}
+	return o, nil
+}
+
+func measure(args []string) error {
+	o, err := parse(args)
 	if err != nil {
 		return err
 	}
-	p := makePlan(t)
-	var subjects []*subject
-	for _, s := range p.subjects {
-		if chosen.MatchString(s.name) {
-			subjects = append(subjects, s)
+	if o.self, err = os.Executable(); err != nil {
+		return err
+	}
+	p := makePlan(o.tools)
+	if o.only != nil {
+		some := &plan{}
+		for _, s := range p.subjects {
+			if o.only.MatchString(s.name) {
+				some.subjects = append(some.subjects, s)
+			}
 		}
+		p = some
 	}
 	r := results{}
-	foreign, failures := r.take(subjects, *rounds)
-	if *only != "" {
-		p = &plan{subjects: subjects}
-	}
+	foreign, failures := r.take(p.subjects, o.rounds)
 	counted := "not run"
-	if *only == "" {
-		counted = t.counted()
+	if o.only == nil {
+		counted = o.counted()
 	}
 	head := fmt.Sprintf("%s. %d rounds. Processors' time taken by others during a sample, median: %.1f of %d.",
-		host(), *rounds, foreign, processors())
+		host(), o.rounds, foreign, processors())
 	fmt.Printf("\n%s\n\n%s", head, report(p, r, counted, false))
-	if *out != "" && *only == "" {
-		err = record(*out, head+"\n\n"+report(p, r, counted, true))
+	if o.out != "" {
+		err = record(o.out, head+"\n\n"+report(p, r, counted, true))
 	}
 	return errors.Join(err, failures)
 }
