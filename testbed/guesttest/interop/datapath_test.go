@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
@@ -80,61 +81,113 @@ func TestKernelReadsInProgress(t *testing.T) {
 	}
 }
 
-// TestKernelServesReads: siw has one Read more in service than the next power of two, and ends the connection at a further
-// one.
+// serving connects a raw peer, which does not ask for CRC, to the kernel and has them agree on depths of the kernel's. The
+// peer has little room for what it does not read.
+func serving(t *testing.T, memory, ird, ord int) (*raw, *side) {
+	t.Helper()
+	k := kernelSide(t, memory)
+	ln := k.listen(kernelHost)
+	k.open()
+	r := here.dial(t, ln.Addr().String())
+	require.NoError(t, r.conn.(*net.TCPConn).SetReadBuffer(1<<16))
+	r.write(request(flagS, 2, word(uint16(ord), uint16(ird))...))
+	req, err := ln.Accept(soon(t))
+	require.NoError(t, err)
+	param := depth(ird, ord)
+	if ird == 0 {
+		param = depth(cm.None, cm.None)
+	}
+	k.id, err = req.Accept(soon(t), k.qp, param)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, k.id.Close()) })
+	require.Equal(t, reply(flagS, 2, word(uint16(ird), uint16(ord))...), r.frame())
+	return r, k
+}
+
+// standing requires that the connection of a side does not end for a while.
+func (s *side) standing() {
+	s.t.Helper()
+	select {
+	case <-s.id.Done():
+		require.FailNow(s.t, "the connection has ended", "%v", s.id.Err())
+	case <-time.After(quietTime):
+	}
+}
+
+// TestKernelServesReads: siw rounds its IRD up to a power of two and holds that many Reads besides the one that it answers. It
+// ends the connection at a further one, with a Terminate unless it is in the middle of an FPDU.
 func TestKernelServesReads(t *testing.T) {
 	needKernel(t)
-	const size = 1 << 20 // the answers do not fit into the buffers of TCP
-	for _, c := range []struct {
-		ird, reads int
-		served     bool
-	}{{4, 5, true}, {4, 12, false}, {1, 2, true}, {1, 6, false}} {
-		t.Run(fmt.Sprintf("IRD %d, %d Reads", c.ird, c.reads), func(t *testing.T) {
-			k := kernelSide(t, size)
-			ln := k.listen(kernelHost)
-			k.open()
-			r := here.dial(t, ln.Addr().String())
-			r.write(request(flagS, 2, word(0, uint16(c.ird))...))
-			req, err := ln.Accept(soon(t))
-			require.NoError(t, err)
-			k.id, err = req.Accept(soon(t), k.qp, depth(c.ird, 1))
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, k.id.Close()) })
-			require.Equal(t, reply(flagS, 2, word(uint16(c.ird), 0)...), r.frame())
-			var requests [][]byte
-			for n := range c.reads {
-				requests = append(requests, k.reading(uint32(n+1), 0, size))
+	for _, c := range []struct{ ird, held int }{{1, 1}, {3, 4}, {4, 4}} {
+		t.Run(fmt.Sprintf("IRD %d, answers nobody reads", c.ird), func(t *testing.T) {
+			const size = 8 << 20 // more than the buffers of TCP hold
+			ask := func(t *testing.T, reads int) (*raw, *side) {
+				r, k := serving(t, size, c.ird, 1)
+				r.send(k.reading(1, 0, size))
+				time.Sleep(quietTime) // until nothing more of the answer can be sent
+				for n := 1; n < reads; n++ {
+					r.send(k.reading(uint32(n+1), 0, size))
+				}
+				return r, k
 			}
-			r.send(requests...)
-			time.Sleep(quietTime) // nothing is taken from siw meanwhile
-			if !c.served {
-				b, err := r.restOf(c.reads * size * 2)
-				require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
-				require.Less(t, len(b), c.reads*size)
-				require.Error(t, k.ended())
-				return
-			}
-			for got := 0; got < c.reads*size; {
+			r, k := ask(t, c.held+1)
+			k.standing()
+			for got := 0; got < (c.held+1)*size; {
 				u := r.read()
 				h, err := ddp.ParseTagged(u)
 				require.NoError(t, err)
 				require.EqualValues(t, 0x2000+uint64(got%size), h.TO)
 				got += len(u) - ddp.TaggedLen
 			}
+			r.quiet()
+
+			r, k = ask(t, c.held+2)
+			require.Error(t, k.ended())
+			b, err := r.restOf(size)
+			require.NoError(t, err, "FIN wanted")
+			for len(b) >= mpa.LengthLen {
+				n := int(binary.BigEndian.Uint16(b))
+				if len(b) < mpa.FPDULen(n) {
+					break // what was half done
+				}
+				_, op := rdmap.ParseControl(b[mpa.LengthLen+1])
+				require.Equal(t, rdmap.OpReadResponse, op, "and no Terminate behind")
+				b = b[mpa.FPDULen(n):]
+			}
+		})
+		t.Run(fmt.Sprintf("IRD %d, a Read of its own waits", c.ird), func(t *testing.T) {
+			// siw answers nothing while a request of its program's waits for its turn: with an ORD of 1, a second Read.
+			ask := func(t *testing.T, reads int) (r *raw, k *side, own rdmap.ReadRequest) {
+				r, k = serving(t, 4096, c.ird, 1)
+				for n := range 2 {
+					k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000, RKey: 0x200})
+				}
+				_, body := r.readOp(rdmap.OpReadRequest)
+				own, err := rdmap.ParseReadRequest(body)
+				require.NoError(t, err)
+				for n := range reads {
+					r.send(k.reading(uint32(n+1), 64*n, 8))
+				}
+				return r, k, own
+			}
+			r, k, own := ask(t, c.held)
+			fill(k.mem.Bytes()[:1024], 7)
+			r.quiet()
+			r.send(tagged(rdmap.OpReadResponse, true, own.SinkSTag, own.SinkTO, 1, 2, 3, 4, 5, 6, 7, 8))
+			r.readOp(rdmap.OpReadRequest)
+			for n := range c.held {
+				require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[64*n:][:8]...), r.read())
+			}
+
+			r, k, _ = ask(t, c.held+1)
+			last := k.reading(uint32(c.held+1), 0, 8)
+			require.Equal(t, siwTerminate(0x20, 0x07, 0x03, quoted(last, 0, ddp.UntaggedLen)...), r.read())
+			r.gone()
+			require.Error(t, k.ended())
 		})
 	}
 	t.Run("IRD 0", func(t *testing.T) {
-		k := kernelSide(t, 4096)
-		ln := k.listen(kernelHost)
-		k.open()
-		r := here.dial(t, ln.Addr().String())
-		r.write(request(flagS, 2, word(0, 0)...))
-		req, err := ln.Accept(soon(t))
-		require.NoError(t, err)
-		k.id, err = req.Accept(soon(t), k.qp, depth(-1, -1))
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, k.id.Close()) })
-		require.Equal(t, reply(flagS, 2, word(0, 0)...), r.frame())
+		r, k := serving(t, 4096, 0, 0)
 		u := k.reading(1, 0, 8)
 		r.send(u)
 		require.Equal(t, siwTerminate(0x20, 0x07, 0x03, quoted(u, 0, ddp.UntaggedLen)...), r.read())

@@ -7,6 +7,9 @@ package interop
 import (
 	"context"
 	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +23,7 @@ import (
 // Connection set-up between the user-space RNIC and siw, both driven through package cm.
 
 // kernelPrivate is how many octets of private data siw carries with revision 2. It takes 252 from its programs and counts
-// wrong from there on (see TestWrappedPrivateData).
+// wrong from there on (see TestKernelWraps).
 const kernelPrivate = 251
 
 // random makes n octets.
@@ -70,17 +73,85 @@ func TestPrivateDataTooLong(t *testing.T) {
 	})
 }
 
-// TestWrappedPrivateData: from a program that gives siw 252 octets or more, siw sends a frame whose length has lost its
-// upper bits and all the octets behind it. The user-space RNIC takes that for what it is, no frame, and goes on serving.
+// counted is private data as the program in testdata/private gives it.
+func counted(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return b
+}
+
+// wrapped is the Request that siw makes of 252 octets of private data or more: of its length only the lower octet is there.
+func wrapped(n int) []byte {
+	b := request(flagS, mpa.Rev2, word(4, 4, counted(n)...)...)
+	b[18], b[19] = 0, byte(n+4)
+	return b
+}
+
+// compiled makes the program in testdata/private. Package cm refuses as much private data as it gives.
+func compiled(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "private")
+	command(t, "cc", "-o", path, "testdata/private/private.c", "-lrdmacm", "-libverbs")
+	return path
+}
+
+// TestKernelWraps: from a program that gives siw 252 octets or more, siw sends a frame whose length has lost its upper bits and
+// all the octets behind it. The user-space RNIC ends such a connection and goes on serving.
+func TestKernelWraps(t *testing.T) {
+	needKernel(t)
+	private := compiled(t)
+	ask := func(t *testing.T, to net.Addr, n int) *program {
+		host, port, err := net.SplitHostPort(to.String())
+		require.NoError(t, err)
+		return start(t, []string{private, host, port, strconv.Itoa(n)})
+	}
+	t.Run("octets", func(t *testing.T) {
+		ln := here.listen(t)
+		for _, c := range []struct {
+			n    int
+			want []byte
+		}{
+			{kernelPrivate, request(flagS, mpa.Rev2, word(4, 4, counted(kernelPrivate)...)...)},
+			{252, wrapped(252)}, {253, wrapped(253)}, {254, wrapped(254)}, {255, wrapped(255)},
+		} {
+			p := ask(t, ln.Addr(), c.n)
+			conn, err := ln.Accept()
+			require.NoError(t, err)
+			r := &raw{t: t, conn: conn}
+			require.Equal(t, c.want, r.bytes(len(c.want)), c.n)
+			r.quiet()
+			require.NoError(t, conn.Close())
+			require.Equal(t, 1, p.ends())
+			require.Contains(t, p.text(), "rdma_connect:")
+		}
+	})
+	t.Run("to the user-space RNIC", func(t *testing.T) {
+		u := newSide(t, here.nic(t, siw.Config{}), 4096)
+		ln := u.listen(here.host)
+		for n := 252; n < 256; n++ {
+			p := ask(t, ln.Addr(), n)
+			require.Equal(t, 1, p.ends())
+			require.Contains(t, p.text(), "rdma_connect:")
+		}
+		p := ask(t, ln.Addr(), kernelPrivate)
+		req, err := ln.Accept(soon(t))
+		require.NoError(t, err)
+		require.Equal(t, counted(kernelPrivate), req.PrivateData())
+		require.NoError(t, req.Reject(nil))
+		require.Equal(t, 1, p.ends())
+	})
+}
+
+// TestWrappedPrivateData: the user-space RNIC takes the frame of TestKernelWraps for what it is, no frame, and goes on serving.
 func TestWrappedPrivateData(t *testing.T) {
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, siw.Config{})})
 	require.NoError(t, err)
 	defer ln.Close()
 	for n := 252; n < 256; n++ {
 		r := place{}.dial(t, ln.Addr().String())
-		b := request(flagS, mpa.Rev2, append(word(4, 4), random(n)...)...)
-		b[18], b[19] = 0, byte(n+4)
-		r.write(b)
+		r.write(wrapped(n))
 		r.gone()
 	}
 	r := place{}.dial(t, ln.Addr().String())

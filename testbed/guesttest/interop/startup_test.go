@@ -6,7 +6,10 @@ package interop
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,13 +49,15 @@ func TestKernelRequest(t *testing.T) {
 		name  string
 		reply []byte
 		last  []byte // the ULPDU that siw sends before it ends, nil = none
+		event cm.Event
+		errno syscall.Errno
 	}{
-		{"markers", reply(flagM|flagS, 2, word(4, 4)...), nil},
-		{"revision 1", reply(0, 1), nil},
-		{"no enhanced word", reply(0, 2), nil},
-		{"a Request", request(flagS, 2, word(4, 4)...), siwTerminate(0x02, 0x04, 0)},
-		{"ORD 129", reply(flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0)},
-		{"ORD 129 and CRC", reply(flagC|flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0)},
+		{"markers", reply(flagM|flagS, 2, word(4, 4)...), nil, cm.EventRejected, syscall.ECONNREFUSED},
+		{"revision 1", reply(0, 1), nil, cm.EventRejected, syscall.ECONNRESET},
+		{"no enhanced word", reply(0, 2), nil, cm.EventRejected, syscall.ECONNRESET},
+		{"a Request", request(flagS, 2, word(4, 4)...), siwTerminate(0x02, 0x04, 0), cm.EventConnectError, syscall.EINVAL},
+		{"ORD 129", reply(flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0), cm.EventConnectError, syscall.EINVAL},
+		{"ORD 129 and CRC", reply(flagC|flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0), cm.EventConnectError, syscall.EINVAL},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, k, _, connected := p.fromKernel(t, depth(4, 4))
@@ -61,7 +66,7 @@ func TestKernelRequest(t *testing.T) {
 				require.Equal(t, c.last, r.read()) // its CRC field is 0 also where CRC was asked for
 			}
 			r.gone()
-			require.Error(t, result(t, "Connect", connected))
+			failed(t, result(t, "Connect", connected), c.event, c.errno)
 			require.Error(t, k.id.Connect(soon(t), k.qp, depth(4, 4)), "an ID connects once")
 		})
 	}
@@ -96,7 +101,7 @@ func TestKernelRequest(t *testing.T) {
 		r, _, _, connected := p.fromKernel(t, depth(4, 4))
 		r.write(append(reply(flagS, 2, word(4, 4)...), r.fpdu(tagged(rdmap.OpWrite, true, 1, 0))...))
 		r.gone()
-		require.Error(t, result(t, "Connect", connected))
+		failed(t, result(t, "Connect", connected), cm.EventConnectError, syscall.EINVAL)
 	})
 	t.Run("rejected", func(t *testing.T) {
 		r, _, _, connected := p.fromKernel(t, depth(4, 4))
@@ -105,13 +110,32 @@ func TestKernelRequest(t *testing.T) {
 		var rejected *cm.RejectedError
 		require.ErrorAs(t, err, &rejected)
 		require.Equal(t, []byte{7, 8}, rejected.PrivateData)
+		failed(t, err, cm.EventRejected, syscall.ECONNRESET)
 		r.gone()
 	})
-	t.Run("reset", func(t *testing.T) {
-		r, _, _, connected := p.fromKernel(t, depth(4, 4))
-		r.conn.Close() // with nothing unread: FIN
-		require.Error(t, result(t, "Connect", connected))
-	})
+	for _, reset := range []bool{false, true} {
+		t.Run(fmt.Sprintf("no Reply, reset %v", reset), func(t *testing.T) {
+			r, _, _, connected := p.fromKernel(t, depth(4, 4))
+			if reset {
+				require.NoError(t, r.conn.(*net.TCPConn).SetLinger(0))
+			}
+			r.conn.Close() // with nothing unread: FIN
+			failed(t, result(t, "Connect", connected), cm.EventRejected, syscall.ECONNRESET)
+		})
+	}
+}
+
+// failed requires that an attempt to connect has failed by an event, which holds an errno. siw has it that a connection that
+// its peer ends was rejected.
+func failed(t *testing.T, err error, event cm.Event, errno syscall.Errno) {
+	t.Helper()
+	var ee *cm.EventError
+	require.ErrorAs(t, err, &ee)
+	require.Equal(t, event, ee.Event)
+	require.Equal(t, -int(errno), ee.Status)
+	require.ErrorIs(t, err, errno)
+	require.Equal(t, event == cm.EventRejected, errors.Is(err, cm.ErrRejected))
+	require.Equal(t, errno == syscall.ETIMEDOUT, errors.Is(err, cm.ErrSetupTimeout))
 }
 
 // TestKernelSilence: siw gives a silent peer up, after 10 s as initiator and after 5 s as responder.
@@ -124,7 +148,7 @@ func TestKernelSilence(t *testing.T) {
 	silent.gone()
 	require.InDelta(t, 5, time.Since(began).Seconds(), 2)
 	r.gone()
-	require.Error(t, result(t, "Connect", connected))
+	failed(t, result(t, "Connect", connected), cm.EventUnreachable, syscall.ETIMEDOUT)
 	require.InDelta(t, 10, time.Since(began).Seconds(), 3)
 }
 

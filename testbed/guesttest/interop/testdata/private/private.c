@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// usage: private ADDRESS PORT OCTETS
+//
+// Connects with so many octets of private data, 0, 1, 2, ..., as a program on librdmacm does, and says how that ended.
+#include <errno.h>
+#include <rdma/rdma_cma.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRY(call)                                                                      \
+	do {                                                             \
+		if (call) {                                              \
+			printf("%.*s: %s\n", (int)strcspn(#call, "("), #call, strerror(errno)); \
+			return 1;                                        \
+		}                                                        \
+	} while (0)
+
+int main(int argc, char **argv)
+{
+	struct ibv_qp_init_attr attr = {.cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+	struct rdma_conn_param param = {.responder_resources = 4, .initiator_depth = 4};
+	struct rdma_addrinfo *to;
+	struct rdma_cm_id *id;
+	uint8_t data[255];
+
+	if (argc != 4)
+		return 2;
+	for (int i = 0; i < (int)sizeof(data); i++)
+		data[i] = i;
+	param.private_data = data;
+	param.private_data_len = atoi(argv[3]);
+	// Without an event channel the calls wait for their events.
+	TRY(rdma_getaddrinfo(argv[1], argv[2], NULL, &to));
+	TRY(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	TRY(rdma_resolve_addr(id, NULL, to->ai_dst_addr, 5000));
+	TRY(rdma_resolve_route(id, 5000));
+	TRY(rdma_create_qp(id, NULL, &attr));
+	TRY(rdma_connect(id, &param));
+	printf("connected\n");
+	return 0;
+}
