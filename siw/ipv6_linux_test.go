@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// ipv6Variable says, to a test that runs again, that the network is its own.
+const ipv6Variable = "GOVERBS_TEST_IPV6"
+
+// againWithIPv6 runs the test, which has found that the host has no ::1, again in a process with a network namespace of its own, where
+// the loopback interface is up and has it. Root may make one, others where they may make a user namespace; only a kernel without IPv6
+// is no help.
+func againWithIPv6(t *testing.T, why error) {
+	if os.Getenv(ipv6Variable) != "" {
+		t.Fatalf("in a network namespace: %v", why)
+	}
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		lacks(t, "the kernel has no IPv6")
+	}
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(fd))
+
+	root := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	group := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	for _, attr := range []*syscall.SysProcAttr{{Cloneflags: unix.CLONE_NEWNET},
+		{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUSER, UidMappings: root, GidMappings: group}} {
+		// The shell has the interface up before package net looks, once, what the network can.
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `
+			file=/proc/sys/net/ipv6/conf/lo/disable_ipv6
+			[ "$(cat $file)" = 0 ] || echo 0 >$file || exit 77
+			ip link set lo up || exit 77
+			exec "$0" "$@"`, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
+		cmd.Env = append(os.Environ(), ipv6Variable+"=1")
+		attr.Pdeathsig = unix.SIGKILL
+		cmd.SysProcAttr = attr
+		out, err := cmd.CombinedOutput()
+		if cmd.Process == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC)) || cmd.ProcessState.ExitCode() == 77 {
+			t.Logf("%v %s", err, out)
+			continue
+		}
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "--- PASS: "+t.Name()+" ")
+		return
+	}
+	lacks(t, why.Error()+", and a network namespace with ::1 needs root")
+}
