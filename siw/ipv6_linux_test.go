@@ -16,9 +16,9 @@ import (
 // ipv6Variable says, to a test that runs again, that the network is its own.
 const ipv6Variable = "GOVERBS_TEST_IPV6"
 
-// againWithIPv6 runs the test, which has found that the host has no ::1, again in a process with a network namespace of its own, where
-// the loopback interface is up and has it. Root may make one, others where they may make a user namespace; only a kernel without IPv6
-// is no help.
+// againWithIPv6 runs the test, which has found that the host has no ::1, again in a process with a network namespace of
+// its own, where the loopback interface is up and has it. Root may make one, others where they may make a user namespace;
+// only a kernel without IPv6 is no help.
 func againWithIPv6(t *testing.T, why error) {
 	if os.Getenv(ipv6Variable) != "" {
 		t.Fatalf("in a network namespace: %v", why)
@@ -41,7 +41,6 @@ func againWithIPv6(t *testing.T, why error) {
 			ip link set lo up || exit 77
 			exec "$0" "$@"`, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
 		cmd.Env = append(os.Environ(), ipv6Variable+"=1")
-		attr.Pdeathsig = unix.SIGKILL
 		cmd.SysProcAttr = attr
 		out, err := cmd.CombinedOutput()
 		if cmd.Process == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC)) || cmd.ProcessState.ExitCode() == 77 {

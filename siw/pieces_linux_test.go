@@ -64,8 +64,9 @@ func TestStreamPieces(t *testing.T) {
 	}
 }
 
-// TestBatchPieces builds FPDUs whose payload is in pieces of one octet, which no request's is: those that are not copied are longer,
-// so that a batch is full of octets before. Here the pieces decide: the FPDUs go in one call for every maxPieces pieces.
+// TestBatchPieces builds FPDUs whose payload is in pieces of one octet, which no request's is: those that are not copied
+// are longer, so that a batch is full of octets before. Here the pieces decide: the FPDUs go in one call for every
+// maxPieces pieces.
 func TestBatchPieces(t *testing.T) {
 	s, peer := tcpPair(t)
 	r, mem := &region{}, []byte("0123456789abcdef")

@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// writeCalls counts the calls by which a socket is written to, those for which it had not room enough, and the pieces of the longest.
+// writeCalls counts the calls by which a socket is written to, those for which it had not room enough, and the pieces of
+// the longest.
 type writeCalls struct{ calls, short, pieces atomic.Int64 }
 
 // count has the calls of c's socket counted. Nothing else of the stream is touched: others are reading from it.
@@ -41,8 +42,8 @@ func (w *writeCalls) count(c *conn) {
 }
 
 // TestWriteCalls posts lists of Writes: each is given to the socket by one system call, as long as it fits in a batch and the
-// socket has room. Payloads of copyLimit+1 octets are the smallest that are not copied, and make the most pieces: of them too a batch
-// has batchBytes long before it has maxPieces. Where pieces decide is TestBatchPieces.
+// socket has room. Payloads of copyLimit+1 octets are the smallest that are not copied, and make the most pieces: of them
+// too a batch has batchBytes long before it has maxPieces. Where pieces decide is TestBatchPieces.
 func TestWriteCalls(t *testing.T) {
 	const size, most = 4 << 10, 600
 	ctx := context.Background()

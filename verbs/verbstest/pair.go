@@ -214,8 +214,8 @@ func (w *world) everyMessage() []verbs.WROpcode {
 	return all
 }
 
-// carriesAll requires that every kind of message carries the data of sgl, which are want, to the start of b's memory. dst is the
-// receive of those that have their data put into one. A Send with Invalidate needs a window at the peer.
+// carriesAll requires that every kind of message carries the data of sgl, which are want, to the start of b's memory. dst
+// is the receive of those that have their data put into one. A Send with Invalidate needs a window at the peer.
 func (p *pair) carriesAll(sgl, dst []verbs.SGE, flags verbs.SendFlags, want []byte) {
 	p.Helper()
 	for _, m := range messages {
