@@ -3,7 +3,10 @@
 package siw
 
 import (
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,6 +36,28 @@ func (s *endlessStream) read(bufs [][]byte) (n int, err error) {
 	return n, nil
 }
 
+// readersRest waits until the reader of every connection waits for its socket, after a first look at it under rx.mu: what
+// is read after that without a message from the peer, the test reads.
+func readersRest(t *testing.T) {
+	t.Helper()
+	buf := make([]byte, 1<<20)
+	for limit := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		readers, resting := 0, 0
+		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if strings.Contains(g, "created by github.com/goverbs/goverbs/siw.newConn ") {
+				readers++
+				if strings.Contains(g, " [IO wait") {
+					resting++
+				}
+			}
+		}
+		if readers == 2 && resting == 2 {
+			return
+		}
+		require.True(t, time.Now().Before(limit), "%d of %d readers are at rest", resting, readers)
+	}
+}
+
 // TestPollReturns has a peer send RDMA Writes without pause: a poll returns all the same.
 func TestPollReturns(t *testing.T) {
 	_, b := twoSides(t, Config{})
@@ -44,6 +69,7 @@ func TestPollReturns(t *testing.T) {
 	mpa.PutCRC(fpdu[len(fpdu)-mpa.CRCLen:], mpa.CRC(0, fpdu[:len(fpdu)-mpa.CRCLen]))
 
 	c := b.conn
+	readersRest(t)
 	endless := &endlessStream{stream: c.s, fpdu: fpdu}
 	c.rx.mu.Lock()
 	was := c.s
