@@ -10,13 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY(call)                                                                      \
-	do {                                                             \
-		if (call) {                                              \
-			printf("%.*s: %s\n", (int)strcspn(#call, "("), #call, strerror(errno)); \
-			return 1;                                        \
-		}                                                        \
-	} while (0)
+// failed says which call has failed.
+static int failed(const char *call)
+{
+	printf("%s: %s\n", call, strerror(errno));
+	return 1;
+}
 
 int main(int argc, char **argv)
 {
@@ -33,12 +32,18 @@ int main(int argc, char **argv)
 	param.private_data = data;
 	param.private_data_len = atoi(argv[3]);
 	// Without an event channel the calls wait for their events.
-	TRY(rdma_getaddrinfo(argv[1], argv[2], NULL, &to));
-	TRY(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
-	TRY(rdma_resolve_addr(id, NULL, to->ai_dst_addr, 5000));
-	TRY(rdma_resolve_route(id, 5000));
-	TRY(rdma_create_qp(id, NULL, &attr));
-	TRY(rdma_connect(id, &param));
+	if (rdma_getaddrinfo(argv[1], argv[2], NULL, &to))
+		return failed("rdma_getaddrinfo");
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return failed("rdma_create_id");
+	if (rdma_resolve_addr(id, NULL, to->ai_dst_addr, 5000))
+		return failed("rdma_resolve_addr");
+	if (rdma_resolve_route(id, 5000))
+		return failed("rdma_resolve_route");
+	if (rdma_create_qp(id, NULL, &attr))
+		return failed("rdma_create_qp");
+	if (rdma_connect(id, &param))
+		return failed("rdma_connect");
 	printf("connected\n");
 	return 0;
 }
