@@ -34,6 +34,7 @@ func TestErrorsOfDestroy(t *testing.T) {
 			r := newRig(t, "fake0")
 			o, err := object(r)
 			require.NoError(t, err)
+			before := fakeverbs.Calls(call) // the first QP of a process is made to find out max_inline_data
 			fakeverbs.FailAfter(call, 1, syscall.EIO)
 			err = o.Close()
 			require.ErrorIs(t, err, syscall.EIO)
@@ -43,7 +44,7 @@ func TestErrorsOfDestroy(t *testing.T) {
 			var op *verbs.OpError
 			require.ErrorAs(t, err, &op)
 			require.NoError(t, o.Close(), "it is closed")
-			require.Equal(t, 1, fakeverbs.Calls(call))
+			require.Equal(t, before+1, fakeverbs.Calls(call))
 		})
 	}
 	t.Run("ibv_dereg_mr", func(t *testing.T) {
