@@ -89,6 +89,10 @@ func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context, backlog int) (
 	return l, nil // a host without IPv6 listens on IPv4
 }
 
+// kernelBacklog asks for as many requests as the kernel keeps for anybody, 1,024. It is offer that refuses: on InfiniBand the
+// kernel says nothing to a request that it has no room for, and the peer learns of it seconds later.
+const kernelBacklog = 0
+
 // listen adds an ID.
 func (l *kernelListener) listen(at netip.AddrPort, tos uint8, afOnly bool) error {
 	end, err := newEndpoint(l.ps)
@@ -130,7 +134,7 @@ func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, tos uint8, 
 		l.vctx = vctx
 	}
 	end.setAccept(l.offer)
-	if err := end.call(func(id rawID) error { return id.listen(l.backlog) }); err != nil {
+	if err := end.call(func(id rawID) error { return id.listen(kernelBacklog) }); err != nil {
 		return noWay(kernelAddr{at, l.ps}, end.callError("rdma_listen", err))
 	}
 	return nil
