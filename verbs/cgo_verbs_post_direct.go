@@ -25,6 +25,24 @@ func simpleOps(q *QP) (t [256]uint8) {
 	return t
 }
 
+// putSimple converts the requests at the head of a list that need no other check, from the ith on, and returns how many.
+func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []SGE) int {
+	simple, flat := s.simple, s.wrs[i:]
+	n := min(len(wrs), len(sges), len(flat))
+	wrs, sges, flat = wrs[:n], sges[:n], flat[:n]
+	for i := range wrs {
+		w := &wrs[i]
+		if fl := simple[w.Opcode]; fl == 0 || len(w.SGL) != 1 || uint8(w.Flags)&^fl != 0 {
+			return i
+		}
+		sges[i] = w.SGL[0]
+		f := &flat[i]
+		f.id, f.remote_addr, f.rkey, f.imm = C.uint64_t(w.ID), C.uint64_t(w.RemoteAddr), C.uint32_t(w.RKey), C.uint32_t(w.Imm)
+		f.op, f.ext = C.uint32_t(w.Opcode)|C.uint32_t(w.Flags)<<C.GV_FLAGS_SHIFT|1<<C.GV_SGES_SHIFT, 0
+	}
+	return n
+}
+
 // canPostDirect reports whether the device's queue is the only account.
 func (q *cgoQP) canPostDirect() bool { return !q.tracked }
 
@@ -45,26 +63,21 @@ func (q *cgoQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
 		s.sges = make([]SGE, 0, len(wrs))
 	}
 	var refused error
-	good := len(s.wrs)
-	flat, simple, sges, bound := s.wrs[:len(wrs)], s.simple, s.sges[:cap(s.sges)], false
-	k := 0
-	for i := range wrs {
-		w := &wrs[i]
-		if fl := simple[w.Opcode]; len(w.SGL) == 1 && fl != 0 && uint8(w.Flags)&^fl == 0 && k < len(sges) {
-			sges[k] = w.SGL[0]
-			k++
-			f := &flat[i]
-			f.id, f.remote_addr, f.rkey, f.imm = C.uint64_t(w.ID), C.uint64_t(w.RemoteAddr), C.uint32_t(w.RKey), C.uint32_t(w.Imm)
-			f.op, f.ext = C.uint32_t(w.Opcode)|C.uint32_t(w.Flags)<<C.GV_FLAGS_SHIFT|1<<C.GV_SGES_SHIFT, 0
-			continue
+	good, k, bound := 0, 0, false
+	sges := s.sges[:cap(s.sges)]
+	for {
+		n := s.putSimple(wrs[good:], good, sges[k:])
+		good, k = good+n, k+n
+		if good == len(wrs) {
+			break
 		}
+		w := &wrs[good]
 		if refused = h.checkSend(w); refused != nil {
-			good = i
 			break
 		}
 		s.sges = sges[:k]
-		s.put(i, w)
-		k, sges = len(s.sges), s.sges[:cap(s.sges)]
+		s.put(good, w)
+		good, k, sges = good+1, len(s.sges), s.sges[:cap(s.sges)]
 		bound = bound || w.Opcode == WRBindMW
 	}
 	if good == 0 {
