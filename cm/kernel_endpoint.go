@@ -12,8 +12,7 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/goverbs/goverbs/internal/errname"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -59,14 +58,12 @@ func callError(call, device string, err error) error {
 		call += " on " + device
 	}
 	var no syscall.Errno
-	if !errors.As(err, &no) {
-		return fmt.Errorf("%s: %w", call, err)
+	if errors.As(err, &no) {
+		if name := errname.Of(no); name != "" {
+			return fmt.Errorf("%s: %w (%s)", call, err, name)
+		}
 	}
-	name := unix.ErrnoName(no)
-	if no == syscall.EOPNOTSUPP {
-		name = "EOPNOTSUPP" // and not its alias ENOTSUP
-	}
-	return fmt.Errorf("%s: %w (%s)", call, err, name)
+	return fmt.Errorf("%s: %w", call, err)
 }
 
 // destroy frees the ID and drops its events. It waits for calls in progress; kernel siw's connect can take long.

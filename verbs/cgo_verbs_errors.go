@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/goverbs/goverbs/internal/errname"
 )
 
 // errNoErrno is the cause of a failed call that broke its own rule for telling why.
@@ -26,11 +26,7 @@ type libError struct {
 
 // Error returns for example "ibv_create_qp: invalid argument (EINVAL)".
 func (e *libError) Error() string {
-	name := unix.ErrnoName(e.errno)
-	if e.errno == syscall.EOPNOTSUPP {
-		name = "EOPNOTSUPP" // and not its alias ENOTSUP
-	}
-	if name != "" {
+	if name := errname.Of(e.errno); name != "" {
 		return fmt.Sprintf("%s: %v (%s)", e.call, e.errno, name)
 	}
 	return fmt.Sprintf("%s: %v", e.call, e.errno)
