@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
@@ -72,7 +73,7 @@ func modelNumber(t *testing.T, name string, otherwise uint64) uint64 {
 
 func TestModel(t *testing.T) {
 	ops := modelOps
-	if raceEnabled {
+	if race.Enabled {
 		ops = modelOpsRace
 	}
 	ops = int(modelNumber(t, "GOVERBS_MODEL_OPS", uint64(ops)))

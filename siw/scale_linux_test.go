@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -340,7 +341,7 @@ func needFiles(t *testing.T, n int) int {
 func TestScaleIdle(t *testing.T) {
 	limit := needFiles(t, 5200)
 	connections := min(10000, limit-200)
-	if raceEnabled {
+	if race.Enabled {
 		connections = 500 // the race detector's own memory and time are no measure
 	}
 	peer := startScalePeer(t)
@@ -353,7 +354,7 @@ func TestScaleIdle(t *testing.T) {
 	with, peerWith := measure(), peer.usage(t)
 	t.Logf("%d connections in %v; per idle connection: active %d octets, passive %d octets (heap and stacks)", connections, took.Round(time.Millisecond),
 		(with.Memory-before.Memory)/uint64(connections), (peerWith.Memory-peerBefore.Memory)/uint64(connections))
-	if !raceEnabled {
+	if !race.Enabled {
 		require.Less(t, (with.Memory-before.Memory)/uint64(connections), uint64(16<<10), "active")
 		require.Less(t, (peerWith.Memory-peerBefore.Memory)/uint64(connections), uint64(16<<10), "passive")
 	}

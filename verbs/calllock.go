@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/race"
 )
 
 // callLock is held during calls of C so short that a locked instruction counts. It costs one, where a mutex costs two: C
@@ -33,7 +35,7 @@ func (l *callLock) Unlock() { l.held.Store(0) }
 
 // atEnd returns what C stores 0 to when it is done, nil if Unlock must follow: the race detector does not see what C does.
 func (l *callLock) atEnd() *atomic.Uint32 {
-	if raceDetector {
+	if race.Enabled {
 		return nil
 	}
 	return &l.held

@@ -60,6 +60,7 @@ var floorOf = map[string]int{
 	"internal/lifetime":  0,
 	"internal/eventfd":   1,
 	"internal/errname":   0,
+	"internal/race":      0,
 	"internal/fakeverbs": 0, // imported by tests of verbs and cm only
 	"internal/floors":    0,
 }

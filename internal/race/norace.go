@@ -2,6 +2,7 @@
 
 //go:build !race
 
-package verbs
+package race
 
-const raceDetector = false
+// Enabled tells whether the race detector is on.
+const Enabled = false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -22,7 +23,7 @@ var allocTests = []test{
 func (w *world) allocates(what string, runs int, f func()) {
 	w.Helper()
 	n := testing.AllocsPerRun(runs, f)
-	if !raceEnabled {
+	if !race.Enabled {
 		require.Zero(w, n, "allocations of %s", what)
 	}
 }
