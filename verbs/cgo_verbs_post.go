@@ -68,11 +68,16 @@ func (s *sendQueue) begin(n int) {
 func (s *sendQueue) put(i int, w *SendWR) {
 	s.sges = append(s.sges, w.SGL...)
 	f := &s.wrs[i]
-	f.id, f.remote_addr, f.rkey, f.imm = C.uint64_t(w.ID), C.uint64_t(w.RemoteAddr), C.uint32_t(w.RKey), C.uint32_t(w.Imm)
-	f.op, f.ext = flatOp(w.Opcode, w.Flags, len(w.SGL)), 0
+	flatten(f, w)
 	if w.UD != nil || w.Opcode > WRRDMARead {
 		s.extend(w, f)
 	}
+}
+
+// flatten converts what all requests have.
+func flatten(f *C.struct_gv_wr, w *SendWR) {
+	f.id, f.remote_addr, f.rkey, f.imm = C.uint64_t(w.ID), C.uint64_t(w.RemoteAddr), C.uint32_t(w.RKey), C.uint32_t(w.Imm)
+	f.op, f.ext = flatOp(w.Opcode, w.Flags, len(w.SGL)), 0
 }
 
 func flatOp(op WROpcode, flags SendFlags, sges int) C.uint32_t {

@@ -36,9 +36,7 @@ func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []SGE) int {
 			return i
 		}
 		sges[i] = w.SGL[0]
-		f := &flat[i]
-		f.id, f.remote_addr, f.rkey, f.imm = C.uint64_t(w.ID), C.uint64_t(w.RemoteAddr), C.uint32_t(w.RKey), C.uint32_t(w.Imm)
-		f.op, f.ext = C.uint32_t(w.Opcode)|C.uint32_t(w.Flags)<<C.GV_FLAGS_SHIFT|1<<C.GV_SGES_SHIFT, 0
+		flatten(&flat[i], w)
 	}
 	return n
 }
@@ -104,20 +102,7 @@ func (q *cgoQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
 	if res == uint64(len(wrs)) {
 		return len(wrs), nil
 	}
-	n, err := q.postResult("ibv_post_send", res)
-	if err == nil {
-		err = refused
-	}
-	return n, err
-}
-
-// rekey gives windows the keys of binds that have been posted.
-func rekey(wrs []SendWR) {
-	for i := range wrs {
-		if b := wrs[i].Bind; b != nil && wrs[i].Opcode == WRBindMW {
-			b.MW.rkey.Store(wrs[i].RKey)
-		}
-	}
+	return q.postedPart("ibv_post_send", res, refused)
 }
 
 // postRecvDirect is postSendDirect for receives.
@@ -128,14 +113,7 @@ func (q *cgoQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 		r.direct.Unlock()
 		return 0, ErrClosed
 	}
-	good := len(wrs)
-	var refused error
-	for i := range wrs {
-		if len(wrs[i].SGL) > q.cap.MaxRecvSGE {
-			good, refused = i, limit("max_recv_sge", len(wrs[i].SGL), q.cap.MaxRecvSGE)
-			break
-		}
-	}
+	good, refused := checkRecv(wrs, q.cap.MaxRecvSGE)
 	if good == 0 {
 		r.direct.Unlock()
 		return 0, refused
@@ -153,7 +131,12 @@ func (q *cgoQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 	if res == uint64(len(wrs)) {
 		return len(wrs), nil
 	}
-	n, err := q.postResult("ibv_post_recv", res)
+	return q.postedPart("ibv_post_recv", res, refused)
+}
+
+// postedPart is the end of a post of which not all was taken: refused, unless the library did not take what came before.
+func (q *cgoQP) postedPart(call string, res uint64, refused error) (int, error) {
+	n, err := q.postResult(call, res)
 	if err == nil {
 		err = refused
 	}

@@ -213,11 +213,7 @@ func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 			err = perr
 		}
 	}
-	for i := range wrs[:n] {
-		if b := wrs[i].Bind; b != nil && wrs[i].Opcode == WRBindMW {
-			b.MW.rkey.Store(wrs[i].RKey)
-		}
-	}
+	rekey(wrs[:n])
 	q.node.Exit()
 	if err != nil {
 		return n, q.postError("PostSend", n, err)
@@ -345,8 +341,8 @@ func (q *QP) checkWindow(b *MWBind, typ MWType) error {
 // checkRecv returns how many receives of a list are right, and what is wrong with the next.
 func checkRecv(wrs []RecvWR, maxSGE int) (good int, err error) {
 	for i := range wrs {
-		if err := limit("max_recv_sge", len(wrs[i].SGL), maxSGE); err != nil {
-			return i, err
+		if n := len(wrs[i].SGL); n > maxSGE {
+			return i, limit("max_recv_sge", n, maxSGE)
 		}
 	}
 	return len(wrs), nil

@@ -30,3 +30,12 @@ func (q *QP) BindMW(id uint64, flags SendFlags, b MWBind) error {
 	b.MW.rkey.Store(key)
 	return nil
 }
+
+// rekey gives windows the keys of binds that have been posted.
+func rekey(wrs []SendWR) {
+	for i := range wrs {
+		if b := wrs[i].Bind; b != nil && wrs[i].Opcode == WRBindMW {
+			b.MW.rkey.Store(wrs[i].RKey)
+		}
+	}
+}
