@@ -82,6 +82,18 @@ func badPeer(t *testing.T, cfg siw.Config) (*scalePeer, *scaleSide, *connection)
 	return peer, s, c
 }
 
+// closesInTime waits for the end of a Close.
+func closesInTime(t *testing.T, closed <-chan error, began time.Time, closeTimeout time.Duration) {
+	t.Helper()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(closeTimeout + time.Second):
+		t.Fatal("Close takes longer than CloseTimeout and 1 s")
+	}
+	t.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
+}
+
 // TestStoppedPeerClose closes a connection to a process that is stopped (SIGSTOP) while the socket to it is full.
 func TestStoppedPeerClose(t *testing.T) {
 	const closeTimeout = time.Second
@@ -103,13 +115,7 @@ func TestStoppedPeerClose(t *testing.T) {
 	case <-time.After(time.Second):
 		t.Fatal("the waiter sleeps on")
 	}
-	select {
-	case err := <-closed:
-		require.NoError(t, err)
-	case <-time.After(closeTimeout + time.Second):
-		t.Fatal("Close takes longer than CloseTimeout and 1 s")
-	}
-	t.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
+	closesInTime(t, closed, began, closeTimeout)
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGCONT))
 }
 
@@ -193,13 +199,7 @@ func TestSlowPeer(t *testing.T) {
 	go func() { closed <- e.id.Close() }()
 	require.Less(t, e.sendsDone(posted), posted)
 	require.Less(t, time.Since(began), closeTimeout, "what is posted ends at once")
-	select {
-	case err := <-closed:
-		require.NoError(t, err)
-	case <-time.After(closeTimeout + time.Second):
-		t.Fatal("Close takes longer than CloseTimeout and 1 s")
-	}
-	t.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
+	closesInTime(t, closed, began, closeTimeout)
 	close(stop)
 	p.close()
 	<-stopped

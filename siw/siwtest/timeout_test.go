@@ -331,21 +331,28 @@ func TestPeerTimeout(t *testing.T) {
 	}
 }
 
+// slowPeer connects a peer that is driven by hand, over a wire that holds little.
+func slowPeer(t *testing.T, cfg siw.Config) (*solo, closeWriter) {
+	t.Helper()
+	s := newSolo(t, cfg)
+	s.wire.Buffer = 1000
+	s.listen(t)
+	accepted := s.accept(t)
+	peer := s.dial(t)
+	write(t, peer, string(frame(t, false)))
+	read(t, peer, len(frame(t, true)))
+	write(t, peer, string(firstMessage()))
+	require.NoError(t, <-accepted)
+	return s, peer
+}
+
 // TestPeerSlow: a peer that still moves octets, or only owes an answer, or to which nothing is sent, is not given up.
 func TestPeerSlow(t *testing.T) {
 	const long = time.Hour
 	for _, limit := range peerLimits {
 		t.Run("reads little", func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				s := newSolo(t, limit.cfg)
-				s.wire.Buffer = 1000
-				s.listen(t)
-				accepted := s.accept(t)
-				peer := s.dial(t)
-				write(t, peer, string(frame(t, false)))
-				read(t, peer, len(frame(t, true)))
-				write(t, peer, string(firstMessage()))
-				require.NoError(t, <-accepted)
+				s, peer := slowPeer(t, limit.cfg)
 				_, err := s.QP.PostSend([]verbs.SendWR{{ID: 1, Opcode: verbs.WRRDMAWrite, SGL: sgl(t, s.End, 0, 1<<20)}})
 				require.NoError(t, err)
 				for began := time.Now(); time.Since(began) < 10*limit.want; {
@@ -600,15 +607,7 @@ func TestBytePerSecond(t *testing.T) {
 		want time.Duration
 	}{{siw.Config{}, 3 * time.Second}, {siw.Config{CloseTimeout: 500 * time.Millisecond}, 500 * time.Millisecond}} {
 		bubble(t, func(t *testing.T) {
-			s := newSolo(t, limit.cfg)
-			s.wire.Buffer = 1000
-			s.listen(t)
-			accepted := s.accept(t)
-			peer := s.dial(t)
-			write(t, peer, string(frame(t, false)))
-			read(t, peer, len(frame(t, true)))
-			write(t, peer, string(firstMessage()))
-			require.NoError(t, <-accepted)
+			s, peer := slowPeer(t, limit.cfg)
 			_, err := s.QP.PostRecv([]verbs.RecvWR{{ID: 1}})
 			require.NoError(t, err)
 			_, err = s.QP.PostSend([]verbs.SendWR{{ID: 2, Opcode: verbs.WRRDMAWrite, SGL: sgl(t, s.End, 0, 1<<20)},
