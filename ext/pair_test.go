@@ -18,13 +18,13 @@ import (
 
 // side is one end of a connection with all that it needs.
 type side struct {
-	ctx        *verbs.Context
-	pd         *verbs.PD
-	sends      *verbs.CQ
-	recvs      *verbs.CQ
-	qp         *verbs.QP
-	id         *cm.ID
-	words, rcv *verbs.MR // words: sinks and sources here, targets of the peer
+	ctx   *verbs.Context
+	pd    *verbs.PD
+	sends *verbs.CQ
+	recvs *verbs.CQ
+	qp    *verbs.QP
+	id    *cm.ID
+	words *verbs.MR // words: sinks and sources here, targets of the peer
 }
 
 func testContext(t *testing.T) context.Context {

@@ -442,10 +442,9 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 // TestFlush makes what is there readable, parts of FPDUs included, and goes on with the rest.
 func TestFlush(t *testing.T) {
 	s := newScript(t)
-	req, rep := request(t), reply(t)
 	f := marked([][]byte{send(1, make([]byte, 1000)), send(2, []byte("second")), send(3, make([]byte, 600))})
-	req = frame(t, mpa.Frame{Rev: 1})
-	rep = frame(t, mpa.Frame{Reply: true, Rev: 1, Markers: true})
+	req := frame(t, mpa.Frame{Rev: 1})
+	rep := frame(t, mpa.Frame{Reply: true, Rev: 1, Markers: true})
 	sent := func() [][]byte {
 		require.NoError(t, s.Flush())
 		return one(t, s.file.Bytes())[0].payloads

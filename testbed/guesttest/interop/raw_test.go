@@ -157,14 +157,6 @@ func (r *raw) readOp(op rdmap.Opcode) (ddp.Untagged, []byte) {
 	return h, u[ddp.UntaggedLen:]
 }
 
-// eof requires that nothing more comes but the FIN.
-func (r *raw) eof() {
-	r.t.Helper()
-	b, err := r.rest()
-	require.NoError(r.t, err, "FIN wanted")
-	require.Empty(r.t, b, "nothing but FIN wanted")
-}
-
 // gone requires that nothing more comes but the end, by FIN or by RST.
 func (r *raw) gone() {
 	r.t.Helper()
