@@ -133,10 +133,18 @@ func (c *conn) fail(cause error, t *termination) {
 	c.failLocked(cause, t)
 }
 
+// The kernel tells only one call why a stream has failed, and all later writes EPIPE. Who has been told the reason may come
+// to broken after them, but not this much later.
+const reasonDelay = 100 * time.Millisecond
+
 // broken ends the connection because its stream has failed.
 func (c *conn) broken(err error) {
-	if err == errStalled {
+	switch {
+	case err == errStalled:
 		err = fmt.Errorf("peer has taken no data for %v: %w", c.dev.cfg.PeerTimeout, syscall.ETIMEDOUT)
+	case errors.Is(err, syscall.EPIPE):
+		time.AfterFunc(reasonDelay, func() { c.fail(err, nil) })
+		return
 	}
 	c.fail(err, nil)
 }
