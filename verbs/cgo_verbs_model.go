@@ -14,15 +14,16 @@ type model struct {
 	// flushes: completions of what a QP had when it went to ERR come by themselves, soon after. Otherwise they are there
 	// when ibv_modify_qp returns.
 	flushes     bool
-	noIova      bool // registration ignores the iova
-	noMW        bool // no memory windows, whatever the library does when asked
-	noSolicited bool // completions never count as solicited
-	oneSGE      bool // Reads and receives without elements are mishandled, and elements of length 0 among others
-	noFence     bool // a fenced Read stops the queue for good; Reads of one QP are in order without it
-	deaf        bool // as responder it may overlook the first messages until others come
-	lies        bool // a query does not tell the state, and swaps the depths
-	inline      int  // max_inline_data, 0 = it is to be found out
-	withInv     uint // the flag of a completion that names an invalidated key
+	noIova      bool   // registration ignores the iova
+	noMW        bool   // no memory windows, whatever the library does when asked
+	noSolicited bool   // completions never count as solicited
+	oneSGE      bool   // Reads and receives without elements are mishandled, and elements of length 0 among others
+	noFence     bool   // a fenced Read stops the queue for good; Reads of one QP are in order without it
+	deaf        bool   // as responder it may overlook the first messages until others come
+	lies        bool   // a query does not tell the state, and swaps the depths
+	inline      int    // max_inline_data, 0 = it is to be found out
+	short       uint32 // messages of up to so many octets are sent wrongly from one element that crosses a page; see halve
+	withInv     uint   // the flag of a completion that names an invalidated key
 }
 
 // The vendor_id of the drivers for software devices.
@@ -39,7 +40,7 @@ func modelOf(info DeviceInfo, attr DeviceAttr) model {
 		// Anything else is EINVAL of libsiw, or an index beyond its table of 12 opcodes.
 		return model{name: "siw", ops: MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead), tracked: true,
 			noIova: true, noMW: true, noSolicited: true, oneSGE: true, noFence: true, deaf: true, lies: true, inline: 80,
-			withInv: uint(WCWithInv)}
+			short: 32, withInv: uint(WCWithInv)}
 	case attr.VendorID == vendorRXE && info.Transport == TransportIB:
 		// The driver copies the kernel's IB_WC_WITH_INVALIDATE, which is another bit than IBV_WC_WITH_INV.
 		return model{name: "rxe", ops: opsByAttr(info, attr), tracked: true, flushes: true, inline: 512, withInv: 1 << 2}

@@ -35,7 +35,7 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 		return 0, ErrQueueFull
 	}
 	if q.tracked {
-		id = q.lend(&SendWR{ID: id, Flags: flags})
+		id = q.lend(&SendWR{ID: id, Flags: flags}, false)
 	}
 	mw := b.MW.p.(*cgoMW)
 	if q.tracked {

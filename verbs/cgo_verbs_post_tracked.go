@@ -23,11 +23,11 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 	}
 	defer s.mu.Unlock()
 	// The device's own queue is longer than asked for, and its places become free in other ways.
-	if s.track.lent+len(wrs) > q.cap.MaxSendWR {
+	if s.track.requests()+len(wrs) > q.cap.MaxSendWR {
 		q.relieveSends()
 	}
 	var full error
-	if room := max(q.cap.MaxSendWR-s.track.lent, 0); len(wrs) > room {
+	if room := max(q.cap.MaxSendWR-s.track.requests(), 0); len(wrs) > room {
 		if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
 			return 0, full
 		}
@@ -44,22 +44,23 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 		}
 	}
 	if good > 0 {
-		s.fill(wrs[:good])
+		list, half := halve(wrs[:good], m.short)
+		if s.track.lent+len(list) > q.places {
+			return 0, ErrQueueFull
+		}
+		s.fill(list)
 		s.adapt(m)
 		for i := range s.wrs {
-			s.wrs[i].id = C.uint64_t(q.lend(&wrs[i]))
+			s.wrs[i].id = C.uint64_t(q.lend(&list[i], half.has(i)))
 			s.wrs[i].op |= C.IBV_SEND_SIGNALED << C.GV_FLAGS_SHIFT
 		}
-		res := s.post(q.handle)
-		if n, err := q.postResult("ibv_post_send", res); err != nil {
-			if errors.Is(err, errBroken) {
-				// They are in the device's queue and may be executed or not. Those that are not are flushed.
-				go q.fail(err)
-				n = good
-			} else {
-				s.track.withdraw(good - n)
-				return n, err
+		if n, err := q.postResult("ibv_post_send", s.post(q.handle)); err != nil {
+			if !errors.Is(err, errBroken) && !half.has(n-1) {
+				s.track.withdraw(len(list) - n)
+				return n - half.among(n), err
 			}
+			// They are in the device's queue and may be executed or not. Those that are not are flushed.
+			go q.fail(err)
 		}
 		q.lookAfterSends()
 	}
@@ -90,57 +91,89 @@ func (q *cgoQP) lookAfterSends() {
 	q.sendCQ.watch(q.send.track.lent)
 }
 
-// lend enters a request that the device gets.
-func (q *cgoQP) lend(w *SendWR) uint64 {
+// lend enters a request that the device gets, or the first half of one.
+func (q *cgoQP) lend(w *SendWR, half bool) uint64 {
+	if half {
+		return q.send.track.addHalf(w.ID)
+	}
 	return q.send.track.add(w.ID, slotLent, q.sigAll || w.Flags&SendSignaled != 0, true)
 }
-
-func isEmpty(s SGE) bool { return s.Length == 0 }
 
 // adapt changes what the device would misunderstand.
 func (s *sendQueue) adapt(m *model) {
 	if !m.oneSGE && !m.noFence {
 		return
 	}
-	empty, at := 0, 0
+	amiss, at := false, 0
+	for i := range s.wrs {
+		w := &s.wrs[i]
+		if m.noFence && isRead(w) {
+			w.op &^= C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
+		}
+		n := int(w.op >> C.GV_SGES_SHIFT)
+		amiss = amiss || m.oneSGE && elementsAmiss(w, s.sges[at:at+n], m.short)
+		at += n
+	}
+	if amiss {
+		s.mend(m)
+	}
+}
+
+func isRead(w *C.struct_gv_wr) bool { return w.op&0xff == C.uint32_t(WRRDMARead) }
+
+func isEmpty(s SGE) bool { return s.Length == 0 }
+
+// elementsAmiss reports whether siw would misunderstand the elements of a request: a Read without any, one that crosses a
+// page (see halve), or several with one of length 0, for which it uses a region that it has not looked up (siw_tx_hdt).
+func elementsAmiss(w *C.struct_gv_wr, sgl []SGE, short uint32) bool {
+	switch len(sgl) {
+	case 0:
+		return isRead(w)
+	case 1:
+		return firstPage(w, sgl[0], short) > 0
+	}
+	return slices.ContainsFunc(sgl, isEmpty)
+}
+
+// firstPage is how many octets of a request's only element are to become an element of their own.
+func firstPage(w *C.struct_gv_wr, s SGE, short uint32) uint32 {
+	if isRead(w) || w.op&(C.IBV_SEND_INLINE<<C.GV_FLAGS_SHIFT) != 0 {
+		return 0
+	}
+	return tear(s.Addr, s.Length, short)
+}
+
+// mend gives each Read without elements one of length 0, takes those of length 0 out of the others, and makes two of one that
+// crosses a page. That is rare.
+func (s *sendQueue) mend(m *model) {
+	sges := make([]SGE, 0, len(s.sges)+len(s.wrs))
+	at := 0
 	for i := range s.wrs {
 		w := &s.wrs[i]
 		n := int(w.op >> C.GV_SGES_SHIFT)
-		if w.op&0xff == C.uint32_t(WRRDMARead) {
-			if m.noFence {
-				w.op &^= C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
-			}
-			if m.oneSGE && n == 0 {
-				empty++
-			}
-		}
-		if m.oneSGE && n > 1 && slices.ContainsFunc(s.sges[at:at+n], isEmpty) {
-			empty++
-		}
+		own := s.sges[at : at+n]
 		at += n
-	}
-	if empty == 0 {
-		return
-	}
-	// Rare: give each Read without elements one of length 0, and take those of length 0 out of the others, which have the
-	// kernel's siw use a region that it has not looked up (siw_tx_hdt).
-	sges := make([]SGE, 0, len(s.sges)+empty)
-	at = 0
-	for i := range s.wrs {
-		w := &s.wrs[i]
-		n := int(w.op >> C.GV_SGES_SHIFT)
-		if own := s.sges[at : at+n]; n > 1 {
-			kept := slices.DeleteFunc(slices.Clone(own), isEmpty)
-			sges = append(sges, kept...)
-			w.op -= C.uint32_t(n-len(kept)) << C.GV_SGES_SHIFT
-		} else {
-			sges = append(sges, own...)
+		before := len(sges)
+		switch n {
+		case 0:
+			if isRead(w) {
+				sges = append(sges, SGE{})
+			}
+		case 1:
+			e := own[0]
+			if first := firstPage(w, e, m.short); first > 0 {
+				sges = append(sges, SGE{e.Addr, first, e.LKey})
+				e = SGE{e.Addr + uint64(first), e.Length - first, e.LKey}
+			}
+			sges = append(sges, e)
+		default:
+			for _, e := range own {
+				if !isEmpty(e) {
+					sges = append(sges, e)
+				}
+			}
 		}
-		at += n
-		if n == 0 && w.op&0xff == C.uint32_t(WRRDMARead) {
-			sges = append(sges, SGE{})
-			w.op |= 1 << C.GV_SGES_SHIFT
-		}
+		w.op += C.uint32_t(len(sges)-before-n) << C.GV_SGES_SHIFT
 	}
 	s.sges = sges
 }

@@ -29,6 +29,7 @@ type cgoQP struct {
 	recvCQ  *cgoCQ
 	srq     *cgoSRQ
 	cap     QPCap
+	places  int // of the device's send queue
 	sigAll  bool
 	tracked bool
 
@@ -63,6 +64,10 @@ func (pd *cgoPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 		max_recv_sge:    C.uint32_t(cfg.Cap.MaxRecvSGE),
 		max_inline_data: C.uint32_t(cfg.Cap.MaxInlineData),
 	}
+	if m.short > 0 { // a Read can become two, and an element; see halve
+		caps.max_send_wr = C.uint32_t(max(cfg.Cap.MaxSendWR, min(2*cfg.Cap.MaxSendWR, pd.ctx.attr.MaxQPWR)))
+		caps.max_send_sge = C.uint32_t(max(cfg.Cap.MaxSendSGE, 2))
+	}
 	var srq *C.struct_ibv_srq
 	if cfg.SRQ != nil {
 		q.srq = cfg.SRQ.(*cgoSRQ)
@@ -87,6 +92,10 @@ func (pd *cgoPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 		MaxSendSGE:    max(int(caps.max_send_sge), cfg.Cap.MaxSendSGE),
 		MaxRecvSGE:    max(int(caps.max_recv_sge), cfg.Cap.MaxRecvSGE),
 		MaxInlineData: max(int(caps.max_inline_data), cfg.Cap.MaxInlineData),
+	}
+	q.places = q.cap.MaxSendWR
+	if m.short > 0 {
+		q.cap.MaxSendWR, q.cap.MaxSendSGE = cfg.Cap.MaxSendWR, cfg.Cap.MaxSendSGE
 	}
 	if m.tracked {
 		q.send.track.hidden = &q.sendCQ.hidden

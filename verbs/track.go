@@ -18,7 +18,8 @@ type track struct {
 	failed bool
 	// poisoned: a request has been accepted that will fail, so the device gets no other.
 	poisoned bool
-	lent     int // requests that the device has
+	lent     int // slots that the device has
+	halves   int // those of them that are halves
 	// hidden counts, for the CQ, requests that the device will report and the poller does not see. It may be nil.
 	hidden *atomic.Int64
 }
@@ -26,8 +27,10 @@ type track struct {
 type slot struct {
 	wc       WC // ID from the start, the rest from the completion
 	state    slotState
-	visible  bool // makes a completion on success
-	reported bool // the device reports it on success
+	visible  bool   // makes a completion on success
+	reported bool   // the device reports it on success
+	half     bool   // the first half of the request in the next slot, which ends with what both have come to
+	before   uint32 // ByteLen of the half before
 }
 
 type slotState uint8
@@ -38,8 +41,19 @@ const (
 	slotDone                  // wc is complete
 )
 
-// open is how many requests have not ended.
+// open is how many slots have not ended.
 func (t *track) open() int { return int(t.tail - t.head) }
+
+// requests is how many requests the device has.
+func (t *track) requests() int { return t.lent - t.halves }
+
+// lend counts a slot that the device gets, or takes back for n = -1.
+func (t *track) lend(s *slot, n int) {
+	t.lent += n
+	if s.half {
+		t.halves += n
+	}
+}
 
 // add appends a request and returns its number.
 func (t *track) add(id uint64, state slotState, visible, reported bool) uint64 {
@@ -47,14 +61,21 @@ func (t *track) add(id uint64, state slotState, visible, reported bool) uint64 {
 		t.grow()
 	}
 	s := &t.ring[t.tail&uint64(len(t.ring)-1)]
-	s.wc = WC{ID: id}
-	s.state, s.visible, s.reported = state, visible, reported
+	*s = slot{wc: WC{ID: id}, state: state, visible: visible, reported: reported}
 	if state == slotLent {
-		t.lent++
+		t.lend(s, 1)
 	}
 	t.hide(s, 1)
 	t.tail++
 	return t.tail - 1
+}
+
+// addHalf appends the first half of a request that the device has; the other half is added next.
+func (t *track) addHalf(id uint64) uint64 {
+	seq := t.add(id, slotLent, false, true)
+	t.at(seq).half = true
+	t.halves++
+	return seq
 }
 
 func (t *track) hide(s *slot, n int64) {
@@ -77,8 +98,8 @@ func (t *track) at(seq uint64) *slot { return &t.ring[seq&uint64(len(t.ring)-1)]
 func (t *track) withdraw(n int) {
 	for range n {
 		t.tail--
-		if t.at(t.tail).state == slotLent {
-			t.lent--
+		if s := t.at(t.tail); s.state == slotLent {
+			t.lend(s, -1)
 		}
 		t.hide(t.at(t.tail), -1)
 	}
@@ -94,7 +115,7 @@ func (t *track) complete(seq uint64, wc *WC) bool {
 		return false
 	}
 	if s.state == slotLent {
-		t.lent--
+		t.lend(s, -1)
 	}
 	id := s.wc.ID
 	s.wc = *wc
@@ -123,7 +144,7 @@ func (t *track) flush(qpNum uint32) {
 			s.state = slotDone
 		}
 	}
-	t.lent = 0
+	t.lent, t.halves = 0, 0
 }
 
 // drop forgets all that is open.
@@ -131,7 +152,7 @@ func (t *track) drop() {
 	for ; t.head != t.tail; t.head++ {
 		t.hide(t.at(t.head), -1)
 	}
-	t.lent, t.failed, t.poisoned = 0, false, false
+	t.lent, t.halves, t.failed, t.poisoned = 0, 0, false, false
 }
 
 // next returns the oldest request if it has ended, and takes it out. A request whose success the device does not report
@@ -144,12 +165,17 @@ func (t *track) next() (wc *WC, visible, ok bool) {
 	switch {
 	case s.state == slotDone:
 	case s.state == slotLent && !s.reported && t.head < t.most:
-		t.lent--
+		t.lend(s, -1)
 	default:
 		return nil, false, false
 	}
 	t.head++
 	t.hide(s, -1)
+	if s.half {
+		t.join(s)
+		return &s.wc, false, true
+	}
+	s.wc.ByteLen += s.before
 	if s.wc.Status == WCSuccess && t.failed {
 		s.wc.Status = WCWRFlushErr
 	}
@@ -159,4 +185,17 @@ func (t *track) next() (wc *WC, visible, ok bool) {
 		return &s.wc, true, true
 	}
 	return &s.wc, s.visible, true
+}
+
+// join adds a half that has ended to the other one, which is now the oldest. If it has failed, so has the request.
+func (t *track) join(half *slot) {
+	s := t.at(t.head)
+	s.before = half.wc.ByteLen
+	if half.wc.Status == WCSuccess {
+		return
+	}
+	if s.state == slotLent {
+		t.lend(s, -1)
+	}
+	s.wc, s.state = half.wc, slotDone
 }

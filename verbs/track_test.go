@@ -108,6 +108,66 @@ func TestTrackPoison(t *testing.T) {
 	require.False(t, tr.failed)
 }
 
+// TestTrackHalves: the device has two requests where the program has one.
+func TestTrackHalves(t *testing.T) {
+	post := func(tr *track) {
+		require.EqualValues(t, 0, tr.addHalf(70))
+		tr.add(70, slotLent, true, true)
+		tr.add(71, slotLent, true, true)
+		require.Equal(t, []int{3, 2}, []int{tr.lent, tr.requests()})
+	}
+	for name, order := range map[string][]uint64{"in order": {0, 1, 2}, "backwards": {2, 1, 0}} {
+		var tr track
+		post(&tr)
+		for _, seq := range order[:2] {
+			tr.complete(seq, &WC{Opcode: WCRDMARead, ByteLen: uint32(5 + seq)})
+		}
+		require.Equal(t, 1, tr.lent, name)
+		tr.complete(order[2], &WC{Opcode: WCRDMARead, ByteLen: uint32(5 + order[2])})
+		wcs := ended(&tr)
+		require.Equal(t, []uint64{70, 71}, ids(wcs), name)
+		require.EqualValues(t, 11, wcs[0].ByteLen, "that of both")
+		require.EqualValues(t, 7, wcs[1].ByteLen)
+		require.Equal(t, []int{0, 0, 0}, []int{tr.lent, tr.requests(), tr.open()}, name)
+	}
+
+	t.Run("the first fails", func(t *testing.T) {
+		var tr track
+		post(&tr)
+		tr.complete(0, &WC{Status: WCRemAccessErr, VendorErr: 4, QPNum: 9})
+		require.Equal(t, []WC{{ID: 70, Status: WCRemAccessErr, VendorErr: 4, QPNum: 9}}, ended(&tr), "the request has, at once")
+		require.Equal(t, []int{1, 1}, []int{tr.lent, tr.requests()})
+		require.False(t, tr.complete(1, &WC{Status: WCWRFlushErr}))
+		tr.complete(2, &WC{Status: WCWRFlushErr})
+		require.Equal(t, []uint64{71}, ids(ended(&tr)))
+		require.Zero(t, tr.requests())
+	})
+	t.Run("the second fails", func(t *testing.T) {
+		var tr track
+		post(&tr)
+		tr.complete(0, &WC{ByteLen: 5})
+		require.Empty(t, ended(&tr))
+		tr.complete(1, &WC{Status: WCRemAccessErr})
+		wcs := ended(&tr)
+		require.Equal(t, []WC{{ID: 70, Status: WCRemAccessErr}}, wcs)
+	})
+	t.Run("flushed", func(t *testing.T) {
+		var tr track
+		post(&tr)
+		tr.flush(9)
+		wcs := ended(&tr)
+		require.Equal(t, []uint64{70, 71}, ids(wcs))
+		require.Equal(t, WCWRFlushErr, wcs[0].Status)
+		require.Zero(t, tr.requests())
+	})
+	t.Run("withdrawn", func(t *testing.T) {
+		var tr track
+		post(&tr)
+		tr.withdraw(3)
+		require.Equal(t, []int{0, 0, 0}, []int{tr.lent, tr.requests(), tr.open()})
+	})
+}
+
 // TestTrackRandom: in whatever order the device reports, and however often, each request ends once and in order.
 func TestTrackRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))

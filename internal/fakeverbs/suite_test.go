@@ -22,8 +22,8 @@ func TestConformance(t *testing.T) {
 		device, listen string
 		subjects       []string
 	}{
-		{"fake0", "192.0.2.1:0", []string{"GID", "PD", "Order", "List", "UC", "UD", "AH", "Foreign", "Alloc"}},
-		{"fake1", "198.51.100.1:0", []string{"GID", "PD", "Memory", "Immediate", "MW", "MW1", "Invalidate", "Order", "List",
+		{"fake0", "192.0.2.1:0", []string{"GID", "PD", "Page", "Order", "List", "UC", "UD", "AH", "Foreign", "Alloc"}},
+		{"fake1", "198.51.100.1:0", []string{"GID", "PD", "Memory", "Page", "Immediate", "MW", "MW1", "Invalidate", "Order", "List",
 			"Channel", "UC", "UD", "AH", "Limits", "Foreign", "Disconnect", "Alloc"}},
 	} {
 		t.Run(c.device, func(t *testing.T) {

@@ -132,8 +132,13 @@ func (c *Conn) echo() error {
 	return nil
 }
 
-// part chooses octets of the server's region, not its word.
+// part chooses octets of the server's region, not its word; now and then few of them across a boundary between pages.
 func (c *Conn) part() (off, n int) {
+	const page = 4096
+	if c.rng.IntN(4) == 0 {
+		first, second := 1+c.rng.IntN(24), 1+c.rng.IntN(24)
+		return page*(1+c.rng.IntN(regionLen/page-1)) - first, first + second
+	}
 	off = wordLen + c.rng.IntN(regionLen-wordLen)
 	return off, 1 + c.rng.IntN(min(regionLen-off, regionLen/2))
 }

@@ -57,6 +57,7 @@ var subjects = []struct {
 	{"Send", sendTests},
 	{"Write", writeTests},
 	{"Read", readTests},
+	{"Page", pageTests},
 	{"Atomic", atomicTests},
 	{"Immediate", immediateTests},
 	{"MW", mwTests},

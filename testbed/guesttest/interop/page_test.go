@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestKernelReadsAcrossPages: a Read of 2 to 32 octets across a boundary between pages is answered with other octets
+// (siw_try_1seg). siw takes for what the first page has left what the second one has to give, and goes on at the start of the
+// page that it then is in. Only where both are the same is the answer right.
+func TestKernelReadsAcrossPages(t *testing.T) {
+	needKernel(t)
+	const short, page = 32, 4096
+	l := here.link(t, linkConfig{memory: 4 * page})
+	fill(l.kernel.mem.Bytes(), 5)
+	memory := l.kernel.mem.Bytes()
+	require.Zero(t, l.kernel.mem.Addr()%page)
+	for n := 2; n <= short+8; n++ {
+		for first := 1; first < n; first++ {
+			const edge = 2 * page
+			off := edge - first
+			wc := l.user.ok(l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, n)}, off)), verbs.WCRDMARead)
+			require.EqualValues(t, n, wc.ByteLen)
+			got := l.user.mem.Bytes()[:n]
+			if n > short || 2*first == n {
+				require.Equal(t, memory[off:off+n], got, "%d octets, %d of them in the first page", n, first)
+				continue
+			}
+			second := n - first
+			start := edge
+			if second < first {
+				start -= page
+			}
+			require.Equal(t, memory[off:off+min(first, second)], got[:min(first, second)])
+			// Between them is what follows the first page in the host's memory.
+			require.Equal(t, memory[start:start+first], got[second:], "%d octets, %d of them in the first page", n, first)
+		}
+	}
+}
