@@ -165,17 +165,16 @@ func (s *tcpStream) end() error {
 		return io.EOF
 	}
 	// The writer is about to note what it was told, if it has not yet.
-	for range endPatience {
+	for end := time.Now().Add(reasonDelay); ; time.Sleep(100 * time.Microsecond) {
 		if err := s.failed.Load(); err != nil {
 			return err
 		}
-		time.Sleep(time.Microsecond)
+		if time.Now().After(end) {
+			break
+		}
 	}
-	return s.fail("read", unix.ECONNRESET)
+	return s.fail("read", unix.ECONNRESET) // the usual failure
 }
-
-// endPatience is how often end looks for the writer's error before it takes the failure for a reset, the usual one.
-const endPatience = 100
 
 // tcpClose is TCP_CLOSE of <netinet/tcp.h>.
 const tcpClose = 7
