@@ -23,9 +23,9 @@ func pageRig(t *testing.T, sends int) (r *rig, mr *verbs.MR, qp *verbs.QP) {
 	r = newRig(t, "fake1")
 	mr, err := r.pd.AllocMR(8192, allRights)
 	require.NoError(t, err)
-	qp = r.newQP(verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: sends, MaxSendSGE: 1, MaxInlineData: 64}})
+	qp = r.newQP(verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: sends, MaxSendSGE: 3, MaxInlineData: 64}})
 	require.Equal(t, sends, qp.Cap().MaxSendWR)
-	require.Equal(t, 1, qp.Cap().MaxSendSGE)
+	require.Equal(t, 3, qp.Cap().MaxSendSGE)
 	r.up(qp)
 	return r, mr, qp
 }
@@ -66,6 +66,25 @@ func TestSiwElementAcrossPages(t *testing.T) {
 			require.Equal(t, []uint64{1}, wcIDs(r.poll()))
 		}
 	}
+}
+
+// TestSiwOneElementLeft: of several elements without the empty ones a single one can be left.
+func TestSiwOneElementLeft(t *testing.T) {
+	r, mr, qp := pageRig(t, 8)
+	whole := verbs.SGE{Addr: mr.Addr() + 4090, Length: 24, LKey: mr.LKey()}
+	empty := verbs.SGE{Addr: mr.Addr(), LKey: mr.LKey()}
+	want := []fakeverbs.SGE{{Addr: mr.Addr() + 4090, Length: 6, LKey: mr.LKey()}, {Addr: mr.Addr() + 4096, Length: 18, LKey: mr.LKey()}}
+	for _, sgl := range [][]verbs.SGE{{whole, empty}, {empty, whole}, {empty, whole, empty}} {
+		r.post(qp, verbs.SendWR{Opcode: verbs.WRSend, SGL: sgl}, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl[:1]})
+		require.Equal(t, want, fakeverbs.LastPosted()[0].SGEs)
+		fakeverbs.CompleteSend(qp.Num(), 2, 0)
+		r.poll()
+	}
+	one := r.newQP(verbs.QPConfig{Cap: verbs.QPCap{MaxSendSGE: 1}})
+	require.Equal(t, 1, one.Cap().MaxSendSGE)
+	r.up(one)
+	r.post(one, verbs.SendWR{Opcode: verbs.WRSend, SGL: []verbs.SGE{whole}})
+	require.Equal(t, want, fakeverbs.LastPosted()[0].SGEs)
 }
 
 // across is a Read of 24 octets, 5 of them before a boundary of the peer's.
@@ -151,17 +170,25 @@ func TestSiwReadAcrossPagesRefused(t *testing.T) {
 	require.Equal(t, []uint64{0, 5, 6}, wcIDs(wcs))
 }
 
-// TestSiwReadAcrossPagesDeep: a queue as long as the device's is not doubled. It can be full of halves.
+// TestSiwReadAcrossPagesDeep: a queue as long as the device's is not doubled. What the device has no place for waits.
 func TestSiwReadAcrossPagesDeep(t *testing.T) {
 	most := int(fakeverbs.DeviceAttr(fakeverbs.Fake1).MaxQPWR)
 	r, mr, qp := pageRig(t, most)
-	for range most / 2 {
-		r.post(qp, across(mr, 1))
+	qp.Provider().(verbs.ProviderQPLimiter).SetDepths(2*most, 0)
+	var list []verbs.SendWR
+	for i := range most + 1 {
+		list = append(list, across(mr, uint64(i)))
 	}
-	n, err := qp.PostSend([]verbs.SendWR{across(mr, 2)})
+	n, err := qp.PostSend(list)
 	require.ErrorIs(t, err, verbs.ErrQueueFull)
-	require.Zero(t, n)
-	fakeverbs.CompleteSend(qp.Num(), 2, 0)
-	require.Equal(t, []uint64{1}, wcIDs(r.poll()))
-	r.post(qp, across(mr, 2))
+	require.Equal(t, most, n)
+	for next := 0; next < most; {
+		require.Positive(t, fakeverbs.CompleteSend(qp.Num(), 100, 0))
+		for _, id := range wcIDs(r.poll()) {
+			require.EqualValues(t, next, id)
+			next++
+		}
+	}
+	require.Len(t, fakeverbs.Posted(), 2*most)
+	r.post(qp, list[0])
 }

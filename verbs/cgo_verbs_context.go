@@ -25,6 +25,7 @@ type cgoContext struct {
 	file  *eventfd.File
 	async asyncQueue
 
+	plug   *C.struct_ibv_cq // see plugHole
 	counts struct{ pd, mr, mw, cq, qp, srq, ah objectCount }
 }
 
@@ -46,6 +47,7 @@ func (d *cgoDevice) Open(owner *Context) (ProviderContext, error) {
 	}
 	err := c.start()
 	if err != nil {
+		c.unplug()
 		C.ibv_close_device(c.c)
 		return nil, err
 	}
@@ -58,6 +60,9 @@ func (c *cgoContext) start() error {
 		return err
 	}
 	c.model = modelOf(c.dev.info, c.attr)
+	if c.model.hole {
+		c.plugHole()
+	}
 	if c.attr.MaxInlineData, err = c.dev.maxInline(c); err != nil {
 		return err
 	}
@@ -80,6 +85,7 @@ func (c *cgoContext) Ops() OpSet { return c.model.ops }
 func (c *cgoContext) Close() error {
 	err := c.file.Close()
 	c.async.close()
+	c.unplug()
 	// 0, or -1 without errno by the manual.
 	if rc := C.ibv_close_device(c.c); rc != 0 {
 		return callError("ibv_close_device", -1)

@@ -42,6 +42,7 @@ type cgoCQ struct {
 	waiting atomic.Int64 // completions in soft
 	watched atomic.Bool  // see watch
 	hidden  atomic.Int64 // requests that the device will report and the poller not see
+	held    atomic.Int64 // requests in the gates of the QPs
 
 	mu   sync.Mutex // guards what follows; before the locks of the QPs' queues
 	gone bool       // destroyed

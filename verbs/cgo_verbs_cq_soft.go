@@ -102,22 +102,43 @@ func (cq *cgoCQ) relieve() {
 	_ = cq.pump(cq.soft.len() + hiddenSlack)
 }
 
-// watch is called after a post to a QP that has lent requests. If there may not be room for them in a CQ that nobody polls,
-// the device is looked at until the CQ has overflowed or been polled: its own queue is longer than that of the program.
-func (cq *cgoCQ) watch(lent int) {
-	if int(cq.waiting.Load())+lent <= cq.CQE() || !cq.watched.CompareAndSwap(false, true) {
-		return
+// watch is called after a post to a QP that has so many requests under way. The device is looked at for as long as requests
+// wait in gates, or many completions are expected that the poller does not see; and if there may not be room for all in a CQ
+// that nobody polls, until it has overflowed or been polled: the device's own queue is longer than that of the program.
+func (cq *cgoCQ) watch(requests int) {
+	if (cq.needed() || cq.full(requests)) && cq.watched.CompareAndSwap(false, true) {
+		go cq.attend(requests)
 	}
-	go func() {
-		defer cq.watched.Store(false)
-		for range 100 {
-			time.Sleep(time.Millisecond)
-			if cq.lost.Load() || int(cq.waiting.Load())+lent <= cq.CQE() {
-				return
-			}
-			cq.relieve()
+}
+
+// full reports whether there may not be room for so many completions more.
+func (cq *cgoCQ) full(requests int) bool {
+	return int(cq.waiting.Load())+requests > cq.CQE() && !cq.lost.Load()
+}
+
+// needed reports whether completions have to be taken from the device, whoever polls.
+func (cq *cgoCQ) needed() bool { return cq.held.Load() > 0 || cq.hidden.Load() > hiddenSlack/2 }
+
+// attend is the watch.
+func (cq *cgoCQ) attend(requests int) {
+	const least, most = 20 * time.Microsecond, 4 * time.Millisecond
+	pause := least
+	for end := time.Now().Add(100 * time.Millisecond); ; {
+		time.Sleep(pause)
+		before := cq.held.Load() + cq.hidden.Load()
+		cq.relieve()
+		if pause = min(2*pause, most); cq.held.Load()+cq.hidden.Load() != before {
+			pause = least
 		}
-	}()
+		if cq.needed() || cq.full(requests) && time.Now().Before(end) {
+			continue
+		}
+		cq.watched.Store(false)
+		// A post may have seen the watch at its end.
+		if !cq.needed() || !cq.watched.CompareAndSwap(false, true) {
+			return
+		}
+	}
 }
 
 // accept gives a completion of the device's to the account of its request.
@@ -150,6 +171,7 @@ func (cq *cgoCQ) accept(wc *WC) {
 		q.send.mu.Lock()
 		q.send.track.complete(wc.ID, wc)
 		cq.advance(q, &q.send.track, false)
+		q.release()
 		q.send.mu.Unlock()
 	}
 }

@@ -19,10 +19,12 @@ type model struct {
 	noSolicited bool   // completions never count as solicited
 	oneSGE      bool   // Reads and receives without elements are mishandled, and elements of length 0 among others
 	noFence     bool   // a fenced Read stops the queue for good; Reads of one QP are in order without it
+	gated       bool   // see gate
 	deaf        bool   // as responder it may overlook the first messages until others come
+	hole        bool   // see plugHole
 	lies        bool   // a query does not tell the state, and swaps the depths
 	inline      int    // max_inline_data, 0 = it is to be found out
-	short       uint32 // messages of up to so many octets are sent wrongly from one element that crosses a page; see halve
+	short       uint32 // messages of up to so many octets are sent wrongly from one element that crosses a page; see tear
 	withInv     uint   // the flag of a completion that names an invalidated key
 }
 
@@ -39,7 +41,7 @@ func modelOf(info DeviceInfo, attr DeviceAttr) model {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
 		// Anything else is EINVAL of libsiw, or an index beyond its table of 12 opcodes.
 		return model{name: "siw", ops: MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead), tracked: true,
-			noIova: true, noMW: true, noSolicited: true, oneSGE: true, noFence: true, deaf: true, lies: true, inline: 80,
+			noIova: true, noMW: true, noSolicited: true, oneSGE: true, noFence: true, gated: true, hole: true, deaf: true, lies: true, inline: 80,
 			short: 32, withInv: uint(WCWithInv)}
 	case attr.VendorID == vendorRXE && info.Transport == TransportIB:
 		// The driver copies the kernel's IB_WC_WITH_INVALIDATE, which is another bit than IBV_WC_WITH_INV.

@@ -40,7 +40,8 @@ type sendQueue struct {
 	sges   []SGE
 	ext    []C.struct_gv_ext
 	simple *[256]uint8 // see simpleOps
-	bad    bool        // the request that will fail is in the account
+	gate   gate
+	bad    bool // the request that will fail is in the account
 }
 
 type recvQueue struct {
@@ -119,12 +120,6 @@ func (s *sendQueue) extend(w *SendWR, f *C.struct_gv_wr) {
 	}
 	s.ext = append(s.ext, x)
 	f.ext = C.uint32_t(len(s.ext))
-}
-
-// post hands the flat lists over in one call.
-func (s *sendQueue) post(qp C.uintptr_t) uint64 {
-	return uint64(C.gv_post_send(qp, unsafe.SliceData(s.wrs), (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(s.sges))),
-		unsafe.SliceData(s.ext), C.int(len(s.wrs)), nil))
 }
 
 // PostSend hands a list over in one call.

@@ -20,7 +20,7 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// As in postTracked; before the state is looked at, which can change while the queue is not locked.
-	if q.tracked && s.track.lent >= q.cap.MaxSendWR {
+	if q.tracked && s.track.open >= q.cap.MaxSendWR {
 		q.relieveSends()
 	}
 	switch st := q.qpState(); {
@@ -31,11 +31,12 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 		_, err := q.postHeld([]SendWR{{ID: id, Opcode: WRBindMW}})
 		s.mu.Lock()
 		return b.MW.RKey(), err
-	case q.tracked && s.track.lent >= q.cap.MaxSendWR:
+	case q.tracked && s.track.open >= q.cap.MaxSendWR:
 		return 0, ErrQueueFull
 	}
 	if q.tracked {
-		id = q.lend(&SendWR{ID: id, Flags: flags}, false)
+		id = q.enter(&SendWR{ID: id, Flags: flags}, false)
+		s.track.lend(id)
 	}
 	mw := b.MW.p.(*cgoMW)
 	if q.tracked {

@@ -7,7 +7,7 @@ package verbs
 // siw copies what a short message takes from one element into the buffer of its header (siw_try_1seg, MAX_HDR_INLINE). If the
 // element crosses a boundary between pages, as many octets come from the first page as the second one has, and the other way
 // round, so most of what follows is wrong; only within the call that posts the request it is right. Sends and Writes are
-// given two elements, which siw takes another way (mend). A Read is answered by the peer, from one element always: here it
+// given two elements, which siw takes another way (see mend). A Read is answered by the peer, from one element always: here it
 // becomes two.
 
 // pageSize is the smallest of all, for the peer's is not known.

@@ -23,11 +23,11 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 	}
 	defer s.mu.Unlock()
 	// The device's own queue is longer than asked for, and its places become free in other ways.
-	if s.track.requests()+len(wrs) > q.cap.MaxSendWR {
+	if s.track.open+len(wrs) > q.cap.MaxSendWR {
 		q.relieveSends()
 	}
 	var full error
-	if room := max(q.cap.MaxSendWR-s.track.requests(), 0); len(wrs) > room {
+	if room := max(q.cap.MaxSendWR-s.track.open, 0); len(wrs) > room {
 		if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
 			return 0, full
 		}
@@ -45,16 +45,13 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 	}
 	if good > 0 {
 		list, half := halve(wrs[:good], m.short)
-		if s.track.lent+len(list) > q.places {
-			return 0, ErrQueueFull
-		}
 		s.fill(list)
 		s.adapt(m)
 		for i := range s.wrs {
-			s.wrs[i].id = C.uint64_t(q.lend(&list[i], half.has(i)))
+			s.wrs[i].id = C.uint64_t(q.enter(&list[i], half.has(i)))
 			s.wrs[i].op |= C.IBV_SEND_SIGNALED << C.GV_FLAGS_SHIFT
 		}
-		if n, err := q.postResult("ibv_post_send", s.post(q.handle)); err != nil {
+		if n, err := q.pass(); err != nil {
 			if !errors.Is(err, errBroken) && !half.has(n-1) {
 				s.track.withdraw(len(list) - n)
 				return n - half.among(n), err
@@ -88,15 +85,13 @@ func (q *cgoQP) lookAfterSends() {
 	if q.sendCQ.hidden.Load() > hiddenSlack/2 {
 		q.relieveSends()
 	}
-	q.sendCQ.watch(q.send.track.lent)
+	q.sendCQ.watch(q.send.track.lent + q.send.gate.len())
 }
 
-// lend enters a request that the device gets, or the first half of one.
-func (q *cgoQP) lend(w *SendWR, half bool) uint64 {
-	if half {
-		return q.send.track.addHalf(w.ID)
-	}
-	return q.send.track.add(w.ID, slotLent, q.sigAll || w.Flags&SendSignaled != 0, true)
+// enter enters a request into the account, or the first half of one. The device gets it later.
+func (q *cgoQP) enter(w *SendWR, half bool) uint64 {
+	return q.send.track.push(slot{wc: WC{ID: w.ID}, read: w.Opcode == WRRDMARead, half: half,
+		visible: !half && (q.sigAll || w.Flags&SendSignaled != 0), reported: true})
 }
 
 // adapt changes what the device would misunderstand.
@@ -143,8 +138,8 @@ func firstPage(w *C.struct_gv_wr, s SGE, short uint32) uint32 {
 	return tear(s.Addr, s.Length, short)
 }
 
-// mend gives each Read without elements one of length 0, takes those of length 0 out of the others, and makes two of one that
-// crosses a page. That is rare.
+// mend gives each Read without elements one of length 0, takes those of length 0 out of several, and makes two of a single one
+// that crosses a page. That is rare.
 func (s *sendQueue) mend(m *model) {
 	sges := make([]SGE, 0, len(s.sges)+len(s.wrs))
 	at := 0
@@ -154,23 +149,20 @@ func (s *sendQueue) mend(m *model) {
 		own := s.sges[at : at+n]
 		at += n
 		before := len(sges)
-		switch n {
-		case 0:
-			if isRead(w) {
-				sges = append(sges, SGE{})
+		if n == 0 && isRead(w) {
+			sges = append(sges, SGE{})
+		}
+		for _, e := range own {
+			if n == 1 || !isEmpty(e) {
+				sges = append(sges, e)
 			}
-		case 1:
-			e := own[0]
-			if first := firstPage(w, e, m.short); first > 0 {
-				sges = append(sges, SGE{e.Addr, first, e.LKey})
-				e = SGE{e.Addr + uint64(first), e.Length - first, e.LKey}
-			}
-			sges = append(sges, e)
-		default:
-			for _, e := range own {
-				if !isEmpty(e) {
-					sges = append(sges, e)
-				}
+		}
+		if len(sges) == before+1 {
+			e := &sges[before]
+			if first := firstPage(w, *e, m.short); first > 0 {
+				rest := SGE{e.Addr + uint64(first), e.Length - first, e.LKey}
+				e.Length = first
+				sges = append(sges, rest)
 			}
 		}
 		w.op += C.uint32_t(len(sges)-before-n) << C.GV_SGES_SHIFT
@@ -189,7 +181,7 @@ func (q *cgoQP) postHeld(wrs []SendWR) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var full error
-	if room := max(q.cap.MaxSendWR-s.track.open(), 0); len(wrs) > room && !s.flushed {
+	if room := max(q.cap.MaxSendWR-s.track.open, 0); len(wrs) > room && !s.flushed {
 		wrs, full = wrs[:room], ErrQueueFull
 	}
 	for i := range wrs {
@@ -216,7 +208,7 @@ func (q *cgoQP) recvHeld(wrs []RecvWR) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var full error
-	if room := max(q.cap.MaxRecvWR-r.track.open(), 0); len(wrs) > room && !r.flushed {
+	if room := max(q.cap.MaxRecvWR-r.track.open, 0); len(wrs) > room && !r.flushed {
 		wrs, full = wrs[:room], ErrQueueFull
 	}
 	for i := range wrs {

@@ -65,7 +65,7 @@ func (pd *cgoPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 		max_inline_data: C.uint32_t(cfg.Cap.MaxInlineData),
 	}
 	if m.short > 0 { // a Read can become two, and an element; see halve
-		caps.max_send_wr = C.uint32_t(max(cfg.Cap.MaxSendWR, min(2*cfg.Cap.MaxSendWR, pd.ctx.attr.MaxQPWR)))
+		caps.max_send_wr = C.uint32_t(max(cfg.Cap.MaxSendWR, min(2*cfg.Cap.MaxSendWR+len(rouseAfter), pd.ctx.attr.MaxQPWR)))
 		caps.max_send_sge = C.uint32_t(max(cfg.Cap.MaxSendSGE, 2))
 	}
 	var srq *C.struct_ibv_srq
@@ -95,6 +95,7 @@ func (pd *cgoPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 	}
 	q.places = q.cap.MaxSendWR
 	if m.short > 0 {
+		q.places = max(q.places-len(rouseAfter), 1)
 		q.cap.MaxSendWR, q.cap.MaxSendSGE = cfg.Cap.MaxSendWR, cfg.Cap.MaxSendSGE
 	}
 	if m.tracked {

@@ -98,6 +98,7 @@ func (q *cgoQP) reset() error {
 	}
 	q.send.mu.Lock()
 	q.send.track.drop()
+	q.shut()
 	q.send.bad, q.send.flushed = false, false
 	q.send.mu.Unlock()
 	q.recv.mu.Lock()
@@ -173,6 +174,9 @@ func (q *cgoQP) flush() {
 		time.Sleep(pause)
 		pause = min(2*pause, 5*time.Millisecond)
 	}
+	q.send.mu.Lock()
+	q.shut()
+	q.send.mu.Unlock()
 	q.flushRest(q.sendCQ, &q.send.account, false)
 	q.flushRest(q.recvCQ, &q.recv.account, true)
 }

@@ -6,6 +6,8 @@
 
 #include "cgo_verbs.h"
 
+#include <string.h>
+
 // How many requests are converted at a time, on the stack.
 #define CHUNK 64
 
@@ -85,6 +87,13 @@ static inline uint64_t post_send(uintptr_t qp, const struct gv_wr *w, const stru
 static inline void give_back(uint32_t *held) {
 	if (held)
 		__atomic_store_n(held, 0, __ATOMIC_RELEASE);
+}
+
+void gv_gather(void *to, const struct ibv_sge *sge, int n) {
+	for (; n > 0; n--, sge++) {
+		memcpy(to, (const void *)(uintptr_t)sge->addr, sge->length);
+		to = (char *)to + sge->length;
+	}
 }
 
 uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *w, const struct ibv_sge *sge, const struct gv_ext *ext, int n,

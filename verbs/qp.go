@@ -189,7 +189,7 @@ func (q *QP) opError(op string, err error) error { return opError(op, q.pd.ctx.d
 
 // PostSend queues send requests in order (ibv_post_send(3)) and returns how many it took. If that is not all, the error
 // tells what is wrong with wrs[n]; those before it are queued. It is allowed in the states RTS, SQD and ERR.
-// It does not block and, on success, does not allocate.
+// It does not block and, on success, does not allocate; for requests that the driver would mistake it may (docs/support.md).
 func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	if q.direct != nil {
 		if n, err = q.direct.postSendDirect(q, wrs); err != nil {

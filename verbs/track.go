@@ -19,7 +19,8 @@ type track struct {
 	// poisoned: a request has been accepted that will fail, so the device gets no other.
 	poisoned bool
 	lent     int // slots that the device has
-	halves   int // those of them that are halves
+	reads    int // those of them that are Reads
+	open     int // requests that have not ended, as far as the device is concerned
 	// hidden counts, for the CQ, requests that the device will report and the poller does not see. It may be nil.
 	hidden *atomic.Int64
 }
@@ -29,6 +30,7 @@ type slot struct {
 	state    slotState
 	visible  bool   // makes a completion on success
 	reported bool   // the device reports it on success
+	read     bool   // an RDMA Read, or half of one
 	half     bool   // the first half of the request in the next slot, which ends with what both have come to
 	before   uint32 // ByteLen of the half before
 }
@@ -41,42 +43,48 @@ const (
 	slotDone                  // wc is complete
 )
 
-// open is how many slots have not ended.
-func (t *track) open() int { return int(t.tail - t.head) }
+// slots is how many slots are in use.
+func (t *track) slots() int { return int(t.tail - t.head) }
 
-// requests is how many requests the device has.
-func (t *track) requests() int { return t.lent - t.halves }
-
-// lend counts a slot that the device gets, or takes back for n = -1.
-func (t *track) lend(s *slot, n int) {
-	t.lent += n
-	if s.half {
-		t.halves += n
+// count counts a slot, or takes it out of the counts for n = -1.
+func (t *track) count(s *slot, n int) {
+	if s.state == slotLent {
+		t.lent += n
+		if s.read {
+			t.reads += n
+		}
 	}
+	if s.state != slotDone && !s.half {
+		t.open += n
+	}
+}
+
+func (t *track) set(s *slot, state slotState) {
+	t.count(s, -1)
+	s.state = state
+	t.count(s, 1)
 }
 
 // add appends a request and returns its number.
 func (t *track) add(id uint64, state slotState, visible, reported bool) uint64 {
-	if t.open() == len(t.ring) {
+	return t.push(slot{wc: WC{ID: id}, state: state, visible: visible, reported: reported})
+}
+
+// push is add.
+func (t *track) push(s slot) uint64 {
+	if t.slots() == len(t.ring) {
 		t.grow()
 	}
-	s := &t.ring[t.tail&uint64(len(t.ring)-1)]
-	*s = slot{wc: WC{ID: id}, state: state, visible: visible, reported: reported}
-	if state == slotLent {
-		t.lend(s, 1)
-	}
-	t.hide(s, 1)
+	at := t.at(t.tail)
+	*at = s
+	t.count(at, 1)
+	t.hide(at, 1)
 	t.tail++
 	return t.tail - 1
 }
 
-// addHalf appends the first half of a request that the device has; the other half is added next.
-func (t *track) addHalf(id uint64) uint64 {
-	seq := t.add(id, slotLent, false, true)
-	t.at(seq).half = true
-	t.halves++
-	return seq
-}
+// lend notes that the device has got a request.
+func (t *track) lend(seq uint64) { t.set(t.at(seq), slotLent) }
 
 func (t *track) hide(s *slot, n int64) {
 	if t.hidden != nil && s.reported && !s.visible {
@@ -98,9 +106,7 @@ func (t *track) at(seq uint64) *slot { return &t.ring[seq&uint64(len(t.ring)-1)]
 func (t *track) withdraw(n int) {
 	for range n {
 		t.tail--
-		if s := t.at(t.tail); s.state == slotLent {
-			t.lend(s, -1)
-		}
+		t.count(t.at(t.tail), -1)
 		t.hide(t.at(t.tail), -1)
 	}
 }
@@ -114,13 +120,10 @@ func (t *track) complete(seq uint64, wc *WC) bool {
 	if s.state == slotDone {
 		return false
 	}
-	if s.state == slotLent {
-		t.lend(s, -1)
-	}
 	id := s.wc.ID
 	s.wc = *wc
 	s.wc.ID = id
-	s.state = slotDone
+	t.set(s, slotDone)
 	if seq >= t.most {
 		t.most = seq + 1
 	}
@@ -131,7 +134,7 @@ func (t *track) complete(seq uint64, wc *WC) bool {
 func (t *track) fail(seq uint64, status WCStatus, qpNum uint32) {
 	s := t.at(seq)
 	s.wc.Status, s.wc.QPNum = status, qpNum
-	s.state = slotDone
+	t.set(s, slotDone)
 	t.poisoned = true
 }
 
@@ -141,10 +144,9 @@ func (t *track) flush(qpNum uint32) {
 		s := t.at(seq)
 		if s.state != slotDone {
 			s.wc.Status, s.wc.QPNum = WCWRFlushErr, qpNum
-			s.state = slotDone
+			t.set(s, slotDone)
 		}
 	}
-	t.lent, t.halves = 0, 0
 }
 
 // drop forgets all that is open.
@@ -152,7 +154,7 @@ func (t *track) drop() {
 	for ; t.head != t.tail; t.head++ {
 		t.hide(t.at(t.head), -1)
 	}
-	t.lent, t.halves, t.failed, t.poisoned = 0, 0, false, false
+	t.lent, t.reads, t.open, t.failed, t.poisoned = 0, 0, 0, false, false
 }
 
 // next returns the oldest request if it has ended, and takes it out. A request whose success the device does not report
@@ -165,7 +167,7 @@ func (t *track) next() (wc *WC, visible, ok bool) {
 	switch {
 	case s.state == slotDone:
 	case s.state == slotLent && !s.reported && t.head < t.most:
-		t.lend(s, -1)
+		t.set(s, slotDone)
 	default:
 		return nil, false, false
 	}
@@ -194,8 +196,6 @@ func (t *track) join(half *slot) {
 	if half.wc.Status == WCSuccess {
 		return
 	}
-	if s.state == slotLent {
-		t.lend(s, -1)
-	}
-	s.wc, s.state = half.wc, slotDone
+	s.wc = half.wc
+	t.set(s, slotDone)
 }

@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,7 @@ func TestTrackKeepsOrder(t *testing.T) {
 	require.False(t, tr.complete(1, &WC{}), "it has ended")
 	require.False(t, tr.complete(9, &WC{}), "it was never posted")
 	require.Equal(t, 2, tr.lent)
-	require.Equal(t, 2, tr.open())
+	require.Equal(t, 2, tr.slots())
 }
 
 func TestTrackUnreported(t *testing.T) {
@@ -55,7 +56,7 @@ func TestTrackUnreported(t *testing.T) {
 	tr.add(2, slotLent, true, true)
 	require.True(t, tr.complete(2, &WC{}))
 	require.Empty(t, ended(&tr))
-	require.Equal(t, 2, tr.open(), "0 ended with 2, 1 is reported by itself")
+	require.Equal(t, 2, tr.slots(), "0 ended with 2, 1 is reported by itself")
 	require.True(t, tr.complete(1, &WC{}))
 	require.Equal(t, []uint64{2}, ids(ended(&tr)))
 	require.Zero(t, tr.lent)
@@ -111,24 +112,23 @@ func TestTrackPoison(t *testing.T) {
 // TestTrackHalves: the device has two requests where the program has one.
 func TestTrackHalves(t *testing.T) {
 	post := func(tr *track) {
-		require.EqualValues(t, 0, tr.addHalf(70))
-		tr.add(70, slotLent, true, true)
-		tr.add(71, slotLent, true, true)
-		require.Equal(t, []int{3, 2}, []int{tr.lent, tr.requests()})
+		tr.push(slot{wc: WC{ID: 70}, state: slotLent, reported: true, read: true, half: true})
+		tr.push(slot{wc: WC{ID: 70}, state: slotLent, reported: true, read: true, visible: true})
+		tr.push(slot{wc: WC{ID: 71}, state: slotLent, reported: true, visible: true})
+		require.Equal(t, []int{3, 2, 2, 3}, counts(tr))
 	}
-	for name, order := range map[string][]uint64{"in order": {0, 1, 2}, "backwards": {2, 1, 0}} {
+	for name, order := range map[string][]uint64{"second half last": {0, 2, 1}, "backwards": {2, 1, 0}} {
 		var tr track
 		post(&tr)
-		for _, seq := range order[:2] {
+		for _, seq := range order {
+			require.Empty(t, ended(&tr), name)
 			tr.complete(seq, &WC{Opcode: WCRDMARead, ByteLen: uint32(5 + seq)})
 		}
-		require.Equal(t, 1, tr.lent, name)
-		tr.complete(order[2], &WC{Opcode: WCRDMARead, ByteLen: uint32(5 + order[2])})
 		wcs := ended(&tr)
 		require.Equal(t, []uint64{70, 71}, ids(wcs), name)
 		require.EqualValues(t, 11, wcs[0].ByteLen, "that of both")
 		require.EqualValues(t, 7, wcs[1].ByteLen)
-		require.Equal(t, []int{0, 0, 0}, []int{tr.lent, tr.requests(), tr.open()}, name)
+		require.Equal(t, []int{0, 0, 0, 0}, counts(&tr), name)
 	}
 
 	t.Run("the first fails", func(t *testing.T) {
@@ -136,11 +136,10 @@ func TestTrackHalves(t *testing.T) {
 		post(&tr)
 		tr.complete(0, &WC{Status: WCRemAccessErr, VendorErr: 4, QPNum: 9})
 		require.Equal(t, []WC{{ID: 70, Status: WCRemAccessErr, VendorErr: 4, QPNum: 9}}, ended(&tr), "the request has, at once")
-		require.Equal(t, []int{1, 1}, []int{tr.lent, tr.requests()})
+		require.Equal(t, []int{1, 0, 1, 1}, counts(&tr))
 		require.False(t, tr.complete(1, &WC{Status: WCWRFlushErr}))
 		tr.complete(2, &WC{Status: WCWRFlushErr})
 		require.Equal(t, []uint64{71}, ids(ended(&tr)))
-		require.Zero(t, tr.requests())
 	})
 	t.Run("the second fails", func(t *testing.T) {
 		var tr track
@@ -148,8 +147,7 @@ func TestTrackHalves(t *testing.T) {
 		tr.complete(0, &WC{ByteLen: 5})
 		require.Empty(t, ended(&tr))
 		tr.complete(1, &WC{Status: WCRemAccessErr})
-		wcs := ended(&tr)
-		require.Equal(t, []WC{{ID: 70, Status: WCRemAccessErr}}, wcs)
+		require.Equal(t, []WC{{ID: 70, Status: WCRemAccessErr}}, ended(&tr))
 	})
 	t.Run("flushed", func(t *testing.T) {
 		var tr track
@@ -158,14 +156,94 @@ func TestTrackHalves(t *testing.T) {
 		wcs := ended(&tr)
 		require.Equal(t, []uint64{70, 71}, ids(wcs))
 		require.Equal(t, WCWRFlushErr, wcs[0].Status)
-		require.Zero(t, tr.requests())
+		require.Equal(t, []int{0, 0, 0, 0}, counts(&tr))
 	})
 	t.Run("withdrawn", func(t *testing.T) {
 		var tr track
 		post(&tr)
 		tr.withdraw(3)
-		require.Equal(t, []int{0, 0, 0}, []int{tr.lent, tr.requests(), tr.open()})
+		require.Equal(t, []int{0, 0, 0, 0}, counts(&tr))
 	})
+}
+
+// counts are what a track counts: of the device's slots all and the Reads, the requests under way, and the slots.
+func counts(t *track) []int { return []int{t.lent, t.reads, t.open, t.slots()} }
+
+// TestTrackHalvesRandom: whatever becomes of which half in which order, a request fails if one of them does, has the length of
+// both, and comes once, in its turn; and the counts come to nothing.
+func TestTrackHalvesRandom(t *testing.T) {
+	for seed := range uint64(3000) {
+		rnd := rand.New(rand.NewPCG(seed, 9))
+		var hidden atomic.Int64
+		tr := track{hidden: &hidden}
+		type request struct {
+			visible bool
+			want    uint32 // ByteLen
+			undone  int
+			failed  bool
+		}
+		var requests []*request
+		var lent []uint64
+		owner := make(map[uint64]*request)
+		var got []WC
+		for range 40 {
+			if rnd.IntN(3) == 0 {
+				r := &request{visible: rnd.IntN(2) == 0}
+				id := uint64(len(requests))
+				n := 1 + rnd.IntN(2)
+				for i := range n {
+					half := i < n-1
+					seq := tr.push(slot{wc: WC{ID: id}, read: rnd.IntN(2) == 0, half: half, visible: r.visible && !half, reported: true})
+					if rnd.IntN(2) == 0 { // sooner or later the device gets it
+						tr.lend(seq)
+					}
+					lent, owner[seq] = append(lent, seq), r
+					r.undone++
+				}
+				if rnd.IntN(8) == 0 {
+					tr.withdraw(n)
+					lent = lent[:len(lent)-n]
+					continue
+				}
+				requests = append(requests, r)
+				continue
+			}
+			if len(lent) == 0 {
+				continue
+			}
+			i := rnd.IntN(len(lent))
+			seq := lent[i]
+			lent = append(lent[:i], lent[i+1:]...)
+			r := owner[seq]
+			wc := WC{ByteLen: 1 + rnd.Uint32N(9)}
+			r.want += wc.ByteLen
+			r.undone--
+			if rnd.IntN(12) == 0 {
+				wc.Status, r.failed = WCRemAccessErr, true
+			}
+			tr.complete(seq, &wc)
+			got = append(got, ended(&tr)...)
+		}
+		tr.flush(1)
+		got = append(got, ended(&tr)...)
+		failed, k := false, 0
+		for id, r := range requests {
+			failed = failed || r.failed || r.undone > 0
+			if !failed && !r.visible {
+				continue
+			}
+			require.Less(t, k, len(got), "seed %d", seed)
+			require.EqualValues(t, id, got[k].ID, "seed %d", seed)
+			require.Equal(t, failed, got[k].Status != WCSuccess, "seed %d", seed)
+			if !failed {
+				require.Equal(t, r.want, got[k].ByteLen, "seed %d", seed)
+			}
+			k++
+		}
+		require.Len(t, got, k, "seed %d", seed)
+		require.Equal(t, []int{0, 0, 0, 0}, counts(&tr), "seed %d", seed)
+		require.Zero(t, hidden.Load(), "seed %d", seed)
+	}
 }
 
 // TestTrackRandom: in whatever order the device reports, and however often, each request ends once and in order.
@@ -181,7 +259,7 @@ func TestTrackRandom(t *testing.T) {
 				want = append(want, id)
 				id++
 			}
-			if n := rnd.IntN(4); n > 0 && tr.open() > 0 {
+			if n := rnd.IntN(4); n > 0 && tr.slots() > 0 {
 				tr.withdraw(1)
 				lent = lent[:len(lent)-1]
 				want = want[:len(want)-1]
@@ -214,6 +292,6 @@ func TestTrackRandom(t *testing.T) {
 		got = append(got, ids(ended(&tr))...)
 		require.Equal(t, want, got)
 		require.Zero(t, tr.lent)
-		require.Zero(t, tr.open())
+		require.Zero(t, tr.slots())
 	}
 }

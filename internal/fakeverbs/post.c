@@ -137,9 +137,19 @@ static int across(uint64_t addr, uint32_t n) {
 	return n <= 32 && addr % 4096 + n > 4096;
 }
 
+static int unanswered(const struct qp *q) {
+	int reads = 0;
+
+	for (int i = 0; i < q->sq.count; i++)
+		reads += q->sq.wr[(q->sq.head + i) % q->sq.room].opcode == IBV_WR_RDMA_READ;
+	return reads;
+}
+
 // siw_traps records requests on which the siw of the kernel does something else than asked.
 static void siw_traps(struct qp *q, const struct ibv_send_wr *wr) {
 	if (wr->opcode != IBV_WR_RDMA_READ) {
+		if ((wr->send_flags & IBV_SEND_FENCE) && unanswered(q) > 0)
+			fault("ibv_post_send: a fenced request behind a Read on siw: until it is answered no Read of the peer's is");
 		if (wr->num_sge == 1 && !(wr->send_flags & IBV_SEND_INLINE) && across(wr->sg_list[0].addr, wr->sg_list[0].length))
 			fault("ibv_post_send: %u octets from one SGE that crosses a page on siw: it sends others", wr->sg_list[0].length);
 		return;
@@ -154,6 +164,8 @@ static void siw_traps(struct qp *q, const struct ibv_send_wr *wr) {
 		fault("ibv_post_send: a fenced Read on siw: its queue jams");
 	if (q->connected && q->ord == 0)
 		fault("ibv_post_send: a Read at ORD 0 on siw: its queue jams");
+	else if (q->connected && q->ord > 0 && unanswered(q) >= q->ord)
+		fault("ibv_post_send: a Read beyond ORD %d on siw: until one is answered no Read of the peer's is", q->ord);
 }
 
 static int check_send(struct qp *q, const struct ibv_send_wr *wr) {

@@ -16,6 +16,7 @@ var limitTests = []test{
 	{"CQE", limitCQE},
 	{"MRSize", limitMRSize},
 	{"QPCap", limitQPCap},
+	{"ManyQPs", limitManyQPs},
 	{"SGE", limitSGE},
 	{"Inline", limitInline},
 	{"MessageSize", limitMessageSize},
@@ -70,6 +71,14 @@ func limitQPCap(w *world) {
 		var cap verbs.QPCap
 		c.set(&cap, c.most)
 		w.a.createQP(w.a.pd, verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: cap})
+	}
+}
+
+// limitManyQPs makes many small QPs in one context, so that their queues begin at every page of what it maps.
+func limitManyQPs(w *world) {
+	cq := w.a.createCQ(verbs.CQConfig{})
+	for range min(150, w.a.attr.MaxQP/2) {
+		w.a.createQP(w.a.pd, verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}})
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 var progressTests = []test{
 	{"Reads", progressReads},
+	{"ReadsOfBoth", progressReadsOfBoth},
+	{"FencesOfBoth", progressFencesOfBoth},
 	{"Atomics", progressAtomics},
 	{"Writes", progressWrites},
 	{"SlowReceiver", progressSlowReceiver},
@@ -57,6 +59,61 @@ func progressReads(w *world) {
 	sgl := p.a.mem.sgl(0, 64)
 	p.pipeline(progressCount, 64, verbs.WCRDMARead, func(int) verbs.SendWR { return read(sgl, p.b.mem, 100) })
 	p.a.mem.holds(0, p.b.mem.Bytes()[100:164])
+}
+
+// ofBoth has both sides of a connection post the same lists at the same time: neither waits for what the other one does not
+// give because it waits itself.
+func ofBoth(w *world, depth int, list func(s, peer *side) []verbs.SendWR) {
+	const rounds = 20
+	param := cm.ConnParam{InitiatorDepth: depth, ResponderResources: depth}
+	p := w.pair(pairConfig{aParam: param, bParam: param})
+	for range rounds {
+		count := 0
+		for _, s := range []*side{p.a, p.b} {
+			peer := p.a
+			if s == p.a {
+				peer = p.b
+			}
+			wrs := list(s, peer)
+			for i := range wrs {
+				wrs[i].ID, wrs[i].Flags = uint64(i), wrs[i].Flags|verbs.SendSignaled
+			}
+			count = len(wrs)
+			s.post(wrs...)
+		}
+		for i := range count {
+			for _, s := range []*side{p.a, p.b} {
+				wc := s.sent()
+				require.Equal(w, verbs.WCSuccess.String(), wc.Status.String())
+				require.EqualValues(w, i, wc.ID)
+			}
+		}
+	}
+	p.works()
+}
+
+func progressReadsOfBoth(w *world) {
+	for _, depth := range []int{1, 2, 4} {
+		ofBoth(w, depth, func(s, peer *side) []verbs.SendWR {
+			var wrs []verbs.SendWR
+			for i := range 4 * depth {
+				wrs = append(wrs, read(s.mem.sgl(2048+64*i, 64), peer.mem, 64*i))
+			}
+			return wrs
+		})
+	}
+}
+
+func progressFencesOfBoth(w *world) {
+	ofBoth(w, 4, func(s, peer *side) []verbs.SendWR {
+		var wrs []verbs.SendWR
+		for i := range 8 {
+			fenced := write(s.mem.sgl(2048, 64), peer.mem, 3072)
+			fenced.Flags = verbs.SendFence
+			wrs = append(wrs, read(s.mem.sgl(2048+64*i, 64), peer.mem, 64*i), fenced)
+		}
+		return wrs
+	})
 }
 
 func progressAtomics(w *world) {

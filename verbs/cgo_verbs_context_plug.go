@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// #include "cgo_verbs.h"
+import "C"
+
+import "os"
+
+// libsiw takes the offset 0x90000 in what a context maps for no offset (SIW_INVAL_UOBJ_KEY). A CQ, QP or SRQ whose queue would
+// begin there cannot be made, and then no other of its size can, for the kernel gives out the lowest offset that is free. So
+// each context of siw has a CQ that lies across the place.
+const (
+	siwHole    = 0x90000
+	siwCQEntry = 32 // sizeof(struct siw_cqe)
+	siwCQCtrl  = 8  // sizeof(struct siw_cq_ctrl)
+)
+
+// siwCQLen is how much a CQ maps; the kernel makes its entries a power of two.
+func siwCQLen(cqe int) int {
+	page := os.Getpagesize()
+	return (cqe*siwCQEntry + siwCQCtrl + page - 1) / page * page
+}
+
+// plugPlan returns the sizes of CQs that, made one after the other in a new context, fill it up to the hole, and of the one
+// behind them that lies across it.
+func plugPlan() (before []int, across int) {
+	for at := 0; ; {
+		cqe := 1
+		if at+siwCQLen(cqe) >= siwHole {
+			for at+siwCQLen(cqe) <= siwHole {
+				cqe *= 2
+			}
+			return before, cqe
+		}
+		for at+siwCQLen(2*cqe) < siwHole {
+			cqe *= 2
+		}
+		before = append(before, cqe)
+		at += siwCQLen(cqe)
+	}
+}
+
+// plugHole makes the CQ. Where it fails things are as they were.
+func (c *cgoContext) plugHole() {
+	create := func(cqe int) (cq *C.struct_ibv_cq) {
+		C.gv_create_cq(c.c, C.int(cqe), 0, nil, &cq) // nil if it fails
+		return cq
+	}
+	before, across := plugPlan()
+	for _, cqe := range before {
+		if cq := create(cqe); cq != nil {
+			defer C.ibv_destroy_cq(cq)
+		}
+	}
+	c.plug = create(across)
+}
+
+func (c *cgoContext) unplug() {
+	if c.plug != nil {
+		C.ibv_destroy_cq(c.plug)
+		c.plug = nil
+	}
+}

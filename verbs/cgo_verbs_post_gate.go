@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// #cgo noescape gv_post_send
+// #include "cgo_verbs.h"
+import "C"
+
+import "unsafe"
+
+// A gate keeps from the device what would wait in its queue. While a Read waits there for its turn, or a fenced request for
+// the Reads before it, siw answers none of the peer's Reads (siw_init_rresp finds the queue busy), so two of them that both
+// wait do so for good. The device gets a Read when fewer Reads are unanswered than the agreed depth, a fenced request when
+// none is, any request when the device has a place for it, and none before those that were posted earlier.
+//
+// What waits has a slot in the account, slotHeld, and is let through as completions are taken from the device: by the poller,
+// by a CQ that is armed, or else by the CQ's watch. The lock of the send queue guards a gate.
+type gate struct {
+	wrs  []C.struct_gv_wr // in order, from head on
+	data [][]byte         // of each that is inline, nil for the others
+	sges []SGE            // theirs, from sge on
+	head int
+	sge  int
+}
+
+func (g *gate) len() int { return len(g.wrs) - g.head }
+
+// add appends a request. Inline data may change when the post returns, so they are copied.
+func (g *gate) add(w C.struct_gv_wr, sgl []SGE) {
+	var data []byte
+	if w.op&(C.IBV_SEND_INLINE<<C.GV_FLAGS_SHIFT) != 0 && len(sgl) > 0 {
+		data = gather(sgl)
+		w.op -= C.uint32_t(len(sgl)-1) << C.GV_SGES_SHIFT
+		sgl = []SGE{{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(data)))), Length: uint32(len(data))}}
+	}
+	g.wrs, g.data, g.sges = append(g.wrs, w), append(g.data, data), append(g.sges, sgl...)
+}
+
+// drop takes the first n requests out.
+func (g *gate) drop(n int) {
+	for i := range n {
+		g.sge += int(g.wrs[g.head+i].op >> C.GV_SGES_SHIFT)
+		g.data[g.head+i] = nil
+	}
+	if g.head += n; 2*g.head >= len(g.wrs) {
+		g.wrs = g.wrs[:copy(g.wrs, g.wrs[g.head:])]
+		g.data = g.data[:copy(g.data, g.data[g.head:])]
+		g.sges = g.sges[:copy(g.sges, g.sges[g.sge:])]
+		g.head, g.sge = 0, 0
+	}
+}
+
+// pass gives the device what it may have of the list that has been converted, and holds the rest. It returns how many
+// requests the device or the gate has taken; if the device fails, the gate takes none.
+func (q *cgoQP) pass() (int, error) {
+	s := &q.send
+	n := 0
+	if s.gate.len() == 0 {
+		n = q.admitted(s.wrs)
+	}
+	if n > 0 {
+		taken, err := q.hand(s.wrs[:n], s.sges)
+		if err != nil {
+			return taken, err
+		}
+	}
+	if n < len(s.wrs) {
+		q.hold(n)
+	}
+	return len(s.wrs), nil
+}
+
+// admitted is how many of the requests the device may have now.
+func (q *cgoQP) admitted(wrs []C.struct_gv_wr) int {
+	if !q.ctx.model.gated {
+		return len(wrs)
+	}
+	t, ord := &q.send.track, int(q.ord.Load())
+	room, reads := q.places-t.lent, t.reads
+	for i := range wrs {
+		switch w := &wrs[i]; {
+		case i == room:
+			return i
+		case isRead(w):
+			if reads == ord {
+				return i
+			}
+			reads++
+		case isFenced(w) && reads > 0:
+			return i
+		}
+	}
+	return len(wrs)
+}
+
+const fenceBit = C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
+
+func isFenced(w *C.struct_gv_wr) bool { return w.op&fenceBit != 0 }
+
+// hand gives requests to the device and notes those that it takes.
+func (q *cgoQP) hand(wrs []C.struct_gv_wr, sges []SGE) (int, error) {
+	s := &q.send
+	if q.ctx.model.gated {
+		for i := range wrs {
+			wrs[i].op &^= fenceBit // it has waited
+		}
+	}
+	n, err := q.postResult("ibv_post_send", uint64(C.gv_post_send(q.handle, unsafe.SliceData(wrs),
+		(*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), unsafe.SliceData(s.ext), C.int(len(wrs)), nil)))
+	for i := range wrs {
+		if i < n || err == nil {
+			s.track.lend(uint64(wrs[i].id))
+		}
+	}
+	return n, err
+}
+
+// hold keeps the converted requests from the nth on.
+func (q *cgoQP) hold(n int) {
+	s := &q.send
+	at := 0
+	for i, w := range s.wrs {
+		count := int(w.op >> C.GV_SGES_SHIFT)
+		if i >= n {
+			s.gate.add(w, s.sges[at:at+count])
+		}
+		at += count
+	}
+	q.sendCQ.held.Add(int64(len(s.wrs) - n))
+}
+
+// gather copies what elements name.
+func gather(sgl []SGE) []byte {
+	n := 0
+	for _, e := range sgl {
+		n += int(e.Length)
+	}
+	data := make([]byte, n)
+	C.gv_gather(unsafe.Pointer(unsafe.SliceData(data)), (*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(sgl))), C.int(len(sgl)))
+	return data
+}
+
+// release lets through what need not wait any more. The caller holds the lock of the send queue.
+func (q *cgoQP) release() {
+	g := &q.send.gate
+	if g.len() == 0 || q.qpState() != QPStateRTS {
+		return
+	}
+	n := q.admitted(g.wrs[g.head:])
+	if n == 0 {
+		return
+	}
+	if _, err := q.hand(g.wrs[g.head:g.head+n], g.sges[g.sge:]); err != nil {
+		go q.fail(err)
+		return
+	}
+	q.sendCQ.held.Add(int64(-n))
+	g.drop(n)
+}
+
+// shut forgets what waits.
+func (q *cgoQP) shut() {
+	q.sendCQ.held.Add(int64(-q.send.gate.len()))
+	q.send.gate = gate{}
+}
