@@ -42,6 +42,7 @@ type Options struct {
 	Context *verbs.Context
 	Source  netip.AddrPort // local address (zero = chosen by the route)
 	Retries int            // cm.ConnParam.RetryCount
+	Depth   int            // of Reads either way (0 = the default)
 	Seed    uint64
 	Counts  *Counts // not nil
 }
@@ -81,7 +82,8 @@ func (c *Conn) dial(address string, o Options) (err error) {
 	if c.ID, err = cm.Resolve(ctx, address, cm.Config{Context: c.ctx, Source: o.Source}); err != nil {
 		return err
 	}
-	if err := c.ID.Connect(ctx, c.QP, cm.ConnParam{PrivateData: []byte{wishMagic, byte(o.Wish)}, RetryCount: o.Retries}); err != nil {
+	if err := c.ID.Connect(ctx, c.QP, cm.ConnParam{PrivateData: []byte{wishMagic, byte(o.Wish)}, RetryCount: o.Retries,
+		InitiatorDepth: o.Depth, ResponderResources: o.Depth}); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", ErrHang, err)
 		}

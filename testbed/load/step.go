@@ -28,6 +28,7 @@ var steps = []struct {
 	{"echo", verbs.OpSend, (*Conn).echo},
 	{"write-read", verbs.OpRead, (*Conn).writeRead},
 	{"list", verbs.OpWrite, (*Conn).list},
+	{"reads", verbs.OpRead, (*Conn).reads},
 	{"region", verbs.OpRead, (*Conn).region},
 	{"pull", verbs.OpSend, func(c *Conn) error { return c.pull(c.mem.RKey()) }},
 	{"window", verbs.OpBindMW, (*Conn).window},
@@ -180,6 +181,26 @@ func (c *Conn) list() error {
 		return err
 	}
 	return same(c.shadow[wordLen:wordLen+4096], c.mem.Bytes()[regionLen/2:regionLen/2+4096])
+}
+
+// reads posts more Reads at once than may be in progress, and a fenced Write behind them of what they have read.
+func (c *Conn) reads() error {
+	const size = 256
+	n := 2 + c.rng.IntN(10)
+	from := wordLen + c.rng.IntN(regionLen/2)
+	var wrs []verbs.SendWR
+	for i := range n {
+		wrs = append(wrs, c.read(c.sge(regionLen/2+i*size, size), from+i*size))
+	}
+	to := regionLen - n*size
+	back := verbs.SendWR{ID: c.id(), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled | verbs.SendFence,
+		SGL: c.sge(regionLen/2, n*size), RemoteAddr: c.remote.addr + uint64(to), RKey: c.remote.rkey}
+	wrs = append(wrs, back, c.read(c.sge(0, n*size), to))
+	copy(c.shadow[to:], c.shadow[from:from+n*size])
+	if err := errors.Join(c.post(wrs...), c.Collect()); err != nil {
+		return err
+	}
+	return same(c.shadow[to:to+n*size], c.mem.Bytes()[:n*size])
 }
 
 // region registers memory, Go's or not, reads into it, and deregisters it.

@@ -129,7 +129,7 @@ func (p *process) client(d *device, rng *rand.Rand) {
 
 // connection makes one connection, uses it and ends it.
 func (d *device) connection(to *peer, rng *rand.Rand) (err error) {
-	o := load.Options{Counts: d.counts, Seed: rng.Uint64()}
+	o := load.Options{Counts: d.counts, Seed: rng.Uint64(), Depth: []int{0, 1, 2, 8}[rng.IntN(4)]}
 	if rng.IntN(3) > 0 {
 		o.Context = d.ctx
 	}
