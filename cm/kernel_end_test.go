@@ -24,18 +24,15 @@ func TestCancelInEveryPhase(t *testing.T) {
 		silence := fakeverbs.CMEvent{Event: fakeverbs.NoEvent}
 		for _, phase := range []string{"rdma_resolve_addr", "rdma_resolve_route"} {
 			fakeverbs.CMNext(phase, silence)
-			ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
-			_, err := cm.Resolve(ctx, b.ln.Addr().String(), cm.Config{Context: b.vctx})
-			cancel()
+			_, err := cm.Resolve(b.expiresWhenCalled(phase), b.ln.Addr().String(), cm.Config{Context: b.vctx})
 			require.ErrorIs(b, err, context.DeadlineExceeded, phase)
 			var ne net.Error
 			require.ErrorAs(b, err, &ne)
 			require.True(b, ne.Timeout())
 		}
 		fakeverbs.CMNext("rdma_connect", silence)
-		ctx, cancel := context.WithCancel(b.Context())
-		time.AfterFunc(20*time.Millisecond, cancel)
-		require.ErrorIs(b, b.resolve(cm.Config{}).Connect(ctx, b.qp(0), cm.ConnParam{}), context.Canceled)
+		id, qp := b.resolve(cm.Config{}), b.qp(0)
+		require.ErrorIs(b, id.Connect(b.untilCalled("rdma_connect"), qp, cm.ConnParam{}), context.Canceled)
 
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
 		connected := make(chan error, 1)
@@ -43,9 +40,7 @@ func TestCancelInEveryPhase(t *testing.T) {
 		req, err := b.ln.Accept(soon(b.T))
 		require.NoError(b, err)
 		fakeverbs.CMNext("rdma_accept", silence)
-		ctx, cancel = context.WithTimeout(b.Context(), 20*time.Millisecond)
-		defer cancel()
-		_, err = req.Accept(ctx, other, cm.ConnParam{})
+		_, err = req.Accept(b.expiresWhenCalled("rdma_accept"), other, cm.ConnParam{})
 		require.ErrorIs(b, err, context.DeadlineExceeded)
 		require.Equal(b, verbs.QPStateErr, other.State())
 		require.Error(b, <-connected)
@@ -63,8 +58,9 @@ func TestCloseInEveryPhase(t *testing.T) {
 		id = b.resolve(cm.Config{})
 		fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: fakeverbs.NoEvent})
 		connected := make(chan error, 1)
+		called := b.untilCalled("rdma_connect")
 		go func() { connected <- id.Connect(context.Background(), qp, cm.ConnParam{}) }()
-		time.Sleep(20 * time.Millisecond)
+		wait(b.T, called.Done(), "the call")
 		require.NoError(b, id.Close(), "connecting")
 		require.ErrorIs(b, <-connected, verbs.ErrClosed)
 		wait(b.T, id.Done(), "Done")

@@ -128,6 +128,48 @@ func last(t *testing.T, state fakeverbs.CMState) (found fakeverbs.CMID) {
 	return found
 }
 
+// whenCalled runs then once librdmacm's function has been called again, and has taken an event that was asked for with it.
+func (b *bench) whenCalled(function string, then func()) {
+	before := fakeverbs.Calls(function)
+	go func() {
+		for fakeverbs.Calls(function) == before && b.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		then()
+	}()
+}
+
+// untilCalled returns a context that whenCalled cancels.
+func (b *bench) untilCalled(function string) context.Context {
+	ctx, cancel := context.WithCancel(b.Context())
+	b.whenCalled(function, cancel)
+	return ctx
+}
+
+// expiring is a context whose deadline comes when done is closed.
+type expiring struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.done }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// expiresWhenCalled returns a context whose deadline comes once the function has been called again.
+func (b *bench) expiresWhenCalled(function string) context.Context {
+	e := expiring{context.Background(), make(chan struct{})}
+	b.whenCalled(function, func() { close(e.done) })
+	return e
+}
+
 func wait(t *testing.T, ch <-chan struct{}, what string) {
 	t.Helper()
 	select {

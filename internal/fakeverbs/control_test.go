@@ -165,7 +165,7 @@ func TestDestroyWaitsForAcknowledgements(t *testing.T) {
 	require.Equal(t, 1, InjectAsync(Fake0, 1, qp.num()))
 	_, async, err := r.ctx.getAsync()
 	require.NoError(t, err)
-	SetBlockLimit(50 * time.Millisecond)
+	SetBlockLimit(10 * time.Second)
 
 	// Acknowledged in time: it waits, and no longer than that.
 	go func() {
@@ -175,6 +175,7 @@ func TestDestroyWaitsForAcknowledgements(t *testing.T) {
 	require.NoError(t, qp.destroyQP())
 	require.Empty(t, Faults())
 
+	SetBlockLimit(50 * time.Millisecond)
 	require.NoError(t, cq.destroyCQ())
 	require.Regexp(t, `^ibv_destroy_cq: blocked on CQ \d+: 1 events are not acknowledged$`, Faults()[0])
 	cq.ackEvents(1)
