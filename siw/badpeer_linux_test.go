@@ -30,28 +30,31 @@ func flood(t *testing.T, s *scaleSide, c *connection) (posted int) {
 	wr := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: c.region.Addr, RKey: c.region.Key}}
 	var wcs [16]verbs.WC
 	completed := 0
-	for last := time.Now(); time.Since(last) < 300*time.Millisecond; {
+	began := time.Now()
+	for last := began; posted-completed < 16 || time.Since(last) < 300*time.Millisecond; {
+		require.Less(t, time.Since(began), rawWait, "%d Writes are pending", posted-completed)
 		n, err := c.qp.PostSend(wr)
 		if err != nil {
 			require.ErrorIs(t, err, verbs.ErrQueueFull)
 			time.Sleep(time.Millisecond)
 		} else {
 			posted += n
+			last = time.Now()
 		}
 		n, err = s.cq.Poll(wcs[:])
 		require.NoError(t, err)
-		if n > 0 {
-			completed += n
+		for _, wc := range wcs[:n] {
+			require.Equal(t, verbs.WCSuccess, wc.Status)
+			completed++
 			last = time.Now()
 		}
 	}
-	require.Equal(t, 16, posted-completed, "the queue is full and stays so")
 	return posted - completed
 }
 
 // flushed takes n completions: the last ones are flushed. The socket may have taken the first of them meanwhile.
 func flushed(t *testing.T, s *scaleSide, n int) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), rawWait)
 	defer cancel()
 	var wcs [16]verbs.WC
 	lost := 0
@@ -88,15 +91,16 @@ func closesInTime(t *testing.T, closed <-chan error, began time.Time, closeTimeo
 	select {
 	case err := <-closed:
 		require.NoError(t, err)
-	case <-time.After(closeTimeout + time.Second):
-		t.Fatal("Close takes longer than CloseTimeout and 1 s")
+	case <-time.After(closeTimeout + rawWait):
+		t.Fatal("Close takes much longer than CloseTimeout")
 	}
 	t.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
 }
 
 // TestStoppedPeerClose closes a connection to a process that is stopped (SIGSTOP) while the socket to it is full.
 func TestStoppedPeerClose(t *testing.T) {
-	const closeTimeout = time.Second
+	t.Parallel()
+	const closeTimeout = 4 * time.Second
 	peer, s, c := badPeer(t, siw.Config{CloseTimeout: closeTimeout})
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
 	pending := flood(t, s, c)
@@ -112,16 +116,19 @@ func TestStoppedPeerClose(t *testing.T) {
 	select {
 	case err := <-waited:
 		require.ErrorIs(t, err, verbs.ErrClosed)
-	case <-time.After(time.Second):
+	case <-time.After(rawWait):
 		t.Fatal("the waiter sleeps on")
 	}
+	require.Less(t, time.Since(began), closeTimeout, "what is posted ends at once")
 	closesInTime(t, closed, began, closeTimeout)
+	require.GreaterOrEqual(t, time.Since(began), closeTimeout, "what is on its way has its time")
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // TestStoppedPeerTimeout leaves it to PeerTimeout.
 func TestStoppedPeerTimeout(t *testing.T) {
-	const patience = time.Second
+	t.Parallel()
+	const patience = 3 * time.Second
 	peer, s, c := badPeer(t, siw.Config{PeerTimeout: patience, CloseTimeout: time.Second})
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
 	pending := flood(t, s, c)
@@ -138,7 +145,7 @@ func TestStoppedPeerTimeout(t *testing.T) {
 		case <-c.id.Done():
 			gone = true
 		case <-time.After(time.Millisecond):
-			require.Less(t, time.Since(began), 10*time.Second, "the peer is not given up")
+			require.Less(t, time.Since(began), patience+rawWait, "the peer is not given up")
 		}
 	}
 	t.Logf("given up %v after the socket was full", time.Since(began).Round(time.Millisecond))
@@ -170,7 +177,7 @@ func TestStoppedPeerComesBack(t *testing.T) {
 // of which it sends an octet each time. It is not given up, and Close takes no longer for it than for any other.
 func TestSlowPeer(t *testing.T) {
 	t.Parallel()
-	const patience, closeTimeout = time.Second, time.Second
+	const patience, closeTimeout = 3 * time.Second, 3 * time.Second
 	n := newRawNIC(t, siw.Config{PeerTimeout: patience, CloseTimeout: closeTimeout})
 	e, p := n.passive(rawOpts{})
 	posted := e.flood(e.large(4<<20), 64)
@@ -182,7 +189,7 @@ func TestSlowPeer(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(patience / 4):
+			case <-time.After(patience / 12):
 			}
 			if _, err := io.ReadFull(p.conn, b); err != nil {
 				return
@@ -192,7 +199,7 @@ func TestSlowPeer(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(5 * patience)
+	time.Sleep(3 * patience)
 	require.Equal(t, verbs.QPStateRTS, e.qp.State(), "%v", e.qp.Err())
 	began := time.Now()
 	closed := make(chan error, 1)
@@ -214,7 +221,7 @@ func TestKilledPeer(t *testing.T) {
 	require.NoError(t, peer.cmd.Process.Kill())
 	select {
 	case <-c.id.Done():
-	case <-time.After(2 * time.Second):
+	case <-time.After(rawWait):
 		t.Fatal("the loss is not noticed at once")
 	}
 	t.Logf("noticed after %v", time.Since(began).Round(time.Millisecond))
@@ -344,7 +351,7 @@ func TestSilentHost(t *testing.T) {
 	require.NoError(t, err)
 	peer := <-served
 
-	time.Sleep(200 * time.Millisecond) // what has been sent is acknowledged by then, however late that may be
+	time.Sleep(time.Second) // what has been sent is acknowledged by then, however late that may be
 	b.ip(t, "link", "set", "v1", "down")
 	time.Sleep(2 * patience)
 	require.Equal(t, verbs.QPStateRTS, c.qp.State(), "nothing was to be acknowledged")
@@ -366,6 +373,6 @@ func TestSilentHost(t *testing.T) {
 	require.NoError(t, errors.Join(c.id.Close(), c.qp.Close(), client.close()))
 	// The other side owes nothing and has heard nothing: it lives until it is closed.
 	require.Equal(t, verbs.QPStateRTS, peer.qp.State())
-	within(t, 2*time.Second, "Close within CloseTimeout and 1 s", func() { require.NoError(t, peer.id.Close()) })
+	within(t, rawWait, "Close soon after CloseTimeout", func() { require.NoError(t, peer.id.Close()) })
 	require.NoError(t, errors.Join(peer.qp.Close(), ln.Close(), server.close()))
 }

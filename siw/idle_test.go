@@ -16,14 +16,15 @@ import (
 
 // TestIdleTimeout keeps a connection alive by a Write now and then, and loses it when they stop.
 func TestIdleTimeout(t *testing.T) {
-	const limit = 400 * time.Millisecond
+	t.Parallel()
+	const limit = 2 * time.Second
 	a, p := connectEnds(t, siw.Config{IdleTimeout: limit})
 	sge, err := a.mr.SGE(0, 8)
 	require.NoError(t, err)
-	for range 8 {
+	for range 12 {
 		_, err := a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: p.mr.Addr(), RKey: p.mr.RKey()}})
 		require.NoError(t, err)
-		time.Sleep(limit / 4)
+		time.Sleep(limit / 10)
 	}
 	require.Equal(t, verbs.QPStateRTS, a.qp.State(), "it lives while something moves")
 	for _, e := range []*end{a, p} {

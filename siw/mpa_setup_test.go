@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -295,9 +296,10 @@ func TestSetupRTR(t *testing.T) {
 // listener goes on.
 func TestSetupRefused(t *testing.T) {
 	t.Parallel()
-	n := newRawNIC(t, siw.Config{SetupTimeout: 300 * time.Millisecond})
+	n := newRawNIC(t, siw.Config{})
 	ln := n.listen()
 	e := n.end(verbs.QPCap{})
+	hasty := newRawNIC(t, siw.Config{SetupTimeout: 300 * time.Millisecond}).listen() // gives up those who are silent
 	long := startup(false, flagC, 1, make([]byte, 513)...)
 	badKey := startup(false, flagC, 1)
 	badKey[3] ^= 1
@@ -321,11 +323,19 @@ func TestSetupRefused(t *testing.T) {
 		{"silence inside of private data", startup(false, flagC, 1, make([]byte, 100)...)[:119]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := rawDial(t, ln.Addr())
+			to := ln
+			if strings.HasPrefix(c.name, "silence") {
+				to = hasty
+			}
+			p := rawDial(t, to.Addr())
 			p.write(c.bytes)
 			p.gone()
 		})
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := hasty.Accept(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	for _, part := range [][]byte{nil, startup(false, flagC, 1)[:10],
 		startup(false, flagC, 1, make([]byte, 9)...)[:25]} {
 		p := rawDial(t, ln.Addr())
@@ -569,7 +579,11 @@ func TestSetupBadReply(t *testing.T) {
 		{"RST inside of the frame", good[:19], (*rawPeer).reset, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := newRawNIC(t, siw.Config{SetupTimeout: 300 * time.Millisecond})
+			cfg := siw.Config{}
+			if errors.Is(c.want, cm.ErrSetupTimeout) {
+				cfg.SetupTimeout = 2 * time.Second // it is that of the second attempt too
+			}
+			n := newRawNIC(t, cfg)
 			e, ln := n.end(verbs.QPCap{}), rawListen(t)
 			con := e.goConnect(soon(t), ln, depth(4, 4))
 			p := rawAccept(t, ln)
@@ -784,7 +798,7 @@ func TestSetupPrivateData(t *testing.T) {
 // and nothing is left behind.
 func TestSetupTimeouts(t *testing.T) {
 	t.Parallel()
-	const timeout = 200 * time.Millisecond
+	const timeout, otherwise = time.Second, 5 * time.Second // of set-up
 	for _, c := range []struct {
 		name string
 		do   func(e *rawEnd, p *rawPeer, cancel func())
@@ -808,7 +822,12 @@ func TestSetupTimeouts(t *testing.T) {
 		}, terminated(2, 0, 2, false)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := newRawNIC(t, siw.Config{SetupTimeout: timeout, CloseTimeout: timeout})
+			silent := errors.Is(c.want, cm.ErrSetupTimeout)
+			cfg := siw.Config{CloseTimeout: 200 * time.Millisecond}
+			if silent {
+				cfg.SetupTimeout = timeout
+			}
+			n := newRawNIC(t, cfg)
 			e, ln := n.end(verbs.QPCap{}), n.listen()
 			p := rawDial(t, ln.Addr())
 			p.sendFrame(rawRequest())
@@ -829,13 +848,13 @@ func TestSetupTimeouts(t *testing.T) {
 			if c.want != nil {
 				require.ErrorIs(t, r.err, c.want)
 			}
-			require.Less(t, time.Since(began), 2*timeout+time.Second)
+			require.Less(t, time.Since(began), otherwise)
 			require.Equal(t, verbs.WC{ID: 1, Status: verbs.WCWRFlushErr, QPNum: e.qp.Num()}, e.received())
 			require.Equal(t, verbs.QPStateErr, e.qp.State())
 		})
 	}
 	t.Run("peer gone before Accept", func(t *testing.T) {
-		n := newRawNIC(t, siw.Config{SetupTimeout: timeout, CloseTimeout: timeout})
+		n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond})
 		ln := n.listen()
 		for _, leave := range []func(*rawPeer){(*rawPeer).close, (*rawPeer).reset} {
 			p := rawDial(t, ln.Addr())

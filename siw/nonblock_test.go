@@ -20,9 +20,12 @@ func stalled(n *rawNIC) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
 	n.t.Helper()
 	e, p = n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}})
 	mr = e.large(1 << 20)
-	// The sockets' buffers may still grow for a moment.
-	for more := 1; more > 0; time.Sleep(20 * time.Millisecond) {
-		more = e.flood(mr, 1000)
+	// The sockets' buffers may still grow for a moment, and the sender be kept from filling them.
+	for still := 0; still < 10; time.Sleep(20 * time.Millisecond) {
+		more := e.flood(mr, 1000)
+		if still++; more > 0 {
+			still = 0
+		}
 		posted += more
 		require.Less(n.t, posted, 1000, "the queue does not fill up")
 	}
@@ -41,7 +44,7 @@ func TestStalledPeer(t *testing.T) {
 	// A list is taken as far as there is room, and the error tells the limit.
 	began := time.Now()
 	k, err := e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend}})
-	require.Less(t, time.Since(began), time.Second)
+	require.Less(t, time.Since(began), rawWait)
 	require.ErrorIs(t, err, verbs.ErrQueueFull)
 	require.Less(t, k, 2)
 	require.Zero(t, k)
@@ -113,20 +116,22 @@ func TestStalledPeer(t *testing.T) {
 // TestStalledPeerTimeout gives up a peer that takes nothing for PeerTimeout.
 func TestStalledPeerTimeout(t *testing.T) {
 	t.Parallel()
-	const timeout = time.Second
+	const timeout = 2 * time.Second
 	n := newRawNIC(t, siw.Config{PeerTimeout: timeout, CloseTimeout: 200 * time.Millisecond})
 	_, q := n.passive(rawOpts{})
 	alive := n.mr(64, 0x1000, rawAccess)
+	began := time.Now() // nothing has been waited for before
 	e, _, _, posted := stalled(n)
 	e.recv(8)
-	began := time.Now()
-	for time.Since(began) < timeout/2 {
+	for time.Since(began) < timeout*3/4 {
 		q.alive(alive)
+		if state := e.qp.State(); time.Since(began) < timeout {
+			require.Equal(t, verbs.QPStateRTS, state, "given up before PeerTimeout")
+		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	require.Equal(t, verbs.QPStateRTS, e.qp.State(), "given up before PeerTimeout")
 	e.finished()
-	require.Less(t, time.Since(began), 5*timeout)
+	require.Less(t, time.Since(began), timeout+rawWait)
 	require.ErrorIs(t, e.qp.Err(), syscall.ETIMEDOUT)
 	ev := e.event()
 	require.Equal(t, verbs.EventQPFatal, ev.Type)
@@ -134,22 +139,22 @@ func TestStalledPeerTimeout(t *testing.T) {
 	require.Less(t, e.sendsDone(posted), posted)
 	require.Equal(t, verbs.WCWRFlushErr, e.received().Status)
 	// The other connection is idle for longer than that, which is no reason to give it up.
-	time.Sleep(timeout / 2)
+	time.Sleep(timeout / 4)
 	q.alive(alive)
 }
 
 // TestStalledPeerSlow does not give up a peer that takes a little now and then.
 func TestStalledPeerSlow(t *testing.T) {
 	t.Parallel()
-	const timeout = 400 * time.Millisecond
+	const timeout = 3 * time.Second // this test can be kept from reading for a while, on a busy machine
 	n := newRawNIC(t, siw.Config{PeerTimeout: timeout, CloseTimeout: 200 * time.Millisecond})
 	e, p := n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}})
 	require.NoError(t, p.conn.SetReadBuffer(1<<16))
 	e.flood(e.large(1<<20), 1000)
 	began := time.Now()
-	for time.Since(began) < 3*timeout {
+	for time.Since(began) < 2*timeout {
 		p.bytes(128 << 10)
-		time.Sleep(timeout / 10)
+		time.Sleep(timeout / 20)
 	}
 	require.Equal(t, verbs.QPStateRTS, e.qp.State(), "%v", e.qp.Err())
 }
@@ -169,14 +174,14 @@ func TestStalledPeerReads(t *testing.T) {
 	for i := range 64 {
 		began := time.Now()
 		e.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, SGL: []verbs.SGE{e.sge(alive)}})
-		require.Less(t, time.Since(began), time.Second)
+		require.Less(t, time.Since(began), rawWait)
 		e.recv(8)
 		p.send(rawSend(uint32(i+1), eight))
 		require.Equal(t, verbs.WCSuccess, e.received().Status)
 		q.alive(alive)
 	}
 	require.Equal(t, verbs.QPStateRTS, e.qp.State())
-	within(t, 1200*time.Millisecond, "ID.Close", func() { require.NoError(t, e.id.Close()) })
+	within(t, rawWait, "ID.Close", func() { require.NoError(t, e.id.Close()) })
 	e.sendsDone(64)
 }
 
@@ -210,10 +215,10 @@ func TestStalledPeerClose(t *testing.T) {
 				n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond,
 					DeregTimeout: 200 * time.Millisecond})
 				e, _, mr, posted = stalled(n)
-				within(t, 1200*time.Millisecond, name, func() { require.NoError(t, mr.Close()) })
+				within(t, rawWait, name, func() { require.NoError(t, mr.Close()) })
 				e.finished()
 			default:
-				within(t, 1200*time.Millisecond, name, func() { require.NoError(t, end(e)) })
+				within(t, rawWait, name, func() { require.NoError(t, end(e)) })
 				require.Equal(t, verbs.QPStateErr, e.qp.State())
 			}
 			for i, failed := 0, false; i < posted; i++ {

@@ -144,9 +144,7 @@ func TestScaleServer(t *testing.T) {
 	cancel()
 	require.NoError(t, g.Wait())
 	require.NoError(t, s.close())
-	after := measure()
-	require.LessOrEqual(t, after.Goroutines, before.Goroutines)
-	require.LessOrEqual(t, after.Files, before.Files)
+	settled(t, before, measure)
 }
 
 // scalePeer is the passive process as the test sees it.
@@ -254,7 +252,8 @@ func settled(t *testing.T, before usage, now func() usage) {
 }
 
 // TestScaleOperations makes 1,000 connections between two processes, does 100 operations on each, and closes them, twice: no
-// goroutine or descriptor is left in either, and no memory. What a process keeps in stock it has after the first time.
+// goroutine or descriptor is left in either, and no memory. What a process keeps in stock it has after the first time, or the
+// second: if there is more memory then, it is done once again.
 func TestScaleOperations(t *testing.T) {
 	const connections, operations = 1000, 100
 	needFiles(t, connections+200)
@@ -262,22 +261,29 @@ func TestScaleOperations(t *testing.T) {
 	s, err := newScaleSide()
 	require.NoError(t, err)
 	before, peerBefore := measure(), peer.usage(t)
-	var memory [2]struct{ active, passive uint64 }
-	for round := range memory {
+	const slack = 1 << 20
+	active, passive := []uint64{before.Memory}, []uint64{peerBefore.Memory}
+	grows := func(m []uint64) bool { // each time after the first
+		for i := 2; i < len(m); i++ {
+			if m[i] < m[i-1]+slack {
+				return false
+			}
+		}
+		return true
+	}
+	for round := 0; round < 2 || round == 2 && (grows(active) || grows(passive)); round++ {
 		all := s.connectAll(t, peer.addr, connections)
 		s.operate(t, all, operations, uint64(round)*connections*operations/4)
 		closeAll(t, all)
 		clear(all)
 		settled(t, before, measure)
 		settled(t, peerBefore, func() usage { return peer.usage(t) })
-		memory[round].active, memory[round].passive = measure().Memory, peer.usage(t).Memory
+		active, passive = append(active, measure().Memory), append(passive, peer.usage(t).Memory)
 	}
-	for name, m := range map[string][3]uint64{"active": {before.Memory, memory[0].active, memory[1].active},
-		"passive": {peerBefore.Memory, memory[0].passive, memory[1].passive}} {
-		t.Logf("%s process: %d KiB before, %d KiB after %d connections, %d KiB after as many again", name, m[0]>>10, m[1]>>10,
-			connections, m[2]>>10)
+	for name, m := range map[string][]uint64{"active": active, "passive": passive} {
+		t.Logf("%s process: octets before, after %d connections, after as many again: %d", name, connections, m)
 		require.Less(t, m[1], m[0]+8<<20, "%s: memory is left", name)
-		require.Less(t, m[2], m[1]+1<<20, "%s: memory is left by each connection", name)
+		require.False(t, grows(m), "%s: memory is left by each connection: %d", name, m)
 	}
 	require.NoError(t, s.close())
 	peer.end(t)
