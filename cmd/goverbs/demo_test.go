@@ -266,7 +266,7 @@ func TestListenerNeverComes(t *testing.T) {
 	require.Contains(t, r.stderr, "connection refused")
 	require.Contains(t, r.stderr, "not verified: connect; 10 steps were not reached")
 	require.Greater(t, r.took, refusedPatience)
-	require.Less(t, r.took, refusedPatience+5*time.Second)
+	require.Less(t, r.took, refusedPatience+20*time.Second)
 }
 
 func TestAddressErrors(t *testing.T) {
@@ -287,7 +287,7 @@ func TestAddressErrors(t *testing.T) {
 			r := goverbs(t, append([]string{"demo", "--json"}, c.args...)...)
 			require.Equal(t, exitFailed, r.code)
 			require.Contains(t, r.stderr, c.want)
-			require.Less(t, r.took, 10*time.Second)
+			require.Less(t, r.took, 60*time.Second) // a name server may have to be waited for
 			result := decodeResult(t, r.stdout)
 			require.False(t, result.OK)
 			for _, s := range result.Steps {
@@ -317,7 +317,7 @@ func TestConnectToStranger(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "step connect: ")
 	require.Contains(t, r.stderr, ln.Addr().String())
-	require.Less(t, r.took, 5*time.Second)
+	require.Less(t, r.took, refusedPatience*4/5)
 }
 
 // The listening half is not disturbed by strangers, and serves one demo only.
@@ -330,7 +330,7 @@ func TestListenerAndStrangers(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	}
-	first := start(t, "demo", "--connect", address, "--clients", "4", "--ops", "1000")
+	first := start(t, "demo", "--connect", address, "--clients", "4", "--ops", "5000")
 	first.stdout.await(t, "masked-cmpswap")
 	second := goverbs(t, "demo", "--connect", address)
 	require.Equal(t, exitFailed, second.code)

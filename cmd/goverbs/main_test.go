@@ -147,7 +147,7 @@ func nothingRuns(t *testing.T) {
 			}
 		}
 		return len(left) == 0
-	}, 3*time.Second, 10*time.Millisecond, "left: %v", &left)
+	}, 10*time.Second, 10*time.Millisecond, "left: %v", &left)
 }
 
 // lines splits a text that ends in a newline.

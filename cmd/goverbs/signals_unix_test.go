@@ -23,7 +23,7 @@ import (
 )
 
 // within is how long a process may live after a signal.
-const within = 3 * time.Second
+const within = 10 * time.Second
 
 // interrupt sends a signal, and asserts that the process ends in time, with exit status 1, and leaves no other behind.
 func (r *running) interrupt(t *testing.T, sig syscall.Signal) outcome {
@@ -65,7 +65,7 @@ func TestSignals(t *testing.T) {
 			})
 			t.Run("with JSON", func(t *testing.T) {
 				d := start(t, "demo", "--json", "--ops", "100000")
-				time.Sleep(500 * time.Millisecond)
+				require.Eventually(t, func() bool { return len(childrenOf(t, d.cmd.Process.Pid)) == 9 }, 60*time.Second, 20*time.Millisecond)
 				out := d.interrupt(t, sig)
 				require.False(t, decodeResult(t, out.stdout).OK)
 				nothingRuns(t)

@@ -17,7 +17,7 @@ import (
 const (
 	parentClients = 3
 	children      = 2
-	settling      = 10 * time.Second // how long the kernel has to free what processes left
+	settling      = time.Minute // how long the kernel has to free what processes left
 )
 
 // parentVariable makes a process the parent.
@@ -79,13 +79,14 @@ func run(duration time.Duration, seed uint64, names []string) (*usage, error) {
 	return usage, p.close()
 }
 
-// disturb bears and kills children until the time is up or something is wrong, then stops the clients.
+// disturb bears and kills children until the time is up, and there are samples enough, or something is wrong, then stops the
+// clients.
 func (p *process) disturb(duration time.Duration, rng *rand.Rand, usage *usage) (kills int, err error) {
 	var alive []*offspring
 	end := time.After(duration)
 	sample := time.NewTicker(min(duration/50, 5*time.Second))
 	defer sample.Stop()
-	running := true
+	timeUp, running := false, true
 	for running && err == nil {
 		for len(alive) < children && err == nil {
 			var o *offspring
@@ -107,6 +108,9 @@ func (p *process) disturb(duration time.Duration, rng *rand.Rand, usage *usage) 
 			case <-p.failed:
 				err = p.failure
 			case <-end:
+				timeUp = true
+			}
+			if timeUp && len(usage.samples) >= leastSamples { // a slow machine takes longer for them
 				running, waiting = false, false
 			}
 		}

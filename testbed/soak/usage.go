@@ -45,14 +45,15 @@ type usage struct{ samples []amount }
 func (u *usage) add(a amount) { u.samples = append(u.samples, a) }
 
 const (
-	memorySlack = 32 << 20
-	fileSlack   = 32
+	memorySlack  = 32 << 20
+	fileSlack    = 32
+	leastSamples = 10 // for a judgement
 )
 
 // judge compares the second half of the run, without its beginning, with the first: what only grows is a leak. Of each part the
 // least amounts count, as connections come and go.
 func (u *usage) judge() error {
-	if len(u.samples) < 10 {
+	if len(u.samples) < leastSamples {
 		return fmt.Errorf("only %d samples of what the process uses", len(u.samples))
 	}
 	n := len(u.samples)

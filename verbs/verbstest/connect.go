@@ -545,7 +545,7 @@ func connectCancel(w *world) {
 	require.NotEqual(w, verbs.QPStateRTS, a.side.qp.State())
 	w.answerGone(req)
 
-	ctx, cancel = context.WithTimeout(context.Background(), 2*quietTime)
+	ctx, cancel = context.WithTimeout(context.Background(), waitLimit/10) // the request goes out before
 	defer cancel()
 	a = w.dial(ctx, w.ln, cm.ConnParam{PrivateData: []byte("time out")})
 	err := closes(w.T, a.done, "a Connect with a deadline")

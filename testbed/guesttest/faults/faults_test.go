@@ -37,7 +37,7 @@ func dropped(t *testing.T, before []string, dev string) int {
 // TestOneHostLoss: packets of the loopback device are lost, late, out of order and twice; traffic does not notice.
 func TestOneHostLoss(t *testing.T) {
 	for _, how := range [][]string{
-		{"loss", "8%", "delay", "3ms"},
+		{"loss", "4%", "delay", "3ms"},
 		{"delay", "2ms", "reorder", "25%", "duplicate", "5%"},
 	} {
 		t.Run(how[0], func(t *testing.T) {
