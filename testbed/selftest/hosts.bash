@@ -3,7 +3,7 @@
 
 # The devices of two hosts, with rping between them in both directions.
 hosts() {
-	status "two hosts" 0 "$guest" run -2 -t 120 -- "$selftest/in-hosts"
+	status "two hosts" 0 "$guest" run -2 -t 600 -- "$selftest/in-hosts"
 	same "two hosts" "siw 1 to 2: 5
 siw 2 to 1: 5
 siw over IPv6: 5
