@@ -75,6 +75,23 @@ func TestSiwGateFence(t *testing.T) {
 	require.Len(t, fakeverbs.Posted(), 6, "nothing to wait for")
 }
 
+// TestSiwGateEmpty: a Read of 0 octets follows when no other is unanswered. It keeps nothing back itself.
+func TestSiwGateEmpty(t *testing.T) {
+	r := gateRig(t)
+	for _, sgl := range [][]verbs.SGE{nil, {r.sge(8, 0)}} {
+		before := len(fakeverbs.Posted())
+		list := reads(r.mr, 0, 3)
+		list[1].SGL = sgl
+		r.post(r.qp, list...)
+		require.Len(t, fakeverbs.Posted()[before:], 1)
+		fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
+		require.Equal(t, []uint64{0}, wcIDs(r.poll()))
+		require.Len(t, fakeverbs.Posted()[before:], 3)
+		fakeverbs.CompleteSend(r.qp.Num(), 2, 0)
+		require.Equal(t, []uint64{1, 2}, wcIDs(r.poll()))
+	}
+}
+
 // TestSiwGateFull: what waits takes up room in the queue.
 func TestSiwGateFull(t *testing.T) {
 	r := gateRig(t)

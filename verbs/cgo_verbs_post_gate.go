@@ -12,8 +12,10 @@ import "unsafe"
 
 // A gate keeps from the device what would wait in its queue. While a Read waits there for its turn, or a fenced request for
 // the Reads before it, siw answers none of the peer's Reads (siw_init_rresp finds the queue busy), so two of them that both
-// wait do so for good. The device gets a Read when fewer Reads are unanswered than the agreed depth, a fenced request when
-// none is, any request when the device has a place for it, and none before those that were posted earlier.
+// wait do so for good. The device gets
+//   - a Read when fewer Reads are unanswered than the agreed depth;
+//   - a fenced request when none is; so too a Read of 0 octets, which a busy siw answers with others;
+//   - any request when the device has a place for it, and none before those that were posted earlier.
 //
 // What waits has a slot in the account, slotHeld, and is let through as completions are taken from the device: by the poller,
 // by a CQ that is armed, or else by the CQ's watch. The lock of the send queue guards a gate.
@@ -83,18 +85,16 @@ func (q *cgoQP) admitted(wrs []C.struct_gv_wr) int {
 		switch w := &wrs[i]; {
 		case i == room:
 			return i
-		case isRead(w):
-			if reads == ord {
-				return i
-			}
-			reads++
-		case isFenced(w) && reads > 0:
+		case isFenced(w) && reads > 0, isRead(w) && reads == ord:
 			return i
+		case isRead(w):
+			reads++
 		}
 	}
 	return len(wrs)
 }
 
+// fenceBit is IBV_SEND_FENCE in a flat request. On siw only the gate looks at it.
 const fenceBit = C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
 
 func isFenced(w *C.struct_gv_wr) bool { return w.op&fenceBit != 0 }

@@ -103,9 +103,12 @@ func (s *sendQueue) adapt(m *model) {
 	for i := range s.wrs {
 		w := &s.wrs[i]
 		if m.noFence && isRead(w) {
-			w.op &^= C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
+			w.op &^= fenceBit
 		}
 		n := int(w.op >> C.GV_SGES_SHIFT)
+		if m.gated && isRead(w) && !slices.ContainsFunc(s.sges[at:at+n], isNotEmpty) {
+			w.op |= fenceBit // for the gate
+		}
 		amiss = amiss || m.oneSGE && elementsAmiss(w, s.sges[at:at+n], m.short)
 		at += n
 	}
@@ -116,7 +119,8 @@ func (s *sendQueue) adapt(m *model) {
 
 func isRead(w *C.struct_gv_wr) bool { return w.op&0xff == C.uint32_t(WRRDMARead) }
 
-func isEmpty(s SGE) bool { return s.Length == 0 }
+func isEmpty(s SGE) bool    { return s.Length == 0 }
+func isNotEmpty(s SGE) bool { return s.Length > 0 }
 
 // elementsAmiss reports whether siw would misunderstand the elements of a request: a Read without any, one that crosses a
 // page (see halve), or several with one of length 0, for which it uses a region that it has not looked up (siw_tx_hdt).

@@ -14,6 +14,7 @@ import (
 var readTests = []test{
 	{"Sizes", readSizes},
 	{"ZeroLength", readZeroLength},
+	{"ZeroBetween", readZeroBetween},
 	{"Scatter", readScatter},
 	{"Edges", readEdges},
 	{"MoreThanDepth", readMoreThanDepth},
@@ -60,6 +61,30 @@ func readZeroLength(w *world) {
 		}
 	}
 	same()
+	p.works()
+}
+
+// readZeroBetween has empty Reads between others.
+func readZeroBetween(w *world) {
+	p := w.pair(pairConfig{})
+	const n = 50_000
+	src, dst := p.b.alloc(n, allRights), p.a.alloc(n, verbs.AccessLocalWrite)
+	for round := range 10 {
+		src.fill(byte(round))
+		dst.fill(byte(round + 100))
+		wrs := []verbs.SendWR{read(dst.sgl(0, n), src, 0), read(nil, src, 0), read(dst.sgl(0, n), src, 0), read(dst.sgl(7, 0), src, 5),
+			read(dst.sgl(0, n), src, 0)}
+		for i := range wrs {
+			wrs[i].ID, wrs[i].Flags = uint64(i), verbs.SendSignaled
+		}
+		p.a.post(wrs...)
+		for i := range wrs {
+			wc := p.a.ok(p.a.sent(), verbs.WCRDMARead)
+			require.EqualValues(w, i, wc.ID)
+			require.EqualValues(w, n*(1-i%2), wc.ByteLen)
+		}
+		dst.holds(0, src.Bytes())
+	}
 	p.works()
 }
 

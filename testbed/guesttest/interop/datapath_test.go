@@ -32,6 +32,9 @@ func (s *side) reading(msn uint32, off, n int) []byte {
 		SrcTO: s.mem.Addr() + uint64(off)})
 }
 
+// queues has the provider give the kernel's side also what will wait in siw's queue for Reads to be answered.
+func (s *side) queues() { s.qp.Provider().(verbs.ProviderQPLimiter).SetDepths(1<<20, 0) }
+
 // TestKernelReadsInProgress: siw rounds the number of Reads that it may have in progress up to a power of two, and takes it
 // from the Reply, also if that allows more than its program has asked for.
 func TestKernelReadsInProgress(t *testing.T) {
@@ -52,6 +55,7 @@ func TestKernelReadsInProgress(t *testing.T) {
 			r, k, _, connected := here.fromKernel(t, depth(4, c.asks))
 			r.write(reply(flagS, 2, word(c.ird, 4)...))
 			require.NoError(t, result(t, "Connect", connected))
+			k.queues()
 			const posted = 20
 			for n := range posted {
 				k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000, RKey: 0x200})
@@ -159,6 +163,7 @@ func TestKernelServesReads(t *testing.T) {
 			// siw answers nothing while a request of its program's waits for its turn: with an ORD of 1, a second Read.
 			ask := func(t *testing.T, reads int) (r *raw, k *side, own rdmap.ReadRequest) {
 				r, k = serving(t, 4096, c.ird, 1)
+				k.queues()
 				for n := range 2 {
 					k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000, RKey: 0x200})
 				}

@@ -6,9 +6,12 @@ package interop
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -43,4 +46,32 @@ func TestKernelReadsAcrossPages(t *testing.T) {
 			require.Equal(t, memory[start:start+first], got[second:], "%d octets, %d of them in the first page", n, first)
 		}
 	}
+}
+
+// TestKernelReadOfNothing: a Read of 0 octets that siw cannot answer at once gets the memory of the answer before it.
+func TestKernelReadOfNothing(t *testing.T) {
+	needKernel(t)
+	const size = 8 << 20 // more than the buffers of TCP hold
+	r, k := serving(t, size, 4, 1)
+	fill(k.mem.Bytes()[:4096], 3)
+	r.send(k.reading(1, 0, size))
+	time.Sleep(quietTime)
+	r.send(k.reading(2, 0, 0))
+	for got := 0; got < size; {
+		got += len(r.read()) - ddp.TaggedLen
+	}
+	u := r.read()
+	require.Equal(t, tagged(rdmap.OpReadResponse, false, 0x100, 0x2000, k.mem.Bytes()[:len(u)-ddp.TaggedLen]...), u)
+}
+
+// TestKernelSplitTrailer: the CRC of an FPDU that siw gets in two pieces is wrong to it, whatever it is.
+func TestKernelSplitTrailer(t *testing.T) {
+	needKernel(t)
+	r, k := here.toKernel(t, depth(4, 4), nil)
+	b := r.fpdu(tagged(rdmap.OpWrite, true, k.mem.RKey(), k.mem.Addr(), 1, 2, 3, 4))
+	r.write(b[:len(b)-2])
+	time.Sleep(quietTime)
+	r.write(b[len(b)-2:])
+	require.Equal(t, siwTerminate(0x02, 0x02, 0), r.read())
+	require.Equal(t, []byte{1, 2, 3, 4}, k.mem.Bytes()[:4])
 }
