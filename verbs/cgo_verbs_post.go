@@ -131,6 +131,10 @@ func (q *cgoQP) PostSend(wrs []SendWR) (int, error) {
 		return q.postSendDirect(q.owner, wrs)
 	}
 	q.send.mu.Lock()
+	// Before the state is looked at, which can change while the queue is not locked.
+	if q.send.track.open+len(wrs) > q.cap.MaxSendWR {
+		q.relieveSends()
+	}
 	if st := q.qpState(); st < QPStateRTS {
 		q.send.mu.Unlock()
 		return 0, &StateError{State: st, Why: "sends can be posted from RTS on"}
@@ -148,6 +152,11 @@ func (q *cgoQP) PostRecv(wrs []RecvWR) (int, error) {
 	}
 	r := &q.recv
 	r.mu.Lock()
+	if r.track.open+len(wrs) > q.cap.MaxRecvWR { // as in PostSend
+		r.mu.Unlock()
+		q.recvCQ.relieve()
+		r.mu.Lock()
+	}
 	switch st := q.qpState(); st {
 	case QPStateReset:
 		r.mu.Unlock()
@@ -157,11 +166,6 @@ func (q *cgoQP) PostRecv(wrs []RecvWR) (int, error) {
 		return q.recvHeld(wrs)
 	}
 	defer r.mu.Unlock()
-	if r.track.lent+len(wrs) > q.cap.MaxRecvWR {
-		r.mu.Unlock()
-		q.recvCQ.relieve()
-		r.mu.Lock()
-	}
 	var full error
 	if room := max(q.cap.MaxRecvWR-r.track.lent, 0); len(wrs) > room {
 		if wrs, full = wrs[:room], ErrQueueFull; room == 0 {

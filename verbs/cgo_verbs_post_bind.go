@@ -19,7 +19,7 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	s := &q.send
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// As in postTracked; before the state is looked at, which can change while the queue is not locked.
+	// As in PostSend.
 	if q.tracked && s.track.open >= q.cap.MaxSendWR {
 		q.relieveSends()
 	}

@@ -23,9 +23,6 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 	}
 	defer s.mu.Unlock()
 	// The device's own queue is longer than asked for, and its places become free in other ways.
-	if s.track.open+len(wrs) > q.cap.MaxSendWR {
-		q.relieveSends()
-	}
 	var full error
 	if room := max(q.cap.MaxSendWR-s.track.open, 0); len(wrs) > room {
 		if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
