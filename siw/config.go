@@ -59,7 +59,7 @@ type Config struct {
 	// MTU is the largest FPDU in octets, 156 to 65,536, below what the TCP connection's segment size allows (0 = that).
 	MTU int
 	// CRC: On (the default) asks for CRC32C on every connection, Off does without where the peer does not ask for it
-	// (RFC 5044 section 4.4).
+	// (RFC 5044 section 4.4). Linux's siw needs Off over a network: see docs/interop.md.
 	CRC Policy
 	// Rev is the MPA revision of outgoing connections: 2 (the default, RFC 6581: depths are negotiated and either side
 	// may speak first) or 1 (RFC 5044: neither).

@@ -63,15 +63,3 @@ func TestKernelReadOfNothing(t *testing.T) {
 	u := r.read()
 	require.Equal(t, tagged(rdmap.OpReadResponse, false, 0x100, 0x2000, k.mem.Bytes()[:len(u)-ddp.TaggedLen]...), u)
 }
-
-// TestKernelSplitTrailer: the CRC of an FPDU that siw gets in two pieces is wrong to it, whatever it is.
-func TestKernelSplitTrailer(t *testing.T) {
-	needKernel(t)
-	r, k := here.toKernel(t, depth(4, 4), nil)
-	b := r.fpdu(tagged(rdmap.OpWrite, true, k.mem.RKey(), k.mem.Addr(), 1, 2, 3, 4))
-	r.write(b[:len(b)-2])
-	time.Sleep(quietTime)
-	r.write(b[len(b)-2:])
-	require.Equal(t, siwTerminate(0x02, 0x02, 0), r.read())
-	require.Equal(t, []byte{1, 2, 3, 4}, k.mem.Bytes()[:4])
-}
