@@ -43,13 +43,17 @@ func TestWildcard(t *testing.T) {
 	mine, err := cm.Resolve(soon(t), net.JoinHostPort("198.51.100.1", port), cm.Config{Context: vctx})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mine.Close()) })
+	answered := make(chan error, 1)
 	go func() {
-		if req, err := ln.Accept(soon(t)); err == nil {
-			_ = req.Reject([]byte("seen"))
+		req, err := ln.Accept(soon(t))
+		if err == nil {
+			err = req.Reject([]byte("seen"))
 		}
+		answered <- err
 	}()
 	var re *cm.RejectedError
 	require.ErrorAs(t, mine.Connect(soon(t), newQP(t, vctx, 0), cm.ConnParam{}), &re)
+	require.NoError(t, <-answered)
 	require.Equal(t, "seen", string(re.PrivateData[:4]))
 }
 
