@@ -134,7 +134,7 @@ func TestCaptureOfRping(t *testing.T) {
 	at = []string{"-a", p.host, "-p", ports[1]}
 	server = start(t, p.under, ours, []string{"-s", "-d"}, at, n.options())
 	server.prints("listening")
-	finishes(start(t, rping, []string{"-c"}, at, n.options()))
+	finishes(startClient(t, rping, []string{"-c"}, at, n.options()))
 	finishes(server)
 
 	findings := c.judged()

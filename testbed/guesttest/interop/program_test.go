@@ -83,19 +83,18 @@ func (p *program) text() string {
 // prints waits until the program has printed a text, which it must do before it ends.
 func (p *program) prints(text string) {
 	p.t.Helper()
-	deadline := time.Now().Add(waitLimit)
-	for !strings.Contains(p.text(), text) {
-		ended := false
-		select {
-		case <-p.done:
-			ended = true
-		case <-time.After(10 * time.Millisecond):
-		}
-		if strings.Contains(p.text(), text) {
+	p.until(waitLimit, text)
+	require.Contains(p.t, p.text(), text, "%s has not printed that", p.name)
+}
+
+// until waits for some time for one of several texts or the program's end.
+func (p *program) until(limit time.Duration, texts ...string) {
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		ended := p.endsWithin(10 * time.Millisecond)
+		out := p.text()
+		if ended || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(out, text) }) {
 			return
 		}
-		require.False(p.t, ended, "%s has ended and not printed %q", p.name, text)
-		require.True(p.t, time.Now().Before(deadline), "%s has not printed %q", p.name, text)
 	}
 }
 
