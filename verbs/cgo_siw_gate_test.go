@@ -166,3 +166,50 @@ func TestSiwGateFlush(t *testing.T) {
 		})
 	}
 }
+
+// TestSiwGateDepthLowered: the depth can turn out lower than what is unanswered already.
+func TestSiwGateDepthLowered(t *testing.T) {
+	r := gateRig(t)
+	limit := r.qp.Provider().(verbs.ProviderQPLimiter)
+	limit.SetDepths(4, 4)
+	r.post(r.qp, reads(r.mr, 0, 4)...)
+	limit.SetDepths(2, 4)
+	r.post(r.qp, reads(r.mr, 4, 2)...)
+	for _, has := range []int{4, 4, 4, 5, 6} {
+		require.Len(t, fakeverbs.Posted(), has)
+		fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
+		r.poll()
+	}
+}
+
+// TestSiwGateCause: the doorbell fails because the connection has ended. How, others know better.
+func TestSiwGateCause(t *testing.T) {
+	r := gateRig(t)
+	r.post(r.qp, reads(r.mr, 0, 5)...)
+	fakeverbs.FailPost("ibv_post_send", 1, fakeverbs.PostFailure{Index: 9, Result: -1, NoBadWR: true})
+	fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
+	require.Equal(t, []uint64{0}, wcIDs(r.poll())[:1])
+	r.qp.Provider().(verbs.ProviderQPMover).Moved(verbs.QPStateErr, syscall.ECONNRESET)
+	require.ErrorIs(t, r.qp.Err(), syscall.ECONNRESET)
+}
+
+// TestSiwFullOutOfOrder: requests that the device has completed before an earlier one still take up room in the queue, so that
+// their completions have room in the CQ.
+func TestSiwFullOutOfOrder(t *testing.T) {
+	r := gateRig(t)
+	qp := r.newQP(verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}})
+	r.up(qp)
+	r.post(qp, append(reads(r.mr, 9, 1), writes(r.mr, 3)...)...)
+	posted := fakeverbs.Posted()
+	for _, p := range posted[1:] {
+		fakeverbs.InjectWC(qp.Num(), false, fakeverbs.WC{WRID: p.WRID, Opcode: uint32(verbs.WCRDMAWrite)})
+	}
+	require.Empty(t, r.poll())
+	_, err := qp.PostSend(writes(r.mr, 1))
+	require.ErrorIs(t, err, verbs.ErrQueueFull)
+	fakeverbs.InjectWC(qp.Num(), false, fakeverbs.WC{WRID: posted[0].WRID, Opcode: uint32(verbs.WCRDMARead)})
+	n, err := qp.PostSend(writes(r.mr, 5))
+	require.ErrorIs(t, err, verbs.ErrQueueFull)
+	require.Equal(t, 4, n)
+	require.Equal(t, []uint64{9, 0, 1, 2}, wcIDs(r.poll()))
+}

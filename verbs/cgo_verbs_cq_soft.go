@@ -104,7 +104,8 @@ func (cq *cgoCQ) relieve() {
 
 // watch is called after a post to a QP that has so many requests under way. The device is looked at for as long as requests
 // wait in gates, or many completions are expected that the poller does not see; and if there may not be room for all in a CQ
-// that nobody polls, until it has overflowed or been polled: the device's own queue is longer than that of the program.
+// that nobody polls, until it has overflowed or been polled, or 100 ms have passed: the device's own queue is longer than that
+// of the program.
 func (cq *cgoCQ) watch(requests int) {
 	if (cq.needed() || cq.full(requests)) && cq.watched.CompareAndSwap(false, true) {
 		go cq.attend(requests)
@@ -119,18 +120,18 @@ func (cq *cgoCQ) full(requests int) bool {
 // needed reports whether completions have to be taken from the device, whoever polls.
 func (cq *cgoCQ) needed() bool { return cq.held.Load() > 0 || cq.hidden.Load() > hiddenSlack/2 }
 
-// attend is the watch.
+// attend is the watch. It looks the more rarely, the longer nothing has come.
 func (cq *cgoCQ) attend(requests int) {
-	const least, most = 20 * time.Microsecond, 4 * time.Millisecond
-	pause := least
-	for end := time.Now().Add(100 * time.Millisecond); ; {
-		time.Sleep(pause)
+	const least, most = 20 * time.Microsecond, 50 * time.Millisecond
+	begin := time.Now()
+	for moved := begin; ; {
+		time.Sleep(min(max(time.Since(moved)/16, least), most))
 		before := cq.held.Load() + cq.hidden.Load()
 		cq.relieve()
-		if pause = min(2*pause, most); cq.held.Load()+cq.hidden.Load() != before {
-			pause = least
+		if cq.held.Load()+cq.hidden.Load() != before {
+			moved = time.Now()
 		}
-		if cq.needed() || cq.full(requests) && time.Now().Before(end) {
+		if cq.needed() || cq.full(requests) && time.Since(begin) < 100*time.Millisecond {
 			continue
 		}
 		cq.watched.Store(false)

@@ -131,8 +131,9 @@ func (q *cgoQP) PostSend(wrs []SendWR) (int, error) {
 		return q.postSendDirect(q.owner, wrs)
 	}
 	q.send.mu.Lock()
-	// Before the state is looked at, which can change while the queue is not locked.
-	if q.send.track.open+len(wrs) > q.cap.MaxSendWR {
+	// The device's own queue is longer than asked for, and its places become free in other ways. Before the state is looked
+	// at, which can change while the queue is not locked.
+	if q.send.track.requests()+len(wrs) > q.cap.MaxSendWR {
 		q.relieveSends()
 	}
 	if st := q.qpState(); st < QPStateRTS {
@@ -152,7 +153,7 @@ func (q *cgoQP) PostRecv(wrs []RecvWR) (int, error) {
 	}
 	r := &q.recv
 	r.mu.Lock()
-	if r.track.open+len(wrs) > q.cap.MaxRecvWR { // as in PostSend
+	if r.track.requests()+len(wrs) > q.cap.MaxRecvWR { // as in PostSend
 		r.mu.Unlock()
 		q.recvCQ.relieve()
 		r.mu.Lock()
@@ -167,7 +168,7 @@ func (q *cgoQP) PostRecv(wrs []RecvWR) (int, error) {
 	}
 	defer r.mu.Unlock()
 	var full error
-	if room := max(q.cap.MaxRecvWR-r.track.lent, 0); len(wrs) > room {
+	if room := max(q.cap.MaxRecvWR-r.track.requests(), 0); len(wrs) > room {
 		if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
 			return 0, full
 		}

@@ -20,7 +20,7 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// As in PostSend.
-	if q.tracked && s.track.open >= q.cap.MaxSendWR {
+	if q.tracked && s.track.requests() >= q.cap.MaxSendWR {
 		q.relieveSends()
 	}
 	switch st := q.qpState(); {
@@ -31,7 +31,7 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 		_, err := q.postHeld([]SendWR{{ID: id, Opcode: WRBindMW}})
 		s.mu.Lock()
 		return b.MW.RKey(), err
-	case q.tracked && s.track.open >= q.cap.MaxSendWR:
+	case q.tracked && s.track.requests() >= q.cap.MaxSendWR:
 		return 0, ErrQueueFull
 	}
 	if q.tracked {

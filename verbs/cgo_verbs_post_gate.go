@@ -8,7 +8,10 @@ package verbs
 // #include "cgo_verbs.h"
 import "C"
 
-import "unsafe"
+import (
+	"errors"
+	"unsafe"
+)
 
 // A gate keeps from the device what would wait in its queue. While a Read waits there for its turn, or a fenced request for
 // the Reads before it, siw answers none of the peer's Reads (siw_init_rresp finds the queue busy), so two of them that both
@@ -17,8 +20,8 @@ import "unsafe"
 //   - a fenced request when none is; so too a Read of 0 octets, which a busy siw answers with others;
 //   - any request when the device has a place for it, and none before those that were posted earlier.
 //
-// What waits has a slot in the account, slotHeld, and is let through as completions are taken from the device: by the poller,
-// by a CQ that is armed, or else by the CQ's watch. The lock of the send queue guards a gate.
+// What waits has a slot in the account, slotHeld, and is let through as completions are taken from the device: by who polls or
+// waits for events, and by the CQ's watch. The lock of the send queue guards a gate.
 type gate struct {
 	wrs  []C.struct_gv_wr // in order, from head on
 	data [][]byte         // of each that is inline, nil for the others
@@ -85,7 +88,7 @@ func (q *cgoQP) admitted(wrs []C.struct_gv_wr) int {
 		switch w := &wrs[i]; {
 		case i == room:
 			return i
-		case isFenced(w) && reads > 0, isRead(w) && reads == ord:
+		case isFenced(w) && reads > 0, isRead(w) && ord >= 0 && reads >= ord:
 			return i
 		case isRead(w):
 			reads++
@@ -110,7 +113,7 @@ func (q *cgoQP) hand(wrs []C.struct_gv_wr, sges []SGE) (int, error) {
 	n, err := q.postResult("ibv_post_send", uint64(C.gv_post_send(q.handle, unsafe.SliceData(wrs),
 		(*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), unsafe.SliceData(s.ext), C.int(len(wrs)), nil)))
 	for i := range wrs {
-		if i < n || err == nil {
+		if i < n || err == nil || errors.Is(err, errBroken) {
 			s.track.lend(uint64(wrs[i].id))
 		}
 	}
@@ -153,6 +156,12 @@ func (q *cgoQP) release() {
 		return
 	}
 	if _, err := q.hand(g.wrs[g.head:g.head+n], g.sges[g.sge:]); err != nil {
+		// What the device has not got is flushed with the rest. Nothing overtakes it, and the device gets nothing twice.
+		q.shut()
+		q.send.track.poisoned, q.send.bad = true, true
+		if errors.Is(err, errBroken) {
+			err = WCWRFlushErr // the connection has ended: who knows how tells more
+		}
 		go q.fail(err)
 		return
 	}

@@ -22,9 +22,8 @@ func (q *cgoQP) postTracked(wrs []SendWR) (int, error) {
 		return q.postHeld(wrs)
 	}
 	defer s.mu.Unlock()
-	// The device's own queue is longer than asked for, and its places become free in other ways.
 	var full error
-	if room := max(q.cap.MaxSendWR-s.track.open, 0); len(wrs) > room {
+	if room := max(q.cap.MaxSendWR-s.track.requests(), 0); len(wrs) > room {
 		if wrs, full = wrs[:room], ErrQueueFull; room == 0 {
 			return 0, full
 		}
@@ -182,7 +181,7 @@ func (q *cgoQP) postHeld(wrs []SendWR) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var full error
-	if room := max(q.cap.MaxSendWR-s.track.open, 0); len(wrs) > room && !s.flushed {
+	if room := max(q.cap.MaxSendWR-s.track.requests(), 0); len(wrs) > room && !s.flushed {
 		wrs, full = wrs[:room], ErrQueueFull
 	}
 	for i := range wrs {
@@ -209,7 +208,7 @@ func (q *cgoQP) recvHeld(wrs []RecvWR) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var full error
-	if room := max(q.cap.MaxRecvWR-r.track.open, 0); len(wrs) > room && !r.flushed {
+	if room := max(q.cap.MaxRecvWR-r.track.requests(), 0); len(wrs) > room && !r.flushed {
 		wrs, full = wrs[:room], ErrQueueFull
 	}
 	for i := range wrs {

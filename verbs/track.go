@@ -20,7 +20,7 @@ type track struct {
 	poisoned bool
 	lent     int // slots that the device has
 	reads    int // those of them that are Reads
-	open     int // requests that have not ended, as far as the device is concerned
+	halves   int // first halves of requests among all slots
 	// hidden counts, for the CQ, requests that the device will report and the poller does not see. It may be nil.
 	hidden *atomic.Int64
 }
@@ -46,16 +46,25 @@ const (
 // slots is how many slots are in use.
 func (t *track) slots() int { return int(t.tail - t.head) }
 
-// count counts a slot, or takes it out of the counts for n = -1.
+// requests is how many requests have not ended, each in its turn.
+func (t *track) requests() int { return t.slots() - t.halves }
+
+// enter counts a slot that comes into use, or leaves it for n = -1.
+func (t *track) enter(s *slot, n int) {
+	t.count(s, n)
+	t.hide(s, int64(n))
+	if s.half {
+		t.halves += n
+	}
+}
+
+// count counts a slot in its state, or takes it out of the counts for n = -1.
 func (t *track) count(s *slot, n int) {
 	if s.state == slotLent {
 		t.lent += n
 		if s.read {
 			t.reads += n
 		}
-	}
-	if s.state != slotDone && !s.half {
-		t.open += n
 	}
 }
 
@@ -77,8 +86,7 @@ func (t *track) push(s slot) uint64 {
 	}
 	at := t.at(t.tail)
 	*at = s
-	t.count(at, 1)
-	t.hide(at, 1)
+	t.enter(at, 1)
 	t.tail++
 	return t.tail - 1
 }
@@ -106,8 +114,7 @@ func (t *track) at(seq uint64) *slot { return &t.ring[seq&uint64(len(t.ring)-1)]
 func (t *track) withdraw(n int) {
 	for range n {
 		t.tail--
-		t.count(t.at(t.tail), -1)
-		t.hide(t.at(t.tail), -1)
+		t.enter(t.at(t.tail), -1)
 	}
 }
 
@@ -152,9 +159,9 @@ func (t *track) flush(qpNum uint32) {
 // drop forgets all that is open.
 func (t *track) drop() {
 	for ; t.head != t.tail; t.head++ {
-		t.hide(t.at(t.head), -1)
+		t.enter(t.at(t.head), -1)
 	}
-	t.lent, t.reads, t.open, t.failed, t.poisoned = 0, 0, 0, false, false
+	t.failed, t.poisoned = false, false
 }
 
 // next returns the oldest request if it has ended, and takes it out. A request whose success the device does not report
@@ -172,7 +179,7 @@ func (t *track) next() (wc *WC, visible, ok bool) {
 		return nil, false, false
 	}
 	t.head++
-	t.hide(s, -1)
+	t.enter(s, -1)
 	if s.half {
 		t.join(s)
 		return &s.wc, false, true

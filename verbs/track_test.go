@@ -167,7 +167,7 @@ func TestTrackHalves(t *testing.T) {
 }
 
 // counts are what a track counts: of the device's slots all and the Reads, the requests under way, and the slots.
-func counts(t *track) []int { return []int{t.lent, t.reads, t.open, t.slots()} }
+func counts(t *track) []int { return []int{t.lent, t.reads, t.requests(), t.slots()} }
 
 // TestTrackHalvesRandom: whatever becomes of which half in which order, a request fails if one of them does, has the length of
 // both, and comes once, in its turn; and the counts come to nothing.

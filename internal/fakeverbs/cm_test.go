@@ -161,15 +161,21 @@ func TestConnectOnIWARP(t *testing.T) {
 	_, err := other.postSend(WR{Opcode: opRead, NumSGE: 1})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ibv_post_send: a Read at ORD 0 on siw: its queue jams"}, Faults())
-	_, err = r.qp.postSend(WR{Opcode: opRead, NumSGE: 1})
+	for range 5 {
+		_, err = r.qp.postSend(WR{Opcode: opRead, NumSGE: 1, SGEs: []SGE{{0x1000, 64, 1}}})
+		require.NoError(t, err)
+	}
+	require.Empty(t, Faults())
+	_, err = r.qp.postSend(WR{Opcode: opRead, NumSGE: 1, SGEs: []SGE{{0x1000, 64, 1}}})
 	require.NoError(t, err)
+	require.Equal(t, []string{"ibv_post_send: a Read beyond ORD 5 on siw: until one is answered no Read of the peer's is"}, Faults())
 
 	require.NoError(t, child.disconnect())
 	client.expect(t, evDisconnected, 0)
 	listener.expect(t, evDisconnected, 0)
 	wcs, err := r.cq.poll(8)
 	require.NoError(t, err)
-	require.Len(t, wcs, 2, "flushed on both sides")
+	require.Len(t, wcs, 7, "flushed on both sides")
 	for _, id := range []object{child, client.id, listener.id} {
 		require.NoError(t, id.destroyID())
 	}

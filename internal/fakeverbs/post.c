@@ -160,6 +160,8 @@ static void siw_traps(struct qp *q, const struct ibv_send_wr *wr) {
 		fault("ibv_post_send: a Read with %d SGEs on siw", wr->num_sge);
 	if (wr->num_sge == 1 && across(wr->wr.rdma.remote_addr, wr->sg_list[0].length))
 		fault("ibv_post_send: a Read of %u octets across a page of a siw: it answers with others", wr->sg_list[0].length);
+	if (wr->num_sge == 1 && wr->sg_list[0].length == 0 && unanswered(q) > 0)
+		fault("ibv_post_send: a Read of 0 octets behind another to a siw: it answers with others");
 	if (wr->send_flags & IBV_SEND_FENCE)
 		fault("ibv_post_send: a fenced Read on siw: its queue jams");
 	if (q->connected && q->ord == 0)

@@ -265,22 +265,44 @@ func TestQPOnFake1(t *testing.T) {
 
 func TestTrapsOfSiwAreFaults(t *testing.T) {
 	r := newRig(t, Fake1)
+	sge := func(addr uint64, n uint32) []SGE { return []SGE{{addr, n, 1}} }
+	read := WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 64)}
+	const crosses, whole, long = 0x1ff0, 0x1fe0, 33
 	for _, c := range []struct {
-		wr   WR
-		want string
+		before, wr WR // before: its opcode is 0 for none
+		want       string
 	}{
-		{WR{Opcode: opRead}, "ibv_post_send: a Read without an SGE on siw: it reads as much as the request before it"},
-		{WR{Opcode: opRead, NumSGE: 1, Flags: fence}, "ibv_post_send: a fenced Read on siw: its queue jams"},
+		{WR{}, read, ""},
+		{read, read, ""}, // the QP has no connection, and so no depth
+		{WR{}, WR{Opcode: opRead}, "a Read without an SGE on siw: it reads as much as the request before it"},
+		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 64), Flags: fence}, "a fenced Read on siw: its queue jams"},
+		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 0)}, ""},
+		{read, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 0)}, "a Read of 0 octets behind another to a siw: it answers with others"},
+		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(whole, 32), RemoteAddr: crosses}, "a Read of 32 octets across a page of a siw: it answers with others"},
+		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(crosses, 32), RemoteAddr: whole}, ""},
+		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(crosses, long), RemoteAddr: crosses}, ""},
+		{WR{}, WR{Opcode: opSend, NumSGE: 1, SGEs: sge(crosses, 32)}, "32 octets from one SGE that crosses a page on siw: it sends others"},
+		{WR{}, WR{Opcode: opSend, NumSGE: 1, SGEs: sge(whole, 32)}, ""},
+		{WR{}, WR{Opcode: opSend, NumSGE: 1, SGEs: sge(crosses, long)}, ""},
+		{WR{}, WR{Opcode: opWrite, Flags: fence}, ""},
+		{read, WR{Opcode: opWrite, Flags: fence}, "a fenced request behind a Read on siw: until it is answered no Read of the peer's is"},
 	} {
+		if c.before.Opcode != 0 {
+			_, err := r.qp.postSend(c.before)
+			require.NoError(t, err)
+		}
 		_, err := r.qp.postSend(c.wr)
 		require.NoError(t, err)
-		require.Equal(t, []string{c.want}, Faults())
+		var want []string
+		if c.want != "" {
+			want = []string{"ibv_post_send: " + c.want}
+		}
+		require.Equal(t, want, Faults(), "%+v", c.wr)
+		CompleteSend(r.qp.num(), 2, 0)
 	}
 	_, err := r.qp.postSend(WR{Opcode: 12})
 	require.Error(t, err)
 	require.Equal(t, []string{"ibv_post_send: opcode 12, which indexes libsiw's table of 12"}, Faults())
-	_, err = r.qp.postSend(WR{Opcode: opRead, NumSGE: 1})
-	require.NoError(t, err)
 }
 
 func TestHot(t *testing.T) {
