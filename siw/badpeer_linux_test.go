@@ -88,12 +88,7 @@ func badPeer(t *testing.T, cfg siw.Config) (*scalePeer, *scaleSide, *connection)
 // closesInTime waits for the end of a Close.
 func closesInTime(t *testing.T, closed <-chan error, began time.Time, closeTimeout time.Duration) {
 	t.Helper()
-	select {
-	case err := <-closed:
-		require.NoError(t, err)
-	case <-time.After(closeTimeout + rawWait):
-		t.Fatal("Close takes much longer than CloseTimeout")
-	}
+	within(t, closeTimeout+time.Second, "Close", func() { require.NoError(t, <-closed) })
 	t.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
 }
 
@@ -373,6 +368,6 @@ func TestSilentHost(t *testing.T) {
 	require.NoError(t, errors.Join(c.id.Close(), c.qp.Close(), client.close()))
 	// The other side owes nothing and has heard nothing: it lives until it is closed.
 	require.Equal(t, verbs.QPStateRTS, peer.qp.State())
-	within(t, rawWait, "Close soon after CloseTimeout", func() { require.NoError(t, peer.id.Close()) })
+	within(t, 2*time.Second, "Close within CloseTimeout and 1 s", func() { require.NoError(t, peer.id.Close()) })
 	require.NoError(t, errors.Join(peer.qp.Close(), ln.Close(), server.close()))
 }

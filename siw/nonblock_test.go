@@ -181,7 +181,7 @@ func TestStalledPeerReads(t *testing.T) {
 		q.alive(alive)
 	}
 	require.Equal(t, verbs.QPStateRTS, e.qp.State())
-	within(t, rawWait, "ID.Close", func() { require.NoError(t, e.id.Close()) })
+	within(t, 1200*time.Millisecond, "ID.Close", func() { require.NoError(t, e.id.Close()) })
 	e.sendsDone(64)
 }
 
@@ -215,10 +215,10 @@ func TestStalledPeerClose(t *testing.T) {
 				n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond,
 					DeregTimeout: 200 * time.Millisecond})
 				e, _, mr, posted = stalled(n)
-				within(t, rawWait, name, func() { require.NoError(t, mr.Close()) })
+				within(t, 1200*time.Millisecond, name, func() { require.NoError(t, mr.Close()) })
 				e.finished()
 			default:
-				within(t, rawWait, name, func() { require.NoError(t, end(e)) })
+				within(t, 1200*time.Millisecond, name, func() { require.NoError(t, end(e)) })
 				require.Equal(t, verbs.QPStateErr, e.qp.State())
 			}
 			for i, failed := 0, false; i < posted; i++ {

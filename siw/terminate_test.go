@@ -110,7 +110,7 @@ func TestTerminateArrives(t *testing.T) {
 	v.p.write(append(rawFPDU(fault, true), bytes.Repeat(more, 64)...))
 	v.p.terminate(1, 2, 2, quoteDDP, fault)
 	v.ended(terminated(1, 2, 2, false))
-	within(t, timeout+rawWait, "ID.Close", func() { require.NoError(t, v.id.Close()) })
+	within(t, timeout+time.Second, "ID.Close", func() { require.NoError(t, v.id.Close()) })
 	v.intact()
 }
 
