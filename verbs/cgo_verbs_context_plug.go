@@ -18,28 +18,27 @@ const (
 	siwCQCtrl  = 8  // sizeof(struct siw_cq_ctrl)
 )
 
-// siwCQLen is how much a CQ maps; the kernel makes its entries a power of two.
-func siwCQLen(cqe int) int {
-	page := os.Getpagesize()
+// siwCQLen is how much a CQ of so many entries, a power of two, maps.
+func siwCQLen(cqe, page int) int {
 	return (cqe*siwCQEntry + siwCQCtrl + page - 1) / page * page
 }
 
 // plugPlan returns the sizes of CQs that, made one after the other in a new context, fill it up to the hole, and of the one
 // behind them that lies across it.
-func plugPlan() (before []int, across int) {
+func plugPlan(page int) (before []int, across int) {
 	for at := 0; ; {
 		cqe := 1
-		if at+siwCQLen(cqe) >= siwHole {
-			for at+siwCQLen(cqe) <= siwHole {
+		if at+siwCQLen(cqe, page) >= siwHole {
+			for at+siwCQLen(cqe, page) <= siwHole {
 				cqe *= 2
 			}
 			return before, cqe
 		}
-		for at+siwCQLen(2*cqe) < siwHole {
+		for at+siwCQLen(2*cqe, page) < siwHole {
 			cqe *= 2
 		}
 		before = append(before, cqe)
-		at += siwCQLen(cqe)
+		at += siwCQLen(cqe, page)
 	}
 }
 
@@ -49,7 +48,7 @@ func (c *cgoContext) plugHole() {
 		C.gv_create_cq(c.c, C.int(cqe), 0, nil, &cq) // nil if it fails
 		return cq
 	}
-	before, across := plugPlan()
+	before, across := plugPlan(os.Getpagesize())
 	for _, cqe := range before {
 		if cq := create(cqe); cq != nil {
 			defer C.ibv_destroy_cq(cq)
