@@ -15,7 +15,11 @@ import (
 // withNIC makes a command's function of one that finds the user-space RNIC among the devices, as the last of them.
 func withNIC(f func(cmd *cobra.Command, nic *verbs.Device) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
-		return onNIC(cmd, siw.Config{}, func(nic *verbs.Device) error { return f(cmd, nic) })
+		var cfg siw.Config
+		if crc := cmd.Flag(noCRCFlag); crc != nil && crc.Value.String() == "true" {
+			cfg.CRC = siw.Off
+		}
+		return onNIC(cmd, cfg, func(nic *verbs.Device) error { return f(cmd, nic) })
 	}
 }
 
@@ -34,6 +38,14 @@ func onNIC(cmd *cobra.Command, cfg siw.Config, f func(nic *verbs.Device) error) 
 
 // deviceFlag is the name of the option that chooses a device.
 const deviceFlag = "device"
+
+// noCRCFlag is the name of the option for peers that a CRC does not agree with.
+const noCRCFlag = "no-crc"
+
+// addNoCRCFlag adds the option --no-crc.
+func addNoCRCFlag(cmd *cobra.Command) {
+	cmd.Flags().Bool(noCRCFlag, false, "have the user-space RNIC ask for no CRC, which Linux's siw needs over a network")
+}
 
 // userSpaceProvider is the provider of the user-space RNIC, which has every operation.
 const userSpaceProvider = "siw"

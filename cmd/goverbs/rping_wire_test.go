@@ -356,3 +356,33 @@ func TestConnectEvent(t *testing.T) {
 		require.Equal(t, c.status, status, "%v", c.err)
 	}
 }
+
+// TestRPingNoCRC: the Request of a connection asks for a CRC, unless it shall not (RFC 5044 section 7.1.1).
+func TestRPingNoCRC(t *testing.T) {
+	const crc = 0x40
+	for _, c := range []struct {
+		options []string
+		want    byte
+	}{{nil, crc}, {[]string{"--no-crc"}, 0}, {[]string{"--no-crc=false"}, crc}} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		_, port, err := net.SplitHostPort(ln.Addr().String())
+		require.NoError(t, err)
+		flags := make(chan byte, 1)
+		go func() {
+			defer ln.Close()
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			request := make([]byte, 20)
+			if _, err := io.ReadFull(conn, request); err == nil {
+				flags <- request[16]
+			}
+		}()
+		r := start(t, append([]string{"rping", "-c", "-a", "127.0.0.1", "-p", port}, c.options...)...).end(t)
+		require.NotEqual(t, exitDone, r.code)
+		require.Equal(t, c.want, <-flags&crc, "%v", c.options)
+	}
+}
