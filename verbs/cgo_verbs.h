@@ -69,12 +69,11 @@ struct gv_wc {
 // all: an errno or GV_NO_ERRNO. GV_BROKEN is set if the library did not tell how many it took.
 #define GV_BROKEN (1u << 31)
 // Objects come as numbers here: Go checks pointers to what may hold pointers, which costs as much as the work.
-// gv_gather copies what n elements name to a place.
-void gv_gather(void *to, const struct ibv_sge *sge, int n);
-
 uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *wrs, const struct ibv_sge *sges, const struct gv_ext *ext, int n, uint32_t *held);
 uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *wrs, const struct ibv_sge *sges, int n, uint32_t *held);
 uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *wrs, const struct ibv_sge *sges, int n);
+// gv_gather copies what n elements name to a place.
+void gv_gather(void *to, const struct ibv_sge *sges, int n);
 
 // gv_poll returns the number of completions, with GV_ERRORS if one of them is not a success, or a negative number that
 // means nothing but failure. with_inv is the device's flag for what IBV_WC_WITH_INV says.

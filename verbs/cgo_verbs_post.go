@@ -4,7 +4,6 @@
 
 package verbs
 
-// #cgo noescape gv_post_send
 // #cgo noescape gv_post_recv
 // #include "cgo_verbs.h"
 import "C"
@@ -84,6 +83,17 @@ func flatten(f *C.struct_gv_wr, w *SendWR) {
 func flatOp(op WROpcode, flags SendFlags, sges int) C.uint32_t {
 	return C.uint32_t(op) | C.uint32_t(flags)<<C.GV_FLAGS_SHIFT | C.uint32_t(sges)<<C.GV_SGES_SHIFT
 }
+
+// What a flat request says.
+const (
+	fenceBit  = C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
+	inlineBit = C.IBV_SEND_INLINE << C.GV_FLAGS_SHIFT
+)
+
+func isRead(w *C.struct_gv_wr) bool   { return w.op&0xff == C.uint32_t(WRRDMARead) }
+func isFenced(w *C.struct_gv_wr) bool { return w.op&fenceBit != 0 }
+func isInline(w *C.struct_gv_wr) bool { return w.op&inlineBit != 0 }
+func elements(w *C.struct_gv_wr) int  { return int(w.op >> C.GV_SGES_SHIFT) }
 
 // fill converts a list.
 func (s *sendQueue) fill(wrs []SendWR) {

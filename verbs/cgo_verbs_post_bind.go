@@ -4,8 +4,6 @@
 
 package verbs
 
-// #cgo noescape gv_post_send
-// #cgo noescape gv_post_recv
 // #include "cgo_verbs.h"
 import "C"
 

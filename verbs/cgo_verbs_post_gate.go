@@ -35,7 +35,7 @@ func (g *gate) len() int { return len(g.wrs) - g.head }
 // add appends a request. Inline data may change when the post returns, so they are copied.
 func (g *gate) add(w C.struct_gv_wr, sgl []SGE) {
 	var data []byte
-	if w.op&(C.IBV_SEND_INLINE<<C.GV_FLAGS_SHIFT) != 0 && len(sgl) > 0 {
+	if isInline(&w) && len(sgl) > 0 {
 		data = gather(sgl)
 		w.op -= C.uint32_t(len(sgl)-1) << C.GV_SGES_SHIFT
 		sgl = []SGE{{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(data)))), Length: uint32(len(data))}}
@@ -46,7 +46,7 @@ func (g *gate) add(w C.struct_gv_wr, sgl []SGE) {
 // drop takes the first n requests out.
 func (g *gate) drop(n int) {
 	for i := range n {
-		g.sge += int(g.wrs[g.head+i].op >> C.GV_SGES_SHIFT)
+		g.sge += elements(&g.wrs[g.head+i])
 		g.data[g.head+i] = nil
 	}
 	if g.head += n; 2*g.head >= len(g.wrs) {
@@ -97,17 +97,12 @@ func (q *cgoQP) admitted(wrs []C.struct_gv_wr) int {
 	return len(wrs)
 }
 
-// fenceBit is IBV_SEND_FENCE in a flat request. On siw only the gate looks at it.
-const fenceBit = C.IBV_SEND_FENCE << C.GV_FLAGS_SHIFT
-
-func isFenced(w *C.struct_gv_wr) bool { return w.op&fenceBit != 0 }
-
 // hand gives requests to the device and notes those that it takes.
 func (q *cgoQP) hand(wrs []C.struct_gv_wr, sges []SGE) (int, error) {
 	s := &q.send
 	if q.ctx.model.gated {
 		for i := range wrs {
-			wrs[i].op &^= fenceBit // it has waited
+			wrs[i].op &^= fenceBit // it has waited, and siw stops for good at a fenced Read
 		}
 	}
 	n, err := q.postResult("ibv_post_send", uint64(C.gv_post_send(q.handle, unsafe.SliceData(wrs),
@@ -125,7 +120,7 @@ func (q *cgoQP) hold(n int) {
 	s := &q.send
 	at := 0
 	for i, w := range s.wrs {
-		count := int(w.op >> C.GV_SGES_SHIFT)
+		count := elements(&w)
 		if i >= n {
 			s.gate.add(w, s.sges[at:at+count])
 		}

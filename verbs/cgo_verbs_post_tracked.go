@@ -4,8 +4,6 @@
 
 package verbs
 
-// #cgo noescape gv_post_send
-// #cgo noescape gv_post_recv
 // #include "cgo_verbs.h"
 import "C"
 
@@ -92,34 +90,34 @@ func (q *cgoQP) enter(w *SendWR, half bool) uint64 {
 
 // adapt changes what the device would misunderstand.
 func (s *sendQueue) adapt(m *model) {
-	if !m.oneSGE && !m.noFence {
+	if !m.oneSGE && !m.gated {
 		return
 	}
 	amiss, at := false, 0
 	for i := range s.wrs {
 		w := &s.wrs[i]
-		if m.noFence && isRead(w) {
-			w.op &^= fenceBit
-		}
-		n := int(w.op >> C.GV_SGES_SHIFT)
-		if m.gated && isRead(w) && !slices.ContainsFunc(s.sges[at:at+n], isNotEmpty) {
-			w.op |= fenceBit // for the gate
-		}
-		amiss = amiss || m.oneSGE && elementsAmiss(w, s.sges[at:at+n], m.short)
+		n := elements(w)
+		own := s.sges[at : at+n]
 		at += n
+		if m.gated && isRead(w) {
+			// Reads of one QP are in order without a fence, which the gate takes for that of an empty one.
+			w.op &^= fenceBit
+			if !slices.ContainsFunc(own, isNotEmpty) {
+				w.op |= fenceBit
+			}
+		}
+		amiss = amiss || m.oneSGE && elementsAmiss(w, own, m.short)
 	}
 	if amiss {
 		s.mend(m)
 	}
 }
 
-func isRead(w *C.struct_gv_wr) bool { return w.op&0xff == C.uint32_t(WRRDMARead) }
-
 func isEmpty(s SGE) bool    { return s.Length == 0 }
 func isNotEmpty(s SGE) bool { return s.Length > 0 }
 
 // elementsAmiss reports whether siw would misunderstand the elements of a request: a Read without any, one that crosses a
-// page (see halve), or several with one of length 0, for which it uses a region that it has not looked up (siw_tx_hdt).
+// page (see tear), or several with one of length 0, for which it uses a region that it has not looked up (siw_tx_hdt).
 func elementsAmiss(w *C.struct_gv_wr, sgl []SGE, short uint32) bool {
 	switch len(sgl) {
 	case 0:
@@ -132,7 +130,7 @@ func elementsAmiss(w *C.struct_gv_wr, sgl []SGE, short uint32) bool {
 
 // firstPage is how many octets of a request's only element are to become an element of their own.
 func firstPage(w *C.struct_gv_wr, s SGE, short uint32) uint32 {
-	if isRead(w) || w.op&(C.IBV_SEND_INLINE<<C.GV_FLAGS_SHIFT) != 0 {
+	if isRead(w) || isInline(w) {
 		return 0
 	}
 	return tear(s.Addr, s.Length, short)
@@ -145,7 +143,7 @@ func (s *sendQueue) mend(m *model) {
 	at := 0
 	for i := range s.wrs {
 		w := &s.wrs[i]
-		n := int(w.op >> C.GV_SGES_SHIFT)
+		n := elements(w)
 		own := s.sges[at : at+n]
 		at += n
 		before := len(sges)

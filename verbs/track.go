@@ -79,7 +79,7 @@ func (t *track) add(id uint64, state slotState, visible, reported bool) uint64 {
 	return t.push(slot{wc: WC{ID: id}, state: state, visible: visible, reported: reported})
 }
 
-// push is add.
+// push appends a slot and returns its number.
 func (t *track) push(s slot) uint64 {
 	if t.slots() == len(t.ring) {
 		t.grow()
