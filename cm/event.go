@@ -35,11 +35,14 @@ var eventTexts = [...]string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "R
 
 // String returns the C name.
 func (e Event) String() string {
-	if int(e) < len(eventTexts) {
+	if e.known() {
 		return "RDMA_CM_EVENT_" + eventTexts[e]
 	}
 	return fmt.Sprintf("Event(%d)", uint8(e))
 }
+
+// known reports whether the kind of event has a name here.
+func (e Event) known() bool { return int(e) < len(eventTexts) }
 
 // EventError is an event of the kernel's connection manager that ended an attempt to connect, or a connection.
 type EventError struct {

@@ -110,6 +110,9 @@ func (e *endpoint) deliver(ev rawEvent) {
 	case EventAddrChange:
 		return // the connection goes on, and bonding makes many of these
 	}
+	if !ev.event.known() {
+		return // a newer kernel's: what ends something also has an event that is known
+	}
 	e.events = append(e.events, ev)
 	select {
 	case e.wake <- struct{}{}:

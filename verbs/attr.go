@@ -75,7 +75,7 @@ type QPAttr struct {
 	RQPSN           uint32      // rq_psn
 	SQPSN           uint32      // sq_psn
 	DestQPNum       uint32      // dest_qp_num
-	AccessFlags     AccessFlags // qp_access_flags: what the peer may do at all
+	AccessFlags     AccessFlags // qp_access_flags: what the peer may do at all; bits without a name here are the device's to judge
 	PKeyIndex       uint16      // pkey_index
 	PortNum         uint8       // port_num, from 1
 	MaxRdAtomic     int         // max_rd_atomic: ORD

@@ -154,6 +154,10 @@ func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrM
 	return nil
 }
 
+// accessNoQP are the flags that belong to memory and not to a QP. One that has no name here may be a newer kernel's, whose
+// connection manager asks for it.
+const accessNoQP = accessKnown &^ (AccessLocalWrite | accessRemote | AccessMWBind)
+
 // checkAttrs judges the values that mask selects, as far as no device is needed for that. ports is how many it has.
 func checkAttrs(a *QPAttr, mask QPAttrMask, from QPState, ports int) error {
 	for _, c := range []struct {
@@ -164,8 +168,8 @@ func checkAttrs(a *QPAttr, mask QPAttrMask, from QPState, ports int) error {
 	}{
 		{QPAttrCurState, a.CurState != from, "cur_qp_state", a.CurState},
 		{QPAttrPort, a.PortNum < 1 || int(a.PortNum) > ports, "port_num", a.PortNum},
-		{QPAttrAccessFlags, a.AccessFlags&^(AccessLocalWrite|accessRemote|AccessMWBind) != 0, "qp_access_flags", a.AccessFlags},
-		{QPAttrPathMTU, a.PathMTU.Bytes() == 0, "path_mtu", a.PathMTU},
+		{QPAttrAccessFlags, a.AccessFlags&accessNoQP != 0, "qp_access_flags", a.AccessFlags},
+		{QPAttrPathMTU, a.PathMTU == 0, "path_mtu", a.PathMTU},
 		{QPAttrDestQPN, a.DestQPNum >= 1<<24, "dest_qp_num", a.DestQPNum},
 		{QPAttrRQPSN, a.RQPSN >= 1<<24, "rq_psn", a.RQPSN},
 		{QPAttrSQPSN, a.SQPSN >= 1<<24, "sq_psn", a.SQPSN},

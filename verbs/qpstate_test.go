@@ -95,7 +95,7 @@ func TestModifyValues(t *testing.T) {
 	for name, spoil := range map[string]func(a *QPAttr){
 		"cur_qp_state":       func(a *QPAttr) { a.CurState = QPStateRTS },
 		"port_num":           func(a *QPAttr) { a.PortNum = 3 },
-		"qp_access_flags":    func(a *QPAttr) { a.AccessFlags = 1 << 31 },
+		"qp_access_flags":    func(a *QPAttr) { a.AccessFlags = AccessOnDemand },
 		"path_mtu":           func(a *QPAttr) { a.PathMTU = 0 },
 		"dest_qp_num":        func(a *QPAttr) { a.DestQPNum = 1 << 24 },
 		"rq_psn":             func(a *QPAttr) { a.RQPSN = 1 << 24 },

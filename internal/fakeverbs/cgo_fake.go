@@ -89,10 +89,11 @@ func cLive() map[string]int {
 	return live
 }
 
-func cSetBlock(ms int) { C.fake_set(&C.fake_block_ms, C.int(ms)) }
-func cSetAuto(on bool) { C.fake_set(&C.fake_auto, cbool(on)) }
-func cSetLoop(on bool) { C.fake_set(&C.fake_loop, cbool(on)) }
-func cSetHot(mode int) { C.fake_set_hot(C.int(mode)) }
+func cSetBlock(ms int)  { C.fake_set(&C.fake_block_ms, C.int(ms)) }
+func cSetAuto(on bool)  { C.fake_set(&C.fake_auto, cbool(on)) }
+func cSetLoop(on bool)  { C.fake_set(&C.fake_loop, cbool(on)) }
+func cSetNewer(on bool) { C.fake_set(&C.fake_newer, cbool(on)) }
+func cSetHot(mode int)  { C.fake_set_hot(C.int(mode)) }
 func cSetFork(result, status int) {
 	C.fake_set(&C.fake_fork_result, C.int(result))
 	C.fake_set(&C.fake_fork_status, C.int(status))

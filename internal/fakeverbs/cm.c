@@ -91,6 +91,8 @@ void fake_reset_cm(void) {
 static void push(struct cmid *to, struct cmid *id, bool request, const struct fake_cm_event *ev) {
 	struct cm_ev *e = calloc(1, sizeof(*e));
 
+	if (fake_newer && ev->event != UNKNOWN_EVENT)
+		push(to, to, false, &(struct fake_cm_event){.event = UNKNOWN_EVENT});
 	e->e.about = &to->o;
 	e->id = id;
 	e->request = request;
@@ -860,14 +862,16 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 	attr->port_num = 1;
 	attr->qp_access_flags = d->dev->iwarp ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
 					      : IBV_ACCESS_REMOTE_WRITE;
+	attr->qp_access_flags |= UNKNOWN_ACCESS | UNKNOWN_BIT;
+	*mask = UNKNOWN_BIT;
 	mine = &d->info.param;
 	if (d->dev->iwarp) {
-		*mask = to == IBV_QPS_RTS ? 0 : IBV_QP_STATE | IBV_QP_ACCESS_FLAGS;
+		*mask |= to == IBV_QPS_RTS ? 0 : IBV_QP_STATE | IBV_QP_ACCESS_FLAGS;
 		return end_rc(0);
 	}
 	if (id->ps == RDMA_PS_UDP) {
 		attr->qkey = RDMA_UDP_QKEY;
-		*mask = IBV_QP_STATE;
+		*mask |= IBV_QP_STATE;
 		if (to == IBV_QPS_INIT)
 			*mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
 		else if (to == IBV_QPS_RTS)
@@ -876,10 +880,10 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 	}
 	switch (to) {
 	case IBV_QPS_INIT:
-		*mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+		*mask |= IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 		break;
 	case IBV_QPS_RTR:
-		*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		*mask |= IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 		attr->ah_attr.is_global = 1;
 		attr->ah_attr.port_num = 1;
@@ -894,7 +898,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 			attr->max_dest_rd_atomic = d->req.responder_resources;
 		break;
 	default:
-		*mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		*mask |= IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
 		attr->sq_psn = d->o.id;
 		attr->timeout = d->info.ack_timeout ? d->info.ack_timeout : 18;

@@ -17,14 +17,21 @@ import (
 // TestConnections runs what the conformance suite has about connections over libraries without a device.
 func TestConnections(t *testing.T) {
 	for _, c := range []struct {
-		name, listen string
-		activeFirst  bool
+		name, listen       string
+		activeFirst, newer bool
 	}{
-		{"fake0", "192.0.2.1:0", false},
-		{"fake1", "198.51.100.1:0", true},
+		{"fake0", "192.0.2.1:0", false, false},
+		{"fake1", "198.51.100.1:0", true, false},
+		{"fake0", "192.0.2.1:0", false, true},
+		{"fake1", "198.51.100.1:0", true, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		name := c.name
+		if c.newer {
+			name += " of a newer kernel"
+		}
+		t.Run(name, func(t *testing.T) {
 			fakeverbs.Start(t)
+			fakeverbs.SetNewer(c.newer)
 			t.Cleanup(func() { require.NoError(t, device(t, c.name).CloseShared()) })
 			fakeverbs.Loopback(true)
 			attr := fakeverbs.DeviceAttr(fakeverbs.Fake0)

@@ -93,6 +93,11 @@ func Live() map[string]int { return cLive() }
 // SetBlockLimit sets how long a call that waits in C waits before that is a fault: 2 s after Reset.
 func SetBlockLimit(d time.Duration) { cSetBlock(int(d / time.Millisecond)) }
 
+// SetNewer makes the kernel one that is newer than the libraries' headers, until Reset. What has bits for flags has some
+// without a name: attributes of devices and ports, what rdma_init_qp_attr asks for and its mask, completions. Before each
+// event of an id comes one of a kind without a name.
+func SetNewer(on bool) { cSetNewer(on) }
+
 // ForkStatus sets what ibv_fork_init returns and ibv_is_fork_initialized tells (IBV_FORK_DISABLED 0, ENABLED 1,
 // UNNEEDED 2). ibv_fork_init that succeeds turns DISABLED to ENABLED.
 func ForkStatus(result syscall.Errno, status int) { cSetFork(int(result), status) }

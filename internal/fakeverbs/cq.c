@@ -163,7 +163,7 @@ int fake_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc) {
 			wc[i].byte_len = w->byte_len;
 			wc[i].imm_data = w->imm;
 			wc[i].src_qp = w->src_qp;
-			wc[i].wc_flags = w->flags;
+			wc[i].wc_flags = w->flags | UNKNOWN_BIT;
 			wc[i].pkey_index = w->pkey_index;
 			wc[i].slid = w->slid;
 			wc[i].sl = w->sl;
@@ -334,23 +334,14 @@ int fake_inject_async(int dev, uint32_t type, uint32_t id) {
 			context = ev.element.srq->context;
 		}
 		break;
-	case IBV_EVENT_DEVICE_FATAL:
-	case IBV_EVENT_PORT_ACTIVE:
-	case IBV_EVENT_PORT_ERR:
-	case IBV_EVENT_LID_CHANGE:
-	case IBV_EVENT_PKEY_CHANGE:
-	case IBV_EVENT_SM_CHANGE:
-	case IBV_EVENT_CLIENT_REREGISTER:
-	case IBV_EVENT_GID_CHANGE:
-		ev.element.port_num = id;
-		for (struct obj *c = obj_next(K_CONTEXT, NULL); c; c = obj_next(K_CONTEXT, c)) {
-			if (((struct ctx *)c)->dev != &fake_dev[dev] || c->own)
-				continue;
-			async_push((struct ctx *)c, NULL, ev);
-			n++;
-		}
-		break;
-	default: {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED: {
 		struct qp *q = qp_by_num(id);
 
 		if (q) {
@@ -358,7 +349,16 @@ int fake_inject_async(int dev, uint32_t type, uint32_t id) {
 			ev.element.qp = &q->pub;
 			context = q->pub.context;
 		}
+		break;
 	}
+	default: // of the device or a port, for which the library also takes what it does not know
+		ev.element.port_num = id;
+		for (struct obj *c = obj_next(K_CONTEXT, NULL); c; c = obj_next(K_CONTEXT, c)) {
+			if (((struct ctx *)c)->dev != &fake_dev[dev] || c->own)
+				continue;
+			async_push((struct ctx *)c, NULL, ev);
+			n++;
+		}
 	}
 	if (o) {
 		async_push(ctx_of(context), o, ev);

@@ -214,8 +214,12 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 
 	if (!c || port < 1 || port > c->dev->attr.orig_attr.phys_port_cnt || port > FAKE_PORTS)
 		err = err ? err : EINVAL;
-	if (!err)
-		memcpy(attr, &c->dev->port[port - 1], len < sizeof(*attr) ? len : sizeof(*attr));
+	if (!err) {
+		struct ibv_port_attr port_attr = c->dev->port[port - 1];
+
+		port_attr.port_cap_flags |= UNKNOWN_BIT;
+		memcpy(attr, &port_attr, len < sizeof(*attr) ? len : sizeof(*attr));
+	}
 	return end_errno(err);
 }
 
@@ -302,8 +306,10 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr) 
 	struct ctx *c = ctx_get("ibv_query_device", context);
 
 	err = err ? err : c ? 0 : EINVAL;
-	if (!err)
+	if (!err) {
 		*attr = c->dev->attr.orig_attr;
+		attr->device_cap_flags |= UNKNOWN_BIT;
+	}
 	return end_errno(err);
 }
 

@@ -62,5 +62,5 @@ func SetHidden(dev int, hidden bool) { cSetHidden(dev, hidden) }
 
 // InjectAsync queues an asynchronous event (ibv_event_type) and returns on how many contexts. For an event of a QP, id
 // is its number; for one of a CQ or SRQ, which of that kind since the process began (1 is the first); for one of a port
-// or the device, the port, and all contexts of dev get it.
+// or the device, or of a kind that has no name, the port, and all contexts of dev get it.
 func InjectAsync(dev int, event, id uint32) int { return cInjectAsync(dev, event, id) }

@@ -215,6 +215,12 @@ struct ah {
 	struct ibv_ah pub;
 };
 
+// What no header has: a bit of flags and a kind of event. The access flags are those that Linux 6.12 asks for on rxe,
+// FLUSH_GLOBAL and FLUSH_PERSISTENT.
+#define UNKNOWN_BIT (fake_newer ? 1u << 30 : 0)
+#define UNKNOWN_ACCESS (fake_newer ? 3u << 8 : 0)
+#define UNKNOWN_EVENT 99
+
 #define OUTER(type, ptr) ((struct type *)((char *)(ptr) - offsetof(struct type, pub)))
 
 extern pthread_mutex_t fake_mu; // everything here, but for the hot paths
@@ -222,6 +228,7 @@ extern struct dev fake_dev[2];
 extern int fake_hot;  // 0 off, 1 completions without end, 2 one for each signaled request
 extern int fake_auto; // requests complete when they are posted
 extern int fake_loop; // requests are executed between QPs of the process
+extern int fake_newer; // the kernel is newer than the libraries' headers: see SetNewer
 extern int fake_block_ms;
 extern int fake_fork_result, fake_fork_status;
 

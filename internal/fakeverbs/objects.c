@@ -21,7 +21,7 @@
 
 pthread_mutex_t fake_mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-int fake_hot, fake_auto, fake_loop, fake_block_ms = 2000;
+int fake_hot, fake_auto, fake_loop, fake_newer, fake_block_ms = 2000;
 
 // Faults.
 
@@ -502,7 +502,7 @@ void fake_reset(void) {
 		free(o);
 	}
 	fake_reset_posted();
-	fake_auto = fake_loop = 0;
+	fake_auto = fake_loop = fake_newer = 0;
 	fake_block_ms = 2000;
 	late = FN_COUNT;
 	pthread_mutex_unlock(&fake_mu);
