@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package eventfd
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+const limit = 30 * time.Second
+
+// within returns what comes in time.
+func within(t *testing.T, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(limit):
+		require.FailNow(t, "nothing has come")
+		return nil
+	}
+}
+
+// reading returns a File for which a goroutine waits that finds nothing, and what its Wait returns.
+func reading(t *testing.T) (*File, <-chan error) {
+	t.Helper()
+	_, f := newFile(t)
+	began, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		ended <- f.Wait(context.Background(), func() bool {
+			select {
+			case began <- nil:
+			default:
+			}
+			return false
+		})
+	}()
+	require.NoError(t, within(t, began))
+	return f, ended
+}
+
+// TestContextEndsItsOwnWait: who stands in line behind a goroutine that reads goes with the end of its context, and the other
+// one stays.
+func TestContextEndsItsOwnWait(t *testing.T) {
+	f, first := reading(t)
+	for _, left := range []time.Duration{0, time.Millisecond} {
+		ctx, cancel := context.WithTimeout(t.Context(), left)
+		defer cancel()
+		second := make(chan error, 1)
+		go func() { second <- f.Wait(ctx, func() bool { panic("it is not its turn") }) }()
+		require.Equal(t, context.DeadlineExceeded, within(t, second))
+	}
+	require.Empty(t, first)
+	require.NoError(t, f.Close())
+	require.Equal(t, lifetime.ErrClosed, within(t, first))
+}
+
+// TestNotInherited: a program that is started while a descriptor is waited for does not get it.
+func TestNotInherited(t *testing.T) {
+	_, f := newFile(t)
+	require.NoError(t, f.rc.Control(func(fd uintptr) {
+		flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0)
+		require.NoError(t, err)
+		require.NotZero(t, flags&unix.FD_CLOEXEC)
+	}))
+	require.NoError(t, f.Close())
+}
+
+// TestEndedContextTakesNothing: a Wait whose context has ended leaves an event that is there to others.
+func TestEndedContextTakesNothing(t *testing.T) {
+	fd, f := newFile(t)
+	_, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, context.Canceled, f.Wait(ctx, taker(fd)))
+	require.NoError(t, f.Wait(t.Context(), taker(fd)))
+	require.NoError(t, f.Close())
+}
+
+// TestWakeEndsNothing: a Wait that was woken for nothing goes on.
+func TestWakeEndsNothing(t *testing.T) {
+	_, f := newFile(t)
+	tries := 0
+	require.NoError(t, f.Wait(t.Context(), func() bool {
+		tries++
+		f.Wake()
+		return tries == 5
+	}))
+	require.Equal(t, 5, tries)
+	require.NoError(t, f.Close())
+}
