@@ -3,9 +3,12 @@
 package siw
 
 import (
+	"io"
+	"net"
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -32,4 +35,79 @@ func TestBrokenReason(t *testing.T) {
 		time.Sleep(2 * reasonDelay)
 		require.ErrorIs(t, a.qp.Err(), want, "the first reason stays")
 	}
+}
+
+// TestEndDoesNotWait: a stream that has failed tells at once why, or that somebody else has been told, however it has failed. The
+// clock of the bubble moves only when somebody sleeps.
+func TestEndDoesNotWait(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fail  func(t *testing.T, s *tcpStream, peer *net.TCPConn)
+		want  error
+		again error // what the next read says
+	}{
+		{"FIN", func(t *testing.T, _ *tcpStream, peer *net.TCPConn) { require.NoError(t, peer.CloseWrite()) }, io.EOF, io.EOF},
+		{"reset", func(t *testing.T, _ *tcpStream, peer *net.TCPConn) { reset(t, peer) }, syscall.ECONNRESET, syscall.ECONNRESET},
+		{"FIN and reset", func(t *testing.T, _ *tcpStream, peer *net.TCPConn) {
+			require.NoError(t, peer.CloseWrite())
+			reset(t, peer)
+		}, syscall.ECONNRESET, syscall.ECONNRESET},
+		{"FIN and reset, the writer was told", func(t *testing.T, s *tcpStream, peer *net.TCPConn) {
+			require.NoError(t, peer.CloseWrite())
+			reset(t, peer)
+			closed(t, s)
+			_, err := s.write([][]byte{{1}})
+			require.ErrorIs(t, err, syscall.EPIPE)
+		}, syscall.EPIPE, syscall.EPIPE},
+		{"FIN and reset, the writer comes with what it was told", func(t *testing.T, s *tcpStream, peer *net.TCPConn) {
+			require.NoError(t, peer.CloseWrite())
+			reset(t, peer)
+			closed(t, s)
+			_, err := s.TCPConn.Write([]byte{1}) // as s.write up to the moment at which it notes the error
+			require.ErrorIs(t, err, syscall.EPIPE)
+		}, errBroken, errBroken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			require.NoError(t, err)
+			defer ln.Close()
+			nc, err := net.Dial("tcp4", ln.Addr().String())
+			require.NoError(t, err)
+			defer nc.Close()
+			peer, err := ln.AcceptTCP()
+			require.NoError(t, err)
+			defer peer.Close()
+			st, err := newStream(nc, time.Minute)
+			require.NoError(t, err)
+			s := st.(*tcpStream)
+			c.fail(t, s, peer)
+			if c.name != "FIN" {
+				closed(t, s)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				for _, want := range []error{c.want, c.again} {
+					for err = errWouldBlock; err == errWouldBlock; {
+						_, err = s.read([][]byte{make([]byte, 8)})
+					}
+					require.ErrorIs(t, err, want)
+				}
+				require.Zero(t, time.Since(began), "the read has slept")
+			})
+		})
+	}
+}
+
+// reset closes a connection by RST.
+func reset(t *testing.T, nc *net.TCPConn) {
+	require.NoError(t, nc.SetLinger(0))
+	require.NoError(t, nc.Close())
+}
+
+// closed waits until the kernel has closed the connection.
+func closed(t *testing.T, s *tcpStream) {
+	require.Eventually(t, func() bool {
+		info, ok := s.info()
+		return ok && info.State == tcpClose
+	}, patience, time.Millisecond)
 }

@@ -42,6 +42,8 @@ type conn struct {
 	idle     *time.Timer   // looks for signs of life; nil without IdleTimeout
 	received atomic.Uint64 // octets, for idle
 
+	reason *time.Timer // mu; gives up waiting for the reason of a failure; nil = nobody waits
+
 	term  *termination // mu; the Terminate to send at the end
 	cause error        // mu; why the connection ended
 
@@ -137,13 +139,18 @@ func (c *conn) fail(cause error, t *termination) {
 // to broken after them, but not this much later.
 const reasonDelay = 100 * time.Millisecond
 
-// broken ends the connection because its stream has failed.
+// broken ends the connection because its stream has failed. It does not wait, not for the reason either: the caller may hold a
+// role, and with it keep a poller from all its connections.
 func (c *conn) broken(err error) {
 	switch {
 	case err == errStalled:
 		err = fmt.Errorf("peer has taken no data for %v: %w", c.dev.cfg.PeerTimeout, syscall.ETIMEDOUT)
-	case errors.Is(err, syscall.EPIPE):
-		time.AfterFunc(reasonDelay, func() { c.fail(err, nil) })
+	case err == errBroken, errors.Is(err, syscall.EPIPE):
+		c.q.mu.Lock()
+		defer c.q.mu.Unlock()
+		if c.reason == nil && !c.dead.Load() {
+			c.reason = time.AfterFunc(reasonDelay, func() { c.fail(err, nil) })
+		}
 		return
 	}
 	c.fail(err, nil)
@@ -207,7 +214,7 @@ func (c *conn) end() {
 	if c.term != nil {
 		tail = c.appendTerminate(tail)
 	}
-	for _, timer := range []*time.Timer{c.idle, c.tx.grace} {
+	for _, timer := range []*time.Timer{c.idle, c.tx.grace, c.reason} {
 		if timer != nil {
 			timer.Stop()
 		}

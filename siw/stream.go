@@ -4,14 +4,17 @@ package siw
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 )
 
 // stream is the byte stream below a connection. read and write never wait. read is called by the holder of the
 // connection's receive role, write by the holder of its send role, waitReadable and waitWritable by one goroutine each. When
-// the peer has taken nothing of what is to be sent for the NIC's PeerTimeout, one of them returns errStalled.
+// the peer has taken nothing of what is to be sent for the NIC's PeerTimeout, one of them returns errStalled. A call that
+// comes after the one that was told why the stream has failed returns errBroken or EPIPE.
 type stream interface {
 	// read fills bufs as far as octets are there. It returns errWouldBlock if there are none, io.EOF after the last.
 	read(bufs [][]byte) (int, error)
@@ -47,6 +50,7 @@ type waker interface {
 var (
 	errWouldBlock = errors.New("would block")
 	errStalled    = errors.New("peer takes no data")
+	errBroken     = fmt.Errorf("stream has failed: %w", syscall.ECONNRESET) // the usual failure
 )
 
 // finishConn is stream.finish for a net.Conn with nobody else on it.

@@ -157,23 +157,25 @@ func (s *tcpStream) read(bufs [][]byte) (int, error) {
 	return n, err
 }
 
-// end tells why nothing more is to be read. The socket tells of its failure only once, and a write may have been the one that
-// was told; but only after a failure the connection is gone while both directions are open here.
+// end tells why nothing more is to be read. Only after a failure the connection is gone while both directions are open here.
+// The socket tells of that once: now, unless a call has been told before.
 func (s *tcpStream) end() error {
 	info, ok := s.info()
 	if !ok || info.State != tcpClose {
 		return io.EOF
 	}
-	// The writer is about to note what it was told, if it has not yet.
-	for end := time.Now().Add(reasonDelay); ; time.Sleep(100 * time.Microsecond) {
-		if err := s.failed.Load(); err != nil {
-			return err
-		}
-		if time.Now().After(end) {
-			break
-		}
+	if err := s.failed.Load(); err != nil {
+		return err
 	}
-	return s.fail("read", unix.ECONNRESET) // the usual failure
+	var errno int
+	_ = s.raw.Control(func(fd uintptr) { errno, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) })
+	switch unix.Errno(errno) {
+	case 0: // a writer has been told, and comes with it
+		return errBroken
+	case unix.EPIPE: // a reset behind a FIN
+		return s.fail("read", unix.ECONNRESET)
+	}
+	return s.fail("read", unix.Errno(errno))
 }
 
 // tcpClose is TCP_CLOSE of <netinet/tcp.h>.

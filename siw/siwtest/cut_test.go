@@ -35,9 +35,14 @@ type conversation struct {
 // newEnd makes what one side needs, except a connection.
 func newEnd(t *testing.T, wire *siwtest.Wire) *siwtest.End {
 	t.Helper()
+	return newEndOf(t, siw.Config{Network: wire})
+}
+
+func newEndOf(t *testing.T, cfg siw.Config) *siwtest.End {
+	t.Helper()
 	e := &siwtest.End{}
 	var err error
-	e.NIC, err = siw.New(siw.Config{Network: wire})
+	e.NIC, err = siw.New(cfg)
 	require.NoError(t, err)
 	e.Context, err = e.NIC.Device().Open()
 	require.NoError(t, err)
