@@ -18,7 +18,8 @@ type model struct {
 	noMW        bool   // no memory windows, whatever the library does when asked
 	noSolicited bool   // completions never count as solicited
 	oneSGE      bool   // Reads and receives without elements are mishandled, and elements of length 0 among others
-	gated       bool   // what waits in the queue does harm; see gate
+	gated       bool   // fenced requests do not wait in the device's queue; see gate
+	turns       bool   // nor does anything else
 	deaf        bool   // as responder it may overlook the first messages until others come
 	hole        bool   // see plugHole
 	lies        bool   // a query does not tell the state, and swaps the depths
@@ -40,11 +41,11 @@ func modelOf(info DeviceInfo, attr DeviceAttr) model {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
 		// Anything else is EINVAL of libsiw, or an index beyond its table of 12 opcodes.
 		return model{name: "siw", ops: MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead), tracked: true,
-			noIova: true, noMW: true, noSolicited: true, oneSGE: true, gated: true, deaf: true, hole: true, lies: true,
+			noIova: true, noMW: true, noSolicited: true, oneSGE: true, gated: true, turns: true, deaf: true, hole: true, lies: true,
 			inline: 80, short: 32, withInv: uint(WCWithInv)}
 	case attr.VendorID == vendorRXE && info.Transport == TransportIB:
 		// The driver copies the kernel's IB_WC_WITH_INVALIDATE, which is another bit than IBV_WC_WITH_INV.
-		return model{name: "rxe", ops: opsByAttr(info, attr), tracked: true, flushes: true, inline: 512, withInv: 1 << 2}
+		return model{name: "rxe", ops: opsByAttr(info, attr), tracked: true, flushes: true, gated: true, inline: 512, withInv: 1 << 2}
 	}
 	return model{ops: opsByAttr(info, attr), withInv: uint(WCWithInv)}
 }

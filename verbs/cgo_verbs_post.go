@@ -90,10 +90,12 @@ const (
 	inlineBit = C.IBV_SEND_INLINE << C.GV_FLAGS_SHIFT
 )
 
-func isRead(w *C.struct_gv_wr) bool   { return w.op&0xff == C.uint32_t(WRRDMARead) }
-func isFenced(w *C.struct_gv_wr) bool { return w.op&fenceBit != 0 }
-func isInline(w *C.struct_gv_wr) bool { return w.op&inlineBit != 0 }
-func elements(w *C.struct_gv_wr) int  { return int(w.op >> C.GV_SGES_SHIFT) }
+func opcode(w *C.struct_gv_wr) WROpcode { return WROpcode(w.op & 0xff) }
+func isRead(w *C.struct_gv_wr) bool     { return opcode(w) == WRRDMARead }
+func isBind(w C.struct_gv_wr) bool      { return opcode(&w) == WRBindMW }
+func isFenced(w *C.struct_gv_wr) bool   { return w.op&fenceBit != 0 }
+func isInline(w *C.struct_gv_wr) bool   { return w.op&inlineBit != 0 }
+func elements(w *C.struct_gv_wr) int    { return int(w.op >> C.GV_SGES_SHIFT) }
 
 // fill converts a list.
 func (s *sendQueue) fill(wrs []SendWR) {

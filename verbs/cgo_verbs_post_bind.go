@@ -25,12 +25,11 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	case st < QPStateRTS:
 		return 0, &StateError{State: st, Why: "windows can be bound from RTS on"}
 	case q.tracked && (st == QPStateErr || s.track.poisoned):
-		s.mu.Unlock()
-		_, err := q.postHeld([]SendWR{{ID: id, Opcode: WRBindMW}})
-		s.mu.Lock()
-		return b.MW.RKey(), err
+		return q.bindHeld(id, b)
 	case q.tracked && s.track.requests() >= q.cap.MaxSendWR:
 		return 0, ErrQueueFull
+	case q.tracked && !q.open():
+		return q.bindHeld(id, b)
 	}
 	if q.tracked {
 		id = q.enter(&SendWR{ID: id, Flags: flags}, false)
@@ -55,4 +54,12 @@ func (q *cgoQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 		return 0, fmt.Errorf("%w: %w", ErrQueueFull, callError("ibv_bind_mw", rc))
 	}
 	return 0, callError("ibv_bind_mw", rc)
+}
+
+// bindHeld takes a bind that is to be flushed. It unlocks the queue meanwhile.
+func (q *cgoQP) bindHeld(id uint64, b *MWBind) (uint32, error) {
+	q.send.mu.Unlock()
+	_, err := q.postHeld([]SendWR{{ID: id, Opcode: WRBindMW}})
+	q.send.mu.Lock()
+	return b.MW.RKey(), err
 }

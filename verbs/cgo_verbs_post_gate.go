@@ -10,30 +10,44 @@ import "C"
 
 import (
 	"errors"
+	"slices"
 	"unsafe"
 )
 
 // A gate keeps from the device what would wait in its queue. While a Read waits there for its turn, or a fenced request for
 // the Reads before it, siw answers none of the peer's Reads (siw_init_rresp finds the queue busy), so two of them that both
-// wait do so for good. The device gets
-//   - a Read when fewer Reads are unanswered than the agreed depth;
-//   - a fenced request when none is; so too a Read of 0 octets, which a busy siw answers with others;
-//   - any request when the device has a place for it, and none before those that were posted earlier.
+// wait do so for good. rxe does not send a fenced request again, if that is lost, while a Read behind it is unanswered, and
+// that is not answered before the request has come (rxe_wqe_is_fenced counts all Reads); a fenced Read waits for itself. The
+// device gets
+//   - a fenced request, without the flag, when no Read or atomic is unanswered;
+//   - any request when the device has a place for it, and none before those that were posted earlier;
+//   - siw: a Read when fewer Reads are unanswered than the agreed depth;
+//   - siw: a Read of 0 octets, which it answers with others if it is busy, when no other is unanswered.
+//
+// Binds do not wait, because the window and the region may be closed meanwhile: with one goes what is before it, as it was posted.
 //
 // What waits has a slot in the account, slotHeld, and is let through as completions are taken from the device: by who polls or
 // waits for events, and by the CQ's watch. The lock of the send queue guards a gate.
 type gate struct {
-	wrs  []C.struct_gv_wr // in order, from head on
-	data [][]byte         // of each that is inline, nil for the others
-	sges []SGE            // theirs, from sge on
+	wrs  []C.struct_gv_wr  // in order, from head on
+	ext  []C.struct_gv_ext // of each that has one
+	data [][]byte          // of each that is inline, nil for the others
+	sges []SGE             // theirs, from sge on
 	head int
 	sge  int
 }
 
 func (g *gate) len() int { return len(g.wrs) - g.head }
 
-// add appends a request. Inline data may change when the post returns, so they are copied.
-func (g *gate) add(w C.struct_gv_wr, sgl []SGE) {
+// add appends a request, whose extension is in ext if it has one. Inline data may change when the post returns, so they are
+// copied.
+func (g *gate) add(w C.struct_gv_wr, sgl []SGE, ext []C.struct_gv_ext) {
+	var x C.struct_gv_ext
+	if w.ext != 0 {
+		x = ext[w.ext-1]
+		w.ext = C.uint32_t(len(g.ext) + 1)
+	}
+	g.ext = append(g.ext, x)
 	var data []byte
 	if isInline(&w) && len(sgl) > 0 {
 		data = gather(sgl)
@@ -51,6 +65,12 @@ func (g *gate) drop(n int) {
 	}
 	if g.head += n; 2*g.head >= len(g.wrs) {
 		g.wrs = g.wrs[:copy(g.wrs, g.wrs[g.head:])]
+		g.ext = g.ext[:copy(g.ext, g.ext[g.head:])]
+		for i := range g.wrs {
+			if w := &g.wrs[i]; w.ext != 0 {
+				w.ext -= C.uint32_t(g.head)
+			}
+		}
 		g.data = g.data[:copy(g.data, g.data[g.head:])]
 		g.sges = g.sges[:copy(g.sges, g.sges[g.sge:])]
 		g.head, g.sge = 0, 0
@@ -65,8 +85,15 @@ func (q *cgoQP) pass() (int, error) {
 	if s.gate.len() == 0 {
 		n = q.admitted(s.wrs)
 	}
+	if slices.ContainsFunc(s.wrs[n:], isBind) {
+		if !q.open() {
+			return len(s.wrs), nil // to be flushed with the rest
+		}
+		return q.hand(s.wrs, s.sges, s.ext)
+	}
 	if n > 0 {
-		taken, err := q.hand(s.wrs[:n], s.sges)
+		q.unfence(s.wrs[:n])
+		taken, err := q.hand(s.wrs[:n], s.sges, s.ext)
 		if err != nil {
 			return taken, err
 		}
@@ -83,6 +110,9 @@ func (q *cgoQP) admitted(wrs []C.struct_gv_wr) int {
 		return len(wrs)
 	}
 	t, ord := &q.send.track, int(q.ord.Load())
+	if !q.ctx.model.turns {
+		ord = unknownORD
+	}
 	room, reads := q.places-t.lent, t.reads
 	for i := range wrs {
 		switch w := &wrs[i]; {
@@ -90,23 +120,27 @@ func (q *cgoQP) admitted(wrs []C.struct_gv_wr) int {
 			return i
 		case isFenced(w) && reads > 0, isRead(w) && ord >= 0 && reads >= ord:
 			return i
-		case isRead(w):
+		case needsORD(opcode(w)):
 			reads++
 		}
 	}
 	return len(wrs)
 }
 
-// hand gives requests to the device and notes those that it takes.
-func (q *cgoQP) hand(wrs []C.struct_gv_wr, sges []SGE) (int, error) {
-	s := &q.send
+// unfence takes the flag from requests that have waited.
+func (q *cgoQP) unfence(wrs []C.struct_gv_wr) {
 	if q.ctx.model.gated {
 		for i := range wrs {
-			wrs[i].op &^= fenceBit // it has waited, and siw stops for good at a fenced Read
+			wrs[i].op &^= fenceBit
 		}
 	}
+}
+
+// hand gives requests to the device and notes those that it takes.
+func (q *cgoQP) hand(wrs []C.struct_gv_wr, sges []SGE, ext []C.struct_gv_ext) (int, error) {
+	s := &q.send
 	n, err := q.postResult("ibv_post_send", uint64(C.gv_post_send(q.handle, unsafe.SliceData(wrs),
-		(*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), unsafe.SliceData(s.ext), C.int(len(wrs)), nil)))
+		(*C.struct_ibv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), unsafe.SliceData(ext), C.int(len(wrs)), nil)))
 	for i := range wrs {
 		if i < n || err == nil || errors.Is(err, errBroken) {
 			s.track.lend(uint64(wrs[i].id))
@@ -122,7 +156,7 @@ func (q *cgoQP) hold(n int) {
 	for i, w := range s.wrs {
 		count := elements(&w)
 		if i >= n {
-			s.gate.add(w, s.sges[at:at+count])
+			s.gate.add(w, s.sges[at:at+count], s.ext)
 		}
 		at += count
 	}
@@ -143,14 +177,25 @@ func gather(sgl []SGE) []byte {
 // release lets through what need not wait any more. The caller holds the lock of the send queue.
 func (q *cgoQP) release() {
 	g := &q.send.gate
-	if g.len() == 0 || q.qpState() != QPStateRTS {
+	if st := q.qpState(); g.len() == 0 || st < QPStateRTS || st == QPStateErr {
 		return
 	}
-	n := q.admitted(g.wrs[g.head:])
-	if n == 0 {
-		return
+	if n := q.admitted(g.wrs[g.head:]); n > 0 {
+		q.unfence(g.wrs[g.head : g.head+n])
+		q.through(n)
 	}
-	if _, err := q.hand(g.wrs[g.head:g.head+n], g.sges[g.sge:]); err != nil {
+}
+
+// open lets everything through, as it was posted. It is false if the QP fails by that.
+func (q *cgoQP) open() bool {
+	n := q.send.gate.len()
+	return n == 0 || q.through(n)
+}
+
+// through gives the device the first n requests that wait. If that fails, so does the QP.
+func (q *cgoQP) through(n int) bool {
+	g := &q.send.gate
+	if _, err := q.hand(g.wrs[g.head:g.head+n], g.sges[g.sge:], g.ext); err != nil {
 		// What the device has not got is flushed with the rest. Nothing overtakes it, and the device gets nothing twice.
 		q.shut()
 		q.send.track.poisoned, q.send.bad = true, true
@@ -158,10 +203,11 @@ func (q *cgoQP) release() {
 			err = WCWRFlushErr // the connection has ended: who knows how tells more
 		}
 		go q.fail(err)
-		return
+		return false
 	}
 	q.sendCQ.held.Add(int64(-n))
 	g.drop(n)
+	return true
 }
 
 // shut forgets what waits.

@@ -84,13 +84,13 @@ func (q *cgoQP) lookAfterSends() {
 
 // enter enters a request into the account, or the first half of one. The device gets it later.
 func (q *cgoQP) enter(w *SendWR, half bool) uint64 {
-	return q.send.track.push(slot{wc: WC{ID: w.ID}, read: w.Opcode == WRRDMARead, half: half,
+	return q.send.track.push(slot{wc: WC{ID: w.ID}, read: needsORD(w.Opcode), half: half,
 		visible: !half && (q.sigAll || w.Flags&SendSignaled != 0), reported: true})
 }
 
 // adapt changes what the device would misunderstand.
 func (s *sendQueue) adapt(m *model) {
-	if !m.oneSGE && !m.gated {
+	if !m.oneSGE && !m.turns {
 		return
 	}
 	amiss, at := false, 0
@@ -99,7 +99,7 @@ func (s *sendQueue) adapt(m *model) {
 		n := elements(w)
 		own := s.sges[at : at+n]
 		at += n
-		if m.gated && isRead(w) {
+		if m.turns && isRead(w) {
 			// Reads of one QP are in order without a fence, which the gate takes for that of an empty one.
 			w.op &^= fenceBit
 			if !slices.ContainsFunc(own, isNotEmpty) {

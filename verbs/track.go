@@ -19,7 +19,7 @@ type track struct {
 	// poisoned: a request has been accepted that will fail, so the device gets no other.
 	poisoned bool
 	lent     int // slots that the device has
-	reads    int // those of them that are Reads
+	reads    int // those of them that are Reads or atomics
 	halves   int // first halves of requests among all slots
 	// hidden counts, for the CQ, requests that the device will report and the poller does not see. It may be nil.
 	hidden *atomic.Int64
@@ -30,7 +30,7 @@ type slot struct {
 	state    slotState
 	visible  bool   // makes a completion on success
 	reported bool   // the device reports it on success
-	read     bool   // an RDMA Read, or half of one
+	read     bool   // an RDMA Read, or half of one, or an atomic
 	half     bool   // the first half of the request in the next slot, which ends with what both have come to
 	before   uint32 // ByteLen of the half before
 }

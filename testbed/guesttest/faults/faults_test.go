@@ -8,8 +8,11 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -233,6 +236,87 @@ func TestTwoHostsLoss(t *testing.T) {
 		}
 		p.leave()
 	})
+}
+
+// dropFirst makes the cable between rxe1 and rxe2 lose the first packet of an opcode of InfiniBand's transport, which is the
+// first octet behind the UDP header.
+func dropFirst(t *testing.T, opcode string) (lost func() bool) {
+	t.Helper()
+	_ = exec.Command("nft", "delete", "table", "inet", "faults").Run()
+	undo(t, "nft", "delete", "table", "inet", "faults")
+	command(t, "nft", "add table inet faults; add chain inet faults in { type filter hook input priority 0; };"+
+		"add rule inet faults in udp dport 4791 @th,64,8 "+opcode+" numgen inc mod 4000000000 0 counter drop")
+	return func() bool {
+		return strings.Contains(command(t, "nft", "list", "table", "inet", "faults"), "counter packets 1 ")
+	}
+}
+
+// The opcodes of RC in a packet's header.
+const (
+	packetWrite = "0x0a" // RDMA WRITE Only
+	packetRead  = "0x0c" // RDMA READ Request
+)
+
+// TestTwoHostsFence: a fenced request is lost and Reads are behind it.
+func TestTwoHostsFence(t *testing.T) {
+	client, server := open(t, "rxe1"), open(t, "rxe2")
+	c := client.dialBy(t, server.serve(t).Addr(), load.Options{Source: rxe1})
+	read := verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled}
+	write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled}
+	fenced := func(wr verbs.SendWR) verbs.SendWR {
+		wr.Flags |= verbs.SendFence
+		return wr
+	}
+	for _, run := range []struct {
+		name, opcode string
+		list         []verbs.SendWR
+	}{
+		{"Write", packetWrite, []verbs.SendWR{read, fenced(write), read}},
+		{"Read", packetRead, []verbs.SendWR{fenced(read)}},
+	} {
+		t.Run(run.name, func(t *testing.T) {
+			lost := dropFirst(t, run.opcode)
+			for i := range run.list {
+				run.list[i].ID = uint64(i)
+			}
+			_, err := c.QP.PostSend(run.list)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), load.Limit)
+			defer cancel()
+			for done := 0; done < len(run.list); {
+				var wcs [4]verbs.WC
+				n, err := c.CQ.Wait(ctx, wcs[:])
+				require.NoError(t, err, "%d of %d requests have completed", done, len(run.list))
+				for _, wc := range wcs[:n] {
+					require.NoError(t, wc.Err())
+					require.EqualValues(t, done, wc.ID)
+					done++
+				}
+			}
+			require.True(t, lost(), "nothing was lost")
+		})
+	}
+	require.NoError(t, c.EachStep())
+}
+
+// TestTwoHostsLostInC: rxe itself, without what the provider does about it, never sends some requests again.
+func TestTwoHostsLostInC(t *testing.T) {
+	rdmatest.KernelDevice(t, "rxe1")
+	program := filepath.Join(t.TempDir(), "lost")
+	command(t, "cc", "-o", program, "testdata/lost/lost.c", "-libverbs")
+	for _, run := range []struct{ list, opcode, seconds, want string }{
+		{"RWR", packetWrite, "30", "3 of 3"},
+		{"RfWR", packetWrite, "2", "1 of 3"},
+		{"fR", packetRead, "2", "0 of 1"},
+		{"WB", packetWrite, "2", "0 of 2"},
+	} {
+		t.Run(run.list, func(t *testing.T) {
+			lost := dropFirst(t, run.opcode)
+			out := command(t, program, "rxe1", "10.78.0.1", "rxe2", "10.78.0.2", run.list, run.seconds)
+			require.Equal(t, run.want, strings.TrimSpace(out), "completions")
+			require.True(t, lost(), "nothing was lost")
+		})
+	}
 }
 
 // rxe1 is the address that leads over the cable.
