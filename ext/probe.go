@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -134,8 +135,13 @@ func (r *ProbeResult) judge(qp *verbs.QP, wc *verbs.WC) {
 	}
 	r.Reason = fmt.Errorf("%w: %w", wc.Status, cause)
 	var term *verbs.TerminateError
-	if errors.As(cause, &term) && term.Remote &&
-		term.Layer == rdmap.LayerRDMAP && term.Type == rdmap.ErrTypeOperation && term.Code == rdmap.OperOpcode {
+	if !errors.As(cause, &term) || !term.Remote {
+		return
+	}
+	switch [3]uint8{term.Layer, term.Type, term.Code} {
+	case [3]uint8{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperOpcode},
+		// So it arrives from siw of Linux, which exchanges layer and type. By the RFCs it is an error of the set-up.
+		[3]uint8{rdmap.LayerMPA, 0, mpa.ErrCodeIRD}:
 		r.Outcome = NotSupported
 	}
 }

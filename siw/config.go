@@ -103,9 +103,10 @@ type Config struct {
 	// Tap sees what connections send and receive (nil = none).
 	Tap Tap
 
-	// Without switches operations off, for example to be an RNIC without RFC 7306: requests for them are refused here
-	// and terminated as unknown when a peer sends them. Only the operations of RFC 7306 and the invalidating ones may
-	// be named.
+	// Without switches operations off, for example to be an RNIC without RFC 7306: requests for them are refused here, and
+	// messages for them, where there are any, are terminated as unknown when a peer sends them. Only the operations of RFC 7306
+	// and those of memory windows (OpSendInv, OpLocalInv, OpBindMW) may be named. An RNIC has all four atomics or none
+	// (RFC 7306 section 5), and OpImm64 and OpWriteImm, which are the same message, go together too.
 	Without verbs.OpSet
 
 	// Hooks is for package siwtest.
@@ -132,6 +133,12 @@ const (
 // switchable are the operations that Config.Without may name.
 var switchable = verbs.MakeOpSet(verbs.OpSendInv, verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd,
 	verbs.OpMaskedCmpSwap, verbs.OpImm64, verbs.OpLocalInv, verbs.OpBindMW)
+
+// together are operations of which Config.Without names all or none.
+var together = []verbs.OpSet{
+	verbs.MakeOpSet(verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap),
+	verbs.MakeOpSet(verbs.OpImm64, verbs.OpWriteImm),
+}
 
 // fill checks cfg and puts the defaults in.
 func (cfg Config) fill() (Config, error) {
@@ -204,6 +211,11 @@ func (cfg Config) fill() (Config, error) {
 	}
 	if extra := cfg.Without &^ switchable; extra != 0 {
 		return cfg, bad("Without", extra, "a set of "+switchable.String())
+	}
+	for _, set := range together {
+		if some := cfg.Without & set; some != 0 && some != set {
+			return cfg, bad("Without", some, "all of "+set.String()+" or none")
+		}
 	}
 	if cfg.Network == nil {
 		cfg.Network = hostNetwork{}

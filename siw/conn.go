@@ -28,7 +28,6 @@ type conn struct {
 	ord     int // our Reads and atomics in progress
 	ird     int // the peer's, as agreed
 	private []byte
-	passive bool // we are the responder of the set-up
 	rtr     bool // the peer opens the connection with a message of its own
 	markOut bool // the peer wants markers
 	markIn  bool // the peer sends markers
@@ -75,7 +74,7 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 		nc.Close()
 		return nil, err
 	}
-	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, private: agreed.private, passive: agreed.hold, rtr: agreed.rtr,
+	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, private: agreed.private, rtr: agreed.rtr,
 		markOut: agreed.markOut, markIn: agreed.markIn, mulpdu: q.dev.mulpdu(s.segment(), agreed.markOut), spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
 	if w, ok := s.(waker); ok {
 		c.lookout.stream, c.lookout.back = w, make(chan struct{}, 1)
@@ -104,7 +103,8 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	return c, nil
 }
 
-// watch ends the connection when nothing has moved for IdleTimeout.
+// watch ends the connection when nothing has moved for IdleTimeout. It tells the peer, if that is there, that it is not an orderly
+// end (RFC 5040 section 7.1).
 func (c *conn) watch() {
 	limit := c.dev.cfg.IdleTimeout
 	if limit == 0 {
@@ -124,7 +124,8 @@ func (c *conn) watch() {
 			c.idle.Reset(limit)
 			return
 		}
-		c.failLocked(fmt.Errorf("nothing has moved for %v: %w", limit, syscall.ETIMEDOUT), nil)
+		t := &termination{fault: faultLocal}
+		c.failLocked(fmt.Errorf("nothing has moved for %v: %w: %w", limit, syscall.ETIMEDOUT, t.err()), t)
 	})
 }
 
@@ -247,23 +248,26 @@ func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
 	ev := verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: c.q.owner, Err: cause}
 	var t *verbs.TerminateError
 	switch {
+	case cause == io.EOF, errors.Is(cause, verbs.ErrClosed), errors.Is(cause, verbs.ErrCQOverflow): // the CQ has its own event
+		return ev, false
 	case errors.As(cause, &t):
 		ev.Type = eventOf(t)
-	case cause == io.EOF, errors.Is(cause, verbs.ErrClosed), errors.Is(cause, verbs.ErrCQOverflow):
-		return ev, false
 	}
 	return ev, true
 }
 
 // terminated ends the connection because the peer sent a Terminate, and gives its reason to the request that it names.
 func (c *conn) terminated(body []byte) {
-	t, _, err := rdmap.ParseTerminateLenient(body, c.rx.heard || !c.passive)
+	t, _, err := rdmap.ParseTerminateLenient(body)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || len(body) < rdmap.TerminateLen {
 		c.fail(err, nil)
 		return
 	}
 	cause := &verbs.TerminateError{Layer: t.Layer, Type: t.Type, Code: t.Code, Header: append([]byte(nil), t.DDPHeader...),
 		Remote: true, Text: rdmap.TerminateText(t.Layer, t.Type, t.Code)}
+	if siws := rdmap.SIWMeaning(&t); siws != "" {
+		cause.Text += "; if the peer is siw of Linux: " + siws
+	}
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	if c.dead.Load() {

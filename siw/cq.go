@@ -190,7 +190,8 @@ func (c *cq) push(wc *verbs.WC, solicited bool) {
 	}
 }
 
-// overflowed puts every QP of a CQ that lost completions into the error state and wakes whoever waits.
+// overflowed puts every QP of a CQ that lost completions into the error state and wakes whoever waits. The peers are told that
+// it is not an orderly end (RFC 5040 section 7.1).
 func (c *cq) overflowed() {
 	c.mu.Lock()
 	qps := make([]*qp, 0, len(c.qps))
@@ -203,7 +204,7 @@ func (c *cq) overflowed() {
 	c.mu.Unlock()
 	c.ctx.post(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c.owner, Err: verbs.ErrCQOverflow})
 	for _, q := range qps {
-		q.fail(verbs.ErrCQOverflow)
+		q.fail(verbs.ErrCQOverflow, &termination{fault: faultLocal})
 	}
 }
 

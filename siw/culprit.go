@@ -4,6 +4,7 @@ package siw
 
 import (
 	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -11,7 +12,7 @@ import (
 // culprit finds the request that a peer's Terminate is about, nil if it cannot be told. The caller holds q.mu.
 func (c *conn) culprit(t *rdmap.Terminate) *sendEntry {
 	switch {
-	case len(t.DDPHeader) == 0 && t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeOperation:
+	case len(t.DDPHeader) == 0 && (t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeOperation && t.Code >= rdmap.OperVersion || isSIWOpcode(t)):
 		// Nothing is quoted, as kernel siw does for operations that it does not know: it is the oldest one without an answer.
 		return c.begun(func(e *sendEntry) bool { return e.awaitsAnswer() && !e.answered })
 	case len(t.DDPHeader) == 0:
@@ -42,6 +43,12 @@ func (c *conn) culprit(t *rdmap.Terminate) *sendEntry {
 	}
 	// Kernel siw quotes the length where the number belongs; the Read Request itself is right.
 	return c.begun(func(e *sendEntry) bool { return e.asked(&rr) })
+}
+
+// isSIWOpcode reports whether t is what kernel siw sends for an operation that it does not know. By the RFCs its octets tell of
+// a failed set-up (RFC 6581 section 8), which cannot be when there are requests.
+func isSIWOpcode(t *rdmap.Terminate) bool {
+	return t.Layer == rdmap.LayerMPA && t.Type == 0 && t.Code == mpa.ErrCodeIRD && len(t.DDPHeader) == 0
 }
 
 // begun returns the oldest request that has been begun, has not completed, and is what is looked for.

@@ -56,7 +56,8 @@
 // # The end of a connection
 //
 // A connection ends once, for the first of these reasons: a local disconnect, the peer's FIN, a fault in what the peer
-// sent (we send a Terminate), the peer's Terminate, a local error in a request (Terminate), a broken stream, a full CQ.
+// sent (we send a Terminate), the peer's Terminate, a local error in a request, a CQ that overflows or IdleTimeout (Terminate
+// too), a broken stream.
 //
 //	       fail                 end                       finish
 //	RTS ---------> ERR, dead ---------> ERR, flushed -----------------> gone

@@ -37,15 +37,9 @@ var (
 	faultTooLong       = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedTooLong}
 )
 
-// quotes reports whether the Terminate carries the header of the message at fault. Errors of the local side and of MPA do
-// not, nor do wrong versions, whose layout is not known.
-func (f fault) quotes() bool {
-	switch {
-	case f.layer == rdmap.LayerMPA, f == faultLocal, f == faultVersion, f == faultDDPVersion, f == faultTaggedVersion:
-		return false
-	}
-	return true
-}
+// quotes reports whether the Terminate carries the header of the message at fault (RFC 5040 figure 10). Errors of the local
+// side and of MPA do not. Of a wrong version the T bit tells which header it is.
+func (f fault) quotes() bool { return f.layer != rdmap.LayerMPA && f != faultLocal }
 
 // termination is a Terminate message to be sent.
 type termination struct {
@@ -111,7 +105,7 @@ func statusOf(t *rdmap.Terminate) verbs.WCStatus {
 	switch {
 	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeProtection, t.Layer == rdmap.LayerDDP && t.Type == ddp.ErrTypeTagged:
 		return verbs.WCRemAccessErr
-	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeOperation, t.Layer == rdmap.LayerDDP && t.Type == ddp.ErrTypeUntagged:
+	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeOperation, t.Layer == rdmap.LayerDDP && t.Type == ddp.ErrTypeUntagged, isSIWOpcode(t):
 		return verbs.WCRemInvReqErr
 	}
 	return verbs.WCRemOpErr

@@ -124,11 +124,11 @@ type faultCode struct {
 	quote            rawQuote
 }
 
-// The codes: RFC 5040 section 4.8, RFC 5041 section 7.2. What quotes nothing has no layout that is known.
+// The codes: RFC 5040 section 4.8, RFC 5041 section 7.2. All of them quote the DDP header (RFC 5040 figure 10).
 var (
-	badDDPVersion    = faultCode{1, 2, 6, quoteNone}
-	badTaggedVersion = faultCode{1, 1, 4, quoteNone}
-	badRDMAPVersion  = faultCode{0, 2, 5, quoteNone}
+	badDDPVersion    = faultCode{1, 2, 6, quoteDDP}
+	badTaggedVersion = faultCode{1, 1, 4, quoteDDP}
+	badRDMAPVersion  = faultCode{0, 2, 5, quoteDDP}
 
 	badOpcode = faultCode{0, 2, 6, quoteDDP}
 	badStream = faultCode{0, 2, 7, quoteDDP} // catastrophic error, localized to the stream
@@ -219,7 +219,9 @@ func versionFaults() []faultCase {
 		{name: "RV 0, Send", send: msgs(with(rawSend(1, eight), atRDMAP, 0x03)), want: badRDMAPVersion, recv: []int{8}},
 		{name: "RV 2, Immediate Data", send: msgs(with(rawImm(1, 7), atRDMAP, 0x88)), want: badRDMAPVersion,
 			recv: []int{8}},
+		{name: "RV 0, Read Request", send: goodRead(atRDMAP, 0x01), want: badRDMAPVersion},
 		{name: "RV 3, Atomic Request", send: goodAtomic(atRDMAP, 0xca), want: badRDMAPVersion},
+		{name: "DV 2, Atomic Response", send: msgs(with(rawAtomicResponse(1, 1, 1), atDDP, 0x42)), want: badDDPVersion},
 	}
 }
 
@@ -311,6 +313,11 @@ func offsetFaults() []faultCase {
 		{name: "Read Request without L", send: goodRead(atDDP, 0x01)},
 		{name: "Atomic Request MO 8", send: goodAtomic(atMO, 8)},
 		{name: "Atomic Request without L", send: goodAtomic(atDDP, 0x01)},
+		{name: "Terminate MO 4", send: msgs(with(rawTerminate(rdmap.Terminate{Type: 2, Code: 8}), atMO, 4))},
+		{name: "Terminate without L", send: msgs(with(rawTerminate(rdmap.Terminate{Type: 2, Code: 8}), atDDP, 0x01))},
+		{name: "Send whose MO goes back", send: msgs(rawSegment(rdmap.OpSend, ddp.Untagged{MSN: 1}, eight[:4]),
+			rawSegment(rdmap.OpSend, ddp.Untagged{MSN: 1, MO: 2, Last: true}, eight[:4]))},
+		{name: "Send that begins again", send: msgs(rawSegment(rdmap.OpSend, ddp.Untagged{MSN: 1}, eight[:4]), rawSend(1, eight))},
 	}
 	for i := range cases {
 		cases[i].want, cases[i].recv = badMO, []int{64}

@@ -70,8 +70,11 @@ func (c *conn) untagged(b []byte) (fault, bool) {
 		}
 		return c.send(h, op, payload)
 	case rdmap.OpTerminate:
-		if h.QN != ddp.QNTerminate {
+		switch {
+		case h.QN != ddp.QNTerminate:
 			return faultOpcode, false
+		case h.MO != 0 || !h.Last: // it is one segment (RFC 5040 section 4.8)
+			return faultMO, false
 		}
 		c.terminated(payload)
 		return fault{}, true
@@ -110,9 +113,9 @@ func (c *conn) enabled(op rdmap.Opcode) bool {
 	case rdmap.OpSendInv, rdmap.OpSendSEInv:
 		return ops.Has(verbs.OpSendInv)
 	case rdmap.OpImmediate, rdmap.OpImmediateSE:
-		return ops.Has(verbs.OpImm64) || ops.Has(verbs.OpWriteImm)
+		return ops.Has(verbs.OpImm64)
 	case rdmap.OpAtomicRequest, rdmap.OpAtomicResponse:
-		return ops.Has(verbs.OpFetchAdd) || ops.Has(verbs.OpCmpSwap) || ops.Has(verbs.OpMaskedFetchAdd) || ops.Has(verbs.OpMaskedCmpSwap)
+		return ops.Has(verbs.OpFetchAdd)
 	}
 	return true
 }

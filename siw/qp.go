@@ -128,7 +128,7 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	switch {
 	case to == verbs.QPStateErr:
 		q.mu.Unlock()
-		q.fail(verbs.ErrClosed)
+		q.fail(verbs.ErrClosed, nil)
 		return nil
 	case to == verbs.QPStateReset:
 		q.mu.Unlock()
@@ -140,12 +140,16 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// fail moves the QP to ERR and waits until everything that was posted has been flushed.
-func (q *qp) fail(cause error) {
+// fail moves the QP to ERR and waits until everything that was posted has been flushed. t is the Terminate to send, nil for
+// none.
+func (q *qp) fail(cause error, t *termination) {
 	q.mu.Lock()
 	if c := q.conn; c != nil {
 		q.mu.Unlock()
-		c.fail(cause, nil)
+		if t != nil {
+			cause = fmt.Errorf("%w: %w", cause, t.err())
+		}
+		c.fail(cause, t)
 		<-c.flushed
 		return
 	}
@@ -210,7 +214,7 @@ func (q *qp) Destroy() error {
 	q.mu.Lock()
 	q.gone = true
 	q.mu.Unlock()
-	q.fail(verbs.ErrClosed)
+	q.fail(verbs.ErrClosed, nil)
 	q.sendCQ.detach(q)
 	q.recvCQ.detach(q)
 	q.dev.giveQPN(q.num)

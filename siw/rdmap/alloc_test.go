@@ -38,7 +38,7 @@ func TestNoAllocs(t *testing.T) {
 		},
 		"Terminate.Append":      func() { sink += uint64(len(terminate.Append(buf[:0]))) },
 		"ParseTerminate":        func() { r, _ := ParseTerminate(wire); sink += uint64(r.SegLen) },
-		"ParseTerminateLenient": func() { r, _, _ := ParseTerminateLenient(wire, true); sink += uint64(r.SegLen) },
+		"ParseTerminateLenient": func() { r, _, _ := ParseTerminateLenient(wire); sink += uint64(r.SegLen) },
 		"TerminateText":         func() { sink += uint64(len(TerminateText(LayerRDMAP, ErrTypeLocal, 0))) },
 		"String":                func() { sink += uint64(len(OpSend.String())) },
 	} {

@@ -15,23 +15,16 @@ const (
 // ParseTerminateLenient decodes a Terminate header that may also come from the
 // siw driver of Linux. On little-endian hosts siw exchanges the nibbles of the
 // first byte, layer and type, and has the HdrCt bits at the other end of the
-// third. swapped tells that the header was read that way.
-//
-// Which layout it is shows in the HdrCt bits, if one is set. If none is, the
-// RFC's reading holds unless only the exchanged one names an assigned error.
-// Both do in a few cases, where established decides: whether the connection is
-// in full operation (true) or still being set up (false). The MPA errors 2/0/05
-// to 2/0/07 belong to setup only, and the RDMAP errors 0/2/05 to 0/2/07 to full
-// operation only, so each excludes the other's bytes. What siw reports with the
-// bytes of RFC errors 1/0/00 and 0/1/00 always quotes a header, so these are
-// taken as the RFC has them.
+// third. swapped tells that the header was read that way: if HdrCt bits are set
+// in siw's places and none in the RFC's. Where none is set, nothing shows who
+// has sent it, and it is read as the RFC has it; see SIWMeaning.
 //
 // Quotations and errors are as with ParseTerminate.
-func ParseTerminateLenient(b []byte, established bool) (t Terminate, swapped bool, err error) {
+func ParseTerminateLenient(b []byte) (t Terminate, swapped bool, err error) {
 	if len(b) < TerminateLen {
 		return Terminate{}, false, io.ErrUnexpectedEOF
 	}
-	if !siwLayout(b, established) {
+	if b[2]&(hdrSegLen|hdrDDP|hdrRDMAP) != 0 || b[2]&(siwSegLen|siwDDP|siwRDMAP) == 0 {
 		t, err = ParseTerminate(b)
 		return t, false, err
 	}
@@ -49,24 +42,13 @@ func ParseTerminateLenient(b []byte, established bool) (t Terminate, swapped boo
 	return t, true, err
 }
 
-// siwLayout judges from the first TerminateLen bytes of b.
-func siwLayout(b []byte, established bool) bool {
-	if b[2]&(hdrSegLen|hdrDDP|hdrRDMAP) != 0 {
-		return false
+// SIWMeaning returns in words what t, which was read as the RFC has it, means if
+// the siw driver of Linux has sent it; "" if siw sends nothing like it. Without a
+// quotation siw tells of errors of MPA, and of RDMAP and DDP those of type 2.
+func SIWMeaning(t *Terminate) string {
+	if t.SegLenValid || t.DDPHeader != nil || t.RDMAPHeader != nil ||
+		t.Layer == t.Type || t.Layer != LayerMPA && t.Type != LayerMPA || !assigned(t.Type, t.Layer, t.Code) {
+		return ""
 	}
-	if b[2]&(siwSegLen|siwDDP|siwRDMAP) != 0 {
-		return true
-	}
-	high, low, code := b[0]>>4, b[0]&0x0F, b[1]
-	rfc, siw := assigned(high, low, code), assigned(low, high, code)
-	if !rfc || !siw {
-		return siw
-	}
-	switch {
-	case high == LayerMPA: // RFC 2/0, siw 0/2
-		return established
-	case low == LayerMPA: // RFC 0/2, siw 2/0
-		return !established
-	}
-	return false
+	return TerminateText(t.Type, t.Layer, t.Code)
 }

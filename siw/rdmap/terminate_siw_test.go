@@ -21,12 +21,11 @@ func appendSIW(t Terminate) []byte {
 	return b
 }
 
-// What siw has been seen to send, in full operation unless told otherwise.
+// What siw has been seen to send. Where it quotes nothing, its octets are read as the RFC has them.
 func TestTerminateSIW(t *testing.T) {
 	for _, tc := range []struct {
 		name, hex         string
-		setup             bool
-		layer, typ, code  uint8
+		layer, typ, code  uint8 // as siw means them
 		tagged, headers   bool
 		readRequestQuoted bool
 	}{
@@ -44,8 +43,8 @@ func TestTerminateSIW(t *testing.T) {
 		{name: "Read beyond IRD", hex: "20070300", layer: LayerRDMAP, typ: ErrTypeOperation, code: OperStream, headers: true},
 		{name: "unsolicited Read Response", hex: "01000300", layer: LayerDDP, typ: ddp.ErrTypeLocal, headers: true, tagged: true},
 		{name: "Send with Invalidate, STag", hex: "20090300", layer: LayerRDMAP, typ: ErrTypeOperation, code: OperCannotInvalidate, headers: true},
-		{name: "setup, IRD", hex: "02060000", setup: true, layer: LayerMPA, code: 6},
-		{name: "setup, frame", hex: "02040000", setup: true, layer: LayerMPA, code: 4},
+		{name: "setup, IRD", hex: "02060000", layer: LayerMPA, code: 6},
+		{name: "setup, frame", hex: "02040000", layer: LayerMPA, code: 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			want := Terminate{Layer: tc.layer, Type: tc.typ, Code: tc.code}
@@ -62,108 +61,76 @@ func TestTerminateSIW(t *testing.T) {
 			b := appendSIW(want)
 			require.Equal(t, tc.hex, hex.EncodeToString(b[:TerminateLen]))
 
-			got, swapped, err := ParseTerminateLenient(b, !tc.setup)
+			got, swapped, err := ParseTerminateLenient(b)
 			require.NoError(t, err)
-			require.True(t, swapped)
-			require.Equal(t, want, got)
+			require.Equal(t, tc.headers, swapped)
+			if tc.headers {
+				require.Equal(t, want, got)
+				return
+			}
+			require.Equal(t, Terminate{Layer: tc.typ, Type: tc.layer, Code: tc.code}, got)
+			require.Equal(t, TerminateText(tc.layer, tc.typ, tc.code), SIWMeaning(&got))
 		})
 	}
 }
 
-// An RFC's Terminate keeps its meaning: always if it quotes a header, and else
-// wherever it may be sent at the time.
+// An RFC's Terminate keeps its meaning, whatever it is.
 func TestTerminateLenientRFC(t *testing.T) {
 	for _, v := range terminateVectors {
-		b := v.terminate.Append(nil)
-		for _, established := range []bool{false, true} {
-			if b[2] == 0 && b[0] != 0xfe {
-				continue // below
-			}
-			got, swapped, err := ParseTerminateLenient(b, established)
-			require.NoError(t, err)
-			require.False(t, swapped, v.name)
-			require.Equal(t, v.terminate, got)
-		}
+		got, swapped, err := ParseTerminateLenient(v.terminate.Append(nil))
+		require.NoError(t, err)
+		require.False(t, swapped, v.name)
+		require.Equal(t, v.terminate, got)
 	}
-	for key, typ := range errTypes {
+	for first := range 256 {
 		for code := range 256 {
-			layer, code := key[0], uint8(code)
-			if !assigned(layer, key[1], code) {
-				continue
-			}
-			want := Terminate{Layer: layer, Type: key[1], Code: code}
-			for _, established := range []bool{false, true} {
-				// Set-up errors after set-up, and the reverse.
-				if layer == LayerMPA && code >= 5 && established ||
-					layer == LayerRDMAP && key[1] == ErrTypeOperation && code >= 5 && code <= 7 && !established {
-					continue
-				}
-				got, swapped, err := ParseTerminateLenient(want.Append(nil), established)
-				require.NoError(t, err)
-				require.False(t, swapped, "%s: %d, established %t", typ.name, code, established)
-				require.Equal(t, want, got)
-			}
+			want := Terminate{Layer: uint8(first >> 4), Type: uint8(first & 15), Code: uint8(code)}
+			got, swapped, err := ParseTerminateLenient(want.Append(nil))
+			require.NoError(t, err)
+			require.False(t, swapped)
+			require.Equal(t, want, got)
 		}
 	}
 }
 
-// Without HdrCt bits: which layout, in full operation and during setup.
-func TestTerminateLenientAmbiguous(t *testing.T) {
-	const rfc, siw = false, true
-	for _, tc := range []struct {
-		hex                string
-		established, setup bool
-	}{
-		{"1000", rfc, rfc}, // DDP local catastrophic; siw's 0/1/00 quotes
-		{"1001", siw, siw},
-		{"0100", rfc, rfc}, // invalid STag; siw's 1/0/00 quotes
-		{"0101", rfc, rfc},
-		{"2001", rfc, rfc},
-		{"2002", rfc, rfc},
-		{"2004", rfc, rfc},
-		{"2005", siw, rfc},
-		{"2006", siw, rfc},
-		{"2007", siw, rfc},
-		{"2008", siw, siw},
-		{"2009", siw, siw},
-		{"20ff", siw, siw},
-		{"0201", siw, siw},
-		{"0202", siw, siw},
-		{"0203", siw, siw},
-		{"0204", siw, siw},
-		{"0205", rfc, siw},
-		{"0206", rfc, siw},
-		{"0207", rfc, siw},
-		{"0208", rfc, rfc},
-		{"0209", rfc, rfc},
-		{"02ff", rfc, rfc},
-		{"1201", rfc, rfc},
-		{"1206", rfc, rfc},
-		{"2101", siw, siw},
-		{"2106", siw, siw},
-		{"1300", rfc, rfc},
-		{"3100", siw, siw},
-		{"0000", rfc, rfc}, // both readings are one
-		{"1100", rfc, rfc},
-		{"2200", rfc, rfc},
-		{"2107", rfc, rfc}, // neither means anything
-		{"0a00", rfc, rfc},
-	} {
-		for _, established := range []bool{false, true} {
-			want := tc.setup
-			if established {
-				want = tc.established
-			}
-			b := append(unhex(t, tc.hex), 0, 0)
-			got, swapped, err := ParseTerminateLenient(b, established)
-			require.NoError(t, err)
-			require.Equal(t, want, swapped, "%s, established %t", tc.hex, established)
-			layer, typ := b[0]>>4, b[0]&15
-			if want {
-				layer, typ = typ, layer
-			}
-			require.Equal(t, Terminate{Layer: layer, Type: typ, Code: b[1]}, got)
+// The layout is siw's if bits are set in its places and none in the RFC's. Bits in places of neither say nothing.
+func TestTerminateLayout(t *testing.T) {
+	for flags := range 256 {
+		b := append([]byte{0x21, 0x03, byte(flags), 0, 0, 16}, quotedUntagged...)
+		b = append(b, quotedRequest...)
+		got, swapped, err := ParseTerminateLenient(b)
+		require.NoError(t, err)
+		want := flags&0xe0 == 0 && flags&0x07 != 0
+		require.Equal(t, want, swapped, "%#x", flags)
+		layer, typ := uint8(2), uint8(1)
+		if want {
+			layer, typ = typ, layer
 		}
+		require.Equal(t, []uint8{layer, typ, 3}, []uint8{got.Layer, got.Type, got.Code})
+	}
+}
+
+// Where nothing is quoted: what siw would mean, and that it would not mean anything.
+func TestSIWMeaning(t *testing.T) {
+	quoted := Terminate{Layer: 2, Code: 6, SegLenValid: true, DDPHeader: quotedUntagged}
+	require.Empty(t, SIWMeaning(&quoted), "siw's would have been read as that")
+	for _, tc := range []struct {
+		layer, typ, code uint8
+		want             string
+	}{
+		{2, 0, 6, "RDMAP remote operation error: unexpected opcode"},
+		{2, 1, 6, "DDP untagged buffer error: invalid DDP version"},
+		{0, 2, 2, "MPA error: CRC mismatch"},
+		{0, 2, 6, "MPA error: insufficient IRD resources"}, // or what the RFC says
+		{0, 2, 8, ""},
+		{2, 0, 2, ""},
+		{1, 0, 0, ""}, // siw's 0/1/00 quotes
+		{0, 1, 0, ""}, // siw's 1/0/00 quotes
+		{1, 1, 4, ""}, // both readings are one
+		{2, 2, 6, ""},
+		{7, 7, 6, ""},
+	} {
+		require.Equal(t, tc.want, SIWMeaning(&Terminate{Layer: tc.layer, Type: tc.typ, Code: tc.code}), "%v", tc)
 	}
 }
 
@@ -175,7 +142,7 @@ func TestTerminateLenientTruncated(t *testing.T) {
 			b = appendSIW(want)
 		}
 		for i := range b {
-			got, swapped, err := ParseTerminateLenient(b[:i], true)
+			got, swapped, err := ParseTerminateLenient(b[:i])
 			require.Equal(t, io.ErrUnexpectedEOF, err)
 			if i < TerminateLen {
 				require.Zero(t, got)
@@ -190,11 +157,11 @@ func TestTerminateLenientTruncated(t *testing.T) {
 
 func FuzzParseTerminateLenient(f *testing.F) {
 	for _, v := range terminateVectors {
-		f.Add(v.terminate.Append(nil), true)
-		f.Add(appendSIW(v.terminate), false)
+		f.Add(v.terminate.Append(nil))
+		f.Add(appendSIW(v.terminate))
 	}
-	f.Fuzz(func(t *testing.T, b []byte, established bool) {
-		got, swapped, err := ParseTerminateLenient(b, established)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, swapped, err := ParseTerminateLenient(b)
 		if len(b) < TerminateLen {
 			require.Equal(t, io.ErrUnexpectedEOF, err)
 			return

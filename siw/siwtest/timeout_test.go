@@ -588,7 +588,8 @@ func TestIdleTimeout(t *testing.T) {
 				end, other = p.B, p.A
 			}
 			require.ErrorIs(t, end.QP.Err(), syscall.ETIMEDOUT)
-			require.Equal(t, io.EOF, other.QP.Err())
+			require.ErrorIs(t, end.QP.Err(), &verbs.TerminateError{})
+			require.ErrorIs(t, other.QP.Err(), &verbs.TerminateError{Remote: true}, "it is no orderly end")
 		})
 	}
 	bubble(t, func(t *testing.T) {

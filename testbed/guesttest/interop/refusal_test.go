@@ -165,7 +165,7 @@ func TestProbe(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ext.NotSupported, got.Outcome, "%v", got.Reason)
 		// siw's octets are 20 06, which the RFC reads as 2/0/06.
-		require.ErrorIs(t, got.Reason, codes{0, 2, 6}.of(true))
+		require.ErrorIs(t, got.Reason, codes{2, 0, 6}.of(true))
 		require.ErrorContains(t, got.Reason, "unexpected opcode")
 		require.Error(t, l.kernel.ended())
 	}
@@ -211,7 +211,7 @@ func TestUnknownOperations(t *testing.T) {
 				theirs = word(l.user, theirs, l.kernel)
 			}
 			l.user.post(theirs)
-			require.ErrorIs(t, l.user.ended(), codes{0, 2, 6}.of(true))
+			require.ErrorIs(t, l.user.ended(), codes{2, 0, 6}.of(true))
 			require.Error(t, l.kernel.ended())
 			require.Equal(t, verbs.WCWRFlushErr, l.kernel.received().Status)
 			l.kernel.holds(0, nil)

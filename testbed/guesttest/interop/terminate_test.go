@@ -21,7 +21,8 @@ type fault struct {
 	name string
 	// send sends it to the kernel's side k and returns the ULPDU that siw must send before its end, nil for none.
 	send func(r *raw, k *side) []byte
-	// codes is what the user-space RNIC makes of siw's Terminate: layer, type, code.
+	// codes is what the user-space RNIC makes of siw's Terminate: layer, type, code. Where nothing is quoted, nothing shows that
+	// siw has exchanged layer and type.
 	codes [3]uint8
 }
 
@@ -59,16 +60,16 @@ func kernelFaults() []fault {
 	five := make([]byte, 5)
 	rr := rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: 8, SrcSTag: 0x5a5a5a00, SrcTO: 0x1000}
 	faults := []fault{
-		plainFault("RDMAP version 0", 0x20, 0x05, with(untagged(rdmap.OpSend, 0, 1, five...), 1, 0x03), [3]uint8{0, 2, 5}),
-		plainFault("DDP version 2, untagged", 0x21, 0x06, with(untagged(rdmap.OpSend, 0, 1, five...), 0, 0x42), [3]uint8{1, 2, 6}),
+		plainFault("RDMAP version 0", 0x20, 0x05, with(untagged(rdmap.OpSend, 0, 1, five...), 1, 0x03), [3]uint8{2, 0, 5}),
+		plainFault("DDP version 2, untagged", 0x21, 0x06, with(untagged(rdmap.OpSend, 0, 1, five...), 0, 0x42), [3]uint8{2, 1, 6}),
 		plainFault("DDP version 2, tagged", 0x11, 0x04, with(tagged(rdmap.OpWrite, true, 1, 0, five...), 0, 0xc2), [3]uint8{1, 1, 4}),
 		{"CRC", func(r *raw, _ *side) []byte {
 			b := r.fpdu(untagged(rdmap.OpSend, ddp.QNSend, 1, five...))
 			b[len(b)-1] ^= 1
 			r.write(b)
 			return siwTerminate(0x02, 0x02, 0)
-		}, [3]uint8{2, 0, 2}},
-		plainFault("shorter than its header", 0x02, 0x03, untagged(rdmap.OpSend, 0, 1)[:14], [3]uint8{2, 0, 3}),
+		}, [3]uint8{0, 2, 2}},
+		plainFault("shorter than its header", 0x02, 0x03, untagged(rdmap.OpSend, 0, 1)[:14], [3]uint8{0, 2, 3}),
 		untaggedFault("Send, MSN", 0x21, 0x03, untagged(rdmap.OpSend, ddp.QNSend, 7, five...), [3]uint8{1, 2, 3}),
 		untaggedFault("Send, MO", 0x21, 0x04, with(untagged(rdmap.OpSend, ddp.QNSend, 1, five...), 17, 4), [3]uint8{1, 2, 4}),
 		untaggedFault("Send, QN", 0x21, 0x01, untagged(rdmap.OpSend, 3, 1, five...), [3]uint8{1, 2, 1}),
@@ -120,7 +121,7 @@ func kernelFaults() []fault {
 	faults = append(faults, responseFaults()...)
 	faults = append(faults, localFaults()...)
 	for _, op := range []rdmap.Opcode{rdmap.OpImmediate, rdmap.OpImmediateSE, rdmap.OpAtomicRequest, rdmap.OpAtomicResponse, 12, 13, 14, 15} {
-		faults = append(faults, plainFault("opcode "+op.String(), 0x20, 0x06, untagged(op, 0, 1, make([]byte, 52)...), [3]uint8{0, 2, 6}))
+		faults = append(faults, plainFault("opcode "+op.String(), 0x20, 0x06, untagged(op, 0, 1, make([]byte, 52)...), [3]uint8{2, 0, 6}))
 	}
 	return faults
 }
@@ -260,7 +261,7 @@ func TestKernelTerminates(t *testing.T) {
 			r.gone()
 			require.Error(t, k.ended())
 			body := got[ddp.UntaggedLen:]
-			term, _, err := rdmap.ParseTerminateLenient(body, true)
+			term, _, err := rdmap.ParseTerminateLenient(body)
 			const whole = rdmap.TerminateLen + 2 + ddp.UntaggedLen + rdmap.ReadRequestLen
 			if rBit := body[2]&0x04 != 0; rBit && len(body) < whole {
 				// Of a Send, which has no RDMAP header, it says that it quotes one.
