@@ -21,11 +21,11 @@ import (
 type demoOptions struct {
 	listen, connect string // which half; neither means both
 	json            bool
-	pcap            string // file for what the RNIC sends and receives, "" = none
-	breakStep       string // hidden: the step whose check is corrupted on purpose
-	without         string // hidden: operations, separated by commas, that the user-space RNIC shall lack
-	clients, ops    int    // hidden: client processes and operations of each
-	child           bool   // hidden: the parent reads stdout and holds stdin
+	pcap            string   // file for what the RNIC sends and receives, "" = none
+	breaks          []string // hidden: the comparisons that shall find a difference, see check
+	without         string   // hidden: operations, separated by commas, that the user-space RNIC shall lack
+	clients, ops    int      // hidden: client processes and operations of each
+	child           bool     // hidden: the parent reads stdout and holds stdin
 }
 
 // errNotVerified is the error of a demo that ran and found something wrong. Its steps have told what.
@@ -57,7 +57,7 @@ func newDemo() *cobra.Command {
 	addDeviceFlag(cmd)
 	f.BoolVar(&o.json, "json", false, "print one line of JSON")
 	f.StringVar(&o.pcap, "pcap", "", "record what the RNIC of this process sends and receives in `FILE` (pcapng)")
-	f.StringVar(&o.breakStep, "break", "", "corrupt the check of a `STEP`")
+	f.StringArrayVar(&o.breaks, "break", nil, "corrupt the comparisons of a `STEP`, or of STEP:COMPARISON one")
 	f.StringVar(&o.without, "without", "", "take `OPERATIONS` from the user-space RNIC")
 	f.IntVar(&o.clients, "clients", 8, "client processes")
 	f.IntVar(&o.ops, "ops", 2000, "operations of each client process")
@@ -102,12 +102,15 @@ func (o *demoOptions) check(cmd *cobra.Command) error {
 		return usage(cmd, "--listen %s and --connect %s: a process is one half or, without them, both", o.listen, o.connect)
 	case given("pcap") && o.pcap == "":
 		return usage(cmd, "--pcap %q: no file", o.pcap)
-	case given("break") && !slices.Contains(stepNames(), o.breakStep):
-		return usage(cmd, "--break %q: no such step (there are: %s)", o.breakStep, strings.Join(stepNames(), ", "))
 	case o.clients < 1 || o.clients > maxClients:
 		return usage(cmd, "--clients %d: not from 1 to %d", o.clients, maxClients)
 	case o.ops < 1 || o.ops > maxClientOps:
 		return usage(cmd, "--ops %d: not from 1 to %d", o.ops, maxClientOps)
+	}
+	for _, b := range o.breaks {
+		if step, _, _ := strings.Cut(b, ":"); !slices.Contains(stepNames(), step) {
+			return usage(cmd, "--break %q: no such step (there are: %s)", b, strings.Join(stepNames(), ", "))
+		}
 	}
 	if given("listen") {
 		if err := checkAddress(o.listen, true); err != "" {

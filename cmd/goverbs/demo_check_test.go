@@ -28,9 +28,14 @@ func TestCheck(t *testing.T) {
 			var other check
 			compare(&other, true)
 			require.ErrorContains(t, other.err, "it")
-			broken := check{broken: true}
-			compare(&broken, false)
-			require.ErrorContains(t, broken.err, "it", "a broken check finds a difference where there is none")
+			for _, name := range []string{"", "it"} {
+				broken := check{broken: []string{"another", name}}
+				compare(&broken, false)
+				require.ErrorContains(t, broken.err, "it", "a broken check finds a difference where there is none")
+			}
+			whole := check{broken: []string{"another"}}
+			compare(&whole, false)
+			require.Equal(t, name == "length", whole.err != nil, "another one is broken")
 		})
 	}
 	var c check
@@ -40,9 +45,22 @@ func TestCheck(t *testing.T) {
 	c.noError("it", first)
 	c.word("it", 1, 2)
 	require.ErrorIs(t, c.err, first, "the first difference is kept")
-	c = check{broken: true}
+	c = check{broken: []string{""}}
 	c.bytes("it", nil, nil)
 	require.Error(t, c.err)
+	c = check{broken: []string{""}}
+	c.noError("it", nil)
+	require.ErrorContains(t, c.err, "it")
+	found := []byte{1, 2, 3}
+	c = check{broken: []string{""}}
+	c.bytes("it", found, found)
+	require.NoError(t, c.err, "nothing differs from itself")
+	require.Equal(t, []byte{1, 2, 3}, found)
+	require.Equal(t, &check{broken: []string{"", "answer N"}},
+		newCheck("send", []string{"send", "write:round N: what was read", "send:answer N"}))
+	c = check{broken: []string{"round N: word N"}}
+	c.word("round 12: word 3", 1, 1)
+	require.ErrorContains(t, c.err, "round 12: word 3 is 0x0, not 0x1")
 }
 
 func b2u(b bool) uint64 {

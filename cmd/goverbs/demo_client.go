@@ -52,6 +52,7 @@ type client struct {
 	free    uint64 // the lock word as it was last seen free; see takeLock
 	report  *json.Encoder
 	pending clientReport
+	check   *check // of the step in progress
 }
 
 // runClient reads a job and the steps from stdin, does them, and ends when stdin ends.
@@ -102,6 +103,7 @@ func runClient(ctx context.Context, stdin io.Reader, stdout io.Writer) (err erro
 		return err
 	}
 	for name := range names {
+		c.check = newCheck(name, c.job.Breaks)
 		switch name {
 		case "lock":
 			err = c.takeLocks(ctx)
@@ -235,8 +237,9 @@ func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 	}
 	b := c.mr.Bytes()[8*window:]
 	n, sum := decodeGuarded(b)
-	if n != count {
-		return fmt.Errorf("the guarded count is %d where the lock's is %d: the lock does not exclude", n, count)
+	// Where they differ the lock does not exclude.
+	if c.check.count("the guarded count that was read under the lock", n, count); c.check.err != nil {
+		return c.check.err
 	}
 	n, sum = guardedNext(n, sum)
 	binary.BigEndian.PutUint64(b, n)
@@ -248,13 +251,9 @@ func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 		return err
 	}
 	c.free = count + 1
-	if got := c.sunk(0); got != mine|count {
-		return fmt.Errorf("the lock word was %#x while the lock was held, not %#x", got, mine|count)
-	}
-	if got := c.sunk(1); got != mine|count+1 {
-		return fmt.Errorf("the lock word was %#x at the release, not %#x", got, mine|count+1)
-	}
-	return nil
+	c.check.word("the lock word while the lock was held", c.sunk(0), mine|count)
+	c.check.word("the lock word at the release", c.sunk(1), mine|count+1)
+	return c.check.err
 }
 
 // count adds to the counter with many requests in progress.
@@ -270,9 +269,7 @@ func (c *client) count(ctx context.Context) error {
 		return ext.MaskedFetchAddWR(c.sink(k%window), c.word(wordCounter), c.peer.WordsKey, add, mask)
 	}, func(k int, _ *verbs.WC) {
 		ticket := c.sunk(k%window) & counterTicketMask
-		if k > 0 && ticket <= last && failed == nil {
-			failed = fmt.Errorf("ticket %d came after ticket %d", ticket, last)
-		}
+		is(c.check, fmt.Sprintf("that ticket %d follows ticket %d", ticket, last), k == 0 || ticket > last, true)
 		last = ticket
 		c.pending.Tickets += ticket
 		c.pending.Squares += ticket * ticket
@@ -280,5 +277,5 @@ func (c *client) count(ctx context.Context) error {
 			failed = err
 		}
 	})
-	return errors.Join(err, failed)
+	return errors.Join(err, failed, c.check.err)
 }

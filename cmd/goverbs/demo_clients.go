@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,6 +24,8 @@ type clientJob struct {
 	Client  int    `json:"client"` // from 0
 	Ops     int    `json:"ops"`
 	Masked  bool   `json:"masked"` // the devices have masked atomics
+
+	Breaks []string `json:"breaks,omitempty"` // those of --break that name a comparison: a client that finds a difference ends
 }
 
 // clientReport is a line that a client process writes: how many operations it has done since the last one, and at the end
@@ -43,6 +47,7 @@ type clients struct{ processes []*process }
 // startClients starts the client processes and waits until they are connected.
 func (d *driver) startClients(ctx context.Context) (cs *clients, err error) {
 	cs = new(clients)
+	breaks := slices.DeleteFunc(slices.Clone(d.o.breaks), func(b string) bool { return !strings.Contains(b, ":") })
 	for i := range d.o.clients {
 		p, err := startProcess(demoClientName)
 		if err != nil {
@@ -51,7 +56,7 @@ func (d *driver) startClients(ctx context.Context) (cs *clients, err error) {
 		cs.processes = append(cs.processes, p)
 		d.result.PIDs = append(d.result.PIDs, p.pid())
 		job := clientJob{Device: d.end.ctx.Device().Name(), Address: d.end.id.RemoteAddr().String(), Token: d.peer.Token,
-			Client: i, Ops: d.o.ops, Masked: d.end.has(maskedAtomics)}
+			Client: i, Ops: d.o.ops, Masked: d.end.has(maskedAtomics), Breaks: breaks}
 		if err := p.tell(job); err != nil {
 			return cs, cs.lost(i, err)
 		}

@@ -74,7 +74,7 @@ func runDriver(ctx context.Context, dev *verbs.Device, o demoOptions, out *conso
 	}()
 	address := o.connect
 	if address == "" {
-		if d.server, address, err = startServer(ctx, dev); err != nil {
+		if d.server, address, err = startServer(ctx, dev, o.breaks); err != nil {
 			return err
 		}
 		result.PIDs = append(result.PIDs, d.server.pid())
@@ -89,7 +89,7 @@ func runDriver(ctx context.Context, dev *verbs.Device, o demoOptions, out *conso
 
 // run runs one step. It returns an error only if no other step can follow; what else was wrong is in the result.
 func (d *driver) run(ctx context.Context, s *step, address string) error {
-	c := &check{broken: s.name == d.o.breakStep}
+	c := newCheck(s.name, d.o.breaks)
 	n := s.ops(&d.o)
 	d.remark = ""
 	var err error
@@ -259,9 +259,7 @@ func dialDemo(ctx context.Context, dev *verbs.Device, address string, h hello, p
 func driveConnect(_ context.Context, d *driver, c *check, _ int) ([]uint64, error) {
 	ord, ird := d.end.id.Depths()
 	c.word("the nonce in the private data", d.peer.Nonce, d.nonce)
-	if ord < 1 {
-		c.fail("no Reads and atomics in progress were agreed on")
-	}
+	is(c, "that Reads and atomics in progress were agreed on", ord > 0, true)
 	d.out.progress(1, 0)
 	d.addRemark(fmt.Sprintf("%v to %s, %v to %v, depths %d and %d", d.end.ctx.Device(), d.peerText(),
 		d.end.id.LocalAddr(), d.end.id.RemoteAddr(), ord, ird))
@@ -316,7 +314,7 @@ func (d *driver) disconnect(ctx context.Context, c *check) error {
 		flushed += n
 	}
 	c.count("the number of flushed receives", uint64(flushed), recvSlots)
-	c.noError("closing", d.end.close())
+	c.noError("closing the connecting end", d.end.close())
 	// The listening process fails if a step did, which is that step's affair.
 	if err := d.server.wait(driverPatience); bye.OK {
 		c.noError("listening process", err)

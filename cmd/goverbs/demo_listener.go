@@ -233,7 +233,7 @@ func (l *listener) close() error {
 // serve follows the driver through its steps.
 func (l *listener) serve(ctx context.Context) error {
 	for _, s := range steps() {
-		c := &check{broken: s.name == l.o.breakStep}
+		c := newCheck(s.name, l.o.breaks)
 		l.remark = ""
 		var err error
 		lack := l.end.lack(&s)
@@ -307,15 +307,14 @@ func (l *listener) disconnected(ctx context.Context, c *check) error {
 		return err
 	}
 	l.wg.Wait() // no more guests come
-	c.noError("closing", l.close())
+	c.noError("closing the listening end", l.close())
 	l.out.progress(1, 0)
 	return nil
 }
 
 // verifyConnect compares the token that was in the private data.
 func verifyConnect(l *listener, c *check, words []uint64) {
-	if len(words) != 1 {
-		c.fail("the driver told %d words", len(words))
+	if c.count("the number of words that the driver told", uint64(len(words)), 1); len(words) != 1 {
 		return
 	}
 	c.word("the token in the private data", words[0], l.token)
@@ -330,8 +329,7 @@ func prepareWord(i int) func(*listener, pattern) {
 // verifyWord compares one word with what the driver found.
 func verifyWord(i int) func(*listener, *check, []uint64) {
 	return func(l *listener, c *check, words []uint64) {
-		if len(words) != 1 {
-			c.fail("the driver told %d words", len(words))
+		if c.count("the number of words that the driver told", uint64(len(words)), 1); len(words) != 1 {
 			return
 		}
 		c.word("the word in memory", l.word(i), words[0])

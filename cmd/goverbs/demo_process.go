@@ -171,12 +171,16 @@ func (t *tail) String() string {
 }
 
 // startServer starts the listening half on a free port of an address of this host's and returns both.
-func startServer(ctx context.Context, dev *verbs.Device) (*process, string, error) {
+func startServer(ctx context.Context, dev *verbs.Device, breaks []string) (*process, string, error) {
 	ip, err := ownAddress(dev)
 	if err != nil {
 		return nil, "", err
 	}
-	p, err := startProcess("demo", "--child", "--"+deviceFlag, deviceName(dev), "--listen", netip.AddrPortFrom(ip, 0).String())
+	args := []string{"demo", "--child", "--" + deviceFlag, deviceName(dev), "--listen", netip.AddrPortFrom(ip, 0).String()}
+	for _, b := range breaks {
+		args = append(args, "--break", b)
+	}
+	p, err := startProcess(args...)
 	if err != nil {
 		return nil, "", err
 	}

@@ -79,7 +79,7 @@ func driveSend(ctx context.Context, d *driver, c *check, n int) ([]uint64, error
 		}
 		is(c, fmt.Sprintf("the flags of the answer to window %d", i), wc.Flags, verbs.WCWithInv)
 		is(c, fmt.Sprintf("the invalidated key of window %d", i), wc.InvalidatedRKey, key)
-		c.bytes(fmt.Sprintf("what was read through window %d", i), answer, text)
+		c.bytes(fmt.Sprintf("what the peer read through window %d", i), answer, text)
 		if err := d.end.repost(wc.ID); err != nil {
 			return nil, err
 		}

@@ -164,20 +164,6 @@ func TestDemoText(t *testing.T) {
 	nothingRuns(t)
 }
 
-// Each step's check finds what is wrong, on either side, and only that step fails.
-func TestBreak(t *testing.T) {
-	for _, step := range stepOrder {
-		t.Run(step, func(t *testing.T) {
-			r := goverbs(t, "demo", "--json", "--ops", "20", "--break", step)
-			require.Equal(t, exitFailed, r.code)
-			requireSteps(t, decodeResult(t, r.stdout), step)
-			require.Contains(t, r.stderr, "step "+step+": ")
-			require.Contains(t, r.stderr, "goverbs demo: not verified: "+step+"\n")
-		})
-	}
-	nothingRuns(t)
-}
-
 func TestBreakText(t *testing.T) {
 	r := goverbs(t, "demo", "--ops", "20", "--break", "imm64")
 	require.Equal(t, exitFailed, r.code)
@@ -217,29 +203,6 @@ func TestHalves(t *testing.T) {
 	require.Contains(t, r.stdout, "verified: all 11 steps\n")
 	require.Regexp(t, `\nlock +300 ops .* ok\n`, r.stdout)
 	nothingRuns(t)
-}
-
-// The listening side's own checks: both halves fail, except for the last step, which the connecting side has left.
-func TestBreakListener(t *testing.T) {
-	for _, step := range stepOrder {
-		t.Run(step, func(t *testing.T) {
-			l, address := listen(t, "--json", "--break", step)
-			c := goverbs(t, "demo", "--json", "--connect", address, "--clients", "2", "--ops", "20")
-			r := l.end(t)
-			require.Equal(t, exitFailed, r.code)
-			result := decodeResult(t, r.stdout)
-			require.Len(t, result.PIDs, 1)
-			requireSteps(t, result, step)
-			require.Contains(t, r.stderr, "step "+step+": ")
-			if step == "close" {
-				require.Equal(t, exitDone, c.code)
-				return
-			}
-			require.Equal(t, exitFailed, c.code)
-			requireSteps(t, decodeResult(t, c.stdout), step)
-			require.Contains(t, c.stderr, "listening side: ")
-		})
-	}
 }
 
 // The order in which the halves are started does not matter.
