@@ -46,14 +46,15 @@ func splitAddress(address string) (host string, port uint16, err error) {
 
 // lookup returns the addresses of a host, IPv4 first, of the family of like if that is valid.
 func lookup(ctx context.Context, host string, like netip.Addr) ([]netip.Addr, error) {
-	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	all, err := net.DefaultResolver.LookupIPAddr(ctx, host) // LookupNetIP loses zones
 	if err != nil {
 		return nil, err
 	}
 	var ips []netip.Addr
 	for _, v4 := range []bool{true, false} {
-		for _, ip := range all {
-			ip = ip.Unmap()
+		for _, a := range all {
+			ip, _ := netip.AddrFromSlice(a.IP)
+			ip = ip.WithZone(a.Zone).Unmap()
 			if ip.Is4() == v4 && (!like.IsValid() || like.Unmap().Is4() == v4) {
 				ips = append(ips, ip)
 			}

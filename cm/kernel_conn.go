@@ -141,16 +141,9 @@ func (c *kernelConn) finish(cause error) {
 		c.markGone()
 		return
 	}
-	moved(c.qp, verbs.QPStateErr, cause)
-	if c.dev.iwarp {
-		// An orderly end of the stream, after which the device flushes; then the rest.
-		_ = c.end.call(rawID.disconnect)
-		toError(c.qp, cause)
-	} else {
-		// InfiniBand flushes nothing by itself.
-		toError(c.qp, cause)
-		_ = c.end.call(rawID.disconnect)
-	}
+	// The QP first: what is flushed finds the reason, and InfiniBand flushes nothing by itself.
+	toError(c.qp, cause)
+	_ = c.end.call(rawID.disconnect)
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
 	_ = c.qp.Drain(ctx) // of a QP that is closed meanwhile Close takes care
 	cancel()

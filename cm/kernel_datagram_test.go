@@ -110,11 +110,84 @@ func TestMulticast(t *testing.T) {
 	_, err = id.JoinMulticast(soon(t), qp, netip.MustParseAddr("192.0.2.1"))
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 
+	fakeverbs.CMNext("rdma_join_multicast", fakeverbs.CMEvent{Event: int(cm.EventMulticastJoin), Status: -int(syscall.EIO)})
+	_, err = id.JoinMulticast(soon(t), qp, group)
+	require.ErrorIs(t, err, syscall.EIO)
+	fakeverbs.Fail("ibv_attach_mcast", 1, syscall.ENOMEM)
+	_, err = id.JoinMulticast(soon(t), qp, group)
+	require.ErrorIs(t, err, syscall.ENOMEM)
+	require.Equal(t, fakeverbs.Calls("rdma_join_multicast"), fakeverbs.Calls("rdma_leave_multicast"), "what failed is left too")
+	_, err = id.JoinMulticast(soon(t), b.qp(0), group)
+	require.ErrorIs(t, err, verbs.ErrInvalid, "an RC QP")
+	tcp := b.resolve(cm.Config{})
+	_, err = tcp.JoinMulticast(soon(t), b.qp(verbs.QPTypeUD), group)
+	require.ErrorIs(t, err, verbs.ErrInvalid, "port space tcp")
+
 	m, err = id.JoinMulticast(soon(t), qp, group)
 	require.NoError(t, err)
+	require.NoError(t, m.Leave())
+	m, err = id.JoinMulticast(soon(t), qp, group)
+	require.NoError(t, err, "again")
 	require.NoError(t, id.Close())
 	require.NoError(t, m.Leave(), "the ID has left it")
-	require.Equal(t, fakeverbs.Calls("ibv_attach_mcast"), fakeverbs.Calls("ibv_detach_mcast"))
+	require.Equal(t, fakeverbs.Calls("ibv_attach_mcast")-1, fakeverbs.Calls("ibv_detach_mcast"), "but for the one that failed")
 	_, err = id.JoinMulticast(soon(t), qp, group)
 	require.ErrorIs(t, err, verbs.ErrClosed)
+}
+
+// TestMulticastJoining: Close of the ID ends the joining of a group, and nothing of it is left.
+func TestMulticastJoining(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	id, qp := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD)
+	fakeverbs.CMNext("rdma_join_multicast", silence)
+	called := b.untilCalled("rdma_join_multicast")
+	joined := make(chan error, 1)
+	go func() {
+		_, err := id.JoinMulticast(b.Context(), qp, netip.MustParseAddr("ff0e::77"))
+		joined <- err
+	}()
+	wait(t, called.Done(), "the call")
+	require.NoError(t, id.Close())
+	require.ErrorIs(t, <-joined, verbs.ErrClosed)
+	require.Equal(t, 1, fakeverbs.Calls("rdma_leave_multicast"))
+}
+
+// TestMulticastAndConnect: an ID that fails to connect is left by its groups, and one that has connected joins others.
+func TestMulticastAndConnect(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
+	id, qp := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD)
+	m, err := id.JoinMulticast(soon(t), qp, netip.MustParseAddr("239.1.2.3"))
+	require.NoError(t, err)
+	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventUnreachable), Status: 1})
+	require.Error(t, id.Connect(soon(t), qp, cm.ConnParam{}))
+	require.NoError(t, m.Leave())
+	require.Equal(t, fakeverbs.Calls("ibv_attach_mcast"), fakeverbs.Calls("ibv_detach_mcast"))
+	require.NoError(t, id.Close())
+
+	id = b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP})
+	first, err := id.JoinMulticast(soon(t), qp, netip.MustParseAddr("239.1.2.3"))
+	require.NoError(t, err)
+	accepted := make(chan *cm.ID, 1)
+	other := b.qp(verbs.QPTypeUD)
+	go func() {
+		req, err := b.ln.Accept(soon(t))
+		if err != nil {
+			accepted <- nil
+			return
+		}
+		passive, _ := req.Accept(soon(t), other, cm.ConnParam{})
+		accepted <- passive
+	}()
+	require.NoError(t, id.Connect(soon(t), qp, cm.ConnParam{}))
+	passive := <-accepted
+	require.NotNil(t, passive)
+	for _, id := range []*cm.ID{id, passive} {
+		m, err := id.JoinMulticast(soon(t), id.QP(), netip.MustParseAddr("239.1.2.4"))
+		require.NoError(t, err)
+		require.EqualValues(t, cm.MulticastQPN, m.QPN)
+	}
+	require.NoError(t, first.Leave())
+	require.NoError(t, passive.Close())
+	require.NoError(t, id.Close())
+	require.Equal(t, fakeverbs.Calls("rdma_join_multicast"), fakeverbs.Calls("rdma_leave_multicast"))
 }

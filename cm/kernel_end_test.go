@@ -6,6 +6,7 @@ package cm_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"syscall"
 	"testing"
@@ -21,7 +22,6 @@ import (
 // TestCancelInEveryPhase: a call whose context ends, ends, and leaves nothing.
 func TestCancelInEveryPhase(t *testing.T) {
 	eachFake(t, func(b *bench) {
-		silence := fakeverbs.CMEvent{Event: fakeverbs.NoEvent}
 		for _, phase := range []string{"rdma_resolve_addr", "rdma_resolve_route"} {
 			fakeverbs.CMNext(phase, silence)
 			_, err := cm.Resolve(b.expiresWhenCalled(phase), b.ln.Addr().String(), cm.Config{Context: b.vctx})
@@ -132,6 +132,90 @@ func TestBrokenStream(t *testing.T) {
 	wait(t, active.Done(), "Done")
 	require.ErrorIs(t, active.Err(), syscall.ECONNRESET)
 	require.NoError(t, passive.Disconnect())
+}
+
+// TestDoneIsDrained: a device that follows InfiniBand flushes a QP in its own time. The end of a connection waits for that.
+func TestDoneIsDrained(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	active, passive := b.pair(cm.ConnParam{})
+	ids := []uint64{3, 1, 4}
+	for _, id := range []*cm.ID{active, passive} {
+		for _, n := range ids {
+			_, err := id.QP().PostRecv([]verbs.RecvWR{{ID: n}})
+			require.NoError(t, err)
+		}
+	}
+	fakeverbs.LateFlush(true)
+	before := fakeverbs.Calls("ibv_post_recv")
+	disconnected := make(chan error, 1)
+	go func() { disconnected <- active.Disconnect() }()
+	// Each QP gets a mark, which the device will flush as the last.
+	b.until("the drains", func() bool { return fakeverbs.Calls("ibv_post_recv") == before+2 })
+	for _, id := range []*cm.ID{active, passive} {
+		select {
+		case <-disconnected:
+			require.Fail(t, "Disconnect has returned before the flush")
+		case <-id.Done():
+			require.Fail(t, "Done is closed before the flush")
+		default:
+		}
+		require.Equal(t, 5, fakeverbs.Flush(id.QP().Num()), "three receives and two marks")
+		wait(t, id.Done(), "Done")
+		wcs := make([]verbs.WC, 8)
+		n, err := id.QP().RecvCQ().Poll(wcs)
+		require.NoError(t, err)
+		var flushed []uint64
+		for _, wc := range wcs[:n] {
+			require.Equal(t, verbs.WCWRFlushErr, wc.Status)
+			flushed = append(flushed, wc.ID)
+		}
+		require.Equal(t, ids, flushed)
+		if id == active {
+			require.NoError(t, <-disconnected)
+		}
+	}
+}
+
+// TestOrderOfTheEnd: when the peer is told, the QP has failed for the reason that was given and its requests are flushed.
+func TestOrderOfTheEnd(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		b.Cleanup(fakeverbs.Release)
+		active, passive := b.pair(cm.ConnParam{})
+		_, err := active.QP().PostRecv([]verbs.RecvWR{{ID: 7}})
+		require.NoError(b, err)
+		fakeverbs.Hold("rdma_disconnect")
+		disconnected := make(chan error, 1)
+		go func() { disconnected <- active.Disconnect() }()
+		b.until("rdma_disconnect", fakeverbs.Holding)
+		require.ErrorIs(b, active.Err(), verbs.ErrClosed)
+		require.Equal(b, verbs.QPStateErr, active.QP().State())
+		require.ErrorIs(b, active.QP().Err(), verbs.ErrClosed)
+		wcs := make([]verbs.WC, 2)
+		n, err := active.QP().RecvCQ().Poll(wcs)
+		require.NoError(b, err)
+		require.Equal(b, 1, n)
+		require.Equal(b, verbs.WCWRFlushErr, wcs[0].Status)
+		fakeverbs.Release()
+		require.NoError(b, <-disconnected)
+		wait(b.T, active.Done(), "Done")
+		wait(b.T, passive.Done(), "the peer's Done")
+		require.ErrorIs(b, passive.Err(), io.EOF)
+		require.ErrorIs(b, passive.QP().Err(), io.EOF)
+	})
+}
+
+// TestBothDisconnect: where the requests of both sides cross, each is answered.
+func TestBothDisconnect(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	active, passive := b.pair(cm.ConnParam{})
+	peer := b.idOf(passive.QP()).ID
+	fakeverbs.CMNext("rdma_disconnect", silence) // under way
+	require.NoError(t, active.Disconnect())
+	require.NoError(t, passive.Disconnect())
+	b.until("the answer", func() bool {
+		id, ok := fakeverbs.CMIDByNum(peer)
+		return ok && id.State == fakeverbs.CMEnded
+	})
 }
 
 // TestPeerDoesNotAnswer: Close waits for a while only.

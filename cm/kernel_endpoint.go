@@ -28,8 +28,8 @@ type endpoint struct {
 
 	mu       sync.Mutex // guards what follows
 	events   []rawEvent
-	accept   func(rawEvent) bool       // of a listener: takes a request, or refuses to
-	groups   map[uintptr]chan rawEvent // waiters for a multicast group
+	accept   func(rawEvent) bool    // of a listener: takes a request, or refuses to
+	groups   map[uintptr]membership // multicast groups, from the call that joins to the one that leaves
 	lastJoin uintptr
 	wake     chan struct{} // holds a token when there are events
 }
@@ -82,6 +82,9 @@ func (e *endpoint) free() (last bool) {
 	}
 	e.dead = true
 	e.ch.remove(e)
+	for _, m := range e.memberships() { // librdmacm would not free them
+		_ = e.raw.leave(m.at)
+	}
 	_ = e.raw.destroy()
 	return e.ch.release()
 }
@@ -100,9 +103,9 @@ func (e *endpoint) deliver(ev rawEvent) {
 	defer e.mu.Unlock()
 	switch ev.event {
 	case EventMulticastJoin, EventMulticastError:
-		if w := e.groups[ev.group]; w != nil {
+		if m, ok := e.groups[ev.group]; ok {
 			select {
-			case w <- ev:
+			case m.answer <- ev:
 			default: // an error after the join: the group is left when it is left
 			}
 		}

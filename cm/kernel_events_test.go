@@ -149,6 +149,37 @@ func TestConnectEvents(t *testing.T) {
 	})
 }
 
+// TestStatus: a negative status is an errno. Of -1, with which librdmacm tells that it could not do its own part of an event,
+// the errno is in errno.
+func TestStatus(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	for _, c := range []struct {
+		status int
+		errno  syscall.Errno
+		is     error
+		text   string
+	}{
+		{-int(syscall.EHOSTUNREACH), 0, syscall.EHOSTUNREACH, "no route to host"},
+		{-int(syscall.EHOSTUNREACH), syscall.EIO, syscall.EHOSTUNREACH, "no route to host"},
+		{-1, syscall.ENODEV, verbs.ErrNoDevice, "no such device"},
+		{-1, 0, syscall.EPERM, "operation not permitted"},
+		{5, 0, nil, "status 5"},
+	} {
+		fakeverbs.CMNext("rdma_resolve_addr", fakeverbs.CMEvent{Event: int(cm.EventAddrError), Status: c.status, Errno: c.errno})
+		_, err := cm.Resolve(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx})
+		if c.is != nil {
+			require.ErrorIs(t, err, c.is)
+		}
+		require.ErrorContains(t, err, "RDMA_CM_EVENT_ADDR_ERROR: "+c.text)
+		var ee *cm.EventError
+		require.ErrorAs(t, err, &ee)
+		if c.status == -1 && c.errno != 0 {
+			c.status = -int(c.errno)
+		}
+		require.Equal(t, c.status, ee.Status)
+	}
+}
+
 // TestNobodyListens is a refusal on both kinds of devices.
 func TestNobodyListens(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})

@@ -70,6 +70,10 @@ func newBench(t *testing.T, name, ip string, cfg cm.Config) *bench {
 	t.Helper()
 	fakeverbs.Start(t)
 	b := &bench{T: t, dev: device(t, name), ip: ip}
+	channels := fakeverbs.Live()["event channel"]
+	t.Cleanup(func() { // an attempt that was given up lets go of its ID in the background, and the last ID of the channel
+		b.until("the end of the event channel", func() bool { return fakeverbs.Live()["event channel"] <= channels })
+	})
 	var err error
 	b.vctx, err = b.dev.Open()
 	require.NoError(t, err)
@@ -101,7 +105,13 @@ func (b *bench) resolve(cfg cm.Config) *cm.ID {
 // pair connects two QPs.
 func (b *bench) pair(param cm.ConnParam) (active, passive *cm.ID) {
 	b.Helper()
-	id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
+	return b.join(b.qp(0), b.qp(0), param)
+}
+
+// join connects two QPs that are there.
+func (b *bench) join(qp, other *verbs.QP, param cm.ConnParam) (active, passive *cm.ID) {
+	b.Helper()
+	id := b.resolve(cm.Config{})
 	done := make(chan error, 1)
 	go func() {
 		req, err := b.ln.Accept(soon(b.T))
@@ -126,6 +136,24 @@ func last(t *testing.T, state fakeverbs.CMState) (found fakeverbs.CMID) {
 	}
 	require.NotZero(t, found.ID, "an id in state %d", state)
 	return found
+}
+
+// idOf returns librdmacm's connected id of a QP.
+func (b *bench) idOf(qp *verbs.QP) fakeverbs.CMID {
+	b.Helper()
+	for _, id := range fakeverbs.CMIDs() {
+		if id.State == fakeverbs.CMConnected && id.Param.QPN == qp.Num() {
+			return id
+		}
+	}
+	require.FailNow(b, "no connected id", "QP %d", qp.Num())
+	return fakeverbs.CMID{}
+}
+
+// until waits for a condition.
+func (b *bench) until(what string, met func() bool) {
+	b.Helper()
+	require.Eventually(b, met, 20*time.Second, time.Millisecond, what)
 }
 
 // whenCalled runs then once librdmacm's function has been called again, and has taken an event that was asked for with it.

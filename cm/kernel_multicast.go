@@ -6,8 +6,11 @@ package cm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -27,6 +30,18 @@ func (c *kernelConn) reached() (Datagram, bool) {
 	return c.datagram, c.ps == PortSpaceUDP && c.datagram.QPN != 0
 }
 
+// membership is an ID's in a multicast group, or the attempt to become a member.
+type membership struct {
+	at     netip.AddrPort
+	answer chan rawEvent // takes what the kernel says to it
+}
+
+func (e *endpoint) memberships() []membership {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.groups))
+}
+
 func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
 	if ps != PortSpaceUDP || qp.Type() != verbs.QPTypeUD {
 		return Datagram{}, nil, fmt.Errorf("%w: multicast takes a UD QP and port space udp, not %v and %v", verbs.ErrInvalid, qp.Type(), ps)
@@ -34,28 +49,31 @@ func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP, gr
 	if err := raiseUD(qp); err != nil {
 		return Datagram{}, nil, err
 	}
+	// The port is no part of a group, but librdmacm finds it by the whole address.
+	at := netip.AddrPortFrom(group, 0)
 	answer := make(chan rawEvent, 1)
 	e.mu.Lock()
 	e.lastJoin++
 	key := e.lastJoin
 	if e.groups == nil {
-		e.groups = make(map[uintptr]chan rawEvent)
+		e.groups = make(map[uintptr]membership)
 	}
-	e.groups[key] = answer
+	e.groups[key] = membership{at, answer}
 	e.mu.Unlock()
 	forget := func() {
 		e.mu.Lock()
 		delete(e.groups, key)
 		e.mu.Unlock()
 	}
-	// The port is no part of a group, but librdmacm finds it by the whole address.
-	at := netip.AddrPortFrom(group, 0)
 	if err := e.call(func(id rawID) error { return id.join(at, key) }); err != nil {
 		forget()
 		return Datagram{}, nil, e.callError("rdma_join_multicast", err)
 	}
 	leave := func() error {
 		err := e.call(func(id rawID) error { return id.leave(at) })
+		if errors.Is(err, verbs.ErrClosed) {
+			return nil // the end of the ID has left it
+		}
 		forget()
 		return e.callError("rdma_leave_multicast", err)
 	}

@@ -51,6 +51,9 @@ func cFailAfter(name string, nth int, err syscall.Errno) {
 }
 func cDelay(name string, us int) { C.fake_delay(fn(name), C.int(us)) }
 func cDelaying() bool            { return bool(C.fake_delaying()) }
+func cHold(name string)          { C.fake_hold(fn(name)) }
+func cHolding() bool             { return bool(C.fake_holding()) }
+func cRelease()                  { C.fake_release() }
 func cFailPost(name string, nth int, f PostFailure) {
 	C.fake_fail_post(fn(name), C.uint64_t(nth), C.int(f.Index), C.int(f.Result), C.bool(f.NoBadWR))
 }
@@ -92,6 +95,7 @@ func cLive() map[string]int {
 func cSetBlock(ms int)  { C.fake_set(&C.fake_block_ms, C.int(ms)) }
 func cSetAuto(on bool)  { C.fake_set(&C.fake_auto, cbool(on)) }
 func cSetLoop(on bool)  { C.fake_set(&C.fake_loop, cbool(on)) }
+func cSetLate(on bool)  { C.fake_set(&C.fake_late_flush, cbool(on)) }
 func cSetNewer(on bool) { C.fake_set(&C.fake_newer, cbool(on)) }
 func cSetHot(mode int)  { C.fake_set_hot(C.int(mode)) }
 func cSetFork(result, status int) {
@@ -180,6 +184,8 @@ func goWR(r *C.struct_fake_wr) WR {
 	}
 	return w
 }
+
+func cFlush(qpn uint32) int { return int(C.fake_flush(C.uint32_t(qpn))) }
 
 func cQPs() []uint32 {
 	var all []uint32
@@ -337,7 +343,7 @@ func cSetHidden(dev int, hidden bool) {
 
 func cCMEvent(ev CMEvent) C.struct_fake_cm_event {
 	c := C.struct_fake_cm_event{
-		event: C.uint32_t(ev.Event), status: C.int32_t(ev.Status), qp_num: C.uint32_t(ev.QPN), qkey: C.uint32_t(ev.QKey),
+		event: C.uint32_t(ev.Event), status: C.int32_t(ev.Status), err: C.int32_t(ev.Errno), qp_num: C.uint32_t(ev.QPN), qkey: C.uint32_t(ev.QKey),
 		responder_resources: C.uint8_t(ev.ResponderResources), initiator_depth: C.uint8_t(ev.InitiatorDepth),
 		flow_control: C.uint8_t(ev.FlowControl), retry_count: C.uint8_t(ev.RetryCount),
 		rnr_retry_count: C.uint8_t(ev.RNRRetryCount), srq: C.uint8_t(ev.SRQ), len: C.uint16_t(len(ev.PrivateData)),
@@ -359,7 +365,7 @@ func goCMEvent(c *C.struct_fake_cm_event) CMEvent {
 
 func cCMNext(name string, ev CMEvent) {
 	c := cCMEvent(ev)
-	C.fake_cm_next(fn(name), C.int(ev.Event), C.int(ev.Status), unsafe.Pointer(&c.data[0]), C.int(c.len))
+	C.fake_cm_next(fn(name), &c)
 }
 
 func cCMInject(id uint32, ev CMEvent) bool {

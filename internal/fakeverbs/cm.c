@@ -27,10 +27,18 @@ struct echannel {
 	struct rdma_event_channel pub;
 };
 
+// A membership of an id in a multicast group, from rdma_join_multicast to rdma_leave_multicast. librdmacm finds it by the
+// whole address.
+struct group {
+	struct group *next;
+	struct sockaddr_storage addr;
+	void *context;
+	uint8_t mgid[16];
+};
+
 struct cmid {
 	struct obj o;
-	void *group; // the context of the last rdma_join_multicast, and the GID of its group
-	uint8_t mgid[16];
+	struct group *groups; // the newest first
 	enum state state;
 	struct dev *dev;
 	struct cmid *peer; // living, or NULL
@@ -57,18 +65,15 @@ static struct cmid *id_get(const char *fn, struct rdma_cm_id *id) {
 // Outcomes set by tests: the next call of fn ends with this event instead of its own; event -1 is none at all.
 static struct next {
 	struct next *next;
-	int fn, event, status, len;
-	uint8_t data[256];
+	int fn;
+	struct fake_cm_event ev;
 } *nexts;
 
-int fake_cm_next(int fn, int event, int status, const void *data, int len) {
+int fake_cm_next(int fn, const struct fake_cm_event *ev) {
 	struct next *n = calloc(1, sizeof(*n)), **at = &nexts;
 
 	n->fn = fn;
-	n->event = event;
-	n->status = status;
-	n->len = len;
-	memcpy(n->data, data, len);
+	n->ev = *ev;
 	pthread_mutex_lock(&fake_mu);
 	while (*at)
 		at = &(*at)->next;
@@ -114,12 +119,8 @@ static bool instead(enum fake_fn fn, struct cmid *id) {
 		if (n->fn != (int)fn)
 			continue;
 		*at = n->next;
-		if (n->event >= 0) {
-			struct fake_cm_event ev = {.event = n->event, .status = n->status, .len = n->len};
-
-			memcpy(ev.data, n->data, n->len);
-			push(id, id, false, &ev);
-		}
+		if ((int)n->ev.event >= 0)
+			push(id, id, false, &n->ev);
 		free(n);
 		return true;
 	}
@@ -188,7 +189,8 @@ static void set_dev(struct cmid *d, struct dev *dev) {
 }
 
 // The networks: 192.0.2.0/24, 2001:db8::/64 and loopback are behind fake0, 198.51.100.0/24 and 2001:db8:1::/64 behind
-// fake1, whose own addresses end in 1.
+// fake1, whose own addresses end in 1. So are the link-local addresses of the network interfaces 1 and 2, of those
+// interfaces only.
 static struct dev *owner(const struct sockaddr *a, bool *any) {
 	static const uint8_t db8[4] = {0x20, 0x01, 0x0d, 0xb8};
 	int dev = -1;
@@ -207,6 +209,10 @@ static struct dev *owner(const struct sockaddr *a, bool *any) {
 			dev = 0;
 		else if (!memcmp(ip, db8, 4) && ip->s6_addr[4] == 0 && ip->s6_addr[5] < 2)
 			dev = ip->s6_addr[5];
+		else if (IN6_IS_ADDR_LINKLOCAL(ip))
+			dev = (int)((const struct sockaddr_in6 *)a)->sin6_scope_id - 1;
+		if (dev > 1)
+			dev = -1;
 	}
 	return dev < 0 || fake_dev[dev].hidden ? NULL : &fake_dev[dev];
 }
@@ -226,6 +232,10 @@ static void source(struct dev *d, const struct sockaddr *dst, struct sockaddr *s
 		inet_pton(AF_INET6, d == &fake_dev[0] ? "2001:db8::1" : "2001:db8:1::1", &in->sin6_addr);
 		if (IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)dst)->sin6_addr))
 			in->sin6_addr = in6addr_loopback;
+		if (IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)dst)->sin6_addr)) {
+			inet_pton(AF_INET6, "fe80::1", &in->sin6_addr);
+			in->sin6_scope_id = ((const struct sockaddr_in6 *)dst)->sin6_scope_id;
+		}
 	}
 }
 
@@ -242,7 +252,8 @@ static bool same_addr(const struct sockaddr *a, const struct sockaddr *b) {
 		return false;
 	if (a->sa_family == AF_INET)
 		return ((struct sockaddr_in *)a)->sin_addr.s_addr == ((struct sockaddr_in *)b)->sin_addr.s_addr;
-	return !memcmp(&((struct sockaddr_in6 *)a)->sin6_addr, &((struct sockaddr_in6 *)b)->sin6_addr, 16);
+	return ((struct sockaddr_in6 *)a)->sin6_scope_id == ((struct sockaddr_in6 *)b)->sin6_scope_id &&
+		!memcmp(&((struct sockaddr_in6 *)a)->sin6_addr, &((struct sockaddr_in6 *)b)->sin6_addr, 16);
 }
 
 static uint16_t next_port = 40000;
@@ -611,14 +622,20 @@ int rdma_establish(struct rdma_cm_id *id) {
 
 static void reject(struct cmid *d, const void *data, int len) {
 	struct fake_cm_event ev = {.event = RDMA_CM_EVENT_REJECTED, .len = len};
+	bool ud = d->pub.ps == RDMA_PS_UDP;
 
 	d->state = ENDED;
 	if (!d->peer)
 		return;
 	memcpy(ev.data, data, len);
 	ev.status = d->dev->iwarp ? -ECONNREFUSED : 28; // 28: the consumer's own reason
-	if (!d->dev->iwarp && ev.len < 148)
-		ev.len = 148;
+	if (ud) {
+		ev.event = RDMA_CM_EVENT_UNREACHABLE;
+		ev.status = 2; // rejected by the service provider
+		ev.ud = 1;
+	}
+	if (!d->dev->iwarp && ev.len < (ud ? 136 : 148))
+		ev.len = ud ? 136 : 148;
 	d->peer->state = ENDED;
 	push(d->peer, d->peer, false, &ev);
 	d->peer->peer = NULL;
@@ -629,7 +646,7 @@ int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len) {
 	int err = begin(rdma_reject, P(id), len);
 	struct cmid *d = id_get("rdma_reject", id);
 
-	if (!err && (!d || d->state != REQUESTED || len > max_data(d, 148)))
+	if (!err && (!d || d->state != REQUESTED || len > max_data(d, id->ps == RDMA_PS_UDP ? 136 : 148)))
 		err = EINVAL;
 	if (err)
 		return end_rc(err);
@@ -685,6 +702,13 @@ int rdma_disconnect(struct rdma_cm_id *id) {
 
 static void drop_event(struct cmid *d);
 
+static void group_free(struct group **at) {
+	struct group *g = *at;
+
+	*at = g->next;
+	free(g);
+}
+
 // An id that goes takes its unread events with it, answers its peer, and waits for the events that were read.
 int rdma_destroy_id(struct rdma_cm_id *id) {
 	int err = begin(rdma_destroy_id, P(id));
@@ -695,6 +719,10 @@ int rdma_destroy_id(struct rdma_cm_id *id) {
 		return end_rc(err);
 	if (id->qp)
 		fault("rdma_destroy_id: id %u still has a QP", d->o.id);
+	if (d->groups)
+		fault("rdma_destroy_id: id %u is still in a multicast group, which librdmacm then never frees", d->o.id);
+	while (d->groups)
+		group_free(&d->groups);
 	d->o.dying = true;
 	p = d->peer;
 	switch (d->state) {
@@ -780,6 +808,7 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 	v->pub.id = &e->id->pub;
 	v->pub.event = e->ev.event;
 	v->pub.status = e->ev.status;
+	err = e->ev.err;
 	if (e->request) {
 		v->pub.listen_id = &v->counts->pub;
 		e->id->o.own = false;
@@ -808,13 +837,15 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		v->pub.param.conn.srq = e->ev.srq;
 		v->pub.param.conn.qp_num = e->ev.qp_num;
 	}
-	if (v->pub.event == RDMA_CM_EVENT_MULTICAST_JOIN || v->pub.event == RDMA_CM_EVENT_MULTICAST_ERROR) {
-		v->pub.param.ud.private_data = v->counts->group; // the length says nothing
-		memcpy(v->pub.param.ud.ah_attr.grh.dgid.raw, v->counts->mgid, 16);
+	if ((v->pub.event == RDMA_CM_EVENT_MULTICAST_JOIN || v->pub.event == RDMA_CM_EVENT_MULTICAST_ERROR) && v->counts->groups) {
+		v->pub.param.ud.private_data = v->counts->groups->context; // the length says nothing
+		memcpy(v->pub.param.ud.ah_attr.grh.dgid.raw, v->counts->groups->mgid, 16);
 	}
 	free(e);
 	*event = &v->pub;
-	return end_rc(0);
+	end_rc(0);
+	errno = err; // of what librdmacm itself did for the event
+	return 0;
 }
 
 int rdma_ack_cm_event(struct rdma_cm_event *event) {
@@ -989,15 +1020,19 @@ static int join(const char *fn, int err, struct rdma_cm_id *id, struct sockaddr 
 	if (!err && (!d || !d->dev || id->ps != RDMA_PS_UDP || d->dev->iwarp))
 		err = EINVAL;
 	if (!err) {
-		d->group = context;
-		memset(d->mgid, 0, 16);
+		struct group *g = calloc(1, sizeof(*g));
+
+		g->next = d->groups;
+		d->groups = g;
+		g->context = context;
+		memcpy(&g->addr, addr, addr_len(addr));
 		if (addr->sa_family == AF_INET6) {
-			memcpy(d->mgid, &((const struct sockaddr_in6 *)addr)->sin6_addr, 16);
+			memcpy(g->mgid, &((const struct sockaddr_in6 *)addr)->sin6_addr, 16);
 		} else {
-			memset(d->mgid + 10, 0xff, 2);
-			memcpy(d->mgid + 12, &((const struct sockaddr_in *)addr)->sin_addr, 4);
-			d->mgid[0] = 0xff; // as the kernel makes them for RoCE version 1
-			d->mgid[1] = 0x0e;
+			memset(g->mgid + 10, 0xff, 2);
+			memcpy(g->mgid + 12, &((const struct sockaddr_in *)addr)->sin_addr, 4);
+			g->mgid[0] = 0xff; // as the kernel makes them for RoCE version 1
+			g->mgid[1] = 0x0e;
 		}
 	}
 	if (err || instead(FN_rdma_join_multicast, d))
@@ -1022,7 +1057,16 @@ int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex
 int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr) {
 	int err = begin(rdma_leave_multicast, P(id), addr->sa_family);
 
-	err = err ? err : id_get("rdma_leave_multicast", id) ? 0 : EINVAL;
+	struct cmid *d = id_get("rdma_leave_multicast", id);
+	struct group **at;
+
+	if (!d)
+		return end_rc(EINVAL);
+	for (at = &d->groups; *at && memcmp(&(*at)->addr, addr, addr_len(addr)); at = &(*at)->next)
+		;
+	if (!*at)
+		return end_rc(EADDRNOTAVAIL);
+	group_free(at); // even if the kernel refuses
 	return end_rc(err);
 }
 

@@ -4,6 +4,8 @@
 
 package fakeverbs
 
+import "syscall"
+
 // CMState is where an id stands.
 type CMState int
 
@@ -31,7 +33,8 @@ const NoEvent = -1
 // negative errno, or, of REJECTED on fake0, a reason of InfiniBand's CM.
 type CMEvent struct {
 	Event, Status                          int
-	PrivateData                            []byte // at most 255
+	Errno                                  syscall.Errno // while it is taken: with Status -1, what librdmacm itself failed with
+	PrivateData                            []byte        // at most 255
 	QPN, QKey                              uint32
 	ResponderResources, InitiatorDepth     uint8
 	FlowControl, RetryCount, RNRRetryCount uint8

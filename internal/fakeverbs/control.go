@@ -72,6 +72,15 @@ func Delay(name string, d time.Duration) { cDelay(name, int(d/time.Microsecond))
 // Delaying reports whether the call that Delay asked for has begun.
 func Delaying() bool { return cDelaying() }
 
+// Hold has the next call of a function wait, before it does anything, until Release or Reset. No other call waits for it.
+func Hold(name string) { cHold(name) }
+
+// Holding reports whether the call that Hold asked for waits.
+func Holding() bool { return cHolding() }
+
+// Release lets the call go on that waits.
+func Release() { cRelease() }
+
 // PostFailure is how a posting function fails.
 type PostFailure struct {
 	Index   int  // of the request in the list; those before it are taken

@@ -227,6 +227,7 @@ extern pthread_mutex_t fake_mu; // everything here, but for the hot paths
 extern struct dev fake_dev[2];
 extern int fake_hot;  // 0 off, 1 completions without end, 2 one for each signaled request
 extern int fake_auto; // requests complete when they are posted
+extern int fake_late_flush; // a QP in error keeps its requests until fake_flush
 extern int fake_loop; // requests are executed between QPs of the process
 extern int fake_newer; // the kernel is newer than the libraries' headers: see SetNewer
 extern int fake_block_ms;
@@ -317,6 +318,9 @@ void fake_fail(int fn, uint64_t nth, int err);
 void fake_fail_after(int fn, uint64_t nth, int err);
 void fake_delay(int fn, int us);
 bool fake_delaying(void);
+void fake_hold(int fn);
+void fake_release(void);
+bool fake_holding(void);
 void fake_fail_post(int fn, uint64_t nth, int index, int result, bool no_bad);
 int fake_last_call(int fn, struct fake_call *call);
 int fake_take_fault(char *text, size_t len);
@@ -334,6 +338,7 @@ int fake_complete(uint32_t qpn, int recv, int n, uint32_t status, uint32_t bytes
 int fake_inject_async(int dev, uint32_t type, uint32_t id);
 int fake_qp_info(uint32_t qpn, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init, int *mask, int *modifies);
 uint32_t fake_qp_nth(int nth);
+int fake_flush(uint32_t qpn);
 int fake_ah_info(uint32_t id, struct ibv_ah_attr *attr);
 int fake_mr_info(uint32_t lkey, struct fake_call *out);
 void fake_lock(void);
@@ -343,6 +348,7 @@ void fake_unlock(void);
 struct fake_cm_event {
 	uint32_t event;
 	int32_t status;
+	int32_t err; // errno when the event is taken
 	uint32_t ud;
 	uint32_t qp_num, qkey;
 	uint8_t responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count, srq;
@@ -358,7 +364,7 @@ struct fake_cm_id {
 	struct fake_cm_event param; // of the last rdma_connect, rdma_accept or rdma_reject
 };
 
-int fake_cm_next(int fn, int event, int status, const void *data, int len);
+int fake_cm_next(int fn, const struct fake_cm_event *ev);
 int fake_cm_inject(uint32_t id, const struct fake_cm_event *ev);
 int fake_cm_info(uint32_t id, struct fake_cm_id *out);
 uint32_t fake_cm_last(void);

@@ -108,6 +108,43 @@ void fake_delay(int fn, int us) {
 
 bool fake_delaying(void) { return __atomic_load_n(&late, __ATOMIC_SEQ_CST) == FN_COUNT; }
 
+// The function whose next call waits until it is released, or FN_COUNT, and whether one waits.
+static pthread_mutex_t hold_mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t hold_cond = PTHREAD_COND_INITIALIZER;
+static int hold_fn = FN_COUNT;
+static bool hold_waits;
+
+static void hold_set(int fn) {
+	pthread_mutex_lock(&hold_mu);
+	hold_fn = fn;
+	pthread_cond_broadcast(&hold_cond);
+	pthread_mutex_unlock(&hold_mu);
+}
+
+void fake_hold(int fn) { hold_set(fn); }
+
+void fake_release(void) { hold_set(FN_COUNT); }
+
+bool fake_holding(void) {
+	bool waits;
+
+	pthread_mutex_lock(&hold_mu);
+	waits = hold_waits;
+	pthread_mutex_unlock(&hold_mu);
+	return waits;
+}
+
+static void hold(enum fake_fn fn) {
+	pthread_mutex_lock(&hold_mu);
+	if (hold_fn == (int)fn && !hold_waits) {
+		hold_waits = true;
+		while (hold_fn == (int)fn)
+			pthread_cond_wait(&hold_cond, &hold_mu);
+		hold_waits = false;
+	}
+	pthread_mutex_unlock(&hold_mu);
+}
+
 // The errno of a call that has begun and is to fail when its work is done.
 static int failing_after;
 
@@ -117,6 +154,7 @@ int fake_begin(enum fake_fn fn, int nargs, const uint64_t *args) {
 
 	if (__atomic_compare_exchange_n(&late, &this, FN_COUNT, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		usleep((unsigned int)late_us);
+	hold(fn);
 	pthread_mutex_lock(&fake_mu);
 	counts[fn]++;
 	last[fn] = (struct fake_call){.fn = fn, .nargs = nargs};
@@ -471,6 +509,7 @@ void fake_reset(void) {
 	struct obj *graves = NULL;
 
 	fake_reset_cm();
+	fake_release();
 	pthread_mutex_lock(&fake_mu);
 	memset(counts, 0, sizeof(counts));
 	memset(last, 0, sizeof(last));
@@ -502,7 +541,7 @@ void fake_reset(void) {
 		free(o);
 	}
 	fake_reset_posted();
-	fake_auto = fake_loop = fake_newer = 0;
+	fake_auto = fake_loop = fake_newer = fake_late_flush = 0;
 	fake_block_ms = 2000;
 	late = FN_COUNT;
 	pthread_mutex_unlock(&fake_mu);

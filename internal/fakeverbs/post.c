@@ -207,7 +207,7 @@ static int take_send(struct qp *q, const struct ibv_send_wr *wr) {
 		wr->bind_mw.mw->rkey = wr->bind_mw.rkey; // from now on, though the window is bound later
 	record_send(q, wr);
 	pend(&q->sq, p);
-	if (q->dev->iwarp ? false : q->state == IBV_QPS_ERR)
+	if (q->state == IBV_QPS_ERR && !q->dev->iwarp && !fake_late_flush)
 		wq_complete(q, false, 1, IBV_WC_WR_FLUSH_ERR, 0);
 	else if (fake_auto && q->state == IBV_QPS_RTS)
 		wq_complete(q, false, 1, IBV_WC_SUCCESS, p.bytes);
@@ -280,7 +280,7 @@ int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 			err = EINVAL; // libsiw wants one
 		if (!err && !(err = take_recv(&q->rq, qp->qp_num, 0, wr))) {
 			wr = wr->next;
-			if (q->state == IBV_QPS_ERR && !q->dev->iwarp)
+			if (q->state == IBV_QPS_ERR && !q->dev->iwarp && !fake_late_flush)
 				wq_complete(q, true, 1, IBV_WC_WR_FLUSH_ERR, 0);
 		}
 	}

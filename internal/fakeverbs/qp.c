@@ -147,10 +147,32 @@ static int check_modify(struct qp *q, const struct ibv_qp_attr *attr, int mask) 
 	return 0;
 }
 
+int fake_late_flush;
+
 static void flush(struct qp *q) {
+	if (fake_late_flush)
+		return;
 	wq_complete(q, false, q->sq.count, IBV_WC_WR_FLUSH_ERR, 0);
 	if (!q->pub.srq)
 		wq_complete(q, true, q->rq.count, IBV_WC_WR_FLUSH_ERR, 0);
+}
+
+// fake_flush flushes what late flushes have kept, and reports how many requests that were, -1 for no such QP.
+int fake_flush(uint32_t qpn) {
+	struct qp *q;
+	int n = -1, late;
+
+	pthread_mutex_lock(&fake_mu);
+	q = qp_by_num(qpn);
+	if (q) {
+		n = q->sq.count + (q->pub.srq ? 0 : q->rq.count);
+		late = fake_late_flush;
+		fake_late_flush = 0;
+		flush(q);
+		fake_late_flush = late;
+	}
+	pthread_mutex_unlock(&fake_mu);
+	return n;
 }
 
 void qp_to_error(struct qp *q) {

@@ -67,6 +67,12 @@ func CompleteRecv(qpn uint32, n int, status, bytes uint32) int {
 	return cComplete(qpn, true, n, status, bytes)
 }
 
+// LateFlush has QPs that go into the error state keep their requests, and those that are posted then, until Flush.
+func LateFlush(on bool) { cSetLate(on) }
+
+// Flush flushes the requests of a QP and returns how many there were, -1 if there is no such QP.
+func Flush(qpn uint32) int { return cFlush(qpn) }
+
 // WC is a completion. Status, Opcode and Flags are ibv_wc_status, ibv_wc_opcode and ibv_wc_flags. Imm is in host order;
 // InvalidatedRKey, if not 0, takes its place.
 type WC struct {

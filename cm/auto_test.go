@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// oneRequest is a part of a listener that has one request.
+type oneRequest struct {
+	ProviderListener
+	requests chan ProviderRequest
+	closed   chan struct{}
+}
+
+func (l *oneRequest) Accept(context.Context) (ProviderRequest, error) {
+	select {
+	case r := <-l.requests:
+		return r, nil
+	case <-l.closed:
+		return nil, verbs.ErrClosed
+	}
+}
+
+func (l *oneRequest) Close() error {
+	close(l.closed)
+	return nil
+}
+
+// counted counts how often it is rejected.
+type counted struct {
+	ProviderRequest
+	rejected int
+}
+
+func (r *counted) Reject([]byte) error {
+	r.rejected++
+	return nil
+}
+
+// TestRequestInHand: a request that a listener of several devices has taken, and nobody has accepted, is refused by Close.
+func TestRequestInHand(t *testing.T) {
+	part := &oneRequest{requests: make(chan ProviderRequest), closed: make(chan struct{})}
+	m := &multiListener{requests: make(chan ProviderRequest), closed: make(chan struct{})}
+	m.add(part, nil)
+	m.start()
+	r := new(counted)
+	part.requests <- r // it is in hand
+	require.NoError(t, m.Close())
+	require.Equal(t, 1, r.rejected)
+	require.NoError(t, m.Close())
+	require.Equal(t, 1, r.rejected)
+	_, err := m.Accept(t.Context())
+	require.ErrorIs(t, err, verbs.ErrClosed)
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var silence = fakeverbs.CMEvent{Event: fakeverbs.NoEvent}
+
+// TestOneQPInTwoAttempts: the second is refused, and the first goes on.
+func TestOneQPInTwoAttempts(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		first, second, qp, other := b.resolve(cm.Config{}), b.resolve(cm.Config{}), b.qp(0), b.qp(0)
+		require.NoError(b, first.BindQP(qp))
+		connected := make(chan error, 1)
+		go func() { connected <- first.Connect(soon(b.T), qp, cm.ConnParam{}) }()
+		req, err := b.ln.Accept(soon(b.T))
+		require.NoError(b, err)
+		err = second.Connect(soon(b.T), qp, cm.ConnParam{})
+		require.ErrorIs(b, err, verbs.ErrState)
+		require.ErrorContains(b, err, "another connection is being made")
+		require.Equal(b, 1, fakeverbs.Calls("rdma_connect"))
+		passive, err := req.Accept(soon(b.T), other, cm.ConnParam{})
+		require.NoError(b, err)
+		require.NoError(b, <-connected)
+		require.NoError(b, passive.Close())
+	})
+}
+
+// TestConnectBlocks: kernel siw connects its stream within rdma_connect; what ends a Connect ends it then too.
+func TestConnectBlocks(t *testing.T) {
+	for name, end := range map[string]struct {
+		do func(b *bench, id *cm.ID, qp *verbs.QP, cancel func())
+		is error
+	}{
+		"context": {func(_ *bench, _ *cm.ID, _ *verbs.QP, cancel func()) { cancel() }, context.Canceled},
+		"Close":   {func(b *bench, id *cm.ID, _ *verbs.QP, _ func()) { require.NoError(b, id.Close()) }, verbs.ErrClosed},
+		"QP fails": {func(b *bench, _ *cm.ID, qp *verbs.QP, _ func()) {
+			require.NoError(b, qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+		}, verbs.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFake(t, func(b *bench) {
+				b.Cleanup(fakeverbs.Release)
+				id, qp := b.resolve(cm.Config{}), b.qp(0)
+				ctx, cancel := context.WithCancel(soon(b.T))
+				fakeverbs.Hold("rdma_connect")
+				connected := make(chan error, 1)
+				go func() { connected <- id.Connect(ctx, qp, cm.ConnParam{}) }()
+				b.until("rdma_connect waits", fakeverbs.Holding)
+				end.do(b, id, qp, cancel)
+				cancelled := <-connected
+				require.True(b, fakeverbs.Holding(), "the call has not returned")
+				require.ErrorIs(b, cancelled, end.is)
+				destroyed := fakeverbs.Calls("rdma_destroy_id")
+				fakeverbs.Release()
+				b.until("the ID is destroyed", func() bool { return fakeverbs.Calls("rdma_destroy_id") > destroyed })
+			})
+		})
+	}
+}
+
+// TestConnectTooLate: a context that is done before leaves the peer and the QP alone.
+func TestConnectTooLate(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		done, cancel := context.WithCancel(b.Context())
+		cancel()
+		qp := b.qp(0)
+		require.ErrorIs(b, b.resolve(cm.Config{}).Connect(done, qp, cm.ConnParam{}), context.Canceled)
+		require.Zero(b, fakeverbs.Calls("rdma_connect"))
+		require.Equal(b, verbs.QPStateInit, qp.State())
+
+		id, other := b.resolve(cm.Config{}), b.qp(0)
+		connected := make(chan error, 1)
+		go func() { connected <- id.Connect(soon(b.T), qp, cm.ConnParam{}) }()
+		req, err := b.ln.Accept(soon(b.T))
+		require.NoError(b, err)
+		_, err = req.Accept(done, other, cm.ConnParam{})
+		require.ErrorIs(b, err, context.Canceled)
+		require.Zero(b, fakeverbs.Calls("rdma_accept"))
+		require.Equal(b, verbs.QPStateInit, other.State())
+		require.ErrorIs(b, <-connected, cm.ErrRejected, "the peer is told")
+	})
+}
+
+// TestCloseWaitsForConnect: when Close has returned, nothing is done with the QP any more.
+func TestCloseWaitsForConnect(t *testing.T) {
+	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
+	t.Cleanup(fakeverbs.Release)
+	id, qp := b.resolve(cm.Config{}), b.qp(0)
+	require.NoError(t, id.BindQP(qp))
+	fakeverbs.CMNext("rdma_connect", silence)
+	called := b.untilCalled("rdma_connect")
+	connected := make(chan error, 1)
+	go func() { connected <- id.Connect(soon(t), qp, cm.ConnParam{}) }()
+	wait(t, called.Done(), "the call")
+	fakeverbs.Hold("ibv_modify_qp") // with which the attempt puts the QP out of use
+	closed := make(chan error, 1)
+	go func() { closed <- id.Close() }()
+	b.until("the attempt ends", fakeverbs.Holding)
+	select {
+	case <-closed:
+		require.Fail(t, "Close has returned during the attempt")
+	case <-id.Done():
+		require.Fail(t, "Done is closed during the attempt")
+	default:
+	}
+	fakeverbs.Release()
+	require.NoError(t, <-closed)
+	require.ErrorIs(t, <-connected, verbs.ErrClosed)
+}
+
+// TestTellsTheSRQ: the peer's device is told whether the QP has a shared receive queue, by either side.
+func TestTellsTheSRQ(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		pd, err := b.vctx.AllocPD()
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, pd.Close()) })
+		srq, err := pd.CreateSRQ(verbs.SRQAttr{MaxWR: 8, MaxSGE: 1})
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, srq.Close()) })
+		cq, err := b.vctx.CreateCQ(verbs.CQConfig{})
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, cq.Close()) })
+		shared := func() *verbs.QP {
+			qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, SRQ: srq})
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, qp.Close()) })
+			return qp
+		}
+		for _, qps := range [][2]*verbs.QP{{shared(), b.qp(0)}, {b.qp(0), shared()}} {
+			active, passive := b.join(qps[0], qps[1], cm.ConnParam{})
+			for i, id := range []*cm.ID{active, passive} {
+				told := b.idOf(id.QP()).Param.SRQ != 0
+				require.Equal(b, qps[i].SRQ() != nil, told)
+			}
+		}
+	})
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm_test
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// elsewhere is an address that no device of the kernel has the way to.
+const elsewhere = "203.0.113.1"
+
+// register adds a user-space NIC, on a network of its own.
+func register(t *testing.T, network siw.Network) *verbs.Device {
+	t.Helper()
+	nic, err := siw.Register(siw.Config{Network: network})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, nic.Device().CloseShared())
+		require.NoError(t, nic.Close())
+	})
+	return nic.Device()
+}
+
+// auto is a test of cm.Auto over the kernel's devices.
+func auto(t *testing.T) {
+	t.Helper()
+	fakeverbs.Start(t)
+	t.Cleanup(func() {
+		for _, f := range fakes {
+			require.NoError(t, device(t, f.name).CloseShared())
+		}
+	})
+}
+
+// ask asks for a connection with a new QP.
+func ask(t *testing.T, address string) <-chan error {
+	t.Helper()
+	id, err := cm.Resolve(soon(t), address, cm.Config{Device: cm.Auto})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, id.Close()) })
+	qp := newQP(t, id.Context(), 0)
+	connected := make(chan error, 1)
+	go func() { connected <- id.Connect(soon(t), qp, cm.ConnParam{}) }()
+	return connected
+}
+
+// TestAutoWithNIC: a listener has the kernel's devices and the registered NICs on one port, each request knows where it came
+// in, and an address that the kernel does not reach is the NIC's.
+func TestAutoWithNIC(t *testing.T) {
+	auto(t)
+	wire := siwtest.NewWire()
+	nics := []*verbs.Device{register(t, wire), register(t, siwtest.NewWire())}
+	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	require.Equal(t, append([]*verbs.Device{device(t, "fake0"), device(t, "fake1")}, nics...), ln.Devices())
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	for host, dev := range map[string]*verbs.Device{fakes[0].ip: device(t, "fake0"), fakes[1].ip: device(t, "fake1"), elsewhere: nics[0]} {
+		connected := ask(t, net.JoinHostPort(host, port))
+		req, err := ln.Accept(soon(t))
+		require.NoError(t, err)
+		require.Same(t, dev, req.Context().Device())
+		require.NoError(t, req.Reject(nil))
+		require.ErrorIs(t, <-connected, cm.ErrRejected)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = ln.Accept(done)
+	require.ErrorIs(t, err, context.Canceled)
+	accepted := make(chan error, 1)
+	go func() { _, err := ln.Accept(t.Context()); accepted <- err }()
+	require.NoError(t, ln.Close())
+	require.ErrorIs(t, <-accepted, verbs.ErrClosed)
+	_, err = ln.Accept(t.Context())
+	require.ErrorIs(t, err, verbs.ErrClosed)
+}
+
+// TestAutoCloses: Close refuses the requests that wait, on every device.
+func TestAutoCloses(t *testing.T) {
+	auto(t)
+	nic := register(t, siwtest.NewWire())
+	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	require.Contains(t, ln.Devices(), nic)
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	asked := []<-chan error{ask(t, net.JoinHostPort(fakes[0].ip, port)), ask(t, net.JoinHostPort(fakes[1].ip, port))}
+	atNIC := ask(t, net.JoinHostPort(elsewhere, port))
+	b := bench{T: t}
+	b.until("the requests", func() bool {
+		n := 0
+		for _, id := range fakeverbs.CMIDs() {
+			if id.State == fakeverbs.CMRequested {
+				n++
+			}
+		}
+		return n == len(asked)
+	})
+	require.NoError(t, ln.Close())
+	for _, connected := range asked {
+		require.ErrorIs(t, <-connected, cm.ErrRejected)
+	}
+	require.Error(t, <-atNIC) // refused, or nobody listens any more
+	require.Empty(t, listening())
+}
+
+// noListener is a network on which nobody can listen.
+type noListener struct {
+	siw.Network
+	err error
+}
+
+func (n noListener) Listen(context.Context, string, string) (net.Listener, error) { return nil, n.err }
+
+// TestAutoListenFails: what a part of a listener fails with is the listener's error, and nothing of it is left. Only a NIC that
+// does not get the port because a device of the kernel has it is done without.
+func TestAutoListenFails(t *testing.T) {
+	auto(t)
+	cfg := cm.Config{Device: cm.Auto}
+	nic := register(t, siwtest.NewWire())
+	fakeverbs.Fail("rdma_bind_addr", 1, syscall.EADDRINUSE)
+	_, err := cm.Listen(soon(t), ":7306", cfg)
+	require.ErrorIs(t, err, syscall.EADDRINUSE, "the kernel's devices are not left out in silence")
+	fakeverbs.Fail("ibv_open_device", 1, syscall.EMFILE)
+	_, err = cm.Listen(soon(t), ":7306", cfg)
+	require.ErrorIs(t, err, syscall.EMFILE)
+	require.Empty(t, fakeverbs.CMIDs())
+
+	fakeverbs.Fail("rdma_create_event_channel", 1, syscall.ENODEV)
+	ln, err := cm.Listen(soon(t), ":7306", cfg)
+	require.NoError(t, err)
+	require.Equal(t, []*verbs.Device{nic}, ln.Devices(), "a kernel without a connection manager")
+	require.Same(t, nic, ln.Context().Device())
+	require.NoError(t, ln.Close())
+
+	taken := register(t, noListener{err: syscall.EADDRINUSE})
+	ln, err = cm.Listen(soon(t), ":7306", cfg)
+	require.NoError(t, err)
+	require.NotContains(t, ln.Devices(), taken)
+	require.Len(t, ln.Devices(), 3)
+	require.NoError(t, ln.Close())
+	register(t, noListener{err: syscall.EACCES})
+	_, err = cm.Listen(soon(t), ":7306", cfg)
+	require.ErrorIs(t, err, syscall.EACCES)
+	require.Empty(t, fakeverbs.CMIDs())
+}
+
+// TestAutoResolveFails: a device of the kernel that owns the way and does not get through is not replaced by the NIC.
+func TestAutoResolveFails(t *testing.T) {
+	auto(t)
+	register(t, siwtest.NewWire())
+	fakeverbs.CMNext("rdma_resolve_route", fakeverbs.CMEvent{Event: int(cm.EventRouteError), Status: -int(syscall.ETIMEDOUT)})
+	_, err := cm.Resolve(soon(t), "192.0.2.1:7306", cm.Config{Device: cm.Auto})
+	require.ErrorIs(t, err, cm.ErrSetupTimeout)
+	fakeverbs.CMNext("rdma_resolve_addr", silence)
+	b := bench{T: t}
+	_, err = cm.Resolve(b.untilCalled("rdma_resolve_addr"), "192.0.2.1:7306", cm.Config{Device: cm.Auto})
+	require.ErrorIs(t, err, context.Canceled)
+}
