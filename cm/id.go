@@ -228,7 +228,7 @@ func (id *ID) Disconnect() error {
 func (id *ID) Done() <-chan struct{} { return id.done }
 
 // Err tells why the connection ended; nil before. It Is io.EOF if the peer disconnected, verbs.ErrClosed after a local
-// disconnect, or holds a *verbs.TerminateError.
+// disconnect, or holds a *verbs.TerminateError. Who has polled a flushed request gets the reason, also before Done is closed.
 func (id *ID) Err() error {
 	if c := id.connection(); c != nil {
 		return c.Err()

@@ -42,7 +42,7 @@ type kernelConn struct {
 	idle chan struct{} // closed when the watcher has ended
 
 	mu       sync.Mutex
-	cause    error
+	cause    error // the first reason that is known
 	ending   bool
 	answered sync.Once
 	closing  sync.Once
@@ -133,7 +133,11 @@ func (c *kernelConn) finish(cause error) {
 		<-c.done
 		return
 	}
-	c.ending, c.cause = true, cause
+	c.ending = true
+	if c.cause == nil {
+		c.cause = cause
+	}
+	cause = c.cause
 	c.mu.Unlock()
 	if c.ps == PortSpaceUDP {
 		// There is nothing to end on the wire, and the QP may have other correspondents.
@@ -176,10 +180,16 @@ func (c *kernelConn) Close() error {
 // Done implements ProviderConn.
 func (c *kernelConn) Done() <-chan struct{} { return c.done }
 
-// Err implements ProviderConn.
+// Err implements ProviderConn. Completions with errors can be polled before their reason has come here, so the QP is asked.
 func (c *kernelConn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.cause == nil && c.ps != PortSpaceUDP { // a UD QP has other correspondents
+		c.cause = c.qp.Err()
+		if c.dev.iwarp && c.cause == error(verbs.WCWRFlushErr) {
+			c.cause = io.EOF // flushed by the device, of which nobody here has asked it: the stream has ended
+		}
+	}
 	return c.cause
 }
 

@@ -218,6 +218,40 @@ func TestBothDisconnect(t *testing.T) {
 	})
 }
 
+// TestErrOfAFlush: who has polled a completion with an error is told why, though the event that tells it is still on its way.
+func TestErrOfAFlush(t *testing.T) {
+	for status, want := range map[verbs.WCStatus]map[string]error{
+		verbs.WCWRFlushErr: {"fake0": verbs.WCWRFlushErr, "fake1": io.EOF},
+		verbs.WCLocLenErr:  {"fake0": verbs.WCLocLenErr, "fake1": verbs.WCLocLenErr},
+	} {
+		t.Run(status.String(), func(t *testing.T) {
+			eachFake(t, func(b *bench) {
+				active, passive := b.pair(cm.ConnParam{PrivateData: []byte("me")})
+				require.NoError(b, active.Err())
+				qp := active.QP()
+				_, err := qp.PostRecv([]verbs.RecvWR{{ID: 7}})
+				require.NoError(b, err)
+				posted := fakeverbs.LastPosted()
+				require.True(b, fakeverbs.InjectWC(qp.Num(), true, fakeverbs.WC{WRID: posted[0].WRID, Status: uint32(status)}))
+				var wcs [1]verbs.WC
+				n, err := qp.RecvCQ().Poll(wcs[:])
+				require.NoError(b, err)
+				require.Equal(b, 1, n)
+				require.Equal(b, status, wcs[0].Status)
+				require.ErrorIs(b, active.Err(), want[b.dev.Name()])
+				for _, id := range fakeverbs.CMIDs() {
+					if id.State == fakeverbs.CMConnected && string(id.Param.PrivateData) == "me" {
+						fakeverbs.InjectCM(id.ID, fakeverbs.CMEvent{Event: int(cm.EventDisconnected), Status: -int(syscall.ECONNRESET)})
+					}
+				}
+				wait(b.T, active.Done(), "Done")
+				require.ErrorIs(b, active.Err(), want[b.dev.Name()], "the first reason stays")
+				require.NoError(b, passive.Disconnect())
+			})
+		})
+	}
+}
+
 // TestPeerDoesNotAnswer: Close waits for a while only.
 func TestPeerDoesNotAnswer(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
