@@ -12,7 +12,8 @@ import (
 // fault is what a Terminate message says is wrong (RFC 5040 section 4.8, RFC 6580 section 3).
 type fault struct{ layer, typ, code uint8 }
 
-// The faults that do not come from an access check. Where the RFCs leave the code open, the choice is here and nowhere else.
+// The faults that do not come from an access check, of which reject makes them. Where the RFCs leave the code open, the choice is
+// here and there.
 var (
 	faultLocal  = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // we cannot build a message (RFC 7306 section 8.1)
 	faultPlace  = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // we cannot place one

@@ -300,7 +300,7 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	if q.sigAll {
 		e.flags |= verbs.SendSignaled
 	}
-	e.started, e.sent, e.answered = false, false, false
+	e.sent, e.answered = false, false
 	e.raddr, e.rkey, e.invalidate = wr.RemoteAddr, wr.RKey, wr.InvalidateRKey
 	e.sgl = append(e.sgl[:0], wr.SGL...)
 	e.length = 0

@@ -15,7 +15,6 @@ type sendEntry struct {
 	op         verbs.WROpcode
 	flags      verbs.SendFlags
 	status     verbs.WCStatus
-	started    bool // the send role has begun with it
 	sent       bool // its last octet is in the socket
 	answered   bool // the response to a Read or atomic has been placed
 	length     uint32

@@ -220,8 +220,7 @@ func (s *tcpStream) waitWritable(f func() bool) error {
 		}
 		err := s.raw.Write(func(uintptr) bool { return f() })
 		if err == nil {
-			s.setWriteDeadline(time.Time{})
-			return nil
+			return nil // the deadline stays: it may be that of the next wait, which begins when f says that this one is done
 		}
 		if !os.IsTimeout(err) || s.isInterrupted() {
 			return err
