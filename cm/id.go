@@ -211,6 +211,18 @@ func (id *ID) Depths() (ord, ird int) {
 	return 0, 0
 }
 
+// PeerDepths returns the numbers of Reads and atomics in progress that the peer gave when the connection was made, as requester
+// (its ORD, initiator_depth of struct rdma_conn_param) and as responder (its IRD, responder_resources): those of its request on
+// the passive side, those of its acceptance on the active side (RFC 6581 section 9.1). They are -1 where it did not say, and
+// before the connection is established. 16,383 of an iWARP peer means that it does not negotiate. Of a device of the kernel they
+// are what its connection manager tells, which on RNICs other than siw may have been adapted to this side's.
+func (id *ID) PeerDepths() (ord, ird int) {
+	if c := id.connection(); c != nil {
+		return c.PeerDepths()
+	}
+	return -1, -1
+}
+
 // Disconnect ends the connection (rdma_disconnect(3)): the QP goes into the error state, its requests are flushed, and
 // the peer is told. What has completed before arrives there. The QP's completions are in the CQs when it returns.
 func (id *ID) Disconnect() error {

@@ -162,10 +162,12 @@ func (r *kernelRoute) connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	c := &kernelConn{end: r.end, qp: qp, dev: a.dev, ps: a.ps, private: ev.data, datagram: ev.datagram}
 	switch {
 	case a.ps == PortSpaceUDP:
+		c.peer = [2]int{-1, -1}
 	case a.dev.iwarp:
 		// The device has moved the QP. Its event has our own values: what it can do as a requester is in
 		// responderResources. Kernel siw takes as many as the peer serves, also where we asked for less.
 		c.ord, c.ird = min(a.param.initiatorDepth, ev.responderResources), ev.initiatorDepth
+		c.peer = [2]int{ev.initiatorDepth, ev.responderResources} // it has set them to what the Reply says
 		c.arrived()
 		if i, ok := c.qp.Provider().(verbs.ProviderQPInitiator); ok {
 			i.Initiated()
@@ -173,6 +175,7 @@ func (r *kernelRoute) connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	default:
 		c.ord = min(a.param.initiatorDepth, ev.initiatorDepth)
 		c.ird = min(a.param.responderResources, ev.responderResources)
+		c.peer = [2]int{ev.responderResources, ev.initiatorDepth} // an event is relative to who gets it
 		a.touched = true
 		if err := raise(r.end, qp, c.ord, c.ird, a.minRNR); err != nil {
 			return nil, err

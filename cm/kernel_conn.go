@@ -34,6 +34,7 @@ type kernelConn struct {
 	remote   kernelAddr
 	private  []byte
 	ord, ird int
+	peer     [2]int // the peer's ORD and IRD, as far as it is known
 	datagram Datagram
 
 	quit chan struct{} // closed by Close
@@ -204,3 +205,6 @@ func (c *kernelConn) PrivateData() []byte { return c.private }
 
 // Depths implements ProviderConn.
 func (c *kernelConn) Depths() (ord, ird int) { return c.ord, c.ird }
+
+// PeerDepths implements ProviderConn.
+func (c *kernelConn) PeerDepths() (ord, ird int) { return c.peer[0], c.peer[1] }

@@ -57,6 +57,10 @@ func TestParameters(t *testing.T) {
 		require.Equal(b, []int{5, 3}, []int{ord, ird})
 		ord, ird = passive.Depths()
 		require.Equal(b, []int{3, 5}, []int{ord, ird})
+		ord, ird = passive.PeerDepths()
+		require.Equal(b, []int{5, 3}, []int{ord, ird})
+		ord, ird = active.PeerDepths()
+		require.Equal(b, []int{3, 5}, []int{ord, ird})
 	})
 }
 

@@ -80,6 +80,9 @@ func (r *kernelRequest) acceptQP(ctx context.Context, qp *verbs.QP, param ConnPa
 	}
 	c := &kernelConn{end: r.end, qp: qp, dev: a.dev, ps: a.ps, private: r.private,
 		ord: a.param.initiatorDepth, ird: a.param.responderResources}
+	if c.peer = [2]int{-1, -1}; a.ps != PortSpaceUDP {
+		c.peer[0], c.peer[1] = r.Depths()
+	}
 	switch {
 	case a.ps == PortSpaceUDP:
 		err = raiseUD(qp)

@@ -17,7 +17,8 @@ type ConnParam struct {
 	PrivateData []byte
 	// InitiatorDepth is how many Reads and atomics this side may have in progress (ORD), ResponderResources how many of the
 	// peer's it answers at a time (IRD). 0 = as many as the device can, None = none. The peer's values lower them:
-	// ID.Depths tells what was agreed on.
+	// ID.Depths tells what was agreed on, ID.PeerDepths what the peer said. The user-space siw tells the peer a power of two,
+	// for which it rounds ResponderResources down: the siw of Linux rounds up what it is told.
 	InitiatorDepth, ResponderResources int
 	// RetryCount is how often the device sends a packet again that the peer has not acknowledged, RNRRetryCount how often
 	// the *peer's* device sends again to a receiver that is not ready, 1 to 7 (0 = DefaultRetryCount and

@@ -30,6 +30,8 @@ type ProviderConn interface {
 	PrivateData() []byte
 	// Depths are the agreed numbers of Reads and atomics in progress, as requester (ORD) and as responder (IRD).
 	Depths() (ord, ird int)
+	// PeerDepths are the numbers that the peer itself gave, -1 where it did not say.
+	PeerDepths() (ord, ird int)
 	// Disconnect moves the QP to the error state, flushes its requests and tells the peer. It returns when the
 	// completions are in the CQs; what remains to be done on the wire goes on in the background.
 	Disconnect() error

@@ -82,7 +82,7 @@ type Config struct {
 	MaxMR  int // memory regions (1,048,576; at most 2^23)
 	MaxPD  int // protection domains (65,536)
 	MaxMW  int // memory windows (1,048,576; at most 2^23)
-	MaxIRD int // Reads and atomics in progress, each way (128; at most 16,382)
+	MaxIRD int // Reads and atomics in progress, each way (128; at most 16,382); see cm.ConnParam for those of a connection
 
 	// CloseTimeout bounds the orderly end of a connection: Terminate, FIN, the peer's FIN (3 s).
 	CloseTimeout time.Duration

@@ -27,6 +27,8 @@ type conn struct {
 	mulpdu  int // most octets of a ULPDU
 	ord     int // our Reads and atomics in progress
 	ird     int // the peer's, as agreed
+	serve   int // of the peer's, the most that we take: what it was told, which may be more
+	peer    depths
 	private []byte
 	rtr     bool // the peer opens the connection with a message of its own
 	markOut bool // the peer wants markers
@@ -57,6 +59,8 @@ type conn struct {
 type setup struct {
 	crc      bool
 	ord, ird int
+	serve    int    // how many of the peer's requests we take at a time
+	peer     depths // what the peer has said, -1 if nothing
 	hold     bool   // we may not send before the peer has (RFC 5044 section 7.1.2, responder)
 	rtr      bool   // what it sends first only opens the connection (RFC 6581 section 5)
 	markOut  bool   // markers in what we send
@@ -74,7 +78,7 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 		nc.Close()
 		return nil, err
 	}
-	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, private: agreed.private, rtr: agreed.rtr,
+	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, serve: agreed.serve, peer: agreed.peer, private: agreed.private, rtr: agreed.rtr,
 		markOut: agreed.markOut, markIn: agreed.markIn, mulpdu: q.dev.mulpdu(s.segment(), agreed.markOut), spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
 	if w, ok := s.(waker); ok {
 		c.lookout.stream, c.lookout.back = w, make(chan struct{}, 1)
@@ -326,3 +330,6 @@ func (c *conn) PrivateData() []byte { return c.private }
 
 // Depths implements cm.ProviderConn.
 func (c *conn) Depths() (ord, ird int) { return c.ord, c.ird }
+
+// PeerDepths implements cm.ProviderConn.
+func (c *conn) PeerDepths() (ord, ird int) { return c.peer.ord, c.peer.ird }

@@ -3,8 +3,6 @@
 package siw
 
 import (
-	"math/bits"
-
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
@@ -112,12 +110,11 @@ func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	return fault{}, true
 }
 
-// overIRD reports whether the peer has as many requests in progress as it may. Some peers round the depth they were given
-// up to a power of two; so does the limit.
+// overIRD reports whether the peer has as many requests in progress as it was told that it may.
 func (c *conn) overIRD() bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	return c.ird == 0 || c.tx.responses.len() >= 1<<bits.Len(uint(c.ird-1))
+	return c.tx.responses.len() >= c.serve
 }
 
 // answer queues a response; requests are answered in the order in which they arrived.

@@ -144,7 +144,7 @@ func TestRefusedObjectsTakeNoPlace(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestDepthLimit: the default depth is the NIC's, and one more is refused by name.
+// TestDepthLimit: the default depth is the NIC's, of which the peer is told the power of two, and one more is refused by name.
 func TestDepthLimit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -191,7 +191,9 @@ func TestDepthLimit(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, id.Connect(ctx, qps[0], cm.ConnParam{}))
 	ord, ird := id.Depths()
-	require.Equal(t, []int{3, 3}, []int{ord, ird})
+	require.Equal(t, []int{2, 2}, []int{ord, ird})
+	ord, ird = id.PeerDepths()
+	require.Equal(t, []int{2, 2}, []int{ord, ird})
 	require.NoError(t, id.Close())
 	require.NoError(t, <-accepted)
 }

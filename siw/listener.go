@@ -175,10 +175,8 @@ func (r *request) RemoteAddr() net.Addr { return r.nc.RemoteAddr() }
 func (r *request) PrivateData() []byte  { return r.frame.PrivateData }
 
 func (r *request) Depths() (ord, ird int) {
-	if !r.frame.HasEnhanced {
-		return -1, -1
-	}
-	return int(r.frame.Enhanced.ORD), int(r.frame.Enhanced.IRD)
+	d := said(&r.frame)
+	return d.ord, d.ird
 }
 
 // Accept implements cm.ProviderRequest.

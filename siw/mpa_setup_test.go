@@ -5,6 +5,7 @@ package siw_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -104,7 +105,9 @@ func TestSetupReply(t *testing.T) {
 		{"the peer serves more", false, depth(16, 16), request(flagC|flagS, 2, plain(100, 16)...),
 			reply(flagC|flagS, 2, plain(16, 16)...), true, 16, 16},
 		{"the peer asks for more than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 100)...),
-			reply(flagC|flagS, 2, plain(5, 16)...), true, 5, 16},
+			reply(flagC|flagS, 2, plain(4, 16)...), true, 4, 16},
+		{"the peer asks for what is no power of two", false, depth(16, 16), request(flagC|flagS, 2, plain(16, 5)...),
+			reply(flagC|flagS, 2, plain(8, 16)...), true, 5, 16},
 		{"the peer asks for less than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 1)...),
 			reply(flagC|flagS, 2, plain(1, 16)...), true, 1, 16},
 		{"no Reads", false, depth(cm.None, cm.None), request(flagC|flagS, 2, plain(16, 16)...),
@@ -143,6 +146,12 @@ func TestSetupReply(t *testing.T) {
 			require.NoError(t, r.err)
 			ord, ird := r.id.Depths()
 			require.Equal(t, [2]int{c.ird, c.ord}, [2]int{ird, ord})
+			want := [2]int{-1, -1} // revision 1 does not tell
+			if c.request[16]&flagS != 0 && c.request[17] == 2 {
+				want = [2]int{int(binary.BigEndian.Uint16(c.request[20:])) & 0x3fff, int(binary.BigEndian.Uint16(c.request[22:])) & 0x3fff}
+			}
+			ord, ird = r.id.PeerDepths()
+			require.Equal(t, want, [2]int{ird, ord})
 			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
 			p.none(20 * time.Millisecond)
 			e.idle(e.scq)
@@ -274,7 +283,7 @@ func TestSetupRTR(t *testing.T) {
 		require.ErrorIs(t, result(t, "Accept", acc).err, terminated(1, 2, 2, false))
 	})
 	t.Run("initiator gives up", func(t *testing.T) {
-		// In RFC layout and in that of kernel siw.
+		// In RFC layout and in that of kernel siw. Nothing shows the latter; the text has its meaning.
 		for _, word := range [][4]byte{{0x20, 7}, {0x20, 6}, {0x20, 5}, {0x02, 7}, {0x02, 6}, {0x02, 5}} {
 			n := newRawNIC(t, siw.Config{})
 			e, ln := n.end(verbs.QPCap{}), n.listen()
@@ -287,7 +296,9 @@ func TestSetupRTR(t *testing.T) {
 			p.send(rawUntagged(rdmap.OpTerminate, 2, 1, word[:]))
 			p.eof()
 			p.close()
-			require.ErrorIs(t, result(t, "Accept", acc).err, terminated(2, 0, word[1], true), "% x", word)
+			err := result(t, "Accept", acc).err
+			require.ErrorIs(t, err, terminated(word[0]>>4, word[0]&15, word[1], true), "% x", word)
+			require.ErrorContains(t, err, rdmap.TerminateText(2, 0, word[1]))
 		}
 	})
 }
@@ -492,6 +503,11 @@ func TestSetupRequest(t *testing.T) {
 		{"all of the device", siw.Config{}, depth(0, 0), req(flagC|flagS, 2, p2p(128, 128)...),
 			rep(flagC|flagS, 2, p2p(128, 128)...), outcome{crc: true, rtr: true, ird: 128, ord: 128}},
 
+		{"no power of two", siw.Config{}, depth(7, 7), req(flagC|flagS, 2, p2p(4, 7)...),
+			rep(flagC|flagS, 2, p2p(7, 3)...), outcome{crc: true, rtr: true, ird: 3, ord: 7}},
+		{"the peer asks for more than it was told, but not for too much", siw.Config{}, depth(7, 7), req(flagC|flagS, 2, p2p(4, 7)...),
+			rep(flagC|flagS, 2, p2p(7, 7)...), outcome{crc: true, rtr: true, ird: 7, ord: 7}},
+
 		{"the peer asks for one more than we serve", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
 			rep(flagC|flagS, 2, p2p(8, 9)...), outcome{crc: true, term: 6}},
 		{"the peer asks for Reads and we serve none", siw.Config{}, depth(cm.None, 8),
@@ -531,6 +547,12 @@ func TestSetupRequest(t *testing.T) {
 			require.NoError(t, r.err)
 			ord, ird := r.id.Depths()
 			require.Equal(t, [2]int{c.want.ird, c.want.ord}, [2]int{ird, ord})
+			told := [2]int{-1, -1}
+			if c.reply[16]&flagS != 0 && c.reply[17] == 2 {
+				told = [2]int{int(binary.BigEndian.Uint16(c.reply[20:])) & 0x3fff, int(binary.BigEndian.Uint16(c.reply[22:])) & 0x3fff}
+			}
+			ord, ird = r.id.PeerDepths()
+			require.Equal(t, told, [2]int{ird, ord})
 			p.none(5 * time.Millisecond)
 			e.post(verbs.SendWR{Opcode: verbs.WRSend})
 			require.Equal(t, rawSend(1, nil), p.read())

@@ -243,6 +243,7 @@ type rawOpts struct {
 	rcq    *verbs.CQ     // for receives (nil = one of its own)
 	param  cm.ConnParam  // of the NIC
 	frame  *mpa.Frame    // of the raw peer (nil = rawRequest)
+	told   *mpa.Frame    // gets the NIC's frame, if not nil
 	before func(*rawEnd) // called when the QP is in INIT, to post receives
 }
 
@@ -273,6 +274,9 @@ func (n *rawNIC) passive(o rawOpts) (*rawEnd, *rawPeer) {
 	reply := p.frame()
 	require.True(n.t, reply.Reply)
 	require.False(n.t, reply.Reject)
+	if o.told != nil {
+		*o.told = reply
+	}
 	p.crc, p.markOut, p.markIn = frame.CRC || reply.CRC, reply.Markers, frame.Markers
 	if frame.Enhanced.PeerToPeer {
 		p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
@@ -300,6 +304,9 @@ func (n *rawNIC) active(o rawOpts) (*rawEnd, *rawPeer) {
 	p := rawAccept(n.t, ln)
 	req := p.frame()
 	require.False(n.t, req.Reply)
+	if o.told != nil {
+		*o.told = req
+	}
 	reply := rawRequest()
 	if o.frame != nil {
 		reply = *o.frame

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"net"
 	"os"
 	"strings"
@@ -25,6 +26,23 @@ const rtrSTag = 1
 
 // depths are the numbers of Reads and atomics in progress that one side offers or uses.
 type depths struct{ ord, ird int }
+
+// announce returns the IRD that the peer is told. It is a power of two: kernel siw rounds its ORD up to one, and so does not
+// exceed what it was told.
+func (w depths) announce() int {
+	if w.ird == 0 {
+		return 0
+	}
+	return 1 << (bits.Len(uint(w.ird)) - 1)
+}
+
+// said returns what a frame tells of its sender.
+func said(f *mpa.Frame) depths {
+	if !f.HasEnhanced {
+		return depths{-1, -1}
+	}
+	return depths{int(f.Enhanced.ORD), int(f.Enhanced.IRD)}
+}
 
 func (d *device) depths(p *cm.ConnParam) (w depths, err error) {
 	if w.ord, err = cm.Depth("InitiatorDepth", p.InitiatorDepth, d.cfg.MaxIRD); err != nil {
@@ -52,7 +70,7 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 	req := mpa.Frame{CRC: d.cfg.CRC == On, Markers: d.cfg.Markers == On, Rev: uint8(d.cfg.Rev), PrivateData: private}
 	if d.cfg.Rev >= mpa.Rev2 {
 		req.HasEnhanced = true
-		req.Enhanced = mpa.Enhanced{PeerToPeer: d.cfg.RTR == On, IRD: uint16(want.ird), ORD: uint16(want.ord)}
+		req.Enhanced = mpa.Enhanced{PeerToPeer: d.cfg.RTR == On, IRD: uint16(want.announce()), ORD: uint16(want.ord)}
 		if d.cfg.RTR == On {
 			offerRTR(&req.Enhanced, cmp.Or(d.cfg.RTRMessages, RTRWrite))
 		}
@@ -69,7 +87,7 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 		return setup{}, setupError(err)
 	}
 	agreed := setup{crc: req.CRC || rep.CRC, markOut: rep.Markers, markIn: req.Markers, ord: want.ord, ird: want.ird,
-		private: rep.PrivateData}
+		serve: want.ird, peer: said(&rep), private: rep.PrivateData}
 	switch {
 	case !rep.Reply:
 		return setup{}, protocolError("the peer answered with a Request: both sides are active")
@@ -96,6 +114,7 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 	}
 	if theirs.ORD != mpa.NoNegotiate {
 		agreed.ird = int(theirs.ORD) // not more than ours, as has been checked
+		agreed.serve = max(want.announce(), agreed.ird)
 	}
 	if req.Enhanced.PeerToPeer && theirs.PeerToPeer {
 		if !agreed.openWith(both(req.Enhanced, theirs)) {
@@ -179,7 +198,8 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 		return mpa.Frame{}, setup{}, err
 	}
 	rep := mpa.Frame{Reply: true, CRC: req.CRC || d.cfg.CRC == On, Markers: d.cfg.Markers == On, Rev: req.Rev, PrivateData: private}
-	agreed := setup{crc: rep.CRC, markOut: req.Markers, markIn: rep.Markers, ord: want.ord, ird: want.ird, hold: true, private: req.PrivateData}
+	agreed := setup{crc: rep.CRC, markOut: req.Markers, markIn: rep.Markers, ord: want.ord, ird: want.ird, serve: want.ird,
+		peer: said(req), hold: true, private: req.PrivateData}
 	if !req.HasEnhanced {
 		return rep, agreed, nil
 	}
@@ -194,8 +214,13 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 		e.ORD = mpa.NoNegotiate
 	}
 	if theirs.ORD != mpa.NoNegotiate {
-		agreed.ird = min(want.ird, int(theirs.ORD))
-		e.IRD = uint16(agreed.ird)
+		agreed.ird = min(want.announce(), int(theirs.ORD))
+		if agreed.ird > 0 {
+			agreed.serve = 1 << bits.Len(uint(agreed.ird-1)) // it may round up what it asks for, too
+		} else {
+			agreed.serve = 0
+		}
+		e.IRD = uint16(agreed.serve)
 	} else {
 		e.IRD = mpa.NoNegotiate
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -62,42 +63,76 @@ func TestTerminateSent(t *testing.T) {
 	}
 }
 
-// TestTerminateBeyondIRD sends more requests than were agreed on while the answers cannot go out. The limit is the
-// next power of two, since some peers round up what they are given. What had begun is finished before the Terminate.
+// TestTerminateBeyondIRD sends more requests than the peer was told that it may while the answers cannot go out. It is told a
+// power of two, since some peers round up what they are given. What had begun is finished before the Terminate.
 func TestTerminateBeyondIRD(t *testing.T) {
-	for _, c := range []struct {
-		ird, limit uint32
-		atomic     bool
-	}{{1, 1, false}, {2, 2, true}, {3, 4, false}, {4, 4, true}} {
-		n := newRawNIC(t, siw.Config{})
-		frame := rawRequest()
-		frame.Enhanced.ORD = uint16(c.ird)
-		e, p := n.passive(rawOpts{frame: &frame})
-		_, other := n.passive(rawOpts{})
-		const size = 8 << 20
-		mr, err := n.pd.AllocMR(size, rawAccess)
-		require.NoError(t, err)
-		for msn := uint32(1); msn <= c.limit; msn++ {
-			p.send(rawRead(msn, fetch(mr, 0, size)))
-		}
-		fault := rawRead(c.limit+1, fetch(mr, 0, 8))
-		if c.atomic {
-			fault = rawAtomic(c.limit+1, add(mr, 0))
-		}
-		p.send(fault)
-		for {
-			u := p.read()
-			if !ddp.IsTagged(u[0]) {
-				p.wantTerminate(u, 1, 2, 2, quoteDDP, fault)
-				break
-			}
-		}
-		p.eof()
-		p.close()
-		e.ended(terminated(1, 2, 2, false))
-		require.Equal(t, make([]byte, 8), mr.Bytes()[:8], "the atomic was not performed")
-		other.alive(n.mr(64, 0x1000, rawAccess))
+	for _, c := range []irdCase{
+		{"1", false, 16, 1, false, 1, 1, false},
+		{"2", false, 16, 2, false, 2, 2, true},
+		{"3", false, 16, 3, false, 4, 4, false},
+		{"4", false, 16, 4, false, 4, 4, true},
+		{"3 of ours", false, 3, 16, false, 2, 2, false},
+		{"not negotiated", false, 3, 0x3fff, false, 0x3fff, 3, false},
+		{"revision 1", false, 3, 0, true, 0, 3, false},
+		{"active, 3 of ours", true, 3, 2, false, 2, 2, true},
+		{"active, 3 of theirs", true, 4, 3, false, 4, 4, false},
+		{"active, less of theirs", true, 4, 1, false, 4, 4, false},
+		{"active, all of theirs", true, 3, 3, false, 2, 3, false},
+	} {
+		t.Run(c.name, c.run)
 	}
+}
+
+// irdCase is an agreement on how many requests the peer may have in progress.
+type irdCase struct {
+	name      string
+	active    bool // the NIC
+	ours      int  // what the NIC can serve
+	theirs    int  // what the peer says that it will send
+	revision1 bool
+	announced uint32 // by the NIC
+	most      uint32 // that it takes
+	atomic    bool   // what is too much
+}
+
+func (c irdCase) run(t *testing.T) {
+	n := newRawNIC(t, siw.Config{})
+	frame := rawRequest()
+	frame.Enhanced.ORD = uint16(c.theirs)
+	if c.revision1 {
+		frame = mpa.Frame{Rev: mpa.Rev1, CRC: true}
+	}
+	var told mpa.Frame
+	connect, o := n.passive, rawOpts{frame: &frame, param: depth(c.ours, 16), told: &told}
+	if c.active {
+		connect = n.active
+	}
+	e, p := connect(o)
+	require.EqualValues(t, c.announced, told.Enhanced.IRD)
+	_, other := n.passive(rawOpts{})
+	const size = 8 << 20
+	mr, err := n.pd.AllocMR(size, rawAccess)
+	require.NoError(t, err)
+	for msn := uint32(1); msn <= c.most; msn++ {
+		p.send(rawRead(msn, fetch(mr, 0, size)))
+	}
+	fault := rawRead(c.most+1, fetch(mr, 0, 8))
+	if c.atomic {
+		fault = rawAtomic(c.most+1, add(mr, 0))
+	}
+	p.send(fault)
+	for {
+		u := p.read()
+		if !ddp.IsTagged(u[0]) {
+			p.wantTerminate(u, 1, 2, 2, quoteDDP, fault)
+			break
+		}
+	}
+	p.eof()
+	p.close()
+	e.ended(terminated(1, 2, 2, false))
+	require.Equal(t, make([]byte, 8), mr.Bytes()[:8], "the atomic was not performed")
+	other.alive(n.mr(64, 0x1000, rawAccess))
 }
 
 // TestTerminateArrives lets a peer that does not read yet go on sending behind its fault: the Terminate is not lost,

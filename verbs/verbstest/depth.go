@@ -93,7 +93,7 @@ func depthNegotiate(w *world) {
 // negotiates reports whether the two sides tell each other their depths: a request says so.
 func (w *world) negotiates() bool {
 	w.Helper()
-	a := w.dial(within(w.T), w.ln, cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3})
+	a := w.dial(within(w.T), w.ln, cm.ConnParam{InitiatorDepth: 2, ResponderResources: 4})
 	req, err := w.ln.Accept(within(w.T))
 	require.NoError(w, err)
 	ord, ird := req.Depths()
@@ -105,7 +105,7 @@ func (w *world) negotiates() bool {
 		return false
 	}
 	require.Equal(w, 2, ord)
-	require.Equal(w, 3, ird)
+	require.Equal(w, 4, ird)
 	return true
 }
 

@@ -246,7 +246,7 @@ func TestEnhancedWordAlways(t *testing.T) {
 func TestDepths(t *testing.T) {
 	needKernel(t)
 	for _, active := range []bool{false, true} {
-		for _, c := range []struct{ user, kernel int }{{1, 1}, {4, 4}, {16, 16}, {1, 16}, {16, 1}, {4, 16}, {16, 4}, {128, 128}} {
+		for _, c := range []struct{ user, kernel int }{{1, 1}, {4, 4}, {16, 16}, {1, 16}, {16, 1}, {4, 16}, {16, 4}, {16, 3}, {128, 128}} {
 			t.Run(fmt.Sprintf("kernel connects %v/%d-%d", active, c.user, c.kernel), func(t *testing.T) {
 				l := here.link(t, linkConfig{kernelActive: active, memory: 1 << 16,
 					user: depth(c.user, c.user), kernel: depth(c.kernel, c.kernel)})
