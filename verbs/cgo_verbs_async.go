@@ -89,8 +89,12 @@ func (c *cgoContext) readEvents() {
 	for {
 		var rc C.int
 		err := c.file.Wait(context.Background(), func() bool {
-			rc = C.gv_async_event(c.c, &out)
-			return rc != C.int(syscall.EAGAIN) && rc != C.int(syscall.EINTR)
+			for {
+				// Go's poller tells of an event once: what was interrupted is done again at once.
+				if rc = C.gv_async_event(c.c, &out); rc != C.int(syscall.EINTR) {
+					return rc != C.int(syscall.EAGAIN)
+				}
+			}
 		})
 		if err != nil {
 			return

@@ -92,6 +92,15 @@ func cLive() map[string]int {
 	return live
 }
 
+func cLastID(kind string) uint32 {
+	for k := range C.int(C.K_COUNT) {
+		if C.GoString(C.kind_name(uint32(k))) == kind {
+			return uint32(C.fake_last_id(k))
+		}
+	}
+	panic("fakeverbs: there is no kind of objects " + kind)
+}
+
 func cSetBlock(ms int)  { C.fake_set(&C.fake_block_ms, C.int(ms)) }
 func cSetAuto(on bool)  { C.fake_set(&C.fake_auto, cbool(on)) }
 func cSetLoop(on bool)  { C.fake_set(&C.fake_loop, cbool(on)) }
@@ -107,6 +116,13 @@ func be32(v uint32) C.uint32_t {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], v)
 	return C.uint32_t(binary.NativeEndian.Uint32(b[:]))
+}
+
+// be64 turns a number from network order to host order, or back.
+func be64(v C.__be64) uint64 {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(v))
+	return binary.NativeEndian.Uint64(b[:])
 }
 
 func fromBE32(v C.uint32_t) uint32 {
@@ -198,6 +214,8 @@ func cQPs() []uint32 {
 	}
 }
 
+func cMoveQP(qpn uint32, state int) bool { return bool(C.fake_move_qp(C.uint32_t(qpn), C.int(state))) }
+
 func goAH(a *C.struct_ibv_ah_attr) AHAttr {
 	return AHAttr{
 		DGID: *(*[16]byte)(unsafe.Pointer(&a.grh.dgid)), FlowLabel: uint32(a.grh.flow_label),
@@ -259,7 +277,9 @@ func cAttr(dev int) Attr {
 		TransportType: int(C.fake_dev[dev].pub.transport_type), ODPGeneral: uint64(x.odp_caps.general_caps),
 		ODPRC: uint32(x.odp_caps.per_transport_caps.rc_odp_caps), ODPUC: uint32(x.odp_caps.per_transport_caps.uc_odp_caps),
 		ODPUD:    uint32(x.odp_caps.per_transport_caps.ud_odp_caps),
-		VendorID: uint32(a.vendor_id), VendorPartID: uint32(a.vendor_part_id),
+		VendorID: uint32(a.vendor_id), VendorPartID: uint32(a.vendor_part_id), HWVer: uint32(a.hw_ver),
+		SysImageGUID: be64(a.sys_image_guid), MaxResRdAtom: int(a.max_res_rd_atom), MaxPKeys: int(a.max_pkeys),
+		LocalCAAckDelay: uint8(a.local_ca_ack_delay),
 	}
 }
 
@@ -280,7 +300,10 @@ func cSetAttr(dev int, v Attr) {
 	a.max_ah, a.phys_port_cnt = C.int(v.MaxAH), C.uint8_t(v.PhysPortCnt)
 	x.phys_port_cnt_ex = C.uint32_t(v.PhysPortCnt)
 	C.fake_dev[dev].pub.node_type, C.fake_dev[dev].pub.transport_type = int32(v.NodeType), int32(v.TransportType)
-	a.vendor_id, a.vendor_part_id = C.uint32_t(v.VendorID), C.uint32_t(v.VendorPartID)
+	a.vendor_id, a.vendor_part_id, a.hw_ver = C.uint32_t(v.VendorID), C.uint32_t(v.VendorPartID), C.uint32_t(v.HWVer)
+	a.sys_image_guid = C.__be64(be64(C.__be64(v.SysImageGUID)))
+	a.max_res_rd_atom, a.max_pkeys = C.int(v.MaxResRdAtom), C.uint16_t(v.MaxPKeys)
+	a.local_ca_ack_delay = C.uint8_t(v.LocalCAAckDelay)
 	x.odp_caps.general_caps = C.uint64_t(v.ODPGeneral)
 	x.odp_caps.per_transport_caps.rc_odp_caps = C.uint32_t(v.ODPRC)
 	x.odp_caps.per_transport_caps.uc_odp_caps = C.uint32_t(v.ODPUC)
@@ -331,6 +354,16 @@ func cSetGIDs(dev int, all []GID) {
 		c.port, c.index, c._type, c.ifindex = C.uint32_t(g.Port), C.uint32_t(g.Index), C.uint32_t(g.Type), C.uint32_t(g.IfIndex)
 	}
 	C.fake_dev[dev].gids = C.int(len(all))
+}
+
+func cSetPKeys(dev int, keys []uint16) {
+	C.fake_lock()
+	defer C.fake_unlock()
+	table := &C.fake_dev[dev].pkey
+	clear(table[:])
+	for i, k := range keys {
+		table[i] = C.uint16_t(k)
+	}
 }
 
 func cSetHidden(dev int, hidden bool) {

@@ -99,6 +99,9 @@ func Faults() []string { return cFaults() }
 // Live is how many objects of each kind are alive. Contexts of librdmacm's own are not counted.
 func Live() map[string]int { return cLive() }
 
+// LastID is how many objects of a kind, named as by Live, have been made since the process began: the number of the newest.
+func LastID(kind string) uint32 { return cLastID(kind) }
+
 // SetBlockLimit sets how long a call that waits in C waits before that is a fault: 2 s after Reset.
 func SetBlockLimit(d time.Duration) { cSetBlock(int(d / time.Millisecond)) }
 

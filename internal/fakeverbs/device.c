@@ -105,6 +105,8 @@ void fake_reset_devices(void) {
 			.link_layer = IBV_LINK_LAYER_ETHERNET,
 			.port_cap_flags = i == 0 ? IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS : IBV_PORT_CM_SUP,
 		};
+		memset(d->pkey, 0, sizeof(d->pkey));
+		d->pkey[0] = 0xffff;
 		if (i == 0) {
 			const uint8_t addr[4] = {192, 0, 2, 1};
 
@@ -385,10 +387,10 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 
 	struct ctx *c = ctx_get("ibv_query_pkey", context);
 
 	if (!err && (!c || port < 1 || port > c->dev->attr.orig_attr.phys_port_cnt || index < 0 ||
-		index >= c->dev->port[port - 1].pkey_tbl_len))
+		index >= c->dev->port[port - 1].pkey_tbl_len || index >= FAKE_PKEYS))
 		err = EINVAL;
 	if (!err)
-		*pkey = index == 0 ? 0xffff : 0;
+		*pkey = htobe16(c->dev->pkey[index]);
 	return end_rc(err);
 }
 
@@ -396,8 +398,11 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey) {
 	int err = begin(ibv_get_pkey_index, P(context), port, pkey);
 	struct ctx *c = ctx_get("ibv_get_pkey_index", context);
 
-	err = err ? err : !c || pkey != 0xffff ? EINVAL : 0;
-	return end_rc(err);
+	err = err ? err : !c || port < 1 || port > FAKE_PORTS ? EINVAL : 0;
+	for (int i = 0; !err && i < c->dev->port[port - 1].pkey_tbl_len && i < FAKE_PKEYS; i++)
+		if (c->dev->pkey[i] == be16toh(pkey))
+			return end_errno(i);
+	return end_rc(err ? err : EINVAL);
 }
 
 int ibv_fork_init(void) {

@@ -19,7 +19,10 @@ type Attr struct {
 	AtomicCap                            int
 	MaxSRQ, MaxSRQWR, MaxSRQSGE, MaxAH   int
 	PhysPortCnt, NodeType, TransportType int
-	VendorID, VendorPartID               uint32 // fake1 has those of the kernel's siw
+	VendorID, VendorPartID, HWVer        uint32 // fake1 has those of the kernel's siw
+	SysImageGUID                         uint64 // host order
+	MaxResRdAtom, MaxPKeys               int
+	LocalCAAckDelay                      uint8
 	ODPGeneral                           uint64
 	ODPRC, ODPUC, ODPUD                  uint32
 }
@@ -56,6 +59,9 @@ func GIDs(dev int) []GID { return cGIDs(dev) }
 
 // SetGIDs replaces it, at most 16 entries, until Reset.
 func SetGIDs(dev int, gids []GID) { cSetGIDs(dev, gids) }
+
+// SetPKeys replaces a device's table of partition keys, at most 64, until Reset. They are 0xffff and no others otherwise.
+func SetPKeys(dev int, keys ...uint16) { cSetPKeys(dev, keys) }
 
 // SetHidden takes a device out of the list, as when it is unplugged.
 func SetHidden(dev int, hidden bool) { cSetHidden(dev, hidden) }

@@ -82,6 +82,8 @@ struct evq {
 
 #define FAKE_GIDS 16
 #define FAKE_PORTS 2
+#define FAKE_PKEYS 64
+#define FAKE_GROUPS 8
 
 struct fake_gid {
 	uint8_t raw[16];
@@ -97,6 +99,7 @@ struct dev {
 	struct ibv_port_attr port[FAKE_PORTS];
 	struct fake_gid gid[FAKE_GIDS];
 	int gids;
+	uint16_t pkey[FAKE_PKEYS]; // host order
 	struct ibv_context *cma; // librdmacm's own context
 	char net4[16], net6[INET6_ADDRSTRLEN];
 };
@@ -123,6 +126,7 @@ struct mr {
 struct mw {
 	struct obj o;
 	bool bound;
+	uint32_t key;                  // the newest one, also while pub has an older one
 	uint32_t lkey, qpn, access; // of the region; of the QP, for a window of type 2
 	uint64_t addr, length;
 	struct ibv_mw pub;
@@ -183,12 +187,19 @@ struct wq {
 	int room, head, count, max_sge;
 };
 
+struct qp_group {
+	uint8_t gid[16];
+	uint16_t lid;
+};
+
 struct qp {
 	struct obj o;
 	struct dev *dev;
 	enum ibv_qp_state state;
 	bool sig_all, connected;
-	int ord, groups; // ord: -1 until a connection has one
+	int ord; // -1 until a connection has one
+	struct qp_group group[FAKE_GROUPS];
+	int groups;
 	uint32_t peer;   // the other QP of an iWARP connection
 	bool running, failed; // see loop.c
 	struct ibv_qp_cap cap;
@@ -325,6 +336,7 @@ void fake_fail_post(int fn, uint64_t nth, int index, int result, bool no_bad);
 int fake_last_call(int fn, struct fake_call *call);
 int fake_take_fault(char *text, size_t len);
 int fake_live(int kind);
+uint32_t fake_last_id(int kind);
 void fake_reset(void);
 void fake_reset_cm(void);
 void fake_reset_devices(void);
@@ -339,6 +351,7 @@ int fake_inject_async(int dev, uint32_t type, uint32_t id);
 int fake_qp_info(uint32_t qpn, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init, int *mask, int *modifies);
 uint32_t fake_qp_nth(int nth);
 int fake_flush(uint32_t qpn);
+bool fake_move_qp(uint32_t qpn, int state);
 int fake_ah_info(uint32_t id, struct ibv_ah_attr *attr);
 int fake_mr_info(uint32_t lkey, struct fake_call *out);
 void fake_lock(void);

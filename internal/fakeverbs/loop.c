@@ -10,7 +10,7 @@
 
 static bool has_rkey(const struct obj *o, uint32_t rkey) {
 	return o->kind == K_MR ? ((const struct mr *)o)->pub.rkey == rkey
-			       : ((const struct mw *)o)->bound && ((const struct mw *)o)->pub.rkey == rkey;
+			       : ((const struct mw *)o)->bound && ((const struct mw *)o)->key == rkey;
 }
 
 static bool has_lkey(const struct obj *o, uint32_t lkey) {

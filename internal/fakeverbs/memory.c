@@ -167,6 +167,7 @@ struct ibv_mw *fake_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {
 	w = obj_new(K_MW, sizeof(*w), offsetof(struct mw, pub), sizeof(w->pub));
 	obj_up(&w->o, 0, o);
 	w->pub = (struct ibv_mw){pd->context, pd, next_key, w->o.id, type};
+	w->key = w->pub.rkey;
 	next_key += 0x100;
 	return end_ptr(&w->pub, 0);
 }

@@ -385,6 +385,15 @@ int fake_live(int kind) {
 	return n;
 }
 
+uint32_t fake_last_id(int kind) {
+	uint32_t id;
+
+	pthread_mutex_lock(&fake_mu);
+	id = ids[kind];
+	pthread_mutex_unlock(&fake_mu);
+	return id;
+}
+
 // Waiting for acknowledgements.
 
 void acked(void) {

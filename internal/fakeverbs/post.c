@@ -94,8 +94,14 @@ static void record_send(struct qp *q, const struct ibv_send_wr *wr) {
 		break;
 	case IBV_WR_BIND_MW:
 		o = obj_get("ibv_post_send", K_MW, wr->bind_mw.mw);
-		if (o)
+		if (o) {
+			struct mw *w = (struct mw *)o;
+
 			r->mw = o->id;
+			if (w->pub.rkey != w->key) // drivers name the window by it, and look at nothing else
+				fault("ibv_post_send: a bind of window %u, whose key is %#x, names it by %#x", o->id, w->key, w->pub.rkey);
+			w->key = wr->bind_mw.rkey; // from now on, though the window is bound later
+		}
 		r->bind_rkey = wr->bind_mw.rkey;
 		if (wr->bind_mw.bind_info.mr && obj_get("ibv_post_send", K_MR, wr->bind_mw.bind_info.mr))
 			r->bind_lkey = wr->bind_mw.bind_info.mr->lkey;
@@ -203,8 +209,6 @@ static int take_send(struct qp *q, const struct ibv_send_wr *wr) {
 	p.sig = q->sig_all || (wr->send_flags & IBV_SEND_SIGNALED);
 	for (int i = 0; i < wr->num_sge; i++)
 		p.bytes += wr->sg_list[i].length;
-	if (wr->opcode == IBV_WR_BIND_MW && obj_peek(K_MW, wr->bind_mw.mw))
-		wr->bind_mw.mw->rkey = wr->bind_mw.rkey; // from now on, though the window is bound later
 	record_send(q, wr);
 	pend(&q->sq, p);
 	if (q->state == IBV_QPS_ERR && !q->dev->iwarp && !fake_late_flush)
@@ -337,6 +341,7 @@ int fake_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 		wr.bind_mw.bind_info = bind->bind_info;
 		posts++;
 		take_send(q, &wr);
+		mw->rkey = wr.bind_mw.rkey; // which drivers do for this call only
 	}
 	return end_errno(err);
 }

@@ -221,6 +221,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
 	SET(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 	SET(IBV_QP_PATH_MIG_STATE, path_mig_state);
 	SET(IBV_QP_DEST_QPN, dest_qp_num);
+	SET(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
 #undef SET
 	if (mask & IBV_QP_STATE) {
 		qp->state = attr->qp_state;
@@ -270,6 +271,8 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 	struct qp *q = (struct qp *)obj_get("ibv_destroy_qp", K_QP, qp);
 
 	err = err ? err : q ? obj_busy("ibv_destroy_qp", &q->o) : EINVAL;
+	if (!err && q->groups > 0)
+		err = EBUSY; // of ib_uverbs
 	if (err)
 		return end_errno(err);
 	if (q->connected && q->dev->iwarp)
@@ -285,6 +288,19 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 	q->wqe = NULL;
 	obj_kill(&q->o);
 	return end_errno(0);
+}
+
+bool fake_move_qp(uint32_t qpn, int state) {
+	struct qp *q;
+
+	pthread_mutex_lock(&fake_mu);
+	q = qp_by_num(qpn);
+	if (q && state == IBV_QPS_ERR)
+		qp_to_error(q);
+	else if (q)
+		q->state = state;
+	pthread_mutex_unlock(&fake_mu);
+	return q;
 }
 
 int fake_qp_info(uint32_t qpn, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init, int *mask, int *modifies) {
@@ -313,8 +329,14 @@ int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) 
 		fake_note(FN_ibv_attach_mcast, qp->qp_num); // tests know the number
 	if (!err && (!q || qp->qp_type != IBV_QPT_UD || gid->raw[0] != 0xff))
 		err = EINVAL;
-	if (!err)
-		q->groups++;
+	if (!err && q->groups == FAKE_GROUPS)
+		err = ENOMEM;
+	if (!err) {
+		struct qp_group *g = &q->group[q->groups++];
+
+		memcpy(g->gid, gid->raw, sizeof(g->gid));
+		g->lid = lid;
+	}
 	return end_errno(err);
 }
 
@@ -324,11 +346,14 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) 
 
 	if (q)
 		fake_note(FN_ibv_detach_mcast, qp->qp_num); // tests know the number
-	if (!err && (!q || q->groups == 0))
-		err = EINVAL;
-	if (!err)
-		q->groups--;
-	return end_errno(err);
+	if (err || !q)
+		return end_errno(err ? err : EINVAL);
+	for (int i = 0; i < q->groups; i++)
+		if (!memcmp(q->group[i].gid, gid->raw, sizeof(q->group[i].gid)) && q->group[i].lid == lid) {
+			q->group[i] = q->group[--q->groups];
+			return end_errno(0);
+		}
+	return end_errno(EINVAL);
 }
 
 // Shared receive queues.

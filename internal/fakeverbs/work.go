@@ -129,6 +129,10 @@ func QPs() []uint32 { return cQPs() }
 // QPByNum returns what is known of a QP that is alive.
 func QPByNum(qpn uint32) (QP, bool) { return cQP(qpn) }
 
+// MoveQP moves a QP to a state (ibv_qp_state) behind the program's back, as a device does after an error, and reports whether
+// there is that QP. In ERR it is flushed.
+func MoveQP(qpn uint32, state int) bool { return cMoveQP(qpn, state) }
+
 // AHByID returns the attributes of an address handle that is alive, by the number that a WR's AH gives.
 func AHByID(id uint32) (AHAttr, bool) { return cAH(id) }
 
