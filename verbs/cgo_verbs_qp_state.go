@@ -90,9 +90,10 @@ func (q *cgoQP) reset() error {
 	}
 	var ca C.struct_ibv_qp_attr
 	ca.qp_state = C.IBV_QPS_RESET
-	q.state.Store(uint32(QPStateReset)) // no more posts
+	from := q.state.Swap(uint32(QPStateReset)) // no more posts
 	q.barrier()
 	if err := callError("ibv_modify_qp", C.gv_result(C.ibv_modify_qp(q.c, &ca, C.IBV_QP_STATE))); err != nil { // 0 or an errno
+		q.state.Store(from) // where the device's QP still is
 		q.failLocked(err)
 		return err
 	}
