@@ -165,11 +165,11 @@ func (q *cgoQP) refused(wc *WC) (mark bool) {
 		}
 	}
 	st := q.qpState()
-	if st < QPStateRTR || st == QPStateErr || q.typ != QPTypeRC && !q.tracked {
+	if st < QPStateRTR || q.typ != QPTypeRC && !q.tracked {
 		return false
 	}
 	q.because(wc.Status)
-	if q.state.CompareAndSwap(uint32(st), uint32(QPStateErr)) {
+	if st != QPStateErr && q.state.CompareAndSwap(uint32(st), uint32(QPStateErr)) {
 		q.tellFailed()
 		if q.tracked {
 			go q.fail(nil)

@@ -30,8 +30,10 @@ func qpAttrToC(a *QPAttr) C.struct_ibv_qp_attr {
 	}
 }
 
+// qpAttrFromC converts what the kernel tells, without the sizes, which may be larger than those that the program is told.
 func qpAttrFromC(c *C.struct_ibv_qp_attr) QPAttr {
 	return QPAttr{
+		State:           QPState(c.qp_state),
 		PathMTU:         MTU(c.path_mtu),
 		QKey:            uint32(c.qkey),
 		RQPSN:           uint32(c.rq_psn),
@@ -48,12 +50,5 @@ func qpAttrFromC(c *C.struct_ibv_qp_attr) QPAttr {
 		Timeout:         uint8(c.timeout),
 		RetryCnt:        uint8(c.retry_cnt),
 		RNRRetry:        uint8(c.rnr_retry),
-		Cap: QPCap{
-			MaxSendWR:     int(c.cap.max_send_wr),
-			MaxRecvWR:     int(c.cap.max_recv_wr),
-			MaxSendSGE:    int(c.cap.max_send_sge),
-			MaxRecvSGE:    int(c.cap.max_recv_sge),
-			MaxInlineData: int(c.cap.max_inline_data),
-		},
 	}
 }
