@@ -37,10 +37,11 @@ endif
 test-host:
 	@scripts/need.sh cc verbs tshark ps ip
 	@echo "make test, on this host: all tests with the race detector and again without (where memory must not be allocated),"
-	@echo "each benchmark once, make check."
+	@echo "each benchmark once, also those of the packages that call C, make check."
 	CGO_ENABLED=1 go test -race -shuffle=on ./...
 	CGO_ENABLED=0 go test -shuffle=on ./...
 	CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime 1x ./...
+	CGO_ENABLED=1 go test -run 'Alloc|Conformance//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs
 	@$(MAKE) --no-print-directory check
 
 test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (GUEST="[-run PATTERN] [PACKAGE...]")
