@@ -176,6 +176,7 @@ func (cq *cgoCQ) event(ev *AsyncEvent) {
 	ev.Err = ErrCQOverflow
 	cq.mu.Lock()
 	// What it held can still be polled. A failure of the library's is for the next Poll.
+	cq.slow.Store(true)
 	_ = cq.pump(math.MaxInt)
 	cq.lost.Store(true)
 	cq.mu.Unlock()

@@ -216,6 +216,10 @@ func cQPs() []uint32 {
 
 func cMoveQP(qpn uint32, state int) bool { return bool(C.fake_move_qp(C.uint32_t(qpn), C.int(state))) }
 
+func cSetDepths(qpn uint32, ord, ird int) bool {
+	return bool(C.fake_set_depths(C.uint32_t(qpn), C.int(ord), C.int(ird)))
+}
+
 func goAH(a *C.struct_ibv_ah_attr) AHAttr {
 	return AHAttr{
 		DGID: *(*[16]byte)(unsafe.Pointer(&a.grh.dgid)), FlowLabel: uint32(a.grh.flow_label),

@@ -352,6 +352,7 @@ int fake_qp_info(uint32_t qpn, struct ibv_qp_attr *attr, struct ibv_qp_init_attr
 uint32_t fake_qp_nth(int nth);
 int fake_flush(uint32_t qpn);
 bool fake_move_qp(uint32_t qpn, int state);
+bool fake_set_depths(uint32_t qpn, int ord, int ird);
 int fake_ah_info(uint32_t id, struct ibv_ah_attr *attr);
 int fake_mr_info(uint32_t lkey, struct fake_call *out);
 void fake_lock(void);

@@ -303,6 +303,21 @@ bool fake_move_qp(uint32_t qpn, int state) {
 	return q;
 }
 
+bool fake_set_depths(uint32_t qpn, int ord, int ird) {
+	struct qp *q;
+
+	pthread_mutex_lock(&fake_mu);
+	q = qp_by_num(qpn);
+	if (q) {
+		q->connected = true;
+		q->ord = ord;
+		q->attr.max_rd_atomic = q->dev->iwarp ? ird : ord; // siw swaps them in a query
+		q->attr.max_dest_rd_atomic = q->dev->iwarp ? ord : ird;
+	}
+	pthread_mutex_unlock(&fake_mu);
+	return q;
+}
+
 int fake_qp_info(uint32_t qpn, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init, int *mask, int *modifies) {
 	struct qp *q;
 

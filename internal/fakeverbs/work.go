@@ -133,6 +133,10 @@ func QPByNum(qpn uint32) (QP, bool) { return cQP(qpn) }
 // there is that QP. In ERR it is flushed.
 func MoveQP(qpn uint32, state int) bool { return cMoveQP(qpn, state) }
 
+// SetDepths gives a QP the depths that a connection has agreed on, of Reads in progress as requester and as responder, and reports
+// whether there is that QP.
+func SetDepths(qpn uint32, ord, ird int) bool { return cSetDepths(qpn, ord, ird) }
+
 // AHByID returns the attributes of an address handle that is alive, by the number that a WR's AH gives.
 func AHByID(id uint32) (AHAttr, bool) { return cAH(id) }
 
