@@ -86,3 +86,101 @@ func TestRefusedRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestReceivesGiveRoom: receives that the device has completed give room to others though nobody has polled.
+func TestReceivesGiveRoom(t *testing.T) {
+	for _, dev := range []string{"rxe", "siw"} {
+		t.Run(dev, func(t *testing.T) {
+			var r *rig
+			if dev == "rxe" {
+				r = newRXERig(t)
+			} else {
+				r = newRig(t, "fake1")
+			}
+			qp := r.newQP(verbs.QPConfig{Cap: verbs.QPCap{MaxRecvWR: 4}})
+			r.up(qp)
+			post := func(ids ...uint64) (int, error) {
+				wrs := make([]verbs.RecvWR, len(ids))
+				for i, id := range ids {
+					wrs[i].ID = id
+				}
+				return qp.PostRecv(wrs)
+			}
+			n, err := post(1, 2, 3, 4)
+			require.NoError(t, err)
+			require.Equal(t, 4, n)
+			require.Equal(t, 2, fakeverbs.CompleteRecv(qp.Num(), 2, 0, 0))
+			n, err = post(5, 6, 7)
+			require.ErrorIs(t, err, verbs.ErrQueueFull)
+			require.Equal(t, 2, n)
+			n, err = post(8)
+			require.ErrorIs(t, err, verbs.ErrQueueFull)
+			require.Zero(t, n)
+			require.Equal(t, 4, fakeverbs.CompleteRecv(qp.Num(), 9, 0, 0))
+			require.Equal(t, []uint64{1, 2, 3, 4, 5, 6}, wcIDs(r.poll()))
+		})
+	}
+}
+
+// TestPostsByState: sends can be posted from RTS on, receives from INIT on; what is refused is not in the queue, and a list
+// without requests is right in every state.
+func TestPostsByState(t *testing.T) {
+	for name, rig := range map[string]func(testing.TB) *rig{
+		"any device": func(t testing.TB) *rig { return newRig(t, "fake0") },
+		"rxe":        func(t testing.TB) *rig { return newRXERig(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rig(t)
+			post := func() (send, recv error) {
+				for _, list := range []int{0, 1} {
+					_, send = r.qp.PostSend(writes(r.mr, list))
+					_, recv = r.qp.PostRecv(make([]verbs.RecvWR, list))
+					if list == 0 {
+						require.NoError(t, send)
+						require.NoError(t, recv)
+					}
+				}
+				return send, recv
+			}
+			send, recv := post()
+			require.ErrorIs(t, send, verbs.ErrState)
+			require.ErrorIs(t, recv, verbs.ErrState)
+			for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR} {
+				r.qp.Provider().(verbs.ProviderQPMover).Moved(state, nil)
+				require.True(t, fakeverbs.MoveQP(r.qp.Num(), int(state)))
+				send, recv = post()
+				require.ErrorIs(t, send, verbs.ErrState)
+				require.NoError(t, recv)
+			}
+			r.qp.Provider().(verbs.ProviderQPMover).Moved(verbs.QPStateRTS, nil)
+			require.True(t, fakeverbs.MoveQP(r.qp.Num(), int(verbs.QPStateRTS)))
+			send, recv = post()
+			require.NoError(t, send)
+			require.NoError(t, recv)
+			require.Equal(t, 1, fakeverbs.CompleteSend(r.qp.Num(), 9, 0))
+			require.Equal(t, 3, fakeverbs.CompleteRecv(r.qp.Num(), 9, 0, 0))
+			require.Len(t, r.poll(), 4)
+		})
+	}
+}
+
+// TestDestinationOfOthers: a destination of datagrams in a request of a QP that has none is not looked at.
+func TestDestinationOfOthers(t *testing.T) {
+	for name, rig := range map[string]func(testing.TB) *rig{
+		"any device": func(t testing.TB) *rig { return newRig(t, "fake0") },
+		"rxe":        func(t testing.TB) *rig { return newRXERig(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rig(t)
+			r.up(r.qp)
+			ah, err := r.pd.CreateAH(verbs.AHAttr{IsGlobal: true, PortNum: 1})
+			require.NoError(t, err)
+			for _, dest := range []*verbs.UDDest{{}, {AH: ah, RemoteQPN: 5, RemoteQKey: 6}} {
+				r.post(r.qp, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{r.sge(0, 8), r.sge(8, 8)}, RemoteAddr: 1 << 40, RKey: 9, UD: dest})
+				p := fakeverbs.LastPosted()[0]
+				require.EqualValues(t, 1<<40, p.RemoteAddr)
+				require.EqualValues(t, 9, p.RKey)
+			}
+		})
+	}
+}

@@ -40,6 +40,7 @@ type sendQueue struct {
 	ext    []C.struct_gv_ext
 	simple *[256]uint8 // see simpleOps
 	gate   gate
+	ud     bool // requests are datagrams
 	bad    bool // the request that will fail is in the account
 }
 
@@ -69,7 +70,7 @@ func (s *sendQueue) put(i int, w *SendWR) {
 	s.sges = append(s.sges, w.SGL...)
 	f := &s.wrs[i]
 	flatten(f, w)
-	if w.UD != nil || w.Opcode > WRRDMARead {
+	if s.ud || w.Opcode > WRRDMARead {
 		s.extend(w, f)
 	}
 }
@@ -124,9 +125,6 @@ func (s *sendQueue) extend(w *SendWR, f *C.struct_gv_wr) {
 		x.a, x.b = C.uint64_t(w.Bind.Addr), C.uint64_t(w.Bind.Length)
 		x.c, x.d = C.uint32_t(w.RKey), C.uint32_t(w.Bind.Access)
 	default:
-		if w.UD == nil || w.UD.AH == nil {
-			return
-		}
 		x.p = C.uint64_t(uintptr(unsafe.Pointer(w.UD.AH.p.(*cgoAH).c)))
 		x.c, x.d = C.uint32_t(w.UD.RemoteQPN), C.uint32_t(w.UD.RemoteQKey)
 	}

@@ -84,6 +84,7 @@ func (pd *cgoPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 		return nil, QPCap{}, err
 	}
 	q.num = uint32(q.c.qp_num)
+	q.send.ud = q.typ == QPTypeUD
 	q.ord.Store(unknownORD)
 	q.handle = C.uintptr_t(uintptr(unsafe.Pointer(q.c)))
 	q.cap = QPCap{
