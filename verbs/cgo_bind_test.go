@@ -99,3 +99,76 @@ func TestBindsUnsignalled(t *testing.T) {
 	require.Equal(t, verbs.WCBindMW, wcs[0].Opcode)
 	require.Equal(t, count+1, fakeverbs.Calls("ibv_bind_mw"))
 }
+
+// TestBindsOfOneWindow: a window of type 2 that is bound again is named by the key of the bind before, also in one list; drivers
+// look for it by nothing else. fakeverbs records a fault for one that is named by an older key.
+func TestBindsOfOneWindow(t *testing.T) {
+	r := newRig(t, "fake0")
+	r.up(r.qp)
+	mw, err := r.pd.AllocMW(verbs.MWType2)
+	require.NoError(t, err)
+	bind := func(key uint32) verbs.SendWR {
+		return verbs.SendWR{Opcode: verbs.WRBindMW, RKey: key, Bind: &verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead}}
+	}
+	key := mw.RKey()
+	r.post(r.qp, bind(key+1), writes(r.mr, 1)[0], bind(key+2), bind(key+3))
+	require.Equal(t, key+3, mw.RKey())
+	r.post(r.qp, bind(key+4))
+	r.post(r.qp, bind(key+9))
+	var keys []uint32
+	for _, p := range fakeverbs.Posted() {
+		if p.Opcode == uint32(verbs.WRBindMW) {
+			keys = append(keys, p.BindRKey)
+		}
+	}
+	require.Equal(t, []uint32{key + 1, key + 2, key + 3, key + 4, key + 9}, keys)
+
+	// One that the device refuses leaves the window its key.
+	fakeverbs.FailPost("ibv_post_send", 1, fakeverbs.PostFailure{Index: 0, Result: int(syscall.ENOMEM)})
+	_, err = r.qp.PostSend([]verbs.SendWR{bind(key + 10)})
+	require.ErrorIs(t, err, verbs.ErrQueueFull)
+	require.Equal(t, key+9, mw.RKey())
+	r.post(r.qp, bind(key+11))
+}
+
+// TestBindByState: a window of type 1 is bound from RTS on; in ERR the bind is flushed and does not reach the device, and so it is
+// behind a request that will fail.
+func TestBindByState(t *testing.T) {
+	for name, rig := range map[string]func(testing.TB) *rig{
+		"any device": func(t testing.TB) *rig { return newRig(t, "fake0") },
+		"rxe":        func(t testing.TB) *rig { return newRXERig(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rig(t)
+			mw := r.window1()
+			key := mw.RKey()
+			require.ErrorIs(t, r.qp.BindMW(1, verbs.SendSignaled, r.bind1(mw)), verbs.ErrState)
+			require.Zero(t, fakeverbs.Calls("ibv_bind_mw"))
+			r.up(r.qp)
+			require.NoError(t, r.qp.BindMW(2, verbs.SendSignaled, r.bind1(mw)))
+			require.NotEqual(t, key, mw.RKey())
+			require.Equal(t, 1, fakeverbs.CompleteSend(r.qp.Num(), 9, 0))
+			require.Equal(t, []uint64{2}, wcIDs(r.poll()))
+			if name != "rxe" {
+				return
+			}
+			key = mw.RKey()
+			r.qp.Provider().(verbs.ProviderQPLimiter).SetDepths(0, 0)
+			r.post(r.qp, append(writes(r.mr, 1), reads(r.mr, 3, 1)...)...)
+			require.NoError(t, r.qp.BindMW(4, verbs.SendSignaled, r.bind1(mw)))
+			require.Equal(t, 1, fakeverbs.CompleteSend(r.qp.Num(), 9, 0))
+			var wcs []verbs.WC
+			require.Eventually(t, func() bool { wcs = append(wcs, r.poll()...); return len(wcs) == 3 }, 30*time.Second, time.Millisecond)
+			require.Equal(t, []uint64{0, 3, 4}, wcIDs(wcs))
+			require.Equal(t, []verbs.WCStatus{verbs.WCSuccess, verbs.WCLocQPOpErr, verbs.WCWRFlushErr},
+				[]verbs.WCStatus{wcs[0].Status, wcs[1].Status, wcs[2].Status})
+			require.Equal(t, verbs.QPStateErr, r.qp.State())
+			require.NoError(t, r.qp.BindMW(5, 0, r.bind1(mw)))
+			wcs = r.poll()
+			require.Equal(t, []uint64{5}, wcIDs(wcs))
+			require.Equal(t, verbs.WCWRFlushErr, wcs[0].Status)
+			require.Equal(t, 1, fakeverbs.Calls("ibv_bind_mw"))
+			require.Equal(t, key, mw.RKey())
+		})
+	}
+}
