@@ -120,12 +120,12 @@ func (a *attempt) judge(ev rawEvent) error {
 			return nil
 		}
 	case EventRejected:
-		// On iWARP the kernel knows only that the stream was ended in place of a connection.
+		// On iWARP the kernel knows only that the stream was ended in place of a connection: it gives an errno.
 		rejected := &RejectedError{PrivateData: ev.data, IRD: -1, ORD: -1}
 		switch {
 		case ev.status < 0:
 			return fmt.Errorf("%w: %w", rejected, eventError(ev.event, ev.status))
-		case a.dev.iwarp || ev.status == rejectConsumer:
+		case ev.status == rejectConsumer:
 			return rejected
 		}
 	case EventUnreachable:

@@ -6,6 +6,7 @@ package cm_test
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,9 +60,9 @@ func TestConnectBlocks(t *testing.T) {
 				go func() { connected <- id.Connect(ctx, qp, cm.ConnParam{}) }()
 				b.until("rdma_connect waits", fakeverbs.Holding)
 				end.do(b, id, qp, cancel)
-				cancelled := <-connected
+				err := b.outcome(connected)
 				require.True(b, fakeverbs.Holding(), "the call has not returned")
-				require.ErrorIs(b, cancelled, end.is)
+				require.ErrorIs(b, err, end.is)
 				destroyed := fakeverbs.Calls("rdma_destroy_id")
 				fakeverbs.Release()
 				b.until("the ID is destroyed", func() bool { return fakeverbs.Calls("rdma_destroy_id") > destroyed })
@@ -139,11 +140,81 @@ func TestTellsTheSRQ(t *testing.T) {
 			return qp
 		}
 		for _, qps := range [][2]*verbs.QP{{shared(), b.qp(0)}, {b.qp(0), shared()}} {
-			active, passive := b.join(qps[0], qps[1], cm.ConnParam{})
+			active, passive := b.join(qps[0], qps[1], cm.ConnParam{}, cm.ConnParam{})
 			for i, id := range []*cm.ID{active, passive} {
 				told := b.idOf(id.QP()).Param.SRQ != 0
 				require.Equal(b, qps[i].SRQ() != nil, told)
 			}
 		}
 	})
+}
+
+// TestQPFailsWhileConnecting: an attempt whose QP is taken away ends, and says so.
+func TestQPFailsWhileConnecting(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		id, qp := b.resolve(cm.Config{}), b.qp(0)
+		fakeverbs.CMNext("rdma_connect", silence)
+		called := b.untilCalled("rdma_connect")
+		connected := make(chan error, 1)
+		go func() { connected <- id.Connect(context.Background(), qp, cm.ConnParam{}) }()
+		wait(b.T, called.Done(), "the call")
+		require.NoError(b, qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+		err := b.outcome(connected)
+		require.ErrorIs(b, err, verbs.ErrClosed)
+		require.ErrorContains(b, err, "the QP failed or was closed during connection set-up")
+	})
+}
+
+// TestAddrChangeWhileConnecting: a change of the network interface is no answer.
+func TestAddrChangeWhileConnecting(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
+		connected := make(chan error, 1)
+		go func() { connected <- id.Connect(soon(b.T), qp, cm.ConnParam{}) }()
+		req, err := b.ln.Accept(soon(b.T))
+		require.NoError(b, err)
+		change := fakeverbs.CMEvent{Event: int(cm.EventAddrChange)}
+		require.True(b, fakeverbs.InjectCM(last(b.T, fakeverbs.CMConnecting).ID, change))
+		require.True(b, fakeverbs.InjectCM(last(b.T, fakeverbs.CMRequested).ID, change))
+		passive, err := req.Accept(soon(b.T), other, cm.ConnParam{})
+		require.NoError(b, err)
+		require.NoError(b, b.outcome(connected))
+		require.NoError(b, passive.Close())
+	})
+}
+
+// TestWrongTypeOfQP: connections are of RC QPs and datagrams of UD QPs, whatever state they are in.
+func TestWrongTypeOfQP(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	init := func(typ verbs.QPType) *verbs.QP {
+		qp := b.qp(typ)
+		attr := verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1}
+		mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+		if typ == verbs.QPTypeUD {
+			mask |= verbs.QPAttrQKey
+		} else {
+			mask |= verbs.QPAttrAccessFlags
+		}
+		require.NoError(t, qp.Modify(attr, mask))
+		return qp
+	}
+	for _, c := range []struct {
+		space cm.PortSpace
+		typ   verbs.QPType
+		text  string
+	}{
+		{cm.PortSpaceTCP, verbs.QPTypeUD, "UD in port space tcp"},
+		{cm.PortSpaceTCP, verbs.QPTypeUC, "UC in port space tcp"},
+		{cm.PortSpaceUDP, verbs.QPTypeRC, "RC in port space udp"},
+	} {
+		err := b.resolve(cm.Config{PortSpace: c.space}).Connect(soon(t), init(c.typ), cm.ConnParam{})
+		require.ErrorIs(t, err, verbs.ErrInvalid, c.text)
+		require.ErrorContains(t, err, c.text)
+	}
+	group := netip.MustParseAddr("239.1.2.3")
+	for space, typ := range map[cm.PortSpace]verbs.QPType{cm.PortSpaceTCP: verbs.QPTypeUD, cm.PortSpaceUDP: verbs.QPTypeRC} {
+		_, err := b.resolve(cm.Config{PortSpace: space}).JoinMulticast(soon(t), init(typ), group)
+		require.ErrorIs(t, err, verbs.ErrInvalid)
+		require.ErrorContains(t, err, "multicast takes a UD QP and port space udp")
+	}
 }

@@ -6,6 +6,7 @@ package cm_test
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -190,4 +191,18 @@ func TestMulticastAndConnect(t *testing.T) {
 	require.NoError(t, passive.Close())
 	require.NoError(t, id.Close())
 	require.Equal(t, fakeverbs.Calls("rdma_join_multicast"), fakeverbs.Calls("rdma_leave_multicast"))
+}
+
+// TestResolveGroup: an ID can be resolved to a group's own address, to which no one way leads.
+func TestResolveGroup(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	for _, group := range []string{"239.1.2.3", "ff0e::77"} {
+		id, err := cm.Resolve(soon(t), net.JoinHostPort(group, "7306"), cm.Config{Context: b.vctx, PortSpace: cm.PortSpaceUDP})
+		require.NoError(t, err)
+		require.Zero(t, fakeverbs.Calls("rdma_resolve_route"))
+		m, err := id.JoinMulticast(soon(t), b.qp(verbs.QPTypeUD), netip.MustParseAddr(group))
+		require.NoError(t, err)
+		require.Equal(t, group, m.Group().String())
+		require.NoError(t, id.Close())
+	}
 }

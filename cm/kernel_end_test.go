@@ -147,8 +147,10 @@ func TestDoneIsDrained(t *testing.T) {
 	}
 	fakeverbs.LateFlush(true)
 	before := fakeverbs.Calls("ibv_post_recv")
-	disconnected := make(chan error, 1)
-	go func() { disconnected <- active.Disconnect() }()
+	disconnected := make(chan error, 2)
+	for range 2 {
+		go func() { disconnected <- active.Disconnect() }()
+	}
 	// Each QP gets a mark, which the device will flush as the last.
 	b.until("the drains", func() bool { return fakeverbs.Calls("ibv_post_recv") == before+2 })
 	for _, id := range []*cm.ID{active, passive} {
@@ -171,7 +173,8 @@ func TestDoneIsDrained(t *testing.T) {
 		}
 		require.Equal(t, ids, flushed)
 		if id == active {
-			require.NoError(t, <-disconnected)
+			require.NoError(t, b.outcome(disconnected))
+			require.NoError(t, b.outcome(disconnected))
 		}
 	}
 }
@@ -202,6 +205,47 @@ func TestOrderOfTheEnd(t *testing.T) {
 		require.ErrorIs(b, passive.Err(), io.EOF)
 		require.ErrorIs(b, passive.QP().Err(), io.EOF)
 	})
+}
+
+// TestFlushIsNoReason: kernel siw flushes when the stream has ended. The event that says how is waited for, but not for ever.
+func TestFlushIsNoReason(t *testing.T) {
+	for name, late := range map[string]bool{"the event comes": false, "no event comes": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
+			t.Cleanup(fakeverbs.Release)
+			active, passive := b.pair(cm.ConnParam{})
+			_, err := active.QP().PostRecv([]verbs.RecvWR{{ID: 1}})
+			require.NoError(t, err)
+			fakeverbs.Hold("rdma_get_cm_event") // events are late
+			require.NoError(t, passive.Disconnect())
+			n, err := active.QP().RecvCQ().Poll(make([]verbs.WC, 1))
+			require.NoError(t, err)
+			require.Equal(t, 1, n, "the flush")
+			wait(t, active.QP().Provider().(verbs.ProviderQPWatcher).Failed(), "the failure of the QP")
+			if !late {
+				fakeverbs.Release()
+			}
+			wait(t, active.Done(), "Done")
+			fakeverbs.Release()
+			if late {
+				require.ErrorIs(t, active.Err(), verbs.WCWRFlushErr)
+			} else {
+				require.ErrorIs(t, active.Err(), io.EOF)
+			}
+		})
+	}
+}
+
+// TestInitiatorIsTold: kernel siw can keep the active side waiting for its first answer, until the QP sends once more.
+func TestInitiatorIsTold(t *testing.T) {
+	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
+	active, passive := b.pair(cm.ConnParam{})
+	for _, id := range []*cm.ID{active, passive} {
+		_, err := id.QP().PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
+		require.NoError(t, err)
+	}
+	b.until("a message of its own", func() bool { return fakeverbs.Calls("ibv_post_send") > 2 })
+	require.EqualValues(t, active.QP().Num(), fakeverbs.Args("ibv_post_send")[0])
 }
 
 // TestBothDisconnect: where the requests of both sides cross, each is answered.

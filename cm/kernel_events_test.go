@@ -30,6 +30,7 @@ func TestResolveEvents(t *testing.T) {
 			{"rdma_resolve_addr", cm.EventAddrError, -int(syscall.ENODEV), verbs.ErrNoDevice},
 			{"rdma_resolve_addr", cm.EventDeviceRemoval, 0, nil},
 			{"rdma_resolve_route", cm.EventRouteError, -int(syscall.ENETUNREACH), syscall.ENETUNREACH},
+			{"rdma_resolve_route", cm.EventRouteResolved, -int(syscall.EINVAL), syscall.EINVAL},
 		} {
 			fakeverbs.CMNext(c.call, fakeverbs.CMEvent{Event: int(c.ev), Status: c.status})
 			_, err := cm.Resolve(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx})
@@ -111,6 +112,20 @@ func TestPassiveCallsFail(t *testing.T) {
 			require.ErrorContains(b, err, call)
 			require.ErrorIs(b, <-connected, cm.ErrRejected)
 		}
+		if b.iwarp() {
+			return
+		}
+		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
+		connected := make(chan error, 1)
+		go func() { connected <- id.Connect(soon(b.T), qp, cm.ConnParam{}) }()
+		req, err := b.ln.Accept(soon(b.T))
+		require.NoError(b, err)
+		require.NoError(b, req.BindQP(other))
+		fakeverbs.Fail("ibv_modify_qp", 2, syscall.EINVAL)
+		_, err = req.Accept(soon(b.T), other, cm.ConnParam{})
+		require.ErrorIs(b, err, syscall.EINVAL)
+		require.Equal(b, verbs.QPStateErr, other.State(), "it has left INIT")
+		require.ErrorIs(b, <-connected, cm.ErrRejected)
 	})
 }
 

@@ -105,18 +105,18 @@ func (b *bench) resolve(cfg cm.Config) *cm.ID {
 // pair connects two QPs.
 func (b *bench) pair(param cm.ConnParam) (active, passive *cm.ID) {
 	b.Helper()
-	return b.join(b.qp(0), b.qp(0), param)
+	return b.join(b.qp(0), b.qp(0), param, cm.ConnParam{})
 }
 
 // join connects two QPs that are there.
-func (b *bench) join(qp, other *verbs.QP, param cm.ConnParam) (active, passive *cm.ID) {
+func (b *bench) join(qp, other *verbs.QP, param, answer cm.ConnParam) (active, passive *cm.ID) {
 	b.Helper()
 	id := b.resolve(cm.Config{})
 	done := make(chan error, 1)
 	go func() {
 		req, err := b.ln.Accept(soon(b.T))
 		if err == nil {
-			passive, err = req.Accept(soon(b.T), other, cm.ConnParam{})
+			passive, err = req.Accept(soon(b.T), other, answer)
 		}
 		done <- err
 	}()
@@ -148,6 +148,18 @@ func (b *bench) idOf(qp *verbs.QP) fakeverbs.CMID {
 	}
 	require.FailNow(b, "no connected id", "QP %d", qp.Num())
 	return fakeverbs.CMID{}
+}
+
+// outcome waits for what a call in another goroutine returns.
+func (b *bench) outcome(of <-chan error) error {
+	b.Helper()
+	select {
+	case err := <-of:
+		return err
+	case <-time.After(30 * time.Second):
+		require.FailNow(b, "the call has not returned")
+		return nil
+	}
 }
 
 // until waits for a condition.

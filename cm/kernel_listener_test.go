@@ -89,6 +89,102 @@ func TestPortTries(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE, "the port that was asked for")
 }
 
+// TestBacklog: as many requests wait as the configuration says, in their order, and further ones are refused.
+func TestBacklog(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		ln, err := cm.Listen(soon(b.T), net.JoinHostPort(b.ip, "0"), cm.Config{Context: b.vctx, Backlog: 3})
+		require.NoError(b, err)
+		defer func() { require.NoError(b, ln.Close()) }()
+		done, cancel := context.WithCancel(b.Context())
+		cancel()
+		_, err = ln.Accept(done)
+		require.ErrorIs(b, err, context.Canceled)
+		var asked []<-chan error
+		ask := func(data string) {
+			id, err := cm.Resolve(soon(b.T), ln.Addr().String(), cm.Config{Context: b.vctx})
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, id.Close()) })
+			qp := b.qp(0)
+			connected := make(chan error, 1)
+			go func() { connected <- id.Connect(soon(b.T), qp, cm.ConnParam{PrivateData: []byte(data)}) }()
+			asked = append(asked, connected)
+		}
+		for n, data := range []string{"a", "b", "c"} {
+			ask(data)
+			b.until("the request is there", func() bool {
+				waiting := 0
+				for _, id := range fakeverbs.CMIDs() {
+					if id.State == fakeverbs.CMRequested {
+						waiting++
+					}
+				}
+				return waiting == n+1
+			})
+		}
+		ask("one more")
+		require.ErrorIs(b, b.outcome(asked[3]), cm.ErrRejected)
+		for i, data := range []string{"a", "b", "c"} {
+			req, err := ln.Accept(soon(b.T))
+			require.NoError(b, err)
+			require.Equal(b, data, string(req.PrivateData()[:1]))
+			require.NoError(b, req.Reject(nil))
+			require.ErrorIs(b, b.outcome(asked[i]), cm.ErrRejected)
+		}
+	})
+}
+
+// TestRequestOfNoDevice: a request on a device that cannot be opened is refused, and the next one is taken.
+func TestRequestOfNoDevice(t *testing.T) {
+	auto(t)
+	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto}) // opens fake0
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	vctx, err := device(t, "fake1").Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, vctx.Close()) })
+	b := bench{T: t, vctx: vctx}
+	id, err := cm.Resolve(soon(t), net.JoinHostPort(fakes[1].ip, port), cm.Config{Context: vctx})
+	require.NoError(t, err)
+	fakeverbs.Fail("ibv_open_device", 1, syscall.EMFILE)
+	connected := make(chan error, 1)
+	qp := newQP(t, vctx, 0)
+	defer func() { require.NoError(t, id.Close()) }()
+	go func() { connected <- id.Connect(soon(t), qp, cm.ConnParam{}) }()
+	accepted := make(chan error, 1)
+	go func() {
+		req, err := ln.Accept(soon(t))
+		if err == nil {
+			err = req.Reject(nil)
+		}
+		accepted <- err
+	}()
+	require.ErrorIs(t, b.outcome(connected), cm.ErrRejected)
+	require.Len(t, accepted, 0)
+	require.ErrorIs(t, b.outcome(ask(t, net.JoinHostPort(fakes[0].ip, port))), cm.ErrRejected)
+	require.NoError(t, b.outcome(accepted))
+}
+
+// TestRequestAtAClosingListener: a request that comes in while its listener is closed is refused.
+func TestRequestAtAClosingListener(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		b.Cleanup(fakeverbs.Release)
+		ln, err := cm.Listen(soon(b.T), net.JoinHostPort(b.ip, "0"), cm.Config{Context: b.vctx})
+		require.NoError(b, err)
+		id, err := cm.Resolve(soon(b.T), ln.Addr().String(), cm.Config{Context: b.vctx})
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, id.Close()) })
+		fakeverbs.Hold("rdma_destroy_id")
+		closed := make(chan error, 1)
+		go func() { closed <- ln.Close() }()
+		b.until("rdma_destroy_id", fakeverbs.Holding)
+		require.ErrorIs(b, id.Connect(soon(b.T), b.qp(0), cm.ConnParam{}), cm.ErrRejected)
+		fakeverbs.Release()
+		require.NoError(b, b.outcome(closed))
+	})
+}
+
 // TestManyAtOnce: connections that share the event channel do not wait for each other, and one whose application is slow
 // keeps nobody.
 func TestManyAtOnce(t *testing.T) {

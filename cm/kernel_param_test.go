@@ -145,5 +145,13 @@ func TestSource(t *testing.T) {
 		require.EqualValues(b, 4711, last(b.T, fakeverbs.CMRouteResolved).SrcPort)
 		b.resolve(cm.Config{Source: netip.AddrPortFrom(netip.Addr{}, 4712)})
 		require.EqualValues(b, 4712, last(b.T, fakeverbs.CMRouteResolved).SrcPort)
+		_, err := cm.Resolve(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx, Source: netip.MustParseAddrPort("[2001:db8::1]:0")})
+		require.ErrorIs(b, err, verbs.ErrInvalid)
+		require.ErrorContains(b, err, b.ip+" has no address of the family of 2001:db8::1")
+		there := map[bool]string{false: "[2001:db8::1]:7306", true: "[2001:db8:1::1]:7306"}[b.iwarp()]
+		id, err := cm.Resolve(soon(b.T), there, cm.Config{Context: b.vctx, Source: netip.AddrPortFrom(netip.Addr{}, 4713)})
+		require.NoError(b, err)
+		require.EqualValues(b, 4713, last(b.T, fakeverbs.CMRouteResolved).SrcPort)
+		require.NoError(b, id.Close())
 	})
 }

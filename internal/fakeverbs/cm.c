@@ -190,7 +190,7 @@ static void set_dev(struct cmid *d, struct dev *dev) {
 
 // The networks: 192.0.2.0/24, 2001:db8::/64 and loopback are behind fake0, 198.51.100.0/24 and 2001:db8:1::/64 behind
 // fake1, whose own addresses end in 1. So are the link-local addresses of the network interfaces 1 and 2, of those
-// interfaces only.
+// interfaces only. Multicast groups are behind fake0.
 static struct dev *owner(const struct sockaddr *a, bool *any) {
 	static const uint8_t db8[4] = {0x20, 0x01, 0x0d, 0xb8};
 	int dev = -1;
@@ -200,12 +200,12 @@ static struct dev *owner(const struct sockaddr *a, bool *any) {
 		uint32_t ip = ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr);
 
 		*any = ip == 0;
-		dev = ip >> 8 == 0xc00002 || ip >> 24 == 127 ? 0 : ip >> 8 == 0xc63364 ? 1 : -1;
+		dev = ip >> 8 == 0xc00002 || ip >> 24 == 127 || ip >> 28 == 0xe ? 0 : ip >> 8 == 0xc63364 ? 1 : -1;
 	} else if (a->sa_family == AF_INET6) {
 		const struct in6_addr *ip = &((const struct sockaddr_in6 *)a)->sin6_addr;
 
 		*any = IN6_IS_ADDR_UNSPECIFIED(ip);
-		if (IN6_IS_ADDR_LOOPBACK(ip))
+		if (IN6_IS_ADDR_LOOPBACK(ip) || IN6_IS_ADDR_MULTICAST(ip))
 			dev = 0;
 		else if (!memcmp(ip, db8, 4) && ip->s6_addr[4] == 0 && ip->s6_addr[5] < 2)
 			dev = ip->s6_addr[5];

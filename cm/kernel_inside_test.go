@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm
+
+import (
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// What cannot be seen from outside but by the time that it takes or the memory.
+
+// insideQP makes a QP on fake0.
+func insideQP(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *verbs.QP {
+	t.Helper()
+	pd, err := vctx.AllocPD()
+	require.NoError(t, err)
+	cq, err := vctx.CreateCQ(verbs.CQConfig{})
+	require.NoError(t, err)
+	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Type: typ})
+	require.NoError(t, err)
+	return qp
+}
+
+func insideContext(t *testing.T) *verbs.Context {
+	t.Helper()
+	fakeverbs.Start(t)
+	dev, err := verbs.DeviceByName("fake0")
+	require.NoError(t, err)
+	vctx, err := dev.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, vctx.CloseAll()) })
+	return vctx
+}
+
+// TestNothingToWaitFor: after what means the end of a connection on the wire Close does not wait for the peer's answer.
+func TestNothingToWaitFor(t *testing.T) {
+	vctx := insideContext(t)
+	ctx := t.Context()
+	for _, event := range []Event{EventDisconnected, EventTimewaitExit, EventDeviceRemoval, EventUnreachable} {
+		ln, err := Listen(ctx, "192.0.2.1:0", Config{Context: vctx})
+		require.NoError(t, err)
+		id, err := Resolve(ctx, ln.Addr().String(), Config{Context: vctx})
+		require.NoError(t, err)
+		other := insideQP(t, vctx, verbs.QPTypeRC)
+		passive := make(chan *ID, 1)
+		go func() {
+			var p *ID
+			if req, err := ln.Accept(ctx); err == nil {
+				p, _ = req.Accept(ctx, other, ConnParam{})
+			}
+			passive <- p
+		}()
+		require.NoError(t, id.Connect(ctx, insideQP(t, vctx, verbs.QPTypeRC), ConnParam{PrivateData: []byte("me")}))
+		p := <-passive
+		require.NotNil(t, p)
+		for _, known := range fakeverbs.CMIDs() {
+			if string(known.Param.PrivateData) == "me" {
+				fakeverbs.InjectCM(known.ID, fakeverbs.CMEvent{Event: int(event)})
+			}
+		}
+		select {
+		case <-id.conn.(*kernelConn).gone:
+		case <-time.After(20 * time.Second):
+			require.Fail(t, "the connection is not gone", event)
+		}
+		require.NoError(t, id.Close())
+		require.NoError(t, p.Close())
+		require.NoError(t, ln.Close())
+	}
+	id, err := Resolve(ctx, "192.0.2.1:7", Config{Context: vctx, PortSpace: PortSpaceUDP})
+	require.NoError(t, err)
+	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(EventEstablished)})
+	require.NoError(t, id.Connect(ctx, insideQP(t, vctx, verbs.QPTypeUD), ConnParam{}))
+	require.NoError(t, id.Disconnect())
+	<-id.conn.(*kernelConn).gone
+	require.NoError(t, id.Close())
+}
+
+// TestGroupsAreForgotten: an ID keeps no record of the groups that it has left or could not join.
+func TestGroupsAreForgotten(t *testing.T) {
+	vctx := insideContext(t)
+	id, err := Resolve(t.Context(), "192.0.2.1:7", Config{Context: vctx, PortSpace: PortSpaceUDP})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, id.Close()) }()
+	qp := insideQP(t, vctx, verbs.QPTypeUD)
+	join := func() (*Multicast, error) { return id.JoinMulticast(t.Context(), qp, netip.MustParseAddr("239.1.2.3")) }
+	end := id.route.(*kernelRoute).end
+	m, err := join()
+	require.NoError(t, err)
+	require.Len(t, end.memberships(), 1)
+	require.NoError(t, m.Leave())
+	require.Empty(t, end.memberships())
+	fakeverbs.Fail("rdma_join_multicast", 1, syscall.ENOMEM)
+	_, err = join()
+	require.ErrorIs(t, err, syscall.ENOMEM)
+	require.Empty(t, end.memberships())
+	require.Empty(t, id.groups)
+}
+
+// TestEndpointIsForgotten: the channel keeps no record of an ID that could not be made.
+func TestEndpointIsForgotten(t *testing.T) {
+	vctx := insideContext(t)
+	ln, err := Listen(t.Context(), "192.0.2.1:0", Config{Context: vctx})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	fakeverbs.Fail("rdma_create_id", 1, syscall.ENOMEM)
+	_, err = Resolve(t.Context(), "192.0.2.1:7", Config{Context: vctx})
+	require.ErrorIs(t, err, syscall.ENOMEM)
+	ch := shared.ch
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	require.Len(t, ch.ends, 1)
+	require.Equal(t, 1, ch.refs)
+}
