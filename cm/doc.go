@@ -19,8 +19,16 @@
 //	id, err := req.Accept(ctx, qp, cm.ConnParam{})
 //
 // A connection ends by [ID.Disconnect] or [ID.Close] of either side, or when it fails. Both sides learn of it: the QP goes
-// into the error state, its requests are flushed, and [ID.Done] is closed. Requests should have completed before a
-// side disconnects; what has completed arrives.
+// into the error state, its requests are flushed, and [ID.Done] is closed.
+//
+// Requests should have completed before a side disconnects. Reads and atomics that have completed have been executed. Of
+// Sends and Writes that have completed
+//   - InfiniBand and RoCE have delivered all;
+//   - the user-space siw delivers all if the peer takes them within the CloseTimeout of its Config, for which [ID.Close] waits;
+//   - kernel siw delivers all to a peer that sends nothing; if data of the peer's are on their way, some can be lost, for then
+//     the kernel resets the stream.
+//
+// On every device a peer has everything when its program has said so before the connection is ended.
 //
 // A device with a connection manager of its own, as the user-space siw, implements [Provider]. For the devices of the kernel
 // this package uses librdmacm: the QPs are the program's, all IDs of the process share one event channel under the

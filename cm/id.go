@@ -224,7 +224,8 @@ func (id *ID) PeerDepths() (ord, ird int) {
 }
 
 // Disconnect ends the connection (rdma_disconnect(3)): the QP goes into the error state, its requests are flushed, and
-// the peer is told. What has completed before arrives there. The QP's completions are in the CQs when it returns.
+// the peer is told. The QP's completions are in the CQs when it returns. Whether the peer gets all that has completed depends
+// on the device, see the package's comment.
 func (id *ID) Disconnect() error {
 	if c := id.connection(); c != nil {
 		return opError("Disconnect", id.address, c.Disconnect())

@@ -96,7 +96,8 @@ func disconnectBothAtOnce(w *world) {
 	}
 }
 
-// disconnectDataArrive: what has completed before a Disconnect arrives.
+// disconnectDataArrive: what has completed before a Disconnect arrives at a peer that sends nothing, which not every device keeps
+// otherwise.
 func disconnectDataArrive(w *world) {
 	p := w.pair(pairConfig{})
 	const n, count = 50_000, 40
