@@ -24,7 +24,6 @@ type conn struct {
 	dev     *device
 	s       stream
 	crc     bool
-	mulpdu  int // most octets of a ULPDU
 	ord     int // our Reads and atomics in progress
 	ird     int // the peer's, as agreed
 	serve   int // of the peer's, the most that we take: what it was told, which may be more
@@ -79,11 +78,12 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, serve: agreed.serve, peer: agreed.peer, private: agreed.private, rtr: agreed.rtr,
-		markOut: agreed.markOut, markIn: agreed.markIn, mulpdu: q.dev.mulpdu(s.segment(), agreed.markOut), spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
+		markOut: agreed.markOut, markIn: agreed.markIn, spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
 	if w, ok := s.(waker); ok {
 		c.lookout.stream, c.lookout.back = w, make(chan struct{}, 1)
 	}
 	c.tx.init(q, &agreed)
+	c.size()
 	c.rx.init(q, &agreed)
 	if !q.dev.track(c) {
 		err = verbs.ErrClosed

@@ -196,7 +196,7 @@ func (c *conn) sealed(b *batch) {
 // span returns how many payload octets go into the next segment behind n octets of headers. Large segments are multiples of
 // the page size, so that data which begin on one stay on one.
 func (c *conn) span(left uint32, n int) int {
-	most := c.mulpdu - n
+	most := c.tx.mulpdu - n
 	if most > 16<<10 {
 		most &^= 4<<10 - 1
 	}

@@ -51,6 +51,8 @@ type sender struct {
 	burst  int
 	broken error     // of the test hook
 	built  uint64    // octets of the stream that have been put into batches
+	mulpdu int       // most octets of a ULPDU
+	sized  uint64    // built when that was found out
 	sendNo [2]uint32 // the last MSN on queues 0 and 1
 	respNo uint32    // the last MSN on queue 3
 }
@@ -74,6 +76,15 @@ func (d *device) mulpdu(segment int, markers bool) int {
 		segment = d.cfg.MTU
 	}
 	return mpa.MULPDU(segment, markers)
+}
+
+// sizeEvery is how many octets are sent before it is found out again how many travel together: the way to the peer may have
+// changed (RFC 5044 section 4.5). It costs a system call.
+const sizeEvery = 1 << 20
+
+// size finds out how large FPDUs may be. The caller holds the send role or has made the connection.
+func (c *conn) size() {
+	c.tx.mulpdu, c.tx.sized = c.dev.mulpdu(c.s.segment(), c.markOut), c.tx.built
 }
 
 // kick sends what is queued, as far as the socket has room. It never waits.
@@ -113,6 +124,9 @@ func (c *conn) pump(batches int) bool {
 		}
 		if t.batch.empty() {
 			t.batch.reset()
+			if t.built-t.sized >= sizeEvery {
+				c.size()
+			}
 			c.build(t.batch)
 			t.batch.closePiece()
 		}

@@ -34,7 +34,8 @@ type stream interface {
 	// finish sends tail, tells the peer that nothing more comes, drops what arrives until the peer has ended too, and closes.
 	// It gives up at the deadline. The waits have returned before.
 	finish(tail []byte, deadline time.Time)
-	// segment is the largest number of octets that travel together (TCP's maximum segment size), 0 if that is unknown.
+	// segment is the largest number of octets that travel together at present (TCP's maximum segment size), 0 if that is unknown.
+	// The holder of the send role calls it, and who has made the stream.
 	segment() int
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr

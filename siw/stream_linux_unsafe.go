@@ -32,6 +32,8 @@ type tcpStream struct {
 	rd, wr          transfer
 	failed          atomic.Pointer[net.OpError] // the first error that a call got
 	readFn, writeFn func(fd uintptr)
+	segmentFn       func(fd uintptr)
+	mss             int         // of segmentFn
 	ready           func() bool // of waitReadable
 	readyFn         func(fd uintptr) bool
 
@@ -64,6 +66,7 @@ func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 	}
 	s := &tcpStream{TCPConn: tcp, raw: raw, patience: patience}
 	s.readFn = func(fd uintptr) { s.rd.call(unix.SYS_RECVFROM, unix.SYS_READV, fd) }
+	s.segmentFn = func(fd uintptr) { s.mss, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) }
 	s.readyFn = func(uintptr) bool { return s.ready() }
 	s.writeFn = func(fd uintptr) { s.wr.call(unix.SYS_SENDTO, unix.SYS_WRITEV, fd) }
 	// The kernel gives up a peer that acknowledges nothing, or whose window stays closed, for this long (tcp(7)).
@@ -272,7 +275,7 @@ func (s *tcpStream) interrupt() {
 
 func (s *tcpStream) finish(tail []byte, deadline time.Time) { finishConn(s.TCPConn, tail, deadline) }
 
-func (s *tcpStream) segment() (n int) {
-	_ = s.raw.Control(func(fd uintptr) { n, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) })
-	return n
+func (s *tcpStream) segment() int {
+	_ = s.raw.Control(s.segmentFn)
+	return s.mss
 }
