@@ -182,6 +182,58 @@ func TestMarkersTerminate(t *testing.T) {
 	}
 }
 
+// TestMarkersTerminateCut: a connection ends while an FPDU has been sent in part. The rest of it and the Terminate follow with
+// markers where the whole stream has them.
+func TestMarkersTerminateCut(t *testing.T) {
+	cuts := make(map[int]bool) // how much of the FPDU was missing
+	for n := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			var tap sentTap
+			p := siwtest.Connect(t, siwtest.PairConfig{Mem: 1 << 20, A: siw.Config{Markers: siw.On},
+				B: siw.Config{Tap: &tap, MTU: 2000, CloseTimeout: time.Second}})
+			s, err := p.B.MR.SGE(0, 100*n+1)
+			require.NoError(t, err)
+			all, err := p.B.MR.SGE(0, 1<<20)
+			require.NoError(t, err)
+			write := func(sge verbs.SGE) {
+				_, err := p.B.QP.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge},
+					RemoteAddr: p.A.MR.Addr(), RKey: p.A.MR.RKey()}})
+				require.NoError(t, err)
+				synctest.Wait()
+			}
+			write(s)                // so that the buffers are not full at a marker
+			p.Link.ToDialer.Stall() // what B sends
+			write(s)
+			write(all)
+			tap.mu.Lock()
+			before := len(tap.sent)
+			tap.mu.Unlock()
+			wc, err := p.A.Do(t.Context(), verbs.SendWR{Opcode: verbs.WRSend}) // without a receive
+			require.NoError(t, err)
+			require.NoError(t, wc.Err())
+			<-p.B.ID.Done()
+			p.Link.ToDialer.Resume()
+			<-p.A.ID.Done()
+			require.ErrorIs(t, p.A.QP.Err(), terminated(rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer, true))
+			synctest.Wait()
+			ulpdus := tap.fpdus(t, true, true)
+			require.Equal(t, rdmap.OpTerminate, opcodeOf(ulpdus[len(ulpdus)-1]))
+
+			_, at, err := mpa.ParseFrame(tap.sent)
+			require.NoError(t, err)
+			pos := 0
+			for _, u := range ulpdus {
+				if pos += mpa.MarkedLen(uint64(pos), mpa.FPDULen(len(u))); pos >= before-at {
+					break
+				}
+			}
+			cuts[pos-(before-at)] = true
+		})
+	}
+	delete(cuts, 0)
+	require.NotEmpty(t, cuts, "no FPDU was cut")
+}
+
 // TestRTRMessages connects sides that can open a connection by any set of messages. Of those that both know, the Write is
 // taken before the Read, and the Read before the Send; where there is none the set-up fails on both sides. A Read needs a
 // depth: that of the active side as requester and of the passive side as responder.

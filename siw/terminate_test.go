@@ -274,6 +274,35 @@ func TestTerminateLocal(t *testing.T) {
 	}
 }
 
+// TestTerminateBehindAnswers sends requests and a fault in one write: the answers come before the Terminate.
+func TestTerminateBehindAnswers(t *testing.T) {
+	n := newRawNIC(t, siw.Config{})
+	for name, fault := range map[string][]byte{"message": rawSend(1, eight), "CRC": nil} {
+		t.Run(name, func(t *testing.T) {
+			v := newFaultEnv(n.as(t), rawOpts{})
+			last := rawFPDU(fault, true)
+			if fault == nil {
+				last = rawFPDU(rawSend(1, eight), true)
+				last[len(last)-1] ^= 1
+			}
+			var all []byte
+			for _, u := range [][]byte{rawRead(1, fetch(v.all, 0, 8)), rawAtomic(2, add(v.all, 16)), rawRead(3, fetch(v.all, 8, 4))} {
+				all = append(all, rawFPDU(u, true)...)
+			}
+			v.p.write(append(all, last...))
+			require.Equal(t, rawTagged(rdmap.OpReadResponse, 1, 2, bytes.Repeat([]byte{0xa5}, 8)), v.p.read())
+			require.Equal(t, rawAtomicResponse(1, 3, 0xa5a5a5a5a5a5a5a5), v.p.read())
+			require.Equal(t, rawTagged(rdmap.OpReadResponse, 1, 2, bytes.Repeat([]byte{0xa5}, 4)), v.p.read())
+			if fault == nil {
+				v.p.terminate(2, 0, 2, quoteNone, nil)
+			} else {
+				v.p.terminate(1, 2, 2, quoteDDP, fault)
+			}
+			v.p.close()
+		})
+	}
+}
+
 // TestTerminateOverflow: a CQ that overflows ends the connections of its QPs, and their peers learn that it is no orderly end
 // (RFC 5040 section 7.1, case 1).
 func TestTerminateOverflow(t *testing.T) {
