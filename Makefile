@@ -89,7 +89,7 @@ fuzz: ## run every fuzz target for FUZZTIME (default 1m) each
 test-docker: docker/goverbs ## run the demo's two halves in two containers (as root: installs and starts what it lacks)
 	@BASE='$(BASE)' docker/test.sh
 
-build: ## build bin/goverbs, with the kernel's RDMA devices if libibverbs-dev, librdmacm-dev and a C compiler are there
+build: ## build bin/goverbs, with the kernel's RDMA devices if a C compiler is there
 	@scripts/build.sh
 
 docker/goverbs:

@@ -10,6 +10,29 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rdma_abi.h"
+
+static struct {
+#define FUNCTION(result, name, parameters) result(*name) parameters;
+	RDMA_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+} lib;
+
+static const struct {
+	const char *name;
+	void *at; // in lib
+} functions[] = {
+#define NEEDED(result, name, parameters) {#name, &lib.name},
+	RDMA_FUNCTIONS(NEEDED)
+#undef NEEDED
+};
+
+const char *gocm_function(int i) {
+	return i < 0 || (size_t)i >= sizeof functions / sizeof *functions ? NULL : functions[i].name;
+}
+
+void gocm_set_function(int i, uintptr_t address) { memcpy(functions[i].at, &address, sizeof address); }
+
 // failed turns the result of a function of librdmacm into 0 or a negative errno. Some return an errno, most -1.
 static int failed(int rc) {
 	if (rc == 0)
@@ -54,15 +77,34 @@ static void from_sockaddr(const struct sockaddr *s, struct gocm_addr *a) {
 	}
 }
 
+static struct gocm_ah from_ah(const struct ibv_ah_attr *a) {
+	struct gocm_ah o = {
+		.flow_label = a->grh.flow_label,
+		.dlid = a->dlid,
+		.sgid_index = a->grh.sgid_index,
+		.hop_limit = a->grh.hop_limit,
+		.traffic_class = a->grh.traffic_class,
+		.sl = a->sl,
+		.src_path_bits = a->src_path_bits,
+		.static_rate = a->static_rate,
+		.is_global = a->is_global,
+		.port_num = a->port_num,
+	};
+	memcpy(o.dgid, a->grh.dgid.raw, sizeof o.dgid);
+	return o;
+}
+
 // The descriptor is a duplicate: librdmacm closes its own, and so does Go. O_NONBLOCK belongs to both.
 int gocm_open(struct rdma_event_channel **ch, int *fd) {
 	errno = 0;
-	*ch = rdma_create_event_channel();
+	*ch = lib.rdma_create_event_channel();
 	if (*ch == NULL)
 		return failed(-1);
 	*fd = (*ch)->fd;
 	return 0;
 }
+
+void gocm_close(struct rdma_event_channel *ch) { lib.rdma_destroy_event_channel(ch); }
 
 // An event that is not acknowledged keeps rdma_destroy_id waiting, so none leaves this function.
 int gocm_next(struct rdma_event_channel *ch, struct gocm_event *out) {
@@ -70,7 +112,7 @@ int gocm_next(struct rdma_event_channel *ch, struct gocm_event *out) {
 	const void *data = NULL;
 
 	errno = 0;
-	if (rdma_get_cm_event(ch, &ev) != 0)
+	if (lib.rdma_get_cm_event(ch, &ev) != 0)
 		return failed(-1);
 	memset(out, 0, offsetof(struct gocm_event, data));
 	out->event = ev->event;
@@ -84,11 +126,11 @@ int gocm_next(struct rdma_event_channel *ch, struct gocm_event *out) {
 	if (ev->event == RDMA_CM_EVENT_MULTICAST_JOIN || ev->event == RDMA_CM_EVENT_MULTICAST_ERROR) {
 		// Here private_data is the context that was given to rdma_join_multicast.
 		out->group = (uintptr_t)ev->param.ud.private_data;
-		out->ah = ev->param.ud.ah_attr;
+		out->ah = from_ah(&ev->param.ud.ah_attr);
 		out->qp_num = ev->param.ud.qp_num;
 		out->qkey = ev->param.ud.qkey;
 	} else if (ev->id->ps == RDMA_PS_UDP) {
-		out->ah = ev->param.ud.ah_attr;
+		out->ah = from_ah(&ev->param.ud.ah_attr);
 		out->qp_num = ev->param.ud.qp_num;
 		out->qkey = ev->param.ud.qkey;
 		data = ev->param.ud.private_data;
@@ -104,12 +146,12 @@ int gocm_next(struct rdma_event_channel *ch, struct gocm_event *out) {
 		out->len = 0;
 	else
 		memcpy(out->data, data, out->len);
-	rdma_ack_cm_event(ev);
+	lib.rdma_ack_cm_event(ev);
 	return 0;
 }
 
 int gocm_create(struct rdma_event_channel *ch, uintptr_t key, int ps, struct rdma_cm_id **id) {
-	return CALL(rdma_create_id(ch, id, (void *)key, ps));
+	return CALL(lib.rdma_create_id(ch, id, (void *)key, ps));
 }
 
 void gocm_set_key(struct rdma_cm_id *id, uintptr_t key) { id->context = (void *)key; }
@@ -117,25 +159,25 @@ void gocm_set_key(struct rdma_cm_id *id, uintptr_t key) { id->context = (void *)
 int gocm_bind(struct rdma_cm_id *id, const struct gocm_addr *a) {
 	struct sockaddr_storage s;
 
-	return CALL(rdma_bind_addr(id, to_sockaddr(a, &s)));
+	return CALL(lib.rdma_bind_addr(id, to_sockaddr(a, &s)));
 }
 
 int gocm_resolve_addr(struct rdma_cm_id *id, const struct gocm_addr *from, const struct gocm_addr *to, int ms) {
 	struct sockaddr_storage s, d;
 
-	return CALL(rdma_resolve_addr(id, from->family ? to_sockaddr(from, &s) : NULL, to_sockaddr(to, &d), ms));
+	return CALL(lib.rdma_resolve_addr(id, from->family ? to_sockaddr(from, &s) : NULL, to_sockaddr(to, &d), ms));
 }
 
-int gocm_resolve_route(struct rdma_cm_id *id, int ms) { return CALL(rdma_resolve_route(id, ms)); }
+int gocm_resolve_route(struct rdma_cm_id *id, int ms) { return CALL(lib.rdma_resolve_route(id, ms)); }
 
 int gocm_set_tos(struct rdma_cm_id *id, uint8_t tos) {
-	return CALL(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
+	return CALL(lib.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
 }
 
 int gocm_set_afonly(struct rdma_cm_id *id) {
 	int yes = 1;
 
-	return CALL(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes));
+	return CALL(lib.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes));
 }
 
 static struct rdma_conn_param conn_param(const struct gocm_param *p) {
@@ -154,52 +196,72 @@ static struct rdma_conn_param conn_param(const struct gocm_param *p) {
 int gocm_connect(struct rdma_cm_id *id, const struct gocm_param *p) {
 	struct rdma_conn_param param = conn_param(p);
 
-	return CALL(rdma_connect(id, &param));
+	return CALL(lib.rdma_connect(id, &param));
 }
 
 int gocm_accept(struct rdma_cm_id *id, const struct gocm_param *p) {
 	struct rdma_conn_param param = conn_param(p);
 
-	return CALL(rdma_accept(id, &param));
+	return CALL(lib.rdma_accept(id, &param));
 }
 
 int gocm_reject(struct rdma_cm_id *id, const struct gocm_param *p) {
-	return CALL(rdma_reject(id, p->len ? p->data : NULL, p->len));
+	return CALL(lib.rdma_reject(id, p->len ? p->data : NULL, p->len));
 }
 
-int gocm_establish(struct rdma_cm_id *id) { return CALL(rdma_establish(id)); }
+int gocm_establish(struct rdma_cm_id *id) { return CALL(lib.rdma_establish(id)); }
 
-int gocm_listen(struct rdma_cm_id *id, int backlog) { return CALL(rdma_listen(id, backlog)); }
+int gocm_listen(struct rdma_cm_id *id, int backlog) { return CALL(lib.rdma_listen(id, backlog)); }
 
-int gocm_disconnect(struct rdma_cm_id *id) { return CALL(rdma_disconnect(id)); }
+int gocm_disconnect(struct rdma_cm_id *id) { return CALL(lib.rdma_disconnect(id)); }
 
-int gocm_destroy(struct rdma_cm_id *id) { return CALL(rdma_destroy_id(id)); }
+int gocm_destroy(struct rdma_cm_id *id) { return CALL(lib.rdma_destroy_id(id)); }
 
 int gocm_join(struct rdma_cm_id *id, const struct gocm_addr *group, uintptr_t key) {
 	struct sockaddr_storage s;
 
-	return CALL(rdma_join_multicast(id, to_sockaddr(group, &s), (void *)key));
+	return CALL(lib.rdma_join_multicast(id, to_sockaddr(group, &s), (void *)key));
 }
 
 int gocm_leave(struct rdma_cm_id *id, const struct gocm_addr *group) {
 	struct sockaddr_storage s;
 
-	return CALL(rdma_leave_multicast(id, to_sockaddr(group, &s)));
+	return CALL(lib.rdma_leave_multicast(id, to_sockaddr(group, &s)));
 }
 
-int gocm_qp_attr(struct rdma_cm_id *id, int state, struct ibv_qp_attr *attr, int *mask) {
-	memset(attr, 0, sizeof *attr);
-	attr->qp_state = state;
+int gocm_qp_attr(struct rdma_cm_id *id, int state, struct gocm_qp_attr *o, int *mask) {
+	struct ibv_qp_attr a;
+
+	memset(&a, 0, sizeof a);
+	a.qp_state = state;
 	*mask = 0;
-	return CALL(rdma_init_qp_attr(id, attr, mask));
+	int rc = CALL(lib.rdma_init_qp_attr(id, &a, mask));
+	*o = (struct gocm_qp_attr){
+		.path_mtu = a.path_mtu,
+		.qkey = a.qkey,
+		.rq_psn = a.rq_psn,
+		.sq_psn = a.sq_psn,
+		.dest_qp_num = a.dest_qp_num,
+		.qp_access_flags = a.qp_access_flags,
+		.ah = from_ah(&a.ah_attr),
+		.pkey_index = a.pkey_index,
+		.max_rd_atomic = a.max_rd_atomic,
+		.max_dest_rd_atomic = a.max_dest_rd_atomic,
+		.min_rnr_timer = a.min_rnr_timer,
+		.port_num = a.port_num,
+		.timeout = a.timeout,
+		.retry_cnt = a.retry_cnt,
+		.rnr_retry = a.rnr_retry,
+	};
+	return rc;
 }
 
 void gocm_where(struct rdma_cm_id *id, struct gocm_addr *local, struct gocm_addr *remote, struct gocm_device *dev) {
-	from_sockaddr(rdma_get_local_addr(id), local);
-	from_sockaddr(rdma_get_peer_addr(id), remote);
+	from_sockaddr(&id->route.addr.src_addr, local);
+	from_sockaddr(&id->route.addr.dst_addr, remote);
 	memset(dev, 0, sizeof *dev);
 	if (id->verbs != NULL) {
-		strncpy(dev->name, ibv_get_device_name(id->verbs->device), sizeof dev->name - 1);
+		memcpy(dev->name, id->verbs->device->name, sizeof dev->name); // both end in 0
 		dev->port = id->port_num;
 	}
 }

@@ -4,21 +4,19 @@
 
 package cm
 
-/*
-#cgo LDFLAGS: -lrdmacm -libverbs
-#include "cgo_cm.h"
-#ifdef GOVERBS_CM_H
-#include <netinet/in.h>
-#endif
-*/
+// #include "cgo_cm.h"
+// #include <netinet/in.h>
 import "C"
 
 import (
+	"fmt"
 	"net/netip"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
 
+	"github.com/goverbs/goverbs/internal/dynlib"
 	"github.com/goverbs/goverbs/internal/eventfd"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -70,8 +68,20 @@ func errno(rc C.int) error {
 	return syscall.Errno(-rc)
 }
 
+// loadLibrary opens librdmacm once.
+var loadLibrary = sync.OnceValue(func() error {
+	return dynlib.Load("librdmacm.so.1", func(i int) (string, bool) {
+		return C.GoString(C.gocm_function(C.int(i))), false
+	}, func(i int, address uintptr) {
+		C.gocm_set_function(C.int(i), C.uintptr_t(address))
+	})
+})
+
 // openRaw opens an event channel, and what waits for its events.
 func openRaw() (rawChannel, *eventfd.File, error) {
+	if err := loadLibrary(); err != nil {
+		return rawChannel{}, nil, fmt.Errorf("%w of the kernel: %w", verbs.ErrNoDevice, err)
+	}
 	var ch rawChannel
 	var fd C.int
 	if err := errno(C.gocm_open(&ch.c, &fd)); err != nil {
@@ -85,7 +95,7 @@ func openRaw() (rawChannel, *eventfd.File, error) {
 	return ch, file, nil
 }
 
-func (ch rawChannel) close() { C.rdma_destroy_event_channel(ch.c) }
+func (ch rawChannel) close() { C.gocm_close(ch.c) }
 
 // next takes an event; the error is EAGAIN if there is none.
 func (ch rawChannel) next() (rawEvent, error) {
@@ -191,7 +201,7 @@ func (id rawID) where() (p rawPlace) {
 
 // qpAttr asks for the attributes with which a QP goes to a state (rdma_init_qp_attr(3)).
 func (id rawID) qpAttr(to verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error) {
-	var a C.struct_ibv_qp_attr
+	var a C.struct_gocm_qp_attr
 	var mask C.int
 	if err := errno(C.gocm_qp_attr(id.c, C.int(to), &a, &mask)); err != nil {
 		return verbs.QPAttr{}, 0, err
@@ -204,7 +214,7 @@ func (id rawID) qpAttr(to verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error)
 		SQPSN:           uint32(a.sq_psn),
 		DestQPNum:       uint32(a.dest_qp_num),
 		AccessFlags:     verbs.AccessFlags(a.qp_access_flags),
-		AH:              goAH(&a.ah_attr),
+		AH:              goAH(&a.ah),
 		PKeyIndex:       uint16(a.pkey_index),
 		MaxRdAtomic:     int(a.max_rd_atomic),
 		MaxDestRdAtomic: int(a.max_dest_rd_atomic),
@@ -222,14 +232,13 @@ const qpAttrKnown = verbs.QPAttrState | verbs.QPAttrAccessFlags | verbs.QPAttrPK
 	verbs.QPAttrRQPSN | verbs.QPAttrMaxRdAtomic | verbs.QPAttrMinRNRTimer | verbs.QPAttrSQPSN |
 	verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrDestQPN
 
-func goAH(a *C.struct_ibv_ah_attr) verbs.AHAttr {
-	return verbs.AHAttr{
+func goAH(a *C.struct_gocm_ah) verbs.AHAttr {
+	ah := verbs.AHAttr{
 		GRH: verbs.GlobalRoute{
-			DGID:         verbs.GID(a.grh.dgid),
-			FlowLabel:    uint32(a.grh.flow_label),
-			SGIDIndex:    uint8(a.grh.sgid_index),
-			HopLimit:     uint8(a.grh.hop_limit),
-			TrafficClass: uint8(a.grh.traffic_class),
+			FlowLabel:    uint32(a.flow_label),
+			SGIDIndex:    uint8(a.sgid_index),
+			HopLimit:     uint8(a.hop_limit),
+			TrafficClass: uint8(a.traffic_class),
 		},
 		DLID:        uint16(a.dlid),
 		SL:          uint8(a.sl),
@@ -238,6 +247,10 @@ func goAH(a *C.struct_ibv_ah_attr) verbs.AHAttr {
 		IsGlobal:    a.is_global != 0,
 		PortNum:     uint8(a.port_num),
 	}
+	for i := range ah.GRH.DGID {
+		ah.GRH.DGID[i] = byte(a.dgid[i])
+	}
+	return ah
 }
 
 func (p rawParam) c() C.struct_gocm_param {

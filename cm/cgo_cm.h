@@ -6,15 +6,16 @@
 #ifndef GOVERBS_CM_H
 #define GOVERBS_CM_H
 
-#if !defined(__has_include)
-#error "package cm needs a C compiler with __has_include, or the build tag noibverbs"
-#elif !__has_include(<infiniband/verbs.h>) || !__has_include(<rdma/rdma_cma.h>)
-#error "package cm needs the headers of rdma-core: apt-get install libibverbs-dev librdmacm-dev, or build with -tags noibverbs"
-#else
-
+#include <stddef.h>
 #include <stdint.h>
-#include <infiniband/verbs.h>
-#include <rdma/rdma_cma.h>
+
+struct rdma_event_channel;
+struct rdma_cm_id;
+
+// The functions of the library, whose addresses are set before anything else is called. gocm_function returns the name of the
+// ith one, NULL behind the last.
+const char *gocm_function(int i);
+void gocm_set_function(int i, uintptr_t address);
 
 // gocm_addr is an IP address with a port in host order; family 0 = none.
 struct gocm_addr {
@@ -22,6 +23,21 @@ struct gocm_addr {
 	uint16_t port;
 	uint32_t scope;
 	uint8_t ip[16]; // the first 4 for IPv4
+};
+
+struct gocm_ah {
+	uint8_t dgid[16];
+	uint32_t flow_label;
+	uint16_t dlid;
+	uint8_t sgid_index, hop_limit, traffic_class;
+	uint8_t sl, src_path_bits, static_rate, is_global, port_num;
+};
+
+struct gocm_qp_attr {
+	uint32_t path_mtu, qkey, rq_psn, sq_psn, dest_qp_num, qp_access_flags;
+	struct gocm_ah ah;
+	uint16_t pkey_index;
+	uint8_t max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout, retry_cnt, rnr_retry;
 };
 
 struct gocm_event {
@@ -33,13 +49,13 @@ struct gocm_event {
 	uint8_t responder_resources, initiator_depth;
 	uint16_t len; // of data
 	uint32_t qp_num, qkey;
-	struct ibv_ah_attr ah; // datagrams
+	struct gocm_ah ah; // datagrams
 	uint8_t data[256];
 };
 
 // gocm_device names the device that an ID is bound to; name is empty for none.
 struct gocm_device {
-	char name[IBV_SYSFS_NAME_MAX];
+	char name[64];
 	int port;
 };
 
@@ -52,6 +68,7 @@ struct gocm_param {
 };
 
 int gocm_open(struct rdma_event_channel **ch, int *fd);
+void gocm_close(struct rdma_event_channel *ch);
 int gocm_next(struct rdma_event_channel *ch, struct gocm_event *out);
 int gocm_create(struct rdma_event_channel *ch, uintptr_t key, int ps, struct rdma_cm_id **id);
 void gocm_set_key(struct rdma_cm_id *id, uintptr_t key);
@@ -69,8 +86,7 @@ int gocm_disconnect(struct rdma_cm_id *id);
 int gocm_destroy(struct rdma_cm_id *id);
 int gocm_join(struct rdma_cm_id *id, const struct gocm_addr *group, uintptr_t key);
 int gocm_leave(struct rdma_cm_id *id, const struct gocm_addr *group);
-int gocm_qp_attr(struct rdma_cm_id *id, int state, struct ibv_qp_attr *attr, int *mask);
+int gocm_qp_attr(struct rdma_cm_id *id, int state, struct gocm_qp_attr *attr, int *mask);
 void gocm_where(struct rdma_cm_id *id, struct gocm_addr *local, struct gocm_addr *remote, struct gocm_device *dev);
 
-#endif
 #endif

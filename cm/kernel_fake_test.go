@@ -221,7 +221,12 @@ func wait(t *testing.T, ch <-chan struct{}, what string) {
 
 // TestUnfaked: nothing of what this package calls is the libraries'.
 func TestUnfaked(t *testing.T) {
-	left, err := fakeverbs.Unfaked()
+	fakeverbs.Start(t)
+	id, err := cm.Resolve(soon(t), "192.0.2.1:1", cm.Config{Device: device(t, "fake0")})
 	require.NoError(t, err)
-	require.Empty(t, left)
+	require.NoError(t, id.Close())
+	require.NoError(t, device(t, "fake0").CloseShared())
+	faked, missing := fakeverbs.Lookups()
+	require.Subset(t, faked, []string{"ibv_create_qp", "rdma_connect"})
+	require.Empty(t, missing)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What a build without librdmacm has instead of the kernel's connection manager.
+// What a build without cgo has instead of the kernel's connection manager.
 
 func errNoKernel() error {
-	return fmt.Errorf("%w of the kernel: built without librdmacm", verbs.ErrNoDevice)
+	return fmt.Errorf("%w of the kernel: %w", verbs.ErrNoDevice, verbs.RDMACore())
 }
 
 func resolveKernel(context.Context, string, Config, *verbs.Context) (route, *verbs.Context, error) {

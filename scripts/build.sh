@@ -3,7 +3,7 @@
 
 # usage: scripts/build.sh
 #
-# Builds bin/goverbs. With a C compiler and the headers of rdma-core it gets the devices of the kernel; without them, or with
+# Builds bin/goverbs. With a C compiler it gets the devices of the kernel, on machines that have rdma-core; without, or with
 # CGO_ENABLED=0, it is a static binary that has usiw0 only. Says which on stderr and installs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,14 +14,14 @@ if [ "$(go env CGO_ENABLED)" != 1 ]; then
 	[ "$(go env GOOS)" = linux ] || why="not on $(go env GOOS)"
 elif [[ $(go env GOFLAGS) == *noibverbs* ]]; then
 	why="-tags noibverbs"
-elif ! scripts/need.sh --have verbs; then
-	why="a C compiler, libibverbs-dev or librdmacm-dev is missing"
+elif ! scripts/need.sh --have cc; then
+	why="a C compiler is missing"
 else
 	kernel=yes
 fi
 
 if [ -n "$kernel" ]; then
-	echo "building bin/goverbs with libibverbs and librdmacm" >&2
+	echo "building bin/goverbs with cgo: it opens libibverbs and librdmacm where they are installed" >&2
 	CGO_ENABLED=1 go build -o bin/goverbs ./cmd/goverbs
 else
 	echo "building bin/goverbs without the kernel's RDMA devices ($why)" >&2

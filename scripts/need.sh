@@ -13,7 +13,7 @@
 #	ip      joins two network namespaces by a cable that a test can cut
 #	fi_pingpong, ucx_perftest
 #	        of libfabric and UCX, which bench-peers measures beside ours
-#	verbs   headers and libraries of rdma-core, libibverbs and librdmacm, for a build with cgo
+#	verbs   headers and libraries of rdma-core, libibverbs and librdmacm, for internal/fakeverbs and the guest
 #	others  are programs that checks, the guest of testbed/ and the tests in it call
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin

@@ -1,38 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What the Go files of the cgo provider call. The functions bring the error conventions of libibverbs, of which there
-// are three, to one: 0 or a positive errno, and ERR_NO_ERRNO where the library gave none.
+// What cgo_verbs.go calls: libibverbs in numbers and flat structures of our own. Objects are numbers, 0 = none: Go would check
+// pointers for what they lead to, which costs as much as the work. The functions bring the error conventions of libibverbs, of
+// which there are three, to one: 0 or a positive errno, and GV_NO_ERRNO where the library gave none.
 
 #ifndef GOVERBS_CGO_VERBS_H
 #define GOVERBS_CGO_VERBS_H
 
-#if !__has_include(<infiniband/verbs.h>)
-#error "infiniband/verbs.h is missing: install libibverbs-dev and librdmacm-dev, or build with -tags noibverbs"
-#else
-
-#include <endian.h>
-#include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <infiniband/verbs.h>
 
 #define GV_NO_ERRNO 4096 // larger than any errno
 
-// gv_result is for functions that return 0 or an errno. A negative value breaks the manual pages' rule.
-static inline int gv_result(int rc) { return rc < 0 ? GV_NO_ERRNO : rc; }
-
-// gv_errno is for functions that set errno.
-static inline int gv_errno(void) { return errno > 0 ? errno : GV_NO_ERRNO; }
-
-static inline uint64_t gv_be64(uint64_t v) { return be64toh(v); }
+// The functions of the library, whose addresses are set before anything else is called. gv_function returns the name of the
+// ith one, NULL behind the last.
+const char *gv_function(int i, int *optional);
+void gv_set_function(int i, uintptr_t address);
 
 // gv_wr is a send request without pointers: what every request has, and where in the list of gv_ext the rest is.
 struct gv_wr {
 	uint64_t id, remote_addr;
 	uint32_t rkey;
 	uint32_t imm; // host order; with the opcodes *_INV the key to invalidate
-	uint32_t op;  // GV_OP
+	uint32_t op;  // opcode, flags and number of elements
 	uint32_t ext;
 };
 
@@ -53,6 +44,12 @@ struct gv_recv {
 	uint32_t num_sge, unused;
 };
 
+// gv_sge has the layout of struct ibv_sge.
+struct gv_sge {
+	uint64_t addr;
+	uint32_t length, lkey;
+};
+
 // gv_wc has the layout of type WC, into which completions are written directly.
 struct gv_wc {
 	uint64_t id;
@@ -66,14 +63,14 @@ struct gv_wc {
 };
 
 // The posting functions return how many requests were taken in the low half, and in the upper half 0 or the reason why not
-// all: an errno or GV_NO_ERRNO. GV_BROKEN is set if the library did not tell how many it took.
+// all: an errno or GV_NO_ERRNO. GV_BROKEN is set if the library did not tell how many it took. If held is not NULL, 0 is
+// stored there at the end.
 #define GV_BROKEN (1u << 31)
-// Objects come as numbers here: Go checks pointers to what may hold pointers, which costs as much as the work.
-uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *wrs, const struct ibv_sge *sges, const struct gv_ext *ext, int n, uint32_t *held);
-uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *wrs, const struct ibv_sge *sges, int n, uint32_t *held);
-uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *wrs, const struct ibv_sge *sges, int n);
+uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *wrs, const struct gv_sge *sges, const struct gv_ext *ext, int n, uint32_t *held);
+uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *wrs, const struct gv_sge *sges, int n, uint32_t *held);
+uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *wrs, const struct gv_sge *sges, int n);
 // gv_gather copies what n elements name to a place.
-void gv_gather(void *to, const struct ibv_sge *sges, int n);
+void gv_gather(void *to, const struct gv_sge *sges, int n);
 
 // gv_poll returns the number of completions, with GV_ERRORS if one of them is not a success, or a negative number that
 // means nothing but failure. with_inv is the device's flag for what IBV_WC_WITH_INV says.
@@ -83,13 +80,47 @@ int gv_poll(uintptr_t cq, struct gv_wc *out, int n, unsigned int with_inv, uint3
 // Devices.
 
 struct gv_device {
-	char name[IBV_SYSFS_NAME_MAX];
+	char name[64];
 	uint64_t guid; // host order
 	int node_type, transport;
 };
 
 int gv_devices(struct gv_device **out, int *n); // the caller frees out
-int gv_open(const char *name, uint64_t guid, struct ibv_context **out);
+int gv_open(const char *name, uint64_t guid, uintptr_t *ctx, int *async_fd);
+int gv_close(uintptr_t ctx);
+void gv_fork_init(void);
+
+struct gv_device_attr {
+	char fw_ver[65];
+	uint64_t node_guid, sys_image_guid; // host order
+	uint64_t max_mr_size, page_size_cap;
+	uint32_t vendor_id, vendor_part_id, hw_ver, device_cap_flags;
+	int max_qp, max_qp_wr, max_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd;
+	int max_qp_rd_atom, max_res_rd_atom, max_qp_init_rd_atom, atomic_cap;
+	int max_mw, max_ah, max_srq, max_srq_wr, max_srq_sge, max_pkeys, phys_port_cnt;
+	uint8_t local_ca_ack_delay;
+};
+
+int gv_query_device(uintptr_t ctx, struct gv_device_attr *out);
+int gv_has_odp(uintptr_t ctx); // whether the device says that it has on-demand paging
+
+struct gv_port_attr {
+	uint32_t state, max_mtu, active_mtu, max_msg_sz;
+	int gid_tbl_len;
+	uint16_t pkey_tbl_len, lid, sm_lid;
+	uint8_t lmc, active_width, active_speed, phys_state, link_layer;
+};
+
+int gv_query_port(uintptr_t ctx, uint8_t port, struct gv_port_attr *out);
+
+struct gv_gid {
+	uint8_t raw[16];
+	int type;
+	char netdev[64]; // "" = none
+};
+
+int gv_query_gid(uintptr_t ctx, uint32_t port, uint32_t index, struct gv_gid *out);
+int gv_query_pkey(uintptr_t ctx, uint8_t port, int index, uint16_t *out); // host order
 
 // Events.
 
@@ -98,100 +129,77 @@ struct gv_async {
 	uint64_t cookie; // of the object, 0 = none
 };
 
-int gv_async_event(struct ibv_context *ctx, struct gv_async *out);
-int gv_cq_event(struct ibv_comp_channel *ch, uint64_t *cookie);
+int gv_async_event(uintptr_t ctx, struct gv_async *out);
+int gv_cq_event(uintptr_t ch, uint64_t *cookie);
 
-// Control path.
+// Objects. What a function makes is in out.
 
-static inline int gv_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *out) {
-	memset(out, 0, sizeof *out);
-	return gv_result(ibv_query_port(ctx, port, out)); // 0 or an errno
-}
+int gv_alloc_pd(uintptr_t ctx, uintptr_t *out);
+int gv_dealloc_pd(uintptr_t pd);
 
-// gv_has_odp reports whether the device says that it has on-demand paging.
-static inline int gv_has_odp(struct ibv_context *ctx) {
-	struct ibv_device_attr_ex attr;
-	memset(&attr, 0, sizeof attr);
-	// 0 or an errno: EOPNOTSUPP from libraries and kernels that know no extended attributes, and so no paging.
-	return !ibv_query_device_ex(ctx, NULL, &attr) && attr.odp_caps.general_caps & IBV_ODP_SUPPORT;
-}
-
-struct gv_gid {
-	uint8_t raw[16];
-	int type;
-	char netdev[64]; // "" = none
+struct gv_keys {
+	uint32_t lkey, rkey;
 };
 
-int gv_query_gid(struct ibv_context *ctx, uint32_t port, uint32_t index, struct gv_gid *out);
-int gv_query_pkey(struct ibv_context *ctx, uint8_t port, int index, uint16_t *out);
+int gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t len, uint64_t iova, unsigned access, uintptr_t *out, struct gv_keys *keys);
+int gv_reg_dmabuf_mr(uintptr_t pd, uint64_t offset, size_t len, uint64_t iova, int fd, int access, uintptr_t *out,
+	struct gv_keys *keys);
+// gv_rereg_mr returns what ibv_rereg_mr returns, and 0 or an errno in err.
+#define GV_REREG_ERR_INPUT -1
+#define GV_REREG_ERR_DONT_FORK_NEW -2
+int gv_rereg_mr(uintptr_t mr, int flags, uintptr_t pd, uintptr_t addr, size_t len, int access, int *err, struct gv_keys *keys);
+int gv_dereg_mr(uintptr_t mr);
 
-static inline int gv_alloc_pd(struct ibv_context *ctx, struct ibv_pd **out) {
-	errno = 0;
-	return (*out = ibv_alloc_pd(ctx)) ? 0 : gv_errno(); // NULL and errno
-}
+int gv_alloc_mw(uintptr_t pd, int type, uintptr_t *out);
+uint32_t gv_mw_rkey(uintptr_t mw);
+int gv_dealloc_mw(uintptr_t mw);
 
-static inline int gv_reg_mr(struct ibv_pd *pd, uintptr_t addr, size_t len, uint64_t iova, unsigned access, struct ibv_mr **out) {
-	errno = 0;
-	if (iova == addr)
-		*out = ibv_reg_mr(pd, (void *)addr, len, access); // NULL and errno
-	else
-		*out = ibv_reg_mr_iova(pd, (void *)addr, len, iova, access); // NULL and errno
-	return *out ? 0 : gv_errno();
-}
+int gv_create_comp_channel(uintptr_t ctx, uintptr_t *out, int *fd);
+int gv_destroy_comp_channel(uintptr_t ch);
 
-static inline int gv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd, int access,
-	struct ibv_mr **out) {
-	errno = 0;
-	return (*out = ibv_reg_dmabuf_mr(pd, offset, len, iova, fd, access)) ? 0 : gv_errno(); // NULL and errno
-}
+int gv_create_cq(uintptr_t ctx, int cqe, uint64_t cookie, uintptr_t ch, uintptr_t *out, int *room);
+int gv_resize_cq(uintptr_t cq, int cqe, int *room);
+int gv_req_notify_cq(uintptr_t cq, int solicited_only);
+int gv_destroy_cq(uintptr_t cq);
 
-static inline int gv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, uintptr_t addr, size_t len, int access, int *err) {
-	errno = 0;
-	int rc = ibv_rereg_mr(mr, flags, pd, (void *)addr, len, access);
-	*err = rc ? gv_errno() : 0;
-	return rc;
-}
+struct gv_srq_attr {
+	uint32_t max_wr, max_sge, srq_limit;
+};
 
-static inline int gv_alloc_mw(struct ibv_pd *pd, int type, struct ibv_mw **out) {
-	errno = 0;
-	return (*out = ibv_alloc_mw(pd, type)) ? 0 : gv_errno(); // NULL and errno
-}
+int gv_create_srq(uintptr_t pd, uint64_t cookie, struct gv_srq_attr *attr, uintptr_t *out);
+int gv_modify_srq(uintptr_t srq, const struct gv_srq_attr *attr, int mask);
+int gv_query_srq(uintptr_t srq, struct gv_srq_attr *attr);
+int gv_destroy_srq(uintptr_t srq);
 
-static inline int gv_create_comp_channel(struct ibv_context *ctx, struct ibv_comp_channel **out) {
-	errno = 0;
-	return (*out = ibv_create_comp_channel(ctx)) ? 0 : gv_errno(); // NULL and errno
-}
+struct gv_ah_attr {
+	uint8_t dgid[16];
+	uint32_t flow_label;
+	uint16_t dlid;
+	uint8_t sgid_index, hop_limit, traffic_class;
+	uint8_t sl, src_path_bits, static_rate, is_global, port_num;
+};
 
-static inline int gv_create_cq(struct ibv_context *ctx, int cqe, uint64_t cookie, struct ibv_comp_channel *ch, struct ibv_cq **out) {
-	errno = 0;
-	return (*out = ibv_create_cq(ctx, cqe, (void *)(uintptr_t)cookie, ch, 0)) ? 0 : gv_errno(); // NULL and errno
-}
+int gv_create_ah(uintptr_t pd, const struct gv_ah_attr *attr, uintptr_t *out);
+int gv_destroy_ah(uintptr_t ah);
 
-static inline int gv_create_srq(struct ibv_pd *pd, uint64_t cookie, struct ibv_srq_attr *attr, struct ibv_srq **out) {
-	struct ibv_srq_init_attr init = {.srq_context = (void *)(uintptr_t)cookie, .attr = *attr};
-	errno = 0;
-	*out = ibv_create_srq(pd, &init); // NULL and errno
-	*attr = init.attr;
-	return *out ? 0 : gv_errno();
-}
+struct gv_qp_cap {
+	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data;
+};
 
-int gv_create_qp(struct ibv_pd *pd, uint64_t cookie, struct ibv_cq *send_cq, struct ibv_cq *recv_cq, struct ibv_srq *srq,
-	int type, int sig_all, struct ibv_qp_cap *cap, struct ibv_qp **out);
-int gv_bind_mw(struct ibv_qp *qp, uint64_t id, unsigned flags, struct ibv_mw *mw, struct ibv_mr *mr, uint64_t addr,
-	uint64_t length, unsigned access);
+struct gv_qp_attr {
+	uint32_t qp_state, cur_qp_state, path_mtu, qkey, rq_psn, sq_psn, dest_qp_num, qp_access_flags;
+	struct gv_qp_cap cap;
+	struct gv_ah_attr ah;
+	uint16_t pkey_index;
+	uint8_t en_sqd_async_notify, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout, retry_cnt, rnr_retry;
+};
 
-static inline int gv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr, struct ibv_ah **out) {
-	errno = 0;
-	return (*out = ibv_create_ah(pd, attr)) ? 0 : gv_errno(); // NULL and errno
-}
+int gv_create_qp(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t recv_cq, uintptr_t srq, int type, int sig_all,
+	struct gv_qp_cap *cap, uintptr_t *out, uint32_t *num);
+int gv_modify_qp(uintptr_t qp, const struct gv_qp_attr *attr, int mask);
+int gv_query_qp(uintptr_t qp, struct gv_qp_attr *attr);
+int gv_destroy_qp(uintptr_t qp);
+int gv_bind_mw(uintptr_t qp, uint64_t id, unsigned flags, uintptr_t mw, uintptr_t mr, uint64_t addr, uint64_t length, unsigned access);
+int gv_mcast(uintptr_t qp, const uint8_t *gid, uint16_t lid, int attach);
 
-static inline int gv_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid, int attach) {
-	return gv_result(attach ? ibv_attach_mcast(qp, gid, lid) : ibv_detach_mcast(qp, gid, lid)); // 0 or an errno
-}
-
-static inline int gv_req_notify_cq(struct ibv_cq *cq, int solicited_only) {
-	return gv_result(ibv_req_notify_cq(cq, solicited_only)); // 0 or an errno
-}
-
-#endif
 #endif

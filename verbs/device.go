@@ -131,7 +131,7 @@ func Unregister(d *Device) {
 	registry.devices = slices.DeleteFunc(registry.devices, func(o *Device) bool { return o == d })
 }
 
-// Devices lists the devices of this process: first those of the kernel, if the program was built with libibverbs, then
+// Devices lists the devices of this process: first those of the kernel, if the program can use libibverbs ([RDMACore]), then
 // the registered ones in the order of their registration.
 func Devices() ([]*Device, error) {
 	devices, err := kernelDevices()
@@ -142,6 +142,22 @@ func Devices() ([]*Device, error) {
 	defer registry.Unlock()
 	return append(devices, registry.devices...), nil
 }
+
+// RDMACore tells whether this program can use libibverbs, and through it the devices of the kernel: nil, or an error that Is
+// [ErrNotSupported] and says why not, for example that the library is not installed or that the program was built without cgo.
+// It says nothing of whether there are devices.
+func RDMACore() error {
+	if err := kernelMissing(); err != nil {
+		return noRDMACore{err}
+	}
+	return nil
+}
+
+// noRDMACore is why libibverbs cannot be used.
+type noRDMACore struct{ error }
+
+func (e noRDMACore) Is(target error) bool { return target == ErrNotSupported }
+func (e noRDMACore) Unwrap() error        { return e.error }
 
 // DeviceByName returns the device of that name, or an error that Is [ErrNoDevice] and lists the names present.
 func DeviceByName(name string) (*Device, error) {

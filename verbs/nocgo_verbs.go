@@ -4,5 +4,18 @@
 
 package verbs
 
-// kernelDevices lists nothing: the program was built without libibverbs.
+import (
+	"errors"
+	"runtime"
+)
+
+// kernelMissing is why there can be no devices of the kernel.
+func kernelMissing() error {
+	if runtime.GOOS != "linux" {
+		return errors.New("rdma-core is used on Linux only")
+	}
+	return errors.New("built without cgo or with the tag noibverbs")
+}
+
+// kernelDevices lists nothing.
 func kernelDevices() ([]*Device, error) { return nil, nil }

@@ -56,9 +56,11 @@ type gidReport struct {
 // listReport is what devices --json prints.
 type listReport struct {
 	Devices []deviceReport `json:"devices"`
-	// Libibverbs tells whether the program was built with libibverbs; without it the kernel's devices are not listed.
+	// Libibverbs tells whether the program can use libibverbs; without it the kernel's devices are not listed.
 	Libibverbs bool   `json:"libibverbs"`
 	Error      string `json:"error,omitempty"` // why the kernel's devices are not listed
+
+	all bool // not only one device was asked for
 }
 
 // attribute is a field of a C struct and its value.
@@ -104,7 +106,11 @@ func newDevices() *cobra.Command {
 
 // listDevices describes one device, or all: at least nic if the others cannot be listed.
 func listDevices(nic, only *verbs.Device, verbose bool) listReport {
-	list := listReport{Devices: []deviceReport{}, Libibverbs: withLibibverbs}
+	missing := verbs.RDMACore()
+	list := listReport{Devices: []deviceReport{}, Libibverbs: missing == nil, all: only == nil}
+	if missing != nil {
+		list.Error = missing.Error()
+	}
 	devices := []*verbs.Device{only}
 	if only == nil {
 		var err error
@@ -278,10 +284,10 @@ func orNone(list []string) string {
 // remark says in a line why devices may be missing, "" if none is.
 func (l *listReport) remark() string {
 	switch {
-	case !l.Libibverbs:
-		return "(built without libibverbs: the kernel's devices are not listed)\n"
 	case l.Error != "":
 		return "(the kernel's devices are not listed: " + l.Error + ")\n"
+	case l.all && !slices.ContainsFunc(l.Devices, func(d deviceReport) bool { return d.Provider == "ibverbs" }):
+		return "(the kernel has no RDMA device)\n"
 	}
 	return ""
 }

@@ -25,7 +25,10 @@ func TestDevices(t *testing.T) {
 	out := lines(t, r.stdout)
 	require.Equal(t, []string{"DEVICE", "PROVIDER", "TRANSPORT", "NODE", "GUID", "PORTS", "NETDEV", "RFC", "7306"}, strings.Fields(out[0]))
 	if !withLibibverbs {
-		require.Equal(t, "(built without libibverbs: the kernel's devices are not listed)", out[len(out)-1])
+		require.Equal(t, "(the kernel's devices are not listed: built without cgo or with the tag noibverbs)", out[len(out)-1])
+		out = out[:len(out)-1]
+	} else if kernelDevices(t) == 0 {
+		require.Equal(t, "(the kernel has no RDMA device)", out[len(out)-1])
 		out = out[:len(out)-1]
 	}
 	require.Regexp(t, `^usiw0 +siw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +all$`, out[len(out)-1], "the last one")
@@ -70,11 +73,13 @@ func TestDevicesJSON(t *testing.T) {
 	var got struct {
 		Devices    []map[string]any `json:"devices"`
 		Libibverbs bool             `json:"libibverbs"`
+		Error      string           `json:"error"`
 	}
 	dec := json.NewDecoder(strings.NewReader(r.stdout))
 	dec.DisallowUnknownFields()
 	require.NoError(t, dec.Decode(&got))
 	require.Equal(t, withLibibverbs, got.Libibverbs)
+	require.Equal(t, !withLibibverbs, got.Error != "")
 	require.Len(t, got.Devices, 1+kernelDevices(t))
 	d := got.Devices[len(got.Devices)-1]
 	require.Len(t, d, 6)
@@ -202,8 +207,11 @@ func TestDevicesBroken(t *testing.T) {
 }
 
 func TestDevicesRemark(t *testing.T) {
-	require.Empty(t, (&listReport{Libibverbs: true}).remark())
-	require.Contains(t, (&listReport{}).remark(), "built without libibverbs")
+	kernel := []deviceReport{{Provider: "siw"}, {Provider: "ibverbs"}}
+	require.Empty(t, (&listReport{Libibverbs: true, all: true, Devices: kernel}).remark())
+	require.Contains(t, (&listReport{Libibverbs: true, all: true, Devices: kernel[:1]}).remark(), "the kernel has no RDMA device")
+	require.Empty(t, (&listReport{Libibverbs: true, Devices: kernel[:1]}).remark(), "only one was asked for")
+	require.Contains(t, (&listReport{Error: "built without cgo", all: true}).remark(), "not listed: built without cgo")
 	require.Contains(t, (&listReport{Libibverbs: true, Error: "no netlink"}).remark(), "not listed: no netlink")
 }
 

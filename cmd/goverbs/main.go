@@ -9,7 +9,7 @@
 //	goverbs rping {-s | -c -a ADDR} [--device NAME]
 //
 // Every command first adds a user-space RNIC, usiw0, to the devices of its process; it is used where --device chooses no
-// other. A program that was built with libibverbs has the devices of the kernel too. The exit status is 0 if everything was
+// other. A program that was built with cgo has the devices of the kernel too. The exit status is 0 if everything was
 // done and verified, 1 if something failed, 2 for wrong usage. SIGINT and SIGTERM close everything and give exit status 1.
 package main
 

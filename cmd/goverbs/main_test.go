@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
-// program is the binary under test, built by TestMain. In the guest it has been built before, with libibverbs.
+// program is the binary under test, built by TestMain. In the guest it has been built before, with cgo.
 var program = os.Getenv("GOVERBS_TEST_COMMAND")
 
 func TestMain(m *testing.M) {
@@ -44,7 +46,10 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// build builds the program, with libibverbs if the test is.
+// withLibibverbs: the programs of the tests can use libibverbs.
+var withLibibverbs = verbs.RDMACore() == nil
+
+// build builds the program, with libibverbs if the test has it.
 func build(path string, flags ...string) error {
 	if !withLibibverbs {
 		flags = append(flags, "-tags=noibverbs")

@@ -6,9 +6,7 @@ package fakeverbs
 
 /*
 #cgo CFLAGS: -O2 -Wall -Wextra -Wno-unused-parameter
-#cgo nocallback fake_nop
 #include "fake.h"
-
 */
 import "C"
 
@@ -27,6 +25,12 @@ func fn(name string) C.int {
 		panic("fakeverbs: there is no function " + name)
 	}
 	return n
+}
+
+func cSymbol(name string) uintptr {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	return uintptr(C.fake_symbol(c))
 }
 
 func cbool(b bool) C.int {

@@ -5,19 +5,34 @@
 package fakeverbs
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/dynlib"
 )
 
-func TestNothingIsLeftToTheLibraries(t *testing.T) {
-	left, err := Unfaked()
-	require.NoError(t, err)
-	require.Empty(t, left)
-	_, err = unfaked("/dev/null")
-	require.Error(t, err)
+func TestLookups(t *testing.T) {
+	names := []string{"ibv_create_qp", "rdma_connect", "ibv_of_the_future", ""}
+	t.Cleanup(func() {
+		lookups.missing = slices.DeleteFunc(lookups.missing, func(s string) bool { return s == names[2] })
+	})
+	found := make(map[int]uintptr)
+	set := func(i int, address uintptr) { found[i] = address }
+	require.NoError(t, dynlib.Load("libibverbs.so.1", func(i int) (string, bool) { return names[i], i == 2 }, set))
+	require.Len(t, found, 3)
+	require.NotZero(t, found[0])
+	require.NotZero(t, found[1])
+	require.Zero(t, found[2])
+	faked, missing := Lookups()
+	require.Subset(t, faked, names[:2])
+	require.Contains(t, missing, names[2])
+
+	err := dynlib.Load("libibverbs.so.1", func(i int) (string, bool) { return names[i], false }, set)
+	require.EqualError(t, err, "library libibverbs.so.1 is too old: it has no ibv_of_the_future")
 }
 
 func TestCallsAreCounted(t *testing.T) {

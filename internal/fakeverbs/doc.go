@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // Package fakeverbs is libibverbs and librdmacm without a device: it defines, in C, the functions of both libraries that
-// the cgo providers of packages verbs and cm call. A definition within a program goes before that of a shared library, so a
-// test that imports this package runs the providers' own code down to the call, on machines that have no RDMA at all.
-// [Unfaked] says which functions a program still takes from the libraries; a test of each provider requires that there
-// are none.
+// packages verbs and cm look up there, and gives them out in place of the libraries'. So a test that imports this package
+// runs the providers' own code down to the call, on machines that have no RDMA at all. [Lookups] says what was looked up; a
+// test of each provider requires that this package has all of it.
 //
 // There are two devices. fake0 resembles a RoCE adapter: RC, UC and UD QPs, all operations, memory windows, address
 // handles, on-demand paging, six GIDs; 192.0.2.1/24 and 2001:db8::1/64 are its addresses, and it is behind the

@@ -322,6 +322,7 @@ struct fake_call {
 	uint64_t args[8];
 };
 
+uintptr_t fake_symbol(const char *name);
 int fake_fn_by_name(const char *name);
 const char *fake_fn_name(int fn);
 uint64_t fake_count(int fn);

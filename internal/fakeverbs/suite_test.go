@@ -39,9 +39,9 @@ func TestConformance(t *testing.T) {
 				verbstest.RunSubjects(t, func(*testing.T) verbstest.Fabric {
 					return verbstest.Fabric{Active: d, Passive: d, Listen: c.listen}
 				}, c.subjects...)
-				left, err := fakeverbs.Unfaked()
-				require.NoError(t, err)
-				require.Empty(t, left, "of what the two providers call")
+				faked, missing := fakeverbs.Lookups()
+				require.Subset(t, faked, []string{"ibv_create_qp", "rdma_connect"})
+				require.Empty(t, missing, "of what the two providers call")
 				return
 			}
 			t.Fatal("no such device in the list")

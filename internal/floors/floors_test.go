@@ -42,6 +42,7 @@ var floorOf = map[string]int{
 	"testbed/handles":   suites,
 	"testbed/load":      suites,
 	"internal/rdmatest": suites,
+	"internal/abitest":  suites,
 
 	"siw": 5,
 
@@ -61,7 +62,8 @@ var floorOf = map[string]int{
 	"internal/eventfd":   1,
 	"internal/errname":   0,
 	"internal/race":      0,
-	"internal/fakeverbs": 0, // imported by tests of verbs and cm only
+	"internal/dynlib":    0,
+	"internal/fakeverbs": 1, // imported by tests of verbs and cm only
 	"internal/floors":    0,
 }
 
@@ -265,6 +267,7 @@ func TestSourceFaultsAreFound(t *testing.T) {
 		{"unsafe beside C", "verbs/cgo_verbs.go", head + "import \"C\"\nimport \"unsafe\"\n", 0},
 		{"C", "verbs/x.go", head + `import "C"`, 1},
 		{"C in a file of the right name elsewhere", "siw/cgo_verbs.go", head + `import "C"`, 1},
+		{"C in a second file", "verbs/cgo_verbs_x.go", head + `import "C"`, 1},
 		{"C in cm", "cm/cgo_cm.go", head + `import "C"`, 0},
 		{"C in the fake", "internal/fakeverbs/fake.go", head + `import "C"`, 0},
 		{"not Go", "verbs/x.go", head + "import {", 1},

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/eventfd"
+)
+
+// kernelChannel delivers the device's events, and those that the provider makes of completions of its own.
+type kernelChannel struct {
+	c    rawChannel
+	file *eventfd.File
+
+	mu     sync.Mutex // guards what follows; after that of a CQ
+	cqs    int        // that send their events here
+	closed bool
+	own    []*kernelCQ // events that the provider made
+}
+
+// CreateCompChannel makes a completion channel.
+func (c *kernelContext) CreateCompChannel() (ProviderCompChannel, error) {
+	ch := new(kernelChannel)
+	var fd, rc int
+	if ch.c, fd, rc = c.c.createCompChannel(); rc != 0 {
+		return nil, callError("ibv_create_comp_channel", rc)
+	}
+	var err error
+	if ch.file, err = eventfd.New(fd, c.dev.info.Name+" completions"); err != nil {
+		ch.c.destroy()
+		return nil, err
+	}
+	return ch, nil
+}
+
+// Wait takes the next event of a CQ that still exists.
+func (ch *kernelChannel) Wait(ctx context.Context) (*CQ, error) {
+	var owner *CQ
+	var failed error
+	err := ch.file.Wait(ctx, func() bool {
+		for {
+			if cq := ch.take(); cq != nil {
+				owner = cq.owner
+				return true
+			}
+			cookie, rc := ch.c.event()
+			switch rc {
+			case int(syscall.EAGAIN):
+				return false
+			case int(syscall.EINTR):
+				continue
+			case 0:
+			default:
+				failed = callError("ibv_get_cq_event", rc)
+				return true
+			}
+			if cq, ok := byCookie(cookie).(*kernelCQ); ok && cq.notified() {
+				owner = cq.owner
+				return true
+			}
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	return owner, err
+}
+
+// post adds an event that the provider made.
+func (ch *kernelChannel) post(cq *kernelCQ) {
+	ch.mu.Lock()
+	ch.own = append(ch.own, cq)
+	ch.mu.Unlock()
+	ch.file.Wake()
+}
+
+func (ch *kernelChannel) take() *kernelCQ {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if len(ch.own) == 0 {
+		return nil
+	}
+	cq := ch.own[0]
+	ch.own = ch.own[1:]
+	return cq
+}
+
+// forget drops the events of a CQ.
+func (ch *kernelChannel) forget(cq *kernelCQ) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.own = slices.DeleteFunc(ch.own, func(o *kernelCQ) bool { return o == cq })
+}
+
+// Close ends every Wait and destroys the channel: at once, or with its last CQ, because the library keeps a channel that
+// CQs use, and the handle of a CQ closes the CQ's own channel first to end its waits.
+func (ch *kernelChannel) Close() error {
+	err := ch.file.Close()
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.closed = true
+	return errors.Join(err, ch.destroyUnused())
+}
+
+func (ch *kernelChannel) retain() {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.cqs++
+}
+
+func (ch *kernelChannel) release() error {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.cqs--
+	return ch.destroyUnused()
+}
+
+func (ch *kernelChannel) destroyUnused() error {
+	if !ch.closed || ch.cqs > 0 {
+		return nil
+	}
+	return callError("ibv_destroy_comp_channel", ch.c.destroy())
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/eventfd"
+)
+
+// kernelContext is an open device.
+type kernelContext struct {
+	dev   *kernelDevice
+	owner *Context
+	c     rawContext
+	attr  DeviceAttr
+	model model
+	file  *eventfd.File
+	async asyncQueue
+
+	plug   rawCQ // see plugHole
+	counts struct{ pd, mr, mw, cq, qp, srq, ah objectCount }
+}
+
+// forkInit asks libibverbs once, before the first device is opened, to keep registered memory out of the way of fork.
+var forkInit = sync.OnceFunc(func() {
+	// 0 or an errno: ENOSYS from a kernel that cannot, EINVAL if C code of the program has registered memory
+	// already. Devices work all the same; only a fork without exec is then unsafe, which Go does not do.
+	rawForkInit()
+})
+
+// Open opens the device and begins to read its events.
+func (d *kernelDevice) Open(owner *Context) (ProviderContext, error) {
+	forkInit()
+	c := &kernelContext{dev: d, owner: owner}
+	var fd, rc int
+	if c.c, fd, rc = rawOpen(d.info.Name, d.info.NodeGUID); rc != 0 {
+		return nil, callError("ibv_open_device", rc)
+	}
+	err := c.start(fd)
+	if err != nil {
+		c.unplug()
+		c.c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// start finds out what the device has and begins to read its events, from a descriptor.
+func (c *kernelContext) start(events int) error {
+	var err error
+	var rc int
+	if c.attr, rc = c.c.queryDevice(); rc != 0 {
+		return callError("ibv_query_device", rc)
+	}
+	c.model = modelOf(c.dev.info, c.attr)
+	if c.model.hole {
+		c.plugHole()
+	}
+	if c.attr.MaxInlineData, err = c.dev.maxInline(c); err != nil {
+		return err
+	}
+	if c.file, err = eventfd.New(events, c.dev.info.Name+" events"); err != nil {
+		return err
+	}
+	c.async.init()
+	c.limitObjects()
+	go c.readEvents()
+	return nil
+}
+
+// QueryDevice returns what start learnt: attributes do not change while a device is open.
+func (c *kernelContext) QueryDevice() (DeviceAttr, error) { return c.attr, nil }
+
+// Ops is what the device's driver does, see model.
+func (c *kernelContext) Ops() OpSet { return c.model.ops }
+
+// Close ends every WaitEvent and the reader of events, and closes the device.
+func (c *kernelContext) Close() error {
+	err := c.file.Close()
+	c.async.close()
+	c.unplug()
+	if rc := c.c.close(); rc != 0 {
+		return callError("ibv_close_device", rc)
+	}
+	return err
+}
+
+// QueryPort returns what the kernel says now.
+func (c *kernelContext) QueryPort(port int) (PortAttr, error) {
+	attr, rc := c.c.queryPort(port)
+	return attr, callError("ibv_query_port", rc)
+}
+
+// QueryGID returns a row of the table.
+func (c *kernelContext) QueryGID(port, index int) (GIDEntry, error) {
+	e, rc := c.c.queryGID(port, index)
+	switch {
+	case rc == int(syscall.ENODATA), rc == int(syscall.ENOENT), rc == 0 && e.GID.IsZero():
+		return GIDEntry{}, ErrNoGID
+	case rc != 0:
+		return GIDEntry{}, callError("ibv_query_gid_ex", rc)
+	}
+	return e, nil
+}
+
+// QueryPKey returns a partition key.
+func (c *kernelContext) QueryPKey(port, index int) (uint16, error) {
+	key, rc := c.c.queryPKey(port, index)
+	return key, callError("ibv_query_pkey", rc)
+}

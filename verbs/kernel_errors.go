@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/errname"
+)
+
+// errNoErrno is the cause of a failed call that broke its own rule for telling why.
+var errNoErrno = errors.New("the library gave no errno")
+
+// libError is a call of the library that failed. errors.As finds the errno in it.
+type libError struct {
+	call  string
+	errno syscall.Errno
+}
+
+// Error returns for example "ibv_create_qp: invalid argument (EINVAL)".
+func (e *libError) Error() string {
+	if name := errname.Of(e.errno); name != "" {
+		return fmt.Sprintf("%s: %v (%s)", e.call, e.errno, name)
+	}
+	return fmt.Sprintf("%s: %v", e.call, e.errno)
+}
+
+// Unwrap returns the errno.
+func (e *libError) Unwrap() error { return e.errno }
+
+// Is maps errnos to the causes of this package.
+func (e *libError) Is(target error) bool {
+	switch e.errno {
+	case syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EPROTONOSUPPORT:
+		return target == ErrNotSupported
+	case syscall.EBUSY:
+		return target == ErrBusy
+	case syscall.EINVAL:
+		return target == ErrInvalid
+	case syscall.ENODEV:
+		return target == ErrNoDevice
+	case syscall.ENODATA:
+		return target == ErrNoGID // of the kernel's core, for an index without an entry
+	}
+	return false
+}
+
+// callError makes the error of a result of cgo_verbs.go, nil for 0.
+func callError(call string, rc int) error {
+	switch {
+	case rc == 0:
+		return nil
+	case rc < 0 || rc >= noErrno:
+		return fmt.Errorf("%s: %w", call, errNoErrno)
+	}
+	return &libError{call: call, errno: syscall.Errno(rc)}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+type kernelMR struct {
+	ctx    *kernelContext
+	c      rawMR
+	length int
+	// The keys are asked for at any time, also of a region that is closed, when c is gone.
+	lkey, rkey atomic.Uint32
+}
+
+// learn takes over the keys, which a registration gives and a reregistration may change.
+func (m *kernelMR) learn(keys mrKeys) {
+	m.lkey.Store(keys.lkey)
+	m.rkey.Store(keys.rkey)
+}
+
+// RegMR registers memory.
+func (pd *kernelPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
+	m := &kernelMR{ctx: pd.ctx, length: len(mem)}
+	addr := addressOf(mem)
+	if err := pd.ctx.checkIova(addr, iova); err != nil {
+		return nil, err
+	}
+	if err := pd.ctx.counts.mr.add(); err != nil {
+		return nil, err
+	}
+	// The library keeps the address, not the pointer: the handle has pinned the memory.
+	c, keys, rc := pd.c.regMR(addr, len(mem), iova, kernelAccess(access))
+	runtime.KeepAlive(mem)
+	if rc != 0 {
+		pd.ctx.counts.mr.remove()
+		return nil, pd.ctx.regError("ibv_reg_mr", rc, len(mem), access)
+	}
+	m.c = c
+	m.learn(keys)
+	return m, nil
+}
+
+// kernelAccess takes out what the kernel is not to see: a zero-based region is one at iova 0, which every driver does that
+// does iova, while few know the flag; and AllocMR has taken care of huge pages.
+func kernelAccess(access AccessFlags) AccessFlags { return access &^ (AccessZeroBased | AccessHugeTLB) }
+
+// checkIova refuses what the kernel would misunderstand or refuse without reason.
+func (c *kernelContext) checkIova(addr uintptr, iova uint64) error {
+	switch page := uint64(os.Getpagesize()) - 1; {
+	case iova == uint64(addr):
+		return nil
+	case c.model.noIova:
+		return fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible", ErrNotSupported, c.dev.info.Name)
+	case iova&page != uint64(addr)&page:
+		// ib_uverbs_reg_mr refuses it, whatever the device.
+		return fmt.Errorf("%w: the kernel wants iova %#x and the memory at %#x to have the same offset in a page", ErrNotSupported, iova, addr)
+	}
+	return nil
+}
+
+// regError explains two errnos of registration that say little.
+func (c *kernelContext) regError(call string, rc int, n int, access AccessFlags) error {
+	err := callError(call, rc)
+	if access&AccessOnDemand != 0 && errors.Is(err, syscall.EINVAL) && !c.c.hasODP() {
+		return fmt.Errorf("%w: the device has no on-demand paging: %w", ErrNotSupported, err)
+	}
+	var lim unix.Rlimit
+	if errors.Is(err, syscall.ENOMEM) && unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) == nil && lim.Cur != unix.RLIM_INFINITY {
+		return fmt.Errorf("%w: %d octets; the limit of locked memory, ulimit -l, is %d", err, n, lim.Cur)
+	}
+	return err
+}
+
+// LKey returns the local key.
+func (m *kernelMR) LKey() uint32 { return m.lkey.Load() }
+
+// RKey returns the remote key.
+func (m *kernelMR) RKey() uint32 { return m.rkey.Load() }
+
+// Dereg deregisters the region.
+func (m *kernelMR) Dereg() error {
+	err := callError("ibv_dereg_mr", m.c.dereg())
+	if err == nil {
+		m.ctx.counts.mr.remove()
+	} else if errors.Is(err, syscall.EINVAL) {
+		// rxe says so of a region with windows (rxe_dereg_mr); the region itself is none that it does not know.
+		err = fmt.Errorf("%w: windows are bound to the region: %w", ErrBusy, err)
+	}
+	return err
+}
+
+// Rereg changes the region in place.
+func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint64, access AccessFlags) error {
+	var to rawPD
+	var addr uintptr
+	var length int
+	var acc AccessFlags
+	if flags&ReregPD != 0 {
+		to = pd.(*kernelPD).c
+	}
+	if flags&ReregTranslation != 0 {
+		addr, length = addressOf(mem), len(mem)
+		if iova != uint64(addr) {
+			return fmt.Errorf("%w: ibv_rereg_mr has no iova", ErrNotSupported)
+		}
+	}
+	if flags&ReregAccess != 0 {
+		acc = kernelAccess(access)
+	}
+	// 0, or one of five negative numbers and errno. Only that of wrong input leaves the region as it was.
+	keys, rc, errno := m.c.rereg(flags, to, addr, length, acc)
+	runtime.KeepAlive(mem)
+	err := callError("ibv_rereg_mr", errno)
+	switch {
+	case rc == 0:
+		m.learn(keys)
+		return nil
+	case rc == reregErrInput, errors.Is(err, ErrNotSupported):
+		return err
+	case rc == reregErrDontForkNew:
+		return fmt.Errorf("the new memory could not be kept from fork: %w", err)
+	}
+	return fmt.Errorf("%w: %w", ErrMRLost, err)
+}
+
+// RegDmabufMR registers memory of another device.
+func (pd *kernelPD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (ProviderMR, error) {
+	m := &kernelMR{ctx: pd.ctx, length: int(length)}
+	if err := pd.ctx.counts.mr.add(); err != nil {
+		return nil, err
+	}
+	c, keys, rc := pd.c.regDmabufMR(offset, length, iova, fd, kernelAccess(access))
+	if rc != 0 {
+		pd.ctx.counts.mr.remove()
+		return nil, pd.ctx.regError("ibv_reg_dmabuf_mr", rc, int(length), access)
+	}
+	m.c = c
+	m.learn(keys)
+	return m, nil
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// simpleOps returns for each opcode the flags of requests of one element that need no other check: of such a list nothing
+// but the flags is looked at. 0 = there are none.
+func simpleOps(q *QP) (t [256]uint8) {
+	for _, op := range []WROpcode{WRSend, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead} {
+		if q.typ == QPTypeUD || !q.ops.Has(opOf[op]) || op == WRRDMARead && q.maxRd < 1 {
+			continue
+		}
+		t[op] = uint8(SendFence | SendSignaled | SendSolicited)
+	}
+	return t
+}
+
+// putSimple converts the requests at the head of a list that need no other check, from the ith on, and returns how many.
+func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []SGE) int {
+	simple, flat := s.simple, s.wrs[i:]
+	n := min(len(wrs), len(sges), len(flat))
+	wrs, sges, flat = wrs[:n], sges[:n], flat[:n]
+	for i := range wrs {
+		w := &wrs[i]
+		if fl := simple[w.Opcode]; fl == 0 || len(w.SGL) != 1 || uint8(w.Flags)&^fl != 0 {
+			return i
+		}
+		sges[i] = w.SGL[0]
+		flatten(&flat[i], w)
+	}
+	return n
+}
+
+// canPostDirect reports whether the device's queue is the only account.
+func (q *kernelQP) canPostDirect() bool { return !q.tracked }
+
+// postSendDirect checks and converts a list in one pass, and hands it over in one call.
+func (q *kernelQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
+	s := &q.send
+	s.direct.Lock()
+	if h.node.Closed() {
+		s.direct.Unlock()
+		return 0, ErrClosed
+	}
+	if s.simple == nil {
+		t := simpleOps(h)
+		s.simple = &t
+	}
+	s.begin(len(wrs))
+	if cap(s.sges) < len(wrs) {
+		s.sges = make([]SGE, 0, len(wrs))
+	}
+	var refused error
+	good, k, bound := 0, 0, false
+	sges := s.sges[:cap(s.sges)]
+	for {
+		n := s.putSimple(wrs[good:], good, sges[k:])
+		good, k = good+n, k+n
+		if good == len(wrs) {
+			break
+		}
+		w := &wrs[good]
+		if refused = h.checkSend(w); refused != nil {
+			break
+		}
+		s.sges = sges[:k]
+		s.put(good, w)
+		good, k, sges = good+1, len(s.sges), s.sges[:cap(s.sges)]
+		bound = bound || w.Opcode == WRBindMW
+	}
+	if good == 0 {
+		s.direct.Unlock()
+		return 0, refused
+	}
+	if st := q.qpState(); st < QPStateRTS {
+		s.direct.Unlock()
+		return 0, &StateError{State: st, Why: "sends can be posted from RTS on"}
+	}
+	s.wrs = s.wrs[:good]
+	atEnd := s.direct.atEnd()
+	if bound {
+		atEnd = nil
+	}
+	res := q.c.postSend(s.wrs, sges, s.ext, atEnd)
+	if atEnd == nil {
+		if bound {
+			rekey(wrs[:uint32(res)])
+		}
+		s.direct.Unlock()
+	}
+	if res == uint64(len(wrs)) {
+		return len(wrs), nil
+	}
+	return q.postedPart("ibv_post_send", res, refused)
+}
+
+// postRecvDirect is postSendDirect for receives.
+func (q *kernelQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
+	r := &q.recv
+	r.direct.Lock()
+	if h.node.Closed() {
+		r.direct.Unlock()
+		return 0, ErrClosed
+	}
+	good, refused := checkRecv(wrs, q.cap.MaxRecvSGE)
+	if good == 0 {
+		r.direct.Unlock()
+		return 0, refused
+	}
+	if st := q.qpState(); st == QPStateReset {
+		r.direct.Unlock()
+		return 0, &StateError{State: st, Why: "receives can be posted from INIT on"}
+	}
+	r.flat.fill(wrs[:good], false)
+	atEnd := r.direct.atEnd()
+	res := q.c.postRecv(r.flat.wrs, r.flat.sges, atEnd)
+	if atEnd == nil {
+		r.direct.Unlock()
+	}
+	if res == uint64(len(wrs)) {
+		return len(wrs), nil
+	}
+	return q.postedPart("ibv_post_recv", res, refused)
+}
+
+// postedPart is the end of a post of which not all was taken: refused, unless the library did not take what came before.
+func (q *kernelQP) postedPart(call string, res uint64, refused error) (int, error) {
+	n, err := q.postResult(call, res)
+	if err == nil {
+		err = refused
+	}
+	return n, err
+}

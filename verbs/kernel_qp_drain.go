@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// The two marks that end the queues of a QP that is drained.
+const (
+	markSend = 1 << iota
+	markRecv
+)
+
+// markID are the wr_ids of the marks, which no program's equals but by a chance of 1 in 2^64.
+var markID = [2]uint64{rand.Uint64(), rand.Uint64()}
+
+// Drain waits for the completions of a QP in the error state. On a tracked device they are there.
+func (q *kernelQP) Drain(ctx context.Context) error {
+	if err := ctx.Err(); err != nil || q.tracked {
+		return err
+	}
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	return q.drainMarks(ctx)
+}
+
+// drainMarks posts a request to each queue, which the device will flush as the last, and waits for both.
+func (q *kernelQP) drainMarks(ctx context.Context) error {
+	if q.initial || q.qpState() != QPStateErr {
+		return nil
+	}
+	for _, cq := range []*kernelCQ{q.sendCQ, q.recvCQ} {
+		cq.mu.Lock()
+		cq.drains++
+		cq.slow.Store(true)
+		cq.mu.Unlock()
+		defer func() {
+			cq.mu.Lock()
+			cq.drains--
+			cq.mu.Unlock()
+		}()
+	}
+	pause := 5 * time.Microsecond
+	for {
+		done, err := q.postMarks()
+		q.collect()
+		if err != nil || done && q.marks.Load() == q.marked {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, time.Millisecond)
+	}
+}
+
+// postMarks posts the marks that are still missing. It is false while a queue is full.
+func (q *kernelQP) postMarks() (bool, error) {
+	full := false
+	if q.marked&markSend == 0 && q.typ != QPTypeUD { // a datagram needs a destination even to be flushed
+		wr := flatSend{id: markID[0], op: flatOp(WRSend, SendSignaled, 0)}
+		_, err := postResult("ibv_post_send", q.c.postSend([]flatSend{wr}, nil, nil, nil))
+		switch {
+		case err == nil:
+			q.marked |= markSend
+		case errors.Is(err, ErrQueueFull):
+			full = true
+		default:
+			return false, err
+		}
+	}
+	if q.marked&markRecv == 0 && q.srq == nil {
+		wr := flatRecv{id: markID[1]}
+		_, err := postResult("ibv_post_recv", q.c.postRecv([]flatRecv{wr}, nil, nil))
+		switch {
+		case err == nil:
+			q.marked |= markRecv
+		case errors.Is(err, ErrQueueFull):
+			full = true
+		default:
+			return false, err
+		}
+	}
+	return !full, nil
+}
