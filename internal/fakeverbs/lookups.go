@@ -5,7 +5,9 @@
 package fakeverbs
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/dynlib"
@@ -17,11 +19,19 @@ var lookups struct {
 	faked, missing []string
 }
 
+// Lacks is an environment variable with the names of functions, separated by commas, that the libraries do not have, as older
+// versions. A program looks functions up once, so it is set for a process of its own.
+const Lacks = "FAKEVERBS_LACKS"
+
 func init() {
+	lacks := strings.Split(os.Getenv(Lacks), ",")
 	dynlib.Substitute = func(name string) uintptr {
 		address := cSymbol(name)
 		lookups.Lock()
 		defer lookups.Unlock()
+		if slices.Contains(lacks, name) {
+			return 0
+		}
 		if address == 0 {
 			lookups.missing = append(lookups.missing, name)
 		} else {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestTooOldLibrary: a librdmacm that cannot be used is named in the error of whoever needs it.
+func TestTooOldLibrary(t *testing.T) {
+	if os.Getenv(fakeverbs.Lacks) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestTooOldLibrary$", "-test.v")
+		cmd.Env = append(os.Environ(), fakeverbs.Lacks+"=rdma_establish")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "--- PASS: TestTooOldLibrary")
+		return
+	}
+	fakeverbs.Start(t)
+	defer func() { require.NoError(t, device(t, "fake0").CloseShared()) }()
+	for _, dev := range []*verbs.Device{device(t, "fake0"), cm.Auto} {
+		_, err := cm.Resolve(soon(t), "192.0.2.1:1", cm.Config{Device: dev})
+		require.ErrorIs(t, err, verbs.ErrNoDevice)
+		require.ErrorContains(t, err, "library librdmacm.so.1 is too old: it has no rdma_establish")
+		_, err = cm.Listen(soon(t), "192.0.2.1:0", cm.Config{Device: dev})
+		require.ErrorIs(t, err, verbs.ErrNoDevice)
+		require.ErrorContains(t, err, "librdmacm.so.1")
+	}
+}
