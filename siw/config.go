@@ -84,6 +84,10 @@ type Config struct {
 	MaxMW  int // memory windows (1,048,576; at most 2^23)
 	MaxIRD int // Reads and atomics in progress, each way (128; at most 16,382); see cm.ConnParam for those of a connection
 
+	// MaxSilent is how many streams of one address a listener keeps whose MPA Request has not arrived yet (64); further ones are
+	// closed. Streams of this host's own loopback do not count. Whatever this is, a listener keeps 1,024 of all addresses.
+	MaxSilent int
+
 	// CloseTimeout bounds the orderly end of a connection: Terminate, FIN, the peer's FIN (3 s).
 	CloseTimeout time.Duration
 	// PeerTimeout gives up a peer that acknowledges nothing or keeps its window closed for so long (20 s).
@@ -160,6 +164,7 @@ func (cfg Config) fill() (Config, error) {
 		{"MaxPD", &cfg.MaxPD, 1 << 16, 1, 1 << 22},
 		{"MaxMW", &cfg.MaxMW, 1 << 20, 1, maxKeys},
 		{"MaxIRD", &cfg.MaxIRD, 128, 1, maxIRD},
+		{"MaxSilent", &cfg.MaxSilent, 64, 1, maxHandshakes},
 	} {
 		if *f.v == 0 {
 			*f.v = f.fill

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -71,6 +72,7 @@ func (l *listener) Addr() net.Addr { return l.ln.Addr() }
 // serve accepts streams until the listener is closed.
 func (l *listener) serve() {
 	slots := make(chan struct{}, maxHandshakes)
+	var silent sources
 	for {
 		nc, err := l.ln.Accept()
 		if err != nil {
@@ -82,15 +84,72 @@ func (l *listener) serve() {
 				continue
 			}
 		}
+		from := sourceOf(nc.RemoteAddr())
+		if !silent.take(from, l.dev.cfg.MaxSilent) {
+			nc.Close()
+			continue
+		}
 		select {
 		case slots <- struct{}{}:
 			l.workers.Go(func() {
 				l.handshake(nc)
+				silent.give(from)
 				<-slots
 			})
 		default:
+			silent.give(from)
 			nc.Close()
 		}
+	}
+}
+
+// sources counts the streams of each source whose Request has not arrived yet, so that one alone cannot take all places of a
+// listener.
+type sources struct {
+	mu sync.Mutex // guards n
+	n  map[netip.Addr]int
+}
+
+// sourceOf returns the address that a stream comes from. It is not valid, and does not count, if that is this host or is unknown,
+// as in a Network of the program's.
+func sourceOf(remote net.Addr) netip.Addr {
+	tcp, ok := remote.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	from := tcp.AddrPort().Addr().Unmap()
+	if from.IsLoopback() {
+		return netip.Addr{}
+	}
+	return from
+}
+
+// take counts a stream; it reports false if the source has as many as it may.
+func (s *sources) take(from netip.Addr, limit int) bool {
+	if !from.IsValid() {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n == nil {
+		s.n = make(map[netip.Addr]int)
+	}
+	if s.n[from] >= limit {
+		return false
+	}
+	s.n[from]++
+	return true
+}
+
+// give ends what take began.
+func (s *sources) give(from netip.Addr) {
+	if !from.IsValid() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n[from]--; s.n[from] == 0 {
+		delete(s.n, from)
 	}
 }
 
