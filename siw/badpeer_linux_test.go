@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -303,6 +305,20 @@ func (n *namespace) Listen(ctx context.Context, network, address string) (ln net
 	return ln, err
 }
 
+// acknowledged reports whether everything that has been sent over IPv4 has been acknowledged: no socket has anything in its queue
+// (tx_queue, proc_net_tcp in the kernel's documentation).
+func (n *namespace) acknowledged(t *testing.T) bool {
+	t.Helper()
+	var text []byte
+	require.NoError(t, n.do(func() (err error) {
+		text, err = os.ReadFile("/proc/thread-self/net/tcp")
+		return err
+	}))
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
+	require.NotEmpty(t, lines)
+	return !slices.ContainsFunc(lines, func(line string) bool { return !strings.HasPrefix(strings.Fields(line)[4], "00000000:") })
+}
+
 // TestSilentHost cuts the cable between two hosts, which nobody is told: the peer is given up after PeerTimeout where
 // something waits to be acknowledged, and not before.
 func TestSilentHost(t *testing.T) {
@@ -346,7 +362,9 @@ func TestSilentHost(t *testing.T) {
 	require.NoError(t, err)
 	peer := <-served
 
-	time.Sleep(time.Second) // what has been sent is acknowledged by then, however late that may be
+	for _, n := range []*namespace{a, b} {
+		require.Eventually(t, func() bool { return n.acknowledged(t) }, rawWait, 10*time.Millisecond)
+	}
 	b.ip(t, "link", "set", "v1", "down")
 	time.Sleep(2 * patience)
 	require.Equal(t, verbs.QPStateRTS, c.qp.State(), "nothing was to be acknowledged")

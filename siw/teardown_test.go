@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -361,28 +362,49 @@ func TestTeardownClose(t *testing.T) {
 		p.gone()
 	})
 	t.Run("listener with requests that nobody has taken", func(t *testing.T) {
+		// There is room for all but one: when that has been refused, the others wait.
+		const waiting = 3
 		n := newRawNIC(t, cfg)
-		ln := n.listen()
-		var peers []*rawPeer
-		for range 3 {
+		few := n.config()
+		few.Backlog = waiting
+		ln, err := cm.Listen(soon(t), "127.0.0.1:0", few)
+		require.NoError(t, err)
+		refused := make(chan error, waiting+1)
+		for range waiting + 1 {
 			p := rawDial(t, ln.Addr())
 			p.sendFrame(rawRequest())
-			peers = append(peers, p)
+			go func() { refused <- p.refused() }()
 		}
 		silent := rawDial(t, ln.Addr())
-		time.Sleep(time.Second) // the requests arrive
+		require.NoError(t, result(t, "the one for which there is no room", refused))
 		done := make(chan error, 1)
 		go func() { done <- ln.Close() }()
-		for _, p := range peers {
-			f := p.frame()
-			require.True(t, f.Reject)
-			require.True(t, f.HasEnhanced)
-			p.eof()
-			p.close()
+		for range waiting {
+			require.NoError(t, result(t, "those who waited", refused))
 		}
 		silent.gone()
 		require.NoError(t, result(t, "Listener.Close", done))
 	})
+}
+
+// refused reads what the NIC answers to a request that it refuses, up to its FIN, and closes the connection. It may be called by
+// any goroutine.
+func (p *rawPeer) refused() error {
+	if err := p.conn.SetReadDeadline(time.Now().Add(rawWait)); err != nil {
+		return err
+	}
+	f, err := mpa.ReadFrame(p.conn)
+	if err != nil {
+		return err
+	}
+	if !f.Reject || !f.HasEnhanced {
+		return fmt.Errorf("not refused: %+v", f)
+	}
+	rest, err := io.ReadAll(io.LimitReader(p.conn, 1<<10))
+	if err != nil || len(rest) > 0 {
+		return fmt.Errorf("%d bytes and %v behind the refusal", len(rest), err)
+	}
+	return p.conn.Close()
 }
 
 // TestTeardownLosesNothing disconnects as soon as 64 MiB of Sends have completed: the peer, which reads slowly and

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -536,7 +537,7 @@ func TestWaits(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, []uint64{77}, wcIDs(wcs[:n]))
 			})
-			time.Sleep(5 * time.Millisecond)
+			asleep.Until(t, 1, "verbs.(*CQ).Wait", "verbs_test.TestWaits")
 			require.Equal(t, 1, fakeverbs.CompleteRecv(r.qp.Num(), 1, 0, 0))
 			wg.Wait()
 
@@ -559,7 +560,8 @@ func TestWaits(t *testing.T) {
 					require.ErrorIs(t, err, verbs.ErrClosed)
 				})
 			}
-			time.Sleep(5 * time.Millisecond)
+			asleep.Until(t, 3, "verbs.(*Context).WaitEvent", "verbs_test.TestWaits")
+			asleep.Until(t, 3, "verbs.(*CQ).Wait", "verbs_test.TestWaits")
 			require.NoError(t, r.ctx.CloseAll())
 			wg.Wait()
 		})

@@ -7,7 +7,6 @@ package main
 import (
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -46,15 +45,13 @@ func TestRPingSignalWithHungPeer(t *testing.T) {
 	s, port := rpingServer(t, "-P")
 	c := start(t, "rping", "-cv", "-a", "127.0.0.1", "-p", port)
 	c.stdout.await(t, "ping data")
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGSTOP))
-	time.Sleep(50 * time.Millisecond)
+	stop(t, s.cmd.Process.Pid)
 	c.interrupt(t, syscall.SIGINT)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGCONT))
 
 	c = start(t, "rping", "-cv", "-a", "127.0.0.1", "-p", port)
 	c.stdout.await(t, "ping data")
-	require.NoError(t, c.cmd.Process.Signal(syscall.SIGSTOP))
-	time.Sleep(50 * time.Millisecond)
+	stop(t, c.cmd.Process.Pid)
 	s.interrupt(t, syscall.SIGINT)
 	require.NoError(t, c.cmd.Process.Signal(syscall.SIGCONT))
 	require.Equal(t, exitFailed, c.end(t).code)

@@ -97,14 +97,23 @@ func childrenOf(t *testing.T, pid int) []int {
 	return pids
 }
 
+// stop stops a process, and returns when it stands still.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	require.Eventually(t, func() bool {
+		state, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+		return err == nil && strings.HasPrefix(string(state), "T")
+	}, 60*time.Second, 10*time.Millisecond, "process %d does not stop", pid)
+}
+
 // A listening process that hangs does not hold up the end.
 func TestSignalWithHungServer(t *testing.T) {
 	d := start(t, "demo", "--ops", "100000")
 	d.stdout.await(t, "\nlock")
 	pids := childrenOf(t, d.cmd.Process.Pid)
 	require.Len(t, pids, 9)
-	require.NoError(t, syscall.Kill(pids[0], syscall.SIGSTOP))
-	time.Sleep(100 * time.Millisecond)
+	stop(t, pids[0])
 	d.interrupt(t, syscall.SIGINT)
 	nothingRuns(t)
 }
@@ -114,8 +123,7 @@ func TestSignalWithHungPeer(t *testing.T) {
 	l, address := listen(t)
 	c := start(t, "demo", "--connect", address, "--ops", "100000")
 	c.stdout.await(t, "\nlock")
-	require.NoError(t, l.cmd.Process.Signal(syscall.SIGSTOP))
-	time.Sleep(100 * time.Millisecond)
+	stop(t, l.cmd.Process.Pid)
 	c.interrupt(t, syscall.SIGTERM)
 	require.NoError(t, l.cmd.Process.Signal(syscall.SIGCONT))
 	out := l.end(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
@@ -36,8 +37,11 @@ func taker(fd int) func() bool {
 
 func TestWaitTakesAnEvent(t *testing.T) {
 	fd, f := newFile(t)
-	time.AfterFunc(10*time.Millisecond, func() { unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}) })
-	require.NoError(t, f.Wait(context.Background(), taker(fd)))
+	ended := make(chan error)
+	go func() { ended <- f.Wait(context.Background(), taker(fd)) }()
+	asleep.Until(t, 1, "eventfd.(*File).Wait", "eventfd.TestWaitTakesAnEvent")
+	unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	require.NoError(t, <-ended)
 	require.NoError(t, f.Close())
 }
 
@@ -59,7 +63,7 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	for range 3 {
 		go func() { ended <- f.Wait(context.Background(), taker(fd)) }()
 	}
-	time.Sleep(10 * time.Millisecond)
+	asleep.Until(t, 3, "eventfd.(*File).Wait", "eventfd.TestCloseEndsEveryWait")
 	require.NoError(t, f.Close())
 	for range 3 {
 		require.Equal(t, lifetime.ErrClosed, <-ended)
@@ -70,8 +74,11 @@ func TestCloseEndsEveryWait(t *testing.T) {
 func TestWakeTriesAgain(t *testing.T) {
 	_, f := newFile(t)
 	tries := 0
-	time.AfterFunc(10*time.Millisecond, f.Wake)
-	require.NoError(t, f.Wait(context.Background(), func() bool { tries++; return tries == 2 }))
+	ended := make(chan error)
+	go func() { ended <- f.Wait(context.Background(), func() bool { tries++; return tries == 2 }) }()
+	asleep.Until(t, 1, "eventfd.(*File).Wait", "eventfd.TestWakeTriesAgain")
+	f.Wake()
+	require.NoError(t, <-ended)
 	require.NoError(t, f.Close())
 }
 

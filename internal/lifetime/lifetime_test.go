@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/asleep"
 )
 
 func TestGuardDrainWaitsForCalls(t *testing.T) {
@@ -20,28 +22,31 @@ func TestGuardDrainWaitsForCalls(t *testing.T) {
 	require.False(t, g.Shut(), "the second Shut is not the first")
 	require.False(t, g.Enter())
 	require.False(t, g.Drain(10*time.Millisecond), "a call is in progress")
-	go func() {
-		time.Sleep(5 * time.Millisecond)
-		g.Exit()
-	}()
-	require.True(t, g.Drain(0))
+	drained := make(chan bool)
+	go func() { drained <- g.Drain(0) }()
+	asleep.Until(t, 1, "lifetime.(*Guard).Drain", "lifetime.TestGuardDrainWaitsForCalls")
+	g.Exit()
+	require.True(t, <-drained)
 	require.True(t, g.Closed())
 }
 
 func TestGuardConcurrent(t *testing.T) {
 	var g Guard
 	var inside atomic.Int64
-	var wg sync.WaitGroup
+	var wg, begun sync.WaitGroup
 	for range 8 {
+		begun.Add(1)
 		wg.Go(func() {
+			first := sync.OnceFunc(begun.Done)
 			for g.Enter() {
 				inside.Add(1)
+				first()
 				inside.Add(-1)
 				g.Exit()
 			}
 		})
 	}
-	time.Sleep(time.Millisecond)
+	begun.Wait()
 	g.Shut()
 	require.True(t, g.Drain(time.Second))
 	require.Zero(t, inside.Load())

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -395,7 +396,7 @@ func (w *world) closeDuringWait() {
 		ends[i] = make(chan error, 1)
 		go func() { ends[i] <- c.wait(context.Background()) }()
 	}
-	time.Sleep(50 * time.Millisecond)
+	asleep.Until(w.T, len(waits), "handles.(*world).closeDuringWait")
 	w.closeInOrder()
 	select {
 	case <-w.id.Done():

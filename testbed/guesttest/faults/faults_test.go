@@ -341,8 +341,9 @@ func TestTwoHostsCableCut(t *testing.T) {
 	cut()
 	done := make(chan error, 1)
 	go func() { done <- by.EachStep() }()
-	time.Sleep(time.Second)
-	require.Regexp(t, `counter packets [1-9]`, command(t, "nft", "list", "table", "inet", "faults"))
+	packets := regexp.MustCompile(`counter packets [1-9]`)
+	require.Eventually(t, func() bool { return packets.MatchString(command(t, "nft", "list", "table", "inet", "faults")) },
+		time.Minute, 100*time.Millisecond, "nothing is dropped")
 	repair()
 	require.NoError(t, closes(t, done, "traffic to go on"))
 
