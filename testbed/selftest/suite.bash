@@ -21,12 +21,30 @@ suite() {
 	run_list "a list with a package that is absent" 1 "one ./testbed/guesttest/none"
 	run_list "a list with a package without tests" 1 "one ./examples/writeimm norace" "one ./cmd norace"
 	run_list "an empty list" 1
+
+	local names=./internal/errname
+	list "one $devices norace -test.run=^TestOneHost" "one $names norace"
+	run_suite "a pattern that no test matches" 1 -run '^TestNobody$'
+	says "a pattern that no test matches" '-run \^TestNobody\$: no test ran'
+	run_suite "a pattern that only a test matches which is skipped" 1 -run '^TestTwoHosts$' "$devices"
+	says "a test that is skipped" '-run \^TestTwoHosts\$: no test ran'
+	run_suite "a pattern that tests of one line match" 0 -run '^TestOneHost$'
+	run_suite "a package that is not in the list, beside one that is" 1 "$names" ./testbed/guesttest/suite
+	says "a package that is not in the list" 'no line for ./testbed/guesttest/suite'
+}
+
+# list LINE... makes a list of these lines.
+list() { printf '%s\n' "$@" >"$work/list"; }
+
+# run_suite NAME STATUS ARGUMENT... runs the suite on the list.
+run_suite() {
+	local name=$1 want=$2
+	shift 2
+	status "$name" "$want" env TESTBED_LIST="$work/list" TESTBED_BIN="$work/bin" "$testbed/suite" "$@"
 }
 
 # run_list NAME STATUS LINE... runs a list of these lines.
 run_list() {
-	local name=$1 want=$2
-	shift 2
-	printf '%s\n' "$@" >"$work/list"
-	status "$name" "$want" env TESTBED_LIST="$work/list" TESTBED_BIN="$work/bin" "$testbed/suite"
+	list "${@:3}"
+	run_suite "$1" "$2"
 }
