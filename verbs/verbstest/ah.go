@@ -38,10 +38,10 @@ func (s *side) createAH(attr verbs.AHAttr) *verbs.AH {
 	return ah
 }
 
-func ahCreate(w *world) {
+func ahCreate(w *world) outcome {
 	p, path, ok := w.paths()
 	if !ok {
-		return
+		return noted
 	}
 	ah := p.a.createAH(path)
 	require.Equal(w, path, ah.Attr())
@@ -49,12 +49,13 @@ func ahCreate(w *world) {
 	require.NotNil(w, ah.Provider())
 	path.SL, path.GRH.TrafficClass, path.GRH.FlowLabel = 3, 8, 0xfffff
 	require.Equal(w, path, p.a.createAH(path).Attr())
+	return tested
 }
 
-func ahInvalid(w *world) {
+func ahInvalid(w *world) outcome {
 	p, path, ok := w.paths()
 	if !ok {
-		return
+		return noted
 	}
 	for _, c := range []struct {
 		name string
@@ -75,12 +76,13 @@ func ahInvalid(w *world) {
 		_, err := p.a.qp.PD().CreateAH(path)
 		require.ErrorIs(w, err, verbs.ErrInvalid, "RoCE has no local addresses")
 	}
+	return tested
 }
 
-func ahClose(w *world) {
+func ahClose(w *world) outcome {
 	_, path, ok := w.paths()
 	if !ok {
-		return
+		return noted
 	}
 	pd := w.a.allocPD()
 	ah, err := pd.CreateAH(path)
@@ -94,14 +96,16 @@ func ahClose(w *world) {
 	_, err = pd.CreateAH(path)
 	requireClosed(w.T, err)
 	require.NoError(w, (*verbs.AH)(nil).Close())
+	return tested
 }
 
-func ahMany(w *world) {
+func ahMany(w *world) outcome {
 	p, path, ok := w.paths()
 	if !ok {
-		return
+		return noted
 	}
 	for range 100 {
 		p.a.createAH(path)
 	}
+	return tested
 }

@@ -29,7 +29,7 @@ func (w *world) allocates(what string, runs int, f func()) {
 }
 
 // allocPost posts one request of every kind that needs no answer of the program's, and polls its completion.
-func allocPost(w *world) {
+func allocPost(w *world) outcome {
 	p := w.pair(pairConfig{})
 	sgl := p.a.mem.sgl(0, 64)
 	word := p.a.mem.sgl(64, 8)
@@ -80,10 +80,11 @@ func allocPost(w *world) {
 		w.allocates(k.name, 100, one)
 		require.Empty(w, failed, k.name)
 	}
+	return tested
 }
 
 // allocPollAndRecv posts receives, sends into them, and polls both sides, each counted on its own.
-func allocPollAndRecv(w *world) {
+func allocPollAndRecv(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const runs = 50 // AllocsPerRun calls its function once more
 	recvs := []verbs.RecvWR{{ID: 1, SGL: p.b.mem.sgl(0, 64)}}
@@ -121,4 +122,5 @@ func allocPollAndRecv(w *world) {
 		})
 		require.Zero(w, bad)
 	}
+	return tested
 }

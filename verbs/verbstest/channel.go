@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -68,7 +69,7 @@ func (w *world) listening() (*pair, *verbs.CompChannel) {
 }
 
 // channelArm: one arming, one event.
-func channelArm(w *world) {
+func channelArm(w *world) outcome {
 	p, ch := w.listening()
 	for i := range 8 {
 		p.b.recv(uint64(i))
@@ -92,10 +93,11 @@ func channelArm(w *world) {
 	p.b.event(ch, p.b.rcq)
 	p.b.drain(p.b.rcq, 2)
 	p.b.noEvent(ch) // arming twice is arming once
+	return tested
 }
 
 // channelArmedTooLate: completions that are in the queue make no event, which is why one polls after arming.
-func channelArmedTooLate(w *world) {
+func channelArmedTooLate(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
 	p.b.recv(2)
@@ -106,9 +108,10 @@ func channelArmedTooLate(w *world) {
 	p.b.drain(p.b.rcq, 1)
 	p.a.run(verbs.SendWR{Opcode: verbs.WRSend})
 	p.b.event(ch, p.b.rcq)
+	return tested
 }
 
-func channelSolicited(w *world) {
+func channelSolicited(w *world) outcome {
 	p, ch := w.listening()
 	if p.iwarp() && p.world.b.ctx.Device().Info().Provider == "ibverbs" {
 		// The kernel's siw makes no solicited events for receives, so that a program must not count on them there; what it
@@ -117,7 +120,8 @@ func channelSolicited(w *world) {
 		require.NoError(w, p.b.rcq.ReqNotify(false))
 		p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited})
 		p.b.event(ch, p.b.rcq)
-		return
+		w.without("solicited-event")
+		return noted
 	}
 	for _, c := range []struct {
 		name string
@@ -130,11 +134,11 @@ func channelSolicited(w *world) {
 		{"WriteImm", verbs.OpWriteImm, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm}},
 		{"ImmData", verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}},
 	} {
-		w.sub(c.name, func(w *world) {
+		w.sub(c.name, func(w *world) outcome {
 			wr := c.wr
 			if !w.has(c.op) {
 				p.in(w).a.refused(verbs.ErrNotSupported, wr)
-				return
+				return noted
 			}
 			p := p.in(w)
 			for range 3 {
@@ -151,9 +155,10 @@ func channelSolicited(w *world) {
 			p.a.run(solicited)
 			p.b.drain(p.b.rcq, 2)
 			p.b.noEvent(ch) // disarmed
+			return tested
 		})
 	}
-	if w.has(verbs.OpSendInv) && w.b.ctx.Supports(verbs.OpBindMW) {
+	if w.has(verbs.OpSendInv) && !w.noWindows() {
 		for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
 			mw := p.window(p.b.mem, 0, 8, windowRights)
 			p.b.recv(1)
@@ -167,10 +172,11 @@ func channelSolicited(w *world) {
 			p.b.drain(p.b.rcq, 1)
 		}
 	}
+	return tested
 }
 
 // channelSolicitedError: a completion that failed counts as solicited.
-func channelSolicitedError(w *world) {
+func channelSolicitedError(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
 	require.NoError(w, p.b.rcq.ReqNotify(true))
@@ -182,10 +188,11 @@ func channelSolicitedError(w *world) {
 	require.NoError(w, err)
 	require.Equal(w, 1, n)
 	require.Equal(w, verbs.WCWRFlushErr, wcs[0].Status)
+	return tested
 }
 
 // channelAnyBeatsSolicited: a wish for the next completion is not taken back by one for the next solicited one.
-func channelAnyBeatsSolicited(w *world) {
+func channelAnyBeatsSolicited(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
 	p.b.recv(2)
@@ -197,10 +204,11 @@ func channelAnyBeatsSolicited(w *world) {
 	require.NoError(w, p.b.rcq.ReqNotify(false))
 	p.a.run(verbs.SendWR{Opcode: verbs.WRSend})
 	p.b.event(ch, p.b.rcq)
+	return tested
 }
 
 // channelSeveralCQs: the events of several CQs come out of one channel and name them.
-func channelSeveralCQs(w *world) {
+func channelSeveralCQs(w *world) outcome {
 	ch := w.b.createChannel()
 	shared := pairConfig{bChan: [2]*verbs.CompChannel{ch, ch}}
 	pairs := []*pair{w.pair(shared), w.pair(shared), w.pair(shared)}
@@ -227,10 +235,11 @@ func channelSeveralCQs(w *world) {
 	// The send CQ's event names the send CQ.
 	pairs[1].b.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled})
 	w.b.event(ch, pairs[1].b.scq)
+	return tested
 }
 
 // channelCQWait: a CQ with a channel of the caller's is not waited for by itself.
-func channelCQWait(w *world) {
+func channelCQWait(w *world) outcome {
 	ch := w.a.createChannel()
 	cq := w.a.createCQ(verbs.CQConfig{Channel: ch})
 	var wcs [1]verbs.WC
@@ -239,9 +248,10 @@ func channelCQWait(w *world) {
 	n, err := cq.Poll(wcs[:])
 	require.NoError(w, err)
 	require.Zero(w, n)
+	return tested
 }
 
-func channelWaitCancel(w *world) {
+func channelWaitCancel(w *world) outcome {
 	ch := w.a.createChannel()
 	w.a.noEvent(ch)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -250,12 +260,13 @@ func channelWaitCancel(w *world) {
 		_, err := ch.Wait(ctx)
 		done <- err
 	}()
-	time.Sleep(quietTime / 4)
+	asleep.Until(w.T, 1, "verbs.(*CompChannel).Wait", "verbstest.channelWaitCancel")
 	cancel()
 	requireErr(w.T, closes(w.T, done, "a cancelled Wait"), context.Canceled)
+	return tested
 }
 
-func channelCloseWakesWaiters(w *world) {
+func channelCloseWakesWaiters(w *world) outcome {
 	ch, err := w.a.ctx.CreateCompChannel()
 	require.NoError(w, err)
 	const waiters = 3
@@ -266,17 +277,18 @@ func channelCloseWakesWaiters(w *world) {
 			ends <- err
 		}()
 	}
-	time.Sleep(quietTime / 4)
+	asleep.Until(w.T, waiters, "verbs.(*CompChannel).Wait", "verbstest.channelCloseWakesWaiters")
 	require.NoError(w, ch.Close())
 	for range waiters {
 		requireClosed(w.T, closes(w.T, ends, "a waiter of a closed channel"))
 	}
 	_, err = ch.Wait(context.Background())
 	requireClosed(w.T, err)
+	return tested
 }
 
 // channelClosedCQ: the event of a CQ that was closed before anybody read it is not given out.
-func channelClosedCQ(w *world) {
+func channelClosedCQ(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
 	require.NoError(w, p.b.rcq.ReqNotify(false))
@@ -286,10 +298,11 @@ func channelClosedCQ(w *world) {
 	require.NoError(w, p.b.qp.Close())
 	require.NoError(w, p.b.rcq.Close())
 	p.b.noEvent(ch)
+	return tested
 }
 
 // channelClosedOverflowedCQ: nor is that of a CQ which has lost completions.
-func channelClosedOverflowedCQ(w *world) {
+func channelClosedOverflowedCQ(w *world) outcome {
 	ch := w.b.createChannel()
 	for range 20 {
 		cq := w.b.createCQ(verbs.CQConfig{CQE: 1, Channel: ch})
@@ -305,4 +318,5 @@ func channelClosedOverflowedCQ(w *world) {
 		require.NoError(w, cq.Close())
 	}
 	w.b.noEvent(ch)
+	return tested
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -66,7 +67,7 @@ func (w *world) dial(ctx context.Context, ln *cm.Listener, param cm.ConnParam) *
 	return a
 }
 
-func connectAddresses(w *world) {
+func connectAddresses(w *world) outcome {
 	id := w.resolve(w.ln)
 	require.Equal(w, w.ln.Addr().String(), id.RemoteAddr().String())
 	require.Nil(w, id.LocalAddr(), "not connected")
@@ -93,10 +94,11 @@ func connectAddresses(w *world) {
 		default:
 		}
 	}
+	return tested
 }
 
 // connectAnyAddress: a listener without a host takes connections to every address.
-func connectAnyAddress(w *world) {
+func connectAnyAddress(w *world) outcome {
 	ln, err := cm.Listen(within(w.T), ":0", cm.Config{Context: w.b.ctx})
 	require.NoError(w, err)
 	w.Cleanup(func() { require.NoError(w, ln.Close()) })
@@ -122,10 +124,11 @@ func connectAnyAddress(w *world) {
 	require.NoError(w, closes(w.T, accepted, "Accept"))
 	w.closeLater(b.id)
 	require.Equal(w, address, b.id.LocalAddr().String())
+	return tested
 }
 
 // connectSource: the local address can be chosen, and one that is not there is an error.
-func connectSource(w *world) {
+func connectSource(w *world) outcome {
 	first := w.pair(pairConfig{})
 	local, err := netip.ParseAddrPort(first.a.id.LocalAddr().String())
 	require.NoError(w, err)
@@ -168,10 +171,11 @@ func connectSource(w *world) {
 	var oe *cm.OpError
 	require.ErrorAs(w, err, &oe)
 	require.False(w, oe.Timeout())
+	return tested
 }
 
 // connectSharedContext: without a context in the configuration, connections are made on the device's shared one.
-func connectSharedContext(w *world) {
+func connectSharedContext(w *world) outcome {
 	shared := func(dev *verbs.Device) *host {
 		ctx, err := dev.SharedContext()
 		require.NoError(w, err)
@@ -190,10 +194,11 @@ func connectSharedContext(w *world) {
 	w.closeLater(id)
 	require.Same(w, inner.a.ctx, id.Context())
 	inner.pair(pairConfig{}).works()
+	return tested
 }
 
 // connectAuto lets the address choose the device.
-func connectAuto(w *world) {
+func connectAuto(w *world) outcome {
 	devices, err := verbs.Devices()
 	require.NoError(w, err)
 	if len(devices) == 0 {
@@ -208,14 +213,16 @@ func connectAuto(w *world) {
 	devices, err = verbs.Devices()
 	require.NoError(w, err)
 	require.Contains(w, devices, id.Context().Device(), "one of the registered devices")
+	return tested
 }
 
 // connectPassiveSpeaksFirst: either side may send first; where only the active one may, what the passive side posts
 // waits until it has.
-func connectPassiveSpeaksFirst(w *world) {
+func connectPassiveSpeaksFirst(w *world) outcome {
 	p := w.pair(pairConfig{cold: true, before: func(p *pair) { p.a.recv(1, p.a.mem.sge(0, 100)) }})
 	eager := w.kernelIWARP() // it sends at once, and the active side may not be ready
 	if eager {
+		w.without("passive-first")
 		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite}), verbs.WCRDMAWrite)
 	}
 	p.b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.b.mem.sgl(0, 100)})
@@ -228,10 +235,11 @@ func connectPassiveSpeaksFirst(w *world) {
 	require.EqualValues(w, 2, p.b.ok(p.b.sent(), verbs.WCSend).ID)
 	p.a.mem.holds(0, p.b.mem.Bytes()[:100])
 	p.works()
+	return tested
 }
 
 // connectReceivesBefore: receives that are posted in INIT take the first messages, in order.
-func connectReceivesBefore(w *world) {
+func connectReceivesBefore(w *world) outcome {
 	p := w.pair(pairConfig{before: func(p *pair) {
 		for i := range 3 {
 			p.a.recv(uint64(10 + i))
@@ -245,9 +253,10 @@ func connectReceivesBefore(w *world) {
 		require.EqualValues(w, 10+i, p.a.ok(p.a.received(), verbs.WCRecv).ID)
 	}
 	p.works()
+	return tested
 }
 
-func connectDial(w *world) {
+func connectDial(w *world) outcome {
 	ctx := within(w.T)
 	b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	bindINIT(b)
@@ -274,10 +283,11 @@ func connectDial(w *world) {
 	a.ok(a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: a.mem.sgl(0, 10)}), verbs.WCSend)
 	b.ok(b.received(), verbs.WCRecv)
 	b.mem.holds(0, a.mem.Bytes()[:10])
+	return tested
 }
 
 // connectDialFails: what Dial made is closed again.
-func connectDialFails(w *world) {
+func connectDialFails(w *world) outcome {
 	ln := w.listen(cm.Config{Context: w.b.ctx})
 	address := ln.Addr().String()
 	require.NoError(w, ln.Close())
@@ -294,10 +304,11 @@ func connectDialFails(w *world) {
 	_, err = cm.Dial(within(w.T), w.ln.Addr().String(), cm.Config{Context: w.a.ctx},
 		func(*cm.ID) (*verbs.QP, error) { return nil, cause }, cm.ConnParam{})
 	require.ErrorIs(w, err, cause)
+	return tested
 }
 
 // connectMany connects from many goroutines at once.
-func connectMany(w *world) {
+func connectMany(w *world) outcome {
 	const count = 24
 	ctx := within(w.T)
 	var attempts []*attempt
@@ -327,6 +338,7 @@ func connectMany(w *world) {
 		b.ok(b.received(), verbs.WCRecv)
 		require.EqualValues(w, i, b.mem.get(0))
 	}
+	return tested
 }
 
 // privateData requires what the peer received: the same octets, which InfiniBand pads with zeros.
@@ -357,28 +369,30 @@ func (w *world) mostPrivateData() int {
 	return int(le.Limit)
 }
 
-func connectPrivateData(w *world) {
+func connectPrivateData(w *world) outcome {
 	most := w.mostPrivateData()
 	for _, c := range []struct {
 		name string
 		n    int
 	}{{"None", 0}, {"One", 1}, {"48", 48}, {"AllButOne", most - 1}, {"Most", most}} {
-		w.sub(c.name, func(w *world) {
+		w.sub(c.name, func(w *world) outcome {
 			there, back := pattern(1, c.n), pattern(2, c.n)
 			p := w.pair(pairConfig{aParam: cm.ConnParam{PrivateData: there}, bParam: cm.ConnParam{PrivateData: back}})
 			w.privateData(there, p.b.id.PrivateData())
 			w.privateData(back, p.a.id.PrivateData())
 			p.works()
+			return tested
 		})
 	}
 	// Different lengths in the two directions.
 	p := w.pair(pairConfig{aParam: cm.ConnParam{PrivateData: pattern(3, most)}})
 	w.privateData(pattern(3, most), p.b.id.PrivateData())
 	w.privateData(nil, p.a.id.PrivateData())
+	return tested
 }
 
 // connectPrivateDataTooLong: the passive side's limit is told as well, for the acceptance and the rejection.
-func connectPrivateDataTooLong(w *world) {
+func connectPrivateDataTooLong(w *world) outcome {
 	most := w.mostPrivateData()
 	err := w.connectError(cm.ConnParam{PrivateData: make([]byte, most+1)})
 	requireErr(w.T, err, verbs.ErrLimit)
@@ -399,9 +413,10 @@ func connectPrivateDataTooLong(w *world) {
 		require.Error(w, closes(w.T, a.done, "Connect"))
 	}
 	w.pair(pairConfig{}).works()
+	return tested
 }
 
-func connectReject(w *world) {
+func connectReject(w *world) outcome {
 	most := w.mostPrivateData()
 	for _, n := range []int{0, 1, most} {
 		want := pattern(5, n)
@@ -420,7 +435,7 @@ func connectReject(w *world) {
 		requireErr(w.T, a.id.Disconnect(), verbs.ErrInvalid)
 		// The QP can be used for another attempt, but on kernel siw, which gives it up.
 		if w.kernelIWARP() {
-			requireErr(w.T, a.side.modify(verbs.QPStateReset), verbs.ErrNotSupported)
+			require.False(w, w.reset(a.side))
 			a.side = w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 		} else if a.side.qp.State() != verbs.QPStateInit {
 			require.NoError(w, a.side.modify(verbs.QPStateReset))
@@ -429,9 +444,10 @@ func connectReject(w *world) {
 		p.connect(pairConfig{})
 		p.works()
 	}
+	return tested
 }
 
-func connectAnswerTwice(w *world) {
+func connectAnswerTwice(w *world) outcome {
 	p := w.unconnected(pairConfig{})
 	spare := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	a := w.dial(within(w.T), w.ln, cm.ConnParam{})
@@ -456,18 +472,20 @@ func connectAnswerTwice(w *world) {
 	require.NoError(w, req.Reject(nil))
 	requireErr(w.T, req.Reject(nil), verbs.ErrInvalid)
 	require.Error(w, closes(w.T, a.done, "Connect"))
+	return tested
 }
 
-func connectTwice(w *world) {
+func connectTwice(w *world) outcome {
 	p := w.pair(pairConfig{})
 	spare := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	requireErr(w.T, p.a.id.Connect(within(w.T), spare.qp, cm.ConnParam{}), verbs.ErrInvalid)
 	requireErr(w.T, w.resolve(w.ln).Connect(within(w.T), p.a.qp, cm.ConnParam{}), verbs.ErrState)
 	p.works()
+	return tested
 }
 
 // connectWrongState: only QPs in RESET or INIT are connected.
-func connectWrongState(w *world) {
+func connectWrongState(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	require.NoError(w, s.modify(verbs.QPStateErr))
 	id := w.resolve(w.ln)
@@ -479,9 +497,10 @@ func connectWrongState(w *world) {
 	require.NoError(w, id.BindQP(s.qp))
 	require.NoError(w, id.BindQP(s.qp), "a QP in INIT is left alone")
 	require.Equal(w, verbs.QPStateInit, s.qp.State())
+	return tested
 }
 
-func connectNobodyListens(w *world) {
+func connectNobodyListens(w *world) outcome {
 	ln := w.listen(cm.Config{Context: w.b.ctx})
 	address := ln.Addr().String()
 	require.NoError(w, ln.Close())
@@ -498,9 +517,10 @@ func connectNobodyListens(w *world) {
 	require.Equal(w, address, oe.Addr)
 	require.False(w, oe.Timeout())
 	w.pair(pairConfig{}).works()
+	return tested
 }
 
-func connectBadAddress(w *world) {
+func connectBadAddress(w *world) outcome {
 	for _, address := range []string{"", ":", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:nosuchservice", "[::1:80",
 		":7306", "127.0.0.1:0", "no such host:1"} {
 		_, err := cm.Resolve(within(w.T), address, cm.Config{Context: w.a.ctx})
@@ -519,19 +539,21 @@ func connectBadAddress(w *world) {
 	_, err := cm.Listen(within(w.T), w.f.Listen, cm.Config{Context: w.b.ctx, Backlog: -1})
 	requireErr(w.T, err, verbs.ErrInvalid)
 	require.ErrorContains(w, err, "-1")
+	return tested
 }
 
-func connectNoDevice(w *world) {
+func connectNoDevice(w *world) outcome {
 	_, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{})
 	requireErr(w.T, err, verbs.ErrNoDevice)
 	require.ErrorContains(w, err, w.ln.Addr().String())
 	_, err = cm.Listen(within(w.T), w.f.Listen, cm.Config{})
 	requireErr(w.T, err, verbs.ErrNoDevice)
 	require.ErrorContains(w, err, w.f.Listen)
+	return tested
 }
 
 // connectCancel gives up while the passive side has not answered.
-func connectCancel(w *world) {
+func connectCancel(w *world) outcome {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
@@ -555,6 +577,7 @@ func connectCancel(w *world) {
 	require.True(w, ne.Timeout())
 	w.answerGone(w.nextRequest("time out"))
 	w.pair(pairConfig{}).works()
+	return tested
 }
 
 // nextRequest takes requests until one comes with that private data: those of attempts that were given up before are
@@ -588,7 +611,7 @@ func (w *world) answerGone(req *cm.Request) {
 }
 
 // connectClose: Close of the ID ends its Connect.
-func connectClose(w *world) {
+func connectClose(w *world) outcome {
 	a := w.dial(context.Background(), w.ln, cm.ConnParam{})
 	req, err := w.ln.Accept(within(w.T))
 	require.NoError(w, err)
@@ -596,26 +619,28 @@ func connectClose(w *world) {
 	requireClosed(w.T, closes(w.T, a.done, "a closed Connect"))
 	closes(w.T, a.id.Done(), "Done of a closed ID")
 	w.answerGone(req)
+	return tested
 }
 
 // connectCloseQP: Close of the QP ends the Connect too.
-func connectCloseQP(w *world) {
+func connectCloseQP(w *world) outcome {
 	a := w.dial(context.Background(), w.ln, cm.ConnParam{})
 	req, err := w.ln.Accept(within(w.T))
 	require.NoError(w, err)
 	require.NoError(w, a.side.qp.Close())
 	requireClosed(w.T, closes(w.T, a.done, "Connect of a closed QP"))
 	w.answerGone(req)
+	return tested
 }
 
-func connectCancelAccept(w *world) {
+func connectCancelAccept(w *world) outcome {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
 		_, err := w.ln.Accept(ctx)
 		done <- err
 	}()
-	time.Sleep(quietTime / 4)
+	asleep.Until(w.T, 1, "cm.(*Listener).Accept", "verbstest.connectCancelAccept")
 	cancel()
 	requireErr(w.T, closes(w.T, done, "a cancelled Accept"), context.Canceled)
 	ctx, cancel = context.WithTimeout(context.Background(), quietTime)
@@ -623,10 +648,11 @@ func connectCancelAccept(w *world) {
 	_, err := w.ln.Accept(ctx)
 	requireErr(w.T, err, context.DeadlineExceeded)
 	w.pair(pairConfig{}).works()
+	return tested
 }
 
 // connectCancelAcceptRequest: the acceptance is given up, and both sides are free again.
-func connectCancelAcceptRequest(w *world) {
+func connectCancelAcceptRequest(w *world) outcome {
 	a := w.dial(within(w.T), w.ln, cm.ConnParam{})
 	req, err := w.ln.Accept(within(w.T))
 	require.NoError(w, err)
@@ -639,10 +665,11 @@ func connectCancelAcceptRequest(w *world) {
 		closes(w.T, a.id.Done(), "the end of a connection that the peer gave up")
 	}
 	w.pair(pairConfig{}).works()
+	return tested
 }
 
 // connectBacklog: requests that find no room are refused, those that have room wait.
-func connectBacklog(w *world) {
+func connectBacklog(w *world) outcome {
 	const room, extra = 2, 3
 	ln := w.listen(cm.Config{Context: w.b.ctx, Backlog: room})
 	ctx := within(w.T)
@@ -668,10 +695,11 @@ func connectBacklog(w *world) {
 	for range room {
 		require.NoError(w, closes(w.T, results, "Connect"))
 	}
+	return tested
 }
 
 // connectListenerClose wakes Accept, and refuses those that wait.
-func connectListenerClose(w *world) {
+func connectListenerClose(w *world) outcome {
 	ln := w.listen(cm.Config{Context: w.b.ctx})
 	const waiters = 3
 	ends := make(chan error, waiters)
@@ -681,7 +709,7 @@ func connectListenerClose(w *world) {
 			ends <- err
 		}()
 	}
-	time.Sleep(quietTime / 4)
+	asleep.Until(w.T, waiters, "cm.(*Listener).Accept", "verbstest.connectListenerClose")
 	require.NoError(w, ln.Close())
 	for range waiters {
 		requireClosed(w.T, closes(w.T, ends, "Accept of a closed listener"))
@@ -689,15 +717,21 @@ func connectListenerClose(w *world) {
 	_, err := ln.Accept(context.Background())
 	requireClosed(w.T, err)
 
-	ln = w.listen(cm.Config{Context: w.b.ctx})
-	a := w.dial(context.Background(), ln, cm.ConnParam{})
-	time.Sleep(quietTime)
+	// There is room for one of two: when the other has been refused, it waits.
+	ln = w.listen(cm.Config{Context: w.b.ctx, Backlog: 1})
+	results := make(chan error, 2)
+	for range 2 {
+		a := w.dial(context.Background(), ln, cm.ConnParam{})
+		go func() { results <- <-a.done }()
+	}
+	require.Error(w, closes(w.T, results, "a refusal"))
 	require.NoError(w, ln.Close())
-	require.Error(w, closes(w.T, a.done, "Connect to a closed listener"))
+	require.Error(w, closes(w.T, results, "Connect to a closed listener"))
 	w.pair(pairConfig{}).works()
+	return tested
 }
 
-func connectListenerCloseKeeps(w *world) {
+func connectListenerCloseKeeps(w *world) outcome {
 	ln := w.listen(cm.Config{Context: w.b.ctx})
 	inner := *w
 	inner.ln = ln
@@ -713,9 +747,10 @@ func connectListenerCloseKeeps(w *world) {
 	w.closeLater(b.id)
 	require.NoError(w, closes(w.T, a.done, "Connect"))
 	p.works()
+	return tested
 }
 
-func connectSeveralListeners(w *world) {
+func connectSeveralListeners(w *world) outcome {
 	listeners := []*cm.Listener{w.ln, w.listen(cm.Config{Context: w.b.ctx}), w.listen(cm.Config{Context: w.b.ctx})}
 	seen := make(map[string]bool)
 	for _, ln := range listeners {
@@ -727,18 +762,20 @@ func connectSeveralListeners(w *world) {
 		require.Equal(w, ln.Addr().String(), p.a.id.RemoteAddr().String())
 		p.works()
 	}
+	return tested
 }
 
-func connectAddressInUse(w *world) {
+func connectAddressInUse(w *world) outcome {
 	_, err := cm.Listen(within(w.T), w.ln.Addr().String(), cm.Config{Context: w.b.ctx})
 	var oe *cm.OpError
 	require.ErrorAs(w, err, &oe)
 	require.Equal(w, "Listen", oe.Op)
 	require.Equal(w, w.ln.Addr().String(), oe.Addr)
 	require.ErrorContains(w, err, "in use")
+	return tested
 }
 
-func connectUseAfterClose(w *world) {
+func connectUseAfterClose(w *world) outcome {
 	id := w.resolve(w.ln)
 	require.NoError(w, id.Close())
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
@@ -753,4 +790,5 @@ func connectUseAfterClose(w *world) {
 	require.Equal(w, verbs.QPStateErr, p.a.qp.State(), "the QP stays, in error")
 	p.a.post(verbs.SendWR{ID: 4, Opcode: verbs.WRSend})
 	p.a.flushed(p.a.scq, 4)
+	return tested
 }

@@ -103,24 +103,25 @@ func (c codes) fault() fault { return fault{c[0], c[1], c[2], verbs.WCRemAccessE
 func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right verbs.AccessFlags) {
 	by := w.pair(pairConfig{})
 	for _, d := range denials {
-		w.sub(d.name, func(w *world) {
+		w.sub(d.name, func(w *world) outcome {
 			p := w.pair(pairConfig{})
 			wr, f, oneWay := request(d)
 			var memory []byte
 			memory, wr.RemoteAddr, wr.RKey = d.target(p.b, right)
 			if memory == nil {
 				require.True(w, w.noIova())
-				return
+				return noted
 			}
 			wr.SGL = p.a.mem.sgl(8, 8)
 			if wr.Opcode == verbs.WRRDMARead && (d.name == "NoRight" || d.name == "LocalOnly") && p.readsAnything(wr) {
-				return
+				return noted
 			}
 			was, same := slices.Clone(memory), p.a.mem.keeps()
 			p.refuse(wr, f, oneWay)
 			requireSame(w.T, was, memory)
 			same()
 			by.in(w).works()
+			return tested
 		})
 	}
 }
@@ -132,7 +133,7 @@ func (p *pair) readsAnything(wr verbs.SendWR) bool {
 		return false
 	}
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
-	p.note(Lack{"read-right", "none"})
+	p.without("read-right")
 	return true
 }
 

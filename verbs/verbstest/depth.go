@@ -39,12 +39,12 @@ func most(v, device int) int {
 
 // depthNegotiate connects with different wishes in both directions: the smaller of requester's and responder's counts.
 // A fabric that does not negotiate leaves each side its own.
-func depthNegotiate(w *world) {
+func depthNegotiate(w *world) outcome {
 	negotiates := w.negotiates()
 	for _, c := range []struct{ ord, ird int }{ // of the requester, of the responder
 		{0, 0}, {1, 1}, {1, 4}, {4, 1}, {16, 4}, {4, 16}, {0, 1}, {1, 0}, {cm.None, cm.None}, {cm.None, 4},
 	} {
-		w.sub(depthName(c.ord)+"-"+depthName(c.ird), func(w *world) {
+		w.sub(depthName(c.ord)+"-"+depthName(c.ird), func(w *world) outcome {
 			for _, active := range []bool{true, false} {
 				var cfg pairConfig
 				if active {
@@ -62,8 +62,9 @@ func depthNegotiate(w *world) {
 				_, ird := to.id.Depths()
 				if negotiates {
 					// On kernel siw who accepts serves as many as the other side asks for.
-					if w.kernelIWARP() && active {
-						wantIRD = max(wantIRD, wantORD)
+					if w.kernelIWARP() && active && wantIRD < wantORD {
+						wantIRD = wantORD
+						w.without("responder-depth")
 					}
 					require.Equal(w, min(wantORD, wantIRD), ord)
 					require.LessOrEqual(w, ord, ird)
@@ -86,8 +87,10 @@ func depthNegotiate(w *world) {
 					p.works()
 				}
 			}
+			return tested
 		})
 	}
+	return tested
 }
 
 // negotiates reports whether the two sides tell each other their depths: a request says so.
@@ -110,7 +113,7 @@ func (w *world) negotiates() bool {
 }
 
 // depthNoneAsRequester: who asked for no depth cannot read; that is found here and not at the peer.
-func depthNoneAsRequester(w *world) {
+func depthNoneAsRequester(w *world) outcome {
 	by := w.pair(pairConfig{})
 	wrs := []verbs.SendWR{{Opcode: verbs.WRRDMARead}}
 	for _, c := range atomicOps {
@@ -119,7 +122,7 @@ func depthNoneAsRequester(w *world) {
 		}
 	}
 	for _, wr := range wrs {
-		w.sub(wr.Opcode.String(), func(w *world) {
+		w.sub(wr.Opcode.String(), func(w *world) outcome {
 			p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: cm.None}})
 			ord, _ := p.a.id.Depths()
 			require.Zero(w, ord)
@@ -130,18 +133,21 @@ func depthNoneAsRequester(w *world) {
 			p.localFault(bad, verbs.WCLocQPOpErr)
 			own()
 			by.in(w).works()
+			return tested
 		})
 	}
+	return tested
 }
 
 // depthNoneAsResponder: who serves no Reads lets the requester know, or refuses them.
-func depthNoneAsResponder(w *world) {
+func depthNoneAsResponder(w *world) outcome {
 	p := w.pair(pairConfig{bParam: cm.ConnParam{ResponderResources: cm.None}})
 	_, ird := p.b.id.Depths()
 	if w.kernelIWARP() {
 		require.Equal(w, w.a.attr.MaxQPInitRdAtom, ird, "as many as the active side asks for")
 		p.works()
-		return
+		w.without("responder-depth")
+		return noted
 	}
 	require.Zero(w, ird)
 	same, own := p.b.mem.keeps(), p.a.mem.keeps()
@@ -156,4 +162,5 @@ func depthNoneAsResponder(w *world) {
 	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
 	same()
 	own()
+	return tested
 }

@@ -21,7 +21,7 @@ var deviceTests = []test{
 	{"Shared", deviceShared},
 }
 
-func deviceInfo(w *world) {
+func deviceInfo(w *world) outcome {
 	for _, d := range []*verbs.Device{w.f.Active, w.f.Passive} {
 		info := d.Info()
 		require.NotEmpty(w, info.Name)
@@ -36,6 +36,7 @@ func deviceInfo(w *world) {
 			require.Equal(w, verbs.NodeCA, info.NodeType)
 		}
 	}
+	return tested
 }
 
 // listed reports whether verbs.Devices has the active side's device.
@@ -61,7 +62,7 @@ func (w *world) register() {
 	})
 }
 
-func deviceRegistry(w *world) {
+func deviceRegistry(w *world) outcome {
 	name := w.f.Active.Name()
 	if !w.listed() {
 		_, err := verbs.DeviceByName(name)
@@ -79,9 +80,10 @@ func deviceRegistry(w *world) {
 	requireErr(w.T, err, verbs.ErrNoDevice)
 	require.ErrorContains(w, err, `"absent0"`)
 	require.ErrorContains(w, err, name, "the text lists the devices that are present")
+	return tested
 }
 
-func deviceNone(w *world) {
+func deviceNone(w *world) outcome {
 	var d *verbs.Device
 	_, err := d.Open()
 	requireErr(w.T, err, verbs.ErrNoDevice)
@@ -91,9 +93,10 @@ func deviceNone(w *world) {
 	require.Nil(w, d.Provider())
 	_, err = new(verbs.Device).Open()
 	requireErr(w.T, err, verbs.ErrNoDevice)
+	return tested
 }
 
-func deviceQuery(w *world) {
+func deviceQuery(w *world) outcome {
 	attr, err := w.a.ctx.QueryDevice()
 	require.NoError(w, err)
 	require.Equal(w, w.f.Active.Info().NodeGUID, attr.NodeGUID)
@@ -116,9 +119,10 @@ func deviceQuery(w *world) {
 	again, err := w.a.ctx.QueryDevice()
 	require.NoError(w, err)
 	require.Equal(w, attr, again)
+	return tested
 }
 
-func devicePort(w *world) {
+func devicePort(w *world) outcome {
 	attr, err := w.a.ctx.QueryPort(1)
 	require.NoError(w, err)
 	require.Equal(w, verbs.PortActive.String(), attr.State.String())
@@ -130,11 +134,12 @@ func devicePort(w *world) {
 		requireErr(w.T, err, verbs.ErrInvalid)
 		require.ErrorContains(w, err, "port")
 	}
+	return tested
 }
 
 // deviceOps posts one request of every kind: those that the device does not have must be refused before anything else
 // is looked at, whatever the QP's state; for the others the state decides.
-func deviceOps(w *world) {
+func deviceOps(w *world) outcome {
 	qp := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}).qp
 	for op, wr := range map[verbs.Op]verbs.SendWR{
 		verbs.OpSend:           {Opcode: verbs.WRSend},
@@ -175,9 +180,10 @@ func deviceOps(w *world) {
 		require.Zero(w, n)
 		requireErr(w.T, err, verbs.ErrInvalid)
 	}
+	return tested
 }
 
-func deviceOpenTwice(w *world) {
+func deviceOpenTwice(w *world) outcome {
 	c, err := w.f.Active.Open()
 	require.NoError(w, err)
 	pd, err := c.AllocPD()
@@ -189,9 +195,10 @@ func deviceOpenTwice(w *world) {
 	_, err = w.a.ctx.QueryDevice()
 	require.NoError(w, err, "the other context goes on")
 	w.pair(pairConfig{}).works()
+	return tested
 }
 
-func deviceShared(w *world) {
+func deviceShared(w *world) outcome {
 	c, err := w.f.Active.SharedContext()
 	require.NoError(w, err)
 	again, err := w.f.Active.SharedContext()
@@ -204,4 +211,5 @@ func deviceShared(w *world) {
 	require.NoError(w, c.CloseAll(), "nothing lives on it")
 	_, err = c.QueryDevice()
 	require.NoError(w, err, "and CloseAll leaves the context itself")
+	return tested
 }

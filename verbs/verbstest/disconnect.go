@@ -35,7 +35,7 @@ func (p *pair) ended(from, to *side) {
 	require.ErrorIs(p, to.qp.Err(), io.EOF)
 }
 
-func disconnectFlushes(w *world) {
+func disconnectFlushes(w *world) outcome {
 	for _, active := range []bool{true, false} {
 		by := w.pair(pairConfig{})
 		p := w.pair(pairConfig{})
@@ -68,18 +68,20 @@ func disconnectFlushes(w *world) {
 		}
 		by.works()
 	}
+	return tested
 }
 
-func disconnectTwice(w *world) {
+func disconnectTwice(w *world) outcome {
 	p := w.pair(pairConfig{})
 	require.NoError(w, p.a.id.Disconnect())
 	require.NoError(w, p.a.id.Disconnect())
 	p.ended(p.a, p.b)
 	require.NoError(w, p.b.id.Disconnect(), "after the peer's")
 	require.ErrorIs(w, p.b.id.Err(), io.EOF, "the first reason stays")
+	return tested
 }
 
-func disconnectBothAtOnce(w *world) {
+func disconnectBothAtOnce(w *world) outcome {
 	for range 10 {
 		p := w.pair(pairConfig{})
 		p.a.recv(1)
@@ -94,11 +96,12 @@ func disconnectBothAtOnce(w *world) {
 		p.a.flushed(p.a.rcq, 1)
 		p.b.flushed(p.b.rcq, 2)
 	}
+	return tested
 }
 
 // disconnectDataArrive: what has completed before a Disconnect arrives at a peer that sends nothing, which not every device keeps
 // otherwise.
-func disconnectDataArrive(w *world) {
+func disconnectDataArrive(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n, count = 50_000, 40
 	src, dst := w.a.alloc(n, 0), w.b.alloc(n*count, allRights)
@@ -119,10 +122,11 @@ func disconnectDataArrive(w *world) {
 	}
 	p.b.flushed(p.b.rcq, count)
 	p.ended(p.a, p.b)
+	return tested
 }
 
 // disconnectDuringReads: requests in progress are flushed, on whatever side the end comes from.
-func disconnectDuringReads(w *world) {
+func disconnectDuringReads(w *world) outcome {
 	for _, active := range []bool{true, false} {
 		p := w.pair(pairConfig{})
 		const n, count = 1 << 20, 20
@@ -152,9 +156,10 @@ func disconnectDuringReads(w *world) {
 		closes(w.T, p.a.id.Done(), "Done")
 		closes(w.T, p.b.id.Done(), "Done")
 	}
+	return tested
 }
 
-func disconnectClose(w *world) {
+func disconnectClose(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.a.recv(1)
 	p.b.recv(2)
@@ -164,10 +169,11 @@ func disconnectClose(w *world) {
 	p.b.flushed(p.b.rcq, 2)
 	require.NoError(w, p.b.id.Close())
 	require.ErrorIs(w, p.b.id.Err(), io.EOF)
+	return tested
 }
 
 // disconnectCloseQP: a QP that is destroyed takes its connection with it.
-func disconnectCloseQP(w *world) {
+func disconnectCloseQP(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.a.recv(1)
 	p.b.recv(2)
@@ -178,9 +184,10 @@ func disconnectCloseQP(w *world) {
 	p.b.flushed(p.b.rcq, 2)
 	require.ErrorIs(w, p.b.id.Err(), io.EOF)
 	require.NoError(w, p.a.id.Disconnect())
+	return tested
 }
 
-func disconnectNotConnected(w *world) {
+func disconnectNotConnected(w *world) outcome {
 	id := w.resolve(w.ln)
 	requireErr(w.T, id.Disconnect(), verbs.ErrInvalid)
 	select {
@@ -188,4 +195,5 @@ func disconnectNotConnected(w *world) {
 		require.Fail(w, "done before it began")
 	default:
 	}
+	return tested
 }

@@ -4,10 +4,10 @@ package verbstest
 
 import (
 	"context"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -35,7 +35,7 @@ func (h *host) noFailure() {
 	}
 }
 
-func eventWaitCancel(w *world) {
+func eventWaitCancel(w *world) outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), quietTime)
 	defer cancel()
 	_, err := w.a.ctx.WaitEvent(ctx)
@@ -46,12 +46,13 @@ func eventWaitCancel(w *world) {
 		_, err := w.a.ctx.WaitEvent(ctx)
 		done <- err
 	}()
-	time.Sleep(quietTime / 4)
+	asleep.Until(w.T, 1, "verbs.(*Context).WaitEvent", "verbstest.eventWaitCancel")
 	cancel()
 	requireErr(w.T, closes(w.T, done, "a cancelled WaitEvent"), context.Canceled)
+	return tested
 }
 
-func eventCloseWakesWaiters(w *world) {
+func eventCloseWakesWaiters(w *world) outcome {
 	c, err := w.f.Active.Open()
 	require.NoError(w, err)
 	const waiters = 3
@@ -62,40 +63,47 @@ func eventCloseWakesWaiters(w *world) {
 			ends <- err
 		}()
 	}
-	time.Sleep(quietTime / 4)
+	asleep.Until(w.T, waiters, "verbs.(*Context).WaitEvent", "verbstest.eventCloseWakesWaiters")
 	require.NoError(w, c.Close())
 	for range waiters {
 		requireClosed(w.T, closes(w.T, ends, "a waiter of a closed context"))
 	}
+	return tested
 }
 
 // eventOwnContextOnly: what happens to a QP is told to its context only.
-func eventOwnContextOnly(w *world) {
+func eventOwnContextOnly(w *world) outcome {
 	o := w.other()
 	p := w.pair(pairConfig{})
 	p.deny(p.b.mem, p.b.mem.at(scratch))
-	w.b.failureEvent()
+	if _, ok := w.b.failureEvent(); !ok {
+		w.without("qp-error-event")
+	}
 	o.noFailure()
+	return tested
 }
 
-func eventNamesTheQP(w *world) {
+func eventNamesTheQP(w *world) outcome {
 	pairs := []*pair{w.pair(pairConfig{}), w.pair(pairConfig{}), w.pair(pairConfig{})}
 	for _, i := range []int{1, 0, 2} {
 		p := pairs[i]
 		p.deny(p.b.mem, p.b.mem.at(scratch))
 		ev, ok := w.b.failureEvent()
 		if !ok {
-			w.note(Lack{"qp-error-event", "none"})
-			return
+			w.without("qp-error-event")
+			return noted
 		}
 		require.Same(w, p.b.qp, ev.QP)
 		require.NotEmpty(w, ev.String())
 		if w.f.userSpace() {
 			require.ErrorIs(w, ev.Err, &verbs.TerminateError{Layer: 1, Type: 1, Code: 1})
 			require.ErrorContains(w, ev.Err, "1/1/01")
+		} else {
+			w.without("terminate-reason")
 		}
 	}
 	w.b.noFailure()
+	return tested
 }
 
 // failureEvent waits for an event about a QP that has failed, which not every driver of the kernel sends.
@@ -118,11 +126,12 @@ func (h *host) failureEvent() (verbs.AsyncEvent, bool) {
 }
 
 // eventOrderlyEnd: a connection that ends in order is no failure.
-func eventOrderlyEnd(w *world) {
+func eventOrderlyEnd(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.works()
 	require.NoError(w, p.a.id.Disconnect())
 	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
 	w.a.noFailure()
 	w.b.noFailure()
+	return tested
 }

@@ -3,6 +3,8 @@
 package verbstest
 
 import (
+	"slices"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
@@ -22,14 +24,15 @@ func (w *world) other() *host {
 	return openHost(w.T, w.f.Active)
 }
 
-func foreignChannel(w *world) {
+func foreignChannel(w *world) outcome {
 	o := w.other()
 	_, err := w.a.ctx.CreateCQ(verbs.CQConfig{Channel: o.createChannel()})
 	requireErr(w.T, err, verbs.ErrForeign)
 	w.a.createCQ(verbs.CQConfig{Channel: w.a.createChannel()})
+	return tested
 }
 
-func foreignCQ(w *world) {
+func foreignCQ(w *world) outcome {
 	o := w.other()
 	own, theirs := w.a.createCQ(verbs.CQConfig{}), o.createCQ(verbs.CQConfig{})
 	for _, cfg := range []verbs.QPConfig{{SendCQ: theirs, RecvCQ: theirs}, {SendCQ: own, RecvCQ: theirs},
@@ -38,10 +41,11 @@ func foreignCQ(w *world) {
 		requireErr(w.T, err, verbs.ErrForeign)
 	}
 	w.a.createQP(w.a.pd, verbs.QPConfig{SendCQ: own, RecvCQ: own})
+	return tested
 }
 
 // foreignQP: a connection takes QPs of its own context. The refused ID and request can still be used.
-func foreignQP(w *world) {
+func foreignQP(w *world) outcome {
 	theirs := w.other().side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	id := w.resolve(w.ln)
 	require.Same(w, w.a.ctx, id.Context())
@@ -68,19 +72,54 @@ func foreignQP(w *world) {
 	w.closeLater(b.id)
 	require.NoError(w, closes(w.T, connected, "Connect"))
 	require.Same(w, a.qp, id.QP())
+	return tested
 }
 
-// foreignDevice: a configuration that names a device and a context of another one.
-func foreignDevice(w *world) {
-	if w.f.Active == w.f.Passive {
-		id, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{Device: w.f.Active, Context: w.b.ctx})
-		require.NoError(w, err, "one device")
-		w.closeLater(id)
-		return
+// foreignDevice: what is of another device is refused, of whatever kind that is.
+func foreignDevice(w *world) outcome {
+	others := w.f.Others
+	if w.f.Passive != w.f.Active {
+		others = append(slices.Clone(others), w.f.Passive)
 	}
-	cfg := cm.Config{Device: w.f.Active, Context: w.b.ctx}
-	_, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cfg)
-	requireErr(w.T, err, verbs.ErrForeign)
-	_, err = cm.Listen(within(w.T), w.f.Listen, cfg)
-	requireErr(w.T, err, verbs.ErrForeign)
+	if len(others) == 0 {
+		w.without("other-device")
+		return noted
+	}
+	p := w.pair(pairConfig{})
+	own := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	for _, dev := range others {
+		w.foreign(openHost(w.T, dev), own)
+	}
+	id, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{Device: w.f.Active, Context: w.a.ctx})
+	require.NoError(w, err, "a device and a context of its own")
+	w.closeLater(id)
+	require.Equal(w, verbs.QPStateReset, own.qp.State())
+	p.works()
+	return tested
+}
+
+// foreign gives what is of another device to objects of the active side's, and the other way round.
+func (w *world) foreign(o *host, own *side) {
+	w.Helper()
+	require.NotSame(w, w.f.Active, o.ctx.Device())
+	address := w.ln.Addr().String()
+	for _, cfg := range []cm.Config{{Device: w.f.Active, Context: o.ctx}, {Device: o.ctx.Device(), Context: w.a.ctx}} {
+		_, err := cm.Resolve(within(w.T), address, cfg)
+		requireErr(w.T, err, verbs.ErrForeign)
+		_, err = cm.Listen(within(w.T), w.f.Listen, cfg)
+		requireErr(w.T, err, verbs.ErrForeign)
+	}
+	theirs := o.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+	id := w.resolve(w.ln)
+	requireErr(w.T, id.BindQP(theirs.qp), verbs.ErrForeign)
+	requireErr(w.T, id.Connect(within(w.T), theirs.qp, cm.ConnParam{}), verbs.ErrForeign)
+	require.Equal(w, verbs.QPStateReset, theirs.qp.State())
+	for _, s := range [][2]*side{{own, theirs}, {theirs, own}} {
+		_, err := s[0].ctx.CreateCQ(verbs.CQConfig{Channel: s[1].createChannel()})
+		requireErr(w.T, err, verbs.ErrForeign)
+		for _, cfg := range []verbs.QPConfig{{SendCQ: s[0].scq, RecvCQ: s[1].rcq}, {SendCQ: s[1].scq, RecvCQ: s[0].rcq}} {
+			_, err = s[0].pd.CreateQP(cfg)
+			requireErr(w.T, err, verbs.ErrForeign)
+		}
+	}
 }

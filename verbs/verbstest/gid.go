@@ -46,7 +46,7 @@ func (w *world) roce() bool {
 	return !w.iwarp() && attr.LinkLayer == verbs.LinkLayerEthernet
 }
 
-func gidTable(w *world) {
+func gidTable(w *world) outcome {
 	attr, err := w.a.ctx.QueryPort(1)
 	require.NoError(w, err)
 	rows := w.gids()
@@ -69,7 +69,7 @@ func gidTable(w *world) {
 		}
 	}
 	if rows == nil {
-		return
+		return noted
 	}
 	for i := range attr.GIDTblLen {
 		if !seen[i] {
@@ -77,11 +77,12 @@ func gidTable(w *world) {
 			requireErr(w.T, err, verbs.ErrNoGID)
 		}
 	}
+	return tested
 }
 
-func gidInvalid(w *world) {
+func gidInvalid(w *world) outcome {
 	if w.gids() == nil {
-		return
+		return noted
 	}
 	attr, err := w.a.ctx.QueryPort(1)
 	require.NoError(w, err)
@@ -97,13 +98,14 @@ func gidInvalid(w *world) {
 		_, err = w.a.ctx.ChooseGID(port, w.a.listen)
 		requireErr(w.T, err, verbs.ErrInvalid)
 	}
+	return tested
 }
 
 // gidChoose: of the rows that can reach an address RoCE v2 is taken, of the address's family.
-func gidChoose(w *world) {
+func gidChoose(w *world) outcome {
 	rows := w.gids()
 	if rows == nil {
-		return
+		return noted
 	}
 	for _, to := range []netip.Addr{w.a.listen, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"),
 		netip.MustParseAddr("fe80::1"), {}} {
@@ -134,24 +136,26 @@ func gidChoose(w *world) {
 		require.Equal(w, w.a.listen, row.GID.Addr())
 		require.Equal(w, verbs.GIDFromAddr(w.a.listen), row.GID)
 	}
+	return tested
 }
 
 // gidChooseNone: the error names what was looked for.
-func gidChooseNone(w *world) {
+func gidChooseNone(w *world) outcome {
 	_, err := w.a.ctx.ChooseGID(w.a.attr.PhysPortCnt+1, w.a.listen)
 	if w.unlessRefused("gid-table", err) {
-		return
+		return noted
 	}
 	requireErr(w.T, err, verbs.ErrInvalid)
+	return tested
 }
 
-func gidPKey(w *world) {
+func gidPKey(w *world) outcome {
 	attr, err := w.a.ctx.QueryPort(1)
 	require.NoError(w, err)
 	if w.gids() == nil {
 		_, err := w.a.ctx.QueryPKey(1, 0)
 		w.lacking("pkey-table", err)
-		return
+		return noted
 	}
 	for i := range attr.PKeyTblLen {
 		key, err := w.a.ctx.QueryPKey(1, i)
@@ -166,9 +170,10 @@ func gidPKey(w *world) {
 	}
 	_, err = w.a.ctx.QueryPKey(0, 0)
 	requireErr(w.T, err, verbs.ErrInvalid)
+	return tested
 }
 
-func gidClosed(w *world) {
+func gidClosed(w *world) outcome {
 	c, err := w.f.Active.Open()
 	require.NoError(w, err)
 	require.NoError(w, c.Close())
@@ -180,4 +185,5 @@ func gidClosed(w *world) {
 	requireClosed(w.T, err)
 	_, err = c.QueryPKey(1, 0)
 	requireClosed(w.T, err)
+	return tested
 }

@@ -130,9 +130,9 @@ func (s *side) handTo(peer *side, to verbs.QPState) {
 	}
 }
 
-func handRC(w *world) {
+func handRC(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	by, p := w.byHand(pairConfig{}), w.byHand(pairConfig{})
 	for range 3 {
@@ -156,11 +156,12 @@ func handRC(w *world) {
 	p.a.flushed(p.a.rcq, 2)
 	require.Equal(w, verbs.QPStateErr.String(), p.a.qp.State().String())
 	require.Error(w, p.a.qp.Err())
+	return tested
 }
 
-func handQuery(w *world) {
+func handQuery(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	p := w.byHand(pairConfig{})
 	got, err := p.a.qp.Query()
@@ -205,6 +206,7 @@ func handQuery(w *world) {
 	wr := p.datagram(p.a.createAH(p.a.path(p.b)), 0, 20)
 	wr.UD.RemoteQKey++
 	p.gets(wr, 20)
+	return tested
 }
 
 // bits iterates over the attributes of a mask but the state.
@@ -220,11 +222,11 @@ func bits(m verbs.QPAttrMask) func(func(verbs.QPAttrMask) bool) {
 
 // handMissing leaves out every attribute that a step needs, one at a time. The error says which one is missing, and nothing
 // has changed.
-func handMissing(w *world) {
+func handMissing(w *world) outcome {
 	for _, t := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
-		w.sub(t.String(), func(w *world) {
+		w.sub(t.String(), func(w *world) outcome {
 			if w.noHand(t) {
-				return
+				return noted
 			}
 			p := w.unconnected(pairConfig{typ: t})
 			from := verbs.QPStateReset
@@ -239,16 +241,18 @@ func handMissing(w *world) {
 				require.NoError(w, p.a.qp.Modify(st.attr, st.mask))
 				from = st.attr.State
 			}
+			return tested
 		})
 	}
+	return tested
 }
 
 // handSuperfluous adds attributes that do not belong to a step.
-func handSuperfluous(w *world) {
+func handSuperfluous(w *world) outcome {
 	for _, t := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
-		w.sub(t.String(), func(w *world) {
+		w.sub(t.String(), func(w *world) outcome {
 			if w.noHand(t) {
-				return
+				return noted
 			}
 			p := w.unconnected(pairConfig{typ: t})
 			from := verbs.QPStateReset
@@ -261,14 +265,16 @@ func handSuperfluous(w *world) {
 				require.NoError(w, p.a.qp.Modify(st.attr, st.mask))
 				from = st.attr.State
 			}
+			return tested
 		})
 	}
+	return tested
 }
 
 // handWrongValues: attributes with values that no device takes.
-func handWrongValues(w *world) {
+func handWrongValues(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	p := w.unconnected(pairConfig{})
 	steps := p.a.steps(p.b)
@@ -295,12 +301,13 @@ func handWrongValues(w *world) {
 		require.Equal(w, before.String(), q.a.qp.State().String(), c.name)
 		require.NoError(w, q.a.qp.Modify(steps[c.step].attr, steps[c.step].mask), c.name)
 	}
+	return tested
 }
 
 // handTransitions tries every transition that the state diagram does not have, from every state on the way.
-func handTransitions(w *world) {
+func handTransitions(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	p := w.unconnected(pairConfig{})
 	check := func(from verbs.QPState) {
@@ -326,12 +333,13 @@ func handTransitions(w *world) {
 	requireErr(w.T, err, verbs.ErrInvalid)
 	require.NoError(w, p.a.modify(verbs.QPStateErr))
 	check(verbs.QPStateErr)
+	return tested
 }
 
 // handAgain: a QP that was reset is connected again, to somebody else.
-func handAgain(w *world) {
+func handAgain(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	p := w.byHand(pairConfig{})
 	p.works()
@@ -344,12 +352,13 @@ func handAgain(w *world) {
 		p.handUp(verbs.QPStateRTS)
 		p.works()
 	}
+	return tested
 }
 
 // handNobodyThere: the number of the peer's QP is wrong.
-func handNobodyThere(w *world) {
+func handNobodyThere(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	by := w.byHand(pairConfig{})
 	p := w.unconnected(pairConfig{})
@@ -369,12 +378,13 @@ func handNobodyThere(w *world) {
 	p.a.flushed(p.a.rcq, 1)
 	require.Equal(w, verbs.QPStateErr.String(), p.a.qp.State().String())
 	by.works()
+	return tested
 }
 
 // handNotReady: the peer has no receive, and the number of attempts is limited.
-func handNotReady(w *world) {
+func handNotReady(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	p := w.unconnected(pairConfig{})
 	p.b.handTo(p.a, verbs.QPStateRTS)
@@ -387,12 +397,13 @@ func handNotReady(w *world) {
 	require.EqualValues(w, 2, wc.ID)
 	require.Equal(w, verbs.WCRNRRetryExcErr.String(), wc.Status.String())
 	require.Equal(w, verbs.QPStateErr.String(), p.a.qp.State().String())
+	return tested
 }
 
 // handDrained: a send queue is drained, which an event tells, and goes on afterwards.
-func handDrained(w *world) {
+func handDrained(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	p := w.byHand(pairConfig{})
 	p.works()
@@ -400,7 +411,7 @@ func handDrained(w *world) {
 		verbs.QPAttrState|verbs.QPAttrSQDAsyncNotify))
 	ev, ok := w.a.eventOf(verbs.EventSQDrained, waitLimit/4)
 	if !ok {
-		w.note(Lack{"sq-drained-event", "none"})
+		w.without("sq-drained-event")
 	} else {
 		require.Same(w, p.a.qp, ev.QP)
 	}
@@ -417,12 +428,13 @@ func handDrained(w *world) {
 		require.EqualValues(w, 4+i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 	}
 	p.works()
+	return tested
 }
 
 // handCommEst: an event tells that the first message has come before the QP was moved to RTS.
-func handCommEst(w *world) {
+func handCommEst(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	p := w.unconnected(pairConfig{})
 	p.b.handTo(p.a, verbs.QPStateRTR)
@@ -433,23 +445,24 @@ func handCommEst(w *world) {
 	if ev, ok := w.b.eventOf(verbs.EventCommEst, time.Second); ok {
 		require.Same(w, p.b.qp, ev.QP)
 	} else {
-		w.note(Lack{"comm-est-event", "none"})
+		w.without("comm-est-event")
 	}
 	last := p.b.steps(p.a)[2]
 	require.NoError(w, p.b.qp.Modify(last.attr, last.mask))
 	p.works()
+	return tested
 }
 
 // handMTU: every path MTU that the port can do.
-func handMTU(w *world) {
+func handMTU(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
-		return
+		return noted
 	}
 	port, err := w.a.ctx.QueryPort(1)
 	require.NoError(w, err)
 	m := w.b.alloc(10000, allRights)
 	for mtu := verbs.MTU256; mtu <= port.ActiveMTU; mtu++ {
-		w.sub(fmt.Sprint(mtu.Bytes()), func(w *world) {
+		w.sub(fmt.Sprint(mtu.Bytes()), func(w *world) outcome {
 			p := w.unconnected(pairConfig{})
 			for _, s := range [][2]*side{{p.a, p.b}, {p.b, p.a}} {
 				for _, st := range s[0].steps(s[1]) {
@@ -459,6 +472,8 @@ func handMTU(w *world) {
 			}
 			p.exchangeWrite(&mem{m.MR, w.T}, 0, 10000)
 			p.works()
+			return tested
 		})
 	}
+	return tested
 }

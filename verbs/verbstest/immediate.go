@@ -42,11 +42,11 @@ func (s *side) immediate(wc verbs.WC, op verbs.WCOpcode, octets int, imm64 uint6
 	require.Equal(s, uint32(imm64>>32), wc.Imm, "the first four octets")
 }
 
-func immWriteSizes(w *world) {
+func immWriteSizes(w *world) outcome {
 	p := w.pair(pairConfig{})
 	src, dst := p.bigMemory()
 	if p.lacks(verbs.OpWriteImm, writeImm(src.sgl(0, 1), dst, 0, 1)) {
-		return
+		return noted
 	}
 	for i, n := range sizes {
 		src.fill(byte(i))
@@ -63,12 +63,13 @@ func immWriteSizes(w *world) {
 		rest()
 		same()
 	}
+	return tested
 }
 
-func immWriteValues(w *world) {
+func immWriteValues(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpWriteImm, writeImm(p.a.mem.sgl(0, 1), p.b.mem, 0, 1)) {
-		return
+		return noted
 	}
 	for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
 		for _, imm := range []uint32{0, 1, 0x01020304, 0x80000000, math.MaxUint32} {
@@ -80,13 +81,14 @@ func immWriteValues(w *world) {
 		}
 	}
 	p.works()
+	return tested
 }
 
-func immWriteZeroLength(w *world) {
+func immWriteZeroLength(w *world) outcome {
 	p := w.pair(pairConfig{})
 	wr := verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWriteWithImm, Imm: 7, RKey: 0x5a5a5a00, RemoteAddr: math.MaxUint64}
 	if p.lacks(verbs.OpWriteImm, wr) {
-		return
+		return noted
 	}
 	same := p.b.mem.keeps()
 	p.b.recv(5, p.b.mem.sge(0, 100))
@@ -94,15 +96,16 @@ func immWriteZeroLength(w *world) {
 	p.b.immediate(p.b.received(), verbs.WCRecvRDMAWithImm, 0, 7<<32)
 	same()
 	p.works()
+	return tested
 }
 
 // immWriteNoReceive: the Write arrives, the immediate finds no receive.
-func immWriteNoReceive(w *world) {
+func immWriteNoReceive(w *world) outcome {
 	by := w.pair(pairConfig{})
 	p := w.pair(pairConfig{})
 	wr := writeImm(p.a.mem.sgl(0, 20), p.b.mem, 10, 1)
 	if p.lacks(verbs.OpWriteImm, wr) {
-		return
+		return noted
 	}
 	p.a.mem.fill(1)
 	rest := p.b.mem.keepsBut(10, 20)
@@ -119,23 +122,25 @@ func immWriteNoReceive(w *world) {
 	}
 	rest()
 	by.works()
+	return tested
 }
 
 // immWriteDenied: no immediate arrives when the Write is refused.
-func immWriteDenied(w *world) {
+func immWriteDenied(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpWriteImm, writeImm(p.a.mem.sgl(0, 8), p.b.mem, 0, 1)) {
-		return
+		return noted
 	}
 	w.denied(func(d denial) (verbs.SendWR, fault, bool) {
 		return verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Imm: 1}, d.write.fault(), true
 	}, verbs.AccessRemoteWrite)
+	return tested
 }
 
-func immData(w *world) {
+func immData(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
-		return
+		return noted
 	}
 	p.settle() // no Write stands directly before
 	for _, imm := range []uint64{0, 1, 0x0102030405060708, 1 << 63, 0xffffffff, 0xffffffff00000000, ones} {
@@ -147,13 +152,14 @@ func immData(w *world) {
 		require.EqualValues(w, 5, wc.ID)
 	}
 	p.works()
+	return tested
 }
 
 // immDataSolicited: opcode 9 of RFC 7306. What the flag does to events is tested with the CQs.
-func immDataSolicited(w *world) {
+func immDataSolicited(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData, Flags: verbs.SendSolicited}) {
-		return
+		return noted
 	}
 	p.settle() // no Write stands directly before
 	for _, imm := range []uint64{0, 0x0102030405060708, ones} {
@@ -162,13 +168,14 @@ func immDataSolicited(w *world) {
 		p.b.immediate(p.b.received(), verbs.WCRecvImmData, 8, imm)
 	}
 	p.works()
+	return tested
 }
 
 // immDataReceiveUntouched: the immediate takes a receive but goes into the completion, not into the buffer.
-func immDataReceiveUntouched(w *world) {
+func immDataReceiveUntouched(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
-		return
+		return noted
 	}
 	p.settle() // no Write stands directly before
 	same := p.b.mem.keeps()
@@ -178,14 +185,15 @@ func immDataReceiveUntouched(w *world) {
 		p.b.immediate(p.b.received(), verbs.WCRecvImmData, 8, ones)
 	}
 	same()
+	return tested
 }
 
 // immDataAfterWrite: on the wire a Write with immediate is a Write and Immediate Data behind it, and the receiver cannot
 // tell how they were posted.
-func immDataAfterWrite(w *world) {
+func immDataAfterWrite(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
-		return
+		return noted
 	}
 	for _, together := range []bool{true, false} {
 		for _, n := range []int{0, 1, 2000} {
@@ -215,13 +223,14 @@ func immDataAfterWrite(w *world) {
 			p.b.immediate(p.b.received(), verbs.WCRecvImmData, 8, 0x0102030405060708)
 		}
 	}
+	return tested
 }
 
 // immDataAmongSends: Sends and immediates take the receives in the order in which they were posted.
-func immDataAmongSends(w *world) {
+func immDataAmongSends(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
-		return
+		return noted
 	}
 	const count = 30
 	for i := range count {
@@ -247,15 +256,16 @@ func immDataAmongSends(w *world) {
 			p.b.mem.holds(i*100, p.a.mem.Bytes()[i:i+100])
 		}
 	}
+	return tested
 }
 
-func immDataNoReceive(w *world) {
+func immDataNoReceive(w *world) outcome {
 	for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
 		by := w.pair(pairConfig{})
 		p := w.pair(pairConfig{})
 		wr := verbs.SendWR{ID: 3, Opcode: verbs.WRImmData, Flags: flags, Imm64: 1}
 		if p.lacks(verbs.OpImm64, wr) {
-			return
+			return noted
 		}
 		same := p.b.mem.keeps()
 		p.refusal(p.a.run(wr), fault{status: verbs.WCRemInvReqErr}, true)
@@ -263,14 +273,16 @@ func immDataNoReceive(w *world) {
 		same()
 		by.works()
 	}
+	return tested
 }
 
-func immDataInvalid(w *world) {
+func immDataInvalid(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData, SGL: p.a.mem.sgl(0, 8)}) {
-		return
+		return noted
 	}
 	p.a.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRImmData, SGL: p.a.mem.sgl(0, 8)})
 	p.a.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRImmData, Flags: verbs.SendInline})
 	p.works()
+	return tested
 }

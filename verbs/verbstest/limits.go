@@ -25,30 +25,33 @@ var limitTests = []test{
 	{"Depth", limitDepth},
 }
 
-func limitCQE(w *world) {
+func limitCQE(w *world) outcome {
 	most := w.a.attr.MaxCQE
 	_, err := w.a.ctx.CreateCQ(verbs.CQConfig{CQE: most + 1})
 	requireLimit(w.T, err, "max_cqe", uint64(most), uint64(most+1))
 	_, err = w.a.ctx.CreateCQ(verbs.CQConfig{CQE: math.MaxInt})
 	requireLimit(w.T, err, "max_cqe", uint64(most), math.MaxInt)
 	require.GreaterOrEqual(w, w.a.createCQ(verbs.CQConfig{CQE: most}).CQE(), most)
+	return tested
 }
 
-func limitMRSize(w *world) {
+func limitMRSize(w *world) outcome {
 	most := w.a.attr.MaxMRSize
 	if most >= math.MaxInt {
 		// The limit is more than can be asked for, and more than there is.
 		_, err := w.a.pd.AllocMR(math.MaxInt-1<<20, verbs.AccessLocalWrite)
 		require.Error(w, err)
-		return
+		w.without("mr-size-limit")
+		return noted
 	}
 	_, err := w.a.pd.AllocMR(int(most)+1, verbs.AccessLocalWrite)
 	requireLimit(w.T, err, "max_mr_size", most, most+1)
 	_, err = w.a.pd.AllocMR(math.MaxInt, verbs.AccessLocalWrite)
 	requireLimit(w.T, err, "max_mr_size", most, math.MaxInt)
+	return tested
 }
 
-func limitQPCap(w *world) {
+func limitQPCap(w *world) outcome {
 	a := w.a.attr
 	cq := w.a.createCQ(verbs.CQConfig{})
 	for _, c := range []struct {
@@ -72,17 +75,19 @@ func limitQPCap(w *world) {
 		c.set(&cap, c.most)
 		w.a.createQP(w.a.pd, verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: cap})
 	}
+	return tested
 }
 
 // limitManyQPs makes many small QPs in one context, so that their queues begin at every page of what it maps.
-func limitManyQPs(w *world) {
+func limitManyQPs(w *world) outcome {
 	cq := w.a.createCQ(verbs.CQConfig{})
 	for range min(150, w.a.attr.MaxQP/2) {
 		w.a.createQP(w.a.pd, verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}})
 	}
+	return tested
 }
 
-func limitSGE(w *world) {
+func limitSGE(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: 2, MaxRecvSGE: 2}})
 	most := p.a.qp.Cap().MaxSendSGE
 	for _, op := range w.everyMessage() {
@@ -113,9 +118,10 @@ func limitSGE(w *world) {
 	}
 	dst = append(dst, full.b.mem.sge(len(dst), scratch-len(dst)))
 	full.carriesAll(src, dst, 0, want)
+	return tested
 }
 
-func limitInline(w *world) {
+func limitInline(w *world) outcome {
 	for _, ask := range []int{0, 1, w.a.attr.MaxInlineData} {
 		p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: 2, MaxInlineData: ask}})
 		most := p.a.qp.Cap().MaxInlineData
@@ -128,10 +134,11 @@ func limitInline(w *world) {
 		}
 		p.carriesAll(p.a.mem.sgl(0, most), p.b.mem.sgl(0, scratch), verbs.SendInline, p.a.mem.Bytes()[:most])
 	}
+	return tested
 }
 
 // limitMessageSize: the lengths of a message's elements do not add up to 4 GiB, on any fabric.
-func limitMessageSize(w *world) {
+func limitMessageSize(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: 2}})
 	half := verbs.SGE{Addr: p.a.mem.at(0), Length: 1 << 31, LKey: p.a.mem.LKey()}
 	for _, op := range w.everyMessage() {
@@ -140,10 +147,11 @@ func limitMessageSize(w *world) {
 		requireLimit(w.T, err, "max_msg_sz", math.MaxUint32, 1<<32)
 	}
 	p.works()
+	return tested
 }
 
 // limitSendQueue fills a send queue by Reads that the depth of 1 lets go one at a time.
-func limitSendQueue(w *world) {
+func limitSendQueue(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 4}, aParam: cm.ConnParam{InitiatorDepth: 1},
 		bParam: cm.ConnParam{ResponderResources: 1}})
 	const n = 1 << 20
@@ -167,7 +175,7 @@ func limitSendQueue(w *world) {
 	}
 	// There is room for no request of whatever kind.
 	same := p.b.mem.keeps()
-	for _, wr := range p.a.requests(p.b) {
+	for _, wr := range w.requests(p.a, p.b) {
 		wrs[most] = wr
 		posted, err := p.a.qp.PostSend(wrs[:most+1])
 		require.Equal(w, most, posted, "%v", wr.Opcode)
@@ -178,9 +186,10 @@ func limitSendQueue(w *world) {
 	}
 	same()
 	p.works()
+	return tested
 }
 
-func limitRecvQueue(w *world) {
+func limitRecvQueue(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxRecvWR: 4}})
 	most := p.b.qp.Cap().MaxRecvWR
 	wrs := make([]verbs.RecvWR, most+2)
@@ -198,10 +207,11 @@ func limitRecvQueue(w *world) {
 		require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 	}
 	p.works()
+	return tested
 }
 
 // limitDepth: more Reads and atomics in progress than the device can.
-func limitDepth(w *world) {
+func limitDepth(w *world) outcome {
 	for _, c := range []struct {
 		field string
 		most  int
@@ -220,6 +230,7 @@ func limitDepth(w *world) {
 			require.ErrorContains(w, err, c.field)
 		}
 	}
+	return tested
 }
 
 // connectError tries to connect with a parameter that must be refused before the peer is contacted.

@@ -19,7 +19,7 @@ var listTests = []test{
 	{"Concurrent", listConcurrent},
 }
 
-func listSend(w *world) {
+func listSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const count = 40
 	recvs, sends := make([]verbs.RecvWR, count), make([]verbs.SendWR, count)
@@ -36,10 +36,11 @@ func listSend(w *world) {
 		require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 		p.b.mem.holds(i*100, p.a.mem.Bytes()[i:i+100])
 	}
+	return tested
 }
 
 // listReuse: neither the list nor its elements nor the SGLs are looked at after the post.
-func listReuse(w *world) {
+func listReuse(w *world) outcome {
 	p := w.pair(pairConfig{})
 	recvs, sends := make([]verbs.RecvWR, 1), make([]verbs.SendWR, 1)
 	rsgl, ssgl := make([]verbs.SGE, 1), make([]verbs.SGE, 1)
@@ -59,9 +60,10 @@ func listReuse(w *world) {
 		require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 		p.b.mem.holds(i*100, p.a.mem.Bytes()[i:i+100])
 	}
+	return tested
 }
 
-func listEmpty(w *world) {
+func listEmpty(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, wrs := range [][]verbs.SendWR{nil, {}} {
 		n, err := p.a.qp.PostSend(wrs)
@@ -74,10 +76,11 @@ func listEmpty(w *world) {
 		require.Zero(w, n)
 	}
 	p.works()
+	return tested
 }
 
 // listBadSend: what stands before a request that cannot be posted is done, what stands behind it is not.
-func listBadSend(w *world) {
+func listBadSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, bad := range []int{0, 1, 4} {
 		good := verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled}
@@ -101,9 +104,10 @@ func listBadSend(w *world) {
 			require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 		}
 	}
+	return tested
 }
 
-func listBadReceive(w *world) {
+func listBadReceive(w *world) outcome {
 	p := w.pair(pairConfig{})
 	tooMany := make([]verbs.SGE, p.b.qp.Cap().MaxRecvSGE+1)
 	n, err := p.b.qp.PostRecv([]verbs.RecvWR{{ID: 1}, {ID: 2}, {ID: 3, SGL: tooMany}, {ID: 4}})
@@ -115,10 +119,11 @@ func listBadReceive(w *world) {
 		require.EqualValues(w, id, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 	}
 	p.works()
+	return tested
 }
 
 // listConcurrent: lists that are posted from several goroutines stay together.
-func listConcurrent(w *world) {
+func listConcurrent(w *world) outcome {
 	const posters, lists, length = 4, 10, 4
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: posters * lists * length, MaxRecvWR: posters * lists * length}})
 	for range posters * lists * length {
@@ -153,4 +158,5 @@ func listConcurrent(w *world) {
 			require.EqualValues(w, first+uint64(i), p.a.ok(p.a.sent(), verbs.WCSend).ID)
 		}
 	}
+	return tested
 }

@@ -34,9 +34,9 @@ func (w *world) noMulticast() bool {
 	return true
 }
 
-func mcastAttach(w *world) {
+func mcastAttach(w *world) outcome {
 	if w.noMulticast() {
-		return
+		return noted
 	}
 	p, _ := w.ud()
 	require.NoError(w, p.b.qp.AttachMcast(group, 0))
@@ -47,22 +47,25 @@ func mcastAttach(w *world) {
 		g[15] += byte(i)
 		require.NoError(w, p.b.qp.AttachMcast(g, 0))
 	}
+	return tested
 }
 
-func mcastWrongType(w *world) {
+func mcastWrongType(w *world) outcome {
 	if w.noMulticast() {
-		return
+		return noted
 	}
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	err := s.qp.AttachMcast(group, 0)
 	requireErr(w.T, err, verbs.ErrInvalid)
 	require.ErrorContains(w, err, "UD")
 	requireErr(w.T, s.qp.DetachMcast(group, 0), verbs.ErrInvalid)
+	return tested
 }
 
-func mcastClosed(w *world) {
+func mcastClosed(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	require.NoError(w, s.qp.Close())
 	requireClosed(w.T, s.qp.AttachMcast(group, 0))
 	requireClosed(w.T, s.qp.DetachMcast(group, 0))
+	return tested
 }

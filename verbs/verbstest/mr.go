@@ -25,7 +25,7 @@ var mrTests = []test{
 	{"ManyKeys", mrManyKeys},
 }
 
-func mrAlloc(w *world) {
+func mrAlloc(w *world) outcome {
 	for _, n := range []int{1, 4095, 4096, 4097, 1 << 20} {
 		mr, err := w.a.pd.AllocMR(n, allRights)
 		require.NoError(w, err)
@@ -37,24 +37,27 @@ func mrAlloc(w *world) {
 		require.Equal(w, allRights, mr.Access())
 		require.NoError(w, mr.Close())
 	}
+	return tested
 }
 
-func mrAllocInvalid(w *world) {
+func mrAllocInvalid(w *world) outcome {
 	for _, n := range []int{0, -1, math.MinInt} {
 		_, err := w.a.pd.AllocMR(n, allRights)
 		requireErr(w.T, err, verbs.ErrInvalid)
 		require.ErrorContains(w, err, "length")
 	}
+	return tested
 }
 
 // mrHugePages: huge pages are a wish. A system without any gives ordinary ones.
-func mrHugePages(w *world) {
+func mrHugePages(w *world) outcome {
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(3<<20, allRights|verbs.AccessHugeTLB)
 	p.exchangeWrite(m, 3<<20-500, 500)
+	return tested
 }
 
-func mrRegisterHeap(w *world) {
+func mrRegisterHeap(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, off := range []int{0, 1, 4, 7} {
 		buf := make([]byte, 3000)[off:]
@@ -69,19 +72,21 @@ func mrRegisterHeap(w *world) {
 		m.holds(500, p.a.mem.Bytes()[:1000])
 		require.NoError(w, m.Close())
 	}
+	return tested
 }
 
-func mrRegisterInvalid(w *world) {
+func mrRegisterInvalid(w *world) outcome {
 	for _, buf := range [][]byte{nil, {}} {
 		_, err := w.a.pd.RegMR(buf, 0)
 		requireErr(w.T, err, verbs.ErrInvalid)
 		_, err = w.a.pd.RegMRIova(buf, 4096, 0)
 		requireErr(w.T, err, verbs.ErrInvalid)
 	}
+	return tested
 }
 
 // mrOverlap: one piece of memory may be registered twice, with different rights.
-func mrOverlap(w *world) {
+func mrOverlap(w *world) outcome {
 	p := w.pair(pairConfig{})
 	buf := make([]byte, 1024)
 	open := w.b.register(buf, allRights)
@@ -91,11 +96,12 @@ func mrOverlap(w *world) {
 	require.NoError(w, closed.Close())
 	p.exchangeWrite(open, 200, 300)
 	p.deny(closed, closed.at(0))
+	return tested
 }
 
-func mrIova(w *world) {
+func mrIova(w *world) outcome {
 	if w.noIova() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	for _, iova := range []uint64{1, 4096, 0x123456789, math.MaxUint64 - 8192} {
@@ -116,11 +122,12 @@ func mrIova(w *world) {
 	_, err := w.a.pd.RegMRIova(buf, math.MaxUint64-62, allRights)
 	requireErr(w.T, err, verbs.ErrInvalid)
 	require.ErrorContains(w, err, "wraps")
+	return tested
 }
 
-func mrZeroBased(w *world) {
+func mrZeroBased(w *world) outcome {
 	if w.noIova() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	buf := w.b.memoryFor(0, 1024)
@@ -141,9 +148,10 @@ func mrZeroBased(w *world) {
 
 	own := w.b.register(buf, allRights)
 	p.deny(m, own.at(0))
+	return tested
 }
 
-func mrSGE(w *world) {
+func mrSGE(w *world) outcome {
 	regions := []*mem{w.a.alloc(100, 0), w.a.register(make([]byte, 100), 0)}
 	if !w.noIova() {
 		regions = append(regions, w.a.registerIova(w.a.memoryFor(1<<40, 100), 1<<40, 0))
@@ -160,9 +168,10 @@ func mrSGE(w *world) {
 			requireErr(w.T, err, verbs.ErrBounds)
 		}
 	}
+	return tested
 }
 
-func mrAccess(w *world) {
+func mrAccess(w *world) outcome {
 	const lw, rw, rr, ra = verbs.AccessLocalWrite, verbs.AccessRemoteWrite, verbs.AccessRemoteRead, verbs.AccessRemoteAtomic
 	for _, access := range []verbs.AccessFlags{0, lw, rr, lw | rr, lw | rw, lw | ra, lw | rw | rr | ra, verbs.AccessMWBind} {
 		mr, err := w.a.pd.AllocMR(64, access)
@@ -178,16 +187,18 @@ func mrAccess(w *world) {
 		_, err = w.a.pd.RegMRIova(make([]byte, 64), 0, access)
 		requireErr(w.T, err, verbs.ErrInvalid)
 	}
+	return tested
 }
 
 // mrManyKeys: keys of living regions differ.
-func mrManyKeys(w *world) {
+func mrManyKeys(w *world) outcome {
 	seen := make(map[uint32]bool)
 	for range 500 {
 		m := w.a.register(make([]byte, 8), verbs.AccessRemoteRead)
 		require.False(w, seen[m.RKey()], "key %#x is given twice", m.RKey())
 		seen[m.RKey()] = true
 	}
+	return tested
 }
 
 // exchangeWrite writes n octets into m of the passive side at off, and requires that they and nothing else arrive.

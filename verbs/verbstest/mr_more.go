@@ -38,9 +38,9 @@ func (w *world) reregisters() bool {
 }
 
 // mrRereg exchanges the memory of a region.
-func mrRereg(w *world) {
+func mrRereg(w *world) outcome {
 	if !w.reregisters() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	first, second := make([]byte, 128), make([]byte, 4096)
@@ -53,12 +53,13 @@ func mrRereg(w *world) {
 	requireSame(w.T, was, first)
 	requireSame(w.T, m.Bytes(), second)
 	p.deny(m, m.Addr()+4096)
+	return tested
 }
 
 // mrReregAccess takes rights away and gives them back.
-func mrReregAccess(w *world) {
+func mrReregAccess(w *world) outcome {
 	if !w.reregisters() {
-		return
+		return noted
 	}
 	m := w.b.register(make([]byte, 64), allRights)
 	require.NoError(w, m.Rereg(verbs.ReregAccess, nil, nil, verbs.AccessLocalWrite|verbs.AccessRemoteRead))
@@ -68,12 +69,13 @@ func mrReregAccess(w *world) {
 	p.deny(m, m.Addr())
 	require.NoError(w, m.Rereg(verbs.ReregAccess, nil, nil, allRights))
 	w.pair(pairConfig{}).exchangeWrite(m, 0, 64)
+	return tested
 }
 
 // mrReregPD moves a region into another PD, which it then keeps alive.
-func mrReregPD(w *world) {
+func mrReregPD(w *world) outcome {
 	if !w.reregisters() {
-		return
+		return noted
 	}
 	pd := w.b.allocPD()
 	m := w.b.register(make([]byte, 64), allRights)
@@ -84,11 +86,12 @@ func mrReregPD(w *world) {
 	p.deny(m, m.Addr())
 	require.NoError(w, m.Rereg(verbs.ReregPD, w.b.pd, nil, 0))
 	w.pair(pairConfig{}).exchangeWrite(m, 0, 64)
+	return tested
 }
 
-func mrReregInvalid(w *world) {
+func mrReregInvalid(w *world) outcome {
 	if !w.reregisters() {
-		return
+		return noted
 	}
 	m := w.b.register(make([]byte, 64), allRights)
 	requireErr(w.T, m.Rereg(0, nil, nil, 0), verbs.ErrInvalid)
@@ -100,29 +103,31 @@ func mrReregInvalid(w *world) {
 	w.pair(pairConfig{}).exchangeWrite(m, 0, 64)
 	require.NoError(w, m.Close())
 	requireClosed(w.T, m.Rereg(verbs.ReregAccess, nil, nil, 0))
+	return tested
 }
 
 // mrOnDemand: memory that is not pinned.
-func mrOnDemand(w *world) {
+func mrOnDemand(w *world) outcome {
 	mr, err := w.b.pd.RegMR(make([]byte, 4096), allRights|verbs.AccessOnDemand)
 	if w.unless("on-demand", err) {
 		_, err = w.b.pd.AllocMR(4096, allRights|verbs.AccessOnDemand)
 		w.lacking("on-demand", err)
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	p.exchangeWrite(w.b.adopt(mr, nil), 0, 4096)
+	return tested
 }
 
 // mrDmabuf: what is not a dma-buf is refused, by a device that can register one too.
-func mrDmabuf(w *world) {
+func mrDmabuf(w *world) outcome {
 	f, err := os.CreateTemp(w.TempDir(), "")
 	require.NoError(w, err)
 	defer f.Close()
 	require.NoError(w, f.Truncate(4096))
 	_, err = w.b.pd.RegDmabufMR(0, 4096, 0, int(f.Fd()), allRights)
 	if w.unlessRefused("dma-buf", err) {
-		return
+		return noted
 	}
 	for _, c := range []struct {
 		offset, length, iova uint64
@@ -131,20 +136,21 @@ func mrDmabuf(w *world) {
 		_, err = w.b.pd.RegDmabufMR(c.offset, c.length, c.iova, c.fd, allRights)
 		requireErr(w.T, err, verbs.ErrInvalid)
 	}
+	return tested
 }
 
 // mrRelaxedOrdering: a hint, which every device takes.
-func mrRelaxedOrdering(w *world) {
+func mrRelaxedOrdering(w *world) outcome {
 	p := w.pair(pairConfig{})
 	m := w.b.register(make([]byte, 8192), allRights|verbs.AccessRelaxedOrdering)
 	require.Equal(w, allRights|verbs.AccessRelaxedOrdering, m.Access())
 	p.exchangeWrite(m, 0, 8192)
 	p.a.ok(p.a.run(read(p.a.mem.sgl(0, 4096), m, 4096)), verbs.WCRDMARead)
 	p.a.mem.holds(0, m.Bytes()[4096:])
-	if w.iwarp() {
-		return
-	}
 	d, ah := w.ud()
+	if d == nil {
+		return noted
+	}
 	from := w.a.register(make([]byte, 64), verbs.AccessRelaxedOrdering)
 	d.b.recv(1, m.sge(0, grhLen+64))
 	wr := d.datagram(ah, 0, 64)
@@ -152,4 +158,5 @@ func mrRelaxedOrdering(w *world) {
 	d.a.ok(d.a.run(wr), verbs.WCSend)
 	d.b.ok(d.b.received(), verbs.WCRecv)
 	m.holds(grhLen, from.Bytes())
+	return tested
 }

@@ -68,13 +68,13 @@ func (p *pair) window(m *mem, off, n int, access verbs.AccessFlags) *verbs.MW {
 	return mw
 }
 
-func mwAlloc(w *world) {
+func mwAlloc(w *world) outcome {
 	for _, t := range []verbs.MWType{0, 3, 255} {
 		_, err := w.b.pd.AllocMW(t)
 		requireErr(w.T, err, verbs.ErrInvalid)
 	}
 	if w.noWindows() {
-		return
+		return noted
 	}
 	seen := make(map[uint32]bool)
 	for range 20 {
@@ -86,12 +86,13 @@ func mwAlloc(w *world) {
 		require.Equal(w, byte(mw.RKey())+1, byte(mw.NextRKey()))
 		w.Cleanup(func() { require.NoError(w, mw.Close()) })
 	}
+	return tested
 }
 
 // mwAccess writes, reads and computes through a window in the middle of a region without rights for peers.
-func mwAccess(w *world) {
+func mwAccess(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
@@ -101,6 +102,7 @@ func mwAccess(w *world) {
 	require.Equal(w, wr.RKey, mw.RKey(), "the handle follows the binds")
 
 	p.usesWindow(mw, m)
+	return tested
 }
 
 // usesWindow accesses octets 1000 to 1099 of m through a window that gives all rights to them, in every way.
@@ -113,23 +115,21 @@ func (p *pair) usesWindow(mw *verbs.MW, m *mem) {
 	rest()
 	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(200, 99), m, 1001))), verbs.WCRDMARead)
 	p.a.mem.holds(200, m.Bytes()[1001:1100])
-	if p.has(verbs.OpFetchAdd) {
-		for _, c := range atomicOps {
-			if !p.world.a.ctx.Supports(c.op) {
-				continue
-			}
-			m.put(1000, 1)
-			p.a.ok(p.a.run(under(mw, at(c.wr, p.a.mem, 400, m, 1000))), c.wc)
-			require.Equal(p, c.result, m.get(1000), "%v", c.op)
-			require.EqualValues(p, 1, p.a.mem.get(400), "%v", c.op)
+	for _, c := range atomicOps {
+		if !p.has(c.op) {
+			continue
 		}
+		m.put(1000, 1)
+		p.a.ok(p.a.run(under(mw, at(c.wr, p.a.mem, 400, m, 1000))), c.wc)
+		require.Equal(p, c.result, m.get(1000), "%v", c.op)
+		require.EqualValues(p, 1, p.a.mem.get(400), "%v", c.op)
 	}
 	rest()
 }
 
-func mwZeroBased(w *world) {
+func mwZeroBased(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
@@ -141,23 +141,26 @@ func mwZeroBased(w *world) {
 	m.holds(1010, p.a.mem.Bytes()[:90])
 	rest()
 	over := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 1), RemoteAddr: 100, RKey: mw.RKey()}
-	if !p.unbounded(over) {
-		p.deniedAt(m, over, fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
-	}
+	p.outside(m, over, fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
+	return tested
 }
 
-// unbounded reports whether the device lets a window reach over its whole region, as rxe does, which compares with the bounds of
-// the region alone. It is judged by a request that is outside of the window and inside of the region.
-func (p *pair) unbounded(wr verbs.SendWR) bool {
+// outside requires that a request which leaves its window, but not the region, is refused. It reports false, and notes it, where the
+// device allows it, as rxe does, which compares with the bounds of the region alone.
+func (p *pair) outside(m *mem, wr verbs.SendWR, f fault, oneWay bool) bool {
 	p.Helper()
 	if p.iwarp() || p.f.userSpace() {
-		return false
-	}
-	if wc := p.a.run(wr); wc.Status != verbs.WCSuccess {
-		require.Equal(p, verbs.WCRemAccessErr.String(), wc.Status.String())
+		p.deniedAt(m, wr, f, oneWay)
 		return true
 	}
-	p.note(Lack{"mw-bounds", "none"})
+	same := m.keeps()
+	wc := p.a.run(wr)
+	if wc.Status == verbs.WCSuccess {
+		p.without("mw-bounds")
+		return false
+	}
+	require.Equal(p, verbs.WCRemAccessErr.String(), wc.Status.String())
+	same()
 	return true
 }
 
@@ -190,42 +193,48 @@ func (p *pair) deniedAt(m *mem, wr verbs.SendWR, f fault, oneWay bool) {
 }
 
 // mwRights: what a window allows is what the bind says, not what its region allows.
-func mwRights(w *world) {
+func mwRights(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
-	reads := []verbs.SendWR{{Opcode: verbs.WRRDMARead}}
 	for _, c := range []struct {
 		name   string
 		access verbs.AccessFlags
 		op     verbs.Op
-		wrs    []verbs.SendWR
+		wrs    func(w *world) []verbs.SendWR
 	}{
-		{"Write", windowRights &^ verbs.AccessRemoteWrite, verbs.OpWrite, w.writes()},
-		{"Read", windowRights &^ verbs.AccessRemoteRead, verbs.OpRead, reads},
-		{"FetchAdd", windowRights &^ verbs.AccessRemoteAtomic, verbs.OpFetchAdd,
-			w.atomics(verbs.OpFetchAdd, verbs.OpMaskedFetchAdd)},
-		{"CmpSwap", windowRights &^ verbs.AccessRemoteAtomic, verbs.OpCmpSwap, w.atomics(verbs.OpCmpSwap, verbs.OpMaskedCmpSwap)},
-		{"NoRights", 0, verbs.OpRead, slices.Concat(w.writes(), reads, w.everyAtomic())},
+		{"Write", windowRights &^ verbs.AccessRemoteWrite, verbs.OpWrite, (*world).writes},
+		{"Read", windowRights &^ verbs.AccessRemoteRead, verbs.OpRead, (*world).reads},
+		{"FetchAdd", windowRights &^ verbs.AccessRemoteAtomic, verbs.OpFetchAdd, func(w *world) []verbs.SendWR {
+			return w.atomics(verbs.OpFetchAdd, verbs.OpMaskedFetchAdd)
+		}},
+		{"CmpSwap", windowRights &^ verbs.AccessRemoteAtomic, verbs.OpCmpSwap, func(w *world) []verbs.SendWR {
+			return w.atomics(verbs.OpCmpSwap, verbs.OpMaskedCmpSwap)
+		}},
+		{"NoRights", 0, verbs.OpRead, func(w *world) []verbs.SendWR {
+			return slices.Concat(w.writes(), w.reads(), w.everyAtomic())
+		}},
 	} {
-		w.sub(c.name, func(w *world) {
+		w.sub(c.name, func(w *world) outcome {
 			if !w.has(c.op) {
-				return // atomicFetchAdd and atomicCmpSwap look at the refusal
+				return noted // atomicFetchAdd and atomicCmpSwap look at the refusal
 			}
 			m := w.b.alloc(64, allRights)
-			for _, wr := range c.wrs {
+			for _, wr := range c.wrs(w) {
 				w.Log(wr.Opcode)
 				p := w.pair(pairConfig{})
 				mw := p.window(m, 0, 64, c.access)
 				p.deniedAt(m, under(mw, at(wr, p.a.mem, 0, m, 0)), fault{0, 1, 0x02, verbs.WCRemAccessErr}, oneWay(wr))
 			}
+			return tested
 		})
 	}
+	return tested
 }
 
-func mwBounds(w *world) {
+func mwBounds(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	for _, c := range []struct {
 		name     string
@@ -235,7 +244,7 @@ func mwBounds(w *world) {
 		{"All", 1000, 100, false}, {"First", 1000, 1, false}, {"Last", 1099, 1, false},
 		{"OnePast", 1000, 101, true}, {"OneBefore", 999, 2, true}, {"Behind", 1100, 1, true}, {"RegionStart", 0, 1, true},
 	} {
-		w.sub(c.name, func(w *world) {
+		w.sub(c.name, func(w *world) outcome {
 			p := w.pair(pairConfig{})
 			m := w.b.alloc(4096, allRights)
 			mw := p.window(m, 1000, 100, windowRights)
@@ -243,34 +252,36 @@ func mwBounds(w *world) {
 			if !c.refusals {
 				p.a.ok(p.a.run(get), verbs.WCRDMARead)
 				p.a.mem.holds(0, m.Bytes()[c.off:c.off+c.n])
-				return
+				return tested
 			}
-			if p.unbounded(get) {
-				return
+			if !p.outside(m, get, fault{0, 1, 0x01, verbs.WCRemAccessErr}, false) {
+				return noted
 			}
-			p.deniedAt(m, get, fault{0, 1, 0x01, verbs.WCRemAccessErr}, false)
 			p = w.pair(pairConfig{})
 			mw = p.window(m, 1000, 100, windowRights)
-			p.deniedAt(m, under(mw, write(p.a.mem.sgl(0, c.n), m, c.off)), fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
+			p.outside(m, under(mw, write(p.a.mem.sgl(0, c.n), m, c.off)), fault{1, 1, 0x01, verbs.WCRemAccessErr}, true)
+			return tested
 		})
 	}
+	return tested
 }
 
 // mwUnbound: the key given at allocation opens nothing.
-func mwUnbound(w *world) {
+func mwUnbound(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	mw := p.b.allocMW()
 	p.deniedAt(p.b.mem, under(mw, read(p.a.mem.sgl(0, 8), p.b.mem, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	return tested
 }
 
 // mwRebind: after its invalidation a window is bound again, under a new key and to another place. The old key opens
 // nothing, and a bound window is not bound again before it was invalidated.
-func mwRebind(w *world) {
+func mwRebind(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(4096, allRights)
@@ -293,12 +304,13 @@ func mwRebind(w *world) {
 	require.Equal(w, verbs.WCMWBindErr.String(), wc.Status.String())
 	closes(w.T, p.a.id.Done(), "the end of the connection")
 	p.a.flushed(p.a.rcq, 1)
+	return tested
 }
 
 // mwWrongQP: a type 2 window belongs to the QP that bound it.
-func mwWrongQP(w *world) {
+func mwWrongQP(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	owner := w.pair(pairConfig{})
 	m := w.b.alloc(64, allRights)
@@ -306,32 +318,34 @@ func mwWrongQP(w *world) {
 	for _, c := range []struct {
 		name string
 		op   verbs.Op
-		wrs  []verbs.SendWR
+		wrs  func(w *world) []verbs.SendWR
 		f    fault
 	}{
-		{"Write", verbs.OpWrite, w.writes(), fault{1, 1, 0x02, verbs.WCRemAccessErr}},
-		{"Read", verbs.OpRead, []verbs.SendWR{{Opcode: verbs.WRRDMARead}}, fault{0, 1, 0x03, verbs.WCRemAccessErr}},
-		{"FetchAdd", verbs.OpFetchAdd, w.everyAtomic(), fault{0, 1, 0x03, verbs.WCRemAccessErr}}, // and the others
+		{"Write", verbs.OpWrite, (*world).writes, fault{1, 1, 0x02, verbs.WCRemAccessErr}},
+		{"Read", verbs.OpRead, (*world).reads, fault{0, 1, 0x03, verbs.WCRemAccessErr}},
+		{"FetchAdd", verbs.OpFetchAdd, (*world).everyAtomic, fault{0, 1, 0x03, verbs.WCRemAccessErr}}, // and the others
 	} {
-		w.sub(c.name, func(w *world) {
+		w.sub(c.name, func(w *world) outcome {
 			if !w.has(c.op) {
-				return // atomicFetchAdd looks at the refusal
+				return noted // atomicFetchAdd looks at the refusal
 			}
-			for _, wr := range c.wrs {
+			for _, wr := range c.wrs(w) {
 				w.Log(wr.Opcode)
 				p := w.pair(pairConfig{})
 				p.deniedAt(m, under(mw, at(wr, p.a.mem, 0, m, 0)), c.f, oneWay(wr))
 			}
+			return tested
 		})
 	}
 	owner.a.ok(owner.a.run(under(mw, read(owner.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)
 	owner.works()
+	return tested
 }
 
 // mwRegionClosed: a window gives no access to memory that is not registered any more.
-func mwRegionClosed(w *world) {
+func mwRegionClosed(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	m := w.b.register(make([]byte, 64), allRights)
@@ -339,14 +353,15 @@ func mwRegionClosed(w *world) {
 	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
 	if p.busyWith(m, mw, wr) {
-		return
+		return noted
 	}
 	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	return tested
 }
 
-func mwWindowClosed(w *world) {
+func mwWindowClosed(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(64, allRights)
@@ -354,12 +369,13 @@ func mwWindowClosed(w *world) {
 	require.NoError(w, mw.Close())
 	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	return tested
 }
 
 // mwQPClosed: a window outlives the QP that bound it, but belongs to nobody then.
-func mwQPClosed(w *world) {
+func mwQPClosed(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	owner := w.pair(pairConfig{})
 	m := w.b.alloc(64, allRights)
@@ -375,12 +391,13 @@ func mwQPClosed(w *world) {
 	same()
 	own()
 	require.NoError(w, mw.Close())
+	return tested
 }
 
 // mwBindInvalid: what a bind names is checked when it is posted.
-func mwBindInvalid(w *world) {
+func mwBindInvalid(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	mw, m := p.b.allocMW(), w.b.alloc(64, allRights)
@@ -425,17 +442,18 @@ func mwBindInvalid(w *world) {
 		{"Inline", verbs.ErrInvalid, change(func(wr *verbs.SendWR) { wr.Flags = verbs.SendInline })},
 		{"SGL", verbs.ErrInvalid, change(func(wr *verbs.SendWR) { wr.SGL = m.sgl(0, 8) })},
 	} {
-		w.sub(c.name, func(w *world) { p.in(w).b.refused(c.reason, c.wr) })
+		w.sub(c.name, func(w *world) outcome { p.in(w).b.refused(c.reason, c.wr); return tested })
 	}
 	require.NotEqual(w, mw.NextRKey(), mw.RKey())
 	p.b.ok(p.b.run(bind(mw, readOnly, 0, 64, verbs.AccessRemoteRead)), verbs.WCBindMW)
 	p.works()
+	return tested
 }
 
 // mwBindUnsignalled: requests behind a bind see the window, whether the bind makes a completion or not.
-func mwBindUnsignalled(w *world) {
+func mwBindUnsignalled(w *world) outcome {
 	if w.noWindows() {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(64, allRights)
@@ -447,4 +465,5 @@ func mwBindUnsignalled(w *world) {
 	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
 	p.a.mem.holds(0, m.Bytes()[:8])
+	return tested
 }

@@ -55,10 +55,10 @@ func bind1(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) verbs.MWB
 	return verbs.MWBind{MW: mw, MR: m.MR, Addr: m.at(off), Length: uint64(n), Access: access}
 }
 
-func mw1Alloc(w *world) {
+func mw1Alloc(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	require.Equal(w, verbs.MWType1, mw.Type())
 	require.NotNil(w, mw.Provider())
@@ -67,70 +67,75 @@ func mw1Alloc(w *world) {
 	// The key given at allocation opens nothing.
 	p := w.pair(pairConfig{})
 	p.deniedAt(p.b.mem, under(mw, read(p.a.mem.sgl(0, 8), p.b.mem, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	return tested
 }
 
 // mw1Access writes, reads and computes through a window in the middle of a region without rights for peers.
-func mw1Access(w *world) {
+func mw1Access(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	p.b.bind1(mw, m, 1000, 100, windowRights)
 	p.usesWindow(mw, m)
+	return tested
 }
 
-func mw1Rights(w *world) {
+func mw1Rights(w *world) outcome {
 	if w.window1() == nil {
-		return
+		return noted
 	}
 	for _, c := range []struct {
+		name   string // of the first of them
 		access verbs.AccessFlags
 		op     verbs.Op
-		wrs    []verbs.SendWR
+		wrs    func(w *world) []verbs.SendWR
 	}{
-		{windowRights &^ verbs.AccessRemoteWrite, verbs.OpWrite, w.writes()},
-		{windowRights &^ verbs.AccessRemoteRead, verbs.OpRead, []verbs.SendWR{{Opcode: verbs.WRRDMARead}}},
-		{windowRights &^ verbs.AccessRemoteAtomic, verbs.OpFetchAdd, w.everyAtomic()},
+		{verbs.WRRDMAWrite.String(), windowRights &^ verbs.AccessRemoteWrite, verbs.OpWrite, (*world).writes},
+		{verbs.WRRDMARead.String(), windowRights &^ verbs.AccessRemoteRead, verbs.OpRead, (*world).reads},
+		{verbs.WRAtomicFetchAndAdd.String(), windowRights &^ verbs.AccessRemoteAtomic, verbs.OpFetchAdd, (*world).everyAtomic},
 	} {
 		if !w.has(c.op) {
 			continue // atomicFetchAdd looks at the refusal
 		}
-		w.sub(c.wrs[0].Opcode.String(), func(w *world) { // and the others of their kind
-			for _, wr := range c.wrs {
+		w.sub(c.name, func(w *world) outcome {
+			for _, wr := range c.wrs(w) {
 				w.Log(wr.Opcode)
 				mw, p, m := w.window1(), w.pair(pairConfig{}), w.b.alloc(64, allRights)
 				p.b.bind1(mw, m, 0, 64, c.access)
 				p.deniedAt(m, under(mw, at(wr, p.a.mem, 0, m, 0)), fault{0, 1, 0x02, verbs.WCRemAccessErr}, oneWay(wr))
 			}
+			return tested
 		})
 	}
+	return tested
 }
 
-func mw1Bounds(w *world) {
+func mw1Bounds(w *world) outcome {
 	if w.window1() == nil {
-		return
+		return noted
 	}
 	for _, c := range []struct {
 		name   string
 		off, n int
 	}{{"OnePast", 1000, 101}, {"OneBefore", 999, 2}, {"Behind", 1100, 1}} {
-		w.sub(c.name, func(w *world) {
+		w.sub(c.name, func(w *world) outcome {
 			mw, p, m := w.window1(), w.pair(pairConfig{}), w.b.alloc(4096, allRights)
 			p.b.bind1(mw, m, 1000, 100, windowRights)
-			if wr := under(mw, read(p.a.mem.sgl(0, c.n), m, c.off)); !p.unbounded(wr) {
-				p.deniedAt(m, wr, fault{0, 1, 0x01, verbs.WCRemAccessErr}, false)
-			}
+			p.outside(m, under(mw, read(p.a.mem.sgl(0, c.n), m, c.off)), fault{0, 1, 0x01, verbs.WCRemAccessErr}, false)
+			return tested
 		})
 	}
+	return tested
 }
 
 // mw1Rebind: a bound window is bound again, without being invalidated before. Its old keys open nothing.
-func mw1Rebind(w *world) {
+func mw1Rebind(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	m, other := w.b.alloc(4096, allRights), w.b.alloc(4096, allRights)
@@ -148,13 +153,14 @@ func mw1Rebind(w *world) {
 	}
 	p.deniedAt(other, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 8), RemoteAddr: other.at(600), RKey: old},
 		fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	return tested
 }
 
 // mw1Unbind: a bind of length 0 takes the access away, and the window can be bound again.
-func mw1Unbind(w *world) {
+func mw1Unbind(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p, m := w.pair(pairConfig{}), w.b.alloc(4096, allRights)
 	p.b.bind1(mw, m, 0, 64, windowRights)
@@ -170,13 +176,14 @@ func mw1Unbind(w *world) {
 	p.b.bind1(mw, m, 100, 64, windowRights)
 	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, 100))), verbs.WCRDMARead)
 	p.a.mem.holds(0, m.Bytes()[100:164])
+	return tested
 }
 
 // mw1AnyQP: every connection of the PD may use the window, whichever it was bound on.
-func mw1AnyQP(w *world) {
+func mw1AnyQP(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p, other := w.pair(pairConfig{}), w.pair(pairConfig{})
 	m := w.b.alloc(4096, allRights)
@@ -188,12 +195,13 @@ func mw1AnyQP(w *world) {
 	other.b.bind1(mw, m, 64, 64, windowRights)
 	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, 64))), verbs.WCRDMARead)
 	p.a.mem.holds(0, m.Bytes()[64:128])
+	return tested
 }
 
-func mw1OtherPD(w *world) {
+func mw1OtherPD(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p, foreign := w.pair(pairConfig{}), w.pair(pairConfig{bPD: w.b.allocPD()})
 	m := w.b.alloc(64, allRights)
@@ -201,50 +209,56 @@ func mw1OtherPD(w *world) {
 	requireErr(w.T, foreign.b.qp.BindMW(1, 0, bind1(mw, m, 0, 64, windowRights)), verbs.ErrForeign)
 	foreign.deniedAt(m, under(mw, read(foreign.a.mem.sgl(0, 8), m, 0)), fault{0, 1, 0x03, verbs.WCRemAccessErr}, false)
 	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)
+	return tested
 }
 
 // mw1NotInvalidated: a window that belongs to the whole PD is not invalidated through one of its QPs.
-func mw1NotInvalidated(w *world) {
+func mw1NotInvalidated(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	by, m := w.pair(pairConfig{}), w.b.alloc(64, allRights)
 	by.b.bind1(mw, m, 0, 64, windowRights)
-	w.sub("Local", func(w *world) {
+	w.sub("Local", func(w *world) outcome {
 		p := w.pair(pairConfig{})
 		inv := verbs.SendWR{ID: 3, Opcode: verbs.WRLocalInv, InvalidateRKey: mw.RKey()}
 		if p.lacks(verbs.OpLocalInv, inv) {
-			return
+			return noted
 		}
 		wc := p.b.run(inv)
 		w.badBind(wc)
+		return tested
 	})
-	w.sub("Remote", func(w *world) {
+	w.sub("Remote", func(w *world) outcome {
 		p := w.pair(pairConfig{})
 		inv := verbs.SendWR{ID: 3, Opcode: verbs.WRSendWithInv, InvalidateRKey: mw.RKey()}
 		if p.lacks(verbs.OpSendInv, inv) {
-			return
+			return noted
 		}
 		p.b.recv(1)
 		wc := p.a.run(inv)
 		if w.iwarp() {
 			p.refusal(wc, fault{status: verbs.WCRemAccessErr}, true)
+		} else {
+			w.tells(wc, verbs.WCRemAccessErr, verbs.WCSuccess) // rxe acknowledges the message
 		}
 		if got := p.b.received(); got.Status == verbs.WCSuccess {
 			require.Zero(w, got.Flags&verbs.WCWithInv, "nothing was invalidated")
 		}
 		p.broken(p.a, p.b, fault{0, 1, 0x09, verbs.WCRemAccessErr})
+		return tested
 	})
 	by.a.ok(by.a.run(under(mw, read(by.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)
 	by.works()
+	return tested
 }
 
 // mw1RegionClosed: with a window bound to it a region is either not closed, or the window gives no access any more.
-func mw1RegionClosed(w *world) {
+func mw1RegionClosed(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{})
 	m := w.b.register(make([]byte, 64), allRights)
@@ -252,28 +266,30 @@ func mw1RegionClosed(w *world) {
 	wr := under(mw, read(p.a.mem.sgl(0, 8), m, 0))
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)
 	if p.busyWith(m, mw, wr) {
-		return
+		return noted
 	}
 	p.deniedAt(m, wr, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	return tested
 }
 
-func mw1WindowClosed(w *world) {
+func mw1WindowClosed(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p, m := w.pair(pairConfig{}), w.b.alloc(64, allRights)
 	p.b.bind1(mw, m, 0, 64, windowRights)
 	require.NoError(w, mw.Close())
 	requireErr(w.T, p.b.qp.BindMW(1, 0, bind1(mw, m, 0, 64, windowRights)), verbs.ErrClosed)
 	p.deniedAt(m, under(mw, read(p.a.mem.sgl(0, 8), m, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	return tested
 }
 
 // mw1QPClosed: a window outlives the QP through which it was bound.
-func mw1QPClosed(w *world) {
+func mw1QPClosed(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	owner, p := w.pair(pairConfig{}), w.pair(pairConfig{})
 	m := w.b.alloc(64, allRights)
@@ -282,12 +298,13 @@ func mw1QPClosed(w *world) {
 	require.NoError(w, owner.b.qp.Close())
 	p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 8), m, 0))), verbs.WCRDMARead)
 	p.a.mem.holds(0, m.Bytes()[:8])
+	return tested
 }
 
-func mw1BindInvalid(w *world) {
+func mw1BindInvalid(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p, m := w.pair(pairConfig{}), w.b.alloc(64, allRights)
 	noBind, readOnly := w.b.alloc(64, allRights&^verbs.AccessMWBind), w.b.alloc(64, verbs.AccessMWBind)
@@ -324,15 +341,16 @@ func mw1BindInvalid(w *world) {
 	p.b.idle(p.b.scq)
 	p.b.bind1(mw, readOnly, 0, 64, verbs.AccessRemoteRead)
 	p.works()
+	return tested
 }
 
 func ptr[T any](v T) *T { return &v }
 
 // mw1BindState: a bind is a send request, as to states too.
-func mw1BindState(w *world) {
+func mw1BindState(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	m, s := w.b.alloc(64, allRights), w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	b := bind1(mw, m, 0, 64, windowRights)
@@ -346,13 +364,14 @@ func mw1BindState(w *world) {
 	p.deniedAt(m, under(mw, read(p.a.mem.sgl(0, 8), m, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
 	require.NoError(w, s.qp.Close())
 	requireErr(w.T, s.qp.BindMW(3, 0, b), verbs.ErrClosed)
+	return tested
 }
 
 // mw1Order: requests behind a bind see the window, whether the bind makes a completion or not.
-func mw1Order(w *world) {
+func mw1Order(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p, m := w.pair(pairConfig{}), w.b.alloc(4096, allRights)
 	for i, flags := range []verbs.SendFlags{0, verbs.SendFence} {
@@ -365,13 +384,14 @@ func mw1Order(w *world) {
 		p.a.mem.holds(0, m.Bytes()[100*i:100*i+64])
 	}
 	p.works()
+	return tested
 }
 
 // mw1QueueFull: a bind takes a place in the send queue, and one that finds none leaves the window as it is.
-func mw1QueueFull(w *world) {
+func mw1QueueFull(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
-		return
+		return noted
 	}
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 4}, aParam: cm.ConnParam{ResponderResources: 1},
 		bParam: cm.ConnParam{InitiatorDepth: 1}})
@@ -419,4 +439,5 @@ func mw1QueueFull(w *world) {
 	p.b.bind1(mw, m, 100, 64, windowRights)
 	usable(100)
 	p.works()
+	return tested
 }

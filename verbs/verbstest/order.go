@@ -24,7 +24,7 @@ var orderTests = []test{
 
 // orderCompletions posts requests that take long between others that do not: they complete in the order in which
 // they were posted.
-func orderCompletions(w *world) {
+func orderCompletions(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const big = 1 << 20
 	src, dst := w.b.alloc(big, allRights), w.a.alloc(big, allRights)
@@ -55,10 +55,11 @@ func orderCompletions(w *world) {
 		p.b.recv(2, p.b.mem.sge(0, 100))
 	}
 	dst.holds(0, src.Bytes())
+	return tested
 }
 
 // orderWriteThenSend: when the message has arrived, so have the Writes before it.
-func orderWriteThenSend(w *world) {
+func orderWriteThenSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for i, n := range []int{1, 1000, 100_000, 1 << 20} {
 		src, dst := w.a.alloc(n, 0), w.b.alloc(n, allRights)
@@ -69,10 +70,11 @@ func orderWriteThenSend(w *world) {
 		dst.holds(0, src.Bytes())
 		require.EqualValues(w, 2, p.a.ok(p.a.sent(), verbs.WCSend).ID)
 	}
+	return tested
 }
 
 // orderWriteThenRead: a Read sees what the Writes before it wrote.
-func orderWriteThenRead(w *world) {
+func orderWriteThenRead(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 50_000
 	src, dst, back := w.a.alloc(n, 0), w.b.alloc(n, allRights), w.a.alloc(n, verbs.AccessLocalWrite)
@@ -82,13 +84,14 @@ func orderWriteThenRead(w *world) {
 		p.a.ok(p.a.run(read(back.sgl(0, n), dst, 0)), verbs.WCRDMARead)
 		back.holds(0, src.Bytes())
 	}
+	return tested
 }
 
-func orderWriteThenAtomic(w *world) {
+func orderWriteThenAtomic(w *world) outcome {
 	p := w.pair(pairConfig{})
 	add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}
 	if p.lacks(verbs.OpFetchAdd, at(add, p.a.mem, 0, p.b.mem, 0)) {
-		return
+		return noted
 	}
 	for i := range 20 {
 		p.a.mem.put(64, uint64(i*1000))
@@ -97,15 +100,16 @@ func orderWriteThenAtomic(w *world) {
 		require.EqualValues(w, i*1000, p.a.mem.get(0), "the atomic sees the Write")
 		require.EqualValues(w, i*1000+1, p.a.mem.get(128), "and the Read the atomic")
 	}
+	return tested
 }
 
 // orderReadsAndAtomics mixes both at the agreed depth: their answers come in the order of the requests.
-func orderReadsAndAtomics(w *world) {
+func orderReadsAndAtomics(w *world) outcome {
 	for _, depth := range []int{1, 3, 16} {
 		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth}, bParam: cm.ConnParam{ResponderResources: depth}})
 		add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}
 		if p.lacks(verbs.OpFetchAdd, at(add, p.a.mem, 0, p.b.mem, 0)) {
-			return
+			return noted
 		}
 		p.b.mem.put(0, 0)
 		const rounds = 24
@@ -122,10 +126,11 @@ func orderReadsAndAtomics(w *world) {
 			require.GreaterOrEqual(w, p.a.mem.get(16*i+8), uint64(i+1))
 		}
 	}
+	return tested
 }
 
 // orderFenceReadSend: a fenced request starts when the Reads before it have completed, so it can send what they brought.
-func orderFenceReadSend(w *world) {
+func orderFenceReadSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 300_000
 	src, via := w.b.alloc(n, allRights), w.a.alloc(n, verbs.AccessLocalWrite)
@@ -139,9 +144,10 @@ func orderFenceReadSend(w *world) {
 		p.b.ok(p.b.received(), verbs.WCRecv)
 		dst.holds(0, src.Bytes())
 	}
+	return tested
 }
 
-func orderFenceReadWrite(w *world) {
+func orderFenceReadWrite(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 300_000
 	src, via, dst := w.b.alloc(n, allRights), w.a.alloc(n, verbs.AccessLocalWrite), w.b.alloc(n, allRights)
@@ -156,13 +162,14 @@ func orderFenceReadWrite(w *world) {
 		p.b.ok(p.b.received(), verbs.WCRecv)
 		dst.holds(0, src.Bytes())
 	}
+	return tested
 }
 
-func orderFenceAtomicSend(w *world) {
+func orderFenceAtomicSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 5}
 	if p.lacks(verbs.OpFetchAdd, at(add, p.a.mem, 0, p.b.mem, 0)) {
-		return
+		return noted
 	}
 	p.b.mem.put(0, 0)
 	for i := range 20 {
@@ -173,10 +180,11 @@ func orderFenceAtomicSend(w *world) {
 		require.EqualValues(w, 5*i, p.b.mem.get(8), "the original value that the atomic brought")
 		require.EqualValues(w, 5*i+5, p.b.mem.get(0))
 	}
+	return tested
 }
 
 // orderFenceReadRead: fenced Reads and atomics wait for each other and still complete in order.
-func orderFenceReadRead(w *world) {
+func orderFenceReadRead(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for i := range 20 {
 		wr := read(p.a.mem.sgl(100*i, 100), p.b.mem, i)
@@ -187,10 +195,11 @@ func orderFenceReadRead(w *world) {
 		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
 		p.a.mem.holds(100*i, p.b.mem.Bytes()[i:i+100])
 	}
+	return tested
 }
 
 // orderFenceIdle: a fence without anything to wait for changes nothing.
-func orderFenceIdle(w *world) {
+func orderFenceIdle(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for range 3 {
 		p.b.recv(1, p.b.mem.sge(0, 100))
@@ -201,4 +210,5 @@ func orderFenceIdle(w *world) {
 		p.a.ok(p.a.run(wr), verbs.WCRDMAWrite)
 	}
 	p.works()
+	return tested
 }

@@ -14,8 +14,14 @@ var pageTests = []test{
 	{"Read", pageRead},
 	{"WriteBehindReads", pageWriteBehindReads},
 	{"SendBehindReads", pageSendBehindReads},
-	{"ReadUnknownKey", func(w *world) { pageReadFails(w, false, 1, fault{0, 1, 0x00, verbs.WCRemAccessErr}) }},
-	{"ReadPastEnd", func(w *world) { pageReadFails(w, true, 0, fault{0, 1, 0x01, verbs.WCRemAccessErr}) }},
+	{"ReadUnknownKey", func(w *world) outcome {
+		pageReadFails(w, false, 1, fault{0, 1, 0x00, verbs.WCRemAccessErr})
+		return tested
+	}},
+	{"ReadPastEnd", func(w *world) outcome {
+		pageReadFails(w, true, 0, fault{0, 1, 0x01, verbs.WCRemAccessErr})
+		return tested
+	}},
 }
 
 const (
@@ -30,7 +36,7 @@ func (h *host) pages() (m *mem, edge int) {
 }
 
 // pageRead reads from everywhere around a boundary, all Reads of one length in one list.
-func pageRead(w *world) {
+func pageRead(w *world) outcome {
 	p := w.pair(pairConfig{})
 	src, edge := w.b.pages()
 	dst := w.a.alloc(pageSize, verbs.AccessLocalWrite)
@@ -51,6 +57,7 @@ func pageRead(w *world) {
 		}
 	}
 	p.a.idle(p.a.scq)
+	return tested
 }
 
 // behindReads makes a pair and posts lists that begin with more Reads than may be in progress, so the messages behind them
@@ -82,7 +89,7 @@ func behindReads(w *world, op verbs.WCOpcode, message func(p *pair, k int, src *
 	}
 }
 
-func pageWriteBehindReads(w *world) {
+func pageWriteBehindReads(w *world) outcome {
 	dst := w.b.alloc(pageSize, allRights)
 	behindReads(w, verbs.WCRDMAWrite, func(_ *pair, k int, src *mem, off, n int) verbs.SendWR {
 		return write(src.sgl(off, n), dst, 64*k)
@@ -92,9 +99,10 @@ func pageWriteBehindReads(w *world) {
 		}
 		dst.holds(64*k, want)
 	})
+	return tested
 }
 
-func pageSendBehindReads(w *world) {
+func pageSendBehindReads(w *world) outcome {
 	dst := w.b.alloc(pageSize, verbs.AccessLocalWrite)
 	behindReads(w, verbs.WCSend, func(p *pair, k int, src *mem, off, n int) verbs.SendWR {
 		p.b.recv(uint64(k), dst.sge(64*k, 64))
@@ -105,6 +113,7 @@ func pageSendBehindReads(w *world) {
 		require.EqualValues(w, len(want), wc.ByteLen)
 		dst.holds(64*k, want)
 	})
+	return tested
 }
 
 // pageReadFails reads across a boundary, or beyond the last page of a region, with a key that differs by flip: that is one

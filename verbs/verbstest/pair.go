@@ -162,10 +162,10 @@ func (s *side) post(wrs ...verbs.SendWR) {
 	require.Equal(s, len(wrs), n)
 }
 
-// requests returns a good request of every operation that the device has. Those with an answer put it into this side's memory;
-// the others take their data from there.
-func (s *side) requests(peer *side) []verbs.SendWR {
-	s.Helper()
+// requests returns a good request of every operation that the device has, of side s to peer. Those with an answer put it into the
+// memory of s; the others take their data from there.
+func (w *world) requests(s, peer *side) []verbs.SendWR {
+	w.Helper()
 	data := s.mem.sgl(0, 8)
 	all := []verbs.SendWR{{Opcode: verbs.WRSend, SGL: data}, write(data, peer.mem, 0), read(data, peer.mem, 0)}
 	for op, wr := range map[verbs.Op]verbs.SendWR{
@@ -175,16 +175,16 @@ func (s *side) requests(peer *side) []verbs.SendWR {
 		verbs.OpSendInv:  {Opcode: verbs.WRSendWithInv, SGL: data, InvalidateRKey: peer.mem.RKey()},
 		verbs.OpLocalInv: {Opcode: verbs.WRLocalInv, InvalidateRKey: s.mem.RKey()},
 	} {
-		if s.ctx.Supports(op) {
+		if w.has(op) {
 			all = append(all, wr)
 		}
 	}
 	for _, c := range atomicOps {
-		if s.ctx.Supports(c.op) {
+		if w.has(c.op) {
 			all = append(all, at(c.wr, s.mem, 0, peer.mem, 0))
 		}
 	}
-	if s.ctx.Supports(verbs.OpBindMW) {
+	if w.has(verbs.OpBindMW) {
 		all = append(all, bind(s.allocMW(), s.mem, 0, 8, windowRights))
 	}
 	return all
@@ -207,7 +207,7 @@ var messages = []struct {
 func (w *world) everyMessage() []verbs.WROpcode {
 	var all []verbs.WROpcode
 	for _, m := range messages {
-		if w.a.ctx.Supports(m.op) {
+		if w.has(m.op) {
 			all = append(all, m.opcode)
 		}
 	}
@@ -219,7 +219,7 @@ func (w *world) everyMessage() []verbs.WROpcode {
 func (p *pair) carriesAll(sgl, dst []verbs.SGE, flags verbs.SendFlags, want []byte) {
 	p.Helper()
 	for _, m := range messages {
-		if !p.world.a.ctx.Supports(m.op) || m.op == verbs.OpSendInv && !p.world.b.ctx.Supports(verbs.OpBindMW) {
+		if !p.has(m.op) || m.op == verbs.OpSendInv && p.noWindows() {
 			continue
 		}
 		p.seed++

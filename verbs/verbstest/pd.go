@@ -13,7 +13,7 @@ var pdTests = []test{
 	{"Several", pdSeveral},
 }
 
-func pdAlloc(w *world) {
+func pdAlloc(w *world) outcome {
 	pd, err := w.a.ctx.AllocPD()
 	require.NoError(w, err)
 	require.Same(w, w.a.ctx, pd.Context())
@@ -26,14 +26,16 @@ func pdAlloc(w *world) {
 	require.NoError(w, pd.Close())
 	_, err = pd.AllocMR(64, 0)
 	requireClosed(w.T, err)
+	return tested
 }
 
 // pdSeveral: connections in different domains of one context work side by side. That they cannot reach each other's
 // memory is tested with the operations.
-func pdSeveral(w *world) {
+func pdSeveral(w *world) outcome {
 	one := w.pair(pairConfig{aPD: w.a.allocPD(), bPD: w.b.allocPD()})
 	two := w.pair(pairConfig{})
 	require.NotSame(w, one.a.qp.PD(), two.a.qp.PD())
 	one.works()
 	two.works()
+	return tested
 }

@@ -54,11 +54,12 @@ func (p *pair) pipeline(count, window int, op verbs.WCOpcode, wr func(i int) ver
 	}
 }
 
-func progressReads(w *world) {
+func progressReads(w *world) outcome {
 	p := w.pair(pairConfig{})
 	sgl := p.a.mem.sgl(0, 64)
 	p.pipeline(progressCount, 64, verbs.WCRDMARead, func(int) verbs.SendWR { return read(sgl, p.b.mem, 100) })
 	p.a.mem.holds(0, p.b.mem.Bytes()[100:164])
+	return tested
 }
 
 // ofBoth has both sides of a connection post the same lists at the same time: neither waits for what the other one does not
@@ -92,7 +93,7 @@ func ofBoth(w *world, depth int, list func(s, peer *side) []verbs.SendWR) {
 	p.works()
 }
 
-func progressReadsOfBoth(w *world) {
+func progressReadsOfBoth(w *world) outcome {
 	for _, depth := range []int{1, 2, 4} {
 		ofBoth(w, depth, func(s, peer *side) []verbs.SendWR {
 			var wrs []verbs.SendWR
@@ -102,9 +103,10 @@ func progressReadsOfBoth(w *world) {
 			return wrs
 		})
 	}
+	return tested
 }
 
-func progressFencesOfBoth(w *world) {
+func progressFencesOfBoth(w *world) outcome {
 	ofBoth(w, 4, func(s, peer *side) []verbs.SendWR {
 		var wrs []verbs.SendWR
 		for i := range 8 {
@@ -114,32 +116,35 @@ func progressFencesOfBoth(w *world) {
 		}
 		return wrs
 	})
+	return tested
 }
 
-func progressAtomics(w *world) {
+func progressAtomics(w *world) outcome {
 	p := w.pair(pairConfig{})
 	add := at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, p.a.mem, 0, p.b.mem, 0)
 	if p.lacks(verbs.OpFetchAdd, add) {
-		return
+		return noted
 	}
 	p.b.mem.put(0, 0)
 	p.pipeline(progressCount, 64, verbs.WCFetchAdd, func(int) verbs.SendWR { return add })
 	require.EqualValues(w, progressCount, p.b.mem.get(0))
 	require.EqualValues(w, progressCount-1, p.a.mem.get(0))
+	return tested
 }
 
-func progressWrites(w *world) {
+func progressWrites(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 50_000
 	src, dst := w.a.alloc(n, 0), w.b.alloc(n, allRights)
 	p.pipeline(100, 32, verbs.WCRDMAWrite, func(int) verbs.SendWR { return write(src.sgl(0, n), dst, 0) })
 	p.settle()
 	dst.holds(0, src.Bytes())
+	return tested
 }
 
 // progressSlowReceiver: a program that takes its completions late slows nobody down, as long as its receives are
 // posted.
-func progressSlowReceiver(w *world) {
+func progressSlowReceiver(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const count = 60
 	for i := range count {
@@ -155,10 +160,11 @@ func progressSlowReceiver(w *world) {
 	for i := range count {
 		require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 	}
+	return tested
 }
 
 // progressManyConnections works on several connections at the same time.
-func progressManyConnections(w *world) {
+func progressManyConnections(w *world) outcome {
 	w.Run("group", func(t *testing.T) {
 		for i := range 6 {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -172,4 +178,5 @@ func progressManyConnections(w *world) {
 			})
 		}
 	})
+	return tested
 }

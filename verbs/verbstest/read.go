@@ -31,7 +31,7 @@ func read(dst []verbs.SGE, src *mem, off int) verbs.SendWR {
 	return verbs.SendWR{ID: 41, Opcode: verbs.WRRDMARead, SGL: dst, RemoteAddr: src.at(off), RKey: src.RKey()}
 }
 
-func readSizes(w *world) {
+func readSizes(w *world) outcome {
 	p := w.pair(pairConfig{})
 	dst, src := p.bigMemory()
 	for i, n := range sizes {
@@ -46,10 +46,11 @@ func readSizes(w *world) {
 		rest()
 		same()
 	}
+	return tested
 }
 
 // readZeroLength: key and address of an empty Read are not looked at (RFC 5040 section 5.2.1).
-func readZeroLength(w *world) {
+func readZeroLength(w *world) outcome {
 	p := w.pair(pairConfig{})
 	same := p.a.mem.keeps()
 	for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(5, 0)} {
@@ -62,10 +63,11 @@ func readZeroLength(w *world) {
 	}
 	same()
 	p.works()
+	return tested
 }
 
 // readZeroBetween has empty Reads between others.
-func readZeroBetween(w *world) {
+func readZeroBetween(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 50_000
 	src, dst := p.b.alloc(n, allRights), p.a.alloc(n, verbs.AccessLocalWrite)
@@ -86,10 +88,11 @@ func readZeroBetween(w *world) {
 		dst.holds(0, src.Bytes())
 	}
 	p.works()
+	return tested
 }
 
 // readScatter divides a Read over as many elements as the device can.
-func readScatter(w *world) {
+func readScatter(w *world) outcome {
 	p := w.pair(pairConfig{})
 	count := min(p.a.qp.Cap().MaxSendSGE, w.a.attr.MaxSGERd)
 	var sgl []verbs.SGE
@@ -101,9 +104,10 @@ func readScatter(w *world) {
 		p.a.mem.holds(1000*i+i, p.b.mem.Bytes()[off:off+100+i])
 		off += 100 + i
 	}
+	return tested
 }
 
-func readEdges(w *world) {
+func readEdges(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, size := range []int{1, 7, 100, scratch} {
 		m := w.b.register(make([]byte, size), verbs.AccessRemoteRead)
@@ -113,10 +117,11 @@ func readEdges(w *world) {
 			p.a.mem.holds(0, m.Bytes()[c.off:c.off+c.n])
 		}
 	}
+	return tested
 }
 
 // readMoreThanDepth posts many more Reads than may be in progress: the rest waits its turn, and all complete in order.
-func readMoreThanDepth(w *world) {
+func readMoreThanDepth(w *world) outcome {
 	for _, depth := range []int{1, 2, 4} {
 		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth}, bParam: cm.ConnParam{ResponderResources: depth}})
 		const n, count = 3000, 40
@@ -132,9 +137,10 @@ func readMoreThanDepth(w *world) {
 		}
 		p.works()
 	}
+	return tested
 }
 
-func readBothWays(w *world) {
+func readBothWays(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n, count = 100_000, 16
 	a, b := p.a.alloc(n*(count+1), allRights), p.b.alloc(n*(count+1), allRights)
@@ -152,9 +158,10 @@ func readBothWays(w *world) {
 		a.holds((i+1)*n, b.Bytes()[:n])
 		b.holds((i+1)*n, a.Bytes()[:n])
 	}
+	return tested
 }
 
-func readUnsignalled(w *world) {
+func readUnsignalled(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for i := range 10 {
 		p.a.post(read(p.a.mem.sgl(i*100, 100), p.b.mem, i))
@@ -164,18 +171,20 @@ func readUnsignalled(w *world) {
 		p.a.mem.holds(i*100, p.b.mem.Bytes()[i:i+100])
 	}
 	p.a.idle(p.a.scq)
+	return tested
 }
 
-func readDenied(w *world) {
+func readDenied(w *world) outcome {
 	w.denied(func(d denial) (verbs.SendWR, fault, bool) {
 		return verbs.SendWR{Opcode: verbs.WRRDMARead}, d.read.fault(), false
 	}, verbs.AccessRemoteRead)
+	return tested
 }
 
 // readDeniedAfterGood: the request at fault carries the status, and those behind it are flushed. Those before it have been
 // done, but iWARP does not promise their answers: the Terminate goes out at the earliest opportunity, and then the state
 // of what is outstanding is indeterminate (RFC 5040 sections 6.2.1 and 7.1).
-func readDeniedAfterGood(w *world) {
+func readDeniedAfterGood(w *world) outcome {
 	for _, n := range []int{8, 1 << 20} {
 		p := w.pair(pairConfig{})
 		const good = 3
@@ -209,16 +218,17 @@ func readDeniedAfterGood(w *world) {
 		p.broken(p.a, p.b, fault{0, 1, 0x00, verbs.WCRemAccessErr})
 		rest()
 	}
+	return tested
 }
 
 // readBadSink: the sink is the requester's own memory, and judged before the peer is asked.
-func readBadSink(w *world) {
+func readBadSink(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for _, name := range append([]string{"ReadOnly"}, badLocals...) {
 		if name == "SecondElement" && min(w.a.smallCap().MaxSendSGE, w.a.attr.MaxSGERd) < 2 {
 			continue // refused for the number of its elements: Limits/SGE
 		}
-		w.sub(name, func(w *world) {
+		w.sub(name, func(w *world) outcome {
 			p := w.pair(pairConfig{})
 			var sgl []verbs.SGE
 			same := func() {}
@@ -232,14 +242,17 @@ func readBadSink(w *world) {
 				verbs.WCLocProtErr)
 			same()
 			by.in(w).works()
+			return tested
 		})
 	}
+	return tested
 }
 
-func readInline(w *world) {
+func readInline(w *world) outcome {
 	p := w.pair(pairConfig{})
 	wr := read(p.a.mem.sgl(0, 8), p.b.mem, 0)
 	wr.Flags = verbs.SendInline
 	p.a.refused(verbs.ErrInvalid, wr)
 	p.works()
+	return tested
 }

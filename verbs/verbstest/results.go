@@ -17,8 +17,8 @@ import (
 type Result struct {
 	Test   string // SUBJECT/TEST or SUBJECT/TEST/PART
 	Failed bool
-	// Lacks is what the device does not have of that which the test is about; the test has required that it is refused as
-	// ErrNotSupported. Empty = everything was tested.
+	// Lacks is what the device does not have of that which the test and its parts are about; where the device can refuse it, the
+	// test has required that it is refused as ErrNotSupported. Empty = everything was tested.
 	Lacks []Lack
 }
 
@@ -31,10 +31,38 @@ type Lack struct {
 // String returns "WHAT: ERRNO".
 func (l Lack) String() string { return l.What + ": " + l.Errno }
 
+// outcome is how far a test got. A test and each part of one say it wherever they return: none can end early and pass without
+// a word about what it left out.
+type outcome int
+
+const (
+	// tested: the test has got to its subject, and to its end. What is missing of the subject it has noted on the way.
+	tested outcome = 1 + iota
+	// noted: the test has ended early, because the device lacks what it is about, and has noted what that is.
+	noted
+)
+
 // record collects the result of a test while it runs.
 type record struct {
 	name  string
 	lacks []Lack
+}
+
+func (r *record) add(l Lack) {
+	if !slices.Contains(r.lacks, l) {
+		r.lacks = append(r.lacks, l)
+	}
+}
+
+// check compares what a test says of its end with what it has noted.
+func (r *record) check(o outcome) error {
+	switch {
+	case o == tested, o == noted && len(r.lacks) > 0:
+		return nil
+	case o == noted:
+		return fmt.Errorf("%s ended before its subject and has noted nothing that the device lacks", r.name)
+	}
+	return fmt.Errorf("%s does not say whether it got to its subject: outcome %d", r.name, o)
 }
 
 // lacking requires that err says that an ability is not supported, and notes it in the test's result and log.
@@ -56,10 +84,13 @@ func (w *world) has(op verbs.Op) bool {
 
 func (w *world) note(l Lack) {
 	if !slices.Contains(w.rec.lacks, l) {
-		w.rec.lacks = append(w.rec.lacks, l)
+		w.rec.add(l)
 		w.Logf("not supported: %v", l)
 	}
 }
+
+// without notes something that the device does in a way of its own, or not at all, without refusing anything.
+func (w *world) without(what string) { w.note(Lack{what, "none"}) }
 
 // report hands the result on to whoever collects them.
 func (w *world) report(failed bool) {

@@ -21,6 +21,8 @@ type Fabric struct {
 	// ActiveFirst says that the passive side sends nothing before the active side has: iWARP without the peer-to-peer
 	// set-up of RFC 6581.
 	ActiveFirst bool
+	// Others are devices that are neither, of whatever kind.
+	Others []*verbs.Device
 	// Record is called with the result of every test and of every part of one (nil = not at all).
 	Record func(Result)
 }
@@ -41,7 +43,7 @@ func (f *Fabric) userSpace() bool { return f.Passive.Info().Provider == "siw" }
 // test is one entry of the suite. It gets a world of its own.
 type test struct {
 	name string
-	run  func(w *world)
+	run  func(w *world) outcome
 }
 
 // subjects are the parts of the suite in the order in which they run.
@@ -108,7 +110,7 @@ func RunSubjects(t *testing.T, open func(t *testing.T) Fabric, names ...string) 
 			f := open(t)
 			for _, c := range subjects[i].tests {
 				rec := &record{name: name + "/" + c.name}
-				ok := t.Run(c.name, func(t *testing.T) { c.run(newWorld(t, f, rec)) })
+				ok := t.Run(c.name, func(t *testing.T) { newWorld(t, f, rec).run(c.run) })
 				(&world{f: f, rec: rec}).report(!ok)
 			}
 		})

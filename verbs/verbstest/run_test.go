@@ -3,6 +3,9 @@
 package verbstest
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -33,4 +36,90 @@ func TestAddFields(t *testing.T) {
 	for _, v := range fetchAddVectors {
 		require.Equal(t, v.result, addFields(v.original, v.add, v.mask), v.name)
 	}
+}
+
+// bare is a world of a test without anything in it.
+func bare(t *testing.T, collect func(Result)) *world {
+	return &world{T: t, f: Fabric{Record: collect}, a: &host{}, b: &host{}, rec: &record{name: "A/B"}}
+}
+
+// TestEarlyEnd: a test that ends before its subject and has noted nothing has failed, and so has one that does not say how it ended.
+func TestEarlyEnd(t *testing.T) {
+	const variable = "VERBSTEST_OUTCOME"
+	tests := map[string]func(w *world) outcome{
+		"silent":  func(*world) outcome { return noted },
+		"nothing": func(*world) (o outcome) { return o },
+		"lacking": func(w *world) outcome { w.without("x"); return noted },
+		"whole":   func(*world) outcome { return tested },
+		"partly":  func(w *world) outcome { w.without("x"); return tested },
+		"part": func(w *world) outcome {
+			w.sub("C", func(*world) outcome { return noted })
+			return tested
+		},
+	}
+	if run := tests[os.Getenv(variable)]; run != nil {
+		bare(t, nil).run(run)
+		return
+	}
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	for name, want := range map[string]string{
+		"silent":  "A/B ended before its subject and has noted nothing that the device lacks",
+		"nothing": "A/B does not say whether it got to its subject: outcome 0",
+		"part":    "A/B/C ended before its subject and has noted nothing that the device lacks",
+		"lacking": "",
+		"whole":   "",
+		"partly":  "",
+	} {
+		cmd := exec.Command(exe, "-test.run=^TestEarlyEnd$")
+		cmd.Env = append(os.Environ(), variable+"="+name)
+		out, err := cmd.CombinedOutput()
+		if want == "" {
+			require.NoError(t, err, "%s: %s", name, out)
+			continue
+		}
+		require.Error(t, err, name)
+		require.Contains(t, string(out), want)
+	}
+}
+
+// TestParts: what a part lacks is in its own result, and in that of the whole.
+func TestParts(t *testing.T) {
+	var results []Result
+	w := bare(t, func(r Result) { results = append(results, r) })
+	w.sub("C", func(w *world) outcome {
+		w.sub("D", func(w *world) outcome {
+			w.without("x")
+			w.without("x")
+			return noted
+		})
+		w.without("y")
+		return tested
+	})
+	w.sub("E", func(*world) outcome { return tested })
+	w.report(false)
+	x, y := Lack{"x", "none"}, Lack{"y", "none"}
+	require.Equal(t, []Result{{Test: "A/B/C/D", Lacks: []Lack{x}}, {Test: "A/B/C", Lacks: []Lack{x, y}}, {Test: "A/B/E"},
+		{Test: "A/B", Lacks: []Lack{x, y}}}, results)
+}
+
+// TestQuestions: whether a device has an operation is asked by what notes it if not, so that nothing is left out without a word.
+func TestQuestions(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	require.Greater(t, len(files), 30)
+	asked := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		switch n := len(regexp.MustCompile(`\.Supports\(`).FindAll(text, -1)); file {
+		case "device.go", "run_test.go": // which looks at the answers themselves
+		case "results.go", "mw.go": // has and noWindows
+			require.Equal(t, 1, n, file)
+			asked++
+		default:
+			require.Zero(t, n, "%s asks by Supports", file)
+		}
+	}
+	require.Equal(t, 2, asked)
 }

@@ -44,19 +44,20 @@ func (p *pair) carries() {
 	}
 }
 
-func ucTraffic(w *world) {
+func ucTraffic(w *world) outcome {
 	p := w.uc()
 	if p == nil {
-		return
+		return noted
 	}
 	p.carries()
 	(&pair{world: w, a: p.b, b: p.a}).carries()
+	return tested
 }
 
-func ucImmediate(w *world) {
+func ucImmediate(w *world) outcome {
 	p := w.uc()
 	if p == nil {
-		return
+		return noted
 	}
 	if w.has(verbs.OpSendImm) {
 		p.b.recv(1, p.b.mem.sge(0, 100))
@@ -73,26 +74,28 @@ func ucImmediate(w *world) {
 		p.b.mem.holds(16, p.a.mem.Bytes()[:8])
 	}
 	p.carries()
+	return tested
 }
 
 // ucNotOfTheService: what needs an answer is refused.
-func ucNotOfTheService(w *world) {
+func ucNotOfTheService(w *world) outcome {
 	p := w.uc()
 	if p == nil {
-		return
+		return noted
 	}
 	for _, wr := range []verbs.SendWR{{Opcode: verbs.WRRDMARead}, {Opcode: verbs.WRAtomicFetchAndAdd},
 		{Opcode: verbs.WRAtomicCmpAndSwp}, {Opcode: verbs.WRSendWithInv}} {
 		p.a.refused(verbs.ErrNotSupported, at(wr, p.a.mem, 0, p.b.mem, 0))
 	}
 	p.carries()
+	return tested
 }
 
 // ucNoReceive: a message for which there is no receive is dropped.
-func ucNoReceive(w *world) {
+func ucNoReceive(w *world) outcome {
 	p := w.uc()
 	if p == nil {
-		return
+		return noted
 	}
 	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)}), verbs.WCSend)
 	p.b.idle(p.b.rcq)
@@ -101,13 +104,14 @@ func ucNoReceive(w *world) {
 	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
 	require.EqualValues(w, 3, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 	p.carries()
+	return tested
 }
 
 // ucDenied: a Write that is not allowed changes nothing, and the writer does not learn of it.
-func ucDenied(w *world) {
+func ucDenied(w *world) outcome {
 	p := w.uc()
 	if p == nil {
-		return
+		return noted
 	}
 	same := p.b.mem.keeps()
 	wr := write(p.a.mem.sgl(0, 8), p.b.mem, 0)
@@ -116,22 +120,24 @@ func ucDenied(w *world) {
 	p.a.idle(p.a.scq)
 	require.Equal(w, verbs.QPStateRTS.String(), p.a.qp.State().String())
 	same()
+	return tested
 }
 
-func ucBadSource(w *world) {
+func ucBadSource(w *world) outcome {
 	p := w.uc()
 	if p == nil {
-		return
+		return noted
 	}
 	wc := p.a.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: badLocal(p.a, "UnknownKey", 100)})
 	w.badSource(wc)
 	p.b.idle(p.b.rcq)
+	return tested
 }
 
-func ucErrors(w *world) {
+func ucErrors(w *world) outcome {
 	p := w.uc()
 	if p == nil {
-		return
+		return noted
 	}
 	p.b.recv(1)
 	p.b.recv(2)
@@ -143,4 +149,5 @@ func ucErrors(w *world) {
 	require.NoError(w, p.a.modify(verbs.QPStateReset))
 	p.handUp(verbs.QPStateRTS)
 	p.carries()
+	return tested
 }

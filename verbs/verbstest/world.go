@@ -64,12 +64,22 @@ func (w *world) listen(cfg cm.Config) *cm.Listener {
 	return ln
 }
 
-// sub runs a subtest in the same world: what it makes is closed when the subtest ends.
-func (w *world) sub(name string, run func(w *world)) {
+// run runs a test, or a part of one, and requires that it has ended as it says.
+func (w *world) run(test func(w *world) outcome) {
+	w.Helper()
+	require.NoError(w, w.rec.check(test(w)))
+}
+
+// sub runs a subtest in the same world: what it makes is closed when the subtest ends. What the device lacks of a part, it lacks of
+// the whole.
+func (w *world) sub(name string, run func(w *world) outcome) {
 	c := *w
 	c.rec = &record{name: w.rec.name + "/" + name}
-	ok := w.Run(name, func(t *testing.T) { run(c.with(t)) })
+	ok := w.Run(name, func(t *testing.T) { c.with(t).run(run) })
 	c.report(!ok)
+	for _, l := range c.rec.lacks {
+		w.rec.add(l)
+	}
 }
 
 // with returns the same world for use in another test.

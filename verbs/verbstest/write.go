@@ -31,18 +31,21 @@ func write(src []verbs.SGE, dst *mem, off int) verbs.SendWR {
 // writes returns a Write, and one with an immediate if the device has it, without operands.
 func (w *world) writes() []verbs.SendWR {
 	wrs := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite}}
-	if w.a.ctx.Supports(verbs.OpWriteImm) {
+	if w.has(verbs.OpWriteImm) {
 		wrs = append(wrs, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Imm: 1})
 	}
 	return wrs
 }
+
+// reads returns a Read without operands.
+func (w *world) reads() []verbs.SendWR { return []verbs.SendWR{{Opcode: verbs.WRRDMARead}} }
 
 // oneWay reports whether a request has no answer that tells of its refusal: on iWARP a Write has none.
 func oneWay(wr verbs.SendWR) bool {
 	return wr.Opcode == verbs.WRRDMAWrite || wr.Opcode == verbs.WRRDMAWriteWithImm
 }
 
-func writeSizes(w *world) {
+func writeSizes(w *world) outcome {
 	p := w.pair(pairConfig{})
 	src, dst := p.bigMemory()
 	for i, n := range sizes {
@@ -58,10 +61,11 @@ func writeSizes(w *world) {
 		same()
 	}
 	p.b.idle(p.b.rcq) // a Write makes no completion at the peer
+	return tested
 }
 
 // writeZeroLength: key and address of an empty Write are not looked at.
-func writeZeroLength(w *world) {
+func writeZeroLength(w *world) outcome {
 	p := w.pair(pairConfig{})
 	same := p.b.mem.keeps()
 	for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(5, 0)} {
@@ -74,9 +78,10 @@ func writeZeroLength(w *world) {
 	p.settle()
 	same()
 	p.works()
+	return tested
 }
 
-func writeGather(w *world) {
+func writeGather(w *world) outcome {
 	p := w.pair(pairConfig{})
 	one, two := p.a.alloc(5000, 0), p.a.register(make([]byte, 3001)[1:], 0)
 	two.fill(99)
@@ -96,10 +101,11 @@ func writeGather(w *world) {
 		dst.holds(13, want)
 		rest()
 	}
+	return tested
 }
 
 // writeEdges writes the first and the last octets of a region, and all of it.
-func writeEdges(w *world) {
+func writeEdges(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, size := range []int{1, 7, 100, 4096} {
 		m := w.b.register(make([]byte, size), verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
@@ -107,10 +113,11 @@ func writeEdges(w *world) {
 		p.exchangeWrite(m, size-1, 1)
 		p.exchangeWrite(m, 0, min(size, scratch))
 	}
+	return tested
 }
 
 // writePipelined keeps the send queue full of Writes.
-func writePipelined(w *world) {
+func writePipelined(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n, count, window = 5000, 200, 32
 	src, dst := p.a.alloc(count+n, 0), p.b.alloc(count*n, allRights)
@@ -127,10 +134,11 @@ func writePipelined(w *world) {
 	for i := range count {
 		dst.holds(i*n, src.Bytes()[i:i+n])
 	}
+	return tested
 }
 
 // writeWatched: the program sees a Write in its memory without any completion, by looking at it with sync/atomic.
-func writeWatched(w *world) {
+func writeWatched(w *world) outcome {
 	p := w.pair(pairConfig{})
 	words := make([]uint64, 8)
 	for _, m := range []*mem{w.b.alloc(64, allRights), w.b.register(wordBytes(words), allRights)} {
@@ -146,16 +154,18 @@ func writeWatched(w *world) {
 			}
 		}
 	}
+	return tested
 }
 
-func writeDenied(w *world) {
+func writeDenied(w *world) outcome {
 	w.denied(func(d denial) (verbs.SendWR, fault, bool) {
 		return verbs.SendWR{Opcode: verbs.WRRDMAWrite}, d.write.fault(), true
 	}, verbs.AccessRemoteWrite)
+	return tested
 }
 
 // writeDeniedLarge: where a long Write leaves the region with its last octet, no octet outside is touched.
-func writeDeniedLarge(w *world) {
+func writeDeniedLarge(w *world) outcome {
 	by := w.pair(pairConfig{})
 	p := w.pair(pairConfig{})
 	const n = 1 << 20
@@ -171,4 +181,5 @@ func writeDeniedLarge(w *world) {
 	requireSame(w.T, before, buf[:32])
 	requireSame(w.T, after, buf[32+n-1:])
 	by.works()
+	return tested
 }

@@ -136,8 +136,9 @@ func write(t *testing.T, file string, m matrix, columns map[string]map[string]st
 One row for every test of package verbstest. "pass": everything in it was tested and is as it should be. Otherwise the cell
 names what the device lacks and the errno that came from below, with which the test has seen it refused as "not supported".
 With "none" goverbs refused it itself, before the driver, or the driver does something else, as sending no event or allowing
-what it should deny; [sources.md](sources.md) says which, and who. "-": a part of a test that the device does not have, since
-it lacks what the test is about or its fabric has rules of its own; a test is never left out.
+what it should deny; [sources.md](sources.md) says which, and who. What the parts of a test lack stands in its own row too. A test
+that ends before its subject without naming what the device lacks has failed. "-": a part of a test that the device does not
+have, since it lacks what the test is about or its fabric has rules of its own; a test is never left out.
 
 ` + "`go test ./testbed/guesttest/suite`" + ` (usiw0) and ` + "`make test-guest`" + ` (all three) compare the file with what they find, and fail if
 it differs in either direction. A run with GOVERBS_MATRIX=FILE writes what it found to FILE.

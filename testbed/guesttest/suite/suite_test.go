@@ -18,23 +18,36 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// fabrics are the devices of the matrix, each connected to itself.
+// fabrics are the devices of the matrix, each connected to itself, with others that have nothing to do with it.
 var fabrics = map[string]func(t *testing.T) verbstest.Fabric{
 	"usiw0": func(t *testing.T) verbstest.Fabric {
-		nic, err := siw.New(siw.Config{Name: "usiw0"})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, nic.Close()) })
-		return verbstest.Fabric{Active: nic.Device(), Passive: nic.Device(), Listen: "127.0.0.1:0"}
+		return fabric(userSpace(t, "usiw0"), "127.0.0.1:0", userSpace(t, "usiw1"))
 	},
-	"rxe0": func(t *testing.T) verbstest.Fabric { return kernel(t, "rxe0", "10.78.0.1:0") },
-	"siw0": func(t *testing.T) verbstest.Fabric { return kernel(t, "siw0", "10.77.0.1:0") },
+	"rxe0": func(t *testing.T) verbstest.Fabric {
+		return fabric(kernel(t, "rxe0"), "10.78.0.1:0", kernel(t, "siw0"), userSpace(t, "usiw1"))
+	},
+	"siw0": func(t *testing.T) verbstest.Fabric {
+		return fabric(kernel(t, "siw0"), "10.77.0.1:0", kernel(t, "rxe0"), userSpace(t, "usiw1"))
+	},
 }
 
-func kernel(t *testing.T, name, listen string) verbstest.Fabric {
+func fabric(dev *verbs.Device, listen string, others ...*verbs.Device) verbstest.Fabric {
+	return verbstest.Fabric{Active: dev, Passive: dev, Listen: listen, Others: others}
+}
+
+func userSpace(t *testing.T, name string) *verbs.Device {
+	t.Helper()
+	nic, err := siw.New(siw.Config{Name: name})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, nic.Close()) })
+	return nic.Device()
+}
+
+func kernel(t *testing.T, name string) *verbs.Device {
 	t.Helper()
 	dev, err := verbs.DeviceByName(name)
 	require.NoError(t, err)
-	return verbstest.Fabric{Active: dev, Passive: dev, Listen: listen}
+	return dev
 }
 
 // TestMatrix runs the whole suite on every device and compares what came of it with the matrix. GOVERBS_SUBJECTS, separated by
