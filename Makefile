@@ -60,8 +60,7 @@ soak-guest: ## mixed traffic on rxe0, siw0 and usiw in the guest, connections th
 
 asan: ## run the tests of verbs and cm with the address sanitizer, over a device that is only C code (internal/fakeverbs)
 	@scripts/need.sh asan verbs
-	LSAN_OPTIONS="suppressions=$(CURDIR)/scripts/lsan.supp:print_suppressions=0" CGO_ENABLED=1 \
-		go test -asan -count=1 -shuffle=on ./internal/fakeverbs ./verbs ./cm
+	CGO_ENABLED=1 go test -asan -count=1 -shuffle=on ./internal/fakeverbs ./verbs ./cm
 
 check: ## format, shellcheck, vet for linux, darwin and windows, imports, go.mod
 	@scripts/need.sh cc verbs shellcheck

@@ -29,6 +29,7 @@ func TestSanitizerReports(t *testing.T) {
 	case "none":
 		return
 	}
+	require.NotContains(t, os.Getenv("LSAN_OPTIONS"), "suppressions", "they hide what was forgotten")
 	for mistake, report := range map[string]string{
 		"none":              "",
 		"use after destroy": "ERROR: AddressSanitizer: use-after-poison",

@@ -5,6 +5,7 @@
 package fakeverbs_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,17 +28,17 @@ func TestConformance(t *testing.T) {
 			"Channel", "UC", "UD", "AH", "Limits", "Foreign", "Disconnect", "Alloc"}},
 	} {
 		t.Run(c.device, func(t *testing.T) {
-			fakeverbs.Reset()
+			fakeverbs.Start(t)
 			fakeverbs.Loopback(true)
-			t.Cleanup(func() { require.Empty(t, fakeverbs.Faults()) })
 			devices, err := verbs.Devices()
 			require.NoError(t, err)
-			for _, d := range devices {
+			for i, d := range devices {
+				t.Cleanup(func() { require.NoError(t, d.CloseShared()) })
 				if d.Info().Name != c.device {
 					continue
 				}
 				verbstest.RunSubjects(t, func(*testing.T) verbstest.Fabric {
-					return verbstest.Fabric{Active: d, Passive: d, Listen: c.listen}
+					return verbstest.Fabric{Active: d, Passive: d, Listen: c.listen, Others: slices.Delete(slices.Clone(devices), i, i+1)}
 				}, c.subjects...)
 				faked, missing := fakeverbs.Lookups()
 				require.Subset(t, faked, []string{"ibv_create_qp", "rdma_connect"})
