@@ -15,21 +15,22 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Policy is a wish of three values.
+// Policy is a wish.
 type Policy uint8
 
 const (
 	Default Policy = iota // what the field's comment says
 	On
 	Off
+	Auto // by what the peer asks for; only where the field's comment says so
 )
 
-// String returns "default", "on" or "off".
+// String returns "default", "on", "off" or "auto".
 func (p Policy) String() string {
-	if p > Off {
+	if p > Auto {
 		return fmt.Sprintf("Policy(%d)", uint8(p))
 	}
-	return [...]string{"default", "on", "off"}[p]
+	return [...]string{"default", "on", "off", "auto"}[p]
 }
 
 // RTRMessages is a set of messages that can open a peer-to-peer connection.
@@ -58,8 +59,11 @@ type Config struct {
 	Network Network
 	// MTU is the largest FPDU in octets, 156 to 65,536, below what the TCP connection's segment size allows (0 = that).
 	MTU int
-	// CRC: On (the default) asks for CRC32C on every connection, Off does without where the peer does not ask for it
-	// (RFC 5044 section 4.4). Linux's siw needs Off over a network: see docs/interop.md.
+	// CRC says when to ask for CRC32C (RFC 5044 section 4.4); a connection has it if either side asks. Auto (the default)
+	// asks for it only as the passive side, and there only of a peer that wants a peer-to-peer connection. So two NICs of
+	// this package have it, unless RTR is Off or Rev is 1, and Linux's siw, whose connections it breaks over a network
+	// (docs/interop.md), is not asked. On asks always, as the RFC wants it to be without an administrator's order; Off
+	// never does.
 	CRC Policy
 	// Rev is the MPA revision of outgoing connections: 2 (the default, RFC 6581: depths are negotiated and either side
 	// may speak first) or 1 (RFC 5044: neither).
@@ -197,19 +201,22 @@ func (cfg Config) fill() (Config, error) {
 	if runtime.GOMAXPROCS(0) == 1 {
 		cfg.Spin = 0 // nobody else could do anything meanwhile
 	}
+	if cfg.CRC > Auto {
+		return cfg, bad("CRC", cfg.CRC, "Default, On, Off or Auto")
+	}
 	for _, f := range []struct {
 		name string
-		v    *Policy
-	}{{"CRC", &cfg.CRC}, {"RTR", &cfg.RTR}} {
-		if *f.v > Off {
-			return cfg, bad(f.name, *f.v, "Default, On or Off")
-		}
-		if *f.v == Default {
-			*f.v = On
+		v    Policy
+	}{{"RTR", cfg.RTR}, {"Markers", cfg.Markers}} {
+		if f.v > Off {
+			return cfg, bad(f.name, f.v, "Default, On or Off")
 		}
 	}
-	if cfg.Markers > Off {
-		return cfg, bad("Markers", cfg.Markers, "Default, On or Off")
+	if cfg.CRC == Default {
+		cfg.CRC = Auto
+	}
+	if cfg.RTR == Default {
+		cfg.RTR = On
 	}
 	if cfg.RTRMessages > RTRWrite|RTRRead|RTRSend {
 		return cfg, bad("RTRMessages", cfg.RTRMessages, "a set of RTRWrite, RTRRead and RTRSend")

@@ -72,68 +72,64 @@ func TestSetupReply(t *testing.T) {
 	reply := func(flags, rev byte, pd ...byte) []byte { return startup(true, flags, rev, pd...) }
 	cases := []struct {
 		name     string
-		crcOff   bool
+		crc      siw.Policy // of the NIC
 		param    cm.ConnParam
 		request  []byte
 		reply    []byte
-		crc      bool
+		has      bool // a CRC
 		ird, ord int
 	}{
-		{"revision 1", false, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
-		{"revision 1 with private data", false, depth(4, 4), request(flagC, 1, 1, 2, 3), reply(flagC, 1), true, 4, 4},
-		{"revision 1 with the bit S, which it does not know", false, depth(4, 4),
+		{"revision 1", siw.Default, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
+		{"revision 1 with private data", siw.Default, depth(4, 4), request(flagC, 1, 1, 2, 3), reply(flagC, 1), true, 4, 4},
+		{"revision 1 with the bit S, which it does not know", siw.Default, depth(4, 4),
 			request(flagC|flagS, 1, plain(2, 2)...), reply(flagC, 1), true, 4, 4},
-		{"revision 2 without the enhanced word", false, depth(4, 4), request(flagC, 2), reply(flagC, 2), true, 4, 4},
-		{"revision 2", false, depth(4, 4), request(flagC|flagS, 2, plain(4, 4)...),
+		{"revision 2 without the enhanced word", siw.Default, depth(4, 4), request(flagC, 2), reply(flagC, 2), true, 4, 4},
+		{"revision 2", siw.Default, depth(4, 4), request(flagC|flagS, 2, plain(4, 4)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
-		{"reserved bits and R do not matter", false, depth(4, 4), request(flagC|flagS|flagR|0x0f, 2, plain(4, 4)...),
+		{"reserved bits and R do not matter", siw.Default, depth(4, 4), request(flagC|flagS|flagR|0x0f, 2, plain(4, 4)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
-		{"enhanced word and private data", false, depth(4, 4), request(flagC|flagS, 2, append(plain(4, 4), 9, 8)...),
+		{"enhanced word and private data", siw.Default, depth(4, 4), request(flagC|flagS, 2, append(plain(4, 4), 9, 8)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
 
-		{"CRC asked for here", false, depth(4, 4), request(0, 1), reply(flagC, 1), true, 4, 4},
-		{"CRC asked for there", true, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
-		{"CRC asked for nowhere", true, depth(4, 4), request(0, 1), reply(0, 1), false, 4, 4},
-		{"CRC asked for here, revision 2", false, depth(4, 4), request(flagS, 2, plain(4, 4)...),
+		{"CRC asked for here", siw.On, depth(4, 4), request(0, 1), reply(flagC, 1), true, 4, 4},
+		{"CRC asked for there", siw.Off, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
+		{"CRC asked for nowhere", siw.Off, depth(4, 4), request(0, 1), reply(0, 1), false, 4, 4},
+		{"CRC asked for here, revision 2", siw.On, depth(4, 4), request(flagS, 2, plain(4, 4)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
-		{"CRC asked for nowhere, revision 2", true, depth(4, 4), request(flagS, 2, plain(4, 4)...),
+		{"CRC asked for nowhere, revision 2", siw.Off, depth(4, 4), request(flagS, 2, plain(4, 4)...),
 			reply(flagS, 2, plain(4, 4)...), false, 4, 4},
 
 		// Our ORD is at most the peer's IRD; our IRD need not be more than the peer's ORD.
-		{"the peer serves less", false, depth(16, 16), request(flagC|flagS, 2, plain(3, 16)...),
+		{"the peer serves less", siw.Default, depth(16, 16), request(flagC|flagS, 2, plain(3, 16)...),
 			reply(flagC|flagS, 2, plain(16, 3)...), true, 16, 3},
-		{"the peer serves more", false, depth(16, 16), request(flagC|flagS, 2, plain(100, 16)...),
+		{"the peer serves more", siw.Default, depth(16, 16), request(flagC|flagS, 2, plain(100, 16)...),
 			reply(flagC|flagS, 2, plain(16, 16)...), true, 16, 16},
-		{"the peer asks for more than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 100)...),
+		{"the peer asks for more than we serve", siw.Default, depth(5, 16), request(flagC|flagS, 2, plain(16, 100)...),
 			reply(flagC|flagS, 2, plain(4, 16)...), true, 4, 16},
-		{"the peer asks for what is no power of two", false, depth(16, 16), request(flagC|flagS, 2, plain(16, 5)...),
+		{"the peer asks for what is no power of two", siw.Default, depth(16, 16), request(flagC|flagS, 2, plain(16, 5)...),
 			reply(flagC|flagS, 2, plain(8, 16)...), true, 5, 16},
-		{"the peer asks for less than we serve", false, depth(5, 16), request(flagC|flagS, 2, plain(16, 1)...),
+		{"the peer asks for less than we serve", siw.Default, depth(5, 16), request(flagC|flagS, 2, plain(16, 1)...),
 			reply(flagC|flagS, 2, plain(1, 16)...), true, 1, 16},
-		{"no Reads", false, depth(cm.None, cm.None), request(flagC|flagS, 2, plain(16, 16)...),
+		{"no Reads", siw.Default, depth(cm.None, cm.None), request(flagC|flagS, 2, plain(16, 16)...),
 			reply(flagC|flagS, 2, plain(0, 0)...), true, 0, 0},
-		{"the peer has none", false, depth(16, 16), request(flagC|flagS, 2, plain(0, 0)...),
+		{"the peer has none", siw.Default, depth(16, 16), request(flagC|flagS, 2, plain(0, 0)...),
 			reply(flagC|flagS, 2, plain(0, 0)...), true, 0, 0},
-		{"all of the device", false, depth(0, 0), request(flagC|flagS, 2, plain(0x3ffe, 0x3ffe)...),
+		{"all of the device", siw.Default, depth(0, 0), request(flagC|flagS, 2, plain(0x3ffe, 0x3ffe)...),
 			reply(flagC|flagS, 2, plain(128, 128)...), true, 128, 128},
-		{"not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 0x3fff)...),
+		{"not negotiated", siw.Default, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 0x3fff)...),
 			reply(flagC|flagS, 2, plain(0x3fff, 0x3fff)...), true, 5, 6},
-		{"ORD not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(4, 0x3fff)...),
+		{"ORD not negotiated", siw.Default, depth(5, 6), request(flagC|flagS, 2, plain(4, 0x3fff)...),
 			reply(flagC|flagS, 2, plain(0x3fff, 4)...), true, 5, 4},
-		{"IRD not negotiated", false, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 4)...),
+		{"IRD not negotiated", siw.Default, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 4)...),
 			reply(flagC|flagS, 2, plain(4, 0x3fff)...), true, 4, 6},
 
 		// Without A the other bits of RFC 6581 section 9.2 mean nothing.
-		{"B, C and D without A", false, depth(4, 4), request(flagC|flagS, 2, word(false, true, 4, true, true, 4)...),
+		{"B, C and D without A", siw.Default, depth(4, 4), request(flagC|flagS, 2, word(false, true, 4, true, true, 4)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := siw.Config{}
-			if c.crcOff {
-				cfg.CRC = siw.Off
-			}
-			n := newRawNIC(t, cfg)
+			n := newRawNIC(t, siw.Config{CRC: c.crc})
 			e, ln := n.end(verbs.QPCap{}), n.listen()
 			p := rawDial(t, ln.Addr())
 			p.write(c.request)
@@ -155,21 +151,71 @@ func TestSetupReply(t *testing.T) {
 			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
 			p.none(20 * time.Millisecond)
 			e.idle(e.scq)
-			p.crc = c.crc
+			p.crc = c.has
 			p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
 			require.Equal(t, rawSend(1, nil), p.read())
 			require.Equal(t, verbs.WC{ID: 1, QPNum: e.qp.Num()}, e.sent())
 			// The CRC field is judged if and only if the CRC is on.
 			e.recv(8)
-			b := rawFPDU(rawSend(1, nil), c.crc)
+			b := rawFPDU(rawSend(1, nil), c.has)
 			b[len(b)-1] ^= 1
 			p.write(b)
-			if c.crc {
+			if c.has {
 				p.terminate(2, 0, 2, quoteNone, nil)
 			} else {
 				require.Equal(t, verbs.WCSuccess, e.received().Status)
 			}
 		})
+	}
+}
+
+// TestSetupCRC asks for CRC, as either side, by every policy and of every kind of peer.
+func TestSetupCRC(t *testing.T) {
+	t.Parallel()
+	p2p := word(true, false, 4, true, false, 4)
+	none := map[siw.Policy]bool{siw.On: true}
+	for _, kind := range []struct {
+		name string
+		cfg  siw.Config // of a NIC that sends such a Request
+		rev  byte
+		pd   []byte              // of the Request
+		asks map[siw.Policy]bool // the passive side
+	}{
+		{"revision 1", siw.Config{Rev: 1}, 1, nil, none},
+		{"as Linux's siw", siw.Config{RTR: siw.Off}, 2, plain(4, 4), none},
+		{"peer-to-peer", siw.Config{}, 2, p2p, map[siw.Policy]bool{siw.Default: true, siw.On: true, siw.Auto: true}},
+	} {
+		flags := byte(0)
+		if kind.pd != nil {
+			flags = flagS
+		}
+		for _, policy := range []siw.Policy{siw.Default, siw.On, siw.Off, siw.Auto} {
+			kind.cfg.CRC = policy
+			t.Run(fmt.Sprintf("%s/%v", kind.name, policy), func(t *testing.T) {
+				n := newRawNIC(t, kind.cfg)
+				e, ln := n.end(verbs.QPCap{}), rawListen(t)
+				e.goConnect(soon(t), ln, depth(4, 4))
+				p := rawAccept(t, ln)
+				want := startup(false, flags, kind.rev, kind.pd...)
+				if policy == siw.On {
+					want[16] |= flagC
+				}
+				require.Equal(t, want, p.bytes(len(want)), "as active side")
+				p.close()
+				passive := n.listen()
+				for _, theirs := range []byte{0, flagC} {
+					p := rawDial(t, passive.Addr())
+					p.write(startup(false, flags|theirs, kind.rev, kind.pd...))
+					n.end(verbs.QPCap{}).goAccept(soon(t), n.request(passive), depth(4, 4))
+					t.Cleanup(p.close)
+					want := startup(true, flags|theirs, kind.rev, kind.pd...)
+					if kind.asks[policy] {
+						want[16] |= flagC
+					}
+					require.Equal(t, want, p.bytes(len(want)), "as passive side of a Request with flags %#x", theirs)
+				}
+			})
+		}
 	}
 }
 
@@ -460,67 +506,67 @@ func TestSetupRequest(t *testing.T) {
 		reply   []byte
 		want    outcome
 	}{
-		{"revision 1", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC, 1),
+		{"revision 1", siw.Config{Rev: 1}, depth(4, 4), req(0, 1), rep(flagC, 1),
 			outcome{crc: true, ird: 4, ord: 4}},
-		{"revision 1, CRC asked for here", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(0, 1),
+		{"revision 1, CRC asked for here", siw.Config{Rev: 1, CRC: siw.On}, depth(4, 4), req(flagC, 1), rep(0, 1),
 			outcome{crc: true, ird: 4, ord: 4}},
 		{"revision 1, CRC asked for there", siw.Config{Rev: 1, CRC: siw.Off}, depth(4, 4), req(0, 1), rep(flagC, 1),
 			outcome{crc: true, ird: 4, ord: 4}},
 		{"revision 1, CRC asked for nowhere", siw.Config{Rev: 1, CRC: siw.Off}, depth(4, 4), req(0, 1), rep(0, 1),
 			outcome{ird: 4, ord: 4}},
-		{"revision 1, S means nothing", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1),
+		{"revision 1, S means nothing", siw.Config{Rev: 1}, depth(4, 4), req(0, 1),
 			rep(flagC|flagS, 1, plain(1, 1)...), outcome{crc: true, ird: 4, ord: 4}},
-		{"reserved bits", siw.Config{Rev: 1}, depth(4, 4), req(flagC, 1), rep(flagC|0x0f, 1),
+		{"reserved bits", siw.Config{Rev: 1}, depth(4, 4), req(0, 1), rep(flagC|0x0f, 1),
 			outcome{crc: true, ird: 4, ord: 4}},
 
-		{"peer to peer", siw.Config{}, depth(4, 5), req(flagC|flagS, 2, p2p(4, 5)...),
+		{"peer to peer", siw.Config{}, depth(4, 5), req(flagS, 2, p2p(4, 5)...),
 			rep(flagC|flagS, 2, p2p(5, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 5}},
-		{"peer to peer, CRC asked for here", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+		{"peer to peer, CRC asked for here", siw.Config{CRC: siw.On}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
 			rep(flagS, 2, p2p(4, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
 		{"peer to peer, CRC asked for there", siw.Config{CRC: siw.Off}, depth(4, 4), req(flagS, 2, p2p(4, 4)...),
 			rep(flagC|flagS, 2, p2p(4, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
 		{"peer to peer, CRC asked for nowhere", siw.Config{CRC: siw.Off}, depth(4, 4), req(flagS, 2, p2p(4, 4)...),
 			rep(flagS, 2, p2p(4, 4)...), outcome{rtr: true, ird: 4, ord: 4}},
-		{"RTR by Write or Read", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+		{"RTR by Write or Read", siw.Config{}, depth(4, 4), req(flagS, 2, p2p(4, 4)...),
 			rep(flagC|flagS, 2, word(true, false, 4, true, true, 4)...), outcome{crc: true, rtr: true, ird: 4, ord: 4}},
-		{"client and server", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagC|flagS, 2, plain(4, 4)...),
+		{"client and server", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagS, 2, plain(4, 4)...),
 			rep(flagC|flagS, 2, plain(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
-		{"client and server, as the responder wants it", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+		{"client and server, as the responder wants it", siw.Config{}, depth(4, 4), req(flagS, 2, p2p(4, 4)...),
 			rep(flagC|flagS, 2, plain(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
-		{"A where it was not asked for", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagC|flagS, 2, plain(4, 4)...),
+		{"A where it was not asked for", siw.Config{RTR: siw.Off}, depth(4, 4), req(flagS, 2, plain(4, 4)...),
 			rep(flagC|flagS, 2, p2p(4, 4)...), outcome{crc: true, ird: 4, ord: 4}},
 
-		{"the peer serves less", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
+		{"the peer serves less", siw.Config{}, depth(8, 8), req(flagS, 2, p2p(8, 8)...),
 			rep(flagC|flagS, 2, p2p(3, 8)...), outcome{crc: true, rtr: true, ird: 8, ord: 3}},
-		{"the peer serves more", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
+		{"the peer serves more", siw.Config{}, depth(8, 8), req(flagS, 2, p2p(8, 8)...),
 			rep(flagC|flagS, 2, p2p(100, 8)...), outcome{crc: true, rtr: true, ird: 8, ord: 8}},
-		{"the peer serves none", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
+		{"the peer serves none", siw.Config{}, depth(8, 8), req(flagS, 2, p2p(8, 8)...),
 			rep(flagC|flagS, 2, p2p(0, 0)...), outcome{crc: true, rtr: true, ird: 0, ord: 0}},
-		{"not negotiated", siw.Config{}, depth(8, 7), req(flagC|flagS, 2, p2p(8, 7)...),
+		{"not negotiated", siw.Config{}, depth(8, 7), req(flagS, 2, p2p(8, 7)...),
 			rep(flagC|flagS, 2, p2p(0x3fff, 0x3fff)...), outcome{crc: true, rtr: true, ird: 8, ord: 7}},
-		{"no Reads", siw.Config{}, depth(cm.None, cm.None), req(flagC|flagS, 2, p2p(0, 0)...),
+		{"no Reads", siw.Config{}, depth(cm.None, cm.None), req(flagS, 2, p2p(0, 0)...),
 			rep(flagC|flagS, 2, p2p(8, 0)...), outcome{crc: true, rtr: true}},
-		{"all of the device", siw.Config{}, depth(0, 0), req(flagC|flagS, 2, p2p(128, 128)...),
+		{"all of the device", siw.Config{}, depth(0, 0), req(flagS, 2, p2p(128, 128)...),
 			rep(flagC|flagS, 2, p2p(128, 128)...), outcome{crc: true, rtr: true, ird: 128, ord: 128}},
 
-		{"no power of two", siw.Config{}, depth(7, 7), req(flagC|flagS, 2, p2p(4, 7)...),
+		{"no power of two", siw.Config{}, depth(7, 7), req(flagS, 2, p2p(4, 7)...),
 			rep(flagC|flagS, 2, p2p(7, 3)...), outcome{crc: true, rtr: true, ird: 3, ord: 7}},
-		{"the peer asks for more than it was told, but not for too much", siw.Config{}, depth(7, 7), req(flagC|flagS, 2, p2p(4, 7)...),
+		{"the peer asks for more than it was told, but not for too much", siw.Config{}, depth(7, 7), req(flagS, 2, p2p(4, 7)...),
 			rep(flagC|flagS, 2, p2p(7, 7)...), outcome{crc: true, rtr: true, ird: 7, ord: 7}},
 
-		{"the peer asks for one more than we serve", siw.Config{}, depth(8, 8), req(flagC|flagS, 2, p2p(8, 8)...),
+		{"the peer asks for one more than we serve", siw.Config{}, depth(8, 8), req(flagS, 2, p2p(8, 8)...),
 			rep(flagC|flagS, 2, p2p(8, 9)...), outcome{crc: true, term: 6}},
 		{"the peer asks for Reads and we serve none", siw.Config{}, depth(cm.None, 8),
-			req(flagC|flagS, 2, p2p(0, 8)...), rep(flagC|flagS, 2, p2p(8, 1)...), outcome{crc: true, term: 6}},
+			req(flagS, 2, p2p(0, 8)...), rep(flagC|flagS, 2, p2p(8, 1)...), outcome{crc: true, term: 6}},
 		{"the same without CRC", siw.Config{CRC: siw.Off}, depth(cm.None, 8), req(flagS, 2, p2p(0, 8)...),
 			rep(flagS, 2, p2p(8, 1)...), outcome{term: 6}},
-		{"Terminate with markers", siw.Config{}, depth(cm.None, 8), req(flagC|flagS, 2, p2p(0, 8)...),
+		{"Terminate with markers", siw.Config{}, depth(cm.None, 8), req(flagS, 2, p2p(0, 8)...),
 			rep(flagC|flagS|flagM, 2, p2p(8, 1)...), outcome{crc: true, mark: true, term: 6}},
-		{"RTR by Read only", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+		{"RTR by Read only", siw.Config{}, depth(4, 4), req(flagS, 2, p2p(4, 4)...),
 			rep(flagC|flagS, 2, word(true, false, 4, false, true, 4)...), outcome{crc: true, term: 7}},
-		{"RTR by Send only", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+		{"RTR by Send only", siw.Config{}, depth(4, 4), req(flagS, 2, p2p(4, 4)...),
 			rep(flagC|flagS, 2, word(true, true, 4, false, false, 4)...), outcome{crc: true, term: 7}},
-		{"no RTR at all", siw.Config{}, depth(4, 4), req(flagC|flagS, 2, p2p(4, 4)...),
+		{"no RTR at all", siw.Config{}, depth(4, 4), req(flagS, 2, p2p(4, 4)...),
 			rep(flagC|flagS, 2, word(true, false, 4, false, false, 4)...), outcome{crc: true, term: 7}},
 	}
 	for _, c := range cases {
@@ -997,7 +1043,7 @@ func TestSetupRTRRequest(t *testing.T) {
 			if offer == 0 {
 				offer = siw.RTRWrite
 			}
-			require.Equal(t, startup(false, flagC|flagS, 2, rtrWord(offer, 4, uint16(max(c.ord, 0)))...), p.bytes(24))
+			require.Equal(t, startup(false, flagS, 2, rtrWord(offer, 4, uint16(max(c.ord, 0)))...), p.bytes(24))
 			p.write(startup(true, flagC|flagS, 2, rtrWord(c.answer, c.irdOfThePeers, 4)...))
 			p.crc = true
 			if c.want == 0 {

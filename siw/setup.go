@@ -197,7 +197,7 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 	if err := checkPrivate(private, req.HasEnhanced); err != nil {
 		return mpa.Frame{}, setup{}, err
 	}
-	rep := mpa.Frame{Reply: true, CRC: req.CRC || d.cfg.CRC == On, Markers: d.cfg.Markers == On, Rev: req.Rev, PrivateData: private}
+	rep := mpa.Frame{Reply: true, CRC: req.CRC || d.asksCRC(req), Markers: d.cfg.Markers == On, Rev: req.Rev, PrivateData: private}
 	agreed := setup{crc: rep.CRC, markOut: req.Markers, markIn: rep.Markers, ord: want.ord, ird: want.ird, serve: want.ird,
 		peer: said(req), hold: true, private: req.PrivateData}
 	if !req.HasEnhanced {
@@ -238,6 +238,12 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 	}
 	rep.HasEnhanced, rep.Enhanced = true, e
 	return rep, agreed, nil
+}
+
+// asksCRC reports whether the passive side asks for CRC. With Auto it knows by the Request whom it has before it: that of Linux's
+// siw never wants a peer-to-peer connection, and that of this package does.
+func (d *device) asksCRC(req *mpa.Frame) bool {
+	return d.cfg.CRC == On || d.cfg.CRC == Auto && req.HasEnhanced && req.Enhanced.PeerToPeer
 }
 
 // refusal is the Reply that rejects a Request. To a Request with the enhanced word it always has one too.

@@ -87,7 +87,7 @@ var fours = cm.ConnParam{InitiatorDepth: 4, ResponderResources: 4}
 func TestVectorFrames(t *testing.T) {
 	t.Run("request", func(t *testing.T) {
 		for name, rtr := range map[string]siw.Policy{"mpa-request": siw.Off, "mpa-request-rtr-write": siw.On} {
-			n := newRawNIC(t, siw.Config{RTR: rtr})
+			n := newRawNIC(t, siw.Config{RTR: rtr, CRC: siw.On})
 			ln := rawListen(t)
 			c := n.end(verbs.QPCap{}).goConnect(soon(t), ln, fours)
 			p := rawAccept(t, ln)

@@ -38,9 +38,9 @@ func TestVerbs(t *testing.T) {
 	}{
 		{name: "Defaults", two: true},
 		{name: "NoCRC", cfg: siw.Config{CRC: siw.Off}},
-		{name: "Rev1", cfg: siw.Config{Rev: 1, RTR: siw.Off}, activeFirst: true},
+		{name: "Rev1", cfg: siw.Config{Rev: 1, RTR: siw.Off, CRC: siw.On}, activeFirst: true},
 		{name: "SmallMTU", cfg: siw.Config{MTU: 256}},
-		{name: "Plain", cfg: siw.Config{Without: rfc7306, RTR: siw.Off}, activeFirst: true},
+		{name: "Plain", cfg: siw.Config{Without: rfc7306, RTR: siw.Off, CRC: siw.On}, activeFirst: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			verbstest.Run(t, func(t *testing.T) verbstest.Fabric {

@@ -15,11 +15,11 @@ import (
 // withNIC makes a command's function of one that finds the user-space RNIC among the devices, as the last of them.
 func withNIC(f func(cmd *cobra.Command, nic *verbs.Device) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
-		var cfg siw.Config
-		if crc := cmd.Flag(noCRCFlag); crc != nil && crc.Value.String() == "true" {
-			cfg.CRC = siw.Off
+		crc, err := chosenCRC(cmd)
+		if err != nil {
+			return err
 		}
-		return onNIC(cmd, cfg, func(nic *verbs.Device) error { return f(cmd, nic) })
+		return onNIC(cmd, siw.Config{CRC: crc}, func(nic *verbs.Device) error { return f(cmd, nic) })
 	}
 }
 
@@ -39,12 +39,52 @@ func onNIC(cmd *cobra.Command, cfg siw.Config, f func(nic *verbs.Device) error) 
 // deviceFlag is the name of the option that chooses a device.
 const deviceFlag = "device"
 
-// noCRCFlag is the name of the option for peers that a CRC does not agree with.
-const noCRCFlag = "no-crc"
+// crcFlag is the name of the option that says when the user-space RNIC asks for CRCs. noCRCFlag, which is older, is --crc off.
+const (
+	crcFlag   = "crc"
+	noCRCFlag = "no-crc"
+)
 
-// addNoCRCFlag adds the option --no-crc.
-func addNoCRCFlag(cmd *cobra.Command) {
-	cmd.Flags().Bool(noCRCFlag, false, "have the user-space RNIC ask for no CRC, which Linux's siw needs over a network")
+// addCRCFlags adds both.
+func addCRCFlags(cmd *cobra.Command) {
+	policy := crcPolicy(siw.Auto)
+	cmd.Flags().Var(&policy, crcFlag, "have the user-space RNIC ask for CRCs `WHEN`: on, off, or auto: not of Linux's siw")
+	cmd.Flags().Bool(noCRCFlag, false, "")
+	_ = cmd.Flags().MarkHidden(noCRCFlag)
+}
+
+// chosenCRC returns the policy of those options, the default for a command without them.
+func chosenCRC(cmd *cobra.Command) (siw.Policy, error) {
+	crc, no := cmd.Flag(crcFlag), cmd.Flag(noCRCFlag)
+	switch {
+	case crc == nil:
+		return siw.Default, nil
+	case crc.Changed && no.Changed:
+		return 0, usage(cmd, "--%s %v and --%s: one says it all", crcFlag, crc.Value, noCRCFlag)
+	case no.Value.String() == "true":
+		return siw.Off, nil
+	}
+	return siw.Policy(*crc.Value.(*crcPolicy)), nil
+}
+
+// crcPolicy is the value of --crc.
+type crcPolicy siw.Policy
+
+// String implements pflag.Value.
+func (p *crcPolicy) String() string { return siw.Policy(*p).String() }
+
+// Type implements pflag.Value.
+func (p *crcPolicy) Type() string { return "policy" }
+
+// Set implements pflag.Value.
+func (p *crcPolicy) Set(s string) error {
+	for _, known := range []siw.Policy{siw.Auto, siw.On, siw.Off} {
+		if s == known.String() {
+			*p = crcPolicy(known)
+			return nil
+		}
+	}
+	return errors.New("not auto, on or off")
 }
 
 // userSpaceProvider is the provider of the user-space RNIC, which has every operation.

@@ -73,7 +73,7 @@ func newRPing() *cobra.Command {
 	f.BoolVarP(&o.selfQP, "self-qp", "q", false, "")
 	_ = f.MarkHidden("self-qp")
 	addDeviceFlag(cmd)
-	addNoCRCFlag(cmd)
+	addCRCFlags(cmd)
 	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
 		if err := o.check(cmd); err != nil {
 			return err

@@ -357,13 +357,13 @@ func TestConnectEvent(t *testing.T) {
 	}
 }
 
-// TestRPingNoCRC: the Request of a connection asks for a CRC, unless it shall not (RFC 5044 section 7.1.1).
-func TestRPingNoCRC(t *testing.T) {
+// TestRPingCRC: the Request of a connection asks for a CRC if it shall (RFC 5044 section 7.1.1).
+func TestRPingCRC(t *testing.T) {
 	const crc = 0x40
 	for _, c := range []struct {
 		options []string
 		want    byte
-	}{{nil, crc}, {[]string{"--no-crc"}, 0}, {[]string{"--no-crc=false"}, crc}} {
+	}{{nil, 0}, {[]string{"--crc", "on"}, crc}, {[]string{"--crc=auto"}, 0}, {[]string{"--crc", "off"}, 0}, {[]string{"--no-crc"}, 0}} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		_, port, err := net.SplitHostPort(ln.Addr().String())
@@ -384,5 +384,20 @@ func TestRPingNoCRC(t *testing.T) {
 		r := start(t, append([]string{"rping", "-c", "-a", "127.0.0.1", "-p", port}, c.options...)...).end(t)
 		require.NotEqual(t, exitDone, r.code)
 		require.Equal(t, c.want, <-flags&crc, "%v", c.options)
+	}
+}
+
+// TestRPingCRCUsage: what --crc does not know, and two answers to one question.
+func TestRPingCRCUsage(t *testing.T) {
+	for _, c := range []struct {
+		options []string
+		says    string
+	}{
+		{[]string{"--crc", "maybe"}, `invalid argument "maybe" for "--crc" flag: not auto, on or off`},
+		{[]string{"--crc", "on", "--no-crc"}, "--crc on and --no-crc"},
+	} {
+		r := goverbs(t, append([]string{"rping", "-c", "-a", "127.0.0.1"}, c.options...)...)
+		require.Equal(t, exitUsage, r.code, "%v: %s", c.options, r.stderr)
+		require.Contains(t, r.stderr, c.says)
 	}
 }

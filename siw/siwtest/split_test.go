@@ -21,7 +21,7 @@ func TestSplitOperations(t *testing.T) {
 		{1, siw.Config{}, []int{0, 1, 7, 8, 100, 1000, part}},
 		{1, siw.Config{MTU: 256}, []int{0, 1, 209, 210, 211, 1000}},
 		{1, siw.Config{Markers: siw.On}, []int{0, 1, 500, 511, 512, 513, 2000}},
-		{1, siw.Config{Rev: 1, RTR: siw.Off}, []int{100}},
+		{1, siw.Config{Rev: 1, RTR: siw.Off, CRC: siw.On}, []int{100}},
 		{1, siw.Config{CRC: siw.Off}, []int{1, 100}},
 		{2, siw.Config{}, []int{0, 1, 2, 3, 100}},
 		{3, siw.Config{}, []int{0, 1, 2, 3, 100}},

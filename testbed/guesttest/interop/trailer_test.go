@@ -5,6 +5,7 @@
 package interop
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -29,20 +30,24 @@ func TestKernelSplitTrailer(t *testing.T) {
 }
 
 // TestKernelCutCRC: so with a CRC a connection to siw does not last where its host sees TCP's segments one by one, as those
-// of a cable come without offloads. Without CRC it does.
+// of a cable come without offloads. The user-space RNIC has none with siw, whoever connects, unless it is told to.
 func TestKernelCutCRC(t *testing.T) {
 	needKernel(t)
 	p := cable(t)
-	command(t, "ip", "-n", userSpace, "link", "set", userCable, "gso_max_segs", "1", "gso_max_size", "1500")
-	const lists, each = 1000, 16
+	there := func(args ...string) { command(t, "ip", append([]string{"netns", "exec", userSpace}, args...)...) }
+	there("ip", "link", "set", userCable, "gso_max_segs", "1", "gso_max_size", "1500")
+	there("tc", "qdisc", "add", "dev", userCable, "root", "netem", "delay", "500us", "loss", "0.1%")
+	const total, each, longest = 64 << 20, 32, 6000
 	// writes posts lists of Writes of random lengths and returns the reason for which they end before all are done.
-	writes := func(t *testing.T, crc siw.Policy) error {
-		l := p.link(t, linkConfig{nic: siw.Config{CRC: crc}})
+	writes := func(t *testing.T, cfg linkConfig) error {
+		l := p.link(t, cfg)
 		rng := rand.New(rand.NewPCG(1, 2))
-		for range lists {
+		for sent := 0; sent < total; {
 			var wrs []verbs.SendWR
 			for range each {
-				wrs = append(wrs, l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: l.user.sgl(0, 1+rng.IntN(3000))}, rng.IntN(1<<16)))
+				n := 1 + rng.IntN(longest)
+				sent += n
+				wrs = append(wrs, l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: l.user.sgl(0, n)}, rng.IntN(1<<16)))
 			}
 			l.user.post(wrs...)
 			for range each {
@@ -51,9 +56,15 @@ func TestKernelCutCRC(t *testing.T) {
 				}
 			}
 		}
+		l.user.writes(l.kernel, 1<<16)
+		l.kernel.writes(l.user, 1<<16)
 		l.user.reads(l.kernel, 8)
 		return nil
 	}
-	require.Error(t, writes(t, siw.On))
-	require.NoError(t, writes(t, siw.Off))
+	for _, active := range []bool{false, true} {
+		t.Run(fmt.Sprintf("kernel connects %v", active), func(t *testing.T) {
+			require.NoError(t, writes(t, linkConfig{kernelActive: active}))
+			require.Error(t, writes(t, linkConfig{kernelActive: active, nic: siw.Config{CRC: siw.On}}))
+		})
+	}
 }
