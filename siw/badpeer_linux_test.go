@@ -319,17 +319,24 @@ func (n *namespace) acknowledged(t *testing.T) bool {
 	return !slices.ContainsFunc(lines, func(line string) bool { return !strings.HasPrefix(strings.Fields(line)[4], "00000000:") })
 }
 
-// TestSilentHost cuts the cable between two hosts, which nobody is told: the peer is given up after PeerTimeout where
-// something waits to be acknowledged, and not before.
-func TestSilentHost(t *testing.T) {
-	const patience = time.Second
-	a, b := newNamespace(t), newNamespace(t)
+// twoHosts makes two namespaces with a cable between them: v0 with 10.99.0.1, and v1 with 10.99.0.2.
+func twoHosts(t *testing.T) (a, b *namespace) {
+	t.Helper()
+	a, b = newNamespace(t), newNamespace(t)
 	a.ip(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
 	a.ip(t, "link", "set", "v1", "netns", b.path)
 	a.ip(t, "addr", "add", "10.99.0.1/24", "dev", "v0")
 	b.ip(t, "addr", "add", "10.99.0.2/24", "dev", "v1")
 	a.ip(t, "link", "set", "v0", "up")
 	b.ip(t, "link", "set", "v1", "up")
+	return a, b
+}
+
+// TestSilentHost cuts the cable between two hosts, which nobody is told: the peer is given up after PeerTimeout where
+// something waits to be acknowledged, and not before.
+func TestSilentHost(t *testing.T) {
+	const patience = time.Second
+	a, b := twoHosts(t)
 
 	server, err := newScaleSideOf(siw.Config{Network: b, CloseTimeout: time.Second})
 	require.NoError(t, err)

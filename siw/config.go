@@ -101,6 +101,9 @@ type Config struct {
 	IdleTimeout time.Duration
 	// SetupTimeout bounds the exchange of MPA frames (10 s as active, 5 s as passive side).
 	SetupTimeout time.Duration
+	// HoldTimeout is how long the passive side of a connection that is not peer-to-peer leaves the first message to the peer,
+	// counted from when the Reply has arrived (100 ms). RFC 5044 section 7.1.2 would have it wait without limit.
+	HoldTimeout time.Duration
 	// DeregTimeout is how long a deregistration waits for operations in progress before it ends their connections (3 s).
 	DeregTimeout time.Duration
 
@@ -186,6 +189,7 @@ func (cfg Config) fill() (Config, error) {
 		{"PeerTimeout", &cfg.PeerTimeout, 20 * time.Second},
 		{"IdleTimeout", &cfg.IdleTimeout, 0},
 		{"SetupTimeout", &cfg.SetupTimeout, 0},
+		{"HoldTimeout", &cfg.HoldTimeout, 100 * time.Millisecond},
 		{"DeregTimeout", &cfg.DeregTimeout, 3 * time.Second},
 	} {
 		if *f.v == 0 {

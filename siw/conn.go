@@ -60,7 +60,7 @@ type setup struct {
 	ord, ird int
 	serve    int    // how many of the peer's requests we take at a time
 	peer     depths // what the peer has said, -1 if nothing
-	hold     bool   // we may not send before the peer has (RFC 5044 section 7.1.2, responder)
+	hold     bool   // we are the responder, and the peer is to speak first; see hold.go
 	rtr      bool   // what it sends first only opens the connection (RFC 6581 section 5)
 	markOut  bool   // markers in what we send
 	markIn   bool   // markers in what the peer sends
@@ -104,6 +104,7 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 		c.readLoop()
 	}()
 	c.watch()
+	c.limitHold()
 	return c, nil
 }
 
@@ -219,7 +220,7 @@ func (c *conn) end() {
 	if c.term != nil {
 		tail = c.appendTerminate(tail)
 	}
-	for _, timer := range []*time.Timer{c.idle, c.tx.grace, c.reason} {
+	for _, timer := range []*time.Timer{c.idle, c.tx.grace, c.tx.held, c.reason} {
 		if timer != nil {
 			timer.Stop()
 		}

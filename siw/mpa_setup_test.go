@@ -129,7 +129,7 @@ func TestSetupReply(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			n := newRawNIC(t, siw.Config{CRC: c.crc})
+			n := newRawNIC(t, siw.Config{CRC: c.crc, HoldTimeout: time.Hour})
 			e, ln := n.end(verbs.QPCap{}), n.listen()
 			p := rawDial(t, ln.Addr())
 			p.write(c.request)

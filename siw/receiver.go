@@ -267,16 +267,6 @@ func (c *conn) frame(b []byte) (fpdu []byte, need int, f fault) {
 	return b, need, f
 }
 
-// release lets us send, now that the peer has (RFC 5044 section 7.1.2).
-func (c *conn) release() {
-	c.q.mu.Lock()
-	defer c.q.mu.Unlock()
-	if c.tx.hold {
-		c.tx.hold = false
-		c.rx.reply = true
-	}
-}
-
 // hear notes that the peer's first FPDU has been handled.
 func (c *conn) hear() {
 	c.rx.heard = true

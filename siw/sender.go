@@ -30,9 +30,10 @@ type sender struct {
 	again   bool      // mu: something was queued meanwhile
 	blocked bool      // mu: the socket is full
 	waiter  bool      // mu: waitWritable runs
-	hold    bool      // mu: the peer must speak first
+	hold    bool      // mu: the peer is to speak first; see hold.go
 	idle    sync.Cond // on q.mu: busy has become false
 
+	held  *time.Timer  // mu: bounds hold, if that is ours to do
 	last  *termination // mu: what follows the responses that are owed, and ends the connection
 	grace *time.Timer  // mu: bounds them
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,9 +39,9 @@ func TestVerbs(t *testing.T) {
 	}{
 		{name: "Defaults", two: true},
 		{name: "NoCRC", cfg: siw.Config{CRC: siw.Off}},
-		{name: "Rev1", cfg: siw.Config{Rev: 1, RTR: siw.Off, CRC: siw.On}, activeFirst: true},
+		{name: "Rev1", cfg: siw.Config{Rev: 1, RTR: siw.Off, CRC: siw.On, HoldTimeout: time.Hour}, activeFirst: true},
 		{name: "SmallMTU", cfg: siw.Config{MTU: 256}},
-		{name: "Plain", cfg: siw.Config{Without: rfc7306, RTR: siw.Off, CRC: siw.On}, activeFirst: true},
+		{name: "Plain", cfg: siw.Config{Without: rfc7306, RTR: siw.Off, CRC: siw.On, HoldTimeout: time.Millisecond}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			verbstest.Run(t, func(t *testing.T) verbstest.Fabric {

@@ -196,23 +196,28 @@ func TestSiwIova(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 }
 
-// TestSiwRouse: to a peer that does not answer a program's first messages an empty Write is sent, of which the program sees
-// nothing.
+// TestSiwRouse: on the active side an empty Write is sent when the connection is there, and others if the peer does not answer
+// the program's first messages. The program sees nothing of them.
 func TestSiwRouse(t *testing.T) {
-	roused := func(r *rig) (n int) {
+	empty := func(r *rig) (n int) {
 		for _, wr := range fakeverbs.Posted() {
 			if !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) {
-				require.Equal(r, fakeverbs.WR{Call: wr.Call, QPN: r.qp.Num(), WRID: wr.WRID}, wr)
+				require.Equal(r, fakeverbs.WR{Call: wr.Call, QPN: r.qp.Num(), WRID: wr.WRID, RKey: 1}, wr)
 				n++
 			}
 		}
 		return n
 	}
+	roused := func(r *rig) int { return empty(r) - 1 } // but for the first
 	send := verbs.SendWR{ID: 5, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}
 	begin := func(t *testing.T) *rig {
 		r := newRig(t, "fake1")
 		r.up(r.qp)
+		require.Zero(t, empty(r))
 		r.qp.Provider().(verbs.ProviderQPInitiator).Initiated()
+		require.Equal(t, 1, empty(r))
+		require.Equal(t, 1, fakeverbs.CompleteSend(r.qp.Num(), 1, 0))
+		require.Empty(t, r.poll())
 		return r
 	}
 	// notRoused looks for one more: the first comes after 250 ms, the second 1 s later.
@@ -261,7 +266,15 @@ func TestSiwRouse(t *testing.T) {
 		r := newRig(t, "fake1")
 		r.up(r.qp)
 		r.post(r.qp, send)
-		notRoused(t, r)
+		time.Sleep(400 * time.Millisecond)
+		require.Zero(t, empty(r))
+	})
+	t.Run("ended before", func(t *testing.T) {
+		r := newRig(t, "fake1")
+		r.up(r.qp)
+		require.NoError(t, r.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+		r.qp.Provider().(verbs.ProviderQPInitiator).Initiated()
+		require.Zero(t, empty(r))
 	})
 	t.Run("closed", func(t *testing.T) {
 		r := begin(t)

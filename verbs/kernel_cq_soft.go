@@ -147,7 +147,7 @@ func (cq *kernelCQ) accept(wc *WC) {
 		wc.Flags &^= WCGRH // rxe sets it always
 	}
 	switch {
-	case wc.ID == idRouse: // it was flushed
+	case wc.ID == idEmpty: // it was flushed
 	case wc.ID&idSRQ != 0:
 		q.heard.Store(true)
 		if id, ok := q.srq.take(wc.ID &^ idSRQ); ok {

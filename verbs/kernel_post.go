@@ -18,7 +18,7 @@ var errBroken = errors.New("the library failed and does not tell which requests 
 const (
 	idRecv  = 1 << 63
 	idSRQ   = 1 << 62
-	idRouse = 1 << 61 // no number follows: it is in no account
+	idEmpty = 1 << 61 // no number follows: it is in no account
 )
 
 // sendQueue is where a list of sends is converted, and the account of what has been posted.

@@ -54,7 +54,7 @@ func (pd *kernelPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap
 	q := &kernelQP{ctx: pd.ctx, owner: owner, typ: cfg.Type, sendCQ: cfg.SendCQ.(*kernelCQ), recvCQ: cfg.RecvCQ.(*kernelCQ), sigAll: cfg.SigAll, tracked: m.tracked}
 	want := rawQPConfig{sendCQ: q.sendCQ.c, recvCQ: q.recvCQ.c, typ: cfg.Type, sigAll: cfg.SigAll, cap: cfg.Cap}
 	if m.short > 0 { // a Read can become two, and an element; see halve
-		want.cap.MaxSendWR = max(cfg.Cap.MaxSendWR, min(2*cfg.Cap.MaxSendWR+len(rouseAfter), pd.ctx.attr.MaxQPWR))
+		want.cap.MaxSendWR = max(cfg.Cap.MaxSendWR, min(2*cfg.Cap.MaxSendWR+emptyWrites, pd.ctx.attr.MaxQPWR))
 		want.cap.MaxSendSGE = max(cfg.Cap.MaxSendSGE, 2)
 	}
 	if cfg.SRQ != nil {
@@ -84,7 +84,7 @@ func (pd *kernelPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap
 	}
 	q.places = q.cap.MaxSendWR
 	if m.short > 0 {
-		q.places = max(q.places-len(rouseAfter), 1)
+		q.places = max(q.places-emptyWrites, 1)
 		q.cap.MaxSendWR, q.cap.MaxSendSGE = cfg.Cap.MaxSendWR, cfg.Cap.MaxSendSGE
 	}
 	if m.tracked {

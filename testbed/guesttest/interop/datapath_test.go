@@ -54,7 +54,7 @@ func TestKernelReadsInProgress(t *testing.T) {
 		t.Run(fmt.Sprintf("asks for %d, may %d: %s", c.asks, c.ird, c.meaning), func(t *testing.T) {
 			r, k, _, connected := here.fromKernel(t, depth(4, c.asks))
 			r.write(reply(flagS, 2, word(c.ird, 4)...))
-			require.NoError(t, result(t, "Connect", connected))
+			r.opened(connected)
 			k.queues()
 			const posted = 20
 			for n := range posted {
@@ -266,7 +266,7 @@ func TestKernelAndCRC(t *testing.T) {
 		// Where no CRC was agreed on, what stands in its place does not matter.
 		r, k, _, connected := here.fromKernel(t, depth(4, 4))
 		r.write(reply(flagS, 2, word(4, 4)...))
-		require.NoError(t, result(t, "Connect", connected))
+		r.opened(connected)
 		spoilt(r, tagged(rdmap.OpWrite, true, k.mem.RKey(), k.mem.Addr(), 1, 2, 3, 4))
 		r.send(k.reading(1, 0, 4))
 		require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, 1, 2, 3, 4), r.read())
@@ -305,17 +305,17 @@ func TestKernelSpeaksFirst(t *testing.T) {
 	})
 }
 
-// TestKernelRoused: siw as responder can overlook a first message until another one comes. So the provider sends an empty
+// TestKernelRoused: siw as responder can overlook a first message until another one comes. So the provider sends another empty
 // Write behind it if nothing is heard of the peer.
 func TestKernelRoused(t *testing.T) {
 	needKernel(t)
 	r, k, _, connected := here.fromKernel(t, depth(4, 4))
 	r.write(reply(flagS, 2, word(4, 4)...))
-	require.NoError(t, result(t, "Connect", connected))
+	r.opened(connected)
 	k.recv(1, k.sgl(0, 4))
 	k.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: k.sgl(0, 4)})
 	r.readOp(rdmap.OpSend)
-	require.Equal(t, tagged(rdmap.OpWrite, true, 0, 0), r.read())
+	require.Equal(t, tagged(rdmap.OpWrite, true, 1, 0), r.read())
 	r.send(untagged(rdmap.OpSend, 0, 1))
 	k.ok(k.received(), verbs.WCRecv)
 	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(2*time.Second))) // longer than until it would be sent again
@@ -330,7 +330,7 @@ func TestKernelSegments(t *testing.T) {
 	longest := func(t *testing.T, p place) int {
 		r, k, _, connected := p.fromKernel(t, depth(4, 4))
 		r.write(reply(flagS, 2, word(4, 4)...))
-		require.NoError(t, result(t, "Connect", connected))
+		r.opened(connected)
 		// TCP begins with smaller segments.
 		const count = 100
 		most := 0

@@ -105,10 +105,6 @@ func (p place) link(t *testing.T, cfg linkConfig) *link {
 	require.NoError(t, err)
 	require.NoError(t, l.opened(cfg, accepted))
 	t.Cleanup(func() { assert.NoError(t, passive.id.Close()) })
-	if cfg.kernelActive {
-		// The kernel opens no connection of its own accord, and until it has said something the other side must wait.
-		l.kernel.ok(l.kernel.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite}), verbs.WCRDMAWrite)
-	}
 	return l
 }
 

@@ -254,3 +254,10 @@ func (p place) fromKernel(t *testing.T, param cm.ConnParam) (r *raw, k *side, re
 	r = &raw{t: t, conn: conn}
 	return r, k, r.frame(), done
 }
+
+// opened waits for the end of a Connect of the kernel's side, and reads the empty Write that its provider sends then.
+func (r *raw) opened(connected <-chan error) {
+	r.t.Helper()
+	require.NoError(r.t, result(r.t, "Connect", connected))
+	require.Equal(r.t, tagged(rdmap.OpWrite, true, 1, 0), r.read())
+}

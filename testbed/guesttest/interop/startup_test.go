@@ -78,9 +78,9 @@ func TestKernelRequest(t *testing.T) {
 				flags |= flagC
 			}
 			r.write(reply(flags, 2, word(4, 4, 1, 2, 3)...))
-			require.NoError(t, result(t, "Connect", connected))
+			r.opened(connected)
 			require.Equal(t, []byte{1, 2, 3}, k.id.PrivateData())
-			// It sends nothing until its program does: there is no first message of its own.
+			// The first message was the provider's. siw itself sends none until its program does.
 			r.quiet()
 			fill(k.mem.Bytes()[:5], 1)
 			k.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: k.sgl(0, 5)})
@@ -91,7 +91,7 @@ func TestKernelRequest(t *testing.T) {
 	t.Run("it serves what it is asked for", func(t *testing.T) {
 		r, k, _, connected := p.fromKernel(t, depth(4, 4))
 		r.write(reply(flagS, 2, word(4, 100)...))
-		require.NoError(t, result(t, "Connect", connected))
+		r.opened(connected)
 		for n := range uint32(100) {
 			r.send(readRequest(n+1, rdmap.ReadRequest{SinkSTag: 1, Size: 4, SrcSTag: k.mem.RKey(), SrcTO: k.mem.Addr()}))
 			require.Len(t, r.read(), ddp.TaggedLen+4)
