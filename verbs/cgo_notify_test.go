@@ -88,6 +88,10 @@ func TestArmed(t *testing.T) {
 		a.receive(6)
 		a.requireEvent()
 		require.Equal(t, []uint64{5, 6}, wcIDs(a.poll()))
+		a.post(a.qp, writes(a.mr, 1)...)
+		require.NoError(t, a.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+		a.requireNoEvent() // of a flush neither
+		require.Len(t, a.poll(), 1)
 	})
 }
 
@@ -95,6 +99,8 @@ func TestArmed(t *testing.T) {
 // device may take every receive for solicited.
 func TestArmedForSolicited(t *testing.T) {
 	armedRigs(t, func(t *testing.T, a *armed) {
+		a.send(0, verbs.SendSignaled, 0) // before
+		require.Equal(t, []uint64{0}, wcIDs(a.poll()))
 		require.NoError(t, a.cq.ReqNotify(true))
 		a.send(1, verbs.SendSignaled, 0)
 		a.requireNoEvent()
@@ -118,6 +124,9 @@ func TestArmedFlush(t *testing.T) {
 		require.NoError(t, a.cq.ReqNotify(true))
 		require.NoError(t, a.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 		a.requireEvent()
+		require.Len(t, a.poll(), 1)
+		a.post(a.qp, writes(a.mr, 1)...)
+		a.requireNoEvent() // it was armed once
 		require.Len(t, a.poll(), 1)
 		for _, post := range []func() error{
 			func() error { _, err := a.qp.PostSend(writes(a.mr, 1)); return err },
