@@ -10,6 +10,8 @@ OUT       ?=
 HOST_ONLY ?=
 # GUEST, for test-guest, is what to run of testbed/suite.list: "[-run PATTERN] [PACKAGE...]", everything if it is empty.
 GUEST     ?=
+# KERNEL is the guest's: 6.1 (default) or 6.12 of Debian 12, or newest, of Debian 13's backports.
+KERNEL    ?=
 # SOAK is how long soak-guest takes, SEED what it begins with (empty = chosen and printed).
 SOAK      ?= 10m
 SEED      ?=
@@ -19,7 +21,11 @@ BASE      ?= scratch
 # Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
-.PHONY: help demo test test-host test-guest test-testbed soak-guest asan check bench bench-peers fuzz test-docker build docker/goverbs
+ifneq ($(KERNEL),)
+export TESTBED_KERNEL := $(KERNEL)
+endif
+
+.PHONY: help demo test test-all test-host test-guest test-testbed soak-guest asan check bench bench-peers fuzz test-docker build docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,7 +50,14 @@ test-host:
 	CGO_ENABLED=1 go test -run 'Alloc|Conformance//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs
 	@$(MAKE) --no-print-directory check
 
-test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (GUEST="[-run PATTERN] [PACKAGE...]")
+test-all: test ## also what takes long: the guest with other kernels, soak-guest, bench-peers, test-docker
+	@$(MAKE) --no-print-directory test-guest KERNEL=6.12
+	@$(MAKE) --no-print-directory test-guest KERNEL=newest
+	@$(MAKE) --no-print-directory soak-guest
+	@$(MAKE) --no-print-directory bench-peers
+	@$(MAKE) --no-print-directory test-docker
+
+test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (KERNEL=6.1, GUEST="[-run PATTERN] [PACKAGE...]")
 	@scripts/need.sh cc asan verbs tshark ps
 	@testbed/suite $(GUEST)
 

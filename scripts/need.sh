@@ -58,7 +58,7 @@ for need in "$@"; do
 	fi_pingpong) packages+=(libfabric-bin) ;;
 	ucx_perftest) packages+=(ucx-utils) ;;
 	verbs) packages+=(libibverbs-dev librdmacm-dev) ;;
-	busybox-static | cpio | make | gcc | tcpdump | shellcheck) packages+=("$need") ;;
+	busybox-static | cpio | make | gcc-12 | tcpdump | shellcheck | mmdebstrap) packages+=("$need") ;;
 	qemu-system-x86_64) packages+=(qemu-system-x86) ;;
 	depmod) packages+=(kmod) ;;
 	xz) packages+=(xz-utils) ;;

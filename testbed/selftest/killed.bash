@@ -32,7 +32,7 @@ kill_run() {
 		same "the second run's output" second "$(cat "$work/stdout")"
 	fi
 	# QEMU has the lock too.
-	holds "SIG$signal: QEMU ends" flock -w 10 "$cache/lock" true
+	holds "SIG$signal: QEMU ends" flock -w 10 "$caches/lock" true
 }
 
 # kill_qemu kills QEMU, as a machine without memory does.

@@ -15,6 +15,16 @@ suite() {
 	says "the last line runs nevertheless" "^ok +$devices" "$work/stdout"
 	says "the sum" '3 run, 2 failed' "$work/stdout"
 
+	# A fault of the kernel that is known, another one, and none.
+	local fault="one ./testbed/selftest/testdata/fault norace oops:${TESTBED_KERNEL:-6.1}"
+	run_list "a fault that is known" 0 "$fault=oops_init" "one $devices norace -test.run=^TestOneHost"
+	says "a fault that is known" '^ok +./testbed/selftest/testdata/fault: .* has a fault in oops_init, as is known' "$work/stdout"
+	run_list "a fault that is not the known one" 1 "$fault=siw_init"
+	says "a fault that is not the known one" '^FAIL ./testbed/selftest/testdata/fault: exit status 126'
+	run_list "a known fault that does not come" 1 "one $devices norace -test.run=^TestOneHost oops:${TESTBED_KERNEL:-6.1}=oops_init"
+	says "a known fault that does not come" '^FAIL .*: exit status 0, where'
+	run_list "a fault that is known of another kernel" 0 "one $devices norace -test.run=^TestOneHost oops:5.4=oops_init"
+
 	run_list "a list with an unknown option" 1 "one $devices race"
 	says "an unknown option" 'race is none of'
 	run_list "a list with an unknown number of hosts" 1 "three $devices"

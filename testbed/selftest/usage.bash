@@ -10,5 +10,7 @@ usage() {
 		says "guest $arguments" '^usage: testbed/guest'
 		same "guest $arguments: stdout" "" "$(cat "$work/stdout")"
 	done
+	status "a kernel that there is not" 2 env TESTBED_KERNEL=5.4 "$guest" setup
+	says "a kernel that there is not" 'TESTBED_KERNEL=5.4: none of 6.1, 6.12, newest'
 	status "guest --help" 0 "$guest" --help
 }

@@ -54,16 +54,16 @@ func TestDifferences(t *testing.T) {
 
 // TestWrite: what is written is read again.
 func TestWrite(t *testing.T) {
-	m := readMatrix(t)
+	m := readMatrix(t, guestKernel())
 	file := filepath.Join(t.TempDir(), "matrix.md")
 	columns := map[string]map[string]string{"usiw0": {}}
 	for test, row := range m {
 		columns["usiw0"][test] = row["usiw0"]
 	}
-	write(t, file, m, columns)
+	write(t, file, guestKernel(), m, columns)
 	require.FileExists(t, file)
 	require.Len(t, readTable(t, file, 1+len(devices)), len(m))
 	columns["usiw0"]["Z/New"] = pass
-	write(t, file, m, columns)
+	write(t, file, guestKernel(), m, columns)
 	require.Len(t, readTable(t, file, 1+len(devices)), len(m)+1)
 }

@@ -2,6 +2,6 @@
 
 // Package suite runs the conformance suite of package verbstest on every device that a goverbs program can have here: the
 // user-space RNIC usiw0 anywhere, and in the guest the kernel's rxe0 (RoCE) and siw0 (iWARP). What came of each test is
-// compared with testbed/matrix/matrix.md; a test that passes where the matrix says that it is not supported is an error like
-// the opposite.
+// compared with the matrix of the kernel, in testbed/matrix; a test that passes where that says "not supported" is an error
+// like the opposite.
 package suite

@@ -27,13 +27,18 @@ const (
 // matrix is what is expected, or what was found: test name -> device -> cell.
 type matrix map[string]map[string]string
 
-const (
-	matrixFile  = "../../matrix/matrix.md"
-	sourcesFile = "../../matrix/sources.md"
-)
+const sourcesFile = "../../matrix/sources.md"
 
 // devices are the columns.
 var devices = []string{"usiw0", "rxe0", "siw0"}
+
+// kernels are those for which there is a matrix, of the choices of testbed/guest.
+var kernels = []string{"6.1"}
+
+// guestKernel is which of them the guest has. Outside the guest, where only usiw0 is, it makes no difference.
+func guestKernel() string { return cmp.Or(os.Getenv("BED_KERNEL"), kernels[0]) }
+
+func matrixFile(kernel string) string { return "../../matrix/linux-" + kernel + ".md" }
 
 // readTable reads the rows of a markdown table that has n columns; the header's two lines are left out.
 func readTable(t *testing.T, file string, n int) [][]string {
@@ -56,11 +61,12 @@ func readTable(t *testing.T, file string, n int) [][]string {
 	return rows[2:]
 }
 
-func readMatrix(t *testing.T) matrix {
+func readMatrix(t *testing.T, kernel string) matrix {
 	t.Helper()
 	m := make(matrix)
-	for _, row := range readTable(t, matrixFile, 1+len(devices)) {
-		require.NotContains(t, m, row[0], "%s has the row twice", matrixFile)
+	file := matrixFile(kernel)
+	for _, row := range readTable(t, file, 1+len(devices)) {
+		require.NotContains(t, m, row[0], "%s has the row twice", file)
 		m[row[0]] = make(map[string]string)
 		for i, d := range devices {
 			m[row[0]][d] = row[1+i]
@@ -112,8 +118,8 @@ func differences(expected matrix, device string, column map[string]string) []str
 	return diffs
 }
 
-// write writes the matrix with the columns that were found in place of the expected ones.
-func write(t *testing.T, file string, m matrix, columns map[string]map[string]string) {
+// write writes the matrix of a kernel with the columns that were found in place of the expected ones.
+func write(t *testing.T, file, kernel string, m matrix, columns map[string]map[string]string) {
 	t.Helper()
 	all := make(matrix)
 	for test, row := range m {
@@ -131,7 +137,7 @@ func write(t *testing.T, file string, m matrix, columns map[string]map[string]st
 		}
 	}
 	var b strings.Builder
-	b.WriteString(`# What each device does
+	b.WriteString("# What each device does: Linux " + kernel + `
 
 One row for every test of package verbstest. "pass": everything in it was tested and is as it should be. Otherwise the cell
 names what the device lacks and the errno that came from below, with which the test has seen it refused as "not supported".

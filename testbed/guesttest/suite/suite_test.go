@@ -4,6 +4,7 @@ package suite
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,7 +59,7 @@ func TestMatrix(t *testing.T) {
 	if chosen != "" {
 		subjects = strings.Split(chosen, ",")
 	}
-	expected := readMatrix(t)
+	expected := readMatrix(t, guestKernel())
 	columns := make(map[string]map[string]string)
 	for _, device := range devices {
 		t.Run(device, func(t *testing.T) {
@@ -86,29 +87,55 @@ func TestMatrix(t *testing.T) {
 		})
 	}
 	if file := os.Getenv("GOVERBS_MATRIX"); file != "" {
-		write(t, file, expected, columns)
+		write(t, file, guestKernel(), expected, columns)
 	}
 }
 
-// TestSources: for everything that a device lacks, and for nothing else, there is a line that says who refuses it.
+// TestSources: for everything that a device lacks with a kernel, and for nothing else, there is a line that says who refuses it. Its
+// first cell names the kernels, or says "all".
 func TestSources(t *testing.T) {
 	type key struct{ device, lack string }
-	lacks := make(map[key]bool)
-	for _, row := range readMatrix(t) {
-		for _, d := range devices {
-			if row[d] == pass || row[d] == absent {
-				continue
-			}
-			for l := range strings.SplitSeq(row[d], ", ") {
-				lacks[key{d, l}] = true
+	rows := readTable(t, sourcesFile, 5)
+	for _, row := range rows {
+		require.NotEmpty(t, row[4], "%v", row)
+		if row[0] != "all" {
+			for k := range strings.SplitSeq(row[0], ", ") {
+				require.Contains(t, kernels, k, "%s: %v", sourcesFile, row)
 			}
 		}
 	}
-	for _, row := range readTable(t, sourcesFile, 4) {
-		k := key{row[0], row[1] + ": " + row[2]}
-		require.True(t, lacks[k], "%s: %v is in no cell of the matrix, or twice here", sourcesFile, k)
-		require.NotEmpty(t, row[3], "%v", k)
-		delete(lacks, k)
+	for _, kernel := range kernels {
+		lacks := make(map[key]bool)
+		for _, row := range readMatrix(t, kernel) {
+			for _, d := range devices {
+				if row[d] == pass || row[d] == absent {
+					continue
+				}
+				for l := range strings.SplitSeq(row[d], ", ") {
+					lacks[key{d, l}] = true
+				}
+			}
+		}
+		for _, row := range rows {
+			if row[0] != "all" && !slices.Contains(strings.Split(row[0], ", "), kernel) {
+				continue
+			}
+			k := key{row[1], row[2] + ": " + row[3]}
+			require.True(t, lacks[k], "%s: %v is in no cell of the matrix of Linux %s, or twice here", sourcesFile, k, kernel)
+			delete(lacks, k)
+		}
+		require.Empty(t, lacks, "what %s does not explain of Linux %s", sourcesFile, kernel)
 	}
-	require.Empty(t, lacks, "what %s does not explain", sourcesFile)
+}
+
+// TestKernels: the user-space RNIC does the same beside every kernel, and every matrix has the same tests.
+func TestKernels(t *testing.T) {
+	first := readMatrix(t, kernels[0])
+	for _, kernel := range kernels[1:] {
+		for test, row := range readMatrix(t, kernel) {
+			require.Contains(t, first, test, kernel)
+			require.Equal(t, first[test]["usiw0"], row["usiw0"], "%s: %s", kernel, test)
+		}
+		require.Len(t, readMatrix(t, kernel), len(first), kernel)
+	}
 }

@@ -11,4 +11,5 @@ static int __init oops_init(void)
 	return 0;
 }
 module_init(oops_init);
+MODULE_DESCRIPTION("a fault when it is loaded");
 MODULE_LICENSE("Dual BSD/GPL");
