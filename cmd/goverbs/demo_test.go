@@ -64,10 +64,12 @@ func TestDemo(t *testing.T) {
 	nothingRuns(t)
 }
 
+// atomics are all there are: an RNIC has all or none.
+const atomics = "fetch-add,cmp-swap,masked-fetch-add,masked-cmp-swap"
+
 // What the user-space RNIC lacks is skipped, or done otherwise, and is a failure; everything else is verified as ever.
 func TestDemoLacks(t *testing.T) {
-	const masked = "masked-fetch-add, masked-cmp-swap"
-	r := goverbs(t, "demo", "--json", "--ops", "50", "--without", "masked-fetch-add,masked-cmp-swap,imm64,send-inv")
+	r := goverbs(t, "demo", "--json", "--ops", "50", "--without", atomics+",imm64,write-imm,send-inv")
 	require.Equal(t, exitFailed, r.code)
 	got := decodeResult(t, r.stdout)
 	require.False(t, got.OK)
@@ -76,51 +78,61 @@ func TestDemoLacks(t *testing.T) {
 		{Ops: 2000, Without: "device has no send-inv"},
 		{OK: true, Ops: 1024},
 		{OK: true, Ops: 1024},
-		{Ops: 2000, Without: "device has no imm64"},
+		{Skipped: "device has no write-imm"},
 		{Skipped: "device has no imm64"},
-		{Skipped: "device has no masked-fetch-add"},
-		{Skipped: "device has no masked-cmp-swap"},
-		{Ops: 400, Without: "device has no " + masked},
-		{Ops: 400, Without: "device has no " + masked},
+		{Skipped: "device has no fetch-add, masked-fetch-add"},
+		{Skipped: "device has no cmp-swap, masked-cmp-swap"},
+		{Skipped: "device has no fetch-add, cmp-swap"},
+		{Skipped: "device has no fetch-add, cmp-swap"},
 		{OK: true, Ops: 1},
 	} {
 		want.Name = stepOrder[i]
 		require.Equal(t, want, got.Steps[i])
 	}
 	// That something is lacking is the first and only thing that was wrong with those steps.
-	require.Equal(t, "step send: device has no send-inv\nstep write-imm: device has no imm64\nstep imm64: device has no imm64\n"+
-		"step masked-fetchadd: device has no masked-fetch-add\nstep masked-cmpswap: device has no masked-cmp-swap\n"+
-		"step lock: device has no "+masked+"\nstep counter: device has no "+masked+"\n"+
+	require.Equal(t, "step send: device has no send-inv\nstep write-imm: device has no write-imm\nstep imm64: device has no imm64\n"+
+		"step masked-fetchadd: device has no fetch-add, masked-fetch-add\nstep masked-cmpswap: device has no cmp-swap, masked-cmp-swap\n"+
+		"step lock: device has no fetch-add, cmp-swap\nstep counter: device has no fetch-add, cmp-swap\n"+
 		"goverbs demo: not verified: send, write-imm, imm64, masked-fetchadd, masked-cmpswap, lock, counter\n", r.stderr)
 
-	r = goverbs(t, "demo", "--ops", "20", "--without", "imm64")
+	r = goverbs(t, "demo", "--ops", "20", "--without", "imm64,write-imm")
 	require.Equal(t, exitFailed, r.code)
 	require.Regexp(t, `\nimm64 +FAILED  device has no imm64\n`, r.stdout)
-	require.Regexp(t, `\nwrite-imm .* FAILED  device has no imm64\n`, r.stdout)
+	require.Regexp(t, `\nwrite-imm +FAILED  device has no write-imm\n`, r.stdout)
 	require.Contains(t, r.stderr, "goverbs demo: not verified: write-imm, imm64\n")
+
+	r = goverbs(t, "demo", "--without", "imm64")
+	require.NotEqual(t, exitDone, r.code)
+	require.Contains(t, r.stderr, "imm64", "both immediates are one message: no RNIC has one of them")
 }
 
 // What only the other half lacks is not this half's failure.
 func TestDemoOtherHalfLacks(t *testing.T) {
-	l, address := listen(t, "--json", "--without", "fetch-add")
+	l, address := listen(t, "--json", "--without", atomics)
 	c := goverbs(t, "demo", "--connect", address)
 	require.Equal(t, exitDone, c.code, c.stderr)
 	require.Empty(t, c.stderr)
-	for _, step := range []string{"masked-fetchadd", "lock", "counter"} {
-		require.Regexp(t, `\n`+step+` +skipped  the other half's device has no fetch-add\n`, c.stdout)
+	lacks := map[string]string{"masked-fetchadd": "fetch-add, masked-fetch-add", "masked-cmpswap": "cmp-swap, masked-cmp-swap",
+		"lock": "fetch-add, cmp-swap", "counter": "fetch-add, cmp-swap"}
+	for step, what := range lacks {
+		require.Regexp(t, `\n`+step+` +skipped  the other half's device has no `+what+`\n`, c.stdout)
 	}
-	require.Contains(t, c.stdout, "\nverified: 8 of 11 steps; skipped: masked-fetchadd, lock, counter\n")
+	require.Contains(t, c.stdout, "\nverified: 7 of 11 steps; skipped: masked-fetchadd, masked-cmpswap, lock, counter\n")
 	r := l.end(t)
 	require.Equal(t, exitFailed, r.code)
 	for _, s := range decodeResult(t, r.stdout).Steps {
-		lacks := s.Name == "masked-fetchadd" || s.Name == "lock" || s.Name == "counter"
-		require.Equal(t, stepResult{Name: s.Name, OK: !lacks, Ops: s.Ops, Skipped: map[bool]string{true: "device has no fetch-add"}[lacks]}, s)
-		require.Equal(t, lacks, s.Ops == 0, s.Name)
+		want := stepResult{Name: s.Name, OK: true, Ops: s.Ops}
+		what, lacking := lacks[s.Name]
+		if lacking {
+			want.OK, want.Skipped = false, "device has no "+what
+		}
+		require.Equal(t, want, s)
+		require.Equal(t, lacking, s.Ops == 0, s.Name)
 	}
-	require.Contains(t, r.stderr, "goverbs demo: not verified: masked-fetchadd, lock, counter\n")
+	require.Contains(t, r.stderr, "goverbs demo: not verified: masked-fetchadd, masked-cmpswap, lock, counter\n")
 
 	// A check that is to be corrupted must be made.
-	l, address = listen(t, "--without", "imm64")
+	l, address = listen(t, "--without", "imm64,write-imm")
 	c = goverbs(t, "demo", "--connect", address, "--break", "imm64", "--clients", "2", "--ops", "20")
 	require.Equal(t, exitFailed, c.code)
 	require.Regexp(t, `\nimm64 +FAILED  the other half's device has no imm64\n`, c.stdout)
