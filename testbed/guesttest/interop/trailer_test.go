@@ -56,9 +56,9 @@ func TestKernelCutCRC(t *testing.T) {
 				}
 			}
 		}
+		l.user.reads(l.kernel, 8) // behind which all Writes are in place
 		l.user.writes(l.kernel, 1<<16)
 		l.kernel.writes(l.user, 1<<16)
-		l.user.reads(l.kernel, 8)
 		return nil
 	}
 	for _, active := range []bool{false, true} {
