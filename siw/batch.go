@@ -3,7 +3,9 @@
 package siw
 
 import (
+	"math/bits"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/siw/mpa"
 )
@@ -18,6 +20,15 @@ const (
 	maxPieces  = 1024
 )
 
+// A small batch takes what fits into some 8 KiB. It is for when much memory waits for slow peers: FPDUs whose payload is copied
+// are no larger than smallULPDU then, two of which have room with markers. Payload that stays where it is, is not limited.
+const (
+	smallArena  = 8 << 10
+	smallFull   = 3 << 10
+	smallPieces = 64
+	smallULPDU  = 4 << 10
+)
+
 // batch is a run of FPDUs to be sent by one system call: headers, trailers and small payloads in an arena, large payloads
 // where they are in registered memory.
 type batch struct {
@@ -29,6 +40,8 @@ type batch struct {
 	size   int   // octets in all
 	sent   int
 	piece  int // first piece that is not sent entirely
+	small  bool
+	since  time.Time // when the socket first had no room for the rest; zero = it always had
 
 	// The FPDU that is being built.
 	crc     uint32
@@ -42,10 +55,42 @@ var batchPool = sync.Pool{New: func() any {
 	return &batch{arena: make([]byte, 0, arenaBytes+mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))), pieces: make([][]byte, 0, maxPieces)}
 }}
 
+var smallPool = sync.Pool{New: func() any {
+	return &batch{arena: make([]byte, 0, smallArena), pieces: make([][]byte, 0, smallPieces), small: true}
+}}
+
+// newBatch returns an empty batch.
+func newBatch(small bool) *batch {
+	if small {
+		return smallPool.Get().(*batch)
+	}
+	return batchPool.Get().(*batch)
+}
+
+// free lets go of the memory that the batch refers to, and of its own.
+func (b *batch) free() {
+	b.reset()
+	if b.small {
+		smallPool.Put(b)
+	} else {
+		batchPool.Put(b)
+	}
+}
+
+// memory is how many bytes the batch takes.
+func (b *batch) memory() int64 {
+	const word = bits.UintSize / 8
+	return int64(cap(b.arena) + cap(b.plain) + word*(3*cap(b.pieces)+cap(b.refs)+cap(b.ends)))
+}
+
 // room reports whether another FPDU fits, whose payload is in up to n pieces. Each may need one of the arena before it, and
 // the last one of the arena behind it.
 func (b *batch) room(n int) bool {
-	return b.size < batchBytes && len(b.arena) < arenaBytes && len(b.pieces)+2*n+1 <= maxPieces
+	full := arenaBytes
+	if b.small {
+		full = smallFull
+	}
+	return b.size < batchBytes && len(b.arena) < full && len(b.pieces)+2*n+1 <= cap(b.pieces)
 }
 
 // extend returns n new octets of the arena, which never moves.
@@ -167,14 +212,14 @@ func (b *batch) rest() (tail []byte) {
 	if b.sent == 0 {
 		missing = 0
 	}
-	for _, p := range b.unsent() {
-		if missing == 0 {
-			break
-		}
-		n := min(missing, len(p))
-		tail = append(tail, make([]byte, n)...)
-		fetch(tail[len(tail)-n:], p[:n])
-		missing -= n
+	if missing == 0 {
+		return nil
+	}
+	tail = make([]byte, missing)
+	for at, pieces := 0, b.unsent(); at < missing; pieces = pieces[1:] {
+		n := min(missing-at, len(pieces[0]))
+		fetch(tail[at:at+n], pieces[0][:n])
+		at += n
 	}
 	return tail
 }
@@ -186,5 +231,5 @@ func (b *batch) reset() {
 	}
 	clear(b.refs)
 	clear(b.pieces)
-	*b = batch{arena: b.arena[:0], pieces: b.pieces[:0], refs: b.refs[:0], ends: b.ends[:0], plain: b.plain[:0]}
+	*b = batch{arena: b.arena[:0], pieces: b.pieces[:0], refs: b.refs[:0], ends: b.ends[:0], plain: b.plain[:0], small: b.small}
 }

@@ -92,6 +92,14 @@ type Config struct {
 	// closed. Streams of this host's own loopback do not count. Whatever this is, a listener keeps 1,024 of all addresses.
 	MaxSilent int
 
+	// MaxStalled is how much memory, in bytes, the NIC holds for peers that have stopped half-way (67,108,864 = 64 MiB; 4 MiB to
+	// 1 GiB): what has been made ready to be sent to a peer that does not read, such as answers to its Reads, and parts of
+	// FPDUs whose rest does not come, apart from up to 512 bytes for each connection and 64 receive buffers of 256 KiB. Above
+	// half of it, what is sent is made ready in small portions, so that many slow peers get slower. Where it would be exceeded,
+	// the connection that has held the same data longest ends at once, without a Terminate; its error is a *verbs.LimitError
+	// of the name "Config.MaxStalled". Buffers of the operating system do not count.
+	MaxStalled int
+
 	// CloseTimeout bounds the orderly end of a connection: Terminate, FIN, the peer's FIN (3 s).
 	CloseTimeout time.Duration
 	// PeerTimeout gives up a peer that acknowledges nothing or keeps its window closed for so long (20 s).
@@ -172,6 +180,7 @@ func (cfg Config) fill() (Config, error) {
 		{"MaxMW", &cfg.MaxMW, 1 << 20, 1, maxKeys},
 		{"MaxIRD", &cfg.MaxIRD, 128, 1, maxIRD},
 		{"MaxSilent", &cfg.MaxSilent, 64, 1, maxHandshakes},
+		{"MaxStalled", &cfg.MaxStalled, 64 << 20, 4 << 20, 1 << 30},
 	} {
 		if *f.v == 0 {
 			*f.v = f.fill

@@ -85,6 +85,7 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	c.tx.init(q, &agreed)
 	c.size()
 	c.rx.init(q, &agreed)
+	c.tx.stall.c, c.rx.stall.c = c, c
 	if !q.dev.track(c) {
 		err = verbs.ErrClosed
 	} else {
@@ -216,8 +217,18 @@ func (c *conn) end() {
 		c.tx.idle.Wait()
 	}
 	c.tx.busy = true
-	tail := c.tx.cut()
-	if c.term != nil {
+	tail := c.tx.cut(&c.dev.stalls)
+	severed := c.tx.severed
+	paid := int64(len(tail))
+	if paid <= smallPart {
+		paid = 0
+	}
+	whole := !severed && c.dev.stalls.reserveTail(paid)
+	if !whole {
+		tail, paid = nil, 0
+	}
+	c.letGo()
+	if c.term != nil && whole {
 		tail = c.appendTerminate(tail)
 	}
 	for _, timer := range []*time.Timer{c.idle, c.tx.grace, c.tx.held, c.reason} {
@@ -235,7 +246,12 @@ func (c *conn) end() {
 	c.rx.mu.Unlock()
 
 	c.tap(c.tapTime(), true, [][]byte{tail}, len(tail))
-	c.s.finish(tail, time.Now().Add(c.dev.cfg.CloseTimeout))
+	var deadline time.Time // none for a peer that was given up
+	if !severed {
+		deadline = time.Now().Add(c.dev.cfg.CloseTimeout)
+	}
+	c.s.finish(tail, deadline)
+	c.dev.stalls.give(paid)
 	c.dev.untrack(c)
 	close(c.gone)
 }

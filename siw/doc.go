@@ -57,7 +57,7 @@
 //
 // A connection ends once, for the first of these reasons: a local disconnect, the peer's FIN, a fault in what the peer
 // sent (we send a Terminate), the peer's Terminate, a local error in a request, a CQ that overflows or IdleTimeout (Terminate
-// too), a broken stream.
+// too), a broken stream, a peer for which too much is held (stalls.go; the stream is cut).
 //
 //	       fail                 end                       finish
 //	RTS ---------> ERR, dead ---------> ERR, flushed -----------------> gone
@@ -73,5 +73,6 @@
 // From "flushed" on no memory of the user's is touched any more; what is in flight for the peer is private by then. What
 // the socket has taken before arrives, because the stream is half-closed and read to its end before it is closed.
 //
-// Locks are taken in the order: receive role, QP, then one of receive queue, CQ; CQ before its channel; key table last.
+// Locks are taken in the order: receive role, QP, then one of receive queue, CQ; CQ before its channel; key table, and the
+// account of stalls, last.
 package siw

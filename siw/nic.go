@@ -113,6 +113,7 @@ type device struct {
 
 	pds, cqs, qps, srqs, mrs, mws quota
 	partial                       atomic.Int32 // receive buffers that are held by parts of FPDUs
+	stalls                        stalls
 
 	mu        sync.Mutex // guards what follows
 	nextQPN   uint32
@@ -137,6 +138,7 @@ func newDevice(cfg Config) (*device, error) {
 		srqs:      quota{name: "max_srq", limit: cfg.MaxSRQ},
 		mrs:       quota{name: "max_mr", limit: cfg.MaxMR},
 		mws:       quota{name: "max_mw", limit: cfg.MaxMW},
+		stalls:    stalls{limit: int64(cfg.MaxStalled)},
 		nextQPN:   binary.BigEndian.Uint32(seed[8:]),
 		qpns:      make(map[uint32]struct{}),
 		conns:     make(map[*conn]struct{}),

@@ -194,9 +194,13 @@ func (c *conn) sealed(b *batch) {
 }
 
 // span returns how many payload octets go into the next segment behind n octets of headers. Large segments are multiples of
-// the page size, so that data which begin on one stay on one.
-func (c *conn) span(left uint32, n int) int {
-	most := c.tx.mulpdu - n
+// the page size, so that data which begin on one stay on one. What is copied must be short for a small batch.
+func (c *conn) span(b *batch, left uint32, n int, copied bool) int {
+	most := c.tx.mulpdu
+	if b.small && copied {
+		most = min(most, smallULPDU)
+	}
+	most -= n
 	if most > 16<<10 {
 		most &^= 4<<10 - 1
 	}

@@ -34,7 +34,7 @@ func (c *conn) request(b *batch) bool {
 		c.sealed(b)
 		c.finish(e)
 	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
-		n := c.span(e.length-c.tx.off, ddp.TaggedLen)
+		n := c.span(b, e.length-c.tx.off, ddp.TaggedLen, c.copies(e))
 		last := c.tx.off+uint32(n) == e.length
 		h := b.begin(ddp.TaggedLen+n, ddp.TaggedLen)
 		ddp.Tagged{Last: last, ULP: rdmap.Control(rdmap.OpWrite), STag: e.rkey, TO: e.raddr + uint64(c.tx.off)}.Put(h)
@@ -51,7 +51,7 @@ func (c *conn) request(b *batch) bool {
 			c.finish(e)
 		}
 	default:
-		n := c.span(e.length-c.tx.off, ddp.UntaggedLen)
+		n := c.span(b, e.length-c.tx.off, ddp.UntaggedLen, c.copies(e))
 		last := c.tx.off+uint32(n) == e.length
 		h := b.begin(ddp.UntaggedLen+n, ddp.UntaggedLen)
 		hdr := ddp.Untagged{Last: last, ULP: rdmap.Control(e.rdmapOpcode()), QN: ddp.QNSend, MSN: e.msn, MO: c.tx.off}
@@ -97,6 +97,11 @@ func (e *sendEntry) immediateOpcode() rdmap.Opcode {
 		return rdmap.OpImmediateSE
 	}
 	return rdmap.OpImmediate
+}
+
+// copies reports whether gather may copy more than copyLimit octets.
+func (c *conn) copies(e *sendEntry) bool {
+	return c.markOut || len(e.sgl) != 1
 }
 
 // gather puts the next n octets of a request's data behind the header that has been begun, and completes the segment. It

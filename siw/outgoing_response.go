@@ -21,7 +21,7 @@ type response struct {
 // read any more; see gather.
 func (c *conn) readResponse(b *batch) bool {
 	rr := &c.tx.resp.read
-	n := c.span(rr.Size-c.tx.off, ddp.TaggedLen)
+	n := c.span(b, rr.Size-c.tx.off, ddp.TaggedLen, true)
 	last := c.tx.off+uint32(n) == rr.Size
 	var (
 		r   *region

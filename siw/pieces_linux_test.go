@@ -74,7 +74,7 @@ func TestBatchPieces(t *testing.T) {
 		const fpdus = 2000
 		calls, total := 0, 0
 		for left := fpdus; left > 0; calls++ {
-			b := batchPool.Get().(*batch)
+			b := newBatch(false)
 			for ; left > 0 && b.room(n); left-- {
 				ddp.Tagged{Last: true}.Put(b.begin(ddp.TaggedLen+n, ddp.TaggedLen))
 				for i := range n {
@@ -95,8 +95,7 @@ func TestBatchPieces(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, b.size, took)
 			arrives(t, peer, b.pieces)
-			b.reset()
-			batchPool.Put(b)
+			b.free()
 		}
 		require.Equal(t, fpdus*(n+1)+calls, total, "pieces") // one of the arena before each payload, one behind the last
 		require.Equal(t, (total+maxPieces-1)/maxPieces, calls)

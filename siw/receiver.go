@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/mpa"
@@ -39,6 +40,8 @@ type receiver struct {
 	iov     [1][]byte
 	part    []byte // what was unread when buf was given back
 	held    bool   // buf is kept and counted in device.partial
+	waits   bool   // part is in stall, guarded by q.mu; gone if that has left
+	stall   stall  // q.mu
 	reply   bool   // something was queued to be sent
 	heard   bool   // the first FPDU has been handled
 	refused bool   // a message was at fault: the rest is dropped
@@ -59,7 +62,9 @@ type receiver struct {
 	readGot uint32 // octets of the oldest Read that have been placed
 	opening bool   // the Read that opened the connection is not answered yet
 
-	pos uint64 // position in the stream of what is unread; only counted with markers
+	pos    uint64    // position in the stream of what is unread
+	partAt uint64    // pos when the part that was in stall last was there first
+	since  time.Time // when that was
 }
 
 var readPool = sync.Pool{New: func() any { return new([readBytes]byte) }}
@@ -150,7 +155,8 @@ func (c *conn) receiveLocked() bool {
 }
 
 // park gives the receive buffer back while nothing is there to be received; part of an FPDU is kept in a piece of memory of its own
-// size if it is small or if many connections are waiting for the rest of one, so that slow peers do not hold much.
+// size if it is small or if many connections are waiting for the rest of one, so that slow peers do not hold much. What these
+// hold is in the NIC's account of stalls unless it is small.
 func (c *conn) park() {
 	r := &c.rx
 	left := r.w - r.r
@@ -159,21 +165,62 @@ func (c *conn) park() {
 			r.held = true
 			return
 		}
-		r.part = append([]byte(nil), r.buf[r.r:r.w]...)
 		if left > smallPart {
 			c.dev.partial.Add(-1)
+			c.setAside(r.buf[r.r:r.w])
+		} else {
+			r.part = append([]byte(nil), r.buf[r.r:r.w]...)
 		}
 	}
 	readPool.Put(r.buf)
 	r.buf = nil
 }
 
-// unpark is the opposite.
+// setAside copies part of an FPDU, if the NIC has that much memory left for such.
+func (c *conn) setAside(part []byte) {
+	r, n := &c.rx, int64(len(part))
+	if r.since.IsZero() || r.partAt != r.pos {
+		r.since, r.partAt = time.Now(), r.pos
+	}
+	paid := c.dev.stalls.reserve(n, r.since)
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	switch {
+	case !paid:
+		c.failLocked(c.dev.stalls.exceeded("peer has not sent the rest of an FPDU", n, r.since), nil)
+	case c.dead.Load():
+		c.dev.stalls.give(n)
+	default:
+		r.part, r.waits = append([]byte(nil), part...), true
+		c.dev.stalls.enter(&r.stall, n, r.since)
+	}
+}
+
+// letGo gives back what is kept of an FPDU. The caller holds the receive role and q.mu.
+func (c *conn) letGo() {
+	r := &c.rx
+	if r.held {
+		r.held = false
+		c.dev.partial.Add(-1)
+		readPool.Put(r.buf)
+		r.buf = nil
+	}
+	c.dev.stalls.leave(&r.stall)
+	r.part, r.waits = nil, false
+}
+
+// unpark is the opposite of park.
 func (c *conn) unpark() {
 	r := &c.rx
 	if r.held {
 		r.held = false
 		c.dev.partial.Add(-1)
+	}
+	if r.waits {
+		r.waits = false
+		c.q.mu.Lock()
+		c.dev.stalls.leave(&r.stall)
+		c.q.mu.Unlock()
 	}
 	if r.buf == nil {
 		r.buf = readPool.Get().(*[readBytes]byte)

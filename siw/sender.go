@@ -37,6 +37,9 @@ type sender struct {
 	last  *termination // mu: what follows the responses that are owed, and ends the connection
 	grace *time.Timer  // mu: bounds them
 
+	stall   stall // mu: the batch, while it is blocked
+	severed bool  // mu: the batch was given up; the stream ends in the middle of an FPDU
+
 	responses   ring[response] // mu
 	outstanding int            // mu: Reads and atomics without an answer
 	reads       ring[uint64]   // mu: positions in the send queue of the Reads among them
@@ -120,11 +123,8 @@ func (c *conn) handOver() {
 func (c *conn) pump(batches int) bool {
 	t := &c.tx
 	for ; batches > 0; batches-- {
-		if t.batch == nil {
-			t.batch = batchPool.Get().(*batch)
-		}
-		if t.batch.empty() {
-			t.batch.reset()
+		if t.batch == nil || t.batch.empty() {
+			t.fresh(c.dev.stalls.crowded())
 			if t.built-t.sized >= sizeEvery {
 				c.size()
 			}
@@ -157,6 +157,18 @@ func (c *conn) pump(batches int) bool {
 	return false
 }
 
+// fresh has an empty batch to be filled.
+func (t *sender) fresh(small bool) {
+	if t.batch != nil && t.batch.small == small {
+		t.batch.reset()
+		return
+	}
+	if t.batch != nil {
+		t.batch.free()
+	}
+	t.batch = newBatch(small)
+}
+
 // leave gives up the send role; it reports false, and the role stays the caller's, if something was queued meanwhile.
 func (c *conn) leave() bool {
 	c.q.mu.Lock()
@@ -167,8 +179,7 @@ func (c *conn) leave() bool {
 		return false
 	}
 	if t.batch != nil && t.batch.empty() {
-		t.batch.reset()
-		batchPool.Put(t.batch)
+		t.batch.free()
 		t.batch = nil
 	}
 	t.busy = false
@@ -176,17 +187,29 @@ func (c *conn) leave() bool {
 	return true
 }
 
-// block gives up the send role because the socket is full, and has a goroutine wait for room.
+// block gives up the send role because the socket is full, and has a goroutine wait for room. What is in the batch stays in
+// memory until then, if the NIC has that much left.
 func (c *conn) block() {
+	t := &c.tx
+	if t.batch.since.IsZero() {
+		t.batch.since = time.Now()
+	}
+	size, since := t.batch.memory(), t.batch.since
+	paid := c.dev.stalls.reserve(size, since)
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	t := &c.tx
 	t.busy = false
 	t.idle.Broadcast()
-	if c.dead.Load() {
+	switch {
+	case !paid:
+		c.sever(size, since)
+		return
+	case c.dead.Load():
+		c.dev.stalls.give(size)
 		return
 	}
 	t.blocked = true
+	c.dev.stalls.enter(&t.stall, size, since)
 	if !t.waiter {
 		t.waiter = true
 		c.workers.Go(c.waitRoom)
@@ -203,6 +226,7 @@ func (c *conn) waitRoom() {
 			return true
 		}
 		t.blocked, t.busy, t.again = false, true, false
+		c.dev.stalls.leave(&t.stall)
 		c.q.mu.Unlock()
 		c.pump(math.MaxInt)
 		c.q.mu.Lock()
@@ -239,13 +263,13 @@ func (c *conn) settleLocked() {
 
 // cut lets go of the memory of what has not been sent and returns what must still be sent so that the stream ends behind a
 // whole FPDU.
-func (t *sender) cut() (tail []byte) {
+func (t *sender) cut(s *stalls) (tail []byte) {
+	s.leave(&t.stall)
 	if t.batch == nil {
 		return nil
 	}
 	tail = t.batch.rest()
-	t.batch.reset()
-	batchPool.Put(t.batch)
+	t.batch.free()
 	t.batch = nil
 	return tail
 }

@@ -32,7 +32,8 @@ type stream interface {
 	// interrupt ends waitReadable and waitWritable for good.
 	interrupt()
 	// finish sends tail, tells the peer that nothing more comes, drops what arrives until the peer has ended too, and closes.
-	// It gives up at the deadline. The waits have returned before.
+	// It gives up at the deadline; without one it closes at once, and what has not been sent is dropped if that can be done. The
+	// waits have returned before.
 	finish(tail []byte, deadline time.Time)
 	// segment is the largest number of octets that travel together at present (TCP's maximum segment size), 0 if that is unknown.
 	// The holder of the send role calls it, and who has made the stream.
@@ -57,6 +58,12 @@ var (
 // finishConn is stream.finish for a net.Conn with nobody else on it.
 func finishConn(conn net.Conn, tail []byte, deadline time.Time) {
 	defer conn.Close()
+	if deadline.IsZero() {
+		if l, ok := untapped(conn).(interface{ SetLinger(sec int) error }); ok {
+			_ = l.SetLinger(0)
+		}
+		return
+	}
 	_ = conn.SetDeadline(deadline)
 	if len(tail) > 0 {
 		if _, err := conn.Write(tail); err != nil {

@@ -181,7 +181,11 @@ func (s *pumpStream) interrupt() {
 }
 
 func (s *pumpStream) finish(tail []byte, deadline time.Time) {
-	_ = s.Conn.SetWriteDeadline(deadline)
+	sent := deadline
+	if sent.IsZero() {
+		sent = time.Unix(1, 0)
+	}
+	_ = s.Conn.SetWriteDeadline(sent)
 	_ = s.Conn.SetReadDeadline(time.Unix(1, 0)) // ends receive; finishConn reads from here on
 	s.done.Wait()
 	s.mu.Lock()
