@@ -37,29 +37,33 @@ func (c *conn) limitHold() {
 	limit := c.dev.cfg.HoldTimeout
 	arrived := false // the Reply, as far as is known
 	c.tx.held = time.AfterFunc(limit, func() {
-		rest := time.Duration(0)
-		if a, ok := c.s.(acknowledger); ok && !arrived {
-			var ago time.Duration
-			// Only the first acknowledgement counts: a peer could repeat it for ever.
-			if ago, arrived = a.settled(); arrived {
-				rest = limit - ago
-			} else {
-				rest = max(limit, time.Millisecond)
-			}
-		}
-		c.q.mu.Lock()
-		switch {
-		case !c.tx.hold, c.dead.Load():
-			c.q.mu.Unlock()
-		case rest > 0:
-			c.tx.held.Reset(rest)
-			c.q.mu.Unlock()
-		default:
-			c.tx.hold = false
-			c.q.mu.Unlock()
+		if c.holdOver(limit, &arrived) {
 			c.kick()
 		}
 	})
+}
+
+// holdOver ends the hold if its time is over, and has it looked at again later if not. arrived notes that the Reply has.
+func (c *conn) holdOver(limit time.Duration, arrived *bool) bool {
+	c.q.mu.Lock() // also for the look at the stream, which is open as long as the connection is not dead
+	defer c.q.mu.Unlock()
+	if !c.tx.hold || c.dead.Load() {
+		return false
+	}
+	if a, ok := c.s.(acknowledger); ok && !*arrived {
+		var ago time.Duration
+		rest := max(limit, time.Millisecond)
+		// Only the first acknowledgement counts: a peer could repeat it for ever.
+		if ago, *arrived = a.settled(); *arrived {
+			rest = limit - ago
+		}
+		if rest > 0 {
+			c.tx.held.Reset(rest)
+			return false
+		}
+	}
+	c.tx.hold = false
+	return true
 }
 
 // release ends the hold because the peer has spoken. The caller holds the receive role.
