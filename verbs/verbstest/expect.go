@@ -79,16 +79,23 @@ func (w *world) tells(wc verbs.WC, status verbs.WCStatus, others ...verbs.WCStat
 }
 
 // badSource requires the completion of a request whose memory is wrong on its own side. rxe tells a key that it does not know as a
-// failed operation.
+// failed operation, and newer ones flush the request as those behind it are.
 func (w *world) badSource(wc verbs.WC) {
+	w.Helper()
+	w.tells(wc, verbs.WCLocProtErr, verbs.WCLocQPOpErr, verbs.WCWRFlushErr)
+}
+
+// badBuffer requires the completion of a receive whose memory is wrong. rxe tells it as a failed operation.
+func (w *world) badBuffer(wc verbs.WC) {
 	w.Helper()
 	w.tells(wc, verbs.WCLocProtErr, verbs.WCLocQPOpErr)
 }
 
-// badBind requires the completion of a bind or invalidation that cannot be. rxe tells it as a failed operation.
+// badBind requires the completion of a bind or invalidation that cannot be. rxe tells an invalidation as a failed operation, and
+// newer ones flush both.
 func (w *world) badBind(wc verbs.WC) {
 	w.Helper()
-	w.tells(wc, verbs.WCMWBindErr, verbs.WCLocQPOpErr)
+	w.tells(wc, verbs.WCMWBindErr, verbs.WCLocQPOpErr, verbs.WCWRFlushErr)
 }
 
 // broken requires that the connection has ended because to found fault with a request of from's, and that both sides

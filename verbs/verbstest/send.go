@@ -434,11 +434,38 @@ func sendBadSourceUnsignalled(w *world) outcome {
 	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend},
 		verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: badLocal(p.a, "UnknownKey", 100)}, verbs.SendWR{ID: 4, Opcode: verbs.WRSend})
 	wc := p.a.sent()
+	early := p.flushedEarly(wc, 2)
+	if early {
+		wc = p.a.sent()
+	}
 	require.EqualValues(w, 3, wc.ID, "the one before was a success and makes none")
 	w.badSource(wc)
 	p.a.flushed(p.a.scq, 4)
-	p.b.ok(p.b.received(), verbs.WCRecv)
+	p.b.arrivedOr(early, 1)
 	return tested
+}
+
+// flushedEarly reports whether wc is that of a good request id which has been flushed with the one at fault behind it: newer rxe
+// do that as long as there is no answer to it.
+func (p *pair) flushedEarly(wc verbs.WC, id uint64) bool {
+	p.Helper()
+	if p.iwarp() || wc.ID != id || wc.Status != verbs.WCWRFlushErr {
+		return false
+	}
+	p.tells(wc, verbs.WCSuccess, verbs.WCWRFlushErr)
+	return true
+}
+
+// arrivedOr requires that a receive has been used, or flushed if that may be, and reports which.
+func (s *side) arrivedOr(flushed bool, id uint64) bool {
+	s.Helper()
+	wc := s.received()
+	require.Equal(s, id, wc.ID)
+	if flushed && wc.Status == verbs.WCWRFlushErr {
+		return false
+	}
+	s.ok(wc, verbs.WCRecv)
+	return true
 }
 
 // localFault posts a good request, the bad one wr, and another good one behind it: the bad one must fail with status on
@@ -452,7 +479,11 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	wr.Flags |= verbs.SendSignaled
 	p.a.post(verbs.SendWR{ID: wr.ID - 1, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 8)}, wr,
 		verbs.SendWR{ID: wr.ID + 1, Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)})
-	p.a.ok(p.a.sent(), verbs.WCSend)
+	before := p.a.sent()
+	early := p.flushedEarly(before, wr.ID-1)
+	if !early {
+		require.Equal(p, wr.ID-1, p.a.ok(before, verbs.WCSend).ID)
+	}
 	wc := p.a.sent()
 	require.Equal(p, wr.ID, wc.ID)
 	if status == verbs.WCLocProtErr {
@@ -471,9 +502,17 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	p.a.flushed(p.a.rcq, 9)
 	closes(p.T, p.a.id.Done(), "the end of the connection")
 	closes(p.T, p.b.id.Done(), "the end of the connection at the peer")
-	require.EqualValues(p, 1, p.b.ok(p.b.received(), verbs.WCRecv).ID)
-	p.b.mem.holds(0, p.a.mem.Bytes()[:8])
-	p.b.flushed(p.b.rcq, 2)
+	if p.b.arrivedOr(early, 1) {
+		p.b.mem.holds(0, p.a.mem.Bytes()[:8])
+	}
+	if p.f.userSpace() || wr.Opcode != verbs.WRRDMARead {
+		p.b.flushed(p.b.rcq, 2)
+	} else if p.b.arrivedOr(true, 2) {
+		// Newer rxe have sent what is behind a Read when its answer comes, with which they look at the sink.
+		p.without("sink-first")
+		p.b.mem.holds(100, p.a.mem.Bytes()[:8])
+		same = func() {}
+	}
 	require.Equal(p, verbs.QPStateErr, p.a.qp.State())
 	require.Equal(p, verbs.QPStateErr, p.b.qp.State())
 	if p.kernelIWARP() {
@@ -511,7 +550,7 @@ func sendBadReceive(w *world) outcome {
 			}
 			got := p.b.received()
 			require.EqualValues(w, 1, got.ID)
-			w.badSource(got)
+			w.badBuffer(got)
 			p.b.flushed(p.b.rcq, 2)
 			p.a.flushed(p.a.rcq, 9)
 			p.broken(p.a, p.b, fault{1, 0, 0x00, verbs.WCRemOpErr})

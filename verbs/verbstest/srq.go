@@ -327,7 +327,7 @@ func srqBadReceive(w *world) outcome {
 			}
 			got := p.b.received()
 			require.EqualValues(w, 1, got.ID)
-			w.badSource(got)
+			w.badBuffer(got)
 			p.broken(p.a, p.b, fault{1, 0, 0x00, verbs.WCRemOpErr})
 			by.in(w).works()
 			return tested
@@ -670,7 +670,7 @@ func srqOtherPD(w *world) outcome {
 	same := bad.keeps()
 	p.b.recv(2, bad.sge(0, 8))
 	p.a.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)})
-	w.badSource(p.b.received())
+	w.badBuffer(p.b.received())
 	same()
 	return tested
 }
