@@ -182,12 +182,12 @@ func (c *conn) setAside(part []byte) {
 	if r.since.IsZero() || r.partAt != r.pos {
 		r.since, r.partAt = time.Now(), r.pos
 	}
-	paid := c.dev.stalls.reserve(n, r.since)
+	over := c.dev.stalls.reserve(n, r.since)
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	switch {
-	case !paid:
-		c.failLocked(c.dev.stalls.exceeded("peer has not sent the rest of an FPDU", n, r.since), nil)
+	case over > 0:
+		c.failLocked(c.dev.stalls.exceeded("peer has not sent the rest of an FPDU", over, r.since), nil)
 	case c.dead.Load():
 		c.dev.stalls.give(n)
 	default:

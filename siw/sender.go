@@ -195,14 +195,14 @@ func (c *conn) block() {
 		t.batch.since = time.Now()
 	}
 	size, since := t.batch.memory(), t.batch.since
-	paid := c.dev.stalls.reserve(size, since)
+	over := c.dev.stalls.reserve(size, since)
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	t.busy = false
 	t.idle.Broadcast()
 	switch {
-	case !paid:
-		c.sever(size, since)
+	case over > 0:
+		c.sever(over, since)
 		return
 	case c.dead.Load():
 		c.dev.stalls.give(size)

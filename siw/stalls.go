@@ -55,30 +55,31 @@ type stall struct {
 // crowded reports whether batches should be small.
 func (s *stalls) crowded() bool { return s.used.Load() > s.limit/2 }
 
-// reserve pays for n bytes that have been held since the given time. It reports false if they would be the oldest of more than
-// there may be. The caller holds no QP's mutex.
-func (s *stalls) reserve(n int64, since time.Time) bool {
+// reserve pays for n bytes that have been held since the given time. If they would be the oldest of more than there may be it
+// does not, and returns how much that would be. The caller holds no QP's mutex.
+func (s *stalls) reserve(n int64, since time.Time) (over int64) {
 	for {
-		ok, oldest := s.try(n, since)
+		over, oldest := s.try(n, since)
 		if oldest == nil {
-			return ok
+			return over
 		}
-		oldest.evict(n)
+		oldest.evict(over)
 	}
 }
 
 // try is reserve, but it evicts nobody: it returns whom to evict.
-func (s *stalls) try(n int64, since time.Time) (ok bool, oldest *stall) {
+func (s *stalls) try(n int64, since time.Time) (over int64, oldest *stall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used.Load()+n <= s.limit {
+	sum := s.used.Load() + n
+	if sum <= s.limit {
 		s.used.Add(n)
-		return true, nil
+		return 0, nil
 	}
 	if len(s.entered) > 0 && s.entered[0].since.Before(since) {
 		oldest = s.entered[0]
 	}
-	return false, oldest
+	return sum, oldest
 }
 
 // reserveTail pays for n bytes of a connection that has ended and sends them yet. Those leave half of limit to others, since
@@ -121,17 +122,17 @@ func (s *stalls) leave(st *stall) bool {
 	return true
 }
 
-// evict lets go of st's memory and ends its connection because n bytes more are needed.
-func (st *stall) evict(n int64) {
+// evict lets go of st's memory and ends its connection because so much would be held.
+func (st *stall) evict(over int64) {
 	c := st.c
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	switch {
 	case st.size == 0: // it has left meanwhile
 	case st == &c.tx.stall:
-		c.sever(n, st.since)
+		c.sever(over, st.since)
 	default:
-		c.failLocked(c.dev.stalls.exceeded("peer has not sent the rest of an FPDU", n, st.since), nil)
+		c.failLocked(c.dev.stalls.exceeded("peer has not sent the rest of an FPDU", over, st.since), nil)
 		c.dev.stalls.leave(st)
 		c.rx.part = nil
 	}
@@ -139,16 +140,16 @@ func (st *stall) evict(n int64) {
 
 // sever ends the connection because its batch cannot be held: the stream ends in the middle of it. The caller holds q.mu, and
 // nobody, or the caller, has the send role.
-func (c *conn) sever(n int64, since time.Time) {
-	c.failLocked(c.dev.stalls.exceeded("peer has not taken data", n, since), nil)
+func (c *conn) sever(over int64, since time.Time) {
+	c.failLocked(c.dev.stalls.exceeded("peer has not taken data", over, since), nil)
 	c.tx.severed = true
 	c.tx.cut(&c.dev.stalls)
 }
 
-// exceeded is why a connection ends for which n bytes are not there.
-func (s *stalls) exceeded(what string, n int64, since time.Time) error {
+// exceeded is why a connection ends without which so much would be held.
+func (s *stalls) exceeded(what string, over int64, since time.Time) error {
 	return fmt.Errorf("%s for %v, and the NIC holds too much for such peers: %w", what, time.Since(since).Round(time.Millisecond),
-		&verbs.LimitError{Name: "Config.MaxStalled", Limit: uint64(s.limit), Value: uint64(s.used.Load() + n)})
+		&verbs.LimitError{Name: "Config.MaxStalled", Limit: uint64(s.limit), Value: uint64(over)})
 }
 
 // stallHeap has the oldest stall first.
