@@ -8,6 +8,7 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -142,14 +143,16 @@ func TestOneHostLinkDown(t *testing.T) {
 			port := awaitEvent(t, watcher, verbs.EventPortErr)
 			require.NotEqual(t, verbs.PortActive, port.State)
 			t.Logf("port %v", port.State)
-			if c.device == "siw0" {
+			// siw of Linux 6.1 ends its connections with the interface. That of 6.12 does not any more, and rxe sends to
+			// itself without it: there a connection outlives its absence.
+			outlives := c.device == "rxe0" || linuxAfter61()
+			if !outlives {
 				require.ErrorIs(t, v.ends(), io.EOF)
 			}
 			command(t, "ip", "link", "set", c.netdev, "up")
 			port = awaitEvent(t, watcher, verbs.EventPortActive)
 			require.Equal(t, verbs.PortActive, port.State)
-			if c.device == "rxe0" {
-				// rxe sends to itself without the interface, and a connection outlives its absence.
+			if outlives {
 				require.NoError(t, v.ID.Disconnect())
 				require.ErrorIs(t, v.ends(), verbs.ErrClosed)
 			}
@@ -157,6 +160,9 @@ func TestOneHostLinkDown(t *testing.T) {
 		})
 	}
 }
+
+// linuxAfter61 reports whether the guest's kernel is newer than the default one.
+func linuxAfter61() bool { return os.Getenv("BED_KERNEL") != "6.1" }
 
 // awaitEvent waits for an event of port 1 and returns the port's attributes afterwards.
 func awaitEvent(t *testing.T, c *verbs.Context, want verbs.EventType) verbs.PortAttr {
@@ -302,13 +308,18 @@ func TestTwoHostsFence(t *testing.T) {
 // TestTwoHostsLostInC: rxe itself, without what the provider does about it, never sends some requests again.
 func TestTwoHostsLostInC(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe1")
+	// A bind that is executed again fails. rxe of Linux 6.1 stops there, that of 6.12 ends the connection.
+	boundTwice := "0 of 2"
+	if linuxAfter61() {
+		boundTwice = "request 0: Work Request Flushed Error\nrequest 1: Work Request Flushed Error\n2 of 2"
+	}
 	program := filepath.Join(t.TempDir(), "lost")
 	command(t, "cc", "-o", program, "testdata/lost/lost.c", "-libverbs")
 	for _, run := range []struct{ list, opcode, seconds, want string }{
 		{"RWR", packetWrite, "30", "3 of 3"},
 		{"RfWR", packetWrite, "2", "1 of 3"},
 		{"fR", packetRead, "2", "0 of 1"},
-		{"WB", packetWrite, "2", "0 of 2"},
+		{"WB", packetWrite, "2", boundTwice},
 	} {
 		t.Run(run.list, func(t *testing.T) {
 			lost := dropFirst(t, run.opcode)
