@@ -167,7 +167,7 @@ func TestStalledReaders(t *testing.T) {
 	t.Logf("%d were ended: %v", len(which), which)
 	require.Contains(t, which, 0, "the first one, which trickles")
 	require.Less(t, len(which), 10, "small batches leave room for the rest")
-	require.Equal(t, len(which)-1, which[len(which)-1], "the oldest ones")
+	require.Less(t, which[len(which)-1], 20, "of the oldest ones; neighbours fill their sockets in any order")
 	n.clears()
 }
 
