@@ -152,6 +152,9 @@ func TestStalledReaders(t *testing.T) {
 		for msn := range uint32(8) {
 			p.send(n.whole(msn + 1))
 		}
+		if i == 0 {
+			n.settles(0) // it is the oldest
+		}
 		if i%10 == 0 {
 			n.goesOn()
 			for j := 0; j <= min(i, 10); j += 2 {
