@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
@@ -142,6 +143,11 @@ func (d *device) connection(to *peer, rng *rand.Rand) (err error) {
 	}
 	c, err := load.Dial(d.dev, to.address, o)
 	if refuse && err != nil && errors.Is(err, cm.ErrRejected) {
+		return nil
+	}
+	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+		// librdmacm draws a port without a look at TCP's: it is taken, or was until just now towards the same peer.
+		d.counts.Add("port taken", 1)
 		return nil
 	}
 	if err != nil {
