@@ -29,3 +29,34 @@ func (n *NIC) Crowd() (undo func()) {
 	}
 	return func() { s.give(size) }
 }
+
+// Batch returns how many bytes of a QP's stream are in its socket, and of how many bytes the batch is that waits for room there,
+// 0 if none does.
+func (n *NIC) Batch(qpn uint32) (sent uint64, waits int) {
+	for _, c := range n.dev.connections() {
+		if c.q.num != qpn {
+			continue
+		}
+		c.q.mu.Lock()
+		defer c.q.mu.Unlock()
+		if c.tx.blocked && !c.tx.busy && c.tx.batch != nil {
+			waits = c.tx.batch.size
+		}
+		return c.tx.sentTo, waits
+	}
+	return 0, 0
+}
+
+// EvictOldest ends the connection of the oldest stall, as a reservation does that does not fit, if there are as many as given at
+// the moment.
+func (n *NIC) EvictOldest(stalls int) {
+	s := &n.dev.stalls
+	s.mu.Lock()
+	if len(s.entered) != stalls {
+		s.mu.Unlock()
+		return
+	}
+	oldest := s.entered[0]
+	s.mu.Unlock()
+	oldest.evict(s.limit + 1)
+}

@@ -174,6 +174,36 @@ func TestStalledReaders(t *testing.T) {
 	n.clears()
 }
 
+// TestStalledTrickle: a peer that takes a little of its data is not younger for it. It has waited longest, so it is the one that is
+// ended, and those who came later are not.
+func TestStalledTrickle(t *testing.T) {
+	n := newStallNIC(t)
+	const later = 3
+	for range 1 + later {
+		held, _, _ := n.nic.Stalled()
+		n.add().send(n.whole(1), n.whole(2))
+		n.settles(held)
+	}
+	qpn := n.ends[0].qp.Num()
+	var before uint64
+	var batch, waits int
+	require.Eventually(t, func() bool { before, batch = n.nic.Batch(qpn); return batch > 0 }, rawWait, time.Millisecond)
+	sent := before
+	for sent == before { // a socket tells of its room only when there is some of it
+		n.peers[0].bytes(2 << 10)
+		sent, _ = n.nic.Batch(qpn)
+	}
+	require.Eventually(t, func() bool { sent, waits = n.nic.Batch(qpn); return waits > 0 }, rawWait, time.Millisecond)
+	require.Less(t, sent, uint64(batch), "some of the batch is left")
+	require.Equal(t, batch, waits, "it is the same one")
+	require.Eventually(t, func() bool {
+		n.nic.EvictOldest(1 + later)
+		return len(n.ended()) > 0
+	}, rawWait, time.Millisecond)
+	require.Equal(t, []int{0}, n.ended())
+	n.clears()
+}
+
 // TestStalledParts has 170 peers that send most of a large FPDU, and then a little now and then.
 func TestStalledParts(t *testing.T) {
 	n := newStallNIC(t)
