@@ -8,19 +8,15 @@
 //	goverbs demo --connect ADDR [--device NAME]
 //	goverbs rping {-s | -c -a ADDR} [--device NAME]
 //
-// Every command first adds a user-space RNIC, usiw0, to the devices of its process; it is used where --device chooses no
-// other. A program that was built with cgo has the devices of the kernel too. The exit status is 0 if everything was
+// Every command first adds a user-space RNIC, usiw0, to the devices of its process and uses it unless --device names
+// another. A program that was built with cgo has the devices of the kernel too. The exit status is 0 if everything was
 // done and verified, 1 if something failed, 2 for wrong usage. SIGINT and SIGTERM close everything and give exit status 1.
 package main
 
 import (
-	"context"
 	"os"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/cli"
 )
 
-func main() {
-	ctx, end := untilSignal(context.Background())
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	end()
-	os.Exit(code)
-}
+func main() { os.Exit(cli.Main()) }

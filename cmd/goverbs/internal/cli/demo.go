@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cli
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/demo"
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// demoOptions are the options of the demo command.
+type demoOptions struct {
+	demo.Options
+	pcap    string // file for what the RNIC sends and receives, "" = none
+	without string // hidden: operations, separated by commas, that the user-space RNIC shall lack
+}
+
+func newDemo() *cobra.Command {
+	var o demoOptions
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run every kind of RDMA operation between two processes and verify it",
+		Long: "Run every kind of RDMA operation between two processes and verify what came of it on both sides: first between\n" +
+			"a connecting and a listening process, then by eight client processes that contend for a lock taken by masked\n" +
+			"CmpSwap and for a counter of several fields moved by masked FetchAdd.\n\n" +
+			"Without --listen and --connect the demo starts the listening half itself, as a second process on 127.0.0.1.\n" +
+			"With them the halves run where they are started, also on different hosts. The listening half serves one demo\n" +
+			"and ends; the connecting half tries for 10 seconds if the listening one is not up yet. Both exit with status 0\n" +
+			"if everything was verified.\n\n" +
+			"The device of each half is chosen by --device. What one of the two devices has not is skipped, and the output says\n" +
+			"so; the user-space RNIC has everything, and there a skip is a failure.\n\n" +
+			"With --pcap the process records what its own RNIC sends and receives, for Wireshark. Without --listen that is\n" +
+			"the whole conversation of the two halves; the connections of the client processes are recorded by a listening\n" +
+			"half with --pcap.",
+		Args: noArguments,
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.Listen, "listen", "", "be the listening half, on `ADDR` (host:port, :port)")
+	f.StringVar(&o.Connect, "connect", "", "be the connecting half, to a listening one at `ADDR` (host:port)")
+	addDeviceFlag(cmd)
+	f.BoolVar(&o.JSON, "json", false, "print one line of JSON")
+	f.StringVar(&o.pcap, "pcap", "", "record what the RNIC of this process sends and receives in `FILE` (pcapng)")
+	f.StringArrayVar(&o.Breaks, "break", nil, "corrupt the comparisons of a `STEP`, or of STEP:COMPARISON one")
+	f.StringVar(&o.without, "without", "", "take `OPERATIONS` from the user-space RNIC")
+	f.IntVar(&o.Clients, "clients", 8, "client processes")
+	f.IntVar(&o.Ops, "ops", 2000, "operations of each client process")
+	f.BoolVar(&o.Child, "child", false, "the parent process reads stdout")
+	for _, name := range []string{"break", "without", "clients", "ops", "child"} {
+		_ = f.MarkHidden(name)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.check(cmd); err != nil {
+			return err
+		}
+		if o.pcap != "" && cmd.Flag(deviceFlag).Changed {
+			// Before the file is emptied.
+			err := devices.WithNIC(cmd.Context(), siw.Config{}, func(nic *verbs.Device) error {
+				_, err := o.device(cmd, nic)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		o.Stdin, o.Stdout, o.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		rec := demo.StartRecording(o.pcap)
+		cfg := rec.Config()
+		cfg.Without = o.withoutOps()
+		err := devices.WithNIC(cmd.Context(), cfg, func(nic *verbs.Device) error {
+			dev, err := o.device(cmd, nic)
+			if err != nil {
+				return err
+			}
+			return demo.Run(cmd.Context(), dev, o.Options, rec)
+		})
+		return errors.Join(err, rec.Close())
+	}
+	return cmd
+}
+
+// newDemoClient makes the command of the demo's client processes.
+func newDemoClient() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:    demo.ClientCommand,
+		Short:  "Be a client process of the demo, which starts it",
+		Hidden: true,
+		Args:   noArguments,
+	}
+	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
+		return demo.RunClient(cmd.Context(), nic, cmd.InOrStdin(), cmd.OutOrStdout())
+	})
+	return cmd
+}
+
+// check finds wrong values of options.
+func (o *demoOptions) check(cmd *cobra.Command) error {
+	given := func(name string) bool { return cmd.Flag(name).Changed }
+	switch {
+	case given("listen") && given("connect"):
+		return usage(cmd, "--listen %s and --connect %s: a process is one half or, without them, both", o.Listen, o.Connect)
+	case given("pcap") && o.pcap == "":
+		return usage(cmd, "--pcap %q: no file", o.pcap)
+	case o.Clients < 1 || o.Clients > demo.MaxClients:
+		return usage(cmd, "--clients %d: not from 1 to %d", o.Clients, demo.MaxClients)
+	case o.Ops < 1 || o.Ops > demo.MaxClientOps:
+		return usage(cmd, "--ops %d: not from 1 to %d", o.Ops, demo.MaxClientOps)
+	}
+	for _, b := range o.Breaks {
+		if step, _, _ := strings.Cut(b, ":"); !slices.Contains(demo.StepNames(), step) {
+			return usage(cmd, "--break %q: no such step (there are: %s)", b, strings.Join(demo.StepNames(), ", "))
+		}
+	}
+	if given("listen") {
+		if err := checkAddress(o.Listen, true); err != "" {
+			return usage(cmd, "--listen %q: %s", o.Listen, err)
+		}
+	}
+	if given("connect") {
+		if err := checkAddress(o.Connect, false); err != "" {
+			return usage(cmd, "--connect %q: %s", o.Connect, err)
+		}
+	}
+	return nil
+}
+
+// device returns the device that is chosen. Only the user-space RNIC can be recorded.
+func (o *demoOptions) device(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) {
+	dev, err := chosenDevice(cmd, nic)
+	if err == nil && o.pcap != "" && dev != nic {
+		return nil, usage(cmd, "--pcap %s: only the user-space RNIC of this process, %s, can be recorded, not --%s %s", o.pcap,
+			nic.Name(), deviceFlag, devices.Name(dev))
+	}
+	return dev, err
+}
+
+// withoutOps returns the operations that --without names. Names that no operation has are ignored.
+func (o *demoOptions) withoutOps() (ops verbs.OpSet) {
+	for op := range verbs.Ops() {
+		if slices.Contains(strings.Split(o.without, ","), op.String()) {
+			ops |= verbs.MakeOpSet(op)
+		}
+	}
+	return ops
+}
+
+// checkAddress says what is wrong with an address, "" if nothing is. A listener's may lack the host and have port 0.
+func checkAddress(address string, listen bool) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "not of the form host:port"
+	}
+	if host == "" && !listen {
+		return "no host"
+	}
+	low := 1
+	if listen {
+		low = 0
+	}
+	n, err := strconv.ParseUint(port, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return "port " + strconv.Quote(port) + " is not a number"
+	case err != nil || n < uint64(low) || n > 65535:
+		return "port " + port + " is out of range " + strconv.Itoa(low) + " to 65535"
+	}
+	return ""
+}

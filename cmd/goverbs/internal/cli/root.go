@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package cli is the command line of goverbs: commands and options, usage, exit statuses. What the commands do is in the
+// packages beside it, which know nothing of it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/demo"
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/shutdown"
+)
+
+// The exit statuses.
+const (
+	exitDone   = 0 // done and verified
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError says that the command line is wrong. Its text is one line that names the option and the value.
+type usageError struct {
+	command string // as typed, for example "goverbs demo"
+	text    string
+}
+
+func (e *usageError) Error() string { return e.text }
+
+func usage(cmd *cobra.Command, format string, args ...any) error {
+	return &usageError{cmd.CommandPath(), strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")}
+}
+
+// Main executes the command line of the process and returns its exit status.
+func Main() int {
+	ctx, end := shutdown.OnSignal(context.Background(), func(cause error) {
+		demo.KillChildren()
+		fmt.Fprintf(os.Stderr, "goverbs: %v, and cut off\n", cause)
+		os.Exit(exitFailed)
+	})
+	defer end()
+	return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+}
+
+// run executes one command line and returns the exit status.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	if wrong := new(usageError); errors.As(err, &wrong) {
+		fmt.Fprintf(stderr, "%s: %s (%s --help shows the usage)\n", wrong.command, wrong.text, wrong.command)
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
+	return exitFailed
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:               "goverbs",
+		Short:             "RDMA from Go: devices and demonstrations",
+		Args:              unknownCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return usage(cmd, "no command was given") },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%v", err) })
+	root.AddCommand(newDevices(), newDemo(), newRPing(), newDemoClient())
+	root.SetHelpCommand(newHelp(root))
+	return root
+}
+
+// newHelp makes the help command, which unlike cobra's own fails on a command that does not exist.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || cmd == nil || len(rest) > 0 {
+				return unknownCommand(root, args)
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
+}
+
+// unknownCommand refuses arguments of the root, which are commands that do not exist.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return usage(root, "unknown command %q (there are: %s)", args[0], strings.Join(names, ", "))
+}
+
+// noArguments refuses arguments of a command that takes options only.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usage(cmd, "unexpected argument %q", args[0])
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package clitest runs the goverbs program in tests of its parts. The directory of such a test binary has Main for its TestMain.
+package clitest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// The exit statuses of the program.
+const (
+	Done   = 0
+	Failed = 1
+	Usage  = 2
+)
+
+// Program is the program under test, built by Main. In the guest it has been built before, with cgo.
+var Program = os.Getenv("GOVERBS_TEST_COMMAND")
+
+// Main is what a TestMain calls: it builds the program and runs the tests.
+func Main(m *testing.M) int {
+	if Program != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "goverbs-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	Program = filepath.Join(dir, "goverbs")
+	if runtime.GOOS == "windows" {
+		Program += ".exe"
+	}
+	if err := Build(Program); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// WithLibibverbs: the programs of the tests can use libibverbs.
+var WithLibibverbs = verbs.RDMACore() == nil
+
+// Build builds the program, with libibverbs if the test has it.
+func Build(path string, flags ...string) error {
+	if !WithLibibverbs {
+		flags = append(flags, "-tags=noibverbs")
+	}
+	args := append(append([]string{"build", "-o", path}, flags...), "github.com/goverbs/goverbs/cmd/goverbs")
+	out, err := exec.Command("go", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return nil
+}
+
+// Outcome is what a run of the program left.
+type Outcome struct {
+	Stdout, Stderr string
+	Code           int
+	Took           time.Duration
+}
+
+// Running is a run in progress. What it writes can be waited for.
+type Running struct {
+	Cmd    *exec.Cmd
+	Stdout *Transcript
+	Stderr *Transcript
+	Begun  time.Time // from when Outcome.Took counts
+}
+
+// Transcript collects what a process writes.
+type Transcript struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (tr *Transcript) Write(b []byte) (int, error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.text.Write(b)
+}
+
+func (tr *Transcript) String() string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.text.String()
+}
+
+// Await waits until the Transcript contains a text and returns all of it.
+func (tr *Transcript) Await(t *testing.T, text string) string {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(tr.String(), text) }, 60*time.Second, 5*time.Millisecond,
+		"waiting for %q", text)
+	return tr.String()
+}
+
+// Start starts the program. The test fails if it is left running.
+func Start(t *testing.T, args ...string) *Running {
+	t.Helper()
+	return start(t, exec.Command(Program, args...))
+}
+
+func start(t *testing.T, cmd *exec.Cmd) *Running {
+	t.Helper()
+	r := &Running{Cmd: cmd, Stdout: new(Transcript), Stderr: new(Transcript), Begun: time.Now()}
+	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
+	cmd.WaitDelay = 10 * time.Second
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			t.Errorf("%q was left running", cmd.Args)
+		}
+	})
+	return r
+}
+
+// End waits for the end of the program.
+func (r *Running) End(t *testing.T) Outcome {
+	t.Helper()
+	err := r.Cmd.Wait()
+	if r.Cmd.ProcessState == nil || r.Cmd.ProcessState.ExitCode() < 0 {
+		require.NoError(t, err)
+	}
+	return Outcome{r.Stdout.String(), r.Stderr.String(), r.Cmd.ProcessState.ExitCode(), time.Since(r.Begun)}
+}
+
+// Run runs the program to its end.
+func Run(t *testing.T, args ...string) Outcome {
+	t.Helper()
+	return Start(t, args...).End(t)
+}
+
+// NothingRuns asserts that no process of the program is left, where the system tells.
+func NothingRuns(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return
+	}
+	var left []string
+	require.Eventually(t, func() bool {
+		left = left[:0]
+		links, err := filepath.Glob("/proc/[0-9]*/exe")
+		require.NoError(t, err)
+		for _, link := range links {
+			if target, err := os.Readlink(link); err == nil && strings.TrimSuffix(target, " (deleted)") == Program {
+				left = append(left, link)
+			}
+		}
+		return len(left) == 0
+	}, 10*time.Second, 10*time.Millisecond, "left: %v", &left)
+}
+
+// Lines splits a text that ends in a newline.
+func Lines(t *testing.T, s string) []string {
+	t.Helper()
+	require.True(t, strings.HasSuffix(s, "\n"), "%q", s)
+	var out []string
+	for sc := bufio.NewScanner(strings.NewReader(s)); sc.Scan(); {
+		out = append(out, sc.Text())
+	}
+	return out
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package demo
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// ClientCommand is the name of the hidden command that a client process runs, with RunClient.
+const ClientCommand = "demo-client"
+
+// Implementation constants.
+const (
+	reportEvery  = 100 // operations between two reports of progress
+	eagerTries   = 4   // for the lock, before it is waited for
+	longestPause = 2 * time.Millisecond
+)
+
+// client is one of the processes that contend for the listener's words.
+type client struct {
+	job     clientJob
+	end     *endpoint
+	peer    welcome
+	mr      *verbs.MR // window words, and the guarded words behind them
+	sgl     []verbs.SGE
+	guarded []verbs.SGE
+	free    uint64 // the lock word as it was last seen free; see takeLock
+	report  *json.Encoder
+	pending clientReport
+	check   *check // of the step in progress
+}
+
+// RunClient is the work of a client process of the demo: it reads a job and the names of steps from stdin, does them, and
+// returns when stdin ends. nic is the user-space RNIC of this process.
+func RunClient(ctx context.Context, nic *verbs.Device, stdin io.Reader, stdout io.Writer) (err error) {
+	in := json.NewDecoder(stdin)
+	c := &client{report: json.NewEncoder(stdout)}
+	if err := in.Decode(&c.job); err != nil {
+		return fmt.Errorf("no job on stdin: %w", err)
+	}
+	dev, err := devices.Choose(c.job.Device, nic)
+	if err != nil {
+		return err
+	}
+	// stdin is read all the time, so that its end is seen during a step too.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer func() {
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = cause
+		}
+	}()
+	names := make(chan string)
+	go func() {
+		defer close(names)
+		for {
+			var name string
+			if in.Decode(&name) != nil {
+				cancel(errParentGone)
+				return
+			}
+			select {
+			case names <- name:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	introduction := hello{Role: roleClient, Nonce: randomWord(), Token: c.job.Token}
+	c.end, c.peer, err = dial(ctx, dev, c.job.Address, introduction, driverPatience)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.end.close()) }()
+	if err := c.allocate(); err != nil {
+		return err
+	}
+	if err := c.done(); err != nil {
+		return err
+	}
+	for name := range names {
+		c.check = newCheck(name, c.job.Breaks)
+		switch name {
+		case "lock":
+			err = c.takeLocks(ctx)
+		case "counter":
+			err = c.count(ctx)
+		default:
+			err = fmt.Errorf("unknown step %q", name)
+		}
+		if err == nil {
+			err = c.done()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.end.id.Disconnect()
+}
+
+func (c *client) allocate() (err error) {
+	if c.mr, err = c.end.allocMR(8*window+guardedSize, c.end.sinkAccess()); err != nil {
+		return err
+	}
+	c.sgl = make([]verbs.SGE, window)
+	for i := range c.sgl {
+		if c.sgl[i], err = c.mr.SGE(8*i, 8); err != nil {
+			return err
+		}
+	}
+	guarded, err := c.mr.SGE(8*window, guardedSize)
+	c.guarded = []verbs.SGE{guarded}
+	return err
+}
+
+// did counts an operation and reports some of them together.
+func (c *client) did() error {
+	c.pending.Ops++
+	if c.pending.Ops < reportEvery {
+		return nil
+	}
+	err := c.report.Encode(clientReport{Ops: c.pending.Ops})
+	c.pending.Ops = 0
+	return err
+}
+
+// done reports the end of a step.
+func (c *client) done() error {
+	c.pending.Done = true
+	err := c.report.Encode(c.pending)
+	c.pending = clientReport{}
+	return err
+}
+
+func (c *client) word(i int) uint64      { return c.peer.WordsAddr + wordSpacing*uint64(i) }
+func (c *client) sink(i int) []verbs.SGE { return c.sgl[i : i+1] }
+func (c *client) sunk(i int) uint64      { return binary.NativeEndian.Uint64(c.mr.Bytes()[8*i:]) }
+
+// takeLocks takes the lock again and again, and changes the guarded words while it has it.
+func (c *client) takeLocks(ctx context.Context) error {
+	for range c.job.Ops {
+		count, err := c.acquire(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.changeAndRelease(ctx, count); err != nil {
+			return err
+		}
+		c.pending.Taken++
+		if err := c.did(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acquire tries until the lock is taken and returns the count of the lock word.
+func (c *client) acquire(ctx context.Context) (uint64, error) {
+	pause := longestPause / 64
+	for try := 1; ; try++ {
+		c.pending.Tries++
+		if _, err := c.end.do(ctx, c.takeLock()); err != nil {
+			return 0, err
+		}
+		orig := c.sunk(0)
+		free := orig&lockHeld == 0
+		if free && (c.job.Masked || orig == c.free) {
+			return orig & lockCountMask, nil
+		}
+		if free {
+			c.free = orig
+			continue
+		}
+		if try < eagerTries {
+			continue
+		}
+		select {
+		case <-time.After(rand.N(pause) + 1):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// takeLock returns the request that takes the lock if it is free. Without masks, which leave the count alone, the count must
+// be known: the request also fails if it is not that of c.free.
+func (c *client) takeLock() verbs.SendWR {
+	mine := lockHeld | lockOwner(c.job.Client)
+	if !c.job.Masked {
+		return ext.CmpSwapWR(c.sink(0), c.word(wordLock), c.peer.WordsKey, c.free, c.free|mine)
+	}
+	return ext.MaskedCmpSwapWR(c.sink(0), c.word(wordLock), c.peer.WordsKey, 0, lockHeld, mine, lockHeld|lockOwnerMask)
+}
+
+// releaseLock returns the requests that count an acquisition, of which there were count before, and give the lock back.
+func (c *client) releaseLock(count uint64) (add, swap verbs.SendWR) {
+	mine := lockHeld | lockOwner(c.job.Client)
+	word, key := c.word(wordLock), c.peer.WordsKey
+	if !c.job.Masked {
+		return ext.FetchAddWR(c.sink(0), word, key, 1), ext.CmpSwapWR(c.sink(1), word, key, mine|count+1, count+1)
+	}
+	return ext.MaskedFetchAddWR(c.sink(0), word, key, 1, lockCountField),
+		ext.MaskedCmpSwapWR(c.sink(1), word, key, mine, lockHeld|lockOwnerMask, 0, lockHeld|lockOwnerMask)
+}
+
+// changeAndRelease changes the guarded words, counts the acquisition and gives the lock back. The Write, the FetchAdd
+// and the CmpSwap are posted together: atomics are processed after what was sent before them has arrived.
+func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
+	read := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: c.guarded, RemoteAddr: c.word(wordGuarded), RKey: c.peer.WordsKey}
+	if _, err := c.end.do(ctx, read); err != nil {
+		return err
+	}
+	b := c.mr.Bytes()[8*window:]
+	n, sum := decodeGuarded(b)
+	// Where they differ the lock does not exclude.
+	if c.check.count("the guarded count that was read under the lock", n, count); c.check.err != nil {
+		return c.check.err
+	}
+	n, sum = guardedNext(n, sum)
+	binary.BigEndian.PutUint64(b, n)
+	binary.BigEndian.PutUint64(b[8:], sum)
+	mine := lockHeld | lockOwner(c.job.Client)
+	write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: c.guarded, RemoteAddr: c.word(wordGuarded), RKey: c.peer.WordsKey}
+	add, swap := c.releaseLock(count)
+	if _, err := c.end.do(ctx, write, add, swap); err != nil {
+		return err
+	}
+	c.free = count + 1
+	c.check.word("the lock word while the lock was held", c.sunk(0), mine|count)
+	c.check.word("the lock word at the release", c.sunk(1), mine|count+1)
+	return c.check.err
+}
+
+// count adds to the counter with many requests in progress.
+func (c *client) count(ctx context.Context) error {
+	var failed error
+	var last uint64
+	err := c.end.pipeline(ctx, c.job.Ops, func(k int) verbs.SendWR {
+		add, mask := counterAdd(c.job.Client, k), counterBounds(c.job.Masked)
+		c.pending.Sum = ext.MaskedFetchAdd(c.pending.Sum, add, mask)
+		if !c.job.Masked {
+			return ext.FetchAddWR(c.sink(k%window), c.word(wordCounter), c.peer.WordsKey, add)
+		}
+		return ext.MaskedFetchAddWR(c.sink(k%window), c.word(wordCounter), c.peer.WordsKey, add, mask)
+	}, func(k int, _ *verbs.WC) {
+		ticket := c.sunk(k%window) & counterTicketMask
+		is(c.check, fmt.Sprintf("that ticket %d follows ticket %d", ticket, last), k == 0 || ticket > last, true)
+		last = ticket
+		c.pending.Tickets += ticket
+		c.pending.Squares += ticket * ticket
+		if err := c.did(); err != nil && failed == nil {
+			failed = err
+		}
+	})
+	return errors.Join(err, failed, c.check.err)
+}

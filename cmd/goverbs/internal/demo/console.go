@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// console shows the steps of a demo to people: on a terminal the step in progress in a line that changes, elsewhere a line
+// when a step is done, and one now and then while it lasts. A quiet console shows notes only. All methods may be called
+// concurrently.
+type console struct {
+	w        io.Writer
+	notes    io.Writer // where what is no result goes
+	quiet    bool
+	terminal bool
+	colour   bool
+
+	mu    sync.Mutex // guards what follows
+	name  string     // the step in progress
+	total int
+	ops   int
+	bytes int64
+	start time.Time
+	shown time.Time // when the last line was
+}
+
+// eraseLine goes back to the beginning of the line in progress on a terminal.
+const eraseLine = "\r\x1b[K"
+
+// How often the progress of a step is shown.
+const (
+	terminalInterval = 100 * time.Millisecond
+	otherInterval    = 2 * time.Second
+)
+
+func newConsole(w, notes io.Writer, quiet bool) *console {
+	c := &console{w: w, notes: notes, quiet: quiet}
+	if f, ok := w.(*os.File); ok && !quiet {
+		fi, err := f.Stat()
+		c.terminal = err == nil && fi.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	}
+	c.colour = c.terminal && os.Getenv("NO_COLOR") == "" && runtime.GOOS != "windows"
+	return c
+}
+
+// say prints a text.
+func (c *console) say(format string, args ...any) {
+	if c.quiet {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.w, format, args...)
+}
+
+// note prints a text to where no results go.
+func (c *console) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.terminal {
+		fmt.Fprint(c.w, eraseLine)
+	}
+	fmt.Fprintf(c.notes, format, args...)
+}
+
+// begin starts a step of total operations.
+func (c *console) begin(name string, total int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.name, c.total, c.ops, c.bytes, c.start, c.shown = name, total, 0, 0, now, now
+	if c.terminal {
+		c.line("")
+	}
+}
+
+// restart lets the rate count from now on, after what a step had to prepare.
+func (c *console) restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start = time.Now()
+}
+
+// progress adds operations and octets to the step's.
+func (c *console) progress(ops int, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ops += ops
+	c.bytes += int64(bytes)
+	interval := otherInterval
+	if c.terminal {
+		interval = terminalInterval
+	}
+	if time.Since(c.shown) >= interval {
+		c.shown = time.Now()
+		c.line("of " + thousands(c.total))
+	}
+}
+
+// end shows the outcome of the step, with a remark where there is something to say, and returns its operations.
+func (c *console) end(ok bool, remark string) (ops int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	outcome := c.outcome("ok", "\x1b[32m")
+	if !ok {
+		outcome = c.outcome("FAILED", "\x1b[31m")
+	}
+	if remark != "" {
+		outcome += "  " + remark
+	}
+	c.line(outcome)
+	if c.terminal {
+		fmt.Fprintln(c.w)
+	}
+	return c.ops
+}
+
+// skip shows a step that was not begun, and why.
+func (c *console) skip(name string, ok bool, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quiet {
+		return
+	}
+	outcome := c.outcome("skipped", "\x1b[33m")
+	if !ok {
+		outcome = c.outcome("FAILED", "\x1b[31m")
+	}
+	fmt.Fprintf(c.w, "%-15s %11s %13s %11s  %s  %s\n", name, "", "", "", outcome, why)
+}
+
+// outcome colours a word on a terminal.
+func (c *console) outcome(word, colour string) string {
+	if c.colour {
+		return colour + word + "\x1b[0m"
+	}
+	return word
+}
+
+// line shows the step with its rates and a text behind. The caller holds c.mu.
+func (c *console) line(text string) {
+	if c.quiet {
+		return
+	}
+	rate, volume := "", ""
+	if s := time.Since(c.start).Seconds(); c.ops > 1 && s > 0 {
+		rate = thousands(int(float64(c.ops)/s)) + "/s"
+		if c.bytes > 0 {
+			volume = thousands(int(float64(c.bytes)/s/1e6)) + " MB/s"
+		}
+	}
+	ops := thousands(c.ops) + " op"
+	if c.ops != 1 {
+		ops += "s"
+	}
+	start, end := "", "\n"
+	if c.terminal {
+		start, end = eraseLine, ""
+	}
+	fmt.Fprintf(c.w, "%s%-15s %11s %13s %11s  %s%s", start, c.name, ops, rate, volume, text, end)
+}
+
+// thousands writes n with commas.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package demo
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/shutdown"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// How long the connecting side is patient.
+const (
+	driverPatience  = 30 * time.Second // for an answer of the listener
+	refusedPatience = 10 * time.Second // for a listener that is not up yet
+	unknownPatience = 3 * time.Second  // for a host name that cannot be resolved yet
+	retryInterval   = 200 * time.Millisecond
+	endPatience     = time.Second            // for a process that has been let go
+	deathPatience   = 200 * time.Millisecond // for the end of a process that may have been the reason of a failure
+)
+
+// driver is the connecting side: it runs the steps.
+type driver struct {
+	dev    *verbs.Device
+	o      Options
+	out    *console
+	result *runResult
+	server *process // the listening half, if it was started here
+	seed   uint64
+
+	end     *endpoint
+	nonce   uint64
+	peer    welcome
+	local   *verbs.MR   // data: source of Writes, sink of Reads
+	sinks   *verbs.MR   // words: sinks of atomics and small Reads
+	sinkSGL []verbs.SGE // one element for each word of sinks
+	clients *clients    // from the step lock on
+	remark  string      // of the step in progress, for people
+}
+
+func randomWord() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // does not fail
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+// runDriver runs the connecting half, and the listening half as another process where no address was given.
+func runDriver(ctx context.Context, dev *verbs.Device, o Options, out *console, result *runResult) (err error) {
+	d := &driver{dev: dev, o: o, out: out, result: result, seed: randomWord(), nonce: randomWord()}
+	late := shutdown.Late(ctx)
+	defer func() {
+		if err != nil && ctx.Err() == nil && d.server.endsBy(deathPatience) {
+			if serr := d.server.wait(0); serr != nil {
+				out.note("listening process: %v\n", serr)
+			}
+		}
+		// The other processes are ended while the connection is taken down: one that hangs does not hold it up.
+		d.clients.letGo()
+		d.server.letGo()
+		closed := make(chan error, 1)
+		go func() { closed <- shutdown.InTime(late, d.end.close) }()
+		deadline := time.Now().Add(endPatience)
+		d.clients.wait(deadline)
+		_ = d.server.wait(time.Until(deadline)) // how it ends has been judged, or does not matter any more
+		err = errors.Join(err, <-closed)
+	}()
+	address := o.Connect
+	if address == "" {
+		if d.server, address, err = startServer(ctx, dev, o.Breaks); err != nil {
+			return err
+		}
+		result.PIDs = append(result.PIDs, d.server.pid())
+	}
+	for _, s := range steps() {
+		if err := d.run(ctx, &s, address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs one step. It returns an error only if no other step can follow; what else was wrong is in the result.
+func (d *driver) run(ctx context.Context, s *step, address string) error {
+	c := newCheck(s.name, d.o.Breaks)
+	n := s.ops(&d.o)
+	d.remark = ""
+	var err error
+	lack := d.end.lack(s)
+	if lack.skipped == "" {
+		d.out.begin(s.name, n)
+		switch s.name {
+		case "connect":
+			if err = d.connect(ctx, address); err == nil {
+				err = d.perform(ctx, s, c, n)
+			}
+		case "close":
+			err = d.disconnect(ctx, c)
+		default:
+			err = d.perform(ctx, s, c, n)
+		}
+		if err != nil {
+			c.fail("%w", err)
+		}
+	}
+	d.result.outcome(s, lack, c, d.out, d.remark)
+	if c.err != nil && ctx.Err() == nil {
+		d.out.note("step %s: %v\n", s.name, c.err)
+	}
+	if err != nil {
+		return errNotVerified
+	}
+	return nil
+}
+
+// perform runs a step between its control messages.
+func (d *driver) perform(ctx context.Context, s *step, c *check, n int) error {
+	begin := control{Step: s.name, Phase: phaseBegin, Count: n, Seed: d.pattern(s.name).seed}
+	if err := d.end.sendControl(ctx, &begin); err != nil {
+		return err
+	}
+	if _, err := d.end.takeControl(ctx, s.name, phaseReady); err != nil {
+		return err
+	}
+	words, err := s.drive(ctx, d, c, n)
+	if err != nil {
+		return err
+	}
+	found := control{Step: s.name, Phase: phaseCheck, Words: words}
+	c.tell(&found)
+	if err := d.end.sendControl(ctx, &found); err != nil {
+		return err
+	}
+	result, err := d.end.takeControl(ctx, s.name, phaseResult)
+	if err != nil {
+		return err
+	}
+	c.peer("listening side", &result)
+	return nil
+}
+
+// pattern returns the data of a step.
+func (d *driver) pattern(step string) pattern {
+	p := pattern{d.seed}
+	for i, name := range StepNames() {
+		if name == step {
+			p.seed = p.word(i)
+		}
+	}
+	return p
+}
+
+// connect connects to the listener, which may not be up yet.
+func (d *driver) connect(ctx context.Context, address string) error {
+	begun := time.Now()
+	for {
+		err := d.tryConnect(ctx, address)
+		if err == nil {
+			d.result.Device = d.end.ctx.Device().Name()
+			break
+		}
+		patience := retryPatience(err)
+		if ctx.Err() != nil || time.Since(begun) >= patience {
+			return err
+		}
+		if d.remark == "" {
+			d.remark = "after waiting for the listening half"
+			d.out.note("%v: trying for %v\n", err, patience)
+		}
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	d.out.restart()
+	var err error
+	access := d.end.sinkAccess()
+	if d.end.ctx.Supports(verbs.OpBindMW) {
+		access |= verbs.AccessMWBind
+	}
+	if d.local, err = d.end.allocMR(dataSize, access); err != nil {
+		return err
+	}
+	if d.sinks, err = d.end.allocMR(8*2*window, d.end.sinkAccess()); err != nil {
+		return err
+	}
+	d.sinkSGL = make([]verbs.SGE, 2*window)
+	for i := range d.sinkSGL {
+		if d.sinkSGL[i], err = d.sinks.SGE(8*i, 8); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retryPatience tells how long to go on after an error of tryConnect: zero for those that waiting does not cure.
+func retryPatience(err error) time.Duration {
+	if unknown := new(net.DNSError); errors.As(err, &unknown) {
+		return unknownPatience
+	}
+	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
+		return refusedPatience
+	}
+	return 0
+}
+
+// tryConnect makes one attempt.
+func (d *driver) tryConnect(ctx context.Context, address string) error {
+	e, w, err := dial(ctx, d.dev, address, hello{Role: roleDriver, Nonce: d.nonce}, driverPatience)
+	if err != nil {
+		return err
+	}
+	d.end, d.peer = e, w
+	return nil
+}
+
+// dial connects to a listener and returns the end with what the listener says.
+func dial(ctx context.Context, dev *verbs.Device, address string, h hello, patience time.Duration) (
+	e *endpoint, w welcome, err error) {
+	id, err := cm.Resolve(ctx, address, cm.Config{Device: dev})
+	if err != nil {
+		return nil, w, err
+	}
+	if e, err = newEndpoint(id.Context(), id.BindQP, patience); err != nil {
+		return nil, w, errors.Join(err, id.Close())
+	}
+	e.id = id
+	h.Magic, h.Version, h.Ops = magic, version, uint32(e.ctx.Ops())
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err = id.Connect(bounded, e.qp, cm.ConnParam{PrivateData: encodePrivate(&h)}); err == nil {
+		w, err = decodeWelcome(id.PrivateData())
+		e.peerOps = verbs.OpSet(w.Ops)
+	}
+	if rejected := new(cm.RejectedError); errors.As(err, &rejected) {
+		// InfiniBand fills what its messages have room for with zeros.
+		if why := bytes.TrimRight(rejected.PrivateData, "\x00"); len(why) > 0 {
+			err = fmt.Errorf("%w: %q", err, why)
+		} else if dev := id.Context().Device(); dev.Info().Transport == verbs.TransportIWARP && !devices.UserSpace(dev) {
+			// The kernel does not tell the end of the stream by a peer from a port on which nobody listens. A demo gives reasons.
+			err = fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
+		}
+	}
+	if err != nil {
+		return nil, w, errors.Join(err, e.close())
+	}
+	return e, w, nil
+}
+
+// driveConnect verifies what both sides said when the connection was made.
+func driveConnect(_ context.Context, d *driver, c *check, _ int) ([]uint64, error) {
+	ord, ird := d.end.id.Depths()
+	c.word("the nonce in the private data", d.peer.Nonce, d.nonce)
+	is(c, "that Reads and atomics in progress were agreed on", ord > 0, true)
+	d.out.progress(1, 0)
+	d.addRemark(fmt.Sprintf("%v to %s, %v to %v, depths %d and %d", d.end.ctx.Device(), d.peerText(),
+		d.end.id.LocalAddr(), d.end.id.RemoteAddr(), ord, ird))
+	return []uint64{d.peer.Token}, nil
+}
+
+func (d *driver) peerText() string {
+	if d.server != nil {
+		return fmt.Sprintf("process %d", d.server.pid())
+	}
+	return "listening half"
+}
+
+func (d *driver) addRemark(s string) {
+	if d.remark != "" {
+		s += ", " + d.remark
+	}
+	d.remark = s
+}
+
+// disconnect is the last step: it ends the connection in order and verifies that everything comes back.
+func (d *driver) disconnect(ctx context.Context, c *check) error {
+	bye := control{Step: "close", Phase: phaseBegin, OK: true}
+	for _, r := range d.result.Steps {
+		if r.Name != "close" && !r.OK {
+			bye.OK = false
+		}
+	}
+	if err := d.end.sendControl(ctx, &bye); err != nil {
+		return err
+	}
+	if _, err := d.end.takeControl(ctx, "close", phaseReady); err != nil {
+		return err
+	}
+	if err := d.end.id.Disconnect(); err != nil {
+		return err
+	}
+	is(c, "the state after Disconnect", d.end.qp.State(), verbs.QPStateErr)
+	flushed := 0
+	wcs := make([]verbs.WC, recvSlots)
+	for {
+		n, err := d.end.recvs.Poll(wcs)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		for _, wc := range wcs[:n] {
+			is(c, "the status of a receive that was left", wc.Status, verbs.WCWRFlushErr)
+		}
+		flushed += n
+	}
+	c.count("the number of flushed receives", uint64(flushed), recvSlots)
+	c.noError("closing the connecting end", d.end.close())
+	// The listening process fails if a step did, which is that step's affair.
+	if err := d.server.wait(driverPatience); bye.OK {
+		c.noError("listening process", err)
+	}
+	d.out.progress(1, 0)
+	return nil
+}
+
+// word returns the address of a word of the listener's.
+func (d *driver) word(i int) uint64 { return d.peer.WordsAddr + wordSpacing*uint64(i) }
+
+// sink returns the i-th word of the driver's own as an SGL.
+func (d *driver) sink(i int) []verbs.SGE { return d.sinkSGL[i : i+1] }
+
+// sunk returns what an atomic has brought into the i-th word.
+func (d *driver) sunk(i int) uint64 { return binary.NativeEndian.Uint64(d.sinks.Bytes()[8*i:]) }
+
+// readWord reads a word of the listener's by RDMA Read.
+func (d *driver) readWord(ctx context.Context, i int) (uint64, error) {
+	read := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: d.sink(0), RemoteAddr: d.word(i), RKey: d.peer.WordsKey}
+	if _, err := d.end.do(ctx, read); err != nil {
+		return 0, err
+	}
+	return d.peer.order().Uint64(d.sinks.Bytes()), nil
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package demo
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// What the processes of a demo say to each other. The connecting side introduces itself in the private data of its
+// request, and the listening side answers there with its memory. Then every step begins and ends with a control message
+// each way, JSON in a Send.
+
+const (
+	magic   = 0x676f7664 // "govd"
+	version = 2
+)
+
+// role is what a process that connects wants.
+type role uint8
+
+const (
+	roleDriver role = 1 // runs the steps: one of them
+	roleClient role = 2 // contends in the steps lock and counter
+)
+
+// hello is the private data of a request. All integers of private data are big-endian.
+type hello struct {
+	Magic   uint32
+	Version uint8
+	Role    role
+	_       [2]uint8
+	Nonce   uint64 // random, comes back in the welcome
+	Token   uint64 // of a client: what the driver's welcome had
+	Ops     uint32 // what the device of the connecting side has, a verbs.OpSet
+}
+
+// welcome is the private data of an acceptance: 56 octets at most, so that it fits on every fabric.
+type welcome struct {
+	Magic     uint32
+	Version   uint8
+	BigEndian uint8 // 1 if the words are in this byte order in memory
+	_         [2]uint8
+	Nonce     uint64 // the hello's
+	Token     uint64 // random, for the clients of this demo: it keeps strangers apart, not attackers
+	WordsAddr uint64
+	WordsKey  uint32
+	DataKey   uint32
+	DataAddr  uint64
+	Ops       uint32 // what the device of the listening side has, a verbs.OpSet
+}
+
+var errStranger = errors.New("the peer is not a goverbs demo of this version")
+
+func encodePrivate(v any) []byte {
+	b, _ := binary.Append(nil, binary.BigEndian, v) // fails only for types without a fixed size
+	return b
+}
+
+func decodeHello(b []byte) (h hello, err error) {
+	if _, err = binary.Decode(b, binary.BigEndian, &h); err != nil || h.Magic != magic || h.Version != version {
+		return hello{}, errStranger
+	}
+	return h, nil
+}
+
+func decodeWelcome(b []byte) (w welcome, err error) {
+	if _, err = binary.Decode(b, binary.BigEndian, &w); err != nil || w.Magic != magic || w.Version != version {
+		return welcome{}, errStranger
+	}
+	return w, nil
+}
+
+// order returns the byte order of the words in the listening side's memory, as a Read brings them.
+func (w *welcome) order() binary.ByteOrder {
+	if w.BigEndian == 1 {
+		return binary.BigEndian
+	}
+	return binary.LittleEndian
+}
+
+// bigEndian is 1 on a host of that byte order.
+func bigEndian() uint8 { return uint8(binary.NativeEndian.Uint16([]byte{0, 1})) & 1 }
+
+// phase tells control messages apart.
+type phase string
+
+const (
+	phaseBegin  phase = "begin"  // driver: the step begins
+	phaseReady  phase = "ready"  // listener: it may
+	phaseCheck  phase = "check"  // driver: what it found
+	phaseResult phase = "result" // listener: what it found
+)
+
+// control is a control message.
+type control struct {
+	Step  string `json:"step"`
+	Phase phase  `json:"phase"`
+
+	Count int    `json:"count,omitempty"` // begin: how many operations
+	Seed  uint64 `json:"seed,omitempty"`  // begin: what the data are made of
+
+	OK    bool     `json:"ok,omitempty"`    // check, result: the sender has found no difference
+	Error string   `json:"error,omitempty"` // check, result: or which
+	Words []uint64 `json:"words,omitempty"` // check: what the listener's words must hold, in the order that the step knows
+}
+
+func (m *control) encode() ([]byte, error) {
+	b, err := json.Marshal(m)
+	if err == nil && len(b) > slotSize {
+		err = fmt.Errorf("control message of %d octets", len(b))
+	}
+	return b, err
+}
+
+// decodeControl decodes a control message of the given step and phase; step "" stands for any.
+func decodeControl(b []byte, step string, p phase) (m control, err error) {
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("control message: %w", err)
+	}
+	if m.Phase != p || step != "" && m.Step != step {
+		return m, fmt.Errorf("control message %s of step %q, not %s of step %q", m.Phase, m.Step, p, step)
+	}
+	return m, nil
+}

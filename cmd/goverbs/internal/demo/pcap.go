@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/capture"
+)
+
+// Recording is a capture file of what the RNIC of this process sends and receives. Its methods may be called on nil, which
+// is no recording.
+type Recording struct {
+	name   string
+	file   *os.File // nil before the beginning and after the end
+	writer *capture.Writer
+	err    error // why it could not begin
+}
+
+// StartRecording begins a file; there is none if the name is empty. The file need not be a regular one: a named pipe is
+// opened when somebody reads it.
+func StartRecording(name string) *Recording {
+	if name == "" {
+		return nil
+	}
+	r := &Recording{name: name}
+	var err error
+	if r.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666); err == nil {
+		if r.writer, err = capture.New(r.file, capture.Config{}); err != nil {
+			err = errors.Join(err, r.file.Close())
+		}
+	}
+	if err != nil {
+		r.file, r.err = nil, r.named(err)
+	}
+	return r
+}
+
+// begun returns why the recording could not begin.
+func (r *Recording) begun() error {
+	if r == nil {
+		return nil
+	}
+	return r.err
+}
+
+// named says whose error it is, nil for nil.
+func (r *Recording) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("--pcap %s: %w", r.name, err)
+}
+
+// Config is the configuration of an RNIC that is recorded.
+func (r *Recording) Config() siw.Config {
+	if r == nil || r.writer == nil {
+		return siw.Config{} // and not one with a Tap that is a nil pointer
+	}
+	return siw.Config{Tap: r.writer}
+}
+
+// Close completes the file. It reports every error of writing it, once.
+func (r *Recording) Close() error {
+	if r == nil || r.file == nil {
+		return nil
+	}
+	err := errors.Join(r.writer.Close(), r.file.Close())
+	r.file = nil
+	return r.named(err)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package demo
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
+)
+
+// tshark reads a capture file with the given further arguments.
+func tshark(t *testing.T, file string, args ...string) string {
+	t.Helper()
+	path, err := exec.LookPath("tshark")
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Fatal("tshark, which judges the captures, is not installed; on Debian, as root: " +
+			"DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends tshark")
+	}
+	require.NoError(t, err)
+	cmd := exec.Command(path, append([]string{"-n", "-r", file, "-o", "tcp.try_heuristic_first:TRUE",
+		"--disable-protocol", "smb_direct", "--disable-protocol", "rpcordma"}, args...)...)
+	cmd.Env = append(os.Environ(), "WIRESHARK_CONFIG_DIR="+t.TempDir(), "LC_ALL=C.UTF-8")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "tshark: %s", &stderr)
+	return string(out)
+}
+
+// The names that tshark has for the messages of the demo, with how many there are at least in one run; both kinds of
+// Immediate Data, which have no names, go by their numbers.
+var demoMessages = map[string]int{
+	"Write (0x0)": 1024 + 2000, "Read Request (0x1)": 1024, "Read Response (0x2)": 1024, "Send (0x3)": 1500,
+	"Send with Invalidate (0x4)": 8, "Send with SE (0x5)": 500, "Atomic Request (0xa)": 4000, "Atomic Response (0xb)": 4000,
+	"Unknown (0x8)": 2000, "Unknown (0x9)": 500, "FetchAdd (0)": 2000, "CmpSwap (2)": 2000,
+}
+
+var opcodeLine = regexp.MustCompile(`(?m)^ *(?:[.01]+ )+= OpCode: (.*)$`)
+
+// connections requires that tshark understands every packet of a file, and returns how many connections there are.
+func connections(t *testing.T, file string) int {
+	t.Helper()
+	// Requests, and what must not be there: another protocol, malformed packets, gaps in the streams.
+	found := clitest.Lines(t, tshark(t, file, "-Y", "iwarp_mpa.req || tcp.len > 0 && !iwarp_mpa || _ws.malformed || tcp.analysis.flags",
+		"-T", "fields", "-e", "frame.protocols", "-e", "_ws.malformed", "-e", "tcp.analysis.flags"))
+	for _, line := range found {
+		require.Equal(t, "raw:ip:tcp:iwarp_mpa\t\t", line)
+	}
+	return len(found)
+}
+
+// judge requires that the messages of a demo are in a file, with good CRCs.
+func judge(t *testing.T, file string) {
+	t.Helper()
+	text := tshark(t, file, "-O", "iwarp_mpa,iwarp_ddp_rdmap")
+	require.NotContains(t, text, "(Bad CRC32")
+	messages := make(map[string]int)
+	all := 0
+	for _, m := range opcodeLine.FindAllStringSubmatch(text, -1) {
+		messages[m[1]]++
+		if strings.Contains(m[1], "(0x") { // not the operation of an atomic, which is called its opcode too
+			all++
+		}
+	}
+	require.Equal(t, all, strings.Count(text, "(Good CRC32)"))
+	for name, n := range demoMessages {
+		require.GreaterOrEqual(t, messages[name], n, "%s; there are %v", name, messages)
+	}
+	require.Equal(t, messages["Atomic Request (0xa)"], messages["Atomic Response (0xb)"])
+	require.Zero(t, messages["Terminate (0x7)"])
+}
+
+// The driving process records its conversation with the listening one.
+func TestPcap(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "demo.pcapng")
+	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("old"), 1000), 0o600))
+	r := clitest.Run(t, "demo", "--json", "--pcap", file, "--clients", "2", "--ops", "20")
+	require.Equal(t, clitest.Done, r.Code, r.Stderr)
+	require.Empty(t, r.Stderr)
+	requireSteps(t, decodeResult(t, r.Stdout), "")
+	require.Equal(t, 1, connections(t, file))
+	judge(t, file)
+}
+
+// The listening process records the client processes too.
+func TestPcapListener(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "listener.pcapng")
+	l, address := listen(t, "--pcap", file)
+	c := clitest.Run(t, "demo", "--connect", address, "--clients", "3", "--ops", "20")
+	require.Equal(t, clitest.Done, c.Code, c.Stderr)
+	r := l.End(t)
+	require.Equal(t, clitest.Done, r.Code, r.Stderr)
+	require.Equal(t, 1+3, connections(t, file))
+}
+
+func TestPcapErrors(t *testing.T) {
+	dir := t.TempDir()
+	for name, file := range map[string]string{"no such directory": filepath.Join(dir, "none", "x.pcapng"), "a directory": dir} {
+		t.Run(name, func(t *testing.T) {
+			r := clitest.Run(t, "demo", "--json", "--pcap", file)
+			require.Equal(t, clitest.Failed, r.Code)
+			require.Contains(t, r.Stderr, "goverbs demo: --pcap "+file+": open "+file+": ")
+			require.Len(t, clitest.Lines(t, r.Stderr), 1)
+			for _, s := range decodeResult(t, r.Stdout).Steps {
+				require.False(t, s.OK, s.Name)
+			}
+		})
+	}
+	clitest.NothingRuns(t)
+}

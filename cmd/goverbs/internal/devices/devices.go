@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package devices is where the command finds its RDMA devices: it adds the user-space RNIC to those of the process, turns
+// the names of the option --device into devices, and describes devices.
+package devices
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Auto is the name of the device that the connection manager chooses by the address.
+const Auto = "auto"
+
+// WithNIC runs f with a user-space RNIC among the devices of the process, as the last of them. It returns the error of f, joined
+// with that of closing the RNIC. If ctx is done, the RNIC is left to the end of the process: there may be no time to wait
+// for peers.
+func WithNIC(ctx context.Context, cfg siw.Config, f func(nic *verbs.Device) error) error {
+	nic, err := siw.Register(cfg)
+	if err != nil {
+		return err
+	}
+	err = f(nic.Device())
+	if ctx.Err() != nil {
+		return err
+	}
+	return errors.Join(err, nic.Close())
+}
+
+// Choose returns the device of a name, the inverse of Name. nic is the RNIC of WithNIC, which is found by its name also
+// where the other devices cannot be listed. If there is no such device, the error Is verbs.ErrNoDevice and names those
+// that there are.
+func Choose(name string, nic *verbs.Device) (*verbs.Device, error) {
+	switch name {
+	case nic.Name():
+		return nic, nil
+	case Auto:
+		return cm.Auto, nil
+	}
+	return verbs.DeviceByName(name)
+}
+
+// Name returns the name by which Choose finds a device.
+func Name(dev *verbs.Device) string {
+	if dev == cm.Auto {
+		return Auto
+	}
+	return dev.Name()
+}
+
+// Text writes devices as usiw0 (siw), rxe0 (ibverbs).
+func Text(devices []*verbs.Device) string {
+	texts := make([]string, len(devices))
+	for i, d := range devices {
+		texts[i] = d.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// UserSpace reports whether a device is a user-space RNIC, which has every operation that iWARP has.
+func UserSpace(dev *verbs.Device) bool { return dev.Info().Provider == "siw" }

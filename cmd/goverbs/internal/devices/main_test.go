@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package devices
+
+import (
+	"os"
+	"testing"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
+)
+
+func TestMain(m *testing.M) { os.Exit(clitest.Main(m)) }

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package rping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Sizes of the queues of an end. One message of the peer is under way at most.
+const (
+	sendWRs   = 16
+	recvWRs   = 2
+	cqEntries = 2 * sendWRs
+)
+
+// state is what an end waits for, with the names and numbers that rping prints.
+type state int
+
+const (
+	stateReadAdv       state = iota + 6 // server: where the next ping is
+	stateReadComplete                   // server: its data
+	stateWriteAdv                       // server: where the pong goes; client: that the ping has been fetched
+	stateWriteComplete                  // server: that the pong is on its way; client: that it has arrived
+	stateDisconnected
+	stateError
+)
+
+func (s state) String() string {
+	switch s {
+	case stateReadAdv:
+		return "RDMA_READ_ADV"
+	case stateReadComplete:
+		return "RDMA_READ_COMPLETE"
+	case stateWriteAdv:
+		return "RDMA_WRITE_ADV"
+	case stateWriteComplete:
+		return "RDMA_WRITE_COMPLETE"
+	}
+	return fmt.Sprintf("state(%d)", int(s))
+}
+
+// endpoint is one end of a connection with its buffers. It is used by one goroutine.
+type endpoint struct {
+	*run
+	role   string // as rping prints it
+	id     *cm.ID
+	pd     *verbs.PD
+	cq     *verbs.CQ
+	qp     *verbs.QP
+	recv   *verbs.MR // the peer's message
+	send   *verbs.MR // our message
+	data   *verbs.MR // server: the ping, fetched and written back; client: the pong
+	origin *verbs.MR // client: the ping
+	wc     [1]verbs.WC
+}
+
+// errPeerGone is the end of a connection by the peer: in order, or because the peer's process is gone.
+var errPeerGone = errors.New("the peer disconnected")
+
+// newEndpoint makes an end that is not connected, with its receive posted.
+func (r *run) newEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error) (e *endpoint, err error) {
+	e = &endpoint{run: r, role: "server"}
+	if !r.Server {
+		e.role = "client"
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	if e.pd, err = vctx.AllocPD(); err != nil {
+		return e, err
+	}
+	if e.cq, err = vctx.CreateCQ(verbs.CQConfig{CQE: cqEntries}); err != nil {
+		return e, err
+	}
+	e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.cq, RecvCQ: e.cq,
+		Cap: verbs.QPCap{MaxSendWR: sendWRs, MaxRecvWR: recvWRs}})
+	if err != nil {
+		return e, err
+	}
+	if e.recv, err = e.pd.AllocMR(infoSize, verbs.AccessLocalWrite); err != nil {
+		return e, err
+	}
+	if e.send, err = e.pd.AllocMR(infoSize, 0); err != nil {
+		return e, err
+	}
+	// All rights on both sides: the sink of a Read is a target of the peer's on iWARP hardware.
+	const access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
+	if e.data, err = e.pd.AllocMR(r.Size, access); err != nil {
+		return e, err
+	}
+	if !r.Server {
+		if e.origin, err = e.pd.AllocMR(r.Size, access); err != nil {
+			return e, err
+		}
+	}
+	if err = bind(e.qp); err != nil {
+		return e, err
+	}
+	return e, e.postRecv()
+}
+
+// close ends the connection and frees everything, the QP before the memory that its requests may use.
+func (e *endpoint) close() error {
+	return errors.Join(e.id.Close(), e.qp.Close(), e.recv.Close(), e.send.Close(), e.data.Close(), e.origin.Close(),
+		e.cq.Close(), e.pd.Close())
+}
+
+func (e *endpoint) connected() {
+	ord, ird := e.id.Depths()
+	e.trace("connected: %v, depths %d and %d", e.id, ord, ird)
+}
+
+func (e *endpoint) postRecv() error {
+	sge, err := e.recv.SGE(0, infoSize)
+	if err != nil {
+		return err
+	}
+	_, err = e.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{sge}}})
+	return err
+}
+
+// post posts a request on the first n octets of mr.
+func (e *endpoint) post(op verbs.WROpcode, mr *verbs.MR, n int, to bufferInfo) error {
+	sge, err := mr.SGE(0, n)
+	if err != nil {
+		return err
+	}
+	_, err = e.qp.PostSend([]verbs.SendWR{{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
+		RemoteAddr: to.addr, RKey: to.rkey}})
+	return err
+}
+
+// tell sends i to the peer. Who calls it again has had an answer to what it sent before: the buffer is free.
+func (e *endpoint) tell(i bufferInfo) error {
+	i.put(e.send.Bytes())
+	return e.post(verbs.WRSend, e.send, infoSize, bufferInfo{})
+}
+
+// receive waits for the peer's next message.
+func (e *endpoint) receive(ctx context.Context, s state) (bufferInfo, error) {
+	wc, err := e.await(ctx, verbs.WCRecv, s)
+	if err != nil {
+		return bufferInfo{}, err
+	}
+	if wc.ByteLen != infoSize {
+		e.note("Received bogus data, size %d", wc.ByteLen)
+		return bufferInfo{}, fmt.Errorf("received a message of %d octets, not %d, waiting for %v", wc.ByteLen, infoSize, s)
+	}
+	i := parseInfo(e.recv.Bytes())
+	return i, e.postRecv() // before we answer, which allows the peer another message
+}
+
+// await waits for the next completion of kind op. Those of sent messages come before what the peer does upon them, or
+// a little later, and nobody waits for them.
+func (e *endpoint) await(ctx context.Context, op verbs.WCOpcode, s state) (*verbs.WC, error) {
+	for {
+		if _, err := e.cq.Wait(ctx, e.wc[:]); err != nil {
+			return nil, err
+		}
+		switch wc := &e.wc[0]; {
+		case wc.Status != verbs.WCSuccess:
+			return nil, e.failed(ctx, wc.Status, s)
+		case wc.Opcode == op:
+			return wc, nil
+		case wc.Opcode != verbs.WCSend:
+			e.note("wait for %v state %d", s, stateError)
+			return nil, fmt.Errorf("completion of %v, waiting for %v", wc.Opcode, s)
+		}
+	}
+}
+
+// failed explains a completion that is no success. The error Is errPeerGone if the peer has ended the connection.
+func (e *endpoint) failed(ctx context.Context, status verbs.WCStatus, s state) error {
+	if status != verbs.WCWRFlushErr {
+		e.note("cq completion failed status %d\nwait for %v state %d", status, s, stateError)
+		if cause := e.qp.Err(); cause != nil {
+			return fmt.Errorf("waiting for %v: %w: %w", s, status, cause)
+		}
+		return fmt.Errorf("waiting for %v: %w", s, status)
+	}
+	select {
+	case <-e.id.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	e.note("%s DISCONNECT EVENT...\nwait for %v state %d", e.role, s, stateDisconnected)
+	err := e.id.Err()
+	if errors.Is(err, io.EOF) {
+		err = errPeerGone
+	}
+	return fmt.Errorf("waiting for %v: %w", s, err)
+}

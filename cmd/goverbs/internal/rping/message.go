@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package rping
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// infoSize is the size in octets of every message of rping. Those of the client hold an bufferInfo; those of the
+// server say by their arrival that the client can go on, and hold zeros.
+const infoSize = 16
+
+// bufferInfo tells the peer where a buffer is.
+type bufferInfo struct {
+	addr uint64
+	rkey uint32
+	size uint32 // octets
+}
+
+// put encodes i, most significant octets first.
+func (i bufferInfo) put(b []byte) {
+	binary.BigEndian.PutUint64(b, i.addr)
+	binary.BigEndian.PutUint32(b[8:], i.rkey)
+	binary.BigEndian.PutUint32(b[12:], i.size)
+}
+
+func parseInfo(b []byte) bufferInfo {
+	be := binary.BigEndian
+	return bufferInfo{addr: be.Uint64(b), rkey: be.Uint32(b[8:]), size: be.Uint32(b[12:])}
+}
+
+func (i bufferInfo) String() string {
+	return fmt.Sprintf("addr %#x rkey %#x size %d", i.addr, i.rkey, i.size)
+}
+
+// The characters of a ping behind its number: each ping begins one further on.
+const firstChar, lastChar = 'A', 'z'
+
+// fillPing writes the data of the n-th ping, from 0: a string that ends with the last octet of b.
+func fillPing(b []byte, n int) {
+	const span = lastChar - firstChar + 1
+	text := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
+	for i := range b[text:] {
+		b[text+i] = byte(firstChar + (n+i)%span)
+	}
+	b[len(b)-1] = 0
+}
+
+// pingText returns the string in b, without the octet that ends it.
+func pingText(b []byte) []byte {
+	if end := bytes.IndexByte(b, 0); end >= 0 {
+		return b[:end]
+	}
+	return b
+}
+
+// printable returns text with a question mark for each character that no ping has: what a peer sends shall not control
+// a terminal.
+func printable(text []byte) []byte {
+	return bytes.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package rping pings with RDMA Read and Write, together with the rping of librdmacm in both roles.
+package rping
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// What the rping of librdmacm has where no option says otherwise. Its manual says that the size is 100; the program has
+// 64, and a server must have at least what its clients have.
+const (
+	DefaultPort = 7174
+	DefaultSize = 64
+	MinSize     = 23
+	MaxSize     = 64 * 1024
+)
+
+// Options say what Run does.
+type Options struct {
+	Server     bool   // be the server, not the client
+	Address    string // the server's, without port; "" on a server is every address
+	Source     string // the client's own, "" is by the route
+	Port       int
+	Count      int  // pings; 0 is no end, and on a server any number
+	Size       int  // bytes of a ping, MinSize to MaxSize
+	Verbose    bool // print the data of each ping
+	Validate   bool // compare them
+	Debug      bool // print what is done
+	Persistent bool // server: serve many clients, also at the same time
+
+	Stdout, Stderr io.Writer
+}
+
+// serverAddr returns the server's address and port.
+func (o *Options) serverAddr() string { return net.JoinHostPort(o.Address, strconv.Itoa(o.Port)) }
+
+// sourceAddr returns the client's own address, zero if none was given. One that is given by name has the family of a
+// server that is given by address.
+func (o *Options) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
+	if o.Source == "" {
+		return netip.AddrPort{}, nil
+	}
+	network := "ip"
+	if server, err := netip.ParseAddr(o.Address); err == nil {
+		network = "ip4"
+		if server.Unmap().Is6() {
+			network = "ip6"
+		}
+	}
+	ip, err := netip.ParseAddr(o.Source)
+	if err != nil {
+		ips, err := net.DefaultResolver.LookupNetIP(ctx, network, o.Source)
+		if err != nil {
+			return netip.AddrPort{}, fmt.Errorf("-I %s: %w", o.Source, err)
+		}
+		ip = ips[0]
+	}
+	return netip.AddrPortFrom(ip.Unmap(), 0), nil
+}
+
+// run is one run of Run.
+type run struct {
+	Options
+	dev *verbs.Device
+
+	mu sync.Mutex // guards Stdout and Stderr; clients of a server are served at the same time
+}
+
+// Run is one end of a conversation on a device. It returns when the conversation is over or ctx is done.
+func Run(ctx context.Context, dev *verbs.Device, o Options) error {
+	r := &run{Options: o, dev: dev}
+	var err error
+	if o.Server {
+		err = r.serve(ctx)
+	} else {
+		err = r.pingAll(ctx)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // the errors of everything that was cut off then say nothing
+	}
+	return err
+}
+
+// print writes a line of data.
+func (r *run) print(format string, args ...any) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err := fmt.Fprintf(r.Stdout, format+"\n", args...)
+	return err
+}
+
+// trace writes a line for people who look for errors, with -d.
+func (r *run) trace(format string, args ...any) {
+	if r.Debug {
+		_ = r.print(format, args...)
+	}
+}
+
+// note writes lines to Stderr, where no data go; those of one call stay together.
+func (r *run) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.Stderr, format+"\n", args...)
+}
+
+// connParam are the parameters of both sides of a connection: the server has one Read in progress at a time.
+func connParam() cm.ConnParam {
+	return cm.ConnParam{InitiatorDepth: 1, ResponderResources: 1, RetryCount: 7, RNRRetryCount: 7}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package shutdown ends a command in order after a signal, and within a limit of time.
+package shutdown
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// limit is how long an orderly end may take after a signal.
+const limit = 2500 * time.Millisecond
+
+// closeLimit is how much of limit may be spent on connections whose peer does not answer.
+const closeLimit = 1500 * time.Millisecond
+
+// Late returns a channel that is closed when ctx has been done for as long as closing may take.
+func Late(ctx context.Context) <-chan struct{} {
+	late := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		time.Sleep(closeLimit)
+		close(late)
+	})
+	return late
+}
+
+// InTime runs f and returns its error, but waits no longer than until late is closed. If f has not returned by then, the
+// end of the process closes the rest.
+func InTime(late <-chan struct{}, f func() error) error {
+	closed := make(chan error, 1)
+	go func() { closed <- f() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-late:
+		return errors.New("closing takes too long")
+	}
+}
+
+// OnSignal returns a context that the first SIGINT or SIGTERM cancels, with the signal as its cause. At a second signal, or
+// if end has not been called 2.5 s after the first one, OnSignal calls cutOff, which must end the process.
+func OnSignal(parent context.Context, cutOff func(cause error)) (ctx context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(fmt.Errorf("ended by signal: %v", s))
+		case <-ended:
+			return
+		}
+		select {
+		case <-signals:
+		case <-time.After(limit):
+		case <-ended:
+			return
+		}
+		cutOff(context.Cause(ctx))
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(ended)
+		cancel(nil)
+	}
+}
