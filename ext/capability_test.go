@@ -22,9 +22,7 @@ func TestCapabilities(t *testing.T) {
 		{"without RFC 7306", ext.Operations},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, err := newNIC(t, siw.Config{Without: c.without}).Open()
-			require.NoError(t, err)
-			defer ctx.Close()
+			ctx := newContext(t, siw.Config{Without: c.without})
 			caps := ext.Capabilities(ctx)
 			i := 0
 			for op := range verbs.Ops() {

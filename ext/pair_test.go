@@ -10,22 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/internal/lifetime"
 	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// side is one end of a connection with all that it needs.
-type side struct {
-	ctx   *verbs.Context
-	pd    *verbs.PD
-	sends *verbs.CQ
-	recvs *verbs.CQ
-	qp    *verbs.QP
-	id    *cm.ID
-	words *verbs.MR // words: sinks and sources here, targets of the peer
-}
+// side is one end of a connection whose memory is used as words: sinks and sources here, targets of the peer.
+type side struct{ *siwtest.End }
 
 func testContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -33,115 +24,72 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// newNIC makes a NIC that is gone at the end of the test, with everything on it.
-func newNIC(t *testing.T, cfg siw.Config) *verbs.Device {
-	nic, err := siw.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, nic.Close()) })
-	return nic.Device()
+// connect makes two connected ends.
+func connect(t *testing.T, cfg siwtest.PairConfig) (a, b side, link *siwtest.Link) {
+	t.Helper()
+	cfg.Mem = regionSize
+	p := siwtest.Connect(t, cfg)
+	return side{p.A}, side{p.B}, p.Link
 }
 
-// newSide makes an unconnected end. shared puts both queues on one CQ, and a channel on both where it is not nil.
-func newSide(t *testing.T, dev *verbs.Device, oneCQ, sharedChannel bool) *side {
-	s := &side{}
-	var err error
-	s.ctx, err = dev.Open()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.ctx.CloseAll()) })
-	s.pd, err = s.ctx.AllocPD()
-	require.NoError(t, err)
-	var cfg verbs.CQConfig
-	if sharedChannel {
-		cfg.Channel, err = s.ctx.CreateCompChannel()
-		require.NoError(t, err)
-	}
-	s.sends, err = s.ctx.CreateCQ(cfg)
-	require.NoError(t, err)
-	s.recvs = s.sends
-	if !oneCQ {
-		s.recvs, err = s.ctx.CreateCQ(cfg)
-		require.NoError(t, err)
-	}
-	s.qp, err = s.pd.CreateQP(verbs.QPConfig{SendCQ: s.sends, RecvCQ: s.recvs})
-	require.NoError(t, err)
-	s.words, err = s.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteAtomic|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-	require.NoError(t, err)
-	return s
-}
+// regionSize is the size in bytes of an end's memory.
+const regionSize = 4096
 
-// connect connects a to b over loopback, or through what dial makes of b's address.
-func connect(t *testing.T, a, b *side, dial func(address string) string) {
-	ctx := testContext(t)
-	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Context: b.ctx})
-	require.NoError(t, err)
-	defer ln.Close()
-	accepted := make(chan error, 1)
-	go func() {
-		req, err := ln.Accept(ctx)
-		if err == nil {
-			b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
-		}
-		accepted <- err
-	}()
-	address := ln.Addr().String()
-	if dial != nil {
-		address = dial(address)
-	}
-	a.id, err = cm.Resolve(ctx, address, cm.Config{Context: a.ctx})
-	require.NoError(t, err)
-	require.NoError(t, a.id.Connect(ctx, a.qp, cm.ConnParam{}))
-	require.NoError(t, <-accepted)
-	t.Cleanup(func() {
-		require.NoError(t, a.id.Close())
-		require.NoError(t, b.id.Close())
-	})
-}
-
-// pair makes two connected ends.
-func pair(t *testing.T, acfg, bcfg siw.Config) (a, b *side) {
-	a = newSide(t, newNIC(t, acfg), false, false)
-	b = newSide(t, newNIC(t, bcfg), false, false)
-	connect(t, a, b, nil)
+// pair makes two connected ends on NICs of these configurations.
+func pair(t *testing.T, acfg, bcfg siw.Config) (a, b side) {
+	t.Helper()
+	a, b, _ = connect(t, siwtest.PairConfig{A: acfg, B: bcfg})
 	return a, b
 }
 
+// newContext opens a NIC of its own.
+func newContext(t *testing.T, cfg siw.Config) *verbs.Context {
+	t.Helper()
+	nic, err := siw.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, nic.Close()) })
+	ctx, err := nic.Device().Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ctx.CloseAll()) })
+	return ctx
+}
+
+// newQP makes a QP that is not connected.
+func newQP(t *testing.T) *verbs.QP {
+	t.Helper()
+	ctx := newContext(t, siw.Config{})
+	pd, err := ctx.AllocPD()
+	require.NoError(t, err)
+	cq, err := ctx.CreateCQ(verbs.CQConfig{})
+	require.NoError(t, err)
+	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
+	require.NoError(t, err)
+	return qp
+}
+
 // sink returns the i-th word of the side as an SGL.
-func (s *side) sink(t *testing.T, i int) []verbs.SGE {
-	sge, err := s.words.SGE(8*i, 8)
+func (s side) sink(t *testing.T, i int) []verbs.SGE {
+	sge, err := s.MR.SGE(8*i, 8)
 	require.NoError(t, err)
 	return []verbs.SGE{sge}
 }
 
-func (s *side) word(i int) uint64       { return binary.NativeEndian.Uint64(s.words.Bytes()[8*i:]) }
-func (s *side) setWord(i int, v uint64) { binary.NativeEndian.PutUint64(s.words.Bytes()[8*i:], v) }
-func (s *side) addr(i int) uint64       { return s.words.Addr() + 8*uint64(i) }
+func (s side) word(i int) uint64       { return binary.NativeEndian.Uint64(s.MR.Bytes()[8*i:]) }
+func (s side) setWord(i int, v uint64) { binary.NativeEndian.PutUint64(s.MR.Bytes()[8*i:], v) }
+func (s side) addr(i int) uint64       { return s.MR.Addr() + 8*uint64(i) }
 
 // do posts wrs, the last of them signalled, and returns its completion.
-func (s *side) do(t *testing.T, wrs ...verbs.SendWR) verbs.WC {
-	last := &wrs[len(wrs)-1]
-	last.Flags |= verbs.SendSignaled
-	n, err := s.qp.PostSend(wrs)
+func (s side) do(t *testing.T, wrs ...verbs.SendWR) verbs.WC {
+	t.Helper()
+	wc, err := s.Do(testContext(t), wrs...)
 	require.NoError(t, err)
-	require.Equal(t, len(wrs), n)
-	return one(t, s.sends)
+	return wc
 }
 
 // one waits for one completion.
 func one(t *testing.T, cq *verbs.CQ) verbs.WC {
-	var wcs [1]verbs.WC
-	n, err := cq.Wait(testContext(t), wcs[:])
+	t.Helper()
+	wc, err := siwtest.Next(testContext(t), cq)
 	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	return wcs[0]
-}
-
-// nothingLives asserts that all that the test made has been closed. It is to be called first in a test.
-func nothingLives(t *testing.T) {
-	before := len(lifetime.Live())
-	t.Cleanup(func() {
-		for _, n := range lifetime.Live() {
-			t.Log(n.Describe())
-		}
-		require.Len(t, lifetime.Live(), before)
-	})
+	return wc
 }

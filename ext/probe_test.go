@@ -5,8 +5,6 @@ package ext_test
 import (
 	"context"
 	"io"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,14 +16,15 @@ import (
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // usable asserts that the connection still works.
-func usable(t *testing.T, a, b *side) {
-	require.Equal(t, verbs.QPStateRTS, a.qp.State())
+func usable(t *testing.T, a, b side) {
+	require.Equal(t, verbs.QPStateRTS, a.QP.State())
 	before := b.word(9)
-	wc := a.do(t, ext.FetchAddWR(a.sink(t, 0), b.addr(9), b.words.RKey(), 1))
+	wc := a.do(t, ext.FetchAddWR(a.sink(t, 0), b.addr(9), b.MR.RKey(), 1))
 	require.NoError(t, wc.Err())
 	require.Equal(t, before+1, b.word(9))
 }
@@ -36,13 +35,10 @@ func TestProbeSupported(t *testing.T) {
 		oneCQ, sharedChannel bool
 	}{{"two CQs", false, false}, {"one CQ", true, false}, {"shared channel", false, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			nothingLives(t)
-			a := newSide(t, newNIC(t, siw.Config{}), c.oneCQ, c.sharedChannel)
-			b := newSide(t, newNIC(t, siw.Config{}), false, false)
-			connect(t, a, b, nil)
+			a, b, _ := connect(t, siwtest.PairConfig{OneCQ: c.oneCQ, SharedChannel: c.sharedChannel})
 			b.setWord(0, 0x123456789abcdef0)
 			for range 2 {
-				res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+				res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 				require.NoError(t, err)
 				require.Equal(t, ext.ProbeResult{Outcome: ext.Supported, Value: 0x123456789abcdef0}, res)
 			}
@@ -55,18 +51,16 @@ func TestProbeSupported(t *testing.T) {
 }
 
 func TestProbeNotSupported(t *testing.T) {
-	nothingLives(t)
 	a, b := pair(t, siw.Config{}, siw.Config{Without: ext.Atomics})
-	res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+	res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 	require.NoError(t, err)
 	require.Equal(t, ext.NotSupported, res.Outcome)
 	require.ErrorIs(t, res.Reason, verbs.WCRemInvReqErr)
 	require.ErrorIs(t, res.Reason, &verbs.TerminateError{Layer: 0, Type: 2, Code: 6, Remote: true})
-	require.Equal(t, verbs.QPStateErr, a.qp.State(), "a refusal costs the connection")
+	require.Equal(t, verbs.QPStateErr, a.QP.State(), "a refusal costs the connection")
 }
 
 func TestProbeUndecided(t *testing.T) {
-	const regionEnd = 4096
 	for _, c := range []struct {
 		name   string
 		offset uint64
@@ -76,13 +70,12 @@ func TestProbeUndecided(t *testing.T) {
 		status verbs.WCStatus
 	}{
 		{"unknown key", 0, 0x100, 1, 0, verbs.WCRemAccessErr},
-		{"one octet past the region", regionEnd - 7, 0, 1, 1, verbs.WCRemAccessErr},
+		{"one octet past the region", regionSize - 7, 0, 1, 1, verbs.WCRemAccessErr},
 		{"misaligned", 4, 0, 2, 7, verbs.WCRemInvReqErr},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			nothingLives(t)
 			a, b := pair(t, siw.Config{}, siw.Config{})
-			res, err := ext.Probe(testContext(t), a.qp, b.addr(0)+c.offset, b.words.RKey()^c.key)
+			res, err := ext.Probe(testContext(t), a.QP, b.addr(0)+c.offset, b.MR.RKey()^c.key)
 			require.NoError(t, err)
 			require.Equal(t, ext.Undecided, res.Outcome)
 			require.ErrorIs(t, res.Reason, c.status)
@@ -93,11 +86,10 @@ func TestProbeUndecided(t *testing.T) {
 
 // A region without the right says nothing about the peer either.
 func TestProbeWithoutTheRight(t *testing.T) {
-	nothingLives(t)
 	a, b := pair(t, siw.Config{}, siw.Config{})
-	mr, err := b.pd.AllocMR(8, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+	mr, err := b.PD.AllocMR(8, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 	require.NoError(t, err)
-	res, err := ext.Probe(testContext(t), a.qp, mr.Addr(), mr.RKey())
+	res, err := ext.Probe(testContext(t), a.QP, mr.Addr(), mr.RKey())
 	require.NoError(t, err)
 	require.Equal(t, ext.Undecided, res.Outcome)
 	require.ErrorIs(t, res.Reason, &verbs.TerminateError{Layer: 0, Type: 1, Code: 2, Remote: true})
@@ -105,16 +97,13 @@ func TestProbeWithoutTheRight(t *testing.T) {
 
 // Receives that are flushed into the same CQ are not lost.
 func TestProbeReturnsOtherCompletions(t *testing.T) {
-	nothingLives(t)
-	a := newSide(t, newNIC(t, siw.Config{}), true, false)
-	b := newSide(t, newNIC(t, siw.Config{}), false, false)
-	connect(t, a, b, nil)
-	_, err := a.qp.PostRecv([]verbs.RecvWR{{ID: 77}, {ID: 78}})
+	a, b, _ := connect(t, siwtest.PairConfig{OneCQ: true})
+	_, err := a.QP.PostRecv([]verbs.RecvWR{{ID: 77}, {ID: 78}})
 	require.NoError(t, err)
 	sent := b.do(t, ext.ImmDataWR(5))
 	require.NoError(t, sent.Err())
 	// The immediate is before the probe's answer on the stream, so it is before it in the CQ.
-	res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+	res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 	require.NoError(t, err)
 	require.Equal(t, ext.Supported, res.Outcome)
 	require.Len(t, res.Others, 1)
@@ -124,54 +113,46 @@ func TestProbeReturnsOtherCompletions(t *testing.T) {
 
 // Nor are they when the refusal flushes them.
 func TestProbeLosesNoCompletion(t *testing.T) {
-	nothingLives(t)
-	a := newSide(t, newNIC(t, siw.Config{}), true, false)
-	b := newSide(t, newNIC(t, siw.Config{Without: ext.Atomics}), false, false)
-	connect(t, a, b, nil)
+	a, b, _ := connect(t, siwtest.PairConfig{OneCQ: true, B: siw.Config{Without: ext.Atomics}})
 	recvs := make([]verbs.RecvWR, 20)
-	n, err := a.qp.PostRecv(recvs)
+	n, err := a.QP.PostRecv(recvs)
 	require.NoError(t, err)
 	require.Equal(t, len(recvs), n)
-	res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+	res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 	require.NoError(t, err)
 	require.Equal(t, ext.NotSupported, res.Outcome)
 	for range len(recvs) - len(res.Others) {
-		wc := one(t, a.sends)
+		wc := one(t, a.SendCQ)
 		require.ErrorIs(t, wc.Err(), verbs.WCWRFlushErr)
 	}
-	n, err = a.sends.Poll(make([]verbs.WC, 1))
+	n, err = a.SendCQ.Poll(make([]verbs.WC, 1))
 	require.NoError(t, err)
 	require.Zero(t, n)
 }
 
 func TestProbeRefusedLocally(t *testing.T) {
 	t.Run("device without FetchAdd", func(t *testing.T) {
-		nothingLives(t)
 		a, b := pair(t, siw.Config{Without: ext.Atomics}, siw.Config{})
-		res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+		res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 		require.ErrorIs(t, err, verbs.ErrNotSupported)
 		require.Equal(t, ext.ProbeResult{}, res)
-		require.Equal(t, verbs.QPStateRTS, a.qp.State())
+		require.Equal(t, verbs.QPStateRTS, a.QP.State())
 	})
 	t.Run("not connected", func(t *testing.T) {
-		nothingLives(t)
-		a := newSide(t, newNIC(t, siw.Config{}), false, false)
-		_, err := ext.Probe(testContext(t), a.qp, 0, 0)
+		_, err := ext.Probe(testContext(t), newQP(t), 0, 0)
 		require.ErrorIs(t, err, verbs.ErrState)
 		require.ErrorContains(t, err, "RESET")
 	})
 	t.Run("disconnected", func(t *testing.T) {
-		nothingLives(t)
 		a, b := pair(t, siw.Config{}, siw.Config{})
-		require.NoError(t, a.id.Disconnect())
-		_, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+		require.NoError(t, a.ID.Disconnect())
+		_, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 		require.ErrorIs(t, err, verbs.ErrState)
 	})
 	t.Run("closed", func(t *testing.T) {
-		nothingLives(t)
-		a := newSide(t, newNIC(t, siw.Config{}), false, false)
-		require.NoError(t, a.qp.Close())
-		_, err := ext.Probe(testContext(t), a.qp, 0, 0)
+		qp := newQP(t)
+		require.NoError(t, qp.Close())
+		_, err := ext.Probe(testContext(t), qp, 0, 0)
 		require.ErrorIs(t, err, verbs.ErrClosed)
 	})
 	t.Run("no QP", func(t *testing.T) {
@@ -179,11 +160,10 @@ func TestProbeRefusedLocally(t *testing.T) {
 		require.ErrorIs(t, err, verbs.ErrInvalid)
 	})
 	t.Run("context done before", func(t *testing.T) {
-		nothingLives(t)
 		a, b := pair(t, siw.Config{}, siw.Config{})
 		ctx, cancel := context.WithCancel(testContext(t))
 		cancel()
-		_, err := ext.Probe(ctx, a.qp, b.addr(0), b.words.RKey())
+		_, err := ext.Probe(ctx, a.QP, b.addr(0), b.MR.RKey())
 		require.ErrorIs(t, err, context.Canceled)
 		usable(t, a, b)
 	})
@@ -191,33 +171,14 @@ func TestProbeRefusedLocally(t *testing.T) {
 
 // No Reads and atomics were agreed on.
 func TestProbeWithoutDepth(t *testing.T) {
-	nothingLives(t)
-	a := newSide(t, newNIC(t, siw.Config{}), false, false)
-	b := newSide(t, newNIC(t, siw.Config{}), false, false)
-	ctx := testContext(t)
-	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Context: b.ctx})
-	require.NoError(t, err)
-	defer ln.Close()
-	accepted := make(chan error, 1)
-	go func() {
-		req, err := ln.Accept(ctx)
-		if err == nil {
-			b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{ResponderResources: cm.None})
-		}
-		accepted <- err
-	}()
-	a.id, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: a.ctx})
-	require.NoError(t, err)
-	require.NoError(t, a.id.Connect(ctx, a.qp, cm.ConnParam{InitiatorDepth: cm.None}))
-	require.NoError(t, <-accepted)
-	defer b.id.Close()
-	defer a.id.Close()
-	_, err = ext.Probe(ctx, a.qp, b.addr(0), b.words.RKey())
+	a, b, _ := connect(t, siwtest.PairConfig{AParam: cm.ConnParam{InitiatorDepth: cm.None},
+		BParam: cm.ConnParam{ResponderResources: cm.None}})
+	_, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 	require.ErrorIs(t, err, verbs.ErrLimit)
-	require.Equal(t, verbs.QPStateRTS, a.qp.State())
+	require.Equal(t, verbs.QPStateRTS, a.QP.State())
 }
 
-// The peer vanishes behind a wire that swallows everything: ctx ends the probe, and with it the connection, and
+// The peer vanishes behind a wire that keeps everything from it: ctx ends the probe, and with it the connection, and
 // nothing stays registered.
 func TestProbeGivenUp(t *testing.T) {
 	for _, c := range []struct {
@@ -225,25 +186,22 @@ func TestProbeGivenUp(t *testing.T) {
 		oneCQ, sharedChannel bool
 	}{{"own channel", false, false}, {"shared channel", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			nothingLives(t)
-			a := newSide(t, newNIC(t, siw.Config{CloseTimeout: 100 * time.Millisecond}), c.oneCQ, c.sharedChannel)
-			b := newSide(t, newNIC(t, siw.Config{CloseTimeout: 100 * time.Millisecond}), false, false)
-			w := &wire{}
-			connect(t, a, b, func(address string) string { return w.listen(t, address) })
-			w.cut()
+			nic := siw.Config{CloseTimeout: 100 * time.Millisecond}
+			a, b, link := connect(t, siwtest.PairConfig{A: nic, B: nic, OneCQ: c.oneCQ, SharedChannel: c.sharedChannel})
+			link.ToListener.Stall()
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			start := time.Now()
-			_, err := ext.Probe(ctx, a.qp, b.addr(0), b.words.RKey())
+			_, err := ext.Probe(ctx, a.QP, b.addr(0), b.MR.RKey())
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Less(t, time.Since(start), 5*time.Second)
-			require.Equal(t, verbs.QPStateErr, a.qp.State())
-			n, err := a.sends.Poll(make([]verbs.WC, 1))
+			require.Equal(t, verbs.QPStateErr, a.QP.State())
+			n, err := a.SendCQ.Poll(make([]verbs.WC, 1))
 			require.NoError(t, err)
 			require.Zero(t, n, "the probe's completion has been taken")
-			require.NoError(t, a.words.Close())
-			require.NoError(t, a.qp.Close())
-			require.NoError(t, a.pd.Close(), "no region is left")
+			require.NoError(t, a.MR.Close())
+			require.NoError(t, a.QP.Close())
+			require.NoError(t, a.PD.Close(), "no region is left")
 		})
 	}
 }
@@ -262,25 +220,41 @@ func TestProbeRefusedByOthers(t *testing.T) {
 		{"connection closed", nil, ext.Undecided},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			nothingLives(t)
-			a := newSide(t, newNIC(t, siw.Config{CloseTimeout: 100 * time.Millisecond}), false, false)
-			b := newSide(t, newNIC(t, siw.Config{CloseTimeout: 100 * time.Millisecond}), false, false)
-			w := &wire{}
-			connect(t, a, b, func(address string) string { return w.listen(t, address) })
-			if c.term == nil {
-				w.cutWith([]byte{})
-			} else {
-				w.cutWith(terminateFPDU(c.term))
-			}
-			res, err := ext.Probe(testContext(t), a.qp, b.addr(0), b.words.RKey())
+			nic := siw.Config{CloseTimeout: 100 * time.Millisecond}
+			a, b, link := connect(t, siwtest.PairConfig{A: nic, B: nic})
+			// b sees nothing of the probe, and something else answers in its place.
+			link.ToListener.Stall()
+			answers := replyOnce(t, link, c.term)
+			res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 			require.NoError(t, err)
 			require.Equal(t, c.want, res.Outcome)
 			require.Error(t, res.Reason)
 			if c.term == nil {
 				require.ErrorIs(t, res.Reason, io.EOF)
 			}
+			<-answers
 		})
 	}
+}
+
+// replyOnce waits until the side that dialled sends something, gives it the FPDU of a Terminate message with the given header,
+// none if it is nil, and ends the stream. The channel is closed when that is done.
+func replyOnce(t *testing.T, link *siwtest.Link, header []byte) <-chan struct{} {
+	before := link.ToListener.Written()
+	ctx := testContext(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for link.ToListener.Written() == before && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		end := link.ToDialer.Written()
+		if header != nil {
+			link.ToDialer.Insert(end, terminateFPDU(header))
+		}
+		link.ToDialer.EndAt(end)
+	}()
+	return done
 }
 
 // terminateFPDU returns the FPDU of a Terminate message with the given header, the first of its stream.
@@ -293,76 +267,6 @@ func terminateFPDU(header []byte) []byte {
 	b = append(b, 0, 0, 0, 0)
 	mpa.PutCRC(b[len(b)-mpa.CRCLen:], crc)
 	return b
-}
-
-// wire forwards a TCP connection until it is cut; then it keeps the connection and swallows the data.
-type wire struct {
-	mu    sync.Mutex // guards what follows
-	isCut bool
-	reply []byte // if not nil: what the active side gets for its next data, before the end of the stream
-}
-
-func (w *wire) cut() { w.cutWith(nil) }
-
-func (w *wire) cutWith(reply []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.isCut, w.reply = true, reply
-}
-
-// listen returns the address under which address can be reached through the wire.
-func (w *wire) listen(t *testing.T, address string) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	t.Cleanup(func() {
-		ln.Close()
-		mu.Lock()
-		for _, c := range conns {
-			c.Close()
-		}
-		mu.Unlock()
-		wg.Wait()
-	})
-	wg.Go(func() {
-		c, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		s, err := net.Dial("tcp", address)
-		if err != nil {
-			c.Close()
-			return
-		}
-		mu.Lock()
-		conns = append(conns, c, s)
-		mu.Unlock()
-		wg.Go(func() { w.forward(c, s, nil) })
-		wg.Go(func() { w.forward(s, c, c) })
-	})
-	return ln.Addr().String()
-}
-
-func (w *wire) forward(dst io.Writer, src io.Reader, active net.Conn) {
-	buf := make([]byte, 65536)
-	for {
-		n, err := src.Read(buf)
-		w.mu.Lock()
-		switch {
-		case !w.isCut:
-			_, _ = dst.Write(buf[:n])
-		case active != nil && n > 0 && w.reply != nil:
-			_, _ = active.Write(w.reply)
-			_ = active.(*net.TCPConn).CloseWrite()
-			w.reply = nil
-		}
-		w.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
 }
 
 func TestOutcomeText(t *testing.T) {

@@ -14,12 +14,11 @@ import (
 
 // Every vector over the wire: the peer's memory holds what the arithmetic says, and the original comes back.
 func TestVectorsOverTheWire(t *testing.T) {
-	nothingLives(t)
 	a, b := pair(t, siw.Config{}, siw.Config{})
 	const guard = 0x5ca1ab1e0ddba11
 	b.setWord(0, guard)
 	b.setWord(2, guard)
-	rkey := b.words.RKey()
+	rkey := b.MR.RKey()
 	check := func(name string, wr verbs.SendWR, opcode verbs.WCOpcode, orig, want uint64) {
 		b.setWord(1, orig)
 		a.setWord(0, ^orig)
@@ -45,20 +44,19 @@ func TestVectorsOverTheWire(t *testing.T) {
 }
 
 func TestImmediatesOverTheWire(t *testing.T) {
-	nothingLives(t)
 	a, b := pair(t, siw.Config{}, siw.Config{})
 	recvs := make([]verbs.RecvWR, 3)
-	n, err := b.qp.PostRecv(recvs)
+	n, err := b.QP.PostRecv(recvs)
 	require.NoError(t, err)
 	require.Equal(t, len(recvs), n)
 
 	const imm = 0x0123456789abcdef
-	require.NoError(t, b.recvs.ReqNotify(true))
+	require.NoError(t, b.RecvCQ.ReqNotify(true))
 	for _, wr := range []verbs.SendWR{ext.ImmDataWR(imm), ext.ImmDataSEWR(imm)} {
 		sent := a.do(t, wr)
 		require.NoError(t, sent.Err())
 		require.Equal(t, verbs.WCImmData, sent.Opcode)
-		wc := one(t, b.recvs)
+		wc := one(t, b.RecvCQ)
 		require.NoError(t, wc.Err())
 		require.Equal(t, verbs.WCRecvImmData, wc.Opcode)
 		require.Equal(t, verbs.WCWithImm, wc.Flags)
@@ -68,10 +66,10 @@ func TestImmediatesOverTheWire(t *testing.T) {
 	}
 
 	a.setWord(3, 0xfeed)
-	wrs := ext.WriteImm64WRs(a.sink(t, 3), b.addr(5), b.words.RKey(), imm)
+	wrs := ext.WriteImm64WRs(a.sink(t, 3), b.addr(5), b.MR.RKey(), imm)
 	sent := a.do(t, wrs[:]...)
 	require.NoError(t, sent.Err())
-	wc := one(t, b.recvs)
+	wc := one(t, b.RecvCQ)
 	require.NoError(t, wc.Err())
 	require.Equal(t, verbs.WCRecvRDMAWithImm, wc.Opcode)
 	require.EqualValues(t, imm, wc.Imm64)
@@ -80,19 +78,18 @@ func TestImmediatesOverTheWire(t *testing.T) {
 
 	// Nothing is posted any more: the peer finds no receive for the fourth.
 	a.do(t, ext.ImmDataWR(imm))
-	<-a.id.Done()
-	require.ErrorIs(t, a.qp.Err(), &verbs.TerminateError{Layer: 1, Type: 2, Code: 2, Remote: true})
+	<-a.ID.Done()
+	require.ErrorIs(t, a.QP.Err(), &verbs.TerminateError{Layer: 1, Type: 2, Code: 2, Remote: true})
 }
 
 // A misaligned target is refused and stays as it was.
 func TestMisalignedTarget(t *testing.T) {
-	nothingLives(t)
 	a, b := pair(t, siw.Config{}, siw.Config{})
 	b.setWord(0, 1)
 	b.setWord(1, 2)
-	wc := a.do(t, ext.MaskedFetchAddWR(a.sink(t, 0), b.addr(0)+4, b.words.RKey(), 1, 0))
+	wc := a.do(t, ext.MaskedFetchAddWR(a.sink(t, 0), b.addr(0)+4, b.MR.RKey(), 1, 0))
 	require.ErrorIs(t, wc.Err(), verbs.WCRemInvReqErr)
-	require.ErrorIs(t, a.qp.Err(), &verbs.TerminateError{Layer: 0, Type: 2, Code: 7, Remote: true})
+	require.ErrorIs(t, a.QP.Err(), &verbs.TerminateError{Layer: 0, Type: 2, Code: 7, Remote: true})
 	require.EqualValues(t, 1, b.word(0))
 	require.EqualValues(t, 2, b.word(1))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -104,7 +105,7 @@ func (w *talk) send(from, n int, inv uint32, flags verbs.SendFlags) {
 	}
 	w.untagged(from, op, ddp.QNSend, fields, a.fill(n))
 	w.run(from, wr)
-	wc := b.next(b.recvs)
+	wc := b.next(b.RecvCQ)
 	require.Equal(w.t, verbs.WCSuccess, wc.Status)
 	require.Equal(w.t, n, int(wc.ByteLen))
 }
@@ -113,11 +114,11 @@ func (w *talk) send(from, n int, inv uint32, flags verbs.SendFlags) {
 func (w *talk) window(at int) uint32 {
 	w.t.Helper()
 	e := w.ends[at]
-	mw, err := e.pd.AllocMW(verbs.MWType2)
+	mw, err := e.PD.AllocMW(verbs.MWType2)
 	require.NoError(w.t, err)
 	key := mw.NextRKey()
 	w.run(at, verbs.SendWR{Opcode: verbs.WRBindMW, RKey: key,
-		Bind: &verbs.MWBind{MW: mw, MR: e.mr, Addr: e.mr.Addr(), Length: 64, Access: verbs.AccessRemoteRead}})
+		Bind: &verbs.MWBind{MW: mw, MR: e.MR, Addr: e.MR.Addr(), Length: 64, Access: verbs.AccessRemoteRead}})
 	return key
 }
 
@@ -125,7 +126,7 @@ func (w *talk) window(at int) uint32 {
 func (w *talk) write(from, n int, wr verbs.SendWR) {
 	w.t.Helper()
 	a, b := w.ends[from], w.ends[1-from]
-	wr.SGL, wr.RemoteAddr, wr.RKey = a.sgl(source, n), b.addr(target), b.mr.RKey()
+	wr.SGL, wr.RemoteAddr, wr.RKey = a.sgl(source, n), b.addr(target), b.MR.RKey()
 	w.tagged(from, rdmap.OpWrite, wr.RKey, wr.RemoteAddr, a.fill(n))
 	if wr.Opcode == verbs.WRRDMAWriteWithImm {
 		w.immediate(from, wr.Flags, uint64(wr.Imm)<<32)
@@ -133,7 +134,7 @@ func (w *talk) write(from, n int, wr verbs.SendWR) {
 	}
 	w.run(from, wr)
 	if wr.Opcode == verbs.WRRDMAWriteWithImm {
-		wc := b.next(b.recvs)
+		wc := b.next(b.RecvCQ)
 		require.Equal(w.t, [2]any{verbs.WCRecvRDMAWithImm, wr.Imm}, [2]any{wc.Opcode, wc.Imm})
 	}
 }
@@ -154,7 +155,7 @@ func (w *talk) imm64(from int, wr verbs.SendWR) {
 	b.recv(0)
 	w.immediate(from, wr.Flags, wr.Imm64)
 	w.run(from, wr)
-	wc := b.next(b.recvs)
+	wc := b.next(b.RecvCQ)
 	require.Equal(w.t, [2]any{verbs.WCRecvImmData, wr.Imm64}, [2]any{wc.Opcode, wc.Imm64})
 }
 
@@ -162,7 +163,7 @@ func (w *talk) imm64(from int, wr verbs.SendWR) {
 func (w *talk) read(from, n int) {
 	w.t.Helper()
 	a, b := w.ends[from], w.ends[1-from]
-	wr := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: a.sgl(sink, n), RemoteAddr: b.addr(source), RKey: b.mr.RKey()}
+	wr := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: a.sgl(sink, n), RemoteAddr: b.addr(source), RKey: b.MR.RKey()}
 	var to verbs.SGE
 	if n > 0 {
 		to = wr.SGL[0]
@@ -183,7 +184,7 @@ func (w *talk) atomic(from int, orig uint64, wr verbs.SendWR, opcode uint64, fie
 	w.t.Helper()
 	a, b := w.ends[from], w.ends[1-from]
 	b.setNumber(word, orig)
-	wr.SGL, wr.RemoteAddr, wr.RKey = a.sgl(word+8, 8), b.addr(word), b.mr.RKey()
+	wr.SGL, wr.RemoteAddr, wr.RKey = a.sgl(word+8, 8), b.addr(word), b.MR.RKey()
 	all := map[string]uint64{
 		atomicField + "reserved":             0,
 		atomicField + "opcode":               opcode,
@@ -280,7 +281,7 @@ func (w *talk) check(t *testing.T, all []row, markers bool) {
 // TestOperations has tshark judge captures of every kind of operation, taken from either side and from both, over IPv4, IPv6
 // and no network, with and without markers, in one segment and in several. All are in one file.
 func TestOperations(t *testing.T) {
-	const v4, v6 = "127.0.0.1:0", "[::1]:0"
+	const v4, v6 = overTCP, "[::1]:0"
 	const several = 1500 // MTU
 	cases := []struct {
 		name            string
@@ -296,8 +297,8 @@ func TestOperations(t *testing.T) {
 		{"IPv6, both sides", true, true, v6, siw.Config{}},
 		{"markers, active side", true, false, v4, siw.Config{Markers: siw.On}},
 		{"markers, both sides", true, true, v4, siw.Config{Markers: siw.On}},
-		{"no network, passive side", false, true, "nowhere", siw.Config{Network: new(memoryNetwork)}},
-		{"no network, both sides", true, true, "nowhere", siw.Config{Network: new(memoryNetwork)}},
+		{"no network, passive side", false, true, "", siw.Config{}},
+		{"no network, both sides", true, true, "", siw.Config{}},
 		{"segments, active side", true, false, v4, siw.Config{MTU: several}},
 		{"segments, both sides", true, true, v6, siw.Config{MTU: several}},
 	}
@@ -313,13 +314,7 @@ func TestOperations(t *testing.T) {
 			if c.passive {
 				bcfg.Tap = s
 			}
-			adev := newNIC(t, acfg)
-			bdev := adev
-			if c.name != "one NIC" {
-				bdev = newNIC(t, bcfg)
-			}
-			a, b := newEnd(t, adev), newEnd(t, bdev)
-			connect(t, a, b, c.address)
+			a, b, _ := pair(t, siwtest.PairConfig{TCP: c.address, OneNIC: c.name == "one NIC", A: acfg, B: bcfg})
 			w := newTalk(t, a, b)
 			if w.mtu = c.cfg.MTU; w.mtu == 0 {
 				w.everything()
@@ -337,10 +332,10 @@ func TestOperations(t *testing.T) {
 		t.Run("judge "+c.name, func(t *testing.T) {
 			w, all := talks[i], stream(all, i)
 			w.check(t, all, c.cfg.Markers == siw.On)
-			if c.cfg.Network == nil {
+			if c.address != "" {
 				req, rep := frames(t, all)
-				require.True(t, strings.HasSuffix(w.ends[0].id.LocalAddr().String(), ":"+req["tcp.srcport"]))
-				require.True(t, strings.HasSuffix(w.ends[1].id.LocalAddr().String(), ":"+rep["tcp.srcport"]))
+				require.True(t, strings.HasSuffix(w.ends[0].ID.LocalAddr().String(), ":"+req["tcp.srcport"]))
+				require.True(t, strings.HasSuffix(w.ends[1].ID.LocalAddr().String(), ":"+rep["tcp.srcport"]))
 			}
 			var lengths []uint64
 			for _, r := range all {
@@ -375,7 +370,7 @@ func (w *talk) segments() {
 func TestBulk(t *testing.T) {
 	const n, rounds = 256 << 10, 8
 	s := newScript(t)
-	a, b := pair(t, siw.Config{Tap: s}, siw.Config{}, "127.0.0.1:0")
+	a, b, _ := pair(t, siwtest.PairConfig{TCP: overTCP, A: siw.Config{Tap: s}})
 	a.fill(n)
 	b.fill(n)
 	var wrs [2][]verbs.SendWR
@@ -383,18 +378,18 @@ func TestBulk(t *testing.T) {
 		peer := []*end{b, a}[i]
 		for range rounds / 2 {
 			wrs[i] = append(wrs[i],
-				verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: e.sgl(source, n), RemoteAddr: peer.addr(target), RKey: peer.mr.RKey()},
-				verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: e.sgl(sink, n), RemoteAddr: peer.addr(source), RKey: peer.mr.RKey()})
+				verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: e.sgl(source, n), RemoteAddr: peer.addr(target), RKey: peer.MR.RKey()},
+				verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: e.sgl(sink, n), RemoteAddr: peer.addr(source), RKey: peer.MR.RKey()})
 		}
 	}
 	for i, e := range []*end{a, b} {
 		last := &wrs[i][rounds-1]
 		last.Flags = verbs.SendSignaled
-		_, err := e.qp.PostSend(wrs[i])
+		_, err := e.QP.PostSend(wrs[i])
 		require.NoError(t, err)
 	}
 	for _, e := range []*end{a, b} {
-		require.Equal(t, verbs.WCSuccess, e.next(e.sends).Status)
+		require.Equal(t, verbs.WCSuccess, e.next(e.SendCQ).Status)
 	}
 	disconnect(t, a, b)
 	all, v := judge(t, s.done(t))
@@ -414,7 +409,7 @@ func TestBulk(t *testing.T) {
 // TestNoCRC has a connection without CRCs: tshark then has none to judge.
 func TestNoCRC(t *testing.T) {
 	s := newScript(t)
-	a, b := pair(t, siw.Config{Tap: s, CRC: siw.Off}, siw.Config{CRC: siw.Off}, "127.0.0.1:0")
+	a, b, _ := pair(t, siwtest.PairConfig{TCP: overTCP, A: siw.Config{Tap: s, CRC: siw.Off}, B: siw.Config{CRC: siw.Off}})
 	w := newTalk(t, a, b)
 	w.send(0, 10, 0, 0)
 	disconnect(t, a, b)
@@ -431,13 +426,12 @@ func TestNoCRC(t *testing.T) {
 // TestDamage has an octet changed on its way. The capture of the receiver shows the bad CRC and the Terminate.
 func TestDamage(t *testing.T) {
 	s := newScript(t)
-	network := new(memoryNetwork)
-	a, b := pair(t, siw.Config{Network: network}, siw.Config{Network: network, Tap: s}, "nowhere")
+	a, b, link := pair(t, siwtest.PairConfig{B: siw.Config{Tap: s}})
 	w := newTalk(t, a, b)
 	w.send(0, 10, 0, 0)
-	network.damage.Store(true)
+	link.ToListener.Corrupt(link.ToListener.Written()+mpa.LengthLen+ddp.UntaggedLen+15, 0x10)
 	a.do(verbs.SendWR{Opcode: verbs.WRSend, SGL: a.sgl(source, 20)})
-	<-b.id.Done()
+	<-b.ID.Done()
 	disconnect(t, a, b)
 	all, v := judge(t, s.done(t))
 	require.Equal(t, verdict{good: 3, bad: 1}, v, "the opening Write, a Send and the Terminate; the Send that was damaged")
@@ -450,9 +444,10 @@ func TestDamage(t *testing.T) {
 // TestRejected has a connection that was refused, and one that follows on the same file.
 func TestRejected(t *testing.T) {
 	s := newScript(t)
-	a, b := newEnd(t, newNIC(t, siw.Config{Tap: s})), newEnd(t, newNIC(t, siw.Config{}))
-	reject(t, a, b, "not today")
-	connect(t, a, b, "127.0.0.1:0")
+	a, b, _ := pair(t, siwtest.PairConfig{TCP: overTCP, A: siw.Config{Tap: s}, Before: func(p *siwtest.Pair) error {
+		reject(t, p, "not today")
+		return nil
+	}})
 	w := newTalk(t, a, b)
 	w.send(1, 10, 0, 0)
 	disconnect(t, a, b)

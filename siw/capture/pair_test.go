@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -30,44 +30,8 @@ const (
 
 // end is one end of a connection.
 type end struct {
-	t            *testing.T
-	ctx          *verbs.Context
-	pd           *verbs.PD
-	sends, recvs *verbs.CQ
-	qp           *verbs.QP
-	id           *cm.ID
-	mr           *verbs.MR
-}
-
-// newNIC makes a NIC that is gone at the end of the test.
-func newNIC(t *testing.T, cfg siw.Config) *verbs.Device {
-	t.Helper()
-	nic, err := siw.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, nic.Close()) })
-	return nic.Device()
-}
-
-// newEnd makes an unconnected end on a NIC.
-func newEnd(t *testing.T, dev *verbs.Device) *end {
-	t.Helper()
-	e := &end{t: t}
-	var err error
-	e.ctx, err = dev.Open()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.ctx.CloseAll()) })
-	e.pd, err = e.ctx.AllocPD()
-	require.NoError(t, err)
-	e.sends, err = e.ctx.CreateCQ(verbs.CQConfig{})
-	require.NoError(t, err)
-	e.recvs, err = e.ctx.CreateCQ(verbs.CQConfig{})
-	require.NoError(t, err)
-	e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.sends, RecvCQ: e.recvs})
-	require.NoError(t, err)
-	e.mr, err = e.pd.AllocMR(memory, verbs.AccessLocalWrite|verbs.AccessRemoteAtomic|verbs.AccessRemoteRead|
-		verbs.AccessRemoteWrite|verbs.AccessMWBind)
-	require.NoError(t, err)
-	return e
+	*siwtest.End
+	t *testing.T
 }
 
 func testContext(t *testing.T) context.Context {
@@ -76,57 +40,39 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// connect connects a to b, which listens at address.
-func connect(t *testing.T, a, b *end, address string) {
-	t.Helper()
-	ctx := testContext(t)
-	ln, err := cm.Listen(ctx, address, cm.Config{Context: b.ctx})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, ln.Close()) }()
-	accepted := make(chan error, 1)
-	go func() {
-		req, err := ln.Accept(ctx)
-		if err == nil {
-			b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{PrivateData: []byte("answer")})
-		}
-		accepted <- err
-	}()
-	a.id, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: a.ctx})
-	require.NoError(t, err)
-	require.NoError(t, a.id.Connect(ctx, a.qp, cm.ConnParam{PrivateData: []byte("question")}))
-	require.NoError(t, <-accepted)
-	t.Cleanup(func() { require.NoError(t, a.id.Close()); require.NoError(t, b.id.Close()) })
-}
+// overTCP is the address at which pairs over TCP listen.
+const overTCP = "127.0.0.1:0"
 
-// pair makes two connected ends on NICs of their own.
-func pair(t *testing.T, acfg, bcfg siw.Config, address string) (a, b *end) {
+// pair makes two connected ends.
+func pair(t *testing.T, cfg siwtest.PairConfig) (a, b *end, link *siwtest.Link) {
 	t.Helper()
-	a, b = newEnd(t, newNIC(t, acfg)), newEnd(t, newNIC(t, bcfg))
-	connect(t, a, b, address)
-	return a, b
+	cfg.Mem = memory
+	cfg.AParam.PrivateData, cfg.BParam.PrivateData = []byte("question"), []byte("answer")
+	p := siwtest.Connect(t, cfg)
+	return &end{p.A, t}, &end{p.B, t}, p.Link
 }
 
 // disconnect ends a connection and returns when both sides have seen everything of it.
 func disconnect(t *testing.T, a, b *end) {
 	t.Helper()
-	require.NoError(t, a.id.Disconnect())
-	require.NoError(t, a.id.Close())
-	require.NoError(t, b.id.Close())
+	require.NoError(t, a.ID.Disconnect())
+	require.NoError(t, a.ID.Close())
+	require.NoError(t, b.ID.Close())
 }
 
-// sgl returns a piece of the region, nil for one without octets.
+// sgl returns a piece of the region, nil for one of no bytes.
 func (e *end) sgl(off, n int) []verbs.SGE {
 	e.t.Helper()
 	if n == 0 {
 		return nil
 	}
-	sge, err := e.mr.SGE(off, n)
+	sge, err := e.MR.SGE(off, n)
 	require.NoError(e.t, err)
 	return []verbs.SGE{sge}
 }
 
-func (e *end) bytes(off, n int) []byte     { return e.mr.Bytes()[off : off+n] }
-func (e *end) addr(off int) uint64         { return e.mr.Addr() + uint64(off) }
+func (e *end) bytes(off, n int) []byte     { return e.MR.Bytes()[off : off+n] }
+func (e *end) addr(off int) uint64         { return e.MR.Addr() + uint64(off) }
 func (e *end) number(off int) uint64       { return binary.NativeEndian.Uint64(e.bytes(off, 8)) }
 func (e *end) setNumber(off int, v uint64) { binary.NativeEndian.PutUint64(e.bytes(off, 8), v) }
 
@@ -142,35 +88,32 @@ func (e *end) fill(n int) []byte {
 // do posts requests, the last of which is signalled, and returns its completion.
 func (e *end) do(wrs ...verbs.SendWR) verbs.WC {
 	e.t.Helper()
-	wrs[len(wrs)-1].Flags |= verbs.SendSignaled
-	n, err := e.qp.PostSend(wrs)
+	wc, err := e.Do(testContext(e.t), wrs...)
 	require.NoError(e.t, err)
-	require.Equal(e.t, len(wrs), n)
-	return e.next(e.sends)
+	return wc
 }
 
-// recv posts a receive of n octets.
+// recv posts a receive of n bytes.
 func (e *end) recv(n int) {
 	e.t.Helper()
 	wr := verbs.RecvWR{SGL: e.sgl(sink, n)}
-	_, err := e.qp.PostRecv([]verbs.RecvWR{wr})
+	_, err := e.QP.PostRecv([]verbs.RecvWR{wr})
 	require.NoError(e.t, err)
 }
 
 // next waits for a completion.
 func (e *end) next(cq *verbs.CQ) verbs.WC {
 	e.t.Helper()
-	var wcs [1]verbs.WC
-	_, err := cq.Wait(testContext(e.t), wcs[:])
+	wc, err := siwtest.Next(testContext(e.t), cq)
 	require.NoError(e.t, err)
-	return wcs[0]
+	return wc
 }
 
-// reject has a connect to b, which refuses.
-func reject(t *testing.T, a, b *end, reason string) {
+// reject has a of a pair, which is not connected yet, connect to b, which refuses.
+func reject(t *testing.T, p *siwtest.Pair, reason string) {
 	t.Helper()
 	ctx := testContext(t)
-	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Context: b.ctx})
+	ln, err := cm.Listen(ctx, overTCP, cm.Config{Context: p.B.Context})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	refused := make(chan error, 1)
@@ -181,9 +124,9 @@ func reject(t *testing.T, a, b *end, reason string) {
 		}
 		refused <- err
 	}()
-	id, err := cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: a.ctx})
+	id, err := cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: p.A.Context})
 	require.NoError(t, err)
-	qp, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.sends, RecvCQ: a.recvs})
+	qp, err := p.A.PD.CreateQP(verbs.QPConfig{SendCQ: p.A.SendCQ, RecvCQ: p.A.RecvCQ})
 	require.NoError(t, err)
 	require.ErrorIs(t, id.Connect(ctx, qp, cm.ConnParam{}), cm.ErrRejected)
 	require.NoError(t, <-refused)

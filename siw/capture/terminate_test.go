@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -22,21 +23,21 @@ func TestTerminate(t *testing.T) {
 	read := func(wr verbs.SendWR) func(a, b *end) {
 		return func(a, b *end) {
 			wr.Opcode, wr.SGL = verbs.WRRDMARead, a.sgl(sink, 64)
-			wr.RemoteAddr, wr.RKey = wr.RemoteAddr+b.addr(source), wr.RKey+b.mr.RKey()
+			wr.RemoteAddr, wr.RKey = wr.RemoteAddr+b.addr(source), wr.RKey+b.MR.RKey()
 			a.do(wr)
 		}
 	}
 	write := func(wr verbs.SendWR) func(a, b *end) {
 		return func(a, b *end) {
 			wr.Opcode, wr.SGL = verbs.WRRDMAWrite, a.sgl(source, 64)
-			wr.RemoteAddr, wr.RKey = wr.RemoteAddr+b.addr(target), wr.RKey+b.mr.RKey()
+			wr.RemoteAddr, wr.RKey = wr.RemoteAddr+b.addr(target), wr.RKey+b.MR.RKey()
 			a.do(wr)
 		}
 	}
 	fetchAdd := func(wr verbs.SendWR) func(a, b *end) {
 		return func(a, b *end) {
 			wr.Opcode, wr.SGL, wr.Add = verbs.WRAtomicFetchAndAdd, a.sgl(word+8, 8), 1
-			wr.RemoteAddr, wr.RKey = wr.RemoteAddr+b.addr(word), wr.RKey+b.mr.RKey()
+			wr.RemoteAddr, wr.RKey = wr.RemoteAddr+b.addr(word), wr.RKey+b.MR.RKey()
 			a.do(wr)
 		}
 	}
@@ -73,12 +74,12 @@ func TestTerminate(t *testing.T) {
 	s := newScript(t)
 	for _, c := range cases {
 		t.Run("run "+c.name, func(t *testing.T) {
-			a, b := pair(t, siw.Config{Tap: s}, siw.Config{}, "127.0.0.1:0")
+			a, b, _ := pair(t, siwtest.PairConfig{TCP: overTCP, A: siw.Config{Tap: s}})
 			c.run(a, b)
 			for _, e := range []*end{a, b} {
-				<-e.id.Done()
+				<-e.ID.Done()
 				var why *verbs.TerminateError
-				require.ErrorAs(t, e.qp.Err(), &why)
+				require.ErrorAs(t, e.QP.Err(), &why)
 				require.Equal(t, c.code, code{uint64(why.Layer), uint64(why.Type), uint64(why.Code)})
 			}
 			disconnect(t, a, b)

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// DefaultMem is the size in octets of an End's memory region where PairConfig.Mem says nothing.
+// DefaultMem is the size in bytes of an End's memory region where PairConfig.Mem says nothing.
 const DefaultMem = 64 << 10
 
 // connectLimit bounds Connect and Close of what it made.
@@ -28,22 +28,27 @@ const AllAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.Acces
 
 // PairConfig describes a pair. The zero value is two NICs and QPs with every default.
 type PairConfig struct {
-	Wire   *Wire             // what connects them (nil = one of their own)
-	A, B   siw.Config        // of the NICs; Network is set to Wire
-	AParam cm.ConnParam      // of the side that dials
-	BParam cm.ConnParam      // of the side that listens
-	Cap    verbs.QPCap       // of both QPs
-	CQE    int               // of the CQs (0 = verbs.DefaultCQE)
-	Mem    int               // octets of the memory regions (0 = DefaultMem)
-	Access verbs.AccessFlags // of the memory regions (0 = AllAccess)
+	Wire   *Wire        // what connects them (nil = one of their own)
+	TCP    string       // the address at which B listens over TCP, which then connects them ("" = Wire does)
+	OneNIC bool         // both ends are on one NIC, of A's configuration
+	A, B   siw.Config   // of the NICs; Network is set to Wire
+	AParam cm.ConnParam // of the side that dials
+	BParam cm.ConnParam // of the side that listens
+	Cap    verbs.QPCap  // of both QPs
+	CQE    int          // of the CQs (0 = verbs.DefaultCQE)
+	OneCQ  bool         // of an end, both queues complete to the same CQ
+	// SharedChannel has the CQs of an end notify End.Channel, with which Do and Next fail: verbs.ErrSharedChannel.
+	SharedChannel bool
+	Mem           int               // bytes of the memory regions (0 = DefaultMem)
+	Access        verbs.AccessFlags // of the memory regions (0 = AllAccess)
 	// Before is called when the QPs are in INIT, to post receives (nil = nothing).
 	Before func(p *Pair) error
 }
 
-// Pair is two NICs on a wire with a connected QP each. A has dialled, B has listened.
+// Pair is two connected QPs, as a rule on NICs of their own. A has dialled, B has listened.
 type Pair struct {
-	Wire *Wire
-	Link *Link // the connection
+	Wire *Wire // nil over TCP
+	Link *Link // the connection; nil over TCP
 	A, B *End
 }
 
@@ -53,6 +58,7 @@ type End struct {
 	NIC            *siw.NIC
 	Context        *verbs.Context
 	PD             *verbs.PD
+	Channel        *verbs.CompChannel // of PairConfig.SharedChannel, otherwise nil
 	SendCQ, RecvCQ *verbs.CQ
 	QP             *verbs.QP
 	MR             *verbs.MR
@@ -62,7 +68,7 @@ type End struct {
 // NewPair makes a pair. The caller closes it. ctx bounds the making of the connection.
 func NewPair(ctx context.Context, cfg PairConfig) (*Pair, error) {
 	p := &Pair{Wire: cfg.Wire, A: &End{}, B: &End{}}
-	if p.Wire == nil {
+	if p.Wire == nil && cfg.TCP == "" {
 		p.Wire = NewWire()
 	}
 	if err := p.open(ctx, &cfg); err != nil {
@@ -89,11 +95,22 @@ func Connect(tb testing.TB, cfg PairConfig) *Pair {
 }
 
 func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
-	if err := p.A.open(p.Wire, cfg.A, cfg); err != nil {
+	if p.Wire != nil {
+		cfg.A.Network, cfg.B.Network = p.Wire, p.Wire
+	}
+	var err error
+	if p.A.NIC, err = siw.New(cfg.A); err != nil {
 		return err
 	}
-	if err := p.B.open(p.Wire, cfg.B, cfg); err != nil {
-		return err
+	if p.B.NIC = p.A.NIC; !cfg.OneNIC {
+		if p.B.NIC, err = siw.New(cfg.B); err != nil {
+			return err
+		}
+	}
+	for _, e := range []*End{p.A, p.B} {
+		if err := e.open(cfg); err != nil {
+			return err
+		}
 	}
 	if cfg.Before != nil {
 		if err := errors.Join(p.A.bind(), p.B.bind()); err != nil {
@@ -103,7 +120,7 @@ func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
 			return err
 		}
 	}
-	ln, err := cm.Listen(ctx, "listener:0", cm.Config{Context: p.B.Context})
+	ln, err := cm.Listen(ctx, cmp.Or(cfg.TCP, "listener:0"), cm.Config{Context: p.B.Context})
 	if err != nil {
 		return err
 	}
@@ -128,29 +145,38 @@ func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
 	if err := errors.Join(err, <-accepted); err != nil {
 		return err
 	}
-	p.Link = p.Wire.link(p.A.ID.LocalAddr())
+	if p.Wire != nil {
+		p.Link = p.Wire.link(p.A.ID.LocalAddr())
+	}
 	return nil
 }
 
 // Close closes everything of the pair. It is idempotent.
-func (p *Pair) Close() error { return errors.Join(p.A.close(), p.B.close()) }
+func (p *Pair) Close() error {
+	return errors.Join(p.A.ID.Close(), p.B.ID.Close(), p.A.Context.CloseAll(), p.B.Context.CloseAll(), p.A.NIC.Close(), p.B.NIC.Close())
+}
 
-func (e *End) open(w *Wire, nic siw.Config, cfg *PairConfig) (err error) {
-	nic.Network = w
-	if e.NIC, err = siw.New(nic); err != nil {
-		return err
-	}
+func (e *End) open(cfg *PairConfig) (err error) {
 	if e.Context, err = e.NIC.Device().Open(); err != nil {
 		return err
 	}
 	if e.PD, err = e.Context.AllocPD(); err != nil {
 		return err
 	}
-	if e.SendCQ, err = e.Context.CreateCQ(verbs.CQConfig{CQE: cfg.CQE}); err != nil {
+	cq := verbs.CQConfig{CQE: cfg.CQE}
+	if cfg.SharedChannel {
+		if e.Channel, err = e.Context.CreateCompChannel(); err != nil {
+			return err
+		}
+		cq.Channel = e.Channel
+	}
+	if e.SendCQ, err = e.Context.CreateCQ(cq); err != nil {
 		return err
 	}
-	if e.RecvCQ, err = e.Context.CreateCQ(verbs.CQConfig{CQE: cfg.CQE}); err != nil {
-		return err
+	if e.RecvCQ = e.SendCQ; !cfg.OneCQ {
+		if e.RecvCQ, err = e.Context.CreateCQ(cq); err != nil {
+			return err
+		}
 	}
 	if e.QP, err = e.PD.CreateQP(verbs.QPConfig{SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, Cap: cfg.Cap}); err != nil {
 		return err
@@ -173,10 +199,6 @@ func (e *End) accept(ctx context.Context, ln *cm.Listener, param cm.ConnParam) e
 	}
 	e.ID, err = req.Accept(ctx, e.QP, param)
 	return err
-}
-
-func (e *End) close() error {
-	return errors.Join(e.ID.Close(), e.Context.CloseAll(), e.NIC.Close())
 }
 
 // Do posts send requests, the last of them signalled, and waits for the next completion of the send queue, which is that of

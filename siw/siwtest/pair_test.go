@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -59,6 +60,44 @@ func TestPair(t *testing.T) {
 			require.ErrorIs(t, err, verbs.ErrInvalid)
 		}
 	})
+}
+
+// TestPairShapes: the ends of a pair are as the configuration has them.
+func TestPairShapes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  siwtest.PairConfig
+	}{
+		{"default", siwtest.PairConfig{}},
+		{"one NIC", siwtest.PairConfig{OneNIC: true}},
+		{"one CQ", siwtest.PairConfig{OneCQ: true}},
+		{"one completion channel", siwtest.PairConfig{SharedChannel: true}},
+		{"TCP", siwtest.PairConfig{TCP: "127.0.0.1:0"}},
+		{"TCP, one NIC", siwtest.PairConfig{TCP: "127.0.0.1:0", OneNIC: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := siwtest.Connect(t, c.cfg)
+			require.Equal(t, c.cfg.OneNIC, p.A.NIC == p.B.NIC)
+			for _, e := range []*siwtest.End{p.A, p.B} {
+				require.Equal(t, c.cfg.OneCQ, e.SendCQ == e.RecvCQ)
+				require.Equal(t, c.cfg.SharedChannel, e.Channel != nil)
+			}
+			require.Equal(t, c.cfg.TCP == "", p.Wire != nil && p.Link != nil)
+			if c.cfg.TCP != "" {
+				require.IsType(t, (*net.TCPAddr)(nil), p.A.ID.LocalAddr())
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			wr := verbs.SendWR{Opcode: verbs.WRRDMAWrite, RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}
+			wc, err := p.A.Do(ctx, wr)
+			if c.cfg.SharedChannel {
+				require.ErrorIs(t, err, verbs.ErrSharedChannel)
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, wc.Err())
+		})
+	}
 }
 
 // TestPairFails: whatever cannot be made, the error says so, and nothing is left.
