@@ -63,7 +63,7 @@ func TestEndDoesNotWait(t *testing.T) {
 			require.NoError(t, peer.CloseWrite())
 			reset(t, peer)
 			closed(t, s)
-			_, err := s.TCPConn.Write([]byte{1}) // as s.write up to the moment at which it notes the error
+			_, err := syscall.Write(s.fd, []byte{1}) // as s.write up to the moment at which it notes the error
 			require.ErrorIs(t, err, syscall.EPIPE)
 		}, errBroken, errBroken},
 	} {

@@ -16,23 +16,22 @@ type channel struct {
 	ready   chan struct{} // holds a token while CQs wait
 	closed  chan struct{}
 	waiters sync.WaitGroup
-	sent    atomic.Uint64 // events
+	armed   atomic.Int32 // CQs that have a watch
 
-	looking atomic.Pointer[conn] // for which a goroutine sleeps in lookOut
-	out     lookingOut           // that goroutine's
+	looking atomic.Pointer[watch] // which a goroutine keeps that sleeps in Wait
 
-	mu    sync.Mutex // guards what follows; taken below a cq's mu
-	queue []*cq
-	shut  bool
+	mu       sync.Mutex // guards what follows; taken below a cq's mu
+	queue    []*cq
+	shut     bool
+	watches  map[*watch]int // those of the CQs, and how many CQs each has here
+	sleepers int            // goroutines that sleep in Wait, or are about to
 }
 
 func (v *vcontext) CreateCompChannel() (verbs.ProviderCompChannel, error) {
 	if v.dev.guard.Closed() {
 		return nil, verbs.ErrClosed
 	}
-	ch := &channel{ready: make(chan struct{}, 1), closed: make(chan struct{})}
-	ch.out.f = ch.look
-	return ch, nil
+	return &channel{ready: make(chan struct{}, 1), closed: make(chan struct{}), watches: make(map[*watch]int)}, nil
 }
 
 // notify queues an event of q. The caller holds q.mu.
@@ -43,7 +42,6 @@ func (ch *channel) notify(q *cq) {
 		ch.queue = append(ch.queue, q)
 	}
 	ch.mu.Unlock()
-	ch.sent.Add(1)
 	signal(ch.ready)
 	ch.wake()
 }
@@ -60,36 +58,75 @@ func (ch *channel) forget(q *cq) {
 	}
 }
 
+// setWatch notes that one of the CQs has another watch; nil is none. The caller holds its mu.
+func (ch *channel) setWatch(was, is *watch) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if was != nil {
+		if ch.watches[was]--; ch.watches[was] == 0 {
+			delete(ch.watches, was)
+		}
+	}
+	if is != nil {
+		ch.watches[is]++
+	}
+}
+
+// relied reports whether who arms a CQ, or will sleep then, relies on the reader of its watch. A goroutine that is to sleep
+// in Wait can keep the watch of all the CQs, if that is one; until it comes nobody sleeps.
+func (ch *channel) relied() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.sleepers > 0 || len(ch.watches) != 1
+}
+
 func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
 	ch.mu.Lock()
+	defer ch.mu.Unlock()
 	if ch.shut {
-		ch.mu.Unlock()
 		return nil, verbs.ErrClosed
 	}
 	ch.waiters.Add(1)
 	defer ch.waiters.Done()
 	for {
-		if len(ch.queue) > 0 {
-			q := ch.queue[0]
-			copy(ch.queue, ch.queue[1:])
-			ch.queue = ch.queue[:len(ch.queue)-1]
-			q.queued = false
-			if len(ch.queue) > 0 {
-				signal(ch.ready)
-			}
-			ch.mu.Unlock()
-			return q.owner, nil
-		}
-		ch.mu.Unlock()
-		select {
-		case <-ch.ready:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-ch.closed:
+		switch {
+		case len(ch.queue) > 0:
+			return ch.next(), nil
+		case ch.shut:
 			return nil, verbs.ErrClosed
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		}
+		var w *watch
+		if len(ch.watches) == 1 {
+			for w = range ch.watches {
+			}
+		}
+		ch.sleepers++ // before it is known who keeps the watch: who arms a CQ from here on has it recalled
+		ch.mu.Unlock()
+		if w != nil && w.enter(ch) {
+			ch.keep(ctx, w)
+		} else {
+			select {
+			case <-ch.ready:
+			case <-ctx.Done():
+			case <-ch.closed:
+			}
 		}
 		ch.mu.Lock()
+		ch.sleepers--
 	}
+}
+
+// next takes the oldest event. The caller holds mu.
+func (ch *channel) next() *verbs.CQ {
+	q := ch.queue[0]
+	ch.queue = ch.queue[:copy(ch.queue, ch.queue[1:])]
+	q.queued = false
+	if len(ch.queue) > 0 {
+		signal(ch.ready)
+	}
+	return q.owner
 }
 
 func (ch *channel) Close() error {
@@ -99,6 +136,5 @@ func (ch *channel) Close() error {
 	close(ch.closed)
 	ch.wake()
 	ch.waiters.Wait()
-	ch.out.release()
 	return nil
 }

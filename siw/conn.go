@@ -34,7 +34,7 @@ type conn struct {
 	markIn  bool // the peer sends markers
 
 	dead    atomic.Bool    // set under mu once; nothing new begins
-	workers sync.WaitGroup // the reader, the goroutine that waits for room, a waiter that looks out
+	workers sync.WaitGroup // the goroutine that waits for room, the reader of a watch of its own
 	spoken  chan struct{}  // closed when the peer's first FPDU has been handled
 	flushed chan struct{}  // closed when the connection has let go of all memory and everything is flushed
 	gone    chan struct{}  // closed when the stream is closed too
@@ -47,8 +47,9 @@ type conn struct {
 	term  *termination // mu; the Terminate to send at the end
 	cause error        // mu; why the connection ended
 
-	lookout lookout // who is woken for what arrives
-	hush    hush    // while it is polled
+	watched *watch      // who is woken for what arrives; guarded by device.watching
+	slot    int32       // in a set of the watch's; the set's
+	deaf    atomic.Bool // nothing more will arrive
 
 	tx sender
 	rx receiver
@@ -79,39 +80,28 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	}
 	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, serve: agreed.serve, peer: agreed.peer, private: agreed.private, rtr: agreed.rtr,
 		markOut: agreed.markOut, markIn: agreed.markIn, spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
-	if w, ok := s.(waker); ok {
-		c.lookout.stream, c.lookout.back = w, make(chan struct{}, 1)
-	}
 	c.tx.init(q, &agreed)
 	c.size()
 	c.rx.init(q, &agreed)
 	c.tx.stall.c, c.rx.stall.c = c, c
 	if !q.dev.track(c) {
 		err = verbs.ErrClosed
-	} else {
-		// Counted before anybody can end the connection, who would wait for the workers.
-		c.workers.Add(1)
-		if err = q.connect(c); err != nil {
-			q.dev.untrack(c)
-		}
+	} else if err = q.connect(c); err != nil {
+		q.dev.untrack(c)
 	}
 	if err != nil {
 		s.interrupt()
 		s.finish(nil, time.Now())
 		return nil, err
 	}
-	go func() {
-		defer c.workers.Done()
-		c.readLoop()
-	}()
-	c.watch()
+	c.watchIdle()
 	c.limitHold()
 	return c, nil
 }
 
-// watch ends the connection when nothing has moved for IdleTimeout. It tells the peer, if that is there, that it is not an orderly
-// end (RFC 5040 section 7.1).
-func (c *conn) watch() {
+// watchIdle ends the connection when nothing has moved for IdleTimeout. It tells the peer, if that is there, that it is not an
+// orderly end (RFC 5040 section 7.1).
+func (c *conn) watchIdle() {
 	limit := c.dev.cfg.IdleTimeout
 	if limit == 0 {
 		return
@@ -203,10 +193,7 @@ func (c *conn) refuse(f fault, ulpdu []byte) {
 // end takes the connection down. The order is what keeps promises: no memory is touched once a completion says so, the
 // Terminate follows whole FPDUs only, and the stream is closed in a way that does not take back what was sent.
 func (c *conn) end() {
-	c.q.sendCQ.part(c)
-	c.q.recvCQ.part(c)
-	c.lookout.stop()
-	c.hush.stop(c.s)
+	c.dev.unwatch(c)
 	c.s.interrupt()
 	c.workers.Wait()
 

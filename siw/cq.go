@@ -4,6 +4,7 @@ package siw
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,58 +37,107 @@ type cq struct {
 	overflow bool
 	gone     bool // Destroy has been called
 	qps      map[*qp]struct{}
-	conns    []*conn
 
-	// driven are the connections that Drive serves, nil if there are too many.
+	watch atomic.Pointer[watch] // over its connections; changes under device.watching and mu
+	tied  int                   // how many connections of the watch complete here; guarded by device.watching
+
+	breath atomic.Int64 // when something was last received by a poller, or others were let run
+
+	// Connections that each have a watch of their own (watches.go): all, guarded by mu, and those that Drive serves, nil if
+	// there are too many.
+	alone  []*conn
 	driven atomic.Pointer[[]*conn]
 }
 
-// maxDriven is how many connections a CQ may have for a poller to look after them itself: it costs a system call for each.
+// maxDriven is how many connections without a common watch a CQ may have for a poller to receive for them itself.
 const maxDriven = 4
+
+// Who polls in vain for so long lets others run (breather): without another processor nobody else would look at the network,
+// and with one that computes neither.
+const (
+	breathAlone = 10 * time.Microsecond // with one processor
+	breathBusy  = 100 * time.Microsecond
+)
 
 // Drive implements verbs.ProviderCQDriver: it receives for the CQ's connections, where nobody else does at the moment.
 func (c *cq) Drive() {
-	conns := c.driven.Load()
-	if conns == nil {
-		return
+	now, n := clock(), 0
+	if w := c.watch.Load(); w != nil {
+		n = w.poll(now)
 	}
-	for _, conn := range *conns {
-		if conn.rx.mu.TryLock() {
-			conn.polled()
-			conn.receiveLocked()
-			conn.rx.mu.Unlock()
+	if conns := c.driven.Load(); conns != nil {
+		for _, conn := range *conns {
+			n += conn.poll()
 		}
+	}
+	switch vain := now - c.breath.Load(); {
+	case n > 0:
+		c.breath.Store(now)
+	case vain > int64(breathBusy), vain > int64(breathAlone) && runtime.GOMAXPROCS(0) == 1:
+		c.ctx.dev.breather.breathe()
+		c.breath.Store(clock())
 	}
 }
 
 // Spin implements verbs.ProviderCQDriver.
 func (c *cq) Spin() time.Duration { return c.ctx.dev.cfg.Spin }
 
-// join adds a connection whose requests complete here.
-func (c *cq) join(n *conn) {
+// setWatch gives the CQ's connections a watch, or none. The caller holds device.watching.
+func (c *cq) setWatch(w *watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !slices.Contains(c.conns, n) {
-		c.conns = append(c.conns, n)
+	was := c.watch.Load()
+	if was == w {
+		return
+	}
+	arm := c.arm
+	c.setArm(disarmed)
+	c.watch.Store(w)
+	c.setArm(arm)
+	c.ch.setWatch(was, w)
+}
+
+// setArm changes arm. The caller holds mu.
+func (c *cq) setArm(a armed) {
+	var more int32
+	switch {
+	case c.arm == disarmed && a != disarmed:
+		more = 1
+	case c.arm != disarmed && a == disarmed:
+		more = -1
+	}
+	c.arm = a
+	if w := c.watch.Load(); w != nil && more != 0 {
+		c.ch.armed.Add(more)
+		w.armed.Add(more)
+	}
+}
+
+// drive adds a connection that has a watch of its own.
+func (c *cq) drive(n *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.alone, n) {
+		c.alone = append(c.alone, n)
 		c.publish()
 	}
 }
 
-// part takes it out.
-func (c *cq) part(n *conn) {
+// undrive takes it out.
+func (c *cq) undrive(n *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.conns = slices.DeleteFunc(c.conns, func(o *conn) bool { return o == n })
+	c.alone = slices.DeleteFunc(c.alone, func(o *conn) bool { return o == n })
 	c.publish()
 }
 
 // publish renews driven. The caller holds c.mu.
 func (c *cq) publish() {
-	if len(c.conns) == 0 || len(c.conns) > maxDriven {
+	if len(c.alone) == 0 || len(c.alone) > maxDriven {
 		c.driven.Store(nil)
 		return
 	}
-	conns := slices.Clone(c.conns)
+	conns := slices.Clone(c.alone)
 	c.driven.Store(&conns)
 }
 
@@ -124,39 +174,14 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 // Sleep implements verbs.ProviderCQDriver. The CQ's channel is its own.
 func (c *cq) Sleep(ctx context.Context) error {
 	c.mu.Lock()
-	c.arm = armedAny
+	c.setArm(armedAny)
 	some := c.ring.len() > 0 || c.overflow
 	c.mu.Unlock()
 	if some {
 		return nil
 	}
-	if conns := c.driven.Load(); conns != nil && len(*conns) == 1 {
-		conn := (*conns)[0]
-		conn.unhush()
-		if conn.takeLookout() {
-			return c.ch.lookOut(ctx, conn)
-		}
-	}
-	c.sleeping()
 	_, err := c.ch.Wait(ctx)
 	return err
-}
-
-// sleeping tells the connections that somebody relies on their readers.
-func (c *cq) sleeping() {
-	if conns := c.driven.Load(); conns != nil {
-		for _, conn := range *conns {
-			conn.unhush()
-			conn.recallLookout()
-		}
-	}
-}
-
-// isArmed reports whether somebody may be waiting for an event.
-func (c *cq) isArmed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.arm != disarmed
 }
 
 func (c *cq) ReqNotify(solicitedOnly bool) error {
@@ -166,9 +191,12 @@ func (c *cq) ReqNotify(solicitedOnly bool) error {
 		want = armedSolicited
 	}
 	// A wish for any completion is not weakened by a later one for solicited ones (ibv_req_notify_cq).
-	c.arm = max(c.arm, want)
+	c.setArm(max(c.arm, want))
+	w := c.watch.Load()
 	c.mu.Unlock()
-	c.sleeping()
+	if w != nil && c.ch.relied() {
+		w.recall()
+	}
 	return nil
 }
 
@@ -185,9 +213,17 @@ func (c *cq) push(wc *verbs.WC, solicited bool) {
 	}
 	c.ring.push(*wc)
 	if c.arm == armedAny || c.arm == armedSolicited && (solicited || wc.Status != verbs.WCSuccess) {
-		c.arm = disarmed
-		c.ch.notify(c)
+		c.setArm(disarmed)
+		c.notify()
 	}
+}
+
+// notify sends an event. The caller holds c.mu.
+func (c *cq) notify() {
+	if w := c.watch.Load(); w != nil {
+		w.events.Add(1)
+	}
+	c.ch.notify(c)
 }
 
 // overflowed puts every QP of a CQ that lost completions into the error state and wakes whoever waits. The peers are told that
@@ -199,7 +235,7 @@ func (c *cq) overflowed() {
 		qps = append(qps, q)
 	}
 	if !c.gone {
-		c.ch.notify(c)
+		c.notify()
 	}
 	c.mu.Unlock()
 	c.ctx.post(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c.owner, Err: verbs.ErrCQOverflow})
@@ -223,6 +259,7 @@ func (c *cq) detach(q *qp) {
 func (c *cq) Destroy() error {
 	c.mu.Lock()
 	c.gone = true
+	c.setArm(disarmed)
 	c.mu.Unlock()
 	c.ch.forget(c)
 	c.ctx.dev.cqs.give()

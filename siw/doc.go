@@ -34,11 +34,10 @@
 //     that waits for room. Its holder fills a batch of FPDUs and gives it to the socket with one system call. When the
 //     socket is full it leaves the rest in the batch, and one goroutine per connection waits for room. Who finds the role
 //     taken notes that there is more to do and goes away.
-//   - The receive role is held by the connection's reader while octets arrive, by who polls a CQ of few connections, or by who
-//     sleeps in CQ.Wait. Its holder parses, places, performs atomics, completes requests and queues responses; then it takes
-//     the send role for them. While a CQ is polled without pause the reader is not woken (hush.go), and a goroutine in CQ.Wait
-//     is woken instead of it (lookout.go). A moment after the last poll or wait the reader is woken again, so that nothing
-//     depends on the program.
+//   - The receive role is held by whoever keeps the watch over the connection (watch.go): its reader, a goroutine that sleeps in
+//     CQ.Wait or CompChannel.Wait, or one that polls. Its holder parses, places, performs atomics, completes requests and queues
+//     responses; then it takes the send role for them. Who keeps the watch is woken, nobody else. A program that has been away
+//     while something waited for it loses the watch to the reader, so that nothing depends on the program.
 //
 // Invariants:
 //
@@ -73,6 +72,6 @@
 // From "flushed" on no memory of the user's is touched any more; what is in flight for the peer is private by then. What
 // the socket has taken before arrives, because the stream is half-closed and read to its end before it is closed.
 //
-// Locks are taken in the order: receive role, QP, then one of receive queue, CQ; CQ before its channel; key table, and the
-// account of stalls, last.
+// Locks are taken in the order: receive role, QP, device.watching, then one of receive queue, CQ; CQ before its channel; a watch
+// before a channel; a set's and a stream's below a watch's; key table, and the account of stalls, last.
 package siw

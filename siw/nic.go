@@ -115,6 +115,10 @@ type device struct {
 	partial                       atomic.Int32 // receive buffers that are held by parts of FPDUs
 	stalls                        stalls
 
+	watching sync.Mutex     // guards which connections and CQs have which watch; taken below a qp's mu
+	readers  sync.WaitGroup // of watches over several connections
+	breather breather
+
 	mu        sync.Mutex // guards what follows
 	nextQPN   uint32
 	qpns      map[uint32]struct{}
@@ -216,6 +220,8 @@ func (d *device) shutdown() {
 	for _, c := range all {
 		<-c.gone
 	}
+	d.readers.Wait()
+	d.breather.close()
 }
 
 // quota counts objects against a limit of the device.

@@ -25,9 +25,9 @@ func tcpPair(t *testing.T) (stream, net.Conn) {
 	t.Cleanup(func() { require.NoError(t, peer.Close()) })
 	conn, err := ln.Accept()
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	s, err := newStream(conn, time.Second)
 	require.NoError(t, err)
+	t.Cleanup(func() { s.finish(nil, time.Now()) })
 	return s, peer
 }
 

@@ -256,9 +256,10 @@ func (q *qp) connect(c *conn) error {
 	if q.gone || q.state != verbs.QPStateInit {
 		return &verbs.StateError{State: q.state, Why: "the QP left INIT during connection set-up"}
 	}
+	if err := q.dev.watch(c); err != nil {
+		return err
+	}
 	q.conn, q.state = c, verbs.QPStateRTS
-	q.sendCQ.join(c)
-	q.recvCQ.join(c)
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"runtime"
 	"sync"
 	"time"
 
@@ -87,57 +86,39 @@ func (r *receiver) flush(q *qp) {
 	q.recvCQ.push(&verbs.WC{ID: r.recv.id, Status: r.status, QPNum: q.num}, false)
 }
 
-// readLoop receives whenever the reader is the lookout, until the connection ends.
-func (c *conn) readLoop() {
-	read := func() bool {
-		for seen := c.events(); c.receive(); {
-			// Nothing is left, most likely, but only another attempt tells: what came with the peer's FIN is not announced
-			// twice. Whom we woke, if we did, goes first; to stand back for nobody would only wake another thread.
-			if now := c.events(); now != seen {
-				seen = now
-				if c.yieldLookout() {
-					return true
-				}
-				runtime.Gosched()
-			}
-		}
-		return c.dead.Load()
-	}
-	for !c.dead.Load() {
-		if err := c.s.waitReadable(read); err != nil {
-			c.broken(err)
-			return
-		}
-		c.standAside()
-	}
-}
-
-// events counts the completion events that the connection's CQs have sent.
-func (c *conn) events() uint64 { return c.q.sendCQ.ch.sent.Load() + c.q.recvCQ.ch.sent.Load() }
-
-// receive takes the receive role and handles what has arrived. It reports true if it stopped before it was told that nothing
-// is left.
-func (c *conn) receive() bool {
+// receive takes the receive role and handles what has arrived. It returns 1 if something had, and reports whether it stopped
+// before it was told that nothing is left.
+func (c *conn) receive() (n int, more bool) {
 	c.rx.mu.Lock()
 	defer c.rx.mu.Unlock()
 	return c.receiveLocked()
 }
 
+// poll is receive, if nobody else does it at the moment.
+func (c *conn) poll() (n int) {
+	if c.rx.mu.TryLock() {
+		n, _ = c.receiveLocked()
+		c.rx.mu.Unlock()
+	}
+	return n
+}
+
 // receiveLocked is receive for a caller that holds the role.
-func (c *conn) receiveLocked() bool {
+func (c *conn) receiveLocked() (got int, more bool) {
 	r := &c.rx
 	c.unpark()
 	defer c.park()
 	for range readsInRow {
 		if c.dead.Load() {
-			return false
+			return got, false
 		}
 		r.iov[0] = r.buf[r.w:]
 		n, err := c.s.read(r.iov[:])
 		if err != nil {
 			c.ended(err)
-			return false
+			return got, false
 		}
+		got = 1
 		c.tap(c.tapTime(), false, r.iov[:], n)
 		c.received.Add(uint64(n))
 		r.w += n
@@ -148,10 +129,10 @@ func (c *conn) receiveLocked() bool {
 			c.kick()
 		}
 		if short {
-			return true
+			return got, true
 		}
 	}
-	return true
+	return got, true
 }
 
 // park gives the receive buffer back while nothing is there to be received; part of an FPDU is kept in a piece of memory of its own
@@ -231,8 +212,11 @@ func (c *conn) unpark() {
 
 // ended handles the reason for which nothing more can be read now.
 func (c *conn) ended(err error) {
+	if err == errWouldBlock {
+		return
+	}
+	c.deaf.Store(true)
 	switch {
-	case err == errWouldBlock:
 	case err == io.EOF && c.rx.r != c.rx.w:
 		c.fail(io.ErrUnexpectedEOF, nil)
 	case errors.Is(err, io.EOF):

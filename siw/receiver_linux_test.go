@@ -44,7 +44,7 @@ func readersRest(t *testing.T) {
 	for limit := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		readers, resting := 0, 0
 		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "created by github.com/goverbs/goverbs/siw.newConn ") {
+			if strings.Contains(g, "siw.(*watch).read(") {
 				readers++
 				if strings.Contains(g, " [IO wait") {
 					resting++

@@ -42,8 +42,7 @@ type stream interface {
 	RemoteAddr() net.Addr
 }
 
-// waker is a stream whose waitReadable may be called by different goroutines, one after the other. One without has memory
-// at the other side, not a network: there is no thread to be spared.
+// waker is a stream whose waitReadable may be called by different goroutines, one after the other.
 type waker interface {
 	// wake has waitReadable call f soon.
 	wake()

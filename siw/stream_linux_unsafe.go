@@ -21,24 +21,45 @@ import (
 const maxIovecs = 1024
 
 // tcpStream is a TCP socket, used directly: readv and writev on registered memory, without copies and without the race
-// detector's knowledge, and waits in the runtime's poller, which park no thread.
+// detector's knowledge. The runtime's poller does not know it: it has a second descriptor of it while somebody waits there, so
+// that what arrives on the connection wakes no thread otherwise.
 type tcpStream struct {
-	*net.TCPConn
-	raw      syscall.RawConn
-	patience time.Duration
+	fd            int // whoever uses it has a role, or is waited for before finish
+	local, remote net.Addr
+	patience      time.Duration
 
-	// The arguments and results of the calls into raw, which take functions that are made once: they would be allocated
-	// for every call otherwise. rd belongs to the receive role, wr to the send role.
-	rd, wr          transfer
+	rd, wr          transfer                    // rd belongs to the receive role, wr to the send role
+	readFn, writeFn func()                      // make the calls
 	failed          atomic.Pointer[net.OpError] // the first error that a call got
-	readFn, writeFn func(fd uintptr)
-	segmentFn       func(fd uintptr)
-	mss             int         // of segmentFn
-	ready           func() bool // of waitReadable
-	readyFn         func(fd uintptr) bool
 
-	mu          sync.Mutex // orders interrupt and the setting of deadlines
+	ready   func() bool // of waitReadable
+	readyFn func(fd uintptr) bool
+
+	mu          sync.Mutex // guards what follows, and the setting of deadlines
+	file        *polled    // between open and shut
+	room        *polled    // during waitWritable, if it is not file
 	interrupted bool
+}
+
+// polled is a descriptor in the runtime's poller.
+type polled struct {
+	*os.File
+	raw  syscall.RawConn
+	lone bool // of one waitWritable
+}
+
+// poll returns another descriptor of the socket that is in the runtime's poller.
+func (s *tcpStream) poll() (*polled, error) {
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	p := &polled{File: os.NewFile(uintptr(fd), "siw")}
+	if p.raw, err = p.SyscallConn(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // transfer is one read or write.
@@ -64,17 +85,46 @@ func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &tcpStream{TCPConn: tcp, raw: raw, patience: patience}
-	s.readFn = func(fd uintptr) { s.rd.call(unix.SYS_RECVFROM, unix.SYS_READV, fd) }
-	s.segmentFn = func(fd uintptr) { s.mss, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) }
+	s := &tcpStream{local: tcp.LocalAddr(), remote: tcp.RemoteAddr(), patience: patience}
+	s.readFn = func() { s.rd.call(unix.SYS_RECVFROM, unix.SYS_READV, uintptr(s.fd)) }
+	s.writeFn = func() { s.wr.call(unix.SYS_SENDTO, unix.SYS_WRITEV, uintptr(s.fd)) }
 	s.readyFn = func(uintptr) bool { return s.ready() }
-	s.writeFn = func(fd uintptr) { s.wr.call(unix.SYS_SENDTO, unix.SYS_WRITEV, fd) }
+	var failed error
+	if err = raw.Control(func(fd uintptr) { s.fd, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }); err == nil {
+		err = os.NewSyscallError("fcntl", failed)
+	}
+	if err != nil {
+		return nil, err
+	}
 	// The kernel gives up a peer that acknowledges nothing, or whose window stays closed, for this long (tcp(7)).
-	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
-	})
-	return s, nil
+	_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
+	return s, tcp.Close()
 }
+
+// open implements gatherer.
+func (s *tcpStream) open() error {
+	p, err := s.poll()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file = p
+	return nil
+}
+
+// shut implements gatherer.
+func (s *tcpStream) shut() {
+	s.mu.Lock()
+	p := s.file
+	s.file = nil
+	s.mu.Unlock()
+	p.Close()
+}
+
+func (s *tcpStream) LocalAddr() net.Addr { return s.local }
+
+func (s *tcpStream) RemoteAddr() net.Addr { return s.remote }
 
 func (t *transfer) set(bufs [][]byte) {
 	if len(bufs) == 1 {
@@ -131,13 +181,10 @@ func (t *transfer) call(one, many, fd uintptr) {
 }
 
 // do runs one transfer.
-func (s *tcpStream) do(t *transfer, bufs [][]byte, fn func(uintptr), op string) (int, error) {
+func (s *tcpStream) do(t *transfer, bufs [][]byte, call func(), op string) (int, error) {
 	t.set(bufs)
-	err := s.raw.Control(fn)
+	call()
 	t.unset()
-	if err != nil {
-		return 0, err
-	}
 	if t.err != nil && t.err != errWouldBlock {
 		return 0, s.fail(op, t.err)
 	}
@@ -170,8 +217,7 @@ func (s *tcpStream) end() error {
 	if err := s.failed.Load(); err != nil {
 		return err
 	}
-	var errno int
-	_ = s.raw.Control(func(fd uintptr) { errno, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) })
+	errno, _ := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	switch unix.Errno(errno) {
 	case 0: // a writer has been told, and comes with it
 		return errBroken
@@ -185,12 +231,8 @@ func (s *tcpStream) end() error {
 const tcpClose = 7
 
 func (s *tcpStream) info() (info *unix.TCPInfo, ok bool) {
-	err := s.raw.Control(func(fd uintptr) {
-		var err error
-		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		ok = err == nil
-	})
-	return info, ok && err == nil
+	info, err := unix.GetsockoptTCPInfo(s.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	return info, err == nil
 }
 
 func (s *tcpStream) write(bufs [][]byte) (int, error) {
@@ -199,33 +241,51 @@ func (s *tcpStream) write(bufs [][]byte) (int, error) {
 }
 
 func (s *tcpStream) waitReadable(f func() bool) error {
+	s.mu.Lock()
+	p := s.file
+	s.mu.Unlock()
+	if p == nil {
+		return net.ErrClosed
+	}
 	s.ready = f
 	for {
-		err := s.raw.Read(s.readyFn)
-		if err == nil || !os.IsTimeout(err) || !s.setReadDeadline(time.Time{}) {
+		err := p.raw.Read(s.readyFn)
+		if err == nil || !os.IsTimeout(err) || !s.setReadDeadline(p, time.Time{}) {
 			return err
 		}
 	}
 }
 
-func (s *tcpStream) wake() { s.setReadDeadline(time.Unix(1, 0)) }
-
-func (s *tcpStream) setReadDeadline(t time.Time) bool {
+func (s *tcpStream) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.interrupted && s.SetReadDeadline(t) == nil
+	if s.file != nil && !s.interrupted {
+		_ = s.file.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+func (s *tcpStream) setReadDeadline(p *polled, t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.interrupted && p.SetReadDeadline(t) == nil
 }
 
 func (s *tcpStream) waitWritable(f func() bool) error {
 	for seen := s.acknowledged(); ; {
-		if !s.setWriteDeadline(time.Now().Add(s.patience)) {
-			return net.ErrClosed
+		p, err := s.enterRoom()
+		if err != nil {
+			return err
 		}
-		err := s.raw.Write(func(uintptr) bool { return f() })
-		if err == nil {
-			return nil // the deadline stays: it may be that of the next wait, which begins when f says that this one is done
-		}
-		if !os.IsTimeout(err) || s.isInterrupted() {
+		err = p.raw.Write(func(uintptr) bool { return f() })
+		shut := s.leaveRoom(p)
+		switch {
+		case err == nil:
+			return nil
+		case s.isInterrupted():
+			return err
+		case shut:
+			continue
+		case !os.IsTimeout(err):
 			return err
 		}
 		// The socket reports room only when a good part of its buffer is free. A peer that takes a little is not stalled.
@@ -237,18 +297,43 @@ func (s *tcpStream) waitWritable(f func() bool) error {
 	}
 }
 
+// enterRoom returns the descriptor to wait for room on, with a deadline.
+func (s *tcpStream) enterRoom() (p *polled, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.interrupted {
+		return nil, net.ErrClosed
+	}
+	if p = s.file; p == nil {
+		if p, err = s.poll(); err != nil {
+			return nil, err
+		}
+		s.room, p.lone = p, true
+	}
+	return p, p.SetWriteDeadline(time.Now().Add(s.patience))
+}
+
+// leaveRoom is the opposite. It reports whether shut has closed the descriptor. The deadline stays: it may be that of the next
+// wait, which begins when this one's function says that it is done.
+func (s *tcpStream) leaveRoom(p *polled) (shut bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.lone {
+		return s.file != p
+	}
+	if s.room == p {
+		s.room = nil
+	}
+	p.Close()
+	return false
+}
+
 // acknowledged returns how many octets the peer has acknowledged since the connection began (tcpi_bytes_acked).
 func (s *tcpStream) acknowledged() uint64 {
 	if info, ok := s.info(); ok {
 		return info.Bytes_acked
 	}
 	return 0
-}
-
-func (s *tcpStream) setWriteDeadline(t time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.interrupted && s.SetWriteDeadline(t) == nil
 }
 
 func (s *tcpStream) isInterrupted() bool {
@@ -260,22 +345,37 @@ func (s *tcpStream) isInterrupted() bool {
 // hush sets SO_RCVLOWAT (socket(7)): the poller hears nothing of less, but of the end and of errors. Reads that do not wait get
 // what there is all the same.
 func (s *tcpStream) hush(n int) (done bool) {
-	_ = s.raw.Control(func(fd uintptr) {
-		done = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
-	})
-	return done
+	return unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
 }
 
 func (s *tcpStream) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.interrupted = true
-	_ = s.SetDeadline(time.Unix(1, 0))
+	for _, p := range []*polled{s.file, s.room} {
+		if p != nil {
+			_ = p.SetDeadline(time.Unix(1, 0))
+		}
+	}
 }
 
-func (s *tcpStream) finish(tail []byte, deadline time.Time) { finishConn(s.TCPConn, tail, deadline) }
+func (s *tcpStream) finish(tail []byte, deadline time.Time) {
+	finishConn(&fileConn{os.NewFile(uintptr(s.fd), "siw"), s}, tail, deadline)
+}
+
+// fileConn is the socket as a net.Conn, for its end.
+type fileConn struct {
+	*os.File
+	s *tcpStream
+}
+
+func (c *fileConn) LocalAddr() net.Addr { return c.s.local }
+
+func (c *fileConn) RemoteAddr() net.Addr { return c.s.remote }
+
+func (c *fileConn) CloseWrite() error { return unix.Shutdown(c.s.fd, unix.SHUT_WR) }
 
 func (s *tcpStream) segment() int {
-	_ = s.raw.Control(s.segmentFn)
-	return s.mss
+	n, _ := unix.GetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+	return n
 }

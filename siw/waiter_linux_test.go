@@ -14,20 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func (s *side) holder() lookoutHolder {
-	l := &s.conn.lookout
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.holder
-}
-
-// becomes waits for a holder.
-func (s *side) becomes(h lookoutHolder) {
-	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.holder() == h }, patience, 100*time.Microsecond)
-}
-
-// waits starts a goroutine in CQ.Wait, for a receive, and returns when it is the lookout. What Wait returns comes out of the
+// waits starts a goroutine in CQ.Wait, for a receive, and returns when it keeps the watch. What Wait returns comes out of the
 // channel.
 func (s *side) waits(ctx context.Context, from *side) <-chan error {
 	s.t.Helper()
@@ -45,13 +32,10 @@ func (s *side) waits(ctx context.Context, from *side) <-chan error {
 	}()
 	// It has to come back sooner than the lease ends, which a busy machine may not let it: try until it does.
 	for limit := time.Now().Add(patience); time.Now().Before(limit); {
-		l := &s.conn.lookout
-		l.mu.Lock()
-		l.refused = 0
-		l.mu.Unlock()
+		s.trusted()
 		asked <- struct{}{}
 		for range 100 {
-			if s.holder() == lookoutWaiter {
+			if s.keeper() == byWaiter {
 				return got
 			}
 			time.Sleep(10 * time.Microsecond)
@@ -59,7 +43,7 @@ func (s *side) waits(ctx context.Context, from *side) <-chan error {
 		from.send(s)
 		require.NoError(s.t, <-got)
 	}
-	require.FailNow(s.t, "the waiter does not become the lookout")
+	require.FailNow(s.t, "the waiter does not become the waiter")
 	return nil
 }
 
@@ -72,54 +56,35 @@ func (s *side) send(to *side) {
 	require.NoError(s.t, err)
 }
 
-// TestLookout lets a waiter look out, and leave: the reader takes over and the peer is answered.
-func TestLookout(t *testing.T) {
+// TestWaiter lets a waiter keep the watch, and leave: the reader takes over and the peer is answered.
+func TestWaiter(t *testing.T) {
 	a, b := twoSides(t, Config{})
-	require.Equal(t, lookoutReader, b.holder())
+	require.Equal(t, byReader, b.keeper())
 	for range 5 {
 		got := b.waits(context.Background(), a)
 		a.send(b)
 		require.NoError(t, <-got)
-		require.NotEqual(t, lookoutWaiter, b.holder())
+		require.NotEqual(t, byWaiter, b.keeper())
 		a.answeredBy(b)
-		b.becomes(lookoutReader)
+		b.becomes(byReader)
 		a.answeredBy(b)
-		l := &b.conn.lookout
-		l.mu.Lock()
-		require.Positive(t, l.refused)
-		l.mu.Unlock()
 	}
 }
 
-// TestLookoutRefused waits after the lease has ended unused: the reader remains the lookout for a number of waits.
-func TestLookoutRefused(t *testing.T) {
-	a, b := twoSides(t, Config{})
-	got := b.waits(context.Background(), a)
-	a.send(b)
-	require.NoError(t, <-got)
-	b.becomes(lookoutReader)
-	for range lookoutRefused - 1 {
-		a.send(b)
-		wc := b.next(b.rcq)
-		require.NoError(t, wc.Err())
-		require.Equal(t, lookoutReader, b.holder())
-	}
-}
-
-// TestLookoutAnswers has the waiter answer for a program that sleeps.
-func TestLookoutAnswers(t *testing.T) {
+// TestWaiterAnswers has the waiter answer for a program that sleeps.
+func TestWaiterAnswers(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
 	for range 10 {
 		a.answeredBy(b)
 	}
-	require.Equal(t, lookoutWaiter, b.holder())
+	require.Equal(t, byWaiter, b.keeper())
 	a.send(b)
 	require.NoError(t, <-got)
 }
 
-// TestLookoutCanceled ends the waiter's context, and lets it wait with another.
-func TestLookoutCanceled(t *testing.T) {
+// TestWaiterCanceled ends the waiter's context, and lets it wait with another.
+func TestWaiterCanceled(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	got := b.waits(ctx, a)
@@ -136,8 +101,8 @@ func TestLookoutCanceled(t *testing.T) {
 	a.answeredBy(b)
 }
 
-// TestLookoutEnd ends the connection while a waiter looks out: it gets a flushed receive.
-func TestLookoutEnd(t *testing.T) {
+// TestWaiterEnd ends the connection while a waiter looks out: it gets a flushed receive.
+func TestWaiterEnd(t *testing.T) {
 	for name, end := range map[string]func(a, b *side) error{
 		"by the peer":        func(a, b *side) error { return a.id.Close() },
 		"by itself":          func(a, b *side) error { return b.id.Close() },
@@ -165,8 +130,8 @@ func TestLookoutEnd(t *testing.T) {
 	}
 }
 
-// TestLookoutClosed closes the waiter's CQ, with everything else, while it looks out.
-func TestLookoutClosed(t *testing.T) {
+// TestWaiterClosed closes the waiter's CQ, with everything else, while it looks out.
+func TestWaiterClosed(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
 	closed := make(chan error)
@@ -175,8 +140,8 @@ func TestLookoutClosed(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// TestLookoutOthers wakes the lookout for what others do: a completion of a request that another goroutine has posted.
-func TestLookoutOthers(t *testing.T) {
+// TestWaiterOthers wakes the waiter for what others do: a completion of a request that another goroutine has posted.
+func TestWaiterOthers(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	b.scq, b.rcq = b.rcq, b.scq
 	ctx := context.Background()
@@ -185,9 +150,7 @@ func TestLookoutOthers(t *testing.T) {
 		require.Less(t, tries, 10000)
 		_, err := b.qp.PostSend(b.read(a))
 		require.NoError(t, err)
-		b.conn.lookout.mu.Lock()
-		b.conn.lookout.refused = 0
-		b.conn.lookout.mu.Unlock()
+		b.trusted()
 		wc := b.next(b.rcq) // of the Read: the CQ of its sends, now
 		require.NoError(t, wc.Err())
 		go func() {
@@ -195,7 +158,7 @@ func TestLookoutOthers(t *testing.T) {
 			_, err := b.rcq.Wait(ctx, wcs[:])
 			got <- errors.Join(err, wcs[0].Err())
 		}()
-		if time.Sleep(100 * time.Microsecond); b.holder() == lookoutWaiter {
+		if time.Sleep(100 * time.Microsecond); b.keeper() == byWaiter {
 			break
 		}
 		_, err = b.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendSignaled}})
@@ -211,9 +174,9 @@ func TestLookoutOthers(t *testing.T) {
 	require.NoError(t, <-got)
 }
 
-// TestLookoutSecondWaiter has a second goroutine sleep, on the other CQ: neither is forgotten when the other has its
+// TestWaiterSecondWaiter has a second goroutine sleep, on the other CQ: neither is forgotten when the other has its
 // completion.
-func TestLookoutSecondWaiter(t *testing.T) {
+func TestWaiterSecondWaiter(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
 	second := make(chan verbs.WC)
@@ -221,7 +184,7 @@ func TestLookoutSecondWaiter(t *testing.T) {
 	require.Eventually(t, b.conn.q.sendCQ.isArmed, patience, 100*time.Microsecond)
 	a.send(b)
 	require.NoError(t, <-got)
-	b.becomes(lookoutReader)
+	b.becomes(byReader)
 	_, err := b.qp.PostSend(b.read(a))
 	require.NoError(t, err)
 	wc := <-second
@@ -229,29 +192,29 @@ func TestLookoutSecondWaiter(t *testing.T) {
 	require.Equal(t, verbs.WCRDMARead, wc.Opcode)
 }
 
-// TestLookoutRecalled arms a CQ in order to sleep elsewhere, while a waiter is the lookout and while nobody is.
-func TestLookoutRecalled(t *testing.T) {
+// TestWaiterArmed arms another CQ while a waiter keeps the watch: the reader takes over from it, since somebody may be about to
+// sleep there. Armed while nobody keeps the watch, and nobody sleeps, it changes nothing.
+func TestWaiterArmed(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
 	require.NoError(t, b.scq.ReqNotify(false))
-	require.Equal(t, lookoutWaiter, b.holder())
+	require.Equal(t, byWaiter, b.keeper())
 	a.send(b)
 	require.NoError(t, <-got)
-	require.Equal(t, lookoutReader, b.holder())
+	require.Equal(t, byReader, b.keeper())
 
-	// A completion disarms it, unless it comes just before b goes to sleep.
-	for b.conn.q.sendCQ.isArmed() {
+	for b.conn.q.sendCQ.isArmed() { // a completion disarms it, unless it comes just before b goes to sleep
 		b.answeredBy(a)
 	}
 	got = b.waits(context.Background(), a)
 	a.send(b)
 	require.NoError(t, <-got)
 	require.NoError(t, b.scq.ReqNotify(false))
-	require.Equal(t, lookoutReader, b.holder())
+	b.answeredBy(a)
 }
 
-// TestLookoutPolled polls one CQ while the waiter sleeps on the other: it is woken for what the poller receives for it.
-func TestLookoutPolled(t *testing.T) {
+// TestWaiterPolled polls one CQ while the waiter sleeps on the other: it is woken for what the poller receives for it.
+func TestWaiterPolled(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
 		got := b.waits(context.Background(), a)
@@ -268,7 +231,10 @@ func TestLookoutPolled(t *testing.T) {
 				}
 			}
 		})
-		require.Eventually(t, b.conn.hush.quiet.Load, patience, 100*time.Microsecond)
+		for range 10 {
+			a.answeredBy(b)
+			require.Equal(t, byWaiter, b.keeper())
+		}
 		a.send(b)
 		require.NoError(t, <-got)
 		close(stop)
@@ -276,8 +242,8 @@ func TestLookoutPolled(t *testing.T) {
 	}
 }
 
-// TestLookoutMany uses everything at once, for the race detector.
-func TestLookoutMany(t *testing.T) {
+// TestWaiterMany uses everything at once, for the race detector.
+func TestWaiterMany(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	const rounds = 2000
 	errs := make(chan error, 4)
@@ -330,7 +296,7 @@ func TestLookoutMany(t *testing.T) {
 					<-ahead
 				}
 				if n += k; n%100 < k {
-					time.Sleep(2 * lookoutLease)
+					time.Sleep(2 * leaseTime)
 				}
 			}
 			return nil

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package siw
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// epollSet is a set of sockets: an epoll instance (epoll(7)), whose descriptor becomes readable when one of the sockets does.
+// What has not been received is reported again, behind the others. It is looked at by system calls that do not wait; to wait, the
+// runtime's poller has the gate, a second instance whose only member is the first: taken out of there it is quiet, however many
+// sockets it has.
+type epollSet struct {
+	fd   int
+	gate *gate
+
+	life  sync.RWMutex // held for the use of fd
+	ended bool
+
+	mu    sync.Mutex // guards what follows
+	slots []setSlot
+	free  []int32
+}
+
+// setSlot is a place for a connection. An event of one that was here before has another generation.
+type setSlot struct {
+	c   *conn
+	gen int32
+}
+
+func newSet() (set, error) {
+	s := &epollSet{}
+	var err error
+	if s.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	if s.gate, err = newGate(s.fd); err != nil {
+		unix.Close(s.fd)
+		return nil, err
+	}
+	return s, nil
+}
+
+// add puts the socket of c into the set.
+func (s *epollSet) add(c *conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) == 0 {
+		s.slots = append(s.slots, setSlot{})
+		s.free = append(s.free, int32(len(s.slots)-1))
+	}
+	i := s.free[len(s.free)-1]
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: i, Pad: s.slots[i].gen}
+	if err := unix.EpollCtl(s.fd, unix.EPOLL_CTL_ADD, c.s.(*tcpStream).fd, &ev); err != nil {
+		return os.NewSyscallError("epoll_ctl", err)
+	}
+	s.free = s.free[:len(s.free)-1]
+	s.slots[i].c = c
+	c.slot = i
+	return nil
+}
+
+// remove takes it out, if it is there.
+func (s *epollSet) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if int(c.slot) >= len(s.slots) || s.slots[c.slot].c != c {
+		return
+	}
+	_ = unix.EpollCtl(s.fd, unix.EPOLL_CTL_DEL, c.s.(*tcpStream).fd, nil)
+	s.slots[c.slot].c = nil
+	s.slots[c.slot].gen++
+	s.free = append(s.free, c.slot)
+}
+
+// ready returns connections on which something has arrived.
+func (s *epollSet) ready(conns *[setEvents]*conn) (n int) {
+	var evs [setEvents]unix.EpollEvent
+	s.life.RLock()
+	if s.ended {
+		s.life.RUnlock()
+		return 0
+	}
+	k, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.fd), uintptr(unsafe.Pointer(&evs[0])), setEvents, 0, 0, 0)
+	s.life.RUnlock()
+	if errno != 0 || k == 0 {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ev := range evs[:k] {
+		if slot := &s.slots[ev.Fd]; slot.c != nil && slot.gen == ev.Pad {
+			conns[n] = slot.c
+			n++
+		}
+	}
+	return n
+}
+
+func (s *epollSet) take() (n int, more bool) {
+	var conns [setEvents]*conn
+	k := s.ready(&conns)
+	for _, c := range conns[:k] {
+		got, _ := c.receive()
+		n += got
+		s.spent(c)
+	}
+	return n, k > 0
+}
+
+func (s *epollSet) poll() (n int) {
+	var conns [setEvents]*conn
+	k := s.ready(&conns)
+	for _, c := range conns[:k] {
+		n += c.poll()
+		s.spent(c)
+	}
+	return n
+}
+
+// spent takes out a connection on which nothing more will arrive, or it would be reported for ever.
+func (s *epollSet) spent(c *conn) {
+	if c.dead.Load() || c.deaf.Load() {
+		s.remove(c)
+	}
+}
+
+func (s *epollSet) wait(f func() bool) error { return s.gate.wait(f) }
+
+func (s *epollSet) wake() { s.gate.wake() }
+
+func (s *epollSet) quiet(on bool) bool { return s.gate.shut(on) }
+
+func (s *epollSet) close() {
+	s.gate.close()
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.ended = true
+	unix.Close(s.fd)
+}
+
+// gate is an epoll instance in the runtime's poller, with one member.
+type gate struct {
+	fd     int // of file
+	member int
+	file   *os.File
+	raw    syscall.RawConn
+	ready  func() bool // of wait
+	fn     func(fd uintptr) bool
+}
+
+func newGate(member int) (*gate, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	g := &gate{fd: fd, member: member}
+	if err = unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, member, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
+		unix.Close(fd)
+		return nil, os.NewSyscallError("epoll_ctl", err)
+	}
+	if err = unix.SetNonblock(fd, true); err == nil { // that is how package os knows what can be polled
+		g.file = os.NewFile(uintptr(fd), "siw")
+		g.raw, err = g.file.SyscallConn()
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	g.fn = func(uintptr) bool { return g.ready() }
+	return g, nil
+}
+
+func (g *gate) wait(f func() bool) error {
+	g.ready = f
+	for {
+		err := g.raw.Read(g.fn)
+		if err == nil || !os.IsTimeout(err) || g.file.SetReadDeadline(time.Time{}) != nil {
+			return err
+		}
+	}
+}
+
+func (g *gate) wake() { _ = g.file.SetReadDeadline(time.Unix(1, 0)) }
+
+// shut keeps events of the member from the runtime's poller, or lets them through: those that are there already, too.
+func (g *gate) shut(on bool) bool {
+	ev := unix.EpollEvent{Events: unix.EPOLLIN}
+	if on {
+		ev.Events = 0
+	}
+	return unix.EpollCtl(g.fd, unix.EPOLL_CTL_MOD, g.member, &ev) == nil
+}
+
+func (g *gate) close() { _ = g.file.Close() }

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scene is a watch over nothing real: what arrives, and the time, are the test's.
+type scene struct {
+	t     *testing.T
+	w     *watch
+	ch    *channel // of whoever sleeps
+	other *channel
+
+	mu      sync.Mutex // guards what follows
+	time    int64
+	waiting int // things that nobody has received yet
+	silent  bool
+	awake   int           // calls of wake
+	rouse   chan struct{} // holds a token when wait has to call its function
+}
+
+func newScene(t *testing.T) *scene {
+	s := &scene{t: t, rouse: make(chan struct{}, 1)}
+	s.w = newWatch(s)
+	s.w.now, s.w.term = s.clock, time.Hour
+	newChannel := func() *channel {
+		ch := &channel{ready: make(chan struct{}, 1), closed: make(chan struct{}), watches: make(map[*watch]int)}
+		ch.setWatch(nil, s.w)
+		return ch
+	}
+	s.ch, s.other = newChannel(), newChannel()
+	return s
+}
+
+func (s *scene) clock() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.time
+}
+
+// pass lets time pass.
+func (s *scene) pass(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.time += int64(d)
+}
+
+func (s *scene) wait(f func() bool) error {
+	for !f() {
+		<-s.rouse
+	}
+	return nil
+}
+
+func (s *scene) wake() { signal(s.rouse) }
+
+func (s *scene) quiet(on bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = on
+	return true
+}
+
+func (s *scene) take() (n int, more bool) { return s.poll(), false }
+
+func (s *scene) poll() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, s.waiting = s.waiting, 0
+	return n
+}
+
+func (s *scene) close() {}
+
+// arrive has a thing arrive.
+func (s *scene) arrive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting++
+}
+
+// is requires a keeper, that the source is quiet if and only if that is the poller, and that the reader is called back if it has
+// to keep the watch.
+func (s *scene) is(k keeper) {
+	s.t.Helper()
+	require.Equal(s.t, k, s.w.keeper)
+	require.Equal(s.t, k == byPoller, s.silent)
+	require.Equal(s.t, k != byPoller, s.w.loud.Load())
+	if k == byReader {
+		require.False(s.t, s.w.aside)
+	} else if k != byPoller {
+		require.True(s.t, s.w.aside)
+	}
+}
+
+// event is the event for a goroutine that sleeps in ch.
+func (s *scene) event(ch *channel) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.queue = append(ch.queue, new(cq))
+}
+
+// sleeps is what a goroutine does that goes to sleep in ch; awakes is the opposite.
+func (s *scene) sleeps(ch *channel) bool {
+	ch.mu.Lock()
+	ch.sleepers++
+	ch.mu.Unlock()
+	return s.w.enter(ch)
+}
+
+func (s *scene) awakes(ch *channel) {
+	ch.mu.Lock()
+	ch.sleepers--
+	ch.queue = nil
+	ch.mu.Unlock()
+}
+
+// nobody brings the scene from its beginning to the state that nobody keeps the watch.
+func (s *scene) nobody() {
+	s.t.Helper()
+	require.False(s.t, s.sleeps(s.ch))
+	s.event(s.ch)
+	require.True(s.t, s.w.yield())
+	s.awakes(s.ch)
+	s.is(byNobody)
+}
+
+// waiter goes on from nobody.
+func (s *scene) waiter() {
+	s.t.Helper()
+	s.nobody()
+	require.True(s.t, s.sleeps(s.ch))
+	s.is(byWaiter)
+}
+
+// polls polls n times without pause.
+func (s *scene) polls(n int) {
+	for range n {
+		s.pass(time.Microsecond)
+		s.w.poll(s.clock())
+	}
+}
+
+// hushed polls until the watch is hushed.
+func (s *scene) hushed() {
+	s.t.Helper()
+	s.polls(2 * hushPolls)
+	s.is(byPoller)
+}
+
+// TestWatchBegins: the reader keeps a new watch.
+func TestWatchBegins(t *testing.T) { newScene(t).is(byReader) }
+
+// TestWatchReader has things happen while the reader keeps the watch.
+func TestWatchReader(t *testing.T) {
+	t.Run("wakes who wanted it", func(t *testing.T) { newScene(t).nobody() })
+	t.Run("wakes nobody", func(t *testing.T) {
+		s := newScene(t)
+		require.False(t, s.w.yield())
+		require.False(t, s.sleeps(s.ch))
+		require.False(t, s.w.yield(), "who sleeps has not been woken")
+		s.is(byReader)
+	})
+	t.Run("another one sleeps there", func(t *testing.T) {
+		s := newScene(t)
+		s.sleeps(s.ch)
+		s.sleeps(s.ch)
+		s.event(s.ch)
+		require.False(t, s.w.yield())
+		s.is(byReader)
+	})
+	t.Run("another CQ is armed", func(t *testing.T) {
+		s := newScene(t)
+		s.sleeps(s.ch)
+		s.w.armed.Add(1)
+		s.event(s.ch)
+		require.False(t, s.w.yield())
+		s.is(byReader)
+	})
+	t.Run("no guest is trusted", func(t *testing.T) {
+		s := newScene(t)
+		s.w.doubt.Store(1)
+		s.sleeps(s.ch)
+		s.event(s.ch)
+		require.False(t, s.w.yield())
+		s.polls(3 * hushPolls)
+		s.is(byReader)
+		s.w.arrived(1)
+		require.True(t, s.w.yield())
+		s.is(byNobody)
+	})
+	t.Run("polled", func(t *testing.T) { newScene(t).hushed() })
+	t.Run("polled now and then", func(t *testing.T) {
+		s := newScene(t)
+		for range 4 * hushPolls {
+			s.pass(hushPeriod / hushPolls)
+			s.w.poll(s.clock())
+		}
+		s.is(byReader)
+	})
+}
+
+// TestWatchNobody has things happen while nobody keeps the watch.
+func TestWatchNobody(t *testing.T) {
+	t.Run("somebody goes to sleep", func(t *testing.T) { newScene(t).waiter() })
+	t.Run("polled", func(t *testing.T) {
+		s := newScene(t)
+		s.nobody()
+		s.hushed()
+		require.True(t, s.w.aside)
+	})
+	t.Run("the lease ends", func(t *testing.T) {
+		s := newScene(t)
+		s.nobody()
+		s.w.expire()
+		s.is(byNobody) // the guest had just been here
+		s.w.expire()
+		s.is(byReader)
+		require.LessOrEqual(t, s.w.doubt.Load(), int64(0), "nothing had to wait")
+	})
+	t.Run("the lease ends, something has waited", func(t *testing.T) {
+		s := newScene(t)
+		s.nobody()
+		s.arrive()
+		s.w.expire()
+		s.w.expire()
+		s.is(byReader)
+		require.Zero(t, s.waiting)
+		require.EqualValues(t, trust, s.w.doubt.Load())
+	})
+	t.Run("recalled", func(t *testing.T) {
+		s := newScene(t)
+		s.nobody()
+		s.w.recall()
+		s.is(byReader)
+	})
+	t.Run("polled late", func(t *testing.T) {
+		s := newScene(t)
+		s.nobody()
+		s.arrive()
+		s.pass(2 * absence)
+		s.polls(1)
+		s.is(byReader)
+		require.Zero(t, s.waiting)
+	})
+}
+
+// TestWatchWaiter has things happen while a waiter keeps the watch.
+func TestWatchWaiter(t *testing.T) {
+	t.Run("leaves", func(t *testing.T) {
+		s := newScene(t)
+		s.waiter()
+		s.w.leave(s.ch)
+		s.is(byNobody)
+	})
+	t.Run("leaves another asleep", func(t *testing.T) {
+		s := newScene(t)
+		s.waiter()
+		require.False(t, s.sleeps(s.ch))
+		s.is(byWaiter)
+		s.w.leave(s.ch)
+		s.is(byReader)
+	})
+	t.Run("leaves another CQ armed", func(t *testing.T) {
+		s := newScene(t)
+		s.waiter()
+		s.w.armed.Add(1)
+		s.w.recall() // as who arms it does
+		s.is(byWaiter)
+		s.w.leave(s.ch)
+		s.is(byReader)
+	})
+	t.Run("polled", func(t *testing.T) {
+		s := newScene(t)
+		s.waiter()
+		s.polls(3 * hushPolls)
+		s.is(byWaiter)
+	})
+	t.Run("stays longer than the lease", func(t *testing.T) {
+		s := newScene(t)
+		s.waiter()
+		s.w.expire()
+		s.w.expire()
+		s.is(byWaiter)
+	})
+	t.Run("was late", func(t *testing.T) {
+		s := newScene(t)
+		s.nobody()
+		s.arrive()
+		s.pass(2 * absence)
+		require.True(t, s.sleeps(s.ch))
+		s.event(s.ch)
+		s.ch.keep(context.Background(), s.w)
+		s.is(byReader)
+		require.EqualValues(t, trust, s.w.doubt.Load())
+	})
+	t.Run("was away for nothing", func(t *testing.T) {
+		s := newScene(t)
+		s.nobody()
+		s.pass(2 * absence)
+		require.True(t, s.sleeps(s.ch))
+		s.event(s.ch)
+		s.ch.keep(context.Background(), s.w)
+		s.is(byNobody)
+	})
+	t.Run("is woken", func(t *testing.T) {
+		for name, wake := range map[string]func(s *scene, cancel func()){
+			"by an event":      func(s *scene, _ func()) { s.event(s.ch); s.ch.wake() },
+			"by its context":   func(_ *scene, cancel func()) { cancel() },
+			"by the end":       func(s *scene, _ func()) { s.w.stop() },
+			"by the channel's": func(s *scene, _ func()) { s.ch.mu.Lock(); s.ch.shut = true; s.ch.mu.Unlock(); s.ch.wake() },
+		} {
+			t.Run(name, func(t *testing.T) {
+				s := newScene(t)
+				s.waiter()
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				gone := make(chan struct{})
+				go func() {
+					s.ch.keep(ctx, s.w)
+					close(gone)
+				}()
+				require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 10*time.Second, time.Millisecond)
+				wake(s, cancel)
+				<-gone
+				require.NotEqual(t, byWaiter, s.w.keeper)
+			})
+		}
+	})
+}
+
+// TestWatchPoller has things happen while a poller keeps the watch.
+func TestWatchPoller(t *testing.T) {
+	t.Run("goes on", func(t *testing.T) {
+		s := newScene(t)
+		s.hushed()
+		for range 10 {
+			s.arrive()
+			s.polls(2)
+			s.w.expire()
+		}
+		s.is(byPoller)
+	})
+	t.Run("stops", func(t *testing.T) {
+		s := newScene(t)
+		s.hushed()
+		s.w.expire()
+		s.is(byPoller)
+		s.w.expire()
+		s.is(byReader)
+	})
+	t.Run("is late", func(t *testing.T) {
+		s := newScene(t)
+		s.hushed()
+		s.arrive()
+		s.pass(2 * absence)
+		s.polls(1)
+		s.is(byReader)
+		require.Zero(t, s.waiting)
+	})
+	t.Run("is late for nothing", func(t *testing.T) {
+		s := newScene(t)
+		s.hushed()
+		s.pass(2 * absence)
+		s.polls(1)
+		s.is(byPoller)
+	})
+	t.Run("sleeps, the reader sleeps on the source", func(t *testing.T) {
+		s := newScene(t)
+		s.hushed()
+		s.arrive()
+		require.False(t, s.sleeps(s.ch))
+		s.is(byReader)
+		require.Zero(t, s.waiting, "what came in the quiet is not announced again")
+	})
+	t.Run("sleeps, the reader stands aside", func(t *testing.T) {
+		s := newScene(t)
+		s.nobody()
+		s.hushed()
+		require.True(t, s.sleeps(s.ch))
+		s.is(byWaiter)
+	})
+	t.Run("recalled", func(t *testing.T) {
+		s := newScene(t)
+		s.hushed()
+		s.arrive()
+		s.w.recall()
+		s.is(byReader)
+		require.Zero(t, s.waiting)
+	})
+}
+
+// TestWatchTrust: of 128 things that arrive one may wait for a guest, and two in a row of one that has been in time for long.
+func TestWatchTrust(t *testing.T) {
+	s := newScene(t)
+	late := func() {
+		s.arrive()
+		s.pass(2 * absence)
+		s.polls(1)
+	}
+	for round := range 3 {
+		s.hushed()
+		late()
+		s.is(byReader)
+		for range trust { // the reader's, or the poller's in time
+			s.polls(hushPolls)
+			require.Equal(t, byReader, s.w.keeper, "round %d", round)
+			s.w.arrived(1)
+		}
+	}
+	s.w.arrived(10 * credit)
+	s.hushed()
+	late()
+	s.is(byPoller)
+	late()
+	s.is(byPoller)
+	late()
+	s.is(byReader)
+}
+
+// TestWatchEnds stops a watch in every state: the reader goes, and who sleeps is woken.
+func TestWatchEnds(t *testing.T) {
+	for name, bring := range map[string]func(s *scene){
+		"reader": func(*scene) {},
+		"nobody": (*scene).nobody,
+		"poller": (*scene).hushed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			bring(s)
+			gone := make(chan error, 1)
+			go func() { gone <- s.w.read() }()
+			s.w.stop()
+			s.w.stop()
+			require.NoError(t, <-gone)
+			require.False(t, s.silent)
+			require.False(t, s.sleeps(s.ch))
+			s.polls(3 * hushPolls)
+			require.False(t, s.silent)
+		})
+	}
+}

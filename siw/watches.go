@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+// A connection alone on its CQs has a watch of its own, whose source is its socket. Connections that have a CQ in common, with
+// each other or with a third, have one watch together, whose source is a set (set_linux_unsafe.go): who polls or waits for the CQ
+// learns from it which of them have something, however many there are. So a CQ has one watch, and two watches become one when a
+// connection ties them.
+//
+// Connections that cannot be in a set, because they are no sockets of the kernel, each have a watch of their own, whose reader
+// always keeps it. Who polls a CQ of few of them receives for them all the same.
+
+// gatherer is a stream that a set can hold.
+type gatherer interface {
+	stream
+	waker
+	// open is called before waitReadable.
+	open() error
+	// shut is called after it has returned, or is about to; the stream remains.
+	shut()
+}
+
+// setEvents is on how many connections of a set one turn receives.
+const setEvents = 16
+
+// set is a source of several connections.
+type set interface {
+	source
+	add(c *conn) error
+	remove(c *conn)
+}
+
+// solo is the source of one connection.
+type solo struct{ c *conn }
+
+func (s solo) wait(f func() bool) error { return s.c.s.waitReadable(f) }
+
+func (s solo) wake() {
+	if w, ok := s.c.s.(waker); ok {
+		w.wake()
+	}
+}
+
+func (s solo) quiet(on bool) bool {
+	if on {
+		return s.c.s.hush(hushOctets)
+	}
+	return s.c.s.hush(1)
+}
+
+func (s solo) take() (int, bool) { return s.c.receive() }
+
+func (s solo) poll() int { return s.c.poll() }
+
+func (s solo) close() {
+	if g, ok := s.c.s.(gatherer); ok {
+		g.shut()
+	}
+}
+
+// hushOctets wake the reader even of a connection that is polled: then there is work for both.
+const hushOctets = 1 << 20
+
+// watch puts a connection under a watch. Its reader, if it is the first, runs as one of c's workers or of the device's.
+func (d *device) watch(c *conn) error {
+	d.watching.Lock()
+	defer d.watching.Unlock()
+	if _, ok := c.s.(gatherer); !ok {
+		c.q.sendCQ.drive(c)
+		c.q.recvCQ.drive(c)
+		d.start(newWatch(solo{c}), c)
+		return nil
+	}
+	w, other := c.q.sendCQ.watch.Load(), c.q.recvCQ.watch.Load()
+	if w == nil || other != nil && len(other.conns) > len(w.conns) {
+		w, other = other, w
+	}
+	switch {
+	case w == nil:
+		return d.watchAlone(c)
+	case w == other:
+		other = nil
+	}
+	if _, gathers := w.src.(set); !gathers {
+		s, err := newSet()
+		if err != nil {
+			return err
+		}
+		small := w
+		w = newWatch(s)
+		if err := w.move(small); err != nil {
+			s.close()
+			return err
+		}
+		d.start(w, nil)
+	}
+	if other != nil {
+		if err := w.move(other); err != nil {
+			return err
+		}
+	}
+	if err := w.src.(set).add(c); err != nil {
+		return err
+	}
+	w.adopt(c)
+	return nil
+}
+
+// watchAlone gives a connection a watch of its own. The caller holds watching.
+func (d *device) watchAlone(c *conn) error {
+	if err := c.s.(gatherer).open(); err != nil {
+		return err
+	}
+	w := newWatch(solo{c})
+	w.adopt(c)
+	d.start(w, c)
+	return nil
+}
+
+// start runs the reader of w, as a worker of c if that is not nil.
+func (d *device) start(w *watch, c *conn) {
+	if c == nil {
+		d.readers.Go(func() { _ = w.read() })
+		return
+	}
+	c.watched = w
+	c.workers.Go(func() {
+		if err := w.read(); err != nil {
+			c.broken(err)
+		}
+	})
+}
+
+// adopt makes c one of w's connections. The caller holds watching.
+func (w *watch) adopt(c *conn) {
+	w.conns[c] = struct{}{}
+	c.watched = w
+	for _, q := range c.cqs() {
+		q.tied++
+		w.cqs[q] = struct{}{}
+		q.setWatch(w)
+	}
+	w.mu.Lock()
+	w.recallLocked() // somebody may sleep who has not relied on this watch before
+	w.mu.Unlock()
+}
+
+// move makes the connections of another watch w's, whose source is a set, and ends the other. The caller holds watching.
+func (w *watch) move(other *watch) error {
+	s := w.src.(set)
+	for c := range other.conns {
+		if err := s.add(c); err != nil {
+			for c := range other.conns {
+				s.remove(c)
+			}
+			return err
+		}
+	}
+	for c := range other.conns {
+		w.conns[c] = struct{}{}
+		c.watched = w
+	}
+	for q := range other.cqs {
+		w.cqs[q] = struct{}{}
+		q.setWatch(w)
+	}
+	other.stop()
+	w.mu.Lock()
+	w.recallLocked()
+	w.mu.Unlock()
+	return nil
+}
+
+// unwatch is the opposite of watch.
+func (d *device) unwatch(c *conn) {
+	d.watching.Lock()
+	defer d.watching.Unlock()
+	w := c.watched
+	if _, ok := c.s.(gatherer); !ok {
+		c.q.sendCQ.undrive(c)
+		c.q.recvCQ.undrive(c)
+		w.stop()
+		return
+	}
+	delete(w.conns, c)
+	if s, ok := w.src.(set); ok {
+		s.remove(c)
+	}
+	for _, q := range c.cqs() {
+		if q.tied--; q.tied == 0 {
+			delete(w.cqs, q)
+			q.setWatch(nil)
+		}
+	}
+	if len(w.conns) == 0 {
+		w.stop()
+	}
+}
+
+// cqs returns the one or two CQs of a connection.
+func (c *conn) cqs() []*cq {
+	if c.q.sendCQ == c.q.recvCQ {
+		return []*cq{c.q.sendCQ}
+	}
+	return []*cq{c.q.sendCQ, c.q.recvCQ}
+}

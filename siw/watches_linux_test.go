@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// gathers reports whether the side's connection is in a set.
+func (s *side) gathers() bool {
+	_, ok := s.watch().src.(set)
+	return ok
+}
+
+// exchange sends a message each way, by whatever means they are received.
+func exchange(t *testing.T, a, b *side, receive func(s *side) verbs.WC) {
+	t.Helper()
+	a.send(b)
+	require.Equal(t, verbs.WC{Opcode: verbs.WCRecv, QPNum: b.qp.Num()}, receive(b))
+	b.send(a)
+	require.Equal(t, verbs.WC{Opcode: verbs.WCRecv, QPNum: a.qp.Num()}, receive(a))
+}
+
+func polls(s *side) verbs.WC { return s.polledNext(s.rcq) }
+
+func sleeps(s *side) verbs.WC { return s.next(s.rcq) }
+
+// TestWatchesAlone: a connection alone on its CQs has a watch of its own, whatever else there is.
+func TestWatchesAlone(t *testing.T) {
+	n := newSides(t, Config{})
+	a, b := n.join(n.side(nil, nil), n.side(nil, nil))
+	c, d := n.join(n.side(nil, nil), n.side(nil, nil))
+	seen := make(map[*watch]bool)
+	for _, s := range []*side{a, b, c, d} {
+		require.False(t, s.gathers())
+		seen[s.watch()] = true
+	}
+	require.Len(t, seen, 4)
+}
+
+// TestWatchesShared ties connections by a receive CQ, a send CQ, or both: they have one watch, and are served by who polls,
+// who sleeps, and, if nobody does, by its reader.
+func TestWatchesShared(t *testing.T) {
+	for name, newSide := range map[string]func(n *sides, cq *verbs.CQ) *side{
+		"receive CQ": func(n *sides, cq *verbs.CQ) *side { return n.side(nil, cq) },
+		"send CQ":    func(n *sides, cq *verbs.CQ) *side { return n.side(cq, nil) },
+		"one for both": func(n *sides, cq *verbs.CQ) *side {
+			s := n.side(cq, cq)
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newSides(t, Config{})
+			left, right := n.cq(), n.cq()
+			const many = 2*setEvents + 1
+			var as, bs []*side
+			for range many {
+				a, b := n.join(newSide(n, left), newSide(n, right))
+				as, bs = append(as, a), append(bs, b)
+			}
+			for i := range as {
+				require.Same(t, as[0].watch(), as[i].watch())
+				require.Same(t, bs[0].watch(), bs[i].watch())
+			}
+			require.True(t, as[0].gathers())
+			require.NotSame(t, as[0].watch(), bs[0].watch())
+			for i := range as {
+				exchange(t, as[i], bs[i], polls)
+				exchange(t, as[i], bs[i], sleeps)
+			}
+			// All have something at once.
+			for i := range as {
+				as[i].send(bs[i])
+			}
+			got := make(map[uint32]bool)
+			for i := range bs {
+				cq := bs[i].rcq
+				if name != "send CQ" {
+					cq = right
+				}
+				wc := bs[i].polledNext(cq)
+				require.Equal(t, verbs.WCRecv, wc.Opcode)
+				got[wc.QPNum] = true
+			}
+			require.Len(t, got, many)
+			// Nobody polls or sleeps at the other side.
+			for i := range as {
+				_, err := as[i].qp.PostSend(as[i].read(bs[i]))
+				require.NoError(t, err)
+				wc := as[i].next(as[i].scq)
+				require.NoError(t, wc.Err())
+			}
+		})
+	}
+}
+
+// TestWatchesMerge ties two sets, and two connections, by another connection.
+func TestWatchesMerge(t *testing.T) {
+	for name, many := range map[string]int{"sets": 3, "connections": 1} {
+		t.Run(name, func(t *testing.T) {
+			n := newSides(t, Config{})
+			cqs := []*verbs.CQ{n.cq(), n.cq()}
+			var as, bs []*side
+			for i := range 2 * many {
+				a, b := n.join(n.side(nil, cqs[i%2]), n.side(nil, nil))
+				as, bs = append(as, a), append(bs, b)
+			}
+			require.NotSame(t, as[0].watch(), as[1].watch())
+			require.Equal(t, many > 1, as[0].gathers())
+			was := []*watch{as[0].watch(), as[1].watch()}
+
+			// Somebody sleeps on both, and polls, while they become one.
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			got := make(chan verbs.WC, 2)
+			for _, cq := range cqs {
+				go func() {
+					var wcs [1]verbs.WC
+					_, _ = cq.Wait(ctx, wcs[:])
+					got <- wcs[0]
+				}()
+			}
+			a, b := n.join(n.side(cqs[0], cqs[1]), n.side(nil, nil))
+			require.True(t, a.gathers())
+			for i := range as {
+				require.Same(t, a.watch(), as[i].watch())
+			}
+			for _, w := range was {
+				if w != a.watch() {
+					<-w.ended
+				}
+			}
+			bs[0].send(as[0])
+			require.Equal(t, as[0].qp.Num(), (<-got).QPNum)
+			bs[1].send(as[1])
+			require.Equal(t, as[1].qp.Num(), (<-got).QPNum)
+			exchange(t, a, b, polls)
+			for i := range as {
+				exchange(t, as[i], bs[i], polls)
+				exchange(t, as[i], bs[i], sleeps)
+				bs[i].answeredBy(as[i])
+			}
+		})
+	}
+}
+
+// TestWatchesEnd ends the connections of a set one after the other, from either side and by a reset: the others go on, and with
+// the last the watch is over, and its descriptors are closed.
+func TestWatchesEnd(t *testing.T) {
+	n := newSides(t, Config{})
+	files := func() int {
+		d, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(d)
+	}
+	cq := n.cq()
+	first, _ := n.join(n.side(nil, nil), n.side(nil, nil)) // from here on the runtime's descriptors are open
+	first.conn.dev.breather.breathe()                      // and the NIC's
+	before := files()
+	var as, bs []*side
+	for range 4 {
+		a, b := n.join(n.side(nil, nil), n.side(cq, cq))
+		as, bs = append(as, a), append(bs, b)
+	}
+	w := bs[0].watch()
+	bs[3].hushed()
+	for i, end := range []func() error{as[0].id.Close, bs[1].id.Close, as[2].reset, as[3].id.Close} {
+		require.NoError(t, end())
+		<-bs[i].id.Done()
+		for _, j := range []int{3} {
+			if j > i {
+				bs[j].polledFlushed()
+				exchange(t, as[j], bs[j], polls)
+				as[j].answeredBy(bs[j])
+			}
+		}
+	}
+	<-w.ended
+	for i := range as {
+		require.NoError(t, as[i].id.Close())
+		require.NoError(t, bs[i].id.Close())
+	}
+	require.Eventually(t, func() bool { return files() <= before }, patience, patience/1000)
+}
+
+// polledFlushed takes what there is in the receive CQ.
+func (s *side) polledFlushed() {
+	var wcs [64]verbs.WC
+	for n := 1; n > 0; {
+		var err error
+		n, err = s.rcq.Poll(wcs[:])
+		require.NoError(s.t, err)
+	}
+}
+
+// TestPollerLetsOthersRun has one goroutine poll without pause, with the only processor, for the answers of another one that
+// waits for the network: that one does not have to wait until the runtime's monitor looks.
+func TestPollerLetsOthersRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	a, b := twoSides(t, Config{})
+	var answering sync.WaitGroup
+	const rounds = 50
+	answering.Go(func() {
+		for range rounds {
+			wc := b.next(b.rcq)
+			if wc.Err() != nil {
+				return
+			}
+			b.send(a)
+		}
+	})
+	vain := 0
+	for range rounds {
+		a.send(b)
+		var wcs [1]verbs.WC
+		for n := 0; n == 0; vain++ {
+			var err error
+			n, err = a.rcq.Poll(wcs[:])
+			require.NoError(t, err)
+			runtime.Gosched()
+		}
+	}
+	answering.Wait()
+	require.Less(t, vain/rounds, 1000, "polls in vain for each answer") // some 10,000 fit into the monitor's 10 ms
+}
