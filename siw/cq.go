@@ -67,7 +67,7 @@ func (c *cq) Drive() {
 	}
 	if conns := c.driven.Load(); conns != nil {
 		for _, conn := range *conns {
-			n += conn.poll()
+			n += conn.poll().conns
 		}
 	}
 	switch vain := now - c.breath.Load(); {

@@ -86,53 +86,56 @@ func (r *receiver) flush(q *qp) {
 	q.recvCQ.push(&verbs.WC{ID: r.recv.id, Status: r.status, QPNum: q.num}, false)
 }
 
-// receive takes the receive role and handles what has arrived. It returns 1 if something had, and reports whether it stopped
-// before it was told that nothing is left.
-func (c *conn) receive() (n int, more bool) {
+// receive takes the receive role and handles what has arrived, and reports whether it stopped before it was told that nothing is
+// left.
+func (c *conn) receive() (a arrivals, more bool) {
 	c.rx.mu.Lock()
 	defer c.rx.mu.Unlock()
 	return c.receiveLocked()
 }
 
 // poll is receive, if nobody else does it at the moment.
-func (c *conn) poll() (n int) {
+func (c *conn) poll() (a arrivals) {
 	if c.rx.mu.TryLock() {
-		n, _ = c.receiveLocked()
+		a, _ = c.receiveLocked()
 		c.rx.mu.Unlock()
 	}
-	return n
+	return a
 }
 
 // receiveLocked is receive for a caller that holds the role.
-func (c *conn) receiveLocked() (got int, more bool) {
+func (c *conn) receiveLocked() (a arrivals, more bool) {
 	r := &c.rx
 	c.unpark()
 	defer c.park()
 	for range readsInRow {
 		if c.dead.Load() {
-			return got, false
+			return a, false
 		}
 		r.iov[0] = r.buf[r.w:]
 		n, err := c.s.read(r.iov[:])
 		if err != nil {
 			c.ended(err)
-			return got, false
+			return a, false
 		}
-		got = 1
+		a.conns = 1
 		c.tap(c.tapTime(), false, r.iov[:], n)
 		c.received.Add(uint64(n))
 		r.w += n
 		short := r.w < len(r.buf)
 		c.consume()
+		if r.reply || r.wrote {
+			a.asked = 1
+		}
 		if r.reply {
 			r.reply = false
 			c.kick()
 		}
 		if short {
-			return got, true
+			return a, true
 		}
 	}
-	return got, true
+	return a, true
 }
 
 // park gives the receive buffer back while nothing is there to be received; part of an FPDU is kept in a piece of memory of its own

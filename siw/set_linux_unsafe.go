@@ -105,25 +105,25 @@ func (s *epollSet) ready(conns *[setEvents]*conn) (n int) {
 	return n
 }
 
-func (s *epollSet) take() (n int, more bool) {
+func (s *epollSet) take() (a arrivals, more bool) {
 	var conns [setEvents]*conn
 	k := s.ready(&conns)
 	for _, c := range conns[:k] {
 		got, _ := c.receive()
-		n += got
+		a.add(got)
 		s.spent(c)
 	}
-	return n, k > 0
+	return a, k > 0
 }
 
-func (s *epollSet) poll() (n int) {
+func (s *epollSet) poll() (a arrivals) {
 	var conns [setEvents]*conn
 	k := s.ready(&conns)
 	for _, c := range conns[:k] {
-		n += c.poll()
+		a.add(c.poll())
 		s.spent(c)
 	}
-	return n
+	return a
 }
 
 // spent takes out a connection on which nothing more will arrive, or it would be reported for ever.

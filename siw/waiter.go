@@ -50,13 +50,13 @@ func (w *watch) look() bool {
 	o := &w.out
 	o.ch.looking.Store(nil)
 	for more := true; more; {
-		var n int
-		if n, more = w.src.take(); n > 0 && w.late.Load() {
-			w.distrust(n)
+		var a arrivals
+		if a, more = w.src.take(); a.asked > 0 && w.late.Load() {
+			w.distrust(a.asked)
 		} else {
-			w.arrived(n)
+			w.arrived(a.conns)
 		}
-		if n < setEvents && w.late.Load() {
+		if a.conns < setEvents && w.late.Load() {
 			w.late.Store(false)
 		}
 		if w.called() {

@@ -14,9 +14,9 @@ import (
 //
 // To be woken by the kernel costs a system call or two, and to wake somebody else about as much again and mostly a second
 // thread. So the goroutine that waits for a completion keeps the watch itself, and while a program polls without pause nobody
-// is woken at all. But what a peer asks for must not wait for a program that does other things: whenever something had to wait
-// for one that was away, the reader keeps the watch for the next 256 things that arrive. docs/architecture.md has the table of
-// transitions.
+// is woken at all. But what a peer asks for must not wait for a program that does other things: whenever a Read, an atomic or a
+// Write had to wait for one that was away, the reader keeps the watch for the next 128 things that arrive. docs/architecture.md has
+// the table of transitions.
 type watch struct {
 	src  source
 	now  func() int64  // clock
@@ -82,13 +82,23 @@ type source interface {
 	wake()
 	// quiet has wait call f no more, or again. It reports false if that cannot be done.
 	quiet(on bool) bool
-	// take receives what has arrived, with a bound, and returns on how many connections something had. There may be more
-	// until it returns 0 without more.
-	take() (n int, more bool)
+	// take receives what has arrived, with a bound. There may be more until it returns nothing without more.
+	take() (a arrivals, more bool)
 	// poll is take, but leaves out connections for which somebody receives at the moment.
-	poll() (n int)
+	poll() arrivals
 	// close lets go of descriptors. wait has returned or returns.
 	close()
+}
+
+// arrivals count connections.
+type arrivals struct {
+	conns int // on which something has arrived
+	asked int // on which the peer has asked for something that does not concern the program: a Read, an atomic, or a Write alone
+}
+
+func (a *arrivals) add(b arrivals) {
+	a.conns += b.conns
+	a.asked += b.asked
 }
 
 func newWatch(src source) *watch {
@@ -104,9 +114,9 @@ func (w *watch) read() error {
 	defer w.src.close()
 	turn := func() bool {
 		for seen := w.events.Load(); !w.over.Load(); {
-			n, more := w.src.take()
-			w.arrived(n)
-			if n == 0 && !more {
+			a, more := w.src.take()
+			w.arrived(a.conns)
+			if a.conns == 0 && !more {
 				return w.over.Load()
 			}
 			// Nothing is left, most likely, but only another attempt tells. Whom we woke, if we did, goes first; to stand back
@@ -262,8 +272,8 @@ func (w *watch) expire() {
 	}
 	w.recallLocked()
 	w.mu.Unlock()
-	if n, _ := w.src.take(); n > 0 {
-		w.distrust(n)
+	if a, _ := w.src.take(); a.asked > 0 {
+		w.distrust(a.asked)
 	}
 }
 
@@ -289,23 +299,23 @@ func (w *watch) stop() {
 // poll receives for who polls a CQ at the time now, and has found it empty.
 func (w *watch) poll(now int64) int {
 	late := w.away(now) || w.late.Load()
-	n := w.src.poll()
-	if n > 0 {
-		if late && w.alone() {
-			w.distrust(n)
+	a := w.src.poll()
+	if a.conns > 0 {
+		if late && a.asked > 0 && w.alone() {
+			w.distrust(a.asked)
 		} else {
-			w.arrived(n)
+			w.arrived(a.conns)
 		}
 		now = w.now()
 	}
-	if late = late && n == setEvents; late != w.late.Load() { // what waited is not all received yet
+	if late = late && a.conns == setEvents; late != w.late.Load() { // what waited is not all received yet
 		w.late.Store(late)
 	}
 	w.here(now)
 	if w.loud.Load() && w.polls.Add(1) >= hushPolls {
 		w.hush(now)
 	}
-	return n
+	return a.conns
 }
 
 // hush leaves the watch to who polls, if that is often.

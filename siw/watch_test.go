@@ -20,7 +20,8 @@ type scene struct {
 
 	mu      sync.Mutex // guards what follows
 	time    int64
-	waiting int // things that nobody has received yet
+	waiting int  // things that nobody has received yet
+	message bool // they are messages for the program
 	silent  bool
 	awake   int           // calls of wake
 	rouse   chan struct{} // holds a token when wait has to call its function
@@ -68,13 +69,16 @@ func (s *scene) quiet(on bool) bool {
 	return true
 }
 
-func (s *scene) take() (n int, more bool) { return s.poll(), false }
+func (s *scene) take() (a arrivals, more bool) { return s.poll(), false }
 
-func (s *scene) poll() (n int) {
+func (s *scene) poll() (a arrivals) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, s.waiting = s.waiting, 0
-	return n
+	a.conns, s.waiting = s.waiting, 0
+	if !s.message {
+		a.asked = a.conns
+	}
+	return a
 }
 
 func (s *scene) close() {}
@@ -364,6 +368,15 @@ func TestWatchPoller(t *testing.T) {
 		s.polls(1)
 		s.is(byReader)
 		require.Zero(t, s.waiting)
+	})
+	t.Run("is late for a message of its own", func(t *testing.T) {
+		s := newScene(t)
+		s.hushed()
+		s.message = true
+		s.arrive()
+		s.pass(2 * absence)
+		s.polls(1)
+		s.is(byPoller)
 	})
 	t.Run("is late for nothing", func(t *testing.T) {
 		s := newScene(t)

@@ -48,9 +48,9 @@ func (s solo) quiet(on bool) bool {
 	return s.c.s.hush(1)
 }
 
-func (s solo) take() (int, bool) { return s.c.receive() }
+func (s solo) take() (arrivals, bool) { return s.c.receive() }
 
-func (s solo) poll() int { return s.c.poll() }
+func (s solo) poll() arrivals { return s.c.poll() }
 
 func (s solo) close() {
 	if g, ok := s.c.s.(gatherer); ok {
