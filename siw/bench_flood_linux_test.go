@@ -18,9 +18,14 @@ import (
 
 const floods = 4
 
-// BenchmarkFlood is a round trip of 64 octets beside connections that write 1 MiB after 1 MiB, and how much these get through.
+// BenchmarkFlood is a round trip of 64 bytes beside connections that write 1 MiB after 1 MiB, and how much these get through.
 func BenchmarkFlood(b *testing.B) {
-	pairs := connectPairs(b, siw.Config{}, 1+floods)
+	b.Run("CRC=off", func(b *testing.B) { benchFlood(b, siw.Config{CRC: siw.Off}) })
+	b.Run("CRC=on", func(b *testing.B) { benchFlood(b, siw.Config{}) })
+}
+
+func benchFlood(b *testing.B, cfg siw.Config) {
+	pairs := connectPairs(b, cfg, 1+floods)
 	var stop atomic.Bool
 	var written atomic.Int64
 	var flooding, answering sync.WaitGroup

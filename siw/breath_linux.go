@@ -13,31 +13,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// breather lets everybody else in the process run once, those who wait for the network included.
+// breather lets all other goroutines of the process run once, those that wait for the network included.
 //
-// The runtime looks at its poller when a processor has nothing else to run. A goroutine that polls without pause keeps its
-// processor from that, even if it yields all the time: without another that is idle, who waits for the network waits until the
-// runtime's monitor comes by, 10 ms later. So the goroutine itself waits in the poller, for a descriptor that it has just made
-// ready.
+// The runtime looks at its poller only when a processor has nothing else to run. While one goroutine, or several in turn, always
+// have something to do, yielding (runtime.Gosched) does not change that: whoever waits for the network then waits until the
+// runtime's monitor looks at the poller, every 10 ms. So the goroutine itself waits in the poller, for a descriptor that
+// it has just made ready.
 type breather struct {
-	once sync.Once
-	mu   sync.Mutex // held by who waits
-	file *os.File   // of an eventfd (eventfd(2)), nil if there is none
-	raw  syscall.RawConn
+	mu   sync.Mutex
+	free []*breath
+	made int
 	over bool
+}
+
+// maxBreaths is how many goroutines of a NIC can be in breathe with a descriptor of their own.
+const maxBreaths = 16
+
+// breath is one descriptor.
+type breath struct {
+	file *os.File // of an eventfd (eventfd(2))
+	raw  syscall.RawConn
 	left bool // the descriptor is being waited for
 	fn   func(fd uintptr) bool
 }
 
-func (b *breather) open() {
+func newBreath() *breath {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return
+		return nil
 	}
-	b.file = os.NewFile(uintptr(fd), "siw")
+	b := &breath{file: os.NewFile(uintptr(fd), "siw")}
 	if b.raw, err = b.file.SyscallConn(); err != nil {
 		b.file.Close()
-		b.file = nil
+		return nil
 	}
 	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
 	b.fn = func(fd uintptr) bool {
@@ -47,31 +55,53 @@ func (b *breather) open() {
 		}
 		return true
 	}
+	return b
 }
 
-// breathe returns when everybody else has had a chance to run.
+// breathe returns when all others have had a chance to run.
 func (b *breather) breathe() {
-	if !b.mu.TryLock() { // another one does it
+	d := b.take()
+	if d == nil {
 		runtime.Gosched()
 		return
 	}
+	d.left = false
+	_ = d.raw.Read(d.fn)
+	b.give(d)
+}
+
+// take returns a descriptor that nobody else uses, nil if there is none.
+func (b *breather) take() (d *breath) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch n := len(b.free); {
+	case b.over:
+	case n > 0:
+		d, b.free = b.free[n-1], b.free[:n-1]
+	case b.made < maxBreaths:
+		if d = newBreath(); d != nil {
+			b.made++
+		}
+	}
+	return d
+}
+
+func (b *breather) give(d *breath) {
+	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over {
+		d.file.Close()
 		return
 	}
-	if b.once.Do(b.open); b.file == nil {
-		runtime.Gosched()
-		return
-	}
-	b.left = false
-	_ = b.raw.Read(b.fn)
+	b.free = append(b.free, d)
 }
 
 func (b *breather) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
-	if b.file != nil {
-		b.file.Close()
+	for _, d := range b.free {
+		d.file.Close()
 	}
+	b.free = nil
 }

@@ -18,10 +18,6 @@ import (
 // of them are moved, a good deal more.
 const readBytes = 256 << 10
 
-// readsInRow is how many full receive buffers are handled before the receive role is given up: who polls, or whose completion is
-// there, is not kept by a peer that sends without pause.
-const readsInRow = 4
-
 // Parts of FPDUs that wait for the rest: up to smallPart octets are copied out of the buffer, larger ones keep it while
 // fewer than maxPartial connections of the NIC do.
 const (
@@ -108,7 +104,7 @@ func (c *conn) receiveLocked() (a arrivals, more bool) {
 	r := &c.rx
 	c.unpark()
 	defer c.park()
-	for range readsInRow {
+	for a.bytes < turnBytes {
 		if c.dead.Load() {
 			return a, false
 		}
@@ -119,6 +115,7 @@ func (c *conn) receiveLocked() (a arrivals, more bool) {
 			return a, false
 		}
 		a.conns = 1
+		a.bytes += n
 		c.tap(c.tapTime(), false, r.iov[:], n)
 		c.received.Add(uint64(n))
 		r.w += n

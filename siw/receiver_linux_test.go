@@ -80,7 +80,7 @@ func TestPollReturns(t *testing.T) {
 		n, err := b.rcq.Poll(wcs[:])
 		require.NoError(t, err)
 		require.Zero(t, n)
-		require.Equal(t, (i+1)*readsInRow, endless.reads)
+		require.LessOrEqual(t, endless.reads, 2*(i+1)*turnBytes/readBytes)
 	}
 	c.rx.mu.Lock()
 	c.s = was

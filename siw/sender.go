@@ -3,15 +3,18 @@
 package siw
 
 import (
-	"math"
 	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/siw/mpa"
 )
 
-// inlineBatches is how many batches a poster or the receive role sends before a goroutine goes on for it.
-const inlineBatches = 16
+// How much a holder of the send role sends in a row. A poster, or who receives, then has a goroutine go on for it; that goroutine, and
+// the one that waits for room, let others run (breather).
+const (
+	inlineBatches = 16
+	inlineBytes   = 2 << 20
+)
 
 // task is what the send role is in the middle of.
 type task uint8
@@ -101,7 +104,7 @@ func (c *conn) kick() {
 	}
 	c.tx.busy = true
 	c.q.mu.Unlock()
-	if !c.pump(inlineBatches) {
+	if !c.pump(inlineBytes) {
 		c.handOver()
 	}
 }
@@ -110,7 +113,7 @@ func (c *conn) kick() {
 func (c *conn) handOver() {
 	c.q.mu.Lock()
 	if !c.dead.Load() {
-		c.workers.Go(func() { c.pump(math.MaxInt) })
+		c.workers.Go(c.pumpAll)
 		c.q.mu.Unlock()
 		return
 	}
@@ -118,11 +121,24 @@ func (c *conn) handOver() {
 	c.leave()
 }
 
-// pump sends until nothing is left or the socket is full, and leaves the send role, which the caller holds. After the given
-// number of batches it reports false, and the role stays the caller's.
-func (c *conn) pump(batches int) bool {
+// pumpAll sends until nothing is left or the socket is full, and leaves the send role, which the caller holds.
+func (c *conn) pumpAll() {
+	if c.pump(turnBytes) {
+		return
+	}
+	t := turnPool.Get().(*turn) // the connection has none: when pump returns true, another goroutine may be in here
+	for done := false; !done; done = c.pump(turnBytes) {
+		t.spend(turnBytes, &c.dev.breather)
+	}
+	t.end()
+	turnPool.Put(t)
+}
+
+// pump is pumpAll, but when it has sent the given number of bytes, or inlineBatches, it reports false, and the role stays the
+// caller's.
+func (c *conn) pump(limit int) bool {
 	t := &c.tx
-	for ; batches > 0; batches-- {
+	for batches := inlineBatches; batches > 0 && limit > 0; batches-- {
 		if t.batch == nil || t.batch.empty() {
 			t.fresh(c.dev.stalls.crowded())
 			if t.built-t.sized >= sizeEvery {
@@ -145,6 +161,7 @@ func (c *conn) pump(batches int) bool {
 		c.tap(when, true, t.batch.unsent(), n)
 		t.batch.advance(n)
 		c.settle(n)
+		limit -= n
 		switch {
 		case err == errWouldBlock:
 			c.block()
@@ -228,7 +245,7 @@ func (c *conn) waitRoom() {
 		t.blocked, t.busy, t.again = false, true, false
 		c.dev.stalls.leave(&t.stall)
 		c.q.mu.Unlock()
-		c.pump(math.MaxInt)
+		c.pumpAll()
 		c.q.mu.Lock()
 		defer c.q.mu.Unlock()
 		// If the socket has been filled again, by us or by somebody else since, the wait is ours.

@@ -7,6 +7,7 @@ package siw
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -19,8 +20,10 @@ import (
 // runtime's poller has the gate, a second instance whose only member is the first: taken out of there it is quiet, however many
 // sockets it has.
 type epollSet struct {
-	fd   int
-	gate *gate
+	fd      int
+	gate    *gate
+	breaths *breather
+	full    atomic.Bool // one turn has brought much: the next is for fewer connections
 
 	life  sync.RWMutex // held for the use of fd
 	ended bool
@@ -36,8 +39,8 @@ type setSlot struct {
 	gen int32
 }
 
-func newSet() (set, error) {
-	s := &epollSet{}
+func newSet(b *breather) (set, error) {
+	s := &epollSet{breaths: b}
 	var err error
 	if s.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
@@ -81,18 +84,22 @@ func (s *epollSet) remove(c *conn) {
 	s.free = append(s.free, c.slot)
 }
 
-// ready returns connections on which something has arrived.
-func (s *epollSet) ready(conns *[setEvents]*conn) (n int) {
+// ready returns connections on which something has arrived, and whether there may be others.
+func (s *epollSet) ready(conns *[setEvents]*conn) (n int, rest bool) {
 	var evs [setEvents]unix.EpollEvent
 	s.life.RLock()
 	if s.ended {
 		s.life.RUnlock()
-		return 0
+		return 0, false
 	}
-	k, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.fd), uintptr(unsafe.Pointer(&evs[0])), setEvents, 0, 0, 0)
+	most := uintptr(setEvents)
+	if s.full.Load() {
+		most = fullEvents
+	}
+	k, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.fd), uintptr(unsafe.Pointer(&evs[0])), most, 0, 0, 0)
 	s.life.RUnlock()
 	if errno != 0 || k == 0 {
-		return 0
+		return 0, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,29 +109,42 @@ func (s *epollSet) ready(conns *[setEvents]*conn) (n int) {
 			n++
 		}
 	}
-	return n
+	return n, k == most
 }
 
 func (s *epollSet) take() (a arrivals, more bool) {
 	var conns [setEvents]*conn
-	k := s.ready(&conns)
+	k, rest := s.ready(&conns)
+	a.rest = rest
 	for _, c := range conns[:k] {
 		got, _ := c.receive()
 		a.add(got)
 		s.spent(c)
 	}
+	s.filled(a)
 	return a, k > 0
 }
 
 func (s *epollSet) poll() (a arrivals) {
 	var conns [setEvents]*conn
-	k := s.ready(&conns)
+	k, rest := s.ready(&conns)
+	a.rest = rest
 	for _, c := range conns[:k] {
 		a.add(c.poll())
 		s.spent(c)
 	}
+	s.filled(a)
 	return a
 }
+
+// filled has the next turn be for fewer connections if this one has brought much. Those that are left out come first then.
+func (s *epollSet) filled(a arrivals) {
+	if full := a.bytes > turnBytes; full != s.full.Load() {
+		s.full.Store(full)
+	}
+}
+
+func (s *epollSet) breather() *breather { return s.breaths }
 
 // spent takes out a connection on which nothing more will arrive, or it would be reported for ever.
 func (s *epollSet) spent(c *conn) {

@@ -71,6 +71,9 @@ type transfer struct {
 	err error
 }
 
+// longCall is how many bytes take long to copy: some 10 us.
+const longCall = 64 << 10
+
 type iovecs [maxIovecs]unix.Iovec
 
 // iovecPool spares the idle connections the space.
@@ -155,15 +158,19 @@ func (t *transfer) unset() {
 	}
 }
 
-// call makes the system call one (recvfrom, sendto) for a single piece, and many for several. A single piece is what has been copied, or what is
-// received: it is so small that the call is over sooner than the scheduler would make anything of it.
+// call makes the system call one (recvfrom, sendto) for a single piece, and many for several. A call that takes long tells the
+// scheduler of it, which may let another goroutine have the processor meanwhile; a short one is over sooner than the
+// scheduler would make anything of it. What has just moved much will do so again.
 func (t *transfer) call(one, many, fd uintptr) {
 	for {
 		var n uintptr
 		var errno unix.Errno
-		if t.iov == nil {
+		switch {
+		case t.iov == nil && t.got >= longCall:
+			n, _, errno = unix.Syscall6(one, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.one))), uintptr(len(t.one)), unix.MSG_NOSIGNAL, 0, 0)
+		case t.iov == nil:
 			n, _, errno = unix.RawSyscall6(one, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.one))), uintptr(len(t.one)), unix.MSG_NOSIGNAL, 0, 0)
-		} else {
+		default:
 			n, _, errno = unix.Syscall(many, fd, uintptr(unsafe.Pointer(&t.iov[0])), uintptr(t.n))
 		}
 		t.got, t.err = int(n), nil

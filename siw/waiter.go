@@ -6,9 +6,10 @@ import "context"
 
 // waiting is what the waiter of a watch works with. There is one at a time.
 type waiting struct {
-	ch  *channel
-	ctx context.Context
-	f   func() bool // look, made once
+	ch   *channel
+	ctx  context.Context
+	f    func() bool // look, made once
+	turn turn
 
 	// Waits of the same context, which are most, share what wakes them when it is done.
 	done  <-chan struct{}
@@ -49,6 +50,7 @@ func (ch *channel) keep(ctx context.Context, w *watch) {
 func (w *watch) look() bool {
 	o := &w.out
 	o.ch.looking.Store(nil)
+	defer o.turn.end()
 	for more := true; more; {
 		var a arrivals
 		if a, more = w.src.take(); a.asked > 0 && w.late.Load() {
@@ -56,12 +58,13 @@ func (w *watch) look() bool {
 		} else {
 			w.arrived(a.conns)
 		}
-		if a.conns < setEvents && w.late.Load() {
+		if !a.rest && w.late.Load() {
 			w.late.Store(false)
 		}
 		if w.called() {
 			return true
 		}
+		o.turn.spend(a.bytes, w.src.breather())
 	}
 	// What happens from here on wakes the sleeper, what has happened before is seen now.
 	o.ch.looking.Store(w)

@@ -36,7 +36,8 @@ type watch struct {
 	late    atomic.Bool   // the guest was away for long, and has not received all that waited
 	loud    atomic.Bool   // keeper is not byPoller
 
-	out waiting // what the waiter works with
+	turn turn    // the reader's
+	out  waiting // what the waiter works with
 
 	mu     sync.Mutex // guards what follows and the calls of src.quiet; nothing is locked below it
 	keeper keeper
@@ -86,24 +87,32 @@ type source interface {
 	take() (a arrivals, more bool)
 	// poll is take, but leaves out connections for which somebody receives at the moment.
 	poll() arrivals
+	// breather is the NIC's.
+	breather() *breather
 	// close lets go of descriptors. wait has returned or returns.
 	close()
 }
 
 // arrivals count connections.
 type arrivals struct {
-	conns int // on which something has arrived
-	asked int // on which the peer has asked for something that does not concern the program: a Read, an atomic, or a Write alone
+	conns int  // on which something has arrived
+	asked int  // on which the peer has asked for something that does not concern the program: a Read, an atomic, or a Write alone
+	bytes int  // that have been received
+	rest  bool // there may be connections that were left out
 }
 
 func (a *arrivals) add(b arrivals) {
 	a.conns += b.conns
 	a.asked += b.asked
+	a.bytes += b.bytes
+	a.rest = a.rest || b.rest
 }
 
 func newWatch(src source) *watch {
 	w := &watch{src: src, now: clock, term: leaseTime, back: make(chan struct{}, 1), ended: make(chan struct{}), conns: make(map[*conn]struct{}), cqs: make(map[*cq]struct{})}
 	w.out.f = w.look
+	w.turn.init()
+	w.out.turn.init()
 	w.loud.Store(true)
 	return w
 }
@@ -113,12 +122,14 @@ func (w *watch) read() error {
 	defer close(w.ended)
 	defer w.src.close()
 	turn := func() bool {
+		defer w.turn.end()
 		for seen := w.events.Load(); !w.over.Load(); {
 			a, more := w.src.take()
 			w.arrived(a.conns)
 			if a.conns == 0 && !more {
 				return w.over.Load()
 			}
+			w.turn.spend(a.bytes, w.src.breather())
 			// Nothing is left, most likely, but only another attempt tells. Whom we woke, if we did, goes first; to stand back
 			// for nobody would only wake another thread.
 			if now := w.events.Load(); now != seen {
@@ -308,7 +319,7 @@ func (w *watch) poll(now int64) int {
 		}
 		now = w.now()
 	}
-	if late = late && a.conns == setEvents; late != w.late.Load() { // what waited is not all received yet
+	if late = late && a.rest; late != w.late.Load() { // what waited is not all received yet
 		w.late.Store(late)
 	}
 	w.here(now)

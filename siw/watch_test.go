@@ -23,7 +23,8 @@ type scene struct {
 	waiting int  // things that nobody has received yet
 	message bool // they are messages for the program
 	silent  bool
-	awake   int           // calls of wake
+	bytes   int // of each turn, while that is above 0
+	breaths breather
 	rouse   chan struct{} // holds a token when wait has to call its function
 }
 
@@ -80,6 +81,8 @@ func (s *scene) poll() (a arrivals) {
 	}
 	return a
 }
+
+func (s *scene) breather() *breather { return &s.breaths }
 
 func (s *scene) close() {}
 

@@ -23,6 +23,9 @@ type gatherer interface {
 // setEvents is on how many connections of a set one turn receives.
 const setEvents = 16
 
+// fullEvents is setEvents while connections bring much.
+const fullEvents = 2
+
 // set is a source of several connections.
 type set interface {
 	source
@@ -51,6 +54,8 @@ func (s solo) quiet(on bool) bool {
 func (s solo) take() (arrivals, bool) { return s.c.receive() }
 
 func (s solo) poll() arrivals { return s.c.poll() }
+
+func (s solo) breather() *breather { return &s.c.dev.breather }
 
 func (s solo) close() {
 	if g, ok := s.c.s.(gatherer); ok {
@@ -82,7 +87,7 @@ func (d *device) watch(c *conn) error {
 		other = nil
 	}
 	if _, gathers := w.src.(set); !gathers {
-		s, err := newSet()
+		s, err := newSet(&d.breather)
 		if err != nil {
 			return err
 		}
