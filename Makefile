@@ -6,6 +6,8 @@ BENCH     ?= .
 # ROUNDS is how often bench-peers measures everything, OUT the markdown file in which it renews the tables (of 5 rounds or more).
 ROUNDS    ?= 5
 OUT       ?=
+# BUSY=1, for bench-peers, measures beside a process that computes.
+BUSY      ?=
 # HOST_ONLY=1, for make test, leaves out what runs in the guest, the virtual machine with RDMA devices in its kernel.
 HOST_ONLY ?=
 # GUEST, for test-guest, is what to run of testbed/suite.list: "[-run PATTERN] [PACKAGE...]", everything if it is empty.
@@ -87,13 +89,13 @@ check: ## format, shellcheck, vet for linux, darwin and windows, imports, go.mod
 bench: ## run the benchmarks (BENCH=pattern, BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
 
-bench-peers: ## compare with bare TCP, libfabric and UCX (ROUNDS=5, OUT=file for the tables as markdown)
+bench-peers: ## compare with bare TCP, libfabric and UCX (ROUNDS=5, BUSY=1, OUT=file for the tables as markdown)
 	@scripts/need.sh cc fi_pingpong ucx_perftest
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -o bin/peers ./bench/peers
 	CGO_ENABLED=0 go test -c -o bin/siw.test ./siw
 	gcc -O2 -Wall -o bin/pingpong bench/tcp/pingpong.c
-	@bin/peers -rounds $(ROUNDS) $(if $(OUT),-out '$(OUT)')
+	@bin/peers -rounds $(ROUNDS) $(if $(BUSY),-busy) $(if $(OUT),-out '$(OUT)')
 
 fuzz: ## run every fuzz target for FUZZTIME (default 1m) each
 	@scripts/fuzz.sh $(FUZZTIME)

@@ -6,23 +6,30 @@
 //	peers [flags]                        everything
 //	peers end [flags]                    one of two processes by hand: listens at an address that it prints
 //	peers end [flags] ADDRESS            connects to it and prints the figure
+//	peers compute                        computes until its standard input ends
 package main
 
 import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math"
 	"os"
+	"os/exec"
 	"regexp"
+	"sync/atomic"
 	"time"
 )
 
 func main() {
 	var err error
-	if len(os.Args) > 1 && os.Args[1] == "end" {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "end":
 		err = end(os.Args[2:], os.Stdout)
-	} else {
+	case len(os.Args) == 2 && os.Args[1] == "compute":
+		compute(os.Stdin)
+	default:
 		err = measure(os.Args[1:])
 	}
 	if errors.Is(err, flag.ErrHelp) {
@@ -43,6 +50,7 @@ type options struct {
 	rounds int
 	only   *regexp.Regexp // nil = everything
 	out    string
+	busy   bool
 }
 
 func parse(args []string) (*options, error) {
@@ -54,6 +62,7 @@ func parse(args []string) (*options, error) {
 	fs.StringVar(&o.out, "out", "", fmt.Sprintf("write the tables into this markdown `file` too; needs %d rounds or more", fewestRounds))
 	fs.StringVar(&t.pingpong, "pingpong", "bin/pingpong", "the `program` of bench/tcp/pingpong.c")
 	fs.StringVar(&t.siwtest, "siwtest", "bin/siw.test", "the test `binary` of package siw")
+	fs.BoolVar(&o.busy, "busy", false, "measure beside a process that computes")
 	fs.DurationVar(&t.seconds, "time", 300*time.Millisecond, "how long a sample takes")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -84,6 +93,13 @@ func measure(args []string) error {
 	if o.self, err = os.Executable(); err != nil {
 		return err
 	}
+	if o.busy {
+		stop, err := o.beside()
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	p := makePlan(o.tools)
 	if o.only != nil {
 		some := &plan{}
@@ -100,13 +116,40 @@ func measure(args []string) error {
 	if o.only == nil {
 		counted = o.counted()
 	}
-	head := fmt.Sprintf("%s. %d rounds. Processors' time taken by others during a sample, median: %.1f of %d.",
+	head := fmt.Sprintf("%s. %d rounds. Processors' time taken by others during a sample, median: %.2f of %d.",
 		host(), o.rounds, foreign, processors())
+	if o.busy {
+		head += " One of the others is a process that computes."
+	}
 	fmt.Printf("\n%s\n\n%s", head, report(p, r, counted, false))
 	if o.out != "" {
 		err = record(o.out, head+"\n\n"+report(p, r, counted, true))
 	}
 	return errors.Join(err, failures)
+}
+
+// beside starts a process that computes, until stop is called.
+func (t *tools) beside() (stop func(), err error) {
+	cmd := exec.Command(t.self, "compute")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() { _, _ = in.Close(), cmd.Wait() }, nil
+}
+
+// compute computes on one processor until r ends.
+func compute(r io.Reader) {
+	var over atomic.Bool
+	go func() {
+		_, _ = io.Copy(io.Discard, r)
+		over.Store(true)
+	}()
+	for !over.Load() {
+	}
 }
 
 // take measures every subject in every round: one round forwards, the next one backwards, so that what stands side by side
@@ -123,7 +166,7 @@ func (r results) take(subjects []*subject, rounds int) (foreign figure, failures
 			f, used, err := s.run()
 			if err != nil {
 				f, failures = math.NaN(), errors.Join(failures, fmt.Errorf("%s: %w", s.name, err))
-			} else {
+			} else if used > 0 { // a run of its own
 				others = append(others, (busyTime()-busy-used).Seconds()/time.Since(start).Seconds())
 			}
 			r[s] = append(r[s], f)

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"io"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,11 +18,13 @@ func TestParse(t *testing.T) {
 	require.Equal(t, 5, o.rounds)
 	require.Nil(t, o.only)
 	require.Empty(t, o.out)
+	require.False(t, o.busy)
 
-	o, err = parse([]string{"-rounds", "1", "-only", "UCX|C TCP", "-time", "2s"})
+	o, err = parse([]string{"-rounds", "1", "-only", "UCX|C TCP", "-time", "2s", "-busy"})
 	require.NoError(t, err)
 	require.Equal(t, 1, o.rounds)
 	require.Equal(t, 2*time.Second, o.seconds)
+	require.True(t, o.busy)
 	require.True(t, o.only.MatchString("C TCP, 64 B"))
 	require.False(t, o.only.MatchString("Go TCP"))
 
@@ -47,4 +51,54 @@ func TestParseOut(t *testing.T) {
 	err := measure([]string{"-out", file, "-only", "UCX"})
 	require.ErrorContains(t, err, "-only UCX")
 	require.NoFileExists(t, file)
+}
+
+// TestMetrics: the metrics of a benchmark are those of one run in each round, whatever their order; a run that fails is an error of
+// each.
+func TestMetrics(t *testing.T) {
+	dir := t.TempDir()
+	siwtest := filepath.Join(dir, "siw.test")
+	require.NoError(t, os.WriteFile(siwtest, []byte("#!/bin/sh\ncd "+dir+"\necho run >>runs\n[ ! -e fail ] || exit 1\n"+
+		"echo \"BenchmarkX/n=5-$GOMAXPROCS 1 7 ns/op $(wc -l <runs) p50-us 9 MB/s\"\n"), 0o755))
+	tools := &tools{siwtest: siwtest, seconds: time.Second}
+	b := tools.benchmark("BenchmarkX/n=5", 1)
+	p50, rate := b.metric("p50", unitBack, "p50-us"), b.metric("rate", unitRate, "MB/s")
+	require.True(t, p50.less)
+	require.False(t, rate.less)
+	for round, order := range [][]*subject{{p50, rate}, {rate, p50}, {p50, rate}} {
+		for i, s := range order {
+			f, used, err := s.run()
+			require.NoError(t, err)
+			if s == p50 {
+				require.EqualValues(t, round+1, f, "runs")
+			} else {
+				require.EqualValues(t, 9, f)
+			}
+			if i == 1 {
+				require.Zero(t, used)
+			}
+		}
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fail"), nil, 0o644))
+	for _, s := range []*subject{p50, rate} {
+		_, _, err := s.run()
+		require.ErrorContains(t, err, "BenchmarkX/n=5")
+	}
+}
+
+// TestCompute computes until its input ends.
+func TestCompute(t *testing.T) {
+	r, w := io.Pipe()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		compute(r)
+	}()
+	select {
+	case <-over:
+		require.FailNow(t, "it has ended by itself")
+	case <-time.After(10 * time.Millisecond):
+	}
+	require.NoError(t, w.Close())
+	<-over
 }

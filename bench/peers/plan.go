@@ -2,6 +2,11 @@
 
 package main
 
+import (
+	"fmt"
+	"strings"
+)
+
 // plan is what is measured and what is made of it.
 type plan struct {
 	subjects []*subject // in the order of a round
@@ -74,6 +79,59 @@ func makePlan(t *tools) *plan {
 	add16In := add(t.inProcess("fetch-and-add, 16 in progress", unitOps, "BenchmarkFetchAdd/depth=16"))
 	add64In := add(t.inProcess("fetch-and-add, 64 in progress", unitOps, "BenchmarkFetchAdd/depth=64"))
 
+	// Crowds, floods and absences, in one process: siw/bench_crowd_linux_test.go and its neighbours.
+	var many []*row
+	crowd := func(how string, conns, active, procs int) (p50, p99, each *subject) {
+		name := fmt.Sprintf("64 B there and back on %d of %d connections, %s, %d processors", active, conns, how, procs)
+		bench := fmt.Sprintf("BenchmarkCrowd/%s/conns=%d/active=%d", how, conns, active)
+		if how == "TCP" {
+			bench = fmt.Sprintf("BenchmarkTCPCrowd/conns=%d/active=%d", conns, active)
+		}
+		b := t.benchmark(bench, procs)
+		return b.metric(name+", p50", unitBack, "p50-us"), b.metric(name+", p99", unitBack, "p99-us"), b.metric(name+", p50 for each", unitBack, "p50/n-us")
+	}
+	for _, procs := range []int{1, 2} {
+		_, _, four := crowd("poll", 4, 4, procs)
+		add(four)
+		for _, n := range []int{5, 100, 1000} {
+			_, _, each := crowd("poll", n, n, procs)
+			many = append(many, &row{id: "B1", what: fmt.Sprintf("polling %d connections / 4, for each, %d processors", n, procs), over: add(each), under: four, less: true, goal: 1.5, hope: 1.25})
+		}
+		alone, _, _ := crowd("poll", 1, 1, procs)
+		idle, _, _ := crowd("poll", 1000, 1, procs)
+		many = append(many, &row{id: "B1", what: fmt.Sprintf("polling, 1 active of 1000 / 1 alone, %d processors", procs), under: add(alone), over: add(idle), less: true, goal: 2, hope: 1.5})
+	}
+	never := t.benchmark("BenchmarkReadAway/never_waits", 0)
+	never50, never99 := add(never.metric("Read from a program that never waits, p50", unitBack, "p50-us")), add(never.metric("Read from a program that never waits, p99", unitBack, "p99-us"))
+	for _, how := range []string{"waits", "waits_briefly", "polls", "polls_briefly"} {
+		b, name := t.benchmark("BenchmarkReadAway/"+how, 0), strings.ReplaceAll(how, "_", " ")
+		many = append(many,
+			&row{id: "B2", what: "Read from a program that " + name + " and computes / that never waits, p50", over: add(b.metric("Read from a program that "+name+", p50", unitBack, "p50-us")), under: never50, less: true, goal: 1.5, hope: 1.25},
+			&row{id: "B2", what: "the same, p99", over: add(b.metric("Read from a program that "+name+", p99", unitBack, "p99-us")), under: never99, less: true, goal: 1.5, hope: 1.25})
+	}
+	floodTCP := t.benchmark("BenchmarkTCPFlood", 0)
+	meanTCP, rateTCP := add(floodTCP.metric("Go TCP, 64 B there and back beside 4 streams, mean", unitBack, "mean-us")), add(floodTCP.metric("Go TCP, 4 streams beside it", unitRate, "MB/s"))
+	for _, crc := range []string{"off", "on"} {
+		b := t.benchmark("BenchmarkFlood/CRC="+crc, 0)
+		mean := &row{id: "B3", what: "64 B there and back beside 4 streams, CRC " + crc + " / Go TCP, mean", over: add(b.metric("64 B there and back beside 4 streams, CRC "+crc+", mean", unitBack, "mean-us")), under: meanTCP, less: true, goal: 1.5, hope: 1}
+		rate := &row{id: "B3", what: "the 4 streams beside it, CRC " + crc + " / Go TCP", over: add(b.metric("4 streams beside it, CRC "+crc, unitRate, "MB/s")), under: rateTCP}
+		if crc == "off" {
+			rate.goal, rate.hope = 0.9, 1
+		}
+		many = append(many, mean, rate)
+	}
+	for _, n := range []int{1, 2, 8, 100, 1000} {
+		tcp50, tcp99, _ := crowd("TCP", n, n, 2)
+		add(tcp50)
+		add(tcp99)
+		for _, how := range []string{"wait", "channel"} {
+			p50, p99, _ := crowd(how, n, n, 2)
+			many = append(many,
+				&row{id: "B4", what: fmt.Sprintf("%d connections of one CQ, %s / Go TCP, p50", n, how), over: add(p50), under: tcp50, less: true, goal: 1.25, hope: 1},
+				&row{id: "B4", what: "the same, p99", over: add(p99), under: tcp99, less: true, goal: 1.5, hope: 1})
+		}
+	}
+
 	p.rows = []*row{
 		{id: "A1", what: "Write, CRC off / Go TCP", over: off, under: raw, goal: 0.85, hope: 0.95},
 		{id: "A2", what: "Write, CRC on / Go TCP", over: on, under: raw, goal: 0.75, hope: 0.85},
@@ -96,5 +154,6 @@ func makePlan(t *tools) *plan {
 		{id: "A12", what: "fetch-and-add in one process, 16 in progress / 1", over: add16In, under: add1In, goal: 8, hope: 14},
 		{id: "A12", what: "the same, 64 in progress / 1", over: add64In, under: add1In, goal: 20, hope: 40},
 	}
+	p.rows = append(p.rows, many...)
 	return p
 }
