@@ -138,9 +138,7 @@ func (a *attempt) judge(ev rawEvent) error {
 
 // connect makes the connection of a route.
 func (r *kernelRoute) connect(ctx context.Context, qp *verbs.QP, param ConnParam) (conn ProviderConn, err error) {
-	if !r.take() {
-		return nil, verbs.ErrClosed
-	}
+	r.taken = true
 	a := &attempt{end: r.end, dev: r.dev, ps: r.ps, qp: qp}
 	if err := a.begin(param, r.dev.request); err != nil {
 		r.end.destroy()
@@ -202,10 +200,7 @@ func (a *attempt) request(ctx context.Context) error {
 	}()
 	select {
 	case <-a.calling:
-		if err != nil {
-			return a.end.callError("rdma_connect", err)
-		}
-		return nil
+		return a.end.callError("rdma_connect", err)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-a.failed:

@@ -30,6 +30,9 @@ func TestOneQPInTwoAttempts(t *testing.T) {
 		err = second.Connect(soon(b.T), qp, cm.ConnParam{})
 		require.ErrorIs(b, err, verbs.ErrState)
 		require.ErrorContains(b, err, "another connection is being made")
+		var state *verbs.StateError
+		require.ErrorAs(b, err, &state)
+		require.Equal(b, verbs.QPStateInit, state.State)
 		require.Equal(b, 1, fakeverbs.Calls("rdma_connect"))
 		passive, err := req.Accept(soon(b.T), other, cm.ConnParam{})
 		require.NoError(b, err)
@@ -173,9 +176,11 @@ func TestAddrChangeWhileConnecting(t *testing.T) {
 		go func() { connected <- id.Connect(soon(b.T), qp, cm.ConnParam{}) }()
 		req, err := b.ln.Accept(soon(b.T))
 		require.NoError(b, err)
-		change := fakeverbs.CMEvent{Event: int(cm.EventAddrChange)}
-		require.True(b, fakeverbs.InjectCM(last(b.T, fakeverbs.CMConnecting).ID, change))
-		require.True(b, fakeverbs.InjectCM(last(b.T, fakeverbs.CMRequested).ID, change))
+		for _, event := range []int{int(cm.EventAddrChange), 77} { // and an event of a newer kernel
+			change := fakeverbs.CMEvent{Event: event}
+			require.True(b, fakeverbs.InjectCM(last(b.T, fakeverbs.CMConnecting).ID, change))
+			require.True(b, fakeverbs.InjectCM(last(b.T, fakeverbs.CMRequested).ID, change))
+		}
 		passive, err := req.Accept(soon(b.T), other, cm.ConnParam{})
 		require.NoError(b, err)
 		require.NoError(b, b.outcome(connected))

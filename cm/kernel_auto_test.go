@@ -119,6 +119,18 @@ func TestAutoCloses(t *testing.T) {
 	require.Empty(t, listening())
 }
 
+// TestAutoListensOnAnAddress: of the kernel's devices a listener has the one whose address it is.
+func TestAutoListensOnAnAddress(t *testing.T) {
+	auto(t)
+	for _, f := range fakes {
+		ln, err := cm.Listen(soon(t), net.JoinHostPort(f.ip, "0"), cm.Config{Device: cm.Auto})
+		require.NoError(t, err)
+		require.Equal(t, []*verbs.Device{device(t, f.name)}, ln.Devices())
+		require.Same(t, device(t, f.name), ln.Context().Device())
+		require.NoError(t, ln.Close())
+	}
+}
+
 // noListener is a network on which nobody can listen.
 type noListener struct {
 	siw.Network

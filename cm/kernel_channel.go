@@ -6,7 +6,6 @@ package cm
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"syscall"
 	"time"
@@ -62,9 +61,7 @@ func (ch *channel) release() (last bool) {
 	if ch.refs > 0 {
 		return false
 	}
-	if shared.ch == ch {
-		shared.ch = nil
-	}
+	shared.ch = nil
 	return true
 }
 
@@ -90,9 +87,8 @@ func (ch *channel) dispatch() {
 			return
 		case failure == nil:
 			ch.route(ev)
-		case errors.Is(failure, syscall.EINTR):
 		default:
-			// An event that could not be taken, for want of memory or because its ID is half gone.
+			// An event that could not be taken, for want of memory or because its ID is half gone: there may be others.
 			time.Sleep(time.Millisecond)
 		}
 	}

@@ -76,13 +76,11 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 			if errors.Is(c.qpErr(), verbs.WCWRFlushErr) {
 				// Kernel siw flushes when the stream has ended, and the event that says how is on its way.
 				late = time.After(eventLimit)
-				continue
+			} else {
+				c.finish(c.qpErr())
 			}
-			c.finish(c.qpErr())
-			continue
 		case <-late:
 			c.finish(c.qpErr())
-			continue
 		case <-c.quit:
 			return
 		}
@@ -138,7 +136,6 @@ func (c *kernelConn) finish(cause error) {
 	if c.cause == nil {
 		c.cause = cause
 	}
-	cause = c.cause
 	c.mu.Unlock()
 	if c.ps == PortSpaceUDP {
 		// There is nothing to end on the wire, and the QP may have other correspondents.
@@ -146,7 +143,7 @@ func (c *kernelConn) finish(cause error) {
 		c.markGone()
 		return
 	}
-	// The QP first: what is flushed finds the reason, and InfiniBand flushes nothing by itself.
+	// The QP first: what is flushed finds the reason, and InfiniBand flushes nothing by itself. A QP that has one keeps it.
 	toError(c.qp, cause)
 	_ = c.end.call(rawID.disconnect)
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
@@ -185,7 +182,7 @@ func (c *kernelConn) Done() <-chan struct{} { return c.done }
 func (c *kernelConn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cause == nil && c.ps != PortSpaceUDP { // a UD QP has other correspondents
+	if c.cause == nil {
 		c.cause = c.qp.Err()
 		if c.dev.iwarp && c.cause == error(verbs.WCWRFlushErr) {
 			c.cause = io.EOF // flushed by the device, of which nobody here has asked it: the stream has ended

@@ -66,6 +66,74 @@ func TestDatagrams(t *testing.T) {
 	require.ErrorIs(t, b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}).Connect(soon(t), b.qp(0), cm.ConnParam{}), verbs.ErrInvalid)
 }
 
+// TestDatagramsOfOneQP: one UD QP serves several IDs, on either side and at once. None of them has depths.
+func TestDatagramsOfOneQP(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
+	cfg := cm.Config{PortSpace: cm.PortSpaceUDP}
+	qp, other := b.qp(verbs.QPTypeUD), b.qp(verbs.QPTypeUD)
+	fakeverbs.CMNext("rdma_connect", silence)
+	slow := b.resolve(cfg)
+	called := b.untilCalled("rdma_connect")
+	ended := make(chan error, 1)
+	go func() { ended <- slow.Connect(t.Context(), qp, cm.ConnParam{}) }()
+	wait(t, called.Done(), "the call")
+	for range 2 {
+		id := b.resolve(cfg)
+		connected := make(chan error, 1)
+		go func() { connected <- id.Connect(soon(t), qp, cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3}) }()
+		req, err := b.ln.Accept(soon(t))
+		require.NoError(t, err)
+		passive, err := req.Accept(soon(t), other, cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3})
+		require.NoError(t, err)
+		require.NoError(t, b.outcome(connected))
+		for _, id := range []*cm.ID{id, passive} {
+			ord, ird := id.PeerDepths()
+			require.Equal(t, []int{-1, -1}, []int{ord, ird})
+			require.NoError(t, id.Err())
+		}
+		require.NoError(t, passive.Close())
+	}
+	require.Zero(t, fakeverbs.Args("ibv_modify_qp")[1]&uint64(verbs.QPAttrDestQPN))
+	require.NoError(t, slow.Close())
+	require.ErrorIs(t, b.outcome(ended), verbs.ErrClosed)
+}
+
+// TestDatagramsRise: a UD QP that cannot be brought to RTS is no end of a service, nor a member of a group.
+func TestDatagramsRise(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
+	cfg := cm.Config{PortSpace: cm.PortSpaceUDP}
+	for _, c := range []struct {
+		call string
+		nth  int
+	}{{"ibv_query_qp", 2}, {"ibv_modify_qp", 1}, {"ibv_modify_qp", 2}} { // the first query is that of the handle
+		bound := func() *verbs.QP {
+			qp := b.qp(verbs.QPTypeUD)
+			require.NoError(t, b.resolve(cfg).BindQP(qp))
+			return qp
+		}
+		id, qp := b.resolve(cfg), bound()
+		fakeverbs.Fail(c.call, c.nth, syscall.EIO)
+		require.ErrorIs(t, id.Connect(soon(t), qp, cm.ConnParam{}), syscall.EIO)
+		require.Zero(t, fakeverbs.Calls("rdma_connect"))
+
+		id, qp = b.resolve(cfg), bound()
+		fakeverbs.Fail(c.call, c.nth, syscall.EIO)
+		_, err := id.JoinMulticast(soon(t), qp, netip.MustParseAddr("239.1.2.3"))
+		require.ErrorIs(t, err, syscall.EIO)
+		require.Zero(t, fakeverbs.Calls("rdma_join_multicast"))
+	}
+	id, qp, other := b.resolve(cfg), b.qp(verbs.QPTypeUD), b.qp(verbs.QPTypeUD)
+	require.NoError(t, b.resolve(cfg).BindQP(other))
+	connected := make(chan error, 1)
+	go func() { connected <- id.Connect(soon(t), qp, cm.ConnParam{}) }()
+	req, err := b.ln.Accept(soon(t))
+	require.NoError(t, err)
+	fakeverbs.Fail("ibv_modify_qp", 2, syscall.EIO)
+	_, err = req.Accept(soon(t), other, cm.ConnParam{})
+	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorIs(t, b.outcome(connected), cm.ErrRejected)
+}
+
 // TestNoDatagrams: iWARP has none.
 func TestNoDatagrams(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
@@ -102,6 +170,9 @@ func TestMulticast(t *testing.T) {
 	fakeverbs.CMNext("rdma_join_multicast", fakeverbs.CMEvent{Event: int(cm.EventMulticastError), Status: -int(syscall.EINVAL)})
 	_, err = id.JoinMulticast(soon(t), qp, group)
 	require.ErrorIs(t, err, syscall.EINVAL)
+	fakeverbs.CMNext("rdma_join_multicast", fakeverbs.CMEvent{Event: int(cm.EventMulticastError)})
+	_, err = id.JoinMulticast(soon(t), qp, group)
+	require.ErrorContains(t, err, "RDMA_CM_EVENT_MULTICAST_ERROR", "whatever its status says")
 	fakeverbs.CMNext("rdma_join_multicast", fakeverbs.CMEvent{Event: fakeverbs.NoEvent})
 	_, err = id.JoinMulticast(b.expiresWhenCalled("rdma_join_multicast"), qp, group)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

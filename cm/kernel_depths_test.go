@@ -110,6 +110,66 @@ func TestSilentDepths(t *testing.T) {
 	})
 }
 
+// TestHalfSilentDepths: a peer that gives one depth has spoken.
+func TestHalfSilentDepths(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		for _, param := range []cm.ConnParam{{InitiatorDepth: cm.None, ResponderResources: 5}, {InitiatorDepth: 5, ResponderResources: cm.None}} {
+			id, qp := b.resolve(cm.Config{}), b.qp(0)
+			connected := make(chan error, 1)
+			go func() { connected <- id.Connect(soon(b.T), qp, param) }()
+			req, err := b.ln.Accept(soon(b.T))
+			require.NoError(b, err)
+			ord, ird := req.Depths()
+			require.Equal(b, []int{max(param.InitiatorDepth, 0), max(param.ResponderResources, 0)}, []int{ord, ird})
+			require.NoError(b, req.Reject(nil))
+			require.ErrorIs(b, <-connected, cm.ErrRejected)
+		}
+	})
+}
+
+// TestDepthsAreKept: kernel siw, which moves the QP itself, takes as many Reads as the peer serves. It is given as many at a time as
+// we have asked for.
+func TestDepthsAreKept(t *testing.T) {
+	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
+	pd, err := b.vctx.AllocPD()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pd.Close()) })
+	mr, err := pd.AllocMR(64, verbs.AccessLocalWrite)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, mr.Close()) })
+	sge, err := mr.SGE(0, 64)
+	require.NoError(t, err)
+	cq, err := b.vctx.CreateCQ(verbs.CQConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cq.Close()) })
+	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, qp.Close()) })
+	id := b.resolve(cm.Config{})
+	require.NoError(t, id.BindQP(qp))
+	require.True(t, fakeverbs.SetDepths(qp.Num(), 9, 9))
+	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventEstablished), ResponderResources: 9, InitiatorDepth: 9})
+	require.NoError(t, id.Connect(soon(t), qp, cm.ConnParam{PrivateData: []byte("me"), InitiatorDepth: 2}))
+	require.True(t, fakeverbs.MoveQP(qp.Num(), int(verbs.QPStateRTS)))
+	for range 3 {
+		_, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{sge}, RKey: 7}})
+		require.NoError(t, err)
+	}
+	reads := 0
+	for _, wr := range fakeverbs.Posted() {
+		if verbs.WROpcode(wr.Opcode) == verbs.WRRDMARead {
+			reads++
+		}
+	}
+	require.Equal(t, 2, reads)
+	for _, other := range fakeverbs.CMIDs() {
+		if string(other.Param.PrivateData) == "me" {
+			fakeverbs.InjectCM(other.ID, fakeverbs.CMEvent{Event: int(cm.EventDisconnected)})
+		}
+	}
+	wait(t, id.Done(), "the end")
+}
+
 // TestDepthsOfTheDevice: librdmacm counts them in 8 bits, of which it has one value for itself.
 func TestDepthsOfTheDevice(t *testing.T) {
 	fakeverbs.Start(t)

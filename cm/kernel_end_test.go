@@ -293,6 +293,36 @@ func TestErrOfAFlush(t *testing.T) {
 	}
 }
 
+// TestErrOfAFlushAtThePassiveSide is like that of the active one.
+func TestErrOfAFlushAtThePassiveSide(t *testing.T) {
+	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
+	active, passive := b.pair(cm.ConnParam{})
+	qp := passive.QP()
+	_, err := qp.PostRecv([]verbs.RecvWR{{ID: 7}})
+	require.NoError(t, err)
+	posted := fakeverbs.LastPosted()
+	require.True(t, fakeverbs.InjectWC(qp.Num(), true, fakeverbs.WC{WRID: posted[0].WRID, Status: uint32(verbs.WCWRFlushErr)}))
+	var wcs [1]verbs.WC
+	n, err := qp.RecvCQ().Poll(wcs[:])
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.ErrorIs(t, passive.Err(), io.EOF)
+	require.NoError(t, active.Disconnect())
+	wait(t, passive.Done(), "Done")
+}
+
+// TestQPIsClosed: a connection ends with its QP.
+func TestQPIsClosed(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		active, passive := b.pair(cm.ConnParam{})
+		require.NoError(b, active.QP().Close())
+		wait(b.T, active.Done(), "Done")
+		wait(b.T, passive.Done(), "the peer's Done")
+		require.ErrorIs(b, active.Err(), verbs.ErrClosed)
+		require.ErrorIs(b, passive.Err(), io.EOF)
+	})
+}
+
 // TestPeerDoesNotAnswer: Close waits for a while only.
 func TestPeerDoesNotAnswer(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})

@@ -103,11 +103,9 @@ func (e *endpoint) deliver(ev rawEvent) {
 	defer e.mu.Unlock()
 	switch ev.event {
 	case EventMulticastJoin, EventMulticastError:
-		if m, ok := e.groups[ev.group]; ok {
-			select {
-			case m.answer <- ev:
-			default: // an error after the join: the group is left when it is left
-			}
+		select {
+		case e.groups[ev.group].answer <- ev:
+		default: // an error after the join: the group is left when it is left
 		}
 		return
 	case EventAddrChange:

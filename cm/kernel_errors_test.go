@@ -172,4 +172,9 @@ func TestRejectedHasErrno(t *testing.T) {
 	require.ErrorIs(t, err, cm.ErrRejected)
 	var no syscall.Errno
 	require.NotErrorAs(t, err, &no)
+	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventRejected)})
+	err = b.resolve(cm.Config{}).Connect(soon(t), b.qp(0), cm.ConnParam{})
+	require.NotErrorIs(t, err, cm.ErrRejected, "no reason is not the peer's program")
+	var ee *cm.EventError
+	require.ErrorAs(t, err, &ee)
 }

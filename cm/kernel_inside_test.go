@@ -41,11 +41,17 @@ func insideContext(t *testing.T) *verbs.Context {
 	return vctx
 }
 
+// until waits for a condition.
+func until(t *testing.T, met func() bool) {
+	t.Helper()
+	require.Eventually(t, met, 20*time.Second, time.Millisecond)
+}
+
 // TestNothingToWaitFor: after what means the end of a connection on the wire Close does not wait for the peer's answer.
 func TestNothingToWaitFor(t *testing.T) {
 	vctx := insideContext(t)
 	ctx := t.Context()
-	for _, event := range []Event{EventDisconnected, EventTimewaitExit, EventDeviceRemoval, EventUnreachable} {
+	for _, event := range []Event{EventDisconnected, EventTimewaitExit, EventDeviceRemoval, EventUnreachable, EventConnectError, EventRejected} {
 		ln, err := Listen(ctx, "192.0.2.1:0", Config{Context: vctx})
 		require.NoError(t, err)
 		id, err := Resolve(ctx, ln.Addr().String(), Config{Context: vctx})
@@ -62,6 +68,9 @@ func TestNothingToWaitFor(t *testing.T) {
 		require.NoError(t, id.Connect(ctx, insideQP(t, vctx, verbs.QPTypeRC), ConnParam{PrivateData: []byte("me")}))
 		p := <-passive
 		require.NotNil(t, p)
+		if event != EventDisconnected {
+			fakeverbs.CMNext("rdma_disconnect", fakeverbs.CMEvent{Event: fakeverbs.NoEvent}) // the peer does not answer
+		}
 		for _, known := range fakeverbs.CMIDs() {
 			if string(known.Param.PrivateData) == "me" {
 				fakeverbs.InjectCM(known.ID, fakeverbs.CMEvent{Event: int(event)})
@@ -104,6 +113,16 @@ func TestGroupsAreForgotten(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ENOMEM)
 	require.Empty(t, end.memberships())
 	require.Empty(t, id.groups)
+
+	first, err := join()
+	require.NoError(t, err)
+	second, err := id.JoinMulticast(t.Context(), qp, netip.MustParseAddr("239.1.2.4"))
+	require.NoError(t, err)
+	require.Len(t, end.memberships(), 2)
+	require.NoError(t, first.Leave())
+	require.Equal(t, "239.1.2.4", end.memberships()[0].at.Addr().String())
+	require.NoError(t, second.Leave())
+	require.Empty(t, end.memberships())
 }
 
 // TestEndpointIsForgotten: the channel keeps no record of an ID that could not be made.

@@ -134,10 +134,8 @@ func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, tos uint8, 
 		l.vctx = vctx
 	}
 	end.setAccept(l.offer)
-	if err := end.call(func(id rawID) error { return id.listen(kernelBacklog) }); err != nil {
-		return noWay(kernelAddr{at, l.ps}, end.callError("rdma_listen", err))
-	}
-	return nil
+	err := end.call(func(id rawID) error { return id.listen(kernelBacklog) })
+	return noWay(kernelAddr{at, l.ps}, end.callError("rdma_listen", err))
 }
 
 func (l *kernelListener) destroy() {
@@ -177,7 +175,7 @@ func (l *kernelListener) wakeLocked() {
 func (l *kernelListener) take() (r *kernelRequest, shut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.shut || len(l.waiting) == 0 {
+	if len(l.waiting) == 0 {
 		return nil, l.shut
 	}
 	r = l.waiting[0]

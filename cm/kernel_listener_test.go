@@ -166,6 +166,32 @@ func TestRequestOfNoDevice(t *testing.T) {
 	require.NoError(t, b.outcome(accepted))
 }
 
+// TestRequestOfAClosedContext: a request whose device's context the program has closed is refused.
+func TestRequestOfAClosedContext(t *testing.T) {
+	fakeverbs.Start(t)
+	vctx, err := device(t, "fake0").Open()
+	require.NoError(t, err)
+	ln, err := cm.Listen(soon(t), "192.0.2.1:0", cm.Config{Context: vctx})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	require.NoError(t, vctx.Close())
+	other, err := device(t, "fake0").Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, other.Close()) })
+	id, err := cm.Resolve(soon(t), ln.Addr().String(), cm.Config{Context: other})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, id.Close()) })
+	ctx, cancel := context.WithCancel(t.Context())
+	accepted := make(chan error, 1)
+	go func() {
+		_, err := ln.Accept(ctx)
+		accepted <- err
+	}()
+	require.ErrorIs(t, id.Connect(soon(t), newQP(t, other, 0), cm.ConnParam{}), cm.ErrRejected)
+	cancel()
+	require.ErrorIs(t, <-accepted, context.Canceled)
+}
+
 // TestRequestAtAClosingListener: a request that comes in while its listener is closed is refused.
 func TestRequestAtAClosingListener(t *testing.T) {
 	eachFake(t, func(b *bench) {

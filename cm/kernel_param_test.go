@@ -19,7 +19,10 @@ import (
 // TestActiveRises: what fails between the peer's answer and the last word ends the attempt, and the QP with it.
 func TestActiveRises(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
-	for _, call := range []string{"ibv_modify_qp", "rdma_init_qp_attr", "rdma_establish"} {
+	for _, c := range []struct {
+		call string
+		nth  int // behind those of Accept
+	}{{"ibv_modify_qp", 3}, {"ibv_modify_qp", 4}, {"rdma_init_qp_attr", 3}, {"rdma_init_qp_attr", 4}, {"rdma_establish", 1}} {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
 		require.NoError(t, id.BindQP(qp))
 		connected := make(chan error, 1)
@@ -27,10 +30,9 @@ func TestActiveRises(t *testing.T) {
 		req, err := b.ln.Accept(soon(t))
 		require.NoError(t, err)
 		require.NoError(t, req.BindQP(other))
-		nth := map[string]int{"ibv_modify_qp": 3, "rdma_init_qp_attr": 3, "rdma_establish": 1}[call] // behind those of Accept
-		fakeverbs.Fail(call, nth, syscall.EIO)
+		fakeverbs.Fail(c.call, c.nth, syscall.EIO)
 		passive, err := req.Accept(soon(t), other, cm.ConnParam{})
-		require.ErrorIs(t, <-connected, syscall.EIO, call)
+		require.ErrorIs(t, <-connected, syscall.EIO, c.call)
 		require.Equal(t, verbs.QPStateErr, qp.State())
 		if err == nil { // the answer was on its way already
 			wait(t, passive.Done(), "the end")
@@ -100,6 +102,7 @@ func TestParametersOutOfRange(t *testing.T) {
 	}
 	require.ErrorIs(t, b.resolve(cm.Config{}).Connect(soon(t), b.qp(verbs.QPTypeUD), cm.ConnParam{}), verbs.ErrInvalid)
 	require.Zero(t, fakeverbs.Calls("rdma_connect"), "nobody was contacted")
+	b.pair(cm.ConnParam{PrivateData: make([]byte, 56), InitiatorDepth: 1, ResponderResources: 1, RetryCount: 7, RNRRetryCount: 7, MinRNRTimer: 31})
 	_, err := cm.Resolve(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx, PortSpace: 77})
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 	_, err = cm.Listen(soon(t), "192.0.2.1:0", cm.Config{Context: b.vctx, PortSpace: 77})
@@ -130,6 +133,7 @@ func TestQPAttributes(t *testing.T) {
 func TestTOS(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{TOS: 16})
 	require.EqualValues(t, 16, last(t, fakeverbs.CMListening).TOS)
+	require.False(t, last(t, fakeverbs.CMListening).AFOnly, "an address is of one family anyway")
 	b.resolve(cm.Config{TOS: 32})
 	id := last(t, fakeverbs.CMRouteResolved)
 	require.True(t, id.TOSSet)
@@ -145,7 +149,9 @@ func TestSource(t *testing.T) {
 		require.EqualValues(b, 4711, last(b.T, fakeverbs.CMRouteResolved).SrcPort)
 		b.resolve(cm.Config{Source: netip.AddrPortFrom(netip.Addr{}, 4712)})
 		require.EqualValues(b, 4712, last(b.T, fakeverbs.CMRouteResolved).SrcPort)
-		_, err := cm.Resolve(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx, Source: netip.MustParseAddrPort("[2001:db8::1]:0")})
+		_, err := cm.Resolve(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx, Source: netip.MustParseAddrPort("203.0.113.9:4714")})
+		require.ErrorIs(b, err, syscall.EADDRNOTAVAIL, "nobody's address")
+		_, err = cm.Resolve(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx, Source: netip.MustParseAddrPort("[2001:db8::1]:0")})
 		require.ErrorIs(b, err, verbs.ErrInvalid)
 		require.ErrorContains(b, err, b.ip+" has no address of the family of 2001:db8::1")
 		there := map[bool]string{false: "[2001:db8::1]:7306", true: "[2001:db8:1::1]:7306"}[b.iwarp()]

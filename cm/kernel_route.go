@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"syscall"
 	"time"
 
@@ -28,11 +27,9 @@ type kernelRoute struct {
 	ps     PortSpace
 	remote kernelAddr
 
-	end *endpoint
-	dev kernelDevice
-
-	mu    sync.Mutex
-	taken bool // by an attempt, which destroys end
+	end   *endpoint
+	dev   kernelDevice
+	taken bool // by connect, which destroys end
 }
 
 // kernelDevice is what the connection manager has to know about a device.
@@ -140,7 +137,7 @@ func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limi
 			return r.end.callError("rdma_resolve_addr", err)
 		}
 		err := r.await(ctx, EventAddrResolved)
-		if !errors.Is(err, syscall.ETIMEDOUT) || ctx.Err() != nil || time.Until(end) <= 0 {
+		if !errors.Is(err, syscall.ETIMEDOUT) || time.Until(end) <= 0 {
 			return err
 		}
 	}
@@ -227,17 +224,9 @@ func (r *kernelRoute) remoteAddr() net.Addr { return r.remote }
 
 // close frees the ID if no attempt has taken it.
 func (r *kernelRoute) close() {
-	if r.take() {
+	if !r.taken {
 		r.end.destroy()
 	}
-}
-
-func (r *kernelRoute) take() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	was := r.taken
-	r.taken = true
-	return !was
 }
 
 // bind implements binder.

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// route is a way to a peer that Resolve has found.
+// route is a way to a peer that Resolve has found. connect is called once at most, and close after that has returned.
 type route interface {
 	remoteAddr() net.Addr
 	binder
