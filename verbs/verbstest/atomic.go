@@ -466,8 +466,7 @@ func atomicBadSink(w *world) outcome {
 				if !w.iwarp() {
 					// The sink is looked at when the answer has come; what the peer did is done.
 					require.NotEqual(w, verbs.WCSuccess.String(), p.a.run(wr).Status.String())
-					closes(w.T, p.a.id.Done(), "the end of the connection")
-					closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+					p.disconnected()
 				} else {
 					p.localFault(wr, verbs.WCLocProtErr)
 					require.EqualValues(w, 1, p.b.mem.get(16))

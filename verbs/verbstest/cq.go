@@ -372,8 +372,7 @@ func cqOverflow(w *world) outcome {
 			break
 		}
 	}
-	closes(w.T, p.a.id.Done(), "the end of the connection")
-	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	p.disconnected()
 	require.Equal(w, verbs.QPStateErr, p.a.qp.State())
 	p.a.flushed(p.a.rcq, 2)
 	p.b.flushed(p.b.rcq, 1)
@@ -436,8 +435,7 @@ func (w *world) recvOverflow() {
 	ev, ok := w.b.eventOf(verbs.EventCQErr, waitLimit)
 	require.True(w, ok, "no event")
 	require.Same(w, p.b.rcq, ev.CQ)
-	closes(w.T, p.a.id.Done(), "the end of the connection")
-	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	p.disconnected()
 	require.Equal(w, verbs.QPStateErr, p.b.qp.State())
 	p.a.flushed(p.a.rcq, 9)
 	wcs := make([]verbs.WC, most)

@@ -158,8 +158,7 @@ func depthNoneAsResponder(w *world) outcome {
 		require.Contains(w, []verbs.WCStatus{verbs.WCRemInvReqErr, verbs.WCRemAccessErr}, wc.Status, wc.Status.String())
 		p.broken(p.a, p.b, fault{1, 2, 0x02, verbs.WCRemInvReqErr})
 	}
-	closes(w.T, p.a.id.Done(), "the end of the connection")
-	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	p.disconnected()
 	same()
 	own()
 	return tested

@@ -24,8 +24,7 @@ var disconnectTests = []test{
 // ended requires that both sides have learned of an end without a fault: from ended the connection.
 func (p *pair) ended(from, to *side) {
 	p.Helper()
-	closes(p.T, from.id.Done(), "Done")
-	closes(p.T, to.id.Done(), "Done at the peer")
+	p.disconnected()
 	for _, s := range []*side{from, to} {
 		require.Equal(p, verbs.QPStateErr.String(), s.qp.State().String())
 	}

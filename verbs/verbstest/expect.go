@@ -102,8 +102,7 @@ func (w *world) badBind(wc verbs.WC) {
 // know: by the QP's state and error, the ID, and an event.
 func (p *pair) broken(from, to *side, f fault) {
 	p.Helper()
-	closes(p.T, from.id.Done(), "the end of the requester's connection")
-	closes(p.T, to.id.Done(), "the end of the responder's connection")
+	p.disconnected()
 	for _, s := range []*side{from, to} {
 		require.Equal(p, verbs.QPStateErr.String(), s.qp.State().String())
 		require.Error(p, s.qp.Err())

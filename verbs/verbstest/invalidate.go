@@ -70,23 +70,63 @@ func (p *pair) invalidatesOthers() bool {
 	return true
 }
 
+// invalidating makes a pair for the test of that name, which invalidates a key that it must not. It returns nil if the device
+// does not survive the test or permits it; that is noted.
+func (w *world) invalidating(name string) *pair {
+	w.Helper()
+	if name == "Unbound" && w.hurtsKernel() {
+		return nil
+	}
+	p := w.pair(pairConfig{})
+	if name == "OtherQP" && p.invalidatesOthers() {
+		return nil
+	}
+	return p
+}
+
+// Keys that cannot be invalidated, of the passive side of a pair.
+func unknownKey(p *pair) uint32 { return p.b.mem.RKey() ^ 0x5a5a5a00 }
+func zeroKey(*pair) uint32      { return 0 }
+func regionKey(p *pair) uint32  { return p.b.mem.RKey() }
+func unboundKey(p *pair) uint32 { return p.b.allocMW().RKey() }
+
+// otherWindow is a window of the passive side of a pair of its own, which no other QP may invalidate.
+type otherWindow struct {
+	p  *pair
+	mw *verbs.MW
+}
+
+func (w *world) otherWindow() otherWindow {
+	w.Helper()
+	p := w.pair(pairConfig{})
+	return otherWindow{p, p.window(p.b.mem, 0, 64, windowRights)}
+}
+
+func (o otherWindow) key(*pair) uint32 { return o.mw.RKey() }
+
+// opens requires that the window's key still opens what it opened.
+func (o otherWindow) opens(w *world) {
+	w.Helper()
+	p := o.p.in(w)
+	p.a.ok(p.a.run(under(o.mw, read(p.a.mem.sgl(0, 8), p.b.mem, 0))), verbs.WCRDMARead)
+}
+
 // invLocalInvalid: a key that cannot be invalidated fails the request and ends the connection.
 func invLocalInvalid(w *world) outcome {
 	if w.noInvalidate(verbs.OpLocalInv, verbs.WRLocalInv) {
 		return noted
 	}
 	by := w.pair(pairConfig{})
-	owner := w.pair(pairConfig{})
-	ownerMW := owner.window(owner.b.mem, 0, 64, windowRights)
+	other := w.otherWindow()
 	for _, c := range []struct {
 		name string
 		key  func(p *pair) uint32
 	}{
-		{"Unknown", func(p *pair) uint32 { return p.a.mem.RKey() ^ 0x5a5a5a00 }},
-		{"Zero", func(p *pair) uint32 { return 0 }},
-		{"Region", func(p *pair) uint32 { return p.b.mem.RKey() }},
-		{"Unbound", func(p *pair) uint32 { return p.b.allocMW().RKey() }},
-		{"OtherQP", func(p *pair) uint32 { return ownerMW.RKey() }},
+		{"Unknown", unknownKey},
+		{"Zero", zeroKey},
+		{"Region", regionKey},
+		{"Unbound", unboundKey},
+		{"OtherQP", other.key},
 		{"Twice", func(p *pair) uint32 {
 			mw := p.window(p.b.mem, 0, 64, windowRights)
 			p.b.ok(p.b.run(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: mw.RKey()}), verbs.WCLocalInv)
@@ -94,11 +134,11 @@ func invLocalInvalid(w *world) outcome {
 		}},
 	} {
 		w.sub(c.name, func(w *world) outcome {
-			if (c.name == "Unbound" || c.name == "Twice") && w.hurtsKernel() {
+			if c.name == "Twice" && w.hurtsKernel() {
 				return noted
 			}
-			p := w.pair(pairConfig{})
-			if c.name == "OtherQP" && p.invalidatesOthers() {
+			p := w.invalidating(c.name)
+			if p == nil {
 				return noted
 			}
 			key := c.key(p)
@@ -118,8 +158,7 @@ func invLocalInvalid(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.b.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRLocalInv, SGL: p.b.mem.sgl(0, 8)})
 	p.b.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRLocalInv, Flags: verbs.SendInline})
-	wr := under(ownerMW, read(owner.a.mem.sgl(0, 8), owner.b.mem, 0))
-	owner.a.ok(owner.a.run(wr), verbs.WCRDMARead)
+	other.opens(w)
 	return tested
 }
 
@@ -183,28 +222,24 @@ func invRemoteWrongKey(w *world) outcome {
 		return noted
 	}
 	by := w.pair(pairConfig{})
-	owner := w.pair(pairConfig{})
-	ownerMW := owner.window(owner.b.mem, 0, 64, windowRights)
+	other := w.otherWindow()
 	for _, c := range []struct {
 		name string
 		f    fault
 		key  func(p *pair) uint32
 	}{
-		{"Region", fault{0, 1, 0x09, verbs.WCRemAccessErr}, func(p *pair) uint32 { return p.b.mem.RKey() }},
-		{"OtherQP", fault{0, 1, 0x09, verbs.WCRemAccessErr}, func(p *pair) uint32 { return ownerMW.RKey() }},
+		{"Region", fault{0, 1, 0x09, verbs.WCRemAccessErr}, regionKey},
+		{"OtherQP", fault{0, 1, 0x09, verbs.WCRemAccessErr}, other.key},
 		{"ForeignPD", fault{0, 1, 0x09, verbs.WCRemAccessErr}, func(p *pair) uint32 {
 			return p.b.allocIn(p.b.allocPD(), 64, allRights).RKey()
 		}},
-		{"Unknown", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, func(p *pair) uint32 { return p.b.mem.RKey() ^ 0x5a5a5a00 }},
-		{"Zero", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, func(p *pair) uint32 { return 0 }},
-		{"Unbound", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, func(p *pair) uint32 { return p.b.allocMW().RKey() }},
+		{"Unknown", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, unknownKey},
+		{"Zero", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, zeroKey},
+		{"Unbound", fault{0, 2, 0x09, verbs.WCRemInvReqErr}, unboundKey},
 	} {
 		w.sub(c.name, func(w *world) outcome {
-			if c.name == "Unbound" && w.hurtsKernel() {
-				return noted
-			}
-			p := w.pair(pairConfig{})
-			if c.name == "OtherQP" && p.invalidatesOthers() {
+			p := w.invalidating(c.name)
+			if p == nil {
 				return noted
 			}
 			key := c.key(p)
@@ -227,9 +262,7 @@ func invRemoteWrongKey(w *world) outcome {
 			p.a.flushed(p.a.rcq, 9)
 			// The keys still open what they opened.
 			by.in(w).works()
-			wr := under(ownerMW, read(owner.a.mem.sgl(0, 8), owner.b.mem, 0))
-			o := owner.in(w)
-			o.a.ok(o.a.run(wr), verbs.WCRDMARead)
+			other.opens(w)
 			return tested
 		})
 	}

@@ -404,20 +404,8 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 		time.Sleep(time.Duration(round) * 200 * time.Microsecond)
 		require.NoError(w, src.Close())
 		clear(buf)
-		failed := false
-		for i := range count {
-			wc := p.a.sent()
-			require.EqualValues(w, i, wc.ID)
-			if wc.Status == verbs.WCSuccess {
-				require.False(w, failed, "a success behind a failure")
-				continue
-			}
-			failed = true
-			require.Contains(w, []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}, wc.Status, wc.Status.String())
-		}
-		if failed {
-			closes(w.T, p.a.id.Done(), "the end of the connection")
-			closes(w.T, p.b.id.Done(), "the end of the connection")
+		if p.a.sentUntilFailure(count, verbs.WCLocProtErr, verbs.WCWRFlushErr) < count {
+			p.disconnected()
 		} else {
 			p.settle()
 		}
@@ -437,6 +425,23 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 	return tested
 }
 
+// sentUntilFailure takes the completions of count requests, whose IDs are 0, 1, 2 and so on. It requires that from the first
+// failure on all fail, with one of the given statuses, and returns how many have succeeded.
+func (s *side) sentUntilFailure(count int, allowed ...verbs.WCStatus) (good int) {
+	s.Helper()
+	for i := range count {
+		wc := s.sent()
+		require.EqualValues(s, i, wc.ID)
+		if wc.Status == verbs.WCSuccess {
+			require.Equal(s, i, good, "a success behind a failure")
+			good++
+			continue
+		}
+		require.Contains(s, allowed, wc.Status, wc.Status.String())
+	}
+	return good
+}
+
 // lifetimeMRCloseUnderReads deregisters a region that the peer is reading: what was read before is right, and the rest
 // fails.
 func lifetimeMRCloseUnderReads(w *world) outcome {
@@ -454,19 +459,12 @@ func lifetimeMRCloseUnderReads(w *world) outcome {
 			}
 			time.Sleep(after)
 			require.NoError(w, m.Close())
-			failed, allowed := false, []verbs.WCStatus{verbs.WCRemAccessErr, verbs.WCRemOpErr, verbs.WCWRFlushErr}
-			for i := range count {
-				wc := p.a.sent()
-				require.EqualValues(w, i, wc.ID)
-				if wc.Status == verbs.WCSuccess {
-					require.False(w, failed, "a success behind a failure")
-					dst.holds(i*n, want)
-					continue
-				}
-				failed = true
-				require.Contains(w, allowed, wc.Status, wc.Status.String())
+			allowed := []verbs.WCStatus{verbs.WCRemAccessErr, verbs.WCRemOpErr, verbs.WCWRFlushErr}
+			good := p.a.sentUntilFailure(count, allowed...)
+			for i := range good {
+				dst.holds(i*n, want)
 			}
-			if !failed { // all were faster: the next one is not
+			if good == count { // all were faster: the next one is not
 				wr := read(dst.sgl(0, 8), m, 0)
 				if wc := p.a.run(wr); w.kernelIWARP() { // as above
 					require.Contains(w, allowed, wc.Status, wc.Status.String())
@@ -474,8 +472,7 @@ func lifetimeMRCloseUnderReads(w *world) outcome {
 					p.refusal(wc, fault{status: verbs.WCRemAccessErr}, false)
 				}
 			}
-			closes(w.T, p.a.id.Done(), "the end of the connection")
-			closes(w.T, p.b.id.Done(), "the end of the connection")
+			p.disconnected()
 			return tested
 		})
 	}
@@ -513,21 +510,8 @@ func lifetimeMRCloseOfSink(w *world) outcome {
 				time.Sleep(time.Duration(round) * 50 * time.Microsecond)
 				require.NoError(w, dst.Close())
 				clear(buf)
-				failed := false
-				for i := range count {
-					wc := p.a.sent()
-					require.EqualValues(w, i, wc.ID)
-					if wc.Status == verbs.WCSuccess {
-						require.False(w, failed, "a success behind a failure")
-					} else {
-						failed = true
-						allowed := []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
-						require.Contains(w, allowed, wc.Status, wc.Status.String())
-					}
-				}
-				if failed {
-					closes(w.T, p.a.id.Done(), "the end of the connection")
-					closes(w.T, p.b.id.Done(), "the end of the connection")
+				if p.a.sentUntilFailure(count, verbs.WCLocProtErr, verbs.WCWRFlushErr) < count {
+					p.disconnected()
 				}
 				if w.kernelIWARP() {
 					w.without("dereg-waits")

@@ -224,8 +224,7 @@ func (p *pair) deny(m *mem, addr uint64) {
 	if !p.iwarp() {
 		require.Equal(p, verbs.WCRemAccessErr, wc.Status)
 	}
-	closes(p.T, p.a.id.Done(), "the end of the connection")
-	closes(p.T, p.b.id.Done(), "the end of the connection")
+	p.disconnected()
 	require.Equal(p, verbs.QPStateErr, p.b.qp.State())
 	same()
 }

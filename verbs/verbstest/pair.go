@@ -336,6 +336,13 @@ func (p *pair) arrived() {
 	p.a.ok(p.a.run(verbs.SendWR{ID: 9, Opcode: verbs.WRRDMARead}), verbs.WCRDMARead)
 }
 
+// disconnected waits until both sides know of the end of the connection.
+func (p *pair) disconnected() {
+	p.Helper()
+	closes(p.T, p.a.id.Done(), "the end of the connection")
+	closes(p.T, p.b.id.Done(), "the end of the connection at the peer")
+}
+
 // works requires that the connection carries Sends both ways, Writes and Reads. No other request may be outstanding.
 func (p *pair) works() {
 	p.Helper()

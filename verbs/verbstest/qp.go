@@ -366,8 +366,7 @@ func qpErrorFlushes(w *world) outcome {
 	require.NoError(w, p.a.modify(verbs.QPStateErr))
 	p.a.flushed(p.a.rcq, 0, 1, 2, 3, 4)
 	require.ErrorIs(w, p.a.qp.Err(), verbs.ErrClosed)
-	closes(w.T, p.a.id.Done(), "the end of the connection")
-	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	p.disconnected()
 	p.b.flushed(p.b.rcq, 0, 1, 2, 3, 4)
 	require.Equal(w, verbs.QPStateErr, p.b.qp.State())
 	require.Error(w, p.b.qp.Err())
@@ -457,8 +456,7 @@ func qpCloseBusy(w *world) outcome {
 		k, err = p.a.rcq.Poll(wcs)
 		require.NoError(w, err)
 		require.Equal(w, count, k)
-		closes(w.T, p.a.id.Done(), "the end of the connection")
-		closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+		p.disconnected()
 		for i := range count {
 			require.EqualValues(w, i, p.b.received().ID)
 		}
@@ -499,8 +497,7 @@ func qpReset(w *world) outcome {
 	}
 	require.Equal(w, verbs.QPStateReset, p.a.qp.State())
 	p.a.afterReset()
-	closes(w.T, p.a.id.Done(), "the end of the connection")
-	closes(w.T, p.b.id.Done(), "the end of the connection at the peer")
+	p.disconnected()
 	p.b.flushed(p.b.rcq, 1)
 	return tested
 }

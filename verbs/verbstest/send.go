@@ -494,14 +494,12 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	if p.kernelIWARP() && wr.Opcode == verbs.WRRDMARead {
 		// The sink is judged when the answer comes; what is behind the Read has been sent by then.
 		p.without("sink-first")
-		closes(p.T, p.a.id.Done(), "the end of the connection")
-		closes(p.T, p.b.id.Done(), "the end of the connection at the peer")
+		p.disconnected()
 		return
 	}
 	p.a.flushed(p.a.scq, wr.ID+1)
 	p.a.flushed(p.a.rcq, 9)
-	closes(p.T, p.a.id.Done(), "the end of the connection")
-	closes(p.T, p.b.id.Done(), "the end of the connection at the peer")
+	p.disconnected()
 	if p.b.arrivedOr(early, 1) {
 		p.b.mem.holds(0, p.a.mem.Bytes()[:8])
 	}
