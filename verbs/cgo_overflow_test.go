@@ -57,19 +57,11 @@ func TestCQOverflowOfDevice(t *testing.T) {
 func TestCQOverflowHere(t *testing.T) {
 	fakeverbs.Start(t)
 	attr := fakeverbs.DeviceAttr(fakeverbs.Fake1)
-	attr.MaxCQE = 64
+	attr.MaxCQE = verbs.DefaultCQE
 	fakeverbs.SetDeviceAttr(fakeverbs.Fake1, attr)
-	r := &rig{TB: t}
+	r := openRig(t, "fake1")
+	require.NoError(t, r.qp.Close(), "it is of another CQ")
 	var err error
-	r.dev, err = verbs.DeviceByName("fake1")
-	require.NoError(t, err)
-	r.ctx, err = r.dev.Open()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.ctx.CloseAll()) })
-	r.pd, err = r.ctx.AllocPD()
-	require.NoError(t, err)
-	r.mr, err = r.pd.AllocMR(4096, allRights)
-	require.NoError(t, err)
 	r.cq, err = r.ctx.CreateCQ(verbs.CQConfig{CQE: 16})
 	require.NoError(t, err)
 	room := r.cq.CQE()

@@ -5,8 +5,6 @@
 package verbs_test
 
 import (
-	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,23 +13,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// again runs a test in a process whose libraries lack functions. It reports true in that process.
-func again(t *testing.T, lacks string) bool {
-	t.Helper()
-	if os.Getenv(fakeverbs.Lacks) == lacks {
-		return true
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), fakeverbs.Lacks+"="+lacks)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "--- PASS: "+t.Name())
-	return false
-}
-
 // TestOlderLibrary: what an older libibverbs lacks is refused where it is called, and everything else works.
 func TestOlderLibrary(t *testing.T) {
-	if !again(t, "ibv_reg_mr_iova,ibv_reg_mr_iova2,_ibv_query_gid_ex,ibv_reg_dmabuf_mr") {
+	if !fakeverbs.InProcessWithout(t, "ibv_reg_mr_iova", "ibv_reg_mr_iova2", "_ibv_query_gid_ex", "ibv_reg_dmabuf_mr") {
 		return
 	}
 	r := newRig(t, "fake0")
@@ -54,7 +38,7 @@ func TestOlderLibrary(t *testing.T) {
 
 // TestTooOldLibrary: a library without what every version in use has is not used, and the reason names it.
 func TestTooOldLibrary(t *testing.T) {
-	if !again(t, "ibv_create_qp") {
+	if !fakeverbs.InProcessWithout(t, "ibv_create_qp") {
 		return
 	}
 	err := verbs.RDMACore()

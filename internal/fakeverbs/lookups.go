@@ -6,6 +6,7 @@ package fakeverbs
 
 import (
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -19,12 +20,35 @@ var lookups struct {
 	faked, missing []string
 }
 
-// Lacks is an environment variable with the names of functions, separated by commas, that the libraries do not have, as older
-// versions. A program looks functions up once, so it is set for a process of its own.
-const Lacks = "FAKEVERBS_LACKS"
+// lacksVar is an environment variable with the names of functions, separated by commas, that the libraries do not have.
+const lacksVar = "FAKEVERBS_LACKS"
+
+// NamedT is what InProcessWithout needs of a test.
+type NamedT interface {
+	T
+	Name() string
+}
+
+// InProcessWithout runs a test once more, in a process whose libraries lack the named functions, as older versions of them do:
+// a program looks functions up only once. It reports true in that process, where the test goes on. In the first process it
+// reports false, and the test has failed if it did in the other.
+func InProcessWithout(t NamedT, functions ...string) bool {
+	t.Helper()
+	lacks := strings.Join(functions, ",")
+	if os.Getenv(lacksVar) == lacks {
+		return true
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), lacksVar+"="+lacks)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("fakeverbs: the process without %v: %v\n%s", functions, err, out)
+	}
+	return false
+}
 
 func init() {
-	lacks := strings.Split(os.Getenv(Lacks), ",")
+	lacks := strings.Split(os.Getenv(lacksVar), ",")
 	dynlib.Substitute = func(name string) uintptr {
 		address := cSymbol(name)
 		lookups.Lock()
