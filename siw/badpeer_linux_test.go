@@ -171,7 +171,7 @@ func TestStoppedPeerComesBack(t *testing.T) {
 }
 
 // TestSlowPeer has a peer that reads a little now and then, so that the socket to it is full all the time, and begins an FPDU
-// of which it sends an octet each time. It is not given up, and Close takes no longer for it than for any other.
+// of which it sends a byte each time. It is not given up, and Close takes no longer for it than for any other.
 func TestSlowPeer(t *testing.T) {
 	t.Parallel()
 	const patience, closeTimeout = 3 * time.Second, 3 * time.Second
@@ -182,7 +182,7 @@ func TestSlowPeer(t *testing.T) {
 	go func() {
 		defer close(stopped)
 		b := make([]byte, 64<<10)
-		for next := byte(0xff); ; next = 0 { // an FPDU of 65,280 octets
+		for next := byte(0xff); ; next = 0 { // an FPDU of 65,280 bytes
 			select {
 			case <-stop:
 				return

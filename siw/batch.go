@@ -34,10 +34,10 @@ const (
 type batch struct {
 	arena  []byte
 	pieces [][]byte // in the order of the stream
-	open   int      // start of the arena octets that are not in pieces yet
+	open   int      // start of the arena bytes that are not in pieces yet
 	refs   []*region
 	ends   []int // offset behind each FPDU
-	size   int   // octets in all
+	size   int   // bytes in all
 	sent   int
 	piece  int // first piece that is not sent entirely
 	small  bool
@@ -45,7 +45,7 @@ type batch struct {
 
 	// The FPDU that is being built.
 	crc     uint32
-	crcFrom int // start of the arena octets that are not in crc yet
+	crcFrom int // start of the arena bytes that are not in crc yet
 	ulpdu   int
 	start   int    // where it begins in the arena
 	plain   []byte // scratch of mark
@@ -93,7 +93,7 @@ func (b *batch) room(n int) bool {
 	return b.size < batchBytes && len(b.arena) < full && len(b.pieces)+2*n+1 <= cap(b.pieces)
 }
 
-// extend returns n new octets of the arena, which never moves.
+// extend returns n new bytes of the arena, which never moves.
 func (b *batch) extend(n int) []byte {
 	at := len(b.arena)
 	b.arena = b.arena[:at+n]
@@ -101,7 +101,7 @@ func (b *batch) extend(n int) []byte {
 	return b.arena[at:]
 }
 
-// begin starts an FPDU whose ULPDU has the given length and returns room for the n octets of its headers.
+// begin starts an FPDU whose ULPDU has the given length and returns room for the n bytes of its headers.
 func (b *batch) begin(ulpdu, n int) []byte {
 	b.crc, b.crcFrom, b.ulpdu, b.start = 0, len(b.arena), ulpdu, len(b.arena)
 	h := b.extend(mpa.LengthLen + n)
@@ -186,7 +186,7 @@ func (b *batch) empty() bool { return b.sent == b.size }
 // unsent returns what is to be sent.
 func (b *batch) unsent() [][]byte { return b.pieces[b.piece:] }
 
-// advance notes that n octets have been sent.
+// advance notes that n bytes have been sent.
 func (b *batch) advance(n int) {
 	b.sent += n
 	for n > 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// BenchmarkReadAway is the time of an RDMA Read of 64 octets from a program that is away, again and again: it waits, or
+// BenchmarkReadAway is the time of an RDMA Read of 64 bytes from a program that is away, again and again: it waits, or
 // polls, until a message comes, answers it, and computes for a while, or watches memory without polling.
 func BenchmarkReadAway(b *testing.B) {
 	compute := func(d time.Duration) {

@@ -145,7 +145,7 @@ func (c *crowd) completions() ([]verbs.WC, error) {
 	return c.wcs[:n], err
 }
 
-// answer sends 64 octets over the connection and posts a receive for the next.
+// answer sends 64 bytes over the connection and posts a receive for the next.
 func (c *crowd) answer(num uint32) error {
 	qp := c.qps[num]
 	if _, err := qp.PostRecv(c.recv[:]); err != nil {

@@ -25,7 +25,7 @@ import (
 // benchMemory is what each end sends from and receives into, turn by turn.
 const benchMemory = 4 << 20
 
-// end is one end of a connection, with a region of benchMemory octets.
+// end is one end of a connection, with a region of benchMemory bytes.
 type end struct {
 	scq, rcq *verbs.CQ
 	qp       *verbs.QP
@@ -128,7 +128,7 @@ func connectPairs(tb testing.TB, cfg siw.Config, n int) []endPair {
 	return pairs
 }
 
-// next fills in a request with the next octets of the region, to or from the same place at the other end.
+// next fills in a request with the next bytes of the region, to or from the same place at the other end.
 func (e *end) next(op verbs.WROpcode, flags verbs.SendFlags, size int, to *end) []verbs.SendWR {
 	if e.at+size > benchMemory {
 		e.at = 0
@@ -299,7 +299,7 @@ func tcpPair() (out, in net.Conn, err error) {
 	return out, in, err
 }
 
-// BenchmarkPingPong is half of the round trip of an RDMA Write of 64 octets with immediate: with goroutines that sleep at
+// BenchmarkPingPong is half of the round trip of an RDMA Write of 64 bytes with immediate: with goroutines that sleep at
 // once and with goroutines that poll for up to 50 us before.
 func BenchmarkPingPong(b *testing.B) {
 	for _, mode := range []struct {
@@ -410,7 +410,7 @@ func BenchmarkFetchAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkPost is what posting a list of 16 RDMA Writes of 64 octets and taking their completions costs, of which the
+// BenchmarkPost is what posting a list of 16 RDMA Writes of 64 bytes and taking their completions costs, of which the
 // system call is most.
 func BenchmarkPost(b *testing.B) {
 	a, p := connectEnds(b, siw.Config{})

@@ -57,7 +57,7 @@ type Config struct {
 	Addr netip.Addr
 	// Network replaces the host's TCP (nil = the host's).
 	Network Network
-	// MTU is the largest FPDU in octets, 156 to 65,536, below what the TCP connection's segment size allows (0 = that).
+	// MTU is the largest FPDU in bytes, 156 to 65,536, below what the TCP connection's segment size allows (0 = that).
 	MTU int
 	// CRC says when to ask for CRC32C (RFC 5044 section 4.4); a connection has it if either side asks. Auto (the default)
 	// asks for it only as the passive side, and there only of a peer that wants a peer-to-peer connection. So two NICs of

@@ -40,7 +40,7 @@ type conn struct {
 	gone    chan struct{}  // closed when the stream is closed too
 
 	idle     *time.Timer   // looks for signs of life; nil without IdleTimeout
-	received atomic.Uint64 // octets, for idle
+	received atomic.Uint64 // bytes, for idle
 
 	reason *time.Timer // mu; gives up waiting for the reason of a failure; nil = nobody waits
 

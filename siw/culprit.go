@@ -45,7 +45,7 @@ func (c *conn) culprit(t *rdmap.Terminate) *sendEntry {
 	return c.begun(func(e *sendEntry) bool { return e.asked(&rr) })
 }
 
-// isSIWOpcode reports whether t is what kernel siw sends for an operation that it does not know. By the RFCs its octets tell of
+// isSIWOpcode reports whether t is what kernel siw sends for an operation that it does not know. By the RFCs its bytes tell of
 // a failed set-up (RFC 6581 section 8), which cannot be when there are requests.
 func isSIWOpcode(t *rdmap.Terminate) bool {
 	return t.Layer == rdmap.LayerMPA && t.Type == 0 && t.Code == mpa.ErrCodeIRD && len(t.DDPHeader) == 0

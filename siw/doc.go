@@ -44,7 +44,7 @@
 //  1. No holder of a role and nobody who holds a lock ever waits for the network. So two sides that send large messages to
 //     each other cannot block each other, and a post never blocks.
 //  2. A message that has begun is finished before another begins. Responses go before requests, at most 16 in a row.
-//  3. Requests complete in the order of posting: Send, Write and Immediate Data when the socket has their last octet, Read
+//  3. Requests complete in the order of posting: Send, Write and Immediate Data when the socket has their last byte, Read
 //     and atomics when the answer is placed. At most ORD of the latter are in progress; a fence waits for all of them.
 //  4. Incoming messages are handled in the order of the stream, and responses are sent in the order of their requests. With
 //     2 this keeps every row of the ordering tables of RFC 5040 section 5.5 and RFC 7306 section 7.

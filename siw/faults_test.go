@@ -18,8 +18,8 @@ import (
 type faultEnv struct {
 	*rawEnd
 	p       *rawPeer
-	all     *verbs.MR // 64 octets at 0x10000, every right
-	odd     *verbs.MR // the same memory from its second octet on, at 0x10000
+	all     *verbs.MR // 64 bytes at 0x10000, every right
+	odd     *verbs.MR // the same memory from its second byte on, at 0x10000
 	local   *verbs.MR // only AccessLocalWrite
 	read    *verbs.MR // only AccessRemoteRead
 	write   *verbs.MR // only AccessRemoteWrite
@@ -77,9 +77,9 @@ func (v *faultEnv) atomics(count int) {
 }
 
 // reads posts one Read and reads its request.
-func (v *faultEnv) reads(octets int) {
+func (v *faultEnv) reads(bytes int) {
 	v.t.Helper()
-	s, err := v.sink.SGE(0, octets)
+	s, err := v.sink.SGE(0, bytes)
 	require.NoError(v.t, err)
 	v.post(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{s}})
 	v.p.read()
@@ -95,7 +95,7 @@ func fetch(mr *verbs.MR, off int64, size uint32) rdmap.ReadRequest {
 	return rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2, Size: size, SrcSTag: mr.RKey(), SrcTO: mr.Addr() + uint64(off)}
 }
 
-// with changes octets of a ULPDU.
+// with changes bytes of a ULPDU.
 func with(u []byte, off int, v ...byte) []byte {
 	u = bytes.Clone(u)
 	copy(u[off:], v)
@@ -182,19 +182,19 @@ func msg(f func(v *faultEnv) []byte) faultMsgs {
 	return func(v *faultEnv) [][]byte { return [][]byte{f(v)} }
 }
 
-// goodWrite, goodRead and goodAtomic are messages without a fault, with octets replaced.
-func goodWrite(off int, octets ...byte) faultMsgs {
+// goodWrite, goodRead and goodAtomic are messages without a fault, with bytes replaced.
+func goodWrite(off int, bytes ...byte) faultMsgs {
 	return msg(func(v *faultEnv) []byte {
-		return with(rawTagged(rdmap.OpWrite, v.all.RKey(), v.all.Addr(), eight), off, octets...)
+		return with(rawTagged(rdmap.OpWrite, v.all.RKey(), v.all.Addr(), eight), off, bytes...)
 	})
 }
 
-func goodRead(off int, octets ...byte) faultMsgs {
-	return msg(func(v *faultEnv) []byte { return with(rawRead(1, fetch(v.all, 0, 8)), off, octets...) })
+func goodRead(off int, bytes ...byte) faultMsgs {
+	return msg(func(v *faultEnv) []byte { return with(rawRead(1, fetch(v.all, 0, 8)), off, bytes...) })
 }
 
-func goodAtomic(off int, octets ...byte) faultMsgs {
-	return msg(func(v *faultEnv) []byte { return with(rawAtomic(1, add(v.all, 0)), off, octets...) })
+func goodAtomic(off int, bytes ...byte) faultMsgs {
+	return msg(func(v *faultEnv) []byte { return with(rawAtomic(1, add(v.all, 0)), off, bytes...) })
 }
 
 // Where fields are in a ULPDU.
@@ -339,9 +339,9 @@ func lengthFaults() []faultCase {
 			recv: []int{0}, status: []verbs.WCStatus{short}},
 		{name: "Send longer than the receive with its second segment", send: segment(17), want: tooLong,
 			recv: []int{16}, status: []verbs.WCStatus{short}},
-		{name: "Immediate Data of 9 octets", send: immediate(rdmap.OpImmediate, 9), want: tooLong, recv: []int{64}},
-		{name: "Immediate Data of 7 octets", send: immediate(rdmap.OpImmediate, 7), want: badStream, recv: []int{64}},
-		{name: "Immediate Data of no octets", send: immediate(rdmap.OpImmediateSE, 0), want: badStream,
+		{name: "Immediate Data of 9 bytes", send: immediate(rdmap.OpImmediate, 9), want: tooLong, recv: []int{64}},
+		{name: "Immediate Data of 7 bytes", send: immediate(rdmap.OpImmediate, 7), want: badStream, recv: []int{64}},
+		{name: "Immediate Data of no bytes", send: immediate(rdmap.OpImmediateSE, 0), want: badStream,
 			recv: []int{64}},
 		{name: "Read Request too long", send: request(rdmap.OpReadRequest, rdmap.ReadRequestLen+1), want: tooLong},
 		{name: "Read Request too short", send: request(rdmap.OpReadRequest, rdmap.ReadRequestLen-1), want: badStream},
@@ -365,17 +365,17 @@ func writeFaults() []faultCase {
 		{name: "Write, unknown key", send: msg(func(v *faultEnv) []byte {
 			return rawTagged(rdmap.OpWrite, v.all.RKey()^0x12345600, v.all.Addr(), eight)
 		}), want: taggedKey},
-		{name: "Write, key differs in the low octet", send: msg(func(v *faultEnv) []byte {
+		{name: "Write, key differs in the low byte", send: msg(func(v *faultEnv) []byte {
 			return rawTagged(rdmap.OpWrite, v.all.RKey()^1, v.all.Addr(), eight)
 		}), want: taggedKey},
 		{name: "Write, freed key", send: msg(func(v *faultEnv) []byte {
 			return rawTagged(rdmap.OpWrite, v.gone, v.all.Addr(), eight)
 		}), want: taggedKey},
-		{name: "Write, one octet past", send: to(all, 57, 8), want: taggedBounds},
-		{name: "Write, one octet before", send: to(all, -1, 8), want: taggedBounds},
+		{name: "Write, one byte past", send: to(all, 57, 8), want: taggedBounds},
+		{name: "Write, one byte before", send: to(all, -1, 8), want: taggedBounds},
 		{name: "Write, far away", send: to(all, 1<<62, 8), want: taggedBounds},
 		{name: "Write, larger than the region", send: to(all, 0, 65), want: taggedBounds},
-		{name: "Write, second segment one octet past", send: func(v *faultEnv) [][]byte {
+		{name: "Write, second segment one byte past", send: func(v *faultEnv) [][]byte {
 			first := ddp.Tagged{STag: v.all.RKey(), TO: v.all.Addr()}
 			return [][]byte{rawTaggedSegment(rdmap.OpWrite, first, bytes.Repeat([]byte{0xa5}, 60)),
 				rawTagged(rdmap.OpWrite, v.all.RKey(), v.all.Addr()+60, make([]byte, 5))}
@@ -400,8 +400,8 @@ func readFaults() []faultCase {
 		{name: "Read, freed key", send: msg(func(v *faultEnv) []byte {
 			return rawRead(1, rdmap.ReadRequest{Size: 8, SrcSTag: v.gone, SrcTO: 0x10000})
 		}), want: readKey},
-		{name: "Read, one octet past", send: from(all, 0, 65), want: readBounds},
-		{name: "Read, one octet before", send: from(all, -1, 8), want: readBounds},
+		{name: "Read, one byte past", send: from(all, 0, 65), want: readBounds},
+		{name: "Read, one byte before", send: from(all, -1, 8), want: readBounds},
 		{name: "Read, 4 GiB", send: from(all, 0, 0xffffffff), want: readBounds},
 		{name: "Read, wrap", send: goodRead(38, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf9), want: readWrap},
 		{name: "Read, right lacking", send: from(func(v *faultEnv) *verbs.MR { return v.write }, 0, 8),
@@ -428,7 +428,7 @@ func atomicFaults() []faultCase {
 			return rawAtomic(1, rdmap.AtomicRequest{STag: v.gone, TO: 0x10000})
 		}), want: atomicKey},
 		{name: "atomic, one word past", send: on(all, 64), want: atomicBounds},
-		{name: "atomic, one octet past", send: on(all, 57), want: atomicBounds},
+		{name: "atomic, one byte past", send: on(all, 57), want: atomicBounds},
 		{name: "atomic, one word before", send: on(all, -8), want: atomicBounds},
 		{name: "atomic, wrap", send: goodAtomic(atTarget+4, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf9),
 			want: atomicWrap},
@@ -459,8 +459,8 @@ func atomicAnswerFaults() []faultCase {
 			return f(v.ids)
 		})
 	}
-	changed := func(off int, octet byte) faultMsgs {
-		return answer(1, func(ids []uint32) []byte { return with(rawAtomicResponse(1, ids[0], 1), off, octet) })
+	changed := func(off int, b byte) faultMsgs {
+		return answer(1, func(ids []uint32) []byte { return with(rawAtomicResponse(1, ids[0], 1), off, b) })
 	}
 	return []faultCase{
 		{name: "Atomic Response to nothing", send: msgs(rawAtomicResponse(1, 1, 1)), want: noBuffer},
@@ -490,7 +490,7 @@ func atomicAnswerFaults() []faultCase {
 
 // readAnswerFaults are Read Responses that do not answer what we have asked.
 func readAnswerFaults() []faultCase {
-	// answer sends f while a Read of 8 octets is outstanding.
+	// answer sends f while a Read of 8 bytes is outstanding.
 	answer := func(f func(stag uint32, to uint64) [][]byte) faultMsgs {
 		return func(v *faultEnv) [][]byte {
 			v.reads(8)

@@ -21,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// FuzzConn runs a script against a connected QP: messages of every kind, right or wrong in any place, octets that are none,
-// and requests of its own. Whatever it is, nobody panics or waits for ever, no octet outside of the registered memory
+// FuzzConn runs a script against a connected QP: messages of every kind, right or wrong in any place, bytes that are none,
+// and requests of its own. Whatever it is, nobody panics or waits for ever, no byte outside of the registered memory
 // and the rights on it is written or read, each request has one completion, and nothing is left in the end.
 func FuzzConn(f *testing.F) {
 	for _, s := range fuzzSeeds() {

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The first octet of a script says what kind of connection it runs on.
+// The first byte of a script says what kind of connection it runs on.
 const (
 	fuzzNoCRC   = 1 << iota // neither side wants CRCs
 	fuzzMarkIn              // the NIC wants markers
@@ -29,16 +29,16 @@ const (
 	fuzzShared              // the QP takes its receives from an SRQ
 )
 
-// The steps of a script. Each is an octet, modulo fuzzSteps, and its arguments.
+// The steps of a script. Each is a byte, modulo fuzzSteps, and its arguments.
 const (
-	fuzzRaw      = iota // length, octets: sent as they are
+	fuzzRaw      = iota // length, bytes: sent as they are
 	fuzzTagged          // flags, opcode, key, offset, length: a tagged segment
 	fuzzUntagged        // flags, opcode, queue, then what the opcode needs: an untagged segment
 	fuzzRecv            // kind: post a receive
 	fuzzPost            // opcode, key, offset: post a send request
 	fuzzAnswer          // flags: answer the oldest Read or atomic of the NIC
 	fuzzWait            // let the NIC work off everything
-	fuzzSplit           // n: the NIC reads n octets at a time
+	fuzzSplit           // n: the NIC reads n bytes at a time
 	fuzzChange          // kind: deregister, rebind, modify
 	fuzzSteps
 )
@@ -49,9 +49,9 @@ const (
 	fuzzBadCRC                // the CRC is wrong
 	fuzzBadLength             // the length field is one too large
 	fuzzBadNumber             // MSN, MO or identifier is another than expected
-	fuzzShort                 // the body lacks an octet
+	fuzzShort                 // the body lacks a byte
 	fuzzLong                  // the body has one more
-	fuzzBadDDP                // DDP's control octet is inverted where reserved, and the version 2
+	fuzzBadDDP                // DDP's control byte is inverted where reserved, and the version 2
 	fuzzBadRDMAP              // RDMAP's version is 2
 )
 
@@ -72,8 +72,8 @@ const (
 	fuzzNothing = fuzzBeside + 1 // a key that there is not
 	fuzzKeys    = fuzzNothing + 1
 
-	fuzzSize  = 96  // octets of a region
-	fuzzGuard = 256 // octets between them
+	fuzzSize  = 96  // bytes of a region
+	fuzzGuard = 256 // bytes between them
 	fuzzStep  = fuzzSize + fuzzGuard
 
 	fuzzRequests = 100 // most requests of a queue
@@ -105,11 +105,11 @@ type fuzzRun struct {
 
 	mu   sync.Mutex
 	sent []byte // what the NIC has sent, as the peer has read it
-	seen int    // octets of it that have been looked at for requests
+	seen int    // bytes of it that have been looked at for requests
 	asks [][]byte
 }
 
-// next returns the next octet of the script, 0 behind its end.
+// next returns the next byte of the script, 0 behind its end.
 func (r *fuzzRun) next() byte {
 	if len(r.script) == 0 {
 		return 0
@@ -135,7 +135,7 @@ func (r *fuzzRun) key() (key uint32, addr uint64) {
 	}
 }
 
-// target returns a key, and an address from 128 octets before what it names to 127 after, or one at the end of the space.
+// target returns a key, and an address from 128 bytes before what it names to 127 after, or one at the end of the space.
 func (r *fuzzRun) target() (key uint32, addr uint64) {
 	key, addr = r.key()
 	switch off := int8(r.next()); off {
@@ -161,7 +161,7 @@ func (r *fuzzRun) fpdu(u []byte, flags byte) {
 	r.raw(b)
 }
 
-// raw sends octets. The NIC may have closed.
+// raw sends bytes. The NIC may have closed.
 func (r *fuzzRun) raw(b []byte) {
 	_ = r.p.conn.SetWriteDeadline(time.Now().Add(time.Minute))
 	n, _ := r.p.conn.Write(b)
@@ -196,7 +196,7 @@ func (r *fuzzRun) step() {
 	}
 }
 
-// fuzzControl spoils the first two octets of a header.
+// fuzzControl spoils the first two bytes of a header.
 func fuzzControl(u []byte, flags byte) []byte {
 	if flags&fuzzBadDDP != 0 {
 		u[0] ^= 0x3f

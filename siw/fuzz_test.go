@@ -84,8 +84,8 @@ func (p *wirePeer) read() []byte {
 	return b[mpa.LengthLen:][:n]
 }
 
-// FuzzSetup gives a NIC any octets instead of the other side's frame, and what comes behind it: as the passive side if
-// active is false. The set-up ends in time whatever they are, and leaves nothing. split is how many octets come at a time.
+// FuzzSetup gives a NIC any bytes instead of the other side's frame, and what comes behind it: as the passive side if
+// active is false. The set-up ends in time whatever they are, and leaves nothing. split is how many bytes come at a time.
 func FuzzSetup(f *testing.F) {
 	for _, reply := range []bool{false, true} {
 		for _, frame := range []mpa.Frame{rawRequest(), {Rev: 1}, {Rev: 1, CRC: true, Markers: true, PrivateData: []byte("data")},

@@ -70,7 +70,7 @@ func kinds() []kind {
 		{"Send", func(v *faultEnv) []byte { post(v); return rawSend(1, eight) }, func(v *faultEnv) {
 			v.receivedOne(verbs.WC{Opcode: verbs.WCRecv, ByteLen: 8}, buf, eight)
 		}},
-		{"Send of 5 octets", func(v *faultEnv) []byte { post(v); return rawSend(1, eight[:5]) }, func(v *faultEnv) {
+		{"Send of 5 bytes", func(v *faultEnv) []byte { post(v); return rawSend(1, eight[:5]) }, func(v *faultEnv) {
 			v.receivedOne(verbs.WC{Opcode: verbs.WCRecv, ByteLen: 5}, buf, append(eight[:5:5], a5[:3]...))
 		}},
 		{"Send with Solicited Event", func(v *faultEnv) []byte {
@@ -159,7 +159,7 @@ func (v *faultEnv) window() uint32 {
 	return mw.RKey()
 }
 
-// TestHostileTrickle sends every kind of message one octet at a time.
+// TestHostileTrickle sends every kind of message one byte at a time.
 func TestHostileTrickle(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	for _, k := range kinds() {
@@ -171,7 +171,7 @@ func TestHostileTrickle(t *testing.T) {
 	}
 }
 
-// TestHostileSplit sends every kind of message in two parts, cut at every octet.
+// TestHostileSplit sends every kind of message in two parts, cut at every byte.
 func TestHostileSplit(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	for _, k := range kinds() {
@@ -247,7 +247,7 @@ func TestHostilePacked(t *testing.T) {
 	}
 }
 
-// TestHostileCRC damages every octet of every kind of message behind its length: nothing is placed, nothing completes.
+// TestHostileCRC damages every byte of every kind of message behind its length: nothing is placed, nothing completes.
 func TestHostileCRC(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	for _, k := range kinds() {
@@ -342,7 +342,7 @@ func TestHostileLength(t *testing.T) {
 		require.Equal(t, body, buf)
 	})
 	t.Run("the smallest segments", func(t *testing.T) {
-		// A message of one octet per segment, and segments of none.
+		// A message of one byte per segment, and segments of none.
 		v := newFaultEnv(n.as(t), rawOpts{})
 		buf := v.recv(300)[0]
 		body := pattern(300, 11)
@@ -376,7 +376,7 @@ func TestHostileGarbage(t *testing.T) {
 	_, other := n.passive(rawOpts{})
 	alive := n.mr(64, 0x1000, rawAccess)
 	for seed := range uint64(40) {
-		t.Run(fmt.Sprintf("octets, seed %d", seed), func(t *testing.T) {
+		t.Run(fmt.Sprintf("bytes, seed %d", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			v := newFaultEnv(n.as(t), rawOpts{})
 			v.recv(64)

@@ -83,7 +83,7 @@ func (c *conn) scatter(payload []byte) bool {
 	return true
 }
 
-// immediateData completes a receive with 8 octets of Immediate Data (RFC 7306 section 6).
+// immediateData completes a receive with 8 bytes of Immediate Data (RFC 7306 section 6).
 func (c *conn) immediateData(h ddp.Untagged, payload []byte) (fault, bool) {
 	r, q := &c.rx, c.q
 	if r.open {

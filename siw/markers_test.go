@@ -120,7 +120,7 @@ func TestMarkers(t *testing.T) {
 // markedSizes put the ends of messages on every side of a marker.
 var markedSizes = []int{0, 1, 100, 502, 503, 504, 505, 506, 507, 508, 512, 1023, 1024, 5000, 70_001}
 
-// markedTransfer moves n octets from one side to the other by Send, Write and Read, and does an atomic.
+// markedTransfer moves n bytes from one side to the other by Send, Write and Read, and does an atomic.
 func markedTransfer(t *testing.T, from, to *siwtest.End, n int) {
 	t.Helper()
 	const half = 512 << 10

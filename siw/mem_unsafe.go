@@ -40,7 +40,7 @@ func fetch(dst, src []byte) { move(dst, src) }
 // tagged offset resolves to is a multiple of 8, not the offset).
 func aligned(mem []byte) bool { return uintptr(unsafe.Pointer(&mem[0]))%8 == 0 }
 
-// fetchAdd performs RFC 7306's FetchAdd on 8 aligned octets and returns their original value. It is atomic against every
+// fetchAdd performs RFC 7306's FetchAdd on 8 aligned bytes and returns their original value. It is atomic against every
 // other user of the word, the local CPU included.
 func fetchAdd(mem []byte, add, mask uint64) uint64 {
 	p := (*uint64)(unsafe.Pointer(&mem[0]))
@@ -55,7 +55,7 @@ func fetchAdd(mem []byte, add, mask uint64) uint64 {
 	}
 }
 
-// cmpSwap performs RFC 7306's CmpSwap on 8 aligned octets and returns their original value, as fetchAdd does.
+// cmpSwap performs RFC 7306's CmpSwap on 8 aligned bytes and returns their original value, as fetchAdd does.
 func cmpSwap(mem []byte, compare, compareMask, swap, swapMask uint64) uint64 {
 	p := (*uint64)(unsafe.Pointer(&mem[0]))
 	for {

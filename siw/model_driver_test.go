@@ -81,7 +81,7 @@ type modelWindow struct {
 	mw   *verbs.MW
 	rkey uint32
 	part modelRange // of the target
-	base uint64     // the address of part's first octet
+	base uint64     // the address of part's first byte
 }
 
 func (s *modelSide) String() string {
@@ -199,12 +199,12 @@ func (s *modelSide) size() int {
 	return s.rng.IntN(most + 1)
 }
 
-// part draws n octets of a region.
+// part draws n bytes of a region.
 func (s *modelSide) part(mem *modelMem, n int) modelRange {
 	return modelRange{s.rng.IntN(mem.Len() - n + 1), n}
 }
 
-// gather draws a source of n octets in up to 4 pieces; it returns what it holds. It adds the fence that is needed if the
+// gather draws a source of n bytes in up to 4 pieces; it returns what it holds. It adds the fence that is needed if the
 // data are to come with an answer.
 func (s *modelSide) gather(wr *verbs.SendWR, n int, inline bool) (data []byte, err error) {
 	mem := s.data
@@ -249,7 +249,7 @@ func (s *modelSide) fenceRemote(wr *verbs.SendWR, r modelRange, atomic bool) {
 	}
 }
 
-// aim chooses n octets of the peer's target, through the key of the region or of a window; with words 8 aligned octets
+// aim chooses n bytes of the peer's target, through the key of the region or of a window; with words 8 aligned bytes
 // among the words.
 func (s *modelSide) aim(wr *verbs.SendWR, n int, words bool) modelRange {
 	if len(s.windows) > 0 && s.rng.IntN(2) == 0 {

@@ -26,7 +26,7 @@ import (
 )
 
 // The test of the model: pairs of QPs on two NICs do operations that are drawn from all opcodes, both sides at a time, and in
-// the end every octet of every region is what a model says, as is every completion on the way. The operations are chosen so
+// the end every byte of every region is what a model says, as is every completion on the way. The operations are chosen so
 // that their outcome is determined: what a request changes nobody else changes, unless it commutes, and what must
 // wait for the answer of another request is fenced.
 //
@@ -47,7 +47,7 @@ const (
 	modelSends   = 32        // depth of the send queue
 	modelResults = 64        // results of atomics on shared words
 	modelWindows = 2         // windows on one side's target
-	modelShared  = 64        // octets of shared words
+	modelShared  = 64        // bytes of shared words
 	modelRound   = 64        // operations of a side between two binds of its windows
 
 	// The shared words: one is counted up by one, so that every value between is seen once, one is added to, and one is
@@ -120,7 +120,7 @@ func (m *modelMem) differs(what string) error {
 	}
 	for i, b := range m.Bytes() {
 		if b != m.want[i] {
-			return fmt.Errorf("%s: octet %d of %d is %#x, not %#x", what, i, m.Len(), b, m.want[i])
+			return fmt.Errorf("%s: byte %d of %d is %#x, not %#x", what, i, m.Len(), b, m.want[i])
 		}
 	}
 	return nil
@@ -145,7 +145,7 @@ func newModel(t *testing.T, cfg siw.Config, listen string, seed uint64) *model {
 	return m
 }
 
-// mem registers n octets on a NIC, which begin as what rng gives, or as zeros.
+// mem registers n bytes on a NIC, which begin as what rng gives, or as zeros.
 func (m *model) mem(nic, n int, iova uint64, access verbs.AccessFlags, rng *rand.Rand) *modelMem {
 	want := make([]byte, n)
 	if rng != nil {
@@ -154,7 +154,7 @@ func (m *model) mem(nic, n int, iova uint64, access verbs.AccessFlags, rng *rand
 	return &modelMem{MR: m.nics[nic].region(m.nics[nic].pd, want, iova, access), want: want}
 }
 
-// modelFill fills b with random octets.
+// modelFill fills b with random bytes.
 func modelFill(rng *rand.Rand, b []byte) {
 	for len(b) >= 8 {
 		binary.LittleEndian.PutUint64(b, rng.Uint64())

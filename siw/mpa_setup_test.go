@@ -65,7 +65,7 @@ func depth(ird, ord int) cm.ConnParam {
 	return cm.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// TestSetupReply checks every octet of the Reply to Requests that are accepted, and what the two sides agree on.
+// TestSetupReply checks every byte of the Reply to Requests that are accepted, and what the two sides agree on.
 func TestSetupReply(t *testing.T) {
 	t.Parallel()
 	request := func(flags, rev byte, pd ...byte) []byte { return startup(false, flags, rev, pd...) }
@@ -365,7 +365,7 @@ func TestSetupRefused(t *testing.T) {
 		bytes []byte
 	}{
 		{"bad key", badKey},
-		{"bad last octet of the key", bytes.Replace(startup(false, flagC, 1), []byte("Frame"), []byte("Framf"), 1)},
+		{"bad last byte of the key", bytes.Replace(startup(false, flagC, 1), []byte("Frame"), []byte("Framf"), 1)},
 		{"no MPA at all", []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")},
 		{"key of a Reply: both sides are passive", startup(true, flagC, 1)},
 		{"revision 0", startup(false, flagC|flagM, 0)},
@@ -374,7 +374,7 @@ func TestSetupRefused(t *testing.T) {
 		{"private data of 513", long},
 		{"private data of 65535", append(startup(false, flagC, 1)[:18], 0xff, 0xff)},
 		{"S without the enhanced word", startup(false, flagC|flagS, 2)},
-		{"S with three octets", startup(false, flagC|flagS, 2, 1, 2, 3)},
+		{"S with three bytes", startup(false, flagC|flagS, 2, 1, 2, 3)},
 		{"silence", nil},
 		{"silence after the key", startup(false, flagC, 1)[:16]},
 		{"silence inside of private data", startup(false, flagC, 1, make([]byte, 100)...)[:119]},
@@ -419,7 +419,7 @@ func TestSetupRefused(t *testing.T) {
 	require.NoError(t, result(t, "Accept", acc).err)
 }
 
-// TestSetupSlow sends startup frames one octet at a time, and FPDUs right behind them.
+// TestSetupSlow sends startup frames one byte at a time, and FPDUs right behind them.
 func TestSetupSlow(t *testing.T) {
 	t.Run("Request", func(t *testing.T) {
 		n := newRawNIC(t, siw.Config{})
@@ -485,7 +485,7 @@ func TestSetupSlow(t *testing.T) {
 	})
 }
 
-// TestSetupRequest checks every octet of the Request, and what becomes of the Replies to it.
+// TestSetupRequest checks every byte of the Request, and what becomes of the Replies to it.
 func TestSetupRequest(t *testing.T) {
 	t.Parallel()
 	rep := func(flags, rev byte, pd ...byte) []byte { return startup(true, flags, rev, pd...) }
@@ -637,7 +637,7 @@ func TestSetupBadReply(t *testing.T) {
 		{"revision 3", startup(true, flagC|flagS, 3, plain(4, 4)...), nil, cm.ErrProtocol},
 		{"enhanced word missing", startup(true, flagC, 2), nil, cm.ErrProtocol},
 		{"S without the enhanced word", startup(true, flagC|flagS, 2), nil, cm.ErrProtocol},
-		{"S with three octets", startup(true, flagC|flagS, 2, 0, 0, 0), nil, cm.ErrProtocol},
+		{"S with three bytes", startup(true, flagC|flagS, 2, 0, 0, 0), nil, cm.ErrProtocol},
 		{"private data of 513", startup(true, flagC|flagS, 2, make([]byte, 513)...), nil, cm.ErrProtocol},
 		{"silence", nil, nil, cm.ErrSetupTimeout},
 		{"silence inside of the frame", good[:21], nil, cm.ErrSetupTimeout},
@@ -796,7 +796,7 @@ func TestSetupReject(t *testing.T) {
 	})
 }
 
-// TestSetupPrivateData carries private data of every length both ways; one octet more is refused by name.
+// TestSetupPrivateData carries private data of every length both ways; one byte more is refused by name.
 func TestSetupPrivateData(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -1150,7 +1150,7 @@ func TestSetupMarkers(t *testing.T) {
 							}
 							require.Equal(t, verbs.WCSuccess, e.sent().Status)
 						}
-						// One octet at a time, across a marker.
+						// One byte at a time, across a marker.
 						buf := e.recv(1000)[0]
 						p.trickle(p.encode(rawSend(msn+1, pattern(1000, 3))))
 						require.Equal(t, verbs.WCSuccess, e.received().Status)

@@ -133,7 +133,7 @@ func newDevice(cfg Config) (*device, error) {
 	}
 	d := &device{
 		cfg: cfg,
-		// A locally administered EUI-64 (bit 1 of the first octet), as it is made up.
+		// A locally administered EUI-64 (bit 1 of the first byte), as it is made up.
 		guid:      verbs.GUID(binary.BigEndian.Uint64(seed[:])&^(3<<56) | 2<<56),
 		ops:       verbs.AllOps &^ verbs.MakeOpSet(verbs.OpSendImm) &^ cfg.Without,
 		pds:       quota{name: "max_pd", limit: cfg.MaxPD},

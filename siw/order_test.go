@@ -110,7 +110,7 @@ func (o *orderStage) open() {
 	require.NoError(o.t, err)
 }
 
-// message makes a message of n octets; it posts the receive that it needs.
+// message makes a message of n bytes; it posts the receive that it needs.
 func (o *orderStage) message(wr verbs.SendWR, n int) verbs.SendWR {
 	o.t.Helper()
 	sgl := func(e *siwtest.End, off, n int) []verbs.SGE {
@@ -190,13 +190,13 @@ func (o *orderStage) received(first, second []verbs.SendWR) {
 					wc, err := siwtest.Next(o.t.Context(), o.B.RecvCQ)
 					require.NoError(o.t, err)
 					require.NoError(o.t, wc.Err())
-					want, octets := verbs.WCRecv, []int{n, 4}[i]
+					want, bytes := verbs.WCRecv, []int{n, 4}[i]
 					if wr.Opcode == verbs.WRImmData {
-						want, octets = verbs.WCRecvImmData, rdmap.ImmediateLen
+						want, bytes = verbs.WCRecvImmData, rdmap.ImmediateLen
 						require.Equal(o.t, wr.Imm64, wc.Imm64)
 					}
 					require.Equal(o.t, want, wc.Opcode)
-					require.EqualValues(o.t, octets, wc.ByteLen)
+					require.EqualValues(o.t, bytes, wc.ByteLen)
 					require.Equal(o.t, wr.Opcode == verbs.WRSendWithInv, wc.Flags&verbs.WCWithInv != 0)
 				}
 				o.done(0)
@@ -232,7 +232,7 @@ func (o *orderStage) seen(first, second []verbs.SendWR) {
 					want = data[:8]
 				}
 				got := o.A.MR.Bytes()[orderSink : orderSink+len(want)]
-				require.True(o.t, bytes.Equal(want, got), "%v, %v, %d octets", a.Opcode, b.Opcode, n)
+				require.True(o.t, bytes.Equal(want, got), "%v, %v, %d bytes", a.Opcode, b.Opcode, n)
 			}
 		}
 	}

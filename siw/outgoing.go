@@ -193,7 +193,7 @@ func (c *conn) sealed(b *batch) {
 	c.tx.built += uint64(b.size - before)
 }
 
-// span returns how many payload octets go into the next segment behind n octets of headers. Large segments are multiples of
+// span returns how many payload bytes go into the next segment behind n bytes of headers. Large segments are multiples of
 // the page size, so that data which begin on one stay on one. What is copied must be short for a small batch.
 func (c *conn) span(b *batch, left uint32, n int, copied bool) int {
 	most := c.tx.mulpdu

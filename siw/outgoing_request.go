@@ -99,12 +99,12 @@ func (e *sendEntry) immediateOpcode() rdmap.Opcode {
 	return rdmap.OpImmediate
 }
 
-// copies reports whether gather may copy more than copyLimit octets.
+// copies reports whether gather may copy more than copyLimit bytes.
 func (c *conn) copies(e *sendEntry) bool {
 	return c.markOut || len(e.sgl) != 1
 }
 
-// gather puts the next n octets of a request's data behind the header that has been begun, and completes the segment. It
+// gather puts the next n bytes of a request's data behind the header that has been begun, and completes the segment. It
 // reports false if a key has been withdrawn meanwhile. That ends the connection, but not before the batch is empty: what is
 // in it is whole and to be sent.
 func (c *conn) gather(b *batch, e *sendEntry, n int) bool {

@@ -46,11 +46,11 @@ func arrives(t *testing.T, peer net.Conn, pieces [][]byte) {
 func TestStreamPieces(t *testing.T) {
 	s, peer := tcpPair(t)
 	for _, n := range []int{1, 2, maxIovecs - 1, maxIovecs, maxIovecs + 1, 2*maxIovecs + 500} {
-		octets := make([]byte, n)
-		for i := range octets {
-			octets[i] = byte(i * i)
+		bytes := make([]byte, n)
+		for i := range bytes {
+			bytes[i] = byte(i * i)
 		}
-		pieces := slices.Collect(slices.Chunk(octets, 1))
+		pieces := slices.Collect(slices.Chunk(bytes, 1))
 		calls, left := 0, pieces
 		for len(left) > 0 {
 			took, err := s.write(left)
@@ -64,8 +64,8 @@ func TestStreamPieces(t *testing.T) {
 	}
 }
 
-// TestBatchPieces builds FPDUs whose payload is in pieces of one octet, which no request's is: those that are not copied
-// are longer, so that a batch is full of octets before. Here the pieces decide: the FPDUs go in one call for every
+// TestBatchPieces builds FPDUs whose payload is in pieces of one byte, which no request's is: those that are not copied
+// are longer, so that a batch is full of bytes before. Here the pieces decide: the FPDUs go in one call for every
 // maxPieces pieces.
 func TestBatchPieces(t *testing.T) {
 	s, peer := tcpPair(t)

@@ -34,8 +34,8 @@ func TestPoller(t *testing.T) {
 		a.post(verbs.WRSend, 0, b)
 		require.Equal(t, verbs.WCRecv, b.polledNext(b.rcq).Opcode)
 		b.hushed()
-		a.post(verbs.WRRDMAWriteWithImm, 4*hushOctets, b)
-		require.EqualValues(t, 4*hushOctets, b.polledNext(b.rcq).ByteLen)
+		a.post(verbs.WRRDMAWriteWithImm, 4*hushBytes, b)
+		require.EqualValues(t, 4*hushBytes, b.polledNext(b.rcq).ByteLen)
 	}
 	require.NotEqual(t, byPoller, a.keeper(), "the other side has not polled")
 }

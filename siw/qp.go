@@ -310,7 +310,7 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	}
 	switch wr.Opcode {
 	case verbs.WRRDMAWriteWithImm:
-		// The 32 bits come first in the 8 octets, as other implementations with 32-bit immediates on iWARP place them.
+		// The 32 bits come first in the 8 bytes, as other implementations with 32-bit immediates on iWARP place them.
 		e.imm = uint64(wr.Imm) << 32
 	case verbs.WRImmData:
 		e.imm = wr.Imm64

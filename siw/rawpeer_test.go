@@ -117,7 +117,7 @@ func (n *rawNIC) as(t *testing.T) *rawNIC {
 // config is the cm.Config of the NIC.
 func (n *rawNIC) config() cm.Config { return cm.Config{Context: n.ctx} }
 
-// mr registers size octets, all 0xa5, at address iova.
+// mr registers size bytes, all 0xa5, at address iova.
 func (n *rawNIC) mr(size int, iova uint64, access verbs.AccessFlags) *verbs.MR {
 	n.t.Helper()
 	return n.region(n.pd, bytes.Repeat([]byte{0xa5}, size), iova, access)
@@ -723,7 +723,7 @@ func rawTerminate(t rdmap.Terminate) []byte {
 	return rawUntagged(rdmap.OpTerminate, ddp.QNTerminate, 1, t.Append(nil))
 }
 
-// pattern returns n octets that differ from place to place and from seed to seed.
+// pattern returns n bytes that differ from place to place and from seed to seed.
 func pattern(n int, seed byte) []byte {
 	b := make([]byte, n)
 	for i := range b {

@@ -18,7 +18,7 @@ import (
 // of them are moved, a good deal more.
 const readBytes = 256 << 10
 
-// Parts of FPDUs that wait for the rest: up to smallPart octets are copied out of the buffer, larger ones keep it while
+// Parts of FPDUs that wait for the rest: up to smallPart bytes are copied out of the buffer, larger ones keep it while
 // fewer than maxPartial connections of the NIC do.
 const (
 	smallPart  = 512
@@ -54,7 +54,7 @@ type receiver struct {
 	wrote   bool
 	written uint64
 
-	readGot uint32 // octets of the oldest Read that have been placed
+	readGot uint32 // bytes of the oldest Read that have been placed
 	opening bool   // the Read that opened the connection is not answered yet
 
 	pos    uint64    // position in the stream of what is unread
@@ -264,7 +264,7 @@ func (c *conn) consume() {
 	}
 }
 
-// frame finds the FPDU at the start of b and checks its CRC. need is how many octets of the stream it takes, as far as is known;
+// frame finds the FPDU at the start of b and checks its CRC. need is how many bytes of the stream it takes, as far as is known;
 // if they are not all there, fpdu is nil.
 func (c *conn) frame(b []byte) (fpdu []byte, need int, f fault) {
 	prefix := 0

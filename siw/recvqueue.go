@@ -12,7 +12,7 @@ import (
 // recvEntry is a receive request.
 type recvEntry struct {
 	id    uint64
-	total uint64 // octets in sgl
+	total uint64 // bytes in sgl
 	sgl   []verbs.SGE
 }
 

@@ -39,7 +39,7 @@ const scaleAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.Acce
 type usage struct {
 	Goroutines int
 	Files      int
-	Memory     uint64 // octets of heap and stacks in use
+	Memory     uint64 // bytes of heap and stacks in use
 }
 
 func measure() usage {
@@ -281,7 +281,7 @@ func TestScaleOperations(t *testing.T) {
 		active, passive = append(active, measure().Memory), append(passive, peer.usage(t).Memory)
 	}
 	for name, m := range map[string][]uint64{"active": active, "passive": passive} {
-		t.Logf("%s process: octets before, after %d connections, after as many again: %d", name, connections, m)
+		t.Logf("%s process: bytes before, after %d connections, after as many again: %d", name, connections, m)
 		require.Less(t, m[1], m[0]+8<<20, "%s: memory is left", name)
 		require.False(t, grows(m), "%s: memory is left by each connection: %d", name, m)
 	}
@@ -358,7 +358,7 @@ func TestScaleIdle(t *testing.T) {
 	all := s.connectAll(t, peer.addr, connections)
 	took := time.Since(began)
 	with, peerWith := measure(), peer.usage(t)
-	t.Logf("%d connections in %v; per idle connection: active %d octets, passive %d octets (heap and stacks)", connections, took.Round(time.Millisecond),
+	t.Logf("%d connections in %v; per idle connection: active %d bytes, passive %d bytes (heap and stacks)", connections, took.Round(time.Millisecond),
 		(with.Memory-before.Memory)/uint64(connections), (peerWith.Memory-peerBefore.Memory)/uint64(connections))
 	if !race.Enabled {
 		require.Less(t, (with.Memory-before.Memory)/uint64(connections), uint64(16<<10), "active")

@@ -22,9 +22,9 @@ import (
 // sizeTap notes the length of every FPDU that a side sends, as a Tap.
 type sizeTap struct {
 	mu     sync.Mutex // guards what follows
-	frames int        // octets of the set-up that are still to come
+	frames int        // bytes of the set-up that are still to come
 	head   []byte     // of the FPDU's length
-	rest   int        // octets of the FPDU behind its length
+	rest   int        // bytes of the FPDU behind its length
 	last   int        // the largest since the last call of largest
 }
 

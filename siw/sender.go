@@ -47,7 +47,7 @@ type sender struct {
 	outstanding int            // mu: Reads and atomics without an answer
 	reads       ring[uint64]   // mu: positions in the send queue of the Reads among them
 	atomics     ring[uint64]   // mu: of the atomics
-	sentTo      uint64         // mu: octets of the stream that are in the socket
+	sentTo      uint64         // mu: bytes of the stream that are in the socket
 
 	// The send role's.
 	batch  *batch
@@ -57,8 +57,8 @@ type sender struct {
 	off    uint32
 	burst  int
 	broken error     // of the test hook
-	built  uint64    // octets of the stream that have been put into batches
-	mulpdu int       // most octets of a ULPDU
+	built  uint64    // bytes of the stream that have been put into batches
+	mulpdu int       // most bytes of a ULPDU
 	sized  uint64    // built when that was found out
 	sendNo [2]uint32 // the last MSN on queues 0 and 1
 	respNo uint32    // the last MSN on queue 3
@@ -85,7 +85,7 @@ func (d *device) mulpdu(segment int, markers bool) int {
 	return mpa.MULPDU(segment, markers)
 }
 
-// sizeEvery is how many octets are sent before it is found out again how many travel together: the way to the peer may have
+// sizeEvery is how many bytes are sent before it is found out again how many travel together: the way to the peer may have
 // changed (RFC 5044 section 4.5). It costs a system call.
 const sizeEvery = 1 << 20
 
@@ -257,7 +257,7 @@ func (c *conn) waitRoom() {
 	}
 }
 
-// settle notes that n more octets are in the socket: requests that are sent entirely, and need no answer, are complete.
+// settle notes that n more bytes are in the socket: requests that are sent entirely, and need no answer, are complete.
 func (c *conn) settle(n int) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()

@@ -15,13 +15,13 @@ type sendEntry struct {
 	op         verbs.WROpcode
 	flags      verbs.SendFlags
 	status     verbs.WCStatus
-	sent       bool // its last octet is in the socket
+	sent       bool // its last byte is in the socket
 	answered   bool // the response to a Read or atomic has been placed
 	length     uint32
 	rkey       uint32
 	invalidate uint32
 	msn        uint32 // of its message on queue 0 or 1
-	end        uint64 // position in the outgoing stream behind its last octet
+	end        uint64 // position in the outgoing stream behind its last byte
 	raddr      uint64
 	imm        uint64
 	operands   operands
@@ -90,7 +90,7 @@ type sendQueue struct {
 	chunks []*[chunk]sendEntry
 	limit  uint64
 	head   uint64 // oldest request that has not completed
-	sentTo uint64 // oldest request whose octets are not all in the socket
+	sentTo uint64 // oldest request whose bytes are not all in the socket
 	next   uint64 // oldest request that the send role has not begun with
 	tail   uint64 // where the next request goes
 }

@@ -110,7 +110,7 @@ func (n *sides) join(a, b *side) (*side, *side) {
 	return a, b
 }
 
-// post posts a request of size octets, a Send without data if that is 0.
+// post posts a request of size bytes, a Send without data if that is 0.
 func (s *side) post(op verbs.WROpcode, size int, to *side) {
 	s.t.Helper()
 	wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled}
@@ -148,7 +148,7 @@ func (s *side) polledNext(cq *verbs.CQ) verbs.WC {
 	}
 }
 
-// read is a Read of 64 octets from the other side.
+// read is a Read of 64 bytes from the other side.
 func (s *side) read(from *side) []verbs.SendWR {
 	sge, err := s.mr.SGE(0, 64)
 	require.NoError(s.t, err)

@@ -53,7 +53,7 @@ func (r *region) exit() {
 type stagTable struct {
 	mu    sync.RWMutex
 	slots map[uint32]*region // nil = reserved by a window that is not bound
-	pool  []byte             // random octets not used yet
+	pool  []byte             // random bytes not used yet
 }
 
 // reserve returns a key with a free index, whose slot holds r, or nothing for nil.
@@ -149,7 +149,7 @@ func (r reject) request() fault {
 	return fault{rdmap.LayerRDMAP, rdmap.ErrTypeProtection, code}
 }
 
-// check judges an access of n octets at address to through key stag, in the order key, association, rights, wrap, bounds. On success
+// check judges an access of n bytes at address to through key stag, in the order key, association, rights, wrap, bounds. On success
 // the region has been entered: the caller exits it when it is done with the memory.
 func (t *stagTable) check(q *qp, stag uint32, to uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	return t.checkIn(q.pd, q, stag, to, n, need)

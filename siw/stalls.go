@@ -20,7 +20,7 @@ import (
 //	none ------------> paid ---------> entered    nobody has the role; the memory waits for the peer
 //	  ^                  | give           |
 //	  +------------------+<---------------+
-//	                        leave: room, octets, or the end of the connection
+//	                        leave: room, bytes, or the end of the connection
 //	                        evict: others need the space; the connection ends
 //
 // Invariants:

@@ -16,17 +16,17 @@ import (
 // the peer has taken nothing of what is to be sent for the NIC's PeerTimeout, one of them returns errStalled. A call that
 // comes after the one that was told why the stream has failed returns errBroken or EPIPE.
 type stream interface {
-	// read fills bufs as far as octets are there. It returns errWouldBlock if there are none, io.EOF after the last.
+	// read fills bufs as far as bytes are there. It returns errWouldBlock if there are none, io.EOF after the last.
 	read(bufs [][]byte) (int, error)
 	// write takes as much of bufs as there is room for. It returns errWouldBlock if there is none.
 	write(bufs [][]byte) (int, error)
-	// waitReadable calls f, and again whenever octets may have arrived, until f reports that it is done. It returns early,
+	// waitReadable calls f, and again whenever bytes may have arrived, until f reports that it is done. It returns early,
 	// with an error, after interrupt.
 	waitReadable(f func() (done bool)) error
 	// waitWritable calls f, and again whenever room may have become free, until f reports that it is done. It returns early,
 	// with an error, after interrupt.
 	waitWritable(f func() (done bool)) error
-	// hush has waitReadable call f only when n octets are there, or the end of the stream; 1 is how it begins. It reports false
+	// hush has waitReadable call f only when n bytes are there, or the end of the stream; 1 is how it begins. It reports false
 	// if that cannot be done. It may be called at any time before finish.
 	hush(n int) bool
 	// interrupt ends waitReadable and waitWritable for good.
@@ -35,7 +35,7 @@ type stream interface {
 	// It gives up at the deadline; without one it closes at once, and what has not been sent is dropped if that can be done. The
 	// waits have returned before.
 	finish(tail []byte, deadline time.Time)
-	// segment is the largest number of octets that travel together at present (TCP's maximum segment size), 0 if that is unknown.
+	// segment is the largest number of bytes that travel together at present (TCP's maximum segment size), 0 if that is unknown.
 	// The holder of the send role calls it, and who has made the stream.
 	segment() int
 	LocalAddr() net.Addr

@@ -335,7 +335,7 @@ func (s *tcpStream) leaveRoom(p *polled) (shut bool) {
 	return false
 }
 
-// acknowledged returns how many octets the peer has acknowledged since the connection began (tcpi_bytes_acked).
+// acknowledged returns how many bytes the peer has acknowledged since the connection began (tcpi_bytes_acked).
 func (s *tcpStream) acknowledged() uint64 {
 	if info, ok := s.info(); ok {
 		return info.Bytes_acked

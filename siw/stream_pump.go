@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pumpBuffer is how many octets a pumpStream holds in each direction.
+// pumpBuffer is how many bytes a pumpStream holds in each direction.
 const pumpBuffer = 128 << 10
 
 // pumpWrite is how much of it goes into one Write, which must end within the peer's patience or have moved something.
@@ -28,7 +28,7 @@ type pumpStream struct {
 
 	mu     sync.Mutex // guards what follows
 	space  sync.Cond  // in has room again, or the stream ends
-	work   sync.Cond  // out has octets, or the stream ends
+	work   sync.Cond  // out has bytes, or the stream ends
 	in     []byte     // received, not read
 	inErr  error      // why no more will be received
 	out    []byte     // written, not sent
@@ -79,7 +79,7 @@ func (s *pumpStream) transmit() {
 		}
 		buf = append(buf[:0], s.out[:min(len(s.out), pumpWrite)]...)
 		s.mu.Unlock()
-		// out keeps the octets until they are gone, so that the buffer's bound counts them.
+		// out keeps the bytes until they are gone, so that the buffer's bound counts them.
 		n, err := s.Conn.Write(buf)
 		s.mu.Lock()
 		s.out = s.out[:copy(s.out, s.out[n:])]

@@ -10,19 +10,19 @@ import (
 // Tap sees what the connections of a NIC send and receive, MPA frames included. Package siw/capture writes it to a file
 // for Wireshark.
 type Tap interface {
-	// Packet is called with a run of octets of one direction of one connection, in the order of the stream. Calls for
+	// Packet is called with a run of bytes of one direction of one connection, in the order of the stream. Calls for
 	// different connections and directions come concurrently. The NIC waits for the call to return; p and its data are
 	// valid during the call only. What is sent is seen when the socket has taken it, so an answer may be seen before
 	// what it answers.
 	Packet(p *Packet)
 }
 
-// Packet is a run of octets as a Tap sees it.
+// Packet is a run of bytes as a Tap sees it.
 type Packet struct {
 	Time          time.Time
 	Local, Remote net.Addr
 	Out           bool     // sent, not received
-	Data          [][]byte // the octets, in pieces
+	Data          [][]byte // the bytes, in pieces
 }
 
 // tapConn shows the frames of the set-up to a Tap.
@@ -47,7 +47,7 @@ func (c *tapConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write shows the octets before they go, so that nobody sees an answer first.
+// Write shows the bytes before they go, so that nobody sees an answer first.
 func (c *tapConn) Write(b []byte) (int, error) {
 	c.tap.Packet(&Packet{Time: time.Now(), Local: c.LocalAddr(), Remote: c.RemoteAddr(), Out: true, Data: [][]byte{b}})
 	return c.Conn.Write(b)
@@ -69,7 +69,7 @@ func (c *conn) tapTime() (t time.Time) {
 	return t
 }
 
-// tap shows the first n octets of pieces to the NIC's Tap.
+// tap shows the first n bytes of pieces to the NIC's Tap.
 func (c *conn) tap(when time.Time, out bool, pieces [][]byte, n int) {
 	t := c.dev.cfg.Tap
 	if t == nil || n == 0 {

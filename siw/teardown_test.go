@@ -76,7 +76,7 @@ func (e *rawEnd) sendsDone(count int) (succeeded int) {
 	return succeeded
 }
 
-// sends reads whole FPDUs of Sends of size octets up to the FIN and returns how many messages were whole. The stream
+// sends reads whole FPDUs of Sends of size bytes up to the FIN and returns how many messages were whole. The stream
 // must end behind an FPDU.
 func (p *rawPeer) sends(content []byte) (whole int) {
 	p.t.Helper()
@@ -85,7 +85,7 @@ func (p *rawPeer) sends(content []byte) (whole int) {
 		require.NoError(p.t, p.conn.SetReadDeadline(time.Now().Add(rawWait)))
 		var length [mpa.LengthLen]byte
 		if _, err := io.ReadFull(p.conn, length[:]); err != nil {
-			require.Equal(p.t, io.EOF, err, "after %d messages and %d octets", whole, got)
+			require.Equal(p.t, io.EOF, err, "after %d messages and %d bytes", whole, got)
 			return whole
 		}
 		n := int(binary.BigEndian.Uint16(length[:]))
@@ -408,7 +408,7 @@ func (p *rawPeer) refused() error {
 }
 
 // TestTeardownLosesNothing disconnects as soon as 64 MiB of Sends have completed: the peer, which reads slowly and
-// goes on sending itself, gets every octet.
+// goes on sending itself, gets every byte.
 func TestTeardownLosesNothing(t *testing.T) {
 	for _, chatty := range []bool{false, true} {
 		name := "silent peer"

@@ -227,7 +227,7 @@ func TestTerminateLocal(t *testing.T) {
 		{"Write with immediate, unknown key", func(v *faultEnv) verbs.SendWR {
 			return verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: []verbs.SGE{{Addr: 0x10000, Length: 8, LKey: 1}}}
 		}, verbs.WCLocProtErr},
-		{"Write with immediate, one octet past", func(v *faultEnv) verbs.SendWR {
+		{"Write with immediate, one byte past", func(v *faultEnv) verbs.SendWR {
 			s := v.sge(v.all)
 			s.Length++
 			return verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: []verbs.SGE{s}}
@@ -235,7 +235,7 @@ func TestTerminateLocal(t *testing.T) {
 		{"Send with Invalidate, freed key", func(v *faultEnv) verbs.SendWR {
 			return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: []verbs.SGE{{Addr: 0x10000, Length: 8, LKey: v.gone}}}
 		}, verbs.WCLocProtErr},
-		{"Send with Invalidate, one octet before", func(v *faultEnv) verbs.SendWR {
+		{"Send with Invalidate, one byte before", func(v *faultEnv) verbs.SendWR {
 			s := v.sge(v.all)
 			s.Addr--
 			return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: []verbs.SGE{s}}
@@ -489,7 +489,7 @@ func swapped(u []byte) []byte {
 func TestTerminateReceivedOdd(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	t.Run("kernel siw quotes the length as MSN", func(t *testing.T) {
-		// Its Terminate for a Read has the number of octets where the MSN belongs; the Read Request itself is right.
+		// Its Terminate for a Read has the number of bytes where the MSN belongs; the Read Request itself is right.
 		v := newFaultEnv(n.as(t), rawOpts{})
 		var quoted []byte
 		for id := range uint64(3) {

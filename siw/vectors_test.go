@@ -187,7 +187,7 @@ func TestVectorsSent(t *testing.T) {
 			require.Equal(e.t, rawFPDU(rawImm(1, 0x1122334400000000), true), e.p.readRaw())
 			u := e.p.read()
 			require.Equal(e.t, rawTagged(rdmap.OpWrite, 0, 0, nil)[:2], u[:2],
-				"the control octets of a Write without data")
+				"the control bytes of a Write without data")
 			require.Len(e.t, u, ddp.TaggedLen)
 			require.Equal(e.t, rawUntagged(rdmap.OpImmediateSE, 0, 2,
 				binary.BigEndian.AppendUint64(nil, 0x1122334400000000)), e.p.read())
@@ -490,7 +490,7 @@ func TestVectorsOfAtomics(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%016x", v[len(v)-1]), fmt.Sprintf("%016x", word(1)), row[0])
 		require.Equal(t, [2]uint64{^uint64(0), ^uint64(0)}, [2]uint64{word(0), word(2)}, "the neighbours of %s", row[0])
 	}
-	// The operation is done on the native number of memory; the wire carries it most significant octet first.
+	// The operation is done on the native number of memory; the wire carries it most significant byte first.
 	copy(mr.Bytes()[8:], []byte{8, 7, 6, 5, 4, 3, 2, 1})
 	msn++
 	p.send(rawAtomic(msn, rdmap.AtomicRequest{STag: mr.RKey(), TO: mr.Addr() + 8}))

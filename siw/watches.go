@@ -46,7 +46,7 @@ func (s solo) wake() {
 
 func (s solo) quiet(on bool) bool {
 	if on {
-		return s.c.s.hush(hushOctets)
+		return s.c.s.hush(hushBytes)
 	}
 	return s.c.s.hush(1)
 }
@@ -63,8 +63,8 @@ func (s solo) close() {
 	}
 }
 
-// hushOctets wake the reader even of a connection that is polled: then there is work for both.
-const hushOctets = 1 << 20
+// hushBytes wake the reader even of a connection that is polled: then there is work for both.
+const hushBytes = 1 << 20
 
 // watch puts a connection under a watch. Its reader, if it is the first, runs as one of c's workers or of the device's.
 func (d *device) watch(c *conn) error {

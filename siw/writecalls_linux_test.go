@@ -25,24 +25,24 @@ func (w *writeCalls) count(c *conn) {
 	defer c.q.mu.Unlock()
 	write := s.writeFn
 	s.writeFn = func() {
-		pieces, octets := 1, len(s.wr.one)
+		pieces, bytes := 1, len(s.wr.one)
 		if s.wr.iov != nil {
 			pieces = s.wr.n
 			for _, p := range s.wr.iov[:pieces] {
-				octets += int(p.Len)
+				bytes += int(p.Len)
 			}
 		}
 		write()
 		w.calls.Add(1)
 		w.pieces.Store(max(w.pieces.Load(), int64(pieces)))
-		if s.wr.got < octets {
+		if s.wr.got < bytes {
 			w.short.Add(1)
 		}
 	}
 }
 
 // TestWriteCalls posts lists of Writes: each is given to the socket by one system call, as long as it fits in a batch and the
-// socket has room. Payloads of copyLimit+1 octets are the smallest that are not copied, and make the most pieces: of them
+// socket has room. Payloads of copyLimit+1 bytes are the smallest that are not copied, and make the most pieces: of them
 // too a batch has batchBytes long before it has maxPieces. Where pieces decide is TestBatchPieces.
 func TestWriteCalls(t *testing.T) {
 	const size, most = 4 << 10, 600
@@ -110,8 +110,8 @@ func TestWriteCalls(t *testing.T) {
 			calls, short = counter.calls.Load()-calls, counter.short.Load()-short
 			// A Write is two pieces, what stands before its data and the data; the end of the last one is one more.
 			need := int64(n*size+batchBytes-1) / batchBytes
-			require.GreaterOrEqual(t, need, int64(2*n+1+maxPieces-1)/maxPieces, "octets decide")
-			what := fmt.Sprintf("%d Writes of %d octets: %d calls, %d of them with too little room", n, size, calls, short)
+			require.GreaterOrEqual(t, need, int64(2*n+1+maxPieces-1)/maxPieces, "bytes decide")
+			what := fmt.Sprintf("%d Writes of %d bytes: %d calls, %d of them with too little room", n, size, calls, short)
 			// A call that finds too little room takes a part, or nothing, and leaves the rest to another.
 			require.LessOrEqual(t, calls, need+short, what)
 			require.GreaterOrEqual(t, calls, need, what)

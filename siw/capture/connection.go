@@ -88,7 +88,7 @@ func (c *connection) reopens(local endpoint, p *siw.Packet) bool {
 	return private <= mpa.MaxPrivateData && (n == mpa.FrameLen || n == mpa.FrameLen+private)
 }
 
-// size returns the number of octets in pieces.
+// size returns the number of bytes in pieces.
 func size(pieces [][]byte) (n int) {
 	for _, b := range pieces {
 		n += len(b)
@@ -96,7 +96,7 @@ func size(pieces [][]byte) (n int) {
 	return n
 }
 
-// prefix returns the first n octets of pieces, fewer if there are not so many.
+// prefix returns the first n bytes of pieces, fewer if there are not so many.
 func prefix(pieces [][]byte, n int) (head []byte) {
 	for _, b := range pieces {
 		if len(head) == n {
@@ -135,7 +135,7 @@ func (c *connection) acknowledge(w *Writer, from int, t time.Time) {
 	other.acked = other.seq
 }
 
-// send writes octets of one direction as packets. last tells that a frame or an FPDU ends with them.
+// send writes bytes of one direction as packets. last tells that a frame or an FPDU ends with them.
 func (c *connection) send(w *Writer, i int, b []byte, last bool) {
 	f, other := &c.flows[i], &c.flows[1-i]
 	if f.phase == inFPDU {

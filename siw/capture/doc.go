@@ -11,11 +11,11 @@
 //
 // # What is true in the file and what is made up
 //
-// The octets of the streams are those that the NIC sent and received, each once: where both ends of a connection are on
+// The bytes of the streams are those that the NIC sent and received, each once: where both ends of a connection are on
 // the same Writer, as two QPs of one process are, only what is sent is recorded. Addresses, ports and times are the real
 // ones too. A NIC sees no packets, so the rest is made up: the three packets that open the connection, sequence numbers,
 // acknowledgements, sizes of packets and windows. Each MPA frame and each FPDU is a packet of its own, dated by the arrival
-// of its last octet; only FPDUs that are larger than an IP packet take two. A stream that does not begin with MPA frames
+// of its last byte; only FPDUs that are larger than an IP packet take two. A stream that does not begin with MPA frames
 // is recorded in the pieces in which it came. There is no packet for the end of a connection. Endpoints whose addresses
 // are not those of TCP, as on an in-memory network, get addresses of 2001:db8::/32; a comment on the first packet of the
 // connection has their names. A connection is told from others by the addresses of its two ends, which must differ.
@@ -34,7 +34,7 @@
 //
 // A field iwarp_mpa.crc_check is there if CRCs were agreed on; -V tells whether they are good. What is known of Wireshark 4.0:
 //
-//   - It has no names for the opcodes of Immediate Data, 8 and 9, and does not show the 8 octets, which are the last but four
+//   - It has no names for the opcodes of Immediate Data, 8 and 9, and does not show the 8 bytes, which are the last but four
 //     of tcp.payload.
 //   - It may take a Send of length zero for malformed.
 //   - It believes that both directions have markers if one has. The other is not decoded then.

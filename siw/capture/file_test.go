@@ -76,11 +76,11 @@ type half struct {
 	acked    uint32   // by the other end
 	payloads [][]byte // of its packets, but for those without
 	times    []time.Time
-	largest  uint32 // most octets in flight
+	largest  uint32 // most bytes in flight
 }
 
-// octets returns the stream of a half.
-func (h *half) octets() []byte { return bytes.Join(h.payloads, nil) }
+// bytes returns the stream of a half.
+func (h *half) bytes() []byte { return bytes.Join(h.payloads, nil) }
 
 // conversation is a connection in a file, the end that opened it first.
 type conversation [2]half

@@ -27,18 +27,18 @@ var maxUnit = mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))
 // flow is one direction of a connection. It is cut into units: frames and FPDUs, each of which becomes a packet, since
 // Wireshark does not look for FPDUs behind a frame in the same packet, and with markers not for more than one FPDU.
 type flow struct {
-	seq     uint32    // the sequence number of the next octet
+	seq     uint32    // the sequence number of the next byte
 	acked   uint32    // how far the other end has acknowledged
-	time    time.Time // when the last octets came
+	time    time.Time // when the last bytes came
 	phase   phase
 	markers bool   // FPDUs have markers
-	pos     uint64 // position of the next octet in the stream of FPDUs
-	left    int    // octets missing of the unit whose beginning has been written
+	pos     uint64 // position of the next byte in the stream of FPDUs
+	left    int    // bytes missing of the unit whose beginning has been written
 	part    []byte // the beginning of a unit, not written; nil if there is none
 }
 
-// want returns how many octets the unit has that begins with b, as far as b tells: while it is more than len(b), there
-// must be more octets. Of a unit whose beginning has been written only the rest counts.
+// want returns how many bytes the unit has that begins with b, as far as b tells: while it is more than len(b), there
+// must be more bytes. Of a unit whose beginning has been written only the rest counts.
 func (f *flow) want(b []byte) int {
 	switch {
 	case f.left > 0:
@@ -61,7 +61,7 @@ func (f *flow) want(b []byte) int {
 	return n
 }
 
-// fpdu returns how many octets the FPDU has that begins with b, and whether b tells.
+// fpdu returns how many bytes the FPDU has that begins with b, and whether b tells.
 func (f *flow) fpdu(b []byte) (n int, known bool) {
 	prefix := 0
 	if f.markers {
@@ -77,7 +77,7 @@ func (f *flow) fpdu(b []byte) (n int, known bool) {
 	return n, true
 }
 
-// add takes a run of octets of direction i and writes the units that are complete.
+// add takes a run of bytes of direction i and writes the units that are complete.
 func (w *Writer) add(c *connection, i int, p *siw.Packet) {
 	f := &c.flows[i]
 	f.time = p.Time
@@ -130,7 +130,7 @@ func (w *Writer) unit(c *connection, i int, b []byte) {
 	c.flows[1-i].markers = frame.Markers
 }
 
-// releasable returns how many octets release can write: those of an FPDU whose length is known.
+// releasable returns how many bytes release can write: those of an FPDU whose length is known.
 func (f *flow) releasable() int {
 	if f.phase != inFPDU || f.part == nil {
 		return 0

@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzStreams feeds two streams to a Writer, cut as the plan says, and requires that the file is well-formed and has each
-// octet once and in order, whatever the streams are.
+// byte once and in order, whatever the streams are.
 func FuzzStreams(f *testing.F) {
 	req, rep := request(f), reply(f)
 	f.Add(append(req, send(1, []byte("hello"))...), append(rep, send(1, nil)...), []byte{20, 12, 19, 99, 3, 7})
@@ -47,7 +47,7 @@ func FuzzStreams(f *testing.F) {
 		got := make(map[netip.AddrPort][]byte)
 		for _, c := range follow(t, readFile(t, s.done(t))) {
 			for _, h := range c {
-				got[h.from] = append(got[h.from], h.octets()...)
+				got[h.from] = append(got[h.from], h.bytes()...)
 			}
 		}
 		require.True(t, bytes.Equal(first, got[addrPort(here)]))

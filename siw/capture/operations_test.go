@@ -39,7 +39,7 @@ func newTalk(t *testing.T, a, b *end) *talk {
 	return w
 }
 
-// span returns how many octets go into a segment behind a header.
+// span returns how many bytes go into a segment behind a header.
 func (w *talk) span(header int) int {
 	if w.mtu == 0 {
 		return 1 << 30
@@ -89,7 +89,7 @@ func (w *talk) run(from int, wr verbs.SendWR) {
 	require.Equal(w.t, verbs.WCSuccess, w.ends[from].do(wr).Status, "%v", wr.Opcode)
 }
 
-// send sends n octets; inv is the key to invalidate, 0 for none.
+// send sends n bytes; inv is the key to invalidate, 0 for none.
 func (w *talk) send(from, n int, inv uint32, flags verbs.SendFlags) {
 	w.t.Helper()
 	a, b := w.ends[from], w.ends[1-from]
@@ -122,7 +122,7 @@ func (w *talk) window(at int) uint32 {
 	return key
 }
 
-// write writes n octets, with an immediate if wr has one.
+// write writes n bytes, with an immediate if wr has one.
 func (w *talk) write(from, n int, wr verbs.SendWR) {
 	w.t.Helper()
 	a, b := w.ends[from], w.ends[1-from]
@@ -148,7 +148,7 @@ func (w *talk) immediate(from int, flags verbs.SendFlags, v uint64) {
 	w.untagged(from, op, ddp.QNSend, map[string]uint64{"iwarp_mpa.ulpdulength": 26}, binary.BigEndian.AppendUint64(nil, v))
 }
 
-// imm64 sends Immediate Data of 8 octets.
+// imm64 sends Immediate Data of 8 bytes.
 func (w *talk) imm64(from int, wr verbs.SendWR) {
 	w.t.Helper()
 	b := w.ends[1-from]
@@ -159,7 +159,7 @@ func (w *talk) imm64(from int, wr verbs.SendWR) {
 	require.Equal(w.t, [2]any{verbs.WCRecvImmData, wr.Imm64}, [2]any{wc.Opcode, wc.Imm64})
 }
 
-// read reads n octets.
+// read reads n bytes.
 func (w *talk) read(from, n int) {
 	w.t.Helper()
 	a, b := w.ends[from], w.ends[1-from]
@@ -273,7 +273,7 @@ func (w *talk) check(t *testing.T, all []row, markers bool) {
 		}
 		require.Equal(t, want, r["iwarp_mpa.marker_flag"])
 		require.Equal(t, "2", r["iwarp_mpa.rev"])
-		require.Equal(t, []string{"question", "answer"}[i], string(r.octets(t, "iwarp_mpa.privatedata")[mpa.EnhancedLen:]))
+		require.Equal(t, []string{"question", "answer"}[i], string(r.bytes(t, "iwarp_mpa.privatedata")[mpa.EnhancedLen:]))
 		expect(t, all, r["tcp.srcport"], markers, w.sent[i])
 	}
 }
@@ -400,8 +400,8 @@ func TestBulk(t *testing.T) {
 		}
 	}
 	require.Len(t, moved, 4)
-	for what, octets := range moved {
-		require.EqualValues(t, rounds/2*n, octets, what)
+	for what, bytes := range moved {
+		require.EqualValues(t, rounds/2*n, bytes, what)
 	}
 	require.Equal(t, verdict{good: len(all) - 2}, v)
 }
@@ -423,7 +423,7 @@ func TestNoCRC(t *testing.T) {
 	}
 }
 
-// TestDamage has an octet changed on its way. The capture of the receiver shows the bad CRC and the Terminate.
+// TestDamage has a byte changed on its way. The capture of the receiver shows the bad CRC and the Terminate.
 func TestDamage(t *testing.T) {
 	s := newScript(t)
 	a, b, link := pair(t, siwtest.PairConfig{B: siw.Config{Tap: s}})
@@ -455,7 +455,7 @@ func TestRejected(t *testing.T) {
 	req, rep := frames(t, stream(all, 0))
 	require.Equal(t, "0", req["iwarp_mpa.rej_flag"])
 	require.Equal(t, "1", rep["iwarp_mpa.rej_flag"])
-	require.True(t, strings.HasSuffix(string(rep.octets(t, "iwarp_mpa.privatedata")), "not today"))
+	require.True(t, strings.HasSuffix(string(rep.bytes(t, "iwarp_mpa.privatedata")), "not today"))
 	_, rep = frames(t, stream(all, 1))
 	require.Equal(t, "0", rep["iwarp_mpa.rej_flag"])
 	expect(t, all, rep["tcp.srcport"], false, w.sent[1])

@@ -17,7 +17,7 @@ import (
 const (
 	// headerLen is the length of the headers of IPv4 and TCP without options.
 	headerLen = 20 + 20
-	// maxPayload is how many octets of a stream a packet holds at most: what fits into the length field of IPv4. Such a
+	// maxPayload is how many bytes of a stream a packet holds at most: what fits into the length field of IPv4. Such a
 	// segment size is announced, as on a loopback interface.
 	maxPayload = 1<<16 - 1 - headerLen
 	// window and windowScale make a window that no sender fills: 1 GiB (RFC 7323).

@@ -128,11 +128,11 @@ func TestTerminate(t *testing.T) {
 				require.Equal(t, [3]string{"1", "1", "0"}, bits)
 			}
 			// What is quoted is the last message of the other end. tshark takes a quoted header for a tagged one if the type of
-			// the error is 1, so that the whole of it is looked for in the octets.
+			// the error is 1, so that the whole of it is looked for in the bytes.
 			require.Equal(t, c.quotes, rdmap.Opcode(culprit.number(t, "iwarp_rdma.opcode")))
-			fpdu := culprit.octets(t, "tcp.payload")
+			fpdu := culprit.bytes(t, "tcp.payload")
 			length := int(binary.BigEndian.Uint16(fpdu))
-			require.Equal(t, binary.BigEndian.AppendUint16(nil, uint16(length)), r.octets(t, "iwarp_rdma.term_ddp_seg_len"))
+			require.Equal(t, binary.BigEndian.AppendUint16(nil, uint16(length)), r.bytes(t, "iwarp_rdma.term_ddp_seg_len"))
 			header := ddp.UntaggedLen
 			if c.quotes == rdmap.OpWrite {
 				header = ddp.TaggedLen
@@ -140,9 +140,9 @@ func TestTerminate(t *testing.T) {
 			if c.quotes == rdmap.OpReadRequest {
 				header += rdmap.ReadRequestLen
 			}
-			quoted := r.octets(t, "tcp.payload")[mpa.LengthLen+ddp.UntaggedLen+rdmap.TerminateLen+2:]
+			quoted := r.bytes(t, "tcp.payload")[mpa.LengthLen+ddp.UntaggedLen+rdmap.TerminateLen+2:]
 			require.Equal(t, fpdu[mpa.LengthLen:mpa.LengthLen+header], quoted[:header])
-			require.Equal(t, quoted[:ddp.TaggedLen], r.octets(t, "iwarp_rdma.term_ddp_h")[:ddp.TaggedLen])
+			require.Equal(t, quoted[:ddp.TaggedLen], r.bytes(t, "iwarp_rdma.term_ddp_h")[:ddp.TaggedLen])
 		})
 	}
 }

@@ -101,8 +101,8 @@ func (r row) number(t *testing.T, field string) uint64 {
 	return v
 }
 
-// octets returns the value of a field of octets.
-func (r row) octets(t *testing.T, field string) []byte {
+// bytes returns the value of a field of bytes.
+func (r row) bytes(t *testing.T, field string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(r[field])
 	require.NoError(t, err, "%s of packet %s", field, r["frame.number"])
@@ -171,7 +171,7 @@ func expect(t *testing.T, all []row, from string, markers bool, want []message) 
 		for f, v := range m.fields {
 			require.Equal(t, v, r.number(t, f), "%s of %s, %v", f, where, m.op)
 		}
-		fpdu := r.octets(t, "tcp.payload")
+		fpdu := r.bytes(t, "tcp.payload")
 		if markers {
 			raw := fpdu
 			var err error

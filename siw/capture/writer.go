@@ -25,13 +25,13 @@ const (
 
 // Config is what a Writer can be told. The zero value has every default.
 type Config struct {
-	// Name is the name of the interface in the file, such as the device's (default "siw"; at most 65,535 octets).
+	// Name is the name of the interface in the file, such as the device's (default "siw"; at most 65,535 bytes).
 	Name string
-	// Comment stands in the head of the file (default: that the headers are made up; at most 65,535 octets).
+	// Comment stands in the head of the file (default: that the headers are made up; at most 65,535 bytes).
 	Comment string
 }
 
-const defaultComment = "Streams of a user-space iWARP RNIC: octets, addresses and times are real, TCP/IP headers are made up."
+const defaultComment = "Streams of a user-space iWARP RNIC: bytes, addresses and times are real, TCP/IP headers are made up."
 
 // fill checks cfg and puts the defaults in.
 func (cfg Config) fill() (Config, error) {
@@ -46,7 +46,7 @@ func (cfg Config) fill() (Config, error) {
 			*f.v = f.fill
 		}
 		if n := len(*f.v); n > maxText {
-			err := &verbs.LimitError{Name: "octets", Limit: maxText, Value: uint64(n)}
+			err := &verbs.LimitError{Name: "bytes", Limit: maxText, Value: uint64(n)}
 			return cfg, fmt.Errorf("capture: Config.%s: %w", f.name, err)
 		}
 	}
@@ -55,7 +55,7 @@ func (cfg Config) fill() (Config, error) {
 
 // Writer writes a pcapng file. It is a siw.Tap, for one NIC or for several. All methods may be called at the same time.
 //
-// It remembers every connection that it has seen, with a few hundred octets, and the beginning of at most one FPDU for
+// It remembers every connection that it has seen, with a few hundred bytes, and the beginning of at most one FPDU for
 // each direction; of those no more than 4 MiB in all.
 type Writer struct {
 	mu      sync.Mutex // guards what follows; it is held while the file is written, so that the NICs wait for it
@@ -64,7 +64,7 @@ type Writer struct {
 	conns   map[link]*connection
 	seen    uint32 // connections that have begun
 	scratch []byte // for FPDUs that come in one run
-	held    int    // octets in the parts that flow.release can write
+	held    int    // bytes in the parts that flow.release can write
 	err     error  // the first error of writing: nothing is written after it
 	closed  bool
 }

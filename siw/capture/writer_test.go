@@ -187,13 +187,13 @@ func TestAcknowledgements(t *testing.T) {
 // TestNotMPA records what is not MPA as it comes.
 func TestNotMPA(t *testing.T) {
 	tooLong := request(t)
-	tooLong[18], tooLong[19] = 2, 1 // 513 octets of private data
+	tooLong[18], tooLong[19] = 2, 1 // 513 bytes of private data
 	for _, c := range []struct {
 		name  string
 		first []byte
 	}{
 		{"another protocol", []byte("GET / HTTP/1.1\r\n\r\n")},
-		{"one octet", []byte("G")},
+		{"one byte", []byte("G")},
 		{"begins like it", []byte("MPA ID Reg Frame....")},
 		{"a Reply first", reply(t)},
 		{"private data too long", tooLong},
@@ -206,7 +206,7 @@ func TestNotMPA(t *testing.T) {
 			}
 			s.tap(there, here, true, []byte("what?"))
 			got := one(t, s.done(t))
-			require.Equal(t, bytes.Join(runs, nil), got[0].octets())
+			require.Equal(t, bytes.Join(runs, nil), got[0].bytes())
 			sizes := []int{len(c.first), 6, 65495, 100000 - 65495, 1}
 			for i, p := range got[0].payloads {
 				require.Len(t, p, sizes[i], "packet %d", i)
@@ -216,7 +216,7 @@ func TestNotMPA(t *testing.T) {
 	}
 }
 
-// TestBothEnds records each octet once where both ends of a connection are on the Writer, whoever is heard first.
+// TestBothEnds records each byte once where both ends of a connection are on the Writer, whoever is heard first.
 func TestBothEnds(t *testing.T) {
 	s := newScript(t)
 	req, rep, fpdus := request(t), reply(t), sends(6)
@@ -470,12 +470,12 @@ func TestCloseWritesTheRest(t *testing.T) {
 	req, rep, f := request(t), reply(t), send(1, []byte("hello"))
 	for _, c := range []struct {
 		name string
-		n    [2]int // octets of what the ends send
+		n    [2]int // bytes of what the ends send
 	}{
 		{"half a Request", [2]int{10, 0}},
 		{"half the private data", [2]int{25, 0}},
 		{"half a Reply", [2]int{len(req), 17}},
-		{"one octet of a length field", [2]int{len(req) + 1, len(rep)}},
+		{"one byte of a length field", [2]int{len(req) + 1, len(rep)}},
 		{"half an FPDU", [2]int{len(req) + 20, len(rep) + 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -488,7 +488,7 @@ func TestCloseWritesTheRest(t *testing.T) {
 			}
 			got := one(t, s.done(t))
 			for i, b := range streams {
-				require.Equal(t, b[:c.n[i]], append([]byte{}, got[i].octets()...))
+				require.Equal(t, b[:c.n[i]], append([]byte{}, got[i].bytes()...))
 			}
 		})
 	}
@@ -529,7 +529,7 @@ func TestPartsThatAreCompleted(t *testing.T) {
 	require.Len(t, one(t, s.done(t))[0].payloads, 1+n)
 }
 
-// failing takes n octets.
+// failing takes n bytes.
 type failing struct{ n int }
 
 var errDisk = errors.New("no space left on device")
@@ -596,7 +596,7 @@ func TestClose(t *testing.T) {
 	require.NoError(t, (*capture.Writer)(nil).Close())
 }
 
-// TestEmpty is a file without a connection, and one of calls without octets.
+// TestEmpty is a file without a connection, and one of calls without bytes.
 func TestEmpty(t *testing.T) {
 	require.Empty(t, readFile(t, newScript(t).done(t)))
 	s := newScript(t)
@@ -632,7 +632,7 @@ func TestConfig(t *testing.T) {
 	for field, cfg := range map[string]capture.Config{"Name": {Name: long + "x"}, "Comment": {Comment: long + "x"}} {
 		_, err := capture.New(io.Discard, cfg)
 		require.ErrorIs(t, err, verbs.ErrLimit)
-		require.ErrorContains(t, err, "Config."+field+": octets: 65536 exceeds the limit 65535")
+		require.ErrorContains(t, err, "Config."+field+": bytes: 65536 exceeds the limit 65535")
 	}
 }
 
@@ -685,7 +685,7 @@ func TestConcurrent(t *testing.T) {
 		for k := range n {
 			stream = append(stream, send(uint32(k+1), bytes.Repeat([]byte{byte(c[0].from.Port() - 100)}, k))...)
 		}
-		require.Equal(t, append(request(t), stream...), c[0].octets())
-		require.Equal(t, append(reply(t), stream...), c[1].octets())
+		require.Equal(t, append(request(t), stream...), c[0].bytes())
+		require.Equal(t, append(reply(t), stream...), c[1].bytes())
 	}
 }

@@ -5,7 +5,7 @@ package ddp
 // Version is the value of the DV field (RFC 5041 section 4.1).
 const Version = 1
 
-// Bits of the DDP control octet (RFC 5041 section 4.1). The rest is reserved:
+// Bits of the DDP control byte (RFC 5041 section 4.1). The rest is reserved:
 // zero when sent, not checked when received.
 const (
 	controlTagged  = 0x80
@@ -13,10 +13,10 @@ const (
 	controlVersion = 0x03
 )
 
-// IsTagged tells, from the DDP control octet, whether a tagged header follows
+// IsTagged tells, from the DDP control byte, whether a tagged header follows
 // (RFC 5041 section 4.1).
 func IsTagged(control byte) bool { return control&controlTagged != 0 }
 
-// VersionOf returns the DV field of the DDP control octet
+// VersionOf returns the DV field of the DDP control byte
 // (RFC 5041 section 4.1).
 func VersionOf(control byte) uint8 { return control & controlVersion }

@@ -36,7 +36,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// receivable clears from the control octet what a receiver does not see in the
+// receivable clears from the control byte what a receiver does not see in the
 // header, and puts what Put would send there.
 func receivable(b []byte, tagged bool) []byte {
 	b = append([]byte(nil), b...)

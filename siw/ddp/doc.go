@@ -2,7 +2,7 @@
 
 // Package ddp encodes and decodes the headers of DDP (RFC 5041).
 //
-// Every DDP segment begins with the DDP control octet, whose T bit tells which
+// Every DDP segment begins with the DDP control byte, whose T bit tells which
 // of the two headers it opens: IsTagged looks at it, VersionOf at the protocol
 // version. The header's second byte belongs to the layer above and is carried
 // as ULP. All integers are big-endian.

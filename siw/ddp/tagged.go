@@ -15,7 +15,7 @@ const TaggedLen = 14
 type Tagged struct {
 	// Last marks the last segment of a message.
 	Last bool
-	// ULP is the octet reserved for the layer above.
+	// ULP is the byte reserved for the layer above.
 	ULP uint8
 	// STag names the buffer.
 	STag uint32

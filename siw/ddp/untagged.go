@@ -15,7 +15,7 @@ const UntaggedLen = 18
 type Untagged struct {
 	// Last marks the last segment of a message.
 	Last bool
-	// ULP is the first of the five octets reserved for the layer above.
+	// ULP is the first of the five bytes reserved for the layer above.
 	ULP uint8
 	// InvSTag is the other four, in which RDMAP carries the Invalidate STag
 	// (RFC 5040 section 4.1).

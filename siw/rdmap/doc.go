@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package rdmap encodes and decodes the control octet and the headers of RDMAP
+// Package rdmap encodes and decodes the control byte and the headers of RDMAP
 // (RFC 5040) and of its extensions for atomics and immediate data (RFC 7306),
 // and does the arithmetic of the atomics.
 //
-// The control octet is the second byte of every DDP segment. A Write, a Read
+// The control byte is the second byte of every DDP segment. A Write, a Read
 // Response and the Sends have no header beyond it; the headers here follow the
 // untagged DDP header of the other messages. All integers are big-endian.
 //

@@ -8,7 +8,7 @@ import "encoding/binary"
 // (RFC 7306 section 6.2).
 const ImmediateLen = 8
 
-// PutImmediate writes the 8 octets of Immediate Data into b, most significant first. It panics if b is shorter.
+// PutImmediate writes the 8 bytes of Immediate Data into b, most significant first. It panics if b is shorter.
 func PutImmediate(b []byte, v uint64) { binary.BigEndian.PutUint64(b, v) }
 
 // ParseImmediate reads what PutImmediate writes. It panics if b is shorter than ImmediateLen: the length of the message is

@@ -21,7 +21,7 @@ func appendSIW(t Terminate) []byte {
 	return b
 }
 
-// What siw has been seen to send. Where it quotes nothing, its octets are read as the RFC has them.
+// What siw has been seen to send. Where it quotes nothing, its bytes are read as the RFC has them.
 func TestTerminateSIW(t *testing.T) {
 	for _, tc := range []struct {
 		name, hex         string

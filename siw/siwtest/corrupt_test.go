@@ -26,10 +26,10 @@ const (
 	markerError = mpa.ErrCodeMarker
 )
 
-// damage is one damaged octet of what goes in one direction.
+// damage is one damaged byte of what goes in one direction.
 type damage struct {
 	back bool  // from B to A
-	off  int64 // from the operation's first octet on
+	off  int64 // from the operation's first byte on
 	mask byte
 }
 
@@ -38,7 +38,7 @@ func (d damage) String() string {
 	if d.back {
 		way = "B to A"
 	}
-	return fmt.Sprintf("octet %d from %s, mask %#x", d.off, way, d.mask)
+	return fmt.Sprintf("byte %d from %s, mask %#x", d.off, way, d.mask)
 }
 
 // direction returns the direction that is damaged and who finds that.
@@ -49,7 +49,7 @@ func (s *stage) direction(back bool) (*siwtest.Direction, *siwtest.End) {
 	return s.Link.ToListener, s.B
 }
 
-// traffic records what each direction carries for one operation on n octets.
+// traffic records what each direction carries for one operation on n bytes.
 func traffic(t *testing.T, o *operation, n int, cfg siw.Config) (out, back []byte) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
@@ -82,9 +82,9 @@ func (r *recorder) Packet(p *siw.Packet) {
 	}
 }
 
-// lengthOctet returns the length of the ULPDU that the FPDU around octet off seems to have once that octet is damaged;
-// ok reports whether the octet is part of a length.
-func lengthOctet(stream []byte, d damage) (n int, ok bool) {
+// lengthByte returns the length of the ULPDU that the FPDU around byte off seems to have once that byte is damaged;
+// ok reports whether the byte is part of a length.
+func lengthByte(stream []byte, d damage) (n int, ok bool) {
 	for at := 0; at < len(stream); {
 		length := stream[at : at+mpa.LengthLen]
 		if i := int(d.off) - at; i >= 0 && i < mpa.LengthLen {
@@ -97,8 +97,8 @@ func lengthOctet(stream []byte, d damage) (n int, ok bool) {
 	return 0, false
 }
 
-// TestCorruptFPDU damages one octet after the other of every FPDU of every operation. Whoever receives it says so in a
-// Terminate, both sides end, every request has its completion, and no octet of memory has changed.
+// TestCorruptFPDU damages one byte after the other of every FPDU of every operation. Whoever receives it says so in a
+// Terminate, both sides end, every request has its completion, and no byte of memory has changed.
 func TestCorruptFPDU(t *testing.T) {
 	const n = 13 // so that there is a pad
 	for i := range operations {
@@ -138,7 +138,7 @@ func corrupt(t *testing.T, o *operation, n int, d damage, stream []byte) {
 	synctest.Wait()
 
 	code := uint8(crcError)
-	if length, ok := lengthOctet(stream, d); ok {
+	if length, ok := lengthByte(stream, d); ok {
 		switch {
 		case length < ddp.TaggedLen:
 			code = markerError
@@ -187,7 +187,7 @@ func corrupt(t *testing.T, o *operation, n int, d damage, stream []byte) {
 // secondFPDU returns where the second FPDU of stream begins, or its length.
 func secondFPDU(stream []byte) int { return mpa.FPDULen(int(binary.BigEndian.Uint16(stream))) }
 
-// TestCorruptWithoutCRC: without CRC nobody finds a damaged octet of data.
+// TestCorruptWithoutCRC: without CRC nobody finds a damaged byte of data.
 func TestCorruptWithoutCRC(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStage(t, siwtest.PairConfig{A: siw.Config{CRC: siw.Off}, B: siw.Config{CRC: siw.Off}})
@@ -207,7 +207,7 @@ func TestCorruptWithoutCRC(t *testing.T) {
 	})
 }
 
-// TestCorruptTerminate damages the octets of a Terminate: its receiver answers with one of its own, which the sender drops.
+// TestCorruptTerminate damages the bytes of a Terminate: its receiver answers with one of its own, which the sender drops.
 func TestCorruptTerminate(t *testing.T) {
 	length := mpa.FPDULen(ddp.UntaggedLen + rdmap.TerminateLen + 2 + ddp.TaggedLen)
 	for off := range length {
@@ -233,7 +233,7 @@ func TestCorruptTerminate(t *testing.T) {
 			} else {
 				require.ErrorIs(t, s.A.QP.Err(), &verbs.TerminateError{Layer: rdmap.LayerMPA, Code: crcError})
 			}
-			s.intact("octet %d", off)
+			s.intact("byte %d", off)
 		})
 	}
 }

@@ -59,7 +59,7 @@ func newEndOf(t *testing.T, cfg siw.Config) *siwtest.End {
 	return e
 }
 
-// script is what each side posts. Its own memory from 0 on holds text; 128 octets for each Read or receive follow.
+// script is what each side posts. Its own memory from 0 on holds text; 128 bytes for each Read or receive follow.
 var script = struct {
 	text  string
 	sends []verbs.SendWR
@@ -105,7 +105,7 @@ func (c *conversation) post(e, peer *siwtest.End) {
 	}
 }
 
-// run has the conversation, arranged to end somewhere, and checks what both sides know of it. It returns how many octets
+// run has the conversation, arranged to end somewhere, and checks what both sides know of it. It returns how many bytes
 // went each way.
 func (c *conversation) run(arrange func(*siwtest.Link)) (toListener, toDialer int64) {
 	t := c.t
@@ -236,28 +236,28 @@ func (c *conversation) check(e, peer *siwtest.End, setup error) {
 	}
 }
 
-// TestCutEverywhere ends the stream behind each octet of the conversation, of either direction, by a reset and by a half-close.
+// TestCutEverywhere ends the stream behind each byte of the conversation, of either direction, by a reset and by a half-close.
 func TestCutEverywhere(t *testing.T) {
-	var octets [2]int64
+	var bytes [2]int64
 	bubble(t, func(t *testing.T) {
 		c := &conversation{t: t}
-		octets[0], octets[1] = c.run(nil)
+		bytes[0], bytes[1] = c.run(nil)
 		require.True(t, c.posted)
 		require.Equal(t, 2, c.alive)
 	})
-	require.Greater(t, octets[0], int64(300))
-	require.Greater(t, octets[1], int64(300))
+	require.Greater(t, bytes[0], int64(300))
+	require.Greater(t, bytes[1], int64(300))
 	for _, kind := range []struct {
 		name string
 		at   func(*siwtest.Direction, int64)
 	}{{"reset", (*siwtest.Direction).CutAt}, {"half-close", (*siwtest.Direction).EndAt}} {
-		for way, total := range octets {
+		for way, total := range bytes {
 			t.Run(kind.name+[]string{" from A", " from B"}[way], func(t *testing.T) {
 				for off := range total {
 					bubble(t, func(t *testing.T) {
 						defer func() {
 							if t.Failed() {
-								t.Logf("%s behind octet %d", kind.name, off)
+								t.Logf("%s behind byte %d", kind.name, off)
 							}
 						}()
 						c := &conversation{t: t}

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// Direction is one direction of a connection. What its methods arrange happens at the given offset: the number of octets
-// that the sender has written before, from the beginning of the connection, MPA frames included. Inserted octets do not
-// count. What is arranged for an offset that has been read already happens at once, or, if it would change that octet,
+// Direction is one direction of a connection. What its methods arrange happens at the given offset: the number of bytes
+// that the sender has written before, from the beginning of the connection, MPA frames included. Inserted bytes do not
+// count. What is arranged for an offset that has been read already happens at once, or, if it would change that byte,
 // not at all. All methods may be called concurrently.
 type Direction struct {
 	link   *Link
-	buffer int // octets that are held
+	buffer int // bytes that are held
 
 	// Guarded by link.mu.
 	queue   []parcel // written, not read
-	queued  int      // octets in it
+	queued  int      // bytes in it
 	written int64
-	read    int64 // offset of the next octet to be read
+	read    int64 // offset of the next byte to be read
 	fin     bool  // the sender has ended the stream
 	gone    bool  // the reader has closed its end
 
 	stalled bool
-	split   int // most octets of a read, 0 = any number
+	split   int // most bytes of a read, 0 = any number
 	delay   time.Duration
 	flips   map[int64]byte
 	inserts []insert // by offset
@@ -38,13 +38,13 @@ type Direction struct {
 // noOffset stands for an offset that no stream reaches.
 const noOffset = math.MaxInt64
 
-// parcel is what one write, or part of one, has put into the queue; without octets it is the end of the stream.
+// parcel is what one write, or part of one, has put into the queue; without bytes it is the end of the stream.
 type parcel struct {
 	b   []byte
 	due time.Time // zero = at once
 }
 
-// insert is what goes between the octets of the sender, before the one at its offset.
+// insert is what goes between the bytes of the sender, before the one at its offset.
 type insert struct {
 	at int64
 	b  []byte
@@ -54,14 +54,14 @@ func newDirection(l *Link, buffer int) *Direction {
 	return &Direction{link: l, buffer: buffer, flips: make(map[int64]byte), cutAt: noOffset, endAt: noOffset}
 }
 
-// Written returns the number of octets that the sender has written: the offset of the next one.
+// Written returns the number of bytes that the sender has written: the offset of the next one.
 func (d *Direction) Written() int64 {
 	d.link.mu.Lock()
 	defer d.link.mu.Unlock()
 	return d.written
 }
 
-// Corrupt inverts the bits of mask in the octet at offset off. A second call for the same octet adds to the first.
+// Corrupt inverts the bits of mask in the byte at offset off. A second call for the same byte adds to the first.
 func (d *Direction) Corrupt(off int64, mask byte) {
 	d.change(func() {
 		if off >= d.read {
@@ -70,7 +70,7 @@ func (d *Direction) Corrupt(off int64, mask byte) {
 	})
 }
 
-// Insert puts b, which is copied, before the octet at offset off, behind what was inserted there before.
+// Insert puts b, which is copied, before the byte at offset off, behind what was inserted there before.
 func (d *Direction) Insert(off int64, b []byte) {
 	d.change(func() {
 		i := len(d.inserts)
@@ -81,17 +81,17 @@ func (d *Direction) Insert(off int64, b []byte) {
 	})
 }
 
-// CutAt resets the connection, as Link.Cut does, when the octets before offset off have been read.
+// CutAt resets the connection, as Link.Cut does, when the bytes before offset off have been read.
 func (d *Direction) CutAt(off int64) { d.change(func() { d.cutAt = off }) }
 
 // EndAt makes the stream end before offset off, for its reader only: what the sender writes from there on is lost, and
 // nobody tells it. With Written as the offset this is a half-close now.
 func (d *Direction) EndAt(off int64) { d.change(func() { d.endAt = off }) }
 
-// Split makes every Read return at most n octets, so that a message comes in many pieces (0 = any number again).
+// Split makes every Read return at most n bytes, so that a message comes in many pieces (0 = any number again).
 func (d *Direction) Split(n int) { d.change(func() { d.split = n }) }
 
-// Delay makes what is written from now on readable only after t. Octets keep their order.
+// Delay makes what is written from now on readable only after t. Bytes keep their order.
 func (d *Direction) Delay(t time.Duration) { d.change(func() { d.delay = t }) }
 
 // Stall keeps everything from the reader until Resume: the sender sees a peer that has stopped to read. Its writes wait
@@ -123,7 +123,7 @@ func (d *Direction) arrive() {
 // drop forgets what has not been read. The caller holds link.mu.
 func (d *Direction) drop() { d.queue, d.queued = nil, 0 }
 
-// put takes octets from the sender, as many as there is room for. The caller holds link.mu.
+// put takes bytes from the sender, as many as there is room for. The caller holds link.mu.
 func (d *Direction) put(b []byte) int {
 	if d.read >= d.endAt {
 		d.written += int64(len(b))
@@ -184,7 +184,7 @@ func (d *Direction) take(b []byte) (n int, err error) {
 	return 0, err
 }
 
-// next moves octets that lie together into b. The caller holds link.mu.
+// next moves bytes that lie together into b. The caller holds link.mu.
 func (d *Direction) next(b []byte) (int, error) {
 	stop := min(d.cutAt, d.endAt)
 	if len(d.inserts) > 0 {
@@ -200,7 +200,7 @@ func (d *Direction) next(b []byte) (int, error) {
 	}
 	switch {
 	case d.read >= d.cutAt:
-		return 0, nil // take resets the connection when the octets before are out
+		return 0, nil // take resets the connection when the bytes before are out
 	case d.read >= d.endAt:
 		return 0, io.EOF
 	case len(d.queue) == 0:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // Package siwtest is a network in memory for user-space RNICs, on which tests make happen what on a real one happens by
-// chance: connections are cut, half-closed or stalled, octets are damaged, delayed, inserted or split, and the building
+// chance: connections are cut, half-closed or stalled, bytes are damaged, delayed, inserted or split, and the building
 // of a message fails.
 //
 // A [Wire] is the network. NICs are put on it by their configuration; everything above them, the code under test too,
@@ -14,7 +14,7 @@
 //	ln, err := cm.Listen(ctx, "server:7306", cm.Config{Device: server.Device()})
 //	id, err := cm.Resolve(ctx, "server:7306", cm.Config{Device: client.Device()})
 //
-// Every connection is a [Link] of two [Direction] values, whose methods make things go wrong at the given octet of the
+// Every connection is a [Link] of two [Direction] values, whose methods make things go wrong at the given byte of the
 // stream, whatever the scheduler does. Wire.OnDial sees a link before either side has it; Wire.Links lists all of them:
 //
 //	wire.OnDial = func(l *siwtest.Link) { l.ToListener.Corrupt(100, 0x01) }

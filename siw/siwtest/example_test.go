@@ -133,7 +133,7 @@ func call(ctx context.Context, address string, dev *verbs.Device) error {
 	if err := id.Connect(ctx, e.qp, cm.ConnParam{}); err != nil {
 		return err
 	}
-	// A Read of no octets: the answer shows that the peer lives.
+	// A Read of no bytes: the answer shows that the peer lives.
 	if _, err := e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled}}); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func held(t *testing.T, cfg siwtest.PairConfig) (*siwtest.Pair, *clock) {
 	return p, newClock(t)
 }
 
-// get is a Read of n octets by B from A.
+// get is a Read of n bytes by B from A.
 func get(t *testing.T, p *siwtest.Pair, n int) verbs.SendWR {
 	t.Helper()
 	return verbs.SendWR{ID: 1, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: sgl(t, p.B, 0, n),

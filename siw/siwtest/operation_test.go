@@ -19,7 +19,7 @@ import (
 const (
 	source  = 0        // data of A's Sends and Writes
 	target  = 0        // where Writes go to at B
-	part    = 16 << 10 // octets of each part, the most that a request moves
+	part    = 16 << 10 // bytes of each part, the most that a request moves
 	sink    = 1 * part // where Reads go to at A
 	readAt  = 1 * part // what they read at B
 	word    = 2 * part // the target of atomics at B, and their sink at A
@@ -127,7 +127,7 @@ func (s *stage) bind() {
 	require.NoError(s.t, wc.Err())
 }
 
-// request makes the request of an operation on n octets.
+// request makes the request of an operation on n bytes.
 func (s *stage) request(o *operation, id uint64, n int) verbs.SendWR {
 	s.t.Helper()
 	wr := o.wr
@@ -171,7 +171,7 @@ func (s *stage) apply(wr *verbs.SendWR, n int) {
 			atomic(wr.Swap)
 		}
 	case verbs.WRMaskedAtomicCmpAndSwp:
-		// The last octet is compared, the one before it replaced.
+		// The last byte is compared, the one before it replaced.
 		require.Equal(s.t, [2]uint64{0xff, 0xff00}, [2]uint64{wr.CompareMask, wr.SwapMask})
 		if atomic(old); byte(old) == byte(wr.Compare) {
 			atomic(old&^0xff00 | wr.Swap&0xff00)
@@ -196,7 +196,7 @@ func (s *stage) expectReceive(o *operation, n int) {
 	require.NoError(s.t, err)
 }
 
-// run performs an operation on n octets and requires that it does all that it must and nothing else.
+// run performs an operation on n bytes and requires that it does all that it must and nothing else.
 func (s *stage) run(o *operation, n int) {
 	s.t.Helper()
 	s.expectReceive(o, n)

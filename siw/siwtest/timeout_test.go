@@ -159,8 +159,8 @@ func TestSetupTimeoutActive(t *testing.T) {
 			peer func(t *testing.T, c net.Conn)
 		}{
 			{"silent", func(*testing.T, net.Conn) {}},
-			{"one octet short", func(t *testing.T, c net.Conn) { write(t, c, string(frame(t, true)[:23])) }},
-			{"one octet at a time", func(t *testing.T, c net.Conn) {
+			{"one byte short", func(t *testing.T, c net.Conn) { write(t, c, string(frame(t, true)[:23])) }},
+			{"one byte at a time", func(t *testing.T, c net.Conn) {
 				for _, b := range frame(t, true) {
 					if _, err := c.Write([]byte{b}); err != nil {
 						return
@@ -270,7 +270,7 @@ func TestSetupCancelled(t *testing.T) {
 	})
 }
 
-// put is a Write of n octets from A to B.
+// put is a Write of n bytes from A to B.
 func put(t *testing.T, p *siwtest.Pair, n int) verbs.SendWR {
 	t.Helper()
 	return verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: sgl(t, p.A, 0, n),
@@ -287,13 +287,13 @@ var peerLimits = []struct {
 }
 
 // TestPeerTimeout: a peer that takes nothing of what waits for it is given up, whether that is much or little, and
-// whether octets moved before or not.
+// whether bytes moved before or not.
 func TestPeerTimeout(t *testing.T) {
 	for _, limit := range peerLimits {
 		for _, c := range []struct {
 			name   string
-			octets int
-			before int // octets that have been sent to the peer when it still read
+			bytes  int
+			before int // bytes that have been sent to the peer when it still read
 		}{
 			{"more than all buffers hold", 1 << 20, 0},
 			{"more than all buffers hold, after others", 1 << 20, 1 << 20},
@@ -311,7 +311,7 @@ func TestPeerTimeout(t *testing.T) {
 					}
 					p.Link.ToListener.Stall()
 					clock := newClock(t)
-					_, err := p.A.QP.PostSend([]verbs.SendWR{put(t, p, c.octets)})
+					_, err := p.A.QP.PostSend([]verbs.SendWR{put(t, p, c.bytes)})
 					require.NoError(t, err)
 					select {
 					case <-p.A.ID.Done():
@@ -322,7 +322,7 @@ func TestPeerTimeout(t *testing.T) {
 					ev, err := p.A.Context.WaitEvent(t.Context())
 					require.NoError(t, err)
 					require.Equal(t, verbs.EventQPFatal, ev.Type)
-					if c.octets == 1<<20 {
+					if c.bytes == 1<<20 {
 						require.Equal(t, []verbs.WCStatus{verbs.WCWRFlushErr}, statuses(t, drain(t, p.A.SendCQ)))
 					}
 				})
@@ -346,7 +346,7 @@ func slowPeer(t *testing.T, cfg siw.Config) (*solo, closeWriter) {
 	return s, peer
 }
 
-// TestPeerSlow: a peer that still moves octets, or only owes an answer, or to which nothing is sent, is not given up.
+// TestPeerSlow: a peer that still moves bytes, or only owes an answer, or to which nothing is sent, is not given up.
 func TestPeerSlow(t *testing.T) {
 	const long = time.Hour
 	for _, limit := range peerLimits {
@@ -419,10 +419,10 @@ func TestCloseTimeout(t *testing.T) {
 		want time.Duration
 	}{{siw.Config{}, 3 * time.Second}, {siw.Config{CloseTimeout: 500 * time.Millisecond}, 500 * time.Millisecond}} {
 		for _, c := range []struct {
-			name   string
-			octets int
-			back   bool // the peer's direction stands still, not ours
-			close  func(e *siwtest.End) error
+			name  string
+			bytes int
+			back  bool // the peer's direction stands still, not ours
+			close func(e *siwtest.End) error
 		}{
 			{"peer does not read", 0, false, func(e *siwtest.End) error { return e.ID.Close() }},
 			{"peer does not read and the wire is full", 1 << 20, false, func(e *siwtest.End) error { return e.ID.Close() }},
@@ -437,7 +437,7 @@ func TestCloseTimeout(t *testing.T) {
 						p.Link.ToDialer.Stall()
 					}
 					get := verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled}
-					_, err := p.A.QP.PostSend([]verbs.SendWR{put(t, p, c.octets), get})
+					_, err := p.A.QP.PostSend([]verbs.SendWR{put(t, p, c.bytes), get})
 					require.NoError(t, err)
 					_, err = p.A.QP.PostRecv([]verbs.RecvWR{{ID: 1}})
 					require.NoError(t, err)
@@ -600,7 +600,7 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// TestBytePerSecond: a peer that reads one octet each second and sends one is alive, for however long that goes on. Close takes
+// TestBytePerSecond: a peer that reads one byte each second and sends one is alive, for however long that goes on. Close takes
 // no longer for it than for any other, and ends every request and whoever waits at once.
 func TestBytePerSecond(t *testing.T) {
 	for _, limit := range []struct {
@@ -618,7 +618,7 @@ func TestBytePerSecond(t *testing.T) {
 			stop := make(chan struct{})
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				for next := byte(0xff); ; next = 0 { // an FPDU of 65,280 octets
+				for next := byte(0xff); ; next = 0 { // an FPDU of 65,280 bytes
 					select {
 					case <-stop:
 						return

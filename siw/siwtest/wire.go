@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/siw"
 )
 
-// DefaultBuffer is how many octets a direction of a connection holds where Wire.Buffer says nothing.
+// DefaultBuffer is how many bytes a direction of a connection holds where Wire.Buffer says nothing.
 const DefaultBuffer = 64 << 10
 
 // firstPort is the first port that is given to those who ask for port 0, and to diallers.
@@ -24,7 +24,7 @@ const firstPort = 49152
 // Wire is a network in memory. It implements siw.Network. All methods may be called concurrently; the fields are set before
 // the wire is used.
 type Wire struct {
-	// Buffer is how many octets a direction holds that have been written and not read, before its writer waits
+	// Buffer is how many bytes a direction holds that have been written and not read, before its writer waits
 	// (0 = DefaultBuffer).
 	Buffer int
 	// OnDial is called with each new connection before either side has it, to arrange what will happen to it

@@ -55,7 +55,7 @@ func write(t *testing.T, c net.Conn, b string) {
 	require.Equal(t, len(b), n)
 }
 
-// read reads exactly n octets.
+// read reads exactly n bytes.
 func read(t *testing.T, c net.Conn, n int) string {
 	t.Helper()
 	b := make([]byte, n)
@@ -186,7 +186,7 @@ func TestConnClose(t *testing.T) {
 		isReset(t, b)
 		require.ErrorIs(t, b.CloseWrite(), syscall.ENOTCONN)
 
-		t.Log("and so does a close with unread octets")
+		t.Log("and so does a close with unread bytes")
 		a, b, _ = ends(t, siwtest.NewWire())
 		write(t, a, "never read")
 		write(t, b, "lost")
