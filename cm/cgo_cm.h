@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// librdmacm for Go: events are copied and acknowledged in one call, addresses cross as plain octets, and every function
+// librdmacm for Go: events are copied and acknowledged in one call, addresses cross as plain bytes, and every function
 // returns 0 or a negative errno.
 
 #ifndef GOVERBS_CM_H

@@ -11,7 +11,7 @@ import (
 // ConnParam describes one side of a connection (struct rdma_conn_param).
 type ConnParam struct {
 	// PrivateData goes to the peer with the request, the acceptance or the rejection. How much a device carries is its
-	// own matter: 508 octets on the user-space siw, 251 on iWARP devices of the kernel. On InfiniBand and RoCE a request
+	// own matter: 508 bytes on the user-space siw, 251 on iWARP devices of the kernel. On InfiniBand and RoCE a request
 	// carries 56, an acceptance 196, a rejection 148, and the peer sees as many, the rest being zeros; for
 	// datagrams 180, 136 and 136. More is refused with a *verbs.LimitError.
 	PrivateData []byte

@@ -38,7 +38,7 @@ func FieldMask(widths ...int) (uint64, error) {
 }
 
 // FetchAddWR returns the request that adds add to the 64-bit integer at addr in the peer's region rkey. The original
-// value arrives in sink, one element of 8 octets in a region with AccessLocalWrite.
+// value arrives in sink, one element of 8 bytes in a region with AccessLocalWrite.
 func FetchAddWR(sink []verbs.SGE, addr uint64, rkey uint32, add uint64) verbs.SendWR {
 	return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGL: sink, RemoteAddr: addr, RKey: rkey, Add: add}
 }

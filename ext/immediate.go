@@ -4,7 +4,7 @@ package ext
 
 import "github.com/goverbs/goverbs/verbs"
 
-// ImmDataWR returns the request that sends imm as Immediate Data (RFC 7306 section 6): 8 octets, the most significant one
+// ImmDataWR returns the request that sends imm as Immediate Data (RFC 7306 section 6): 8 bytes, the most significant one
 // first, as a message of its own. It consumes a receive of the peer's, whose completion carries imm in Imm64; its buffer
 // is not touched.
 func ImmDataWR(imm uint64) verbs.SendWR { return verbs.SendWR{Opcode: verbs.WRImmData, Imm64: imm} }

@@ -70,7 +70,7 @@ func TestProbeUndecided(t *testing.T) {
 		status verbs.WCStatus
 	}{
 		{"unknown key", 0, 0x100, 1, 0, verbs.WCRemAccessErr},
-		{"one octet past the region", regionSize - 7, 0, 1, 1, verbs.WCRemAccessErr},
+		{"one byte past the region", regionSize - 7, 0, 1, 1, verbs.WCRemAccessErr},
 		{"misaligned", 4, 0, 2, 7, verbs.WCRemInvReqErr},
 	} {
 		t.Run(c.name, func(t *testing.T) {

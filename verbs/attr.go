@@ -11,8 +11,8 @@ type DeviceAttr struct {
 	FwVer           string         // fw_ver
 	NodeGUID        GUID           // node_guid
 	SysImageGUID    GUID           // sys_image_guid
-	MaxMRSize       uint64         // max_mr_size, octets
-	PageSizeCap     uint64         // page_size_cap, bit n = pages of 1<<n octets
+	MaxMRSize       uint64         // max_mr_size, bytes
+	PageSizeCap     uint64         // page_size_cap, bit n = pages of 1<<n bytes
 	VendorID        uint32         // vendor_id
 	VendorPartID    uint32         // vendor_part_id
 	HWVer           uint32         // hw_ver
@@ -37,7 +37,7 @@ type DeviceAttr struct {
 	MaxPKeys        int            // max_pkeys
 	LocalCAAckDelay uint8          // local_ca_ack_delay
 	PhysPortCnt     int            // phys_port_cnt
-	MaxInlineData   int            // octets in one inline request; not in ibv_device_attr, where QP creation tells
+	MaxInlineData   int            // bytes in one inline request; not in ibv_device_attr, where QP creation tells
 }
 
 // PortAttr holds what ibv_query_port(3) tells; the fields are those of struct ibv_port_attr.
@@ -46,7 +46,7 @@ type PortAttr struct {
 	MaxMTU      MTU       // max_mtu
 	ActiveMTU   MTU       // active_mtu
 	GIDTblLen   int       // gid_tbl_len
-	MaxMsgSz    uint32    // max_msg_sz, octets
+	MaxMsgSz    uint32    // max_msg_sz, bytes
 	PKeyTblLen  int       // pkey_tbl_len
 	LID         uint16    // lid
 	SMLID       uint16    // sm_lid
@@ -63,7 +63,7 @@ type QPCap struct {
 	MaxRecvWR     int // max_recv_wr
 	MaxSendSGE    int // max_send_sge
 	MaxRecvSGE    int // max_recv_sge
-	MaxInlineData int // max_inline_data, octets
+	MaxInlineData int // max_inline_data, bytes
 }
 
 // QPAttr holds the attributes of a QP that can be set and asked for (struct ibv_qp_attr). Which of them count in a

@@ -23,7 +23,7 @@ var quarantine struct {
 	bytes  int
 }
 
-// mapMemory returns zeroed, page-aligned memory of at least n octets outside of the Go heap.
+// mapMemory returns zeroed, page-aligned memory of at least n bytes outside of the Go heap.
 func mapMemory(n int, huge bool) ([]byte, error) {
 	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	if huge {

@@ -27,7 +27,7 @@ type MR struct {
 	gone    bool       // deregistered
 }
 
-// AllocMR allocates n octets of zeroed, page-aligned memory outside of the Go heap and registers it. With AccessHugeTLB
+// AllocMR allocates n bytes of zeroed, page-aligned memory outside of the Go heap and registers it. With AccessHugeTLB
 // huge pages are asked for and used where the system has them. Close takes the memory away: a later access of the
 // slice that Bytes returned faults instead of reading somebody else's data.
 func (pd *PD) AllocMR(n int, access AccessFlags) (*MR, error) {
@@ -43,7 +43,7 @@ func (pd *PD) AllocMR(n int, access AccessFlags) (*MR, error) {
 	}
 	mem, err := mapMemory(n, access&AccessHugeTLB != 0)
 	if err != nil {
-		return nil, opError("AllocMR", pd.ctx.dev.Name(), fmt.Errorf("mapping %d octets: %w", n, err))
+		return nil, opError("AllocMR", pd.ctx.dev.Name(), fmt.Errorf("mapping %d bytes: %w", n, err))
 	}
 	return pd.newMR("AllocMR", mem[:n:n], iovaOf(mem, access), access, func() { unmapMemory(mem) })
 }
@@ -55,7 +55,7 @@ func (pd *PD) RegMR(buf []byte, access AccessFlags) (*MR, error) {
 	return pd.regMR("RegMR", buf, iovaOf(buf, access), access)
 }
 
-// RegMRIova registers buf under the address iova (ibv_reg_mr_iova(3)): the peer, and SGEs, reach its first octet as iova.
+// RegMRIova registers buf under the address iova (ibv_reg_mr_iova(3)): the peer, and SGEs, reach its first byte as iova.
 func (pd *PD) RegMRIova(buf []byte, iova uint64, access AccessFlags) (*MR, error) {
 	if access&AccessZeroBased != 0 && iova != 0 {
 		return nil, opError("RegMRIova", pd.ctx.dev.Name(), invalid("iova %#x with AccessZeroBased", iova))
@@ -120,10 +120,10 @@ func (m *MR) PD() *PD { return m.pd }
 // Bytes returns the registered memory. After Close of a region that AllocMR made it must not be touched.
 func (m *MR) Bytes() []byte { return m.buf }
 
-// Len returns the length in octets.
+// Len returns the length in bytes.
 func (m *MR) Len() int { return max(len(m.buf), m.foreign) }
 
-// Addr returns the address of the first octet as SGEs and peers use it: the memory's own, the iova, or 0.
+// Addr returns the address of the first byte as SGEs and peers use it: the memory's own, the iova, or 0.
 func (m *MR) Addr() uint64 { return m.iova }
 
 // Access returns the rights.
@@ -135,7 +135,7 @@ func (m *MR) LKey() uint32 { return m.p.LKey() }
 // RKey returns the key for peers.
 func (m *MR) RKey() uint32 { return m.p.RKey() }
 
-// SGE returns the element that names n octets from offset off. The error Is [ErrBounds] if they are not all inside.
+// SGE returns the element that names n bytes from offset off. The error Is [ErrBounds] if they are not all inside.
 func (m *MR) SGE(off, n int) (SGE, error) {
 	if off < 0 || n < 0 || off > m.Len() || n > m.Len()-off || uint64(n) > 1<<32-1 {
 		return SGE{}, opError("MR.SGE", m.pd.ctx.dev.Name(), fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, m.Len()))

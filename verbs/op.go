@@ -22,7 +22,7 @@ const (
 	OpCmpSwap                  // 64-bit compare and swap
 	OpMaskedFetchAdd           // fetch and add with field boundaries
 	OpMaskedCmpSwap            // compare and swap with compare and swap masks
-	OpImm64                    // 8 octets of Immediate Data as a message of its own (RFC 7306)
+	OpImm64                    // 8 bytes of Immediate Data as a message of its own (RFC 7306)
 	OpLocalInv                 // Local Invalidate
 	OpBindMW                   // type 2 memory windows
 

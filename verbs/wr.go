@@ -5,8 +5,8 @@ package verbs
 // SGE is one piece of local memory: a range of a registered region, in the region's own addresses (see
 // [MR.SGE], which makes one with its bounds checked).
 type SGE struct {
-	Addr   uint64 // address of the first octet; an offset in a zero-based region
-	Length uint32 // octets
+	Addr   uint64 // address of the first byte; an offset in a zero-based region
+	Length uint32 // bytes
 	LKey   uint32 // the region's local key
 }
 
@@ -17,7 +17,7 @@ type SendWR struct {
 	ID     uint64    // returned in the completion
 	Opcode WROpcode  //
 	Flags  SendFlags //
-	SGL    []SGE     // source; for Read and atomics the sink (atomics: one element of 8 octets)
+	SGL    []SGE     // source; for Read and atomics the sink (atomics: one element of 8 bytes)
 
 	RemoteAddr uint64 // Write, Read, atomics: target address in the peer's region
 	RKey       uint32 // Write, Read, atomics: the peer's key; Bind: the window's new key
@@ -26,7 +26,7 @@ type SendWR struct {
 	InvalidateRKey uint32
 
 	Imm   uint32 // WRRDMAWriteWithImm, WRSendWithImm: host order
-	Imm64 uint64 // WRImmData: a number; most significant octet first on the wire
+	Imm64 uint64 // WRImmData: a number; most significant byte first on the wire
 
 	// Atomics (RFC 7306 section 5.1). FetchAdd adds Add; CmpSwap stores Swap if the target equals Compare. The masks
 	// belong to the masked opcodes: in AddMask a set bit is the most significant bit of a field, out of which no
@@ -44,8 +44,8 @@ type SendWR struct {
 type MWBind struct {
 	MW     *MW
 	MR     *MR         // needs AccessMWBind, and AccessLocalWrite if Access lets the peer write
-	Addr   uint64      // first octet, in the region's addresses
-	Length uint64      // octets
+	Addr   uint64      // first byte, in the region's addresses
+	Length uint64      // bytes
 	Access AccessFlags // AccessRemoteWrite, AccessRemoteRead, AccessRemoteAtomic, AccessZeroBased
 }
 
@@ -57,7 +57,7 @@ type UDDest struct {
 }
 
 // RecvWR is a receive work request (ibv_post_recv(3)). An empty SGL receives messages without data. On a UD QP the
-// first 40 octets of the memory are for the Global Routing Header, see [WCGRH], and count in WC.ByteLen.
+// first 40 bytes of the memory are for the Global Routing Header, see [WCGRH], and count in WC.ByteLen.
 type RecvWR struct {
 	ID  uint64
 	SGL []SGE // needs AccessLocalWrite
@@ -70,12 +70,12 @@ type WC struct {
 	Opcode WCOpcode
 	Flags  WCFlags
 
-	// ByteLen is the number of octets received or read; with WCRecvRDMAWithImm those that the peer's Write placed;
+	// ByteLen is the number of bytes received or read; with WCRecvRDMAWithImm those that the peer's Write placed;
 	// with WCRecvImmData 8.
 	ByteLen uint32
 
-	// Imm and Imm64 are the immediate where Flags has WCWithImm. All 8 octets of RFC 7306 Immediate Data are in Imm64,
-	// most significant octet first; Imm is the number in the first four of them, as a 32-bit immediate of another
+	// Imm and Imm64 are the immediate where Flags has WCWithImm. All 8 bytes of RFC 7306 Immediate Data are in Imm64,
+	// most significant byte first; Imm is the number in the first four of them, as a 32-bit immediate of another
 	// implementation would be. On fabrics with 32-bit immediates Imm64 is Imm<<32.
 	Imm   uint32
 	Imm64 uint64

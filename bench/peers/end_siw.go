@@ -28,7 +28,7 @@ type siwConn struct {
 	wr       [1]verbs.SendWR
 	sgl      [1]verbs.SGE
 	recv     [1]verbs.RecvWR
-	at       int // octets of the region that have had their turn
+	at       int // bytes of the region that have had their turn
 }
 
 func newNIC(j *job) (*siw.NIC, error) {
@@ -70,7 +70,7 @@ func (c *siwConn) where() []byte {
 
 func (c *siwConn) learn(where []byte) error {
 	if len(where) != 12 {
-		return fmt.Errorf("private data of %d octets", len(where))
+		return fmt.Errorf("private data of %d bytes", len(where))
 	}
 	c.addr, c.key = binary.BigEndian.Uint64(where), binary.BigEndian.Uint32(where[8:])
 	return nil
@@ -238,7 +238,7 @@ func (c *siwConn) pingpong(j *job, d time.Duration) (n int, err error) {
 	return n, nil
 }
 
-// stream writes messages for the time d, the last one with an immediate, and returns the number of octets that have arrived.
+// stream writes messages for the time d, the last one with an immediate, and returns the number of bytes that have arrived.
 func (c *siwConn) stream(j *job, d time.Duration) (n int, err error) {
 	inProgress := 0
 	for start, last := time.Now(), false; !last; n += j.size {

@@ -65,7 +65,7 @@ func (t *tcpConn) Read(b []byte) (int, error) {
 }
 
 // listenTCP answers the other side until it goes: every message of a ping-pong with one of the same size; every one of a stream
-// that begins with an octet other than 0 with a single octet.
+// that begins with a byte other than 0 with a single byte.
 func listenTCP(j *job, announce func(addr string)) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -149,7 +149,7 @@ func (t *tcpConn) pingpong(j *job, d time.Duration) (n int, err error) {
 	return n, nil
 }
 
-// stream sends messages for the time d and returns the number of octets that have arrived.
+// stream sends messages for the time d and returns the number of bytes that have arrived.
 func (t *tcpConn) stream(j *job, d time.Duration) (n int, err error) {
 	for start, last := time.Now(), false; !last; n += j.size {
 		b := t.next(j.size)

@@ -15,9 +15,9 @@ type job struct {
 	work    string        // "stream", "pingpong" or "fetchadd" (siw only)
 	mode    string        // how is waited: modeGo and so on
 	crc     bool          // siw: CRC32C on
-	mtu     int           // siw: octets of the largest FPDU, 0 = what TCP allows
+	mtu     int           // siw: bytes of the largest FPDU, 0 = what TCP allows
 	conns   int           // stream: connections, each with a goroutine of its own on either side
-	size    int           // octets of a message
+	size    int           // bytes of a message
 	depth   int           // messages in progress; of a stream over siw Writes, of fetchadd operations
 	seconds time.Duration // how long is measured
 }
@@ -41,9 +41,9 @@ func (j *job) flags() *flag.FlagSet {
 	fs.StringVar(&j.work, "work", "pingpong", "`work`: stream, pingpong or fetchadd")
 	fs.StringVar(&j.mode, "mode", modeGo, "`mode` of waiting: go, spin or poll")
 	fs.BoolVar(&j.crc, "crc", true, "siw: CRC32C")
-	fs.IntVar(&j.mtu, "mtu", 0, "siw: `octets` of the largest FPDU")
+	fs.IntVar(&j.mtu, "mtu", 0, "siw: `bytes` of the largest FPDU")
 	fs.IntVar(&j.conns, "conns", 1, "stream: connections")
-	fs.IntVar(&j.size, "size", 64, "`octets` of a message")
+	fs.IntVar(&j.size, "size", 64, "`bytes` of a message")
 	fs.IntVar(&j.depth, "depth", 1, "messages in progress")
 	fs.DurationVar(&j.seconds, "time", 300*time.Millisecond, "how long to measure")
 	return fs
@@ -69,11 +69,11 @@ func (j *job) check() error {
 	case j.size < 1 || j.size > memory:
 		return fmt.Errorf("-size=%d: want 1 to %d", j.size, memory)
 	case j.work == "fetchadd" && j.size != 8:
-		return fmt.Errorf("-size=%d: fetchadd is of 8 octets", j.size)
+		return fmt.Errorf("-size=%d: fetchadd is of 8 bytes", j.size)
 	case j.conns < 1 || j.conns > 64 || j.work != "stream" && j.conns != 1:
 		return fmt.Errorf("-conns=%d: want 1, or up to 64 for a stream", j.conns)
 	case j.depth < 1 || j.depth > 64 || j.depth*j.size > memory:
-		return fmt.Errorf("-depth=%d: want 1 to 64, and at most %d octets in progress", j.depth, memory)
+		return fmt.Errorf("-depth=%d: want 1 to 64, and at most %d bytes in progress", j.depth, memory)
 	case j.seconds <= 0:
 		return fmt.Errorf("-time=%v: want a positive time", j.seconds)
 	}
@@ -88,11 +88,11 @@ func touch(mem []byte) {
 	}
 }
 
-// figure is what a job measures: of a stream 10^6 octets per second, of pingpong microseconds one way (half of the mean
+// figure is what a job measures: of a stream 10^6 bytes per second, of pingpong microseconds one way (half of the mean
 // round trip), of fetchadd operations per second.
 type figure = float64
 
-// rate returns the figure of a stream that moved n octets.
+// rate returns the figure of a stream that moved n bytes.
 func rate(n int, d time.Duration) figure { return float64(n) / 1e6 / d.Seconds() }
 
 // oneWay returns the figure of n round trips.

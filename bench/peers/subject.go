@@ -21,7 +21,7 @@ type subject struct {
 }
 
 const (
-	unitRate = "MB/s"  // 10^6 octets per second
+	unitRate = "MB/s"  // 10^6 bytes per second
 	unitTime = "us"    // one way
 	unitOps  = "ops/s" // operations
 	unitBack = "us there and back"
@@ -78,7 +78,7 @@ func (p *pair) figure(find func(out string) (figure, error)) func() (figure, tim
 func (t *tools) cPingPong(size, count int) *subject {
 	line := []string{t.pingpong, strconv.Itoa(size), strconv.Itoa(count)}
 	p := pair{announces: true, listen: line, connect: append(line[:len(line):len(line)], "{port}")}
-	return &subject{name: fmt.Sprintf("C TCP, busy poll, %s ping-pong", octets(size)), unit: unitTime, less: true,
+	return &subject{name: fmt.Sprintf("C TCP, busy poll, %s ping-pong", byteSize(size)), unit: unitTime, less: true,
 		run: p.figure(func(out string) (figure, error) { return strconv.ParseFloat(strings.TrimSpace(out), 64) })}
 }
 
@@ -86,7 +86,7 @@ func (t *tools) cPingPong(size, count int) *subject {
 func fabric(size, count int) *subject {
 	line := []string{"fi_pingpong", "-p", "tcp", "-e", "msg", "-S", strconv.Itoa(size), "-I", strconv.Itoa(count)}
 	p := pair{listen: append(line[:len(line):len(line)], "-B", "{port}"), connect: append(line[:len(line):len(line)], "-P", "{port}", "127.0.0.1")}
-	return &subject{name: fmt.Sprintf("libfabric tcp, %s ping-pong", octets(size)), unit: unitTime, less: true, run: p.figure(fabricFigure)}
+	return &subject{name: fmt.Sprintf("libfabric tcp, %s ping-pong", byteSize(size)), unit: unitTime, less: true, run: p.figure(fabricFigure)}
 }
 
 // fabricFigure finds the time one way in a table such as
@@ -203,8 +203,8 @@ func benchFigure(out, benchmark, unit string) (figure, error) {
 	return 0, fmt.Errorf("no figure in %s of %s: %s", unit, benchmark, out)
 }
 
-// octets is a size with its unit.
-func octets(n int) string {
+// byteSize is a size with its unit.
+func byteSize(n int) string {
 	if n >= 1<<20 && n%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", n>>20)
 	}

@@ -87,7 +87,7 @@ func receive(ctx context.Context, ln *cm.Listener) error {
 	if err := wcs[0].Err(); err != nil {
 		return err
 	}
-	fmt.Printf("%v: %d octets, immediate %d: %q\n", wcs[0].Opcode, wcs[0].ByteLen, wcs[0].Imm, mr.Bytes()[:wcs[0].ByteLen])
+	fmt.Printf("%v: %d bytes, immediate %d: %q\n", wcs[0].Opcode, wcs[0].ByteLen, wcs[0].Imm, mr.Bytes()[:wcs[0].ByteLen])
 	return nil
 }
 
@@ -107,7 +107,7 @@ func write(ctx context.Context, address string, cfg cm.Config, text string) erro
 	}
 	where := id.PrivateData()
 	if len(where) < 12 { // InfiniBand fills the room that it has with zeros
-		return fmt.Errorf("private data of %d octets", len(where))
+		return fmt.Errorf("private data of %d bytes", len(where))
 	}
 	sge, err := mr.SGE(0, copy(mr.Bytes(), text))
 	if err != nil {
@@ -131,7 +131,7 @@ func write(ctx context.Context, address string, cfg cm.Config, text string) erro
 	return wcs[0].Err()
 }
 
-// resources makes a region of 4,096 octets, a CQ and a QP. They live as long as the process.
+// resources makes a region of 4,096 bytes, a CQ and a QP. They live as long as the process.
 func resources(ctx *verbs.Context, access verbs.AccessFlags) (*verbs.MR, *verbs.CQ, *verbs.QP, error) {
 	pd, err := ctx.AllocPD()
 	if err != nil {

@@ -4,5 +4,5 @@ package main
 
 func Example() {
 	main()
-	// Output: RECV_RDMA_WITH_IMM: 13 octets, immediate 7306: "hello, memory"
+	// Output: RECV_RDMA_WITH_IMM: 13 bytes, immediate 7306: "hello, memory"
 }

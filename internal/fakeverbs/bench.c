@@ -2,7 +2,7 @@
 
 //go:build linux && cgo && !noibverbs
 
-// The hot path without locks and records: a post writes 64 octets for each request, a poll fills ibv_wc from a counter. On
+// The hot path without locks and records: a post writes 64 bytes for each request, a poll fills ibv_wc from a counter. On
 // top of it, what a C program would do with the same requests, to compare with.
 
 #include "fake.h"
@@ -18,7 +18,7 @@ struct wqe {
 	uint64_t atomic;
 };
 
-_Static_assert(sizeof(struct wqe) == WQE, "64 octets for each request");
+_Static_assert(sizeof(struct wqe) == WQE, "64 bytes for each request");
 
 int hot_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
 	struct qp *q = OUTER(qp, qp);

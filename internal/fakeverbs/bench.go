@@ -12,10 +12,10 @@ type Hot int
 const (
 	// HotOff records, checks and counts.
 	HotOff Hot = iota
-	// HotEndless writes 64 octets for each send request and forgets it; a poll is always full, with completions of the QP
+	// HotEndless writes 64 bytes for each send request and forgets it; a poll is always full, with completions of the QP
 	// that was created last on the CQ, their wr_id a counter.
 	HotEndless
-	// HotPaired writes 64 octets for each send request; a poll gives each one back, with its wr_id, once.
+	// HotPaired writes 64 bytes for each send request; a poll gives each one back, with its wr_id, once.
 	HotPaired
 )
 

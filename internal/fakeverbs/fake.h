@@ -171,7 +171,7 @@ struct fake_wr {
 	uint32_t mw, bind_rkey, bind_lkey, bind_access;
 	uint64_t bind_addr, bind_length;
 	struct ibv_sge sge[FAKE_SGES];
-	uint32_t inline_len; // of all SGEs; the first FAKE_INLINE octets are kept
+	uint32_t inline_len; // of all SGEs; the first FAKE_INLINE bytes are kept
 	uint8_t data[FAKE_INLINE];
 };
 

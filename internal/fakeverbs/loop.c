@@ -118,7 +118,7 @@ static bool invalidate(struct qp *q, uint32_t rkey) {
 	return true;
 }
 
-// put_grh writes the header that a datagram begins with: RoCE v2 over IPv4 has an IPv4 header in its last 20 octets.
+// put_grh writes the header that a datagram begins with: RoCE v2 over IPv4 has an IPv4 header in its last 20 bytes.
 static void put_grh(struct qp *q, const struct fake_wr *wr, char *to) {
 	struct ah *a = (struct ah *)obj_by_id(K_AH, wr->ah);
 	struct ibv_grh *g = (struct ibv_grh *)to;
@@ -255,7 +255,7 @@ static int on_iwarp(struct qp *q, struct qp *p, const struct fake_wr *wr, int st
 	}
 }
 
-// execute returns the status of a request, and the octets for its completion, or -1: it has to wait.
+// execute returns the status of a request, and the bytes for its completion, or -1: it has to wait.
 static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
 	bool ud = q->pub.qp_type == IBV_QPT_UD, unreliable = ud || q->pub.qp_type == IBV_QPT_UC;
 	struct qp *p = qp_by_num(ud ? wr->remote_qpn : q->dev->iwarp ? q->peer : q->attr.dest_qp_num);

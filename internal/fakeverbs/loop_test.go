@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pair is two QPs that reach each other, with 64 octets of memory on each side; completions of both are in r.cq.
+// pair is two QPs that reach each other, with 64 bytes of memory on each side; completions of both are in r.cq.
 type pair struct {
 	rig
 	peer object

@@ -138,7 +138,7 @@ static int opcode_ok(struct qp *q, uint32_t opcode) {
 	}
 }
 
-// across: siw copies up to 32 octets of one element by code that goes wrong at a boundary between pages.
+// across: siw copies up to 32 bytes of one element by code that goes wrong at a boundary between pages.
 static int across(uint64_t addr, uint32_t n) {
 	return n <= 32 && addr % 4096 + n > 4096;
 }
@@ -157,7 +157,7 @@ static void siw_traps(struct qp *q, const struct ibv_send_wr *wr) {
 		if ((wr->send_flags & IBV_SEND_FENCE) && unanswered(q) > 0)
 			fault("ibv_post_send: a fenced request behind a Read on siw: until it is answered no Read of the peer's is");
 		if (wr->num_sge == 1 && !(wr->send_flags & IBV_SEND_INLINE) && across(wr->sg_list[0].addr, wr->sg_list[0].length))
-			fault("ibv_post_send: %u octets from one SGE that crosses a page on siw: it sends others", wr->sg_list[0].length);
+			fault("ibv_post_send: %u bytes from one SGE that crosses a page on siw: it sends others", wr->sg_list[0].length);
 		return;
 	}
 	if (wr->num_sge == 0)
@@ -165,9 +165,9 @@ static void siw_traps(struct qp *q, const struct ibv_send_wr *wr) {
 	if (wr->num_sge > 1)
 		fault("ibv_post_send: a Read with %d SGEs on siw", wr->num_sge);
 	if (wr->num_sge == 1 && across(wr->wr.rdma.remote_addr, wr->sg_list[0].length))
-		fault("ibv_post_send: a Read of %u octets across a page of a siw: it answers with others", wr->sg_list[0].length);
+		fault("ibv_post_send: a Read of %u bytes across a page of a siw: it answers with others", wr->sg_list[0].length);
 	if (wr->num_sge == 1 && wr->sg_list[0].length == 0 && unanswered(q) > 0)
-		fault("ibv_post_send: a Read of 0 octets behind another to a siw: it answers with others");
+		fault("ibv_post_send: a Read of 0 bytes behind another to a siw: it answers with others");
 	if (wr->send_flags & IBV_SEND_FENCE)
 		fault("ibv_post_send: a fenced Read on siw: its queue jams");
 	if (q->connected && q->ord == 0)

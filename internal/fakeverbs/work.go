@@ -20,7 +20,7 @@ type WR struct {
 	Flags      uint32 // ibv_send_flags
 	NumSGE     int
 	SGEs       []SGE  // at most 32 are kept
-	Inline     []byte // the data of an inline request, at most 512 octets
+	Inline     []byte // the data of an inline request, at most 512 bytes
 	Imm        uint32 // host order; only with immediate
 	RemoteAddr uint64
 	RKey       uint32
@@ -62,7 +62,7 @@ func Loopback(on bool) { cSetLoop(on) }
 // were. A successful one without a signal gives no completion. It returns -1 if there is no such QP.
 func CompleteSend(qpn uint32, n int, status uint32) int { return cComplete(qpn, false, n, status, 0) }
 
-// CompleteRecv completes the n oldest receive requests of a QP or of its SRQ, each with so many octets.
+// CompleteRecv completes the n oldest receive requests of a QP or of its SRQ, each with so many bytes.
 func CompleteRecv(qpn uint32, n int, status, bytes uint32) int {
 	return cComplete(qpn, true, n, status, bytes)
 }

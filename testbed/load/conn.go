@@ -23,7 +23,7 @@ type Conn struct {
 
 	ctx    *verbs.Context
 	pd     *verbs.PD
-	mem    *verbs.MR // regionLen octets for data, then slots to send from, then slots to receive into
+	mem    *verbs.MR // regionLen bytes for data, then slots to send from, then slots to receive into
 	remote region
 	counts *Counts
 	rng    *rand.Rand
@@ -156,7 +156,7 @@ func (c *Conn) Collect() error {
 // errTraffic is wrong whatever happens to the connection.
 var errTraffic = errors.New("wrong traffic")
 
-// Wrong reports whether an error of a Conn's is one even on a connection that somebody cuts: octets that are not those which
+// Wrong reports whether an error of a Conn's is one even on a connection that somebody cuts: bytes that are not those which
 // were sent, requests without a completion or with two, calls that do not come back.
 func Wrong(err error) bool { return errors.Is(err, errTraffic) || errors.Is(err, ErrHang) }
 
@@ -194,7 +194,7 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// sge names n octets of the connection's memory.
+// sge names n bytes of the connection's memory.
 func (c *Conn) sge(off, n int) []verbs.SGE {
 	return []verbs.SGE{{Addr: c.mem.Addr() + uint64(off), Length: uint32(n), LKey: c.mem.LKey()}}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package load is traffic whose every octet is checked, for tests that disturb it: a [Node] serves connections of one device,
+// Package load is traffic whose every byte is checked, for tests that disturb it: a [Node] serves connections of one device,
 // a [Conn] is a client's and executes random operations one after the other, and ends them in whatever way. Tests of
 // faults and the soak test of testbed/ use it.
 //

@@ -8,7 +8,7 @@ import (
 )
 
 // A client's request carries Wish as private data, an acceptance the server's region. Messages begin with a header of
-// headLen octets, whose first one is the kind.
+// headLen bytes, whose first one is the kind.
 
 // Wish is what a client asks of the server.
 type Wish uint8
@@ -33,7 +33,7 @@ const (
 const (
 	kindEcho byte = 1 + iota // the server sends it back
 	kindPull                 // the server reads what the header names from the client and sends it: address 8, key 4, length 2
-	kindCut                  // the server ends the connection; the second octet says how
+	kindCut                  // the server ends the connection; the second byte says how
 	kindImm                  // the server's answer to an immediate, with the value
 )
 

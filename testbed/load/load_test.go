@@ -63,8 +63,8 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, refusalMsg, string(re.PrivateData))
 }
 
-// TestFindsWrongOctets: what is checked is found when it is wrong.
-func TestFindsWrongOctets(t *testing.T) {
+// TestFindsWrongBytes: what is checked is found when it is wrong.
+func TestFindsWrongBytes(t *testing.T) {
 	dev, n, counts := serve(t)
 	c, err := Dial(dev, n.Addr(), Options{Counts: counts})
 	require.NoError(t, err)

@@ -170,7 +170,7 @@ func (s *server) handle(wc *verbs.WC) (cut bool, err error) {
 	}
 	msg := s.message(slot)[:wc.ByteLen]
 	if len(msg) < headLen {
-		return false, fmt.Errorf("a message of %d octets", len(msg))
+		return false, fmt.Errorf("a message of %d bytes", len(msg))
 	}
 	if msg[0] == kindCut {
 		how := msg[1] % 4
@@ -230,7 +230,7 @@ func (s *server) answer(slot int, msg []byte) error {
 	}
 	length := binary.LittleEndian.Uint16(out[14:])
 	if int(length) > slotLen-headLen {
-		return fmt.Errorf("the client wants %d octets pulled", length)
+		return fmt.Errorf("the client wants %d bytes pulled", length)
 	}
 	return s.post(verbs.SendWR{ID: idRead | uint64(to), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
 		SGL:        []verbs.SGE{{Addr: s.out.Addr() + uint64(to*slotLen+headLen), Length: uint32(length), LKey: s.out.LKey()}},

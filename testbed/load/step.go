@@ -79,17 +79,17 @@ func (c *Conn) fill(b []byte) {
 	}
 }
 
-// same compares octets.
+// same compares bytes.
 func same(want, got []byte) error {
 	if bytes.Equal(want, got) {
 		return nil
 	}
 	for i := range want {
 		if want[i] != got[i] {
-			return fmt.Errorf("%w: octet %d of %d is %#x, not %#x", errTraffic, i, len(want), got[i], want[i])
+			return fmt.Errorf("%w: byte %d of %d is %#x, not %#x", errTraffic, i, len(want), got[i], want[i])
 		}
 	}
-	return fmt.Errorf("%w: %d octets, not %d", errTraffic, len(got), len(want))
+	return fmt.Errorf("%w: %d bytes, not %d", errTraffic, len(got), len(want))
 }
 
 // slot is a slot to send from, answer the one to receive into.
@@ -133,7 +133,7 @@ func (c *Conn) echo() error {
 	return nil
 }
 
-// part chooses octets of the server's region, not its word; now and then few of them across a boundary between pages.
+// part chooses bytes of the server's region, not its word; now and then few of them across a boundary between pages.
 func (c *Conn) part() (off, n int) {
 	const page = 4096
 	if c.rng.IntN(4) == 0 {
@@ -144,7 +144,7 @@ func (c *Conn) part() (off, n int) {
 	return off, 1 + c.rng.IntN(min(regionLen-off, regionLen/2))
 }
 
-// write makes a Write of random octets and changes the shadow.
+// write makes a Write of random bytes and changes the shadow.
 func (c *Conn) write(from, to, n int) verbs.SendWR {
 	b := c.mem.Bytes()[from : from+n]
 	c.fill(b)

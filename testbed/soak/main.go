@@ -8,7 +8,7 @@
 //	soak [-duration 10m] [-seed N] [-devices usiw,siw0,rxe0]
 //
 // One process, the parent, serves and is a client of itself and of children, which do the same and are killed at random.
-// Every octet is checked. When all have ended, the process that was started looks at the kernel. Exit status 0 if
+// Every byte is checked. When all have ended, the process that was started looks at the kernel. Exit status 0 if
 // everything was right.
 package main
 

@@ -16,7 +16,7 @@ import (
 
 // amount is what the process uses.
 type amount struct {
-	resident   int // octets of memory
+	resident   int // bytes of memory
 	files      int // descriptors
 	goroutines int
 }

@@ -218,7 +218,7 @@ func atomicByteOrder(w *world) outcome {
 		p.a.ok(p.a.run(at(c.wr, p.a.mem, 8, p.b.mem, 0)), c.wc)
 		require.Equal(w, c.result, binary.NativeEndian.Uint64(p.b.mem.Bytes()))
 		require.EqualValues(w, 1, binary.NativeEndian.Uint64(p.a.mem.Bytes()[8:]))
-		// A Read of the word sees the same octets: it is not a number to the wire.
+		// A Read of the word sees the same bytes: it is not a number to the wire.
 		p.a.ok(p.a.run(read(p.a.mem.sgl(16, 8), p.b.mem, 0)), verbs.WCRDMARead)
 		p.a.mem.holds(16, p.b.mem.Bytes()[:8])
 	}

@@ -341,7 +341,7 @@ func connectMany(w *world) outcome {
 	return tested
 }
 
-// privateData requires what the peer received: the same octets, which InfiniBand pads with zeros.
+// privateData requires what the peer received: the same bytes, which InfiniBand pads with zeros.
 func (w *world) privateData(want, got []byte) {
 	w.Helper()
 	if w.iwarp() {

@@ -16,7 +16,7 @@ import (
 type denial struct {
 	name                string
 	write, read, atomic codes
-	// target makes the memory, which must stay as it is, and the address and key of the request for 8 octets.
+	// target makes the memory, which must stay as it is, and the address and key of the request for 8 bytes.
 	target func(s *side, without verbs.AccessFlags) (memory []byte, addr uint64, rkey uint32)
 }
 
@@ -62,7 +62,7 @@ var denials = []denial{
 	{"OnePast", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			page := s.alloc(128, 0)
-			m := s.register(page.Bytes()[:71:71], allRights) // the word at 64 lacks its last octet
+			m := s.register(page.Bytes()[:71:71], allRights) // the word at 64 lacks its last byte
 			return page.Bytes(), m.at(64), m.RKey()
 		}},
 	{"OneBefore", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
@@ -98,7 +98,7 @@ var denials = []denial{
 // fault is the refusal with these codes.
 func (c codes) fault() fault { return fault{c[0], c[1], c[2], verbs.WCRemAccessErr} }
 
-// denied posts a request of 8 octets for every denial, each on a connection of its own. request returns the request
+// denied posts a request of 8 bytes for every denial, each on a connection of its own. request returns the request
 // without its operands, how it must be refused, and whether it has no answer; right is the one that NoRight leaves out.
 func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right verbs.AccessFlags) {
 	by := w.pair(pairConfig{})

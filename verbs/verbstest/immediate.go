@@ -33,13 +33,13 @@ func writeImm(src []verbs.SGE, dst *mem, off int, imm uint32) verbs.SendWR {
 }
 
 // immediate requires that wc is a receive of the immediate imm as a fabric with 32 bits gives it out.
-func (s *side) immediate(wc verbs.WC, op verbs.WCOpcode, octets int, imm64 uint64) {
+func (s *side) immediate(wc verbs.WC, op verbs.WCOpcode, length int, imm64 uint64) {
 	s.Helper()
 	s.ok(wc, op)
 	require.Equal(s, verbs.WCWithImm.String(), wc.Flags.String())
-	require.EqualValues(s, octets, wc.ByteLen)
+	require.EqualValues(s, length, wc.ByteLen)
 	require.Equal(s, imm64, wc.Imm64)
-	require.Equal(s, uint32(imm64>>32), wc.Imm, "the first four octets")
+	require.Equal(s, uint32(imm64>>32), wc.Imm, "the first four bytes")
 }
 
 func immWriteSizes(w *world) outcome {

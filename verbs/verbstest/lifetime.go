@@ -338,7 +338,7 @@ func lifetimeCloseDuringCQ(w *world) outcome {
 }
 
 // lifetimeMRCloseUnderTraffic deregisters a region that the peer is writing to: after Close nothing touches it. What would
-// come too late comes last, so the last octets are looked at first.
+// come too late comes last, so the last bytes are looked at first.
 func lifetimeMRCloseUnderTraffic(w *world) outcome {
 	by := w.pair(pairConfig{})
 	const n, rounds = 60_000, 40
@@ -417,7 +417,7 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 			}
 			for k, got := range after { // placed in part
 				if got != want[k] && got != before[k] {
-					require.Failf(w, "what was in the memory after Close was sent", "octet %d of request %d is %#x", k, i, got)
+					require.Failf(w, "what was in the memory after Close was sent", "byte %d of request %d is %#x", k, i, got)
 				}
 			}
 		}

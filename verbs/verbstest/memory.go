@@ -41,7 +41,7 @@ func (h *host) register(buf []byte, access verbs.AccessFlags) *mem {
 	return h.adopt(mr, err)
 }
 
-// memoryFor returns n octets of memory that can be registered at iova: drivers of the kernel map whole pages, so that the two
+// memoryFor returns n bytes of memory that can be registered at iova: drivers of the kernel map whole pages, so that the two
 // have to have the same offset in a page.
 func (h *host) memoryFor(iova uint64, n int) []byte {
 	h.Helper()
@@ -90,13 +90,13 @@ var noise = sync.OnceValue(func() []byte {
 	return p
 })
 
-// pattern returns n octets that depend on seed.
+// pattern returns n bytes that depend on seed.
 func pattern(seed byte, n int) []byte { return noise()[int(seed) : int(seed)+n : int(seed)+n] }
 
 // fill writes the pattern of seed over the whole region.
 func (m *mem) fill(seed byte) { copy(m.Bytes(), pattern(seed, m.Len())) }
 
-// sge names n octets from off.
+// sge names n bytes from off.
 func (m *mem) sge(off, n int) verbs.SGE {
 	m.t.Helper()
 	s, err := m.SGE(off, n)
@@ -104,13 +104,13 @@ func (m *mem) sge(off, n int) verbs.SGE {
 	return s
 }
 
-// sgl is the list of one element that names n octets from off.
+// sgl is the list of one element that names n bytes from off.
 func (m *mem) sgl(off, n int) []verbs.SGE {
 	m.t.Helper()
 	return []verbs.SGE{m.sge(off, n)}
 }
 
-// at returns the address of the octet at off.
+// at returns the address of the byte at off.
 func (m *mem) at(off int) uint64 { return m.Addr() + uint64(off) }
 
 // put stores a number in the CPU's byte order.
@@ -119,7 +119,7 @@ func (m *mem) put(off int, v uint64) { binary.NativeEndian.PutUint64(m.Bytes()[o
 // get loads a number in the CPU's byte order.
 func (m *mem) get(off int) uint64 { return binary.NativeEndian.Uint64(m.Bytes()[off:]) }
 
-// holds requires that the octets from off equal want.
+// holds requires that the bytes from off equal want.
 func (m *mem) holds(off int, want []byte) {
 	m.t.Helper()
 	requireSame(m.t, want, m.Bytes()[off:off+len(want)])
@@ -134,7 +134,7 @@ func (m *mem) keeps() func() {
 	}
 }
 
-// keepsBut is keeps except for n octets from off.
+// keepsBut is keeps except for n bytes from off.
 func (m *mem) keepsBut(off, n int) func() {
 	was := slices.Clone(m.Bytes())
 	return func() {
@@ -156,5 +156,5 @@ func requireSame(t *testing.T, want, got []byte) {
 		i++
 	}
 	end := min(i+16, len(want))
-	require.Failf(t, "memory differs", "at octet %d of %d: want %x, got %x", i, len(want), want[i:end], got[i:end])
+	require.Failf(t, "memory differs", "at byte %d of %d: want %x, got %x", i, len(want), want[i:end], got[i:end])
 }

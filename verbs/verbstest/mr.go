@@ -201,7 +201,7 @@ func mrManyKeys(w *world) outcome {
 	return tested
 }
 
-// exchangeWrite writes n octets into m of the passive side at off, and requires that they and nothing else arrive.
+// exchangeWrite writes n bytes into m of the passive side at off, and requires that they and nothing else arrive.
 func (p *pair) exchangeWrite(m *mem, off, n int) {
 	p.Helper()
 	src := p.a.alloc(n, 0)
@@ -216,7 +216,7 @@ func (p *pair) exchangeWrite(m *mem, off, n int) {
 	require.NoError(p, src.Close())
 }
 
-// deny requires that one octet at addr is not written under m's key. The connection ends by it.
+// deny requires that one byte at addr is not written under m's key. The connection ends by it.
 func (p *pair) deny(m *mem, addr uint64) {
 	p.Helper()
 	same := m.keeps()

@@ -47,7 +47,7 @@ func (s *side) allocMW() *verbs.MW {
 	return mw
 }
 
-// bind is a bind of mw to n octets of m from off.
+// bind is a bind of mw to n bytes of m from off.
 func bind(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) verbs.SendWR {
 	m.closesAfter(mw)
 	return verbs.SendWR{ID: 51, Opcode: verbs.WRBindMW, RKey: mw.NextRKey(),
@@ -60,7 +60,7 @@ func under(mw *verbs.MW, wr verbs.SendWR) verbs.SendWR {
 	return wr
 }
 
-// window binds a new window on the passive side to n octets of m from off.
+// window binds a new window on the passive side to n bytes of m from off.
 func (p *pair) window(m *mem, off, n int, access verbs.AccessFlags) *verbs.MW {
 	p.Helper()
 	mw := p.b.allocMW()
@@ -105,7 +105,7 @@ func mwAccess(w *world) outcome {
 	return tested
 }
 
-// usesWindow accesses octets 1000 to 1099 of m through a window that gives all rights to them, in every way.
+// usesWindow accesses bytes 1000 to 1099 of m through a window that gives all rights to them, in every way.
 func (p *pair) usesWindow(mw *verbs.MW, m *mem) {
 	p.Helper()
 	rest := m.keepsBut(1000, 100)

@@ -40,7 +40,7 @@ func (w *world) window1() *verbs.MW {
 	return mw
 }
 
-// bind1 binds mw to n octets of m from off and waits for the completion.
+// bind1 binds mw to n bytes of m from off and waits for the completion.
 func (s *side) bind1(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) {
 	s.Helper()
 	before := mw.RKey()

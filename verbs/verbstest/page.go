@@ -61,7 +61,7 @@ func pageRead(w *world) outcome {
 }
 
 // behindReads makes a pair and posts lists that begin with more Reads than may be in progress, so the messages behind them
-// are sent later than they are posted. message makes one of n octets at off of src, the kth of the list.
+// are sent later than they are posted. message makes one of n bytes at off of src, the kth of the list.
 func behindReads(w *world, op verbs.WCOpcode, message func(p *pair, k int, src *mem, off, n int) verbs.SendWR,
 	arrived func(p *pair, k int, want []byte)) {
 	const reads = 3

@@ -18,7 +18,7 @@ const scratch = 4096
 
 // pairConfig is what tests change about a pair; zero = the default.
 type pairConfig struct {
-	cap    verbs.QPCap           // queues of 64 requests, 4 elements, 64 octets inline, as far as the device goes
+	cap    verbs.QPCap           // queues of 64 requests, 4 elements, 64 bytes inline, as far as the device goes
 	cqe    int                   // 256
 	oneCQ  bool                  // sends and receives complete into one CQ
 	sigAll bool                  //
@@ -315,7 +315,7 @@ func (h *host) idle(cq *verbs.CQ) {
 // quiet lets pass the time in which something that must not happen would.
 func (h *host) quiet() { time.Sleep(quietTime) }
 
-// transfer sends n octets from src of one side to dst of the other and returns the receiver's completion.
+// transfer sends n bytes from src of one side to dst of the other and returns the receiver's completion.
 func transfer(from, to *side, src, dst []verbs.SGE) verbs.WC {
 	from.Helper()
 	to.recv(7, dst...)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Datagrams. In a receive 40 octets for the Global Routing Header come before the data.
+// Datagrams. In a receive 40 bytes for the Global Routing Header come before the data.
 var udTests = []test{
 	{"Traffic", udTraffic},
 	{"Header", udHeader},
@@ -41,14 +41,14 @@ func (w *world) ud() (*pair, *verbs.AH) {
 	return p, p.a.createAH(p.a.path(p.b))
 }
 
-// datagram is a Send of n octets from off of a's region to b.
+// datagram is a Send of n bytes from off of a's region to b.
 func (p *pair) datagram(ah *verbs.AH, off, n int) verbs.SendWR {
 	p.Helper()
 	return verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: p.a.mem.sgl(off, n),
 		UD: &verbs.UDDest{AH: ah, RemoteQPN: p.b.qp.Num(), RemoteQKey: handQKey}}
 }
 
-// gets posts a receive for n octets, sends wr and requires that it arrives.
+// gets posts a receive for n bytes, sends wr and requires that it arrives.
 func (p *pair) gets(wr verbs.SendWR, n int) verbs.WC {
 	p.Helper()
 	const at = 1024
@@ -98,7 +98,7 @@ func udTraffic(w *world) outcome {
 }
 
 // udHeader: the completion says that there is a header, and over RoCE v2 it is that of IP: an IPv4 header stands in the last 20
-// of the 40 octets.
+// of the 40 bytes.
 func udHeader(w *world) outcome {
 	p, ah := w.ud()
 	if p == nil {

@@ -7,7 +7,7 @@ import "unsafe"
 // word returns the aligned word at off for use with sync/atomic, as the CPU's part in a contest with the device.
 func (m *mem) word(off int) *uint64 { return (*uint64)(unsafe.Pointer(&m.Bytes()[off])) }
 
-// misalignment returns how far the first octet of buf lies behind a multiple of 8.
+// misalignment returns how far the first byte of buf lies behind a multiple of 8.
 func misalignment(buf []byte) int { return int(uintptr(unsafe.Pointer(&buf[0])) & 7) }
 
 // wordBytes returns the memory of words.

@@ -104,7 +104,7 @@ func writeGather(w *world) outcome {
 	return tested
 }
 
-// writeEdges writes the first and the last octets of a region, and all of it.
+// writeEdges writes the first and the last bytes of a region, and all of it.
 func writeEdges(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, size := range []int{1, 7, 100, 4096} {
@@ -164,7 +164,7 @@ func writeDenied(w *world) outcome {
 	return tested
 }
 
-// writeDeniedLarge: where a long Write leaves the region with its last octet, no octet outside is touched.
+// writeDeniedLarge: where a long Write leaves the region with its last byte, no byte outside is touched.
 func writeDeniedLarge(w *world) outcome {
 	by := w.pair(pairConfig{})
 	p := w.pair(pairConfig{})

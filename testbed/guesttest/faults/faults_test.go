@@ -245,7 +245,7 @@ func TestTwoHostsLoss(t *testing.T) {
 }
 
 // dropFirst makes the cable between rxe1 and rxe2 lose the first packet of an opcode of InfiniBand's transport, which is the
-// first octet behind the UDP header.
+// first byte behind the UDP header.
 func dropFirst(t *testing.T, opcode string) (lost func() bool) {
 	t.Helper()
 	_ = exec.Command("nft", "delete", "table", "inet", "faults").Run()

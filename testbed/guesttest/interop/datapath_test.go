@@ -26,7 +26,7 @@ import (
 
 // What siw does with an established connection that the RFCs do not have it do, seen by a raw peer.
 
-// reading returns a Read of n octets of a side's region.
+// reading returns a Read of n bytes of a side's region.
 func (s *side) reading(msn uint32, off, n int) []byte {
 	return readRequest(msn, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: uint32(n), SrcSTag: s.mem.RKey(),
 		SrcTO: s.mem.Addr() + uint64(off)})
@@ -200,7 +200,7 @@ func TestKernelServesReads(t *testing.T) {
 	})
 }
 
-// restOf reads up to n octets, to the end, which must come.
+// restOf reads up to n bytes, to the end, which must come.
 func (r *raw) restOf(n int) ([]byte, error) {
 	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(waitLimit)))
 	return io.ReadAll(io.LimitReader(r.conn, int64(n)))
@@ -223,7 +223,7 @@ func TestKernelIgnores(t *testing.T) {
 	u[9] = 3
 	r.send(u)
 	answer()
-	// Reserved bits of both control octets.
+	// Reserved bits of both control bytes.
 	u = k.reading(2, 100, 8)
 	u[0] |= 0x3c
 	u[1] |= 0x30

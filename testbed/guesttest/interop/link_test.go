@@ -180,7 +180,7 @@ func (s *side) region(pd *verbs.PD, n int, access verbs.AccessFlags) *verbs.MR {
 	return mr
 }
 
-// sgl names n octets of the side's region from off; none for n = 0.
+// sgl names n bytes of the side's region from off; none for n = 0.
 func (s *side) sgl(off, n int) []verbs.SGE {
 	s.t.Helper()
 	if n == 0 {
@@ -253,15 +253,15 @@ func (s *side) ended() error {
 	return s.id.Err()
 }
 
-// fill writes octets that do not repeat soon into b.
+// fill writes bytes that do not repeat soon into b.
 func fill(b []byte, seed uint64) {
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(b)
 }
 
-// guard is what stands around the octets that a transfer may change.
+// guard is what stands around the bytes that a transfer may change.
 const guard = 0xee
 
-// blank prepares n octets at off of the side's region, and some around them, for a transfer.
+// blank prepares n bytes at off of the side's region, and some around them, for a transfer.
 func (s *side) blank(off, n int) {
 	b := s.mem.Bytes()[max(off-64, 0):min(off+n+64, s.mem.Len())]
 	for i := range b {
@@ -269,7 +269,7 @@ func (s *side) blank(off, n int) {
 	}
 }
 
-// holds requires that the n = len(want) octets at off are as wanted and those around them as blank has left them.
+// holds requires that the n = len(want) bytes at off are as wanted and those around them as blank has left them.
 func (s *side) holds(off int, want []byte) {
 	s.t.Helper()
 	b := s.mem.Bytes()
@@ -278,13 +278,13 @@ func (s *side) holds(off int, want []byte) {
 		for want[i] == b[off+i] {
 			i++
 		}
-		require.FailNow(s.t, "wrong content", "octet %d of %d is %#x, not %#x", i, len(want), b[off+i], want[i])
+		require.FailNow(s.t, "wrong content", "byte %d of %d is %#x, not %#x", i, len(want), b[off+i], want[i])
 	}
 	end := off + len(want)
 	for i, c := range b[max(off-64, 0):off] {
-		require.EqualValues(s.t, guard, c, "octet %d before the data", i)
+		require.EqualValues(s.t, guard, c, "byte %d before the data", i)
 	}
 	for i, c := range b[end:min(end+64, len(b))] {
-		require.EqualValues(s.t, guard, c, "octet %d behind the data", i)
+		require.EqualValues(s.t, guard, c, "byte %d behind the data", i)
 	}
 }

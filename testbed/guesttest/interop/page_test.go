@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestKernelReadsAcrossPages: a Read of 2 to 32 octets across a boundary between pages is answered with other octets
+// TestKernelReadsAcrossPages: a Read of 2 to 32 bytes across a boundary between pages is answered with other bytes
 // (siw_try_1seg). siw takes for what the first page has left what the second one has to give, and goes on at the start of the
 // page that it then is in. Only where both are the same is the answer right.
 func TestKernelReadsAcrossPages(t *testing.T) {
@@ -33,7 +33,7 @@ func TestKernelReadsAcrossPages(t *testing.T) {
 			require.EqualValues(t, n, wc.ByteLen)
 			got := l.user.mem.Bytes()[:n]
 			if n > short || 2*first == n {
-				require.Equal(t, memory[off:off+n], got, "%d octets, %d of them in the first page", n, first)
+				require.Equal(t, memory[off:off+n], got, "%d bytes, %d of them in the first page", n, first)
 				continue
 			}
 			second := n - first
@@ -43,12 +43,12 @@ func TestKernelReadsAcrossPages(t *testing.T) {
 			}
 			require.Equal(t, memory[off:off+min(first, second)], got[:min(first, second)])
 			// Between them is what follows the first page in the host's memory.
-			require.Equal(t, memory[start:start+first], got[second:], "%d octets, %d of them in the first page", n, first)
+			require.Equal(t, memory[start:start+first], got[second:], "%d bytes, %d of them in the first page", n, first)
 		}
 	}
 }
 
-// TestKernelReadOfNothing: a Read of 0 octets that siw cannot answer at once gets the memory that siw sends from meanwhile.
+// TestKernelReadOfNothing: a Read of 0 bytes that siw cannot answer at once gets the memory that siw sends from meanwhile.
 func TestKernelReadOfNothing(t *testing.T) {
 	needKernel(t)
 	const size = 8 << 20 // more than the buffers of TCP hold

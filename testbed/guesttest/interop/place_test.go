@@ -49,7 +49,7 @@ func needKernel(t *testing.T) {
 }
 
 // cable returns the place at the other end of the kernel's cable, in a network namespace of its own: segments are of 1448
-// octets. The cable is put back when the test ends.
+// bytes. The cable is put back when the test ends.
 func cable(t *testing.T) place {
 	t.Helper()
 	command(t, "ip", "netns", "add", userSpace)

@@ -22,7 +22,7 @@ import (
 )
 
 // raw is a TCP connection to the kernel's siw on which the test speaks MPA, DDP and RDMAP by hand: it does what no RNIC
-// does, and sees octet for octet what comes.
+// does, and sees byte for byte what comes.
 type raw struct {
 	t    *testing.T
 	conn net.Conn
@@ -37,7 +37,7 @@ const (
 	flagS = 0x10
 )
 
-// frame makes the octets of a startup frame without judging them.
+// frame makes the bytes of a startup frame without judging them.
 func frame(reply bool, flags, rev byte, private ...byte) []byte {
 	key := "MPA ID Req Frame"
 	if reply {
@@ -84,7 +84,7 @@ func (p place) listen(t *testing.T) net.Listener {
 	return ln
 }
 
-// write sends octets.
+// write sends bytes.
 func (r *raw) write(b []byte) {
 	r.t.Helper()
 	require.NoError(r.t, r.conn.SetWriteDeadline(time.Now().Add(waitLimit)))
@@ -113,17 +113,17 @@ func (r *raw) fpdu(ulpdu []byte) []byte {
 	return b
 }
 
-// bytes reads exactly n octets.
+// bytes reads exactly n bytes.
 func (r *raw) bytes(n int) []byte {
 	r.t.Helper()
 	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(waitLimit)))
 	b := make([]byte, n)
 	got, err := io.ReadFull(r.conn, b)
-	require.NoError(r.t, err, "%d of %d octets: % x", got, n, b[:got])
+	require.NoError(r.t, err, "%d of %d bytes: % x", got, n, b[:got])
 	return b
 }
 
-// frame reads a startup frame and returns its octets.
+// frame reads a startup frame and returns its bytes.
 func (r *raw) frame() []byte {
 	r.t.Helper()
 	b := r.bytes(mpa.FrameLen)

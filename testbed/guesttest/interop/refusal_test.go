@@ -24,7 +24,7 @@ func (c codes) of(remote bool) *verbs.TerminateError {
 	return &verbs.TerminateError{Layer: c[0], Type: c[1], Code: c[2], Remote: remote}
 }
 
-// refusal is a request of 8 octets, made by make, which the other side must refuse.
+// refusal is a request of 8 bytes, made by make, which the other side must refuse.
 type refusal struct {
 	name string
 	// make prepares the other side and returns the request.
@@ -164,7 +164,7 @@ func TestProbe(t *testing.T) {
 		got, err := ext.Probe(soon(t), l.user.qp, l.kernel.mem.Addr(), l.kernel.mem.RKey())
 		require.NoError(t, err)
 		require.Equal(t, ext.NotSupported, got.Outcome, "%v", got.Reason)
-		// siw's octets are 20 06, which the RFC reads as 2/0/06.
+		// siw's bytes are 20 06, which the RFC reads as 2/0/06.
 		require.ErrorIs(t, got.Reason, codes{2, 0, 6}.of(true))
 		require.ErrorContains(t, got.Reason, "unexpected opcode")
 		require.Error(t, l.kernel.ended())

@@ -22,11 +22,11 @@ import (
 
 // Connection set-up between the user-space RNIC and siw, both driven through package cm.
 
-// kernelPrivate is how many octets of private data siw carries with revision 2. It takes 252 from its programs and counts
+// kernelPrivate is how many bytes of private data siw carries with revision 2. It takes 252 from its programs and counts
 // wrong from there on (see TestKernelWraps).
 const kernelPrivate = 251
 
-// random makes n octets.
+// random makes n bytes.
 func random(n int) []byte {
 	b := make([]byte, n)
 	fill(b, uint64(n))
@@ -47,7 +47,7 @@ func TestPrivateData(t *testing.T) {
 	}
 }
 
-// TestPrivateDataTooLong: siw ends a connection whose Request has more than 256 octets; what its own programs give it too
+// TestPrivateDataTooLong: siw ends a connection whose Request has more than 256 bytes; what its own programs give it too
 // much of is refused before.
 func TestPrivateDataTooLong(t *testing.T) {
 	needKernel(t)
@@ -82,7 +82,7 @@ func counted(n int) []byte {
 	return b
 }
 
-// wrapped is the Request that siw makes of 252 octets of private data or more: of its length only the lower octet is there.
+// wrapped is the Request that siw makes of 252 bytes of private data or more: of its length only the lower byte is there.
 func wrapped(n int) []byte {
 	b := request(flagS, mpa.Rev2, word(4, 4, counted(n)...)...)
 	b[18], b[19] = 0, byte(n+4)
@@ -97,8 +97,8 @@ func compiled(t *testing.T) string {
 	return path
 }
 
-// TestKernelWraps: from a program that gives siw 252 octets or more, siw sends a frame whose length has lost its upper bits and
-// all the octets behind it. The user-space RNIC ends such a connection and goes on serving.
+// TestKernelWraps: from a program that gives siw 252 bytes or more, siw sends a frame whose length has lost its upper bits and
+// all the bytes behind it. The user-space RNIC ends such a connection and goes on serving.
 func TestKernelWraps(t *testing.T) {
 	needKernel(t)
 	private := compiled(t)
@@ -107,7 +107,7 @@ func TestKernelWraps(t *testing.T) {
 		require.NoError(t, err)
 		return start(t, []string{private, host, port, strconv.Itoa(n)})
 	}
-	t.Run("octets", func(t *testing.T) {
+	t.Run("bytes", func(t *testing.T) {
 		ln := here.listen(t)
 		for _, c := range []struct {
 			n    int

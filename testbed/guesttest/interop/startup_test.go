@@ -27,7 +27,7 @@ func depth(ird, ord int) cm.ConnParam {
 	return cm.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// siwTerminate is the Terminate of siw, which exchanges the nibbles of the first octet and has the bits M, D and R at the
+// siwTerminate is the Terminate of siw, which exchanges the nibbles of the first byte and has the bits M, D and R at the
 // low end of the third one.
 func siwTerminate(first, code, bits byte, quoted ...byte) []byte {
 	return untagged(rdmap.OpTerminate, ddp.QNTerminate, 1, append([]byte{first, code, bits, 0}, quoted...)...)
@@ -37,7 +37,7 @@ func siwTerminate(first, code, bits byte, quoted ...byte) []byte {
 func TestKernelRequest(t *testing.T) {
 	needKernel(t)
 	p := here
-	t.Run("octets", func(t *testing.T) {
+	t.Run("bytes", func(t *testing.T) {
 		param := depth(5, 7)
 		param.PrivateData = []byte("private")
 		r, _, got, _ := p.fromKernel(t, param)
@@ -190,7 +190,7 @@ func TestKernelReply(t *testing.T) {
 		{"half an enhanced word", request(flagS, 2, 0, 4), depth(4, 4), reply(flagR|flagS, 2), nothing},
 		{"revision 3", request(flagS, 3, word(4, 4)...), depth(4, 4), nil, nothing},
 		{"a Reply", reply(flagS, 2, word(4, 4)...), depth(4, 4), nil, nothing},
-		{"257 octets of private data", request(0, 2, make([]byte, 257)...), depth(4, 4), nil, nothing},
+		{"257 bytes of private data", request(0, 2, make([]byte, 257)...), depth(4, 4), nil, nothing},
 		{"something behind it", append(request(flagS, 2, word(4, 4)...), 0, 14, 0xc1, 0x40), depth(4, 4), nil, nothing},
 	} {
 		t.Run(c.name, func(t *testing.T) {

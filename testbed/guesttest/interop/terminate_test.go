@@ -49,13 +49,13 @@ func plainFault(name string, first, code byte, ulpdu []byte, codes [3]uint8) fau
 	}, codes}
 }
 
-// with changes one octet of a ULPDU.
+// with changes one byte of a ULPDU.
 func with(ulpdu []byte, at int, v byte) []byte {
 	ulpdu[at] = v
 	return ulpdu
 }
 
-// kernelFaults are the faults that siw answers with a Terminate, octet for octet.
+// kernelFaults are the faults that siw answers with a Terminate, byte for byte.
 func kernelFaults() []fault {
 	five := make([]byte, 5)
 	rr := rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: 8, SrcSTag: 0x5a5a5a00, SrcTO: 0x1000}
@@ -248,7 +248,7 @@ func localFaults() []fault {
 	}
 }
 
-// TestKernelTerminates has a raw peer do what siw must not accept, and compares every octet of what siw answers. What the
+// TestKernelTerminates has a raw peer do what siw must not accept, and compares every byte of what siw answers. What the
 // user-space RNIC reads in each of these messages is in the table too.
 func TestKernelTerminates(t *testing.T) {
 	needKernel(t)

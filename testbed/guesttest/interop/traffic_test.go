@@ -32,7 +32,7 @@ func (p place) links(t *testing.T, f func(t *testing.T, cfg linkConfig)) {
 	}
 }
 
-// sends transfers n octets by a Send to the other side.
+// sends transfers n bytes by a Send to the other side.
 func (s *side) sends(to *side, n int) {
 	s.t.Helper()
 	data := s.mem.Bytes()[offset-64:][:n]
@@ -46,7 +46,7 @@ func (s *side) sends(to *side, n int) {
 	to.holds(offset, data)
 }
 
-// writes transfers n octets by an RDMA Write. That they are there shows a Send behind it.
+// writes transfers n bytes by an RDMA Write. That they are there shows a Send behind it.
 func (s *side) writes(to *side, n int) {
 	s.t.Helper()
 	data := s.mem.Bytes()[offset-64:][:n]
@@ -61,7 +61,7 @@ func (s *side) writes(to *side, n int) {
 	to.holds(offset, data)
 }
 
-// reads transfers n octets from the other side by an RDMA Read.
+// reads transfers n bytes from the other side by an RDMA Read.
 func (s *side) reads(from *side, n int) {
 	s.t.Helper()
 	data := from.mem.Bytes()[offset-64:][:n]

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The conversation of librdmacm's ucmatose: the server sends ten messages of 100 octets, and when the client has them all it
+// The conversation of librdmacm's ucmatose: the server sends ten messages of 100 bytes, and when the client has them all it
 // answers with as many. Then the server disconnects. So it is the server that speaks first.
 const (
 	cmatoseCount = 10

@@ -42,7 +42,7 @@ func newRPing() *cobra.Command {
 	f.VarP(&boundedInt{&o.Port, 0, math.MaxUint16}, "port", "p", "the server's `PORT` (server: 0 for any, which -d prints)")
 	f.StringVarP(&o.Source, "source", "I", "", "client: connect from the local address `ADDR`")
 	f.VarP(&boundedInt{&o.Count, 0, math.MaxInt32}, "count", "C", "`COUNT` of pings (0: no end)")
-	f.VarP(&boundedInt{&o.Size, rping.MinSize, rping.MaxSize}, "size", "S", "`SIZE` of a ping in octets")
+	f.VarP(&boundedInt{&o.Size, rping.MinSize, rping.MaxSize}, "size", "S", "`SIZE` of a ping in bytes")
 	f.BoolVarP(&o.Verbose, "verbose", "v", false, "print the data of each ping")
 	f.BoolVarP(&o.Validate, "validate", "V", false, "verify the data of each ping")
 	f.BoolVarP(&o.Debug, "debug", "d", false, "print what is done")

@@ -63,7 +63,7 @@ func (c *check) count(what string, got, want uint64) {
 	}
 }
 
-// bytes compares octets and names the first that differs.
+// bytes compares bytes and names the first that differs.
 func (c *check) bytes(what string, got, want []byte) {
 	if c.breaks(what) {
 		if len(got) == 0 {
@@ -77,12 +77,12 @@ func (c *check) bytes(what string, got, want []byte) {
 		return
 	}
 	if len(got) != len(want) {
-		c.fail("%s has %d octets, not %d", what, len(got), len(want))
+		c.fail("%s has %d bytes, not %d", what, len(got), len(want))
 		return
 	}
 	for i := range got {
 		if got[i] != want[i] {
-			c.fail("%s: octet %d is %#02x, not %#02x", what, i, got[i], want[i])
+			c.fail("%s: byte %d is %#02x, not %#02x", what, i, got[i], want[i])
 			return
 		}
 	}

@@ -73,11 +73,11 @@ func b2u(b bool) uint64 {
 // What one side claims reaches the other.
 func TestCheckPeer(t *testing.T) {
 	var mine, theirs check
-	mine.fail("octet 7")
+	mine.fail("byte 7")
 	var m control
 	mine.tell(&m)
 	theirs.peer("other side", &m)
-	require.EqualError(t, theirs.err, "other side: octet 7")
+	require.EqualError(t, theirs.err, "other side: byte 7")
 	theirs = check{}
 	theirs.peer("other side", &control{})
 	require.EqualError(t, theirs.err, "other side: failed")

@@ -88,7 +88,7 @@ func (c *console) restart() {
 	c.start = time.Now()
 }
 
-// progress adds operations and octets to the step's.
+// progress adds operations and bytes to the step's.
 func (c *console) progress(ops int, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -359,7 +359,7 @@ func TestDecodeControl(t *testing.T) {
 	require.Error(t, err)
 	m.Error = strings.Repeat("x", slotSize)
 	_, err = m.encode()
-	require.ErrorContains(t, err, "octets")
+	require.ErrorContains(t, err, "bytes")
 }
 
 func TestThousands(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // Sizes of an endpoint.
 const (
-	slotSize  = 8192 // octets of a message
+	slotSize  = 8192 // bytes of a message
 	recvSlots = 64   // receives that are posted; the peer is given at most half of them without an answer
 	sendSlots = 16   // messages that are being sent
 	window    = 16   // requests and messages in progress
@@ -228,7 +228,7 @@ func (e *endpoint) send(ctx context.Context, msg []byte, flags verbs.SendFlags) 
 	return err
 }
 
-// receive waits for the next message and returns its completion and its octets, which stay until repost.
+// receive waits for the next message and returns its completion and its bytes, which stay until repost.
 func (e *endpoint) receive(ctx context.Context) (verbs.WC, []byte, error) {
 	if len(e.arrived) == 0 {
 		n, err := e.wait(ctx, e.recvs, e.taken[:])

@@ -14,7 +14,7 @@ import (
 // The step write-imm: Writes whose arrival the immediate tells, by turns one of 32 and one of 64 bits where the devices have
 // Immediate Data of 64 bits. The listener finds the data in place and sends the immediate back.
 
-const immSpacing = 1024 // octets between the targets of two Writes in a row, and the most that one has
+const immSpacing = 1024 // bytes between the targets of two Writes in a row, and the most that one has
 
 // immLen is the length of Write i.
 func immLen(i int) int { return 1 + i*31%immSpacing }
@@ -45,7 +45,7 @@ func driveWriteImm(ctx context.Context, d *driver, c *check, n int) ([]uint64, e
 		return wrs, nil
 	}
 	return nil, d.end.converse(ctx, n, fill, func(i int, _ *verbs.WC, msg []byte) {
-		c.bytes(fmt.Sprintf("the immediate that came back from Write %d", i), msg, immOctets(p, i, d.end.wideImm(i)))
+		c.bytes(fmt.Sprintf("the immediate that came back from Write %d", i), msg, immBytes(p, i, d.end.wideImm(i)))
 		d.out.progress(1, immLen(i))
 	})
 }
@@ -53,8 +53,8 @@ func driveWriteImm(ctx context.Context, d *driver, c *check, n int) ([]uint64, e
 // wideImm reports whether the immediate of Write i has 64 bits.
 func (e *endpoint) wideImm(i int) bool { return i%2 == 1 && e.has(verbs.MakeOpSet(verbs.OpImm64)) }
 
-// immOctets returns the immediate of Write i as octets.
-func immOctets(p pattern, i int, wide bool) []byte {
+// immBytes returns the immediate of Write i as bytes.
+func immBytes(p pattern, i int, wide bool) []byte {
 	if !wide {
 		return binary.BigEndian.AppendUint32(nil, uint32(p.word(i)))
 	}
@@ -74,7 +74,7 @@ func serveWriteImm(ctx context.Context, l *listener, c *check, p pattern, n int)
 		} else {
 			imm = binary.BigEndian.AppendUint64(nil, wc.Imm64)
 		}
-		c.bytes(fmt.Sprintf("the immediate of Write %d", i), imm, immOctets(p, i, l.end.wideImm(i)))
+		c.bytes(fmt.Sprintf("the immediate of Write %d", i), imm, immBytes(p, i, l.end.wideImm(i)))
 		l.out.progress(1, immLen(i))
 		return l.end.sendWR(imm)
 	})

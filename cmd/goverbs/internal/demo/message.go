@@ -37,7 +37,7 @@ type hello struct {
 	Ops     uint32 // what the device of the connecting side has, a verbs.OpSet
 }
 
-// welcome is the private data of an acceptance: 56 octets at most, so that it fits on every fabric.
+// welcome is the private data of an acceptance: 56 bytes at most, so that it fits on every fabric.
 type welcome struct {
 	Magic     uint32
 	Version   uint8
@@ -110,7 +110,7 @@ type control struct {
 func (m *control) encode() ([]byte, error) {
 	b, err := json.Marshal(m)
 	if err == nil && len(b) > slotSize {
-		err = fmt.Errorf("control message of %d octets", len(b))
+		err = fmt.Errorf("control message of %d bytes", len(b))
 	}
 	return b, err
 }

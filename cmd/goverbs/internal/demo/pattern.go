@@ -10,7 +10,7 @@ import (
 // pattern makes the data of a step: both sides make the same out of the seed that the driver tells, and compare.
 type pattern struct{ seed uint64 }
 
-// fill fills b with the octets number i.
+// fill fills b with the bytes number i.
 func (p pattern) fill(b []byte, i int) {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], p.seed)
@@ -18,7 +18,7 @@ func (p pattern) fill(b []byte, i int) {
 	_, _ = rand.NewChaCha8(key).Read(b) // has no error
 }
 
-// bytes returns the n octets number i.
+// bytes returns the n bytes number i.
 func (p pattern) bytes(i, n int) []byte {
 	b := make([]byte, n)
 	p.fill(b, i)

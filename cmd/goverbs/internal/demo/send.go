@@ -15,10 +15,10 @@ import (
 // Invalidate.
 
 const (
-	sendMax     = 4096 // octets of a message
+	sendMax     = 4096 // bytes of a message
 	windowSends = 16   // messages that name a window
-	windowSize  = 64   // octets of a window
-	windowMsg   = 12   // octets of a message that names a window: address and key, big-endian
+	windowSize  = 64   // bytes of a window
+	windowMsg   = 12   // bytes of a message that names a window: address and key, big-endian
 )
 
 // sendLen is the length of message i.
@@ -115,7 +115,7 @@ func serveSend(ctx context.Context, l *listener, c *check, p pattern, n int) err
 	}
 	return l.end.respond(ctx, n-plain, func(i int, _ *verbs.WC, msg []byte) (verbs.SendWR, error) {
 		if len(msg) != windowMsg {
-			return verbs.SendWR{}, fmt.Errorf("message of %d octets where a window was to be named", len(msg))
+			return verbs.SendWR{}, fmt.Errorf("message of %d bytes where a window was to be named", len(msg))
 		}
 		key := binary.BigEndian.Uint32(msg[8:])
 		_, err := l.end.do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{sink},

@@ -33,7 +33,7 @@ type deviceReport struct {
 type portReport struct {
 	Port      int            `json:"port"`
 	State     string         `json:"state"`
-	MTU       int            `json:"active_mtu"` // octets
+	MTU       int            `json:"active_mtu"` // bytes
 	LinkLayer string         `json:"link_layer"`
 	GIDs      []gidReport    `json:"gids"`
 	Attr      map[string]any `json:"attr,omitempty"` // with -v: ibv_port_attr

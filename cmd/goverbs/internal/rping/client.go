@@ -74,7 +74,7 @@ func (e *endpoint) pingOnce(ctx context.Context, n int) error {
 	e.trace("the server has written")
 	if e.Validate && !bytes.Equal(e.data.Bytes(), e.origin.Bytes()) {
 		e.note("data mismatch!")
-		return fmt.Errorf("%w: first in octet %d", errMismatch, firstDifference(e.data.Bytes(), e.origin.Bytes()))
+		return fmt.Errorf("%w: first in byte %d", errMismatch, firstDifference(e.data.Bytes(), e.origin.Bytes()))
 	}
 	if e.Verbose {
 		return e.print("ping data: %s", printable(pingText(e.data.Bytes())))
@@ -89,7 +89,7 @@ func (e *endpoint) advertise(mr *verbs.MR) error {
 	return e.tell(i)
 }
 
-// firstDifference returns the index of the first octet in which a and b, of the same length, differ.
+// firstDifference returns the index of the first byte in which a and b, of the same length, differ.
 func firstDifference(a, b []byte) int {
 	for i := range a {
 		if a[i] != b[i] {

@@ -127,7 +127,7 @@ func (e *endpoint) postRecv() error {
 	return err
 }
 
-// post posts a request on the first n octets of mr.
+// post posts a request on the first n bytes of mr.
 func (e *endpoint) post(op verbs.WROpcode, mr *verbs.MR, n int, to bufferInfo) error {
 	sge, err := mr.SGE(0, n)
 	if err != nil {
@@ -152,7 +152,7 @@ func (e *endpoint) receive(ctx context.Context, s state) (bufferInfo, error) {
 	}
 	if wc.ByteLen != infoSize {
 		e.note("Received bogus data, size %d", wc.ByteLen)
-		return bufferInfo{}, fmt.Errorf("received a message of %d octets, not %d, waiting for %v", wc.ByteLen, infoSize, s)
+		return bufferInfo{}, fmt.Errorf("received a message of %d bytes, not %d, waiting for %v", wc.ByteLen, infoSize, s)
 	}
 	i := parseInfo(e.recv.Bytes())
 	return i, e.postRecv() // before we answer, which allows the peer another message

@@ -64,7 +64,7 @@ func TestKernelRPingEnds(t *testing.T) {
 			require.Contains(t, c.Stderr, "client DISCONNECT EVENT...\nwait for RDMA_WRITE_ADV state 10\n")
 			r = s.End(t)
 			require.Equal(t, clitest.Failed, r.Code)
-			require.Equal(t, "goverbs rping: ping 0: the client has 100 octets, the server room for 1 to 99 (-S)\n", r.Stderr)
+			require.Equal(t, "goverbs rping: ping 0: the client has 100 bytes, the server room for 1 to 99 (-S)\n", r.Stderr)
 
 			s, port = kernelRPing(t, device, address, "-P", "-V", "-S200")
 			endless := clitest.Start(t, "rping", "-cv", "--device", device, "-a", address, "-p", port)

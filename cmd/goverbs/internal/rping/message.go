@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// infoSize is the size in octets of every message of rping. Those of the client hold an bufferInfo; those of the
+// infoSize is the size in bytes of every message of rping. Those of the client hold an bufferInfo; those of the
 // server say by their arrival that the client can go on, and hold zeros.
 const infoSize = 16
 
@@ -16,10 +16,10 @@ const infoSize = 16
 type bufferInfo struct {
 	addr uint64
 	rkey uint32
-	size uint32 // octets
+	size uint32 // bytes
 }
 
-// put encodes i, most significant octets first.
+// put encodes i, most significant bytes first.
 func (i bufferInfo) put(b []byte) {
 	binary.BigEndian.PutUint64(b, i.addr)
 	binary.BigEndian.PutUint32(b[8:], i.rkey)
@@ -38,7 +38,7 @@ func (i bufferInfo) String() string {
 // The characters of a ping behind its number: each ping begins one further on.
 const firstChar, lastChar = 'A', 'z'
 
-// fillPing writes the data of the n-th ping, from 0: a string that ends with the last octet of b.
+// fillPing writes the data of the n-th ping, from 0: a string that ends with the last byte of b.
 func fillPing(b []byte, n int) {
 	const span = lastChar - firstChar + 1
 	text := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
@@ -48,7 +48,7 @@ func fillPing(b []byte, n int) {
 	b[len(b)-1] = 0
 }
 
-// pingText returns the string in b, without the octet that ends it.
+// pingText returns the string in b, without the byte that ends it.
 func pingText(b []byte) []byte {
 	if end := bytes.IndexByte(b, 0); end >= 0 {
 		return b[:end]

@@ -38,7 +38,7 @@ func rpingServer(t *testing.T, args ...string) (*clitest.Running, string) {
 	return r, found[1]
 }
 
-// pingData returns the data of a ping of size octets as it is printed.
+// pingData returns the data of a ping of size bytes as it is printed.
 func pingData(n, size int) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz"
 	rest := alphabet[n%len(alphabet):] + strings.Repeat(alphabet, size/len(alphabet)+1)
@@ -229,7 +229,7 @@ func TestRPingServerTooSmall(t *testing.T) {
 	require.Contains(t, c.Stderr, "client DISCONNECT EVENT...\nwait for RDMA_WRITE_ADV state 10\n")
 	r := s.End(t)
 	require.Equal(t, clitest.Failed, r.Code)
-	require.Equal(t, "goverbs rping: ping 0: the client has 100 octets, the server room for 1 to 99 (-S)\n", r.Stderr)
+	require.Equal(t, "goverbs rping: ping 0: the client has 100 bytes, the server room for 1 to 99 (-S)\n", r.Stderr)
 }
 
 // Decimal numbers are decimal, also with zeros before them, as atoi(3) has it.

@@ -95,7 +95,7 @@ func (e *endpoint) answerAll(ctx context.Context) error {
 func (e *endpoint) answer(ctx context.Context, n int, from bufferInfo) error {
 	e.trace("ping at %v", from)
 	if from.size == 0 || int64(from.size) > int64(e.data.Len()) {
-		return fmt.Errorf("the client has %d octets, the server room for 1 to %d (-S)", from.size, e.data.Len())
+		return fmt.Errorf("the client has %d bytes, the server room for 1 to %d (-S)", from.size, e.data.Len())
 	}
 	if err := e.post(verbs.WRRDMARead, e.data, int(from.size), from); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (e *endpoint) answer(ctx context.Context, n int, from bufferInfo) error {
 		want := make([]byte, len(data))
 		if fillPing(want, n); !bytes.Equal(data, want) {
 			e.note("data mismatch!")
-			return fmt.Errorf("%w: first in octet %d", errMismatch, firstDifference(data, want))
+			return fmt.Errorf("%w: first in byte %d", errMismatch, firstDifference(data, want))
 		}
 	}
 	text := pingText(data)
@@ -128,7 +128,7 @@ func (e *endpoint) answer(ctx context.Context, n int, from bufferInfo) error {
 	e.trace("pong to %v", to)
 	pong := min(len(text)+1, len(data)) // with what ends the string
 	if int64(to.size) < int64(pong) {
-		return fmt.Errorf("the client has room for %d octets of a pong of %d", to.size, pong)
+		return fmt.Errorf("the client has room for %d bytes of a pong of %d", to.size, pong)
 	}
 	if err := e.post(verbs.WRRDMAWrite, e.data, pong, to); err != nil {
 		return err

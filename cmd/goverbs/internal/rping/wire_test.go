@@ -32,7 +32,7 @@ type wirePeer struct {
 	qp   *verbs.QP
 	recv *verbs.MR
 	send *verbs.MR
-	data *verbs.MR // 128 octets
+	data *verbs.MR // 128 bytes
 }
 
 func newWirePeer(t *testing.T) *wirePeer {
@@ -114,7 +114,7 @@ func (p *wirePeer) sendMessage(msg []byte) {
 	p.post(verbs.WRSend, p.send, len(msg), 0, 0)
 }
 
-// where is the message that tells where the first size octets of data are.
+// where is the message that tells where the first size bytes of data are.
 func (p *wirePeer) where(size uint32) []byte {
 	b := binary.BigEndian.AppendUint64(nil, p.data.Addr())
 	b = binary.BigEndian.AppendUint32(b, p.data.RKey())
@@ -151,7 +151,7 @@ func TestRPingServerWire(t *testing.T) {
 	for _, c := range []struct {
 		text string // in the buffer of the ping
 		size uint32
-		pong int // octets that come back
+		pong int // bytes that come back
 	}{
 		{"one\x00", 100, 4},
 		{"\x1b[2J\nserver\xff\u00e9\x00", 100, 15},
@@ -188,13 +188,13 @@ func TestRPingServerRefuses(t *testing.T) {
 	}{
 		{"no ping", func(p *wirePeer) {}, serverGone + "goverbs rping: the peer disconnected before its first ping\n"},
 		{"short message", func(p *wirePeer) { p.sendMessage(p.where(64)[:15]); p.gone() },
-			"Received bogus data, size 15\ngoverbs rping: ping 0: received a message of 15 octets, not 16, waiting for RDMA_READ_ADV\n"},
+			"Received bogus data, size 15\ngoverbs rping: ping 0: received a message of 15 bytes, not 16, waiting for RDMA_READ_ADV\n"},
 		{"empty message", func(p *wirePeer) { p.sendMessage(nil); p.gone() },
-			"Received bogus data, size 0\ngoverbs rping: ping 0: received a message of 0 octets, not 16, waiting for RDMA_READ_ADV\n"},
+			"Received bogus data, size 0\ngoverbs rping: ping 0: received a message of 0 bytes, not 16, waiting for RDMA_READ_ADV\n"},
 		{"no data", func(p *wirePeer) { p.sendMessage(p.where(0)); p.gone() },
-			"goverbs rping: ping 0: the client has 0 octets, the server room for 1 to 64 (-S)\n"},
+			"goverbs rping: ping 0: the client has 0 bytes, the server room for 1 to 64 (-S)\n"},
 		{"too many data", func(p *wirePeer) { p.sendMessage(p.where(1<<32 - 1)); p.gone() },
-			"goverbs rping: ping 0: the client has 4294967295 octets, the server room for 1 to 64 (-S)\n"},
+			"goverbs rping: ping 0: the client has 4294967295 bytes, the server room for 1 to 64 (-S)\n"},
 		{"unknown key", func(p *wirePeer) {
 			b := p.where(64)
 			b[8] ^= 1
@@ -202,14 +202,14 @@ func TestRPingServerRefuses(t *testing.T) {
 			p.gone()
 		}, "cq completion failed status 10\nwait for RDMA_READ_COMPLETE state 11\n"},
 		{"wrong data", func(p *wirePeer) { p.fill(pingData(1, 64) + "\x00"); p.sendMessage(p.where(64)); p.gone() },
-			"data mismatch!\ngoverbs rping: ping 0: not the data that were expected: first in octet 10\n"},
+			"data mismatch!\ngoverbs rping: ping 0: not the data that were expected: first in byte 10\n"},
 		{"second place too small", func(p *wirePeer) {
 			p.fill(pingData(0, 64) + "\x00")
 			p.sendMessage(p.where(64))
 			require.Equal(p.t, goAhead, p.message())
 			p.sendMessage(p.where(63))
 			p.gone()
-		}, "goverbs rping: ping 0: the client has room for 63 octets of a pong of 64\n"},
+		}, "goverbs rping: ping 0: the client has room for 63 bytes of a pong of 64\n"},
 		{"disconnected within a ping", func(p *wirePeer) {
 			p.fill(pingData(0, 64) + "\x00")
 			p.sendMessage(p.where(64))
@@ -265,10 +265,10 @@ func TestRPingClientWire(t *testing.T) {
 	}{
 		{"right data", []string{"-vV"}, "", goAhead, clitest.Done, pingLines("ping data: ", 2, 64), clientDone},
 		{"wrong data", []string{"-vV"}, "nothing\x00", goAhead, clitest.Failed, "",
-			"data mismatch!\ngoverbs rping: ping 0: not the data that were expected: first in octet 0\n"},
+			"data mismatch!\ngoverbs rping: ping 0: not the data that were expected: first in byte 0\n"},
 		{"wrong data that nobody looks at", []string{"-v"}, "nothing\x00", goAhead, clitest.Done, "ping data: nothing\nping data: nothing\n", clientDone},
 		{"short answer", []string{"-vV"}, "", goAhead[:15], clitest.Failed, "",
-			"Received bogus data, size 15\ngoverbs rping: ping 0: received a message of 15 octets, not 16, waiting for RDMA_WRITE_ADV\n"},
+			"Received bogus data, size 15\ngoverbs rping: ping 0: received a message of 15 bytes, not 16, waiting for RDMA_WRITE_ADV\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newWirePeer(t)
