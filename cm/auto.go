@@ -15,16 +15,16 @@ import (
 
 // listenAuto listens on all devices that have the address: those of the kernel, whose connection manager serves them
 // together, and every registered NIC.
-func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config, backlog int) error {
+func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) error {
 	devices, err := verbs.Devices()
 	if err != nil {
 		return err
 	}
 	m := &multiListener{requests: make(chan ProviderRequest), closed: make(chan struct{})}
-	kernel, cause := listenKernel(ctx, address, cfg, nil, backlog)
+	kernel, cause := listenKernel(ctx, address, cfg, nil)
 	if cause == nil {
 		var vctx *verbs.Context
-		l.devices = kernel.(deviceLister).devices()
+		l.devices = kernel.devices()
 		if len(l.devices) > 0 {
 			vctx, cause = l.devices[0].SharedContext()
 		}
@@ -37,22 +37,23 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config, b
 		return cause
 	}
 	for _, d := range devices {
-		p, err := provider(cfg, d)
-		if err != nil || isKernel(d) {
+		p, ok := verbs.Ability[Provider](d.Provider())
+		if !ok {
 			continue
 		}
 		vctx, err := d.SharedContext()
 		if err == nil {
+			cfg.Device, cfg.Context = d, vctx
 			var ln ProviderListener
-			if ln, err = p.Listen(ctx, address, backlog); err == nil {
+			if ln, err = p.Listen(ctx, address, cfg); err == nil {
 				m.add(ln, vctx)
 				l.devices = append(l.devices, d)
 				address = onPort(address, ln.Addr())
 				continue
 			}
 		}
-		// An iWARP device of the kernel takes the port from TCP; so does the first of several NICs.
-		if len(m.parts) > 0 && errors.Is(err, syscall.EADDRINUSE) {
+		// An iWARP device of the kernel takes the port from TCP; so does the first of several NICs, and what a device wraps.
+		if len(m.parts) > 0 && errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, verbs.ErrNotSupported) {
 			continue
 		}
 		return errors.Join(err, m.Close())
@@ -84,7 +85,10 @@ func onPort(address string, at net.Addr) string {
 }
 
 // deviceLister is a ProviderListener of several devices.
-type deviceLister interface{ devices() []*verbs.Device }
+type deviceLister interface {
+	ProviderListener
+	devices() []*verbs.Device
+}
 
 // multiListener joins listeners. A goroutine for each has one request in its hand.
 type multiListener struct {

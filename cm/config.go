@@ -3,6 +3,7 @@
 package cm
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -32,4 +33,42 @@ type Config struct {
 	// Backlog is how many requests a listener keeps that Accept has not taken (0 = DefaultBacklog). Further ones are
 	// refused.
 	Backlog int
+}
+
+// isAuto reports whether the address chooses the device.
+func (cfg *Config) isAuto() bool { return cfg.Device == Auto && cfg.Context == nil }
+
+// fill puts the defaults in and judges what needs no device.
+func (cfg *Config) fill() error {
+	switch cfg.PortSpace {
+	case 0:
+		cfg.PortSpace = PortSpaceTCP
+	case PortSpaceTCP, PortSpaceUDP:
+	default:
+		return fmt.Errorf("%w: %v", verbs.ErrInvalid, cfg.PortSpace)
+	}
+	if cfg.Backlog == 0 {
+		cfg.Backlog = DefaultBacklog
+	}
+	if cfg.Backlog < 0 {
+		return fmt.Errorf("%w: backlog %d", verbs.ErrInvalid, cfg.Backlog)
+	}
+	return nil
+}
+
+// choose completes Device and Context, and returns what makes the connections.
+func (cfg *Config) choose() (Provider, error) {
+	switch {
+	case cfg.Context == nil && cfg.Device == nil:
+		return nil, fmt.Errorf("%w: Config names neither Device nor Context (cm.Auto chooses one)", verbs.ErrNoDevice)
+	case cfg.Context == nil:
+		var err error
+		if cfg.Context, err = cfg.Device.SharedContext(); err != nil {
+			return nil, err
+		}
+	case cfg.Device != nil && cfg.Device != Auto && cfg.Device != cfg.Context.Device():
+		return nil, fmt.Errorf("%w: Config.Context is of another device than Config.Device", verbs.ErrForeign)
+	}
+	cfg.Device = cfg.Context.Device()
+	return manager(cfg.Device)
 }

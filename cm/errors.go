@@ -64,9 +64,24 @@ func (e *OpError) Temporary() bool { return false }
 
 var _ net.Error = (*OpError)(nil)
 
+// opError wraps err, or returns nil for nil. What a call for a device below has put around the cause is taken off.
 func opError(op, addr string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: op, Addr: addr, Err: err}
+	for {
+		below, ok := err.(*OpError)
+		if !ok {
+			return &OpError{Op: op, Addr: addr, Err: err}
+		}
+		err = below.Err
+	}
+}
+
+// and adds what else went wrong, if anything did.
+func and(err, also error) error {
+	if also == nil {
+		return err
+	}
+	return errors.Join(err, also)
 }

@@ -21,7 +21,7 @@ type ID struct {
 	vctx    *verbs.Context
 	address string
 	remote  net.Addr
-	route   route // of the active side, else nil
+	route   Route // of the active side, else nil
 
 	done chan struct{} // closed when the connection has ended, or by Close
 
@@ -46,10 +46,9 @@ func Resolve(ctx context.Context, address string, cfg Config) (*ID, error) {
 		}
 		return nil, opError("Resolve", address, err)
 	}
-	id := &ID{vctx: vctx, address: address, remote: r.remoteAddr(), route: r}
+	id := &ID{vctx: vctx, address: address, remote: r.RemoteAddr(), route: r}
 	if err := id.init(); err != nil {
-		r.close()
-		return nil, opError("Resolve", address, err)
+		return nil, opError("Resolve", address, and(err, r.Close()))
 	}
 	return id, nil
 }
@@ -65,15 +64,19 @@ func (id *ID) Context() *verbs.Context { return id.vctx }
 // BindQP moves a QP from RESET to INIT, so that receives can be posted before Connect or Accept, as iWARP requires. A QP
 // in the state INIT is left alone. Connect and Accept do it if it has not been done.
 func (id *ID) BindQP(qp *verbs.QP) error {
-	var b binder = plainBinder{}
+	return opError("BindQP", id.address, bindQP(id.vctx, qp, id.bind))
+}
+
+// bind moves a QP from RESET to INIT.
+func (id *ID) bind(qp *verbs.QP) error {
 	if id.route != nil {
-		b = id.route
+		return id.route.Bind(qp)
 	}
-	return opError("BindQP", id.address, bindQP(id.vctx, qp, b))
+	return InitQP(qp)
 }
 
 // bindQP returns plain causes.
-func bindQP(vctx *verbs.Context, qp *verbs.QP, b binder) error {
+func bindQP(vctx *verbs.Context, qp *verbs.QP, bind func(*verbs.QP) error) error {
 	if qp == nil {
 		return fmt.Errorf("%w: no QP", verbs.ErrInvalid)
 	}
@@ -88,7 +91,7 @@ func bindQP(vctx *verbs.Context, qp *verbs.QP, b binder) error {
 	case attr.State == verbs.QPStateInit:
 		return nil
 	case attr.State == verbs.QPStateReset:
-		return b.bind(qp)
+		return bind(qp)
 	case qp.Type() == verbs.QPTypeUD && (attr.State == verbs.QPStateRTR || attr.State == verbs.QPStateRTS):
 		return nil // it can have many correspondents
 	}
@@ -104,11 +107,11 @@ func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error 
 	if err := id.fresh(); err != nil {
 		return opError("Connect", id.address, err)
 	}
-	if err := bindQP(id.vctx, qp, id.route); err != nil {
+	if err := bindQP(id.vctx, qp, id.bind); err != nil {
 		return opError("Connect", id.address, err)
 	}
 	return id.establish(ctx, "Connect", qp, func(ctx context.Context) (ProviderConn, error) {
-		return id.route.connect(ctx, qp, param)
+		return id.route.Connect(ctx, qp, param)
 	})
 }
 
@@ -283,7 +286,7 @@ func (id *ID) Close() error {
 		err = errors.Join(err, c.Close())
 	}
 	if id.route != nil {
-		id.route.close()
+		err = errors.Join(err, id.route.Close())
 	}
 	id.finish()
 	id.node.End()
@@ -299,10 +302,10 @@ func Dial(ctx context.Context, address string, cfg Config, newQP func(id *ID) (*
 	}
 	qp, err := newQP(id)
 	if err != nil {
-		return nil, errors.Join(err, id.Close())
+		return nil, and(err, id.Close())
 	}
 	if err := id.Connect(ctx, qp, param); err != nil {
-		return nil, errors.Join(err, id.Close(), qp.Close())
+		return nil, and(err, errors.Join(id.Close(), qp.Close()))
 	}
 	return id, nil
 }

@@ -136,8 +136,8 @@ func (a *attempt) judge(ev rawEvent) error {
 	return eventError(ev.event, ev.status)
 }
 
-// connect makes the connection of a route.
-func (r *kernelRoute) connect(ctx context.Context, qp *verbs.QP, param ConnParam) (conn ProviderConn, err error) {
+// Connect implements Route.
+func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) (conn ProviderConn, err error) {
 	r.taken = true
 	a := &attempt{end: r.end, dev: r.dev, ps: r.ps, qp: qp}
 	if err := a.begin(param, r.dev.request); err != nil {
@@ -167,7 +167,7 @@ func (r *kernelRoute) connect(ctx context.Context, qp *verbs.QP, param ConnParam
 		c.ord, c.ird = min(a.param.initiatorDepth, ev.responderResources), ev.initiatorDepth
 		c.peer = [2]int{ev.initiatorDepth, ev.responderResources} // it has set them to what the Reply says
 		c.arrived()
-		if i, ok := c.qp.Provider().(verbs.ProviderQPInitiator); ok {
+		if i, ok := verbs.Ability[verbs.ProviderQPInitiator](c.qp.Provider()); ok {
 			i.Initiated()
 		}
 	default:

@@ -52,7 +52,7 @@ type kernelConn struct {
 // arrived tells the provider that the device has moved the QP to RTS, and with what depths.
 func (c *kernelConn) arrived() {
 	moved(c.qp, verbs.QPStateRTS, nil)
-	if l, ok := c.qp.Provider().(verbs.ProviderQPLimiter); ok {
+	if l, ok := verbs.Ability[verbs.ProviderQPLimiter](c.qp.Provider()); ok {
 		l.SetDepths(c.ord, c.ird)
 	}
 }

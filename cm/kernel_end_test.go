@@ -85,7 +85,7 @@ func TestEndsOfAConnection(t *testing.T) {
 			require.True(b, fakeverbs.InjectCM(id, fakeverbs.CMEvent{Event: int(cm.EventUnreachable), Status: -110}))
 		},
 		"QPEvent": func(b *bench, active *cm.ID, _ uint32) {
-			dev := map[string]int{"fake0": fakeverbs.Fake0, "fake1": fakeverbs.Fake1}[b.dev.Name()]
+			dev := map[string]int{"fake0": fakeverbs.Fake0, "fake1": fakeverbs.Fake1}[b.name]
 			fakeverbs.InjectAsync(dev, uint32(verbs.EventQPFatal), active.QP().Num())
 		},
 		"QPToErr": func(b *bench, active *cm.ID, _ uint32) {
@@ -207,6 +207,14 @@ func TestOrderOfTheEnd(t *testing.T) {
 	})
 }
 
+// failedOf is closed when a QP has failed.
+func failedOf(t *testing.T, qp *verbs.QP) <-chan struct{} {
+	t.Helper()
+	w, ok := verbs.Ability[verbs.ProviderQPWatcher](qp.Provider())
+	require.True(t, ok)
+	return w.Failed()
+}
+
 // TestFlushIsNoReason: kernel siw flushes when the stream has ended. The event that says how is waited for, but not for ever.
 func TestFlushIsNoReason(t *testing.T) {
 	for name, late := range map[string]bool{"the event comes": false, "no event comes": true} {
@@ -221,7 +229,7 @@ func TestFlushIsNoReason(t *testing.T) {
 			n, err := active.QP().RecvCQ().Poll(make([]verbs.WC, 1))
 			require.NoError(t, err)
 			require.Equal(t, 1, n, "the flush")
-			wait(t, active.QP().Provider().(verbs.ProviderQPWatcher).Failed(), "the failure of the QP")
+			wait(t, failedOf(t, active.QP()), "the failure of the QP")
 			if !late {
 				fakeverbs.Release()
 			}
@@ -279,14 +287,14 @@ func TestErrOfAFlush(t *testing.T) {
 				require.NoError(b, err)
 				require.Equal(b, 1, n)
 				require.Equal(b, status, wcs[0].Status)
-				require.ErrorIs(b, active.Err(), want[b.dev.Name()])
+				require.ErrorIs(b, active.Err(), want[b.name])
 				for _, id := range fakeverbs.CMIDs() {
 					if id.State == fakeverbs.CMConnected && string(id.Param.PrivateData) == "me" {
 						fakeverbs.InjectCM(id.ID, fakeverbs.CMEvent{Event: int(cm.EventDisconnected), Status: -int(syscall.ECONNRESET)})
 					}
 				}
 				wait(b.T, active.Done(), "Done")
-				require.ErrorIs(b, active.Err(), want[b.dev.Name()], "the first reason stays")
+				require.ErrorIs(b, active.Err(), want[b.name], "the first reason stays")
 				require.NoError(b, passive.Disconnect())
 			})
 		})

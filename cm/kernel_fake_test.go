@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -55,6 +56,7 @@ func newQP(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *verbs.QP {
 type bench struct {
 	*testing.T
 	dev  *verbs.Device
+	name string // of the fake
 	vctx *verbs.Context
 	ln   *cm.Listener
 	ip   string
@@ -69,7 +71,11 @@ func eachFake(t *testing.T, run func(b *bench)) {
 func newBench(t *testing.T, name, ip string, cfg cm.Config) *bench {
 	t.Helper()
 	fakeverbs.Start(t)
-	b := &bench{T: t, dev: device(t, name), ip: ip}
+	b := &bench{T: t, dev: device(t, name), name: name, ip: ip}
+	if forwarded() {
+		b.dev = forward.Wrap(b.dev)
+		t.Cleanup(func() { require.NoError(t, b.dev.CloseShared()) })
+	}
 	channels := fakeverbs.Live()["event channel"]
 	t.Cleanup(func() { // an attempt that was given up lets go of its ID in the background, and the last ID of the channel
 		b.until("the end of the event channel", func() bool { return fakeverbs.Live()["event channel"] <= channels })

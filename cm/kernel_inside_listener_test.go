@@ -20,7 +20,7 @@ import (
 // insideListener listens on fake0.
 func insideListener(t *testing.T, vctx *verbs.Context) *kernelListener {
 	t.Helper()
-	ln, err := listenKernel(t.Context(), "192.0.2.1:0", Config{}, vctx, 8)
+	ln, err := listenKernel(t.Context(), "192.0.2.1:0", Config{PortSpace: PortSpaceTCP, Backlog: 8}, vctx)
 	require.NoError(t, err)
 	l := ln.(*kernelListener)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
@@ -167,10 +167,4 @@ func TestDeviceNotListed(t *testing.T) {
 	_, err := kernelContext(nil, "fake7", "the request is")
 	require.ErrorIs(t, err, verbs.ErrNoDevice)
 	require.ErrorContains(t, err, `the request is of "fake7", which libibverbs does not list`)
-}
-
-// TestAcceptWantsTheHandle: a request of the kernel's is accepted with the QP's handle, not with its provider alone.
-func TestAcceptWantsTheHandle(t *testing.T) {
-	_, err := new(kernelRequest).Accept(t.Context(), nil, ConnParam{})
-	require.ErrorIs(t, err, verbs.ErrNotSupported)
 }

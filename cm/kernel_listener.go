@@ -37,7 +37,7 @@ type kernelListener struct {
 const portTries = 8
 
 // listenKernel listens on an address of the kernel's devices, or of vctx's.
-func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context, backlog int) (ProviderListener, error) {
+func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (deviceLister, error) {
 	host, port, err := splitAddress(address)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 	var first error
 	for _, ip := range ips {
 		for range portTries {
-			l, err := listenIP(netip.AddrPortFrom(ip, port), cfg, vctx, backlog)
+			l, err := listenIP(netip.AddrPortFrom(ip, port), cfg, vctx)
 			if err == nil {
 				return l, nil
 			}
@@ -70,8 +70,8 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 }
 
 // listenIP listens on an address, or on those of both families if it is not valid.
-func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context, backlog int) (ProviderListener, error) {
-	l := &kernelListener{ps: cfg.portSpace(), vctx: vctx, backlog: backlog, more: make(chan struct{}, 1), closed: make(chan struct{})}
+func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context) (deviceLister, error) {
+	l := &kernelListener{ps: cfg.PortSpace, vctx: vctx, backlog: cfg.Backlog, more: make(chan struct{}, 1), closed: make(chan struct{})}
 	if at.Addr().IsValid() {
 		if err := l.listen(at, cfg.TOS, false); err != nil {
 			return nil, err
@@ -147,7 +147,7 @@ func (l *kernelListener) destroy() {
 // offer takes a request from the dispatcher, or refuses to.
 func (l *kernelListener) offer(ev rawEvent) bool {
 	place := ev.end.where()
-	if l.vctx != nil && l.vctx.Device().Name() != place.device {
+	if l.vctx != nil && kernelName(l.vctx.Device()) != place.device {
 		return false
 	}
 	r := &kernelRequest{end: ev.end, ps: l.ps, device: place.device, vctx: l.vctx, private: ev.data,
@@ -195,7 +195,7 @@ func (l *kernelListener) devices() []*verbs.Device {
 	all, _ := verbs.Devices() // who has none now has none to name
 	var ours []*verbs.Device
 	for _, d := range all {
-		if isKernel(d) {
+		if ofKernel(d) {
 			ours = append(ours, d)
 		}
 	}

@@ -15,19 +15,33 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// join implements joiner.
-func (r *kernelRoute) join(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
-	return r.end.joinGroup(ctx, r.ps, qp, group)
+// JoinMulticast implements ProviderMulticaster.
+func (r *kernelRoute) JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+	return r.end.joinAttached(ctx, r.ps, qp, group)
 }
 
-// join implements joiner.
-func (c *kernelConn) join(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
-	return c.end.joinGroup(ctx, c.ps, qp, group)
+// JoinMulticast implements ProviderMulticaster.
+func (c *kernelConn) JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+	return c.end.joinAttached(ctx, c.ps, qp, group)
 }
 
-// reached is for ID.Datagram. A peer's QP has a number.
-func (c *kernelConn) reached() (Datagram, bool) {
+// Datagram implements ProviderDatagram. A peer's QP has a number.
+func (c *kernelConn) Datagram() (Datagram, bool) {
 	return c.datagram, c.ps == PortSpaceUDP && c.datagram.QPN != 0
+}
+
+// joinAttached joins a group and has the QP receive what is sent to it.
+func (e *endpoint) joinAttached(ctx context.Context, ps PortSpace, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+	d, leave, err := e.joinGroup(ctx, ps, qp, group)
+	if err != nil {
+		return Datagram{}, nil, err
+	}
+	if err := qp.AttachMcast(d.AH.GRH.DGID, d.AH.DLID); err != nil {
+		return Datagram{}, nil, and(err, leave())
+	}
+	return d, func() error {
+		return errors.Join(qp.DetachMcast(d.AH.GRH.DGID, d.AH.DLID), leave())
+	}, nil
 }
 
 // membership is an ID's in a multicast group, or the attempt to become a member.

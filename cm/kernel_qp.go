@@ -75,14 +75,14 @@ func raiseUD(qp *verbs.QP) error {
 
 // moved tells the provider of a QP where it has gone.
 func moved(qp *verbs.QP, to verbs.QPState, reason error) {
-	if m, ok := qp.Provider().(verbs.ProviderQPMover); ok {
+	if m, ok := verbs.Ability[verbs.ProviderQPMover](qp.Provider()); ok {
 		m.Moved(to, reason)
 	}
 }
 
 // failedOf returns a channel that is closed when the QP fails; nil if its provider does not tell.
 func failedOf(qp *verbs.QP) <-chan struct{} {
-	if w, ok := qp.Provider().(verbs.ProviderQPWatcher); ok {
+	if w, ok := verbs.Ability[verbs.ProviderQPWatcher](qp.Provider()); ok {
 		return w.Failed()
 	}
 	return nil

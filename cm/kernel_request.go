@@ -55,16 +55,11 @@ func (r *kernelRequest) Depths() (ord, ird int) {
 // silent: kernel siw has 0 for both where the peer's frame had no depths.
 func (r *kernelRequest) silent() bool { return r.dev.iwarp && r.ord == 0 && r.ird == 0 }
 
-// bind implements binder.
-func (r *kernelRequest) bind(qp *verbs.QP) error { return bindKernel(r.end, qp) }
+// Bind implements ProviderRequest.
+func (r *kernelRequest) Bind(qp *verbs.QP) error { return bindKernel(r.end, qp) }
 
-// Accept implements ProviderRequest; the handle calls acceptQP.
-func (r *kernelRequest) Accept(context.Context, verbs.ProviderQP, ConnParam) (ProviderConn, error) {
-	return nil, verbs.ErrNotSupported
-}
-
-// acceptQP implements qpAccepter.
-func (r *kernelRequest) acceptQP(ctx context.Context, qp *verbs.QP, param ConnParam) (conn ProviderConn, err error) {
+// Accept implements ProviderRequest.
+func (r *kernelRequest) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (conn ProviderConn, err error) {
 	a := &attempt{end: r.end, dev: r.dev, ps: r.ps, qp: qp}
 	if err := a.begin(param, r.dev.reply); err != nil {
 		_ = r.Reject(nil)

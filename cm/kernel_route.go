@@ -29,7 +29,7 @@ type kernelRoute struct {
 
 	end   *endpoint
 	dev   kernelDevice
-	taken bool // by connect, which destroys end
+	taken bool // by Connect, which destroys end
 }
 
 // kernelDevice is what the connection manager has to know about a device.
@@ -47,7 +47,11 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	}
 	// librdmacm counts depths in 8 bits and has 255 for "as many as the device can", which we fill in ourselves.
 	d := kernelDevice{maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
-	iwarp := vctx.Device().Info().Transport == verbs.TransportIWARP
+	own, err := verbs.Own[verbs.ProviderKernelDevice](vctx.Device().Provider())
+	if err != nil {
+		return kernelDevice{}, err
+	}
+	iwarp := own.Info().Transport == verbs.TransportIWARP
 	switch {
 	case iwarp && ps == PortSpaceUDP:
 		return kernelDevice{}, fmt.Errorf("%w: datagrams on %v: iWARP has none", verbs.ErrNotSupported, vctx.Device())
@@ -75,7 +79,7 @@ func checkPrivate(data []byte, most int) error {
 
 // resolveKernel finds the kernel's device that has the way to an address, which must be vctx's if that is not nil. The error
 // Is ErrNoDevice if the kernel has none.
-func resolveKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (route, *verbs.Context, error) {
+func resolveKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (Route, *verbs.Context, error) {
 	host, port, err := splitAddress(address)
 	switch {
 	case err != nil:
@@ -105,12 +109,12 @@ func resolveKernel(ctx context.Context, address string, cfg Config, vctx *verbs.
 	return nil, nil, first
 }
 
-func resolveIP(ctx context.Context, to netip.AddrPort, cfg Config, vctx *verbs.Context) (route, *verbs.Context, error) {
-	end, err := newEndpoint(cfg.portSpace())
+func resolveIP(ctx context.Context, to netip.AddrPort, cfg Config, vctx *verbs.Context) (Route, *verbs.Context, error) {
+	end, err := newEndpoint(cfg.PortSpace)
 	if err != nil {
 		return nil, nil, noKernelDevice(err)
 	}
-	r := &kernelRoute{ps: cfg.portSpace(), remote: kernelAddr{to, cfg.portSpace()}, end: end}
+	r := &kernelRoute{ps: cfg.PortSpace, remote: kernelAddr{to, cfg.PortSpace}, end: end}
 	if vctx, err = r.find(ctx, cfg, vctx); err != nil {
 		end.destroy()
 		return nil, nil, err
@@ -192,8 +196,8 @@ func noWay(to net.Addr, err error) error {
 // kernelContext returns the context for a device that the kernel has chosen, which must be want's if that is not nil.
 func kernelContext(want *verbs.Context, name, why string) (*verbs.Context, error) {
 	if want != nil {
-		if want.Device().Name() != name {
-			return nil, fmt.Errorf("%w: %s of %q, not of %q", verbs.ErrNoDevice, why, name, want.Device().Name())
+		if has := kernelName(want.Device()); has != name {
+			return nil, fmt.Errorf("%w: %s of %q, not of %q", verbs.ErrNoDevice, why, name, has)
 		}
 		return want, nil
 	}
@@ -202,11 +206,19 @@ func kernelContext(want *verbs.Context, name, why string) (*verbs.Context, error
 		return nil, err
 	}
 	for _, d := range devices {
-		if d.Name() == name && isKernel(d) {
+		if ofKernel(d) && kernelName(d) == name {
 			return d.SharedContext()
 		}
 	}
 	return nil, fmt.Errorf("%w: %s of %q, which libibverbs does not list", verbs.ErrNoDevice, why, name)
+}
+
+// kernelName returns the name by which the kernel knows a device, or what the device wraps; "" if it is none of the kernel's.
+func kernelName(d *verbs.Device) string {
+	if k, ok := verbs.Ability[verbs.ProviderKernelDevice](d.Provider()); ok {
+		return k.KernelName()
+	}
+	return ""
 }
 
 func (r *kernelRoute) await(ctx context.Context, want Event) error {
@@ -220,14 +232,16 @@ func (r *kernelRoute) await(ctx context.Context, want Event) error {
 	return nil
 }
 
-func (r *kernelRoute) remoteAddr() net.Addr { return r.remote }
+// RemoteAddr implements Route.
+func (r *kernelRoute) RemoteAddr() net.Addr { return r.remote }
 
-// close frees the ID if no attempt has taken it.
-func (r *kernelRoute) close() {
+// Close implements Route. It frees the ID if no attempt has taken it.
+func (r *kernelRoute) Close() error {
 	if !r.taken {
 		r.end.destroy()
 	}
+	return nil
 }
 
-// bind implements binder.
-func (r *kernelRoute) bind(qp *verbs.QP) error { return bindKernel(r.end, qp) }
+// Bind implements Route.
+func (r *kernelRoute) Bind(qp *verbs.QP) error { return bindKernel(r.end, qp) }

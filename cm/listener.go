@@ -4,7 +4,6 @@ package cm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -29,47 +28,28 @@ func Listen(ctx context.Context, address string, cfg Config) (*Listener, error) 
 }
 
 func listen(ctx context.Context, address string, cfg Config) (*Listener, error) {
-	backlog := cfg.Backlog
-	if backlog == 0 {
-		backlog = DefaultBacklog
-	}
-	if backlog < 0 {
-		return nil, fmt.Errorf("%w: backlog %d", verbs.ErrInvalid, backlog)
-	}
-	if cfg.PortSpace != 0 && cfg.PortSpace != PortSpaceTCP && cfg.PortSpace != PortSpaceUDP {
-		return nil, fmt.Errorf("%w: %v", verbs.ErrInvalid, cfg.PortSpace)
+	if err := cfg.fill(); err != nil {
+		return nil, err
 	}
 	l := new(Listener)
-	if cfg.Device == Auto && cfg.Context == nil {
-		if err := l.listenAuto(ctx, address, cfg, backlog); err != nil {
+	if cfg.isAuto() {
+		if err := l.listenAuto(ctx, address, cfg); err != nil {
 			return nil, err
 		}
 	} else {
-		vctx, err := cfg.chosen()
+		p, err := cfg.choose()
 		if err != nil {
 			return nil, err
 		}
-		if l.p, err = listenOn(ctx, address, cfg, vctx, backlog); err != nil {
+		if l.p, err = p.Listen(ctx, address, cfg); err != nil {
 			return nil, err
 		}
-		l.vctx, l.devices = vctx, []*verbs.Device{vctx.Device()}
+		l.vctx, l.devices = cfg.Context, []*verbs.Device{cfg.Device}
 	}
 	if err := l.node.Init("cm.Listener", l.Close); err != nil {
-		return nil, errors.Join(err, l.p.Close())
+		return nil, and(err, l.p.Close())
 	}
 	return l, nil
-}
-
-// listenOn listens on one device.
-func listenOn(ctx context.Context, address string, cfg Config, vctx *verbs.Context, backlog int) (ProviderListener, error) {
-	if isKernel(vctx.Device()) {
-		return listenKernel(ctx, address, cfg, vctx, backlog)
-	}
-	p, err := provider(cfg, vctx.Device())
-	if err != nil {
-		return nil, err
-	}
-	return p.Listen(ctx, address, backlog)
 }
 
 // Addr returns the address that is listened on.

@@ -27,11 +27,6 @@ type Multicast struct {
 	leave  func() error       // nil if it has failed
 }
 
-// joiner joins multicast groups for an ID.
-type joiner interface {
-	join(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error)
-}
-
 // JoinMulticast joins a group for a UD QP (rdma_join_multicast(3) up to RDMA_CM_EVENT_MULTICAST_JOIN): from then on the QP
 // receives what is sent to the group, and can send to it. The ID is of port space UDP; it may have been resolved to the
 // group's own address, with any port, and need not be connected. QPs in RESET and INIT are moved to RTS. The caller
@@ -45,18 +40,14 @@ func (id *ID) joinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr)
 	if !group.IsMulticast() {
 		return nil, fmt.Errorf("%w: %v is not a multicast address", verbs.ErrInvalid, group)
 	}
-	j, ok := any(id.route).(joiner)
+	j, ok := verbs.Ability[ProviderMulticaster](id.route)
 	if c := id.connection(); c != nil {
-		j, ok = c.(joiner)
+		j, ok = verbs.Ability[ProviderMulticaster](c)
 	}
 	if !ok {
 		return nil, fmt.Errorf("%w: multicast on %v", verbs.ErrNotSupported, id.vctx.Device())
 	}
-	var b binder = plainBinder{}
-	if id.route != nil {
-		b = id.route
-	}
-	if err := bindQP(id.vctx, qp, b); err != nil {
+	if err := bindQP(id.vctx, qp, id.bind); err != nil {
 		return nil, err
 	}
 	joining, cancel := context.WithCancel(ctx)
@@ -67,14 +58,10 @@ func (id *ID) joinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr)
 	}
 	defer close(m.ready)
 	var err error
-	var leave func() error
-	if m.Datagram, leave, err = j.join(joining, qp, m.group); err == nil {
-		if err = qp.AttachMcast(m.AH.GRH.DGID, m.AH.DLID); err == nil {
-			m.leave = leave
-			return m, nil
-		}
-		err = errors.Join(err, leave())
+	if m.Datagram, m.leave, err = j.JoinMulticast(joining, qp, m.group); err == nil {
+		return m, nil
 	}
+	m.leave = nil
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	delete(id.groups, m)
@@ -116,7 +103,7 @@ func (m *Multicast) Leave() error {
 		if m.leave == nil {
 			return
 		}
-		m.err = errors.Join(m.qp.DetachMcast(m.AH.GRH.DGID, m.AH.DLID), m.leave())
+		m.err = m.leave()
 		m.id.mu.Lock()
 		delete(m.id.groups, m)
 		m.id.mu.Unlock()
@@ -127,8 +114,8 @@ func (m *Multicast) Leave() error {
 // Datagram returns how to reach the peer's UD QP. It is known to the active side from the connection on; false before, on the
 // passive side, which learns it from the datagrams that it receives, and where the QP is not UD.
 func (id *ID) Datagram() (Datagram, bool) {
-	if c, ok := id.connection().(interface{ reached() (Datagram, bool) }); ok {
-		return c.reached()
+	if d, ok := verbs.Ability[ProviderDatagram](id.connection()); ok {
+		return d.Datagram()
 	}
 	return Datagram{}, false
 }

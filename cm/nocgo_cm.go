@@ -17,10 +17,10 @@ func errNoKernel() error {
 	return fmt.Errorf("%w of the kernel: %w", verbs.ErrNoDevice, verbs.RDMACore())
 }
 
-func resolveKernel(context.Context, string, Config, *verbs.Context) (route, *verbs.Context, error) {
+func resolveKernel(context.Context, string, Config, *verbs.Context) (Route, *verbs.Context, error) {
 	return nil, nil, errNoKernel()
 }
 
-func listenKernel(context.Context, string, Config, *verbs.Context, int) (ProviderListener, error) {
+func listenKernel(context.Context, string, Config, *verbs.Context) (deviceLister, error) {
 	return nil, errNoKernel()
 }

@@ -40,26 +40,14 @@ func (r *Request) RemoteAddr() net.Addr { return r.p.RemoteAddr() }
 
 // BindQP moves a QP from RESET to INIT, so that receives can be posted before Accept; see [ID.BindQP].
 func (r *Request) BindQP(qp *verbs.QP) error {
-	return opError("BindQP", r.p.RemoteAddr().String(), bindQP(r.vctx, qp, r.binder()))
-}
-
-func (r *Request) binder() binder {
-	if b, ok := r.p.(binder); ok {
-		return b
-	}
-	return plainBinder{}
-}
-
-// qpAccepter is a ProviderRequest that takes the handle of the QP.
-type qpAccepter interface {
-	acceptQP(ctx context.Context, qp *verbs.QP, param ConnParam) (ProviderConn, error)
+	return opError("BindQP", r.p.RemoteAddr().String(), bindQP(r.vctx, qp, r.p.Bind))
 }
 
 // Accept connects qp and returns when the connection is established (rdma_accept(3) up to RDMA_CM_EVENT_ESTABLISHED).
 // When ctx is done before, the attempt is given up and the error Is ctx.Err(). The caller closes the ID.
 func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*ID, error) {
 	address := r.p.RemoteAddr().String()
-	if err := bindQP(r.vctx, qp, r.binder()); err != nil {
+	if err := bindQP(r.vctx, qp, r.p.Bind); err != nil {
 		if !errors.Is(err, verbs.ErrForeign) && !errors.Is(err, verbs.ErrInvalid) && !errors.Is(err, verbs.ErrState) {
 			// Not the caller's mistake: the peer may have gone, and another QP would not help.
 			if r.answer("Accept") == nil {
@@ -76,13 +64,10 @@ func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*I
 		return nil, opError("Accept", address, err)
 	}
 	err := id.establish(ctx, "Accept", qp, func(ctx context.Context) (ProviderConn, error) {
-		if a, ok := r.p.(qpAccepter); ok {
-			return a.acceptQP(ctx, qp, param)
-		}
-		return r.p.Accept(ctx, qp.Provider(), param)
+		return r.p.Accept(ctx, qp, param)
 	})
 	if err != nil {
-		return nil, errors.Join(err, id.Close())
+		return nil, and(err, id.Close())
 	}
 	return id, nil
 }

@@ -27,11 +27,48 @@ func (d *device) isHost() bool {
 	return ok
 }
 
+// route is a way to a peer (cm.Route).
+type route struct {
+	dev    *device
+	remote net.Addr
+	source netip.AddrPort
+}
+
+func (r *route) RemoteAddr() net.Addr { return r.remote }
+
+// Bind implements cm.Route.
+func (r *route) Bind(qp *verbs.QP) error { return cm.InitQP(qp) }
+
+// Close implements cm.Route.
+func (r *route) Close() error { return nil }
+
 // Resolve implements cm.Provider.
-func (d *device) Resolve(ctx context.Context, address string, source netip.AddrPort) (net.Addr, error) {
-	if d.guard.Closed() {
-		return nil, verbs.ErrClosed
+func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm.Route, error) {
+	if err := d.accepts(&cfg); err != nil {
+		return nil, err
 	}
+	remote, err := d.lookup(ctx, address, cfg.Source)
+	if err != nil {
+		return nil, err
+	}
+	return &route{dev: d, remote: remote, source: cfg.Source}, nil
+}
+
+// accepts judges what the connections are to be.
+func (d *device) accepts(cfg *cm.Config) error {
+	switch {
+	case d.guard.Closed():
+		return verbs.ErrClosed
+	case cfg.PortSpace == cm.PortSpaceUDP:
+		return fmt.Errorf("%w: port space udp on %v", verbs.ErrNotSupported, cfg.Device)
+	case cfg.TOS != 0:
+		return fmt.Errorf("%w: a type of service on %v", verbs.ErrNotSupported, cfg.Device)
+	}
+	return nil
+}
+
+// lookup turns an address into that of the peer.
+func (d *device) lookup(ctx context.Context, address string, source netip.AddrPort) (net.Addr, error) {
 	if !d.isHost() {
 		if source.IsValid() {
 			return nil, fmt.Errorf("%w: a source address on a configured Network", verbs.ErrNotSupported)
@@ -85,8 +122,9 @@ func splitAddress(address string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// Connect implements cm.Provider.
-func (d *device) Connect(ctx context.Context, pq verbs.ProviderQP, remote net.Addr, source netip.AddrPort, param cm.ConnParam) (cm.ProviderConn, error) {
+// Connect implements cm.Route.
+func (r *route) Connect(ctx context.Context, qp *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
+	d := r.dev
 	want, err := d.depths(&param)
 	if err != nil {
 		return nil, err
@@ -94,11 +132,11 @@ func (d *device) Connect(ctx context.Context, pq verbs.ProviderQP, remote net.Ad
 	if err := checkPrivate(param.PrivateData, d.cfg.Rev > 1); err != nil {
 		return nil, err
 	}
-	return d.establish(ctx, pq, func(ctx context.Context) (net.Conn, setup, error) {
+	return d.establish(ctx, qp, func(ctx context.Context) (net.Conn, setup, error) {
 		began, timeout := time.Now(), d.cfg.setupTimeout(true)
 		dialCtx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		nc, err := d.dial(dialCtx, remote, source)
+		nc, err := d.dial(dialCtx, r.remote, r.source)
 		if err != nil {
 			if ctx.Err() == nil && dialCtx.Err() != nil {
 				err = fmt.Errorf("%w after %v", cm.ErrSetupTimeout, timeout)
@@ -116,8 +154,14 @@ func (d *device) Connect(ctx context.Context, pq verbs.ProviderQP, remote net.Ad
 }
 
 // establish runs an attempt to connect a QP: exchange delivers a stream on which both sides have agreed.
-func (d *device) establish(ctx context.Context, pq verbs.ProviderQP, exchange func(context.Context) (net.Conn, setup, error)) (*conn, error) {
-	q := pq.(*qp)
+func (d *device) establish(ctx context.Context, handle *verbs.QP, exchange func(context.Context) (net.Conn, setup, error)) (*conn, error) {
+	q, err := verbs.Own[*qp](handle.Provider())
+	if err != nil {
+		return nil, err
+	}
+	if q.dev != d {
+		return nil, &verbs.ForeignError{Want: "a QP of " + d.cfg.Name, Got: "one of " + q.dev.cfg.Name}
+	}
 	if d.guard.Closed() {
 		return nil, verbs.ErrClosed
 	}

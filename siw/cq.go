@@ -145,10 +145,14 @@ func (v *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChan
 	if v.dev.guard.Closed() {
 		return nil, verbs.ErrClosed
 	}
+	ch, err := verbs.Own[*channel](pch)
+	if err != nil {
+		return nil, err
+	}
 	if err := v.dev.cqs.take(); err != nil {
 		return nil, err
 	}
-	return &cq{ctx: v, owner: owner, ch: pch.(*channel), cap: cqe, qps: make(map[*qp]struct{})}, nil
+	return &cq{ctx: v, owner: owner, ch: ch, cap: cqe, qps: make(map[*qp]struct{})}, nil
 }
 
 func (c *cq) CQE() int {

@@ -36,7 +36,10 @@ type listener struct {
 }
 
 // Listen implements cm.Provider.
-func (d *device) Listen(ctx context.Context, address string, backlog int) (cm.ProviderListener, error) {
+func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.ProviderListener, error) {
+	if err := d.accepts(&cfg); err != nil {
+		return nil, err
+	}
 	if d.isHost() {
 		host, port, err := splitAddress(address)
 		if err != nil {
@@ -51,7 +54,7 @@ func (d *device) Listen(ctx context.Context, address string, backlog int) (cm.Pr
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{dev: d, ln: ln, requests: make(chan *request, backlog), closed: make(chan struct{})}
+	l := &listener{dev: d, ln: ln, requests: make(chan *request, cfg.Backlog), closed: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	d.mu.Lock()
 	closed := d.guard.Closed()
@@ -238,8 +241,11 @@ func (r *request) Depths() (ord, ird int) {
 	return d.ord, d.ird
 }
 
+// Bind implements cm.ProviderRequest.
+func (r *request) Bind(qp *verbs.QP) error { return cm.InitQP(qp) }
+
 // Accept implements cm.ProviderRequest.
-func (r *request) Accept(ctx context.Context, pq verbs.ProviderQP, param cm.ConnParam) (cm.ProviderConn, error) {
+func (r *request) Accept(ctx context.Context, qp *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
 	want, err := r.dev.depths(&param)
 	if err != nil {
 		r.nc.Close()
@@ -257,7 +263,7 @@ func (r *request) Accept(ctx context.Context, pq verbs.ProviderQP, param cm.Conn
 	}
 	timeout := r.dev.cfg.setupTimeout(false)
 	began := time.Now()
-	c, err := r.dev.establish(ctx, pq, func(ctx context.Context) (net.Conn, setup, error) {
+	c, err := r.dev.establish(ctx, qp, func(ctx context.Context) (net.Conn, setup, error) {
 		return r.nc, agreed, bounded(ctx, r.nc, began, timeout, func() error {
 			_, err := r.nc.Write(frame)
 			return err

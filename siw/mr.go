@@ -110,6 +110,19 @@ type binding struct {
 	rkey   uint32
 }
 
+// newBinding is what b asks for.
+func newBinding(b *verbs.MWBind, rkey uint32) (*binding, error) {
+	w, err := verbs.Own[*mw](b.MW.Provider())
+	if err != nil {
+		return nil, err
+	}
+	m, err := verbs.Own[*mr](b.MR.Provider())
+	if err != nil {
+		return nil, err
+	}
+	return &binding{mw: w, mr: m, addr: b.Addr, length: b.Length, access: b.Access, rkey: rkey}, nil
+}
+
 // bind makes the window's key name a part of a region, through q; of length 0 nothing any more. It reports false if the
 // window is bound already and of type 2, or if one of the two has been closed since the post.
 func (b *binding) bind(q *qp) bool {

@@ -50,14 +50,18 @@ func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Pr
 	if cfg.Type != verbs.QPTypeRC {
 		return nil, verbs.QPCap{}, fmt.Errorf("%w: iWARP has no %v QPs", verbs.ErrNotSupported, cfg.Type)
 	}
+	sendCQ, recvCQ, shared, err := ownQueues(&cfg)
+	if err != nil {
+		return nil, verbs.QPCap{}, err
+	}
 	if err := p.dev.qps.take(); err != nil {
 		return nil, verbs.QPCap{}, err
 	}
 	q := &qp{dev: p.dev, ctx: p.ctx, owner: owner, pd: p, num: p.dev.takeQPN(), cap: cfg.Cap, sigAll: cfg.SigAll,
-		sendCQ: cfg.SendCQ.(*cq), recvCQ: cfg.RecvCQ.(*cq)}
+		sendCQ: sendCQ, recvCQ: recvCQ, srq: shared}
 	q.sq.init(cfg.Cap)
-	if s, shared := cfg.SRQ.(*srq); shared {
-		q.srq, q.rq = s, &s.rq
+	if shared != nil {
+		q.rq = &shared.rq
 		q.cap.MaxRecvWR, q.cap.MaxRecvSGE = 0, 0
 	} else {
 		q.rq = new(recvQueue)
@@ -66,6 +70,20 @@ func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Pr
 	q.sendCQ.attach(q)
 	q.recvCQ.attach(q)
 	return q, q.cap, nil
+}
+
+// ownQueues returns the queues that a QP is made with, which must be this package's.
+func ownQueues(cfg *verbs.ProviderQPConfig) (send, recv *cq, shared *srq, err error) {
+	if send, err = verbs.Own[*cq](cfg.SendCQ); err != nil {
+		return nil, nil, nil, err
+	}
+	if recv, err = verbs.Own[*cq](cfg.RecvCQ); err != nil {
+		return nil, nil, nil, err
+	}
+	if cfg.SRQ != nil {
+		shared, err = verbs.Own[*srq](cfg.SRQ)
+	}
+	return send, recv, shared, err
 }
 
 func (q *qp) remoteAccess() verbs.AccessFlags { return verbs.AccessFlags(q.access.Load()) }
@@ -296,6 +314,13 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 
 // append copies a request into the send queue, which has room. The caller holds q.mu.
 func (q *qp) append(wr *verbs.SendWR) error {
+	var bind *binding
+	if wr.Opcode == verbs.WRBindMW {
+		var err error
+		if bind, err = newBinding(wr.Bind, wr.RKey); err != nil {
+			return err
+		}
+	}
 	e := q.sq.push(q.cap)
 	e.id, e.op, e.flags, e.status = wr.ID, wr.Opcode, wr.Flags, verbs.WCSuccess
 	if q.sigAll {
@@ -323,8 +348,7 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	case verbs.WRMaskedAtomicCmpAndSwp:
 		e.operands = operands{add: wr.Swap, addMask: wr.SwapMask, compare: wr.Compare, compareMask: wr.CompareMask}
 	case verbs.WRBindMW:
-		e.bind = &binding{mw: wr.Bind.MW.Provider().(*mw), mr: wr.Bind.MR.Provider().(*mr), addr: wr.Bind.Addr,
-			length: wr.Bind.Length, access: wr.Bind.Access, rkey: wr.RKey}
+		e.bind = bind
 	}
 	e.inline = e.inline[:0]
 	if wr.Flags&verbs.SendInline != 0 {

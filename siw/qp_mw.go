@@ -6,9 +6,13 @@ import "github.com/goverbs/goverbs/verbs"
 
 // BindMW implements verbs.ProviderMWBinder. The new key names something from the time on at which the request's turn has come.
 func (q *qp) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, error) {
-	key := b.MW.Provider().(*mw).nextKey()
+	w, err := verbs.Own[*mw](b.MW.Provider())
+	if err != nil {
+		return 0, err
+	}
+	key := w.nextKey()
 	wrs := [1]verbs.SendWR{{ID: id, Opcode: verbs.WRBindMW, Flags: flags, RKey: key, Bind: b}}
-	_, err := q.PostSend(wrs[:])
+	_, err = q.PostSend(wrs[:])
 	return key, err
 }
 

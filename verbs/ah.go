@@ -48,7 +48,7 @@ func (pd *PD) CreateAH(attr AHAttr) (*AH, error) {
 }
 
 func (pd *PD) createAH(attr AHAttr) (*AH, error) {
-	maker, ok := pd.p.(ProviderAHCreator)
+	maker, ok := Ability[ProviderAHCreator](pd.p)
 	if !ok {
 		return nil, fmt.Errorf("%w: address handles", ErrNotSupported)
 	}

@@ -5,6 +5,8 @@ package verbs
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
@@ -14,6 +16,9 @@ type CompChannel struct {
 	node lifetime.Node
 	ctx  *Context
 	p    ProviderCompChannel
+
+	released atomic.Bool // closed as soon as it has no CQ
+	ended    sync.Once   // p is closed
 }
 
 // CreateCompChannel makes a completion channel (ibv_create_comp_channel(3)).
@@ -33,11 +38,14 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	return ch, nil
 }
 
+// Provider returns what executes the channel.
+func (ch *CompChannel) Provider() ProviderCompChannel { return ch.p }
+
 // Wait waits for the next event and returns its CQ, which must be armed again by [CQ.ReqNotify] and then polled until it
 // is empty. Unlike in C there is nothing to acknowledge. The error Is ctx.Err() when ctx is done, and [ErrClosed] when
 // the channel is closed.
 func (ch *CompChannel) Wait(ctx context.Context) (*CQ, error) {
-	if ch.node.Closed() {
+	if ch.node.Closed() || ch.released.Load() {
 		return nil, opError("CompChannel.Wait", ch.ctx.dev.Name(), ErrClosed)
 	}
 	cq, err := ch.p.Wait(ctx)
@@ -58,7 +66,32 @@ func (ch *CompChannel) Close() error {
 		return opError("CompChannel.Close", ch.ctx.dev.Name(), err)
 	}
 	ch.node.Drain(0) // of a CreateCQ
-	err = ch.p.Close()
+	err = ch.end()
 	ch.node.End()
 	return opError("CompChannel.Close", ch.ctx.dev.Name(), err)
+}
+
+// Release ends every Wait, as Close does, and has the channel closed with its last CQ: at once if it has none. It is for a
+// provider that wraps this device: the program's channel is closed before the CQs that use it. It is idempotent and may
+// be called on nil.
+func (ch *CompChannel) Release() error {
+	if ch == nil {
+		return nil
+	}
+	ch.released.Store(true)
+	return errors.Join(ch.closeUnused(), opError("CompChannel.Release", ch.ctx.dev.Name(), ch.end()))
+}
+
+// closeUnused is Close of a channel that may have CQs: the last of them calls it again.
+func (ch *CompChannel) closeUnused() error {
+	if err := ch.Close(); !errors.Is(err, ErrBusy) {
+		return err
+	}
+	return nil
+}
+
+// end closes the provider's channel.
+func (ch *CompChannel) end() (err error) {
+	ch.ended.Do(func() { err = ch.p.Close() })
+	return err
 }

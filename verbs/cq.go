@@ -29,9 +29,11 @@ type CQ struct {
 	p      ProviderCQ
 	direct directPoller     // p if it keeps Close waiting itself, or nil
 	drive  ProviderCQDriver // p if it can be driven, or nil
+	sleeps ProviderCQDriver // how Wait sleeps: drive, or what p wraps; nil = on ch
 	spin   time.Duration    // how long Wait drives before it sleeps
 	ch     ProviderCompChannel
-	owned  bool // ch was made for this CQ alone
+	owned  bool         // ch was made for this CQ alone
+	given  *CompChannel // else whose it is
 
 	waiting chan struct{} // holds a token while a goroutine sleeps in Wait
 	closed  chan struct{} // closed by Close
@@ -78,11 +80,11 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 		if ch.ctx != c {
 			return nil, ErrForeign
 		}
-		if !ch.node.Enter() {
+		if ch.released.Load() || !ch.node.Enter() {
 			return nil, ErrClosed
 		}
 		defer ch.node.Exit()
-		cq.ch = ch.p
+		cq.ch, cq.given = ch.p, ch
 		parents = append(parents, &ch.node)
 	} else {
 		var err error
@@ -98,8 +100,9 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 	if d, ok := cq.p.(directPoller); ok && d.canPollDirect() {
 		cq.direct = d
 	}
-	if d, ok := cq.p.(ProviderCQDriver); ok {
-		cq.drive, cq.spin = d, d.Spin()
+	cq.drive, _ = cq.p.(ProviderCQDriver) // what p wraps is driven when p polls it
+	if d, ok := Ability[ProviderCQDriver](cq.p); ok {
+		cq.sleeps, cq.spin = d, d.Spin()
 	}
 	if err := cq.node.Init("CQ", cq.Close, parents...); err != nil {
 		return nil, errors.Join(err, cq.p.Destroy(), cq.closeChannel())
@@ -116,6 +119,9 @@ func (cq *CQ) closeChannel() error {
 
 // Context returns the context that the CQ belongs to.
 func (cq *CQ) Context() *Context { return cq.ctx }
+
+// Provider returns what executes the CQ.
+func (cq *CQ) Provider() ProviderCQ { return cq.p }
 
 // CQE returns how many completions the queue holds.
 func (cq *CQ) CQE() int { return cq.p.CQE() }
@@ -221,8 +227,8 @@ func (cq *CQ) sleep(ctx context.Context, wcs []WC) (n int, err error) {
 	if !cq.node.Enter() {
 		return 0, ErrClosed
 	}
-	if cq.drive != nil {
-		err = cq.drive.Sleep(ctx)
+	if cq.sleeps != nil {
+		err = cq.sleeps.Sleep(ctx)
 		cq.node.Exit()
 		return 0, err
 	}
@@ -251,5 +257,8 @@ func (cq *CQ) Close() error {
 	cq.node.Drain(0)
 	err = errors.Join(err, cq.p.Destroy())
 	cq.node.End()
+	if cq.given != nil && cq.given.released.Load() {
+		err = errors.Join(err, cq.given.closeUnused())
+	}
 	return opError("CQ.Close", cq.ctx.dev.Name(), err)
 }

@@ -12,7 +12,7 @@ func (cq *CQ) Resize(cqe int) error {
 		return opError(op, cq.ctx.dev.Name(), ErrClosed)
 	}
 	defer cq.node.Exit()
-	r, ok := cq.p.(ProviderCQResizer)
+	r, ok := Ability[ProviderCQResizer](cq.p)
 	switch {
 	case !ok:
 		return opError(op, cq.ctx.dev.Name(), fmt.Errorf("%w: resizing a CQ", ErrNotSupported))

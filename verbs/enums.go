@@ -228,12 +228,17 @@ const (
 	SendSolicited SendFlags = 1 << 2 // IBV_SEND_SOLICITED: the receive completion is a solicited event
 	SendInline    SendFlags = 1 << 3 // IBV_SEND_INLINE: the data are copied at post; the buffers may be reused at once
 
-	sendFlagsKnown = SendFence | SendSignaled | SendSolicited | SendInline
+	// SendRelaxed is for devices that confirm: on which a Send or Write completes when the peer is known to have the data,
+	// also where the fabric below completes it earlier. With the flag it completes as early as the fabric does. All other
+	// devices ignore it; libibverbs has nothing like it.
+	SendRelaxed SendFlags = 1 << 7
+
+	sendFlagsKnown = SendFence | SendSignaled | SendSolicited | SendInline | SendRelaxed
 )
 
 // String lists the flags by the C names without IBV_SEND_.
 func (f SendFlags) String() string {
-	return flagText(uint64(f), []string{"FENCE", "SIGNALED", "SOLICITED", "INLINE", "IP_CSUM"})
+	return flagText(uint64(f), []string{"FENCE", "SIGNALED", "SOLICITED", "INLINE", "IP_CSUM", "", "", "RELAXED"})
 }
 
 // WCStatus is the result of a work request. Values other than [WCSuccess] are errors.

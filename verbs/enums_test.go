@@ -56,7 +56,8 @@ func TestTexts(t *testing.T) {
 func TestFlags(t *testing.T) {
 	require.Equal(t, "0", AccessFlags(0).String())
 	require.Equal(t, "LOCAL_WRITE|REMOTE_ATOMIC", (AccessLocalWrite | AccessRemoteAtomic).String())
-	require.Equal(t, "FENCE|0x80", (SendFence | 0x80).String())
+	require.Equal(t, "FENCE|0x40", (SendFence | 0x40).String())
+	require.Equal(t, "SIGNALED|RELAXED", (SendSignaled | SendRelaxed).String())
 	require.Equal(t, "WITH_IMM|WITH_INV", (WCWithImm | WCWithInv).String())
 	require.Equal(t, "STATE|DEST_QPN", (QPAttrState | QPAttrDestQPN).String())
 	require.Equal(t, 4096, MTU4096.Bytes())

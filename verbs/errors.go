@@ -62,7 +62,43 @@ func opError(op, device string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: op, Device: device, Err: err}
+	return &OpError{Op: op, Device: device, Err: cause(err)}
+}
+
+// cause takes out of an error what the handles of a device below have put around it: a call is named once.
+func cause(err error) error {
+	for {
+		below, ok := err.(*OpError)
+		if !ok {
+			return err
+		}
+		err = below.Err
+	}
+}
+
+// requestError is the reason for which a request of a list was not taken.
+type requestError struct {
+	n   int // its index
+	err error
+}
+
+// Error returns "request N: CAUSE".
+func (e *requestError) Error() string { return fmt.Sprintf("request %d: %v", e.n, e.err) }
+
+// Unwrap returns the cause.
+func (e *requestError) Unwrap() error { return e.err }
+
+// requestCause is the error of a post that took n requests. Of one that has an index already, in the list of a device below, only
+// the cause is kept.
+func requestCause(n int, err error) error {
+	err = cause(err)
+	if below, ok := err.(*requestError); ok {
+		err = below.err
+	}
+	if err == ErrClosed {
+		return err
+	}
+	return &requestError{n, err}
 }
 
 // LimitError names a limit and the value that exceeds it. It Is [ErrLimit].

@@ -70,7 +70,7 @@ func (c *Context) QueryGID(port, index int) (GIDEntry, error) {
 }
 
 func (c *Context) gidTable(port int) (ProviderGIDTable, PortAttr, error) {
-	t, ok := c.p.(ProviderGIDTable)
+	t, ok := Ability[ProviderGIDTable](c.p)
 	if !ok {
 		return nil, PortAttr{}, fmt.Errorf("%w: the device has no GID table", ErrNotSupported)
 	}

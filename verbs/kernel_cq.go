@@ -50,7 +50,11 @@ const hiddenSlack = 1024
 
 // CreateCQ makes a completion queue.
 func (c *kernelContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (ProviderCQ, error) {
-	cq := &kernelCQ{ctx: c, owner: owner, ch: ch.(*kernelChannel), tracked: c.model.tracked, qps: make(map[uint32]*kernelQP)}
+	to, err := Own[*kernelChannel](ch)
+	if err != nil {
+		return nil, err
+	}
+	cq := &kernelCQ{ctx: c, owner: owner, ch: to, tracked: c.model.tracked, qps: make(map[uint32]*kernelQP)}
 	if c.model.tracked {
 		cqe = min(cqe+hiddenSlack, max(cqe, c.attr.MaxCQE))
 	}

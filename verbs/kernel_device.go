@@ -62,3 +62,6 @@ func kernelDevices() ([]*Device, error) {
 }
 
 func (d *kernelDevice) Info() DeviceInfo { return d.info }
+
+// KernelName implements ProviderKernelDevice.
+func (d *kernelDevice) KernelName() string { return d.info.Name }

@@ -107,7 +107,11 @@ func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint6
 	var length int
 	var acc AccessFlags
 	if flags&ReregPD != 0 {
-		to = pd.(*kernelPD).c
+		own, err := Own[*kernelPD](pd)
+		if err != nil {
+			return err
+		}
+		to = own.c
 	}
 	if flags&ReregTranslation != 0 {
 		addr, length = addressOf(mem), len(mem)

@@ -5,6 +5,7 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -67,7 +68,7 @@ func (s *sendQueue) put(i int, w *SendWR) {
 // flatten converts what all requests have.
 func flatten(f *flatSend, w *SendWR) {
 	f.id, f.remoteAddr, f.rkey, f.imm = w.ID, w.RemoteAddr, w.RKey, w.Imm
-	f.op, f.ext = flatOp(w.Opcode, w.Flags, len(w.SGL)), 0
+	f.op, f.ext = flatOp(w.Opcode, w.Flags&^SendRelaxed, len(w.SGL)), 0
 }
 
 func flatOp(op WROpcode, flags SendFlags, sges int) uint32 {
@@ -109,12 +110,12 @@ func (s *sendQueue) extend(w *SendWR, f *flatSend) {
 		x.a, x.b = w.Compare, w.Swap
 	case WRBindMW:
 		f.imm = 0
-		x.p = uint64(w.Bind.MW.p.(*kernelMW).c)
-		x.q = uint64(w.Bind.MR.p.(*kernelMR).c)
+		x.p = uint64(ownMW(w.Bind).c)
+		x.q = uint64(ownMR(w.Bind).c)
 		x.a, x.b = w.Bind.Addr, w.Bind.Length
 		x.c, x.d = w.RKey, uint32(w.Bind.Access)
 	default:
-		x.p = uint64(w.UD.AH.p.(*kernelAH).c)
+		x.p = uint64(ownAH(w.UD).c)
 		x.c, x.d = w.UD.RemoteQPN, w.UD.RemoteQKey
 	}
 	s.ext = append(s.ext, x)
@@ -125,6 +126,10 @@ func (s *sendQueue) extend(w *SendWR, f *flatSend) {
 func (q *kernelQP) PostSend(wrs []SendWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
+	}
+	if own, err := q.ownObjects(wrs); err != nil {
+		n, failed := q.PostSend(wrs[:own])
+		return n, cmp.Or(failed, err)
 	}
 	if !q.tracked {
 		return q.postSendDirect(q.owner, wrs)

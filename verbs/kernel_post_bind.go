@@ -11,6 +11,9 @@ import (
 
 // BindMW queues the bind of a window of type 1.
 func (q *kernelQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
+	if err := checkBinding(b); err != nil {
+		return 0, err
+	}
 	s := &q.send
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,11 +35,11 @@ func (q *kernelQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error)
 		id = q.enter(&SendWR{ID: id, Flags: flags}, false)
 		s.track.lend(id)
 	}
-	mw := b.MW.p.(*kernelMW)
+	mw := ownMW(b)
 	if q.tracked {
 		flags |= SendSignaled
 	}
-	rc := q.c.bindMW(id, flags, mw.c, b.MR.p.(*kernelMR).c, b.Addr, b.Length, b.Access)
+	rc := q.c.bindMW(id, flags, mw.c, ownMR(b).c, b.Addr, b.Length, b.Access)
 	switch {
 	case rc == 0:
 		key := mw.c.rkey()

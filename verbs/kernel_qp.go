@@ -51,15 +51,18 @@ type kernelQP struct {
 // CreateQP makes a QP.
 func (pd *kernelPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, error) {
 	m := &pd.ctx.model
-	q := &kernelQP{ctx: pd.ctx, owner: owner, typ: cfg.Type, sendCQ: cfg.SendCQ.(*kernelCQ), recvCQ: cfg.RecvCQ.(*kernelCQ), sigAll: cfg.SigAll, tracked: m.tracked}
+	sendCQ, recvCQ, srq, err := ownQueues(&cfg)
+	if err != nil {
+		return nil, QPCap{}, err
+	}
+	q := &kernelQP{ctx: pd.ctx, owner: owner, typ: cfg.Type, sendCQ: sendCQ, recvCQ: recvCQ, srq: srq, sigAll: cfg.SigAll, tracked: m.tracked}
 	want := rawQPConfig{sendCQ: q.sendCQ.c, recvCQ: q.recvCQ.c, typ: cfg.Type, sigAll: cfg.SigAll, cap: cfg.Cap}
 	if m.short > 0 { // a Read can become two, and an element; see halve
 		want.cap.MaxSendWR = max(cfg.Cap.MaxSendWR, min(2*cfg.Cap.MaxSendWR+emptyWrites, pd.ctx.attr.MaxQPWR))
 		want.cap.MaxSendSGE = max(cfg.Cap.MaxSendSGE, 2)
 	}
-	if cfg.SRQ != nil {
-		q.srq = cfg.SRQ.(*kernelSRQ)
-		want.srq = q.srq.c
+	if srq != nil {
+		want.srq = srq.c
 	}
 	if err := pd.ctx.counts.qp.add(); err != nil {
 		return nil, QPCap{}, err

@@ -21,7 +21,7 @@ func (pd *PD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlag
 }
 
 func (pd *PD) regDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (*MR, error) {
-	r, ok := pd.p.(ProviderDmabufRegistrar)
+	r, ok := Ability[ProviderDmabufRegistrar](pd.p)
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("%w: dma-buf memory", ErrNotSupported)

@@ -39,7 +39,7 @@ func (m *MR) Rereg(flags ReregFlags, pd *PD, buf []byte, access AccessFlags) err
 }
 
 func (m *MR) rereg(flags ReregFlags, pd *PD, buf []byte, access AccessFlags) error {
-	r, ok := m.p.(ProviderMRReregisterer)
+	r, ok := Ability[ProviderMRReregisterer](m.p)
 	if !ok {
 		return fmt.Errorf("%w: changing a region in place", ErrNotSupported)
 	}

@@ -35,6 +35,9 @@ func (c *Context) AllocPD() (*PD, error) {
 // Context returns the context that the domain belongs to.
 func (pd *PD) Context() *Context { return pd.ctx }
 
+// Provider returns what executes the domain.
+func (pd *PD) Provider() ProviderPD { return pd.p }
+
 func (pd *PD) enter(op string) error {
 	if pd.node.Enter() {
 		return nil

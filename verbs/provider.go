@@ -13,12 +13,15 @@ import (
 //
 // The handles promise a provider: no call on an object after its closing call has begun, except that Close of
 // channels and contexts arrives while waits are in progress and must end them; children are closed before their
-// parents; arguments are not nil and of the provider's own types, from the same device; opcodes are in the set that
-// the context's Ops reports; counts of SGEs and inline octets are within the QP's caps; sizes are within the
-// DeviceAttr. Counts of objects (max_qp and so on) are the provider's to check, with a [LimitError].
+// parents; arguments are not nil and come from the same context; opcodes are in the set that the context's Ops
+// reports; counts of SGEs and inline bytes are within the QP's caps; sizes are within the DeviceAttr. Counts of objects
+// (max_qp and so on) are the provider's to check, with a [LimitError].
 //
 // A provider promises: it returns plain causes, which the handles wrap in [OpError]; it keeps no slice that it was
-// passed after the call returns; posting and polling never block.
+// passed after the call returns; posting and polling never block. Where a device that wraps it passes an object that is not
+// its own, the call is refused: [Own] finds that out.
+//
+// Everything else about devices that wrap others stands in provider_wrap.go.
 
 // ProviderDevice is a device that can be opened.
 type ProviderDevice interface {

@@ -4,7 +4,15 @@ package verbs
 
 // The interfaces in this file are optional: a provider's object implements those of its device's abilities. Where it does
 // not, the handle's call fails with [ErrNotSupported]. A provider that implements one for some of its devices only
-// returns an error that Is ErrNotSupported for the others.
+// returns an error that Is ErrNotSupported for the others. They are looked for by [Ability], so an object that wraps another
+// one has those of that too.
+
+// ProviderKernelDevice is a ProviderDevice of the kernel, which libibverbs drives: librdmacm makes its connections.
+type ProviderKernelDevice interface {
+	ProviderDevice
+	// KernelName is the name by which the kernel knows the device, for example "mlx5_0".
+	KernelName() string
+}
 
 // ProviderGIDTable is a ProviderContext of a device with GIDs and partition keys.
 type ProviderGIDTable interface {

@@ -223,10 +223,7 @@ func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 
 // postError is the error of a post that took n requests.
 func (q *QP) postError(op string, n int, err error) error {
-	if err == ErrClosed {
-		return q.opError(op, err)
-	}
-	return q.opError(op, fmt.Errorf("request %d: %w", n, err))
+	return q.opError(op, requestCause(n, err))
 }
 
 // checkSend judges what can be judged without looking at memory or state.

@@ -20,7 +20,7 @@ func (q *QP) mcast(op string, call func(ProviderMulticaster) error) error {
 		return q.opError(op, ErrClosed)
 	}
 	defer q.node.Exit()
-	m, ok := q.p.(ProviderMulticaster)
+	m, ok := Ability[ProviderMulticaster](q.p)
 	if !ok {
 		return q.opError(op, fmt.Errorf("%w: multicast", ErrNotSupported))
 	}

@@ -13,7 +13,7 @@ func (q *QP) BindMW(id uint64, flags SendFlags, b MWBind) error {
 		return q.opError(op, ErrClosed)
 	}
 	defer q.node.Exit()
-	binder, ok := q.p.(ProviderMWBinder)
+	binder, ok := Ability[ProviderMWBinder](q.p)
 	if !ok || !opsOf(q.typ).Has(OpBindMW) {
 		return q.opError(op, fmt.Errorf("%w: windows of %v on a %v QP", ErrNotSupported, MWType1, q.typ))
 	}

@@ -50,7 +50,7 @@ func (pd *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
 }
 
 func (pd *PD) createSRQ(attr SRQAttr) (*SRQ, error) {
-	alloc, ok := pd.p.(ProviderSRQAllocator)
+	alloc, ok := Ability[ProviderSRQAllocator](pd.p)
 	if !ok {
 		return nil, fmt.Errorf("%w: shared receive queues", ErrNotSupported)
 	}
@@ -98,7 +98,7 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	}
 	s.node.Exit()
 	if err != nil {
-		return n, s.opError("SRQ.PostRecv", fmt.Errorf("request %d: %w", n, err))
+		return n, s.opError("SRQ.PostRecv", requestCause(n, err))
 	}
 	return n, nil
 }

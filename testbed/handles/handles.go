@@ -237,6 +237,8 @@ var exceptions = map[string]error{
 	"ID.Err":        nil,
 	"ID.Disconnect": nil, // what has ended can be ended again
 	"QP.Err":        nil,
+
+	"CompChannel.Release": nil, // as Close
 	"CQ.Wait":       nil,
 }
 

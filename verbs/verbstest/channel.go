@@ -113,7 +113,7 @@ func channelArmedTooLate(w *world) outcome {
 
 func channelSolicited(w *world) outcome {
 	p, ch := w.listening()
-	if p.iwarp() && p.world.b.ctx.Device().Info().Provider == "ibverbs" {
+	if p.iwarp() && !w.f.userSpace() {
 		// The kernel's siw makes no solicited events for receives, so that a program must not count on them there; what it
 		// can count on is that armed for any completion it gets one.
 		p.b.recv(1)

@@ -58,6 +58,7 @@ func (w *world) register() {
 	require.NoError(w, err)
 	w.Cleanup(func() {
 		verbs.Unregister(d)
+		require.NoError(w, d.CloseShared())
 		require.False(w, w.listed(), "an unregistered device is not listed")
 	})
 }

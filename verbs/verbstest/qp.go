@@ -518,7 +518,7 @@ func (w *world) reset(s *side) bool {
 // its connection.
 func (s *side) afterReset() {
 	s.Helper()
-	if s.ctx.Device().Info().Provider != "siw" {
+	if ofKernel(s.ctx.Device()) {
 		require.NoError(s, s.id.Disconnect())
 	}
 }

@@ -38,7 +38,13 @@ func (f *Fabric) listen() netip.Addr {
 
 // userSpace reports whether the fabric is package siw's, which keeps every rule that this suite knows; kernel drivers have
 // ways of their own.
-func (f *Fabric) userSpace() bool { return f.Passive.Info().Provider == "siw" }
+func (f *Fabric) userSpace() bool { return !ofKernel(f.Passive) }
+
+// ofKernel reports whether a driver of the kernel's executes a device, or what it wraps.
+func ofKernel(d *verbs.Device) bool {
+	_, ok := verbs.Ability[verbs.ProviderKernelDevice](d.Provider())
+	return ok
+}
 
 // test is one entry of the suite. It gets a world of its own.
 type test struct {

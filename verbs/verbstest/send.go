@@ -562,7 +562,7 @@ func sendBadReceive(w *world) outcome {
 
 func sendUnknownFlags(w *world) outcome {
 	p := w.pair(pairConfig{})
-	for _, flags := range []verbs.SendFlags{1 << 4, 1 << 7, 0xff} {
+	for _, flags := range []verbs.SendFlags{1 << 4, 1 << 6, 0xff} {
 		n, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: flags}})
 		require.Zero(w, n)
 		requireErr(w.T, err, verbs.ErrInvalid)

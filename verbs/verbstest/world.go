@@ -94,7 +94,7 @@ func (w *world) with(t *testing.T) *world {
 func (w *world) iwarp() bool { return w.f.Active.Info().Transport == verbs.TransportIWARP }
 
 // kernelIWARP reports whether the fabric is iWARP with a device of the kernel's: its siw is the one that there is.
-func (w *world) kernelIWARP() bool { return w.iwarp() && w.f.Active.Info().Provider == "ibverbs" }
+func (w *world) kernelIWARP() bool { return w.iwarp() && ofKernel(w.f.Active) }
 
 // host is one side of a world.
 type host struct {
