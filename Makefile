@@ -3,24 +3,25 @@
 FUZZTIME  ?= 1m
 BENCHTIME ?= 1s
 BENCH     ?= .
-# ROUNDS is how often bench-peers measures everything, OUT the markdown file in which it renews the tables (of 5 rounds or more).
+# ROUNDS, for bench-peers, is the number of measurements of each subject. OUT is a markdown file whose tables it replaces,
+# which takes 5 rounds or more.
 ROUNDS    ?= 5
 OUT       ?=
-# BUSY=1, for bench-peers, measures beside a process that computes.
+# BUSY=1, for bench-peers, runs a process that uses a processor all the time beside the measurements.
 BUSY      ?=
-# HOST_ONLY=1, for make test, leaves out what runs in the guest, the virtual machine with RDMA devices in its kernel.
+# HOST_ONLY=1, for make test, leaves out the tests in the guest, the virtual machine with RDMA devices in its kernel.
 HOST_ONLY ?=
-# GUEST, for test-guest, is what to run of testbed/suite.list: "[-run PATTERN] [PACKAGE...]", everything if it is empty.
+# GUEST, for test-guest, selects lines of testbed/suite.list: "[-run PATTERN] [PACKAGE...]"; empty selects all.
 GUEST     ?=
-# KERNEL is the guest's: 6.1 (default) or 6.12 of Debian 12, or newest, of Debian 13's backports.
+# KERNEL is the kernel of the guest: 6.1 (default) or 6.12 of Debian 12, or newest, from the backports of Debian 13.
 KERNEL    ?=
-# SOAK is how long soak-guest takes, SEED what it begins with (empty = chosen and printed).
+# SOAK is how long soak-guest runs, SEED the seed of its random numbers (empty = chosen and printed).
 SOAK      ?= 10m
 SEED      ?=
-# BASE is the image below the demo's in test-docker.
+# BASE is the image on which test-docker builds the image of the demo.
 BASE      ?= scratch
 
-# Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
+# By default Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
 ifneq ($(KERNEL),)
@@ -35,7 +36,7 @@ help: ## list the targets
 demo: build ## run the demo: two processes, every operation, counted and checked
 	@bin/goverbs demo $(DEMOFLAGS)
 
-test: test-host ## run every test and check (what they lack is installed by apt; HOST_ONLY=1 leaves out the guest)
+test: test-host ## run every test and check (installs with apt what is missing; HOST_ONLY=1 leaves out the guest)
 ifneq ($(HOST_ONLY),)
 	@echo "make test: HOST_ONLY=$(HOST_ONLY) left out make test-guest and make test-testbed: no test has run on kernel rxe and kernel siw"
 else
@@ -52,7 +53,7 @@ test-host:
 	CGO_ENABLED=1 go test -run 'Alloc|Conformance//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs
 	@$(MAKE) --no-print-directory check
 
-test-all: test ## also what takes long: the guest with other kernels, soak-guest, bench-peers, test-docker
+test-all: test ## also run what takes long: the guest with other kernels, soak-guest, bench-peers, test-docker
 	@$(MAKE) --no-print-directory test-guest KERNEL=6.12
 	@$(MAKE) --no-print-directory test-guest KERNEL=newest
 	@$(MAKE) --no-print-directory soak-guest
@@ -63,21 +64,21 @@ test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU gu
 	@scripts/need.sh cc asan verbs tshark ps
 	@testbed/suite $(GUEST)
 
-test-testbed: ## test the guest itself: exit statuses, output, files, devices, what ends it
+test-testbed: ## test the guest itself: exit statuses, output, files, devices, how it ends
 	@scripts/need.sh cc ps
 	@testbed/selftest/run
 
-soak-guest: ## mixed traffic on rxe0, siw0 and usiw in the guest, connections that end in every way, kills (SOAK=10m, SEED=)
+soak-guest: ## run mixed traffic on rxe0, siw0 and usiw in the guest; end connections in every way, kill processes (SOAK=10m, SEED=)
 	@scripts/need.sh cc verbs
 	@mkdir -p bin
 	CGO_ENABLED=1 go build -o bin/soak ./testbed/soak
 	testbed/guest run -t 7200 -- bin/soak -duration $(SOAK) $(if $(SEED),-seed $(SEED))
 
-asan: ## run the tests of verbs and cm with the address sanitizer, over a device that is only C code (internal/fakeverbs)
+asan: ## run the tests of verbs and cm with the address sanitizer, on a replacement of rdma-core (internal/fakeverbs)
 	@scripts/need.sh asan verbs
 	CGO_ENABLED=1 go test -asan -count=1 -shuffle=on ./internal/fakeverbs ./verbs ./cm
 
-check: ## format, shellcheck, vet for linux, darwin and windows, imports, go.mod
+check: ## check format, shell scripts, vet for linux, darwin and windows, imports, go.mod
 	@scripts/need.sh cc verbs shellcheck
 	@echo "== gofmt"
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted by gofmt:" $$files >&2; exit 1; fi
@@ -100,10 +101,10 @@ bench-peers: ## compare with bare TCP, libfabric and UCX (ROUNDS=5, BUSY=1, OUT=
 fuzz: ## run every fuzz target for FUZZTIME (default 1m) each
 	@scripts/fuzz.sh $(FUZZTIME)
 
-test-docker: docker/goverbs ## run the demo's two halves in two containers (as root: installs and starts what it lacks)
+test-docker: docker/goverbs ## run the demo's two halves in two containers (as root: installs and starts a container engine if there is none)
 	@BASE='$(BASE)' docker/test.sh
 
-build: ## build bin/goverbs, with the kernel's RDMA devices if a C compiler is there
+build: ## build bin/goverbs, with the RDMA devices of the kernel if there is a C compiler
 	@scripts/build.sh
 
 docker/goverbs:

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# Runs the demo's two halves in two containers and exits with the status of the half that fails, or 0; with 77 if no
-# container engine can be had. `make test-docker` calls it when the binary has been built.
+# Runs the demo's two halves in two containers. It exits with the status of the half that fails, with 0 if none does, and with
+# 77 if there is no container engine and none can be started. `make test-docker` calls it after building the binary.
 #
-# If a container engine answers, it is used. If none does, root gets one for the time of the test: dockerd with its state
-# in a temporary directory, in network and mount namespaces of its own, so that its bridges, packet filter rules and
-# mounts vanish with it and neither the host's network nor an engine that is started later notices. That engine
-# reaches no registry: it is good for BASE=scratch only.
+# If a container engine answers, it is used. Otherwise root starts one for the time of the test: dockerd with its state in a
+# temporary directory, in network and mount namespaces of its own. Its bridges, packet filter rules and mounts vanish with it,
+# and affect neither the network of the host nor an engine that is started later. That engine reaches no registry, so it works
+# only with BASE=scratch.
 set -euo pipefail
 cd "$(dirname "$0")"
 export BASE=${BASE:-scratch}
@@ -25,7 +25,7 @@ cleanup() {
 	if [ -n "$engine" ]; then
 		kill "$engine" 2>/dev/null || true
 		wait "$engine" 2>/dev/null || true
-		# Control groups are the one thing of an engine that is in no namespace.
+		# Control groups are not in the engine's namespaces, so they are removed here.
 		for group in /sys/fs/cgroup/*"$cgroup" /sys/fs/cgroup"$cgroup"; do
 			rmdir "$group" 2>/dev/null || true
 		done

@@ -3,7 +3,7 @@
 
 # usage: scripts/apt.sh WHY PACKAGE...
 #
-# Installs Debian packages without asking and says so. Where that cannot be done it prints the line to run and exits 2.
+# Installs Debian packages without asking, and says so. If it cannot, it prints the command to run and exits with status 2.
 set -eu
 why=$1
 shift
@@ -18,10 +18,10 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "$why; installing by apt: $*"
 export DEBIAN_FRONTEND=noninteractive
-# Somebody else may be installing right now.
+# Another process may be installing packages at the same time.
 set -- -o DPkg::Lock::Timeout=600 "$@"
-# Package lists may be missing or old, or there may be no network but a local mirror: install decides. The lists have a lock
-# for which apt does not wait, and a mirror may have a bad moment: so it is tried again.
+# An update may fail where the installation works, for example without a network but with a local mirror: so its status does
+# not matter. apt does not wait for the lock of the package lists, and a mirror may fail for a moment: so both are tried again.
 for pause in 5 15 0; do
 	apt-get update -qq </dev/null || true
 	if apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null; then

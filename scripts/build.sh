@@ -3,14 +3,14 @@
 
 # usage: scripts/build.sh
 #
-# Builds bin/goverbs. With a C compiler it gets the devices of the kernel, on machines that have rdma-core; without, or with
-# CGO_ENABLED=0, it is a static binary that has usiw0 only. Says which on stderr and installs nothing.
+# Builds bin/goverbs. With a C compiler the program can use the devices of the kernel on machines that have rdma-core. Without
+# one, or with CGO_ENABLED=0, it is a static binary that has only usiw0. Says on stderr which it is, and installs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 kernel=
 if [ "$(go env CGO_ENABLED)" != 1 ]; then
-	why="cgo is off, for want of a C compiler or by CGO_ENABLED=0"
+	why="cgo is off: there is no C compiler, or CGO_ENABLED=0 is set"
 	[ "$(go env GOOS)" = linux ] || why="not on $(go env GOOS)"
 elif [[ $(go env GOFLAGS) == *noibverbs* ]]; then
 	why="-tags noibverbs"

@@ -3,16 +3,16 @@
 
 # usage: scripts/need.sh [--have] PROGRAM...
 #
-# Makes sure of programs that tests and checks use, installing those that are missing if it can. With --have nothing is
-# installed, and the exit status is 1 if one is missing:
+# Checks that programs which tests and checks use are there, and installs those that are missing if it can. With --have it
+# installs nothing, and its exit status is 1 if one is missing:
 #
 #	cc      a C compiler with the C library's headers, for go test -race and go vet with cgo
 #	asan    gcc with the address sanitizer's library, for go test -asan
-#	tshark  judges the captures that package siw/capture writes
-#	ps      tells the tests of commands which processes they have started
-#	ip      joins two network namespaces by a cable that a test can cut
+#	tshark  checks the captures that package siw/capture writes
+#	ps      shows the tests of commands which processes they have started
+#	ip      joins two network namespaces by a virtual cable that a test can cut
 #	fi_pingpong, ucx_perftest
-#	        of libfabric and UCX, which bench-peers measures beside ours
+#	        of libfabric and UCX, with which bench-peers compares
 #	verbs   headers and libraries of rdma-core, libibverbs and librdmacm, for internal/fakeverbs and the guest
 #	others  are programs that checks, the guest of testbed/ and the tests in it call
 set -euo pipefail

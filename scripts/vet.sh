@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# go vet of every build that the module has: with cgo on this machine, with and without libibverbs, and without cgo on each platform.
+# Runs go vet on every build of the module: with cgo on this machine, with and without libibverbs, and without cgo for each platform.
 set -euo pipefail
 vet() {
 	echo "== $* go vet ./..."
