@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 
-# One host with both devices, each on a cable of its own whose other end (d1, e1) is only plugged in.
+# One host with both devices. Each is on a virtual cable of its own, whose other end (d1, e1) is up but not used.
 
 # nic DEVICE TYPE NETDEV PEER NET makes an RDMA device on one end of a new cable, with addresses 10.NET.0.1 and fd00:NET::1.
 nic() {

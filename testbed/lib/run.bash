@@ -2,18 +2,17 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # the variables of ../guest
 
-# One run of the guest. Two directories of this machine are writable in it: $BED_OUT, and one in which both sides keep
-# what belongs to the run, each a plain file:
+# One run of the guest. Two directories of this machine are writable in it: $BED_OUT, and one with the files of the run:
 #
 #	conf, env     for ../init/stage2: what to run, and its environment
-#	stdout, stderr, status    what became of it
-#	console, dmesg, qemu      for when it went wrong
+#	stdout, stderr, status    the results
+#	console, dmesg, qemu      for finding out what went wrong
 #
-# Files, because they arrive complete and as they were written, where a serial line mixes them with the kernel's own lines
-# and a virtio port may lose its end when the machine is switched off.
+# The run uses files because they arrive complete and unchanged. A serial line would mix them with lines of the kernel, and a
+# virtio port may lose the last part when the machine is switched off.
 
-# faults are lines of the kernel log after which nothing else that happened counts. (A program's own protection fault has no
-# comma.)
+# faults are lines of the kernel log with which a run has failed, whatever else happened. (A protection fault of a program has
+# no comma.)
 faults='\<BUG:|Oops:|general protection fault, |kernel BUG at|KASAN:|KFENCE:'
 
 run() {
@@ -39,7 +38,7 @@ run() {
 
 	lock
 	setup
-	share=$cache/run # the lock is ours
+	share=$cache/run # we hold the lock
 	rm -rf "$share"
 	trap 'rm -rf "$share"' EXIT
 	mkdir -p "$share/out"
@@ -83,15 +82,16 @@ environment() {
 	done
 }
 
-# boot LIMIT MEMORY OUT runs QEMU to its end and copies what the command prints. Its exit status stands in $ended, and in $began when it began.
+# boot LIMIT MEMORY OUT runs QEMU to its end and copies what the command prints. It sets $ended to the exit status, and $began to
+# the time when the command began.
 boot() {
 	local accel machine cpu append tails=()
 	append="console=ttyS0 loglevel=4 panic=-1 oops=panic nowatchdog mitigations=off random.trust_cpu=on"
 	accel=${TESTBED_ACCEL:-$(accelerator)}
 	case $accel in
 	tcg*)
-		cpu=max,la57=off # a level of page tables less to walk
-		# On a machine that has no time for it the emulated timer seems broken to the kernel, which then stops.
+		cpu=max,la57=off # one level of page tables less
+		# If this machine is busy, the kernel takes the emulated timer for broken and stops. This setting prevents that.
 		append+=" tsc=unstable no_timer_check"
 		;;
 	*) cpu=host ;;
@@ -103,7 +103,7 @@ boot() {
 		-virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap
 		-virtfs local,path="$share",mount_tag=share,security_model=none,multidevs=remap
 		-virtfs local,path="$3",mount_tag=out,security_model=none,multidevs=remap)
-	# QEMU ends with this process, however that ends.
+	# QEMU ends when this process ends, for whatever reason.
 	began=$SECONDS
 	setpriv --pdeathsig TERM timeout -k 5 "$1" setpriv --pdeathsig KILL \
 		qemu-system-x86_64 "${machine[@]}" </dev/null >"$share/qemu" 2>&1 &
@@ -121,7 +121,7 @@ boot() {
 	trap - INT TERM HUP
 }
 
-# stop STATUS ends QEMU before its time, and this process.
+# stop STATUS kills QEMU and ends this process.
 stop() {
 	trap '' INT TERM HUP
 	kill "$qemu" 2>/dev/null || true
@@ -145,20 +145,20 @@ finish() {
 	if [ -n "$status" ]; then
 		exit "$status"
 	fi
-	# 137 is also the status of a QEMU that was killed, by us or by others.
+	# 137 is also the status of a QEMU that was killed, by this process or another one.
 	if [ "$ended" -eq 124 ] || { [ "$ended" -eq 137 ] && [ $((SECONDS - began)) -ge "$1" ]; }; then
 		say "time limit of $1 s"
 		exit 124
 	fi
 	cat "$share/qemu" >&2
 	say "the guest died; the end of its console:"
-	# All of a panic, whose trace may be longer than any number of lines.
+	# Everything from the panic on: its trace may be long.
 	{ sed -n '/Kernel panic/,$p' "$share/console" | grep . || tail -n 40 "$share/console"; } | tr -d '\r' >&2
 	exit 125
 }
 
-# accelerator prints kvm where it works. A /dev/kvm without virtualization in the processor's flags exists in some virtual
-# machines; QEMU starts on it and hangs.
+# accelerator prints kvm if it works. Some virtual machines have a /dev/kvm but no virtualization flag of the processor; there
+# QEMU would start and hang.
 accelerator() {
 	if [ -w /dev/kvm ] && grep -qwE 'vmx|svm' /proc/cpuinfo; then
 		echo kvm
@@ -167,7 +167,7 @@ accelerator() {
 	fi
 }
 
-# cpus is the number of the guest's processors: more than four are of no use to any test.
+# cpus is the number of processors of the guest. No test needs more than four.
 cpus() {
 	local n
 	n=$(nproc)
