@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/mpa"
 )
 
@@ -110,7 +111,7 @@ func (b *batch) begin(ulpdu, n int) []byte {
 }
 
 // copy appends payload from registered memory to the arena.
-func (b *batch) copy(mem []byte) { fetch(b.extend(len(mem)), mem) }
+func (b *batch) copy(mem []byte) { regmem.Fetch(b.extend(len(mem)), mem) }
 
 // refer appends payload that stays where it is until it has been sent; r has been entered.
 func (b *batch) refer(r *region, mem []byte, crc bool) {
@@ -218,7 +219,7 @@ func (b *batch) rest() (tail []byte) {
 	tail = make([]byte, missing)
 	for at, pieces := 0, b.unsent(); at < missing; pieces = pieces[1:] {
 		n := min(missing-at, len(pieces[0]))
-		fetch(tail[at:at+n], pieces[0][:n])
+		regmem.Fetch(tail[at:at+n], pieces[0][:n])
 		at += n
 	}
 	return tail

@@ -5,6 +5,7 @@ package siw
 import (
 	"encoding/binary"
 
+	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
@@ -30,15 +31,15 @@ func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	if why != accepted {
 		return why.request(), false
 	}
-	if !aligned(mem) {
+	if !regmem.Aligned(mem) {
 		reg.exit()
 		return faultStream, false
 	}
 	res := rdmap.AtomicResponse{ID: ar.ID}
 	if ar.Op == rdmap.AtomicFetchAdd {
-		res.Value = fetchAdd(mem, ar.AddSwap, ar.AddSwapMask)
+		res.Value = regmem.FetchAdd(mem, ar.AddSwap, ar.AddSwapMask)
 	} else {
-		res.Value = cmpSwap(mem, ar.Compare, ar.CompareMask, ar.AddSwap, ar.AddSwapMask)
+		res.Value = regmem.CmpSwap(mem, ar.Compare, ar.CompareMask, ar.AddSwap, ar.AddSwapMask)
 	}
 	reg.exit()
 	c.answer(response{msn: h.MSN, atomic: true, result: res})
@@ -66,7 +67,7 @@ func (c *conn) atomicAnswer(_ ddp.Untagged, payload []byte) (fault, bool) {
 	}
 	var native [8]byte
 	binary.NativeEndian.PutUint64(native[:], res.Value)
-	place(mem, native[:])
+	regmem.Place(mem, native[:])
 	reg.exit()
 	c.answered(&c.tx.atomics, e)
 	return fault{}, true

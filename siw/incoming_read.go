@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
@@ -44,7 +45,7 @@ func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 			c.lost(e)
 			return why.tagged(), false
 		}
-		place(mem, payload)
+		regmem.Place(mem, payload)
 		reg.exit()
 	}
 	r.readGot = uint32(end)

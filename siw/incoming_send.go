@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
@@ -76,7 +77,7 @@ func (c *conn) scatter(payload []byte) bool {
 		if why != accepted {
 			return false
 		}
-		place(mem, payload[:n])
+		regmem.Place(mem, payload[:n])
 		reg.exit()
 		payload, off = payload[n:], 0
 	}

@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -18,7 +19,7 @@ func (c *conn) write(h ddp.Tagged, payload []byte) (fault, bool) {
 		if why != accepted {
 			return why.tagged(), false
 		}
-		place(mem, payload)
+		regmem.Place(mem, payload)
 		reg.exit()
 	}
 	r := &c.rx

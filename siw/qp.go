@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -375,7 +376,7 @@ func (q *qp) gather(e *sendEntry) bool {
 		}
 		at := len(e.inline)
 		e.inline = e.inline[:at+len(mem)]
-		fetch(e.inline[at:], mem)
+		regmem.Fetch(e.inline[at:], mem)
 		r.exit()
 	}
 	return true

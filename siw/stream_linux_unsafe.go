@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/regmem"
 )
 
 // maxIovecs is UIO_MAXIOV, the most pieces that one system call takes.
@@ -207,7 +209,7 @@ func (s *tcpStream) fail(op string, errno error) error {
 
 func (s *tcpStream) read(bufs [][]byte) (int, error) {
 	n, err := s.do(&s.rd, bufs, s.readFn, "read")
-	afterRead()
+	regmem.AfterRead()
 	if n == 0 && err == nil {
 		return 0, s.end()
 	}
@@ -243,7 +245,7 @@ func (s *tcpStream) info() (info *unix.TCPInfo, ok bool) {
 }
 
 func (s *tcpStream) write(bufs [][]byte) (int, error) {
-	beforeWrite()
+	regmem.BeforeWrite()
 	return s.do(&s.wr, bufs, s.writeFn, "write")
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/regmem"
 )
 
 // pumpBuffer is how many bytes a pumpStream holds in each direction.
@@ -132,7 +134,7 @@ func (s *pumpStream) write(bufs [][]byte) (n int, err error) {
 		k := min(len(b), pumpBuffer-len(s.out))
 		at := len(s.out)
 		s.out = slices.Grow(s.out, k)[:at+k]
-		fetch(s.out[at:], b[:k])
+		regmem.Fetch(s.out[at:], b[:k])
 		n += k
 		if k < len(b) {
 			break

@@ -59,6 +59,8 @@ var floorOf = map[string]int{
 	"cm":  4,
 	"ext": 4,
 
+	"internal/regmem": 4,
+
 	"siw/internal/testhook": 4, // imported by siw and siw/siwtest only
 
 	"verbs":     3,

@@ -2,7 +2,7 @@
 
 //go:build !race
 
-package siw
+package regmem
 
 // move copies src into dst, as far as dst goes.
 func move(dst, src []byte) { copy(dst, src) }

@@ -2,7 +2,7 @@
 
 //go:build race
 
-package siw
+package regmem
 
 import "unsafe"
 

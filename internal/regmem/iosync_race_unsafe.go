@@ -2,7 +2,7 @@
 
 //go:build race
 
-package siw
+package regmem
 
 import (
 	"runtime"
@@ -13,6 +13,8 @@ import (
 // what is read: the race detector cannot see the way through the kernel.
 var ioSync int64
 
-func beforeWrite() { runtime.RaceReleaseMerge(unsafe.Pointer(&ioSync)) }
+// BeforeWrite is called before data leave the process.
+func BeforeWrite() { runtime.RaceReleaseMerge(unsafe.Pointer(&ioSync)) }
 
-func afterRead() { runtime.RaceAcquire(unsafe.Pointer(&ioSync)) }
+// AfterRead is called after data have come in.
+func AfterRead() { runtime.RaceAcquire(unsafe.Pointer(&ioSync)) }

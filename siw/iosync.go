@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: BSD-3-Clause
-
-//go:build !race
-
-package siw
-
-func beforeWrite() {}
-
-func afterRead() {}
