@@ -190,11 +190,11 @@ func (w *watch) enter(ch *channel) bool {
 	w.mu.Lock()
 	switch {
 	case w.over.Load():
-	case w.keeper == byPoller && w.aside:
+	case w.keeper == byPoller && w.aside && !ch.crowded(): // ch knows one goroutine that keeps a watch
 		w.src.quiet(false)
 		w.loud.Store(true)
 		fallthrough
-	case w.keeper == byNobody:
+	case w.keeper == byNobody && !ch.crowded():
 		w.keeper = byWaiter
 		w.late.Store(w.away(w.now()))
 		w.mu.Unlock()

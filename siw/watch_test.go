@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/asleep"
 )
 
 // scene is a watch over nothing real: what arrives, and the time, are the test's.
@@ -341,6 +343,48 @@ func TestWatchWaiter(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestWatchTwoInChannel has two goroutines sleep in one channel whose CQ gets another watch between them: each event wakes one.
+func TestWatchTwoInChannel(t *testing.T) {
+	for name, guest := range map[string]func(o *scene){
+		"nobody keeps the other watch": func(o *scene) {
+			require.False(t, o.sleeps(o.other))
+			o.event(o.other)
+			require.True(t, o.w.yield())
+			o.awakes(o.other)
+		},
+		"a poller keeps the other watch": func(o *scene) {
+			o.nobody()
+			o.hushed()
+		},
+		"the reader keeps the other watch": func(*scene) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, o := newScene(t), newScene(t)
+			s.nobody()
+			guest(o)
+			got := make(chan error, 2)
+			sleep := func() {
+				_, err := s.ch.Wait(context.Background())
+				got <- err
+			}
+			go sleep()
+			require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 10*time.Second, time.Millisecond)
+			s.ch.setWatch(s.w, o.w)
+			go sleep()
+			asleep.Until(t, 2, "siw.(*channel).Wait", "siw.TestWatchTwoInChannel")
+			for range 2 {
+				s.ch.notify(new(cq))
+				select {
+				case err := <-got:
+					require.NoError(t, err)
+				case <-time.After(10 * time.Second):
+					require.FailNow(t, "nobody is woken")
+				}
+			}
+		})
+	}
 }
 
 // TestWatchPoller has things happen while a poller keeps the watch.
