@@ -48,7 +48,6 @@ type conn struct {
 	cause error        // mu; why the connection ended
 
 	watched *watch      // who is woken for what arrives; guarded by device.watching
-	slot    int32       // in a set of the watch's; the set's
 	deaf    atomic.Bool // nothing more will arrive
 
 	tx sender
@@ -84,14 +83,11 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	c.size()
 	c.rx.init(q, &agreed)
 	c.tx.stall.c, c.rx.stall.c = c, c
-	if !q.dev.track(c) {
-		err = verbs.ErrClosed
-	} else if err = q.connect(c); err != nil {
-		q.dev.untrack(c)
-	}
-	if err != nil {
+	if err = q.connect(c); err != nil {
 		s.interrupt()
 		s.finish(nil, time.Now())
+		q.dev.untrack(c)
+		close(c.gone)
 		return nil, err
 	}
 	c.watchIdle()

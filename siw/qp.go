@@ -275,7 +275,12 @@ func (q *qp) connect(c *conn) error {
 	if q.gone || q.state != verbs.QPStateInit {
 		return &verbs.StateError{State: q.state, Why: "the QP left INIT during connection set-up"}
 	}
+	// Under q.mu: who finds the connection in the device's list cannot end it before it has begun.
+	if !q.dev.track(c) {
+		return verbs.ErrClosed
+	}
 	if err := q.dev.watch(c); err != nil {
+		c.dead.Store(true)
 		return err
 	}
 	q.conn, q.state = c, verbs.QPStateRTS

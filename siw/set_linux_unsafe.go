@@ -30,6 +30,7 @@ type epollSet struct {
 
 	mu    sync.Mutex // guards what follows
 	slots []setSlot
+	at    map[*conn]int32 // where in slots; a connection may be in two sets for a moment
 	free  []int32
 }
 
@@ -40,7 +41,7 @@ type setSlot struct {
 }
 
 func newSet(b *breather) (set, error) {
-	s := &epollSet{breaths: b}
+	s := &epollSet{breaths: b, at: make(map[*conn]int32)}
 	var err error
 	if s.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
@@ -67,21 +68,25 @@ func (s *epollSet) add(c *conn) error {
 	}
 	s.free = s.free[:len(s.free)-1]
 	s.slots[i].c = c
-	c.slot = i
+	s.at[c] = i
 	return nil
 }
 
 // remove takes it out, if it is there.
 func (s *epollSet) remove(c *conn) {
+	s.life.RLock()
+	defer s.life.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if int(c.slot) >= len(s.slots) || s.slots[c.slot].c != c {
+	i, ok := s.at[c]
+	if !ok || s.ended {
 		return
 	}
 	_ = unix.EpollCtl(s.fd, unix.EPOLL_CTL_DEL, c.s.(*tcpStream).fd, nil)
-	s.slots[c.slot].c = nil
-	s.slots[c.slot].gen++
-	s.free = append(s.free, c.slot)
+	delete(s.at, c)
+	s.slots[i].c = nil
+	s.slots[i].gen++
+	s.free = append(s.free, i)
 }
 
 // ready returns connections on which something has arrived, and whether there may be others.
@@ -122,7 +127,7 @@ func (s *epollSet) take() (a arrivals, more bool) {
 		s.spent(c)
 	}
 	s.filled(a)
-	return a, k > 0
+	return a, k > 0 || rest // those that were reported may all have been removed since
 }
 
 func (s *epollSet) poll() (a arrivals) {
@@ -187,12 +192,16 @@ func newGate(member int) (*gate, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
-	if err = unix.SetNonblock(fd, true); err == nil { // that is how package os knows what can be polled
-		g.file = os.NewFile(uintptr(fd), "siw")
-		g.raw, err = g.file.SyscallConn()
+	if err = unix.SetNonblock(fd, true); err != nil { // that is how package os knows what can be polled
+		unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	g.file = os.NewFile(uintptr(fd), "siw")
+	if g.raw, err = g.file.SyscallConn(); err == nil {
+		err = g.file.SetReadDeadline(time.Time{}) // fails if the runtime's poller has not taken it
 	}
 	if err != nil {
-		unix.Close(fd)
+		g.file.Close()
 		return nil, err
 	}
 	g.fn = func(uintptr) bool { return g.ready() }

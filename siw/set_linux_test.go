@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package siw
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// stub is a connection of which there is only a descriptor: a pipe that is readable.
+func stub(t *testing.T) *conn {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
+	_, err = w.Write([]byte{1})
+	require.NoError(t, err)
+	return &conn{s: &tcpStream{fd: int(r.Fd())}}
+}
+
+func newEpollSet(t *testing.T, conns ...*conn) *epollSet {
+	t.Helper()
+	s, err := newSet(new(breather))
+	require.NoError(t, err)
+	for _, c := range conns {
+		require.NoError(t, s.add(c))
+	}
+	return s.(*epollSet)
+}
+
+// reports is how many connections the set reports at once.
+func (s *epollSet) reports(t *testing.T) []*conn {
+	t.Helper()
+	var conns [setEvents]*conn
+	n, rest := s.ready(&conns)
+	require.Equal(t, n == setEvents, rest)
+	return conns[:n]
+}
+
+// TestSetRemoved removes connections after the kernel has reported them: others may be behind, and the reader must not go to sleep.
+func TestSetRemoved(t *testing.T) {
+	s := newEpollSet(t)
+	defer s.close()
+	for range setEvents {
+		require.NoError(t, s.add(stub(t)))
+	}
+	for i := range s.slots { // as remove does between the system call and the look at slots
+		s.slots[i].gen++
+	}
+	a, more := s.take()
+	require.Zero(t, a.conns)
+	require.True(t, more)
+	for _, full := range []bool{true, false} {
+		s.full.Store(full)
+		var conns [setEvents]*conn
+		n, rest := s.ready(&conns)
+		require.Zero(t, n)
+		require.True(t, rest)
+	}
+}
+
+// TestSetPlaces adds and removes connections in any order: places are used again, and a connection that is in two sets leaves either.
+func TestSetPlaces(t *testing.T) {
+	a, b, c := stub(t), stub(t), stub(t)
+	s, other := newEpollSet(t, a, b), newEpollSet(t, c, b)
+	defer s.close()
+	defer other.close()
+	require.ElementsMatch(t, []*conn{a, b}, s.reports(t))
+	require.ElementsMatch(t, []*conn{b, c}, other.reports(t))
+	require.NoError(t, other.add(a))
+	other.remove(a)
+	other.remove(a)
+	s.remove(c)
+	require.ElementsMatch(t, []*conn{a, b}, s.reports(t))
+	require.ElementsMatch(t, []*conn{b, c}, other.reports(t))
+	s.remove(a)
+	require.Equal(t, []*conn{b}, s.reports(t))
+	require.NoError(t, s.add(c))
+	require.Len(t, s.slots, 2)
+	require.ElementsMatch(t, []*conn{b, c}, s.reports(t))
+	require.Error(t, s.add(c), "it is there already")
+	require.Error(t, s.add(&conn{s: &tcpStream{fd: -1}}))
+	require.NoError(t, s.add(a))
+	require.Len(t, s.slots, 3)
+	require.ElementsMatch(t, []*conn{a, b, c}, s.reports(t))
+}
+
+// TestSetClosed uses a set that is closed, whose descriptor is another epoll instance's by then.
+func TestSetClosed(t *testing.T) {
+	c := stub(t)
+	s := newEpollSet(t, c)
+	fd := s.fd
+	s.close()
+	next := newEpollSet(t, c)
+	defer next.close()
+	for extra := next.fd; extra != fd && extra < fd; { // the lowest that is free
+		var err error
+		extra, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		require.NoError(t, err)
+		defer unix.Close(extra)
+	}
+	require.Empty(t, s.reports(t))
+	s.remove(c)
+	require.Equal(t, []*conn{c}, next.reports(t))
+	if next.fd != fd {
+		t.Logf("descriptor %d has not been used again", fd)
+	}
+}
+
+// TestWatchesMoveFails ties two watches, where the kernel refuses one of the connections: all stay where they are.
+func TestWatchesMoveFails(t *testing.T) {
+	a, b, bad, d := stub(t), stub(t), stub(t), stub(t)
+	s, other := newEpollSet(t, d), newEpollSet(t, a, b, bad)
+	defer s.close()
+	defer other.close()
+	w, was := newWatch(s), newWatch(other)
+	w.conns[d] = struct{}{}
+	for _, c := range []*conn{a, b, bad} {
+		was.conns[c], c.watched = struct{}{}, was
+	}
+	require.NoError(t, s.add(bad))
+	require.ErrorIs(t, w.move(was), unix.EEXIST)
+	require.Equal(t, []*conn{d}, s.reports(t))
+	require.ElementsMatch(t, []*conn{a, b, bad}, other.reports(t))
+	require.False(t, was.over.Load())
+	require.Len(t, w.conns, 1)
+	for _, c := range []*conn{a, b, bad} {
+		require.Same(t, was, c.watched)
+		other.remove(c)
+	}
+	require.Empty(t, other.reports(t))
+}
+
+// TestGatePollable nests epoll instances until the kernel takes no more: what the runtime's poller has not taken is no gate, since
+// nobody would be woken.
+func TestGatePollable(t *testing.T) {
+	member := stub(t).s.(*tcpStream).fd
+	made := 0
+	for range 10 {
+		g, err := newGate(member)
+		if err != nil {
+			break
+		}
+		called := 0
+		require.NoError(t, g.wait(func() bool { called++; return called == 2 }), "nested %d deep", made+1)
+		g.close()
+		made++
+		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		require.NoError(t, err)
+		defer unix.Close(fd)
+		require.NoError(t, unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, member, &unix.EpollEvent{Events: unix.EPOLLIN}))
+		member = fd
+	}
+	require.NotZero(t, made)
+	require.Less(t, made, 10)
+}
