@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abitest"
 )
 
-// TestABI: what rdma_abi.h says of librdmacm is what the library's headers say.
+// TestABI: the declarations of rdma_abi.h agree with the headers of librdmacm.
 func TestABI(t *testing.T) {
 	abitest.ABI{
 		Header:    "rdma_abi.h",

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// listenAuto listens on all devices that have the address: those of the kernel, whose connection manager serves them
-// together, and every registered NIC.
+// listenAuto listens on all devices that have the address: the devices of the kernel, which one ID of librdmacm serves together,
+// and every registered NIC.
 func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) error {
 	devices, err := verbs.Devices()
 	if err != nil {
@@ -52,7 +52,7 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) e
 				continue
 			}
 		}
-		// An iWARP device of the kernel takes the port from TCP; so does the first of several NICs, and what a device wraps.
+		// The port may be in use: by an iWARP device of the kernel, by the first of several NICs, or by the device that this one wraps.
 		if len(m.parts) > 0 && errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, verbs.ErrNotSupported) {
 			continue
 		}
@@ -70,7 +70,7 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) e
 	return nil
 }
 
-// onPort puts the port of an address into another one that has 0.
+// onPort replaces port 0 of an address by the port of another address.
 func onPort(address string, at net.Addr) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -90,7 +90,7 @@ type deviceLister interface {
 	devices() []*verbs.Device
 }
 
-// multiListener joins listeners. A goroutine for each has one request in its hand.
+// multiListener joins listeners. One goroutine for each of them accepts, and holds one request at a time.
 type multiListener struct {
 	parts    []part
 	requests chan ProviderRequest
@@ -105,7 +105,7 @@ type part struct {
 	vctx *verbs.Context
 }
 
-// partRequest is a request of a part that does not know its context.
+// partRequest is a request of a listener whose requests do not know their context.
 type partRequest struct {
 	ProviderRequest
 	vctx *verbs.Context
@@ -141,7 +141,7 @@ func (m *multiListener) pump(p part) {
 	}
 }
 
-// Addr implements ProviderListener: all parts have one port.
+// Addr implements ProviderListener: all listeners have the same port.
 func (m *multiListener) Addr() net.Addr { return m.parts[0].ln.Addr() }
 
 // Accept implements ProviderListener.

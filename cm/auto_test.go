@@ -43,14 +43,14 @@ func (r *counted) Reject([]byte) error {
 	return nil
 }
 
-// TestRequestInHand: a request that a listener of several devices has taken, and nobody has accepted, is refused by Close.
+// TestRequestInHand: Close refuses a request that a listener of several devices holds and that Accept has not returned.
 func TestRequestInHand(t *testing.T) {
 	part := &oneRequest{requests: make(chan ProviderRequest), closed: make(chan struct{})}
 	m := &multiListener{requests: make(chan ProviderRequest), closed: make(chan struct{})}
 	m.add(part, nil)
 	m.start()
 	r := new(counted)
-	part.requests <- r // it is in hand
+	part.requests <- r // now the listener holds it
 	require.NoError(t, m.Close())
 	require.Equal(t, 1, r.rejected)
 	require.NoError(t, m.Close())

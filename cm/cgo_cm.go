@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// This file is the whole of the border to librdmacm. A rawID may be used until it is destroyed; who holds it sees to that.
+// Only this file calls librdmacm. A rawID must not be used after destroy; its owner ensures that.
 
 // rawChannel is an event channel (struct rdma_event_channel).
 type rawChannel struct{ c *C.struct_rdma_event_channel }
@@ -36,14 +36,14 @@ type rawEvent struct {
 	key    uintptr
 	group  uintptr
 	id     rawID     // of a request
-	end    *endpoint // the same, once it has one
-	// As the receiver of the event sees them: what the peer wants of us, and what it has for us.
+	end    *endpoint // the endpoint for id, once there is one
+	// From the view of the receiver of the event: what the peer asks of us, and what it offers.
 	responderResources, initiatorDepth int
 	datagram                           Datagram
 	data                               []byte
 }
 
-// rawParam is what goes into a call of connect, accept or reject.
+// rawParam has the parameters of connect, accept and reject.
 type rawParam struct {
 	qpn                     uint32
 	responderResources      int
@@ -53,7 +53,7 @@ type rawParam struct {
 	data                    []byte
 }
 
-// rawPlace is where an ID stands.
+// rawPlace is the device and the addresses of an ID.
 type rawPlace struct {
 	local, remote netip.AddrPort
 	device        string // "" = bound to none
@@ -77,7 +77,7 @@ var loadLibrary = sync.OnceValue(func() error {
 	})
 })
 
-// openRaw opens an event channel, and what waits for its events.
+// openRaw opens an event channel, and a file with which to wait for its events.
 func openRaw() (rawChannel, *eventfd.File, error) {
 	if err := loadLibrary(); err != nil {
 		return rawChannel{}, nil, fmt.Errorf("%w of the kernel: %w", verbs.ErrNoDevice, err)
@@ -151,7 +151,7 @@ func (id rawID) resolveRoute(limit time.Duration) error {
 
 func (id rawID) setTOS(tos uint8) error { return errno(C.gocm_set_tos(id.c, C.uint8_t(tos))) }
 
-// setAFOnly has an ID take connections of its own address family only.
+// setAFOnly restricts an ID to connections of its own address family.
 func (id rawID) setAFOnly() error { return errno(C.gocm_set_afonly(id.c)) }
 
 func (id rawID) connect(p rawParam) error {
@@ -173,7 +173,7 @@ func (id rawID) establish() error         { return errno(C.gocm_establish(id.c))
 func (id rawID) listen(backlog int) error { return errno(C.gocm_listen(id.c, C.int(backlog))) }
 func (id rawID) disconnect() error        { return errno(C.gocm_disconnect(id.c)) }
 
-// destroy frees the ID. It waits only for a call of next that is in progress.
+// destroy frees the ID. It waits only for a call of next in progress.
 func (id rawID) destroy() error { return errno(C.gocm_destroy(id.c)) }
 
 func (id rawID) join(group netip.AddrPort, key uintptr) error {

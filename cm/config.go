@@ -9,15 +9,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// DefaultBacklog is how many connection requests a listener keeps for Accept when none is configured.
+// DefaultBacklog is the number of connection requests that a listener keeps for Accept if Config.Backlog is 0.
 const DefaultBacklog = 128
 
-// Auto, as Config.Device, lets the address choose. Resolve takes the kernel's RDMA device that owns the route to it, else the
-// first registered user-space NIC. A listener listens on all of them: those of the kernel that have the address, and
-// every registered NIC; see [Listener.Devices].
+// Auto, as Config.Device, lets the address choose the device. Resolve takes the RDMA device of the kernel that has the route to
+// the address, or else the first registered user-space NIC. A listener listens on several devices: on those of the kernel
+// that have the address, and on every registered NIC; see [Listener.Devices].
 var Auto = new(verbs.Device)
 
-// Config says on which device connections are made.
+// Config selects the device of a connection or listener, and how it connects.
 type Config struct {
 	// Device is the device, or Auto. Without one, and without a Context, the call fails with verbs.ErrNoDevice.
 	Device *verbs.Device
@@ -25,20 +25,20 @@ type Config struct {
 	Context *verbs.Context
 	// Source is the local address of an outgoing connection (zero = chosen by the route; port 0 = any).
 	Source netip.AddrPort
-	// PortSpace is TCP or UDP (0 = PortSpaceTCP). UDP is for UD QPs and takes a device of the kernel's.
+	// PortSpace is TCP or UDP (0 = PortSpaceTCP). UDP is for UD QPs, and only devices of the kernel have it.
 	PortSpace PortSpace
-	// TOS is the type of service of a connection's packets (RDMA_OPTION_ID_TOS, 0 = the system's default). A listener hands
-	// it on to what it accepts. It takes a device of the kernel's.
+	// TOS is the type of service of a connection's packets (RDMA_OPTION_ID_TOS, 0 = the system's default). The connections
+	// that a listener accepts have the TOS of the listener. Only devices of the kernel have it.
 	TOS uint8
-	// Backlog is how many requests a listener keeps that Accept has not taken (0 = DefaultBacklog). Further ones are
-	// refused.
+	// Backlog is the number of requests that a listener keeps until Accept returns them (0 = DefaultBacklog). Further requests
+	// are refused.
 	Backlog int
 }
 
 // isAuto reports whether the address chooses the device.
 func (cfg *Config) isAuto() bool { return cfg.Device == Auto && cfg.Context == nil }
 
-// fill puts the defaults in and judges what needs no device.
+// fill sets defaults and checks the fields that do not depend on the device.
 func (cfg *Config) fill() error {
 	switch cfg.PortSpace {
 	case 0:
@@ -56,7 +56,7 @@ func (cfg *Config) fill() error {
 	return nil
 }
 
-// choose completes Device and Context, and returns what makes the connections.
+// choose completes Device and Context, and returns the Provider of the connections.
 func (cfg *Config) choose() (Provider, error) {
 	switch {
 	case cfg.Context == nil && cfg.Device == nil:

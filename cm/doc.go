@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package cm makes connections: addresses are those of the IP network, and a connection carries a little private data
-// of both sides when it is made. It follows librdmacm; an [ID] is one connection, a [Listener] makes IDs out of
-// [Request]s.
+// Package cm makes connections. Addresses are those of the IP network. While a connection is made, each side can send some
+// private data to the other. The package follows librdmacm: an [ID] is one connection, and a [Listener] accepts [Request]s.
 //
 // The active side:
 //
 //	id, err := cm.Resolve(ctx, "host:7306", cm.Config{Device: dev})
 //	... make PD, CQs and a QP on id.Context() ...
-//	err = id.BindQP(qp)              // receives can be posted from here on
+//	err = id.BindQP(qp)              // from here on receives can be posted
 //	err = id.Connect(ctx, qp, cm.ConnParam{})
 //
 // The passive side:
@@ -18,27 +17,27 @@
 //	... make a QP on req.Context(), post receives ...
 //	id, err := req.Accept(ctx, qp, cm.ConnParam{})
 //
-// A connection ends by [ID.Disconnect] or [ID.Close] of either side, or when it fails. Both sides learn of it: the QP goes
-// into the error state, its requests are flushed, and [ID.Done] is closed.
+// A connection ends by [ID.Disconnect] or [ID.Close] of either side, or when it fails. On both sides the QP then goes into the
+// error state, its requests are flushed, and [ID.Done] is closed.
 //
-// Requests should have completed before a side disconnects. Reads and atomics that have completed have been executed. Of
-// Sends and Writes that have completed
-//   - InfiniBand and RoCE have delivered all;
-//   - the user-space siw delivers all if the peer takes them within the CloseTimeout of its Config, for which [ID.Close] waits;
-//   - kernel siw delivers all to a peer that sends nothing; if data of the peer's are on their way, some can be lost, for then
-//     the kernel resets the stream.
+// Requests should have completed before a side disconnects. Reads and atomics that have completed have been executed. Whether
+// completed Sends and Writes arrive at the peer depends on the device of the sender:
+//   - InfiniBand and RoCE devices have delivered them;
+//   - the user-space siw delivers them if the peer reads them within the CloseTimeout of its Config, for which [ID.Close] waits;
+//   - kernel siw delivers them if the peer sends nothing. If data from the peer are on their way, some can be lost, because the
+//     kernel then resets the stream.
 //
-// On every device a peer has everything when its program has said so before the connection is ended.
+// To lose nothing on any device, have the peer's program confirm that it has everything before the connection is ended.
 //
-// A device with a connection manager of its own, as the user-space siw, implements [Provider]. For the devices of the kernel
-// this package uses librdmacm: the QPs are the program's, all IDs of the process share one event channel under the
-// runtime's poller while there are any, and no call holds a thread while it waits, with one exception: kernel siw connects
-// its TCP stream within rdma_connect(3), in a thread that a Connect which is given up leaves behind for as long as TCP tries.
-// On iWARP devices of the kernel a QP whose connection has failed or ended cannot be used for another one; InfiniBand
-// and RoCE devices reset it. With [Auto] as the device the address chooses.
+// A device with a connection manager of its own, such as the user-space siw, implements [Provider]. For devices of the kernel
+// this package uses librdmacm. The program creates the QPs. All IDs of the process share one event channel, in the runtime's
+// poller. No call keeps a thread while it waits, with one exception: kernel siw makes its TCP connection within rdma_connect(3).
+// When such a Connect is given up, its thread waits until TCP succeeds or gives up too. On iWARP devices of the kernel a QP whose
+// connection has failed or ended cannot be used for another one; on InfiniBand and RoCE devices it can be reset. With [Auto]
+// as the device, the address chooses the device.
 //
-// UD QPs have no connections. An ID of [PortSpaceUDP] finds the QP behind a port, see [ID.Datagram], and joins multicast
-// groups, see [ID.JoinMulticast]. Nothing tells its peer when it is closed.
+// UD QPs have no connections. An ID of [PortSpaceUDP] looks up the QP at a port, see [ID.Datagram], and joins multicast
+// groups, see [ID.JoinMulticast]. Its peer is not notified when it is closed.
 //
 // States of an ID:
 //

@@ -8,34 +8,34 @@ import (
 	"net"
 )
 
-// The causes that errors of this package wrap, besides those of package verbs.
+// The causes that errors of this package wrap, in addition to those of package verbs.
 var (
 	// ErrRejected: the peer refused the connection; see [RejectedError] for its private data.
 	ErrRejected = errors.New("connection rejected by the peer")
-	// ErrProtocol: the peer does not speak the protocol, or not as it must.
+	// ErrProtocol: the peer violated the protocol of connection set-up.
 	ErrProtocol = errors.New("protocol error during connection set-up")
 	// ErrSetupTimeout: the peer did not answer in time.
 	ErrSetupTimeout = errors.New("connection set-up timed out")
 )
 
-// RejectedError is the refusal of a peer. It Is [ErrRejected].
+// RejectedError says that the peer refused the connection. It Is [ErrRejected].
 type RejectedError struct {
-	PrivateData []byte // what the peer sent with it
-	IRD, ORD    int    // the depths that the peer asks for, -1 if it said nothing
+	PrivateData []byte // sent by the peer with the refusal
+	IRD, ORD    int    // the depths that the peer asks for, -1 if it sent none
 }
 
 // Error returns the text of ErrRejected and the length of the private data.
 func (e *RejectedError) Error() string {
-	return fmt.Sprintf("%v (%d octets of private data)", ErrRejected, len(e.PrivateData))
+	return fmt.Sprintf("%v (%d bytes of private data)", ErrRejected, len(e.PrivateData))
 }
 
 // Is reports whether target is ErrRejected.
 func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 
-// OpError is the error of a call: which one, with which address, and why. It is a net.Error.
+// OpError is the error of a call: the call, its address, and the cause. It is a net.Error.
 type OpError struct {
 	Op   string // the call, for example "Connect"
-	Addr string // the address as given or as resolved
+	Addr string // as passed to the call, or as resolved
 	Err  error
 }
 

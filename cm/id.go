@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ID is one connection, or the attempt to make one (struct rdma_cm_id). All methods may be called concurrently.
+// ID is a connection, or an attempt to make one (struct rdma_cm_id). All methods may be called concurrently.
 type ID struct {
 	node    lifetime.Node
 	vctx    *verbs.Context
@@ -61,8 +61,8 @@ func (id *ID) init() error {
 // Context returns the verbs context for the objects of the connection.
 func (id *ID) Context() *verbs.Context { return id.vctx }
 
-// BindQP moves a QP from RESET to INIT, so that receives can be posted before Connect or Accept, as iWARP requires. A QP
-// in the state INIT is left alone. Connect and Accept do it if it has not been done.
+// BindQP moves a QP from RESET to INIT, so that receives can be posted before Connect or Accept, as iWARP requires. It does
+// nothing to a QP in the state INIT. Connect and Accept bind a QP that is still in RESET.
 func (id *ID) BindQP(qp *verbs.QP) error {
 	return opError("BindQP", id.address, bindQP(id.vctx, qp, id.bind))
 }
@@ -93,16 +93,17 @@ func bindQP(vctx *verbs.Context, qp *verbs.QP, bind func(*verbs.QP) error) error
 	case attr.State == verbs.QPStateReset:
 		return bind(qp)
 	case qp.Type() == verbs.QPTypeUD && (attr.State == verbs.QPStateRTR || attr.State == verbs.QPStateRTS):
-		return nil // it can have many correspondents
+		return nil // a UD QP can be in use by other IDs
 	}
 	return &verbs.StateError{State: attr.State, Why: "a connection needs a QP in RESET or INIT"}
 }
 
 // Connect connects qp to the peer and returns when the connection is established (rdma_connect(3) up to
-// RDMA_CM_EVENT_ESTABLISHED). When ctx is done before, the attempt is given up and the error Is ctx.Err(); when the
-// peer refuses, the error holds a *[RejectedError], and where the kernel gives an errno for that an *[EventError] too, as for
-// the other ends that it tells. An ID connects once.
-// After a Connect that was given up kernel siw lets go of the QP when the peer has answered, or after 10 s: its Close waits.
+// RDMA_CM_EVENT_ESTABLISHED). When ctx is done before that, the attempt is given up and the error Is ctx.Err(). When the
+// peer refuses, the error wraps a *[RejectedError]. When an event of the kernel with an errno is the reason, also of a
+// refusal, the error wraps an *[EventError]. An ID connects once.
+//
+// After a Connect that was given up, kernel siw uses the QP until the peer answers, or for 10 s; the QP's Close waits for that.
 func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error {
 	if err := id.fresh(); err != nil {
 		return opError("Connect", id.address, err)
@@ -115,7 +116,7 @@ func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error 
 	})
 }
 
-// fresh returns an error if the ID is closed or has made its connection.
+// fresh returns an error if the ID is closed or Connect or Accept has been called.
 func (id *ID) fresh() error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -132,7 +133,7 @@ func (id *ID) freshLocked() error {
 	return nil
 }
 
-// establish runs one attempt, which Close can end.
+// establish makes one attempt, which Close can end.
 func (id *ID) establish(ctx context.Context, op string, qp *verbs.QP, attempt func(context.Context) (ProviderConn, error)) error {
 	id.mu.Lock()
 	if err := id.freshLocked(); err != nil {
@@ -196,8 +197,8 @@ func (id *ID) RemoteAddr() net.Addr {
 	return id.remote
 }
 
-// PrivateData returns what the peer sent when the connection was made: with its request on the passive side, with its
-// acceptance on the active side; nil before the connection is established.
+// PrivateData returns the private data of the peer: those of its request on the passive side, those of its acceptance on the
+// active side. It is nil before the connection is established.
 func (id *ID) PrivateData() []byte {
 	if c := id.connection(); c != nil {
 		return c.PrivateData()
@@ -214,11 +215,11 @@ func (id *ID) Depths() (ord, ird int) {
 	return 0, 0
 }
 
-// PeerDepths returns the numbers of Reads and atomics in progress that the peer gave when the connection was made, as requester
+// PeerDepths returns the numbers of Reads and atomics in progress that the peer sent when the connection was made, as requester
 // (its ORD, initiator_depth of struct rdma_conn_param) and as responder (its IRD, responder_resources): those of its request on
-// the passive side, those of its acceptance on the active side (RFC 6581 section 9.1). They are -1 where it did not say, and
-// before the connection is established. 16,383 of an iWARP peer means that it does not negotiate. Of a device of the kernel they
-// are what its connection manager tells, which on RNICs other than siw may have been adapted to this side's.
+// the passive side, those of its acceptance on the active side (RFC 6581 section 9.1). They are -1 if the peer sent none, and
+// before the connection is established. 16,383 of an iWARP peer means that it does not negotiate. On devices of the kernel they
+// are the numbers that its connection manager reports; RNICs other than siw may have adapted them to those of this side.
 func (id *ID) PeerDepths() (ord, ird int) {
 	if c := id.connection(); c != nil {
 		return c.PeerDepths()
@@ -227,8 +228,8 @@ func (id *ID) PeerDepths() (ord, ird int) {
 }
 
 // Disconnect ends the connection (rdma_disconnect(3)): the QP goes into the error state, its requests are flushed, and
-// the peer is told. The QP's completions are in the CQs when it returns. Whether the peer gets all that has completed depends
-// on the device, see the package's comment.
+// the peer is notified. When Disconnect returns, the completions of the QP are in the CQs. The comment of the package says on
+// which devices the peer gets everything that has completed.
 func (id *ID) Disconnect() error {
 	if c := id.connection(); c != nil {
 		return opError("Disconnect", id.address, c.Disconnect())
@@ -237,14 +238,15 @@ func (id *ID) Disconnect() error {
 }
 
 // Done returns a channel that is closed when the connection has ended, by either side or by a failure, and the QP's
-// requests have been flushed; also by Close.
+// requests have been flushed. Close closes it too.
 //
-// On InfiniBand and RoCE a QP that fails by a request of its own is known to have failed when the completion is polled: whoever
-// only waits for Done does not see it.
+// On InfiniBand and RoCE the failure of one of the QP's own requests is noticed only when its completion is polled. A program
+// that waits for Done must therefore also poll.
 func (id *ID) Done() <-chan struct{} { return id.done }
 
-// Err tells why the connection ended; nil before. It Is io.EOF if the peer disconnected, verbs.ErrClosed after a local
-// disconnect, or holds a *verbs.TerminateError. Who has polled a flushed request gets the reason, also before Done is closed.
+// Err returns the reason for the end of the connection, nil before. It Is io.EOF if the peer disconnected, verbs.ErrClosed after
+// a local disconnect, or wraps a *verbs.TerminateError. It is not nil once a flushed request has been polled, even if Done is
+// not closed yet.
 func (id *ID) Err() error {
 	if c := id.connection(); c != nil {
 		return c.Err()
@@ -257,9 +259,9 @@ func (id *ID) String() string {
 	return fmt.Sprintf("%v -> %v on %v", id.LocalAddr(), id.RemoteAddr(), id.vctx.Device())
 }
 
-// Close disconnects, ends a Connect in progress, and returns when nothing of the connection is left; a peer that does not
-// react is waited for at most the device's close time-out. The QP stays the caller's. Close is idempotent and may be
-// called on nil.
+// Close disconnects, ends a Connect in progress, and returns when the connection has ended completely. It waits for a peer that
+// does not react at most for the close time-out of the device. The QP still belongs to the caller. Close is idempotent and
+// may be called on nil.
 func (id *ID) Close() error {
 	if id == nil {
 		return nil

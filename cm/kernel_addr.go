@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kernelAddr is an end of a connection of a kernel's device. Like net.TCPAddr it has a method AddrPort.
+// kernelAddr is the address of one end of a connection on a device of the kernel. Like net.TCPAddr it has a method AddrPort.
 type kernelAddr struct {
 	at netip.AddrPort
 	ps PortSpace
@@ -26,7 +26,7 @@ func (a kernelAddr) AddrPort() netip.AddrPort { return a.at }
 func (a kernelAddr) Addr() netip.Addr         { return a.at.Addr() }
 func (a kernelAddr) Port() uint16             { return a.at.Port() }
 
-// splitAddress separates "host:port" and judges the port.
+// splitAddress splits "host:port" and checks the port.
 func splitAddress(address string) (host string, port uint16, err error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// attempt is the making of one connection. It owns the endpoint until the connection does.
+// attempt is an attempt to make a connection. It owns the endpoint until it passes it to the connection.
 type attempt struct {
 	end    *endpoint
 	dev    kernelDevice
@@ -24,14 +24,14 @@ type attempt struct {
 	param  rawParam
 	minRNR uint8
 
-	touched bool          // the QP is not what it was: it cannot stay in INIT
+	touched bool          // the QP has been changed: it cannot stay in INIT
 	calling chan struct{} // closed when a call that may take long has returned
 }
 
 // connecting are the QPs for which an attempt is in progress.
 var connecting sync.Map // *verbs.QP -> struct{}
 
-// begin checks what the caller has passed. After an error there is nothing to undo; otherwise finish is due.
+// begin checks the arguments of the caller. If it returns no error, finish must be called.
 func (a *attempt) begin(param ConnParam, most int) (err error) {
 	if ud := a.qp.Type() == verbs.QPTypeUD; ud != (a.ps == PortSpaceUDP) || !ud && a.qp.Type() != verbs.QPTypeRC {
 		return fmt.Errorf("%w: a QP of type %v in port space %v", verbs.ErrInvalid, a.qp.Type(), a.ps)
@@ -67,7 +67,7 @@ func (a *attempt) begin(param ConnParam, most int) (err error) {
 	return nil
 }
 
-// finish ends an attempt that was begun: after an error nothing is left of it.
+// finish ends an attempt that was begun. After an error it undoes everything.
 func (a *attempt) finish(err error) {
 	connecting.Delete(a.qp)
 	if err != nil {
@@ -75,7 +75,7 @@ func (a *attempt) finish(err error) {
 	}
 }
 
-// abandon frees the ID, which tells the peer, and takes the QP out of use if it was in use.
+// abandon frees the ID, which notifies the peer, and moves the QP to ERR if it was changed.
 func (a *attempt) abandon(err error) {
 	if a.touched {
 		toError(a.qp, err)
@@ -85,8 +85,8 @@ func (a *attempt) abandon(err error) {
 		defer close(done)
 		a.end.destroy()
 	}()
-	// Kernel siw cannot be interrupted while it waits for the peer: for TCP as long as that takes, then 10 s for the
-	// answer. Destroying the QP waits for the same.
+	// Kernel siw cannot be interrupted while it waits for the peer: first until TCP connects or gives up, then up to 10 s for
+	// the answer. Destroying the QP waits for the same.
 	timer := time.NewTimer(abandonLimit)
 	defer timer.Stop()
 	select {
@@ -95,12 +95,12 @@ func (a *attempt) abandon(err error) {
 	}
 }
 
-// abandonLimit is how long the end of an attempt waits for the kernel to let go of the ID.
+// abandonLimit is the time for which the end of an attempt waits for the kernel to free the ID.
 const abandonLimit = 200 * time.Millisecond
 
 var errQPGone = fmt.Errorf("the QP failed or was closed during connection set-up: %w", verbs.ErrClosed)
 
-// await waits for the next event of the attempt. What means its end is an error.
+// await waits for the next event of the attempt. An event that ends the attempt is returned as an error.
 func (a *attempt) await(ctx context.Context) (rawEvent, error) {
 	ev, err := a.end.next(ctx, a.failed)
 	if errors.Is(err, verbs.ErrClosed) {
@@ -112,7 +112,7 @@ func (a *attempt) await(ctx context.Context) (rawEvent, error) {
 	return ev, a.judge(ev)
 }
 
-// judge returns what an event means as an error.
+// judge returns the error that an event stands for, nil if it is none.
 func (a *attempt) judge(ev rawEvent) error {
 	switch ev.event {
 	case EventConnectResponse, EventEstablished:
@@ -120,7 +120,7 @@ func (a *attempt) judge(ev rawEvent) error {
 			return nil
 		}
 	case EventRejected:
-		// On iWARP the kernel knows only that the stream was ended in place of a connection: it gives an errno.
+		// On iWARP the kernel knows only that the stream ended before there was a connection, and reports an errno.
 		rejected := &RejectedError{PrivateData: ev.data, IRD: -1, ORD: -1}
 		switch {
 		case ev.status < 0:
@@ -162,10 +162,10 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	case a.ps == PortSpaceUDP:
 		c.peer = [2]int{-1, -1}
 	case a.dev.iwarp:
-		// The device has moved the QP. Its event has our own values: what it can do as a requester is in
-		// responderResources. Kernel siw takes as many as the peer serves, also where we asked for less.
+		// The device has moved the QP. Its event has our own values: the depth as requester is in responderResources.
+		// Kernel siw takes the number that the peer serves, even if we asked for less.
 		c.ord, c.ird = min(a.param.initiatorDepth, ev.responderResources), ev.initiatorDepth
-		c.peer = [2]int{ev.initiatorDepth, ev.responderResources} // it has set them to what the Reply says
+		c.peer = [2]int{ev.initiatorDepth, ev.responderResources} // the device has set them to the values of the Reply
 		c.arrived()
 		if i, ok := verbs.Ability[verbs.ProviderQPInitiator](c.qp.Provider()); ok {
 			i.Initiated()
@@ -173,7 +173,7 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	default:
 		c.ord = min(a.param.initiatorDepth, ev.initiatorDepth)
 		c.ird = min(a.param.responderResources, ev.responderResources)
-		c.peer = [2]int{ev.responderResources, ev.initiatorDepth} // an event is relative to who gets it
+		c.peer = [2]int{ev.responderResources, ev.initiatorDepth} // an event has the view of its receiver
 		a.touched = true
 		if err := raise(r.end, qp, c.ord, c.ird, a.minRNR); err != nil {
 			return nil, err
@@ -186,7 +186,7 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	return c, nil
 }
 
-// request sends the request. The call is made by a goroutine of its own because kernel siw's takes as long as TCP.
+// request sends the request. A goroutine of its own makes the call, because with kernel siw it lasts until TCP has connected.
 func (a *attempt) request(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 
 var silence = fakeverbs.CMEvent{Event: fakeverbs.NoEvent}
 
-// TestOneQPInTwoAttempts: the second is refused, and the first goes on.
+// TestOneQPInTwoAttempts: the second attempt is refused, and the first continues.
 func TestOneQPInTwoAttempts(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		first, second, qp, other := b.resolve(cm.Config{}), b.resolve(cm.Config{}), b.qp(0), b.qp(0)
@@ -74,7 +74,7 @@ func TestConnectBlocks(t *testing.T) {
 	}
 }
 
-// TestConnectTooLate: a context that is done before leaves the peer and the QP alone.
+// TestConnectTooLate: with a context that is done, Connect contacts no peer and does not change the QP.
 func TestConnectTooLate(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		done, cancel := context.WithCancel(b.Context())
@@ -124,7 +124,7 @@ func TestCloseWaitsForConnect(t *testing.T) {
 	require.ErrorIs(t, <-connected, verbs.ErrClosed)
 }
 
-// TestTellsTheSRQ: the peer's device is told whether the QP has a shared receive queue, by either side.
+// TestTellsTheSRQ: both sides tell the peer whether their QP has a shared receive queue.
 func TestTellsTheSRQ(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		pd, err := b.vctx.AllocPD()
@@ -152,7 +152,7 @@ func TestTellsTheSRQ(t *testing.T) {
 	})
 }
 
-// TestQPFailsWhileConnecting: an attempt whose QP is taken away ends, and says so.
+// TestQPFailsWhileConnecting: an attempt ends when its QP fails or is closed, and its error says so.
 func TestQPFailsWhileConnecting(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp := b.resolve(cm.Config{}), b.qp(0)
@@ -168,7 +168,7 @@ func TestQPFailsWhileConnecting(t *testing.T) {
 	})
 }
 
-// TestAddrChangeWhileConnecting: a change of the network interface is no answer.
+// TestAddrChangeWhileConnecting: the event of a changed network interface does not end an attempt.
 func TestAddrChangeWhileConnecting(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)

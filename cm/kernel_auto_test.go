@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// elsewhere is an address that no device of the kernel has the way to.
+// elsewhere is an address to which no device of the kernel has a route.
 const elsewhere = "203.0.113.1"
 
 // register adds a user-space NIC, on a network of its own.
@@ -45,7 +45,7 @@ func auto(t *testing.T) {
 	})
 }
 
-// ask asks for a connection with a new QP.
+// ask requests a connection with a new QP.
 func ask(t *testing.T, address string) <-chan error {
 	t.Helper()
 	id, err := cm.Resolve(soon(t), address, cm.Config{Device: cm.Auto})
@@ -57,8 +57,8 @@ func ask(t *testing.T, address string) <-chan error {
 	return connected
 }
 
-// TestAutoWithNIC: a listener has the kernel's devices and the registered NICs on one port, each request knows where it came
-// in, and an address that the kernel does not reach is the NIC's.
+// TestAutoWithNIC: a listener listens on the kernel's devices and the registered NICs, on one port. Each request has the context of
+// its device. Addresses to which the kernel has no route are resolved on the NIC.
 func TestAutoWithNIC(t *testing.T) {
 	auto(t)
 	wire := siwtest.NewWire()
@@ -89,7 +89,7 @@ func TestAutoWithNIC(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }
 
-// TestAutoCloses: Close refuses the requests that wait, on every device.
+// TestAutoCloses: Close refuses the waiting requests on every device.
 func TestAutoCloses(t *testing.T) {
 	auto(t)
 	nic := register(t, siwtest.NewWire())
@@ -131,7 +131,7 @@ func TestAutoListensOnAnAddress(t *testing.T) {
 	}
 }
 
-// noListener is a network on which nobody can listen.
+// noListener is a network on which Listen fails.
 type noListener struct {
 	siw.Network
 	err error
@@ -139,8 +139,8 @@ type noListener struct {
 
 func (n noListener) Listen(context.Context, string, string) (net.Listener, error) { return nil, n.err }
 
-// TestAutoListenFails: what a part of a listener fails with is the listener's error, and nothing of it is left. Only a NIC that
-// does not get the port because a device of the kernel has it is done without.
+// TestAutoListenFails: if listening fails on one of the devices, Listen fails with that error and leaves nothing open. There is one
+// exception: a NIC is left out if a device of the kernel already has the port.
 func TestAutoListenFails(t *testing.T) {
 	auto(t)
 	cfg := cm.Config{Device: cm.Auto}
@@ -172,7 +172,7 @@ func TestAutoListenFails(t *testing.T) {
 	require.Empty(t, fakeverbs.CMIDs())
 }
 
-// TestAutoResolveFails: a device of the kernel that owns the way and does not get through is not replaced by the NIC.
+// TestAutoResolveFails: if a device of the kernel has the route but cannot reach the peer, the NIC is not used in its place.
 func TestAutoResolveFails(t *testing.T) {
 	auto(t)
 	register(t, siwtest.NewWire())

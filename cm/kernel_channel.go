@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/internal/eventfd"
 )
 
-// channel is the event channel that all kernel IDs of the process share while there are any. One goroutine takes the events
-// and hands them to their endpoints, which keep them until somebody looks: nobody waits behind another one's events.
+// channel is the event channel that all kernel IDs of the process share. It exists while there are IDs. One goroutine takes the
+// events and passes them to their endpoints, which keep them until they are taken. So no ID waits for the events of another.
 type channel struct {
 	raw  rawChannel
 	file *eventfd.File
@@ -51,7 +51,7 @@ func acquireChannel() (*channel, error) {
 	return ch, nil
 }
 
-// release gives a reference back. It reports whether that was the last one, after which end is due.
+// release drops a reference. It reports whether that was the last one; then end must be called.
 func (ch *channel) release() (last bool) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -65,14 +65,14 @@ func (ch *channel) release() (last bool) {
 	return true
 }
 
-// end ends a channel to which nobody has a reference.
+// end ends a channel without references.
 func (ch *channel) end() {
-	_ = ch.file.Close() // which ends the dispatcher, whatever it says
+	_ = ch.file.Close() // this ends the dispatcher, also if it returns an error
 	<-ch.done
 	ch.raw.close()
 }
 
-// dispatch takes events until the file is closed. It never waits for anything else.
+// dispatch takes events until the file is closed. It waits only for events.
 func (ch *channel) dispatch() {
 	defer close(ch.done)
 	for {
@@ -88,13 +88,13 @@ func (ch *channel) dispatch() {
 		case failure == nil:
 			ch.route(ev)
 		default:
-			// An event that could not be taken, for want of memory or because its ID is half gone: there may be others.
+			// This event could not be taken: there is no memory, or its ID is being destroyed. There may be others.
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-// route hands an event to its endpoint. A request gets an endpoint of its own; one for a listener that is gone is refused.
+// route passes an event to its endpoint. A request gets an endpoint of its own; a request for a closed listener is refused.
 func (ch *channel) route(ev rawEvent) {
 	ch.mu.Lock()
 	e := ch.ends[ev.key]

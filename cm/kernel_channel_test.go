@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestChannelEnds: the event channel lives as long as there are IDs, and no longer.
+// TestChannelEnds: the event channel exists only while there are IDs.
 func TestChannelEnds(t *testing.T) {
 	fakeverbs.Start(t)
 	for range 3 {
@@ -40,7 +40,7 @@ func noKernel(t *testing.T) {
 	fakeverbs.SetHidden(fakeverbs.Fake1, true)
 }
 
-// TestNoChannel: a kernel without a connection manager is no device to Auto.
+// TestNoChannel: Auto finds no device of a kernel without a connection manager.
 func TestNoChannel(t *testing.T) {
 	fakeverbs.Start(t)
 	for _, no := range []syscall.Errno{syscall.ENODEV, syscall.ENOENT, syscall.EPERM} {
@@ -53,7 +53,7 @@ func TestNoChannel(t *testing.T) {
 	}
 }
 
-// TestAuto: the way to the address chooses among the kernel's devices, and a listener has them all.
+// TestAuto: the route to the address chooses among the kernel's devices, and a listener listens on all of them.
 func TestAuto(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() {

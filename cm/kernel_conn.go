@@ -24,7 +24,7 @@ const (
 	drainLimit = 10 * time.Second
 )
 
-// kernelConn is an established connection, or for a UD QP an answer that was given or received. One goroutine watches it.
+// kernelConn is an established connection, or for a UD QP an answer that was sent or received. One goroutine watches it.
 type kernelConn struct {
 	end      *endpoint
 	qp       *verbs.QP
@@ -34,22 +34,22 @@ type kernelConn struct {
 	remote   kernelAddr
 	private  []byte
 	ord, ird int
-	peer     [2]int // the peer's ORD and IRD, as far as it is known
+	peer     [2]int // the peer's ORD and IRD, -1 if not known
 	datagram Datagram
 
 	quit chan struct{} // closed by Close
 	done chan struct{} // closed when the connection has ended and the QP is flushed
-	gone chan struct{} // closed when the peer has answered, or need not
+	gone chan struct{} // closed when the peer has answered, or need not answer
 	idle chan struct{} // closed when the watcher has ended
 
 	mu       sync.Mutex
-	cause    error // the first reason that is known
+	cause    error // the first known reason
 	ending   bool
 	answered sync.Once
 	closing  sync.Once
 }
 
-// arrived tells the provider that the device has moved the QP to RTS, and with what depths.
+// arrived tells the provider that the device has moved the QP to RTS, and the depths.
 func (c *kernelConn) arrived() {
 	moved(c.qp, verbs.QPStateRTS, nil)
 	if l, ok := verbs.Ability[verbs.ProviderQPLimiter](c.qp.Provider()); ok {
@@ -57,14 +57,14 @@ func (c *kernelConn) arrived() {
 	}
 }
 
-// start begins to watch. failed is the QP's.
+// start starts the watcher. failed is closed when the QP fails.
 func (c *kernelConn) start(failed <-chan struct{}) {
 	c.local, c.remote = c.end.where().ends(c.ps)
 	c.quit, c.done, c.gone, c.idle = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go c.watch(failed)
 }
 
-// watch waits for the end, from whatever side it comes.
+// watch waits for the end of the connection.
 func (c *kernelConn) watch(failed <-chan struct{}) {
 	defer close(c.idle)
 	var late <-chan time.Time
@@ -74,7 +74,7 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 		case <-failed:
 			failed = nil
 			if errors.Is(c.qpErr(), verbs.WCWRFlushErr) {
-				// Kernel siw flushes when the stream has ended, and the event that says how is on its way.
+				// Kernel siw flushes when the stream has ended. The event with the reason comes a little later.
 				late = time.After(eventLimit)
 			} else {
 				c.finish(c.qpErr())
@@ -90,7 +90,7 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 	}
 }
 
-// qpErr is the reason for which the QP failed.
+// qpErr returns the reason for the failure of the QP.
 func (c *kernelConn) qpErr() error {
 	if err := c.qp.Err(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c *kernelConn) handle(ev rawEvent) {
 			cause = eventError(ev.event, ev.status)
 		}
 		c.finish(cause)
-		// The answer, if it was not the question: where both sides have asked, each answers too.
+		// This is the request or the answer of the peer. If both sides have requested it, each also answers.
 		_ = c.end.call(rawID.disconnect)
 		c.markGone()
 	case EventTimewaitExit:
@@ -116,7 +116,7 @@ func (c *kernelConn) handle(ev rawEvent) {
 		c.finish(eventError(ev.event, ev.status))
 		c.markGone()
 	case EventConnectError, EventUnreachable, EventRejected:
-		// The peer has not heard of our acceptance, or has left before it could.
+		// The peer did not receive our acceptance, or left before it could.
 		c.finish(eventError(ev.event, ev.status))
 		c.markGone()
 	}
@@ -124,7 +124,7 @@ func (c *kernelConn) handle(ev rawEvent) {
 
 func (c *kernelConn) markGone() { c.answered.Do(func() { close(c.gone) }) }
 
-// finish ends the connection, for the first reason that is given, and returns when that is done.
+// finish ends the connection and returns when it has ended. The first call sets the reason.
 func (c *kernelConn) finish(cause error) {
 	c.mu.Lock()
 	if c.ending {
@@ -138,16 +138,17 @@ func (c *kernelConn) finish(cause error) {
 	}
 	c.mu.Unlock()
 	if c.ps == PortSpaceUDP {
-		// There is nothing to end on the wire, and the QP may have other correspondents.
+		// There is no connection to end, and other IDs may use the QP.
 		close(c.done)
 		c.markGone()
 		return
 	}
-	// The QP first: what is flushed finds the reason, and InfiniBand flushes nothing by itself. A QP that has one keeps it.
+	// The QP comes first: flushed requests then have the reason, and InfiniBand flushes nothing by itself. A QP that has a reason
+	// keeps it.
 	toError(c.qp, cause)
 	_ = c.end.call(rawID.disconnect)
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
-	_ = c.qp.Drain(ctx) // of a QP that is closed meanwhile Close takes care
+	_ = c.qp.Drain(ctx) // if the QP is closed at the same time, its Close flushes
 	cancel()
 	close(c.done)
 }
@@ -185,7 +186,7 @@ func (c *kernelConn) Err() error {
 	if c.cause == nil {
 		c.cause = c.qp.Err()
 		if c.dev.iwarp && c.cause == error(verbs.WCWRFlushErr) {
-			c.cause = io.EOF // flushed by the device, of which nobody here has asked it: the stream has ended
+			c.cause = io.EOF // the device flushed by itself, because the stream has ended
 		}
 	}
 	return c.cause

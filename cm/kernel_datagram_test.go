@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDatagrams: a UD QP learns how to reach its peer's.
+// TestDatagrams: a UD QP gets the address of its peer's.
 func TestDatagrams(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	id, qp, other := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD), b.qp(verbs.QPTypeUD)
@@ -98,7 +98,7 @@ func TestDatagramsOfOneQP(t *testing.T) {
 	require.ErrorIs(t, b.outcome(ended), verbs.ErrClosed)
 }
 
-// TestDatagramsRise: a UD QP that cannot be brought to RTS is no end of a service, nor a member of a group.
+// TestDatagramsRise: a UD QP that cannot be moved to RTS is neither connected nor a member of a group.
 func TestDatagramsRise(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	cfg := cm.Config{PortSpace: cm.PortSpaceUDP}
@@ -207,7 +207,7 @@ func TestMulticast(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }
 
-// TestMulticastJoining: Close of the ID ends the joining of a group, and nothing of it is left.
+// TestMulticastJoining: Close of the ID ends a JoinMulticast in progress, which leaves nothing behind.
 func TestMulticastJoining(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	id, qp := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD)
@@ -224,7 +224,7 @@ func TestMulticastJoining(t *testing.T) {
 	require.Equal(t, 1, fakeverbs.Calls("rdma_leave_multicast"))
 }
 
-// TestMulticastAndConnect: an ID that fails to connect is left by its groups, and one that has connected joins others.
+// TestMulticastAndConnect: an ID that fails to connect leaves its groups, and one that has connected can join others.
 func TestMulticastAndConnect(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	id, qp := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD)
@@ -264,7 +264,7 @@ func TestMulticastAndConnect(t *testing.T) {
 	require.Equal(t, fakeverbs.Calls("rdma_join_multicast"), fakeverbs.Calls("rdma_leave_multicast"))
 }
 
-// TestResolveGroup: an ID can be resolved to a group's own address, to which no one way leads.
+// TestResolveGroup: an ID can be resolved to the address of a group, to which there is no single route.
 func TestResolveGroup(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, group := range []string{"239.1.2.3", "ff0e::77"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDepths: each side has what both can do, whichever wants less.
+// TestDepths: the agreed depths are the smaller ones of both sides.
 func TestDepths(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, c := range []struct{ active, passive, want cm.ConnParam }{
@@ -24,7 +24,7 @@ func TestDepths(t *testing.T) {
 			{cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3}, cm.ConnParam{InitiatorDepth: 8, ResponderResources: 7},
 				cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3}},
 		} {
-			if b.iwarp() { // kernel siw serves as many as the peer asks for
+			if b.iwarp() { // kernel siw serves the number that the peer asks for
 				c.want.InitiatorDepth = c.active.InitiatorDepth
 			}
 			active, passive := b.join(b.qp(0), b.qp(0), c.active, c.passive)
@@ -43,13 +43,13 @@ func TestDepths(t *testing.T) {
 	})
 }
 
-// TestDepthsOfTheEvent: kernel siw tells a side its own depths. Where it has more for us than we asked for, we keep to that.
+// TestDepthsOfTheEvent: kernel siw reports the depths of its own side. If they are more than we asked for, we use what we asked for.
 func TestDepthsOfTheEvent(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	for _, c := range []struct{ own, told, ord int }{{2, 9, 2}, {9, 4, 4}} {
 		established := fakeverbs.CMEvent{Event: int(cm.EventEstablished), ResponderResources: uint8(c.told), InitiatorDepth: 3}
 		param := cm.ConnParam{InitiatorDepth: c.own, ResponderResources: 6}
-		// ended has the kernel say that the connection has ended, for the fake knows of none.
+		// ended injects the event for the end of the connection, because the fake has no connection here.
 		ended := func(id *cm.ID, data string) {
 			ord, ird := id.Depths()
 			require.Equal(t, []int{c.ord, 3}, []int{ord, ird}, data)
@@ -82,8 +82,8 @@ func TestDepthsOfTheEvent(t *testing.T) {
 	}
 }
 
-// TestSilentDepths: on iWARP a peer of MPA revision 1 says nothing of depths, which the kernel tells as none in both
-// directions. On InfiniBand none means none.
+// TestSilentDepths: on iWARP a peer with MPA revision 1 sends no depths, and the kernel reports 0 in both directions. On InfiniBand
+// 0 means 0.
 func TestSilentDepths(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
@@ -110,7 +110,7 @@ func TestSilentDepths(t *testing.T) {
 	})
 }
 
-// TestHalfSilentDepths: a peer that gives one depth has spoken.
+// TestHalfSilentDepths: if one of the depths is not 0, the peer has sent both.
 func TestHalfSilentDepths(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, param := range []cm.ConnParam{{InitiatorDepth: cm.None, ResponderResources: 5}, {InitiatorDepth: 5, ResponderResources: cm.None}} {
@@ -127,8 +127,8 @@ func TestHalfSilentDepths(t *testing.T) {
 	})
 }
 
-// TestDepthsAreKept: kernel siw, which moves the QP itself, takes as many Reads as the peer serves. It is given as many at a time as
-// we have asked for.
+// TestDepthsAreKept: kernel siw, which moves the QP itself, accepts as many Reads as the peer serves. The provider posts only as many
+// at a time as we asked for.
 func TestDepthsAreKept(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	pd, err := b.vctx.AllocPD()
@@ -170,7 +170,7 @@ func TestDepthsAreKept(t *testing.T) {
 	wait(t, id.Done(), "the end")
 }
 
-// TestDepthsOfTheDevice: librdmacm counts them in 8 bits, of which it has one value for itself.
+// TestDepthsOfTheDevice: a depth of librdmacm has 8 bits, and one value has a special meaning.
 func TestDepthsOfTheDevice(t *testing.T) {
 	fakeverbs.Start(t)
 	attr := fakeverbs.DeviceAttr(fakeverbs.Fake0)

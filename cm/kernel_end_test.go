@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCancelInEveryPhase: a call whose context ends, ends, and leaves nothing.
+// TestCancelInEveryPhase: a call ends with its context, and leaves nothing behind.
 func TestCancelInEveryPhase(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, phase := range []string{"rdma_resolve_addr", "rdma_resolve_route"} {
@@ -72,7 +72,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 	})
 }
 
-// TestEndsOfAConnection: who ends it, with what reason, and that both sides answer.
+// TestEndsOfAConnection: either side ends a connection; both have the reason, and both answer.
 func TestEndsOfAConnection(t *testing.T) {
 	for name, end := range map[string]func(b *bench, active *cm.ID, id uint32){
 		"Removal": func(b *bench, _ *cm.ID, id uint32) {
@@ -120,7 +120,7 @@ func TestEndsOfAConnection(t *testing.T) {
 	}
 }
 
-// TestBrokenStream: iWARP tells an end that was none of the peer's.
+// TestBrokenStream: on iWARP an end that the peer did not request has its own error.
 func TestBrokenStream(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{PrivateData: []byte("me")})
@@ -134,7 +134,7 @@ func TestBrokenStream(t *testing.T) {
 	require.NoError(t, passive.Disconnect())
 }
 
-// TestDoneIsDrained: a device that follows InfiniBand flushes a QP in its own time. The end of a connection waits for that.
+// TestDoneIsDrained: a device that follows InfiniBand may flush a QP late. The end of a connection waits for that.
 func TestDoneIsDrained(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{})
@@ -179,7 +179,7 @@ func TestDoneIsDrained(t *testing.T) {
 	}
 }
 
-// TestOrderOfTheEnd: when the peer is told, the QP has failed for the reason that was given and its requests are flushed.
+// TestOrderOfTheEnd: when the peer is notified, the QP has failed with the reason, and its requests are flushed.
 func TestOrderOfTheEnd(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		b.Cleanup(fakeverbs.Release)
@@ -215,7 +215,8 @@ func failedOf(t *testing.T, qp *verbs.QP) <-chan struct{} {
 	return w.Failed()
 }
 
-// TestFlushIsNoReason: kernel siw flushes when the stream has ended. The event that says how is waited for, but not for ever.
+// TestFlushIsNoReason: kernel siw flushes when the stream has ended. The connection waits for the event with the reason, but not
+// forever.
 func TestFlushIsNoReason(t *testing.T) {
 	for name, late := range map[string]bool{"the event comes": false, "no event comes": true} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +245,7 @@ func TestFlushIsNoReason(t *testing.T) {
 	}
 }
 
-// TestInitiatorIsTold: kernel siw can keep the active side waiting for its first answer, until the QP sends once more.
+// TestInitiatorIsTold: kernel siw can withhold the first answer from the active side until its QP sends once more.
 func TestInitiatorIsTold(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	active, _ := b.pair(cm.ConnParam{})
@@ -253,7 +254,7 @@ func TestInitiatorIsTold(t *testing.T) {
 	require.Equal(t, 1, fakeverbs.Calls("ibv_post_send"), "none of the other side")
 }
 
-// TestBothDisconnect: where the requests of both sides cross, each is answered.
+// TestBothDisconnect: if both sides request the end at the same time, both requests are answered.
 func TestBothDisconnect(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{})
@@ -267,7 +268,7 @@ func TestBothDisconnect(t *testing.T) {
 	})
 }
 
-// TestErrOfAFlush: who has polled a completion with an error is told why, though the event that tells it is still on its way.
+// TestErrOfAFlush: after a completion with an error has been polled, Err returns the reason, even if its event comes later.
 func TestErrOfAFlush(t *testing.T) {
 	for status, want := range map[verbs.WCStatus]map[string]error{
 		verbs.WCWRFlushErr: {"fake0": verbs.WCWRFlushErr, "fake1": io.EOF},
@@ -331,7 +332,7 @@ func TestQPIsClosed(t *testing.T) {
 	})
 }
 
-// TestPeerDoesNotAnswer: Close waits for a while only.
+// TestPeerDoesNotAnswer: Close waits only for a limited time.
 func TestPeerDoesNotAnswer(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{})
@@ -343,7 +344,7 @@ func TestPeerDoesNotAnswer(t *testing.T) {
 	wait(t, passive.Done(), "the peer's Done")
 }
 
-// TestRequestOfAPeerThatLeft: what the kernel says of a request whose peer has gone ends it.
+// TestRequestOfAPeerThatLeft: the kernel's event for a peer that has gone ends its request.
 func TestRequestOfAPeerThatLeft(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)

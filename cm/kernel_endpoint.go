@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// endpoint is an ID of librdmacm with the events that have come for it. All methods may be called concurrently; after
-// destroy those that need the ID return ErrClosed.
+// endpoint is an ID of librdmacm with its events. All methods may be called concurrently; after destroy, methods that need
+// the ID return ErrClosed.
 type endpoint struct {
 	ch  *channel
 	key uintptr
@@ -28,8 +28,8 @@ type endpoint struct {
 
 	mu       sync.Mutex // guards what follows
 	events   []rawEvent
-	accept   func(rawEvent) bool    // of a listener: takes a request, or refuses to
-	groups   map[uintptr]membership // multicast groups, from the call that joins to the one that leaves
+	accept   func(rawEvent) bool    // of a listener: reports whether it takes a request
+	groups   map[uintptr]membership // multicast groups, from joining until leaving
 	lastJoin uintptr
 	wake     chan struct{} // holds a token when there are events
 }
@@ -44,7 +44,7 @@ func (e *endpoint) call(f func(rawID) error) error {
 	return f(e.raw)
 }
 
-// callError is an error that call has returned, with the name of the call and the device of the ID, if it has one.
+// callError is an error of call, with the name of the call and the device of the ID, if it has one.
 func (e *endpoint) callError(call string, err error) error {
 	if err == nil {
 		return nil
@@ -66,14 +66,14 @@ func callError(call, device string, err error) error {
 	return fmt.Errorf("%s: %w", call, err)
 }
 
-// destroy frees the ID and drops its events. It waits for calls in progress; kernel siw's connect can take long.
+// destroy frees the ID and drops its events. It waits for calls in progress; a connect of kernel siw can take long.
 func (e *endpoint) destroy() {
 	if e.free() {
 		e.ch.end()
 	}
 }
 
-// free is destroy but for the end of the channel, which is due if it reports true.
+// free does what destroy does, but does not end the channel. If it reports true, the channel must be ended.
 func (e *endpoint) free() (last bool) {
 	e.guard.Lock()
 	defer e.guard.Unlock()
@@ -89,11 +89,11 @@ func (e *endpoint) free() (last bool) {
 	return e.ch.release()
 }
 
-// refuse answers a request with no, for the dispatcher, and frees it.
+// refuse rejects a request and frees it. The dispatcher calls it.
 func (e *endpoint) refuse() {
 	_ = e.call(func(id rawID) error { return id.reject(nil) })
 	if e.free() {
-		go e.ch.end() // it waits for the dispatcher
+		go e.ch.end() // end waits for the dispatcher, which calls this
 	}
 }
 
@@ -105,14 +105,14 @@ func (e *endpoint) deliver(ev rawEvent) {
 	case EventMulticastJoin, EventMulticastError:
 		select {
 		case e.groups[ev.group].answer <- ev:
-		default: // an error after the join: the group is left when it is left
+		default: // an error after the join: leaving the group is up to the program
 		}
 		return
 	case EventAddrChange:
-		return // the connection goes on, and bonding makes many of these
+		return // the connection continues, and bonding causes many of these events
 	}
 	if !ev.event.known() {
-		return // a newer kernel's: what ends something also has an event that is known
+		return // an event of a newer kernel: for every end there is also a known event
 	}
 	e.events = append(e.events, ev)
 	select {
@@ -121,14 +121,14 @@ func (e *endpoint) deliver(ev rawEvent) {
 	}
 }
 
-// setAccept makes a listener of the endpoint.
+// setAccept makes the endpoint a listener.
 func (e *endpoint) setAccept(accept func(rawEvent) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.accept = accept
 }
 
-// offer gives a request to the listener.
+// offer passes a request to the listener.
 func (e *endpoint) offer(ev rawEvent) bool {
 	e.mu.Lock()
 	accept := e.accept
@@ -164,13 +164,13 @@ func (e *endpoint) next(ctx context.Context, stop <-chan struct{}) (rawEvent, er
 	}
 }
 
-// where tells the addresses and the device.
+// where returns the addresses and the device.
 func (e *endpoint) where() (p rawPlace) {
 	_ = e.call(func(id rawID) error { p = id.where(); return nil })
 	return p
 }
 
-// ends are the addresses of a connection.
+// ends returns the addresses of a connection.
 func (p rawPlace) ends(ps PortSpace) (local, remote kernelAddr) {
 	return kernelAddr{unmapped(p.local), ps}, kernelAddr{unmapped(p.remote), ps}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestErrorsOfCalls: every call of librdmacm that fails says which one it was, on which device as soon as that is known, with
-// which address, and why; EOPNOTSUPP has its name.
+// TestErrorsOfCalls: the error of a call of librdmacm has the name of the call, the device as soon as it is known, the address and
+// the reason; EOPNOTSUPP has its name.
 func TestErrorsOfCalls(t *testing.T) {
 	resolve := func(cfg cm.Config) func(b *bench) error {
 		return func(b *bench) error {
@@ -38,7 +38,7 @@ func TestErrorsOfCalls(t *testing.T) {
 			return err
 		}
 	}
-	// asked has a request come in.
+	// asked makes a request arrive.
 	asked := func(b *bench, answer func(req *cm.Request) error) error {
 		id, qp := b.resolve(cm.Config{}), b.qp(0)
 		connected := make(chan error, 1)
@@ -150,7 +150,7 @@ func TestErrorsOfCalls(t *testing.T) {
 	})
 }
 
-// TestRejectedHasErrno: what the kernel says of a refusal is in the error too.
+// TestRejectedHasErrno: the kernel's errno for a refusal is in the error too.
 func TestRejectedHasErrno(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	for _, no := range []syscall.Errno{syscall.ECONNRESET, syscall.ECONNREFUSED} {

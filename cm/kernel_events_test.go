@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestResolveEvents: what an event says is in the error.
+// TestResolveEvents: the error has the status of the event.
 func TestResolveEvents(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestResolveEvents(t *testing.T) {
 	})
 }
 
-// TestResolveAgain: the kernel is asked again as long as there is time.
+// TestResolveAgain: requests to the kernel are repeated as long as there is time.
 func TestResolveAgain(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	late := fakeverbs.CMEvent{Event: int(cm.EventAddrError), Status: -int(syscall.ETIMEDOUT)}
@@ -61,7 +61,7 @@ func TestResolveAgain(t *testing.T) {
 	require.Equal(t, 3, fakeverbs.Calls("rdma_resolve_addr"))
 }
 
-// TestCallsFail: a call that fails is named, with its errno, and leaves nothing.
+// TestCallsFail: the error of a call has its name and errno, and nothing is left open.
 func TestCallsFail(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, call := range []string{"rdma_create_id", "rdma_resolve_addr", "rdma_resolve_route"} {
@@ -129,7 +129,7 @@ func TestPassiveCallsFail(t *testing.T) {
 	})
 }
 
-// TestConnectEvents: what ends an attempt, in the words of the event.
+// TestConnectEvents: the error of an attempt has the text of the event that ended it.
 func TestConnectEvents(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, c := range []struct {
@@ -195,7 +195,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestNobodyListens is a refusal on both kinds of devices.
+// TestNobodyListens: without a listener the peer refuses, on both kinds of devices.
 func TestNobodyListens(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventRejected), Status: 8})

@@ -18,7 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The tests of the files kernel_* run over libraries without a device: every event, every failure, and the end of a call in every phase.
+// The tests of the files kernel_* run with a replacement of the libraries that needs no device. They cover every event, every
+// failure, and the end of a call in every phase.
 
 // fakes are the two devices: one that follows InfiniBand, one that is like kernel siw.
 var fakes = []struct{ name, ip string }{{"fake0", "192.0.2.1"}, {"fake1", "198.51.100.1"}}
@@ -52,7 +53,7 @@ func newQP(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *verbs.QP {
 	return qp
 }
 
-// bench is what a test on one of them has open.
+// bench has the open objects of a test on one of them.
 type bench struct {
 	*testing.T
 	dev  *verbs.Device
@@ -77,7 +78,7 @@ func newBench(t *testing.T, name, ip string, cfg cm.Config) *bench {
 		t.Cleanup(func() { require.NoError(t, b.dev.CloseShared()) })
 	}
 	channels := fakeverbs.Live()["event channel"]
-	t.Cleanup(func() { // an attempt that was given up lets go of its ID in the background, and the last ID of the channel
+	t.Cleanup(func() { // an attempt that was given up frees its ID in the background, and with the last ID the channel
 		b.until("the end of the event channel", func() bool { return fakeverbs.Live()["event channel"] <= channels })
 	})
 	var err error
@@ -156,7 +157,7 @@ func (b *bench) idOf(qp *verbs.QP) fakeverbs.CMID {
 	return fakeverbs.CMID{}
 }
 
-// outcome waits for what a call in another goroutine returns.
+// outcome waits for the error that a call in another goroutine returns.
 func (b *bench) outcome(of <-chan error) error {
 	b.Helper()
 	select {
@@ -174,7 +175,7 @@ func (b *bench) until(what string, met func() bool) {
 	require.Eventually(b, met, 20*time.Second, time.Millisecond, what)
 }
 
-// whenCalled runs then once librdmacm's function has been called again, and has taken an event that was asked for with it.
+// whenCalled runs then once librdmacm's function has been called again, and has taken an event that was set for it.
 func (b *bench) whenCalled(function string, then func()) {
 	before := fakeverbs.Calls(function)
 	go func() {
@@ -225,7 +226,7 @@ func wait(t *testing.T, ch <-chan struct{}, what string) {
 	}
 }
 
-// TestUnfaked: nothing of what this package calls is the libraries'.
+// TestUnfaked: this package calls no function of the real libraries.
 func TestUnfaked(t *testing.T) {
 	fakeverbs.Start(t)
 	id, err := cm.Resolve(soon(t), "192.0.2.1:1", cm.Config{Device: device(t, "fake0")})

@@ -27,7 +27,7 @@ func insideListener(t *testing.T, vctx *verbs.Context) *kernelListener {
 	return l
 }
 
-// asking is a request that somebody else answers.
+// asking is a request that the test answers itself.
 func asking(t *testing.T, l *kernelListener) rawEvent {
 	t.Helper()
 	end, err := newEndpoint(PortSpaceTCP)
@@ -37,7 +37,7 @@ func asking(t *testing.T, l *kernelListener) rawEvent {
 	return rawEvent{event: EventConnectRequest, end: end}
 }
 
-// TestOfferAfterClose: the dispatcher may have a request in its hand when the listener is closed. Nobody would answer it.
+// TestOfferAfterClose: a request that the dispatcher offers to a closed listener is refused. Otherwise it would never be answered.
 func TestOfferAfterClose(t *testing.T) {
 	l := insideListener(t, insideContext(t))
 	require.True(t, l.offer(asking(t, l)))
@@ -53,7 +53,7 @@ func TestOfferAfterClose(t *testing.T) {
 	require.NoError(t, l.Close(), "again")
 }
 
-// TestEveryAcceptIsWoken: of two requests that come at once each wakes one who waits.
+// TestEveryAcceptIsWoken: two requests that arrive at once wake two calls of Accept.
 func TestEveryAcceptIsWoken(t *testing.T) {
 	l := insideListener(t, insideContext(t))
 	const n = 2
@@ -69,14 +69,14 @@ func TestEveryAcceptIsWoken(t *testing.T) {
 	for range n {
 		l.waiting = append(l.waiting, &kernelRequest{end: asking(t, l).end, ps: l.ps, device: "fake0", vctx: l.vctx})
 	}
-	l.wakeLocked() // both have come before anybody has taken the token
+	l.wakeLocked() // both arrive before a call of Accept takes the token
 	l.mu.Unlock()
 	for range n {
 		require.NoError(t, <-got)
 	}
 }
 
-// TestAllIDsAreForgotten: the channel keeps no record of IDs that are gone, and who has nothing to wait for sleeps.
+// TestAllIDsAreForgotten: the channel keeps no record of freed IDs, and a goroutine without events sleeps.
 func TestAllIDsAreForgotten(t *testing.T) {
 	vctx := insideContext(t)
 	l := insideListener(t, vctx)
@@ -97,7 +97,7 @@ func TestAllIDsAreForgotten(t *testing.T) {
 	require.Same(t, ch, shared.ch, "the listener has it still")
 }
 
-// TestRefusalIsTheLast: the dispatcher refuses a request when everything else has been closed; nothing of the channel is left.
+// TestRefusalIsTheLast: the dispatcher refuses a request after everything else has been closed, and the channel is freed.
 func TestRefusalIsTheLast(t *testing.T) {
 	vctx := insideContext(t)
 	t.Cleanup(fakeverbs.Release)
@@ -131,7 +131,7 @@ func TestEventOfAnIDThatIsGone(t *testing.T) {
 	fakeverbs.Hold("rdma_destroy_id")
 	closed := make(chan error, 1)
 	go func() { closed <- id.Close() }()
-	until(t, fakeverbs.Holding) // the ID is still there, its endpoint is not
+	until(t, fakeverbs.Holding) // the ID still exists, its endpoint does not
 	taken := fakeverbs.Calls("rdma_ack_cm_event")
 	require.True(t, fakeverbs.InjectCM(ids[len(ids)-1].ID, fakeverbs.CMEvent{Event: int(EventAddrChange)}))
 	until(t, func() bool { return fakeverbs.Calls("rdma_ack_cm_event") > taken })

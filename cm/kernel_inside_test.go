@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What cannot be seen from outside but by the time that it takes or the memory.
+// Tests of what is visible from outside only by its time or memory.
 
 // insideQP makes a QP on fake0.
 func insideQP(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *verbs.QP {
@@ -47,7 +47,7 @@ func until(t *testing.T, met func() bool) {
 	require.Eventually(t, met, 20*time.Second, time.Millisecond)
 }
 
-// TestNothingToWaitFor: after what means the end of a connection on the wire Close does not wait for the peer's answer.
+// TestNothingToWaitFor: after an event that ends the connection, Close does not wait for the peer's answer.
 func TestNothingToWaitFor(t *testing.T) {
 	vctx := insideContext(t)
 	ctx := t.Context()

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTooOldLibrary: a librdmacm that cannot be used is named in the error of whoever needs it.
+// TestTooOldLibrary: calls that need librdmacm return an error that says why it cannot be used.
 func TestTooOldLibrary(t *testing.T) {
 	if !fakeverbs.InProcessWithout(t, "rdma_establish") {
 		return

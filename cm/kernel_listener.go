@@ -16,24 +16,24 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kernelListener is an ID that listens, or two on the wildcard: one for each address family, because kernel siw refuses IPv4
-// on a listener for IPv6. It serves one device, or all of the kernel's that have its address.
+// kernelListener is an ID that listens. On the wildcard address it is two, one for each address family, because kernel siw
+// refuses IPv4 on a listener for IPv6. It serves one device, or all devices of the kernel that have its address.
 type kernelListener struct {
 	ends    []*endpoint
 	ps      PortSpace
 	local   kernelAddr
-	vctx    *verbs.Context // nil = whatever device a request comes in on, with its shared context
+	vctx    *verbs.Context // nil = the shared context of the device on which a request arrives
 	backlog int
 
 	mu      sync.Mutex
 	waiting []*kernelRequest
 	shut    bool
-	more    chan struct{} // holds a token while something waits
+	more    chan struct{} // holds a token while requests wait
 	closed  chan struct{}
 }
 
-// portTries is how often another free port is looked for. The kernel takes it from the table of its connection manager;
-// kernel siw then needs it in TCP's too.
+// portTries is the number of attempts to find a free port. The kernel takes a port that is free in the table of its connection
+// manager; kernel siw needs the same port in TCP.
 const portTries = 8
 
 // listenKernel listens on an address of the kernel's devices, or of vctx's.
@@ -86,11 +86,11 @@ func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context) (deviceLister,
 		l.destroy()
 		return nil, err
 	}
-	return l, nil // a host without IPv6 listens on IPv4
+	return l, nil // without IPv6 on this host it listens on IPv4 only
 }
 
-// kernelBacklog asks for as many requests as the kernel keeps for anybody, 1,024. It is offer that refuses: on InfiniBand the
-// kernel says nothing to a request that it has no room for, and the peer learns of it seconds later.
+// kernelBacklog asks for the maximum of the kernel, 1,024 requests. The limit of the program is enforced by offer, which refuses further requests: on
+// InfiniBand the kernel does not answer a request for which it has no room, and the peer notices that only seconds later.
 const kernelBacklog = 0
 
 // listen adds an ID.
@@ -144,7 +144,7 @@ func (l *kernelListener) destroy() {
 	}
 }
 
-// offer takes a request from the dispatcher, or refuses to.
+// offer takes a request from the dispatcher, and reports whether it did.
 func (l *kernelListener) offer(ev rawEvent) bool {
 	place := ev.end.where()
 	if l.vctx != nil && kernelName(l.vctx.Device()) != place.device {
@@ -192,7 +192,7 @@ func (l *kernelListener) devices() []*verbs.Device {
 	if l.vctx != nil {
 		return []*verbs.Device{l.vctx.Device()}
 	}
-	all, _ := verbs.Devices() // who has none now has none to name
+	all, _ := verbs.Devices() // after an error there are none to return
 	var ours []*verbs.Device
 	for _, d := range all {
 		if ofKernel(d) {
@@ -214,7 +214,7 @@ func (l *kernelListener) Accept(ctx context.Context) (ProviderRequest, error) {
 			if err == nil {
 				return r, nil
 			}
-			// Of a device that cannot be opened: the next one may be better.
+			// The device of this request cannot be opened. Another request may be on another device.
 			_ = r.Reject(nil)
 			continue
 		}

@@ -57,7 +57,7 @@ func TestWildcard(t *testing.T) {
 	require.Equal(t, "seen", string(re.PrivateData[:4]))
 }
 
-// TestWrongDevice: the way to an address may be another device's than the configured one's.
+// TestWrongDevice: another device than the configured one may have the route to an address.
 func TestWrongDevice(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, call := range []func() error{
@@ -77,7 +77,7 @@ func TestWrongDevice(t *testing.T) {
 	}
 }
 
-// TestPortTries: kernel siw needs a port that TCP has free too.
+// TestPortTries: kernel siw needs a port that is also free in TCP.
 func TestPortTries(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	fakeverbs.Fail("rdma_listen", 1, syscall.EADDRINUSE)
@@ -89,7 +89,7 @@ func TestPortTries(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE, "the port that was asked for")
 }
 
-// TestBacklog: as many requests wait as the configuration says, in their order, and further ones are refused.
+// TestBacklog: up to Backlog requests wait, in their order; further ones are refused.
 func TestBacklog(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		ln, err := cm.Listen(soon(b.T), net.JoinHostPort(b.ip, "0"), cm.Config{Context: b.vctx, Backlog: 3})
@@ -192,7 +192,7 @@ func TestRequestOfAClosedContext(t *testing.T) {
 	require.ErrorIs(t, <-accepted, context.Canceled)
 }
 
-// TestRequestAtAClosingListener: a request that comes in while its listener is closed is refused.
+// TestRequestAtAClosingListener: a request that arrives while its listener is being closed is refused.
 func TestRequestAtAClosingListener(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		b.Cleanup(fakeverbs.Release)
@@ -211,8 +211,8 @@ func TestRequestAtAClosingListener(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce: connections that share the event channel do not wait for each other, and one whose application is slow
-// keeps nobody.
+// TestManyAtOnce: connections that share the event channel do not wait for each other, also if the application of one of them is
+// slow.
 func TestManyAtOnce(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: fakeverbs.NoEvent})

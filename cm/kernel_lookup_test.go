@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hosts has names resolve to addresses, in the order given, until the test ends.
+// hosts makes names resolve to addresses, in this order, until the test ends.
 func hosts(t *testing.T, names map[string][]string) {
 	before := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = before })
@@ -34,7 +34,7 @@ func hosts(t *testing.T, names map[string][]string) {
 	}}
 }
 
-// answerDNS answers queries as RFC 1035 section 4 has them on a stream.
+// answerDNS answers queries on a stream (RFC 1035 section 4).
 func answerDNS(conn net.Conn, names map[string][]string) {
 	defer conn.Close()
 	for {
@@ -73,8 +73,8 @@ func answerDNS(conn net.Conn, names map[string][]string) {
 	}
 }
 
-// TestResolveHost: of the addresses of a host those of IPv4 are tried first, in their order, until one has a way; of the source's
-// family only, if there is a source. Where none has, the error is the first one's.
+// TestResolveHost: the IPv4 addresses of a host are tried first, in their order, until one has a route. If there is a source, only
+// addresses of its family are tried. If none has a route, the error is that of the first address.
 func TestResolveHost(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	hosts(t, map[string][]string{
@@ -123,7 +123,8 @@ func TestResolveHost(t *testing.T) {
 	require.Equal(t, before+1, fakeverbs.Calls("rdma_resolve_addr"), "there is no time for the other one")
 }
 
-// TestListenHost: a listener has the first of its host's addresses that is a device's and free, of a port that is taken none.
+// TestListenHost: a listener takes the first address of its host that a device has and that is free. If the port is in use, it
+// takes none.
 func TestListenHost(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	hosts(t, map[string][]string{
@@ -154,7 +155,7 @@ func TestListenHost(t *testing.T) {
 	_, err = listen(soon(t), "both.example.", "7306")
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 
-	// A context that ends during the first call leaves no time for more, neither of another address nor of another port.
+	// If the context ends during the first call, neither another address nor another port is tried.
 	t.Cleanup(fakeverbs.Release)
 	for _, c := range []struct{ host, port string }{{"later.example.", "7306"}, {"192.0.2.1", "0"}} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -176,7 +177,7 @@ func TestListenHost(t *testing.T) {
 	}
 }
 
-// TestAddresses: what is no address is an error that says so; a service can have a name.
+// TestAddresses: the error for a wrong address names it; a service can be given by name.
 func TestAddresses(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for address, text := range map[string]string{
@@ -226,12 +227,12 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// stale is a context whose deadline is over before anybody has noticed.
+// stale is a context whose deadline is over, but which is not done yet.
 type stale struct{ context.Context }
 
 func (s stale) Deadline() (deadline time.Time, ok bool) { return time.Unix(1, 0), true }
 
-// TestResolveLimits: the kernel is asked for a moment at a time, for the time that the context has, and not again when it is over.
+// TestResolveLimits: each request to the kernel has a short time, and no request is made after the deadline of the context.
 func TestResolveLimits(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	limits := func() []uint64 {
@@ -262,7 +263,8 @@ func TestResolveLimits(t *testing.T) {
 	require.ErrorIs(t, resolve(stale{t.Context()}), cm.ErrSetupTimeout, "not for ever")
 }
 
-// TestNoConnectionManager: where the kernel has none there is no device; what else fails is what it is.
+// TestNoConnectionManager: without a connection manager in the kernel the error Is ErrNoDevice; other errors are returned as they
+// are.
 func TestNoConnectionManager(t *testing.T) {
 	fakeverbs.Start(t)
 	vctx, err := device(t, "fake0").Open()

@@ -33,7 +33,7 @@ func TestAddressesOutOfRange(t *testing.T) {
 	}
 }
 
-// TestWrongQP: an ID and a request take a QP of their context that nobody uses, and stay usable when they get another one.
+// TestWrongQP: an ID and a request accept only a QP of their context that is not in use. They stay usable after a wrong one.
 func TestWrongQP(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		stranger, err := b.dev.Open()
@@ -65,7 +65,7 @@ func TestWrongQP(t *testing.T) {
 	})
 }
 
-// TestDialFails: nothing is left of a Dial that fails.
+// TestDialFails: a Dial that fails leaves nothing open.
 func TestDialFails(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	no := errors.New("no QP")

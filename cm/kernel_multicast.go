@@ -30,7 +30,7 @@ func (c *kernelConn) Datagram() (Datagram, bool) {
 	return c.datagram, c.ps == PortSpaceUDP && c.datagram.QPN != 0
 }
 
-// joinAttached joins a group and has the QP receive what is sent to it.
+// joinAttached joins a group and attaches the QP to it.
 func (e *endpoint) joinAttached(ctx context.Context, ps PortSpace, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
 	d, leave, err := e.joinGroup(ctx, ps, qp, group)
 	if err != nil {
@@ -44,10 +44,10 @@ func (e *endpoint) joinAttached(ctx context.Context, ps PortSpace, qp *verbs.QP,
 	}, nil
 }
 
-// membership is an ID's in a multicast group, or the attempt to become a member.
+// membership is the membership of an ID in a multicast group, or the attempt to join it.
 type membership struct {
 	at     netip.AddrPort
-	answer chan rawEvent // takes what the kernel says to it
+	answer chan rawEvent // gets the answer of the kernel
 }
 
 func (e *endpoint) memberships() []membership {
@@ -63,7 +63,7 @@ func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP, gr
 	if err := raiseUD(qp); err != nil {
 		return Datagram{}, nil, err
 	}
-	// The port is no part of a group, but librdmacm finds it by the whole address.
+	// The port does not belong to a group, but librdmacm looks groups up by the whole address.
 	at := netip.AddrPortFrom(group, 0)
 	answer := make(chan rawEvent, 1)
 	e.mu.Lock()
@@ -86,7 +86,7 @@ func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP, gr
 	leave := func() error {
 		err := e.call(func(id rawID) error { return id.leave(at) })
 		if errors.Is(err, verbs.ErrClosed) {
-			return nil // the end of the ID has left it
+			return nil // it was left when the ID was destroyed
 		}
 		forget()
 		return e.callError("rdma_leave_multicast", err)
@@ -101,6 +101,6 @@ func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP, gr
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	_ = leave() // what failed has to be left too
+	_ = leave() // a group must be left even if joining it failed
 	return Datagram{}, nil, err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestActiveRises: what fails between the peer's answer and the last word ends the attempt, and the QP with it.
+// TestActiveRises: a failure after the peer's answer ends the attempt, and moves the QP to ERR.
 func TestActiveRises(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, c := range []struct {
@@ -34,14 +34,14 @@ func TestActiveRises(t *testing.T) {
 		passive, err := req.Accept(soon(t), other, cm.ConnParam{})
 		require.ErrorIs(t, <-connected, syscall.EIO, c.call)
 		require.Equal(t, verbs.QPStateErr, qp.State())
-		if err == nil { // the answer was on its way already
+		if err == nil { // the answer had been sent already
 			wait(t, passive.Done(), "the end")
 			require.NoError(t, passive.Close())
 		}
 	}
 }
 
-// TestParameters: what the caller says is what the library is told.
+// TestParameters: the library gets the parameters of the caller.
 func TestParameters(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		active, passive := b.pair(cm.ConnParam{PrivateData: []byte("abc"), InitiatorDepth: 5, ResponderResources: 3, RetryCount: 2, RNRRetryCount: cm.None})
@@ -66,7 +66,7 @@ func TestParameters(t *testing.T) {
 	})
 }
 
-// TestParametersLeftOut: what the caller does not say is as the comment of ConnParam has it.
+// TestParametersLeftOut: parameters that are 0 have the defaults of the comment of ConnParam.
 func TestParametersLeftOut(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	b.pair(cm.ConnParam{PrivateData: []byte("abc")})

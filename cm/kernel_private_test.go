@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPrivateData: as much as the comment of ConnParam says goes through, and one byte more is refused by name.
+// TestPrivateData: the maximum in the comment of ConnParam is accepted, and the error for one byte more names it.
 func TestPrivateData(t *testing.T) {
 	for _, c := range []struct {
 		name, dev, ip          string
@@ -36,7 +36,7 @@ func TestPrivateData(t *testing.T) {
 				require.ErrorAs(t, err, &limit)
 				require.Equal(t, verbs.LimitError{Name: "private data", Limit: uint64(most), Value: uint64(most + 1)}, *limit)
 			}
-			// ask has a request come in with n bytes.
+			// ask makes a request with n bytes arrive.
 			ask := func(n int) (*cm.ID, *cm.Request, chan error) {
 				id, qp := b.resolve(cm.Config{PortSpace: c.space}), b.qp(c.typ)
 				connected := make(chan error, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// QPs are external to librdmacm: it knows their numbers, the attributes that it wants for each state are fetched from it
-// and set here.
+// librdmacm does not create the QPs. It knows only their numbers. For each state it returns the attributes to set, and the code
+// here sets them.
 
 // bindKernel moves a QP from RESET to INIT.
 func bindKernel(end *endpoint, qp *verbs.QP) error {
@@ -20,7 +20,7 @@ func bindKernel(end *endpoint, qp *verbs.QP) error {
 		return err
 	}
 	if qp.Type() != verbs.QPTypeUD {
-		// The kernel leaves the right to read out as long as it knows no depth, and other things on iWARP.
+		// The kernel does not set the right to read while it knows no depth, and on iWARP other attributes are missing.
 		attr.AccessFlags |= remoteAccess
 		mask |= verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
 	}
@@ -38,7 +38,7 @@ func attrFor(end *endpoint, to verbs.QPState) (attr verbs.QPAttr, mask verbs.QPA
 	return attr, mask, end.callError(fmt.Sprintf("rdma_init_qp_attr for %v", to), err)
 }
 
-// raise brings an InfiniBand QP from INIT to RTS.
+// raise moves an InfiniBand QP from INIT to RTS.
 func raise(end *endpoint, qp *verbs.QP, ord, ird int, minRNRTimer uint8) error {
 	attr, mask, err := attrFor(end, verbs.QPStateRTR)
 	if err != nil {
@@ -55,7 +55,7 @@ func raise(end *endpoint, qp *verbs.QP, ord, ird int, minRNRTimer uint8) error {
 	return qp.Modify(attr, mask)
 }
 
-// raiseUD brings a UD QP from where it is to RTS. It may serve several IDs.
+// raiseUD moves a UD QP from its state to RTS. Several IDs may use the QP.
 func raiseUD(qp *verbs.QP) error {
 	attr, err := qp.Query()
 	if err != nil {
@@ -73,14 +73,14 @@ func raiseUD(qp *verbs.QP) error {
 	return nil
 }
 
-// moved tells the provider of a QP where it has gone.
+// moved tells the provider of a QP its new state.
 func moved(qp *verbs.QP, to verbs.QPState, reason error) {
 	if m, ok := verbs.Ability[verbs.ProviderQPMover](qp.Provider()); ok {
 		m.Moved(to, reason)
 	}
 }
 
-// failedOf returns a channel that is closed when the QP fails; nil if its provider does not tell.
+// failedOf returns a channel that is closed when the QP fails, nil if the provider has none.
 func failedOf(qp *verbs.QP) <-chan struct{} {
 	if w, ok := verbs.Ability[verbs.ProviderQPWatcher](qp.Provider()); ok {
 		return w.Failed()
@@ -88,7 +88,7 @@ func failedOf(qp *verbs.QP) <-chan struct{} {
 	return nil
 }
 
-// toError moves a QP to ERR for a reason; QP.Err returns it. A QP that has been closed needs nothing.
+// toError moves a QP to ERR for a reason, which QP.Err returns. It does nothing to a closed QP.
 func toError(qp *verbs.QP, reason error) {
 	moved(qp, verbs.QPStateErr, reason)
 	_ = qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)

@@ -23,7 +23,7 @@ type kernelRequest struct {
 	ord, ird      int // the peer's
 }
 
-// prepare finds out about the device that the request came in on.
+// prepare finds the device on which the request arrived.
 func (r *kernelRequest) prepare() (err error) {
 	if r.vctx, err = kernelContext(r.vctx, r.device, "the request is"); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (r *kernelRequest) Depths() (ord, ird int) {
 	return r.ord, r.ird
 }
 
-// silent: kernel siw has 0 for both where the peer's frame had no depths.
+// silent reports whether the peer sent no depths: kernel siw then has 0 for both.
 func (r *kernelRequest) silent() bool { return r.dev.iwarp && r.ord == 0 && r.ird == 0 }
 
 // Bind implements ProviderRequest.
@@ -92,13 +92,14 @@ func (r *kernelRequest) Accept(ctx context.Context, qp *verbs.QP, param ConnPara
 	if err := r.end.call(func(id rawID) error { return id.accept(a.param) }); err != nil {
 		return nil, r.end.callError("rdma_accept", err)
 	}
-	if a.ps != PortSpaceUDP { // a datagram service hears nothing of its answer
+	if a.ps != PortSpaceUDP { // for datagrams there is no event after the answer
 		ev, err := a.await(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if a.dev.iwarp {
-			// Kernel siw serves at least as many as the peer asked for, and has less than we wanted if the peer does.
+			// Kernel siw serves at least the number that the peer asked for, and has fewer in progress than we asked for if
+			// the peer serves fewer.
 			c.ord, c.ird = min(c.ord, ev.responderResources), ev.initiatorDepth
 			c.arrived()
 		}

@@ -22,30 +22,30 @@ const resolveLimit = 10 * time.Second
 // resolveStep is how long the kernel searches at a time.
 const resolveStep = 250 * time.Millisecond
 
-// kernelRoute is an ID that knows its device and its way (rdma_resolve_addr and rdma_resolve_route are behind it).
+// kernelRoute is an ID with a device and a route (after rdma_resolve_addr and rdma_resolve_route).
 type kernelRoute struct {
 	ps     PortSpace
 	remote kernelAddr
 
 	end   *endpoint
 	dev   kernelDevice
-	taken bool // by Connect, which destroys end
+	taken bool // Connect has taken end, and destroys it
 }
 
-// kernelDevice is what the connection manager has to know about a device.
+// kernelDevice has what the connection manager must know about a device.
 type kernelDevice struct {
 	iwarp                  bool
 	maxORD, maxIRD         int
-	request, reply, reject int // octets of private data
+	request, reply, reject int // bytes of private data
 }
 
-// deviceOf asks a context's device.
+// deviceOf returns the kernelDevice of a context.
 func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	attr, err := vctx.QueryDevice()
 	if err != nil {
 		return kernelDevice{}, err
 	}
-	// librdmacm counts depths in 8 bits and has 255 for "as many as the device can", which we fill in ourselves.
+	// A depth of librdmacm has 8 bits, and 255 means the maximum of the device. We pass the maximum itself.
 	d := kernelDevice{maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
 	own, err := verbs.Own[verbs.ProviderKernelDevice](vctx.Device().Provider())
 	if err != nil {
@@ -57,7 +57,7 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 		return kernelDevice{}, fmt.Errorf("%w: datagrams on %v: iWARP has none", verbs.ErrNotSupported, vctx.Device())
 	case iwarp:
 		d.iwarp = true
-		// Kernel siw writes a wrong length for 252 to 255 octets. The interface ends at 255.
+		// Kernel siw writes a wrong length for 252 to 255 bytes. The interface allows up to 255.
 		d.request, d.reply, d.reject = 251, 251, 251
 	case ps == PortSpaceUDP:
 		d.request, d.reply, d.reject = 216-cmaHeader, 136, 136
@@ -67,7 +67,7 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	return d, nil
 }
 
-// cmaHeader is what the kernel puts before the private data of a request on InfiniBand: the IP addresses.
+// cmaHeader is the size of the IP addresses that the kernel puts before the private data of a request on InfiniBand.
 const cmaHeader = 36
 
 func checkPrivate(data []byte, most int) error {
@@ -77,8 +77,8 @@ func checkPrivate(data []byte, most int) error {
 	return nil
 }
 
-// resolveKernel finds the kernel's device that has the way to an address, which must be vctx's if that is not nil. The error
-// Is ErrNoDevice if the kernel has none.
+// resolveKernel finds the device of the kernel with a route to an address. It must be the device of vctx if that is not nil. The
+// error Is ErrNoDevice if there is none.
 func resolveKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (Route, *verbs.Context, error) {
 	host, port, err := splitAddress(address)
 	switch {
@@ -122,7 +122,7 @@ func resolveIP(ctx context.Context, to netip.AddrPort, cfg Config, vctx *verbs.C
 	return r, vctx, nil
 }
 
-// noKernelDevice adds ErrNoDevice to the errors that mean that there is none.
+// noKernelDevice adds ErrNoDevice to errors which mean that there is no device.
 func noKernelDevice(err error) error {
 	for _, no := range []syscall.Errno{syscall.ENODEV, syscall.ENOENT, syscall.ENOSYS, syscall.EPERM, syscall.EACCES} {
 		if errors.Is(err, no) {
@@ -132,8 +132,8 @@ func noKernelDevice(err error) error {
 	return err
 }
 
-// neighbour resolves the address. The kernel can fail to notice that a neighbour has answered until the time of the request
-// is up (seen with Linux 6.1), and finds it then: so it is asked for a short time, again and again.
+// neighbour resolves the address. Linux 6.1 was seen to notice the answer of a neighbour only when the time of the request was
+// over. So neighbour makes several requests with a short time.
 func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
 		step := max(min(resolveStep, time.Until(end)), time.Millisecond)
@@ -177,7 +177,7 @@ func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context)
 		return nil, err
 	}
 	if r.remote.Addr().IsMulticast() {
-		return vctx, nil // no one way leads to a group
+		return vctx, nil // a group has no single route
 	}
 	if err := r.end.call(func(id rawID) error { return id.resolveRoute(limit) }); err != nil {
 		return nil, r.end.callError("rdma_resolve_route", err)
@@ -185,7 +185,7 @@ func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context)
 	return vctx, r.await(ctx, EventRouteResolved)
 }
 
-// noWay adds ErrNoDevice where the kernel found no RDMA device for an address.
+// noWay adds ErrNoDevice to the error if the kernel found no RDMA device for an address.
 func noWay(to net.Addr, err error) error {
 	if errors.Is(err, syscall.ENODEV) {
 		return fmt.Errorf("%w of the kernel reaches %v: %w", verbs.ErrNoDevice, to, err)
@@ -193,7 +193,7 @@ func noWay(to net.Addr, err error) error {
 	return err
 }
 
-// kernelContext returns the context for a device that the kernel has chosen, which must be want's if that is not nil.
+// kernelContext returns the context for a device that the kernel has chosen. It must be the device of want if that is not nil.
 func kernelContext(want *verbs.Context, name, why string) (*verbs.Context, error) {
 	if want != nil {
 		if has := kernelName(want.Device()); has != name {
@@ -213,7 +213,7 @@ func kernelContext(want *verbs.Context, name, why string) (*verbs.Context, error
 	return nil, fmt.Errorf("%w: %s of %q, which libibverbs does not list", verbs.ErrNoDevice, why, name)
 }
 
-// kernelName returns the name by which the kernel knows a device, or what the device wraps; "" if it is none of the kernel's.
+// kernelName returns the name that a device, or the device that it wraps, has in the kernel; "" for other devices.
 func kernelName(d *verbs.Device) string {
 	if k, ok := verbs.Ability[verbs.ProviderKernelDevice](d.Provider()); ok {
 		return k.KernelName()
@@ -235,7 +235,7 @@ func (r *kernelRoute) await(ctx context.Context, want Event) error {
 // RemoteAddr implements Route.
 func (r *kernelRoute) RemoteAddr() net.Addr { return r.remote }
 
-// Close implements Route. It frees the ID if no attempt has taken it.
+// Close implements Route. It frees the ID unless Connect has taken it.
 func (r *kernelRoute) Close() error {
 	if !r.taken {
 		r.end.destroy()

@@ -25,8 +25,8 @@ func listening() (ids []fakeverbs.CMID) {
 	return ids
 }
 
-// TestWildcardHalfway: where the port is free for one address family only, nothing of the listener is left, and if any port
-// will do another one is taken.
+// TestWildcardHalfway: if the port is free for one address family only, Listen fails and leaves nothing open. With port 0 it tries
+// another port.
 func TestWildcardHalfway(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() { require.NoError(t, device(t, "fake0").CloseShared()) })

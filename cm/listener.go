@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Listener takes connection requests. All methods may be called concurrently.
+// Listener accepts connection requests. All methods may be called concurrently.
 type Listener struct {
 	node    lifetime.Node
 	vctx    *verbs.Context
@@ -21,7 +21,7 @@ type Listener struct {
 }
 
 // Listen listens on address, "host:port" (rdma_listen(3)): an empty host means every address of the device, port 0 any
-// free port. ctx bounds the call only. The caller closes the listener.
+// free port. ctx bounds only the call. The caller closes the listener.
 func Listen(ctx context.Context, address string, cfg Config) (*Listener, error) {
 	l, err := listen(ctx, address, cfg)
 	return l, opError("Listen", address, err)
@@ -52,13 +52,14 @@ func listen(ctx context.Context, address string, cfg Config) (*Listener, error) 
 	return l, nil
 }
 
-// Addr returns the address that is listened on.
+// Addr returns the address on which the listener listens.
 func (l *Listener) Addr() net.Addr { return l.p.Addr() }
 
-// Context returns the verbs context of the requests; with Auto that of the first of the Devices, and each request has its own.
+// Context returns the verbs context of the requests. With Auto each request has a context of its own, and Context returns that of
+// the first of the Devices.
 func (l *Listener) Context() *verbs.Context { return l.vctx }
 
-// Devices returns the devices that are listened on.
+// Devices returns the devices on which the listener listens.
 func (l *Listener) Devices() []*verbs.Device { return slices.Clone(l.devices) }
 
 // String shows the address and the devices.
@@ -81,11 +82,11 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	return r, nil
 }
 
-// contexter is a ProviderRequest that knows the context of the device on which it came in.
+// contexter is a ProviderRequest that knows the context of the device on which it arrived.
 type contexter interface{ context() *verbs.Context }
 
-// Close ends every Accept and refuses the requests that wait. Connections and requests that were taken go on. It is
-// idempotent and may be called on nil.
+// Close ends every Accept and refuses the waiting requests. Connections, and requests that Accept has returned, are not
+// affected. Close is idempotent and may be called on nil.
 func (l *Listener) Close() error {
 	if l == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What a build without cgo has instead of the kernel's connection manager.
+// The replacement for the kernel's connection manager in builds without cgo.
 
 func errNoKernel() error {
 	return fmt.Errorf("%w of the kernel: %w", verbs.ErrNoDevice, verbs.RDMACore())

@@ -10,32 +10,32 @@ import (
 
 // ConnParam describes one side of a connection (struct rdma_conn_param).
 type ConnParam struct {
-	// PrivateData goes to the peer with the request, the acceptance or the rejection. How much a device carries is its
-	// own matter: 508 bytes on the user-space siw, 251 on iWARP devices of the kernel. On InfiniBand and RoCE a request
-	// carries 56, an acceptance 196, a rejection 148, and the peer sees as many, the rest being zeros; for
-	// datagrams 180, 136 and 136. More is refused with a *verbs.LimitError.
+	// PrivateData is sent to the peer with the request, the acceptance or the rejection. The maximum depends on the device:
+	// 508 bytes on the user-space siw, 251 on iWARP devices of the kernel. On InfiniBand and RoCE it is 56 in a request, 196
+	// in an acceptance, 148 in a rejection; for datagrams 180, 136 and 136. There the peer always receives the maximum,
+	// filled up with zeros. More is refused with a *verbs.LimitError.
 	PrivateData []byte
-	// InitiatorDepth is how many Reads and atomics this side may have in progress (ORD), ResponderResources how many of the
-	// peer's it answers at a time (IRD). 0 = as many as the device can, None = none. The peer's values lower them:
-	// ID.Depths tells what was agreed on, ID.PeerDepths what the peer said. The user-space siw tells the peer a power of two,
-	// for which it rounds ResponderResources down: the siw of Linux rounds up what it is told.
+	// InitiatorDepth is the number of Reads and atomics that this side may have in progress (ORD), ResponderResources the
+	// number of the peer's that it answers at a time (IRD). 0 = the maximum of the device, None = none. The values of the peer
+	// can lower them: ID.Depths returns the agreed values, ID.PeerDepths those of the peer. The user-space siw rounds
+	// ResponderResources down to a power of two, because the siw of Linux rounds the value that it receives up.
 	InitiatorDepth, ResponderResources int
-	// RetryCount is how often the device sends a packet again that the peer has not acknowledged, RNRRetryCount how often
-	// the *peer's* device sends again to a receiver that is not ready, 1 to 7 (0 = DefaultRetryCount and
-	// DefaultRNRRetryCount, None = never; 7 of the latter = without end). Only what the active side gives as RetryCount
-	// counts, for both. They are for InfiniBand and RoCE; iWARP has TCP for that. When they are used up a request fails
-	// with verbs.WCRetryExcErr or verbs.WCRNRRetryExcErr. The rxe of Linux takes a RetryCount of 7 for without end
-	// too, and never notices then that a host has gone.
+	// RetryCount is the number of times that the device resends a packet which the peer has not acknowledged, RNRRetryCount
+	// the number of times that the *peer's* device resends to a receiver that is not ready. Both are 1 to 7 (0 =
+	// DefaultRetryCount and DefaultRNRRetryCount, None = never); an RNRRetryCount of 7 has no limit. The RetryCount of the
+	// active side is used for both sides. Both are for InfiniBand and RoCE; on iWARP TCP resends. When they are used up, a
+	// request fails with verbs.WCRetryExcErr or verbs.WCRNRRetryExcErr. For rxe of Linux a RetryCount of 7 also has no
+	// limit; then it never notices that a host has gone.
 	RetryCount, RNRRetryCount int
-	// MinRNRTimer is how long the peer's device waits before it sends again to this side where no receive was posted, as
-	// the code of ibv_modify_qp(3), 1 to 31 (0 = DefaultMinRNRTimer). InfiniBand and RoCE.
+	// MinRNRTimer is the time that the peer's device waits before it resends a message for which this side had no receive
+	// posted. It is a code of ibv_modify_qp(3), 1 to 31 (0 = DefaultMinRNRTimer), for InfiniBand and RoCE.
 	MinRNRTimer uint8
 }
 
 const (
-	// DefaultRetryCount is the most that every device counts.
+	// DefaultRetryCount is the largest count that is a limit on every device.
 	DefaultRetryCount = 6
-	// DefaultRNRRetryCount is without end.
+	// DefaultRNRRetryCount means no limit.
 	DefaultRNRRetryCount = 7
 	// DefaultMinRNRTimer is 0.64 ms.
 	DefaultMinRNRTimer = 12
@@ -44,8 +44,8 @@ const (
 // None as a depth means that there are no Reads and atomics in that direction, as a count of retries that there are none.
 const None = -1
 
-// Depth returns the number that a depth of ConnParam stands for on a device that can do at most most. It fails for
-// values that are out of range, naming the field.
+// Depth returns the number that a depth of ConnParam stands for on a device with the maximum most. For values out of range
+// it returns an error that names the field.
 func Depth(field string, v, most int) (int, error) {
 	switch {
 	case v == None:

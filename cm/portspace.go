@@ -4,7 +4,7 @@ package cm
 
 import "fmt"
 
-// PortSpace tells what kind of service a port belongs to, with the numbers of enum rdma_port_space.
+// PortSpace is the kind of service of a port, with the numbers of enum rdma_port_space.
 type PortSpace uint16
 
 const (

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Request is a peer's wish to connect. It is answered once, by Accept or Reject; a request that is dropped without an
-// answer leaves the peer to its time-out, and on a device of the kernel its ID to the process.
+// Request is the request of a peer to connect. The program answers it once, by Accept or Reject. If it does not, the peer waits
+// until its time-out, and on devices of the kernel the ID is never freed.
 type Request struct {
 	vctx *verbs.Context
 	p    ProviderRequest
@@ -29,10 +29,10 @@ func (r *Request) Context() *verbs.Context { return r.vctx }
 func (r *Request) PrivateData() []byte { return r.p.PrivateData() }
 
 // Depths returns the numbers of Reads and atomics in progress that the peer offers, as requester (ORD) and as responder
-// (IRD); -1 where it did not say.
+// (IRD), -1 if the peer sent none.
 func (r *Request) Depths() (ord, ird int) { return r.p.Depths() }
 
-// LocalAddr returns the address that the peer called.
+// LocalAddr returns the local address, to which the peer connects.
 func (r *Request) LocalAddr() net.Addr { return r.p.LocalAddr() }
 
 // RemoteAddr returns the peer's address.
@@ -49,7 +49,7 @@ func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*I
 	address := r.p.RemoteAddr().String()
 	if err := bindQP(r.vctx, qp, r.p.Bind); err != nil {
 		if !errors.Is(err, verbs.ErrForeign) && !errors.Is(err, verbs.ErrInvalid) && !errors.Is(err, verbs.ErrState) {
-			// Not the caller's mistake: the peer may have gone, and another QP would not help.
+			// This is not the caller's mistake: the peer may have gone, and another QP would not help.
 			if r.answer("Accept") == nil {
 				_ = r.p.Reject(nil)
 			}

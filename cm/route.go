@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// resolveRoute finds the device and the way to an address.
+// resolveRoute finds the device for an address and the route to it.
 func resolveRoute(ctx context.Context, address string, cfg Config) (Route, *verbs.Context, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func resolveAuto(ctx context.Context, address string, cfg Config) (Route, *verbs
 	return nil, nil, noDevice(devices, kernelErr)
 }
 
-// noDevice is the error of a choice that found nothing.
+// noDevice is the error if there is no device for an address.
 func noDevice(devices []*verbs.Device, cause error) error {
 	names := ""
 	for _, d := range devices {
@@ -83,7 +83,7 @@ func (kernelManager) Listen(ctx context.Context, address string, cfg Config) (Pr
 	return l, err
 }
 
-// manager returns what makes the connections of a device.
+// manager returns the Provider of a device's connections.
 func manager(d *verbs.Device) (Provider, error) {
 	if p, ok := verbs.Ability[Provider](d.Provider()); ok {
 		return p, nil
@@ -94,7 +94,7 @@ func manager(d *verbs.Device) (Provider, error) {
 	return nil, fmt.Errorf("%w: device %s has no connection manager", verbs.ErrNotSupported, d.Name())
 }
 
-// ofKernel reports whether a device is one of the kernel's itself, not one that wraps such.
+// ofKernel reports whether a device is one of the kernel, and not one that wraps one of the kernel.
 func ofKernel(d *verbs.Device) bool {
 	_, ok := d.Provider().(verbs.ProviderKernelDevice)
 	return ok

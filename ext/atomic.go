@@ -9,14 +9,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// MaskedFetchAdd returns what memory that held orig holds after a masked FetchAdd (RFC 7306 section 5.1.1). A set bit in
-// mask is the most significant bit of a field, out of which no carry goes; the carry out of bit 63 is always dropped. A
-// mask of 0 is the addition of 64 bits, a mask of all ones is XOR. The requester gets orig.
+// MaskedFetchAdd returns the result of a masked FetchAdd on memory with the value orig (RFC 7306 section 5.1.1). A set bit
+// in mask is the most significant bit of a field: the carry out of it is dropped, like the carry out of bit 63. A mask of 0
+// is the addition of 64 bits, a mask of all ones is XOR. The requester gets orig.
 func MaskedFetchAdd(orig, add, mask uint64) uint64 { return rdmap.FetchAdd(orig, add, mask) }
 
-// MaskedCmpSwap returns what memory that held orig holds after a masked CmpSwap (RFC 7306 section 5.1.2). If orig equals
-// compare in every bit that is set in compareMask, the bits that are set in swapMask are those of swap and the others
-// those of orig; if not, it is orig. The requester gets orig in both cases and learns from it which one it was.
+// MaskedCmpSwap returns the result of a masked CmpSwap on memory with the value orig (RFC 7306 section 5.1.2). If orig equals
+// compare in every bit that is set in compareMask, the result has the bits of swap where swapMask is set, and those of orig
+// elsewhere. If not, the result is orig. The requester gets orig in both cases, from which it can tell them apart.
 func MaskedCmpSwap(orig, compare, compareMask, swap, swapMask uint64) uint64 {
 	return rdmap.CmpSwap(orig, compare, compareMask, swap, swapMask)
 }

@@ -15,8 +15,8 @@ const Atomics = verbs.OpSet(1<<verbs.OpFetchAdd | 1<<verbs.OpCmpSwap | 1<<verbs.
 // which is made of a Write and Immediate Data.
 const Operations = Atomics | verbs.OpSet(1<<verbs.OpImm64|1<<verbs.OpWriteImm)
 
-// Support tells how an operation can be had. The type of the transport does not tell it: one iWARP device has atomics and
-// the other has not.
+// Support says whether a device has an operation. That does not follow from the transport: some iWARP devices have atomics,
+// others do not.
 type Support uint8
 
 const (
@@ -35,7 +35,7 @@ func (s Support) String() string {
 	return fmt.Sprintf("Support(%d)", uint8(s))
 }
 
-// Capability is an operation and how it can be had.
+// Capability is an operation and its support by a device.
 type Capability struct {
 	Op      verbs.Op
 	Support Support
@@ -44,8 +44,8 @@ type Capability struct {
 // String returns for example "masked-fetch-add: native".
 func (c Capability) String() string { return c.Op.String() + ": " + c.Support.String() }
 
-// Capabilities tells of every operation, in the order of verbs.Ops, how ctx's device offers it. What the peer of a
-// connection can do is another question: see [Probe].
+// Capabilities returns the support of ctx's device for every operation, in the order of verbs.Ops. To find out what the peer
+// of a connection can do, see [Probe].
 func Capabilities(ctx *verbs.Context) []Capability {
 	caps := make([]Capability, 0, 16)
 	for op := range verbs.Ops() {
@@ -54,7 +54,7 @@ func Capabilities(ctx *verbs.Context) []Capability {
 	return caps
 }
 
-// SupportOf tells how ctx's device offers op.
+// SupportOf returns the support of ctx's device for op.
 func SupportOf(ctx *verbs.Context, op verbs.Op) Support {
 	if ctx.Supports(op) {
 		return Native

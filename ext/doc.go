@@ -5,7 +5,7 @@
 //   - builders of the work requests: [FetchAddWR], [CmpSwapWR], [MaskedFetchAddWR], [MaskedCmpSwapWR], [ImmDataWR],
 //     [WriteImm64WRs];
 //   - their arithmetic: [MaskedFetchAdd], [MaskedCmpSwap], and [FieldMask] for words that are divided into fields;
-//   - what a device can do of all operations: [Capabilities];
+//   - which operations a device has: [Capabilities];
 //   - the RFC's way to find out whether the peer has atomics: [Probe].
 //
 // The builders return a request without ID and Flags; the caller sets them and posts:

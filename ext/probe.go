@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Outcome is what a [Probe] found out.
+// Outcome is the finding of a [Probe].
 type Outcome uint8
 
 const (
@@ -40,38 +40,39 @@ func (o Outcome) String() string {
 // ProbeResult is the answer of a [Probe].
 type ProbeResult struct {
 	Outcome Outcome
-	// Value is what the word holds, as a number in host order, if the Outcome is Supported.
+	// Value is the value of the word, as a number in host order, if the Outcome is Supported.
 	Value uint64
-	// Reason tells why the Outcome is another: it Is the verbs.WCStatus of the request, and holds what ended the
-	// connection, a *verbs.TerminateError where the peer named the error. It is nil if the Outcome is Supported.
+	// Reason is nil if the Outcome is Supported. Otherwise it Is the verbs.WCStatus of the request, and wraps the reason for
+	// the end of the connection: a *verbs.TerminateError if the peer reported an error.
 	Reason error
-	// Others are completions of other requests that were in the CQ before the probe's: receives, if the QP's two queues
-	// share the CQ.
+	// Others are completions of other requests that were in the CQ before that of the probe: receives, if both queues of
+	// the QP use this CQ.
 	Others []verbs.WC
 }
 
 // Implementation constants.
 const (
 	probePoll  = time.Millisecond // between polls of a CQ whose events go to a shared channel
-	probeFlush = 10 * time.Second // bound of the flush of a probe that was given up
+	probeFlush = 10 * time.Second // for the flush of a probe that was given up
 )
 
-// Probe finds out whether the peer of a connection has the [Atomics], by the means of RFC 7306 section 1.1: it posts a
-// FetchAdd of 0 on the 64-bit integer at addr in the peer's region rkey, which must be aligned and allow atomics. If the
-// peer has FetchAdd it has the others too. Immediate Data cannot be probed for, because it would consume a receive of the
-// peer's.
+// Probe finds out whether the peer of a connection has the [Atomics], as RFC 7306 section 1.1 proposes: it posts a FetchAdd of
+// 0 on the 64-bit integer at addr in the peer's region rkey, which must be aligned and allow atomics. A peer that has
+// FetchAdd has the others too. There is no probe for Immediate Data, because it would consume a receive of the peer.
 //
-// The QP must be connected and idle, and nobody else may poll its send CQ during the call. The sink is a region of the
-// call's own.
+// The QP must be connected and idle, and no other goroutine may poll its send CQ during the call. Probe registers a sink of
+// its own.
 //
-// A peer without atomics answers with a Terminate message: the Outcome is NotSupported, and the connection is lost. If it
-// ends in another way, for example because the key is wrong, the Outcome is Undecided and the connection is lost, too. The
-// error is nil in all these cases. It is not nil where nothing could be asked: it Is verbs.ErrNotSupported if the own
-// device has no FetchAdd, verbs.ErrState if the QP is not connected, verbs.ErrLimit if no atomics in progress were agreed
-// on (ORD 0); the connection is as it was.
+// A peer without atomics answers with a Terminate message: the Outcome is NotSupported, and the connection is lost. If the
+// connection ends for another reason, for example because the key is wrong, the Outcome is Undecided. The error is nil in
+// all these cases.
 //
-// When ctx is done before the answer is there, the error Is ctx.Err(). As a request cannot be taken back, the QP is then
-// moved to the state ERR and the request flushed, before the sink is deregistered.
+// The error is not nil if Probe could not send the request: it Is verbs.ErrNotSupported if the device of qp has no FetchAdd,
+// verbs.ErrState if the QP is not connected, verbs.ErrLimit if no atomics in progress were agreed on (ORD 0). Then the
+// connection is unchanged.
+//
+// When ctx is done before the answer arrives, the error Is ctx.Err(). A request cannot be withdrawn, so Probe then moves the QP
+// to the state ERR and flushes the request, before it deregisters the sink.
 func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res ProbeResult, err error) {
 	if qp == nil {
 		return res, fmt.Errorf("ext: Probe: no QP: %w", verbs.ErrInvalid)
@@ -105,7 +106,7 @@ func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res Pro
 	if err != nil {
 		return res, fmt.Errorf("ext: Probe: %w", err)
 	}
-	// The identifier is the only thing that tells the request's completion from others, also on error.
+	// Only the identifier distinguishes the completion of this request from others, also on error.
 	wr := FetchAddWR([]verbs.SGE{sge}, addr, rkey, 0)
 	wr.ID, wr.Flags = rand.Uint64(), verbs.SendSignaled
 	if _, err := qp.PostSend([]verbs.SendWR{wr}); err != nil {
@@ -122,7 +123,7 @@ func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res Pro
 	return res, nil
 }
 
-// judge finds the outcome in the request's completion and in what ended the connection.
+// judge determines the outcome from the completion of the request and the reason for the end of the connection.
 func (r *ProbeResult) judge(qp *verbs.QP, wc *verbs.WC) {
 	if wc.Status == verbs.WCSuccess {
 		r.Outcome = Supported
@@ -140,13 +141,13 @@ func (r *ProbeResult) judge(qp *verbs.QP, wc *verbs.WC) {
 	}
 	switch [3]uint8{term.Layer, term.Type, term.Code} {
 	case [3]uint8{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperOpcode},
-		// So it arrives from siw of Linux, which exchanges layer and type. By the RFCs it is an error of the set-up.
+		// siw of Linux sends it like this, because it swaps layer and type. By the RFCs these numbers are an error of the set-up.
 		[3]uint8{rdmap.LayerMPA, 0, mpa.ErrCodeIRD}:
 		r.Outcome = NotSupported
 	}
 }
 
-// awaitProbe waits for the completion with the identifier id and puts the others aside.
+// awaitProbe waits for the completion with the identifier id and collects the others.
 func awaitProbe(ctx context.Context, qp *verbs.QP, id uint64, others *[]verbs.WC) (verbs.WC, error) {
 	wcs := make([]verbs.WC, 1)
 	for {
@@ -167,8 +168,8 @@ func awaitProbe(ctx context.Context, qp *verbs.QP, id uint64, others *[]verbs.WC
 	}
 }
 
-// pollShared waits for a completion in a CQ whose events go to a channel of the caller's, where only the caller may
-// wait.
+// pollShared waits for a completion in a CQ whose events go to a channel of the caller. It polls, because only the caller may
+// wait for that channel.
 func pollShared(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int, error) {
 	tick := time.NewTicker(probePoll)
 	defer tick.Stop()
@@ -184,14 +185,14 @@ func pollShared(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int, error) 
 	}
 }
 
-// giveUp flushes the request id and takes its completion out of the CQ.
+// giveUp flushes the request id and polls its completion.
 func giveUp(qp *verbs.QP, id uint64, others *[]verbs.WC) error {
 	ctx, cancel := context.WithTimeout(context.Background(), probeFlush)
 	defer cancel()
 	if err := qp.Drain(ctx); err != nil {
 		return err
 	}
-	// The completion is in the CQ, unless that is closed or has overflowed, which is what has been reported.
+	// The completion is in the CQ, unless the CQ is closed or has overflowed; then that has been reported.
 	wcs := make([]verbs.WC, 1)
 	for {
 		n, err := qp.SendCQ().Poll(wcs)
