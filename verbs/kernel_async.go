@@ -108,19 +108,10 @@ func (c *kernelContext) readEvents() {
 
 // event acts on an event and queues it.
 func (c *kernelContext) event(ev AsyncEvent, cookie uint64) {
-	switch o := byCookie(cookie).(type) {
-	case *kernelQP:
-		ev.QP = o.owner
-		o.event(&ev)
-	case *kernelCQ:
-		ev.CQ = o.owner
-		o.event(&ev)
-	case *kernelSRQ:
-		ev.SRQ = o.owner
-	default:
-		if cookie != 0 {
-			return // of an object that is gone
-		}
+	if target, ok := byCookie(cookie).(asyncTarget); ok {
+		target.event(&ev)
+	} else if cookie != 0 {
+		return // of an object that is gone
 	}
 	c.async.put(ev)
 }

@@ -22,7 +22,7 @@ type kernelChannel struct {
 	mu     sync.Mutex // guards what follows; after that of a CQ
 	cqs    int        // that send their events here
 	closed bool
-	own    []*kernelCQ // events that the provider made
+	own    []*CQ // events that the provider made
 }
 
 // CreateCompChannel makes a completion channel.
@@ -46,8 +46,7 @@ func (ch *kernelChannel) Wait(ctx context.Context) (*CQ, error) {
 	var failed error
 	err := ch.file.Wait(ctx, func() bool {
 		for {
-			if cq := ch.take(); cq != nil {
-				owner = cq.owner
+			if owner = ch.take(); owner != nil {
 				return true
 			}
 			cookie, rc := ch.c.event()
@@ -61,9 +60,10 @@ func (ch *kernelChannel) Wait(ctx context.Context) (*CQ, error) {
 				failed = callError("ibv_get_cq_event", rc)
 				return true
 			}
-			if cq, ok := byCookie(cookie).(*kernelCQ); ok && cq.notified() {
-				owner = cq.owner
-				return true
+			if cq, ok := byCookie(cookie).(compSource); ok {
+				if owner = cq.notified(); owner != nil {
+					return true
+				}
 			}
 		}
 	})
@@ -74,14 +74,14 @@ func (ch *kernelChannel) Wait(ctx context.Context) (*CQ, error) {
 }
 
 // post adds an event that the provider made.
-func (ch *kernelChannel) post(cq *kernelCQ) {
+func (ch *kernelChannel) post(cq *CQ) {
 	ch.mu.Lock()
 	ch.own = append(ch.own, cq)
 	ch.mu.Unlock()
 	ch.file.Wake()
 }
 
-func (ch *kernelChannel) take() *kernelCQ {
+func (ch *kernelChannel) take() *CQ {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if len(ch.own) == 0 {
@@ -93,10 +93,10 @@ func (ch *kernelChannel) take() *kernelCQ {
 }
 
 // forget drops the events of a CQ.
-func (ch *kernelChannel) forget(cq *kernelCQ) {
+func (ch *kernelChannel) forget(cq *CQ) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.own = slices.DeleteFunc(ch.own, func(o *kernelCQ) bool { return o == cq })
+	ch.own = slices.DeleteFunc(ch.own, func(o *CQ) bool { return o == cq })
 }
 
 // Close ends every Wait and destroys the channel: at once, or with its last CQ, because the library keeps a channel that

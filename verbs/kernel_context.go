@@ -13,15 +13,15 @@ import (
 
 // kernelContext is an open device.
 type kernelContext struct {
-	dev   *kernelDevice
-	owner *Context
-	c     rawContext
-	attr  DeviceAttr
-	model model
-	file  *eventfd.File
-	async asyncQueue
+	dev     *kernelDevice
+	owner   *Context
+	c       rawContext
+	attr    DeviceAttr
+	ops     OpSet
+	withInv uint // the library's flag of a completion that names an invalidated key
+	file    *eventfd.File
+	async   asyncQueue
 
-	plug   rawCQ // see plugHole
 	counts struct{ pd, mr, mw, cq, qp, srq, ah objectCount }
 }
 
@@ -35,54 +35,53 @@ var forkInit = sync.OnceFunc(func() {
 // Open opens the device and begins to read its events.
 func (d *kernelDevice) Open(owner *Context) (ProviderContext, error) {
 	forkInit()
-	c := &kernelContext{dev: d, owner: owner}
+	c := &kernelContext{dev: d, owner: owner, withInv: uint(WCWithInv)}
 	var fd, rc int
 	if c.c, fd, rc = rawOpen(d.info.Name, d.info.NodeGUID); rc != 0 {
 		return nil, callError("ibv_open_device", rc)
 	}
-	err := c.start(fd)
+	p, err := c.start(fd)
 	if err != nil {
-		c.unplug()
 		c.c.close()
 		return nil, err
 	}
-	return c, nil
+	return p, nil
 }
 
-// start finds out what the device has and begins to read its events, from a descriptor.
-func (c *kernelContext) start(events int) error {
+// start finds out what the device has, begins to read its events from a descriptor, and returns the context for its driver.
+func (c *kernelContext) start(events int) (ProviderContext, error) {
 	var err error
 	var rc int
 	if c.attr, rc = c.c.queryDevice(); rc != 0 {
-		return callError("ibv_query_device", rc)
+		return nil, callError("ibv_query_device", rc)
 	}
-	c.model = modelOf(c.dev.info, c.attr)
-	if c.model.hole {
-		c.plugHole()
-	}
-	if c.attr.MaxInlineData, err = c.dev.maxInline(c); err != nil {
-		return err
+	d := driverOf(c.dev.info, c.attr)
+	c.ops = d.ops
+	if c.attr.MaxInlineData, err = c.dev.maxInline(c.c, d.inline); err != nil {
+		return nil, err
 	}
 	if c.file, err = eventfd.New(events, c.dev.info.Name+" events"); err != nil {
-		return err
+		return nil, err
 	}
 	c.async.init()
 	c.limitObjects()
 	go c.readEvents()
-	return nil
+	if d.wrap == nil {
+		return c, nil
+	}
+	return d.wrap(c), nil
 }
 
 // QueryDevice returns what start learnt: attributes do not change while a device is open.
 func (c *kernelContext) QueryDevice() (DeviceAttr, error) { return c.attr, nil }
 
-// Ops is what the device's driver does, see model.
-func (c *kernelContext) Ops() OpSet { return c.model.ops }
+// Ops is what the device's driver does, see driverOf.
+func (c *kernelContext) Ops() OpSet { return c.ops }
 
 // Close ends every WaitEvent and the reader of events, and closes the device.
 func (c *kernelContext) Close() error {
 	err := c.file.Close()
 	c.async.close()
-	c.unplug()
 	if rc := c.c.close(); rc != 0 {
 		return callError("ibv_close_device", rc)
 	}

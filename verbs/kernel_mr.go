@@ -31,38 +31,43 @@ func (m *kernelMR) learn(keys mrKeys) {
 
 // RegMR registers memory.
 func (pd *kernelPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
-	m := &kernelMR{ctx: pd.ctx, length: len(mem)}
-	addr := addressOf(mem)
-	if err := pd.ctx.checkIova(addr, iova); err != nil {
+	m := new(kernelMR)
+	if err := m.register(pd, mem, iova, access); err != nil {
 		return nil, err
 	}
+	return m, nil
+}
+
+func (m *kernelMR) register(pd *kernelPD, mem []byte, iova uint64, access AccessFlags) error {
+	m.ctx, m.length = pd.ctx, len(mem)
+	addr := addressOf(mem)
+	if err := checkIova(addr, iova); err != nil {
+		return err
+	}
 	if err := pd.ctx.counts.mr.add(); err != nil {
-		return nil, err
+		return err
 	}
 	// The library keeps the address, not the pointer: the handle has pinned the memory.
 	c, keys, rc := pd.c.regMR(addr, len(mem), iova, kernelAccess(access))
 	runtime.KeepAlive(mem)
 	if rc != 0 {
 		pd.ctx.counts.mr.remove()
-		return nil, pd.ctx.regError("ibv_reg_mr", rc, len(mem), access)
+		return pd.ctx.regError("ibv_reg_mr", rc, len(mem), access)
 	}
 	m.c = c
 	m.learn(keys)
-	return m, nil
+	return nil
 }
+
+func (m *kernelMR) base() *kernelMR { return m }
 
 // kernelAccess takes out what the kernel is not to see: a zero-based region is one at iova 0, which every driver does that
 // does iova, while few know the flag; and AllocMR has taken care of huge pages.
 func kernelAccess(access AccessFlags) AccessFlags { return access &^ (AccessZeroBased | AccessHugeTLB) }
 
 // checkIova refuses what the kernel would misunderstand or refuse without reason.
-func (c *kernelContext) checkIova(addr uintptr, iova uint64) error {
-	switch page := uint64(os.Getpagesize()) - 1; {
-	case iova == uint64(addr):
-		return nil
-	case c.model.noIova:
-		return fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible", ErrNotSupported, c.dev.info.Name)
-	case iova&page != uint64(addr)&page:
+func checkIova(addr uintptr, iova uint64) error {
+	if page := uint64(os.Getpagesize()) - 1; iova&page != uint64(addr)&page {
 		// ib_uverbs_reg_mr refuses it, whatever the device.
 		return fmt.Errorf("%w: the kernel wants iova %#x and the memory at %#x to have the same offset in a page", ErrNotSupported, iova, addr)
 	}
@@ -77,7 +82,7 @@ func (c *kernelContext) regError(call string, rc int, n int, access AccessFlags)
 	}
 	var lim unix.Rlimit
 	if errors.Is(err, syscall.ENOMEM) && unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) == nil && lim.Cur != unix.RLIM_INFINITY {
-		return fmt.Errorf("%w: %d octets; the limit of locked memory, ulimit -l, is %d", err, n, lim.Cur)
+		return fmt.Errorf("%w: %d bytes; the limit of locked memory, ulimit -l, is %d", err, n, lim.Cur)
 	}
 	return err
 }
@@ -93,9 +98,6 @@ func (m *kernelMR) Dereg() error {
 	err := callError("ibv_dereg_mr", m.c.dereg())
 	if err == nil {
 		m.ctx.counts.mr.remove()
-	} else if errors.Is(err, syscall.EINVAL) {
-		// rxe says so of a region with windows (rxe_dereg_mr); the region itself is none that it does not know.
-		err = fmt.Errorf("%w: windows are bound to the region: %w", ErrBusy, err)
 	}
 	return err
 }
@@ -107,11 +109,11 @@ func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint6
 	var length int
 	var acc AccessFlags
 	if flags&ReregPD != 0 {
-		own, err := Own[*kernelPD](pd)
+		own, err := Own[ownPD](pd)
 		if err != nil {
 			return err
 		}
-		to = own.c
+		to = own.base().c
 	}
 	if flags&ReregTranslation != 0 {
 		addr, length = addressOf(mem), len(mem)

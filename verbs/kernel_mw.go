@@ -4,8 +4,6 @@
 
 package verbs
 
-import "fmt"
-
 type kernelMW struct {
 	ctx *kernelContext
 	c   rawMW
@@ -13,9 +11,6 @@ type kernelMW struct {
 
 // AllocMW makes a window.
 func (pd *kernelPD) AllocMW(t MWType) (ProviderMW, error) {
-	if pd.ctx.model.noMW {
-		return nil, fmt.Errorf("%w: the driver of %s has no memory windows", ErrNotSupported, pd.ctx.dev.info.Name)
-	}
 	w := &kernelMW{ctx: pd.ctx}
 	if err := pd.ctx.counts.mw.add(); err != nil {
 		return nil, err

@@ -6,15 +6,22 @@ package verbs
 
 // Objects that come back to the provider are its own, or wrap them. Handles see to that; a device that wraps this one may not.
 
-func ownQueues(cfg *ProviderQPConfig) (send, recv *kernelCQ, srq *kernelSRQ, err error) {
-	if send, err = Own[*kernelCQ](cfg.SendCQ); err != nil {
-		return nil, nil, nil, err
+// ownPD and ownRegion are a PD and an MR, of which a driver has types of its own around that for all.
+type (
+	ownPD     interface{ base() *kernelPD }
+	ownRegion interface{ base() *kernelMR }
+)
+
+// ownQueues finds the CQs and the SRQ of a QP, which are of the types that its driver has.
+func ownQueues[CQ, SRQ any](cfg *ProviderQPConfig) (send, recv CQ, srq SRQ, err error) {
+	if send, err = Own[CQ](cfg.SendCQ); err != nil {
+		return send, recv, srq, err
 	}
-	if recv, err = Own[*kernelCQ](cfg.RecvCQ); err != nil {
-		return nil, nil, nil, err
+	if recv, err = Own[CQ](cfg.RecvCQ); err != nil {
+		return send, recv, srq, err
 	}
 	if cfg.SRQ != nil {
-		srq, err = Own[*kernelSRQ](cfg.SRQ)
+		srq, err = Own[SRQ](cfg.SRQ)
 	}
 	return send, recv, srq, err
 }
@@ -40,7 +47,7 @@ func checkBinding(b *MWBind) error {
 	if _, err := Own[*kernelMW](b.MW.p); err != nil {
 		return err
 	}
-	_, err := Own[*kernelMR](b.MR.p)
+	_, err := Own[ownRegion](b.MR.p)
 	return err
 }
 
@@ -52,8 +59,8 @@ func ownMW(b *MWBind) *kernelMW {
 }
 
 func ownMR(b *MWBind) *kernelMR {
-	mr, _ := Ability[*kernelMR](b.MR.p)
-	return mr
+	mr, _ := Ability[ownRegion](b.MR.p)
+	return mr.base()
 }
 
 func ownAH(d *UDDest) *kernelAH {

@@ -11,17 +11,27 @@ type kernelPD struct {
 
 // AllocPD makes a protection domain.
 func (c *kernelContext) AllocPD() (ProviderPD, error) {
-	pd := &kernelPD{ctx: c}
-	if err := c.counts.pd.add(); err != nil {
+	pd := new(kernelPD)
+	if err := pd.create(c); err != nil {
 		return nil, err
+	}
+	return pd, nil
+}
+
+func (pd *kernelPD) create(c *kernelContext) error {
+	pd.ctx = c
+	if err := c.counts.pd.add(); err != nil {
+		return err
 	}
 	var rc int
 	if pd.c, rc = c.c.allocPD(); rc != 0 {
 		c.counts.pd.remove()
-		return nil, callError("ibv_alloc_pd", rc)
+		return callError("ibv_alloc_pd", rc)
 	}
-	return pd, nil
+	return nil
 }
+
+func (pd *kernelPD) base() *kernelPD { return pd }
 
 // Dealloc frees it.
 func (pd *kernelPD) Dealloc() error {

@@ -4,6 +4,11 @@
 
 package verbs
 
+import (
+	"cmp"
+	"errors"
+)
+
 // simpleOps returns for each opcode the flags of requests of one element that need no other check: of such a list nothing
 // but the flags is looked at. 0 = there are none.
 func simpleOps(q *QP) (t [256]uint8) {
@@ -32,8 +37,27 @@ func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []SGE) int {
 	return n
 }
 
-// canPostDirect reports whether the device's queue is the only account.
-func (q *kernelQP) canPostDirect() bool { return !q.tracked }
+func (q *kernelQP) canPostDirect() bool { return true }
+
+// PostSend hands a list over in one call.
+func (q *kernelQP) PostSend(wrs []SendWR) (int, error) {
+	if len(wrs) == 0 {
+		return 0, nil
+	}
+	if own, err := q.ownObjects(wrs); err != nil {
+		n, failed := q.PostSend(wrs[:own])
+		return n, cmp.Or(failed, err)
+	}
+	return q.postSendDirect(q.owner, wrs)
+}
+
+// PostRecv hands a list over in one call.
+func (q *kernelQP) PostRecv(wrs []RecvWR) (int, error) {
+	if len(wrs) == 0 {
+		return 0, nil
+	}
+	return q.postRecvDirect(q.owner, wrs)
+}
 
 // postSendDirect checks and converts a list in one pass, and hands it over in one call.
 func (q *kernelQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
@@ -75,7 +99,7 @@ func (q *kernelQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
 	}
 	if st := q.qpState(); st < QPStateRTS {
 		s.direct.Unlock()
-		return 0, &StateError{State: st, Why: "sends can be posted from RTS on"}
+		return 0, sendsBefore(st)
 	}
 	s.wrs = s.wrs[:good]
 	atEnd := s.direct.atEnd()
@@ -110,9 +134,9 @@ func (q *kernelQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 	}
 	if st := q.qpState(); st == QPStateReset {
 		r.direct.Unlock()
-		return 0, &StateError{State: st, Why: "receives can be posted from INIT on"}
+		return 0, recvsBefore(st)
 	}
-	r.flat.fill(wrs[:good], false)
+	r.flat.fill(wrs[:good], 0)
 	atEnd := r.direct.atEnd()
 	res := q.c.postRecv(r.flat.wrs, r.flat.sges, atEnd)
 	if atEnd == nil {
@@ -126,9 +150,12 @@ func (q *kernelQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 
 // postedPart is the end of a post of which not all was taken: refused, unless the library did not take what came before.
 func (q *kernelQP) postedPart(call string, res uint64, refused error) (int, error) {
-	n, err := q.postResult(call, res)
-	if err == nil {
+	n, err := postResult(call, res)
+	switch {
+	case err == nil:
 		err = refused
+	case errors.Is(err, errBroken):
+		go q.fail(err)
 	}
 	return n, err
 }

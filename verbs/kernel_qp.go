@@ -8,34 +8,28 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
-// kernelQP is a queue pair. Its state is kept here: connection managers move QPs behind the library's back, and siw does not
-// tell.
+// kernelQP is a queue pair. Its state is kept here, because connection managers move QPs behind the library's back.
 type kernelQP struct {
-	ctx     *kernelContext
-	owner   *QP
-	c       rawQP
-	num     uint32
-	typ     QPType
-	cookie  uint64
-	sendCQ  *kernelCQ
-	recvCQ  *kernelCQ
-	srq     *kernelSRQ
-	cap     QPCap
-	places  int // of the device's send queue
-	sigAll  bool
-	tracked bool
+	ctx    *kernelContext
+	owner  *QP
+	c      rawQP
+	num    uint32
+	typ    QPType
+	cookie uint64
+	sendCQ *kernelCQ
+	recvCQ *kernelCQ
+	srq    *kernelSRQ // nil = a receive queue of its own
+	cap    QPCap
 
 	send  sendQueue
 	recv  recvQueue
-	state atomic.Uint32 // a QPState
-	ord   atomic.Int32  // Reads in progress that the peer takes
+	posts [2]sync.Locker // what a post to the send queue, or the receive queue, holds
+	state atomic.Uint32  // a QPState
 	why   atomic.Pointer[error]
 	vague atomic.Pointer[error] // a reason that gives way to a better one
 	marks atomic.Uint32         // which marks of a drain have come back
-	heard atomic.Bool           // the peer has answered
 
 	failure signal                  // fired in ERR, and by Destroy
 	modify  sync.Mutex              // one change of state at a time; before every other lock
@@ -43,41 +37,58 @@ type kernelQP struct {
 	gone    bool                    // guarded by modify: destroyed
 	ended   bool                    // guarded by modify: the device has been told to flush
 	marked  uint32                  // guarded by modify: which marks have been posted
-	port    uint8                   // guarded by modify: what was set, for siw, which forgets it
-	access  AccessFlags             // guarded by modify: as port
 	initial bool                    // guarded by modify: in ERR, the device is still in RESET
+}
+
+// sendQueue is where a list of sends is converted.
+type sendQueue struct {
+	direct callLock // held by a post
+	sendList
+	simple *[256]uint8 // see simpleOps
+}
+
+// recvQueue is where a list of receives is converted.
+type recvQueue struct {
+	direct callLock // held by a post
+	flat   recvList
 }
 
 // CreateQP makes a QP.
 func (pd *kernelPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, error) {
-	m := &pd.ctx.model
-	sendCQ, recvCQ, srq, err := ownQueues(&cfg)
-	if err != nil {
+	var err error
+	q := new(kernelQP)
+	if q.sendCQ, q.recvCQ, q.srq, err = ownQueues[*kernelCQ, *kernelSRQ](&cfg); err != nil {
 		return nil, QPCap{}, err
 	}
-	q := &kernelQP{ctx: pd.ctx, owner: owner, typ: cfg.Type, sendCQ: sendCQ, recvCQ: recvCQ, srq: srq, sigAll: cfg.SigAll, tracked: m.tracked}
-	want := rawQPConfig{sendCQ: q.sendCQ.c, recvCQ: q.recvCQ.c, typ: cfg.Type, sigAll: cfg.SigAll, cap: cfg.Cap}
-	if m.short > 0 { // a Read can become two, and an element; see halve
-		want.cap.MaxSendWR = max(cfg.Cap.MaxSendWR, min(2*cfg.Cap.MaxSendWR+emptyWrites, pd.ctx.attr.MaxQPWR))
-		want.cap.MaxSendSGE = max(cfg.Cap.MaxSendSGE, 2)
+	if err := q.create(pd, owner, cfg, cfg.Cap, q); err != nil {
+		return nil, QPCap{}, err
 	}
-	if srq != nil {
-		want.srq = srq.c
+	q.posts = [2]sync.Locker{&q.send.direct, &q.recv.direct}
+	q.sendCQ.attach(q)
+	q.recvCQ.attach(q)
+	return q, q.cap, nil
+}
+
+// create makes the QP with the capacities want, of queues that it has. Its events go to target.
+func (q *kernelQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QPCap, target asyncTarget) error {
+	q.ctx, q.owner, q.typ = pd.ctx, owner, cfg.Type
+	raw := rawQPConfig{sendCQ: q.sendCQ.c, recvCQ: q.recvCQ.c, typ: cfg.Type, sigAll: cfg.SigAll, cap: want}
+	if q.srq != nil {
+		raw.srq = q.srq.c
 	}
 	if err := pd.ctx.counts.qp.add(); err != nil {
-		return nil, QPCap{}, err
+		return err
 	}
-	q.cookie = newCookie(q)
-	want.cookie = q.cookie
+	q.cookie = newCookie(target)
+	raw.cookie = q.cookie
 	var has QPCap
 	var rc int
-	if q.c, has, q.num, rc = pd.c.createQP(want); rc != 0 {
+	if q.c, has, q.num, rc = pd.c.createQP(raw); rc != 0 {
 		dropCookie(q.cookie)
 		pd.ctx.counts.qp.remove()
-		return nil, QPCap{}, callError("ibv_create_qp", rc)
+		return callError("ibv_create_qp", rc)
 	}
 	q.send.ud = q.typ == QPTypeUD
-	q.ord.Store(unknownORD)
 	q.cap = QPCap{
 		MaxSendWR:     max(has.MaxSendWR, cfg.Cap.MaxSendWR),
 		MaxRecvWR:     max(has.MaxRecvWR, cfg.Cap.MaxRecvWR),
@@ -85,93 +96,27 @@ func (pd *kernelPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap
 		MaxRecvSGE:    max(has.MaxRecvSGE, cfg.Cap.MaxRecvSGE),
 		MaxInlineData: max(has.MaxInlineData, cfg.Cap.MaxInlineData),
 	}
-	q.places = q.cap.MaxSendWR
-	if m.short > 0 {
-		q.places = max(q.places-emptyWrites, 1)
-		q.cap.MaxSendWR, q.cap.MaxSendSGE = cfg.Cap.MaxSendWR, cfg.Cap.MaxSendSGE
-	}
-	if m.tracked {
-		q.send.track.hidden = &q.sendCQ.hidden
-	}
-	q.sendCQ.attach(q)
-	q.recvCQ.attach(q)
-	return q, q.cap, nil
+	return nil
+}
+
+// attach makes the CQ know a QP that uses it.
+func (cq *kernelCQ) attach(q *kernelQP) {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	cq.qps.add(q.num, q)
+}
+
+func (cq *kernelCQ) detach(q *kernelQP) {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	cq.qps.remove(q.num)
 }
 
 // Num returns the number.
 func (q *kernelQP) Num() uint32 { return q.num }
 
-func (q *kernelQP) qpState() QPState { return QPState(q.state.Load()) }
-
-// Err returns the first reason.
-func (q *kernelQP) Err() error {
-	for _, p := range []*error{q.why.Load(), q.vague.Load()} {
-		if p != nil {
-			return *p
-		}
-	}
-	if q.qpState() == QPStateErr {
-		return WCWRFlushErr
-	}
-	return nil
-}
-
-// because notes a reason for the error state. A flush is one that says little.
-func (q *kernelQP) because(reason error) {
-	switch {
-	case reason == nil:
-	case reason == error(WCWRFlushErr):
-		q.vague.CompareAndSwap(nil, &reason)
-	default:
-		q.why.CompareAndSwap(nil, &reason)
-	}
-}
-
-// vagueDelay is how long a failure that only flushed requests tell is kept from connection managers, which may learn the
-// reason meanwhile.
-const vagueDelay = 200 * time.Millisecond
-
-// tellFailed tells who watches the QP that it has failed.
-func (q *kernelQP) tellFailed() {
-	if q.why.Load() != nil {
-		q.failure.fire()
-		return
-	}
-	time.AfterFunc(vagueDelay, func() {
-		if q.qpState() == QPStateErr {
-			q.failure.fire()
-		}
-	})
-}
-
-// refused notes an error among the completions, under the lock of their CQ. It reports whether it was a mark of a drain.
-func (q *kernelQP) refused(wc *WC) (mark bool) {
-	if !q.tracked {
-		switch wc.ID {
-		case markID[0]:
-			q.marks.Or(markSend)
-			return true
-		case markID[1]:
-			q.marks.Or(markRecv)
-			return true
-		}
-	}
-	st := q.qpState()
-	if st < QPStateRTR || q.typ != QPTypeRC && !q.tracked {
-		return false
-	}
-	q.because(wc.Status)
-	if st != QPStateErr && q.state.CompareAndSwap(uint32(st), uint32(QPStateErr)) {
-		q.tellFailed()
-		if q.tracked {
-			go q.fail(nil)
-		}
-	}
-	return false
-}
-
-// event notes what an event says about the QP.
 func (q *kernelQP) event(ev *AsyncEvent) {
+	ev.QP = q.owner
 	switch ev.Type {
 	case EventQPFatal, EventQPReqErr, EventQPAccessErr:
 		q.fail(&eventError{ev.Type})
@@ -185,25 +130,13 @@ type eventError struct{ typ EventType }
 // Error returns the text of ibv_event_type_str.
 func (e *eventError) Error() string { return e.typ.String() }
 
-// query asks the kernel.
-func (q *kernelQP) query() (QPAttr, error) {
+// Query asks the kernel. The state is the provider's, unless the device has left it for an error.
+func (q *kernelQP) Query() (QPAttr, error) {
 	attr, rc := q.c.query()
 	if rc != 0 {
 		return QPAttr{}, callError("ibv_query_qp", rc)
 	}
-	if q.ctx.model.lies {
-		attr.MaxRdAtomic, attr.MaxDestRdAtomic = attr.MaxDestRdAtomic, attr.MaxRdAtomic
-	}
-	return attr, nil
-}
-
-// Query asks the kernel. The state is the provider's, unless the device has left it for an error.
-func (q *kernelQP) Query() (QPAttr, error) {
-	attr, err := q.query()
-	if err != nil {
-		return QPAttr{}, err
-	}
-	if st := q.qpState(); !q.ctx.model.lies && st >= QPStateInit && st != QPStateErr {
+	if st := q.qpState(); st >= QPStateInit && st != QPStateErr {
 		switch attr.State {
 		case QPStateErr:
 			q.fail(WCWRFlushErr)
@@ -211,15 +144,15 @@ func (q *kernelQP) Query() (QPAttr, error) {
 			q.state.CompareAndSwap(uint32(st), uint32(attr.State))
 		}
 	}
-	if q.ctx.model.lies {
-		q.modify.Lock()
-		attr.PortNum, attr.AccessFlags = q.port, q.access
-		q.modify.Unlock()
-	}
+	q.known(&attr)
+	return attr, nil
+}
+
+// known fills in what the provider keeps itself.
+func (q *kernelQP) known(attr *QPAttr) {
 	attr.State = q.qpState()
 	attr.CurState = attr.State
 	attr.Cap = q.cap
-	return attr, nil
 }
 
 // Destroy cuts the connection, has all requests flushed and destroys the QP.
@@ -227,25 +160,36 @@ func (q *kernelQP) Destroy() error {
 	q.failure.fire()
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	if q.qpState() != QPStateReset {
-		q.failLocked(ErrClosed)
-		if !q.tracked {
-			// A device that does not flush loses the completions, which is better than to hang.
-			ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
-			_ = q.drainMarks(ctx)
-			cancel()
-		}
-	} else {
-		q.barrier()
+	if q.cut() {
+		// A device that does not flush loses the completions, which is better than to hang.
+		ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
+		_ = q.drainMarks(ctx)
+		cancel()
 	}
+	err := q.remove()
+	q.sendCQ.detach(q)
+	q.recvCQ.detach(q)
+	return err
+}
+
+// cut ends what a QP that is to be destroyed does. It reports whether there may be something to flush.
+func (q *kernelQP) cut() bool {
+	if q.qpState() == QPStateReset {
+		q.barrier()
+		return false
+	}
+	q.failLocked(ErrClosed)
+	return true
+}
+
+// remove destroys the library's QP.
+func (q *kernelQP) remove() error {
 	// A QP in a group is not destroyed.
 	for g := range q.groups {
 		_ = q.mcast("ibv_detach_mcast", g.gid, g.lid, false)
 	}
 	err := callError("ibv_destroy_qp", q.c.destroy())
 	q.gone = true
-	q.sendCQ.detach(q)
-	q.recvCQ.detach(q)
 	dropCookie(q.cookie)
 	q.ctx.counts.qp.remove()
 	return err

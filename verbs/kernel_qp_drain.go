@@ -20,9 +20,9 @@ const (
 // markID are the wr_ids of the marks, which no program's equals but by a chance of 1 in 2^64.
 var markID = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// Drain waits for the completions of a QP in the error state. On a tracked device they are there.
+// Drain waits for the completions of a QP in the error state.
 func (q *kernelQP) Drain(ctx context.Context) error {
-	if err := ctx.Err(); err != nil || q.tracked {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	q.modify.Lock()
@@ -49,7 +49,8 @@ func (q *kernelQP) drainMarks(ctx context.Context) error {
 	pause := 5 * time.Microsecond
 	for {
 		done, err := q.postMarks()
-		q.collect()
+		q.sendCQ.fetchAll()
+		q.recvCQ.fetchAll()
 		if err != nil || done && q.marks.Load() == q.marked {
 			return err
 		}

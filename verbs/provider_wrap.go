@@ -74,7 +74,8 @@ func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 func Own[T, P any](p P) (T, error) {
 	own, ok := Ability[T](p)
 	if !ok {
-		return own, &ForeignError{Want: fmt.Sprintf("%T", own), Got: fmt.Sprintf("%T", any(p))}
+		want := fmt.Sprintf("%T", &own)[1:] // also of a type that is an interface
+		return own, &ForeignError{Want: want, Got: fmt.Sprintf("%T", any(p))}
 	}
 	return own, nil
 }

@@ -78,24 +78,33 @@ func (w *world) tells(wc verbs.WC, status verbs.WCStatus, others ...verbs.WCStat
 	}
 }
 
-// badSource requires the completion of a request whose memory is wrong on its own side. rxe tells a key that it does not know as a
-// failed operation, and newer ones flush the request as those behind it are.
+// badSource requires the completion of a request whose memory is wrong on its own side. Newer rxe flush it as those behind it are.
 func (w *world) badSource(wc verbs.WC) {
 	w.Helper()
-	w.tells(wc, verbs.WCLocProtErr, verbs.WCLocQPOpErr, verbs.WCWRFlushErr)
+	w.tells(wc, verbs.WCLocProtErr, verbs.WCWRFlushErr)
 }
 
-// badBuffer requires the completion of a receive whose memory is wrong. rxe tells it as a failed operation.
+// badBuffer requires the completion of a receive whose memory is wrong.
 func (w *world) badBuffer(wc verbs.WC) {
 	w.Helper()
-	w.tells(wc, verbs.WCLocProtErr, verbs.WCLocQPOpErr)
+	w.tells(wc, verbs.WCLocProtErr)
 }
 
-// badBind requires the completion of a bind or invalidation that cannot be. rxe tells an invalidation as a failed operation, and
-// newer ones flush both.
+// peersBadBuffer requires the completion of a Send for which the peer's receive has wrong memory. The requester of rxe cannot tell
+// that from a message that is too long.
+func (w *world) peersBadBuffer(wc verbs.WC) {
+	w.Helper()
+	if w.f.userSpace() {
+		require.Contains(w, []verbs.WCStatus{verbs.WCSuccess, verbs.WCRemInvReqErr, verbs.WCRemAccessErr}, wc.Status)
+	} else if !w.iwarp() {
+		w.tells(wc, verbs.WCRemOpErr, verbs.WCRemInvReqErr)
+	}
+}
+
+// badBind requires the completion of a bind or invalidation that cannot be. Newer rxe flush both.
 func (w *world) badBind(wc verbs.WC) {
 	w.Helper()
-	w.tells(wc, verbs.WCMWBindErr, verbs.WCLocQPOpErr, verbs.WCWRFlushErr)
+	w.tells(wc, verbs.WCMWBindErr, verbs.WCWRFlushErr)
 }
 
 // broken requires that the connection has ended because to found fault with a request of from's, and that both sides

@@ -283,7 +283,7 @@ func invRemoteTooLong(w *world) outcome {
 	p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: p.a.mem.sgl(0, 11), InvalidateRKey: mw.RKey()})
 	wc := p.b.received()
 	require.EqualValues(w, 1, wc.ID)
-	w.tells(wc, verbs.WCLocLenErr, verbs.WCLocQPOpErr)
+	w.tells(wc, verbs.WCLocLenErr)
 	p.broken(p.a, p.b, fault{1, 2, 0x05, verbs.WCRemInvReqErr})
 	p.b.flushed(p.b.rcq, 2)
 	rest()

@@ -308,12 +308,12 @@ func (p *pair) allowsAnything(wr verbs.SendWR) bool {
 	return true
 }
 
-// qpDenied is how a request is refused that the QP does not allow to the peer. rxe takes it for one that it does not know.
+// qpDenied is how a request is refused that the QP does not allow to the peer: InfiniBand has it as one that the queue does not
+// support.
 func (w *world) qpDenied() fault {
 	f := fault{0, 1, 0x02, verbs.WCRemAccessErr}
-	if !w.iwarp() && !w.f.userSpace() {
+	if !w.iwarp() {
 		f.status = verbs.WCRemInvReqErr
-		w.without("fault-status")
 	}
 	return f
 }

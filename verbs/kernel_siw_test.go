@@ -196,9 +196,9 @@ func TestSiwIova(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 }
 
-// TestSiwRouse: on the active side an empty Write is sent when the connection is there, and others if the peer does not answer
+// TestSiwNudge: on the active side an empty Write is sent when the connection is there, and others if the peer does not answer
 // the program's first messages. The program sees nothing of them.
-func TestSiwRouse(t *testing.T) {
+func TestSiwNudge(t *testing.T) {
 	empty := func(r *rig) (n int) {
 		for _, wr := range fakeverbs.Posted() {
 			if !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) {
@@ -208,7 +208,7 @@ func TestSiwRouse(t *testing.T) {
 		}
 		return n
 	}
-	roused := func(r *rig) int { return empty(r) - 1 } // but for the first
+	nudged := func(r *rig) int { return empty(r) - 1 } // but for the first
 	send := verbs.SendWR{ID: 5, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}
 	begin := func(t *testing.T) *rig {
 		r := newRig(t, "fake1")
@@ -220,24 +220,24 @@ func TestSiwRouse(t *testing.T) {
 		require.Empty(t, r.poll())
 		return r
 	}
-	// notRoused looks for one more: the first comes after 250 ms, the second 1 s later.
-	notRoused := func(t *testing.T, r *rig) {
-		while, n := 400*time.Millisecond, roused(r)
+	// notNudged looks for one more: the first comes after 250 ms, the second 1 s later.
+	notNudged := func(t *testing.T, r *rig) {
+		while, n := 400*time.Millisecond, nudged(r)
 		if n > 0 { // this test was late
 			while = 1300 * time.Millisecond
 		}
 		time.Sleep(while)
-		require.Equal(t, n, roused(r))
+		require.Equal(t, n, nudged(r))
 	}
 
 	t.Run("no answer", func(t *testing.T) {
 		r := begin(t)
 		r.post(r.qp, send)
-		require.Eventually(t, func() bool { return roused(r) > 0 }, 10*time.Second, time.Millisecond)
-		n := roused(r)
+		require.Eventually(t, func() bool { return nudged(r) > 0 }, 10*time.Second, time.Millisecond)
+		n := nudged(r)
 		require.Equal(t, 1+n, fakeverbs.CompleteSend(r.qp.Num(), 1+n, 0))
 		require.Equal(t, []uint64{5}, wcIDs(r.poll()))
-		require.Eventually(t, func() bool { return roused(r) > n }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return nudged(r) > n }, 10*time.Second, time.Millisecond)
 		require.NoError(t, r.qp.Close()) // flushes the second
 		require.Empty(t, r.poll())
 	})
@@ -249,18 +249,18 @@ func TestSiwRouse(t *testing.T) {
 		fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
 		fakeverbs.CompleteRecv(r.qp.Num(), 1, 0, 0)
 		require.ElementsMatch(t, []uint64{5, 6}, wcIDs(r.poll()))
-		notRoused(t, r)
+		notNudged(t, r)
 	})
 	t.Run("data read", func(t *testing.T) {
 		r := begin(t)
 		r.post(r.qp, verbs.SendWR{ID: 7, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{r.sge(0, 8)}})
 		fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
 		require.Equal(t, []uint64{7}, wcIDs(r.poll()))
-		notRoused(t, r)
+		notNudged(t, r)
 	})
 	t.Run("nothing sent", func(t *testing.T) {
 		r := begin(t)
-		notRoused(t, r)
+		notNudged(t, r)
 	})
 	t.Run("passive", func(t *testing.T) {
 		r := newRig(t, "fake1")
@@ -280,6 +280,6 @@ func TestSiwRouse(t *testing.T) {
 		r := begin(t)
 		r.post(r.qp, send)
 		require.NoError(t, r.qp.Close())
-		notRoused(t, r)
+		notNudged(t, r)
 	})
 }

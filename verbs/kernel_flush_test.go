@@ -75,7 +75,7 @@ func TestCloseEndsItsWait(t *testing.T) {
 		case <-time.After(30 * time.Second):
 			require.FailNow(t, "Close has not returned")
 		}
-		if tracked(r) {
+		if hasLedger(r) {
 			require.Equal(t, []uint64{0, 1}, wcIDs(r.poll()), "the provider flushes them")
 		}
 	})

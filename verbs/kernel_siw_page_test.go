@@ -123,19 +123,19 @@ func TestSiwReadAcrossPages(t *testing.T) {
 	require.EqualValues(t, 24, r.poll()[0].ByteLen)
 }
 
-// TestSiwReadAcrossPagesFails: whichever half fails, the request has failed, once.
+// TestSiwReadAcrossPagesFails: whichever part fails, the request has failed, once.
 func TestSiwReadAcrossPagesFails(t *testing.T) {
-	for half := range 2 {
+	for part := range 2 {
 		r, mr, qp := pageRig(t, 4)
 		r.post(qp, across(mr, 5), across(mr, 6))
 		posted := fakeverbs.Posted()
 		require.Len(t, posted, 4)
-		if half == 1 {
+		if part == 1 {
 			fakeverbs.InjectWC(qp.Num(), false, fakeverbs.WC{WRID: posted[0].WRID, Opcode: 2, ByteLen: 5})
 			require.Empty(t, r.poll())
 		}
-		fakeverbs.InjectWC(qp.Num(), false, fakeverbs.WC{WRID: posted[half].WRID, Status: uint32(verbs.WCRemAccessErr)})
-		for _, p := range posted[half+1:] {
+		fakeverbs.InjectWC(qp.Num(), false, fakeverbs.WC{WRID: posted[part].WRID, Status: uint32(verbs.WCRemAccessErr)})
+		for _, p := range posted[part+1:] {
 			fakeverbs.InjectWC(qp.Num(), false, fakeverbs.WC{WRID: p.WRID, Status: uint32(verbs.WCWRFlushErr)})
 		}
 		wcs := r.poll()
@@ -147,7 +147,7 @@ func TestSiwReadAcrossPagesFails(t *testing.T) {
 }
 
 // TestSiwReadAcrossPagesRefused: what the library takes of a list counts in requests of the program's. It never should stop
-// between two halves; if it does, the QP has failed.
+// between the two parts; if it does, the QP has failed.
 func TestSiwReadAcrossPagesRefused(t *testing.T) {
 	r, mr, qp := pageRig(t, 8)
 	list := append(writes(mr, 1), across(mr, 5), across(mr, 6)) // 5 for the device

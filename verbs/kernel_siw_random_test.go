@@ -25,24 +25,24 @@ import (
 
 // A stream is what one goroutine posts to a QP. IDs are the stream's number and, from 1 on, that of the request.
 type stream struct {
-	qp       *gatedQP
+	qp       *deviceQP
 	number   uint64
 	signaled []bool // of what PostSend took
-	halves   int    // more that the device gets of it
+	parts    int    // more that the device gets of it
 }
 
-// gatedQP is a QP of siw with what the device has of it.
-type gatedQP struct {
+// deviceQP is a QP of siw with what the device has of it.
+type deviceQP struct {
 	*verbs.QP
 	num  uint32
 	ord  int
 	done atomic.Int64 // of Posted() of the QP
 }
 
-// gateWorld is some QPs of siw under random load.
-type gateWorld struct {
+// siwWorld is some QPs of siw under random load.
+type siwWorld struct {
 	*rig
-	qps     []*gatedQP
+	qps     []*deviceQP
 	streams []*stream
 	posters sync.WaitGroup
 	others  sync.WaitGroup
@@ -52,7 +52,7 @@ type gateWorld struct {
 }
 
 // A request has for lkey its place in its stream, times 2, and 1 if it is fenced. Those of length 0 and inline data have none.
-func (s *stream) request(w *gateWorld, rnd *rand.Rand) verbs.SendWR {
+func (s *stream) request(w *siwWorld, rnd *rand.Rand) verbs.SendWR {
 	n := uint32(len(s.signaled) + 1)
 	wr := verbs.SendWR{ID: s.number<<32 | uint64(n), Opcode: verbs.WRRDMARead, RKey: 7}
 	e := verbs.SGE{Addr: w.mr.Addr(), Length: 64, LKey: 2 * n}
@@ -80,7 +80,7 @@ func (s *stream) request(w *gateWorld, rnd *rand.Rand) verbs.SendWR {
 }
 
 // post posts until it has had so many taken, or for a while after the QP has failed.
-func (s *stream) post(w *gateWorld, rnd *rand.Rand, count int) {
+func (s *stream) post(w *siwWorld, rnd *rand.Rand, count int) {
 	defer w.posters.Done()
 	for late := 3; len(s.signaled) < count && late > 0; {
 		var list []verbs.SendWR
@@ -94,7 +94,7 @@ func (s *stream) post(w *gateWorld, rnd *rand.Rand, count int) {
 		s.signaled = s.signaled[:before+n]
 		for _, wr := range list[:n] {
 			if wr.RemoteAddr != 0 {
-				s.halves++
+				s.parts++
 			}
 		}
 		switch {
@@ -110,7 +110,7 @@ func (s *stream) post(w *gateWorld, rnd *rand.Rand, count int) {
 }
 
 // device completes what was posted, and looks whether it was right to post that.
-func (w *gateWorld) device(rnd *rand.Rand, failing bool) {
+func (w *siwWorld) device(rnd *rand.Rand, failing bool) {
 	defer w.others.Done()
 	for i := 0; ; i++ {
 		select {
@@ -132,12 +132,12 @@ func (w *gateWorld) device(rnd *rand.Rand, failing bool) {
 	}
 }
 
-func (q *gatedQP) complete(n int, status uint32) {
+func (q *deviceQP) complete(n int, status uint32) {
 	q.done.Add(int64(max(fakeverbs.CompleteSend(q.num, n, status), 0)))
 }
 
 // look looks at what the device has of a QP.
-func (w *gateWorld) look(q *gatedQP) {
+func (w *siwWorld) look(q *deviceQP) {
 	reads, n := 0, 0
 	for _, p := range fakeverbs.Posted() {
 		if p.QPN != q.num {
@@ -159,7 +159,7 @@ func (w *gateWorld) look(q *gatedQP) {
 	}
 }
 
-func (w *gateWorld) take(n int) int {
+func (w *siwWorld) take(n int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wcs := make([]verbs.WC, n)
@@ -171,7 +171,7 @@ func (w *gateWorld) take(n int) int {
 	return n
 }
 
-func (w *gateWorld) poll(rnd *rand.Rand, events bool) {
+func (w *siwWorld) poll(rnd *rand.Rand, events bool) {
 	defer w.others.Done()
 	for {
 		select {
@@ -186,7 +186,7 @@ func (w *gateWorld) poll(rnd *rand.Rand, events bool) {
 }
 
 // wait takes completions by way of events.
-func (w *gateWorld) wait() {
+func (w *siwWorld) wait() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
@@ -197,7 +197,7 @@ func (w *gateWorld) wait() {
 }
 
 // trouble is what happens to QPs while they are posted to.
-func (w *gateWorld) trouble(rnd *rand.Rand) {
+func (w *siwWorld) trouble(rnd *rand.Rand) {
 	time.Sleep(time.Duration(rnd.IntN(2000)) * time.Microsecond)
 	q := w.qps[rnd.IntN(len(w.qps))]
 	switch rnd.IntN(6) {
@@ -240,10 +240,10 @@ func (s *stream) check(t *testing.T, got []verbs.WC) {
 }
 
 // quiet reports whether the device has completed all that it should get.
-func (w *gateWorld) quiet() bool {
-	left := make(map[*gatedQP]int)
+func (w *siwWorld) quiet() bool {
+	left := make(map[*deviceQP]int)
 	for _, s := range w.streams {
-		left[s.qp] += len(s.signaled) + s.halves
+		left[s.qp] += len(s.signaled) + s.parts
 	}
 	for q, n := range left {
 		if q.State() == verbs.QPStateRTS && n != int(q.done.Load()) {
@@ -253,9 +253,9 @@ func (w *gateWorld) quiet() bool {
 	return true
 }
 
-// TestSiwGateRandom: whatever is posted, completed, polled and ended when, each request ends once and in its turn, the device
+// TestSiwAdmissionRandom: whatever is posted, completed, polled and ended when, each request ends once and in its turn, the device
 // gets none twice and none that would wait in its queue, and nothing is left behind.
-func TestSiwGateRandom(t *testing.T) {
+func TestSiwAdmissionRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		ok := t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { gateRandom(t, seed) })
 		if !ok {
@@ -267,7 +267,7 @@ func TestSiwGateRandom(t *testing.T) {
 func gateRandom(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	fork := func() *rand.Rand { return rand.New(rand.NewPCG(rnd.Uint64(), 2)) }
-	w := &gateWorld{rig: newRig(t, "fake1"), stop: make(chan struct{})}
+	w := &siwWorld{rig: newRig(t, "fake1"), stop: make(chan struct{})}
 	recvCQ := w.cq
 	if rnd.IntN(2) == 0 {
 		var err error
@@ -279,7 +279,7 @@ func gateRandom(t *testing.T, seed uint64) {
 		qp, err := w.pd.CreateQP(verbs.QPConfig{SendCQ: w.cq, RecvCQ: recvCQ, Cap: verbs.QPCap{MaxSendWR: 1 + rnd.IntN(12), MaxInlineData: 64}})
 		require.NoError(t, err)
 		w.up(qp)
-		q := &gatedQP{QP: qp, num: qp.Num(), ord: 1 + rnd.IntN(4)}
+		q := &deviceQP{QP: qp, num: qp.Num(), ord: 1 + rnd.IntN(4)}
 		qp.Provider().(verbs.ProviderQPLimiter).SetDepths(q.ord, 4)
 		w.qps = append(w.qps, q)
 		for range 1 + rnd.IntN(2) {

@@ -4,12 +4,12 @@ package verbs
 
 import "sync/atomic"
 
-// A track keeps account of the requests of one queue, for devices that do not complete requests in the order of posting,
+// A ledger keeps account of the requests of one queue, for devices that do not complete requests in the order of posting,
 // or not all of them: whatever the device reports, and in whatever order, each request ends once and in order, and what
 // follows an error is flushed. Requests are known by a sequence number, which the device gets for wr_id.
 //
 // The owner's lock guards it.
-type track struct {
+type ledger struct {
 	ring []slot // a power of 2
 	head uint64 // sequence number of the oldest request that has not ended
 	tail uint64 // of the next request
@@ -20,7 +20,7 @@ type track struct {
 	poisoned bool
 	lent     int // slots that the device has
 	reads    int // those of them that are Reads or atomics
-	halves   int // first halves of requests among all slots
+	firsts   int // first parts of requests among all slots
 	// hidden counts, for the CQ, requests that the device will report and the poller does not see. It may be nil.
 	hidden *atomic.Int64
 }
@@ -30,9 +30,10 @@ type slot struct {
 	state    slotState
 	visible  bool   // makes a completion on success
 	reported bool   // the device reports it on success
-	read     bool   // an RDMA Read, or half of one, or an atomic
-	half     bool   // the first half of the request in the next slot, which ends with what both have come to
-	before   uint32 // ByteLen of the half before
+	read     bool   // an RDMA Read, or a part of one, or an atomic
+	first    bool   // the first part of the request in the next slot, which ends with what both have come to
+	before   uint32 // ByteLen of the first part
+	op       WROpcode
 }
 
 type slotState uint8
@@ -44,22 +45,22 @@ const (
 )
 
 // slots is how many slots are in use.
-func (t *track) slots() int { return int(t.tail - t.head) }
+func (t *ledger) slots() int { return int(t.tail - t.head) }
 
 // requests is how many requests have not ended, each in its turn.
-func (t *track) requests() int { return t.slots() - t.halves }
+func (t *ledger) requests() int { return t.slots() - t.firsts }
 
 // enter counts a slot that comes into use, or leaves it for n = -1.
-func (t *track) enter(s *slot, n int) {
+func (t *ledger) enter(s *slot, n int) {
 	t.count(s, n)
 	t.hide(s, int64(n))
-	if s.half {
-		t.halves += n
+	if s.first {
+		t.firsts += n
 	}
 }
 
 // count counts a slot in its state, or takes it out of the counts for n = -1.
-func (t *track) count(s *slot, n int) {
+func (t *ledger) count(s *slot, n int) {
 	if s.state == slotLent {
 		t.lent += n
 		if s.read {
@@ -68,19 +69,19 @@ func (t *track) count(s *slot, n int) {
 	}
 }
 
-func (t *track) set(s *slot, state slotState) {
+func (t *ledger) set(s *slot, state slotState) {
 	t.count(s, -1)
 	s.state = state
 	t.count(s, 1)
 }
 
 // add appends a request and returns its number.
-func (t *track) add(id uint64, state slotState, visible, reported bool) uint64 {
+func (t *ledger) add(id uint64, state slotState, visible, reported bool) uint64 {
 	return t.push(slot{wc: WC{ID: id}, state: state, visible: visible, reported: reported})
 }
 
 // push appends a slot and returns its number.
-func (t *track) push(s slot) uint64 {
+func (t *ledger) push(s slot) uint64 {
 	if t.slots() == len(t.ring) {
 		t.grow()
 	}
@@ -92,15 +93,15 @@ func (t *track) push(s slot) uint64 {
 }
 
 // lend notes that the device has got a request.
-func (t *track) lend(seq uint64) { t.set(t.at(seq), slotLent) }
+func (t *ledger) lend(seq uint64) { t.set(t.at(seq), slotLent) }
 
-func (t *track) hide(s *slot, n int64) {
+func (t *ledger) hide(s *slot, n int64) {
 	if t.hidden != nil && s.reported && !s.visible {
 		t.hidden.Add(n)
 	}
 }
 
-func (t *track) grow() {
+func (t *ledger) grow() {
 	ring := make([]slot, max(16, 2*len(t.ring)))
 	for seq := t.head; seq != t.tail; seq++ {
 		ring[seq&uint64(len(ring)-1)] = *t.at(seq)
@@ -108,23 +109,31 @@ func (t *track) grow() {
 	t.ring = ring
 }
 
-func (t *track) at(seq uint64) *slot { return &t.ring[seq&uint64(len(t.ring)-1)] }
+func (t *ledger) at(seq uint64) *slot { return &t.ring[seq&uint64(len(t.ring)-1)] }
 
 // withdraw takes back the last n requests, which the device refused.
-func (t *track) withdraw(n int) {
+func (t *ledger) withdraw(n int) {
 	for range n {
 		t.tail--
 		t.enter(t.at(t.tail), -1)
 	}
 }
 
-// complete notes what the device reported of a request. It is false for one that has ended already.
-func (t *track) complete(seq uint64, wc *WC) bool {
+// open returns a request that has not ended, nil if it has.
+func (t *ledger) open(seq uint64) *slot {
 	if seq-t.head >= t.tail-t.head {
-		return false
+		return nil
 	}
-	s := t.at(seq)
-	if s.state == slotDone {
+	if s := t.at(seq); s.state != slotDone {
+		return s
+	}
+	return nil
+}
+
+// complete notes what the device reported of a request. It is false for one that has ended already.
+func (t *ledger) complete(seq uint64, wc *WC) bool {
+	s := t.open(seq)
+	if s == nil {
 		return false
 	}
 	id := s.wc.ID
@@ -138,15 +147,15 @@ func (t *track) complete(seq uint64, wc *WC) bool {
 }
 
 // fail completes a request that the device did not get.
-func (t *track) fail(seq uint64, status WCStatus, qpNum uint32) {
+func (t *ledger) fail(seq uint64, status WCStatus, qpNum uint32) {
 	s := t.at(seq)
 	s.wc.Status, s.wc.QPNum = status, qpNum
 	t.set(s, slotDone)
 	t.poisoned = true
 }
 
-// flush completes all that is open, with the device's leave: it does not touch any of it any more.
-func (t *track) flush(qpNum uint32) {
+// flush completes all that is open. The device must not touch any of it any more.
+func (t *ledger) flush(qpNum uint32) {
 	for seq := t.head; seq != t.tail; seq++ {
 		s := t.at(seq)
 		if s.state != slotDone {
@@ -157,7 +166,7 @@ func (t *track) flush(qpNum uint32) {
 }
 
 // drop forgets all that is open.
-func (t *track) drop() {
+func (t *ledger) drop() {
 	for ; t.head != t.tail; t.head++ {
 		t.enter(t.at(t.head), -1)
 	}
@@ -166,7 +175,7 @@ func (t *track) drop() {
 
 // next returns the oldest request if it has ended, and takes it out. A request whose success the device does not report
 // has ended when a later one has.
-func (t *track) next() (wc *WC, visible, ok bool) {
+func (t *ledger) next() (wc *WC, visible, ok bool) {
 	if t.head == t.tail {
 		return nil, false, false
 	}
@@ -180,7 +189,7 @@ func (t *track) next() (wc *WC, visible, ok bool) {
 	}
 	t.head++
 	t.enter(s, -1)
-	if s.half {
+	if s.first {
 		t.join(s)
 		return &s.wc, false, true
 	}
@@ -196,13 +205,13 @@ func (t *track) next() (wc *WC, visible, ok bool) {
 	return &s.wc, s.visible, true
 }
 
-// join adds a half that has ended to the other one, which is now the oldest. If it has failed, so has the request.
-func (t *track) join(half *slot) {
+// join adds a first part that has ended to the other one, which is now the oldest. If it has failed, so has the request.
+func (t *ledger) join(first *slot) {
 	s := t.at(t.head)
-	s.before = half.wc.ByteLen
-	if half.wc.Status == WCSuccess {
+	s.before = first.wc.ByteLen
+	if first.wc.Status == WCSuccess {
 		return
 	}
-	s.wc = half.wc
+	s.wc = first.wc
 	t.set(s, slotDone)
 }

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,7 +41,7 @@ func newRig(t testing.TB, dev string) *rig {
 	return openRig(t, dev)
 }
 
-// newRXERig has a device of which the provider believes that it is rxe's, and keeps account.
+// newRXERig has a device of which the provider believes that it is rxe's, so that its requests are in ledgers.
 func newRXERig(t testing.TB) *rig {
 	t.Helper()
 	fakeverbs.Start(t)
@@ -318,7 +317,7 @@ func TestRegistration(t *testing.T) {
 		access verbs.AccessFlags
 		iova   uint64
 	}{
-		{verbs.AccessOnDemand, uint64(uintptr(unsafe.Pointer(&buf[0])))},
+		{verbs.AccessOnDemand, m.Addr},
 		{verbs.AccessRelaxedOrdering, 1 << 40},
 		{verbs.AccessHugeTLB, 0x2000},
 		{verbs.AccessZeroBased, 0},
@@ -640,7 +639,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestNoAllocations: posting and polling allocate nothing, with and without an account.
+// TestNoAllocations: posting and polling allocate nothing, with and without a ledger.
 func TestNoAllocations(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
 		t.Run(dev, func(t *testing.T) {

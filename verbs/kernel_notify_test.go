@@ -61,7 +61,7 @@ func (a *armed) receive(id uint64) {
 	require.True(a, fakeverbs.Receive(a.qp.Num(), fakeverbs.WC{Opcode: uint32(verbs.WCRecv), Solicited: true}))
 }
 
-// armedRigs are devices with and without an account of requests.
+// armedRigs are devices with and without a ledger.
 func armedRigs(t *testing.T, test func(t *testing.T, a *armed)) {
 	t.Run("any device", func(t *testing.T) { test(t, newArmed(newRig(t, "fake0"))) })
 	t.Run("rxe", func(t *testing.T) { test(t, newArmed(newRXERig(t))) })

@@ -22,24 +22,24 @@ func TestAdaptElements(t *testing.T) {
 		{Opcode: WRSend},
 		{Opcode: WRRDMARead, SGL: []SGE{b}},
 	}
-	counts := func(s *sendQueue) (n []int) {
+	counts := func(s *sendList) (n []int) {
 		for i := range s.wrs {
 			n = append(n, int(s.wrs[i].op/flatOp(0, 0, 1)))
 		}
 		return n
 	}
-	var s sendQueue
+	var s sendList
 	s.fill(list)
-	s.adapt(&model{oneSGE: true})
+	siwElements{faults: siwFaults}.adapt(&s)
 	require.Equal(t, []int{2, 1, 2, 0, 1, 0, 1}, counts(&s))
 	require.Equal(t, []SGE{a, b, {}, a, b, none, b}, s.sges)
 	for i := range list {
 		require.EqualValues(t, list[i].Opcode, s.wrs[i].op&0xff)
 	}
 
-	// Other devices get what was posted.
+	// One that has mended this gets what was posted.
 	s.fill(list)
-	s.adapt(&model{})
+	siwElements{faults: siwFaults.without(siwReadEmpty, siwElementEmpty)}.adapt(&s)
 	require.Equal(t, []int{5, 0, 2, 2, 1, 0, 1}, counts(&s))
 	require.Len(t, s.sges, 11)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // ended takes what has ended out of t and returns what a poller sees.
-func ended(t *track) []WC {
+func ended(t *ledger) []WC {
 	var wcs []WC
 	for {
 		wc, visible, ok := t.next()
@@ -32,8 +32,8 @@ func ids(wcs []WC) []uint64 {
 	return out
 }
 
-func TestTrackKeepsOrder(t *testing.T) {
-	var tr track
+func TestLedgerKeepsOrder(t *testing.T) {
+	var tr ledger
 	for i := range 4 {
 		require.EqualValues(t, i, tr.add(uint64(100+i), slotLent, true, true))
 	}
@@ -49,8 +49,8 @@ func TestTrackKeepsOrder(t *testing.T) {
 	require.Equal(t, 2, tr.slots())
 }
 
-func TestTrackUnreported(t *testing.T) {
-	var tr track
+func TestLedgerUnreported(t *testing.T) {
+	var tr ledger
 	tr.add(0, slotLent, false, false)
 	tr.add(1, slotLent, false, true) // reported by the device, hidden from the poller
 	tr.add(2, slotLent, true, true)
@@ -62,8 +62,8 @@ func TestTrackUnreported(t *testing.T) {
 	require.Zero(t, tr.lent)
 }
 
-func TestTrackErrorFlushesTheRest(t *testing.T) {
-	var tr track
+func TestLedgerErrorFlushesTheRest(t *testing.T) {
+	var tr ledger
 	for i := range 4 {
 		tr.add(uint64(i), slotLent, i == 3, true)
 	}
@@ -78,8 +78,8 @@ func TestTrackErrorFlushesTheRest(t *testing.T) {
 	require.Equal(t, WCWRFlushErr, wcs[2].Status)
 }
 
-func TestTrackFlush(t *testing.T) {
-	var tr track
+func TestLedgerFlush(t *testing.T) {
+	var tr ledger
 	tr.add(0, slotLent, true, true)
 	tr.add(1, slotHeld, true, true)
 	tr.complete(0, &WC{})
@@ -93,8 +93,8 @@ func TestTrackFlush(t *testing.T) {
 	require.Zero(t, tr.lent)
 }
 
-func TestTrackPoison(t *testing.T) {
-	var tr track
+func TestLedgerPoison(t *testing.T) {
+	var tr ledger
 	tr.add(0, slotLent, true, true)
 	seq := tr.add(1, slotHeld, true, true)
 	tr.fail(seq, WCLocQPOpErr, 3)
@@ -109,16 +109,16 @@ func TestTrackPoison(t *testing.T) {
 	require.False(t, tr.failed)
 }
 
-// TestTrackHalves: the device has two requests where the program has one.
-func TestTrackHalves(t *testing.T) {
-	post := func(tr *track) {
-		tr.push(slot{wc: WC{ID: 70}, state: slotLent, reported: true, read: true, half: true})
+// TestLedgerSplitReads: the device has two requests where the program has one.
+func TestLedgerSplitReads(t *testing.T) {
+	post := func(tr *ledger) {
+		tr.push(slot{wc: WC{ID: 70}, state: slotLent, reported: true, read: true, first: true})
 		tr.push(slot{wc: WC{ID: 70}, state: slotLent, reported: true, read: true, visible: true})
 		tr.push(slot{wc: WC{ID: 71}, state: slotLent, reported: true, visible: true})
 		require.Equal(t, []int{3, 2, 2, 3}, counts(tr))
 	}
-	for name, order := range map[string][]uint64{"second half last": {0, 2, 1}, "backwards": {2, 1, 0}} {
-		var tr track
+	for name, order := range map[string][]uint64{"second part last": {0, 2, 1}, "backwards": {2, 1, 0}} {
+		var tr ledger
 		post(&tr)
 		for _, seq := range order {
 			require.Empty(t, ended(&tr), name)
@@ -132,7 +132,7 @@ func TestTrackHalves(t *testing.T) {
 	}
 
 	t.Run("the first fails", func(t *testing.T) {
-		var tr track
+		var tr ledger
 		post(&tr)
 		tr.complete(0, &WC{Status: WCRemAccessErr, VendorErr: 4, QPNum: 9})
 		require.Equal(t, []WC{{ID: 70, Status: WCRemAccessErr, VendorErr: 4, QPNum: 9}}, ended(&tr), "the request has, at once")
@@ -142,7 +142,7 @@ func TestTrackHalves(t *testing.T) {
 		require.Equal(t, []uint64{71}, ids(ended(&tr)))
 	})
 	t.Run("the second fails", func(t *testing.T) {
-		var tr track
+		var tr ledger
 		post(&tr)
 		tr.complete(0, &WC{ByteLen: 5})
 		require.Empty(t, ended(&tr))
@@ -150,7 +150,7 @@ func TestTrackHalves(t *testing.T) {
 		require.Equal(t, []WC{{ID: 70, Status: WCRemAccessErr}}, ended(&tr))
 	})
 	t.Run("flushed", func(t *testing.T) {
-		var tr track
+		var tr ledger
 		post(&tr)
 		tr.flush(9)
 		wcs := ended(&tr)
@@ -159,23 +159,23 @@ func TestTrackHalves(t *testing.T) {
 		require.Equal(t, []int{0, 0, 0, 0}, counts(&tr))
 	})
 	t.Run("withdrawn", func(t *testing.T) {
-		var tr track
+		var tr ledger
 		post(&tr)
 		tr.withdraw(3)
 		require.Equal(t, []int{0, 0, 0, 0}, counts(&tr))
 	})
 }
 
-// counts are what a track counts: of the device's slots all and the Reads, the requests under way, and the slots.
-func counts(t *track) []int { return []int{t.lent, t.reads, t.requests(), t.slots()} }
+// counts are what a ledger counts: of the device's slots all and the Reads, the requests under way, and the slots.
+func counts(t *ledger) []int { return []int{t.lent, t.reads, t.requests(), t.slots()} }
 
-// TestTrackHalvesRandom: whatever becomes of which half in which order, a request fails if one of them does, has the length of
+// TestLedgerSplitReadsRandom: whatever becomes of which part in which order, a request fails if one of them does, has the length of
 // both, and comes once, in its turn; and the counts come to nothing.
-func TestTrackHalvesRandom(t *testing.T) {
+func TestLedgerSplitReadsRandom(t *testing.T) {
 	for seed := range uint64(3000) {
 		rnd := rand.New(rand.NewPCG(seed, 9))
 		var hidden atomic.Int64
-		tr := track{hidden: &hidden}
+		tr := ledger{hidden: &hidden}
 		type request struct {
 			visible bool
 			want    uint32 // ByteLen
@@ -192,8 +192,8 @@ func TestTrackHalvesRandom(t *testing.T) {
 				id := uint64(len(requests))
 				n := 1 + rnd.IntN(2)
 				for i := range n {
-					half := i < n-1
-					seq := tr.push(slot{wc: WC{ID: id}, read: rnd.IntN(2) == 0, half: half, visible: r.visible && !half, reported: true})
+					first := i < n-1
+					seq := tr.push(slot{wc: WC{ID: id}, read: rnd.IntN(2) == 0, first: first, visible: r.visible && !first, reported: true})
 					if rnd.IntN(2) == 0 { // sooner or later the device gets it
 						tr.lend(seq)
 					}
@@ -246,11 +246,11 @@ func TestTrackHalvesRandom(t *testing.T) {
 	}
 }
 
-// TestTrackRandom: in whatever order the device reports, and however often, each request ends once and in order.
-func TestTrackRandom(t *testing.T) {
+// TestLedgerRandom: in whatever order the device reports, and however often, each request ends once and in order.
+func TestLedgerRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		var tr track
+		var tr ledger
 		var want, got []uint64
 		var lent []uint64
 		for id := uint64(0); id < 300; {

@@ -27,8 +27,8 @@ func reads(mr *verbs.MR, first uint64, n int) (wrs []verbs.SendWR) {
 	return wrs
 }
 
-// gateRig has a QP that may have two Reads unanswered.
-func gateRig(t *testing.T) *rig {
+// admissionRig has a QP that may have two Reads unanswered.
+func admissionRig(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t, "fake1")
 	r.up(r.qp)
@@ -36,9 +36,9 @@ func gateRig(t *testing.T) *rig {
 	return r
 }
 
-// TestSiwGateReads: as Reads are answered others follow, and what is behind them, in the order of posting.
-func TestSiwGateReads(t *testing.T) {
-	r := gateRig(t)
+// TestSiwAdmissionReads: as Reads are answered others follow, and what is behind them, in the order of posting.
+func TestSiwAdmissionReads(t *testing.T) {
+	r := admissionRig(t)
 	r.post(r.qp, append(reads(r.mr, 0, 5), writes(r.mr, 1)...)...)
 	r.post(r.qp, append(writes(r.mr, 1), reads(r.mr, 7, 1)...)...)
 	var got []uint64
@@ -58,9 +58,9 @@ func TestSiwGateReads(t *testing.T) {
 	require.Equal(t, []uint32{read, read, read, read, read, write, write, read}, posted)
 }
 
-// TestSiwGateFence: a fenced request follows when no Read is unanswered, and what is behind it with it.
-func TestSiwGateFence(t *testing.T) {
-	r := gateRig(t)
+// TestSiwAdmissionFence: a fenced request follows when no Read is unanswered, and what is behind it with it.
+func TestSiwAdmissionFence(t *testing.T) {
+	r := admissionRig(t)
 	fenced := writes(r.mr, 2)
 	fenced[0].Flags |= verbs.SendFence
 	r.post(r.qp, append(reads(r.mr, 0, 2), fenced...)...)
@@ -75,9 +75,9 @@ func TestSiwGateFence(t *testing.T) {
 	require.Len(t, fakeverbs.Posted(), 6, "nothing to wait for")
 }
 
-// TestSiwGateEmpty: a Read of 0 octets follows when no other is unanswered. It keeps nothing back itself.
-func TestSiwGateEmpty(t *testing.T) {
-	r := gateRig(t)
+// TestSiwAdmissionEmpty: a Read of 0 octets follows when no other is unanswered. It keeps nothing back itself.
+func TestSiwAdmissionEmpty(t *testing.T) {
+	r := admissionRig(t)
 	for _, sgl := range [][]verbs.SGE{nil, {r.sge(8, 0)}} {
 		before := len(fakeverbs.Posted())
 		list := reads(r.mr, 0, 3)
@@ -92,9 +92,9 @@ func TestSiwGateEmpty(t *testing.T) {
 	}
 }
 
-// TestSiwGateFull: what waits takes up room in the queue.
-func TestSiwGateFull(t *testing.T) {
-	r := gateRig(t)
+// TestSiwAdmissionFull: what waits takes up room in the queue.
+func TestSiwAdmissionFull(t *testing.T) {
+	r := admissionRig(t)
 	qp := r.newQP(verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}})
 	r.up(qp)
 	qp.Provider().(verbs.ProviderQPLimiter).SetDepths(2, 2)
@@ -112,9 +112,9 @@ func TestSiwGateFull(t *testing.T) {
 	require.Len(t, fakeverbs.Posted(), 9)
 }
 
-// TestSiwGateInline: inline data are those of the time of posting.
-func TestSiwGateInline(t *testing.T) {
-	r := gateRig(t)
+// TestSiwAdmissionInline: inline data are those of the time of posting.
+func TestSiwAdmissionInline(t *testing.T) {
+	r := admissionRig(t)
 	data := r.mr.Bytes()
 	copy(data[1000:], "left right")
 	send := verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendFence, SGL: []verbs.SGE{r.sge(1000, 4), r.sge(1005, 5)}}
@@ -125,9 +125,9 @@ func TestSiwGateInline(t *testing.T) {
 	require.Equal(t, "leftright", string(fakeverbs.LastPosted()[0].Inline))
 }
 
-// TestSiwGateWatch: it goes on though nobody polls.
-func TestSiwGateWatch(t *testing.T) {
-	r := gateRig(t)
+// TestSiwAdmissionSelfPoll: it goes on though nobody polls.
+func TestSiwAdmissionSelfPoll(t *testing.T) {
+	r := admissionRig(t)
 	r.post(r.qp, reads(r.mr, 0, 40)...)
 	for has := 2; has <= 40; has++ {
 		require.Eventually(t, func() bool { return len(fakeverbs.Posted()) == has }, 10*time.Second, 100*time.Microsecond)
@@ -137,8 +137,8 @@ func TestSiwGateWatch(t *testing.T) {
 	require.Len(t, r.poll(), 40)
 }
 
-// TestSiwGateFlush: what waits when the QP fails is flushed, in its turn, and the device does not get it.
-func TestSiwGateFlush(t *testing.T) {
+// TestSiwAdmissionFlush: what waits when the QP fails is flushed, in its turn, and the device does not get it.
+func TestSiwAdmissionFlush(t *testing.T) {
 	for name, fail := range map[string]func(r *rig){
 		"Modify": func(r *rig) {
 			require.NoError(r, r.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
@@ -153,7 +153,7 @@ func TestSiwGateFlush(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := gateRig(t)
+			r := admissionRig(t)
 			r.post(r.qp, append(reads(r.mr, 0, 5), verbs.SendWR{ID: 5, Opcode: verbs.WRSend})...)
 			fail(r)
 			var wcs []verbs.WC
@@ -167,9 +167,9 @@ func TestSiwGateFlush(t *testing.T) {
 	}
 }
 
-// TestSiwGateDepthLowered: the depth can turn out lower than what is unanswered already.
-func TestSiwGateDepthLowered(t *testing.T) {
-	r := gateRig(t)
+// TestSiwAdmissionDepthLowered: the depth can turn out lower than what is unanswered already.
+func TestSiwAdmissionDepthLowered(t *testing.T) {
+	r := admissionRig(t)
 	limit := r.qp.Provider().(verbs.ProviderQPLimiter)
 	limit.SetDepths(4, 4)
 	r.post(r.qp, reads(r.mr, 0, 4)...)
@@ -182,9 +182,9 @@ func TestSiwGateDepthLowered(t *testing.T) {
 	}
 }
 
-// TestSiwGateCause: the doorbell fails because the connection has ended. How, others know better.
-func TestSiwGateCause(t *testing.T) {
-	r := gateRig(t)
+// TestSiwAdmissionCause: the doorbell fails because the connection has ended. How, others know better.
+func TestSiwAdmissionCause(t *testing.T) {
+	r := admissionRig(t)
 	r.post(r.qp, reads(r.mr, 0, 5)...)
 	fakeverbs.FailPost("ibv_post_send", 1, fakeverbs.PostFailure{Index: 9, Result: -1, NoBadWR: true})
 	fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
@@ -196,7 +196,7 @@ func TestSiwGateCause(t *testing.T) {
 // TestSiwFullOutOfOrder: requests that the device has completed before an earlier one still take up room in the queue, so that
 // their completions have room in the CQ.
 func TestSiwFullOutOfOrder(t *testing.T) {
-	r := gateRig(t)
+	r := admissionRig(t)
 	qp := r.newQP(verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}})
 	r.up(qp)
 	r.post(qp, append(reads(r.mr, 9, 1), writes(r.mr, 3)...)...)

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+// driver is what one must know about a device's driver beyond what the device tells.
+type driver struct {
+	ops    OpSet
+	inline int // max_inline_data, 0 = it is to be found out
+	// wrap returns the context for the driver's own devices, around that for all; nil = that for all.
+	wrap func(*kernelContext) ProviderContext
+}
+
+// driverOf recognises the driver of a device. One that it does not know is taken at its word, but for operations: those that
+// could crash a library or reach a peer in a wrong form are allowed only where the device says that it has them.
+func driverOf(info DeviceInfo, attr DeviceAttr) driver {
+	switch {
+	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
+		return driver{ops: siwOps, inline: siwInline, wrap: func(c *kernelContext) ProviderContext { return newSiwContext(c, siwFaults) }}
+	case attr.VendorID == vendorRXE && info.Transport == TransportIB:
+		return driver{ops: opsByAttr(info, attr), inline: rxeInline,
+			wrap: func(c *kernelContext) ProviderContext { return newRXEContext(c, rxeFaults) }}
+	}
+	return driver{ops: opsByAttr(info, attr)}
+}
+
+// opsByAttr is what a device says about its operations. Masked atomics and 64-bit immediates have no form in libibverbs.
+func opsByAttr(info DeviceInfo, attr DeviceAttr) OpSet {
+	ops := MakeOpSet(OpSend, OpWrite, OpRead)
+	if info.Transport == TransportIB {
+		ops |= MakeOpSet(OpSendImm, OpWriteImm)
+	}
+	if attr.AtomicCap != AtomicNone {
+		ops |= MakeOpSet(OpFetchAdd, OpCmpSwap)
+	}
+	if attr.DeviceCapFlags&DeviceMemMgtExt != 0 {
+		ops |= MakeOpSet(OpSendInv, OpLocalInv)
+	}
+	if attr.DeviceCapFlags&(DeviceMemWindowType2A|DeviceMemWindowType2B) != 0 {
+		ops |= MakeOpSet(OpBindMW)
+	}
+	return ops
+}

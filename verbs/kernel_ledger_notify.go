@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import "math"
+
+// ring tells who waits that the provider itself has put something into soft.
+func (cq *ledgerCQ) ring() {
+	if cq.armed && cq.due() {
+		cq.armed = false
+		cq.ch.post(cq.owner)
+	}
+}
+
+// due reports whether there has been what the CQ was armed for.
+func (cq *ledgerCQ) due() bool {
+	if cq.lost.Load() {
+		return true
+	}
+	if cq.armedUrgent {
+		return cq.urgent != cq.armedAt
+	}
+	return cq.all != cq.armedAt
+}
+
+// ReqNotify arms the CQ.
+func (cq *ledgerCQ) ReqNotify(solicitedOnly bool) error {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	cq.armed, cq.armedUrgent, cq.armedAt = true, solicitedOnly, cq.all
+	if solicitedOnly {
+		cq.armedAt = cq.urgent
+	}
+	return cq.arm()
+}
+
+func (cq *ledgerCQ) arm() error { return cq.kernelCQ.ReqNotify(cq.armedUrgent && !cq.unsolicited) }
+
+// notified returns nil if an event was for a completion that the program does not see, or not yet. The CQ is armed again
+// then.
+func (cq *ledgerCQ) notified() *CQ {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	if cq.gone || !cq.armed {
+		return nil
+	}
+	for range 2 {
+		if cq.fetch(cq.soft.len()+batch) != nil || cq.due() {
+			cq.armed = false
+			return cq.owner
+		}
+		if cq.arm() != nil {
+			return cq.owner
+		}
+	}
+	return nil
+}
+
+func (cq *ledgerCQ) event(ev *AsyncEvent) {
+	ev.CQ = cq.owner
+	if ev.Type != EventCQErr {
+		return
+	}
+	ev.Err = ErrCQOverflow
+	cq.mu.Lock()
+	// What it held can still be polled. A failure of the library's is for the next Poll.
+	_ = cq.fetch(math.MaxInt)
+	cq.lost.Store(true)
+	cq.mu.Unlock()
+	cq.endQPs()
+}
+
+// overflowed is event for a CQ that has overflowed here and not in the device.
+func (cq *ledgerCQ) overflowed() {
+	cq.mu.Lock()
+	gone := cq.gone
+	cq.mu.Unlock()
+	if gone {
+		return
+	}
+	cq.ctx.async.put(AsyncEvent{Type: EventCQErr, CQ: cq.owner, Err: ErrCQOverflow})
+	cq.endQPs()
+}
+
+// endQPs tells who waits for the CQ, and fails its QPs.
+func (cq *ledgerCQ) endQPs() {
+	cq.mu.Lock()
+	if !cq.gone && cq.armed {
+		cq.armed = false
+		cq.ch.post(cq.owner)
+	}
+	qps := cq.ledgers.all()
+	cq.mu.Unlock()
+	for _, q := range qps {
+		q.fail(ErrCQOverflow)
+	}
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"cmp"
+	"errors"
+)
+
+// splitReads says which requests of a list are the first parts of those that follow. nil = none.
+type splitReads []bool
+
+func (s splitReads) has(i int) bool { return i >= 0 && i < len(s) && s[i] }
+
+// among is how many of the first n requests are first parts.
+func (s splitReads) among(n int) int {
+	sum := 0
+	for i := range min(n, len(s)) {
+		if s[i] {
+			sum++
+		}
+	}
+	return sum
+}
+
+// A driver that changes nothing has these.
+
+func (q *ledgerQP) split(wrs []SendWR) ([]SendWR, splitReads) { return wrs, nil }
+func (q *ledgerQP) adapt(*sendList)                           {}
+
+// PostSend enters a list into the ledger and hands over in one call what the device may have.
+func (q *ledgerQP) PostSend(wrs []SendWR) (int, error) {
+	if len(wrs) == 0 {
+		return 0, nil
+	}
+	if own, err := q.ownObjects(wrs); err != nil {
+		n, failed := q.PostSend(wrs[:own])
+		return n, cmp.Or(failed, err)
+	}
+	s := &q.sends
+	s.mu.Lock()
+	// The device's own queue is longer than asked for, and its places become free in other ways. Before the state is looked
+	// at, which can change while the queue is not locked.
+	if s.requests()+len(wrs) > q.cap.MaxSendWR {
+		q.relieveSends()
+	}
+	st := q.qpState()
+	switch {
+	case st < QPStateRTS:
+		s.mu.Unlock()
+		return 0, sendsBefore(st)
+	case st == QPStateErr || s.poisoned:
+		s.mu.Unlock()
+		return q.keepSends(wrs)
+	}
+	defer s.mu.Unlock()
+	wrs, full := cutToRoom(wrs, q.cap.MaxSendWR-s.requests())
+	good := q.possible(wrs)
+	if good > 0 {
+		if n, err := q.postPossible(wrs[:good]); err != nil {
+			return n, err
+		}
+	}
+	if good < len(wrs) {
+		s.poisoned = true
+		s.mu.Unlock()
+		n, err := q.keepSends(wrs[good:])
+		s.mu.Lock()
+		if err != nil {
+			return good + n, err
+		}
+	}
+	return len(wrs), full
+}
+
+// cutToRoom returns as much of a list as there is room for, and the error if that is not all.
+func cutToRoom[T any](wrs []T, room int) ([]T, error) {
+	if room = max(room, 0); len(wrs) > room {
+		return wrs[:room], ErrQueueFull
+	}
+	return wrs, nil
+}
+
+// possible is how many requests come before one that would stop the device's queue for good.
+func (q *ledgerQP) possible(wrs []SendWR) int {
+	if q.needsDepth && q.ord.Load() == 0 {
+		for i := range wrs {
+			if needsORD(wrs[i].Opcode) {
+				return i
+			}
+		}
+	}
+	return len(wrs)
+}
+
+// needsORD reports whether a request takes up a place among the Reads in progress.
+func needsORD(op WROpcode) bool {
+	switch op {
+	case WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd:
+		return true
+	}
+	return false
+}
+
+// postPossible posts requests for which there is room.
+func (q *ledgerQP) postPossible(wrs []SendWR) (int, error) {
+	list, split := q.driver.split(wrs)
+	q.send.fill(list)
+	q.driver.adapt(&q.send.sendList)
+	for i := range q.send.wrs {
+		q.send.wrs[i].id = q.enter(&list[i], split.has(i))
+		q.send.wrs[i].op |= uint32(SendSignaled) << flagsShift
+	}
+	if n, err := q.admit(); err != nil {
+		if !errors.Is(err, errBroken) && !split.has(n-1) {
+			q.sends.withdraw(len(list) - n)
+			return n - split.among(n), err
+		}
+		// They are in the device's queue and may be executed or not. Those that are not are flushed.
+		go q.fail(err)
+	}
+	q.lookAfterSends()
+	return len(wrs), nil
+}
+
+// enter enters a request into the ledger, or the first part of one. The device gets it later.
+func (q *ledgerQP) enter(w *SendWR, first bool) uint64 {
+	seq := q.sends.push(slot{wc: WC{ID: w.ID}, op: w.Opcode, read: needsORD(w.Opcode), first: first,
+		visible: !first && (q.sigAll || w.Flags&SendSignaled != 0), reported: true})
+	if w.Flags&SendInline == 0 {
+		q.sends.sgls.put(seq, w.SGL)
+	} else {
+		q.sends.sgls.put(seq, nil)
+	}
+	return seq
+}
+
+// relieveSends takes completions from the device. It unlocks the queue meanwhile.
+func (q *ledgerQP) relieveSends() {
+	q.sends.mu.Unlock()
+	q.sends.cq.relieve()
+	q.sends.mu.Lock()
+}
+
+// lookAfterSends sees to it that the CQ has room for what has just been posted. It may unlock the queue meanwhile.
+func (q *ledgerQP) lookAfterSends() {
+	if q.sends.cq.hidden.Load() > hiddenSlack/2 {
+		q.relieveSends()
+	}
+	q.sends.cq.selfPoll(q.sends.lent + q.admission.len())
+}
+
+// PostRecv enters a list into the ledger and hands it over in one call.
+func (q *ledgerQP) PostRecv(wrs []RecvWR) (int, error) {
+	if len(wrs) == 0 {
+		return 0, nil
+	}
+	r := &q.recvs
+	r.mu.Lock()
+	if r.requests()+len(wrs) > q.cap.MaxRecvWR { // as in PostSend
+		r.mu.Unlock()
+		r.cq.relieve()
+		r.mu.Lock()
+	}
+	switch st := q.qpState(); st {
+	case QPStateReset:
+		r.mu.Unlock()
+		return 0, recvsBefore(st)
+	case QPStateErr:
+		r.mu.Unlock()
+		return q.keepRecvs(wrs)
+	}
+	defer r.mu.Unlock()
+	wrs, full := cutToRoom(wrs, q.cap.MaxRecvWR-r.requests())
+	if len(wrs) == 0 {
+		return 0, full
+	}
+	flat := &q.recv.flat
+	flat.fill(wrs, q.least)
+	for i := range flat.wrs {
+		seq := r.add(wrs[i].ID, slotLent, true, true)
+		r.sgls.put(seq, wrs[i].SGL)
+		flat.wrs[i].id = idRecv | seq
+	}
+	n, err := postResult("ibv_post_recv", q.c.postRecv(flat.wrs, flat.sges, nil))
+	if err != nil {
+		r.withdraw(len(wrs) - n)
+		return n, err
+	}
+	return n, full
+}
+
+// keepSends takes requests that the device does not get: of a QP in the error state, to be flushed; or, in a queue that is
+// poisoned, first the request that will fail.
+func (q *ledgerQP) keepSends(wrs []SendWR) (int, error) {
+	s := &q.sends
+	return keep(q, s, wrs, q.cap.MaxSendWR, false, func(w *SendWR) {
+		seq := s.add(w.ID, slotHeld, true, false)
+		if needsORD(w.Opcode) && s.poisoned && !q.bad && q.qpState() != QPStateErr {
+			q.bad = true
+			s.fail(seq, WCLocQPOpErr, q.num)
+		}
+	})
+}
+
+// keepRecvs takes receives of a QP in the error state, to be flushed.
+func (q *ledgerQP) keepRecvs(wrs []RecvWR) (int, error) {
+	return keep(q, &q.recvs, wrs, q.cap.MaxRecvWR, true, func(w *RecvWR) { q.recvs.add(w.ID, slotHeld, true, false) })
+}
+
+// keep enters requests that the device does not get into a ledger, and moves on what has ended.
+func keep[T any](q *ledgerQP, l *ledgerQueue, wrs []T, most int, recv bool, enter func(*T)) (int, error) {
+	l.cq.mu.Lock()
+	defer l.cq.mu.Unlock()
+	// What was before may have ended. A failure of the library's is for the next Poll.
+	_ = l.cq.fetch(l.cq.soft.len() + batch)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var full error
+	if !l.flushed {
+		wrs, full = cutToRoom(wrs, most-l.requests())
+	}
+	for i := range wrs {
+		enter(&wrs[i])
+	}
+	if l.flushed {
+		l.flush(q.num)
+	}
+	l.cq.advance(q, l, recv)
+	l.cq.ring()
+	return len(wrs), full
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// Types for the devices of rxe, the kernel's RoCE in software. What it does wrong stands in kernel_faults.go; all its requests are in
+// ledgers.
+
+// vendorRXE is the vendor_id of rxe, RXE_VENDOR_ID of the kernel's drivers/infiniband/sw/rxe.
+const vendorRXE = 0xffffff
+
+// rxeInline is rxe's max_inline_data, RXE_MAX_INLINE_DATA.
+const rxeInline = 512
+
+// rxeWithInv is the flag with which rxe says that a key is invalidated: the kernel's IB_WC_WITH_INVALIDATE, of rxeWrongFlag.
+const rxeWithInv = 1 << 2
+
+// rxeContext is an open device of rxe.
+type rxeContext struct {
+	*kernelContext
+	faults  faultSet
+	regions rxeRegions
+}
+
+func newRXEContext(c *kernelContext, faults faultSet) ProviderContext {
+	if faults.has(rxeWrongFlag) {
+		c.withInv = rxeWithInv
+	}
+	return &rxeContext{kernelContext: c, faults: faults}
+}
+
+// CreateCQ makes a completion queue.
+func (c *rxeContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (ProviderCQ, error) {
+	cq := new(ledgerCQ)
+	if err := cq.create(c.kernelContext, owner, cqe, ch); err != nil {
+		return nil, err
+	}
+	return cq, nil
+}
+
+// rxePD is a protection domain of rxe.
+type rxePD struct {
+	kernelPD
+	rxe *rxeContext
+}
+
+// AllocPD makes a protection domain.
+func (c *rxeContext) AllocPD() (ProviderPD, error) {
+	pd := &rxePD{rxe: c}
+	if err := pd.create(c.kernelContext); err != nil {
+		return nil, err
+	}
+	return pd, nil
+}
+
+// rxeMR is a region of rxe.
+type rxeMR struct {
+	kernelMR
+	rxe *rxeContext
+}
+
+// RegMR registers memory.
+func (pd *rxePD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
+	m := &rxeMR{rxe: pd.rxe}
+	if err := m.register(&pd.kernelPD, mem, iova, access); err != nil {
+		return nil, err
+	}
+	pd.rxe.regions.add(m.LKey(), rxeRegion{pd: pd.c, start: iova, length: uint64(len(mem)), write: access&AccessLocalWrite != 0})
+	return m, nil
+}
+
+// Dereg deregisters the region.
+func (m *rxeMR) Dereg() error {
+	err := m.kernelMR.Dereg()
+	switch {
+	case err == nil:
+		m.rxe.regions.remove(m.LKey())
+	case errors.Is(err, syscall.EINVAL) && m.rxe.faults.has(rxeBusyInvalid):
+		err = fmt.Errorf("%w: windows are bound to the region: %w", ErrBusy, err)
+	}
+	return err
+}
+
+// CreateSRQ makes a shared receive queue.
+func (pd *rxePD) CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, error) {
+	s := new(ledgerSRQ)
+	has, err := s.create(&pd.kernelPD, owner, attr, s)
+	if err != nil {
+		return nil, SRQAttr{}, err
+	}
+	if pd.rxe.faults.has(rxeReceiveStatus) {
+		s.sgls = newSGLStore(has.MaxWR, has.MaxSGE)
+	}
+	return s, has, nil
+}

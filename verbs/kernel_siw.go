@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import "fmt"
+
+// Types for the devices of siw, the kernel's iWARP in software. What it does wrong stands in kernel_faults.go; all its requests are
+// in ledgers.
+
+// vendorSIW is the vendor_id of siw, SIW_VENDOR_ID of the kernel's drivers/infiniband/sw/siw.
+const vendorSIW = 0x626d74
+
+// siwInline is siw's max_inline_data, SIW_MAX_INLINE.
+const siwInline = 80
+
+// siwOps are the operations of siw. Anything else is EINVAL of libsiw, or an index beyond its table of 12 opcodes.
+var siwOps = MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead)
+
+// siwContext is an open device of siw.
+type siwContext struct {
+	*kernelContext
+	faults faultSet
+	offset rawCQ // see reserveOffset, 0 = none
+}
+
+func newSiwContext(c *kernelContext, faults faultSet) ProviderContext {
+	s := &siwContext{kernelContext: c, faults: faults}
+	if faults.has(siwOffsetRefused) {
+		s.offset = reserveOffset(c.c)
+	}
+	return s
+}
+
+// Close ends every WaitEvent and the reader of events, and closes the device.
+func (c *siwContext) Close() error {
+	if c.offset != 0 {
+		c.offset.destroy()
+	}
+	return c.kernelContext.Close()
+}
+
+// CreateCQ makes a completion queue.
+func (c *siwContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (ProviderCQ, error) {
+	cq := &ledgerCQ{unsolicited: c.faults.has(siwNeverSolicited)}
+	if err := cq.create(c.kernelContext, owner, cqe, ch); err != nil {
+		return nil, err
+	}
+	return cq, nil
+}
+
+// siwPD is a protection domain of siw.
+type siwPD struct {
+	kernelPD
+	faults faultSet
+}
+
+// AllocPD makes a protection domain.
+func (c *siwContext) AllocPD() (ProviderPD, error) {
+	pd := &siwPD{faults: c.faults}
+	if err := pd.create(c.kernelContext); err != nil {
+		return nil, err
+	}
+	return pd, nil
+}
+
+// RegMR registers memory, under its own address only.
+func (pd *siwPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
+	if pd.faults.has(siwIovaIgnored) && iova != uint64(addressOf(mem)) {
+		return nil, fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible", ErrNotSupported, pd.ctx.dev.info.Name)
+	}
+	return pd.kernelPD.RegMR(mem, iova, access)
+}
+
+// AllocMW is refused, whatever the library does when asked.
+func (pd *siwPD) AllocMW(MWType) (ProviderMW, error) {
+	return nil, fmt.Errorf("%w: the driver of %s has no memory windows", ErrNotSupported, pd.ctx.dev.info.Name)
+}
+
+// CreateSRQ makes a shared receive queue.
+func (pd *siwPD) CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, error) {
+	s := &ledgerSRQ{least: siwLeast(pd.faults)}
+	has, err := s.create(&pd.kernelPD, owner, attr, s)
+	if err != nil {
+		return nil, SRQAttr{}, err
+	}
+	return s, has, nil
+}
+
+// siwLeast is how many elements a receive must have.
+func siwLeast(faults faultSet) int {
+	if faults.has(siwReceiveEmpty) {
+		return 1
+	}
+	return 0
+}

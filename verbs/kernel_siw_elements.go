@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import "slices"
+
+func isEmpty(s SGE) bool    { return s.Length == 0 }
+func isNotEmpty(s SGE) bool { return s.Length > 0 }
+
+// adapt changes what siw would mistake.
+func (q *siwQP) adapt(l *sendList) { siwElements{q.faults, q.short}.adapt(l) }
+
+// siwElements gives requests the elements that siw understands.
+type siwElements struct {
+	faults faultSet
+	short  uint32 // as in siwQP
+}
+
+func (m siwElements) adapt(l *sendList) {
+	amiss, at := false, 0
+	for i := range l.wrs {
+		w := &l.wrs[i]
+		n := elements(w)
+		own := l.sges[at : at+n]
+		at += n
+		if opcode(w) == WRSendWithInv && m.faults.has(siwKeyElsewhere) {
+			w.rkey = w.imm
+		}
+		if isRead(w) {
+			m.fence(w, own)
+		}
+		amiss = amiss || m.wrong(w, own)
+	}
+	if amiss {
+		m.mend(l)
+	}
+}
+
+// fence takes the fence from a Read, as the Reads of one QP are in order without, and gives it to one of 0 bytes, which the
+// admission has wait then.
+func (m siwElements) fence(w *flatSend, own []SGE) {
+	if m.faults.has(siwFencedRead) {
+		w.op &^= fenceBit
+	}
+	if m.faults.has(siwReadOfNothing) && !slices.ContainsFunc(own, isNotEmpty) {
+		w.op |= fenceBit
+	}
+}
+
+// wrong reports whether siw would mistake the elements of a request.
+func (m siwElements) wrong(w *flatSend, own []SGE) bool {
+	switch len(own) {
+	case 0:
+		return m.lacking(w)
+	case 1:
+		return m.firstPage(w, own[0]) > 0
+	}
+	return m.faults.has(siwElementEmpty) && slices.ContainsFunc(own, isEmpty)
+}
+
+// lacking reports whether a request without elements is to have one.
+func (m siwElements) lacking(w *flatSend) bool { return isRead(w) && m.faults.has(siwReadEmpty) }
+
+// firstPage is how many bytes of a request's only element are to become an element of their own.
+func (m siwElements) firstPage(w *flatSend, s SGE) uint32 {
+	if isRead(w) || isInline(w) {
+		return 0
+	}
+	return tear(s.Addr, s.Length, m.short)
+}
+
+// mend gives each Read without elements one of length 0, takes those of length 0 out of several, and makes two of a single one
+// that crosses a page. That is rare.
+func (m siwElements) mend(l *sendList) {
+	sges := make([]SGE, 0, len(l.sges)+len(l.wrs))
+	at := 0
+	for i := range l.wrs {
+		w := &l.wrs[i]
+		n := elements(w)
+		own := l.sges[at : at+n]
+		at += n
+		before := len(sges)
+		if n == 0 && m.lacking(w) {
+			sges = append(sges, SGE{})
+		}
+		for _, e := range own {
+			if n == 1 || !isEmpty(e) || !m.faults.has(siwElementEmpty) {
+				sges = append(sges, e)
+			}
+		}
+		if len(sges) == before+1 {
+			e := &sges[before]
+			if first := m.firstPage(w, *e); first > 0 {
+				rest := SGE{e.Addr + uint64(first), e.Length - first, e.LKey}
+				e.Length = first
+				sges = append(sges, rest)
+			}
+		}
+		w.op += uint32(len(sges)-before-n) << sgesShift
+	}
+	l.sges = sges
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import "time"
+
+// An empty Write is an RDMA Write of length 0, whose key and address nobody looks at: a message that does nothing. As siw opens
+// its connections without one, the provider posts some for it on the active side:
+//
+//   - One as soon as the connection is there (siwOpensSilently). A responder that keeps to RFC 5044 section 7.1.2 may send nothing
+//     before.
+//   - More, if the program has sent and not heard anything after these times (siwMissesFirstMessages). siw as responder sends its
+//     Reply first and has the socket tell it of data then. Messages that arrive in between, such as the first empty Write, lie there
+//     until others come, which for a program that waits for the answer is never.
+var nudgeAfter = [...]time.Duration{250 * time.Millisecond, time.Second, 4 * time.Second}
+
+const (
+	// emptyWrites is how many there can be.
+	emptyWrites = 1 + len(nudgeAfter)
+	// emptyKey is theirs: some hardware refuses 0.
+	emptyKey = 1
+)
+
+// Initiated is told that this is the active side.
+func (q *siwQP) Initiated() {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if q.gone || q.qpState() != QPStateRTS {
+		return
+	}
+	if q.faults.has(siwOpensSilently) {
+		q.sends.mu.Lock()
+		q.postEmpty()
+		q.sends.mu.Unlock()
+	}
+	if q.faults.has(siwMissesFirstMessages) {
+		q.nudgeLater(nudgeAfter[:])
+	}
+}
+
+// postEmpty posts an empty Write. The caller holds modify and sends.mu.
+func (q *siwQP) postEmpty() {
+	wr := flatSend{id: idOwn, op: flatOp(WRRDMAWrite, 0, 0), rkey: emptyKey}
+	// If the queue is full there is more to come anyway.
+	q.c.postSend([]flatSend{wr}, nil, nil, nil)
+}
+
+func (q *siwQP) nudgeLater(after []time.Duration) {
+	if len(after) > 0 {
+		time.AfterFunc(after[0], func() { q.nudge(after[1:]) })
+	}
+}
+
+func (q *siwQP) nudge(then []time.Duration) {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if q.gone || q.qpState() != QPStateRTS || q.heard.Load() {
+		return
+	}
+	q.sends.mu.Lock()
+	defer q.sends.mu.Unlock()
+	if q.sends.tail > 0 {
+		q.postEmpty()
+	}
+	q.nudgeLater(then)
+}

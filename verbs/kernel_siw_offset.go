@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import "os"
+
+// The fault siwOffsetRefused: a CQ, QP or SRQ whose queue would begin at this offset in what a context maps cannot be made, and then
+// no other of its size can, for the kernel gives out the lowest offset that is free. So each context of siw has a CQ that lies
+// across the place.
+const (
+	siwRefused = 0x90000 // SIW_INVAL_UOBJ_KEY
+	siwCQEntry = 32      // sizeof(struct siw_cqe)
+	siwCQCtrl  = 8       // sizeof(struct siw_cq_ctrl)
+)
+
+// siwCQLen is how much a CQ of so many entries, a power of two, maps.
+func siwCQLen(cqe, page int) int {
+	return (cqe*siwCQEntry + siwCQCtrl + page - 1) / page * page
+}
+
+// offsetPlan returns the sizes of CQs that, made one after the other in a new context, fill it up to the offset, and of the one
+// behind them that lies across it.
+func offsetPlan(page int) (before []int, across int) {
+	for at := 0; ; {
+		cqe := 1
+		if at+siwCQLen(cqe, page) >= siwRefused {
+			for at+siwCQLen(cqe, page) <= siwRefused {
+				cqe *= 2
+			}
+			return before, cqe
+		}
+		for at+siwCQLen(2*cqe, page) < siwRefused {
+			cqe *= 2
+		}
+		before = append(before, cqe)
+		at += siwCQLen(cqe, page)
+	}
+}
+
+// reserveOffset makes the CQ, in a context that has nothing else. Where it fails, 0, things are as they were.
+func reserveOffset(c rawContext) rawCQ {
+	create := func(cqe int) rawCQ {
+		cq, _, _ := c.createCQ(cqe, 0, 0) // 0 if it fails
+		return cq
+	}
+	before, across := offsetPlan(os.Getpagesize())
+	for _, cqe := range before {
+		if cq := create(cqe); cq != 0 {
+			defer cq.destroy()
+		}
+	}
+	return create(across)
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// siwQP is a QP of siw.
+type siwQP struct {
+	ledgerQP
+	faults faultSet
+	short  uint32      // messages of up to so many bytes are sent wrongly from one element that crosses a page; see kernel_siw_split.go
+	heard  atomic.Bool // the peer has answered; see kernel_siw_nudge.go
+
+	port   uint8       // guarded by modify: what was set, as a query does not tell
+	access AccessFlags // guarded by modify: as port
+}
+
+// siwShort is MAX_HDR_INLINE, of the fault siwPageTorn.
+const siwShort = 32
+
+// CreateQP makes a QP.
+func (pd *siwPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, error) {
+	q := &siwQP{faults: pd.faults}
+	q.fences = pd.faults.has(siwFencedRead) || pd.faults.has(siwTurnJams) || pd.faults.has(siwReadOfNothing)
+	q.needsDepth = pd.faults.has(siwNoDepthJams)
+	q.least = siwLeast(pd.faults)
+	want := cfg.Cap
+	want.MaxSendWR = max(want.MaxSendWR, min(want.MaxSendWR+emptyWrites, pd.ctx.attr.MaxQPWR))
+	if pd.faults.has(siwPageTorn) { // a Read can become two, and an element
+		q.short = siwShort
+		want.MaxSendWR = max(want.MaxSendWR, min(2*cfg.Cap.MaxSendWR+emptyWrites, pd.ctx.attr.MaxQPWR))
+		want.MaxSendSGE = max(want.MaxSendSGE, 2)
+	}
+	if err := q.create(&pd.kernelPD, owner, cfg, want, q); err != nil {
+		return nil, QPCap{}, err
+	}
+	q.places = max(q.cap.MaxSendWR-emptyWrites, 1)
+	q.cap.MaxSendWR, q.cap.MaxSendSGE = cfg.Cap.MaxSendWR, cfg.Cap.MaxSendSGE
+	q.attach()
+	return q, q.cap, nil
+}
+
+// Query asks the kernel, for the little that siw tells.
+func (q *siwQP) Query() (QPAttr, error) {
+	if !q.faults.has(siwQueryUnreliable) {
+		return q.ledgerQP.Query()
+	}
+	attr, err := q.queryDepths()
+	if err != nil {
+		return QPAttr{}, err
+	}
+	q.modify.Lock()
+	attr.PortNum, attr.AccessFlags = q.port, q.access
+	q.modify.Unlock()
+	q.known(&attr)
+	return attr, nil
+}
+
+// queryDepths asks the kernel, which exchanges the two depths.
+func (q *siwQP) queryDepths() (QPAttr, error) {
+	attr, rc := q.c.query()
+	if rc != 0 {
+		return QPAttr{}, callError("ibv_query_qp", rc)
+	}
+	attr.MaxRdAtomic, attr.MaxDestRdAtomic = attr.MaxDestRdAtomic, attr.MaxRdAtomic
+	return attr, nil
+}
+
+// Moved notes where the connection manager has moved the QP, and with RTS the depth that it has agreed on.
+func (q *siwQP) Moved(to QPState, reason error) {
+	if to == QPStateRTS && q.faults.has(siwQueryUnreliable) {
+		q.modify.Lock()
+		if !q.gone {
+			if attr, err := q.queryDepths(); err == nil {
+				q.ord.Store(int32(attr.MaxRdAtomic))
+			}
+		}
+		q.modify.Unlock()
+	}
+	q.ledgerQP.Moved(to, reason)
+}
+
+// Modify checks the change against the state diagram and makes it.
+func (q *siwQP) Modify(attr QPAttr, mask QPAttrMask) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	reset := mask&QPAttrState != 0 && attr.State == QPStateReset
+	if st := q.qpState(); reset && q.faults.has(siwResetRefused) && st > QPStateInit && !q.initial {
+		if err := checkModify(q.typ, TransportIWARP, st, attr.State, mask); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: the driver does not reset a QP that has been connected", ErrNotSupported)
+	}
+	if err := q.change(&attr, mask); err != nil {
+		return err
+	}
+	if reset {
+		q.heard.Store(false)
+	}
+	if mask&QPAttrPort != 0 {
+		q.port = attr.PortNum
+	}
+	if mask&QPAttrAccessFlags != 0 {
+		q.access = attr.AccessFlags
+	}
+	return nil
+}
+
+// waits is of the fault siwTurnJams: a Read must not wait in the device's queue for its turn.
+func (q *siwQP) waits(w *flatSend, reads int) bool {
+	ord := int(q.ord.Load())
+	return isRead(w) && ord >= 0 && reads >= ord && q.faults.has(siwTurnJams)
+}
+
+func (q *siwQP) reportedSend(wc *WC, _ WROpcode, _ []SGE) {
+	if wc.Opcode == WCRDMARead {
+		q.heard.Store(true)
+	}
+}
+
+func (q *siwQP) reportedRecv(*WC, []SGE) { q.heard.Store(true) }
