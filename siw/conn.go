@@ -48,7 +48,7 @@ type conn struct {
 	cause error        // mu; why the connection ended
 
 	watched *watch      // who is woken for what arrives; guarded by device.watching
-	deaf    atomic.Bool // nothing more will arrive
+	atEOF   atomic.Bool // nothing more will arrive
 
 	tx sender
 	rx receiver
@@ -85,7 +85,7 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	c.tx.stall.c, c.rx.stall.c = c, c
 	if err = q.connect(c); err != nil {
 		s.interrupt()
-		s.finish(nil, time.Now())
+		s.drainAndClose(nil, time.Now())
 		q.dev.untrack(c)
 		close(c.gone)
 		return nil, err
@@ -189,7 +189,7 @@ func (c *conn) refuse(f fault, ulpdu []byte) {
 // end takes the connection down. The order is what keeps promises: no memory is touched once a completion says so, the
 // Terminate follows whole FPDUs only, and the stream is closed in a way that does not take back what was sent.
 func (c *conn) end() {
-	c.dev.unwatch(c)
+	c.dev.endWatch(c)
 	c.s.interrupt()
 	c.workers.Wait()
 
@@ -214,7 +214,7 @@ func (c *conn) end() {
 	if c.term != nil && whole {
 		tail = c.appendTerminate(tail)
 	}
-	for _, timer := range []*time.Timer{c.idle, c.tx.grace, c.tx.held, c.reason} {
+	for _, timer := range []*time.Timer{c.idle, c.tx.grace, c.tx.holdTimer, c.reason} {
 		if timer != nil {
 			timer.Stop()
 		}
@@ -233,7 +233,7 @@ func (c *conn) end() {
 	if !severed {
 		deadline = time.Now().Add(c.dev.cfg.CloseTimeout)
 	}
-	c.s.finish(tail, deadline)
+	c.s.drainAndClose(tail, deadline)
 	c.dev.stalls.give(paid)
 	c.dev.untrack(c)
 	close(c.gone)
@@ -277,14 +277,14 @@ func (c *conn) terminated(body []byte) {
 	if c.dead.Load() {
 		return
 	}
-	if e := c.culprit(&t); e != nil {
+	if e := c.offendingRequest(&t); e != nil {
 		e.status = statusOf(&t)
 	}
 	c.failLocked(cause, nil)
 }
 
-// holds reports whether data of r wait to be sent.
-func (c *conn) holds(r *region) bool {
+// refersTo reports whether data of r wait to be sent.
+func (c *conn) refersTo(r *region) bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	// Waiting for long can only be data of a connection that waits for room; then nobody has the send role, and the batch
@@ -292,7 +292,7 @@ func (c *conn) holds(r *region) bool {
 	if c.tx.busy {
 		return false
 	}
-	return c.tx.holds(r)
+	return c.tx.refersTo(r)
 }
 
 // Disconnect implements cm.ProviderConn.

@@ -86,7 +86,7 @@ func TestConnectDescriptors(t *testing.T) {
 	n := newSides(t, Config{})
 	cq := n.cq()
 	a, b := n.join(n.side(nil, nil), n.side(cq, cq))
-	b.conn.dev.breather.breathe()
+	b.conn.dev.yielder.yield()
 	failed, ok := 0, 0
 	for left := range 4 {
 		s := n.side(cq, cq)

@@ -41,7 +41,7 @@ type cq struct {
 	watch atomic.Pointer[watch] // over its connections; changes under device.watching and mu
 	tied  int                   // how many connections of the watch complete here; guarded by device.watching
 
-	breath atomic.Int64 // when something was last received by a poller, or others were let run
+	yielded atomic.Int64 // when something was last received by a poller, or others were let run
 
 	// Connections that each have a watch of their own (watches.go): all, guarded by mu, and those that Drive serves, nil if
 	// there are too many.
@@ -52,11 +52,11 @@ type cq struct {
 // maxDriven is how many connections without a common watch a CQ may have for a poller to receive for them itself.
 const maxDriven = 4
 
-// Who polls in vain for so long lets others run (breather): without another processor nobody else would look at the network,
+// Who polls in vain for so long lets others run (yielder): without another processor nobody else would look at the network,
 // and with one that computes neither.
 const (
-	breathAlone = 10 * time.Microsecond // with one processor
-	breathBusy  = 100 * time.Microsecond
+	yieldAlone = 10 * time.Microsecond // with one processor
+	yieldBusy  = 100 * time.Microsecond
 )
 
 // Drive implements verbs.ProviderCQDriver: it receives for the CQ's connections, where nobody else does at the moment.
@@ -70,12 +70,12 @@ func (c *cq) Drive() {
 			n += conn.poll().conns
 		}
 	}
-	switch vain := now - c.breath.Load(); {
+	switch vain := now - c.yielded.Load(); {
 	case n > 0:
-		c.breath.Store(now)
-	case vain > int64(breathBusy), vain > int64(breathAlone) && runtime.GOMAXPROCS(0) == 1:
-		c.ctx.dev.breather.breathe()
-		c.breath.Store(clock())
+		c.yielded.Store(now)
+	case vain > int64(yieldBusy), vain > int64(yieldAlone) && runtime.GOMAXPROCS(0) == 1:
+		c.ctx.dev.yielder.yield()
+		c.yielded.Store(clock())
 	}
 }
 

@@ -36,7 +36,7 @@ func (c *conn) limitHold() {
 	}
 	limit := c.dev.cfg.HoldTimeout
 	arrived := false // the Reply, as far as is known
-	c.tx.held = time.AfterFunc(limit, func() {
+	c.tx.holdTimer = time.AfterFunc(limit, func() {
 		if c.holdOver(limit, &arrived) {
 			c.kick()
 		}
@@ -58,7 +58,7 @@ func (c *conn) holdOver(limit time.Duration, arrived *bool) bool {
 			rest = limit - ago
 		}
 		if rest > 0 {
-			c.tx.held.Reset(rest)
+			c.tx.holdTimer.Reset(rest)
 			return false
 		}
 	}
@@ -66,8 +66,8 @@ func (c *conn) holdOver(limit time.Duration, arrived *bool) bool {
 	return true
 }
 
-// release ends the hold because the peer has spoken. The caller holds the receive role.
-func (c *conn) release() {
+// endHold ends the hold because the peer has spoken. The caller holds the receive role.
+func (c *conn) endHold() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	if c.tx.hold {

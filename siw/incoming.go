@@ -33,7 +33,7 @@ func (c *conn) tagged(b []byte) (fault, bool) {
 	payload := b[ddp.TaggedLen:]
 	switch op {
 	case rdmap.OpWrite:
-		return c.write(h, payload)
+		return c.recvWrite(h, payload)
 	case rdmap.OpReadResponse:
 		return c.readAnswer(h, payload)
 	}
@@ -68,7 +68,7 @@ func (c *conn) untagged(b []byte) (fault, bool) {
 		if h.QN != queue || !c.enabled(op) {
 			return faultOpcode, false
 		}
-		return c.send(h, op, payload)
+		return c.recvSend(h, op, payload)
 	case rdmap.OpTerminate:
 		switch {
 		case h.QN != ddp.QNTerminate:

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// send places a segment of a Send message and completes the receive with its last (RFC 5040 section 5.3).
-func (c *conn) send(h ddp.Untagged, op rdmap.Opcode, payload []byte) (fault, bool) {
+// recvSend places a segment of a Send message and completes the receive with its last (RFC 5040 section 5.3).
+func (c *conn) recvSend(h ddp.Untagged, op rdmap.Opcode, payload []byte) (fault, bool) {
 	r, q := &c.rx, c.q
 	if !r.open {
 		if h.MO != 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// write places a segment of an RDMA Write.
-func (c *conn) write(h ddp.Tagged, payload []byte) (fault, bool) {
+// recvWrite places a segment of an RDMA Write.
+func (c *conn) recvWrite(h ddp.Tagged, payload []byte) (fault, bool) {
 	// The key of a segment without data is not looked at (RFC 5041 section 5.2).
 	if len(payload) > 0 {
 		if c.q.remoteAccess()&verbs.AccessRemoteWrite == 0 {

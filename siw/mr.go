@@ -51,7 +51,7 @@ func (d *device) withdraw(r *region) {
 	r.guard.Shut()
 	for patience := d.cfg.DeregTimeout; !r.guard.Drain(patience); patience = time.Millisecond {
 		for _, c := range d.connections() {
-			if c.holds(r) {
+			if c.refersTo(r) {
 				c.fail(fmt.Errorf("memory of key %#x was deregistered while it waited to be sent: %w", r.stag, verbs.ErrClosed),
 					&termination{fault: faultLocal})
 			}

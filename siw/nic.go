@@ -117,7 +117,7 @@ type device struct {
 
 	watching sync.Mutex     // guards which connections and CQs have which watch; taken below a qp's mu
 	readers  sync.WaitGroup // of watches over several connections
-	breather breather
+	yielder  yielder
 
 	mu        sync.Mutex // guards what follows
 	nextQPN   uint32
@@ -221,7 +221,7 @@ func (d *device) shutdown() {
 		<-c.gone
 	}
 	d.readers.Wait()
-	d.breather.close()
+	d.yielder.close()
 }
 
 // quota counts objects against a limit of the device.

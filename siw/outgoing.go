@@ -113,7 +113,7 @@ func (c *conn) beginRequest() bool {
 		sq.next++
 		if e.isLocal() {
 			e.end = t.built
-			c.settleLocked()
+			c.noteSentLocked()
 			continue
 		}
 		e.end = math.MaxUint64
@@ -175,8 +175,8 @@ func (c *conn) verify(e *sendEntry) verbs.WCStatus {
 	return verbs.WCSuccess
 }
 
-// finish ends a message: once the socket has the stream up to here, the request is sent.
-func (c *conn) finish(e *sendEntry) {
+// requestBuilt ends a message: once the socket has the stream up to here, the request is sent.
+func (c *conn) requestBuilt(e *sendEntry) {
 	c.q.mu.Lock()
 	e.end = c.tx.built
 	c.q.mu.Unlock()

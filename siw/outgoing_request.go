@@ -21,7 +21,7 @@ func (c *conn) request(b *batch) bool {
 		ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest, MSN: e.msn}.Put(h)
 		rr.Put(h[ddp.UntaggedLen:])
 		c.sealed(b)
-		c.finish(e)
+		c.requestBuilt(e)
 	case verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp, verbs.WRMaskedAtomicCmpAndSwp:
 		ar := rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: e.msn, STag: e.rkey, TO: e.raddr, AddSwap: e.operands.add,
 			AddSwapMask: e.operands.addMask, Compare: e.operands.compare, CompareMask: e.operands.compareMask}
@@ -32,7 +32,7 @@ func (c *conn) request(b *batch) bool {
 		ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpAtomicRequest), QN: ddp.QNReadRequest, MSN: e.msn}.Put(h)
 		ar.Put(h[ddp.UntaggedLen:])
 		c.sealed(b)
-		c.finish(e)
+		c.requestBuilt(e)
 	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
 		n := c.span(b, e.length-c.tx.off, ddp.TaggedLen, c.copies(e))
 		last := c.tx.off+uint32(n) == e.length
@@ -48,7 +48,7 @@ func (c *conn) request(b *batch) bool {
 			e.msn = c.tx.sendNo[0]
 			c.q.mu.Unlock()
 		} else if last {
-			c.finish(e)
+			c.requestBuilt(e)
 		}
 	default:
 		n := c.span(b, e.length-c.tx.off, ddp.UntaggedLen, c.copies(e))
@@ -63,7 +63,7 @@ func (c *conn) request(b *batch) bool {
 			return false
 		}
 		if last {
-			c.finish(e)
+			c.requestBuilt(e)
 		}
 	}
 	return true
@@ -166,6 +166,6 @@ func (c *conn) immediate(b *batch) bool {
 	ddp.Untagged{Last: true, ULP: rdmap.Control(e.immediateOpcode()), QN: ddp.QNSend, MSN: e.msn}.Put(h)
 	rdmap.PutImmediate(h[ddp.UntaggedLen:], e.imm)
 	c.sealed(b)
-	c.finish(e)
+	c.requestBuilt(e)
 	return true
 }

@@ -27,7 +27,7 @@ func tcpPair(t *testing.T) (stream, net.Conn) {
 	require.NoError(t, err)
 	s, err := newStream(conn, time.Second)
 	require.NoError(t, err)
-	t.Cleanup(func() { s.finish(nil, time.Now()) })
+	t.Cleanup(func() { s.drainAndClose(nil, time.Now()) })
 	return s, peer
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hushed polls until the poller keeps the watch.
-func (s *side) hushed() {
+// busyPolled polls until the poller keeps the watch.
+func (s *side) busyPolled() {
 	s.t.Helper()
 	s.trusted()
 	var wcs [1]verbs.WC
@@ -22,30 +22,30 @@ func (s *side) hushed() {
 		n, err := s.rcq.Poll(wcs[:])
 		require.NoError(s.t, err)
 		require.Zero(s.t, n)
-		require.True(s.t, time.Now().Before(limit), "the watch is not hushed")
+		require.True(s.t, time.Now().Before(limit), "the poller does not keep the watch")
 	}
 }
 
-// TestPoller polls until the watch is hushed, and gets what arrives then, small and larger than what wakes the reader.
+// TestPoller polls until the poller keeps the watch, and gets what arrives then, small and larger than what wakes the reader.
 func TestPoller(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
-		b.hushed()
+		b.busyPolled()
 		a.post(verbs.WRSend, 0, b)
 		require.Equal(t, verbs.WCRecv, b.polledNext(b.rcq).Opcode)
-		b.hushed()
-		a.post(verbs.WRRDMAWriteWithImm, 4*hushBytes, b)
-		require.EqualValues(t, 4*hushBytes, b.polledNext(b.rcq).ByteLen)
+		b.busyPolled()
+		a.post(verbs.WRRDMAWriteWithImm, 4*busyPollBytes, b)
+		require.EqualValues(t, 4*busyPollBytes, b.polledNext(b.rcq).ByteLen)
 	}
 	require.NotEqual(t, byPoller, a.keeper(), "the other side has not polled")
 }
 
 // TestPollerGone stops to poll. What the peer asks for is answered all the same: what came before and what comes after the
-// program has been missed. A poll now and then does not hush.
+// program has been missed. A poll now and then does not make it the poller's.
 func TestPollerGone(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
-		b.hushed()
+		b.busyPolled()
 		a.answeredBy(b)
 		a.answeredBy(b)
 		b.becomes(byReader)
@@ -53,19 +53,19 @@ func TestPollerGone(t *testing.T) {
 	}
 	b.trusted()
 	var wcs [1]verbs.WC
-	for range 3 * hushPolls {
-		time.Sleep(hushPeriod / 20)
+	for range 3 * busyPolls {
+		time.Sleep(busyPeriod / 20)
 		_, err := b.rcq.Poll(wcs[:])
 		require.NoError(t, err)
 		require.NotEqual(t, byPoller, b.keeper())
 	}
 }
 
-// TestPollerSleeps sleeps while the watch is hushed: completions wake whoever sleeps.
+// TestPollerSleeps sleeps while the poller keeps the watch: completions wake whoever sleeps.
 func TestPollerSleeps(t *testing.T) {
 	a, b := twoSides(t, Config{Spin: 50 * time.Microsecond})
 	for range 20 {
-		b.hushed()
+		b.busyPolled()
 		a.post(verbs.WRSend, 0, b)
 		require.Equal(t, verbs.WCRecv, b.next(b.rcq).Opcode)
 	}
@@ -74,7 +74,7 @@ func TestPollerSleeps(t *testing.T) {
 // TestPollerReceivesWhatCame has a message arrive in the quiet; who ends the quiet receives it.
 func TestPollerReceivesWhatCame(t *testing.T) {
 	a, b := twoSides(t, Config{})
-	b.hushed()
+	b.busyPolled()
 	b.conn.rx.mu.Lock() // keeps others from receiving
 	a.post(verbs.WRSend, 0, b)
 	sent := a.next(a.scq)
@@ -83,7 +83,7 @@ func TestPollerReceivesWhatCame(t *testing.T) {
 	require.Equal(t, verbs.WCRecv, b.next(b.rcq).Opcode)
 }
 
-// TestPollerEnd ends the connection of a hushed watch, from either side and by a reset.
+// TestPollerEnd ends the connection of a watch that the poller keeps, from either side and by a reset.
 func TestPollerEnd(t *testing.T) {
 	for name, end := range map[string]func(a, b *side) error{
 		"by the peer":        func(a, b *side) error { return a.id.Close() },
@@ -94,7 +94,7 @@ func TestPollerEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := twoSides(t, Config{})
-			b.hushed()
+			b.busyPolled()
 			w := b.watch()
 			require.NoError(t, end(a, b))
 			select {
@@ -105,7 +105,7 @@ func TestPollerEnd(t *testing.T) {
 			if name == "by a reset" {
 				require.NotErrorIs(t, b.id.Err(), net.ErrClosed)
 			}
-			for range 2 * hushPolls {
+			for range 2 * busyPolls {
 				w.poll(clock())
 			}
 			require.NotEqual(t, byPoller, b.keeper())
@@ -113,8 +113,8 @@ func TestPollerEnd(t *testing.T) {
 	}
 }
 
-// lowWater reads SO_RCVLOWAT.
-func (s *side) lowWater() int {
+// rcvLowat reads SO_RCVLOWAT.
+func (s *side) rcvLowat() int {
 	s.t.Helper()
 	n, err := unix.GetsockoptInt(s.conn.s.(*tcpStream).fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT)
 	require.NoError(s.t, err)
@@ -124,11 +124,11 @@ func (s *side) lowWater() int {
 // TestPollerSocket looks at the socket: the quiet is there, and goes.
 func TestPollerSocket(t *testing.T) {
 	a, b := twoSides(t, Config{})
-	require.LessOrEqual(t, b.lowWater(), 1)
-	b.hushed()
+	require.LessOrEqual(t, b.rcvLowat(), 1)
+	b.busyPolled()
 	b.watch().recall()
-	require.LessOrEqual(t, b.lowWater(), 1)
-	b.hushed()
-	require.Eventually(t, func() bool { return b.lowWater() <= 1 }, patience, hushPeriod)
-	require.LessOrEqual(t, a.lowWater(), 1)
+	require.LessOrEqual(t, b.rcvLowat(), 1)
+	b.busyPolled()
+	require.Eventually(t, func() bool { return b.rcvLowat() <= 1 }, patience, busyPeriod)
+	require.LessOrEqual(t, a.rcvLowat(), 1)
 }

@@ -279,7 +279,7 @@ func (q *qp) connect(c *conn) error {
 	if !q.dev.track(c) {
 		return verbs.ErrClosed
 	}
-	if err := q.dev.watch(c); err != nil {
+	if err := q.dev.startWatch(c); err != nil {
 		c.dead.Store(true)
 		return err
 	}

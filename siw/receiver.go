@@ -34,7 +34,7 @@ type receiver struct {
 	r, w    int              // what is unread in buf
 	iov     [1][]byte
 	part    []byte // what was unread when buf was given back
-	held    bool   // buf is kept and counted in device.partial
+	kept    bool   // buf is kept and counted in device.partial
 	waits   bool   // part is in stall, guarded by q.mu; gone if that has left
 	stall   stall  // q.mu
 	reply   bool   // something was queued to be sent
@@ -143,7 +143,7 @@ func (c *conn) park() {
 	left := r.w - r.r
 	if left > 0 && !c.dead.Load() {
 		if left > smallPart && c.dev.partial.Add(1) <= maxPartial {
-			r.held = true
+			r.kept = true
 			return
 		}
 		if left > smallPart {
@@ -180,8 +180,8 @@ func (c *conn) setAside(part []byte) {
 // letGo gives back what is kept of an FPDU. The caller holds the receive role and q.mu.
 func (c *conn) letGo() {
 	r := &c.rx
-	if r.held {
-		r.held = false
+	if r.kept {
+		r.kept = false
 		c.dev.partial.Add(-1)
 		readPool.Put(r.buf)
 		r.buf = nil
@@ -193,8 +193,8 @@ func (c *conn) letGo() {
 // unpark is the opposite of park.
 func (c *conn) unpark() {
 	r := &c.rx
-	if r.held {
-		r.held = false
+	if r.kept {
+		r.kept = false
 		c.dev.partial.Add(-1)
 	}
 	if r.waits {
@@ -215,7 +215,7 @@ func (c *conn) ended(err error) {
 	if err == errWouldBlock {
 		return
 	}
-	c.deaf.Store(true)
+	c.atEOF.Store(true)
 	switch {
 	case err == io.EOF && c.rx.r != c.rx.w:
 		c.fail(io.ErrUnexpectedEOF, nil)
@@ -242,7 +242,7 @@ func (c *conn) consume() {
 		}
 		first := !r.heard
 		if first {
-			c.release()
+			c.endHold()
 		}
 		ulpdu := fpdu[mpa.LengthLen : mpa.LengthLen+int(binary.BigEndian.Uint16(fpdu))]
 		if f, ok := c.segment(ulpdu); !ok {

@@ -10,7 +10,7 @@ import (
 )
 
 // How much a holder of the send role sends in a row. A poster, or who receives, then has a goroutine go on for it; that goroutine, and
-// the one that waits for room, let others run (breather).
+// the one that waits for room, let others run (yielder).
 const (
 	inlineBatches = 16
 	inlineBytes   = 2 << 20
@@ -36,9 +36,9 @@ type sender struct {
 	hold    bool      // mu: the peer is to speak first; see hold.go
 	idle    sync.Cond // on q.mu: busy has become false
 
-	held  *time.Timer  // mu: bounds hold, if that is ours to do
-	last  *termination // mu: what follows the responses that are owed, and ends the connection
-	grace *time.Timer  // mu: bounds them
+	holdTimer *time.Timer  // mu: bounds hold, if that is ours to do
+	last      *termination // mu: what follows the responses that are owed, and ends the connection
+	grace     *time.Timer  // mu: bounds them
 
 	stall   stall // mu: the batch, while it is blocked
 	severed bool  // mu: the batch was given up; the stream ends in the middle of an FPDU
@@ -104,7 +104,7 @@ func (c *conn) kick() {
 	}
 	c.tx.busy = true
 	c.q.mu.Unlock()
-	if !c.pump(inlineBytes) {
+	if !c.sendSome(inlineBytes) {
 		c.handOver()
 	}
 }
@@ -113,7 +113,7 @@ func (c *conn) kick() {
 func (c *conn) handOver() {
 	c.q.mu.Lock()
 	if !c.dead.Load() {
-		c.workers.Go(c.pumpAll)
+		c.workers.Go(c.sendAll)
 		c.q.mu.Unlock()
 		return
 	}
@@ -121,22 +121,22 @@ func (c *conn) handOver() {
 	c.leave()
 }
 
-// pumpAll sends until nothing is left or the socket is full, and leaves the send role, which the caller holds.
-func (c *conn) pumpAll() {
-	if c.pump(turnBytes) {
+// sendAll sends until nothing is left or the socket is full, and leaves the send role, which the caller holds.
+func (c *conn) sendAll() {
+	if c.sendSome(turnBytes) {
 		return
 	}
-	t := turnPool.Get().(*turn) // the connection has none: when pump returns true, another goroutine may be in here
-	for done := false; !done; done = c.pump(turnBytes) {
-		t.spend(turnBytes, &c.dev.breather)
+	t := turnPool.Get().(*turn) // the connection has none: when sendSome returns true, another goroutine may be in here
+	for done := false; !done; done = c.sendSome(turnBytes) {
+		t.spend(turnBytes, &c.dev.yielder)
 	}
 	t.end()
 	turnPool.Put(t)
 }
 
-// pump is pumpAll, but when it has sent the given number of bytes, or inlineBatches, it reports false, and the role stays the
+// sendSome is pumpAll, but when it has sent the given number of bytes, or inlineBatches, it reports false, and the role stays the
 // caller's.
-func (c *conn) pump(limit int) bool {
+func (c *conn) sendSome(limit int) bool {
 	t := &c.tx
 	for batches := inlineBatches; batches > 0 && limit > 0; batches-- {
 		if t.batch == nil || t.batch.empty() {
@@ -160,7 +160,7 @@ func (c *conn) pump(limit int) bool {
 		n, err := c.s.write(t.batch.unsent())
 		c.tap(when, true, t.batch.unsent(), n)
 		t.batch.advance(n)
-		c.settle(n)
+		c.noteSent(n)
 		limit -= n
 		switch {
 		case err == errWouldBlock:
@@ -245,7 +245,7 @@ func (c *conn) waitRoom() {
 		t.blocked, t.busy, t.again = false, true, false
 		c.dev.stalls.leave(&t.stall)
 		c.q.mu.Unlock()
-		c.pumpAll()
+		c.sendAll()
 		c.q.mu.Lock()
 		defer c.q.mu.Unlock()
 		// If the socket has been filled again, by us or by somebody else since, the wait is ours.
@@ -257,15 +257,15 @@ func (c *conn) waitRoom() {
 	}
 }
 
-// settle notes that n more bytes are in the socket: requests that are sent entirely, and need no answer, are complete.
-func (c *conn) settle(n int) {
+// noteSent notes that n more bytes are in the socket: requests that are sent entirely, and need no answer, are complete.
+func (c *conn) noteSent(n int) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	c.tx.sentTo += uint64(n)
-	c.settleLocked()
+	c.noteSentLocked()
 }
 
-func (c *conn) settleLocked() {
+func (c *conn) noteSentLocked() {
 	sq := &c.q.sq
 	for sq.sentTo < sq.next {
 		e := sq.at(sq.sentTo)
@@ -291,8 +291,8 @@ func (t *sender) cut(s *stalls) (tail []byte) {
 	return tail
 }
 
-// holds reports whether the batch refers to memory of r, or of a window of it.
-func (t *sender) holds(r *region) bool {
+// refersTo reports whether the batch refers to memory of r, or of a window of it.
+func (t *sender) refersTo(r *region) bool {
 	if t.batch == nil {
 		return false
 	}

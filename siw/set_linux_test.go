@@ -23,7 +23,7 @@ func stub(t *testing.T) *conn {
 
 func newEpollSet(t *testing.T, conns ...*conn) *epollSet {
 	t.Helper()
-	s, err := newSet(new(breather))
+	s, err := newSet(new(yielder))
 	require.NoError(t, err)
 	for _, c := range conns {
 		require.NoError(t, s.add(c))

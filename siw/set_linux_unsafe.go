@@ -20,10 +20,10 @@ import (
 // runtime's poller has the gate, a second instance whose only member is the first: taken out of there it is quiet, however many
 // sockets it has.
 type epollSet struct {
-	fd      int
-	gate    *gate
-	breaths *breather
-	full    atomic.Bool // one turn has brought much: the next is for fewer connections
+	fd     int
+	gate   *gate
+	yields *yielder
+	full   atomic.Bool // one turn has brought much: the next is for fewer connections
 
 	life  sync.RWMutex // held for the use of fd
 	ended bool
@@ -40,8 +40,8 @@ type setSlot struct {
 	gen int32
 }
 
-func newSet(b *breather) (set, error) {
-	s := &epollSet{breaths: b, at: make(map[*conn]int32)}
+func newSet(b *yielder) (set, error) {
+	s := &epollSet{yields: b, at: make(map[*conn]int32)}
 	var err error
 	if s.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
@@ -149,11 +149,11 @@ func (s *epollSet) filled(a arrivals) {
 	}
 }
 
-func (s *epollSet) breather() *breather { return s.breaths }
+func (s *epollSet) yielder() *yielder { return s.yields }
 
 // spent takes out a connection on which nothing more will arrive, or it would be reported for ever.
 func (s *epollSet) spent(c *conn) {
-	if c.dead.Load() || c.deaf.Load() {
+	if c.dead.Load() || c.atEOF.Load() {
 		s.remove(c)
 	}
 }

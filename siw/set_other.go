@@ -7,4 +7,4 @@ package siw
 import "errors"
 
 // newSet is not called: no stream is a gatherer here.
-func newSet(*breather) (set, error) { return nil, errors.ErrUnsupported }
+func newSet(*yielder) (set, error) { return nil, errors.ErrUnsupported }

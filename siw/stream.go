@@ -26,15 +26,15 @@ type stream interface {
 	// waitWritable calls f, and again whenever room may have become free, until f reports that it is done. It returns early,
 	// with an error, after interrupt.
 	waitWritable(f func() (done bool)) error
-	// hush has waitReadable call f only when n bytes are there, or the end of the stream; 1 is how it begins. It reports false
+	// lowWater has waitReadable call f only when n bytes are there, or the end of the stream; 1 is how it begins. It reports false
 	// if that cannot be done. It may be called at any time before finish.
-	hush(n int) bool
+	lowWater(n int) bool
 	// interrupt ends waitReadable and waitWritable for good.
 	interrupt()
-	// finish sends tail, tells the peer that nothing more comes, drops what arrives until the peer has ended too, and closes.
+	// drainAndClose sends tail, tells the peer that nothing more comes, drops what arrives until the peer has ended too, and closes.
 	// It gives up at the deadline; without one it closes at once, and what has not been sent is dropped if that can be done. The
 	// waits have returned before.
-	finish(tail []byte, deadline time.Time)
+	drainAndClose(tail []byte, deadline time.Time)
 	// segment is the largest number of bytes that travel together at present (TCP's maximum segment size), 0 if that is unknown.
 	// The holder of the send role calls it, and who has made the stream.
 	segment() int

@@ -24,7 +24,7 @@ func TestNextWaitWritable(t *testing.T) {
 			st, err := newStream(nc, time.Hour)
 			require.NoError(t, err)
 			s := st.(*tcpStream)
-			defer s.finish(nil, time.Now())
+			defer s.drainAndClose(nil, time.Now())
 			if open {
 				require.NoError(t, s.open())
 				defer s.shut()

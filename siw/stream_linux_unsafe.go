@@ -351,9 +351,9 @@ func (s *tcpStream) isInterrupted() bool {
 	return s.interrupted
 }
 
-// hush sets SO_RCVLOWAT (socket(7)): the poller hears nothing of less, but of the end and of errors. Reads that do not wait get
+// lowWater sets SO_RCVLOWAT (socket(7)): the poller hears nothing of less, but of the end and of errors. Reads that do not wait get
 // what there is all the same.
-func (s *tcpStream) hush(n int) (done bool) {
+func (s *tcpStream) lowWater(n int) (done bool) {
 	return unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
 }
 
@@ -368,7 +368,7 @@ func (s *tcpStream) interrupt() {
 	}
 }
 
-func (s *tcpStream) finish(tail []byte, deadline time.Time) {
+func (s *tcpStream) drainAndClose(tail []byte, deadline time.Time) {
 	finishConn(&fileConn{os.NewFile(uintptr(s.fd), "siw"), s}, tail, deadline)
 }
 

@@ -169,7 +169,7 @@ func (s *pumpStream) waitWritable(f func() bool) error {
 	return nil
 }
 
-func (s *pumpStream) hush(int) bool { return false }
+func (s *pumpStream) lowWater(int) bool { return false }
 
 func (s *pumpStream) interrupt() {
 	s.once.Do(func() {
@@ -182,7 +182,7 @@ func (s *pumpStream) interrupt() {
 	})
 }
 
-func (s *pumpStream) finish(tail []byte, deadline time.Time) {
+func (s *pumpStream) drainAndClose(tail []byte, deadline time.Time) {
 	sent := deadline
 	if sent.IsZero() {
 		sent = time.Unix(1, 0)

@@ -39,12 +39,12 @@ var turnPool = sync.Pool{New: func() any {
 func (t *turn) init() { t.ready = make(chan struct{}, 1) }
 
 // spend notes that n bytes have been moved, and returns when the goroutine may go on.
-func (t *turn) spend(n int, b *breather) {
+func (t *turn) spend(n int, b *yielder) {
 	if t.bytes += n; t.bytes < turnBytes {
 		return
 	}
 	t.bytes = 0
-	b.breathe()
+	b.yield()
 	if !t.pass() {
 		<-t.ready
 	}

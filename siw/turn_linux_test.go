@@ -25,7 +25,7 @@ import (
 // came.
 func TestTurnLine(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	var b breather
+	var b yielder
 	defer b.close()
 	var turns [3]*turn
 	for i := range turns {

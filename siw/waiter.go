@@ -12,8 +12,8 @@ type waiting struct {
 	turn turn
 
 	// Waits of the same context, which are most, share what wakes them when it is done.
-	done  <-chan struct{}
-	watch func() (stopped bool)
+	done <-chan struct{}
+	stop func() (stopped bool)
 }
 
 // follow has wake called when ctx is done.
@@ -22,15 +22,15 @@ func (o *waiting) follow(ctx context.Context, wake func()) {
 	if done == nil || done == o.done {
 		return
 	}
-	o.release()
-	o.done, o.watch = done, context.AfterFunc(ctx, wake)
+	o.unfollow()
+	o.done, o.stop = done, context.AfterFunc(ctx, wake)
 }
 
-// release ends what follow began.
-func (o *waiting) release() {
-	if o.watch != nil {
-		o.watch()
-		o.done, o.watch = nil, nil
+// unfollow ends what follow began.
+func (o *waiting) unfollow() {
+	if o.stop != nil {
+		o.stop()
+		o.done, o.stop = nil, nil
 	}
 }
 
@@ -39,7 +39,7 @@ func (o *waiting) release() {
 func (ch *channel) keep(ctx context.Context, w *watch) {
 	defer w.leave(ch)
 	o := &w.out
-	o.follow(ctx, w.rouse)
+	o.follow(ctx, w.nudge)
 	o.ch, o.ctx = ch, ctx
 	_ = w.src.wait(o.f) // an error is the end of the watch
 	ch.looking.Store(nil)
@@ -64,7 +64,7 @@ func (w *watch) look() bool {
 		if w.called() {
 			return true
 		}
-		o.turn.spend(a.bytes, w.src.breather())
+		o.turn.spend(a.bytes, w.src.yielder())
 	}
 	// What happens from here on wakes the sleeper, what has happened before is seen now.
 	o.ch.looking.Store(w)
@@ -76,8 +76,8 @@ func (w *watch) called() bool {
 	return w.over.Load() || w.out.ctx.Err() != nil || w.out.ch.called()
 }
 
-// rouse has the waiter look.
-func (w *watch) rouse() { w.src.wake() }
+// nudge has the waiter look.
+func (w *watch) nudge() { w.src.wake() }
 
 // called reports whether Wait has a reason not to sleep.
 func (ch *channel) called() bool {
@@ -86,8 +86,8 @@ func (ch *channel) called() bool {
 	return ch.shut || len(ch.queue) > 0
 }
 
-// roused reports whether the only goroutine that sleeps in Wait has a reason to go.
-func (ch *channel) roused() bool {
+// soleSleeperCalled reports whether the only goroutine that sleeps in Wait has a reason to go.
+func (ch *channel) soleSleeperCalled() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.sleepers <= 1 && (ch.shut || len(ch.queue) > 0)

@@ -30,11 +30,11 @@ type watch struct {
 	ended  chan struct{} // closed when the reader is gone
 
 	// Of polls.
-	left    atomic.Int64  // when the guest, a poller or waiter, was last here
-	present atomic.Bool   // one has been here since the lease began
-	polls   atomic.Uint32 // empty ones since the last look at them
-	late    atomic.Bool   // the guest was away for long, and has not received all that waited
-	loud    atomic.Bool   // keeper is not byPoller
+	left      atomic.Int64  // when the guest, a poller or waiter, was last here
+	present   atomic.Bool   // one has been here since the lease began
+	polls     atomic.Uint32 // empty ones since the last look at them
+	late      atomic.Bool   // the guest was away for long, and has not received all that waited
+	announced atomic.Bool   // keeper is not byPoller
 
 	turn turn    // the reader's
 	out  waiting // what the waiter works with
@@ -69,9 +69,9 @@ const (
 	credit    = 2 * trust             // so much doubt below 0 a guest gets by being here in time
 	leaseTime = time.Millisecond      // a guest that has not been here for so long, or twice as long, is gone
 
-	// A watch is hushed after so many polls within so long.
-	hushPolls  = 64
-	hushPeriod = time.Millisecond
+	// The poller keeps the watch after busyPolls polls in vain within busyPeriod.
+	busyPolls  = 64
+	busyPeriod = time.Millisecond
 )
 
 // source is what a watch is kept over.
@@ -87,8 +87,8 @@ type source interface {
 	take() (a arrivals, more bool)
 	// poll is take, but leaves out connections for which somebody receives at the moment.
 	poll() arrivals
-	// breather is the NIC's.
-	breather() *breather
+	// yielder is the NIC's.
+	yielder() *yielder
 	// close lets go of descriptors. wait has returned or returns.
 	close()
 }
@@ -113,7 +113,7 @@ func newWatch(src source) *watch {
 	w.out.f = w.look
 	w.turn.init()
 	w.out.turn.init()
-	w.loud.Store(true)
+	w.announced.Store(true)
 	return w
 }
 
@@ -129,12 +129,12 @@ func (w *watch) read() error {
 			if a.conns == 0 && !more {
 				return w.over.Load()
 			}
-			w.turn.spend(a.bytes, w.src.breather())
+			w.turn.spend(a.bytes, w.src.yielder())
 			// Nothing is left, most likely, but only another attempt tells. Whom we woke, if we did, goes first; to stand back
 			// for nobody would only wake another thread.
 			if now := w.events.Load(); now != seen {
 				seen = now
-				if w.yield() {
+				if w.stepAside() {
 					return true
 				}
 				runtime.Gosched()
@@ -162,12 +162,12 @@ func (w *watch) standAside() {
 	}
 }
 
-// yield is called by the reader when it has woken somebody. It reports whether the reader has to stand aside.
-func (w *watch) yield() bool {
+// stepAside is called by the reader when it has woken somebody. It reports whether the reader has to stand aside.
+func (w *watch) stepAside() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ch := w.wanted
-	if ch == nil || w.keeper != byReader || w.doubt.Load() > 0 || w.over.Load() || w.relied(ch) || !ch.roused() {
+	if ch == nil || w.keeper != byReader || w.doubt.Load() > 0 || w.over.Load() || w.relied(ch) || !ch.soleSleeperCalled() {
 		return false
 	}
 	w.aside = true
@@ -192,7 +192,7 @@ func (w *watch) enter(ch *channel) bool {
 	case w.over.Load():
 	case w.keeper == byPoller && w.aside && !ch.crowded(): // ch knows one goroutine that keeps a watch
 		w.src.quiet(false)
-		w.loud.Store(true)
+		w.announced.Store(true)
 		fallthrough
 	case w.keeper == byNobody && !ch.crowded():
 		w.keeper = byWaiter
@@ -217,7 +217,7 @@ func (w *watch) leave(ch *channel) {
 	switch {
 	case w.over.Load():
 		w.keeper = byReader
-		w.out.release()
+		w.out.unfollow()
 	case w.doubt.Load() > 0:
 		w.keeper = byNobody
 		w.recallLocked()
@@ -234,25 +234,25 @@ func (w *watch) leave(ch *channel) {
 // recall makes the reader the keeper, in place of nobody or a poller.
 func (w *watch) recall() {
 	w.mu.Lock()
-	hushed := w.recallLocked()
+	wasQuiet := w.recallLocked()
 	w.mu.Unlock()
-	if hushed { // what came in the quiet need not be announced again
+	if wasQuiet { // what came in the quiet need not be announced again
 		w.src.take()
 	}
 }
 
 // recallLocked is recall for a caller that holds mu. It reports whether src was quiet.
-func (w *watch) recallLocked() (hushed bool) {
+func (w *watch) recallLocked() (wasQuiet bool) {
 	if w.keeper == byReader || w.keeper == byWaiter {
 		return false
 	}
-	if hushed = w.keeper == byPoller; hushed && !w.over.Load() {
+	if wasQuiet = w.keeper == byPoller; wasQuiet && !w.over.Load() {
 		w.src.quiet(false)
 	}
-	w.loud.Store(true)
+	w.announced.Store(true)
 	w.keeper, w.aside = byReader, false
 	signal(w.back)
-	return hushed
+	return wasQuiet
 }
 
 // startLease has expire called. The caller holds mu.
@@ -298,7 +298,7 @@ func (w *watch) stop() {
 	w.recallLocked()
 	w.over.Store(true)
 	if w.keeper != byWaiter {
-		w.out.release()
+		w.out.unfollow()
 	}
 	if w.lease != nil {
 		w.lease.Stop()
@@ -323,24 +323,24 @@ func (w *watch) poll(now int64) int {
 		w.late.Store(late)
 	}
 	w.here(now)
-	if w.loud.Load() && w.polls.Add(1) >= hushPolls {
-		w.hush(now)
+	if w.announced.Load() && w.polls.Add(1) >= busyPolls {
+		w.startBusyPoll(now)
 	}
 	return a.conns
 }
 
-// hush leaves the watch to who polls, if that is often.
-func (w *watch) hush(now int64) {
+// startBusyPoll leaves the watch to who polls, if that is often.
+func (w *watch) startBusyPoll(now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.polls.Store(0)
-	often := now-w.since < int64(hushPeriod)
+	often := now-w.since < int64(busyPeriod)
 	w.since = now
 	if !often || w.doubt.Load() > 0 || w.over.Load() || w.keeper != byReader && w.keeper != byNobody || !w.src.quiet(true) {
 		return
 	}
 	w.keeper = byPoller
-	w.loud.Store(false)
+	w.announced.Store(false)
 	w.startLease()
 }
 
@@ -365,12 +365,12 @@ func (w *watch) alone() bool {
 // distrust notes that n things had to wait for a guest. If that is too often, the reader keeps the watch.
 func (w *watch) distrust(n int) {
 	w.mu.Lock()
-	hushed := false
+	wasQuiet := false
 	if w.doubt.Add(int64(n)*trust) > 0 {
-		hushed = w.recallLocked()
+		wasQuiet = w.recallLocked()
 	}
 	w.mu.Unlock()
-	if hushed {
+	if wasQuiet {
 		w.src.take()
 	}
 }

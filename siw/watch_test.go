@@ -26,12 +26,12 @@ type scene struct {
 	message bool // they are messages for the program
 	silent  bool
 	bytes   int // of each turn, while that is above 0
-	breaths breather
-	rouse   chan struct{} // holds a token when wait has to call its function
+	yields  yielder
+	nudge   chan struct{} // holds a token when wait has to call its function
 }
 
 func newScene(t *testing.T) *scene {
-	s := &scene{t: t, rouse: make(chan struct{}, 1)}
+	s := &scene{t: t, nudge: make(chan struct{}, 1)}
 	s.w = newWatch(s)
 	s.w.now, s.w.term = s.clock, time.Hour
 	newChannel := func() *channel {
@@ -58,12 +58,12 @@ func (s *scene) pass(d time.Duration) {
 
 func (s *scene) wait(f func() bool) error {
 	for !f() {
-		<-s.rouse
+		<-s.nudge
 	}
 	return nil
 }
 
-func (s *scene) wake() { signal(s.rouse) }
+func (s *scene) wake() { signal(s.nudge) }
 
 func (s *scene) quiet(on bool) bool {
 	s.mu.Lock()
@@ -84,7 +84,7 @@ func (s *scene) poll() (a arrivals) {
 	return a
 }
 
-func (s *scene) breather() *breather { return &s.breaths }
+func (s *scene) yielder() *yielder { return &s.yields }
 
 func (s *scene) close() {}
 
@@ -101,7 +101,7 @@ func (s *scene) is(k keeper) {
 	s.t.Helper()
 	require.Equal(s.t, k, s.w.keeper)
 	require.Equal(s.t, k == byPoller, s.silent)
-	require.Equal(s.t, k != byPoller, s.w.loud.Load())
+	require.Equal(s.t, k != byPoller, s.w.announced.Load())
 	if k == byReader {
 		require.False(s.t, s.w.aside)
 	} else if k != byPoller {
@@ -136,7 +136,7 @@ func (s *scene) nobody() {
 	s.t.Helper()
 	require.False(s.t, s.sleeps(s.ch))
 	s.event(s.ch)
-	require.True(s.t, s.w.yield())
+	require.True(s.t, s.w.stepAside())
 	s.awakes(s.ch)
 	s.is(byNobody)
 }
@@ -157,10 +157,10 @@ func (s *scene) polls(n int) {
 	}
 }
 
-// hushed polls until the watch is hushed.
-func (s *scene) hushed() {
+// busyPolled polls until the poller keeps the watch.
+func (s *scene) busyPolled() {
 	s.t.Helper()
-	s.polls(2 * hushPolls)
+	s.polls(2 * busyPolls)
 	s.is(byPoller)
 }
 
@@ -172,9 +172,9 @@ func TestWatchReader(t *testing.T) {
 	t.Run("wakes who wanted it", func(t *testing.T) { newScene(t).nobody() })
 	t.Run("wakes nobody", func(t *testing.T) {
 		s := newScene(t)
-		require.False(t, s.w.yield())
+		require.False(t, s.w.stepAside())
 		require.False(t, s.sleeps(s.ch))
-		require.False(t, s.w.yield(), "who sleeps has not been woken")
+		require.False(t, s.w.stepAside(), "who sleeps has not been woken")
 		s.is(byReader)
 	})
 	t.Run("another one sleeps there", func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestWatchReader(t *testing.T) {
 		s.sleeps(s.ch)
 		s.sleeps(s.ch)
 		s.event(s.ch)
-		require.False(t, s.w.yield())
+		require.False(t, s.w.stepAside())
 		s.is(byReader)
 	})
 	t.Run("another CQ is armed", func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestWatchReader(t *testing.T) {
 		s.sleeps(s.ch)
 		s.w.armed.Add(1)
 		s.event(s.ch)
-		require.False(t, s.w.yield())
+		require.False(t, s.w.stepAside())
 		s.is(byReader)
 	})
 	t.Run("no guest is trusted", func(t *testing.T) {
@@ -198,18 +198,18 @@ func TestWatchReader(t *testing.T) {
 		s.w.doubt.Store(1)
 		s.sleeps(s.ch)
 		s.event(s.ch)
-		require.False(t, s.w.yield())
-		s.polls(3 * hushPolls)
+		require.False(t, s.w.stepAside())
+		s.polls(3 * busyPolls)
 		s.is(byReader)
 		s.w.arrived(1)
-		require.True(t, s.w.yield())
+		require.True(t, s.w.stepAside())
 		s.is(byNobody)
 	})
-	t.Run("polled", func(t *testing.T) { newScene(t).hushed() })
+	t.Run("polled", func(t *testing.T) { newScene(t).busyPolled() })
 	t.Run("polled now and then", func(t *testing.T) {
 		s := newScene(t)
-		for range 4 * hushPolls {
-			s.pass(hushPeriod / hushPolls)
+		for range 4 * busyPolls {
+			s.pass(busyPeriod / busyPolls)
 			s.w.poll(s.clock())
 		}
 		s.is(byReader)
@@ -222,7 +222,7 @@ func TestWatchNobody(t *testing.T) {
 	t.Run("polled", func(t *testing.T) {
 		s := newScene(t)
 		s.nobody()
-		s.hushed()
+		s.busyPolled()
 		require.True(t, s.w.aside)
 	})
 	t.Run("the lease ends", func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestWatchWaiter(t *testing.T) {
 	t.Run("polled", func(t *testing.T) {
 		s := newScene(t)
 		s.waiter()
-		s.polls(3 * hushPolls)
+		s.polls(3 * busyPolls)
 		s.is(byWaiter)
 	})
 	t.Run("stays longer than the lease", func(t *testing.T) {
@@ -351,12 +351,12 @@ func TestWatchTwoInChannel(t *testing.T) {
 		"nobody keeps the other watch": func(o *scene) {
 			require.False(t, o.sleeps(o.other))
 			o.event(o.other)
-			require.True(t, o.w.yield())
+			require.True(t, o.w.stepAside())
 			o.awakes(o.other)
 		},
 		"a poller keeps the other watch": func(o *scene) {
 			o.nobody()
-			o.hushed()
+			o.busyPolled()
 		},
 		"the reader keeps the other watch": func(*scene) {},
 	} {
@@ -391,7 +391,7 @@ func TestWatchTwoInChannel(t *testing.T) {
 func TestWatchPoller(t *testing.T) {
 	t.Run("goes on", func(t *testing.T) {
 		s := newScene(t)
-		s.hushed()
+		s.busyPolled()
 		for range 10 {
 			s.arrive()
 			s.polls(2)
@@ -401,7 +401,7 @@ func TestWatchPoller(t *testing.T) {
 	})
 	t.Run("stops", func(t *testing.T) {
 		s := newScene(t)
-		s.hushed()
+		s.busyPolled()
 		s.w.expire()
 		s.is(byPoller)
 		s.w.expire()
@@ -409,7 +409,7 @@ func TestWatchPoller(t *testing.T) {
 	})
 	t.Run("is late", func(t *testing.T) {
 		s := newScene(t)
-		s.hushed()
+		s.busyPolled()
 		s.arrive()
 		s.pass(2 * absence)
 		s.polls(1)
@@ -418,7 +418,7 @@ func TestWatchPoller(t *testing.T) {
 	})
 	t.Run("is late for a message of its own", func(t *testing.T) {
 		s := newScene(t)
-		s.hushed()
+		s.busyPolled()
 		s.message = true
 		s.arrive()
 		s.pass(2 * absence)
@@ -427,14 +427,14 @@ func TestWatchPoller(t *testing.T) {
 	})
 	t.Run("is late for nothing", func(t *testing.T) {
 		s := newScene(t)
-		s.hushed()
+		s.busyPolled()
 		s.pass(2 * absence)
 		s.polls(1)
 		s.is(byPoller)
 	})
 	t.Run("sleeps, the reader sleeps on the source", func(t *testing.T) {
 		s := newScene(t)
-		s.hushed()
+		s.busyPolled()
 		s.arrive()
 		require.False(t, s.sleeps(s.ch))
 		s.is(byReader)
@@ -443,13 +443,13 @@ func TestWatchPoller(t *testing.T) {
 	t.Run("sleeps, the reader stands aside", func(t *testing.T) {
 		s := newScene(t)
 		s.nobody()
-		s.hushed()
+		s.busyPolled()
 		require.True(t, s.sleeps(s.ch))
 		s.is(byWaiter)
 	})
 	t.Run("recalled", func(t *testing.T) {
 		s := newScene(t)
-		s.hushed()
+		s.busyPolled()
 		s.arrive()
 		s.w.recall()
 		s.is(byReader)
@@ -466,17 +466,17 @@ func TestWatchTrust(t *testing.T) {
 		s.polls(1)
 	}
 	for round := range 3 {
-		s.hushed()
+		s.busyPolled()
 		late()
 		s.is(byReader)
 		for range trust { // the reader's, or the poller's in time
-			s.polls(hushPolls)
+			s.polls(busyPolls)
 			require.Equal(t, byReader, s.w.keeper, "round %d", round)
 			s.w.arrived(1)
 		}
 	}
 	s.w.arrived(10 * credit)
-	s.hushed()
+	s.busyPolled()
 	late()
 	s.is(byPoller)
 	late()
@@ -490,7 +490,7 @@ func TestWatchEnds(t *testing.T) {
 	for name, bring := range map[string]func(s *scene){
 		"reader": func(*scene) {},
 		"nobody": (*scene).nobody,
-		"poller": (*scene).hushed,
+		"poller": (*scene).busyPolled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
@@ -502,7 +502,7 @@ func TestWatchEnds(t *testing.T) {
 			require.NoError(t, <-gone)
 			require.False(t, s.silent)
 			require.False(t, s.sleeps(s.ch))
-			s.polls(3 * hushPolls)
+			s.polls(3 * busyPolls)
 			require.False(t, s.silent)
 		})
 	}

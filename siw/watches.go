@@ -46,16 +46,16 @@ func (s solo) wake() {
 
 func (s solo) quiet(on bool) bool {
 	if on {
-		return s.c.s.hush(hushBytes)
+		return s.c.s.lowWater(busyPollBytes)
 	}
-	return s.c.s.hush(1)
+	return s.c.s.lowWater(1)
 }
 
 func (s solo) take() (arrivals, bool) { return s.c.receive() }
 
 func (s solo) poll() arrivals { return s.c.poll() }
 
-func (s solo) breather() *breather { return &s.c.dev.breather }
+func (s solo) yielder() *yielder { return &s.c.dev.yielder }
 
 func (s solo) close() {
 	if g, ok := s.c.s.(gatherer); ok {
@@ -63,11 +63,11 @@ func (s solo) close() {
 	}
 }
 
-// hushBytes wake the reader even of a connection that is polled: then there is work for both.
-const hushBytes = 1 << 20
+// busyPollBytes wake the reader even of a connection that is polled: then there is work for both.
+const busyPollBytes = 1 << 20
 
-// watch puts a connection under a watch. Its reader, if it is the first, runs as one of c's workers or of the device's.
-func (d *device) watch(c *conn) error {
+// startWatch puts a connection under a startWatch. Its reader, if it is the first, runs as one of c's workers or of the device's.
+func (d *device) startWatch(c *conn) error {
 	d.watching.Lock()
 	defer d.watching.Unlock()
 	if _, ok := c.s.(gatherer); !ok {
@@ -87,7 +87,7 @@ func (d *device) watch(c *conn) error {
 		other = nil
 	}
 	if _, gathers := w.src.(set); !gathers {
-		s, err := newSet(&d.breather)
+		s, err := newSet(&d.yielder)
 		if err != nil {
 			return err
 		}
@@ -176,8 +176,8 @@ func (w *watch) move(other *watch) error {
 	return nil
 }
 
-// unwatch is the opposite of watch.
-func (d *device) unwatch(c *conn) {
+// endWatch is the opposite of watch.
+func (d *device) endWatch(c *conn) {
 	d.watching.Lock()
 	defer d.watching.Unlock()
 	w := c.watched

@@ -163,7 +163,7 @@ func TestWatchesEnd(t *testing.T) {
 	}
 	cq := n.cq()
 	first, _ := n.join(n.side(nil, nil), n.side(nil, nil)) // from here on the runtime's descriptors are open
-	first.conn.dev.breather.breathe()                      // and the NIC's
+	first.conn.dev.yielder.yield()                         // and the NIC's
 	before := files()
 	var as, bs []*side
 	for range 4 {
@@ -171,7 +171,7 @@ func TestWatchesEnd(t *testing.T) {
 		as, bs = append(as, a), append(bs, b)
 	}
 	w := bs[0].watch()
-	bs[3].hushed()
+	bs[3].busyPolled()
 	for i, end := range []func() error{as[0].id.Close, bs[1].id.Close, as[2].reset, as[3].id.Close} {
 		require.NoError(t, end())
 		<-bs[i].id.Done()

@@ -54,7 +54,7 @@ var wireFaults = []struct {
 
 // asleep finds goroutines that hold a role of a connection and wait for something else than the processor or a lock.
 var asleep = struct{ role, state *regexp.Regexp }{
-	regexp.MustCompile(`siw\.\(\*conn\)\.(receiveLocked|pump)\(`),
+	regexp.MustCompile(`siw\.\(\*conn\)\.(receiveLocked|sendSome)\(`),
 	regexp.MustCompile(`^goroutine \d+ (gp=\S+ m=\S+ )?(mp=\S+ )?\[(sleep|select|chan (send|receive)|IO wait|sync\.Cond\.Wait|sync\.WaitGroup\.Wait)`),
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// culprit finds the request that a peer's Terminate is about, nil if it cannot be told. The caller holds q.mu.
-func (c *conn) culprit(t *rdmap.Terminate) *sendEntry {
+// offendingRequest finds the request that a peer's Terminate is about, nil if it cannot be told. The caller holds q.mu.
+func (c *conn) offendingRequest(t *rdmap.Terminate) *sendEntry {
 	switch {
 	case len(t.DDPHeader) == 0 && (t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeOperation && t.Code >= rdmap.OperVersion || isSIWOpcode(t)):
 		// Nothing is quoted, as kernel siw does for operations that it does not know: it is the oldest one without an answer.

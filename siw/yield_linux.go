@@ -13,36 +13,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// breather lets all other goroutines of the process run once, those that wait for the network included.
+// yielder lets all other goroutines of the process run once, those that wait for the network included.
 //
 // The runtime looks at its poller only when a processor has nothing else to run. While one goroutine, or several in turn, always
 // have something to do, yielding (runtime.Gosched) does not change that: whoever waits for the network then waits until the
 // runtime's monitor looks at the poller, every 10 ms. So the goroutine itself waits in the poller, for a descriptor that
 // it has just made ready.
-type breather struct {
+type yielder struct {
 	mu   sync.Mutex
-	free []*breath
+	free []*yieldFD
 	made int
 	over bool
 }
 
-// maxBreaths is how many goroutines of a NIC can be in breathe with a descriptor of their own.
-const maxBreaths = 16
+// maxYieldFDs is how many goroutines of a NIC can be in yield with a descriptor of their own.
+const maxYieldFDs = 16
 
-// breath is one descriptor.
-type breath struct {
+// yieldFD is one descriptor.
+type yieldFD struct {
 	file *os.File // of an eventfd (eventfd(2))
 	raw  syscall.RawConn
 	left bool // the descriptor is being waited for
 	fn   func(fd uintptr) bool
 }
 
-func newBreath() *breath {
+func newYieldFD() *yieldFD {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil
 	}
-	b := &breath{file: os.NewFile(uintptr(fd), "siw")}
+	b := &yieldFD{file: os.NewFile(uintptr(fd), "siw")}
 	if b.raw, err = b.file.SyscallConn(); err != nil {
 		b.file.Close()
 		return nil
@@ -58,8 +58,8 @@ func newBreath() *breath {
 	return b
 }
 
-// breathe returns when all others have had a chance to run.
-func (b *breather) breathe() {
+// yield returns when all others have had a chance to run.
+func (b *yielder) yield() {
 	d := b.take()
 	if d == nil {
 		runtime.Gosched()
@@ -71,22 +71,22 @@ func (b *breather) breathe() {
 }
 
 // take returns a descriptor that nobody else uses, nil if there is none.
-func (b *breather) take() (d *breath) {
+func (b *yielder) take() (d *yieldFD) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch n := len(b.free); {
 	case b.over:
 	case n > 0:
 		d, b.free = b.free[n-1], b.free[:n-1]
-	case b.made < maxBreaths:
-		if d = newBreath(); d != nil {
+	case b.made < maxYieldFDs:
+		if d = newYieldFD(); d != nil {
 			b.made++
 		}
 	}
 	return d
 }
 
-func (b *breather) give(d *breath) {
+func (b *yielder) give(d *yieldFD) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over {
@@ -96,7 +96,7 @@ func (b *breather) give(d *breath) {
 	b.free = append(b.free, d)
 }
 
-func (b *breather) close() {
+func (b *yielder) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
