@@ -145,7 +145,11 @@ func TestGatePollable(t *testing.T) {
 			break
 		}
 		called := 0
-		require.NoError(t, g.wait(func() bool { called++; return called == 2 }), "nested %d deep", made+1)
+		require.NoError(t, g.wait(func() bool {
+			g.wake()
+			called++
+			return called == 2
+		}), "nested %d deep", made+1)
 		g.close()
 		made++
 		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
