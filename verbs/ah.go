@@ -11,7 +11,7 @@ import (
 
 // AHAttr describes a path (struct ibv_ah_attr).
 type AHAttr struct {
-	GRH         GlobalRoute // grh: where IsGlobal; always on RoCE
+	GRH         GlobalRoute // grh: if IsGlobal; always on RoCE
 	DLID        uint16      // dlid: InfiniBand
 	SL          uint8       // sl: service level
 	SrcPathBits uint8       // src_path_bits
@@ -75,7 +75,7 @@ func (ah *AH) PD() *PD { return ah.pd }
 // Attr returns the path.
 func (ah *AH) Attr() AHAttr { return ah.attr }
 
-// Provider returns what executes the handle.
+// Provider returns the provider's object of the handle.
 func (ah *AH) Provider() ProviderAH { return ah.p }
 
 // Close destroys the handle (ibv_destroy_ah(3)). Requests that name it should have completed. It is idempotent and may

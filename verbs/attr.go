@@ -5,8 +5,8 @@ package verbs
 // GUID is a 64-bit identifier, as a number.
 type GUID uint64
 
-// DeviceAttr holds what ibv_query_device(3) tells; the fields are those of struct ibv_device_attr. Limits count
-// objects of all contexts of the device.
+// DeviceAttr has the attributes of a device (ibv_query_device(3)); the fields are those of struct ibv_device_attr. Limits are for
+// the objects of all contexts of the device together.
 type DeviceAttr struct {
 	FwVer           string         // fw_ver
 	NodeGUID        GUID           // node_guid
@@ -37,10 +37,10 @@ type DeviceAttr struct {
 	MaxPKeys        int            // max_pkeys
 	LocalCAAckDelay uint8          // local_ca_ack_delay
 	PhysPortCnt     int            // phys_port_cnt
-	MaxInlineData   int            // bytes in one inline request; not in ibv_device_attr, where QP creation tells
+	MaxInlineData   int            // bytes in one inline request; not in ibv_device_attr: there QP creation returns it
 }
 
-// PortAttr holds what ibv_query_port(3) tells; the fields are those of struct ibv_port_attr.
+// PortAttr has the attributes of a port (ibv_query_port(3)); the fields are those of struct ibv_port_attr.
 type PortAttr struct {
 	State       PortState // state
 	MaxMTU      MTU       // max_mtu
@@ -57,7 +57,7 @@ type PortAttr struct {
 	LinkLayer   LinkLayer // link_layer
 }
 
-// QPCap sizes a queue pair (struct ibv_qp_cap). Zero = the default that [QPConfig] names.
+// QPCap has the sizes of a queue pair (struct ibv_qp_cap). Zero = the default, see [QPConfig].
 type QPCap struct {
 	MaxSendWR     int // max_send_wr
 	MaxRecvWR     int // max_recv_wr
@@ -66,8 +66,8 @@ type QPCap struct {
 	MaxInlineData int // max_inline_data, bytes
 }
 
-// QPAttr holds the attributes of a QP that can be set and asked for (struct ibv_qp_attr). Which of them count in a
-// call of [QP.Modify] is told by a [QPAttrMask].
+// QPAttr has the attributes of a QP that can be set and queried (struct ibv_qp_attr). A [QPAttrMask] selects those that
+// [QP.Modify] sets.
 type QPAttr struct {
 	State           QPState     // qp_state
 	CurState        QPState     // cur_qp_state
@@ -75,7 +75,7 @@ type QPAttr struct {
 	RQPSN           uint32      // rq_psn
 	SQPSN           uint32      // sq_psn
 	DestQPNum       uint32      // dest_qp_num
-	AccessFlags     AccessFlags // qp_access_flags: what the peer may do at all; bits without a name here are the device's to judge
+	AccessFlags     AccessFlags // qp_access_flags: the rights of the peer on this QP; the device checks bits without a name here
 	PKeyIndex       uint16      // pkey_index
 	PortNum         uint8       // port_num, from 1
 	MaxRdAtomic     int         // max_rd_atomic: ORD

@@ -11,16 +11,16 @@ import (
 	"github.com/goverbs/goverbs/internal/race"
 )
 
-// callLock is held during calls of C so short that a locked instruction counts. It costs one, where a mutex costs two: C
-// gives it back itself, by an ordinary store. Nobody is told of that, so who waits looks again and again. Those who wait
-// do so in line, and nobody passes them.
+// callLock is held during calls of C that are so short that the cost of a locked instruction matters. It costs one, where a
+// mutex costs two: C releases it itself, by an ordinary store. That wakes no goroutine, so a waiting goroutine polls. The
+// waiting goroutines form a line.
 type callLock struct {
 	held    atomic.Uint32 // 1, or 0: then it is free
 	waiting atomic.Int32
-	line    sync.Mutex // held by the first of those who wait
+	line    sync.Mutex // held by the first waiting goroutine
 }
 
-// tryLock takes the lock if it is free and nobody waits for it.
+// tryLock takes the lock if it is free and no goroutine waits for it.
 func (l *callLock) tryLock() bool { return l.waiting.Load() == 0 && l.held.CompareAndSwap(0, 1) }
 
 // Lock takes the lock.
@@ -30,10 +30,11 @@ func (l *callLock) Lock() {
 	}
 }
 
-// Unlock gives the lock back if C does not.
+// Unlock releases the lock if C does not.
 func (l *callLock) Unlock() { l.held.Store(0) }
 
-// atEnd returns what C stores 0 to when it is done, nil if Unlock must follow: the race detector does not see what C does.
+// atEnd returns the variable in which C stores 0 at its end. It is nil if Unlock must be called instead, for the race detector,
+// which does not see stores of C.
 func (l *callLock) atEnd() *atomic.Uint32 {
 	if race.Enabled {
 		return nil
@@ -41,8 +42,8 @@ func (l *callLock) atEnd() *atomic.Uint32 {
 	return &l.held
 }
 
-// Who waits lets others run so many times, and sleeps then: the holder needs less than a microsecond, unless the operating
-// system has stopped it.
+// A waiting goroutine yields this number of times, and then sleeps: the holder needs less than a microsecond, unless the
+// operating system has preempted it.
 const (
 	callLockYields = 64
 	callLockSleep  = 20 * time.Microsecond

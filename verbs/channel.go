@@ -17,7 +17,7 @@ type CompChannel struct {
 	ctx  *Context
 	p    ProviderCompChannel
 
-	released atomic.Bool // closed as soon as it has no CQ
+	released atomic.Bool // it is to be closed when it has no CQ
 	ended    sync.Once   // p is closed
 }
 
@@ -38,11 +38,11 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	return ch, nil
 }
 
-// Provider returns what executes the channel.
+// Provider returns the provider's object of the channel.
 func (ch *CompChannel) Provider() ProviderCompChannel { return ch.p }
 
 // Wait waits for the next event and returns its CQ, which must be armed again by [CQ.ReqNotify] and then polled until it
-// is empty. Unlike in C there is nothing to acknowledge. The error Is ctx.Err() when ctx is done, and [ErrClosed] when
+// is empty. Unlike in C, events are not acknowledged. The error Is ctx.Err() when ctx is done, and [ErrClosed] when
 // the channel is closed.
 func (ch *CompChannel) Wait(ctx context.Context) (*CQ, error) {
 	if ch.node.Closed() || ch.released.Load() {
@@ -65,15 +65,15 @@ func (ch *CompChannel) Close() error {
 	if !first || err != nil {
 		return opError("CompChannel.Close", ch.ctx.dev.Name(), err)
 	}
-	ch.node.Drain(0) // of a CreateCQ
+	ch.node.Drain(0) // wait for a CreateCQ in progress
 	err = ch.end()
 	ch.node.End()
 	return opError("CompChannel.Close", ch.ctx.dev.Name(), err)
 }
 
-// Release ends every Wait, as Close does, and has the channel closed with its last CQ: at once if it has none. It is for a
-// provider that wraps this device: the program's channel is closed before the CQs that use it. It is idempotent and may
-// be called on nil.
+// Release ends every Wait, as Close does. The channel is closed together with its last CQ, or at once if it has none. A provider
+// that wraps this device needs it, because the program's channel is closed before the CQs that use it. It is idempotent and
+// may be called on nil.
 func (ch *CompChannel) Release() error {
 	if ch == nil {
 		return nil
@@ -82,7 +82,7 @@ func (ch *CompChannel) Release() error {
 	return errors.Join(ch.closeUnused(), opError("CompChannel.Release", ch.ctx.dev.Name(), ch.end()))
 }
 
-// closeUnused is Close of a channel that may have CQs: the last of them calls it again.
+// closeUnused closes the channel unless it has CQs. The last CQ calls it again.
 func (ch *CompChannel) closeUnused() error {
 	if err := ch.Close(); !errors.Is(err, ErrBusy) {
 		return err

@@ -39,16 +39,16 @@ func openContext(d *Device, pd ProviderDevice) (*Context, error) {
 // Device returns the device that was opened.
 func (c *Context) Device() *Device { return c.dev }
 
-// Provider returns what executes the context, for connection managers and others that extend a provider.
+// Provider returns the provider's object of the context, for connection managers and other code that extends a provider.
 func (c *Context) Provider() ProviderContext { return c.p }
 
-// Supports reports whether the device does the operation natively.
+// Supports reports whether the device has the operation natively.
 func (c *Context) Supports(op Op) bool { return c.ops.Has(op) }
 
-// Ops returns the set of operations that the device does natively.
+// Ops returns the set of operations that the device has natively.
 func (c *Context) Ops() OpSet { return c.ops }
 
-// enter admits a call, or returns the error of a closed context.
+// enter begins a call, or returns the error of a closed context.
 func (c *Context) enter(op string) error {
 	if c.node.Enter() {
 		return nil
@@ -86,15 +86,15 @@ func (c *Context) checkPort(port int) error {
 	return nil
 }
 
-// AsyncEvent is something that happened to a QP, a CQ or the device outside of any request (ibv_get_async_event(3)).
-// Unlike in C there is nothing to acknowledge.
+// AsyncEvent is an event of a QP, a CQ or the device that belongs to no request (ibv_get_async_event(3)). Unlike in C, events are
+// not acknowledged.
 type AsyncEvent struct {
 	Type EventType
 	QP   *QP   // the QP concerned, or nil
 	CQ   *CQ   // the CQ concerned, or nil
 	SRQ  *SRQ  // the SRQ concerned, or nil
 	Port int   // the port concerned, from 1, or 0
-	Err  error // the reason where it is known: a *TerminateError, ErrCQOverflow, or what ended the stream
+	Err  error // the reason, if it is known: a *TerminateError, ErrCQOverflow, or the error of the stream
 }
 
 // String describes the event in one line.
@@ -112,9 +112,8 @@ func (e AsyncEvent) String() string {
 	return s
 }
 
-// WaitEvent waits for the next asynchronous event of the context. Events wait for their reader in a queue of limited
-// length, from which the oldest are dropped. It returns an error that Is ctx.Err() when ctx is done, and one that Is
-// [ErrClosed] when the context is closed.
+// WaitEvent waits for the next asynchronous event of the context. Events are kept in a queue; when it is full, the oldest are
+// dropped. The error Is ctx.Err() when ctx is done, and [ErrClosed] when the context is closed.
 func (c *Context) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	if c.node.Closed() {
 		return AsyncEvent{}, opError("WaitEvent", c.dev.Name(), ErrClosed)
@@ -123,8 +122,8 @@ func (c *Context) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	return ev, opError("WaitEvent", c.dev.Name(), err)
 }
 
-// Close closes the context and ends every WaitEvent. It is idempotent and may be called on nil. It is refused with an
-// error that Is [ErrBusy] while objects live on the context, and on the shared context of a device.
+// Close closes the context and ends every WaitEvent. It is idempotent and may be called on nil. The error Is [ErrBusy] if the
+// context has live objects, and for the shared context of a device.
 func (c *Context) Close() error {
 	if c == nil {
 		return nil
@@ -146,8 +145,8 @@ func (c *Context) end() error {
 	return opError("Close", c.dev.Name(), err)
 }
 
-// CloseAll closes every object on the context, children before parents, and then the context: the way out of a main
-// function. Connections are cut off.
+// CloseAll closes every object of the context, children before parents, and then the context. It is for the end of a main
+// function: connections are ended without an orderly disconnect.
 func (c *Context) CloseAll() error {
 	if c == nil {
 		return nil

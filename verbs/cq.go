@@ -11,12 +11,12 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// DefaultCQE is the number of entries of a CQ whose configuration names none.
+// DefaultCQE is the number of entries of a CQ if CQConfig.CQE is 0.
 const DefaultCQE = 256
 
 // CQConfig describes a completion queue.
 type CQConfig struct {
-	// CQE is how many completions the queue must hold (0 = DefaultCQE). The device may make it larger.
+	// CQE is the number of completions that the queue must hold (0 = DefaultCQE). The device may make it larger.
 	CQE int
 	// Channel receives the events (nil = a channel of its own, for CQ.Wait).
 	Channel *CompChannel
@@ -27,33 +27,33 @@ type CQ struct {
 	node   lifetime.Node
 	ctx    *Context
 	p      ProviderCQ
-	direct directPoller     // p if it keeps Close waiting itself, or nil
+	direct directPoller     // p if it makes Close wait itself, or nil
 	drive  ProviderCQDriver // p if it can be driven, or nil
-	sleeps ProviderCQDriver // how Wait sleeps: drive, or what p wraps; nil = on ch
+	sleeps ProviderCQDriver // sleeps for Wait: drive, or the CQ that p wraps; nil = Wait sleeps on ch
 	spin   time.Duration    // how long Wait drives before it sleeps
 	ch     ProviderCompChannel
 	owned  bool         // ch was made for this CQ alone
-	given  *CompChannel // else whose it is
+	given  *CompChannel // the channel that ch belongs to, if it is not owned
 
 	waiting chan struct{} // holds a token while a goroutine sleeps in Wait
 	closed  chan struct{} // closed by Close
 }
 
-// directPoller is a provider's CQ that can be polled without entering the node. Its lock keeps Close waiting: Destroy takes
-// it when no poll is in progress and does not give it back.
+// directPoller is a provider's CQ that can be polled without entering the node. Its lock makes Close wait: Destroy takes it when
+// no poll is in progress, and does not release it.
 type directPoller interface {
 	// canPollDirect reports whether this CQ does it.
 	canPollDirect() bool
-	// pollDirect is Poll. It is not ok, and nothing has been done, if the CQ must be polled in the ordinary way, which
-	// tells that it is closed.
+	// pollDirect is Poll. If ok is false it has done nothing, and the CQ must be polled in the ordinary way, which finds out
+	// that it is closed.
 	pollDirect(wcs []WC) (n int, ok bool, err error)
 }
 
 // CreateCQ makes a completion queue (ibv_create_cq(3)).
 //
-// A CQ must have room for every request that may complete into it before it is polled. If it has not, completions are
-// lost: the context gets EventCQErr, the QPs that use the CQ go into the error state, and Poll returns an error that Is
-// [ErrCQOverflow] after what the queue held.
+// A CQ must have room for every request that may complete into it before it is polled. Otherwise completions are lost: the context
+// gets EventCQErr, the QPs that use the CQ go into the error state, and Poll returns the completions in the queue and then an
+// error that Is [ErrCQOverflow].
 func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.enter("CreateCQ"); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 	if d, ok := cq.p.(directPoller); ok && d.canPollDirect() {
 		cq.direct = d
 	}
-	cq.drive, _ = cq.p.(ProviderCQDriver) // what p wraps is driven when p polls it
+	cq.drive, _ = cq.p.(ProviderCQDriver) // a CQ that p wraps is driven when p polls it
 	if d, ok := Ability[ProviderCQDriver](cq.p); ok {
 		cq.sleeps, cq.spin = d, d.Spin()
 	}
@@ -120,13 +120,13 @@ func (cq *CQ) closeChannel() error {
 // Context returns the context that the CQ belongs to.
 func (cq *CQ) Context() *Context { return cq.ctx }
 
-// Provider returns what executes the CQ.
+// Provider returns the provider's object of the CQ.
 func (cq *CQ) Provider() ProviderCQ { return cq.p }
 
-// CQE returns how many completions the queue holds.
+// CQE returns the number of completions that the queue can hold.
 func (cq *CQ) CQE() int { return cq.p.CQE() }
 
-// Poll moves up to len(wcs) completions into wcs, oldest first, and returns how many (ibv_poll_cq(3)). It does not wait.
+// Poll moves up to len(wcs) completions into wcs, oldest first, and returns their number (ibv_poll_cq(3)). It does not wait.
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	if cq.direct != nil {
 		if n, ok, err := cq.direct.pollDirect(wcs); ok {
@@ -172,9 +172,9 @@ func (cq *CQ) pollFor(ctx context.Context, wcs []WC, d time.Duration) (int, erro
 	return 0, nil
 }
 
-// ReqNotify arms the CQ (ibv_req_notify_cq(3)): the next completion that enters it sends one event to its channel; with
-// solicitedOnly the next one that failed or that the peer marked as solicited. Completions that are in the queue already
-// send none: poll once more after arming.
+// ReqNotify arms the CQ (ibv_req_notify_cq(3)): the next completion that enters it sends one event to its channel. With
+// solicitedOnly it is the next completion that failed or that the peer marked as solicited. Completions that are already in
+// the queue send no event: poll once more after arming.
 func (cq *CQ) ReqNotify(solicitedOnly bool) error {
 	if !cq.node.Enter() {
 		return opError("CQ.ReqNotify", cq.ctx.dev.Name(), ErrClosed)
@@ -183,7 +183,7 @@ func (cq *CQ) ReqNotify(solicitedOnly bool) error {
 	return opError("CQ.ReqNotify", cq.ctx.dev.Name(), cq.p.ReqNotify(solicitedOnly))
 }
 
-// Wait moves completions into wcs as Poll does, and waits for one if there is none: it arms, polls again, and sleeps.
+// Wait moves completions into wcs as Poll does. If there is none it waits for one: it arms the CQ, polls again, and sleeps.
 // The CQ must have a channel of its own; otherwise the error Is [ErrSharedChannel]. The error Is ctx.Err() when ctx is
 // done and [ErrClosed] when the CQ is closed. If several goroutines wait, each completion goes to one of them.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
@@ -202,8 +202,8 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 			return n, err
 		}
 	}
-	// One goroutine at a time arms and sleeps. Another would miss what arrives after the first was woken, because an
-	// event disarms the CQ.
+	// One goroutine at a time arms and sleeps. A second one would miss completions that arrive after the first was woken,
+	// because an event disarms the CQ.
 	select {
 	case cq.waiting <- struct{}{}:
 		defer func() { <-cq.waiting }()
@@ -222,7 +222,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	}
 }
 
-// sleep arms the CQ and waits until a completion may have entered it. It may return some that were there before.
+// sleep arms the CQ and waits until a completion may have entered it. It may return completions that were already there.
 func (cq *CQ) sleep(ctx context.Context, wcs []WC) (n int, err error) {
 	if !cq.node.Enter() {
 		return 0, ErrClosed
@@ -242,8 +242,8 @@ func (cq *CQ) sleep(ctx context.Context, wcs []WC) (n int, err error) {
 	return n, err
 }
 
-// Close destroys the CQ (ibv_destroy_cq(3)) and ends every Wait. It is idempotent and may be called on nil. With QPs that
-// use the CQ the error Is [ErrBusy].
+// Close destroys the CQ (ibv_destroy_cq(3)) and ends every Wait. It is idempotent and may be called on nil. The error Is
+// [ErrBusy] if QPs use the CQ.
 func (cq *CQ) Close() error {
 	if cq == nil {
 		return nil

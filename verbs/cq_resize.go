@@ -4,8 +4,8 @@ package verbs
 
 import "fmt"
 
-// Resize makes room for at least cqe completions (ibv_resize_cq(3)). Completions that are in the queue stay; a size below
-// their number is refused by the device.
+// Resize changes the size of the queue to at least cqe completions (ibv_resize_cq(3)). Completions in the queue stay there; the
+// device refuses a size below their number.
 func (cq *CQ) Resize(cqe int) error {
 	const op = "CQ.Resize"
 	if !cq.node.Enter() {

@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// DeviceInfo describes a device that need not be open.
+// DeviceInfo describes a device. The device need not be open.
 type DeviceInfo struct {
 	Name      string // for example "mlx5_0", "rxe0", "usiw0"
-	Provider  string // "siw" for the user-space RNIC, "ibverbs" for what rdma-core drives
+	Provider  string // "siw" for the user-space RNIC, "ibverbs" for devices of rdma-core
 	NodeType  NodeType
 	Transport Transport
 	NodeGUID  GUID
 }
 
-// Device is an RDMA device. It is made by a provider and listed by [Devices] while it is registered. All methods may
-// be called concurrently.
+// Device is an RDMA device. A provider makes it; [Devices] lists it while it is registered. All methods may be called
+// concurrently.
 type Device struct {
 	p    ProviderDevice
 	info DeviceInfo
@@ -42,7 +42,7 @@ func (d *Device) Name() string {
 // Info describes the device.
 func (d *Device) Info() DeviceInfo { return d.info }
 
-// Provider returns what executes the device, for connection managers and others that extend a provider.
+// Provider returns the provider's object of the device, for connection managers and other code that extends a provider.
 func (d *Device) Provider() ProviderDevice {
 	if d == nil {
 		return nil
@@ -66,9 +66,9 @@ func (d *Device) Open() (*Context, error) {
 	return openContext(d, d.p)
 }
 
-// SharedContext returns the context that all users of the device in this process share, opened on first use: the
-// connection manager gives it out where no other was configured, so that connections can share protection domains and
-// completion queues. Its Close is an error; it ends with the process, with the device, or by CloseShared.
+// SharedContext returns the context that all users of the device in this process share; the first call opens it. The connection
+// manager uses it if no other context is configured, so that connections can share protection domains and completion queues.
+// Its Close is an error; it lives until the end of the process or of the device, or until CloseShared.
 func (d *Device) SharedContext() (*Context, error) {
 	if d == nil || d.p == nil {
 		return nil, opError("SharedContext", "", ErrNoDevice)
@@ -87,9 +87,8 @@ func (d *Device) SharedContext() (*Context, error) {
 	return d.shared, nil
 }
 
-// CloseShared closes the shared context, if there is one: when a program has done with the device, or before it looks for what
-// it has left open. It is refused with an error that Is [ErrBusy] while objects live on the context. The next call of
-// SharedContext opens another one.
+// CloseShared closes the shared context, if there is one. It is for programs that no longer use the device, or that check what they
+// have left open. The error Is [ErrBusy] if the context has live objects. The next call of SharedContext opens a new one.
 func (d *Device) CloseShared() error {
 	if d == nil {
 		return nil
@@ -107,13 +106,13 @@ var registry struct {
 	devices []*Device
 }
 
-// Register adds a provider's device to [Devices]. The name must be free, also among the kernel's devices.
+// Register adds a provider's device to [Devices]. No other device may have its name, also no device of the kernel.
 func Register(p ProviderDevice) (*Device, error) {
 	d := NewDevice(p)
 	if d.info.Name == "" {
 		return nil, opError("Register", "", invalid("the device has no name"))
 	}
-	// Where the kernel's devices cannot be listed none of them has the name.
+	// If the kernel's devices cannot be listed, none of them counts as having the name.
 	kernel, _ := kernelDevices()
 	registry.Lock()
 	defer registry.Unlock()
@@ -124,7 +123,7 @@ func Register(p ProviderDevice) (*Device, error) {
 	return d, nil
 }
 
-// Unregister takes d out of [Devices]. Open contexts go on.
+// Unregister removes d from [Devices]. Open contexts stay open.
 func Unregister(d *Device) {
 	registry.Lock()
 	defer registry.Unlock()
@@ -143,9 +142,9 @@ func Devices() ([]*Device, error) {
 	return append(devices, registry.devices...), nil
 }
 
-// RDMACore tells whether this program can use libibverbs, and through it the devices of the kernel: nil, or an error that Is
-// [ErrNotSupported] and says why not, for example that the library is not installed or that the program was built without cgo.
-// It says nothing of whether there are devices.
+// RDMACore returns nil if this program can use libibverbs, and with it the devices of the kernel. Otherwise it returns an error that
+// Is [ErrNotSupported] and has the reason: for example, the library is not installed, or the program was built without cgo.
+// It does not check whether there are devices.
 func RDMACore() error {
 	if err := kernelMissing(); err != nil {
 		return noRDMACore{err}
@@ -153,13 +152,13 @@ func RDMACore() error {
 	return nil
 }
 
-// noRDMACore is why libibverbs cannot be used.
+// noRDMACore is the reason why libibverbs cannot be used.
 type noRDMACore struct{ error }
 
 func (e noRDMACore) Is(target error) bool { return target == ErrNotSupported }
 func (e noRDMACore) Unwrap() error        { return e.error }
 
-// DeviceByName returns the device of that name, or an error that Is [ErrNoDevice] and lists the names present.
+// DeviceByName returns the device with this name, or an error that Is [ErrNoDevice] and lists the names of all devices.
 func DeviceByName(name string) (*Device, error) {
 	devices, err := Devices()
 	if err != nil {

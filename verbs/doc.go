@@ -5,10 +5,10 @@
 //
 // # Handles and providers
 //
-// The handles are concrete types. What executes them is a provider behind an interface: libibverbs, for the devices of the
-// kernel, in programs that are built with cgo on Linux; or the user-space iWARP RNIC of package siw, which runs anywhere
-// without root, kernel modules or cgo. A handle refuses calls after its Close, keeps the order of parents and children,
-// checks arguments and wraps errors; the provider does the work.
+// The handles are concrete types. A provider behind an interface does their work: libibverbs, for the devices of the kernel, in
+// programs that are built with cgo on Linux; or the user-space iWARP RNIC of package siw, which runs anywhere without root,
+// kernel modules or cgo. A handle refuses calls after its Close, enforces the order of parents and children, checks
+// arguments and wraps errors; the provider does everything else.
 //
 // # Lifetimes
 //
@@ -21,9 +21,9 @@
 //	      SRQ
 //	      QP          (also below its two CQs and its SRQ)
 //
-// Every object is closed explicitly, children before their parents: closing a parent with live children fails with
-// [ErrBusy] and names them. Close is idempotent and works on nil. A call on a closed handle fails with [ErrClosed], and
-// Close ends every wait. Nothing is closed by the garbage collector.
+// Every object is closed explicitly, children before their parents. Closing a parent with live children returns an error that
+// Is [ErrBusy] and names them. Close is idempotent and works on nil. A call on a closed handle fails with [ErrClosed], and
+// Close ends every waiting call. The garbage collector closes nothing.
 //
 // # Names and numbers
 //
@@ -32,13 +32,13 @@
 //
 // # Memory
 //
-// [PD.AllocMR] is the first choice: page-aligned memory outside of the Go heap. [PD.RegMR] registers memory of the
-// caller's. Between the post of a request and its completion the memory it names belongs to the device. What a peer may
-// write or change by atomics can change at any time while the region is registered.
+// [PD.AllocMR] is the first choice: it allocates page-aligned memory outside of the Go heap. [PD.RegMR] registers memory of the
+// caller. From the post of a request to its completion, its memory belongs to the device. Memory that a peer may write or
+// change by atomics can change at any time while the region is registered.
 //
 // # Fork
 //
-// Before the first device of the kernel is opened, ibv_fork_init(3) is called, which the environment variable
-// RDMAV_FORK_SAFE would have done. Package os/exec works with registered memory in any case: its child shares the memory of
-// the parent until it calls exec. A child that runs on without exec, made by C code, must not touch registered memory.
+// Before the first device of the kernel is opened, ibv_fork_init(3) is called, as the environment variable RDMAV_FORK_SAFE would
+// do. Package os/exec always works with registered memory: its child shares the memory of the parent until it calls exec. A
+// child that C code has made and that does not call exec must not touch registered memory.
 package verbs

@@ -73,7 +73,7 @@ func (l LinkLayer) String() string {
 	return enumText(int(l), []string{"unspecified", "InfiniBand", "Ethernet"}, "LinkLayer")
 }
 
-// MTU is an enumerated path MTU: 1 = 256 octets up to 5 = 4096.
+// MTU is an enumerated path MTU: 1 = 256 bytes up to 5 = 4096.
 type MTU uint8
 
 const (
@@ -84,7 +84,7 @@ const (
 	MTU4096 MTU = 5 // IBV_MTU_4096
 )
 
-// Bytes returns the MTU in octets, 0 for a value that is not defined.
+// Bytes returns the MTU in bytes, 0 for a value that is not defined.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0
@@ -204,7 +204,7 @@ const (
 	WRSendWithInv             WROpcode = 9  // IBV_WR_SEND_WITH_INV
 	WRMaskedAtomicCmpAndSwp   WROpcode = 12 // IB_UVERBS_WR_MASKED_ATOMIC_CMP_AND_SWP of <rdma/ib_user_verbs.h>
 	WRMaskedAtomicFetchAndAdd WROpcode = 13 // IB_UVERBS_WR_MASKED_ATOMIC_FETCH_AND_ADD of <rdma/ib_user_verbs.h>
-	WRImmData                 WROpcode = 64 // our own: RFC 7306 Immediate Data, 8 octets; with SendSolicited opcode 9
+	WRImmData                 WROpcode = 64 // our own: RFC 7306 Immediate Data, 8 bytes; with SendSolicited opcode 9
 
 	wrOpcodeCount = 65
 )
@@ -322,7 +322,7 @@ type WCFlags uint8
 
 const (
 	WCGRH     WCFlags = 1 << 0 // IBV_WC_GRH
-	WCWithImm WCFlags = 1 << 1 // IBV_WC_WITH_IMM: Imm is valid, and Imm64 where the fabric carries 8 octets
+	WCWithImm WCFlags = 1 << 1 // IBV_WC_WITH_IMM: Imm is valid, and Imm64 where the fabric carries 8 bytes
 	WCWithInv WCFlags = 1 << 3 // IBV_WC_WITH_INV: InvalidatedRKey is valid
 )
 

@@ -14,7 +14,7 @@ var (
 	// ErrClosed: the handle, or the parent that a new object needs, has been closed. It satisfies errors.Is for
 	// net.ErrClosed and os.ErrClosed too.
 	ErrClosed = lifetime.ErrClosed
-	// ErrBusy: the object cannot be closed because others live that depend on it (EBUSY).
+	// ErrBusy: the object cannot be closed because live objects depend on it (EBUSY).
 	ErrBusy = lifetime.ErrBusy
 	// ErrNotSupported: the provider or the device does not have the operation (EOPNOTSUPP).
 	ErrNotSupported = errors.New("operation not supported")
@@ -22,13 +22,13 @@ var (
 	ErrNoDevice = errors.New("no RDMA device")
 	// ErrForeign: objects that were passed together belong to different devices, contexts or protection domains.
 	ErrForeign = errors.New("objects do not belong together")
-	// ErrInvalid: an argument is wrong whatever the device (EINVAL).
+	// ErrInvalid: an argument is wrong on every device (EINVAL).
 	ErrInvalid = errors.New("invalid argument")
 	// ErrLimit: a limit of the device or of the object is exceeded; see [LimitError].
 	ErrLimit = errors.New("limit exceeded")
-	// ErrBounds: an offset or length lies outside a memory region (ERANGE).
+	// ErrBounds: an offset or length is outside of a memory region (ERANGE).
 	ErrBounds = errors.New("out of the bounds of the memory region")
-	// ErrState: the call is not allowed in the QP's state; see [StateError].
+	// ErrState: the call is not allowed in the state of the QP; see [StateError].
 	ErrState = errors.New("wrong QP state")
 	// ErrQueueFull: the send or receive queue has no free entry (ENOMEM of ibv_post_send).
 	ErrQueueFull = errors.New("work queue full")
@@ -38,11 +38,11 @@ var (
 	ErrSharedChannel = errors.New("completion channel is shared: use CompChannel.Wait")
 )
 
-// OpError is the error of a call: which one, on which device, and why. Err is one of the causes above, possibly
-// with more text, an errno, or a typed error of this package; most callers want errors.Is or errors.As.
+// OpError is the error of a call: the call, the device, and the cause. Err is one of the causes above, possibly with more text,
+// an errno, or a typed error of this package. Most callers use errors.Is or errors.As.
 type OpError struct {
 	Op     string // the call, for example "CreateQP"
-	Device string // the device's name; "" when none was involved
+	Device string // the name of the device; "" if there was none
 	Err    error
 }
 
@@ -65,7 +65,7 @@ func opError(op, device string, err error) error {
 	return &OpError{Op: op, Device: device, Err: cause(err)}
 }
 
-// cause takes out of an error what the handles of a device below have put around it: a call is named once.
+// cause removes the OpError that the handles of an inner device have put around an error, so that the error names one call.
 func cause(err error) error {
 	for {
 		below, ok := err.(*OpError)
@@ -76,7 +76,7 @@ func cause(err error) error {
 	}
 }
 
-// requestError is the reason for which a request of a list was not taken.
+// requestError is the reason why a request of a list was not taken.
 type requestError struct {
 	n   int // its index
 	err error
@@ -88,8 +88,8 @@ func (e *requestError) Error() string { return fmt.Sprintf("request %d: %v", e.n
 // Unwrap returns the cause.
 func (e *requestError) Unwrap() error { return e.err }
 
-// requestCause is the error of a post that took n requests. Of one that has an index already, in the list of a device below, only
-// the cause is kept.
+// requestCause is the error of a post that took n requests. If err already has an index, in the list of an inner device, only its
+// cause is kept.
 func requestCause(n int, err error) error {
 	err = cause(err)
 	if below, ok := err.(*requestError); ok {
@@ -141,13 +141,13 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// TerminateError is the Terminate message that ended an iWARP stream (RFC 5040 section 4.8): who found an error
-// and which. It is what [QP.Err] and asynchronous events carry, on both sides.
+// TerminateError is the Terminate message that ended an iWARP stream (RFC 5040 section 4.8): the error, and the side that found
+// it. [QP.Err] and asynchronous events have it, on both sides.
 type TerminateError struct {
 	Layer, Type, Code uint8  // as on the wire: layer 0 RDMAP, 1 DDP, 2 MPA
-	Header            []byte // the DDP header of the message that was at fault, nil if it was not quoted
+	Header            []byte // the DDP header of the wrong message, nil if it was not quoted
 	Remote            bool   // true if the peer found the error and sent the message
-	Text              string // what the codes mean
+	Text              string // the meaning of the codes
 }
 
 // Error returns for example "terminated by peer: RDMAP remote protection error: invalid STag (0/1/00)".

@@ -8,26 +8,26 @@ import (
 	"net/netip"
 )
 
-// ErrNoGID: the table has no entry of that index, or none that fits.
+// ErrNoGID: the table has no entry with this index, or none that matches.
 var ErrNoGID = errors.New("no such GID")
 
 // GID is a global identifier in network byte order: on InfiniBand subnet prefix and port GUID, on RoCE an IP address, on
 // iWARP a MAC address followed by zeros.
 type GID [16]byte
 
-// GIDFromAddr returns the GID of an IP address; an IPv4 address is mapped.
+// GIDFromAddr returns the GID of an IP address. An IPv4 address becomes an IPv4-mapped IPv6 address.
 func GIDFromAddr(a netip.Addr) GID { return a.As16() }
 
-// Addr returns the GID as an IP address; one that maps an IPv4 address becomes that.
+// Addr returns the GID as an IP address. An IPv4-mapped IPv6 address becomes the IPv4 address.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// IsZero reports whether all octets are 0, as in an empty entry.
+// IsZero reports whether all bytes are 0, as in an empty entry.
 func (g GID) IsZero() bool { return g == GID{} }
 
 // String writes the GID as an IPv6 address with all its groups, as sysfs does.
 func (g GID) String() string { return netip.AddrFrom16(g).StringExpanded() }
 
-// GIDType tells which protocol a GID belongs to.
+// GIDType is the protocol that a GID belongs to.
 type GIDType uint8
 
 const (
@@ -47,11 +47,11 @@ type GIDEntry struct {
 	Port   int
 	Index  int
 	Type   GIDType
-	NetDev string // the network interface, "" where there is none
+	NetDev string // the network interface, "" if there is none
 }
 
-// QueryGID returns one row of a port's GID table (ibv_query_gid_ex(3)). The error Is [ErrNoGID] for an empty row and for
-// one beyond the table.
+// QueryGID returns one row of a port's GID table (ibv_query_gid_ex(3)). The error Is [ErrNoGID] if the row is empty or beyond the
+// end of the table.
 func (c *Context) QueryGID(port, index int) (GIDEntry, error) {
 	const op = "QueryGID"
 	if err := c.enter(op); err != nil {
@@ -104,9 +104,9 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	return entries, nil
 }
 
-// ChooseGID returns the row of a port's GID table that packets to an address should come from: RoCE v2 before RoCE v1, of
-// the same address family; among those the row of that very address, then one of the same scope. With the zero Addr any
-// family will do. The error Is [ErrNoGID] if no row fits.
+// ChooseGID returns the row of a port's GID table to use as the source of packets to an address. The row has the address family
+// of the address. RoCE v2 comes before RoCE v1; among rows of the same version, the row of the same address comes first, then
+// rows of the same scope. With the zero Addr every family matches. The error Is [ErrNoGID] if no row matches.
 func (c *Context) ChooseGID(port int, to netip.Addr) (GIDEntry, error) {
 	entries, err := c.GIDs(port)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Context) ChooseGID(port int, to netip.Addr) (GIDEntry, error) {
 	return best, nil
 }
 
-// rankGID orders the rows that fit an address; -1 = it does not fit.
+// rankGID ranks a row for an address; -1 = it does not match.
 func rankGID(e GIDEntry, to netip.Addr) int {
 	rank, own := 0, e.GID.Addr()
 	switch e.Type {

@@ -4,5 +4,5 @@
 
 package verbs
 
-// mapHuge is refused where the system has no such request; AllocMR then maps ordinary pages.
+// mapHuge fails on systems without huge pages; AllocMR then maps ordinary pages.
 func mapHuge(int, int, int) ([]byte, error) { return nil, ErrNotSupported }

@@ -11,25 +11,25 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// MR is a registered memory region. Nothing deregisters it but Close: a peer that holds its key is a reference that the
-// garbage collector cannot see. All methods may be called concurrently.
+// MR is a registered memory region. Only Close deregisters it: the garbage collector cannot know whether a peer has its key. All
+// methods may be called concurrently.
 type MR struct {
 	node    lifetime.Node
 	pd      *PD
 	p       ProviderMR
 	buf     []byte
-	foreign int // length of memory that buf cannot show, 0 where it can
+	foreign int // length of the memory if buf cannot refer to it, otherwise 0
 	iova    uint64
 	access  AccessFlags
-	release func() // gives the memory back after deregistration
+	release func() // frees the memory after deregistration
 
 	closing sync.Mutex // guards gone
 	gone    bool       // deregistered
 }
 
-// AllocMR allocates n bytes of zeroed, page-aligned memory outside of the Go heap and registers it. With AccessHugeTLB
-// huge pages are asked for and used where the system has them. Close takes the memory away: a later access of the
-// slice that Bytes returned faults instead of reading somebody else's data.
+// AllocMR allocates n bytes of zeroed, page-aligned memory outside of the Go heap and registers it. With AccessHugeTLB it uses huge
+// pages if the system has them. Close frees the memory: a later access by the slice that Bytes returned faults, and does not
+// read other data.
 func (pd *PD) AllocMR(n int, access AccessFlags) (*MR, error) {
 	if err := pd.enter("AllocMR"); err != nil {
 		return nil, err
@@ -48,9 +48,9 @@ func (pd *PD) AllocMR(n int, access AccessFlags) (*MR, error) {
 	return pd.newMR("AllocMR", mem[:n:n], iovaOf(mem, access), access, func() { unmapMemory(mem) })
 }
 
-// RegMR registers the caller's memory (ibv_reg_mr(3)). The region's addresses are the memory's own, or offsets from its
-// start with AccessZeroBased. buf is pinned and kept until Close; it may be Go memory without pointers or memory of
-// any other origin.
+// RegMR registers memory of the caller (ibv_reg_mr(3)). The addresses of the region are those of the memory, or with
+// AccessZeroBased offsets from its start. buf is pinned and kept reachable until Close. It may be Go memory without pointers,
+// or memory from elsewhere.
 func (pd *PD) RegMR(buf []byte, access AccessFlags) (*MR, error) {
 	return pd.regMR("RegMR", buf, iovaOf(buf, access), access)
 }
@@ -100,7 +100,7 @@ func (pd *PD) newMR(op string, buf []byte, iova uint64, access AccessFlags, rele
 	return m, nil
 }
 
-// checkMR judges length and rights before anything is allocated.
+// checkMR checks length and rights before anything is allocated.
 func (pd *PD) checkMR(n int, access AccessFlags) error {
 	if uint64(n) > pd.ctx.attr.MaxMRSize {
 		return &LimitError{Name: "max_mr_size", Limit: pd.ctx.attr.MaxMRSize, Value: uint64(n)}
@@ -135,7 +135,7 @@ func (m *MR) LKey() uint32 { return m.p.LKey() }
 // RKey returns the key for peers.
 func (m *MR) RKey() uint32 { return m.p.RKey() }
 
-// SGE returns the element that names n bytes from offset off. The error Is [ErrBounds] if they are not all inside.
+// SGE returns the element for n bytes from offset off. The error Is [ErrBounds] if they are not all inside the region.
 func (m *MR) SGE(off, n int) (SGE, error) {
 	if off < 0 || n < 0 || off > m.Len() || n > m.Len()-off || uint64(n) > 1<<32-1 {
 		return SGE{}, opError("MR.SGE", m.pd.ctx.dev.Name(), fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, m.Len()))
@@ -143,14 +143,14 @@ func (m *MR) SGE(off, n int) (SGE, error) {
 	return SGE{Addr: m.iova + uint64(off), Length: uint32(n), LKey: m.p.LKey()}, nil
 }
 
-// Provider returns what executes the region.
+// Provider returns the provider's object of the region.
 func (m *MR) Provider() ProviderMR { return m.p }
 
-// Close deregisters the region (ibv_dereg_mr(3)). When it returns, neither the peer nor the device touches the memory.
-// Operations in progress on it are waited for; a connection that does not let go in time is ended. Windows that
-// are bound to the region give no access any more; drivers of the kernel refuse the call as long as there are any, with an
-// error that Is [ErrBusy]. After any error the device still has the memory, which stays in its place, and Close can be
-// called again. Close is idempotent and may be called on nil.
+// Close deregisters the region (ibv_dereg_mr(3)). When it returns, neither the peer nor the device accesses the memory. It waits
+// for operations in progress on the region; a connection that uses the region for too long is ended. Windows that are bound
+// to the region give no access any more. Drivers of the kernel refuse the call while there are such windows, with an error
+// that Is [ErrBusy]. After any error the device can still access the memory, which stays in place, and Close can be called
+// again. Close is idempotent and may be called on nil.
 func (m *MR) Close() error {
 	if m == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// MW is a memory window: a key of its own for a part of a region, made and withdrawn by work requests. All methods may
-// be called concurrently.
+// MW is a memory window: a key of its own for a part of a region, which work requests bind and invalidate. All methods may be
+// called concurrently.
 type MW struct {
 	node lifetime.Node
 	pd   *PD
@@ -19,8 +19,7 @@ type MW struct {
 	rkey atomic.Uint32
 }
 
-// AllocMW makes a window (ibv_alloc_mw(3)). It gives no access before it is bound: one of type 1 by [QP.BindMW], one of
-// type 2 by a WRBindMW.
+// AllocMW makes a window (ibv_alloc_mw(3)). It gives no access before it is bound: type 1 by [QP.BindMW], type 2 by a WRBindMW.
 func (pd *PD) AllocMW(t MWType) (*MW, error) {
 	if err := pd.enter("AllocMW"); err != nil {
 		return nil, err
@@ -44,20 +43,20 @@ func (pd *PD) AllocMW(t MWType) (*MW, error) {
 // Type returns the kind of the window.
 func (w *MW) Type() MWType { return w.typ }
 
-// RKey returns the key of the last bind that was posted, before any the key given at allocation.
+// RKey returns the key of the last bind that was posted, or before any bind the key of the allocation.
 func (w *MW) RKey() uint32 { return w.rkey.Load() }
 
-// NextRKey returns a key for the next bind: the current one with its low 8 bits, which belong to the user, counted up
+// NextRKey returns a key for the next bind: the current key with its low 8 bits, which belong to the user, incremented
 // (ibv_inc_rkey(3)).
 func (w *MW) NextRKey() uint32 {
 	k := w.rkey.Load()
 	return k&^0xff | (k+1)&0xff
 }
 
-// Provider returns what executes the window.
+// Provider returns the provider's object of the window.
 func (w *MW) Provider() ProviderMW { return w.p }
 
-// Close frees the window (ibv_dealloc_mw(3)); its key is withdrawn. It is idempotent and may be called on nil.
+// Close frees the window (ibv_dealloc_mw(3)); its key becomes invalid. It is idempotent and may be called on nil.
 func (w *MW) Close() error {
 	if w == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"runtime"
 )
 
-// kernelMissing is why there can be no devices of the kernel.
+// kernelMissing is the reason why there are no devices of the kernel.
 func kernelMissing() error {
 	if runtime.GOOS != "linux" {
 		return errors.New("rdma-core is used on Linux only")

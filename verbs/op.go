@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Op is an operation that a device may or may not have natively. The transport does not tell: capability is
-// per operation.
+// Op is an operation that a device may or may not have natively. That does not follow from the transport of the device.
 type Op uint8
 
 const (
@@ -75,8 +74,8 @@ func (s OpSet) String() string {
 	return strings.Join(parts, ",")
 }
 
-// opsOf returns the operations that a service has at all (InfiniBand Architecture volume 1, 9.2 and 10.7.2.2), none for
-// what is not a service.
+// opsOf returns the operations that a service can have (InfiniBand Architecture volume 1, 9.2 and 10.7.2.2), none for an unknown
+// service.
 func opsOf(t QPType) OpSet {
 	switch t {
 	case QPTypeRC:

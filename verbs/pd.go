@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// PD is a protection domain: QPs reach only memory of their own domain. All methods may be called concurrently.
+// PD is a protection domain: QPs can access only memory of their own domain. All methods may be called concurrently.
 type PD struct {
 	node lifetime.Node
 	ctx  *Context
@@ -35,7 +35,7 @@ func (c *Context) AllocPD() (*PD, error) {
 // Context returns the context that the domain belongs to.
 func (pd *PD) Context() *Context { return pd.ctx }
 
-// Provider returns what executes the domain.
+// Provider returns the provider's object of the domain.
 func (pd *PD) Provider() ProviderPD { return pd.p }
 
 func (pd *PD) enter(op string) error {
@@ -45,8 +45,8 @@ func (pd *PD) enter(op string) error {
 	return opError(op, pd.ctx.dev.Name(), ErrClosed)
 }
 
-// Close frees the domain (ibv_dealloc_pd(3)). It is idempotent and may be called on nil. With live regions, windows or
-// QPs the error Is [ErrBusy].
+// Close frees the domain (ibv_dealloc_pd(3)). It is idempotent and may be called on nil. The error Is [ErrBusy] if it has live
+// regions, windows or QPs.
 func (pd *PD) Close() error {
 	if pd == nil {
 		return nil

@@ -7,27 +7,30 @@ import (
 	"time"
 )
 
-// The Provider interfaces are the seam between the handles of this package and what executes them. A program that
-// uses RDMA does not need them; who writes a provider implements them and hands a ProviderDevice to [Register] or
-// [NewDevice].
+// The Provider interfaces are between the handles of this package and their providers. Programs that use RDMA do not need them. A
+// provider implements them and passes a ProviderDevice to [Register] or [NewDevice].
 //
-// The handles promise a provider: no call on an object after its closing call has begun, except that Close of
-// channels and contexts arrives while waits are in progress and must end them; children are closed before their
-// parents; arguments are not nil and come from the same context; opcodes are in the set that the context's Ops
-// reports; counts of SGEs and inline bytes are within the QP's caps; sizes are within the DeviceAttr. Counts of objects
-// (max_qp and so on) are the provider's to check, with a [LimitError].
+// The handles guarantee to a provider:
+//   - After the closing call of an object has begun, there is no other call on it. The exception is Close of channels and
+//     contexts: it comes while waits are in progress, and must end them.
+//   - Children are closed before their parents.
+//   - Arguments are not nil and belong to the same context. Opcodes are in the set that Ops of the context returns. Counts of
+//     SGEs and inline bytes are within the QP's caps, and sizes within the DeviceAttr. Only the number of objects (max_qp and
+//     so on) is not checked: the provider checks it and returns a [LimitError].
 //
-// A provider promises: it returns plain causes, which the handles wrap in [OpError]; it keeps no slice that it was
-// passed after the call returns; posting and polling never block. Where a device that wraps it passes an object that is not
-// its own, the call is refused: [Own] finds that out.
+// A provider guarantees:
+//   - It returns plain causes, which the handles wrap in [OpError].
+//   - It keeps no slice that it was passed after the call returns.
+//   - Posting and polling never block.
+//   - It refuses an object of another provider, which a device that wraps it could pass by mistake; see [Own].
 //
-// Everything else about devices that wrap others stands in provider_wrap.go.
+// provider_wrap.go has the rules for devices that wrap other devices.
 
 // ProviderDevice is a device that can be opened.
 type ProviderDevice interface {
 	// Info describes the device without opening it.
 	Info() DeviceInfo
-	// Open makes a context whose handle is owner.
+	// Open makes a context. Its handle is owner.
 	Open(owner *Context) (ProviderContext, error)
 }
 
@@ -82,7 +85,7 @@ type ProviderCompChannel interface {
 
 // ProviderCQ is a completion queue.
 type ProviderCQ interface {
-	// Poll moves completions into wcs, oldest first, and returns how many.
+	// Poll moves completions into wcs, oldest first, and returns their number.
 	Poll(wcs []WC) (int, error)
 	// ReqNotify arms the CQ: the next completion (the next solicited or failed one if solicitedOnly) sends one event.
 	ReqNotify(solicitedOnly bool) error
@@ -90,21 +93,21 @@ type ProviderCQ interface {
 	Destroy() error
 }
 
-// ProviderCQDriver is a ProviderCQ of a device that can do its work in the goroutine that polls, which spares the hand-over
-// from another one. It is optional.
+// ProviderCQDriver is a ProviderCQ of a device that can do its work in the polling goroutine, which saves a wake-up by another
+// goroutine. It is optional.
 type ProviderCQDriver interface {
 	ProviderCQ
-	// Drive does what there is to be done for the CQ without waiting.
+	// Drive does the pending work of the device for the CQ, without waiting.
 	Drive()
-	// Sleep arms the CQ and waits until a completion may have entered it, or was there before; the device may use the
-	// goroutine meanwhile. It returns ctx.Err() when ctx is done, and ErrClosed when the CQ's channel is closed. It is
-	// called by one goroutine at a time, on CQs that have a channel of their own.
+	// Sleep arms the CQ and waits until it may have a completion. The device may use the goroutine for its work during the
+	// wait. It returns ctx.Err() when ctx is done, and ErrClosed when the CQ's channel is closed. It is called by one
+	// goroutine at a time, on CQs that have a channel of their own.
 	Sleep(ctx context.Context) error
-	// Spin is how long CQ.Wait should drive and poll before it sleeps.
+	// Spin is the time for which CQ.Wait should drive and poll before it sleeps.
 	Spin() time.Duration
 }
 
-// ProviderQPConfig is a [QPConfig] with its defaults filled in and its objects resolved.
+// ProviderQPConfig is a [QPConfig] with defaults filled in and handles replaced by the provider's objects.
 type ProviderQPConfig struct {
 	SendCQ, RecvCQ ProviderCQ
 	SRQ            ProviderSRQ // nil = a receive queue of its own
@@ -116,16 +119,16 @@ type ProviderQPConfig struct {
 // ProviderQP is a queue pair.
 type ProviderQP interface {
 	Num() uint32
-	// PostSend queues wrs in order and returns how many it took; fewer than all come with the reason.
+	// PostSend queues wrs in order and returns the number that it took. If it did not take all, the error is the reason.
 	PostSend(wrs []SendWR) (int, error)
 	PostRecv(wrs []RecvWR) (int, error)
 	Modify(attr QPAttr, mask QPAttrMask) error
 	Query() (QPAttr, error)
-	// Err is the reason for which the QP is in the error state, nil before.
+	// Err is the reason why the QP is in the error state, nil before.
 	Err() error
 	// Drain waits until a QP in the error state has put the completion of every request into its CQs.
 	Drain(ctx context.Context) error
-	// Destroy returns when the device touches none of the QP's memory any more. Requests that are outstanding are
-	// flushed into the CQs first.
+	// Destroy returns when the device accesses none of the QP's memory any more. Outstanding requests are flushed into the
+	// CQs first.
 	Destroy() error
 }

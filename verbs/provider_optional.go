@@ -2,21 +2,21 @@
 
 package verbs
 
-// The interfaces in this file are optional: a provider's object implements those of its device's abilities. Where it does
-// not, the handle's call fails with [ErrNotSupported]. A provider that implements one for some of its devices only
-// returns an error that Is ErrNotSupported for the others. They are looked for by [Ability], so an object that wraps another
-// one has those of that too.
+// The interfaces in this file are optional: a provider's object implements those for which its device has the ability. If it does
+// not implement one, the handle's call fails with [ErrNotSupported]. If a provider can do it for some of its devices only, it
+// returns an error that Is ErrNotSupported for the others. [Ability] looks these interfaces up, so an object that wraps
+// another one also has those of the inner object.
 
-// ProviderKernelDevice is a ProviderDevice of the kernel, which libibverbs drives: librdmacm makes its connections.
+// ProviderKernelDevice is a device of the kernel, used through libibverbs. librdmacm makes its connections.
 type ProviderKernelDevice interface {
 	ProviderDevice
-	// KernelName is the name by which the kernel knows the device, for example "mlx5_0".
+	// KernelName is the name of the device in the kernel, for example "mlx5_0".
 	KernelName() string
 }
 
 // ProviderGIDTable is a ProviderContext of a device with GIDs and partition keys.
 type ProviderGIDTable interface {
-	// QueryGID returns the entry, or ErrNoGID for one that is empty. The port exists, the index is within its table.
+	// QueryGID returns the entry, or ErrNoGID if it is empty. The port exists, and the index is within its table.
 	QueryGID(port, index int) (GIDEntry, error)
 	// QueryPKey returns the partition key, in host order.
 	QueryPKey(port, index int) (uint16, error)
@@ -24,14 +24,14 @@ type ProviderGIDTable interface {
 
 // ProviderCQResizer is a ProviderCQ that can be resized.
 type ProviderCQResizer interface {
-	// Resize makes room for at least cqe completions; those in the queue stay.
+	// Resize makes the queue large enough for at least cqe completions. Completions in the queue stay there.
 	Resize(cqe int) error
 }
 
 // ProviderMRReregisterer is a ProviderMR that can be changed in place.
 type ProviderMRReregisterer interface {
-	// Rereg changes what the flags name. If the error Is ErrMRLost the region gives no access any more, after any other
-	// it is as before.
+	// Rereg changes what the flags select. If the error Is ErrMRLost the region gives no access any more; after any other
+	// error it is unchanged.
 	Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint64, access AccessFlags) error
 }
 
@@ -48,11 +48,11 @@ type ProviderSRQAllocator interface {
 
 // ProviderSRQ is a shared receive queue.
 type ProviderSRQ interface {
-	// PostRecv queues wrs in order and returns how many it took; fewer than all come with the reason.
+	// PostRecv queues wrs in order and returns the number that it took. If it did not take all, the error is the reason.
 	PostRecv(wrs []RecvWR) (int, error)
 	Modify(attr SRQAttr, mask SRQAttrMask) error
 	Query() (SRQAttr, error)
-	// Destroy is called when no QP uses the queue. What is in it makes no completions.
+	// Destroy is called when no QP uses the queue. Receives in it are dropped without completions.
 	Destroy() error
 }
 
@@ -68,7 +68,7 @@ type ProviderAH interface {
 
 // ProviderMWBinder is a ProviderQP of a device with type 1 windows.
 type ProviderMWBinder interface {
-	// BindMW queues the binding of b.MW as request id and returns the window's new key.
+	// BindMW queues the bind of b.MW as request id and returns the window's new key.
 	BindMW(id uint64, flags SendFlags, b *MWBind) (rkey uint32, err error)
 }
 
@@ -78,31 +78,31 @@ type ProviderMulticaster interface {
 	DetachMcast(gid GID, lid uint16) error
 }
 
-// ProviderQPMover is a ProviderQP whose state a connection manager moves behind its back.
+// ProviderQPMover is a ProviderQP whose state is also changed by a connection manager, without a Modify.
 type ProviderQPMover interface {
-	// Moved tells that the QP has gone to a state, with the reason for ERR: QP.Err returns it. The first reason stays.
-	// With ERR it comes just before the Modify to ERR that has the device flush the requests: it does not replace it.
+	// Moved reports the new state of the QP. For ERR it has the reason, which QP.Err returns; the first reason is kept. A
+	// Moved to ERR is followed by the Modify to ERR with which the device flushes the requests.
 	Moved(to QPState, reason error)
 }
 
-// ProviderQPInitiator is a ProviderQP that wants to know that it has the active side of a connection.
+// ProviderQPInitiator is a ProviderQP that needs to know whether it is on the active side of a connection.
 type ProviderQPInitiator interface {
-	// Initiated tells it, after Moved to RTS.
+	// Initiated is called on the active side, after Moved to RTS.
 	Initiated()
 }
 
-// ProviderQPWatcher is a ProviderQP that tells when it fails. A connection manager ends the connection then, so that the peer
-// learns of it: on InfiniBand nothing else tells.
+// ProviderQPWatcher is a ProviderQP that reports its failure. The connection manager then ends the connection, which notifies the
+// peer: on InfiniBand nothing else does.
 type ProviderQPWatcher interface {
-	// Failed returns a channel that is closed when the QP goes into the state ERR, whoever finds out: Modify, Moved, a failed
-	// completion that was polled, an asynchronous event; and when Destroy begins, before it touches the device. A QP
-	// that has been in RESET since has a new channel.
+	// Failed returns a channel that is closed when the QP goes into the state ERR: by Modify, by Moved, by a failed completion
+	// that is polled, or by an asynchronous event. It is also closed when Destroy begins, before Destroy uses the device. A
+	// QP that goes to RESET gets a new channel.
 	Failed() <-chan struct{}
 }
 
-// ProviderQPLimiter is a ProviderQP that wants to know the depths of its connection where no Modify tells them.
+// ProviderQPLimiter is a ProviderQP that needs to know the depths of its connection, even if no Modify sets them.
 type ProviderQPLimiter interface {
-	// SetDepths tells how many Reads and atomics in progress were agreed on, as requester and as responder. It comes after
+	// SetDepths reports the agreed numbers of Reads and atomics in progress, as requester and as responder. It is called after
 	// Moved to RTS.
 	SetDepths(ord, ird int)
 }

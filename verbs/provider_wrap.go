@@ -4,45 +4,47 @@ package verbs
 
 import "fmt"
 
-// A device can wrap another one. Its provider makes each of its objects of a handle of the device below (a *Context, *PD,
-// *CQ, *QP and so on), and the program uses the outer handles as those of any device. The rules:
+// A device can wrap another one, the inner device. Its provider makes each of its objects from a handle of the inner device (a
+// *Context, *PD, *CQ, *QP and so on), and the program uses the outer handles like those of any device. The rules:
 //
-// Ownership. The outer provider owns the handles that it has made below. It closes them in the closing call of the object that
-// they belong to, and the program never sees them. The handles keep what the Provider interfaces promise at both levels, so
-// the outer provider checks nothing twice.
+// Ownership. The outer provider owns the inner handles. It closes them in the closing call of the object that they belong to, and
+// the program never sees them. The handles keep the guarantees of the Provider interfaces at both levels, so the outer provider
+// need not check anything again.
 //
-// Objects. What the program passes are outer handles: the MW and MR of an MWBind, the AH of a UDDest. The outer provider
-// passes the inner ones on; an outer one that gets below is refused with an error that Is [ErrForeign], and so is an inner one
-// that comes from above. Therefore the abilities that take or make objects (ProviderSRQAllocator, ProviderAHCreator,
-// ProviderDmabufRegistrar, ProviderMRReregisterer, ProviderMWBinder) are implemented by the outer object itself.
+// Objects. The program passes outer handles: the MW and MR of an MWBind, the AH of a UDDest. The outer provider passes the inner
+// ones to the inner device. An outer handle that is passed to the inner device is refused with an error that Is [ErrForeign], and
+// so is an inner handle that is passed to the outer device. Therefore the outer object itself implements the abilities that
+// take or make objects: ProviderSRQAllocator, ProviderAHCreator, ProviderDmabufRegistrar, ProviderMRReregisterer,
+// ProviderMWBinder.
 //
-// Other abilities are found by [Ability]: an object with a method Unwrap has those of the object below that it does not
-// implement itself. Without the method it has its own only; one that it must not have although the object below does, it
-// implements by returning ErrNotSupported.
+// Other abilities are found by [Ability]: an object with a method Unwrap has those of the inner object that it does not implement
+// itself. An object without the method has only its own. To hide an ability of the inner object, the outer object implements
+// it and returns ErrNotSupported.
 //
-// Channels. The Close of a ProviderCompChannel comes while CQs still use it: [CompChannel.Release] is for that.
+// Channels. The Close of a ProviderCompChannel is called while CQs still use it. The outer provider then calls
+// [CompChannel.Release] of the inner one.
 //
-// Events. CompChannel.Wait and Context.WaitEvent of the device below name inner handles. The outer provider replaces them by
-// the owners that it was given at creation, and drops events of objects that are gone or its own.
+// Events. CompChannel.Wait and Context.WaitEvent of the inner device return inner handles. The outer provider replaces them by the
+// owners that it was passed at creation. It drops events of closed objects, and of objects that it has made for itself.
 //
-// Polling. CQ.Poll of the handle below drives the device where that helps (ProviderCQDriver), so the outer CQ has no more
-// to do than to call it; how CQ.Wait sleeps is found through Unwrap.
+// Polling. CQ.Poll of the inner handle drives the device if it can be driven (ProviderCQDriver), so the outer CQ only calls it.
+// CQ.Wait finds the way to sleep through Unwrap.
 //
-// Numbers. Keys and QP numbers of the device below can be handed on as they are, and then completions too.
+// Numbers. Keys and QP numbers of the inner device can be passed on unchanged, and then completions too.
 //
-// Errors of handles can be returned as they are. The outer handle takes the cause out of an [OpError] and puts its own around
-// it, so that an error names one call and one device, those that the program knows.
+// Errors of inner handles can be returned unchanged. The outer handle replaces their [OpError] by its own, so that an error names
+// one call and one device, those that the program knows.
 //
-// Connections are made by the connection manager of package cm that the outer device implements, or, through its Unwrap, by
-// that of the device below; cm.Provider has the rest.
+// Connections are made by the cm.Provider that the outer device implements, or through its Unwrap by that of the inner device; see
+// there.
 
-// Ability finds what a provider's object can do besides what every one of its kind can: the object itself if it is a T, else
-// the object below if it has a method Unwrap that returns one, and so on. T is one of the optional interfaces, of this
-// package or of another one; P is inferred, the interface of the object's kind:
+// Ability looks up an optional interface T of a provider's object, from this package or another one. It returns the object itself
+// if it is a T, or else the object that its method Unwrap returns, and so on. P is inferred; it is the interface of the kind of
+// the object:
 //
 //	watcher, ok := verbs.Ability[verbs.ProviderQPWatcher](qp.Provider())
 //
-// An outer object hides what is below by implementing T.
+// An outer object that implements T hides the T of the inner object.
 func Ability[T, P any](p P) (ability T, ok bool) {
 	for {
 		if ability, ok = any(p).(T); ok {
@@ -56,7 +58,7 @@ func Ability[T, P any](p P) (ability T, ok bool) {
 	}
 }
 
-// ForeignError says that a provider was given an object that is not its own. It Is [ErrForeign].
+// ForeignError says that a provider was passed an object of another provider. It Is [ErrForeign].
 type ForeignError struct {
 	Want, Got string // types, or names of devices
 }
@@ -69,8 +71,8 @@ func (e *ForeignError) Error() string {
 // Is reports whether target is ErrForeign.
 func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 
-// Own returns an object as the type that a provider has given it: p itself, or what it wraps. If there is none the error is a
-// *[ForeignError]. Providers use it wherever an object comes back to them.
+// Own returns an object as the type T of a provider: p itself, or an object that it wraps. If there is none the error is a
+// *[ForeignError]. Providers call it wherever they are passed one of their objects.
 func Own[T, P any](p P) (T, error) {
 	own, ok := Ability[T](p)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// The sizes of a QP whose configuration names none.
+// The default sizes of a QP.
 const (
 	DefaultSendWR        = 128
 	DefaultRecvWR        = 128
@@ -20,22 +20,22 @@ const (
 
 // QPConfig describes a queue pair.
 type QPConfig struct {
-	SendCQ, RecvCQ *CQ    // where completions go; may be the same; both are needed
+	SendCQ, RecvCQ *CQ    // for the completions; both are required, and may be the same
 	Type           QPType // 0 = QPTypeRC
-	// SRQ is the shared receive queue that the QP takes its receives from (nil = a receive queue of its own).
+	// SRQ is the shared receive queue from which the QP takes its receives (nil = a receive queue of its own).
 	SRQ *SRQ
-	// Cap sizes the queues. Zero fields mean DefaultSendWR, DefaultRecvWR, DefaultSGE (send and receive) and no inline
-	// data. The device may make them larger, see QP.Cap.
+	// Cap has the sizes of the queues. Zero fields mean DefaultSendWR, DefaultRecvWR, DefaultSGE (send and receive) and no
+	// inline data. The device may make them larger, see QP.Cap.
 	Cap QPCap
 	// SigAll makes every send request signalled (sq_sig_all).
 	SigAll bool
 }
 
-// QP is a queue pair: one end of a connection. All methods may be called concurrently; requests that are posted
-// concurrently enter the queue in some order, the elements of one list one after the other.
+// QP is a queue pair: one end of a connection. All methods may be called concurrently. The order of concurrent posts in the queue
+// is not defined, but the requests of one list stay together.
 //
 // Posting never blocks. Requests of a queue complete in the order in which they were posted. After the first error the
-// QP is in the state ERR and every other request, also one that is posted later, completes with [WCWRFlushErr].
+// QP is in the state ERR, and every other request completes with [WCWRFlushErr], also requests that are posted later.
 type QP struct {
 	node   lifetime.Node
 	pd     *PD
@@ -50,11 +50,11 @@ type QP struct {
 	direct directPoster // p if it checks and posts in one pass, or nil
 }
 
-// directPoster is a provider's QP that goes through a list once, where the handle would check it first and the provider
-// convert it then. Its lock keeps Close waiting: after Close has shut the node, Destroy waits for posts in progress,
-// and later ones find the node closed.
+// directPoster is a provider's QP that checks and converts a list in one pass; otherwise the handle checks it and then the provider
+// converts it. Its lock makes Close wait: after Close has closed the node, Destroy waits for posts in progress, and later posts
+// find the node closed.
 type directPoster interface {
-	// canPostDirect reports whether this QP does it.
+	// canPostDirect reports whether this QP can do that.
 	canPostDirect() bool
 	postSendDirect(q *QP, wrs []SendWR) (int, error)
 	postRecvDirect(q *QP, wrs []RecvWR) (int, error)
@@ -87,7 +87,7 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Neither CQ may go while the provider looks at it; after Init the tree holds them.
+	// Neither CQ may be closed while the provider uses it; after Init the tree of objects prevents that.
 	if !cfg.SendCQ.node.Enter() {
 		return nil, ErrClosed
 	}
@@ -124,7 +124,7 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	return qp, nil
 }
 
-// fillCap puts the defaults in and checks the device's limits.
+// fillCap sets the defaults and checks the limits of the device.
 func (pd *PD) fillCap(c QPCap) (QPCap, error) {
 	return c, fillSizes([]size{
 		{"max_qp_wr (send)", &c.MaxSendWR, DefaultSendWR, pd.ctx.attr.MaxQPWR},
@@ -135,14 +135,14 @@ func (pd *PD) fillCap(c QPCap) (QPCap, error) {
 	})
 }
 
-// size is one of the sizes with which a queue is asked for.
+// size is one of the requested sizes of a queue.
 type size struct {
 	name       string
 	v          *int
-	fill, most int // the default, the device's limit
+	fill, most int // the default, the limit of the device
 }
 
-// fillSizes puts the defaults in and checks the limits.
+// fillSizes sets the defaults and checks the limits.
 func fillSizes(sizes []size) error {
 	for _, s := range sizes {
 		if *s.v < 0 {
@@ -173,23 +173,23 @@ func (q *QP) SendCQ() *CQ { return q.sendCQ }
 // RecvCQ returns the CQ of the receive queue.
 func (q *QP) RecvCQ() *CQ { return q.recvCQ }
 
-// Type returns the QP's service.
+// Type returns the transport service of the QP.
 func (q *QP) Type() QPType { return q.typ }
 
-// SRQ returns the shared receive queue that the QP takes its receives from, nil if it has a queue of its own.
+// SRQ returns the shared receive queue from which the QP takes its receives, nil if it has a receive queue of its own.
 func (q *QP) SRQ() *SRQ { return q.srq }
 
-// Cap returns the sizes that the QP really has.
+// Cap returns the actual sizes of the queues.
 func (q *QP) Cap() QPCap { return q.cap }
 
-// Provider returns what executes the QP, for connection managers and others that extend a provider.
+// Provider returns the provider's object of the QP, for connection managers and other code that extends a provider.
 func (q *QP) Provider() ProviderQP { return q.p }
 
 func (q *QP) opError(op string, err error) error { return opError(op, q.pd.ctx.dev.Name(), err) }
 
-// PostSend queues send requests in order (ibv_post_send(3)) and returns how many it took. If that is not all, the error
-// tells what is wrong with wrs[n]; those before it are queued. It is allowed in the states RTS, SQD and ERR.
-// It does not block and, on success, does not allocate; for requests that the driver would mistake it may (docs/support.md).
+// PostSend queues send requests in order (ibv_post_send(3)) and returns the number n that it took. If it did not take all, the
+// error says what is wrong with wrs[n]; the requests before it are queued. It is allowed in the states RTS, SQD and ERR. It does
+// not block. On success it allocates nothing, except for requests that must be changed for a faulty driver (docs/support.md).
 func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	if q.direct != nil {
 		if n, err = q.direct.postSendDirect(q, wrs); err != nil {
@@ -226,7 +226,7 @@ func (q *QP) postError(op string, n int, err error) error {
 	return q.opError(op, requestCause(n, err))
 }
 
-// checkSend judges what can be judged without looking at memory or state.
+// checkSend checks what does not depend on memory or state.
 func (q *QP) checkSend(wr *SendWR) error {
 	if int(wr.Opcode) >= len(opOf) || opOf[wr.Opcode] == opCount {
 		return invalid("send opcode %d", wr.Opcode)
@@ -264,7 +264,7 @@ func (q *QP) checkSend(wr *SendWR) error {
 		}
 	case WRAtomicFetchAndAdd, WRMaskedAtomicFetchAndAdd, WRAtomicCmpAndSwp, WRMaskedAtomicCmpAndSwp:
 		if len(wr.SGL) != 1 || total != 8 {
-			return invalid("%v needs one element of 8 octets, not %d of %d", wr.Opcode, len(wr.SGL), total)
+			return invalid("%v needs one element of 8 bytes, not %d of %d", wr.Opcode, len(wr.SGL), total)
 		}
 	case WRImmData, WRLocalInv, WRBindMW:
 		if len(wr.SGL) != 0 {
@@ -280,7 +280,7 @@ func (q *QP) checkSend(wr *SendWR) error {
 	return nil
 }
 
-// checkUD judges the destination of a datagram.
+// checkUD checks the destination of a datagram.
 func (q *QP) checkUD(d *UDDest) error {
 	switch {
 	case d == nil || d.AH == nil:
@@ -295,7 +295,7 @@ func (q *QP) checkUD(d *UDDest) error {
 	return nil
 }
 
-// checkBind judges a WRBindMW.
+// checkBind checks a WRBindMW.
 func (q *QP) checkBind(wr *SendWR) error {
 	if wr.Flags&SendInline != 0 {
 		return invalid("%v cannot be inline", wr.Opcode)
@@ -312,7 +312,7 @@ func (q *QP) checkBind(wr *SendWR) error {
 	return nil
 }
 
-// checkWindow judges what is bound to what.
+// checkWindow checks a window and the region to which it is to be bound.
 func (q *QP) checkWindow(b *MWBind, typ MWType) error {
 	switch {
 	case b == nil || b.MW == nil || b.MR == nil:
@@ -335,7 +335,7 @@ func (q *QP) checkWindow(b *MWBind, typ MWType) error {
 	return nil
 }
 
-// checkRecv returns how many receives of a list are right, and what is wrong with the next.
+// checkRecv returns the number of correct receives at the beginning of a list, and the error of the next one.
 func checkRecv(wrs []RecvWR, maxSGE int) (good int, err error) {
 	for i := range wrs {
 		if n := len(wrs[i].SGL); n > maxSGE {
@@ -345,8 +345,8 @@ func checkRecv(wrs []RecvWR, maxSGE int) (good int, err error) {
 	return len(wrs), nil
 }
 
-// PostRecv queues receive requests in order (ibv_post_recv(3)) and returns how many it took. If that is not all, the
-// error tells what is wrong with wrs[n]; those before it are queued. It is allowed in every state but RESET. It does not
+// PostRecv queues receive requests in order (ibv_post_recv(3)) and returns the number n that it took. If it did not take all, the
+// error says what is wrong with wrs[n]; the requests before it are queued. It is allowed in every state except RESET. It does not
 // block and, on success, does not allocate.
 func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	if q.direct != nil && q.srq == nil {
@@ -376,8 +376,8 @@ func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	return n, nil
 }
 
-// Modify sets the attributes that mask selects (ibv_modify_qp(3)). A transition that the state diagram does not have
-// is refused with an error that Is [ErrState]. Going to the state ERR flushes every request.
+// Modify sets the attributes that mask selects (ibv_modify_qp(3)). The error Is [ErrState] if the state diagram does not have the
+// transition. A transition to the state ERR flushes every request.
 func (q *QP) Modify(attr QPAttr, mask QPAttrMask) error {
 	if !q.node.Enter() {
 		return q.opError("QP.Modify", ErrClosed)
@@ -396,7 +396,7 @@ func (q *QP) Query() (QPAttr, error) {
 	return attr, q.opError("QP.Query", err)
 }
 
-// State returns the QP's state; a QP that has been closed counts as in error.
+// State returns the state of the QP; for a closed QP it is ERR.
 func (q *QP) State() QPState {
 	attr, err := q.Query()
 	if err != nil {
@@ -405,13 +405,12 @@ func (q *QP) State() QPState {
 	return attr.State
 }
 
-// Err returns why the QP is in the error state: a *[TerminateError] if the stream was ended by a Terminate message
-// from either side, io.EOF inside if the peer closed it, [ErrClosed] inside after a local disconnect; nil while it is
-// not in error.
+// Err returns the reason why the QP is in the error state, nil if it is not. It is a *[TerminateError] if a Terminate message of
+// either side ended the stream; it Is io.EOF if the peer closed the connection, and [ErrClosed] after a local disconnect.
 func (q *QP) Err() error { return q.p.Err() }
 
-// Drain moves the QP to the error state and waits until the completion of every request is in the CQs, so that no
-// memory of theirs is in use any more. The error Is ctx.Err() when ctx is done before that.
+// Drain moves the QP to the error state and waits until the completions of all requests are in the CQs. Then the device uses no
+// memory of the requests any more. The error Is ctx.Err() when ctx is done before that.
 func (q *QP) Drain(ctx context.Context) error {
 	if err := q.Modify(QPAttr{State: QPStateErr}, QPAttrState); err != nil {
 		return err
@@ -419,8 +418,8 @@ func (q *QP) Drain(ctx context.Context) error {
 	return q.opError("QP.Drain", q.p.Drain(ctx))
 }
 
-// Close destroys the QP (ibv_destroy_qp(3)). A connection is cut; requests are flushed into the CQs. When it returns the
-// device touches none of the QP's memory. It is idempotent and may be called on nil.
+// Close destroys the QP (ibv_destroy_qp(3)). It ends the connection and flushes requests into the CQs. When it returns, the device
+// accesses none of the QP's memory. It is idempotent and may be called on nil.
 func (q *QP) Close() error {
 	if q == nil {
 		return nil

@@ -11,10 +11,10 @@ import "fmt"
 //	                        SQE -> RTS
 //	any state -> RESET, any state -> ERR; from ERR only -> RESET
 //
-// On iWARP the connection manager moves a QP from INIT through RTR to RTS, when the stream is up.
+// On iWARP the connection manager moves a QP from INIT through RTR to RTS when the connection is established.
 
-// qpTransitions[from] lists the states that may follow; a state may always be "changed" to itself where attributes
-// can be set in it.
+// qpTransitions[from] lists the states that may follow. In some states attributes can be set without a change of the state: there
+// the list has the state itself.
 var qpTransitions = [...][]QPState{
 	QPStateReset: {QPStateReset, QPStateInit, QPStateErr},
 	QPStateInit:  {QPStateReset, QPStateInit, QPStateRTR, QPStateErr},
@@ -25,8 +25,8 @@ var qpTransitions = [...][]QPState{
 	QPStateErr:   {QPStateReset, QPStateErr},
 }
 
-// CheckTransition returns nil if a QP may go from one state to the other, and otherwise an error that Is [ErrState]
-// and says which states may follow.
+// CheckTransition returns nil if a QP may go from one state to the other. Otherwise it returns an error that Is [ErrState] and
+// lists the states that may follow.
 func CheckTransition(from, to QPState) error {
 	if int(from) >= len(qpTransitions) {
 		return invalid("%v is not a QP state", from)
@@ -47,7 +47,7 @@ func CheckTransition(from, to QPState) error {
 	return &StateError{State: from, Why: "it cannot go to " + to.String() + ", only to " + next}
 }
 
-// attrRule says which attributes go with a change of state.
+// attrRule has the attributes for a change of state.
 type attrRule struct{ needs, takes QPAttrMask }
 
 // The bits of struct ibv_qp_attr that connection managers set and QPAttr does not have.
@@ -57,8 +57,8 @@ const (
 	qpAttrMigration               = qpAttrAltPath | qpAttrPathMigState
 )
 
-// qpAttrRules are the tables 91 and 92 of InfiniBand Architecture volume 1, 11.2.5.2: for each change the attributes that a
-// service needs and those that it takes besides. A change to RESET or ERR takes none.
+// qpAttrRules are the tables 91 and 92 of InfiniBand Architecture volume 1, 11.2.5.2: for each change of state the required and the
+// optional attributes of a transport service. A change to RESET or ERR has none.
 var qpAttrRules = map[[2]QPState]map[QPType]attrRule{
 	{QPStateReset, QPStateInit}: {
 		QPTypeRC: {needs: QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags},
@@ -107,11 +107,11 @@ var runningRules = map[QPType]attrRule{
 	QPTypeUD: {takes: QPAttrCurState | QPAttrQKey},
 }
 
-// iwarpAttrs are what an iWARP QP takes in RESET and INIT; connection managers set them all.
+// iwarpAttrs are the attributes of an iWARP QP in RESET and INIT; connection managers set all of them.
 const iwarpAttrs = QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags
 
-// checkModify tells in a sentence why a device would refuse a change with EINVAL, as far as states and the choice of
-// attributes decide it. to is from where mask does not change the state.
+// checkModify explains in a sentence why a device would refuse a change with EINVAL, as far as that depends on the states and the
+// choice of attributes. If mask does not change the state, to equals from.
 func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrMask) error {
 	if mask == 0 {
 		return invalid("nothing is to be changed")
@@ -154,11 +154,11 @@ func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrM
 	return nil
 }
 
-// accessNoQP are the flags that belong to memory and not to a QP. One that has no name here may be a newer kernel's, whose
-// connection manager asks for it.
+// accessNoQP are the flags of memory that a QP cannot have. Flags without a name here are allowed: the connection manager of a newer
+// kernel may set them.
 const accessNoQP = accessKnown &^ (AccessLocalWrite | accessRemote | AccessMWBind)
 
-// checkAttrs judges the values that mask selects, as far as no device is needed for that. ports is how many it has.
+// checkAttrs checks the values that mask selects, as far as they do not depend on the device. ports is its number of ports.
 func checkAttrs(a *QPAttr, mask QPAttrMask, from QPState, ports int) error {
 	for _, c := range []struct {
 		bit  QPAttrMask

@@ -9,12 +9,12 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// SRQAttr holds the sizes and the limit of a shared receive queue (struct ibv_srq_attr).
+// SRQAttr has the sizes and the limit of a shared receive queue (struct ibv_srq_attr).
 type SRQAttr struct {
 	MaxWR  int // max_wr: receives in the queue
 	MaxSGE int // max_sge: elements of one receive
-	// SRQLimit is the number of receives below which the context gets one EventSRQLimitReached (0 = never); the event
-	// sets it back to 0.
+	// SRQLimit: when the number of receives falls below it, the context gets one EventSRQLimitReached (0 = never). The event
+	// resets it to 0.
 	SRQLimit int
 }
 
@@ -29,8 +29,8 @@ const (
 // String lists the bits by the C names without IBV_SRQ_.
 func (m SRQAttrMask) String() string { return flagText(uint64(m), []string{"MAX_WR", "LIMIT"}) }
 
-// SRQ is a shared receive queue: QPs that are made with it take their receives from it, in the order in which messages
-// arrive. All methods may be called concurrently.
+// SRQ is a shared receive queue: QPs that are created with it take their receives from it, in the order in which messages arrive.
+// All methods may be called concurrently.
 type SRQ struct {
 	node lifetime.Node
 	pd   *PD
@@ -77,13 +77,13 @@ func (pd *PD) createSRQ(attr SRQAttr) (*SRQ, error) {
 // PD returns the queue's protection domain.
 func (s *SRQ) PD() *PD { return s.pd }
 
-// Provider returns what executes the queue.
+// Provider returns the provider's object of the queue.
 func (s *SRQ) Provider() ProviderSRQ { return s.p }
 
 func (s *SRQ) opError(op string, err error) error { return opError(op, s.pd.ctx.dev.Name(), err) }
 
-// PostRecv queues receive requests in order (ibv_post_srq_recv(3)) and returns how many it took. If that is not all, the
-// error tells what is wrong with wrs[n]; those before it are queued. It does not block and, on success, does not
+// PostRecv queues receive requests in order (ibv_post_srq_recv(3)) and returns the number n that it took. If it did not take all,
+// the error says what is wrong with wrs[n]; the requests before it are queued. It does not block and, on success, does not
 // allocate.
 func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	if !s.node.Enter() {
@@ -103,7 +103,7 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	return n, nil
 }
 
-// Modify sets what mask selects (ibv_modify_srq(3)): the limit, or the size where the device can.
+// Modify sets what mask selects (ibv_modify_srq(3)): the limit, or on devices that can change it the size.
 func (s *SRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
 	const op = "SRQ.Modify"
 	if !s.node.Enter() {
@@ -124,7 +124,7 @@ func (s *SRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
 	return s.opError(op, s.p.Modify(attr, mask))
 }
 
-// Query returns the sizes and the limit that the queue has now (ibv_query_srq(3)).
+// Query returns the current sizes and limit of the queue (ibv_query_srq(3)).
 func (s *SRQ) Query() (SRQAttr, error) {
 	if !s.node.Enter() {
 		return SRQAttr{}, s.opError("SRQ.Query", ErrClosed)
@@ -134,8 +134,8 @@ func (s *SRQ) Query() (SRQAttr, error) {
 	return attr, s.opError("SRQ.Query", err)
 }
 
-// Close destroys the queue (ibv_destroy_srq(3)); receives that are in it make no completions. It is idempotent and may
-// be called on nil. With QPs that use the queue the error Is [ErrBusy].
+// Close destroys the queue (ibv_destroy_srq(3)); receives in it are dropped without completions. It is idempotent and may be called
+// on nil. The error Is [ErrBusy] if QPs use the queue.
 func (s *SRQ) Close() error {
 	if s == nil {
 		return nil

@@ -2,17 +2,16 @@
 
 package verbs
 
-// SGE is one piece of local memory: a range of a registered region, in the region's own addresses (see
-// [MR.SGE], which makes one with its bounds checked).
+// SGE is a range of a registered region, in the addresses of the region. [MR.SGE] makes one and checks its bounds.
 type SGE struct {
 	Addr   uint64 // address of the first byte; an offset in a zero-based region
 	Length uint32 // bytes
 	LKey   uint32 // the region's local key
 }
 
-// SendWR is a send work request (ibv_post_send(3)). Post functions take slices and keep neither the slice nor
-// its elements nor the SGLs: reuse them. The memory that the SGL names belongs to the device from the post to the
-// completion; with SendInline only during the post.
+// SendWR is a send work request (ibv_post_send(3)). Post functions keep neither the slice nor its elements nor the SGLs, so the
+// caller can reuse them. The memory of the SGL belongs to the device from the post to the completion; with SendInline only
+// during the post.
 type SendWR struct {
 	ID     uint64    // returned in the completion
 	Opcode WROpcode  //
@@ -28,22 +27,23 @@ type SendWR struct {
 	Imm   uint32 // WRRDMAWriteWithImm, WRSendWithImm: host order
 	Imm64 uint64 // WRImmData: a number; most significant byte first on the wire
 
-	// Atomics (RFC 7306 section 5.1). FetchAdd adds Add; CmpSwap stores Swap if the target equals Compare. The masks
-	// belong to the masked opcodes: in AddMask a set bit is the most significant bit of a field, out of which no
-	// carry goes; CompareMask and SwapMask select the bits that are compared and stored. All are numbers in
-	// host order, and so is the original value that arrives in the sink.
+	// Atomics (RFC 7306 section 5.1). FetchAdd adds Add; CmpSwap stores Swap if the target equals Compare. The masks are for
+	// the masked opcodes: a set bit in AddMask is the most significant bit of a field, whose carry is dropped; CompareMask
+	// and SwapMask select the bits that are compared and stored. All are numbers in host order, and so is the original
+	// value that arrives in the sink.
 	Add, AddMask         uint64
 	Compare, CompareMask uint64
 	Swap, SwapMask       uint64
 
 	Bind *MWBind // WRBindMW
-	UD   *UDDest // UD: where the datagram goes
+	UD   *UDDest // UD: the destination
 }
 
-// MWBind is what WRBindMW binds a type 2 window to. A zero Length invalidates nothing and is refused: use WRLocalInv.
+// MWBind has the type 2 window of a WRBindMW and the memory to which it is bound. A zero Length is refused; use WRLocalInv to
+// invalidate a window.
 type MWBind struct {
 	MW     *MW
-	MR     *MR         // needs AccessMWBind, and AccessLocalWrite if Access lets the peer write
+	MR     *MR         // needs AccessMWBind, and AccessLocalWrite if Access allows the peer to write
 	Addr   uint64      // first byte, in the region's addresses
 	Length uint64      // bytes
 	Access AccessFlags // AccessRemoteWrite, AccessRemoteRead, AccessRemoteAtomic, AccessZeroBased
@@ -56,8 +56,8 @@ type UDDest struct {
 	RemoteQKey uint32 // remote_qkey
 }
 
-// RecvWR is a receive work request (ibv_post_recv(3)). An empty SGL receives messages without data. On a UD QP the
-// first 40 bytes of the memory are for the Global Routing Header, see [WCGRH], and count in WC.ByteLen.
+// RecvWR is a receive work request (ibv_post_recv(3)). An empty SGL is for messages without data. On a UD QP the first 40 bytes of
+// the memory are for the Global Routing Header, see [WCGRH]; WC.ByteLen includes them.
 type RecvWR struct {
 	ID  uint64
 	SGL []SGE // needs AccessLocalWrite
@@ -70,17 +70,17 @@ type WC struct {
 	Opcode WCOpcode
 	Flags  WCFlags
 
-	// ByteLen is the number of bytes received or read; with WCRecvRDMAWithImm those that the peer's Write placed;
-	// with WCRecvImmData 8.
+	// ByteLen is the number of bytes received or read. With WCRecvRDMAWithImm it is the length of the peer's Write, with
+	// WCRecvImmData it is 8.
 	ByteLen uint32
 
-	// Imm and Imm64 are the immediate where Flags has WCWithImm. All 8 bytes of RFC 7306 Immediate Data are in Imm64,
-	// most significant byte first; Imm is the number in the first four of them, as a 32-bit immediate of another
-	// implementation would be. On fabrics with 32-bit immediates Imm64 is Imm<<32.
+	// Imm and Imm64 are the immediate if Flags has WCWithImm. Imm64 has all 8 bytes of RFC 7306 Immediate Data, most
+	// significant byte first. Imm has the first four of them, which are the 32-bit immediate of other implementations. On
+	// fabrics with 32-bit immediates Imm64 is Imm<<32.
 	Imm   uint32
 	Imm64 uint64
 
-	InvalidatedRKey uint32 // the key that the peer invalidated, where Flags has WCWithInv
+	InvalidatedRKey uint32 // the key that the peer invalidated, if Flags has WCWithInv
 	VendorErr       uint32
 	QPNum           uint32
 	SrcQP           uint32 // UD: the sender
@@ -91,7 +91,7 @@ type WC struct {
 	DLIDPathBits uint8  // UD
 }
 
-// Err returns nil for a success and the status, which is an error, otherwise.
+// Err returns nil if the request succeeded, and otherwise the status, which is an error.
 func (wc *WC) Err() error {
 	if wc.Status == WCSuccess {
 		return nil
