@@ -41,6 +41,14 @@ func fake(t *testing.T, name string, times int) (wrapped, bare *verbs.Device) {
 	return wrapped, bare
 }
 
+// hideFakes hides both.
+func hideFakes(t *testing.T) {
+	t.Helper()
+	fakeverbs.Start(t)
+	fakeverbs.SetHidden(fakeverbs.Fake0, true)
+	fakeverbs.SetHidden(fakeverbs.Fake1, true)
+}
+
 // TestVerbsKernel runs the suite through the provider over libibverbs and the connection manager over librdmacm.
 func TestVerbsKernel(t *testing.T) {
 	for _, c := range fakes {

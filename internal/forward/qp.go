@@ -62,11 +62,18 @@ func (q *qp) Destroy() error {
 	return q.in.Close()
 }
 
-// namesObjects reports whether a request names objects of the program's.
-func namesObjects(wr verbs.SendWR) bool { return wr.Bind != nil || wr.UD != nil }
+// nameObjects reports whether requests name objects of the program's.
+func nameObjects(wrs []verbs.SendWR) bool {
+	for i := range wrs {
+		if wrs[i].Bind != nil || wrs[i].UD != nil {
+			return true
+		}
+	}
+	return false
+}
 
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
-	if !slices.ContainsFunc(wrs, namesObjects) {
+	if !nameObjects(wrs) {
 		return q.in.PostSend(wrs)
 	}
 	q.mu.Lock()

@@ -239,7 +239,7 @@ var exceptions = map[string]error{
 	"QP.Err":        nil,
 
 	"CompChannel.Release": nil, // as Close
-	"CQ.Wait":       nil,
+	"CQ.Wait":             nil,
 }
 
 // callAll calls the methods of a handle that can fail, with arguments of no meaning, and the others too.

@@ -42,8 +42,22 @@ func Choose(name string, nic *verbs.Device) (*verbs.Device, error) {
 	case Auto:
 		return cm.Auto, nil
 	}
+	if kind, below, ok := strings.Cut(name, ":"); ok && wraps[kind] != nil && below != Auto {
+		dev, err := Choose(below, nic)
+		if err != nil {
+			return nil, err
+		}
+		return wraps[kind](dev), nil
+	}
 	return verbs.DeviceByName(name)
 }
+
+// wraps makes devices of others. What has the key KIND makes KIND:NAME of the device NAME.
+var wraps = make(map[string]func(below *verbs.Device) *verbs.Device)
+
+// AddWrap gives Choose a kind of devices that wrap others: KIND:NAME is what wrap makes of the device NAME. It is called before
+// the command line is executed.
+func AddWrap(kind string, wrap func(below *verbs.Device) *verbs.Device) { wraps[kind] = wrap }
 
 // Name returns the name by which Choose finds a device.
 func Name(dev *verbs.Device) string {
@@ -62,5 +76,10 @@ func Text(devices []*verbs.Device) string {
 	return strings.Join(texts, ", ")
 }
 
-// UserSpace reports whether a device is a user-space RNIC, which has every operation that iWARP has.
-func UserSpace(dev *verbs.Device) bool { return dev.Info().Provider == "siw" }
+// UserSpace reports whether a device is a user-space RNIC, or wraps one: it has a connection manager of its own and is none of
+// the kernel's. It has every operation that iWARP has.
+func UserSpace(dev *verbs.Device) bool {
+	_, connects := verbs.Ability[cm.Provider](dev.Provider())
+	_, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider())
+	return connects && !kernel
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
+	"github.com/goverbs/goverbs/internal/forward"
+	"github.com/goverbs/goverbs/internal/rdmatest"
+)
+
+// programVariable makes this test binary the program, which then knows devices that wrap others and only forward.
+const programVariable = "GOVERBS_TEST_FORWARDING_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programVariable) != "" {
+		devices.AddWrap(strings.TrimSuffix(forward.Prefix, ":"), forward.Wrap)
+		os.Exit(Main())
+	}
+	os.Exit(m.Run())
+}
+
+// demoReport is what the demo prints.
+type demoReport struct {
+	Device string
+	PIDs   []int
+	Steps  []map[string]any
+	OK     bool
+}
+
+// runDemo runs the demo, all of whose processes are this program.
+func runDemo(t *testing.T, device string) (r demoReport) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "demo", "--json", "--device", device, "--clients", "2", "--ops", "50")
+	cmd.Env = append(os.Environ(), programVariable+"=1")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s%s", &stderr, out)
+	require.NoError(t, json.Unmarshal(out, &r))
+	require.True(t, r.OK)
+	return r
+}
+
+// TestForwardedDemo: the demo does the same on a device that wraps another one as on that.
+func TestForwardedDemo(t *testing.T) {
+	want := runDemo(t, "usiw0")
+	for _, device := range []string{"forward:usiw0", "forward:forward:usiw0"} {
+		got := runDemo(t, device)
+		require.Equal(t, device, got.Device)
+		require.Equal(t, want.Steps, got.Steps)
+		require.Len(t, got.PIDs, len(want.PIDs))
+	}
+}
+
+// TestKernelForwardedDemo is the same in the guest.
+func TestKernelForwardedDemo(t *testing.T) {
+	for _, device := range []string{"rxe0", "siw0"} {
+		t.Run(device, func(t *testing.T) {
+			rdmatest.KernelDevice(t, device)
+			want, got := runDemo(t, device), runDemo(t, forward.Prefix+device)
+			require.Equal(t, forward.Prefix+device, got.Device)
+			require.Equal(t, want.Steps, got.Steps)
+		})
+	}
+}
+
+// TestWrapOfNothing: what cannot be wrapped is wrong usage.
+func TestWrapOfNothing(t *testing.T) {
+	for _, device := range []string{"forward:usiw0", "forward:", ":usiw0"} {
+		r := execute(t, "demo", "--device", device)
+		require.Equal(t, exitUsage, r.code, device)
+		require.Contains(t, r.stderr, device)
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, device := range []string{"forward:auto", "forward:absent0", "forward:"} {
+		cmd := exec.CommandContext(t.Context(), self, "demo", "--device", device)
+		cmd.Env = append(os.Environ(), programVariable+"=1")
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, device)
+		require.Equal(t, exitUsage, exit.ExitCode(), "%s", out)
+	}
+}
