@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRetryPatience: what time or another port may cure is tried again, and nothing else.
+func TestRetryPatience(t *testing.T) {
+	op := func(errno syscall.Errno) error { return fmt.Errorf("cm: Connect: %w", os.NewSyscallError("rdma_connect", errno)) }
+	require.Equal(t, unknownPatience, retryPatience(&net.DNSError{}))
+	for _, err := range []error{op(syscall.ECONNREFUSED), op(syscall.EADDRINUSE), op(syscall.EADDRNOTAVAIL), &net.OpError{Op: "dial"}} {
+		require.Equal(t, refusedPatience, retryPatience(err), err)
+	}
+	for _, err := range []error{op(syscall.EINVAL), op(syscall.EACCES), errors.New("private data"), &net.OpError{Op: "read"}} {
+		require.Zero(t, retryPatience(err), err)
+	}
+}
