@@ -16,6 +16,7 @@ type oneRequest struct {
 	ProviderListener
 	requests chan ProviderRequest
 	closed   chan struct{}
+	err      error // of Close
 }
 
 func (l *oneRequest) Accept(context.Context) (ProviderRequest, error) {
@@ -29,7 +30,7 @@ func (l *oneRequest) Accept(context.Context) (ProviderRequest, error) {
 
 func (l *oneRequest) Close() error {
 	close(l.closed)
-	return nil
+	return l.err
 }
 
 // counted counts how often it is rejected.
@@ -57,4 +58,30 @@ func TestRequestInHand(t *testing.T) {
 	require.Equal(t, 1, r.rejected)
 	_, err := m.Accept(t.Context())
 	require.ErrorIs(t, err, verbs.ErrClosed)
+}
+
+// TestPartFails: what a part of a listener says when it is closed is the listener's error.
+func TestPartFails(t *testing.T) {
+	part := &oneRequest{closed: make(chan struct{}), err: verbs.ErrState}
+	m := &multiListener{requests: make(chan ProviderRequest), closed: make(chan struct{})}
+	m.add(&oneRequest{closed: make(chan struct{})}, nil)
+	m.add(part, nil)
+	m.start()
+	require.ErrorIs(t, m.Close(), verbs.ErrState)
+	require.ErrorIs(t, m.Close(), verbs.ErrState, "again")
+}
+
+// TestOneAttempt: an attempt that begins when the ID has made its connection, or is closed, is none.
+func TestOneAttempt(t *testing.T) {
+	never := func(context.Context) (ProviderConn, error) {
+		t.Error("the attempt is made")
+		return nil, verbs.ErrClosed
+	}
+	for _, c := range []struct {
+		id *ID
+		is error
+	}{{&ID{used: true}, verbs.ErrInvalid}, {&ID{closing: true}, verbs.ErrClosed}} {
+		require.ErrorIs(t, c.id.establish(t.Context(), "Connect", nil, never), c.is)
+		require.ErrorIs(t, c.id.fresh(), c.is, "and its lock is free")
+	}
 }

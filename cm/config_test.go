@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,4 +52,38 @@ func TestEventTexts(t *testing.T) {
 	require.EqualValues(t, 9, EventEstablished)
 	require.EqualValues(t, 10, EventDisconnected)
 	require.Equal(t, "Event(99)", Event(99).String())
+	require.Equal(t, "RDMA_CM_EVENT_TIMEWAIT_EXIT", EventTimewaitExit.String())
+	require.Equal(t, "Event(16)", (EventTimewaitExit + 1).String())
+	require.Equal(t, "PortSpace(0x77)", PortSpace(0x77).String())
+}
+
+func TestEventErrors(t *testing.T) {
+	for _, c := range []struct {
+		ev     Event
+		status int
+		text   string
+		is     error
+	}{
+		{EventDisconnected, 0, "RDMA_CM_EVENT_DISCONNECTED", nil},
+		{EventDisconnected, 8, "RDMA_CM_EVENT_DISCONNECTED: status 8", nil},
+		{EventDisconnected, -int(syscall.ECONNRESET), "RDMA_CM_EVENT_DISCONNECTED: connection reset by peer", syscall.ECONNRESET},
+		{EventRejected, 0, "RDMA_CM_EVENT_REJECTED: code 0", nil},
+		{EventRejected, 8, "RDMA_CM_EVENT_REJECTED: invalid service ID (8)", syscall.ECONNREFUSED},
+		{EventRejected, 10, "RDMA_CM_EVENT_REJECTED: stale connection (10)", nil},
+		{EventUnreachable, 8, "RDMA_CM_EVENT_UNREACHABLE: code 8", nil},
+		{EventUnreachable, -int(syscall.ETIMEDOUT), "RDMA_CM_EVENT_UNREACHABLE: connection timed out", ErrSetupTimeout},
+	} {
+		err := eventError(c.ev, c.status)
+		require.EqualError(t, err, c.text)
+		if c.is == nil {
+			require.NoError(t, errors.Unwrap(err), c.text)
+		} else {
+			require.ErrorIs(t, err, c.is)
+		}
+	}
+	require.EqualError(t, &RejectedError{PrivateData: make([]byte, 3)}, "connection rejected by the peer (3 bytes of private data)")
+	require.EqualError(t, opError("Connect", "", ErrRejected), "cm: Connect: "+ErrRejected.Error())
+	var ne net.Error
+	require.ErrorAs(t, opError("Connect", "h:1", ErrRejected), &ne)
+	require.False(t, ne.Temporary()) //nolint:staticcheck // net.Error has it
 }

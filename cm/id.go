@@ -21,7 +21,8 @@ type ID struct {
 	vctx    *verbs.Context
 	address string
 	remote  net.Addr
-	route   Route // of the active side, else nil
+	route   Route                 // of the active side, else nil
+	bind    func(*verbs.QP) error // moves a QP from RESET to INIT
 
 	done chan struct{} // closed when the connection has ended, or by Close
 
@@ -46,16 +47,16 @@ func Resolve(ctx context.Context, address string, cfg Config) (*ID, error) {
 		}
 		return nil, opError("Resolve", address, err)
 	}
-	id := &ID{vctx: vctx, address: address, remote: r.RemoteAddr(), route: r}
-	if err := id.init(); err != nil {
-		return nil, opError("Resolve", address, and(err, r.Close()))
-	}
+	id := newID(vctx, address, r.RemoteAddr(), r.Bind)
+	id.route = r
 	return id, nil
 }
 
-func (id *ID) init() error {
-	id.done = make(chan struct{})
-	return id.node.Init("cm.ID", id.Close)
+// newID makes an ID. bind is that of its route, or of the request that it accepts.
+func newID(vctx *verbs.Context, address string, remote net.Addr, bind func(*verbs.QP) error) *ID {
+	id := &ID{vctx: vctx, address: address, remote: remote, bind: bind, done: make(chan struct{})}
+	_ = id.node.Init("cm.ID", id.Close) // it has no parent that could refuse
+	return id
 }
 
 // Context returns the verbs context for the objects of the connection.
@@ -65,14 +66,6 @@ func (id *ID) Context() *verbs.Context { return id.vctx }
 // nothing to a QP in the state INIT. Connect and Accept bind a QP that is still in RESET.
 func (id *ID) BindQP(qp *verbs.QP) error {
 	return opError("BindQP", id.address, bindQP(id.vctx, qp, id.bind))
-}
-
-// bind moves a QP from RESET to INIT.
-func (id *ID) bind(qp *verbs.QP) error {
-	if id.route != nil {
-		return id.route.Bind(qp)
-	}
-	return InitQP(qp)
 }
 
 // bindQP returns plain causes.
@@ -266,10 +259,10 @@ func (id *ID) Close() error {
 	if id == nil {
 		return nil
 	}
-	first, err := id.node.BeginClose()
-	if !first || err != nil {
-		return opError("Close", id.address, err)
+	if first, _ := id.node.BeginClose(); !first { // it has no children
+		return nil
 	}
+	var err error
 	id.mu.Lock()
 	id.closing = true
 	if id.cancel != nil {

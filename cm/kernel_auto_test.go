@@ -131,6 +131,53 @@ func TestAutoListensOnAnAddress(t *testing.T) {
 	}
 }
 
+// TestAutoOfNICs: without devices of the kernel the NICs have one port too, and a port that is taken is an error.
+func TestAutoOfNICs(t *testing.T) {
+	noKernel(t)
+	wires := []siw.Network{siwtest.NewWire(), siwtest.NewWire()}
+	nics := []*verbs.Device{register(t, wires[0]), register(t, wires[1])}
+	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	require.Equal(t, nics, ln.Devices())
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	for i, wire := range wires {
+		peer, err := siw.New(siw.Config{Network: wire})
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			require.NoError(t, peer.Device().CloseShared())
+			require.NoError(t, peer.Close())
+		})
+		id, err := cm.Resolve(soon(t), net.JoinHostPort(elsewhere, port), cm.Config{Device: peer.Device()})
+		require.NoError(t, err)
+		qp := newQP(t, id.Context(), 0)
+		connected := make(chan error, 1)
+		go func() { connected <- id.Connect(soon(t), qp, cm.ConnParam{}) }()
+		req, err := ln.Accept(soon(t))
+		require.NoError(t, err)
+		require.Same(t, nics[i], req.Context().Device())
+		require.NoError(t, req.Reject(nil))
+		require.ErrorIs(t, <-connected, cm.ErrRejected)
+		require.NoError(t, id.Close())
+	}
+}
+
+// TestAutoPortTaken: where the only device does not get the port there is nobody else who could have it.
+func TestAutoPortTaken(t *testing.T) {
+	noKernel(t)
+	register(t, noListener{err: syscall.EADDRINUSE})
+	fakeverbs.Fail("rdma_create_event_channel", 1, syscall.ENODEV)
+	_, err := cm.Listen(soon(t), ":7306", cm.Config{Device: cm.Auto})
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	register(t, siwtest.NewWire())
+	fakeverbs.Fail("rdma_create_event_channel", 1, syscall.ENODEV)
+	_, err = cm.Listen(done, ":7306", cm.Config{Device: cm.Auto})
+	require.ErrorIs(t, err, syscall.ENODEV, "there is no time to go on")
+}
+
 // noListener is a network on which Listen fails.
 type noListener struct {
 	siw.Network

@@ -6,12 +6,15 @@ package cm_test
 
 import (
 	"errors"
+	"net/netip"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -65,12 +68,123 @@ func TestWrongQP(t *testing.T) {
 	})
 }
 
+// TestSpareQPs: a call that is refused for another reason leaves its QP alone, and one that is refused for its QP leaves the request.
+func TestSpareQPs(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		active, passive := b.pair(cm.ConnParam{})
+		spare := b.qp(0)
+		require.ErrorIs(b, active.Connect(soon(b.T), spare, cm.ConnParam{}), verbs.ErrInvalid)
+		require.Equal(b, verbs.QPStateReset, spare.State())
+		require.NoError(b, passive.BindQP(spare))
+		require.Equal(b, verbs.QPStateInit, spare.State())
+		var state *verbs.StateError
+		require.ErrorAs(b, active.BindQP(active.QP()), &state)
+		require.Equal(b, verbs.QPStateRTS, state.State)
+		require.NoError(b, spare.Close())
+		require.ErrorIs(b, active.BindQP(spare), verbs.ErrClosed)
+
+		id, qp := b.resolve(cm.Config{}), b.qp(0)
+		ord, ird := id.Depths()
+		require.Equal(b, []int{0, 0}, []int{ord, ird})
+		ord, ird = id.PeerDepths()
+		require.Equal(b, []int{-1, -1}, []int{ord, ird})
+		require.ErrorIs(b, id.Disconnect(), verbs.ErrInvalid)
+		connected := make(chan error, 1)
+		go func() { connected <- id.Connect(soon(b.T), qp, cm.ConnParam{}) }()
+		req, err := b.ln.Accept(soon(b.T))
+		require.NoError(b, err)
+		require.ErrorIs(b, req.BindQP(nil), verbs.ErrInvalid)
+		_, err = req.Accept(soon(b.T), nil, cm.ConnParam{})
+		require.ErrorIs(b, err, verbs.ErrInvalid)
+		require.NoError(b, req.Reject(nil), "it is still to be answered")
+		require.ErrorIs(b, b.outcome(connected), cm.ErrRejected)
+	})
+}
+
+// TestBindFails: a QP that the device does not move to INIT is not bound, and what it is asked for has rights, port and partition.
+func TestBindFails(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		id, qp := b.resolve(cm.Config{}), b.qp(0)
+		fakeverbs.Fail("ibv_modify_qp", 1, syscall.EIO)
+		require.ErrorIs(b, id.BindQP(qp), syscall.EIO)
+		require.NoError(b, id.BindQP(qp))
+		bound, ok := fakeverbs.QPByNum(qp.Num())
+		require.True(b, ok)
+		const mask = verbs.QPAttrState | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+		require.EqualValues(b, mask, bound.Mask&uint32(mask))
+	})
+}
+
+// TestUDStates: a UD QP may be in RTR or RTS already, and not in ERR.
+func TestUDStates(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
+	qp := b.qp(verbs.QPTypeUD)
+	id := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP})
+	require.NoError(t, id.BindQP(qp))
+	for _, attr := range []struct {
+		state verbs.QPState
+		mask  verbs.QPAttrMask
+		is    error
+	}{{verbs.QPStateRTR, 0, nil}, {verbs.QPStateRTS, verbs.QPAttrSQPSN, nil}, {verbs.QPStateErr, 0, verbs.ErrState}} {
+		require.NoError(t, qp.Modify(verbs.QPAttr{State: attr.state}, verbs.QPAttrState|attr.mask))
+		require.ErrorIs(t, id.BindQP(qp), attr.is)
+	}
+}
+
+// TestChosen: a context is of the device that the configuration names, if that names one.
+func TestChosen(t *testing.T) {
+	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
+	for _, call := range []func(cfg cm.Config) (*verbs.Context, error){
+		func(cfg cm.Config) (*verbs.Context, error) {
+			id, err := cm.Resolve(soon(t), "192.0.2.1:7306", cfg)
+			if err != nil {
+				return nil, err
+			}
+			return id.Context(), id.Close()
+		},
+		func(cfg cm.Config) (*verbs.Context, error) {
+			ln, err := cm.Listen(soon(t), "192.0.2.1:0", cfg)
+			if err != nil {
+				return nil, err
+			}
+			return ln.Context(), ln.Close()
+		},
+	} {
+		for _, dev := range []*verbs.Device{nil, cm.Auto, b.dev} {
+			vctx, err := call(cm.Config{Device: dev, Context: b.vctx})
+			require.NoError(t, err)
+			require.Same(t, b.vctx, vctx)
+		}
+		_, err := call(cm.Config{Device: device(t, "fake1"), Context: b.vctx})
+		require.ErrorIs(t, err, verbs.ErrForeign)
+	}
+}
+
+// TestNICRefuses: a user-space NIC has no datagrams, no groups of them and no type of service, and says so.
+func TestNICRefuses(t *testing.T) {
+	fakeverbs.Start(t)
+	nic := register(t, siwtest.NewWire())
+	for _, cfg := range []cm.Config{{Device: nic, PortSpace: cm.PortSpaceUDP}, {Device: nic, TOS: 8}} {
+		_, err := cm.Resolve(soon(t), "192.0.2.1:7306", cfg)
+		require.ErrorIs(t, err, verbs.ErrNotSupported)
+		_, err = cm.Listen(soon(t), "192.0.2.1:0", cfg)
+		require.ErrorIs(t, err, verbs.ErrNotSupported)
+	}
+	id, err := cm.Resolve(soon(t), "192.0.2.1:7306", cm.Config{Device: nic})
+	require.NoError(t, err)
+	_, err = id.JoinMulticast(soon(t), newQP(t, id.Context(), 0), netip.MustParseAddr("239.1.2.3"))
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+	require.NoError(t, id.Close())
+}
+
 // TestDialFails: a Dial that fails leaves nothing open.
 func TestDialFails(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	no := errors.New("no QP")
 	before := fakeverbs.Live()
-	_, err := cm.Dial(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx}, func(*cm.ID) (*verbs.QP, error) { return nil, no }, cm.ConnParam{})
+	_, err := cm.Dial(soon(t), "192.0.2.1", cm.Config{Context: b.vctx}, nil, cm.ConnParam{})
+	require.ErrorContains(t, err, "missing port")
+	_, err = cm.Dial(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx}, func(*cm.ID) (*verbs.QP, error) { return nil, no }, cm.ConnParam{})
 	require.ErrorIs(t, err, no)
 	require.Equal(t, before, fakeverbs.Live())
 	var qp *verbs.QP

@@ -59,10 +59,7 @@ func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*I
 	if err := r.answer("Accept"); err != nil {
 		return nil, err
 	}
-	id := &ID{vctx: r.vctx, address: address, remote: r.p.RemoteAddr()}
-	if err := id.init(); err != nil {
-		return nil, opError("Accept", address, err)
-	}
+	id := newID(r.vctx, address, r.p.RemoteAddr(), r.p.Bind)
 	err := id.establish(ctx, "Accept", qp, func(ctx context.Context) (ProviderConn, error) {
 		return r.p.Accept(ctx, qp, param)
 	})
