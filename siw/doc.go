@@ -58,7 +58,7 @@
 // sent (we send a Terminate), the peer's Terminate, a local error in a request, a CQ that overflows or IdleTimeout (Terminate
 // too), a broken stream, a peer for which too much is held (stalls.go; the stream is cut).
 //
-//	       fail                 end                       finish
+//	       fail                 end                   drainAndClose
 //	RTS ---------> ERR, dead ---------> ERR, flushed -----------------> gone
 //	     nothing      |  readers leave,   |  tail of the FPDU that was     stream closed
 //	     new begins   |  roles are taken  |  cut, Terminate, FIN; what
