@@ -16,9 +16,8 @@ import (
 )
 
 type kernelMR struct {
-	ctx    *kernelContext
-	c      rawMR
-	length int
+	ctx *kernelContext
+	c   rawMR
 	// The keys are asked for at any time, also of a region that is closed, when c is gone.
 	lkey, rkey atomic.Uint32
 }
@@ -39,7 +38,7 @@ func (pd *kernelPD) RegMR(mem []byte, iova uint64, access AccessFlags) (Provider
 }
 
 func (m *kernelMR) register(pd *kernelPD, mem []byte, iova uint64, access AccessFlags) error {
-	m.ctx, m.length = pd.ctx, len(mem)
+	m.ctx = pd.ctx
 	addr := addressOf(mem)
 	if err := checkIova(addr, iova); err != nil {
 		return err
@@ -142,7 +141,7 @@ func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint6
 
 // RegDmabufMR registers memory of another device.
 func (pd *kernelPD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (ProviderMR, error) {
-	m := &kernelMR{ctx: pd.ctx, length: int(length)}
+	m := &kernelMR{ctx: pd.ctx}
 	if err := pd.ctx.counts.mr.add(); err != nil {
 		return nil, err
 	}

@@ -78,12 +78,13 @@ func (pd *rxePD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR,
 
 // Dereg deregisters the region.
 func (m *rxeMR) Dereg() error {
+	region := m.rxe.regions.remove(m.LKey()) // before another one can get the key
 	err := m.kernelMR.Dereg()
-	switch {
-	case err == nil:
-		m.rxe.regions.remove(m.LKey())
-	case errors.Is(err, syscall.EINVAL) && m.rxe.faults.has(rxeBusyInvalid):
-		err = fmt.Errorf("%w: windows are bound to the region: %w", ErrBusy, err)
+	if err != nil {
+		m.rxe.regions.add(m.LKey(), region)
+		if errors.Is(err, syscall.EINVAL) && m.rxe.faults.has(rxeBusyInvalid) {
+			err = fmt.Errorf("%w: windows are bound to the region: %w", ErrBusy, err)
+		}
 	}
 	return err
 }

@@ -6,7 +6,7 @@ package verbs
 
 import "sync"
 
-// rxeRegions are the regions of a context by their local keys.
+// rxeRegions are the regions of a context by their local keys. librxe registers memory in one way only, and changes no region.
 type rxeRegions struct {
 	sync.RWMutex
 	byKey map[uint32]rxeRegion
@@ -27,10 +27,12 @@ func (r *rxeRegions) add(lkey uint32, region rxeRegion) {
 	r.byKey[lkey] = region
 }
 
-func (r *rxeRegions) remove(lkey uint32) {
+func (r *rxeRegions) remove(lkey uint32) rxeRegion {
 	r.Lock()
 	defer r.Unlock()
+	region := r.byKey[lkey]
 	delete(r.byKey, lkey)
+	return region
 }
 
 // allow reports whether a QP or SRQ of pd may use all the memory that elements name.

@@ -5,6 +5,7 @@
 package verbs_test
 
 import (
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,17 +81,26 @@ func TestRXEReceiveStatus(t *testing.T) {
 	}
 }
 
-// TestRXEReceiveFreed: memory that is gone when the message comes is wrong.
+// TestRXEReceiveFreed: memory that is gone when the message comes is wrong. It is not gone if the device keeps it.
 func TestRXEReceiveFreed(t *testing.T) {
-	r := newRXERig(t)
-	r.up(r.qp)
-	mr, err := r.pd.AllocMR(8, allRights)
-	require.NoError(t, err)
-	_, err = r.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{{Addr: mr.Addr(), Length: 8, LKey: mr.LKey()}}}})
-	require.NoError(t, err)
-	require.NoError(t, mr.Close())
-	require.Equal(t, 1, fakeverbs.CompleteRecv(r.qp.Num(), 1, uint32(verbs.WCLocQPOpErr), 0))
-	require.Equal(t, verbs.WCLocProtErr, r.poll()[0].Status)
+	for _, kept := range []bool{false, true} {
+		r := newRXERig(t)
+		r.up(r.qp)
+		mr, err := r.pd.AllocMR(8, allRights)
+		require.NoError(t, err)
+		_, err = r.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{{Addr: mr.Addr(), Length: 8, LKey: mr.LKey()}}}})
+		require.NoError(t, err)
+		want := verbs.WCLocProtErr
+		if kept {
+			want = verbs.WCLocLenErr
+			fakeverbs.Fail("ibv_dereg_mr", 1, syscall.EINVAL)
+			require.ErrorIs(t, mr.Close(), verbs.ErrBusy)
+		} else {
+			require.NoError(t, mr.Close())
+		}
+		require.Equal(t, 1, fakeverbs.CompleteRecv(r.qp.Num(), 1, uint32(verbs.WCLocQPOpErr), 0))
+		require.Equal(t, want, r.poll()[0].Status)
+	}
 }
 
 // TestRXESendStatus: what a send has failed of, by its opcode and memory.
