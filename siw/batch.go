@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/siw/mpa"
 )
 
-// Implementation constants of sending. Payloads up to copyLimit are cheaper to copy than to give to the kernel as a piece
-// of their own. One system call takes at most maxPieces pieces; what is copied for it is arenaBytes or a little more. More
+// Implementation constants of sending. A payload of up to copyLimit bytes is cheaper to copy than to give to the kernel as a
+// separate piece. One system call takes at most maxPieces pieces; the arena holds arenaBytes or a little more. A batch larger
 // than batchBytes would make large messages slower: the peer receives one batch while the next is checked and copied.
 const (
 	copyLimit  = 2 << 10
@@ -21,8 +21,8 @@ const (
 	maxPieces  = 1024
 )
 
-// A small batch takes what fits into some 8 KiB. It is for when much memory waits for slow peers: FPDUs whose payload is copied
-// are no larger than smallULPDU then, two of which have room with markers. Payload that stays where it is, is not limited.
+// A small batch has an arena of 8 KiB. It is used while much memory waits for slow peers. An FPDU whose payload is copied is
+// then no larger than smallULPDU: two of them fit, with markers too. Payload that is not copied has no such limit.
 const (
 	smallArena  = 8 << 10
 	smallFull   = 3 << 10
@@ -30,26 +30,26 @@ const (
 	smallULPDU  = 4 << 10
 )
 
-// batch is a run of FPDUs to be sent by one system call: headers, trailers and small payloads in an arena, large payloads
-// where they are in registered memory.
+// batch is a sequence of FPDUs that one system call sends. Headers, trailers and small payloads are in an arena; large
+// payloads stay in registered memory.
 type batch struct {
 	arena  []byte
 	pieces [][]byte // in the order of the stream
 	open   int      // start of the arena bytes that are not in pieces yet
 	refs   []*region
-	ends   []int // offset behind each FPDU
-	size   int   // bytes in all
+	ends   []int // offset of the end of each FPDU
+	size   int   // total bytes
 	sent   int
 	piece  int // first piece that is not sent entirely
 	small  bool
-	since  time.Time // when the socket first had no room for the rest; zero = it always had
+	since  time.Time // when the socket first had no room for the rest; zero = it always had room
 
 	// The FPDU that is being built.
 	crc     uint32
 	crcFrom int // start of the arena bytes that are not in crc yet
 	ulpdu   int
 	start   int    // where it begins in the arena
-	plain   []byte // scratch of mark
+	plain   []byte // scratch buffer of mark
 }
 
 var batchPool = sync.Pool{New: func() any {
@@ -68,7 +68,7 @@ func newBatch(small bool) *batch {
 	return batchPool.Get().(*batch)
 }
 
-// free lets go of the memory that the batch refers to, and of its own.
+// free releases the memory that the batch refers to, and returns the batch to its pool.
 func (b *batch) free() {
 	b.reset()
 	if b.small {
@@ -78,14 +78,14 @@ func (b *batch) free() {
 	}
 }
 
-// memory is how many bytes the batch takes.
+// memory returns how many bytes the batch itself occupies.
 func (b *batch) memory() int64 {
 	const word = bits.UintSize / 8
 	return int64(cap(b.arena) + cap(b.plain) + word*(3*cap(b.pieces)+cap(b.refs)+cap(b.ends)))
 }
 
-// room reports whether another FPDU fits, whose payload is in up to n pieces. Each may need one of the arena before it, and
-// the last one of the arena behind it.
+// room reports whether another FPDU fits whose payload is in up to n pieces. Each of them may need a piece of the arena before
+// it, and the last one also a piece of the arena after it.
 func (b *batch) room(n int) bool {
 	full := arenaBytes
 	if b.small {
@@ -94,7 +94,7 @@ func (b *batch) room(n int) bool {
 	return b.size < batchBytes && len(b.arena) < full && len(b.pieces)+2*n+1 <= cap(b.pieces)
 }
 
-// extend returns n new bytes of the arena, which never moves.
+// extend returns n new bytes of the arena. The arena never moves.
 func (b *batch) extend(n int) []byte {
 	at := len(b.arena)
 	b.arena = b.arena[:at+n]
@@ -113,7 +113,7 @@ func (b *batch) begin(ulpdu, n int) []byte {
 // copy appends payload from registered memory to the arena.
 func (b *batch) copy(mem []byte) { regmem.Fetch(b.extend(len(mem)), mem) }
 
-// refer appends payload that stays where it is until it has been sent; r has been entered.
+// refer appends payload without a copy: it stays in registered memory until it has been sent. The caller has entered r.
 func (b *batch) refer(r *region, mem []byte, crc bool) {
 	if len(b.refs) > 0 && b.refs[len(b.refs)-1] == r {
 		r.exit()
@@ -141,8 +141,8 @@ func (b *batch) end(crc bool) {
 	b.ends = append(b.ends, b.size)
 }
 
-// mark puts markers into the FPDU that has just been completed without a CRC, and which is entirely in the arena. pos is its
-// position in the stream.
+// mark puts markers into the last FPDU, which is complete but for its CRC and is entirely in the arena. pos is its position
+// in the stream.
 func (b *batch) mark(pos uint64, crc bool) {
 	b.plain = append(b.plain[:0], b.arena[b.start:]...)
 	b.arena = mpa.AppendMarked(b.arena[:b.start], pos, b.plain, crc)
@@ -150,7 +150,7 @@ func (b *batch) mark(pos uint64, crc bool) {
 	b.ends[len(b.ends)-1] = b.size
 }
 
-// whole returns the offset behind the last complete FPDU.
+// whole returns the offset of the end of the last complete FPDU.
 func (b *batch) whole() int {
 	if n := len(b.ends); n > 0 {
 		return b.ends[n-1]
@@ -184,7 +184,7 @@ func (b *batch) closePiece() {
 
 func (b *batch) empty() bool { return b.sent == b.size }
 
-// unsent returns what is to be sent.
+// unsent returns the pieces that are still to be sent.
 func (b *batch) unsent() [][]byte { return b.pieces[b.piece:] }
 
 // advance notes that n bytes have been sent.
@@ -201,7 +201,7 @@ func (b *batch) advance(n int) {
 	}
 }
 
-// rest returns a copy of what is missing of the FPDU that has been sent in part.
+// rest returns a copy of the unsent part of the FPDU that has been sent in part.
 func (b *batch) rest() (tail []byte) {
 	missing := 0
 	for _, end := range b.ends {
@@ -225,7 +225,7 @@ func (b *batch) rest() (tail []byte) {
 	return tail
 }
 
-// reset makes the batch empty and lets go of the memory.
+// reset makes the batch empty and releases the memory that it refers to.
 func (b *batch) reset() {
 	for _, r := range b.refs {
 		r.exit()

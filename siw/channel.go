@@ -10,21 +10,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// channel delivers completion events (verbs.ProviderCompChannel). A CQ waits in it at most once: events that nobody has
-// read yet are one event.
+// channel delivers completion events (verbs.ProviderCompChannel). A CQ is in its queue at most once: several events of a CQ
+// that have not been read yet are one event.
 type channel struct {
-	ready   chan struct{} // holds a token while CQs wait
+	ready   chan struct{} // holds a token while the queue is not empty
 	closed  chan struct{}
 	waiters sync.WaitGroup
-	armed   atomic.Int32 // CQs that have a watch
+	armed   atomic.Int32 // armed CQs that have a watch
 
-	looking atomic.Pointer[watch] // which a goroutine keeps that sleeps in Wait
+	looking atomic.Pointer[watch] // the watch that a goroutine asleep in Wait keeps
 
-	mu       sync.Mutex // guards what follows; taken below a cq's mu
+	mu       sync.Mutex // guards the fields below; taken after a cq's mu
 	queue    []*cq
 	shut     bool
-	watches  map[*watch]int // those of the CQs, and how many CQs each has here
-	sleepers int            // goroutines that sleep in Wait, or are about to
+	watches  map[*watch]int // the watches of the channel's CQs, and how many of these CQs each has
+	sleepers int            // goroutines that sleep in Wait, or are about to sleep
 }
 
 func (v *vcontext) CreateCompChannel() (verbs.ProviderCompChannel, error) {
@@ -46,7 +46,7 @@ func (ch *channel) notify(q *cq) {
 	ch.wake()
 }
 
-// forget takes the events of q out.
+// forget removes q from the queue of events.
 func (ch *channel) forget(q *cq) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -58,7 +58,7 @@ func (ch *channel) forget(q *cq) {
 	}
 }
 
-// setWatch notes that one of the CQs has another watch; nil is none. The caller holds its mu.
+// setWatch records that the watch of one of the CQs changes from was to is; nil means no watch. The caller holds the CQ's mu.
 func (ch *channel) setWatch(was, is *watch) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -72,8 +72,8 @@ func (ch *channel) setWatch(was, is *watch) {
 	}
 }
 
-// relied reports whether who arms a CQ, or will sleep then, relies on the reader of its watch. A goroutine that is to sleep
-// in Wait can keep the watch of all the CQs, if that is one; until it comes nobody sleeps.
+// relied reports whether a program that arms a CQ needs the reader of the CQ's watch. It does not if all CQs of the channel
+// have one watch and nobody sleeps in Wait: the next goroutine that comes to sleep there can keep this watch.
 func (ch *channel) relied() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -102,7 +102,7 @@ func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
 			for w = range ch.watches {
 			}
 		}
-		ch.sleepers++ // before it is known who keeps the watch: who arms a CQ from here on has it recalled
+		ch.sleepers++ // before w.enter: a goroutine that arms a CQ from here on recalls the reader
 		ch.mu.Unlock()
 		if w != nil && w.enter(ch) {
 			ch.keep(ctx, w)
@@ -118,7 +118,7 @@ func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
 	}
 }
 
-// next takes the oldest event. The caller holds mu.
+// next removes the oldest event and returns its CQ. The caller holds mu.
 func (ch *channel) next() *verbs.CQ {
 	q := ch.queue[0]
 	ch.queue = ch.queue[:copy(ch.queue, ch.queue[1:])]

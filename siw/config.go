@@ -15,14 +15,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Policy is a wish.
+// Policy says whether a NIC uses an option of the protocol.
 type Policy uint8
 
 const (
-	Default Policy = iota // what the field's comment says
+	Default Policy = iota // the default that the field's comment gives
 	On
 	Off
-	Auto // by what the peer asks for; only where the field's comment says so
+	Auto // depends on the peer's Request; only for fields whose comment allows it
 )
 
 // String returns "default", "on", "off" or "auto".
@@ -48,25 +48,26 @@ type Network interface {
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 }
 
-// Config describes a NIC. The zero value is a NIC with every default; a value out of range is an error of New, not
-// silently changed.
+// Config describes a NIC. The zero value gives a NIC with all defaults. For a value out of range New returns an error; it
+// never replaces the value silently.
 type Config struct {
 	// Name is the device's name (default: the first free one of usiw0, usiw1, ...).
 	Name string
-	// Addr is the local address of connections and listeners (zero: chosen by the route; listeners take all).
+	// Addr is the local address of connections and listeners (zero: the route chooses that of a connection, and listeners
+	// listen on all addresses).
 	Addr netip.Addr
 	// Network replaces the host's TCP (nil = the host's).
 	Network Network
-	// MTU is the largest FPDU in bytes, 156 to 65,536, below what the TCP connection's segment size allows (0 = that).
+	// MTU is the largest FPDU in bytes, 156 to 65,536 (default 65,536). TCP's maximum segment size limits it further.
 	MTU int
-	// CRC says when to ask for CRC32C (RFC 5044 section 4.4); a connection has it if either side asks. Auto (the default)
-	// asks for it only as the passive side, and there only of a peer that wants a peer-to-peer connection. So two NICs of
-	// this package have it, unless RTR is Off or Rev is 1, and Linux's siw, whose connections it breaks over a network
-	// (docs/interop.md), is not asked. On asks always, as the RFC wants it to be without an administrator's order; Off
-	// never does.
+	// CRC says when to ask for CRC32C (RFC 5044 section 4.4). A connection uses it if either side asks. With Auto (the
+	// default) the active side does not ask, and the passive side asks if the peer's Request wants a peer-to-peer connection.
+	// So two NICs of this package use CRC32C, unless RTR is Off or Rev is 1. Linux's siw is not asked, because CRC32C breaks
+	// its connections over a network (docs/interop.md). On always asks, which the RFC requires unless an administrator
+	// disables it; Off never asks.
 	CRC Policy
-	// Rev is the MPA revision of outgoing connections: 2 (the default, RFC 6581: depths are negotiated and either side
-	// may speak first) or 1 (RFC 5044: neither).
+	// Rev is the MPA revision of outgoing connections. 2 (the default, RFC 6581) negotiates the depths and lets either side
+	// send first; 1 (RFC 5044) does neither.
 	Rev int
 	// RTR: On (the default) makes outgoing connections of revision 2 peer-to-peer: a message without data opens them, so
 	// that either side may send first (RFC 6581 section 5). Off leaves the first message to the active side, as plain
@@ -74,11 +75,11 @@ type Config struct {
 	RTR Policy
 	// RTRMessages are the messages that may open such a connection (0 = as active side RTRWrite, as passive side all).
 	RTRMessages RTRMessages
-	// Markers: On asks the peers for MPA markers in what they send (RFC 5044 section 4.3); Off is the default. Markers are
-	// sent to every peer that asks for them. They cost a copy on both sides and are of no use over TCP sockets.
+	// Markers: On asks the peers to send MPA markers (RFC 5044 section 4.3); Off is the default. This NIC sends markers to
+	// every peer that asks for them. They cost a copy on both sides and are of no use over TCP sockets.
 	Markers Policy
 
-	// Limits of the device, default in parentheses.
+	// Limits of the device, with the default in parentheses.
 	MaxQP  int // queue pairs (65,536)
 	MaxSRQ int // shared receive queues (65,536)
 	MaxCQ  int // completion queues (65,536)
@@ -86,46 +87,47 @@ type Config struct {
 	MaxMR  int // memory regions (1,048,576; at most 2^23)
 	MaxPD  int // protection domains (65,536)
 	MaxMW  int // memory windows (1,048,576; at most 2^23)
-	MaxIRD int // Reads and atomics in progress, each way (128; at most 16,382); see cm.ConnParam for those of a connection
+	MaxIRD int // Reads and atomics in progress in each direction (128; at most 16,382); cm.ConnParam sets those of a connection
 
-	// MaxSilent is how many streams of one address a listener keeps whose MPA Request has not arrived yet (64); further ones are
-	// closed. Streams of this host's own loopback do not count. Whatever this is, a listener keeps 1,024 of all addresses.
+	// MaxSilent is how many streams from one address a listener keeps while their MPA Request has not arrived (64; at most
+	// 1,024). It closes further ones. Streams from a loopback address do not count. From all addresses together a listener
+	// keeps at most 1,024.
 	MaxSilent int
 
-	// MaxStalled is how much memory, in bytes, the NIC holds for peers that have stopped half-way (67,108,864 = 64 MiB; 4 MiB to
-	// 1 GiB): what has been made ready to be sent to a peer that does not read, such as answers to its Reads, and parts of
-	// FPDUs whose rest does not come, apart from up to 512 bytes for each connection and 64 receive buffers of 256 KiB. Above
-	// half of it, what is sent is made ready in small portions, so that many slow peers get slower. Where it would be exceeded,
-	// the connection that has held the same data longest ends at once, without a Terminate; its error is a *verbs.LimitError
-	// of the name "Config.MaxStalled". Buffers of the operating system do not count.
+	// MaxStalled limits the memory, in bytes, that the NIC holds for peers that have stopped half-way (67,108,864 = 64 MiB;
+	// 4 MiB to 1 GiB). Two things count: data prepared for a peer that does not read, such as answers to its Reads; and
+	// incomplete FPDUs, except for 512 bytes of each connection and 64 receive buffers of 256 KiB. While more than half is
+	// in use, the NIC prepares data in small portions, so many slow peers get slower. If the limit would be exceeded, the
+	// connection whose data have been held longest ends at once, without a Terminate. Its error is a *verbs.LimitError named
+	// "Config.MaxStalled". Buffers of the operating system do not count.
 	MaxStalled int
 
 	// CloseTimeout bounds the orderly end of a connection: Terminate, FIN, the peer's FIN (3 s).
 	CloseTimeout time.Duration
-	// PeerTimeout gives up a peer that acknowledges nothing or keeps its window closed for so long (20 s).
+	// PeerTimeout ends a connection whose peer acknowledges nothing, or keeps its window closed, for this time (20 s).
 	PeerTimeout time.Duration
-	// IdleTimeout ends a connection on which nothing at all has moved for so long, in either direction (0 = never). A peer
-	// that owes a response and is silent otherwise is not given up without it.
+	// IdleTimeout ends a connection on which no byte has moved in either direction for this time (0 = never). Without it, a
+	// connection does not end because the peer owes a response and is silent.
 	IdleTimeout time.Duration
-	// SetupTimeout bounds the exchange of MPA frames (10 s as active, 5 s as passive side).
+	// SetupTimeout bounds the exchange of MPA frames (10 s on the active side, 5 s on the passive side).
 	SetupTimeout time.Duration
-	// HoldTimeout is how long the passive side of a connection that is not peer-to-peer leaves the first message to the peer,
-	// counted from when the Reply has arrived (100 ms). RFC 5044 section 7.1.2 would have it wait without limit.
+	// HoldTimeout is how long the passive side of a connection that is not peer-to-peer waits for the peer's first message
+	// before it sends (100 ms). The time starts when the Reply has arrived. RFC 5044 section 7.1.2 sets no limit.
 	HoldTimeout time.Duration
 	// DeregTimeout is how long a deregistration waits for operations in progress before it ends their connections (3 s).
 	DeregTimeout time.Duration
 
-	// Spin is how long CQ.Wait polls before it sleeps, at most 50 us (0 = not at all). It makes answers that come soon come
-	// sooner and costs a processor: for one or two goroutines of a process that has processors to spare.
+	// Spin is how long CQ.Wait polls before it sleeps, at most 50 us (0 = it sleeps at once). Polling shortens the wait for an
+	// answer that comes soon, but keeps a processor busy. Use it for one or two goroutines of a process that has free processors.
 	Spin time.Duration
 
 	// Tap sees what connections send and receive (nil = none).
 	Tap Tap
 
-	// Without switches operations off, for example to be an RNIC without RFC 7306: requests for them are refused here, and
-	// messages for them, where there are any, are terminated as unknown when a peer sends them. Only the operations of RFC 7306
-	// and those of memory windows (OpSendInv, OpLocalInv, OpBindMW) may be named. An RNIC has all four atomics or none
-	// (RFC 7306 section 5), and OpImm64 and OpWriteImm, which are the same message, go together too.
+	// Without switches operations off, for example to get an RNIC without RFC 7306. Posting such an operation fails, and a
+	// peer that sends its message gets a Terminate for an unknown opcode. Only the operations of RFC 7306 and those of memory
+	// windows (OpSendInv, OpLocalInv, OpBindMW) may be named. An RNIC has all four atomics or none (RFC 7306 section 5).
+	// OpImm64 and OpWriteImm use the same message, so they must be named together too.
 	Without verbs.OpSet
 
 	// Hooks is for package siwtest.
@@ -153,13 +155,13 @@ const (
 var switchable = verbs.MakeOpSet(verbs.OpSendInv, verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd,
 	verbs.OpMaskedCmpSwap, verbs.OpImm64, verbs.OpLocalInv, verbs.OpBindMW)
 
-// together are operations of which Config.Without names all or none.
+// together are sets of operations; Config.Without names all of a set or none.
 var together = []verbs.OpSet{
 	verbs.MakeOpSet(verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap),
 	verbs.MakeOpSet(verbs.OpImm64, verbs.OpWriteImm),
 }
 
-// fill checks cfg and puts the defaults in.
+// fill checks cfg and returns it with the defaults filled in.
 func (cfg Config) fill() (Config, error) {
 	bad := func(field string, v any, want string) error {
 		return fmt.Errorf("siw: Config.%s: %v is not %s: %w", field, v, want, verbs.ErrInvalid)
@@ -212,7 +214,7 @@ func (cfg Config) fill() (Config, error) {
 		return cfg, bad("Spin", cfg.Spin, "from 0 to "+maxSpin.String())
 	}
 	if runtime.GOMAXPROCS(0) == 1 {
-		cfg.Spin = 0 // nobody else could do anything meanwhile
+		cfg.Spin = 0 // no other goroutine could run meanwhile
 	}
 	if cfg.CRC > Auto {
 		return cfg, bad("CRC", cfg.CRC, "Default, On, Off or Auto")

@@ -17,37 +17,37 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// conn is an established connection of a QP. See the package comment for its roles and its end. Fields below a role's
-// name belong to whoever holds that role; fields marked mu are guarded by q.mu.
+// conn is an established connection of a QP. The package comment describes its roles and its end. Fields marked mu are
+// guarded by q.mu.
 type conn struct {
 	q       *qp
 	dev     *device
 	s       stream
 	crc     bool
-	ord     int // our Reads and atomics in progress
-	ird     int // the peer's, as agreed
-	serve   int // of the peer's, the most that we take: what it was told, which may be more
+	ord     int // limit of our Reads and atomics in progress
+	ird     int // the agreed limit of the peer's
+	serve   int // the limit that we enforce on the peer's: the one that the peer was told, which may be higher than ird
 	peer    depths
 	private []byte
 	rtr     bool // the peer opens the connection with a message of its own
 	markOut bool // the peer wants markers
 	markIn  bool // the peer sends markers
 
-	dead    atomic.Bool    // set under mu once; nothing new begins
+	dead    atomic.Bool    // set once, under mu; nothing new begins afterwards
 	workers sync.WaitGroup // the goroutine that waits for room, the reader of a watch of its own
 	spoken  chan struct{}  // closed when the peer's first FPDU has been handled
-	flushed chan struct{}  // closed when the connection has let go of all memory and everything is flushed
+	flushed chan struct{}  // closed when the connection has released all registered memory and every request is flushed
 	gone    chan struct{}  // closed when the stream is closed too
 
-	idle     *time.Timer   // looks for signs of life; nil without IdleTimeout
-	received atomic.Uint64 // bytes, for idle
+	idle     *time.Timer   // checks whether bytes have moved; nil without IdleTimeout
+	received atomic.Uint64 // bytes received, for idle
 
-	reason *time.Timer // mu; gives up waiting for the reason of a failure; nil = nobody waits
+	reason *time.Timer // mu; ends the wait for the reason of a failure (broken); nil = no wait has begun
 
 	term  *termination // mu; the Terminate to send at the end
 	cause error        // mu; why the connection ended
 
-	watched *watch      // who is woken for what arrives; guarded by device.watching
+	watched *watch      // the watch over this connection; guarded by device.watching
 	atEOF   atomic.Bool // nothing more will arrive
 
 	tx sender
@@ -58,19 +58,19 @@ type conn struct {
 type setup struct {
 	crc      bool
 	ord, ird int
-	serve    int    // how many of the peer's requests we take at a time
-	peer     depths // what the peer has said, -1 if nothing
-	hold     bool   // we are the responder, and the peer is to speak first; see hold.go
-	rtr      bool   // what it sends first only opens the connection (RFC 6581 section 5)
-	markOut  bool   // markers in what we send
-	markIn   bool   // markers in what the peer sends
+	serve    int    // how many Reads and atomics of the peer's we accept at a time
+	peer     depths // the depths that the peer announced, -1 if it announced none
+	hold     bool   // we are the passive side, and the peer has to send first; see hold.go
+	rtr      bool   // the peer's first message only opens the connection (RFC 6581 section 5)
+	markOut  bool   // we send markers
+	markIn   bool   // the peer sends markers
 	private  []byte // the peer's private data
 
-	opening  []byte      // what we have sent to open the connection
-	openedBy RTRMessages // RTRRead or RTRSend if that has used up a message number
+	opening  []byte      // the FPDU that we sent to open the connection
+	openedBy RTRMessages // RTRRead or RTRSend if this FPDU used up a message number
 }
 
-// newConn makes q's connection out of a stream whose MPA frames have been exchanged, and starts it.
+// newConn makes q's connection from a stream on which both sides have exchanged their MPA frames, and starts it.
 func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	s, err := newStream(untapped(nc), q.dev.cfg.PeerTimeout)
 	if err != nil {
@@ -95,8 +95,8 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	return c, nil
 }
 
-// watchIdle ends the connection when nothing has moved for IdleTimeout. It tells the peer, if that is there, that it is not an
-// orderly end (RFC 5040 section 7.1).
+// watchIdle ends the connection when no byte has moved for IdleTimeout. A Terminate tells the peer, if it still receives, that
+// this is not an orderly end (RFC 5040 section 7.1).
 func (c *conn) watchIdle() {
 	limit := c.dev.cfg.IdleTimeout
 	if limit == 0 {
@@ -121,19 +121,20 @@ func (c *conn) watchIdle() {
 	})
 }
 
-// fail ends the connection for the first reason that is given; t is the Terminate to send, nil for none. It does not wait.
+// fail ends the connection with the given cause; later calls change nothing. t is the Terminate to send, nil for none. It does
+// not wait.
 func (c *conn) fail(cause error, t *termination) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	c.failLocked(cause, t)
 }
 
-// The kernel tells only one call why a stream has failed, and all later writes EPIPE. Who has been told the reason may come
-// to broken after them, but not this much later.
+// The kernel reports the reason of a stream's failure to one call only; later writes get EPIPE. The goroutine that got the
+// reason may call broken after those that got EPIPE, but no later than reasonDelay after them.
 const reasonDelay = 100 * time.Millisecond
 
-// broken ends the connection because its stream has failed. It does not wait, not for the reason either: the caller may hold a
-// role, and with it keep a poller from all its connections.
+// broken ends the connection because its stream has failed. It does not wait, not even for the reason: the caller may hold a
+// role, and a poller that waits in it would serve none of its other connections.
 func (c *conn) broken(err error) {
 	switch {
 	case err == errStalled:
@@ -154,7 +155,7 @@ func (c *conn) failLocked(cause error, t *termination) {
 	if c.dead.Load() {
 		return
 	}
-	if c.tx.last != nil { // a message was refused before, and only answers had to go first
+	if c.tx.last != nil { // a message was refused before, and only the earlier answers had to be sent first
 		cause, t = c.tx.last.err(), c.tx.last
 	}
 	c.cause, c.term = cause, t
@@ -170,9 +171,9 @@ func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus) {
 	c.failLocked(fmt.Errorf("send request %d: %w: %w", e.id, status, t.err()), t)
 }
 
-// refuse ends the connection because of a fault in a message of the peer's. Nothing that comes behind it is looked at. The
-// answers that are owed for earlier messages go out before the Terminate, so that the peer knows what has been done; a peer
-// that does not take them within CloseTimeout goes without. The caller holds the receive role.
+// refuse ends the connection because of a fault in a message from the peer. Later messages are ignored. The answers to earlier
+// messages are sent before the Terminate, so that the peer knows which of its requests have been done; if the peer does not
+// take them within CloseTimeout, they are dropped. The caller holds the receive role.
 func (c *conn) refuse(f fault, ulpdu []byte) {
 	t := terminationOf(f, ulpdu)
 	c.q.mu.Lock()
@@ -186,14 +187,14 @@ func (c *conn) refuse(f fault, ulpdu []byte) {
 	c.tx.grace = time.AfterFunc(c.dev.cfg.CloseTimeout, func() { c.fail(t.err(), t) })
 }
 
-// end takes the connection down. The order is what keeps promises: no memory is touched once a completion says so, the
-// Terminate follows whole FPDUs only, and the stream is closed in a way that does not take back what was sent.
+// end takes the connection down. Its order ensures three things: memory is not touched after the completion of its request, the
+// Terminate follows a whole FPDU, and closing the stream does not discard data that have been sent.
 func (c *conn) end() {
 	c.dev.endWatch(c)
 	c.s.interrupt()
 	c.workers.Wait()
 
-	// Both roles are taken for good. Holders leave them quickly: neither ever waits, and both look at dead.
+	// Take both roles and keep them. Their holders leave soon: they never wait for the network, and they check dead.
 	c.rx.mu.Lock()
 	c.q.mu.Lock()
 	for c.tx.busy {
@@ -224,7 +225,7 @@ func (c *conn) end() {
 	if ev, ok := c.event(c.cause); ok {
 		c.q.ctx.post(ev)
 	}
-	close(c.flushed) // under q.mu: a request that is posted from here on is flushed by its poster
+	close(c.flushed) // under q.mu: from here on the poster of a request flushes it
 	c.q.mu.Unlock()
 	c.rx.mu.Unlock()
 
@@ -239,7 +240,7 @@ func (c *conn) end() {
 	close(c.gone)
 }
 
-// appendTerminate appends the Terminate behind the tail of the FPDU that was cut.
+// appendTerminate appends the Terminate to tail, the rest of an FPDU that was sent in part.
 func (c *conn) appendTerminate(tail []byte) []byte {
 	if !c.markOut {
 		return c.term.appendFPDU(tail, c.crc)
@@ -247,7 +248,7 @@ func (c *conn) appendTerminate(tail []byte) []byte {
 	return mpa.AppendMarked(tail, c.tx.sentTo+uint64(len(tail)), c.term.appendFPDU(nil, false), c.crc)
 }
 
-// event is the asynchronous event for the end of a connection, which an orderly end has none of.
+// event returns the asynchronous event for the end of a connection. It reports false if there is none, as for an orderly end.
 func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
 	ev := verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: c.q.owner, Err: cause}
 	var t *verbs.TerminateError
@@ -260,7 +261,7 @@ func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
 	return ev, true
 }
 
-// terminated ends the connection because the peer sent a Terminate, and gives its reason to the request that it names.
+// terminated ends the connection because the peer sent a Terminate, and sets the status of the request that it is about.
 func (c *conn) terminated(body []byte) {
 	t, _, err := rdmap.ParseTerminateLenient(body)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || len(body) < rdmap.TerminateLen {
@@ -283,12 +284,12 @@ func (c *conn) terminated(body []byte) {
 	c.failLocked(cause, nil)
 }
 
-// refersTo reports whether data of r wait to be sent.
+// refersTo reports whether data in r wait to be sent.
 func (c *conn) refersTo(r *region) bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	// Waiting for long can only be data of a connection that waits for room; then nobody has the send role, and the batch
-	// can be looked at. A holder of the role would soon let go.
+	// Data wait for long only while the socket has no room. Then nobody holds the send role, and the batch can be read here.
+	// A holder of the role would soon leave it.
 	if c.tx.busy {
 		return false
 	}

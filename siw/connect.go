@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// namedAddr is the address of an endpoint in a Network of the user's, whose names mean nothing to the host.
+// namedAddr is the address of an endpoint in a configured Network. Such a name means nothing to the host.
 type namedAddr string
 
 func (namedAddr) Network() string  { return "siw" }
@@ -27,7 +27,7 @@ func (d *device) isHost() bool {
 	return ok
 }
 
-// route is a way to a peer (cm.Route).
+// route leads to a peer (cm.Route).
 type route struct {
 	dev    *device
 	remote net.Addr
@@ -54,7 +54,7 @@ func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm
 	return &route{dev: d, remote: remote, source: cfg.Source}, nil
 }
 
-// accepts judges what the connections are to be.
+// accepts returns an error if the device cannot make connections or listeners with cfg.
 func (d *device) accepts(cfg *cm.Config) error {
 	switch {
 	case d.guard.Closed():
@@ -67,7 +67,7 @@ func (d *device) accepts(cfg *cm.Config) error {
 	return nil
 }
 
-// lookup turns an address into that of the peer.
+// lookup resolves the address of a peer.
 func (d *device) lookup(ctx context.Context, address string, source netip.AddrPort) (net.Addr, error) {
 	if !d.isHost() {
 		if source.IsValid() {
@@ -105,7 +105,7 @@ func (d *device) lookup(ctx context.Context, address string, source netip.AddrPo
 	return nil, fmt.Errorf("%w: %s has no address of the family of %s", verbs.ErrInvalid, host, local)
 }
 
-// splitAddress separates "host:port" and judges the port.
+// splitAddress splits "host:port" and checks the port.
 func splitAddress(address string) (host string, port int, err error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
@@ -153,7 +153,8 @@ func (r *route) Connect(ctx context.Context, qp *verbs.QP, param cm.ConnParam) (
 	})
 }
 
-// establish runs an attempt to connect a QP: exchange delivers a stream on which both sides have agreed.
+// establish runs an attempt to connect a QP. exchange returns a stream whose MPA frames have been exchanged, and what the two
+// sides have agreed on.
 func (d *device) establish(ctx context.Context, handle *verbs.QP, exchange func(context.Context) (net.Conn, setup, error)) (*conn, error) {
 	q, err := verbs.Own[*qp](handle.Provider())
 	if err != nil {

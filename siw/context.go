@@ -9,14 +9,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// eventBacklog is how many asynchronous events wait for a reader before the oldest is dropped.
+// eventBacklog is how many asynchronous events are queued. A further event replaces the oldest.
 const eventBacklog = 1024
 
 // vcontext is an open device (verbs.ProviderContext).
 type vcontext struct {
 	dev    *device
 	owner  *verbs.Context
-	ready  chan struct{} // holds a token while events wait
+	ready  chan struct{} // holds a token while events are queued
 	closed chan struct{}
 
 	mu     sync.Mutex // guards events
@@ -47,7 +47,7 @@ func (v *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 		attr.DeviceCapFlags |= verbs.DeviceMemWindow | verbs.DeviceMemWindowType2B
 	}
 	if v.dev.ops.Has(verbs.OpFetchAdd) {
-		// Operations are compare-and-swap loops of this CPU: atomic against everything that runs on it.
+		// Operations are compare-and-swap loops of the host's CPU, so they are atomic with respect to all its programs.
 		attr.AtomicCap = verbs.AtomicGlob
 	}
 	return attr, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// armed is what a CQ waits for before it sends an event.
+// armed says which completions make a CQ send an event.
 type armed uint8
 
 const (
@@ -28,9 +28,9 @@ type cq struct {
 	owner *verbs.CQ
 	ch    *channel
 
-	queued bool // an event waits in ch; guarded by ch.mu
+	queued bool // an event is queued in ch; guarded by ch.mu
 
-	mu       sync.Mutex // guards what follows; taken below a qp's mu
+	mu       sync.Mutex // guards the fields below; taken after a qp's mu
 	cap      int
 	ring     ring[verbs.WC]
 	arm      armed
@@ -41,25 +41,27 @@ type cq struct {
 	watch atomic.Pointer[watch] // over its connections; changes under device.watching and mu
 	tied  int                   // how many connections of the watch complete here; guarded by device.watching
 
-	yielded atomic.Int64 // when something was last received by a poller, or others were let run
+	yielded atomic.Int64 // when a poller last received something, or last yielded
 
-	// Connections that each have a watch of their own (watches.go): all, guarded by mu, and those that Drive serves, nil if
-	// there are too many.
+	// Connections that each have a separate watch (watches.go). alone, guarded by mu, has all of them; driven has those that
+	// Drive serves, nil if they are more than maxDriven.
 	alone  []*conn
 	driven atomic.Pointer[[]*conn]
 }
 
-// maxDriven is how many connections without a common watch a CQ may have for a poller to receive for them itself.
+// maxDriven limits the connections with separate watches for which a poller of the CQ receives. For more than these it
+// receives for none of them.
 const maxDriven = 4
 
-// Who polls in vain for so long lets others run (yielder): without another processor nobody else would look at the network,
-// and with one that computes neither.
+// A poller that finds nothing for this long yields to other goroutines (yielder). Otherwise, if there is one processor, or if
+// the others compute, no goroutine that waits for the network would run.
 const (
 	yieldAlone = 10 * time.Microsecond // with one processor
 	yieldBusy  = 100 * time.Microsecond
 )
 
-// Drive implements verbs.ProviderCQDriver: it receives for the CQ's connections, where nobody else does at the moment.
+// Drive implements verbs.ProviderCQDriver: it receives for the CQ's connections, except those for which another goroutine
+// receives at the moment.
 func (c *cq) Drive() {
 	now, n := clock(), 0
 	if w := c.watch.Load(); w != nil {
@@ -82,7 +84,7 @@ func (c *cq) Drive() {
 // Spin implements verbs.ProviderCQDriver.
 func (c *cq) Spin() time.Duration { return c.ctx.dev.cfg.Spin }
 
-// setWatch gives the CQ's connections a watch, or none. The caller holds device.watching.
+// setWatch sets the watch of the CQ; nil means none. The caller holds device.watching.
 func (c *cq) setWatch(w *watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +99,7 @@ func (c *cq) setWatch(w *watch) {
 	c.ch.setWatch(was, w)
 }
 
-// setArm changes arm. The caller holds mu.
+// setArm changes arm and the counts of armed CQs. The caller holds mu.
 func (c *cq) setArm(a armed) {
 	var more int32
 	switch {
@@ -113,7 +115,7 @@ func (c *cq) setArm(a armed) {
 	}
 }
 
-// drive adds a connection that has a watch of its own.
+// drive adds a connection that has a separate watch.
 func (c *cq) drive(n *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +125,7 @@ func (c *cq) drive(n *conn) {
 	}
 }
 
-// undrive takes it out.
+// undrive removes it.
 func (c *cq) undrive(n *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +133,7 @@ func (c *cq) undrive(n *conn) {
 	c.publish()
 }
 
-// publish renews driven. The caller holds c.mu.
+// publish updates driven. The caller holds c.mu.
 func (c *cq) publish() {
 	if len(c.alone) == 0 || len(c.alone) > maxDriven {
 		c.driven.Store(nil)
@@ -175,7 +177,7 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	return n, nil
 }
 
-// Sleep implements verbs.ProviderCQDriver. The CQ's channel is its own.
+// Sleep implements verbs.ProviderCQDriver. No other CQ uses the CQ's channel.
 func (c *cq) Sleep(ctx context.Context) error {
 	c.mu.Lock()
 	c.setArm(armedAny)
@@ -194,7 +196,7 @@ func (c *cq) ReqNotify(solicitedOnly bool) error {
 	if solicitedOnly {
 		want = armedSolicited
 	}
-	// A wish for any completion is not weakened by a later one for solicited ones (ibv_req_notify_cq).
+	// A request for any completion stays in force after a later request for solicited ones (ibv_req_notify_cq).
 	c.setArm(max(c.arm, want))
 	w := c.watch.Load()
 	c.mu.Unlock()
@@ -204,7 +206,7 @@ func (c *cq) ReqNotify(solicitedOnly bool) error {
 	return nil
 }
 
-// push adds a completion. solicited marks one that the peer asked to be an event. The caller may hold a qp's mu.
+// push adds a completion. solicited says that the peer asked for a completion event. The caller may hold a qp's mu.
 func (c *cq) push(wc *verbs.WC, solicited bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,8 +232,8 @@ func (c *cq) notify() {
 	c.ch.notify(c)
 }
 
-// overflowed puts every QP of a CQ that lost completions into the error state and wakes whoever waits. The peers are told that
-// it is not an orderly end (RFC 5040 section 7.1).
+// overflowed moves every QP of a CQ that lost completions to ERR and wakes all waiters. Terminates tell the peers that this is
+// not an orderly end (RFC 5040 section 7.1).
 func (c *cq) overflowed() {
 	c.mu.Lock()
 	qps := make([]*qp, 0, len(c.qps))

@@ -9,11 +9,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fault is what a Terminate message says is wrong (RFC 5040 section 4.8, RFC 6580 section 3).
+// fault is the error that a Terminate message reports (RFC 5040 section 4.8, RFC 6580 section 3).
 type fault struct{ layer, typ, code uint8 }
 
-// The faults that do not come from an access check, of which reject makes them. Where the RFCs leave the code open, the choice is
-// here and there.
+// The faults that do not come from an access check; reject makes the others. Where the RFCs leave the code open, these two
+// places choose it.
 var (
 	faultLocal  = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // we cannot build a message (RFC 7306 section 8.1)
 	faultPlace  = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // we cannot place one
@@ -38,8 +38,8 @@ var (
 	faultTooLong       = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedTooLong}
 )
 
-// quotes reports whether the Terminate carries the header of the message at fault (RFC 5040 figure 10). Errors of the local
-// side and of MPA do not. Of a wrong version the T bit tells which header it is.
+// quotes reports whether the Terminate carries the header of the message at fault (RFC 5040 figure 10). For local errors and
+// errors of MPA it does not. If the version is wrong, the T bit still tells the length of the header.
 func (f fault) quotes() bool { return f.layer != rdmap.LayerMPA && f != faultLocal }
 
 // termination is a Terminate message to be sent.
@@ -50,7 +50,7 @@ type termination struct {
 	rdmap  []byte // the header of a Read Request, nil if it is not quoted
 }
 
-// terminationOf returns the Terminate for a fault in a segment, whose ULPDU may be nil.
+// terminationOf returns the Terminate for a fault in a segment. ulpdu may be nil.
 func terminationOf(f fault, ulpdu []byte) *termination {
 	t := &termination{fault: f}
 	if ulpdu == nil || !f.quotes() {
@@ -101,7 +101,7 @@ func sealFPDU(b []byte, at int, crc bool) []byte {
 	return b
 }
 
-// statusOf maps what a peer's Terminate says to the status of the request that is at fault.
+// statusOf returns the status of the request that a peer's Terminate is about.
 func statusOf(t *rdmap.Terminate) verbs.WCStatus {
 	switch {
 	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeProtection, t.Layer == rdmap.LayerDDP && t.Type == ddp.ErrTypeTagged:
@@ -112,7 +112,7 @@ func statusOf(t *rdmap.Terminate) verbs.WCStatus {
 	return verbs.WCRemOpErr
 }
 
-// eventOf is the asynchronous event for the end of a connection; none for an orderly one.
+// eventOf returns the type of the asynchronous event for a connection that ended with t.
 func eventOf(t *verbs.TerminateError) verbs.EventType {
 	switch {
 	case t.Remote, t.Layer == rdmap.LayerMPA, t.Type == rdmap.ErrTypeLocal:

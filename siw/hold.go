@@ -4,30 +4,30 @@ package siw
 
 import "time"
 
-// Who may speak first (RFC 5044 section 7.1.2, RFC 6581 section 5):
+// When each side may send its first message (RFC 5044 section 7.1.2, RFC 6581 section 5):
 //
 //	                   active side                  passive side
-//	peer-to-peer       at once: the message that    held until that is in. Accept waits for it, and
-//	                   opens the connection         SetupTimeout bounds it
-//	any other          at once                      held until a message is in, for HoldTimeout at most
+//	peer-to-peer       at once: the message that    held until that message has arrived. Accept waits for it,
+//	                   opens the connection         and SetupTimeout bounds the wait
+//	any other          at once                      held until a message has arrived, for HoldTimeout at most
 //
-// A held side sends nothing, whatever is posted: requests wait in the send queue, as they do for room in the socket. It owes
-// nothing either, since the first FPDU of the peer's ends the hold before it is looked at. What ends the connection (a FIN, a
-// Disconnect, a first FPDU that is none) flushes what waits, and only a Terminate can still be sent.
+// During the hold the passive side sends nothing: posted requests wait in the send queue, as they do when the socket is full. It
+// owes no answer either, because the peer's first FPDU ends the hold before it is handled. If the connection ends (a FIN, a
+// Disconnect, a first FPDU that is not valid), the waiting requests are flushed, and only a Terminate can still be sent.
 //
-// The RFC lets the passive side of any other connection wait for ever, so that its messages cannot come before the peer has gone
-// over from the exchange of frames to receiving messages. But where the peer's program only listens, as that of a Linux siw may,
-// both would. A peer that has the Reply goes over soon. So the time counts from when TCP has acknowledged the Reply: one that
-// was lost, and a message, which then come together, would be too much for siw (docs/interop.md). Until then PeerTimeout bounds
-// the wait. A message of the peer's during the hold ends it at once.
+// For any other connection the RFC lets the passive side wait without limit, so that its messages cannot arrive before the peer
+// has finished the exchange of frames and receives messages. But if the peer's program only receives, as that of a Linux siw
+// may, both sides would wait for ever. A peer that has the Reply soon receives messages, so the time starts when TCP has
+// acknowledged the Reply. Without that, a Reply that was lost could arrive together with a message, which siw does not handle
+// (docs/interop.md). Until the acknowledgement PeerTimeout bounds the wait. A message from the peer ends the hold at once.
 
-// acknowledger is a stream that knows what has reached the peer.
+// acknowledger is a stream that knows which data the peer has acknowledged.
 type acknowledger interface {
-	// settled returns for how long everything that was written has been acknowledged, and false if something has not.
+	// settled returns for how long all written data have been acknowledged; false if some have not.
 	settled() (time.Duration, bool)
 }
 
-// limitHold ends the hold of a connection that is not peer-to-peer at HoldTimeout.
+// limitHold ends the hold of a connection that is not peer-to-peer after HoldTimeout.
 func (c *conn) limitHold() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -35,7 +35,7 @@ func (c *conn) limitHold() {
 		return
 	}
 	limit := c.dev.cfg.HoldTimeout
-	arrived := false // the Reply, as far as is known
+	arrived := false // the peer is known to have the Reply
 	c.tx.holdTimer = time.AfterFunc(limit, func() {
 		if c.holdOver(limit, &arrived) {
 			c.kick()
@@ -43,9 +43,9 @@ func (c *conn) limitHold() {
 	})
 }
 
-// holdOver ends the hold if its time is over, and has it looked at again later if not. arrived notes that the Reply has.
+// holdOver ends the hold if its time is over; otherwise it sets the timer again. It sets arrived when the peer has the Reply.
 func (c *conn) holdOver(limit time.Duration, arrived *bool) bool {
-	c.q.mu.Lock() // also for the look at the stream, which is open as long as the connection is not dead
+	c.q.mu.Lock() // under it the stream is open while the connection is not dead
 	defer c.q.mu.Unlock()
 	if !c.tx.hold || c.dead.Load() {
 		return false
@@ -66,7 +66,7 @@ func (c *conn) holdOver(limit time.Duration, arrived *bool) bool {
 	return true
 }
 
-// endHold ends the hold because the peer has spoken. The caller holds the receive role.
+// endHold ends the hold because a message from the peer has arrived. The caller holds the receive role.
 func (c *conn) endHold() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
