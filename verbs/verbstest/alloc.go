@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What posts and polls is called millions of times: on success it allocates nothing. Under the race detector the
-// same calls are made, but not counted.
+// Posting and polling allocate nothing on success. Under the race detector the same calls are made, but allocations are not
+// counted.
 var allocTests = []test{
 	{"Post", allocPost},
 	{"PollAndRecv", allocPollAndRecv},
@@ -28,7 +28,7 @@ func (w *world) allocates(what string, runs int, f func()) {
 	}
 }
 
-// allocPost posts one request of every kind that needs no answer of the program's, and polls its completion.
+// allocPost posts one request of every kind that the peer's program need not answer, and polls its completion.
 func allocPost(w *world) outcome {
 	p := w.pair(pairConfig{})
 	sgl := p.a.mem.sgl(0, 64)
@@ -75,7 +75,7 @@ func allocPost(w *world) outcome {
 			}
 		}
 		for range 70 {
-			one() // so that queues have grown to their size
+			one() // queues grow to their size first
 		}
 		w.allocates(k.name, 100, one)
 		require.Empty(w, failed, k.name)

@@ -49,7 +49,7 @@ var atomicOps = []struct {
 		CompareMask: ones, Swap: 4, SwapMask: ones}, 4},
 }
 
-// atomics returns the atomics of the list that the device has, without operands.
+// atomics returns the requests of the list that the device has, without operands.
 func (w *world) atomics(ops ...verbs.Op) []verbs.SendWR {
 	w.Helper()
 	var wrs []verbs.SendWR
@@ -66,7 +66,7 @@ func (w *world) everyAtomic() []verbs.SendWR {
 	return w.atomics(verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap)
 }
 
-// lacks reports whether the device does not have op, and requires that wr is refused then.
+// lacks reports whether the device does not have op, and requires that it then refuses wr.
 func (p *pair) lacks(op verbs.Op, wr verbs.SendWR) bool {
 	p.Helper()
 	if p.has(op) {
@@ -81,14 +81,14 @@ func (p *pair) lacks(op verbs.Op, wr verbs.SendWR) bool {
 	return true
 }
 
-// at names a word of the peer's as the target of wr and one of this side's as its sink.
+// at returns wr with a word of the peer as its target and a word of this side as its sink.
 func at(wr verbs.SendWR, sink *mem, sinkOff int, target *mem, off int) verbs.SendWR {
 	wr.SGL, wr.RemoteAddr, wr.RKey = sink.sgl(sinkOff, 8), target.at(off), target.RKey()
 	return wr
 }
 
-// atomic runs wr on a word that holds original and requires that it holds result afterwards, that the original arrives,
-// and that nothing around either word changes.
+// atomic runs wr on a word with the value original. It requires that the word then has the value result, that original arrives,
+// and that nothing around both words changes.
 func (p *pair) atomic(wr verbs.SendWR, wc verbs.WCOpcode, original, result uint64) {
 	p.Helper()
 	const off, sink = 1024, 520
@@ -113,7 +113,7 @@ func atomicFetchAdd(w *world) outcome {
 			continue
 		}
 		w.sub(v.name, func(w *world) outcome {
-			// The mask belongs to the masked operation and is not looked at.
+			// The mask is for the masked operation only and is ignored.
 			wr := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: v.add, AddMask: ones}
 			p.in(w).atomic(wr, verbs.WCFetchAdd, v.original, v.result)
 			return tested
@@ -171,7 +171,7 @@ func atomicMaskedCmpSwap(w *world) outcome {
 	return tested
 }
 
-// addFields is the FetchAdd of RFC 7306 section 5.1.1 as the RFC writes it, bit by bit.
+// addFields is the FetchAdd of RFC 7306 section 5.1.1, bit by bit as in the RFC.
 func addFields(v, add, mask uint64) (sum uint64) {
 	var carry uint64
 	for b := range 64 {
@@ -182,7 +182,7 @@ func addFields(v, add, mask uint64) (sum uint64) {
 	return sum
 }
 
-// atomicMaskedRandom: operands at random, against the definition.
+// atomicMaskedRandom compares operations with random operands with the definition.
 func atomicMaskedRandom(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpMaskedFetchAdd, at(ext.MaskedFetchAddWR(nil, 0, 0, 1, 0), p.a.mem, 0, p.b.mem, 0)) {
@@ -218,14 +218,14 @@ func atomicByteOrder(w *world) outcome {
 		p.a.ok(p.a.run(at(c.wr, p.a.mem, 8, p.b.mem, 0)), c.wc)
 		require.Equal(w, c.result, binary.NativeEndian.Uint64(p.b.mem.Bytes()))
 		require.EqualValues(w, 1, binary.NativeEndian.Uint64(p.a.mem.Bytes()[8:]))
-		// A Read of the word sees the same bytes: it is not a number to the wire.
+		// A Read of the word returns the same bytes: on the wire they are not a number.
 		p.a.ok(p.a.run(read(p.a.mem.sgl(16, 8), p.b.mem, 0)), verbs.WCRDMARead)
 		p.a.mem.holds(16, p.b.mem.Bytes()[:8])
 	}
 	return tested
 }
 
-// atomicPipelined posts many more atomics than may be in progress; each returns what the one before left.
+// atomicPipelined posts many more atomics than may be in progress. Each returns the result of the one before.
 func atomicPipelined(w *world) outcome {
 	for _, depth := range []int{1, 4, 0} {
 		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth}, bParam: cm.ConnParam{ResponderResources: depth}})
@@ -247,8 +247,8 @@ func atomicPipelined(w *world) outcome {
 	return tested
 }
 
-// atomicContention lets three connections and, where the device says that its atomics are atomic against it, the CPU
-// add to one word.
+// atomicContention has three connections add to one word. The CPU adds too if the device says that its atomics are atomic with
+// respect to the CPU.
 func atomicContention(w *world) outcome {
 	pairs := []*pair{w.pair(pairConfig{}), w.pair(pairConfig{}), w.pair(pairConfig{})}
 	add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 1}
@@ -292,8 +292,8 @@ func atomicContention(w *world) outcome {
 	return tested
 }
 
-// atomicLock: two connections take turns by a lock bit that masked CmpSwap sets and clears beside a counter in the
-// same word; without the masked operation by a word of its own.
+// atomicLock: two connections exclude each other by a lock bit that masked CmpSwap sets and clears, in the same word as a counter.
+// Without masked CmpSwap the lock is a word of its own.
 func atomicLock(w *world) outcome {
 	one, two := w.pair(pairConfig{}), w.pair(pairConfig{})
 	take := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, CompareMask: 1 << 63, Swap: 1 << 63, SwapMask: 1 << 63}
@@ -346,7 +346,7 @@ func atomicDenied(w *world) outcome {
 	return tested
 }
 
-// misaligned requires that no atomic operation is done at off of target, whose memory is all of buf.
+// misaligned requires that no atomic operation is executed at offset off of target, whose memory is buf.
 func (w *world) misaligned(target func(s *side) (m *mem, off int)) {
 	by := w.pair(pairConfig{})
 	for _, c := range atomicOps {
@@ -361,7 +361,7 @@ func (w *world) misaligned(target func(s *side) (m *mem, off int)) {
 			if w.iwarp() {
 				p.refuse(wr, fault{0, 2, 0x07, verbs.WCRemInvReqErr}, false)
 			} else {
-				// InfiniBand devices may look at the address when the request is posted.
+				// InfiniBand devices may check the address when the request is posted.
 				wr.Flags = verbs.SendSignaled
 				if n, err := p.a.qp.PostSend([]verbs.SendWR{wr}); n == 0 {
 					requireErr(w.T, err, verbs.ErrInvalid)
@@ -387,14 +387,13 @@ func atomicMisaligned(w *world) outcome {
 	return tested
 }
 
-// atomicUnalignedBuffer: what counts on iWARP is the address of the memory, not the tagged offset (RFC 7306 section
-// 5.2.1).
+// atomicUnalignedBuffer: on iWARP the address of the memory must be aligned, not the tagged offset (RFC 7306 section 5.2.1).
 func atomicUnalignedBuffer(w *world) outcome {
 	if w.noIova() {
 		return noted
 	}
 	if !w.iwarp() {
-		// InfiniBand looks at the virtual address alone, and the memory below may be anywhere: it is still a page's.
+		// InfiniBand checks only the virtual address; the memory may have any address in its page.
 		w.atomicsAt(func(s *side) (*mem, int) { return s.registerIova(s.alloc(4096, 0).Bytes(), 1<<32, allRights), 8 })
 		return tested
 	}
@@ -440,7 +439,7 @@ func (w *world) atomicsAt(target func(s *side) (*mem, int)) {
 	}
 }
 
-// atomicBadSink: the sink is judged before the peer is asked, so the target does not change.
+// atomicBadSink: the sink is checked before the request is sent, so the target does not change.
 func atomicBadSink(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for _, c := range atomicOps {
@@ -464,7 +463,7 @@ func atomicBadSink(w *world) outcome {
 				wr.ID, wr.RemoteAddr, wr.RKey = 3, p.b.mem.at(16), p.b.mem.RKey()
 				p.b.mem.put(16, 1)
 				if !w.iwarp() {
-					// The sink is looked at when the answer has come; what the peer did is done.
+					// The sink is checked when the answer arrives; the peer has executed the request.
 					require.NotEqual(w, verbs.WCSuccess.String(), p.a.run(wr).Status.String())
 					p.disconnected()
 				} else {
@@ -480,7 +479,7 @@ func atomicBadSink(w *world) outcome {
 	return tested
 }
 
-// atomicBadRequest: what can be seen without looking at memory is refused at post.
+// atomicBadRequest: a request that is wrong whatever the memory is refused when it is posted.
 func atomicBadRequest(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, c := range atomicOps {

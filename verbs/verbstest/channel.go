@@ -36,7 +36,7 @@ func (h *host) event(ch *verbs.CompChannel, cq *verbs.CQ) {
 	require.Same(h, cq, got)
 }
 
-// noEvent requires that ch stays quiet.
+// noEvent requires that ch has no event.
 func (h *host) noEvent(ch *verbs.CompChannel) {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), quietTime)
@@ -45,7 +45,7 @@ func (h *host) noEvent(ch *verbs.CompChannel) {
 	requireErr(h.T, err, context.DeadlineExceeded)
 }
 
-// drain polls cq until it holds n completions less.
+// drain polls n completions from cq.
 func (h *host) drain(cq *verbs.CQ, n int) {
 	h.Helper()
 	deadline := time.Now().Add(waitLimit)
@@ -96,7 +96,7 @@ func channelArm(w *world) outcome {
 	return tested
 }
 
-// channelArmedTooLate: completions that are in the queue make no event, which is why one polls after arming.
+// channelArmedTooLate: completions that are already in the queue send no event. Therefore a program must poll after arming.
 func channelArmedTooLate(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
@@ -114,8 +114,7 @@ func channelArmedTooLate(w *world) outcome {
 func channelSolicited(w *world) outcome {
 	p, ch := w.listening()
 	if p.iwarp() && !w.f.userSpace() {
-		// The kernel's siw makes no solicited events for receives, so that a program must not count on them there; what it
-		// can count on is that armed for any completion it gets one.
+		// The kernel's siw sends no solicited events for receives. A CQ that is armed for any completion must get one.
 		p.b.recv(1)
 		require.NoError(w, p.b.rcq.ReqNotify(false))
 		p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited})
@@ -191,7 +190,7 @@ func channelSolicitedError(w *world) outcome {
 	return tested
 }
 
-// channelAnyBeatsSolicited: a wish for the next completion is not taken back by one for the next solicited one.
+// channelAnyBeatsSolicited: arming for solicited completions does not undo arming for any completion.
 func channelAnyBeatsSolicited(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
@@ -207,7 +206,7 @@ func channelAnyBeatsSolicited(w *world) outcome {
 	return tested
 }
 
-// channelSeveralCQs: the events of several CQs come out of one channel and name them.
+// channelSeveralCQs: one channel delivers the events of several CQs, and names the CQ of each.
 func channelSeveralCQs(w *world) outcome {
 	ch := w.b.createChannel()
 	shared := pairConfig{bChan: [2]*verbs.CompChannel{ch, ch}}
@@ -238,7 +237,7 @@ func channelSeveralCQs(w *world) outcome {
 	return tested
 }
 
-// channelCQWait: a CQ with a channel of the caller's is not waited for by itself.
+// channelCQWait: Wait fails on a CQ with a channel of the caller.
 func channelCQWait(w *world) outcome {
 	ch := w.a.createChannel()
 	cq := w.a.createCQ(verbs.CQConfig{Channel: ch})
@@ -287,7 +286,7 @@ func channelCloseWakesWaiters(w *world) outcome {
 	return tested
 }
 
-// channelClosedCQ: the event of a CQ that was closed before anybody read it is not given out.
+// channelClosedCQ: the event of a CQ is dropped if the CQ is closed before the event is read.
 func channelClosedCQ(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
@@ -301,7 +300,7 @@ func channelClosedCQ(w *world) outcome {
 	return tested
 }
 
-// channelClosedOverflowedCQ: nor is that of a CQ which has lost completions.
+// channelClosedOverflowedCQ: so is that of a CQ which has lost completions.
 func channelClosedOverflowedCQ(w *world) outcome {
 	ch := w.b.createChannel()
 	for range 20 {

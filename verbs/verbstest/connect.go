@@ -97,7 +97,7 @@ func connectAddresses(w *world) outcome {
 	return tested
 }
 
-// connectAnyAddress: a listener without a host takes connections to every address.
+// connectAnyAddress: a listener without a host accepts connections to every address.
 func connectAnyAddress(w *world) outcome {
 	ln, err := cm.Listen(within(w.T), ":0", cm.Config{Context: w.b.ctx})
 	require.NoError(w, err)
@@ -127,7 +127,7 @@ func connectAnyAddress(w *world) outcome {
 	return tested
 }
 
-// connectSource: the local address can be chosen, and one that is not there is an error.
+// connectSource: the local address can be chosen; an address that this host does not have is an error.
 func connectSource(w *world) outcome {
 	first := w.pair(pairConfig{})
 	local, err := netip.ParseAddrPort(first.a.id.LocalAddr().String())
@@ -216,11 +216,11 @@ func connectAuto(w *world) outcome {
 	return tested
 }
 
-// connectPassiveSpeaksFirst: either side may send first; where only the active one may, what the passive side posts
-// waits until it has.
+// connectPassiveSpeaksFirst: either side may send first. If only the active side may, the requests of the passive side wait until
+// it has.
 func connectPassiveSpeaksFirst(w *world) outcome {
 	p := w.pair(pairConfig{cold: true, before: func(p *pair) { p.a.recv(1, p.a.mem.sge(0, 100)) }})
-	eager := w.kernelIWARP() // it sends at once, and the active side may not be ready
+	eager := w.kernelIWARP() // it sends at once, when the active side may not be ready
 	if eager {
 		w.without("passive-first")
 		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite}), verbs.WCRDMAWrite)
@@ -286,7 +286,7 @@ func connectDial(w *world) outcome {
 	return tested
 }
 
-// connectDialFails: what Dial made is closed again.
+// connectDialFails: when Dial fails it closes what it has made.
 func connectDialFails(w *world) outcome {
 	ln := w.listen(cm.Config{Context: w.b.ctx})
 	address := ln.Addr().String()
@@ -341,7 +341,7 @@ func connectMany(w *world) outcome {
 	return tested
 }
 
-// privateData requires what the peer received: the same bytes, which InfiniBand pads with zeros.
+// privateData requires that the peer received the same bytes, which InfiniBand pads with zeros.
 func (w *world) privateData(want, got []byte) {
 	w.Helper()
 	if w.iwarp() {
@@ -354,8 +354,8 @@ func (w *world) privateData(want, got []byte) {
 	require.True(w, bytes.Equal(want, got), "want %x, got %x", want, got)
 }
 
-// mostPrivateData finds out how much private data a request carries: what is too long is refused before the peer is
-// contacted, by an error that names the limit.
+// mostPrivateData returns the maximum length of a request's private data. Longer data are refused before the peer is contacted,
+// with an error that names the limit.
 func (w *world) mostPrivateData() int {
 	w.Helper()
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
@@ -391,7 +391,7 @@ func connectPrivateData(w *world) outcome {
 	return tested
 }
 
-// connectPrivateDataTooLong: the passive side's limit is told as well, for the acceptance and the rejection.
+// connectPrivateDataTooLong: the errors of the passive side name the limits of acceptance and rejection.
 func connectPrivateDataTooLong(w *world) outcome {
 	most := w.mostPrivateData()
 	err := w.connectError(cm.ConnParam{PrivateData: make([]byte, most+1)})
@@ -433,7 +433,7 @@ func connectReject(w *world) outcome {
 		require.Nil(w, a.id.QP())
 		require.NotEqual(w, verbs.QPStateRTS, a.side.qp.State())
 		requireErr(w.T, a.id.Disconnect(), verbs.ErrInvalid)
-		// The QP can be used for another attempt, but on kernel siw, which gives it up.
+		// The QP can be used for another attempt, except on kernel siw.
 		if w.kernelIWARP() {
 			require.False(w, w.reset(a.side))
 			a.side = w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
@@ -552,7 +552,7 @@ func connectNoDevice(w *world) outcome {
 	return tested
 }
 
-// connectCancel gives up while the passive side has not answered.
+// connectCancel gives up before the passive side has answered.
 func connectCancel(w *world) outcome {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -580,7 +580,7 @@ func connectCancel(w *world) outcome {
 	return tested
 }
 
-// nextRequest takes requests until one comes with that private data: those of attempts that were given up before are
+// nextRequest accepts requests until one has this private data. Earlier ones are from attempts that were given up, and are
 // answered as such.
 func (w *world) nextRequest(private string) *cm.Request {
 	w.Helper()
@@ -594,7 +594,7 @@ func (w *world) nextRequest(private string) *cm.Request {
 	}
 }
 
-// answerGone accepts a request whose peer has gone: it fails, or gives a connection that ends at once.
+// answerGone accepts a request whose peer has gone: that fails, or the connection ends at once.
 func (w *world) answerGone(req *cm.Request) {
 	w.Helper()
 	b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
@@ -651,7 +651,7 @@ func connectCancelAccept(w *world) outcome {
 	return tested
 }
 
-// connectCancelAcceptRequest: the acceptance is given up, and both sides are free again.
+// connectCancelAcceptRequest: the acceptance is given up, and both sides can be used again.
 func connectCancelAcceptRequest(w *world) outcome {
 	a := w.dial(within(w.T), w.ln, cm.ConnParam{})
 	req, err := w.ln.Accept(within(w.T))
@@ -668,7 +668,7 @@ func connectCancelAcceptRequest(w *world) outcome {
 	return tested
 }
 
-// connectBacklog: requests that find no room are refused, those that have room wait.
+// connectBacklog: Backlog requests wait, and further ones are refused.
 func connectBacklog(w *world) outcome {
 	const room, extra = 2, 3
 	ln := w.listen(cm.Config{Context: w.b.ctx, Backlog: room})
@@ -698,7 +698,7 @@ func connectBacklog(w *world) outcome {
 	return tested
 }
 
-// connectListenerClose wakes Accept, and refuses those that wait.
+// connectListenerClose: Close ends Accept and refuses the waiting requests.
 func connectListenerClose(w *world) outcome {
 	ln := w.listen(cm.Config{Context: w.b.ctx})
 	const waiters = 3
@@ -736,7 +736,7 @@ func connectListenerCloseKeeps(w *world) outcome {
 	inner := *w
 	inner.ln = ln
 	p := inner.pair(pairConfig{})
-	// A request that has been taken can be answered after the listener has gone.
+	// A request that Accept has returned can be answered after the listener has been closed.
 	a := w.dial(within(w.T), ln, cm.ConnParam{})
 	req, err := ln.Accept(within(w.T))
 	require.NoError(w, err)

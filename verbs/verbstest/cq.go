@@ -71,7 +71,7 @@ func cqPoll(w *world) outcome {
 	return tested
 }
 
-// cqWait: a completion that is there is returned at once, one that is not is waited for.
+// cqWait: Wait returns a completion that is in the queue at once, and otherwise waits for one.
 func cqWait(w *world) outcome {
 	p := w.pair(pairConfig{})
 	var wcs [16]verbs.WC
@@ -99,7 +99,7 @@ func cqWait(w *world) outcome {
 		require.Equal(w, 1, got.n)
 		require.EqualValues(w, i, p.b.ok(wcs[0], verbs.WCRecv).ID)
 	}
-	// A context that is done does not keep a completion back that is there.
+	// A completion in the queue is returned even if the context is done.
 	p.a.post(verbs.SendWR{ID: 5, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled},
 		verbs.SendWR{ID: 6, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled})
 	p.a.sent()
@@ -159,7 +159,7 @@ func cqOneForBoth(w *world) outcome {
 	return tested
 }
 
-// cqSeveralQPs: completions of several QPs tell them apart by number.
+// cqSeveralQPs: completions have the number of their QP.
 func cqSeveralQPs(w *world) outcome {
 	one, two := w.pair(pairConfig{}), w.pair(pairConfig{})
 	cq := w.a.createCQ(verbs.CQConfig{CQE: 64})
@@ -229,7 +229,7 @@ func cqSeveralWaiters(w *world) outcome {
 	return tested
 }
 
-// cqCancelOneWaiter: one that gives up does not take the other's event away.
+// cqCancelOneWaiter: a waiter that gives up does not consume the event of another one.
 func cqCancelOneWaiter(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for range 10 {
@@ -251,7 +251,7 @@ func cqCancelOneWaiter(w *world) outcome {
 		cancel()
 		p.a.post(verbs.SendWR{Opcode: verbs.WRSend})
 		if err := closes(w.T, gone, "the cancelled waiter"); err == nil {
-			p.b.recv(1) // it had got the completion before: another one for the other
+			p.b.recv(1) // it got the completion before it gave up: send another one for the other waiter
 			p.a.post(verbs.SendWR{Opcode: verbs.WRSend})
 		} else {
 			requireErr(w.T, err, context.Canceled)
@@ -328,15 +328,15 @@ func cqCloseWakesWaiters(w *world) outcome {
 	return tested
 }
 
-// overflow fills the send CQ of a pair beyond its capacity. It reports false, and notes it, if a device of the kernel does not take
-// as many requests as that needs before some of their completions have been polled.
+// overflow fills the send CQ of a pair beyond its capacity. It reports false, and notes it, if a device of the kernel does not accept
+// enough requests for that without polling.
 func (p *pair) overflow() bool {
 	p.Helper()
 	deadline := time.Now().Add(waitLimit)
 	for sent := 0; sent <= p.a.scq.CQE(); sent++ {
 		wr := verbs.SendWR{ID: uint64(sent), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled}
 		if n, err := p.a.qp.PostSend([]verbs.SendWR{wr}); err != nil {
-			// The queue is as long as the CQ: wait until places are free.
+			// The queue is as long as the CQ: wait for free entries.
 			require.ErrorIs(p, err, verbs.ErrQueueFull)
 			require.Zero(p, n)
 			time.Sleep(time.Millisecond)
@@ -351,7 +351,7 @@ func (p *pair) overflow() bool {
 	return true
 }
 
-// cqOverflow: completions that find no room are lost, and everybody concerned is told.
+// cqOverflow: completions are lost if the CQ is full; the context, the QPs and Poll report that.
 func cqOverflow(w *world) outcome {
 	by := w.pair(pairConfig{})
 	p := w.pair(pairConfig{cqe: 4})
@@ -382,11 +382,11 @@ func cqOverflow(w *world) outcome {
 	if w.f.userSpace() {
 		require.Equal(w, p.a.scq.CQE(), n)
 	} else {
-		require.GreaterOrEqual(w, n, p.a.scq.CQE()) // rxe has a place that it does not tell
+		require.GreaterOrEqual(w, n, p.a.scq.CQE()) // rxe has one entry more than it reports
 	}
 	for i, wc := range wcs[:n] {
 		if wc.Status == verbs.WCWRFlushErr && i >= p.a.scq.CQE() {
-			break // in the place more
+			break // it was in the additional entry
 		}
 		require.EqualValues(w, i, p.a.ok(wc, verbs.WCRDMAWrite).ID)
 	}
@@ -401,8 +401,8 @@ func cqOverflow(w *world) outcome {
 	return tested
 }
 
-// recvOverflow fills the receive CQ of a pair beyond its capacity: the message whose completion is lost is the last. Devices of the
-// kernel have a place more than they tell, and rxe does not acknowledge the last message.
+// recvOverflow fills the receive CQ of a pair beyond its capacity: the completion of the last message is lost. Devices of the
+// kernel have one entry more than they report, and rxe does not acknowledge the last message.
 func (w *world) recvOverflow() {
 	w.Helper()
 	const cqe = 4
@@ -447,7 +447,7 @@ func (w *world) recvOverflow() {
 		m.holds(8*i, p.a.mem.Bytes()[i:i+8])
 	}
 	n, err = p.b.rcq.Poll(wcs[:1])
-	if n == 1 { // in the place more
+	if n == 1 { // it was in the additional entry
 		require.NoError(w, err)
 		require.False(w, w.f.userSpace())
 		n, err = p.b.rcq.Poll(wcs[:1])
@@ -457,14 +457,14 @@ func (w *world) recvOverflow() {
 	rest()
 }
 
-// cqOverflowWakes: one who waits learns of the overflow too.
+// cqOverflowWakes: an overflow ends Wait.
 func cqOverflowWakes(w *world) outcome {
 	p := w.pair(pairConfig{cqe: 4})
 	if !p.overflow() {
 		return noted
 	}
 	if !w.f.userSpace() {
-		// The last completion may still be on its way, and a program that polls in time loses nothing.
+		// The last completion may come later, and if the program polls in time nothing is lost.
 		_, ok := w.a.eventOf(verbs.EventCQErr, waitLimit)
 		require.True(w, ok, "no event")
 	}

@@ -18,7 +18,7 @@ var cqResizeTests = []test{
 	{"UnderTraffic", cqResizeUnderTraffic},
 }
 
-// resizes reports whether CQs can be resized, and requires that it is refused otherwise.
+// resizes reports whether CQs can be resized, and requires that the device otherwise refuses it.
 func (w *world) resizes() bool {
 	w.Helper()
 	cq := w.a.createCQ(verbs.CQConfig{CQE: 4})
@@ -54,7 +54,7 @@ func cqResizeInvalid(w *world) outcome {
 	return tested
 }
 
-// cqResizeKeeps: completions that are in the queue stay, in their order, and the room is real.
+// cqResizeKeeps: completions in the queue stay there in their order, and the new entries can be used.
 func cqResizeKeeps(w *world) outcome {
 	if !w.resizes() {
 		return noted
@@ -85,7 +85,7 @@ func (p *pair) arrivedUnsignalled() {
 	p.b.ok(p.b.received(), verbs.WCRecv)
 }
 
-// cqResizeBelowContents: a queue is made no smaller than what is in it. The smallest may be larger than asked for.
+// cqResizeBelowContents: a queue never becomes smaller than its contents. It may be larger than asked for.
 func cqResizeBelowContents(w *world) outcome {
 	if !w.resizes() {
 		return noted

@@ -10,13 +10,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// denial is one way in which a request can name memory of the peer's that it must not touch, and the Terminate that
-// iWARP answers: layer, type and code for a Write (RFC 5041 section 8.2; rights: RFC 5040 section 4.8), for a Read and
+// denial is one way in which a request can name memory of the peer that it must not access, with the Terminate of iWARP: layer, type and code for a Write (RFC 5041 section 8.2; rights: RFC 5040 section 4.8), for a Read and
 // for an atomic (RFC 5040 section 4.8).
 type denial struct {
 	name                string
 	write, read, atomic codes
-	// target makes the memory, which must stay as it is, and the address and key of the request for 8 bytes.
+	// target makes the memory, which must not change, and returns the address and key of the request for 8 bytes.
 	target func(s *side, without verbs.AccessFlags) (memory []byte, addr uint64, rkey uint32)
 }
 
@@ -62,7 +61,7 @@ var denials = []denial{
 	{"OnePast", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			page := s.alloc(128, 0)
-			m := s.register(page.Bytes()[:71:71], allRights) // the word at 64 lacks its last byte
+			m := s.register(page.Bytes()[:71:71], allRights) // it does not have the last byte of the word at 64
 			return page.Bytes(), m.at(64), m.RKey()
 		}},
 	{"OneBefore", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
@@ -83,7 +82,7 @@ var denials = []denial{
 		}},
 	{"Wrap", codes{1, 1, 0x03}, codes{0, 1, 0x04}, codes{0, 1, 0x04},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
-			// The region ends with the last but one address; the access goes on at address 0.
+			// The region ends before the last address; the access wraps around to address 0.
 			iova := ^uint64(0) - 127
 			mr, err := s.pd.RegMRIova(s.memoryFor(iova, 127), iova, allRights)
 			if err != nil {
@@ -99,7 +98,7 @@ var denials = []denial{
 func (c codes) fault() fault { return fault{c[0], c[1], c[2], verbs.WCRemAccessErr} }
 
 // denied posts a request of 8 bytes for every denial, each on a connection of its own. request returns the request
-// without its operands, how it must be refused, and whether it has no answer; right is the one that NoRight leaves out.
+// without its operands, its expected refusal, and whether it has no answer; right is the right that NoRight removes.
 func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right verbs.AccessFlags) {
 	by := w.pair(pairConfig{})
 	for _, d := range denials {

@@ -17,7 +17,7 @@ var depthTests = []test{
 	{"NoneAsResponder", depthNoneAsResponder},
 }
 
-// depthName is what a depth is called in the name of a test.
+// depthName is the name of a depth in the name of a test.
 func depthName(v int) string {
 	switch v {
 	case 0:
@@ -28,7 +28,7 @@ func depthName(v int) string {
 	return fmt.Sprint(v)
 }
 
-// most resolves a depth of ConnParam.
+// most returns the number that a depth of ConnParam stands for.
 func most(v, device int) int {
 	d, err := cm.Depth("", v, device)
 	if err != nil {
@@ -37,8 +37,8 @@ func most(v, device int) int {
 	return d
 }
 
-// depthNegotiate connects with different wishes in both directions: the smaller of requester's and responder's counts.
-// A fabric that does not negotiate leaves each side its own.
+// depthNegotiate connects with different depths in both directions: the smaller one of requester and responder is used. On a fabric
+// that does not negotiate, each side keeps its own.
 func depthNegotiate(w *world) outcome {
 	negotiates := w.negotiates()
 	for _, c := range []struct{ ord, ird int }{ // of the requester, of the responder
@@ -61,7 +61,7 @@ func depthNegotiate(w *world) outcome {
 				ord, _ := from.id.Depths()
 				_, ird := to.id.Depths()
 				if negotiates {
-					// On kernel siw who accepts serves as many as the other side asks for.
+					// On kernel siw the accepting side serves as many as the other side asks for.
 					if w.kernelIWARP() && active && wantIRD < wantORD {
 						wantIRD = wantORD
 						w.without("responder-depth")
@@ -93,7 +93,7 @@ func depthNegotiate(w *world) outcome {
 	return tested
 }
 
-// negotiates reports whether the two sides tell each other their depths: a request says so.
+// negotiates reports whether the two sides exchange their depths: then a request has them.
 func (w *world) negotiates() bool {
 	w.Helper()
 	a := w.dial(within(w.T), w.ln, cm.ConnParam{InitiatorDepth: 2, ResponderResources: 4})
@@ -112,7 +112,7 @@ func (w *world) negotiates() bool {
 	return true
 }
 
-// depthNoneAsRequester: who asked for no depth cannot read; that is found here and not at the peer.
+// depthNoneAsRequester: a side with an ORD of 0 cannot read; its own device refuses that, not the peer.
 func depthNoneAsRequester(w *world) outcome {
 	by := w.pair(pairConfig{})
 	wrs := []verbs.SendWR{{Opcode: verbs.WRRDMARead}}
@@ -139,7 +139,7 @@ func depthNoneAsRequester(w *world) outcome {
 	return tested
 }
 
-// depthNoneAsResponder: who serves no Reads lets the requester know, or refuses them.
+// depthNoneAsResponder: a side with an IRD of 0 tells the requester, or refuses its Reads.
 func depthNoneAsResponder(w *world) outcome {
 	p := w.pair(pairConfig{bParam: cm.ConnParam{ResponderResources: cm.None}})
 	_, ird := p.b.id.Depths()

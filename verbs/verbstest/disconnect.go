@@ -21,7 +21,7 @@ var disconnectTests = []test{
 	{"NotConnected", disconnectNotConnected},
 }
 
-// ended requires that both sides have learned of an end without a fault: from ended the connection.
+// ended requires that both sides know of an end without an error: from ended the connection.
 func (p *pair) ended(from, to *side) {
 	p.Helper()
 	p.disconnected()
@@ -48,7 +48,7 @@ func disconnectFlushes(w *world) outcome {
 			to.recv(uint64(i))
 		}
 		require.NoError(w, from.id.Disconnect())
-		// The completions of the side that disconnects are there when the call returns.
+		// The completions of the side that disconnects are in its CQs when the call returns.
 		var wcs [4]verbs.WC
 		n, err := from.rcq.Poll(wcs[:])
 		require.NoError(w, err)
@@ -98,8 +98,8 @@ func disconnectBothAtOnce(w *world) outcome {
 	return tested
 }
 
-// disconnectDataArrive: what has completed before a Disconnect arrives at a peer that sends nothing, which not every device keeps
-// otherwise.
+// disconnectDataArrive: what has completed before a Disconnect arrives at a peer that sends nothing. With a peer that sends, some
+// devices lose data.
 func disconnectDataArrive(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n, count = 50_000, 40
@@ -124,7 +124,7 @@ func disconnectDataArrive(w *world) outcome {
 	return tested
 }
 
-// disconnectDuringReads: requests in progress are flushed, on whatever side the end comes from.
+// disconnectDuringReads: requests in progress are flushed, whichever side ends the connection.
 func disconnectDuringReads(w *world) outcome {
 	for _, active := range []bool{true, false} {
 		p := w.pair(pairConfig{})
@@ -171,7 +171,7 @@ func disconnectClose(w *world) outcome {
 	return tested
 }
 
-// disconnectCloseQP: a QP that is destroyed takes its connection with it.
+// disconnectCloseQP: destroying a QP ends its connection.
 func disconnectCloseQP(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.a.recv(1)

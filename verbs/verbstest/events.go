@@ -19,7 +19,7 @@ var eventTests = []test{
 	{"OrderlyEnd", eventOrderlyEnd},
 }
 
-// noFailure requires that no event about a failure comes.
+// noFailure requires that there is no event of a failure.
 func (h *host) noFailure() {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), quietTime)
@@ -71,7 +71,7 @@ func eventCloseWakesWaiters(w *world) outcome {
 	return tested
 }
 
-// eventOwnContextOnly: what happens to a QP is told to its context only.
+// eventOwnContextOnly: only the context of a QP gets its events.
 func eventOwnContextOnly(w *world) outcome {
 	o := w.other()
 	p := w.pair(pairConfig{})
@@ -106,7 +106,7 @@ func eventNamesTheQP(w *world) outcome {
 	return tested
 }
 
-// failureEvent waits for an event about a QP that has failed, which not every driver of the kernel sends.
+// failureEvent waits for the event of a QP that has failed. Some drivers of the kernel do not send it.
 func (h *host) failureEvent() (verbs.AsyncEvent, bool) {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), waitLimit/4)
@@ -125,7 +125,7 @@ func (h *host) failureEvent() (verbs.AsyncEvent, bool) {
 	}
 }
 
-// eventOrderlyEnd: a connection that ends in order is no failure.
+// eventOrderlyEnd: the orderly end of a connection is not a failure.
 func eventOrderlyEnd(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.works()

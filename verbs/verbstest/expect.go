@@ -30,7 +30,7 @@ func requireErr(t *testing.T, err, cause error) {
 	require.NotEmpty(t, ce.Op)
 }
 
-// requireClosed requires that err says, to whoever asks, that a handle is closed.
+// requireClosed requires that err says that a handle is closed.
 func requireClosed(t *testing.T, err error) {
 	t.Helper()
 	requireErr(t, err, verbs.ErrClosed)
@@ -46,14 +46,14 @@ func requireLimit(t *testing.T, err error, name string, limit, value uint64) {
 	require.ErrorContains(t, err, name)
 }
 
-// fault is how fabrics refuse a request of the peer's.
+// fault is the refusal of a request of the peer.
 type fault struct {
 	layer, etype, code uint8          // iWARP: the Terminate message
-	status             verbs.WCStatus // of the request where the fabric tells which one it was
+	status             verbs.WCStatus // of the request, on fabrics that report which request it was
 }
 
-// refusal requires what the completion of a refused request must be. oneWay is for requests without an answer: on
-// iWARP they have often completed before the peer looked at them.
+// refusal checks the completion of a refused request. oneWay is for requests without an answer: on iWARP they have often completed
+// before the peer checks them.
 func (p *pair) refusal(wc verbs.WC, f fault, oneWay bool) {
 	p.Helper()
 	if oneWay && p.iwarp() && wc.Status == verbs.WCSuccess {
@@ -107,8 +107,8 @@ func (w *world) badBind(wc verbs.WC) {
 	w.tells(wc, verbs.WCMWBindErr, verbs.WCWRFlushErr)
 }
 
-// broken requires that the connection has ended because to found fault with a request of from's, and that both sides
-// know: by the QP's state and error, the ID, and an event.
+// broken requires that the connection has ended because to refused a request of from, and that both sides know: by the state and
+// the error of the QP, the ID, and an event.
 func (p *pair) broken(from, to *side, f fault) {
 	p.Helper()
 	p.disconnected()
@@ -118,10 +118,10 @@ func (p *pair) broken(from, to *side, f fault) {
 		require.Error(p, s.id.Err())
 	}
 	if !p.iwarp() {
-		return // nothing tells the reason; whether there is an event is what Events/NamesTheQP looks at
+		return // the reason is not reported; Events/NamesTheQP checks whether there is an event
 	}
 	if p.kernelIWARP() {
-		p.without("terminate-reason") // the driver does not tell what was in the message
+		p.without("terminate-reason") // the driver does not report the contents of the message
 		return
 	}
 	for _, s := range []*side{from, to} {
@@ -153,7 +153,7 @@ func (s *side) qpEvent() verbs.AsyncEvent {
 	}
 }
 
-// flushed requires that the next completions of cq are those of the requests ids, flushed.
+// flushed requires that the next completions of cq are of the requests ids, with the status of a flush.
 func (h *host) flushed(cq *verbs.CQ, ids ...uint64) {
 	h.Helper()
 	for _, id := range ids {

@@ -75,7 +75,7 @@ func foreignQP(w *world) outcome {
 	return tested
 }
 
-// foreignDevice: what is of another device is refused, of whatever kind that is.
+// foreignDevice: objects of another device are refused, whatever its kind.
 func foreignDevice(w *world) outcome {
 	others := w.f.Others
 	if w.f.Passive != w.f.Active {
@@ -98,7 +98,7 @@ func foreignDevice(w *world) outcome {
 	return tested
 }
 
-// foreign gives what is of another device to objects of the active side's, and the other way round.
+// foreign passes objects of another device to objects of the active side, and the other way round.
 func (w *world) foreign(o *host, own *side) {
 	w.Helper()
 	require.NotSame(w, w.f.Active, o.ctx.Device())

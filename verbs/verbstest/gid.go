@@ -21,7 +21,7 @@ var gidTests = []test{
 	{"Closed", gidClosed},
 }
 
-// gids returns the rows of the active side's port; none if the device has no table, which must be refused then.
+// gids returns the GIDs of the active side's port. It returns none if the device has no table; then queries must be refused.
 func (w *world) gids() []verbs.GIDEntry {
 	w.Helper()
 	rows, err := w.a.ctx.GIDs(1)
@@ -38,7 +38,7 @@ func (w *world) gids() []verbs.GIDEntry {
 	return rows
 }
 
-// roce reports whether the fabric is InfiniBand's protocol over Ethernet.
+// roce reports whether the fabric is RoCE.
 func (w *world) roce() bool {
 	w.Helper()
 	attr, err := w.a.ctx.QueryPort(1)
@@ -101,7 +101,7 @@ func gidInvalid(w *world) outcome {
 	return tested
 }
 
-// gidChoose: of the rows that can reach an address RoCE v2 is taken, of the address's family.
+// gidChoose: of the rows that can reach an address, the one of RoCE v2 and of the address family is chosen.
 func gidChoose(w *world) outcome {
 	rows := w.gids()
 	if rows == nil {
@@ -139,7 +139,7 @@ func gidChoose(w *world) outcome {
 	return tested
 }
 
-// gidChooseNone: the error names what was looked for.
+// gidChooseNone: the error names the address.
 func gidChooseNone(w *world) outcome {
 	_, err := w.a.ctx.ChooseGID(w.a.attr.PhysPortCnt+1, w.a.listen)
 	if w.unlessRefused("gid-table", err) {

@@ -12,8 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Connections that the program makes itself, by QP.Modify, and what goes wrong with them. On iWARP there is always a
-// connection manager.
+// Connections that the program makes itself, by QP.Modify, and their failures. On iWARP there is always a connection manager.
 var handTests = []test{
 	{"RC", handRC},
 	{"Query", handQuery},
@@ -63,7 +62,7 @@ func (s *side) steps(to *side) []step {
 	return []step{init, rtr, rts}
 }
 
-// gid is the row of this side's GID table that is of the fabric's addresses.
+// gid is the row of this side's GID table with the address of the fabric.
 func (s *side) gid() verbs.GIDEntry {
 	s.Helper()
 	row, err := s.ctx.ChooseGID(1, s.listen)
@@ -71,7 +70,7 @@ func (s *side) gid() verbs.GIDEntry {
 	return row
 }
 
-// path is the way from this side to another one.
+// path is the path from this side to another one.
 func (s *side) path(to *side) verbs.AHAttr {
 	s.Helper()
 	port, err := to.ctx.QueryPort(1)
@@ -80,7 +79,7 @@ func (s *side) path(to *side) verbs.AHAttr {
 		SGIDIndex: uint8(s.gid().Index), HopLimit: 64}}
 }
 
-// noHand reports that QPs of a type cannot be connected by hand: on iWARP there is no such type, or Modify refuses.
+// noHand reports whether QPs of a type cannot be connected by hand: on iWARP there is no such type, or Modify refuses.
 func (w *world) noHand(t verbs.QPType) bool {
 	w.Helper()
 	if !w.iwarp() {
@@ -146,7 +145,7 @@ func handRC(w *world) outcome {
 		p.a.ok(p.a.run(at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2}, p.a.mem, 8, p.b.mem, 0)), verbs.WCFetchAdd)
 		require.EqualValues(w, 42, p.b.mem.get(0))
 	}
-	// One side goes to ERR; the other finds nobody.
+	// One side goes to ERR; the other one gets no answer.
 	p.b.recv(1)
 	require.NoError(w, p.b.modify(verbs.QPStateErr))
 	p.b.flushed(p.b.rcq, 1)
@@ -198,7 +197,7 @@ func handQuery(w *world) outcome {
 	require.EqualValues(w, 1, got.PortNum)
 	require.EqualValues(w, handQKey, got.QKey)
 	require.Equal(w, p.a.qp.Cap(), got.Cap)
-	// Its key can be changed while it works, which its correspondents must be told.
+	// Its key can be changed while it is in use; the peers then need the new key.
 	require.NoError(w, p.b.qp.Modify(verbs.QPAttr{QKey: handQKey + 1}, verbs.QPAttrQKey))
 	got, err = p.b.qp.Query()
 	require.NoError(w, err)
@@ -209,7 +208,7 @@ func handQuery(w *world) outcome {
 	return tested
 }
 
-// bits iterates over the attributes of a mask but the state.
+// bits iterates over the attributes of a mask, without the state.
 func bits(m verbs.QPAttrMask) func(func(verbs.QPAttrMask) bool) {
 	return func(yield func(verbs.QPAttrMask) bool) {
 		for bit := verbs.QPAttrMask(1); bit != 0 && bit <= m; bit <<= 1 {
@@ -220,8 +219,7 @@ func bits(m verbs.QPAttrMask) func(func(verbs.QPAttrMask) bool) {
 	}
 }
 
-// handMissing leaves out every attribute that a step needs, one at a time. The error says which one is missing, and nothing
-// has changed.
+// handMissing leaves out every required attribute of a step, one at a time. The error names the missing one, and nothing changes.
 func handMissing(w *world) outcome {
 	for _, t := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
 		w.sub(t.String(), func(w *world) outcome {
@@ -271,7 +269,7 @@ func handSuperfluous(w *world) outcome {
 	return tested
 }
 
-// handWrongValues: attributes with values that no device takes.
+// handWrongValues: attributes with values that no device accepts.
 func handWrongValues(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -328,7 +326,7 @@ func handTransitions(w *world) outcome {
 		require.NoError(w, p.a.qp.Modify(st.attr, st.mask))
 		check(st.attr.State)
 	}
-	// In another state than the caller thinks.
+	// The QP is in another state than the caller expects.
 	err := p.a.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateRTR}, verbs.QPAttrState|verbs.QPAttrCurState)
 	requireErr(w.T, err, verbs.ErrInvalid)
 	require.NoError(w, p.a.modify(verbs.QPStateErr))
@@ -336,7 +334,7 @@ func handTransitions(w *world) outcome {
 	return tested
 }
 
-// handAgain: a QP that was reset is connected again, to somebody else.
+// handAgain: a QP that was reset is connected again, to another QP.
 func handAgain(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -400,7 +398,7 @@ func handNotReady(w *world) outcome {
 	return tested
 }
 
-// handDrained: a send queue is drained, which an event tells, and goes on afterwards.
+// handDrained: a send queue is drained, an event reports that, and then the queue continues.
 func handDrained(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -416,7 +414,7 @@ func handDrained(w *world) outcome {
 		require.Same(w, p.a.qp, ev.QP)
 	}
 	require.Equal(w, verbs.QPStateSQD.String(), p.a.qp.State().String())
-	// Requests are taken, and wait. (rxe looks at them when another one is posted after the change to RTS.)
+	// Requests are accepted, and wait. (rxe executes them when another one is posted after the change to RTS.)
 	p.b.recv(4)
 	p.b.recv(5)
 	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
@@ -431,7 +429,7 @@ func handDrained(w *world) outcome {
 	return tested
 }
 
-// handCommEst: an event tells that the first message has come before the QP was moved to RTS.
+// handCommEst: an event reports that the first message arrived before the QP was moved to RTS.
 func handCommEst(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -453,7 +451,7 @@ func handCommEst(w *world) outcome {
 	return tested
 }
 
-// handMTU: every path MTU that the port can do.
+// handMTU: every path MTU of the port.
 func handMTU(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted

@@ -32,7 +32,7 @@ func writeImm(src []verbs.SGE, dst *mem, off int, imm uint32) verbs.SendWR {
 	return wr
 }
 
-// immediate requires that wc is a receive of the immediate imm as a fabric with 32 bits gives it out.
+// immediate requires that wc is a receive of the immediate imm64, also in the form of a fabric with 32-bit immediates.
 func (s *side) immediate(wc verbs.WC, op verbs.WCOpcode, length int, imm64 uint64) {
 	s.Helper()
 	s.ok(wc, op)
@@ -155,7 +155,7 @@ func immData(w *world) outcome {
 	return tested
 }
 
-// immDataSolicited: opcode 9 of RFC 7306. What the flag does to events is tested with the CQs.
+// immDataSolicited: opcode 9 of RFC 7306. The tests of CQs check the effect of the flag on events.
 func immDataSolicited(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData, Flags: verbs.SendSolicited}) {
@@ -171,7 +171,7 @@ func immDataSolicited(w *world) outcome {
 	return tested
 }
 
-// immDataReceiveUntouched: the immediate takes a receive but goes into the completion, not into the buffer.
+// immDataReceiveUntouched: the immediate consumes a receive, but is in the completion and not in the buffer.
 func immDataReceiveUntouched(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
@@ -212,7 +212,7 @@ func immDataAfterWrite(w *world) outcome {
 			p.b.immediate(p.b.received(), verbs.WCRecvRDMAWithImm, n, 0x0102030405060708)
 			p.b.mem.holds(0, p.a.mem.Bytes()[:n])
 
-			// Another immediate does not follow a Write any more; nor does one with a message between.
+			// A second immediate does not belong to the Write, nor does one after another message.
 			p.b.recv(6)
 			p.a.ok(p.a.run(imm), verbs.WCImmData)
 			p.b.immediate(p.b.received(), verbs.WCRecvImmData, 8, 0x0102030405060708)

@@ -17,7 +17,7 @@ var invalidateTests = []test{
 	{"RemoteTooLong", invRemoteTooLong},
 }
 
-// noInvalidate reports whether the device cannot invalidate windows by op, and requires that it refuses then.
+// noInvalidate reports whether the device cannot invalidate windows by op, and requires that it then refuses to.
 func (w *world) noInvalidate(op verbs.Op, opcode verbs.WROpcode) bool {
 	w.Helper()
 	if !w.has(op) {
@@ -104,7 +104,7 @@ func (w *world) otherWindow() otherWindow {
 
 func (o otherWindow) key(*pair) uint32 { return o.mw.RKey() }
 
-// opens requires that the window's key still opens what it opened.
+// opens requires that the window's key still gives access.
 func (o otherWindow) opens(w *world) {
 	w.Helper()
 	p := o.p.in(w)
@@ -215,8 +215,7 @@ func invRemoteThenAccess(w *world) outcome {
 	return tested
 }
 
-// invRemoteWrongKey: regions of a whole PD are not the peer's to invalidate (RFC 5040 section 8.1.1), nor are other QPs'
-// windows.
+// invRemoteWrongKey: a peer may not invalidate regions of a whole PD (RFC 5040 section 8.1.1), nor windows of other QPs.
 func invRemoteWrongKey(w *world) outcome {
 	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
 		return noted
@@ -260,7 +259,7 @@ func invRemoteWrongKey(w *world) outcome {
 			p.broken(p.a, p.b, c.f)
 			p.b.flushed(p.b.rcq, 2)
 			p.a.flushed(p.a.rcq, 9)
-			// The keys still open what they opened.
+			// The keys still give access.
 			by.in(w).works()
 			other.opens(w)
 			return tested
@@ -269,7 +268,7 @@ func invRemoteWrongKey(w *world) outcome {
 	return tested
 }
 
-// invRemoteTooLong: a message that does not fit invalidates nothing.
+// invRemoteTooLong: a message that is too long for its receive invalidates nothing.
 func invRemoteTooLong(w *world) outcome {
 	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
 		return noted

@@ -35,7 +35,7 @@ var lifetimeTests = []test{
 	{"ErrClosed", lifetimeErrClosed},
 }
 
-// lifetimeBusy: a parent with children is not closed; the error counts them by kind and everything goes on.
+// lifetimeBusy: a parent with children is not closed. The error has the number of children of each kind, and everything still works.
 func lifetimeBusy(w *world) outcome {
 	c, err := w.f.Active.Open()
 	require.NoError(w, err)
@@ -146,13 +146,13 @@ func lifetimeClosed(w *world) outcome {
 		require.Equal(w, w.f.Active.Name(), oe.Device, name)
 	}
 
-	// A region that is closed has no key any more, but tells what it was.
+	// A closed region has no keys any more, but its address and length can still be read.
 	require.NoError(w, mr.Close())
 	require.Equal(w, 8, mr.Len())
 	return tested
 }
 
-// lifetimeClosedParent: nothing is made with a closed object, also not where it is an argument.
+// lifetimeClosedParent: nothing can be made with a closed object, as parent or as argument.
 func lifetimeClosedParent(w *world) outcome {
 	cq, closed := w.a.createCQ(verbs.CQConfig{}), w.a.createCQ(verbs.CQConfig{})
 	require.NoError(w, closed.Close())
@@ -202,7 +202,7 @@ func lifetimeCloseNil(w *world) outcome {
 	return tested
 }
 
-// lifetimeCloseAll closes a context in use with everything on it. The peer learns.
+// lifetimeCloseAll closes a context in use with all its objects. The connection of the peer ends.
 func lifetimeCloseAll(w *world) outcome {
 	c, err := w.f.Active.Open()
 	require.NoError(w, err)
@@ -234,7 +234,7 @@ func lifetimeCloseAll(w *world) outcome {
 	return tested
 }
 
-// lifetimeCloseConcurrent: of several who close, one does it and all return without an error.
+// lifetimeCloseConcurrent: of several concurrent calls of Close, one closes the object and all return without an error.
 func lifetimeCloseConcurrent(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, closeIt := range []func() error{p.a.id.Close, p.a.qp.Close, p.a.mem.Close, p.a.scq.Close} {
@@ -250,7 +250,7 @@ func lifetimeCloseConcurrent(w *world) outcome {
 	return tested
 }
 
-// untilClosed calls f until it fails and delivers the error. A full queue is no reason to stop.
+// untilClosed calls f until it fails and delivers the error. It continues if a queue is full.
 func untilClosed(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -337,8 +337,8 @@ func lifetimeCloseDuringCQ(w *world) outcome {
 	return tested
 }
 
-// lifetimeMRCloseUnderTraffic deregisters a region that the peer is writing to: after Close nothing touches it. What would
-// come too late comes last, so the last bytes are looked at first.
+// lifetimeMRCloseUnderTraffic deregisters a region that the peer is writing to: after Close nothing writes to it. A late write would
+// write the last bytes last, so these are cleared first.
 func lifetimeMRCloseUnderTraffic(w *world) outcome {
 	by := w.pair(pairConfig{})
 	const n, rounds = 60_000, 40
@@ -375,7 +375,7 @@ func lifetimeMRCloseUnderTraffic(w *world) outcome {
 		closes(w.T, p.b.id.Done(), "the end of the connection")
 		require.NoError(w, closes(w.T, posted, "the poster"))
 		if w.kernelIWARP() {
-			w.without("dereg-waits") // the kernel's siw finishes placing what it has begun with
+			w.without("dereg-waits") // the kernel's siw finishes placing a message that it has begun to place
 			continue
 		}
 		requireSame(w.T, make([]byte, n), buf)
@@ -384,8 +384,8 @@ func lifetimeMRCloseUnderTraffic(w *world) outcome {
 	return tested
 }
 
-// lifetimeMRCloseOfSource deregisters memory that waits to be sent: each request completes or fails, and what the program
-// does with the memory afterwards is not sent.
+// lifetimeMRCloseOfSource deregisters memory that waits to be sent: each request completes or fails, and nothing that the program
+// writes to the memory afterwards is sent.
 func lifetimeMRCloseOfSource(w *world) outcome {
 	const n, count = 100_000, 40
 	for round := range 4 {
@@ -464,7 +464,7 @@ func lifetimeMRCloseUnderReads(w *world) outcome {
 			for i := range good {
 				dst.holds(i*n, want)
 			}
-			if good == count { // all were faster: the next one is not
+			if good == count { // all were faster: the next one fails
 				wr := read(dst.sgl(0, 8), m, 0)
 				if wc := p.a.run(wr); w.kernelIWARP() { // as above
 					require.Contains(w, allowed, wc.Status, wc.Status.String())

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Limits on how many objects there may be need a device with small ones: they are tested with the provider.
+// Limits on the number of objects need a device with small limits; the tests of the provider check them.
 var limitTests = []test{
 	{"CQE", limitCQE},
 	{"MRSize", limitMRSize},
@@ -38,7 +38,7 @@ func limitCQE(w *world) outcome {
 func limitMRSize(w *world) outcome {
 	most := w.a.attr.MaxMRSize
 	if most >= math.MaxInt {
-		// The limit is more than can be asked for, and more than there is.
+		// The limit is larger than any possible argument, and than any memory.
 		_, err := w.a.pd.AllocMR(math.MaxInt-1<<20, verbs.AccessLocalWrite)
 		require.Error(w, err)
 		w.without("mr-size-limit")
@@ -78,7 +78,7 @@ func limitQPCap(w *world) outcome {
 	return tested
 }
 
-// limitManyQPs makes many small QPs in one context, so that their queues begin at every page of what it maps.
+// limitManyQPs makes many small QPs in one context, so that their queues begin at every page of its mapped memory.
 func limitManyQPs(w *world) outcome {
 	cq := w.a.createCQ(verbs.CQConfig{})
 	for range min(150, w.a.attr.MaxQP/2) {
@@ -137,7 +137,7 @@ func limitInline(w *world) outcome {
 	return tested
 }
 
-// limitMessageSize: the lengths of a message's elements do not add up to 4 GiB, on any fabric.
+// limitMessageSize: on every fabric the sum of the lengths of a message's elements must be below 4 GiB.
 func limitMessageSize(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: 2}})
 	half := verbs.SGE{Addr: p.a.mem.at(0), Length: 1 << 31, LKey: p.a.mem.LKey()}
@@ -150,7 +150,7 @@ func limitMessageSize(w *world) outcome {
 	return tested
 }
 
-// limitSendQueue fills a send queue by Reads that the depth of 1 lets go one at a time.
+// limitSendQueue fills a send queue with Reads. With a depth of 1 they are sent one at a time.
 func limitSendQueue(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 4}, aParam: cm.ConnParam{InitiatorDepth: 1},
 		bParam: cm.ConnParam{ResponderResources: 1}})
@@ -173,7 +173,7 @@ func limitSendQueue(w *world) outcome {
 	for i := range most {
 		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
 	}
-	// There is room for no request of whatever kind.
+	// There is no room for a request of any kind.
 	same := p.b.mem.keeps()
 	for _, wr := range w.requests(p.a, p.b) {
 		wrs[most] = wr
@@ -210,7 +210,7 @@ func limitRecvQueue(w *world) outcome {
 	return tested
 }
 
-// limitDepth: more Reads and atomics in progress than the device can.
+// limitDepth: a depth above the maximum of the device.
 func limitDepth(w *world) outcome {
 	for _, c := range []struct {
 		field string

@@ -39,7 +39,7 @@ func listSend(w *world) outcome {
 	return tested
 }
 
-// listReuse: neither the list nor its elements nor the SGLs are looked at after the post.
+// listReuse: neither the list nor its elements nor the SGLs are used after the post.
 func listReuse(w *world) outcome {
 	p := w.pair(pairConfig{})
 	recvs, sends := make([]verbs.RecvWR, 1), make([]verbs.SendWR, 1)
@@ -79,7 +79,7 @@ func listEmpty(w *world) outcome {
 	return tested
 }
 
-// listBadSend: what stands before a request that cannot be posted is done, what stands behind it is not.
+// listBadSend: requests before one that cannot be posted are executed, those after it are not.
 func listBadSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, bad := range []int{0, 1, 4} {

@@ -19,14 +19,14 @@ var mcastTests = []test{
 // group is a multicast GID: over RoCE v2 that of an IPv4 group.
 var group = verbs.GIDFromAddr(netip.MustParseAddr("239.1.2.3"))
 
-// noMulticast reports whether the device has no multicast, and requires that it is refused then.
+// noMulticast reports whether the device has no multicast, and requires that it then refuses it.
 func (w *world) noMulticast() bool {
 	w.Helper()
 	if !w.iwarp() {
 		return false
 	}
 	if w.kernelIWARP() {
-		return w.noHand(verbs.QPTypeUD) // where there are no datagrams there is no group of them
+		return w.noHand(verbs.QPTypeUD) // without datagrams there are no groups
 	}
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	w.lacking("multicast", s.qp.AttachMcast(group, 0))

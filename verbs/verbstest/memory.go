@@ -41,8 +41,8 @@ func (h *host) register(buf []byte, access verbs.AccessFlags) *mem {
 	return h.adopt(mr, err)
 }
 
-// memoryFor returns n bytes of memory that can be registered at iova: drivers of the kernel map whole pages, so that the two
-// have to have the same offset in a page.
+// memoryFor returns n bytes of memory that can be registered at iova. Drivers of the kernel map whole pages, so both must have the
+// same offset in a page.
 func (h *host) memoryFor(iova uint64, n int) []byte {
 	h.Helper()
 	page := os.Getpagesize()
@@ -50,7 +50,7 @@ func (h *host) memoryFor(iova uint64, n int) []byte {
 	return h.alloc(at+n+page, 0).Bytes()[at : at+n : at+n]
 }
 
-// noIova reports whether the device registers memory at its own address only, and requires that others are refused then.
+// noIova reports whether the device can register memory only at its own address, and requires that it then refuses others.
 func (w *world) noIova() bool {
 	w.Helper()
 	const iova = 1 << 32
@@ -77,12 +77,12 @@ func (h *host) adopt(mr *verbs.MR, err error) *mem {
 	return m
 }
 
-// closesAfter has a window closed before the region at the end of the test: drivers of the kernel insist.
+// closesAfter closes a window before the region at the end of the test, as drivers of the kernel require.
 func (m *mem) closesAfter(mw *verbs.MW) {
 	m.t.Cleanup(func() { require.NoError(m.t, mw.Close()) })
 }
 
-// noise is what patterns are cut out of: long enough for the largest region of the suite.
+// noise has the bytes of all patterns. It is long enough for the largest region of the suite.
 var noise = sync.OnceValue(func() []byte {
 	const size = 17 << 20
 	p := make([]byte, size)
@@ -96,7 +96,7 @@ func pattern(seed byte, n int) []byte { return noise()[int(seed) : int(seed)+n :
 // fill writes the pattern of seed over the whole region.
 func (m *mem) fill(seed byte) { copy(m.Bytes(), pattern(seed, m.Len())) }
 
-// sge names n bytes from off.
+// sge is the element for n bytes from off.
 func (m *mem) sge(off, n int) verbs.SGE {
 	m.t.Helper()
 	s, err := m.SGE(off, n)
@@ -104,7 +104,7 @@ func (m *mem) sge(off, n int) verbs.SGE {
 	return s
 }
 
-// sgl is the list of one element that names n bytes from off.
+// sgl is a list with one element, for n bytes from off.
 func (m *mem) sgl(off, n int) []verbs.SGE {
 	m.t.Helper()
 	return []verbs.SGE{m.sge(off, n)}
@@ -125,7 +125,7 @@ func (m *mem) holds(off int, want []byte) {
 	requireSame(m.t, want, m.Bytes()[off:off+len(want)])
 }
 
-// keeps remembers the contents of the region; calling what it returns requires that they are still the same.
+// keeps stores the contents of the region, and returns a function that requires that they are still the same.
 func (m *mem) keeps() func() {
 	was := slices.Clone(m.Bytes())
 	return func() {

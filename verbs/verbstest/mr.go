@@ -49,7 +49,7 @@ func mrAllocInvalid(w *world) outcome {
 	return tested
 }
 
-// mrHugePages: huge pages are a wish. A system without any gives ordinary ones.
+// mrHugePages: a system without huge pages uses ordinary pages.
 func mrHugePages(w *world) outcome {
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(3<<20, allRights|verbs.AccessHugeTLB)
@@ -85,7 +85,7 @@ func mrRegisterInvalid(w *world) outcome {
 	return tested
 }
 
-// mrOverlap: one piece of memory may be registered twice, with different rights.
+// mrOverlap: the same memory may be registered twice, with different rights.
 func mrOverlap(w *world) outcome {
 	p := w.pair(pairConfig{})
 	buf := make([]byte, 1024)
@@ -113,7 +113,7 @@ func mrIova(w *world) outcome {
 		require.EqualValues(w, 64, wc.ByteLen)
 		m.holds(64, p.a.mem.Bytes()[:64])
 	}
-	// The memory's own address is not one of the region's.
+	// The address of the memory is not an address of the region.
 	buf := w.b.memoryFor(4096, 64)
 	m := w.b.registerIova(buf, 4096, allRights)
 	own := w.b.register(buf, allRights)
@@ -201,7 +201,7 @@ func mrManyKeys(w *world) outcome {
 	return tested
 }
 
-// exchangeWrite writes n bytes into m of the passive side at off, and requires that they and nothing else arrive.
+// exchangeWrite writes n bytes into m of the passive side at off, and requires that only these bytes change.
 func (p *pair) exchangeWrite(m *mem, off, n int) {
 	p.Helper()
 	src := p.a.alloc(n, 0)

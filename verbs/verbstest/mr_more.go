@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What not every device can do with memory.
+// Tests of optional abilities with memory.
 var memoryTests = []test{
 	{"Rereg", mrRereg},
 	{"ReregAccess", mrReregAccess},
@@ -22,7 +22,7 @@ var memoryTests = []test{
 	{"RelaxedOrdering", mrRelaxedOrdering},
 }
 
-// reregisters reports whether regions can be changed in place, and requires that it is refused otherwise.
+// reregisters reports whether regions can be changed in place, and requires that the device otherwise refuses it.
 func (w *world) reregisters() bool {
 	w.Helper()
 	m := w.b.register(make([]byte, 64), allRights)
@@ -37,7 +37,7 @@ func (w *world) reregisters() bool {
 	return false
 }
 
-// mrRereg exchanges the memory of a region.
+// mrRereg replaces the memory of a region.
 func mrRereg(w *world) outcome {
 	if !w.reregisters() {
 		return noted
@@ -56,7 +56,7 @@ func mrRereg(w *world) outcome {
 	return tested
 }
 
-// mrReregAccess takes rights away and gives them back.
+// mrReregAccess removes rights and adds them again.
 func mrReregAccess(w *world) outcome {
 	if !w.reregisters() {
 		return noted
@@ -119,7 +119,7 @@ func mrOnDemand(w *world) outcome {
 	return tested
 }
 
-// mrDmabuf: what is not a dma-buf is refused, by a device that can register one too.
+// mrDmabuf: a descriptor that is not a dma-buf is refused, also by a device that can register one.
 func mrDmabuf(w *world) outcome {
 	f, err := os.CreateTemp(w.TempDir(), "")
 	require.NoError(w, err)
@@ -139,7 +139,7 @@ func mrDmabuf(w *world) outcome {
 	return tested
 }
 
-// mrRelaxedOrdering: a hint, which every device takes.
+// mrRelaxedOrdering: every device accepts this hint.
 func mrRelaxedOrdering(w *world) outcome {
 	p := w.pair(pairConfig{})
 	m := w.b.register(make([]byte, 8192), allRights|verbs.AccessRelaxedOrdering)

@@ -28,7 +28,7 @@ var mwTests = []test{
 
 const windowRights = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// noWindows reports whether the device has no type 2 windows, and requires that they are refused then.
+// noWindows reports whether the device has no type 2 windows, and requires that it then refuses them.
 func (w *world) noWindows() bool {
 	w.Helper()
 	if w.b.ctx.Supports(verbs.OpBindMW) {
@@ -105,7 +105,7 @@ func mwAccess(w *world) outcome {
 	return tested
 }
 
-// usesWindow accesses bytes 1000 to 1099 of m through a window that gives all rights to them, in every way.
+// usesWindow accesses bytes 1000 to 1099 of m with every operation, through a window that gives all rights to them.
 func (p *pair) usesWindow(mw *verbs.MW, m *mem) {
 	p.Helper()
 	rest := m.keepsBut(1000, 100)
@@ -145,8 +145,8 @@ func mwZeroBased(w *world) outcome {
 	return tested
 }
 
-// outside requires that a request which leaves its window, but not the region, is refused. It reports false, and notes it, where the
-// device allows it, as rxe does, which compares with the bounds of the region alone.
+// outside requires that a request outside of its window, but inside of the region, is refused. It reports false, and notes it, if the
+// device allows it: rxe checks only the bounds of the region.
 func (p *pair) outside(m *mem, wr verbs.SendWR, f fault, oneWay bool) bool {
 	p.Helper()
 	if p.iwarp() || p.f.userSpace() {
@@ -164,8 +164,8 @@ func (p *pair) outside(m *mem, wr verbs.SendWR, f fault, oneWay bool) bool {
 	return true
 }
 
-// busyWith reports whether a region is kept by the windows that are bound to it, as drivers of the kernel have it, and requires that
-// everything goes on then and the region can be closed behind the window.
+// busyWith reports whether a region cannot be closed while windows are bound to it, as with drivers of the kernel. It then requires
+// that everything still works, and that the region can be closed after the window.
 func (p *pair) busyWith(m *mem, mw *verbs.MW, wr verbs.SendWR) bool {
 	p.Helper()
 	err := m.Close()
@@ -181,7 +181,7 @@ func (p *pair) busyWith(m *mem, mw *verbs.MW, wr verbs.SendWR) bool {
 	return true
 }
 
-// deniedAt requires that a request is refused, that m stays as it is, and that another connection goes on.
+// deniedAt requires that a request is refused, that m does not change, and that another connection still works.
 func (p *pair) deniedAt(m *mem, wr verbs.SendWR, f fault, oneWay bool) {
 	p.Helper()
 	by := p.world.pair(pairConfig{})
@@ -192,7 +192,7 @@ func (p *pair) deniedAt(m *mem, wr verbs.SendWR, f fault, oneWay bool) {
 	by.works()
 }
 
-// mwRights: what a window allows is what the bind says, not what its region allows.
+// mwRights: a window has the rights of the bind, not those of its region.
 func mwRights(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -217,7 +217,7 @@ func mwRights(w *world) outcome {
 	} {
 		w.sub(c.name, func(w *world) outcome {
 			if !w.has(c.op) {
-				return noted // atomicFetchAdd and atomicCmpSwap look at the refusal
+				return noted // atomicFetchAdd and atomicCmpSwap check the refusal
 			}
 			m := w.b.alloc(64, allRights)
 			for _, wr := range c.wrs(w) {
@@ -266,7 +266,7 @@ func mwBounds(w *world) outcome {
 	return tested
 }
 
-// mwUnbound: the key given at allocation opens nothing.
+// mwUnbound: the key of the allocation gives no access.
 func mwUnbound(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -277,8 +277,8 @@ func mwUnbound(w *world) outcome {
 	return tested
 }
 
-// mwRebind: after its invalidation a window is bound again, under a new key and to another place. The old key opens
-// nothing, and a bound window is not bound again before it was invalidated.
+// mwRebind: after its invalidation a window is bound again, with a new key and to another place. The old key gives no access. A bound
+// window cannot be bound again before it is invalidated.
 func mwRebind(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -372,7 +372,7 @@ func mwWindowClosed(w *world) outcome {
 	return tested
 }
 
-// mwQPClosed: a window outlives the QP that bound it, but belongs to nobody then.
+// mwQPClosed: a window remains when the QP that bound it is closed, but gives no access.
 func mwQPClosed(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -394,7 +394,7 @@ func mwQPClosed(w *world) outcome {
 	return tested
 }
 
-// mwBindInvalid: what a bind names is checked when it is posted.
+// mwBindInvalid: the objects and values of a bind are checked when it is posted.
 func mwBindInvalid(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -450,7 +450,7 @@ func mwBindInvalid(w *world) outcome {
 	return tested
 }
 
-// mwBindUnsignalled: requests behind a bind see the window, whether the bind makes a completion or not.
+// mwBindUnsignalled: requests after a bind can use the window, whether the bind has a completion or not.
 func mwBindUnsignalled(w *world) outcome {
 	if w.noWindows() {
 		return noted

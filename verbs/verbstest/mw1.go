@@ -64,7 +64,7 @@ func mw1Alloc(w *world) outcome {
 	require.NotNil(w, mw.Provider())
 	require.NotZero(w, w.b.attr.DeviceCapFlags&verbs.DeviceMemWindow)
 	require.NotEqual(w, mw.RKey(), w.window1().RKey())
-	// The key given at allocation opens nothing.
+	// The key of the allocation gives no access.
 	p := w.pair(pairConfig{})
 	p.deniedAt(p.b.mem, under(mw, read(p.a.mem.sgl(0, 8), p.b.mem, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
 	return tested
@@ -131,7 +131,7 @@ func mw1Bounds(w *world) outcome {
 	return tested
 }
 
-// mw1Rebind: a bound window is bound again, without being invalidated before. Its old keys open nothing.
+// mw1Rebind: a bound window is bound again without being invalidated before. Its old keys give no access.
 func mw1Rebind(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -156,7 +156,7 @@ func mw1Rebind(w *world) outcome {
 	return tested
 }
 
-// mw1Unbind: a bind of length 0 takes the access away, and the window can be bound again.
+// mw1Unbind: a bind of length 0 removes the access, and the window can be bound again.
 func mw1Unbind(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -212,7 +212,7 @@ func mw1OtherPD(w *world) outcome {
 	return tested
 }
 
-// mw1NotInvalidated: a window that belongs to the whole PD is not invalidated through one of its QPs.
+// mw1NotInvalidated: a window that belongs to the whole PD cannot be invalidated through one of its QPs.
 func mw1NotInvalidated(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -285,7 +285,7 @@ func mw1WindowClosed(w *world) outcome {
 	return tested
 }
 
-// mw1QPClosed: a window outlives the QP through which it was bound.
+// mw1QPClosed: a window still gives access when the QP through which it was bound is closed.
 func mw1QPClosed(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -333,7 +333,7 @@ func mw1BindInvalid(w *world) outcome {
 		requireErr(w.T, p.b.qp.BindMW(1, c.flags, c.bind), c.reason)
 		require.Equal(w, key, mw.RKey(), c.name)
 	}
-	// Each kind has its own way of being bound.
+	// Each type of window is bound in its own way.
 	p.b.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRBindMW, RKey: mw.NextRKey(), Bind: ptr(bind1(mw, m, 0, 64, windowRights))})
 	if !w.noWindows() {
 		requireErr(w.T, p.b.qp.BindMW(1, 0, bind1(p.b.allocMW(), m, 0, 64, windowRights)), verbs.ErrInvalid)
@@ -346,7 +346,7 @@ func mw1BindInvalid(w *world) outcome {
 
 func ptr[T any](v T) *T { return &v }
 
-// mw1BindState: a bind is a send request, as to states too.
+// mw1BindState: a bind is allowed in the states in which send requests are.
 func mw1BindState(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -367,7 +367,7 @@ func mw1BindState(w *world) outcome {
 	return tested
 }
 
-// mw1Order: requests behind a bind see the window, whether the bind makes a completion or not.
+// mw1Order: requests after a bind can use the window, whether the bind has a completion or not.
 func mw1Order(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -387,7 +387,7 @@ func mw1Order(w *world) outcome {
 	return tested
 }
 
-// mw1QueueFull: a bind takes a place in the send queue, and one that finds none leaves the window as it is.
+// mw1QueueFull: a bind needs an entry in the send queue. If there is none, the window does not change.
 func mw1QueueFull(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -402,8 +402,8 @@ func mw1QueueFull(w *world) outcome {
 		p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, off))), verbs.WCRDMARead)
 		p.a.mem.holds(0, m.Bytes()[off:off+64])
 	}
-	// What fills the queue for a while: Reads that the depth of 1 lets go one at a time; where a Send may come before its
-	// receive, Sends.
+	// These requests keep the queue full for a while: Reads, which a depth of 1 sends one at a time; or Sends, on fabrics where a
+	// Send may come before its receive.
 	filler, does := read(dst.sgl(0, n), src, 0), verbs.WCRDMARead
 	if !w.iwarp() {
 		filler, does = verbs.SendWR{Opcode: verbs.WRSend}, verbs.WCSend

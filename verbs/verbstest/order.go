@@ -22,8 +22,7 @@ var orderTests = []test{
 	{"FenceIdle", orderFenceIdle},
 }
 
-// orderCompletions posts requests that take long between others that do not: they complete in the order in which
-// they were posted.
+// orderCompletions posts long requests between short ones: they complete in the order in which they were posted.
 func orderCompletions(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const big = 1 << 20
@@ -58,7 +57,7 @@ func orderCompletions(w *world) outcome {
 	return tested
 }
 
-// orderWriteThenSend: when the message has arrived, so have the Writes before it.
+// orderWriteThenSend: when a message has arrived, the Writes before it have been placed.
 func orderWriteThenSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for i, n := range []int{1, 1000, 100_000, 1 << 20} {
@@ -122,14 +121,14 @@ func orderReadsAndAtomics(w *world) outcome {
 			require.EqualValues(w, 2*i, p.a.ok(p.a.sent(), verbs.WCFetchAdd).ID)
 			require.EqualValues(w, 2*i+1, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
 			require.EqualValues(w, i, p.a.mem.get(16*i))
-			// Later atomics may have been done when a Read is answered, earlier ones must.
+			// When a Read is answered, the earlier atomics have been executed, and later ones may have been.
 			require.GreaterOrEqual(w, p.a.mem.get(16*i+8), uint64(i+1))
 		}
 	}
 	return tested
 }
 
-// orderFenceReadSend: a fenced request starts when the Reads before it have completed, so it can send what they brought.
+// orderFenceReadSend: a fenced request starts when the Reads before it have completed, so it can send their data.
 func orderFenceReadSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 300_000

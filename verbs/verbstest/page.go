@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Short messages whose memory lies across a boundary between pages: drivers copy them into the packet by code of its own.
+// Short messages whose memory crosses a boundary between pages: drivers copy them into the packet with special code.
 var pageTests = []test{
 	{"Read", pageRead},
 	{"WriteBehindReads", pageWriteBehindReads},
@@ -29,13 +29,13 @@ const (
 	pageShort = 40   // the longest message here
 )
 
-// pages returns memory and where in it a page begins that is not its first.
+// pages returns memory and the offset in it at which its second page begins.
 func (h *host) pages() (m *mem, edge int) {
 	m = h.alloc(3*pageSize, allRights)
 	return m, 2*pageSize - int(m.Addr()%pageSize)
 }
 
-// pageRead reads from everywhere around a boundary, all Reads of one length in one list.
+// pageRead reads at every offset around a boundary, all Reads of one length in one list.
 func pageRead(w *world) outcome {
 	p := w.pair(pairConfig{})
 	src, edge := w.b.pages()

@@ -16,7 +16,7 @@ import (
 // scratch is the size of the region that either side of a pair has for small transfers.
 const scratch = 4096
 
-// pairConfig is what tests change about a pair; zero = the default.
+// pairConfig configures a pair; zero = the default.
 type pairConfig struct {
 	cap    verbs.QPCap           // queues of 64 requests, 4 elements, 64 bytes inline, as far as the device goes
 	cqe    int                   // 256
@@ -31,7 +31,7 @@ type pairConfig struct {
 	aParam cm.ConnParam          //
 	bParam cm.ConnParam          //
 	before func(p *pair)         // runs when both QPs are in INIT
-	cold   bool                  // connect only, even where the active side has to speak first
+	cold   bool                  // connect only, even if the active side has to send first
 }
 
 // pair is two connected QPs.
@@ -101,7 +101,7 @@ func (p *pair) connect(cfg pairConfig) {
 	require.NoError(p, id.BindQP(p.a.qp))
 	connected := make(chan error, 1)
 	dial := func() { connected <- id.Connect(ctx, p.a.qp, cfg.aParam) }
-	// Accept looks at its QP itself where the test has nothing to do in INIT.
+	// Without before, Accept moves the QP to INIT itself.
 	if cfg.before != nil {
 		bindINIT(p.b)
 		cfg.before(p)
@@ -115,7 +115,7 @@ func (p *pair) connect(cfg pairConfig) {
 	require.NoError(p, closes(p.T, connected, "Connect"))
 	p.a.id = id
 	if p.f.ActiveFirst && !cfg.cold {
-		// The passive side may send from the first message of the active side on.
+		// The passive side may send after the first message of the active side.
 		p.a.ok(p.a.run(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite}), verbs.WCRDMAWrite)
 	}
 }
@@ -190,7 +190,7 @@ func (w *world) requests(s, peer *side) []verbs.SendWR {
 	return all
 }
 
-// messages are the operations that carry data to the peer, with what is told on either side.
+// messages are the operations that carry data to the peer, with the opcodes of both completions.
 var messages = []struct {
 	op             verbs.Op
 	opcode         verbs.WROpcode
@@ -312,7 +312,7 @@ func (h *host) idle(cq *verbs.CQ) {
 	require.Zero(h, n, "unexpected completion %+v", wcs[0])
 }
 
-// quiet lets pass the time in which something that must not happen would.
+// quiet waits for the time in which something that must not happen would happen.
 func (h *host) quiet() { time.Sleep(quietTime) }
 
 // transfer sends n bytes from src of one side to dst of the other and returns the receiver's completion.
@@ -323,14 +323,14 @@ func transfer(from, to *side, src, dst []verbs.SGE) verbs.WC {
 	return to.ok(to.received(), verbs.WCRecv)
 }
 
-// settle returns when everything that a has sent has arrived at b: a message behind it has.
+// settle returns when everything that a has sent has arrived at b, because a later message has.
 func (p *pair) settle() {
 	p.Helper()
 	transfer(p.a, p.b, nil, nil)
 }
 
-// arrived returns when everything that a has sent has completed at b, without taking a completion of b's away: the
-// answer to a Read behind it has come. b's completions may be of whatever kind.
+// arrived returns when everything that a has sent has completed at b, because a later Read has been answered. It polls no completion
+// of b, so these may be of any kind.
 func (p *pair) arrived() {
 	p.Helper()
 	p.a.ok(p.a.run(verbs.SendWR{ID: 9, Opcode: verbs.WRRDMARead}), verbs.WCRDMARead)
@@ -343,7 +343,7 @@ func (p *pair) disconnected() {
 	closes(p.T, p.b.id.Done(), "the end of the connection at the peer")
 }
 
-// works requires that the connection carries Sends both ways, Writes and Reads. No other request may be outstanding.
+// works requires that Sends in both directions, Writes and Reads work on the connection. No other request may be outstanding.
 func (p *pair) works() {
 	p.Helper()
 	const n = 300

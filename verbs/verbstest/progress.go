@@ -23,7 +23,7 @@ var progressTests = []test{
 	{"ManyConnections", progressManyConnections},
 }
 
-// progressCount is how many operations a responder answers whose program does nothing.
+// progressCount is the number of operations that a responder answers while its program does nothing.
 const progressCount = 10_000
 
 // pipeline keeps count requests of p's active side going, window at a time. The program of the passive side does nothing in
@@ -62,8 +62,7 @@ func progressReads(w *world) outcome {
 	return tested
 }
 
-// ofBoth has both sides of a connection post the same lists at the same time: neither waits for what the other one does not
-// give because it waits itself.
+// ofBoth posts the same lists on both sides of a connection at the same time: the two sides must not wait for each other.
 func ofBoth(w *world, depth int, list func(s, peer *side) []verbs.SendWR) {
 	const rounds = 20
 	param := cm.ConnParam{InitiatorDepth: depth, ResponderResources: depth}
@@ -142,8 +141,7 @@ func progressWrites(w *world) outcome {
 	return tested
 }
 
-// progressSlowReceiver: a program that takes its completions late slows nobody down, as long as its receives are
-// posted.
+// progressSlowReceiver: a program that polls its completions late does not delay its peer, as long as its receives are posted.
 func progressSlowReceiver(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const count = 60

@@ -92,8 +92,8 @@ func (s *side) modify(to verbs.QPState) error {
 	return s.qp.Modify(verbs.QPAttr{State: to}, verbs.QPAttrState)
 }
 
-// qpTransitions tries every transition that the state diagram does not have from the states that can be reached without
-// a peer, and from RTS. The errors name both states and those that may follow.
+// qpTransitions tries every transition that the state diagram does not have, from the states that can be reached without a peer,
+// and from RTS. The errors name both states and the possible ones.
 func qpTransitions(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	refuse := func(s *side, from verbs.QPState, to ...verbs.QPState) {
@@ -158,7 +158,7 @@ func qpModifyInvalid(w *world) outcome {
 		requireErr(w.T, err, verbs.ErrInvalid)
 	} else {
 		require.False(w, w.f.userSpace())
-		w.without("qp-access-check") // drivers of the kernel do not look
+		w.without("qp-access-check") // drivers of the kernel do not check
 		require.NoError(w, s.modify(verbs.QPStateReset))
 	}
 	require.Equal(w, verbs.QPStateReset, s.qp.State())
@@ -170,8 +170,8 @@ func qpModifyInvalid(w *world) outcome {
 	return tested
 }
 
-// qpByHand: on iWARP it is the connection manager that moves a QP to RTR and RTS; on InfiniBand the caller can, but has
-// to say to where.
+// qpByHand: on iWARP only the connection manager moves a QP to RTR and RTS; on InfiniBand the caller can, but has to name the
+// destination.
 func qpByHand(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	bindINIT(s)
@@ -214,7 +214,7 @@ func qpPostWrongState(w *world) outcome {
 	require.NoError(w, err)
 	require.Equal(w, 1, n)
 	s.idle(s.rcq)
-	// In ERR everything is taken and flushed.
+	// In ERR requests are accepted and flushed.
 	require.NoError(w, s.modify(verbs.QPStateErr))
 	s.flushed(s.rcq, 2)
 	for i := range 300 { // more than the queues hold at a time
@@ -248,7 +248,7 @@ func qpQuery(w *world) outcome {
 			attr.AccessFlags&(verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic))
 		ord, ird := s.id.Depths()
 		if w.kernelIWARP() {
-			// The kernel's siw tells what the device can do, or powers of two.
+			// The kernel's siw reports the maximum of the device, or powers of two.
 			w.without("depth-query")
 			require.GreaterOrEqual(w, attr.MaxRdAtomic, ord)
 			require.GreaterOrEqual(w, attr.MaxDestRdAtomic, ird)
@@ -275,7 +275,7 @@ func qpAccessFlags(w *world) outcome {
 	} {
 		w.sub(c.name, func(w *world) outcome {
 			if !w.has(c.op) {
-				return noted // atomicFetchAdd looks at the refusal
+				return noted // atomicFetchAdd checks the refusal
 			}
 			for _, wr := range c.wrs(w) {
 				w.Log(wr.Opcode)
@@ -297,7 +297,7 @@ func qpAccessFlags(w *world) outcome {
 	return tested
 }
 
-// allowsAnything reports whether the fabric is the kernel's siw, which does not look at the rights of a QP.
+// allowsAnything reports whether the fabric is the kernel's siw, which does not check the rights of a QP.
 func (p *pair) allowsAnything(wr verbs.SendWR) bool {
 	p.Helper()
 	if !p.kernelIWARP() {
@@ -308,8 +308,8 @@ func (p *pair) allowsAnything(wr verbs.SendWR) bool {
 	return true
 }
 
-// qpDenied is how a request is refused that the QP does not allow to the peer: InfiniBand has it as one that the queue does not
-// support.
+// qpDenied is the refusal of a request that the QP does not allow to the peer. On InfiniBand it is an operation that the queue does
+// not support.
 func (w *world) qpDenied() fault {
 	f := fault{0, 1, 0x02, verbs.WCRemAccessErr}
 	if !w.iwarp() {
@@ -333,7 +333,7 @@ func qpAccessWithdrawn(w *world) outcome {
 	return tested
 }
 
-// qpSendQueueDrained: the state SQD holds new requests back until the QP is in RTS again. A device may lack it.
+// qpSendQueueDrained: in the state SQD new requests wait until the QP is in RTS again. Some devices do not have this state.
 func qpSendQueueDrained(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if err := p.a.modify(verbs.QPStateSQD); err != nil {
@@ -347,7 +347,7 @@ func qpSendQueueDrained(w *world) outcome {
 	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 	p.a.idle(p.a.scq)
 	require.NoError(w, p.a.modify(verbs.QPStateRTS))
-	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}) // rxe looks at the queue again then
+	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}) // rxe continues when another request is posted
 	for i := range 2 {
 		require.EqualValues(w, 2+i, p.a.ok(p.a.sent(), verbs.WCSend).ID)
 		p.b.ok(p.b.received(), verbs.WCRecv)
@@ -355,7 +355,7 @@ func qpSendQueueDrained(w *world) outcome {
 	return tested
 }
 
-// qpErrorFlushes: going to ERR ends the connection, flushes in order, and the peer learns.
+// qpErrorFlushes: a QP in ERR flushes in order, and its connection ends on both sides.
 func qpErrorFlushes(w *world) outcome {
 	by := w.pair(pairConfig{})
 	p := w.pair(pairConfig{})
@@ -376,8 +376,7 @@ func qpErrorFlushes(w *world) outcome {
 	return tested
 }
 
-// qpDrain drains a QP that is in the middle of long Reads: every request is completed once, and after it the memory of
-// those that failed is not touched.
+// qpDrain drains a QP during long Reads: every request completes once, and then the memory of the failed ones does not change.
 func qpDrain(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n, count = 1 << 20, 20
@@ -427,7 +426,7 @@ func qpDrainIdle(w *world) outcome {
 	return tested
 }
 
-// qpCloseBusy destroys a QP in the middle of everything. What it had to do is flushed before Close returns.
+// qpCloseBusy destroys a QP during traffic. Its requests are flushed before Close returns.
 func qpCloseBusy(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for round := range 5 {
@@ -478,7 +477,7 @@ func qpCloseFlushes(w *world) outcome {
 	return tested
 }
 
-// qpReset: a QP that is reset forgets what was posted.
+// qpReset: a QP that is reset drops its requests.
 func qpReset(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	bindINIT(s)
@@ -502,7 +501,7 @@ func qpReset(w *world) outcome {
 	return tested
 }
 
-// reset moves a QP to RESET. It reports false, and notes it, on the kernel's siw, which does not reset one that has been used.
+// reset moves a QP to RESET. It reports false, and notes it, on the kernel's siw, which cannot reset a used QP.
 func (w *world) reset(s *side) bool {
 	w.Helper()
 	err := s.modify(verbs.QPStateReset)
@@ -514,8 +513,8 @@ func (w *world) reset(s *side) bool {
 	return false
 }
 
-// afterReset ends the connection of a QP that was moved to RESET, where the device does not: in the kernel a QP knows nothing of
-// its connection.
+// afterReset ends the connection of a QP that was moved to RESET if the device does not: in the kernel a QP does not know its
+// connection.
 func (s *side) afterReset() {
 	s.Helper()
 	if ofKernel(s.ctx.Device()) {

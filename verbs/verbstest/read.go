@@ -49,7 +49,7 @@ func readSizes(w *world) outcome {
 	return tested
 }
 
-// readZeroLength: key and address of an empty Read are not looked at (RFC 5040 section 5.2.1).
+// readZeroLength: key and address of an empty Read are not checked (RFC 5040 section 5.2.1).
 func readZeroLength(w *world) outcome {
 	p := w.pair(pairConfig{})
 	same := p.a.mem.keeps()
@@ -91,7 +91,7 @@ func readZeroBetween(w *world) outcome {
 	return tested
 }
 
-// readScatter divides a Read over as many elements as the device can.
+// readScatter scatters a Read to the maximum number of elements of the device.
 func readScatter(w *world) outcome {
 	p := w.pair(pairConfig{})
 	count := min(p.a.qp.Cap().MaxSendSGE, w.a.attr.MaxSGERd)
@@ -120,7 +120,7 @@ func readEdges(w *world) outcome {
 	return tested
 }
 
-// readMoreThanDepth posts many more Reads than may be in progress: the rest waits its turn, and all complete in order.
+// readMoreThanDepth posts many more Reads than may be in progress: the others wait, and all complete in order.
 func readMoreThanDepth(w *world) outcome {
 	for _, depth := range []int{1, 2, 4} {
 		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth}, bParam: cm.ConnParam{ResponderResources: depth}})
@@ -181,9 +181,9 @@ func readDenied(w *world) outcome {
 	return tested
 }
 
-// readDeniedAfterGood: the request at fault carries the status, and those behind it are flushed. Those before it have been
-// done, but iWARP does not promise their answers: the Terminate goes out at the earliest opportunity, and then the state
-// of what is outstanding is indeterminate (RFC 5040 sections 6.2.1 and 7.1).
+// readDeniedAfterGood: the wrong request has the status, and those after it are flushed. Those before it have been executed, but
+// iWARP does not guarantee their answers: the Terminate is sent at the earliest opportunity, and then the state of outstanding
+// requests is indeterminate (RFC 5040 sections 6.2.1 and 7.1).
 func readDeniedAfterGood(w *world) outcome {
 	for _, n := range []int{8, 1 << 20} {
 		p := w.pair(pairConfig{})
@@ -221,7 +221,7 @@ func readDeniedAfterGood(w *world) outcome {
 	return tested
 }
 
-// readBadSink: the sink is the requester's own memory, and judged before the peer is asked.
+// readBadSink: the sink is memory of the requester, and is checked before the request is sent.
 func readBadSink(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for _, name := range append([]string{"ReadOnly"}, badLocals...) {

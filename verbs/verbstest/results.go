@@ -13,32 +13,32 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Result is what came of one test of the suite, or of a part of one that has a name of its own.
+// Result is the result of a test of the suite, or of a part of a test that has a name of its own.
 type Result struct {
 	Test   string // SUBJECT/TEST or SUBJECT/TEST/PART
 	Failed bool
-	// Lacks is what the device does not have of that which the test and its parts are about; where the device can refuse it, the
-	// test has required that it is refused as ErrNotSupported. Empty = everything was tested.
+	// Lacks has the abilities that the test and its parts need and the device does not have. If the device can refuse to use one, the
+	// test has required that it does, with ErrNotSupported. Empty = everything was tested.
 	Lacks []Lack
 }
 
 // Lack is an ability that a device does not have.
 type Lack struct {
 	What  string // for example "srq", or the name of a verbs.Op
-	Errno string // the C name of the errno that came from below, "none" if the provider or the handle refused by itself
+	Errno string // the C name of the errno of the driver or library, "none" if the provider or the handle refused
 }
 
 // String returns "WHAT: ERRNO".
 func (l Lack) String() string { return l.What + ": " + l.Errno }
 
-// outcome is how far a test got. A test and each part of one say it wherever they return: none can end early and pass without
-// a word about what it left out.
+// outcome says how a test ended. Every test, and every part of a test, returns it. So none can end early and pass without noting what
+// it left out.
 type outcome int
 
 const (
-	// tested: the test has got to its subject, and to its end. What is missing of the subject it has noted on the way.
+	// tested: the test has tested its subject, to its end. It has noted what it could not test.
 	tested outcome = 1 + iota
-	// noted: the test has ended early, because the device lacks what it is about, and has noted what that is.
+	// noted: the test has ended early, because the device does not have its subject, and has noted that.
 	noted
 )
 
@@ -54,7 +54,7 @@ func (r *record) add(l Lack) {
 	}
 }
 
-// check compares what a test says of its end with what it has noted.
+// check compares the outcome of a test with what it has noted.
 func (r *record) check(o outcome) error {
 	switch {
 	case o == tested, o == noted && len(r.lacks) > 0:
@@ -72,8 +72,7 @@ func (w *world) lacking(what string, err error) {
 	w.note(Lack{what, errnoName(err)})
 }
 
-// has reports whether the active device has an operation, and notes it if not. That a post is refused then is what Device/Ops
-// requires.
+// has reports whether the active device has an operation, and notes it if not. Device/Ops requires that a post is then refused.
 func (w *world) has(op verbs.Op) bool {
 	if w.a.ctx.Supports(op) {
 		return true
@@ -89,17 +88,17 @@ func (w *world) note(l Lack) {
 	}
 }
 
-// without notes something that the device does in a way of its own, or not at all, without refusing anything.
+// without notes something that the device does differently, or not at all, without refusing it.
 func (w *world) without(what string) { w.note(Lack{what, "none"}) }
 
-// report hands the result on to whoever collects them.
+// report passes the result to Fabric.Record.
 func (w *world) report(failed bool) {
 	if w.f.Record != nil {
 		w.f.Record(Result{Test: w.rec.name, Failed: failed, Lacks: w.rec.lacks})
 	}
 }
 
-// errnoNames are the errnos by which drivers and libraries say that they do not have something.
+// errnoNames are the errnos with which drivers and libraries report that they do not have something.
 var errnoNames = map[syscall.Errno]string{syscall.EOPNOTSUPP: "EOPNOTSUPP", syscall.ENOSYS: "ENOSYS", syscall.EINVAL: "EINVAL",
 	syscall.EPERM: "EPERM", syscall.ENOTTY: "ENOTTY", syscall.ENODEV: "ENODEV", syscall.ENOMEM: "ENOMEM",
 	syscall.EPROTONOSUPPORT: "EPROTONOSUPPORT", syscall.EAFNOSUPPORT: "EAFNOSUPPORT"}

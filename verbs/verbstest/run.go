@@ -12,16 +12,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Fabric is what the suite runs on: two devices that reach each other. They may be the same one.
+// Fabric has the devices on which the suite runs: two devices that can connect to each other, or one device twice.
 type Fabric struct {
-	// Active is the device that connects, Passive the one that is listened on.
+	// Active is the device that connects, Passive the device that listens.
 	Active, Passive *verbs.Device
-	// Listen is the address for listeners on Passive, "host:port" with port 0; Active reaches the host by the same name.
+	// Listen is the address for listeners on Passive, "host:port" with port 0. Active connects to the same host.
 	Listen string
 	// ActiveFirst says that the passive side sends nothing before the active side has: iWARP without the peer-to-peer
 	// set-up of RFC 6581.
 	ActiveFirst bool
-	// Others are devices that are neither, of whatever kind.
+	// Others are further devices, of any kind.
 	Others []*verbs.Device
 	// Record is called with the result of every test and of every part of one (nil = not at all).
 	Record func(Result)
@@ -36,8 +36,7 @@ func (f *Fabric) listen() netip.Addr {
 	return ap.Addr()
 }
 
-// userSpace reports whether the fabric is package siw's, which keeps every rule that this suite knows; kernel drivers have
-// ways of their own.
+// userSpace reports whether the fabric is that of package siw, which follows every rule of this suite; drivers of the kernel do not.
 func (f *Fabric) userSpace() bool { return !ofKernel(f.Passive) }
 
 // ofKernel reports whether a driver of the kernel's executes a device, or what it wraps.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNames: results are kept by name, so that names are plain and never given twice.
+// TestNames: results are stored by name, so names must be plain and unique.
 func TestNames(t *testing.T) {
 	plain := regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 	seen := make(map[string]bool)
@@ -31,7 +31,7 @@ func TestNames(t *testing.T) {
 	require.Greater(t, len(seen), 150)
 }
 
-// TestAddFields checks the definition that the suite judges by, on the vectors.
+// TestAddFields checks the suite's own definition with the vectors.
 func TestAddFields(t *testing.T) {
 	for _, v := range fetchAddVectors {
 		require.Equal(t, v.result, addFields(v.original, v.add, v.mask), v.name)
@@ -43,7 +43,7 @@ func bare(t *testing.T, collect func(Result)) *world {
 	return &world{T: t, f: Fabric{Record: collect}, a: &host{}, b: &host{}, rec: &record{name: "A/B"}}
 }
 
-// TestEarlyEnd: a test that ends before its subject and has noted nothing has failed, and so has one that does not say how it ended.
+// TestEarlyEnd: a test that ends early without noting anything fails, and so does one that does not return how it ended.
 func TestEarlyEnd(t *testing.T) {
 	const variable = "VERBSTEST_OUTCOME"
 	tests := map[string]func(w *world) outcome{
@@ -83,7 +83,7 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
-// TestParts: what a part lacks is in its own result, and in that of the whole.
+// TestParts: what a part notes is in its own result, and in that of its test.
 func TestParts(t *testing.T) {
 	var results []Result
 	w := bare(t, func(r Result) { results = append(results, r) })
@@ -103,7 +103,8 @@ func TestParts(t *testing.T) {
 		{Test: "A/B", Lacks: []Lack{x, y}}}, results)
 }
 
-// TestQuestions: whether a device has an operation is asked by what notes it if not, so that nothing is left out without a word.
+// TestQuestions: tests find out whether a device has an operation only with functions that note it if it does not, so that nothing is
+// left out silently.
 func TestQuestions(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -30,12 +30,12 @@ var sendTests = []test{
 	{"UnknownFlags", sendUnknownFlags},
 }
 
-// sizes are lengths of messages around what transports cut them into: their headers, common MTUs, 64 KiB, a megabyte.
+// sizes are lengths of messages around those at which transports segment them: their headers, common MTUs, 64 KiB, a megabyte.
 var sizes = []int{1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 129, 209, 210, 211, 212, 255, 256, 257, 1023, 1024, 1025,
 	1439, 1440, 1441, 1459, 1460, 1461, 4095, 4096, 4097, 8999, 9000, 65483, 65484, 65507, 65535, 65536, 65537,
 	1<<20 - 1, 1 << 20, 1<<20 + 1}
 
-// bigMemory makes a region on either side that holds every one of sizes with room around it.
+// bigMemory makes a region on either side that is larger than every one of sizes.
 func (p *pair) bigMemory() (src, dst *mem) {
 	p.Helper()
 	return p.a.alloc(1<<20+64, allRights), p.b.alloc(1<<20+64, allRights)
@@ -111,7 +111,7 @@ func sendGather(w *world) outcome {
 				want = append(want, part[:lens[k]]...)
 			}
 		}
-		// The sink is divided at other places, and longer than the message.
+		// The elements of the sink are of other lengths, and longer than the message.
 		dst := []verbs.SGE{x.sge(0, 2), y.sge(11, 1200), x.sge(5, 0), x.sge(500, 5000)}
 		into := [][]byte{x.Bytes()[0:2], y.Bytes()[11 : 11+1200], nil, x.Bytes()[500:5500]}
 		if nsge < 4 {
@@ -132,7 +132,7 @@ func sendGather(w *world) outcome {
 	return tested
 }
 
-// sendBothWays: both sides send at the same time, and neither waits for the other.
+// sendBothWays: both sides send at the same time, and must not wait for each other.
 func sendBothWays(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n, count = 20000, 16
@@ -237,8 +237,8 @@ func sendInlineGather(w *world) outcome {
 	return tested
 }
 
-// sendUnsignalled: requests without the flag make no completion, and their places in the queue come free with the
-// next signalled one.
+// sendUnsignalled: requests without the flag have no completion. Their entries in the queue become free with the next signalled
+// one.
 func sendUnsignalled(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 64}})
 	for round := range 20 {
@@ -269,7 +269,7 @@ func sendSigAll(w *world) outcome {
 	return tested
 }
 
-// sendSolicited: the flag changes nothing about the message. What it does to events is tested with the CQs.
+// sendSolicited: the flag does not change the message. The tests of CQs check its effect on events.
 func sendSolicited(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, n := range []int{0, 1, 2000} {
@@ -314,7 +314,7 @@ func sendLonger(w *world) outcome {
 	for _, c := range []struct {
 		name      string
 		size, fit int
-	}{{"OneOctet", 101, 100}, {"NoBuffer", 1, 0}, {"ManySegments", 1 << 20, 1<<20 - 1}} {
+	}{{"OneByte", 101, 100}, {"NoBuffer", 1, 0}, {"ManySegments", 1 << 20, 1<<20 - 1}} {
 		w.sub(c.name, func(w *world) outcome {
 			p := w.pair(pairConfig{})
 			src, dst := p.a.alloc(c.size, 0), p.b.alloc(c.size+64, verbs.AccessLocalWrite)
@@ -343,7 +343,7 @@ func sendLonger(w *world) outcome {
 	return tested
 }
 
-// sendNoReceive: iWARP ends the connection, InfiniBand lets the requester wait.
+// sendNoReceive: iWARP ends the connection; on InfiniBand the requester waits.
 func sendNoReceive(w *world) outcome {
 	by := w.pair(pairConfig{})
 	if !w.iwarp() {
@@ -377,10 +377,10 @@ func sendNoReceive(w *world) outcome {
 	return tested
 }
 
-// badLocals are the ways in which an element can name memory wrongly.
+// badLocals are the ways in which the memory of an element can be wrong.
 var badLocals = []string{"UnknownKey", "WrongKey", "Freed", "ForeignPD", "OnePast", "OneBefore", "Wrap", "SecondElement"}
 
-// badLocal makes a list for n octets on side s that is wrong in the way of that name.
+// badLocal makes a list for n bytes on side s that is wrong in the way with this name.
 func badLocal(s *side, name string, n int) []verbs.SGE {
 	s.Helper()
 	pd := s.qp.PD()
@@ -410,7 +410,7 @@ func badLocal(s *side, name string, n int) []verbs.SGE {
 	return []verbs.SGE{bad}
 }
 
-// sendBadSource: the fault is the program's own, so its side finds it. The peer only learns that the stream has ended.
+// sendBadSource: the error is on the program's own side, which reports it. The peer notices only the end of the stream.
 func sendBadSource(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for _, name := range badLocals {
@@ -427,7 +427,7 @@ func sendBadSource(w *world) outcome {
 	return tested
 }
 
-// sendBadSourceUnsignalled: a request that fails makes a completion, asked for or not.
+// sendBadSourceUnsignalled: a request that fails has a completion, signalled or not.
 func sendBadSourceUnsignalled(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.b.recv(1)
@@ -445,8 +445,8 @@ func sendBadSourceUnsignalled(w *world) outcome {
 	return tested
 }
 
-// flushedEarly reports whether wc is that of a good request id which has been flushed with the one at fault behind it: newer rxe
-// do that as long as there is no answer to it.
+// flushedEarly reports whether the good request id has been flushed together with the wrong one after it: newer rxe flush it if its
+// answer has not come.
 func (p *pair) flushedEarly(wc verbs.WC, id uint64) bool {
 	p.Helper()
 	if p.iwarp() || wc.ID != id || wc.Status != verbs.WCWRFlushErr {
@@ -456,7 +456,7 @@ func (p *pair) flushedEarly(wc verbs.WC, id uint64) bool {
 	return true
 }
 
-// arrivedOr requires that a receive has been used, or flushed if that may be, and reports which.
+// arrivedOr requires that a receive has been used, or flushed if that is allowed. It reports which.
 func (s *side) arrivedOr(flushed bool, id uint64) bool {
 	s.Helper()
 	wc := s.received()
@@ -468,8 +468,8 @@ func (s *side) arrivedOr(flushed bool, id uint64) bool {
 	return true
 }
 
-// localFault posts a good request, the bad one wr, and another good one behind it: the bad one must fail with status on
-// its own side, what was before it must arrive, and nothing behind it.
+// localFault posts a good request, the bad one wr, and another good one: the bad one must fail with status on its own side, the one
+// before it must arrive, and the one after it must not.
 func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	p.Helper()
 	same := p.b.mem.keepsBut(0, 8)
@@ -492,7 +492,7 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 		require.Equal(p, status.String(), wc.Status.String())
 	}
 	if p.kernelIWARP() && wr.Opcode == verbs.WRRDMARead {
-		// The sink is judged when the answer comes; what is behind the Read has been sent by then.
+		// The sink is checked when the answer arrives; the request after the Read has been sent by then.
 		p.without("sink-first")
 		p.disconnected()
 		return
@@ -506,7 +506,7 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	if p.f.userSpace() || wr.Opcode != verbs.WRRDMARead {
 		p.b.flushed(p.b.rcq, 2)
 	} else if p.b.arrivedOr(true, 2) {
-		// Newer rxe have sent what is behind a Read when its answer comes, with which they look at the sink.
+		// Newer rxe check the sink of a Read when the answer arrives, and have sent the next request by then.
 		p.without("sink-first")
 		p.b.mem.holds(100, p.a.mem.Bytes()[:8])
 		same = func() {}
@@ -523,7 +523,7 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	same()
 }
 
-// sendBadReceive: a receive that names memory wrongly fails when a message needs it.
+// sendBadReceive: a receive with wrong memory fails when a message needs it.
 func sendBadReceive(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for _, name := range append([]string{"ReadOnly"}, badLocals...) {

@@ -55,7 +55,7 @@ func (w *world) srqIn(pd *verbs.PD, attr verbs.SRQAttr) *verbs.SRQ {
 	return s
 }
 
-// sharing makes n pairs whose passive sides take their receives from one queue.
+// sharing makes n pairs whose passive sides use the same SRQ.
 func (w *world) sharing(s *verbs.SRQ, n int) []*pair {
 	w.Helper()
 	pairs := make([]*pair, n)
@@ -94,7 +94,7 @@ func srqCreate(w *world) outcome {
 	return tested
 }
 
-// size returns the sizes of a queue that was made with attr: on a device that does not tell, those.
+// size returns the sizes of a queue that was made with attr. On a device that cannot be queried it returns attr.
 func (w *world) size(s *verbs.SRQ, attr verbs.SRQAttr) verbs.SRQAttr {
 	w.Helper()
 	got, err := s.Query()
@@ -144,7 +144,7 @@ func srqPost(w *world) outcome {
 	require.Zero(w, n)
 	wrs := make([]verbs.RecvWR, attr.MaxWR+2)
 	if !w.f.userSpace() {
-		wrs = make([]verbs.RecvWR, 60) // drivers of the kernel tell more or less room than there is
+		wrs = make([]verbs.RecvWR, 60) // the size that drivers of the kernel report is not exact
 	}
 	for i := range wrs {
 		wrs[i] = verbs.RecvWR{ID: uint64(i), SGL: p.b.mem.sgl(8*(i%64), 8)}
@@ -181,14 +181,14 @@ func srqPostInvalid(w *world) outcome {
 	}
 	p := w.pair(pairConfig{srq: s})
 	attr := w.size(s, verbs.SRQAttr{MaxSGE: 1})
-	// What is before the bad one is taken.
+	// The receives before the bad one are accepted.
 	n, err := s.PostRecv([]verbs.RecvWR{{ID: 1}, {ID: 2, SGL: make([]verbs.SGE, attr.MaxSGE+1)}, {ID: 3}})
 	require.Equal(w, 1, n)
 	requireLimit(w.T, err, "max_recv_sge", uint64(attr.MaxSGE), uint64(attr.MaxSGE+1))
 	require.ErrorContains(w, err, "request 1")
 	p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend}), verbs.WCSend)
 	require.EqualValues(w, 1, p.b.ok(p.b.received(), verbs.WCRecv).ID)
-	// The QP itself takes none.
+	// The QP itself accepts none.
 	n, err = p.b.qp.PostRecv([]verbs.RecvWR{{ID: 4}})
 	require.Zero(w, n)
 	requireErr(w.T, err, verbs.ErrInvalid)
@@ -227,7 +227,7 @@ func srqOrder(w *world) outcome {
 	return tested
 }
 
-// srqSizes: messages of every size, also of several segments that come mixed from two connections.
+// srqSizes: messages of every size; segments of messages from two connections are interleaved.
 func srqSizes(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16, MaxSGE: 2})
 	if s == nil {
@@ -278,7 +278,7 @@ func srqImmediate(w *world) outcome {
 	return tested
 }
 
-// srqNoReceive: an empty shared queue is like an empty one of the QP's own.
+// srqNoReceive: an empty shared queue has the same effect as an empty receive queue of the QP.
 func srqNoReceive(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16})
 	if s == nil {
@@ -307,8 +307,8 @@ func srqNoReceive(w *world) outcome {
 	return tested
 }
 
-// srqBadReceive: a receive that names memory wrongly fails when a message takes it, on the connection that sent that. The
-// others go on.
+// srqBadReceive: a receive with wrong memory fails when a message takes it, on the connection of the message. The other connections
+// still work.
 func srqBadReceive(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16, MaxSGE: 2})
 	if s == nil {
@@ -374,7 +374,7 @@ func (h *host) limitEvent(s *verbs.SRQ, want bool) {
 	}
 }
 
-// srqLimit: one event when fewer receives are left than the limit says, none before and none after, until it is set again.
+// srqLimit: there is one event when the number of receives falls below the limit, and no other until the limit is set again.
 func srqLimit(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 32})
 	if s == nil {
@@ -403,7 +403,7 @@ func srqLimit(w *world) outcome {
 		w.b.limitEvent(s, false)
 		require.Zero(w, w.size(s, verbs.SRQAttr{}).SRQLimit, "the event sets it back")
 	}
-	// 0 takes a limit away.
+	// 0 removes the limit.
 	for i := range 3 {
 		p.b.recv(uint64(i))
 	}
@@ -443,7 +443,7 @@ func srqLimitInvalid(w *world) outcome {
 	return tested
 }
 
-// srqResize makes a queue larger and smaller with receives in it, which stay.
+// srqResize makes a queue larger and smaller. The receives in it stay.
 func srqResize(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 4})
 	if s == nil {
@@ -478,7 +478,7 @@ func srqResize(w *world) outcome {
 	return tested
 }
 
-// srqQPFails: a QP that fails or goes takes nothing with it that no message of its has used.
+// srqQPFails: a QP that fails or is closed consumes no receives except those that its messages have used.
 func srqQPFails(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16})
 	if s == nil {
@@ -511,7 +511,7 @@ func srqQPFails(w *world) outcome {
 	return tested
 }
 
-// srqLastWQE: an event tells when a QP has left the state in which it takes receives.
+// srqLastWQE: an event reports that a QP in ERR takes no more receives.
 func srqLastWQE(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16})
 	if s == nil {
@@ -537,7 +537,7 @@ func srqLastWQE(w *world) outcome {
 	return tested
 }
 
-// eventOf waits for an event of a type and lets others pass.
+// eventOf waits for an event of a type and ignores others.
 func (h *host) eventOf(t verbs.EventType, limit time.Duration) (verbs.AsyncEvent, bool) {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), limit)
@@ -586,7 +586,7 @@ func srqCloseBusy(w *world) outcome {
 	return tested
 }
 
-// srqCloseWithReceives: what is in a queue that is closed makes no completions.
+// srqCloseWithReceives: receives in a queue that is closed have no completions.
 func srqCloseWithReceives(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16})
 	if s == nil {
@@ -645,7 +645,7 @@ func srqForeign(w *world) outcome {
 	return tested
 }
 
-// srqOtherPD: the queue may be of another PD than its QPs. The keys of its receives are judged in one of the two.
+// srqOtherPD: the queue may be of another PD than its QPs. The keys of its receives must belong to one of the two.
 func srqOtherPD(w *world) outcome {
 	pd := w.b.allocPD()
 	s := w.srqIn(pd, verbs.SRQAttr{MaxWR: 16})
@@ -671,7 +671,8 @@ func srqOtherPD(w *world) outcome {
 	return tested
 }
 
-// srqConcurrent: several connections take and several goroutines post; every receive is used once and no message is lost.
+// srqConcurrent: several connections take receives and several goroutines post them. Every receive is used once, and no message is
+// lost.
 func srqConcurrent(w *world) outcome {
 	const posters, each = 4, 200
 	s := w.srq(verbs.SRQAttr{MaxWR: posters * each})

@@ -77,7 +77,7 @@ func ucImmediate(w *world) outcome {
 	return tested
 }
 
-// ucNotOfTheService: what needs an answer is refused.
+// ucNotOfTheService: operations that need an answer are refused.
 func ucNotOfTheService(w *world) outcome {
 	p := w.uc()
 	if p == nil {
@@ -107,7 +107,7 @@ func ucNoReceive(w *world) outcome {
 	return tested
 }
 
-// ucDenied: a Write that is not allowed changes nothing, and the writer does not learn of it.
+// ucDenied: a Write that is not allowed changes nothing, and its completion is a success.
 func ucDenied(w *world) outcome {
 	p := w.uc()
 	if p == nil {

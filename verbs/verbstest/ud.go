@@ -30,7 +30,7 @@ var udTests = []test{
 
 const grhLen = 40
 
-// ud makes two UD QPs that are ready, and the way from a to b.
+// ud makes two UD QPs in RTS, and the path from a to b.
 func (w *world) ud() (*pair, *verbs.AH) {
 	w.Helper()
 	if w.noHand(verbs.QPTypeUD) {
@@ -97,8 +97,8 @@ func udTraffic(w *world) outcome {
 	return tested
 }
 
-// udHeader: the completion says that there is a header, and over RoCE v2 it is that of IP: an IPv4 header stands in the last 20
-// of the 40 bytes.
+// udHeader: the completion says that there is a header. Over RoCE v2 it is the IP header: an IPv4 header is in the last 20 of the 40
+// bytes.
 func udHeader(w *world) outcome {
 	p, ah := w.ud()
 	if p == nil {
@@ -200,7 +200,7 @@ func udNotOfTheService(w *world) outcome {
 	return tested
 }
 
-// udPostInvalid: a datagram needs a way, which must be of the QP's PD and open.
+// udPostInvalid: a datagram needs an address handle, of the QP's PD and not closed.
 func udPostInvalid(w *world) outcome {
 	p, ah := w.ud()
 	if p == nil {
@@ -280,8 +280,8 @@ func udNoReceive(w *world) outcome {
 	return tested
 }
 
-// udReceiveTooShort: a datagram that does not fit is not placed, nor a part of it; whether the receive is used up is the
-// device's affair.
+// udReceiveTooShort: a datagram that is too long for its receive is not placed, and no part of it. Whether the receive is consumed
+// depends on the device.
 func udReceiveTooShort(w *world) outcome {
 	p, ah := w.ud()
 	if p == nil {

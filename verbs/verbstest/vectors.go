@@ -5,8 +5,7 @@ package verbstest
 // ones is the mask of all 64 bits.
 const ones = ^uint64(0)
 
-// fetchAddVector is one FetchAdd with field boundaries (RFC 7306 section 5.1.1): what memory held, the operands, what it
-// holds afterwards.
+// fetchAddVector is a FetchAdd with field boundaries (RFC 7306 section 5.1.1): the original value, the operands and the result.
 type fetchAddVector struct {
 	name                string
 	original, add, mask uint64

@@ -4,10 +4,10 @@ package verbstest
 
 import "unsafe"
 
-// word returns the aligned word at off for use with sync/atomic, as the CPU's part in a contest with the device.
+// word returns the aligned word at off for use with sync/atomic, when the CPU and the device change the same word.
 func (m *mem) word(off int) *uint64 { return (*uint64)(unsafe.Pointer(&m.Bytes()[off])) }
 
-// misalignment returns how far the first byte of buf lies behind a multiple of 8.
+// misalignment returns the address of buf modulo 8.
 func misalignment(buf []byte) int { return int(uintptr(unsafe.Pointer(&buf[0])) & 7) }
 
 // wordBytes returns the memory of words.

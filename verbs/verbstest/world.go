@@ -19,7 +19,7 @@ import (
 var (
 	// waitLimit bounds every wait of the suite.
 	waitLimit = slow * 10 * time.Second
-	// quietTime is how long a test looks for something that must not happen.
+	// quietTime is the time for which a test waits for something that must not happen.
 	quietTime = slow * 20 * time.Millisecond
 )
 
@@ -36,8 +36,8 @@ var slow = func() time.Duration {
 const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
 	verbs.AccessMWBind
 
-// world is what one test has open: a context and a PD on either side and a listener on the passive one. Everything is
-// closed, and the closing checked, when the test ends.
+// world has the open objects of a test: a context and a PD on either side and a listener on the passive side. When the test ends,
+// all are closed, and their Close must succeed.
 type world struct {
 	*testing.T
 	f    Fabric
@@ -64,14 +64,14 @@ func (w *world) listen(cfg cm.Config) *cm.Listener {
 	return ln
 }
 
-// run runs a test, or a part of one, and requires that it has ended as it says.
+// run runs a test, or a part of one, and requires that it has ended as its outcome says.
 func (w *world) run(test func(w *world) outcome) {
 	w.Helper()
 	require.NoError(w, w.rec.check(test(w)))
 }
 
-// sub runs a subtest in the same world: what it makes is closed when the subtest ends. What the device lacks of a part, it lacks of
-// the whole.
+// sub runs a subtest in the same world. The objects of the subtest are closed when it ends. What it notes is also noted for the whole
+// test.
 func (w *world) sub(name string, run func(w *world) outcome) {
 	c := *w
 	c.rec = &record{name: w.rec.name + "/" + name}
@@ -93,7 +93,7 @@ func (w *world) with(t *testing.T) *world {
 // iwarp reports whether the fabric is iWARP; otherwise it follows InfiniBand's rules.
 func (w *world) iwarp() bool { return w.f.Active.Info().Transport == verbs.TransportIWARP }
 
-// kernelIWARP reports whether the fabric is iWARP with a device of the kernel's: its siw is the one that there is.
+// kernelIWARP reports whether the fabric is iWARP with a device of the kernel, which is its siw.
 func (w *world) kernelIWARP() bool { return w.iwarp() && ofKernel(w.f.Active) }
 
 // host is one side of a world.
@@ -102,8 +102,8 @@ type host struct {
 	ctx  *verbs.Context
 	pd   *verbs.PD
 	attr verbs.DeviceAttr
-	seed byte // of what fills new regions: what has not come from the other side differs from it
-	// listen is the address of the passive side, zero if the fabric has others than IP.
+	seed byte // of the pattern in new regions: data of the other side differ from it
+	// listen is the address of the passive side, zero if it is not an IP address.
 	listen netip.Addr
 }
 
