@@ -15,7 +15,9 @@ import (
 
 // TestRetryPatience: what time or another port may cure is tried again, and nothing else.
 func TestRetryPatience(t *testing.T) {
-	op := func(errno syscall.Errno) error { return fmt.Errorf("cm: Connect: %w", os.NewSyscallError("rdma_connect", errno)) }
+	op := func(errno syscall.Errno) error {
+		return fmt.Errorf("cm: Connect: %w", os.NewSyscallError("rdma_connect", errno))
+	}
 	require.Equal(t, unknownPatience, retryPatience(&net.DNSError{}))
 	for _, err := range []error{op(syscall.ECONNREFUSED), op(syscall.EADDRINUSE), op(syscall.EADDRNOTAVAIL), &net.OpError{Op: "dial"}} {
 		require.Equal(t, refusedPatience, retryPatience(err), err)
