@@ -10,7 +10,7 @@ import (
 )
 
 // An admission keeps from the device what may not wait in its queue. The device gets
-//   - a fenced request, without the flag, when no Read or atomic is unanswered, if the driver mistakes fences;
+//   - a fenced request, without the flag, when no Read or atomic is unanswered, if the driver has a fault with fences;
 //   - what else the driver says must wait (see waits), when it need not any more;
 //   - any request when the device has a place for it, and none before those that were posted earlier.
 //
@@ -91,7 +91,7 @@ func isFenced(w *flatSend) bool   { return w.op&fenceBit != 0 }
 func isInline(w *flatSend) bool   { return w.op&inlineBit != 0 }
 func elements(w *flatSend) int    { return int(w.op >> sgesShift) }
 
-// waits is what a driver says that mistakes nothing but fences.
+// waits is for a driver that has a fault with fences only.
 func (q *ledgerQP) waits(*flatSend, int) bool { return false }
 
 // admit gives the device what it may have of the list that has been converted, and holds the rest. It returns how many

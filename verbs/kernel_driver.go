@@ -12,8 +12,8 @@ type driver struct {
 	wrap func(*kernelContext) ProviderContext
 }
 
-// driverOf recognises the driver of a device. One that it does not know is taken at its word, but for operations: those that
-// could crash a library or reach a peer in a wrong form are allowed only where the device says that it has them.
+// driverOf recognises the driver of a device. A driver that it does not know is trusted. Only operations that could crash a library
+// or reach a peer in a wrong form are not allowed unless the device says that it has them.
 func driverOf(info DeviceInfo, attr DeviceAttr) driver {
 	switch {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:

@@ -4,9 +4,9 @@
 
 package verbs
 
-// A fault is something that a driver does otherwise than libibverbs promises or InfiniBand's hardware does, and that the types for
-// its devices correct or refuse. This file is the only place that says which there are, where they are and on which kernels; what is
-// done about one stands where faultSet.has asks for it, and for users in docs/support.md.
+// A fault is a difference between a driver and what libibverbs promises, or what InfiniBand hardware does. The types for the
+// driver's devices correct it, or refuse the call. This file is the only place that lists the faults, where they are and on which
+// kernels. The code that corrects a fault asks for it with faultSet.has; docs/support.md says what a program sees.
 type fault uint
 
 // The faults of siw.
@@ -51,8 +51,8 @@ const (
 type faultInfo struct {
 	what    string
 	in      string // the file of the kernel's drivers/infiniband/sw or of rdma-core's providers, and the function
-	library bool   // it is in the driver's part of rdma-core, and a kernel cannot mend it
-	kernels string // Linux versions whose driver has been seen to have it; those before 6.1 have not been looked at
+	library bool   // it is in the driver's part of rdma-core, and a kernel cannot repair it
+	kernels string // Linux versions whose driver has it, by a test or by its source; a library's is of rdma-core 44. Others were not looked at
 }
 
 const both = "6.1, 6.12"
@@ -85,7 +85,7 @@ var faultInfos = [faultsEnd]faultInfo{
 	rxeReceiveForgotten: {"does not flush receives that are posted in ERR", "rxe.c rxe_post_recv", true, both},
 	rxeFenceLost:        {"does not send a fenced request again before a later Read is answered", "rxe_req.c rxe_wqe_is_fenced", false, both},
 	rxeNoDepthJams:      {"stops for good at a Read or atomic while the depth is 0", "rxe_req.c check_init_depth", false, both},
-	rxeWrongFlag: {"sets IBV_WC_GRH on every receive, and the kernel's flag for an invalidated key",
+	rxeWrongFlag: {"sets IBV_WC_GRH on every receive, and of an invalidated key the kernel's flag",
 		"rxe_resp.c do_complete", false, both},
 	rxeBusyInvalid:      {"answers EINVAL for a region with windows", "rxe_mr.c rxe_dereg_mr; 6.12: rxe_verbs.c", false, both},
 	rxeLengthStatus:     {"tells REM_OP_ERR for a message longer than the receive", "rxe_resp.c send_data_in", false, both},
@@ -94,7 +94,7 @@ var faultInfos = [faultsEnd]faultInfo{
 	rxeInvalidateStatus: {"tells LOC_QP_OP_ERR for an invalidation that cannot be", "rxe_req.c rxe_do_local_ops", false, "6.1"},
 }
 
-// faultSet are the faults that a device has. One whose driver is known to have mended some has the others.
+// faultSet is a set of the faults that a device has: those of its driver, without those that are known to be repaired.
 type faultSet uint64
 
 const (
@@ -104,9 +104,9 @@ const (
 
 func (s faultSet) has(f fault) bool { return s>>f&1 != 0 }
 
-// without returns the set less some faults.
-func (s faultSet) without(mended ...fault) faultSet {
-	for _, f := range mended {
+// without returns the set without some faults.
+func (s faultSet) without(repaired ...fault) faultSet {
+	for _, f := range repaired {
 		s &^= 1 << f
 	}
 	return s

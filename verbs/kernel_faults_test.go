@@ -229,8 +229,8 @@ func failsWithoutDepth(r *faultRig) bool {
 // byType are the faults for which a driver's types are there at all: the ledger, siwOps and gv_post_send see to them.
 var byType = map[fault]bool{siwForgetsRequests: true, siwWrongOrder: true, siwOpcodeUnchecked: true, siwPostMiscounts: true, rxeReceiveForgotten: true}
 
-// TestMendedFaults: what a driver has mended is not corrected, and everything else is.
-func TestMendedFaults(t *testing.T) {
+// TestRepairedFaults: what a driver has repaired is not corrected, and everything else is.
+func TestRepairedFaults(t *testing.T) {
 	for f := range faultsEnd {
 		check := corrected[f]
 		require.NotEqual(t, byType[f], check != nil, "fault %d", f)
@@ -238,10 +238,10 @@ func TestMendedFaults(t *testing.T) {
 			continue
 		}
 		t.Run(faultInfos[f].what, func(t *testing.T) {
-			for _, mended := range []bool{false, true} {
+			for _, repaired := range []bool{false, true} {
 				wrap := func(c *kernelContext) ProviderContext {
 					faults := siwFaults | rxeFaults
-					if mended {
+					if repaired {
 						faults = faults.without(f)
 					}
 					if siwFaults.has(f) {
@@ -249,13 +249,13 @@ func TestMendedFaults(t *testing.T) {
 					}
 					return newRXEContext(c, faults)
 				}
-				t.Run(map[bool]string{false: "faulty", true: "mended"}[mended], func(t *testing.T) {
+				t.Run(map[bool]string{false: "faulty", true: "repaired"}[repaired], func(t *testing.T) {
 					r := newFaultRig(t, wrap)
 					r.patience = 30 * time.Second
-					if mended {
+					if repaired {
 						r.patience = nudgeAfter[0] + 150*time.Millisecond
 					}
-					require.Equal(t, !mended, check(r))
+					require.Equal(t, !repaired, check(r))
 				})
 			}
 		})

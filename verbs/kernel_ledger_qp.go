@@ -48,7 +48,7 @@ type ledgerQueue struct {
 type ledgerDriver interface {
 	// split returns the list that the device gets instead of wrs, and which requests in it are first parts.
 	split(wrs []SendWR) ([]SendWR, splitReads)
-	// adapt changes what the device would mistake in a converted list.
+	// adapt changes what the device would misunderstand in a converted list.
 	adapt(l *sendList)
 	// waits reports whether a request must wait while so many Reads and atomics are unanswered.
 	waits(w *flatSend, reads int) bool

@@ -9,7 +9,7 @@ import "slices"
 func isEmpty(s SGE) bool    { return s.Length == 0 }
 func isNotEmpty(s SGE) bool { return s.Length > 0 }
 
-// adapt changes what siw would mistake.
+// adapt changes what siw would misunderstand.
 func (q *siwQP) adapt(l *sendList) { siwElements{q.faults, q.short}.adapt(l) }
 
 // siwElements gives requests the elements that siw understands.
@@ -49,7 +49,7 @@ func (m siwElements) fence(w *flatSend, own []SGE) {
 	}
 }
 
-// wrong reports whether siw would mistake the elements of a request.
+// wrong reports whether siw would misunderstand the elements of a request.
 func (m siwElements) wrong(w *flatSend, own []SGE) bool {
 	switch len(own) {
 	case 0:

@@ -37,7 +37,7 @@ func TestAdaptElements(t *testing.T) {
 		require.EqualValues(t, list[i].Opcode, s.wrs[i].op&0xff)
 	}
 
-	// One that has mended this gets what was posted.
+	// One that has repaired this gets what was posted.
 	s.fill(list)
 	siwElements{faults: siwFaults.without(siwReadEmpty, siwElementEmpty)}.adapt(&s)
 	require.Equal(t, []int{5, 0, 2, 2, 1, 0, 1}, counts(&s))
