@@ -74,7 +74,7 @@ func open(file string) (library, error) {
 	var why *C.char
 	c := C.dynlib_open(name, &why)
 	switch text := C.GoString(why); {
-	case c == nil && strings.Contains(text, "No such file"): // glibc's words, and musl's
+	case strings.Contains(text, "No such file"): // glibc's words, and musl's
 		return library{}, &Error{file, "not found: " + text}
 	case c == nil:
 		return library{}, &Error{file, "cannot be opened: " + text}

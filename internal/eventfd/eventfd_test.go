@@ -71,6 +71,18 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	require.Equal(t, lifetime.ErrClosed, f.Wait(context.Background(), taker(fd)))
 }
 
+// TestTakenWhileClosed: an event that has been taken is not lost to a Close at the same time.
+func TestTakenWhileClosed(t *testing.T) {
+	_, f := newFile(t)
+	closed := make(chan error, 1)
+	require.NoError(t, f.Wait(context.Background(), func() bool {
+		go func() { closed <- f.Close() }()
+		<-f.closed
+		return true
+	}))
+	require.NoError(t, <-closed)
+}
+
 func TestWakeTriesAgain(t *testing.T) {
 	_, f := newFile(t)
 	tries := 0
@@ -85,6 +97,17 @@ func TestWakeTriesAgain(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	_, err := New(-1, "nothing")
 	require.ErrorIs(t, err, unix.EBADF)
+	require.ErrorContains(t, err, "nothing: O_NONBLOCK")
+	few, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(few)
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: limit.Max}))
+	_, err = New(few, "one too many")
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.ErrorIs(t, err, unix.EMFILE)
+	require.ErrorContains(t, err, "one too many: F_DUPFD_CLOEXEC")
 	fd, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(fd)

@@ -32,13 +32,11 @@ func (g *Guard) Exit() {
 	if g.state.Add(-1) != closedBit {
 		return
 	}
-	// The last call left a shut guard. A refused Enter may pass here again: the channel holds one token
+	// The last call left a shut guard, which has its channel. A refused Enter may pass here again: the channel holds one token
 	// and Drain looks at the count itself.
-	if ch := g.drained.Load(); ch != nil {
-		select {
-		case *ch <- struct{}{}:
-		default:
-		}
+	select {
+	case *g.drained.Load() <- struct{}{}:
+	default:
 	}
 }
 

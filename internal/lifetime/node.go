@@ -53,7 +53,7 @@ var live struct {
 func (n *Node) Init(kind string, closer func() error, parents ...*Node) error {
 	n.kind, n.closer, n.parents = kind, closer, nil
 	for _, p := range parents {
-		if p == nil || slices.Contains(n.parents, p) {
+		if p == nil {
 			continue
 		}
 		if !p.adopt(n) {
