@@ -34,16 +34,18 @@ func (v *vcontext) CreateCompChannel() (verbs.ProviderCompChannel, error) {
 	return &channel{ready: make(chan struct{}, 1), closed: make(chan struct{}), watches: make(map[*watch]int)}, nil
 }
 
-// notify queues an event of q. The caller holds q.mu.
-func (ch *channel) notify(q *cq) {
+// notify queues an event of q, and reports whether somebody sleeps for it. The caller holds q.mu.
+func (ch *channel) notify(q *cq) (woken bool) {
 	ch.mu.Lock()
 	if !q.queued {
 		q.queued = true
 		ch.queue = append(ch.queue, q)
 	}
+	woken = ch.sleepers > 0
 	ch.mu.Unlock()
 	signal(ch.ready)
 	ch.wake()
+	return woken
 }
 
 // forget removes q from the queue of events.

@@ -226,10 +226,10 @@ func (c *cq) push(wc *verbs.WC, solicited bool) {
 
 // notify sends an event. The caller holds c.mu.
 func (c *cq) notify() {
-	if w := c.watch.Load(); w != nil {
+	woken := c.ch.notify(c)
+	if w := c.watch.Load(); w != nil && woken {
 		w.events.Add(1)
 	}
-	c.ch.notify(c)
 }
 
 // overflowed moves every QP of a CQ that lost completions to ERR and wakes all waiters. Terminates tell the peers that this is

@@ -242,6 +242,22 @@ func TestWaiterPolled(t *testing.T) {
 	}
 }
 
+// TestWaiterWoken counts completion events that wake somebody: not those of a CQ for which nobody sleeps.
+func TestWaiterWoken(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	w := b.watch()
+	require.NoError(t, b.rcq.ReqNotify(false))
+	a.send(b)
+	require.Equal(t, verbs.WCRecv, b.polledNext(b.rcq).Opcode)
+	require.False(t, b.conn.q.recvCQ.isArmed())
+	require.Zero(t, w.events.Load())
+	got := b.waits(context.Background(), a) // takes the event that is there, too
+	events := w.events.Load()
+	a.send(b)
+	require.NoError(t, <-got)
+	require.Equal(t, events+1, w.events.Load())
+}
+
 // TestWaiterMany uses everything at once, for the race detector.
 func TestWaiterMany(t *testing.T) {
 	a, b := twoSides(t, Config{})

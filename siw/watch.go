@@ -23,7 +23,7 @@ type watch struct {
 	term time.Duration // leaseTime
 	back chan struct{} // holds a token when the reader, which stands aside, has to look
 
-	events atomic.Uint64 // completion events of the CQs
+	events atomic.Uint64 // completion events of the CQs that have woken somebody
 	armed  atomic.Int32  // CQs that are armed
 	doubt  atomic.Int64  // above 0: how many things have to arrive before a guest is trusted again; changes under mu
 	over   atomic.Bool   // it is not kept any more; set under mu
@@ -106,6 +106,14 @@ func (a *arrivals) add(b arrivals) {
 	a.asked += b.asked
 	a.bytes += b.bytes
 	a.rest = a.rest || b.rest
+}
+
+// owed is how many of them must not wait for a guest; one at least was for another goroutine if that has been woken.
+func (a *arrivals) owed(woken bool) int {
+	if woken {
+		return max(a.asked, 1)
+	}
+	return a.asked
 }
 
 func newWatch(src source) *watch {
@@ -283,8 +291,10 @@ func (w *watch) expire() {
 	}
 	w.recallLocked()
 	w.mu.Unlock()
-	if a, _ := w.src.take(); a.asked > 0 {
-		w.distrust(a.asked)
+	events := w.events.Load()
+	a, _ := w.src.take()
+	if owed := a.owed(w.events.Load() != events); owed > 0 {
+		w.distrust(owed)
 	}
 }
 
@@ -309,11 +319,11 @@ func (w *watch) stop() {
 
 // poll receives for who polls a CQ at the time now, and has found it empty.
 func (w *watch) poll(now int64) int {
-	late := w.away(now) || w.late.Load()
+	late, events := w.away(now) || w.late.Load(), w.events.Load()
 	a := w.src.poll()
 	if a.conns > 0 {
-		if late && a.asked > 0 && w.alone() {
-			w.distrust(a.asked)
+		if owed := a.owed(w.events.Load() != events); late && owed > 0 && w.alone() {
+			w.distrust(owed)
 		} else {
 			w.arrived(a.conns)
 		}

@@ -24,8 +24,10 @@ type scene struct {
 	time    int64
 	waiting int  // things that nobody has received yet
 	message bool // they are messages for the program
+	wakes   bool // they wake another goroutine
 	silent  bool
-	bytes   int // of each turn, while that is above 0
+	endless bool   // there is always more
+	between func() // called once, between two looks at what has arrived
 	yields  yielder
 	nudge   chan struct{} // holds a token when wait has to call its function
 }
@@ -72,7 +74,12 @@ func (s *scene) quiet(on bool) bool {
 	return true
 }
 
-func (s *scene) take() (a arrivals, more bool) { return s.poll(), false }
+func (s *scene) take() (a arrivals, more bool) {
+	a = s.poll()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return a, s.endless
+}
 
 func (s *scene) poll() (a arrivals) {
 	s.mu.Lock()
@@ -81,10 +88,22 @@ func (s *scene) poll() (a arrivals) {
 	if !s.message {
 		a.asked = a.conns
 	}
+	if s.wakes && a.conns > 0 {
+		s.w.events.Add(1)
+	}
 	return a
 }
 
-func (s *scene) yielder() *yielder { return &s.yields }
+func (s *scene) yielder() *yielder {
+	s.mu.Lock()
+	f := s.between
+	s.between = nil
+	s.mu.Unlock()
+	if f != nil {
+		f()
+	}
+	return &s.yields
+}
 
 func (s *scene) close() {}
 
@@ -93,6 +112,32 @@ func (s *scene) arrive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting++
+}
+
+// left is how many things nobody has received.
+func (s *scene) left() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
+}
+
+// keeper returns who keeps the watch, while goroutines run.
+func (s *scene) keeper() keeper {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return s.w.keeper
+}
+
+// becomes waits for a keeper.
+func (s *scene) becomes(k keeper) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return s.keeper() == k }, 10*time.Second, time.Millisecond)
+}
+
+// received waits until somebody has received what has arrived.
+func (s *scene) received() {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return s.left() == 0 }, 10*time.Second, time.Millisecond)
 }
 
 // is requires a keeper, that the source is quiet if and only if that is the poller, and that the reader is called back if it has
@@ -216,6 +261,43 @@ func TestWatchReader(t *testing.T) {
 	})
 }
 
+// TestWatchRead runs the reader: what it receives makes up for what has waited; and when it has woken the only goroutine that
+// sleeps, it stands aside until it is recalled.
+func TestWatchRead(t *testing.T) {
+	s := newScene(t)
+	gone := make(chan error, 1)
+	go func() { gone <- s.w.read() }()
+	s.w.doubt.Store(3)
+	for range 3 {
+		s.arrive()
+		s.wake()
+		s.received()
+	}
+	require.Eventually(t, func() bool { return s.w.doubt.Load() == 0 }, 10*time.Second, time.Millisecond)
+	for range 3 {
+		require.False(t, s.sleeps(s.ch))
+		s.mu.Lock()
+		s.between = func() { // for what it has received
+			s.event(s.ch)
+			s.w.events.Add(1)
+		}
+		s.mu.Unlock()
+		s.arrive()
+		s.wake()
+		s.becomes(byNobody)
+		s.awakes(s.ch)
+		s.arrive()
+		s.wake()
+		asleep.Until(t, 1, "siw.(*watch).standAside", "siw.TestWatchRead")
+		require.Equal(t, 1, s.left(), "nobody keeps the watch")
+		s.w.recall()
+		s.received()
+		require.Equal(t, byReader, s.keeper())
+	}
+	s.w.stop()
+	require.NoError(t, <-gone)
+}
+
 // TestWatchNobody has things happen while nobody keeps the watch.
 func TestWatchNobody(t *testing.T) {
 	t.Run("somebody goes to sleep", func(t *testing.T) { newScene(t).waiter() })
@@ -315,6 +397,40 @@ func TestWatchWaiter(t *testing.T) {
 		s.nobody()
 		s.pass(2 * absence)
 		require.True(t, s.sleeps(s.ch))
+		s.event(s.ch)
+		s.ch.keep(context.Background(), s.w)
+		s.is(byNobody)
+	})
+	t.Run("is called while it receives without end", func(t *testing.T) {
+		for name, call := range map[string]func(s *scene, cancel func()){
+			"by an event":    func(s *scene, _ func()) { s.event(s.ch) },
+			"by its context": func(_ *scene, cancel func()) { cancel() },
+			"by the end":     func(s *scene, _ func()) { s.w.stop() },
+		} {
+			t.Run(name, func(t *testing.T) {
+				s := newScene(t)
+				s.waiter()
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				s.endless, s.between = true, func() { call(s, cancel) }
+				s.ch.keep(ctx, s.w)
+				require.NotEqual(t, byWaiter, s.w.keeper)
+			})
+		}
+	})
+	t.Run("is called just before it sleeps", func(t *testing.T) {
+		s := newScene(t)
+		s.waiter()
+		s.between = func() { s.event(s.ch); s.ch.wake() }
+		s.ch.keep(context.Background(), s.w)
+		s.is(byNobody)
+		require.Nil(t, s.ch.looking.Load())
+	})
+	t.Run("makes up for what has waited", func(t *testing.T) {
+		s := newScene(t)
+		s.waiter()
+		s.w.doubt.Store(1)
+		s.arrive()
 		s.event(s.ch)
 		s.ch.keep(context.Background(), s.w)
 		s.is(byNobody)
@@ -424,6 +540,36 @@ func TestWatchPoller(t *testing.T) {
 		s.pass(2 * absence)
 		s.polls(1)
 		s.is(byPoller)
+	})
+	t.Run("is late for another goroutine's message", func(t *testing.T) {
+		s := newScene(t)
+		s.busyPolled()
+		s.message, s.wakes = true, true
+		s.arrive()
+		s.pass(2 * absence)
+		s.polls(1)
+		s.is(byReader)
+		require.EqualValues(t, trust, s.w.doubt.Load())
+	})
+	t.Run("stops, another goroutine's message has waited", func(t *testing.T) {
+		s := newScene(t)
+		s.busyPolled()
+		s.message, s.wakes = true, true
+		s.arrive()
+		s.w.expire()
+		s.w.expire()
+		s.is(byReader)
+		require.EqualValues(t, trust, s.w.doubt.Load())
+	})
+	t.Run("stops, a message of its own has waited", func(t *testing.T) {
+		s := newScene(t)
+		s.busyPolled()
+		s.message = true
+		s.arrive()
+		s.w.expire()
+		s.w.expire()
+		s.is(byReader)
+		require.LessOrEqual(t, s.w.doubt.Load(), int64(0))
 	})
 	t.Run("is late for nothing", func(t *testing.T) {
 		s := newScene(t)
