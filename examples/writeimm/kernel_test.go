@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The same program on devices of the kernel: rxe has the operation, siw has not.
+// The same program on devices of the kernel: rxe has the operation, siw does not.
 func TestKernelDevices(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	rdmatest.KernelDevice(t, "siw0")

@@ -5,7 +5,7 @@
 //
 //	writeimm [-device NAME] [-listen ADDR]
 //
-// It does so over the user-space RNIC, or over another device with an address of that device's.
+// It uses the user-space RNIC, or another device with an address of that device.
 package main
 
 import (
@@ -56,7 +56,7 @@ func run(ctx context.Context, device, listen string) error {
 	return <-received
 }
 
-// receive accepts a connection, tells the peer of its memory, and prints what arrives there.
+// receive accepts a connection, sends the peer the address and key of its memory, and prints what arrives there.
 func receive(ctx context.Context, ln *cm.Listener) error {
 	req, err := ln.Accept(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func receive(ctx context.Context, ln *cm.Listener) error {
 	return nil
 }
 
-// write connects and writes text to the memory that the peer tells of.
+// write connects and writes text to the memory of the peer.
 func write(ctx context.Context, address string, cfg cm.Config, text string) error {
 	id, err := cm.Resolve(ctx, address, cfg)
 	if err != nil {
@@ -106,7 +106,7 @@ func write(ctx context.Context, address string, cfg cm.Config, text string) erro
 		return err
 	}
 	where := id.PrivateData()
-	if len(where) < 12 { // InfiniBand fills the room that it has with zeros
+	if len(where) < 12 { // it can be longer: InfiniBand pads private data with zeros
 		return fmt.Errorf("private data of %d bytes", len(where))
 	}
 	sge, err := mr.SGE(0, copy(mr.Bytes(), text))

@@ -168,7 +168,7 @@ func TestKernelConnection(t *testing.T) {
 	})
 }
 
-// TestKernelReject: a refusal comes with its private data.
+// TestKernelReject: the private data of a refusal arrive.
 func TestKernelReject(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
 		ln, err := cm.Listen(soon(t), net.JoinHostPort(ip, "0"), cm.Config{Device: dev})
@@ -194,7 +194,7 @@ func TestKernelReject(t *testing.T) {
 	})
 }
 
-// TestKernelRefused: a port where nobody listens is a refusal, and not the peer's program's.
+// TestKernelRefused: a connection to a port without a listener is refused, and not by a program of the peer.
 func TestKernelRefused(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
 		id, err := cm.Resolve(soon(t), net.JoinHostPort(ip, "9"), cm.Config{Device: dev})
@@ -247,7 +247,7 @@ func TestKernelWildcard(t *testing.T) {
 	require.ErrorContains(t, err, "siw0")
 }
 
-// TestKernelGivesUp: who waits for a peer that never answers can stop, at once.
+// TestKernelGivesUp: a Connect to a peer that never answers can be ended at once.
 func TestKernelGivesUp(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
 		ln, err := cm.Listen(soon(t), net.JoinHostPort(ip, "0"), cm.Config{Device: dev})

@@ -14,10 +14,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// grh is what stands before each datagram in its receive.
+// grh is the size of the header before each datagram in its receive.
 const grh = 40
 
-// tell sends text to where d leads.
+// tell sends text to d.
 func (h *half) tell(d cm.Datagram, text string) {
 	h.Helper()
 	ah, err := h.pd.CreateAH(d.AH)
@@ -59,7 +59,7 @@ func TestDatagrams(t *testing.T) {
 		require.EqualValues(t, 5, wc.ID)
 		require.Equal(t, "a datagram", string(b.mr.Bytes()[grh:grh+10]))
 
-		// A refusal, with its private data.
+		// A refusal with private data.
 		again, err := cm.Resolve(soon(t), ln.Addr().String(), cfg)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, again.Close()) }()
@@ -77,7 +77,7 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
-// TestMulticast: two members of a group hear what one of them sends; who has left hears nothing.
+// TestMulticast: two members of a group receive what one of them sends. A QP that has left the group receives nothing.
 func TestMulticast(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	dev, err := verbs.DeviceByName("rxe0")

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestParameters: what ConnParam and Config say is what the QPs of an InfiniBand connection get, and what they do.
+// TestParameters: the QPs of an InfiniBand connection have the attributes of ConnParam and Config, and behave accordingly.
 func TestParameters(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	dev, err := verbs.DeviceByName("rxe0")
@@ -23,7 +23,7 @@ func TestParameters(t *testing.T) {
 		tos             uint8
 		active, passive cm.ConnParam
 		want            [2]verbs.QPAttr // of the active QP, and of the passive one
-		patient         bool            // who sends waits for a receiver that is not ready
+		patient         bool            // the sender waits for a receiver that is not ready
 	}{
 		{"given", 32, cm.ConnParam{RetryCount: 2, RNRRetryCount: 3, MinRNRTimer: 5},
 			cm.ConnParam{RetryCount: 4, RNRRetryCount: cm.None, MinRNRTimer: 6},
@@ -61,7 +61,7 @@ func TestParameters(t *testing.T) {
 				want := c.want[i]
 				require.Equal(t, [3]uint8{want.RetryCnt, want.RNRRetry, want.MinRNRTimer}, [3]uint8{got.RetryCnt, got.RNRRetry, got.MinRNRTimer})
 				require.Equal(t, c.tos, got.AH.GRH.TrafficClass)
-				// Depths that are left out are the device's.
+				// Depths of 0 are the maximum of the device.
 				require.Equal(t, [2]int{device.MaxQPInitRdAtom, device.MaxQPRdAtom}, [2]int{got.MaxRdAtomic, got.MaxDestRdAtomic})
 			}
 

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// transport is what sysfs says of a device: its node_type (enum rdma_node_type of the kernel) and its port's link_layer.
+// transport has the node_type (enum rdma_node_type of the kernel) and the link_layer of the port, as in sysfs.
 type transport struct{ node, link string }
 
 var (

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package devices has tests of the guest's own devices: they are what the other tests in the guest take them for.
+// Package devices tests that the devices of the guest are as the other tests in the guest expect them.
 package devices

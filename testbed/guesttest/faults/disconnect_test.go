@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	completed = 201 // Sends that have completed when the connection is ended
-	head      = 32  // how many Sends the peer answers the first one with; the others with one each
+	completed = 201 // Sends that must have completed before the connection is ended
+	head      = 32  // Sends with which the peer answers the first one; it answers the others with one each
 	talkLen   = 512
 	talkDepth = 256 // of the queues: neither side runs out of receives
 
 	disconnects = 5 // how often each is tried
 )
 
-// talker is one end of a connection over which both send.
+// talker is one end of a connection on which both sides send.
 type talker struct {
 	ctx  *verbs.Context
 	pd   *verbs.PD
@@ -73,8 +73,8 @@ func (a *talker) send(n int) error {
 	return err
 }
 
-// poll counts completions and returns how many there were; ok is false after an error among them. With answer it sends for
-// each receive.
+// poll counts completions and returns their number. ok is false if one of them is an error. With answer it sends a message for each
+// receive.
 func (a *talker) poll(answer bool) (n int, ok bool, err error) {
 	var wcs [32]verbs.WC
 	n, err = a.cq.Poll(wcs[:])
@@ -86,7 +86,7 @@ func (a *talker) poll(answer bool) (n int, ok bool, err error) {
 		case wc.Opcode == verbs.WCRecv:
 			a.got++
 			switch {
-			case answer && a.got == 1: // not before: kernel siw ends at what comes right behind a Reply
+			case answer && a.got == 1: // not before: kernel siw ends the connection if a message follows a Reply at once
 				err = errors.Join(err, a.send(head))
 			case answer:
 				err = errors.Join(err, a.send(1))
@@ -103,8 +103,8 @@ func (a *talker) close() error {
 	return errors.Join(a.id.Close(), a.qp.Close(), a.cq.Close(), a.mr.Close(), a.pd.Close(), a.ctx.Close())
 }
 
-// lostSends connects two devices and ends the connection as soon as some Sends have completed. It returns how many of them the peer
-// has not got, which sends meanwhile if talks.
+// lostSends connects two devices and ends the connection as soon as some Sends have completed. It returns the number of these Sends
+// that did not arrive at the peer. If talks, the peer sends messages at the same time.
 func lostSends(t *testing.T, from, to *site, talks bool) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), load.Limit)
@@ -120,7 +120,8 @@ func lostSends(t *testing.T, from, to *site, talks bool) int {
 	require.NoError(t, a.receive())
 	require.NoError(t, a.id.Connect(ctx, a.qp, cm.ConnParam{}))
 	require.NoError(t, a.send(completed))
-	// The kernel has a fault if a connection ends before siw has told the passive side that it stands (iwcm.c, cm_close_handler).
+	// The kernel crashes if a connection ends before siw has reported to the passive side that it is established (iwcm.c,
+	// cm_close_handler).
 	closes(t, accepted, "Accept")
 	for a.sent < completed || talks && a.got == 0 {
 		_, ok, err := a.poll(false)
@@ -134,7 +135,7 @@ func lostSends(t *testing.T, from, to *site, talks bool) int {
 	return completed - b.got
 }
 
-// serve accepts and takes what comes until the connection has ended.
+// serve accepts the connection and receives until it has ended.
 func (b *talker) serve(ctx context.Context, ln *cm.Listener, accepted chan<- struct{}, talks bool) error {
 	req, err := ln.Accept(ctx)
 	if err != nil {
@@ -170,8 +171,8 @@ func (b *talker) serve(ctx context.Context, ln *cm.Listener, accepted chan<- str
 	return err
 }
 
-// TestOneHostDisconnect: what has completed arrives when the connection is ended, also at a peer that is sending. Only kernel siw
-// loses some there, of which the number is logged: it closes a socket with unread data.
+// TestOneHostDisconnect: completed messages arrive when the connection is ended, also at a peer that is sending. Only kernel siw can
+// lose some if the peer sends, because it closes a socket with unread data; their number is logged.
 func TestOneHostDisconnect(t *testing.T) {
 	for _, pair := range [][2]string{{"usiw", "usiw"}, {"usiw", "siw0"}, {"rxe0", "rxe0"}, {"siw0", "usiw"}, {"siw0", "siw0"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// dropped is how many packets netem, or whatever stands there, has dropped on a device.
+// dropped is the number of packets that the queueing discipline of a device, for example netem, has dropped.
 func dropped(t *testing.T, before []string, dev string) int {
 	t.Helper()
 	args := append(before, "tc", "-s", "qdisc", "show", "dev", dev)
@@ -38,7 +38,7 @@ func dropped(t *testing.T, before []string, dev string) int {
 	return n
 }
 
-// TestOneHostLoss: packets of the loopback device are lost, late, out of order and twice; traffic does not notice.
+// TestOneHostLoss: packets of the loopback device are lost, late, out of order and duplicated; traffic still works.
 func TestOneHostLoss(t *testing.T) {
 	for _, how := range [][]string{
 		{"loss", "4%", "delay", "3ms"},
@@ -54,7 +54,7 @@ func TestOneHostLoss(t *testing.T) {
 					require.Less(t, i, 40, "nothing was lost")
 					require.NoError(t, c.EachStep())
 				}
-				// Connections are made on such a wire too.
+				// Connections can be made under these conditions too.
 				s.works(t, n.Addr())
 			})
 		})
@@ -95,7 +95,7 @@ func TestOneHostProcessKilled(t *testing.T) {
 			require.NoError(t, by.EachStep(), "another connection")
 		})
 		t.Run("client", func(t *testing.T) {
-			// The node closes only when its connections have ended.
+			// Close of the node waits until its connections have ended.
 			inner := s.serve(t)
 			p := start(t, roleStay, s.name, inner.Addr())
 			require.Equal(t, "connected", p.line())
@@ -143,8 +143,8 @@ func TestOneHostLinkDown(t *testing.T) {
 			port := awaitEvent(t, watcher, verbs.EventPortErr)
 			require.NotEqual(t, verbs.PortActive, port.State)
 			t.Logf("port %v", port.State)
-			// siw of Linux 6.1 ends its connections with the interface. That of 6.12 does not any more, and rxe sends to
-			// itself without it: there a connection outlives its absence.
+			// siw of Linux 6.1 ends its connections when the interface goes down. siw of 6.12 does not, and rxe sends to
+			// itself without the interface: these connections stay.
 			outlives := c.device == "rxe0" || linuxAfter61()
 			if !outlives {
 				require.ErrorIs(t, v.ends(), io.EOF)
@@ -181,7 +181,7 @@ func awaitEvent(t *testing.T, c *verbs.Context, want verbs.EventType) verbs.Port
 	}
 }
 
-// TestOneHostPacketsDropped: for a while nothing gets through; then everything goes on.
+// TestOneHostPacketsDropped: for a while all packets are dropped; then traffic continues.
 func TestOneHostPacketsDropped(t *testing.T) {
 	each(t, "siw0", []string{"usiw", "siw0"}, func(t *testing.T, s *site) {
 		n := s.serve(t)
@@ -244,8 +244,8 @@ func TestTwoHostsLoss(t *testing.T) {
 	})
 }
 
-// dropFirst makes the cable between rxe1 and rxe2 lose the first packet of an opcode of InfiniBand's transport, which is the
-// first byte behind the UDP header.
+// dropFirst makes the cable between rxe1 and rxe2 lose the first packet with an opcode of InfiniBand's transport. The opcode is the
+// first byte after the UDP header.
 func dropFirst(t *testing.T, opcode string) (lost func() bool) {
 	t.Helper()
 	_ = exec.Command("nft", "delete", "table", "inet", "faults").Run()
@@ -263,7 +263,7 @@ const (
 	packetRead  = "0x0c" // RDMA READ Request
 )
 
-// TestTwoHostsFence: a fenced request is lost and Reads are behind it.
+// TestTwoHostsFence: a fenced request with Reads after it is lost.
 func TestTwoHostsFence(t *testing.T) {
 	client, server := open(t, "rxe1"), open(t, "rxe2")
 	c := client.dialBy(t, server.serve(t).Addr(), load.Options{Source: rxe1})
@@ -305,7 +305,7 @@ func TestTwoHostsFence(t *testing.T) {
 	require.NoError(t, c.EachStep())
 }
 
-// TestTwoHostsLostInC: rxe itself, without what the provider does about it, never sends some requests again.
+// TestTwoHostsLostInC: rxe without goverbs never resends some requests.
 func TestTwoHostsLostInC(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe1")
 	// A bind that is executed again fails. rxe of Linux 6.1 stops there, that of 6.12 ends the connection.
@@ -330,14 +330,14 @@ func TestTwoHostsLostInC(t *testing.T) {
 	}
 }
 
-// rxe1 is the address that leads over the cable.
+// rxe1 is the address at the other end of the cable.
 var rxe1 = netip.MustParseAddrPort("10.78.0.1:0")
 
-// TestTwoHostsCableCut: rxe gives up a peer that it does not reach; a short interruption does no harm.
+// TestTwoHostsCableCut: rxe gives up on a peer that it cannot reach; a short interruption has no effect.
 func TestTwoHostsCableCut(t *testing.T) {
 	client := open(t, "rxe1")
 	rdmatest.KernelDevice(t, "rxe2")
-	// A process that can be killed: where nothing arrives, it will not learn that its client has given up.
+	// The server is a process that can be killed: when no packets arrive, it does not notice that its client has given up.
 	p := start(t, roleServe, "rxe2", listenOn["rxe2"])
 	address := p.line()
 	undo(t, "nft", "delete", "table", "inet", "faults")
@@ -346,7 +346,7 @@ func TestTwoHostsCableCut(t *testing.T) {
 			"add rule inet faults in udp dport 4791 counter drop")
 	}
 	repair := func() { command(t, "nft", "delete table inet faults") }
-	// Few, so that the test need not wait for long.
+	// Few retries, so that the test need not wait for long.
 	v := newVictim(t, client.dialBy(t, address, load.Options{Source: rxe1, Retries: 2}))
 	by := client.dialBy(t, address, load.Options{Source: rxe1})
 	cut()

@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	rdmatest.Main(m)
 }
 
-// soon bounds what must happen at once: a few time-outs of kernel siw and of the connection managers.
+// soon is the limit for what must happen at once. It is longer than some time-outs of kernel siw and of the connection managers.
 const soon = 20 * time.Second
 
-// site is a device and where it listens.
+// site is a device and the address at which it listens.
 type site struct {
 	name   string
 	listen string
@@ -59,7 +59,7 @@ func open(t *testing.T, name string) *site {
 	return s
 }
 
-// each runs a test for several devices. All need the guest, which the kernel's device beside them stands for.
+// each runs a test for several devices. All of them run only in the guest, which is recognised by a device of the kernel.
 func each(t *testing.T, beside string, names []string, run func(t *testing.T, s *site)) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func (s *site) dialBy(t *testing.T, address string, o load.Options) *load.Conn {
 	return c
 }
 
-// works requires that a new connection to an address does everything.
+// works requires that a new connection to an address can execute every operation.
 func (s *site) works(t *testing.T, address string) {
 	t.Helper()
 	c := s.dial(t, address)
@@ -109,7 +109,7 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// undo runs a command when the test ends, also if it has become superfluous.
+// undo runs a command when the test ends. It may fail, if there is nothing left to undo.
 func undo(t *testing.T, name string, args ...string) {
 	t.Cleanup(func() { _ = exec.Command(name, args...).Run() })
 }

@@ -27,9 +27,9 @@ const peerVariable = "GOVERBS_FAULTS_PEER"
 // The roles of a peer. It writes a line when it is ready and ends with its standard input, or when it is killed.
 const (
 	roleServe = "serve" // a node; the line is its address
-	roleMute  = "mute"  // takes a request and does not answer it; a line with the address, and one when it has it
+	roleMute  = "mute"  // accepts no request; writes a line with the address, and one when the request has arrived
 	roleStay  = "stay"  // connects and does nothing
-	roleUse   = "use"   // connects and does everything several times, then ends by itself
+	roleUse   = "use"   // connects, executes every operation several times, then ends by itself
 )
 
 // peerMain is the peer.
@@ -106,7 +106,7 @@ type peer struct {
 	over bool
 }
 
-// start starts a peer, by a command that is put before it if one is given.
+// start starts a peer, if a command is given with that command before it.
 func start(t *testing.T, role, device, address string, before ...string) *peer {
 	t.Helper()
 	args := append(before, "/proc/self/exe")

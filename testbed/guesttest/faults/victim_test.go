@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// victim is a connection that something will happen to: goroutines wait for everything that can be waited for, and
-// receives are outstanding.
+// victim is a connection that a test will disturb: goroutines wait for everything that can be waited for, and receives are
+// outstanding.
 type victim struct {
 	t *testing.T
 	*load.Conn
@@ -60,7 +60,8 @@ func newVictim(t *testing.T, c *load.Conn) *victim {
 	return v
 }
 
-// ends requires that the connection has ended, that everybody knows, and that it can be closed. It returns why it ended.
+// ends requires that the connection has ended, that all waiting calls have returned, and that it can be closed. It returns the
+// reason for the end.
 func (v *victim) ends() error {
 	t := v.t
 	t.Helper()
@@ -73,7 +74,7 @@ func (v *victim) ends() error {
 	for i := range outstanding {
 		v.flushed(uint64(100 + i))
 	}
-	// What is posted now is flushed too.
+	// Requests that are posted now are flushed too.
 	_, perr := v.QP.PostSend([]verbs.SendWR{{ID: 200, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}})
 	require.NoError(t, perr)
 	v.flushed(200)

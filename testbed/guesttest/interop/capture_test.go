@@ -22,7 +22,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// capture is a recording of the packets of a place by tcpdump.
+// capture is a recording by tcpdump of the packets at a place.
 type capture struct {
 	*program
 	file string
@@ -42,17 +42,17 @@ func (p place) record(t *testing.T) *capture {
 	return c
 }
 
-// finding is what tshark says of the connections to a port.
+// finding has the results of tshark for the connections to a port.
 type finding struct {
 	checked, unchecked int            // FPDUs with a CRC, all of them right, and FPDUs of connections without
 	ops                map[string]int // FPDUs by opcode
 }
 
-// judged ends the recording and has tshark judge it: nothing is malformed, no packet is missing, no CRC is wrong. It returns
-// what was found of each port. As many packets must have been recognised as carry data.
+// judged ends the recording and checks it with tshark: nothing is malformed, no packet is missing, no CRC is wrong, and every packet
+// with data has been recognised. It returns the findings for each port.
 func (c *capture) judged() map[int]*finding {
 	c.t.Helper()
-	// tcpdump drops what it has not yet taken from the kernel when it is told to end.
+	// When tcpdump is told to end, it drops packets that it has not yet read from the kernel.
 	for size := int64(-1); ; time.Sleep(quietTime) {
 		info, err := os.Stat(c.file)
 		require.NoError(c.t, err)
@@ -64,7 +64,7 @@ func (c *capture) judged() map[int]*finding {
 	require.NoError(c.t, c.cmd.Process.Signal(syscall.SIGINT))
 	c.runs()
 	require.Contains(c.t, c.text(), "\n0 packets dropped by kernel")
-	// Whether a CRC is right stands in the text only, and one run is enough: tshark takes long to start in the guest.
+	// Only the text output says whether a CRC is right. One run has to do, because tshark takes long to start in the guest.
 	cmd := exec.Command("tshark", "-n", "-r", c.file, "-o", "tcp.try_heuristic_first:TRUE", "--disable-protocol", "smb_direct",
 		"--disable-protocol", "rpcordma", "-Y", "tcp.len>0", "-O", "tcp,iwarp_mpa,iwarp_ddp_rdmap")
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
@@ -116,7 +116,7 @@ const (
 	opTerminate    = "Terminate"
 )
 
-// TestCaptureOfRping has tshark judge both rpings on the cable, each in both roles.
+// TestCaptureOfRping checks captures of both rpings on the cable, each in both roles.
 func TestCaptureOfRping(t *testing.T) {
 	needKernel(t)
 	ours := []string{goverbs(t), "rping"}
@@ -143,17 +143,17 @@ func TestCaptureOfRping(t *testing.T) {
 		require.NoError(t, err)
 		f := findings[number]
 		require.NotNil(t, f, port)
-		// The user-space RNIC asks siw for CRC where it is told to.
+		// The user-space RNIC asks siw for CRC if it is configured to.
 		require.Equal(t, i == 0, f.checked > 0)
 		require.Equal(t, i == 1, f.unchecked > 0)
 		require.Equal(t, n.count, f.ops[opReadRequest])
 		require.GreaterOrEqual(t, f.ops[opReadResponse], 2*n.count) // 4000 bytes do not fit into a segment of the cable
 		require.GreaterOrEqual(t, f.ops[opWrite], 2*n.count)
-		require.GreaterOrEqual(t, f.ops[opSend], 4*n.count-1) // of each side two for a ping, but for the last
+		require.GreaterOrEqual(t, f.ops[opSend], 4*n.count-1) // two of each side for a ping, except for the last one
 	}
 }
 
-// port is the one that was listened on.
+// port is the port of the listener.
 func (l *link) port(t *testing.T, cfg linkConfig) int {
 	t.Helper()
 	s := l.kernel
@@ -167,7 +167,7 @@ func (l *link) port(t *testing.T, cfg linkConfig) int {
 	return port
 }
 
-// TestCaptureOfTraffic has tshark judge every kind of operation in both directions, of links of every kind.
+// TestCaptureOfTraffic checks captures of every kind of operation in both directions, on links of every kind.
 func TestCaptureOfTraffic(t *testing.T) {
 	needKernel(t)
 	p := cable(t)
@@ -177,7 +177,7 @@ func TestCaptureOfTraffic(t *testing.T) {
 		cfg.memory = 1 << 16
 		l := p.link(t, cfg)
 		ports[l.port(t, cfg)] = cfg
-		for _, n := range []int{1, 3, 1425, 4095, 20000} { // of a Send of nothing tshark says that it is malformed
+		for _, n := range []int{1, 3, 1425, 4095, 20000} { // tshark calls an empty Send malformed
 			l.user.sends(l.kernel, n)
 			l.kernel.sends(l.user, n)
 			l.user.writes(l.kernel, n)
@@ -208,7 +208,7 @@ func TestCaptureOfTraffic(t *testing.T) {
 	}
 }
 
-// TestCaptureOfTerminates has tshark judge the ends of connections, by either side.
+// TestCaptureOfTerminates checks captures of connections that either side ends.
 func TestCaptureOfTerminates(t *testing.T) {
 	needKernel(t)
 	p := cable(t)

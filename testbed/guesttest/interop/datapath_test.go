@@ -24,7 +24,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What siw does with an established connection that the RFCs do not have it do, seen by a raw peer.
+// Where siw differs from the RFCs on an established connection, seen by a raw peer.
 
 // reading returns a Read of n bytes of a side's region.
 func (s *side) reading(msn uint32, off, n int) []byte {
@@ -32,11 +32,11 @@ func (s *side) reading(msn uint32, off, n int) []byte {
 		SrcTO: s.mem.Addr() + uint64(off)})
 }
 
-// queues has the provider give the kernel's side also what will wait in siw's queue for Reads to be answered.
+// queues makes the provider post to siw also the requests that have to wait in its queue until Reads are answered.
 func (s *side) queues() { s.qp.Provider().(verbs.ProviderQPLimiter).SetDepths(1<<20, 0) }
 
-// TestKernelReadsInProgress: siw rounds the number of Reads that it may have in progress up to a power of two, and takes it
-// from the Reply, also if that allows more than its program has asked for.
+// TestKernelReadsInProgress: siw uses the number in the Reply as the number of Reads that it may have in progress, rounded up to a
+// power of two, even if that is more than its program asked for.
 func TestKernelReadsInProgress(t *testing.T) {
 	needKernel(t)
 	for _, c := range []struct {
@@ -85,8 +85,8 @@ func TestKernelReadsInProgress(t *testing.T) {
 	}
 }
 
-// serving connects a raw peer, which does not ask for CRC, to the kernel and has them agree on depths of the kernel's. The
-// peer has little room for what it does not read.
+// serving connects a raw peer, which does not ask for CRC, to the kernel and negotiates the given depths of the kernel. The receive
+// buffer of the peer is small.
 func serving(t *testing.T, memory, ird, ord int) (*raw, *side) {
 	t.Helper()
 	k := kernelSide(t, memory)
@@ -108,7 +108,7 @@ func serving(t *testing.T, memory, ird, ord int) (*raw, *side) {
 	return r, k
 }
 
-// standing requires that the connection of a side does not end for a while.
+// standing requires that the connection of a side does not end during quietTime.
 func (s *side) standing() {
 	s.t.Helper()
 	select {
@@ -118,8 +118,8 @@ func (s *side) standing() {
 	}
 }
 
-// TestKernelServesReads: siw rounds its IRD up to a power of two and holds that many Reads besides the one that it answers. It
-// ends the connection at a further one, with a Terminate unless it is in the middle of an FPDU.
+// TestKernelServesReads: siw rounds its IRD up to a power of two. It holds that number of Reads in addition to the one that it is
+// answering, and ends the connection at the next one, with a Terminate unless it is in the middle of an FPDU.
 func TestKernelServesReads(t *testing.T) {
 	needKernel(t)
 	for _, c := range []struct{ ird, held int }{{1, 1}, {3, 4}, {4, 4}} {
@@ -152,7 +152,7 @@ func TestKernelServesReads(t *testing.T) {
 			for len(b) >= mpa.LengthLen {
 				n := int(binary.BigEndian.Uint16(b))
 				if len(b) < mpa.FPDULen(n) {
-					break // what was half done
+					break // the rest of the FPDU that it was sending
 				}
 				_, op := rdmap.ParseControl(b[mpa.LengthLen+1])
 				require.Equal(t, rdmap.OpReadResponse, op, "and no Terminate behind")
@@ -160,7 +160,7 @@ func TestKernelServesReads(t *testing.T) {
 			}
 		})
 		t.Run(fmt.Sprintf("IRD %d, a Read of its own waits", c.ird), func(t *testing.T) {
-			// siw answers nothing while a request of its program's waits for its turn: with an ORD of 1, a second Read.
+			// siw answers no Read while a request of its own program waits: with an ORD of 1, a second Read.
 			ask := func(t *testing.T, reads int) (r *raw, k *side, own rdmap.ReadRequest) {
 				r, k = serving(t, 4096, c.ird, 1)
 				k.queues()
@@ -200,13 +200,13 @@ func TestKernelServesReads(t *testing.T) {
 	})
 }
 
-// restOf reads up to n bytes, to the end, which must come.
+// restOf reads up to n bytes until the end of the stream, which must come.
 func (r *raw) restOf(n int) ([]byte, error) {
 	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(waitLimit)))
 	return io.ReadAll(io.LimitReader(r.conn, int64(n)))
 }
 
-// TestKernelIgnores: what siw does not look at.
+// TestKernelIgnores: fields that siw does not check.
 func TestKernelIgnores(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(4, 4), func(k *side) {
@@ -229,7 +229,7 @@ func TestKernelIgnores(t *testing.T) {
 	u[1] |= 0x30
 	r.send(u)
 	answer()
-	// Keys and addresses of what has no length (they need not be looked at).
+	// Keys and addresses of messages of length 0, which need not be checked.
 	r.send(tagged(rdmap.OpWrite, true, 0x5a5a5a00, 0x77))
 	r.send(readRequest(3, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, SrcSTag: 0x5a5a5a00}))
 	require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000), r.read())
@@ -243,7 +243,7 @@ func TestKernelIgnores(t *testing.T) {
 	require.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8}, k.mem.Bytes()[200:208])
 }
 
-// TestKernelAndCRC: siw places data before it has checked their CRC, and judges headers before it.
+// TestKernelAndCRC: siw places data, and validates headers, before it has checked the CRC.
 func TestKernelAndCRC(t *testing.T) {
 	needKernel(t)
 	spoilt := func(r *raw, ulpdu []byte) {
@@ -263,7 +263,7 @@ func TestKernelAndCRC(t *testing.T) {
 		require.Equal(t, siwTerminate(0x20, 0x06, 0), r.read())
 	})
 	t.Run("none", func(t *testing.T) {
-		// Where no CRC was agreed on, what stands in its place does not matter.
+		// Without CRC the field is ignored.
 		r, k, _, connected := here.fromKernel(t, depth(4, 4))
 		r.write(reply(flagS, 2, word(4, 4)...))
 		r.opened(connected)
@@ -273,8 +273,8 @@ func TestKernelAndCRC(t *testing.T) {
 	})
 }
 
-// TestKernelSpeaksFirst: as responder siw sends when its program does, and does not wait for a message of the initiator's,
-// which RFC 5044 section 7.1.2 demands. With a peer-to-peer connection it waits.
+// TestKernelSpeaksFirst: as responder siw sends messages of its program at once. It does not wait for a message of the initiator, as
+// RFC 5044 section 7.1.2 requires. On a peer-to-peer connection it waits.
 func TestKernelSpeaksFirst(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(4, 4), nil)
@@ -305,8 +305,8 @@ func TestKernelSpeaksFirst(t *testing.T) {
 	})
 }
 
-// TestKernelRoused: siw as responder can overlook a first message until another one comes. So the provider sends another empty
-// Write behind it if nothing is heard of the peer.
+// TestKernelRoused: siw as responder can overlook a first message until another one arrives. So the provider sends another empty
+// Write if it receives nothing from the peer.
 func TestKernelRoused(t *testing.T) {
 	needKernel(t)
 	r, k, _, connected := here.fromKernel(t, depth(4, 4))
@@ -323,8 +323,8 @@ func TestKernelRoused(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// TestKernelSegments: over the cable siw fills TCP's segments as far as multiples of 8 go; over loopback its FPDUs can be
-// larger than MPA's limit, and the user-space RNIC takes them.
+// TestKernelSegments: over the cable siw fills TCP segments up to a multiple of 8 bytes. Over loopback its FPDUs can be larger than
+// the limit of MPA; the user-space RNIC accepts them.
 func TestKernelSegments(t *testing.T) {
 	needKernel(t)
 	longest := func(t *testing.T, p place) int {
@@ -354,7 +354,7 @@ func TestKernelSegments(t *testing.T) {
 	})
 }
 
-// TestKernelHalfClose: siw takes a FIN for the end, and what it owes is lost.
+// TestKernelHalfClose: siw ends the connection at a FIN, and does not send the answers that are due.
 func TestKernelHalfClose(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(128, 4), nil)
@@ -363,7 +363,7 @@ func TestKernelHalfClose(t *testing.T) {
 	for n := range uint32(reads) {
 		requests = append(requests, k.reading(n+1, 0, 1<<16))
 	}
-	// One after the other arrives; the FIN is right behind them.
+	// All arrive, one after the other; the FIN follows at once.
 	r.send(requests...)
 	require.NoError(t, r.conn.(*net.TCPConn).CloseWrite())
 	b, err := r.restOf(2 * reads << 16)
@@ -372,7 +372,7 @@ func TestKernelHalfClose(t *testing.T) {
 	k.ended()
 }
 
-// TestKernelTakesTerminate: siw ends the connection at a Terminate, whatever it says.
+// TestKernelTakesTerminate: siw ends the connection at every Terminate.
 func TestKernelTakesTerminate(t *testing.T) {
 	needKernel(t)
 	write := tagged(rdmap.OpWrite, true, 0x200, 0x1000, 1)
@@ -390,7 +390,7 @@ func TestKernelTakesTerminate(t *testing.T) {
 	}
 }
 
-// TestKernelReset: a reset ends the connection, and what is posted is flushed.
+// TestKernelReset: a reset ends the connection, and outstanding requests are flushed.
 func TestKernelReset(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(4, 4), func(k *side) { k.recv(1, nil) })

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDisconnect has either side end the connection in the orderly way: the other one learns that it was one.
+// TestDisconnect: either side disconnects, and the other one gets the reason of an orderly end.
 func TestDisconnect(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {
@@ -46,7 +46,7 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// TestDestroyed has either side close its QP with work in progress; the other one is told, and nothing hangs.
+// TestDestroyed: either side closes its QP with requests in progress. The connection of the other side ends, and nothing hangs.
 func TestDestroyed(t *testing.T) {
 	needKernel(t)
 	for _, first := range []string{"user space", "kernel"} {
@@ -86,17 +86,17 @@ func (p place) cut(t *testing.T, l *link, kernels bool) {
 	require.Contains(t, string(out), addr, "no socket was closed")
 }
 
-// socketWork is how many Reads of 1 MiB are in progress when a socket is killed: more than can be done until then.
+// socketWork is the number of Reads of 1 MiB in progress when a socket is killed: more than can complete before that.
 const socketWork = 120
 
-// TestSocketKilled closes the TCP connection under either side with ss -K while much is in progress: both sides end with an
-// error that says why, everything that was posted is completed, and who waits is woken.
+// TestSocketKilled closes the TCP connection of either side with ss -K while many requests are in progress. Both sides end with an
+// error that has the reason, all requests complete, and waiting calls return.
 func TestSocketKilled(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {
 		for _, victim := range []string{"user space", "kernel"} {
 			t.Run(victim, func(t *testing.T) {
-				// With a CRC, which takes long in an emulated processor, the Reads are not over before the socket goes.
+				// With CRC, which is slow on an emulated processor, the Reads are not finished when the socket is closed.
 				l := p.link(t, linkConfig{nic: siw.Config{CRC: siw.On}})
 				for _, d := range [][2]*side{{l.user, l.kernel}, {l.kernel, l.user}} {
 					s, other := d[0], d[1]

@@ -21,13 +21,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// rights are all that a region of the kernel's siw can give.
+// rights are all rights that a region of the kernel's siw can have.
 const rights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
 // memorySize is the size of the region that either side of a link has.
 const memorySize = 1<<20 + 8192
 
-// linkConfig says how a link is made; zero = the default.
+// linkConfig configures a link; zero = the default.
 type linkConfig struct {
 	kernelActive bool         // the kernel connects to the user-space RNIC, and not the other way round
 	nic          siw.Config   // of the user-space RNIC
@@ -98,7 +98,8 @@ func (p place) link(t *testing.T, cfg linkConfig) *link {
 	}()
 	err := result(t, "Connect", connected)
 	if cfg.kernelActive && errors.Is(err, syscall.EADDRINUSE) {
-		// The connection manager draws a port without a look at TCP's. One in some 20,000 for each socket is taken.
+		// The connection manager chooses a port at random, without checking whether TCP uses it. With each socket in use, one
+		// attempt in some 20,000 fails.
 		t.Log(err)
 		return p.link(t, cfg)
 	}
@@ -109,8 +110,8 @@ func (p place) link(t *testing.T, cfg linkConfig) *link {
 }
 
 // opened waits until the passive side has noticed that the connection is open. siw can miss the first message of the user-space
-// RNIC: if it comes when the Reply is out but siw has not yet gone over to receiving, it lies there until another one comes.
-// A program that sends something never notices.
+// RNIC: if the message arrives after siw has sent the Reply but before it starts to receive, siw finds it only when another one
+// arrives. A program that sends something never notices that.
 func (l *link) opened(cfg linkConfig, accepted <-chan error) error {
 	l.t.Helper()
 	for range 20 {
@@ -127,7 +128,7 @@ func (l *link) opened(cfg linkConfig, accepted <-chan error) error {
 	return errors.New("the passive side does not notice the first message")
 }
 
-// openTime is how long siw may take to notice the first message.
+// openTime is the time that siw may need to notice the first message.
 const openTime = 500 * time.Millisecond
 
 // listen opens a listener at a host, with any port.
@@ -139,7 +140,7 @@ func (s *side) listen(host string) *cm.Listener {
 	return ln
 }
 
-// resolve makes an ID for a connection to address, and a QP for it that can take receives.
+// resolve makes an ID for a connection to address, and a QP for it in INIT.
 func (s *side) resolve(address string) {
 	s.t.Helper()
 	var err error
@@ -180,7 +181,7 @@ func (s *side) region(pd *verbs.PD, n int, access verbs.AccessFlags) *verbs.MR {
 	return mr
 }
 
-// sgl names n bytes of the side's region from off; none for n = 0.
+// sgl is a list with one element for n bytes of the side's region from off, empty for n = 0.
 func (s *side) sgl(off, n int) []verbs.SGE {
 	s.t.Helper()
 	if n == 0 {
@@ -253,12 +254,12 @@ func (s *side) ended() error {
 	return s.id.Err()
 }
 
-// fill writes bytes that do not repeat soon into b.
+// fill writes a pattern with a long period into b.
 func fill(b []byte, seed uint64) {
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(b)
 }
 
-// guard is what stands around the bytes that a transfer may change.
+// guard is the value of the bytes around those that a transfer may change.
 const guard = 0xee
 
 // blank prepares n bytes at off of the side's region, and some around them, for a transfer.
@@ -269,7 +270,7 @@ func (s *side) blank(off, n int) {
 	}
 }
 
-// holds requires that the n = len(want) bytes at off are as wanted and those around them as blank has left them.
+// holds requires that the bytes at off equal want, and that those around them are unchanged since blank.
 func (s *side) holds(off int, want []byte) {
 	s.t.Helper()
 	b := s.mem.Bytes()

@@ -26,7 +26,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// result waits for what a goroutine delivers.
+// result waits for the error of a goroutine.
 func result[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	timer := time.NewTimer(waitLimit)

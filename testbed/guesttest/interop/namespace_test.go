@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace makes sockets in another network namespace of this host (siw.Network). Where a socket is used does not matter;
-// where it is made does, so that only this needs a thread that is in the namespace.
+// namespace makes sockets in another network namespace of this host (siw.Network). A socket belongs to the namespace in which it is
+// made, wherever it is used. So only making it needs a thread in the namespace.
 type namespace struct {
 	home, there int // file descriptors of the process's own namespace and of the other
 }
@@ -55,7 +55,7 @@ func (n *namespace) visit(f func() error) error {
 	return <-done
 }
 
-// DialContext implements siw.Network. The address is numerical, so that one goroutine does it all.
+// DialContext implements siw.Network. The address must be numerical, so that dialling starts no other goroutine.
 func (n *namespace) DialContext(ctx context.Context, network, address string) (c net.Conn, err error) {
 	err = n.visit(func() (err error) {
 		d := net.Dialer{KeepAlive: -1}

@@ -15,9 +15,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestKernelReadsAcrossPages: a Read of 2 to 32 bytes across a boundary between pages is answered with other bytes
-// (siw_try_1seg). siw takes for what the first page has left what the second one has to give, and goes on at the start of the
-// page that it then is in. Only where both are the same is the answer right.
+// TestKernelReadsAcrossPages: siw answers a Read of 2 to 32 bytes across a boundary between pages with wrong bytes (siw_try_1seg). It
+// confuses the number of bytes in the first page with that in the second one, and continues at the start of the page in which
+// it then is. The answer is right only if both numbers are equal.
 func TestKernelReadsAcrossPages(t *testing.T) {
 	needKernel(t)
 	const short, page = 32, 4096
@@ -42,13 +42,13 @@ func TestKernelReadsAcrossPages(t *testing.T) {
 				start -= page
 			}
 			require.Equal(t, memory[off:off+min(first, second)], got[:min(first, second)])
-			// Between them is what follows the first page in the host's memory.
+			// Between them are the bytes after the first page in the memory of the host.
 			require.Equal(t, memory[start:start+first], got[second:], "%d bytes, %d of them in the first page", n, first)
 		}
 	}
 }
 
-// TestKernelReadOfNothing: a Read of 0 bytes that siw cannot answer at once gets the memory that siw sends from meanwhile.
+// TestKernelReadOfNothing: a Read of 0 bytes that siw cannot answer at once is answered with the memory that siw is sending.
 func TestKernelReadOfNothing(t *testing.T) {
 	needKernel(t)
 	const size = 8 << 20 // more than the buffers of TCP hold

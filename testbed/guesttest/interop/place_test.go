@@ -30,12 +30,12 @@ const (
 	userSpace = "interop"
 )
 
-// place is where the user-space RNIC stands, seen from the kernel's siw.
+// place is the location of the user-space RNIC relative to the kernel's siw.
 type place struct {
 	name    string
 	host    string      // the address of the user-space RNIC
-	network siw.Network // in which its sockets are made (nil = this process's)
-	under   []string    // what to put before a command that shall run there
+	network siw.Network // makes its sockets (nil = in the namespace of this process)
+	under   []string    // the prefix of a command that is to run there
 	capture string      // the interface that sees the packets
 }
 
@@ -48,8 +48,8 @@ func needKernel(t *testing.T) {
 	rdmatest.KernelDevice(t, kernelDevice)
 }
 
-// cable returns the place at the other end of the kernel's cable, in a network namespace of its own: segments are of 1448
-// bytes. The cable is put back when the test ends.
+// cable returns the place at the other end of the kernel's cable, in a network namespace of its own. Segments are of 1448 bytes. When
+// the test ends, the end of the cable is moved back.
 func cable(t *testing.T) place {
 	t.Helper()
 	command(t, "ip", "netns", "add", userSpace)
@@ -97,7 +97,7 @@ func try(name string, args ...string) error {
 	return nil
 }
 
-// command is try for what must succeed.
+// command runs a command, which must succeed.
 func command(t *testing.T, name string, args ...string) {
 	t.Helper()
 	require.NoError(t, try(name, args...))

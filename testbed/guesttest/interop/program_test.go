@@ -30,7 +30,7 @@ func goverbs(t *testing.T) string {
 	return path
 }
 
-// rping begins the command line of librdmacm's rping, line by line as it prints.
+// rping is the beginning of the command line of librdmacm's rping, with line-buffered output.
 var rping = []string{"stdbuf", "-oL", "rping"}
 
 // program is a process that the test has started. It is killed at the end of the test if it still runs.
@@ -41,7 +41,7 @@ type program struct {
 	done chan struct{}
 
 	mu  sync.Mutex
-	out bytes.Buffer // both of its outputs
+	out bytes.Buffer // standard output and standard error
 }
 
 // start runs a command line made of parts.
@@ -50,7 +50,7 @@ func start(t *testing.T, parts ...[]string) *program {
 	line := slices.Concat(parts...)
 	p := &program{t: t, name: strings.Join(line, " "), cmd: exec.Command(line[0], line[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
-	// The programs that start others (stdbuf, ip netns exec) replace themselves by them, so that there is one process.
+	// stdbuf and ip netns exec replace themselves by the program that they start, so there is one process.
 	require.NoError(t, p.cmd.Start())
 	go func() {
 		_ = p.cmd.Wait() // the outcome is in ProcessState
@@ -66,7 +66,7 @@ func start(t *testing.T, parts ...[]string) *program {
 	return p
 }
 
-// Write takes what the program prints.
+// Write stores the output of the program.
 func (p *program) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *program) text() string {
 	return p.out.String()
 }
 
-// prints waits until the program has printed a text, which it must do before it ends.
+// prints waits until the program has printed a text. It must do that before it ends.
 func (p *program) prints(text string) {
 	p.t.Helper()
 	p.until(waitLimit, text)
@@ -98,7 +98,7 @@ func (p *program) until(limit time.Duration, texts ...string) {
 	}
 }
 
-// endsWithin waits for the program's end for some time and reports whether it has come.
+// endsWithin waits for the end of the program for some time, and reports whether it has ended.
 func (p *program) endsWithin(d time.Duration) bool {
 	select {
 	case <-p.done:

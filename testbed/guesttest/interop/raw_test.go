@@ -21,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/siw/rdmap"
 )
 
-// raw is a TCP connection to the kernel's siw on which the test speaks MPA, DDP and RDMAP by hand: it does what no RNIC
-// does, and sees byte for byte what comes.
+// raw is a TCP connection to the kernel's siw on which the test itself writes and reads MPA, DDP and RDMAP. So it can send what no
+// RNIC sends, and check every byte that it receives.
 type raw struct {
 	t    *testing.T
 	conn net.Conn
@@ -37,7 +37,7 @@ const (
 	flagS = 0x10
 )
 
-// frame makes the bytes of a startup frame without judging them.
+// frame makes the bytes of a startup frame without checking them.
 func frame(reply bool, flags, rev byte, private ...byte) []byte {
 	key := "MPA ID Req Frame"
 	if reply {
@@ -145,7 +145,7 @@ func (r *raw) read() []byte {
 	return b[mpa.LengthLen:][:n]
 }
 
-// readOp reads an untagged message of one segment and returns its DDP header and what is behind it.
+// readOp reads an untagged message of one segment and returns its DDP header and payload.
 func (r *raw) readOp(op rdmap.Opcode) (ddp.Untagged, []byte) {
 	r.t.Helper()
 	u := r.read()
@@ -157,7 +157,7 @@ func (r *raw) readOp(op rdmap.Opcode) (ddp.Untagged, []byte) {
 	return h, u[ddp.UntaggedLen:]
 }
 
-// gone requires that nothing more comes but the end, by FIN or by RST.
+// gone requires that nothing but the end of the stream follows, by FIN or by RST.
 func (r *raw) gone() {
 	r.t.Helper()
 	b, err := r.rest()
@@ -166,13 +166,13 @@ func (r *raw) gone() {
 	require.False(r.t, errors.As(err, &timeout) && timeout.Timeout(), "the connection has not ended: %v", err)
 }
 
-// rest reads what comes until the end, which must come.
+// rest reads until the end of the stream, which must come.
 func (r *raw) rest() ([]byte, error) {
 	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(waitLimit)))
 	return io.ReadAll(io.LimitReader(r.conn, 1<<20))
 }
 
-// quiet requires that nothing comes for a while and that the connection stands.
+// quiet requires that nothing arrives during quietTime, and that the connection does not end.
 func (r *raw) quiet() {
 	r.t.Helper()
 	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(quietTime)))
@@ -182,7 +182,7 @@ func (r *raw) quiet() {
 	require.True(r.t, errors.As(err, &timeout) && timeout.Timeout(), "got % x, %v", b[:n], err)
 }
 
-// quietTime is how long a test looks for something that must not happen.
+// quietTime is the time for which a test waits for something that must not happen.
 const quietTime = 300 * time.Millisecond
 
 // untagged makes an untagged message of one segment.
@@ -234,7 +234,7 @@ func (p place) toKernel(t *testing.T, param cm.ConnParam, before func(k *side)) 
 	return r, k
 }
 
-// fromKernel has the kernel connect to a raw peer. It returns the kernel's Request; Connect is in progress.
+// fromKernel connects the kernel to a raw peer. It returns the kernel's Request; Connect is in progress.
 func (p place) fromKernel(t *testing.T, param cm.ConnParam) (r *raw, k *side, request []byte, connected <-chan error) {
 	t.Helper()
 	k = kernelSide(t, 1<<16)
