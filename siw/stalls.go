@@ -12,51 +12,51 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// stalls is the account of what a NIC holds for peers that have stopped half-way, in bytes of memory: batches for which the
-// socket has no room, copies of parts of FPDUs whose rest has not come, and the tail of what a connection that ends still
-// sends. A stall is one such batch or part.
+// stalls is the account of the memory, in bytes, that a NIC holds for peers that have stopped half-way: batches for which the
+// socket has no room, copies of incomplete FPDUs, and the bytes that a connection still sends at its end. A stall is one such
+// batch or incomplete FPDU.
 //
 //	        reserve           enter
-//	none ------------> paid ---------> entered    nobody has the role; the memory waits for the peer
+//	none ------------> paid ---------> entered    the role is free; the memory waits for the peer
 //	  ^                  | give           |
 //	  +------------------+<---------------+
-//	                        leave: room, bytes, or the end of the connection
+//	                        leave: there is room, bytes have arrived, or the connection ends
 //	                        evict: others need the space; the connection ends
 //
 // Invariants:
 //
-//  1. What is not paid is not left waiting: used is never above limit. Memory with which somebody works at the moment, in a
-//     role, is not in the account; as many as run can have some.
-//  2. A stall is entered and leaves under the mutex of its QP, and it has left before its role is taken. So who holds that
-//     mutex and finds it entered may let go of its memory: nobody looks at it.
-//  3. A stall is as old as the batch or the part is: that a little of it has moved does not make it younger.
-//  4. A connection that has ended pays for the tail of the FPDU that was cut only if half of limit is free; else it goes
-//     without, and without a Terminate. CloseTimeout bounds this.
-//  5. A reservation that does not fit evicts the oldest stall until it does, or fails if it would be the oldest itself. Its
-//     caller holds no QP's mutex, and nobody waits: to evict is to let go of memory and to start the connection's end.
-//  6. While more than half of limit is used, new batches are small. So many peers that are only slow share the other half, and
-//     become slower.
+//  1. Memory waits for a peer only if it has been reserved here, so used is never above limit. Memory that the holder of a
+//     role works with at the moment is not in the account; every running goroutine may have some.
+//  2. A stall enters and leaves under the mutex of its QP, and it leaves before its role is taken. So a goroutine that holds
+//     this mutex and finds the stall entered may release its memory: no other goroutine uses it.
+//  3. The age of a stall is the age of its batch or incomplete FPDU. Moving some of its bytes does not make it younger.
+//  4. At its end a connection reserves memory for the rest of a partly sent FPDU. This may use up half of limit at most; if it
+//     would use more, neither this rest nor a Terminate is sent. CloseTimeout bounds how long the memory is held.
+//  5. A reservation that does not fit evicts the oldest stalls until it fits. It fails if it would be the oldest itself. Its
+//     caller holds no QP's mutex, and does not wait: an eviction releases memory and starts the end of the connection.
+//  6. While more than half of limit is used, new batches are small. So many peers that are only slow share the other half,
+//     and become slower.
 type stalls struct {
 	limit int64
 	used  atomic.Int64 // changed under mu; read without it by crowded
 
-	mu      sync.Mutex // below every qp's mu
+	mu      sync.Mutex // guards entered; taken after a qp's mu
 	entered stallHeap
 }
 
-// stall is what one side of a connection holds, if it does.
+// stall is the entry of one side of a connection.
 type stall struct {
 	c     *conn
 	since time.Time // when the batch or part was first held
 	size  int64     // bytes; 0 = not entered
-	at    int       // stalls.mu: place in entered
+	at    int       // index in entered; guarded by stalls.mu
 }
 
 // crowded reports whether batches should be small.
 func (s *stalls) crowded() bool { return s.used.Load() > s.limit/2 }
 
-// reserve pays for n bytes that have been held since the given time. If they would be the oldest of more than there may be it
-// does not, and returns how much that would be. The caller holds no QP's mutex.
+// reserve reserves n bytes that have been held since the given time. If they do not fit and would be the oldest, it reserves
+// nothing and returns the sum that would be held. The caller holds no QP's mutex.
 func (s *stalls) reserve(n int64, since time.Time) (over int64) {
 	for {
 		over, oldest := s.try(n, since)
@@ -67,7 +67,7 @@ func (s *stalls) reserve(n int64, since time.Time) (over int64) {
 	}
 }
 
-// try is reserve, but it evicts nobody: it returns whom to evict.
+// try is reserve without eviction: it returns the stall to evict first, nil if there is none.
 func (s *stalls) try(n int64, since time.Time) (over int64, oldest *stall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +82,8 @@ func (s *stalls) try(n int64, since time.Time) (over int64, oldest *stall) {
 	return sum, oldest
 }
 
-// reserveTail pays for n bytes of a connection that has ended and sends them yet. Those leave half of limit to others, since
-// they cannot be evicted.
+// reserveTail reserves n bytes that a connection still sends at its end. They cannot be evicted, so it reports false if more than
+// half of limit would be used with them.
 func (s *stalls) reserveTail(n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *stalls) give(n int64) {
 	s.used.Add(-n)
 }
 
-// enter makes a reservation of n bytes one that can be evicted. The caller holds the mutex of st's QP.
+// enter turns a reservation of n bytes into a stall that can be evicted. The caller holds the mutex of st's QP.
 func (s *stalls) enter(st *stall, n int64, since time.Time) {
 	st.since, st.size = since, n
 	s.mu.Lock()
@@ -109,7 +109,7 @@ func (s *stalls) enter(st *stall, n int64, since time.Time) {
 	heap.Push(&s.entered, st)
 }
 
-// leave takes st out of the account, if it is there, and reports that. The caller holds the mutex of st's QP.
+// leave removes st from the account. It reports false if st is not entered. The caller holds the mutex of st's QP.
 func (s *stalls) leave(st *stall) bool {
 	if st.size == 0 {
 		return false
@@ -122,13 +122,13 @@ func (s *stalls) leave(st *stall) bool {
 	return true
 }
 
-// evict lets go of st's memory and ends its connection because so much would be held.
+// evict releases the memory of st and ends its connection. over is the sum that would be held otherwise.
 func (st *stall) evict(over int64) {
 	c := st.c
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	switch {
-	case st.size == 0: // it has left meanwhile
+	case st.size == 0: // st has left meanwhile
 	case st == &c.tx.stall:
 		c.sever(over, st.since)
 	default:
@@ -138,21 +138,21 @@ func (st *stall) evict(over int64) {
 	}
 }
 
-// sever ends the connection because its batch cannot be held: the stream ends in the middle of it. The caller holds q.mu, and
-// nobody, or the caller, has the send role.
+// sever ends the connection because its batch cannot be held: the stream ends within the batch. The caller holds q.mu, and no
+// other goroutine has the send role.
 func (c *conn) sever(over int64, since time.Time) {
 	c.failLocked(c.dev.stalls.exceeded("peer has not taken data", over, since), nil)
 	c.tx.severed = true
 	c.tx.cut(&c.dev.stalls)
 }
 
-// exceeded is why a connection ends without which so much would be held.
+// exceeded returns the error of a connection that is ended because over bytes would be held with it.
 func (s *stalls) exceeded(what string, over int64, since time.Time) error {
 	return fmt.Errorf("%s for %v, and the NIC holds too much for such peers: %w", what, time.Since(since).Round(time.Millisecond),
 		&verbs.LimitError{Name: "Config.MaxStalled", Limit: uint64(s.limit), Value: uint64(over)})
 }
 
-// stallHeap has the oldest stall first.
+// stallHeap is a heap with the oldest stall first (container/heap).
 type stallHeap []*stall
 
 func (h stallHeap) Len() int           { return len(h) }

@@ -11,32 +11,33 @@ import (
 	"time"
 )
 
-// stream is the byte stream below a connection. read and write never wait. read is called by the holder of the
-// connection's receive role, write by the holder of its send role, waitReadable and waitWritable by one goroutine each. When
-// the peer has taken nothing of what is to be sent for the NIC's PeerTimeout, one of them returns errStalled. A call that
-// comes after the one that was told why the stream has failed returns errBroken or EPIPE.
+// stream is the byte stream below a connection. read and write never wait. The holder of the connection's receive role calls
+// read, the holder of its send role calls write; one goroutine at a time calls waitReadable, and one waitWritable. When the peer
+// has taken no data for the NIC's PeerTimeout although some are to be sent, one of these calls returns errStalled. The reason of
+// a failure is returned by one call only; later calls return errBroken or EPIPE.
 type stream interface {
-	// read fills bufs as far as bytes are there. It returns errWouldBlock if there are none, io.EOF after the last.
+	// read fills bufs with the bytes that have arrived. It returns errWouldBlock if there are none, io.EOF at the end of the
+	// stream.
 	read(bufs [][]byte) (int, error)
-	// write takes as much of bufs as there is room for. It returns errWouldBlock if there is none.
+	// write takes as many bytes of bufs as there is room for. It returns errWouldBlock if there is no room.
 	write(bufs [][]byte) (int, error)
-	// waitReadable calls f, and again whenever bytes may have arrived, until f reports that it is done. It returns early,
-	// with an error, after interrupt.
+	// waitReadable calls f at once, and again whenever bytes may have arrived, until f returns true. After interrupt it returns
+	// an error.
 	waitReadable(f func() (done bool)) error
-	// waitWritable calls f, and again whenever room may have become free, until f reports that it is done. It returns early,
-	// with an error, after interrupt.
+	// waitWritable calls f at once, and again whenever there may be room, until f returns true. After interrupt it returns an
+	// error.
 	waitWritable(f func() (done bool)) error
-	// lowWater has waitReadable call f only when n bytes are there, or the end of the stream; 1 is how it begins. It reports false
-	// if that cannot be done. It may be called at any time before finish.
+	// lowWater makes waitReadable call f only when n bytes have arrived, or the stream has ended; n is 1 at first. It reports
+	// false if this cannot be set. It may be called at any time before drainAndClose.
 	lowWater(n int) bool
 	// interrupt ends waitReadable and waitWritable for good.
 	interrupt()
-	// drainAndClose sends tail, tells the peer that nothing more comes, drops what arrives until the peer has ended too, and closes.
-	// It gives up at the deadline; without one it closes at once, and what has not been sent is dropped if that can be done. The
-	// waits have returned before.
+	// drainAndClose sends tail, tells the peer that nothing more follows, drops received bytes until the peer ends the stream
+	// too, and closes. It closes at the deadline at the latest. With a zero deadline it closes at once, and drops unsent data
+	// where the system can do that. waitReadable and waitWritable have returned before.
 	drainAndClose(tail []byte, deadline time.Time)
-	// segment is the largest number of bytes that travel together at present (TCP's maximum segment size), 0 if that is unknown.
-	// The holder of the send role calls it, and who has made the stream.
+	// segment returns the largest number of bytes that the network carries together now (TCP's maximum segment size), 0 if
+	// unknown. The holder of the send role calls it, or the goroutine that has made the stream.
 	segment() int
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
@@ -44,17 +45,17 @@ type stream interface {
 
 // waker is a stream whose waitReadable may be called by different goroutines, one after the other.
 type waker interface {
-	// wake has waitReadable call f soon.
+	// wake makes waitReadable call f soon.
 	wake()
 }
 
 var (
 	errWouldBlock = errors.New("would block")
 	errStalled    = errors.New("peer takes no data")
-	errBroken     = fmt.Errorf("stream has failed: %w", syscall.ECONNRESET) // the usual failure
+	errBroken     = fmt.Errorf("stream has failed: %w", syscall.ECONNRESET) // the usual reason
 )
 
-// finishConn is stream.finish for a net.Conn with nobody else on it.
+// finishConn is stream.drainAndClose for a net.Conn that no other goroutine uses.
 func finishConn(conn net.Conn, tail []byte, deadline time.Time) {
 	defer conn.Close()
 	if deadline.IsZero() {
@@ -73,6 +74,6 @@ func finishConn(conn net.Conn, tail []byte, deadline time.Time) {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	// What is unread when a socket is closed makes the kernel send a reset, which can take away what the peer has not read yet.
+	// If a socket is closed with unread bytes, the kernel sends a reset, and the peer may lose data that it has not read yet.
 	_, _ = io.Copy(io.Discard, conn)
 }

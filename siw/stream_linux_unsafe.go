@@ -23,23 +23,23 @@ import (
 const maxIovecs = 1024
 
 // tcpStream is a TCP socket, used directly: readv and writev on registered memory, without copies and without the race
-// detector's knowledge. The runtime's poller does not know it: it has a second descriptor of it while somebody waits there, so
-// that what arrives on the connection wakes no thread otherwise.
+// detector's knowledge. Its descriptor is not in the runtime's poller. The poller has a second descriptor of the socket only
+// while a goroutine waits there, so data that arrive at other times wake no thread.
 type tcpStream struct {
-	fd            int // whoever uses it has a role, or is waited for before finish
+	fd            int // used in a role, or by a goroutine that has returned before drainAndClose
 	local, remote net.Addr
 	patience      time.Duration
 
 	rd, wr          transfer                    // rd belongs to the receive role, wr to the send role
-	readFn, writeFn func()                      // make the calls
-	failed          atomic.Pointer[net.OpError] // the first error that a call got
+	readFn, writeFn func()                      // make the system calls
+	failed          atomic.Pointer[net.OpError] // the first error of a call
 
-	ready   func() bool // of waitReadable
+	ready   func() bool // the function of waitReadable
 	readyFn func(fd uintptr) bool
 
-	mu          sync.Mutex // guards what follows, and the setting of deadlines
+	mu          sync.Mutex // guards the fields below, and the setting of deadlines
 	file        *polled    // between open and shut
-	room        *polled    // during waitWritable, if it is not file
+	room        *polled    // during waitWritable, unless that uses file
 	interrupted bool
 }
 
@@ -47,10 +47,10 @@ type tcpStream struct {
 type polled struct {
 	*os.File
 	raw  syscall.RawConn
-	lone bool // of one waitWritable
+	lone bool // made for one waitWritable
 }
 
-// poll returns another descriptor of the socket that is in the runtime's poller.
+// poll returns a second descriptor of the socket, which is in the runtime's poller.
 func (s *tcpStream) poll() (*polled, error) {
 	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -66,19 +66,19 @@ func (s *tcpStream) poll() (*polled, error) {
 
 // transfer is one read or write.
 type transfer struct {
-	one []byte  // the only piece, during the call
-	iov *iovecs // or several
+	one []byte  // a single piece, during the call
+	iov *iovecs // several pieces, during the call; nil for a single one
 	n   int     // pieces in iov
 	got int
 	err error
 }
 
-// longCall is how many bytes take long to copy: some 10 us.
+// longCall is how many bytes make a call long: the kernel needs some 10 us to copy them.
 const longCall = 64 << 10
 
 type iovecs [maxIovecs]unix.Iovec
 
-// iovecPool spares the idle connections the space.
+// iovecPool holds iovecs, so that idle connections need none.
 var iovecPool = sync.Pool{New: func() any { return new(iovecs) }}
 
 func newStream(conn net.Conn, patience time.Duration) (stream, error) {
@@ -101,7 +101,7 @@ func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The kernel gives up a peer that acknowledges nothing, or whose window stays closed, for this long (tcp(7)).
+	// The kernel ends the connection if the peer acknowledges nothing, or keeps its window closed, for this time (tcp(7)).
 	_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
 	return s, tcp.Close()
 }
@@ -150,7 +150,7 @@ func (t *transfer) set(bufs [][]byte) {
 	}
 }
 
-// unset forgets the memory.
+// unset releases the memory.
 func (t *transfer) unset() {
 	t.one = nil
 	if t.iov != nil {
@@ -160,9 +160,9 @@ func (t *transfer) unset() {
 	}
 }
 
-// call makes the system call one (recvfrom, sendto) for a single piece, and many for several. A call that takes long tells the
-// scheduler of it, which may let another goroutine have the processor meanwhile; a short one is over sooner than the
-// scheduler would make anything of it. What has just moved much will do so again.
+// call makes the system call one (recvfrom, sendto) for a single piece, and many (readv, writev) for several. A long call is
+// announced to the scheduler, which may give the processor to another goroutine meanwhile. A short call is not: it ends before
+// the scheduler could use the processor. After a transfer of longCall bytes the next is expected to be long too.
 func (t *transfer) call(one, many, fd uintptr) {
 	for {
 		var n uintptr
@@ -200,7 +200,7 @@ func (s *tcpStream) do(t *transfer, bufs [][]byte, call func(), op string) (int,
 	return t.got, t.err
 }
 
-// fail notes an error of the socket.
+// fail returns an error of the socket, and records the first.
 func (s *tcpStream) fail(op string, errno error) error {
 	err := &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
 	s.failed.CompareAndSwap(nil, err)
@@ -216,8 +216,8 @@ func (s *tcpStream) read(bufs [][]byte) (int, error) {
 	return n, err
 }
 
-// end tells why nothing more is to be read. Only after a failure the connection is gone while both directions are open here.
-// The socket tells of that once: now, unless a call has been told before.
+// end returns why no more bytes will arrive. If the state of the socket is closed while both directions are open here, the
+// connection has failed. The socket reports the reason once: now, unless an earlier call got it.
 func (s *tcpStream) end() error {
 	info, ok := s.info()
 	if !ok || info.State != tcpClose {
@@ -228,9 +228,9 @@ func (s *tcpStream) end() error {
 	}
 	errno, _ := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	switch unix.Errno(errno) {
-	case 0: // a writer has been told, and comes with it
+	case 0: // a write got the reason, and its caller reports it
 		return errBroken
-	case unix.EPIPE: // a reset behind a FIN
+	case unix.EPIPE: // a reset after a FIN
 		return s.fail("read", unix.ECONNRESET)
 	}
 	return s.fail("read", unix.Errno(errno))
@@ -297,7 +297,7 @@ func (s *tcpStream) waitWritable(f func() bool) error {
 		case !os.IsTimeout(err):
 			return err
 		}
-		// The socket reports room only when a good part of its buffer is free. A peer that takes a little is not stalled.
+		// The socket reports room only when a large part of its buffer is free. A peer that takes a few bytes is not stalled.
 		now := s.acknowledged()
 		if now == seen {
 			return errStalled
@@ -306,7 +306,7 @@ func (s *tcpStream) waitWritable(f func() bool) error {
 	}
 }
 
-// enterRoom returns the descriptor to wait for room on, with a deadline.
+// enterRoom returns the descriptor on which to wait for room, with a deadline.
 func (s *tcpStream) enterRoom() (p *polled, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,8 +322,8 @@ func (s *tcpStream) enterRoom() (p *polled, err error) {
 	return p, p.SetWriteDeadline(time.Now().Add(s.patience))
 }
 
-// leaveRoom is the opposite. It reports whether shut has closed the descriptor. The deadline stays: it may be that of the next
-// wait, which begins when this one's function says that it is done.
+// leaveRoom releases that descriptor. It reports whether shut has closed it. The deadline is not removed: it may already be that
+// of the next wait, which can begin as soon as the function of this wait returns true.
 func (s *tcpStream) leaveRoom(p *polled) (shut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -351,8 +351,8 @@ func (s *tcpStream) isInterrupted() bool {
 	return s.interrupted
 }
 
-// lowWater sets SO_RCVLOWAT (socket(7)): the poller hears nothing of less, but of the end and of errors. Reads that do not wait get
-// what there is all the same.
+// lowWater sets SO_RCVLOWAT (socket(7)): fewer bytes are not announced to the poller; the end of the stream and errors are. Reads
+// that do not wait still return fewer bytes.
 func (s *tcpStream) lowWater(n int) (done bool) {
 	return unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
 }
@@ -372,7 +372,7 @@ func (s *tcpStream) drainAndClose(tail []byte, deadline time.Time) {
 	finishConn(&fileConn{os.NewFile(uintptr(s.fd), "siw"), s}, tail, deadline)
 }
 
-// fileConn is the socket as a net.Conn, for its end.
+// fileConn is the socket as a net.Conn, for finishConn.
 type fileConn struct {
 	*os.File
 	s *tcpStream

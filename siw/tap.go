@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Tap sees what the connections of a NIC send and receive, MPA frames included. Package siw/capture writes it to a file
-// for Wireshark.
+// Tap sees all bytes that the connections of a NIC send and receive, including MPA frames. Package siw/capture writes them to a
+// file for Wireshark.
 type Tap interface {
-	// Packet is called with a run of bytes of one direction of one connection, in the order of the stream. Calls for
-	// different connections and directions come concurrently. The NIC waits for the call to return; p and its data are
-	// valid during the call only. What is sent is seen when the socket has taken it, so an answer may be seen before
-	// what it answers.
+	// Packet is called with consecutive bytes of one direction of one connection, in the order of the stream. Calls for
+	// different connections and directions are concurrent. The NIC waits until the call returns; p and its data are valid
+	// only during the call. Outgoing bytes are shown after the socket has taken them, so the answer to a message may be
+	// shown before the message.
 	Packet(p *Packet)
 }
 
-// Packet is a run of bytes as a Tap sees it.
+// Packet is a sequence of consecutive bytes of one direction of a connection.
 type Packet struct {
 	Time          time.Time
 	Local, Remote net.Addr
@@ -25,7 +25,7 @@ type Packet struct {
 	Data          [][]byte // the bytes, in pieces
 }
 
-// tapConn shows the frames of the set-up to a Tap.
+// tapConn shows the frames of connection set-up to a Tap.
 type tapConn struct {
 	net.Conn
 	tap Tap
@@ -47,13 +47,13 @@ func (c *tapConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write shows the bytes before they go, so that nobody sees an answer first.
+// Write shows the bytes before it sends them, so that a Tap never sees their answer first.
 func (c *tapConn) Write(b []byte) (int, error) {
 	c.tap.Packet(&Packet{Time: time.Now(), Local: c.LocalAddr(), Remote: c.RemoteAddr(), Out: true, Data: [][]byte{b}})
 	return c.Conn.Write(b)
 }
 
-// untapped returns what tapped has wrapped.
+// untapped returns the connection that tapped has wrapped, or nc itself.
 func untapped(nc net.Conn) net.Conn {
 	if t, ok := nc.(*tapConn); ok {
 		return t.Conn
@@ -61,7 +61,7 @@ func untapped(nc net.Conn) net.Conn {
 	return nc
 }
 
-// tapTime returns the time for a packet that is about to be sent or received, if anybody wants to know.
+// tapTime returns the time for a packet that is about to be sent or received; zero if the NIC has no Tap.
 func (c *conn) tapTime() (t time.Time) {
 	if c.dev.cfg.Tap != nil {
 		t = time.Now()

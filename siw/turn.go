@@ -7,26 +7,27 @@ import (
 	"sync"
 )
 
-// turnBytes is how much a goroutine receives, or sends, before others have their turn: some 100 us of work.
+// turnBytes is how many bytes a goroutine receives or sends in one turn: some 100 us of work.
 const turnBytes = 256 << 10
 
-// A turn is for a goroutine of the NIC's that may have work without end, because a peer or a program sends without pause. After
-// each turnBytes it lets everybody else run, those that wait for the network included; and no more such goroutines go on than
-// there are processors, the others wait in line. So somebody else's small message waits for the end of one turn, and
-// not for one of each connection.
+// A turn is for a goroutine of the NIC whose work may never end, because a peer or a program sends without pause. After each
+// turnBytes the goroutine lets all others run, including those that wait for the network. At most one such goroutine per
+// processor works at a time; the others wait in line. So a small message on another connection waits for the end of one turn,
+// and not for a turn of each busy connection.
 //
-// Nobody waits in line with a lock, or for long: whoever is ahead neither waits for the network nor for a program.
+// A goroutine in line holds no lock, and it does not wait for long: those before it wait neither for the network nor for a
+// program.
 type turn struct {
-	bytes int           // moved since it began
-	has   bool          // one of the places is its own
-	ready chan struct{} // holds a token when it has got one in line
-	next  *turn         // behind it in line
+	bytes int           // received or sent since the turn began
+	has   bool          // the goroutine has one of the places
+	ready chan struct{} // holds a token when a goroutine in line has got a place
+	next  *turn         // the next in line
 }
 
-// line is the one of the process.
+// line is the line of the process.
 var line struct {
-	mu          sync.Mutex
-	places      int // taken
+	mu          sync.Mutex // guards places, first, last, and the fields has and next of turns in line
+	places      int        // how many are taken
 	first, last *turn
 }
 
@@ -38,7 +39,7 @@ var turnPool = sync.Pool{New: func() any {
 
 func (t *turn) init() { t.ready = make(chan struct{}, 1) }
 
-// spend notes that n bytes have been moved, and returns when the goroutine may go on.
+// spend notes that n bytes have been received or sent, and returns when the goroutine may continue.
 func (t *turn) spend(n int, b *yielder) {
 	if t.bytes += n; t.bytes < turnBytes {
 		return
@@ -50,7 +51,8 @@ func (t *turn) spend(n int, b *yielder) {
 	}
 }
 
-// pass gives the place to who is first in line. It reports whether the goroutine has one.
+// pass gives the goroutine's place to the first in line, and puts the goroutine at the end. It reports whether the goroutine has
+// a place and may continue at once.
 func (t *turn) pass() bool {
 	line.mu.Lock()
 	defer line.mu.Unlock()
@@ -73,7 +75,7 @@ func (t *turn) pass() bool {
 	return false
 }
 
-// end is called when nothing is left to be done.
+// end is called when the goroutine has no more work.
 func (t *turn) end() {
 	t.bytes = 0
 	if t.has {

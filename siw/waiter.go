@@ -4,19 +4,19 @@ package siw
 
 import "context"
 
-// waiting is what the waiter of a watch works with. There is one at a time.
+// waiting is the state of the waiter of a watch. A watch has at most one waiter at a time.
 type waiting struct {
 	ch   *channel
 	ctx  context.Context
 	f    func() bool // look, made once
 	turn turn
 
-	// Waits of the same context, which are most, share what wakes them when it is done.
+	// Consecutive waits usually have the same context; they share one registration for its end.
 	done <-chan struct{}
 	stop func() (stopped bool)
 }
 
-// follow has wake called when ctx is done.
+// follow arranges that wake is called when ctx is done.
 func (o *waiting) follow(ctx context.Context, wake func()) {
 	done := ctx.Done()
 	if done == nil || done == o.done {
@@ -26,7 +26,7 @@ func (o *waiting) follow(ctx context.Context, wake func()) {
 	o.done, o.stop = done, context.AfterFunc(ctx, wake)
 }
 
-// unfollow ends what follow began.
+// unfollow cancels this.
 func (o *waiting) unfollow() {
 	if o.stop != nil {
 		o.stop()
@@ -34,8 +34,8 @@ func (o *waiting) unfollow() {
 	}
 }
 
-// keep has the caller, which has entered w, receive until there is an event, ctx is done, or one of both is over. The caller does
-// not keep the watch any more when it returns.
+// keep receives until there is an event, ctx is done, the channel is closed or the watch is over. The caller has entered w; when
+// keep returns, it has left w.
 func (ch *channel) keep(ctx context.Context, w *watch) {
 	defer w.leave(ch)
 	o := &w.out
@@ -46,7 +46,7 @@ func (ch *channel) keep(ctx context.Context, w *watch) {
 	o.ch, o.ctx = nil, nil
 }
 
-// look receives. It reports whether there is a reason not to sleep.
+// look receives for the waiter. It reports whether the waiter has a reason not to sleep.
 func (w *watch) look() bool {
 	o := &w.out
 	o.ch.looking.Store(nil)
@@ -66,17 +66,17 @@ func (w *watch) look() bool {
 		}
 		o.turn.spend(a.bytes, w.src.yielder())
 	}
-	// What happens from here on wakes the sleeper, what has happened before is seen now.
+	// An event from here on wakes the waiter; called sees an earlier one.
 	o.ch.looking.Store(w)
 	return w.called()
 }
 
-// called reports whether the waiter has something else to do than to keep the watch.
+// called reports whether the waiter must stop keeping the watch.
 func (w *watch) called() bool {
 	return w.over.Load() || w.out.ctx.Err() != nil || w.out.ch.called()
 }
 
-// nudge has the waiter look.
+// nudge makes the waiter call look.
 func (w *watch) nudge() { w.src.wake() }
 
 // called reports whether Wait has a reason not to sleep.
@@ -86,21 +86,21 @@ func (ch *channel) called() bool {
 	return ch.shut || len(ch.queue) > 0
 }
 
-// soleSleeperCalled reports whether the only goroutine that sleeps in Wait has a reason to go.
+// soleSleeperCalled reports whether at most one goroutine sleeps in Wait and it has a reason to return.
 func (ch *channel) soleSleeperCalled() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.sleepers <= 1 && (ch.shut || len(ch.queue) > 0)
 }
 
-// crowded reports whether more goroutines than one sleep in Wait.
+// crowded reports whether more than one goroutine sleeps in Wait.
 func (ch *channel) crowded() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.sleepers > 1
 }
 
-// wake has the goroutine in keep look.
+// wake makes the goroutine in keep call look.
 func (ch *channel) wake() {
 	if w := ch.looking.Load(); w != nil {
 		w.src.wake()

@@ -9,96 +9,98 @@ import (
 	"time"
 )
 
-// A watch answers one question: who is woken when something arrives. It is kept over one connection, or over all those that
-// are tied to each other by common CQs (watches.go). Whoever keeps it receives for all of them.
+// A watch decides which goroutine is woken when data arrive. It is over one connection, or over all connections that are tied
+// together by common CQs (watches.go). The goroutine that keeps the watch receives for all of them.
 //
-// To be woken by the kernel costs a system call or two, and to wake somebody else about as much again and mostly a second
-// thread. So the goroutine that waits for a completion keeps the watch itself, and while a program polls without pause nobody
-// is woken at all. But what a peer asks for must not wait for a program that does other things: whenever a Read, an atomic or a
-// Write had to wait for one that was away, the reader keeps the watch for the next 128 things that arrive. docs/architecture.md has
-// the table of transitions.
+// A wake-up by the kernel costs one or two system calls. To wake another goroutine costs about the same again, and mostly a
+// second thread. So the goroutine that waits for a completion keeps the watch itself, and while a program polls without pause,
+// no goroutine is woken. But a request of the peer must not wait for a program that does other things. When Reads, atomics or
+// Writes have waited for the program too often, the reader keeps the watch until enough data have arrived: 128 arrivals for
+// each request that waited. docs/architecture.md has the table of transitions.
 type watch struct {
 	src  source
 	now  func() int64  // clock
 	term time.Duration // leaseTime
-	back chan struct{} // holds a token when the reader, which stands aside, has to look
+	back chan struct{} // holds a token when a reader that stands aside has to check whether it must return
 
 	events atomic.Uint64 // completion events of the CQs that have woken somebody
 	armed  atomic.Int32  // CQs that are armed
-	doubt  atomic.Int64  // above 0: how many things have to arrive before a guest is trusted again; changes under mu
-	over   atomic.Bool   // it is not kept any more; set under mu
-	ended  chan struct{} // closed when the reader is gone
+	doubt  atomic.Int64  // the debt in arrivals, negative for credit: above 0 the reader keeps the watch; changes under mu
+	over   atomic.Bool   // the watch has ended; set under mu
+	ended  chan struct{} // closed when the reader has returned
 
-	// Of polls.
-	left      atomic.Int64  // when the guest, a poller or waiter, was last here
-	present   atomic.Bool   // one has been here since the lease began
-	polls     atomic.Uint32 // empty ones since the last look at them
-	late      atomic.Bool   // the guest was away for long, and has not received all that waited
+	// The poller or waiter.
+	left      atomic.Int64  // when it was last here
+	present   atomic.Bool   // it has been here since the lease began
+	polls     atomic.Uint32 // polls since startBusyPoll last counted them
+	late      atomic.Bool   // it was away for longer than absence, and has not yet received all data that waited
 	announced atomic.Bool   // keeper is not byPoller
 
 	turn turn    // the reader's
-	out  waiting // what the waiter works with
+	out  waiting // the waiter's
 
-	mu     sync.Mutex // guards what follows and the calls of src.quiet; nothing is locked below it
+	mu     sync.Mutex // guards the fields below and the calls of src.quiet
 	keeper keeper
 	aside  bool     // the reader stands aside
-	wanted *channel // a goroutine that sleeps there would rather keep the watch itself; nil if none would
-	leased bool     // the lease runs
+	wanted *channel // where a goroutine sleeps that could keep the watch in place of the reader; nil if none
+	leased bool     // the timer lease runs
 	lease  *time.Timer
-	since  int64 // of the last look at polls
+	since  int64 // when startBusyPoll last counted polls
 
 	// Guarded by device.watching.
 	conns map[*conn]struct{}
 	cqs   map[*cq]struct{}
 }
 
-// keeper is who is woken.
+// keeper says which goroutine keeps the watch.
 type keeper uint8
 
 const (
-	byReader keeper = iota // the watch's own goroutine
-	byWaiter               // a goroutine that sleeps in CQ.Wait or CompChannel.Wait
-	byNobody               // a waiter has just left, and will most likely be back soon
-	byPoller               // it is polled without pause
+	byReader keeper = iota // the NIC's goroutine for this watch
+	byWaiter               // a goroutine of the program that sleeps in CQ.Wait or CompChannel.Wait
+	byNobody               // a waiter has just been woken, and will most likely be back soon
+	byPoller               // the program polls without pause
 )
 
 // Implementation constants of watches.
 const (
-	absence   = 25 * time.Microsecond // so long a guest may be away, and what arrives wait for it
-	trust     = 128                   // of so many things that arrive, one may wait longer
-	credit    = 2 * trust             // so much doubt below 0 a guest gets by being here in time
-	leaseTime = time.Millisecond      // a guest that has not been here for so long, or twice as long, is gone
+	absence   = 25 * time.Microsecond // how long the poller or waiter may be away while a request waits
+	trust     = 128                   // one of this many arrivals may wait longer
+	credit    = 2 * trust             // the most credit for being back in time
+	leaseTime = time.Millisecond      // a poller or waiter that is away for this to twice this time loses the watch
 
-	// The poller keeps the watch after busyPolls polls in vain within busyPeriod.
+	// The poller keeps the watch after busyPolls polls of an empty CQ within busyPeriod.
 	busyPolls  = 64
 	busyPeriod = time.Millisecond
 )
 
-// source is what a watch is kept over.
+// source is the connection, or the set of connections, that a watch is over.
 type source interface {
-	// wait calls f, and again whenever something may have arrived, until f reports that it is done. It returns an error if
-	// nothing will ever arrive.
+	// wait calls f at once, and again whenever data may have arrived, until f returns true. It returns an error if no data
+	// can arrive any more.
 	wait(f func() (done bool)) error
-	// wake has wait call f soon.
+	// wake makes wait call f soon.
 	wake()
-	// quiet has wait call f no more, or again. It reports false if that cannot be done.
+	// quiet(true) stops the calls of f for data that arrive, unless very much arrives; quiet(false) allows them again. It
+	// reports false if this fails.
 	quiet(on bool) bool
-	// take receives what has arrived, with a bound. There may be more until it returns nothing without more.
+	// take receives a limited amount of the data that have arrived. Everything has been received when it returns no
+	// connections and more is false.
 	take() (a arrivals, more bool)
-	// poll is take, but leaves out connections for which somebody receives at the moment.
+	// poll is take, but skips connections for which another goroutine receives at the moment.
 	poll() arrivals
-	// yielder is the NIC's.
+	// yielder returns that of the NIC.
 	yielder() *yielder
-	// close lets go of descriptors. wait has returned or returns.
+	// close closes descriptors. wait has returned, or returns because of it.
 	close()
 }
 
-// arrivals count connections.
+// arrivals tells what a take or poll has received.
 type arrivals struct {
-	conns int  // on which something has arrived
-	asked int  // on which the peer has asked for something that does not concern the program: a Read, an atomic, or a Write alone
-	bytes int  // that have been received
-	rest  bool // there may be connections that were left out
+	conns int  // connections on which data have arrived
+	asked int  // those of them with a request that needs no program: a Read, an atomic, or a Write without a message behind it
+	bytes int  // bytes received
+	rest  bool // there may be further connections with data
 }
 
 func (a *arrivals) add(b arrivals) {
@@ -125,7 +127,7 @@ func newWatch(src source) *watch {
 	return w
 }
 
-// read receives whenever the reader keeps the watch, until it is over.
+// read is the reader: it receives while it keeps the watch, and stands aside otherwise, until the watch is over.
 func (w *watch) read() error {
 	defer close(w.ended)
 	defer w.src.close()
@@ -138,8 +140,8 @@ func (w *watch) read() error {
 				return w.over.Load()
 			}
 			w.turn.spend(a.bytes, w.src.yielder())
-			// Nothing is left, most likely, but only another attempt tells. Whom we woke, if we did, goes first; to stand back
-			// for nobody would only wake another thread.
+			// Most likely no data are left, but only another attempt can tell. If this has woken a goroutine, let it run first;
+			// a yield for none would only wake another thread.
 			if now := w.events.Load(); now != seen {
 				seen = now
 				if w.stepAside() {
@@ -159,7 +161,7 @@ func (w *watch) read() error {
 	return nil
 }
 
-// standAside returns when the reader has to keep the watch, or it is over.
+// standAside returns when the reader has to keep the watch again, or the watch is over.
 func (w *watch) standAside() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,7 +172,7 @@ func (w *watch) standAside() {
 	}
 }
 
-// stepAside is called by the reader when it has woken somebody. It reports whether the reader has to stand aside.
+// stepAside is called by the reader when it has woken a goroutine. It reports whether the reader has to stand aside for it.
 func (w *watch) stepAside() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,17 +185,18 @@ func (w *watch) stepAside() bool {
 	return true
 }
 
-// relied reports whether others may sleep, or be about to, than one goroutine in ch.
+// relied reports whether goroutines outside of ch may sleep, or be about to sleep, and need the watch: CQs of other channels
+// are armed.
 func (w *watch) relied(ch *channel) bool { return w.armed.Load() > ch.armed.Load() }
 
-// vacate leaves the watch to nobody, for the time of a lease. The caller holds mu.
+// vacate makes the keeper byNobody for the time of a lease. The caller holds mu.
 func (w *watch) vacate() {
 	w.keeper, w.wanted = byNobody, nil
 	w.here(w.now())
 	w.startLease()
 }
 
-// enter makes the caller, who is about to sleep in ch, the keeper. If it reports true, leave must follow.
+// enter is called by a goroutine that is about to sleep in ch. If it returns true, the caller keeps the watch and must call leave.
 func (w *watch) enter(ch *channel) bool {
 	w.mu.Lock()
 	switch {
@@ -233,7 +236,7 @@ func (w *watch) leave(ch *channel) {
 		w.vacate()
 	}
 	w.mu.Unlock()
-	// Who sleeps, or has armed a CQ in order to, is seen here; who does it from now on calls enter or recall.
+	// These see the goroutines that sleep or have armed a CQ by now; one that does so later calls enter or recall.
 	if w.relied(ch) || ch.crowded() {
 		w.recall()
 	}
@@ -244,7 +247,7 @@ func (w *watch) recall() {
 	w.mu.Lock()
 	wasQuiet := w.recallLocked()
 	w.mu.Unlock()
-	if wasQuiet { // what came in the quiet need not be announced again
+	if wasQuiet { // data that arrived meanwhile may never be announced
 		w.src.take()
 	}
 }
@@ -263,7 +266,7 @@ func (w *watch) recallLocked() (wasQuiet bool) {
 	return wasQuiet
 }
 
-// startLease has expire called. The caller holds mu.
+// startLease arranges that expire is called after the lease time. The caller holds mu.
 func (w *watch) startLease() {
 	if w.leased || w.over.Load() {
 		return
@@ -276,7 +279,7 @@ func (w *watch) startLease() {
 	}
 }
 
-// expire makes the reader the keeper if no guest has been here for the time of a lease.
+// expire makes the reader the keeper if no poller or waiter has been here since the lease began.
 func (w *watch) expire() {
 	w.mu.Lock()
 	w.leased = false
@@ -298,7 +301,7 @@ func (w *watch) expire() {
 	}
 }
 
-// stop ends the watch. The reader goes soon, and so does who sleeps in its place.
+// stop ends the watch. The reader and the waiter leave soon.
 func (w *watch) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -317,7 +320,7 @@ func (w *watch) stop() {
 	w.src.wake()
 }
 
-// poll receives for who polls a CQ at the time now, and has found it empty.
+// poll receives for a goroutine that polls a CQ at the time now and has found it empty.
 func (w *watch) poll(now int64) int {
 	late, events := w.away(now) || w.late.Load(), w.events.Load()
 	a := w.src.poll()
@@ -329,7 +332,7 @@ func (w *watch) poll(now int64) int {
 		}
 		now = w.now()
 	}
-	if late = late && a.rest; late != w.late.Load() { // what waited is not all received yet
+	if late = late && a.rest; late != w.late.Load() { // some of the data that waited are not received yet
 		w.late.Store(late)
 	}
 	w.here(now)
@@ -339,7 +342,7 @@ func (w *watch) poll(now int64) int {
 	return a.conns
 }
 
-// startBusyPoll leaves the watch to who polls, if that is often.
+// startBusyPoll makes the keeper byPoller if the polls were frequent.
 func (w *watch) startBusyPoll(now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -354,7 +357,7 @@ func (w *watch) startBusyPoll(now int64) {
 	w.startLease()
 }
 
-// here notes that a guest is.
+// here notes that the poller or waiter is here at the time now.
 func (w *watch) here(now int64) {
 	w.left.Store(now)
 	if !w.present.Load() {
@@ -362,17 +365,18 @@ func (w *watch) here(now int64) {
 	}
 }
 
-// away reports whether the guest that comes now was away for long.
+// away reports whether the poller or waiter that is back now was away for longer than absence.
 func (w *watch) away(now int64) bool { return now-w.left.Load() > int64(absence) }
 
-// alone reports whether nobody is woken.
+// alone reports whether no goroutine is woken for data that arrive.
 func (w *watch) alone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.keeper == byPoller || w.keeper == byNobody
 }
 
-// distrust notes that n things had to wait for a guest. If that is too often, the reader keeps the watch.
+// distrust adds the debt for n connections whose requests have waited for the poller or waiter. If it is in debt now, the reader
+// keeps the watch.
 func (w *watch) distrust(n int) {
 	w.mu.Lock()
 	wasQuiet := false
@@ -385,7 +389,7 @@ func (w *watch) distrust(n int) {
 	}
 }
 
-// arrived notes that n things have arrived and did not have to wait.
+// arrived reduces the debt by n arrivals that did not have to wait.
 func (w *watch) arrived(n int) {
 	if n == 0 || w.doubt.Load() == -credit {
 		return
@@ -395,7 +399,7 @@ func (w *watch) arrived(n int) {
 	w.mu.Unlock()
 }
 
-// clock is the time for comparisons.
+// clock returns the time in nanoseconds since epoch, for comparisons.
 func clock() int64 { return int64(time.Since(epoch)) }
 
 var epoch = time.Now()

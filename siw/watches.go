@@ -2,13 +2,13 @@
 
 package siw
 
-// A connection alone on its CQs has a watch of its own, whose source is its socket. Connections that have a CQ in common, with
-// each other or with a third, have one watch together, whose source is a set (set_linux_unsafe.go): who polls or waits for the CQ
-// learns from it which of them have something, however many there are. So a CQ has one watch, and two watches become one when a
-// connection ties them.
+// A connection that shares no CQ has a separate watch, whose source is its socket. Connections that share a CQ, directly or
+// through others, have one common watch, whose source is a set (set_linux_unsafe.go). From the set, a goroutine that polls a CQ
+// or waits for it learns which of the connections have data, at a cost that does not grow with their number. So a CQ has one
+// watch, and two watches become one when a connection ties them.
 //
-// Connections that cannot be in a set, because they are no sockets of the kernel, each have a watch of their own, whose reader
-// always keeps it. Who polls a CQ of few of them receives for them all the same.
+// A connection that is not a socket of the kernel cannot be in a set. It has a separate watch, which its reader always keeps. A
+// goroutine that polls a CQ of few such connections receives for them too.
 
 // gatherer is a stream that a set can hold.
 type gatherer interface {
@@ -16,14 +16,14 @@ type gatherer interface {
 	waker
 	// open is called before waitReadable.
 	open() error
-	// shut is called after it has returned, or is about to; the stream remains.
+	// shut is called when waitReadable has returned, or is about to return; the stream stays open.
 	shut()
 }
 
-// setEvents is on how many connections of a set one turn receives.
+// setEvents is the most connections of a set for which one take receives.
 const setEvents = 16
 
-// fullEvents is setEvents while connections bring much.
+// fullEvents replaces setEvents after a take that has received more than turnBytes.
 const fullEvents = 2
 
 // set is a source of several connections.
@@ -63,10 +63,10 @@ func (s solo) close() {
 	}
 }
 
-// busyPollBytes wake the reader even of a connection that is polled: then there is work for both.
+// busyPollBytes is how many waiting bytes wake the reader of a connection although it is polled: there is work for both then.
 const busyPollBytes = 1 << 20
 
-// startWatch puts a connection under a startWatch. Its reader, if it is the first, runs as one of c's workers or of the device's.
+// startWatch puts a connection under a watch. If the watch is new, its reader runs as a worker of c or of the device.
 func (d *device) startWatch(c *conn) error {
 	d.watching.Lock()
 	defer d.watching.Unlock()
@@ -111,7 +111,7 @@ func (d *device) startWatch(c *conn) error {
 	return nil
 }
 
-// watchAlone gives a connection a watch of its own. The caller holds watching.
+// watchAlone gives a connection a separate watch. The caller holds watching.
 func (d *device) watchAlone(c *conn) error {
 	if err := c.s.(gatherer).open(); err != nil {
 		return err
@@ -146,11 +146,11 @@ func (w *watch) adopt(c *conn) {
 		q.setWatch(w)
 	}
 	w.mu.Lock()
-	w.recallLocked() // somebody may sleep who has not relied on this watch before
+	w.recallLocked() // a goroutine may sleep that did not need this watch before
 	w.mu.Unlock()
 }
 
-// move makes the connections of another watch w's, whose source is a set, and ends the other. The caller holds watching.
+// move moves the connections of another watch to w, whose source is a set, and ends the other. The caller holds watching.
 func (w *watch) move(other *watch) error {
 	s := w.src.(set)
 	for c := range other.conns {
@@ -176,7 +176,7 @@ func (w *watch) move(other *watch) error {
 	return nil
 }
 
-// endWatch is the opposite of watch.
+// endWatch takes a connection out of its watch. A watch without connections ends.
 func (d *device) endWatch(c *conn) {
 	d.watching.Lock()
 	defer d.watching.Unlock()

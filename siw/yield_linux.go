@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// yielder lets all other goroutines of the process run once, those that wait for the network included.
+// yielder lets all other goroutines of the process run once, including those that wait for the network.
 //
-// The runtime looks at its poller only when a processor has nothing else to run. While one goroutine, or several in turn, always
-// have something to do, yielding (runtime.Gosched) does not change that: whoever waits for the network then waits until the
-// runtime's monitor looks at the poller, every 10 ms. So the goroutine itself waits in the poller, for a descriptor that
-// it has just made ready.
+// The runtime checks its network poller only when a processor has nothing else to run. While one goroutine, or several in turn,
+// always have work, runtime.Gosched does not change that: goroutines that wait for the network then wait for the runtime's
+// monitor, which checks the poller every 10 ms. So the yielding goroutine itself waits in the poller, for a descriptor that it
+// has just made ready.
 type yielder struct {
 	mu   sync.Mutex
 	free []*yieldFD
@@ -26,7 +26,7 @@ type yielder struct {
 	over bool
 }
 
-// maxYieldFDs is how many goroutines of a NIC can be in yield with a descriptor of their own.
+// maxYieldFDs limits the descriptors of a yielder. A goroutine that gets none calls runtime.Gosched.
 const maxYieldFDs = 16
 
 // yieldFD is one descriptor.
@@ -50,7 +50,7 @@ func newYieldFD() *yieldFD {
 	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
 	b.fn = func(fd uintptr) bool {
 		if b.left = !b.left; b.left {
-			_, err := unix.Write(int(fd), one) // every write is announced, whether somebody reads or not
+			_, err := unix.Write(int(fd), one) // the poller announces every write, even if nothing reads the counter
 			return err != nil
 		}
 		return true
@@ -58,7 +58,7 @@ func newYieldFD() *yieldFD {
 	return b
 }
 
-// yield returns when all others have had a chance to run.
+// yield returns when all other goroutines have had a chance to run.
 func (b *yielder) yield() {
 	d := b.take()
 	if d == nil {
@@ -70,7 +70,7 @@ func (b *yielder) yield() {
 	b.give(d)
 }
 
-// take returns a descriptor that nobody else uses, nil if there is none.
+// take returns a descriptor that no other goroutine uses, nil if there is none.
 func (b *yielder) take() (d *yieldFD) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
