@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// segment handles a DDP segment. It reports false and the fault if the segment is refused; nothing has been placed then.
-// An FPDU is handled after its CRC has been checked, so that data which were damaged on the way are never placed.
+// segment handles a DDP segment. It returns the fault and false if the segment is refused; then it has placed nothing. The CRC of
+// the FPDU has been checked before, so damaged data are never placed.
 func (c *conn) segment(b []byte) (fault, bool) {
 	if ddp.IsTagged(b[0]) {
 		return c.tagged(b)
@@ -40,8 +40,8 @@ func (c *conn) tagged(b []byte) (fault, bool) {
 	return faultOpcode, false
 }
 
-// untagged handles every other message. The order of the checks: DDP version, queue, sequence; RDMAP version, opcode and
-// whether it belongs on the queue; offset and length; then what the message asks for.
+// untagged handles all other messages. The order of the checks: DDP version, queue, sequence number; RDMAP version, opcode,
+// whether the opcode belongs to the queue; offset and length; then those of the operation.
 func (c *conn) untagged(b []byte) (fault, bool) {
 	if ddp.VersionOf(b[0]) != ddp.Version {
 		return faultDDPVersion, false

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// atomicRequest performs an atomic and queues its answer (RFC 7306 section 5). Nothing is touched before every check has
+// atomicRequest performs an atomic and queues its answer (RFC 7306 section 5). Memory is touched only after all checks have
 // passed: atomic operation, key, association, rights, wrap, bounds, alignment.
 func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	ar, err := rdmap.ParseAtomicRequest(payload)

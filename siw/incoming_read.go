@@ -22,7 +22,7 @@ func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 		q.mu.Unlock()
 		return fault{}, true
 	}
-	// The entry stays while we hold the receive role: only an answer completes it.
+	// The entry stays in the queue while we hold the receive role: only an answer completes it.
 	e := c.oldest(&c.tx.reads)
 	if e == nil {
 		return rejectSTag.tagged(), false
@@ -66,14 +66,14 @@ func (c *conn) oldest(queue *ring[uint64]) *sendEntry {
 	return c.q.sq.at(*queue.front())
 }
 
-// lost notes that the memory for an answer has been deregistered.
+// lost sets the status of a request whose memory for the answer has been deregistered.
 func (c *conn) lost(e *sendEntry) {
 	c.q.mu.Lock()
 	e.status = verbs.WCLocProtErr
 	c.q.mu.Unlock()
 }
 
-// answered completes the request at the head of queue; requests that waited for it may start.
+// answered completes the request at the head of queue. Requests that waited for it may start now.
 func (c *conn) answered(queue *ring[uint64], e *sendEntry) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -86,8 +86,8 @@ func (c *conn) answered(queue *ring[uint64], e *sendEntry) {
 	}
 }
 
-// readRequest queues the answer to a Read (RFC 5040 section 5.2.1). The source is checked now; its data are taken when the
-// answer is sent, and checked again then.
+// readRequest queues the answer to a Read (RFC 5040 section 5.2.1). Access to the source is checked now, and again when the
+// answer is sent, which copies the data.
 func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	rr, err := rdmap.ParseReadRequest(payload)
 	if err != nil {
@@ -111,14 +111,14 @@ func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	return fault{}, true
 }
 
-// overIRD reports whether the peer has as many requests in progress as it was told that it may.
+// overIRD reports whether the peer already has as many Reads and atomics in progress as we allow.
 func (c *conn) overIRD() bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	return c.tx.responses.len() >= c.serve
 }
 
-// answer queues a response; requests are answered in the order in which they arrived.
+// answer queues a response. Requests are answered in the order of their arrival.
 func (c *conn) answer(resp response) {
 	c.rx.wrote, c.rx.writing = false, false
 	c.q.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// recvSend places a segment of a Send message and completes the receive with its last (RFC 5040 section 5.3).
+// recvSend places a segment of a Send message. The last segment completes the receive (RFC 5040 section 5.3).
 func (c *conn) recvSend(h ddp.Untagged, op rdmap.Opcode, payload []byte) (fault, bool) {
 	r, q := &c.rx, c.q
 	if !r.open {
@@ -49,7 +49,7 @@ func (c *conn) recvSend(h ddp.Untagged, op rdmap.Opcode, payload []byte) (fault,
 	return fault{}, true
 }
 
-// invalidate does what a Send with Invalidate asks for.
+// invalidate invalidates the key that a Send with Invalidate names.
 func (c *conn) invalidate(stag uint32) (fault, bool) {
 	switch c.dev.invalidate(c.q, stag) {
 	case accepted:
@@ -60,7 +60,7 @@ func (c *conn) invalidate(stag uint32) (fault, bool) {
 	return faultInvalKey, false
 }
 
-// scatter places payload into the receive from offset got on.
+// scatter places payload into the buffers of the receive, beginning at offset got.
 func (c *conn) scatter(payload []byte) bool {
 	r := &c.rx
 	off := r.got
@@ -88,7 +88,7 @@ func (c *conn) scatter(payload []byte) bool {
 func (c *conn) immediateData(h ddp.Untagged, payload []byte) (fault, bool) {
 	r, q := &c.rx, c.q
 	if r.open {
-		// A Send message with this number has begun.
+		// A Send message with this message number has begun.
 		return faultMO, false
 	}
 	if !q.rq.take(&r.recv) {

@@ -10,7 +10,7 @@ import (
 
 // recvWrite places a segment of an RDMA Write.
 func (c *conn) recvWrite(h ddp.Tagged, payload []byte) (fault, bool) {
-	// The key of a segment without data is not looked at (RFC 5041 section 5.2).
+	// The key of a segment without data is not checked (RFC 5041 section 5.2).
 	if len(payload) > 0 {
 		if c.q.remoteAccess()&verbs.AccessRemoteWrite == 0 {
 			return rejectRights.tagged(), false

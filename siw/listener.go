@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maxHandshakes bounds the streams of one listener whose Request has not arrived yet. Further ones are closed: who connects
-// and stays silent must not use up the process's descriptors.
+// maxHandshakes limits the streams of one listener whose Request has not arrived yet. Further ones are closed, so that peers
+// that connect and stay silent cannot use up the process's descriptors.
 const maxHandshakes = 1024
 
 // listener accepts streams, reads their Requests and keeps them for Accept (cm.ProviderListener).
@@ -31,7 +31,7 @@ type listener struct {
 	waiters  sync.WaitGroup // Accepts
 	once     sync.Once
 
-	mu   sync.Mutex // orders Accept and Close
+	mu   sync.Mutex // guards shut, and waiters.Add
 	shut bool
 }
 
@@ -83,7 +83,7 @@ func (l *listener) serve() {
 			case <-l.closed:
 				return
 			case <-time.After(10 * time.Millisecond):
-				// A stream that was reset before it was accepted, or no descriptor free at the moment.
+				// A stream was reset before it was accepted, or no descriptor is free at the moment.
 				continue
 			}
 		}
@@ -106,15 +106,15 @@ func (l *listener) serve() {
 	}
 }
 
-// sources counts the streams of each source whose Request has not arrived yet, so that one alone cannot take all places of a
-// listener.
+// sources counts the streams of each address whose Request has not arrived yet, so that one address cannot take all places of
+// a listener.
 type sources struct {
 	mu sync.Mutex // guards n
 	n  map[netip.Addr]int
 }
 
-// sourceOf returns the address that a stream comes from. It is not valid, and does not count, if that is this host or is unknown,
-// as in a Network of the program's.
+// sourceOf returns the address that a stream comes from. For a loopback address and an unknown one, as in a configured Network,
+// it returns the zero Addr, which is not counted.
 func sourceOf(remote net.Addr) netip.Addr {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -127,7 +127,7 @@ func sourceOf(remote net.Addr) netip.Addr {
 	return from
 }
 
-// take counts a stream; it reports false if the source has as many as it may.
+// take counts a stream. It reports false if the address already has limit streams.
 func (s *sources) take(from netip.Addr, limit int) bool {
 	if !from.IsValid() {
 		return true
@@ -144,7 +144,7 @@ func (s *sources) take(from netip.Addr, limit int) bool {
 	return true
 }
 
-// give ends what take began.
+// give is the opposite of take.
 func (s *sources) give(from netip.Addr) {
 	if !from.IsValid() {
 		return
@@ -156,7 +156,7 @@ func (s *sources) give(from netip.Addr) {
 	}
 }
 
-// handshake reads the Request of a new stream.
+// handshake reads the Request of a new stream and queues it for Accept.
 func (l *listener) handshake(nc net.Conn) {
 	nc = l.dev.tapped(nc)
 	var f mpa.Frame
@@ -212,7 +212,7 @@ func (l *listener) Close() error {
 		l.ln.Close()
 		l.workers.Wait()
 		l.waiters.Wait()
-		close(l.requests) // nobody is left who could send
+		close(l.requests) // no goroutine can send any more
 		var rejections sync.WaitGroup
 		for r := range l.requests {
 			rejections.Go(func() { _ = r.Reject(nil) })
@@ -276,7 +276,7 @@ func (r *request) Accept(ctx context.Context, qp *verbs.QP, param cm.ConnParam) 
 	if !agreed.rtr {
 		return c, nil
 	}
-	// The connection is established when the peer's first message is in (RFC 6581 section 9.3).
+	// The connection is established when the peer's first message has arrived (RFC 6581 section 9.3).
 	timer := time.NewTimer(timeout - time.Since(began))
 	defer timer.Stop()
 	select {
@@ -289,7 +289,7 @@ func (r *request) Accept(ctx context.Context, qp *verbs.QP, param cm.ConnParam) 
 	case <-timer.C:
 		err = fmt.Errorf("%w after %v: the peer did not send its first message", cm.ErrSetupTimeout, timeout)
 	}
-	_ = c.Disconnect() // the end of the stream need not be waited for
+	_ = c.Disconnect() // does not wait until the stream is closed
 	return nil, err
 }
 

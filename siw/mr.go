@@ -45,8 +45,8 @@ func (m *mr) Dereg() error {
 	return nil
 }
 
-// withdraw returns when no access to r is in progress. The key is out of the table already, so no new one begins. What can
-// hold it longer is data that wait to be sent to a peer that does not read: after DeregTimeout that connection is ended.
+// withdraw returns when no access to r is in progress. The key has been removed from the table, so no new access begins. Only
+// data that wait to be sent to a slow peer can delay it. After DeregTimeout it ends the connections of such peers.
 func (d *device) withdraw(r *region) {
 	r.guard.Shut()
 	for patience := d.cfg.DeregTimeout; !r.guard.Drain(patience); patience = time.Millisecond {
@@ -59,14 +59,14 @@ func (d *device) withdraw(r *region) {
 	}
 }
 
-// mw is a memory window (verbs.ProviderMW). One of type 2 belongs to the QP through which it was bound and is bound again
-// after it was invalidated; one of type 1 belongs to its PD and is bound to something else at any time.
+// mw is a memory window (verbs.ProviderMW). A window of type 2 belongs to the QP through which it was bound, and can be bound
+// again after it has been invalidated. A window of type 1 belongs to its PD and can be bound again at any time.
 type mw struct {
 	dev  *device
 	pd   *domain
 	typ  verbs.MWType
 	stag uint32        // as allocated; the index does not change
-	key  atomic.Uint32 // of type 1: the last key that was given out
+	key  atomic.Uint32 // for type 1: the last key that nextKey returned
 	gone bool          // Dealloc has been called; guarded by the key table's mu
 }
 
@@ -100,7 +100,7 @@ func (w *mw) Dealloc() error {
 	return nil
 }
 
-// binding is a WRBindMW, or the bind of a type 1 window, as it waits in a send queue.
+// binding is a queued WRBindMW, or a queued bind of a type 1 window.
 type binding struct {
 	mw     *mw
 	mr     *mr
@@ -110,7 +110,7 @@ type binding struct {
 	rkey   uint32
 }
 
-// newBinding is what b asks for.
+// newBinding returns the binding for b.
 func newBinding(b *verbs.MWBind, rkey uint32) (*binding, error) {
 	w, err := verbs.Own[*mw](b.MW.Provider())
 	if err != nil {
@@ -123,8 +123,8 @@ func newBinding(b *verbs.MWBind, rkey uint32) (*binding, error) {
 	return &binding{mw: w, mr: m, addr: b.Addr, length: b.Length, access: b.Access, rkey: rkey}, nil
 }
 
-// bind makes the window's key name a part of a region, through q; of length 0 nothing any more. It reports false if the
-// window is bound already and of type 2, or if one of the two has been closed since the post.
+// bind binds the window to a part of a region, through q; length 0 unbinds it. It reports false if the window is of type 2 and
+// already bound, or if the window or the region has been closed since the post.
 func (b *binding) bind(q *qp) bool {
 	if !b.mr.r.guard.Enter() {
 		return false
@@ -160,7 +160,7 @@ func (t *stagTable) bind(w *mw, r *region) bool {
 	return true
 }
 
-// retire frees the slot of a window.
+// retire frees the slot of a window and returns the region that was in it, nil if it was not bound.
 func (t *stagTable) retire(w *mw) (old *region) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,7 +170,7 @@ func (t *stagTable) retire(w *mw) (old *region) {
 	return old
 }
 
-// invalidate withdraws the key of a window that is bound to q. Keys of regions are never invalidated: all QPs of the
+// invalidate invalidates the key of a window that is bound to q. Keys of regions are never invalidated, because all QPs of the
 // domain share them (RFC 5040 section 8.1.1, requirement 7).
 func (d *device) invalidate(q *qp, stag uint32) reject {
 	r := d.stags.lookup(stag)
@@ -183,8 +183,8 @@ func (d *device) invalidate(q *qp, stag uint32) reject {
 		return rejectRights
 	}
 	if d.stags.unbind(r) {
-		// Accesses in progress are either copies, which end by themselves, or data of a Read that wait to be sent; like those
-		// that are in the socket already, they count as read before the invalidation.
+		// Accesses in progress are either copies, which end soon, or data of a Read that wait to be sent. Such data, like data
+		// that are in the socket already, count as read before the invalidation.
 		r.guard.Shut()
 	}
 	return accepted

@@ -21,10 +21,10 @@ type NIC struct {
 	registered bool
 }
 
-// New makes a NIC. Its device is used by handing it on, for example as cm.Config.Device; verbs.Devices does not list it.
+// New makes a NIC. verbs.Devices does not list its device: the program passes it on, for example as cm.Config.Device.
 func New(cfg Config) (*NIC, error) { return newNIC(cfg, false) }
 
-// Register makes a NIC whose device verbs.Devices lists: usiw0, a second one usiw1.
+// Register makes a NIC whose device verbs.Devices lists. Unless cfg names them, the first device is usiw0, the second usiw1.
 func Register(cfg Config) (*NIC, error) { return newNIC(cfg, true) }
 
 func newNIC(cfg Config, register bool) (*NIC, error) {
@@ -55,9 +55,9 @@ func newNIC(cfg Config, register bool) (*NIC, error) {
 // Device returns the NIC's device.
 func (n *NIC) Device() *verbs.Device { return n.handle }
 
-// Close takes the NIC out of service: it is no longer listed, listeners are closed, connections are cut as a disconnect
-// would, and nothing new can be made. It returns when nothing of the NIC runs any more, at most about CloseTimeout later.
-// Handles stay the property of their owners and still need closing. Close is idempotent and may be called on nil.
+// Close takes the NIC out of service: verbs.Devices no longer lists it, its listeners are closed, its connections are
+// disconnected, and no new objects can be made. Close returns when no goroutine of the NIC runs any more, which takes at most
+// about CloseTimeout. The owners of handles still have to close them. Close is idempotent and may be called on nil.
 func (n *NIC) Close() error {
 	if n == nil || !n.dev.guard.Shut() {
 		return nil
@@ -112,14 +112,14 @@ type device struct {
 	guard lifetime.Guard // shut by NIC.Close
 
 	pds, cqs, qps, srqs, mrs, mws quota
-	partial                       atomic.Int32 // receive buffers that are held by parts of FPDUs
+	partial                       atomic.Int32 // receive buffers that hold incomplete FPDUs
 	stalls                        stalls
 
-	watching sync.Mutex     // guards which connections and CQs have which watch; taken below a qp's mu
-	readers  sync.WaitGroup // of watches over several connections
+	watching sync.Mutex     // guards the assignment of connections and CQs to watches; taken after a qp's mu
+	readers  sync.WaitGroup // readers of watches over several connections
 	yielder  yielder
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	nextQPN   uint32
 	qpns      map[uint32]struct{}
 	conns     map[*conn]struct{}
@@ -133,7 +133,7 @@ func newDevice(cfg Config) (*device, error) {
 	}
 	d := &device{
 		cfg: cfg,
-		// A locally administered EUI-64 (bit 1 of the first byte), as it is made up.
+		// It is random, so it is a locally administered EUI-64 (bit 1 of the first byte).
 		guid:      verbs.GUID(binary.BigEndian.Uint64(seed[:])&^(3<<56) | 2<<56),
 		ops:       verbs.AllOps &^ verbs.MakeOpSet(verbs.OpSendImm) &^ cfg.Without,
 		pds:       quota{name: "max_pd", limit: cfg.MaxPD},
@@ -156,7 +156,7 @@ func (d *device) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "siw", NodeType: verbs.NodeRNIC, Transport: verbs.TransportIWARP, NodeGUID: d.guid}
 }
 
-// takeQPN returns a QP number that is not in use: 24 bits, not 0 or 1, which InfiniBand reserves.
+// takeQPN returns a free QP number of 24 bits. It never returns 0 or 1, which InfiniBand reserves.
 func (d *device) takeQPN() uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,7 +175,7 @@ func (d *device) giveQPN(n uint32) {
 	delete(d.qpns, n)
 }
 
-// track adds a connection that shutdown must end; it reports false on a closed NIC.
+// track adds a connection that shutdown has to end. It reports false if the NIC is closed.
 func (d *device) track(c *conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,7 +192,7 @@ func (d *device) untrack(c *conn) {
 	delete(d.conns, c)
 }
 
-// connections returns a snapshot.
+// connections returns all tracked connections.
 func (d *device) connections() []*conn {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// responseBurst is how many responses go out before a waiting request gets its turn.
+// responseBurst is how many responses are sent in a row while a request waits.
 const responseBurst = 16
 
-// build fills a batch.
+// build fills a batch with the next segments.
 func (c *conn) build(b *batch) {
 	for more := true; more && b.room(c.q.cap.MaxSendSGE) && (c.tx.task != taskNone || c.begin(b)); {
 		switch {
@@ -29,7 +29,8 @@ func (c *conn) build(b *batch) {
 	}
 }
 
-// begin takes the next thing to send: a response before a request, but not for ever. It reports false if there is none.
+// begin takes the next message to send: a response before a request, but at most responseBurst in a row. It reports false if
+// there is none.
 func (c *conn) begin(b *batch) bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -72,7 +73,7 @@ func (c *conn) beginResponse(b *batch) bool {
 	return true
 }
 
-// buildable asks the test hook whether the next message can be built. What cannot be built stays so.
+// buildable returns an error if the test hook says that the next message cannot be built, and the same error ever after.
 func (c *conn) buildable(op rdmap.Opcode) error {
 	if c.dev.cfg.Hooks.Build != nil && c.tx.broken == nil {
 		c.tx.broken = c.dev.cfg.Hooks.Build(op)
@@ -80,7 +81,7 @@ func (c *conn) buildable(op rdmap.Opcode) error {
 	return c.tx.broken
 }
 
-// endResponse frees the place of a response that has been built.
+// endResponse removes the response that has been built from the queue.
 func (c *conn) endResponse() {
 	c.q.mu.Lock()
 	c.tx.responses.pop()
@@ -88,7 +89,7 @@ func (c *conn) endResponse() {
 	c.tx.task = taskNone
 }
 
-// beginRequest takes the next request that may start, doing those that send nothing on the way. The caller holds q.mu.
+// beginRequest takes the next request that may start. On the way it performs local requests. The caller holds q.mu.
 func (c *conn) beginRequest() bool {
 	t, sq := &c.tx, &c.q.sq
 	for sq.next < sq.tail {
@@ -103,7 +104,7 @@ func (c *conn) beginRequest() bool {
 			e.status = c.verify(e)
 		}
 		if e.status != verbs.WCSuccess {
-			// The requests before it complete first; whoever completes the last of them comes here again.
+			// The requests before it complete first. The goroutine that completes the last of them comes here again.
 			if sq.head == sq.next {
 				c.failRequest(e, e.status)
 			}
@@ -140,7 +141,7 @@ func (c *conn) beginRequest() bool {
 	return false
 }
 
-// verify judges a request at the time at which its turn has come, and does it if it is local.
+// verify checks a request when it is the next to be sent, and performs it if it is local.
 func (c *conn) verify(e *sendEntry) verbs.WCStatus {
 	if !e.isLocal() && c.buildable(e.rdmapOpcode()) != nil {
 		return verbs.WCLocQPOpErr
@@ -175,7 +176,7 @@ func (c *conn) verify(e *sendEntry) verbs.WCStatus {
 	return verbs.WCSuccess
 }
 
-// requestBuilt ends a message: once the socket has the stream up to here, the request is sent.
+// requestBuilt ends a message: the request is sent when the socket has the stream up to here.
 func (c *conn) requestBuilt(e *sendEntry) {
 	c.q.mu.Lock()
 	e.end = c.tx.built
@@ -183,7 +184,7 @@ func (c *conn) requestBuilt(e *sendEntry) {
 	c.tx.task, c.tx.entry = taskNone, nil
 }
 
-// sealed counts an FPDU that has been put into a batch.
+// sealed completes an FPDU in a batch and adds its bytes to built.
 func (c *conn) sealed(b *batch) {
 	before := b.whole()
 	b.end(c.crc && !c.markOut)
@@ -193,8 +194,9 @@ func (c *conn) sealed(b *batch) {
 	c.tx.built += uint64(b.size - before)
 }
 
-// span returns how many payload bytes go into the next segment behind n bytes of headers. Large segments are multiples of
-// the page size, so that data which begin on one stay on one. What is copied must be short for a small batch.
+// span returns how many payload bytes the next segment takes after n bytes of headers, if left bytes are left. The payload of a
+// large segment is a multiple of the page size, so that page-aligned data stay aligned. copied says that the payload is copied;
+// a small batch has little room for that.
 func (c *conn) span(b *batch, left uint32, n int, copied bool) int {
 	most := c.tx.mulpdu
 	if b.small && copied {

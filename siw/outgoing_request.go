@@ -69,7 +69,7 @@ func (c *conn) request(b *batch) bool {
 	return true
 }
 
-// rdmapOpcode returns the opcode of the request's message; of a Write with immediate the first one's.
+// rdmapOpcode returns the opcode of the request's message; for a Write with immediate, that of the Write.
 func (e *sendEntry) rdmapOpcode() rdmap.Opcode {
 	solicited := e.flags&verbs.SendSolicited != 0
 	switch {
@@ -104,9 +104,9 @@ func (c *conn) copies(e *sendEntry) bool {
 	return c.markOut || len(e.sgl) != 1
 }
 
-// gather puts the next n bytes of a request's data behind the header that has been begun, and completes the segment. It
-// reports false if a key has been withdrawn meanwhile. That ends the connection, but not before the batch is empty: what is
-// in it is whole and to be sent.
+// gather appends the next n bytes of a request's data to the header of the segment, and completes the segment. It reports false
+// if a key has become invalid meanwhile. That ends the connection as soon as the batch is empty: the complete FPDUs in the batch
+// are still sent.
 func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 	off := uint64(c.tx.off)
 	if e.flags&verbs.SendInline != 0 {
@@ -142,8 +142,8 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 	return true
 }
 
-// giveUp ends the connection because the rest of a request cannot be sent, once the batch has gone and the requests before
-// it have completed. Whoever completes the last of them comes here again.
+// giveUp ends the connection because the rest of a request cannot be sent, but only when the batch has been sent and the requests
+// before it have completed. The goroutine that completes the last of them comes here again.
 func (c *conn) giveUp(b *batch, e *sendEntry, status verbs.WCStatus) {
 	if b.size > 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// response is what the peer is owed: the data of a Read, or the result of an atomic that has been performed.
+// response is an answer to be sent to the peer: the data of a Read, or the result of an atomic that has been performed.
 type response struct {
 	atomic bool
 	msn    uint32 // of the request on queue 1
@@ -16,9 +16,9 @@ type response struct {
 	result rdmap.AtomicResponse
 }
 
-// readResponse builds the next segment of the answer to a Read. The data are copied: unlike those of our own requests they
-// may change, or the right to read them may be withdrawn, while they wait to be sent. It reports false if they cannot be
-// read any more; see gather.
+// readResponse builds the next segment of the answer to a Read. The data are copied, because they may change, and the key may
+// become invalid, while they wait to be sent; for data of our own requests the program prevents that. It reports false if the
+// data cannot be read any more; see gather.
 func (c *conn) readResponse(b *batch) bool {
 	rr := &c.tx.resp.read
 	n := c.span(b, rr.Size-c.tx.off, ddp.TaggedLen, true)
@@ -30,7 +30,7 @@ func (c *conn) readResponse(b *batch) bool {
 	if n > 0 {
 		var why reject
 		if r, mem, why = c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO+uint64(c.tx.off), n, verbs.AccessRemoteRead); why != accepted {
-			// The key was good when the request arrived.
+			// The key was valid when the request arrived.
 			if b.size == 0 {
 				t := c.readTermination(why)
 				c.fail(t.err(), t)
@@ -52,8 +52,8 @@ func (c *conn) readResponse(b *batch) bool {
 	return true
 }
 
-// readTermination quotes the Read Request that cannot be answered further, advanced by what has been answered (RFC 5040
-// section 4.8).
+// readTermination returns the Terminate for a Read that cannot be answered further. It quotes the Read Request, advanced by the
+// bytes that have been answered (RFC 5040 section 4.8).
 func (c *conn) readTermination(why reject) *termination {
 	rr := c.tx.resp.read
 	rr.SinkTO += uint64(c.tx.off)

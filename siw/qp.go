@@ -17,7 +17,7 @@ import (
 //
 //	RESET -> INIT -> (connection) RTS -> ERR -> RESET
 //
-// In ERR every request is flushed; flushed is closed when the connection that was there has let go of all memory.
+// In ERR every request is flushed. flushed is closed when the connection, if there was one, has released all registered memory.
 type qp struct {
 	dev    *device
 	ctx    *vcontext
@@ -28,20 +28,20 @@ type qp struct {
 	sigAll bool
 	sendCQ *cq
 	recvCQ *cq
-	rq     *recvQueue    // its own, or that of srq
+	rq     *recvQueue    // the QP's own, or that of srq
 	srq    *srq          // nil = none
-	access atomic.Uint32 // verbs.AccessFlags: what the peer may do at all
+	access atomic.Uint32 // verbs.AccessFlags: the accesses that the QP allows the peer
 
-	mu      sync.Mutex // guards what follows; a cq's mu may be taken below it
+	mu      sync.Mutex // guards the fields below; a cq's mu may be taken after it
 	state   verbs.QPState
 	sq      sendQueue
 	conn    *conn              // from RTS on
 	cancel  context.CancelFunc // ends the set-up in progress
 	setup   chan struct{}      // closed when the set-up in progress has ended; nil if none is
 	cause   error              // why the state is ERR
-	flushed chan struct{}      // closed when everything that was posted before ERR has been flushed; nil before ERR
+	flushed chan struct{}      // closed when all requests that were posted before ERR have been flushed; nil before ERR
 	gone    bool               // Destroy has begun
-	last    bool               // the event that it takes no more of srq's receives has been sent
+	last    bool               // EventQPLastWQEReached has been sent: the QP takes no more receives from srq
 }
 
 func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.ProviderQP, verbs.QPCap, error) {
@@ -73,7 +73,7 @@ func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Pr
 	return q, q.cap, nil
 }
 
-// ownQueues returns the queues that a QP is made with, which must be this package's.
+// ownQueues returns the queues of cfg. It returns an error if one is not of this package.
 func ownQueues(cfg *verbs.ProviderQPConfig) (send, recv *cq, shared *srq, err error) {
 	if send, err = verbs.Own[*cq](cfg.SendCQ); err != nil {
 		return nil, nil, nil, err
@@ -159,8 +159,7 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// fail moves the QP to ERR and waits until everything that was posted has been flushed. t is the Terminate to send, nil for
-// none.
+// fail moves the QP to ERR and waits until all posted requests have been flushed. t is the Terminate to send, nil for none.
 func (q *qp) fail(cause error, t *termination) {
 	q.mu.Lock()
 	if c := q.conn; c != nil {
@@ -186,7 +185,7 @@ func (q *qp) fail(cause error, t *termination) {
 	}
 }
 
-// reset returns the QP to the state RESET: what is posted is forgotten without completions.
+// reset returns the QP to the state RESET and drops posted requests without completions.
 func (q *qp) reset() error {
 	q.mu.Lock()
 	c, busy := q.conn, q.setup != nil
@@ -241,10 +240,11 @@ func (q *qp) Destroy() error {
 	return nil
 }
 
-// errSetup says that a QP is taken.
+// errSetup says that a QP has a connection or is getting one.
 var errSetup = errors.New("a connection is being set up or exists")
 
-// beginSetup reserves a QP in INIT for a connection. cancel ends the attempt when the QP fails or goes. endSetup must follow.
+// beginSetup reserves a QP in INIT for a connection. cancel is called to end the attempt when the QP fails or is destroyed.
+// The caller must call endSetup.
 func (q *qp) beginSetup(cancel context.CancelFunc) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -260,7 +260,7 @@ func (q *qp) beginSetup(cancel context.CancelFunc) error {
 	return nil
 }
 
-// endSetup ends what beginSetup began.
+// endSetup ends the reservation.
 func (q *qp) endSetup() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -275,7 +275,7 @@ func (q *qp) connect(c *conn) error {
 	if q.gone || q.state != verbs.QPStateInit {
 		return &verbs.StateError{State: q.state, Why: "the QP left INIT during connection set-up"}
 	}
-	// Under q.mu: who finds the connection in the device's list cannot end it before it has begun.
+	// Under q.mu, so that a goroutine that finds the connection in the device's table cannot end it before it has begun.
 	if !q.dev.track(c) {
 		return verbs.ErrClosed
 	}
@@ -287,7 +287,7 @@ func (q *qp) connect(c *conn) error {
 	return nil
 }
 
-// PostSend appends to the send queue and sends what the socket takes at once.
+// PostSend appends requests to the send queue and sends as much as the socket takes at once.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.mu.Lock()
 	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateErr {
@@ -341,7 +341,7 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	}
 	switch wr.Opcode {
 	case verbs.WRRDMAWriteWithImm:
-		// The 32 bits come first in the 8 bytes, as other implementations with 32-bit immediates on iWARP place them.
+		// The 32 bits are the first 4 of the 8 bytes, as in other iWARP implementations with 32-bit immediates.
 		e.imm = uint64(wr.Imm) << 32
 	case verbs.WRImmData:
 		e.imm = wr.Imm64
@@ -358,7 +358,7 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	}
 	e.inline = e.inline[:0]
 	if wr.Flags&verbs.SendInline != 0 {
-		// Inline data need a valid key too: a bare address of memory that is not registered is not stable in Go.
+		// Inline data need a valid key too: in Go, the address of memory that is not registered may change.
 		if !q.gather(e) {
 			e.status = verbs.WCLocProtErr
 		}
@@ -387,12 +387,12 @@ func (q *qp) gather(e *sendEntry) bool {
 	return true
 }
 
-// local judges an access of this QP's own send requests. Windows are for peers only.
+// local checks an access by a request of this QP. Keys of windows are for peers only.
 func (q *qp) local(lkey uint32, addr uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	return q.localIn(q.pd, lkey, addr, n, need)
 }
 
-// localIn is local for requests of a queue that belongs to another domain, as a shared receive queue may.
+// localIn is local for requests of a queue in the domain pd, which may be another than the QP's for a shared receive queue.
 func (q *qp) localIn(pd *domain, lkey uint32, addr uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	r, mem, why := q.dev.stags.checkIn(pd, q, lkey, addr, n, need)
 	if why == accepted && r.parent != nil {
@@ -402,7 +402,7 @@ func (q *qp) localIn(pd *domain, lkey uint32, addr uint64, n int, need verbs.Acc
 	return r, mem, why
 }
 
-// PostRecv appends to the receive queue.
+// PostRecv appends requests to the receive queue.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	q.mu.Lock()
 	state := q.state
@@ -410,7 +410,7 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 		q.mu.Unlock()
 		return 0, &verbs.StateError{State: state, Why: "receives can be posted from INIT on"}
 	}
-	// Under q.mu, so that a move to ERR flushes what has been taken here.
+	// Under q.mu, so that a move to ERR flushes the requests posted here.
 	n, err := q.rq.post(wrs)
 	if state == verbs.QPStateErr {
 		q.flushIfDone()
@@ -419,8 +419,8 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// flushIfDone flushes requests that were posted to a QP in ERR whose connection has let go. Before that the connection's
-// end flushes them. The caller holds q.mu.
+// flushIfDone flushes requests that were posted to a QP in ERR if flushed is closed. Before that, the end of the connection
+// flushes them. The caller holds q.mu.
 func (q *qp) flushIfDone() {
 	select {
 	case <-q.flushed:
@@ -429,9 +429,9 @@ func (q *qp) flushIfDone() {
 	}
 }
 
-// flush completes every request: those that are done, up to the first that is not; from there on one that has failed with its
-// status, the others as flushed, even if they have been sent, since nobody knows what became of them. The caller holds q.mu,
-// and nothing of the QP's memory is in use.
+// flush completes all requests in order. Requests up to the first that is not done or has failed complete normally. From there
+// on, a failed request gets its status, and the others are flushed, even if they have been sent, because their outcome is not
+// known. The caller holds q.mu, and no access to memory of the QP's requests is in progress.
 func (q *qp) flush() {
 	for !q.sq.empty() && q.sq.oldest().done() && q.sq.oldest().status == verbs.WCSuccess {
 		q.retireOldest()
@@ -449,13 +449,13 @@ func (q *qp) flush() {
 	if q.srq == nil {
 		q.rq.flush(q)
 	} else if !q.last && !q.gone {
-		// It consumes no more: what it had taken has been completed before (InfiniBand Architecture volume 1, 11.6.3.2).
+		// The QP takes no more receives, and those it had taken have completed (InfiniBand Architecture volume 1, 11.6.3.2).
 		q.last = true
 		q.ctx.post(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q.owner})
 	}
 }
 
-// retire moves the requests at the head of the send queue that are done into the CQ. The caller holds q.mu.
+// retire completes the requests at the head of the send queue that are done. The caller holds q.mu.
 func (q *qp) retire() {
 	for !q.sq.empty() && q.sq.oldest().done() {
 		q.retireOldest()

@@ -4,7 +4,7 @@ package siw
 
 import "github.com/goverbs/goverbs/verbs"
 
-// BindMW implements verbs.ProviderMWBinder. The new key names something from the time on at which the request's turn has come.
+// BindMW implements verbs.ProviderMWBinder. The new key becomes valid when the send role reaches the request.
 func (q *qp) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, error) {
 	w, err := verbs.Own[*mw](b.MW.Provider())
 	if err != nil {
@@ -16,8 +16,8 @@ func (q *qp) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, 
 	return key, err
 }
 
-// nextKey returns the window's key with the next number in its low 8 bits. No two of 256 binds get the same, whatever QPs
-// they are posted to.
+// nextKey returns the window's key with the next number in its low 8 bits. No two of 256 consecutive binds get the same key, even
+// through different QPs.
 func (w *mw) nextKey() uint32 {
 	for {
 		k := w.key.Load()

@@ -14,36 +14,36 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// readBytes is the size of a receive buffer: how much one system call may bring. It must hold the largest FPDU and, so that few
-// of them are moved, a good deal more.
+// readBytes is the size of a receive buffer, which limits what one system call can receive. It must hold the largest FPDU. It is
+// much larger, so that incomplete FPDUs seldom have to be moved to its start.
 const readBytes = 256 << 10
 
-// Parts of FPDUs that wait for the rest: up to smallPart bytes are copied out of the buffer, larger ones keep it while
-// fewer than maxPartial connections of the NIC do.
+// An incomplete FPDU waits for its rest. One of up to smallPart bytes is copied out of the buffer. A larger one keeps the buffer
+// if at most maxPartial connections of the NIC do so.
 const (
 	smallPart  = 512
 	maxPartial = 64
 )
 
-// receiver is the receive side of a connection. Whoever holds mu has the receive role: it parses, places and completes,
-// answers by queueing, and never waits.
+// receiver is the receive side of a connection. The goroutine that holds mu has the receive role: it parses, places, completes
+// and queues responses. It never waits.
 type receiver struct {
 	mu sync.Mutex // before q.mu
 
-	buf     *[readBytes]byte // nil while nothing is there
-	r, w    int              // what is unread in buf
+	buf     *[readBytes]byte // nil while no unread bytes are in it
+	r, w    int              // buf[r:w] is unread
 	iov     [1][]byte
-	part    []byte // what was unread when buf was given back
+	part    []byte // the unread bytes when buf was given back
 	kept    bool   // buf is kept and counted in device.partial
-	waits   bool   // part is in stall, guarded by q.mu; gone if that has left
-	stall   stall  // q.mu
-	reply   bool   // something was queued to be sent
+	waits   bool   // part has been entered as stall; part is nil if stall was evicted
+	stall   stall  // guarded by q.mu
+	reply   bool   // there may be something to send
 	heard   bool   // the first FPDU has been handled
-	refused bool   // a message was at fault: the rest is dropped
+	refused bool   // a message was at fault: later ones are dropped
 
 	no [4]uint32 // the next MSN on each queue
 
-	// The Send message that is being received, into a receive that has been taken.
+	// The Send message that is being received, and its receive.
 	open   bool
 	recv   recvEntry
 	got    uint64
@@ -57,9 +57,9 @@ type receiver struct {
 	readGot uint32 // bytes of the oldest Read that have been placed
 	opening bool   // the Read that opened the connection is not answered yet
 
-	pos    uint64    // position in the stream of what is unread
-	partAt uint64    // pos when the part that was in stall last was there first
-	since  time.Time // when that was
+	pos    uint64    // position in the stream of the first unread byte
+	partAt uint64    // pos of the incomplete FPDU that was last set aside
+	since  time.Time // when it was first set aside
 }
 
 var readPool = sync.Pool{New: func() any { return new([readBytes]byte) }}
@@ -70,7 +70,7 @@ func (r *receiver) init(q *qp, agreed *setup) {
 	r.recv.sgl = make([]verbs.SGE, 0, q.rq.maxSGE)
 }
 
-// flush completes the receive that was taken for a message which did not become whole. The caller holds mu and q.mu.
+// flush completes the receive of a message that is not complete. The caller holds mu and q.mu.
 func (r *receiver) flush(q *qp) {
 	if !r.open {
 		return
@@ -82,15 +82,14 @@ func (r *receiver) flush(q *qp) {
 	q.recvCQ.push(&verbs.WC{ID: r.recv.id, Status: r.status, QPNum: q.num}, false)
 }
 
-// receive takes the receive role and handles what has arrived, and reports whether it stopped before it was told that nothing is
-// left.
+// receive takes the receive role and handles the bytes that have arrived. more reports that further bytes may be there.
 func (c *conn) receive() (a arrivals, more bool) {
 	c.rx.mu.Lock()
 	defer c.rx.mu.Unlock()
 	return c.receiveLocked()
 }
 
-// poll is receive, if nobody else does it at the moment.
+// poll is receive, unless another goroutine has the role at the moment.
 func (c *conn) poll() (a arrivals) {
 	if c.rx.mu.TryLock() {
 		a, _ = c.receiveLocked()
@@ -135,9 +134,9 @@ func (c *conn) receiveLocked() (a arrivals, more bool) {
 	return a, true
 }
 
-// park gives the receive buffer back while nothing is there to be received; part of an FPDU is kept in a piece of memory of its own
-// size if it is small or if many connections are waiting for the rest of one, so that slow peers do not hold much. What these
-// hold is in the NIC's account of stalls unless it is small.
+// park gives the receive buffer back while no bytes are there to be received. An incomplete FPDU stays in the buffer, or is copied
+// if it is small or if many connections have incomplete FPDUs, so that slow peers hold little memory. A copy that is not small is
+// entered in the NIC's account of stalls.
 func (c *conn) park() {
 	r := &c.rx
 	left := r.w - r.r
@@ -157,7 +156,7 @@ func (c *conn) park() {
 	r.buf = nil
 }
 
-// setAside copies part of an FPDU, if the NIC has that much memory left for such.
+// setAside copies an incomplete FPDU, if the account of stalls has room for it; otherwise it ends the connection.
 func (c *conn) setAside(part []byte) {
 	r, n := &c.rx, int64(len(part))
 	if r.since.IsZero() || r.partAt != r.pos {
@@ -177,7 +176,7 @@ func (c *conn) setAside(part []byte) {
 	}
 }
 
-// letGo gives back what is kept of an FPDU. The caller holds the receive role and q.mu.
+// letGo releases an incomplete FPDU. The caller holds the receive role and q.mu.
 func (c *conn) letGo() {
 	r := &c.rx
 	if r.kept {
@@ -210,7 +209,7 @@ func (c *conn) unpark() {
 	}
 }
 
-// ended handles the reason for which nothing more can be read now.
+// ended handles an error of read.
 func (c *conn) ended(err error) {
 	if err == errWouldBlock {
 		return
@@ -226,7 +225,7 @@ func (c *conn) ended(err error) {
 	}
 }
 
-// consume handles every FPDU that is entirely in the buffer (RFC 5044 section 4.1).
+// consume handles all complete FPDUs in the buffer (RFC 5044 section 4.1).
 func (c *conn) consume() {
 	r := &c.rx
 	need := 0
@@ -264,8 +263,8 @@ func (c *conn) consume() {
 	}
 }
 
-// frame finds the FPDU at the start of b and checks its CRC. need is how many bytes of the stream it takes, as far as is known;
-// if they are not all there, fpdu is nil.
+// frame returns the FPDU at the start of b and checks its CRC. need is how many bytes of the stream the FPDU takes, or those needed
+// to learn its length. If b has fewer, fpdu is nil.
 func (c *conn) frame(b []byte) (fpdu []byte, need int, f fault) {
 	prefix := 0
 	if c.markIn {
@@ -302,7 +301,7 @@ func (c *conn) frame(b []byte) (fpdu []byte, need int, f fault) {
 func (c *conn) hear() {
 	c.rx.heard = true
 	if c.rtr {
-		c.rx.wrote = false // the Write that opens a connection is nobody's message
+		c.rx.wrote = false // the Write that opens a connection does not belong to an immediate
 	}
 	if !c.dead.Load() {
 		close(c.spoken)

@@ -16,17 +16,17 @@ type recvEntry struct {
 	sgl   []verbs.SGE
 }
 
-// recvQueue is a ring of receive requests that grows up to its limit: a QP's own, or what several QPs share.
+// recvQueue is a ring of receive requests that grows up to its limit. It belongs to a QP, or to an SRQ that several QPs share.
 type recvQueue struct {
-	pd     *domain // in which the keys of its requests are judged
+	pd     *domain // the domain in which the keys of its requests are checked
 	maxSGE int
 	name   string // of its limit
-	low    func() // says that fewer requests than watermark are left; called without a lock of the queue's
+	low    func() // reports that fewer than watermark requests are left; called without mu
 
-	mu        sync.Mutex // guards what follows; taken below qp.mu
+	mu        sync.Mutex // guards the fields below; taken after qp.mu
 	ring      []recvEntry
 	limit     uint
-	watermark uint // 0 = none; low sets it back
+	watermark uint // 0 = none; reset to 0 before low is called
 	head      uint
 	tail      uint
 }
@@ -102,7 +102,7 @@ func (r *recvQueue) flush(q *qp) {
 	}
 }
 
-// clear forgets every request.
+// clear drops every request.
 func (r *recvQueue) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,57 +9,57 @@ import (
 	"github.com/goverbs/goverbs/siw/mpa"
 )
 
-// How much a holder of the send role sends in a row. A poster, or who receives, then has a goroutine go on for it; that goroutine, and
-// the one that waits for room, let others run (yielder).
+// How much a poster or a holder of the receive role sends in a row. Then it leaves the rest to a goroutine. That goroutine, and
+// the one that waits for room, yield after each turn (turn.go).
 const (
 	inlineBatches = 16
 	inlineBytes   = 2 << 20
 )
 
-// task is what the send role is in the middle of.
+// task is the message that the send role is building.
 type task uint8
 
 const (
 	taskNone     task = iota
-	taskRequest       // entry, from offset off
-	taskImm           // entry: the Immediate Data behind a Write
+	taskRequest       // that of entry, from offset off
+	taskImm           // the Immediate Data of entry
 	taskResponse      // resp, from offset off
 )
 
-// sender is the send side of a connection. The send role (busy) is taken under q.mu and never waits: a holder that finds
-// the socket full leaves the rest in the batch and lets one goroutine per connection wait for room.
+// sender is the send side of a connection. The send role (busy) is taken under q.mu. Its holder never waits: if the socket is
+// full, it leaves the rest in the batch, and one goroutine per connection waits for room.
 type sender struct {
-	busy    bool      // mu: somebody holds the role
-	again   bool      // mu: something was queued meanwhile
+	busy    bool      // mu: a goroutine holds the role
+	again   bool      // mu: more was queued meanwhile
 	blocked bool      // mu: the socket is full
 	waiter  bool      // mu: waitWritable runs
-	hold    bool      // mu: the peer is to speak first; see hold.go
+	hold    bool      // mu: the peer has to send first; see hold.go
 	idle    sync.Cond // on q.mu: busy has become false
 
-	holdTimer *time.Timer  // mu: bounds hold, if that is ours to do
-	last      *termination // mu: what follows the responses that are owed, and ends the connection
-	grace     *time.Timer  // mu: bounds them
+	holdTimer *time.Timer  // mu: ends hold after HoldTimeout; nil for a peer-to-peer connection
+	last      *termination // mu: the Terminate to send after the queued responses; it ends the connection
+	grace     *time.Timer  // mu: bounds the time for these responses
 
 	stall   stall // mu: the batch, while it is blocked
 	severed bool  // mu: the batch was given up; the stream ends in the middle of an FPDU
 
 	responses   ring[response] // mu
 	outstanding int            // mu: Reads and atomics without an answer
-	reads       ring[uint64]   // mu: positions in the send queue of the Reads among them
-	atomics     ring[uint64]   // mu: of the atomics
+	reads       ring[uint64]   // mu: positions of these Reads in the send queue
+	atomics     ring[uint64]   // mu: positions of these atomics in the send queue
 	sentTo      uint64         // mu: bytes of the stream that are in the socket
 
-	// The send role's.
+	// The fields below belong to the holder of the send role.
 	batch  *batch
 	task   task
 	entry  *sendEntry
 	resp   response
 	off    uint32
 	burst  int
-	broken error     // of the test hook
+	broken error     // the error of the test hook
 	built  uint64    // bytes of the stream that have been put into batches
 	mulpdu int       // most bytes of a ULPDU
-	sized  uint64    // built when that was found out
+	sized  uint64    // built when mulpdu was last set
 	sendNo [2]uint32 // the last MSN on queues 0 and 1
 	respNo uint32    // the last MSN on queue 3
 }
@@ -77,7 +77,7 @@ func (t *sender) init(q *qp, agreed *setup) {
 	}
 }
 
-// mulpdu returns the largest ULPDU for a stream whose segments have the given size, 0 = not known.
+// mulpdu returns the largest ULPDU for a stream whose segments have the given size; 0 means that it is not known.
 func (d *device) mulpdu(segment int, markers bool) int {
 	if segment <= 0 || segment > d.cfg.MTU {
 		segment = d.cfg.MTU
@@ -85,16 +85,16 @@ func (d *device) mulpdu(segment int, markers bool) int {
 	return mpa.MULPDU(segment, markers)
 }
 
-// sizeEvery is how many bytes are sent before it is found out again how many travel together: the way to the peer may have
-// changed (RFC 5044 section 4.5). It costs a system call.
+// sizeEvery is after how many sent bytes size is called again: the path to the peer, and with it the segment size, may have
+// changed (RFC 5044 section 4.5). The call costs a system call.
 const sizeEvery = 1 << 20
 
-// size finds out how large FPDUs may be. The caller holds the send role or has made the connection.
+// size sets how large ULPDUs may be. The caller holds the send role, or has just made the connection.
 func (c *conn) size() {
 	c.tx.mulpdu, c.tx.sized = c.dev.mulpdu(c.s.segment(), c.markOut), c.tx.built
 }
 
-// kick sends what is queued, as far as the socket has room. It never waits.
+// kick sends queued messages as far as the socket has room. It never waits.
 func (c *conn) kick() {
 	c.q.mu.Lock()
 	if c.tx.busy || c.tx.blocked || c.dead.Load() {
@@ -109,7 +109,7 @@ func (c *conn) kick() {
 	}
 }
 
-// handOver gives the send role to a goroutine: the holder has other things to do, and others keep adding to the queue.
+// handOver gives the send role to a goroutine of the connection, because the caller has other work and requests keep coming.
 func (c *conn) handOver() {
 	c.q.mu.Lock()
 	if !c.dead.Load() {
@@ -121,12 +121,12 @@ func (c *conn) handOver() {
 	c.leave()
 }
 
-// sendAll sends until nothing is left or the socket is full, and leaves the send role, which the caller holds.
+// sendAll sends until nothing is left or the socket is full, and leaves the send role. The caller holds the role.
 func (c *conn) sendAll() {
 	if c.sendSome(turnBytes) {
 		return
 	}
-	t := turnPool.Get().(*turn) // the connection has none: when sendSome returns true, another goroutine may be in here
+	t := turnPool.Get().(*turn) // not one of the connection: when sendSome returns true, another goroutine may run sendAll
 	for done := false; !done; done = c.sendSome(turnBytes) {
 		t.spend(turnBytes, &c.dev.yielder)
 	}
@@ -134,8 +134,8 @@ func (c *conn) sendAll() {
 	turnPool.Put(t)
 }
 
-// sendSome is pumpAll, but when it has sent the given number of bytes, or inlineBatches, it reports false, and the role stays the
-// caller's.
+// sendSome is sendAll with a limit: after the given number of bytes, or inlineBatches, it returns false, and the caller keeps the
+// role.
 func (c *conn) sendSome(limit int) bool {
 	t := &c.tx
 	for batches := inlineBatches; batches > 0 && limit > 0; batches-- {
@@ -174,7 +174,7 @@ func (c *conn) sendSome(limit int) bool {
 	return false
 }
 
-// fresh has an empty batch to be filled.
+// fresh makes batch an empty batch.
 func (t *sender) fresh(small bool) {
 	if t.batch != nil && t.batch.small == small {
 		t.batch.reset()
@@ -186,7 +186,7 @@ func (t *sender) fresh(small bool) {
 	t.batch = newBatch(small)
 }
 
-// leave gives up the send role; it reports false, and the role stays the caller's, if something was queued meanwhile.
+// leave gives up the send role. If more was queued meanwhile, it returns false, and the caller keeps the role.
 func (c *conn) leave() bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -204,8 +204,8 @@ func (c *conn) leave() bool {
 	return true
 }
 
-// block gives up the send role because the socket is full, and has a goroutine wait for room. What is in the batch stays in
-// memory until then, if the NIC has that much left.
+// block gives up the send role because the socket is full, and lets a goroutine wait for room. The batch stays in memory until
+// then, if the account of stalls has room for it; otherwise block ends the connection.
 func (c *conn) block() {
 	t := &c.tx
 	if t.batch.since.IsZero() {
@@ -233,7 +233,7 @@ func (c *conn) block() {
 	}
 }
 
-// waitRoom goes on sending when the socket has room, until it no longer fills up.
+// waitRoom waits for room and continues sending, until the socket does not become full again.
 func (c *conn) waitRoom() {
 	t := &c.tx
 	err := c.s.waitWritable(func() bool {
@@ -248,7 +248,7 @@ func (c *conn) waitRoom() {
 		c.sendAll()
 		c.q.mu.Lock()
 		defer c.q.mu.Unlock()
-		// If the socket has been filled again, by us or by somebody else since, the wait is ours.
+		// If the socket is full again, filled by us or by another goroutine since, we wait again.
 		t.waiter = t.blocked && !c.dead.Load()
 		return !t.waiter
 	})
@@ -257,7 +257,7 @@ func (c *conn) waitRoom() {
 	}
 }
 
-// noteSent notes that n more bytes are in the socket: requests that are sent entirely, and need no answer, are complete.
+// noteSent notes that the socket has taken n more bytes. Requests that have been sent entirely and need no answer are complete.
 func (c *conn) noteSent(n int) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -278,8 +278,8 @@ func (c *conn) noteSentLocked() {
 	c.q.retire()
 }
 
-// cut lets go of the memory of what has not been sent and returns what must still be sent so that the stream ends behind a
-// whole FPDU.
+// cut releases the memory of the unsent data. It returns the bytes that must still be sent so that the stream ends after a whole
+// FPDU.
 func (t *sender) cut(s *stalls) (tail []byte) {
 	s.leave(&t.stall)
 	if t.batch == nil {
@@ -291,7 +291,7 @@ func (t *sender) cut(s *stalls) (tail []byte) {
 	return tail
 }
 
-// refersTo reports whether the batch refers to memory of r, or of a window of it.
+// refersTo reports whether the batch refers to memory of r, or of a window bound to r.
 func (t *sender) refersTo(r *region) bool {
 	if t.batch == nil {
 		return false

@@ -7,9 +7,8 @@ import "github.com/goverbs/goverbs/verbs"
 // chunk is how many entries of a send queue are allocated at a time.
 const chunk = 16
 
-// sendEntry is a send request in its queue. Who may touch it:
-// until the send role has taken it (sendQueue.next), the poster under qp.mu; then the send role, except for sent, answered and status,
-// which are guarded by qp.mu.
+// sendEntry is a send request in its queue. Until the send role takes it (sendQueue.next), it is guarded by qp.mu. Then it belongs
+// to the send role, except for sent, answered and status, which stay guarded by qp.mu.
 type sendEntry struct {
 	id         uint64
 	op         verbs.WROpcode
@@ -21,7 +20,7 @@ type sendEntry struct {
 	rkey       uint32
 	invalidate uint32
 	msn        uint32 // of its message on queue 0 or 1
-	end        uint64 // position in the outgoing stream behind its last byte
+	end        uint64 // position in the outgoing stream after its last byte
 	raddr      uint64
 	imm        uint64
 	operands   operands
@@ -30,7 +29,7 @@ type sendEntry struct {
 	bind       *binding
 }
 
-// operands are those of an atomic, in the places that the wire gives them: swap shares with add.
+// operands are the operands of an atomic, in the fields of the wire format, where swap and add share a field.
 type operands struct {
 	add, addMask, compare, compareMask uint64
 }
@@ -50,7 +49,7 @@ func (e *sendEntry) isWrite() bool {
 	return e.op == verbs.WRRDMAWrite || e.op == verbs.WRRDMAWriteWithImm
 }
 
-// isLocal reports whether nothing is sent for the request.
+// isLocal reports whether the request is performed without sending anything.
 func (e *sendEntry) isLocal() bool { return e.op == verbs.WRBindMW || e.op == verbs.WRLocalInv }
 
 // done reports whether the request is complete.
@@ -80,7 +79,7 @@ func (e *sendEntry) wcOpcode() verbs.WCOpcode {
 	return verbs.WCSend
 }
 
-// sendQueue is a ring of requests. Entries do not move, so that the send role may use the one it works on without a lock.
+// sendQueue is a ring of requests. Entries do not move, so that the send role can use the current one without a lock.
 //
 //	head <= sentTo <= next <= tail
 //	completed | in the socket, unanswered | begun | waiting | free
@@ -91,8 +90,8 @@ type sendQueue struct {
 	limit  uint64
 	head   uint64 // oldest request that has not completed
 	sentTo uint64 // oldest request whose bytes are not all in the socket
-	next   uint64 // oldest request that the send role has not begun with
-	tail   uint64 // where the next request goes
+	next   uint64 // oldest request that the send role has not begun
+	tail   uint64 // position of the next request to be posted
 }
 
 func (s *sendQueue) init(c verbs.QPCap) {

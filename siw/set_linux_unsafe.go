@@ -15,26 +15,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// epollSet is a set of sockets: an epoll instance (epoll(7)), whose descriptor becomes readable when one of the sockets does.
-// What has not been received is reported again, behind the others. It is looked at by system calls that do not wait; to wait, the
-// runtime's poller has the gate, a second instance whose only member is the first: taken out of there it is quiet, however many
-// sockets it has.
+// epollSet is a set of sockets: an epoll instance (epoll(7)), whose descriptor becomes readable when one of its sockets does. A
+// socket with unread data is reported again, after the others. System calls that do not wait ask the instance for the sockets
+// with data. Waits use the gate, a second instance in the runtime's poller whose only member is the first one. One system call on
+// the gate makes the whole set quiet, however many sockets it has.
 type epollSet struct {
 	fd     int
 	gate   *gate
 	yields *yielder
-	full   atomic.Bool // one turn has brought much: the next is for fewer connections
+	full   atomic.Bool // the last take or poll has received much: the next one is for fewer connections
 
-	life  sync.RWMutex // held for the use of fd
+	life  sync.RWMutex // held while fd is used; guards ended
 	ended bool
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	slots []setSlot
-	at    map[*conn]int32 // where in slots; a connection may be in two sets for a moment
-	free  []int32
+	at    map[*conn]int32 // index in slots; a connection may be in two sets for a moment
+	free  []int32         // indexes of free slots
 }
 
-// setSlot is a place for a connection. An event of one that was here before has another generation.
+// setSlot is a place for a connection. An event of a connection that was in the slot before has another generation.
 type setSlot struct {
 	c   *conn
 	gen int32
@@ -72,7 +72,7 @@ func (s *epollSet) add(c *conn) error {
 	return nil
 }
 
-// remove takes it out, if it is there.
+// remove removes it, if it is in the set.
 func (s *epollSet) remove(c *conn) {
 	s.life.RLock()
 	defer s.life.RUnlock()
@@ -89,7 +89,7 @@ func (s *epollSet) remove(c *conn) {
 	s.free = append(s.free, i)
 }
 
-// ready returns connections on which something has arrived, and whether there may be others.
+// ready returns connections on which data have arrived, and whether there may be others.
 func (s *epollSet) ready(conns *[setEvents]*conn) (n int, rest bool) {
 	var evs [setEvents]unix.EpollEvent
 	s.life.RLock()
@@ -142,7 +142,8 @@ func (s *epollSet) poll() (a arrivals) {
 	return a
 }
 
-// filled has the next turn be for fewer connections if this one has brought much. Those that are left out come first then.
+// filled makes the next take or poll receive for fewer connections if this one has received much. Connections that were left out
+// come first then.
 func (s *epollSet) filled(a arrivals) {
 	if full := a.bytes > turnBytes; full != s.full.Load() {
 		s.full.Store(full)
@@ -151,7 +152,7 @@ func (s *epollSet) filled(a arrivals) {
 
 func (s *epollSet) yielder() *yielder { return s.yields }
 
-// spent takes out a connection on which nothing more will arrive, or it would be reported for ever.
+// spent removes a connection on which no more data will arrive. Otherwise the instance would report it again and again.
 func (s *epollSet) spent(c *conn) {
 	if c.dead.Load() || c.atEOF.Load() {
 		s.remove(c)
@@ -192,7 +193,7 @@ func newGate(member int) (*gate, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
-	if err = unix.SetNonblock(fd, true); err != nil { // that is how package os knows what can be polled
+	if err = unix.SetNonblock(fd, true); err != nil { // package os gives only non-blocking descriptors to the poller
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
@@ -220,7 +221,7 @@ func (g *gate) wait(f func() bool) error {
 
 func (g *gate) wake() { _ = g.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// shut keeps events of the member from the runtime's poller, or lets them through: those that are there already, too.
+// shut(true) keeps events of the member from the runtime's poller. shut(false) lets them through again, also earlier ones.
 func (g *gate) shut(on bool) bool {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN}
 	if on {

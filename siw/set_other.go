@@ -6,5 +6,5 @@ package siw
 
 import "errors"
 
-// newSet is not called: no stream is a gatherer here.
+// newSet is never called: on these systems no stream is a gatherer.
 func newSet(*yielder) (set, error) { return nil, errors.ErrUnsupported }

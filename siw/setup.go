@@ -21,14 +21,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// rtrSTag is the key in the zero-length Write that opens a connection. Nobody looks at it, but some hardware refuses 0.
+// rtrSTag is the key in the zero-length Write that opens a connection. Peers need not check it, but some hardware refuses 0.
 const rtrSTag = 1
 
-// depths are the numbers of Reads and atomics in progress that one side offers or uses.
+// depths are how many Reads and atomics one side may have in progress: ord as the requester, ird as the responder.
 type depths struct{ ord, ird int }
 
-// announce returns the IRD that the peer is told. It is a power of two: kernel siw rounds its ORD up to one, and so does not
-// exceed what it was told.
+// announce returns the IRD to announce to the peer. It is a power of two, because kernel siw rounds its ORD up to one; so siw does
+// not exceed the announced IRD.
 func (w depths) announce() int {
 	if w.ird == 0 {
 		return 0
@@ -36,7 +36,7 @@ func (w depths) announce() int {
 	return 1 << (bits.Len(uint(w.ird)) - 1)
 }
 
-// said returns what a frame tells of its sender.
+// said returns the depths that a frame announces, -1 if it announces none.
 func said(f *mpa.Frame) depths {
 	if !f.HasEnhanced {
 		return depths{-1, -1}
@@ -52,7 +52,7 @@ func (d *device) depths(p *cm.ConnParam) (w depths, err error) {
 	return w, err
 }
 
-// checkPrivate judges the length of private data for a frame with or without the enhanced word.
+// checkPrivate checks the length of private data for a frame with or without the enhanced word.
 func checkPrivate(b []byte, enhanced bool) error {
 	most := mpa.MaxPrivateData
 	if enhanced {
@@ -65,7 +65,7 @@ func checkPrivate(b []byte, enhanced bool) error {
 }
 
 // initiate exchanges MPA frames as the active side (RFC 5044 section 7.1.2, RFC 6581 section 9.3) and sends the frame that
-// opens a peer-to-peer connection. The caller bounds it by a deadline on nc.
+// opens a peer-to-peer connection. The caller sets a deadline on nc.
 func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, error) {
 	req := mpa.Frame{CRC: d.cfg.CRC == On, Markers: d.cfg.Markers == On, Rev: uint8(d.cfg.Rev), PrivateData: private}
 	if d.cfg.Rev >= mpa.Rev2 {
@@ -113,7 +113,7 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 		agreed.ord = min(want.ord, int(theirs.IRD))
 	}
 	if theirs.ORD != mpa.NoNegotiate {
-		agreed.ird = int(theirs.ORD) // not more than ours, as has been checked
+		agreed.ird = int(theirs.ORD) // not more than our IRD: checked above
 		agreed.serve = max(want.announce(), agreed.ird)
 	}
 	if req.Enhanced.PeerToPeer && theirs.PeerToPeer {
@@ -133,7 +133,7 @@ func offerRTR(e *mpa.Enhanced, m RTRMessages) {
 	e.RTRWrite, e.RTRRead, e.RTRSend = m&RTRWrite != 0, m&RTRRead != 0, m&RTRSend != 0
 }
 
-// both returns what two sides have in common.
+// both returns the opening messages that both sides have.
 func both(a, b mpa.Enhanced) mpa.Enhanced {
 	return mpa.Enhanced{RTRWrite: a.RTRWrite && b.RTRWrite, RTRRead: a.RTRRead && b.RTRRead, RTRSend: a.RTRSend && b.RTRSend}
 }
@@ -154,8 +154,8 @@ func rtrNames(e mpa.Enhanced) string {
 	return strings.Join(names, ", ")
 }
 
-// openWith makes the frame that opens a peer-to-peer connection (RFC 6581 section 9.3): of the messages that both sides know
-// the one that uses up least. It reports false if there is none.
+// openWith makes the FPDU that opens a peer-to-peer connection (RFC 6581 section 9.3). Of the messages that both sides have it
+// chooses the one that uses the fewest resources. It reports false if there is none.
 func (s *setup) openWith(common mpa.Enhanced) bool {
 	b := make([]byte, mpa.LengthLen)
 	switch {
@@ -182,7 +182,7 @@ func (s *setup) openWith(common mpa.Enhanced) bool {
 	return true
 }
 
-// terminate ends a connection during set-up. Whether the message arrives changes nothing here.
+// terminate sends a Terminate during set-up. It ignores write errors: the set-up has failed anyway.
 func (s *setup) terminate(nc net.Conn, f fault) {
 	b := terminationOf(f, nil).appendFPDU(nil, s.crc)
 	if s.markOut {
@@ -191,8 +191,8 @@ func (s *setup) terminate(nc net.Conn, f fault) {
 	_, _ = nc.Write(b)
 }
 
-// respond answers a Request as the passive side with what it accepts, or refuses it with an error. The frame that it
-// returns is not written yet.
+// respond returns the Reply of the passive side to a Request, and what the two sides agree on with it. It does not send the
+// Reply.
 func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame, setup, error) {
 	if err := checkPrivate(private, req.HasEnhanced); err != nil {
 		return mpa.Frame{}, setup{}, err
@@ -216,7 +216,7 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 	if theirs.ORD != mpa.NoNegotiate {
 		agreed.ird = min(want.announce(), int(theirs.ORD))
 		if agreed.ird > 0 {
-			agreed.serve = 1 << bits.Len(uint(agreed.ird-1)) // it may round up what it asks for, too
+			agreed.serve = 1 << bits.Len(uint(agreed.ird-1)) // the peer may round up the depth that it asked for, too
 		} else {
 			agreed.serve = 0
 		}
@@ -231,7 +231,7 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 		ours.RTRRead = ours.RTRRead && agreed.ird > 0
 		common := both(ours, theirs)
 		if !common.RTRWrite && !common.RTRRead && !common.RTRSend {
-			// The peer learns what we would take.
+			// Tell the peer which messages we would accept.
 			common = ours
 		}
 		e.RTRWrite, e.RTRRead, e.RTRSend = common.RTRWrite, common.RTRRead, common.RTRSend
@@ -240,18 +240,18 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 	return rep, agreed, nil
 }
 
-// asksCRC reports whether the passive side asks for CRC. With Auto it knows by the Request whom it has before it: that of Linux's
-// siw never wants a peer-to-peer connection, and that of this package does.
+// asksCRC reports whether the passive side asks for CRC. With Auto, the Request decides: a Request from Linux's siw never wants a
+// peer-to-peer connection, while one from this package does.
 func (d *device) asksCRC(req *mpa.Frame) bool {
 	return d.cfg.CRC == On || d.cfg.CRC == Auto && req.HasEnhanced && req.Enhanced.PeerToPeer
 }
 
-// refusal is the Reply that rejects a Request. To a Request with the enhanced word it always has one too.
+// refusal returns the Reply that rejects a Request. It has an enhanced word if the Request has one.
 func (d *device) refusal(req *mpa.Frame, private []byte) mpa.Frame {
 	return mpa.Frame{Reply: true, Reject: true, CRC: req.CRC, Rev: req.Rev, PrivateData: private, HasEnhanced: req.HasEnhanced}
 }
 
-// readRequest reads and judges a Request. What it refuses is not answered (RFC 5044 section 7.1.2).
+// readRequest reads and checks a Request. A frame that it refuses gets no answer (RFC 5044 section 7.1.2).
 func readRequest(nc net.Conn) (mpa.Frame, error) {
 	f, err := mpa.ReadFrame(nc)
 	switch {
@@ -281,8 +281,8 @@ func setupError(err error) error {
 	return err
 }
 
-// bounded runs f, which does blocking calls on nc, until ctx is done or timeout has passed since began, and says which it
-// was.
+// bounded runs f, which makes blocking calls on nc, until ctx is done or timeout has passed since began. The error tells which of
+// the two has ended it.
 func bounded(ctx context.Context, nc net.Conn, began time.Time, timeout time.Duration, f func() error) error {
 	_ = nc.SetDeadline(began.Add(timeout))
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })

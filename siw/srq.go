@@ -8,14 +8,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// srq is a shared receive queue (verbs.ProviderSRQ). The receive roles of its QPs take requests from it when the first segment
-// of a message arrives; what has been taken belongs to that QP and completes in its CQ, whatever becomes of the message.
-// What has not been taken stays, also when a QP fails. Message numbers are the streams' and have nothing to do with it.
+// srq is a shared receive queue (verbs.ProviderSRQ). When the first segment of a message arrives, the receive role of the QP takes
+// a request from the queue. From then on the request belongs to that QP and completes in its CQ, even if the message fails.
+// Requests that have not been taken stay in the queue when a QP fails. Each QP's stream numbers its messages separately.
 type srq struct {
 	dev   *device
 	ctx   *vcontext
 	owner *verbs.SRQ
-	rq    recvQueue // its keys are judged in the PD of the SRQ
+	rq    recvQueue // its keys are checked in the PD of the SRQ
 }
 
 // CreateSRQ implements verbs.ProviderSRQAllocator.
@@ -35,7 +35,7 @@ func (p *domain) CreateSRQ(owner *verbs.SRQ, attr verbs.SRQAttr) (verbs.Provider
 
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, error) { return s.rq.post(wrs) }
 
-// Modify changes both or nothing.
+// Modify changes all attributes of mask, or none if one is refused.
 func (s *srq) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 	r := &s.rq
 	r.mu.Lock()

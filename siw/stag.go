@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// region is memory that a key names: a memory region, or what a window is bound to. It does not change; a rebind makes a
-// new one. Its guard counts the accesses in progress, so that deregistration can wait for them.
+// region is the memory that a key names: a memory region, or the part of one to which a window is bound. It never changes; a
+// rebind makes a new one. Its guard counts the accesses in progress, so that deregistration can wait for them.
 type region struct {
 	guard  lifetime.Guard
 	stag   uint32
@@ -24,12 +24,12 @@ type region struct {
 	base   uint64 // the address of mem[0]
 	access verbs.AccessFlags
 
-	// Of a window: the region it is bound to, and the one QP that may use it.
+	// For a window: the region to which it is bound, and the one QP that may use it (nil for type 1).
 	parent *region
 	qp     *qp
 }
 
-// enter keeps the memory in place until exit; false means that the key has been withdrawn.
+// enter keeps the memory registered until exit. It reports false if the key has become invalid.
 func (r *region) enter() bool {
 	if !r.guard.Enter() {
 		return false
@@ -48,15 +48,15 @@ func (r *region) exit() {
 	r.guard.Exit()
 }
 
-// stagTable maps the 24-bit index of a key to what it names. Indices are random (RFC 5040 section 8.1.1: STags must be
-// hard to predict and sparse); the low 8 bits are the user's part of a window's key.
+// stagTable maps the 24-bit index of a key to the region that the key names. Indices are random (RFC 5040 section 8.1.1: STags
+// must be hard to predict and sparse). The low 8 bits of a window's key are chosen by the program.
 type stagTable struct {
 	mu    sync.RWMutex
-	slots map[uint32]*region // nil = reserved by a window that is not bound
-	pool  []byte             // random bytes not used yet
+	slots map[uint32]*region // nil = reserved for a window that is not bound
+	pool  []byte             // unused random bytes
 }
 
-// reserve returns a key with a free index, whose slot holds r, or nothing for nil.
+// reserve returns a key with a free index, and puts r into its slot; r is nil for a window.
 func (t *stagTable) reserve(r *region) (uint32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +83,7 @@ func (t *stagTable) reserve(r *region) (uint32, error) {
 	}
 }
 
-// lookup returns what a key names, nil if nothing.
+// lookup returns the region that a key names, nil if there is none.
 func (t *stagTable) lookup(stag uint32) *region {
 	t.mu.RLock()
 	r := t.slots[stag>>8]
@@ -103,8 +103,8 @@ func (t *stagTable) release(index uint32) (old *region) {
 	return old
 }
 
-// reject is the reason for which an access is refused. The same reason has different Terminate codes for a message that
-// carries data and for one that asks for an operation.
+// reject is the reason why an access is refused. Its Terminate code depends on the message: tagged for messages with data, request
+// for messages that ask for an operation.
 type reject uint8
 
 const (
@@ -116,8 +116,8 @@ const (
 	rejectWrap
 )
 
-// tagged returns the fault of a tagged message (RFC 5041 section 7.2). Missing rights have no DDP code: they are RDMAP's
-// remote protection error, as for the other messages.
+// tagged returns the fault of a tagged message (RFC 5041 section 7.2). DDP has no code for missing rights, so they are a remote
+// protection error of RDMAP, as for the other messages.
 func (r reject) tagged() fault {
 	code := uint8(ddp.TaggedInvalidSTag)
 	switch r {
@@ -149,8 +149,8 @@ func (r reject) request() fault {
 	return fault{rdmap.LayerRDMAP, rdmap.ErrTypeProtection, code}
 }
 
-// check judges an access of n bytes at address to through key stag, in the order key, association, rights, wrap, bounds. On success
-// the region has been entered: the caller exits it when it is done with the memory.
+// check checks an access of n bytes at address to with key stag, in the order key, association, rights, wrap, bounds. If the access
+// is accepted, the region has been entered; the caller exits it after using the memory.
 func (t *stagTable) check(q *qp, stag uint32, to uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	return t.checkIn(q.pd, q, stag, to, n, need)
 }
