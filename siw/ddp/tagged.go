@@ -10,14 +10,14 @@ import (
 // TaggedLen is the length of the tagged header (RFC 5041 section 4.2).
 const TaggedLen = 14
 
-// Tagged is the header of a segment for a tagged buffer
+// Tagged is the header of a segment that is placed in a tagged buffer
 // (RFC 5041 section 4.2).
 type Tagged struct {
 	// Last marks the last segment of a message.
 	Last bool
 	// ULP is the byte reserved for the layer above.
 	ULP uint8
-	// STag names the buffer.
+	// STag identifies the buffer.
 	STag uint32
 	// TO is the tagged offset of the segment's first byte.
 	TO uint64
@@ -36,8 +36,8 @@ func (h Tagged) Put(b []byte) {
 	binary.BigEndian.PutUint64(b[6:], h.TO)
 }
 
-// ParseTagged decodes the first TaggedLen bytes of b, whatever their T bit and
-// version. If b is shorter the error is io.ErrUnexpectedEOF.
+// ParseTagged decodes the first TaggedLen bytes of b. It does not check the T
+// bit and the version. If b is shorter, the error is io.ErrUnexpectedEOF.
 func ParseTagged(b []byte) (Tagged, error) {
 	if len(b) < TaggedLen {
 		return Tagged{}, io.ErrUnexpectedEOF

@@ -10,19 +10,20 @@ import (
 // UntaggedLen is the length of the untagged header (RFC 5041 section 4.3).
 const UntaggedLen = 18
 
-// Untagged is the header of a segment for an untagged buffer
+// Untagged is the header of a segment that is placed in an untagged buffer
 // (RFC 5041 section 4.3).
 type Untagged struct {
 	// Last marks the last segment of a message.
 	Last bool
 	// ULP is the first of the five bytes reserved for the layer above.
 	ULP uint8
-	// InvSTag is the other four, in which RDMAP carries the Invalidate STag
+	// InvSTag is the other four bytes, which RDMAP uses for the Invalidate STag
 	// (RFC 5040 section 4.1).
 	InvSTag uint32
 	// QN is the queue number.
 	QN uint32
-	// MSN is the message sequence number, from 1 per queue and direction.
+	// MSN is the message sequence number. It begins at 1 for each queue and
+	// direction.
 	MSN uint32
 	// MO is the offset of the segment's first byte in the message.
 	MO uint32
@@ -43,8 +44,8 @@ func (h Untagged) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[14:], h.MO)
 }
 
-// ParseUntagged decodes the first UntaggedLen bytes of b, whatever their T bit
-// and version. If b is shorter the error is io.ErrUnexpectedEOF.
+// ParseUntagged decodes the first UntaggedLen bytes of b. It does not check the
+// T bit and the version. If b is shorter, the error is io.ErrUnexpectedEOF.
 func ParseUntagged(b []byte) (Untagged, error) {
 	if len(b) < UntaggedLen {
 		return Untagged{}, io.ErrUnexpectedEOF

@@ -11,8 +11,8 @@ import (
 // (RFC 5044 section 4.4).
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// CRC returns the CRC32C of the bytes that led to crc followed by b
-// (RFC 5044 section 4.4). It starts with a crc of 0.
+// CRC returns the CRC32C of earlier bytes, whose CRC is crc, followed by b
+// (RFC 5044 section 4.4). The CRC of no bytes is 0.
 func CRC(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
 
 // PutCRC stores crc in the first four bytes of b, least significant byte first

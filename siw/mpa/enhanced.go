@@ -6,8 +6,8 @@ import "encoding/binary"
 
 // Specification constants of the enhanced word.
 const (
-	// EnhancedLen is the length of the enhanced word, by which it shortens the
-	// ULP's private data (RFC 6581 section 9).
+	// EnhancedLen is the length of the enhanced word. The ULP's private data
+	// is shorter by this length (RFC 6581 section 9).
 	EnhancedLen = 4
 	// NoNegotiate, as IRD or ORD, says that this depth is not negotiated. It is
 	// also the largest value the 14-bit fields hold (RFC 6581 section 9.1).
@@ -42,7 +42,7 @@ type Enhanced struct {
 	ORD uint16
 }
 
-// check says why the word cannot be sent, if so.
+// check returns an error if the word cannot be sent.
 func (e Enhanced) check() error {
 	switch {
 	case e.IRD > enhancedDepth:
@@ -56,7 +56,7 @@ func (e Enhanced) check() error {
 	return nil
 }
 
-// append appends the four bytes of a checked word.
+// append appends the four bytes of the word, which check has accepted.
 func (e Enhanced) append(b []byte) []byte {
 	in, out := e.IRD, e.ORD
 	if e.PeerToPeer {

@@ -9,8 +9,8 @@ const (
 	ErrCodeClosed = 1
 	// ErrCodeCRC: the CRC of an FPDU does not match (RFC 5044 section 8).
 	ErrCodeCRC = 2
-	// ErrCodeMarker: marker and ULPDU_Length disagree on where an FPDU begins
-	// (RFC 5044 section 8).
+	// ErrCodeMarker: marker and ULPDU_Length disagree about the start of an
+	// FPDU (RFC 5044 section 8).
 	ErrCodeMarker = 3
 	// ErrCodeFrame: invalid Request or Reply frame (RFC 5044 section 8).
 	ErrCodeFrame = 4

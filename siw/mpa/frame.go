@@ -13,15 +13,15 @@ const (
 	// FrameLen is the length of a Request or Reply frame without its private
 	// data (RFC 5044 section 7.1.1).
 	FrameLen = 20
-	// MaxPrivateData bounds the private data of a frame, the enhanced word
-	// included (RFC 5044 section 7.1.1, RFC 6581 section 7).
+	// MaxPrivateData is the largest length of the private data of a frame,
+	// including the enhanced word (RFC 5044 section 7.1.1, RFC 6581 section 7).
 	MaxPrivateData = 512
 
 	// Rev0 is the revision of the RDMA Consortium's MPA (RFC 5044 appendix C).
 	Rev0 = 0
 	// Rev1 is the revision of RFC 5044 (RFC 5044 section 7.1.1).
 	Rev1 = 1
-	// Rev2 is the revision that knows the enhanced word (RFC 6581 section 6).
+	// Rev2 is the revision with the enhanced word (RFC 6581 section 6).
 	Rev2 = 2
 )
 
@@ -32,8 +32,8 @@ const (
 	keyLen     = len(keyRequest)
 )
 
-// Flags of a startup frame, byte 16. The other bits are reserved: zero when
-// sent, not checked when received.
+// Flags of a startup frame, byte 16. The other bits are reserved: senders set
+// them to zero, receivers ignore them.
 const (
 	flagMarkers  = 0x80 // M, RFC 5044 section 7.1.1
 	flagCRC      = 0x40 // C, RFC 5044 section 7.1.1
@@ -44,19 +44,19 @@ const (
 // Frame is a startup frame: a Request or, if Reply is set, a Reply
 // (RFC 5044 section 7.1.1, RFC 6581 section 6).
 type Frame struct {
-	// Reply tells a Reply frame from a Request.
+	// Reply is true for a Reply, false for a Request.
 	Reply bool
 	// Markers is the M bit: the sender of this frame wants markers in the
 	// FPDUs sent to it.
 	Markers bool
-	// CRC is the C bit: the sender wants CRCs. One side is enough to turn
-	// them on in both directions.
+	// CRC is the C bit: the sender of this frame wants CRCs. If either side
+	// wants them, both directions have them.
 	CRC bool
-	// Reject is the R bit of a Reply. It must be false in a Request, where a
-	// receiver does not look at it.
+	// Reject is the R bit of a Reply. In a Request it must be false when sent,
+	// and is ignored when received.
 	Reject bool
-	// Rev is the MPA revision. Every value parses; whether the peer can be
-	// talked to is the caller's decision.
+	// Rev is the MPA revision. Parsing accepts every value; the caller decides
+	// which revisions it supports.
 	Rev uint8
 	// HasEnhanced is the S bit: the private data begins with the enhanced
 	// word. Below Rev2 the bit is reserved and reads as false.
@@ -111,11 +111,11 @@ func (f *Frame) Append(b []byte) ([]byte, error) {
 	return append(b, f.PrivateData...), nil
 }
 
-// ParseFrame decodes the frame at the beginning of b and tells its length n.
+// ParseFrame decodes the frame at the beginning of b and returns its length n.
 // PrivateData is a part of b, not a copy.
 //
-// The error is io.ErrUnexpectedEOF if b is too short but so far the beginning
-// of a frame, and a *FrameError if no continuation could make it one.
+// The error is io.ErrUnexpectedEOF if b is the beginning of a frame but too
+// short, and a *FrameError if b cannot be the beginning of a frame.
 func ParseFrame(b []byte) (f Frame, n int, err error) {
 	f, enhanced, pd, err := parseHeader(b)
 	if err != nil {
@@ -129,12 +129,12 @@ func ParseFrame(b []byte) (f Frame, n int, err error) {
 	return f, n, nil
 }
 
-// ReadFrame reads exactly one frame from r, not one byte more. The memory for
-// the private data is allocated only after its length has been validated.
+// ReadFrame reads exactly one frame from r, and no byte after it. It checks the
+// length of the private data before it allocates memory for them.
 //
 // The error is io.EOF if r ends before the first byte, io.ErrUnexpectedEOF if
-// it ends inside the frame, a *FrameError if what was read is no frame, or the
-// error of r.
+// it ends inside the frame, a *FrameError if the bytes are not a valid frame,
+// or the error of r.
 func ReadFrame(r io.Reader) (Frame, error) {
 	var header [FrameLen]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -155,9 +155,8 @@ func ReadFrame(r io.Reader) (Frame, error) {
 	return f, nil
 }
 
-// parseHeader decodes the first FrameLen bytes: all but the private data, of
-// which it returns the length. enhanced tells that it begins with the enhanced
-// word.
+// parseHeader decodes the first FrameLen bytes. pd is the length of the private
+// data, and enhanced tells whether they begin with the enhanced word.
 func parseHeader(b []byte) (f Frame, enhanced bool, pd int, err error) {
 	n := min(len(b), keyLen)
 	switch string(b[:n]) {
@@ -186,8 +185,8 @@ func parseHeader(b []byte) (f Frame, enhanced bool, pd int, err error) {
 	return f, enhanced, pd, nil
 }
 
-// setPrivateData divides the private data of the wire into the enhanced word,
-// if there is one, and the ULP's part.
+// setPrivateData splits the received private data into the enhanced word, if
+// there is one, and the ULP's private data.
 func (f *Frame) setPrivateData(b []byte, enhanced bool) {
 	if enhanced {
 		f.HasEnhanced = true
@@ -199,8 +198,8 @@ func (f *Frame) setPrivateData(b []byte, enhanced bool) {
 	}
 }
 
-// FrameError says what is wrong with a startup frame, be it one received or one
-// that was to be sent.
+// FrameError says what is wrong with a startup frame that has been received or
+// cannot be sent.
 type FrameError struct {
 	// Reason names the fault and the offending value.
 	Reason string

@@ -15,28 +15,29 @@ const (
 	// MarkerLen is the length of a marker: two reserved bytes and FPDUPTR
 	// (RFC 5044 section 4.2).
 	MarkerLen = 4
-	// MarkerSpacing is the distance from one marker's first byte to that of the
-	// next, everything between them counted (RFC 5044 section 4.3).
+	// MarkerSpacing is the distance in bytes of the stream from the first byte
+	// of a marker to the first byte of the next (RFC 5044 section 4.3).
 	MarkerSpacing = 512
 )
 
-// pointerMask clears the two bits of FPDUPTR that are zero when sent and taken
-// for zero when received (RFC 5044 section 4.2).
+// pointerMask clears the low two bits of FPDUPTR. Senders set them to zero, and
+// receivers treat them as zero (RFC 5044 section 4.2).
 const pointerMask = 0xFFFC
 
-// errAlign reports a stream position or a length that no sequence of FPDUs and
-// markers can lead to: both come in multiples of four.
+// errAlign reports a stream position or a length that is not a multiple of
+// four, which no sequence of FPDUs and markers produces.
 var errAlign = errors.New("mpa: marked FPDU is not aligned to four bytes")
 
-// errTrailing reports a slice longer than the FPDU at its beginning.
+// errTrailing reports a slice that is longer than the FPDU at its beginning.
 var errTrailing = errors.New("mpa: bytes behind the marked FPDU")
 
-// MarkerError reports a marker that points elsewhere than to the FPDU it stands
-// in, MPA error ErrCodeMarker (RFC 5044 section 8).
+// MarkerError reports a marker that does not point to the start of the FPDU
+// that contains it, MPA error ErrCodeMarker (RFC 5044 section 8).
 type MarkerError struct {
 	// Offset is the marker's place in the stream of its direction.
 	Offset uint64
-	// Got is the FPDUPTR received, Want the right one, low two bits cleared.
+	// Got is the received FPDUPTR, Want the right one, both with the low two
+	// bits cleared.
 	Got, Want uint16
 }
 
@@ -45,13 +46,14 @@ func (e *MarkerError) Error() string {
 	return fmt.Sprintf("mpa: marker at stream offset %d points back %d bytes, want %d", e.Offset, e.Got, e.Want)
 }
 
-// A stream offset, pos below, counts every byte of full operation in one
-// direction from 0, markers included. Markers stand at the multiples of
-// MarkerSpacing, so the stream begins with one (RFC 5044 section 4.3).
+// A stream offset (pos in the functions below) is the number of bytes sent
+// before in one direction since the startup frames, including markers. Markers
+// are at the multiples of MarkerSpacing, so the stream begins with one
+// (RFC 5044 section 4.3).
 
-// MarkedPrefix returns how many bytes of marker stand between stream offset pos
-// and the ULPDU_Length field of an FPDU beginning there: MarkerLen if a marker
-// is due, else 0.
+// MarkedPrefix returns how many bytes of marker precede the ULPDU_Length field
+// of an FPDU that begins at stream offset pos: MarkerLen if a marker is due
+// there, else 0.
 func MarkedPrefix(pos uint64) int {
 	if pos%MarkerSpacing == 0 {
 		return MarkerLen
@@ -59,12 +61,12 @@ func MarkedPrefix(pos uint64) int {
 	return 0
 }
 
-// MarkedLen returns how many bytes of stream an FPDU of fpduLen bytes without
-// markers takes when it begins at stream offset pos. A marker due right in front
-// of the FPDU belongs to it, one due right behind it to the next
-// (RFC 5044 section 4.3).
+// MarkedLen returns how many bytes of the stream an FPDU takes that begins at
+// stream offset pos and has fpduLen bytes without markers. A marker directly
+// before the FPDU belongs to it; a marker directly after it belongs to the next
+// FPDU (RFC 5044 section 4.3).
 func MarkedLen(pos uint64, fpduLen int) int {
-	// Bytes of the FPDU in front of the first marker.
+	// Bytes of the FPDU before the first marker.
 	first := int(-pos % MarkerSpacing)
 	if fpduLen <= first {
 		return fpduLen
@@ -72,13 +74,13 @@ func MarkedLen(pos uint64, fpduLen int) int {
 	return fpduLen + MarkerLen*(1+(fpduLen-first-1)/(MarkerSpacing-MarkerLen))
 }
 
-// AppendMarked appends to dst the marked form of an FPDU that begins at stream
-// offset pos. fpdu is complete, at most FPDULen(MaxMULPDU) bytes long, but for
-// its last four bytes: in their stead goes the CRC of the marked form, or 0 if
-// crc is false (RFC 5044 section 4.4). fpdu is not changed and must not overlap
-// the spare capacity of dst.
+// AppendMarked appends to dst an FPDU with markers that begins at stream offset
+// pos. fpdu is the FPDU without markers, at most FPDULen(MaxMULPDU) bytes. Its
+// last four bytes are ignored; AppendMarked appends the CRC of the FPDU with
+// markers in their place, or 0 if crc is false (RFC 5044 section 4.4). fpdu is
+// not changed and must not overlap the spare capacity of dst.
 //
-// Nothing is allocated if dst has room for MarkedLen more bytes. AppendMarked
+// AppendMarked does not allocate if dst has room for MarkedLen more bytes. It
 // panics if pos or the length of fpdu is not a multiple of four.
 func AppendMarked(dst []byte, pos uint64, fpdu []byte, crc bool) []byte {
 	if pos%4 != 0 || len(fpdu)%4 != 0 {
@@ -108,13 +110,13 @@ func AppendMarked(dst []byte, pos uint64, fpdu []byte, crc bool) []byte {
 }
 
 // StripMarked appends to dst the FPDU in raw without its markers. raw is one
-// marked FPDU beginning at stream offset pos. The CRC is copied, not verified:
-// it is that of the marked form, see CheckMarked. dst may be raw[:0].
+// FPDU with markers that begins at stream offset pos. The CRC is copied, not
+// verified; it includes the markers, see CheckMarked. dst may be raw[:0].
 //
-// The error, beside which dst is returned unchanged, is io.ErrUnexpectedEOF if
+// With an error, dst is returned unchanged. The error is io.ErrUnexpectedEOF if
 // raw is shorter than its ULPDU_Length says, a *MarkerError if a marker does not
-// point to the ULPDU_Length field (RFC 5044 sections 4.2 and 8), and a plain one
-// if raw goes on behind the FPDU or pos is not a multiple of four.
+// point to the ULPDU_Length field (RFC 5044 sections 4.2 and 8), and an error
+// without a type if raw is longer than the FPDU or pos is not a multiple of four.
 func StripMarked(dst, raw []byte, pos uint64) ([]byte, error) {
 	if pos%4 != 0 {
 		return dst, errAlign
@@ -147,9 +149,9 @@ func StripMarked(dst, raw []byte, pos uint64) ([]byte, error) {
 	return out, nil
 }
 
-// CheckMarked tells whether the last four bytes of raw are the CRC of all that
-// precede them (RFC 5044 section 4.4). This holds for an FPDU in its marked form
-// and for one without markers.
+// CheckMarked reports whether the last four bytes of raw are the CRC of all bytes
+// before them (RFC 5044 section 4.4). raw is an FPDU as received, with or without
+// markers.
 func CheckMarked(raw []byte) bool {
 	n := len(raw) - CRCLen
 	return n >= 0 && CRC(0, raw[:n]) == GetCRC(raw[n:])
@@ -157,7 +159,7 @@ func CheckMarked(raw []byte) bool {
 
 // pointer returns the FPDUPTR of the marker at stream offset at inside the FPDU
 // that begins at pos: the distance from the ULPDU_Length field, or 0 if the
-// marker stands in front of that (RFC 5044 section 4.3).
+// marker is before that field (RFC 5044 section 4.3).
 func pointer(at, pos uint64) uint16 {
 	if at == pos {
 		return 0

@@ -4,7 +4,7 @@ package rdmap
 
 import "fmt"
 
-// AtomicOp names an atomic operation (RFC 7306 section 5.2.1).
+// AtomicOp is the code of an atomic operation (RFC 7306 section 5.2.1).
 type AtomicOp uint8
 
 // The atomic operations. Code 1 is reserved, the others are unassigned
@@ -28,18 +28,20 @@ func (op AtomicOp) String() string {
 	return fmt.Sprintf("AtomicOp(%d)", uint8(op))
 }
 
-// FetchAdd returns what memory holding orig holds after a masked FetchAdd
-// (RFC 7306 section 5.1.1). A bit set in mask is the most significant of a field
-// whose carry is dropped; with a mask of 0 this is a 64-bit addition.
+// FetchAdd returns the new value of memory with the value orig after a masked
+// FetchAdd (RFC 7306 section 5.1.1). Each bit set in mask is the most significant
+// bit of a field; carries out of a field are dropped. With a mask of 0 this is a
+// 64-bit addition.
 func FetchAdd(orig, add, mask uint64) uint64 {
-	// With the top bit of each field cleared no carry leaves a field. The top
-	// bit itself is the sum of both bits and the carry into it.
+	// With the top bit of each field cleared, no carry leaves a field. The top
+	// bit is then the sum of the two top bits and the carry into it.
 	return ((orig &^ mask) + (add &^ mask)) ^ ((orig ^ add) & mask)
 }
 
-// CmpSwap returns what memory holding orig holds after a masked CmpSwap
-// (RFC 7306 section 5.1.2): where swapMask is set the bits of swap if orig
-// equals compare wherever compareMask is set, else orig.
+// CmpSwap returns the new value of memory with the value orig after a masked
+// CmpSwap (RFC 7306 section 5.1.2). If orig and compare are equal in all bits of
+// compareMask, the bits of swapMask are replaced by those of swap. Otherwise the
+// value stays orig.
 func CmpSwap(orig, compare, compareMask, swap, swapMask uint64) uint64 {
 	if (compare^orig)&compareMask != 0 {
 		return orig

@@ -11,37 +11,38 @@ import (
 // (RFC 7306 section 5.2.1).
 const AtomicRequestLen = 52
 
-// atomicOpMask is the AOpCode in the last byte of its word; the 28 bits above it
-// are reserved (RFC 7306 section 5.2.1).
+// atomicOpMask selects the AOpCode, the low 4 bits of its 32-bit word; the other
+// 28 bits are reserved (RFC 7306 section 5.2.1).
 const atomicOpMask = 0x0F
 
 // AtomicRequest is the header of an Atomic Request (RFC 7306 section 5.2.1).
 type AtomicRequest struct {
 	// Op is the operation, 4 bits.
 	Op AtomicOp
-	// ID is the requester's identifier, echoed in the response.
+	// ID is the requester's identifier; the response repeats it.
 	ID uint32
-	// STag names the target's buffer.
+	// STag identifies the buffer of the target.
 	STag uint32
 	// TO is the offset of the target in that buffer.
 	TO uint64
-	// AddSwap is what a FetchAdd adds, or what a CmpSwap stores.
+	// AddSwap is the value that a FetchAdd adds, or that a CmpSwap stores.
 	AddSwap uint64
-	// AddSwapMask marks the top bits of a FetchAdd's fields, or the bits a
-	// CmpSwap stores.
+	// AddSwapMask has the top bits of the fields of a FetchAdd, or the bits that
+	// a CmpSwap stores.
 	AddSwapMask uint64
-	// Compare is what a CmpSwap compares with. It means nothing in a FetchAdd.
+	// Compare is the value with which a CmpSwap compares. A FetchAdd does not
+	// use it.
 	Compare uint64
-	// CompareMask is the bits a CmpSwap compares. It means nothing in a
-	// FetchAdd.
+	// CompareMask has the bits that a CmpSwap compares. A FetchAdd does not use
+	// it.
 	CompareMask uint64
 }
 
 // Put encodes the header into the first AtomicRequestLen bytes of b. It panics
 // if b is shorter.
 //
-// Of a FetchAdd, Compare is always sent as zero and CompareMask as all ones
-// (RFC 7306 section 5.2.1), whatever the fields hold.
+// For a FetchAdd it ignores the fields Compare and CompareMask, and sends zero
+// and all ones (RFC 7306 section 5.2.1).
 func (r AtomicRequest) Put(b []byte) {
 	_ = b[AtomicRequestLen-1]
 	if r.Op == AtomicFetchAdd {
@@ -57,8 +58,8 @@ func (r AtomicRequest) Put(b []byte) {
 	binary.BigEndian.PutUint64(b[44:], r.CompareMask)
 }
 
-// ParseAtomicRequest decodes the first AtomicRequestLen bytes of b as they are;
-// reserved bits are ignored. If b is shorter the error is io.ErrUnexpectedEOF.
+// ParseAtomicRequest decodes the first AtomicRequestLen bytes of b. It ignores
+// reserved bits. If b is shorter, the error is io.ErrUnexpectedEOF.
 func ParseAtomicRequest(b []byte) (AtomicRequest, error) {
 	if len(b) < AtomicRequestLen {
 		return AtomicRequest{}, io.ErrUnexpectedEOF

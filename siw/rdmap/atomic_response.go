@@ -7,16 +7,16 @@ import (
 	"io"
 )
 
-// AtomicResponseLen is the length of the Atomic Response header as drawn
-// (RFC 7306 section 5.2.2, figure 6). Section 4 of that RFC calls it 32 bytes,
-// which the figure contradicts.
+// AtomicResponseLen is the length of the Atomic Response header in figure 6
+// (RFC 7306 section 5.2.2). Section 4 of that RFC says 32 bytes, which the
+// figure contradicts.
 const AtomicResponseLen = 12
 
 // AtomicResponse is the header of an Atomic Response (RFC 7306 section 5.2.2).
 type AtomicResponse struct {
 	// ID is the identifier of the request.
 	ID uint32
-	// Value is what the target held before the operation.
+	// Value is the value of the target before the operation.
 	Value uint64
 }
 

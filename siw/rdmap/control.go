@@ -6,7 +6,7 @@ package rdmap
 const Version = 1
 
 // Fields of the RDMAP control byte (RFC 5040 section 4.1). The two bits between
-// them are reserved: zero when sent, ignored when received.
+// them are reserved: senders set them to zero, receivers ignore them.
 const (
 	controlVersionShift = 6
 	controlOpcode       = 0x0F

@@ -5,11 +5,11 @@
 // and does the arithmetic of the atomics.
 //
 // The control byte is the second byte of every DDP segment. A Write, a Read
-// Response and the Sends have no header beyond it; the headers here follow the
-// untagged DDP header of the other messages. All integers are big-endian.
+// Response and the Sends have no other RDMAP header; in the other messages one of
+// these headers follows the untagged DDP header. All integers are big-endian.
 //
-// The package checks lengths only; which opcode may come when, and what a
-// request may touch, is for the engine to say. The codes of its answer are here,
-// and the Terminate message that carries them. Every function may be called from
-// several goroutines at once.
+// The package checks only lengths. The caller decides which opcodes are allowed
+// when, and which memory a request may access. The error codes, and the Terminate
+// message that carries them, are defined here. All functions may be called
+// concurrently.
 package rdmap

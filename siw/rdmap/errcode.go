@@ -2,15 +2,15 @@
 
 package rdmap
 
-// Layers a Terminate can name (RFC 5040 section 4.8).
+// Layers in a Terminate (RFC 5040 section 4.8).
 const (
-	// LayerRDMAP: the error was found by RDMAP (RFC 5040 section 4.8).
+	// LayerRDMAP: RDMAP has found the error (RFC 5040 section 4.8).
 	LayerRDMAP = 0
-	// LayerDDP: by DDP; types and codes are those of package ddp
+	// LayerDDP: DDP has found the error; package ddp has the types and codes
 	// (RFC 5040 section 4.8).
 	LayerDDP = 1
-	// LayerMPA: by the LLP, MPA; type 0, codes are those of package mpa
-	// (RFC 5040 section 4.8, RFC 6581 section 8).
+	// LayerMPA: the LLP, which is MPA, has found the error; the type is 0, and
+	// package mpa has the codes (RFC 5040 section 4.8, RFC 6581 section 8).
 	LayerMPA = 2
 )
 

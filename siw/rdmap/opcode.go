@@ -4,7 +4,7 @@ package rdmap
 
 import "fmt"
 
-// Opcode names a message of RDMAP.
+// Opcode is the type of an RDMAP message.
 type Opcode uint8
 
 // The opcodes.

@@ -13,13 +13,13 @@ const ReadRequestLen = 28
 
 // ReadRequest is the header of an RDMA Read Request (RFC 5040 section 4.4).
 type ReadRequest struct {
-	// SinkSTag names the buffer the data goes to, at the requester.
+	// SinkSTag identifies the buffer of the requester that receives the data.
 	SinkSTag uint32
 	// SinkTO is the offset in that buffer.
 	SinkTO uint64
 	// Size is the number of bytes to read (RDMARDSZ).
 	Size uint32
-	// SrcSTag names the buffer the data comes from, at the responder.
+	// SrcSTag identifies the buffer of the responder that contains the data.
 	SrcSTag uint32
 	// SrcTO is the offset in that buffer.
 	SrcTO uint64

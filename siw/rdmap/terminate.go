@@ -22,16 +22,16 @@ const (
 )
 
 // HdrCt bits in the third byte of the Terminate header
-// (RFC 5040 section 4.8). The rest of that byte and the fourth are reserved:
-// zero when sent, ignored when received.
+// (RFC 5040 section 4.8). The rest of that byte and the fourth byte are
+// reserved: senders set them to zero, receivers ignore them.
 const (
 	hdrSegLen = 0x80 // M: DDP Segment Length valid
 	hdrDDP    = 0x40 // D: DDP header included
 	hdrRDMAP  = 0x20 // R: RDMAP header included
 )
 
-// Terminate is the header of a Terminate message: why the stream ends
-// (RFC 5040 section 4.8).
+// Terminate is the header of a Terminate message, which tells why the stream
+// ends (RFC 5040 section 4.8).
 type Terminate struct {
 	// Layer is the layer that found the error, 4 bits.
 	Layer uint8
@@ -39,7 +39,7 @@ type Terminate struct {
 	Type uint8
 	// Code is the error code, whose meaning depends on Layer and Type.
 	Code uint8
-	// SegLenValid is the M bit: SegLen means something.
+	// SegLenValid is the M bit: SegLen is valid.
 	SegLenValid bool
 	// SegLen is the length of the DDP segment that was at fault.
 	SegLen uint16
@@ -51,9 +51,9 @@ type Terminate struct {
 	RDMAPHeader []byte
 }
 
-// Append appends the header to b, in the RFC's layout. A DDPHeader or
-// RDMAPHeader longer than its header is cut, so that the whole segment may be
-// given; one that is shorter is left out.
+// Append appends the header to b, in the RFC's layout. DDPHeader and RDMAPHeader
+// may be longer than the header, for example the whole segment: only the header
+// is appended. If one is shorter than its header, it is left out.
 func (t *Terminate) Append(b []byte) []byte {
 	var (
 		ddpHeader   = t.DDPHeader[:ddpHeaderLen(t.DDPHeader)]
@@ -79,10 +79,10 @@ func (t *Terminate) Append(b []byte) []byte {
 }
 
 // ParseTerminate decodes a Terminate header in the RFC's layout. The quoted
-// headers are parts of b, not copies; bytes behind them are ignored.
+// headers are parts of b, not copies. Bytes after them are ignored.
 //
-// If b is too short the error is io.ErrUnexpectedEOF; the fields that were there
-// are filled in nonetheless, so that a botched quotation does not hide the cause.
+// If b is too short, the error is io.ErrUnexpectedEOF. The fields that b contains
+// are set nevertheless, so that an incomplete quotation does not hide the cause.
 func ParseTerminate(b []byte) (Terminate, error) {
 	if len(b) < TerminateLen {
 		return Terminate{}, io.ErrUnexpectedEOF
@@ -90,12 +90,12 @@ func ParseTerminate(b []byte) (Terminate, error) {
 	return parseTerminate(b, b[0]>>4, b[0]&0x0F, b[2])
 }
 
-// parseTerminate decodes b, at least TerminateLen bytes, whose layer, type and
-// HdrCt bits have been found.
+// parseTerminate decodes b, which has at least TerminateLen bytes. The caller has
+// decoded layer, type and HdrCt bits.
 func parseTerminate(b []byte, layer, typ, flags uint8) (Terminate, error) {
 	t := Terminate{Layer: layer, Type: typ, Code: b[1]}
 	b = b[TerminateLen:]
-	// The RFC wants the length present if D is set and valid if M is set.
+	// According to the RFC the length is present if D is set, and valid if M is set.
 	if flags&(hdrSegLen|hdrDDP) != 0 {
 		if len(b) < segLenLen {
 			return t, io.ErrUnexpectedEOF

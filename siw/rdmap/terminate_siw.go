@@ -13,13 +13,14 @@ const (
 )
 
 // ParseTerminateLenient decodes a Terminate header that may also come from the
-// siw driver of Linux. On little-endian hosts siw exchanges the nibbles of the
-// first byte, layer and type, and has the HdrCt bits at the other end of the
-// third. swapped tells that the header was read that way: if HdrCt bits are set
-// in siw's places and none in the RFC's. Where none is set, nothing shows who
-// has sent it, and it is read as the RFC has it; see SIWMeaning.
+// siw driver of Linux. On little-endian hosts siw swaps the two halves of the
+// first byte, layer and type, and has the HdrCt bits at the low end of the third
+// byte. If HdrCt bits are set in siw's places and none in those of the RFC, the
+// header is decoded in siw's layout, and swapped is true. If no HdrCt bit is set,
+// the layout is not known, and the header is decoded in the RFC's layout; see
+// SIWMeaning.
 //
-// Quotations and errors are as with ParseTerminate.
+// Quoted headers and errors are as with ParseTerminate.
 func ParseTerminateLenient(b []byte) (t Terminate, swapped bool, err error) {
 	if len(b) < TerminateLen {
 		return Terminate{}, false, io.ErrUnexpectedEOF
@@ -42,9 +43,10 @@ func ParseTerminateLenient(b []byte) (t Terminate, swapped bool, err error) {
 	return t, true, err
 }
 
-// SIWMeaning returns in words what t, which was read as the RFC has it, means if
-// the siw driver of Linux has sent it; "" if siw sends nothing like it. Without a
-// quotation siw tells of errors of MPA, and of RDMAP and DDP those of type 2.
+// SIWMeaning returns the text of t, which was decoded in the RFC's layout, for
+// the case that the siw driver of Linux has sent it. It returns "" if siw does not
+// send such a Terminate. Without quoted headers siw reports errors of MPA, and
+// errors of type 2 of RDMAP and DDP.
 func SIWMeaning(t *Terminate) string {
 	if t.SegLenValid || t.DDPHeader != nil || t.RDMAPHeader != nil ||
 		t.Layer == t.Type || t.Layer != LayerMPA && t.Type != LayerMPA || !assigned(t.Type, t.Layer, t.Code) {

@@ -8,10 +8,11 @@ import (
 	"github.com/goverbs/goverbs/siw/ddp"
 )
 
-// errType is an error type of a layer, as a Terminate names it.
+// errType is an error type of a layer in a Terminate.
 type errType struct {
 	name string
-	// codes are the assigned codes. If nil, the type has none and any will do.
+	// codes are the assigned codes. If it is nil, the type has no codes, and any
+	// code is valid.
 	codes map[uint8]string
 }
 
@@ -67,7 +68,7 @@ var errTypes = map[[2]uint8]errType{
 	}},
 }
 
-// assigned tells whether an RFC gives the three values of a Terminate a meaning.
+// assigned reports whether an RFC defines the three values of a Terminate.
 func assigned(layer, typ, code uint8) bool {
 	t, ok := errTypes[[2]uint8{layer, typ}]
 	if ok && t.codes != nil {
@@ -76,9 +77,9 @@ func assigned(layer, typ, code uint8) bool {
 	return ok
 }
 
-// TerminateText returns in words what the three values of a Terminate mean, for
-// example "RDMAP remote protection error: invalid STag". Values without a
-// meaning are given as numbers.
+// TerminateText returns the meaning of the three values of a Terminate as text,
+// for example "RDMAP remote protection error: invalid STag". Values that no RFC
+// defines are given as numbers.
 func TerminateText(layer, typ, code uint8) string {
 	t, ok := errTypes[[2]uint8{layer, typ}]
 	if !ok {
