@@ -34,7 +34,7 @@ func (v *vcontext) CreateCompChannel() (verbs.ProviderCompChannel, error) {
 	return &channel{ready: make(chan struct{}, 1), closed: make(chan struct{}), watches: make(map[*watch]int)}, nil
 }
 
-// notify queues an event of q, and reports whether somebody sleeps for it. The caller holds q.mu.
+// notify queues an event of q, and reports whether a goroutine sleeps in Wait. The caller holds q.mu.
 func (ch *channel) notify(q *cq) (woken bool) {
 	ch.mu.Lock()
 	if !q.queued {

@@ -14,16 +14,16 @@ import (
 //
 // A wake-up by the kernel costs one or two system calls. To wake another goroutine costs about the same again, and mostly a
 // second thread. So the goroutine that waits for a completion keeps the watch itself, and while a program polls without pause,
-// no goroutine is woken. But a request of the peer must not wait for a program that does other things. When Reads, atomics or
-// Writes have waited for the program too often, the reader keeps the watch until enough data have arrived: 128 arrivals for
-// each request that waited. docs/architecture.md has the table of transitions.
+// no goroutine is woken. But a request of the peer, or a message for another goroutine, must not wait while the goroutine that
+// keeps the watch does other things. If that happens too often, the reader keeps the watch for the next 128 arrivals for each
+// one that waited. docs/architecture.md has the table of transitions.
 type watch struct {
 	src  source
 	now  func() int64  // clock
 	term time.Duration // leaseTime
 	back chan struct{} // holds a token when a reader that stands aside has to check whether it must return
 
-	events atomic.Uint64 // completion events of the CQs that have woken somebody
+	events atomic.Uint64 // completion events of the CQs for which a goroutine slept
 	armed  atomic.Int32  // CQs that are armed
 	doubt  atomic.Int64  // the debt in arrivals, negative for credit: above 0 the reader keeps the watch; changes under mu
 	over   atomic.Bool   // the watch has ended; set under mu
@@ -110,7 +110,8 @@ func (a *arrivals) add(b arrivals) {
 	a.rest = a.rest || b.rest
 }
 
-// owed is how many of them must not wait for a guest; one at least was for another goroutine if that has been woken.
+// owed returns how many of them must not wait for the poller or waiter: those with requests, and at least one if another
+// goroutine has been woken.
 func (a *arrivals) owed(woken bool) int {
 	if woken {
 		return max(a.asked, 1)
@@ -375,8 +376,8 @@ func (w *watch) alone() bool {
 	return w.keeper == byPoller || w.keeper == byNobody
 }
 
-// distrust adds the debt for n connections whose requests have waited for the poller or waiter. If it is in debt now, the reader
-// keeps the watch.
+// distrust adds the debt for n arrivals that have waited for the poller or waiter although they must not. If there is a debt now,
+// the reader keeps the watch.
 func (w *watch) distrust(n int) {
 	w.mu.Lock()
 	wasQuiet := false

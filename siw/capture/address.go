@@ -9,14 +9,14 @@ import (
 	"net/netip"
 )
 
-// endpoint is one end of connections as the file shows it. Made-up ones have a name, and port 0: each connection of
-// theirs gets a port of its own.
+// endpoint is one end of connections in the file. An endpoint with a made-up address has a name and port 0: each of its
+// connections gets another port.
 type endpoint struct {
 	netip.AddrPort
 	name string
 }
 
-// link names a connection: its two ends, the lower one first.
+// link identifies a connection by its two ends, the lower one first.
 type link struct{ low, high netip.AddrPort }
 
 func linkOf(a, b endpoint) link {
@@ -26,22 +26,22 @@ func linkOf(a, b endpoint) link {
 	return link{a.AddrPort, b.AddrPort}
 }
 
-// book gives endpoints their addresses and makes them up where they are not TCP's.
+// book assigns addresses to endpoints. It makes them up for endpoints that have no TCP address.
 type book struct{ names map[string]netip.AddrPort }
 
 func (b *book) init() { b.names = make(map[string]netip.AddrPort) }
 
-// madeUp are the made-up addresses: those for documentation (RFC 3849), numbered.
+// madeUp is the prefix of the made-up addresses: that for documentation (RFC 3849). They are numbered.
 var madeUp = netip.MustParsePrefix("2001:db8::/32")
 
-// The dynamic ports (RFC 6335), of which made-up endpoints get theirs.
+// The dynamic ports (RFC 6335), from which endpoints with made-up addresses get their ports.
 const (
 	firstPort = 49152
 	ports     = 1<<16 - firstPort
 )
 
-// shown returns the address of one of the two ends of the n-th connection. Wireshark tells the two ends of an iWARP
-// connection apart by their ports, and two connections between the same ports not at all.
+// shown returns the address of one of the two ends of the n-th connection. Wireshark distinguishes the two ends of an iWARP
+// connection by their ports, and does not distinguish two connections between the same ports.
 func (e endpoint) shown(n uint32, end int) netip.AddrPort {
 	if e.name == "" {
 		return e.AddrPort
@@ -49,7 +49,8 @@ func (e endpoint) shown(n uint32, end int) netip.AddrPort {
 	return netip.AddrPortFrom(e.Addr(), uint16(firstPort+(2*n+uint32(end))%ports))
 }
 
-// pair returns the addresses of both ends of a connection. An IP packet has two of the same version, and they differ.
+// pair returns the addresses of both ends of a connection. They are different, and of the same IP version, because one IP packet
+// contains both.
 func (b *book) pair(local, remote net.Addr) (l, r endpoint) {
 	la, lok := tcpAddress(local)
 	ra, rok := tcpAddress(remote)
@@ -63,7 +64,7 @@ func (b *book) pair(local, remote net.Addr) (l, r endpoint) {
 	return b.named(ln), b.named(rn)
 }
 
-// tcpAddress returns the address of a TCP endpoint without what is only of local meaning.
+// tcpAddress returns the address of a TCP endpoint without its zone, which has only local meaning.
 func tcpAddress(a net.Addr) (netip.AddrPort, bool) {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok || tcp == nil {
@@ -73,7 +74,7 @@ func tcpAddress(a net.Addr) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port()), ap.Addr().IsValid()
 }
 
-// name returns what an endpoint is called.
+// name returns the name of an endpoint.
 func name(a net.Addr) string {
 	if tcp, ok := a.(*net.TCPAddr); a == nil || ok && tcp == nil {
 		return "unknown"

@@ -13,25 +13,25 @@ import (
 	"github.com/goverbs/goverbs/siw/mpa"
 )
 
-// ackEvery is how much of a stream goes without an acknowledgement by data in the other direction before a packet is made
-// for it.
+// ackEvery is how many bytes of a stream may be unacknowledged. If no data go in the other direction by then, a packet is made
+// that only acknowledges.
 const ackEvery = 128 << 10
 
-// The ends of a connection and what they send.
+// The ends of a connection, and the directions that begin at them.
 const (
 	active  = 0 // sends the Request
 	passive = 1
 )
 
-// connection is what is known of a connection.
+// connection is the state of a connection.
 type connection struct {
 	ends   [2]endpoint
 	shown  [2]netip.AddrPort // their addresses in the file
-	tapped [2]bool           // a NIC on this Writer is at that end
-	flows  [2]flow           // what the ends send
+	tapped [2]bool           // the NIC at that end uses this Writer
+	flows  [2]flow           // the streams that the ends send
 }
 
-// newConnection makes the n-th connection. By its initial sequence numbers Wireshark tells it from an earlier one between
+// newConnection makes the n-th connection. Its initial sequence numbers let Wireshark distinguish it from an earlier one between
 // the same ports.
 func newConnection(first, second endpoint, n uint32) *connection {
 	c := &connection{ends: [2]endpoint{first, second}}
@@ -42,7 +42,7 @@ func newConnection(first, second endpoint, n uint32) *connection {
 	return c
 }
 
-// end returns which end of the connection a NIC is at.
+// end returns the end of the connection with the given local address.
 func (c *connection) end(local endpoint) int {
 	if c.ends[active].AddrPort == local.AddrPort {
 		return active
@@ -50,8 +50,8 @@ func (c *connection) end(local endpoint) int {
 	return passive
 }
 
-// sees notes that a NIC at the given end has sent or received, and returns the direction. It reports false for what has
-// been recorded already, when the other end sent it.
+// sees notes that a NIC at the given end has sent or received bytes, and returns their direction. It reports false if they were
+// recorded already when the other end sent them.
 func (c *connection) sees(local endpoint, out bool) (direction int, ok bool) {
 	i := c.end(local)
 	c.tapped[i] = true
@@ -61,15 +61,15 @@ func (c *connection) sees(local endpoint, out bool) (direction int, ok bool) {
 	return 1 - i, !c.tapped[1-i]
 }
 
-// maxName is how much of the name of an endpoint stands in a comment.
+// maxName is the most bytes of the name of an endpoint in a comment.
 const maxName = 1024
 
 // requestKey is the beginning of the frame that opens a connection (RFC 5044 section 7.1.1).
 const requestKey = "MPA ID Req Frame"
 
-// reopens reports whether p opens another connection between the same ends: it is a Request, and its sender has sent its
-// first frame already. A NIC writes a Request alone, and reads its header alone. What a NIC hears first may be what the
-// other end has just been seen to send.
+// reopens reports whether p opens another connection between the same ends: p is a Request, and its sender has already sent its
+// first frame. A NIC writes a Request alone, and reads its header alone. The first bytes that a NIC receives may be those that
+// were recorded when the other end sent them.
 func (c *connection) reopens(local endpoint, p *siw.Packet) bool {
 	at := c.end(local)
 	from := &c.flows[at]
@@ -96,7 +96,7 @@ func size(pieces [][]byte) (n int) {
 	return n
 }
 
-// prefix returns the first n bytes of pieces, fewer if there are not so many.
+// prefix returns the first n bytes of pieces, or all if there are fewer.
 func prefix(pieces [][]byte, n int) (head []byte) {
 	for _, b := range pieces {
 		if len(head) == n {
@@ -107,7 +107,7 @@ func prefix(pieces [][]byte, n int) (head []byte) {
 	return head
 }
 
-// open writes the three packets that open the connection.
+// open writes the three packets of the TCP handshake.
 func (c *connection) open(w *Writer, t time.Time) {
 	comment := ""
 	for i, e := range c.ends {
@@ -128,14 +128,14 @@ func (c *connection) open(w *Writer, t time.Time) {
 	c.acknowledge(w, active, t)
 }
 
-// acknowledge writes a packet without data from an end that acknowledges what the other has sent.
+// acknowledge writes a packet without data, with which an end acknowledges the bytes of the other end.
 func (c *connection) acknowledge(w *Writer, from int, t time.Time) {
 	other := &c.flows[1-from]
 	w.write(packet{time: t, from: c.shown[from], to: c.shown[1-from], seq: c.flows[from].seq, ack: other.seq, answer: true})
 	other.acked = other.seq
 }
 
-// send writes bytes of one direction as packets. last tells that a frame or an FPDU ends with them.
+// send writes bytes of one direction as packets. last says that they end a frame or an FPDU.
 func (c *connection) send(w *Writer, i int, b []byte, last bool) {
 	f, other := &c.flows[i], &c.flows[1-i]
 	if f.phase == inFPDU {

@@ -12,33 +12,33 @@ import (
 	"github.com/goverbs/goverbs/siw/mpa"
 )
 
-// phase is what a stream consists of at the moment.
+// phase is the kind of data that a stream carries at the moment.
 type phase uint8
 
 const (
-	inFrame phase = iota // the frame at its beginning
-	inFPDU               // FPDUs, to its end
-	inRaw                // something that is not MPA, to its end
+	inFrame phase = iota // the frame at the beginning
+	inFPDU               // FPDUs, to the end
+	inRaw                // data that are not MPA, to the end
 )
 
 // maxUnit is the length of the largest FPDU that a length field can announce, with its markers.
 var maxUnit = mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))
 
-// flow is one direction of a connection. It is cut into units: frames and FPDUs, each of which becomes a packet, since
-// Wireshark does not look for FPDUs behind a frame in the same packet, and with markers not for more than one FPDU.
+// flow is one direction of a connection. It is divided into units: frames and FPDUs. Each unit becomes a packet, because Wireshark
+// finds no FPDUs after a frame in the same packet, and with markers only one FPDU in a packet.
 type flow struct {
 	seq     uint32    // the sequence number of the next byte
-	acked   uint32    // how far the other end has acknowledged
-	time    time.Time // when the last bytes came
+	acked   uint32    // the sequence number up to which the other end has acknowledged
+	time    time.Time // when the last bytes arrived
 	phase   phase
 	markers bool   // FPDUs have markers
 	pos     uint64 // position of the next byte in the stream of FPDUs
-	left    int    // bytes missing of the unit whose beginning has been written
-	part    []byte // the beginning of a unit, not written; nil if there is none
+	left    int    // missing bytes of a unit whose beginning has been written
+	part    []byte // the beginning of a unit, not written yet; nil if there is none
 }
 
-// want returns how many bytes the unit has that begins with b, as far as b tells: while it is more than len(b), there
-// must be more bytes. Of a unit whose beginning has been written only the rest counts.
+// want returns the length of the unit that begins with b, or a lower bound while b does not tell the length. While it is more than
+// len(b), the unit is not complete. For a unit whose beginning has been written, only the rest counts.
 func (f *flow) want(b []byte) int {
 	switch {
 	case f.left > 0:
@@ -61,7 +61,7 @@ func (f *flow) want(b []byte) int {
 	return n
 }
 
-// fpdu returns how many bytes the FPDU has that begins with b, and whether b tells.
+// fpdu returns the length of the FPDU that begins with b, and whether b tells it.
 func (f *flow) fpdu(b []byte) (n int, known bool) {
 	prefix := 0
 	if f.markers {
@@ -77,11 +77,11 @@ func (f *flow) fpdu(b []byte) (n int, known bool) {
 	return n, true
 }
 
-// add takes a run of bytes of direction i and writes the units that are complete.
+// add adds the bytes of p to direction i and writes the units that are complete.
 func (w *Writer) add(c *connection, i int, p *siw.Packet) {
 	f := &c.flows[i]
 	f.time = p.Time
-	// What comes in one run is put together in the scratch, what takes several in memory of its own.
+	// A unit that arrives in one packet is assembled in scratch; one that takes several packets has separate memory.
 	unit, own := w.scratch[:0], false
 	if f.part != nil {
 		w.held -= f.releasable()
@@ -120,7 +120,7 @@ func (w *Writer) unit(c *connection, i int, b []byte) {
 	if f.phase != inFrame {
 		return
 	}
-	// The frame of one end says what the other sends: markers if it wants them.
+	// The frame of one end says whether the other end sends markers.
 	frame, _, err := mpa.ParseFrame(b)
 	if err != nil || frame.Reply != (i == passive) {
 		f.phase = inRaw
@@ -130,7 +130,7 @@ func (w *Writer) unit(c *connection, i int, b []byte) {
 	c.flows[1-i].markers = frame.Markers
 }
 
-// releasable returns how many bytes release can write: those of an FPDU whose length is known.
+// releasable returns how many bytes release can write: the beginning of an FPDU whose length is known.
 func (f *flow) releasable() int {
 	if f.phase != inFPDU || f.part == nil {
 		return 0
@@ -141,7 +141,8 @@ func (f *flow) releasable() int {
 	return len(f.part)
 }
 
-// release writes the parts that a connection holds. Those whose length is not known yet stay, unless nothing more comes.
+// release writes the beginnings of units that a connection holds. If the length of a unit is not known yet, it is written only
+// with last, which says that no more bytes follow.
 func (w *Writer) release(c *connection, last bool) {
 	for i := range c.flows {
 		f := &c.flows[i]

@@ -17,10 +17,10 @@ import (
 const (
 	// headerLen is the length of the headers of IPv4 and TCP without options.
 	headerLen = 20 + 20
-	// maxPayload is how many bytes of a stream a packet holds at most: what fits into the length field of IPv4. Such a
-	// segment size is announced, as on a loopback interface.
+	// maxPayload is the most bytes of a stream in a packet, which the length field of IPv4 limits. The packets of the handshake
+	// announce it as the segment size, as on a loopback interface.
 	maxPayload = 1<<16 - 1 - headerLen
-	// window and windowScale make a window that no sender fills: 1 GiB (RFC 7323).
+	// window and windowScale give a window of 1 GiB, which no sender fills (RFC 7323).
 	window      = 1<<16 - 1
 	windowScale = 14
 	hopLimit    = 64
@@ -38,8 +38,7 @@ type packet struct {
 	comment  string
 }
 
-// packetWriter makes packets and writes them. The link type is raw IP, so that there are no link-layer addresses to make
-// up.
+// packetWriter makes packets and writes them. The link type is raw IP, so that no link-layer addresses are needed.
 type packetWriter struct {
 	ng  *pcapgo.NgWriter
 	buf gopacket.SerializeBuffer
@@ -48,7 +47,7 @@ type packetWriter struct {
 	tcp layers.TCP
 }
 
-// init writes the head of the file.
+// init writes the header of the file.
 func (w *packetWriter) init(out *bufio.Writer, cfg Config) (err error) {
 	w.buf = gopacket.NewSerializeBufferExpectedSize(headerLen+20+maxPayload, 0)
 	w.ng, err = pcapgo.NewNgWriterInterface(out,

@@ -14,26 +14,26 @@ import (
 
 // Implementation constants.
 const (
-	// bufferSize is how much is collected before it is written.
+	// bufferSize is how many bytes are collected before they are written.
 	bufferSize = 64 << 10
-	// maxText is what the length field of an option in a file can express.
+	// maxText is the largest length of an option in a file, which a 16-bit field gives.
 	maxText = 1<<16 - 1
-	// maxHeld bounds what is held of FPDUs whose rest has not come, over all connections. When it is more, the parts are
-	// written as they are.
+	// maxHeld limits the bytes of incomplete FPDUs of all connections. If there are more, the incomplete FPDUs are written as
+	// they are.
 	maxHeld = 4 << 20
 )
 
-// Config is what a Writer can be told. The zero value has every default.
+// Config is the configuration of a Writer. The zero value has all defaults.
 type Config struct {
 	// Name is the name of the interface in the file, such as the device's (default "siw"; at most 65,535 bytes).
 	Name string
-	// Comment stands in the head of the file (default: that the headers are made up; at most 65,535 bytes).
+	// Comment is a comment in the header of the file (default: that the headers are made up; at most 65,535 bytes).
 	Comment string
 }
 
 const defaultComment = "Streams of a user-space iWARP RNIC: bytes, addresses and times are real, TCP/IP headers are made up."
 
-// fill checks cfg and puts the defaults in.
+// fill checks cfg and returns it with the defaults filled in.
 func (cfg Config) fill() (Config, error) {
 	for _, f := range []struct {
 		name, fill string
@@ -53,26 +53,26 @@ func (cfg Config) fill() (Config, error) {
 	return cfg, nil
 }
 
-// Writer writes a pcapng file. It is a siw.Tap, for one NIC or for several. All methods may be called at the same time.
+// Writer writes a pcapng file. It is a siw.Tap for one or several NICs. All methods may be called concurrently.
 //
-// It remembers every connection that it has seen, with a few hundred bytes, and the beginning of at most one FPDU for
-// each direction; of those no more than 4 MiB in all.
+// It keeps a few hundred bytes for every connection that it has seen, and at most one incomplete FPDU for each direction; these
+// take at most 4 MiB together.
 type Writer struct {
-	mu      sync.Mutex // guards what follows; it is held while the file is written, so that the NICs wait for it
+	mu      sync.Mutex // guards the fields below; held while the file is written, so the NICs wait for that
 	packets packetWriter
 	book    book
 	conns   map[link]*connection
 	seen    uint32 // connections that have begun
-	scratch []byte // for FPDUs that come in one run
-	held    int    // bytes in the parts that flow.release can write
-	err     error  // the first error of writing: nothing is written after it
+	scratch []byte // for FPDUs that arrive in one packet
+	held    int    // sum of flow.releasable
+	err     error  // the first write error; nothing is written after it
 	closed  bool
 }
 
 var _ siw.Tap = (*Writer)(nil)
 
-// New begins a file on w. It fails if cfg is wrong or the head of the file cannot be written. The Writer calls w.Write for one piece after
-// the other, from the goroutines of the NICs, which wait for it; w stays the caller's, who closes it after the Writer.
+// New begins a file on w. It fails if cfg is invalid or the header of the file cannot be written. The goroutines of the NICs call
+// w.Write, one at a time, and wait for it. The caller closes w after the Writer.
 func New(w io.Writer, cfg Config) (*Writer, error) {
 	cfg, err := cfg.fill()
 	if err != nil {
@@ -86,10 +86,10 @@ func New(w io.Writer, cfg Config) (*Writer, error) {
 	return c, nil
 }
 
-// writeError says whose error it is.
+// writeError adds the context to a write error.
 func writeError(err error) error { return fmt.Errorf("capture: write: %w", err) }
 
-// Packet implements siw.Tap. After Close, or after an error of writing, it does nothing.
+// Packet implements siw.Tap. After Close or a write error it does nothing.
 func (w *Writer) Packet(p *siw.Packet) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +103,7 @@ func (w *Writer) Packet(p *siw.Packet) {
 	}
 }
 
-// connection returns the connection that p belongs to, a new one if p opens it.
+// connection returns the connection to which p belongs, a new one if p opens it.
 func (w *Writer) connection(local, remote endpoint, p *siw.Packet) *connection {
 	l := linkOf(local, remote)
 	c := w.conns[l]
@@ -124,7 +124,7 @@ func (w *Writer) connection(local, remote endpoint, p *siw.Packet) *connection {
 	return c
 }
 
-// write writes one packet and keeps the error.
+// write writes one packet and records the error.
 func (w *Writer) write(p packet) {
 	if w.err != nil {
 		return
@@ -134,7 +134,7 @@ func (w *Writer) write(p packet) {
 	}
 }
 
-// flush writes what is buffered.
+// flush writes the buffered bytes.
 func (w *Writer) flush() error {
 	if w.err == nil {
 		if err := w.packets.ng.Flush(); err != nil {
@@ -144,8 +144,8 @@ func (w *Writer) flush() error {
 	return w.err
 }
 
-// Flush writes everything that is buffered, and the beginnings of FPDUs whose rest has not come, so that the file can be
-// read. It returns the first error of writing, and one that Is verbs.ErrClosed after Close.
+// Flush writes all buffered bytes, and incomplete FPDUs, so that the file can be read. It returns the first write error. After
+// Close its error Is verbs.ErrClosed.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,15 +156,15 @@ func (w *Writer) Flush() error {
 	return w.flush()
 }
 
-// Err returns the first error of writing, nil if there was none so far.
+// Err returns the first write error, nil if there has been none.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Close completes the file. What NICs send and receive afterwards is not recorded. It returns the first error of writing,
-// each time that it is called. It does not close the file, which is the caller's.
+// Close completes the file. Bytes that NICs send and receive afterwards are not recorded. Every call returns the first write
+// error. Close does not close the underlying file; the caller does.
 func (w *Writer) Close() error {
 	if w == nil {
 		return nil

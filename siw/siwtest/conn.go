@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// conn is one end of a Link, a net.Conn that behaves as a TCP socket does.
+// conn is one end of a Link: a net.Conn that behaves like a TCP socket.
 type conn struct {
 	link          *Link
 	local, remote Addr
@@ -69,7 +69,7 @@ func (c *conn) writeLocked(b []byte) (n int, err error) {
 			return n, nil
 		}
 		if c.out.gone {
-			// Nobody will read it: the peer's host answers with a reset.
+			// The reader has closed its end: the peer's host answers with a reset.
 			c.link.cut()
 			continue
 		}
@@ -81,7 +81,7 @@ func (c *conn) writeLocked(b []byte) (n int, err error) {
 	}
 }
 
-// usable returns why an operation on the end cannot go on, if so. The caller holds link.mu.
+// usable returns the error of an operation on the end, nil if it can continue. The caller holds link.mu.
 func (c *conn) usable(op string, d *deadline) error {
 	switch {
 	case c.closed:
@@ -94,7 +94,7 @@ func (c *conn) usable(op string, d *deadline) error {
 	return nil
 }
 
-// CloseWrite ends the stream to the peer: it reads io.EOF after what has been written.
+// CloseWrite ends the stream to the peer, which reads io.EOF after the bytes that have been written.
 func (c *conn) CloseWrite() error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -108,8 +108,8 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close implements net.Conn. As with a socket, what has come in and was not read makes it a reset, and so does what the
-// peer writes afterwards; what was written before is still delivered otherwise.
+// Close implements net.Conn. As with a socket, it resets the connection if unread bytes are there, and later if the peer writes
+// afterwards. Otherwise the peer still gets the bytes that were written before.
 func (c *conn) Close() error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -157,11 +157,11 @@ func (c *conn) setDeadlines(t time.Time, ds ...*deadline) error {
 
 // deadline is a read or write deadline. It is guarded by the link's mu.
 type deadline struct {
-	timer  *time.Timer // nil = none runs
+	timer  *time.Timer // nil = no deadline
 	passed bool
 }
 
-// set replaces the deadline; the zero time is none. Operations in progress notice.
+// set replaces the deadline, also for operations in progress; the zero time means no deadline.
 func (d *deadline) set(l *Link, t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
@@ -173,7 +173,7 @@ func (d *deadline) set(l *Link, t time.Time) {
 		timer = time.AfterFunc(time.Until(t), func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			// Another deadline may have been set after this one had fired.
+			// Another deadline may have been set after this timer had fired.
 			if d.timer == timer {
 				d.passed = true
 				l.changed.Broadcast()

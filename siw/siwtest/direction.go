@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Direction is one direction of a connection. What its methods arrange happens at the given offset: the number of bytes
-// that the sender has written before, from the beginning of the connection, MPA frames included. Inserted bytes do not
-// count. What is arranged for an offset that has been read already happens at once, or, if it would change that byte,
-// not at all. All methods may be called concurrently.
+// Direction is one direction of a connection. Its methods set up faults at an offset: the number of bytes that the sender has
+// written before, from the beginning of the connection, including MPA frames, without inserted bytes. A fault at an offset that
+// has been read already happens at once, or not at all if it would change bytes that have been read. All methods may be called
+// concurrently.
 type Direction struct {
 	link   *Link
-	buffer int // bytes that are held
+	buffer int // most bytes in queue
 
 	// Guarded by link.mu.
-	queue   []parcel // written, not read
-	queued  int      // bytes in it
+	queue   []parcel // written, not read yet
+	queued  int      // bytes in queue
 	written int64
 	read    int64 // offset of the next byte to be read
 	fin     bool  // the sender has ended the stream
@@ -31,20 +31,20 @@ type Direction struct {
 	delay   time.Duration
 	flips   map[int64]byte
 	inserts []insert // by offset
-	cutAt   int64    // noOffset = not
-	endAt   int64    // noOffset = not
+	cutAt   int64    // noOffset = never
+	endAt   int64    // noOffset = never
 }
 
-// noOffset stands for an offset that no stream reaches.
+// noOffset is an offset that no stream reaches.
 const noOffset = math.MaxInt64
 
-// parcel is what one write, or part of one, has put into the queue; without bytes it is the end of the stream.
+// parcel is the bytes of one write, or of a part of it, in the queue. A parcel without bytes is the end of the stream.
 type parcel struct {
 	b   []byte
 	due time.Time // zero = at once
 }
 
-// insert is what goes between the bytes of the sender, before the one at its offset.
+// insert is bytes to insert before the sender's byte at an offset.
 type insert struct {
 	at int64
 	b  []byte
@@ -54,14 +54,14 @@ func newDirection(l *Link, buffer int) *Direction {
 	return &Direction{link: l, buffer: buffer, flips: make(map[int64]byte), cutAt: noOffset, endAt: noOffset}
 }
 
-// Written returns the number of bytes that the sender has written: the offset of the next one.
+// Written returns the number of bytes that the sender has written, which is the offset of the next byte.
 func (d *Direction) Written() int64 {
 	d.link.mu.Lock()
 	defer d.link.mu.Unlock()
 	return d.written
 }
 
-// Corrupt inverts the bits of mask in the byte at offset off. A second call for the same byte adds to the first.
+// Corrupt inverts the bits of mask in the byte at offset off. Several calls for the same byte all take effect.
 func (d *Direction) Corrupt(off int64, mask byte) {
 	d.change(func() {
 		if off >= d.read {
@@ -70,7 +70,7 @@ func (d *Direction) Corrupt(off int64, mask byte) {
 	})
 }
 
-// Insert puts b, which is copied, before the byte at offset off, behind what was inserted there before.
+// Insert inserts a copy of b before the byte at offset off, after bytes that were inserted there earlier.
 func (d *Direction) Insert(off int64, b []byte) {
 	d.change(func() {
 		i := len(d.inserts)
@@ -84,24 +84,24 @@ func (d *Direction) Insert(off int64, b []byte) {
 // CutAt resets the connection, as Link.Cut does, when the bytes before offset off have been read.
 func (d *Direction) CutAt(off int64) { d.change(func() { d.cutAt = off }) }
 
-// EndAt makes the stream end before offset off, for its reader only: what the sender writes from there on is lost, and
-// nobody tells it. With Written as the offset this is a half-close now.
+// EndAt makes the stream end before offset off, for its reader only: bytes that the sender writes from there on are lost, and
+// the sender gets no error. With Written as the offset this is a half-close now.
 func (d *Direction) EndAt(off int64) { d.change(func() { d.endAt = off }) }
 
-// Split makes every Read return at most n bytes, so that a message comes in many pieces (0 = any number again).
+// Split makes every Read return at most n bytes, so that a message arrives in many pieces (0 = no limit again).
 func (d *Direction) Split(n int) { d.change(func() { d.split = n }) }
 
-// Delay makes what is written from now on readable only after t. Bytes keep their order.
+// Delay makes bytes that are written from now on readable only after t. Bytes keep their order.
 func (d *Direction) Delay(t time.Duration) { d.change(func() { d.delay = t }) }
 
-// Stall keeps everything from the reader until Resume: the sender sees a peer that has stopped to read. Its writes wait
-// when the buffer is full.
+// Stall makes the reader get no bytes until Resume. The sender sees a peer that has stopped reading; its writes wait when the
+// buffer is full.
 func (d *Direction) Stall() { d.change(func() { d.stalled = true }) }
 
-// Resume ends what Stall began.
+// Resume ends a Stall.
 func (d *Direction) Resume() { d.change(func() { d.stalled = false }) }
 
-// change changes what is arranged and lets it come to pass.
+// change changes the faults by f and applies those that are due.
 func (d *Direction) change(f func()) {
 	d.link.mu.Lock()
 	defer d.link.mu.Unlock()
@@ -110,7 +110,7 @@ func (d *Direction) change(f func()) {
 	d.link.changed.Broadcast()
 }
 
-// arrive does what is arranged for the offset that has been reached. The caller holds link.mu.
+// arrive applies the faults at the offset that has been reached. The caller holds link.mu.
 func (d *Direction) arrive() {
 	switch {
 	case d.read >= d.cutAt && !d.link.reset:
@@ -120,10 +120,10 @@ func (d *Direction) arrive() {
 	}
 }
 
-// drop forgets what has not been read. The caller holds link.mu.
+// drop drops the unread bytes. The caller holds link.mu.
 func (d *Direction) drop() { d.queue, d.queued = nil, 0 }
 
-// put takes bytes from the sender, as many as there is room for. The caller holds link.mu.
+// put queues bytes of the sender, as many as there is room for, and returns their number. The caller holds link.mu.
 func (d *Direction) put(b []byte) int {
 	if d.read >= d.endAt {
 		d.written += int64(len(b))
@@ -138,7 +138,7 @@ func (d *Direction) put(b []byte) int {
 	return n
 }
 
-// finish takes the end of the stream from the sender. The caller holds link.mu.
+// finish queues the end of the stream. The caller holds link.mu.
 func (d *Direction) finish() {
 	if !d.fin {
 		d.fin = true
@@ -160,8 +160,8 @@ func (d *Direction) post(b []byte) {
 	d.link.changed.Broadcast()
 }
 
-// take moves what can be read now into b, which is not empty. It returns 0 and no error if that is nothing, and io.EOF at
-// the end of the stream. The caller holds link.mu.
+// take moves the bytes that can be read now into b, which is not empty. It returns 0 and no error if there are none, and io.EOF
+// at the end of the stream. The caller holds link.mu.
 func (d *Direction) take(b []byte) (n int, err error) {
 	if d.stalled {
 		return 0, nil
@@ -184,7 +184,7 @@ func (d *Direction) take(b []byte) (n int, err error) {
 	return 0, err
 }
 
-// next moves bytes that lie together into b. The caller holds link.mu.
+// next moves consecutive bytes into b. The caller holds link.mu.
 func (d *Direction) next(b []byte) (int, error) {
 	stop := min(d.cutAt, d.endAt)
 	if len(d.inserts) > 0 {
@@ -200,7 +200,7 @@ func (d *Direction) next(b []byte) (int, error) {
 	}
 	switch {
 	case d.read >= d.cutAt:
-		return 0, nil // take resets the connection when the bytes before are out
+		return 0, nil // take resets the connection when the bytes before cutAt have been read
 	case d.read >= d.endAt:
 		return 0, io.EOF
 	case len(d.queue) == 0:

@@ -10,9 +10,8 @@ import (
 	"github.com/goverbs/goverbs/siw/rdmap"
 )
 
-// FailBuild returns hooks, for siw.Config.Hooks, that make the building of a NIC's n-th message with opcode op fail, counted
-// from 1 over all its connections. The NIC ends that connection with Terminate 0/0/00 instead of the message
-// (RFC 7306 section 8.1).
+// FailBuild returns hooks for siw.Config.Hooks: the NIC fails to build its n-th message with opcode op, counted from 1 over all
+// its connections. Instead of the message it sends Terminate 0/0/00, which ends that connection (RFC 7306 section 8.1).
 func FailBuild(op rdmap.Opcode, n int) testhook.Hooks {
 	var built atomic.Int64
 	return testhook.Hooks{Build: func(o rdmap.Opcode) error {

@@ -9,13 +9,13 @@ import (
 
 // Link is one connection of a wire. All methods may be called concurrently.
 type Link struct {
-	// ToListener carries what the side that dialled writes, ToDialer what the side that listened does.
+	// ToListener carries the bytes of the side that dialled, ToDialer those of the side that listened.
 	ToListener, ToDialer *Direction
 
 	dialer, listener *conn
 
-	mu      sync.Mutex // guards everything of the connection: the link, its directions and its two ends
-	changed sync.Cond  // something has changed for which a Read or Write may wait
+	mu      sync.Mutex // guards the link, its directions and its two ends
+	changed sync.Cond  // a waiting Read or Write has to check its condition again
 	reset   bool
 }
 
@@ -29,7 +29,7 @@ func newLink(dialer, listener Addr, buffer int) *Link {
 	return l
 }
 
-// Cut resets the connection: what has not been read is lost, and both sides' reads and writes fail with ECONNRESET.
+// Cut resets the connection: unread bytes are lost, and reads and writes of both sides fail with ECONNRESET.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// backlog is how many connections wait for a listener to accept them. Further ones are refused.
+// backlog is how many connections can wait until a listener accepts them. Further ones are refused.
 const backlog = 1024
 
 // listener is a net.Listener of a wire.
@@ -15,7 +15,7 @@ type listener struct {
 	wire *Wire
 	addr Addr
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	changed sync.Cond
 	waiting []*conn
 	closed  bool
@@ -27,7 +27,7 @@ func newListener(w *Wire, addr Addr) *listener {
 	return l
 }
 
-// offer hands a connection over to whoever accepts; it reports false if nobody will.
+// offer queues a connection for Accept. It reports false if the listener is closed or its queue is full.
 func (l *listener) offer(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close implements net.Listener. Connections that nobody has accepted are cut.
+// Close implements net.Listener. It cuts connections that have not been accepted.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	if l.closed {

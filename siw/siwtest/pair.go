@@ -16,28 +16,28 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// DefaultMem is the size in bytes of an End's memory region where PairConfig.Mem says nothing.
+// DefaultMem is the default of PairConfig.Mem: the size in bytes of an End's memory region.
 const DefaultMem = 64 << 10
 
-// connectLimit bounds Connect and Close of what it made.
+// connectLimit bounds Connect, and the Close of its pair.
 const connectLimit = 30 * time.Second
 
-// AllAccess is every right that a peer can have.
+// AllAccess is all access rights that a peer can have.
 const AllAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
 	verbs.AccessMWBind
 
-// PairConfig describes a pair. The zero value is two NICs and QPs with every default.
+// PairConfig describes a pair. The zero value gives two NICs and QPs with all defaults.
 type PairConfig struct {
-	Wire   *Wire        // what connects them (nil = one of their own)
-	TCP    string       // the address at which B listens over TCP, which then connects them ("" = Wire does)
-	OneNIC bool         // both ends are on one NIC, of A's configuration
+	Wire   *Wire        // the network of the NICs (nil = a new one)
+	TCP    string       // to connect them over TCP: the address at which B listens ("" = over Wire)
+	OneNIC bool         // both ends are on one NIC, with A's configuration
 	A, B   siw.Config   // of the NICs; Network is set to Wire
 	AParam cm.ConnParam // of the side that dials
 	BParam cm.ConnParam // of the side that listens
 	Cap    verbs.QPCap  // of both QPs
 	CQE    int          // of the CQs (0 = verbs.DefaultCQE)
-	OneCQ  bool         // of an end, both queues complete to the same CQ
-	// SharedChannel has the CQs of an end notify End.Channel, with which Do and Next fail: verbs.ErrSharedChannel.
+	OneCQ  bool         // both queues of an end have the same CQ
+	// SharedChannel makes the CQs of an end notify End.Channel. Do and Next then fail with verbs.ErrSharedChannel.
 	SharedChannel bool
 	Mem           int               // bytes of the memory regions (0 = DefaultMem)
 	Access        verbs.AccessFlags // of the memory regions (0 = AllAccess)
@@ -45,27 +45,27 @@ type PairConfig struct {
 	Before func(p *Pair) error
 }
 
-// Pair is two connected QPs, as a rule on NICs of their own. A has dialled, B has listened.
+// Pair is two connected QPs, each on a separate NIC unless OneNIC is set. A has dialled, B has listened.
 type Pair struct {
 	Wire *Wire // nil over TCP
 	Link *Link // the connection; nil over TCP
 	A, B *End
 }
 
-// End is one side of a pair. Its memory region is mapped, not Go memory: the peer's accesses do not bother the race
-// detector.
+// End is one side of a pair. Its memory region is mapped memory, not Go memory, so the race detector ignores accesses by the
+// peer.
 type End struct {
 	NIC            *siw.NIC
 	Context        *verbs.Context
 	PD             *verbs.PD
-	Channel        *verbs.CompChannel // of PairConfig.SharedChannel, otherwise nil
+	Channel        *verbs.CompChannel // nil without PairConfig.SharedChannel
 	SendCQ, RecvCQ *verbs.CQ
 	QP             *verbs.QP
 	MR             *verbs.MR
 	ID             *cm.ID
 }
 
-// NewPair makes a pair. The caller closes it. ctx bounds the making of the connection.
+// NewPair makes a pair. The caller closes it. ctx bounds connection set-up.
 func NewPair(ctx context.Context, cfg PairConfig) (*Pair, error) {
 	p := &Pair{Wire: cfg.Wire, A: &End{}, B: &End{}}
 	if p.Wire == nil && cfg.TCP == "" {
@@ -77,7 +77,7 @@ func NewPair(ctx context.Context, cfg PairConfig) (*Pair, error) {
 	return p, nil
 }
 
-// Connect makes a pair for a test, which fails if that is not possible, and closes it when the test ends.
+// Connect makes a pair for a test, and closes it when the test ends. The test fails if the pair cannot be made.
 func Connect(tb testing.TB, cfg PairConfig) *Pair {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -128,7 +128,7 @@ func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
 	if p.A.ID, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: p.A.Context}); err != nil {
 		return err
 	}
-	// A side that fails ends the wait of the other, where that would not learn it from its peer.
+	// A side that fails ends the wait of the other, which may not learn of the failure from its peer.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	accepted := make(chan error, 1)
@@ -201,8 +201,8 @@ func (e *End) accept(ctx context.Context, ln *cm.Listener, param cm.ConnParam) e
 	return err
 }
 
-// Do posts send requests, the last of them signalled, and waits for the next completion of the send queue, which is that of
-// the last request if all succeed and none of the others is signalled.
+// Do posts send requests, the last of them signalled, and waits for the next completion of the send queue. This is the completion
+// of the last request if all succeed and none of the others is signalled.
 func (e *End) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error) {
 	if len(wrs) == 0 {
 		return verbs.WC{}, fmt.Errorf("siwtest: %w: no request", verbs.ErrInvalid)

@@ -15,26 +15,24 @@ import (
 	"github.com/goverbs/goverbs/siw"
 )
 
-// DefaultBuffer is how many bytes a direction of a connection holds where Wire.Buffer says nothing.
+// DefaultBuffer is the default of Wire.Buffer: how many bytes a direction of a connection holds.
 const DefaultBuffer = 64 << 10
 
-// firstPort is the first port that is given to those who ask for port 0, and to diallers.
+// firstPort is the first port for listeners with port 0 and for diallers.
 const firstPort = 49152
 
-// Wire is a network in memory. It implements siw.Network. All methods may be called concurrently; the fields are set before
+// Wire is an in-memory network. It implements siw.Network. All methods may be called concurrently. The fields must be set before
 // the wire is used.
 type Wire struct {
-	// Buffer is how many bytes a direction holds that have been written and not read, before its writer waits
-	// (0 = DefaultBuffer).
+	// Buffer is how many unread bytes a direction holds before its writer waits (0 = DefaultBuffer).
 	Buffer int
-	// OnDial is called with each new connection before either side has it, to arrange what will happen to it
-	// (nil = nothing).
+	// OnDial is called with each new connection before either side has it, for example to set up its faults (nil = no call).
 	OnDial func(*Link)
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	listeners map[string]*listener
 	links     []*Link
-	ports     int // how many ports have been given away
+	ports     int // how many ports have been assigned
 }
 
 var _ siw.Network = (*Wire)(nil)
@@ -45,14 +43,14 @@ func NewWire() *Wire { return &Wire{listeners: make(map[string]*listener)} }
 // Addr is an address on a wire, "host:port". The host is any name; the port is a decimal number.
 type Addr string
 
-// Network returns "tcp", for which the wire stands in.
+// Network returns "tcp", which the wire replaces.
 func (Addr) Network() string { return "tcp" }
 
 // String returns the address.
 func (a Addr) String() string { return string(a) }
 
-// Listen makes a listener. Port 0 is replaced by a free one; a listener without a host takes calls for every host that has
-// no listener of its own on that port. network is "tcp". ctx bounds the call, which does not wait.
+// Listen makes a listener. Port 0 is replaced by a free port. A listener without a host gets the connections to every host that
+// has no separate listener on that port. network is "tcp". The call does not wait; it fails if ctx is done.
 func (w *Wire) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, &net.OpError{Op: "listen", Net: network, Addr: Addr(address), Err: err}
@@ -74,8 +72,8 @@ func (w *Wire) Listen(ctx context.Context, network, address string) (net.Listene
 	return l, nil
 }
 
-// DialContext makes a connection to a listener. It does not wait for the listener to accept, and fails at once if there is
-// none or if very many connections wait for it. network is "tcp".
+// DialContext makes a connection to a listener. It does not wait until the listener accepts it. It fails at once if there is no
+// listener, or if 1,024 connections wait for it. network is "tcp".
 func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: Addr(address), Err: err}
@@ -107,7 +105,7 @@ func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Co
 	return l.dialer, nil
 }
 
-// Links returns the connections in the order in which they were dialled, those that have ended too.
+// Links returns all connections in the order in which they were dialled, including those that have ended.
 func (w *Wire) Links() []*Link {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,14 +128,14 @@ func (w *Wire) port() string {
 	return strconv.Itoa(firstPort + w.ports - 1)
 }
 
-// remove takes a listener that is being closed out.
+// remove removes a listener that is being closed.
 func (w *Wire) remove(l *listener) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.listeners, string(l.addr))
 }
 
-// split judges the arguments of Listen and DialContext.
+// split checks the arguments of Listen and DialContext.
 func split(ctx context.Context, network, address string) (host, port string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", "", err
