@@ -77,6 +77,9 @@ func (pd *PD) createSRQ(attr SRQAttr) (*SRQ, error) {
 // PD returns the queue's protection domain.
 func (s *SRQ) PD() *PD { return s.pd }
 
+// Attr returns the sizes with which the queue was made, also where Query is not supported.
+func (s *SRQ) Attr() SRQAttr { return s.attr }
+
 // Provider returns the provider's object of the queue.
 func (s *SRQ) Provider() ProviderSRQ { return s.p }
 

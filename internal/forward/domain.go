@@ -90,13 +90,7 @@ func (p *domain) CreateSRQ(owner *verbs.SRQ, attr verbs.SRQAttr) (verbs.Provider
 		return nil, verbs.SRQAttr{}, err
 	}
 	p.ctx.owners.Store(in, owner)
-	s := &srq{p.ctx, in}
-	has, err := in.Query()
-	if err != nil {
-		_ = s.Destroy()
-		return nil, verbs.SRQAttr{}, err
-	}
-	return s, has, nil
+	return &srq{p.ctx, in}, in.Attr(), nil
 }
 
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, error) { return s.in.PostRecv(wrs) }

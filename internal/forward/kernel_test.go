@@ -5,6 +5,7 @@
 package forward_test
 
 import (
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,4 +84,27 @@ func TestUnwrapIsEnoughKernel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSRQWithoutQuery: a device can have shared receive queues that it cannot be asked about, as siw has. The sizes of one are
+// known from when it was made.
+func TestSRQWithoutQuery(t *testing.T) {
+	wrapped, bare := fake(t, "fake1", 2)
+	var attrs []verbs.SRQAttr
+	for _, dev := range []*verbs.Device{bare, wrapped} {
+		ctx, err := dev.Open()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, ctx.CloseAll()) }()
+		pd, err := ctx.AllocPD()
+		require.NoError(t, err)
+		fakeverbs.Fail("ibv_query_srq", 1, syscall.EOPNOTSUPP)
+		s, err := pd.CreateSRQ(verbs.SRQAttr{MaxWR: 33, MaxSGE: 2})
+		require.NoError(t, err)
+		attrs = append(attrs, s.Attr())
+		_, err = s.Query()
+		require.ErrorIs(t, err, verbs.ErrNotSupported)
+	}
+	require.GreaterOrEqual(t, attrs[0].MaxWR, 33)
+	require.GreaterOrEqual(t, attrs[0].MaxSGE, 2)
+	require.Equal(t, attrs[0], attrs[1])
 }
