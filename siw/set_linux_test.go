@@ -51,8 +51,9 @@ func TestSetRemoved(t *testing.T) {
 		s.slots[i].gen++
 	}
 	a, more := s.take()
-	require.Zero(t, a.conns)
+	require.Equal(t, arrivals{rest: true}, a)
 	require.True(t, more)
+	require.Equal(t, arrivals{rest: true}, s.poll())
 	for _, full := range []bool{true, false} {
 		s.full.Store(full)
 		var conns [setEvents]*conn
@@ -76,9 +77,15 @@ func TestSetPlaces(t *testing.T) {
 	s.remove(c)
 	require.ElementsMatch(t, []*conn{a, b}, s.reports(t))
 	require.ElementsMatch(t, []*conn{b, c}, other.reports(t))
+	d, e := stub(t), stub(t)
+	require.NoError(t, other.add(d))
+	require.NoError(t, other.add(e))
+	require.ElementsMatch(t, []*conn{b, c, d, e}, other.reports(t))
+	was := s.slots[s.at[a]]
 	s.remove(a)
 	require.Equal(t, []*conn{b}, s.reports(t))
 	require.NoError(t, s.add(c))
+	require.NotEqual(t, was.gen, s.slots[s.at[c]].gen, "an event of a would be taken for one of c")
 	require.Len(t, s.slots, 2)
 	require.ElementsMatch(t, []*conn{b, c}, s.reports(t))
 	require.Error(t, s.add(c), "it is there already")
@@ -88,12 +95,60 @@ func TestSetPlaces(t *testing.T) {
 	require.ElementsMatch(t, []*conn{a, b, c}, s.reports(t))
 }
 
+// TestSetFull: when one turn has brought much, the next is for fewer connections.
+func TestSetFull(t *testing.T) {
+	s := newEpollSet(t, stub(t), stub(t), stub(t))
+	defer s.close()
+	seen := make(map[*conn]bool)
+	for _, n := range []int{turnBytes + 1, turnBytes} {
+		s.filled(arrivals{bytes: n})
+		var conns [setEvents]*conn
+		k, rest := s.ready(&conns)
+		if n > turnBytes {
+			require.Equal(t, fullEvents, k)
+			require.True(t, rest)
+			k, _ = s.ready(&conns)
+			require.Equal(t, fullEvents, k)
+		}
+		for _, c := range conns[:k] {
+			seen[c] = true
+		}
+	}
+	require.Len(t, seen, 3)
+}
+
+// TestSetEnded takes out connections that have ended, or on which nothing more will arrive: the kernel would report them for ever.
+func TestSetEnded(t *testing.T) {
+	a, b, c, d := stub(t), stub(t), stub(t), stub(t)
+	s := newEpollSet(t, a, b, c, d)
+	defer s.close()
+	a.dead.Store(true)
+	s.spent(a)
+	b.atEOF.Store(true)
+	s.spent(b)
+	s.spent(c)
+	require.ElementsMatch(t, []*conn{c, d}, s.reports(t))
+	c.dead.Store(true)
+	d.dead.Store(true)
+	s.remove(c)
+	a0, more := s.take()
+	require.Zero(t, a0)
+	require.True(t, more)
+	require.Empty(t, s.reports(t))
+	require.NoError(t, s.add(c))
+	require.Zero(t, s.poll())
+	require.Empty(t, s.reports(t))
+}
+
 // TestSetClosed uses a set that is closed, whose descriptor is another epoll instance's by then.
 func TestSetClosed(t *testing.T) {
 	c := stub(t)
+	before := descriptors(t)
 	s := newEpollSet(t, c)
 	fd := s.fd
+	require.Len(t, descriptors(t), len(before)+2)
 	s.close()
+	require.Equal(t, before, descriptors(t))
 	next := newEpollSet(t, c)
 	defer next.close()
 	for extra := next.fd; extra != fd && extra < fd; { // the lowest that is free
@@ -132,6 +187,22 @@ func TestWatchesMoveFails(t *testing.T) {
 		other.remove(c)
 	}
 	require.Empty(t, other.reports(t))
+}
+
+// TestGateShut: a gate that is shut is not readable, whatever its member is, and one that is opened again tells what has come.
+func TestGateShut(t *testing.T) {
+	g, err := newGate(stub(t).s.(*tcpStream).fd)
+	require.NoError(t, err)
+	defer g.close()
+	for range 2 {
+		for on, n := range map[bool]int{true: 0, false: 1} {
+			require.True(t, g.shut(on))
+			var evs [1]unix.EpollEvent
+			k, err := unix.EpollWait(g.fd, evs[:], 0)
+			require.NoError(t, err)
+			require.Equal(t, n, k)
+		}
+	}
 }
 
 // TestGatePollable nests epoll instances until the kernel takes no more: what the runtime's poller has not taken is no gate, since

@@ -35,8 +35,12 @@ func TestTurnLine(t *testing.T) {
 	first := turns[0]
 	first.spend(turnBytes-1, &b)
 	require.False(t, first.has, "a goroutine with little to do needs no place")
+	first.end()
+	first.spend(turnBytes-1, &b)
+	require.False(t, first.has, "it is done each time")
 	first.spend(1, &b)
 	require.True(t, first.has)
+	require.Zero(t, first.bytes, "the next turn has begun")
 	order := make(chan int, 4)
 	var waiting sync.WaitGroup
 	for i := 1; i < len(turns); i++ {

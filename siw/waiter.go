@@ -90,7 +90,7 @@ func (ch *channel) called() bool {
 func (ch *channel) soleSleeperCalled() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.sleepers <= 1 && (ch.shut || len(ch.queue) > 0)
+	return ch.sleepers <= 1 && len(ch.queue) > 0
 }
 
 // crowded reports whether more than one goroutine sleeps in Wait.

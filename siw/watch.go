@@ -258,7 +258,7 @@ func (w *watch) recallLocked() (wasQuiet bool) {
 	if w.keeper == byReader || w.keeper == byWaiter {
 		return false
 	}
-	if wasQuiet = w.keeper == byPoller; wasQuiet && !w.over.Load() {
+	if wasQuiet = w.keeper == byPoller; wasQuiet {
 		w.src.quiet(false)
 	}
 	w.announced.Store(true)
@@ -269,7 +269,7 @@ func (w *watch) recallLocked() (wasQuiet bool) {
 
 // startLease arranges that expire is called after the lease time. The caller holds mu.
 func (w *watch) startLease() {
-	if w.leased || w.over.Load() {
+	if w.leased {
 		return
 	}
 	w.leased = true

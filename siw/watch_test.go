@@ -26,8 +26,10 @@ type scene struct {
 	message bool // they are messages for the program
 	wakes   bool // they wake another goroutine
 	silent  bool
-	endless bool   // there is always more
-	between func() // called once, between two looks at what has arrived
+	rest    bool          // there may be connections that were left out
+	slow    time.Duration // how long it takes to receive
+	endless bool          // there is always more
+	between func()        // called once, between two looks at what has arrived
 	yields  yielder
 	nudge   chan struct{} // holds a token when wait has to call its function
 }
@@ -84,7 +86,8 @@ func (s *scene) take() (a arrivals, more bool) {
 func (s *scene) poll() (a arrivals) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.conns, s.waiting = s.waiting, 0
+	a.conns, s.waiting, a.rest = s.waiting, 0, s.rest
+	s.time += int64(s.slow)
 	if !s.message {
 		a.asked = a.conns
 	}
@@ -238,6 +241,37 @@ func TestWatchReader(t *testing.T) {
 		require.False(t, s.w.stepAside())
 		s.is(byReader)
 	})
+	t.Run("another CQ of the channel is armed", func(t *testing.T) {
+		s := newScene(t)
+		s.sleeps(s.ch)
+		s.w.armed.Add(1)
+		s.ch.armed.Add(1)
+		s.event(s.ch)
+		require.True(t, s.w.stepAside())
+	})
+	t.Run("who wanted it has not come again", func(t *testing.T) {
+		s := newScene(t)
+		s.nobody()
+		s.w.recall()
+		s.event(s.ch)
+		require.False(t, s.w.stepAside())
+	})
+	t.Run("wakes somebody in place of the poller", func(t *testing.T) {
+		s := newScene(t)
+		s.sleeps(s.ch)
+		s.busyPolled()
+		s.event(s.ch)
+		require.False(t, s.w.stepAside())
+		s.is(byPoller)
+	})
+	t.Run("polled in time", func(t *testing.T) {
+		s := newScene(t)
+		s.polls(1)
+		s.w.doubt.Store(2)
+		s.arrive()
+		s.polls(1)
+		require.EqualValues(t, 1, s.w.doubt.Load())
+	})
 	t.Run("no guest is trusted", func(t *testing.T) {
 		s := newScene(t)
 		s.w.doubt.Store(1)
@@ -372,14 +406,20 @@ func TestWatchWaiter(t *testing.T) {
 		s := newScene(t)
 		s.waiter()
 		s.polls(3 * busyPolls)
+		s.pass(2 * absence)
+		s.arrive()
+		s.polls(1)
 		s.is(byWaiter)
+		require.LessOrEqual(t, s.w.doubt.Load(), int64(0), "the waiter would have received it")
 	})
 	t.Run("stays longer than the lease", func(t *testing.T) {
 		s := newScene(t)
 		s.waiter()
+		s.arrive()
 		s.w.expire()
 		s.w.expire()
 		s.is(byWaiter)
+		require.Equal(t, 1, s.waiting, "it is the waiter's")
 	})
 	t.Run("was late", func(t *testing.T) {
 		s := newScene(t)
@@ -391,6 +431,18 @@ func TestWatchWaiter(t *testing.T) {
 		s.ch.keep(context.Background(), s.w)
 		s.is(byReader)
 		require.EqualValues(t, trust, s.w.doubt.Load())
+	})
+	t.Run("was late, more comes later", func(t *testing.T) {
+		for rest, doubt := range map[bool]int64{true: trust, false: -1} {
+			s := newScene(t)
+			s.nobody()
+			s.pass(2 * absence)
+			require.True(t, s.sleeps(s.ch))
+			s.endless, s.rest = true, rest
+			s.between = func() { s.arrive(); s.event(s.ch) }
+			s.ch.keep(context.Background(), s.w)
+			require.Equal(t, doubt, s.w.doubt.Load(), "not all was received at first: %v", rest)
+		}
 	})
 	t.Run("was away for nothing", func(t *testing.T) {
 		s := newScene(t)
@@ -541,6 +593,42 @@ func TestWatchPoller(t *testing.T) {
 		s.polls(1)
 		s.is(byPoller)
 	})
+	t.Run("is late, and does not receive all at once", func(t *testing.T) {
+		s := newScene(t)
+		s.busyPolled()
+		s.message, s.rest = true, true
+		s.arrive()
+		s.pass(2 * absence)
+		s.polls(2)
+		s.is(byPoller)
+		s.message, s.rest = false, false
+		s.arrive()
+		s.polls(1)
+		s.is(byReader)
+	})
+	t.Run("is late for several", func(t *testing.T) {
+		s := newScene(t)
+		s.busyPolled()
+		for range 3 {
+			s.arrive()
+		}
+		s.pass(2 * absence)
+		s.polls(1)
+		require.EqualValues(t, 3*trust, s.w.doubt.Load())
+	})
+	t.Run("takes long to receive", func(t *testing.T) {
+		s := newScene(t)
+		s.busyPolled()
+		for range 3 {
+			s.slow = 2 * absence
+			s.arrive()
+			s.polls(1)
+			s.slow = 0
+			s.arrive()
+			s.polls(1)
+		}
+		s.is(byPoller)
+	})
 	t.Run("is late for another goroutine's message", func(t *testing.T) {
 		s := newScene(t)
 		s.busyPolled()
@@ -652,4 +740,53 @@ func TestWatchEnds(t *testing.T) {
 			require.False(t, s.silent)
 		})
 	}
+}
+
+// follower is a context that counts who follows it (context.AfterFunc).
+type follower struct {
+	context.Context
+	done         chan struct{}
+	began, ended int
+}
+
+func (f *follower) Done() <-chan struct{} { return f.done }
+
+func (f *follower) AfterFunc(func()) (stop func() bool) {
+	f.began++
+	return func() bool { f.ended++; return true }
+}
+
+// TestWatchFollows: waits of one context follow it once; another one, or the end of the watch, ends that.
+func TestWatchFollows(t *testing.T) {
+	newFollower := func() *follower {
+		return &follower{Context: context.Background(), done: make(chan struct{})}
+	}
+	a, b, c := newFollower(), newFollower(), newFollower()
+	s := newScene(t)
+	s.nobody()
+	wait := func(ctx context.Context) {
+		require.True(t, s.sleeps(s.ch))
+		s.event(s.ch)
+		s.ch.keep(ctx, s.w)
+		s.awakes(s.ch)
+	}
+	wait(a)
+	wait(a)
+	wait(context.Background())
+	wait(a)
+	require.Equal(t, []int{1, 0}, []int{a.began, a.ended})
+	wait(b)
+	require.Equal(t, []int{1, 1, 1, 0}, []int{a.began, a.ended, b.began, b.ended})
+	s.w.stop()
+	require.Equal(t, []int{1, 1, 1, 1}, []int{a.began, a.ended, b.began, b.ended})
+
+	s = newScene(t)
+	s.nobody()
+	s.endless, s.between = true, func() {
+		s.w.stop()
+		require.Zero(t, c.ended, "it is the waiter's")
+	}
+	require.True(t, s.sleeps(s.ch))
+	s.ch.keep(c, s.w)
+	require.Equal(t, []int{1, 1}, []int{c.began, c.ended})
 }
