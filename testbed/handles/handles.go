@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package handles is a test of what every handle does when it is used in the wrong order: after Close, closed twice, closed
-// while somebody waits, closed before what depends on it. It is run on every provider: a handle of C's that is used after
-// its end would not be an error but a crash.
+// Package handles tests every handle in the wrong order: used after Close, closed twice, closed during a wait, closed before the
+// objects that depend on it. It runs on every provider, because the use of a freed C object would crash.
 package handles
 
 import (
@@ -27,7 +26,7 @@ const limit = 30 * time.Second
 type handle struct {
 	name  string
 	value interface{ Close() error }
-	busy  bool // others depend on it
+	busy  bool // other objects depend on it
 }
 
 // world is one object of every kind, some of which are connected.
@@ -54,7 +53,7 @@ func (w *world) add(name string, busy bool, value interface{ Close() error }) {
 	w.Cleanup(func() { require.NoError(w, value.Close()) })
 }
 
-// made requires that an object was made, or that the device has none of its kind.
+// made requires that an object was made, or that the device does not have this kind of object.
 func (w *world) made(err error) bool {
 	w.Helper()
 	if errors.Is(err, verbs.ErrNotSupported) {
@@ -120,7 +119,7 @@ func newWorld(t *testing.T, dev *verbs.Device, listen string) *world {
 	return w
 }
 
-// path leads to the device itself, if it has GIDs that lead anywhere.
+// path is a path to the device itself, if it has GIDs that can be reached.
 func (w *world) path() (verbs.AHAttr, bool) {
 	gids, err := w.ctx.GIDs(1)
 	if !w.made(err) || w.dev.Info().Transport == verbs.TransportIWARP {
@@ -156,7 +155,7 @@ func (w *world) connect() {
 	require.NoError(w, w.returns(connected, "Connect"))
 }
 
-// returns requires that a call comes back.
+// returns requires that a call returns.
 func (w *world) returns(ch <-chan error, what string) error {
 	w.Helper()
 	select {
@@ -177,7 +176,7 @@ func Run(t *testing.T, dev *verbs.Device, listen string) {
 	t.Run("CloseAll", func(t *testing.T) { newWorld(t, dev, listen).closeAll() })
 }
 
-// parentsFirst: nothing is closed before what depends on it, and a refusal changes nothing.
+// parentsFirst: no object is closed before those that depend on it, and the refusal changes nothing.
 func (w *world) parentsFirst() {
 	for range 2 {
 		for _, h := range w.handles {
@@ -214,7 +213,7 @@ func (w *world) useAfterClose() {
 				}
 				return
 			}
-			if !errors.Is(err, verbs.ErrNotSupported) { // where that is known without the handle
+			if !errors.Is(err, verbs.ErrNotSupported) { // some calls find this out before they use the handle
 				require.ErrorIs(w, err, verbs.ErrClosed, "%s: %s", h.name, name)
 			}
 		})
@@ -231,18 +230,18 @@ func (w *world) useAfterClose() {
 	w.callAll(&handle{name: "Request"}, func(string, error) {})
 }
 
-// exceptions are methods that do not ask the device, or judge their arguments first, and what they return.
+// exceptions are methods that do not use the device, or check their arguments first, with their results.
 var exceptions = map[string]error{
-	"MR.SGE":        nil, // a closed region tells what it was
+	"MR.SGE":        nil, // a closed region still has its address and length
 	"ID.Err":        nil,
-	"ID.Disconnect": nil, // what has ended can be ended again
+	"ID.Disconnect": nil, // it is idempotent
 	"QP.Err":        nil,
 
 	"CompChannel.Release": nil, // as Close
 	"CQ.Wait":             nil,
 }
 
-// callAll calls the methods of a handle that can fail, with arguments of no meaning, and the others too.
+// callAll calls all methods of a handle, with meaningless arguments.
 func (w *world) callAll(h *handle, judge func(name string, err error)) (calls int) {
 	v := reflect.ValueOf(h.value)
 	if h.value == nil {
@@ -309,7 +308,7 @@ func (w *world) useDuringClose() {
 	}
 	time.Sleep(10 * time.Millisecond)
 	for i := len(w.handles) - 1; i >= 0; i-- {
-		// One of the goroutines may just have a child.
+		// A goroutine may have a child of this object at the moment.
 		h := w.handles[i]
 		require.Eventually(w, func() bool {
 			err := h.value.Close()
@@ -325,7 +324,7 @@ func (w *world) useDuringClose() {
 	}
 }
 
-// pound calls what does not wait and leaves nothing behind.
+// pound calls methods that do not wait and leave nothing open.
 func (w *world) pound(value any) {
 	switch v := value.(type) {
 	case *verbs.Context:
@@ -369,7 +368,7 @@ func (w *world) pound(value any) {
 	time.Sleep(50 * time.Microsecond) // emulated processors are few and slow
 }
 
-// closeDuringWait: whoever waits on a handle is told that it was closed.
+// closeDuringWait: Close of a handle ends its waiting calls with ErrClosed.
 func (w *world) closeDuringWait() {
 	waits := []struct {
 		name string
@@ -432,7 +431,7 @@ func (w *world) connectToSilence() func(context.Context) error {
 	w.add("waiting QP", false, qp)
 	w.add("waiting ID", false, id)
 	w.add("silent Listener", false, ln)
-	// The listener is closed after the ID, so that it is not its refusal that ends the call.
+	// The listener is closed after the ID, so that its refusal does not end the call.
 	n := len(w.handles)
 	w.handles[n-1], w.handles[n-2] = w.handles[n-2], w.handles[n-1]
 	return func(ctx context.Context) error { return id.Connect(ctx, qp, cm.ConnParam{}) }

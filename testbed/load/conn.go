@@ -35,7 +35,7 @@ type Conn struct {
 	own     bool // ctx was opened for this connection
 }
 
-// Options are how a connection is made.
+// Options configure a connection.
 type Options struct {
 	Wish Wish
 	// Context is where the connection's objects are made (nil = one of its own).
@@ -47,7 +47,7 @@ type Options struct {
 	Counts  *Counts // not nil
 }
 
-// Dial connects to a Node. A refusal that was wished for is an error that Is cm.ErrRejected. After an error nothing is left.
+// Dial connects to a Node. If the Node was asked to refuse, the error Is cm.ErrRejected. After an error nothing is left open.
 func Dial(dev *verbs.Device, address string, o Options) (c *Conn, err error) {
 	c = &Conn{ctx: o.Context, counts: o.Counts, rng: rand.New(rand.NewPCG(o.Seed, 1)), shadow: make([]byte, regionLen)}
 	if c.ctx == nil {
@@ -153,15 +153,15 @@ func (c *Conn) Collect() error {
 	return failure
 }
 
-// errTraffic is wrong whatever happens to the connection.
+// errTraffic is an error that must not happen even on a disturbed connection.
 var errTraffic = errors.New("wrong traffic")
 
-// Wrong reports whether an error of a Conn's is one even on a connection that somebody cuts: bytes that are not those which
-// were sent, requests without a completion or with two, calls that do not come back.
+// Wrong reports whether an error of a Conn must not happen even on a disturbed connection: wrong bytes, requests without a completion
+// or with two, calls that do not return.
 func Wrong(err error) bool { return errors.Is(err, errTraffic) || errors.Is(err, ErrHang) }
 
-// WaitEnd waits for the completion of everything that is posted and for the end of the connection. In this order: on
-// InfiniBand and RoCE a QP that has failed by a request of its own is known to have when the completion is polled.
+// WaitEnd waits for the completion of all requests and then for the end of the connection. The order matters: on InfiniBand and RoCE
+// the failure of a QP by its own request is noticed only when the completion is polled.
 func (c *Conn) WaitEnd() error {
 	if err := c.Collect(); Wrong(err) {
 		return err

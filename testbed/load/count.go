@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// Counts says how often what was done. The zero value is ready; all methods may be called concurrently.
+// Counts has counters by name. The zero value is ready; all methods may be called concurrently.
 type Counts struct {
 	mu sync.Mutex
 	m  map[string]int
 }
 
-// Add counts n of something.
+// Add adds n to a counter.
 func (c *Counts) Add(what string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,7 +25,7 @@ func (c *Counts) Add(what string, n int) {
 	c.m[what] += n
 }
 
-// Get tells how many there were.
+// Get returns the value of a counter.
 func (c *Counts) Get(what string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package load is traffic whose every byte is checked, for tests that disturb it: a [Node] serves connections of one device,
-// a [Conn] is a client's and executes random operations one after the other, and ends them in whatever way. Tests of
-// faults and the soak test of testbed/ use it.
+// Package load makes traffic and checks every byte of it, for tests that disturb connections. A [Node] serves connections of one
+// device. A [Conn] is the connection of a client: it executes random operations one after the other, and ends in one of several
+// ways. The tests of faults and the soak test use it.
 //
-// Nothing here waits without a limit: what takes longer than [Limit] is an error that Is [ErrHang].
+// Every wait has a limit: after [Limit] it returns an error that Is [ErrHang].
 package load
 
 import (

@@ -20,7 +20,7 @@ func Ends() []string {
 
 var ends = []struct {
 	name string
-	run  func(c *Conn) error // what it returns is wrong
+	run  func(c *Conn) error // its error is one that must not happen
 }{
 	{"disconnect", func(c *Conn) error { return c.ID.Disconnect() }},
 	{"close QP", func(c *Conn) error { return c.QP.Close() }},
@@ -58,14 +58,14 @@ func (c *Conn) End(way int) error {
 	return nil
 }
 
-// wrongKey writes by a key that the peer has not given.
+// wrongKey writes with a key that is not the peer's.
 func (c *Conn) wrongKey() error {
 	wr := c.write(0, wordLen, 100)
 	wr.RKey ^= 0x5500
 	return c.post(wr)
 }
 
-// cut has the server end the connection.
+// cut asks the server to end the connection.
 func (c *Conn) cut() error {
 	off, b := c.slot(0)
 	clear(b[:headLen])

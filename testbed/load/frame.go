@@ -10,7 +10,7 @@ import (
 // A client's request carries Wish as private data, an acceptance the server's region. Messages begin with a header of
 // headLen bytes, whose first one is the kind.
 
-// Wish is what a client asks of the server.
+// Wish is what a client requests of the server.
 type Wish uint8
 
 const (

@@ -28,8 +28,8 @@ type Node struct {
 	pool *pool
 }
 
-// Serve listens on an address of a device and serves until Close. What goes wrong and is not the end of a connection goes
-// to fail, which several goroutines may call at once.
+// Serve listens on an address of a device and serves until Close. It passes errors other than the end of a connection to fail, which
+// several goroutines may call at once.
 func Serve(dev *verbs.Device, address string, counts *Counts, fail func(error)) (*Node, error) {
 	n := &Node{counts: counts, fail: fail}
 	var err error
@@ -49,7 +49,7 @@ func Serve(dev *verbs.Device, address string, counts *Counts, fail func(error)) 
 	return n, nil
 }
 
-// Addr returns the address that is listened on.
+// Addr returns the address on which the Node listens.
 func (n *Node) Addr() string { return n.ln.Addr().String() }
 
 // Close stops listening and waits until the clients have ended every connection.
@@ -68,7 +68,7 @@ func (n *Node) Close() error {
 	return errors.Join(errs...)
 }
 
-// within runs f, which takes no longer than Limit.
+// within runs f, which must return within Limit.
 func within(f func(), what string) error {
 	done := make(chan struct{})
 	go func() {
@@ -112,7 +112,7 @@ func (n *Node) accept() {
 	}
 }
 
-// serve answers a request and serves the connection. A client that has left meanwhile is none of our failures.
+// serve answers a request and serves the connection. It is not an error if the client has left.
 func (n *Node) serve(req *cm.Request) {
 	data := req.PrivateData()
 	if len(data) < 2 || data[0] != wishMagic {

@@ -13,16 +13,16 @@ const (
 	poolUses  = 10  // connections that a shared receive queue serves, after which there is a new one
 )
 
-// pool is a shared receive queue with its memory. A connection that is cut takes receives with it that nobody gets back, so
-// that none serves for ever.
+// pool is a shared receive queue with its memory. A connection that is cut loses the receives that it has taken, so a pool is used for
+// a limited number of connections.
 type pool struct {
 	srq  *verbs.SRQ
 	mr   *verbs.MR
-	uses int // ever
-	refs int // now
+	uses int // connections so far
+	refs int // connections now
 }
 
-// takePool returns the pool of the day, nil if the device has no shared receive queues.
+// takePool returns the current pool, nil if the device has no shared receive queues.
 func (n *Node) takePool() (*pool, error) {
 	attr, err := n.ctx.QueryDevice()
 	if err != nil || attr.MaxSRQ == 0 {
@@ -45,7 +45,7 @@ func (n *Node) takePool() (*pool, error) {
 	return p, nil
 }
 
-// givePool gives a pool back, which ends with its last connection.
+// givePool releases a pool. After its last connection it is closed.
 func (n *Node) givePool(p *pool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -29,11 +29,11 @@ type refusal struct {
 	name string
 	// make prepares the other side and returns the request.
 	make func(s, other *side) verbs.SendWR
-	// kernel is what siw sends upon it, user what the user-space RNIC sends.
+	// kernel is the answer of siw, user that of the user-space RNIC.
 	kernel, user codes
 }
 
-// accepted stands for what siw does not refuse; see TestKernelAccepts.
+// accepted is for requests that siw does not refuse; see TestKernelAccepts.
 var accepted = codes{0xff}
 
 // target makes a request on a region.
@@ -55,7 +55,7 @@ var refusals = []refusal{
 	{"Write, bounds", func(s, o *side) verbs.SendWR {
 		return target(s, verbs.WRRDMAWrite, o.mem, o.mem.Len()-7)
 	}, codes{1, 1, 1}, codes{1, 1, 1}},
-	// The RFC has a code for missing rights in RDMAP only; siw takes that of an invalid STag.
+	// Only RDMAP has a code for missing rights; siw uses that of an invalid STag.
 	{"Write, no right", func(s, o *side) verbs.SendWR {
 		return target(s, verbs.WRRDMAWrite, o.region(o.pd, 64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0)
 	}, codes{1, 1, 0}, codes{0, 1, 2}},
@@ -102,8 +102,8 @@ func (s *side) foreignPD() *verbs.PD {
 	return pd
 }
 
-// TestRefusals has each side make requests that the other must refuse. The one that refuses keeps its memory; both sides
-// see the connection end, and a connection beside it goes on.
+// TestRefusals: each side makes requests that the other must refuse. The memory of the refusing side does not change, the connection
+// ends on both sides, and another connection still works.
 func TestRefusals(t *testing.T) {
 	needKernel(t)
 	for _, culprit := range []string{"user space", "kernel"} {
@@ -123,7 +123,7 @@ func TestRefusals(t *testing.T) {
 				wr := r.make(s, other)
 				s.post(wr)
 				if wr.Opcode == verbs.WRSendWithInv && culprit == "user space" {
-					// siw leaves the end of the connection to its program.
+					// siw leaves it to its program to end the connection.
 					require.Equal(t, verbs.WCRemInvReqErr, other.received().Status)
 				}
 				reason := other.ended()
@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestKernelAccepts: siw does not look at the right to read a region.
+// TestKernelAccepts: siw does not check the right to read a region.
 func TestKernelAccepts(t *testing.T) {
 	needKernel(t)
 	l := here.link(t, linkConfig{memory: 16384})
@@ -156,7 +156,7 @@ func TestKernelAccepts(t *testing.T) {
 	require.Equal(t, secret.Bytes()[:8], l.user.mem.Bytes()[:8])
 }
 
-// TestProbe: siw does not know the atomics, and a probe says that, not that the peer broke the protocol.
+// TestProbe: siw does not know the atomics. A probe reports that, and not a violation of the protocol.
 func TestProbe(t *testing.T) {
 	needKernel(t)
 	for _, active := range []bool{false, true} {
@@ -164,15 +164,15 @@ func TestProbe(t *testing.T) {
 		got, err := ext.Probe(soon(t), l.user.qp, l.kernel.mem.Addr(), l.kernel.mem.RKey())
 		require.NoError(t, err)
 		require.Equal(t, ext.NotSupported, got.Outcome, "%v", got.Reason)
-		// siw's bytes are 20 06, which the RFC reads as 2/0/06.
+		// siw sends the bytes 20 06, which by the RFC mean 2/0/06.
 		require.ErrorIs(t, got.Reason, codes{2, 0, 6}.of(true))
 		require.ErrorContains(t, got.Reason, "unexpected opcode")
 		require.Error(t, l.kernel.ended())
 	}
 }
 
-// TestUnknownOperations: what only the user-space RNIC has ends a connection to siw in an orderly way, and what siw does not
-// have is refused there before anything is sent.
+// TestUnknownOperations: operations that only the user-space RNIC has end a connection to siw with a Terminate. On the side of siw
+// they are refused before anything is sent.
 func TestUnknownOperations(t *testing.T) {
 	needKernel(t)
 	word := func(s *side, wr verbs.SendWR, o *side) verbs.SendWR { wr.SGL = s.sgl(8, 8); return o.at(wr, 0) }
@@ -206,7 +206,7 @@ func TestUnknownOperations(t *testing.T) {
 			theirs := c.wr
 			switch c.op {
 			case verbs.OpImm64:
-			case verbs.OpWriteImm: // of no data, as these would be in place before siw gets to what it does not know
+			case verbs.OpWriteImm: // without data, because siw would place them before it finds the unknown operation
 			default:
 				theirs = word(l.user, theirs, l.kernel)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// The two rpings together: librdmacm's always on a device of the kernel, ours on the user-space RNIC or on one of the kernel.
+// Both rpings together: that of librdmacm is always on a device of the kernel, ours on the user-space RNIC or on one of the kernel.
 
 // pings are command lines for the same exchange.
 type pings struct{ count, size int }
@@ -26,7 +26,7 @@ func (n pings) options() []string {
 	return []string{"-C", strconv.Itoa(n.count), "-S", strconv.Itoa(n.size), "-v", "-V"}
 }
 
-// line is what rping prints of ping i: a number and a pattern that goes on with it.
+// line is the output of rping for ping i: a number, and a pattern that depends on it.
 func (n pings) line(i int) string {
 	b := []byte(fmt.Sprintf("rdma-ping-%d: ", i))
 	for c := byte('A' + i%('z'-'A'+1)); len(b) < n.size-1; {
@@ -50,8 +50,8 @@ func (n pings) printed(p *program, prefix string) {
 	require.NotContains(p.t, p.text(), "data mismatch")
 }
 
-// finishes waits for the end of a program. That of librdmacm need only notice the end of the connection: it can hang when it
-// takes its threads down, and end before it says so.
+// finishes waits for the end of a program. rping of librdmacm need only notice the end of the connection: it can hang when it ends
+// its threads.
 func finishes(p *program) {
 	p.t.Helper()
 	if !slices.Equal(p.cmd.Args[:len(rping)], rping) {
@@ -62,8 +62,8 @@ func finishes(p *program) {
 	require.True(p.t, strings.Contains(p.text(), "DISCONNECT EVENT") || p.endsWithin(time.Second), "has not noticed the end: %s", p.name)
 }
 
-// startClient starts a client. The connection manager draws its port without a look at TCP's, so one may be taken, and another try
-// is made.
+// startClient starts a client. The connection manager chooses a port at random, without checking whether TCP uses it; if the port is
+// in use, startClient tries again.
 func startClient(t *testing.T, parts ...[]string) *program {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -138,7 +138,7 @@ func TestRpingPersistent(t *testing.T) {
 			var clients []*program
 			for range 3 {
 				client := startClient(t, c.client, []string{"-c"}, at, n.options())
-				// rping of librdmacm takes the second of two requests that come at once for both.
+				// If two requests arrive at once, rping of librdmacm uses the second one for both.
 				client.prints("ping data: rdma-ping-0:")
 				clients = append(clients, client)
 			}
@@ -150,12 +150,12 @@ func TestRpingPersistent(t *testing.T) {
 	}
 }
 
-// TestRpingRefused: a client that finds nobody says so.
+// TestRpingRefused: a client without a server reports that.
 func TestRpingRefused(t *testing.T) {
 	needKernel(t)
 	at := []string{"-a", kernelHost, "-p", nextPort(), "-C", "1"}
 	require.NotZero(t, start(t, []string{goverbs(t), "rping", "-c"}, at).ends())
-	start(t, rping, []string{"-c"}, at).prints("rdma_connect: Connection refused") // it says so and waits for ever
+	start(t, rping, []string{"-c"}, at).prints("rdma_connect: Connection refused") // it prints this and waits forever
 }
 
 // TestRpingKilled kills one side in the middle of many pings: the other one notices, and ours ends with an error.
@@ -204,15 +204,15 @@ func TestRpingKilled(t *testing.T) {
 	})
 }
 
-// siw can hang where both ends of a connection are its own, and the processor is busy: rping of librdmacm does so with
-// itself, with a Read that is not answered. Such a run is done again.
+// If both ends of a connection are siw and the processor is busy, siw can leave a Read unanswered, also between two rpings of
+// librdmacm. Such a run is repeated.
 const (
 	attempts = 5
 	hangTime = 5 * time.Second
 )
 
-// TestRpingOnKernelDevices has our rping, on the devices of the kernel through libibverbs and librdmacm, and librdmacm's own
-// serve each other.
+// TestRpingOnKernelDevices: our rping, on devices of the kernel through libibverbs and librdmacm, and rping of librdmacm are client
+// and server of each other.
 func TestRpingOnKernelDevices(t *testing.T) {
 	for _, d := range []struct {
 		device, host string

@@ -22,8 +22,8 @@ import (
 
 // Connection set-up between the user-space RNIC and siw, both driven through package cm.
 
-// kernelPrivate is how many bytes of private data siw carries with revision 2. It takes 252 from its programs and counts
-// wrong from there on (see TestKernelWraps).
+// kernelPrivate is the maximum of bytes of private data that siw sends with revision 2. It accepts 252 and more from its programs, and
+// then writes a wrong length (see TestKernelWraps).
 const kernelPrivate = 251
 
 // random makes n bytes.
@@ -47,8 +47,8 @@ func TestPrivateData(t *testing.T) {
 	}
 }
 
-// TestPrivateDataTooLong: siw ends a connection whose Request has more than 256 bytes; what its own programs give it too
-// much of is refused before.
+// TestPrivateDataTooLong: siw ends a connection whose Request has more than 256 bytes. If its own program passes too many, they are
+// refused before.
 func TestPrivateDataTooLong(t *testing.T) {
 	needKernel(t)
 	t.Run("to the kernel", func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestPrivateDataTooLong(t *testing.T) {
 	})
 }
 
-// counted is private data as the program in testdata/private gives it.
+// counted is the private data of the program in testdata/private.
 func counted(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -82,14 +82,14 @@ func counted(n int) []byte {
 	return b
 }
 
-// wrapped is the Request that siw makes of 252 bytes of private data or more: of its length only the lower byte is there.
+// wrapped is the Request of siw for 252 bytes of private data or more: its length field has only the lower byte.
 func wrapped(n int) []byte {
 	b := request(flagS, mpa.Rev2, word(4, 4, counted(n)...)...)
 	b[18], b[19] = 0, byte(n+4)
 	return b
 }
 
-// compiled makes the program in testdata/private. Package cm refuses as much private data as it gives.
+// compiled builds the program in testdata/private. Package cm would refuse that much private data.
 func compiled(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "private")
@@ -97,8 +97,8 @@ func compiled(t *testing.T) string {
 	return path
 }
 
-// TestKernelWraps: from a program that gives siw 252 bytes or more, siw sends a frame whose length has lost its upper bits and
-// all the bytes behind it. The user-space RNIC ends such a connection and goes on serving.
+// TestKernelWraps: if a program passes 252 bytes or more, siw sends a frame whose length lacks its upper bits, followed by all the
+// bytes. The user-space RNIC ends such a connection and continues to serve others.
 func TestKernelWraps(t *testing.T) {
 	needKernel(t)
 	private := compiled(t)
@@ -144,7 +144,7 @@ func TestKernelWraps(t *testing.T) {
 	})
 }
 
-// TestWrappedPrivateData: the user-space RNIC takes the frame of TestKernelWraps for what it is, no frame, and goes on serving.
+// TestWrappedPrivateData: the user-space RNIC rejects the frame of TestKernelWraps as invalid, and continues to serve others.
 func TestWrappedPrivateData(t *testing.T) {
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, siw.Config{})})
 	require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestWrappedPrivateData(t *testing.T) {
 	require.NoError(t, req.Reject(nil))
 }
 
-// TestReject has either side refuse the other, with private data of every length.
+// TestReject: either side refuses the other, with private data of every length.
 func TestReject(t *testing.T) {
 	needKernel(t)
 	for _, active := range []string{"user space", "kernel"} {
@@ -198,7 +198,7 @@ func TestEnhancedWordAlways(t *testing.T) {
 		for _, private := range []int{0, 200} {
 			ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, siw.Config{RTR: rtr}), Backlog: 1})
 			require.NoError(t, err)
-			// siw's own Request: accepted, refused by the program, refused for want of room, refused by the listener's end.
+			// siw's own Request: accepted, refused by the program, refused because there is no room, refused by the listener's end.
 			ask := func() *raw {
 				r := place{}.dial(t, ln.Addr().String())
 				r.write(request(flagS, mpa.Rev2, word(4, 4)...))
@@ -241,8 +241,7 @@ func TestEnhancedWordAlways(t *testing.T) {
 	}
 }
 
-// TestDepths agrees on every pair of depths with siw, and then has both sides work with many more Reads than may be in
-// progress.
+// TestDepths negotiates every pair of depths with siw. Then both sides post many more Reads than may be in progress.
 func TestDepths(t *testing.T) {
 	needKernel(t)
 	for _, active := range []bool{false, true} {
@@ -252,7 +251,8 @@ func TestDepths(t *testing.T) {
 					user: depth(c.user, c.user), kernel: depth(c.kernel, c.kernel)})
 				ord, ird := l.user.id.Depths()
 				kernelORD, kernelIRD := l.kernel.id.Depths()
-				// siw has it that who connects may demand more of it than its program offers, and offers its program's ORD.
+				// As responder siw serves more than its program offers if the initiator asks for it, and announces the ORD of its
+				// program.
 				wantORD, wantIRD := c.user, min(c.kernel, c.user)
 				if active {
 					wantORD = min(c.user, c.kernel)
@@ -275,7 +275,7 @@ func TestDepths(t *testing.T) {
 	}
 }
 
-// TestNoDepths: a side without depths neither reads nor is read; that is found before anything is sent.
+// TestNoDepths: a side without depths can neither read nor be read. Reads are refused before anything is sent.
 func TestNoDepths(t *testing.T) {
 	needKernel(t)
 	for _, active := range []bool{false, true} {

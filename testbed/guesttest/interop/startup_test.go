@@ -27,13 +27,13 @@ func depth(ird, ord int) cm.ConnParam {
 	return cm.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// siwTerminate is the Terminate of siw, which exchanges the nibbles of the first byte and has the bits M, D and R at the
-// low end of the third one.
+// siwTerminate is the Terminate of siw: the two halves of the first byte are swapped, and the bits M, D and R are at the low end of
+// the third byte.
 func siwTerminate(first, code, bits byte, quoted ...byte) []byte {
 	return untagged(rdmap.OpTerminate, ddp.QNTerminate, 1, append([]byte{first, code, bits, 0}, quoted...)...)
 }
 
-// TestKernelRequest: what siw sends as initiator, and what it makes of the answers.
+// TestKernelRequest: the Request of siw as initiator, and its reactions to the answers.
 func TestKernelRequest(t *testing.T) {
 	needKernel(t)
 	p := here
@@ -63,7 +63,7 @@ func TestKernelRequest(t *testing.T) {
 			r, k, _, connected := p.fromKernel(t, depth(4, 4))
 			r.write(c.reply)
 			if c.last != nil {
-				require.Equal(t, c.last, r.read()) // its CRC field is 0 also where CRC was asked for
+				require.Equal(t, c.last, r.read()) // its CRC field is 0 even if CRC was asked for
 			}
 			r.gone()
 			failed(t, result(t, "Connect", connected), c.event, c.errno)
@@ -80,7 +80,7 @@ func TestKernelRequest(t *testing.T) {
 			r.write(reply(flags, 2, word(4, 4, 1, 2, 3)...))
 			r.opened(connected)
 			require.Equal(t, []byte{1, 2, 3}, k.id.PrivateData())
-			// The first message was the provider's. siw itself sends none until its program does.
+			// The provider sent the first message. siw itself sends none until its program does.
 			r.quiet()
 			fill(k.mem.Bytes()[:5], 1)
 			k.post(verbs.SendWR{Opcode: verbs.WRSend, SGL: k.sgl(0, 5)})
@@ -125,8 +125,8 @@ func TestKernelRequest(t *testing.T) {
 	}
 }
 
-// failed requires that an attempt to connect has failed by an event, which holds an errno. siw has it that a connection that
-// its peer ends was rejected.
+// failed requires that an attempt to connect has failed by an event with an errno. siw reports a connection that its peer ends as
+// rejected.
 func failed(t *testing.T, err error, event cm.Event, errno syscall.Errno) {
 	t.Helper()
 	var ee *cm.EventError
@@ -138,7 +138,7 @@ func failed(t *testing.T, err error, event cm.Event, errno syscall.Errno) {
 	require.Equal(t, errno == syscall.ETIMEDOUT, errors.Is(err, cm.ErrSetupTimeout))
 }
 
-// TestKernelSilence: siw gives a silent peer up, after 10 s as initiator and after 5 s as responder.
+// TestKernelSilence: siw gives up on a silent peer, after 10 s as initiator and after 5 s as responder.
 func TestKernelSilence(t *testing.T) {
 	needKernel(t)
 	began := time.Now()
@@ -152,7 +152,7 @@ func TestKernelSilence(t *testing.T) {
 	require.InDelta(t, 10, time.Since(began).Seconds(), 3)
 }
 
-// TestKernelReply: what siw answers as responder.
+// TestKernelReply: the Reply of siw as responder.
 func TestKernelReply(t *testing.T) {
 	needKernel(t)
 	nothing := []byte{}
@@ -160,8 +160,8 @@ func TestKernelReply(t *testing.T) {
 		name    string
 		request []byte
 		param   cm.ConnParam // of the kernel's program
-		reply   []byte       // empty = it ends without one; a Reply with R is not the program's doing
-		private []byte       // what its program gets to see
+		reply   []byte       // empty = siw ends without one; a Reply with R does not come from the program
+		private []byte       // the private data that its program gets
 	}{
 		{"CRC", request(flagC|flagS, 2, word(4, 4)...), depth(4, 4), reply(flagC|flagS, 2, word(4, 4)...), nil},
 		{"no CRC", request(flagS, 2, word(4, 4)...), depth(4, 4), reply(flagS, 2, word(4, 4)...), nil},
@@ -221,8 +221,8 @@ func TestKernelReply(t *testing.T) {
 			b := r.frame()
 			require.Equal(t, c.reply, b)
 			if len(b) > mpa.FrameLen && c.request[17] == mpa.Rev2 && b[mpa.FrameLen]&0x80 != 0 {
-				// The first message of a peer-to-peer connection. A peer that ends before it makes the kernel have an oops, and
-				// if it comes at once siw can miss it.
+				// The first message of a peer-to-peer connection. If the peer ends the connection before it, the kernel has an
+				// oops. If it arrives too early, siw can miss it.
 				time.Sleep(openTime / 10)
 				if b[mpa.FrameLen+2]&0x80 != 0 {
 					r.send(tagged(rdmap.OpWrite, true, 1, 0))
@@ -233,7 +233,7 @@ func TestKernelReply(t *testing.T) {
 			}
 			require.NoError(t, result(t, "Accept", accepted))
 			if b[17] != mpa.Rev2 {
-				// The versions of DDP and RDMAP are 1 all the same.
+				// The versions of DDP and RDMAP are 1 in every case.
 				r.crc = c.request[16]&flagC != 0
 				r.send(k.reading(1, 0, 4))
 				require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[:4]...), r.read())

@@ -21,19 +21,19 @@ type fault struct {
 	name string
 	// send sends it to the kernel's side k and returns the ULPDU that siw must send before its end, nil for none.
 	send func(r *raw, k *side) []byte
-	// codes is what the user-space RNIC makes of siw's Terminate: layer, type, code. Where nothing is quoted, nothing shows that
-	// siw has exchanged layer and type.
+	// codes are the layer, type and code that the user-space RNIC decodes from siw's Terminate. If nothing is quoted, it cannot
+	// know that siw has swapped layer and type.
 	codes [3]uint8
 }
 
-// quoted is what siw quotes of a message at fault: the length of its payload, where the RFC has that of the whole segment,
-// and its headers.
+// quoted is what siw quotes of a wrong message: the length of its payload, where the RFC requires that of the whole segment, and its
+// headers.
 func quoted(ulpdu []byte, payload, headers int) []byte {
 	b := binary.BigEndian.AppendUint16(nil, uint16(payload))
 	return append(b, ulpdu[:headers]...)
 }
 
-// untaggedFault is one whose Terminate quotes the DDP header.
+// untaggedFault is a fault whose Terminate quotes the DDP header.
 func untaggedFault(name string, first, code byte, ulpdu []byte, codes [3]uint8) fault {
 	return fault{name, func(r *raw, _ *side) []byte {
 		r.send(ulpdu)
@@ -41,7 +41,7 @@ func untaggedFault(name string, first, code byte, ulpdu []byte, codes [3]uint8) 
 	}, codes}
 }
 
-// plainFault is one whose Terminate quotes nothing.
+// plainFault is a fault whose Terminate quotes nothing.
 func plainFault(name string, first, code byte, ulpdu []byte, codes [3]uint8) fault {
 	return fault{name, func(r *raw, _ *side) []byte {
 		r.send(ulpdu)
@@ -85,12 +85,12 @@ func kernelFaults() []fault {
 			u := untagged(rdmap.OpSendInv, ddp.QNSend, 1, five...)
 			binary.BigEndian.PutUint32(u[2:], 0x5a5a5a00)
 			r.send(u)
-			// The receive fails and the stream goes on, until the program has seen that.
+			// The receive fails, and the stream continues until the program has polled its completion.
 			r.quiet()
 			r.send(k.reading(1, 0, 0))
 			require.Equal(r.t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000), r.read())
 			require.Equal(r.t, verbs.WCRemInvReqErr, k.received().Status)
-			// It quotes what has come last.
+			// siw quotes the last message that it has received.
 			return siwTerminate(0x20, 0x09, 0x03, quoted(k.reading(1, 0, 0), 0, ddp.UntaggedLen)...)
 		}, [3]uint8{0, 2, 9}},
 		{"Write, unknown key", func(r *raw, _ *side) []byte {
@@ -111,7 +111,7 @@ func kernelFaults() []fault {
 		{"Read, unknown key", func(r *raw, _ *side) []byte {
 			u := readRequest(1, rr)
 			r.send(u)
-			// What it quotes has the length of the Read in the place of its MSN.
+			// The quotation has the length of the Read in the place of its MSN.
 			want := append([]byte(nil), u...)
 			binary.BigEndian.PutUint32(want[10:], rr.Size)
 			return siwTerminate(0x10, 0x00, 0x07, quoted(want, 0, len(want))...)
@@ -126,7 +126,7 @@ func kernelFaults() []fault {
 	return faults
 }
 
-// memoryFaults are accesses to memory that siw knows and must not allow, and segments that do not go on with their message.
+// memoryFaults are forbidden accesses to registered memory, and segments that do not continue their message.
 func memoryFaults() []fault {
 	five := make([]byte, 5)
 	write := func(name string, code byte, to func(k *side) (stag uint32, at uint64)) fault {
@@ -185,7 +185,7 @@ func memoryFaults() []fault {
 			stag, _ := foreign(k)
 			binary.BigEndian.PutUint32(u[2:], stag)
 			r.send(u)
-			// As with an unknown key it goes on until the program has seen that.
+			// As with an unknown key, the stream continues until the program has polled the completion.
 			r.quiet()
 			require.Equal(r.t, verbs.WCRemInvReqErr, k.received().Status)
 			return siwTerminate(0x10, 0x09, 0x07, quoted(u, 5, ddp.UntaggedLen)...)
@@ -193,7 +193,7 @@ func memoryFaults() []fault {
 	}
 }
 
-// responseFaults are answers to a Read of siw's that are not what it has asked for.
+// responseFaults are answers that do not match siw's Read.
 func responseFaults() []fault {
 	const size = 8
 	response := func(name string, code byte, change func(rr *rdmap.ReadRequest)) fault {
@@ -217,7 +217,7 @@ func responseFaults() []fault {
 	}
 }
 
-// localFaults are those of siw's own program, of which its peer is told nevertheless.
+// localFaults are errors of siw's own program, which siw reports to the peer.
 func localFaults() []fault {
 	five := make([]byte, 5)
 	unknown := func(k *side) []verbs.SGE {
@@ -248,8 +248,8 @@ func localFaults() []fault {
 	}
 }
 
-// TestKernelTerminates has a raw peer do what siw must not accept, and compares every byte of what siw answers. What the
-// user-space RNIC reads in each of these messages is in the table too.
+// TestKernelTerminates: a raw peer does what siw must not accept, and every byte of siw's answer is compared. The table also has what
+// the user-space RNIC decodes from each of these answers.
 func TestKernelTerminates(t *testing.T) {
 	needKernel(t)
 	for _, f := range kernelFaults() {
@@ -264,7 +264,7 @@ func TestKernelTerminates(t *testing.T) {
 			term, _, err := rdmap.ParseTerminateLenient(body)
 			const whole = rdmap.TerminateLen + 2 + ddp.UntaggedLen + rdmap.ReadRequestLen
 			if rBit := body[2]&0x04 != 0; rBit && len(body) < whole {
-				// Of a Send, which has no RDMAP header, it says that it quotes one.
+				// For a Send, which has no RDMAP header, siw claims to quote one.
 				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 				require.Equal(t, "Send with Invalidate, foreign PD", f.name)
 			} else {

@@ -18,7 +18,7 @@ import (
 // sizes are those of messages: nothing, less than a word, more than a segment, odd, large.
 var sizes = []int{0, 1, 3, 4, 1424, 1425, 4095, 65536, 1 << 20}
 
-// offset is where in its region a transfer begins: at no word's beginning.
+// offset is the offset in its region at which a transfer begins. It is not aligned.
 const offset = 4097
 
 // links are the ways to make a link in one place.
@@ -46,7 +46,7 @@ func (s *side) sends(to *side, n int) {
 	to.holds(offset, data)
 }
 
-// writes transfers n bytes by an RDMA Write. That they are there shows a Send behind it.
+// writes transfers n bytes by an RDMA Write. A Send after it shows that they have arrived.
 func (s *side) writes(to *side, n int) {
 	s.t.Helper()
 	data := s.mem.Bytes()[offset-64:][:n]
@@ -72,7 +72,7 @@ func (s *side) reads(from *side, n int) {
 	s.holds(offset, data)
 }
 
-// TestTraffic has every operation that both sides have transfer messages of every size in both directions.
+// TestTraffic transfers messages of every size in both directions, with every operation that both sides have.
 func TestTraffic(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {
@@ -90,8 +90,8 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
-// TestTrafficBothWays has both sides work at the same time: a list of Writes, Reads and Sends of the other sizes each, many
-// in progress, again and again.
+// TestTrafficBothWays: both sides work at the same time. Each repeatedly posts a list of Writes, Reads and Sends of several sizes, so
+// that many are in progress.
 func TestTrafficBothWays(t *testing.T) {
 	needKernel(t)
 	const rounds, each, size = 8, 12, 9001
@@ -145,8 +145,8 @@ func TestTrafficBothWays(t *testing.T) {
 	})
 }
 
-// TestInvalidate has each side invalidate a key of the other's by a Send: an access with it afterwards ends the connection.
-// siw lets its peers do that to whole regions, the user-space RNIC to windows.
+// TestInvalidate: each side invalidates a key of the other by a Send. An access with the key then ends the connection. siw allows its
+// peers to invalidate whole regions, the user-space RNIC only windows.
 func TestInvalidate(t *testing.T) {
 	needKernel(t)
 	t.Run("region of the kernel", func(t *testing.T) {
@@ -169,8 +169,7 @@ func TestInvalidate(t *testing.T) {
 	})
 }
 
-// invalidates has s write with a key of the other side's, invalidate it, and write again, upon which the connection must
-// end.
+// invalidates: s writes with a key of the other side, invalidates it, and writes again, which must end the connection.
 func (l *link) invalidates(s, to *side, wr verbs.SendWR) {
 	l.t.Helper()
 	wr.Opcode, wr.SGL = verbs.WRRDMAWrite, s.sgl(0, 8)
@@ -178,7 +177,7 @@ func (l *link) invalidates(s, to *side, wr verbs.SendWR) {
 	to.recv(1, nil)
 	s.ok(s.run(verbs.SendWR{Opcode: verbs.WRSendWithInv, InvalidateRKey: wr.RKey}), verbs.WCSend)
 	wc := to.ok(to.received(), verbs.WCRecv)
-	if to == l.user { // siw does not tell which key it was
+	if to == l.user { // siw does not report which key it was
 		require.Equal(l.t, verbs.WCWithInv, wc.Flags)
 		require.Equal(l.t, wr.RKey, wc.InvalidatedRKey)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestKernelSplitTrailer: the CRC of an FPDU that siw gets in two pieces is wrong to it, whatever it is.
+// TestKernelSplitTrailer: siw takes the CRC of an FPDU for wrong if it arrives in two pieces.
 func TestKernelSplitTrailer(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(4, 4), nil)
@@ -29,8 +29,8 @@ func TestKernelSplitTrailer(t *testing.T) {
 	require.Equal(t, []byte{1, 2, 3, 4}, k.mem.Bytes()[:4])
 }
 
-// TestKernelCutCRC: so with a CRC a connection to siw does not last where its host sees TCP's segments one by one, as those
-// of a cable come without offloads. The user-space RNIC has none with siw, whoever connects, unless it is told to.
+// TestKernelCutCRC: so a connection with CRC to siw does not last if siw's host receives the segments of TCP one by one, as from a
+// cable without offloads. By default the user-space RNIC uses no CRC with siw, in either role.
 func TestKernelCutCRC(t *testing.T) {
 	needKernel(t)
 	p := cable(t)
@@ -56,7 +56,7 @@ func TestKernelCutCRC(t *testing.T) {
 				}
 			}
 		}
-		l.user.reads(l.kernel, 8) // behind which all Writes are in place
+		l.user.reads(l.kernel, 8) // when it completes, all Writes have been placed
 		l.user.writes(l.kernel, 1<<16)
 		l.kernel.writes(l.user, 1<<16)
 		return nil

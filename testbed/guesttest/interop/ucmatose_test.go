@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The conversation of librdmacm's ucmatose: the server sends ten messages of 100 bytes, and when the client has them all it
-// answers with as many. Then the server disconnects. So it is the server that speaks first.
+// The protocol of librdmacm's ucmatose: the server sends ten messages of 100 bytes. When the client has received all of them, it sends
+// ten messages too. Then the server disconnects. So the server sends first.
 const (
 	cmatoseCount = 10
 	cmatoseSize  = 100
@@ -80,7 +80,7 @@ func (s *side) cmatoseServes(ln *cm.Listener) {
 	require.NoError(s.t, s.id.Close())
 }
 
-// cmatoseAsks is the client's part. It reports false if nobody listens yet.
+// cmatoseAsks is the client's part. It reports false if there is no listener yet.
 func (s *side) cmatoseAsks(address string) bool {
 	s.t.Helper()
 	s.resolve(address)
@@ -96,8 +96,8 @@ func (s *side) cmatoseAsks(address string) bool {
 	return true
 }
 
-// TestUcmatose has the user-space RNIC and the kernel's siw play client and server of ucmatose for each other. What the
-// user-space RNIC's server says first must wait for the client, but not for ever.
+// TestUcmatose: the user-space RNIC and the kernel's siw are client and server of ucmatose for each other. The first messages of the
+// user-space RNIC's server must wait for the client, but not forever.
 func TestUcmatose(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/verbstest"
 )
 
-// TestDifferences: a matrix that is not what was found is told, in both directions, and so are tests that are missing on
+// TestDifferences: differences between the matrix and the results are reported in both directions, and so are tests that are missing on
 // either side.
 func TestDifferences(t *testing.T) {
 	expected := matrix{
@@ -52,7 +52,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestWrite: what is written is read again.
+// TestWrite: a matrix that is written can be read again.
 func TestWrite(t *testing.T) {
 	m := readMatrix(t, guestKernel())
 	file := filepath.Join(t.TempDir(), "matrix.md")

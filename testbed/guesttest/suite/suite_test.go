@@ -51,8 +51,8 @@ func kernel(t *testing.T, name string) *verbs.Device {
 	return dev
 }
 
-// TestMatrix runs the whole suite on every device and compares what came of it with the matrix. GOVERBS_SUBJECTS, separated by
-// commas, chooses parts of the suite, of which nothing is compared.
+// TestMatrix runs the whole suite on every device and compares the results with the matrix. GOVERBS_SUBJECTS selects parts of the
+// suite, separated by commas; then nothing is compared.
 func TestMatrix(t *testing.T) {
 	subjects := verbstest.Subjects()
 	chosen := os.Getenv("GOVERBS_SUBJECTS")
@@ -128,7 +128,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestKernels: the user-space RNIC does the same beside every kernel, and every matrix has the same tests.
+// TestKernels: the user-space RNIC has the same results with every kernel, and every matrix has the same tests.
 func TestKernels(t *testing.T) {
 	first := readMatrix(t, kernels[0])
 	for _, kernel := range kernels[1:] {

@@ -23,7 +23,7 @@ const ClientCommand = "demo-client"
 // Implementation constants.
 const (
 	reportEvery  = 100 // operations between two reports of progress
-	eagerTries   = 4   // for the lock, before it is waited for
+	eagerTries   = 4   // attempts to take the lock before the first pause
 	longestPause = 2 * time.Millisecond
 )
 
@@ -35,7 +35,7 @@ type client struct {
 	mr      *verbs.MR // window words, and the guarded words behind them
 	sgl     []verbs.SGE
 	guarded []verbs.SGE
-	free    uint64 // the lock word as it was last seen free; see takeLock
+	free    uint64 // the last free value of the lock word; see takeLock
 	report  *json.Encoder
 	pending clientReport
 	check   *check // of the step in progress
@@ -204,7 +204,7 @@ func (c *client) takeLock() verbs.SendWR {
 	return ext.MaskedCmpSwapWR(c.sink(0), c.word(wordLock), c.peer.WordsKey, 0, lockHeld, mine, lockHeld|lockOwnerMask)
 }
 
-// releaseLock returns the requests that count an acquisition, of which there were count before, and give the lock back.
+// releaseLock returns the requests that count this acquisition, after count earlier ones, and release the lock.
 func (c *client) releaseLock(count uint64) (add, swap verbs.SendWR) {
 	mine := lockHeld | lockOwner(c.job.Client)
 	word, key := c.word(wordLock), c.peer.WordsKey
@@ -215,8 +215,8 @@ func (c *client) releaseLock(count uint64) (add, swap verbs.SendWR) {
 		ext.MaskedCmpSwapWR(c.sink(1), word, key, mine, lockHeld|lockOwnerMask, 0, lockHeld|lockOwnerMask)
 }
 
-// changeAndRelease changes the guarded words, counts the acquisition and gives the lock back. The Write, the FetchAdd
-// and the CmpSwap are posted together: atomics are processed after what was sent before them has arrived.
+// changeAndRelease changes the guarded words, counts the acquisition and releases the lock. The Write, the FetchAdd and the CmpSwap
+// are posted together: atomics are executed after earlier messages have arrived.
 func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 	read := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: c.guarded, RemoteAddr: c.word(wordGuarded), RKey: c.peer.WordsKey}
 	if _, err := c.end.do(ctx, read); err != nil {
@@ -224,7 +224,7 @@ func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 	}
 	b := c.mr.Bytes()[8*window:]
 	n, sum := decodeGuarded(b)
-	// Where they differ the lock does not exclude.
+	// If they differ, the lock does not exclude other clients.
 	if c.check.count("the guarded count that was read under the lock", n, count); c.check.err != nil {
 		return c.check.err
 	}

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// console shows the steps of a demo to people: on a terminal the step in progress in a line that changes, elsewhere a line
-// when a step is done, and one now and then while it lasts. A quiet console shows notes only. All methods may be called
+// console shows the steps of a demo to people. On a terminal the step in progress is a line that changes. Elsewhere there is a line
+// when a step is done, and one every few seconds while it runs. A quiet console shows only notes. All methods may be called
 // concurrently.
 type console struct {
 	w        io.Writer
-	notes    io.Writer // where what is no result goes
+	notes    io.Writer // for everything that is not a result
 	quiet    bool
 	terminal bool
 	colour   bool
@@ -31,7 +31,7 @@ type console struct {
 	shown time.Time // when the last line was
 }
 
-// eraseLine goes back to the beginning of the line in progress on a terminal.
+// eraseLine erases the current line of a terminal and goes to its beginning.
 const eraseLine = "\r\x1b[K"
 
 // How often the progress of a step is shown.
@@ -60,7 +60,7 @@ func (c *console) say(format string, args ...any) {
 	fmt.Fprintf(c.w, format, args...)
 }
 
-// note prints a text to where no results go.
+// note prints a text to notes.
 func (c *console) note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *console) begin(name string, total int) {
 	}
 }
 
-// restart lets the rate count from now on, after what a step had to prepare.
+// restart restarts the measurement of the rate, after the preparations of a step.
 func (c *console) restart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// How long the connecting side is patient.
+// Time limits of the connecting side.
 const (
 	driverPatience  = 30 * time.Second // for an answer of the listener
 	refusedPatience = 10 * time.Second // for a listener that is not up yet

@@ -9,12 +9,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lack tells what a step cannot do on a connection. Both sides find the same, since each knows the operations of both
-// devices.
+// lack has what a step cannot do on a connection. Both sides find the same, because each knows the operations of both devices.
 type lack struct {
-	skipped string // why there is nothing left of the step
-	without string // why it does less
-	// fault: it is a lack of the user-space RNIC, which has every operation.
+	skipped string // the reason why the step is skipped
+	without string // the reason why the step does less
+	// fault: the user-space RNIC lacks something, although it has every operation.
 	fault bool
 }
 
@@ -30,7 +29,7 @@ func (e *endpoint) lack(s *step) (l lack) {
 	return l
 }
 
-// missing says which of ops one of the devices has not, "" if both have all.
+// missing says which of ops one of the devices does not have, "" if both have all.
 func (e *endpoint) missing(ops verbs.OpSet) string {
 	whose, none := "device", ops&^e.ctx.Ops()
 	if none == 0 {
@@ -47,7 +46,7 @@ func (e *endpoint) has(ops verbs.OpSet) bool { return has(e.ctx.Ops()&e.peerOps,
 
 func has(set, ops verbs.OpSet) bool { return ops&^set == 0 }
 
-// outcome puts what came of a step into its result and shows it.
+// outcome stores the outcome of a step in its result and shows it.
 func (r *runResult) outcome(s *step, l lack, c *check, out *console, remark string) {
 	if l.fault {
 		c.fail("%s", l.skipped+l.without)

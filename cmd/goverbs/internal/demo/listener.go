@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// How long the listening side is patient.
+// Time limits of the listening side.
 const (
 	listenerPatience = 6 * time.Minute // for the driver, which meanwhile may wait for its clients
 	acceptPatience   = 10 * time.Second
@@ -51,7 +51,7 @@ type host struct {
 	data  *verbs.MR // target of Writes, source of Reads
 }
 
-// guest is a connection of a client process. It works on the host's memory, and nothing of it is seen here.
+// guest is a connection of a client process, which accesses the memory of host without completions on this side.
 type guest struct {
 	id *cm.ID
 	qp *verbs.QP

@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// What the processes of a demo say to each other. The connecting side introduces itself in the private data of its
-// request, and the listening side answers there with its memory. Then every step begins and ends with a control message
+// The messages between the processes of a demo. The connecting side introduces itself in the private data of its request. The private
+// data of the listening side's answer describe its memory. Then every step begins and ends with a control message
 // each way, JSON in a Send.
 
 const (
@@ -18,7 +18,7 @@ const (
 	version = 2
 )
 
-// role is what a process that connects wants.
+// role is the role of a connecting process.
 type role uint8
 
 const (

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/siw/capture"
 )
 
-// Recording is a capture file of what the RNIC of this process sends and receives. Its methods may be called on nil, which
-// is no recording.
+// Recording is a capture file of the messages that the RNIC of this process sends and receives. Its methods may be called on nil,
+// which means that nothing is recorded.
 type Recording struct {
 	name   string
 	file   *os.File // nil before the beginning and after the end
@@ -20,8 +20,8 @@ type Recording struct {
 	err    error // why it could not begin
 }
 
-// StartRecording begins a file; there is none if the name is empty. The file need not be a regular one: a named pipe is
-// opened when somebody reads it.
+// StartRecording creates the file of a recording. It returns nil if the name is empty. The file may be a named pipe, which is opened
+// when its reader opens it.
 func StartRecording(name string) *Recording {
 	if name == "" {
 		return nil
@@ -47,7 +47,7 @@ func (r *Recording) begun() error {
 	return r.err
 }
 
-// named says whose error it is, nil for nil.
+// named adds the option and the file name to an error. It returns nil for nil.
 func (r *Recording) named(err error) error {
 	if err == nil {
 		return nil

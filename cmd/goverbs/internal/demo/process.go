@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// process is a child: this program once more. It is told to end by the end of its stdin, so that it ends too if this
-// process dies in whatever way. What it has to say comes as lines of JSON on its stdout.
+// process is a child process that runs this program. The end of its stdin tells it to end, so it also ends when this process dies for
+// any reason. Its messages are lines of JSON on its stdout.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -56,7 +56,7 @@ func (ps *processes) remove(p *process) {
 	delete(ps.alive, p)
 }
 
-// kill ends all at once.
+// kill kills all of them.
 func (ps *processes) kill() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -174,7 +174,7 @@ func (t *tail) String() string {
 	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
 }
 
-// startServer starts the listening half on a free port of an address of this host's and returns both.
+// startServer starts the listening half on a free port of this host. It returns the process and its address.
 func startServer(ctx context.Context, dev *verbs.Device, breaks []string) (*process, string, error) {
 	ip, err := devices.OwnAddress(dev)
 	if err != nil {
@@ -200,7 +200,7 @@ func startServer(ctx context.Context, dev *verbs.Device, breaks []string) (*proc
 	return p, first.Address, nil
 }
 
-// listening is what the listening half tells its parent.
+// listening is the message of the listening half to its parent.
 type listening struct {
 	Address string `json:"address"`
 }

@@ -26,7 +26,7 @@ type stepResult struct {
 	// Skipped is why the step was skipped, for example "device has no imm64". That is ok on all devices but the user-space
 	// RNIC.
 	Skipped string `json:"skipped,omitempty"`
-	// Without is why the step did less than elsewhere, in the same words.
+	// Without is the reason why the step did less than on other devices, in the same form.
 	Without string `json:"without,omitempty"`
 
 	reached bool
@@ -50,7 +50,7 @@ func (r *runResult) step(name string) *stepResult {
 	return nil
 }
 
-// summary tells people how it went, given that all went well.
+// summary is the text for people at the end of a successful demo.
 func (r *runResult) summary() string {
 	var skipped []string
 	for _, s := range r.Steps {

@@ -8,12 +8,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// step is one kind of operation, run by the driver on the connecting side against the listener. Around what the driver
-// does there are control messages: begin and ready before, check and result behind.
+// step is one kind of operation, which the driver on the connecting side runs against the listener. The control messages begin and
+// ready precede it, check and result follow it.
 type step struct {
 	name string
-	// needs are the operations without which the step is skipped. Without one of uses it does something else in its
-	// place, and says so. Both devices must have them.
+	// needs are the operations without which the step is skipped. Without one of uses the step does something else in its
+	// place, and says so. Both devices must have an operation.
 	needs, uses verbs.OpSet
 	// ops is how many operations the step has.
 	ops func(o *Options) int

@@ -19,7 +19,7 @@ const (
 	cqEntries = 2 * sendWRs
 )
 
-// state is what an end waits for, with the names and numbers that rping prints.
+// state is what an endpoint waits for, with the names and numbers that rping prints.
 type state int
 
 const (
@@ -138,7 +138,7 @@ func (e *endpoint) post(op verbs.WROpcode, mr *verbs.MR, n int, to bufferInfo) e
 	return err
 }
 
-// tell sends i to the peer. Who calls it again has had an answer to what it sent before: the buffer is free.
+// tell sends i to the peer. The buffer is free, because the peer has answered the message before.
 func (e *endpoint) tell(i bufferInfo) error {
 	i.put(e.send.Bytes())
 	return e.post(verbs.WRSend, e.send, infoSize, bufferInfo{})
