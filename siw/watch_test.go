@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/asleep"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // scene is a watch over nothing real: what arrives, and the time, are the test's.
@@ -789,4 +790,95 @@ func TestWatchFollows(t *testing.T) {
 	require.True(t, s.sleeps(s.ch))
 	s.ch.keep(c, s.w)
 	require.Equal(t, []int{1, 1}, []int{c.began, c.ended})
+}
+
+// newCQ makes a CQ in ch with a completion that nobody has taken.
+func (s *scene) newCQ(ch *channel) *cq {
+	c := &cq{ctx: &vcontext{dev: new(device)}, ch: ch, cap: 1}
+	c.push(new(verbs.WC), false)
+	return c
+}
+
+// TestWatchArmed counts the CQs that are armed, in the watch and in the channel, whatever watch they get and until they are destroyed.
+func TestWatchArmed(t *testing.T) {
+	s, o := newScene(t), newScene(t)
+	c := s.newCQ(s.ch)
+	armed := func(inS, inO, inChannel int32) {
+		t.Helper()
+		require.Equal(t, []int32{inS, inO, inChannel}, []int32{s.w.armed.Load(), o.w.armed.Load(), s.ch.armed.Load()})
+	}
+	require.NoError(t, c.ReqNotify(true))
+	armed(0, 0, 0)
+	c.setWatch(s.w)
+	armed(1, 0, 1)
+	require.NoError(t, c.ReqNotify(false))
+	require.NoError(t, c.ReqNotify(true))
+	armed(1, 0, 1)
+	c.setWatch(o.w)
+	armed(0, 1, 1)
+	c.setWatch(o.w)
+	armed(0, 1, 1)
+	require.Equal(t, map[*watch]int{s.w: 1, o.w: 1}, s.ch.watches)
+	c.setWatch(nil)
+	armed(0, 0, 0)
+	require.Equal(t, map[*watch]int{s.w: 1}, s.ch.watches)
+	c.setWatch(s.w)
+	armed(1, 0, 1)
+	require.NoError(t, c.Destroy())
+	armed(0, 0, 0)
+}
+
+// TestWatchReqNotify arms a CQ while nobody keeps the watch: the reader is recalled if somebody sleeps for it, or will without
+// keeping the watch.
+func TestWatchReqNotify(t *testing.T) {
+	s := newScene(t)
+	c := s.newCQ(s.ch)
+	c.setWatch(s.w)
+	s.nobody()
+	require.NoError(t, c.ReqNotify(false))
+	s.is(byNobody)
+	s.ch.sleepers++
+	require.NoError(t, c.ReqNotify(false))
+	s.is(byReader)
+	s.ch.sleepers--
+
+	s = newScene(t)
+	c = s.newCQ(s.ch)
+	c.setWatch(s.w)
+	s.nobody()
+	s.ch.setWatch(nil, newScene(t).w)
+	require.NoError(t, c.ReqNotify(false))
+	s.is(byReader)
+}
+
+// TestWatchSleep: who goes to sleep on a CQ that has a completion, or has lost some, does not.
+func TestWatchSleep(t *testing.T) {
+	s := newScene(t)
+	c := s.newCQ(s.ch)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, c.Sleep(ctx))
+	c.ring.pop()
+	c.overflow = true
+	require.NoError(t, c.Sleep(ctx))
+}
+
+// TestWatchEvents: events that nobody has read yet are one, and with the last CQ's the channel has none.
+func TestWatchEvents(t *testing.T) {
+	s := newScene(t)
+	a, b := s.newCQ(s.ch), s.newCQ(s.ch)
+	for range 2 {
+		require.False(t, s.ch.notify(a))
+		require.False(t, s.ch.notify(b))
+		require.False(t, s.ch.notify(a))
+		require.Equal(t, []*cq{a, b}, s.ch.queue)
+		for range 2 {
+			<-s.ch.ready // for who sleeps
+			s.ch.mu.Lock()
+			s.ch.next()
+			s.ch.mu.Unlock()
+		}
+		require.Empty(t, s.ch.ready)
+		require.Empty(t, s.ch.queue)
+	}
 }
