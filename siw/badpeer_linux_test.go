@@ -25,7 +25,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// flood posts Writes of 64 KiB until the send queue stays full: the socket is, then.
+// flood posts Writes of 64 KiB until the send queue stays full: then the socket is full, too.
 func flood(t *testing.T, s *scaleSide, c *connection) (posted int) {
 	sge, err := s.mr.SGE(0, 64<<10)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestStoppedPeerClose(t *testing.T) {
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
 	pending := flood(t, s, c)
 	waited := make(chan error, 1)
-	go func() { // somebody waits for the connection meanwhile
+	go func() { // another goroutine waits for the connection meanwhile
 		<-c.id.Done()
 		waited <- c.id.Err()
 	}()
@@ -122,7 +122,7 @@ func TestStoppedPeerClose(t *testing.T) {
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGCONT))
 }
 
-// TestStoppedPeerTimeout leaves it to PeerTimeout.
+// TestStoppedPeerTimeout: PeerTimeout ends such a connection.
 func TestStoppedPeerTimeout(t *testing.T) {
 	t.Parallel()
 	const patience = 3 * time.Second
@@ -170,8 +170,8 @@ func TestStoppedPeerComesBack(t *testing.T) {
 	}
 }
 
-// TestSlowPeer has a peer that reads a little now and then, so that the socket to it is full all the time, and begins an FPDU
-// of which it sends a byte each time. It is not given up, and Close takes no longer for it than for any other.
+// TestSlowPeer: a peer reads a few bytes now and then, so that the socket to it is always full, and sends an FPDU one byte at a
+// time. Its connection is not ended, and Close takes no longer than for other connections.
 func TestSlowPeer(t *testing.T) {
 	t.Parallel()
 	const patience, closeTimeout = 3 * time.Second, 3 * time.Second
@@ -332,8 +332,8 @@ func twoHosts(t *testing.T) (a, b *namespace) {
 	return a, b
 }
 
-// TestSilentHost cuts the cable between two hosts, which nobody is told: the peer is given up after PeerTimeout where
-// something waits to be acknowledged, and not before.
+// TestSilentHost cuts the cable between two hosts. The hosts get no error from that. PeerTimeout ends the connection of a host
+// that waits for an acknowledgement, and not earlier.
 func TestSilentHost(t *testing.T) {
 	const patience = time.Second
 	a, b := twoHosts(t)
@@ -391,7 +391,7 @@ func TestSilentHost(t *testing.T) {
 	flushed(t, client, 1)
 
 	require.NoError(t, errors.Join(c.id.Close(), c.qp.Close(), client.close()))
-	// The other side owes nothing and has heard nothing: it lives until it is closed.
+	// The other side waits for no acknowledgement: its connection lives until it is closed.
 	require.Equal(t, verbs.QPStateRTS, peer.qp.State())
 	within(t, 2*time.Second, "Close within CloseTimeout and 1 s", func() { require.NoError(t, peer.id.Close()) })
 	require.NoError(t, errors.Join(peer.qp.Close(), ln.Close(), server.close()))

@@ -97,7 +97,7 @@ func (e *rawEnd) drained(count int) {
 }
 
 // TestBigLoad lets both sides post 64 MiB of Writes and Reads, with atomics between them, at once, over socket
-// buffers of 4 KiB: nobody may wait for send space while the other waits for him.
+// buffers of 4 KiB: neither side may wait for send space while the other waits for it.
 func TestBigLoad(t *testing.T) {
 	const piece, pieces = 1 << 20, 32 // 32 MiB each of Writes and Reads
 	cfg := siw.Config{Network: smallNetwork{}}
@@ -139,8 +139,8 @@ func TestBigLoad(t *testing.T) {
 	within(t, 5*time.Second, "posting", posting.Wait)
 	x.drained(3 * pieces)
 	y.drained(3 * pieces)
-	// A Write has completed when TCP has it; the last answers came behind the peer's last Writes, but not behind ours.
-	// An empty Read behind them tells that they are placed.
+	// A Write has completed when TCP has it. The last answers came after the peer's last Writes, but perhaps before ours were placed.
+	// The answer to an empty Read after them shows that they are placed.
 	for _, e := range []*rawEnd{x, y} {
 		e.post(verbs.SendWR{Opcode: verbs.WRRDMARead})
 		require.Equal(t, verbs.WCSuccess, e.sent().Status)
@@ -308,7 +308,7 @@ func TestAtomicContention(t *testing.T) {
 	// The clients count in the upper half, the CPU in the lower.
 	require.EqualValues(t, clients*count, atomic.LoadUint64(local)>>32)
 	require.Equal(t, added, atomic.LoadUint64(local)&(1<<32-1))
-	// Nobody has seen a value twice, and each has seen them rise.
+	// No value was returned twice, and each client has got rising values.
 	seen := make(map[uint64]bool, clients*count)
 	for i := range returned {
 		require.Len(t, returned[i], count)

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestBrokenReason: a write that fails because the stream has failed before does not hide the reason, which somebody else has
-// been told and comes with a little later. If nobody does, it is all that is known.
+// TestBrokenReason: a write fails because the stream has failed before. Its error does not hide the reason, which another goroutine
+// has got and reports a little later. If no goroutine reports a reason, the error of the write is the cause.
 func TestBrokenReason(t *testing.T) {
 	pipe := os.NewSyscallError("write", syscall.EPIPE)
 	for _, then := range []error{os.NewSyscallError("read", syscall.ETIMEDOUT), nil} {
@@ -37,8 +37,8 @@ func TestBrokenReason(t *testing.T) {
 	}
 }
 
-// TestEndDoesNotWait: a stream that has failed tells at once why, or that somebody else has been told, however it has failed. The
-// clock of the bubble moves only when somebody sleeps.
+// TestEndDoesNotWait: a read of a failed stream returns at once the reason, or that another call has got the reason, for every kind
+// of failure. The clock of the bubble moves only when a goroutine sleeps.
 func TestEndDoesNotWait(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -63,7 +63,7 @@ func TestEndDoesNotWait(t *testing.T) {
 			require.NoError(t, peer.CloseWrite())
 			reset(t, peer)
 			closed(t, s)
-			_, err := syscall.Write(s.fd, []byte{1}) // as s.write up to the moment at which it notes the error
+			_, err := syscall.Write(s.fd, []byte{1}) // as s.write, until it would record the error
 			require.ErrorIs(t, err, syscall.EPIPE)
 		}, errBroken, errBroken},
 	} {

@@ -16,8 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestConnectClosed closes the NIC at the moment at which a connection begins: what the connection needs is let go once, and Close
-// returns.
+// TestConnectClosed closes the NIC while a connection begins: the resources of the connection are released once, and Close returns.
 func TestConnectClosed(t *testing.T) {
 	n := newSides(t, Config{})
 	s := n.side(nil, nil)
@@ -64,7 +63,7 @@ func descriptors(t *testing.T) map[int]bool {
 	return fds
 }
 
-// leave has the process make no more than n descriptors, until the function it returns is called.
+// leave lets the process open no more than n further descriptors, until the returned function is called.
 func leave(t *testing.T, n int) (undo func()) {
 	t.Helper()
 	used := descriptors(t)
@@ -80,8 +79,8 @@ func leave(t *testing.T, n int) (undo func()) {
 	return func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)) }
 }
 
-// TestConnectDescriptors makes connections that share a CQ while few descriptors are left: where they do not suffice the connection
-// is refused, none is lost, and those that are there go on.
+// TestConnectDescriptors makes connections that share a CQ while few descriptors are left. If there are too few for a connection, it
+// is refused, no descriptor leaks, and the other connections keep working.
 func TestConnectDescriptors(t *testing.T) {
 	n := newSides(t, Config{})
 	cq := n.cq()

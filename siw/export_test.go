@@ -4,8 +4,8 @@ package siw
 
 import "time"
 
-// Stalled returns what the NIC's account says that it holds for slow peers, in bytes, what its connections are found to hold,
-// and how many receive buffers they keep. The first two are the same when nothing happens and no connection is ending.
+// Stalled returns how many bytes the NIC holds for slow peers according to its account, how many its connections really hold, and
+// how many receive buffers they keep. The first two are equal while nothing happens and no connection is ending.
 func (n *NIC) Stalled() (account, found int64, buffers int) {
 	for _, c := range n.dev.connections() {
 		c.q.mu.Lock()
@@ -20,7 +20,7 @@ func (n *NIC) Stalled() (account, found int64, buffers int) {
 	return n.dev.stalls.used.Load(), found, int(n.dev.partial.Load())
 }
 
-// Crowd has the NIC make small batches until undo is called.
+// Crowd makes the NIC use small batches until undo is called.
 func (n *NIC) Crowd() (undo func()) {
 	s := &n.dev.stalls
 	size := s.limit/2 + 1
@@ -30,8 +30,8 @@ func (n *NIC) Crowd() (undo func()) {
 	return func() { s.give(size) }
 }
 
-// Batch returns how many bytes of a QP's stream are in its socket, and of how many bytes the batch is that waits for room there,
-// 0 if none does.
+// Batch returns how many bytes of a QP's stream are in its socket, and the size in bytes of the batch that waits for room, 0 if
+// none waits.
 func (n *NIC) Batch(qpn uint32) (sent uint64, waits int) {
 	for _, c := range n.dev.connections() {
 		if c.q.num != qpn {
@@ -47,8 +47,8 @@ func (n *NIC) Batch(qpn uint32) (sent uint64, waits int) {
 	return 0, 0
 }
 
-// EvictOldest ends the connection of the oldest stall, as a reservation does that does not fit, if there are as many as given at
-// the moment.
+// EvictOldest ends the connection of the oldest stall, as a reservation that does not fit does, if there are the given number of
+// stalls at the moment.
 func (n *NIC) EvictOldest(stalls int) {
 	s := &n.dev.stalls
 	s.mu.Lock()

@@ -21,9 +21,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// FuzzConn runs a script against a connected QP: messages of every kind, right or wrong in any place, bytes that are none,
-// and requests of its own. Whatever it is, nobody panics or waits for ever, no byte outside of the registered memory
-// and the rights on it is written or read, each request has one completion, and nothing is left in the end.
+// FuzzConn runs a script against a connected QP: messages of every kind, right or wrong in any place, bytes that are no message,
+// and requests of the QP. For every script, nothing panics or waits for ever, no byte is read or written without the right to,
+// each request has one completion, and nothing is left in the end.
 func FuzzConn(f *testing.F) {
 	for _, s := range fuzzSeeds() {
 		f.Add(s)

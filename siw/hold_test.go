@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// listenersOnly are Requests of peers that leave it to us to speak first, though they are the active side.
+// listenersOnly are Requests of peers that wait for our first message although they are the active side.
 func listenersOnly() map[string]*mpa.Frame {
 	plain := rawRequest()
 	plain.Enhanced.PeerToPeer, plain.Enhanced.RTRWrite = false, false
@@ -33,8 +33,8 @@ func hold(t *testing.T, cfg siw.Config, frame *mpa.Frame) (*rawEnd, *rawPeer) {
 	return newRawNIC(t, cfg).passive(rawOpts{frame: frame})
 }
 
-// TestHold has the passive side speak first: what is posted waits for HoldTimeout, and then goes out as always. The first
-// thing that the peer ever sends is an answer.
+// TestHold: the passive side sends first. Posted requests wait for HoldTimeout, and then are sent as usual. The first message that
+// the peer sends is an answer.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	for name, frame := range listenersOnly() {
@@ -69,7 +69,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestHoldPeerSpeaks: the peer's first FPDU ends the hold as soon as it is whole, and is answered.
+// TestHoldPeerSpeaks: the peer's first FPDU ends the hold as soon as it is complete, and is answered.
 func TestHoldPeerSpeaks(t *testing.T) {
 	t.Parallel()
 	for name, frame := range listenersOnly() {
@@ -88,7 +88,7 @@ func TestHoldPeerSpeaks(t *testing.T) {
 	}
 }
 
-// TestHoldEnds ends the connection during the hold: what waits is flushed, and nothing of it is sent.
+// TestHoldEnds ends the connection during the hold: waiting requests are flushed, and none of them is sent.
 func TestHoldEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kind is one kind of message that a peer may send, and what becomes of it.
+// kind is one kind of message that a peer may send, and its effect.
 type kind struct {
 	name string
 	// send prepares the NIC's side and returns the message.
@@ -30,7 +30,7 @@ type kind struct {
 	done func(v *faultEnv)
 }
 
-// fence waits until the NIC has taken in everything that was sent before; msn is the next on the queue of Read
+// fence waits until the NIC has handled everything that was sent before. msn is the next message number on the queue of Read
 // Requests.
 func (v *faultEnv) fence(msn uint32) {
 	v.t.Helper()
@@ -280,7 +280,7 @@ func TestHostileCRC(t *testing.T) {
 	}
 }
 
-// TestHostileLength sends FPDUs whose length is not what it should be.
+// TestHostileLength sends FPDUs with a wrong length.
 func TestHostileLength(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	t.Run("too short for a header", func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestHostileLength(t *testing.T) {
 	})
 }
 
-// TestHostileGarbage sends what is no protocol at all, and FPDUs whose contents are random.
+// TestHostileGarbage sends bytes that follow no protocol, and FPDUs with random contents.
 func TestHostileGarbage(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	_, other := n.passive(rawOpts{})
@@ -572,7 +572,7 @@ func TestHostileAnswers(t *testing.T) {
 	})
 }
 
-// TestHostileAfterFault sends good messages behind a bad one: they count for nothing.
+// TestHostileAfterFault sends good messages after a bad one: they have no effect.
 func TestHostileAfterFault(t *testing.T) {
 	v := newFaultEnv(newRawNIC(t, siw.Config{}), rawOpts{})
 	v.recv(8, 8)

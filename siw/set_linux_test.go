@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stub is a connection of which there is only a descriptor: a pipe that is readable.
+// stub is a connection that has only a descriptor: a pipe that is readable.
 func stub(t *testing.T) *conn {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -31,7 +31,7 @@ func newEpollSet(t *testing.T, conns ...*conn) *epollSet {
 	return s.(*epollSet)
 }
 
-// reports is how many connections the set reports at once.
+// reports returns how many connections the set reports at once.
 func (s *epollSet) reports(t *testing.T) []*conn {
 	t.Helper()
 	var conns [setEvents]*conn
@@ -40,7 +40,7 @@ func (s *epollSet) reports(t *testing.T) []*conn {
 	return conns[:n]
 }
 
-// TestSetRemoved removes connections after the kernel has reported them: others may be behind, and the reader must not go to sleep.
+// TestSetRemoved removes connections after the kernel has reported them: further ones may have data, so the reader must not sleep.
 func TestSetRemoved(t *testing.T) {
 	s := newEpollSet(t)
 	defer s.close()

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// patience is how long these tests wait for what should happen soon.
+// patience is how long these tests wait for things that should happen soon.
 const patience = 10 * time.Second
 
 // side is one end of a connection, seen from outside and from inside.
@@ -62,7 +62,7 @@ func (n *sides) cq() *verbs.CQ {
 	return cq
 }
 
-// side makes one end; a CQ that is nil is its own.
+// side makes one end. If a CQ is nil, the end gets a new one.
 func (n *sides) side(scq, rcq *verbs.CQ) *side {
 	n.t.Helper()
 	s := &side{t: n.t, scq: scq, rcq: rcq}
@@ -155,7 +155,7 @@ func (s *side) read(from *side) []verbs.SendWR {
 	return []verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: from.mr.Addr(), RKey: from.mr.RKey()}}
 }
 
-// answeredBy requires that the other side answers a Read, whatever its program does.
+// answeredBy requires that the other side answers a Read, independent of its program.
 func (s *side) answeredBy(peer *side) {
 	s.t.Helper()
 	s.post(verbs.WRRDMARead, 64, peer)
@@ -164,7 +164,7 @@ func (s *side) answeredBy(peer *side) {
 	require.Equal(s.t, verbs.WCRDMARead, wc.Opcode)
 }
 
-// keeper returns who keeps the watch of the side's connection.
+// keeper returns the keeper of the watch over the side's connection.
 func (s *side) keeper() keeper {
 	w := s.watch()
 	w.mu.Lock()
@@ -184,7 +184,7 @@ func (s *side) becomes(k keeper) {
 	require.Eventually(s.t, func() bool { return s.keeper() == k }, patience, 100*time.Microsecond)
 }
 
-// trusted has the program's absences forgotten.
+// trusted clears the debt of the program.
 func (s *side) trusted() {
 	w := s.watch()
 	w.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/siw"
 )
 
-// TestSilentSource: a listener keeps a number of silent streams of one address and closes further ones, while another address
-// and this host's loopback have their places; a stream that has spoken, or has gone, gives its place back.
+// TestSilentSource: a listener keeps a limited number of silent streams from one address and closes further ones. Another address
+// and loopback addresses are not affected. A stream that has sent its Request, or has ended, does not count any more.
 func TestSilentSource(t *testing.T) {
 	const most = 3
 	ns := newNamespace(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSRQOpenedBySend: a Send that opens a connection takes a receive of the shared queue, and without one the connection
-// ends as any Send without a receive would end it. The sequence of messages is each stream's own.
+// TestSRQOpenedBySend: a Send that opens a connection takes a receive of the shared queue. If there is none, the connection ends,
+// as for any Send without a receive. Each stream numbers its messages separately.
 func TestSRQOpenedBySend(t *testing.T) {
 	nic := newRawNIC(t, siw.Config{RTRMessages: siw.RTRSend})
 	srq, err := nic.pd.CreateSRQ(verbs.SRQAttr{MaxWR: 8})

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maxStalled is the smallest that there may be: room for some ten full batches, or some four hundred small ones.
+// maxStalled is the smallest value of Config.MaxStalled: room for some ten full batches, or some four hundred small ones.
 const maxStalled = 4 << 20
 
 // stallNIC is a NIC whose account is watched until the test ends, with a connection to an honest peer.
@@ -26,7 +26,7 @@ type stallNIC struct {
 	honest *rawEnd
 	peer   *rawPeer
 	reads  uint32 // of peer
-	want   []byte // what is in mr
+	want   []byte // the contents of mr
 	ends   []*rawEnd
 	peers  []*rawPeer
 }
@@ -65,7 +65,7 @@ func (n *stallNIC) add() *rawPeer {
 	return p
 }
 
-// whole is a Read of the whole region.
+// whole returns a Read of the whole region.
 func (n *stallNIC) whole(msn uint32) []byte {
 	return rawRead(msn, rdmap.ReadRequest{SinkSTag: 7, Size: uint32(n.mr.Len()), SrcSTag: n.mr.RKey(), SrcTO: n.mr.Addr()})
 }
@@ -83,7 +83,7 @@ func (n *stallNIC) segment(p *rawPeer, got int) int {
 	return len(data)
 }
 
-// goesOn shows that the honest peer gets what it asks for.
+// goesOn requires that the Reads of the honest peer are answered.
 func (n *stallNIC) goesOn() {
 	n.t.Helper()
 	n.reads++
@@ -95,7 +95,7 @@ func (n *stallNIC) goesOn() {
 	}
 }
 
-// ended returns which connections have ended; it requires that the limit was why.
+// ended returns the connections that have ended, and requires that the limit was the cause.
 func (n *stallNIC) ended() (which []int) {
 	n.t.Helper()
 	for i, e := range n.ends {
@@ -116,7 +116,7 @@ func (n *stallNIC) ended() (which []int) {
 	return which
 }
 
-// settles waits until the account is what the connections hold, and more than least.
+// settles waits until the account equals what the connections hold, and is more than least.
 func (n *stallNIC) settles(least int64) {
 	n.t.Helper()
 	var used, found int64
@@ -142,8 +142,8 @@ func (n *stallNIC) clears() {
 	}, rawWait, time.Millisecond)
 }
 
-// TestStalledReaders has 260 peers that ask for much and do not read it, or a little now and then: what is held for them
-// is bounded, those who have let wait the longest are ended, and an honest peer notices nothing.
+// TestStalledReaders: 260 peers request much data, and read nothing, or a few bytes now and then. The memory held for them is
+// bounded, the connections whose data have waited longest are ended, and an honest peer is not affected.
 func TestStalledReaders(t *testing.T) {
 	n := newStallNIC(t)
 	trickle := make([]byte, 2<<10)
@@ -153,13 +153,13 @@ func TestStalledReaders(t *testing.T) {
 			p.send(n.whole(msn + 1))
 		}
 		if i == 0 {
-			n.settles(0) // it is the oldest
+			n.settles(0) // the first peer is the oldest
 		}
 		if i%10 == 0 {
 			n.goesOn()
 			for j := 0; j <= min(i, 10); j += 2 {
 				_ = n.peers[j].conn.SetReadDeadline(time.Now().Add(rawWait))
-				_, _ = io.ReadFull(n.peers[j].conn, trickle) // it may have been ended
+				_, _ = io.ReadFull(n.peers[j].conn, trickle) // the connection may have been ended
 			}
 		}
 	}
@@ -174,8 +174,8 @@ func TestStalledReaders(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledTrickle: a peer that takes a little of its data is not younger for it. It has waited longest, so it is the one that is
-// ended, and those who came later are not.
+// TestStalledTrickle: a peer that takes a few bytes of its data does not become younger. Its data have waited longest, so its
+// connection is ended, and later ones are not.
 func TestStalledTrickle(t *testing.T) {
 	n := newStallNIC(t)
 	const later = 3
@@ -204,7 +204,7 @@ func TestStalledTrickle(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledParts has 170 peers that send most of a large FPDU, and then a little now and then.
+// TestStalledParts: 170 peers send most of a large FPDU, and then a few bytes now and then.
 func TestStalledParts(t *testing.T) {
 	n := newStallNIC(t)
 	most := rawFPDU(rawTagged(rdmap.OpWrite, n.mr.RKey(), n.mr.Addr(), make([]byte, 65000)), true)[:50000]
@@ -214,7 +214,7 @@ func TestStalledParts(t *testing.T) {
 		if i%10 == 0 {
 			n.goesOn()
 			for j := 70; j < i; j += 10 { // those before keep receive buffers
-				_, _ = n.peers[j].conn.Write(most[:1]) // it may have been ended
+				_, _ = n.peers[j].conn.Write(most[:1]) // the connection may have been ended
 			}
 		}
 	}
@@ -231,7 +231,7 @@ func TestStalledParts(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledTogether: a peer that neither reads nor goes on sending is evicted once, whichever of the two comes first.
+// TestStalledTogether: a peer that neither reads nor continues sending is evicted once, whichever of its two stalls is older.
 func TestStalledTogether(t *testing.T) {
 	n := newStallNIC(t)
 	part := rawFPDU(rawTagged(rdmap.OpWrite, n.mr.RKey(), n.mr.Addr(), make([]byte, 65000)), true)[:50000]
@@ -249,7 +249,7 @@ func TestStalledTogether(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledSlowly: many peers that are only slow get everything. Full batches for all of them would be ten times the limit.
+// TestStalledSlowly: many peers that are only slow get all their data. Full batches for all of them would take ten times the limit.
 func TestStalledSlowly(t *testing.T) {
 	n := newStallNIC(t)
 	const peers = 150
@@ -271,8 +271,8 @@ func TestStalledSlowly(t *testing.T) {
 	n.clears()
 }
 
-// TestSmallBatches moves what the batches of a crowded NIC have least room for: large payloads that are copied or not, in one
-// piece and in several, with markers too.
+// TestSmallBatches sends large payloads, for which small batches have the least room: copied or not, in one or several pieces, also
+// with markers.
 func TestSmallBatches(t *testing.T) {
 	for _, markers := range []siw.Policy{siw.Off, siw.On} {
 		const size, most = 1 << 20, 4

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNextWaitWritable: a wait ends when the next one has begun already. It leaves that one's descriptor and deadline alone.
+// TestNextWaitWritable: a wait ends after the next one has begun. It does not change the descriptor and the deadline of that one.
 func TestNextWaitWritable(t *testing.T) {
 	for name, open := range map[string]bool{"alone": true, "in a set": false} {
 		t.Run(name, func(t *testing.T) {

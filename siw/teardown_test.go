@@ -76,8 +76,8 @@ func (e *rawEnd) sendsDone(count int) (succeeded int) {
 	return succeeded
 }
 
-// sends reads whole FPDUs of Sends of size bytes up to the FIN and returns how many messages were whole. The stream
-// must end behind an FPDU.
+// sends reads whole FPDUs of Sends of size bytes up to the FIN and returns how many messages were complete. The stream must end
+// after an FPDU.
 func (p *rawPeer) sends(content []byte) (whole int) {
 	p.t.Helper()
 	got := 0
@@ -116,7 +116,7 @@ func TestTeardownFIN(t *testing.T) {
 		for id := uint64(1); id <= 2; id++ {
 			require.Equal(t, verbs.WC{ID: id, Status: verbs.WCWRFlushErr, QPNum: v.qp.Num()}, v.received())
 		}
-		// What is posted now is flushed at once.
+		// Requests that are posted now are flushed at once.
 		v.recv(8)
 		v.post(verbs.SendWR{ID: 7, Opcode: verbs.WRSend})
 		require.Equal(t, verbs.WC{ID: 3, Status: verbs.WCWRFlushErr, QPNum: v.qp.Num()}, v.received())
@@ -166,7 +166,7 @@ func TestTeardownFIN(t *testing.T) {
 		whole := p.sends(mr.Bytes())
 		p.close()
 		e.ended(io.EOF)
-		// What has completed has arrived. A message that was cut off behind a segment has not completed.
+		// Sends that have completed have arrived. A message that was cut off after a segment has not completed.
 		require.LessOrEqual(t, e.sendsDone(count), whole)
 	})
 	t.Run("while we answer", func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestTeardownRST(t *testing.T) {
 	other.alive(n.mr(64, 0x1000, rawAccess))
 }
 
-// TestTeardownDisconnect ends connections from our side, with peers that do not play along.
+// TestTeardownDisconnect ends connections from our side, with peers that do not cooperate.
 func TestTeardownDisconnect(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond

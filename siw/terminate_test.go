@@ -63,8 +63,8 @@ func TestTerminateSent(t *testing.T) {
 	}
 }
 
-// TestTerminateBeyondIRD sends more requests than the peer was told that it may while the answers cannot go out. It is told a
-// power of two, since some peers round up what they are given. What had begun is finished before the Terminate.
+// TestTerminateBeyondIRD sends more requests than the announced IRD allows while no answer can be sent. The NIC announces a power of
+// two, since some peers round the number up. A message that has begun is finished before the Terminate.
 func TestTerminateBeyondIRD(t *testing.T) {
 	for _, c := range []irdCase{
 		{"1", false, 16, 1, false, 1, 1, false},
@@ -135,8 +135,8 @@ func (c irdCase) run(t *testing.T) {
 	other.alive(n.mr(64, 0x1000, rawAccess))
 }
 
-// TestTerminateArrives lets a peer that does not read yet go on sending behind its fault: the Terminate is not lost,
-// and a peer that does not end its direction is waited for no longer than CloseTimeout.
+// TestTerminateArrives: a peer that does not read yet keeps sending after its fault. The Terminate is not lost, and the NIC waits no
+// longer than CloseTimeout for a peer that does not end its direction.
 func TestTerminateArrives(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second

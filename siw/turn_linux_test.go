@@ -21,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTurnLine has three goroutines with work without end on one processor: one goes on, and the others in the order in which they
-// came.
+// TestTurnLine: three goroutines with endless work share one processor. One works at a time, and the others follow in the order of
+// their arrival.
 func TestTurnLine(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var b yielder
@@ -52,7 +52,7 @@ func TestTurnLine(t *testing.T) {
 		asleep.Until(t, i, "siw.TestTurnLine", "siw.(*turn).spend")
 	}
 	require.Empty(t, order)
-	first.spend(turnBytes, &b) // gives the place away, and waits behind the two
+	first.spend(turnBytes, &b) // gives up the place, and waits after the two
 	require.Len(t, order, 2)
 	require.Equal(t, []int{1, 2}, []int{<-order, <-order})
 	waiting.Wait()
@@ -73,8 +73,8 @@ func (s *side) writeFPDU(n int) []byte {
 	return fpdu
 }
 
-// flooded has the connection's socket be never empty and never full, until the test is over: it brings the same FPDU again and again,
-// and takes all that is sent.
+// flooded replaces the connection's socket until the end of the test by one that is never empty and never full: it delivers the
+// same FPDU again and again, and takes all bytes that are sent.
 func (s *side) flooded(moved *atomic.Int64) {
 	c, tcp := s.conn, s.conn.s.(*tcpStream)
 	set := func(read, write func()) {
@@ -110,8 +110,8 @@ func (s *side) flooded(moved *atomic.Int64) {
 	s.t.Cleanup(func() { set(read, write) })
 }
 
-// TestTurns has connections that receive, or send, without end, on one processor. Two goroutines that wait for the network talk to each
-// other: for each message they wait for a turn or two, and not for one of each connection.
+// TestTurns: on one processor, connections receive or send without pause, while two goroutines that wait for the network exchange
+// messages. For each message they wait for one or two turns, and not for a turn of each connection.
 func TestTurns(t *testing.T) {
 	const many = 16
 	for name, begin := range map[string]func(t *testing.T, moved *atomic.Int64, stop *atomic.Bool){

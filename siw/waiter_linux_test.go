@@ -14,8 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// waits starts a goroutine in CQ.Wait, for a receive, and returns when it keeps the watch. What Wait returns comes out of the
-// channel.
+// waits starts a goroutine in CQ.Wait, for a receive, and returns when it keeps the watch. The channel gets the result of Wait.
 func (s *side) waits(ctx context.Context, from *side) <-chan error {
 	s.t.Helper()
 	asked, got := make(chan struct{}), make(chan error)
@@ -30,7 +29,7 @@ func (s *side) waits(ctx context.Context, from *side) <-chan error {
 			got <- err
 		}
 	}()
-	// It has to come back sooner than the lease ends, which a busy machine may not let it: try until it does.
+	// The goroutine has to come back before the lease ends, which may fail on a busy machine: try until it succeeds.
 	for limit := time.Now().Add(patience); time.Now().Before(limit); {
 		s.trusted()
 		asked <- struct{}{}
@@ -56,7 +55,7 @@ func (s *side) send(to *side) {
 	require.NoError(s.t, err)
 }
 
-// TestWaiter lets a waiter keep the watch, and leave: the reader takes over and the peer is answered.
+// TestWaiter: a waiter keeps the watch and leaves; then the reader takes over and the peer is answered.
 func TestWaiter(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	require.Equal(t, byReader, b.keeper())
@@ -71,7 +70,7 @@ func TestWaiter(t *testing.T) {
 	}
 }
 
-// TestWaiterAnswers has the waiter answer for a program that sleeps.
+// TestWaiterAnswers: the waiter answers the peer while the program sleeps.
 func TestWaiterAnswers(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
@@ -101,7 +100,7 @@ func TestWaiterCanceled(t *testing.T) {
 	a.answeredBy(b)
 }
 
-// TestWaiterEnd ends the connection while a waiter looks out: it gets a flushed receive.
+// TestWaiterEnd ends the connection while a waiter keeps the watch: it gets a flushed receive.
 func TestWaiterEnd(t *testing.T) {
 	for name, end := range map[string]func(a, b *side) error{
 		"by the peer":        func(a, b *side) error { return a.id.Close() },
@@ -130,7 +129,7 @@ func TestWaiterEnd(t *testing.T) {
 	}
 }
 
-// TestWaiterClosed closes the waiter's CQ, with everything else, while it looks out.
+// TestWaiterClosed closes the waiter's CQ, with everything else, while the waiter keeps the watch.
 func TestWaiterClosed(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
@@ -140,7 +139,7 @@ func TestWaiterClosed(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// TestWaiterOthers wakes the waiter for what others do: a completion of a request that another goroutine has posted.
+// TestWaiterOthers wakes the waiter for the completion of a request that another goroutine has posted.
 func TestWaiterOthers(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	b.scq, b.rcq = b.rcq, b.scq
@@ -192,8 +191,8 @@ func TestWaiterSecondWaiter(t *testing.T) {
 	require.Equal(t, verbs.WCRDMARead, wc.Opcode)
 }
 
-// TestWaiterArmed arms another CQ while a waiter keeps the watch: the reader takes over from it, since somebody may be about to
-// sleep there. Armed while nobody keeps the watch, and nobody sleeps, it changes nothing.
+// TestWaiterArmed arms another CQ while a waiter keeps the watch: the reader takes over, since a goroutine may be about to sleep
+// for that CQ. While nobody keeps the watch and no goroutine sleeps, arming a CQ changes nothing.
 func TestWaiterArmed(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
@@ -213,7 +212,8 @@ func TestWaiterArmed(t *testing.T) {
 	b.answeredBy(a)
 }
 
-// TestWaiterPolled polls one CQ while the waiter sleeps on the other: it is woken for what the poller receives for it.
+// TestWaiterPolled polls one CQ while the waiter sleeps on the other: the waiter is woken for completions of messages that the
+// poller receives.
 func TestWaiterPolled(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {

@@ -14,16 +14,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// scene is a watch over nothing real: what arrives, and the time, are the test's.
+// scene is a watch with a simulated source: the test decides what arrives, and sets the time.
 type scene struct {
 	t     *testing.T
 	w     *watch
-	ch    *channel // of whoever sleeps
+	ch    *channel // of the goroutine that sleeps
 	other *channel
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	time    int64
-	waiting int  // things that nobody has received yet
+	waiting int  // arrivals that no goroutine has received yet
 	message bool // they are messages for the program
 	wakes   bool // they wake another goroutine
 	silent  bool
@@ -111,21 +111,21 @@ func (s *scene) yielder() *yielder {
 
 func (s *scene) close() {}
 
-// arrive has a thing arrive.
+// arrive simulates an arrival.
 func (s *scene) arrive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting++
 }
 
-// left is how many things nobody has received.
+// left returns how many arrivals have not been received.
 func (s *scene) left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.waiting
 }
 
-// keeper returns who keeps the watch, while goroutines run.
+// keeper returns the keeper of the watch, while goroutines run.
 func (s *scene) keeper() keeper {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *scene) becomes(k keeper) {
 	require.Eventually(s.t, func() bool { return s.keeper() == k }, 10*time.Second, time.Millisecond)
 }
 
-// received waits until somebody has received what has arrived.
+// received waits until all arrivals have been received.
 func (s *scene) received() {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return s.left() == 0 }, 10*time.Second, time.Millisecond)
@@ -158,14 +158,14 @@ func (s *scene) is(k keeper) {
 	}
 }
 
-// event is the event for a goroutine that sleeps in ch.
+// event simulates an event for a goroutine that sleeps in ch.
 func (s *scene) event(ch *channel) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.queue = append(ch.queue, new(cq))
 }
 
-// sleeps is what a goroutine does that goes to sleep in ch; awakes is the opposite.
+// sleeps simulates a goroutine that goes to sleep in ch; awakes is the opposite.
 func (s *scene) sleeps(ch *channel) bool {
 	ch.mu.Lock()
 	ch.sleepers++
@@ -180,7 +180,7 @@ func (s *scene) awakes(ch *channel) {
 	ch.mu.Unlock()
 }
 
-// nobody brings the scene from its beginning to the state that nobody keeps the watch.
+// nobody takes a new scene to the state in which nobody keeps the watch.
 func (s *scene) nobody() {
 	s.t.Helper()
 	require.False(s.t, s.sleeps(s.ch))
@@ -190,7 +190,7 @@ func (s *scene) nobody() {
 	s.is(byNobody)
 }
 
-// waiter goes on from nobody.
+// waiter takes a new scene to the state in which a waiter keeps the watch.
 func (s *scene) waiter() {
 	s.t.Helper()
 	s.nobody()
@@ -216,7 +216,7 @@ func (s *scene) busyPolled() {
 // TestWatchBegins: the reader keeps a new watch.
 func TestWatchBegins(t *testing.T) { newScene(t).is(byReader) }
 
-// TestWatchReader has things happen while the reader keeps the watch.
+// TestWatchReader tests the transitions from the reader.
 func TestWatchReader(t *testing.T) {
 	t.Run("wakes who wanted it", func(t *testing.T) { newScene(t).nobody() })
 	t.Run("wakes nobody", func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestWatchRead(t *testing.T) {
 	require.NoError(t, <-gone)
 }
 
-// TestWatchNobody has things happen while nobody keeps the watch.
+// TestWatchNobody tests the transitions from nobody.
 func TestWatchNobody(t *testing.T) {
 	t.Run("somebody goes to sleep", func(t *testing.T) { newScene(t).waiter() })
 	t.Run("polled", func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestWatchNobody(t *testing.T) {
 		s := newScene(t)
 		s.nobody()
 		s.w.expire()
-		s.is(byNobody) // the guest had just been here
+		s.is(byNobody) // the waiter had just been here
 		s.w.expire()
 		s.is(byReader)
 		require.LessOrEqual(t, s.w.doubt.Load(), int64(0), "nothing had to wait")
@@ -378,7 +378,7 @@ func TestWatchNobody(t *testing.T) {
 	})
 }
 
-// TestWatchWaiter has things happen while a waiter keeps the watch.
+// TestWatchWaiter tests the transitions from the waiter.
 func TestWatchWaiter(t *testing.T) {
 	t.Run("leaves", func(t *testing.T) {
 		s := newScene(t)
@@ -556,7 +556,7 @@ func TestWatchTwoInChannel(t *testing.T) {
 	}
 }
 
-// TestWatchPoller has things happen while a poller keeps the watch.
+// TestWatchPoller tests the transitions from the poller.
 func TestWatchPoller(t *testing.T) {
 	t.Run("goes on", func(t *testing.T) {
 		s := newScene(t)
@@ -692,7 +692,7 @@ func TestWatchPoller(t *testing.T) {
 	})
 }
 
-// TestWatchTrust: of 128 things that arrive one may wait for a guest, and two in a row of one that has been in time for long.
+// TestWatchTrust: one of 128 arrivals may wait for the poller or waiter. If it has been in time for long, two in a row may.
 func TestWatchTrust(t *testing.T) {
 	s := newScene(t)
 	late := func() {
@@ -704,7 +704,7 @@ func TestWatchTrust(t *testing.T) {
 		s.busyPolled()
 		late()
 		s.is(byReader)
-		for range trust { // the reader's, or the poller's in time
+		for range trust { // received by the reader, or in time by the poller
 			s.polls(busyPolls)
 			require.Equal(t, byReader, s.w.keeper, "round %d", round)
 			s.w.arrived(1)
@@ -720,7 +720,7 @@ func TestWatchTrust(t *testing.T) {
 	s.is(byReader)
 }
 
-// TestWatchEnds stops a watch in every state: the reader goes, and who sleeps is woken.
+// TestWatchEnds stops a watch in every state: the reader returns, and a sleeping goroutine is woken.
 func TestWatchEnds(t *testing.T) {
 	for name, bring := range map[string]func(s *scene){
 		"reader": func(*scene) {},

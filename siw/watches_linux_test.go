@@ -20,7 +20,7 @@ func (s *side) gathers() bool {
 	return ok
 }
 
-// exchange sends a message each way, by whatever means they are received.
+// exchange sends a message in each direction. Any goroutine may receive them.
 func exchange(t *testing.T, a, b *side, receive func(s *side) verbs.WC) {
 	t.Helper()
 	a.send(b)
@@ -33,7 +33,7 @@ func polls(s *side) verbs.WC { return s.polledNext(s.rcq) }
 
 func sleeps(s *side) verbs.WC { return s.next(s.rcq) }
 
-// TestWatchesAlone: a connection alone on its CQs has a watch of its own, whatever else there is.
+// TestWatchesAlone: a connection that shares no CQ has a separate watch.
 func TestWatchesAlone(t *testing.T) {
 	n := newSides(t, Config{})
 	a, b := n.join(n.side(nil, nil), n.side(nil, nil))
@@ -46,8 +46,8 @@ func TestWatchesAlone(t *testing.T) {
 	require.Len(t, seen, 4)
 }
 
-// TestWatchesShared ties connections by a receive CQ, a send CQ, or both: they have one watch, and are served by who polls,
-// who sleeps, and, if nobody does, by its reader.
+// TestWatchesShared ties connections by a receive CQ, a send CQ, or both: they have one watch. A goroutine that polls or sleeps
+// serves them, otherwise the reader of the watch.
 func TestWatchesShared(t *testing.T) {
 	for name, newSide := range map[string]func(n *sides, cq *verbs.CQ) *side{
 		"receive CQ": func(n *sides, cq *verbs.CQ) *side { return n.side(nil, cq) },
@@ -76,7 +76,7 @@ func TestWatchesShared(t *testing.T) {
 				exchange(t, as[i], bs[i], polls)
 				exchange(t, as[i], bs[i], sleeps)
 			}
-			// All have something at once.
+			// All connections have data at the same time.
 			for i := range as {
 				as[i].send(bs[i])
 			}
@@ -117,7 +117,7 @@ func TestWatchesMerge(t *testing.T) {
 			require.Equal(t, many > 1, as[0].gathers())
 			was := []*watch{as[0].watch(), as[1].watch()}
 
-			// Somebody sleeps on both, and polls, while they become one.
+			// Goroutines sleep on both watches, and poll, while they become one.
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			got := make(chan verbs.WC, 2)
@@ -191,7 +191,7 @@ func TestWatchesEnd(t *testing.T) {
 	require.Eventually(t, func() bool { return files() <= before }, patience, patience/1000)
 }
 
-// polledFlushed takes what there is in the receive CQ.
+// polledFlushed takes the completions that are in the receive CQ.
 func (s *side) polledFlushed() {
 	var wcs [64]verbs.WC
 	for n := 1; n > 0; {
@@ -201,8 +201,8 @@ func (s *side) polledFlushed() {
 	}
 }
 
-// TestPollerLetsOthersRun has one goroutine poll without pause, with the only processor, for the answers of another one that
-// waits for the network: that one does not have to wait until the runtime's monitor looks.
+// TestPollerLetsOthersRun: on a single processor, one goroutine polls without pause for the answers of another, which waits for
+// the network. The other does not have to wait for the runtime's monitor.
 func TestPollerLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	a, b := twoSides(t, Config{})

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// forward has a connection that has just begun go on as if all messages from one end to the other but a few of the first 2^32
-// on each queue had been sent.
+// forward sets the message numbers of a new connection, from one end to the other, as if nearly 2^32 messages had been sent on each
+// queue.
 func forward(from, to *conn, few uint32) {
 	to.rx.mu.Lock()
 	to.rx.no = [4]uint32{-few, -few, 1, -few}

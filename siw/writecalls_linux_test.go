@@ -14,14 +14,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// writeCalls counts the calls by which a socket is written to, those for which it had not room enough, and the pieces of
-// the longest.
+// writeCalls counts the write calls of a socket, those for which the socket had too little room, and the pieces of the longest.
 type writeCalls struct{ calls, short, pieces atomic.Int64 }
 
-// count has the calls of c's socket counted. Nothing else of the stream is touched: others are reading from it.
+// count counts the write calls of c's socket. It changes nothing else of the stream, from which other goroutines read.
 func (w *writeCalls) count(c *conn) {
 	s := c.s.(*tcpStream)
-	c.q.mu.Lock() // the send role, which nobody has, is taken under it
+	c.q.mu.Lock() // the send role, which is free, is taken under it
 	defer c.q.mu.Unlock()
 	write := s.writeFn
 	s.writeFn = func() {
