@@ -34,6 +34,6 @@ func TestIdleTimeout(t *testing.T) {
 			t.Fatal("it does not end")
 		}
 	}
-	// The one that gives up first tells the other by closing.
+	// The side that ends the connection first closes it, which the other side notices.
 	require.True(t, errors.Is(a.qp.Err(), syscall.ETIMEDOUT) || errors.Is(p.qp.Err(), syscall.ETIMEDOUT), "%v, %v", a.qp.Err(), p.qp.Err())
 }

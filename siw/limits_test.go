@@ -119,7 +119,7 @@ func TestObjectLimits(t *testing.T) {
 	}
 }
 
-// TestRefusedObjectsTakeNoPlace: what a failed creation had taken is given back.
+// TestRefusedObjectsTakeNoPlace: a creation that fails does not count against the limits.
 func TestRefusedObjectsTakeNoPlace(t *testing.T) {
 	c := open(t, newNIC(t, limitedNIC))
 	pd, err := c.AllocPD()

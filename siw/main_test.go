@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// lacks ends a test for want of something that machines may lack, but not those of CI.
+// lacks ends a test on a machine that lacks something. In CI the test fails.
 func lacks(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

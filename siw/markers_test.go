@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sentTap is a Tap that keeps what a NIC with one connection sends.
+// sentTap is a Tap that keeps the bytes that a NIC with one connection sends.
 type sentTap struct {
 	mu   sync.Mutex
 	sent []byte
@@ -72,7 +72,7 @@ func (s *sentTap) fpdus(t *testing.T, marked, crc bool) (ulpdus [][]byte) {
 	return ulpdus
 }
 
-// opcodeOf returns the message that a ULPDU is, or is a part of.
+// opcodeOf returns the opcode of the message of which a ULPDU is a segment.
 func opcodeOf(u []byte) rdmap.Opcode {
 	_, op := rdmap.ParseControl(u[1])
 	return op
@@ -158,7 +158,7 @@ func markedTransfer(t *testing.T, from, to *siwtest.End, n int) {
 	run(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1, SGL: sgl(from, 0, 8), RemoteAddr: to.MR.Addr(), RKey: key})
 }
 
-// TestMarkersTerminate: the Terminate has markers too, whatever comes before it.
+// TestMarkersTerminate: the Terminate has markers too, at every position in the stream.
 func TestMarkersTerminate(t *testing.T) {
 	for n := range 130 {
 		synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestMarkersTerminate(t *testing.T) {
 // TestMarkersTerminateCut: a connection ends while an FPDU has been sent in part. The rest of it and the Terminate follow with
 // markers where the whole stream has them.
 func TestMarkersTerminateCut(t *testing.T) {
-	cuts := make(map[int]bool) // how much of the FPDU was missing
+	cuts := make(map[int]bool) // how many bytes of the FPDU were missing
 	for n := range 12 {
 		synctest.Test(t, func(t *testing.T) {
 			var tap sentTap
@@ -308,7 +308,7 @@ func openWith(t *testing.T, active, passive siw.RTRMessages, depths [2]int) {
 		receives--
 	}
 
-	// The sequences of both sides are right behind it, and either side may go first.
+	// After it the message numbers of both sides are right, and either side may send first.
 	_, err = p.A.QP.PostRecv(make([]verbs.RecvWR, 2))
 	require.NoError(t, err, what)
 	for _, e := range []*siwtest.End{p.B, p.A} {

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The model's atomics are those of RFC 7306 section 5.1, one bit after the other, and share nothing with the code that
-// they judge.
+// The model's atomics follow RFC 7306 section 5.1 bit by bit. They share no code with the implementation under test.
 
 // modelFetchAdd is the FetchAdd of section 5.1.1: a carry goes into the next bit, but not out of one whose bit in mask is
 // set.

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// modelKinds are the kinds of operations and how often each is drawn. One that cannot be done now, for want of a window
-// for instance, reports false.
+// modelKinds are the kinds of operations and how often each is drawn. One that cannot be done now, for example because there is no
+// window, reports false.
 var modelKinds = []struct {
 	name   string
 	weight int
@@ -210,13 +210,13 @@ func (s *modelSide) atomic(wr verbs.SendWR) error {
 	return nil
 }
 
-// count counts a word up that everybody counts.
+// count increments a word that all sides increment.
 func (s *modelSide) count() error {
 	wr := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}
 	return s.sharedAdd(wr, modelCounter, func(old uint64) { s.seen = append(s.seen, old) })
 }
 
-// sharedAdd adds to a shared word. What it held before is known only afterwards.
+// sharedAdd adds to a shared word. Its value before is known only afterwards.
 func (s *modelSide) sharedAdd(wr verbs.SendWR, off int, then func(old uint64)) error {
 	at := 8 * (s.results.next % modelResults)
 	s.results.next++

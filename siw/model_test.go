@@ -27,8 +27,8 @@ import (
 
 // The test of the model: pairs of QPs on two NICs do operations that are drawn from all opcodes, both sides at a time, and in
 // the end every byte of every region is what a model says, as is every completion on the way. The operations are chosen so
-// that their outcome is determined: what a request changes nobody else changes, unless it commutes, and what must
-// wait for the answer of another request is fenced.
+// that their outcome is determined: memory that a request changes is changed by no other, unless the changes commute, and a
+// request that must wait for the answer of another is fenced.
 //
 // GOVERBS_MODEL_OPS is the number of operations of each pair (default: 20,000, under the race detector, which takes ten times
 // as long, 2,000); GOVERBS_SEED repeats a run.
@@ -113,7 +113,7 @@ type modelMem struct {
 	next int // of results: how many there have been
 }
 
-// differs says where the region is not as the model says.
+// differs returns where the region differs from the model.
 func (m *modelMem) differs(what string) error {
 	if bytes.Equal(m.want, m.Bytes()) {
 		return nil
@@ -210,7 +210,7 @@ func (m *model) run(n int) {
 	}
 	require.NoError(m.t, g.Wait())
 
-	// The sums of all who added.
+	// The sums over all sides.
 	var seen [2][]uint64
 	for i := range m.pairs {
 		for s, side := range m.pairs[i] {
@@ -310,7 +310,7 @@ func (s *modelSide) postReceives(n int) error {
 	return nil
 }
 
-// receive checks what arrives until the peer has nothing more to send.
+// receive checks the messages that arrive until the peer has nothing more to send.
 func (s *modelSide) receive() error {
 	var wcs [1]verbs.WC
 	for next := uint64(0); ; next++ {

@@ -31,7 +31,7 @@ func tcpPair(t *testing.T) (stream, net.Conn) {
 	return s, peer
 }
 
-// arrives requires that the peer gets what pieces hold.
+// arrives requires that the peer gets the bytes of pieces.
 func arrives(t *testing.T, peer net.Conn, pieces [][]byte) {
 	t.Helper()
 	want := bytes.Join(pieces, nil)
@@ -42,7 +42,7 @@ func arrives(t *testing.T, peer net.Conn, pieces [][]byte) {
 	require.True(t, bytes.Equal(want, got))
 }
 
-// TestStreamPieces gives a stream more pieces than a system call takes: it takes as many, and the rest in the next calls.
+// TestStreamPieces gives a stream more pieces than one system call takes: the rest goes in the next calls.
 func TestStreamPieces(t *testing.T) {
 	s, peer := tcpPair(t)
 	for _, n := range []int{1, 2, maxIovecs - 1, maxIovecs, maxIovecs + 1, 2*maxIovecs + 500} {

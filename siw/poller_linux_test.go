@@ -26,7 +26,7 @@ func (s *side) busyPolled() {
 	}
 }
 
-// TestPoller polls until the poller keeps the watch, and gets what arrives then, small and larger than what wakes the reader.
+// TestPoller polls until the poller keeps the watch, and gets data that arrive then, a few bytes and more than wake the reader.
 func TestPoller(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
@@ -40,8 +40,8 @@ func TestPoller(t *testing.T) {
 	require.NotEqual(t, byPoller, a.keeper(), "the other side has not polled")
 }
 
-// TestPollerGone stops to poll. What the peer asks for is answered all the same: what came before and what comes after the
-// program has been missed. A poll now and then does not make it the poller's.
+// TestPollerGone: the program stops polling. The peer's requests are answered nevertheless, both those that arrive before the end
+// of the lease and later ones. With only a poll now and then, the poller does not keep the watch.
 func TestPollerGone(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
@@ -61,7 +61,7 @@ func TestPollerGone(t *testing.T) {
 	}
 }
 
-// TestPollerSleeps sleeps while the poller keeps the watch: completions wake whoever sleeps.
+// TestPollerSleeps: a goroutine sleeps while the poller keeps the watch, and completions wake it.
 func TestPollerSleeps(t *testing.T) {
 	a, b := twoSides(t, Config{Spin: 50 * time.Microsecond})
 	for range 20 {
@@ -71,7 +71,7 @@ func TestPollerSleeps(t *testing.T) {
 	}
 }
 
-// TestPollerReceivesWhatCame has a message arrive in the quiet; who ends the quiet receives it.
+// TestPollerReceivesWhatCame: a message arrives while the source is quiet. The goroutine that ends the quiet receives it.
 func TestPollerReceivesWhatCame(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	b.busyPolled()
@@ -121,7 +121,7 @@ func (s *side) rcvLowat() int {
 	return n
 }
 
-// TestPollerSocket looks at the socket: the quiet is there, and goes.
+// TestPollerSocket checks SO_RCVLOWAT of the socket while the source is quiet, and afterwards.
 func TestPollerSocket(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	require.LessOrEqual(t, b.rcvLowat(), 1)

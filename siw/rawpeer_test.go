@@ -34,7 +34,7 @@ const rawWait = 10 * time.Second
 // rawBulk bounds waits for the end of much work.
 const rawBulk = time.Minute
 
-// rawAccess is every right that a region can have.
+// rawAccess is all access rights that a region can have.
 const rawAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
 // soon returns a context for one wait.
@@ -44,8 +44,8 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// within runs f and fails the test, with the stacks of all goroutines, if f has not returned after d. Time that this process
-// was not given on a busy machine does not count: a tick that comes late is one.
+// within runs f and fails the test, with the stacks of all goroutines, if f has not returned after d. Time in which a busy machine
+// did not run this process does not count: a late tick counts as one.
 func within(t *testing.T, d time.Duration, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -66,7 +66,7 @@ func within(t *testing.T, d time.Duration, what string, f func()) {
 	require.FailNow(t, "not within "+d.String()+": "+what, "%s", buf)
 }
 
-// result waits for the outcome of a call in a goroutine of its own.
+// result waits for the outcome of a call in another goroutine.
 func result[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	timer := time.NewTimer(rawWait)
@@ -182,7 +182,7 @@ func (n *rawNIC) endOn(c verbs.QPCap, rcq *verbs.CQ) *rawEnd {
 	return e
 }
 
-// accepted is what a goroutine in Accept or Connect comes back with.
+// accepted is the result of a goroutine in Accept or Connect.
 type accepted struct {
 	id  *cm.ID
 	err error
@@ -618,7 +618,7 @@ const (
 	quoteRead                 // M, D and R: and the Read Request header
 )
 
-// terminate reads a Terminate, which must have these codes and quote so much of the ULPDU at fault, and the FIN.
+// terminate reads a Terminate, which must have these codes and quote these headers of the ULPDU at fault, and the FIN.
 func (p *rawPeer) terminate(layer, typ, code uint8, quote rawQuote, fault []byte) {
 	p.t.Helper()
 	p.wantTerminate(p.read(), layer, typ, code, quote, fault)
@@ -743,7 +743,7 @@ func (p *rawPeer) alive(mr *verbs.MR) {
 	require.Equal(p.t, rawTagged(rdmap.OpReadResponse, 0x77, 0x8000, want), p.read())
 }
 
-// untouched requires that memory made by rawNIC.mr still holds what it held.
+// untouched requires that memory made by rawNIC.mr has not changed.
 func untouched(t *testing.T, mr *verbs.MR) {
 	t.Helper()
 	require.False(t, slices.ContainsFunc(mr.Bytes(), func(b byte) bool { return b != 0xa5 }), "memory was changed: % x",

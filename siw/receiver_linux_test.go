@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// endlessStream brings the same FPDU again and again, as much as there is room for.
+// endlessStream delivers the same FPDU again and again, as often as there is room for it.
 type endlessStream struct {
 	stream
 	fpdu  []byte
@@ -36,8 +36,8 @@ func (s *endlessStream) read(bufs [][]byte) (n int, err error) {
 	return n, nil
 }
 
-// readersRest waits until the reader of every connection waits for its socket, after a first look at it under rx.mu: what
-// is read after that without a message from the peer, the test reads.
+// readersRest waits until the reader of every connection waits for its socket, after a first read of it under rx.mu. Bytes that are
+// read later, without a message from the peer, are read by the test.
 func readersRest(t *testing.T) {
 	t.Helper()
 	buf := make([]byte, 1<<20)

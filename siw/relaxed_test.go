@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRelaxedIgnored: with SendRelaxed a request is the same one: on the wire, and in what completes, and when it does.
+// TestRelaxedIgnored: SendRelaxed changes nothing on the wire, in the completion of a request, or in the time of the completion.
 func TestRelaxedIgnored(t *testing.T) {
 	type trace struct {
 		sent, received []verbs.WC

@@ -25,7 +25,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// table reads a file of testdata: lines of words, comments behind #.
+// table reads a file of testdata: lines of words, with comments after #.
 func table(t *testing.T, name string) (rows [][]string) {
 	t.Helper()
 	f, err := os.Open("testdata/" + name)
@@ -134,7 +134,7 @@ func TestVectorFrames(t *testing.T) {
 	})
 }
 
-// TestVectorsSent compares what the NIC sends when the application posts the operation of a vector.
+// TestVectorsSent compares the bytes that the NIC sends for the operation of each vector.
 func TestVectorsSent(t *testing.T) {
 	type env struct {
 		*rawEnd

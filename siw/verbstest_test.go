@@ -56,7 +56,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestVerbsIPv6 runs what depends on addresses over IPv6, in a network of its own if the host's has no ::1.
+// TestVerbsIPv6 runs the subjects that depend on addresses over IPv6, in a new network namespace if the host's network has no ::1.
 func TestVerbsIPv6(t *testing.T) {
 	const listen = "[::1]:0"
 	ln, err := net.Listen("tcp6", listen)
@@ -70,7 +70,7 @@ func TestVerbsIPv6(t *testing.T) {
 	}, "Connect", "Disconnect", "Depth", "List")
 }
 
-// TestVerbsMarkers runs what moves data with markers in both directions.
+// TestVerbsMarkers runs the subjects that move data, with markers in both directions.
 func TestVerbsMarkers(t *testing.T) {
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
 		cfg := siw.Config{Markers: siw.On}
@@ -78,7 +78,7 @@ func TestVerbsMarkers(t *testing.T) {
 	}, "Send", "Write", "Read", "Atomic", "Order")
 }
 
-// TestVerbsAnyConn runs on streams that are not the host's TCP sockets to the NIC, as on systems other than Linux.
+// TestVerbsAnyConn runs over streams that the NIC cannot use as TCP sockets, as on systems other than Linux.
 func TestVerbsAnyConn(t *testing.T) {
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
 		nic := newNIC(t, siw.Config{Network: wrappedTCP{}})
@@ -86,12 +86,12 @@ func TestVerbsAnyConn(t *testing.T) {
 	}, "Send", "Read", "Order", "QP", "Lifetime", "Disconnect")
 }
 
-// wrappedTCP is the host's TCP behind types of its own.
+// wrappedTCP is the host's TCP, with wrapped types.
 type wrappedTCP struct{ dialer net.Dialer }
 
 type wrappedConn struct{ net.Conn }
 
-// CloseWrite ends one half, as a stream must be able to.
+// CloseWrite ends the sending direction, which a stream must support.
 func (c wrappedConn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
 type wrappedListener struct{ net.Listener }

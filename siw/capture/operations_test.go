@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// talk runs operations between two ends and keeps what tshark must see of them.
+// talk runs operations between two ends and records what tshark must show for them.
 type talk struct {
 	t    *testing.T
 	ends [2]*end
@@ -278,8 +278,8 @@ func (w *talk) check(t *testing.T, all []row, markers bool) {
 	}
 }
 
-// TestOperations has tshark judge captures of every kind of operation, taken from either side and from both, over IPv4, IPv6
-// and no network, with and without markers, in one segment and in several. All are in one file.
+// TestOperations checks, with tshark, captures of every kind of operation: taken from either side and from both; over IPv4, IPv6 and
+// an in-memory network; with and without markers; in one segment and in several. All are in one file.
 func TestOperations(t *testing.T) {
 	const v4, v6 = overTCP, "[::1]:0"
 	const several = 1500 // MTU
@@ -406,7 +406,7 @@ func TestBulk(t *testing.T) {
 	require.Equal(t, verdict{good: len(all) - 2}, v)
 }
 
-// TestNoCRC has a connection without CRCs: tshark then has none to judge.
+// TestNoCRC records a connection without CRCs: tshark then checks none.
 func TestNoCRC(t *testing.T) {
 	s := newScript(t)
 	a, b, _ := pair(t, siwtest.PairConfig{TCP: overTCP, A: siw.Config{Tap: s, CRC: siw.Off}, B: siw.Config{CRC: siw.Off}})
@@ -423,7 +423,7 @@ func TestNoCRC(t *testing.T) {
 	}
 }
 
-// TestDamage has a byte changed on its way. The capture of the receiver shows the bad CRC and the Terminate.
+// TestDamage changes a byte in transit. The capture of the receiver shows the bad CRC and the Terminate.
 func TestDamage(t *testing.T) {
 	s := newScript(t)
 	a, b, link := pair(t, siwtest.PairConfig{B: siw.Config{Tap: s}})
@@ -441,7 +441,7 @@ func TestDamage(t *testing.T) {
 	require.EqualValues(t, mpa.ErrCodeCRC, terminate.number(t, "iwarp_rdma.term_errcode_llp"))
 }
 
-// TestRejected has a connection that was refused, and one that follows on the same file.
+// TestRejected records a connection that was rejected, and a later one in the same file.
 func TestRejected(t *testing.T) {
 	s := newScript(t)
 	a, b, _ := pair(t, siwtest.PairConfig{TCP: overTCP, A: siw.Config{Tap: s}, Before: func(p *siwtest.Pair) error {

@@ -16,8 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTerminate has connections end by Terminate messages, and tshark name the error and quote what was wrong. All are in one
-// file.
+// TestTerminate ends connections by Terminate messages. tshark must show the error and the quoted headers. All are in one file.
 func TestTerminate(t *testing.T) {
 	const bogus = 0x100 // away from a key, into another index
 	read := func(wr verbs.SendWR) func(a, b *end) {

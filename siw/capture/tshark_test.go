@@ -26,8 +26,8 @@ var tsharkArgs = []string{"-n", "-o", "tcp.try_heuristic_first:TRUE",
 	"-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
 	"--disable-protocol", "smb_direct", "--disable-protocol", "rpcordma"}
 
-// tshark is the referee: it reads a file with the given further arguments. A machine without it fails the tests, since
-// nothing else says that others understand the files.
+// tshark runs tshark on a file with the given further arguments. On a machine without tshark the tests fail, since nothing else
+// shows that other programs understand the files.
 func tshark(t *testing.T, file []byte, args ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("tshark")
@@ -40,7 +40,7 @@ func tshark(t *testing.T, file []byte, args ...string) string {
 	name := filepath.Join(dir, "capture.pcapng")
 	require.NoError(t, os.WriteFile(name, file, 0o600))
 	cmd := exec.CommandContext(testContext(t), program, append(append([]string{"-r", name}, tsharkArgs...), args...)...)
-	// The preferences of whoever runs the tests do not count.
+	// Ignore the preferences of the user who runs the tests.
 	cmd.Env = append(os.Environ(), "WIRESHARK_CONFIG_DIR="+dir, "HOME="+dir, "LC_ALL=C.UTF-8", "TZ=UTC")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -152,7 +152,7 @@ func (r row) isEmptySend(t *testing.T) bool {
 type message struct {
 	op      rdmap.Opcode
 	fields  map[string]uint64
-	payload []byte // nil = not looked at
+	payload []byte // nil = not checked
 }
 
 // expect compares the FPDUs of one end of one connection, in their order, with what was sent.

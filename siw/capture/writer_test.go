@@ -64,7 +64,7 @@ func TestPackets(t *testing.T) {
 	require.Equal(t, addrPort(here), c[0][0].from, "the end that sends the Request opens the connection")
 }
 
-// TestPassive is the same from the other side: what comes first comes in.
+// TestPassive is the same from the other side: the first bytes are incoming.
 func TestPassive(t *testing.T) {
 	s := newScript(t)
 	req, rep, f := request(t), reply(t), send(1, []byte("hello"))
@@ -184,7 +184,7 @@ func TestAcknowledgements(t *testing.T) {
 	require.Less(t, len(packets), 3+2+n+n/3, "not every packet is acknowledged")
 }
 
-// TestNotMPA records what is not MPA as it comes.
+// TestNotMPA records bytes that are not MPA as they arrive.
 func TestNotMPA(t *testing.T) {
 	tooLong := request(t)
 	tooLong[18], tooLong[19] = 2, 1 // 513 bytes of private data
@@ -216,7 +216,7 @@ func TestNotMPA(t *testing.T) {
 	}
 }
 
-// TestBothEnds records each byte once where both ends of a connection are on the Writer, whoever is heard first.
+// TestBothEnds: each byte is recorded once if both ends of a connection use the Writer, whichever end reports it first.
 func TestBothEnds(t *testing.T) {
 	s := newScript(t)
 	req, rep, fpdus := request(t), reply(t), sends(6)
@@ -465,7 +465,7 @@ func TestFlush(t *testing.T) {
 	s.done(t)
 }
 
-// TestCloseWritesTheRest of whatever was held.
+// TestCloseWritesTheRest: Close writes all incomplete units.
 func TestCloseWritesTheRest(t *testing.T) {
 	req, rep, f := request(t), reply(t), send(1, []byte("hello"))
 	for _, c := range []struct {
@@ -494,8 +494,8 @@ func TestCloseWritesTheRest(t *testing.T) {
 	}
 }
 
-// TestBoundedMemory does not hold parts of FPDUs without end: many connections that stop in the middle of one have their
-// parts written.
+// TestBoundedMemory: the memory for incomplete FPDUs is bounded. If many connections stop in the middle of one, the incomplete
+// FPDUs are written.
 func TestBoundedMemory(t *testing.T) {
 	s := newScript(t)
 	const n = 200
@@ -515,7 +515,7 @@ func TestBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestPartsThatAreCompleted does not count what is not held any more.
+// TestPartsThatAreCompleted: bytes that are not held any more do not count.
 func TestPartsThatAreCompleted(t *testing.T) {
 	s := newScript(t)
 	s.tap(here, there, true, request(t))
@@ -636,7 +636,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestConcurrent has NICs, a flusher and a reader of the error at a Writer at once.
+// TestConcurrent: NICs, a goroutine that flushes and one that reads the error use a Writer at the same time.
 func TestConcurrent(t *testing.T) {
 	s := newScript(t)
 	const conns, n = 8, 200

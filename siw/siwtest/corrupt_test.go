@@ -41,7 +41,7 @@ func (d damage) String() string {
 	return fmt.Sprintf("byte %d from %s, mask %#x", d.off, way, d.mask)
 }
 
-// direction returns the direction that is damaged and who finds that.
+// direction returns the damaged direction and the end that detects the damage.
 func (s *stage) direction(back bool) (*siwtest.Direction, *siwtest.End) {
 	if back {
 		return s.Link.ToDialer, s.A
@@ -97,8 +97,8 @@ func lengthByte(stream []byte, d damage) (n int, ok bool) {
 	return 0, false
 }
 
-// TestCorruptFPDU damages one byte after the other of every FPDU of every operation. Whoever receives it says so in a
-// Terminate, both sides end, every request has its completion, and no byte of memory has changed.
+// TestCorruptFPDU damages one byte after the other of every FPDU of every operation. The receiver sends a Terminate, both sides end,
+// every request has its completion, and no byte of memory has changed.
 func TestCorruptFPDU(t *testing.T) {
 	const n = 13 // so that there is a pad
 	for i := range operations {
@@ -187,7 +187,7 @@ func corrupt(t *testing.T, o *operation, n int, d damage, stream []byte) {
 // secondFPDU returns where the second FPDU of stream begins, or its length.
 func secondFPDU(stream []byte) int { return mpa.FPDULen(int(binary.BigEndian.Uint16(stream))) }
 
-// TestCorruptWithoutCRC: without CRC nobody finds a damaged byte of data.
+// TestCorruptWithoutCRC: without CRC a damaged byte of data is not detected.
 func TestCorruptWithoutCRC(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStage(t, siwtest.PairConfig{A: siw.Config{CRC: siw.Off}, B: siw.Config{CRC: siw.Off}})

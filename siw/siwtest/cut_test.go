@@ -32,7 +32,7 @@ type conversation struct {
 	alive           int   // how many sides think that they are connected
 }
 
-// newEnd makes what one side needs, except a connection.
+// newEnd makes the objects of one side, except the connection.
 func newEnd(t *testing.T, wire *siwtest.Wire) *siwtest.End {
 	t.Helper()
 	return newEndOf(t, siw.Config{Network: wire})

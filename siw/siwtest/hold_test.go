@@ -25,7 +25,7 @@ var holdLimits = []struct {
 	{siw.Config{HoldTimeout: 1234 * time.Millisecond}, 1234 * time.Millisecond},
 }
 
-// held makes a pair whose listening side is to be spoken to first. Its clock runs from the connection on.
+// held makes a pair whose listening side waits for the first message. Its clock starts when the pair is connected.
 func held(t *testing.T, cfg siwtest.PairConfig) (*siwtest.Pair, *clock) {
 	t.Helper()
 	cfg.A.RTR = siw.Off
@@ -40,8 +40,8 @@ func get(t *testing.T, p *siwtest.Pair, n int) verbs.SendWR {
 		RemoteAddr: p.A.MR.Addr(), RKey: p.A.MR.RKey()}
 }
 
-// TestHoldTimeout: the listening side of a connection that is not peer-to-peer sends nothing for so long, whatever has been
-// posted and whenever, and then all of it.
+// TestHoldTimeout: the listening side of a connection that is not peer-to-peer sends nothing for HoldTimeout, whatever has been
+// posted and whenever. Then it sends everything.
 func TestHoldTimeout(t *testing.T) {
 	for _, limit := range holdLimits {
 		for _, posted := range []time.Duration{0, limit.want - 1, limit.want, 2 * limit.want} {
@@ -83,8 +83,8 @@ func TestHoldEndsEarly(t *testing.T) {
 	})
 }
 
-// TestHoldClosed: an end during the hold is one like any other: what waits is flushed at once, and nothing of it is sent then or
-// later.
+// TestHoldClosed: a connection can end during the hold like any other: waiting requests are flushed at once, and none of them is
+// sent then or later.
 func TestHoldClosed(t *testing.T) {
 	for name, end := range map[string]func(p *siwtest.Pair) error{
 		"by A":           func(p *siwtest.Pair) error { return p.A.ID.Disconnect() },
@@ -113,8 +113,8 @@ func TestHoldClosed(t *testing.T) {
 	}
 }
 
-// TestHoldQueue fills the send queue with requests of every kind during the hold. They are done in their order behind it, and
-// what the queue has no place for is refused meanwhile.
+// TestHoldQueue fills the send queue with requests of every kind during the hold. They are performed in their order after it.
+// Requests for which the queue has no room are refused meanwhile.
 func TestHoldQueue(t *testing.T) {
 	const depth, word = 2048, 8
 	bubble(t, func(t *testing.T) {

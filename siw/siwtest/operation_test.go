@@ -27,7 +27,7 @@ const (
 	window  = readAt   // what B's memory window is bound to
 )
 
-// initially is what the memory regions of A and B hold at first.
+// initially returns the first contents of the memory regions of A and B.
 var initially = func() (m [2][]byte) {
 	for side := range m {
 		m[side] = make([]byte, siwtest.DefaultMem)
@@ -99,7 +99,7 @@ func newStage(t *testing.T, cfg siwtest.PairConfig) *stage {
 	s.a, s.b = bytes.Clone(initially[0]), bytes.Clone(initially[1])
 	require.Equal(t, len(s.a), copy(s.A.MR.Bytes(), s.a))
 	require.Equal(t, len(s.b), copy(s.B.MR.Bytes(), s.b))
-	// Without RTR the passive side does nothing before the active side has spoken.
+	// Without RTR the passive side does nothing before the active side has sent a message.
 	wc, err := s.A.Do(t.Context(), verbs.SendWR{Opcode: verbs.WRRDMAWrite})
 	require.NoError(t, err)
 	require.NoError(t, wc.Err())

@@ -62,7 +62,7 @@ func TestPair(t *testing.T) {
 	})
 }
 
-// TestPairShapes: the ends of a pair are as the configuration has them.
+// TestPairShapes: the ends of a pair follow the configuration.
 func TestPairShapes(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -100,7 +100,7 @@ func TestPairShapes(t *testing.T) {
 	}
 }
 
-// TestPairFails: whatever cannot be made, the error says so, and nothing is left.
+// TestPairFails: if a part of a pair cannot be made, the error says which, and nothing is left.
 func TestPairFails(t *testing.T) {
 	refused := errors.New("refused")
 	for _, c := range []struct {

@@ -52,7 +52,7 @@ var wireFaults = []struct {
 	{name: "FailBuild Atomic Response", build: rdmap.OpAtomicResponse},
 }
 
-// asleep finds goroutines that hold a role of a connection and wait for something else than the processor or a lock.
+// asleep matches goroutines that hold a role of a connection and wait for anything but the processor or a lock.
 var asleep = struct{ role, state *regexp.Regexp }{
 	regexp.MustCompile(`siw\.\(\*conn\)\.(receiveLocked|sendSome)\(`),
 	regexp.MustCompile(`^goroutine \d+ (gp=\S+ m=\S+ )?(mp=\S+ )?\[(sleep|select|chan (send|receive)|IO wait|sync\.Cond\.Wait|sync\.WaitGroup\.Wait)`),
@@ -169,8 +169,8 @@ func eachFault(t *testing.T, f func(t *testing.T, build rdmap.Opcode, arrange fu
 	}
 }
 
-// TestNobodySleepsInRole lets everything go wrong on the wire: no post and no poll takes time, and whenever nothing moves,
-// nobody holds a role.
+// TestNobodySleepsInRole causes every fault on the wire: no post and no poll takes time, and whenever no bytes move, no goroutine
+// holds a role.
 func TestNobodySleepsInRole(t *testing.T) {
 	buf := make([]byte, 4<<20)
 	eachFault(t, func(t *testing.T, build rdmap.Opcode, arrange func(s *roleStage)) {
@@ -192,7 +192,7 @@ func TestNobodySleepsInRole(t *testing.T) {
 	})
 }
 
-// TestNobodySleepsInRoleTCP is the same over sockets of the host. Here whoever sleeps in a role is caught at it.
+// TestNobodySleepsInRoleTCP is the same over sockets of the host. Here the test looks for goroutines that sleep in a role.
 func TestNobodySleepsInRoleTCP(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

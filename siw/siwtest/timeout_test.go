@@ -31,7 +31,7 @@ type clock struct {
 
 func newClock(t *testing.T) *clock { return &clock{t, time.Now()} }
 
-// at requires that so much time has passed.
+// at requires that the given time has passed.
 func (c *clock) at(want time.Duration, what string) {
 	c.t.Helper()
 	require.Equal(c.t, want, time.Since(c.began), what)
@@ -151,7 +151,7 @@ func requireSetupTimeout(t *testing.T, err error) {
 	require.True(t, ne.Timeout())
 }
 
-// TestSetupTimeoutActive: the active side gives up in time a listener that does not answer, whatever it does instead.
+// TestSetupTimeoutActive: if a listener does not answer, whatever it does instead, the active side ends the set-up in time.
 func TestSetupTimeoutActive(t *testing.T) {
 	for _, limit := range setupLimits {
 		for _, c := range []struct {
@@ -227,7 +227,7 @@ func TestSetupTimeoutDial(t *testing.T) {
 	}
 }
 
-// TestSetupTimeoutPassive: the passive side gives up a peer that does not send its Request, or not its first message.
+// TestSetupTimeoutPassive: if a peer does not send its Request, or its first message, the passive side ends the set-up.
 func TestSetupTimeoutPassive(t *testing.T) {
 	for _, limit := range setupLimits {
 		for _, n := range []int{0, 1, 23} {
@@ -286,7 +286,7 @@ var peerLimits = []struct {
 	{siw.Config{PeerTimeout: 700 * time.Millisecond}, 700 * time.Millisecond},
 }
 
-// TestPeerTimeout: a peer that takes nothing of what waits for it is given up, whether that is much or little, and
+// TestPeerTimeout: if a peer takes none of the bytes that wait for it, its connection ends, whether these are many or few, and
 // whether bytes moved before or not.
 func TestPeerTimeout(t *testing.T) {
 	for _, limit := range peerLimits {
@@ -346,7 +346,7 @@ func slowPeer(t *testing.T, cfg siw.Config) (*solo, closeWriter) {
 	return s, peer
 }
 
-// TestPeerSlow: a peer that still moves bytes, or only owes an answer, or to which nothing is sent, is not given up.
+// TestPeerSlow: a connection does not end if the peer still moves bytes, or only owes an answer, or if nothing is sent to it.
 func TestPeerSlow(t *testing.T) {
 	const long = time.Hour
 	for _, limit := range peerLimits {
@@ -412,7 +412,7 @@ func TestPeerSlow(t *testing.T) {
 	}
 }
 
-// TestCloseTimeout: Close of a connection waits for its peer so long and no longer; everything is flushed at once.
+// TestCloseTimeout: Close of a connection waits for its peer for CloseTimeout at most; all requests are flushed at once.
 func TestCloseTimeout(t *testing.T) {
 	for _, limit := range []struct {
 		cfg  siw.Config
@@ -473,7 +473,7 @@ func TestCloseTimeout(t *testing.T) {
 	}
 }
 
-// TestDelay shows what waits for the peer and what does not: with a delay each way everything takes whole delays.
+// TestDelay shows which requests wait for the peer: with a delay in each direction, every time is a multiple of the delay.
 func TestDelays(t *testing.T) {
 	const d = 10 * time.Millisecond
 	bubble(t, func(t *testing.T) {
@@ -516,8 +516,8 @@ func TestDelays(t *testing.T) {
 	})
 }
 
-// TestDeregTimeout: memory that waits to be sent to a peer that does not read is waited for so long; then that connection is
-// ended, and no other.
+// TestDeregTimeout: a deregistration waits for DeregTimeout for memory that waits to be sent to a peer that does not read. Then that
+// connection is ended, and no other.
 func TestDeregTimeout(t *testing.T) {
 	for _, limit := range []struct {
 		cfg  siw.Config
@@ -564,7 +564,7 @@ func TestDeregTimeout(t *testing.T) {
 	}
 }
 
-// TestIdleTimeout: a connection on which nothing moves for so long is ended on both sides, by whichever has the limit.
+// TestIdleTimeout: a connection on which no bytes move for IdleTimeout is ended on both sides, by the side that has the limit.
 func TestIdleTimeout(t *testing.T) {
 	const limit = 10 * time.Second
 	for _, cfg := range []siwtest.PairConfig{{A: siw.Config{IdleTimeout: limit}}, {B: siw.Config{IdleTimeout: limit}}} {
@@ -600,8 +600,8 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// TestBytePerSecond: a peer that reads one byte each second and sends one is alive, for however long that goes on. Close takes
-// no longer for it than for any other, and ends every request and whoever waits at once.
+// TestBytePerSecond: a peer that reads and sends one byte each second is alive, however long that lasts. Close takes no longer for
+// it than for other peers, and ends every request and every wait at once.
 func TestBytePerSecond(t *testing.T) {
 	for _, limit := range []struct {
 		cfg  siw.Config

@@ -26,13 +26,13 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// closeWriter is what a TCP connection can do beyond net.Conn.
+// closeWriter is the method that a TCP connection has beyond net.Conn.
 type closeWriter interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// ends makes a connection on a wire and returns its two ends: who dialled, and who listened.
+// ends makes a connection on a wire and returns its two ends: that of the dialler, and that of the listener.
 func ends(t *testing.T, w *siwtest.Wire) (dialer, listener closeWriter, link *siwtest.Link) {
 	t.Helper()
 	ln, err := w.Listen(t.Context(), "tcp", "here:0")
@@ -113,7 +113,7 @@ func TestConnBothWays(t *testing.T) {
 	})
 }
 
-// TestConnBuffer: a direction holds so much; then the writer waits for the reader.
+// TestConnBuffer: a direction holds a limited number of bytes; then the writer waits for the reader.
 func TestConnBuffer(t *testing.T) {
 	for _, size := range []int{0, 10} {
 		bubble(t, func(t *testing.T) {
