@@ -452,7 +452,7 @@ func atomicFaults() []faultCase {
 
 // atomicAnswerFaults are Atomic Responses that do not answer what we have asked.
 func atomicAnswerFaults() []faultCase {
-	// answer sends f(id) while so many atomics are outstanding.
+	// answer sends f(id) while the given number of atomics are outstanding.
 	answer := func(count int, f func(ids []uint32) []byte) faultMsgs {
 		return msg(func(v *faultEnv) []byte {
 			v.atomics(count)

@@ -48,7 +48,7 @@ const (
 	fuzzMore      = 1 << iota // not the last segment
 	fuzzBadCRC                // the CRC is wrong
 	fuzzBadLength             // the length field is one too large
-	fuzzBadNumber             // MSN, MO or identifier is another than expected
+	fuzzBadNumber             // MSN, MO or identifier is wrong
 	fuzzShort                 // the body lacks a byte
 	fuzzLong                  // the body has one more
 	fuzzBadDDP                // DDP's control byte is inverted where reserved, and the version 2
@@ -105,11 +105,11 @@ type fuzzRun struct {
 
 	mu   sync.Mutex
 	sent []byte // what the NIC has sent, as the peer has read it
-	seen int    // bytes of it that have been looked at for requests
+	seen int    // bytes of it that have been searched for requests
 	asks [][]byte
 }
 
-// next returns the next byte of the script, 0 behind its end.
+// next returns the next byte of the script, 0 after its end.
 func (r *fuzzRun) next() byte {
 	if len(r.script) == 0 {
 		return 0
@@ -166,7 +166,7 @@ func (r *fuzzRun) raw(b []byte) {
 	_ = r.p.conn.SetWriteDeadline(time.Now().Add(time.Minute))
 	n, _ := r.p.conn.Write(b)
 	r.pos += uint64(n)
-	// What has no place in the sequence of markers any more has none from here on.
+	// Bytes that do not fit into the sequence of markers end it: there are no markers from here on.
 	r.pos &^= 3
 }
 
@@ -326,7 +326,7 @@ func (r *fuzzRun) post() {
 		wr.InvalidateRKey, _ = r.key()
 	case verbs.WRImmData:
 	case verbs.WRSend, verbs.WRSendWithInv, verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
-		// What it may read locally may be a secret for the peer, who gets it by right then.
+		// Data that the NIC may read locally may be secret for the peer; sent in this way, they are no violation.
 		all := r.mrs[fuzzAll]
 		wr.SGL = []verbs.SGE{{Addr: all.Addr(), Length: uint32(r.next()) % fuzzSize, LKey: all.LKey()}}
 	default:

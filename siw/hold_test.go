@@ -27,7 +27,7 @@ func listenersOnly() map[string]*mpa.Frame {
 	return map[string]*mpa.Frame{"revision 1": {Rev: mpa.Rev1, CRC: true}, "revision 2": &plain, "as Linux's siw": &like}
 }
 
-// hold connects a peer that only listens.
+// hold connects a peer that waits for our first message.
 func hold(t *testing.T, cfg siw.Config, frame *mpa.Frame) (*rawEnd, *rawPeer) {
 	t.Helper()
 	return newRawNIC(t, cfg).passive(rawOpts{frame: frame})
@@ -61,7 +61,7 @@ func TestHold(t *testing.T) {
 				require.Equal(t, id, wc.ID)
 				require.NoError(t, wc.Err())
 			}
-			// What is posted later does not wait.
+			// Requests that are posted later do not wait.
 			e.post(verbs.SendWR{ID: 5, Opcode: verbs.WRSend})
 			require.Equal(t, rawSend(2, nil), p.read())
 			p.alive(e.mr(64, 0x1000, rawAccess))

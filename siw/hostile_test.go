@@ -231,7 +231,7 @@ func TestHostilePacked(t *testing.T) {
 	}
 	require.Equal(t, want, big.Bytes())
 
-	// Requests too; what was agreed on bounds how many at once.
+	// Requests too; the agreed depth bounds how many at once.
 	msgs = msgs[:0]
 	for i := range uint32(64) {
 		msgs = append(msgs, rawAtomic(2*i+1, add(v.all, 0)), rawRead(2*i+2, fetch(v.all, 0, 8)))
@@ -247,7 +247,7 @@ func TestHostilePacked(t *testing.T) {
 	}
 }
 
-// TestHostileCRC damages every byte of every kind of message behind its length: nothing is placed, nothing completes.
+// TestHostileCRC damages every byte after the length of every kind of message: nothing is placed, nothing completes.
 func TestHostileCRC(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	for _, k := range kinds() {
@@ -542,7 +542,7 @@ func TestHostileAnswers(t *testing.T) {
 		require.Equal(t, bytes.Repeat([]byte{0xa5}, 8), mem)
 	})
 	t.Run("memory is withdrawn while it is being read", func(t *testing.T) {
-		// The Read Request that is quoted has been advanced by what has been answered (RFC 5040 section 4.8).
+		// The quoted Read Request has been advanced by the bytes that have been answered (RFC 5040 section 4.8).
 		v := newFaultEnv(n.as(t), rawOpts{})
 		const size = 16 << 20
 		mr, err := v.pd.AllocMR(size, verbs.AccessRemoteRead)

@@ -182,8 +182,8 @@ func TestMarkersTerminate(t *testing.T) {
 	}
 }
 
-// TestMarkersTerminateCut: a connection ends while an FPDU has been sent in part. The rest of it and the Terminate follow with
-// markers where the whole stream has them.
+// TestMarkersTerminateCut: a connection ends while an FPDU has been sent in part. Its rest and the Terminate follow, with markers at
+// the right positions of the stream.
 func TestMarkersTerminateCut(t *testing.T) {
 	cuts := make(map[int]bool) // how many bytes of the FPDU were missing
 	for n := range 12 {

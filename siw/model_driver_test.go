@@ -44,7 +44,7 @@ type modelSide struct {
 
 	// The driver's.
 	rng     *rand.Rand // decides
-	fillRNG *rand.Rand // makes data, how much of them depends on who is faster
+	fillRNG *rand.Rand // makes data, whose amount depends on which side is faster
 	counts  map[string]int
 	list    []verbs.SendWR // built, not posted
 	inlined bool           // there are inline requests in it
@@ -353,7 +353,7 @@ func (s *modelSide) credit() error {
 		return nil
 	default:
 	}
-	// What has been built must not wait for what comes only after it.
+	// Requests that have been built must not wait for a credit that comes only after they have been sent.
 	if err := s.post(); err != nil {
 		return err
 	}

@@ -274,7 +274,7 @@ func (s *modelSide) localInv(w *modelWindow) {
 }
 
 // exchange gives the windows of both sides back and binds them anew. Both drivers come here after as many operations, so
-// that what is drawn does not depend on who is faster.
+// that the drawn operations do not depend on which side is faster.
 func (s *modelSide) exchange() error {
 	for {
 		if did, err := s.giveBack(); !did || err != nil {

@@ -349,7 +349,7 @@ func TestSetupRTR(t *testing.T) {
 	})
 }
 
-// TestSetupRefused sends what is no acceptable Request: the connection ends without a Reply, and the
+// TestSetupRefused sends frames that are no valid Request: the connection ends without a Reply, and the
 // listener goes on.
 func TestSetupRefused(t *testing.T) {
 	t.Parallel()
@@ -958,7 +958,7 @@ func TestSetupTimeouts(t *testing.T) {
 	})
 }
 
-// TestSetupORD checks that what was agreed on is kept: no more requests are on the way than the peer serves.
+// TestSetupORD checks that the agreed depths are kept: no more requests are in progress than the peer serves.
 func TestSetupORD(t *testing.T) {
 	t.Parallel()
 	frame := rawRequest()

@@ -65,7 +65,7 @@ var orderRows = []struct {
 	{name: "all of them", run: func(o *orderStage) { o.answers("RRAARARAAARRRA") }},
 }
 
-// TestOrder looks for each row on a wire in memory, where the test decides what arrives when.
+// TestOrder tests each row on an in-memory wire, where the test decides which bytes arrive when.
 func TestOrder(t *testing.T) {
 	for _, row := range orderRows {
 		require.True(t, (row.run == nil) != (row.why == ""), "%s: a test or a reason", row.name)
@@ -295,7 +295,7 @@ func (o *orderStage) overtakes(first, second []verbs.SendWR) {
 	}
 }
 
-// completions: what is done early waits for what was posted before it.
+// completions: a request that is done early waits for those that were posted before it.
 func (o *orderStage) completions() {
 	o.open()
 	o.Link.ToDialer.Stall()

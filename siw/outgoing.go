@@ -39,7 +39,7 @@ func (c *conn) begin(b *batch) bool {
 	case c.dead.Load():
 		return false
 	case t.last != nil && t.responses.len() == 0:
-		if b.size == 0 { // what is in the batch goes first
+		if b.size == 0 { // the batch is sent first
 			c.failLocked(t.last.err(), t.last)
 		}
 		return false
@@ -63,7 +63,7 @@ func (c *conn) beginResponse(b *batch) bool {
 		op = rdmap.OpAtomicResponse
 	}
 	if err := c.buildable(op); err != nil {
-		if b.size == 0 { // what is in the batch goes first
+		if b.size == 0 { // the batch is sent first
 			t := &termination{fault: faultLocal}
 			c.failLocked(fmt.Errorf("%v: %w: %w", op, err, t.err()), t)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/siw/ddp"
 )
 
-// tcpPair returns a stream and what is connected to it.
+// tcpPair returns a stream and the connection at its other end.
 func tcpPair(t *testing.T) (stream, net.Conn) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

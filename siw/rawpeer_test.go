@@ -107,7 +107,7 @@ func newRawNIC(t *testing.T, cfg siw.Config) *rawNIC {
 	return n
 }
 
-// as returns the same NIC for a subtest: what it makes is closed at the subtest's end.
+// as returns the same NIC for a subtest: its new objects are closed at the end of the subtest.
 func (n *rawNIC) as(t *testing.T) *rawNIC {
 	c := *n
 	c.t = t

@@ -73,7 +73,7 @@ func TestSegmentSize(t *testing.T) {
 	a.ip(t, "addr", "add", "10.98.0.1/24", "dev", "v0")
 	b.ip(t, "addr", "add", "10.98.0.2/24", "dev", "v1")
 	mtu := func(n int) {
-		// Who receives never takes less than is sent.
+		// The receiver never takes less than is sent.
 		first, second := a, b
 		if n > 1500 {
 			first, second = b, a

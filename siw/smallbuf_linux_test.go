@@ -10,7 +10,7 @@ import (
 )
 
 // smallBuffers gives a socket buffers of about 4 KiB. They are set before the connection is made: a receive buffer that
-// shrinks under a window which has been announced makes Linux drop what arrives and fall back to its timers.
+// shrinks below an announced window makes Linux drop arriving segments and fall back to its timers.
 func smallBuffers(_, _ string, c syscall.RawConn) error {
 	var err error
 	if e := c.Control(func(fd uintptr) {

@@ -60,7 +60,7 @@ func (e *rawEnd) flood(mr *verbs.MR, count int) int {
 	return count
 }
 
-// sendsDone collects count completions of Sends in order: so many succeeded, and the rest were flushed.
+// sendsDone collects count completions of Sends in order, and returns how many succeeded; the rest were flushed.
 func (e *rawEnd) sendsDone(count int) (succeeded int) {
 	e.t.Helper()
 	for i := range count {

@@ -49,7 +49,7 @@ func TestTerminateSent(t *testing.T) {
 				require.EqualValues(t, k+1, wc.ID)
 			}
 			v.idle(v.rcq)
-			for range v.qp.Cap().MaxSendWR { // what was outstanding is flushed
+			for range v.qp.Cap().MaxSendWR { // outstanding requests are flushed
 				var wcs [1]verbs.WC
 				if k, err := v.scq.Poll(wcs[:]); k == 0 {
 					require.NoError(t, err)
@@ -207,8 +207,8 @@ func TestTerminateWithoutOps(t *testing.T) {
 	}
 }
 
-// TestTerminateLocal lets a local fault end the connection: the peer gets a Terminate without headers instead of the
-// message, and what came before it whole.
+// TestTerminateLocal: a local fault ends the connection. The peer gets all earlier messages, and a Terminate without headers instead
+// of the message.
 func TestTerminateLocal(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	_, other := n.passive(rawOpts{})

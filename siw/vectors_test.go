@@ -558,7 +558,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestFence checks what is on the wire while a Read has no answer: other requests overtake it, fenced ones do not,
+// TestFence checks the messages on the wire while a Read has no answer: other requests overtake it, fenced ones do not,
 // and all complete in the order in which they were posted.
 func TestFence(t *testing.T) {
 	e, p := newRawNIC(t, siw.Config{}).active(rawOpts{})

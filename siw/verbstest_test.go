@@ -28,7 +28,7 @@ func newNIC(t *testing.T, cfg siw.Config) *siw.NIC {
 	return nic
 }
 
-// TestVerbs runs the conformance suite on NICs of every kind that changes what is on the wire.
+// TestVerbs runs the conformance suite on NICs with every configuration that changes the bytes on the wire.
 func TestVerbs(t *testing.T) {
 	for _, c := range []struct {
 		name        string

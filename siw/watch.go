@@ -98,7 +98,7 @@ type source interface {
 // arrivals tells what a take or poll has received.
 type arrivals struct {
 	conns int  // connections on which data have arrived
-	asked int  // those of them with a request that needs no program: a Read, an atomic, or a Write without a message behind it
+	asked int  // those of them with a request that needs no program: a Read, an atomic, or a Write without a message after it
 	bytes int  // bytes received
 	rest  bool // there may be further connections with data
 }

@@ -296,8 +296,8 @@ func TestWatchReader(t *testing.T) {
 	})
 }
 
-// TestWatchRead runs the reader: what it receives makes up for what has waited; and when it has woken the only goroutine that
-// sleeps, it stands aside until it is recalled.
+// TestWatchRead runs the reader: the arrivals that it receives reduce the debt. When it has woken the only goroutine that sleeps, it
+// stands aside until it is recalled.
 func TestWatchRead(t *testing.T) {
 	s := newScene(t)
 	gone := make(chan error, 1)
@@ -398,7 +398,7 @@ func TestWatchWaiter(t *testing.T) {
 		s := newScene(t)
 		s.waiter()
 		s.w.armed.Add(1)
-		s.w.recall() // as who arms it does
+		s.w.recall() // as a goroutine that arms it does
 		s.is(byWaiter)
 		s.w.leave(s.ch)
 		s.is(byReader)

@@ -260,7 +260,7 @@ func (w *talk) everything() {
 	}
 }
 
-// check compares one connection of a file with what was sent.
+// check compares one connection of a file with the messages that were sent.
 func (w *talk) check(t *testing.T, all []row, markers bool) {
 	t.Helper()
 	req, rep := frames(t, all)

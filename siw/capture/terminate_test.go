@@ -100,7 +100,7 @@ func TestTerminate(t *testing.T) {
 		t.Run("judge "+c.name, func(t *testing.T) {
 			all := stream(all, i)
 			req, rep := frames(t, all)
-			// The last messages of both ends. An answer that comes at once may stand before what it answers.
+			// The last messages of both ends. An answer that comes at once may be recorded before its request.
 			var last [2]row
 			for _, o := range all {
 				for i, f := range []row{req, rep} {

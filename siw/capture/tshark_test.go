@@ -155,7 +155,7 @@ type message struct {
 	payload []byte // nil = not checked
 }
 
-// expect compares the FPDUs of one end of one connection, in their order, with what was sent.
+// expect compares the FPDUs of one end of one connection, in their order, with the messages that were sent.
 func expect(t *testing.T, all []row, from string, markers bool, want []message) {
 	t.Helper()
 	pos, k := uint64(0), 0

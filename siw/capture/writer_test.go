@@ -335,7 +335,7 @@ func TestPortsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestRequestInside does not take what looks like a Request for one: the private data of a Request, and what is in an FPDU.
+// TestRequestInside: bytes that look like a Request inside the private data of a Request or inside an FPDU are not taken for one.
 func TestRequestInside(t *testing.T) {
 	inner := frame(t, mpa.Frame{Rev: 1})
 	req := frame(t, mpa.Frame{Rev: 1, PrivateData: inner})
@@ -439,7 +439,7 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 	require.Len(t, all[7][1].payloads, 1)
 }
 
-// TestFlush makes what is there readable, parts of FPDUs included, and goes on with the rest.
+// TestFlush: after Flush all recorded bytes can be read, including incomplete FPDUs; their rest follows later.
 func TestFlush(t *testing.T) {
 	s := newScript(t)
 	f := marked([][]byte{send(1, make([]byte, 1000)), send(2, []byte("second")), send(3, make([]byte, 600))})

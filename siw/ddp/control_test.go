@@ -47,7 +47,7 @@ func receivable(b []byte, tagged bool) []byte {
 	return b
 }
 
-// Put overwrites what was there and touches nothing behind the header.
+// Put overwrites old contents and changes nothing after the header.
 func TestPutIntoUsedBuffer(t *testing.T) {
 	b := unhex(t, "ffffffffffffffffffffffffffffffffffffffff")
 	Tagged{}.Put(b)

@@ -21,7 +21,7 @@ func appendSIW(t Terminate) []byte {
 	return b
 }
 
-// What siw has been seen to send. Where it quotes nothing, its bytes are read as the RFC has them.
+// Terminates that siw has been seen to send. If siw quotes no header, they are decoded in the RFC's layout.
 func TestTerminateSIW(t *testing.T) {
 	for _, tc := range []struct {
 		name, hex         string

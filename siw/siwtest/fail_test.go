@@ -24,7 +24,7 @@ func TestFailBuildCounts(t *testing.T) {
 }
 
 // TestBuildFails fails the building of the first and of the third message of every kind. Instead of it the peer gets
-// Terminate 0/0/00; what was to be sent before has been, the request at fault says so, and the rest is flushed.
+// Terminate 0/0/00. Earlier messages have been sent, the request at fault has an error, and the rest is flushed.
 func TestBuildFails(t *testing.T) {
 	for i := range operations {
 		o := &operations[i]
@@ -87,7 +87,7 @@ func buildFails(t *testing.T, o *operation, nth int, atRequester bool) {
 	s.ended(finder, rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0)
 	require.Equal(t, want, statuses(t, drain(t, s.A.SendCQ)))
 	if !atRequester && o.back == rdmap.OpAtomicResponse {
-		copy(s.b[word:word+8], s.B.MR.Bytes()[word:]) // requests behind it may have been performed
+		copy(s.b[word:word+8], s.B.MR.Bytes()[word:]) // later requests may have been performed
 	}
 	s.intact(o.name)
 	received := drain(t, s.B.RecvCQ)

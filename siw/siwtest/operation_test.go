@@ -27,7 +27,7 @@ const (
 	window  = readAt   // what B's memory window is bound to
 )
 
-// initially returns the first contents of the memory regions of A and B.
+// initially has the first contents of the memory regions of A and B.
 var initially = func() (m [2][]byte) {
 	for side := range m {
 		m[side] = make([]byte, siwtest.DefaultMem)
