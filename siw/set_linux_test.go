@@ -189,7 +189,7 @@ func TestWatchesMoveFails(t *testing.T) {
 	require.Empty(t, other.reports(t))
 }
 
-// TestGateShut: a gate that is shut is not readable, whatever its member is, and one that is opened again tells what has come.
+// TestGateShut: a gate that is shut is not readable, whatever its member is. One that is opened again reports earlier events.
 func TestGateShut(t *testing.T) {
 	g, err := newGate(stub(t).s.(*tcpStream).fd)
 	require.NoError(t, err)
@@ -205,8 +205,8 @@ func TestGateShut(t *testing.T) {
 	}
 }
 
-// TestGatePollable nests epoll instances until the kernel takes no more: what the runtime's poller has not taken is no gate, since
-// nobody would be woken.
+// TestGatePollable nests epoll instances until the kernel refuses more. newGate must fail if the runtime's poller does not accept
+// the gate, because then no goroutine would be woken.
 func TestGatePollable(t *testing.T) {
 	member := stub(t).s.(*tcpStream).fd
 	made := 0

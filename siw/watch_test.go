@@ -30,7 +30,7 @@ type scene struct {
 	rest    bool          // there may be connections that were left out
 	slow    time.Duration // how long it takes to receive
 	endless bool          // there is always more
-	between func()        // called once, between two looks at what has arrived
+	between func()        // called once, between two calls of take
 	yields  yielder
 	nudge   chan struct{} // holds a token when wait has to call its function
 }
