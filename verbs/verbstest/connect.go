@@ -97,34 +97,62 @@ func connectAddresses(w *world) outcome {
 	return tested
 }
 
-// connectAnyAddress: a listener without a host accepts connections to every address.
+// connectAnyAddress: a listener without a host accepts connections to every address, one with a host to that address alone.
 func connectAnyAddress(w *world) outcome {
 	ln, err := cm.Listen(within(w.T), ":0", cm.Config{Context: w.b.ctx})
 	require.NoError(w, err)
 	w.Cleanup(func() { require.NoError(w, ln.Close()) })
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(w, err)
-	host, _, err := net.SplitHostPort(w.ln.Addr().String())
+	host, own, err := net.SplitHostPort(w.ln.Addr().String())
 	require.NoError(w, err)
-	address := net.JoinHostPort(host, port)
-	id, err := cm.Resolve(within(w.T), address, cm.Config{Context: w.a.ctx})
-	require.NoError(w, err)
-	w.closeLater(id)
-	a, b := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}), w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
-	accepted := make(chan error, 1)
-	ctx := within(w.T)
-	go func() {
-		req, err := ln.Accept(ctx)
-		if err == nil {
-			b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
-		}
-		accepted <- err
-	}()
-	require.NoError(w, id.Connect(ctx, a.qp, cm.ConnParam{}))
-	require.NoError(w, closes(w.T, accepted, "Accept"))
-	w.closeLater(b.id)
-	require.Equal(w, address, b.id.LocalAddr().String())
+	hosts := []string{host}
+	if w.f.Second == "" {
+		w.without("second address")
+	} else {
+		hosts = append(hosts, w.f.Second)
+	}
+	for _, host := range hosts {
+		address := net.JoinHostPort(host, port)
+		id, err := cm.Resolve(within(w.T), address, cm.Config{Context: w.a.ctx})
+		require.NoError(w, err)
+		w.closeLater(id)
+		a, b := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}), w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+		accepted := make(chan error, 1)
+		ctx := within(w.T)
+		go func() {
+			req, err := ln.Accept(ctx)
+			if err == nil {
+				b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
+			}
+			accepted <- err
+		}()
+		require.NoError(w, id.Connect(ctx, a.qp, cm.ConnParam{}))
+		require.NoError(w, closes(w.T, accepted, "Accept"))
+		w.closeLater(b.id)
+		require.Equal(w, address, b.id.LocalAddr().String())
+		a.id = id
+		w.joined(a, b).works()
+	}
+	for _, host := range hosts[1:] {
+		id, err := cm.Resolve(within(w.T), net.JoinHostPort(host, own), cm.Config{Context: w.a.ctx})
+		require.NoError(w, err)
+		w.closeLater(id)
+		err = id.Connect(within(w.T), w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}).qp, cm.ConnParam{})
+		var oe *cm.OpError
+		require.ErrorAs(w, err, &oe)
+		require.False(w, oe.Timeout(), "nobody listens on %s", host)
+	}
 	return tested
+}
+
+// joined is a pair of two sides that the test has connected by itself.
+func (w *world) joined(a, b *side) *pair {
+	w.Helper()
+	if w.f.ActiveFirst {
+		a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite})
+	}
+	return &pair{world: w, a: a, b: b}
 }
 
 // connectSource: the local address can be chosen; an address that this host does not have is an error.
@@ -307,7 +335,7 @@ func connectDialFails(w *world) outcome {
 	return tested
 }
 
-// connectMany connects from many goroutines at once.
+// connectMany connects and accepts from many goroutines at once.
 func connectMany(w *world) outcome {
 	const count = 24
 	ctx := within(w.T)
@@ -315,15 +343,26 @@ func connectMany(w *world) outcome {
 	for i := range count {
 		attempts = append(attempts, w.dial(ctx, w.ln, cm.ConnParam{PrivateData: []byte{byte(i + 1)}}))
 	}
-	sides := make(map[byte]*side)
+	accepted := make(chan error, count)
+	var passive []*side
 	for range count {
-		req, err := w.ln.Accept(ctx)
-		require.NoError(w, err)
 		b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
-		b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
-		require.NoError(w, err)
+		passive = append(passive, b)
+		go func() {
+			req, err := w.ln.Accept(ctx)
+			if err == nil {
+				b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
+			}
+			accepted <- err
+		}()
+	}
+	for range count {
+		require.NoError(w, closes(w.T, accepted, "Accept"))
+	}
+	sides := make(map[byte]*side)
+	for _, b := range passive {
 		w.closeLater(b.id)
-		i := req.PrivateData()[0]
+		i := b.id.PrivateData()[0]
 		require.Nil(w, sides[i])
 		sides[i] = b
 	}
@@ -673,28 +712,40 @@ func connectBacklog(w *world) outcome {
 	const room, extra = 2, 3
 	ln := w.listen(cm.Config{Context: w.b.ctx, Backlog: room})
 	ctx := within(w.T)
-	results := make(chan error, room+extra)
-	for range room + extra {
+	type result struct {
+		a   *side
+		err error
+	}
+	results := make(chan result, room+extra+1)
+	dial := func() {
 		a := w.dial(ctx, ln, cm.ConnParam{})
-		go func() { results <- <-a.done }()
+		go func() { results <- result{a.side, <-a.done} }()
+	}
+	for range room + extra {
+		dial()
 	}
 	for range extra {
-		err := closes(w.T, results, "a refusal")
+		r := closes(w.T, results, "a refusal")
+		require.ErrorIs(w, r.err, cm.ErrRejected)
 		var oe *cm.OpError
-		require.ErrorAs(w, err, &oe)
-		require.False(w, oe.Timeout(), err.Error())
+		require.ErrorAs(w, r.err, &oe)
+		require.False(w, oe.Timeout(), r.err.Error())
 	}
-	for range room {
+	for n := range room + 1 {
 		req, err := ln.Accept(ctx)
 		require.NoError(w, err)
 		b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 		b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
 		require.NoError(w, err)
 		w.closeLater(b.id)
+		r := closes(w.T, results, "Connect")
+		require.NoError(w, r.err)
+		w.joined(r.a, b).works()
+		if n == 0 {
+			dial() // there is room for one more
+		}
 	}
-	for range room {
-		require.NoError(w, closes(w.T, results, "Connect"))
-	}
+	require.Empty(w, results)
 	return tested
 }
 

@@ -18,6 +18,8 @@ type Fabric struct {
 	Active, Passive *verbs.Device
 	// Listen is the address for listeners on Passive, "host:port" with port 0. Active connects to the same host.
 	Listen string
+	// Second is the host of another address of Passive that Active reaches, best of the other address family ("" = none is known).
+	Second string
 	// ActiveFirst says that the passive side sends nothing before the active side has: iWARP without the peer-to-peer
 	// set-up of RFC 6581.
 	ActiveFirst bool

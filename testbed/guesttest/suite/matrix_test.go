@@ -139,7 +139,10 @@ func write(t *testing.T, file, kernel string, m matrix, columns map[string]map[s
 	var b strings.Builder
 	b.WriteString("# What each device does: Linux " + kernel + `
 
-One row for every test of package verbstest. "pass": everything in it was tested and is as it should be. Otherwise the cell
+One row for every test of package verbstest, with the device connected to itself, in one process. Two hosts, two devices and other
+peers are the subject of ` + "`devices`, `faults` and `interop`" + ` in [guesttest](../guesttest).
+
+"pass": everything in the test was tested and is as it should be. Otherwise the cell
 names what the device lacks and the errno that came from below, with which the test has seen it refused as "not supported".
 With "none" goverbs refused it itself, before the driver, or the driver does something else, as sending no event or allowing
 what it should deny; [sources.md](sources.md) says which, and who. What the parts of a test lack stands in its own row too. A test

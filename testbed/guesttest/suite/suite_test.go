@@ -22,18 +22,18 @@ func TestMain(m *testing.M) { rdmatest.Main(m) }
 // fabrics are the devices of the matrix, each connected to itself, with others that have nothing to do with it.
 var fabrics = map[string]func(t *testing.T) verbstest.Fabric{
 	"usiw0": func(t *testing.T) verbstest.Fabric {
-		return fabric(userSpace(t, "usiw0"), "127.0.0.1:0", userSpace(t, "usiw1"))
+		return fabric(userSpace(t, "usiw0"), "127.0.0.1:0", "127.0.0.2", userSpace(t, "usiw1"))
 	},
 	"rxe0": func(t *testing.T) verbstest.Fabric {
-		return fabric(kernel(t, "rxe0"), "10.78.0.1:0", kernel(t, "siw0"), userSpace(t, "usiw1"))
+		return fabric(kernel(t, "rxe0"), "10.78.0.1:0", "fd00:78::1", kernel(t, "siw0"), userSpace(t, "usiw1"))
 	},
 	"siw0": func(t *testing.T) verbstest.Fabric {
-		return fabric(kernel(t, "siw0"), "10.77.0.1:0", kernel(t, "rxe0"), userSpace(t, "usiw1"))
+		return fabric(kernel(t, "siw0"), "10.77.0.1:0", "fd00:77::1", kernel(t, "rxe0"), userSpace(t, "usiw1"))
 	},
 }
 
-func fabric(dev *verbs.Device, listen string, others ...*verbs.Device) verbstest.Fabric {
-	return verbstest.Fabric{Active: dev, Passive: dev, Listen: listen, Others: others}
+func fabric(dev *verbs.Device, listen, second string, others ...*verbs.Device) verbstest.Fabric {
+	return verbstest.Fabric{Active: dev, Passive: dev, Listen: listen, Second: second, Others: others}
 }
 
 func userSpace(t *testing.T, name string) *verbs.Device {
