@@ -163,7 +163,7 @@ func TestAutoOfNICs(t *testing.T) {
 	}
 }
 
-// TestAutoPortTaken: where the only device does not get the port there is nobody else who could have it.
+// TestAutoPortTaken: if the port is in use on the only device, Listen fails.
 func TestAutoPortTaken(t *testing.T) {
 	noKernel(t)
 	register(t, noListener{err: syscall.EADDRINUSE})

@@ -94,7 +94,7 @@ func (p *process) fail(err error) {
 	})
 }
 
-// start starts the clients, so many on each device.
+// start starts the clients, the same number on each device.
 func (p *process) start(seed uint64, clients int) {
 	for i, d := range p.devices {
 		for k := range clients {

@@ -30,8 +30,8 @@ func newRPing() *cobra.Command {
 			"them back by RDMA Write. With -V the client compares what came back with what it had, and the server what it\n" +
 			"fetched with the pattern that clients send.\n\n" +
 			"The client ends after -C pings, without -C never. The server ends when its client disconnects, with exit status 0\n" +
-			"if that was between two pings and, with -C, after at least so many; with -P it serves all that come until it is\n" +
-			"ended by a signal. The size of the server must not be below that of its clients.",
+			"if that was between two pings and, with -C, after at least that many; with -P it serves all clients until a\n" +
+			"signal ends it. The size of the server must not be below that of its clients.",
 		Args: noArguments,
 	}
 	f := cmd.Flags()

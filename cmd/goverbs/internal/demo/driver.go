@@ -253,7 +253,8 @@ func dial(ctx context.Context, dev *verbs.Device, address string, h hello, patie
 		if why := bytes.TrimRight(rejected.PrivateData, "\x00"); len(why) > 0 {
 			err = fmt.Errorf("%w: %q", err, why)
 		} else if dev := id.Context().Device(); dev.Info().Transport == verbs.TransportIWARP && !devices.UserSpace(dev) {
-			// The kernel does not tell the end of the stream by a peer from a port on which nobody listens. A demo gives reasons.
+			// The kernel reports a peer that ends the stream and a port without a listener in the same way. A listening demo
+			// would have sent a reason, so there is none.
 			err = fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
 		}
 	}

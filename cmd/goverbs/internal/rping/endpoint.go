@@ -159,7 +159,7 @@ func (e *endpoint) receive(ctx context.Context, s state) (bufferInfo, error) {
 }
 
 // await waits for the next completion of kind op. Those of sent messages come before what the peer does upon them, or
-// a little later, and nobody waits for them.
+// a little later, and are skipped.
 func (e *endpoint) await(ctx context.Context, op verbs.WCOpcode, s state) (*verbs.WC, error) {
 	for {
 		if _, err := e.cq.Wait(ctx, e.wc[:]); err != nil {

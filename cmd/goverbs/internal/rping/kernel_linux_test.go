@@ -36,7 +36,7 @@ func TestKernelRPing(t *testing.T) {
 				require.Equal(t, serverGone, r.Stderr)
 				require.Contains(t, r.Stdout, "device "+device+" (ibverbs)\n")
 
-				// Now nobody listens.
+				// Now there is no listener.
 				got = clitest.Run(t, client...)
 				require.Equal(t, clitest.Failed, got.Code)
 				require.Contains(t, got.Stderr, "cma event RDMA_CM_EVENT_REJECTED, error "+map[string]string{"rxe0": "8", "siw0": "-111"}[device]+"\n")
@@ -78,7 +78,7 @@ func TestKernelRPingEnds(t *testing.T) {
 				require.Equal(t, clitest.Done, r.Code, r.Stderr)
 				require.Equal(t, pingLines("ping data: ", 20, 100+i), r.Stdout)
 			}
-			// One that is killed disturbs nobody.
+			// A client that is killed does not disturb others.
 			require.NoError(t, endless.Cmd.Process.Kill())
 			_ = endless.Cmd.Wait()
 			last := clitest.Run(t, "rping", "-cV", "-C3", "--device", device, "-a", address, "-p", port)

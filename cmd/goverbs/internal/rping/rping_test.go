@@ -163,7 +163,7 @@ func TestRPingPersistent(t *testing.T) {
 	}
 	gone(serverGone, n)
 
-	// One that is killed disturbs nobody.
+	// A client that is killed does not disturb others.
 	require.NoError(t, endless.Cmd.Process.Kill())
 	_ = endless.Cmd.Wait()
 	gone("server DISCONNECT EVENT...\n", n+1)

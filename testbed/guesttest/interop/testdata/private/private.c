@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// usage: private ADDRESS PORT OCTETS
+// usage: private ADDRESS PORT BYTES
 //
-// Connects with so many octets of private data, 0, 1, 2, ..., as a program on librdmacm does, and says how that ended.
+// Connects with BYTES bytes of private data, 0, 1, 2, ..., as a program on librdmacm does, and prints the result.
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <stdint.h>
