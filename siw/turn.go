@@ -56,8 +56,12 @@ func (t *turn) spend(n int, b *yielder) {
 func (t *turn) pass() bool {
 	line.mu.Lock()
 	defer line.mu.Unlock()
+	for line.first != nil && line.places < runtime.GOMAXPROCS(0) { // there are more processors than before
+		line.places++
+		callFirst()
+	}
 	switch {
-	case t.has && line.first == nil:
+	case t.has && line.first == nil && line.places <= runtime.GOMAXPROCS(0):
 		return true
 	case t.has:
 		t.leave()
@@ -88,11 +92,16 @@ func (t *turn) end() {
 // leave gives up the place. The caller holds line.mu.
 func (t *turn) leave() {
 	t.has = false
-	next := line.first
-	if next == nil {
+	if line.first == nil || line.places > runtime.GOMAXPROCS(0) {
 		line.places--
 		return
 	}
+	callFirst()
+}
+
+// callFirst gives a place to who is first in line. The caller holds line.mu.
+func callFirst() {
+	next := line.first
 	line.first, next.next = next.next, nil
 	next.has = true
 	next.ready <- struct{}{}

@@ -62,6 +62,45 @@ func TestTurnLine(t *testing.T) {
 	require.Nil(t, line.first)
 }
 
+// TestTurnProcessors has processors come and go while goroutines are in line: as many go on as there are processors.
+func TestTurnProcessors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var b yielder
+	defer b.close()
+	const many = 6
+	var atWork atomic.Int32
+	var stop atomic.Bool
+	next := make(chan struct{}) // has one that is at work pass its place on
+	var working sync.WaitGroup
+	for i := range many {
+		working.Go(func() {
+			var t turn
+			t.init()
+			for !stop.Load() {
+				t.spend(turnBytes, &b)
+				atWork.Add(1)
+				<-next
+				atWork.Add(-1)
+			}
+			t.end()
+		})
+		asleep.Until(t, i+1, "siw.TestTurnProcessors")
+	}
+	for _, procs := range []int{1, 3, 2, 4, 1} {
+		runtime.GOMAXPROCS(procs)
+		for range many {
+			next <- struct{}{}
+			asleep.Until(t, many, "siw.TestTurnProcessors")
+		}
+		require.EqualValues(t, procs, atWork.Load())
+	}
+	stop.Store(true)
+	close(next)
+	working.Wait()
+	require.Zero(t, line.places)
+	require.Nil(t, line.first)
+}
+
 // writeFPDU returns an FPDU with an RDMA Write of n bytes to the beginning of s's region.
 func (s *side) writeFPDU(n int) []byte {
 	fpdu := make([]byte, mpa.LengthLen+ddp.TaggedLen, mpa.LengthLen+ddp.TaggedLen+n+mpa.CRCLen+3)
