@@ -29,7 +29,8 @@
 //
 // To lose nothing on any device, have the peer's program confirm that it has everything before the connection is ended.
 //
-// A device with a connection manager of its own, such as the user-space siw, implements [Provider]. For devices of the kernel
+// A device with a connection manager of its own, such as the user-space siw, implements [Provider]; one that wraps another
+// device implements it by calls of this package, or leaves it to that device. For devices of the kernel
 // this package uses librdmacm. The program creates the QPs. All IDs of the process share one event channel, in the runtime's
 // poller. No call keeps a thread while it waits, with one exception: kernel siw makes its TCP connection within rdma_connect(3).
 // When such a Connect is given up, its thread waits until TCP succeeds or gives up too. On iWARP devices of the kernel a QP whose
