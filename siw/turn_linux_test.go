@@ -66,7 +66,7 @@ func TestTurnLine(t *testing.T) {
 func TestTurnProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var b yielder
-	defer b.close()
+	b.close() // or a goroutine that lets others run would count as asleep
 	const many = 6
 	var atWork atomic.Int32
 	var stop atomic.Bool
