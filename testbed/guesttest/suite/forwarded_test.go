@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package suite
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/forward"
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/verbs/verbstest"
+)
+
+// forwardedSubjects are those in which a device that wraps another one has most to pass on. The whole suite runs on it over
+// the user-space RNIC, in internal/forward.
+var forwardedSubjects = []string{"GID", "MW1", "CQResize", "SRQ", "UD", "AH", "Multicast", "Foreign"}
+
+// TestForwarded runs parts of the suite on devices that wrap the kernel's and only forward. What comes of them is what the matrix
+// says of the devices below. GOVERBS_SUBJECTS chooses other parts.
+func TestForwarded(t *testing.T) {
+	subjects := forwardedSubjects
+	if chosen := os.Getenv("GOVERBS_SUBJECTS"); chosen != "" {
+		subjects = strings.Split(chosen, ",")
+	}
+	expected := readMatrix(t, guestKernel())
+	for test := range expected {
+		subject, _, _ := strings.Cut(test, "/")
+		if !slices.Contains(subjects, subject) {
+			delete(expected, test)
+		}
+	}
+	require.NotEmpty(t, expected)
+	for _, device := range []string{"rxe0", "siw0"} {
+		t.Run(device, func(t *testing.T) {
+			rdmatest.KernelDevice(t, device)
+			var mu sync.Mutex
+			var results []verbstest.Result
+			verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+				f := fabrics[device](t)
+				below := f.Active
+				f.Active = forward.Wrap(below)
+				f.Passive, f.Others = f.Active, append(f.Others, below)
+				t.Cleanup(func() { require.NoError(t, f.Active.CloseShared()) })
+				f.Record = func(r verbstest.Result) {
+					mu.Lock()
+					defer mu.Unlock()
+					results = append(results, r)
+				}
+				return f
+			}, subjects...)
+			for _, diff := range differences(expected, device, found(results)) {
+				t.Error(diff)
+			}
+		})
+	}
+}
