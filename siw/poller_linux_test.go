@@ -132,3 +132,48 @@ func TestPollerSocket(t *testing.T) {
 	require.Eventually(t, func() bool { return b.rcvLowat() <= 1 }, patience, busyPeriod)
 	require.LessOrEqual(t, a.rcvLowat(), 1)
 }
+
+// TestPollerPassesBy polls while somebody else receives: it does not wait.
+func TestPollerPassesBy(t *testing.T) {
+	_, b := twoSides(t, Config{})
+	b.conn.rx.mu.Lock()
+	defer b.conn.rx.mu.Unlock()
+	n, err := b.rcq.Poll(make([]verbs.WC, 1))
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
+// TestPollerAsked counts what the peer asks for that needs no program: a Read, an atomic, a Write without a message behind it.
+func TestPollerAsked(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	for name, op := range map[string]struct {
+		op    verbs.WROpcode
+		size  int
+		asked int
+	}{
+		"Read":           {verbs.WRRDMARead, 64, 1},
+		"atomic":         {verbs.WRAtomicFetchAndAdd, 8, 1},
+		"Write":          {verbs.WRRDMAWrite, 64, 1},
+		"Write with Imm": {verbs.WRRDMAWriteWithImm, 64, 0},
+		"Send":           {verbs.WRSend, 0, 0},
+	} {
+		b.conn.rx.mu.Lock()
+		a.post(op.op, op.size, b)
+		var all arrivals
+		for limit := time.Now().Add(patience); all.conns == 0 && time.Now().Before(limit); {
+			all, _ = b.conn.receiveLocked()
+		}
+		b.conn.rx.mu.Unlock()
+		require.Equal(t, 1, all.conns, name)
+		require.Equal(t, op.asked, all.asked, name)
+		wc := a.next(a.scq)
+		require.NoError(t, wc.Err())
+		b.polledFlushed()
+		if op.op == verbs.WRRDMAWrite { // a message ends what it began
+			a.post(verbs.WRSend, 0, b)
+			require.Equal(t, verbs.WCRecv, b.polledNext(b.rcq).Opcode)
+			wc = a.next(a.scq)
+			require.NoError(t, wc.Err())
+		}
+	}
+}

@@ -493,7 +493,7 @@ func TestWatchWaiter(t *testing.T) {
 			"by an event":      func(s *scene, _ func()) { s.event(s.ch); s.ch.wake() },
 			"by its context":   func(_ *scene, cancel func()) { cancel() },
 			"by the end":       func(s *scene, _ func()) { s.w.stop() },
-			"by the channel's": func(s *scene, _ func()) { s.ch.mu.Lock(); s.ch.shut = true; s.ch.mu.Unlock(); s.ch.wake() },
+			"by the channel's": func(s *scene, _ func()) { _ = s.ch.Close() },
 		} {
 			t.Run(name, func(t *testing.T) {
 				s := newScene(t)

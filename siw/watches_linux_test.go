@@ -152,6 +152,68 @@ func TestWatchesMerge(t *testing.T) {
 	}
 }
 
+// watches returns the watches of CQs.
+func watches(cqs ...*verbs.CQ) (ws []*watch) {
+	for _, q := range cqs {
+		ws = append(ws, q.Provider().(*cq).watch.Load())
+	}
+	return ws
+}
+
+// TestWatchesAgain uses CQs again when their last connection has ended, and while others last.
+func TestWatchesAgain(t *testing.T) {
+	for name, many := range map[string]int{"alone": 1, "shared": 3} {
+		t.Run(name, func(t *testing.T) {
+			n := newSides(t, Config{})
+			scq, rcq := n.cq(), n.cq()
+			for range 3 {
+				var as, bs []*side
+				for range many {
+					a, b := n.join(n.side(nil, nil), n.side(scq, rcq))
+					as, bs = append(as, a), append(bs, b)
+				}
+				w := bs[0].watch()
+				for i := range as {
+					require.Equal(t, []*watch{w, w}, watches(scq, rcq))
+					exchange(t, as[i], bs[i], polls)
+					exchange(t, as[i], bs[i], sleeps)
+					as[i].answeredBy(bs[i])
+					require.NoError(t, as[i].id.Close())
+					require.NoError(t, bs[i].id.Close())
+					bs[i].polledFlushed()
+				}
+				require.Equal(t, []*watch{nil, nil}, watches(scq, rcq))
+				require.Empty(t, w.cqs)
+				<-w.ended
+			}
+		})
+	}
+}
+
+// TestWatchesMergeAgain ties sets that have become one before to a larger one: no CQ stays behind.
+func TestWatchesMergeAgain(t *testing.T) {
+	n := newSides(t, Config{})
+	var cqs []*verbs.CQ
+	for range 3 {
+		cqs = append(cqs, n.cq())
+	}
+	for range 3 {
+		n.join(n.side(cqs[0], cqs[0]), n.side(nil, nil))
+		n.join(n.side(cqs[1], cqs[1]), n.side(nil, nil))
+	}
+	for range 9 {
+		n.join(n.side(cqs[2], cqs[2]), n.side(nil, nil))
+	}
+	n.join(n.side(cqs[0], cqs[1]), n.side(nil, nil))
+	one := watches(cqs...)
+	require.Same(t, one[0], one[1])
+	require.NotSame(t, one[0], one[2])
+	n.join(n.side(cqs[0], cqs[2]), n.side(nil, nil))
+	require.Equal(t, []*watch{one[2], one[2], one[2]}, watches(cqs...))
+	require.Len(t, one[2].cqs, 3)
+	<-one[0].ended
+}
+
 // TestWatchesEnd ends the connections of a set one after the other, from either side and by a reset: the others go on, and with
 // the last the watch is over, and its descriptors are closed.
 func TestWatchesEnd(t *testing.T) {
