@@ -100,6 +100,7 @@ func TestConnectDescriptors(t *testing.T) {
 			require.ErrorIs(t, err, unix.EMFILE)
 			require.Len(t, descriptors(t), len(before)-1, "without that of the TCP connection, %d were left", left)
 			require.False(t, b.gathers())
+			require.Len(t, b.conn.dev.connections(), 2)
 		} else {
 			ok++
 			require.True(t, b.gathers())

@@ -73,9 +73,6 @@ type transfer struct {
 	err error
 }
 
-// longCall is how many bytes make a call long: the kernel needs some 10 us to copy them.
-const longCall = 64 << 10
-
 type iovecs [maxIovecs]unix.Iovec
 
 // iovecPool holds iovecs, so that idle connections need none.
@@ -160,19 +157,16 @@ func (t *transfer) unset() {
 	}
 }
 
-// call makes the system call one (recvfrom, sendto) for a single piece, and many (readv, writev) for several. A long call is
-// announced to the scheduler, which may give the processor to another goroutine meanwhile. A short call is not: it ends before
-// the scheduler could use the processor. After a transfer of longCall bytes the next is expected to be long too.
+// call makes the system call one (recvfrom, sendto) for a single piece, and many (readv, writev) for several. A call for one piece is
+// not announced to the scheduler: the piece has been copied, or is a receive buffer, and the call ends before the scheduler could use
+// the processor.
 func (t *transfer) call(one, many, fd uintptr) {
 	for {
 		var n uintptr
 		var errno unix.Errno
-		switch {
-		case t.iov == nil && t.got >= longCall:
-			n, _, errno = unix.Syscall6(one, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.one))), uintptr(len(t.one)), unix.MSG_NOSIGNAL, 0, 0)
-		case t.iov == nil:
+		if t.iov == nil {
 			n, _, errno = unix.RawSyscall6(one, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.one))), uintptr(len(t.one)), unix.MSG_NOSIGNAL, 0, 0)
-		default:
+		} else {
 			n, _, errno = unix.Syscall(many, fd, uintptr(unsafe.Pointer(&t.iov[0])), uintptr(t.n))
 		}
 		t.got, t.err = int(n), nil

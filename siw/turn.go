@@ -7,11 +7,14 @@ import (
 	"sync"
 )
 
-// turnBytes is how many bytes a goroutine receives or sends in one turn: some 100 us of work.
-const turnBytes = 256 << 10
+// Implementation constants of turns.
+const (
+	turnBytes  = 1 << 20 // received or sent in one turn: some 300 us of work
+	aloneTurns = 2       // turns before others are let run, while such goroutines are fewer than the processors
+)
 
 // A turn is for a goroutine of the NIC whose work may never end, because a peer or a program sends without pause. After each
-// turnBytes the goroutine lets all others run, including those that wait for the network. At most one such goroutine per
+// turn, or with a processor to spare after aloneTurns, the goroutine lets all others run, including those that wait for the network. At most one such goroutine per
 // processor works at a time; the others wait in line. So a small message on another connection waits for the end of one turn,
 // and not for a turn of each busy connection.
 //
@@ -19,6 +22,7 @@ const turnBytes = 256 << 10
 // program.
 type turn struct {
 	bytes int           // received or sent since the turn began
+	turns int           // since the goroutine let others run
 	has   bool          // the goroutine has one of the places
 	ready chan struct{} // holds a token when a goroutine in line has got a place
 	next  *turn         // the next in line
@@ -45,10 +49,26 @@ func (t *turn) spend(n int, b *yielder) {
 		return
 	}
 	t.bytes = 0
+	if t.turns++; t.turns < aloneTurns && !t.crowded() {
+		return
+	}
+	t.turns = 0
 	b.yield()
 	if !t.pass() {
 		<-t.ready
 	}
+}
+
+// crowded reports whether all processors may do such work, with the goroutine itself. If not, another processor most likely looks at
+// the network, and letting others run would cost more than it brings.
+func (t *turn) crowded() bool {
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	busy := line.places
+	if !t.has {
+		busy++
+	}
+	return line.first != nil || busy >= runtime.GOMAXPROCS(0)
 }
 
 // pass gives the goroutine's place to the first in line, and puts the goroutine at the end. It reports whether the goroutine has

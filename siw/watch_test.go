@@ -111,6 +111,10 @@ func (s *scene) yielder() *yielder {
 
 func (s *scene) close() {}
 
+func (s *scene) add(*conn) error { return nil }
+
+func (s *scene) remove(*conn) {}
+
 // arrive simulates an arrival.
 func (s *scene) arrive() {
 	s.mu.Lock()
@@ -880,5 +884,29 @@ func TestWatchEvents(t *testing.T) {
 		}
 		require.Empty(t, s.ch.ready)
 		require.Empty(t, s.ch.queue)
+	}
+}
+
+// TestWatchJoined gives a watch another connection, or those of another watch, while nobody keeps it: a goroutine may sleep that
+// relied on the other's reader, or on none.
+func TestWatchJoined(t *testing.T) {
+	for name, join := range map[string]func(s *scene){
+		"a connection": func(s *scene) {
+			c := s.newCQ(s.ch)
+			s.w.adopt(&conn{q: &qp{sendCQ: c, recvCQ: c}})
+			require.Equal(s.t, 1, c.tied)
+		},
+		"a watch": func(s *scene) {
+			o := newScene(s.t)
+			require.NoError(s.t, s.w.move(o.w))
+			require.True(s.t, o.w.over.Load())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.nobody()
+			join(s)
+			s.is(byReader)
+		})
 	}
 }

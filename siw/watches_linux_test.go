@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -212,6 +213,50 @@ func TestWatchesMergeAgain(t *testing.T) {
 	require.Equal(t, []*watch{one[2], one[2], one[2]}, watches(cqs...))
 	require.Len(t, one[2].cqs, 3)
 	<-one[0].ended
+}
+
+// TestWatchesFull ties connections while one waits for room in its socket, whose descriptor in Go's poller goes then: it goes on
+// when there is room, and closes the descriptors that it needs meanwhile.
+func TestWatchesFull(t *testing.T) {
+	n := newSides(t, Config{})
+	cq := n.cq()
+	a, b := n.join(n.side(cq, cq), n.side(nil, nil))
+	files := func() int { // but for those of the yielder
+		y := &b.conn.dev.yielder
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		return len(descriptors(t)) - y.made
+	}
+	before := files()
+	full := func() {
+		for range 16 {
+			a.post(verbs.WRRDMAWrite, 4<<20, b)
+		}
+		asleep.Until(t, 1, "siw.(*tcpStream).waitWritable", "siw.(*conn).waitRoom")
+	}
+	sent := func() {
+		for range 16 {
+			wc := a.polledNext(cq)
+			require.NoError(t, wc.Err())
+		}
+	}
+	b.conn.rx.mu.Lock() // the peer does not read
+	full()
+	c, d := n.join(n.side(cq, cq), n.side(nil, nil))
+	require.True(t, a.gathers())
+	exchange(t, d, c, polls)
+	b.conn.rx.mu.Unlock()
+	sent()
+	for range 3 {
+		b.conn.rx.mu.Lock()
+		full()
+		b.conn.rx.mu.Unlock()
+		sent()
+	}
+	require.NoError(t, c.id.Close())
+	require.NoError(t, d.id.Close())
+	// The set has two, and the lone connection's is closed.
+	require.Eventually(t, func() bool { return files() <= before+1 }, patience, patience/1000)
 }
 
 // TestWatchesEnd ends the connections of a set one after the other, from either side and by a reset: the others go on, and with
