@@ -28,7 +28,7 @@ func BenchmarkReadAway(b *testing.B) {
 		name string
 		mode string
 		away time.Duration
-	}{{"never waits", "", 0}, {"waits", "wait", 500 * time.Microsecond}, {"waits briefly", "wait", 200 * time.Microsecond},
+	}{{"never waits", "", 0}, {"computes", "compute", 500 * time.Microsecond}, {"waits", "wait", 500 * time.Microsecond}, {"waits briefly", "wait", 200 * time.Microsecond},
 		{"polls", "poll", 500 * time.Microsecond}, {"polls briefly", "poll", 200 * time.Microsecond}} {
 		b.Run(c.name, func(b *testing.B) {
 			a, p := connectEnds(b, siw.Config{})
@@ -37,6 +37,13 @@ func BenchmarkReadAway(b *testing.B) {
 			if c.mode != "" {
 				program.Go(func() { // the other side's, which sends itself nothing: its messages come from below
 					for {
+						if c.mode == "compute" {
+							if stop.Load() {
+								return
+							}
+							compute(c.away)
+							continue
+						}
 						var err error
 						if c.mode == "wait" {
 							err = p.receive()

@@ -696,7 +696,7 @@ func TestWatchPoller(t *testing.T) {
 	})
 }
 
-// TestWatchTrust: one of 128 arrivals may wait for the poller or waiter. If it has been in time for long, two in a row may.
+// TestWatchTrust: one of 256 arrivals may wait for the poller or waiter. If it has been in time for long, two in a row may.
 func TestWatchTrust(t *testing.T) {
 	s := newScene(t)
 	late := func() {
