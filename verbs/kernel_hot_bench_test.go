@@ -40,7 +40,7 @@ func hotPair(t testing.TB, dev string) (*verbs.QP, *verbs.CQ, *verbs.MR) {
 	return qp, cq, mr
 }
 
-// writes is a list of n Writes of 64 octets.
+// writes is a list of n Writes of 64 bytes.
 func writes(mr *verbs.MR, n int) []verbs.SendWR {
 	wrs := make([]verbs.SendWR, n)
 	for i := range wrs {

@@ -75,7 +75,7 @@ func TestSiwAdmissionFence(t *testing.T) {
 	require.Len(t, fakeverbs.Posted(), 6, "nothing to wait for")
 }
 
-// TestSiwAdmissionEmpty: a Read of 0 octets follows when no other is unanswered. It keeps nothing back itself.
+// TestSiwAdmissionEmpty: a Read of 0 bytes follows when no other is unanswered. It keeps nothing back itself.
 func TestSiwAdmissionEmpty(t *testing.T) {
 	r := admissionRig(t)
 	for _, sgl := range [][]verbs.SGE{nil, {r.sge(8, 0)}} {

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Short messages across a page, of which siw sends other octets. fake1 records a fault for each that it gets.
+// Short messages across a page, of which siw sends other bytes. fake1 records a fault for each that it gets.
 
 // pageRig has two pages of memory and a QP of so many sends.
 func pageRig(t *testing.T, sends int) (r *rig, mr *verbs.MR, qp *verbs.QP) {
@@ -61,7 +61,7 @@ func TestSiwElementAcrossPages(t *testing.T) {
 			for _, s := range posted[0].SGEs {
 				got = append(got, verbs.SGE(s))
 			}
-			require.Equal(t, c.want, got, "%v: %d octets at %d", op, c.n, c.off)
+			require.Equal(t, c.want, got, "%v: %d bytes at %d", op, c.n, c.off)
 			fakeverbs.CompleteSend(qp.Num(), 1, 0)
 			require.Equal(t, []uint64{1}, wcIDs(r.poll()))
 		}
@@ -87,7 +87,7 @@ func TestSiwOneElementLeft(t *testing.T) {
 	require.Equal(t, want, fakeverbs.LastPosted()[0].SGEs)
 }
 
-// across is a Read of 24 octets, 5 of them before a boundary of the peer's.
+// across is a Read of 24 bytes, 5 of them before a boundary of the peer's.
 func across(mr *verbs.MR, id uint64) verbs.SendWR {
 	return verbs.SendWR{ID: id, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, RemoteAddr: 3*4096 - 5, RKey: 77,
 		SGL: []verbs.SGE{{Addr: mr.Addr() + 100, Length: 24, LKey: mr.LKey()}}}

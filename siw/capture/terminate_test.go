@@ -109,7 +109,7 @@ func TestTerminate(t *testing.T) {
 					}
 				}
 			}
-			r, culprit := last[c.from], last[1-c.from]
+			r, offender := last[c.from], last[1-c.from]
 			require.Equal(t, rdmap.OpTerminate, rdmap.Opcode(r.number(t, "iwarp_rdma.opcode")))
 			require.EqualValues(t, ddp.QNTerminate, r.number(t, "iwarp_ddp.qn"))
 			require.EqualValues(t, 1, r.number(t, "iwarp_ddp.msn"))
@@ -128,8 +128,8 @@ func TestTerminate(t *testing.T) {
 			}
 			// What is quoted is the last message of the other end. tshark takes a quoted header for a tagged one if the type of
 			// the error is 1, so that the whole of it is looked for in the bytes.
-			require.Equal(t, c.quotes, rdmap.Opcode(culprit.number(t, "iwarp_rdma.opcode")))
-			fpdu := culprit.bytes(t, "tcp.payload")
+			require.Equal(t, c.quotes, rdmap.Opcode(offender.number(t, "iwarp_rdma.opcode")))
+			fpdu := offender.bytes(t, "tcp.payload")
 			length := int(binary.BigEndian.Uint16(fpdu))
 			require.Equal(t, binary.BigEndian.AppendUint16(nil, uint16(length)), r.bytes(t, "iwarp_rdma.term_ddp_seg_len"))
 			header := ddp.UntaggedLen

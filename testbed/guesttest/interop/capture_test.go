@@ -214,11 +214,11 @@ func TestCaptureOfTerminates(t *testing.T) {
 	p := cable(t)
 	c := p.record(t)
 	var ports []int
-	for _, culprit := range []string{"user space", "kernel"} {
+	for _, offender := range []string{"user space", "kernel"} {
 		l := p.link(t, linkConfig{memory: 4096})
 		ports = append(ports, l.port(t, linkConfig{}))
 		s, other := l.user, l.kernel
-		if culprit == "kernel" {
+		if offender == "kernel" {
 			s, other = other, s
 		}
 		wr := target(s, verbs.WRRDMAWrite, other.mem, 0)

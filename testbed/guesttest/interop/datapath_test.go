@@ -305,9 +305,9 @@ func TestKernelSpeaksFirst(t *testing.T) {
 	})
 }
 
-// TestKernelRoused: siw as responder can overlook a first message until another one arrives. So the provider sends another empty
+// TestKernelNudged: siw as responder can overlook a first message until another one arrives. So the provider sends another empty
 // Write if it receives nothing from the peer.
-func TestKernelRoused(t *testing.T) {
+func TestKernelNudged(t *testing.T) {
 	needKernel(t)
 	r, k, _, connected := here.fromKernel(t, depth(4, 4))
 	r.write(reply(flagS, 2, word(4, 4)...))

@@ -106,29 +106,29 @@ func (s *side) foreignPD() *verbs.PD {
 // ends on both sides, and another connection still works.
 func TestRefusals(t *testing.T) {
 	needKernel(t)
-	for _, culprit := range []string{"user space", "kernel"} {
+	for _, offender := range []string{"user space", "kernel"} {
 		for _, r := range refusals {
-			if culprit == "user space" && r.kernel == accepted {
+			if offender == "user space" && r.kernel == accepted {
 				continue
 			}
-			t.Run(culprit+"/"+r.name, func(t *testing.T) {
+			t.Run(offender+"/"+r.name, func(t *testing.T) {
 				by := here.link(t, linkConfig{memory: 16384})
 				l := here.link(t, linkConfig{memory: 4096})
 				s, other := l.user, l.kernel
-				if culprit == "kernel" {
+				if offender == "kernel" {
 					s, other = other, s
 				}
 				other.blank(0, other.mem.Len())
 				fill(s.mem.Bytes()[:8], 1)
 				wr := r.make(s, other)
 				s.post(wr)
-				if wr.Opcode == verbs.WRSendWithInv && culprit == "user space" {
+				if wr.Opcode == verbs.WRSendWithInv && offender == "user space" {
 					// siw leaves it to its program to end the connection.
 					require.Equal(t, verbs.WCRemInvReqErr, other.received().Status)
 				}
 				reason := other.ended()
 				mine := s.ended()
-				if culprit == "kernel" {
+				if offender == "kernel" {
 					require.ErrorIs(t, reason, r.user.of(false))
 					require.Error(t, mine)
 				} else {
