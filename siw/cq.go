@@ -41,7 +41,8 @@ type cq struct {
 	watch atomic.Pointer[watch] // over its connections; changes under device.watching and mu
 	tied  int                   // how many connections of the watch complete here; guarded by device.watching
 
-	yielded atomic.Int64 // when a poller last received something, or last yielded
+	yielded  atomic.Int64 // when a poller last received something, or last yielded
+	patience atomic.Int64 // yieldAfter, when the poller last yielded
 
 	// Connections that each have a separate watch (watches.go). alone, guarded by mu, has all of them; driven has those that
 	// Drive serves, nil if they are more than maxDriven.
@@ -75,10 +76,19 @@ func (c *cq) Drive() {
 	switch vain := now - c.yielded.Load(); {
 	case n > 0:
 		c.yielded.Store(now)
-	case vain > int64(yieldBusy), vain > int64(yieldAlone) && runtime.GOMAXPROCS(0) == 1:
+	case vain > c.patience.Load():
 		c.ctx.dev.yielder.yield()
+		c.patience.Store(yieldAfter())
 		c.yielded.Store(clock())
 	}
+}
+
+// yieldAfter returns how long a poller may find nothing, in nanoseconds. It takes a lock of the scheduler, too much for every poll.
+func yieldAfter() int64 {
+	if runtime.GOMAXPROCS(0) == 1 {
+		return int64(yieldAlone)
+	}
+	return int64(yieldBusy)
 }
 
 // Spin implements verbs.ProviderCQDriver.
@@ -154,7 +164,9 @@ func (v *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChan
 	if err := v.dev.cqs.take(); err != nil {
 		return nil, err
 	}
-	return &cq{ctx: v, owner: owner, ch: ch, cap: cqe, qps: make(map[*qp]struct{})}, nil
+	c := &cq{ctx: v, owner: owner, ch: ch, cap: cqe, qps: make(map[*qp]struct{})}
+	c.patience.Store(yieldAfter())
+	return c, nil
 }
 
 func (c *cq) CQE() int {
