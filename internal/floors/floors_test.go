@@ -35,6 +35,7 @@ var floorOf = map[string]int{
 	"cmd/goverbs/internal/demo":     10,
 	"cmd/goverbs/internal/rping":    10,
 	"cmd/goverbs/internal/devices":  parts,
+	"cmd/goverbs/internal/output":   parts,
 	"cmd/goverbs/internal/shutdown": parts,
 
 	"rsocket":    8,

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/demo"
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/output"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/shutdown"
 )
 
@@ -48,22 +49,31 @@ func Main() int {
 	return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
-// run executes one command line and returns the exit status.
+// run executes one command line and returns the exit status. A command whose stdout cannot be written ends, because its context
+// does; whatever it returns, what was not written to stdout or stderr is a failure.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out, notes := output.New(stdout, cancel), output.New(stderr, nil)
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(out)
+	root.SetErr(notes)
 	cmd, err := root.ExecuteContextC(ctx)
+	if wrong := new(usageError); errors.As(err, &wrong) {
+		fmt.Fprintf(notes, "%s: %s (%s --help shows the usage)\n", wrong.command, wrong.text, wrong.command)
+		return exitUsage
+	}
+	for _, lost := range []error{out.Err(), notes.Err()} {
+		if lost != nil && !errors.Is(err, lost) {
+			err = errors.Join(err, lost)
+		}
+	}
 	if err == nil {
 		return exitDone
 	}
-	if wrong := new(usageError); errors.As(err, &wrong) {
-		fmt.Fprintf(stderr, "%s: %s (%s --help shows the usage)\n", wrong.command, wrong.text, wrong.command)
-		return exitUsage
-	}
-	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
+	fmt.Fprintf(notes, "%s: %v\n", cmd.CommandPath(), err)
 	return exitFailed
 }
 

@@ -116,10 +116,23 @@ func Start(t *testing.T, args ...string) *Running {
 	return start(t, exec.Command(Program, args...))
 }
 
+// StartOn starts the program with stdout on a file, and with further variables in its environment. Stdout of the Running stays
+// empty.
+func StartOn(t *testing.T, stdout *os.File, env []string, args ...string) *Running {
+	t.Helper()
+	cmd := exec.Command(Program, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout = stdout
+	return start(t, cmd)
+}
+
 func start(t *testing.T, cmd *exec.Cmd) *Running {
 	t.Helper()
 	r := &Running{Cmd: cmd, Stdout: new(Transcript), Stderr: new(Transcript), Begun: time.Now()}
-	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
+	cmd.Stderr = r.Stderr
+	if cmd.Stdout == nil {
+		cmd.Stdout = r.Stdout
+	}
 	cmd.WaitDelay = 10 * time.Second
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {

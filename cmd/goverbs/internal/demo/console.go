@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/output"
 )
 
 // console shows the steps of a demo to people. On a terminal the step in progress is a line that changes. Elsewhere there is a line
@@ -42,10 +44,7 @@ const (
 
 func newConsole(w, notes io.Writer, quiet bool) *console {
 	c := &console{w: w, notes: notes, quiet: quiet}
-	if f, ok := w.(*os.File); ok && !quiet {
-		fi, err := f.Stat()
-		c.terminal = err == nil && fi.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-	}
+	c.terminal = !quiet && output.Terminal(w) && os.Getenv("TERM") != "dumb"
 	c.colour = c.terminal && os.Getenv("NO_COLOR") == "" && runtime.GOOS != "windows"
 	return c
 }

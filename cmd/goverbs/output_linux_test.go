@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
+)
+
+// printing are command lines that print something to stdout and would end with exit status 0, or wait.
+var printing = []string{"--help", "help", "help demo", "rping -h", "devices", "devices -v", "devices --json",
+	"demo --clients 1 --ops 20", "demo --json --clients 1 --ops 20", "demo --listen 127.0.0.1:0", "rping -s -d -p 0"}
+
+// TestFullDisk: output for which there is no room is a failure, and ends what would go on.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	for _, line := range printing {
+		t.Run(line, func(t *testing.T) {
+			r := clitest.StartOn(t, full, nil, strings.Fields(line)...).End(t)
+			require.Equal(t, clitest.Failed, r.Code, r.Stderr)
+			require.Regexp(t, `^goverbs.*: write /dev/stdout: no space left on device\n$`, r.Stderr)
+		})
+	}
+	clitest.NothingRuns(t)
+}
+
+// TestClosedPipe: a write to a pipe without a reader ends the program by SIGPIPE, and leaves no other process behind.
+func TestClosedPipe(t *testing.T) {
+	for _, line := range printing {
+		t.Run(line, func(t *testing.T) {
+			r, pipe, err := os.Pipe()
+			require.NoError(t, err)
+			defer pipe.Close()
+			require.NoError(t, r.Close())
+			err = clitest.StartOn(t, pipe, nil, strings.Fields(line)...).Cmd.Wait()
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit)
+			require.Equal(t, syscall.SIGPIPE, exit.Sys().(syscall.WaitStatus).Signal())
+		})
+	}
+	clitest.NothingRuns(t)
+}
+
+// TestFullNotes: what cannot be written to stderr is missed too.
+func TestFullNotes(t *testing.T) {
+	for stderr, want := range map[string]int{"/dev/null": clitest.Done, "/dev/full": clitest.Failed} {
+		server := exec.Command("sh", "-c", `exec "$0" rping -s -d -p 0 2>"$1"`, clitest.Program, stderr)
+		stdout := new(clitest.Transcript)
+		server.Stdout = stdout
+		require.NoError(t, server.Start())
+		port := strings.Fields(after(stdout.Await(t, "listening on "), "listening on "))[0]
+		port = port[strings.LastIndexByte(port, ':')+1:]
+		r := clitest.Run(t, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "2")
+		require.Equal(t, clitest.Done, r.Code, r.Stderr)
+		err := server.Wait()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = nil
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, server.ProcessState.ExitCode(), stderr)
+	}
+}
+
+func after(text, begin string) string {
+	_, rest, _ := strings.Cut(text, begin)
+	return rest
+}
