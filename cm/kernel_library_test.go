@@ -21,6 +21,10 @@ func TestTooOldLibrary(t *testing.T) {
 	}
 	fakeverbs.Start(t)
 	defer func() { require.NoError(t, device(t, "fake0").CloseShared()) }()
+	err := cm.RDMACore()
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+	require.ErrorContains(t, err, "library librdmacm.so.1 is too old: it has no rdma_establish")
+	require.NoError(t, verbs.RDMACore())
 	for _, dev := range []*verbs.Device{device(t, "fake0"), cm.Auto} {
 		_, err := cm.Resolve(soon(t), "192.0.2.1:1", cm.Config{Device: dev})
 		require.ErrorIs(t, err, verbs.ErrNoDevice)

@@ -5,8 +5,12 @@
 #
 # Builds bin/goverbs. With a C compiler the program can use the devices of the kernel on machines that have rdma-core. Without
 # one, or with CGO_ENABLED=0, it is a static binary that has only usiw0. Says on stderr which it is, and installs nothing.
+# goverbs version then tells the revision of the repository, if git reads it: it does not read a clone of another user.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+vcs=false
+if git rev-parse HEAD >/dev/null 2>&1; then vcs=true; fi
 
 kernel=
 if [ "$(go env CGO_ENABLED)" != 1 ]; then
@@ -22,8 +26,8 @@ fi
 
 if [ -n "$kernel" ]; then
 	echo "building bin/goverbs with cgo: it opens libibverbs and librdmacm where they are installed" >&2
-	CGO_ENABLED=1 go build -o bin/goverbs ./cmd/goverbs
+	CGO_ENABLED=1 go build -buildvcs=$vcs -o bin/goverbs ./cmd/goverbs
 else
 	echo "building bin/goverbs without the kernel's RDMA devices ($why)" >&2
-	CGO_ENABLED=0 go build -o bin/goverbs ./cmd/goverbs
+	CGO_ENABLED=0 go build -buildvcs=$vcs -o bin/goverbs ./cmd/goverbs
 fi

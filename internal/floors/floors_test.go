@@ -37,6 +37,7 @@ var floorOf = map[string]int{
 	"cmd/goverbs/internal/devices":  parts,
 	"cmd/goverbs/internal/output":   parts,
 	"cmd/goverbs/internal/shutdown": parts,
+	"cmd/goverbs/internal/version":  parts,
 
 	"rsocket":    8,
 	"compat/dat": 8,

@@ -22,6 +22,7 @@ func addCRCFlags(cmd *cobra.Command) {
 	cmd.Flags().Var(&policy, crcFlag, "have the user-space RNIC ask for CRCs `WHEN`: on, off, or auto: not of Linux's siw")
 	cmd.Flags().Bool(noCRCFlag, false, "")
 	_ = cmd.Flags().MarkHidden(noCRCFlag)
+	complete(cmd, crcFlag, "auto", "on", "off")
 }
 
 // chosenCRC returns the policy of those options, the default for a command without them.

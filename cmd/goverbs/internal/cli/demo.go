@@ -41,7 +41,8 @@ func newDemo() *cobra.Command {
 			"With --pcap the process records what its own RNIC sends and receives, for Wireshark. Without --listen that is\n" +
 			"the whole conversation of the two halves; the connections of the client processes are recorded by a listening\n" +
 			"half with --pcap.",
-		Args: noArguments,
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -58,6 +59,8 @@ func newDemo() *cobra.Command {
 	for _, name := range []string{"break", "without", "clients", "ops", "child"} {
 		_ = f.MarkHidden(name)
 	}
+	complete(cmd, "listen")
+	complete(cmd, "connect")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.check(cmd); err != nil {
 			return err

@@ -18,6 +18,7 @@ const deviceFlag = "device"
 // addDeviceFlag adds the option --device.
 func addDeviceFlag(cmd *cobra.Command) {
 	cmd.Flags().String(deviceFlag, "", "use the device `NAME` of goverbs devices; auto: by the address (default: usiw0)")
+	completeDevices(cmd, true)
 }
 
 // chosenDevice returns the device that the option --device names, nic without the option. A name that no device has is
@@ -29,7 +30,11 @@ func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) 
 	}
 	dev, err := devices.Choose(f.Value.String(), nic)
 	if op := new(verbs.OpError); errors.As(err, &op) && errors.Is(err, verbs.ErrNoDevice) {
-		return nil, usage(cmd, "--%s %q: %v", deviceFlag, f.Value, op.Err)
+		known := []string{devices.Auto}
+		for _, d := range devices.All(nic) {
+			known = append(known, d.Name())
+		}
+		return nil, usage(cmd, "--%s %q: %v%s", deviceFlag, f.Value, op.Err, didYouMean(f.Value.String(), known))
 	}
 	return dev, err
 }

@@ -19,11 +19,13 @@ func newDevices() *cobra.Command {
 		Long: "List the RDMA devices of this host, usiw0 of this process among them, and what operations they have.\n" +
 			"With -v all attributes are shown under the names of ibv_device_attr and ibv_port_attr. A device that cannot be\n" +
 			"opened is listed with the reason.",
-		Args: noArguments,
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	verbose := cmd.Flags().BoolP("verbose", "v", false, "show all attributes")
 	asJSON := cmd.Flags().Bool("json", false, "print one line of JSON")
 	cmd.Flags().String(deviceFlag, "", "list the device `NAME` only")
+	completeDevices(cmd, false)
 	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
 		var only *verbs.Device
 		if cmd.Flag(deviceFlag).Changed {

@@ -85,10 +85,10 @@ func newRoot() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, _ []string) error { return usage(cmd, "no command was given") },
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // newCompletion makes another one
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%v", err) })
-	root.AddCommand(newDevices(), newDemo(), newRPing(), newDemoClient())
+	root.SetFlagErrorFunc(wrongOption)
+	root.AddCommand(newDevices(), newDemo(), newRPing(), newDemoClient(), newVersion(), newCompletion())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }
@@ -98,6 +98,9 @@ func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Help about a command",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return commandNames(root), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			if err != nil || cmd == nil || len(rest) > 0 {
@@ -114,13 +117,18 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	var names []string
+	names := commandNames(root)
+	return usage(root, "unknown command %q%s (there are: %s)", args[0], didYouMean(args[0], names), strings.Join(names, ", "))
+}
+
+// commandNames lists the commands.
+func commandNames(root *cobra.Command) (names []string) {
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())
 		}
 	}
-	return usage(root, "unknown command %q (there are: %s)", args[0], strings.Join(names, ", "))
+	return names
 }
 
 // noArguments refuses arguments of a command that takes options only.

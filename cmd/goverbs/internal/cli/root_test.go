@@ -38,9 +38,16 @@ func TestUsage(t *testing.T) {
 		want []string // what the line must name
 	}{
 		{"no command", nil, []string{"no command"}},
-		{"unknown command", []string{"demos"}, []string{`"demos"`, "demo, devices"}},
-		{"help of an unknown command", []string{"help", "demos"}, []string{`"demos"`, "demo, devices"}},
-		{"unknown option", []string{"demo", "--quick"}, []string{"goverbs demo:", "--quick"}},
+		{"unknown command", []string{"demos"}, []string{`"demos" (did you mean demo?)`, "demo, devices"}},
+		{"beginning of a command", []string{"dev"}, []string{`"dev" (did you mean devices?)`}},
+		{"help of an unknown command", []string{"help", "demos"}, []string{`"demos" (did you mean demo?)`, "demo, devices"}},
+		{"unknown option", []string{"demo", "--quick"}, []string{"goverbs demo:", "--quick ("}},
+		{"option with a typing error", []string{"demo", "--lsiten", ":1"}, []string{"--lsiten (did you mean --listen?)"}},
+		{"option with one hyphen", []string{"rping", "-device", "usiw0"}, []string{"(did you mean --device?)"}},
+		{"hidden option", []string{"demo", "--client", "0"}, []string{"--client ("}},
+		{"unknown shell", []string{"completion", "bsh"}, []string{"goverbs completion:", `"bsh" (did you mean bash?)`}},
+		{"no shell", []string{"completion"}, []string{"bash, zsh, fish"}},
+		{"two shells", []string{"completion", "bash", "zsh"}, []string{`"zsh"`}},
 		{"unknown letter", []string{"devices", "-x"}, []string{"goverbs devices:", "-x"}},
 		{"argument", []string{"devices", "usiw0"}, []string{"goverbs devices:", `"usiw0"`}},
 		{"value missing", []string{"demo", "--listen"}, []string{"--listen"}},
@@ -57,7 +64,8 @@ func TestUsage(t *testing.T) {
 		{"negative port", []string{"demo", "--connect", "h:-1"}, []string{"--connect", `"-1"`}},
 		{"port by name", []string{"demo", "--connect", "h:rdma"}, []string{"--connect", `"rdma"`}},
 		{"no host to connect to", []string{"demo", "--connect", ":7306"}, []string{"--connect", `":7306"`, "no host"}},
-		{"unknown device", []string{"demo", "--device", "mlx5_99"}, []string{"--device", `"mlx5_99"`, "present: ", "usiw0)"}},
+		{"unknown device", []string{"demo", "--device", "mlx5_99"}, []string{"--device", `"mlx5_99"`, "present: ", "usiw0) (goverbs"}},
+		{"device with a typing error", []string{"demo", "--device", "uisw0"}, []string{`"uisw0"`, "usiw0) (did you mean usiw0?)"}},
 		{"empty device", []string{"demo", "--device", ""}, []string{"--device", `""`, "present: ", "usiw0)"}},
 		{"device that cannot be recorded", []string{"demo", "--device", "auto", "--pcap", "x"}, []string{"--pcap x", "usiw0", "--device auto"}},
 		{"unknown device to list", []string{"devices", "--device", "mlx5_99"}, []string{"goverbs devices:", `"mlx5_99"`, "present: ", "usiw0)"}},
@@ -78,7 +86,7 @@ func TestUsage(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
-		{"--help"}, {"-h"}, {"help"}, {"demo", "--help"}, {"help", "demo"}, {"devices", "-h"}, {"demo", "--listen", ":1", "--help"},
+		{"--help"}, {"-h"}, {"help"}, {"demo", "--help"}, {"help", "demo"}, {"devices", "-h"}, {"version", "-h"}, {"completion", "-h"}, {"demo", "--listen", ":1", "--help"},
 	} {
 		r := execute(t, args...)
 		require.Equal(t, exitDone, r.code, "%q: %s", args, r.stderr)
@@ -86,7 +94,6 @@ func TestHelp(t *testing.T) {
 		require.Contains(t, r.stdout, "Usage:")
 		require.NotContains(t, r.stdout, "--break", "it is hidden")
 		require.NotContains(t, r.stdout, "demo-client", "it is hidden")
-		require.NotContains(t, r.stdout, "completion")
 	}
 	require.Contains(t, execute(t, "demo", "--help").stdout, "--connect ADDR")
 	require.Contains(t, execute(t, "--help").stdout, "devices")

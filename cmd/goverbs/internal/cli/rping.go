@@ -32,7 +32,8 @@ func newRPing() *cobra.Command {
 			"The client ends after -C pings, without -C never. The server ends when its client disconnects, with exit status 0\n" +
 			"if that was between two pings and, with -C, after at least that many; with -P it serves all clients until a\n" +
 			"signal ends it. The size of the server must not be below that of its clients.",
-		Args: noArguments,
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -49,6 +50,9 @@ func newRPing() *cobra.Command {
 	f.BoolVarP(&o.Persistent, "persistent", "P", false, "server: serve many clients, also at the same time")
 	f.BoolVarP(&o.selfQP, "self-qp", "q", false, "")
 	_ = f.MarkHidden("self-qp")
+	for _, name := range []string{"address", "port", "source", "count", "size"} {
+		complete(cmd, name)
+	}
 	addDeviceFlag(cmd)
 	addCRCFlags(cmd)
 	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {

@@ -32,6 +32,15 @@ func WithNIC(ctx context.Context, cfg siw.Config, f func(nic *verbs.Device) erro
 	return errors.Join(err, nic.Close())
 }
 
+// All lists the devices of the process: nic alone, which is the RNIC of WithNIC, if the others cannot be listed.
+func All(nic *verbs.Device) []*verbs.Device {
+	all, err := verbs.Devices()
+	if err != nil {
+		return []*verbs.Device{nic}
+	}
+	return all
+}
+
 // Choose returns the device of a name, the inverse of Name. nic is the RNIC of WithNIC, which is found by its name also
 // where the other devices cannot be listed. If there is no such device, the error Is verbs.ErrNoDevice and names those
 // that there are.
