@@ -73,7 +73,7 @@ func (c *conn) lost(e *sendEntry) {
 	c.q.mu.Unlock()
 }
 
-// answered completes the request at the head of queue. Requests that waited for it may start now.
+// answered completes the request at the head of queue.
 func (c *conn) answered(queue *ring[uint64], e *sendEntry) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *conn) answered(queue *ring[uint64], e *sendEntry) {
 	e.answered = true
 	c.tx.outstanding--
 	c.q.retire()
-	if !c.q.sq.empty() {
+	if c.q.sq.next < c.q.sq.tail { // these may have to wait no longer
 		c.rx.reply = true
 	}
 }

@@ -322,3 +322,38 @@ func TestWaiterMany(t *testing.T) {
 		require.NoError(t, <-errs, "a: %v, b: %v", a.qp.Err(), b.qp.Err())
 	}
 }
+
+// TestAnswersOweNothing: answers to the requests of a program need not be received while the program is away, unless a posted
+// request waits for them.
+func TestAnswersOweNothing(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	for name, last := range map[string]verbs.SendFlags{"nothing waits": 0, "a fenced request waits": verbs.SendFence} {
+		t.Run(name, func(t *testing.T) {
+			rx := &a.conn.rx
+			rx.mu.Lock() // the test receives
+			defer rx.mu.Unlock()
+			sge, err := a.mr.SGE(0, 8)
+			require.NoError(t, err)
+			wrs := make([]verbs.SendWR, 16)
+			for i := range wrs {
+				wrs[i] = verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
+			}
+			wrs[len(wrs)-1].Flags |= last
+			_, err = a.qp.PostSend(wrs)
+			require.NoError(t, err)
+			asked, done, wcs := 0, 0, make([]verbs.WC, 8)
+			for limit := time.Now().Add(patience); done < len(wrs); {
+				require.True(t, time.Now().Before(limit), "%d of %d complete", done, len(wrs))
+				got, _ := a.conn.receiveLocked()
+				asked += got.asked
+				n, err := a.scq.Poll(wcs)
+				require.NoError(t, err)
+				for _, wc := range wcs[:n] {
+					require.NoError(t, wc.Err())
+				}
+				done += n
+			}
+			require.Equal(t, last == verbs.SendFence, asked > 0, "asked %d times", asked)
+		})
+	}
+}
