@@ -41,6 +41,10 @@ type cq struct {
 	watch atomic.Pointer[watch] // over its connections; changes under device.watching and mu
 	tied  int                   // how many connections of the watch complete here; guarded by device.watching
 
+	// The program has armed the CQ and most likely sleeps next. The next empty poll does not receive: whoever goes to sleep
+	// does so first.
+	justArmed atomic.Bool
+
 	yielded  atomic.Int64 // when a poller last received something, or last yielded
 	patience atomic.Int64 // yieldAfter, when the poller last yielded
 
@@ -64,6 +68,9 @@ const (
 // Drive implements verbs.ProviderCQDriver: it receives for the CQ's connections, except those for which another goroutine
 // receives at the moment.
 func (c *cq) Drive() {
+	if c.justArmed.Load() && c.justArmed.Swap(false) {
+		return
+	}
 	now, n := clock(), 0
 	if w := c.watch.Load(); w != nil {
 		n = w.poll(now)
@@ -208,12 +215,17 @@ func (c *cq) ReqNotify(solicitedOnly bool) error {
 	if solicitedOnly {
 		want = armedSolicited
 	}
+	first := c.arm == disarmed
 	// A request for any completion stays in force after a later request for solicited ones (ibv_req_notify_cq).
 	c.setArm(max(c.arm, want))
 	w := c.watch.Load()
 	c.mu.Unlock()
-	if w != nil && c.ch.relied() {
+	switch {
+	case w == nil:
+	case c.ch.relied():
 		w.recall()
+	case first: // a program that only arms and polls receives with every other poll at least
+		c.justArmed.Store(true)
 	}
 	return nil
 }

@@ -855,6 +855,35 @@ func TestWatchReqNotify(t *testing.T) {
 	s.is(byReader)
 }
 
+// TestWatchJustArmed: the first empty poll after the CQ has been armed receives nothing, because the program is about to sleep, and
+// receives then. Every other poll does.
+func TestWatchJustArmed(t *testing.T) {
+	s := newScene(t)
+	c := s.newCQ(s.ch)
+	c.setWatch(s.w)
+	drives := func(receives bool) {
+		t.Helper()
+		s.arrive()
+		c.Drive()
+		require.Equal(t, receives, s.left() == 0)
+		c.Drive()
+		require.Zero(t, s.left())
+	}
+	drives(true)
+	require.NoError(t, c.ReqNotify(false))
+	drives(false)
+	require.NoError(t, c.ReqNotify(false)) // it is armed already
+	drives(true)
+
+	s.ch.sleepers++ // a goroutine sleeps, so the program that arms need not
+	require.NoError(t, c.ReqNotify(false))
+	c.mu.Lock()
+	c.setArm(disarmed)
+	c.mu.Unlock()
+	require.NoError(t, c.ReqNotify(false))
+	drives(true)
+}
+
 // TestWatchSleep: who goes to sleep on a CQ that has a completion, or has lost some, does not.
 func TestWatchSleep(t *testing.T) {
 	s := newScene(t)
