@@ -5,10 +5,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"time"
 )
 
 // end is one of the two processes of a job. Without an address it listens and prints "listening ADDRESS"; with one it
-// connects, measures, and prints the figure.
+// connects, measures, and prints the result.
 func end(args []string, out io.Writer) error {
 	var j job
 	fs := j.flags()
@@ -31,7 +32,25 @@ func end(args []string, out io.Writer) error {
 	}
 	f, err := connect(&j, fs.Arg(0))
 	if err == nil {
-		_, err = fmt.Fprintf(out, "%.3f\n", f)
+		_, err = fmt.Fprintln(out, f)
 	}
 	return err
+}
+
+// figures are the result of a job: one figure, or times in ascending order.
+type figures struct {
+	one   figure
+	times []time.Duration
+}
+
+// readsName begins the line that times are printed in.
+const readsName = "Read"
+
+// String returns the figure alone, or a line as of a benchmark.
+func (f figures) String() string {
+	if f.times == nil {
+		return fmt.Sprintf("%.3f", f.one)
+	}
+	us := func(percent int) float64 { return float64(f.times[len(f.times)*percent/100].Nanoseconds()) / 1e3 }
+	return fmt.Sprintf("%s %d %.1f p50-us %.1f p99-us", readsName, len(f.times), us(50), us(99))
 }

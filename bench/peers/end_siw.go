@@ -111,7 +111,7 @@ func (c *siwConn) receive() error {
 	return err
 }
 
-// listenSIW answers the other side until it goes: an immediate with an RDMA Write of the same size and an immediate in a
+// listenSIW answers the other side until it goes, as runProgram says if it reads: an immediate with an RDMA Write of the same size and an immediate in a
 // ping-pong, with a Send without data otherwise.
 func listenSIW(j *job, announce func(addr string)) error {
 	nic, err := newNIC(j)
@@ -145,7 +145,13 @@ func listenSIW(j *job, announce func(addr string)) error {
 		if c.id, err = req.Accept(ctx, c.qp, cm.ConnParam{PrivateData: c.where()}); err != nil {
 			return err
 		}
-		go func() { errs <- c.answer(j) }()
+		go func() {
+			if j.work == workReads {
+				errs <- c.runProgram(j)
+			} else {
+				errs <- c.answer(j)
+			}
+		}()
 	}
 	for range j.conns {
 		err = errors.Join(err, <-errs)
@@ -176,47 +182,48 @@ func (c *siwConn) answer(j *job) error {
 }
 
 // connectSIW measures.
-func connectSIW(j *job, addr string) (figure, error) {
+func connectSIW(j *job, addr string) (f figures, err error) {
 	nic, err := newNIC(j)
 	if err != nil {
-		return 0, err
+		return f, err
 	}
 	ctx := context.Background()
 	conns := make([]*siwConn, j.conns)
 	for i := range conns {
 		id, err := cm.Resolve(ctx, addr, cm.Config{Device: nic.Device()})
 		if err != nil {
-			return 0, err
+			return f, err
 		}
 		c, err := newSIWConn(id.Context(), j)
 		if err != nil {
-			return 0, err
+			return f, err
 		}
 		c.id, conns[i] = id, c
 		if err := id.BindQP(c.qp); err != nil {
-			return 0, err
+			return f, err
 		}
 		for range 4 {
 			if _, err := c.qp.PostRecv(c.recv[:]); err != nil {
-				return 0, err
+				return f, err
 			}
 		}
 		if err := id.Connect(ctx, c.qp, cm.ConnParam{PrivateData: c.where()}); err != nil {
-			return 0, err
+			return f, err
 		}
 		if err := c.learn(id.PrivateData()); err != nil {
-			return 0, err
+			return f, err
 		}
 	}
-	var f figure
 	switch j.work {
+	case workReads:
+		f, err = conns[0].readTimes(j)
 	case "pingpong":
-		f, err = timed(j.seconds, oneWay, func(d time.Duration) (int, error) { return conns[0].pingpong(j, d) })
+		f.one, err = timed(j.seconds, oneWay, func(d time.Duration) (int, error) { return conns[0].pingpong(j, d) })
 	case "fetchadd":
 		perSecond := func(n int, d time.Duration) figure { return float64(n) / d.Seconds() }
-		f, err = timed(j.seconds, perSecond, func(d time.Duration) (int, error) { return conns[0].fetchAdd(j, d) })
+		f.one, err = timed(j.seconds, perSecond, func(d time.Duration) (int, error) { return conns[0].fetchAdd(j, d) })
 	default:
-		f, err = timed(j.seconds, rate, func(d time.Duration) (int, error) {
+		f.one, err = timed(j.seconds, rate, func(d time.Duration) (int, error) {
 			return together(conns, func(c *siwConn) (int, error) { return c.stream(j, d) })
 		})
 	}

@@ -116,24 +116,26 @@ func answerTCP(c net.Conn, j *job) error {
 }
 
 // connectTCP measures.
-func connectTCP(j *job, addr string) (figure, error) {
+func connectTCP(j *job, addr string) (f figures, err error) {
 	conns := make([]*tcpConn, j.conns)
 	for i := range conns {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
-			return 0, err
+			return f, err
 		}
 		defer c.Close()
 		if conns[i], err = newTCPConn(c, j); err != nil {
-			return 0, err
+			return f, err
 		}
 	}
 	if j.work == "pingpong" {
-		return timed(j.seconds, oneWay, func(d time.Duration) (int, error) { return conns[0].pingpong(j, d) })
+		f.one, err = timed(j.seconds, oneWay, func(d time.Duration) (int, error) { return conns[0].pingpong(j, d) })
+		return f, err
 	}
-	return timed(j.seconds, rate, func(d time.Duration) (int, error) {
+	f.one, err = timed(j.seconds, rate, func(d time.Duration) (int, error) {
 		return together(conns, func(t *tcpConn) (int, error) { return t.stream(j, d) })
 	})
+	return f, err
 }
 
 func (t *tcpConn) pingpong(j *job, d time.Duration) (n int, err error) {

@@ -12,15 +12,27 @@ import (
 // job is a measurement between two processes of this program: one listens and one, which measures, connects to it.
 type job struct {
 	over    string        // "siw" or "tcp"
-	work    string        // "stream", "pingpong" or "fetchadd" (siw only)
+	work    string        // "stream", "pingpong", or with siw "fetchadd" or "reads"
 	mode    string        // how is waited: modeGo and so on
 	crc     bool          // siw: CRC32C on
 	mtu     int           // siw: bytes of the largest FPDU, 0 = what TCP allows
 	conns   int           // stream: connections, each with a goroutine of its own on either side
 	size    int           // bytes of a message
 	depth   int           // messages in progress; of a stream over siw Writes, of fetchadd operations
+	program string        // reads: what the program does from whose memory is read
+	pause   time.Duration // reads: how long it computes at a time
 	seconds time.Duration // how long is measured
 }
+
+// workReads is Reads, one at a time, from the memory of a program.
+const workReads = "reads"
+
+// The program of workReads computes, again and again; between, it
+const (
+	programComputes = "computes" // does nothing else
+	programWaits    = "waits"    // sleeps until a message comes, and answers it
+	programPolls    = "polls"    // polls for a while
+)
 
 const (
 	modeGo   = "go"   // a goroutine that waits sleeps at once
@@ -38,13 +50,15 @@ const memory = 4 << 20
 func (j *job) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("peers end", flag.ContinueOnError)
 	fs.StringVar(&j.over, "over", "siw", "`what` is measured: siw or tcp")
-	fs.StringVar(&j.work, "work", "pingpong", "`work`: stream, pingpong or fetchadd")
+	fs.StringVar(&j.work, "work", "pingpong", "`work`: stream, pingpong, fetchadd or reads")
 	fs.StringVar(&j.mode, "mode", modeGo, "`mode` of waiting: go, spin or poll")
 	fs.BoolVar(&j.crc, "crc", true, "siw: CRC32C")
 	fs.IntVar(&j.mtu, "mtu", 0, "siw: `bytes` of the largest FPDU")
 	fs.IntVar(&j.conns, "conns", 1, "stream: connections")
 	fs.IntVar(&j.size, "size", 64, "`bytes` of a message")
 	fs.IntVar(&j.depth, "depth", 1, "messages in progress")
+	fs.StringVar(&j.program, "program", programComputes, "reads: the other `program` computes, waits or polls")
+	fs.DurationVar(&j.pause, "pause", 500*time.Microsecond, "reads: how long it computes at a time")
 	fs.DurationVar(&j.seconds, "time", 300*time.Millisecond, "how long to measure")
 	return fs
 }
@@ -53,7 +67,7 @@ func (j *job) flags() *flag.FlagSet {
 func (j *job) args() []string {
 	return []string{"-over=" + j.over, "-work=" + j.work, "-mode=" + j.mode, fmt.Sprintf("-crc=%t", j.crc),
 		fmt.Sprintf("-mtu=%d", j.mtu), fmt.Sprintf("-conns=%d", j.conns), fmt.Sprintf("-size=%d", j.size),
-		fmt.Sprintf("-depth=%d", j.depth), fmt.Sprintf("-time=%v", j.seconds)}
+		fmt.Sprintf("-depth=%d", j.depth), "-program=" + j.program, fmt.Sprintf("-pause=%v", j.pause), fmt.Sprintf("-time=%v", j.seconds)}
 }
 
 // check says what is wrong with a job that was given by hand.
@@ -62,7 +76,7 @@ func (j *job) check() error {
 	switch {
 	case !is(j.over, "siw tcp"):
 		return fmt.Errorf("-over=%s: want siw or tcp", j.over)
-	case !is(j.work, "stream pingpong fetchadd"), j.work == "fetchadd" && j.over == "tcp":
+	case !is(j.work, "stream pingpong fetchadd reads"), is(j.work, "fetchadd reads") && j.over == "tcp":
 		return fmt.Errorf("-work=%s: not over %s", j.work, j.over)
 	case !is(j.mode, "go spin poll"):
 		return fmt.Errorf("-mode=%s: want go, spin or poll", j.mode)
@@ -70,6 +84,10 @@ func (j *job) check() error {
 		return fmt.Errorf("-size=%d: want 1 to %d", j.size, memory)
 	case j.work == "fetchadd" && j.size != 8:
 		return fmt.Errorf("-size=%d: fetchadd is of 8 bytes", j.size)
+	case !is(j.program, "computes waits polls"):
+		return fmt.Errorf("-program=%s: want computes, waits or polls", j.program)
+	case j.pause <= 0:
+		return fmt.Errorf("-pause=%v: want a positive time", j.pause)
 	case j.conns < 1 || j.conns > 64 || j.work != "stream" && j.conns != 1:
 		return fmt.Errorf("-conns=%d: want 1, or up to 64 for a stream", j.conns)
 	case j.depth < 1 || j.depth > 64 || j.depth*j.size > memory:

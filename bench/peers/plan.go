@@ -4,7 +4,7 @@ package main
 
 import (
 	"fmt"
-	"strings"
+	"time"
 )
 
 // plan is what is measured and what is made of it.
@@ -79,7 +79,7 @@ func makePlan(t *tools) *plan {
 	add16In := add(t.inProcess("fetch-and-add, 16 in progress", unitOps, "BenchmarkFetchAdd/depth=16"))
 	add64In := add(t.inProcess("fetch-and-add, 64 in progress", unitOps, "BenchmarkFetchAdd/depth=64"))
 
-	// Crowds, floods and absences, in one process: siw/bench_crowd_linux_test.go and its neighbours.
+	// Crowds and floods, in one process: siw/bench_crowd_linux_test.go and its neighbours.
 	var many []*row
 	crowd := func(how string, conns, active, procs int) (p50, p99, each *subject) {
 		name := fmt.Sprintf("64 B there and back on %d of %d connections, %s, %d processors", active, conns, how, procs)
@@ -101,13 +101,24 @@ func makePlan(t *tools) *plan {
 		idle, _, _ := crowd("poll", 1000, 1, procs)
 		many = append(many, &row{id: "B1", what: fmt.Sprintf("polling, 1 active of 1000 / 1 alone, %d processors", procs), under: add(alone), over: add(idle), less: true, goal: 2, hope: 1.5})
 	}
-	never := t.benchmark("BenchmarkReadAway/computes", 0)
-	never50, never99 := add(never.metric("Read from a program that only computes, p50", unitBack, "p50-us")), add(never.metric("Read from a program that only computes, p99", unitBack, "p99-us"))
-	for _, how := range []string{"waits", "waits_briefly", "polls", "polls_briefly"} {
-		b, name := t.benchmark("BenchmarkReadAway/"+how, 0), strings.ReplaceAll(how, "_", " ")
+	// Reads from another process, whose program is away again and again.
+	reads := func(name, program string, pause time.Duration) (p50, p99 *subject) {
+		r := t.reads(program, pause)
+		name = "Read from a program that " + name
+		return add(r.metric(name+", p50", unitBack, "p50-us")), add(r.metric(name+", p99", unitBack, "p99-us"))
+	}
+	never50, never99 := reads("only computes", programComputes, 500*time.Microsecond)
+	for _, how := range []struct {
+		name, program string
+		pause         time.Duration
+	}{
+		{"waits", programWaits, 500 * time.Microsecond}, {"waits briefly", programWaits, 200 * time.Microsecond},
+		{"polls", programPolls, 500 * time.Microsecond}, {"polls briefly", programPolls, 200 * time.Microsecond},
+	} {
+		p50, p99 := reads(how.name+" and computes", how.program, how.pause)
 		many = append(many,
-			&row{id: "B2", what: "Read from a program that " + name + " and computes / that only computes, p50", over: add(b.metric("Read from a program that "+name+", p50", unitBack, "p50-us")), under: never50, less: true, goal: 1.5, hope: 1.25},
-			&row{id: "B2", what: "the same, p99", over: add(b.metric("Read from a program that "+name+", p99", unitBack, "p99-us")), under: never99, less: true, goal: 1.5, hope: 1.25})
+			&row{id: "B2", what: "Read from a program that " + how.name + " and computes / that only computes, p50", over: p50, under: never50, less: true, goal: 1.5, hope: 1.25},
+			&row{id: "B2", what: "the same, p99", over: p99, under: never99, less: true, goal: 1.5, hope: 1.25})
 	}
 	floodTCP := t.benchmark("BenchmarkTCPFlood", 0)
 	meanTCP, rateTCP := add(floodTCP.metric("Go TCP, 64 B there and back beside 4 streams, mean", unitBack, "mean-us")), add(floodTCP.metric("Go TCP, 4 streams beside it", unitRate, "MB/s"))

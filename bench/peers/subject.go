@@ -37,17 +37,7 @@ type tools struct {
 
 // of makes a subject of a job of this program.
 func (t *tools) of(name string, j job) *subject {
-	j.seconds = t.seconds
-	if j.over == "" {
-		j.over = "siw"
-	}
-	if j.mode == "" {
-		j.mode = modeGo
-	}
-	j.conns = max(j.conns, 1)
-	args := j.args()
-	p := pair{announces: true, listen: append([]string{t.self, "end"}, args...),
-		connect: append(append([]string{t.self, "end"}, args...), "{addr}")}
+	p := t.ends(j)
 	s := &subject{name: name, unit: unitRate}
 	switch j.work {
 	case "pingpong":
@@ -57,6 +47,24 @@ func (t *tools) of(name string, j job) *subject {
 	}
 	s.run = p.figure(func(out string) (figure, error) { return strconv.ParseFloat(strings.TrimSpace(out), 64) })
 	return s
+}
+
+// ends are the two processes of a job of this program.
+func (t *tools) ends(j job) *pair {
+	j.seconds = t.seconds
+	if j.over == "" {
+		j.over = "siw"
+	}
+	if j.mode == "" {
+		j.mode = modeGo
+	}
+	j.conns = max(j.conns, 1)
+	if j.work != workReads {
+		j.program, j.pause = programComputes, time.Millisecond // unused
+	}
+	args := j.args()
+	return &pair{announces: true, listen: append([]string{t.self, "end"}, args...),
+		connect: append(append([]string{t.self, "end"}, args...), "{addr}")}
 }
 
 // figure returns a function that runs the pair and finds the figure in what it prints.
@@ -141,50 +149,56 @@ func (t *tools) inProcess(name, unit, benchmark string) *subject {
 	return t.benchmark(benchmark, 0).metric(name+", in one process", unit, unit)
 }
 
-// benchmark is one of package siw, in one process.
-type benchmark struct {
-	*tools
-	name  string
-	procs int // GOMAXPROCS, 0 = all
+// sample is a run that prints several figures as a benchmark does: NAME, a count, and then pairs of a value and its unit. In each
+// round there is one run for all of them.
+type sample struct {
+	name string // that it prints
+	run  func() (out string, used time.Duration, err error)
 
 	out  string // of the last run
 	used time.Duration
-	read map[string]bool // columns that have been read since
+	read map[string]bool // units that have been read since
 }
 
-func (t *tools) benchmark(name string, procs int) *benchmark {
-	return &benchmark{tools: t, name: name, procs: procs}
-}
-
-// metric is a column of what the benchmark prints. The metrics of a benchmark are those of one run in each round.
-func (b *benchmark) metric(name, unit, column string) *subject {
+// metric is the figure with the unit column.
+func (s *sample) metric(name, unit, column string) *subject {
 	return &subject{name: name, unit: unit, less: unit == unitTime || unit == unitBack, run: func() (figure, time.Duration, error) {
-		if b.out == "" || b.read[column] {
-			if err := b.run(); err != nil {
-				b.out = ""
+		if s.out == "" || s.read[column] {
+			var err error
+			if s.out, s.used, err = s.run(); err != nil {
+				s.out = ""
 				return 0, 0, err
 			}
+			s.read = make(map[string]bool)
 		}
-		b.read[column] = true
-		f, err := benchFigure(b.out, b.name, column)
-		used := b.used
-		b.used = 0
+		s.read[column] = true
+		f, err := benchFigure(s.out, s.name, column)
+		used := s.used
+		s.used = 0
 		return f, used, err
 	}}
 }
 
-func (b *benchmark) run() error {
-	pattern := "^" + strings.ReplaceAll(b.name, "/", "$/^") + "$"
-	cmd := exec.Command(b.siwtest, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime="+b.seconds.String())
-	if b.procs > 0 {
-		cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", b.procs))
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w: %s", b.name, err, out)
-	}
-	b.out, b.used, b.read = string(out), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), make(map[string]bool)
-	return nil
+// benchmark is one of package siw, in one process. procs is GOMAXPROCS, 0 means all processors.
+func (t *tools) benchmark(name string, procs int) *sample {
+	return &sample{name: name, run: func() (string, time.Duration, error) {
+		pattern := "^" + strings.ReplaceAll(name, "/", "$/^") + "$"
+		cmd := exec.Command(t.siwtest, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime="+t.seconds.String())
+		if procs > 0 {
+			cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", procs))
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return "", 0, fmt.Errorf("%s: %w: %s", name, err, out)
+		}
+		return string(out), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+	}}
+}
+
+// reads is a job of Reads from a process whose program does other things meanwhile.
+func (t *tools) reads(program string, pause time.Duration) *sample {
+	p := t.ends(job{work: workReads, program: program, pause: pause, size: 64, depth: 1, crc: true})
+	return &sample{name: readsName, run: p.run}
 }
 
 // benchFigure finds the value with the unit in the line of a benchmark.
