@@ -51,7 +51,10 @@ type Network interface {
 // Config describes a NIC. The zero value gives a NIC with all defaults. For a value out of range New returns an error; it
 // never replaces the value silently.
 type Config struct {
-	// Name is the device's name (default: the first free one of usiw0, usiw1, ...).
+	// Name is the device's name (default: the first free one of usiw0, usiw1, ...). The device's GUID is a hash of the name
+	// and of the host's machine-id(5), which it does not reveal; so it is the same in every process and every run. Hosts that
+	// share a machine-id share it. On Linux without a machine-id, as in most containers, it is made of the boot's ID and the
+	// host name; elsewhere it is random.
 	Name string
 	// Addr is the local address of connections and listeners (zero: the route chooses that of a connection, and listeners
 	// listen on all addresses).

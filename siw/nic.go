@@ -127,14 +127,13 @@ type device struct {
 }
 
 func newDevice(cfg Config) (*device, error) {
-	var seed [12]byte
+	var seed [4]byte
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, err
 	}
 	d := &device{
-		cfg: cfg,
-		// It is random, so it is a locally administered EUI-64 (bit 1 of the first byte).
-		guid:      verbs.GUID(binary.BigEndian.Uint64(seed[:])&^(3<<56) | 2<<56),
+		cfg:       cfg,
+		guid:      nameGUID(hostIdentity(), cfg.Name),
 		ops:       verbs.AllOps &^ verbs.MakeOpSet(verbs.OpSendImm) &^ cfg.Without,
 		pds:       quota{name: "max_pd", limit: cfg.MaxPD},
 		cqs:       quota{name: "max_cq", limit: cfg.MaxCQ},
@@ -143,7 +142,7 @@ func newDevice(cfg Config) (*device, error) {
 		mrs:       quota{name: "max_mr", limit: cfg.MaxMR},
 		mws:       quota{name: "max_mw", limit: cfg.MaxMW},
 		stalls:    stalls{limit: int64(cfg.MaxStalled)},
-		nextQPN:   binary.BigEndian.Uint32(seed[8:]),
+		nextQPN:   binary.BigEndian.Uint32(seed[:]),
 		qpns:      make(map[uint32]struct{}),
 		conns:     make(map[*conn]struct{}),
 		listeners: make(map[*listener]struct{}),
