@@ -35,6 +35,7 @@ type ID struct {
 	qp       *verbs.QP
 	groups   map[*Multicast]struct{}
 	doneOnce sync.Once
+	onDone   func() // see whenDone
 }
 
 // Resolve finds the device and the route for a connection to address, "host:port" (rdma_resolve_addr(3) and
@@ -159,7 +160,33 @@ func (id *ID) establish(ctx context.Context, op string, qp *verbs.QP, attempt fu
 	return opError(op, id.address, err)
 }
 
-func (id *ID) finish() { id.doneOnce.Do(func() { close(id.done) }) }
+func (id *ID) finish() {
+	id.doneOnce.Do(func() {
+		id.mu.Lock()
+		f := id.onDone
+		close(id.done)
+		id.mu.Unlock()
+		if f != nil {
+			f()
+		}
+	})
+}
+
+// whenDone has f called when Done is closed, or now if it is. It is called once.
+func (id *ID) whenDone(f func()) {
+	id.mu.Lock()
+	id.onDone = f
+	var ended bool
+	select {
+	case <-id.done:
+		ended = true
+	default:
+	}
+	id.mu.Unlock()
+	if ended {
+		f()
+	}
+}
 
 func (id *ID) connection() ProviderConn {
 	id.mu.Lock()

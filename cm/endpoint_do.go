@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// PendingError is the error of a call of an [Endpoint] whose context was done before its requests completed. They stay posted, and
+// their memory belongs to the device until they complete. It wraps the error of the context.
+type PendingError struct {
+	e    *Endpoint
+	op   string
+	call *call
+	err  error
+}
+
+// Error returns the error of the context, and that the requests are posted.
+func (p *PendingError) Error() string { return fmt.Sprintf("%v (the request stays posted)", p.err) }
+
+// Unwrap returns the error of the context.
+func (p *PendingError) Unwrap() error { return p.err }
+
+// Wait waits for the requests and returns what the call would have returned. When ctx is done before that, it returns another
+// *PendingError. After Close of the endpoint it does not wait.
+func (p *PendingError) Wait(ctx context.Context) (verbs.WC, error) {
+	return p.e.await(ctx, p.op, p.call)
+}
+
+// call is a list of requests that a goroutine waits for.
+type call struct {
+	e     *Endpoint
+	f     func(*verbs.WC) // complete
+	left  atomic.Int32    // requests that have not completed
+	wc    verbs.WC        // of the last request, or of the first that failed
+	buf   int             // the buffer of Send that it uses, -1 = none
+	ready chan struct{}   // holds a token when left is 0
+	kept  bool            // a PendingError has it: it is not used again, and the token stays
+}
+
+// newCall returns a call for n requests.
+func (e *Endpoint) newCall(n, buf int) *call {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var c *call
+	if last := len(e.calls) - 1; last >= 0 {
+		c, e.calls = e.calls[last], e.calls[:last]
+	} else {
+		c = &call{e: e, ready: make(chan struct{}, 1)}
+		c.f = c.complete
+	}
+	c.left.Store(int32(n))
+	c.wc, c.buf = verbs.WC{}, buf
+	return c
+}
+
+// free gives a call back that has completed.
+func (c *call) free() {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.e.calls = append(c.e.calls, c)
+}
+
+// complete is called by the dispatcher.
+func (c *call) complete(wc *verbs.WC) {
+	if c.wc.Status == verbs.WCSuccess {
+		c.wc = *wc
+	}
+	if wc.Status == verbs.WCSuccess {
+		c.e.noteSent(wc.Opcode)
+	}
+	c.e.room <- struct{}{}
+	c.took(1)
+	c.e.finished(1)
+}
+
+// took notes that n requests have completed, or were not posted.
+func (c *call) took(n int32) {
+	if c.left.Add(-n) > 0 {
+		return
+	}
+	if c.buf >= 0 {
+		c.e.sendBufs.put(c.buf)
+	}
+	c.ready <- struct{}{}
+}
+
+// Do posts send requests and waits until all of them have completed. It returns the completion of the last one, or that of the
+// first that failed, with an error that wraps its status and the reason for the end of the connection. A signalled completion is asked
+// for of each. The requests of one call stay together in the queue; if it cannot hold as many, the error Is verbs.ErrLimit.
+// If one of them is refused when it is posted, those before it are executed, and the error says what is wrong.
+//
+// On iWARP the completion of a Send or Write does not say that it has arrived: see [Endpoint.Shutdown].
+func (e *Endpoint) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error) {
+	const op = "Do"
+	if !e.node.Enter() {
+		return verbs.WC{}, e.opError(op, verbs.ErrClosed)
+	}
+	defer e.node.Exit()
+	if len(wrs) == 0 {
+		return verbs.WC{}, e.opError(op, fmt.Errorf("%w: no request", verbs.ErrInvalid))
+	}
+	if err := e.takeSendTurn(ctx); err != nil {
+		return verbs.WC{}, e.opError(op, err)
+	}
+	return e.run(ctx, op, -1, wrs)
+}
+
+// takeSendTurn waits until it is this goroutine's turn to post. The turn is given back by post.
+func (e *Endpoint) takeSendTurn(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	select {
+	case e.sendTurn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	switch {
+	case e.node.Closed():
+		<-e.sendTurn
+		return verbs.ErrClosed
+	case e.shut.Load():
+		<-e.sendTurn
+		return fmt.Errorf("%w: the endpoint has been shut down", verbs.ErrClosed)
+	}
+	return nil
+}
+
+// run posts requests and waits for them. The caller has the turn to send, which run gives back, and gives it a buffer, or -1.
+func (e *Endpoint) run(ctx context.Context, op string, buf int, wrs []verbs.SendWR) (verbs.WC, error) {
+	c, n, err := e.post(ctx, buf, wrs)
+	<-e.sendTurn
+	if n == 0 {
+		return verbs.WC{}, e.opError(op, err)
+	}
+	wc, failed := e.await(ctx, op, c)
+	if err != nil { // those behind the first n were refused
+		return wc, e.opError(op, and(err, failed))
+	}
+	return wc, failed
+}
+
+// post waits for room and posts. Room for what is not posted is given back before another goroutine can wait for it, because only
+// completions wake a goroutine that waits.
+func (e *Endpoint) post(ctx context.Context, buf int, wrs []verbs.SendWR) (c *call, n int, err error) {
+	got := 0
+	giveBack := func() {
+		for range got - n {
+			e.room <- struct{}{}
+		}
+	}
+	if len(wrs) > cap(e.room) {
+		err = &verbs.LimitError{Name: "max_send_wr", Limit: uint64(cap(e.room)), Value: uint64(len(wrs))}
+	}
+	for ; got < len(wrs) && err == nil; got++ {
+		if err = e.wait(ctx, e.room); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		giveBack()
+		if buf >= 0 {
+			e.sendBufs.put(buf)
+		}
+		return nil, 0, err
+	}
+	c = e.newCall(len(wrs), buf)
+	e.out.Add(int64(len(wrs)))
+	n, err = e.d.PostSend(e.qp, wrs, c.f)
+	if refused := len(wrs) - n; refused > 0 {
+		giveBack()
+		c.took(int32(refused))
+		e.finished(refused)
+		if n == 0 {
+			<-c.ready
+			c.free()
+		}
+	}
+	return c, n, err
+}
+
+// await waits until a call has completed.
+func (e *Endpoint) await(ctx context.Context, op string, c *call) (verbs.WC, error) {
+	if err := e.wait(ctx, c.ready); err != nil {
+		if ctx.Err() != nil {
+			c.kept = true
+			return verbs.WC{}, e.opError(op, &PendingError{e: e, op: op, call: c, err: ctx.Err()})
+		}
+		return verbs.WC{}, e.opError(op, err)
+	}
+	wc := c.wc
+	if c.kept {
+		c.ready <- struct{}{}
+	} else {
+		c.free()
+	}
+	if wc.Status != verbs.WCSuccess {
+		return wc, e.opError(op, e.reason(wc.Status))
+	}
+	return wc, nil
+}

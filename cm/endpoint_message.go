@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// buffers are the buffers of one size in one region that an endpoint uses for messages.
+type buffers struct {
+	mr   *verbs.MR
+	size int
+	sges []verbs.SGE   // of each buffer, whole
+	ok   chan struct{} // holds a token for each entry of free
+
+	mu   sync.Mutex // guards free
+	free []int
+}
+
+// init makes n buffers of a size.
+func (b *buffers) init(mr *verbs.MR, n, size int) {
+	b.mr, b.size, b.sges, b.ok = mr, size, make([]verbs.SGE, n), make(chan struct{}, n)
+	for i := range n {
+		b.sges[i] = verbs.SGE{Addr: mr.Addr() + uint64(i*size), Length: uint32(size), LKey: mr.LKey()}
+		b.put(n - 1 - i)
+	}
+}
+
+// bytes is the memory of a buffer.
+func (b *buffers) bytes(i int) []byte { return b.mr.Bytes()[i*b.size : (i+1)*b.size] }
+
+// sgl is the list for n bytes of a buffer. It belongs to the buffer.
+func (b *buffers) sgl(i, n int) []verbs.SGE {
+	b.sges[i].Length = uint32(n)
+	return b.sges[i : i+1]
+}
+
+// take takes a buffer. The caller has received a token.
+func (b *buffers) take() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := len(b.free) - 1
+	i := b.free[last]
+	b.free = b.free[:last]
+	return i
+}
+
+// put gives a buffer back that no request uses.
+func (b *buffers) put(i int) {
+	b.mu.Lock()
+	b.free = append(b.free, i)
+	b.mu.Unlock()
+	b.ok <- struct{}{}
+}
+
+// arrival is a receive that has completed.
+type arrival struct {
+	wc  verbs.WC
+	own bool // its memory is a buffer of the endpoint, whose index is the ID
+}
+
+// ring holds arrivals, the oldest first.
+type ring struct {
+	all      []arrival
+	head, in int
+}
+
+func (r *ring) init(n int)      { r.all = make([]arrival, n) }
+func (r *ring) len() int        { return r.in }
+func (r *ring) first() *arrival { return &r.all[r.head] }
+func (r *ring) push(a arrival)  { r.all[(r.head+r.in)%len(r.all)] = a; r.in++ }
+func (r *ring) drop()           { r.head = (r.head + 1) % len(r.all); r.in-- }
+
+// makeBuffers makes the buffers for messages, and posts those for receives.
+func (e *Endpoint) makeBuffers(cfg *EndpointConfig) error {
+	n, size := cfg.Messages, cfg.MessageSize
+	if n == 0 {
+		return nil
+	}
+	alloc := func(b *buffers, access verbs.AccessFlags) error {
+		mr, err := e.pd.AllocMR(n*size, access)
+		if err != nil {
+			return err
+		}
+		e.undo = append(e.undo, mr.Close)
+		b.init(mr, n, size)
+		return nil
+	}
+	if err := alloc(&e.sendBufs, 0); err != nil || cfg.SRQ != nil {
+		return err
+	}
+	if err := alloc(&e.recvBufs, verbs.AccessLocalWrite); err != nil {
+		return err
+	}
+	for i := range n {
+		if err := e.postBuffer(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// postBuffer posts a receive with a buffer of the endpoint.
+func (e *Endpoint) postBuffer(i int) error {
+	return e.postRecv([]verbs.RecvWR{{ID: uint64(i), SGL: e.recvBufs.sgl(i, e.recvBufs.size)}}, e.inbox)
+}
+
+func (e *Endpoint) postRecv(wrs []verbs.RecvWR, f func(*verbs.WC)) error {
+	e.mu.Lock()
+	if room := len(e.arrivals.all) - e.arrivals.len() - e.recvs; len(wrs) > room {
+		e.mu.Unlock()
+		return fmt.Errorf("%w: %d receives, room for %d", verbs.ErrQueueFull, len(wrs), room)
+	}
+	e.recvs += len(wrs)
+	e.mu.Unlock()
+	e.out.Add(int64(len(wrs)))
+	n, err := e.d.PostRecv(e.qp, wrs, f)
+	if refused := len(wrs) - n; refused > 0 {
+		e.mu.Lock()
+		e.recvs -= refused
+		e.mu.Unlock()
+		e.finished(refused)
+	}
+	return err
+}
+
+// received returns the function for receives with memory of the endpoint, or of the caller.
+func (e *Endpoint) received(own bool) func(*verbs.WC) {
+	return func(wc *verbs.WC) {
+		e.mu.Lock()
+		e.recvs--
+		e.arrivals.push(arrival{*wc, own})
+		e.mu.Unlock()
+		e.arrived <- struct{}{}
+		e.finished(1)
+	}
+}
+
+// PostRecv posts receives with memory of the caller's. Recv returns their completions with their IDs, and copies nothing; the memory
+// then belongs to the caller again, and is posted by another PostRecv. The error Is verbs.ErrQueueFull if receives and messages
+// that wait for Recv are as many as the receive queue has places.
+func (e *Endpoint) PostRecv(wrs ...verbs.RecvWR) error {
+	const op = "PostRecv"
+	if !e.node.Enter() {
+		return e.opError(op, verbs.ErrClosed)
+	}
+	defer e.node.Exit()
+	return e.opError(op, e.postRecv(wrs, e.outbox))
+}
+
+// Send sends p as one message and waits until the request has completed: p is copied to a buffer of the endpoint, for which Send
+// waits too. If p is longer than MessageSize, the error Is verbs.ErrLimit. The peer needs a receive that has room for it.
+func (e *Endpoint) Send(ctx context.Context, p []byte) error {
+	const op = "Send"
+	if !e.node.Enter() {
+		return e.opError(op, verbs.ErrClosed)
+	}
+	defer e.node.Exit()
+	if len(p) > e.sendBufs.size {
+		return e.opError(op, &verbs.LimitError{Name: "MessageSize", Limit: uint64(e.sendBufs.size), Value: uint64(len(p))})
+	}
+	if e.sendBufs.mr == nil {
+		return e.opError(op, fmt.Errorf("%w: an endpoint without buffers", verbs.ErrInvalid))
+	}
+	if err := e.takeSendTurn(ctx); err != nil {
+		return e.opError(op, err)
+	}
+	if err := e.wait(ctx, e.sendBufs.ok); err != nil {
+		<-e.sendTurn
+		return e.opError(op, err)
+	}
+	i := e.sendBufs.take()
+	copy(e.sendBufs.bytes(i), p)
+	_, err := e.run(ctx, op, i, []verbs.SendWR{verbs.Send(e.sendBufs.sgl(i, len(p))...)})
+	return err
+}
+
+// Recv takes the next message, or waits for it, and copies its data to p. The completion has the length (ByteLen) and the immediate.
+// For a Write with immediate (opcode verbs.WCRecvRDMAWithImm) and for Immediate Data there is nothing to copy. If p is
+// too short, the error Is io.ErrShortBuffer, and the message stays the next one.
+//
+// When the connection has ended and all messages have been taken, the error has the reason; it Is io.EOF if the peer
+// disconnected.
+func (e *Endpoint) Recv(ctx context.Context, p []byte) (verbs.WC, error) {
+	const op = "Recv"
+	if !e.node.Enter() {
+		return verbs.WC{}, e.opError(op, verbs.ErrClosed)
+	}
+	defer e.node.Exit()
+	if e.qp.SRQ() != nil {
+		return verbs.WC{}, e.opError(op, fmt.Errorf("%w: the receives are in an SRQ", verbs.ErrInvalid))
+	}
+	if ctx.Err() != nil {
+		return verbs.WC{}, e.opError(op, ctx.Err())
+	}
+	select {
+	case e.recvTurn <- struct{}{}:
+		defer func() { <-e.recvTurn }()
+	case <-ctx.Done():
+		return verbs.WC{}, e.opError(op, ctx.Err())
+	}
+	if err := e.wait(ctx, e.arrived); err != nil {
+		return verbs.WC{}, e.opError(op, err)
+	}
+	wc, err := e.takeMessage(p)
+	return wc, e.opError(op, err)
+}
+
+// takeMessage takes the oldest arrival. The caller has the turn to receive and a token of e.arrived.
+func (e *Endpoint) takeMessage(p []byte) (verbs.WC, error) {
+	e.mu.Lock()
+	a := *e.arrivals.first()
+	data := a.own && a.wc.Opcode == verbs.WCRecv
+	switch {
+	case e.node.Closed():
+		e.mu.Unlock()
+		e.arrived <- struct{}{}
+		return verbs.WC{}, verbs.ErrClosed
+	case a.wc.Status != verbs.WCSuccess: // it stays for further calls
+		e.mu.Unlock()
+		e.arrived <- struct{}{}
+		if a.own {
+			a.wc.ID = 0
+		}
+		return a.wc, e.reason(a.wc.Status)
+	case data && int(a.wc.ByteLen) > len(p):
+		e.mu.Unlock()
+		e.arrived <- struct{}{}
+		a.wc.ID = 0
+		return a.wc, fmt.Errorf("%w: %d bytes for a message of %d", io.ErrShortBuffer, len(p), a.wc.ByteLen)
+	}
+	e.arrivals.drop()
+	e.mu.Unlock()
+	if !a.own {
+		return a.wc, nil
+	}
+	i := int(a.wc.ID)
+	a.wc.ID = 0
+	if data {
+		copy(p, e.recvBufs.bytes(i)[:a.wc.ByteLen])
+	}
+	err := e.postBuffer(i)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended || e.node.Closed() { // no further message would come
+		err = nil
+	}
+	return a.wc, err
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// noteSent notes the completion of a send request. Those of one queue complete in the order of posting, and a Read or atomic is answered
+// after everything before it has been executed. So when it completes, what has completed before it has arrived.
+func (e *Endpoint) noteSent(op verbs.WCOpcode) {
+	switch op {
+	case verbs.WCSend, verbs.WCRDMAWrite, verbs.WCImmData:
+		e.dirty.Store(true)
+	case verbs.WCRDMARead, verbs.WCCompSwap, verbs.WCFetchAdd, verbs.WCMaskedCompSwap, verbs.WCMaskedFetchAdd:
+		e.dirty.Store(false)
+	}
+}
+
+// Shutdown waits until the requests of Do and Send have completed and have arrived at the peer, and ends the connection. When it
+// returns nil, the peer's device has executed every request that completed on this endpoint: Writes are in the peer's memory, and
+// messages have completed receives, which the peer's program can poll also after the end. This needs nothing of the peer's program.
+//
+// On InfiniBand and RoCE a completion says that already. On iWARP, Shutdown sends a Read of 0 bytes behind the last request: the peer's
+// device answers it after everything before it (RFC 5040 section 5.5).
+//
+// Messages of the peer that arrive meanwhile can be taken by Recv, before and after the end; those that the peer sends later are lost.
+// So each side confirms what it has sent itself. If both sides send until the end, their protocol should say which of them calls
+// Shutdown, or each should wait for the last message of the other. The other side gets io.EOF from Recv and calls Close.
+//
+// When ctx is done before that, the connection has not ended, and Shutdown can be called again; Do and Send are refused from the
+// first call on. If the connection ended before Shutdown could confirm, the error has the reason, and it is not known what has
+// arrived; if there was nothing to confirm, it is nil. If the connection allows no Reads (ID.Depths), and there is something to
+// confirm, the error Is verbs.ErrNotSupported.
+func (e *Endpoint) Shutdown(ctx context.Context) error {
+	const op = "Shutdown"
+	if !e.node.Enter() {
+		return e.opError(op, verbs.ErrClosed)
+	}
+	defer e.node.Exit()
+	e.shut.Store(true)
+	select {
+	case e.sendTurn <- struct{}{}:
+		defer func() { <-e.sendTurn }()
+	case <-ctx.Done():
+		return e.opError(op, ctx.Err())
+	}
+	if err := e.confirm(ctx); err != nil {
+		return e.opError(op, err)
+	}
+	return e.opError(op, e.id.Disconnect())
+}
+
+// confirm waits until everything that was sent has arrived. The caller has the turn to send.
+func (e *Endpoint) confirm(ctx context.Context) error {
+	// With all places of the queue free, all requests have completed.
+	for got := range cap(e.room) {
+		if err := e.wait(ctx, e.room); err != nil {
+			for range got {
+				e.room <- struct{}{}
+			}
+			return err
+		}
+	}
+	for range cap(e.room) {
+		e.room <- struct{}{}
+	}
+	if !e.dirty.Load() || e.Context().Device().Info().Transport != verbs.TransportIWARP {
+		return nil
+	}
+	if ord, _ := e.id.Depths(); ord == 0 {
+		return fmt.Errorf("%w: the connection allows no Reads, so what was sent cannot be confirmed", verbs.ErrNotSupported)
+	}
+	c, n, err := e.post(ctx, -1, []verbs.SendWR{verbs.Read(verbs.Remote{RKey: 1})})
+	if n == 0 {
+		return err
+	}
+	_, err = e.await(ctx, "Shutdown", c)
+	return err
+}
