@@ -29,9 +29,12 @@ func newRPing() *cobra.Command {
 			"For each ping the client tells the server where its data are; the server fetches them by RDMA Read and writes\n" +
 			"them back by RDMA Write. With -V the client compares what came back with what it had, and the server what it\n" +
 			"fetched with the pattern that clients send.\n\n" +
-			"The client ends after -C pings, without -C never. The server ends when its client disconnects, with exit status 0\n" +
-			"if that was between two pings and, with -C, after at least that many; with -P it serves all clients until a\n" +
-			"signal ends it. The size of the server must not be below that of its clients.",
+			"The client ends after -C pings, without -C never. At its end it prints how long they took: a round trip is one\n" +
+			"ping, in which each side sends two messages. With --json a client, and a server for each client, prints one line of\n" +
+			"JSON at the end, and all other output goes to stderr.\n\n" +
+			"The server ends when its client disconnects, with exit status 0 if that was between two pings and, with -C, after\n" +
+			"at least that many; with -P it serves all clients until a signal ends it. The size of the server must not be below\n" +
+			"that of its clients.",
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -48,6 +51,7 @@ func newRPing() *cobra.Command {
 	f.BoolVarP(&o.Validate, "validate", "V", false, "verify the data of each ping")
 	f.BoolVarP(&o.Debug, "debug", "d", false, "print what is done")
 	f.BoolVarP(&o.Persistent, "persistent", "P", false, "server: serve many clients, also at the same time")
+	f.BoolVar(&o.JSON, "json", false, "print one line of JSON for each connection")
 	f.BoolVarP(&o.selfQP, "self-qp", "q", false, "")
 	_ = f.MarkHidden("self-qp")
 	for _, name := range []string{"address", "port", "source", "count", "size"} {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/shutdown"
@@ -19,7 +20,7 @@ import (
 var errMismatch = errors.New("not the data that were expected")
 
 // pingAll is the client: it connects and does all pings.
-func (r *run) pingAll(ctx context.Context) (err error) {
+func (r *run) pingAll(ctx context.Context, p *report) (err error) {
 	source, err := r.sourceAddr(ctx)
 	if err != nil {
 		return err
@@ -30,7 +31,7 @@ func (r *run) pingAll(ctx context.Context) (err error) {
 	}
 	r.trace("device %v", id.Context().Device())
 	r.trace("resolved %v", id.RemoteAddr())
-	e, err := r.newEndpoint(id.Context(), id.BindQP)
+	e, err := r.newEndpoint(id.Context(), id.BindQP, p)
 	if err != nil {
 		return errors.Join(err, id.Close())
 	}
@@ -51,13 +52,14 @@ func (r *run) pingAll(ctx context.Context) (err error) {
 		}
 	}
 	err = id.Disconnect()
-	r.note("%s DISCONNECT EVENT...", e.role)
+	r.note("%s DISCONNECT EVENT...", e.role())
 	return err
 }
 
 // pingOnce does the n-th ping: the server fetches it, then writes it back.
 func (e *endpoint) pingOnce(ctx context.Context, n int) error {
 	fillPing(e.origin.Bytes(), n)
+	begun := time.Now()
 	if err := e.advertise(e.origin); err != nil {
 		return err
 	}
@@ -71,11 +73,14 @@ func (e *endpoint) pingOnce(ctx context.Context, n int) error {
 	if _, err := e.receive(ctx, stateWriteComplete); err != nil {
 		return err
 	}
+	took := time.Since(begun)
 	e.trace("the server has written")
 	if e.Validate && !bytes.Equal(e.data.Bytes(), e.origin.Bytes()) {
 		e.note("data mismatch!")
 		return fmt.Errorf("%w: first in byte %d", errMismatch, firstDifference(e.data.Bytes(), e.origin.Bytes()))
 	}
+	e.report.trips.add(took)
+	e.report.Pings++
 	if e.Verbose {
 		return e.print("ping data: %s", printable(pingText(e.data.Bytes())))
 	}

@@ -48,7 +48,7 @@ func (s state) String() string {
 // endpoint is one end of a connection with its buffers. It is used by one goroutine.
 type endpoint struct {
 	*run
-	role   string // as rping prints it
+	report *report
 	id     *cm.ID
 	pd     *verbs.PD
 	cq     *verbs.CQ
@@ -64,11 +64,9 @@ type endpoint struct {
 var errPeerGone = errors.New("the peer disconnected")
 
 // newEndpoint makes an end that is not connected, with its receive posted.
-func (r *run) newEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error) (e *endpoint, err error) {
-	e = &endpoint{run: r, role: "server"}
-	if !r.Server {
-		e.role = "client"
-	}
+func (r *run) newEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, p *report) (e *endpoint, err error) {
+	e = &endpoint{run: r, report: p}
+	p.Device = vctx.Device().Name()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
@@ -114,6 +112,7 @@ func (e *endpoint) close() error {
 }
 
 func (e *endpoint) connected() {
+	e.report.Local, e.report.Peer = e.id.LocalAddr().String(), e.id.RemoteAddr().String()
 	ord, ird := e.id.Depths()
 	e.trace("connected: %v, depths %d and %d", e.id, ord, ird)
 }
@@ -191,7 +190,7 @@ func (e *endpoint) failed(ctx context.Context, status verbs.WCStatus, s state) e
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	e.note("%s DISCONNECT EVENT...\nwait for %v state %d", e.role, s, stateDisconnected)
+	e.note("%s DISCONNECT EVENT...\nwait for %v state %d", e.role(), s, stateDisconnected)
 	err := e.id.Err()
 	if errors.Is(err, io.EOF) {
 		err = errPeerGone

@@ -5,6 +5,7 @@ package rping
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -37,6 +38,7 @@ type Options struct {
 	Validate   bool // compare them
 	Debug      bool // print what is done
 	Persistent bool // server: serve many clients, also at the same time
+	JSON       bool // print a line of JSON for each connection to Stdout, and everything else to Stderr
 
 	Stdout, Stderr io.Writer
 }
@@ -79,23 +81,46 @@ type run struct {
 // Run is one end of a conversation on a device. It returns when the conversation is over or ctx is done.
 func Run(ctx context.Context, dev *verbs.Device, o Options) error {
 	r := &run{Options: o, dev: dev}
+	if o.Server && o.Persistent {
+		return because(ctx, r.serve(ctx, nil))
+	}
+	p := r.newReport()
 	var err error
 	if o.Server {
-		err = r.serve(ctx)
+		err = r.serve(ctx, p)
 	} else {
-		err = r.pingAll(ctx)
+		err = r.pingAll(ctx, p)
 	}
+	err = because(ctx, err)
+	return errors.Join(err, r.conclude(p, err))
+}
+
+// because returns the reason why ctx is done in place of an error, because the errors of everything that was cut off then say
+// nothing.
+func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause // the errors of everything that was cut off then say nothing
+		return cause
 	}
 	return err
+}
+
+// role returns the role of this process, as rping prints it.
+func (r *run) role() string {
+	if r.Server {
+		return "server"
+	}
+	return "client"
 }
 
 // print writes a line of data.
 func (r *run) print(format string, args ...any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, err := fmt.Fprintf(r.Stdout, format+"\n", args...)
+	w := r.Stdout
+	if r.JSON {
+		w = r.Stderr
+	}
+	_, err := fmt.Fprintf(w, format+"\n", args...)
 	return err
 }
 

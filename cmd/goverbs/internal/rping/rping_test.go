@@ -54,6 +54,25 @@ func pingLines(prefix string, n, size int) string {
 	return b.String()
 }
 
+var statistics = regexp.MustCompile(`(?m)^round trip of (\d+) pings: min (\d+\.\d) us, p50 (\d+\.\d) us, p99 (\d+\.\d) us, max (\d+\.\d) us\n\z`)
+
+// pinged returns what a client printed before the statistics of n pings, which are the last line.
+func pinged(t *testing.T, stdout string, n int) string {
+	t.Helper()
+	m := statistics.FindStringSubmatch(stdout)
+	require.NotNil(t, m, "%s", stdout)
+	require.Equal(t, strconv.Itoa(n), m[1])
+	last := 0.0
+	for _, text := range m[2:] {
+		us, err := strconv.ParseFloat(text, 64)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, us, last, m[0])
+		last = us
+	}
+	require.NotZero(t, last)
+	return strings.TrimSuffix(stdout, m[0])
+}
+
 // dataLines returns the lines that begin with prefix; a server with -d prints others too.
 func dataLines(prefix, text string) string {
 	var b strings.Builder
@@ -93,7 +112,7 @@ func TestRPing(t *testing.T) {
 			s, port := rpingServer(t, c.server...)
 			got := clitest.Run(t, append([]string{"rping", "-c", "-a", c.host, "-p", port, "-C", strconv.Itoa(c.pings)}, c.client...)...)
 			require.Equal(t, clitest.Done, got.Code, got.Stderr)
-			require.Equal(t, pingLines("ping data: ", c.pings, c.size), got.Stdout)
+			require.Equal(t, pingLines("ping data: ", c.pings, c.size), pinged(t, got.Stdout, c.pings))
 			require.Equal(t, clientDone, got.Stderr)
 			r := s.End(t)
 			require.Equal(t, clitest.Done, r.Code, r.Stderr)
@@ -103,7 +122,7 @@ func TestRPing(t *testing.T) {
 	}
 }
 
-// Without -v and -d nothing is printed but the ends, and the port is 7174.
+// Without -v and -d nothing is printed but the ends and the statistics, and the port is 7174.
 func TestRPingDefaultPort(t *testing.T) {
 	host := "127.0.0.1"
 	if runtime.GOOS == "linux" { // all of 127.0.0.0/8 is this host: others that use the port do not matter
@@ -115,7 +134,7 @@ func TestRPingDefaultPort(t *testing.T) {
 		c = clitest.Run(t, "rping", "-c", "-a", host, "-C1")
 		return c.Code == clitest.Done
 	}, 10*time.Second, 10*time.Millisecond, "%v", &c)
-	require.Empty(t, c.Stdout)
+	require.Empty(t, pinged(t, c.Stdout, 1))
 	require.Equal(t, clientDone, c.Stderr)
 	r := s.End(t)
 	require.Equal(t, clitest.Outcome{Stderr: serverGone, Took: r.Took}, r)
@@ -136,7 +155,7 @@ func TestRPingTrace(t *testing.T) {
 	require.Equal(t, clitest.Done, c.Code, c.Stderr)
 	require.Regexp(t, `(?s)^device usiw0 .*\nresolved 127\.0\.0\.1:`+port+`\nconnected: .*depths 1 and 1\n`+
 		`advertise addr 0x[0-9a-f]+ rkey 0x[0-9a-f]+ size 64\nthe server has read\n`+
-		`advertise addr .*\nthe server has written\n$`, c.Stdout)
+		`advertise addr .*\nthe server has written\n$`, pinged(t, c.Stdout, 1))
 	r := s.End(t)
 	require.Regexp(t, `(?s)^device .*\nlistening on .*\nrequest from 127.*\nconnected: .*\n`+
 		`ping at addr .*\nread\npong to addr .*\nwritten\n$`, r.Stdout)
@@ -154,7 +173,7 @@ func TestRPingPersistent(t *testing.T) {
 	for i, c := range clients {
 		r := c.End(t)
 		require.Equal(t, clitest.Done, r.Code, r.Stderr)
-		require.Equal(t, pingLines("ping data: ", 200, 100+i), r.Stdout)
+		require.Equal(t, pingLines("ping data: ", 200, 100+i), pinged(t, r.Stdout, 200))
 		require.Equal(t, clientDone, r.Stderr)
 	}
 	gone := func(text string, n int) {

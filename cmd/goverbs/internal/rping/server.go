@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// serve is the server: of one client, or of all that come.
-func (r *run) serve(ctx context.Context) (err error) {
+// serve is the server: of one client, whose report is p, or of all that come.
+func (r *run) serve(ctx context.Context, p *report) (err error) {
 	ln, err := cm.Listen(ctx, r.serverAddr(), cm.Config{Device: r.dev})
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (r *run) serve(ctx context.Context) (err error) {
 	if err := ln.Close(); err != nil {
 		return errors.Join(err, req.Reject(nil))
 	}
-	return r.serveOne(ctx, req, late)
+	return r.serveOne(ctx, req, late, p)
 }
 
 // serveAll serves every client in a goroutine of its own until ctx is done. One that fails does not disturb others.
@@ -49,17 +49,21 @@ func (r *run) serveAll(ctx context.Context, ln *cm.Listener, late <-chan struct{
 			return err
 		}
 		clients.Go(func() {
-			if err := r.serveOne(ctx, req, late); err != nil && ctx.Err() == nil {
+			p := r.newReport()
+			err := because(ctx, r.serveOne(ctx, req, late, p))
+			if err != nil && ctx.Err() == nil {
 				r.note("client %v: %v", req.RemoteAddr(), err)
 			}
+			_ = r.conclude(p, err) // the command ends if it cannot print
 		})
 	}
 }
 
 // serveOne accepts a client and serves it until it disconnects.
-func (r *run) serveOne(ctx context.Context, req *cm.Request, late <-chan struct{}) error {
+func (r *run) serveOne(ctx context.Context, req *cm.Request, late <-chan struct{}, p *report) error {
 	r.trace("request from %v", req.RemoteAddr())
-	e, err := r.newEndpoint(req.Context(), req.BindQP)
+	p.Peer = req.RemoteAddr().String()
+	e, err := r.newEndpoint(req.Context(), req.BindQP, p)
 	if err != nil {
 		return errors.Join(err, req.Reject(nil))
 	}
@@ -76,7 +80,9 @@ func (e *endpoint) answerAll(ctx context.Context) error {
 		from, err := e.receive(ctx, stateReadAdv)
 		switch {
 		case err == nil:
-			err = e.answer(ctx, n, from)
+			if err = e.answer(ctx, n, from); err == nil {
+				e.report.Pings++
+			}
 		case !errors.Is(err, errPeerGone):
 		case n == 0:
 			return fmt.Errorf("%w before its first ping", errPeerGone)

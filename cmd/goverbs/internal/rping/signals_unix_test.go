@@ -29,6 +29,7 @@ func TestRPingSignals(t *testing.T) {
 				}
 				r := clients[0].Interrupt(t, sig)
 				require.NotContains(t, r.Stderr, "state")
+				require.Regexp(t, statistics, r.Stdout, "also when a signal ends it")
 				s.Stderr.Await(t, "server DISCONNECT EVENT...")
 				r = s.Interrupt(t, sig)
 				require.Contains(t, r.Stderr, "goverbs rping: ended by signal")

@@ -315,6 +315,9 @@ func TestRPingClientWire(t *testing.T) {
 			}
 			p.gone()
 			r := client.End(t)
+			if c.code == clitest.Done {
+				r.Stdout = pinged(t, r.Stdout, 2)
+			}
 			require.Equal(t, clitest.Outcome{Stdout: c.stdout, Stderr: c.stderr, Code: c.code, Took: r.Took}, r)
 		})
 	}
