@@ -40,6 +40,7 @@ const (
 	rxeNoDepthJams
 	rxeWrongFlag
 	rxeBusyInvalid
+	rxeWindowKeepsQP
 	rxeLengthStatus
 	rxeReceiveStatus
 	rxeSourceStatus
@@ -87,7 +88,9 @@ var faultInfos = [faultsEnd]faultInfo{
 	rxeNoDepthJams:      {"stops for good at a Read or atomic while the depth is 0", "rxe_req.c check_init_depth", false, both},
 	rxeWrongFlag: {"sets IBV_WC_GRH on every receive, and of an invalidated key the kernel's flag",
 		"rxe_resp.c do_complete", false, both},
-	rxeBusyInvalid:      {"answers EINVAL for a region with windows", "rxe_mr.c rxe_dereg_mr; 6.12: rxe_verbs.c", false, both},
+	rxeBusyInvalid: {"answers EINVAL for a region with windows", "rxe_mr.c rxe_dereg_mr; 6.12: rxe_verbs.c", false, both},
+	rxeWindowKeepsQP: {"waits 50 s for a QP on which a window of type 2 is bound, then frees it although the window refers to it",
+		"rxe_pool.c __rxe_cleanup; rxe_mw.c rxe_do_bind_mw", false, both},
 	rxeLengthStatus:     {"tells REM_OP_ERR for a message longer than the receive", "rxe_resp.c send_data_in", false, both},
 	rxeReceiveStatus:    {"tells LOC_QP_OP_ERR for a receive that is too short or of wrong memory", "rxe_resp.c send_data_in", false, both},
 	rxeSourceStatus:     {"tells LOC_QP_OP_ERR for a wrong local key", "rxe_req.c rxe_requester", false, "6.1"},

@@ -32,12 +32,19 @@ func (q *ledgerQP) adapt(*sendList)                           {}
 
 // PostSend enters a list into the ledger and hands over in one call what the device may have.
 func (q *ledgerQP) PostSend(wrs []SendWR) (int, error) {
+	if q.windows.named(wrs) {
+		q.windows.use.RLock()
+		defer q.windows.use.RUnlock()
+	}
+	own, err := q.ownObjects(wrs)
+	n, failed := q.postOwn(wrs[:own])
+	return n, cmp.Or(failed, err)
+}
+
+// postOwn posts requests that name no objects but the provider's own.
+func (q *ledgerQP) postOwn(wrs []SendWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
-	}
-	if own, err := q.ownObjects(wrs); err != nil {
-		n, failed := q.PostSend(wrs[:own])
-		return n, cmp.Or(failed, err)
 	}
 	s := &q.sends
 	s.mu.Lock()
@@ -116,6 +123,7 @@ func (q *ledgerQP) postPossible(wrs []SendWR) (int, error) {
 	if n, err := q.admit(); err != nil {
 		if !errors.Is(err, errBroken) && !split.has(n-1) {
 			q.sends.withdraw(len(list) - n)
+			q.windows.withdrawn(q, q.sends.tail)
 			return n - split.among(n), err
 		}
 		// They are in the device's queue and may be executed or not. Those that are not are flushed.
@@ -133,6 +141,10 @@ func (q *ledgerQP) enter(w *SendWR, first bool) uint64 {
 		q.sends.sgls.put(seq, w.SGL)
 	} else {
 		q.sends.sgls.put(seq, nil)
+	}
+	switch w.Opcode {
+	case WRBindMW, WRLocalInv:
+		q.windows.posted(q, seq, w)
 	}
 	return seq
 }

@@ -24,11 +24,13 @@ type ledgerQP struct {
 
 	sends     ledgerQueue
 	recvs     ledgerQueue
-	admission admission // guarded by the lock of sends
-	bad       bool      // guarded by the lock of sends: the request that will fail is in the ledger
-	flushed   bool      // guarded by modify: both queues have been
+	admission admission  // guarded by the lock of sends
+	bad       bool       // guarded by the lock of sends: the request that will fail is in the ledger
+	windowOps []windowOp // guarded by windows.mu: in the order of posting
+	flushed   bool       // guarded by modify: both queues have been
 
 	// What the driver says when it makes the QP.
+	windows    *windowLedger // nil: windows do not matter to the QP
 	least      int           // elements that a receive must have
 	fences     bool          // fenced requests wait for admission, and lose the flag
 	needsDepth bool          // a Read or atomic that may not be in progress stops the device's queue for good
@@ -176,6 +178,7 @@ func (q *ledgerQP) Destroy() error {
 	defer q.modify.Unlock()
 	q.cut()
 	q.flushEnded()
+	q.windows.release(q)
 	err := q.remove()
 	q.sends.cq.detach(q)
 	q.recvs.cq.detach(q)

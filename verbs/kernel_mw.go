@@ -7,24 +7,37 @@ package verbs
 type kernelMW struct {
 	ctx *kernelContext
 	c   rawMW
+	key uint32 // given at allocation; the library's changes with binds
 }
 
 // AllocMW makes a window.
 func (pd *kernelPD) AllocMW(t MWType) (ProviderMW, error) {
-	w := &kernelMW{ctx: pd.ctx}
-	if err := pd.ctx.counts.mw.add(); err != nil {
+	w := new(kernelMW)
+	if err := w.alloc(pd, t); err != nil {
 		return nil, err
-	}
-	var rc int
-	if w.c, rc = pd.c.allocMW(t); rc != 0 {
-		pd.ctx.counts.mw.remove()
-		return nil, callError("ibv_alloc_mw", rc)
 	}
 	return w, nil
 }
 
+func (w *kernelMW) alloc(pd *kernelPD, t MWType) error {
+	w.ctx = pd.ctx
+	if err := pd.ctx.counts.mw.add(); err != nil {
+		return err
+	}
+	var rc int
+	if w.c, rc = pd.c.allocMW(t); rc != 0 {
+		pd.ctx.counts.mw.remove()
+		return callError("ibv_alloc_mw", rc)
+	}
+	w.key = w.c.rkey()
+	return nil
+}
+
+// bindable implements ownWindow.
+func (w *kernelMW) bindable() (*kernelMW, error) { return w, nil }
+
 // RKey returns the key given at allocation.
-func (w *kernelMW) RKey() uint32 { return w.c.rkey() }
+func (w *kernelMW) RKey() uint32 { return w.key }
 
 // Dealloc frees the window.
 func (w *kernelMW) Dealloc() error {

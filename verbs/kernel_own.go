@@ -6,10 +6,12 @@ package verbs
 
 // Objects that come back to the provider are its own, or wrap them. Handles see to that; a device that wraps this one may not.
 
-// ownPD and ownRegion are a PD and an MR, of which a driver has types of its own around that for all.
+// ownPD, ownRegion and ownWindow are a PD, an MR and an MW, of which a driver has types of its own around that for all.
 type (
 	ownPD     interface{ base() *kernelPD }
 	ownRegion interface{ base() *kernelMR }
+	// bindable returns an error for a window that cannot be bound any more.
+	ownWindow interface{ bindable() (*kernelMW, error) }
 )
 
 // ownQueues finds the CQs and the SRQ of a QP, which are of the types that its driver has.
@@ -44,17 +46,22 @@ func (q *kernelQP) ownObjects(wrs []SendWR) (n int, err error) {
 
 // checkBinding judges what is bound to what.
 func checkBinding(b *MWBind) error {
-	if _, err := Own[*kernelMW](b.MW.p); err != nil {
+	w, err := Own[ownWindow](b.MW.p)
+	if err != nil {
 		return err
 	}
-	_, err := Own[ownRegion](b.MR.p)
+	if _, err := w.bindable(); err != nil {
+		return err
+	}
+	_, err = Own[ownRegion](b.MR.p)
 	return err
 }
 
 // ownMW, ownMR and ownAH are for what has been judged.
 
 func ownMW(b *MWBind) *kernelMW {
-	mw, _ := Ability[*kernelMW](b.MW.p)
+	w, _ := Ability[ownWindow](b.MW.p)
+	mw, _ := w.bindable()
 	return mw
 }
 

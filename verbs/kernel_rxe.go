@@ -27,6 +27,7 @@ type rxeContext struct {
 	*kernelContext
 	faults  faultSet
 	regions rxeRegions
+	windows windowLedger
 }
 
 func newRXEContext(c *kernelContext, faults faultSet) ProviderContext {
@@ -87,6 +88,18 @@ func (m *rxeMR) Dereg() error {
 		}
 	}
 	return err
+}
+
+// AllocMW makes a window.
+func (pd *rxePD) AllocMW(t MWType) (ProviderMW, error) {
+	if t != MWType2 || !pd.rxe.faults.has(rxeWindowKeepsQP) {
+		return pd.kernelPD.AllocMW(t)
+	}
+	w, err := pd.rxe.windows.alloc(&pd.kernelPD)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // CreateSRQ makes a shared receive queue.

@@ -16,6 +16,9 @@ func (pd *rxePD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 	q := &rxeQP{rxe: pd.rxe, pd: pd.c}
 	faults := pd.rxe.faults
 	q.fences, q.needsDepth, q.flushTime = faults.has(rxeFenceLost), faults.has(rxeNoDepthJams), flushLimit
+	if faults.has(rxeWindowKeepsQP) {
+		q.windows = &pd.rxe.windows
+	}
 	if err := q.create(&pd.kernelPD, owner, cfg, cfg.Cap, q); err != nil {
 		return nil, QPCap{}, err
 	}
@@ -33,6 +36,9 @@ func isSend(op WROpcode) bool { return op == WRSend || op == WRSendWithImm || op
 
 // reportedSend gives a failed send the status that it has on InfiniBand.
 func (q *rxeQP) reportedSend(wc *WC, op WROpcode, sgl []SGE) {
+	if op == WRBindMW || op == WRLocalInv {
+		q.windows.reported(&q.ledgerQP, wc.ID, wc.Status)
+	}
 	faults := q.rxe.faults
 	switch {
 	case wc.Status == WCRemOpErr && isSend(op) && faults.has(rxeLengthStatus):
@@ -53,6 +59,9 @@ func (q *rxeQP) reportedRecv(wc *WC, sgl []SGE) {
 	faults := q.rxe.faults
 	if q.typ != QPTypeUD && faults.has(rxeWrongFlag) {
 		wc.Flags &^= WCGRH
+	}
+	if wc.Status == WCSuccess && wc.Flags&WCWithInv != 0 {
+		q.windows.invalidated(wc.InvalidatedRKey)
 	}
 	if wc.Status != WCLocQPOpErr || !faults.has(rxeReceiveStatus) {
 		return

@@ -43,13 +43,20 @@ func (pd *PD) AllocMW(t MWType) (*MW, error) {
 // Type returns the kind of the window.
 func (w *MW) Type() MWType { return w.typ }
 
-// RKey returns the key of the last bind that was posted, or before any bind the key of the allocation.
-func (w *MW) RKey() uint32 { return w.rkey.Load() }
+// RKey returns the key of the last bind that was posted, or before any bind the key of the allocation. A device may have to make a
+// window of type 2 anew when the QP is closed on which it is bound: then it has another key, which gives no access.
+func (w *MW) RKey() uint32 {
+	k := w.rkey.Load()
+	if w.typ == MWType2 {
+		k = w.p.RKey()&^0xff | k&0xff
+	}
+	return k
+}
 
 // NextRKey returns a key for the next bind: the current key with its low 8 bits, which belong to the user, incremented
 // (ibv_inc_rkey(3)).
 func (w *MW) NextRKey() uint32 {
-	k := w.rkey.Load()
+	k := w.RKey()
 	return k&^0xff | (k+1)&0xff
 }
 

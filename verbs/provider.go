@@ -70,7 +70,8 @@ type ProviderMR interface {
 
 // ProviderMW is a memory window.
 type ProviderMW interface {
-	// RKey is the key given at allocation; the handle follows the keys of binds.
+	// RKey is the key given at allocation, the last one for a window of type 2 that was made anew when its QP was destroyed. The
+	// handle follows the keys of binds.
 	RKey() uint32
 	Dealloc() error
 }

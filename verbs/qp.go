@@ -306,7 +306,7 @@ func (q *QP) checkBind(wr *SendWR) error {
 	if wr.Bind.Length == 0 {
 		return invalid("BIND_MW of length 0")
 	}
-	if key := wr.Bind.MW.rkey.Load(); wr.RKey&^0xff != key&^0xff {
+	if key := wr.Bind.MW.RKey(); wr.RKey&^0xff != key&^0xff {
 		return invalid("key %#x is not a key of the window (%#x)", wr.RKey, key)
 	}
 	return nil

@@ -232,6 +232,11 @@ struct ah {
 #define UNKNOWN_ACCESS (fake_newer ? 3u << 8 : 0)
 #define UNKNOWN_EVENT 99
 
+// A device to which a test gives this vendor has two faults of rxe: its flag of an invalidated key is the kernel's, and a QP cannot
+// be destroyed on which a window is bound.
+#define is_rxe(dev) ((dev)->attr.orig_attr.vendor_id == 0xffffff)
+#define RXE_WC_WITH_INV (1 << 2)
+
 #define OUTER(type, ptr) ((struct type *)((char *)(ptr) - offsetof(struct type, pub)))
 
 extern pthread_mutex_t fake_mu; // everything here, but for the hot paths

@@ -173,7 +173,7 @@ static int deliver(struct qp *q, struct qp *p, const struct fake_wr *wr, const c
 	free(r.wr);
 	if (status == IBV_WC_SUCCESS && wr->opcode == IBV_WR_SEND_WITH_INV) {
 		if (invalidate(p, wr->imm)) {
-			wc.flags |= IBV_WC_WITH_INV;
+			wc.flags |= is_rxe(q->dev) ? RXE_WC_WITH_INV : IBV_WC_WITH_INV;
 			wc.imm = wr->imm;
 		} else {
 			status = IBV_WC_LOC_ACCESS_ERR;

@@ -266,6 +266,10 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct i
 	return end_errno(0);
 }
 
+static bool bound_on(const struct obj *o, uint32_t qpn) {
+	return ((const struct mw *)o)->bound && ((const struct mw *)o)->qpn == qpn;
+}
+
 int ibv_destroy_qp(struct ibv_qp *qp) {
 	int err = begin(ibv_destroy_qp, P(qp));
 	struct qp *q = (struct qp *)obj_get("ibv_destroy_qp", K_QP, qp);
@@ -277,6 +281,8 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 		return end_errno(err);
 	if (q->connected && q->dev->iwarp)
 		cm_lost(qp->qp_num);
+	if (is_rxe(q->dev) && obj_find(K_MW, bound_on, qp->qp_num))
+		fault("ibv_destroy_qp: a window is bound on QP %u, for which rxe waits 50 s", qp->qp_num);
 	q->o.dying = true;
 	evq_drop(&ctx_of(qp->context)->async, &q->o, NULL);
 	wait_acked("ibv_destroy_qp", &q->o, &qp->events_completed, &q->async_reported);
