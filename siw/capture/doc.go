@@ -25,6 +25,8 @@
 // completion of the request, the file has a bad CRC, and does not show which data the peer got. Bytes that arrive after this
 // side has ended a connection are dropped by the NIC and not recorded.
 //
+// A file can be limited: Config.SnapLen in the bytes of each packet, Config.MaxBytes in its length.
+//
 // # Reading it
 //
 // Wireshark recognises the protocol by its first frames, unless another protocol is registered for one of the ports. With these

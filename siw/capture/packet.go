@@ -4,6 +4,8 @@ package capture
 
 import (
 	"bufio"
+	"io"
+	"math"
 	"net/netip"
 	"runtime"
 	"time"
@@ -45,19 +47,52 @@ type packetWriter struct {
 	ip4 layers.IPv4
 	ip6 layers.IPv6
 	tcp layers.TCP
+
+	snapLen int   // 0 = none
+	limit   int64 // of size, 0 = none
+	size    int64 // bytes of the file
+	full    bool  // a packet would have exceeded the limit
+}
+
+// counter counts what it writes.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// blockLen returns how many bytes a packet takes in the file: an Enhanced Packet Block (draft-ietf-opsawg-pcapng section 4.3) whose
+// only option is a comment, if there is one (section 3.5). Data and options are padded to 4 bytes.
+func blockLen(stored int, comment string) int64 {
+	padded := func(n int) int { return (n + 3) &^ 3 }
+	n := 28 + padded(stored) + 4
+	if comment != "" {
+		n += 4 + padded(len(comment)) + 4
+	}
+	return int64(n)
 }
 
 // init writes the header of the file.
-func (w *packetWriter) init(out *bufio.Writer, cfg Config) (err error) {
+func (w *packetWriter) init(file io.Writer, cfg Config) (err error) {
+	w.snapLen, w.limit = cfg.SnapLen, cfg.MaxBytes
+	header := &counter{w: file}
+	out := bufio.NewWriterSize(header, bufferSize)
 	w.buf = gopacket.NewSerializeBufferExpectedSize(headerLen+20+maxPayload, 0)
 	w.ng, err = pcapgo.NewNgWriterInterface(out,
-		pcapgo.NgInterface{Name: cfg.Name, LinkType: layers.LinkTypeRaw, OS: runtime.GOOS},
+		pcapgo.NgInterface{Name: cfg.Name, LinkType: layers.LinkTypeRaw, OS: runtime.GOOS, SnapLength: uint32(min(cfg.SnapLen, math.MaxInt32))},
 		pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "goverbs", Comment: cfg.Comment,
 			Hardware: runtime.GOARCH, OS: runtime.GOOS}})
 	if err != nil {
 		return err
 	}
-	return w.ng.Flush()
+	err = w.ng.Flush()
+	w.size = header.n
+	return err
 }
 
 // synOptions are the options of the packets that open a connection.
@@ -67,7 +102,7 @@ var synOptions = []layers.TCPOption{
 	{OptionType: layers.TCPOptionKindWindowScale, OptionData: []byte{windowScale}},
 }
 
-// write writes p.
+// write writes p, unless the file is full.
 func (w *packetWriter) write(p *packet) error {
 	w.tcp = layers.TCP{SrcPort: layers.TCPPort(p.from.Port()), DstPort: layers.TCPPort(p.to.Port()), Seq: p.seq,
 		Window: window, SYN: p.syn, PSH: p.push}
@@ -103,6 +138,15 @@ func (w *packetWriter) write(p *packet) error {
 	if p.comment != "" {
 		options.Comments = []string{p.comment}
 	}
-	info := gopacket.CaptureInfo{Timestamp: p.time, CaptureLength: len(b), Length: len(b)}
-	return w.ng.WritePacketWithOptions(info, b, options)
+	length := len(b)
+	if w.snapLen > 0 {
+		b = b[:min(length, w.snapLen)]
+	}
+	n := blockLen(len(b), p.comment)
+	if w.limit > 0 && w.size+n > w.limit {
+		w.full = true
+		return nil
+	}
+	w.size += n
+	return w.ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: p.time, CaptureLength: len(b), Length: length}, b, options)
 }

@@ -3,7 +3,6 @@
 package capture
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"sync"
@@ -18,6 +17,10 @@ const (
 	bufferSize = 64 << 10
 	// maxText is the largest length of an option in a file, which a 16-bit field gives.
 	maxText = 1<<16 - 1
+	// minSnapLen are the headers of the largest packet without data: IPv6, TCP and the options of a handshake.
+	minSnapLen = 40 + 20 + 8
+	// headerRoom is more than the header of a file takes apart from Name and Comment.
+	headerRoom = 1024
 	// maxHeld limits the bytes of incomplete FPDUs of all connections. If there are more, the incomplete FPDUs are written as
 	// they are.
 	maxHeld = 4 << 20
@@ -29,6 +32,13 @@ type Config struct {
 	Name string
 	// Comment is a comment in the header of the file (default: that the headers are made up; at most 65,535 bytes).
 	Comment string
+	// SnapLen is how many bytes of a packet are stored, from the IP header on; the file says how long it was (default 0 = all of
+	// it; at least 68). With 128 all headers of MPA, DDP and RDMAP are stored. A CRC needs all of its FPDU.
+	SnapLen int
+	// MaxBytes limits the length of the file (default 0 = no limit; at least 1,024 more than Name and Comment have). The
+	// first packet that does not fit ends the recording: the file is complete and valid up to the packet before, and later
+	// ones cost next to nothing. [Writer.Full] tells.
+	MaxBytes int64
 }
 
 const defaultComment = "Streams of a user-space iWARP RNIC: bytes, addresses and times are real, TCP/IP headers are made up."
@@ -49,6 +59,12 @@ func (cfg Config) fill() (Config, error) {
 			err := &verbs.LimitError{Name: "bytes", Limit: maxText, Value: uint64(n)}
 			return cfg, fmt.Errorf("capture: Config.%s: %w", f.name, err)
 		}
+	}
+	if cfg.SnapLen != 0 && cfg.SnapLen < minSnapLen {
+		return cfg, fmt.Errorf("capture: Config.SnapLen: %d is neither 0 nor %d or more: %w", cfg.SnapLen, minSnapLen, verbs.ErrInvalid)
+	}
+	if least := int64(headerRoom + len(cfg.Name) + len(cfg.Comment)); cfg.MaxBytes != 0 && cfg.MaxBytes < least {
+		return cfg, fmt.Errorf("capture: Config.MaxBytes: %d is neither 0 nor %d or more: %w", cfg.MaxBytes, least, verbs.ErrInvalid)
 	}
 	return cfg, nil
 }
@@ -80,7 +96,7 @@ func New(w io.Writer, cfg Config) (*Writer, error) {
 	}
 	c := &Writer{conns: make(map[link]*connection), scratch: make([]byte, 0, maxUnit)}
 	c.book.init()
-	if err := c.packets.init(bufio.NewWriterSize(w, bufferSize), cfg); err != nil {
+	if err := c.packets.init(w, cfg); err != nil {
 		return nil, writeError(err)
 	}
 	return c, nil
@@ -89,11 +105,11 @@ func New(w io.Writer, cfg Config) (*Writer, error) {
 // writeError adds the context to a write error.
 func writeError(err error) error { return fmt.Errorf("capture: write: %w", err) }
 
-// Packet implements siw.Tap. After Close or a write error it does nothing.
+// Packet implements siw.Tap. After Close or a write error, or when the file is full, it does nothing.
 func (w *Writer) Packet(p *siw.Packet) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.err != nil || size(p.Data) == 0 {
+	if w.closed || w.err != nil || w.packets.full || size(p.Data) == 0 {
 		return
 	}
 	local, remote := w.book.pair(p.Local, p.Remote)
@@ -126,7 +142,7 @@ func (w *Writer) connection(local, remote endpoint, p *siw.Packet) *connection {
 
 // write writes one packet and records the error.
 func (w *Writer) write(p packet) {
-	if w.err != nil {
+	if w.err != nil || w.packets.full {
 		return
 	}
 	if err := w.packets.write(&p); err != nil {
@@ -161,6 +177,13 @@ func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
+}
+
+// Full reports whether packets are missing at the end of the file, because it has reached Config.MaxBytes.
+func (w *Writer) Full() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.packets.full
 }
 
 // Close completes the file. Bytes that NICs send and receive afterwards are not recorded. Every call returns the first write

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"errors"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -14,13 +15,24 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/demo"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/capture"
 	"github.com/goverbs/goverbs/verbs"
+)
+
+// snapLenFlag and limitFlag are the names of the options that limit what --pcap records, minSnapLen and minLimit their least values.
+const (
+	snapLenFlag = "pcap-snaplen"
+	limitFlag   = "pcap-limit"
+	minSnapLen  = 68
+	minLimit    = 4 << 10
 )
 
 // demoOptions are the options of the demo command.
 type demoOptions struct {
 	demo.Options
 	pcap    string // file for what the RNIC sends and receives, "" = none
+	snapLen byteSize
+	limit   byteSize
 	without string // hidden: operations, separated by commas, that the user-space RNIC shall lack
 }
 
@@ -40,7 +52,8 @@ func newDemo() *cobra.Command {
 			"so; the user-space RNIC has everything, and there a skip is a failure.\n\n" +
 			"With --pcap the process records what its own RNIC sends and receives, for Wireshark. Without --listen that is\n" +
 			"the whole conversation of the two halves; the connections of the client processes are recorded by a listening\n" +
-			"half with --pcap.",
+			"half with --pcap. A recording that reaches --pcap-limit ends there, with a remark; the demo goes on. SIZE is in\n" +
+			"bytes, or with K, M or G in units of 1024, 1024^2 or 1024^3 bytes.",
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -51,6 +64,8 @@ func newDemo() *cobra.Command {
 	addDeviceFlag(cmd)
 	f.BoolVar(&o.JSON, "json", false, "print one line of JSON")
 	f.StringVar(&o.pcap, "pcap", "", "record what the RNIC of this process sends and receives in `FILE` (pcapng)")
+	f.Var(&o.snapLen, snapLenFlag, "store the first `SIZE` of each packet (default: all of it; at least 68)")
+	f.Var(&o.limit, limitFlag, "record up to a length of the file of `SIZE` (default: no limit; at least 4K)")
 	f.StringArrayVar(&o.Breaks, "break", nil, "corrupt the comparisons of a `STEP`, or of STEP:COMPARISON one")
 	f.StringVar(&o.without, "without", "", "take `OPERATIONS` from the user-space RNIC")
 	f.IntVar(&o.Clients, "clients", 8, "client processes")
@@ -59,6 +74,8 @@ func newDemo() *cobra.Command {
 	for _, name := range []string{"break", "without", "clients", "ops", "child"} {
 		_ = f.MarkHidden(name)
 	}
+	complete(cmd, snapLenFlag)
+	complete(cmd, limitFlag)
 	complete(cmd, "listen")
 	complete(cmd, "connect")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -76,7 +93,7 @@ func newDemo() *cobra.Command {
 			}
 		}
 		o.Stdin, o.Stdout, o.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		rec := demo.StartRecording(o.pcap)
+		rec := demo.StartRecording(o.pcap, capture.Config{SnapLen: int(o.snapLen), MaxBytes: int64(o.limit)})
 		cfg := rec.Config()
 		cfg.Without = o.withoutOps()
 		err := devices.WithNIC(cmd.Context(), cfg, func(nic *verbs.Device) error {
@@ -113,6 +130,14 @@ func (o *demoOptions) check(cmd *cobra.Command) error {
 		return usage(cmd, "--listen %s and --connect %s: a process is one half or, without them, both", o.Listen, o.Connect)
 	case given("pcap") && o.pcap == "":
 		return usage(cmd, "--pcap %q: no file", o.pcap)
+	case o.pcap == "" && given(snapLenFlag):
+		return usage(cmd, "--%s %v: nothing is recorded without --pcap", snapLenFlag, &o.snapLen)
+	case o.pcap == "" && given(limitFlag):
+		return usage(cmd, "--%s %v: nothing is recorded without --pcap", limitFlag, &o.limit)
+	case given(snapLenFlag) && (o.snapLen < minSnapLen || o.snapLen > math.MaxInt32):
+		return usage(cmd, "--%s %v: not from %d to %d", snapLenFlag, &o.snapLen, minSnapLen, math.MaxInt32)
+	case given(limitFlag) && o.limit < minLimit:
+		return usage(cmd, "--%s %v: less than %d", limitFlag, &o.limit, minLimit)
 	case o.Clients < 1 || o.Clients > demo.MaxClients:
 		return usage(cmd, "--clients %d: not from 1 to %d", o.Clients, demo.MaxClients)
 	case o.Ops < 1 || o.Ops > demo.MaxClientOps:

@@ -70,6 +70,14 @@ func TestUsage(t *testing.T) {
 		{"device that cannot be recorded", []string{"demo", "--device", "auto", "--pcap", "x"}, []string{"--pcap x", "usiw0", "--device auto"}},
 		{"unknown device to list", []string{"devices", "--device", "mlx5_99"}, []string{"goverbs devices:", `"mlx5_99"`, "present: ", "usiw0)"}},
 		{"no address for a list", []string{"devices", "--device", "auto"}, []string{"goverbs devices:", "--device auto", "no address"}},
+		{"limit of no recording", []string{"demo", "--pcap-limit", "1M"}, []string{"--pcap-limit 1048576", "without --pcap"}},
+		{"snap length of no recording", []string{"demo", "--pcap-snaplen", "100"}, []string{"--pcap-snaplen 100", "without --pcap"}},
+		{"snap length too small", []string{"demo", "--pcap", "x", "--pcap-snaplen", "67"}, []string{"--pcap-snaplen 67", "68 to"}},
+		{"snap length too large", []string{"demo", "--pcap", "x", "--pcap-snaplen", "2G"}, []string{"--pcap-snaplen 2147483648"}},
+		{"limit too small", []string{"demo", "--pcap", "x", "--pcap-limit", "4095"}, []string{"--pcap-limit 4095", "4096"}},
+		{"limit too large", []string{"demo", "--pcap", "x", "--pcap-limit", "8589934592G"}, []string{"--pcap-limit", "too large"}},
+		{"limit is no number", []string{"demo", "--pcap", "x", "--pcap-limit", "1KB"}, []string{"--pcap-limit", `"1KB"`, "not a number"}},
+		{"limit is negative", []string{"demo", "--pcap", "x", "--pcap-limit", "-1"}, []string{"--pcap-limit", `"-1"`, "not a number"}},
 		{"unknown step", []string{"demo", "--break", "dance"}, []string{"--break", `"dance"`, "connect, send, write, read"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

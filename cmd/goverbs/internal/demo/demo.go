@@ -57,6 +57,9 @@ func Run(ctx context.Context, dev *verbs.Device, o Options, rec *Recording) erro
 	if rerr := rec.Close(); rerr != nil {
 		err = errors.Join(err, rerr)
 	}
+	if remark := rec.remark(); remark != "" {
+		out.note("%s", remark)
+	}
 	result.OK = err == nil
 	if o.JSON && !o.Child {
 		if werr := result.write(o.Stdout); werr != nil {

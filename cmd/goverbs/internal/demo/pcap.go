@@ -15,6 +15,7 @@ import (
 // which means that nothing is recorded.
 type Recording struct {
 	name   string
+	cfg    capture.Config
 	file   *os.File // nil before the beginning and after the end
 	writer *capture.Writer
 	err    error // why it could not begin
@@ -22,14 +23,14 @@ type Recording struct {
 
 // StartRecording creates the file of a recording. It returns nil if the name is empty. The file may be a named pipe, which is opened
 // when its reader opens it.
-func StartRecording(name string) *Recording {
+func StartRecording(name string, cfg capture.Config) *Recording {
 	if name == "" {
 		return nil
 	}
-	r := &Recording{name: name}
+	r := &Recording{name: name, cfg: cfg}
 	var err error
 	if r.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666); err == nil {
-		if r.writer, err = capture.New(r.file, capture.Config{}); err != nil {
+		if r.writer, err = capture.New(r.file, cfg); err != nil {
 			err = errors.Join(err, r.file.Close())
 		}
 	}
@@ -61,6 +62,14 @@ func (r *Recording) Config() siw.Config {
 		return siw.Config{} // and not one with a Tap that is a nil pointer
 	}
 	return siw.Config{Tap: r.writer}
+}
+
+// remark says that the recording has reached its limit, "" if it has not.
+func (r *Recording) remark() string {
+	if r == nil || r.writer == nil || !r.writer.Full() {
+		return ""
+	}
+	return fmt.Sprintf("--pcap %s: the file has reached its limit of %s bytes; what came later is not in it\n", r.name, thousands(int(r.cfg.MaxBytes)))
 }
 
 // Close completes the file. It reports every error of writing it, once.

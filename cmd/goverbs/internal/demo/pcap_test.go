@@ -5,6 +5,7 @@ package demo
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,6 +101,38 @@ func TestPcapListener(t *testing.T) {
 	r := l.End(t)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
 	require.Equal(t, 1+3, connections(t, file))
+}
+
+// A recording that reaches its limit ends, and the demo goes on and says so. The file has whole packets, of the length that was
+// chosen.
+func TestPcapLimit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "demo.pcapng")
+	r := clitest.Run(t, "demo", "--json", "--pcap", file, "--pcap-limit", "64K", "--pcap-snaplen", "128", "--clients", "1", "--ops", "20")
+	require.Equal(t, clitest.Done, r.Code, r.Stderr)
+	require.Equal(t, "--pcap "+file+": the file has reached its limit of 65,536 bytes; what came later is not in it\n", r.Stderr)
+	requireSteps(t, decodeResult(t, r.Stdout), "")
+	fi, err := os.Stat(file)
+	require.NoError(t, err)
+	require.LessOrEqual(t, fi.Size(), int64(64<<10))
+	require.Greater(t, fi.Size(), int64(64<<10-200), "a packet takes less than that")
+	stored, cut := 0, 0
+	for _, line := range clitest.Lines(t, tshark(t, file, "-T", "fields", "-e", "frame.cap_len", "-e", "frame.len")) {
+		var captured, length int
+		_, err := fmt.Sscan(line, &captured, &length)
+		require.NoError(t, err)
+		require.Equal(t, min(length, 128), captured)
+		stored++
+		if captured < length {
+			cut++
+		}
+	}
+	require.Greater(t, stored, 100)
+	require.NotZero(t, cut)
+
+	// One that does not reach it says nothing.
+	r = clitest.Run(t, "demo", "--json", "--pcap", file, "--pcap-limit", "1G", "--clients", "1", "--ops", "20")
+	require.Equal(t, clitest.Done, r.Code, r.Stderr)
+	require.Empty(t, r.Stderr)
 }
 
 func TestPcapErrors(t *testing.T) {
