@@ -203,6 +203,7 @@ func (l *Listener) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*End
 func makeEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *EndpointConfig) (*Endpoint, ConnParam, error) {
 	e := &Endpoint{idle: make(chan struct{}, 1), sendTurn: make(chan struct{}, 1), recvTurn: make(chan struct{}, 1)}
 	e.inbox, e.outbox = e.received(true), e.received(false)
+	e.node.SetOwner(vctx.Device())
 	_ = e.node.Init("cm.Endpoint", e.Close) // it has no parent that could refuse
 	param := cfg.Param
 	if err := e.make(vctx, bind, cfg, &param); err != nil {

@@ -56,6 +56,7 @@ func Resolve(ctx context.Context, address string, cfg Config) (*ID, error) {
 // newID makes an ID. bind is that of its route, or of the request that it accepts.
 func newID(vctx *verbs.Context, address string, remote net.Addr, bind func(*verbs.QP) error) *ID {
 	id := &ID{vctx: vctx, address: address, remote: remote, bind: bind, done: make(chan struct{})}
+	id.node.SetOwner(vctx.Device())
 	_ = id.node.Init("cm.ID", id.Close) // it has no parent that could refuse
 	return id
 }

@@ -46,6 +46,9 @@ func listen(ctx context.Context, address string, cfg Config) (*Listener, error) 
 		}
 		l.vctx, l.devices = cfg.Context, []*verbs.Device{cfg.Device}
 	}
+	if len(l.devices) > 0 {
+		l.node.SetOwner(l.devices[0])
+	}
 	_ = l.node.Init("cm.Listener", l.Close) // it has no parent that could refuse
 	return l, nil
 }

@@ -30,6 +30,7 @@ func openContext(d *Device, pd ProviderDevice) (*Context, error) {
 		return nil, opError("Open", d.Name(), errors.Join(err, c.p.Close()))
 	}
 	c.ops = c.p.Ops()
+	c.node.SetOwner(d)
 	if err := c.node.Init("Context", c.Close); err != nil {
 		return nil, opError("Open", d.Name(), errors.Join(err, c.p.Close()))
 	}

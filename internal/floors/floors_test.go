@@ -44,6 +44,8 @@ var floorOf = map[string]int{
 
 	"compat/ibcompat": 7,
 
+	"goverbstest": 7, // for tests of programs; it uses suites
+
 	"verbs/verbstest":   suites, // nothing below imports these
 	"siw/siwtest":       suites,
 	"siw/capture":       suites,
@@ -91,7 +93,7 @@ const (
 // library reports whether a package must do with few dependencies: all but commands, test suites and side packages.
 func library(rel string) bool {
 	f, ok := floor(floorOf, rel)
-	return ok && f != suites && f < parts
+	return ok && f != suites && f < parts && rel != "goverbstest"
 }
 
 // allowedDependency reports whether a library may depend on a package that is neither of the module nor of the standard
@@ -184,13 +186,22 @@ func TestLibraryDependencies(t *testing.T) {
 	}
 }
 
+// What programs import for their tests brings in only what package siw/capture needs to write files.
+func TestTestDependencies(t *testing.T) {
+	g := load(t, "linux", "0")
+	require.Contains(t, g, module+"/goverbstest")
+	require.Empty(t, g.dependencyFaults(module, func(rel string) bool { return rel == "goverbstest" }, func(p string) bool {
+		return allowedDependency(p) || strings.HasPrefix(p, "github.com/gopacket/gopacket") || p == "golang.org/x/net/bpf"
+	}))
+}
+
 func TestLibraries(t *testing.T) {
 	for _, rel := range []string{"verbs", "cm", "ext", "siw", "siw/mpa", "siw/ddp", "siw/rdmap", "rsocket", "compat/ibcompat",
 		"internal/lifetime"} {
 		require.True(t, library(rel), rel)
 	}
 	for _, rel := range []string{"cmd/goverbs", "cmd/goverbs/internal/cli", "cmd/goverbs/internal/devices", "examples/writeimm", "verbs/verbstest",
-		"siw/capture", "unknown"} {
+		"siw/capture", "goverbstest", "unknown"} {
 		require.False(t, library(rel), rel)
 	}
 }

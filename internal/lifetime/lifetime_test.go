@@ -149,3 +149,35 @@ func TestNodeChangesParents(t *testing.T) {
 	end(&child)
 	end(&to)
 }
+
+func TestLiveOf(t *testing.T) {
+	nop := func() error { return nil }
+	one, two := new(int), new(int)
+	require.Empty(t, LiveOf(one))
+	var root, child, grandchild, other, nobodys Node
+	root.SetOwner(one)
+	other.SetOwner(two)
+	require.NoError(t, root.Init("Context", root.endForTest))
+	require.NoError(t, other.Init("Context", other.endForTest))
+	require.NoError(t, nobodys.Init("Context", nop))
+	require.NoError(t, child.Init("PD", child.endForTest, nil, &root))
+	require.NoError(t, grandchild.Init("QP", grandchild.endForTest, &child, &other))
+	require.ElementsMatch(t, []*Node{&root, &child, &grandchild}, LiveOf(one), "a node has the owner of its first parent")
+	require.ElementsMatch(t, []*Node{&other}, LiveOf(two))
+
+	require.NoError(t, other.CloseTree())
+	require.ElementsMatch(t, []*Node{&root, &child}, LiveOf(one), "and is closed with either")
+	require.NoError(t, root.CloseTree())
+	require.Empty(t, LiveOf(one))
+	require.Empty(t, LiveOf(two))
+	require.NoError(t, nobodys.endForTest())
+}
+
+// endForTest closes a node as a handle's Close does.
+func (n *Node) endForTest() error {
+	if first, err := n.BeginClose(); !first || err != nil {
+		return err
+	}
+	n.End()
+	return nil
+}

@@ -35,6 +35,7 @@ type Node struct {
 	kind    string
 	stack   []uintptr
 	parents []*Node
+	owner   any // see SetOwner
 
 	mu       sync.Mutex         // guards what follows; a parent's mu is never taken under a child's
 	children map[*Node]struct{} // live children
@@ -47,6 +48,10 @@ var live struct {
 	sync.Mutex
 	m map[*Node]struct{}
 }
+
+// SetOwner says to what n and its descendants belong, such as a device. It must be called before Init; a Node without an owner has
+// that of its first parent.
+func (n *Node) SetOwner(owner any) { n.owner = owner }
 
 // Init makes n a live object of the given kind below its parents. closer is what CloseAll calls. It fails
 // with ErrClosed if a parent has been closed; n may then be used again.
@@ -61,6 +66,9 @@ func (n *Node) Init(kind string, closer func() error, parents ...*Node) error {
 			return ErrClosed
 		}
 		n.parents = append(n.parents, p)
+		if n.owner == nil {
+			n.owner = p.owner
+		}
 	}
 	n.stack = make([]uintptr, 16)
 	n.stack = n.stack[:runtime.Callers(2, n.stack)]
@@ -177,6 +185,11 @@ func (n *Node) CloseChildren() error {
 	return errors.Join(errs...)
 }
 
+// CloseTree closes every descendant of n, and then n.
+func (n *Node) CloseTree() error {
+	return errors.Join(n.CloseChildren(), n.closer())
+}
+
 // Describe names n's kind and the stack that created it.
 func (n *Node) Describe() string {
 	var b strings.Builder
@@ -201,6 +214,11 @@ func Live() []*Node {
 		nodes = append(nodes, n)
 	}
 	return nodes
+}
+
+// LiveOf returns the objects of an owner that have been created and not closed, in no particular order.
+func LiveOf(owner any) []*Node {
+	return slices.DeleteFunc(Live(), func(n *Node) bool { return n.owner != owner })
 }
 
 // Keep takes n out of Live for good: it is meant to live as long as the process.

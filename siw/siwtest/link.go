@@ -5,6 +5,7 @@ package siwtest
 import (
 	"cmp"
 	"sync"
+	"time"
 )
 
 // Link is one connection of a wire. All methods may be called concurrently.
@@ -27,6 +28,24 @@ func newLink(dialer, listener Addr, buffer int) *Link {
 	l.dialer = &conn{link: l, local: dialer, remote: listener, in: l.ToDialer, out: l.ToListener}
 	l.listener = &conn{link: l, local: listener, remote: dialer, in: l.ToListener, out: l.ToDialer}
 	return l
+}
+
+// Delay makes the bytes of both directions readable only after t, see Direction.Delay.
+func (l *Link) Delay(t time.Duration) { l.both(func(d *Direction) { d.Delay(t) }) }
+
+// Split makes every Read of both sides return at most n bytes (0 = no limit again).
+func (l *Link) Split(n int) { l.both(func(d *Direction) { d.Split(n) }) }
+
+// Stall makes both sides get no bytes until Resume, as on a network that loses all packets: nothing is lost, because TCP would send
+// it again.
+func (l *Link) Stall() { l.both((*Direction).Stall) }
+
+// Resume ends a Stall.
+func (l *Link) Resume() { l.both((*Direction).Resume) }
+
+func (l *Link) both(f func(*Direction)) {
+	f(l.ToListener)
+	f(l.ToDialer)
 }
 
 // Cut resets the connection: unread bytes are lost, and reads and writes of both sides fail with ECONNRESET.

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package goverbstest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Options describes a network. The zero value gives two NICs with all defaults, no faults, all checks and a capture.
+type Options struct {
+	// NICs is the number of NICs (0 = 2).
+	NICs int
+	// Config is the configuration of each NIC. Network is set by New. Name must be empty if there are several NICs. A Tap is
+	// used in addition to the recording.
+	Config siw.Config
+	// Register lists the NICs in verbs.Devices, for programs that look up their device by name.
+	Register bool
+	// OnDial is called with each new connection before either side has it, to set up faults (nil = no call). Calls may be
+	// concurrent.
+	OnDial func(*siwtest.Link)
+	// CaptureDir is the directory of the file that a failed test leaves; New makes it if necessary. Default: the test's
+	// ArtifactDir if the tests run with -artifacts (Go 1.26), or else the system's directory for temporary files.
+	CaptureDir string
+	// NoCapture switches off the recording, for example in a benchmark.
+	NoCapture bool
+	// MayStay reports whether a goroutine with this stack may outlive the test (nil = none may). The stack has one function a
+	// line, the innermost first, with file and line.
+	MayStay func(stack string) bool
+}
+
+// Network is a network in memory with NICs. All methods may be called concurrently.
+type Network struct {
+	// NICs are the NICs. The test may close one of them, as if its host had gone.
+	NICs []*siw.NIC
+	// Wire is the network below the NICs, on which a test can also play a peer itself.
+	Wire *siwtest.Wire
+
+	rec *recorder // nil without a capture
+}
+
+// New makes a network with NICs for a test, a benchmark or a fuzz target. When the test ends, it checks that nothing was left,
+// writes the capture if the test has failed, and closes the NICs. The test fails at once if opts is not valid.
+//
+// Functions that are passed to tb.Cleanup after New run before these checks, and may close what the test has made.
+func New(tb testing.TB, opts Options) *Network {
+	tb.Helper()
+	nw := &Network{Wire: siwtest.NewWire()}
+	nw.Wire.OnDial = opts.OnDial
+	if opts.NICs < 0 {
+		tb.Fatalf("goverbstest: Options.NICs: %d is not a number of NICs", opts.NICs)
+	}
+	if opts.NICs == 0 {
+		opts.NICs = 2
+	}
+	cfg := opts.Config
+	cfg.Network = nw.Wire
+	e := endingOf(tb)
+	if !opts.NoCapture {
+		nw.rec = &recorder{next: cfg.Tap, dir: e.dir, test: tb.Name(), keepIn: opts.CaptureDir}
+		cfg.Tap = nw.rec
+	}
+	e.add(nw, opts.MayStay)
+	open := siw.New
+	if opts.Register {
+		open = siw.Register
+	}
+	for i := range opts.NICs {
+		nic, err := open(cfg)
+		if err != nil {
+			tb.Fatalf("goverbstest: NIC %d: %v", i, err)
+		}
+		nw.NICs = append(nw.NICs, nic)
+	}
+	return nw
+}
+
+// Device returns the device of the i-th NIC, from 0. It panics if there is none.
+func (nw *Network) Device(i int) *verbs.Device {
+	if i < 0 || i >= len(nw.NICs) {
+		panic(fmt.Sprintf("goverbstest: Device(%d) of %d NICs", i, len(nw.NICs)))
+	}
+	return nw.NICs[i].Device()
+}
+
+// Links returns all connections in the order in which they were dialled, including those that have ended.
+func (nw *Network) Links() []*siwtest.Link { return nw.Wire.Links() }
+
+// cut cuts all connections: a fault may keep them from an orderly end.
+func (nw *Network) cut() {
+	for _, l := range nw.Links() {
+		l.Cut()
+	}
+}
+
+// close closes the NICs.
+func (nw *Network) close() {
+	for _, nic := range nw.NICs {
+		_ = nic.Close() // it has no errors
+	}
+}
