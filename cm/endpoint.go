@@ -50,6 +50,7 @@ import (
 // closes what the endpoint has made. It does not close what the caller has given.
 type Endpoint struct {
 	node  lifetime.Node
+	shown atomic.Pointer[shownEndpoint]
 	id    *ID
 	pd    *verbs.PD
 	d     *verbs.Dispatcher
@@ -165,6 +166,7 @@ func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 		return nil, and(err, id.Close())
 	}
 	e.id = id
+	e.show()
 	id.whenDone(e.end)
 	if err := id.Connect(ctx, e.qp, param); err != nil {
 		return nil, and(takenError{err}, e.Close())
@@ -184,6 +186,7 @@ func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endp
 	if e.id, err = r.Accept(ctx, e.qp, param); err != nil {
 		return nil, opError(op, address, and(err, e.Close()))
 	}
+	e.show()
 	e.id.whenDone(e.end)
 	return e, nil
 }
@@ -239,6 +242,7 @@ func (e *Endpoint) make(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *En
 	if err := e.makeBuffers(cfg); err != nil {
 		return err
 	}
+	e.show()
 	if cfg.Prepare != nil {
 		return cfg.Prepare(e, param)
 	}

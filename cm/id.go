@@ -20,7 +20,6 @@ type ID struct {
 	node    lifetime.Node
 	vctx    *verbs.Context
 	address string
-	remote  net.Addr
 	route   Route                 // of the active side, else nil
 	bind    func(*verbs.QP) error // moves a QP from RESET to INIT
 
@@ -33,6 +32,8 @@ type ID struct {
 	idle     chan struct{}      // closed when that call has returned
 	conn     ProviderConn       // nil before the connection is established
 	qp       *verbs.QP
+	local    net.Addr // of the connection, nil before
+	remote   net.Addr // of the connection, before that of the route
 	groups   map[*Multicast]struct{}
 	doneOnce sync.Once
 	onDone   func() // see whenDone
@@ -144,11 +145,15 @@ func (id *ID) establish(ctx context.Context, op string, qp *verbs.QP, attempt fu
 	id.mu.Unlock()
 
 	conn, err := attempt(attemptCtx)
+	var local, remote net.Addr
+	if err == nil {
+		local, remote = conn.LocalAddr(), conn.RemoteAddr()
+	}
 
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	if err == nil {
-		id.conn, id.qp = conn, qp
+		id.conn, id.qp, id.local, id.remote = conn, qp, local, remote
 		go func() {
 			<-conn.Done()
 			id.finish()
@@ -204,17 +209,15 @@ func (id *ID) QP() *verbs.QP {
 
 // LocalAddr returns the local address of the connection, nil before it is established.
 func (id *ID) LocalAddr() net.Addr {
-	if c := id.connection(); c != nil {
-		return c.LocalAddr()
-	}
-	return nil
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.local
 }
 
 // RemoteAddr returns the peer's address.
 func (id *ID) RemoteAddr() net.Addr {
-	if c := id.connection(); c != nil {
-		return c.RemoteAddr()
-	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
 	return id.remote
 }
 
@@ -273,11 +276,6 @@ func (id *ID) Err() error {
 		return c.Err()
 	}
 	return nil
-}
-
-// String shows both ends and the device.
-func (id *ID) String() string {
-	return fmt.Sprintf("%v -> %v on %v", id.LocalAddr(), id.RemoteAddr(), id.vctx.Device())
 }
 
 // Close disconnects, ends a Connect in progress, and returns when the connection has ended completely. It waits for a peer that

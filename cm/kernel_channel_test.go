@@ -64,7 +64,7 @@ func TestAuto(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	require.Equal(t, []*verbs.Device{device(t, "fake0"), device(t, "fake1")}, ln.Devices())
-	require.Contains(t, ln.String(), "fake0 (ibverbs) fake1 (ibverbs)")
+	require.Contains(t, ln.String(), "[fake0 fake1]")
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(t, err)
 	for _, f := range fakes {

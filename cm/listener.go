@@ -4,7 +4,6 @@ package cm
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 
@@ -18,6 +17,7 @@ type Listener struct {
 	vctx    *verbs.Context
 	p       ProviderListener
 	devices []*verbs.Device
+	addr    net.Addr
 }
 
 // Listen listens on address, "host:port" (rdma_listen(3)): an empty host means every address of the device, port 0 any
@@ -49,12 +49,13 @@ func listen(ctx context.Context, address string, cfg Config) (*Listener, error) 
 	if len(l.devices) > 0 {
 		l.node.SetOwner(l.devices[0])
 	}
+	l.addr = l.p.Addr()
 	_ = l.node.Init("cm.Listener", l.Close) // it has no parent that could refuse
 	return l, nil
 }
 
 // Addr returns the address on which the listener listens.
-func (l *Listener) Addr() net.Addr { return l.p.Addr() }
+func (l *Listener) Addr() net.Addr { return l.addr }
 
 // Context returns the verbs context of the requests. With Auto each request has a context of its own, and Context returns that of
 // the first of the Devices.
@@ -63,20 +64,17 @@ func (l *Listener) Context() *verbs.Context { return l.vctx }
 // Devices returns the devices on which the listener listens.
 func (l *Listener) Devices() []*verbs.Device { return slices.Clone(l.devices) }
 
-// String shows the address and the devices.
-func (l *Listener) String() string { return fmt.Sprintf("%v on %v", l.Addr(), l.devices) }
-
 // Accept waits for the next request. The error Is ctx.Err() when ctx is done and verbs.ErrClosed when the listener is
 // closed.
 func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	if l.node.Closed() {
-		return nil, opError("Accept", l.p.Addr().String(), verbs.ErrClosed)
+		return nil, opError("Accept", l.addr.String(), verbs.ErrClosed)
 	}
 	p, err := l.p.Accept(ctx)
 	if err != nil {
-		return nil, opError("Accept", l.p.Addr().String(), err)
+		return nil, opError("Accept", l.addr.String(), err)
 	}
-	r := &Request{vctx: l.vctx, p: p}
+	r := &Request{vctx: l.vctx, p: p, local: p.LocalAddr(), remote: p.RemoteAddr()}
 	if c, ok := p.(contexter); ok {
 		r.vctx = c.context()
 	}
@@ -97,5 +95,5 @@ func (l *Listener) Close() error {
 	}
 	err := l.p.Close()
 	l.node.End()
-	return opError("Close", l.p.Addr().String(), err)
+	return opError("Close", l.addr.String(), err)
 }

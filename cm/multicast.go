@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -21,6 +22,7 @@ type Multicast struct {
 	group netip.Addr
 	once  sync.Once
 	err   error
+	left  atomic.Bool
 
 	cancel context.CancelFunc // ends the joining
 	ready  chan struct{}      // closed when that has ended
@@ -98,6 +100,7 @@ func (m *Multicast) Leave() error {
 		return nil
 	}
 	m.once.Do(func() {
+		m.left.Store(true)
 		m.cancel()
 		<-m.ready
 		if m.leave == nil {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -15,11 +15,10 @@ import (
 // Request is the request of a peer to connect. The program answers it once, by Accept or Reject. If it does not, the peer waits
 // until its time-out, and on devices of the kernel the ID is never freed.
 type Request struct {
-	vctx *verbs.Context
-	p    ProviderRequest
-
-	mu       sync.Mutex
-	answered bool
+	vctx          *verbs.Context
+	p             ProviderRequest
+	local, remote net.Addr
+	answered      atomic.Bool
 }
 
 // Context returns the verbs context for the objects of the connection.
@@ -33,20 +32,20 @@ func (r *Request) PrivateData() []byte { return r.p.PrivateData() }
 func (r *Request) Depths() (ord, ird int) { return r.p.Depths() }
 
 // LocalAddr returns the local address, to which the peer connects.
-func (r *Request) LocalAddr() net.Addr { return r.p.LocalAddr() }
+func (r *Request) LocalAddr() net.Addr { return r.local }
 
 // RemoteAddr returns the peer's address.
-func (r *Request) RemoteAddr() net.Addr { return r.p.RemoteAddr() }
+func (r *Request) RemoteAddr() net.Addr { return r.remote }
 
 // BindQP moves a QP from RESET to INIT, so that receives can be posted before Accept; see [ID.BindQP].
 func (r *Request) BindQP(qp *verbs.QP) error {
-	return opError("BindQP", r.p.RemoteAddr().String(), bindQP(r.vctx, qp, r.p.Bind))
+	return opError("BindQP", r.remote.String(), bindQP(r.vctx, qp, r.p.Bind))
 }
 
 // Accept connects qp and returns when the connection is established (rdma_accept(3) up to RDMA_CM_EVENT_ESTABLISHED).
 // When ctx is done before, the attempt is given up and the error Is ctx.Err(). The caller closes the ID.
 func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*ID, error) {
-	address := r.p.RemoteAddr().String()
+	address := r.remote.String()
 	if err := bindQP(r.vctx, qp, r.p.Bind); err != nil {
 		if !errors.Is(err, verbs.ErrForeign) && !errors.Is(err, verbs.ErrInvalid) && !errors.Is(err, verbs.ErrState) {
 			// This is not the caller's mistake: the peer may have gone, and another QP would not help.
@@ -59,7 +58,7 @@ func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*I
 	if err := r.answer("Accept"); err != nil {
 		return nil, err
 	}
-	id := newID(r.vctx, address, r.p.RemoteAddr(), r.p.Bind)
+	id := newID(r.vctx, address, r.remote, r.p.Bind)
 	err := id.establish(ctx, "Accept", qp, func(ctx context.Context) (ProviderConn, error) {
 		return r.p.Accept(ctx, qp, param)
 	})
@@ -74,15 +73,12 @@ func (r *Request) Reject(privateData []byte) error {
 	if err := r.answer("Reject"); err != nil {
 		return err
 	}
-	return opError("Reject", r.p.RemoteAddr().String(), r.p.Reject(privateData))
+	return opError("Reject", r.remote.String(), r.p.Reject(privateData))
 }
 
 func (r *Request) answer(op string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.answered {
-		return opError(op, r.p.RemoteAddr().String(), fmt.Errorf("%w: the request has been answered", verbs.ErrInvalid))
+	if r.answered.Swap(true) {
+		return opError(op, r.remote.String(), fmt.Errorf("%w: the request has been answered", verbs.ErrInvalid))
 	}
-	r.answered = true
 	return nil
 }

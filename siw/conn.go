@@ -159,7 +159,8 @@ func (c *conn) failLocked(cause error, t *termination) {
 		cause, t = c.tx.last.err(), c.tx.last
 	}
 	c.cause, c.term = cause, t
-	c.q.state, c.q.cause, c.q.flushed = verbs.QPStateErr, cause, c.flushed
+	c.q.enter(verbs.QPStateErr)
+	c.q.cause, c.q.flushed = cause, c.flushed
 	c.dead.Store(true)
 	go c.end()
 }

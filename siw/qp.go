@@ -31,9 +31,10 @@ type qp struct {
 	rq     *recvQueue    // the QP's own, or that of srq
 	srq    *srq          // nil = none
 	access atomic.Uint32 // verbs.AccessFlags: the accesses that the QP allows the peer
+	shown  atomic.Uint32 // state, for KnownState
 
-	mu      sync.Mutex // guards the fields below; a cq's mu may be taken after it
-	state   verbs.QPState
+	mu      sync.Mutex    // guards the fields below; a cq's mu may be taken after it
+	state   verbs.QPState // set by enter
 	sq      sendQueue
 	conn    *conn              // from RTS on
 	cancel  context.CancelFunc // ends the set-up in progress
@@ -90,6 +91,15 @@ func ownQueues(cfg *verbs.ProviderQPConfig) (send, recv *cq, shared *srq, err er
 func (q *qp) remoteAccess() verbs.AccessFlags { return verbs.AccessFlags(q.access.Load()) }
 
 func (q *qp) Num() uint32 { return q.num }
+
+// KnownState implements verbs.ProviderQPState.
+func (q *qp) KnownState() verbs.QPState { return verbs.QPState(q.shown.Load()) }
+
+// enter makes s the state. The caller holds q.mu.
+func (q *qp) enter(s verbs.QPState) {
+	q.state = s
+	q.shown.Store(uint32(s))
+}
 
 func (q *qp) Err() error {
 	q.mu.Lock()
@@ -153,7 +163,7 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 		q.mu.Unlock()
 		return q.reset()
 	case to != from:
-		q.state = to
+		q.enter(to)
 	}
 	q.mu.Unlock()
 	return nil
@@ -173,7 +183,8 @@ func (q *qp) fail(cause error, t *termination) {
 	}
 	cancel, setup := q.cancel, q.setup
 	if q.state != verbs.QPStateErr {
-		q.state, q.cause = verbs.QPStateErr, cause
+		q.enter(verbs.QPStateErr)
+		q.cause = cause
 		q.flushed = make(chan struct{})
 		q.flush()
 		close(q.flushed)
@@ -199,7 +210,8 @@ func (q *qp) reset() error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.conn, q.cause, q.flushed, q.state = nil, nil, nil, verbs.QPStateReset
+	q.conn, q.cause, q.flushed = nil, nil, nil
+	q.enter(verbs.QPStateReset)
 	q.last = false
 	q.sq.clear()
 	if q.srq == nil {
@@ -283,7 +295,8 @@ func (q *qp) connect(c *conn) error {
 		c.dead.Store(true)
 		return err
 	}
-	q.conn, q.state = c, verbs.QPStateRTS
+	q.conn = c
+	q.enter(verbs.QPStateRTS)
 	return nil
 }
 

@@ -2,8 +2,32 @@
 
 package verbs
 
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
 // GUID is a 64-bit identifier, as a number.
 type GUID uint64
+
+// String writes the GUID as ibv_devinfo does, for example "0011:2233:4455:6677".
+func (g GUID) String() string {
+	return fmt.Sprintf("%04x:%04x:%04x:%04x", uint16(g>>48), uint16(g>>32), uint16(g>>16), uint16(g))
+}
+
+// MarshalText implements encoding.TextMarshaler with the text of String.
+func (g GUID) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler: it reads what String writes.
+func (g *GUID) UnmarshalText(text []byte) error {
+	v, err := strconv.ParseUint(strings.ReplaceAll(string(text), ":", ""), 16, 64)
+	if err != nil || GUID(v).String() != strings.ToLower(string(text)) {
+		return invalid("GUID %q", text)
+	}
+	*g = GUID(v)
+	return nil
+}
 
 // DeviceAttr has the attributes of a device (ibv_query_device(3)); the fields are those of struct ibv_device_attr. Limits are for
 // the objects of all contexts of the device together.

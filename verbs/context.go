@@ -20,10 +20,10 @@ type Context struct {
 	isShared bool // the process-wide context of the device
 }
 
-func openContext(d *Device, pd ProviderDevice) (*Context, error) {
-	c := &Context{dev: d}
+func openContext(d *Device, shared bool) (*Context, error) {
+	c := &Context{dev: d, isShared: shared}
 	var err error
-	if c.p, err = pd.Open(c); err != nil {
+	if c.p, err = d.p.Open(c); err != nil {
 		return nil, opError("Open", d.Name(), err)
 	}
 	if c.attr, err = c.p.QueryDevice(); err != nil {
@@ -98,8 +98,8 @@ type AsyncEvent struct {
 	Err  error // the reason, if it is known: a *TerminateError, ErrCQOverflow, or the error of the stream
 }
 
-// String describes the event in one line.
-func (e AsyncEvent) String() string {
+// text describes the event in one line.
+func (e AsyncEvent) text() string {
 	s := e.Type.String()
 	if e.QP != nil {
 		s += fmt.Sprintf(" on QP %d", e.QP.Num())

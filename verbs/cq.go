@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
@@ -34,6 +35,7 @@ type CQ struct {
 	ch     ProviderCompChannel
 	owned  bool         // ch was made for this CQ alone
 	given  *CompChannel // the channel that ch belongs to, if it is not owned
+	room   atomic.Int64 // how many completions it holds, as last known
 
 	waiting chan struct{} // holds a token while a goroutine sleeps in Wait
 	closed  chan struct{} // closed by Close
@@ -100,6 +102,7 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 	if d, ok := cq.p.(directPoller); ok && d.canPollDirect() {
 		cq.direct = d
 	}
+	cq.room.Store(int64(cq.p.CQE()))
 	cq.drive, _ = cq.p.(ProviderCQDriver) // a CQ that p wraps is driven when p polls it
 	if d, ok := Ability[ProviderCQDriver](cq.p); ok {
 		cq.sleeps, cq.spin = d, d.Spin()

@@ -21,5 +21,7 @@ func (cq *CQ) Resize(cqe int) error {
 	case cqe > cq.ctx.attr.MaxCQE:
 		return opError(op, cq.ctx.dev.Name(), limit("max_cqe", cqe, cq.ctx.attr.MaxCQE))
 	}
-	return opError(op, cq.ctx.dev.Name(), r.Resize(cqe))
+	err := r.Resize(cqe)
+	cq.room.Store(int64(cq.p.CQE()))
+	return opError(op, cq.ctx.dev.Name(), err)
 }

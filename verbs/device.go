@@ -50,20 +50,12 @@ func (d *Device) Provider() ProviderDevice {
 	return d.p
 }
 
-// String returns "name (provider)".
-func (d *Device) String() string {
-	if d == nil || d.p == nil {
-		return "no device"
-	}
-	return d.info.Name + " (" + d.info.Provider + ")"
-}
-
 // Open opens the device (ibv_open_device(3)). The caller closes the context.
 func (d *Device) Open() (*Context, error) {
 	if d == nil || d.p == nil {
 		return nil, opError("Open", "", ErrNoDevice)
 	}
-	return openContext(d, d.p)
+	return openContext(d, false)
 }
 
 // SharedContext returns the context that all users of the device in this process share; the first call opens it. The connection
@@ -76,11 +68,10 @@ func (d *Device) SharedContext() (*Context, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.shared == nil || d.shared.node.Closed() {
-		c, err := openContext(d, d.p)
+		c, err := openContext(d, true)
 		if err != nil {
 			return nil, err
 		}
-		c.isShared = true
 		c.node.Keep()
 		d.shared = c
 	}

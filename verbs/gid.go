@@ -27,6 +27,19 @@ func (g GID) IsZero() bool { return g == GID{} }
 // String writes the GID as an IPv6 address with all its groups, as sysfs does.
 func (g GID) String() string { return netip.AddrFrom16(g).StringExpanded() }
 
+// MarshalText implements encoding.TextMarshaler with the text of String.
+func (g GID) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler: it reads every form of an IPv6 address.
+func (g *GID) UnmarshalText(text []byte) error {
+	a, err := netip.ParseAddr(string(text))
+	if err != nil || !a.Is6() || a.Zone() != "" {
+		return invalid("GID %q", text)
+	}
+	*g = a.As16()
+	return nil
+}
+
 // GIDType is the protocol that a GID belongs to.
 type GIDType uint8
 

@@ -13,6 +13,9 @@ import (
 
 func (q *kernelQP) qpState() QPState { return QPState(q.state.Load()) }
 
+// KnownState implements ProviderQPState.
+func (q *kernelQP) KnownState() QPState { return q.qpState() }
+
 // Moved notes where a connection manager has moved the QP.
 func (q *kernelQP) Moved(to QPState, reason error) {
 	q.modify.Lock()

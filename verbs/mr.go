@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
@@ -15,6 +16,7 @@ import (
 // methods may be called concurrently.
 type MR struct {
 	node    lifetime.Node
+	ctx     *Context
 	pd      *PD
 	p       ProviderMR
 	buf     []byte
@@ -22,6 +24,7 @@ type MR struct {
 	iova    uint64
 	access  AccessFlags
 	release func() // frees the memory after deregistration
+	placed  atomic.Pointer[placed]
 
 	closing sync.Mutex // guards gone
 	gone    bool       // deregistered
@@ -91,7 +94,8 @@ func (pd *PD) newMR(op string, buf []byte, iova uint64, access AccessFlags, rele
 		release()
 		return nil, opError(op, pd.ctx.dev.Name(), err)
 	}
-	m := &MR{pd: pd, p: p, buf: buf, iova: iova, access: access, release: release}
+	m := &MR{ctx: pd.ctx, pd: pd, p: p, buf: buf, iova: iova, access: access, release: release}
+	m.place()
 	if err := m.node.Init("MR", m.Close, &pd.node); err != nil {
 		err = errors.Join(err, p.Dereg())
 		release()

@@ -39,7 +39,8 @@ func (pd *PD) regDmabufMR(offset, length, iova uint64, fd int, access AccessFlag
 	if err != nil {
 		return nil, err
 	}
-	m := &MR{pd: pd, p: p, iova: iova, foreign: int(length), access: access, release: func() {}}
+	m := &MR{ctx: pd.ctx, pd: pd, p: p, iova: iova, foreign: int(length), access: access, release: func() {}}
+	m.place()
 	if err := m.node.Init("MR", m.Close, &pd.node); err != nil {
 		return nil, errors.Join(err, p.Dereg())
 	}

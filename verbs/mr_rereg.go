@@ -99,5 +99,6 @@ func (m *MR) rereg(flags ReregFlags, pd *PD, buf []byte, access AccessFlags) err
 		m.node.Leave(&m.pd.node)
 	}
 	m.pd, m.buf, m.iova, m.access, m.release = pd, buf, iova, access, release
+	m.place()
 	return nil
 }

@@ -85,6 +85,12 @@ type ProviderQPMover interface {
 	Moved(to QPState, reason error)
 }
 
+// ProviderQPState is a ProviderQP that knows its state without asking the device, for those who print the handle.
+type ProviderQPState interface {
+	// KnownState is the last known state. It takes no lock.
+	KnownState() QPState
+}
+
 // ProviderQPInitiator is a ProviderQP that needs to know whether it is on the active side of a connection.
 type ProviderQPInitiator interface {
 	// Initiated is called on the active side, after Moved to RTS.

@@ -40,6 +40,8 @@ type QP struct {
 	node   lifetime.Node
 	pd     *PD
 	p      ProviderQP
+	num    uint32
+	known  ProviderQPState // p if it knows its state, or nil
 	sendCQ *CQ
 	recvCQ *CQ
 	cap    QPCap
@@ -115,6 +117,8 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
+	qp.num = qp.p.Num()
+	qp.known, _ = Ability[ProviderQPState](qp.p)
 	if d, ok := qp.p.(directPoster); ok && d.canPostDirect() {
 		qp.direct = d
 	}
@@ -159,7 +163,7 @@ func fillSizes(sizes []size) error {
 }
 
 // Num returns the QP's number, as in completions.
-func (q *QP) Num() uint32 { return q.p.Num() }
+func (q *QP) Num() uint32 { return q.num }
 
 // PD returns the QP's protection domain.
 func (q *QP) PD() *PD { return q.pd }

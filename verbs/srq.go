@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
@@ -36,6 +37,7 @@ type SRQ struct {
 	pd   *PD
 	p    ProviderSRQ
 	attr SRQAttr
+	room atomic.Int64 // max_wr, as last known
 }
 
 // CreateSRQ makes a shared receive queue (ibv_create_srq(3)). MaxWR 0 means DefaultRecvWR, MaxSGE 0 DefaultSGE; the
@@ -68,6 +70,7 @@ func (pd *PD) createSRQ(attr SRQAttr) (*SRQ, error) {
 	if s.p, s.attr, err = alloc.CreateSRQ(s, attr); err != nil {
 		return nil, err
 	}
+	s.room.Store(int64(s.attr.MaxWR))
 	if err := s.node.Init("SRQ", s.Close, &pd.node); err != nil {
 		return nil, errors.Join(err, s.p.Destroy())
 	}
@@ -124,7 +127,11 @@ func (s *SRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
 	case mask&SRQAttrMaxWR != 0 && attr.MaxWR > most:
 		return s.opError(op, limit("max_srq_wr", attr.MaxWR, most))
 	}
-	return s.opError(op, s.p.Modify(attr, mask))
+	err := s.p.Modify(attr, mask)
+	if err == nil && mask&SRQAttrMaxWR != 0 {
+		s.room.Store(int64(attr.MaxWR))
+	}
+	return s.opError(op, err)
 }
 
 // Query returns the current sizes and limit of the queue (ibv_query_srq(3)).

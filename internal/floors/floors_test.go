@@ -75,6 +75,7 @@ var floorOf = map[string]int{
 	"siw/mpa": 1,
 
 	"internal/lifetime":  0,
+	"internal/show":      0,
 	"internal/eventfd":   1,
 	"internal/errname":   0,
 	"internal/race":      0,

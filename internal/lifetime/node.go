@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrClosed is the cause of every call on a closed handle. It satisfies errors.Is for net.ErrClosed and
@@ -32,6 +33,7 @@ var ErrBusy = errors.New("object is in use")
 // States: open -> closing (BeginClose: no calls, no new children) -> gone (End: no longer listed by Live).
 type Node struct {
 	Guard
+	made    atomic.Bool // Init has succeeded
 	kind    string
 	stack   []uintptr
 	parents []*Node
@@ -78,7 +80,20 @@ func (n *Node) Init(kind string, closer func() error, parents ...*Node) error {
 	}
 	live.m[n] = struct{}{}
 	live.Unlock()
+	n.made.Store(true)
 	return nil
+}
+
+// Stage returns "open" or "closed", and "" before Init has succeeded. Once it is not "", what was written before Init can be read
+// without a lock, also by a goroutine that got the object from elsewhere than from its constructor.
+func (n *Node) Stage() string {
+	switch {
+	case !n.made.Load():
+		return ""
+	case n.Closed():
+		return "closed"
+	}
+	return "open"
 }
 
 func (n *Node) adopt(child *Node) bool {

@@ -74,6 +74,8 @@ func (cfg Config) fill() (Config, error) {
 // It keeps a few hundred bytes for every connection that it has seen, and at most one incomplete FPDU for each direction; these
 // take at most 4 MiB together.
 type Writer struct {
+	name string // of the interface
+
 	mu      sync.Mutex // guards the fields below; held while the file is written, so the NICs wait for that
 	packets packetWriter
 	book    book
@@ -94,7 +96,7 @@ func New(w io.Writer, cfg Config) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Writer{conns: make(map[link]*connection), scratch: make([]byte, 0, maxUnit)}
+	c := &Writer{name: cfg.Name, conns: make(map[link]*connection), scratch: make([]byte, 0, maxUnit)}
 	c.book.init()
 	if err := c.packets.init(w, cfg); err != nil {
 		return nil, writeError(err)

@@ -6,7 +6,9 @@ package handles
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"testing"
@@ -249,7 +251,13 @@ func (w *world) callAll(h *handle, judge func(name string, err error)) (calls in
 	}
 	for i := range v.NumMethod() {
 		m := v.Type().Method(i)
-		if m.Name == "Close" || m.Name == "CloseAll" {
+		switch m.Name {
+		case "Close", "CloseAll":
+			continue
+		case "Format", "MarshalJSON": // a closed handle is printed as any other
+			js, err := json.Marshal(h.value)
+			require.NoError(w, err, h.name)
+			require.NotEmpty(w, fmt.Sprintf("%+v %s", v.Interface(), js))
 			continue
 		}
 		var args []reflect.Value
@@ -326,6 +334,7 @@ func (w *world) useDuringClose() {
 
 // pound calls methods that do not wait and leave nothing open.
 func (w *world) pound(value any) {
+	_ = fmt.Sprintf("%+v", value)
 	switch v := value.(type) {
 	case *verbs.Context:
 		_, _ = v.QueryDevice()
