@@ -43,7 +43,6 @@ type watch struct {
 	keeper keeper
 	aside  bool     // the reader stands aside
 	wanted *channel // where a goroutine sleeps that could keep the watch in place of the reader; nil if none
-	leased bool     // the timer lease runs
 	lease  *time.Timer
 	since  int64 // when startBusyPoll last counted polls
 
@@ -193,7 +192,7 @@ func (w *watch) relied(ch *channel) bool { return w.armed.Load() > ch.armed.Load
 // vacate makes the keeper byNobody for the time of a lease. The caller holds mu.
 func (w *watch) vacate() {
 	w.keeper, w.wanted = byNobody, nil
-	w.here(w.now())
+	w.left.Store(w.now())
 	w.startLease()
 }
 
@@ -267,12 +266,10 @@ func (w *watch) recallLocked() (wasQuiet bool) {
 	return wasQuiet
 }
 
-// startLease arranges that expire is called after the lease time. The caller holds mu.
+// startLease begins a lease, which ends with a call of expire after the lease time. A lease that has not ended yet is forgotten, so
+// the timer does not disturb a program that is always back in time. The caller holds mu.
 func (w *watch) startLease() {
-	if w.leased {
-		return
-	}
-	w.leased = true
+	w.present.Store(false)
 	if w.lease == nil {
 		w.lease = time.AfterFunc(w.term, w.expire)
 	} else {
@@ -283,12 +280,11 @@ func (w *watch) startLease() {
 // expire makes the reader the keeper if no poller or waiter has been here since the lease began.
 func (w *watch) expire() {
 	w.mu.Lock()
-	w.leased = false
 	if w.over.Load() || w.keeper == byReader || w.keeper == byWaiter {
 		w.mu.Unlock()
 		return
 	}
-	if w.present.Swap(false) {
+	if w.present.Load() {
 		w.startLease()
 		w.mu.Unlock()
 		return
