@@ -40,7 +40,7 @@ func (v *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 		MaxCQ: cfg.MaxCQ, MaxCQE: cfg.MaxCQE, MaxMR: cfg.MaxMR, MaxPD: cfg.MaxPD,
 		MaxQPRdAtom: cfg.MaxIRD, MaxQPInitRdAtom: cfg.MaxIRD, MaxResRdAtom: cfg.MaxQP * cfg.MaxIRD,
 		MaxSRQ: cfg.MaxSRQ, MaxSRQWR: maxQPWR, MaxSRQSGE: maxSGE,
-		MaxPKeys: 1, PhysPortCnt: 1, MaxInlineData: maxInlineData,
+		MaxPKeys: 1, PhysPortCnt: 1, MaxInlineData: maxInlineData, NumCompVectors: 1,
 	}
 	if v.dev.ops.Has(verbs.OpBindMW) {
 		attr.MaxMW = cfg.MaxMW

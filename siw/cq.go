@@ -160,7 +160,8 @@ func (c *cq) publish() {
 	c.driven.Store(&conns)
 }
 
-func (v *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChannel) (verbs.ProviderCQ, error) {
+// CreateCQ implements verbs.ProviderContext. There is one vector: no interrupt belongs to a CQ.
+func (v *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChannel, _ int) (verbs.ProviderCQ, error) {
 	if v.dev.guard.Closed() {
 		return nil, verbs.ErrClosed
 	}

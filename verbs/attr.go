@@ -62,6 +62,20 @@ type DeviceAttr struct {
 	LocalCAAckDelay uint8          // local_ca_ack_delay
 	PhysPortCnt     int            // phys_port_cnt
 	MaxInlineData   int            // bytes in one inline request; not in ibv_device_attr: there QP creation returns it
+	NumCompVectors  int            // num_comp_vectors of struct ibv_context: see CQConfig.CompVector
+
+	// What other kinds of QPs, multicast and older kernels have.
+	MaxEERdAtom           int // max_ee_rd_atom
+	MaxEEInitRdAtom       int // max_ee_init_rd_atom
+	MaxEE                 int // max_ee
+	MaxRDD                int // max_rdd
+	MaxRawIPv6QP          int // max_raw_ipv6_qp
+	MaxRawEthyQP          int // max_raw_ethy_qp
+	MaxMcastGrp           int // max_mcast_grp: multicast groups
+	MaxMcastQPAttach      int // max_mcast_qp_attach: QPs of one group
+	MaxTotalMcastQPAttach int // max_total_mcast_qp_attach: QPs of all groups
+	MaxFMR                int // max_fmr
+	MaxMapPerFMR          int // max_map_per_fmr
 }
 
 // PortAttr has the attributes of a port (ibv_query_port(3)); the fields are those of struct ibv_port_attr.
@@ -79,6 +93,16 @@ type PortAttr struct {
 	ActiveSpeed uint8     // active_speed
 	PhysState   uint8     // phys_state
 	LinkLayer   LinkLayer // link_layer
+
+	PortCapFlags  uint32 // port_cap_flags
+	PortCapFlags2 uint16 // port_cap_flags2
+	BadPKeyCntr   uint32 // bad_pkey_cntr: packets with a wrong partition key
+	QKeyViolCntr  uint32 // qkey_viol_cntr: packets with a wrong Q_Key
+	MaxVLNum      uint8  // max_vl_num: a code, see ibv_devinfo
+	SMSL          uint8  // sm_sl
+	SubnetTimeout uint8  // subnet_timeout
+	InitTypeReply uint8  // init_type_reply
+	Flags         uint8  // flags
 }
 
 // QPCap has the sizes of a queue pair (struct ibv_qp_cap). Zero = the default, see [QPConfig].

@@ -158,15 +158,64 @@ int gv_query_device(uintptr_t ctx, struct gv_device_attr *o) {
 	o->max_pkeys = a.max_pkeys;
 	o->phys_port_cnt = a.phys_port_cnt;
 	o->local_ca_ack_delay = a.local_ca_ack_delay;
+	o->num_comp_vectors = CONTEXT(ctx)->num_comp_vectors;
+	o->max_ee_rd_atom = a.max_ee_rd_atom;
+	o->max_ee_init_rd_atom = a.max_ee_init_rd_atom;
+	o->max_ee = a.max_ee;
+	o->max_rdd = a.max_rdd;
+	o->max_raw_ipv6_qp = a.max_raw_ipv6_qp;
+	o->max_raw_ethy_qp = a.max_raw_ethy_qp;
+	o->max_mcast_grp = a.max_mcast_grp;
+	o->max_mcast_qp_attach = a.max_mcast_qp_attach;
+	o->max_total_mcast_qp_attach = a.max_total_mcast_qp_attach;
+	o->max_fmr = a.max_fmr;
+	o->max_map_per_fmr = a.max_map_per_fmr;
 	return 0;
 }
 
-int gv_has_odp(uintptr_t ctx) {
+int gv_query_device_ex(uintptr_t ctx, struct gv_device_attr_ex *o) {
 	struct ibv_device_attr_ex a;
 	struct verbs_context *v = extended(CONTEXT(ctx), offsetof(struct verbs_context, query_device_ex));
+	if (!v || !v->query_device_ex)
+		return EOPNOTSUPP;
 	memset(&a, 0, sizeof a);
-	// 0 or an errno: EOPNOTSUPP from libraries and kernels that know no extended attributes, and so no paging.
-	return v && v->query_device_ex && !v->query_device_ex(CONTEXT(ctx), NULL, &a, sizeof a) && a.odp_caps.general_caps & IBV_ODP_SUPPORT;
+	int rc = v->query_device_ex(CONTEXT(ctx), NULL, &a, sizeof a); // 0 or an errno
+	if (rc)
+		return result(rc);
+	*o = (struct gv_device_attr_ex){
+		.odp_general = a.odp_caps.general_caps,
+		.odp_rc = a.odp_caps.per_transport_caps.rc_odp_caps,
+		.odp_uc = a.odp_caps.per_transport_caps.uc_odp_caps,
+		.odp_ud = a.odp_caps.per_transport_caps.ud_odp_caps,
+		.odp_xrc = a.xrc_odp_caps,
+		.completion_timestamp_mask = a.completion_timestamp_mask,
+		.hca_core_clock = a.hca_core_clock,
+		.device_cap_flags_ex = a.device_cap_flags_ex,
+		.max_dm_size = a.max_dm_size,
+		.raw_packet_caps = a.raw_packet_caps,
+		.max_wq_type_rq = a.max_wq_type_rq,
+		.tso_max = a.tso_caps.max_tso,
+		.tso_qpts = a.tso_caps.supported_qpts,
+		.rss_qpts = a.rss_caps.supported_qpts,
+		.rss_tables = a.rss_caps.max_rwq_indirection_tables,
+		.rss_table_size = a.rss_caps.max_rwq_indirection_table_size,
+		.rss_fields_mask = a.rss_caps.rx_hash_fields_mask,
+		.rss_function = a.rss_caps.rx_hash_function,
+		.pacing_min = a.packet_pacing_caps.qp_rate_limit_min,
+		.pacing_max = a.packet_pacing_caps.qp_rate_limit_max,
+		.pacing_qpts = a.packet_pacing_caps.supported_qpts,
+		.tm_hdr = a.tm_caps.max_rndv_hdr_size,
+		.tm_tags = a.tm_caps.max_num_tags,
+		.tm_flags = a.tm_caps.flags,
+		.tm_ops = a.tm_caps.max_ops,
+		.tm_sge = a.tm_caps.max_sge,
+		.mod_count = a.cq_mod_caps.max_cq_count,
+		.mod_period = a.cq_mod_caps.max_cq_period,
+		.pci_fetch_add = a.pci_atomic_caps.fetch_add,
+		.pci_swap = a.pci_atomic_caps.swap,
+		.pci_compare_swap = a.pci_atomic_caps.compare_swap,
+	};
+	return 0;
 }
 
 int gv_query_port(uintptr_t ctx, uint8_t port, struct gv_port_attr *o) {
@@ -191,6 +240,15 @@ int gv_query_port(uintptr_t ctx, uint8_t port, struct gv_port_attr *o) {
 	o->active_speed = a.active_speed;
 	o->phys_state = a.phys_state;
 	o->link_layer = a.link_layer;
+	o->port_cap_flags = a.port_cap_flags;
+	o->port_cap_flags2 = a.port_cap_flags2;
+	o->bad_pkey_cntr = a.bad_pkey_cntr;
+	o->qkey_viol_cntr = a.qkey_viol_cntr;
+	o->max_vl_num = a.max_vl_num;
+	o->sm_sl = a.sm_sl;
+	o->subnet_timeout = a.subnet_timeout;
+	o->init_type_reply = a.init_type_reply;
+	o->flags = a.flags;
 	return 0;
 }
 
@@ -349,9 +407,9 @@ int gv_create_comp_channel(uintptr_t ctx, uintptr_t *out, int *fd) {
 
 int gv_destroy_comp_channel(uintptr_t ch) { return result(lib.ibv_destroy_comp_channel(CHANNEL(ch))); } // 0 or an errno
 
-int gv_create_cq(uintptr_t ctx, int cqe, uint64_t cookie, uintptr_t ch, uintptr_t *out, int *room) {
+int gv_create_cq(uintptr_t ctx, int cqe, uint64_t cookie, uintptr_t ch, int vector, uintptr_t *out, int *room) {
 	errno = 0;
-	int rc = made(lib.ibv_create_cq(CONTEXT(ctx), cqe, (void *)(uintptr_t)cookie, CHANNEL(ch), 0), out); // NULL and errno
+	int rc = made(lib.ibv_create_cq(CONTEXT(ctx), cqe, (void *)(uintptr_t)cookie, CHANNEL(ch), vector), out); // NULL and errno
 	if (rc == 0)
 		*room = CQ(*out)->cqe;
 	return rc;

@@ -189,10 +189,46 @@ func (ctx rawContext) queryDevice() (DeviceAttr, int) {
 		MaxPKeys:        int(a.max_pkeys),
 		LocalCAAckDelay: uint8(a.local_ca_ack_delay),
 		PhysPortCnt:     int(a.phys_port_cnt),
+		NumCompVectors:  int(a.num_comp_vectors),
+
+		MaxEERdAtom:           int(a.max_ee_rd_atom),
+		MaxEEInitRdAtom:       int(a.max_ee_init_rd_atom),
+		MaxEE:                 int(a.max_ee),
+		MaxRDD:                int(a.max_rdd),
+		MaxRawIPv6QP:          int(a.max_raw_ipv6_qp),
+		MaxRawEthyQP:          int(a.max_raw_ethy_qp),
+		MaxMcastGrp:           int(a.max_mcast_grp),
+		MaxMcastQPAttach:      int(a.max_mcast_qp_attach),
+		MaxTotalMcastQPAttach: int(a.max_total_mcast_qp_attach),
+		MaxFMR:                int(a.max_fmr),
+		MaxMapPerFMR:          int(a.max_map_per_fmr),
 	}, 0
 }
 
-func (ctx rawContext) hasODP() bool { return C.gv_has_odp(C.uintptr_t(ctx)) != 0 }
+func (ctx rawContext) queryDeviceEx() (DeviceAttrEx, int) {
+	var a C.struct_gv_device_attr_ex
+	if rc := C.gv_query_device_ex(C.uintptr_t(ctx), &a); rc != 0 {
+		return DeviceAttrEx{}, int(rc)
+	}
+	return DeviceAttrEx{
+		ODP: ODPCaps{General: ODPGeneralCaps(a.odp_general), RC: ODPTransportCaps(a.odp_rc), UC: ODPTransportCaps(a.odp_uc),
+			UD: ODPTransportCaps(a.odp_ud), XRC: ODPTransportCaps(a.odp_xrc)},
+		CompletionTimestampMask: uint64(a.completion_timestamp_mask),
+		HCACoreClock:            uint64(a.hca_core_clock),
+		DeviceCapFlagsEx:        DeviceCapFlagsEx(a.device_cap_flags_ex),
+		RawPacketCaps:           uint32(a.raw_packet_caps),
+		MaxWQTypeRQ:             uint32(a.max_wq_type_rq),
+		MaxDMSize:               uint64(a.max_dm_size),
+		TSO:                     TSOCaps{MaxTSO: uint32(a.tso_max), SupportedQPTs: uint32(a.tso_qpts)},
+		RSS: RSSCaps{SupportedQPTs: uint32(a.rss_qpts), MaxRWQIndirectionTables: uint32(a.rss_tables),
+			MaxRWQIndirectionTableSize: uint32(a.rss_table_size), RXHashFieldsMask: uint64(a.rss_fields_mask), RXHashFunction: uint8(a.rss_function)},
+		PacketPacing: PacketPacingCaps{QPRateLimitMin: uint32(a.pacing_min), QPRateLimitMax: uint32(a.pacing_max), SupportedQPTs: uint32(a.pacing_qpts)},
+		TagMatching: TagMatchingCaps{MaxRndvHdrSize: uint32(a.tm_hdr), MaxNumTags: uint32(a.tm_tags), Flags: uint32(a.tm_flags),
+			MaxOps: uint32(a.tm_ops), MaxSGE: uint32(a.tm_sge)},
+		CQModeration: CQModerationCaps{MaxCQCount: uint16(a.mod_count), MaxCQPeriod: uint16(a.mod_period)},
+		PCIAtomic:    PCIAtomicCaps{FetchAdd: uint16(a.pci_fetch_add), Swap: uint16(a.pci_swap), CompareSwap: uint16(a.pci_compare_swap)},
+	}, 0
+}
 
 func (ctx rawContext) queryPort(port int) (PortAttr, int) {
 	var a C.struct_gv_port_attr
@@ -213,6 +249,16 @@ func (ctx rawContext) queryPort(port int) (PortAttr, int) {
 		ActiveSpeed: uint8(a.active_speed),
 		PhysState:   uint8(a.phys_state),
 		LinkLayer:   LinkLayer(a.link_layer),
+
+		PortCapFlags:  uint32(a.port_cap_flags),
+		PortCapFlags2: uint16(a.port_cap_flags2),
+		BadPKeyCntr:   uint32(a.bad_pkey_cntr),
+		QKeyViolCntr:  uint32(a.qkey_viol_cntr),
+		MaxVLNum:      uint8(a.max_vl_num),
+		SMSL:          uint8(a.sm_sl),
+		SubnetTimeout: uint8(a.subnet_timeout),
+		InitTypeReply: uint8(a.init_type_reply),
+		Flags:         uint8(a.flags),
 	}, 0
 }
 
@@ -264,10 +310,10 @@ func (ch rawChannel) event() (cookie uint64, rc int) {
 func (ch rawChannel) destroy() int { return int(C.gv_destroy_comp_channel(C.uintptr_t(ch))) }
 
 // createCQ also returns for how many completions there is room.
-func (ctx rawContext) createCQ(cqe int, cookie uint64, ch rawChannel) (cq rawCQ, room, rc int) {
+func (ctx rawContext) createCQ(cqe int, cookie uint64, ch rawChannel, vector int) (cq rawCQ, room, rc int) {
 	var out C.uintptr_t
 	var n C.int
-	r := C.gv_create_cq(C.uintptr_t(ctx), C.int(cqe), C.uint64_t(cookie), C.uintptr_t(ch), &out, &n)
+	r := C.gv_create_cq(C.uintptr_t(ctx), C.int(cqe), C.uint64_t(cookie), C.uintptr_t(ch), C.int(vector), &out, &n)
 	return rawCQ(out), int(n), int(r)
 }
 

@@ -98,17 +98,35 @@ struct gv_device_attr {
 	int max_qp, max_qp_wr, max_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd;
 	int max_qp_rd_atom, max_res_rd_atom, max_qp_init_rd_atom, atomic_cap;
 	int max_mw, max_ah, max_srq, max_srq_wr, max_srq_sge, max_pkeys, phys_port_cnt;
+	int num_comp_vectors;
+	int max_ee_rd_atom, max_ee_init_rd_atom, max_ee, max_rdd, max_raw_ipv6_qp, max_raw_ethy_qp;
+	int max_mcast_grp, max_mcast_qp_attach, max_total_mcast_qp_attach, max_fmr, max_map_per_fmr;
 	uint8_t local_ca_ack_delay;
 };
 
 int gv_query_device(uintptr_t ctx, struct gv_device_attr *out);
-int gv_has_odp(uintptr_t ctx); // whether the device says that it has on-demand paging
+
+struct gv_device_attr_ex {
+	uint64_t odp_general, completion_timestamp_mask, hca_core_clock, device_cap_flags_ex, max_dm_size, rss_fields_mask;
+	uint32_t odp_rc, odp_uc, odp_ud, odp_xrc;
+	uint32_t raw_packet_caps, max_wq_type_rq, tso_max, tso_qpts;
+	uint32_t rss_qpts, rss_tables, rss_table_size;
+	uint32_t pacing_min, pacing_max, pacing_qpts;
+	uint32_t tm_hdr, tm_tags, tm_flags, tm_ops, tm_sge;
+	uint16_t mod_count, mod_period, pci_fetch_add, pci_swap, pci_compare_swap;
+	uint8_t rss_function;
+};
+
+// gv_query_device_ex returns EOPNOTSUPP or ENOSYS from libraries and kernels that know no extended attributes.
+int gv_query_device_ex(uintptr_t ctx, struct gv_device_attr_ex *out);
 
 struct gv_port_attr {
 	uint32_t state, max_mtu, active_mtu, max_msg_sz;
+	uint32_t port_cap_flags, bad_pkey_cntr, qkey_viol_cntr;
 	int gid_tbl_len;
-	uint16_t pkey_tbl_len, lid, sm_lid;
+	uint16_t pkey_tbl_len, lid, sm_lid, port_cap_flags2;
 	uint8_t lmc, active_width, active_speed, phys_state, link_layer;
+	uint8_t max_vl_num, sm_sl, subnet_timeout, init_type_reply, flags;
 };
 
 int gv_query_port(uintptr_t ctx, uint8_t port, struct gv_port_attr *out);
@@ -157,7 +175,7 @@ int gv_dealloc_mw(uintptr_t mw);
 int gv_create_comp_channel(uintptr_t ctx, uintptr_t *out, int *fd);
 int gv_destroy_comp_channel(uintptr_t ch);
 
-int gv_create_cq(uintptr_t ctx, int cqe, uint64_t cookie, uintptr_t ch, uintptr_t *out, int *room);
+int gv_create_cq(uintptr_t ctx, int cqe, uint64_t cookie, uintptr_t ch, int vector, uintptr_t *out, int *room);
 int gv_resize_cq(uintptr_t cq, int cqe, int *room);
 int gv_req_notify_cq(uintptr_t cq, int solicited_only);
 int gv_destroy_cq(uintptr_t cq);

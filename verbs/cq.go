@@ -21,6 +21,10 @@ type CQConfig struct {
 	CQE int
 	// Channel receives the events (nil = a channel of its own, for CQ.Wait).
 	Channel *CompChannel
+	// CompVector is the completion vector, 0 to DeviceAttr.NumCompVectors - 1: which of its interrupts the device uses for the
+	// events of the CQ, and so which processor handles them (comp_vector of ibv_create_cq(3)). A program with several busy
+	// CQs spreads them over the vectors.
+	CompVector int
 }
 
 // CQ is a completion queue. All methods may be called concurrently; concurrent Polls share the completions.
@@ -76,6 +80,9 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 	if err := limit("max_cqe", cqe, c.attr.MaxCQE); err != nil {
 		return nil, err
 	}
+	if n := max(c.attr.NumCompVectors, 1); cfg.CompVector < 0 || cfg.CompVector >= n {
+		return nil, invalid("completion vector %d: the device has vectors 0 to %d", cfg.CompVector, n-1)
+	}
 	cq := &CQ{ctx: c, waiting: make(chan struct{}, 1), closed: make(chan struct{})}
 	parents := []*lifetime.Node{&c.node}
 	if ch := cfg.Channel; ch != nil {
@@ -96,7 +103,7 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 		cq.owned = true
 	}
 	var err error
-	if cq.p, err = c.p.CreateCQ(cq, cqe, cq.ch); err != nil {
+	if cq.p, err = c.p.CreateCQ(cq, cqe, cq.ch, cfg.CompVector); err != nil {
 		return nil, errors.Join(err, cq.closeChannel())
 	}
 	if d, ok := cq.p.(directPoller); ok && d.canPollDirect() {

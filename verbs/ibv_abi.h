@@ -332,11 +332,62 @@ struct ibv_odp_caps {
 	} per_transport_caps;
 };
 
-// The library learns from a size how much of it the caller has: it may end early.
+struct ibv_tso_caps {
+	uint32_t max_tso;
+	uint32_t supported_qpts;
+};
+
+struct ibv_rss_caps {
+	uint32_t supported_qpts;
+	uint32_t max_rwq_indirection_tables;
+	uint32_t max_rwq_indirection_table_size;
+	uint64_t rx_hash_fields_mask;
+	uint8_t rx_hash_function;
+};
+
+struct ibv_packet_pacing_caps {
+	uint32_t qp_rate_limit_min;
+	uint32_t qp_rate_limit_max;
+	uint32_t supported_qpts;
+};
+
+struct ibv_tm_caps {
+	uint32_t max_rndv_hdr_size;
+	uint32_t max_num_tags;
+	uint32_t flags;
+	uint32_t max_ops;
+	uint32_t max_sge;
+};
+
+struct ibv_cq_moderation_caps {
+	uint16_t max_cq_count;
+	uint16_t max_cq_period;
+};
+
+struct ibv_pci_atomic_caps {
+	uint16_t fetch_add;
+	uint16_t swap;
+	uint16_t compare_swap;
+};
+
+// The library learns from a size how much of it the caller has: it may end early, and an older library fills less of it.
 struct ibv_device_attr_ex {
 	struct ibv_device_attr orig_attr;
 	uint32_t comp_mask;
 	struct ibv_odp_caps odp_caps;
+	uint64_t completion_timestamp_mask;
+	uint64_t hca_core_clock;
+	uint64_t device_cap_flags_ex;
+	struct ibv_tso_caps tso_caps;
+	struct ibv_rss_caps rss_caps;
+	uint32_t max_wq_type_rq;
+	struct ibv_packet_pacing_caps packet_pacing_caps;
+	uint32_t raw_packet_caps;
+	struct ibv_tm_caps tm_caps;
+	struct ibv_cq_moderation_caps cq_mod_caps;
+	uint64_t max_dm_size;
+	struct ibv_pci_atomic_caps pci_atomic_caps;
+	uint32_t xrc_odp_caps;
 };
 
 struct ibv_port_attr {

@@ -5,6 +5,7 @@
 package verbs_test
 
 import (
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,8 @@ func TestDeviceAttributes(t *testing.T) {
 	a.MaxQP, a.MaxQPWR, a.MaxSGE, a.MaxSGERd, a.MaxCQ, a.MaxCQE, a.MaxMR, a.MaxPD, a.MaxMW = 101, 102, 103, 104, 105, 106, 107, 108, 109
 	a.MaxQPRdAtom, a.MaxResRdAtom, a.MaxQPInitRdAtom, a.AtomicCap = 110, 111, 112, int(verbs.AtomicGlob)
 	a.MaxSRQ, a.MaxSRQWR, a.MaxSRQSGE, a.MaxAH, a.MaxPKeys, a.PhysPortCnt = 113, 114, 115, 116, 117, 2
+	a.NumCompVectors, a.MaxEERdAtom, a.MaxEEInitRdAtom, a.MaxEE, a.MaxRDD, a.MaxRawIPv6QP, a.MaxRawEthyQP = 122, 123, 124, 125, 126, 127, 128
+	a.MaxMcastGrp, a.MaxMcastQPAttach, a.MaxTotalMcastQPAttach, a.MaxFMR, a.MaxMapPerFMR = 129, 130, 131, 132, 133
 	a.VendorID, a.VendorPartID, a.HWVer, a.SysImageGUID, a.LocalCAAckDelay = 118, 119, 120, 0x0102030405060708, 121
 	fakeverbs.SetDeviceAttr(fakeverbs.Fake0, a)
 	dev, err := verbs.DeviceByName("fake0")
@@ -38,7 +41,9 @@ func TestDeviceAttributes(t *testing.T) {
 		VendorID: 118, VendorPartID: 119, HWVer: 120, MaxQP: 101, MaxQPWR: 102, DeviceCapFlags: verbs.DeviceMemMgtExt | 2, MaxSGE: 103,
 		MaxSGERd: 104, MaxCQ: 105, MaxCQE: 106, MaxMR: 107, MaxPD: 108, MaxQPRdAtom: 110, MaxResRdAtom: 111, MaxQPInitRdAtom: 112,
 		AtomicCap: verbs.AtomicGlob, MaxMW: 109, MaxAH: 116, MaxSRQ: 113, MaxSRQWR: 114, MaxSRQSGE: 115, MaxPKeys: 117,
-		LocalCAAckDelay: 121, PhysPortCnt: 2,
+		LocalCAAckDelay: 121, PhysPortCnt: 2, NumCompVectors: 122, MaxEERdAtom: 123, MaxEEInitRdAtom: 124, MaxEE: 125, MaxRDD: 126,
+		MaxRawIPv6QP: 127, MaxRawEthyQP: 128, MaxMcastGrp: 129, MaxMcastQPAttach: 130, MaxTotalMcastQPAttach: 131, MaxFMR: 132,
+		MaxMapPerFMR: 133,
 	}, got)
 }
 
@@ -50,7 +55,8 @@ func TestPortAttributes(t *testing.T) {
 	fakeverbs.SetDeviceAttr(fakeverbs.Fake0, a)
 	for port := 1; port <= 2; port++ {
 		fakeverbs.SetPortAttr(fakeverbs.Fake0, port, fakeverbs.Port{State: 3, MaxMTU: 5, ActiveMTU: 2, GIDTableLen: 16, PKeyTableLen: 60 + port,
-			MaxMsgSize: 1<<31 + 1, LID: 0x0102, SMLID: 0x0304, LMC: 5, ActiveWidth: 8, ActiveSpeed: 32, PhysState: 7, LinkLayer: 1})
+			MaxMsgSize: 1<<31 + 1, LID: 0x0102, SMLID: 0x0304, LMC: 5, ActiveWidth: 8, ActiveSpeed: 32, PhysState: 7, LinkLayer: 1, CapFlags: 0x0506, CapFlags2: 0x0708,
+			BadPKeyCntr: 9, QKeyViolCntr: 10, MaxVLNum: 11, SMSL: 12, SubnetTimeout: 13, InitTypeReply: 14, Flags: 15})
 	}
 	r := openRig(t, "fake0")
 	for port := 1; port <= 2; port++ {
@@ -58,7 +64,70 @@ func TestPortAttributes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, verbs.PortAttr{State: verbs.PortState(3), MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU512, GIDTblLen: 16, PKeyTblLen: 60 + port,
 			MaxMsgSz: 1<<31 + 1, LID: 0x0102, SMLID: 0x0304, LMC: 5, ActiveWidth: 8, ActiveSpeed: 32, PhysState: 7,
-			LinkLayer: verbs.LinkLayer(1)}, got)
+			LinkLayer: verbs.LinkLayer(1), PortCapFlags: 0x0506, PortCapFlags2: 0x0708, BadPKeyCntr: 9, QKeyViolCntr: 10, MaxVLNum: 11, SMSL: 12,
+			SubnetTimeout: 13, InitTypeReply: 14, Flags: 15}, got)
+	}
+}
+
+// TestExtendedAttributes: each is what the library says; without the call, or for a kernel without it, there are none.
+func TestExtendedAttributes(t *testing.T) {
+	fakeverbs.Start(t)
+	const first = 1<<32 + 0x0101
+	a := fakeverbs.DeviceAttr(fakeverbs.Fake0)
+	a.ODPGeneral, a.ODPRC, a.ODPUC, a.ODPUD = 1<<40|1, 2, 3, 1<<30|4
+	fakeverbs.SetDeviceAttr(fakeverbs.Fake0, a)
+	fakeverbs.SetExtended(fakeverbs.Fake0, first)
+	ctx := openRig(t, "fake0").ctx
+	got, err := ctx.QueryDeviceEx()
+	require.NoError(t, err)
+	const n = first & 0xffff
+	require.Equal(t, verbs.DeviceAttrEx{
+		ODP:                     verbs.ODPCaps{General: 1<<40 | verbs.ODPSupport, RC: 2, UC: 3, UD: 1<<30 | 4, XRC: n + 26},
+		CompletionTimestampMask: first, HCACoreClock: first + 1, DeviceCapFlagsEx: first + 2,
+		TSO: verbs.TSOCaps{MaxTSO: n + 3, SupportedQPTs: n + 4},
+		RSS: verbs.RSSCaps{SupportedQPTs: n + 5, MaxRWQIndirectionTables: n + 6, MaxRWQIndirectionTableSize: n + 7, RXHashFieldsMask: first + 8,
+			RXHashFunction: n&0xff + 9},
+		MaxWQTypeRQ:   n + 10,
+		PacketPacing:  verbs.PacketPacingCaps{QPRateLimitMin: n + 11, QPRateLimitMax: n + 12, SupportedQPTs: n + 13},
+		RawPacketCaps: n + 14,
+		TagMatching:   verbs.TagMatchingCaps{MaxRndvHdrSize: n + 15, MaxNumTags: n + 16, Flags: n + 17, MaxOps: n + 18, MaxSGE: n + 19},
+		CQModeration:  verbs.CQModerationCaps{MaxCQCount: n + 20, MaxCQPeriod: n + 21},
+		MaxDMSize:     first + 22,
+		PCIAtomic:     verbs.PCIAtomicCaps{FetchAdd: n + 23, Swap: n + 24, CompareSwap: n + 25},
+	}, got)
+
+	for _, none := range []syscall.Errno{syscall.EOPNOTSUPP, syscall.ENOSYS} {
+		fakeverbs.Fail("ibv_query_device_ex", 1, none)
+		got, err = ctx.QueryDeviceEx()
+		require.NoError(t, err)
+		require.Zero(t, got)
+	}
+	fakeverbs.Fail("ibv_query_device_ex", 1, syscall.EIO)
+	_, err = ctx.QueryDeviceEx()
+	require.ErrorIs(t, err, syscall.EIO)
+}
+
+// TestCompVector: a CQ is made on the vector that it asks for, and one that the device does not have is refused.
+func TestCompVector(t *testing.T) {
+	fakeverbs.Start(t)
+	for dev, name := range []string{"fake0", "fake1"} {
+		a := fakeverbs.DeviceAttr(dev)
+		a.NumCompVectors = 3
+		fakeverbs.SetDeviceAttr(dev, a)
+		ctx := openRig(t, name).ctx
+		attr, err := ctx.QueryDevice()
+		require.NoError(t, err)
+		require.Equal(t, 3, attr.NumCompVectors)
+		for vector := range 3 {
+			_, err := ctx.CreateCQ(verbs.CQConfig{CompVector: vector})
+			require.NoError(t, err)
+			require.EqualValues(t, vector, fakeverbs.Args("ibv_create_cq")[4])
+		}
+		for _, vector := range []int{-1, 3} {
+			_, err := ctx.CreateCQ(verbs.CQConfig{CompVector: vector})
+			require.ErrorIs(t, err, verbs.ErrInvalid)
+			require.ErrorContains(t, err, "completion vector")
+		}
 	}
 }
 

@@ -75,6 +75,22 @@ func (c *kernelContext) start(events int) (ProviderContext, error) {
 // QueryDevice returns what start learnt: attributes do not change while a device is open.
 func (c *kernelContext) QueryDevice() (DeviceAttr, error) { return c.attr, nil }
 
+// QueryDeviceEx asks the device. Libraries and kernels without the call know no extended attributes.
+func (c *kernelContext) QueryDeviceEx() (DeviceAttrEx, error) {
+	attr, rc := c.c.queryDeviceEx()
+	switch rc {
+	case int(syscall.EOPNOTSUPP), int(syscall.ENOSYS):
+		return DeviceAttrEx{}, nil
+	}
+	return attr, callError("ibv_query_device_ex", rc)
+}
+
+// hasODP reports whether the device says that it has on-demand paging.
+func (c *kernelContext) hasODP() bool {
+	attr, err := c.QueryDeviceEx()
+	return err == nil && attr.ODP.General&ODPSupport != 0
+}
+
 // Ops is what the device's driver does, see driverOf.
 func (c *kernelContext) Ops() OpSet { return c.ops }
 

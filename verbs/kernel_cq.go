@@ -34,16 +34,16 @@ type kernelCQ struct {
 }
 
 // CreateCQ makes a completion queue.
-func (c *kernelContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (ProviderCQ, error) {
+func (c *kernelContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vector int) (ProviderCQ, error) {
 	cq := new(kernelCQ)
-	if err := cq.create(c, owner, cqe, ch, cq); err != nil {
+	if err := cq.create(c, owner, cqe, ch, vector, cq); err != nil {
 		return nil, err
 	}
 	return cq, nil
 }
 
 // create makes the queue. Its events go to self, the object of which cq is a part.
-func (cq *kernelCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, self any) error {
+func (cq *kernelCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, vector int, self any) error {
 	own, err := Own[*kernelChannel](ch)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (cq *kernelCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderComp
 	}
 	cq.cookie = newCookie(self)
 	var room, rc int
-	if cq.c, room, rc = c.c.createCQ(cqe, cq.cookie, cq.ch.c); rc != 0 {
+	if cq.c, room, rc = c.c.createCQ(cqe, cq.cookie, cq.ch.c, vector); rc != 0 {
 		dropCookie(cq.cookie)
 		c.counts.cq.remove()
 		return callError("ibv_create_cq", rc)

@@ -44,7 +44,7 @@ func newFaultRig(t *testing.T, wrap func(*kernelContext) ProviderContext) *fault
 	t.Cleanup(func() { require.NoError(t, r.ctx.Close()) })
 	r.ch, err = r.ctx.CreateCompChannel()
 	require.NoError(t, err)
-	r.cq, err = r.ctx.CreateCQ(new(CQ), 100, r.ch)
+	r.cq, err = r.ctx.CreateCQ(new(CQ), 100, r.ch, 0)
 	require.NoError(t, err)
 	r.pd, err = r.ctx.AllocPD()
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ func (d *kernelDevice) maxInline(c rawContext, known int) (most int, err error) 
 		return 0, callError("ibv_alloc_pd", rc)
 	}
 	defer func() { err = errors.Join(err, callError("ibv_dealloc_pd", pd.dealloc())) }()
-	cq, _, rc := c.createCQ(1, 0, 0)
+	cq, _, rc := c.createCQ(1, 0, 0, 0)
 	if rc != 0 {
 		return 0, callError("ibv_create_cq", rc)
 	}

@@ -31,8 +31,8 @@ type ledgerCQ struct {
 // hiddenSlack is how much larger than asked for the device's CQ is made, as it reports requests that the poller does not see.
 const hiddenSlack = 1024
 
-func (cq *ledgerCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel) error {
-	return cq.kernelCQ.create(c, owner, withSlack(c, cqe), ch, cq)
+func (cq *ledgerCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, vector int) error {
+	return cq.kernelCQ.create(c, owner, withSlack(c, cqe), ch, vector, cq)
 }
 
 func withSlack(c *kernelContext, cqe int) int { return min(cqe+hiddenSlack, max(cqe, c.attr.MaxCQE)) }

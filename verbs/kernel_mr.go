@@ -76,7 +76,7 @@ func checkIova(addr uintptr, iova uint64) error {
 // regError explains two errnos of registration that say little.
 func (c *kernelContext) regError(call string, rc int, n int, access AccessFlags) error {
 	err := callError(call, rc)
-	if access&AccessOnDemand != 0 && errors.Is(err, syscall.EINVAL) && !c.c.hasODP() {
+	if access&AccessOnDemand != 0 && errors.Is(err, syscall.EINVAL) && !c.hasODP() {
 		return fmt.Errorf("%w: the device has no on-demand paging: %w", ErrNotSupported, err)
 	}
 	var lim unix.Rlimit

@@ -42,9 +42,9 @@ func (c *siwContext) Close() error {
 }
 
 // CreateCQ makes a completion queue.
-func (c *siwContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (ProviderCQ, error) {
+func (c *siwContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vector int) (ProviderCQ, error) {
 	cq := &ledgerCQ{unsolicited: c.faults.has(siwNeverSolicited)}
-	if err := cq.create(c.kernelContext, owner, cqe, ch); err != nil {
+	if err := cq.create(c.kernelContext, owner, cqe, ch, vector); err != nil {
 		return nil, err
 	}
 	return cq, nil

@@ -42,7 +42,7 @@ func offsetPlan(page int) (before []int, across int) {
 // reserveOffset makes the CQ, in a context that has nothing else. Where it fails, 0, things are as they were.
 func reserveOffset(c rawContext) rawCQ {
 	create := func(cqe int) rawCQ {
-		cq, _, _ := c.createCQ(cqe, 0, 0) // 0 if it fails
+		cq, _, _ := c.createCQ(cqe, 0, 0, 0) // 0 if it fails
 		return cq
 	}
 	before, across := offsetPlan(os.Getpagesize())

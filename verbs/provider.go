@@ -42,8 +42,9 @@ type ProviderContext interface {
 	Ops() OpSet
 	AllocPD() (ProviderPD, error)
 	CreateCompChannel() (ProviderCompChannel, error)
-	// CreateCQ makes a CQ of at least cqe entries whose events go to ch.
-	CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel) (ProviderCQ, error)
+	// CreateCQ makes a CQ of at least cqe entries whose events go to ch. The device interrupts on the completion vector, which
+	// is below NumCompVectors of its attributes.
+	CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vector int) (ProviderCQ, error)
 	// WaitEvent waits for the next asynchronous event. It returns ctx.Err() when ctx is done and ErrClosed when the
 	// context is closed.
 	WaitEvent(ctx context.Context) (AsyncEvent, error)

@@ -14,6 +14,11 @@ type ProviderKernelDevice interface {
 	KernelName() string
 }
 
+// ProviderExtendedQuerier is a ProviderContext of a device with extended attributes.
+type ProviderExtendedQuerier interface {
+	QueryDeviceEx() (DeviceAttrEx, error)
+}
+
 // ProviderGIDTable is a ProviderContext of a device with GIDs and partition keys.
 type ProviderGIDTable interface {
 	// QueryGID returns the entry, or ErrNoGID if it is empty. The port exists, and the index is within its table.

@@ -39,7 +39,8 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	struct obj *h = channel ? obj_get("ibv_create_cq", K_CHANNEL, channel) : NULL;
 	struct cq *q;
 
-	if (!err && (!c || (channel && !h) || cqe < 1 || cqe > c->dev->attr.orig_attr.max_cqe || vector != 0))
+	if (!err && (!c || (channel && !h) || cqe < 1 || cqe > c->dev->attr.orig_attr.max_cqe || vector < 0 ||
+		vector >= context->num_comp_vectors))
 		err = EINVAL;
 	if (err)
 		return end_ptr(NULL, err);

@@ -86,6 +86,7 @@ void fake_reset_devices(void) {
 				IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD;
 		d->attr.device_cap_flags_ex = a->device_cap_flags;
 		d->attr.phys_port_cnt_ex = 1;
+		d->vectors = 1;
 		if (i == 0) {
 			d->attr.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
 			d->attr.odp_caps.per_transport_caps.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
@@ -265,7 +266,7 @@ struct ibv_context *ctx_open(struct dev *d, bool own) {
 	c->pub.context.device = &d->pub;
 	c->pub.context.cmd_fd = eventfd(0, EFD_CLOEXEC);
 	c->pub.context.async_fd = c->async.fd;
-	c->pub.context.num_comp_vectors = 1;
+	c->pub.context.num_comp_vectors = d->vectors;
 	c->pub.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	pthread_mutex_init(&c->pub.context.mutex, NULL);
 	c->pub.context.ops.alloc_mw = fake_alloc_mw;

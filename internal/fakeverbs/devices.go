@@ -25,6 +25,11 @@ type Attr struct {
 	LocalCAAckDelay                      uint8
 	ODPGeneral                           uint64
 	ODPRC, ODPUC, ODPUD                  uint32
+
+	NumCompVectors                                       int // of contexts that are opened from now on
+	MaxEERdAtom, MaxEEInitRdAtom, MaxEE, MaxRDD          int
+	MaxRawIPv6QP, MaxRawEthyQP, MaxFMR, MaxMapPerFMR     int
+	MaxMcastGrp, MaxMcastQPAttach, MaxTotalMcastQPAttach int
 }
 
 // DeviceAttr returns the attributes of a device.
@@ -33,6 +38,10 @@ func DeviceAttr(dev int) Attr { return cAttr(dev) }
 // SetDeviceAttr sets them, until Reset.
 func SetDeviceAttr(dev int, a Attr) { cSetAttr(dev, a) }
 
+// SetExtended sets the extended attributes of a device to first, first+1, ..., in the order of struct ibv_device_attr_ex from
+// completion_timestamp_mask on, until Reset. Each number is cut to the size of its attribute.
+func SetExtended(dev int, first uint64) { cSetExtended(dev, first) }
+
 // Port are attributes of a port, named as in struct ibv_port_attr.
 type Port struct {
 	State, MaxMTU, ActiveMTU                            int
@@ -40,6 +49,10 @@ type Port struct {
 	CapFlags, MaxMsgSize                                uint32
 	LID, SMLID                                          uint16
 	LMC, ActiveWidth, ActiveSpeed, PhysState, LinkLayer uint8
+
+	CapFlags2                                           uint16
+	BadPKeyCntr, QKeyViolCntr                           uint32
+	MaxVLNum, SMSL, SubnetTimeout, InitTypeReply, Flags uint8
 }
 
 // PortAttr returns the attributes of a port, 1 or 2; the second is there if PhysPortCnt says so.

@@ -96,6 +96,7 @@ struct dev {
 	int index;
 	__be64 guid;
 	struct ibv_device_attr_ex attr;
+	int vectors; // num_comp_vectors of contexts
 	struct ibv_port_attr port[FAKE_PORTS];
 	struct fake_gid gid[FAKE_GIDS];
 	int gids;

@@ -44,12 +44,12 @@ type cq struct {
 	in  *verbs.CQ
 }
 
-func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel) (verbs.ProviderCQ, error) {
+func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
 	to, err := verbs.Own[*channel](ch)
 	if err != nil {
 		return nil, err
 	}
-	in, err := c.in.CreateCQ(verbs.CQConfig{CQE: cqe, Channel: to.in})
+	in, err := c.in.CreateCQ(verbs.CQConfig{CQE: cqe, Channel: to.in, CompVector: vector})
 	if err != nil {
 		return nil, err
 	}

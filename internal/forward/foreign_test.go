@@ -94,7 +94,7 @@ func TestForeignObjects(t *testing.T) {
 }
 
 func giveForeign(t *testing.T, own, other *rig, requireForeign func(err error, what string)) {
-	_, err := own.ctx.Provider().CreateCQ(nil, 1, other.ch.Provider())
+	_, err := own.ctx.Provider().CreateCQ(nil, 1, other.ch.Provider(), 0)
 	requireForeign(err, "channel")
 
 	good := verbs.ProviderQPConfig{SendCQ: own.cq.Provider(), RecvCQ: own.cq.Provider(), Type: verbs.QPTypeRC,

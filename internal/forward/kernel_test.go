@@ -108,3 +108,25 @@ func TestSRQWithoutQuery(t *testing.T) {
 	require.GreaterOrEqual(t, attrs[0].MaxSGE, 2)
 	require.Equal(t, attrs[0], attrs[1])
 }
+
+// TestAttributesKernel: extended attributes and the vectors of completions are those of the device below.
+func TestAttributesKernel(t *testing.T) {
+	fakeverbs.Start(t)
+	a := fakeverbs.DeviceAttr(fakeverbs.Fake0)
+	a.NumCompVectors = 4
+	fakeverbs.SetDeviceAttr(fakeverbs.Fake0, a)
+	fakeverbs.SetExtended(fakeverbs.Fake0, 7)
+	bare, err := verbs.DeviceByName("fake0")
+	require.NoError(t, err)
+	ctx, err := wrap(t, wrap(t, bare)).Open()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ctx.CloseAll()) }()
+	ex, err := ctx.QueryDeviceEx()
+	require.NoError(t, err)
+	require.EqualValues(t, 8, ex.HCACoreClock)
+	_, err = ctx.CreateCQ(verbs.CQConfig{CompVector: 3})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, fakeverbs.Args("ibv_create_cq")[4])
+	_, err = ctx.CreateCQ(verbs.CQConfig{CompVector: 4})
+	require.ErrorIs(t, err, verbs.ErrInvalid)
+}
