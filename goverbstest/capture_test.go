@@ -68,16 +68,13 @@ func TestCapture(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "captures")
 	got := judge(t, func(tb testing.TB) {
 		nw := goverbstest.New(tb, goverbstest.Options{CaptureDir: dir})
-		server, client := connect(tb, nw)
-		send(tb, client, server, "what a failed test has sent")
-		client.close(tb)
-		server.close(tb)
+		exchange(tb, nw, "what a failed test has sent")
 		tb.Errorf("wrong")
 	})
 	require.Equal(t, []string{"wrong"}, got.errors)
 	name := requireFiles(t, dir, 1)[0]
 	require.Equal(t, []string{"goverbstest: the connections of this test, for Wireshark or tshark: " + name}, got.logs)
-	require.Regexp(t, `/TestCapture-\d+\.pcapng$`, name)
+	require.Regexp(t, `/Test_of_captures-\d+\.pcapng$`, name)
 	require.Contains(t, payloads(t, name), "what a failed test has sent")
 	require.Equal(t, "0x00 0x03", opcodes(t, name), "the Write that opens the connection, and the Send")
 }

@@ -14,7 +14,7 @@
 //
 // The program under test gets a [verbs.Device] and an address, "host:port" with any host; the rest is as on a real device. So the
 // program should take its device as an argument. For a program that looks it up by name, Options.Register lists the NICs in
-// verbs.Devices.
+// verbs.Devices. [Network.Pair] gives two connected endpoints in one call.
 //
 // # Faults
 //

@@ -3,7 +3,8 @@
 package goverbstest_test
 
 import (
-	"bytes"
+	"context"
+	"errors"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/goverbstest"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/siw/siwtest"
@@ -23,12 +25,10 @@ func TestBubble(t *testing.T) {
 			l.Delay(time.Second)
 			l.Split(3)
 		}})
-		server, client := connect(t, nw)
+		client, server := nw.Pair(t, cm.EndpointConfig{}, cm.EndpointConfig{})
 		began := time.Now()
 		send(t, client, server, "slow")
 		require.Equal(t, time.Second, time.Since(began))
-		client.close(t)
-		server.close(t)
 	})
 }
 
@@ -41,7 +41,7 @@ func TestStalledAtTheEnd(t *testing.T) {
 			connect(tb, nw)
 			nw.Links()[0].Stall()
 		})
-		require.Contains(t, got.error(t), "10 handles were not closed")
+		require.Contains(t, got.error(t), "14 handles were not closed")
 		require.Less(t, time.Since(began), time.Minute)
 	})
 }
@@ -49,26 +49,31 @@ func TestStalledAtTheEnd(t *testing.T) {
 // A stalled connection goes on as if nothing had been; a cut one fails on both sides.
 func TestStallAndCut(t *testing.T) {
 	nw := goverbstest.New(t, goverbstest.Options{})
-	server, client := connect(t, nw)
+	client, server := nw.Pair(t, cm.EndpointConfig{}, cm.EndpointConfig{})
 	link := nw.Links()[0]
 	before := link.ToListener.Written()
 	link.Stall()
-	arrived := make(chan []byte, 1)
+	arrived := make(chan bool, 1)
 	go func() {
 		for link.ToListener.Written() == before {
 			time.Sleep(time.Millisecond)
 		}
-		arrived <- bytes.Clone(server.mr.Bytes()[:10])
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		_, err := server.Recv(ctx, nil)
+		arrived <- !errors.Is(err, context.DeadlineExceeded)
 		link.Resume()
 	}()
-	send(t, client, server, "in spite of the stall")
-	require.Equal(t, make([]byte, 10), <-arrived, "it was on its way")
+	require.NoError(t, client.Send(t.Context(), []byte("in spite of the stall")))
+	require.False(t, <-arrived, "it was on its way")
+	p := make([]byte, 100)
+	wc, err := server.Recv(t.Context(), p)
+	require.NoError(t, err)
+	require.Equal(t, "in spite of the stall", string(p[:wc.ByteLen]))
 
 	link.Cut()
-	for _, s := range []*side{server, client} {
-		<-s.id.Done()
-		require.ErrorIs(t, s.qp.Err(), syscall.ECONNRESET)
+	for _, ep := range []*cm.Endpoint{client, server} {
+		<-ep.ID().Done()
+		require.ErrorIs(t, ep.ID().Err(), syscall.ECONNRESET)
 	}
-	server.close(t)
-	client.close(t)
 }

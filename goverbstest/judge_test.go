@@ -24,12 +24,18 @@ type trial struct {
 }
 
 // errFatal ends a trial.
-var errFatal = fmt.Errorf("Fatalf was called")
+var errFatal = fmt.Errorf("FailNow was called")
 
 // judge runs a test to its end and returns what it has reported.
 func judge(t *testing.T, test func(tb testing.TB)) *trial {
 	t.Helper()
 	tr := &trial{TB: t, dir: t.TempDir()}
+	tr.run(test)
+	return tr
+}
+
+// run runs a test and its cleanups.
+func (tr *trial) run(test func(tb testing.TB)) {
 	func() {
 		defer func() {
 			if r := recover(); r != nil && r != errFatal {
@@ -41,15 +47,21 @@ func judge(t *testing.T, test func(tb testing.TB)) *trial {
 	for _, f := range slices.Backward(tr.cleanups) {
 		f()
 	}
-	return tr
 }
 
+func (tr *trial) Helper()                      {}
 func (tr *trial) TempDir() string              { return tr.dir }
+func (tr *trial) Name() string                 { return "Test/of captures" }
 func (tr *trial) Failed() bool                 { return tr.failed }
 func (tr *trial) Cleanup(f func())             { tr.cleanups = append(tr.cleanups, f) }
 func (tr *trial) Logf(format string, a ...any) { tr.logs = append(tr.logs, fmt.Sprintf(format, a...)) }
 func (tr *trial) Fatalf(format string, a ...any) {
 	tr.Errorf(format, a...)
+	tr.FailNow()
+}
+
+func (tr *trial) FailNow() {
+	tr.failed = true
 	panic(errFatal)
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,11 +61,11 @@ func TestLeakedHandles(t *testing.T) {
 		want []string
 	}{
 		{"connection", func(tb testing.TB, nw *goverbstest.Network) { connect(tb, nw) }, []string{
-			"10 handles were not closed", "1 x cm.ID created at", "1 x QP created at", "1 x MR created at", "goverbstest_test.newSide"}},
+			"14 handles were not closed", "cm.Endpoint created at", "QP created at", "MR created at", "goverbstest_test.connect"}},
 		{"half", func(tb testing.TB, nw *goverbstest.Network) {
-			server, _ := connect(tb, nw)
-			server.close(tb)
-		}, []string{"5 handles"}},
+			client, _ := connect(tb, nw)
+			closeAll(tb, client)
+		}, []string{"7 handles"}},
 		{"context", func(tb testing.TB, nw *goverbstest.Network) {
 			_, err := nw.Device(1).Open()
 			require.NoError(tb, err)
@@ -154,21 +155,21 @@ func TestForeignGoroutines(t *testing.T) {
 func TestGoroutinesOfNICs(t *testing.T) {
 	got := judge(t, func(tb testing.TB) {
 		nw := goverbstest.New(tb, goverbstest.Options{})
-		server, client := connect(tb, nw)
+		client, server := connect(tb, nw)
+		big, err := client.PD().AllocMR(1<<20, 0) // more than the network holds
+		require.NoError(tb, err)
 		nw.Links()[0].Stall()
 		part := judge(t, func(tb testing.TB) {
 			goverbstest.New(tb, goverbstest.Options{})
-			sge, err := client.mr.SGE(0, client.mr.Len())
-			require.NoError(tb, err)
-			for range client.qp.Cap().MaxSendWR { // more than the network holds
-				_, err := client.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGL: []verbs.SGE{sge}}})
-				require.NoError(tb, err)
-			}
+			ctx, cancel := context.WithTimeout(tb.Context(), time.Millisecond)
+			defer cancel()
+			_, err := client.Do(ctx, verbs.Send(verbs.SGE{Addr: big.Addr(), Length: uint32(big.Len()), LKey: big.LKey()}))
+			require.ErrorIs(tb, err, context.DeadlineExceeded)
 		})
 		require.Empty(tb, part.errors)
 		nw.Links()[0].Cut()
-		client.close(tb)
-		server.close(tb)
+		require.NoError(tb, big.Close())
+		closeAll(tb, client, server)
 	})
 	require.Empty(t, got.errors)
 }
@@ -207,6 +208,38 @@ func TestSeveralNetworks(t *testing.T) {
 		require.Contains(t, got.error(t), "1 handles were not closed")
 		require.NoError(t, open.Close(), "it has been closed")
 	})
+}
+
+// A pair closes itself, also one NIC with itself, and one that the test has closed.
+func TestPair(t *testing.T) {
+	for n := 1; n <= 3; n++ {
+		got := judge(t, func(tb testing.TB) {
+			nw := goverbstest.New(tb, goverbstest.Options{NICs: n})
+			a, b := nw.Pair(tb, cm.EndpointConfig{Memory: 8}, cm.EndpointConfig{})
+			require.Equal(tb, nw.Device(min(1, n-1)), a.Context().Device())
+			require.Equal(tb, nw.Device(0), b.Context().Device())
+			require.NotNil(tb, a.MR())
+			send(tb, a, b, "there")
+			send(tb, b, a, "back")
+			closeAll(tb, a)
+		})
+		require.Empty(t, got.errors)
+	}
+}
+
+// If a pair cannot be made, the test says why at once, and nothing is left.
+func TestPairFails(t *testing.T) {
+	for _, c := range []struct{ dial, accept int }{{-1, 0}, {0, -1}} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			text := judge(t, func(tb testing.TB) {
+				goverbstest.New(tb, goverbstest.Options{}).Pair(tb, cm.EndpointConfig{Memory: c.dial}, cm.EndpointConfig{Memory: c.accept})
+			}).error(t)
+			require.Contains(t, text, "goverbstest: Pair: ")
+			require.Contains(t, text, "memory of -1")
+			require.Less(t, time.Since(began), time.Second)
+		})
+	}
 }
 
 func TestInvalidOptions(t *testing.T) {
