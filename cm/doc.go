@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // Package cm makes connections. Addresses are those of the IP network. While a connection is made, each side can send some
-// private data to the other. The package follows librdmacm: an [ID] is one connection, and a [Listener] accepts [Request]s.
+// private data to the other.
+//
+// An [Endpoint] is a connection with everything that it needs: one call dials or accepts it.
+//
+//	ep, err := cm.DialEndpoint(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{})
+//	err = ep.Send(ctx, []byte("hello"))
+//	wc, err := ep.Recv(ctx, buf)    // buf[:wc.ByteLen] is the answer
+//	err = ep.Shutdown(ctx)
+//	err = ep.Close()
+//
+//	ln, err := cm.Listen(ctx, ":7306", cm.Config{Device: dev})
+//	ep, err := ln.AcceptEndpoint(ctx, cm.EndpointConfig{})
+//
+// # Connections
+//
+// Below it the package follows librdmacm: an [ID] is one connection, and a [Listener] accepts [Request]s.
 //
 // The active side:
 //
@@ -27,7 +42,10 @@
 //   - kernel siw delivers them if the peer sends nothing. If data from the peer are on their way, some can be lost, because the
 //     kernel then resets the stream.
 //
-// To lose nothing on any device, have the peer's program confirm that it has everything before the connection is ended.
+// To lose nothing on any device, call [Endpoint.Shutdown], or have the peer's program confirm that it has everything before the
+// connection is ended.
+//
+// # Devices
 //
 // A device with a connection manager of its own, such as the user-space siw, implements [Provider]; one that wraps another
 // device implements it by calls of this package, or leaves it to that device. For devices of the kernel

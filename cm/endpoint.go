@@ -60,6 +60,9 @@ type Endpoint struct {
 	shut  atomic.Bool    // Shutdown has been called
 	dirty atomic.Bool    // a message or Write has completed after the last Read or atomic that has
 
+	private []byte // the peer's private data
+	fence   fence
+
 	out  atomic.Int64  // requests whose completions have not been dispatched
 	idle chan struct{} // holds a token when out has become 0
 
@@ -105,6 +108,9 @@ type EndpointConfig struct {
 	// AccessLocalWrite is added. The peer needs its verbs.Remote.
 	Memory int
 	Access verbs.AccessFlags
+	// Offer tells the peer about the memory: the private data begin with its verbs.Remote, which takes verbs.RemoteLen bytes,
+	// for verbs.ParseRemote. Those of Param follow.
+	Offer bool
 
 	// MessageSize is the largest message of Send and Recv in bytes (0 = DefaultMessageSize). Messages is the number of
 	// messages that Recv has buffers for, and of those that can be in Send at a time (0 = DefaultMessages, None = no
@@ -112,8 +118,8 @@ type EndpointConfig struct {
 	MessageSize, Messages int
 
 	// Prepare is called when everything has been made and receives can be posted, before the endpoint connects (nil = nothing).
-	// It can post receives with memory of the caller's (Endpoint.PostRecv), and change p, for example set private data that
-	// tell the peer about Endpoint.MR. An error ends the attempt.
+	// It can post receives with memory of the caller's (Endpoint.PostRecv) and change p, for example set private data that
+	// depend on what has been made. An error ends the attempt.
 	Prepare func(ep *Endpoint, p *ConnParam) error
 }
 
@@ -171,6 +177,9 @@ func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 	if err := id.Connect(ctx, e.qp, param); err != nil {
 		return nil, and(takenError{err}, e.Close())
 	}
+	if err := e.takeFence(); err != nil {
+		return nil, and(err, e.Close())
+	}
 	return e, nil
 }
 
@@ -187,6 +196,9 @@ func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endp
 		return nil, opError(op, address, and(err, e.Close()))
 	}
 	e.show()
+	if err := e.takeFence(); err != nil {
+		return nil, opError(op, address, and(err, e.Close()))
+	}
 	e.id.whenDone(e.end)
 	return e, nil
 }
@@ -243,10 +255,15 @@ func (e *Endpoint) make(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *En
 		return err
 	}
 	e.show()
-	if cfg.Prepare != nil {
-		return cfg.Prepare(e, param)
+	if cfg.Offer {
+		param.PrivateData = append(e.mr.Remote().Append(nil), param.PrivateData...)
 	}
-	return nil
+	if cfg.Prepare != nil {
+		if err := cfg.Prepare(e, param); err != nil {
+			return err
+		}
+	}
+	return e.offerFence(param)
 }
 
 // fill sets defaults and checks what belongs together. It returns the depths of the two queues that the endpoint uses.
@@ -268,6 +285,9 @@ func (cfg *EndpointConfig) fill(vctx *verbs.Context) (sends, recvs int, err erro
 	}
 	if cfg.MR != nil && cfg.MR.PD() != cfg.PD {
 		return 0, 0, fmt.Errorf("%w: MR and PD", verbs.ErrForeign)
+	}
+	if cfg.Offer && cfg.MR == nil && cfg.Memory == 0 {
+		return 0, 0, fmt.Errorf("%w: Offer without memory", verbs.ErrInvalid)
 	}
 	if cfg.MessageSize == 0 {
 		cfg.MessageSize = DefaultMessageSize
@@ -355,13 +375,8 @@ func (e *Endpoint) Dispatcher() *verbs.Dispatcher { return e.d }
 // MR returns the memory of the endpoint, nil if it has none.
 func (e *Endpoint) MR() *verbs.MR { return e.mr }
 
-// PrivateData returns the private data of the peer, nil before the endpoint is connected.
-func (e *Endpoint) PrivateData() []byte {
-	if e.id == nil {
-		return nil
-	}
-	return e.id.PrivateData()
-}
+// PrivateData returns the private data of the peer, as [ID.PrivateData] does, but without those of the peer's Endpoint ([FenceLen]).
+func (e *Endpoint) PrivateData() []byte { return e.private }
 
 func (e *Endpoint) opError(op string, err error) error {
 	if e.id == nil {

@@ -25,16 +25,20 @@ func (e *Endpoint) noteSent(op verbs.WCOpcode) {
 // messages have completed receives, which the peer's program can poll also after the end. This needs nothing of the peer's program.
 //
 // On InfiniBand and RoCE a completion says that already. On iWARP, Shutdown sends a Read of 0 bytes behind the last request: the peer's
-// device answers it after everything before it (RFC 5040 section 5.5).
+// device answers it after everything before it (RFC 5040 section 5.5). One device does not always answer it: kernel siw, while it
+// sends. An Endpoint on kernel siw therefore has 8 bytes that its peer reads instead, and tells an Endpoint on the other side by
+// [FenceLen] bytes at the end of its private data. A program on kernel siw that has no Endpoint should send nothing while its
+// peer is in Shutdown.
 //
-// Messages of the peer that arrive meanwhile can be taken by Recv, before and after the end; those that the peer sends later are lost.
-// So each side confirms what it has sent itself. If both sides send until the end, their protocol should say which of them calls
-// Shutdown, or each should wait for the last message of the other. The other side gets io.EOF from Recv and calls Close.
+// Shutdown confirms one direction: what this side has sent. Messages of the peer that arrive meanwhile can be taken by Recv, before
+// and after the end; those that it sends later are lost. So the side that has sent the last message calls Shutdown. The other
+// side leaves the connection open until then: it calls Recv until that returns io.EOF, and then Close. If it closes earlier,
+// Shutdown cannot know what has arrived.
 //
 // When ctx is done before that, the connection has not ended, and Shutdown can be called again; Do and Send are refused from the
-// first call on. If the connection ended before Shutdown could confirm, the error has the reason, and it is not known what has
-// arrived; if there was nothing to confirm, it is nil. If the connection allows no Reads (ID.Depths), and there is something to
-// confirm, the error Is verbs.ErrNotSupported.
+// first call on. If the connection has ended before Shutdown could confirm, the error has the reason (io.EOF if the peer
+// disconnected), and it is not known what has arrived; if there was nothing to confirm, it is nil. If the connection allows no
+// Reads (ID.Depths), and there is something to confirm, the error Is verbs.ErrNotSupported.
 func (e *Endpoint) Shutdown(ctx context.Context) error {
 	const op = "Shutdown"
 	if !e.node.Enter() {
@@ -74,7 +78,7 @@ func (e *Endpoint) confirm(ctx context.Context) error {
 	if ord, _ := e.id.Depths(); ord == 0 {
 		return fmt.Errorf("%w: the connection allows no Reads, so what was sent cannot be confirmed", verbs.ErrNotSupported)
 	}
-	c, n, err := e.post(ctx, -1, []verbs.SendWR{verbs.Read(verbs.Remote{RKey: 1})})
+	c, n, err := e.post(ctx, -1, []verbs.SendWR{e.fence.read()})
 	if n == 0 {
 		return err
 	}

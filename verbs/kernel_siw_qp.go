@@ -45,6 +45,9 @@ func (pd *siwPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 	return q, q.cap, nil
 }
 
+// AnswersEmptyReads implements ProviderQPEmptyReads: siw answers them wrongly while it sends.
+func (q *siwQP) AnswersEmptyReads() bool { return !q.faults.has(siwReadOfNothing) }
+
 // Query asks the kernel, for the little that siw tells.
 func (q *siwQP) Query() (QPAttr, error) {
 	if !q.faults.has(siwQueryUnreliable) {

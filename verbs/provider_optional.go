@@ -117,3 +117,9 @@ type ProviderQPLimiter interface {
 	// Moved to RTS.
 	SetDepths(ord, ird int)
 }
+
+// ProviderQPEmptyReads is a ProviderQP of a device that may answer a Read of 0 bytes of the peer wrongly. Without this interface a
+// device answers it after everything before it, as every Read.
+type ProviderQPEmptyReads interface {
+	AnswersEmptyReads() bool
+}

@@ -10,9 +10,10 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 
 	"github.com/goverbs/goverbs/cm"
@@ -58,93 +59,39 @@ func run(ctx context.Context, device, listen string) error {
 
 // receive accepts a connection, sends the peer the address and key of its memory, and prints what arrives there.
 func receive(ctx context.Context, ln *cm.Listener) error {
-	req, err := ln.Accept(ctx)
+	ep, err := ln.AcceptEndpoint(ctx, cm.EndpointConfig{Memory: 4096, Access: verbs.AccessRemoteWrite, Offer: true})
 	if err != nil {
 		return err
 	}
-	mr, cq, qp, err := resources(req.Context(), verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	defer ep.Close()
+	wc, err := ep.Recv(ctx, nil) // the immediate is a message without data
 	if err != nil {
 		return err
 	}
-	if err := req.BindQP(qp); err != nil {
+	fmt.Printf("%v: %d bytes, immediate %d: %q\n", wc.Opcode, wc.ByteLen, wc.Imm, ep.MR().Bytes()[:wc.ByteLen])
+	if _, err := ep.Recv(ctx, nil); !errors.Is(err, io.EOF) {
 		return err
 	}
-	if _, err := qp.PostRecv([]verbs.RecvWR{{}}); err != nil { // the immediate consumes it
-		return err
-	}
-	where := binary.BigEndian.AppendUint64(nil, mr.Addr())
-	where = binary.BigEndian.AppendUint32(where, mr.RKey())
-	id, err := req.Accept(ctx, qp, cm.ConnParam{PrivateData: where})
-	if err != nil {
-		return err
-	}
-	defer id.Close()
-
-	wcs := make([]verbs.WC, 1)
-	if _, err := cq.Wait(ctx, wcs); err != nil {
-		return err
-	}
-	if err := wcs[0].Err(); err != nil {
-		return err
-	}
-	fmt.Printf("%v: %d bytes, immediate %d: %q\n", wcs[0].Opcode, wcs[0].ByteLen, wcs[0].Imm, mr.Bytes()[:wcs[0].ByteLen])
 	return nil
 }
 
 // write connects and writes text to the memory of the peer.
 func write(ctx context.Context, address string, cfg cm.Config, text string) error {
-	id, err := cm.Resolve(ctx, address, cfg)
+	ep, err := cm.DialEndpoint(ctx, address, cfg, cm.EndpointConfig{Memory: 4096})
 	if err != nil {
 		return err
 	}
-	defer id.Close()
-	mr, cq, qp, err := resources(id.Context(), 0)
+	defer ep.Close()
+	to, err := verbs.ParseRemote(ep.PrivateData())
 	if err != nil {
 		return err
 	}
-	if err := id.Connect(ctx, qp, cm.ConnParam{}); err != nil {
-		return err
-	}
-	where := id.PrivateData()
-	if len(where) < 12 { // it can be longer: InfiniBand pads private data with zeros
-		return fmt.Errorf("private data of %d bytes", len(where))
-	}
-	sge, err := mr.SGE(0, copy(mr.Bytes(), text))
+	sge, err := ep.MR().SGE(0, copy(ep.MR().Bytes(), text))
 	if err != nil {
 		return err
 	}
-	_, err = qp.PostSend([]verbs.SendWR{{
-		Opcode:     verbs.WRRDMAWriteWithImm,
-		Flags:      verbs.SendSignaled,
-		SGL:        []verbs.SGE{sge},
-		RemoteAddr: binary.BigEndian.Uint64(where),
-		RKey:       binary.BigEndian.Uint32(where[8:]),
-		Imm:        7306,
-	}})
-	if err != nil {
+	if _, err := ep.Do(ctx, verbs.WriteImm(to, 7306, sge)); err != nil {
 		return err
 	}
-	wcs := make([]verbs.WC, 1)
-	if _, err := cq.Wait(ctx, wcs); err != nil {
-		return err
-	}
-	return wcs[0].Err()
-}
-
-// resources makes a region of 4,096 bytes, a CQ and a QP. They live as long as the process.
-func resources(ctx *verbs.Context, access verbs.AccessFlags) (*verbs.MR, *verbs.CQ, *verbs.QP, error) {
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	mr, err := pd.AllocMR(4096, access)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	cq, err := ctx.CreateCQ(verbs.CQConfig{})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
-	return mr, cq, qp, err
+	return ep.Shutdown(ctx) // returns when the text has arrived
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package cm_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/lifetime"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// endpoints connects two endpoints.
+func (b *bench) endpoints(active, passive cm.EndpointConfig) (a, p *cm.Endpoint) {
+	b.Helper()
+	accepted := make(chan error, 1)
+	go func() {
+		var err error
+		p, err = b.ln.AcceptEndpoint(soon(b.T), passive)
+		accepted <- err
+	}()
+	a, err := cm.DialEndpoint(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx}, active)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, a.Close()) })
+	require.NoError(b, b.outcome(accepted))
+	b.Cleanup(func() { require.NoError(b, p.Close()) })
+	return a, p
+}
+
+// TestKernelEndpoint: messages and Writes arrive, and Shutdown reads from the peer if that is the only confirmation.
+func TestKernelEndpoint(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		fakeverbs.Loopback(true)
+		ctx := soon(b.T)
+		a, p := b.endpoints(cm.EndpointConfig{Param: cm.ConnParam{PrivateData: []byte("question")}},
+			cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteWrite, Offer: true, Param: cm.ConnParam{PrivateData: []byte("answer")}})
+		require.Equal(b, "question", string(p.PrivateData()[:8]))
+		to, err := verbs.ParseRemote(a.PrivateData())
+		require.NoError(b, err)
+		require.Equal(b, p.MR().Remote(), to)
+		require.Equal(b, "answer", string(a.PrivateData()[verbs.RemoteLen:][:6]))
+		if b.iwarp() { // InfiniBand pads private data
+			require.Len(b, p.PrivateData(), 8, "without those of the endpoint")
+			require.Len(b, a.PrivateData(), verbs.RemoteLen+6)
+			require.Len(b, p.ID().PrivateData(), 8+cm.FenceLen)
+		}
+		buf := make([]byte, 8)
+		require.NoError(b, a.Send(ctx, []byte("message")))
+		wc, err := p.Recv(ctx, buf)
+		require.NoError(b, err)
+		require.Equal(b, "message", string(buf[:wc.ByteLen]))
+		mr, err := a.PD().AllocMR(8, 0)
+		require.NoError(b, err)
+		defer func() { require.NoError(b, mr.Close()) }()
+		copy(mr.Bytes(), "contents")
+		sge, err := mr.SGE(0, 8)
+		require.NoError(b, err)
+		_, err = a.Do(ctx, verbs.Write(to, sge))
+		require.NoError(b, err)
+		require.Equal(b, "contents", string(p.MR().Bytes()))
+
+		require.NoError(b, a.Shutdown(ctx))
+		var reads []fakeverbs.WR
+		for _, wr := range fakeverbs.Posted() {
+			if wr.Opcode == uint32(verbs.WRRDMARead) {
+				reads = append(reads, wr)
+			}
+		}
+		if !b.iwarp() {
+			require.Empty(b, reads)
+		} else {
+			require.Len(b, reads, 1)
+			require.NotZero(b, reads[0].SGEs[0].Length, "siw answers a Read of 0 bytes wrongly")
+		}
+		_, err = p.Recv(ctx, buf)
+		require.ErrorIs(b, err, io.EOF)
+		require.NoError(b, a.Shutdown(ctx), "again")
+		require.NoError(b, p.Shutdown(ctx), "there was nothing to confirm")
+	})
+}
+
+// TestKernelEndpointPortTaken: librdmacm may choose a local port that is in use.
+func TestKernelEndpointPortTaken(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		dial := func(cfg cm.Config, ecfg cm.EndpointConfig) error {
+			ctx, cancel := context.WithCancel(soon(b.T))
+			accepted := make(chan error, 1)
+			go func() {
+				p, err := b.ln.AcceptEndpoint(ctx, cm.EndpointConfig{})
+				accepted <- errors.Join(err, p.Close())
+			}()
+			cfg.Context = b.vctx
+			ep, err := cm.DialEndpoint(soon(b.T), b.ln.Addr().String(), cfg, ecfg)
+			if err != nil {
+				cancel()
+				require.ErrorIs(b, b.outcome(accepted), context.Canceled)
+				return err
+			}
+			require.NoError(b, b.outcome(accepted))
+			cancel()
+			return ep.Close()
+		}
+		for _, errno := range []syscall.Errno{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL} {
+			before := fakeverbs.Calls("rdma_connect")
+			fakeverbs.Fail("rdma_connect", 1, errno)
+			require.NoError(b, dial(cm.Config{}, cm.EndpointConfig{}))
+			require.Equal(b, before+2, fakeverbs.Calls("rdma_connect"))
+			for nth := range 8 {
+				fakeverbs.Fail("rdma_connect", nth+1, errno)
+			}
+			require.ErrorIs(b, dial(cm.Config{}, cm.EndpointConfig{}), errno)
+			require.Equal(b, before+2+8, fakeverbs.Calls("rdma_connect"))
+		}
+		fakeverbs.Fail("rdma_connect", 1, syscall.EADDRINUSE)
+		require.ErrorIs(b, dial(cm.Config{Source: netip.MustParseAddrPort(b.ip + ":4791")}, cm.EndpointConfig{}), syscall.EADDRINUSE, "the port that was asked for")
+		fakeverbs.Fail("rdma_connect", 1, syscall.ECONNREFUSED)
+		require.ErrorIs(b, dial(cm.Config{}, cm.EndpointConfig{}), syscall.ECONNREFUSED)
+	})
+}
+
+// TestKernelEndpointStepFails: whichever call fails, the error says so and nothing is left open.
+func TestKernelEndpointStepFails(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		fakeverbs.Loopback(true)
+		cfg := cm.EndpointConfig{Memory: 64, Offer: true}
+		objects := func() int { return len(lifetime.Live()) }
+		failed := 0
+		for _, call := range []string{"rdma_resolve_addr", "rdma_resolve_route", "ibv_alloc_pd", "ibv_reg_mr", "ibv_reg_mr_iova2",
+			"ibv_create_comp_channel", "ibv_create_cq", "ibv_create_qp", "ibv_modify_qp", "rdma_init_qp_attr", "ibv_post_recv", "rdma_connect",
+			"rdma_accept"} {
+			for nth := 1; nth <= 4; nth++ {
+				before, c := objects(), fakeverbs.Live()
+				ctx, cancel := context.WithCancel(soon(b.T))
+				fakeverbs.Fail(call, nth, syscall.ENOMEM)
+				accepted := make(chan error, 1)
+				go func() {
+					p, err := b.ln.AcceptEndpoint(ctx, cfg)
+					if err != nil {
+						cancel() // the fake's active side waits for an answer
+					}
+					accepted <- errors.Join(err, p.Close())
+				}()
+				ep, err := cm.DialEndpoint(ctx, b.ln.Addr().String(), cm.Config{Context: b.vctx}, cfg)
+				cancel()
+				passive := b.outcome(accepted)
+				if err != nil || passive != nil {
+					failed++
+				}
+				require.NoError(b, ep.Close())
+				require.Equal(b, before, objects(), "%s, call %d: %v, %v", call, nth, err, passive)
+				b.until("librdmacm has freed its ids", func() bool {
+					now := fakeverbs.Live()
+					return now["id"] <= c["id"] && now["QP"] == c["QP"] && now["MR"] == c["MR"]
+				})
+			}
+		}
+		require.Greater(b, failed, 15)
+	})
+}
