@@ -56,7 +56,9 @@ type Endpoint struct {
 	d     *verbs.Dispatcher
 	qp    *verbs.QP
 	mr    *verbs.MR
-	undo  []func() error // closes what the endpoint has made, the last first
+	ownQP bool
+	ownCQ bool
+	undo  []func() error // closes what else the endpoint has made, the last first
 	shut  atomic.Bool    // Shutdown has been called
 	dirty atomic.Bool    // a message or Write has completed after the last Read or atomic that has
 
@@ -331,10 +333,10 @@ func (e *Endpoint) makeQueues(vctx *verbs.Context, cfg *EndpointConfig, sends, r
 		if err != nil {
 			return err
 		}
-		e.undo = append(e.undo, cq.Close)
 		if e.d, err = verbs.NewDispatcher(cq, verbs.DispatcherConfig{}); err != nil {
-			return err
+			return errors.Join(err, cq.Close())
 		}
+		e.ownCQ = true
 	}
 	if err := e.d.Reserve(sends + recvs); err != nil {
 		return err
@@ -344,7 +346,7 @@ func (e *Endpoint) makeQueues(vctx *verbs.Context, cfg *EndpointConfig, sends, r
 		if e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.d.CQ(), RecvCQ: e.d.CQ(), SRQ: cfg.SRQ, Cap: cfg.Cap}); err != nil {
 			return err
 		}
-		e.undo = append(e.undo, e.qp.Close)
+		e.ownQP = true
 	}
 	e.room = make(chan struct{}, sends)
 	for range sends {
@@ -406,9 +408,21 @@ func (e *Endpoint) Close() error {
 	}
 	// What was posted has been flushed into the CQ. Its completions let the calls in progress end. What these may have posted
 	// in the meantime is flushed too.
-	err = errors.Join(err, e.settle())
+	if err == nil {
+		err = e.settle(settleLimit)
+	}
+	if e.ownQP { // from here on what has not completed will not
+		err = errors.Join(err, e.qp.Close())
+	}
+	err = errors.Join(err, e.settle(time.Second))
+	if e.ownCQ { // the last resort for calls in progress
+		err = errors.Join(err, e.d.CQ().Close())
+	}
 	e.node.Drain(0)
-	err = errors.Join(err, e.settle(), e.id.Close())
+	if !e.ownCQ {
+		err = errors.Join(err, e.settle(settleLimit))
+	}
+	err = errors.Join(err, e.id.Close())
 	for _, undo := range slices.Backward(e.undo) {
 		err = errors.Join(err, undo())
 	}
@@ -419,9 +433,9 @@ func (e *Endpoint) Close() error {
 // settleLimit bounds the wait for completions of a QP that has been drained.
 const settleLimit = 10 * time.Second
 
-// settle waits until the completions of all requests have been dispatched. The QP is in the error state.
-func (e *Endpoint) settle() error {
-	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
+// settle waits until the completions of all requests have been dispatched. The QP is in the error state, or closed.
+func (e *Endpoint) settle(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for e.out.Load() > 0 {
 		if err := e.wait(ctx, e.idle); err != nil {
