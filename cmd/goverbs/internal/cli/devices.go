@@ -17,8 +17,8 @@ func newDevices() *cobra.Command {
 		Use:   "devices",
 		Short: "List the RDMA devices and what they can do",
 		Long: "List the RDMA devices of this host, usiw0 of this process among them, and what operations they have.\n" +
-			"With -v all attributes are shown under the names of ibv_device_attr and ibv_port_attr. A device that cannot be\n" +
-			"opened is listed with the reason.",
+			"With -v everything that ibv_devinfo -v shows is shown in the same way, and in a section of its own what only goverbs\n" +
+			"knows. A device that cannot be opened is listed with the reason.",
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -53,8 +53,8 @@ func listed(t *testing.T, name string) deviceReport {
 	return deviceReport{}
 }
 
-// devinfo is what ibv_devinfo -v says of a device with one port: its values by their names, and its GIDs.
-func devinfo(t *testing.T, name string) (values map[string]string, gids []string) {
+// devinfoValues is what ibv_devinfo -v says of a device with one port: its values by their names, and its GIDs.
+func devinfoValues(t *testing.T, name string) (values map[string]string, gids []string) {
 	t.Helper()
 	values = make(map[string]string)
 	for _, m := range regexp.MustCompile(`(?m)^\s*([\w\[\] ]+):\s+(.+)$`).FindAllStringSubmatch(output(t, "ibv_devinfo", "-v", "-d", name), -1) {
@@ -73,7 +73,7 @@ func TestKernelDevices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdmatest.KernelDevice(t, name)
 			d := listed(t, name)
-			want, gids := devinfo(t, name)
+			want, gids := devinfoValues(t, name)
 			require.Equal(t, "ibverbs", d.Provider)
 			require.Contains(t, want["transport"], d.Transport+" (")
 			require.Equal(t, want["node_guid"], d.NodeGUID)
@@ -143,6 +143,23 @@ func TestKernelDevices(t *testing.T) {
 			require.Regexp(t, `(?m)^usiw0 +siw `, text)
 			require.NotContains(t, clitest.Run(t, "devices", "--device", name).Stdout, "usiw0")
 			require.Contains(t, clitest.Run(t, "devices", "--device", name).Stdout, name+" ")
+		})
+	}
+}
+
+// Of the kernel's devices -v prints what ibv_devinfo -v prints, to the letter, and behind it a section of its own.
+func TestKernelDevinfo(t *testing.T) {
+	for _, name := range []string{"rxe0", "siw0"} {
+		t.Run(name, func(t *testing.T) {
+			rdmatest.KernelDevice(t, name)
+			want := output(t, "ibv_devinfo", "-v", "-d", name)
+			r := clitest.Run(t, "devices", "-v", "--device", name)
+			require.Equal(t, clitest.Done, r.Code, r.Stderr)
+			got, section, found := strings.Cut(r.Stdout, "\tgoverbs:\n")
+			require.True(t, found, "%s", r.Stdout)
+			require.Equal(t, want, got)
+			require.Regexp(t, `^\t\tprovider:\t+ibverbs\n\t\tmax_inline_data:\t+\d+\n(\t\tport 1 GID\[.*\n)+\t\toperations:\n(\t\t\t[a-z0-9-]+:\t+(native|none)\n){13}\n$`,
+				section)
 		})
 	}
 }

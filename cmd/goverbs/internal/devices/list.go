@@ -23,22 +23,29 @@ type deviceReport struct {
 	NodeGUID  string            `json:"node_guid"`
 	Ports     []portReport      `json:"ports"`
 	Ops       map[string]string `json:"ops"`
-	Attr      map[string]any    `json:"attr,omitempty"`  // with -v: ibv_device_attr
-	Error     string            `json:"error,omitempty"` // why the rest is not known
+	Attr      attributes        `json:"attr,omitempty"`    // with -v: ibv_device_attr
+	AttrEx    attributes        `json:"attr_ex,omitempty"` // with -v: ibv_device_attr_ex
+	Error     string            `json:"error,omitempty"`   // why the rest is not known
 
-	caps  []ext.Capability
-	attrs []attribute
+	caps []ext.Capability
+
+	asked  bool // with -v: the device has been asked for what follows
+	info   verbs.DeviceInfo
+	board  string
+	attr   verbs.DeviceAttr
+	attrEx verbs.DeviceAttrEx
 }
 
 type portReport struct {
-	Port      int            `json:"port"`
-	State     string         `json:"state"`
-	MTU       int            `json:"active_mtu"` // bytes
-	LinkLayer string         `json:"link_layer"`
-	GIDs      []gidReport    `json:"gids"`
-	Attr      map[string]any `json:"attr,omitempty"` // with -v: ibv_port_attr
+	Port      int         `json:"port"`
+	State     string      `json:"state"`
+	MTU       int         `json:"active_mtu"` // bytes
+	LinkLayer string      `json:"link_layer"`
+	GIDs      []gidReport `json:"gids"`
+	Attr      attributes  `json:"attr,omitempty"` // with -v: ibv_port_attr
 
-	attrs []attribute
+	attr verbs.PortAttr
+	gids []verbs.GIDEntry
 }
 
 // gidReport is a row of a GID table that is not empty.
@@ -59,12 +66,6 @@ type Report struct {
 	all bool // not only one device was asked for
 }
 
-// attribute is a field of a C struct and its value.
-type attribute struct {
-	name  string
-	value any
-}
-
 // List describes the device only, or all if only is nil: at least nic if the others cannot be listed. With verbose it also
 // asks for the attributes.
 func List(nic, only *verbs.Device, verbose bool) *Report {
@@ -83,7 +84,7 @@ func List(nic, only *verbs.Device, verbose bool) *Report {
 	for _, d := range devices {
 		info := d.Info()
 		r := deviceReport{Name: info.Name, Provider: info.Provider, Transport: info.Transport.String(),
-			NodeGUID: guidText(info.NodeGUID), Ports: []portReport{}, Ops: make(map[string]string)}
+			NodeGUID: info.NodeGUID.String(), Ports: []portReport{}, Ops: make(map[string]string), info: info}
 		if err := r.ask(d, verbose); err != nil {
 			r.Error = err.Error()
 		}
@@ -108,8 +109,11 @@ func (r *deviceReport) ask(d *verbs.Device, verbose bool) (err error) {
 		r.Ops[c.Op.String()] = c.Support.String()
 	}
 	if verbose {
-		r.attrs = deviceAttributes(d.Info(), attr)
-		r.Attr = object(r.attrs)
+		if r.attrEx, err = ctx.QueryDeviceEx(); err != nil {
+			return err
+		}
+		r.board, r.attr, r.asked = boardID(d), attr, true
+		r.Attr, r.AttrEx = deviceAttributes(r.info, r.board, attr), extendedAttributes(r.attrEx)
 	}
 	for port := 1; port <= attr.PhysPortCnt; port++ {
 		pa, err := ctx.QueryPort(port)
@@ -117,12 +121,11 @@ func (r *deviceReport) ask(d *verbs.Device, verbose bool) (err error) {
 			return err
 		}
 		pr := portReport{Port: port, State: pa.State.String(), MTU: pa.ActiveMTU.Bytes(), LinkLayer: pa.LinkLayer.String()}
-		if pr.GIDs, err = gidTable(ctx, port); err != nil {
+		if pr.GIDs, pr.gids, err = gidTable(ctx, port); err != nil {
 			return err
 		}
 		if verbose {
-			pr.attrs = portAttributes(pa)
-			pr.Attr = object(pr.attrs)
+			pr.attr, pr.Attr = pa, portAttributes(pa)
 		}
 		r.Ports = append(r.Ports, pr)
 	}
@@ -130,84 +133,17 @@ func (r *deviceReport) ask(d *verbs.Device, verbose bool) (err error) {
 }
 
 // gidTable returns the rows of a port's GID table, none for a device without GIDs.
-func gidTable(ctx *verbs.Context, port int) ([]gidReport, error) {
+func gidTable(ctx *verbs.Context, port int) ([]gidReport, []verbs.GIDEntry, error) {
 	rows := []gidReport{}
 	entries, err := ctx.GIDs(port)
 	if errors.Is(err, verbs.ErrNotSupported) {
-		return rows, nil
+		return rows, nil, nil
 	}
 	for _, e := range entries {
 		rows = append(rows, gidReport{Index: e.Index, GID: e.GID.String(), Type: e.Type.String(),
 			NetDev: netDev(ctx.Device().Info().Transport, e)})
 	}
-	return rows, err
-}
-
-// guidText writes a GUID as ibv_devinfo does.
-func guidText(g verbs.GUID) string {
-	return fmt.Sprintf("%04x:%04x:%04x:%04x", uint16(g>>48), uint16(g>>32), uint16(g>>16), uint16(g))
-}
-
-func object(attrs []attribute) map[string]any {
-	m := make(map[string]any, len(attrs))
-	for _, a := range attrs {
-		m[a.name] = a.value
-	}
-	return m
-}
-
-func deviceAttributes(info verbs.DeviceInfo, a verbs.DeviceAttr) []attribute {
-	return []attribute{
-		{"node_type", info.NodeType.String()},
-		{"fw_ver", a.FwVer},
-		{"node_guid", guidText(a.NodeGUID)},
-		{"sys_image_guid", guidText(a.SysImageGUID)},
-		{"vendor_id", a.VendorID},
-		{"vendor_part_id", a.VendorPartID},
-		{"hw_ver", a.HWVer},
-		{"phys_port_cnt", a.PhysPortCnt},
-		{"max_mr_size", a.MaxMRSize},
-		{"page_size_cap", a.PageSizeCap},
-		{"max_qp", a.MaxQP},
-		{"max_qp_wr", a.MaxQPWR},
-		{"device_cap_flags", uint32(a.DeviceCapFlags)},
-		{"max_sge", a.MaxSGE},
-		{"max_sge_rd", a.MaxSGERd},
-		{"max_inline_data", a.MaxInlineData},
-		{"max_cq", a.MaxCQ},
-		{"max_cqe", a.MaxCQE},
-		{"max_mr", a.MaxMR},
-		{"max_pd", a.MaxPD},
-		{"max_qp_rd_atom", a.MaxQPRdAtom},
-		{"max_res_rd_atom", a.MaxResRdAtom},
-		{"max_qp_init_rd_atom", a.MaxQPInitRdAtom},
-		{"atomic_cap", a.AtomicCap.String()},
-		{"max_mw", a.MaxMW},
-		{"max_ah", a.MaxAH},
-		{"max_srq", a.MaxSRQ},
-		{"max_srq_wr", a.MaxSRQWR},
-		{"max_srq_sge", a.MaxSRQSGE},
-		{"max_pkeys", a.MaxPKeys},
-		{"local_ca_ack_delay", a.LocalCAAckDelay},
-	}
-}
-
-func portAttributes(a verbs.PortAttr) []attribute {
-	return []attribute{
-		{"state", a.State.String()},
-		{"max_mtu", a.MaxMTU.Bytes()},
-		{"active_mtu", a.ActiveMTU.Bytes()},
-		{"gid_tbl_len", a.GIDTblLen},
-		{"max_msg_sz", a.MaxMsgSz},
-		{"pkey_tbl_len", a.PKeyTblLen},
-		{"lid", a.LID},
-		{"sm_lid", a.SMLID},
-		{"lmc", a.LMC},
-		{"active_width", a.ActiveWidth},
-		{"active_speed", a.ActiveSpeed},
-		{"phys_state", a.PhysState},
-		{"link_layer", a.LinkLayer.String()},
-	}
+	return rows, entries, err
 }
 
 // Print prints a table of one line for each device.
@@ -271,42 +207,55 @@ func (r *deviceReport) extensions() string {
 	return strings.Join(has, ",")
 }
 
-// PrintVerbose prints everything, one value in a line.
+// PrintVerbose prints everything: of each device what ibv_devinfo -v prints of it, then a section with what only goverbs knows.
 func (l *Report) PrintVerbose(w io.Writer) error {
 	var b strings.Builder
-	for i, r := range l.Devices {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "device: %s\n", r.Name)
-		line := func(indent int, name string, value any) {
-			fmt.Fprintf(&b, "%*s%-*s %v\n", indent, "", 28-indent, name+":", value)
-		}
-		line(4, "provider", r.Provider)
-		line(4, "transport", r.Transport)
-		if r.Error != "" {
-			line(4, "error", r.Error)
-		}
-		for _, a := range r.attrs {
-			line(4, a.name, a.value)
-		}
-		for _, p := range r.Ports {
-			line(4, "port", p.Port)
-			for _, a := range p.attrs {
-				line(8, a.name, a.value)
-			}
-			for _, g := range p.GIDs {
-				line(8, fmt.Sprintf("GID[%3d]", g.Index), strings.TrimSpace(g.GID+", "+g.Type+" "+g.NetDev))
-			}
-		}
-		if len(r.caps) > 0 {
-			fmt.Fprintf(&b, "    operations:\n")
-		}
-		for _, c := range r.caps {
-			line(8, c.Op.String(), c.Support)
-		}
+	for i := range l.Devices {
+		b.WriteString(l.Devices[i].verbose())
 	}
 	b.WriteString(l.remark())
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// verbose returns what PrintVerbose prints of a device. A device that could not be asked for everything has the reason in the
+// section.
+func (r *deviceReport) verbose() string {
+	d := new(devinfo)
+	if r.asked {
+		d.device(r.info, r.board, r.attr, r.attrEx)
+	} else {
+		fmt.Fprintf(d, "hca_id:\t%s\n", r.Name)
+	}
+	for _, p := range r.Ports {
+		d.port(r.info.Transport, p.Port, p.attr, p.gids)
+	}
+	field := func(indent int, name, format string, args ...any) {
+		d.field(indent, deviceColumn, name, format, args...)
+	}
+	d.WriteString("\tgoverbs:\n")
+	field(2, "provider", "%s", r.Provider)
+	if r.Error != "" {
+		field(2, "error", "%s", r.Error)
+	}
+	if r.asked {
+		field(2, "max_inline_data", "%d", r.attr.MaxInlineData)
+	}
+	for _, p := range r.Ports {
+		for _, g := range p.GIDs {
+			netDev := ""
+			if g.NetDev != "" {
+				netDev = ", " + g.NetDev
+			}
+			field(2, fmt.Sprintf("port %d GID[%3d]", p.Port, g.Index), "%s, %s%s", g.GID, g.Type, netDev)
+		}
+	}
+	if len(r.caps) > 0 {
+		d.WriteString("\t\toperations:\n")
+	}
+	for _, c := range r.caps {
+		d.field(3, portColumn, c.Op.String(), "%v", c.Support)
+	}
+	d.WriteByte('\n')
+	return d.String()
 }

@@ -103,20 +103,25 @@ func TestDevicesJSON(t *testing.T) {
 func TestDevicesVerbose(t *testing.T) {
 	r := clitest.Run(t, "devices", "-v")
 	require.Equal(t, clitest.Done, r.Code)
-	for _, want := range []string{"device: usiw0\n", "max_qp: ", "max_inline_data: ", "ATOMIC_GLOB", "max_msg_sz: ", "masked-cmp-swap:", "native"} {
+	for _, want := range []string{"hca_id:\tusiw0\n", "\tmax_qp:\t\t\t\t65536\n", "\tgoverbs:\n\t\tprovider:\t\tsiw\n\t\tmax_inline_data:\t", "ATOMIC_GLOB (2)\n",
+		"\t\t\tmax_msg_sz:\t", "\t\t\tmasked-cmp-swap:\tnative\n"} {
 		require.Contains(t, r.Stdout, want)
 	}
 	r = clitest.Run(t, "devices", "--verbose", "--json")
 	require.Equal(t, clitest.Done, r.Code)
 	var got struct {
 		Devices []struct {
-			Attr  map[string]any
-			Ports []struct{ Attr map[string]any }
+			Attr   map[string]any
+			AttrEx map[string]any `json:"attr_ex"`
+			Ports  []struct{ Attr map[string]any }
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &got))
 	usiw0 := got.Devices[len(got.Devices)-1]
 	require.EqualValues(t, 65536, usiw0.Attr["max_qp"])
+	require.EqualValues(t, 1, usiw0.Attr["num_comp_vectors"])
+	require.EqualValues(t, 0, usiw0.AttrEx["odp_caps"].(map[string]any)["general_caps"])
+	require.NotContains(t, usiw0.Attr, "board_id")
 	require.Equal(t, "active", usiw0.Ports[0].Attr["state"])
 }
 
@@ -183,8 +188,9 @@ func TestDevicesBroken(t *testing.T) {
 	require.Regexp(t, `(?m)^usiw0 .* all$`, text)
 
 	text = printed(listed(true).PrintVerbose)
-	require.Regexp(t, `(?m)^device: broken0$(\n    .*)*\n    error: +verbs: .*permission denied$`, text)
-	require.Regexp(t, `(?m)^        GID\[  2\]: +0000:0000:0000:0000:0000:ffff:0a4e:0001, RoCE v2 lo$`, text)
+	require.Regexp(t, `(?m)^hca_id:\tbroken0\n\tgoverbs:\n\t\tprovider:\t+made-up\n\t\terror:\t+verbs: .*permission denied\n\n`, text)
+	require.Regexp(t, `(?m)^\t\tport 2 GID\[  2\]:\t+0000:0000:0000:0000:0000:ffff:0a4e:0001, RoCE v2, lo$`, text)
+	require.Contains(t, text, "\t\t\tGID[  2]:\t\t::ffff:10.78.0.1, RoCE v2\n")
 	require.NotContains(t, text, "GID[  1]", "it is empty")
 
 	asJSON, err := json.Marshal(listed(false))
@@ -236,9 +242,4 @@ func TestNetDev(t *testing.T) {
 	}
 	require.Empty(t, interfaceAddresses("no such"))
 	require.Empty(t, interfaceAddresses(""))
-}
-
-func TestGUIDText(t *testing.T) {
-	require.Equal(t, "0123:4567:89ab:cdef", guidText(0x0123456789abcdef))
-	require.Equal(t, "0000:0000:0000:0001", guidText(1))
 }
