@@ -198,9 +198,9 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 }
 
 // Sleep implements verbs.ProviderCQDriver. No other CQ uses the CQ's channel.
-func (c *cq) Sleep(ctx context.Context) error {
+func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	c.mu.Lock()
-	c.setArm(armedAny)
+	c.setArm(max(c.arm, wanted(solicitedOnly)))
 	some := c.ring.len() > 0 || c.overflow
 	c.mu.Unlock()
 	if some {
@@ -210,15 +210,19 @@ func (c *cq) Sleep(ctx context.Context) error {
 	return err
 }
 
+// wanted is what a request for events arms for. A request for any completion stays in force after a later one for solicited ones
+// (ibv_req_notify_cq).
+func wanted(solicitedOnly bool) armed {
+	if solicitedOnly {
+		return armedSolicited
+	}
+	return armedAny
+}
+
 func (c *cq) ReqNotify(solicitedOnly bool) error {
 	c.mu.Lock()
-	want := armedAny
-	if solicitedOnly {
-		want = armedSolicited
-	}
 	first := c.arm == disarmed
-	// A request for any completion stays in force after a later request for solicited ones (ibv_req_notify_cq).
-	c.setArm(max(c.arm, want))
+	c.setArm(max(c.arm, wanted(solicitedOnly)))
 	w := c.watch.Load()
 	c.mu.Unlock()
 	switch {

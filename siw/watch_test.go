@@ -906,10 +906,10 @@ func TestWatchSleep(t *testing.T) {
 	c := s.newCQ(s.ch)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	require.NoError(t, c.Sleep(ctx))
+	require.NoError(t, c.Sleep(ctx, false))
 	c.ring.pop()
 	c.overflow = true
-	require.NoError(t, c.Sleep(ctx))
+	require.NoError(t, c.Sleep(ctx, false))
 }
 
 // TestWatchEvents: events that nobody has read yet are one, and with the last CQ's the channel has none.

@@ -162,13 +162,13 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 }
 
 // take is Poll without driving the device.
-func (cq *CQ) take(wcs []WC) (int, error) {
+func (cq *CQ) take(op string, wcs []WC) (int, error) {
 	if !cq.node.Enter() {
-		return 0, opError("CQ.Wait", cq.ctx.dev.Name(), ErrClosed)
+		return 0, opError(op, cq.ctx.dev.Name(), ErrClosed)
 	}
 	n, err := cq.p.Poll(wcs)
 	cq.node.Exit()
-	return n, opError("CQ.Wait", cq.ctx.dev.Name(), err)
+	return n, opError(op, cq.ctx.dev.Name(), err)
 }
 
 // pollFor polls for a while.
@@ -197,17 +197,31 @@ func (cq *CQ) ReqNotify(solicitedOnly bool) error {
 // The CQ must have a channel of its own; otherwise the error Is [ErrSharedChannel]. The error Is ctx.Err() when ctx is
 // done and [ErrClosed] when the CQ is closed. If several goroutines wait, each completion goes to one of them.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
-	const op = "CQ.Wait"
+	return cq.wait(ctx, "CQ.Wait", wcs, false)
+}
+
+// WaitSolicited is Wait for programs that need not be woken for every completion: it sleeps until a receive completes whose sender
+// asked for an event (SendSolicited), or until a request fails (solicited_only of ibv_req_notify_cq(3)). Other completions wake it
+// not; it returns them together with those that do, or if they are there already when it is called.
+//
+// A completion of this program's own request wakes it only if the request fails. A device that cannot tell which receives are
+// solicited, as the kernel's siw, wakes it for all. If Wait or ReqNotify has armed the CQ for any completion before, the next one
+// wakes it, once. A Wait that begins while another goroutine sleeps in WaitSolicited sleeps until that one is woken.
+func (cq *CQ) WaitSolicited(ctx context.Context, wcs []WC) (int, error) {
+	return cq.wait(ctx, "CQ.WaitSolicited", wcs, true)
+}
+
+func (cq *CQ) wait(ctx context.Context, op string, wcs []WC, solicitedOnly bool) (int, error) {
 	if !cq.owned {
 		return 0, opError(op, cq.ctx.dev.Name(), ErrSharedChannel)
 	}
 	if len(wcs) == 0 {
 		return 0, opError(op, cq.ctx.dev.Name(), invalid("no room for a completion"))
 	}
-	if n, err := cq.take(wcs); n > 0 || err != nil {
+	if n, err := cq.take(op, wcs); n > 0 || err != nil {
 		return n, err
 	}
-	if cq.spin > 0 {
+	if cq.spin > 0 && !solicitedOnly {
 		if n, err := cq.pollFor(ctx, wcs, cq.spin); n > 0 || err != nil {
 			return n, err
 		}
@@ -223,26 +237,26 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		return 0, opError(op, cq.ctx.dev.Name(), ErrClosed)
 	}
 	for {
-		if n, err := cq.sleep(ctx, wcs); n > 0 || err != nil {
+		if n, err := cq.sleep(ctx, wcs, solicitedOnly); n > 0 || err != nil {
 			return n, opError(op, cq.ctx.dev.Name(), err)
 		}
-		if n, err := cq.take(wcs); n > 0 || err != nil {
+		if n, err := cq.take(op, wcs); n > 0 || err != nil {
 			return n, err
 		}
 	}
 }
 
 // sleep arms the CQ and waits until a completion may have entered it. It may return completions that were already there.
-func (cq *CQ) sleep(ctx context.Context, wcs []WC) (n int, err error) {
+func (cq *CQ) sleep(ctx context.Context, wcs []WC, solicitedOnly bool) (n int, err error) {
 	if !cq.node.Enter() {
 		return 0, ErrClosed
 	}
 	if cq.sleeps != nil {
-		err = cq.sleeps.Sleep(ctx)
+		err = cq.sleeps.Sleep(ctx, solicitedOnly)
 		cq.node.Exit()
 		return 0, err
 	}
-	if err = cq.p.ReqNotify(false); err == nil {
+	if err = cq.p.ReqNotify(solicitedOnly); err == nil {
 		n, err = cq.p.Poll(wcs)
 	}
 	cq.node.Exit()

@@ -92,6 +92,16 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
+// MTUOf returns the MTU of 256, 512, 1024, 2048 or 4096 bytes; for other numbers an error that Is [ErrInvalid].
+func MTUOf(bytes int) (MTU, error) {
+	for m := MTU256; m <= MTU4096; m++ {
+		if m.Bytes() == bytes {
+			return m, nil
+		}
+	}
+	return 0, invalid("MTU of %d bytes: there are 256, 512, 1024, 2048 and 4096", bytes)
+}
+
 // AtomicCap tells what a device's atomics are atomic against.
 type AtomicCap uint8
 

@@ -92,3 +92,16 @@ func TestOpSet(t *testing.T) {
 	}
 	require.Equal(t, "Op(99)", Op(99).String())
 }
+
+func TestMTUOf(t *testing.T) {
+	for m := MTU256; m <= MTU4096; m++ {
+		got, err := MTUOf(m.Bytes())
+		require.NoError(t, err)
+		require.Equal(t, m, got)
+	}
+	for _, bytes := range []int{-1, 0, 1, 255, 1500, 4097, 8192} {
+		_, err := MTUOf(bytes)
+		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorContains(t, err, fmt.Sprint(bytes))
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -158,4 +159,38 @@ func TestClosedCQForgetsEvents(t *testing.T) {
 		a.send(2, verbs.SendSignaled, 0)
 		a.requireEvent()
 	})
+}
+
+// TestWaitSolicitedKernel: the device is asked for solicited completions only. One that is not solicited does not wake, and comes
+// with the one that does.
+func TestWaitSolicitedKernel(t *testing.T) {
+	for name, r := range map[string]func(testing.TB) *rig{"Plain": func(t testing.TB) *rig { return newRig(t, "fake0") }, "Ledger": newRXERig} {
+		t.Run(name, func(t *testing.T) {
+			r := r(t)
+			r.up(r.qp)
+			_, err := r.qp.PostRecv(make([]verbs.RecvWR, 2))
+			require.NoError(t, err)
+			type result struct {
+				n   int
+				err error
+			}
+			got := make(chan result)
+			go func() {
+				n, err := r.cq.WaitSolicited(limited(t), make([]verbs.WC, 4))
+				got <- result{n, err}
+			}()
+			asleep.Until(t, 1, "verbs.(*CQ).WaitSolicited", "eventfd")
+			require.EqualValues(t, 1, fakeverbs.Args("ibv_req_notify_cq")[1])
+			require.True(t, fakeverbs.Receive(r.qp.Num(), fakeverbs.WC{Opcode: 128}))
+			select {
+			case r := <-got:
+				t.Fatalf("woken by a message that is not solicited: %+v", r)
+			case <-time.After(20 * time.Millisecond):
+			}
+			require.True(t, fakeverbs.Receive(r.qp.Num(), fakeverbs.WC{Opcode: 128, Solicited: true}))
+			w := <-got
+			require.NoError(t, w.err)
+			require.Equal(t, 2, w.n)
+		})
+	}
 }

@@ -2,7 +2,16 @@
 
 package verbs
 
-import "unsafe"
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// wordAt returns 8 bytes as a number; false if they are not aligned.
+func wordAt(mem []byte) (*atomic.Uint64, bool) {
+	p := unsafe.Pointer(unsafe.SliceData(mem))
+	return (*atomic.Uint64)(p), uintptr(p)%8 == 0
+}
 
 // iovaOf returns the address under which buf is registered: its own, or 0 for a zero-based region.
 func iovaOf(buf []byte, access AccessFlags) uint64 {

@@ -101,10 +101,10 @@ type ProviderCQDriver interface {
 	ProviderCQ
 	// Drive does the pending work of the device for the CQ, without waiting.
 	Drive()
-	// Sleep arms the CQ and waits until it may have a completion. The device may use the goroutine for its work during the
+	// Sleep arms the CQ as ReqNotify does, and waits until it may have a completion. The device may use the goroutine for its work during the
 	// wait. It returns ctx.Err() when ctx is done, and ErrClosed when the CQ's channel is closed. It is called by one
 	// goroutine at a time, on CQs that have a channel of their own.
-	Sleep(ctx context.Context) error
+	Sleep(ctx context.Context, solicitedOnly bool) error
 	// Spin is the time for which CQ.Wait should drive and poll before it sleeps.
 	Spin() time.Duration
 }

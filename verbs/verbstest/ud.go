@@ -108,6 +108,10 @@ func udHeader(w *world) outcome {
 	require.Equal(w, verbs.WCGRH, wc.Flags)
 	grh := p.b.mem.Bytes()[1024 : 1024+grhLen]
 	src, dst := p.a.gid().GID, p.b.gid().GID
+	back, err := p.b.qp.PD().CreateAHFromWC(&wc, grh, int(p.b.path(p.a).PortNum))
+	require.NoError(w, err)
+	require.Equal(w, src, back.Attr().GRH.DGID, "the answer goes to the sender")
+	require.NoError(w, back.Close())
 	if p.a.gid().Type == verbs.GIDTypeRoCEv2 && src.Addr().Is4() {
 		require.EqualValues(w, 0x45, grh[20], "version and length of an IPv4 header")
 		require.Equal(w, src.Addr(), netip.AddrFrom4([4]byte(grh[32:36])))
