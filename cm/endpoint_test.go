@@ -100,11 +100,11 @@ func TestEndpointMessages(t *testing.T) {
 			require.Equal(t, text, p[:i])
 		}
 		require.NoError(t, a.Shutdown(ctx))
-		_, err := b.Recv(ctx, p)
-		require.ErrorIs(t, err, io.EOF)
-		_, err = b.Recv(ctx, p)
-		require.ErrorIs(t, err, io.EOF, "again")
-		_, err = a.Recv(ctx, p)
+		for range 5 { // more often than there are receives
+			_, err := b.Recv(ctx, p)
+			require.ErrorIs(t, err, io.EOF)
+		}
+		_, err := a.Recv(ctx, p)
 		require.ErrorIs(t, err, verbs.ErrClosed)
 		require.ErrorIs(t, a.Send(ctx, p), verbs.ErrClosed)
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/lifetime"
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -166,4 +167,31 @@ func TestKernelEndpointStepFails(t *testing.T) {
 		}
 		require.Greater(b, failed, 15)
 	})
+}
+
+// TestEndpointAlloc: a Do, and a message from Send to Recv, allocate nothing, on a device whose requests complete at once.
+func TestEndpointAlloc(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	b := newBench(t, fakes[0].name, fakes[0].ip, cm.Config{})
+	fakeverbs.Loopback(true)
+	ctx := soon(b.T)
+	a, p := b.endpoints(cm.EndpointConfig{Memory: 8}, cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteWrite, Offer: true})
+	to, err := verbs.ParseRemote(a.PrivateData())
+	require.NoError(t, err)
+	sge, err := a.MR().SGE(0, 8)
+	require.NoError(t, err)
+	sgl, text, buf := []verbs.SGE{sge}, []byte("message"), make([]byte, 8)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if _, err := a.Do(ctx, verbs.Write(to, sgl...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Send(ctx, text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Recv(ctx, buf); err != nil {
+			t.Fatal(err)
+		}
+	}))
 }

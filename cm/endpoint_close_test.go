@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestEndpointClose: calls in progress end, with the reason, when either side closes at any moment.
+func TestEndpointClose(t *testing.T) {
+	devices(t, func(t *testing.T, dev *verbs.Device) {
+		for i := range 20 {
+			ctx := within(t)
+			cfg := cm.EndpointConfig{Messages: 4, Memory: 1 << 16, Access: verbs.AccessRemoteRead, Offer: true, Cap: verbs.QPCap{MaxSendWR: 3}}
+			a, b := endpoints(t, dev, cfg, cfg)
+			from, err := verbs.ParseRemote(a.PrivateData())
+			require.NoError(t, err)
+			var calls sync.WaitGroup
+			ended := make(chan error, 16)
+			begun := make(chan struct{}, 16)
+			for range 3 {
+				calls.Go(func() { // Reads that are queued
+					sge, err := a.MR().SGE(0, 1<<16)
+					for n := 0; err == nil; n++ {
+						if n == i {
+							begun <- struct{}{}
+						}
+						_, err = a.Do(ctx, verbs.Read(from, sge))
+					}
+					ended <- err
+				})
+				calls.Go(func() {
+					_, err := a.Recv(ctx, nil)
+					ended <- err
+				})
+			}
+			<-begun
+			closer := []*cm.Endpoint{a, b}[i%2]
+			require.NoError(t, closer.Close())
+			calls.Wait()
+			for range 6 {
+				err := <-ended
+				require.NoError(t, ctx.Err())
+				if closer == a {
+					require.ErrorIs(t, err, verbs.ErrClosed)
+				} else { // the reason of a stream that breaks can also be a reset
+					require.NotErrorIs(t, err, verbs.ErrClosed)
+				}
+			}
+			require.NoError(t, closer.Close(), "again")
+			_, err = a.Recv(ctx, nil)
+			require.Error(t, err)
+		}
+	})
+	require.NoError(t, (*cm.Endpoint)(nil).Close())
+}
+
+// TestEndpointEnd: messages that have arrived are received before the end, and a Recv for which no receive is posted ends too.
+func TestEndpointEnd(t *testing.T) {
+	ctx := within(t)
+	dev := usiw(t)
+	a, b := endpoints(t, dev, cm.EndpointConfig{}, cm.EndpointConfig{Messages: 3})
+	for i := range byte(3) {
+		require.NoError(t, a.Send(ctx, []byte{i}))
+	}
+	require.NoError(t, a.Shutdown(ctx))
+	require.NoError(t, a.Close())
+	<-b.ID().Done()
+	p := make([]byte, 1)
+	for i := range byte(3) {
+		_, err := b.Recv(ctx, p)
+		require.NoError(t, err)
+		require.Equal(t, i, p[0])
+	}
+	_, err := b.Recv(ctx, p)
+	require.ErrorIs(t, err, io.EOF)
+	require.ErrorIs(t, b.Send(ctx, p), io.EOF)
+
+	a, b = endpoints(t, dev, cm.EndpointConfig{}, cm.EndpointConfig{Messages: cm.None})
+	received := make(chan error, 1)
+	go func() {
+		_, err := b.Recv(ctx, nil)
+		received <- err
+	}()
+	require.NoError(t, a.Close())
+	require.ErrorIs(t, <-received, io.EOF)
+}
+
+// TestEndpointShortBuffer: a message that does not fit stays.
+func TestEndpointShortBuffer(t *testing.T) {
+	ctx := within(t)
+	a, b := endpoints(t, usiw(t), cm.EndpointConfig{}, cm.EndpointConfig{Messages: 1})
+	require.NoError(t, a.Send(ctx, []byte("four")))
+	p := make([]byte, 4)
+	wc, err := b.Recv(ctx, p[:3])
+	require.ErrorIs(t, err, io.ErrShortBuffer)
+	require.EqualValues(t, 4, wc.ByteLen)
+	_, err = b.Recv(ctx, p)
+	require.NoError(t, err)
+	require.Equal(t, "four", string(p))
+}
+
+// TestEndpointShutdown: what Shutdown does when it cannot end the connection in order.
+func TestEndpointShutdown(t *testing.T) {
+	ctx := within(t)
+	dev := usiw(t)
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+
+	t.Run("no Reads", func(t *testing.T) {
+		a, b := endpoints(t, dev, cm.EndpointConfig{Param: cm.ConnParam{InitiatorDepth: cm.None}}, cm.EndpointConfig{})
+		require.NoError(t, a.Send(ctx, nil))
+		require.ErrorIs(t, a.Shutdown(ctx), verbs.ErrNotSupported)
+		require.NoError(t, a.ID().Err(), "the connection has not ended")
+		require.NoError(t, b.Shutdown(ctx), "nothing to confirm")
+	})
+	t.Run("context", func(t *testing.T) {
+		a, b := endpoints(t, dev, cm.EndpointConfig{}, cm.EndpointConfig{})
+		require.NoError(t, a.Send(ctx, nil))
+		require.ErrorIs(t, a.Shutdown(gone), context.Canceled)
+		require.ErrorIs(t, a.Send(ctx, nil), verbs.ErrClosed, "refused from the first call on")
+		require.NoError(t, a.ID().Err())
+		require.NoError(t, b.Send(ctx, nil), "the peer can go on")
+		_, err := a.Recv(ctx, nil)
+		require.NoError(t, err)
+		require.NoError(t, a.Shutdown(ctx))
+	})
+	t.Run("peer first", func(t *testing.T) {
+		a, b := endpoints(t, dev, cm.EndpointConfig{}, cm.EndpointConfig{})
+		require.NoError(t, a.Send(ctx, nil))
+		require.NoError(t, b.Close())
+		require.ErrorIs(t, a.Shutdown(ctx), io.EOF, "it is not known what has arrived")
+	})
+	t.Run("confirmed", func(t *testing.T) {
+		a, b := endpoints(t, dev, cm.EndpointConfig{Memory: 8}, cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteRead, Offer: true})
+		from, err := verbs.ParseRemote(a.PrivateData())
+		require.NoError(t, err)
+		sge, err := a.MR().SGE(0, 8)
+		require.NoError(t, err)
+		_, err = a.Do(ctx, verbs.Send(), verbs.Read(from, sge))
+		require.NoError(t, err)
+		require.NoError(t, b.Close())
+		<-a.ID().Done()
+		require.NoError(t, a.Shutdown(ctx), "the Read has confirmed the message")
+	})
+}
+
+// TestEndpointOfCaller: what the caller gives is used and stays open.
+func TestEndpointOfCaller(t *testing.T) {
+	ctx := within(t)
+	dev := usiw(t)
+	vctx, err := dev.SharedContext()
+	require.NoError(t, err)
+	pd, err := vctx.AllocPD()
+	require.NoError(t, err)
+	mr, err := pd.AllocMR(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	require.NoError(t, err)
+	cq, err := vctx.CreateCQ(verbs.CQConfig{CQE: 100})
+	require.NoError(t, err)
+	d, err := verbs.NewDispatcher(cq, verbs.DispatcherConfig{})
+	require.NoError(t, err)
+	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 10, MaxRecvWR: 10}})
+	require.NoError(t, err)
+	shared := cm.EndpointConfig{PD: pd, Dispatcher: d, MR: mr, Messages: 5, Cap: verbs.QPCap{MaxSendWR: 10}}
+	own := shared
+	own.QP = qp
+	func() {
+		a, b := endpoints(t, dev, own, cm.EndpointConfig{})
+		require.Same(t, qp, a.QP())
+		require.Same(t, pd, a.PD())
+		require.Same(t, mr, a.MR())
+		require.Same(t, d, a.Dispatcher())
+		c, e := endpoints(t, dev, shared, shared) // a connection of the dispatcher to itself
+		run, stop := context.WithCancel(ctx)
+		ran := make(chan error, 1)
+		go func() { ran <- d.Run(run) }()
+		p := make([]byte, 1)
+		for range 10 {
+			require.NoError(t, a.Send(ctx, p))
+			require.NoError(t, c.Send(ctx, p))
+			require.NoError(t, b.Send(ctx, p))
+			for _, ep := range []*cm.Endpoint{a, b, e} {
+				_, err := ep.Recv(ctx, p)
+				require.NoError(t, err)
+			}
+		}
+		stop()
+		require.ErrorIs(t, <-ran, context.Canceled)
+		_, err = cm.DialEndpoint(ctx, "127.0.0.1:1", cm.Config{Device: dev}, cm.EndpointConfig{Dispatcher: d, Cap: verbs.QPCap{MaxSendWR: 60}})
+		require.ErrorIs(t, err, verbs.ErrLimit, "20 for the QP, 15 for each of the others, 16 for messages")
+		require.NoError(t, errors.Join(a.Close(), b.Close(), c.Close(), e.Close()))
+	}()
+	require.Zero(t, d.Outstanding())
+	require.NoError(t, d.Reserve(100), "what was reserved has been released")
+	require.Equal(t, verbs.QPStateErr, qp.State())
+	require.NoError(t, errors.Join(qp.Close(), mr.Close(), cq.Close(), pd.Close()), "all were open, and nothing used them")
+
+	other := usiw(t)
+	octx, err := other.SharedContext()
+	require.NoError(t, err)
+	opd, err := octx.AllocPD()
+	require.NoError(t, err)
+	for _, cfg := range []cm.EndpointConfig{{PD: opd}, {QP: qp}, {MR: mr}, {Offer: true}, {Memory: -1}, {Messages: -2}, {MessageSize: -1},
+		{Messages: 5, Cap: verbs.QPCap{MaxRecvWR: 4}}} {
+		ep, err := cm.DialEndpoint(ctx, "127.0.0.1:1", cm.Config{Device: dev}, cfg)
+		require.Error(t, err, "%v", cfg)
+		require.Nil(t, ep)
+	}
+	require.NoError(t, opd.Close())
+}
+
+// TestEndpointRejected: an endpoint that cannot be made rejects its request, and a Prepare can refuse.
+func TestEndpointRejected(t *testing.T) {
+	ctx := within(t)
+	dev := usiw(t)
+	ln := listener(t, dev)
+	mistake := errors.New("not this peer")
+	accepted := make(chan error, 1)
+	go func() {
+		_, err := ln.AcceptEndpoint(ctx, cm.EndpointConfig{Prepare: func(*cm.Endpoint, *cm.ConnParam) error { return mistake }})
+		accepted <- err
+	}()
+	_, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev}, cm.EndpointConfig{})
+	require.ErrorIs(t, err, cm.ErrRejected)
+	require.ErrorIs(t, <-accepted, mistake)
+	short, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	_, err = ln.AcceptEndpoint(short, cm.EndpointConfig{})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}

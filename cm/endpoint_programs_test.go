@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package cm_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// The tests of this file are small programs of the kinds that endpoints are for.
+
+// TestEndpointCache: 100 clients read from the memory of a server, whose program does nothing.
+func TestEndpointCache(t *testing.T) {
+	const clients, entries, size = 100, 64, 32
+	ctx, dev := within(t), usiw(t)
+	ln := listener(t, dev)
+	vctx, err := dev.SharedContext()
+	require.NoError(t, err)
+	pd, err := vctx.AllocPD()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, pd.Close()) }()
+	cache, err := pd.AllocMR(entries*size, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cache.Close()) }()
+	for i := range entries {
+		copy(cache.Bytes()[i*size:], fmt.Sprintf("entry %d", i))
+	}
+	var group errgroup.Group
+	for range clients {
+		group.Go(func() error {
+			ep, err := ln.AcceptEndpoint(ctx, cm.EndpointConfig{PD: pd, MR: cache, Offer: true, Messages: cm.None})
+			if err != nil {
+				return err
+			}
+			if _, err = ep.Recv(ctx, nil); errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return errors.Join(err, ep.Close())
+		})
+	}
+	for i := range clients {
+		group.Go(func() (err error) {
+			ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev}, cm.EndpointConfig{Memory: size, Messages: cm.None})
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, ep.Close()) }()
+			server, err := verbs.ParseRemote(ep.PrivateData())
+			if err != nil {
+				return err
+			}
+			into, err := ep.MR().SGE(0, size)
+			if err != nil {
+				return err
+			}
+			for n := range 20 {
+				n = (n*7 + i) % entries
+				from, err := server.Slice(n*size, size)
+				if err != nil {
+					return err
+				}
+				if _, err := ep.Do(ctx, verbs.Read(from, into)); err != nil {
+					return err
+				}
+				if want := fmt.Sprintf("entry %d", n); string(ep.MR().Bytes()[:len(want)]) != want {
+					return fmt.Errorf("%q instead of %q", ep.MR().Bytes(), want)
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+}
+
+// rpcServer answers the requests of many clients: its receives are in one SRQ, and all completions in one CQ.
+type rpcServer struct {
+	d   *verbs.Dispatcher
+	srq *verbs.SRQ
+	mr  *verbs.MR
+	qps map[uint32]*verbs.QP // by number; only functions of the dispatcher use it while it runs
+}
+
+const rpcSize = 16
+
+// receive posts the receive of a buffer.
+func (s *rpcServer) receive(buf uint64) error {
+	sge, err := s.mr.SGE(int(buf)*rpcSize, rpcSize)
+	if err == nil {
+		_, err = s.d.PostSRQRecv(s.srq, []verbs.RecvWR{{ID: buf, SGL: []verbs.SGE{sge}}}, s.serve)
+	}
+	return err
+}
+
+// serve answers a request from the buffer in which it came, and receives with that again.
+func (s *rpcServer) serve(wc *verbs.WC) {
+	if wc.Err() != nil {
+		return
+	}
+	buf := wc.ID
+	number := s.mr.Bytes()[buf*rpcSize:]
+	binary.BigEndian.PutUint64(number, 2*binary.BigEndian.Uint64(number))
+	sge, _ := s.mr.SGE(int(buf)*rpcSize, 8)
+	_, err := s.d.PostSend(s.qps[wc.QPNum], []verbs.SendWR{verbs.Send(sge)}, func(*verbs.WC) { _ = s.receive(buf) })
+	if err != nil {
+		_ = s.receive(buf)
+	}
+}
+
+// TestEndpointRPC: one goroutine serves many clients.
+func TestEndpointRPC(t *testing.T) {
+	const clients, rounds, buffers = 20, 20, 2 * 20
+	ctx, dev := within(t), usiw(t)
+	vctx, err := dev.SharedContext()
+	require.NoError(t, err)
+	pd, err := vctx.AllocPD()
+	require.NoError(t, err)
+	cq, err := vctx.CreateCQ(verbs.CQConfig{CQE: buffers + 2*clients})
+	require.NoError(t, err)
+	s := &rpcServer{qps: map[uint32]*verbs.QP{}}
+	s.d, err = verbs.NewDispatcher(cq, verbs.DispatcherConfig{})
+	require.NoError(t, err)
+	s.srq, err = pd.CreateSRQ(verbs.SRQAttr{MaxWR: buffers})
+	require.NoError(t, err)
+	s.mr, err = pd.AllocMR(buffers*rpcSize, verbs.AccessLocalWrite)
+	require.NoError(t, err)
+	require.NoError(t, s.d.Reserve(buffers))
+	for i := range uint64(buffers) {
+		require.NoError(t, s.receive(i))
+	}
+	var peers, ends []*cm.Endpoint
+	for range clients {
+		a, b := endpoints(t, dev, cm.EndpointConfig{Messages: 2, MessageSize: rpcSize},
+			cm.EndpointConfig{PD: pd, Dispatcher: s.d, SRQ: s.srq, Messages: cm.None, Cap: verbs.QPCap{MaxSendWR: 2}})
+		_, err := b.Recv(ctx, nil)
+		require.ErrorIs(t, err, verbs.ErrInvalid, "the receives are in the SRQ")
+		peers, ends = append(peers, a), append(ends, b)
+		s.qps[b.QP().Num()] = b.QP()
+	}
+	run, stop := context.WithCancel(ctx)
+	ran := make(chan error, 1)
+	go func() { ran <- s.d.Run(run) }()
+	var group errgroup.Group
+	for i, ep := range peers {
+		group.Go(func() error {
+			p := make([]byte, rpcSize)
+			for n := range rounds {
+				question := uint64(1000*i + n)
+				if err := ep.Send(ctx, binary.BigEndian.AppendUint64(nil, question)); err != nil {
+					return err
+				}
+				wc, err := ep.Recv(ctx, p)
+				if err != nil {
+					return err
+				}
+				if answer := binary.BigEndian.Uint64(p); wc.ByteLen != 8 || answer != 2*question {
+					return fmt.Errorf("%d bytes, %d for %d", wc.ByteLen, answer, question)
+				}
+			}
+			return ep.Shutdown(ctx)
+		})
+	}
+	require.NoError(t, group.Wait())
+	for _, ep := range ends {
+		require.NoError(t, ep.Close())
+	}
+	stop()
+	require.ErrorIs(t, <-ran, context.Canceled)
+	require.NoError(t, errors.Join(s.srq.Close(), s.mr.Close(), cq.Close(), pd.Close()))
+}
