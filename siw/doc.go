@@ -4,6 +4,27 @@
 // TCP, with the atomic operations and Immediate Data of RFC 7306. It needs no kernel module, no privileges and no cgo, and
 // speaks the wire protocol of Linux's siw driver and of iWARP hardware.
 //
+// # Use
+//
+// A program makes a NIC and uses its device as any other, by the handles of package verbs and the connections of package cm:
+//
+//	nic, err := siw.New(siw.Config{})
+//	defer nic.Close()
+//	ep, err := cm.DialEndpoint(ctx, "host:7306", cm.Config{Device: nic.Device()}, cm.EndpointConfig{})
+//
+// [Register] makes a NIC that verbs.Devices lists too, by default as usiw0, so that a program can choose between it and the devices
+// of the kernel by name. Importing the package makes no NIC. One NIC is enough for a process. Several are of use in tests, or with
+// different configurations: [Config] has the local address, CRC and MPA revision, limits, time-outs, and the operations that the NIC does
+// not have. Every field has a default.
+//
+// Connections are ordinary TCP connections from and to the ports of package cm. The peer can be another NIC of this package, or any
+// iWARP device. Config.Tap records what is sent and received (package siw/capture), and Config.Network replaces TCP, for
+// example by a network in memory (packages siw/siwtest and goverbstest).
+//
+// The rest of this comment is about how it works.
+//
+// # Structure
+//
 //	      verbs.QP                                             verbs.CQ
 //	 PostSend   PostRecv                                         ^
 //	     |          |                                            |

@@ -3,6 +3,32 @@
 // Package verbs offers RDMA to Go: the objects of libibverbs (Device, Context, PD, MR, MW, CQ, QP) as handles with Go's
 // conventions for errors, contexts and closing.
 //
+// # Vocabulary
+//
+// RDMA (remote direct memory access) lets a program read, write and atomically change memory of another process, on another host,
+// without that process taking part. The device does it, and also sends messages. These words are used throughout:
+//
+//   - A [Device] is an RDMA network card, of hardware or software. A [Context] is an open device. On iWARP it is called RNIC, on
+//     InfiniBand HCA.
+//   - A memory region ([MR]) is memory that the device may access: it is registered, and stays in place. It has a local key for the
+//     program's own requests (lkey) and a remote key for peers (rkey; STag on iWARP). Who has the rkey can use the memory as the
+//     region's rights allow. A [Remote] is the peer's memory as this side names it: address, length, rkey.
+//   - A memory window ([MW]) is a further remote key, for a part of a region, that can be invalidated.
+//   - A queue pair ([QP]) is one end of a connection: a send queue and a receive queue, into which the program posts work requests. RC
+//     is the reliable connection, the only one on iWARP; UD sends datagrams to addresses ([AH]).
+//   - A work request ([SendWR], [RecvWR]) says what to do, and with which memory: a list of elements ([SGE]). Posting it returns
+//     at once. From then until it completes, the memory belongs to the device.
+//   - A completion ([WC]) says that a request is done, and how ([WCStatus]). Completions arrive in a completion queue ([CQ]), which
+//     the program polls or waits for.
+//   - Send and receive are two-sided: a Send takes a receive that the peer has posted before. RDMA Write, RDMA Read and atomics are
+//     one-sided: the peer's program does nothing and learns nothing. A Write with immediate is a Write that takes a receive too,
+//     and so tells the peer.
+//   - A shared receive queue ([SRQ]) has receives for many QPs.
+//   - A protection domain ([PD]) says which QPs may use which memory.
+//
+// A program that only wants a connection begins with an Endpoint of package cm, which makes all these objects. docs/guide.md has
+// programs, step by step.
+//
 // # Handles and providers
 //
 // The handles are concrete types. A provider behind an interface does their work: libibverbs, for the devices of the kernel, in
