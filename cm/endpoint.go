@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
@@ -144,7 +143,7 @@ func DialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 		if err == nil {
 			return ep, nil
 		}
-		if tries == dialTries || !portTaken(err) || cfg.Source.Port() != 0 || ecfg.QP != nil || ctx.Err() != nil {
+		if tries == dialTries || !PortTaken(err) || cfg.Source.Port() != 0 || ecfg.QP != nil || ctx.Err() != nil {
 			return nil, opError(op, address, err)
 		}
 	}
@@ -152,17 +151,6 @@ func DialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 
 // dialTries is how often a connection is tried from different ports.
 const dialTries = 8
-
-// takenError is the error of a Connect, whose ID was made for it.
-type takenError struct{ error }
-
-func (e takenError) Unwrap() error { return e.error }
-
-// portTaken reports whether Connect found the local port in use. librdmacm chooses one without asking TCP, which kernel siw uses.
-func portTaken(err error) bool {
-	var taken takenError
-	return errors.As(err, &taken) && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL))
-}
 
 func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
 	id, err := Resolve(ctx, address, cfg)
@@ -177,7 +165,7 @@ func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 	e.show()
 	id.whenDone(e.end)
 	if err := id.Connect(ctx, e.qp, param); err != nil {
-		return nil, and(takenError{err}, e.Close())
+		return nil, and(err, e.Close())
 	}
 	if err := e.takeFence(); err != nil {
 		return nil, and(err, e.Close())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 )
 
 // The causes that errors of this package wrap, in addition to those of package verbs.
@@ -31,6 +32,13 @@ func (e *RejectedError) Error() string {
 
 // Is reports whether target is ErrRejected.
 func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
+
+// PortTaken reports whether a Connect failed because its local port is in use, so that another attempt, with a new ID, can succeed:
+// librdmacm chooses a port without asking the TCP of the kernel, which kernel siw needs. [DialEndpoint] tries again by itself.
+func PortTaken(err error) bool {
+	var op *OpError
+	return errors.As(err, &op) && op.Op == "Connect" && (errors.Is(op.Err, syscall.EADDRINUSE) || errors.Is(op.Err, syscall.EADDRNOTAVAIL))
+}
 
 // OpError is the error of a call: the call, its address, and the cause. It is a net.Error.
 type OpError struct {

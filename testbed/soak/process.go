@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
@@ -145,8 +144,7 @@ func (d *device) connection(to *peer, rng *rand.Rand) (err error) {
 	if refuse && err != nil && errors.Is(err, cm.ErrRejected) {
 		return nil
 	}
-	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) {
-		// librdmacm draws a port without a look at TCP's: it is taken, or was until just now towards the same peer.
+	if cm.PortTaken(err) {
 		d.counts.Add("port taken", 1)
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
@@ -97,7 +96,7 @@ func (p place) link(t *testing.T, cfg linkConfig) *link {
 		accepted <- err
 	}()
 	err := result(t, "Connect", connected)
-	if cfg.kernelActive && errors.Is(err, syscall.EADDRINUSE) {
+	if cfg.kernelActive && cm.PortTaken(err) {
 		// The connection manager chooses a port at random, without checking whether TCP uses it. With each socket in use, one
 		// attempt in some 20,000 fails.
 		t.Log(err)

@@ -172,7 +172,7 @@ func (d *driver) connect(ctx context.Context, address string) error {
 		if ctx.Err() != nil || time.Since(begun) >= patience {
 			return err
 		}
-		if d.remark == "" && !portTaken(err) {
+		if d.remark == "" && !cm.PortTaken(err) {
 			d.remark = "after waiting for the listening half"
 			d.out.note("%v: trying for %v\n", err, patience)
 		}
@@ -208,16 +208,10 @@ func retryPatience(err error) time.Duration {
 	if unknown := new(net.DNSError); errors.As(err, &unknown) {
 		return unknownPatience
 	}
-	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) || portTaken(err) {
+	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) || cm.PortTaken(err) {
 		return refusedPatience
 	}
 	return 0
-}
-
-// portTaken reports whether another try, from another port, may succeed: librdmacm draws a local port without a look at those of
-// the kernel's TCP, which kernel siw needs.
-func portTaken(err error) bool {
-	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }
 
 // tryConnect makes one attempt.

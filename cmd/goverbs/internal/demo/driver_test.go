@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
 )
 
 // TestRetryPatience: what time or another port may cure is tried again, and nothing else.
 func TestRetryPatience(t *testing.T) {
 	op := func(errno syscall.Errno) error {
-		return fmt.Errorf("cm: Connect: %w", os.NewSyscallError("rdma_connect", errno))
+		return fmt.Errorf("wrapped: %w", &cm.OpError{Op: "Connect", Err: os.NewSyscallError("rdma_connect", errno)})
 	}
 	require.Equal(t, unknownPatience, retryPatience(&net.DNSError{}))
 	for _, err := range []error{op(syscall.ECONNREFUSED), op(syscall.EADDRINUSE), op(syscall.EADDRNOTAVAIL), &net.OpError{Op: "dial"}} {
