@@ -36,6 +36,12 @@
 // kernel modules or cgo. A handle refuses calls after its Close, enforces the order of parents and children, checks
 // arguments and wraps errors; the provider does everything else.
 //
+// # Requests and completions
+//
+// [Send], [Write], [Read], [FetchAdd] and the like return the ordinary requests; [Remote] is memory of the peer. A request is posted to
+// a [QP], and its completion is polled from a [CQ]. A [Dispatcher] calls a function for each completion instead, and serves any
+// number of QPs. Package cm makes connections; its Endpoint has a QP with everything that it needs.
+//
 // # Lifetimes
 //
 //	Device
