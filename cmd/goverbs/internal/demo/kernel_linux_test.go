@@ -3,6 +3,7 @@
 package demo
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -138,11 +139,24 @@ func TestKernelTwoHosts(t *testing.T) {
 		})
 	}
 	t.Run("demo rxe1 to rxe2", func(t *testing.T) {
+		overtaken := outOfOrder(t)
 		l := clitest.Start(t, "demo", "--device", "rxe2", "--listen", "10.78.0.2:7306")
 		l.Stdout.Await(t, "listening on")
 		r := clitest.Run(t, "demo", "--json", "--device", "rxe1", "--connect", "10.78.0.2:7306", "--clients", "2", "--ops", "20")
 		require.Equal(t, clitest.Done, r.Code, r.Stderr)
 		requireKernelSteps(t, decodeResult(t, r.Stdout), "rxe0", 40, "device")
 		require.Equal(t, clitest.Done, l.End(t).Code)
+		require.Equal(t, overtaken, outOfOrder(t), "packets have overtaken each other on the cable")
 	})
+}
+
+// outOfOrder is how many requests rxe1 and rxe2 have received before an earlier one of their QP.
+func outOfOrder(t *testing.T) string {
+	var counts string
+	for _, d := range []string{"rxe1", "rxe2"} {
+		n, err := os.ReadFile("/sys/class/infiniband/" + d + "/ports/1/hw_counters/out_of_seq_request")
+		require.NoError(t, err)
+		counts += string(n)
+	}
+	return counts
 }
