@@ -53,10 +53,10 @@ type fault struct {
 }
 
 // refusal checks the completion of a refused request. oneWay is for requests without an answer: on iWARP they have often completed
-// before the peer checks them.
+// before the peer checks them. One that kernel siw is still sending then has any status.
 func (p *pair) refusal(wc verbs.WC, f fault, oneWay bool) {
 	p.Helper()
-	if oneWay && p.iwarp() && wc.Status == verbs.WCSuccess {
+	if oneWay && p.iwarp() && (wc.Status == verbs.WCSuccess || p.kernelIWARP()) {
 		return
 	}
 	p.tells(wc, f.status)

@@ -67,23 +67,35 @@ func readZeroLength(w *world) outcome {
 }
 
 // readZeroBetween has empty Reads between others.
+//
+// Kernel siw answers an empty Read with the bytes of the answer before, if it has not finished with that, though it has arrived: there
+// the empty Reads of a connection come first.
 func readZeroBetween(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 50_000
+	lengths, rounds := []int{n, 0, n, 0, n}, 10
+	if w.kernelIWARP() {
+		w.without("empty-read")
+		lengths, rounds = []int{0, 0, n, n}, 1
+	}
 	src, dst := p.b.alloc(n, allRights), p.a.alloc(n, verbs.AccessLocalWrite)
-	for round := range 10 {
+	for round := range rounds {
 		src.fill(byte(round))
 		dst.fill(byte(round + 100))
-		wrs := []verbs.SendWR{read(dst.sgl(0, n), src, 0), read(nil, src, 0), read(dst.sgl(0, n), src, 0), read(dst.sgl(7, 0), src, 5),
-			read(dst.sgl(0, n), src, 0)}
-		for i := range wrs {
-			wrs[i].ID, wrs[i].Flags = uint64(i), verbs.SendSignaled
+		var wrs []verbs.SendWR
+		for i, length := range lengths {
+			wr := read(dst.sgl(0, length), src, 0)
+			if i == 1 {
+				wr.SGL = nil
+			}
+			wr.ID, wr.Flags = uint64(i), verbs.SendSignaled
+			wrs = append(wrs, wr)
 		}
 		p.a.post(wrs...)
-		for i := range wrs {
+		for i, length := range lengths {
 			wc := p.a.ok(p.a.sent(), verbs.WCRDMARead)
 			require.EqualValues(w, i, wc.ID)
-			require.EqualValues(w, n*(1-i%2), wc.ByteLen)
+			require.EqualValues(w, length, wc.ByteLen)
 		}
 		dst.holds(0, src.Bytes())
 	}
