@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/goverbstest"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // In a bubble the delays of the network take no time, and are exact.
@@ -28,6 +29,27 @@ func TestBubble(t *testing.T) {
 		client, server := nw.Pair(t, cm.EndpointConfig{}, cm.EndpointConfig{})
 		began := time.Now()
 		send(t, client, server, "slow")
+		require.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+// In a bubble time stands still while a goroutine polls, and goes on when it waits.
+func TestBubblePoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := goverbstest.New(t, goverbstest.Options{})
+		client, server := nw.Pair(t, cm.EndpointConfig{}, cm.EndpointConfig{})
+		nw.Links()[0].Delay(time.Second)
+		began := time.Now()
+		require.NoError(t, client.Send(t.Context(), nil))
+		wcs := make([]verbs.WC, 1)
+		for range 10_000 {
+			n, err := server.QP().RecvCQ().Poll(wcs)
+			require.NoError(t, err)
+			require.Zero(t, n)
+		}
+		require.Zero(t, time.Since(began))
+		_, err := server.Recv(t.Context(), nil)
+		require.NoError(t, err)
 		require.Equal(t, time.Second, time.Since(began))
 	})
 }
