@@ -43,6 +43,7 @@ type conn struct {
 	received atomic.Uint64 // bytes received, for idle
 
 	reason *time.Timer // mu; ends the wait for the reason of a failure (broken); nil = no wait has begun
+	vague  error       // mu; the failure whose reason is waited for
 
 	term  *termination // mu; the Terminate to send at the end
 	cause error        // mu; why the connection ended
@@ -143,6 +144,7 @@ func (c *conn) broken(err error) {
 		c.q.mu.Lock()
 		defer c.q.mu.Unlock()
 		if c.reason == nil && !c.dead.Load() {
+			c.vague = err
 			c.reason = time.AfterFunc(reasonDelay, func() { c.fail(err, nil) })
 		}
 		return
@@ -155,6 +157,9 @@ func (c *conn) failLocked(cause error, t *termination) {
 	if c.dead.Load() {
 		return
 	}
+	if c.vague != nil && errors.Is(cause, verbs.ErrClosed) { // the stream had failed before this side ended it
+		cause = c.vague
+	}
 	if c.tx.last != nil { // a message was refused before, and only the earlier answers had to be sent first
 		cause, t = c.tx.last.err(), c.tx.last
 	}
@@ -166,10 +171,11 @@ func (c *conn) failLocked(cause error, t *termination) {
 }
 
 // failRequest ends the connection because of a local error in a request. The caller holds q.mu.
-func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus) {
+func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus, reason error) {
 	e.status = status
+	c.q.blame(e.id, status, e.wcOpcode(), reason)
 	t := &termination{fault: faultLocal}
-	c.failLocked(fmt.Errorf("send request %d: %w: %w", e.id, status, t.err()), t)
+	c.failLocked(fmt.Errorf("send request %d: %w: %w: %w", e.id, status, reason, t.err()), t)
 }
 
 // refuse ends the connection because of a fault in a message from the peer. Later messages are ignored. The answers to earlier
@@ -177,6 +183,7 @@ func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus) {
 // take them within CloseTimeout, they are dropped. The caller holds the receive role.
 func (c *conn) refuse(f fault, ulpdu []byte) {
 	t := terminationOf(f, ulpdu)
+	t.access = c.rx.access
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	if !c.tx.busy && !c.tx.blocked && c.tx.responses.len() == 0 || c.dead.Load() {
@@ -279,8 +286,11 @@ func (c *conn) terminated(body []byte) {
 	if c.dead.Load() {
 		return
 	}
-	if e := c.offendingRequest(&t); e != nil {
+	e := c.offendingRequest(&t)
+	cause.Access = accessOf(&t, e)
+	if e != nil {
 		e.status = statusOf(&t)
+		c.q.blame(e.id, e.status, e.wcOpcode(), cause)
 	}
 	c.failLocked(cause, nil)
 }
@@ -299,14 +309,14 @@ func (c *conn) refersTo(r *region) bool {
 
 // Disconnect implements cm.ProviderConn.
 func (c *conn) Disconnect() error {
-	c.fail(verbs.ErrClosed, nil)
+	c.fail(verbs.EndDisconnect, nil)
 	<-c.flushed
 	return nil
 }
 
 // Close implements cm.ProviderConn.
 func (c *conn) Close() error {
-	c.fail(verbs.ErrClosed, nil)
+	c.fail(verbs.EndDisconnect, nil)
 	<-c.gone
 	return nil
 }

@@ -45,9 +45,10 @@ func (f fault) quotes() bool { return f.layer != rdmap.LayerMPA && f != faultLoc
 // termination is a Terminate message to be sent.
 type termination struct {
 	fault
-	segLen int    // length of the segment at fault
-	ddp    []byte // its DDP header, nil if it is not quoted
-	rdmap  []byte // the header of a Read Request, nil if it is not quoted
+	segLen int                // length of the segment at fault
+	ddp    []byte             // its DDP header, nil if it is not quoted
+	rdmap  []byte             // the header of a Read Request, nil if it is not quoted
+	access *verbs.AccessError // the access that was refused, nil if it is about something else
 }
 
 // terminationOf returns the Terminate for a fault in a segment. ulpdu may be nil.
@@ -73,7 +74,8 @@ func terminationOf(f fault, ulpdu []byte) *termination {
 
 // err returns the error that the local side sees.
 func (t *termination) err() error {
-	return &verbs.TerminateError{Layer: t.layer, Type: t.typ, Code: t.code, Header: t.ddp, Text: rdmap.TerminateText(t.layer, t.typ, t.code)}
+	return &verbs.TerminateError{Layer: t.layer, Type: t.typ, Code: t.code, Header: t.ddp, Text: rdmap.TerminateText(t.layer, t.typ, t.code),
+		Access: t.access}
 }
 
 // appendFPDU appends the Terminate message as an FPDU (RFC 5040 section 4.8; queue 2, first and only message).

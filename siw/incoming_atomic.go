@@ -25,11 +25,11 @@ func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 		return faultOpcode, false
 	}
 	if c.q.remoteAccess()&verbs.AccessRemoteAtomic == 0 {
-		return rejectRights.request(), false
+		return c.denied(rejectRights, ar.STag, ar.TO, 8, verbs.AccessRemoteAtomic).request(), false
 	}
 	reg, mem, why := c.dev.stags.check(c.q, ar.STag, ar.TO, 8, verbs.AccessRemoteAtomic)
 	if why != accepted {
-		return why.request(), false
+		return c.denied(why, ar.STag, ar.TO, 8, verbs.AccessRemoteAtomic).request(), false
 	}
 	if !regmem.Aligned(mem) {
 		reg.exit()
@@ -62,7 +62,7 @@ func (c *conn) atomicAnswer(_ ddp.Untagged, payload []byte) (fault, bool) {
 	sink := e.sgl[0]
 	reg, mem, why := c.q.local(sink.LKey, sink.Addr, 8, verbs.AccessLocalWrite)
 	if why != accepted {
-		c.lost(e)
+		c.lost(e, elementError(why, 0, sink, verbs.AccessLocalWrite))
 		return faultPlace, false
 	}
 	var native [8]byte

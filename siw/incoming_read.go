@@ -42,7 +42,7 @@ func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 	if len(payload) > 0 {
 		reg, mem, why := q.local(e.sgl[0].LKey, h.TO, len(payload), verbs.AccessLocalWrite)
 		if why != accepted {
-			c.lost(e)
+			c.lost(e, elementError(why, 0, e.sgl[0], verbs.AccessLocalWrite))
 			return why.tagged(), false
 		}
 		regmem.Place(mem, payload)
@@ -66,10 +66,12 @@ func (c *conn) oldest(queue *ring[uint64]) *sendEntry {
 	return c.q.sq.at(*queue.front())
 }
 
-// lost sets the status of a request whose memory for the answer has been deregistered.
-func (c *conn) lost(e *sendEntry) {
+// lost sets the status of a request whose memory for the answer has been deregistered. The caller holds the receive role.
+func (c *conn) lost(e *sendEntry, why *verbs.AccessError) {
+	c.rx.access = why
 	c.q.mu.Lock()
 	e.status = verbs.WCLocProtErr
+	c.q.blame(e.id, e.status, e.wcOpcode(), why)
 	c.q.mu.Unlock()
 }
 
@@ -99,11 +101,11 @@ func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	// A Read of length 0 names nothing (RFC 5040 section 5.2.1).
 	if rr.Size > 0 {
 		if c.q.remoteAccess()&verbs.AccessRemoteRead == 0 {
-			return rejectRights.request(), false
+			return c.denied(rejectRights, rr.SrcSTag, rr.SrcTO, uint64(rr.Size), verbs.AccessRemoteRead).request(), false
 		}
 		reg, _, why := c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO, int(rr.Size), verbs.AccessRemoteRead)
 		if why != accepted {
-			return why.request(), false
+			return c.denied(why, rr.SrcSTag, rr.SrcTO, uint64(rr.Size), verbs.AccessRemoteRead).request(), false
 		}
 		reg.exit()
 	}

@@ -25,11 +25,11 @@ func (c *conn) recvSend(h ddp.Untagged, op rdmap.Opcode, payload []byte) (fault,
 		return faultMO, false
 	}
 	if r.got+uint64(len(payload)) > r.recv.total {
-		r.status = verbs.WCLocLenErr
+		r.status, r.why = verbs.WCLocLenErr, &verbs.LimitError{Name: "bytes of the receive", Limit: r.recv.total, Value: r.got + uint64(len(payload))}
 		return faultTooLong, false
 	}
-	if !c.scatter(payload) {
-		r.status = verbs.WCLocProtErr
+	if why := c.scatter(payload); why != nil {
+		r.status, r.why, r.access = verbs.WCLocProtErr, why, why
 		return faultPlace, false
 	}
 	r.got += uint64(len(payload))
@@ -51,20 +51,22 @@ func (c *conn) recvSend(h ddp.Untagged, op rdmap.Opcode, payload []byte) (fault,
 
 // invalidate invalidates the key that a Send with Invalidate names.
 func (c *conn) invalidate(stag uint32) (fault, bool) {
-	switch c.dev.invalidate(c.q, stag) {
-	case accepted:
+	why := c.dev.invalidate(c.q, stag)
+	if why == accepted {
 		return fault{}, true
-	case rejectSTag:
+	}
+	c.rx.access = invalidateError(why, stag)
+	if why == rejectSTag {
 		return faultInvalOp, false
 	}
 	return faultInvalKey, false
 }
 
-// scatter places payload into the buffers of the receive, beginning at offset got.
-func (c *conn) scatter(payload []byte) bool {
+// scatter places payload into the buffers of the receive, beginning at offset got. It returns the refusal of an element.
+func (c *conn) scatter(payload []byte) *verbs.AccessError {
 	r := &c.rx
 	off := r.got
-	for _, s := range r.recv.sgl {
+	for i, s := range r.recv.sgl {
 		if len(payload) == 0 {
 			break
 		}
@@ -75,13 +77,13 @@ func (c *conn) scatter(payload []byte) bool {
 		n := int(min(uint64(len(payload)), uint64(s.Length)-off))
 		reg, mem, why := c.q.localIn(c.q.rq.pd, s.LKey, s.Addr+off, n, verbs.AccessLocalWrite)
 		if why != accepted {
-			return false
+			return elementError(why, i, s, verbs.AccessLocalWrite)
 		}
 		regmem.Place(mem, payload[:n])
 		reg.exit()
 		payload, off = payload[n:], 0
 	}
-	return true
+	return nil
 }
 
 // immediateData completes a receive with 8 bytes of Immediate Data (RFC 7306 section 6).

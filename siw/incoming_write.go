@@ -13,11 +13,11 @@ func (c *conn) recvWrite(h ddp.Tagged, payload []byte) (fault, bool) {
 	// The key of a segment without data is not checked (RFC 5041 section 5.2).
 	if len(payload) > 0 {
 		if c.q.remoteAccess()&verbs.AccessRemoteWrite == 0 {
-			return rejectRights.tagged(), false
+			return c.denied(rejectRights, h.STag, h.TO, uint64(len(payload)), verbs.AccessRemoteWrite).tagged(), false
 		}
 		reg, mem, why := c.dev.stags.check(c.q, h.STag, h.TO, len(payload), verbs.AccessRemoteWrite)
 		if why != accepted {
-			return why.tagged(), false
+			return c.denied(why, h.STag, h.TO, uint64(len(payload)), verbs.AccessRemoteWrite).tagged(), false
 		}
 		regmem.Place(mem, payload)
 		reg.exit()

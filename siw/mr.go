@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -123,11 +124,18 @@ func newBinding(b *verbs.MWBind, rkey uint32) (*binding, error) {
 	return &binding{mw: w, mr: m, addr: b.Addr, length: b.Length, access: b.Access, rkey: rkey}, nil
 }
 
-// bind binds the window to a part of a region, through q; length 0 unbinds it. It reports false if the window is of type 2 and
-// already bound, or if the window or the region has been closed since the post.
-func (b *binding) bind(q *qp) bool {
+// Why a window could not be bound.
+var (
+	errBindRegion = errors.New("the region of the window has been closed since the post")
+	errBindWindow = errors.New("the window has been closed since the post")
+	errBindBound  = errors.New("the window is of type 2 and bound: it must be invalidated first")
+)
+
+// bind binds the window to a part of a region, through q; length 0 unbinds it. It fails if the window is of type 2 and already
+// bound, or if the window or the region has been closed since the post.
+func (b *binding) bind(q *qp) error {
 	if !b.mr.r.guard.Enter() {
-		return false
+		return errBindRegion
 	}
 	defer b.mr.r.guard.Exit()
 	off := b.addr - b.mr.r.base
@@ -142,13 +150,16 @@ func (b *binding) bind(q *qp) bool {
 }
 
 // bind puts r into the slot of a window.
-func (t *stagTable) bind(w *mw, r *region) bool {
+func (t *stagTable) bind(w *mw, r *region) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	index := w.stag >> 8
 	old := t.slots[index]
-	if w.gone || old != nil && w.typ == verbs.MWType2 {
-		return false
+	switch {
+	case w.gone:
+		return errBindWindow
+	case old != nil && w.typ == verbs.MWType2:
+		return errBindBound
 	}
 	if old != nil {
 		old.guard.Shut() // as in invalidate
@@ -157,7 +168,7 @@ func (t *stagTable) bind(w *mw, r *region) bool {
 	if len(r.mem) == 0 {
 		t.slots[index] = nil
 	}
-	return true
+	return nil
 }
 
 // retire frees the slot of a window and returns the region that was in it, nil if it was not bound.

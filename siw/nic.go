@@ -202,6 +202,9 @@ func (d *device) connections() []*conn {
 	return all
 }
 
+// endNIC is why connections end when their NIC is closed.
+var endNIC error = &verbs.EndError{Why: "the NIC was closed"}
+
 func (d *device) shutdown() {
 	d.mu.Lock()
 	listeners := make([]*listener, 0, len(d.listeners))
@@ -214,7 +217,7 @@ func (d *device) shutdown() {
 	}
 	all := d.connections()
 	for _, c := range all {
-		c.fail(verbs.ErrClosed, nil)
+		c.fail(endNIC, nil)
 	}
 	for _, c := range all {
 		<-c.gone

@@ -101,12 +101,15 @@ func (c *conn) beginRequest() bool {
 			return false
 		}
 		if e.status == verbs.WCSuccess {
-			e.status = c.verify(e)
+			var why error
+			if e.status, why = c.verify(e); why != nil {
+				c.q.unfit, c.q.unfitAt = why, sq.next
+			}
 		}
 		if e.status != verbs.WCSuccess {
 			// The requests before it complete first. The goroutine that completes the last of them comes here again.
 			if sq.head == sq.next {
-				c.failRequest(e, e.status)
+				c.failRequest(e, e.status, c.q.unfit)
 			}
 			return false
 		}
@@ -142,38 +145,40 @@ func (c *conn) beginRequest() bool {
 }
 
 // verify checks a request when it is the next to be sent, and performs it if it is local.
-func (c *conn) verify(e *sendEntry) verbs.WCStatus {
-	if !e.isLocal() && c.buildable(e.rdmapOpcode()) != nil {
-		return verbs.WCLocQPOpErr
+func (c *conn) verify(e *sendEntry) (verbs.WCStatus, error) {
+	if !e.isLocal() {
+		if err := c.buildable(e.rdmapOpcode()); err != nil {
+			return verbs.WCLocQPOpErr, err
+		}
 	}
 	switch {
 	case e.op == verbs.WRBindMW:
-		if !e.bind.bind(c.q) {
-			return verbs.WCMWBindErr
+		if err := e.bind.bind(c.q); err != nil {
+			return verbs.WCMWBindErr, err
 		}
 	case e.op == verbs.WRLocalInv:
-		if c.dev.invalidate(c.q, e.invalidate) != accepted {
-			return verbs.WCMWBindErr
+		if why := c.dev.invalidate(c.q, e.invalidate); why != accepted {
+			return verbs.WCMWBindErr, invalidateError(why, e.invalidate)
 		}
 	case e.awaitsAnswer() && c.ord == 0:
-		return verbs.WCLocQPOpErr
+		return verbs.WCLocQPOpErr, &verbs.LimitError{Name: "Reads and atomics in progress, to which the peer has agreed (ORD)", Limit: 0, Value: 1}
 	case e.flags&verbs.SendInline == 0:
 		need := verbs.AccessFlags(0)
 		if e.awaitsAnswer() {
 			need = verbs.AccessLocalWrite
 		}
-		for _, s := range e.sgl {
+		for i, s := range e.sgl {
 			if s.Length == 0 {
 				continue
 			}
 			r, _, why := c.q.local(s.LKey, s.Addr, int(s.Length), need)
 			if why != accepted {
-				return verbs.WCLocProtErr
+				return verbs.WCLocProtErr, elementError(why, i, s, need)
 			}
 			r.exit()
 		}
 	}
-	return verbs.WCSuccess
+	return verbs.WCSuccess, nil
 }
 
 // requestBuilt ends a message: the request is sent when the socket has the stream up to here.

@@ -113,7 +113,7 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 		b.copy(e.inline[off : off+uint64(n)])
 	} else {
 		left := uint64(n)
-		for _, s := range e.sgl {
+		for i, s := range e.sgl {
 			if left == 0 {
 				break
 			}
@@ -125,7 +125,7 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 			r, mem, why := c.q.local(s.LKey, s.Addr+off, int(k), 0)
 			if why != accepted {
 				b.abandon()
-				c.giveUp(b, e, verbs.WCLocProtErr)
+				c.giveUp(b, e, verbs.WCLocProtErr, elementError(why, i, s, 0))
 				return false
 			}
 			if k <= copyLimit || c.markOut {
@@ -144,23 +144,25 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 
 // giveUp ends the connection because the rest of a request cannot be sent, but only when the batch has been sent and the requests
 // before it have completed. The goroutine that completes the last of them comes here again.
-func (c *conn) giveUp(b *batch, e *sendEntry, status verbs.WCStatus) {
+func (c *conn) giveUp(b *batch, e *sendEntry, status verbs.WCStatus, reason error) {
 	if b.size > 0 {
 		return
 	}
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	if c.q.sq.oldest() == e {
-		c.failRequest(e, status)
+		c.failRequest(e, status, reason)
 	}
 }
 
 // immediate builds an Immediate Data message (RFC 7306 section 6.2). It reports false if it cannot.
 func (c *conn) immediate(b *batch) bool {
 	e := c.tx.entry
-	if e.isWrite() && c.buildable(e.immediateOpcode()) != nil {
-		c.giveUp(b, e, verbs.WCLocQPOpErr)
-		return false
+	if e.isWrite() {
+		if err := c.buildable(e.immediateOpcode()); err != nil {
+			c.giveUp(b, e, verbs.WCLocQPOpErr, err)
+			return false
+		}
 	}
 	h := b.begin(ddp.UntaggedLen+rdmap.ImmediateLen, ddp.UntaggedLen+rdmap.ImmediateLen)
 	ddp.Untagged{Last: true, ULP: rdmap.Control(e.immediateOpcode()), QN: ddp.QNSend, MSN: e.msn}.Put(h)

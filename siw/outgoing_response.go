@@ -60,7 +60,8 @@ func (c *conn) readTermination(why reject) *termination {
 	rr.SrcTO += uint64(c.tx.off)
 	rr.Size -= c.tx.off
 	t := &termination{fault: why.request(), segLen: ddp.UntaggedLen + rdmap.ReadRequestLen,
-		ddp: make([]byte, ddp.UntaggedLen), rdmap: make([]byte, rdmap.ReadRequestLen)}
+		access: &verbs.AccessError{Fault: why.fault(), Key: rr.SrcSTag, Addr: rr.SrcTO, Length: uint64(rr.Size), Element: -1},
+		ddp:    make([]byte, ddp.UntaggedLen), rdmap: make([]byte, rdmap.ReadRequestLen)}
 	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest, MSN: c.tx.resp.msn}.Put(t.ddp)
 	rr.Put(t.rdmap)
 	return t

@@ -40,6 +40,9 @@ type qp struct {
 	cancel  context.CancelFunc // ends the set-up in progress
 	setup   chan struct{}      // closed when the set-up in progress has ended; nil if none is
 	cause   error              // why the state is ERR
+	blamed  []blame            // why requests have failed
+	unfit   error              // why a request in sq cannot be sent
+	unfitAt uint64             // its position
 	flushed chan struct{}      // closed when all requests that were posted before ERR have been flushed; nil before ERR
 	gone    bool               // Destroy has begun
 	last    bool               // EventQPLastWQEReached has been sent: the QP takes no more receives from srq
@@ -157,7 +160,7 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	switch {
 	case to == verbs.QPStateErr:
 		q.mu.Unlock()
-		q.fail(verbs.ErrClosed, nil)
+		q.fail(verbs.EndModify, nil)
 		return nil
 	case to == verbs.QPStateReset:
 		q.mu.Unlock()
@@ -205,11 +208,12 @@ func (q *qp) reset() error {
 		return &verbs.StateError{State: verbs.QPStateInit, Why: "a connection is being set up"}
 	}
 	if c != nil {
-		c.fail(verbs.ErrClosed, nil)
+		c.fail(verbs.EndModify, nil)
 		<-c.flushed
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.blamed, q.unfit = nil, nil
 	q.conn, q.cause, q.flushed = nil, nil, nil
 	q.enter(verbs.QPStateReset)
 	q.last = false
@@ -244,7 +248,7 @@ func (q *qp) Destroy() error {
 	q.mu.Lock()
 	q.gone = true
 	q.mu.Unlock()
-	q.fail(verbs.ErrClosed, nil)
+	q.fail(verbs.EndClose, nil)
 	q.sendCQ.detach(q)
 	q.recvCQ.detach(q)
 	q.dev.giveQPN(q.num)
@@ -384,12 +388,15 @@ func (q *qp) gather(e *sendEntry) bool {
 	if cap(e.inline) == 0 {
 		e.inline = make([]byte, 0, q.cap.MaxInlineData)
 	}
-	for _, s := range e.sgl {
+	for i, s := range e.sgl {
 		if s.Length == 0 {
 			continue
 		}
 		r, mem, why := q.local(s.LKey, s.Addr, int(s.Length), 0)
 		if why != accepted {
+			if q.unfit == nil {
+				q.unfit, q.unfitAt = elementError(why, i, s, 0), q.sq.tail-1
+			}
 			return false
 		}
 		at := len(e.inline)
@@ -410,7 +417,7 @@ func (q *qp) localIn(pd *domain, lkey uint32, addr uint64, n int, need verbs.Acc
 	r, mem, why := q.dev.stags.checkIn(pd, q, lkey, addr, n, need)
 	if why == accepted && r.parent != nil {
 		r.exit()
-		return nil, nil, rejectSTag
+		return nil, nil, rejectWindow
 	}
 	return r, mem, why
 }
@@ -455,10 +462,14 @@ func (q *qp) flush() {
 		if status == verbs.WCSuccess {
 			status = verbs.WCWRFlushErr
 		}
+		if q.unfit != nil && q.unfitAt == q.sq.head {
+			q.blame(e.id, status, e.wcOpcode(), q.unfit)
+		}
 		q.sendCQ.push(&verbs.WC{ID: e.id, Status: status, QPNum: q.num}, false)
 		q.sq.pop()
 	}
 	q.sq.clear()
+	q.unfit = nil
 	if q.srq == nil {
 		q.rq.flush(q)
 	} else if !q.last && !q.gone {

@@ -41,6 +41,9 @@ type receiver struct {
 	heard   bool   // the first FPDU has been handled
 	refused bool   // a message was at fault: later ones are dropped
 
+	access *verbs.AccessError // the access that the message at fault did not get, nil = it was another fault
+	why    error              // of status
+
 	no [4]uint32 // the next MSN on each queue
 
 	// The Send message that is being received, and its receive.
@@ -78,6 +81,9 @@ func (r *receiver) flush(q *qp) {
 	r.open = false
 	if r.status == verbs.WCSuccess {
 		r.status = verbs.WCWRFlushErr
+	}
+	if r.why != nil {
+		q.blame(r.recv.id, r.status, verbs.WCRecv, r.why)
 	}
 	q.recvCQ.push(&verbs.WC{ID: r.recv.id, Status: r.status, QPNum: q.num}, false)
 }

@@ -114,6 +114,7 @@ const (
 	rejectRights
 	rejectAssociation
 	rejectWrap
+	rejectWindow // local: the key of a window
 )
 
 // tagged returns the fault of a tagged message (RFC 5041 section 7.2). DDP has no code for missing rights, so they are a remote

@@ -196,6 +196,10 @@ func (cq *CQ) ReqNotify(solicitedOnly bool) error {
 // Wait moves completions into wcs as Poll does. If there is none it waits for one: it arms the CQ, polls again, and sleeps.
 // The CQ must have a channel of its own; otherwise the error Is [ErrSharedChannel]. The error Is ctx.Err() when ctx is
 // done and [ErrClosed] when the CQ is closed. If several goroutines wait, each completion goes to one of them.
+//
+// A Wait that ctx has ended withdraws nothing: the requests stay posted, their memory belongs to the device until they complete, and
+// their completions come to a later Wait or Poll. To get the memory back, [QP.Drain]. A send request without [SendSignaled] that
+// succeeds makes no completion, so it never ends a Wait.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	return cq.wait(ctx, "CQ.Wait", wcs, false)
 }

@@ -199,6 +199,12 @@ func (t MWType) String() string {
 }
 
 // WROpcode is the operation of a send work request.
+//
+// When a request succeeds, its memory may be reused. What else that says depends on the fabric. On InfiniBand and RoCE a Send or
+// a Write succeeds when the peer's device has acknowledged it. On iWARP it succeeds when this side's TCP has it (RFC 5040
+// section 5.5): the peer need not have the data yet, and may still refuse them, which ends the connection; the Write has
+// succeeded all the same. A later Read or atomic that succeeds, or a message that the peer's program sends because of the data,
+// says that they have arrived. A Read or an atomic succeeds when its answer is in memory, on every device.
 type WROpcode uint8
 
 const (
@@ -234,7 +240,7 @@ type SendFlags uint8
 
 const (
 	SendFence     SendFlags = 1 << 0 // IBV_SEND_FENCE: start after all earlier Reads and atomics have completed
-	SendSignaled  SendFlags = 1 << 1 // IBV_SEND_SIGNALED: make a completion on success too
+	SendSignaled  SendFlags = 1 << 1 // IBV_SEND_SIGNALED: make a completion on success too; without it success wakes nobody
 	SendSolicited SendFlags = 1 << 2 // IBV_SEND_SOLICITED: the receive completion is a solicited event
 	SendInline    SendFlags = 1 << 3 // IBV_SEND_INLINE: the data are copied at post; the buffers may be reused at once
 

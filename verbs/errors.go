@@ -148,15 +148,31 @@ type TerminateError struct {
 	Header            []byte // the DDP header of the wrong message, nil if it was not quoted
 	Remote            bool   // true if the peer found the error and sent the message
 	Text              string // the meaning of the codes
+	// Access is the access to memory that was refused, as far as it is known: the side that found the error knows it, and the
+	// other one what the message quotes. Nil if the error is another one, or nothing is known.
+	Access *AccessError
 }
 
-// Error returns for example "terminated by peer: RDMAP remote protection error: invalid STag (0/1/00)".
+// Error returns for example "terminated by peer: RDMAP remote protection error: invalid STag (0/1/00): no memory has key 0x2a00
+// (64 bytes at 0x1000)".
 func (e *TerminateError) Error() string {
 	who := "terminated"
 	if e.Remote {
 		who = "terminated by peer"
 	}
-	return fmt.Sprintf("%s: %s (%d/%d/%02x)", who, e.Text, e.Layer, e.Type, e.Code)
+	s := fmt.Sprintf("%s: %s (%d/%d/%02x)", who, e.Text, e.Layer, e.Type, e.Code)
+	if e.Access != nil {
+		s += ": " + e.Access.Error()
+	}
+	return s
+}
+
+// Unwrap returns Access, nil if there is none.
+func (e *TerminateError) Unwrap() error {
+	if e.Access == nil {
+		return nil
+	}
+	return e.Access
 }
 
 // Is reports whether target is a *TerminateError with the same layer, type, code and side.

@@ -112,6 +112,7 @@ func (cq *ledgerCQ) accept(wc *WC) {
 		}
 		srq.mu.Unlock()
 		if wc.ID = id; ok {
+			q.blame(wc, 0, true)
 			cq.emit(q, wc, true)
 		}
 	case wc.ID&idRecv != 0:
@@ -144,6 +145,7 @@ func (cq *ledgerCQ) advance(q *ledgerQP, l *ledgerQueue, recv bool) {
 			return
 		}
 		if visible {
+			q.blame(wc, l.at(l.head-1).op, recv)
 			cq.emit(q, wc, recv)
 		}
 	}

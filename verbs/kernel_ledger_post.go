@@ -209,7 +209,7 @@ func (q *ledgerQP) PostRecv(wrs []RecvWR) (int, error) {
 func (q *ledgerQP) keepSends(wrs []SendWR) (int, error) {
 	s := &q.sends
 	return keep(q, s, wrs, q.cap.MaxSendWR, false, func(w *SendWR) {
-		seq := s.add(w.ID, slotHeld, true, false)
+		seq := s.push(slot{wc: WC{ID: w.ID}, op: w.Opcode, state: slotHeld, visible: true})
 		if needsORD(w.Opcode) && s.poisoned && !q.bad && q.qpState() != QPStateErr {
 			q.bad = true
 			s.fail(seq, WCLocQPOpErr, q.num)

@@ -24,8 +24,9 @@ type ledgerQP struct {
 
 	sends     ledgerQueue
 	recvs     ledgerQueue
-	admission admission  // guarded by the lock of sends
-	bad       bool       // guarded by the lock of sends: the request that will fail is in the ledger
+	admission admission // guarded by the lock of sends
+	bad       bool      // guarded by the lock of sends: the request that will fail is in the ledger
+	blamed    blamed
 	windowOps []windowOp // guarded by windows.mu: in the order of posting
 	flushed   bool       // guarded by modify: both queues have been
 
@@ -143,6 +144,7 @@ func (q *ledgerQP) forget() {
 	q.recvs.flushed = false
 	q.recvs.mu.Unlock()
 	q.flushed = false
+	q.blamed.forget()
 	q.ord.Store(unknownORD)
 }
 

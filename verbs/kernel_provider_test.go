@@ -507,7 +507,9 @@ func TestCompletionsArrive(t *testing.T) {
 	}, r.poll())
 
 	fakeverbs.InjectWC(num, false, fakeverbs.WC{WRID: 5, Status: 10, VendorErr: 0x77})
-	require.Equal(t, []verbs.WC{{ID: 5, Status: verbs.WCRemAccessErr, VendorErr: 0x77, QPNum: num}}, r.poll())
+	failed := r.poll()
+	require.Equal(t, []verbs.WC{{ID: 5, Status: verbs.WCRemAccessErr, VendorErr: 0x77, QPNum: num}}, failed)
+	require.Equal(t, &verbs.RequestError{QPNum: num, ID: 5, Status: verbs.WCRemAccessErr, VendorErr: 0x77}, r.qp.Cause(&failed[0]))
 	require.Equal(t, verbs.QPStateErr, r.qp.State(), "an error of an RC QP ends it")
 	require.ErrorIs(t, r.qp.Err(), verbs.WCRemAccessErr)
 }

@@ -178,7 +178,7 @@ func (q *kernelQP) cut() bool {
 		q.barrier()
 		return false
 	}
-	q.failLocked(ErrClosed)
+	q.failLocked(q.ownEnd(EndClose))
 	return true
 }
 

@@ -56,7 +56,7 @@ func (q *kernelQP) change(attr *QPAttr, mask QPAttrMask) error {
 	}
 	switch {
 	case to == QPStateErr:
-		q.failLocked(ErrClosed)
+		q.failLocked(q.ownEnd(EndModify))
 		return nil
 	case to == QPStateReset && from != QPStateReset:
 		return q.reset()
@@ -112,6 +112,14 @@ func (q *kernelQP) fail(reason error) {
 	if !q.gone {
 		q.failLocked(reason)
 	}
+}
+
+// ownEnd is the reason if this side ends the QP: nil for a QP that had failed before, whose reason is known or still to come.
+func (q *kernelQP) ownEnd(reason error) error {
+	if q.qpState() == QPStateErr {
+		return nil
+	}
+	return reason
 }
 
 func (q *kernelQP) failLocked(reason error) {

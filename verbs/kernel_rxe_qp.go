@@ -48,8 +48,11 @@ func (q *rxeQP) reportedSend(wc *WC, op WROpcode, sgl []SGE) {
 	case wc.Status != WCLocQPOpErr:
 	case op == WRLocalInv && faults.has(rxeInvalidateStatus):
 		wc.Status = WCMWBindErr
-	case faults.has(rxeSourceStatus) && !q.rxe.regions.allow(q.pd, sgl, needsORD(op)):
-		wc.Status = WCLocProtErr
+	case faults.has(rxeSourceStatus):
+		if why := q.rxe.regions.deny(q.pd, sgl, needsORD(op)); why != nil {
+			wc.Status = WCLocProtErr
+			q.blamed.denied[0].Store(why)
+		}
 	}
 }
 
@@ -66,9 +69,10 @@ func (q *rxeQP) reportedRecv(wc *WC, sgl []SGE) {
 	if wc.Status != WCLocQPOpErr || !faults.has(rxeReceiveStatus) {
 		return
 	}
-	if q.rxe.regions.allow(q.pd, sgl, true) {
-		wc.Status = WCLocLenErr
-	} else {
+	if why := q.rxe.regions.deny(q.pd, sgl, true); why != nil {
 		wc.Status = WCLocProtErr
+		q.blamed.denied[1].Store(why)
+	} else {
+		wc.Status = WCLocLenErr
 	}
 }

@@ -35,19 +35,30 @@ func (r *rxeRegions) remove(lkey uint32) rxeRegion {
 	return region
 }
 
-// allow reports whether a QP or SRQ of pd may use all the memory that elements name.
-func (r *rxeRegions) allow(pd rawPD, sgl []SGE, write bool) bool {
+// deny returns why a QP or SRQ of pd may not use the memory that elements name, nil if it may use all.
+func (r *rxeRegions) deny(pd rawPD, sgl []SGE, write bool) *AccessError {
 	r.RLock()
 	defer r.RUnlock()
-	for _, e := range sgl {
+	for i, e := range sgl {
 		if e.Length == 0 {
 			continue // the key does not count
 		}
+		why := &AccessError{Key: e.LKey, Addr: e.Addr, Length: uint64(e.Length), Element: i}
 		m, ok := r.byKey[e.LKey]
 		off := e.Addr - m.start // huge if it is before the region
-		if !ok || m.pd != pd || write && !m.write || off > m.length || uint64(e.Length) > m.length-off {
-			return false
+		switch {
+		case !ok:
+			why.Fault = AccessBadKey
+		case m.pd != pd:
+			why.Fault = AccessForeign
+		case write && !m.write:
+			why.Fault, why.Right = AccessMissingRight, AccessLocalWrite
+		case off > m.length || uint64(e.Length) > m.length-off:
+			why.Fault = AccessBounds
+		default:
+			continue
 		}
+		return why
 	}
-	return true
+	return nil
 }

@@ -5,6 +5,7 @@
 package verbs_test
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 
@@ -23,37 +24,38 @@ func TestRXEReceiveStatus(t *testing.T) {
 		for name, c := range map[string]struct {
 			status verbs.WCStatus
 			sgl    func(r *rig) []verbs.SGE
+			fault  verbs.AccessFault
 		}{
-			"short":    {verbs.WCLocLenErr, func(r *rig) []verbs.SGE { return []verbs.SGE{r.sge(0, 8), r.sge(4088, 8)} }},
-			"nothing":  {verbs.WCLocLenErr, func(*rig) []verbs.SGE { return nil }},
-			"no bytes": {verbs.WCLocLenErr, func(*rig) []verbs.SGE { return []verbs.SGE{{Addr: 1, LKey: 2}} }},
+			"short":    {verbs.WCLocLenErr, func(r *rig) []verbs.SGE { return []verbs.SGE{r.sge(0, 8), r.sge(4088, 8)} }, 0},
+			"nothing":  {verbs.WCLocLenErr, func(*rig) []verbs.SGE { return nil }, 0},
+			"no bytes": {verbs.WCLocLenErr, func(*rig) []verbs.SGE { return []verbs.SGE{{Addr: 1, LKey: 2}} }, 0},
 			"key": {verbs.WCLocProtErr, func(r *rig) []verbs.SGE {
 				s := r.sge(0, 8)
 				s.LKey ^= 1
 				return []verbs.SGE{r.sge(0, 8), s}
-			}},
+			}, verbs.AccessBadKey},
 			"end": {verbs.WCLocProtErr, func(r *rig) []verbs.SGE {
 				s := r.sge(4088, 8)
 				s.Addr++
 				return []verbs.SGE{s}
-			}},
+			}, verbs.AccessBounds},
 			"before": {verbs.WCLocProtErr, func(r *rig) []verbs.SGE {
 				s := r.sge(0, 8)
 				s.Addr--
 				return []verbs.SGE{s}
-			}},
+			}, verbs.AccessBounds},
 			"right": {verbs.WCLocProtErr, func(r *rig) []verbs.SGE {
 				mr, err := r.pd.AllocMR(8, verbs.AccessRemoteRead)
 				require.NoError(r, err)
 				return []verbs.SGE{{Addr: mr.Addr(), Length: 8, LKey: mr.LKey()}}
-			}},
+			}, verbs.AccessMissingRight},
 			"domain": {verbs.WCLocProtErr, func(r *rig) []verbs.SGE {
 				pd, err := r.ctx.AllocPD()
 				require.NoError(r, err)
 				mr, err := pd.AllocMR(8, allRights)
 				require.NoError(r, err)
 				return []verbs.SGE{{Addr: mr.Addr(), Length: 8, LKey: mr.LKey()}}
-			}},
+			}, verbs.AccessForeign},
 		} {
 			t.Run(name, func(t *testing.T) {
 				r := newRXERig(t)
@@ -76,6 +78,14 @@ func TestRXEReceiveStatus(t *testing.T) {
 				wcs := r.poll()
 				require.Equal(t, []uint64{9}, wcIDs(wcs))
 				require.Equal(t, c.status.String(), wcs[0].Status.String())
+				cause := qp.Cause(&wcs[0])
+				require.ErrorContains(t, cause, "RECV 9 of QP")
+				var access *verbs.AccessError
+				require.Equal(t, c.status == verbs.WCLocProtErr, errors.As(cause, &access), "%v", cause)
+				if access != nil {
+					require.Equal(t, c.fault, access.Fault)
+					require.Equal(t, len(c.sgl(r))-1, access.Element)
+				}
 			})
 		}
 	}
@@ -149,6 +159,18 @@ func TestRXESendStatus(t *testing.T) {
 			require.Equal(t, []uint64{4}, wcIDs(wcs))
 			require.Equal(t, want.String(), wcs[0].Status.String(), "%v %v", c.op, c.said)
 			require.ErrorIs(t, r.qp.Err(), wcs[0].Status)
+			cause := r.qp.Cause(&wcs[0])
+			require.ErrorIs(t, cause, wcs[0].Status)
+			var request *verbs.RequestError
+			require.ErrorAs(t, cause, &request)
+			require.Equal(t, rxe && want != verbs.WCWRFlushErr, request.Known)
+			var access *verbs.AccessError
+			if errors.As(cause, &access); rxe && want == verbs.WCLocProtErr {
+				s := wr.SGL[0]
+				require.Equal(t, &verbs.AccessError{Key: s.LKey, Addr: s.Addr, Length: uint64(s.Length)}, access)
+			} else {
+				require.Nil(t, access)
+			}
 		}
 	}
 }

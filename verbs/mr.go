@@ -139,8 +139,12 @@ func (m *MR) LKey() uint32 { return m.p.LKey() }
 // RKey returns the key for peers.
 func (m *MR) RKey() uint32 { return m.p.RKey() }
 
-// SGE returns the element for n bytes from offset off. The error Is [ErrBounds] if they are not all inside the region.
+// SGE returns the element for n bytes from offset off. The error Is [ErrBounds] if they are not all inside the region, and
+// [ErrClosed] if the region is closed.
 func (m *MR) SGE(off, n int) (SGE, error) {
+	if m.node.Closed() {
+		return SGE{}, opError("MR.SGE", m.ctx.dev.Name(), ErrClosed)
+	}
 	if off < 0 || n < 0 || off > m.Len() || n > m.Len()-off || uint64(n) > 1<<32-1 {
 		return SGE{}, opError("MR.SGE", m.pd.ctx.dev.Name(), fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, m.Len()))
 	}

@@ -96,6 +96,14 @@ type ProviderQPState interface {
 	KnownState() QPState
 }
 
+// ProviderQPExplainer is a ProviderQP that knows why a request has failed.
+type ProviderQPExplainer interface {
+	// Explain returns what is known of a completion that has failed: the opcode that it would have, had it succeeded, and the
+	// reason, an *AccessError if it is one. known is false, and reason nil, for those of which it knows nothing. It may be
+	// called after Destroy, as Err.
+	Explain(wc *WC) (opcode WCOpcode, known bool, reason error)
+}
+
 // ProviderQPInitiator is a ProviderQP that needs to know whether it is on the active side of a connection.
 type ProviderQPInitiator interface {
 	// Initiated is called on the active side, after Moved to RTS.

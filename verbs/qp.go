@@ -20,7 +20,11 @@ const (
 
 // QPConfig describes a queue pair.
 type QPConfig struct {
-	SendCQ, RecvCQ *CQ    // for the completions; both are required, and may be the same
+	// SendCQ and RecvCQ get the completions; both are required, and may be the same. A CQ needs room for every request that can
+	// be in the queues of all its QPs and SRQs together, because each may complete, at the latest when the QP fails. Queues that
+	// are deeper than their CQ are not refused: it is the program that must not post more than has room. If completions are
+	// lost, all QPs of the CQ go into the error state; see Context.CreateCQ.
+	SendCQ, RecvCQ *CQ
 	Type           QPType // 0 = QPTypeRC
 	// SRQ is the shared receive queue from which the QP takes its receives (nil = a receive queue of its own).
 	SRQ *SRQ
@@ -409,8 +413,10 @@ func (q *QP) State() QPState {
 	return attr.State
 }
 
-// Err returns the reason why the QP is in the error state, nil if it is not. It is a *[TerminateError] if a Terminate message of
-// either side ended the stream; it Is io.EOF if the peer closed the connection, and [ErrClosed] after a local disconnect.
+// Err returns the first reason why the QP is in the error state, nil if it is not; a later Drain or Close does not change it. It is
+// a *[TerminateError], or wraps one, if a Terminate message of either side ended the stream; it Is io.EOF if the peer closed the
+// connection. If this side ended it, by Modify, Drain, Close or a disconnect, it is an *[EndError], which Is [ErrClosed]. Of a
+// QP of the kernel whose requests were flushed, and nothing else told, it is [WCWRFlushErr].
 func (q *QP) Err() error { return q.p.Err() }
 
 // Drain moves the QP to the error state and waits until the completions of all requests are in the CQs. Then the device uses no

@@ -91,7 +91,7 @@ type WC struct {
 	DLIDPathBits uint8  // UD
 }
 
-// Err returns nil if the request succeeded, and otherwise the status, which is an error.
+// Err returns nil if the request succeeded, and otherwise the status, which is an error. [QP.Cause] tells more.
 func (wc *WC) Err() error {
 	if wc.Status == WCSuccess {
 		return nil

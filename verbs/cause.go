@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package verbs
+
+import "fmt"
+
+// Cause explains a completion of the QP that has failed, and returns nil for one that has succeeded. The error is a *[RequestError]:
+//
+//	if err := qp.Cause(&wc); err != nil {
+//		log.Print(err) // RDMA_WRITE 7 of QP 18: local protection error: element 1: no memory has key 0x2a00 (64 bytes at 0x1000)
+//	}
+//
+// It Is the status of the completion. On the user-space RNIC it wraps an *[AccessError] if an access to memory was refused, here or at
+// the peer, and the *[TerminateError] if the peer has found the fault. A driver of the kernel tells the status and VendorErr
+// only. A request that was flushed has no cause of its own: the error wraps what has ended the QP, as [QP.Err] returns it.
+//
+// Nothing is kept for requests that succeed, so Cause costs nothing until it is called. It may be called after Close, but not after
+// the QP has gone back to RESET.
+func (q *QP) Cause(wc *WC) error {
+	if wc == nil || wc.Status == WCSuccess {
+		return nil
+	}
+	e := &RequestError{QPNum: wc.QPNum, ID: wc.ID, Status: wc.Status, VendorErr: wc.VendorErr}
+	if wc.QPNum != q.num {
+		e.Reason = invalid("the completion is of QP %d, not of QP %d", wc.QPNum, q.num)
+		return e
+	}
+	if x, ok := Ability[ProviderQPExplainer](q.p); ok {
+		e.Opcode, e.Known, e.Reason = x.Explain(wc)
+	}
+	if e.Reason == nil {
+		if err := q.p.Err(); err != error(wc.Status) {
+			e.Reason = err
+		}
+	}
+	return e
+}
+
+// RequestError says why a request has failed. It Is its Status, and wraps its Reason.
+type RequestError struct {
+	QPNum     uint32   // of the QP
+	ID        uint64   // of the request (wr_id)
+	Status    WCStatus // of its completion
+	VendorErr uint32   // of its completion (vendor_err): what it means depends on the driver
+	Opcode    WCOpcode // what the completion would have, had it succeeded; valid if Known
+	Known     bool     // the device has told which request it was; not for requests that were flushed
+	Reason    error    // nil if the device has told nothing but the status
+}
+
+// Error returns for example "RDMA_WRITE 7 of QP 18: remote access error: terminated by peer: ...".
+func (e *RequestError) Error() string {
+	what := "request"
+	if e.Known {
+		what = e.Opcode.String()
+	}
+	s := fmt.Sprintf("%s %d of QP %d: %v", what, e.ID, e.QPNum, e.Status)
+	if e.VendorErr != 0 {
+		s += fmt.Sprintf(" (vendor_err %#x)", e.VendorErr)
+	}
+	if e.Reason != nil {
+		s += ": " + e.Reason.Error()
+	}
+	return s
+}
+
+// Unwrap returns the status and the reason.
+func (e *RequestError) Unwrap() []error {
+	if e.Reason == nil {
+		return []error{e.Status}
+	}
+	return []error{e.Status, e.Reason}
+}
+
+// AccessFault is the reason why an access to memory was refused.
+type AccessFault uint8
+
+const (
+	AccessBadKey       AccessFault = iota // no memory has the key: it was never given, or it has been closed or invalidated
+	AccessForeign                         // the memory is of another PD, or the window of another QP
+	AccessMissingRight                    // the memory does not allow it
+	AccessQPRight                         // the QP does not allow it to the peer (qp_access_flags)
+	AccessBounds                          // it is not all inside the memory
+	AccessWraps                           // its last address is beyond 64 bits
+	AccessNoInvalidate                    // the key cannot be invalidated: it is of a region, or of a window of another QP
+	AccessOfWindow                        // the key is that of a window, and only peers use windows
+)
+
+var accessFaults = []string{"unknown key", "foreign memory", "missing right", "missing right of the QP", "out of bounds", "address wraps around",
+	"key cannot be invalidated", "key of a window"}
+
+// String returns for example "unknown key".
+func (f AccessFault) String() string { return enumText(int(f), accessFaults, "AccessFault") }
+
+// AccessError is an access to memory that was refused: the key, the address, the right that was missing, and the element of the
+// request that named it. What is not known is 0.
+type AccessError struct {
+	Fault   AccessFault
+	Key     uint32      // the local key of an element, or the remote key (STag) that the requester named
+	Addr    uint64      // of the first byte
+	Length  uint64      // bytes; 0 = not known
+	Right   AccessFlags // what the access needs; 0 = only that the key is valid, or not known
+	Element int         // the index in the SGL of the request; -1 = the memory is that of the requester's peer
+}
+
+// Error returns for example "element 1: the memory of key 0x2a00 lacks LOCAL_WRITE (64 bytes at 0x1000)".
+func (e *AccessError) Error() string {
+	var s string
+	right := "a right"
+	if e.Right != 0 {
+		right = e.Right.String()
+	}
+	switch e.Fault {
+	case AccessBadKey:
+		s = fmt.Sprintf("no memory has key %#x", e.Key)
+	case AccessForeign:
+		s = fmt.Sprintf("the memory of key %#x is of another PD, or the window of another QP", e.Key)
+	case AccessMissingRight:
+		s = fmt.Sprintf("the memory of key %#x lacks %s", e.Key, right)
+	case AccessQPRight:
+		s = fmt.Sprintf("the QP lacks %s, for the memory of key %#x", right, e.Key)
+	case AccessBounds:
+		s = fmt.Sprintf("the memory of key %#x does not contain the range", e.Key)
+	case AccessWraps:
+		s = fmt.Sprintf("the range with key %#x wraps around", e.Key)
+	case AccessNoInvalidate:
+		s = fmt.Sprintf("key %#x cannot be invalidated", e.Key)
+	case AccessOfWindow:
+		s = fmt.Sprintf("key %#x is that of a window, which is for peers only", e.Key)
+	default:
+		s = fmt.Sprintf("key %#x: %v", e.Key, e.Fault)
+	}
+	switch {
+	case e.Length != 0:
+		s += fmt.Sprintf(" (%d bytes at %#x)", e.Length, e.Addr)
+	case e.Addr != 0:
+		s += fmt.Sprintf(" (at %#x)", e.Addr)
+	}
+	if e.Element >= 0 {
+		s = fmt.Sprintf("element %d: ", e.Element) + s
+	}
+	return s
+}
+
+// Is reports whether target is the sentinel for the fault: ErrBounds, or ErrForeign.
+func (e *AccessError) Is(target error) bool {
+	switch e.Fault {
+	case AccessBounds, AccessWraps:
+		return target == ErrBounds
+	case AccessForeign:
+		return target == ErrForeign
+	}
+	return false
+}
+
+// EndError says that this side has ended the connection of a QP. It Is [ErrClosed]. [QP.Err] returns it.
+type EndError struct {
+	Why string // for example "the QP was moved to ERR"
+}
+
+// Error returns for example "ended by this side: the QP was moved to ERR".
+func (e *EndError) Error() string { return "ended by this side: " + e.Why }
+
+// Unwrap returns ErrClosed.
+func (e *EndError) Unwrap() error { return ErrClosed }
+
+// The ends that providers have in common.
+var (
+	EndModify     error = &EndError{"the QP was moved to ERR"}
+	EndClose      error = &EndError{"the QP was closed"}
+	EndDisconnect error = &EndError{"the connection was closed"}
+)
