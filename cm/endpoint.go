@@ -115,7 +115,8 @@ type EndpointConfig struct {
 
 	// MessageSize is the largest message of Send and Recv in bytes (0 = DefaultMessageSize). Messages is the number of
 	// messages that Recv has buffers for, and of those that can be in Send at a time (0 = DefaultMessages, None = no
-	// buffers: then there is no Send, and receives are posted by PostRecv).
+	// buffers: then there is no Send, and receives are posted by PostRecv). The peer must not send more than that before
+	// Recv takes some: on iWARP the next message ends the connection, on InfiniBand it is sent again later.
 	MessageSize, Messages int
 
 	// Prepare is called when everything has been made and receives can be posted, before the endpoint connects (nil = nothing).
@@ -418,15 +419,20 @@ func (e *Endpoint) Close() error {
 	return e.opError("Close", err)
 }
 
-// settleLimit bounds the wait for completions of a QP that has been drained.
-const settleLimit = 10 * time.Second
+const (
+	settleLimit = 10 * time.Second // bounds the wait for completions of a QP that has been drained
+	settlePause = 20 * time.Millisecond
+)
 
-// settle waits until the completions of all requests have been dispatched. The QP is in the error state, or closed.
+// settle waits until the completions of all requests have been dispatched. The QP is in the error state, or closed. A post that is
+// refused meanwhile wakes nobody, so settle looks again after a while.
 func (e *Endpoint) settle(limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	for e.out.Load() > 0 {
-		if err := e.wait(ctx, e.idle); err != nil {
+	for end := time.Now().Add(limit); e.out.Load() > 0; {
+		ctx, cancel := context.WithTimeout(context.Background(), settlePause)
+		err := e.wait(ctx, e.idle)
+		ended := ctx.Err() != nil
+		cancel()
+		if err != nil && (!ended || time.Now().After(end)) {
 			return fmt.Errorf("%d requests have not completed: %w", e.out.Load(), err)
 		}
 	}
