@@ -33,15 +33,16 @@
 //
 // # Leaks
 //
-// When a test ends, everything that was made on its NICs must have been closed, and no goroutine that the test has started may
-// still run. Otherwise the test fails, and the error names each object with the stack that created it. Tests may run in parallel:
-// each test answers for its own NICs and goroutines. What remains was closed, so it does not disturb other tests.
+// When a test ends, everything that was made on its NICs must have been closed, and no goroutine may still run that the test has
+// started after New, by itself or by another goroutine. What ends with the test has 10 s for that. Otherwise the test fails, and the
+// error names each object and goroutine with its stack. Objects that were left are closed, so they do not disturb other tests. Tests may
+// run in parallel: each answers for its own NICs and goroutines, which it knows by a profiler label (package runtime/pprof).
 //
 // # Capture
 //
 // All bytes on the network are recorded. If the test fails, they are kept in a pcapng file, whose name the test logs; see
 // [Options.CaptureDir]. Package siw/capture says how tshark and Wireshark read it. Bytes are recorded where they are sent: the file
-// does not show what the network has delayed, damaged or cut.
+// does not show what the network has delayed, damaged or cut. A test binary that crashes or runs into its time limit leaves no file.
 //
 // # Time
 //

@@ -70,12 +70,12 @@ func Example() {
 
 // A registered RNIC is found by its name, as the devices of the kernel are.
 func ExampleRegister() {
-	nic, err := siw.Register(siw.Config{Name: "mine"})
+	nic, err := siw.Register(siw.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer nic.Close()
-	dev, err := verbs.DeviceByName("mine")
+	dev, err := verbs.DeviceByName("usiw0")
 	fmt.Println(dev, err)
-	// Output: mine (siw) <nil>
+	// Output: usiw0 (siw) <nil>
 }

@@ -19,12 +19,12 @@ import (
 
 // The objects of a program, made and closed in order.
 func Example() {
-	nic, err := siw.Register(siw.Config{Name: "example0"}) // without a Name it is usiw0
+	nic, err := siw.Register(siw.Config{}) // adds usiw0 to verbs.Devices()
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer nic.Close()
-	dev, err := verbs.DeviceByName("example0")
+	dev, err := verbs.DeviceByName("usiw0")
 	if err != nil {
 		log.Fatal(err)
 	}
