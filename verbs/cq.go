@@ -108,6 +108,8 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 	}
 	if d, ok := cq.p.(directPoller); ok && d.canPollDirect() {
 		cq.direct = d
+	} else if b := newBypassPoller(cq); b != nil {
+		cq.direct = b
 	}
 	cq.room.Store(int64(cq.p.CQE()))
 	cq.drive, _ = cq.p.(ProviderCQDriver) // a CQ that p wraps is driven when p polls it

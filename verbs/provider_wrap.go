@@ -28,7 +28,10 @@ import "fmt"
 // owners that it was passed at creation. It drops events of closed objects, and of objects that it has made for itself.
 //
 // Polling. CQ.Poll of the inner handle drives the device if it can be driven (ProviderCQDriver), so the outer CQ only calls it.
-// CQ.Wait finds the way to sleep through Unwrap.
+// CQ.Wait finds the way to sleep through Unwrap. An outer CQ that keeps completions of its own has no Unwrap: the inner device
+// knows nothing of them.
+//
+// Cost. A device that passes most requests on unchanged lets the handles go past it; see provider_bypass.go.
 //
 // Numbers. Keys and QP numbers of the inner device can be passed on unchanged, and then completions too.
 //

@@ -125,6 +125,8 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	qp.known, _ = Ability[ProviderQPState](qp.p)
 	if d, ok := qp.p.(directPoster); ok && d.canPostDirect() {
 		qp.direct = d
+	} else if b := newBypassPoster(qp); b != nil {
+		qp.direct = b
 	}
 	if err := qp.node.Init("QP", qp.Close, parents...); err != nil {
 		return nil, errors.Join(err, qp.p.Destroy())
@@ -184,6 +186,9 @@ func (q *QP) RecvCQ() *CQ { return q.recvCQ }
 // Type returns the transport service of the QP.
 func (q *QP) Type() QPType { return q.typ }
 
+// Supports reports whether requests of the operation can be posted: the device has it, and the transport service of the QP too.
+func (q *QP) Supports(op Op) bool { return q.ops.Has(op) }
+
 // SRQ returns the shared receive queue from which the QP takes its receives, nil if it has a receive queue of its own.
 func (q *QP) SRQ() *SRQ { return q.srq }
 
@@ -205,8 +210,16 @@ func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 		}
 		return n, err
 	}
+	if n, err = q.checkAndPost(q.p, wrs); err != nil {
+		err = q.postError("PostSend", n, err)
+	}
+	return n, err
+}
+
+// checkAndPost checks a list and has p, which is q's provider or one below, queue what is right. The error is a plain cause.
+func (q *QP) checkAndPost(p ProviderQP, wrs []SendWR) (n int, err error) {
 	if !q.node.Enter() {
-		return 0, q.opError("PostSend", ErrClosed)
+		return 0, ErrClosed
 	}
 	good := len(wrs)
 	for i := range wrs {
@@ -217,16 +230,13 @@ func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	}
 	if good > 0 || err == nil {
 		var perr error
-		if n, perr = q.p.PostSend(wrs[:good]); perr != nil {
+		if n, perr = p.PostSend(wrs[:good]); perr != nil {
 			err = perr
 		}
 	}
 	rekey(wrs[:n])
 	q.node.Exit()
-	if err != nil {
-		return n, q.postError("PostSend", n, err)
-	}
-	return n, nil
+	return n, err
 }
 
 // postError is the error of a post that took n requests.
@@ -363,25 +373,29 @@ func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 		}
 		return n, err
 	}
-	if !q.node.Enter() {
-		return 0, q.opError("PostRecv", ErrClosed)
-	}
-	if q.srq != nil {
-		q.node.Exit()
+	if q.srq != nil && !q.node.Closed() {
 		return 0, q.opError("PostRecv", invalid("the QP takes its receives from an SRQ: use SRQ.PostRecv"))
+	}
+	if n, err = q.checkAndPostRecv(q.p, wrs); err != nil {
+		err = q.postError("PostRecv", n, err)
+	}
+	return n, err
+}
+
+// checkAndPostRecv is checkAndPost for receives.
+func (q *QP) checkAndPostRecv(p ProviderQP, wrs []RecvWR) (n int, err error) {
+	if !q.node.Enter() {
+		return 0, ErrClosed
 	}
 	good, err := checkRecv(wrs, q.cap.MaxRecvSGE)
 	if good > 0 || err == nil {
 		var perr error
-		if n, perr = q.p.PostRecv(wrs[:good]); perr != nil {
+		if n, perr = p.PostRecv(wrs[:good]); perr != nil {
 			err = perr
 		}
 	}
 	q.node.Exit()
-	if err != nil {
-		return n, q.postError("PostRecv", n, err)
-	}
-	return n, nil
+	return n, err
 }
 
 // Modify sets the attributes that mask selects (ibv_modify_qp(3)). The error Is [ErrState] if the state diagram does not have the
