@@ -15,24 +15,30 @@ const Atomics = verbs.OpSet(1<<verbs.OpFetchAdd | 1<<verbs.OpCmpSwap | 1<<verbs.
 // which is made of a Write and Immediate Data.
 const Operations = Atomics | verbs.OpSet(1<<verbs.OpImm64|1<<verbs.OpWriteImm)
 
-// Support says whether a device has an operation. That does not follow from the transport: some iWARP devices have atomics,
-// others do not.
+// Support says whether a device has an operation, and how. That does not follow from the transport: some iWARP devices have
+// atomics, others do not.
 type Support uint8
 
 const (
-	None   Support = iota // not at all
-	Native                // the device does it
+	None     Support = iota // not at all
+	Native                  // the device does it
+	Composed                // made of several operations that the device has; the peer's program takes no part
+	Emulated                // done by software at both ends, with messages
 )
 
-// String returns "none" or "native".
+// String returns "none", "native", "composed" or "emulated".
 func (s Support) String() string {
-	switch s {
-	case None:
-		return "none"
-	case Native:
-		return "native"
+	if names := [...]string{"none", "native", "composed", "emulated"}; int(s) < len(names) {
+		return names[s]
 	}
 	return fmt.Sprintf("Support(%d)", uint8(s))
+}
+
+// Supporter is the verbs.ProviderContext of a device that does not have all of its operations natively. It is found by
+// verbs.Ability.
+type Supporter interface {
+	// Support returns how the device does an operation that it has, and None for others.
+	Support(op verbs.Op) Support
 }
 
 // Capability is an operation and its support by a device.
@@ -56,6 +62,9 @@ func Capabilities(ctx *verbs.Context) []Capability {
 
 // SupportOf returns the support of ctx's device for op.
 func SupportOf(ctx *verbs.Context, op verbs.Op) Support {
+	if s, ok := verbs.Ability[Supporter](ctx.Provider()); ok {
+		return s.Support(op)
+	}
 	if ctx.Supports(op) {
 		return Native
 	}

@@ -42,6 +42,8 @@ func TestCapabilities(t *testing.T) {
 func TestCapabilityText(t *testing.T) {
 	require.Equal(t, "masked-fetch-add: native", ext.Capability{Op: verbs.OpMaskedFetchAdd, Support: ext.Native}.String())
 	require.Equal(t, "imm64: none", ext.Capability{Op: verbs.OpImm64}.String())
+	require.Equal(t, "cmp-swap: composed", ext.Capability{Op: verbs.OpCmpSwap, Support: ext.Composed}.String())
+	require.Equal(t, "emulated", ext.Emulated.String())
 	require.Equal(t, "Support(9)", ext.Support(9).String())
 	require.Equal(t, "fetch-add,cmp-swap,masked-fetch-add,masked-cmp-swap", ext.Atomics.String())
 	require.Equal(t, "write-imm,fetch-add,cmp-swap,masked-fetch-add,masked-cmp-swap,imm64", ext.Operations.String())

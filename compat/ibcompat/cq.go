@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ibcompat
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// cq is a completion queue (verbs.ProviderCQBypass, ProviderCQResizer). While nothing is being composed on its QPs, completions are
+// polled past it. Otherwise they are sifted: those of inner requests are taken out, or become those of the program's requests.
+// It has no Unwrap: how a device sleeps until the inner CQ has something says nothing of what is in soft.
+type cq struct {
+	ctx  *vcontext
+	in   *verbs.CQ
+	shut atomic.Bool // completions go through mu
+
+	mu    sync.Mutex        // before the locks of QPs; guards what follows
+	marks map[uint64]*marks // by the ID of inner requests
+	soft  queue             // completions that the driver has taken, the oldest of all
+	polls uint64            // polls of the program's that went through mu
+	moved uint64            // inner requests that have completed, and requests that waited and went out
+	buf   [16]verbs.WC      // see fetch
+
+	gate    sync.Mutex // a leaf; guards what follows, and the changes of shut
+	inner   int        // inner requests that have not been polled
+	busy    map[*qp]struct{}
+	started bool // the driver is
+
+	driver driver
+}
+
+func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+	to, err := verbs.Own[*channel](ch)
+	if err != nil {
+		return nil, err
+	}
+	in, err := c.in.CreateCQ(verbs.CQConfig{CQE: cqe, Channel: to.in, CompVector: vector})
+	if err != nil {
+		return nil, err
+	}
+	c.owners.Store(in, owner)
+	return &cq{ctx: c, in: in, marks: map[uint64]*marks{}, busy: map[*qp]struct{}{}, driver: newDriver()}, nil
+}
+
+func (c *cq) Bypass() (*verbs.CQ, *atomic.Bool)  { return c.in, &c.shut }
+func (c *cq) ReqNotify(solicitedOnly bool) error { return c.in.ReqNotify(solicitedOnly) }
+func (c *cq) CQE() int                           { return c.in.CQE() }
+func (c *cq) Resize(cqe int) error               { return c.in.Resize(cqe) }
+
+// Destroy ends the driver, which has nothing to do any more: the QPs are gone.
+func (c *cq) Destroy() error {
+	c.gate.Lock()
+	started := c.started
+	c.gate.Unlock()
+	if started {
+		c.driver.end()
+	}
+	c.ctx.owners.Delete(c.in)
+	return c.in.Close()
+}
+
+// Poll takes completions from soft first, then from the device.
+func (c *cq) Poll(wcs []verbs.WC) (int, error) {
+	if !c.shut.Load() {
+		n, err := c.in.Poll(wcs)
+		if n > 0 && c.shut.Load() {
+			n = c.Sift(wcs[:n])
+		}
+		return n, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.polls++
+	n := c.soft.take(wcs)
+	var err error
+	for n < len(wcs) && err == nil {
+		want, got := len(wcs)-n, 0
+		got, err = c.in.Poll(wcs[n:])
+		n += c.sift(wcs[n : n+got])
+		if got < want {
+			break
+		}
+	}
+	c.settle()
+	if n > 0 {
+		err = nil // the next poll has it again
+	}
+	return n, err
+}
+
+// Sift implements verbs.ProviderCQBypass.
+func (c *cq) Sift(wcs []verbs.WC) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.sift(wcs)
+	c.settle()
+	return n
+}
+
+// sift takes out completions of inner requests that the program is not to see. The caller holds mu.
+func (c *cq) sift(wcs []verbs.WC) int {
+	n := 0
+	for i := range wcs {
+		if m := c.marks[wcs[i].ID]; m != nil && m.qpNum == wcs[i].QPNum {
+			c.moved++
+			if !c.completed(m, &wcs[i]) {
+				continue
+			}
+		}
+		if n != i {
+			wcs[n] = wcs[i]
+		}
+		n++
+	}
+	return n
+}
+
+// completed hands the completion of an inner request to its QP, and reports whether the program is to see it.
+func (c *cq) completed(m *marks, wc *verbs.WC) bool {
+	if q := m.qp; q != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if len(m.under) == 0 {
+			return true // it is the program's own ID
+		}
+		c.polled()
+		r := m.pop()
+		visible := q.completed(&r, wc)
+		q.pump()
+		q.settle()
+		return visible
+	}
+	// The QP has been destroyed or reset, and what came of the request is not known any more.
+	r := m.pop()
+	c.polled()
+	if len(m.under) == 0 {
+		delete(c.marks, m.id)
+	}
+	if wc.ID = r.id; wc.Status == verbs.WCSuccess {
+		wc.Status = verbs.WCWRFlushErr
+	}
+	return !m.reset
+}
+
+// fetch moves completions from the device to soft, at most as many as the program asked room for. The caller holds mu.
+func (c *cq) fetch() {
+	for c.soft.len() < c.in.CQE() {
+		n, err := c.in.Poll(c.buf[:min(len(c.buf), c.in.CQE()-c.soft.len())])
+		c.soft.put(c.buf[:c.sift(c.buf[:n])])
+		if n < len(c.buf) || err != nil {
+			return // the program's poll finds the error
+		}
+	}
+}
+
+// posting shuts the ways past the CQ: an inner request is about to be posted.
+func (c *cq) posting() {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	c.inner++
+	c.shut.Store(true)
+}
+
+// polled is called for each inner request that has been polled, or was not posted after all. It opens nothing: completions
+// may be in soft.
+func (c *cq) polled() {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	c.inner--
+}
+
+// settle opens the way past the CQ if it can be. The caller holds mu.
+func (c *cq) settle() {
+	if c.soft.len() > 0 {
+		return
+	}
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	if c.inner == 0 {
+		c.shut.Store(false)
+	}
+}
+
+// queue is a queue of completions.
+type queue struct {
+	wcs  []verbs.WC
+	head int
+}
+
+func (q *queue) len() int { return len(q.wcs) - q.head }
+
+func (q *queue) put(wcs []verbs.WC) {
+	if len(wcs) > 0 && q.head > 0 {
+		q.wcs = append(q.wcs[:0], q.wcs[q.head:]...)
+		q.head = 0
+	}
+	q.wcs = append(q.wcs, wcs...)
+}
+
+func (q *queue) take(wcs []verbs.WC) int {
+	n := copy(wcs, q.wcs[q.head:])
+	if q.head += n; q.head == len(q.wcs) {
+		q.wcs, q.head = q.wcs[:0], 0
+	}
+	return n
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ibcompat
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Prefix stands before the name of the inner device.
+const Prefix = "ib:"
+
+// Config says how a device is wrapped. It has no fields: on InfiniBand and RoCE there is nothing to choose.
+type Config struct{}
+
+// TransportError says that devices of a transport cannot be wrapped, and what is missing. It Is verbs.ErrNotSupported.
+type TransportError struct {
+	Device    string // the name of the inner device
+	Transport verbs.Transport
+	Missing   string
+}
+
+// Error names the device, its transport and what is missing.
+func (e *TransportError) Error() string {
+	return fmt.Sprintf("ibcompat: %v: %s is a device of transport %v, for which there is no %s", verbs.ErrNotSupported, e.Device,
+		e.Transport, e.Missing)
+}
+
+// Is reports whether target is verbs.ErrNotSupported.
+func (e *TransportError) Is(target error) bool { return target == verbs.ErrNotSupported }
+
+// Wrap returns the device "ib:NAME" over the device NAME, which is not registered. It is closed with the inner device. The error
+// Is verbs.ErrNoDevice for a Device that no provider made, cm.Auto included; it is a *[TransportError] for devices that are
+// neither InfiniBand nor RoCE.
+func Wrap(dev *verbs.Device, _ Config) (*verbs.Device, error) {
+	if dev.Name() == "" {
+		return nil, fmt.Errorf("ibcompat: %w: %v cannot be wrapped", verbs.ErrNoDevice, dev)
+	}
+	switch t := dev.Info().Transport; t {
+	case verbs.TransportIB:
+		return verbs.NewDevice(&device{in: dev}), nil
+	case verbs.TransportIWARP:
+		return nil, &TransportError{Device: dev.Name(), Transport: t,
+			Missing: "engine that gives iWARP the messages and atomics of InfiniBand"}
+	default:
+		return nil, &TransportError{Device: dev.Name(), Transport: t, Missing: "way to give it the semantics of InfiniBand"}
+	}
+}
+
+// device is verbs.ProviderDevice and cm.Provider.
+type device struct{ in *verbs.Device }
+
+func (d *device) Info() verbs.DeviceInfo {
+	info := d.in.Info()
+	info.Name, info.Provider = Prefix+info.Name, "ibcompat"
+	return info
+}
+
+// Unwrap tells what kind of device it is.
+func (d *device) Unwrap() verbs.ProviderDevice { return d.in.Provider() }
+
+func (d *device) Open(*verbs.Context) (verbs.ProviderContext, error) {
+	in, err := d.in.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &vcontext{in: in, composed: composedOn(in.Ops()), regions: map[uint32]*mr{}}, nil
+}
+
+// masked are the operations that can be composed.
+const masked = verbs.OpSet(1<<verbs.OpMaskedFetchAdd | 1<<verbs.OpMaskedCmpSwap)
+
+// composedOn returns what is composed on a device with these operations.
+func composedOn(native verbs.OpSet) verbs.OpSet {
+	if !native.Has(verbs.OpCmpSwap) {
+		return 0
+	}
+	return masked &^ native
+}
+
+// Support implements ext.Supporter.
+func (c *vcontext) Support(op verbs.Op) ext.Support {
+	if c.composed.Has(op) {
+		return ext.Composed
+	}
+	return ext.SupportOf(c.in, op)
+}

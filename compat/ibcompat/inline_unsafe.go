@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ibcompat
+
+import (
+	"unsafe"
+
+	"github.com/goverbs/goverbs/internal/regmem"
+)
+
+// appendMemory appends the n bytes at an address of the process. The element of an inline request names memory by its address
+// alone, and the library reads it there.
+func appendMemory(b []byte, addr uint64, n uint32) []byte {
+	if n == 0 {
+		return b
+	}
+	at := uintptr(addr)
+	from := unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)
+	end := len(b)
+	for range n {
+		b = append(b, 0)
+	}
+	regmem.Fetch(b[end:], from)
+	return b
+}
+
+// addressOf is the address of memory that is not empty.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }
