@@ -118,7 +118,7 @@ func joinCrowds(tb testing.TB, a, b *crowd, n int) {
 	require.NoError(tb, ln.Close())
 }
 
-// completions returns completions, at least one, in the way that is measured.
+// completions waits in the way that is measured, and returns at least one completion.
 func (c *crowd) completions() ([]verbs.WC, error) {
 	var n int
 	var err error
@@ -197,7 +197,7 @@ func BenchmarkCrowd(b *testing.B) {
 					require.NoError(b, x.ping(qp))
 				}
 				used := processorTime()
-				warm := 3 * c.active // what is done for the first time takes longer
+				warm := 3 * c.active // the first operations take longer
 				for began := time.Now(); time.Since(began) < crowdTime; {
 					if warm > 0 && len(took) >= warm {
 						warm, took, used, began = 0, took[:0], processorTime(), time.Now()
@@ -293,7 +293,7 @@ func reportTimes(b *testing.B, took []time.Duration, active int, used func() tim
 	b.ReportMetric(us(used())/float64(len(took)), "cpu-us")
 }
 
-// processorTime returns a function that tells how much of the processors this process has used since.
+// processorTime returns a function that returns how much processor time this process has used since then.
 func processorTime() func() time.Duration {
 	now := func() time.Duration {
 		var u syscall.Rusage

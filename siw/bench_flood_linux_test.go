@@ -18,7 +18,7 @@ import (
 
 const floods = 4
 
-// BenchmarkFlood is a round trip of 64 bytes beside connections that write 1 MiB after 1 MiB, and how much these get through.
+// BenchmarkFlood measures a round trip of 64 bytes beside connections that write one MiB after another, and the throughput of these.
 func BenchmarkFlood(b *testing.B) {
 	b.Run("CRC=off", func(b *testing.B) { benchFlood(b, siw.Config{CRC: siw.Off}) })
 	b.Run("CRC=on", func(b *testing.B) { benchFlood(b, siw.Config{}) })

@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The benchmarks have both ends of a connection in one process, and the host's bare TCP beside them. docs/performance.md
-// has figures between processes, and how they are taken.
+// The benchmarks have both ends of a connection in one process; others measure the host's bare TCP for comparison. docs/performance.md
+// has figures between two processes, and says how they are measured.
 
 // benchMemory is what each end sends from and receives into, turn by turn.
 const benchMemory = 4 << 20
@@ -128,7 +128,7 @@ func connectPairs(tb testing.TB, cfg siw.Config, n int) []endPair {
 	return pairs
 }
 
-// next fills in a request with the next bytes of the region, to or from the same place at the other end.
+// next fills in a request for the next bytes of the region, to or from the same place in the other end's region.
 func (e *end) next(op verbs.WROpcode, flags verbs.SendFlags, size int, to *end) []verbs.SendWR {
 	if e.at+size > benchMemory {
 		e.at = 0
@@ -162,8 +162,8 @@ const (
 	benchDepth   = 4 // Writes in progress on a connection
 )
 
-// BenchmarkWrite is a stream of RDMA Writes of 1 MiB, four in progress on each connection, until they are all placed. With
-// MTU 1460 their FPDUs are as large as Ethernet makes them.
+// BenchmarkWrite measures a stream of RDMA Writes of 1 MiB, four in progress on each connection, until all are placed. With MTU 1460
+// their FPDUs have the size that they have on Ethernet.
 func BenchmarkWrite(b *testing.B) {
 	for _, c := range []struct{ conns, mtu int }{{1, 0}, {1, 1460}, {4, 0}} {
 		for _, crc := range []siw.Policy{siw.On, siw.Off} {
@@ -207,7 +207,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkTCPStream is bare TCP with messages of the same size, out of and into memory of the same size.
+// BenchmarkTCPStream measures bare TCP with messages of the same size, from and to memory of the same size.
 func BenchmarkTCPStream(b *testing.B) {
 	for _, conns := range []int{1, 4} {
 		b.Run(fmt.Sprintf("conns=%d", conns), func(b *testing.B) {
@@ -267,7 +267,7 @@ func benchStream(b *testing.B, conns int, send func(i int, messages <-chan struc
 	for i := range conns {
 		senders.Go(func() {
 			if errs[i] = send(i, messages); errs[i] != nil {
-				for range messages { // so that nobody waits for this one
+				for range messages { // so that no sender waits for this goroutine
 				}
 			}
 		})
@@ -299,8 +299,8 @@ func tcpPair() (out, in net.Conn, err error) {
 	return out, in, err
 }
 
-// BenchmarkPingPong is half of the round trip of an RDMA Write of 64 bytes with immediate: with goroutines that sleep at
-// once and with goroutines that poll for up to 50 us before.
+// BenchmarkPingPong measures half of the round trip of an RDMA Write of 64 bytes with immediate: with goroutines that sleep at once, and
+// with goroutines that poll for up to 50 us first.
 func BenchmarkPingPong(b *testing.B) {
 	for _, mode := range []struct {
 		name string
@@ -410,8 +410,8 @@ func BenchmarkFetchAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkPost is what posting a list of 16 RDMA Writes of 64 bytes and taking their completions costs, of which the
-// system call is most.
+// BenchmarkPost measures posting a list of 16 RDMA Writes of 64 bytes and polling their completions. Most of the time is that of the
+// system call.
 func BenchmarkPost(b *testing.B) {
 	a, p := connectEnds(b, siw.Config{})
 	const list = 16

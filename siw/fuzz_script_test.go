@@ -23,7 +23,7 @@ import (
 const (
 	fuzzNoCRC   = 1 << iota // neither side wants CRCs
 	fuzzMarkIn              // the NIC wants markers
-	fuzzMarkOut             // the peer does
+	fuzzMarkOut             // the peer wants markers
 	fuzzPlain               // the NIC has none of the operations of RFC 7306
 	fuzzShallow             // the NIC answers one Read at a time
 	fuzzShared              // the QP takes its receives from an SRQ
@@ -37,7 +37,7 @@ const (
 	fuzzRecv            // kind: post a receive
 	fuzzPost            // opcode, key, offset: post a send request
 	fuzzAnswer          // flags: answer the oldest Read or atomic of the NIC
-	fuzzWait            // let the NIC work off everything
+	fuzzWait            // let the NIC process everything
 	fuzzSplit           // n: the NIC reads n bytes at a time
 	fuzzChange          // kind: deregister, rebind, modify
 	fuzzSteps
@@ -69,7 +69,7 @@ const (
 
 	fuzzWindow  = fuzzRegions // on the second half of fuzzAll
 	fuzzBeside  = fuzzWindow + 1
-	fuzzNothing = fuzzBeside + 1 // a key that there is not
+	fuzzNothing = fuzzBeside + 1 // a key that does not exist
 	fuzzKeys    = fuzzNothing + 1
 
 	fuzzSize  = 96  // bytes of a region
@@ -92,9 +92,9 @@ type fuzzRun struct {
 
 	crc, marked bool
 	pos         uint64 // of the stream to the NIC
-	mem         []byte // everything that could be hit
-	before      []byte // what it held
-	secret      []byte // repeated where no peer may read
+	mem         []byte // all memory that could be changed
+	before      []byte // its contents at the start
+	secret      []byte // repeated in the memory that no peer may read
 	mrs         [fuzzRegions]*verbs.MR
 	mw          [2]*verbs.MW
 	msn         [8]uint32  // the next on each queue
@@ -196,7 +196,7 @@ func (r *fuzzRun) step() {
 	}
 }
 
-// fuzzControl spoils the first two bytes of a header.
+// fuzzControl makes the first two bytes of a header wrong.
 func fuzzControl(u []byte, flags byte) []byte {
 	if flags&fuzzBadDDP != 0 {
 		u[0] ^= 0x3f
@@ -276,7 +276,8 @@ func (r *fuzzRun) untagged() {
 	r.fpdu(fuzzControl(rawSegment(op, h, b), flags), flags)
 }
 
-// sgl returns memory for the NIC's own requests: good, too far, of no key, of a window, of three pieces, none.
+// sgl returns memory for the NIC's own requests: correct, beyond the end, with no valid key, with the key of a window, in three pieces,
+// or none.
 func (r *fuzzRun) sgl(kind byte, n uint32) []verbs.SGE {
 	local := r.mrs[fuzzLocal]
 	s := verbs.SGE{Addr: local.Addr() + 8, Length: n, LKey: local.LKey()}
@@ -326,7 +327,7 @@ func (r *fuzzRun) post() {
 		wr.InvalidateRKey, _ = r.key()
 	case verbs.WRImmData:
 	case verbs.WRSend, verbs.WRSendWithInv, verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
-		// Data that the NIC may read locally may be secret for the peer; sent in this way, they are no violation.
+		// Data that the NIC may read locally may be secret for the peer. If the NIC's own program sends them, that is no violation.
 		all := r.mrs[fuzzAll]
 		wr.SGL = []verbs.SGE{{Addr: all.Addr(), Length: uint32(r.next()) % fuzzSize, LKey: all.LKey()}}
 	default:
@@ -335,7 +336,7 @@ func (r *fuzzRun) post() {
 	r.send(wr)
 }
 
-// answer answers the oldest request that the NIC has sent, in one message or a part of it, or wrongly.
+// answer answers the oldest request that the NIC has sent: completely, in part, or wrongly.
 func (r *fuzzRun) answer() {
 	flags := r.next()
 	r.look()
@@ -377,7 +378,7 @@ func (r *fuzzRun) answer() {
 	r.fpdu(fuzzControl(a, flags), flags)
 }
 
-// change changes what a message may find.
+// change changes the objects that later messages find.
 func (r *fuzzRun) change() {
 	switch kind := r.next(); kind % 5 {
 	case 0:
@@ -401,7 +402,7 @@ func (r *fuzzRun) change() {
 	}
 }
 
-// look finds the requests in what the NIC has sent. With markers nobody answers.
+// look finds requests in the bytes that the NIC has sent. It does not know markers, so with them no request is answered.
 func (r *fuzzRun) look() {
 	synctest.Wait()
 	r.mu.Lock()

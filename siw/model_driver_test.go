@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// modelSide is one side of a pair. Its driver posts requests and says what they do to the model of its own data and of its
-// peer's target; its receiver has the model of its slots.
+// modelSide is one side of a pair. Its driver posts requests and applies their effects to the models of its own data and of the
+// peer's target. Its receiver has the model of its slots.
 type modelSide struct {
 	model *model
 	pair  int
@@ -31,11 +31,11 @@ type modelSide struct {
 	data, inline, results, target, slots *modelMem
 
 	// Between the two drivers and receivers.
-	credits  chan struct{}     // receives that the peer may use
+	credits  chan struct{}     // one for each receive that the peer may use
 	arriving chan modelArrival // what the peer sends
 	idle     chan *modelWindow // windows on this side's target that are not bound
 	bound    chan *modelWindow // those that the peer may use
-	returned chan *modelWindow // those that the peer has done with
+	returned chan *modelWindow // those that the peer does not use any more
 
 	// The receiver's.
 	recvRNG *rand.Rand
@@ -43,7 +43,7 @@ type modelSide struct {
 	posted  [modelRecvs]modelSlot
 
 	// The driver's.
-	rng     *rand.Rand // decides
+	rng     *rand.Rand // chooses operations
 	fillRNG *rand.Rand // makes data, whose amount depends on which side is faster
 	counts  map[string]int
 	list    []verbs.SendWR // built, not posted
@@ -67,7 +67,7 @@ type modelPending struct {
 	then  func()
 }
 
-// modelHazard is a Read or atomic without an answer: what it reads at the peer, and what it changes here.
+// modelHazard is a Read or atomic that has no answer yet: the part that it reads at the peer, and the part that it changes here.
 type modelHazard struct {
 	index  int
 	remote modelRange
@@ -105,7 +105,8 @@ func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	var err error
 	cfg := verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, Cap: end.qp.Cap()}
 	if pair%2 == 1 {
-		// Every other pair takes its receives from shared queues. Each has a queue to itself, so that it is known what is taken.
+		// Every second pair takes its receives from shared queues. Each side has its own queue, so that the order of its receives is
+		// known.
 		cfg.SRQ, err = nic.pd.CreateSRQ(verbs.SRQAttr{MaxWR: modelRecvs, MaxSGE: 8})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, cfg.SRQ.Close()) })
@@ -120,7 +121,7 @@ func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	s.data = m.mem(side, modelData, 0x1_0000_0000, verbs.AccessLocalWrite, s.rng)
 	s.inline = m.mem(side, modelInline, 0, 0, s.rng)
 	s.results = m.mem(side, 8*modelResults, 0, verbs.AccessLocalWrite, nil)
-	// Addresses with and without the alignment of the memory: it is the memory's that counts for atomics.
+	// Addresses with and without the alignment of the memory: for atomics the alignment of the memory counts.
 	s.target = m.mem(side, modelTarget, uint64(pair)*0x1001, rawAccess|verbs.AccessMWBind, s.rng)
 	s.slots = m.mem(side, modelRecvs*modelMessage, 0x8000_0000_0000_0000, verbs.AccessLocalWrite, nil)
 	for id := range modelWindows {
@@ -168,7 +169,7 @@ func (s *modelSide) drive(n int) error {
 	if err := s.post(); err != nil {
 		return err
 	}
-	// The answer to a Read comes when everything before has been placed.
+	// The answer to a Read arrives after everything before it has been placed.
 	s.add(verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendFence | verbs.SendSignaled}, verbs.WCRDMARead, nil)
 	if err := s.finish(); err != nil {
 		return err
@@ -204,8 +205,8 @@ func (s *modelSide) part(mem *modelMem, n int) modelRange {
 	return modelRange{s.rng.IntN(mem.Len() - n + 1), n}
 }
 
-// gather draws a source of n bytes in up to 4 pieces; it returns what it holds. It adds the fence that is needed if the
-// data are to come with an answer.
+// gather draws a source of n bytes in up to 4 pieces and returns its data. It adds the fence that is needed if an answer still has to
+// place these data.
 func (s *modelSide) gather(wr *verbs.SendWR, n int, inline bool) (data []byte, err error) {
 	mem := s.data
 	if inline {
@@ -353,7 +354,7 @@ func (s *modelSide) credit() error {
 		return nil
 	default:
 	}
-	// Requests that have been built must not wait for a credit that comes only after they have been sent.
+	// Requests that have been built must not wait for a credit that is given only after they have been sent.
 	if err := s.post(); err != nil {
 		return err
 	}

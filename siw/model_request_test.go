@@ -90,7 +90,7 @@ func (s *modelSide) sendInv() (bool, error) {
 	if w == nil {
 		return false, nil
 	}
-	// A Read through the window is answered before it goes.
+	// A Read through the window is answered before the window is invalidated.
 	wr := verbs.SendWR{Opcode: verbs.WRSendWithInv, InvalidateRKey: w.rkey, Flags: verbs.SendFence}
 	return true, s.sendAs(wr, false, modelArrival{opcode: verbs.WCRecv, flags: verbs.WCWithInv, inv: w})
 }
@@ -116,7 +116,7 @@ func (s *modelSide) write(wr verbs.SendWR, inline bool) error {
 	return nil
 }
 
-// place aims a Write and does it to the model.
+// place chooses the target of a Write and applies it to the model.
 func (s *modelSide) place(wr *verbs.SendWR, data []byte) {
 	r := s.aim(wr, len(data), false)
 	s.fenceRemote(wr, r, false)
@@ -141,7 +141,7 @@ func (s *modelSide) writeImm(inline bool) error {
 	return nil
 }
 
-// imm sends Immediate Data, which counts as that of the Write before if there is one directly before.
+// imm sends Immediate Data, which belongs to the Write directly before it, if there is one.
 func (s *modelSide) imm() error {
 	if err := s.credit(); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (s *modelSide) bind(w *modelWindow) {
 	s.add(verbs.SendWR{Opcode: verbs.WRBindMW, RKey: w.rkey, Bind: b}, verbs.WCBindMW, func() { s.bound <- w })
 }
 
-// giveBack tells the peer that a window is not used any more, when its last use has been answered.
+// giveBack tells the peer that a window is not used any more, after its last use has been answered.
 func (s *modelSide) giveBack() (bool, error) {
 	w := s.takeWindow()
 	if w == nil {
@@ -273,8 +273,8 @@ func (s *modelSide) localInv(w *modelWindow) {
 	s.add(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: w.rkey}, verbs.WCLocalInv, func() {})
 }
 
-// exchange gives the windows of both sides back and binds them anew. Both drivers come here after as many operations, so
-// that the drawn operations do not depend on which side is faster.
+// exchange gives back the windows of both sides and binds them again. Both drivers call it after the same number of operations, so that
+// the drawn operations do not depend on which side is faster.
 func (s *modelSide) exchange() error {
 	for {
 		if did, err := s.giveBack(); !did || err != nil {

@@ -25,10 +25,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The test of the model: pairs of QPs on two NICs do operations that are drawn from all opcodes, both sides at a time, and in
-// the end every byte of every region is what a model says, as is every completion on the way. The operations are chosen so
-// that their outcome is determined: memory that a request changes is changed by no other, unless the changes commute, and a
-// request that must wait for the answer of another is fenced.
+// The test of the model: pairs of QPs on two NICs do random operations with all opcodes, both sides at the same time. Every completion
+// is compared with a model, and at the end every byte of every region. The operations are chosen so that their outcome is determined:
+// no two requests change the same memory, unless their changes commute, and a request that must wait for the answer of another is
+// fenced.
 //
 // GOVERBS_MODEL_OPS is the number of operations of each pair (default: 20,000, under the race detector, which takes ten times
 // as long, 2,000); GOVERBS_SEED repeats a run.
@@ -40,8 +40,8 @@ const (
 
 	modelMessage = 200 << 10 // the longest message
 	modelData    = 512 << 10 // sources and sinks of one side
-	modelTarget  = 512 << 10 // what the peer's requests aim at
-	modelWords   = 4 << 10   // of that, from the start: where atomics go
+	modelTarget  = 512 << 10 // the target of the peer's requests
+	modelWords   = 4 << 10   // bytes at the start of that for atomics
 	modelInline  = 256       // most inline data
 	modelRecvs   = 8         // receives that are posted
 	modelSends   = 32        // depth of the send queue
@@ -50,8 +50,8 @@ const (
 	modelShared  = 64        // bytes of shared words
 	modelRound   = 64        // operations of a side between two binds of its windows
 
-	// The shared words: one is counted up by one, so that every value between is seen once, one is added to, and one is
-	// added to in fields of 16 bits.
+	// The shared words. To one 1 is added, so that every value is seen once; to one any number is added; and to one numbers are added
+	// in fields of 16 bits.
 	modelCounter = 0
 	modelSum     = 8
 	modelFields  = 16
@@ -145,7 +145,7 @@ func newModel(t *testing.T, cfg siw.Config, listen string, seed uint64) *model {
 	return m
 }
 
-// mem registers n bytes on a NIC, which begin as what rng gives, or as zeros.
+// mem registers n bytes on a NIC. They begin with random data from rng, or with zeros.
 func (m *model) mem(nic, n int, iova uint64, access verbs.AccessFlags, rng *rand.Rand) *modelMem {
 	want := make([]byte, n)
 	if rng != nil {
@@ -165,7 +165,7 @@ func modelFill(rng *rand.Rand, b []byte) {
 	}
 }
 
-// connect connects the two sides of a pair. Both have their receives posted before.
+// connect connects the two sides of a pair. Both post their receives before that.
 func (m *model) connect(a, b *modelSide, listen string) {
 	t := m.t
 	ln, err := cm.Listen(m.ctx, listen, m.nics[1].config())
@@ -250,7 +250,7 @@ func (m *model) run(n int) {
 	}
 }
 
-// modelAdd does to a word of the model what a FetchAdd does.
+// modelAdd applies a FetchAdd to a word of the model.
 func modelAdd(b []byte, add, mask uint64) (old uint64) {
 	old = binary.NativeEndian.Uint64(b)
 	binary.NativeEndian.PutUint64(b, modelFetchAdd(old, add, mask))
@@ -274,7 +274,7 @@ type modelArrival struct {
 	byteLen int
 	imm     uint64
 	inv     *modelWindow
-	data    []byte // what it puts into the receive
+	data    []byte // that it places into the receive
 }
 
 // postReceives posts the next n receives: parts of a slot in any order.
@@ -348,7 +348,7 @@ func (s *modelSide) receive() error {
 	}
 }
 
-// end returns why the QP is in error, for error texts.
+// end returns why the QP is in ERR, for error texts.
 func (s *modelSide) end() error {
 	if err := s.qp.Err(); err != nil {
 		return err

@@ -31,7 +31,7 @@ const (
 	flagS = 0x10
 )
 
-// startup makes the bytes of a startup frame without judging them.
+// startup makes the bytes of a startup frame without checking them.
 func startup(reply bool, flags, rev byte, pd ...byte) []byte {
 	key := "MPA ID Req Frame"
 	if reply {
@@ -99,7 +99,7 @@ func TestSetupReply(t *testing.T) {
 		{"CRC asked for nowhere, revision 2", siw.Off, depth(4, 4), request(flagS, 2, plain(4, 4)...),
 			reply(flagS, 2, plain(4, 4)...), false, 4, 4},
 
-		// Our ORD is at most the peer's IRD; our IRD need not be more than the peer's ORD.
+		// Our ORD is at most the peer's IRD. Our IRD need not be larger than the peer's ORD.
 		{"the peer serves less", siw.Default, depth(16, 16), request(flagC|flagS, 2, plain(3, 16)...),
 			reply(flagC|flagS, 2, plain(16, 3)...), true, 16, 3},
 		{"the peer serves more", siw.Default, depth(16, 16), request(flagC|flagS, 2, plain(100, 16)...),
@@ -136,7 +136,7 @@ func TestSetupReply(t *testing.T) {
 			acc := e.goAccept(soon(t), n.request(ln), c.param)
 			t.Cleanup(p.close)
 			require.Equal(t, c.reply, p.bytes(len(c.reply)))
-			// Without RTR the connection is established by the Reply, but the responder is silent until it has heard
+			// Without RTR the Reply establishes the connection, but the responder sends nothing until it has received
 			// something.
 			r := result(t, "Accept", acc)
 			require.NoError(t, r.err)
@@ -155,7 +155,7 @@ func TestSetupReply(t *testing.T) {
 			p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
 			require.Equal(t, rawSend(1, nil), p.read())
 			require.Equal(t, verbs.WC{ID: 1, QPNum: e.qp.Num()}, e.sent())
-			// The CRC field is judged if and only if the CRC is on.
+			// The CRC field is checked if and only if the CRC is on.
 			e.recv(8)
 			b := rawFPDU(rawSend(1, nil), c.has)
 			b[len(b)-1] ^= 1
@@ -169,7 +169,7 @@ func TestSetupReply(t *testing.T) {
 	}
 }
 
-// TestSetupCRC asks for CRC, as either side, by every policy and of every kind of peer.
+// TestSetupCRC asks every kind of peer for CRC, as either side and with every policy.
 func TestSetupCRC(t *testing.T) {
 	t.Parallel()
 	p2p := word(true, false, 4, true, false, 4)
@@ -237,9 +237,9 @@ func rtrWord(m siw.RTRMessages, ird, ord uint16) []byte {
 	return word(true, m&siw.RTRSend != 0, ird, m&siw.RTRWrite != 0, m&siw.RTRRead != 0, ord)
 }
 
-// TestSetupRTR answers offers of RTR messages as the responder: A is copied, those that both sides know are named, or
-// all that we know if there are none, and the connection is established, and our sends go out, when the first FPDU is
-// in.
+// TestSetupRTR answers offers of RTR messages as the responder. The Reply copies A, and names the messages that both sides know, or
+// all that this side knows if there are none in common. The connection is established, and our Sends are sent, when the first FPDU
+// has arrived.
 func TestSetupRTR(t *testing.T) {
 	t.Parallel()
 	const all = siw.RTRWrite | siw.RTRRead | siw.RTRSend
@@ -278,7 +278,7 @@ func TestSetupRTR(t *testing.T) {
 				ird := uint16(max(c.param.ResponderResources, 0))
 				require.Equal(t, startup(true, flagC|flagS, 2, rtrWord(c.answer, min(ird, c.ord), 4)...), p.bytes(24))
 				p.crc = true
-				// The QP is ready, but it does not send, nor is the connection established.
+				// The QP is ready, but it does not send, and the connection is not established.
 				require.Eventually(t, func() bool { return e.qp.State() == verbs.QPStateRTS }, rawWait,
 					time.Millisecond)
 				e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
@@ -287,7 +287,7 @@ func TestSetupRTR(t *testing.T) {
 				p.send(rtr.ulpdu)
 				require.NoError(t, result(t, "Accept", acc).err)
 
-				// A Read is answered, a Send takes up a receive, and both a message number.
+				// A Read is answered, a Send uses a receive, and both use a message number.
 				reads, sends := uint32(1), uint32(1)
 				switch rtr.kind {
 				case siw.RTRRead:
@@ -307,7 +307,7 @@ func TestSetupRTR(t *testing.T) {
 					p.send(rawRead(reads, rdmap.ReadRequest{}))
 					require.Equal(t, rawTagged(rdmap.OpReadResponse, 0, 0, nil), p.read())
 				}
-				// The Write that opened the connection is nobody's: the immediate does not follow one.
+				// The Write that opened the connection belongs to no request, so the immediate does not follow a Write.
 				p.send(rawImm(sends, 7))
 				require.Equal(t, verbs.WC{ID: uint64(sends), Opcode: verbs.WCRecvImmData, Flags: verbs.WCWithImm,
 					ByteLen: 8, Imm64: 7, QPNum: e.qp.Num()}, e.received())
@@ -356,7 +356,7 @@ func TestSetupRefused(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	ln := n.listen()
 	e := n.end(verbs.QPCap{})
-	hasty := newRawNIC(t, siw.Config{SetupTimeout: 300 * time.Millisecond}).listen() // gives up those who are silent
+	hasty := newRawNIC(t, siw.Config{SetupTimeout: 300 * time.Millisecond}).listen() // gives up peers that send nothing
 	long := startup(false, flagC, 1, make([]byte, 513)...)
 	badKey := startup(false, flagC, 1)
 	badKey[3] ^= 1
@@ -403,7 +403,7 @@ func TestSetupRefused(t *testing.T) {
 		p.write(part)
 		p.reset()
 	}
-	// None of them has reached Accept, and those who are silent now hold up nobody.
+	// None of them has reached Accept, and the peers that send nothing now do not delay others.
 	for range 30 {
 		rawDial(t, ln.Addr())
 	}
@@ -419,7 +419,7 @@ func TestSetupRefused(t *testing.T) {
 	require.NoError(t, result(t, "Accept", acc).err)
 }
 
-// TestSetupSlow sends startup frames one byte at a time, and FPDUs right behind them.
+// TestSetupSlow sends startup frames one byte at a time, with FPDUs directly after them.
 func TestSetupSlow(t *testing.T) {
 	t.Run("Request", func(t *testing.T) {
 		n := newRawNIC(t, siw.Config{})
@@ -485,7 +485,7 @@ func TestSetupSlow(t *testing.T) {
 	})
 }
 
-// TestSetupRequest checks every byte of the Request, and what becomes of the Replies to it.
+// TestSetupRequest checks every byte of the Request, and the effect of the Replies to it.
 func TestSetupRequest(t *testing.T) {
 	t.Parallel()
 	rep := func(flags, rev byte, pd ...byte) []byte { return startup(true, flags, rev, pd...) }
@@ -649,7 +649,7 @@ func TestSetupBadReply(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := siw.Config{}
 			if errors.Is(c.want, cm.ErrSetupTimeout) {
-				cfg.SetupTimeout = 2 * time.Second // it is that of the second attempt too
+				cfg.SetupTimeout = 2 * time.Second // it also applies to the second attempt
 			}
 			n := newRawNIC(t, cfg)
 			e, ln := n.end(verbs.QPCap{}), rawListen(t)
@@ -862,8 +862,8 @@ func TestSetupPrivateData(t *testing.T) {
 	}
 }
 
-// TestSetupTimeouts lets the peer fall silent, go, or be given up between the frames: Accept and Connect end in time,
-// and nothing is left behind.
+// TestSetupTimeouts: between the frames the peer stops sending, closes, or is given up. Accept and Connect return in time, and
+// nothing is left over.
 func TestSetupTimeouts(t *testing.T) {
 	t.Parallel()
 	const timeout, otherwise = time.Second, 5 * time.Second // of set-up
@@ -1010,7 +1010,7 @@ func TestSetupORD(t *testing.T) {
 	}
 }
 
-// TestSetupRTRRequest opens connections as the initiator, by what both sides know.
+// TestSetupRTRRequest opens connections as the initiator, with each set of RTR messages that both sides know.
 func TestSetupRTRRequest(t *testing.T) {
 	t.Parallel()
 	const all = siw.RTRWrite | siw.RTRRead | siw.RTRSend
@@ -1155,7 +1155,7 @@ func TestSetupMarkers(t *testing.T) {
 						p.trickle(p.encode(rawSend(msn+1, pattern(1000, 3))))
 						require.Equal(t, verbs.WCSuccess, e.received().Status)
 						require.True(t, bytes.Equal(pattern(1000, 3), buf))
-						// The Terminate has its marker too, where one is due.
+						// The Terminate has a marker too, if one falls into it.
 						bad := rawTagged(rdmap.OpWrite, 1, 2, make([]byte, 600))
 						p.send(bad)
 						p.terminate(1, 1, 0, quoteDDP, bad)

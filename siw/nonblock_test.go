@@ -20,7 +20,7 @@ func stalled(n *rawNIC) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
 	n.t.Helper()
 	e, p = n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}})
 	mr = e.large(1 << 20)
-	// The sockets' buffers may still grow for a moment, and the sender be kept from filling them.
+	// The sockets' buffers may still grow for a moment, and the sender may be delayed in filling them.
 	for still := 0; still < 10; time.Sleep(20 * time.Millisecond) {
 		more := e.flood(mr, 1000)
 		if still++; more > 0 {
@@ -33,15 +33,15 @@ func stalled(n *rawNIC) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
 	return e, p, mr, posted
 }
 
-// TestStalledPeer posts to a peer that has stopped reading: nothing blocks, requests stay pending, the queue fills
-// up, the other direction and other connections go on, and all goes through when the peer reads again.
+// TestStalledPeer posts to a peer that has stopped reading. Nothing blocks, requests stay pending and the queue fills up, while the
+// other direction and other connections go on. Everything completes when the peer reads again.
 func TestStalledPeer(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
 	e, p, mr, posted := stalled(n)
 	other, q := n.passive(rawOpts{})
 	alive := n.mr(64, 0x1000, rawAccess)
 
-	// A list is taken as far as there is room, and the error tells the limit.
+	// The requests of a list are taken as long as there is room, and the error names the limit.
 	began := time.Now()
 	k, err := e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend}})
 	require.Less(t, time.Since(began), rawWait)
@@ -49,7 +49,7 @@ func TestStalledPeer(t *testing.T) {
 	require.Less(t, k, 2)
 	require.Zero(t, k)
 
-	// What the sockets have taken has completed, in order; the others are pending and nothing fails.
+	// The requests that the sockets have taken have completed, in order. The others are pending, and none fails.
 	done := 0
 	var wcs [64]verbs.WC
 	for {
@@ -66,13 +66,13 @@ func TestStalledPeer(t *testing.T) {
 	}
 	require.Equal(t, posted-32, done)
 
-	// The peer's messages come in all the same.
+	// The peer's messages still arrive.
 	buf := e.recv(8)[0]
 	p.send(rawTagged(rdmap.OpWrite, alive.RKey(), alive.Addr(), pattern(64, 1)), rawSend(1, eight))
 	require.Equal(t, verbs.WC{ID: 1, Opcode: verbs.WCRecv, ByteLen: 8, QPNum: e.qp.Num()}, e.received())
 	require.Equal(t, eight, buf)
 	require.Equal(t, pattern(64, 1), alive.Bytes())
-	// Requests of the peer's are answered when there is room; that they cannot be now holds up nothing.
+	// The peer's requests are answered when there is room. That they cannot be answered now delays nothing else.
 	e.recv(0)
 	p.send(rawRead(1, fetch(alive, 0, 64)), rawSend(2, nil), rawAtomic(2, add(e.words(0, 1), 0)))
 	for i := uint32(1); i <= 5; i++ {
@@ -120,7 +120,7 @@ func TestStalledPeerTimeout(t *testing.T) {
 	n := newRawNIC(t, siw.Config{PeerTimeout: timeout, CloseTimeout: 200 * time.Millisecond})
 	_, q := n.passive(rawOpts{})
 	alive := n.mr(64, 0x1000, rawAccess)
-	began := time.Now() // nothing has been waited for before
+	began := time.Now() // nothing has waited before
 	e, _, _, posted := stalled(n)
 	e.recv(8)
 	for time.Since(began) < timeout*3/4 {
@@ -138,7 +138,7 @@ func TestStalledPeerTimeout(t *testing.T) {
 	require.ErrorIs(t, ev.Err, syscall.ETIMEDOUT)
 	require.Less(t, e.sendsDone(posted), posted)
 	require.Equal(t, verbs.WCWRFlushErr, e.received().Status)
-	// The other connection is idle for longer than that, which is no reason to give it up.
+	// The other connection has been idle for longer than that, which is no reason to give it up.
 	time.Sleep(timeout / 4)
 	q.alive(alive)
 }
@@ -146,7 +146,7 @@ func TestStalledPeerTimeout(t *testing.T) {
 // TestStalledPeerSlow does not give up a peer that takes a little now and then.
 func TestStalledPeerSlow(t *testing.T) {
 	t.Parallel()
-	const timeout = 3 * time.Second // this test can be kept from reading for a while, on a busy machine
+	const timeout = 3 * time.Second // a busy machine may delay the reads of this test
 	n := newRawNIC(t, siw.Config{PeerTimeout: timeout, CloseTimeout: 200 * time.Millisecond})
 	e, p := n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}})
 	require.NoError(t, p.conn.SetReadBuffer(1<<16))
@@ -159,8 +159,8 @@ func TestStalledPeerSlow(t *testing.T) {
 	require.Equal(t, verbs.QPStateRTS, e.qp.State(), "%v", e.qp.Err())
 }
 
-// TestStalledPeerReads does not read the answers to as many Reads as were agreed on: our own requests, and other
-// connections, go on.
+// TestStalledPeerReads: a peer sends as many Reads as were agreed on and does not read the answers. The NIC's own requests, and
+// other connections, go on.
 func TestStalledPeerReads(t *testing.T) {
 	n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond})
 	e, p := n.passive(rawOpts{})
@@ -170,7 +170,7 @@ func TestStalledPeerReads(t *testing.T) {
 	for msn := uint32(1); msn <= 16; msn++ {
 		p.send(rawRead(msn, fetch(mr, 0, 4<<20)))
 	}
-	// Posts are taken, and messages of the peer are too.
+	// Posts are accepted, and so are messages of the peer.
 	for i := range 64 {
 		began := time.Now()
 		e.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, SGL: []verbs.SGE{e.sge(alive)}})
@@ -211,7 +211,7 @@ func TestStalledPeerClose(t *testing.T) {
 				p.reset()
 				e.finished()
 			case "MR.Close":
-				// The NIC holds data of the region; they do not go, so the connection has to (Config.DeregTimeout).
+				// The NIC holds data of the region. They cannot be sent, so the connection is ended (Config.DeregTimeout).
 				n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond,
 					DeregTimeout: 200 * time.Millisecond})
 				e, _, mr, posted = stalled(n)

@@ -18,12 +18,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// orderRows are the rules of RFC 5040 section 5.5, the rows of its appendix B and those of RFC 7306 section 7. A row whose
-// columns promise nothing has nothing to be observed; then it says why, or what the engine is seen to do with the freedom.
+// orderRows are the rules of RFC 5040 section 5.5, the rows of its appendix B and those of RFC 7306 section 7. If the columns of a
+// row promise nothing, there is nothing to observe; then the row says why, or what the engine does where it is free to choose.
 var orderRows = []struct {
 	name string
 	run  func(o *orderStage)
-	why  string // it cannot be observed
+	why  string // why it cannot be observed
 }{
 	// RFC 5040 section 5.5.
 	{name: "requests complete in the order of posting", run: (*orderStage).completions},
@@ -37,7 +37,7 @@ var orderRows = []struct {
 	{name: "Send then Send", run: func(o *orderStage) { o.received(orderSends, orderSends) }},
 	{name: "Send then Write", why: "nothing is promised in any column"},
 	{name: "Send then Read", run: func(o *orderStage) { o.seen(orderSends, orderRead) }},
-	// Nothing in the table, but by section 5.5 the delivery of a Send says that the Writes before it have been placed.
+	// The table promises nothing, but by section 5.5 the delivery of a Send means that the Writes before it have been placed.
 	{name: "Write then Send", run: func(o *orderStage) { o.delivered(orderSends) }},
 	{name: "Write then Write", why: "nothing is promised in any column"},
 	{name: "Write then Read", run: func(o *orderStage) { o.seen(orderWrites, orderRead) }},
@@ -94,7 +94,7 @@ const (
 	orderSink = 256 << 10 // where A's Reads and atomics go to
 )
 
-// orderStage is what the rows have.
+// orderStage has the objects that the rows use.
 type orderStage struct {
 	t *testing.T
 	*siwtest.Pair
@@ -184,7 +184,7 @@ func (o *orderStage) received(first, second []verbs.SendWR) {
 				b = orderSends[0] // there is one window
 			}
 			for _, n := range orderSizes {
-				b.Imm64 += 16 // two of one kind are told apart by what they carry
+				b.Imm64 += 16 // two of one kind differ in the data that they carry
 				o.post(o.message(a, n), o.message(b, 4))
 				for i, wr := range []verbs.SendWR{a, b} {
 					wc, err := siwtest.Next(o.t.Context(), o.B.RecvCQ)
@@ -206,7 +206,7 @@ func (o *orderStage) received(first, second []verbs.SendWR) {
 	}
 }
 
-// seen: the answer to the second shows that the first has been placed, and when it is there the first has completed.
+// seen: the answer to the second shows that the first has been placed, and when it has arrived the first has completed.
 func (o *orderStage) seen(first, second []verbs.SendWR) {
 	o.open()
 	for _, a := range first {
@@ -238,7 +238,7 @@ func (o *orderStage) seen(first, second []verbs.SendWR) {
 	}
 }
 
-// delivered: when the message behind a Write is delivered, the Write has been placed.
+// delivered: when the message after a Write is delivered, the Write has been placed.
 func (o *orderStage) delivered(second []verbs.SendWR) {
 	o.open()
 	o.Link.ToListener.Split(3000)
@@ -257,8 +257,8 @@ func (o *orderStage) delivered(second []verbs.SendWR) {
 	}
 }
 
-// overtakes: the second may be placed and completed at the remote side before the first is answered, and is, where the
-// answer has not left; with a fence it is not.
+// overtakes: the second may be placed and completed at the remote side before the first is answered. It is, if the answer has not been
+// sent yet; with a fence it is not.
 func (o *orderStage) overtakes(first, second []verbs.SendWR) {
 	o.open()
 	for _, a := range first {
@@ -310,7 +310,7 @@ func (o *orderStage) completions() {
 	}
 }
 
-// localCompletion: Sends and Writes complete though the peer has got nothing.
+// localCompletion: Sends and Writes complete although the peer has received nothing.
 func (o *orderStage) localCompletion() {
 	o.open()
 	o.Link.ToListener.Stall()
@@ -327,7 +327,7 @@ func (o *orderStage) localCompletion() {
 	require.Equal(o.t, o.A.MR.Bytes()[:100], o.B.MR.Bytes()[:100])
 }
 
-// readCompletion: not when the request is sent, nor when the answer is.
+// readCompletion: a Read completes neither when the request is sent nor when the answer is sent.
 func (o *orderStage) readCompletion() {
 	o.open()
 	const d = time.Second
@@ -396,7 +396,7 @@ func (o *orderStage) answers(kinds string) {
 		requests = append(requests, rawRead(msn, get))
 	}
 	p.send(requests...)
-	before := uint64(0) // atomics whose answer has come
+	before := uint64(0) // atomics whose answer has arrived
 	for i, kind := range kinds {
 		msn := uint32(i + 1)
 		if kind == 'A' {
@@ -414,7 +414,7 @@ func (o *orderStage) answers(kinds string) {
 			data := u[ddp.TaggedLen:]
 			require.EqualValues(t, got, h.TO)
 			if got == 0 {
-				// At least those atomics that came before have been done.
+				// At least the atomics before it have been done.
 				require.GreaterOrEqual(t, binary.NativeEndian.Uint64(data), before)
 			}
 			got += len(data)

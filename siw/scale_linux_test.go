@@ -35,7 +35,7 @@ const scaleServer = "GOVERBS_SCALE_SERVER"
 // scaleAccess lets the peer do everything.
 const scaleAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// usage is what a process holds.
+// usage is how much memory, and how many goroutines and files, a process uses.
 type usage struct {
 	Goroutines int
 	Files      int
@@ -100,7 +100,7 @@ func TestScaleServer(t *testing.T) {
 	if os.Getenv(scaleServer) == "" {
 		return // run as part of the suite: the tests below assert everything
 	}
-	// The first use of the network opens descriptors of the runtime's, which stay.
+	// The first use of the network opens descriptors of the runtime, which stay open.
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, first.Close())
@@ -187,7 +187,7 @@ func (p *scalePeer) usage(t *testing.T) (u usage) {
 	return u
 }
 
-// end lets the process finish; it checks itself that nothing is left there.
+// end lets the process end; it checks itself that nothing is left over there.
 func (p *scalePeer) end(t *testing.T) {
 	require.NoError(t, p.in.Close())
 	rest, err := io.ReadAll(p.out)
@@ -251,9 +251,9 @@ func settled(t *testing.T, before usage, now func() usage) {
 	t.Fatalf("before: %+v, after: %+v", before, u)
 }
 
-// TestScaleOperations makes 1,000 connections between two processes, does 100 operations on each, and closes them, twice: no
-// goroutine or descriptor is left in either, and no memory. What a process keeps in stock it has after the first time, or the
-// second: if there is more memory then, it is done once again.
+// TestScaleOperations makes 1,000 connections between two processes, does 100 operations on each, and closes them, and all that twice.
+// No goroutine, descriptor or memory is left over in either process. A process keeps some memory for later use, which it has after the
+// first or the second time; so if the second time needs more memory than the first, there is a third.
 func TestScaleOperations(t *testing.T) {
 	const connections, operations = 1000, 100
 	needFiles(t, connections+200)
@@ -348,7 +348,7 @@ func TestScaleIdle(t *testing.T) {
 	limit := needFiles(t, 5200)
 	connections := min(10000, limit-200)
 	if race.Enabled {
-		connections = 500 // the race detector's own memory and time are no measure
+		connections = 500 // the race detector needs memory and time of its own, so the numbers say nothing
 	}
 	peer := startScalePeer(t)
 	s, err := newScaleSide()

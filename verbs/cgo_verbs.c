@@ -2,7 +2,7 @@
 
 //go:build linux && cgo && !noibverbs
 
-// Everything but the hot path: one short function for each call of the library, or for what takes several.
+// Everything but the hot path: one short function for each call of the library, or for several calls that belong together.
 
 #include "cgo_verbs.h"
 
@@ -114,7 +114,8 @@ int gv_close(uintptr_t ctx) { return lib.ibv_close_device(CONTEXT(ctx)) ? GV_NO_
 
 void gv_fork_init(void) { lib.ibv_fork_init(); }
 
-// extended returns what stands around a context if it has so much of it, NULL otherwise (verbs_get_ctx_op of verbs.h).
+// extended returns the structure that contains a context, if it is long enough to have the field, NULL otherwise
+// (verbs_get_ctx_op of verbs.h).
 static struct verbs_context *extended(struct ibv_context *c, size_t offset) {
 	if (c->abi_compat != __VERBS_ABI_IS_EXTENDED)
 		return NULL;
@@ -263,7 +264,7 @@ int gv_query_gid(uintptr_t ctx, uint32_t port, uint32_t index, struct gv_gid *ou
 	memcpy(out->raw, e.gid.raw, sizeof out->raw);
 	out->type = (int)e.gid_type;
 	if (e.ndev_ifindex)
-		if_indextoname(e.ndev_ifindex, out->netdev); // one that has just gone leaves ""
+		if_indextoname(e.ndev_ifindex, out->netdev); // "" for an interface that has just been removed
 	return 0;
 }
 
@@ -315,7 +316,7 @@ int gv_async_event(uintptr_t ctx, struct gv_async *out) {
 	default:
 		break;
 	}
-	// Destroying the object waits for this, so it is done before anybody else sees the event.
+	// Destroying the object waits for this, so it is done before the event is passed on.
 	lib.ibv_ack_async_event(&ev);
 	return 0;
 }
@@ -354,7 +355,7 @@ int gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t len, uint64_t iova, unsigned 
 	errno = 0;
 	if (lib.ibv_reg_mr_iova2)
 		return registered(lib.ibv_reg_mr_iova2(PD(pd), (void *)addr, len, iova, access), out, keys); // NULL and errno
-	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; // hints, which the library drops too where a driver knows none
+	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; // hints: the library also drops them if the driver does not know them
 	if (iova == addr)
 		mr = lib.ibv_reg_mr(PD(pd), (void *)addr, len, (int)access); // NULL and errno
 	else if (lib.ibv_reg_mr_iova)

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/internal/dynlib"
 )
 
-// This file is the whole of the border to libibverbs. An object is a number, 0 = none; who uses one sees to it that it exists.
-// Functions that return an int return 0 or an errno, of which callError makes an error.
+// Only this file calls libibverbs. An object is a number, 0 = none; the caller makes sure that it exists. Functions that return
+// an int return 0 or an errno, which callError turns into an error.
 
 type (
 	rawContext uintptr // struct ibv_context
@@ -41,7 +41,7 @@ var loadLibrary = sync.OnceValue(func() error {
 	})
 })
 
-// noErrno and more is the result of a call that broke its own rule for telling why it failed.
+// noErrno, or a larger number, is the result of a call that failed without telling why as its manual page says.
 const noErrno = C.GV_NO_ERRNO
 
 // Requests and completions cross in lists of these, which have the layout of their namesakes in cgo_verbs.h.
@@ -117,7 +117,7 @@ func (cq rawCQ) poll(wcs []WC, withInv uint, atEnd *atomic.Uint32) int {
 		(*C.uint32_t)(unsafe.Pointer(atEnd))))
 }
 
-// copyElements copies what elements name to a place that has room for it.
+// copyElements copies the memory that elements name to a place that is large enough.
 func copyElements(to []byte, sgl []SGE) {
 	C.gv_gather(unsafe.Pointer(unsafe.SliceData(to)), (*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sgl))), C.int(len(sgl)))
 }
@@ -348,7 +348,7 @@ func (pd rawPD) regDmabufMR(offset, length, iova uint64, fd int, access AccessFl
 	return rawMR(out), keysFromC(&keys), int(rc)
 }
 
-// What rereg returns for a region that is as it was.
+// The result of rereg for a region that was not changed.
 const (
 	reregErrInput       = C.GV_REREG_ERR_INPUT
 	reregErrDontForkNew = C.GV_REREG_ERR_DONT_FORK_NEW
@@ -471,7 +471,7 @@ func capFromC(c *C.struct_gv_qp_cap) QPCap {
 	}
 }
 
-// rawQPConfig is what a QP is made of.
+// rawQPConfig is the configuration of a QP.
 type rawQPConfig struct {
 	cookie         uint64
 	sendCQ, recvCQ rawCQ

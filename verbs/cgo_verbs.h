@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What cgo_verbs.go calls: libibverbs in numbers and flat structures of our own. Objects are numbers, 0 = none: Go would check
-// pointers for what they lead to, which costs as much as the work. The functions bring the error conventions of libibverbs, of
-// which there are three, to one: 0 or a positive errno, and GV_NO_ERRNO where the library gave none.
+// The functions that cgo_verbs.go calls: libibverbs in numbers and flat structures of our own. Objects are numbers, 0 = none,
+// because Go would check the memory behind pointers, which costs as much as the call itself. libibverbs has three conventions for
+// errors; these functions have one: 0 or a positive errno, and GV_NO_ERRNO if the library gave none.
 
 #ifndef GOVERBS_CGO_VERBS_H
 #define GOVERBS_CGO_VERBS_H
@@ -18,7 +18,7 @@
 const char *gv_function(int i, int *optional);
 void gv_set_function(int i, uintptr_t address);
 
-// gv_wr is a send request without pointers: what every request has, and where in the list of gv_ext the rest is.
+// gv_wr is a send request without pointers: the fields that every request has, and the place of the others in the list of gv_ext.
 struct gv_wr {
 	uint64_t id, remote_addr;
 	uint32_t rkey;
@@ -31,7 +31,7 @@ struct gv_wr {
 #define GV_FLAGS_SHIFT 8
 #define GV_SGES_SHIFT 16
 
-// gv_ext is what few requests have. Atomics: a compare or add, b swap. Datagrams: p address handle, c number, d key of the
+// gv_ext has the fields that few requests have. Atomics: a compare or add, b swap. Datagrams: p address handle, c number, d key of the
 // receiver. Binds: p window, q region, a address, b length, c key, d rights.
 struct gv_ext {
 	uint64_t p, q, a, b;
@@ -69,7 +69,7 @@ struct gv_wc {
 uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *wrs, const struct gv_sge *sges, const struct gv_ext *ext, int n, uint32_t *held);
 uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *wrs, const struct gv_sge *sges, int n, uint32_t *held);
 uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *wrs, const struct gv_sge *sges, int n);
-// gv_gather copies what n elements name to a place.
+// gv_gather copies the memory that n elements name to a place.
 void gv_gather(void *to, const struct gv_sge *sges, int n);
 
 // gv_poll returns the number of completions, with GV_ERRORS if one of them is not a success, or a negative number that

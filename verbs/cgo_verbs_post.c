@@ -20,12 +20,12 @@ _Static_assert(sizeof(struct gv_sge) == sizeof(struct ibv_sge) && offsetof(struc
 
 static inline uint64_t outcome(int rc, uint32_t taken) { return (uint64_t)(rc < 0 ? GV_NO_ERRNO : rc) << 32 | taken; }
 
-// settle judges what a posting function left. i is how many of the m requests of a chunk were taken before bad, or -1
-// without bad.
+// settle works out the result of a posting function. i is how many of the m requests of a chunk were taken before bad, or -1 if
+// there is no bad.
 static inline uint64_t settle(int rc, int done, long i, int m) {
 	if (i >= 0 && i < m)
-		// libsiw says success after it rang the bell for a part of a list that was too long for its ring, and -ENOMEM if
-		// there was no part.
+		// For a list that is too long for its ring libsiw returns success after it has posted a part of the list, and -ENOMEM
+		// if it could not post even a part.
 		return outcome(rc == 0 || rc == -ENOMEM ? ENOMEM : rc, (uint32_t)(done + i));
 	return outcome(rc, (uint32_t)done) | (uint64_t)GV_BROKEN << 32;
 }
@@ -156,8 +156,8 @@ uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *w, const struct g
 	return outcome(0, (uint32_t)n);
 }
 
-// convert_wc fills what ibv_poll_cq(3) defines: after an error no more than id, status and number. with_inv is what says that
-// the key is invalidated.
+// convert_wc fills in the fields that ibv_poll_cq(3) defines: after an error only id, status and the number of the QP. with_inv is
+// the flag of a completion that names an invalidated key.
 static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v, unsigned int with_inv) {
 	o->id = v->wr_id;
 	o->status = (uint8_t)v->status;

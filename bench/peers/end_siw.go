@@ -28,7 +28,7 @@ type siwConn struct {
 	wr       [1]verbs.SendWR
 	sgl      [1]verbs.SGE
 	recv     [1]verbs.RecvWR
-	at       int // bytes of the region that have had their turn
+	at       int // where the next message is in the region
 }
 
 func newNIC(j *job) (*siw.NIC, error) {
@@ -76,7 +76,7 @@ func (c *siwConn) learn(where []byte) error {
 	return nil
 }
 
-// next fills in a Write of the next message to the same place at the other side.
+// next fills in a Write of the next message, to the same place in the other side's region.
 func (c *siwConn) next(op verbs.WROpcode, flags verbs.SendFlags, size int) []verbs.SendWR {
 	if c.at+size > memory {
 		c.at = 0
@@ -87,7 +87,7 @@ func (c *siwConn) next(op verbs.WROpcode, flags verbs.SendFlags, size int) []ver
 	return c.wr[:]
 }
 
-// wait takes up to most completions, at least one.
+// wait waits for at least one completion and takes up to most of them.
 func (c *siwConn) wait(cq *verbs.CQ, most int) (n int, err error) {
 	if c.mode == modePoll {
 		for n, err = cq.Poll(c.wcs[:most]); n == 0 && err == nil; n, err = cq.Poll(c.wcs[:most]) {
@@ -111,8 +111,8 @@ func (c *siwConn) receive() error {
 	return err
 }
 
-// listenSIW answers the other side until it goes, as runProgram says if it reads: an immediate with an RDMA Write of the same size and an immediate in a
-// ping-pong, with a Send without data otherwise.
+// listenSIW answers the other side until that ends the connection. In a ping-pong it answers an immediate with an RDMA Write of the
+// same size and an immediate, otherwise with a Send without data. For Reads it does what runProgram says.
 func listenSIW(j *job, announce func(addr string)) error {
 	nic, err := newNIC(j)
 	if err != nil {
@@ -161,7 +161,7 @@ func listenSIW(j *job, announce func(addr string)) error {
 
 func (c *siwConn) answer(j *job) error {
 	if j.work == "fetchadd" && j.mode == modeSpin {
-		c.mode = modePoll // nothing ever completes here: to sleep would be to sleep for good
+		c.mode = modePoll // nothing ever completes here: a goroutine that sleeps would never wake up
 	}
 	for {
 		err := c.receive()

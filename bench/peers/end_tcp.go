@@ -39,7 +39,7 @@ func (t *tcpConn) next(size int) []byte {
 	return b
 }
 
-// Read implements io.Reader. Other modes than modeGo try again and again before they let the goroutine sleep.
+// Read implements io.Reader. In modes other than modeGo it tries again and again before it lets the goroutine sleep.
 func (t *tcpConn) Read(b []byte) (int, error) {
 	if t.mode == modeGo {
 		return t.TCPConn.Read(b)
@@ -64,8 +64,8 @@ func (t *tcpConn) Read(b []byte) (int, error) {
 	return max(n, 0), err
 }
 
-// listenTCP answers the other side until it goes: every message of a ping-pong with one of the same size; every one of a stream
-// that begins with a byte other than 0 with a single byte.
+// listenTCP answers the other side until that ends the connection. In a ping-pong it answers every message with one of the same
+// size, in a stream every message whose first byte is not 0 with one byte.
 func listenTCP(j *job, announce func(addr string)) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 type job struct {
 	over    string        // "siw" or "tcp"
 	work    string        // "stream", "pingpong", or with siw "fetchadd" or "reads"
-	mode    string        // how is waited: modeGo and so on
+	mode    string        // how it waits: modeGo and so on
 	crc     bool          // siw: CRC32C on
 	mtu     int           // siw: bytes of the largest FPDU, 0 = what TCP allows
 	conns   int           // stream: connections, each with a goroutine of its own on either side
@@ -21,7 +21,7 @@ type job struct {
 	depth   int           // messages in progress; of a stream over siw Writes, of fetchadd operations
 	program string        // reads: what the program does from whose memory is read
 	pause   time.Duration // reads: how long it computes at a time
-	seconds time.Duration // how long is measured
+	seconds time.Duration // how long it measures
 }
 
 // workReads is Reads, one at a time, from the memory of a program.
@@ -70,7 +70,7 @@ func (j *job) args() []string {
 		fmt.Sprintf("-depth=%d", j.depth), "-program=" + j.program, fmt.Sprintf("-pause=%v", j.pause), fmt.Sprintf("-time=%v", j.seconds)}
 }
 
-// check says what is wrong with a job that was given by hand.
+// check returns what is wrong with a job that was given on the command line.
 func (j *job) check() error {
 	is := func(v, list string) bool { return strings.Contains(" "+list+" ", " "+v+" ") }
 	switch {

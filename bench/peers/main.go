@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// fewestRounds are those of which tables that are kept are made: the medians of fewer say little.
+// fewestRounds is the least number of rounds for tables that are kept: medians of fewer say little.
 const fewestRounds = 5
 
 // options are the flags of the measurement.
@@ -152,8 +152,8 @@ func compute(r io.Reader) {
 	}
 }
 
-// take measures every subject in every round: one round forwards, the next one backwards, so that what stands side by side
-// has come first as often as second. It returns how many processors others used meanwhile.
+// take measures every subject in every round. One round goes forwards, the next one backwards, so that of two neighbours each comes
+// first equally often. It returns how many processors other processes used meanwhile.
 func (r results) take(subjects []*subject, rounds int) (foreign figure, failures error) {
 	var others []figure
 	for round := range rounds {

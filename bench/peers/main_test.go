@@ -34,7 +34,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseOut: what is kept is of everything, and of no fewer than 5 rounds. The refusal comes before the measurement.
+// TestParseOut: results that are kept have all subjects and at least 5 rounds. Otherwise the program refuses before it measures.
 func TestParseOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tables.md")
 	for _, rounds := range []string{"5", "6", "100"} {

@@ -43,7 +43,7 @@ func (p *pair) run() (text string, used time.Duration, err error) {
 	if err := server.Start(); err != nil {
 		return "", 0, err
 	}
-	// end waits for the listener for a while, since some go by themselves and others wait for somebody else to connect.
+	// end waits for the listener for a while: some listeners end by themselves, others wait for another connection.
 	end := func(patience time.Duration) error {
 		timer := time.AfterFunc(patience, func() { _ = server.Process.Kill() })
 		defer timer.Stop()
@@ -99,7 +99,8 @@ func freeAddr() (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// waitListening returns when a socket listens at the port of addr. Trying to connect would be taken for the client.
+// waitListening returns when a socket listens at the port of addr. It does not try to connect, because the listener would take that
+// for the client.
 func waitListening(ctx context.Context, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

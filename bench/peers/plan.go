@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// plan is what is measured and what is made of it.
+// plan says what is measured, and which ratios are calculated from it.
 type plan struct {
 	subjects []*subject // in the order of a round
 	rows     []*row
@@ -22,7 +22,7 @@ type row struct {
 	goal, hope float64  // target and stretch; 0 = the ratio is reported only
 }
 
-// makePlan lists the subjects so that those which are compared are measured one soon after the other.
+// makePlan lists the subjects so that subjects that are compared are measured soon after each other.
 func makePlan(t *tools) *plan {
 	p := &plan{}
 	add := func(s *subject) *subject {
@@ -101,7 +101,7 @@ func makePlan(t *tools) *plan {
 		idle, _, _ := crowd("poll", 1000, 1, procs)
 		many = append(many, &row{id: "B1", what: fmt.Sprintf("polling, 1 active of 1000 / 1 alone, %d processors", procs), under: add(alone), over: add(idle), less: true, goal: 2, hope: 1.5})
 	}
-	// Reads from another process, whose program is away again and again.
+	// Reads from another process, whose program does other things again and again.
 	reads := func(name, program string, pause time.Duration) (p50, p99 *subject) {
 		r := t.reads(program, pause)
 		name = "Read from a program that " + name

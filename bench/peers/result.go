@@ -32,7 +32,7 @@ func best(v []figure, less bool) figure {
 	return slices.Max(v)
 }
 
-// ratio is what becomes of a row: the ratios of samples of the same round, and that of the best samples.
+// ratio is the result of a row: the ratios of samples of the same round, and that of the best samples.
 type ratio struct {
 	row        *row
 	rounds     []figure
@@ -50,7 +50,7 @@ func (r results) ratio(w *row) ratio {
 	return x
 }
 
-// verdict is how a ratio stands to a target.
+// verdict says whether a ratio reaches a target.
 type verdict string
 
 const (
@@ -60,8 +60,8 @@ const (
 	none    verdict = ""
 )
 
-// judge compares the median and the ratio of the best with a target: one of the two decides, since a stolen processor
-// spoils the median of what needs two, and never makes the best better.
+// judge compares the median and the ratio of the best samples with a target. It is enough if one of them reaches it: a processor
+// that other programs use makes the median of a subject that needs two processors worse, and never makes the best sample better.
 func (x *ratio) judge(target float64) verdict {
 	if target == 0 {
 		return none

@@ -82,7 +82,7 @@ func (p *pair) figure(find func(out string) (figure, error)) func() (figure, tim
 	}
 }
 
-// cPingPong is the C program.
+// cPingPong is the ping-pong in C, bench/tcp/pingpong.c.
 func (t *tools) cPingPong(size, count int) *subject {
 	line := []string{t.pingpong, strconv.Itoa(size), strconv.Itoa(count)}
 	p := pair{announces: true, listen: line, connect: append(line[:len(line):len(line)], "{port}")}
@@ -195,7 +195,7 @@ func (t *tools) benchmark(name string, procs int) *sample {
 	}}
 }
 
-// reads is a job of Reads from a process whose program does other things meanwhile.
+// reads is a job of Reads from a process whose program does other things at the same time.
 func (t *tools) reads(program string, pause time.Duration) *sample {
 	p := t.ends(job{work: workReads, program: program, pause: pause, size: 64, depth: 1, crc: true})
 	return &sample{name: readsName, run: p.run}

@@ -20,7 +20,7 @@ import (
 
 const childClients = 2
 
-// child is a process that ends in an orderly way when in ends, if it lives so long. It writes "DEVICE=ADDRESS" of its
+// child is a process that ends in order when its input in ends, unless it has been killed before. It writes "DEVICE=ADDRESS" of its
 // servers to out, one per line.
 func child(seed uint64, servers []string, in io.Reader, out io.Writer) error {
 	var names []string
@@ -67,8 +67,8 @@ type offspring struct {
 	peers map[string]*peer
 }
 
-// bear starts a child and adds its servers to the parent's peers.
-func (p *process) bear(seed uint64) (*offspring, error) {
+// startChild starts a child and adds its servers to the parent's peers.
+func (p *process) startChild(seed uint64) (*offspring, error) {
 	var servers []string
 	for _, d := range p.devices {
 		servers = append(servers, d.name+"="+d.node.Addr())
@@ -108,7 +108,7 @@ func (p *process) bear(seed uint64) (*offspring, error) {
 // childVariable tells a test binary that it is a child.
 const childVariable = "GOVERBS_SOAK_CHILD"
 
-// leave takes a child's servers out of the parent's peers. From now on they may be gone.
+// leave removes a child's servers from the parent's peers. From now on they may not exist any more.
 func (p *process) leave(o *offspring) {
 	for _, d := range p.devices {
 		gone := o.peers[d.name]
@@ -138,7 +138,7 @@ func (p *process) kill(o *offspring) error {
 	return fmt.Errorf("a child has ended by itself: %w", err)
 }
 
-// dismiss ends a child in an orderly way.
+// dismiss ends a child in order.
 func (p *process) dismiss(o *offspring) error {
 	p.leave(o)
 	_ = o.in.Close()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// kernel is what the kernel said before.
+// kernel has the kernel's log from before the run.
 type kernel struct{ log []string }
 
 // lookAtKernel remembers the kernel's log.
@@ -31,18 +31,18 @@ func kernelLog() ([]string, error) {
 	return strings.Split(strings.TrimSpace(string(out)), "\n"), nil
 }
 
-// trouble is what the kernel must not say.
+// trouble matches the lines that the kernel's log must not have.
 var trouble = regexp.MustCompile(`(?i)warning|\bbug\b|call trace|oops|panic|corrupt|leak|use.after.free|refcount|` +
 	`out of memory|oom-kill|page allocation failure|hung task|blocked for more than|stall|lockup|segfault|general protection`)
 
-// harmless are lines with such words that say nothing about us.
+// harmless matches lines with such words that are not about this program.
 var harmless = []*regexp.Regexp{
 	// Emulated processors are slow, and the clock of this machine may stand still for a while.
 	regexp.MustCompile(`clocksource: `),
 	regexp.MustCompile(`sched: RT throttling activated`),
 }
 
-// judge requires that the kernel has nothing of ours any more and has not complained.
+// judge requires that the kernel holds no object of the soak any more, and that its log has no new line of trouble.
 func (k *kernel) judge() error {
 	var errs []error
 	left, err := resources()

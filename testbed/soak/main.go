@@ -2,14 +2,14 @@
 
 //go:build linux
 
-// Command soak keeps devices busy for a while, with connections that end in every way and processes that are killed, and
-// looks whether anything is left over, in the process and in the kernel: make soak-guest.
+// Command soak keeps devices busy for a while, with connections that end in every way and processes that are killed. Then it
+// checks that nothing is left over, in the process and in the kernel: make soak-guest.
 //
 //	soak [-duration 10m] [-seed N] [-devices usiw,siw0,rxe0]
 //
-// One process, the parent, serves and is a client of itself and of children, which do the same and are killed at random.
-// Every byte is checked. When all have ended, the process that was started looks at the kernel. Exit status 0 if
-// everything was right.
+// One process, the parent, has servers, and clients that use its own servers and those of its children. The children do the same,
+// and are killed at random. Every byte is checked. When all have ended, the process that was started checks the kernel. The exit
+// status is 0 if everything was right.
 package main
 
 import (

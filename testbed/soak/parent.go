@@ -17,14 +17,14 @@ import (
 const (
 	parentClients = 3
 	children      = 2
-	settling      = time.Minute // how long the kernel has to free what processes left
+	settling      = time.Minute // how long the kernel may take to free the objects of processes that have ended
 )
 
 // parentVariable makes a process the parent.
 const parentVariable = "GOVERBS_SOAK_PARENT"
 
-// supervise runs the parent and then looks at what is left in the kernel. It opens no device: librdmacm keeps contexts until
-// the process ends.
+// supervise runs the parent and then checks what is left in the kernel. It opens no device, because librdmacm keeps contexts open
+// until the process ends.
 func supervise(duration time.Duration, seed uint64, devices string) error {
 	kernel, err := lookAtKernel()
 	if err != nil {
@@ -79,8 +79,8 @@ func run(duration time.Duration, seed uint64, names []string) (*usage, error) {
 	return usage, p.close()
 }
 
-// disturb bears and kills children until the time is up, and there are samples enough, or something is wrong, then stops the
-// clients.
+// disturb starts and kills children until the time is over and there are enough samples, or until something fails. Then it stops
+// the clients.
 func (p *process) disturb(duration time.Duration, rng *rand.Rand, usage *usage) (kills int, err error) {
 	var alive []*offspring
 	end := time.After(duration)
@@ -90,7 +90,7 @@ func (p *process) disturb(duration time.Duration, rng *rand.Rand, usage *usage) 
 	for running && err == nil {
 		for len(alive) < children && err == nil {
 			var o *offspring
-			if o, err = p.bear(rng.Uint64()); err == nil {
+			if o, err = p.startChild(rng.Uint64()); err == nil {
 				alive = append(alive, o)
 			}
 		}

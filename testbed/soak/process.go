@@ -23,7 +23,7 @@ import (
 // addresses of the kernel's devices in the guest; testbed/init/net-one.bash gives them.
 var addresses = map[string]string{"usiw": "127.0.0.1:0", "siw0": "10.77.0.1:0", "rxe0": "10.78.0.1:0"}
 
-// process is what a parent and a child are: a server and clients on each device.
+// process is a parent or a child: a server and clients on each device.
 type process struct {
 	devices []*device
 	nic     *siw.NIC
@@ -39,7 +39,7 @@ type process struct {
 type device struct {
 	name   string
 	dev    *verbs.Device
-	ctx    *verbs.Context // of the clients that have none of their own
+	ctx    *verbs.Context // for the clients that open none of their own
 	node   *load.Node
 	counts *load.Counts
 
@@ -186,7 +186,7 @@ func stacks() []byte {
 	return b[:runtime.Stack(b, true)]
 }
 
-// close closes everything and looks whether that was all.
+// close closes everything and checks that nothing is left open.
 func (p *process) close() error {
 	var errs []error
 	for _, d := range p.devices {

@@ -39,7 +39,7 @@ func measure() amount {
 	return a
 }
 
-// usage are the amounts used in the course of the run, at equal distances.
+// usage has the amounts used during the run, at equal intervals.
 type usage struct{ samples []amount }
 
 func (u *usage) add(a amount) { u.samples = append(u.samples, a) }
@@ -50,8 +50,8 @@ const (
 	leastSamples = 10 // for a judgement
 )
 
-// judge compares the second half of the run, without its beginning, with the first: what only grows is a leak. Of each part the
-// least amounts count, as connections come and go.
+// judge compares the second half of the run with the first, without the beginning: an amount that only grows is a leak. It compares
+// the least amounts of each half, because connections come and go.
 func (u *usage) judge() error {
 	if len(u.samples) < leastSamples {
 		return fmt.Errorf("only %d samples of what the process uses", len(u.samples))
@@ -74,7 +74,7 @@ func least(all []amount) amount {
 	return a
 }
 
-// settled measures when everything has been closed, as soon as there is nothing more than before.
+// settled measures after everything has been closed. It waits until nothing more is in use than before.
 func settled(before amount) amount {
 	deadline := time.Now().Add(settling)
 	for {
