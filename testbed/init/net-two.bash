@@ -25,7 +25,7 @@ for i in 1 2; do ip netns exec h$i rdma link add siw$i type siw netdev d$i; done
 #
 # One processor receives all packets of an end (rps_cpus). By default each processor receives what was sent on it, and packets that
 # one QP sends on two processors overtake each other, which those of a QP do not do on a real network. rxe asks for them again, some
-# 70 times in a run of the demo, and QPs have failed because they had repeated too often.
+# 70 times in a run of the demo, and a QP has failed with IBV_WC_RETRY_EXC_ERR.
 ip link add e1 type veth peer name e2
 put 0 /proc/sys/net/ipv4/conf/{all,default,e1,e2}/rp_filter
 put 1 /proc/sys/net/ipv4/conf/all/accept_local
