@@ -174,11 +174,19 @@ int gocm_set_tos(struct rdma_cm_id *id, uint8_t tos) {
 	return CALL(lib.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
 }
 
-int gocm_set_afonly(struct rdma_cm_id *id) {
+int gocm_set_ack_timeout(struct rdma_cm_id *id, uint8_t timeout) {
+	return CALL(lib.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout));
+}
+
+static int set_flag(struct rdma_cm_id *id, int option) {
 	int yes = 1;
 
-	return CALL(lib.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes));
+	return CALL(lib.rdma_set_option(id, RDMA_OPTION_ID, option, &yes, sizeof yes));
 }
+
+int gocm_set_reuseaddr(struct rdma_cm_id *id) { return set_flag(id, RDMA_OPTION_ID_REUSEADDR); }
+
+int gocm_set_afonly(struct rdma_cm_id *id) { return set_flag(id, RDMA_OPTION_ID_AFONLY); }
 
 static struct rdma_conn_param conn_param(const struct gocm_param *p) {
 	return (struct rdma_conn_param){

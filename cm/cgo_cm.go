@@ -151,6 +151,14 @@ func (id rawID) resolveRoute(limit time.Duration) error {
 
 func (id rawID) setTOS(tos uint8) error { return errno(C.gocm_set_tos(id.c, C.uint8_t(tos))) }
 
+// setAckTimeout sets the code of the time after which packets are sent again.
+func (id rawID) setAckTimeout(code uint8) error {
+	return errno(C.gocm_set_ack_timeout(id.c, C.uint8_t(code)))
+}
+
+// setReuseAddr lets other IDs have the address of this one.
+func (id rawID) setReuseAddr() error { return errno(C.gocm_set_reuseaddr(id.c)) }
+
 // setAFOnly restricts an ID to connections of its own address family.
 func (id rawID) setAFOnly() error { return errno(C.gocm_set_afonly(id.c)) }
 

@@ -76,6 +76,8 @@ int gocm_bind(struct rdma_cm_id *id, const struct gocm_addr *a);
 int gocm_resolve_addr(struct rdma_cm_id *id, const struct gocm_addr *from, const struct gocm_addr *to, int ms);
 int gocm_resolve_route(struct rdma_cm_id *id, int ms);
 int gocm_set_tos(struct rdma_cm_id *id, uint8_t tos);
+int gocm_set_ack_timeout(struct rdma_cm_id *id, uint8_t timeout);
+int gocm_set_reuseaddr(struct rdma_cm_id *id);
 int gocm_set_afonly(struct rdma_cm_id *id);
 int gocm_connect(struct rdma_cm_id *id, const struct gocm_param *p);
 int gocm_accept(struct rdma_cm_id *id, const struct gocm_param *p);

@@ -30,6 +30,18 @@ type Config struct {
 	// TOS is the type of service of a connection's packets (RDMA_OPTION_ID_TOS, 0 = the system's default). The connections
 	// that a listener accepts have the TOS of the listener. Only devices of the kernel have it.
 	TOS uint8
+	// AckTimeout is the time after which the device resends a packet that the peer has not acknowledged, as a code: 4.096 us
+	// times 2 to the power of it (RDMA_OPTION_ID_ACK_TIMEOUT), 1 to 31 (0 = what the system finds out). ConnParam.RetryCount says
+	// how often. The connections that a listener accepts have that of the listener. It is for InfiniBand and RoCE; iWARP
+	// devices of the kernel ignore it, the user-space RNIC refuses it.
+	AckTimeout uint8
+	// ReuseAddr lets several IDs have the same local address and port, as long as at most one of them listens
+	// (RDMA_OPTION_ID_REUSEADDR): a program that chooses the port of an outgoing connection, by Source, can use it again at
+	// once. On the user-space RNIC it is SO_REUSEADDR of TCP, which listeners always have.
+	ReuseAddr bool
+	// AFOnly makes a listener on the address "::" take connections over IPv6 only (RDMA_OPTION_ID_AFONLY). Without it, it takes
+	// those over IPv4 too. It has no effect on other addresses; with an empty host, which means both families, it is an error.
+	AFOnly bool
 	// Backlog is the number of requests that a listener keeps until Accept returns them (0 = DefaultBacklog). Further requests
 	// are refused.
 	Backlog int
@@ -46,6 +58,9 @@ func (cfg *Config) fill() error {
 	case PortSpaceTCP, PortSpaceUDP:
 	default:
 		return fmt.Errorf("%w: %v", verbs.ErrInvalid, cfg.PortSpace)
+	}
+	if cfg.AckTimeout > 31 {
+		return &verbs.LimitError{Name: "AckTimeout", Limit: 31, Value: uint64(cfg.AckTimeout)}
 	}
 	if cfg.Backlog == 0 {
 		cfg.Backlog = DefaultBacklog

@@ -22,12 +22,17 @@ type ID struct {
 	address string
 	route   Route                 // of the active side, else nil
 	bind    func(*verbs.QP) error // moves a QP from RESET to INIT
+	port    int
+
+	ended chan struct{} // closed when Close is over
 
 	done chan struct{} // closed when the connection has ended, or by Close
 
 	mu       sync.Mutex         // guards what follows
 	used     bool               // Connect or Accept has been called
 	closing  bool               // Close has been called
+	aborted  bool               // Abort has been called
+	hurry    context.CancelFunc // ends the wait of Close for the peer
 	cancel   context.CancelFunc // ends a Connect or Accept in progress
 	idle     chan struct{}      // closed when that call has returned
 	conn     ProviderConn       // nil before the connection is established
@@ -49,14 +54,15 @@ func Resolve(ctx context.Context, address string, cfg Config) (*ID, error) {
 		}
 		return nil, opError("Resolve", address, err)
 	}
-	id := newID(vctx, address, r.RemoteAddr(), r.Bind)
+	id := newID(vctx, address, r.RemoteAddr(), r.PortNum(), r.Bind)
 	id.route = r
 	return id, nil
 }
 
 // newID makes an ID. bind is that of its route, or of the request that it accepts.
-func newID(vctx *verbs.Context, address string, remote net.Addr, bind func(*verbs.QP) error) *ID {
-	id := &ID{vctx: vctx, address: address, remote: remote, bind: bind, done: make(chan struct{})}
+func newID(vctx *verbs.Context, address string, remote net.Addr, port int, bind func(*verbs.QP) error) *ID {
+	id := &ID{vctx: vctx, address: address, remote: remote, port: port, bind: bind, done: make(chan struct{}),
+		ended: make(chan struct{})}
 	id.node.SetOwner(vctx.Device())
 	_ = id.node.Init("cm.ID", id.Close) // it has no parent that could refuse
 	return id
@@ -64,6 +70,9 @@ func newID(vctx *verbs.Context, address string, remote net.Addr, bind func(*verb
 
 // Context returns the verbs context for the objects of the connection.
 func (id *ID) Context() *verbs.Context { return id.vctx }
+
+// PortNum returns the port of the device, from 1, over which the connection goes (port_num of struct rdma_cm_id).
+func (id *ID) PortNum() int { return id.port }
 
 // BindQP moves a QP from RESET to INIT, so that receives can be posted before Connect or Accept, as iWARP requires. It does
 // nothing to a QP in the state INIT. Connect and Accept bind a QP that is still in RESET.
@@ -279,20 +288,30 @@ func (id *ID) Err() error {
 }
 
 // Close disconnects, ends a Connect in progress, and returns when the connection has ended completely. It waits for a peer that
-// does not react at most for the close time-out of the device. The QP still belongs to the caller. Close is idempotent and
-// may be called on nil.
-func (id *ID) Close() error {
+// does not react at most for the close time-out of the device, 3 s by default; [ID.CloseContext] waits less. The QP still belongs
+// to the caller. Close is idempotent and may be called on nil.
+func (id *ID) Close() error { return id.CloseContext(context.Background()) }
+
+// CloseContext is Close with a limit of the caller's: when ctx is done, it does not wait for the peer any more, and the error Is
+// ctx.Err(). The ID is closed in any case. What was sent before may then not arrive, and the peer may see a failure.
+func (id *ID) CloseContext(ctx context.Context) error {
 	if id == nil {
 		return nil
 	}
 	if first, _ := id.node.BeginClose(); !first { // it has no children
 		return nil
 	}
+	defer close(id.ended)
+	ctx, hurry := context.WithCancel(ctx)
+	defer hurry()
 	var err error
 	id.mu.Lock()
-	id.closing = true
+	id.closing, id.hurry = true, hurry
 	if id.cancel != nil {
 		id.cancel()
+	}
+	if id.aborted {
+		hurry()
 	}
 	idle := id.idle
 	groups := slices.Collect(maps.Keys(id.groups))
@@ -304,7 +323,13 @@ func (id *ID) Close() error {
 		err = errors.Join(err, m.Leave())
 	}
 	if c := id.connection(); c != nil {
-		err = errors.Join(err, c.Close())
+		gaveUp := c.CloseContext(ctx)
+		id.mu.Lock()
+		if id.aborted && errors.Is(gaveUp, context.Canceled) {
+			gaveUp = nil // that is what Abort asks for
+		}
+		id.mu.Unlock()
+		err = errors.Join(err, gaveUp)
 	}
 	if id.route != nil {
 		err = errors.Join(err, id.route.Close())
@@ -312,6 +337,24 @@ func (id *ID) Close() error {
 	id.finish()
 	id.node.End()
 	return opError("Close", id.address, err)
+}
+
+// Abort ends the connection at once, closes the ID, and waits for no peer. Data that have not been sent yet are dropped: on the
+// user-space RNIC the peer gets a reset of TCP. It also ends the wait of a Close in progress, and a Connect. When it returns, the
+// requests of the QP have been flushed. It is idempotent and may be called on nil.
+func (id *ID) Abort() error {
+	if id == nil {
+		return nil
+	}
+	id.mu.Lock()
+	id.aborted = true
+	if id.hurry != nil {
+		id.hurry()
+	}
+	id.mu.Unlock()
+	err := id.Close()
+	<-id.ended
+	return err
 }
 
 // Dial resolves address, lets newQP make a QP on id.Context(), and connects it. newQP may post receives after

@@ -159,8 +159,8 @@ func (c *kernelConn) Disconnect() error {
 	return nil
 }
 
-// Close implements ProviderConn.
-func (c *kernelConn) Close() error {
+// CloseContext implements ProviderConn.
+func (c *kernelConn) CloseContext(ctx context.Context) (err error) {
 	c.finish(verbs.ErrClosed)
 	c.closing.Do(func() {
 		timer := time.NewTimer(closeLimit)
@@ -168,12 +168,14 @@ func (c *kernelConn) Close() error {
 		select {
 		case <-c.gone:
 		case <-timer.C:
+		case <-ctx.Done():
+			err = ctx.Err()
 		}
 		close(c.quit)
 		<-c.idle
 		c.end.destroy()
 	})
-	return nil
+	return err
 }
 
 // Done implements ProviderConn.

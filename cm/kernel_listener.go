@@ -19,11 +19,12 @@ import (
 // kernelListener is an ID that listens. On the wildcard address it is two, one for each address family, because kernel siw
 // refuses IPv4 on a listener for IPv6. It serves one device, or all devices of the kernel that have its address.
 type kernelListener struct {
-	ends    []*endpoint
-	ps      PortSpace
-	local   kernelAddr
-	vctx    *verbs.Context // nil = the shared context of the device on which a request arrives
-	backlog int
+	ends       []*endpoint
+	ps         PortSpace
+	local      kernelAddr
+	vctx       *verbs.Context // nil = the shared context of the device on which a request arrives
+	backlog    int
+	ackTimeout uint8
 
 	mu      sync.Mutex
 	waiting []*kernelRequest
@@ -71,17 +72,17 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 
 // listenIP listens on an address, or on those of both families if it is not valid.
 func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context) (deviceLister, error) {
-	l := &kernelListener{ps: cfg.PortSpace, vctx: vctx, backlog: cfg.Backlog, more: make(chan struct{}, 1), closed: make(chan struct{})}
+	l := &kernelListener{ps: cfg.PortSpace, vctx: vctx, backlog: cfg.Backlog, ackTimeout: cfg.AckTimeout, more: make(chan struct{}, 1), closed: make(chan struct{})}
 	if at.Addr().IsValid() {
-		if err := l.listen(at, cfg.TOS, false); err != nil {
+		if err := l.listen(at, &cfg, cfg.AFOnly); err != nil {
 			return nil, err
 		}
 		return l, nil
 	}
-	if err := l.listen(netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port()), cfg.TOS, true); err != nil {
+	if err := l.listen(netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port()), &cfg, true); err != nil {
 		return nil, err
 	}
-	err := l.listen(netip.AddrPortFrom(netip.IPv6Unspecified(), l.local.Port()), cfg.TOS, true)
+	err := l.listen(netip.AddrPortFrom(netip.IPv6Unspecified(), l.local.Port()), &cfg, true)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		l.destroy()
 		return nil, err
@@ -94,12 +95,12 @@ func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context) (deviceLister,
 const kernelBacklog = 0
 
 // listen adds an ID.
-func (l *kernelListener) listen(at netip.AddrPort, tos uint8, afOnly bool) error {
+func (l *kernelListener) listen(at netip.AddrPort, cfg *Config, afOnly bool) error {
 	end, err := newEndpoint(l.ps)
 	if err != nil {
 		return noKernelDevice(err)
 	}
-	if err := l.listenEnd(end, at, tos, afOnly); err != nil {
+	if err := l.listenEnd(end, at, cfg, afOnly); err != nil {
 		end.destroy()
 		return err
 	}
@@ -108,16 +109,9 @@ func (l *kernelListener) listen(at netip.AddrPort, tos uint8, afOnly bool) error
 	return nil
 }
 
-func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, tos uint8, afOnly bool) error {
-	if tos != 0 {
-		if err := end.call(func(id rawID) error { return id.setTOS(tos) }); err != nil {
-			return end.callError(fmt.Sprintf("rdma_set_option TOS %d", tos), err)
-		}
-	}
-	if afOnly {
-		if err := end.call(rawID.setAFOnly); err != nil {
-			return end.callError("rdma_set_option AFONLY", err)
-		}
+func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, cfg *Config, afOnly bool) error {
+	if err := end.setOptions(cfg, afOnly); err != nil {
+		return err
 	}
 	if err := end.call(func(id rawID) error { return id.bind(at) }); err != nil {
 		return noWay(kernelAddr{at, l.ps}, end.callError("rdma_bind_addr", err))
@@ -150,7 +144,7 @@ func (l *kernelListener) offer(ev rawEvent) bool {
 	if l.vctx != nil && kernelName(l.vctx.Device()) != place.device {
 		return false
 	}
-	r := &kernelRequest{end: ev.end, ps: l.ps, device: place.device, vctx: l.vctx, private: ev.data,
+	r := &kernelRequest{end: ev.end, ps: l.ps, device: place.device, port: place.port, ackTimeout: l.ackTimeout, vctx: l.vctx, private: ev.data,
 		ord: ev.responderResources, ird: ev.initiatorDepth}
 	r.local, r.remote = place.ends(l.ps)
 	l.mu.Lock()

@@ -21,6 +21,8 @@ type kernelRequest struct {
 	local, remote kernelAddr
 	private       []byte
 	ord, ird      int // the peer's
+	port          int
+	ackTimeout    uint8
 }
 
 // prepare finds the device on which the request arrived.
@@ -55,6 +57,9 @@ func (r *kernelRequest) Depths() (ord, ird int) {
 // silent reports whether the peer sent no depths: kernel siw then has 0 for both.
 func (r *kernelRequest) silent() bool { return r.dev.iwarp && r.ord == 0 && r.ird == 0 }
 
+// PortNum implements ProviderRequest.
+func (r *kernelRequest) PortNum() int { return r.port }
+
 // Bind implements ProviderRequest.
 func (r *kernelRequest) Bind(qp *verbs.QP) error { return bindKernel(r.end, qp) }
 
@@ -67,6 +72,9 @@ func (r *kernelRequest) Accept(ctx context.Context, qp *verbs.QP, param ConnPara
 	}
 	defer func() { a.finish(err) }()
 	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := r.end.setAckTimeout(r.ackTimeout); err != nil {
 		return nil, err
 	}
 	if !r.silent() {

@@ -84,8 +84,6 @@ func resolveKernel(ctx context.Context, address string, cfg Config, vctx *verbs.
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case port == 0:
-		return nil, nil, fmt.Errorf("%w: port 0 in %q", verbs.ErrInvalid, address)
 	case host == "":
 		return nil, nil, fmt.Errorf("%w: no host in %q", verbs.ErrInvalid, address)
 	}
@@ -95,6 +93,9 @@ func resolveKernel(ctx context.Context, address string, cfg Config, vctx *verbs.
 	}
 	var first error
 	for _, ip := range ips {
+		if port == 0 && !ip.IsMulticast() { // a group has no ports
+			return nil, nil, fmt.Errorf("%w: port 0 in %q", verbs.ErrInvalid, address)
+		}
 		r, c, err := resolveIP(ctx, netip.AddrPortFrom(ip, port), cfg, vctx)
 		if err == nil {
 			return r, c, nil
@@ -161,10 +162,8 @@ func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context)
 		}
 		source = netip.AddrPortFrom(any, source.Port())
 	}
-	if cfg.TOS != 0 {
-		if err := r.end.call(func(id rawID) error { return id.setTOS(cfg.TOS) }); err != nil {
-			return nil, r.end.callError(fmt.Sprintf("rdma_set_option TOS %d", cfg.TOS), err)
-		}
+	if err := r.end.setOptions(&cfg, false); err != nil {
+		return nil, err
 	}
 	if err := r.neighbour(ctx, source, limit); err != nil {
 		return nil, noWay(r.remote, err)
@@ -234,6 +233,9 @@ func (r *kernelRoute) await(ctx context.Context, want Event) error {
 
 // RemoteAddr implements Route.
 func (r *kernelRoute) RemoteAddr() net.Addr { return r.remote }
+
+// PortNum implements Route.
+func (r *kernelRoute) PortNum() int { return r.end.where().port }
 
 // Close implements Route. It frees the ID unless Connect has taken it.
 func (r *kernelRoute) Close() error {

@@ -4,6 +4,7 @@ package cm
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 
@@ -30,6 +31,9 @@ func Listen(ctx context.Context, address string, cfg Config) (*Listener, error) 
 func listen(ctx context.Context, address string, cfg Config) (*Listener, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
+	}
+	if host, _, err := net.SplitHostPort(address); err == nil && host == "" && cfg.AFOnly {
+		return nil, fmt.Errorf("%w: AFOnly with an address of both families, %q", verbs.ErrInvalid, address)
 	}
 	l := new(Listener)
 	if cfg.isAuto() {

@@ -40,6 +40,8 @@ type Provider interface {
 // Route is a route to a peer, found by Resolve.
 type Route interface {
 	RemoteAddr() net.Addr
+	// PortNum is the port of the device, from 1.
+	PortNum() int
 	// Bind moves a QP from RESET to INIT, see [InitQP].
 	Bind(qp *verbs.QP) error
 	// Connect connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too. It returns when the
@@ -67,8 +69,10 @@ type ProviderConn interface {
 	Done() <-chan struct{}
 	// Err returns the reason for the end: io.EOF if the peer disconnected, ErrClosed for a local disconnect.
 	Err() error
-	// Close disconnects and waits until the connection has ended completely, at most for the close time-out of the provider.
-	Close() error
+	// CloseContext disconnects and waits until the connection has ended completely, at most for the close time-out of the provider.
+	// When ctx is done before, it does not wait for the peer any more, and returns ctx.Err() when the connection has ended. If
+	// ctx is done at the call, it aborts the connection: what has not been sent is dropped. It is called once.
+	CloseContext(ctx context.Context) error
 }
 
 var _ ProviderConn = (*ID)(nil)
@@ -89,6 +93,8 @@ type ProviderRequest interface {
 	PrivateData() []byte
 	// Depths are the ORD and IRD of the peer, -1 if it sent none.
 	Depths() (ord, ird int)
+	// PortNum is the port of the device on which the request arrived, from 1.
+	PortNum() int
 	// Bind moves a QP from RESET to INIT, see [InitQP].
 	Bind(qp *verbs.QP) error
 	// Accept connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too. It returns when the

@@ -109,7 +109,9 @@ enum {
 
 enum {
 	RDMA_OPTION_ID_TOS = 0,
+	RDMA_OPTION_ID_REUSEADDR = 1,
 	RDMA_OPTION_ID_AFONLY = 2,
+	RDMA_OPTION_ID_ACK_TIMEOUT = 3,
 };
 
 struct rdma_event_channel {

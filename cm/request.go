@@ -31,6 +31,9 @@ func (r *Request) PrivateData() []byte { return r.p.PrivateData() }
 // (IRD), -1 if the peer sent none.
 func (r *Request) Depths() (ord, ird int) { return r.p.Depths() }
 
+// PortNum returns the port of the device, from 1, on which the request arrived (port_num of struct rdma_cm_id).
+func (r *Request) PortNum() int { return r.p.PortNum() }
+
 // LocalAddr returns the local address, to which the peer connects.
 func (r *Request) LocalAddr() net.Addr { return r.local }
 
@@ -58,7 +61,7 @@ func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*I
 	if err := r.answer("Accept"); err != nil {
 		return nil, err
 	}
-	id := newID(r.vctx, address, r.remote, r.p.Bind)
+	id := newID(r.vctx, address, r.remote, r.p.PortNum(), r.p.Bind)
 	err := id.establish(ctx, "Accept", qp, func(ctx context.Context) (ProviderConn, error) {
 		return r.p.Accept(ctx, qp, param)
 	})

@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,9 @@ type conn struct {
 	reason *time.Timer // mu; ends the wait for the reason of a failure (broken); nil = no wait has begun
 	vague  error       // mu; the failure whose reason is waited for
 
+	aborted bool               // mu; the peer is not waited for
+	hurry   context.CancelFunc // mu; ends the wait for the peer; nil = end has not come to it
+
 	term  *termination // mu; the Terminate to send at the end
 	cause error        // mu; why the connection ended
 
@@ -86,7 +90,7 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	c.tx.stall.c, c.rx.stall.c = c, c
 	if err = q.connect(c); err != nil {
 		s.interrupt()
-		s.drainAndClose(nil, time.Now())
+		s.drainAndClose(context.Background(), nil, time.Now())
 		q.dev.untrack(c)
 		close(c.gone)
 		return nil, err
@@ -210,7 +214,10 @@ func (c *conn) end() {
 	}
 	c.tx.busy = true
 	tail := c.tx.cut(&c.dev.stalls)
-	severed := c.tx.severed
+	severed := c.tx.severed || c.aborted
+	patience, hurry := context.WithCancel(context.Background())
+	defer hurry()
+	c.hurry = hurry
 	paid := int64(len(tail))
 	if paid <= smallPart {
 		paid = 0
@@ -242,7 +249,7 @@ func (c *conn) end() {
 	if !severed {
 		deadline = time.Now().Add(c.dev.cfg.CloseTimeout)
 	}
-	c.s.drainAndClose(tail, deadline)
+	c.s.drainAndClose(patience, tail, deadline)
 	c.dev.stalls.give(paid)
 	c.dev.untrack(c)
 	close(c.gone)
@@ -314,11 +321,30 @@ func (c *conn) Disconnect() error {
 	return nil
 }
 
-// Close implements cm.ProviderConn.
-func (c *conn) Close() error {
+// CloseContext implements cm.ProviderConn.
+func (c *conn) CloseContext(ctx context.Context) error {
+	if ctx.Err() != nil {
+		c.abort() // before the end begins, so that nothing is sent
+	}
 	c.fail(verbs.EndDisconnect, nil)
-	<-c.gone
-	return nil
+	select {
+	case <-c.gone:
+		return nil
+	case <-ctx.Done():
+		c.abort()
+		<-c.gone
+		return ctx.Err()
+	}
+}
+
+// abort has the end of the connection not wait for the peer.
+func (c *conn) abort() {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	c.aborted = true
+	if c.hurry != nil {
+		c.hurry()
+	}
 }
 
 // Done implements cm.ProviderConn.

@@ -32,9 +32,13 @@ type route struct {
 	dev    *device
 	remote net.Addr
 	source netip.AddrPort
+	reuse  bool // of the local port
 }
 
 func (r *route) RemoteAddr() net.Addr { return r.remote }
+
+// PortNum implements cm.Route.
+func (r *route) PortNum() int { return 1 }
 
 // Bind implements cm.Route.
 func (r *route) Bind(qp *verbs.QP) error { return cm.InitQP(qp) }
@@ -51,7 +55,7 @@ func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm
 	if err != nil {
 		return nil, err
 	}
-	return &route{dev: d, remote: remote, source: cfg.Source}, nil
+	return &route{dev: d, remote: remote, source: cfg.Source, reuse: cfg.ReuseAddr}, nil
 }
 
 // accepts returns an error if the device cannot make connections or listeners with cfg.
@@ -63,6 +67,8 @@ func (d *device) accepts(cfg *cm.Config) error {
 		return fmt.Errorf("%w: port space udp on %v", verbs.ErrNotSupported, cfg.Device)
 	case cfg.TOS != 0:
 		return fmt.Errorf("%w: a type of service on %v", verbs.ErrNotSupported, cfg.Device)
+	case cfg.AckTimeout != 0:
+		return fmt.Errorf("%w: an acknowledgement time-out on %v: TCP has its own", verbs.ErrNotSupported, cfg.Device)
 	}
 	return nil
 }
@@ -136,7 +142,7 @@ func (r *route) Connect(ctx context.Context, qp *verbs.QP, param cm.ConnParam) (
 		began, timeout := time.Now(), d.cfg.setupTimeout(true)
 		dialCtx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		nc, err := d.dial(dialCtx, r.remote, r.source)
+		nc, err := d.dial(dialCtx, r.remote, r.source, r.reuse)
 		if err != nil {
 			if ctx.Err() == nil && dialCtx.Err() != nil {
 				err = fmt.Errorf("%w after %v", cm.ErrSetupTimeout, timeout)
@@ -186,7 +192,7 @@ func (d *device) establish(ctx context.Context, handle *verbs.QP, exchange func(
 }
 
 // dial opens the stream. The error names a local address that cannot be used.
-func (d *device) dial(ctx context.Context, remote net.Addr, source netip.AddrPort) (net.Conn, error) {
+func (d *device) dial(ctx context.Context, remote net.Addr, source netip.AddrPort, reuse bool) (net.Conn, error) {
 	if !d.isHost() {
 		return d.cfg.Network.DialContext(ctx, "tcp", remote.String())
 	}
@@ -198,6 +204,9 @@ func (d *device) dial(ctx context.Context, remote net.Addr, source netip.AddrPor
 	}
 	if source.Addr().IsValid() || source.Port() != 0 {
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(source)
+		if reuse {
+			dialer.Control = reuseAddr
+		}
 	}
 	return dialer.DialContext(ctx, "tcp", remote.String())
 }

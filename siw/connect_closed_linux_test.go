@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"strconv"
@@ -105,7 +106,7 @@ func TestConnectDescriptors(t *testing.T) {
 			ok++
 			require.True(t, b.gathers())
 			require.NoError(t, peer.Close())
-			require.NoError(t, c.Close())
+			require.NoError(t, c.CloseContext(context.Background()))
 		}
 		b.polledFlushed()
 		exchange(t, a, b, polls)

@@ -40,8 +40,11 @@ func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.
 	if err := d.accepts(&cfg); err != nil {
 		return nil, err
 	}
+	var host string
 	if d.isHost() {
-		host, port, err := splitAddress(address)
+		var port int
+		var err error
+		host, port, err = splitAddress(address)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +53,11 @@ func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.
 		}
 		address = net.JoinHostPort(host, fmt.Sprint(port))
 	}
-	ln, err := d.cfg.Network.Listen(ctx, "tcp", address)
+	network := "tcp"
+	if ip, err := netip.ParseAddr(host); err == nil && cfg.AFOnly && ip.Unmap().Is6() {
+		network = "tcp6"
+	}
+	ln, err := d.cfg.Network.Listen(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -241,6 +248,9 @@ func (r *request) Depths() (ord, ird int) {
 	return d.ord, d.ird
 }
 
+// PortNum implements cm.ProviderRequest.
+func (r *request) PortNum() int { return 1 }
+
 // Bind implements cm.ProviderRequest.
 func (r *request) Bind(qp *verbs.QP) error { return cm.InitQP(qp) }
 
@@ -305,7 +315,7 @@ func (r *request) Reject(private []byte) error {
 		r.nc.Close()
 		return err
 	}
-	finishConn(r.nc, frame, time.Now().Add(rejectTimeout))
+	finishConn(context.Background(), r.nc, frame, time.Now().Add(rejectTimeout))
 	return nil
 }
 

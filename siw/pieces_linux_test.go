@@ -4,6 +4,7 @@ package siw
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"slices"
@@ -27,7 +28,7 @@ func tcpPair(t *testing.T) (stream, net.Conn) {
 	require.NoError(t, err)
 	s, err := newStream(conn, time.Second)
 	require.NoError(t, err)
-	t.Cleanup(func() { s.drainAndClose(nil, time.Now()) })
+	t.Cleanup(func() { s.drainAndClose(context.Background(), nil, time.Now()) })
 	return s, peer
 }
 

@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,9 +34,10 @@ type stream interface {
 	// interrupt ends waitReadable and waitWritable for good.
 	interrupt()
 	// drainAndClose sends tail, tells the peer that nothing more follows, drops received bytes until the peer ends the stream
-	// too, and closes. It closes at the deadline at the latest. With a zero deadline it closes at once, and drops unsent data
-	// where the system can do that. waitReadable and waitWritable have returned before.
-	drainAndClose(tail []byte, deadline time.Time)
+	// too, and closes. It closes at the deadline at the latest, without waiting for the peer. With a zero deadline, and when ctx is
+	// done, it closes at once, and drops unsent data where the system can do that: TCP sends a reset. waitReadable and
+	// waitWritable have returned before.
+	drainAndClose(ctx context.Context, tail []byte, deadline time.Time)
 	// segment returns the largest number of bytes that the network carries together now (TCP's maximum segment size), 0 if
 	// unknown. The holder of the send role calls it, or the goroutine that has made the stream.
 	segment() int
@@ -56,15 +58,21 @@ var (
 )
 
 // finishConn is stream.drainAndClose for a net.Conn that no other goroutine uses.
-func finishConn(conn net.Conn, tail []byte, deadline time.Time) {
+func finishConn(ctx context.Context, conn net.Conn, tail []byte, deadline time.Time) {
 	defer conn.Close()
-	if deadline.IsZero() {
-		if l, ok := untapped(conn).(interface{ SetLinger(sec int) error }); ok {
-			_ = l.SetLinger(0)
+	defer func() {
+		if deadline.IsZero() || ctx.Err() != nil {
+			if l, ok := untapped(conn).(interface{ SetLinger(sec int) error }); ok {
+				_ = l.SetLinger(0)
+			}
 		}
+	}()
+	if deadline.IsZero() {
 		return
 	}
 	_ = conn.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if len(tail) > 0 {
 		if _, err := conn.Write(tail); err != nil {
 			return

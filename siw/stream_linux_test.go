@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"context"
 	"net"
 	"os"
 	"testing"
@@ -24,7 +25,7 @@ func TestNextWaitWritable(t *testing.T) {
 			st, err := newStream(nc, time.Hour)
 			require.NoError(t, err)
 			s := st.(*tcpStream)
-			defer s.drainAndClose(nil, time.Now())
+			defer s.drainAndClose(context.Background(), nil, time.Now())
 			if open {
 				require.NoError(t, s.open())
 				defer s.shut()

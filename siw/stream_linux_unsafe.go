@@ -5,6 +5,7 @@
 package siw
 
 import (
+	"context"
 	"io"
 	"net"
 	"os"
@@ -362,8 +363,8 @@ func (s *tcpStream) interrupt() {
 	}
 }
 
-func (s *tcpStream) drainAndClose(tail []byte, deadline time.Time) {
-	finishConn(&fileConn{os.NewFile(uintptr(s.fd), "siw"), s}, tail, deadline)
+func (s *tcpStream) drainAndClose(ctx context.Context, tail []byte, deadline time.Time) {
+	finishConn(ctx, &fileConn{os.NewFile(uintptr(s.fd), "siw"), s}, tail, deadline)
 }
 
 // fileConn is the socket as a net.Conn, for finishConn.
@@ -375,6 +376,10 @@ type fileConn struct {
 func (c *fileConn) LocalAddr() net.Addr { return c.s.local }
 
 func (c *fileConn) RemoteAddr() net.Addr { return c.s.remote }
+
+func (c *fileConn) SetLinger(sec int) error {
+	return unix.SetsockoptLinger(c.s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: int32(sec)})
+}
 
 func (c *fileConn) CloseWrite() error { return unix.Shutdown(c.s.fd, unix.SHUT_WR) }
 

@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"context"
 	"io"
 	"net"
 	"slices"
@@ -182,7 +183,7 @@ func (s *pumpStream) interrupt() {
 	})
 }
 
-func (s *pumpStream) drainAndClose(tail []byte, deadline time.Time) {
+func (s *pumpStream) drainAndClose(ctx context.Context, tail []byte, deadline time.Time) {
 	sent := deadline
 	if sent.IsZero() {
 		sent = time.Unix(1, 0)
@@ -197,7 +198,7 @@ func (s *pumpStream) drainAndClose(tail []byte, deadline time.Time) {
 		s.Conn.Close()
 		return
 	}
-	finishConn(s.Conn, tail, deadline)
+	finishConn(ctx, s.Conn, tail, deadline)
 }
 
 func isTimeout(err error) bool {
