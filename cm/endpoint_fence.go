@@ -23,7 +23,8 @@ const fenceLen = 8
 var fenceMark = [8]byte{0xf3, 0x9e, 0x1d, 0x5a, 0xc4, 0x07, 0x6b, 0x82}
 
 // FenceLen is the number of bytes that an Endpoint on a device of kernel siw appends to its private data; see Endpoint.Shutdown.
-// [Endpoint.PrivateData] leaves them out, [Request.PrivateData] and [ID.PrivateData] do not.
+// They count towards the maximum of ConnParam.PrivateData. [Endpoint.PrivateData] leaves them out, [Request.PrivateData] and
+// [ID.PrivateData] do not.
 const FenceLen = len(fenceMark) + verbs.RemoteLen
 
 // read returns the request.
