@@ -24,6 +24,10 @@ func (pd *PD) CreateAHFromWC(wc *WC, grh []byte, port int) (*AH, error) {
 
 // AHAttrFromWC returns the path for an answer to a datagram (ibv_init_ah_from_wc(3)); see [PD.CreateAHFromWC].
 func (c *Context) AHAttrFromWC(wc *WC, grh []byte, port int) (AHAttr, error) {
+	if err := c.enter("AHAttrFromWC"); err != nil {
+		return AHAttr{}, err
+	}
+	defer c.node.Exit()
 	attr, err := c.ahAttrFromWC(wc, grh, port)
 	return attr, opError("AHAttrFromWC", c.dev.Name(), err)
 }

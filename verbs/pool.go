@@ -43,6 +43,10 @@ type Buffer struct {
 // buffer in the region is a multiple of 64. The caller closes the pool.
 func (pd *PD) AllocPool(size, count int, access AccessFlags) (*Pool, error) {
 	const op = "AllocPool"
+	if err := pd.enter(op); err != nil {
+		return nil, err
+	}
+	defer pd.node.Exit()
 	if size <= 0 || count <= 0 {
 		return nil, opError(op, pd.ctx.dev.Name(), invalid("%d buffers of %d bytes", count, size))
 	}

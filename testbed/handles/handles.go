@@ -241,6 +241,7 @@ var exceptions = map[string]error{
 
 	"CompChannel.Release": nil, // as Close
 	"CQ.Wait":             nil,
+	"CQ.WaitSolicited":    nil,
 }
 
 // callAll calls all methods of a handle, with meaningless arguments.
