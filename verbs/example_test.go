@@ -232,7 +232,7 @@ func ExampleDispatcher() {
 }
 
 // A request that the peer's memory does not allow fails, and ends the connection. Both sides learn why.
-func ExampleWC_Err() {
+func ExampleQP_Cause() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	client, server, stop := connected(ctx)
@@ -242,17 +242,21 @@ func ExampleWC_Err() {
 		log.Fatal(err)
 	}
 	from := server.MR().Remote()
-	from.RKey++ // a key that the peer does not have
-	_, err = client.Do(ctx, verbs.Read(from, sge))
+	from.Addr += from.Length // behind the end
+	wc, err := client.Do(ctx, verbs.Read(from, sge))
 	fmt.Println(errors.Is(err, verbs.WCRemAccessErr))
-	var term *verbs.TerminateError
-	if errors.As(client.QP().Err(), &term) {
-		fmt.Println(term.Text)
+
+	var access *verbs.AccessError
+	if errors.As(client.QP().Cause(&wc), &access) {
+		fmt.Println(access.Key == from.RKey, access.Addr == from.Addr, access.Length)
 	}
 	<-server.ID().Done()
-	fmt.Println(errors.As(server.QP().Err(), &term))
+	var term *verbs.TerminateError
+	if errors.As(server.QP().Err(), &term) {
+		fmt.Println(term.Text)
+	}
 	// Output:
 	// true
-	// RDMAP remote protection error: invalid STag
-	// true
+	// true true 8
+	// RDMAP remote protection error: base or bounds violation
 }
