@@ -86,7 +86,7 @@ func TestWrapOfNothing(t *testing.T) {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	for _, device := range []string{"forward:auto", "forward:absent0", "forward:"} {
+	for _, device := range []string{"forward:auto", "forward:absent0", "forward:", "ib:auto", "ib:absent0", "ib:"} {
 		cmd := exec.CommandContext(t.Context(), self, "demo", "--device", device)
 		cmd.Env = append(os.Environ(), programVariable+"=1")
 		out, err := cmd.CombinedOutput()
@@ -94,4 +94,15 @@ func TestWrapOfNothing(t *testing.T) {
 		require.ErrorAs(t, err, &exit, device)
 		require.Equal(t, exitUsage, exit.ExitCode(), "%s", out)
 	}
+}
+
+// TestNotInfiniBand: a device that cannot be given the semantics of InfiniBand is refused by name.
+func TestNotInfiniBand(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "demo", "--device", "ib:usiw0")
+	cmd.Env = append(os.Environ(), programVariable+"=1")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "usiw0 is a device of transport iWARP")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -51,22 +52,27 @@ func Choose(name string, nic *verbs.Device) (*verbs.Device, error) {
 	case Auto:
 		return cm.Auto, nil
 	}
-	if kind, below, ok := strings.Cut(name, ":"); ok && wraps[kind] != nil && below != Auto {
+	kind, below, _ := strings.Cut(name, ":")
+	if wrap := wraps[kind]; wrap != nil && below != "" && below != Auto {
 		dev, err := Choose(below, nic)
 		if err != nil {
 			return nil, err
 		}
-		return wraps[kind](dev), nil
+		return wrap(dev)
 	}
 	return verbs.DeviceByName(name)
 }
 
 // wraps makes devices of others. What has the key KIND makes KIND:NAME of the device NAME.
-var wraps = make(map[string]func(below *verbs.Device) *verbs.Device)
+var wraps = map[string]func(below *verbs.Device) (*verbs.Device, error){
+	"ib": func(below *verbs.Device) (*verbs.Device, error) { return ibcompat.Wrap(below, ibcompat.Config{}) },
+}
 
 // AddWrap gives Choose a kind of devices that wrap others: KIND:NAME is what wrap makes of the device NAME. It is called before
 // the command line is executed.
-func AddWrap(kind string, wrap func(below *verbs.Device) *verbs.Device) { wraps[kind] = wrap }
+func AddWrap(kind string, wrap func(below *verbs.Device) *verbs.Device) {
+	wraps[kind] = func(below *verbs.Device) (*verbs.Device, error) { return wrap(below), nil }
+}
 
 // Name returns the name by which Choose finds a device.
 func Name(dev *verbs.Device) string {
