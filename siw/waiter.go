@@ -8,7 +8,8 @@ import "context"
 type waiting struct {
 	ch   *channel
 	ctx  context.Context
-	f    func() bool // look, made once
+	f    func() bool // look, and
+	wake func()      // nudge, made once
 	turn turn
 
 	// Consecutive waits usually have the same context; they share one registration for its end.
@@ -39,7 +40,7 @@ func (o *waiting) unfollow() {
 func (ch *channel) keep(ctx context.Context, w *watch) {
 	defer w.leave(ch)
 	o := &w.out
-	o.follow(ctx, w.nudge)
+	o.follow(ctx, o.wake)
 	o.ch, o.ctx = ch, ctx
 	_ = w.src.wait(o.f) // an error is the end of the watch
 	ch.looking.Store(nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -355,5 +356,29 @@ func TestAnswersOweNothing(t *testing.T) {
 			}
 			require.Equal(t, last == verbs.SendFence, asked > 0, "asked %d times", asked)
 		})
+	}
+}
+
+// TestWaiterAllocatesNothing: who sleeps for a completion allocates nothing.
+func TestWaiterAllocatesNothing(t *testing.T) {
+	a, b := twoSides(t, Config{})
+	ctx, cancel := context.WithTimeout(context.Background(), 6*patience)
+	defer cancel()
+	wrs, wcs := a.read(b), make([]verbs.WC, 1)
+	var failed error
+	one := func() {
+		_, err := a.qp.PostSend(wrs)
+		if err == nil {
+			_, err = a.scq.Wait(ctx, wcs)
+		}
+		failed = errors.Join(failed, err, wcs[0].Err())
+	}
+	for range 70 {
+		one() // queues grow to their size first
+	}
+	n := testing.AllocsPerRun(100, one)
+	require.NoError(t, failed)
+	if !race.Enabled {
+		require.Zero(t, n)
 	}
 }

@@ -120,7 +120,7 @@ func (a *arrivals) owed(woken bool) int {
 
 func newWatch(src source) *watch {
 	w := &watch{src: src, now: clock, term: leaseTime, back: make(chan struct{}, 1), ended: make(chan struct{}), conns: make(map[*conn]struct{}), cqs: make(map[*cq]struct{})}
-	w.out.f = w.look
+	w.out.f, w.out.wake = w.look, w.nudge
 	w.turn.init()
 	w.out.turn.init()
 	w.announced.Store(true)
