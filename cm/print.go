@@ -109,7 +109,8 @@ func (cfg Config) facts() show.Facts {
 		source = cfg.Source.String()
 	}
 	return show.Of("Config", slog.String("device", device), slog.Bool("own_context", cfg.Context != nil), slog.String("source", source),
-		show.Text("port_space", cfg.PortSpace), slog.Int("tos", int(cfg.TOS)), slog.Int("backlog", cfg.Backlog))
+		show.Text("port_space", cfg.PortSpace), slog.Int("tos", int(cfg.TOS)), slog.Int("ack_timeout", int(cfg.AckTimeout)),
+		slog.Bool("reuse_addr", cfg.ReuseAddr), slog.Bool("af_only", cfg.AFOnly), slog.Int("backlog", cfg.Backlog))
 }
 
 func (p ConnParam) facts() show.Facts {

@@ -231,7 +231,7 @@ func TestPrintTexts(t *testing.T) {
 		{a.ID, fmt.Sprintf("ID(device=prn0 state=established local=%v remote=%v qp_num=%d)", a.ID.LocalAddr(), a.ID.RemoteAddr(), a.QP.Num()), ids},
 		{a.MR, fmt.Sprintf("MR(device=prn0 state=open addr=%#x length=%d lkey=%#x rkey=%#x access=LOCAL_WRITE|REMOTE_WRITE|REMOTE_READ|REMOTE_ATOMIC|MW_BIND)",
 			a.MR.Addr(), a.MR.Len(), a.MR.LKey(), a.MR.RKey()), ""},
-		{cm.Config{Device: cm.Auto}, `Config(device=auto own_context=false source="" port_space="PortSpace(0x0)" tos=0 backlog=0)`, ""},
+		{cm.Config{Device: cm.Auto}, `Config(device=auto own_context=false source="" port_space="PortSpace(0x0)" tos=0 ack_timeout=0 reuse_addr=false af_only=false backlog=0)`, ""},
 		{cm.ConnParam{PrivateData: []byte(secret), RetryCount: 3},
 			"ConnParam(private_data_len=22 initiator_depth=0 responder_resources=0 retry_count=3 rnr_retry_count=0 min_rnr_timer=0)", ""},
 		{&cm.RejectedError{PrivateData: []byte(secret)}, "connection rejected by the peer (22 bytes of private data)", ""},
