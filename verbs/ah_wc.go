@@ -34,6 +34,8 @@ func (c *Context) AHAttrFromWC(wc *WC, grh []byte, port int) (AHAttr, error) {
 
 func (c *Context) ahAttrFromWC(wc *WC, grh []byte, port int) (AHAttr, error) {
 	switch {
+	case c.node.Closed():
+		return AHAttr{}, ErrClosed
 	case wc == nil:
 		return AHAttr{}, invalid("no completion")
 	case wc.Status != WCSuccess || !wc.IsRecv():

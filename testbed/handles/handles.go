@@ -234,10 +234,12 @@ func (w *world) useAfterClose() {
 
 // exceptions are methods that do not use the device, or check their arguments first, with their results.
 var exceptions = map[string]error{
-	"ID.Err":        nil,
-	"ID.Disconnect": nil, // it is idempotent
-	"QP.Err":        nil,
-	"QP.Cause":      nil, // the argument is no completion
+	"ID.Err":          nil,
+	"ID.Disconnect":   nil, // it is idempotent
+	"ID.Abort":        nil, // as Disconnect
+	"ID.CloseContext": nil, // as Close
+	"QP.Err":          nil,
+	"QP.Cause":        nil, // the argument is no completion
 
 	"CompChannel.Release": nil, // as Close
 	"CQ.Wait":             nil,
