@@ -77,7 +77,7 @@ func RunClient(ctx context.Context, nic *verbs.Device, stdin io.Reader, stdout i
 			}
 		}
 	}()
-	introduction := hello{Role: roleClient, Nonce: randomWord(), Token: c.job.Token}
+	introduction := hello{Role: roleClient, Nonce: uint32(randomWord()), Token: c.job.Token}
 	c.end, c.peer, err = dial(ctx, dev, c.job.Address, introduction, driverPatience)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
+	"github.com/goverbs/goverbs/compat/ibcompat"
 )
 
 var stepOrder = []string{"connect", "send", "write", "read", "write-imm", "imm64", "masked-fetchadd", "masked-cmpswap", "lock", "counter", "close"}
@@ -324,7 +325,7 @@ func TestPrivateData(t *testing.T) {
 	require.Equal(t, h, got)
 	w := welcome{Magic: magic, Version: version, BigEndian: 1, Nonce: 1, Token: 2, WordsAddr: 3, WordsKey: 4, DataKey: 5, DataAddr: 6}
 	wb := encodePrivate(&w)
-	require.LessOrEqual(t, len(wb), 56, "what fits in the private data of every fabric")
+	require.LessOrEqual(t, len(wb), ibcompat.PrivateData, "what fits in the private data of every device")
 	gotw, err := decodeWelcome(wb)
 	require.NoError(t, err)
 	require.Equal(t, w, gotw)

@@ -39,7 +39,7 @@ type driver struct {
 	seed   uint64
 
 	end     *endpoint
-	nonce   uint64
+	nonce   uint32
 	peer    welcome
 	local   *verbs.MR   // data: source of Writes, sink of Reads
 	sinks   *verbs.MR   // words: sinks of atomics and small Reads
@@ -56,7 +56,7 @@ func randomWord() uint64 {
 
 // runDriver runs the connecting half, and the listening half as another process where no address was given.
 func runDriver(ctx context.Context, dev *verbs.Device, o Options, out *console, result *runResult) (err error) {
-	d := &driver{dev: dev, o: o, out: out, result: result, seed: randomWord(), nonce: randomWord()}
+	d := &driver{dev: dev, o: o, out: out, result: result, seed: randomWord(), nonce: uint32(randomWord())}
 	late := shutdown.Late(ctx)
 	defer func() {
 		if err != nil && ctx.Err() == nil && d.server.endsBy(deathPatience) {
@@ -261,7 +261,7 @@ func dial(ctx context.Context, dev *verbs.Device, address string, h hello, patie
 // driveConnect verifies what both sides said when the connection was made.
 func driveConnect(_ context.Context, d *driver, c *check, _ int) ([]uint64, error) {
 	ord, ird := d.end.id.Depths()
-	c.word("the nonce in the private data", d.peer.Nonce, d.nonce)
+	c.word("the nonce in the private data", uint64(d.peer.Nonce), uint64(d.nonce))
 	is(c, "that Reads and atomics in progress were agreed on", ord > 0, true)
 	d.out.progress(1, 0)
 	d.addRemark(fmt.Sprintf("%v to %s, %v to %v, depths %d and %d", d.end.ctx.Device(), d.peerText(),

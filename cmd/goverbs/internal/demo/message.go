@@ -15,7 +15,7 @@ import (
 
 const (
 	magic   = 0x676f7664 // "govd"
-	version = 2
+	version = 3
 )
 
 // role is the role of a connecting process.
@@ -32,18 +32,18 @@ type hello struct {
 	Version uint8
 	Role    role
 	_       [2]uint8
-	Nonce   uint64 // random, comes back in the welcome
+	Nonce   uint32 // random, comes back in the welcome
 	Token   uint64 // of a client: what the driver's welcome had
 	Ops     uint32 // what the device of the connecting side has, a verbs.OpSet
 }
 
-// welcome is the private data of an acceptance: 56 bytes at most, so that it fits on every fabric.
+// welcome is the private data of an acceptance: 48 bytes at most, so that it fits on every device, those of package ibcompat included.
 type welcome struct {
 	Magic     uint32
 	Version   uint8
 	BigEndian uint8 // 1 if the words are in this byte order in memory
 	_         [2]uint8
-	Nonce     uint64 // the hello's
+	Nonce     uint32 // the hello's
 	Token     uint64 // random, for the clients of this demo: it keeps strangers apart, not attackers
 	WordsAddr uint64
 	WordsKey  uint32
