@@ -46,6 +46,9 @@ func (e *Endpoint) Shutdown(ctx context.Context) error {
 	}
 	defer e.node.Exit()
 	e.shut.Store(true)
+	if ctx.Err() != nil { // also if nothing would have to be waited for
+		return e.opError(op, ctx.Err())
+	}
 	select {
 	case e.sendTurn <- struct{}{}:
 		defer func() { <-e.sendTurn }()
