@@ -27,8 +27,9 @@ type ProviderQPBypass interface {
 type ProviderCQBypass interface {
 	ProviderCQ
 	// Bypass returns the inner CQ, and what stops the handle from polling it. While shut is false, the handle does not call
-	// Poll if the inner CQ can be polled directly.
-	Bypass() (inner *CQ, shut *atomic.Bool)
+	// Poll if the inner CQ can be polled directly. polling counts the calls that have seen shut false, or are about to look, and
+	// have not returned. So a provider that has set shut and finds polling 0 takes completions after all that went past it.
+	Bypass() (inner *CQ, shut *atomic.Bool, polling *atomic.Int32)
 	// Sift is called with completions that a call has polled which saw shut false before, and true after that. It takes
 	// out those that are not the program's, changes those that need it, and returns how many are left, from wcs[0] on.
 	// Destroy may be in progress.
@@ -86,9 +87,10 @@ func (b *bypassPoster) postRecvDirect(q *QP, wrs []RecvWR) (int, error) {
 
 // bypassPoller polls past the provider of a CQ (directPoller).
 type bypassPoller struct {
-	p     ProviderCQBypass
-	inner *CQ
-	shut  *atomic.Bool
+	p       ProviderCQBypass
+	inner   *CQ
+	shut    *atomic.Bool
+	polling *atomic.Int32
 }
 
 // newBypassPoller returns nil if cq's provider lets nothing past, or the inner CQ cannot be polled directly.
@@ -98,7 +100,7 @@ func newBypassPoller(cq *CQ) *bypassPoller {
 		return nil
 	}
 	b := &bypassPoller{p: p}
-	if b.inner, b.shut = p.Bypass(); b.inner.direct == nil {
+	if b.inner, b.shut, b.polling = p.Bypass(); b.inner.direct == nil {
 		return nil
 	}
 	return b
@@ -107,12 +109,15 @@ func newBypassPoller(cq *CQ) *bypassPoller {
 func (b *bypassPoller) canPollDirect() bool { return true }
 
 func (b *bypassPoller) pollDirect(wcs []WC) (n int, ok bool, err error) {
+	b.polling.Add(1)
 	if b.shut.Load() {
+		b.polling.Add(-1)
 		return 0, false, nil
 	}
 	n, ok, err = b.inner.direct.pollDirect(wcs)
 	if n > 0 && b.shut.Load() {
 		n = b.p.Sift(wcs[:n])
 	}
+	b.polling.Add(-1)
 	return n, ok, err
 }

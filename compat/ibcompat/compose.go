@@ -40,11 +40,13 @@ type composer struct {
 	sgl  [1]verbs.SGE
 }
 
-// marks are the inner requests of a QP that have been posted and not polled, oldest first. All have one ID, by which their
-// completions are found. It is a random number, because on error nothing else of a completion is defined, and every ID may
-// be the program's. In ERR there may be several, otherwise there is one.
+// marks are the inner requests of a QP that have been posted and not polled, oldest first. Their IDs, by which their completions are
+// found, are random numbers in a row, because on error nothing else of a completion is defined, and every ID may be the
+// program's. In ERR there may be several, otherwise there is one. Of several, completions can come here in any order: a goroutine
+// that polls past the provider may have one in hand while another takes those behind it.
 type marks struct {
-	id    uint64
+	id    uint64 // the first ID, a multiple of markIDs
+	next  uint16 // that of the next request, from id on
 	qpNum uint32
 	reset bool // what they were has been forgotten, guarded by the CQ's mu
 	qp    *qp  // nil = destroyed, or reset; guarded by the CQ's mu
@@ -55,6 +57,7 @@ type marks struct {
 // composing is a masked atomic that is being composed.
 type composing struct {
 	pending  bool
+	mark     uint16 // its ID, from marks.id on
 	id       uint64
 	opcode   verbs.WROpcode
 	signaled bool
@@ -78,16 +81,25 @@ func (r *composing) next(v uint64) uint64 {
 	return ext.MaskedCmpSwap(v, r.compare, r.compareMask, r.swap, r.swapMask)
 }
 
-func (m *marks) pop() composing {
-	r := m.under[0]
-	m.under = append(m.under[:0], m.under[1:]...)
-	return r
+// take returns the request with an ID. It reports false if there is none: then the ID is the program's.
+func (m *marks) take(id uint64) (r composing, ok bool) {
+	for i := range m.under {
+		if m.under[i].mark == uint16(id) {
+			r = m.under[i]
+			m.under = append(m.under[:i], m.under[i+1:]...)
+			return r, true
+		}
+	}
+	return r, false
 }
+
+// markIDs is the number of IDs of a QP, more than requests that a queue can hold.
+const markIDs = 1 << 16
 
 // nextMark counts from a random number.
 var nextMark = func() *atomic.Uint64 {
 	n := new(atomic.Uint64)
-	n.Store(rand.Uint64())
+	n.Store(rand.Uint64() &^ (markIDs - 1))
 	return n
 }()
 
@@ -105,7 +117,7 @@ func (q *qp) begin(sigAll bool) (err error) {
 
 // mark gives the QP an ID for its inner requests. The caller holds mu of the CQ, and of the QP once it is known.
 func (q *qp) mark() {
-	q.marks = &marks{id: nextMark.Add(1), qpNum: q.in.Num(), qp: q}
+	q.marks = &marks{id: nextMark.Add(markIDs), qpNum: q.in.Num(), qp: q}
 	q.send.marks[q.marks.id] = q.marks
 }
 
@@ -214,7 +226,8 @@ func (q *qp) start(before []verbs.SendWR, wr *verbs.SendWR) (int, error) {
 // request that will fail is one, with the program's sink: the device says how it fails, after all that stands before it, and
 // the word stays as it is.
 func (q *qp) issue(before []verbs.SendWR, r *composing) (int, error) {
-	wr := verbs.SendWR{ID: q.marks.id, Opcode: verbs.WRAtomicCmpAndSwp, Flags: verbs.SendSignaled | r.fence, SGL: q.sgl[:],
+	r.mark = q.marks.next
+	wr := verbs.SendWR{ID: q.marks.id | uint64(r.mark), Opcode: verbs.WRAtomicCmpAndSwp, Flags: verbs.SendSignaled | r.fence, SGL: q.sgl[:],
 		RemoteAddr: r.addr, RKey: r.rkey, Compare: r.expect, Swap: r.next(r.expect)}
 	q.sgl[0] = q.sink.sge
 	if r.probe {
@@ -232,6 +245,7 @@ func (q *qp) issue(before []verbs.SendWR, r *composing) (int, error) {
 		return n, err
 	}
 	r.fence = 0
+	q.marks.next++
 	q.marks.under = append(q.marks.under, *r)
 	return n, nil
 }

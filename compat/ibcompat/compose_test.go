@@ -428,7 +428,9 @@ func TestReconnect(t *testing.T) {
 // memory is touched that is not mapped any more.
 func TestSinkCloses(t *testing.T) {
 	_, dev := newRoCE(t)
-	for range 10 {
+	limit := time.Now().Add(30 * time.Second)
+	for rounds, inTime := 0, 0; rounds < 10 || inTime == 0; rounds++ { // all requests may be complete before the region is closed
+		require.True(t, time.Now().Before(limit), "no request was under way in %d rounds", rounds)
 		a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
 		mr, err := a.pd.AllocMR(4096, verbs.AccessLocalWrite)
 		require.NoError(t, err)
@@ -452,7 +454,9 @@ func TestSinkCloses(t *testing.T) {
 				status = verbs.WCWRFlushErr
 			}
 		}
-		require.Equal(t, verbs.WCWRFlushErr.String(), status.String())
+		if status == verbs.WCWRFlushErr {
+			inTime++
+		}
 	}
 }
 

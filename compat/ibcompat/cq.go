@@ -16,9 +16,11 @@ type cq struct {
 	ctx  *vcontext
 	in   *verbs.CQ
 	shut atomic.Bool // completions go through mu
+	// Polls that do not. While there are any, the driver takes nothing: it could overtake what they have in hand.
+	polling atomic.Int32
 
 	mu    sync.Mutex        // before the locks of QPs; guards what follows
-	marks map[uint64]*marks // by the ID of inner requests
+	marks map[uint64]*marks // by the first ID of inner requests
 	soft  queue             // completions that the driver has taken, the oldest of all
 	polls uint64            // polls of the program's that went through mu
 	moved uint64            // inner requests that have completed, and requests that waited and went out
@@ -45,7 +47,8 @@ func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChann
 	return &cq{ctx: c, in: in, marks: map[uint64]*marks{}, busy: map[*qp]struct{}{}, driver: newDriver()}, nil
 }
 
-func (c *cq) Bypass() (*verbs.CQ, *atomic.Bool)  { return c.in, &c.shut }
+func (c *cq) Bypass() (*verbs.CQ, *atomic.Bool, *atomic.Int32) { return c.in, &c.shut, &c.polling }
+
 func (c *cq) ReqNotify(solicitedOnly bool) error { return c.in.ReqNotify(solicitedOnly) }
 func (c *cq) CQE() int                           { return c.in.CQE() }
 func (c *cq) Resize(cqe int) error               { return c.in.Resize(cqe) }
@@ -64,13 +67,16 @@ func (c *cq) Destroy() error {
 
 // Poll takes completions from soft first, then from the device.
 func (c *cq) Poll(wcs []verbs.WC) (int, error) {
+	c.polling.Add(1)
 	if !c.shut.Load() {
 		n, err := c.in.Poll(wcs)
 		if n > 0 && c.shut.Load() {
 			n = c.Sift(wcs[:n])
 		}
+		c.polling.Add(-1)
 		return n, err
 	}
+	c.polling.Add(-1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.polls++
@@ -104,7 +110,7 @@ func (c *cq) Sift(wcs []verbs.WC) int {
 func (c *cq) sift(wcs []verbs.WC) int {
 	n := 0
 	for i := range wcs {
-		if m := c.marks[wcs[i].ID]; m != nil && m.qpNum == wcs[i].QPNum {
+		if m := c.marks[wcs[i].ID&^(markIDs-1)]; m != nil && m.qpNum == wcs[i].QPNum {
 			c.moved++
 			if !c.completed(m, &wcs[i]) {
 				continue
@@ -123,18 +129,21 @@ func (c *cq) completed(m *marks, wc *verbs.WC) bool {
 	if q := m.qp; q != nil {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if len(m.under) == 0 {
+		r, ok := m.take(wc.ID)
+		if !ok {
 			return true // it is the program's own ID
 		}
 		c.polled()
-		r := m.pop()
 		visible := q.completed(&r, wc)
 		q.pump()
 		q.settle()
 		return visible
 	}
 	// The QP has been destroyed or reset, and what came of the request is not known any more.
-	r := m.pop()
+	r, ok := m.take(wc.ID)
+	if !ok {
+		return true
+	}
 	c.polled()
 	if len(m.under) == 0 {
 		delete(c.marks, m.id)
@@ -147,6 +156,12 @@ func (c *cq) completed(m *marks, wc *verbs.WC) bool {
 
 // fetch moves completions from the device to soft, at most as many as the program asked room for. The caller holds mu.
 func (c *cq) fetch() {
+	c.gate.Lock()
+	c.shut.Store(true)
+	c.gate.Unlock()
+	if c.polling.Load() > 0 {
+		return
+	}
 	for c.soft.len() < c.in.CQE() {
 		n, err := c.in.Poll(c.buf[:min(len(c.buf), c.in.CQE()-c.soft.len())])
 		c.soft.put(c.buf[:c.sift(c.buf[:n])])
