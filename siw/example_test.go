@@ -70,12 +70,12 @@ func Example() {
 
 // A registered RNIC is found by its name, as the devices of the kernel are.
 func ExampleRegister() {
-	nic, err := siw.Register(siw.Config{})
+	nic, err := siw.Register(siw.Config{Name: "card0"}) // without a name it is usiw0, if that is free
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer nic.Close()
-	dev, err := verbs.DeviceByName("usiw0")
+	dev, err := verbs.DeviceByName("card0")
 	fmt.Println(dev, err)
-	// Output: usiw0 (siw) <nil>
+	// Output: card0 (siw) <nil>
 }
