@@ -172,7 +172,7 @@ func TestKernelEndpointStepFails(t *testing.T) {
 // TestEndpointAlloc: a Do, and a message from Send to Recv, allocate nothing, on a device whose requests complete at once.
 func TestEndpointAlloc(t *testing.T) {
 	if race.Enabled {
-		t.Skip("the race detector allocates")
+		t.Skip("detectors allocate")
 	}
 	b := newBench(t, fakes[0].name, fakes[0].ip, cm.Config{})
 	fakeverbs.Loopback(true)
