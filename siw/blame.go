@@ -66,6 +66,17 @@ func (r reject) fault() verbs.AccessFault {
 	return verbs.AccessBadKey
 }
 
+// access returns the refused access that a fault is about, the reverse of reject.request and reject.tagged. It reports false if it is
+// about something else.
+func (f fault) access() (verbs.AccessFault, bool) {
+	for _, r := range []reject{rejectSTag, rejectBounds, rejectRights, rejectAssociation, rejectWrap} {
+		if f == r.request() || f == r.tagged() {
+			return r.fault(), true
+		}
+	}
+	return verbs.AccessNoInvalidate, f == faultInvalKey
+}
+
 // elementError is the refusal of an element of a request.
 func elementError(r reject, i int, s verbs.SGE, right verbs.AccessFlags) *verbs.AccessError {
 	e := &verbs.AccessError{Fault: r.fault(), Key: s.LKey, Addr: s.Addr, Length: uint64(s.Length), Element: i}
@@ -101,41 +112,11 @@ func invalidateError(r reject, stag uint32) *verbs.AccessError {
 // accessOf returns the access that a peer's Terminate is about, as far as it is known from what the message quotes and from the
 // request that it is about, which may be nil. It returns nil if the Terminate is about something else.
 func accessOf(t *rdmap.Terminate, request *sendEntry) *verbs.AccessError {
-	e := &verbs.AccessError{Element: -1}
-	switch {
-	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeProtection:
-		switch t.Code {
-		case rdmap.ProtInvalidSTag:
-			e.Fault = verbs.AccessBadKey
-		case rdmap.ProtBounds:
-			e.Fault = verbs.AccessBounds
-		case rdmap.ProtAccess:
-			e.Fault = verbs.AccessMissingRight
-		case rdmap.ProtNotAssociated:
-			e.Fault = verbs.AccessForeign
-		case rdmap.ProtWrap:
-			e.Fault = verbs.AccessWraps
-		case rdmap.ProtCannotInvalidate:
-			e.Fault = verbs.AccessNoInvalidate
-		default:
-			return nil
-		}
-	case t.Layer == rdmap.LayerDDP && t.Type == ddp.ErrTypeTagged:
-		switch t.Code {
-		case ddp.TaggedInvalidSTag:
-			e.Fault = verbs.AccessBadKey
-		case ddp.TaggedBounds:
-			e.Fault = verbs.AccessBounds
-		case ddp.TaggedNotAssociated:
-			e.Fault = verbs.AccessForeign
-		case ddp.TaggedWrap:
-			e.Fault = verbs.AccessWraps
-		default:
-			return nil
-		}
-	default:
+	denied, ok := fault{t.Layer, t.Type, t.Code}.access()
+	if !ok {
 		return nil
 	}
+	e := &verbs.AccessError{Fault: denied, Element: -1}
 	var op rdmap.Opcode
 	switch {
 	case len(t.DDPHeader) == 0:

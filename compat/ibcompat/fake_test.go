@@ -219,12 +219,7 @@ func TestNoRoom(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ctx.CloseAll()) }()
 	mr, cq, qp := byHand(t, ctx)
-	word, err := mr.SGE(0, 8)
-	require.NoError(t, err)
-	masked := ext.MaskedFetchAddWR([]verbs.SGE{word}, 0x1000, 0x77, 1, 0)
-	masked.ID, masked.Flags = 1, verbs.SendSignaled
-	write := verbs.Write(verbs.Remote{Addr: 0x2000, RKey: 0x77}, word)
-	write.ID = 2
+	masked, write := maskedAndWrite(t, mr)
 	n, err := qp.PostSend([]verbs.SendWR{masked, write})
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
@@ -248,12 +243,7 @@ func TestBrokenLibrary(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ctx.CloseAll()) }()
 	mr, cq, qp := byHand(t, ctx)
-	word, err := mr.SGE(0, 8)
-	require.NoError(t, err)
-	masked := ext.MaskedFetchAddWR([]verbs.SGE{word}, 0x1000, 0x77, 1, 0)
-	masked.ID, masked.Flags = 1, verbs.SendSignaled
-	write := verbs.Write(verbs.Remote{Addr: 0x2000, RKey: 0x77}, word)
-	write.ID = 2
+	masked, write := maskedAndWrite(t, mr)
 	n, err := qp.PostSend([]verbs.SendWR{masked, write, masked})
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
@@ -267,6 +257,18 @@ func TestBrokenLibrary(t *testing.T) {
 	require.EqualValues(t, 1, wc.ID)
 	require.Equal(t, verbs.WCWRFlushErr.String(), wc.Status.String())
 	require.Equal(t, verbs.QPStateErr, qp.State())
+}
+
+// maskedAndWrite returns a masked atomic with ID 1, and a Write with ID 2.
+func maskedAndWrite(t testing.TB, mr *verbs.MR) (masked, write verbs.SendWR) {
+	t.Helper()
+	word, err := mr.SGE(0, 8)
+	require.NoError(t, err)
+	masked = ext.MaskedFetchAddWR([]verbs.SGE{word}, 0x1000, 0x77, 1, 0)
+	masked.ID, masked.Flags = 1, verbs.SendSignaled
+	write = verbs.Write(verbs.Remote{Addr: 0x2000, RKey: 0x77}, word)
+	write.ID = 2
+	return masked, write
 }
 
 // next polls the next completion.
