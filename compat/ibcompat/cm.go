@@ -152,9 +152,9 @@ func (c *conn) Disconnect() error {
 	return err
 }
 
-// Close ends the connection.
-func (c *conn) Close() error {
-	err := c.ID.Close()
+// CloseContext ends the connection. When it returns, the QP's completions are in the CQs.
+func (c *conn) CloseContext(ctx context.Context) error {
+	err := c.ID.CloseContext(ctx)
 	<-c.done
 	return err
 }
