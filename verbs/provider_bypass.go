@@ -26,8 +26,8 @@ type ProviderQPBypass interface {
 // ProviderCQBypass is a ProviderCQ past which completions can be polled.
 type ProviderCQBypass interface {
 	ProviderCQ
-	// Bypass returns the inner CQ, and what stops the handle from polling it. While shut is false, the handle does not call
-	// Poll if the inner CQ can be polled directly. polling counts the calls that have seen shut false, or are about to look, and
+	// Bypass returns the inner CQ, and what stops the handle from polling it. While shut is false, CQ.Poll does not call
+	// Poll; CQ.Wait always does. polling counts the calls of CQ.Poll that have seen shut false, or are about to look, and
 	// have not returned. So a provider that has set shut and finds polling 0 takes completions after all that went past it.
 	Bypass() (inner *CQ, shut *atomic.Bool, polling *atomic.Int32)
 	// Sift is called with completions that a call has polled which saw shut false before, and true after that. It takes
@@ -93,16 +93,14 @@ type bypassPoller struct {
 	polling *atomic.Int32
 }
 
-// newBypassPoller returns nil if cq's provider lets nothing past, or the inner CQ cannot be polled directly.
+// newBypassPoller returns nil if cq's provider lets nothing past.
 func newBypassPoller(cq *CQ) *bypassPoller {
 	p, ok := cq.p.(ProviderCQBypass)
 	if !ok {
 		return nil
 	}
 	b := &bypassPoller{p: p}
-	if b.inner, b.shut, b.polling = p.Bypass(); b.inner.direct == nil {
-		return nil
-	}
+	b.inner, b.shut, b.polling = p.Bypass()
 	return b
 }
 
@@ -114,7 +112,12 @@ func (b *bypassPoller) pollDirect(wcs []WC) (n int, ok bool, err error) {
 		b.polling.Add(-1)
 		return 0, false, nil
 	}
-	n, ok, err = b.inner.direct.pollDirect(wcs)
+	if d := b.inner.direct; d != nil {
+		n, ok, err = d.pollDirect(wcs)
+	} else {
+		n, err = b.inner.Poll(wcs) // Close of the outer CQ waits in that of the inner one
+		ok = true
+	}
 	if n > 0 && b.shut.Load() {
 		n = b.p.Sift(wcs[:n])
 	}

@@ -5,9 +5,9 @@ package ibcompat
 import (
 	"context"
 	"errors"
-	"net/netip"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -41,87 +41,33 @@ func deliveredReject(err error) error {
 	return &cut
 }
 
-// below is the same for the inner context.
-func below(cfg cm.Config) (cm.Config, error) {
-	own, err := verbs.Own[*vcontext](cfg.Context.Provider())
-	if err != nil {
-		return cm.Config{}, err
-	}
-	cfg.Device, cfg.Context = nil, own.in
-	return cfg, nil
-}
-
-func own(handle *verbs.QP) (*qp, error) { return verbs.Own[*qp](handle.Provider()) }
-
-// Resolve implements cm.Provider.
+// Resolve implements cm.Provider. Datagrams are the inner device's.
 func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm.Route, error) {
-	datagram := cfg.PortSpace == cm.PortSpaceUDP
-	cfg, err := below(cfg)
+	r, err := forward.Resolve(ctx, address, cfg)
 	if err != nil {
 		return nil, err
 	}
-	id, err := cm.Resolve(ctx, address, cfg)
-	if err != nil {
-		return nil, err
+	if cfg.PortSpace == cm.PortSpaceUDP {
+		return r, nil
 	}
-	return &route{ID: id, datagram: datagram}, nil
+	return &route{r}, nil
 }
 
-// route is a way to a peer (cm.Route, cm.ProviderMulticaster).
-type route struct {
-	*cm.ID
-	datagram bool
-}
-
-func (r *route) Bind(handle *verbs.QP) error {
-	q, err := own(handle)
-	if err != nil {
-		return err
-	}
-	return r.BindQP(q.in)
-}
+// route is a way to a peer (cm.Route).
+type route struct{ *forward.Route }
 
 func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
-	q, err := own(handle)
+	q, err := verbs.Own[*qp](handle.Provider())
 	if err != nil {
 		return nil, err
-	}
-	if r.datagram {
-		if err := r.ID.Connect(ctx, q.in, param); err != nil {
-			return nil, err
-		}
-		return &datagram{r.ID}, nil
 	}
 	if err := checkPrivate(param.PrivateData); err != nil {
 		return nil, err
 	}
-	if err := r.ID.Connect(ctx, q.in, param); err != nil {
+	if _, err := r.Route.Connect(ctx, handle, param); err != nil {
 		return nil, deliveredReject(err)
 	}
-	return newConn(r.ID, q), nil
-}
-
-func (r *route) JoinMulticast(ctx context.Context, handle *verbs.QP, group netip.Addr) (cm.Datagram, func() error, error) {
-	return joinMulticast(ctx, r.ID, handle, group)
-}
-
-func joinMulticast(ctx context.Context, id *cm.ID, handle *verbs.QP, group netip.Addr) (cm.Datagram, func() error, error) {
-	q, err := own(handle)
-	if err != nil {
-		return cm.Datagram{}, nil, err
-	}
-	m, err := id.JoinMulticast(ctx, q.in, group)
-	if err != nil {
-		return cm.Datagram{}, nil, err
-	}
-	return m.Datagram, m.Leave, nil
-}
-
-// datagram is the connection of a UD QP (cm.ProviderConn, cm.ProviderDatagram, cm.ProviderMulticaster).
-type datagram struct{ *cm.ID }
-
-func (d *datagram) JoinMulticast(ctx context.Context, handle *verbs.QP, group netip.Addr) (cm.Datagram, func() error, error) {
-	return joinMulticast(ctx, d.ID, handle, group)
+	return newConn(r.ID, q, delivered(r.PrivateData())), nil
 }
 
 // conn is a connection (cm.ProviderConn).
@@ -132,8 +78,8 @@ type conn struct {
 	done    chan struct{}
 }
 
-func newConn(id *cm.ID, q *qp) *conn {
-	c := &conn{ID: id, q: q, private: delivered(id.PrivateData()), done: make(chan struct{})}
+func newConn(id *cm.ID, q *qp, private []byte) *conn {
+	c := &conn{ID: id, q: q, private: private, done: make(chan struct{})}
 	go func() {
 		<-id.Done()
 		q.flush()
@@ -159,82 +105,55 @@ func (c *conn) CloseContext(ctx context.Context) error {
 	return err
 }
 
-// Listen implements cm.Provider.
+// Listen implements cm.Provider. Datagrams are the inner device's.
 func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.ProviderListener, error) {
-	datagram := cfg.PortSpace == cm.PortSpaceUDP
-	cfg, err := below(cfg)
+	ln, err := forward.Listen(ctx, address, cfg)
 	if err != nil {
 		return nil, err
 	}
-	ln, err := cm.Listen(ctx, address, cfg)
-	if err != nil {
-		return nil, err
+	if cfg.PortSpace == cm.PortSpaceUDP {
+		return ln, nil
 	}
-	return &listener{ln, datagram}, nil
+	return &listener{ln}, nil
 }
 
 // listener is cm.ProviderListener.
-type listener struct {
-	*cm.Listener
-	datagram bool
-}
+type listener struct{ *forward.Listener }
 
 func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
-	r, err := l.Listener.Accept(ctx)
+	r, err := l.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
-	private := r.PrivateData()
-	if !l.datagram {
-		private = delivered(private)
-	}
-	return &request{r, l.datagram, private}, nil
+	return &request{r, delivered(r.PrivateData())}, nil
 }
 
 // request is cm.ProviderRequest.
 type request struct {
-	*cm.Request
-	datagram bool
-	private  []byte
+	*forward.Request
+	private []byte
 }
 
 func (r *request) PrivateData() []byte { return r.private }
 
-func (r *request) Bind(handle *verbs.QP) error {
-	q, err := own(handle)
-	if err != nil {
-		return err
-	}
-	return r.BindQP(q.in)
-}
-
 func (r *request) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
-	q, err := own(handle)
+	q, err := verbs.Own[*qp](handle.Provider())
 	if err != nil {
 		return nil, err
 	}
-	if !r.datagram {
-		if err := checkPrivate(param.PrivateData); err != nil {
-			return nil, r.end(err)
-		}
+	if err := checkPrivate(param.PrivateData); err != nil {
+		return nil, r.end(err)
 	}
-	id, err := r.Request.Accept(ctx, q.in, param)
+	c, err := r.Join(ctx, handle, param)
 	if err != nil {
 		return nil, err
 	}
-	if r.datagram {
-		return &datagram{id}, nil
-	}
-	c := newConn(id, q)
-	c.private = r.private
-	return c, nil
+	return newConn(c.ID, q, r.private), nil
 }
 
 func (r *request) Reject(data []byte) error {
-	if !r.datagram {
-		if err := checkPrivate(data); err != nil {
-			return r.end(err)
-		}
+	if err := checkPrivate(data); err != nil {
+		return r.end(err)
 	}
 	return r.Request.Reject(data)
 }

@@ -106,7 +106,7 @@ var nextMark = func() *atomic.Uint64 {
 // begin makes the QP one that composes.
 func (q *qp) begin(sigAll bool) (err error) {
 	q.sigAll = sigAll
-	if q.sink, err = q.dom.sinks.take(q.dom.in); err != nil {
+	if q.sink, err = q.dom.sinks.take(q.dom.In); err != nil {
 		return err
 	}
 	q.send.mu.Lock()
@@ -117,7 +117,7 @@ func (q *qp) begin(sigAll bool) (err error) {
 
 // mark gives the QP an ID for its inner requests. The caller holds mu of the CQ, and of the QP once it is known.
 func (q *qp) mark() {
-	q.marks = &marks{id: nextMark.Add(markIDs), qpNum: q.in.Num(), qp: q}
+	q.marks = &marks{id: nextMark.Add(markIDs), qpNum: q.In.Num(), qp: q}
 	q.send.marks[q.marks.id] = q.marks
 }
 
@@ -199,7 +199,7 @@ func (q *qp) hold(wr *verbs.SendWR) error {
 	if err := q.check(wr); err != nil {
 		return err
 	}
-	if most := q.in.Cap().MaxSendWR; q.held.n == most {
+	if most := q.In.Cap().MaxSendWR; q.held.n == most {
 		return fmt.Errorf("%w: %d requests wait for a masked atomic", verbs.ErrQueueFull, most)
 	}
 	q.held.push(wr)
@@ -342,7 +342,7 @@ func (q *qp) pump() {
 // refused ends a request that the inner QP does not take, though it has no reason to refuse it: the library has failed, or the QP
 // has been closed.
 func (q *qp) refused(id uint64) {
-	wc := verbs.WC{ID: id, Status: verbs.WCLocQPOpErr, QPNum: q.in.Num()}
+	wc := verbs.WC{ID: id, Status: verbs.WCLocQPOpErr, QPNum: q.In.Num()}
 	if q.flushing {
 		wc.Status = verbs.WCWRFlushErr
 	}
@@ -360,10 +360,10 @@ func (q *qp) fail(status verbs.WCStatus) {
 	}
 	q.ending = true
 	q.failing.Go(func() {
-		if m, ok := verbs.Ability[verbs.ProviderQPMover](q.in.Provider()); ok {
+		if m, ok := verbs.Ability[verbs.ProviderQPMover](q.In.Provider()); ok {
 			m.Moved(verbs.QPStateErr, status)
 		}
-		_ = q.in.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) // it fails in RESET, where nothing is flushed
+		_ = q.In.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) // it fails in RESET, where nothing is flushed
 		q.flush()
 	})
 }
@@ -377,7 +377,7 @@ func (q *qp) flush() {
 	defer q.send.mu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.in.State() != verbs.QPStateErr {
+	if q.In.State() != verbs.QPStateErr {
 		return // it has been reset in the meantime
 	}
 	q.flushing, q.ending = true, false

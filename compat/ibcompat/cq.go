@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -13,8 +14,7 @@ import (
 // polled past it. Otherwise they are sifted: those of inner requests are taken out, or become those of the program's requests.
 // It has no Unwrap: how a device sleeps until the inner CQ has something says nothing of what is in soft.
 type cq struct {
-	ctx  *vcontext
-	in   *verbs.CQ
+	*forward.CQ
 	shut atomic.Bool // completions go through mu
 	// Polls that do not. While there are any, the driver takes nothing: it could overtake what they have in hand.
 	polling atomic.Int32
@@ -35,23 +35,16 @@ type cq struct {
 }
 
 func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
-	to, err := verbs.Own[*channel](ch)
+	in, err := c.NewCQ(owner, cqe, ch, vector)
 	if err != nil {
 		return nil, err
 	}
-	in, err := c.in.CreateCQ(verbs.CQConfig{CQE: cqe, Channel: to.in, CompVector: vector})
-	if err != nil {
-		return nil, err
-	}
-	c.owners.Store(in, owner)
-	return &cq{ctx: c, in: in, marks: map[uint64]*marks{}, busy: map[*qp]struct{}{}, driver: newDriver()}, nil
+	return &cq{CQ: in, marks: map[uint64]*marks{}, busy: map[*qp]struct{}{}, driver: newDriver()}, nil
 }
 
-func (c *cq) Bypass() (*verbs.CQ, *atomic.Bool, *atomic.Int32) { return c.in, &c.shut, &c.polling }
+func (c *cq) Bypass() (*verbs.CQ, *atomic.Bool, *atomic.Int32) { return c.In, &c.shut, &c.polling }
 
-func (c *cq) ReqNotify(solicitedOnly bool) error { return c.in.ReqNotify(solicitedOnly) }
-func (c *cq) CQE() int                           { return c.in.CQE() }
-func (c *cq) Resize(cqe int) error               { return c.in.Resize(cqe) }
+func (c *cq) Resize(cqe int) error { return c.In.Resize(cqe) }
 
 // Destroy ends the driver, which has nothing to do any more: the QPs are gone.
 func (c *cq) Destroy() error {
@@ -61,22 +54,11 @@ func (c *cq) Destroy() error {
 	if started {
 		c.driver.end()
 	}
-	c.ctx.owners.Delete(c.in)
-	return c.in.Close()
+	return c.CQ.Destroy()
 }
 
 // Poll takes completions from soft first, then from the device.
 func (c *cq) Poll(wcs []verbs.WC) (int, error) {
-	c.polling.Add(1)
-	if !c.shut.Load() {
-		n, err := c.in.Poll(wcs)
-		if n > 0 && c.shut.Load() {
-			n = c.Sift(wcs[:n])
-		}
-		c.polling.Add(-1)
-		return n, err
-	}
-	c.polling.Add(-1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.polls++
@@ -84,7 +66,7 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	var err error
 	for n < len(wcs) && err == nil {
 		want, got := len(wcs)-n, 0
-		got, err = c.in.Poll(wcs[n:])
+		got, err = c.In.Poll(wcs[n:])
 		n += c.sift(wcs[n : n+got])
 		if got < want {
 			break
@@ -162,8 +144,8 @@ func (c *cq) fetch() {
 	if c.polling.Load() > 0 {
 		return
 	}
-	for c.soft.len() < c.in.CQE() {
-		n, err := c.in.Poll(c.buf[:min(len(c.buf), c.in.CQE()-c.soft.len())])
+	for c.soft.len() < c.In.CQE() {
+		n, err := c.In.Poll(c.buf[:min(len(c.buf), c.In.CQE()-c.soft.len())])
 		c.soft.put(c.buf[:c.sift(c.buf[:n])])
 		if n < len(c.buf) || err != nil {
 			return // the program's poll finds the error

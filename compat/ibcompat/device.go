@@ -5,7 +5,7 @@ package ibcompat
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -66,7 +66,7 @@ func (d *device) Open(*verbs.Context) (verbs.ProviderContext, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &vcontext{in: in, composed: composedOn(in.Ops()), regions: map[uint32]*mr{}}, nil
+	return &vcontext{Context: forward.Context{In: in}, composed: composedOn(in.Ops()), regions: map[uint32]*mr{}}, nil
 }
 
 // masked are the operations that can be composed.
@@ -78,12 +78,4 @@ func composedOn(native verbs.OpSet) verbs.OpSet {
 		return 0
 	}
 	return masked &^ native
-}
-
-// Support implements ext.Supporter.
-func (c *vcontext) Support(op verbs.Op) ext.Support {
-	if c.composed.Has(op) {
-		return ext.Composed
-	}
-	return ext.SupportOf(c.in, op)
 }

@@ -70,7 +70,7 @@
 //
 // # Files
 //
-// device, context, domain, region, channel, cq, qp: one object each; cm: connections; compose: the masked atomics of a QP;
-// waiting: what stands behind them; sink: the words of 8 bytes; driver: the goroutine of a CQ; support: how an operation is
-// done.
+// device, context, domain, region, cq, qp: one object each, over what only passes on (internal/forward); cm: connections; compose:
+// the masked atomics of a QP; waiting: what stands behind them; sink: the words of 8 bytes; driver: the goroutine of a CQ;
+// support: how an operation is done.
 package ibcompat

@@ -6,14 +6,15 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // mr is a memory region (verbs.ProviderMR, ProviderMRReregisterer). Its context finds it by its local key, so that the original
 // value of a composed atomic can be stored in it.
 type mr struct {
+	forward.MR
 	ctx *vcontext
-	in  *verbs.MR
 
 	mu     sync.RWMutex // guards what follows; held for reading while mem is written
 	pd     *domain
@@ -23,27 +24,24 @@ type mr struct {
 }
 
 func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs.ProviderMR, error) {
-	in, err := p.in.RegMRIova(mem, iova, access)
+	in, err := p.In.RegMRIova(mem, iova, access)
 	if err != nil {
 		return nil, err
 	}
-	m := &mr{ctx: p.ctx, in: in, pd: p, mem: mem, iova: iova, access: access}
+	m := &mr{MR: forward.MR{In: in}, ctx: p.ctx, pd: p, mem: mem, iova: iova, access: access}
 	m.list(in.LKey())
 	return m, nil
 }
 
 func (p *domain) RegDmabufMR(offset, length, iova uint64, fd int, access verbs.AccessFlags) (verbs.ProviderMR, error) {
-	in, err := p.in.RegDmabufMR(offset, length, iova, fd, access)
+	in, err := p.In.RegDmabufMR(offset, length, iova, fd, access)
 	if err != nil {
 		return nil, err
 	}
-	m := &mr{ctx: p.ctx, in: in, pd: p, iova: iova, access: access}
+	m := &mr{MR: forward.MR{In: in}, ctx: p.ctx, pd: p, iova: iova, access: access}
 	m.list(in.LKey())
 	return m, nil
 }
-
-func (m *mr) LKey() uint32 { return m.in.LKey() }
-func (m *mr) RKey() uint32 { return m.in.RKey() }
 
 func (m *mr) list(key uint32) {
 	m.ctx.keys.Lock()
@@ -62,10 +60,10 @@ func (m *mr) unlist(key uint32) {
 
 // Dereg waits for those who write to the memory. If the device refuses, the region is what it was.
 func (m *mr) Dereg() error {
-	key := m.in.LKey()
+	key := m.LKey()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.in.Close(); err != nil {
+	if err := m.MR.Dereg(); err != nil {
 		return err
 	}
 	m.mem = nil
@@ -80,8 +78,8 @@ func (m *mr) Rereg(flags verbs.ReregFlags, pd verbs.ProviderPD, mem []byte, iova
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.in.LKey()
-	if err := m.in.Rereg(flags, to.in, mem, access); err != nil {
+	before := m.LKey()
+	if err := m.MR.Rereg(flags, pd, mem, iova, access); err != nil {
 		if errors.Is(err, verbs.ErrMRLost) {
 			m.mem = nil
 			m.unlist(before)
@@ -93,7 +91,7 @@ func (m *mr) Rereg(flags verbs.ReregFlags, pd verbs.ProviderPD, mem []byte, iova
 	}
 	m.pd, m.access = to, access
 	m.unlist(before)
-	m.list(m.in.LKey())
+	m.list(m.LKey())
 	return nil
 }
 

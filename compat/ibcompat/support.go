@@ -26,5 +26,5 @@ func Support(qp *verbs.QP, op verbs.Op) (ext.Support, string) {
 	if !ok {
 		return s, fmt.Sprintf("%s says so", name)
 	}
-	return s, fmt.Sprintf("%s has no %v, but cmp-swap, which is repeated until it succeeds", own.in.Device().Name(), op)
+	return s, fmt.Sprintf("%s has no %v, but cmp-swap, which is repeated until it succeeds", own.In.Device().Name(), op)
 }

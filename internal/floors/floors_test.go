@@ -58,7 +58,7 @@ var floorOf = map[string]int{
 
 	"siw": 5,
 
-	"internal/forward": 5, // imported by tests only
+	"internal/forward": 5,
 
 	"cm":  4,
 	"ext": 4,

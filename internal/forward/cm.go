@@ -10,28 +10,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// below is the same for the context below.
-func below(cfg cm.Config) (cm.Config, error) {
-	own, err := verbs.Own[*vcontext](cfg.Context.Provider())
+// cfgBelow is the same for the context below.
+func cfgBelow(cfg cm.Config) (cm.Config, error) {
+	in, err := below[verbs.Context](cfg.Context.Provider())
 	if err != nil {
 		return cm.Config{}, err
 	}
-	cfg.Device, cfg.Context = nil, own.in
+	cfg.Device, cfg.Context = nil, in
 	return cfg, nil
 }
 
-// qpBelow is the QP behind one of the program's.
-func qpBelow(handle *verbs.QP) (*verbs.QP, error) {
-	own, err := verbs.Own[*qp](handle.Provider())
-	if err != nil {
-		return nil, err
-	}
-	return own.in, nil
-}
-
-// Resolve implements cm.Provider.
-func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm.Route, error) {
-	cfg, err := below(cfg)
+// Resolve finds the route to address, see cm.Provider.
+func Resolve(ctx context.Context, address string, cfg cm.Config) (*Route, error) {
+	cfg, err := cfgBelow(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -39,36 +30,36 @@ func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm
 	if err != nil {
 		return nil, err
 	}
-	return &route{conn{id}}, nil
+	return &Route{Conn{id}}, nil
 }
 
-// route is a way to a peer (cm.Route, cm.ProviderMulticaster).
-type route struct{ conn }
+// Route is a way to a peer (cm.Route, cm.ProviderMulticaster).
+type Route struct{ Conn }
 
-func (r *route) Bind(handle *verbs.QP) error {
-	in, err := qpBelow(handle)
+func (r *Route) Bind(handle *verbs.QP) error {
+	in, err := below[verbs.QP](handle.Provider())
 	if err != nil {
 		return err
 	}
 	return r.BindQP(in)
 }
 
-func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
-	in, err := qpBelow(handle)
+func (r *Route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
+	in, err := below[verbs.QP](handle.Provider())
 	if err != nil {
 		return nil, err
 	}
 	if err := r.ID.Connect(ctx, in, param); err != nil {
 		return nil, err
 	}
-	return &r.conn, nil
+	return &r.Conn, nil
 }
 
-// conn is a connection (cm.ProviderConn, cm.ProviderDatagram, cm.ProviderMulticaster).
-type conn struct{ *cm.ID }
+// Conn is a connection (cm.ProviderConn, cm.ProviderDatagram, cm.ProviderMulticaster).
+type Conn struct{ *cm.ID }
 
-func (c conn) JoinMulticast(ctx context.Context, handle *verbs.QP, group netip.Addr) (cm.Datagram, func() error, error) {
-	in, err := qpBelow(handle)
+func (c Conn) JoinMulticast(ctx context.Context, handle *verbs.QP, group netip.Addr) (cm.Datagram, func() error, error) {
+	in, err := below[verbs.QP](handle.Provider())
 	if err != nil {
 		return cm.Datagram{}, nil, err
 	}
@@ -79,9 +70,9 @@ func (c conn) JoinMulticast(ctx context.Context, handle *verbs.QP, group netip.A
 	return m.Datagram, m.Leave, nil
 }
 
-// Listen implements cm.Provider.
-func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.ProviderListener, error) {
-	cfg, err := below(cfg)
+// Listen accepts connections on address, see cm.Provider.
+func Listen(ctx context.Context, address string, cfg cm.Config) (*Listener, error) {
+	cfg, err := cfgBelow(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -89,33 +80,43 @@ func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.
 	if err != nil {
 		return nil, err
 	}
-	return listener{ln}, nil
+	return &Listener{ln}, nil
 }
 
-// listener is cm.ProviderListener.
-type listener struct{ *cm.Listener }
+// Listener is cm.ProviderListener.
+type Listener struct{ *cm.Listener }
 
-func (l listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
+// Next waits for the next request.
+func (l *Listener) Next(ctx context.Context) (*Request, error) {
 	r, err := l.Listener.Accept(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return request{r}, nil
+	return &Request{r}, nil
 }
 
-// request is cm.ProviderRequest.
-type request struct{ *cm.Request }
+func (l *Listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
+	r, err := l.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
 
-func (r request) Bind(handle *verbs.QP) error {
-	in, err := qpBelow(handle)
+// Request is cm.ProviderRequest.
+type Request struct{ *cm.Request }
+
+func (r *Request) Bind(handle *verbs.QP) error {
+	in, err := below[verbs.QP](handle.Provider())
 	if err != nil {
 		return err
 	}
 	return r.BindQP(in)
 }
 
-func (r request) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
-	in, err := qpBelow(handle)
+// Join accepts the request.
+func (r *Request) Join(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (*Conn, error) {
+	in, err := below[verbs.QP](handle.Provider())
 	if err != nil {
 		return nil, err
 	}
@@ -123,5 +124,13 @@ func (r request) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	if err != nil {
 		return nil, err
 	}
-	return conn{id}, nil
+	return &Conn{id}, nil
+}
+
+func (r *Request) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
+	c, err := r.Join(ctx, handle, param)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }

@@ -2,69 +2,50 @@
 
 package forward
 
-import (
-	"context"
+import "github.com/goverbs/goverbs/verbs"
 
-	"github.com/goverbs/goverbs/verbs"
-)
-
-// channel is a completion channel (verbs.ProviderCompChannel).
-type channel struct {
-	ctx *vcontext
-	in  *verbs.CompChannel
+// CQ is a completion queue (verbs.ProviderCQ). It has no Unwrap, because a type that embeds it and keeps completions of its own must
+// not have one: how the device below sleeps says nothing of those.
+type CQ struct {
+	In  *verbs.CQ
+	ctx *Context
 }
 
-func (c *vcontext) CreateCompChannel() (verbs.ProviderCompChannel, error) {
-	in, err := c.in.CreateCompChannel()
+// NewCQ makes the CQ behind owner.
+func (c *Context) NewCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (*CQ, error) {
+	to, err := below[verbs.CompChannel](ch)
 	if err != nil {
 		return nil, err
 	}
-	return &channel{c, in}, nil
-}
-
-// Wait passes over events of CQs that the program has closed.
-func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
-	for {
-		in, err := ch.in.Wait(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if owner := ownerOf(ch.ctx, in); owner != nil {
-			return owner, nil
-		}
-	}
-}
-
-// Close ends the waits. The channel below goes with its last CQ.
-func (ch *channel) Close() error { return ch.in.Release() }
-
-// cq is a completion queue (verbs.ProviderCQ).
-type cq struct {
-	ctx *vcontext
-	in  *verbs.CQ
-}
-
-func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
-	to, err := verbs.Own[*channel](ch)
+	in, err := c.In.CreateCQ(verbs.CQConfig{CQE: cqe, Channel: to, CompVector: vector})
 	if err != nil {
 		return nil, err
 	}
-	in, err := c.in.CreateCQ(verbs.CQConfig{CQE: cqe, Channel: to.in, CompVector: vector})
-	if err != nil {
-		return nil, err
-	}
-	c.owners.Store(in, owner)
-	return &cq{c, in}, nil
+	c.owners.m.Store(in, owner)
+	return &CQ{in, c}, nil
 }
+
+func (c *CQ) below() *verbs.CQ                   { return c.In }
+func (c *CQ) Poll(wcs []verbs.WC) (int, error)   { return c.In.Poll(wcs) }
+func (c *CQ) ReqNotify(solicitedOnly bool) error { return c.In.ReqNotify(solicitedOnly) }
+func (c *CQ) CQE() int                           { return c.In.CQE() }
+
+func (c *CQ) Destroy() error {
+	c.ctx.owners.m.Delete(c.In)
+	return c.In.Close()
+}
+
+// plainCQ is a CQ that keeps nothing.
+type plainCQ struct{ *CQ }
 
 // Unwrap has how the device sleeps in CQ.Wait, and the change of the size.
-func (c *cq) Unwrap() verbs.ProviderCQ { return c.in.Provider() }
+func (c plainCQ) Unwrap() verbs.ProviderCQ { return c.In.Provider() }
 
-func (c *cq) Poll(wcs []verbs.WC) (int, error)   { return c.in.Poll(wcs) }
-func (c *cq) ReqNotify(solicitedOnly bool) error { return c.in.ReqNotify(solicitedOnly) }
-func (c *cq) CQE() int                           { return c.in.CQE() }
-
-func (c *cq) Destroy() error {
-	c.ctx.owners.Delete(c.in)
-	return c.in.Close()
+// CreateCQ returns a CQ that only forwards.
+func (c *Context) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+	in, err := c.NewCQ(owner, cqe, ch, vector)
+	if err != nil {
+		return nil, err
+	}
+	return plainCQ{in}, nil
 }

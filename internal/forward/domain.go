@@ -4,95 +4,110 @@ package forward
 
 import "github.com/goverbs/goverbs/verbs"
 
-// domain is a protection domain (verbs.ProviderPD).
-type domain struct {
-	ctx *vcontext
-	in  *verbs.PD
+// PD is a protection domain (verbs.ProviderPD, ProviderSRQAllocator, ProviderAHCreator, ProviderDmabufRegistrar).
+type PD struct {
+	In  *verbs.PD
+	ctx *Context
 }
 
-func (c *vcontext) AllocPD() (verbs.ProviderPD, error) {
-	in, err := c.in.AllocPD()
+// NewPD makes a PD.
+func (c *Context) NewPD() (*PD, error) {
+	in, err := c.In.AllocPD()
 	if err != nil {
 		return nil, err
 	}
-	return &domain{c, in}, nil
+	return &PD{in, c}, nil
 }
 
-func (p *domain) Dealloc() error { return p.in.Close() }
-
-// mr is a memory region (verbs.ProviderMR, ProviderMRReregisterer).
-type mr struct{ in *verbs.MR }
-
-func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs.ProviderMR, error) {
-	in, err := p.in.RegMRIova(mem, iova, access)
+// AllocPD returns a PD whose objects only forward.
+func (c *Context) AllocPD() (verbs.ProviderPD, error) {
+	p, err := c.NewPD()
 	if err != nil {
 		return nil, err
 	}
-	return &mr{in}, nil
+	return p, nil
 }
 
-func (p *domain) RegDmabufMR(offset, length, iova uint64, fd int, access verbs.AccessFlags) (verbs.ProviderMR, error) {
-	in, err := p.in.RegDmabufMR(offset, length, iova, fd, access)
+func (p *PD) below() *verbs.PD { return p.In }
+func (p *PD) Dealloc() error   { return p.In.Close() }
+
+// MR is a memory region (verbs.ProviderMR, ProviderMRReregisterer).
+type MR struct{ In *verbs.MR }
+
+func (p *PD) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs.ProviderMR, error) {
+	in, err := p.In.RegMRIova(mem, iova, access)
 	if err != nil {
 		return nil, err
 	}
-	return &mr{in}, nil
+	return &MR{in}, nil
 }
 
-func (m *mr) LKey() uint32 { return m.in.LKey() }
-func (m *mr) RKey() uint32 { return m.in.RKey() }
-func (m *mr) Dereg() error { return m.in.Close() }
+func (p *PD) RegDmabufMR(offset, length, iova uint64, fd int, access verbs.AccessFlags) (verbs.ProviderMR, error) {
+	in, err := p.In.RegDmabufMR(offset, length, iova, fd, access)
+	if err != nil {
+		return nil, err
+	}
+	return &MR{in}, nil
+}
 
-func (m *mr) Rereg(flags verbs.ReregFlags, pd verbs.ProviderPD, mem []byte, _ uint64, access verbs.AccessFlags) error {
-	to, err := verbs.Own[*domain](pd)
+func (m *MR) below() *verbs.MR { return m.In }
+func (m *MR) LKey() uint32     { return m.In.LKey() }
+func (m *MR) RKey() uint32     { return m.In.RKey() }
+func (m *MR) Dereg() error     { return m.In.Close() }
+
+func (m *MR) Rereg(flags verbs.ReregFlags, pd verbs.ProviderPD, mem []byte, _ uint64, access verbs.AccessFlags) error {
+	to, err := below[verbs.PD](pd)
 	if err != nil {
 		return err
 	}
-	return m.in.Rereg(flags, to.in, mem, access)
+	return m.In.Rereg(flags, to, mem, access)
 }
 
 // mw is a memory window (verbs.ProviderMW).
 type mw struct{ in *verbs.MW }
 
-func (p *domain) AllocMW(t verbs.MWType) (verbs.ProviderMW, error) {
-	in, err := p.in.AllocMW(t)
+func (p *PD) AllocMW(t verbs.MWType) (verbs.ProviderMW, error) {
+	in, err := p.In.AllocMW(t)
 	if err != nil {
 		return nil, err
 	}
 	return &mw{in}, nil
 }
 
-func (w *mw) RKey() uint32   { return w.in.RKey() }
-func (w *mw) Dealloc() error { return w.in.Close() }
+func (w *mw) below() *verbs.MW { return w.in }
+func (w *mw) RKey() uint32     { return w.in.RKey() }
+func (w *mw) Dealloc() error   { return w.in.Close() }
 
 // ah is an address handle (verbs.ProviderAH).
 type ah struct{ in *verbs.AH }
 
-func (p *domain) CreateAH(attr verbs.AHAttr) (verbs.ProviderAH, error) {
-	in, err := p.in.CreateAH(attr)
+func (p *PD) CreateAH(attr verbs.AHAttr) (verbs.ProviderAH, error) {
+	in, err := p.In.CreateAH(attr)
 	if err != nil {
 		return nil, err
 	}
 	return &ah{in}, nil
 }
 
-func (a *ah) Destroy() error { return a.in.Close() }
+func (a *ah) below() *verbs.AH { return a.in }
+func (a *ah) Destroy() error   { return a.in.Close() }
 
 // srq is a shared receive queue (verbs.ProviderSRQ).
 type srq struct {
-	ctx *vcontext
+	ctx *Context
 	in  *verbs.SRQ
 }
 
-func (p *domain) CreateSRQ(owner *verbs.SRQ, attr verbs.SRQAttr) (verbs.ProviderSRQ, verbs.SRQAttr, error) {
-	in, err := p.in.CreateSRQ(attr)
+func (p *PD) CreateSRQ(owner *verbs.SRQ, attr verbs.SRQAttr) (verbs.ProviderSRQ, verbs.SRQAttr, error) {
+	in, err := p.In.CreateSRQ(attr)
 	if err != nil {
 		return nil, verbs.SRQAttr{}, err
 	}
-	p.ctx.owners.Store(in, owner)
+	p.ctx.owners.m.Store(in, owner)
 	return &srq{p.ctx, in}, in.Attr(), nil
 }
 
+func (s *srq) below() *verbs.SRQ                        { return s.in }
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, error) { return s.in.PostRecv(wrs) }
 func (s *srq) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 	return s.in.Modify(attr, mask)
@@ -100,6 +115,6 @@ func (s *srq) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 func (s *srq) Query() (verbs.SRQAttr, error) { return s.in.Query() }
 
 func (s *srq) Destroy() error {
-	s.ctx.owners.Delete(s.in)
+	s.ctx.owners.m.Delete(s.in)
 	return s.in.Close()
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a queue pair (verbs.ProviderQP, ProviderMWBinder).
-type qp struct {
-	ctx *vcontext
-	in  *verbs.QP
+// QP is a queue pair (verbs.ProviderQP, ProviderMWBinder).
+type QP struct {
+	In  *verbs.QP
+	ctx *Context
 
 	mu    sync.Mutex // guards what follows: lists that name objects, with those below in their place
 	list  []verbs.SendWR
@@ -21,45 +21,52 @@ type qp struct {
 	dests []verbs.UDDest
 }
 
-func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.ProviderQP, verbs.QPCap, error) {
-	below := verbs.QPConfig{Type: cfg.Type, Cap: cfg.Cap, SigAll: cfg.SigAll}
-	send, err := verbs.Own[*cq](cfg.SendCQ)
-	if err != nil {
-		return nil, verbs.QPCap{}, err
+// NewQP makes the QP behind owner.
+func (p *PD) NewQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (*QP, error) {
+	c := verbs.QPConfig{Type: cfg.Type, Cap: cfg.Cap, SigAll: cfg.SigAll}
+	var err error
+	if c.SendCQ, err = below[verbs.CQ](cfg.SendCQ); err != nil {
+		return nil, err
 	}
-	recv, err := verbs.Own[*cq](cfg.RecvCQ)
-	if err != nil {
-		return nil, verbs.QPCap{}, err
+	if c.RecvCQ, err = below[verbs.CQ](cfg.RecvCQ); err != nil {
+		return nil, err
 	}
-	below.SendCQ, below.RecvCQ = send.in, recv.in
 	if cfg.SRQ != nil {
-		shared, err := verbs.Own[*srq](cfg.SRQ)
-		if err != nil {
-			return nil, verbs.QPCap{}, err
+		if c.SRQ, err = below[verbs.SRQ](cfg.SRQ); err != nil {
+			return nil, err
 		}
-		below.SRQ = shared.in
 	}
-	in, err := p.in.CreateQP(below)
+	in, err := p.In.CreateQP(c)
+	if err != nil {
+		return nil, err
+	}
+	p.ctx.owners.m.Store(in, owner)
+	return &QP{In: in, ctx: p.ctx}, nil
+}
+
+// CreateQP returns a QP that only forwards.
+func (p *PD) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.ProviderQP, verbs.QPCap, error) {
+	q, err := p.NewQP(owner, cfg)
 	if err != nil {
 		return nil, verbs.QPCap{}, err
 	}
-	p.ctx.owners.Store(in, owner)
-	return &qp{ctx: p.ctx, in: in}, in.Cap(), nil
+	return q, q.In.Cap(), nil
 }
 
 // Unwrap has what connection managers and multicast want of a QP.
-func (q *qp) Unwrap() verbs.ProviderQP { return q.in.Provider() }
+func (q *QP) Unwrap() verbs.ProviderQP { return q.In.Provider() }
 
-func (q *qp) Num() uint32                                           { return q.in.Num() }
-func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error)              { return q.in.PostRecv(wrs) }
-func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error { return q.in.Modify(attr, mask) }
-func (q *qp) Query() (verbs.QPAttr, error)                          { return q.in.Query() }
-func (q *qp) Err() error                                            { return q.in.Err() }
-func (q *qp) Drain(ctx context.Context) error                       { return q.in.Drain(ctx) }
+func (q *QP) below() *verbs.QP                                      { return q.In }
+func (q *QP) Num() uint32                                           { return q.In.Num() }
+func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error)              { return q.In.PostRecv(wrs) }
+func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error { return q.In.Modify(attr, mask) }
+func (q *QP) Query() (verbs.QPAttr, error)                          { return q.In.Query() }
+func (q *QP) Err() error                                            { return q.In.Err() }
+func (q *QP) Drain(ctx context.Context) error                       { return q.In.Drain(ctx) }
 
-func (q *qp) Destroy() error {
-	q.ctx.owners.Delete(q.in)
-	return q.in.Close()
+func (q *QP) Destroy() error {
+	q.ctx.owners.m.Delete(q.In)
+	return q.In.Close()
 }
 
 // nameObjects reports whether requests name objects of the program's.
@@ -72,14 +79,14 @@ func nameObjects(wrs []verbs.SendWR) bool {
 	return false
 }
 
-func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
+func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	if !nameObjects(wrs) {
-		return q.in.PostSend(wrs)
+		return q.In.PostSend(wrs)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	err := q.translate(wrs)
-	n, failed := q.in.PostSend(q.list)
+	n, failed := q.In.PostSend(q.list)
 	if failed != nil {
 		err = failed
 	}
@@ -87,7 +94,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 }
 
 // translate fills list with the requests, as far as the objects that they name are of this device. The caller holds q.mu.
-func (q *qp) translate(wrs []verbs.SendWR) error {
+func (q *QP) translate(wrs []verbs.SendWR) error {
 	// Requests point into these, so they must not move.
 	q.list = append(q.list[:0], wrs...)
 	q.binds, q.dests = slices.Grow(q.binds[:0], len(wrs)), slices.Grow(q.dests[:0], len(wrs))
@@ -103,42 +110,37 @@ func (q *qp) translate(wrs []verbs.SendWR) error {
 			wr.Bind = &q.binds[len(q.binds)-1]
 		}
 		if wr.UD != nil {
-			to, err := verbs.Own[*ah](wr.UD.AH.Provider())
+			to, err := below[verbs.AH](wr.UD.AH.Provider())
 			if err != nil {
 				q.list = q.list[:i]
 				return err
 			}
 			q.dests = append(q.dests, *wr.UD)
 			wr.UD = &q.dests[len(q.dests)-1]
-			wr.UD.AH = to.in
+			wr.UD.AH = to
 		}
 	}
 	return nil
 }
 
 // bindBelow is a bind with the window and the region below.
-func bindBelow(b *verbs.MWBind) (verbs.MWBind, error) {
-	window, err := verbs.Own[*mw](b.MW.Provider())
-	if err != nil {
-		return verbs.MWBind{}, err
+func bindBelow(b *verbs.MWBind) (in verbs.MWBind, err error) {
+	in = *b
+	if in.MW, err = below[verbs.MW](b.MW.Provider()); err != nil {
+		return in, err
 	}
-	region, err := verbs.Own[*mr](b.MR.Provider())
-	if err != nil {
-		return verbs.MWBind{}, err
-	}
-	below := *b
-	below.MW, below.MR = window.in, region.in
-	return below, nil
+	in.MR, err = below[verbs.MR](b.MR.Provider())
+	return in, err
 }
 
 // BindMW implements verbs.ProviderMWBinder.
-func (q *qp) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, error) {
-	below, err := bindBelow(b)
+func (q *QP) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, error) {
+	in, err := bindBelow(b)
 	if err != nil {
 		return 0, err
 	}
-	if err := q.in.BindMW(id, flags, below); err != nil {
+	if err := q.In.BindMW(id, flags, in); err != nil {
 		return 0, err
 	}
-	return below.MW.RKey(), nil
+	return in.MW.RKey(), nil
 }
