@@ -17,6 +17,7 @@ import (
 	"log"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -32,12 +33,12 @@ func main() {
 }
 
 func run(ctx context.Context, device, listen string) error {
-	nic, err := siw.Register(siw.Config{}) // adds usiw0 to verbs.Devices()
+	nic, err := siw.Register(siw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
 	if err != nil {
 		return err
 	}
 	defer nic.Close()
-	dev, err := verbs.DeviceByName(device)
+	dev, err := ibcompat.DeviceByName(device, ibcompat.Config{}) // also ib:NAME
 	if err != nil {
 		return err
 	}

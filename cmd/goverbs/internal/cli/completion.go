@@ -65,9 +65,8 @@ func completeDevices(cmd *cobra.Command, auto bool) {
 	err := cmd.RegisterFlagCompletionFunc(deviceFlag, func(cmd *cobra.Command, _ []string, _ string) (
 		names []cobra.Completion, _ cobra.ShellCompDirective) {
 		_ = devices.WithNIC(cmd.Context(), siw.Config{}, func(nic *verbs.Device) error {
-			for _, d := range devices.All(nic) {
-				info := d.Info()
-				names = append(names, cobra.CompletionWithDesc(info.Name, info.Provider+", "+info.Transport.String()))
+			for _, d := range devices.Names(nic) {
+				names = append(names, cobra.CompletionWithDesc(d.Name, d.Description))
 			}
 			return nil
 		})

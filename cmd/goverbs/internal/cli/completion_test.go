@@ -7,7 +7,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
 )
+
+// roceDevice is a device that can be wrapped.
+type roceDevice struct{ verbs.ProviderDevice }
+
+func (roceDevice) Info() verbs.DeviceInfo {
+	return verbs.DeviceInfo{Name: "roce9", Provider: "test", Transport: verbs.TransportIB}
+}
 
 // completions asks as the scripts do, and returns what is offered for the last word, without descriptions.
 func completions(t *testing.T, words ...string) (offered []string, directive string) {
@@ -23,6 +32,9 @@ func completions(t *testing.T, words ...string) (offered []string, directive str
 }
 
 func TestCompletion(t *testing.T) {
+	roce, err := verbs.Register(roceDevice{})
+	require.NoError(t, err)
+	defer verbs.Unregister(roce)
 	const (
 		words = ":4" // nothing but what is offered
 		files = ":0"
@@ -41,8 +53,8 @@ func TestCompletion(t *testing.T) {
 		{"demo |", nil, []string{"usiw0"}, words},
 		{"demo --d|", []string{"--device"}, nil, words},
 		{"demo --|", []string{"--listen", "--json", "--pcap"}, []string{"--break", "--child"}, words},
-		{"demo --device |", []string{"usiw0", "auto"}, []string{"demo"}, words},
-		{"devices --device |", []string{"usiw0"}, []string{"auto"}, words},
+		{"demo --device |", []string{"usiw0", "usiw0-plain", "auto"}, []string{"demo", "ib:auto"}, words},
+		{"devices --device |", []string{"usiw0", "usiw0-plain", "ib:roce9"}, []string{"auto"}, words},
 		{"rping --device |", []string{"usiw0", "auto"}, nil, words},
 		{"rping -c --crc |", []string{"auto", "on", "off"}, nil, words},
 		{"rping -c -a |", nil, []string{"usiw0"}, words},

@@ -14,7 +14,6 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/demo"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
-	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/siw/capture"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -49,7 +48,7 @@ func newDemo() *cobra.Command {
 			"and ends; the connecting half tries for 10 seconds if the listening one is not up yet. Both exit with status 0\n" +
 			"if everything was verified.\n\n" +
 			"The device of each half is chosen by --device. What one of the two devices has not is skipped, and the output says\n" +
-			"so; the user-space RNIC has everything, and there a skip is a failure.\n\n" +
+			"so; the user-space RNIC usiw0 has everything, and there a skip is a failure.\n\n" +
 			"With --pcap the process records what its own RNIC sends and receives, for Wireshark. Without --listen that is\n" +
 			"the whole conversation of the two halves; the connections of the client processes are recorded by a listening\n" +
 			"half with --pcap. A recording that reaches --pcap-limit ends there, with a remark; the demo goes on. SIZE is in\n" +
@@ -84,7 +83,7 @@ func newDemo() *cobra.Command {
 		}
 		if o.pcap != "" && cmd.Flag(deviceFlag).Changed {
 			// Before the file is emptied.
-			err := devices.WithNIC(cmd.Context(), siw.Config{}, func(nic *verbs.Device) error {
+			err := devices.WithNIC(cmd.Context(), nicConfig(cmd), func(nic *verbs.Device) error {
 				_, err := o.device(cmd, nic)
 				return err
 			})
@@ -95,7 +94,8 @@ func newDemo() *cobra.Command {
 		o.Stdin, o.Stdout, o.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		rec := demo.StartRecording(o.pcap, capture.Config{SnapLen: int(o.snapLen), MaxBytes: int64(o.limit)})
 		cfg := rec.Config()
-		cfg.Without = o.withoutOps()
+		named := nicConfig(cmd)
+		cfg.Name, cfg.Without = named.Name, named.Without|o.withoutOps()
 		err := devices.WithNIC(cmd.Context(), cfg, func(nic *verbs.Device) error {
 			dev, err := o.device(cmd, nic)
 			if err != nil {
@@ -116,8 +116,13 @@ func newDemoClient() *cobra.Command {
 		Hidden: true,
 		Args:   noArguments,
 	}
+	addDeviceFlag(cmd)
 	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
-		return demo.RunClient(cmd.Context(), nic, cmd.InOrStdin(), cmd.OutOrStdout())
+		dev, err := chosenDevice(cmd, nic)
+		if err != nil {
+			return err
+		}
+		return demo.RunClient(cmd.Context(), dev, cmd.InOrStdin(), cmd.OutOrStdout())
 	})
 	return cmd
 }

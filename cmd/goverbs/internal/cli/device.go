@@ -17,7 +17,7 @@ const deviceFlag = "device"
 
 // addDeviceFlag adds the option --device.
 func addDeviceFlag(cmd *cobra.Command) {
-	cmd.Flags().String(deviceFlag, "", "use the device `NAME` of goverbs devices; auto: by the address (default: usiw0)")
+	cmd.Flags().String(deviceFlag, "", "use the device `NAME` of goverbs devices; usiw0-plain: without RFC 7306; ib:NAME: with\nthe semantics of InfiniBand; auto: by the address (default: usiw0)")
 	completeDevices(cmd, true)
 }
 
@@ -31,12 +31,20 @@ func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) 
 	dev, err := devices.Choose(f.Value.String(), nic)
 	if op := new(verbs.OpError); errors.As(err, &op) && errors.Is(err, verbs.ErrNoDevice) {
 		known := []string{devices.Auto}
-		for _, d := range devices.All(nic) {
-			known = append(known, d.Name())
+		for _, d := range devices.Names(nic) {
+			known = append(known, d.Name)
 		}
 		return nil, usage(cmd, "--%s %q: %v%s", deviceFlag, f.Value, op.Err, didYouMean(f.Value.String(), known))
 	}
 	return dev, err
+}
+
+// nicConfig returns the Config of the process's user-space RNIC: usiw0, or another one that the option --device names.
+func nicConfig(cmd *cobra.Command) siw.Config {
+	if f := cmd.Flag(deviceFlag); f != nil {
+		return siw.ForDevice(f.Value.String())
+	}
+	return siw.Config{}
 }
 
 // withNIC makes a command's function of one that finds the user-space RNIC among the devices, as the last of them.
@@ -46,6 +54,8 @@ func withNIC(f func(cmd *cobra.Command, nic *verbs.Device) error) func(*cobra.Co
 		if err != nil {
 			return err
 		}
-		return devices.WithNIC(cmd.Context(), siw.Config{CRC: crc}, func(nic *verbs.Device) error { return f(cmd, nic) })
+		cfg := nicConfig(cmd)
+		cfg.CRC = crc
+		return devices.WithNIC(cmd.Context(), cfg, func(nic *verbs.Device) error { return f(cmd, nic) })
 	}
 }

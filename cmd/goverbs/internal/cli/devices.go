@@ -17,6 +17,8 @@ func newDevices() *cobra.Command {
 		Use:   "devices",
 		Short: "List the RDMA devices and what they can do",
 		Long: "List the RDMA devices of this host, usiw0 of this process among them, and what operations they have.\n" +
+			"Every process can have usiw0-plain too, without RFC 7306, and each device NAME can be wrapped in ib:NAME; these are\n" +
+			"listed by --device only.\n" +
 			"With -v everything that ibv_devinfo -v shows is shown in the same way, and in a section of its own what only goverbs\n" +
 			"knows. A device that cannot be opened is listed with the reason.",
 		Args:              noArguments,

@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -42,16 +41,12 @@ type client struct {
 }
 
 // RunClient is the work of a client process of the demo: it reads a job and the names of steps from stdin, does them, and
-// returns when stdin ends. nic is the user-space RNIC of this process.
-func RunClient(ctx context.Context, nic *verbs.Device, stdin io.Reader, stdout io.Writer) (err error) {
+// returns when stdin ends.
+func RunClient(ctx context.Context, dev *verbs.Device, stdin io.Reader, stdout io.Writer) (err error) {
 	in := json.NewDecoder(stdin)
 	c := &client{report: json.NewEncoder(stdout)}
 	if err := in.Decode(&c.job); err != nil {
 		return fmt.Errorf("no job on stdin: %w", err)
-	}
-	dev, err := devices.Choose(c.job.Device, nic)
-	if err != nil {
-		return err
 	}
 	// stdin is read all the time, so that its end is seen during a step too.
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -18,7 +18,6 @@ const (
 
 // clientJob is the first line that a client process reads; after it come the names of the steps to do, as JSON strings.
 type clientJob struct {
-	Device  string `json:"device"`
 	Address string `json:"address"`
 	Token   uint64 `json:"token"`
 	Client  int    `json:"client"` // from 0
@@ -49,14 +48,14 @@ func (d *driver) startClients(ctx context.Context) (cs *clients, err error) {
 	cs = new(clients)
 	breaks := slices.DeleteFunc(slices.Clone(d.o.Breaks), func(b string) bool { return !strings.Contains(b, ":") })
 	for i := range d.o.Clients {
-		p, err := startProcess(ClientCommand)
+		p, err := startProcess(ClientCommand, "--device", d.end.ctx.Device().Name())
 		if err != nil {
 			return cs, err
 		}
 		cs.processes = append(cs.processes, p)
 		d.result.PIDs = append(d.result.PIDs, p.pid())
-		job := clientJob{Device: d.end.ctx.Device().Name(), Address: d.end.id.RemoteAddr().String(), Token: d.peer.Token,
-			Client: i, Ops: d.o.Ops, Masked: d.end.has(maskedAtomics), Breaks: breaks}
+		job := clientJob{Address: d.end.id.RemoteAddr().String(), Token: d.peer.Token, Client: i,
+			Ops: d.o.Ops, Masked: d.end.has(maskedAtomics), Breaks: breaks}
 		if err := p.tell(job); err != nil {
 			return cs, cs.lost(i, err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/siw"
 )
 
 var stepOrder = []string{"connect", "send", "write", "read", "write-imm", "imm64", "masked-fetchadd", "masked-cmpswap", "lock", "counter", "close"}
@@ -107,6 +108,28 @@ func TestDemoLacks(t *testing.T) {
 	r = clitest.Run(t, "demo", "--without", "imm64")
 	require.NotEqual(t, clitest.Done, r.Code)
 	require.Contains(t, r.Stderr, "imm64", "both immediates are one message: no RNIC has one of them")
+}
+
+// The RNIC without RFC 7306 lacks nothing that it should have: what it does not have is skipped, and all else verified.
+func TestDemoPlain(t *testing.T) {
+	r := clitest.Run(t, "demo", "--json", "--ops", "50", "--clients", "2", "--device", siw.PlainName)
+	require.Equal(t, clitest.Done, r.Code, r.Stderr)
+	require.Empty(t, r.Stderr)
+	got := decodeResult(t, r.Stdout)
+	require.Equal(t, siw.PlainName, got.Device)
+	require.True(t, got.OK)
+	var skipped []string
+	for _, s := range got.Steps {
+		require.True(t, s.OK, s.Name)
+		require.Empty(t, s.Without)
+		if s.Skipped != "" {
+			require.Zero(t, s.Ops)
+			skipped = append(skipped, s.Name+": "+s.Skipped)
+		}
+	}
+	require.Equal(t, []string{"write-imm: device has no write-imm", "imm64: device has no imm64",
+		"masked-fetchadd: device has no fetch-add, masked-fetch-add", "masked-cmpswap: device has no cmp-swap, masked-cmp-swap",
+		"lock: device has no fetch-add, cmp-swap", "counter: device has no fetch-add, cmp-swap"}, skipped)
 }
 
 // What only the other half lacks is not this half's failure.

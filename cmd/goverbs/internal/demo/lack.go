@@ -13,7 +13,7 @@ import (
 type lack struct {
 	skipped string // the reason why the step is skipped
 	without string // the reason why the step does less
-	// fault: the user-space RNIC lacks something, although it has every operation.
+	// fault: the user-space RNIC lacks something, although it should have every operation.
 	fault bool
 }
 
@@ -25,7 +25,7 @@ func (e *endpoint) lack(s *step) (l lack) {
 	if l.skipped = e.missing(s.needs); l.skipped == "" {
 		l.without = e.missing(s.uses)
 	}
-	l.fault = devices.UserSpace(e.ctx.Device()) && !has(e.ctx.Ops(), s.needs|s.uses)
+	l.fault = devices.Complete(e.ctx.Device()) && !has(e.ctx.Ops(), s.needs|s.uses)
 	return l
 }
 

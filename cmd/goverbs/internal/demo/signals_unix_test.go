@@ -157,7 +157,7 @@ func TestClientProcess(t *testing.T) {
 	require.Contains(t, out.Stderr, "no job on stdin")
 
 	l, address := listen(t)
-	job, err := json.Marshal(clientJob{Device: "usiw0", Address: address, Token: 1, Ops: 1})
+	job, err := json.Marshal(clientJob{Address: address, Token: 1, Ops: 1})
 	require.NoError(t, err)
 	stdin, w, err := os.Pipe()
 	require.NoError(t, err)

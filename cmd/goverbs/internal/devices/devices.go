@@ -43,7 +43,7 @@ func All(nic *verbs.Device) []*verbs.Device {
 }
 
 // Choose returns the device of a name, the inverse of Name. nic is the RNIC of WithNIC, which is found by its name also
-// where the other devices cannot be listed. If there is no such device, the error Is verbs.ErrNoDevice and names those
+// where the other devices cannot be listed; for siw.PlainName it is made with siw.ForDevice. If there is no such device, the error Is verbs.ErrNoDevice and names those
 // that there are.
 func Choose(name string, nic *verbs.Device) (*verbs.Device, error) {
 	switch name {
@@ -74,6 +74,29 @@ func AddWrap(kind string, wrap func(below *verbs.Device) *verbs.Device) {
 	wraps[kind] = func(below *verbs.Device) (*verbs.Device, error) { return wrap(below), nil }
 }
 
+// Named is the name of a device that can be chosen, and what it is.
+type Named struct{ Name, Description string }
+
+// Names lists the names that Choose knows, but for Auto: those of the devices of the process, of the user-space RNIC without RFC
+// 7306, and of what wraps them. nic is the RNIC of WithNIC.
+func Names(nic *verbs.Device) []Named {
+	var names, wrapped []Named
+	add := func(name, description string, dev *verbs.Device) {
+		names = append(names, Named{name, description})
+		if _, err := ibcompat.Wrap(dev, ibcompat.Config{}); err == nil {
+			wrapped = append(wrapped, Named{ibcompat.Prefix + name, "the semantics of InfiniBand over " + name})
+		}
+	}
+	for _, d := range All(nic) {
+		info := d.Info()
+		add(info.Name, info.Provider+", "+info.Transport.String(), d)
+	}
+	if nic.Name() != siw.PlainName {
+		add(siw.PlainName, "siw, iWARP, without RFC 7306", nic)
+	}
+	return append(names, wrapped...)
+}
+
 // Name returns the name by which Choose finds a device.
 func Name(dev *verbs.Device) string {
 	if dev == cm.Auto {
@@ -92,9 +115,15 @@ func Text(devices []*verbs.Device) string {
 }
 
 // UserSpace reports whether a device is a user-space RNIC, or wraps one: it has a connection manager of its own and is none of
-// the kernel's. It has every operation that iWARP has.
+// the kernel's.
 func UserSpace(dev *verbs.Device) bool {
 	_, connects := verbs.Ability[cm.Provider](dev.Provider())
 	_, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider())
 	return connects && !kernel
+}
+
+// Complete reports whether a device is a user-space RNIC that has every operation of iWARP, or only passes on to one.
+func Complete(dev *verbs.Device) bool {
+	name := dev.Name()
+	return UserSpace(dev) && siw.ForDevice(name).Without == 0 && !strings.HasPrefix(name, ibcompat.Prefix)
 }

@@ -52,6 +52,25 @@ func TestDevicesOne(t *testing.T) {
 	}
 }
 
+// The RNIC without RFC 7306 is listed if it is asked for.
+func TestDevicesPlain(t *testing.T) {
+	require.NotContains(t, clitest.Run(t, "devices").Stdout, siw.PlainName)
+	r := clitest.Run(t, "devices", "--device", siw.PlainName)
+	require.Equal(t, clitest.Done, r.Code, r.Stderr)
+	out := clitest.Lines(t, r.Stdout)
+	require.Len(t, out, 2)
+	require.Regexp(t, `^usiw0-plain +siw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +none$`, out[1])
+
+	// It is the same in every process, and wrong names say what there is.
+	require.Equal(t, out, clitest.Lines(t, clitest.Run(t, "devices", "--device", siw.PlainName).Stdout))
+	for _, wrong := range []string{"usiw0-plan", "ib:usiw1-plain", "usiw0-plain:", "usiw0-plain:usiw0"} {
+		r = clitest.Run(t, "devices", "--device", wrong)
+		require.Equal(t, clitest.Usage, r.Code, wrong)
+		require.Contains(t, r.Stderr, "no RDMA device named", wrong)
+	}
+	require.Contains(t, clitest.Run(t, "devices", "--device", "usiw0-plan").Stderr, "did you mean usiw0-plain?")
+}
+
 // kernelDevices returns how many devices of the kernel the program sees.
 func kernelDevices(t *testing.T) int {
 	t.Helper()

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ibcompat_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestDeviceByName: a name with the prefix is the wrapped device, one without it the device, and there is no other.
+func TestDeviceByName(t *testing.T) {
+	in, _ := newRoCE(t)
+	registered, err := verbs.Register(in.Provider())
+	require.NoError(t, err)
+	defer verbs.Unregister(registered)
+
+	dev, err := ibcompat.DeviceByName("roce0", ibcompat.Config{})
+	require.NoError(t, err)
+	require.Same(t, registered, dev)
+	dev, err = ibcompat.DeviceByName("ib:roce0", ibcompat.Config{})
+	require.NoError(t, err)
+	require.Equal(t, "ib:roce0", dev.Name())
+	ctx := open(t, dev)
+	require.True(t, ctx.Supports(verbs.OpMaskedCmpSwap))
+	for _, wrong := range []string{"", "ib:", "ib:none0", "ib:ib:roce0", "roce0:"} {
+		_, err = ibcompat.DeviceByName(wrong, ibcompat.Config{})
+		require.ErrorIs(t, err, verbs.ErrNoDevice, wrong)
+	}
+}
