@@ -134,7 +134,7 @@ func newDevice(cfg Config) (*device, error) {
 	d := &device{
 		cfg:       cfg,
 		guid:      nameGUID(hostIdentity(), cfg.Name),
-		ops:       verbs.AllOps &^ verbs.MakeOpSet(verbs.OpSendImm) &^ cfg.Without,
+		ops:       verbs.AllOps &^ verbs.MakeOpSet(verbs.OpSendImm, verbs.OpAtomicWrite) &^ cfg.Without,
 		pds:       quota{name: "max_pd", limit: cfg.MaxPD},
 		cqs:       quota{name: "max_cq", limit: cfg.MaxCQ},
 		qps:       quota{name: "max_qp", limit: cfg.MaxQP},

@@ -508,6 +508,16 @@ static struct gv_qp_cap from_cap(const struct ibv_qp_cap *c) {
 	};
 }
 
+static struct ibv_qp_cap to_cap(const struct gv_qp_cap *c) {
+	return (struct ibv_qp_cap){
+		.max_send_wr = c->max_send_wr,
+		.max_recv_wr = c->max_recv_wr,
+		.max_send_sge = c->max_send_sge,
+		.max_recv_sge = c->max_recv_sge,
+		.max_inline_data = c->max_inline_data,
+	};
+}
+
 int gv_create_qp(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t recv_cq, uintptr_t srq, int type, int sig_all,
 	struct gv_qp_cap *cap, uintptr_t *out, uint32_t *num) {
 	struct ibv_qp_init_attr init = {
@@ -515,13 +525,7 @@ int gv_create_qp(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t rec
 		.send_cq = CQ(send_cq),
 		.recv_cq = CQ(recv_cq),
 		.srq = SRQ(srq),
-		.cap = {
-			.max_send_wr = cap->max_send_wr,
-			.max_recv_wr = cap->max_recv_wr,
-			.max_send_sge = cap->max_send_sge,
-			.max_recv_sge = cap->max_recv_sge,
-			.max_inline_data = cap->max_inline_data,
-		},
+		.cap = to_cap(cap),
 		.qp_type = type,
 		.sq_sig_all = sig_all,
 	};
@@ -532,6 +536,40 @@ int gv_create_qp(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t rec
 		*num = QP(*out)->qp_num;
 	}
 	return rc;
+}
+
+int gv_create_qp_ex(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t recv_cq, uintptr_t srq, int type, int sig_all,
+	struct gv_qp_cap *cap, uintptr_t *out, uint32_t *num) {
+	struct ibv_context *c = PD(pd)->context;
+	struct verbs_context *v = extended(c, offsetof(struct verbs_context, create_qp_ex));
+	struct ibv_qp_init_attr_ex init = {
+		.qp_context = (void *)(uintptr_t)cookie,
+		.send_cq = CQ(send_cq),
+		.recv_cq = CQ(recv_cq),
+		.srq = SRQ(srq),
+		.cap = to_cap(cap),
+		.qp_type = type,
+		.sq_sig_all = sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = PD(pd),
+		.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE,
+	};
+	*out = 0;
+	if (!v || !v->create_qp_ex || !lib.ibv_qp_to_qp_ex)
+		return EOPNOTSUPP;
+	errno = 0;
+	int rc = made(v->create_qp_ex(c, &init), out); // NULL and errno; cap becomes what the QP has
+	if (rc)
+		return rc;
+	struct ibv_qp_ex *ex = lib.ibv_qp_to_qp_ex(QP(*out)); // what gv_post_send takes it for
+	if (ex != (struct ibv_qp_ex *)QP(*out) || !ex->wr_start || !ex->wr_atomic_write || !ex->wr_complete) {
+		lib.ibv_destroy_qp(QP(*out));
+		*out = 0;
+		return EOPNOTSUPP;
+	}
+	*cap = from_cap(&init.cap);
+	*num = QP(*out)->qp_num;
+	return 0;
 }
 
 int gv_modify_qp(uintptr_t qp, const struct gv_qp_attr *a, int mask) {

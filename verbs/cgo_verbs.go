@@ -479,6 +479,7 @@ type rawQPConfig struct {
 	typ            QPType
 	sigAll         bool
 	cap            QPCap
+	atomicWrite    bool // made by ibv_create_qp_ex, to post WRAtomicWrite too
 }
 
 // createQP also returns the capacities that the QP has, and its number.
@@ -486,9 +487,14 @@ func (pd rawPD) createQP(cfg rawQPConfig) (q rawQP, has QPCap, num uint32, rc in
 	var out C.uintptr_t
 	var n C.uint32_t
 	c := capToC(cfg.cap)
-	r := C.gv_create_qp(C.uintptr_t(pd), C.uint64_t(cfg.cookie), C.uintptr_t(cfg.sendCQ), C.uintptr_t(cfg.recvCQ), C.uintptr_t(cfg.srq),
-		C.int(cfg.typ), C.int(boolInt(cfg.sigAll)), &c, &out, &n)
-	return rawQP(out), capFromC(&c), uint32(n), int(r)
+	if cfg.atomicWrite {
+		rc = int(C.gv_create_qp_ex(C.uintptr_t(pd), C.uint64_t(cfg.cookie), C.uintptr_t(cfg.sendCQ), C.uintptr_t(cfg.recvCQ),
+			C.uintptr_t(cfg.srq), C.int(cfg.typ), C.int(boolInt(cfg.sigAll)), &c, &out, &n))
+	} else {
+		rc = int(C.gv_create_qp(C.uintptr_t(pd), C.uint64_t(cfg.cookie), C.uintptr_t(cfg.sendCQ), C.uintptr_t(cfg.recvCQ),
+			C.uintptr_t(cfg.srq), C.int(cfg.typ), C.int(boolInt(cfg.sigAll)), &c, &out, &n))
+	}
+	return rawQP(out), capFromC(&c), uint32(n), rc
 }
 
 func (q rawQP) modify(a *QPAttr, mask QPAttrMask) int {

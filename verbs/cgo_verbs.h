@@ -31,7 +31,7 @@ struct gv_wr {
 #define GV_FLAGS_SHIFT 8
 #define GV_SGES_SHIFT 16
 
-// gv_ext has the fields that few requests have. Atomics: a compare or add, b swap. Datagrams: p address handle, c number, d key of the
+// gv_ext has the fields that few requests have. Atomics: a compare or add, b swap. Atomic Writes: a what is written. Datagrams: p address handle, c number, d key of the
 // receiver. Binds: p window, q region, a address, b length, c key, d rights.
 struct gv_ext {
 	uint64_t p, q, a, b;
@@ -213,6 +213,9 @@ struct gv_qp_attr {
 };
 
 int gv_create_qp(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t recv_cq, uintptr_t srq, int type, int sig_all,
+	struct gv_qp_cap *cap, uintptr_t *out, uint32_t *num);
+// gv_create_qp_ex makes a QP of the type RC that can also post Atomic Writes. It returns EOPNOTSUPP if the library cannot.
+int gv_create_qp_ex(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t recv_cq, uintptr_t srq, int type, int sig_all,
 	struct gv_qp_cap *cap, uintptr_t *out, uint32_t *num);
 int gv_modify_qp(uintptr_t qp, const struct gv_qp_attr *attr, int mask);
 int gv_query_qp(uintptr_t qp, struct gv_qp_attr *attr);

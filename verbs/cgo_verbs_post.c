@@ -30,6 +30,17 @@ static inline uint64_t settle(int rc, int done, long i, int m) {
 	return outcome(rc, (uint32_t)done) | (uint64_t)GV_BROKEN << 32;
 }
 
+// post_atomic_write posts a request that ibv_post_send does not have, to a QP that gv_create_qp_ex has made. It returns 0, or an
+// errno and nothing is posted (ibv_wr_complete(3)).
+static int post_atomic_write(struct ibv_qp *q, const struct ibv_send_wr *v) {
+	struct ibv_qp_ex *x = (struct ibv_qp_ex *)q;
+	x->wr_start(x);
+	x->wr_id = v->wr_id;
+	x->wr_flags = v->send_flags;
+	x->wr_atomic_write(x, v->wr.atomic.rkey, v->wr.atomic.remote_addr, &v->wr.atomic.swap);
+	return x->wr_complete(x);
+}
+
 static inline uint64_t post_send(uintptr_t qp, const struct gv_wr *w, const struct gv_sge *sge, const struct gv_ext *ext, int n) {
 	struct ibv_qp *q = (struct ibv_qp *)qp;
 	struct ibv_send_wr list[CHUNK];
@@ -61,6 +72,12 @@ static inline uint64_t post_send(uintptr_t qp, const struct gv_wr *w, const stru
 				v->wr.atomic.compare_add = x->a;
 				v->wr.atomic.swap = x->b;
 				break;
+			case IBV_WR_ATOMIC_WRITE:
+				v->wr.atomic.remote_addr = w->remote_addr;
+				v->wr.atomic.rkey = w->rkey;
+				v->wr.atomic.swap = x->a;
+				m = i + 1; // it is posted by itself
+				break;
 			case IBV_WR_BIND_MW:
 				v->bind_mw.mw = (struct ibv_mw *)(uintptr_t)x->p;
 				v->bind_mw.rkey = x->c;
@@ -76,16 +93,25 @@ static inline uint64_t post_send(uintptr_t qp, const struct gv_wr *w, const stru
 				v->wr.ud.remote_qkey = x->d;
 			}
 		}
-		list[m - 1].next = NULL;
-		struct ibv_send_wr *bad = NULL;
-		// It returns 0 or an errno, by the manual; libsiw a negative errno, or -1 and no bad where the bell failed.
-		int rc = q->context->ops.post_send(q, list, &bad);
-		if (rc || bad)
-			return settle(rc, done, bad ? bad - list : -1, m);
-		// Drivers name the window by its last key, which only ibv_bind_mw keeps up to date.
-		if (list[m - 1].opcode == IBV_WR_BIND_MW)
-			list[m - 1].bind_mw.mw->rkey = list[m - 1].bind_mw.rkey;
+		struct ibv_send_wr *last = &list[m - 1];
+		int plain = last->opcode == IBV_WR_ATOMIC_WRITE ? m - 1 : m;
+		if (plain > 0) {
+			list[plain - 1].next = NULL;
+			struct ibv_send_wr *bad = NULL;
+			// It returns 0 or an errno, by the manual; libsiw a negative errno, or -1 and no bad where the bell failed.
+			int rc = q->context->ops.post_send(q, list, &bad);
+			if (rc || bad)
+				return settle(rc, done, bad ? bad - list : -1, plain);
+		}
 		done += m;
+		if (plain < m) {
+			int rc = post_atomic_write(q, last);
+			if (rc)
+				return outcome(rc, (uint32_t)done - 1);
+		}
+		// Drivers name the window by its last key, which only ibv_bind_mw keeps up to date.
+		if (last->opcode == IBV_WR_BIND_MW)
+			last->bind_mw.mw->rkey = last->bind_mw.rkey;
 	}
 	return outcome(0, (uint32_t)n);
 }

@@ -220,6 +220,7 @@ const (
 	WRSendWithInv             WROpcode = 9  // IBV_WR_SEND_WITH_INV
 	WRMaskedAtomicCmpAndSwp   WROpcode = 12 // IB_UVERBS_WR_MASKED_ATOMIC_CMP_AND_SWP of <rdma/ib_user_verbs.h>
 	WRMaskedAtomicFetchAndAdd WROpcode = 13 // IB_UVERBS_WR_MASKED_ATOMIC_FETCH_AND_ADD of <rdma/ib_user_verbs.h>
+	WRAtomicWrite             WROpcode = 15 // IBV_WR_ATOMIC_WRITE; see QPConfig.SendOps
 	WRImmData                 WROpcode = 64 // our own: RFC 7306 Immediate Data, 8 bytes; with SendSolicited opcode 9
 
 	wrOpcodeCount = 65
@@ -232,7 +233,7 @@ func (o WROpcode) String() string {
 	}
 	return enumText(int(o), []string{"RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_IMM", "RDMA_READ",
 		"ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "LOCAL_INV", "BIND_MW", "SEND_WITH_INV", "TSO", "DRIVER1",
-		"MASKED_ATOMIC_CMP_AND_SWP", "MASKED_ATOMIC_FETCH_AND_ADD"}, "WROpcode")
+		"MASKED_ATOMIC_CMP_AND_SWP", "MASKED_ATOMIC_FETCH_AND_ADD", "FLUSH", "ATOMIC_WRITE"}, "WROpcode")
 }
 
 // SendFlags modify a send work request.
@@ -309,6 +310,7 @@ const (
 	WCFetchAdd        WCOpcode = 4   // IBV_WC_FETCH_ADD
 	WCBindMW          WCOpcode = 5   // IBV_WC_BIND_MW
 	WCLocalInv        WCOpcode = 6   // IBV_WC_LOCAL_INV
+	WCAtomicWrite     WCOpcode = 9   // IBV_WC_ATOMIC_WRITE
 	WCMaskedCompSwap  WCOpcode = 11  // IB_WC_MASKED_COMP_SWAP of the kernel's <rdma/ib_verbs.h>
 	WCMaskedFetchAdd  WCOpcode = 12  // IB_WC_MASKED_FETCH_ADD of the kernel's <rdma/ib_verbs.h>
 	WCImmData         WCOpcode = 64  // our own: a WRImmData was sent

@@ -49,6 +49,7 @@ enum ibv_wr_opcode {
 	IBV_WR_LOCAL_INV = 7,
 	IBV_WR_BIND_MW = 8,
 	IBV_WR_SEND_WITH_INV = 9,
+	IBV_WR_ATOMIC_WRITE = 15,
 };
 
 enum ibv_send_flags {
@@ -80,6 +81,15 @@ enum ibv_access_flags {
 
 enum ibv_mw_type {
 	IBV_MW_TYPE_1 = 1,
+};
+
+enum ibv_qp_init_attr_mask {
+	IBV_QP_INIT_ATTR_PD = 1,
+	IBV_QP_INIT_ATTR_SEND_OPS_FLAGS = 64,
+};
+
+enum ibv_qp_create_send_ops_flags {
+	IBV_QP_EX_WITH_ATOMIC_WRITE = 0x1000,
 };
 
 enum ibv_qp_attr_mask {
@@ -238,6 +248,36 @@ struct ibv_qp_init_attr {
 	struct ibv_qp_cap cap;
 	unsigned int qp_type;
 	int sq_sig_all;
+};
+
+struct ibv_rwq_ind_table;
+struct ibv_xrcd;
+
+struct ibv_rx_hash_conf {
+	uint8_t rx_hash_function;
+	uint8_t rx_hash_key_len;
+	uint8_t *rx_hash_key;
+	uint64_t rx_hash_fields_mask;
+};
+
+// The library looks only at what comp_mask names: it may end early.
+struct ibv_qp_init_attr_ex {
+	void *qp_context;
+	struct ibv_cq *send_cq;
+	struct ibv_cq *recv_cq;
+	struct ibv_srq *srq;
+	struct ibv_qp_cap cap;
+	unsigned int qp_type;
+	int sq_sig_all;
+	uint32_t comp_mask;
+	struct ibv_pd *pd;
+	struct ibv_xrcd *xrcd;
+	uint32_t create_flags;
+	uint16_t max_tso_header;
+	struct ibv_rwq_ind_table *rwq_ind_tbl;
+	struct ibv_rx_hash_conf rx_hash_conf;
+	uint32_t source_qpn;
+	uint64_t send_ops_flags;
 };
 
 struct ibv_qp_attr {
@@ -500,7 +540,9 @@ struct verbs_context {
 	int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
 	void (*unused1[26])(void);
 	int (*query_device_ex)(struct ibv_context *context, const void *input, struct ibv_device_attr_ex *attr, size_t size);
-	void (*unused2[10])(void);
+	void (*unused2[5])(void);
+	struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
+	void (*unused3[4])(void);
 	uint64_t _ABI_placeholder3;
 	size_t sz;
 	struct ibv_context context;
@@ -555,6 +597,25 @@ struct ibv_qp {
 	struct ibv_srq *srq;
 	uint32_t handle;
 	uint32_t qp_num;
+	unsigned int state;
+	unsigned int qp_type;
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	uint32_t events_completed;
+};
+
+// ibv_qp_ex stands around a QP that was made by create_qp_ex for operations that ibv_post_send does not have. A builder that
+// was not asked for may be missing.
+struct ibv_qp_ex {
+	struct ibv_qp qp_base;
+	uint64_t comp_mask;
+	uint64_t wr_id;
+	unsigned int wr_flags;
+	void (*unused4[17])(void);
+	void (*wr_start)(struct ibv_qp_ex *qp);
+	int (*wr_complete)(struct ibv_qp_ex *qp);
+	void (*wr_abort)(struct ibv_qp_ex *qp);
+	void (*wr_atomic_write)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, const void *atomic_wr);
 };
 
 #endif // GOVERBS_SYSTEM_HEADERS
@@ -600,6 +661,7 @@ struct _compat_ibv_port_attr;
 	NEEDED(int, ibv_destroy_ah, (struct ibv_ah *)) \
 	NEEDED(int, ibv_attach_mcast, (struct ibv_qp *, const union ibv_gid *, uint16_t)) \
 	NEEDED(int, ibv_detach_mcast, (struct ibv_qp *, const union ibv_gid *, uint16_t)) \
+	OPTIONAL(struct ibv_qp_ex *, ibv_qp_to_qp_ex, (struct ibv_qp *)) /* IBVERBS_1.6 */ \
 	OPTIONAL(struct ibv_mr *, ibv_reg_mr_iova, (struct ibv_pd *, void *, size_t, uint64_t, int)) /* IBVERBS_1.7 */ \
 	OPTIONAL(struct ibv_mr *, ibv_reg_mr_iova2, (struct ibv_pd *, void *, size_t, uint64_t, unsigned int)) /* 1.8 */ \
 	OPTIONAL(int, _ibv_query_gid_ex, (struct ibv_context *, uint32_t, uint32_t, struct ibv_gid_entry *, uint32_t, size_t)) /* 1.11 */ \

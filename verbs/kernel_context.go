@@ -50,16 +50,16 @@ func (d *kernelDevice) Open(owner *Context) (ProviderContext, error) {
 
 // start finds out what the device has, begins to read its events from a descriptor, and returns the context for its driver.
 func (c *kernelContext) start(events int) (ProviderContext, error) {
-	var err error
 	var rc int
 	if c.attr, rc = c.c.queryDevice(); rc != 0 {
 		return nil, callError("ibv_query_device", rc)
 	}
 	d := driverOf(c.dev.info, c.attr)
-	c.ops = d.ops
-	if c.attr.MaxInlineData, err = c.dev.maxInline(c.c, d.inline); err != nil {
+	inline, more, err := c.dev.probe(c.c, d.inline, c.saysAtomicWrite())
+	if err != nil {
 		return nil, err
 	}
+	c.attr.MaxInlineData, c.ops = inline, d.ops|more
 	if c.file, err = eventfd.New(events, c.dev.info.Name+" events"); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,13 @@ func (c *kernelContext) hasODP() bool {
 	return err == nil && attr.ODP.General&ODPSupport != 0
 }
 
-// Ops is what the device's driver does, see driverOf.
+// saysAtomicWrite reports whether the device says that it has Atomic Writes.
+func (c *kernelContext) saysAtomicWrite() bool {
+	attr, err := c.QueryDeviceEx()
+	return err == nil && attr.DeviceCapFlagsEx&DeviceAtomicWrite != 0
+}
+
+// Ops is what the device's driver does, see driverOf and probe.
 func (c *kernelContext) Ops() OpSet { return c.ops }
 
 // Close ends every WaitEvent and the reader of events, and closes the device.

@@ -15,7 +15,8 @@ type kernelDevice struct {
 
 	mu     sync.Mutex // guards what follows
 	probed bool
-	inline int // the largest max_inline_data of a QP
+	inline int  // the largest max_inline_data of a QP
+	writes bool // QPs for Atomic Writes can be made
 }
 
 type deviceKey struct {

@@ -65,6 +65,8 @@ func completionOf(op WROpcode) WCOpcode {
 		return WCRDMAWrite
 	case WRRDMARead:
 		return WCRDMARead
+	case WRAtomicWrite:
+		return WCAtomicWrite
 	case WRAtomicCmpAndSwp:
 		return WCCompSwap
 	case WRAtomicFetchAndAdd:

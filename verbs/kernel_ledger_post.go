@@ -105,7 +105,7 @@ func (q *ledgerQP) possible(wrs []SendWR) int {
 // needsORD reports whether a request takes up a place among the Reads in progress.
 func needsORD(op WROpcode) bool {
 	switch op {
-	case WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd:
+	case WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd, WRAtomicWrite:
 		return true
 	}
 	return false

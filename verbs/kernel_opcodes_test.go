@@ -64,16 +64,19 @@ func TestOpcodesOfTheHeader(t *testing.T) {
 		{"any device", "fake0", nil},
 		{"rxe", "", nil},
 		{"siw", "fake1", []verbs.WROpcode{verbs.WRRDMAWriteWithImm, verbs.WRSendWithImm, verbs.WRAtomicCmpAndSwp,
-			verbs.WRAtomicFetchAndAdd, verbs.WRLocalInv, verbs.WRBindMW}},
+			verbs.WRAtomicFetchAndAdd, verbs.WRLocalInv, verbs.WRBindMW, verbs.WRAtomicWrite}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var r *rig
-			if c.dev == "" {
-				r = newRXERig(t)
-			} else {
+			switch c.dev {
+			case "":
+				r = atomicWriteRigs["rxe"](t)
+			case "fake0":
+				r = atomicWriteRigs["any device"](t)
+			default:
 				r = newRig(t, c.dev)
+				r.up(r.qp)
 			}
-			r.up(r.qp)
 			sgl := []verbs.SGE{r.sge(0, 8)}
 			offered := map[string]verbs.SendWR{
 				"IBV_WR_RDMA_WRITE":           {SGL: sgl},
@@ -86,6 +89,7 @@ func TestOpcodesOfTheHeader(t *testing.T) {
 				"IBV_WR_LOCAL_INV":            {},
 				"IBV_WR_BIND_MW":              {},
 				"IBV_WR_SEND_WITH_INV":        {SGL: sgl},
+				"IBV_WR_ATOMIC_WRITE":         {},
 			}
 			if c.lacks == nil {
 				mw, err := r.pd.AllocMW(verbs.MWType2)
@@ -99,7 +103,11 @@ func TestOpcodesOfTheHeader(t *testing.T) {
 				wr, ok := offered[name]
 				known[value] = ok
 				wr.Opcode = verbs.WROpcode(value)
-				before := fakeverbs.Calls("ibv_post_send")
+				call := "ibv_post_send"
+				if wr.Opcode == verbs.WRAtomicWrite {
+					call = "ibv_wr_complete"
+				}
+				before := fakeverbs.Calls(call)
 				n, err := r.qp.PostSend([]verbs.SendWR{wr})
 				switch {
 				case !ok:
@@ -110,12 +118,12 @@ func TestOpcodesOfTheHeader(t *testing.T) {
 				default:
 					require.NoError(t, err, name)
 					require.Equal(t, 1, n)
-					require.Equal(t, before+1, fakeverbs.Calls("ibv_post_send"), name)
+					require.Equal(t, before+1, fakeverbs.Calls(call), name)
 					require.EqualValues(t, value, fakeverbs.LastPosted()[0].Opcode, name)
 					continue
 				}
 				require.Zero(t, n, name)
-				require.Equal(t, before, fakeverbs.Calls("ibv_post_send"), name)
+				require.Equal(t, before, fakeverbs.Calls(call), name)
 			}
 			for name := range offered {
 				require.Contains(t, header, name)

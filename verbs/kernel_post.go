@@ -58,6 +58,8 @@ func (s *sendList) extend(w *SendWR, f *flatSend) {
 		x.a = w.Add
 	case WRAtomicCmpAndSwp:
 		x.a, x.b = w.Compare, w.Swap
+	case WRAtomicWrite:
+		x.a = w.Swap
 	case WRBindMW:
 		f.imm = 0
 		x.p = uint64(ownMW(w.Bind).c)
@@ -111,7 +113,7 @@ func postResult(call string, res uint64) (int, error) {
 // postError makes the error of an errno for which the device did not take a request.
 func postError(call string, rc int) error {
 	err := callError(call, rc)
-	if rc == int(syscall.ENOMEM) {
+	if rc == int(syscall.ENOMEM) || rc == int(syscall.ENOSPC) { // ENOSPC is what some drivers say of a WRAtomicWrite
 		return fmt.Errorf("%w: %w", ErrQueueFull, err)
 	}
 	return err

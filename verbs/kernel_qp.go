@@ -72,7 +72,8 @@ func (pd *kernelPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap
 // create makes the QP with the capacities want, of queues that it has. Its events go to target.
 func (q *kernelQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QPCap, target asyncTarget) error {
 	q.ctx, q.owner, q.typ = pd.ctx, owner, cfg.Type
-	raw := rawQPConfig{sendCQ: q.sendCQ.c, recvCQ: q.recvCQ.c, typ: cfg.Type, sigAll: cfg.SigAll, cap: want}
+	raw := rawQPConfig{sendCQ: q.sendCQ.c, recvCQ: q.recvCQ.c, typ: cfg.Type, sigAll: cfg.SigAll, cap: want,
+		atomicWrite: cfg.SendOps.Has(OpAtomicWrite)}
 	if q.srq != nil {
 		raw.srq = q.srq.c
 	}
@@ -86,6 +87,9 @@ func (q *kernelQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QP
 	if q.c, has, q.num, rc = pd.c.createQP(raw); rc != 0 {
 		dropCookie(q.cookie)
 		pd.ctx.counts.qp.remove()
+		if raw.atomicWrite {
+			return callError("ibv_create_qp_ex", rc)
+		}
 		return callError("ibv_create_qp", rc)
 	}
 	q.send.ud = q.typ == QPTypeUD

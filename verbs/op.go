@@ -24,12 +24,13 @@ const (
 	OpImm64                    // 8 bytes of Immediate Data as a message of its own (RFC 7306)
 	OpLocalInv                 // Local Invalidate
 	OpBindMW                   // type 2 memory windows
+	OpAtomicWrite              // 8 bytes written at once; only on a QP that was created for it, see QPConfig.SendOps
 
 	opCount
 )
 
 var opNames = [opCount]string{"send", "send-inv", "send-imm", "write", "write-imm", "read", "fetch-add", "cmp-swap",
-	"masked-fetch-add", "masked-cmp-swap", "imm64", "local-inv", "bind-mw"}
+	"masked-fetch-add", "masked-cmp-swap", "imm64", "local-inv", "bind-mw", "atomic-write"}
 
 // String returns the name that the tools print and accept, for example "masked-fetch-add".
 func (o Op) String() string { return enumText(int(o), opNames[:], "Op") }
@@ -106,5 +107,6 @@ var opOf = func() (t [wrOpcodeCount]Op) {
 	t[WRMaskedAtomicCmpAndSwp] = OpMaskedCmpSwap
 	t[WRMaskedAtomicFetchAndAdd] = OpMaskedFetchAdd
 	t[WRImmData] = OpImm64
+	t[WRAtomicWrite] = OpAtomicWrite
 	return t
 }()

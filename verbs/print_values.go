@@ -34,7 +34,8 @@ func (wr SendWR) facts() show.Facts {
 	f := show.Of("SendWR", slog.Uint64("wr_id", wr.ID), show.Text("opcode", wr.Opcode), show.Text("send_flags", wr.Flags))
 	f = f.And(sgList(wr.SGL)...)
 	switch wr.Opcode {
-	case WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead, WRAtomicFetchAndAdd, WRAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd, WRMaskedAtomicCmpAndSwp:
+	case WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead, WRAtomicFetchAndAdd, WRAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd, WRMaskedAtomicCmpAndSwp,
+		WRAtomicWrite:
 		f = f.And(show.Hex("remote_addr", wr.RemoteAddr), show.Hex("rkey", wr.RKey))
 	case WRSendWithInv, WRLocalInv:
 		f = f.And(show.Hex("invalidate_rkey", wr.InvalidateRKey))
@@ -55,6 +56,8 @@ func (wr SendWR) facts() show.Facts {
 		f = f.And(show.Hex("add", wr.Add), show.Hex("add_mask", wr.AddMask))
 	case WRAtomicCmpAndSwp:
 		f = f.And(show.Hex("compare", wr.Compare), show.Hex("swap", wr.Swap))
+	case WRAtomicWrite:
+		f = f.And(show.Hex("swap", wr.Swap))
 	case WRMaskedAtomicCmpAndSwp:
 		f = f.And(show.Hex("compare", wr.Compare), show.Hex("compare_mask", wr.CompareMask), show.Hex("swap", wr.Swap), show.Hex("swap_mask", wr.SwapMask))
 	}

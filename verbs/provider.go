@@ -116,6 +116,7 @@ type ProviderQPConfig struct {
 	Type           QPType
 	Cap            QPCap
 	SigAll         bool
+	SendOps        OpSet // a subset of the context's operations, see [QPConfig]
 }
 
 // ProviderQP is a queue pair.

@@ -33,6 +33,10 @@ type QPConfig struct {
 	Cap QPCap
 	// SigAll makes every send request signalled (sq_sig_all).
 	SigAll bool
+	// SendOps are operations that the QP must have (send_ops_flags of ibv_create_qp_ex(3)): if it cannot have one of them, CreateQP
+	// returns [ErrNotSupported]. Only OpAtomicWrite must be named here to be posted; all others that the device has can be posted
+	// on every QP.
+	SendOps OpSet
 }
 
 // QP is a queue pair: one end of a connection. All methods may be called concurrently. The order of concurrent posts in the queue
@@ -89,6 +93,10 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	if opsOf(cfg.Type) == 0 {
 		return nil, fmt.Errorf("%w: QP type %v", ErrNotSupported, cfg.Type)
 	}
+	ops, err := pd.fillOps(cfg.SendOps, cfg.Type)
+	if err != nil {
+		return nil, err
+	}
 	c, err := pd.fillCap(cfg.Cap)
 	if err != nil {
 		return nil, err
@@ -102,7 +110,7 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 		return nil, ErrClosed
 	}
 	defer cfg.RecvCQ.node.Exit()
-	pcfg := ProviderQPConfig{SendCQ: cfg.SendCQ.p, RecvCQ: cfg.RecvCQ.p, Type: cfg.Type, Cap: c, SigAll: cfg.SigAll}
+	pcfg := ProviderQPConfig{SendCQ: cfg.SendCQ.p, RecvCQ: cfg.RecvCQ.p, Type: cfg.Type, Cap: c, SigAll: cfg.SigAll, SendOps: cfg.SendOps}
 	parents := []*lifetime.Node{&pd.node, &cfg.SendCQ.node, &cfg.RecvCQ.node}
 	if s := cfg.SRQ; s != nil {
 		if s.pd.ctx != pd.ctx {
@@ -116,7 +124,7 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 		parents = append(parents, &s.node)
 	}
 	qp := &QP{pd: pd, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ, typ: cfg.Type,
-		ops: pd.ctx.ops & opsOf(cfg.Type), maxRd: pd.ctx.attr.MaxSGERd}
+		ops: ops, maxRd: pd.ctx.attr.MaxSGERd}
 	qp.p, qp.cap, err = pd.p.CreateQP(qp, pcfg)
 	if err != nil {
 		return nil, err
@@ -132,6 +140,21 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 		return nil, errors.Join(err, qp.p.Destroy())
 	}
 	return qp, nil
+}
+
+// onRequest are the operations that a QP has only if it was created for them.
+const onRequest OpSet = 1 << OpAtomicWrite
+
+// fillOps returns the operations of a QP that was asked for some, or the error that says which of these it cannot have.
+func (pd *PD) fillOps(want OpSet, t QPType) (OpSet, error) {
+	if unknown := want &^ AllOps; unknown != 0 {
+		return 0, invalid("SendOps: unknown bits %#x", uint32(unknown))
+	}
+	has := pd.ctx.ops & opsOf(t)
+	if lacks := want &^ has; lacks != 0 {
+		return 0, fmt.Errorf("%w: SendOps: the device has no %v for QPs of type %v", ErrNotSupported, lacks, t)
+	}
+	return has &^ (onRequest &^ want), nil
 }
 
 // fillCap sets the defaults and checks the limits of the device.
@@ -186,7 +209,8 @@ func (q *QP) RecvCQ() *CQ { return q.recvCQ }
 // Type returns the transport service of the QP.
 func (q *QP) Type() QPType { return q.typ }
 
-// Supports reports whether requests of the operation can be posted: the device has it, and the transport service of the QP too.
+// Supports reports whether requests of the operation can be posted: the device has it, the transport service of the QP too, and for
+// OpAtomicWrite the QP was created for it.
 func (q *QP) Supports(op Op) bool { return q.ops.Has(op) }
 
 // SRQ returns the shared receive queue from which the QP takes its receives, nil if it has a receive queue of its own.
@@ -250,7 +274,7 @@ func (q *QP) checkSend(wr *SendWR) error {
 		return invalid("send opcode %d", wr.Opcode)
 	}
 	if !q.ops.Has(opOf[wr.Opcode]) {
-		return fmt.Errorf("%w: %v", ErrNotSupported, wr.Opcode)
+		return q.lacksOp(wr.Opcode)
 	}
 	if wr.Flags&^sendFlagsKnown != 0 {
 		return invalid("send flags %v", wr.Flags)
@@ -284,7 +308,7 @@ func (q *QP) checkSend(wr *SendWR) error {
 		if len(wr.SGL) != 1 || total != 8 {
 			return invalid("%v needs one element of 8 bytes, not %d of %d", wr.Opcode, len(wr.SGL), total)
 		}
-	case WRImmData, WRLocalInv, WRBindMW:
+	case WRImmData, WRLocalInv, WRBindMW, WRAtomicWrite:
 		if len(wr.SGL) != 0 {
 			return invalid("%v takes no SGL", wr.Opcode)
 		}
@@ -296,6 +320,14 @@ func (q *QP) checkSend(wr *SendWR) error {
 		return invalid("%v cannot be inline", wr.Opcode)
 	}
 	return nil
+}
+
+// lacksOp is the error of a request whose operation the QP does not have.
+func (q *QP) lacksOp(opcode WROpcode) error {
+	if op := opOf[opcode]; q.pd.ctx.ops.Has(op) && onRequest.Has(op) {
+		return fmt.Errorf("%w: %v: the QP was created without %v in QPConfig.SendOps", ErrNotSupported, opcode, op)
+	}
+	return fmt.Errorf("%w: %v", ErrNotSupported, opcode)
 }
 
 // checkUD checks the destination of a datagram.

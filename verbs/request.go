@@ -46,6 +46,15 @@ func FetchAdd(at Remote, add uint64, into ...SGE) SendWR {
 	return SendWR{Opcode: WRAtomicFetchAndAdd, Flags: SendSignaled, SGL: into, RemoteAddr: at.Addr, RKey: at.RKey, Add: add}
 }
 
+// AtomicWrite returns the request that writes the 8 bytes of value to the beginning of the peer's memory at once, after all earlier
+// Writes (WRAtomicWrite): whoever reads the word there finds either all of the old value or all of the new one, and with the new one
+// what was written before. The address must be a multiple of 8, and the memory needs AccessRemoteWrite. Nothing is returned from
+// there. The bytes go as they are in this host's memory, so a peer of the other byte order finds them reversed. The QP must have been
+// created for it (QPConfig.SendOps).
+func AtomicWrite(at Remote, value uint64) SendWR {
+	return SendWR{Opcode: WRAtomicWrite, Flags: SendSignaled, RemoteAddr: at.Addr, RKey: at.RKey, Swap: value}
+}
+
 // CmpSwap returns the request that stores swap in the 64-bit integer at the beginning of the peer's memory if it equals compare
 // (WRAtomicCmpAndSwp). The original value arrives in into, as with [FetchAdd]; the swap was done if it equals compare.
 func CmpSwap(at Remote, compare, swap uint64, into ...SGE) SendWR {

@@ -18,8 +18,8 @@ type SendWR struct {
 	Flags  SendFlags //
 	SGL    []SGE     // source; for Read and atomics the sink (atomics: one element of 8 bytes)
 
-	RemoteAddr uint64 // Write, Read, atomics: target address in the peer's region
-	RKey       uint32 // Write, Read, atomics: the peer's key; Bind: the window's new key
+	RemoteAddr uint64 // Write, Read, atomics, Atomic Write: target address in the peer's region
+	RKey       uint32 // Write, Read, atomics, Atomic Write: the peer's key; Bind: the window's new key
 
 	// InvalidateRKey is the key that WRSendWithInv invalidates at the peer and WRLocalInv here.
 	InvalidateRKey uint32
@@ -30,7 +30,7 @@ type SendWR struct {
 	// Atomics (RFC 7306 section 5.1). FetchAdd adds Add; CmpSwap stores Swap if the target equals Compare. The masks are for
 	// the masked opcodes: a set bit in AddMask is the most significant bit of a field, whose carry is dropped; CompareMask
 	// and SwapMask select the bits that are compared and stored. All are numbers in host order, and so is the original
-	// value that arrives in the sink.
+	// value that arrives in the sink. WRAtomicWrite stores Swap, with its 8 bytes as they are in this host's memory.
 	Add, AddMask         uint64
 	Compare, CompareMask uint64
 	Swap, SwapMask       uint64

@@ -261,6 +261,7 @@ struct ibv_context *ctx_open(struct dev *d, bool own) {
 	c->pub.sz = sizeof(c->pub);
 	c->pub.query_port = query_port;
 	c->pub.query_device_ex = query_device_ex;
+	c->pub.create_qp_ex = d->iwarp ? NULL : fake_create_qp_ex;
 	c->pub.modify_cq = d->iwarp ? NULL : fake_modify_cq;
 	c->pub.advise_mr = d->iwarp ? NULL : fake_advise_mr;
 	c->pub.context.device = &d->pub;

@@ -32,7 +32,8 @@
 	X(ibv_reg_dmabuf_mr) X(ibv_rereg_mr) X(ibv_dereg_mr) X(ibv_alloc_mw) X(ibv_dealloc_mw) X(ibv_bind_mw) \
 	X(ibv_advise_mr) X(ibv_create_comp_channel) X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq) \
 	X(ibv_destroy_cq) X(ibv_poll_cq) X(ibv_req_notify_cq) X(ibv_modify_cq) X(ibv_get_cq_event) X(ibv_ack_cq_events) \
-	X(ibv_create_qp) X(ibv_modify_qp) X(ibv_query_qp) X(ibv_destroy_qp) X(ibv_post_send) X(ibv_post_recv) \
+	X(ibv_create_qp) X(ibv_create_qp_ex) X(ibv_qp_to_qp_ex) X(ibv_modify_qp) X(ibv_query_qp) X(ibv_destroy_qp) \
+	X(ibv_post_send) X(ibv_post_recv) X(ibv_wr_start) X(ibv_wr_atomic_write) X(ibv_wr_complete) X(ibv_wr_abort) \
 	X(ibv_create_srq) X(ibv_modify_srq) X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_post_srq_recv) X(ibv_create_ah) \
 	X(ibv_init_ah_from_wc) X(ibv_create_ah_from_wc) X(ibv_destroy_ah) X(ibv_attach_mcast) X(ibv_detach_mcast) \
 	X(ibv_get_async_event) X(ibv_ack_async_event) X(ibv_fork_init) X(ibv_is_fork_initialized) \
@@ -210,7 +211,14 @@ struct qp {
 	unsigned async_reported;
 	uint8_t *wqe; // for the hot path
 	uint64_t wqe_posted, wqe_polled;
-	struct ibv_qp pub;
+	bool extended;              // made by ibv_create_qp_ex
+	bool open;                  // between ibv_wr_start and ibv_wr_complete
+	struct ibv_send_wr *built; // since ibv_wr_start
+	int builds;
+	union {
+		struct ibv_qp pub;
+		struct ibv_qp_ex ex;
+	};
 };
 
 struct srq {
@@ -237,6 +245,9 @@ struct ah {
 // be destroyed on which a window is bound.
 #define is_rxe(dev) ((dev)->attr.orig_attr.vendor_id == 0xffffff)
 #define RXE_WC_WITH_INV (1 << 2)
+
+// The bit of device_cap_flags_ex that says that a device has Atomic Writes, IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel.
+#define ATOMIC_WRITE_CAP (1ULL << 40)
 
 #define OUTER(type, ptr) ((struct type *)((char *)(ptr) - offsetof(struct type, pub)))
 
@@ -301,6 +312,9 @@ void loop_recv(uint32_t qpn, const struct ibv_srq *srq);
 void cm_lost(uint32_t qpn);
 int wq_complete(struct qp *q, bool recv, int n, uint32_t status, uint32_t bytes);
 
+struct ibv_qp *fake_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
+void extend_qp(struct qp *q);
+int post_built(struct qp *q);
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

@@ -206,6 +206,17 @@ static int atomic(struct qp *q, struct qp *p, const struct fake_wr *wr) {
 	return scatter(q, wr, (char *)&old, 8);
 }
 
+static int atomic_write(struct qp *p, const struct fake_wr *wr) {
+	uint64_t *word = (uint64_t *)remote(p, wr->rkey, wr->remote_addr, 8, IBV_ACCESS_REMOTE_WRITE);
+
+	if (!word || P(word) % 8) {
+		access_error(p);
+		return word ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR;
+	}
+	__atomic_store_n(word, wr->swap, __ATOMIC_RELEASE);
+	return IBV_WC_SUCCESS;
+}
+
 static int bind_window(struct qp *q, const struct fake_wr *wr) {
 	struct mw *w = (struct mw *)obj_by_id(K_MW, wr->mw);
 	struct mr *m = (struct mr *)obj_find(K_MR, has_lkey, wr->bind_lkey);
@@ -326,6 +337,9 @@ static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		*bytes = 8;
 		status = atomic(q, p, wr);
+		break;
+	case IBV_WR_ATOMIC_WRITE:
+		status = atomic_write(p, wr);
 		break;
 	default:
 		status = IBV_WC_LOC_QP_OP_ERR;

@@ -81,7 +81,6 @@ static void record_send(struct qp *q, const struct ibv_send_wr *wr) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 	case IBV_WR_RDMA_READ:
-	case IBV_WR_ATOMIC_WRITE:
 		r->remote_addr = wr->wr.rdma.remote_addr;
 		r->rkey = wr->wr.rdma.rkey;
 		break;
@@ -91,6 +90,11 @@ static void record_send(struct qp *q, const struct ibv_send_wr *wr) {
 		r->rkey = wr->wr.atomic.rkey;
 		r->compare_add = wr->wr.atomic.compare_add;
 		r->swap = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? wr->wr.atomic.swap : 0;
+		break;
+	case IBV_WR_ATOMIC_WRITE:
+		r->remote_addr = wr->wr.atomic.remote_addr;
+		r->rkey = wr->wr.atomic.rkey;
+		r->swap = wr->wr.atomic.swap;
 		break;
 	case IBV_WR_BIND_MW:
 		o = obj_get("ibv_post_send", K_MW, wr->bind_mw.mw);
@@ -134,7 +138,7 @@ static int opcode_ok(struct qp *q, uint32_t opcode) {
 	case IBV_QPT_UC:
 		return opcode <= IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW ||
 			opcode == IBV_WR_SEND_WITH_INV;
-	default: return opcode <= IBV_WR_SEND_WITH_INV || opcode == IBV_WR_ATOMIC_WRITE;
+	default: return opcode <= IBV_WR_SEND_WITH_INV || (opcode == IBV_WR_ATOMIC_WRITE && q->extended);
 	}
 }
 
@@ -229,12 +233,16 @@ int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	sign = q && q->dev->iwarp ? -1 : 1; // libsiw returns negative numbers
 	if (!err && (!q || (!q->dev->iwarp && q->state < IBV_QPS_RTS)))
 		err = EINVAL;
+	if (q && q->open)
+		fault("ibv_post_send: between ibv_wr_start and ibv_wr_complete");
 	for (int i = 0; !err && wr; i++) {
 		if (f.on && i == f.index) {
 			if (!f.no_bad)
 				*bad = wr;
 			return end_errno(f.result);
 		}
+		if ((int)wr->opcode == IBV_WR_ATOMIC_WRITE)
+			fault("ibv_post_send: an Atomic Write, whose data only ibv_wr_atomic_write has");
 		if (!(err = check_send(q, wr))) {
 			take_send(q, wr);
 			wr = wr->next;
@@ -245,6 +253,16 @@ int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	if (err)
 		*bad = wr;
 	return end_errno(f.on && !err ? f.result : sign * err);
+}
+
+// post_built posts what has been built since ibv_wr_start.
+int post_built(struct qp *q) {
+	int err = q->state < IBV_QPS_RTS ? EINVAL : q->sq.count + q->builds > q->sq.room ? ENOSPC : 0; // as librxe says it
+
+	posts++;
+	for (int i = 0; !err && i < q->builds; i++)
+		take_send(q, &q->built[i]);
+	return err;
 }
 
 static int take_recv(struct wq *w, uint32_t qpn, uint32_t srq, const struct ibv_recv_wr *wr) {

@@ -44,12 +44,9 @@ uint32_t fake_qp_nth(int nth) {
 	return qpn;
 }
 
-struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init) {
-	int err = begin(ibv_create_qp, P(pd), P(init->send_cq), P(init->recv_cq), P(init->srq), init->qp_type,
-		init->cap.max_send_wr, init->cap.max_recv_wr, init->sq_sig_all);
-	struct obj *up[4] = {obj_get("ibv_create_qp", K_PD, pd), obj_get("ibv_create_qp", K_CQ, init->send_cq),
-		obj_get("ibv_create_qp", K_CQ, init->recv_cq),
-		init->srq ? obj_get("ibv_create_qp", K_SRQ, init->srq) : NULL};
+static struct ibv_qp *create(const char *fn, int err, struct ibv_pd *pd, struct ibv_qp_init_attr *init, bool extended) {
+	struct obj *up[4] = {obj_get(fn, K_PD, pd), obj_get(fn, K_CQ, init->send_cq), obj_get(fn, K_CQ, init->recv_cq),
+		init->srq ? obj_get(fn, K_SRQ, init->srq) : NULL};
 	struct ibv_device_attr *a;
 	struct dev *d;
 	struct qp *q;
@@ -70,7 +67,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init) {
 		err = EINVAL;
 	if (err)
 		return end_ptr(NULL, err);
-	q = obj_new(K_QP, sizeof(*q), offsetof(struct qp, pub), sizeof(q->pub));
+	q = obj_new(K_QP, sizeof(*q), offsetof(struct qp, pub), sizeof(q->ex));
 	for (int i = 0; i < 4; i++)
 		obj_up(&q->o, i, up[i]);
 	q->dev = d;
@@ -94,7 +91,27 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init) {
 	pthread_mutex_init(&q->pub.mutex, NULL);
 	pthread_cond_init(&q->pub.cond, NULL);
 	((struct cq *)up[1])->hot = q;
+	if (extended)
+		extend_qp(q);
 	return end_ptr(&q->pub, 0);
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init) {
+	int err = begin(ibv_create_qp, P(pd), P(init->send_cq), P(init->recv_cq), P(init->srq), init->qp_type,
+		init->cap.max_send_wr, init->cap.max_recv_wr, init->sq_sig_all);
+
+	return create("ibv_create_qp", err, pd, init, false);
+}
+
+struct ibv_qp *fake_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init) {
+	int err = begin(ibv_create_qp_ex, P(context), init->comp_mask, init->send_ops_flags, init->qp_type);
+
+	if (!err && (init->comp_mask != (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) || init->pd->context != context))
+		err = EINVAL;
+	if (!err && (init->send_ops_flags != IBV_QP_EX_WITH_ATOMIC_WRITE || init->qp_type != IBV_QPT_RC ||
+		!(ctx_of(context)->dev->attr.device_cap_flags_ex & ATOMIC_WRITE_CAP)))
+		err = EOPNOTSUPP;
+	return create("ibv_create_qp_ex", err, init->pd, (struct ibv_qp_init_attr *)init, true); // which it begins with
 }
 
 // may reports whether the state diagram has an edge.
@@ -288,6 +305,10 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 	wait_acked("ibv_destroy_qp", &q->o, &qp->events_completed, &q->async_reported);
 	if (OUTER(cq, qp->send_cq)->hot == q)
 		OUTER(cq, qp->send_cq)->hot = NULL;
+	if (q->open)
+		fault("ibv_destroy_qp: between ibv_wr_start and ibv_wr_complete");
+	free(q->built);
+	q->built = NULL;
 	wq_free(&q->sq);
 	wq_free(&q->rq);
 	free(q->wqe);

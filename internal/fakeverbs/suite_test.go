@@ -5,6 +5,7 @@
 package fakeverbs_test
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -19,16 +20,26 @@ import (
 // libraries and what they make of wrong ones. Subjects in which the drivers of the kernel differ from each other are left
 // to the devices themselves.
 func TestConformance(t *testing.T) {
+	const vendorRXE = 0xffffff
 	for _, c := range []struct {
-		device, listen string
-		subjects       []string
+		name, device, listen string
+		vendor               uint32 // 0 = that of the device
+		subjects             []string
 	}{
-		{"fake0", "192.0.2.1:0", []string{"GID", "PD", "Page", "Order", "List", "UC", "UD", "AH", "Foreign", "Alloc"}},
-		{"fake1", "198.51.100.1:0", []string{"GID", "PD", "Memory", "Page", "Immediate", "MW", "MW1", "Invalidate", "Order", "List",
+		{"AtomicWrite", "fake0", "192.0.2.1:0", 0, []string{"Atomic"}},
+		{"AtomicWriteLedger", "fake0", "192.0.2.1:0", vendorRXE, []string{"Atomic"}},
+		{"fake0", "fake0", "192.0.2.1:0", 0, []string{"GID", "PD", "Page", "Order", "List", "UC", "UD", "AH", "Foreign", "Alloc"}},
+		{"fake1", "fake1", "198.51.100.1:0", 0, []string{"GID", "PD", "Memory", "Page", "Immediate", "MW", "MW1", "Invalidate", "Order", "List",
 			"Channel", "UC", "UD", "AH", "Limits", "Foreign", "Disconnect", "Alloc"}},
 	} {
-		t.Run(c.device, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			fakeverbs.Start(t)
+			if c.name != c.device {
+				attr := fakeverbs.DeviceAttr(fakeverbs.Fake0)
+				attr.CapFlags |= uint64(verbs.DeviceAtomicWrite)
+				attr.VendorID = cmp.Or(c.vendor, attr.VendorID)
+				fakeverbs.SetDeviceAttr(fakeverbs.Fake0, attr)
+			}
 			fakeverbs.Loopback(true)
 			devices, err := verbs.Devices()
 			require.NoError(t, err)

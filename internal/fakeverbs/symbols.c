@@ -18,7 +18,7 @@
 	X(ibv_dealloc_pd) X(ibv_reg_mr) X(ibv_reg_mr_iova) X(ibv_reg_mr_iova2) X(ibv_reg_dmabuf_mr) X(ibv_rereg_mr) \
 	X(ibv_dereg_mr) X(ibv_create_comp_channel) X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq) \
 	X(ibv_destroy_cq) X(ibv_create_srq) X(ibv_modify_srq) X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_create_ah) \
-	X(ibv_destroy_ah) X(ibv_create_qp) X(ibv_modify_qp) X(ibv_query_qp) X(ibv_destroy_qp) X(ibv_attach_mcast) \
+	X(ibv_destroy_ah) X(ibv_create_qp) X(ibv_qp_to_qp_ex) X(ibv_modify_qp) X(ibv_query_qp) X(ibv_destroy_qp) X(ibv_attach_mcast) \
 	X(ibv_detach_mcast) \
 	X(rdma_create_event_channel) X(rdma_destroy_event_channel) X(rdma_create_id) X(rdma_destroy_id) X(rdma_bind_addr) \
 	X(rdma_resolve_addr) X(rdma_resolve_route) X(rdma_connect) X(rdma_listen) X(rdma_accept) X(rdma_reject) \

@@ -23,7 +23,7 @@ type QP struct {
 
 // NewQP makes the QP behind owner.
 func (p *PD) NewQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (*QP, error) {
-	c := verbs.QPConfig{Type: cfg.Type, Cap: cfg.Cap, SigAll: cfg.SigAll}
+	c := verbs.QPConfig{Type: cfg.Type, Cap: cfg.Cap, SigAll: cfg.SigAll, SendOps: cfg.SendOps}
 	var err error
 	if c.SendCQ, err = below[verbs.CQ](cfg.SendCQ); err != nil {
 		return nil, err

@@ -33,6 +33,9 @@ var atomicTests = []test{
 	{"UnalignedBufferAlignedOffset", atomicUnalignedBuffer},
 	{"BadSink", atomicBadSink},
 	{"BadRequest", atomicBadRequest},
+	{"Write", atomicWrite},
+	{"WriteOnce", atomicWriteOnce},
+	{"WriteDenied", atomicWriteDenied},
 }
 
 // atomicOps are the atomic operations with an instance of each that changes a word of 1.

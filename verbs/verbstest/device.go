@@ -155,6 +155,7 @@ func deviceOps(w *world) outcome {
 		verbs.OpImm64:          {Opcode: verbs.WRImmData},
 		verbs.OpLocalInv:       {Opcode: verbs.WRLocalInv},
 		verbs.OpBindMW:         {Opcode: verbs.WRBindMW},
+		verbs.OpAtomicWrite:    {Opcode: verbs.WRAtomicWrite},
 	} {
 		for i := range wr.SGL {
 			wr.SGL[i].Length = 8
@@ -166,6 +167,9 @@ func deviceOps(w *world) outcome {
 		case !w.a.ctx.Supports(op):
 			w.lacking(op.String(), err)
 			require.ErrorContains(w, err, wr.Opcode.String())
+		case op == verbs.OpAtomicWrite:
+			requireErr(w.T, err, verbs.ErrNotSupported)
+			require.ErrorContains(w, err, "SendOps") // without which the QP was created
 		case op == verbs.OpBindMW:
 			requireErr(w.T, err, verbs.ErrInvalid) // no window is named
 		default:

@@ -26,6 +26,7 @@ type pairConfig struct {
 	bPD    *verbs.PD             //
 	srq    *verbs.SRQ            // of the passive side
 	typ    verbs.QPType          // RC
+	ops    verbs.OpSet           // that the QPs must be made for
 	aChan  [2]*verbs.CompChannel // of the active side's CQs, send and receive; a channel of their own
 	bChan  [2]*verbs.CompChannel //
 	aParam cm.ConnParam          //
@@ -72,7 +73,8 @@ func (h *host) side(cfg pairConfig, pd *verbs.PD, ch [2]*verbs.CompChannel) *sid
 		s.rcq = h.createCQ(verbs.CQConfig{CQE: cfg.cqe, Channel: ch[1]})
 	}
 	s.mem = h.allocIn(pd, scratch, allRights)
-	s.qp = h.createQP(pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, SRQ: cfg.srq, Type: cfg.typ, Cap: cfg.cap, SigAll: cfg.sigAll})
+	s.qp = h.createQP(pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, SRQ: cfg.srq, Type: cfg.typ, Cap: cfg.cap, SigAll: cfg.sigAll,
+		SendOps: cfg.ops})
 	return s
 }
 

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import "errors"
+
+// inlineSearch bounds what is tried. Drivers have up to about 1,000 bytes.
+const inlineSearch = 1024
+
+// probe finds out by making QPs what no attribute tells: how many bytes of inline data they can have, none on a device on which
+// no QP can be made, and whether they can have Atomic Writes, for which the library's driver must know them as the device does. It
+// does so once for each device. known is the inline data by the driver, 0 = not known; atomicWrite is what the device says.
+func (d *kernelDevice) probe(c rawContext, known int, atomicWrite bool) (inline int, ops OpSet, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.probed || atomicWrite && !d.writes {
+		if err := d.tryQPs(c, known, atomicWrite); err != nil {
+			return 0, 0, err
+		}
+	}
+	if atomicWrite && d.writes {
+		ops = MakeOpSet(OpAtomicWrite)
+	}
+	return d.inline, ops, nil
+}
+
+func (d *kernelDevice) tryQPs(c rawContext, known int, atomicWrite bool) (err error) {
+	pd, rc := c.allocPD()
+	if rc != 0 {
+		return callError("ibv_alloc_pd", rc)
+	}
+	defer func() { err = errors.Join(err, callError("ibv_dealloc_pd", pd.dealloc())) }()
+	cq, _, rc := c.createCQ(1, 0, 0, 0)
+	if rc != 0 {
+		return callError("ibv_create_cq", rc)
+	}
+	defer func() { err = errors.Join(err, callError("ibv_destroy_cq", cq.destroy())) }()
+	cfg := rawQPConfig{sendCQ: cq, recvCQ: cq, typ: QPTypeRC, cap: QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	d.inline = maxInline(pd, cfg, known)
+	if cfg.atomicWrite = atomicWrite; atomicWrite {
+		qp, _, _, rc := pd.createQP(cfg)
+		if d.writes = rc == 0; d.writes {
+			qp.destroy()
+		}
+	}
+	d.probed = true
+	return nil
+}
+
+// maxInline returns how many bytes of inline data QPs like cfg can have.
+func maxInline(pd rawPD, cfg rawQPConfig, known int) int {
+	// try returns what a QP has that was asked for n bytes, -1 if there is none.
+	try := func(n int) int {
+		cfg.cap.MaxInlineData = n
+		qp, has, _, rc := pd.createQP(cfg)
+		if rc != 0 {
+			return -1
+		}
+		qp.destroy()
+		return has.MaxInlineData
+	}
+	if known > 0 && try(known) >= 0 {
+		return known
+	}
+	most := try(0)
+	if most < 0 {
+		return 0
+	}
+	// Between what works and what does not.
+	for bad := max(inlineSearch, most) + 1; bad-most > 1; {
+		middle := (most + bad) / 2
+		if n := try(middle); n >= 0 {
+			most = max(middle, min(n, bad-1))
+		} else {
+			bad = middle
+		}
+	}
+	return most
+}
