@@ -155,6 +155,75 @@ func TestEndpointShutdown(t *testing.T) {
 	})
 }
 
+// TestEndpointShutdownBoth: if both sides shut down, a nil says that everything of that side is at the other, and at least one
+// gets it. Receives that have completed can be taken after the end.
+func TestEndpointShutdownBoth(t *testing.T) {
+	const messages = 40
+	devices(t, func(t *testing.T, dev *verbs.Device) {
+		for range 5 {
+			ctx := within(t)
+			cfg := cm.EndpointConfig{Messages: messages, MessageSize: 1}
+			a, b := endpoints(t, dev, cfg, cfg)
+			ends := []*cm.Endpoint{a, b}
+			var shut [2]error
+			var both sync.WaitGroup
+			for i, ep := range ends {
+				both.Go(func() {
+					for n := range byte(messages) {
+						if shut[i] = ep.Send(ctx, []byte{n}); shut[i] != nil {
+							return
+						}
+					}
+					shut[i] = ep.Shutdown(ctx)
+				})
+			}
+			both.Wait()
+			require.NoError(t, ctx.Err())
+			require.True(t, shut[0] == nil || shut[1] == nil, "%v, %v", shut[0], shut[1])
+			for i := range ends {
+				if shut[i] != nil {
+					continue
+				}
+				var p [1]byte
+				for n := range byte(messages) {
+					_, err := ends[1-i].Recv(ctx, p[:])
+					require.NoError(t, err)
+					require.Equal(t, n, p[0])
+				}
+			}
+		}
+	})
+}
+
+// TestEndpointStray: a completion of a request that was posted past the dispatcher is told to one call in progress, and Close passes
+// over it.
+func TestEndpointStray(t *testing.T) {
+	devices(t, func(t *testing.T, dev *verbs.Device) {
+		ctx := within(t)
+		cfg := cm.EndpointConfig{Messages: 2, Cap: verbs.QPCap{MaxRecvWR: 6, MaxSendWR: 4}}
+		a, b := endpoints(t, dev, cfg, cfg)
+		_, err := a.QP().PostSend([]verbs.SendWR{{ID: 77, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}})
+		require.NoError(t, err)
+		_, err = a.Recv(ctx, nil)
+		require.ErrorIs(t, err, verbs.ErrInvalid)
+		require.ErrorContains(t, err, "not posted through the dispatcher: wr_id 0x4d")
+		_, err = b.Recv(ctx, nil)
+		require.NoError(t, err)
+		require.NoError(t, b.Send(ctx, []byte("on")))
+		p := make([]byte, 2)
+		_, err = a.Recv(ctx, p)
+		require.NoError(t, err)
+		require.Equal(t, "on", string(p))
+
+		for _, ep := range []*cm.Endpoint{a, b} { // flushed behind those of the endpoint
+			_, err = ep.QP().PostRecv(make([]verbs.RecvWR, 3))
+			require.NoError(t, err)
+		}
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	})
+}
+
 // TestEndpointOfCaller: what the caller gives is used and stays open.
 func TestEndpointOfCaller(t *testing.T) {
 	ctx := within(t)

@@ -83,6 +83,37 @@ func TestWaitSolicited(t *testing.T) {
 	}
 }
 
+// TestWaitBesideSolicited: a Wait that begins while another goroutine is in WaitSolicited, or the other way round, is not left asleep
+// by messages that are not solicited.
+func TestWaitBesideSolicited(t *testing.T) {
+	for _, first := range []string{"WaitSolicited", "Wait"} {
+		t.Run(first+" first", func(t *testing.T) {
+			a, p := connectEnds(t, siw.Config{})
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			got := make(chan error, 2)
+			waits := map[string]func(context.Context, []verbs.WC) (int, error){"Wait": p.rcq.Wait, "WaitSolicited": p.rcq.WaitSolicited}
+			for _, name := range []string{first, map[string]string{"Wait": "WaitSolicited", "WaitSolicited": "Wait"}[first]} {
+				wait := waits[name]
+				go func() {
+					_, err := wait(ctx, make([]verbs.WC, 1))
+					got <- err
+				}()
+				asleep.Until(t, 1, "verbs.(*CQ)."+name+"(", "TestWaitBesideSolicited")
+			}
+			for i := range 2 {
+				flags := verbs.SendSignaled
+				if i == 1 && first == "Wait" { // the one in Wait has been woken
+					flags |= verbs.SendSolicited
+				}
+				_, err := a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: flags}})
+				require.NoError(t, err)
+				require.NoError(t, <-got)
+			}
+		})
+	}
+}
+
 // TestWaitSolicitedEnds: the context ends the wait, and so does Close of the CQ; a CQ of a shared channel cannot be waited for.
 func TestWaitSolicitedEnds(t *testing.T) {
 	c := open(t, newNIC(t, siw.Config{}))

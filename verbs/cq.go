@@ -43,6 +43,11 @@ type CQ struct {
 
 	waiting chan struct{} // holds a token while a goroutine sleeps in Wait
 	closed  chan struct{} // closed by Close
+
+	// Who sleeps in WaitSolicited must be woken for any completion while others wait in Wait. Each side writes its own of these
+	// and then looks at the other, so one of them arms the CQ.
+	picky  atomic.Bool  // the goroutine that sleeps does so in WaitSolicited
+	others atomic.Int32 // goroutines in Wait that stand by
 }
 
 // directPoller is a provider's CQ that can be polled without entering the node. Its lock makes Close wait: Destroy takes it when
@@ -212,7 +217,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 //
 // A completion of this program's own request wakes it only if the request fails. A device that cannot tell which receives are
 // solicited, as the kernel's siw, wakes it for all. If Wait or ReqNotify has armed the CQ for any completion before, the next one
-// wakes it, once. A Wait that begins while another goroutine sleeps in WaitSolicited sleeps until that one is woken.
+// wakes it, once. So while another goroutine is in Wait on the same CQ, any completion can wake either of them.
 func (cq *CQ) WaitSolicited(ctx context.Context, wcs []WC) (int, error) {
 	return cq.wait(ctx, "CQ.WaitSolicited", wcs, true)
 }
@@ -236,19 +241,47 @@ func (cq *CQ) wait(ctx context.Context, op string, wcs []WC, solicitedOnly bool)
 	// because an event disarms the CQ.
 	select {
 	case cq.waiting <- struct{}{}:
-		defer func() { <-cq.waiting }()
-	case <-ctx.Done():
-		return 0, opError(op, cq.ctx.dev.Name(), ctx.Err())
-	case <-cq.closed:
-		return 0, opError(op, cq.ctx.dev.Name(), ErrClosed)
+	default:
+		if n, err := cq.standBy(ctx, op, wcs, solicitedOnly); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	defer func() { <-cq.waiting }()
+	if solicitedOnly {
+		cq.picky.Store(true)
+		defer cq.picky.Store(false)
 	}
 	for {
-		if n, err := cq.sleep(ctx, wcs, solicitedOnly); n > 0 || err != nil {
+		if n, err := cq.sleep(ctx, wcs, solicitedOnly && cq.others.Load() == 0); n > 0 || err != nil {
 			return n, opError(op, cq.ctx.dev.Name(), err)
 		}
 		if n, err := cq.take(op, wcs); n > 0 || err != nil {
 			return n, err
 		}
+	}
+}
+
+// standBy waits until no other goroutine sleeps, and takes its place. Instead it may return completions, or an error.
+func (cq *CQ) standBy(ctx context.Context, op string, wcs []WC, solicitedOnly bool) (int, error) {
+	if !solicitedOnly {
+		cq.others.Add(1)
+		defer cq.others.Add(-1)
+		if cq.picky.Load() {
+			if err := cq.ReqNotify(false); err != nil {
+				return 0, err
+			}
+			if n, err := cq.take(op, wcs); n > 0 || err != nil { // what came before the CQ was armed
+				return n, err
+			}
+		}
+	}
+	select {
+	case cq.waiting <- struct{}{}:
+		return 0, nil
+	case <-ctx.Done():
+		return 0, opError(op, cq.ctx.dev.Name(), ctx.Err())
+	case <-cq.closed:
+		return 0, opError(op, cq.ctx.dev.Name(), ErrClosed)
 	}
 }
 

@@ -194,3 +194,41 @@ func TestWaitSolicitedKernel(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitBesideSolicitedKernel: a Wait that begins while another goroutine sleeps in WaitSolicited has the device tell of any
+// completion, and one that came before that is not left in the queue.
+func TestWaitBesideSolicitedKernel(t *testing.T) {
+	for name, r := range map[string]func(testing.TB) *rig{"Plain": func(t testing.TB) *rig { return newRig(t, "fake0") }, "Ledger": newRXERig} {
+		t.Run(name, func(t *testing.T) {
+			r := r(t)
+			r.up(r.qp)
+			_, err := r.qp.PostRecv(make([]verbs.RecvWR, 4))
+			require.NoError(t, err)
+			receive := func() { require.True(t, fakeverbs.Receive(r.qp.Num(), fakeverbs.WC{Opcode: 128})) }
+			got := make(chan error, 2)
+			start := func(wait func(context.Context, []verbs.WC) (int, error)) {
+				go func() {
+					_, err := wait(limited(t), make([]verbs.WC, 1))
+					got <- err
+				}()
+			}
+			start(r.cq.WaitSolicited)
+			asleep.Until(t, 1, "verbs.(*CQ).WaitSolicited", "eventfd")
+			start(r.cq.Wait)
+			asleep.Until(t, 1, "verbs.(*CQ).standBy")
+			require.Zero(t, fakeverbs.Args("ibv_req_notify_cq")[1])
+			for range 2 { // whoever gets the first
+				receive()
+				require.NoError(t, <-got)
+			}
+
+			start(r.cq.WaitSolicited)
+			asleep.Until(t, 1, "verbs.(*CQ).WaitSolicited", "eventfd")
+			receive()
+			start(r.cq.Wait)
+			require.NoError(t, <-got)
+			require.True(t, fakeverbs.Receive(r.qp.Num(), fakeverbs.WC{Opcode: 128, Solicited: true}))
+			require.NoError(t, <-got)
+		})
+	}
+}
