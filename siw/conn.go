@@ -72,6 +72,7 @@ type setup struct {
 	private  []byte // the peer's private data
 
 	opening  []byte      // the FPDU that we sent to open the connection
+	mayMiss  bool        // the peer may overlook it; see nudge.go
 	openedBy RTRMessages // RTRRead or RTRSend if this FPDU used up a message number
 }
 
@@ -97,6 +98,9 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	}
 	c.watchIdle()
 	c.limitHold()
+	if agreed.mayMiss {
+		c.nudgeLater()
+	}
 	return c, nil
 }
 
@@ -230,7 +234,7 @@ func (c *conn) end() {
 	if c.term != nil && whole {
 		tail = c.appendTerminate(tail)
 	}
-	for _, timer := range []*time.Timer{c.idle, c.tx.grace, c.tx.holdTimer, c.reason} {
+	for _, timer := range []*time.Timer{c.idle, c.tx.grace, c.tx.holdTimer, c.tx.nudgeTimer, c.reason} {
 		if timer != nil {
 			timer.Stop()
 		}

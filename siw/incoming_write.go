@@ -23,6 +23,9 @@ func (c *conn) recvWrite(h ddp.Tagged, payload []byte) (fault, bool) {
 		reg.exit()
 	}
 	r := &c.rx
+	if c.rtr && !r.writing && h.Last && len(payload) == 0 && h.STag == rtrSTag {
+		return fault{}, true // a nudge, to which an immediate behind it does not belong
+	}
 	if !r.writing {
 		r.writing, r.written = true, 0
 	}

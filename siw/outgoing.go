@@ -23,6 +23,8 @@ func (c *conn) build(b *batch) {
 			more = c.readResponse(b)
 		case c.tx.task == taskImm:
 			more = c.immediate(b)
+		case c.tx.task == taskNudge:
+			c.sendNudge(b)
 		default:
 			more = c.request(b)
 		}
@@ -45,6 +47,9 @@ func (c *conn) begin(b *batch) bool {
 		return false
 	case t.hold:
 		return false
+	case t.nudge:
+		t.nudge, t.task = false, taskNudge
+		return true
 	}
 	if t.responses.len() > 0 && (t.burst < responseBurst || t.last != nil) {
 		t.burst++

@@ -24,6 +24,7 @@ const (
 	taskRequest       // that of entry, from offset off
 	taskImm           // the Immediate Data of entry
 	taskResponse      // resp, from offset off
+	taskNudge         // see nudge.go
 )
 
 // sender is the send side of a connection. The send role (busy) is taken under q.mu. Its holder never waits: if the socket is
@@ -36,9 +37,11 @@ type sender struct {
 	hold    bool      // mu: the peer has to send first; see hold.go
 	idle    sync.Cond // on q.mu: busy has become false
 
-	holdTimer *time.Timer  // mu: ends hold after HoldTimeout; nil for a peer-to-peer connection
-	last      *termination // mu: the Terminate to send after the queued responses; it ends the connection
-	grace     *time.Timer  // mu: bounds the time for these responses
+	holdTimer  *time.Timer  // mu: ends hold after HoldTimeout; nil for a peer-to-peer connection
+	nudge      bool         // mu: a nudge is due
+	nudgeTimer *time.Timer  // mu: for the next nudge; nil if the peer needs none
+	last       *termination // mu: the Terminate to send after the queued responses; it ends the connection
+	grace      *time.Timer  // mu: bounds the time for these responses
 
 	stall   stall // mu: the batch, while it is blocked
 	severed bool  // mu: the batch was given up; the stream ends in the middle of an FPDU

@@ -121,6 +121,7 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 			agreed.terminate(nc, faultRTR)
 			return setup{}, protocolError("no first message in common (the peer takes %s)", rtrNames(theirs))
 		}
+		agreed.mayMiss = req.CRC || !rep.CRC
 		if _, err := nc.Write(agreed.opening); err != nil {
 			return setup{}, err
 		}
