@@ -77,12 +77,13 @@ func cqResizeKeeps(w *world) outcome {
 	return tested
 }
 
-// arrivedUnsignalled returns when everything that a has sent has arrived, without a completion at a.
+// arrivedUnsignalled returns when everything that a has sent has arrived and a knows it, without a completion of a's send queue.
 func (p *pair) arrivedUnsignalled() {
 	p.Helper()
 	p.b.recv(1)
 	p.a.post(verbs.SendWR{Opcode: verbs.WRSend})
 	p.b.ok(p.b.received(), verbs.WCRecv)
+	transfer(p.b, p.a, nil, nil) // behind b's acknowledgement
 }
 
 // cqResizeBelowContents: a queue never becomes smaller than its contents. It may be larger than asked for.

@@ -79,11 +79,14 @@ func (s *side) path(to *side) verbs.AHAttr {
 		SGIDIndex: uint8(s.gid().Index), HopLimit: 64}}
 }
 
-// noHand reports whether QPs of a type cannot be connected by hand: on iWARP there is no such type, or Modify refuses.
+// noHand reports whether QPs of a type cannot be connected by hand: on iWARP there is no such type, or Modify refuses. So it is on a
+// device that has the semantics of InfiniBand over iWARP, which has no GIDs.
 func (w *world) noHand(t verbs.QPType) bool {
 	w.Helper()
 	if !w.iwarp() {
-		return false
+		if _, err := w.a.ctx.QueryGID(1, 0); !errors.Is(err, verbs.ErrNotSupported) {
+			return false
+		}
 	}
 	cq := w.a.createCQ(verbs.CQConfig{})
 	qp, err := w.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Type: t})
@@ -95,7 +98,13 @@ func (w *world) noHand(t verbs.QPType) bool {
 	defer func() { require.NoError(w, qp.Close()) }()
 	s := &side{host: w.a, qp: qp}
 	bindINIT(s)
-	err = qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
+	rtr := step{verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState}
+	if !w.iwarp() {
+		rtr = step{verbs.QPAttr{State: verbs.QPStateRTR, AH: verbs.AHAttr{PortNum: 1}, PathMTU: verbs.MTU1024, MaxDestRdAtomic: 4, MinRNRTimer: 12},
+			verbs.QPAttrState | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer | verbs.QPAttrAV | verbs.QPAttrPathMTU |
+				verbs.QPAttrDestQPN | verbs.QPAttrRQPSN}
+	}
+	err = qp.Modify(rtr.attr, rtr.mask)
 	requireErr(w.T, err, verbs.ErrState)
 	require.ErrorContains(w, err, "connection manager")
 	w.note(Lack{"connection by hand", errnoName(err)})

@@ -26,10 +26,7 @@ const groupQPN = 0xffffff
 // noMulticast reports whether the device has no multicast, and requires that it then refuses it.
 func (w *world) noMulticast() bool {
 	w.Helper()
-	if !w.iwarp() {
-		return false
-	}
-	if w.kernelIWARP() {
+	if !w.iwarp() || w.kernelIWARP() {
 		return w.noHand(verbs.QPTypeUD) // without datagrams there are no groups
 	}
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
