@@ -18,22 +18,17 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/race"
-	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestWrap(t *testing.T) {
-	nic, err := siw.New(siw.Config{Name: "usiw7"})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, nic.Close()) }()
-	_, err = ibcompat.Wrap(nic.Device(), ibcompat.Config{})
+	_, err := ibcompat.Wrap(verbs.NewDevice(strange{}), ibcompat.Config{})
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 	var missing *ibcompat.TransportError
 	require.ErrorAs(t, err, &missing)
-	require.Equal(t, "usiw7", missing.Device)
-	require.Equal(t, verbs.TransportIWARP, missing.Transport)
-	require.ErrorContains(t, err, "usiw7")
-	require.ErrorContains(t, err, "engine")
+	require.Equal(t, "usnic0", missing.Device)
+	require.Equal(t, verbs.TransportUSNIC, missing.Transport)
+	require.ErrorContains(t, err, "usnic0")
 	for _, none := range []*verbs.Device{nil, cm.Auto} {
 		_, err = ibcompat.Wrap(none, ibcompat.Config{})
 		require.ErrorIs(t, err, verbs.ErrNoDevice)
@@ -43,6 +38,18 @@ func TestWrap(t *testing.T) {
 	require.Equal(t, "ib:roce0", dev.Name())
 	require.Equal(t, "ibcompat", dev.Info().Provider)
 	require.Equal(t, in.Info().Transport, dev.Info().Transport)
+
+	in, dev = newIWARP(t, 0, ibcompat.Config{})
+	require.Equal(t, "ib:"+in.Name(), dev.Name())
+	require.Equal(t, "ibcompat", dev.Info().Provider)
+	require.Equal(t, verbs.TransportIB, dev.Info().Transport)
+}
+
+// strange is a device of another transport.
+type strange struct{ verbs.ProviderDevice }
+
+func (strange) Info() verbs.DeviceInfo {
+	return verbs.DeviceInfo{Name: "usnic0", Transport: verbs.TransportUSNIC}
 }
 
 func TestSupport(t *testing.T) {

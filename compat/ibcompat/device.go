@@ -5,6 +5,7 @@ package ibcompat
 import (
 	"fmt"
 
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/engine"
 	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -12,8 +13,19 @@ import (
 // Prefix stands before the name of the inner device.
 const Prefix = "ib:"
 
-// Config says how a device is wrapped. It has no fields: on InfiniBand and RoCE there is nothing to choose.
-type Config struct{}
+// Config says how a device is wrapped.
+type Config struct {
+	// Relaxed has every request complete as with verbs.SendRelaxed. On InfiniBand and RoCE it changes nothing.
+	Relaxed bool
+}
+
+// PeerError is the error of a Connect or an Accept on an iWARP device whose peer is not such a device, or one of another version of
+// this package. Remote says that it is the peer who refuses.
+type PeerError = engine.PeerError
+
+// ProtocolError is the reason (verbs.QP.Err) for the end of a connection over iWARP whose peer has not kept to the protocol between two
+// devices of this package. Nothing of what was wrong has been done.
+type ProtocolError = engine.ProtocolError
 
 // TransportError says that devices of a transport cannot be wrapped, and what is missing. It Is verbs.ErrNotSupported.
 type TransportError struct {
@@ -33,8 +45,8 @@ func (e *TransportError) Is(target error) bool { return target == verbs.ErrNotSu
 
 // Wrap returns the device "ib:NAME" over the device NAME, which is not registered. It is closed with the inner device. The error
 // Is verbs.ErrNoDevice for a Device that no provider made, cm.Auto included; it is a *[TransportError] for devices that are
-// neither InfiniBand nor RoCE.
-func Wrap(dev *verbs.Device, _ Config) (*verbs.Device, error) {
+// neither of InfiniBand or RoCE nor of iWARP.
+func Wrap(dev *verbs.Device, cfg Config) (*verbs.Device, error) {
 	if dev.Name() == "" {
 		return nil, fmt.Errorf("ibcompat: %w: %v cannot be wrapped", verbs.ErrNoDevice, dev)
 	}
@@ -42,8 +54,7 @@ func Wrap(dev *verbs.Device, _ Config) (*verbs.Device, error) {
 	case verbs.TransportIB:
 		return verbs.NewDevice(&device{in: dev}), nil
 	case verbs.TransportIWARP:
-		return nil, &TransportError{Device: dev.Name(), Transport: t,
-			Missing: "engine that gives iWARP the messages and atomics of InfiniBand"}
+		return engine.New(dev, engine.Config{Name: Prefix + dev.Name(), Relaxed: cfg.Relaxed}), nil
 	default:
 		return nil, &TransportError{Device: dev.Name(), Transport: t, Missing: "way to give it the semantics of InfiniBand"}
 	}

@@ -8,8 +8,14 @@
 //	dev, err = ibcompat.Wrap(dev, ibcompat.Config{})
 //	id, err := cm.Resolve(ctx, address, cm.Config{Device: dev})
 //
-// docs/semantics.md says for each operation how it is done, and what cannot be hidden. Devices of InfiniBand and RoCE can be
+// docs/semantics.md says for each operation how it is done, and what cannot be hidden. Devices of InfiniBand, RoCE and iWARP can be
 // wrapped. For others Wrap returns a [TransportError].
+//
+// # iWARP
+//
+// A device of iWARP lacks Sends with immediates, waiting for receives, completions that mean arrival, and atomics unless it has RFC
+// 7306. Package internal/engine gives it all of it, by messages to the engine of the peer. So the peer must be such a device too; if
+// it is not, Connect and Accept fail with a [PeerError]. What follows here is about InfiniBand and RoCE.
 //
 // # InfiniBand and RoCE
 //

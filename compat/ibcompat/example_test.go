@@ -3,23 +3,30 @@
 package ibcompat_test
 
 import (
-	"errors"
 	"fmt"
 	"log"
 
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-// A device is wrapped, and the result is used in its place. The user-space RNIC is not of InfiniBand or RoCE, and is refused.
+// A device is wrapped, and the result is used in its place. The user-space RNIC has no Send with immediate; what is made of it has.
 func ExampleWrap() {
-	nic, err := siw.New(siw.Config{})
+	nic, err := siw.New(siw.Config{Name: "nic0"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer nic.Close()
 	dev, err := ibcompat.Wrap(nic.Device(), ibcompat.Config{})
-	var transport *ibcompat.TransportError
-	fmt.Println(dev == nil, errors.As(err, &transport))
-	// Output: true true
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, err := dev.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ctx.Close()
+	fmt.Println(dev.Name(), dev.Info().Transport, ctx.Supports(verbs.OpSendImm))
+	// Output: ib:nic0 InfiniBand true
 }

@@ -5,11 +5,13 @@ package ibcompat
 import (
 	"fmt"
 
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/engine"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Support says how requests of an operation are done that are posted to qp, and why. It is for QPs of any device.
+// Support says how requests of an operation are done that are posted to qp, and why. It is for QPs of any device. On iWARP that depends
+// on the peer; before there is a connection it is what the device can do with a peer that can do the same.
 func Support(qp *verbs.QP, op verbs.Op) (ext.Support, string) {
 	ctx := qp.Context()
 	name := ctx.Device().Name()
@@ -19,7 +21,11 @@ func Support(qp *verbs.QP, op verbs.Op) (ext.Support, string) {
 		return ext.None, fmt.Sprintf("a QP of type %v cannot have %v", qp.Type(), op)
 	case s == ext.None:
 		return s, fmt.Sprintf("%s does not have %v", name, op)
-	case s == ext.Native:
+	}
+	if s, why, ok := engine.Support(qp, op); ok {
+		return s, why
+	}
+	if s == ext.Native {
 		return s, fmt.Sprintf("%s has %v", name, op)
 	}
 	own, ok := verbs.Ability[*vcontext](ctx.Provider())

@@ -42,7 +42,9 @@ var floorOf = map[string]int{
 	"rsocket":    8,
 	"compat/dat": 8,
 
-	"compat/ibcompat": 7,
+	"compat/ibcompat":                 7,
+	"compat/ibcompat/internal/wire":   0,
+	"compat/ibcompat/internal/engine": 5,
 
 	"goverbstest": 7, // for tests of programs; it uses suites
 

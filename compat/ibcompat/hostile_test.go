@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ibcompat_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// raw is a peer over the device below, which says what a test wants it to say.
+type raw struct {
+	*end
+	mem   *verbs.MR
+	got   [][]byte // messages that have arrived
+	taken uint64   // how many, without the hello
+}
+
+const (
+	rawSlots = 64
+	rawLen   = 8192
+)
+
+// rawHello is a correct one.
+var rawHello = wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: rawLen, Slots: rawSlots, Threshold: 4096, Window: 16}
+
+// newRaw connects such a peer to a wrapped device, whose end is b. It has said nothing yet.
+func newRaw(t testing.TB, without verbs.OpSet, cfg ibcompat.Config, receives int) (r *raw, b *end) {
+	t.Helper()
+	ctx := soon(t)
+	in, _ := newIWARP(t, without, ibcompat.Config{})
+	_, dev := newIWARP(t, without, cfg)
+	passive := open(t, dev)
+	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Context: passive})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	r, b = &raw{end: newEnd(t, open(t, in), verbs.QPConfig{})}, newEnd(t, passive, verbs.QPConfig{})
+	r.mem, err = r.pd.AllocMR((rawSlots+1)*rawLen, allRights)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.mem.Close()) })
+	r.id, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: r.ctx})
+	require.NoError(t, err)
+	require.NoError(t, r.id.BindQP(r.qp))
+	for i := range rawSlots {
+		sge, err := r.mem.SGE(i*rawLen, rawLen)
+		require.NoError(t, err)
+		_, err = r.qp.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGL: []verbs.SGE{sge}}})
+		require.NoError(t, err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- r.id.Connect(ctx, r.qp, cm.ConnParam{PrivateData: (&wire.Greeting{Private: []byte("raw")}).Append(nil)})
+	}()
+	req, err := ln.Accept(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "raw", string(req.PrivateData()[:3]))
+	require.NoError(t, req.BindQP(b.qp))
+	for i := range receives {
+		b.recv(uint64(i)) // 64 bytes each
+	}
+	b.id, err = req.Accept(ctx, b.qp, cm.ConnParam{})
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	t.Cleanup(func() { require.NoError(t, r.id.Close()); require.NoError(t, b.id.Close()) })
+	return r, b
+}
+
+// say sends a message.
+func (r *raw) say(msg []byte) {
+	r.Helper()
+	copy(r.mem.Bytes()[rawSlots*rawLen:], msg)
+	sge, err := r.mem.SGE(rawSlots*rawLen, len(msg))
+	require.NoError(r, err)
+	r.post(verbs.Send(sge))
+	r.until(func(wc verbs.WC) bool { return !wc.IsRecv() })
+}
+
+// until takes completions until one is as wanted.
+func (r *raw) until(f func(wc verbs.WC) bool) {
+	r.Helper()
+	for {
+		wc := r.wait()
+		require.NoError(r, wc.Err())
+		if wc.IsRecv() {
+			r.got = append(r.got, bytes.Clone(r.mem.Bytes()[int(wc.ID)*rawLen:][:wc.ByteLen]))
+		}
+		if f(wc) {
+			return
+		}
+	}
+}
+
+// hears returns the next message of a kind, after the hello.
+func (r *raw) hears(kind wire.Kind) (wire.Header, []byte) {
+	r.Helper()
+	for {
+		for len(r.got) > 0 {
+			msg := r.got[0]
+			r.got = r.got[1:]
+			h, rest, err := wire.ParseHeader(msg)
+			if err != nil {
+				_, err := wire.ParseHello(msg)
+				require.NoError(r, err)
+				continue
+			}
+			r.taken++
+			if h.Kind == kind {
+				return h, rest
+			}
+		}
+		r.until(func(wc verbs.WC) bool { return wc.IsRecv() })
+	}
+}
+
+// greets exchanges hellos and takes the first Credit.
+func (r *raw) greets() wire.Header {
+	r.Helper()
+	r.say(rawHello.Append(nil))
+	h, _ := r.hears(wire.Credit)
+	return h
+}
+
+func message(h wire.Header, payload ...byte) []byte { return append(h.Append(nil), payload...) }
+
+// TestHostile: a peer that does not keep to the protocol ends that connection with a typed error, and touches nothing.
+func TestHostile(t *testing.T) {
+	adverts := func(first uint64, n int) []byte {
+		b := message(wire.Header{Kind: wire.Ack, Adverts: uint8(n), First: first})
+		for range n {
+			b = (&wire.Advert{Total: 8}).Append(b)
+		}
+		return b
+	}
+	data := func(n int) []byte { return message(wire.Header{Kind: wire.Data, Value: uint64(n)}, make([]byte, n)...) }
+	for _, c := range []struct {
+		name string
+		why  string
+		says [][]byte // the last is wrong
+	}{
+		{"CutHeader", "header: bad length", [][]byte{make([]byte, 31)}},
+		{"UnknownKind", "header: bad kind", [][]byte{message(wire.Header{Kind: 77})}},
+		{"TakenTooMany", "messages taken", [][]byte{message(wire.Header{Kind: wire.Ack, Taken: 9})}},
+		{"TakenGoesBack", "messages taken", [][]byte{message(wire.Header{Kind: wire.Ack, Taken: 1}), message(wire.Header{Kind: wire.Ack})}},
+		{"AdvertNumber", "advert 1 where 0 is next", [][]byte{adverts(1, 1)}},
+		{"AdvertTwice", "advert 0 where 1 is next", [][]byte{adverts(0, 1), adverts(0, 1)}},
+		{"AdvertsTooMany", "for 64 slots", [][]byte{adverts(0, 64), adverts(64, 1)}},
+		{"AdvertWraps", "advert: bad address", [][]byte{(&wire.Advert{Total: 9, Segments: []wire.Segment{{Addr: ^uint64(0), Length: 9}}}).Append(
+			message(wire.Header{Kind: wire.Ack, Adverts: 1}))}},
+		{"NoReceive", "without a receive", [][]byte{data(1), data(1), data(1)}},
+		{"TooLong", "for a receive of 64", [][]byte{data(65)}},
+		{"TooLongInParts", "for a receive of 64", [][]byte{message(wire.Header{Kind: wire.Part, Value: 60}, make([]byte, 60)...), data(5)}},
+		{"WrongLength", "said to be of", [][]byte{message(wire.Header{Kind: wire.Data, Value: 5}, 1, 2, 3)}},
+		{"NotWritable", "written into a receive", [][]byte{message(wire.Header{Kind: wire.Placed, Value: 5})}},
+		{"ImmediateBehindPart", "in the middle", [][]byte{message(wire.Header{Kind: wire.Part, Value: 1}, 1),
+			message(wire.Header{Kind: wire.WriteImm, Flags: wire.FlagImm})}},
+		{"AnswerToNothing", "answer to nothing", [][]byte{message(wire.Header{Kind: wire.Answer, Value: 5})}},
+		{"RefusesNothing", "a refusal", [][]byte{message(wire.Header{Kind: wire.Refused, Status: uint8(verbs.WCRemOpErr), Taken: 1})}},
+		{"CutAtomic", "atomic: bad length", [][]byte{message(wire.Header{Kind: wire.Atomic}, make([]byte, wire.AtomicLen-1)...)}},
+		{"BehindAck", "behind a message", [][]byte{message(wire.Header{Kind: wire.Ack}, 1)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 2)
+			for i := range b.mr.Bytes() {
+				b.mr.Bytes()[i] = 0xee
+			}
+			was := bytes.Clone(b.mr.Bytes())
+			r.greets()
+			for _, msg := range c.says {
+				r.say(msg)
+			}
+			<-b.id.Done()
+			for i := range b.mr.Bytes()[2048:][:64] { // what good messages before it have brought
+				b.mr.Bytes()[2048+i] = 0xee
+			}
+			require.Equal(t, was, b.mr.Bytes())
+			var violated *ibcompat.ProtocolError
+			require.ErrorAs(t, b.qp.Err(), &violated)
+			require.ErrorContains(t, violated, c.why)
+			require.ErrorAs(t, b.id.Err(), &violated)
+		})
+	}
+}
+
+// TestHostileHello: the hello is checked too, and Immediate Data of a peer that says it has none.
+func TestHostileHello(t *testing.T) {
+	bad := rawHello
+	bad.SlotLen = 1
+	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 2)
+	r.say(bad.Append(nil))
+	<-b.id.Done()
+	var violated *ibcompat.ProtocolError
+	require.ErrorAs(t, b.qp.Err(), &violated)
+	require.ErrorContains(t, violated, "hello: bad slot length 0x1")
+	b.ends(verbs.WCWRFlushErr, 0, 1)
+
+	r, b = newRaw(t, 0, ibcompat.Config{}, 2)
+	r.greets()
+	r.post(verbs.WriteImm(verbs.Remote{Addr: b.mr.Addr(), RKey: b.mr.RKey()}, 7))
+	<-b.id.Done()
+	require.ErrorAs(t, b.qp.Err(), &violated)
+	require.ErrorContains(t, violated, "immediate data")
+	b.ends(verbs.WCWRFlushErr, 0, 1)
+}
+
+// TestHostileAtomic: an atomic on memory without the right, outside of it, or misaligned is refused with its status and not executed;
+// a good one is executed.
+func TestHostileAtomic(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		off  uint64
+		want verbs.WCStatus
+	}{{"Good", 0, verbs.WCSuccess}, {"NoRight", 0, verbs.WCRemAccessErr}, {"Outside", 4096, verbs.WCRemAccessErr},
+		{"OnTheEdge", 4089, verbs.WCRemAccessErr}, {"Misaligned", 4, verbs.WCRemInvReqErr}} {
+		t.Run(c.name, func(t *testing.T) {
+			r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 2)
+			r.greets()
+			target := b.mr
+			if c.name == "NoRight" {
+				var err error
+				target, err = b.pd.AllocMR(4096, allRights&^verbs.AccessRemoteAtomic)
+				require.NoError(t, err)
+				defer target.Close()
+			}
+			a := wire.AtomicRequest{RKey: target.RKey(), Addr: target.Addr() + c.off, Operand: 5}
+			r.say(a.Append(message(wire.Header{Kind: wire.Atomic})))
+			h, _ := r.hears(wire.Answer)
+			require.Equal(t, c.want.String(), verbs.WCStatus(h.Status).String())
+			want := make([]byte, 4096)
+			if c.want == verbs.WCSuccess {
+				binary.NativeEndian.PutUint64(want, 5)
+			}
+			require.Equal(t, want, target.Bytes())
+			if c.want != verbs.WCSuccess {
+				<-b.id.Done()
+				require.ErrorIs(t, b.qp.Err(), c.want)
+				b.ends(verbs.WCWRFlushErr, 0, 1)
+			}
+		})
+	}
+}
+
+// TestHostileAdvert: a receive that the peer does not have ends the connection, when the peer's device refuses what is written there.
+func TestHostileAdvert(t *testing.T) {
+	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+	r.greets()
+	r.say((&wire.Advert{Total: 4096 * 2, Segments: []wire.Segment{{Addr: 1 << 40, RKey: 77, Length: 4096 * 2}}}).Append(
+		message(wire.Header{Kind: wire.Ack, Adverts: 1})))
+	long, err := b.pd.AllocMR(8192, 0)
+	require.NoError(t, err)
+	defer long.Close()
+	sge, err := long.SGE(0, 8192)
+	require.NoError(t, err)
+	b.post(verbs.Send(sge))
+	b.ends(verbs.WCWRFlushErr, 0)
+	<-b.id.Done()
+	require.Error(t, b.qp.Err())
+}
+
+// TestConfirmed: a Send and a Write complete when the peer is known to have them, and with SendRelaxed or Config.Relaxed before that.
+func TestConfirmed(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cfg   ibcompat.Config
+		flags verbs.SendFlags
+		waits bool
+	}{{"confirmed", ibcompat.Config{}, 0, true}, {"SendRelaxed", ibcompat.Config{}, verbs.SendRelaxed, false},
+		{"Config.Relaxed", ibcompat.Config{Relaxed: true}, 0, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			r, b := newRaw(t, ext.Operations, c.cfg, 0)
+			r.greets()
+			r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Ack, Adverts: 1, Taken: 1})))
+			send, write := verbs.Send(b.sgl(0, 8)...), verbs.Write(verbs.Remote{Addr: r.mem.Addr(), RKey: r.mem.RKey()}, b.sgl(0, 8)...)
+			send.ID, write.ID = 1, 2
+			send.Flags |= c.flags
+			write.Flags |= c.flags
+			b.post(send, write)
+			r.hears(wire.Data)
+			if c.waits {
+				for id := uint64(1); id <= 2; id++ {
+					time.Sleep(20 * time.Millisecond)
+					var wcs [1]verbs.WC
+					n, err := b.cq.Poll(wcs[:])
+					require.NoError(t, err)
+					require.Zero(t, n, "%v", wcs)
+					if id == 2 {
+						r.hears(wire.Credit) // it asks for the Write, once the Send has been answered
+					}
+					r.say(message(wire.Header{Kind: wire.Ack, Taken: r.taken}))
+					b.ends(verbs.WCSuccess, id)
+				}
+				return
+			}
+			b.ends(verbs.WCSuccess, 1, 2)
+		})
+	}
+}
+
+// TestNoEngine: a connection with a peer that is a plain device, or speaks another version, is refused on both sides.
+func TestNoEngine(t *testing.T) {
+	in, _ := newIWARP(t, ext.Operations, ibcompat.Config{})
+	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
+	plain, wrapped := open(t, in), open(t, dev)
+	attempt := func(active, passive *verbs.Context, private, answer []byte) (connect, accept error) {
+		ctx := soon(t)
+		ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Context: passive})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, ln.Close()) }()
+		a, b := newEnd(t, active, verbs.QPConfig{}), newEnd(t, passive, verbs.QPConfig{})
+		id, err := cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: active})
+		require.NoError(t, err)
+		done := make(chan error, 1)
+		go func() { done <- id.Connect(ctx, a.qp, cm.ConnParam{PrivateData: private}) }()
+		req, err := ln.Accept(ctx)
+		require.NoError(t, err)
+		if passive == plain && answer == nil {
+			require.NoError(t, req.Reject([]byte("no")))
+		} else {
+			var peer *cm.ID
+			if peer, accept = req.Accept(ctx, b.qp, cm.ConnParam{PrivateData: answer}); accept == nil {
+				defer func() { require.NoError(t, peer.Close()) }()
+			}
+		}
+		connect = <-done
+		require.NoError(t, id.Close())
+		return connect, accept
+	}
+	other := (&wire.Greeting{}).Append(nil)
+	other[2] = 9
+	var peer *ibcompat.PeerError
+	for _, private := range [][]byte{nil, []byte("a program"), other} {
+		connect, accept := attempt(plain, wrapped, private, nil)
+		require.ErrorIs(t, connect, cm.ErrRejected)
+		require.ErrorAs(t, accept, &peer, "%q", private)
+		require.False(t, peer.Remote)
+	}
+	require.ErrorContains(t, peer, "version 9")
+
+	connect, _ := attempt(wrapped, plain, nil, []byte{})
+	require.ErrorAs(t, connect, &peer)
+	require.False(t, peer.Remote)
+	require.ErrorIs(t, connect, wire.ErrNoGreeting)
+	connect, _ = attempt(wrapped, plain, nil, nil)
+	require.ErrorAs(t, connect, &peer)
+	require.ErrorIs(t, connect, cm.ErrRejected)
+
+	// The engine of the peer says that it is the engine which refuses; a program that refuses is a program.
+	_, newer := newIWARP(t, ext.Operations, ibcompat.Config{})
+	ctx := open(t, newer)
+	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Context: ctx})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	for _, long := range []bool{true, false} {
+		id, err := cm.Resolve(soon(t), ln.Addr().String(), cm.Config{Context: wrapped})
+		require.NoError(t, err)
+		done := make(chan error, 1)
+		go func() { done <- id.Connect(soon(t), newEnd(t, wrapped, verbs.QPConfig{}).qp, cm.ConnParam{}) }()
+		req, err := ln.Accept(soon(t))
+		require.NoError(t, err)
+		if err = req.Reject(make([]byte, map[bool]int{true: 49, false: 48}[long])); long {
+			require.ErrorIs(t, err, verbs.ErrLimit)
+		} else {
+			require.NoError(t, err)
+		}
+		err = <-done
+		require.ErrorIs(t, err, cm.ErrRejected)
+		require.Equal(t, long, errors.As(err, &peer))
+		require.NoError(t, id.Close())
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/internal/regmem"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// execute executes an atomic of the peer on memory of this side, and returns the answer. It is atomic against everything else that
+// uses the word: other connections, the user-space RNIC, and the processor.
+func (q *qp) execute(body []byte) wire.Header {
+	a, _ := wire.ParseAtomic(body) // it has been checked
+	h := wire.Header{Kind: wire.Answer}
+	if q.access&verbs.AccessRemoteAtomic == 0 {
+		h.Status = uint8(verbs.WCRemInvReqErr)
+		return h
+	}
+	mem, m, err := q.dom.find(a.RKey, a.Addr, 8, verbs.AccessRemoteAtomic)
+	switch {
+	case err != nil:
+		h.Status = uint8(verbs.WCRemAccessErr)
+		return h
+	case a.Addr%8 != 0 || !regmem.Aligned(mem):
+		h.Status = uint8(verbs.WCRemInvReqErr)
+	case a.CmpSwap:
+		h.Value = regmem.CmpSwap(mem, a.Compare, a.CompareMask, a.Operand, a.Mask)
+	default:
+		h.Value = regmem.FetchAdd(mem, a.Operand, a.Mask)
+	}
+	m.mu.RUnlock()
+	return h
+}

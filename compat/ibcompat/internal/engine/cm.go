@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// flagEngine in the greeting of a refusal: not the program has refused, but its device.
+const flagEngine = 1
+
+func checkPrivate(data []byte) error {
+	if len(data) > wire.MaxPrivate {
+		return &verbs.LimitError{Name: "private data", Limit: wire.MaxPrivate, Value: uint64(len(data))}
+	}
+	return nil
+}
+
+// delivered is what the program gets of private data that have arrived.
+func delivered(data []byte) []byte {
+	b := make([]byte, wire.MaxPrivate)
+	copy(b, data)
+	return b
+}
+
+func greeting(private []byte) []byte { return (&wire.Greeting{Private: private}).Append(nil) }
+
+// below is the same for the inner context.
+func below(cfg cm.Config) (cm.Config, error) {
+	own, err := verbs.Own[*vcontext](cfg.Context.Provider())
+	if err != nil {
+		return cm.Config{}, err
+	}
+	cfg.Device, cfg.Context = nil, own.in
+	return cfg, nil
+}
+
+func own(handle *verbs.QP) (*qp, error) { return verbs.Own[*qp](handle.Provider()) }
+
+// Resolve implements cm.Provider.
+func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm.Route, error) {
+	if cfg.PortSpace == cm.PortSpaceUDP {
+		return nil, verbs.ErrNotSupported
+	}
+	cfg, err := below(cfg)
+	if err != nil {
+		return nil, err
+	}
+	id, err := cm.Resolve(ctx, address, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &route{id}, nil
+}
+
+// route is a way to a peer (cm.Route).
+type route struct{ id *cm.ID }
+
+func (r *route) RemoteAddr() net.Addr { return r.id.RemoteAddr() }
+func (r *route) PortNum() int         { return r.id.PortNum() }
+func (r *route) Close() error         { return r.id.Close() }
+
+func (r *route) Bind(handle *verbs.QP) error {
+	q, err := own(handle)
+	if err != nil {
+		return err
+	}
+	return q.bind(r.id.BindQP)
+}
+
+func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
+	q, err := own(handle)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPrivate(param.PrivateData); err != nil {
+		return nil, err
+	}
+	in, err := q.prepare(param)
+	if err != nil {
+		return nil, err
+	}
+	param.PrivateData = greeting(param.PrivateData)
+	if err := r.id.Connect(ctx, in, param); err != nil {
+		return nil, refused(err)
+	}
+	g, err := wire.ParseGreeting(r.id.PrivateData())
+	if err != nil {
+		_ = r.id.Disconnect() // the peer has accepted something else
+		return nil, &PeerError{Reason: err}
+	}
+	return newConn(q, r.id, g.Private, true), nil
+}
+
+// refused is the error of a Connect that the peer has refused: its program, or its engine, or something that is no engine.
+func refused(err error) error {
+	var rejected *cm.RejectedError
+	if !errors.As(err, &rejected) {
+		return err
+	}
+	cut := *rejected
+	g, bad := wire.ParseGreeting(cut.PrivateData)
+	switch {
+	case bad == nil && g.Flags&flagEngine != 0:
+		cut.PrivateData = delivered(nil)
+		return &PeerError{Reason: &cut, Remote: true}
+	case bad == nil:
+		cut.PrivateData = delivered(g.Private)
+		return &cut
+	case len(cut.PrivateData) == 0:
+		cut.PrivateData = delivered(nil) // nobody has seen the request
+		return &cut
+	}
+	cut.PrivateData = delivered(cut.PrivateData)
+	return &PeerError{Reason: errors.Join(bad, &cut)}
+}
+
+// prepare notes what the program wants of a connection, and returns the inner QP.
+func (q *qp) prepare(param cm.ConnParam) (*verbs.QP, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if param.MinRNRTimer > 31 {
+		return nil, &verbs.LimitError{Name: "MinRNRTimer", Limit: 31, Value: uint64(param.MinRNRTimer)}
+	}
+	if param.RNRRetryCount > 7 {
+		return nil, &verbs.LimitError{Name: "RNRRetryCount", Limit: 7, Value: uint64(param.RNRRetryCount)}
+	}
+	if param.RNRRetryCount < cm.None {
+		return nil, invalid("RNRRetryCount %d", param.RNRRetryCount)
+	}
+	if q.state != verbs.QPStateInit {
+		return nil, &verbs.StateError{State: q.state, Why: "a connection needs a QP in INIT"}
+	}
+	q.param = param
+	q.param.PrivateData = nil
+	return q.in, nil
+}
+
+// conn is a connection (cm.ProviderConn).
+type conn struct {
+	q       *qp
+	id      *cm.ID
+	private []byte
+	done    chan struct{}
+}
+
+func newConn(q *qp, id *cm.ID, private []byte, active bool) *conn {
+	c := &conn{q: q, id: id, private: delivered(private), done: make(chan struct{})}
+	q.established(id, active)
+	go func() {
+		<-id.Done()
+		q.pump.work() // what has arrived before
+		q.mu.Lock()
+		if q.id == id { // otherwise the QP has been reset
+			q.broken(id.Err())
+			q.advance()
+		}
+		flushed := q.flushed
+		q.mu.Unlock()
+		if flushed != nil {
+			<-flushed
+		}
+		close(c.done)
+	}()
+	return c
+}
+
+func (c *conn) LocalAddr() net.Addr        { return c.id.LocalAddr() }
+func (c *conn) RemoteAddr() net.Addr       { return c.id.RemoteAddr() }
+func (c *conn) PrivateData() []byte        { return c.private }
+func (c *conn) Depths() (ord, ird int)     { return c.id.Depths() }
+func (c *conn) PeerDepths() (ord, ird int) { return c.id.PeerDepths() }
+func (c *conn) Done() <-chan struct{}      { return c.done }
+
+// Err returns the reason of the QP's end, as long as it has not been reset.
+func (c *conn) Err() error {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if c.q.id == c.id {
+		return c.q.cause
+	}
+	return c.id.Err()
+}
+
+// leave ends the connection and returns a channel that is closed when the requests have been flushed.
+func (c *conn) leave(hurry bool) <-chan struct{} {
+	q := c.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.id != c.id {
+		return c.done
+	}
+	q.fail(verbs.EndDisconnect)
+	if hurry {
+		q.rush()
+	}
+	return q.flushed
+}
+
+// Disconnect ends the connection, and returns when the completions are in the CQs.
+func (c *conn) Disconnect() error {
+	<-c.leave(false)
+	return nil
+}
+
+// CloseContext also waits for the end of the inner connection.
+func (c *conn) CloseContext(ctx context.Context) error {
+	if ctx.Err() == nil {
+		select {
+		case <-c.leave(false):
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		c.leave(true)
+	}
+	err := c.id.CloseContext(ctx)
+	<-c.done
+	return err
+}
+
+// Listen implements cm.Provider.
+func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.ProviderListener, error) {
+	if cfg.PortSpace == cm.PortSpaceUDP {
+		return nil, verbs.ErrNotSupported
+	}
+	cfg, err := below(cfg)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := cm.Listen(ctx, address, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{ln}, nil
+}
+
+// listener is cm.ProviderListener.
+type listener struct{ ln *cm.Listener }
+
+func (l *listener) Addr() net.Addr { return l.ln.Addr() }
+func (l *listener) Close() error   { return l.ln.Close() }
+
+// Accept returns requests of other peers too: the program learns of them by the error of its Accept.
+func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
+	r, err := l.ln.Accept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, err := wire.ParseGreeting(r.PrivateData())
+	return &asking{r, delivered(g.Private), err}, nil
+}
+
+// asking is cm.ProviderRequest.
+type asking struct {
+	r       *cm.Request
+	private []byte
+	bad     error // the peer is not an engine
+}
+
+func (r *asking) LocalAddr() net.Addr    { return r.r.LocalAddr() }
+func (r *asking) RemoteAddr() net.Addr   { return r.r.RemoteAddr() }
+func (r *asking) PrivateData() []byte    { return r.private }
+func (r *asking) Depths() (ord, ird int) { return r.r.Depths() }
+func (r *asking) PortNum() int           { return r.r.PortNum() }
+
+func (r *asking) Bind(handle *verbs.QP) error {
+	q, err := own(handle)
+	if err != nil {
+		return err
+	}
+	return q.bind(r.r.BindQP)
+}
+
+func (r *asking) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
+	q, err := own(handle)
+	if err != nil {
+		return nil, err
+	}
+	if r.bad != nil {
+		return nil, r.end(&PeerError{Reason: r.bad})
+	}
+	if err := checkPrivate(param.PrivateData); err != nil {
+		return nil, r.end(err)
+	}
+	in, err := q.prepare(param)
+	if err != nil {
+		return nil, r.end(err)
+	}
+	param.PrivateData = greeting(param.PrivateData)
+	id, err := r.r.Accept(ctx, in, param)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(q, id, r.private, false), nil
+}
+
+func (r *asking) Reject(data []byte) error {
+	if err := checkPrivate(data); err != nil {
+		return r.end(err)
+	}
+	return r.r.Reject(greeting(data))
+}
+
+// end refuses the request, which gets no other answer, and returns the reason.
+func (r *asking) end(reason error) error {
+	_ = r.r.Reject((&wire.Greeting{Flags: flagEngine}).Append(nil)) // the peer may have given up
+	return reason
+}

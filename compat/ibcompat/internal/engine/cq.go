@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// armed says which completions make a CQ send an event.
+type armed uint8
+
+const (
+	disarmed armed = iota
+	armedSolicited
+	armedAny
+)
+
+// cq is a completion queue (verbs.ProviderCQDriver). It has the completions of the program's requests, all of which the engine makes.
+// The inner completions are taken by a pump.
+type cq struct {
+	ctx   *vcontext
+	owner *verbs.CQ
+	ch    *channel
+	pump  *pump // of the QPs whose receives complete here
+
+	pumps atomic.Pointer[[]*pump] // of all QPs that complete here; changes under mu
+
+	mu       sync.Mutex // a leaf but for the channel's; guards what follows
+	size     int
+	ring     ring[verbs.WC]
+	arm      armed
+	overflow bool
+	gone     bool
+	qps      map[*qp]struct{}
+	asleep   bool // a goroutine sleeps in the pump for this CQ; wake ends that
+	wake     context.CancelFunc
+
+	nap struct { // the context of sleeps, used again while the program's is the same; guarded by the sleeper's turn
+		of, ctx context.Context
+		cancel  context.CancelFunc
+	}
+}
+
+func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+	ch, err := verbs.Own[*channel](pch)
+	if err != nil {
+		return nil, err
+	}
+	q := &cq{ctx: c, owner: owner, ch: ch, size: cqe, qps: map[*qp]struct{}{}}
+	if q.pump, err = newPump(c.in, cqe, vector); err != nil {
+		return nil, err
+	}
+	q.pumps.Store(new([]*pump))
+	return q, nil
+}
+
+// attach adds a QP.
+func (c *cq) attach(q *qp) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.qps[q] = struct{}{}
+	c.publish()
+}
+
+func (c *cq) detach(q *qp) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.qps, q)
+	c.publish()
+}
+
+// publish updates pumps. The caller holds mu.
+func (c *cq) publish() {
+	var pumps []*pump
+	for q := range c.qps {
+		if !slices.Contains(pumps, q.pump) {
+			pumps = append(pumps, q.pump)
+		}
+	}
+	c.pumps.Store(&pumps)
+}
+
+func (c *cq) CQE() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.size
+}
+
+// Resize implements verbs.ProviderCQResizer.
+func (c *cq) Resize(cqe int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.ring.len(); cqe < n {
+		return invalid("CQE %d: %d completions are in the queue", cqe, n)
+	}
+	c.size = cqe
+	return nil
+}
+
+func (c *cq) Poll(wcs []verbs.WC) (int, error) {
+	c.mu.Lock()
+	n := 0
+	for ; n < len(wcs) && c.ring.len() > 0; n++ {
+		wcs[n] = c.ring.pop()
+	}
+	lost := c.overflow
+	c.mu.Unlock()
+	if n == 0 && lost {
+		return 0, verbs.ErrCQOverflow
+	}
+	return n, nil
+}
+
+// Drive implements verbs.ProviderCQDriver.
+func (c *cq) Drive() {
+	for _, p := range *c.pumps.Load() {
+		p.visit()
+	}
+}
+
+// Spin implements verbs.ProviderCQDriver.
+func (c *cq) Spin() time.Duration { return c.pump.spin }
+
+func (c *cq) ReqNotify(solicitedOnly bool) error {
+	c.mu.Lock()
+	c.armFor(solicitedOnly)
+	c.mu.Unlock()
+	for _, p := range *c.pumps.Load() {
+		signal(p.back) // the program is about to wait for an event
+	}
+	return nil
+}
+
+// armFor arms. A request for any completion stays in force after a later one for solicited ones (ibv_req_notify_cq). The caller
+// holds mu.
+func (c *cq) armFor(solicitedOnly bool) {
+	want := armedAny
+	if solicitedOnly {
+		want = armedSolicited
+	}
+	c.arm = max(c.arm, want)
+}
+
+// Sleep implements verbs.ProviderCQDriver. No other CQ uses the channel. If all QPs of the CQ have one pump, the goroutine waits
+// for the network in it; otherwise the pumps' own goroutines do.
+func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
+	c.mu.Lock()
+	c.armFor(solicitedOnly)
+	some := c.ring.len() > 0 || c.overflow
+	c.mu.Unlock()
+	if some {
+		return nil
+	}
+	var p *pump
+	var seat chan struct{}
+	if pumps := *c.pumps.Load(); len(pumps) == 1 {
+		p = pumps[0]
+		seat = p.seat
+		p.call()
+		defer p.leave()
+	}
+	for {
+		if c.ch.take() != nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.ch.closed:
+			return verbs.ErrClosed
+		case <-c.ch.ready:
+		case seat <- struct{}{}:
+			err := c.sleepIn(ctx, p)
+			<-seat
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sleepIn waits until there is something for the pump. The caller has the pump's seat.
+func (c *cq) sleepIn(ctx context.Context, p *pump) error {
+	if err := p.arm(); err != nil {
+		return err
+	}
+	if c.nap.of != ctx || c.nap.ctx.Err() != nil {
+		if c.nap.cancel != nil {
+			c.nap.cancel()
+		}
+		c.nap.of = ctx
+		c.nap.ctx, c.nap.cancel = context.WithCancel(ctx)
+	}
+	c.mu.Lock()
+	if c.arm == disarmed || c.overflow || c.gone {
+		c.mu.Unlock()
+		return nil
+	}
+	c.asleep, c.wake = true, c.nap.cancel
+	c.mu.Unlock()
+	p.sleep(c.nap.ctx)
+	c.mu.Lock()
+	c.asleep = false
+	c.mu.Unlock()
+	p.work()
+	return nil
+}
+
+// push adds a completion. solicited says that the peer asked for a completion event. The caller may hold a qp's mu.
+func (c *cq) push(wc *verbs.WC, solicited bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ring.len() == c.size || c.overflow {
+		if !c.overflow {
+			c.overflow = true
+			go c.overflowed()
+		}
+		return
+	}
+	c.ring.push(*wc)
+	if c.arm == armedAny || c.arm == armedSolicited && (solicited || wc.Status != verbs.WCSuccess) {
+		c.arm = disarmed
+		c.notify()
+	}
+}
+
+// notify sends an event. The caller holds mu.
+func (c *cq) notify() {
+	c.ch.notify(c)
+	if c.asleep {
+		c.asleep = false
+		c.wake()
+	}
+}
+
+// overflowed moves every QP of a CQ that lost completions to ERR and wakes all waiters.
+func (c *cq) overflowed() {
+	c.mu.Lock()
+	qps := make([]*qp, 0, len(c.qps))
+	for q := range c.qps {
+		qps = append(qps, q)
+	}
+	if !c.gone {
+		c.notify()
+	}
+	c.mu.Unlock()
+	c.ctx.post(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c.owner, Err: verbs.ErrCQOverflow})
+	for _, q := range qps {
+		q.mu.Lock()
+		q.fail(verbs.ErrCQOverflow)
+		q.mu.Unlock()
+	}
+}
+
+func (c *cq) Destroy() error {
+	c.mu.Lock()
+	c.gone = true
+	c.arm = disarmed
+	if c.asleep {
+		c.wake()
+	}
+	if c.nap.cancel != nil {
+		defer c.nap.cancel()
+	}
+	c.mu.Unlock()
+	c.ch.forget(c)
+	return c.pump.close()
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Config says how a device is wrapped.
+type Config struct {
+	Name    string // of the device that is made
+	Relaxed bool   // all requests are as with verbs.SendRelaxed
+}
+
+// New returns a device with InfiniBand's semantics over an iWARP device.
+func New(in *verbs.Device, cfg Config) *verbs.Device { return verbs.NewDevice(&device{in, cfg}) }
+
+// device is verbs.ProviderDevice and cm.Provider.
+type device struct {
+	in  *verbs.Device
+	cfg Config
+}
+
+func (d *device) Info() verbs.DeviceInfo {
+	info := d.in.Info()
+	info.Name, info.Provider, info.Transport, info.NodeType = d.cfg.Name, "ibcompat", verbs.TransportIB, verbs.NodeCA
+	return info
+}
+
+// Unwrap tells what kind of device it is.
+func (d *device) Unwrap() verbs.ProviderDevice { return d.in.Provider() }
+
+// The operations of every device of this package, and those that a device needs for connections without emulation.
+const (
+	operations = verbs.OpSet(1<<verbs.OpSend|1<<verbs.OpSendImm|1<<verbs.OpWrite|1<<verbs.OpWriteImm|1<<verbs.OpRead) | ext.Atomics
+	oneSided   = ext.Atomics | verbs.OpSet(1<<verbs.OpWriteImm)
+)
+
+// Implementation constants of QPs.
+const (
+	mostSGE    = 8   // elements of a request
+	mostInline = 256 // bytes of inline data
+)
+
+func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
+	in, err := d.in.Open()
+	if err != nil {
+		return nil, err
+	}
+	attr, err := in.QueryDevice()
+	if err != nil {
+		_ = in.Close() // the other error is the reason
+		return nil, err
+	}
+	c := &vcontext{dev: d, in: in, native: in.Ops() & oneSided, sge: min(mostSGE, attr.MaxSGE-1), regions: map[uint32]*mr{},
+		owners: map[*verbs.QP]*verbs.QP{}, ready: make(chan struct{}, 1), closed: make(chan struct{})}
+	c.ending.Go(c.translate)
+	return c, nil
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package engine gives an iWARP device the semantics of InfiniBand. It is a provider over the handles of the device below. The
+// peer must be such a device too: the two engines talk in messages, whose codec is package wire.
+//
+// A connection is full if both devices have the atomics and Immediate Data of RFC 7306, otherwise plain:
+//
+//	operation                          full                       plain
+//	Send, short                        a message with the data, copied into the receive
+//	Send, longer than the threshold    Writes into the receive, then a message that says so; or Parts, see below
+//	Write, Read                        native
+//	Write with immediate               native (1)                 Write, then a message
+//	atomics                            native                     a message, executed by the peer's agent, and an Answer
+//	Send longer than the receive       a message that says so; both sides fail
+//
+// (1) Immediate Data have no header. They are counted as messages all the same; solicited ones are messages as on the right.
+//
+// # Receives
+//
+// The inner receive queue has slots of the engine's own. The program's receives are advertised to the peer, in order: their length, and
+// if a message may be longer than a slot, the memory, by its second key (see mr). A peer sends nothing for which it has no
+// advert. So a message is never refused for want of a receive; one that must wait for it waits at the sender, with everything
+// behind it (RNR). If the receiver has set a count of retries, the sender asks it so often, at its interval, and then fails.
+//
+// A QP that allows its peer no Writes advertises no memory. Long messages go into its receives in Parts, each of which fits a slot.
+//
+// # Confirmation
+//
+// Each header has the count of messages that its sender has taken. A request is sure when the peer's count covers its message, for a
+// Write the next message behind it; a Read or an atomic when its answer has come, which makes the Writes before it sure too. A
+// message can carry a question, which is answered at once; there is at most one question under way in each direction. It is
+// asked when a completion waits for it that the program asked for, or when the queue is half full.
+//
+// # States of a connection
+//
+//	greeted   both sides know by the private data that the other is an engine; the QP is in RTS
+//	            active: sends its hello at once     passive: sends it when the peer's has come, as iWARP demands
+//	open      the peer's hello has come: requests go out
+//	ending    the QP is in ERR. Bye, or another last message, has been sent or is about to be; nothing of the program's is sent
+//	ended     nothing is under way below any more: everything has completed
+//
+// A side leaves ending when the peer's last message has come and its own has gone, when the inner connection has failed, or after
+// closeTimeout. So what the peer has taken before is in its CQs, and nothing is lost because a socket is closed with data in it.
+//
+// # Invariants
+//
+//  1. Receive slots do not run out: each kind of message is bounded (slots.go), and a peer that sends more ends the connection.
+//  2. Own messages (answers, questions, Acks, Bye) never wait for the program's requests: they have send slots of their own.
+//  3. Send requests are issued and completed in the order of posting. Behind an emulated atomic no Write or Read is issued before the
+//     Answer has come, nor an emulated atomic behind a Read, because the peer's device and its agent are not ordered.
+//  4. A request that fails on this side completes when everything before it is sure.
+//  5. Everything of a message is checked before anything of it is done (arrived).
+//  6. A receive is completed, or its memory given up, only when the peer can write into it no more.
+//  7. Connections progress whatever the program does; a program that polls or waits does the work itself (pump.go).
+//  8. Posting, polling and messages allocate nothing.
+//
+// # Locks
+//
+//	pump.turn -> qp.mu -> region.mu | keys | cq.mu -> channel.mu
+//
+// Inner handles are called with qp.mu held; they call nothing here.
+//
+// # Files
+//
+// device, context, region, channel, cq, qp: one object each; pump: who takes inner completions; slots: registered memory for messages;
+// send, recv: the two queues of a QP; message: what is sent; arrive: what comes in; agent: atomics of the peer; end: how a
+// connection ends; cm: connections.
+package engine

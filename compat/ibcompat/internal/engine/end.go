@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// The end of a connection. Whatever the reason, the QP goes to ERR at once. Each side sends a last message, behind which nothing
+// comes: Bye, or one that says what has failed (TooLong, Refused, an Answer with a status). When this side's has been sent and the
+// peer's has arrived, or the peer has been waited for long enough, the inner connection is ended. Then nothing uses the memory of
+// requests any more, and they are flushed.
+
+// errPeerEnded is the reason when the peer has ended the connection.
+var errPeerEnded = io.EOF
+
+// fail moves the QP to ERR. The caller holds mu.
+func (q *qp) fail(cause error) {
+	if q.state == verbs.QPStateErr {
+		return
+	}
+	q.enter(verbs.QPStateErr)
+	q.cause, q.flushed, q.parted = cause, make(chan struct{}), make(chan struct{})
+	if q.rnr.resting {
+		q.rnr.timer.Stop()
+		q.rnr.resting = false
+	}
+	if !q.bound {
+		q.settle()
+		return
+	}
+	q.ending.Go(q.end)
+}
+
+// broken notes that the inner QP has failed.
+func (q *qp) broken(err error) {
+	q.dead = true
+	if q.state == verbs.QPStateErr {
+		return
+	}
+	cause := q.in.Err()
+	if cause == nil {
+		cause = err
+	}
+	if errors.Is(cause, verbs.ErrClosed) { // the inner connection was closed, as it is when the inner device is
+		cause = verbs.EndDisconnect
+	}
+	q.fail(cause)
+}
+
+// violated ends the connection with a peer that does not keep to the protocol, without another word.
+func (q *qp) violated(err error) {
+	q.last, q.peerLast = true, true
+	q.fail(err)
+	q.rush()
+}
+
+// rush has the end of the connection wait for nothing more.
+func (q *qp) rush() {
+	if !q.hurried {
+		q.hurried = true
+		close(q.hurry)
+	}
+}
+
+// refuse ends the connection because the memory of the oldest receive is not good for a message that has been counted already.
+func (q *qp) refuse(reason error) {
+	q.got--
+	status := verbs.WCLocProtErr
+	q.blamed = append(q.blamed, blame{q.recvs.at(0).id, status, verbs.WCRecv, reason})
+	q.received(verbs.WC{Status: status}, false)
+	if q.maySpeak() && !q.last {
+		q.say(nil, 0, wire.Header{Kind: wire.Refused, Status: uint8(verbs.WCRemOpErr)}, nil, nil)
+		q.last = true
+	}
+	q.fail(reason)
+}
+
+// end ends the connection of a QP that is in ERR.
+func (q *qp) end() {
+	q.mu.Lock()
+	id, in, parted, hurry := q.id, q.in, q.parted, q.hurry
+	q.advance()
+	q.mu.Unlock()
+	patience := time.NewTimer(closeTimeout)
+	defer patience.Stop()
+	select {
+	case <-parted:
+	case <-patience.C:
+	case <-hurry:
+	}
+	if id != nil {
+		_ = id.Disconnect() // it may have ended
+	}
+	_ = in.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+	q.pump.work()
+}
+
+// settle goes on with the end of a QP in ERR. The caller holds mu.
+func (q *qp) settle() {
+	if !q.apart && q.parted != nil && (q.dead || q.id == nil || !q.spoken || !q.heard || q.peerLast && q.last && q.flight.len() == 0) {
+		close(q.parted)
+		q.apart = true
+	}
+	if q.posted > 0 || q.flight.len() > 0 {
+		return
+	}
+	select {
+	case <-q.flushed:
+		q.flush()
+	default:
+		q.flush()
+		close(q.flushed)
+	}
+}
+
+// accuse finds the Write that the peer's device has refused: the oldest that is not sure and that matches the header which the
+// Terminate quotes. On iWARP it had completed when it was sent. Other requests that are refused have the status themselves.
+func (q *qp) accuse() {
+	var t *verbs.TerminateError
+	if q.next == 0 || !q.dead || !errors.As(q.in.Err(), &t) || !t.Remote || len(t.Header) < taggedLen || t.Header[0]&taggedBit == 0 {
+		return
+	}
+	key, at := binary.BigEndian.Uint32(t.Header[2:]), binary.BigEndian.Uint64(t.Header[6:])
+	for i := range q.next {
+		r := q.reqs.at(i)
+		switch {
+		case r.status != verbs.WCSuccess:
+			return
+		case r.op != verbs.WRRDMAWrite && r.op != verbs.WRRDMAWriteWithImm, q.sure(r, q.base+uint64(i)), r.rkey != key, at-r.addr >= r.length:
+			continue
+		}
+		r.status, r.remote, r.reason = q.refusal(verbs.WCRemAccessErr, r.op), true, t
+		return
+	}
+}
+
+// The header of a tagged DDP segment (RFC 5041 section 4.2): control, key and offset.
+const (
+	taggedBit = 1 << 7
+	taggedLen = 14
+)
+
+// refusal is the status of a request that the peer's device has refused with one. InfiniBand tells whether it was the QP that did
+// not allow it.
+func (q *qp) refusal(status verbs.WCStatus, op verbs.WROpcode) verbs.WCStatus {
+	if status == verbs.WCRemAccessErr && q.rights&right(op) == 0 {
+		return verbs.WCRemInvReqErr
+	}
+	return status
+}
+
+// flush completes everything. If the peer has refused a request, those before it have been executed: iWARP keeps the order.
+func (q *qp) flush() {
+	q.accuse()
+	before := 0 // so many requests stand before one that the peer has refused
+	for i := range q.next {
+		if r := q.reqs.at(i); r.status != verbs.WCSuccess {
+			if r.remote {
+				before = i
+			}
+			break
+		}
+	}
+	for i, good := 0, true; q.reqs.len() > 0; i++ {
+		r := q.reqs.at(0)
+		status := r.status
+		if status == verbs.WCSuccess {
+			answered := !r.waiting && !(r.native && r.cut)
+			good = good && q.next > 0 && answered && (i < before || !r.cut && q.sure(r, q.base))
+			if !good {
+				status = verbs.WCWRFlushErr
+			}
+		} else {
+			good = false
+		}
+		q.leave(r, status)
+	}
+	for q.recvs.len() > 0 {
+		if r := q.recvs.at(0); !q.drop {
+			q.recvCQ.push(&verbs.WC{ID: r.id, Status: verbs.WCWRFlushErr, QPNum: q.num}, false)
+		}
+		q.recvs.pop()
+	}
+	q.told = 0
+}
+
+// blame is why a request has failed.
+type blame struct {
+	id     uint64
+	status verbs.WCStatus
+	opcode verbs.WCOpcode
+	reason error
+}
+
+func (q *qp) blame(r *request, status verbs.WCStatus) {
+	reason := r.reason
+	if reason == nil && r.remote && q.dead {
+		reason = q.in.Err()
+	}
+	q.blamed = append(q.blamed, blame{r.id, status, opcodeOf(r.op), reason})
+}
+
+// Explain implements verbs.ProviderQPExplainer.
+func (q *qp) Explain(wc *verbs.WC) (opcode verbs.WCOpcode, known bool, reason error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, b := range q.blamed {
+		if b.id == wc.ID && b.status == wc.Status {
+			return b.opcode, true, b.reason
+		}
+	}
+	return 0, false, nil
+}

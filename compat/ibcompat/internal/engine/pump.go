@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// pump takes the completions of inner QPs out of their inner CQ and hands them to the QPs. It does so in the goroutines of the program
+// that poll and wait, and if there are none in one of its own, so that connections progress whatever the program does.
+//
+// Two things go round. Who has turn takes completions; nobody keeps it for long, and who finds it taken need not wait: the
+// other one takes them. Who has seat sleeps until there are some. A goroutine of the program that wants the seat calls the pump's
+// own goroutine off it, and that one stays away as long as the program comes again within restTime.
+type pump struct {
+	in   *verbs.CQ
+	ch   *verbs.CompChannel // of in alone
+	spin time.Duration
+	seat chan struct{}
+	stop chan struct{}
+	done chan struct{}
+
+	visits atomic.Uint64 // of goroutines of the program
+	wanted atomic.Int32  // those of them that sleep or want to
+
+	seated  sync.Mutex         // guards dismiss
+	dismiss context.CancelFunc // ends the sleep of the pump's own goroutine; nil = it does not sleep
+
+	left chan struct{} // holds a token after one that slept has left
+	back chan struct{} // holds a token when the program wants events: the pump's own goroutine is needed at once
+
+	turn sync.Mutex // guards what follows; taken before the QPs' mu
+	qps  []*qp      // by the upper half of the IDs of inner requests
+	need int        // completions that the QPs can have
+	buf  [32]verbs.WC
+}
+
+// restTime is how long the pump's own goroutine stays away after the program has taken completions itself.
+const restTime = time.Millisecond
+
+// leastCQE is the size of an inner CQ to begin with. It grows with its QPs, on devices whose CQs can.
+const leastCQE = 16384
+
+func newPump(ctx *verbs.Context, cqe, vector int) (*pump, error) {
+	ch, err := ctx.CreateCompChannel()
+	if err != nil {
+		return nil, err
+	}
+	attr, err := ctx.QueryDevice()
+	if err != nil {
+		return nil, errors.Join(err, ch.Close())
+	}
+	in, err := ctx.CreateCQ(verbs.CQConfig{CQE: min(max(cqe, leastCQE), attr.MaxCQE), Channel: ch, CompVector: vector})
+	if err != nil {
+		return nil, errors.Join(err, ch.Close())
+	}
+	p := &pump{in: in, ch: ch, seat: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		left: make(chan struct{}, 1), back: make(chan struct{}, 1)}
+	if d, ok := verbs.Ability[verbs.ProviderCQDriver](in.Provider()); ok {
+		p.spin = d.Spin()
+	}
+	go p.run()
+	return p, nil
+}
+
+// close ends the pump, which has no QP any more.
+func (p *pump) close() error {
+	close(p.stop)
+	p.call()
+	<-p.done
+	return errors.Join(p.in.Close(), p.ch.Close())
+}
+
+// attach gives a QP its place. The inner CQ gets room for n more completions.
+func (p *pump) attach(q *qp, n int) (place uint64, err error) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if room := p.need + n; room > p.in.CQE() {
+		if err := p.in.Resize(room); errors.Is(err, verbs.ErrNotSupported) {
+			return 0, &verbs.LimitError{Name: "cqe of the inner CQ", Limit: uint64(p.in.CQE()), Value: uint64(room)}
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	p.need += n
+	for i := range p.qps {
+		if p.qps[i] == nil {
+			p.qps[i] = q
+			return uint64(i) << 32, nil
+		}
+	}
+	p.qps = append(p.qps, q)
+	return uint64(len(p.qps)-1) << 32, nil
+}
+
+// detach takes the place back. The inner QP has been closed, so that its last completions are in the inner CQ.
+func (p *pump) detach(place uint64, n int) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	p.take()
+	p.qps[place>>32] = nil
+	p.need -= n
+}
+
+// take takes completions. The caller has the turn.
+func (p *pump) take() {
+	for {
+		n, err := p.in.Poll(p.buf[:])
+		p.dispatch(p.buf[:n])
+		if n < len(p.buf) || err != nil {
+			return
+		}
+	}
+}
+
+func (p *pump) dispatch(wcs []verbs.WC) {
+	var q *qp
+	for i := range wcs {
+		if next := p.qps[wcs[i].ID>>32]; next != q {
+			if q != nil {
+				q.advance()
+				q.mu.Unlock()
+			}
+			if q = next; q != nil {
+				q.mu.Lock()
+			}
+		}
+		if q != nil {
+			q.completed(&wcs[i])
+		}
+	}
+	if q != nil {
+		q.advance()
+		q.mu.Unlock()
+	}
+}
+
+// work takes completions; if another goroutine does, after that one.
+func (p *pump) work() {
+	p.turn.Lock()
+	p.take()
+	p.turn.Unlock()
+}
+
+// visit takes completions in a goroutine of the program, unless another one does.
+func (p *pump) visit() {
+	p.visits.Add(1)
+	if p.turn.TryLock() {
+		p.take()
+		p.turn.Unlock()
+	}
+}
+
+// arm arms the inner CQ and takes what has come before.
+func (p *pump) arm() error {
+	if err := p.in.ReqNotify(false); err != nil {
+		return err
+	}
+	p.work()
+	return nil
+}
+
+// sleep waits for a completion after arm. The caller has the seat.
+func (p *pump) sleep(ctx context.Context) { _, _ = p.ch.Wait(ctx) }
+
+// call has the pump's own goroutine leave the seat.
+func (p *pump) call() {
+	p.wanted.Add(1)
+	p.seated.Lock()
+	if p.dismiss != nil {
+		p.dismiss()
+	}
+	p.seated.Unlock()
+}
+
+// leave says that a goroutine of the program does not want the seat any more.
+func (p *pump) leave() {
+	p.visits.Add(1)
+	p.wanted.Add(-1)
+	signal(p.left)
+}
+
+// run is the pump's own goroutine.
+func (p *pump) run() {
+	defer close(p.done)
+	rest := time.NewTimer(0)
+	defer rest.Stop()
+	for {
+	away:
+		for visits, first := uint64(0), true; ; first = false {
+			if p.wanted.Load() > 0 {
+				select {
+				case <-p.left:
+				case <-p.stop:
+					return
+				}
+			}
+			now := p.visits.Load()
+			if !first && now == visits && p.wanted.Load() == 0 {
+				break
+			}
+			visits = now
+			rest.Reset(restTime)
+			select {
+			case <-rest.C:
+			case <-p.back:
+				if p.wanted.Load() == 0 {
+					break away
+				}
+			case <-p.stop:
+				return
+			}
+		}
+		select {
+		case p.seat <- struct{}{}:
+		case <-p.stop:
+			return
+		}
+		p.watch()
+		<-p.seat
+	}
+}
+
+// watch takes completions as they come until the program wants to.
+func (p *pump) watch() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p.seated.Lock()
+	p.dismiss = cancel
+	p.seated.Unlock()
+	visits := p.visits.Load()
+	for p.wanted.Load() == 0 && ctx.Err() == nil && p.arm() == nil {
+		p.sleep(ctx)
+		p.work()
+		if p.visits.Load() != visits {
+			break
+		}
+	}
+	p.seated.Lock()
+	p.dismiss = nil
+	p.seated.Unlock()
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// qp is a queue pair (verbs.ProviderQP). Its requests wait in sendSide and recvSide; what goes over the wire is in the inner QP.
+type qp struct {
+	dom            *domain
+	ctx            *vcontext
+	owner          *verbs.QP
+	num            uint32
+	cap            verbs.QPCap
+	sigAll         bool
+	sendCQ, recvCQ *cq
+	pump           *pump  // of recvCQ
+	place          uint64 // in the pump
+	room           int    // completions that the inner QP can have
+	depth          int    // of the inner send queue
+	shown          atomic.Uint32
+
+	mu      sync.Mutex // guards what follows; taken before regions and CQs
+	in      *verbs.QP
+	slots   slots
+	state   verbs.QPState
+	access  verbs.AccessFlags // what the program allows the peer
+	cause   error             // why the state is ERR
+	blamed  []blame           // why requests have failed
+	flushed chan struct{}     // closed when all requests have been flushed; nil before ERR
+	drop    bool              // they are dropped without completions: the QP goes to RESET
+	ending  sync.WaitGroup
+	bound   bool // the slots are posted
+	link
+	sendSide
+	recvSide
+
+	scratch wire.Advert
+	slotWR  [1]verbs.RecvWR
+	slotSGL [1]verbs.SGE
+}
+
+// link is what belongs to one connection.
+type link struct {
+	id     *cm.ID // nil before the connection is established
+	active bool
+	ord    int
+	param  cm.ConnParam // the program's
+
+	posted int  // receive slots in the inner queue
+	dead   bool // the inner QP has failed
+
+	spoken bool              // our hello has been sent
+	heard  bool              // the peer's hello has arrived
+	peer   wire.Hello        //
+	full   bool              // both sides have native one-sided operations
+	rights verbs.AccessFlags // what the peer's QP allows
+
+	sent  uint64 // messages of ours since the hello, those of Immediate Data included
+	taken uint64 // of these the peer has taken so many
+	asked uint64 // the number of our last question; there is one under way if it is above taken
+	want  uint64 // so many must be known to be taken before a completion that the program waits for
+	got   uint64 // messages taken from the peer
+	owes  bool   // the peer has a question under way
+	tell  bool   // the peer is to be told of our rights
+
+	last     bool          // our last message has been sent
+	peerLast bool          // the peer's last message has arrived
+	parted   chan struct{} // closed when nothing more is to come in either direction; nil before ERR
+	apart    bool          // it is closed
+	hurry    chan struct{} // closed to wait for nothing more
+	hurried  bool
+}
+
+func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.ProviderQP, verbs.QPCap, error) {
+	if cfg.Type != verbs.QPTypeRC || cfg.SRQ != nil {
+		return nil, verbs.QPCap{}, verbs.ErrNotSupported
+	}
+	q := &qp{dom: p, ctx: p.ctx, owner: owner, cap: cfg.Cap, sigAll: cfg.SigAll}
+	var err error
+	if q.sendCQ, err = verbs.Own[*cq](cfg.SendCQ); err != nil {
+		return nil, verbs.QPCap{}, err
+	}
+	if q.recvCQ, err = verbs.Own[*cq](cfg.RecvCQ); err != nil {
+		return nil, verbs.QPCap{}, err
+	}
+	if err := q.create(); err != nil {
+		return nil, verbs.QPCap{}, err
+	}
+	return q, q.cap, nil
+}
+
+// create makes what is below.
+func (q *qp) create() (err error) {
+	attr, err := q.ctx.in.QueryDevice()
+	if err != nil {
+		return err
+	}
+	q.depth = min(attr.MaxQPWR, 2*q.cap.MaxSendWR+64)
+	if q.slots, err = newSlots(q.dom.in, q.cap.MaxRecvWR, q.cap.MaxSendWR); err != nil {
+		return err
+	}
+	q.pump, q.room = q.recvCQ.pump, q.slots.recvs+q.depth
+	if q.place, err = q.pump.attach(q, q.room); err != nil {
+		return errors.Join(err, q.slots.mr.Close())
+	}
+	if q.in, err = q.inner(); err != nil {
+		q.pump.detach(q.place, q.room)
+		return errors.Join(err, q.slots.mr.Close())
+	}
+	q.num = q.in.Num()
+	q.sendSide.init(q.cap)
+	q.recvSide.init(q.cap)
+	q.sendCQ.attach(q)
+	q.recvCQ.attach(q)
+	return nil
+}
+
+// inner makes an inner QP.
+func (q *qp) inner() (*verbs.QP, error) {
+	in, err := q.dom.in.CreateQP(verbs.QPConfig{SendCQ: q.pump.in, RecvCQ: q.pump.in, SigAll: true, Cap: verbs.QPCap{
+		MaxSendWR: q.depth, MaxRecvWR: q.slots.recvs, MaxSendSGE: q.ctx.sge + 1, MaxRecvSGE: 1}})
+	if err == nil {
+		q.ctx.own(in, q.owner)
+	}
+	return in, err
+}
+
+func (q *qp) Num() uint32 { return q.num }
+
+// KnownState implements verbs.ProviderQPState.
+func (q *qp) KnownState() verbs.QPState { return verbs.QPState(q.shown.Load()) }
+
+func (q *qp) enter(s verbs.QPState) {
+	q.state = s
+	q.shown.Store(uint32(s))
+}
+
+func (q *qp) Err() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.cause
+}
+
+func (q *qp) Query() (verbs.QPAttr, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a, err := q.in.Query()
+	a.State, a.CurState, a.AccessFlags, a.RNRRetry = q.state, q.state, q.access, q.peer.RNRRetries
+	return a, err
+}
+
+// byHand are the attributes without which no InfiniBand QP goes to RTR.
+const byHand = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+
+func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
+	q.mu.Lock()
+	from, to := q.state, q.state
+	if mask&verbs.QPAttrState != 0 {
+		to = attr.State
+	}
+	err := verbs.CheckTransition(from, to)
+	switch missing := byHand &^ mask; {
+	case err != nil:
+	case mask&verbs.QPAttrCurState != 0 && attr.CurState != from:
+		err = &verbs.StateError{State: from, Why: "CUR_STATE says " + attr.CurState.String()}
+	case to == verbs.QPStateRTR && from != to && missing != 0:
+		err = invalid("the change from %v to %v lacks %v", from, to, missing)
+	case to != from && (to == verbs.QPStateRTR || to == verbs.QPStateRTS || to == verbs.QPStateSQD):
+		err = fmt.Errorf("%w: %w", verbs.ErrNotSupported,
+			&verbs.StateError{State: from, Why: "on iWARP the connection manager moves a QP to " + to.String()})
+	}
+	if err != nil {
+		q.mu.Unlock()
+		return err
+	}
+	switch to {
+	case verbs.QPStateErr:
+		q.fail(verbs.EndModify)
+		flushed := q.flushed
+		q.mu.Unlock()
+		<-flushed
+		return nil
+	case verbs.QPStateReset:
+		q.mu.Unlock()
+		return q.reset()
+	case verbs.QPStateInit:
+		defer q.mu.Unlock()
+		if err := q.in.Modify(attr, mask&^verbs.QPAttrCurState); err != nil {
+			return err
+		}
+		if mask&verbs.QPAttrAccessFlags != 0 {
+			q.access = attr.AccessFlags
+		}
+		return q.begin()
+	}
+	defer q.mu.Unlock()
+	if mask &^= verbs.QPAttrState | verbs.QPAttrCurState; mask == 0 {
+		return nil
+	}
+	if err := q.in.Modify(attr, mask); err != nil {
+		return err
+	}
+	q.access, q.tell = attr.AccessFlags, true
+	q.advance()
+	return nil
+}
+
+// bind moves the QP to INIT as the connection manager below wants it.
+func (q *qp) bind(below func(*verbs.QP) error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state != verbs.QPStateReset {
+		return &verbs.StateError{State: q.state, Why: "it is bound in RESET"}
+	}
+	if err := below(q.in); err != nil {
+		return err
+	}
+	q.access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	return q.begin()
+}
+
+// begin posts the slots of a QP whose inner QP is in INIT. The caller holds mu.
+func (q *qp) begin() error {
+	q.enter(verbs.QPStateInit)
+	if q.bound {
+		return nil
+	}
+	q.bound = true
+	q.hurry = make(chan struct{})
+	return q.fill()
+}
+
+// reset returns the QP to RESET and drops its requests. An inner QP that cannot be reset is replaced.
+func (q *qp) reset() error {
+	q.mu.Lock()
+	if q.state == verbs.QPStateReset {
+		q.mu.Unlock()
+		return nil
+	}
+	if q.state != verbs.QPStateErr {
+		q.drop = true
+		q.fail(verbs.EndModify)
+	}
+	flushed := q.flushed
+	q.mu.Unlock()
+	<-flushed
+	q.ending.Wait()
+	q.mu.Lock()
+	in := q.in
+	q.mu.Unlock()
+	if err := in.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
+		fresh, err := q.inner()
+		if err != nil {
+			return err
+		}
+		q.ctx.own(in, nil)
+		if err := in.Close(); err != nil {
+			return errors.Join(err, fresh.Close())
+		}
+		in = fresh
+	}
+	q.pump.work()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.in, q.link, q.cause, q.blamed, q.flushed, q.drop, q.bound = in, link{}, nil, nil, nil, false, false
+	q.sendSide.clear()
+	q.recvSide.clear()
+	q.enter(verbs.QPStateReset)
+	return nil
+}
+
+func (q *qp) Drain(ctx context.Context) error {
+	q.mu.Lock()
+	flushed := q.flushed
+	q.mu.Unlock()
+	if flushed == nil {
+		return &verbs.StateError{State: verbs.QPStateReset, Why: "only a QP in ERR is drained"}
+	}
+	select {
+	case <-flushed:
+		return nil
+	default:
+	}
+	select {
+	case <-flushed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Destroy ends the connection. When it returns the device uses none of the memory.
+func (q *qp) Destroy() error {
+	q.mu.Lock()
+	q.fail(verbs.EndClose)
+	flushed := q.flushed
+	q.mu.Unlock()
+	<-flushed
+	q.ending.Wait()
+	q.ctx.own(q.in, nil)
+	err := q.in.Close()
+	q.pump.detach(q.place, q.room)
+	q.sendCQ.detach(q)
+	q.recvCQ.detach(q)
+	return errors.Join(err, q.slots.mr.Close())
+}
+
+// established begins a connection: INIT -> RTS.
+func (q *qp) established(id *cm.ID, active bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.id, q.active, q.tell = id, active, true
+	q.ord, _ = id.Depths()
+	if q.state == verbs.QPStateInit {
+		q.enter(verbs.QPStateRTS)
+	}
+	q.advance()
+}
+
+// greet is our hello.
+func (q *qp) greet() wire.Hello {
+	h := wire.Hello{Segments: uint8(q.ctx.sge), RNRTimer: q.param.MinRNRTimer, RNRRetries: uint8(max(0, q.param.RNRRetryCount)),
+		SlotLen: uint32(q.slots.recvLen()), Slots: uint32(q.slots.recvs), Threshold: q.slots.eager, Window: window, QPNum: q.num}
+	if q.param.RNRRetryCount == 0 {
+		h.RNRRetries = cm.DefaultRNRRetryCount
+	}
+	if q.param.MinRNRTimer == 0 {
+		h.RNRTimer = cm.DefaultMinRNRTimer
+	}
+	h.Native = uint32(q.ctx.native)
+	return h
+}
+
+// closeTimeout is how long the end of a connection waits for the peer's last message.
+const closeTimeout = 3 * time.Second

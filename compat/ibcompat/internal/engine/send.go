@@ -1,0 +1,693 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/internal/regmem"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// sendSide has the send requests of a QP, oldest first. They are issued in order, and the first that must wait holds up the rest.
+// A request is done when its inner requests have completed and it is sure: the peer has taken its message, or a message behind its
+// Write; or its answer has come. It leaves the queue when all before it have.
+type sendSide struct {
+	reqs     ring[request]
+	base     uint64 // the number of the oldest request, counted from 0
+	next     int    // the first request that has not been issued
+	messages int    // Sends and so on among those that have not
+	stopped  bool   // a request has failed on this side: none behind it is issued
+
+	flight ring[part]     // inner requests, oldest first
+	list   []verbs.SendWR // those that are about to be posted
+	arena  []verbs.SGE    // their elements
+
+	adverts ring[wire.Advert] // receives of the peer
+	known   uint64            // how many it has told of
+
+	reads    int           // inner Reads and atomics that have not been answered
+	awaiting int           // emulated atomics that have not been answered
+	atomic   uint64        // the number of the last Atomic
+	cover    uint64        // so many messages must have been taken that all requests are sure which are not relaxed
+	placed   uint64        // the requests before this number have been placed, messages excepted
+	partNums [parts]uint64 // the numbers of the last Parts
+	nparts   int
+
+	answers ring[wire.Header] // owed to the peer
+	rnr     rnr
+}
+
+// request is a send request of the program.
+type request struct {
+	id       uint64
+	op       verbs.WROpcode
+	flags    verbs.SendFlags
+	signaled bool
+	relaxed  bool
+	message  bool // it is sure when the peer has taken it, and not before
+	checked  bool // its memory has been checked
+	native   bool // its answer is that of the inner device
+	waiting  bool // for an Answer
+	refused  bool // by this side: it has no inner requests
+	remote   bool // the peer's device has refused it
+	cut      bool // an inner request of it was flushed
+	status   verbs.WCStatus
+	reason   error
+	parts    int // inner requests that have not completed
+	sgl      []verbs.SGE
+	inline   []byte
+	length   uint64
+	sent     uint64 // bytes of it, in Parts
+	covered  uint64 // it is sure when the peer has taken so many messages
+	addr     uint64
+	rkey     uint32
+	imm      uint32
+
+	add, addMask, compare, compareMask, swap, swapMask uint64
+}
+
+// part is an inner request.
+type part struct {
+	req    uint64 // the number of the program's request
+	own    bool   // there is none
+	answer bool   // it is a Read or an atomic
+	slot   int32  // -1 = none
+}
+
+// Implementation constants of lists of inner requests.
+const (
+	mostPieces = wire.MaxSGE + 1 // inner requests of one request
+	listLen    = 64
+	arenaLen   = 256
+)
+
+func (s *sendSide) init(c verbs.QPCap) {
+	s.list = make([]verbs.SendWR, 0, listLen)
+	s.arena = make([]verbs.SGE, 0, arenaLen)
+	s.reqs = grown[request](c.MaxSendWR)
+	n := len(s.reqs.slots)
+	sges, inline := make([]verbs.SGE, n*c.MaxSendSGE), make([]byte, n*c.MaxInlineData)
+	for i := range s.reqs.slots {
+		r := &s.reqs.slots[i]
+		r.sgl = sges[i*c.MaxSendSGE:][:0:c.MaxSendSGE]
+		r.inline = inline[i*c.MaxInlineData:][:0:c.MaxInlineData]
+	}
+}
+
+func (s *sendSide) clear() {
+	fresh := sendSide{reqs: s.reqs, flight: s.flight, list: s.list[:0], arena: s.arena[:0], adverts: s.adverts, answers: s.answers}
+	fresh.reqs.clear()
+	fresh.flight.clear()
+	fresh.adverts.clear()
+	fresh.answers.clear()
+	*s = fresh
+}
+
+func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateErr {
+		return 0, &verbs.StateError{State: q.state, Why: "sends can be posted from RTS on"}
+	}
+	for i := range wrs {
+		if err := q.queue(&wrs[i]); err != nil {
+			q.goOn()
+			return i, err
+		}
+	}
+	q.goOn()
+	return len(wrs), nil
+}
+
+// goOn goes on after a post.
+func (q *qp) goOn() {
+	if q.state == verbs.QPStateErr {
+		q.settle()
+		return
+	}
+	q.advance()
+}
+
+func isAtomic(op verbs.WROpcode) bool {
+	switch op {
+	case verbs.WRAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRMaskedAtomicCmpAndSwp:
+		return true
+	}
+	return false
+}
+
+// queue appends a request.
+func (q *qp) queue(wr *verbs.SendWR) error {
+	if isAtomic(wr.Opcode) && wr.RemoteAddr%8 != 0 {
+		return invalid("%v at %#x, which is not a multiple of 8", wr.Opcode, wr.RemoteAddr)
+	}
+	if q.reqs.len() >= q.cap.MaxSendWR {
+		return fmt.Errorf("%w: max_send_wr %d", verbs.ErrQueueFull, q.cap.MaxSendWR)
+	}
+	r := q.reqs.add()
+	*r = request{id: wr.ID, op: wr.Opcode, flags: wr.Flags, signaled: q.sigAll || wr.Flags&verbs.SendSignaled != 0,
+		relaxed: q.ctx.dev.cfg.Relaxed || wr.Flags&verbs.SendRelaxed != 0, sgl: append(r.sgl[:0], wr.SGL...), inline: r.inline[:0],
+		addr: wr.RemoteAddr, rkey: wr.RKey, imm: wr.Imm, add: wr.Add, addMask: wr.AddMask, compare: wr.Compare, compareMask: wr.CompareMask,
+		swap: wr.Swap, swapMask: wr.SwapMask}
+	switch wr.Opcode {
+	case verbs.WRSend, verbs.WRSendWithImm, verbs.WRRDMAWriteWithImm:
+		r.message = true
+		q.messages++
+	case verbs.WRRDMARead:
+		r.relaxed = false
+	default:
+		r.relaxed = r.relaxed && wr.Opcode == verbs.WRRDMAWrite
+	}
+	for i := range r.sgl {
+		r.length += uint64(r.sgl[i].Length)
+	}
+	if wr.Flags&verbs.SendInline != 0 {
+		q.copyInline(r)
+	}
+	return nil
+}
+
+// copyInline takes the data of an inline request. Its keys must be valid too, as on the inner device.
+func (q *qp) copyInline(r *request) {
+	r.checked = true
+	for i := range r.sgl {
+		s := &r.sgl[i]
+		if s.Length == 0 {
+			continue
+		}
+		mem, m, err := q.dom.find(s.LKey, s.Addr, uint64(s.Length), 0)
+		if err != nil {
+			err.(*verbs.AccessError).Element = i
+			r.status, r.reason = verbs.WCLocProtErr, err
+			return
+		}
+		at := len(r.inline)
+		r.inline = r.inline[:at+len(mem)]
+		regmem.Fetch(r.inline[at:], mem)
+		m.mu.RUnlock()
+	}
+}
+
+// issue starts requests, in order, until one has to wait.
+func (q *qp) issue() {
+	for !q.stopped && q.next < q.reqs.len() {
+		r := q.reqs.at(q.next)
+		if !q.start(r, q.base+uint64(q.next)) {
+			break
+		}
+		q.next++
+		if r.message {
+			q.messages--
+		}
+	}
+}
+
+// roomFor reports whether there is room for the inner requests of any request.
+func (q *qp) roomFor() bool {
+	if len(q.list)+mostPieces > cap(q.list) || len(q.arena)+mostPieces+2*mostSGE > cap(q.arena) {
+		q.post()
+	}
+	return q.flight.len()+mostPieces+ownSends <= q.depth && len(q.slots.free) > ownSends && q.state == verbs.QPStateRTS
+}
+
+// start issues a request. It reports false if that has to wait.
+func (q *qp) start(r *request, number uint64) bool {
+	if !r.checked && r.status == verbs.WCSuccess {
+		r.checked = true
+		need := verbs.AccessFlags(0)
+		if r.op == verbs.WRRDMARead || isAtomic(r.op) {
+			need = verbs.AccessLocalWrite
+		}
+		if err := q.dom.check(r.sgl, need); err != nil {
+			r.status, r.reason = verbs.WCLocProtErr, err
+		}
+	}
+	if q.ord == 0 && (r.op == verbs.WRRDMARead || isAtomic(r.op)) && r.status == verbs.WCSuccess {
+		r.status = verbs.WCLocQPOpErr
+		r.reason = fmt.Errorf("%v with an initiator depth of 0", r.op)
+	}
+	if r.status != verbs.WCSuccess {
+		r.refused, q.stopped = true, true
+		q.want = max(q.want, q.cover)
+		return true
+	}
+	if r.flags&verbs.SendFence != 0 && q.reads+q.awaiting > 0 || !q.roomFor() {
+		return false
+	}
+	switch r.op {
+	case verbs.WRRDMAWrite:
+		if q.awaiting > 0 {
+			return false // the agent is not ordered against what the peer's device does
+		}
+		if r.length > 0 {
+			q.write(r, number)
+		}
+		r.covered = q.sent + 1
+	case verbs.WRRDMAWriteWithImm:
+		if q.awaiting > 0 || !q.ready() {
+			return false
+		}
+		q.writeImm(r, number)
+	case verbs.WRRDMARead:
+		if q.awaiting > 0 {
+			return false
+		}
+		q.read(r, number)
+	case verbs.WRSend, verbs.WRSendWithImm:
+		if !q.ready() || !q.send(r, number) {
+			return false
+		}
+	default:
+		if !q.startAtomic(r, number) {
+			return false
+		}
+	}
+	if !r.native && !r.waiting {
+		q.covers(r)
+	} else if r.signaled {
+		q.want = max(q.want, q.cover) // of what stands before it
+	}
+	return true
+}
+
+// covers notes that a request is sure when r.covered messages have been taken.
+func (q *qp) covers(r *request) {
+	if !r.relaxed {
+		q.cover = r.covered
+	}
+	if r.signaled {
+		q.want = max(q.want, q.cover)
+	}
+}
+
+// sure reports whether the peer is known to have what a request brought it.
+func (q *qp) sure(r *request, number uint64) bool {
+	switch {
+	case r.relaxed:
+		return true
+	case r.native:
+		return !r.cut
+	case r.message:
+		return q.taken >= r.covered
+	}
+	return q.taken >= r.covered || number < q.placed
+}
+
+// piece appends an inner request of the request with a number.
+func (q *qp) piece(r *request, number uint64, wr verbs.SendWR, slot int32) {
+	wr.ID = q.place
+	wr.Flags |= verbs.SendSignaled
+	q.list = append(q.list, wr)
+	p := part{req: number, own: r == nil, slot: slot, answer: wr.Opcode == verbs.WRRDMARead || isAtomic(wr.Opcode)}
+	if p.answer {
+		q.reads++
+	}
+	if r != nil {
+		r.parts++
+	}
+	q.flight.push(p)
+}
+
+// keep copies elements to where they stay until they are posted.
+func (q *qp) keep(sgl ...verbs.SGE) []verbs.SGE {
+	at := len(q.arena)
+	q.arena = append(q.arena, sgl...)
+	return q.arena[at:]
+}
+
+// post posts the inner requests.
+func (q *qp) post() {
+	if len(q.list) == 0 {
+		return
+	}
+	n, err := q.in.PostSend(q.list)
+	for range q.list[n:] {
+		p := *q.flight.at(q.flight.len() - 1)
+		q.flight.drop()
+		q.landed(&p, verbs.WCWRFlushErr)
+	}
+	clear(q.list)
+	q.list, q.arena = q.list[:0], q.arena[:0]
+	if err != nil {
+		q.broken(err)
+	}
+}
+
+// source returns the elements of a request's data; those of inline data are in a send slot.
+func (q *qp) source(r *request) (sgl []verbs.SGE, slot int32) {
+	if r.flags&verbs.SendInline == 0 {
+		return r.sgl, -1
+	}
+	if len(r.inline) == 0 {
+		return nil, -1
+	}
+	slot = q.slots.take()
+	b := append(q.slots.sendBytes(slot), r.inline...)
+	return q.keep(q.slots.sendSGE(slot, len(b))), slot
+}
+
+func (q *qp) write(r *request, number uint64) {
+	sgl, slot := q.source(r)
+	q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl, RemoteAddr: r.addr, RKey: r.rkey}, slot)
+}
+
+// writeImm sends a Write and its immediate: as Immediate Data, which has no header but is a message all the same, or if that is not
+// possible as a message. Of Immediate Data the peer's engine does not see whether it is solicited.
+func (q *qp) writeImm(r *request, number uint64) {
+	q.adverts.pop()
+	if q.full && r.flags&verbs.SendSolicited == 0 {
+		sgl, slot := q.source(r)
+		q.sent++
+		r.covered = q.sent
+		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: sgl, RemoteAddr: r.addr, RKey: r.rkey, Imm: r.imm}, slot)
+		return
+	}
+	if r.length > 0 {
+		q.write(r, number)
+	}
+	q.say(r, number, wire.Header{Kind: wire.WriteImm, Flags: r.wireFlags() | wire.FlagImm, Imm: r.imm, Value: r.length}, nil, nil)
+}
+
+func (r *request) wireFlags() (f uint8) {
+	if r.flags&verbs.SendSolicited != 0 {
+		f |= wire.FlagSolicited
+	}
+	if r.op == verbs.WRSendWithImm {
+		f |= wire.FlagImm
+	}
+	return f
+}
+
+// read reads into the elements one after the other, by the second key of their memory. A Read of nothing shows that what stands
+// before it has arrived, as any request.
+func (q *qp) read(r *request, number uint64) {
+	if r.length == 0 {
+		r.covered = q.sent + 1
+		return
+	}
+	r.native = true
+	addr := r.addr
+	for _, s := range r.sgl {
+		if s.Length == 0 {
+			continue
+		}
+		if _, m, err := q.dom.find(s.LKey, s.Addr, uint64(s.Length), verbs.AccessLocalWrite); err == nil {
+			s.LKey = m.sink.LKey()
+			m.mu.RUnlock()
+		}
+		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: q.keep(s), RemoteAddr: addr, RKey: r.rkey}, -1)
+		addr += uint64(s.Length)
+	}
+}
+
+func (q *qp) startAtomic(r *request, number uint64) bool {
+	if q.full {
+		r.native = true
+		q.piece(r, number, verbs.SendWR{Opcode: r.op, SGL: r.sgl, RemoteAddr: r.addr, RKey: r.rkey, Add: r.add, AddMask: r.addMask,
+			Compare: r.compare, CompareMask: r.compareMask, Swap: r.swap, SwapMask: r.swapMask}, -1)
+		return true
+	}
+	if q.reads > 0 || q.awaiting == min(q.ord, window, int(q.peer.Window)) {
+		return false
+	}
+	a := wire.AtomicRequest{RKey: r.rkey, Addr: r.addr}
+	switch r.op {
+	case verbs.WRAtomicFetchAndAdd:
+		a.Operand = r.add
+	case verbs.WRMaskedAtomicFetchAndAdd:
+		a.Operand, a.Mask = r.add, r.addMask
+	case verbs.WRAtomicCmpAndSwp:
+		a.CmpSwap, a.Operand, a.Mask, a.Compare, a.CompareMask = true, r.swap, ^uint64(0), r.compare, ^uint64(0)
+	default:
+		a.CmpSwap, a.Operand, a.Mask, a.Compare, a.CompareMask = true, r.swap, r.swapMask, r.compare, r.compareMask
+	}
+	var b [wire.AtomicLen]byte
+	r.waiting = true
+	q.awaiting++
+	q.say(r, number, wire.Header{Kind: wire.Atomic}, a.Append(b[:0]), nil)
+	q.atomic = q.sent
+	return true
+}
+
+// ready reports whether the peer has a receive for the next message.
+func (q *qp) ready() bool { return q.adverts.len() > 0 }
+
+// send issues a Send: in a message; or by Writes into the peer's receive and a message behind them; or in several messages if the
+// receive cannot be written. It reports false if that has to wait.
+func (q *qp) send(r *request, number uint64) bool {
+	to := q.adverts.at(0)
+	switch {
+	case r.length > uint64(to.Total):
+		r.status, r.reason = verbs.WCRemInvReqErr, &verbs.LimitError{Name: "the peer's receive", Limit: uint64(to.Total), Value: r.length}
+		q.say(r, number, wire.Header{Kind: wire.TooLong, Value: r.length}, nil, nil)
+		q.last = true
+		q.fail(fmt.Errorf("%w: %w", r.status, r.reason))
+		return true
+	case r.length <= uint64(q.peer.Threshold):
+		q.adverts.pop()
+		h := wire.Header{Kind: wire.Data, Flags: r.wireFlags(), Imm: r.immediate(), Value: r.length}
+		if r.flags&verbs.SendInline != 0 {
+			q.say(r, number, h, r.inline, nil)
+		} else {
+			q.say(r, number, h, nil, r.sgl)
+		}
+		return true
+	case len(to.Segments) == 0:
+		return q.sendParts(r, number)
+	case q.awaiting > 0:
+		return false
+	}
+	at := cursor{sgl: r.sgl}
+	left := r.length
+	for _, d := range to.Segments {
+		n := min(left, uint64(d.Length))
+		if n == 0 {
+			continue
+		}
+		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: at.take(q, n), RemoteAddr: d.Addr, RKey: d.RKey}, -1)
+		left -= n
+	}
+	q.adverts.pop()
+	q.say(r, number, wire.Header{Kind: wire.Placed, Flags: r.wireFlags(), Imm: r.immediate(), Value: r.length}, nil, nil)
+	return true
+}
+
+func (r *request) immediate() uint32 {
+	if r.op == verbs.WRSendWithImm {
+		return r.imm
+	}
+	return 0
+}
+
+// sendParts sends what is more than one message holds in Parts, as many as the peer has slots for.
+func (q *qp) sendParts(r *request, number uint64) bool {
+	most := uint64(q.peer.Threshold)
+	for r.length-r.sent > most {
+		if !q.roomFor() {
+			return false
+		}
+		k := q.nparts % parts
+		if q.partNums[k] > q.taken {
+			q.want = max(q.want, q.partNums[k])
+			return false
+		}
+		at := cursor{sgl: r.sgl, skip: r.sent}
+		q.say(r, number, wire.Header{Kind: wire.Part, Value: most}, nil, at.take(q, most))
+		r.sent += most
+		q.partNums[k] = q.sent
+		q.nparts++
+	}
+	if !q.roomFor() {
+		return false
+	}
+	at := cursor{sgl: r.sgl, skip: r.sent}
+	n := r.length - r.sent
+	q.adverts.pop()
+	q.say(r, number, wire.Header{Kind: wire.Data, Flags: r.wireFlags(), Imm: r.immediate(), Value: n}, nil, at.take(q, n))
+	return true
+}
+
+// cursor goes through the elements of a request.
+type cursor struct {
+	sgl  []verbs.SGE
+	skip uint64 // bytes before the position
+}
+
+// take returns the elements of the next n bytes.
+func (c *cursor) take(q *qp, n uint64) []verbs.SGE {
+	at, skip := len(q.arena), c.skip
+	c.skip += n
+	for _, s := range c.sgl {
+		if skip >= uint64(s.Length) {
+			skip -= uint64(s.Length)
+			continue
+		}
+		s.Addr += skip
+		s.Length = uint32(min(uint64(s.Length)-skip, n))
+		skip = 0
+		if n -= uint64(s.Length); s.Length > 0 {
+			q.arena = append(q.arena, s)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	return q.arena[at:]
+}
+
+// landed takes the completion of an inner request.
+func (q *qp) landed(p *part, status verbs.WCStatus) {
+	if p.slot >= 0 {
+		q.slots.give(p.slot)
+	}
+	if p.answer {
+		q.reads--
+	}
+	if p.own {
+		return
+	}
+	r := q.reqs.at(int(p.req - q.base))
+	r.parts--
+	switch {
+	case status == verbs.WCSuccess:
+		if r.native && r.parts == 0 && !r.cut {
+			q.placed = max(q.placed, p.req+1)
+		}
+	case status == verbs.WCWRFlushErr:
+		r.cut = true
+	case r.status == verbs.WCSuccess:
+		r.status = q.refusal(status, r.op)
+		switch status {
+		case verbs.WCRemAccessErr, verbs.WCRemInvReqErr, verbs.WCRemOpErr:
+			r.remote = true
+		}
+	}
+}
+
+// right is what a peer needs for an operation.
+func right(op verbs.WROpcode) verbs.AccessFlags {
+	switch op {
+	case verbs.WRRDMARead:
+		return verbs.AccessRemoteRead
+	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
+		return verbs.AccessRemoteWrite
+	}
+	return verbs.AccessRemoteAtomic
+}
+
+// retire completes the requests that are done, in order. What has failed below, or at the peer, the end of the connection completes.
+func (q *qp) retire() {
+	for q.next > 0 {
+		r := q.reqs.at(0)
+		switch {
+		case r.parts > 0 || r.waiting || r.cut:
+			return
+		case r.refused:
+			status, reason := r.status, r.reason
+			q.leave(r, status)
+			q.fail(fmt.Errorf("%w: %w", status, reason))
+			return
+		case r.status != verbs.WCSuccess || !q.sure(r, q.base):
+			return
+		}
+		q.leave(r, verbs.WCSuccess)
+	}
+}
+
+// leave completes the oldest request.
+func (q *qp) leave(r *request, status verbs.WCStatus) {
+	switch {
+	case q.drop:
+	case status != verbs.WCSuccess:
+		q.sendCQ.push(&verbs.WC{ID: r.id, Status: status, QPNum: q.num}, false)
+		if status != verbs.WCWRFlushErr {
+			q.blame(r, status)
+		}
+	case r.signaled:
+		wc := verbs.WC{ID: r.id, Opcode: opcodeOf(r.op), QPNum: q.num}
+		if r.op == verbs.WRRDMARead || isAtomic(r.op) {
+			wc.ByteLen = uint32(r.length)
+		}
+		q.sendCQ.push(&wc, false)
+	}
+	if q.next > 0 {
+		q.next--
+	} else if r.message {
+		q.messages--
+	}
+	q.reqs.pop()
+	q.base++
+}
+
+func opcodeOf(op verbs.WROpcode) verbs.WCOpcode {
+	switch op {
+	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
+		return verbs.WCRDMAWrite
+	case verbs.WRRDMARead:
+		return verbs.WCRDMARead
+	case verbs.WRAtomicCmpAndSwp:
+		return verbs.WCCompSwap
+	case verbs.WRAtomicFetchAndAdd:
+		return verbs.WCFetchAdd
+	case verbs.WRMaskedAtomicCmpAndSwp:
+		return verbs.WCMaskedCompSwap
+	case verbs.WRMaskedAtomicFetchAndAdd:
+		return verbs.WCMaskedFetchAdd
+	}
+	return verbs.WCSend
+}
+
+// rnr counts how often the peer has had no receive for the request that waits. It is asked again and again, as InfiniBand tries.
+type rnr struct {
+	number  uint64      // of the request
+	asked   uint64      // the number of the message by whose answer the peer shows what it has; 0 = it is to be asked
+	naks    int         // answers without a receive
+	timer   *time.Timer // of the time until it is asked again
+	resting bool
+}
+
+// rnrTimes are the times of min_rnr_timer (ibv_modify_qp(3)), in units of 10 us.
+var rnrTimes = [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+	6144, 8192, 12288, 16384, 24576, 32768, 49152}
+
+// notReady is called when the first request that has not been issued may wait for a receive of the peer.
+func (q *qp) notReady() {
+	if q.stopped || q.next == q.reqs.len() || q.peer.RNRRetries == 7 {
+		return
+	}
+	r, n := q.reqs.at(q.next), &q.rnr
+	if !r.message || q.ready() {
+		return
+	}
+	if number := q.base + uint64(q.next); n.number != number+1 {
+		n.number, n.asked, n.naks = number+1, 0, 0
+		if n.resting {
+			n.timer.Stop()
+			n.resting = false
+		}
+	}
+	switch {
+	case n.resting || q.asked > q.taken:
+	case n.asked == 0:
+		n.asked = q.sent + 1
+		q.want = max(q.want, n.asked)
+	case q.taken >= n.asked && n.naks == int(q.peer.RNRRetries):
+		r.status, r.reason = verbs.WCRNRRetryExcErr, fmt.Errorf("the peer has had no receive %d times", n.naks+1)
+		q.issue()
+	case q.taken >= n.asked:
+		n.naks++
+		n.asked, n.resting = 0, true
+		number := n.number
+		n.timer = time.AfterFunc(time.Duration(rnrTimes[q.peer.RNRTimer])*10*time.Microsecond, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if n.number == number && n.resting {
+				n.resting = false
+				q.advance()
+			}
+		})
+	}
+}

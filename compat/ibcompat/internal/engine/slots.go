@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// What a peer may have under way at a time, besides one message for each receive that it has been told of: so many receive slots
+// are needed. A slot is posted again before what its message brought takes effect, so they never run out. Each number is checked
+// when a message arrives: a peer that sends more ends the connection.
+//
+//	window  Atomics: the next one needs an Answer
+//	window  Answers: there is one for each Atomic of ours
+//	parts   Parts: the next one needs the peer's count
+//	1       question, as a Credit: the next one needs the answer to the last
+//	1       Ack: the answer to a question of ours
+//	1       hello
+//	1       Bye, or Refused
+const (
+	window   = 16
+	parts    = 4
+	ownSlots = 2*window + parts + 4
+)
+
+// ownSends are the send slots and places in the inner queue that the program's requests leave free: for Answers, a question, an
+// Ack, the hello and Bye. So these never wait for the program's requests, which may wait for the peer.
+const ownSends = window + 4
+
+// Lengths in bytes.
+const (
+	mostEager  = 4096    // the longest message that is copied into a receive
+	leastEager = 512     //
+	leastPart  = 64      // of the peer's
+	slotMemory = 1 << 20 // how much memory the receive slots may take before mostEager is lowered
+	advertRoom = 256     // in a receive slot besides header and payload
+	sendSlot   = 2048    // of a send slot: header, adverts, and inline data or an atomic
+)
+
+// slots are the places of a QP in registered memory where messages arrive, and those from which headers are sent.
+type slots struct {
+	mr    *verbs.MR
+	recvs int     // receive slots, from 0
+	eager uint32  // payload of a receive slot
+	free  []int32 // send slots
+}
+
+func newSlots(pd *verbs.PD, maxRecv, maxSend int) (s slots, err error) {
+	s.recvs = maxRecv + ownSlots
+	s.eager = uint32(min(max(slotMemory/s.recvs, leastEager), mostEager)) &^ 63
+	sends := min(maxSend, 64) + ownSends
+	if s.mr, err = pd.AllocMR(s.recvs*s.recvLen()+sends*sendSlot, verbs.AccessLocalWrite); err != nil {
+		return s, err
+	}
+	for i := range sends {
+		s.free = append(s.free, int32(i))
+	}
+	return s, nil
+}
+
+func (s *slots) recvLen() int { return wire.HeaderLen + int(s.eager) + advertRoom }
+
+func (s *slots) recvSGE(i int) verbs.SGE {
+	return verbs.SGE{Addr: s.mr.Addr() + uint64(i*s.recvLen()), Length: uint32(s.recvLen()), LKey: s.mr.LKey()}
+}
+
+// received is a message of n bytes.
+func (s *slots) received(i int, n uint32) []byte { return s.mr.Bytes()[i*s.recvLen():][:n] }
+
+// take returns a send slot. There is one: see room.
+func (s *slots) take() int32 {
+	last := len(s.free) - 1
+	i := s.free[last]
+	s.free = s.free[:last]
+	return i
+}
+
+func (s *slots) give(i int32) { s.free = append(s.free, i) }
+
+func (s *slots) sendOffset(i int32) int { return s.recvs*s.recvLen() + int(i)*sendSlot }
+
+// sendBytes is an empty slice in the memory of a send slot.
+func (s *slots) sendBytes(i int32) []byte { return s.mr.Bytes()[s.sendOffset(i):][:0:sendSlot] }
+
+func (s *slots) sendSGE(i int32, n int) verbs.SGE {
+	return verbs.SGE{Addr: s.mr.Addr() + uint64(s.sendOffset(i)), Length: uint32(n), LKey: s.mr.LKey()}
+}
+
+// fill posts all receive slots.
+func (q *qp) fill() error {
+	for i := range q.slots.recvs {
+		if err := q.repost(i); err != nil {
+			return fmt.Errorf("receive slot %d of %d: %w", i, q.slots.recvs, err)
+		}
+	}
+	return nil
+}
+
+// slotBit marks the ID of a receive slot in the inner queue.
+const slotBit = 1 << 31
+
+// repost posts a receive slot. The caller holds mu.
+func (q *qp) repost(slot int) error {
+	q.slotSGL[0] = q.slots.recvSGE(slot)
+	q.slotWR[0] = verbs.RecvWR{ID: q.place | slotBit | uint64(slot), SGL: q.slotSGL[:]}
+	if _, err := q.in.PostRecv(q.slotWR[:]); err != nil {
+		return err
+	}
+	q.posted++
+	return nil
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package wire
+
+import "encoding/binary"
+
+// Kind says what a message is.
+type Kind uint8
+
+const (
+	Data     Kind = 1 + iota // a Send; the payload follows, and is copied into the receive
+	Placed                   // a Send; the payload has been written into the receive
+	WriteImm                 // the immediate of a Write that stands before it
+	TooLong                  // a Send that is longer than the receive: both sides fail
+	Credit                   // adverts; Value has the rights of the QP (verbs.AccessFlags)
+	Ack                      // nothing but the count
+	Atomic                   // a request of an emulated atomic, see AtomicRequest
+	Answer                   // to the oldest Atomic that has none; Value is the original value
+	Bye                      // the last message of a side
+	Part                     // the payload is a part of a Send; the rest of it follows in Parts and in Data
+	Refused                  // the last message of a side: the message behind the count could not be received, Status says why
+	kindEnd
+)
+
+// Flags of a message.
+const (
+	FlagImm       = 1 << 0 // Imm is an immediate: Data, Placed, WriteImm (always)
+	FlagSolicited = 1 << 1 // the completion of the receive is a solicited event: Data, Placed, WriteImm
+	FlagAsk       = 1 << 2 // an Ack is asked for, if nothing else is about to be sent
+	FlagAck       = 1 << 3 // this answers a FlagAsk
+)
+
+// flagsOf are those that a kind may have.
+var flagsOf = [kindEnd]uint8{
+	Data:     FlagImm | FlagSolicited | FlagAsk | FlagAck,
+	Placed:   FlagImm | FlagSolicited | FlagAsk | FlagAck,
+	WriteImm: FlagImm | FlagSolicited | FlagAsk | FlagAck,
+	TooLong:  FlagAck,
+	Credit:   FlagAsk | FlagAck,
+	Ack:      FlagAck,
+	Atomic:   FlagAck,
+	Answer:   FlagAck,
+	Bye:      FlagAck,
+	Part:     FlagAsk | FlagAck,
+	Refused:  FlagAck,
+}
+
+// HeaderLen is the length of a header in bytes.
+const HeaderLen = 32
+
+// MaxAdverts is how many adverts a message may have.
+const MaxAdverts = 64
+
+// Header begins each message after the hello:
+//
+//	0  kind   1  flags   2  adverts   3  status   4  immediate   8  value   16  taken   24  number of the first advert
+type Header struct {
+	Kind    Kind
+	Flags   uint8
+	Adverts uint8  // how many follow
+	Status  uint8  // Answer, Refused: an ibv_wc_status, otherwise 0
+	Imm     uint32 // with FlagImm, otherwise 0
+	Value   uint64 // Data, Part: bytes of the payload; Placed, WriteImm, TooLong: bytes of the message; both up to 32 bits; or see Kind; or 0
+	Taken   uint64 // messages that this side has taken from the other since the hello; it confirms all before them
+	First   uint64 // the number of the first advert of this message; adverts are counted from 0
+}
+
+// Append appends the header.
+func (h *Header) Append(b []byte) []byte {
+	b = append(b, byte(h.Kind), h.Flags, h.Adverts, h.Status)
+	b = binary.BigEndian.AppendUint32(b, h.Imm)
+	b = binary.BigEndian.AppendUint64(b, h.Value)
+	b = binary.BigEndian.AppendUint64(b, h.Taken)
+	return binary.BigEndian.AppendUint64(b, h.First)
+}
+
+// ParseHeader decodes the header of a message and returns what follows it.
+func ParseHeader(b []byte) (h Header, rest []byte, err error) {
+	if len(b) < HeaderLen {
+		return Header{}, nil, bad("header", "length", uint64(len(b)))
+	}
+	h = Header{Kind: Kind(b[0]), Flags: b[1], Adverts: b[2], Status: b[3], Imm: binary.BigEndian.Uint32(b[4:]),
+		Value: binary.BigEndian.Uint64(b[8:]), Taken: binary.BigEndian.Uint64(b[16:]), First: binary.BigEndian.Uint64(b[24:])}
+	sized := h.Kind >= Data && h.Kind <= Credit || h.Kind == Part
+	switch {
+	case h.Kind == 0 || h.Kind >= kindEnd:
+		err = bad("header", "kind", uint64(h.Kind))
+	case h.Flags&^flagsOf[h.Kind] != 0, h.Kind == WriteImm && h.Flags&FlagImm == 0:
+		err = bad("header", "flags", uint64(h.Flags))
+	case h.Adverts > MaxAdverts:
+		err = bad("header", "adverts", uint64(h.Adverts))
+	case h.Status != 0 && h.Kind != Answer && h.Kind != Refused, h.Status == 0 && h.Kind == Refused:
+		err = bad("header", "status", uint64(h.Status))
+	case h.Imm != 0 && h.Flags&FlagImm == 0:
+		err = bad("header", "immediate", uint64(h.Imm))
+	case sized && h.Value >= 1<<32, !sized && h.Kind != Answer && h.Value != 0, h.Kind == Answer && h.Status != 0 && h.Value != 0:
+		err = bad("header", "value", h.Value)
+	}
+	if err != nil {
+		return Header{}, nil, err
+	}
+	return h, b[HeaderLen:], nil
+}
