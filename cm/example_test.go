@@ -196,7 +196,7 @@ func ExamplePendingError() {
 	defer ep.Close()
 
 	wire.Links()[0].Stall()
-	short, giveUp := context.WithTimeout(ctx, 10*time.Millisecond)
+	short, giveUp := context.WithTimeout(ctx, time.Second)
 	defer giveUp()
 	_, err = ep.Do(short, verbs.Read(verbs.Remote{RKey: 1})) // of no bytes: the answer shows that the peer's device lives
 	var pending *cm.PendingError
