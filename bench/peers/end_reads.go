@@ -17,7 +17,7 @@ import (
 // pollTime is how long programPolls polls at a time.
 const pollTime = 300 * time.Microsecond
 
-// compute computes for a while.
+// computeFor computes for a while.
 func computeFor(d time.Duration) {
 	for began := time.Now(); time.Since(began) < d; {
 	}
@@ -34,26 +34,45 @@ func (c *siwConn) runProgram(j *job) error {
 		}
 		switch j.program {
 		case programWaits:
-			if err = c.receive(); err == nil {
-				_, err = c.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
+			if _, err = c.wait(c.rcq, 1); err == nil {
+				err = c.reply()
+			}
+		case programAnswers:
+			var n int
+			if n, err = c.rcq.Poll(c.wcs[:1]); err == nil && n > 0 {
+				if err = c.wcs[0].Err(); err == nil {
+					err = c.reply()
+				}
 			}
 		case programPolls:
 			for began := time.Now(); err == nil && time.Since(began) < pollTime; runtime.Gosched() {
 				_, err = c.rcq.Poll(c.wcs[:1])
 			}
 		}
-		if err != nil && c.id.Err() == nil && !errors.Is(err, verbs.WCWRFlushErr) {
+		switch {
+		case errors.Is(err, verbs.WCWRFlushErr): // the other side is done, and nothing more completes here
+			return c.id.Close()
+		case err != nil && c.id.Err() == nil:
 			return err
 		}
 		computeFor(j.pause)
 	}
 }
 
+// reply answers a message and posts a receive for another.
+func (c *siwConn) reply() error {
+	if _, err := c.qp.PostRecv(c.recv[:]); err != nil {
+		return err
+	}
+	_, err := c.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
+	return err
+}
+
 // readTimes measures Reads of 64 bytes.
 func (c *siwConn) readTimes(j *job) (figures, error) {
 	var over atomic.Bool
 	var talk sync.WaitGroup
-	if j.program == programWaits { // there is always a message for the other program
+	if j.program == programWaits || j.program == programAnswers { // there is always a message for the other program
 		talk.Go(func() {
 			for !over.Load() {
 				if _, err := c.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}}); err != nil || c.receive() != nil {

@@ -30,6 +30,7 @@ const workReads = "reads"
 // The program of workReads computes, again and again; between, it
 const (
 	programComputes = "computes" // does nothing else
+	programAnswers  = "answers"  // answers a message if one has come
 	programWaits    = "waits"    // sleeps until a message comes, and answers it
 	programPolls    = "polls"    // polls for a while
 )
@@ -57,7 +58,7 @@ func (j *job) flags() *flag.FlagSet {
 	fs.IntVar(&j.conns, "conns", 1, "stream: connections")
 	fs.IntVar(&j.size, "size", 64, "`bytes` of a message")
 	fs.IntVar(&j.depth, "depth", 1, "messages in progress")
-	fs.StringVar(&j.program, "program", programComputes, "reads: the other `program` computes, waits or polls")
+	fs.StringVar(&j.program, "program", programComputes, "reads: the other `program` computes, answers, waits or polls")
 	fs.DurationVar(&j.pause, "pause", 500*time.Microsecond, "reads: how long it computes at a time")
 	fs.DurationVar(&j.seconds, "time", 300*time.Millisecond, "how long to measure")
 	return fs
@@ -84,8 +85,8 @@ func (j *job) check() error {
 		return fmt.Errorf("-size=%d: want 1 to %d", j.size, memory)
 	case j.work == "fetchadd" && j.size != 8:
 		return fmt.Errorf("-size=%d: fetchadd is of 8 bytes", j.size)
-	case !is(j.program, "computes waits polls"):
-		return fmt.Errorf("-program=%s: want computes, waits or polls", j.program)
+	case !is(j.program, "computes answers waits polls"):
+		return fmt.Errorf("-program=%s: want computes, answers, waits or polls", j.program)
 	case j.pause <= 0:
 		return fmt.Errorf("-pause=%v: want a positive time", j.pause)
 	case j.conns < 1 || j.conns > 64 || j.work != "stream" && j.conns != 1:

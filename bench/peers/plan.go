@@ -97,28 +97,37 @@ func makePlan(t *tools) *plan {
 			_, _, each := crowd("poll", n, n, procs)
 			many = append(many, &row{id: "B1", what: fmt.Sprintf("polling %d connections / 4, for each, %d processors", n, procs), over: add(each), under: four, less: true, goal: 1.5, hope: 1.25})
 		}
+		_, _, four = crowd("TCP", 4, 4, procs)
+		_, _, each := crowd("TCP", 1000, 1000, procs)
+		many = append(many, &row{id: "B1", what: fmt.Sprintf("Go TCP, 1000 connections / 4, for each, %d processors", procs), under: add(four), over: add(each), less: true})
 		alone, _, _ := crowd("poll", 1, 1, procs)
 		idle, _, _ := crowd("poll", 1000, 1, procs)
 		many = append(many, &row{id: "B1", what: fmt.Sprintf("polling, 1 active of 1000 / 1 alone, %d processors", procs), under: add(alone), over: add(idle), less: true, goal: 2, hope: 1.5})
 	}
-	// Reads from another process, whose program does other things again and again.
-	reads := func(name, program string, pause time.Duration) (p50, p99 *subject) {
-		r := t.reads(program, pause)
-		name = "Read from a program that " + name
-		return add(r.metric(name+", p50", unitBack, "p50-us")), add(r.metric(name+", p99", unitBack, "p99-us"))
+	// Reads from another process, whose program does other things again and again. A program that never waits answers the same
+	// messages as one that waits.
+	type times struct {
+		name     string
+		p50, p99 *subject
 	}
-	never50, never99 := reads("only computes", programComputes, 500*time.Microsecond)
-	for _, how := range []struct {
-		name, program string
-		pause         time.Duration
-	}{
-		{"waits", programWaits, 500 * time.Microsecond}, {"waits briefly", programWaits, 200 * time.Microsecond},
-		{"polls", programPolls, 500 * time.Microsecond}, {"polls briefly", programPolls, 200 * time.Microsecond},
-	} {
-		p50, p99 := reads(how.name+" and computes", how.program, how.pause)
+	reads := func(name, program string, pause time.Duration) times {
+		r := t.reads(program, pause)
+		what := "Read from a program that " + name
+		return times{name, add(r.metric(what+", p50", unitBack, "p50-us")), add(r.metric(what+", p99", unitBack, "p99-us"))}
+	}
+	compare := func(r, base times) {
 		many = append(many,
-			&row{id: "B2", what: "Read from a program that " + how.name + " and computes / that only computes, p50", over: p50, under: never50, less: true, goal: 1.5, hope: 1.25},
-			&row{id: "B2", what: "the same, p99", over: p99, under: never99, less: true, goal: 1.5, hope: 1.25})
+			&row{id: "B2", what: "Read from a program that " + r.name + " / that " + base.name + ", p50", over: r.p50, under: base.p50, less: true, goal: 1.5, hope: 1.25},
+			&row{id: "B2", what: "the same, p99", over: r.p99, under: base.p99, less: true, goal: 1.5, hope: 1.25})
+	}
+	pauses := map[string]time.Duration{"": 500 * time.Microsecond, " briefly": 200 * time.Microsecond}
+	for _, how := range []string{"", " briefly"} {
+		base := reads("answers"+how+" and computes", programAnswers, pauses[how])
+		compare(reads("waits"+how+" and computes", programWaits, pauses[how]), base)
+	}
+	never := reads("only computes", programComputes, pauses[""])
+	for _, how := range []string{"", " briefly"} {
+		compare(reads("polls"+how+" and computes", programPolls, pauses[how]), never)
 	}
 	floodTCP := t.benchmark("BenchmarkTCPFlood", 0)
 	meanTCP, rateTCP := add(floodTCP.metric("Go TCP, 64 B there and back beside 4 streams, mean", unitBack, "mean-us")), add(floodTCP.metric("Go TCP, 4 streams beside it", unitRate, "MB/s"))
