@@ -15,8 +15,8 @@ import (
 // A wake-up by the kernel costs one or two system calls. To wake another goroutine costs about the same again, and mostly a
 // second thread. So the goroutine that waits for a completion keeps the watch itself, and while a program polls without pause,
 // no goroutine is woken. But a request of the peer, or a message for another goroutine, must not wait while the goroutine that
-// keeps the watch does other things. If that happens too often, the reader keeps the watch for the next 256 arrivals for each
-// one that waited. docs/architecture.md has the table of transitions.
+// keeps the watch does other things. If that happens too often, the reader keeps the watch for the next 1,024 arrivals for
+// each one that waited. docs/architecture.md has the table of transitions.
 type watch struct {
 	src  source
 	now  func() int64  // clock
@@ -64,7 +64,7 @@ const (
 // Implementation constants of watches.
 const (
 	absence   = 25 * time.Microsecond // how long the poller or waiter may be away while a request waits
-	trust     = 256                   // one of this many arrivals may wait longer
+	trust     = 1024                  // one of this many arrivals may wait longer, few enough to leave the 99th percentile alone
 	credit    = 2 * trust             // the most credit for being back in time
 	leaseTime = time.Millisecond      // a poller or waiter that is away for this to twice this time loses the watch
 

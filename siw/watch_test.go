@@ -712,7 +712,7 @@ func TestWatchPoller(t *testing.T) {
 	})
 }
 
-// TestWatchTrust: one of 256 arrivals may wait for the poller or waiter. If it has been in time for long, two in a row may.
+// TestWatchTrust: one of 1,024 arrivals may wait for the poller or waiter. If it has been in time for long, two in a row may.
 func TestWatchTrust(t *testing.T) {
 	s := newScene(t)
 	late := func() {
@@ -738,6 +738,26 @@ func TestWatchTrust(t *testing.T) {
 	s.is(byPoller)
 	late()
 	s.is(byReader)
+}
+
+// TestWatchAlwaysAway: a program that polls, and is away whenever something arrives, delays at most one of 1,000 arrivals.
+func TestWatchAlwaysAway(t *testing.T) {
+	s := newScene(t)
+	const arrivals = 10_000
+	late := 0
+	for range arrivals {
+		s.polls(2 * busyPolls)
+		s.arrive()
+		if s.w.keeper == byReader {
+			a, _ := s.take()
+			s.w.arrived(a.conns)
+			continue
+		}
+		late++
+		s.pass(2 * absence)
+	}
+	require.NotZero(t, late)
+	require.LessOrEqual(t, late, arrivals/1000)
 }
 
 // TestWatchEnds stops a watch in every state: the reader returns, and a sleeping goroutine is woken.
