@@ -83,21 +83,33 @@ func (ch *channel) relied() bool {
 }
 
 func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
+	q, slept, err := ch.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if slept { // others have run meanwhile, so a poller that now finds nothing need not let them run soon
+		q.yielded.Store(clock())
+	}
+	return q.owner, nil
+}
+
+// wait returns the CQ of the oldest event, and whether the goroutine has slept.
+func (ch *channel) wait(ctx context.Context) (q *cq, slept bool, err error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.shut {
-		return nil, verbs.ErrClosed
+		return nil, false, verbs.ErrClosed
 	}
 	ch.waiters.Add(1)
 	defer ch.waiters.Done()
 	for {
 		switch {
 		case len(ch.queue) > 0:
-			return ch.next(), nil
+			return ch.next(), slept, nil
 		case ch.shut:
-			return nil, verbs.ErrClosed
+			return nil, slept, verbs.ErrClosed
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, slept, ctx.Err()
 		}
 		var w *watch
 		if len(ch.watches) == 1 {
@@ -107,13 +119,14 @@ func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
 		ch.sleepers++ // before w.enter: a goroutine that arms a CQ from here on recalls the reader
 		ch.mu.Unlock()
 		if w != nil && w.enter(ch) {
-			ch.keep(ctx, w)
+			slept = ch.keep(ctx, w) || slept
 		} else {
 			select {
 			case <-ch.ready:
 			case <-ctx.Done():
 			case <-ch.closed:
 			}
+			slept = true
 		}
 		ch.mu.Lock()
 		ch.sleepers--
@@ -121,14 +134,14 @@ func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
 }
 
 // next removes the oldest event and returns its CQ. The caller holds mu.
-func (ch *channel) next() *verbs.CQ {
+func (ch *channel) next() *cq {
 	q := ch.queue[0]
 	ch.queue = ch.queue[:copy(ch.queue, ch.queue[1:])]
 	q.queued = false
 	if len(ch.queue) > 0 {
 		signal(ch.ready)
 	}
-	return q.owner
+	return q
 }
 
 func (ch *channel) Close() error {

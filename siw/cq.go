@@ -45,7 +45,7 @@ type cq struct {
 	// does so first.
 	justArmed atomic.Bool
 
-	yielded  atomic.Int64 // when a poller last received something, or last yielded
+	yielded  atomic.Int64 // when a poller last received something, or last yielded or slept
 	patience atomic.Int64 // yieldAfter, when the poller last yielded
 
 	// Connections that each have a separate watch (watches.go). alone, guarded by mu, has all of them; driven has those that
@@ -206,7 +206,7 @@ func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	if some {
 		return nil
 	}
-	_, err := c.ch.Wait(ctx)
+	_, _, err := c.ch.wait(ctx)
 	return err
 }
 

@@ -44,7 +44,7 @@ func TestWaitSolicited(t *testing.T) {
 				require.NoError(t, err)
 			}
 			wait()
-			asleep.Until(t, 1, "verbs.(*CQ).WaitSolicited", "siw.(*channel).Wait")
+			asleep.Until(t, 1, "verbs.(*CQ).WaitSolicited", "siw.(*channel).wait")
 			send(0)
 			send(0)
 			// A Read is answered after the messages before it have completed.
@@ -73,7 +73,7 @@ func TestWaitSolicited(t *testing.T) {
 			require.Equal(t, 1, r.n)
 
 			wait()
-			asleep.Until(t, 1, "verbs.(*CQ).WaitSolicited", "siw.(*channel).Wait")
+			asleep.Until(t, 1, "verbs.(*CQ).WaitSolicited", "siw.(*channel).wait")
 			require.NoError(t, p.id.Disconnect())
 			r = <-got
 			require.NoError(t, r.err)
@@ -132,7 +132,7 @@ func TestWaitSolicitedEnds(t *testing.T) {
 		_, err := cq.WaitSolicited(t.Context(), wcs)
 		ended <- err
 	}()
-	asleep.Until(t, 1, "verbs.(*CQ).WaitSolicited", "siw.(*channel).Wait")
+	asleep.Until(t, 1, "verbs.(*CQ).WaitSolicited", "siw.(*channel).wait")
 	require.NoError(t, cq.Close())
 	require.ErrorIs(t, <-ended, verbs.ErrClosed)
 

@@ -6,11 +6,12 @@ import "context"
 
 // waiting is the state of the waiter of a watch. A watch has at most one waiter at a time.
 type waiting struct {
-	ch   *channel
-	ctx  context.Context
-	f    func() bool // look, and
-	wake func()      // nudge, made once
-	turn turn
+	ch    *channel
+	ctx   context.Context
+	f     func() bool // look, and
+	wake  func()      // nudge, made once
+	looks int         // calls of look since it came
+	turn  turn
 
 	// Consecutive waits usually have the same context; they share one registration for its end.
 	done <-chan struct{}
@@ -36,20 +37,22 @@ func (o *waiting) unfollow() {
 }
 
 // keep receives until there is an event, ctx is done, the channel is closed or the watch is over. The caller has entered w; when
-// keep returns, it has left w.
-func (ch *channel) keep(ctx context.Context, w *watch) {
+// keep returns, it has left w. slept says that something else could run meanwhile.
+func (ch *channel) keep(ctx context.Context, w *watch) (slept bool) {
 	defer w.leave(ch)
 	o := &w.out
 	o.follow(ctx, o.wake)
-	o.ch, o.ctx = ch, ctx
+	o.ch, o.ctx, o.looks = ch, ctx, 0
 	_ = w.src.wait(o.f) // an error is the end of the watch
 	ch.looking.Store(nil)
 	o.ch, o.ctx = nil, nil
+	return o.looks > 1 // the first look is at once
 }
 
 // look receives for the waiter. It reports whether the waiter has a reason not to sleep.
 func (w *watch) look() bool {
 	o := &w.out
+	o.looks++
 	o.ch.looking.Store(nil)
 	defer o.turn.end()
 	for more := true; more; {

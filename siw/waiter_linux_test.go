@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -357,6 +358,61 @@ func TestAnswersOweNothing(t *testing.T) {
 			require.Equal(t, last == verbs.SendFence, asked > 0, "asked %d times", asked)
 		})
 	}
+}
+
+// TestSleeperLetsOthersRun: a program sleeps in CompChannel.Wait, and polls between until the CQ is empty. Such a poll does not let
+// others run, as those of a program that polls without pause: they have run while the program slept.
+func TestSleeperLetsOthersRun(t *testing.T) {
+	n := newSides(t, Config{})
+	ch, err := n.v.CreateCompChannel()
+	require.NoError(t, err)
+	shared, err := n.v.CreateCQ(verbs.CQConfig{CQE: 4096, Channel: ch})
+	require.NoError(t, err)
+	a, b := n.join(n.side(nil, nil), n.side(nil, shared))
+	c := b.qp.Provider().(*qp).recvCQ
+	inVain := -2 * int64(time.Hour)
+	poll := func() (got int) {
+		got, err := shared.Poll(make([]verbs.WC, 1))
+		require.NoError(t, err)
+		return got
+	}
+	arm := func() {
+		c.patience.Store(int64(time.Hour))
+		c.yielded.Store(inVain)
+		require.NoError(t, shared.ReqNotify(false))
+		require.Zero(t, poll()) // right after ReqNotify this does nothing
+	}
+	for range 10 {
+		arm()
+		slept := make(chan error)
+		go func() {
+			_, err := ch.Wait(context.Background())
+			slept <- err
+		}()
+		asleep.Until(t, 1, "siw.TestSleeperLetsOthersRun", "siw.(*channel).Wait")
+		a.send(b)
+		require.NoError(t, <-slept)
+		require.Equal(t, 1, poll())
+		require.Zero(t, poll())
+		require.Zero(t, b.yielders(), "the poll has yielded")
+	}
+	arm()
+	a.send(b)
+	require.Eventually(t, c.ch.called, patience, 100*time.Microsecond)
+	_, err = ch.Wait(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, inVain, c.yielded.Load(), "nobody has slept")
+	require.Equal(t, 1, poll())
+	require.Zero(t, poll())
+	require.Equal(t, 1, b.yielders())
+}
+
+// yielders returns how many descriptors the NIC has made to yield.
+func (s *side) yielders() int {
+	y := &s.conn.dev.yielder
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.made
 }
 
 // TestWaiterAllocatesNothing: who sleeps for a completion allocates nothing.

@@ -453,6 +453,22 @@ func TestWatchWaiter(t *testing.T) {
 		s.is(byReader)
 		require.EqualValues(t, trust, s.w.doubt.Load())
 	})
+	t.Run("sleeps", func(t *testing.T) {
+		s := newScene(t)
+		s.waiter()
+		slept := make(chan bool)
+		go func() { slept <- s.ch.keep(context.Background(), s.w) }()
+		require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 10*time.Second, time.Millisecond)
+		s.event(s.ch)
+		s.wake()
+		require.True(t, <-slept)
+	})
+	t.Run("need not sleep", func(t *testing.T) {
+		s := newScene(t)
+		s.waiter()
+		s.event(s.ch)
+		require.False(t, s.ch.keep(context.Background(), s.w))
+	})
 	t.Run("was late, more comes later", func(t *testing.T) {
 		for rest, doubt := range map[bool]int64{true: trust, false: -1} {
 			s := newScene(t)
