@@ -3,10 +3,13 @@
 package verbs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -122,6 +125,19 @@ func TestCQDriven(t *testing.T) {
 	_, err = cq.Poll(make([]WC, 1))
 	require.NoError(t, err)
 	require.Equal(t, []string{"Drive"}, s.reached())
+	n, err := cq.Poll(make([]WC, 1))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	cq.Provider().(stubDriver).driven = 1
+	n, err = cq.Poll(make([]WC, 1))
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "what has come by driving")
+	s.reached()
+	n, err = cq.Poll(make([]WC, 1))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Empty(t, s.reached(), "there is something without driving")
+	cq.Provider().(stubDriver).full = 0
 	_, err = cq.Poll(nil)
 	require.NoError(t, err)
 	require.Empty(t, s.reached())
@@ -157,6 +173,124 @@ func TestCQDriven(t *testing.T) {
 	require.ErrorContains(t, err, "CQ.Poll on stub")
 	require.NoError(t, cq.Close())
 	s.closed(t, ctx)
+}
+
+// TestCQSpins: where the device wants it, a wait polls for a while before it sleeps; one for solicited completions does not.
+func TestCQSpins(t *testing.T) {
+	s, ctx := newStub(t)
+	errAsleep := errors.New("asleep")
+	newCQ := func(spin time.Duration, full int) (*CQ, *stubCQ) {
+		s.spin = spin
+		cq, err := ctx.CreateCQ(CQConfig{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, cq.Close()) })
+		below := cq.Provider().(stubDriver).stubCQ
+		below.sleep, below.full, below.driven = errAsleep, full, full
+		s.reached()
+		return cq, below
+	}
+	cq, below := newCQ(time.Hour, 6)
+	n, err := cq.Wait(t.Context(), make([]WC, 1))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, 6, below.polls)
+	require.NotContains(t, s.reached(), "Sleep")
+
+	cq, below = newCQ(time.Hour, 6)
+	_, err = cq.WaitSolicited(t.Context(), make([]WC, 1))
+	require.ErrorIs(t, err, errAsleep)
+	require.Equal(t, 1, below.polls)
+
+	cq, below = newCQ(0, 6)
+	_, err = cq.Wait(t.Context(), make([]WC, 1))
+	require.ErrorIs(t, err, errAsleep)
+	require.Equal(t, 1, below.polls)
+
+	cq, _ = newCQ(time.Microsecond, 0)
+	_, err = cq.Wait(t.Context(), make([]WC, 1))
+	require.ErrorIs(t, err, errAsleep, "the while is over")
+
+	cq, _ = newCQ(time.Hour, 0)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = cq.Wait(ended, make([]WC, 1))
+	require.Error(t, err)
+
+	cq, below = newCQ(time.Hour, 0)
+	below.failAt = 4
+	_, err = cq.Wait(t.Context(), make([]WC, 1))
+	require.ErrorIs(t, err, ErrCQOverflow)
+	require.Equal(t, 4, below.polls)
+	require.NotContains(t, s.reached(), "Sleep")
+}
+
+// TestCQArms: a CQ that cannot be driven is armed, polled once more, and then its channel is waited for.
+func TestCQArms(t *testing.T) {
+	s, ctx := newStub(t)
+	s.plain = true
+	cq, err := ctx.CreateCQ(CQConfig{})
+	require.NoError(t, err)
+	below := cq.Provider().(*stubCQ)
+	s.reached()
+	below.full = 2
+	n, err := cq.Wait(t.Context(), make([]WC, 1))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, []string{"ReqNotify"}, s.reached(), "what came before it was armed")
+	below.full = below.polls + 3
+	n, err = cq.Wait(t.Context(), make([]WC, 1))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, []string{"ReqNotify", "Wait"}, s.reached())
+	below.full, below.sleep = 0, ErrInvalid
+	_, err = cq.Wait(t.Context(), make([]WC, 1))
+	require.ErrorIs(t, err, ErrInvalid)
+	require.Equal(t, []string{"ReqNotify"}, s.reached(), "a CQ that is not armed is not waited for")
+	require.NoError(t, cq.Close())
+	ch, err := ctx.CreateCompChannel()
+	require.NoError(t, err)
+	_, err = ch.Wait(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, ch.Close())
+	s.reached()
+	_, err = ch.Wait(t.Context())
+	require.ErrorIs(t, err, ErrClosed)
+	require.Empty(t, s.reached())
+	s.closed(t, ctx)
+}
+
+// TestGIDChecks: rows of the tables beyond their ends, and rows that an address handle cannot name.
+func TestGIDChecks(t *testing.T) {
+	s, ctx := newStub(t)
+	to := GIDFromAddr(netip.MustParseAddr("192.0.2.2"))
+	s.gids = map[int]GID{0: {1}, 256: to, 299: {2}}
+	for _, index := range []int{-1, 300, 1} {
+		_, err := ctx.QueryGID(1, index)
+		require.ErrorIs(t, err, ErrNoGID, "%d", index)
+	}
+	for index := range s.gids {
+		e, err := ctx.QueryGID(2, index)
+		require.NoError(t, err)
+		require.Equal(t, GIDEntry{GID: s.gids[index], Port: 2, Index: index, Type: GIDTypeRoCEv2}, e)
+	}
+	for index, ok := range map[int]bool{-1: false, 0: true, 1: true, 2: false} {
+		key, err := ctx.QueryPKey(1, index)
+		if !ok {
+			require.ErrorIs(t, err, ErrInvalid, "%d", index)
+			continue
+		}
+		require.NoError(t, err)
+		require.EqualValues(t, 0x8000+index, key)
+	}
+	wc := WC{Opcode: WCRecv, Flags: WCGRH}
+	head := header4(0, "192.0.2.1", "192.0.2.2", 0, 1)
+	_, err := ctx.AHAttrFromWC(&wc, head, 1)
+	require.ErrorIs(t, err, ErrNoGID, "sgid_index has 8 bits")
+	s.gids[255] = to
+	attr, err := ctx.AHAttrFromWC(&wc, head, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 255, attr.GRH.SGIDIndex)
+	require.NoError(t, ctx.Close())
 }
 
 // TestMRChecks: length and rights of a region, its elements, and how it is changed in place.

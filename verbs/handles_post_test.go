@@ -230,6 +230,7 @@ func TestBindChecks(t *testing.T) {
 		require.ErrorIs(t, qp.BindMW(5, flags, b), ErrInvalid, "%v", flags)
 	}
 	require.NoError(t, qp.BindMW(6, 0, MWBind{one, mr, 1000, 0, 0}), "of no bytes")
+	require.NoError(t, qp.BindMW(6, 0, MWBind{one, mr, 1100, 0, 0}), "at the end")
 	require.ErrorIs(t, qp.BindMW(7, 0, MWBind{two, mr, 1000, 100, 0}), ErrInvalid, "the wrong kind")
 	s.reached()
 	for name, wr := range map[string]SendWR{

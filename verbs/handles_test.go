@@ -105,12 +105,19 @@ func TestParentClosesMeanwhile(t *testing.T) {
 					for !p.node.Closed() {
 						runtime.Gosched()
 					}
+					for range 100 {
+						runtime.Gosched() // a parent that does not wait is destroyed now
+					}
 				}
 				handle, err := m.make(f)
 				require.ErrorIs(t, err, ErrClosed)
 				require.Nil(t, handle)
 				require.NoError(t, <-ended)
-				require.Nil(t, s.during)
+				kind, ok := map[string]string{"channel": "CompChannel", "context": "Context", "SendCQ": "CQ", "RecvCQ": "CQ"}[name]
+				if !ok {
+					kind = name
+				}
+				require.NotContains(t, s.early, kind, "it is destroyed when calls on it have returned")
 				f.close(t)
 				s.closed(t, ctx)
 			})
@@ -132,11 +139,20 @@ func TestDeviceRefuses(t *testing.T) {
 			s.fail = nil
 			handle, err = m.make(f)
 			require.NoError(t, err, "the parents are as they were")
-			require.NoError(t, handle.(interface{ Close() error }).Close())
+			for range 2 {
+				require.NoError(t, handle.(interface{ Close() error }).Close(), "idempotent")
+			}
 			f.close(t)
 			s.closed(t, ctx)
 		})
 	}
+}
+
+// TestCloseNil: a handle that was not made can be closed.
+func TestCloseNil(t *testing.T) {
+	require.NoError(t, errors.Join((*Context)(nil).Close(), (*Context)(nil).CloseAll(), (*PD)(nil).Close(), (*CompChannel)(nil).Close(),
+		(*CQ)(nil).Close(), (*MR)(nil).Close(), (*MW)(nil).Close(), (*AH)(nil).Close(), (*SRQ)(nil).Close(), (*QP)(nil).Close(),
+		(*Pool)(nil).Close(), (*Device)(nil).CloseShared()))
 }
 
 // TestParentClosed: a closed parent makes nothing.

@@ -22,12 +22,17 @@ type stub struct {
 	mu     sync.Mutex     // guards made and calls
 	made   map[string]int // objects that have been made and not destroyed, by kind
 	during func()         // runs within each call that makes an object, before it returns
+	making bool           // such a call is in progress
+	early  []string       // what was destroyed meanwhile
 	fail   error          // what calls that make an object return, if it is not nil
 	calls  []string       // what else has reached the device
 	mem    []byte         // the memory of the last region
 	refuse error          // what calls that change an object return, if it is not nil
 	direct bool           // QPs and CQs check and poll by themselves
 	state  QPState        // what QPs say they are in
+	spin   time.Duration  // how long CQs are to be polled before a wait sleeps
+	plain  bool           // CQs cannot be driven
+	gids   map[int]GID    // the GID table
 }
 
 // newStub opens a stub that has every ability.
@@ -64,14 +69,18 @@ func (s *stub) reached() []string {
 
 // make counts a new object.
 func (s *stub) make(kind string) error {
+	s.mu.Lock()
+	s.making = true
+	s.mu.Unlock()
 	if s.during != nil {
 		s.during()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.making = false
 	if s.fail != nil {
 		return s.fail
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.made[kind]++
 	return nil
 }
@@ -80,6 +89,9 @@ func (s *stub) make(kind string) error {
 func (s *stub) destroy(kind string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.making {
+		s.early = append(s.early, kind)
+	}
 	switch s.made[kind] {
 	case 0:
 		return fmt.Errorf("there is no %s", kind)
@@ -119,9 +131,13 @@ type (
 	stubSRQ     struct{ *stub }
 	stubCQ      struct {
 		*stub
-		cqe   int
-		err   error // what Poll returns
-		sleep error // what Sleep returns
+		cqe    int
+		err    error // what Poll returns
+		sleep  error // what Sleep and ReqNotify return
+		polls  int   // how often it has been polled
+		full   int   // from which poll on it has a completion, 0 = never
+		driven int   // the same, once it has been driven
+		failAt int   // the poll that fails, 0 = none
 	}
 	stubQP struct {
 		ProviderQP
@@ -131,10 +147,12 @@ type (
 	stubDriver struct{ *stubCQ }
 )
 
-func (c stubContext) QueryDevice() (DeviceAttr, error)     { return c.attr, nil }
-func (c stubContext) QueryPort(port int) (PortAttr, error) { return PortAttr{LID: uint16(port)}, nil }
-func (c stubContext) Ops() OpSet                           { return AllOps }
-func (c stubContext) AllocPD() (ProviderPD, error)         { return stubPD(c), c.make("PD") }
+func (c stubContext) QueryDevice() (DeviceAttr, error) { return c.attr, nil }
+func (c stubContext) QueryPort(port int) (PortAttr, error) {
+	return PortAttr{LID: uint16(port), GIDTblLen: 300, PKeyTblLen: 2}, nil
+}
+func (c stubContext) Ops() OpSet                   { return AllOps }
+func (c stubContext) AllocPD() (ProviderPD, error) { return stubPD(c), c.make("PD") }
 func (c stubContext) CreateCompChannel() (ProviderCompChannel, error) {
 	return stubChannel(c), c.make("CompChannel")
 }
@@ -143,8 +161,22 @@ func (c stubContext) Close() error                                  { return c.d
 
 func (c stubContext) CreateCQ(_ *CQ, cqe int, _ ProviderCompChannel, vector int) (ProviderCQ, error) {
 	_ = c.called("CreateCQ %d, vector %d", cqe, vector)
-	return stubDriver{&stubCQ{stub: c.stub, cqe: cqe}}, c.make("CQ")
+	cq := &stubCQ{stub: c.stub, cqe: cqe}
+	if c.plain {
+		return cq, c.make("CQ")
+	}
+	return stubDriver{cq}, c.make("CQ")
 }
+
+func (c stubContext) QueryGID(port, index int) (GIDEntry, error) {
+	gid, ok := c.gids[index]
+	if !ok {
+		return GIDEntry{}, ErrNoGID
+	}
+	return GIDEntry{GID: gid, Port: port, Index: index, Type: GIDTypeRoCEv2}, nil
+}
+
+func (c stubContext) QueryPKey(_, index int) (uint16, error) { return uint16(0x8000 + index), nil }
 
 func (p stubPD) RegMR(mem []byte, _ uint64, _ AccessFlags) (ProviderMR, error) {
 	p.mem = mem
@@ -179,22 +211,32 @@ func (m stubMR) Rereg(flags ReregFlags, _ ProviderPD, mem []byte, iova uint64, a
 func (w stubMW) RKey() uint32   { return 0x300 }
 func (w stubMW) Dealloc() error { return w.destroy("MW") }
 
-func (ch stubChannel) Wait(context.Context) (*CQ, error) { return nil, nil }
+func (ch stubChannel) Wait(context.Context) (*CQ, error) { return nil, ch.called("Wait") }
 func (ch stubChannel) Close() error                      { return ch.destroy("CompChannel") }
 
-func (cq *stubCQ) Poll([]WC) (int, error) { return 0, cq.err }
-func (cq *stubCQ) ReqNotify(bool) error   { return nil }
-func (cq *stubCQ) CQE() int               { return cq.cqe }
-func (cq *stubCQ) Resize(cqe int) error   { cq.cqe = cqe; return cq.called("Resize %d", cqe) }
-func (cq *stubCQ) Destroy() error         { return cq.destroy("CQ") }
-func (cq *stubCQ) canPollDirect() bool    { return cq.direct }
+func (cq *stubCQ) ReqNotify(bool) error { return errors.Join(cq.sleep, cq.called("ReqNotify")) }
+func (cq *stubCQ) CQE() int             { return cq.cqe }
+func (cq *stubCQ) Resize(cqe int) error { cq.cqe = cqe; return cq.called("Resize %d", cqe) }
+func (cq *stubCQ) Destroy() error       { return cq.destroy("CQ") }
+func (cq *stubCQ) canPollDirect() bool  { return cq.direct }
+
+func (cq *stubCQ) Poll(wcs []WC) (int, error) {
+	cq.polls++
+	if cq.polls == cq.failAt {
+		return 0, ErrCQOverflow
+	}
+	if cq.full == 0 || cq.polls < cq.full || len(wcs) == 0 {
+		return 0, cq.err
+	}
+	return 1, nil
+}
 
 func (cq *stubCQ) pollDirect([]WC) (int, bool, error) {
 	return 0, true, errors.Join(cq.err, cq.called("pollDirect"))
 }
 
-func (cq stubDriver) Drive()              { _ = cq.called("Drive") }
-func (cq stubDriver) Spin() time.Duration { return 0 }
+func (cq stubDriver) Drive()              { cq.full = cq.driven; _ = cq.called("Drive") }
+func (cq stubDriver) Spin() time.Duration { return cq.spin }
 func (cq stubDriver) Sleep(context.Context, bool) error {
 	return errors.Join(cq.sleep, cq.called("Sleep"))
 }
