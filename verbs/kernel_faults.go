@@ -45,6 +45,7 @@ const (
 	rxeReceiveStatus
 	rxeSourceStatus
 	rxeInvalidateStatus
+	rxeOnDemandMisplaced
 	faultsEnd
 )
 
@@ -53,7 +54,9 @@ type faultInfo struct {
 	what    string
 	in      string // the file of the kernel's drivers/infiniband/sw or of rdma-core's providers, and the function
 	library bool   // it is in the driver's part of rdma-core, and a kernel cannot repair it
-	kernels string // Linux versions whose driver has it, by a test or by its source; a library's is of rdma-core 44. Others were not looked at
+	// kernels are the Linux versions whose driver has it, by a test or by its source; a library's is of rdma-core 44. Others were not
+	// looked at. newest was 7.3.
+	kernels string
 }
 
 const both = "6.1, 6.12"
@@ -95,6 +98,8 @@ var faultInfos = [faultsEnd]faultInfo{
 	rxeReceiveStatus:    {"tells LOC_QP_OP_ERR for a receive that is too short or of wrong memory", "rxe_resp.c send_data_in", false, both},
 	rxeSourceStatus:     {"tells LOC_QP_OP_ERR for a wrong local key", "rxe_req.c rxe_requester", false, "6.1"},
 	rxeInvalidateStatus: {"tells LOC_QP_OP_ERR for an invalidation that cannot be", "rxe_req.c rxe_do_local_ops", false, "6.1"},
+	rxeOnDemandMisplaced: {"accesses a page that is not pinned from its beginning, wherever in it the bytes are",
+		"rxe_odp.c __rxe_odp_mr_copy", false, "newest"},
 }
 
 // faultSet is a set of the faults that a device has: those of its driver, without those that are known to be repaired.

@@ -231,6 +231,13 @@ var corrected = map[fault]func(r *faultRig) bool{
 	rxeInvalidateStatus: func(r *faultRig) bool {
 		return r.status(WCLocQPOpErr, SendWR{Opcode: WRLocalInv, InvalidateRKey: 9}) == WCMWBindErr
 	},
+	rxeOnDemandMisplaced: func(r *faultRig) bool {
+		mr, err := r.pd.RegMR(r.mem, uint64(addressOf(r.mem)), AccessLocalWrite|AccessOnDemand)
+		if err == nil {
+			require.NoError(r, mr.Dereg())
+		}
+		return errors.Is(err, ErrNotSupported)
+	},
 }
 
 func failsWithoutDepth(r *faultRig) bool {

@@ -69,6 +69,9 @@ type rxeMR struct {
 
 // RegMR registers memory.
 func (pd *rxePD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
+	if access&AccessOnDemand != 0 && pd.rxe.faults.has(rxeOnDemandMisplaced) && pd.ctx.hasODP() {
+		return nil, fmt.Errorf("%w: rxe places the bytes of on-demand paging wrongly", ErrNotSupported)
+	}
 	m := &rxeMR{rxe: pd.rxe}
 	if err := m.register(&pd.kernelPD, mem, iova, access); err != nil {
 		return nil, err

@@ -98,7 +98,7 @@ func eventNamesTheQP(w *world) outcome {
 		if w.f.userSpace() {
 			require.ErrorIs(w, ev.Err, &verbs.TerminateError{Layer: 1, Type: 1, Code: 1})
 			require.ErrorContains(w, ev.Err, "1/1/01")
-		} else {
+		} else if p.iwarp() {
 			w.without("terminate-reason")
 		}
 	}

@@ -33,7 +33,7 @@ const sourcesFile = "../../matrix/sources.md"
 var devices = []string{"usiw0", "rxe0", "siw0"}
 
 // kernels are those for which there is a matrix, of the choices of testbed/guest.
-var kernels = []string{"6.1", "6.12"}
+var kernels = []string{"6.1", "6.12", "newest"}
 
 // guestKernel is which of them the guest has. Outside the guest, where only usiw0 is, it makes no difference.
 func guestKernel() string { return cmp.Or(os.Getenv("BED_KERNEL"), kernels[0]) }

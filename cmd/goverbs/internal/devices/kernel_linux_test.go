@@ -150,6 +150,13 @@ func TestKernelDevices(t *testing.T) {
 	}
 }
 
+// withNames replaces, in what ibv_devinfo prints, bits of on-demand paging that only newer versions of it name.
+func withNames(text string) string {
+	unnamed := regexp.MustCompile(`(_odp_caps:\n(?:\t+SUPPORT_\w+\n)*)\t+Unknown flags: 0xC0\n`)
+	const indent = "\t\t\t\t\t"
+	return unnamed.ReplaceAllString(text, "${1}"+indent+"SUPPORT_FLUSH\n"+indent+"SUPPORT_ATOMIC_WRITE\n")
+}
+
 // Of the kernel's devices -v prints what ibv_devinfo -v prints, to the letter, and behind it a section of its own.
 func TestKernelDevinfo(t *testing.T) {
 	for _, name := range []string{"rxe0", "siw0"} {
@@ -160,7 +167,7 @@ func TestKernelDevinfo(t *testing.T) {
 			require.Equal(t, clitest.Done, r.Code, r.Stderr)
 			got, section, found := strings.Cut(r.Stdout, "\tgoverbs:\n")
 			require.True(t, found, "%s", r.Stdout)
-			require.Equal(t, want, got)
+			require.Equal(t, withNames(want), got)
 			require.Regexp(t, `^\t\tprovider:\t+ibverbs\n\t\tmax_inline_data:\t+\d+\n(\t\tport 1 GID\[.*\n)+\t\toperations:\n(\t\t\t[a-z0-9-]+:\t+(native|none)\n){14}\n$`,
 				section)
 		})
