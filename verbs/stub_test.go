@@ -27,6 +27,7 @@ type stub struct {
 	fail   error          // what calls that make an object return, if it is not nil
 	calls  []string       // what else has reached the device
 	mem    []byte         // the memory of the last region
+	ids    []uint64       // of the last send requests
 	refuse error          // what calls that change an object return, if it is not nil
 	direct bool           // QPs and CQs check and poll by themselves
 	state  QPState        // what QPs say they are in
@@ -138,6 +139,7 @@ type (
 		full   int   // from which poll on it has a completion, 0 = never
 		driven int   // the same, once it has been driven
 		failAt int   // the poll that fails, 0 = none
+		queue  []WC  // completions
 	}
 	stubQP struct {
 		ProviderQP
@@ -225,6 +227,10 @@ func (cq *stubCQ) Poll(wcs []WC) (int, error) {
 	if cq.polls == cq.failAt {
 		return 0, ErrCQOverflow
 	}
+	if n := copy(wcs, cq.queue); n > 0 {
+		cq.queue = cq.queue[n:]
+		return n, nil
+	}
 	if cq.full == 0 || cq.polls < cq.full || len(wcs) == 0 {
 		return 0, cq.err
 	}
@@ -246,12 +252,23 @@ func (q stubQP) KnownState() QPState { return q.state }
 func (q stubQP) canPostDirect() bool { return q.direct }
 func (q stubQP) Destroy() error      { return q.destroy("QP") }
 
+// posted notes a post of n requests, all or none of which are taken.
+func (s *stub) posted(what string, n int) (int, error) {
+	if err := s.called("%s %d", what, n); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
 func (q stubQP) PostSend(wrs []SendWR) (int, error) {
-	return len(wrs), q.called("PostSend %d", len(wrs))
+	q.ids = nil
+	for i := range wrs {
+		q.ids = append(q.ids, wrs[i].ID)
+	}
+	return q.posted("PostSend", len(wrs))
 }
-func (q stubQP) PostRecv(wrs []RecvWR) (int, error) {
-	return len(wrs), q.called("PostRecv %d", len(wrs))
-}
+
+func (q stubQP) PostRecv(wrs []RecvWR) (int, error) { return q.posted("PostRecv", len(wrs)) }
 
 func (q stubQP) postSendDirect(_ *QP, wrs []SendWR) (int, error) {
 	return len(wrs), q.called("postSendDirect %d", len(wrs))
@@ -263,11 +280,9 @@ func (q stubQP) postRecvDirect(_ *QP, wrs []RecvWR) (int, error) {
 
 func (ah stubAH) Destroy() error { return ah.destroy("AH") }
 
-func (s stubSRQ) Query() (SRQAttr, error) { return SRQAttr{}, nil }
-func (s stubSRQ) Destroy() error          { return s.destroy("SRQ") }
-func (s stubSRQ) PostRecv(wrs []RecvWR) (int, error) {
-	return len(wrs), s.called("PostRecv %d", len(wrs))
-}
+func (s stubSRQ) Query() (SRQAttr, error)            { return SRQAttr{}, nil }
+func (s stubSRQ) Destroy() error                     { return s.destroy("SRQ") }
+func (s stubSRQ) PostRecv(wrs []RecvWR) (int, error) { return s.posted("SRQ.PostRecv", len(wrs)) }
 func (s stubSRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
 	return s.called("Modify %v %+v", mask, attr)
 }
