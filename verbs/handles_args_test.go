@@ -237,11 +237,11 @@ func TestCQArms(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, []string{"ReqNotify"}, s.reached(), "what came before it was armed")
-	below.full = below.polls + 3
+	below.full = below.polls + 5
 	n, err = cq.Wait(t.Context(), make([]WC, 1))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, []string{"ReqNotify", "Wait"}, s.reached())
+	require.Equal(t, []string{"ReqNotify", "Wait", "ReqNotify", "Wait"}, s.reached(), "an event without a completion")
 	below.full, below.sleep = 0, ErrInvalid
 	_, err = cq.Wait(t.Context(), make([]WC, 1))
 	require.ErrorIs(t, err, ErrInvalid)
@@ -324,6 +324,10 @@ func TestMRChecks(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid)
 	_, err = pd.RegMRIova(make([]byte, 1), 1, AccessZeroBased)
 	require.ErrorIs(t, err, ErrInvalid)
+	based, err := pd.RegMRIova(make([]byte, 1), 0, AccessZeroBased)
+	require.NoError(t, err)
+	require.Zero(t, based.Addr())
+	require.NoError(t, based.Close())
 
 	for name, c := range map[string]struct {
 		offset, length, iova uint64
@@ -412,6 +416,7 @@ func TestMRChecks(t *testing.T) {
 	s.reached()
 	require.NoError(t, m.Rereg(ReregAccess, nil, mem, AccessRemoteRead), "rights alone")
 	require.Equal(t, []string{fmt.Sprintf("Rereg CHANGE_ACCESS, 100 bytes at %#x, %v", m.Addr(), AccessRemoteRead)}, s.reached())
+	require.ErrorIs(t, pd.Close(), ErrBusy, "it is still the parent")
 	require.NoError(t, m.Rereg(ReregPD, second, nil, AccessLocalWrite), "the PD alone")
 	require.Equal(t, AccessRemoteRead, m.Access())
 	require.Same(t, second, m.PD())
@@ -421,6 +426,7 @@ func TestMRChecks(t *testing.T) {
 	require.NoError(t, m.Rereg(ReregTranslation, nil, mem, 0), "memory alone")
 	require.Equal(t, mem, m.Bytes())
 	require.Equal(t, 64, m.Len())
+	require.Contains(t, fmt.Sprint(m), "length=64", "what is printed is the memory that it has now")
 	require.True(t, unmapped(old), "the old memory is released")
 	require.NoError(t, m.Close())
 	require.ErrorIs(t, m.Rereg(ReregAccess, nil, nil, 0), ErrClosed)
@@ -434,6 +440,14 @@ func TestMRChecks(t *testing.T) {
 	require.Equal(t, 64, m.Len(), "memory of the program instead")
 	_, err = m.Word(0)
 	require.NoError(t, err)
+	require.NoError(t, m.Close())
+	ctx.attr.MaxMRSize = 1 << 40
+	m, err = second.RegDmabufMR(0, 1<<33, 0, 3, 0)
+	require.NoError(t, err)
+	_, err = m.SGE(1<<32, 1<<32-1)
+	require.NoError(t, err)
+	_, err = m.SGE(0, 1<<32)
+	require.ErrorIs(t, err, ErrBounds, "the length of an element has 32 bits")
 	require.NoError(t, m.Close())
 	require.NoError(t, second.Close())
 	s.closed(t, ctx)
@@ -477,9 +491,14 @@ func TestSRQChecks(t *testing.T) {
 		require.ErrorIs(t, srq.Modify(c.attr, c.mask), c.want, name)
 		require.Empty(t, s.reached(), name)
 	}
-	require.NoError(t, srq.Modify(SRQAttr{MaxWR: -7, SRQLimit: 0}, SRQAttrLimit), "what mask leaves out does not matter")
+	for _, wr := range []int{-7, 51} {
+		require.NoError(t, srq.Modify(SRQAttr{MaxWR: wr, SRQLimit: 0}, SRQAttrLimit), "what mask leaves out does not matter")
+		require.Contains(t, fmt.Sprint(srq), "max_wr=10")
+	}
 	require.NoError(t, srq.Modify(SRQAttr{MaxWR: 50, SRQLimit: -7}, SRQAttrMaxWR))
-	require.Len(t, s.reached(), 2)
+	require.Len(t, s.reached(), 3)
+	_, err = srq.Query()
+	require.NoError(t, err)
 	require.Contains(t, fmt.Sprint(srq), "max_wr=50", "what is printed is the size that it has now")
 	s.refuse = ErrLimit
 	require.ErrorIs(t, srq.Modify(SRQAttr{MaxWR: 20}, SRQAttrMaxWR), ErrLimit)

@@ -176,6 +176,17 @@ func TestPoolChecks(t *testing.T) {
 		b, err := p.Get(t.Context())
 		require.NoError(t, err)
 		require.Len(t, b.Bytes(), c.size)
+		require.Contains(t, fmt.Sprint(p), fmt.Sprintf("size=%d count=%d out=1", c.size, c.count))
+		require.Contains(t, fmt.Sprint(b), fmt.Sprintf("size=%d", c.size))
+		for _, in := range [][2]int{{0, c.size}, {c.size, 0}, {c.size - 1, 1}} {
+			sge, err := b.SGE(in[0], in[1])
+			require.NoError(t, err, "%v", in)
+			require.Equal(t, SGE{Addr: p.MR().Addr() + uint64(b.Offset()+in[0]), Length: uint32(in[1]), LKey: 1}, sge)
+		}
+		for _, out := range [][2]int{{-1, 1}, {0, -1}, {0, c.size + 1}, {c.size, 1}, {c.size + 1, 0}, {c.size + 1, -1}} {
+			_, err := b.SGE(out[0], out[1])
+			require.ErrorIs(t, err, ErrBounds, "%v", out)
+		}
 		require.ErrorIs(t, p.Close(), ErrBusy)
 		require.NoError(t, p.Put(b))
 		require.ErrorIs(t, p.Put(b), ErrInvalid)
@@ -185,6 +196,12 @@ func TestPoolChecks(t *testing.T) {
 			require.ErrorIs(t, err, ErrClosed)
 		}
 	}
+	for _, none := range []any{(*Pool)(nil), new(Pool), Buffer{}} {
+		require.NotContains(t, fmt.Sprint(none), "size=", "%T", none)
+		require.NotEmpty(t, fmt.Sprint(none))
+	}
+	_, err = Buffer{}.SGE(0, 0)
+	require.ErrorIs(t, err, ErrInvalid)
 	ctx.attr.MaxMRSize = math.MaxUint64
 	_, err = pd.AllocPool(1, 1<<31+1, AccessLocalWrite)
 	require.ErrorIs(t, err, ErrLimit, "numbers of buffers have 31 bits")

@@ -283,4 +283,5 @@ func TestDatagramChecks(t *testing.T) {
 		require.Zero(t, n, name)
 	}
 	require.Equal(t, []string{"PostSend 1"}, s.reached())
+	require.ErrorIs(t, qp.BindMW(1, 0, MWBind{}), ErrNotSupported, "a datagram has no windows")
 }

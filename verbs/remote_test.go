@@ -35,6 +35,9 @@ func TestRemoteWraps(t *testing.T) {
 	got, err := verbs.ParseRemote(last.Append(nil))
 	require.NoError(t, err)
 	require.Equal(t, last, got)
+	got, err = verbs.ParseRemote(verbs.Remote{Addr: 5, RKey: 1}.Append(nil))
+	require.NoError(t, err, "of no bytes")
+	require.Zero(t, got.Length)
 	last.Length++
 	_, err = verbs.ParseRemote(last.Append(nil))
 	require.ErrorIs(t, err, verbs.ErrInvalid)
