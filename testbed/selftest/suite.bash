@@ -25,6 +25,11 @@ suite() {
 	says "a known fault that does not come" '^FAIL .*: exit status 0, where'
 	run_list "a fault that is known of another kernel" 0 "one $devices norace -test.run=^TestOneHost oops:5.4=oops_init"
 
+	run_list "a line for another kernel" 0 "one ./testbed/selftest/testdata/fault norace kernel:5.4" \
+		"one $devices norace kernel:${TESTBED_KERNEL:-6.1} -test.run=^TestOneHost"
+	says "a line for this kernel" "^ok +$devices" "$work/stdout"
+	says "no other line" '1 run, 0 failed' "$work/stdout"
+
 	run_list "a list with an unknown option" 1 "one $devices race"
 	says "an unknown option" 'race is none of'
 	run_list "a list with an unknown number of hosts" 1 "three $devices"

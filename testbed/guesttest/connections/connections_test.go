@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -103,20 +105,22 @@ func (h *half) send(text string) {
 	require.Equal(h, verbs.WCSuccess, h.next().Status)
 }
 
+// device returns a device of the kernel. With GOVERBS_TEST_FORWARDED it is one that wraps it and only forwards.
+func device(t *testing.T, name string) *verbs.Device {
+	rdmatest.KernelDevice(t, name)
+	dev, err := verbs.DeviceByName(name)
+	require.NoError(t, err)
+	if os.Getenv("GOVERBS_TEST_FORWARDED") != "" {
+		dev = forward.Wrap(dev)
+		t.Cleanup(func() { require.NoError(t, dev.CloseShared()) })
+	}
+	return dev
+}
+
 func eachKernelDevice(t *testing.T, run func(t *testing.T, dev *verbs.Device, ip string)) {
 	for _, d := range kernelDevices {
-		t.Run(d.name, func(t *testing.T) {
-			rdmatest.KernelDevice(t, d.name)
-			dev, err := verbs.DeviceByName(d.name)
-			require.NoError(t, err)
-			run(t, dev, d.ip)
-		})
-		t.Run(d.name+"/IPv6", func(t *testing.T) {
-			rdmatest.KernelDevice(t, d.name)
-			dev, err := verbs.DeviceByName(d.name)
-			require.NoError(t, err)
-			run(t, dev, d.ip6)
-		})
+		t.Run(d.name, func(t *testing.T) { run(t, device(t, d.name), d.ip) })
+		t.Run(d.name+"/IPv6", func(t *testing.T) { run(t, device(t, d.name), d.ip6) })
 	}
 }
 

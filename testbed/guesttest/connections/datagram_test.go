@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -33,9 +32,7 @@ func (h *half) tell(d cm.Datagram, text string) {
 
 // TestDatagrams finds a UD QP by its port and sends to it.
 func TestDatagrams(t *testing.T) {
-	rdmatest.KernelDevice(t, "rxe0")
-	dev, err := verbs.DeviceByName("rxe0")
-	require.NoError(t, err)
+	dev := device(t, "rxe0")
 	for _, ip := range []string{"10.78.0.1", "fd00:78::1"} {
 		cfg := cm.Config{Device: dev, PortSpace: cm.PortSpaceUDP, TOS: 32}
 		ln, err := cm.Listen(soon(t), net.JoinHostPort(ip, "0"), cfg)
@@ -79,9 +76,7 @@ func TestDatagrams(t *testing.T) {
 
 // TestMulticast: two members of a group receive what one of them sends. A QP that has left the group receives nothing.
 func TestMulticast(t *testing.T) {
-	rdmatest.KernelDevice(t, "rxe0")
-	dev, err := verbs.DeviceByName("rxe0")
-	require.NoError(t, err)
+	dev := device(t, "rxe0")
 	group := netip.MustParseAddr("239.78.1.2")
 	join := func() (*cm.ID, *half, *cm.Multicast) {
 		id, err := cm.Resolve(soon(t), netip.AddrPortFrom(group, 7306).String(),
@@ -104,12 +99,10 @@ func TestMulticast(t *testing.T) {
 	require.EqualValues(t, 2, b.next().ID)
 	require.Equal(t, "to all", string(b.mr.Bytes()[grh:grh+6]))
 	require.NoError(t, mb.Leave())
-	_, err = idB.JoinMulticast(soon(t), b.qp, netip.MustParseAddr("10.78.0.1"))
+	_, err := idB.JoinMulticast(soon(t), b.qp, netip.MustParseAddr("10.78.0.1"))
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 
-	rdmatest.KernelDevice(t, "siw0")
-	siw0, err := verbs.DeviceByName("siw0")
-	require.NoError(t, err)
+	siw0 := device(t, "siw0")
 	_, err = cm.Resolve(soon(t), "10.77.0.1:7306", cm.Config{Device: siw0, PortSpace: cm.PortSpaceUDP})
 	require.ErrorIs(t, err, verbs.ErrNotSupported, "iWARP has no datagrams")
 }

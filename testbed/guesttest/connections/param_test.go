@@ -9,15 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestParameters: the QPs of an InfiniBand connection have the attributes of ConnParam and Config, and behave accordingly.
 func TestParameters(t *testing.T) {
-	rdmatest.KernelDevice(t, "rxe0")
-	dev, err := verbs.DeviceByName("rxe0")
-	require.NoError(t, err)
+	dev := device(t, "rxe0")
 	for _, c := range []struct {
 		name            string
 		tos             uint8

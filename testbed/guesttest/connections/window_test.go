@@ -10,16 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestKernelWindowOfClosedQP: rxe waits 50 s for a QP on which a window of type 2 is bound. A QP is closed without that, the region of
 // the window can be closed, and the window can be bound again.
 func TestKernelWindowOfClosedQP(t *testing.T) {
-	rdmatest.KernelDevice(t, "rxe0")
-	dev, err := verbs.DeviceByName("rxe0")
-	require.NoError(t, err)
+	dev := device(t, "rxe0")
 	ln, err := cm.Listen(soon(t), net.JoinHostPort("10.78.0.1", "0"), cm.Config{Device: dev})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()

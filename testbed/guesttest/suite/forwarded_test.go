@@ -20,13 +20,22 @@ import (
 // the user-space RNIC, in internal/forward.
 var forwardedSubjects = []string{"GID", "MW1", "CQResize", "SRQ", "UD", "AH", "Multicast", "Foreign"}
 
-// TestForwarded runs parts of the suite on devices that wrap the kernel's and only forward. What comes of them is what the matrix
-// says of the devices below. GOVERBS_SUBJECTS chooses other parts.
-func TestForwarded(t *testing.T) {
-	subjects := forwardedSubjects
-	if chosen := os.Getenv("GOVERBS_SUBJECTS"); chosen != "" {
-		subjects = strings.Split(chosen, ",")
+// chosenSubjects are those that GOVERBS_SUBJECTS names, all for "all", and the usual ones if it is not set.
+func chosenSubjects(usual []string) []string {
+	switch chosen := os.Getenv("GOVERBS_SUBJECTS"); chosen {
+	case "":
+		return usual
+	case "all":
+		return verbstest.Subjects()
+	default:
+		return strings.Split(chosen, ",")
 	}
+}
+
+// TestForwarded runs parts of the suite on devices that wrap the kernel's and only forward. What comes of them is what the matrix
+// says of the devices below. GOVERBS_SUBJECTS chooses other parts, and "all" chooses all.
+func TestForwarded(t *testing.T) {
+	subjects := chosenSubjects(forwardedSubjects)
 	expected := readMatrix(t, guestKernel())
 	for test := range expected {
 		subject, _, _ := strings.Cut(test, "/")

@@ -5,7 +5,6 @@ package suite
 import (
 	"context"
 	"encoding/binary"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -65,14 +64,7 @@ func composedColumn(m matrix, subjects []string) matrix {
 // TestComposed runs the suite on ib:rxe0, judged as InfiniBand. GOVERBS_SUBJECTS chooses other parts, and "all" chooses all.
 func TestComposed(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
-	subjects := composedSubjects
-	switch chosen := os.Getenv("GOVERBS_SUBJECTS"); chosen {
-	case "":
-	case "all":
-		subjects = verbstest.Subjects()
-	default:
-		subjects = strings.Split(chosen, ",")
-	}
+	subjects := chosenSubjects(composedSubjects)
 	var mu sync.Mutex
 	var results []verbstest.Result
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
