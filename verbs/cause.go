@@ -12,7 +12,9 @@ import "fmt"
 //
 // It Is the status of the completion. On the user-space RNIC it wraps an *[AccessError] if an access to memory was refused, here or at
 // the peer, and the *[TerminateError] if the peer has found the fault. A driver of the kernel tells the status and VendorErr
-// only. A request that was flushed has no cause of its own: the error wraps what has ended the QP, as [QP.Err] returns it.
+// only. On rxe and siw the opcode is known too, and on rxe the *[AccessError] of a request that may not use the memory of this side:
+// of receives, and with Linux 6.1 of sends, which 6.12 flushes without telling which one was wrong. A request that was flushed has
+// no cause of its own: the error wraps what has ended the QP, as [QP.Err] returns it.
 //
 // Nothing is kept for requests that succeed, so Cause costs nothing until it is called. It may be called after Close, but not after
 // the QP has gone back to RESET.
