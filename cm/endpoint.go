@@ -102,8 +102,10 @@ type EndpointConfig struct {
 	// SRQ is the shared receive queue of an own QP (nil = none). With one, also with that of a QP of the caller, the
 	// program posts receives to it by Dispatcher.PostSRQRecv, whose functions get the messages, and Recv is not used.
 	SRQ *verbs.SRQ
-	// Cap has the sizes of an own QP; see verbs.QPConfig. A MaxRecvWR of 0 means what Messages needs.
-	Cap verbs.QPCap
+	// Cap and SendOps have the sizes of an own QP, and operations that it must have; see verbs.QPConfig. A MaxRecvWR of 0 means
+	// what Messages needs.
+	Cap     verbs.QPCap
+	SendOps verbs.OpSet
 
 	// Memory is the size in bytes of the region that Endpoint.MR returns (0 = none), if MR is nil. Access has its rights;
 	// AccessLocalWrite is added. The peer needs its verbs.Remote.
@@ -332,7 +334,8 @@ func (e *Endpoint) makeQueues(vctx *verbs.Context, cfg *EndpointConfig, sends, r
 	}
 	e.undo = append(e.undo, func() error { e.d.Release(sends + recvs); return nil })
 	if e.qp = cfg.QP; e.qp == nil {
-		if e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.d.CQ(), RecvCQ: e.d.CQ(), SRQ: cfg.SRQ, Cap: cfg.Cap}); err != nil {
+		c := verbs.QPConfig{SendCQ: e.d.CQ(), RecvCQ: e.d.CQ(), SRQ: cfg.SRQ, Cap: cfg.Cap, SendOps: cfg.SendOps}
+		if e.qp, err = e.pd.CreateQP(c); err != nil {
 			return err
 		}
 		e.ownQP = true

@@ -90,6 +90,37 @@ func TestKernelEndpoint(t *testing.T) {
 	})
 }
 
+// TestKernelEndpointSendOps: an endpoint can ask for a QP that has Atomic Writes.
+func TestKernelEndpointSendOps(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		fakeverbs.Loopback(true)
+		attr := fakeverbs.DeviceAttr(fakeverbs.Fake0)
+		attr.CapFlags |= uint64(verbs.DeviceAtomicWrite)
+		fakeverbs.SetDeviceAttr(fakeverbs.Fake0, attr)
+		vctx, err := b.dev.Open()
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, vctx.Close()) })
+		asks := cm.EndpointConfig{SendOps: verbs.MakeOpSet(verbs.OpAtomicWrite)}
+		if b.iwarp() {
+			_, err := cm.DialEndpoint(soon(b.T), b.ln.Addr().String(), cm.Config{Context: vctx}, asks)
+			require.ErrorIs(b, err, verbs.ErrNotSupported)
+			require.ErrorContains(b, err, "atomic-write")
+			return
+		}
+		on := *b
+		on.vctx = vctx
+		a, p := on.endpoints(asks, cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteWrite, Offer: true})
+		to, err := verbs.ParseRemote(a.PrivateData())
+		require.NoError(b, err)
+		wc, err := a.Do(soon(b.T), verbs.AtomicWrite(to, 77))
+		require.NoError(b, err)
+		require.Equal(b, verbs.WCAtomicWrite, wc.Opcode)
+		word, err := p.MR().Word(0)
+		require.NoError(b, err)
+		require.EqualValues(b, 77, word.Load())
+	})
+}
+
 // TestKernelEndpointPortTaken: librdmacm may choose a local port that is in use.
 func TestKernelEndpointPortTaken(t *testing.T) {
 	eachFake(t, func(b *bench) {

@@ -156,7 +156,8 @@ func (e *Endpoint) facts() show.Facts {
 
 func (cfg EndpointConfig) facts() show.Facts {
 	return show.Of("EndpointConfig", slog.Any("param", cfg.Param.LogValue()), slog.Bool("own_pd", cfg.PD == nil), slog.Bool("own_cq", cfg.Dispatcher == nil),
-		slog.Bool("own_qp", cfg.QP == nil), slog.Bool("own_mr", cfg.MR == nil), slog.Bool("srq", cfg.SRQ != nil), slog.String("cap", fmt.Sprintf("%+v", cfg.Cap)),
+		slog.Bool("own_qp", cfg.QP == nil), slog.Bool("own_mr", cfg.MR == nil), slog.Bool("srq", cfg.SRQ != nil),
+		slog.String("cap", fmt.Sprintf("%+v", cfg.Cap)), slog.String("send_ops", cfg.SendOps.String()),
 		slog.Int("memory", cfg.Memory), show.Text("access", cfg.Access), slog.Int("message_size", cfg.MessageSize), slog.Int("messages", cfg.Messages),
 		slog.Bool("offer", cfg.Offer), slog.Bool("prepare", cfg.Prepare != nil))
 }
