@@ -18,7 +18,7 @@ const (
 	EventConnectRequest               // RDMA_CM_EVENT_CONNECT_REQUEST
 	EventConnectResponse              // RDMA_CM_EVENT_CONNECT_RESPONSE
 	EventConnectError                 // RDMA_CM_EVENT_CONNECT_ERROR: the set-up failed
-	EventUnreachable                  // RDMA_CM_EVENT_UNREACHABLE: no answer, or none of a datagram service
+	EventUnreachable                  // RDMA_CM_EVENT_UNREACHABLE: the peer did not answer, or has no such datagram service
 	EventRejected                     // RDMA_CM_EVENT_REJECTED: the peer said no
 	EventEstablished                  // RDMA_CM_EVENT_ESTABLISHED
 	EventDisconnected                 // RDMA_CM_EVENT_DISCONNECTED

@@ -44,8 +44,8 @@ const (
 // None as a depth means that there are no Reads and atomics in that direction, as a count of retries that there are none.
 const None = -1
 
-// Depth returns the number that a depth of ConnParam stands for on a device with the maximum most. For values out of range
-// it returns an error that names the field.
+// Depth is for providers. It returns how many Reads and atomics a depth of ConnParam means: most, which is the maximum of the device,
+// for 0, and none for None. For values out of range it returns an error that names the field.
 func Depth(field string, v, most int) (int, error) {
 	switch {
 	case v == None:

@@ -118,8 +118,8 @@ type ProviderMulticaster interface {
 	JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (d Datagram, leave func() error, err error)
 }
 
-// InitQP moves a QP from RESET to INIT on port 1 with partition key index 0, as Bind does for devices that have no others. The
-// peer may do what the memory allows.
+// InitQP is for providers: the Bind of a device that has one port and one partition key. It moves a QP from RESET to INIT, with all
+// remote rights, so that the rights of the memory decide what the peer may do.
 func InitQP(qp *verbs.QP) error {
 	return qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: remoteAccess},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)

@@ -13,7 +13,7 @@ import (
 )
 
 // Request is the request of a peer to connect. The program answers it once, by Accept or Reject. If it does not, the peer waits
-// until its time-out, and on devices of the kernel the ID is never freed.
+// until its time-out, and on devices of the kernel what librdmacm keeps for the request is never freed.
 type Request struct {
 	vctx          *verbs.Context
 	p             ProviderRequest

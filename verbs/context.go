@@ -43,10 +43,11 @@ func (c *Context) Device() *Device { return c.dev }
 // Provider returns the provider's object of the context, for connection managers and other code that extends a provider.
 func (c *Context) Provider() ProviderContext { return c.p }
 
-// Supports reports whether the device has the operation natively.
+// Supports reports whether the device has the operation. How it does it, natively in most cases, says ext.SupportOf; which QPs have
+// it, [QP.Supports].
 func (c *Context) Supports(op Op) bool { return c.ops.Has(op) }
 
-// Ops returns the set of operations that the device has natively.
+// Ops returns the operations that the device has, see Supports.
 func (c *Context) Ops() OpSet { return c.ops }
 
 // enter begins a call, or returns the error of a closed context.

@@ -140,7 +140,7 @@ func (cq *CQ) Context() *Context { return cq.ctx }
 // Provider returns the provider's object of the CQ.
 func (cq *CQ) Provider() ProviderCQ { return cq.p }
 
-// CQE returns the number of completions that the queue can hold.
+// CQE returns the number of completions that the queue can hold, which is at least what was asked for.
 func (cq *CQ) CQE() int { return cq.p.CQE() }
 
 // Poll moves up to len(wcs) completions into wcs, oldest first, and returns their number (ibv_poll_cq(3)). It does not wait.
@@ -212,12 +212,12 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 }
 
 // WaitSolicited is Wait for programs that need not be woken for every completion: it sleeps until a receive completes whose sender
-// asked for an event (SendSolicited), or until a request fails (solicited_only of ibv_req_notify_cq(3)). Other completions wake it
-// not; it returns them together with those that do, or if they are there already when it is called.
+// asked for an event (SendSolicited), or until a request fails (solicited_only of ibv_req_notify_cq(3)). Other completions do not
+// wake it; it returns them together with those that do, or if they are there already when it is called.
 //
 // A completion of this program's own request wakes it only if the request fails. A device that cannot tell which receives are
-// solicited, as the kernel's siw, wakes it for all. If Wait or ReqNotify has armed the CQ for any completion before, the next one
-// wakes it, once. So while another goroutine is in Wait on the same CQ, any completion can wake either of them.
+// solicited, such as the kernel's siw, wakes it for every receive. If Wait or ReqNotify has armed the CQ for any completion before,
+// the next one wakes it, once. So while another goroutine is in Wait on the same CQ, any completion can wake either of them.
 func (cq *CQ) WaitSolicited(ctx context.Context, wcs []WC) (int, error) {
 	return cq.wait(ctx, "CQ.WaitSolicited", wcs, true)
 }

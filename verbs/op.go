@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Op is an operation that a device may or may not have natively. That does not follow from the transport of the device.
+// Op is an operation that a device may or may not have. That does not follow from the transport of the device.
 type Op uint8
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// The default sizes of a QP.
+// The default sizes of a QP: requests in each queue, elements of a request, bytes of inline data.
 const (
 	DefaultSendWR        = 128
 	DefaultRecvWR        = 128
