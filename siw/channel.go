@@ -87,8 +87,8 @@ func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slept { // others have run meanwhile, so a poller that now finds nothing need not let them run soon
-		q.yielded.Store(clock())
+	if slept {
+		q.slept()
 	}
 	return q.owner, nil
 }

@@ -90,6 +90,10 @@ func (c *cq) Drive() {
 	}
 }
 
+// slept notes that the program has slept for a completion. Others have run meanwhile, so a poll that finds nothing need not let
+// them run soon.
+func (c *cq) slept() { c.yielded.Store(clock()) }
+
 // yieldAfter returns how long a poller may find nothing, in nanoseconds. It takes a lock of the scheduler, too much for every poll.
 func yieldAfter() int64 {
 	if runtime.GOMAXPROCS(0) == 1 {
@@ -206,7 +210,10 @@ func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	if some {
 		return nil
 	}
-	_, _, err := c.ch.wait(ctx)
+	_, slept, err := c.ch.wait(ctx)
+	if slept && c.Spin() > 0 { // otherwise no poll comes before the next sleep
+		c.slept()
+	}
 	return err
 }
 

@@ -407,6 +407,25 @@ func TestSleeperLetsOthersRun(t *testing.T) {
 	require.Equal(t, 1, b.yielders())
 }
 
+// TestSpinnerLetsOthersRun is the same for CQ.Wait, whose next call polls for Config.Spin.
+func TestSpinnerLetsOthersRun(t *testing.T) {
+	a, b := twoSides(t, Config{Spin: time.Microsecond})
+	c := b.qp.Provider().(*qp).recvCQ
+	inVain := -2 * int64(time.Hour)
+	for range 10 {
+		slept := make(chan error)
+		go func() {
+			_, err := b.rcq.Wait(context.Background(), make([]verbs.WC, 1))
+			slept <- err
+		}()
+		asleep.Until(t, 1, "siw.TestSpinnerLetsOthersRun", "siw.(*channel).wait")
+		c.yielded.Store(inVain)
+		a.send(b)
+		require.NoError(t, <-slept)
+		require.Greater(t, c.yielded.Load(), inVain, "the next poll will yield")
+	}
+}
+
 // yielders returns how many descriptors the NIC has made to yield.
 func (s *side) yielders() int {
 	y := &s.conn.dev.yielder
