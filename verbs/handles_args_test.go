@@ -544,3 +544,28 @@ func TestAHChecks(t *testing.T) {
 	require.NoError(t, pd.Close())
 	s.closed(t, ctx)
 }
+
+// TestContextChecks: the attributes of an open device, and what an event says.
+func TestContextChecks(t *testing.T) {
+	s, ctx := newStub(t)
+	attr, err := ctx.QueryDevice()
+	require.NoError(t, err)
+	require.Equal(t, s.attr, attr)
+	f := newFamily(t, ctx)
+	qp, err := f.pd.CreateQP(QPConfig{SendCQ: f.send, RecvCQ: f.recv})
+	require.NoError(t, err)
+	name := EventQPFatal.String()
+	for want, ev := range map[string]AsyncEvent{
+		name:                                {Type: EventQPFatal},
+		name + " on QP 7":                   {Type: EventQPFatal, QP: qp},
+		name + " on port 2":                 {Type: EventQPFatal, Port: 2},
+		name + ": " + ErrCQOverflow.Error(): {Type: EventQPFatal, Err: ErrCQOverflow},
+	} {
+		require.Equal(t, want, ev.text())
+	}
+	require.NoError(t, qp.Close())
+	f.close(t)
+	s.closed(t, ctx)
+	_, err = ctx.QueryDevice()
+	require.ErrorIs(t, err, ErrClosed)
+}

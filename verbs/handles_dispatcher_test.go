@@ -94,7 +94,13 @@ func TestDispatcherLists(t *testing.T) {
 			}
 			return d.PostRecv(d.qp, wrs, ignore)
 		},
-		"PostSRQRecv": func(n int) (int, error) { return d.PostSRQRecv(srq, make([]RecvWR, n), ignore) },
+		"PostSRQRecv": func(n int) (int, error) {
+			wrs := make([]RecvWR, n)
+			for i := range wrs {
+				wrs[i].SGL = sgl
+			}
+			return d.PostSRQRecv(srq, wrs, ignore)
+		},
 	} {
 		at := map[string]string{"PostSRQRecv": "SRQ.PostRecv"}[name]
 		if at == "" {
