@@ -34,6 +34,7 @@ var floorOf = map[string]int{
 	"cmd/goverbs/internal/cli":      11,
 	"cmd/goverbs/internal/demo":     10,
 	"cmd/goverbs/internal/rping":    10,
+	"cmd/goverbs/internal/fabrics":  10,
 	"cmd/goverbs/internal/devices":  parts,
 	"cmd/goverbs/internal/output":   parts,
 	"cmd/goverbs/internal/shutdown": parts,
@@ -45,6 +46,7 @@ var floorOf = map[string]int{
 	"compat/ibcompat":                 7,
 	"compat/ibcompat/internal/wire":   0,
 	"compat/ibcompat/internal/engine": 5,
+	"compat/ibcompat/scenario":        8,
 
 	"goverbstest": 7, // for tests of programs; it uses suites
 

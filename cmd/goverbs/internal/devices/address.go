@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -33,13 +35,20 @@ func netDev(transport verbs.Transport, g verbs.GIDEntry) string {
 // OwnAddress returns an IP address of this host on which a device can be reached: an IPv4 address if there is one, and of the
 // user-space RNIC the loopback's.
 func OwnAddress(dev *verbs.Device) (netip.Addr, error) {
+	if in, wrapped := strings.CutPrefix(dev.Name(), ibcompat.Prefix); wrapped {
+		// A wrapped iWARP device has no GIDs.
+		if d, err := verbs.DeviceByName(in); err == nil {
+			dev = d
+		}
+	}
 	if dev == cm.Auto || UserSpace(dev) {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
 	}
-	ctx, err := dev.SharedContext()
+	ctx, err := dev.Open()
 	if err != nil {
 		return netip.Addr{}, err
 	}
+	defer ctx.Close()
 	attr, err := ctx.QueryDevice()
 	if err != nil {
 		return netip.Addr{}, err

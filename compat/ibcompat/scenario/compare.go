@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package scenario
+
+import (
+	"context"
+	"fmt"
+)
+
+// Report says whether scenarios did the same on several fabrics, its columns.
+type Report struct {
+	Columns   []string `json:"columns"`
+	Scenarios []Result `json:"scenarios"`
+	// OK: there are at least two columns, and all traces of each scenario are equal.
+	OK bool `json:"ok"`
+}
+
+// Result is what came of a scenario.
+type Result struct {
+	Name        string `json:"name"`
+	Row         int    `json:"row"`
+	TracesEqual bool   `json:"traces_equal"`
+	Reduced     string `json:"reduced,omitempty"` // see Scenario
+	// Difference says between which columns, and where, or why a column has no trace.
+	Difference string `json:"difference,omitempty"`
+	// Traces are those of the columns, if they differ.
+	Traces []Trace `json:"traces,omitempty"`
+}
+
+// Compare runs each scenario on every fabric, and calls each, if it is not nil, with the result of each as it comes. When ctx is done
+// it returns what it has, and ctx.Err().
+func Compare(ctx context.Context, fabrics []Fabric, scenarios []*Scenario, each func(Result)) (Report, error) {
+	r := Report{OK: len(fabrics) > 1 && len(scenarios) > 0}
+	for _, f := range fabrics {
+		r.Columns = append(r.Columns, f.Name)
+	}
+	for _, s := range scenarios {
+		res := s.compare(ctx, fabrics)
+		if err := ctx.Err(); err != nil {
+			r.OK = false
+			return r, err
+		}
+		r.OK = r.OK && res.TracesEqual
+		r.Scenarios = append(r.Scenarios, res)
+		if each != nil {
+			each(res)
+		}
+	}
+	return r, nil
+}
+
+func (s *Scenario) compare(ctx context.Context, fabrics []Fabric) Result {
+	r := Result{Name: s.Name, Row: s.Row(), Reduced: s.Reduced}
+	var traces []Trace
+	for i, f := range fabrics {
+		t, err := s.Run(ctx, f)
+		traces = append(traces, t)
+		switch {
+		case r.Difference != "":
+		case err != nil:
+			r.Difference = err.Error()
+		case len(t) == 0:
+			r.Difference = s.Name + " on " + f.Name + ": the trace is empty"
+		case t.late():
+			r.Difference = fmt.Sprintf("%s on %s: event %d has not come within %v: %v", s.Name, f.Name, len(t)-1, Limit, t[len(t)-1])
+		case i > 0:
+			if d := traces[0].Diff(t); d != "" {
+				r.Difference = fabrics[0].Name + " and " + f.Name + ": " + d
+			}
+		}
+	}
+	if r.TracesEqual = r.Difference == ""; !r.TracesEqual {
+		r.Traces = traces
+	}
+	return r
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package scenario
+
+import "github.com/goverbs/goverbs/verbs"
+
+// Row 24: QPs that the program connects itself, with the GID and the number of the peer.
+var byHand = []*Scenario{
+	{Name: "row24/by-hand", run: func(p *program) {
+		a, b := p.unconnected(config{})
+		a.toRTS(b, b.qp.Num())
+		b.toRTS(a, a.qp.Num())
+		a.put(0, "no connection manager")
+		b.recv(1, 0, 64)
+		a.post(verbs.SendImm(24, a.sge(0, 21)))
+		b.received(1)
+		a.sent(1)
+		b.memory(0, 32)
+		b.post(verbs.Read(a.remote(0), b.sge(64, 21)), verbs.FetchAdd(a.remote(64), 5, b.sge(128, 8)))
+		b.sent(2)
+		b.memory(64, 72)
+		a.words(64)
+	}},
+	{Name: "row24/skipping-states", run: func(p *program) {
+		a, _ := p.unconnected(config{})
+		for _, to := range []verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS} {
+			a.called("Modify", 0, a.qp.Modify(verbs.QPAttr{State: to}, verbs.QPAttrState))
+		}
+		a.post(verbs.Send(a.sge(0, 8)))
+	}},
+}
+
+// toRTS connects the end's QP to one of the peer's.
+func (e *end) toRTS(peer *end, number uint32) {
+	row, err := e.vctx.ChooseGID(1, e.fabric.address())
+	must(err)
+	there, err := peer.vctx.ChooseGID(1, e.fabric.address())
+	must(err)
+	port, err := peer.vctx.QueryPort(1)
+	must(err)
+	for _, s := range []struct {
+		attr verbs.QPAttr
+		mask verbs.QPAttrMask
+	}{
+		{verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic},
+			verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags},
+		{verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPNum: number, RQPSN: 7, MaxDestRdAtomic: 4, MinRNRTimer: 12,
+			AH: verbs.AHAttr{IsGlobal: true, PortNum: 1, DLID: port.LID,
+				GRH: verbs.GlobalRoute{DGID: there.GID, SGIDIndex: uint8(row.Index), HopLimit: 64}}},
+			verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer},
+		{verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 7, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 4},
+			verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxRdAtomic},
+	} {
+		e.called("Modify to "+s.attr.State.String(), 0, e.qp.Modify(s.attr, s.mask|verbs.QPAttrState))
+	}
+}
