@@ -5,7 +5,7 @@
 //
 //	rpc [-device NAME] [-listen ADDR]
 //
-// It uses the user-space RNIC, or another device with an address of that device.
+// It uses the user-space RNIC, or another device with shared receive queues, and an address of that device.
 package main
 
 import (
