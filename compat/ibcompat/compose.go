@@ -349,7 +349,7 @@ func (q *qp) refused(id uint64) {
 	q.send.gate.Lock()
 	q.send.shut.Store(true)
 	q.send.gate.Unlock()
-	q.send.soft.put([]verbs.WC{wc})
+	q.send.late = append(q.send.late, wc)
 	q.fail(wc.Status)
 }
 
@@ -441,5 +441,6 @@ func (q *qp) end() {
 		delete(q.send.marks, q.marks.id)
 	}
 	q.send.work(q, false)
+	q.send.settle()
 	q.dom.sinks.give(q.sink)
 }

@@ -22,6 +22,7 @@ type cq struct {
 	mu    sync.Mutex        // before the locks of QPs; guards what follows
 	marks map[uint64]*marks // by the first ID of inner requests
 	soft  queue             // completions that the driver has taken, the oldest of all
+	late  []verbs.WC        // of requests that were refused just now, and go behind the completions in hand into soft
 	polls uint64            // polls of the program's that went through mu
 	moved uint64            // inner requests that have completed, and requests that waited and went out
 	buf   [16]verbs.WC      // see fetch
@@ -64,7 +65,7 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	c.polls++
 	n := c.soft.take(wcs)
 	var err error
-	for n < len(wcs) && err == nil {
+	for n < len(wcs) && err == nil && len(c.late) == 0 {
 		want, got := len(wcs)-n, 0
 		got, err = c.In.Poll(wcs[n:])
 		n += c.sift(wcs[n : n+got])
@@ -147,6 +148,7 @@ func (c *cq) fetch() {
 	for c.soft.len() < c.In.CQE() {
 		n, err := c.In.Poll(c.buf[:min(len(c.buf), c.In.CQE()-c.soft.len())])
 		c.soft.put(c.buf[:c.sift(c.buf[:n])])
+		c.putLate()
 		if n < len(c.buf) || err != nil {
 			return // the program's poll finds the error
 		}
@@ -169,8 +171,14 @@ func (c *cq) polled() {
 	c.inner--
 }
 
+func (c *cq) putLate() {
+	c.soft.put(c.late)
+	c.late = c.late[:0]
+}
+
 // settle opens the way past the CQ if it can be. The caller holds mu.
 func (c *cq) settle() {
+	c.putLate()
 	if c.soft.len() > 0 {
 		return
 	}

@@ -236,27 +236,35 @@ func TestNoRoom(t *testing.T) {
 	require.EqualValues(t, 2, next(t, cq).ID)
 }
 
-// TestBrokenLibrary: a library that refuses what waits, for no reason, ends the QP, and each request still completes.
+// TestBrokenLibrary: a library that refuses what waits, for no reason, ends the QP, and each request still completes, in order,
+// whether the program has polled meanwhile or not.
 func TestBrokenLibrary(t *testing.T) {
-	in, _ := fake(t, "fake0")
-	ctx, err := wrap(t, in).Open()
-	require.NoError(t, err)
-	defer func() { require.NoError(t, ctx.CloseAll()) }()
-	mr, cq, qp := byHand(t, ctx)
-	masked, write := maskedAndWrite(t, mr)
-	n, err := qp.PostSend([]verbs.SendWR{masked, write, masked})
-	require.NoError(t, err)
-	require.Equal(t, 3, n)
-	fakeverbs.Fail("ibv_post_send", 1, syscall.EIO)
-	require.Equal(t, 1, fakeverbs.CompleteSend(qp.Num(), 1, 0))
-	require.Equal(t, verbs.WCSuccess, next(t, cq).Status)
-	wc := next(t, cq)
-	require.EqualValues(t, 2, wc.ID)
-	require.Equal(t, verbs.WCLocQPOpErr.String(), wc.Status.String())
-	wc = next(t, cq)
-	require.EqualValues(t, 1, wc.ID)
-	require.Equal(t, verbs.WCWRFlushErr.String(), wc.Status.String())
-	require.Equal(t, verbs.QPStateErr, qp.State())
+	for _, polls := range []bool{true, false} {
+		t.Run(fmt.Sprintf("polls=%v", polls), func(t *testing.T) {
+			in, _ := fake(t, "fake0")
+			ctx, err := wrap(t, in).Open()
+			require.NoError(t, err)
+			defer func() { require.NoError(t, ctx.CloseAll()) }()
+			mr, cq, qp := byHand(t, ctx)
+			masked, write := maskedAndWrite(t, mr)
+			n, err := qp.PostSend([]verbs.SendWR{masked, write, masked})
+			require.NoError(t, err)
+			require.Equal(t, 3, n)
+			fakeverbs.Fail("ibv_post_send", 1, syscall.EIO)
+			require.Equal(t, 1, fakeverbs.CompleteSend(qp.Num(), 1, 0))
+			if !polls {
+				require.Eventually(t, func() bool { return qp.State() == verbs.QPStateErr }, 30*time.Second, time.Millisecond)
+			}
+			require.Equal(t, verbs.WCSuccess.String(), next(t, cq).Status.String())
+			wc := next(t, cq)
+			require.EqualValues(t, 2, wc.ID)
+			require.Equal(t, verbs.WCLocQPOpErr.String(), wc.Status.String())
+			wc = next(t, cq)
+			require.EqualValues(t, 1, wc.ID)
+			require.Equal(t, verbs.WCWRFlushErr.String(), wc.Status.String())
+			require.Equal(t, verbs.QPStateErr, qp.State())
+		})
+	}
 }
 
 // maskedAndWrite returns a masked atomic with ID 1, and a Write with ID 2.
