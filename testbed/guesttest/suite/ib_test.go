@@ -86,6 +86,22 @@ func TestComposed(t *testing.T) {
 	}
 }
 
+// iwarpSubjects are those of what ib:siw0 has and siw0 has not, or has otherwise.
+var iwarpSubjects = []string{"Immediate", "Order", "List"}
+
+// TestOverIWARP runs the suite on ib:siw0, judged as InfiniBand. GOVERBS_SUBJECTS chooses other parts, and "all" chooses all.
+func TestOverIWARP(t *testing.T) {
+	rdmatest.KernelDevice(t, "siw0")
+	subjects := chosenSubjects(iwarpSubjects)
+	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+		f := fabrics["siw0"](t)
+		in := f.Active
+		f.Active = ib(t, "siw0")
+		f.Passive, f.Others = f.Active, append(f.Others, in)
+		return f
+	}, subjects...)
+}
+
 // TestComposedContention: eight connections change one word by masked FetchAdds, each a field of its own and one that they have
 // in common. Nothing is lost, and the original values of the common field are all different. The peer is a program that knows
 // nothing of masked atomics.

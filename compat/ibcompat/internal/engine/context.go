@@ -20,6 +20,7 @@ type vcontext struct {
 	in     *verbs.Context
 	native verbs.OpSet // what the inner device has of RFC 7306
 	sge    int         // elements of a request
+	silent bool        // the inner device does not tell why a connection has ended, nor which request the peer has refused
 	ending sync.WaitGroup
 
 	keys    sync.RWMutex   // guards regions

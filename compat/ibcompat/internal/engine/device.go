@@ -55,6 +55,7 @@ func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 	}
 	c := &vcontext{dev: d, in: in, native: in.Ops() & oneSided, sge: min(mostSGE, attr.MaxSGE-1), regions: map[uint32]*mr{},
 		owners: map[*verbs.QP]*verbs.QP{}, ready: make(chan struct{}, 1), closed: make(chan struct{})}
+	_, c.silent = verbs.Ability[verbs.ProviderKernelDevice](d.in.Provider())
 	c.ending.Go(c.translate)
 	return c, nil
 }

@@ -120,26 +120,41 @@ func (q *qp) settle() {
 	}
 }
 
-// accuse finds the Write that the peer's device has refused: the oldest that is not sure and that matches the header which the
-// Terminate quotes. On iWARP it had completed when it was sent. Other requests that are refused have the status themselves.
+// accuse finds the request that the peer's device has refused, if no request has such a status of its own. On iWARP a Write has
+// completed when it was sent: it is the oldest that is not sure and that matches the header which the Terminate quotes. Drivers of
+// the kernel do not tell what a Terminate says, nor that there was one. There it is the oldest one-sided request that is not sure
+// when the peer has left without a last message.
 func (q *qp) accuse() {
-	var t *verbs.TerminateError
-	if q.next == 0 || !q.dead || !errors.As(q.in.Err(), &t) || !t.Remote || len(t.Header) < taggedLen || t.Header[0]&taggedBit == 0 {
+	if q.next == 0 || !q.dead {
 		return
 	}
-	key, at := binary.BigEndian.Uint32(t.Header[2:]), binary.BigEndian.Uint64(t.Header[6:])
+	key, at := uint32(0), uint64(0)
+	switch t := new(verbs.TerminateError); {
+	case q.ctx.silent:
+		if q.peerLast || errors.Is(q.cause, verbs.ErrClosed) {
+			return
+		}
+	case !errors.As(q.in.Err(), &t) || !t.Remote || len(t.Header) < taggedLen || t.Header[0]&taggedBit == 0:
+		return
+	default:
+		key, at = binary.BigEndian.Uint32(t.Header[2:]), binary.BigEndian.Uint64(t.Header[6:])
+	}
 	for i := range q.next {
 		r := q.reqs.at(i)
 		switch {
 		case r.status != verbs.WCSuccess:
 			return
-		case r.op != verbs.WRRDMAWrite && r.op != verbs.WRRDMAWriteWithImm, q.sure(r, q.base+uint64(i)), r.rkey != key, at-r.addr >= r.length:
-			continue
+		case q.ctx.silent && r.length > 0 && (right(r.op) == verbs.AccessRemoteRead && r.cut || writes(r.op) && !q.sure(r, q.base+uint64(i))):
+			r.status = q.refusal(verbs.WCRemAccessErr, r.op)
+			return
+		case !q.ctx.silent && writes(r.op) && !q.sure(r, q.base+uint64(i)) && r.rkey == key && at-r.addr < r.length:
+			r.status, r.remote, r.reason = q.refusal(verbs.WCRemAccessErr, r.op), true, q.in.Err()
+			return
 		}
-		r.status, r.remote, r.reason = q.refusal(verbs.WCRemAccessErr, r.op), true, t
-		return
 	}
 }
+
+func writes(op verbs.WROpcode) bool { return op == verbs.WRRDMAWrite || op == verbs.WRRDMAWriteWithImm }
 
 // The header of a tagged DDP segment (RFC 5041 section 4.2): control, key and offset.
 const (
@@ -148,9 +163,14 @@ const (
 )
 
 // refusal is the status of a request that the peer's device has refused with one. InfiniBand tells whether it was the QP that did
-// not allow it.
+// not allow it; and what is wrong with a receive is an error of the peer's.
 func (q *qp) refusal(status verbs.WCStatus, op verbs.WROpcode) verbs.WCStatus {
-	if status == verbs.WCRemAccessErr && q.rights&right(op) == 0 {
+	switch {
+	case status != verbs.WCRemAccessErr:
+		return status
+	case right(op) == 0:
+		return verbs.WCRemOpErr
+	case q.rights&right(op) == 0:
 		return verbs.WCRemInvReqErr
 	}
 	return status

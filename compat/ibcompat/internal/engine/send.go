@@ -122,7 +122,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// goOn goes on after a post.
+// goOn does what a post has made possible.
 func (q *qp) goOn() {
 	if q.state == verbs.QPStateErr {
 		q.settle()
@@ -556,7 +556,7 @@ func (q *qp) landed(p *part, status verbs.WCStatus) {
 		if r.native && r.parts == 0 && !r.cut {
 			q.placed = max(q.placed, p.req+1)
 		}
-	case status == verbs.WCWRFlushErr:
+	case status == verbs.WCWRFlushErr, q.ctx.silent && status != verbs.WCLocProtErr:
 		r.cut = true
 	case r.status == verbs.WCSuccess:
 		r.status = q.refusal(status, r.op)
@@ -574,6 +574,8 @@ func right(op verbs.WROpcode) verbs.AccessFlags {
 		return verbs.AccessRemoteRead
 	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
 		return verbs.AccessRemoteWrite
+	case verbs.WRSend, verbs.WRSendWithImm:
+		return 0
 	}
 	return verbs.AccessRemoteAtomic
 }
