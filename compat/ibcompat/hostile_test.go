@@ -241,9 +241,44 @@ func TestHostileAtomic(t *testing.T) {
 			}
 			require.Equal(t, want, target.Bytes())
 			if c.want != verbs.WCSuccess {
+				require.NoError(t, r.id.Disconnect()) // it is not waited for then
 				<-b.id.Done()
 				require.ErrorIs(t, b.qp.Err(), c.want)
 				b.ends(verbs.WCWRFlushErr, 0, 1)
+			}
+		})
+	}
+}
+
+// TestBehindFailedAtomic: nothing is done of what the peer has sent behind an atomic that fails, even if it is not valid.
+func TestBehindFailedAtomic(t *testing.T) {
+	bad := message(wire.Header{Kind: wire.Atomic})
+	bad = (&wire.AtomicRequest{RKey: 0x77, Addr: 8, Operand: 1}).Append(bad)
+	send, long := message(wire.Header{Kind: wire.Data, Value: 1}, 0xee), message(wire.Header{Kind: wire.TooLong, Value: 9999})
+	for name, behind := range map[string][][]byte{"Sends": {bad, send, send}, "TooLong": {bad, long}, "Atomics": {bad, bad, bad}} {
+		t.Run(name, func(t *testing.T) {
+			for receives := range 3 {
+				r, b := newRaw(t, ext.Operations, ibcompat.Config{}, receives)
+				was := bytes.Clone(b.mr.Bytes())
+				r.greets()
+				at := rawSlots * rawLen
+				var list []verbs.SendWR
+				for _, msg := range behind {
+					sge, err := r.mem.SGE(at, copy(r.mem.Bytes()[at:], msg))
+					require.NoError(t, err)
+					at += len(msg)
+					list = append(list, verbs.Send(sge))
+				}
+				r.post(list...)
+				h, _ := r.hears(wire.Answer)
+				require.Equal(t, verbs.WCRemAccessErr.String(), verbs.WCStatus(h.Status).String())
+				require.NoError(t, r.id.Disconnect()) // it is not waited for then
+				<-b.id.Done()
+				require.ErrorIs(t, b.qp.Err(), verbs.WCRemAccessErr)
+				for id := range uint64(receives) {
+					b.ends(verbs.WCWRFlushErr, id)
+				}
+				require.Equal(t, was, b.mr.Bytes())
 			}
 		})
 	}

@@ -149,7 +149,7 @@ var unlike = map[string]string{
 }
 
 // different are scenarios that are known to differ on the user-space RNICs; docs/semantics.md says why.
-var different = map[string]bool{"row08/behind-failure": true, "row24/by-hand": true}
+var different = map[string]bool{"row24/by-hand": true}
 
 // TestFabricsUserSpace: on the fake adapter, on the user-space RNIC with RFC 7306 and on the one without a program sees the same.
 func TestFabricsUserSpace(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
 // different are scenarios that are known to differ; docs/semantics.md says why.
-var different = map[string]bool{"row08/behind-failure": true, "row24/by-hand": true}
+var different = map[string]bool{"row24/by-hand": true}
 
 // TestKernelFabrics: a program sees the same on all five fabrics.
 func TestKernelFabrics(t *testing.T) {

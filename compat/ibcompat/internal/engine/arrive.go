@@ -37,6 +37,9 @@ func (q *qp) completed(wc *verbs.WC) {
 	}
 }
 
+// accepts reports whether requests of the peer are executed.
+func (q *qp) accepts() bool { return q.state == verbs.QPStateRTS && !q.refusing }
+
 // arrived takes what has arrived in a slot. An error is a fault of the peer, and nothing of the message has been done then.
 func (q *qp) arrived(slot int, wc *verbs.WC) error {
 	if wc.Opcode == verbs.WCRecvRDMAWithImm {
@@ -71,7 +74,7 @@ func (q *qp) arrived(slot int, wc *verbs.WC) error {
 	if h.Flags&wire.FlagAsk != 0 {
 		q.owes = true
 	}
-	if q.state != verbs.QPStateRTS && h.Kind != wire.Answer && h.Kind != wire.Bye && h.Kind != wire.Refused && h.Kind != wire.TooLong {
+	if !q.accepts() && h.Kind != wire.Answer && h.Kind != wire.Bye && h.Kind != wire.Refused && h.Kind != wire.TooLong {
 		return nil // it is not taken: the peer flushes it
 	}
 	q.got++
@@ -122,7 +125,7 @@ func (q *qp) checkKind(h *wire.Header, body []byte) error {
 	var next *receive
 	switch h.Kind {
 	case wire.Data, wire.Part, wire.Placed, wire.WriteImm, wire.TooLong:
-		if q.state != verbs.QPStateRTS {
+		if !q.accepts() {
 			return nil
 		}
 		if q.told == 0 {
@@ -200,7 +203,7 @@ func (q *qp) take(h *wire.Header, body []byte) {
 	case wire.TooLong:
 		q.got--
 		q.peerLast = true
-		if q.state != verbs.QPStateRTS {
+		if !q.accepts() {
 			return
 		}
 		reason := &verbs.LimitError{Name: "the receive", Limit: q.recvs.at(0).total, Value: h.Value}
@@ -209,7 +212,9 @@ func (q *qp) take(h *wire.Header, body []byte) {
 	case wire.Credit:
 		q.rights = verbs.AccessFlags(h.Value)
 	case wire.Atomic:
-		q.answers.push(q.execute(body))
+		a := q.execute(body)
+		q.answers.push(a)
+		q.refusing = a.Status != 0
 	case wire.Answer:
 		q.answered(h)
 	case wire.Refused:
@@ -233,7 +238,7 @@ func (q *qp) immediateData(wc *verbs.WC) error {
 		return violation("immediate data on a connection that has none")
 	case q.peerLast:
 		return violation("a message behind the last")
-	case q.state != verbs.QPStateRTS:
+	case !q.accepts():
 		return nil
 	case q.told == 0 || q.recvs.at(0).filled != 0:
 		return violation("immediate data without a receive")

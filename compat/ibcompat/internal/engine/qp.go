@@ -74,6 +74,7 @@ type link struct {
 	owes  bool   // the peer has a question under way
 	tell  bool   // the peer is to be told of our rights
 
+	refusing bool          // an atomic of the peer has failed: our last message will say so, and nothing behind it is executed
 	last     bool          // our last message has been sent
 	peerLast bool          // the peer's last message has arrived
 	parted   chan struct{} // closed when nothing more is to come in either direction; nil before ERR
