@@ -23,7 +23,7 @@ _init_completion() { words=("${COMP_WORDS[@]}") cword=$COMP_CWORD cur=${COMP_WOR
 compopt() { :; }
 source <(goverbs completion bash)
 complete -p goverbs
-COMP_TYPE=9 COMP_LINE="goverbs demo --device usi" COMP_POINT=${#COMP_LINE} COMP_WORDS=(goverbs demo --device usi) COMP_CWORD=3
+COMP_TYPE=9 COMP_LINE="goverbs demo --device usiw0-" COMP_POINT=${#COMP_LINE} COMP_WORDS=(goverbs demo --device usiw0-) COMP_CWORD=3
 COMPREPLY=()
 __start_goverbs
 printf '<%s>\n' "${COMPREPLY[@]}"
@@ -32,5 +32,5 @@ printf '<%s>\n' "${COMPREPLY[@]}"
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Regexp(t, `(?s)^complete .*-F __start_goverbs goverbs\n<usiw0>\n$`, string(out))
+	require.Regexp(t, `(?s)^complete .*-F __start_goverbs goverbs\n<usiw0-plain>\n$`, string(out))
 }

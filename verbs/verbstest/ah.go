@@ -21,7 +21,7 @@ var ahTests = []test{
 // make them.
 func (w *world) paths() (p *pair, path verbs.AHAttr, ok bool) {
 	w.Helper()
-	if w.noHand(verbs.QPTypeUD) {
+	if w.overIWARP() {
 		_, err := w.a.pd.CreateAH(verbs.AHAttr{PortNum: 1, IsGlobal: true})
 		w.lacking("ah", err)
 		return nil, path, false

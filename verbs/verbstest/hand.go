@@ -79,14 +79,20 @@ func (s *side) path(to *side) verbs.AHAttr {
 		SGIDIndex: uint8(s.gid().Index), HopLimit: 64}}
 }
 
-// noHand reports whether QPs of a type cannot be connected by hand: on iWARP there is no such type, or Modify refuses. So it is on a
-// device that has the semantics of InfiniBand over iWARP, which has no GIDs.
+// overIWARP reports whether the device is one of iWARP, or has the semantics of InfiniBand over one, and then has no GIDs.
+func (w *world) overIWARP() bool {
+	if w.iwarp() {
+		return true
+	}
+	_, err := w.a.ctx.QueryGID(1, 0)
+	return errors.Is(err, verbs.ErrNotSupported)
+}
+
+// noHand reports whether QPs of a type cannot be connected by hand: over iWARP there is no such type, or Modify refuses.
 func (w *world) noHand(t verbs.QPType) bool {
 	w.Helper()
-	if !w.iwarp() {
-		if _, err := w.a.ctx.QueryGID(1, 0); !errors.Is(err, verbs.ErrNotSupported) {
-			return false
-		}
+	if !w.overIWARP() {
+		return false
 	}
 	cq := w.a.createCQ(verbs.CQConfig{})
 	qp, err := w.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Type: t})
