@@ -98,12 +98,23 @@ func (a *attempt) abandon(err error) {
 // abandonLimit is the time for which the end of an attempt waits for the kernel to free the ID.
 const abandonLimit = 200 * time.Millisecond
 
+// goneLimit is the time for which an attempt whose QP has failed waits for the reason.
+const goneLimit = 200 * time.Millisecond
+
 var errQPGone = fmt.Errorf("the QP failed or was closed during connection set-up: %w", verbs.ErrClosed)
 
 // await waits for the next event of the attempt. An event that ends the attempt is returned as an error.
 func (a *attempt) await(ctx context.Context) (rawEvent, error) {
 	ev, err := a.end.next(ctx, a.failed)
 	if errors.Is(err, verbs.ErrClosed) {
+		// The QP may have failed because of an event that is about to come: librdmacm moves it to ERR when it has read a refusal.
+		soon, cancel := context.WithTimeout(ctx, goneLimit)
+		defer cancel()
+		if ev, err := a.end.next(soon, nil); err == nil {
+			if why := a.judge(ev); why != nil {
+				return ev, why
+			}
+		}
 		return ev, errQPGone
 	}
 	if err != nil {

@@ -6,7 +6,9 @@ package cm_test
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -165,6 +167,31 @@ func TestQPFailsWhileConnecting(t *testing.T) {
 		err := b.outcome(connected)
 		require.ErrorIs(b, err, verbs.ErrClosed)
 		require.ErrorContains(b, err, "the QP failed or was closed during connection set-up")
+	})
+}
+
+// TestRefusalBehindFailure: librdmacm moves the QP of a refused attempt to ERR before the refusal can be seen. The error of Connect is the
+// refusal. It has to come soon after that, which a busy machine does not grant each time.
+func TestRefusalBehindFailure(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		attempt := func() error {
+			id, qp := b.resolve(cm.Config{}), b.qp(0)
+			fakeverbs.CMNext("rdma_connect", silence)
+			called := b.untilCalled("rdma_connect")
+			connected := make(chan error, 1)
+			go func() { connected <- id.Connect(context.Background(), qp, cm.ConnParam{}) }()
+			wait(b.T, called.Done(), "the call")
+			require.NoError(b, qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+			refusal := fakeverbs.CMEvent{Event: int(cm.EventRejected), Status: -int(syscall.ECONNREFUSED)}
+			require.True(b, fakeverbs.InjectCM(last(b.T, fakeverbs.CMConnecting).ID, refusal))
+			return b.outcome(connected)
+		}
+		for range 20 {
+			if rejected := new(cm.RejectedError); errors.As(attempt(), &rejected) {
+				return
+			}
+		}
+		require.Fail(b, "no refusal was seen")
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -247,6 +248,47 @@ func TestHostileAtomic(t *testing.T) {
 				b.ends(verbs.WCWRFlushErr, 0, 1)
 			}
 		})
+	}
+}
+
+// TestLaxPeer: towards a device that does not look at what its QP allows, a request without the right is refused on this side, with
+// the status that the peer's device would have given, and is not sent.
+func TestLaxPeer(t *testing.T) {
+	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	for _, c := range []struct {
+		op    func(to verbs.Remote, sgl ...verbs.SGE) verbs.SendWR
+		right verbs.AccessFlags
+	}{{verbs.Write, verbs.AccessRemoteWrite}, {verbs.Read, verbs.AccessRemoteRead}} {
+		for _, allowed := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%v/allowed=%v", c.right, allowed), func(t *testing.T) {
+				r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+				lax := rawHello
+				lax.Flags = wire.HelloLax
+				r.say(lax.Append(nil))
+				r.hears(wire.Credit)
+				rights := all
+				if !allowed {
+					rights &^= c.right
+				}
+				r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: 1, Value: uint64(rights)})))
+				r.hears(wire.Ack) // it knows the rights
+				wr := c.op(verbs.Remote{Addr: r.mem.Addr(), RKey: r.mem.RKey()}, b.sgl(0, 8)...)
+				wr.ID = 7
+				b.mr.Bytes()[0], r.mem.Bytes()[0] = 3, 4
+				b.post(wr)
+				switch {
+				case allowed && wr.Opcode == verbs.WRRDMARead:
+					b.ends(verbs.WCSuccess, 7)
+					return
+				case allowed:
+					r.hears(wire.Credit) // the question that confirms it
+					return
+				}
+				b.ends(verbs.WCRemInvReqErr, 7)
+				require.EqualValues(t, 3, b.mr.Bytes()[0])
+				require.EqualValues(t, 4, r.mem.Bytes()[0])
+			})
+		}
 	}
 }
 

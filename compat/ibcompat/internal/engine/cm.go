@@ -158,6 +158,9 @@ func newConn(q *qp, id *cm.ID, private []byte, active bool) *conn {
 		q.pump.work() // what has arrived before
 		q.mu.Lock()
 		if q.id == id { // otherwise the QP has been reset
+			if errors.Is(q.cause, verbs.WCWRFlushErr) { // all that the device has said by itself
+				q.cause = endOf(id.Err())
+			}
 			q.broken(id.Err())
 			q.advance()
 		}

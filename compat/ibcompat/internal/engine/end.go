@@ -48,10 +48,15 @@ func (q *qp) broken(err error) {
 	if cause == nil {
 		cause = err
 	}
-	if errors.Is(cause, verbs.ErrClosed) { // the inner connection was closed, as it is when the inner device is
-		cause = verbs.EndDisconnect
+	q.fail(endOf(cause))
+}
+
+// endOf is the reason for the end of a QP whose inner connection has ended for one. That is closed also when the inner device is.
+func endOf(cause error) error {
+	if errors.Is(cause, verbs.ErrClosed) {
+		return verbs.EndDisconnect
 	}
-	q.fail(cause)
+	return cause
 }
 
 // violated ends the connection with a peer that does not keep to the protocol, without another word.

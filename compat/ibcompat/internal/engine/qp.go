@@ -340,6 +340,9 @@ func (q *qp) greet() wire.Hello {
 		h.RNRTimer = cm.DefaultMinRNRTimer
 	}
 	h.Native = uint32(q.ctx.native)
+	if q.ctx.silent { // siw is one of those; of others it is not known, and for them it does no harm
+		h.Flags = wire.HelloLax
+	}
 	return h
 }
 

@@ -229,6 +229,10 @@ func (q *qp) start(r *request, number uint64) bool {
 		r.status = verbs.WCLocQPOpErr
 		r.reason = fmt.Errorf("%v with an initiator depth of 0", r.op)
 	}
+	if need := right(r.op); q.peer.Flags&wire.HelloLax != 0 && r.status == verbs.WCSuccess && r.length > 0 && need&^q.rights != 0 {
+		r.status = verbs.WCRemInvReqErr
+		r.reason = fmt.Errorf("the peer's QP does not allow a %v", r.op)
+	}
 	if r.status != verbs.WCSuccess {
 		r.refused, q.stopped = true, true
 		q.want = max(q.want, q.cover)

@@ -18,7 +18,7 @@ const (
 // Hello is what a side tells the other before anything else:
 //
 //	0  kind, 0xff   1  max segments   2  RNR timer   3  RNR retries   4  native operations
-//	8  slot length   12  slots   16  threshold   20  window   22  reserved   24  QP number   28  reserved
+//	8  slot length   12  slots   16  threshold   20  window   22  flags   23  reserved   24  QP number   28  reserved
 type Hello struct {
 	Segments   uint8  // of a receive that the sender of the hello advertises, 1 to MaxSGE
 	RNRTimer   uint8  // min_rnr_timer, 0 to 31: how long the peer waits for a receive of this side, by its retry count
@@ -28,8 +28,13 @@ type Hello struct {
 	Slots      uint32 // the number of slots
 	Threshold  uint32 // longer payloads are written into the receive; at most SlotLen less the headers
 	Window     uint16 // atomics that the peer may have in progress, 1 to MaxWindow
+	Flags      uint8  // HelloLax; others are ignored
 	QPNum      uint32 // 24 bits
 }
+
+// HelloLax in the flags of a hello: the device lets the peer do what the memory allows, also if the QP does not. So the peer has to
+// refuse requests for which it has not been told of the right.
+const HelloLax = 1
 
 const kindHello = 0xff
 
@@ -41,7 +46,7 @@ func (h *Hello) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.Slots)
 	b = binary.BigEndian.AppendUint32(b, h.Threshold)
 	b = binary.BigEndian.AppendUint16(b, h.Window)
-	b = append(b, 0, 0)
+	b = append(b, h.Flags, 0)
 	b = binary.BigEndian.AppendUint32(b, h.QPNum)
 	return append(b, 0, 0, 0, 0)
 }
@@ -53,7 +58,7 @@ func ParseHello(b []byte) (Hello, error) {
 	}
 	h := Hello{Segments: b[1], RNRTimer: b[2], RNRRetries: b[3], Native: binary.BigEndian.Uint32(b[4:]),
 		SlotLen: binary.BigEndian.Uint32(b[8:]), Slots: binary.BigEndian.Uint32(b[12:]), Threshold: binary.BigEndian.Uint32(b[16:]),
-		Window: binary.BigEndian.Uint16(b[20:]), QPNum: binary.BigEndian.Uint32(b[24:])}
+		Window: binary.BigEndian.Uint16(b[20:]), Flags: b[22], QPNum: binary.BigEndian.Uint32(b[24:])}
 	for _, f := range []struct {
 		name        string
 		v, min, max uint32

@@ -82,7 +82,7 @@ func TestMessages(t *testing.T) {
 }
 
 func TestHello(t *testing.T) {
-	good := Hello{Segments: 4, RNRTimer: 12, RNRRetries: 7, Native: 0x3f, SlotLen: 8192, Slots: 200, Threshold: 4096, Window: 16, QPNum: 1<<24 - 1}
+	good := Hello{Segments: 4, RNRTimer: 12, RNRRetries: 7, Native: 0x3f, SlotLen: 8192, Slots: 200, Threshold: 4096, Window: 16, Flags: HelloLax, QPNum: 1<<24 - 1}
 	b := good.Append(nil)
 	require.Len(t, b, HelloLen)
 	got, err := ParseHello(append(b, 1, 2, 3))
