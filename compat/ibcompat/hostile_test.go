@@ -292,6 +292,20 @@ func TestLaxPeer(t *testing.T) {
 	}
 }
 
+// TestRightsBeforeMessages: what is posted behind a change of rights goes out behind the message that tells of it, also if that has to wait
+// for the answer to a question.
+func TestRightsBeforeMessages(t *testing.T) {
+	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+	r.greets() // a question that is not answered yet
+	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Ack, Adverts: 1})))
+	require.NoError(t, b.qp.Modify(verbs.QPAttr{AccessFlags: verbs.AccessRemoteRead}, verbs.QPAttrAccessFlags))
+	b.post(verbs.Send(b.sgl(0, 8)...))
+	r.say(message(wire.Header{Kind: wire.Ack, Taken: 1}))
+	h, _ := r.hears(wire.Credit)
+	require.EqualValues(t, verbs.AccessRemoteRead, h.Value)
+	r.hears(wire.Data)
+}
+
 // TestBehindFailedAtomic: nothing is done of what the peer has sent behind an atomic that fails, even if it is not valid.
 func TestBehindFailedAtomic(t *testing.T) {
 	bad := message(wire.Header{Kind: wire.Atomic})

@@ -58,7 +58,7 @@ func TestDevicesPlain(t *testing.T) {
 	r := clitest.Run(t, "devices", "--device", siw.PlainName)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
 	out := clitest.Lines(t, r.Stdout)
-	require.Len(t, out, 2)
+	require.GreaterOrEqual(t, len(out), 2) // below stands why there are no devices of the kernel, if none can be listed
 	require.Regexp(t, `^usiw0-plain +siw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +none$`, out[1])
 
 	// It is the same in every process, and wrong names say what there is.

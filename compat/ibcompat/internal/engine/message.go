@@ -12,9 +12,14 @@ func (q *qp) advance() {
 	if q.id != nil && !q.dead {
 		q.sayHello()
 		if q.state == verbs.QPStateRTS && q.heard && q.spoken {
-			q.issue()
-			q.notReady()
-			q.speak()
+			if q.tell { // the peer learns of changed rights before it gets what is posted behind
+				q.speak()
+			}
+			if !q.tell {
+				q.issue()
+				q.notReady()
+				q.speak()
+			}
 		} else if q.state == verbs.QPStateErr {
 			q.sayLast()
 		}
