@@ -46,12 +46,12 @@ func Main() int {
 		os.Exit(exitFailed)
 	})
 	defer end()
-	return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
-// run executes one command line and returns the exit status. A command whose stdout cannot be written ends, because its context
+// Run executes one command line and returns the exit status. A command whose stdout cannot be written ends, because its context
 // does; whatever it returns, what was not written to stdout or stderr is a failure.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out, notes := output.New(stdout, cancel), output.New(stderr, nil)

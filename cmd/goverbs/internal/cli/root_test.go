@@ -20,7 +20,7 @@ type outcome struct {
 func execute(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
+	code := Run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
 	return outcome{stdout.String(), stderr.String(), code}
 }
 

@@ -2,15 +2,18 @@
 
 //go:build linux && cgo && !noibverbs
 
-package cli
+package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/cli"
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
@@ -18,6 +21,19 @@ import (
 	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+// execute executes a command line in this process, which has the fake libraries.
+func execute(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := cli.Run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
+	return outcome{stdout.String(), stderr.String(), code}
+}
 
 // fakeAdapter starts the fake libraries with the InfiniBand adapter fake0, and makes honest:NAME and liar:NAME names of devices: one
 // forwards everything, the other adds one to the length of what is received.
@@ -88,17 +104,17 @@ func TestFabrics(t *testing.T) {
 		code                    int
 		stderr                  string
 	}{
-		{"equal", "fake0,honest:fake0", "fake0,honest:fake0", exitDone, ""},
-		{"none is required", "fake0,honest:fake0", "", exitDone, ""},
-		{"required besides", "fake0", "honest:fake0", exitDone, ""},
-		{"two devices", "fake0,fake0+honest:fake0", "", exitDone, ""},
-		{"one field differs", "fake0,liar:fake0", "", exitFailed, "1 of 3 scenarios differ"},
-		{"on the end that receives", "fake0,fake0+liar:fake0", "", exitFailed, "1 of 3 scenarios differ"},
-		{"on the end that does not", "fake0,liar:fake0+fake0", "", exitDone, ""},
-		{"one column", "fake0", "", exitFailed, "nothing to compare: 1 of 2 columns could be run"},
-		{"no column", "none0,none1", "", exitFailed, "nothing to compare: 0 of 2 columns could be run"},
-		{"one is missing", "fake0,honest:fake0,none0", "", exitDone, "without column none0: "},
-		{"a required one is missing", "fake0,honest:fake0", "none0", exitFailed, "column none0 did not run: "},
+		{"equal", "fake0,honest:fake0", "fake0,honest:fake0", clitest.Done, ""},
+		{"none is required", "fake0,honest:fake0", "", clitest.Done, ""},
+		{"required besides", "fake0", "honest:fake0", clitest.Done, ""},
+		{"two devices", "fake0,fake0+honest:fake0", "", clitest.Done, ""},
+		{"one field differs", "fake0,liar:fake0", "", clitest.Failed, "1 of 3 scenarios differ"},
+		{"on the end that receives", "fake0,fake0+liar:fake0", "", clitest.Failed, "1 of 3 scenarios differ"},
+		{"on the end that does not", "fake0,liar:fake0+fake0", "", clitest.Done, ""},
+		{"one column", "fake0", "", clitest.Failed, "nothing to compare: 1 of 2 columns could be run"},
+		{"no column", "none0,none1", "", clitest.Failed, "nothing to compare: 0 of 2 columns could be run"},
+		{"one is missing", "fake0,honest:fake0,none0", "", clitest.Done, "without column none0: "},
+		{"a required one is missing", "fake0,honest:fake0", "none0", clitest.Failed, "column none0 did not run: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fakeAdapter(t)
@@ -107,7 +123,7 @@ func TestFabrics(t *testing.T) {
 			require.Contains(t, r.stderr, c.stderr)
 			var got fabricsReport
 			require.NoError(t, json.Unmarshal([]byte(r.stdout), &got))
-			require.Equal(t, c.code == exitDone, got.OK)
+			require.Equal(t, c.code == clitest.Done, got.OK)
 		})
 	}
 }
@@ -116,8 +132,8 @@ func TestFabrics(t *testing.T) {
 func TestFabricsText(t *testing.T) {
 	fakeAdapter(t)
 	r := execute(t, "fabrics", "--columns", "fake0,liar:fake0", "--only", "row05/send-imm,row06/cmp-swap", "-v")
-	require.Equal(t, exitFailed, r.code)
-	out := lines(t, r.stdout)
+	require.Equal(t, clitest.Failed, r.code)
+	out := clitest.Lines(t, r.stdout)
 	require.Len(t, out, 4)
 	require.Regexp(t, `^row05/send-imm +DIFFERS  fake0 and liar:fake0: event \d+ is "passive: received 0 success RECV, 0 bytes, immediate 0xabc" and `+
 		`"passive: received 0 success RECV, 1 bytes, immediate 0xabc"$`, out[0])
@@ -131,10 +147,10 @@ func TestFabricsText(t *testing.T) {
 func TestFabricsUsage(t *testing.T) {
 	for _, args := range [][]string{{"--require", "usiw0,,rxe0"}, {"--require", "auto"}, {"--columns", "usiw0,usiw0"}, {"more"}} {
 		r := execute(t, append([]string{"fabrics"}, args...)...)
-		require.Equal(t, exitUsage, r.code, args)
+		require.Equal(t, clitest.Usage, r.code, args)
 	}
 	r := execute(t, "fabrics", "--only", "row25/")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, clitest.Failed, r.code)
 	require.Contains(t, r.stderr, "no scenario's name begins with row25/")
 }
 
@@ -166,6 +182,6 @@ func TestFabricsUserSpace(t *testing.T) {
 	}
 	for columns, only := range map[string][]string{"fake0,usiw0,usiw0-plain": all, "usiw0,usiw0-plain": ours} {
 		r := execute(t, "fabrics", "--columns", columns, "--require", columns, "--only", strings.Join(only, ","), "-v")
-		require.Equal(t, exitDone, r.code, "%s%s", r.stdout, r.stderr)
+		require.Equal(t, clitest.Done, r.code, "%s%s", r.stdout, r.stderr)
 	}
 }
