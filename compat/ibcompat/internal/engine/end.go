@@ -92,6 +92,7 @@ func (q *qp) end() {
 	q.mu.Lock()
 	id, in, parted, hurry := q.id, q.in, q.parted, q.hurry
 	q.advance()
+	dead := q.dead
 	q.mu.Unlock()
 	patience := time.NewTimer(closeTimeout)
 	defer patience.Stop()
@@ -101,6 +102,15 @@ func (q *qp) end() {
 	case <-hurry:
 	}
 	if id != nil {
+		if dead { // a kernel flushes before it tells why, and after a Disconnect of ours it would be that
+			reason := time.NewTimer(reasonTimeout)
+			defer reason.Stop()
+			select {
+			case <-id.Done():
+			case <-reason.C:
+			case <-hurry:
+			}
+		}
 		_ = id.Disconnect() // it may have ended
 	}
 	_ = in.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)

@@ -348,3 +348,6 @@ func (q *qp) greet() wire.Hello {
 
 // closeTimeout is how long the end of a connection waits for the peer's last message.
 const closeTimeout = 3 * time.Second
+
+// reasonTimeout is how long the reason for the end of the inner connection is waited for.
+const reasonTimeout = 200 * time.Millisecond
