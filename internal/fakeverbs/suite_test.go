@@ -26,8 +26,8 @@ func TestConformance(t *testing.T) {
 		vendor               uint32 // 0 = that of the device
 		subjects             []string
 	}{
-		{"AtomicWrite", "fake0", "192.0.2.1:0", 0, []string{"Atomic"}},
-		{"AtomicWriteLedger", "fake0", "192.0.2.1:0", vendorRXE, []string{"Atomic"}},
+		{"AtomicWrite", "fake0", "192.0.2.1:0", 0, []string{"Atomic", "Alloc"}},
+		{"AtomicWriteLedger", "fake0", "192.0.2.1:0", vendorRXE, []string{"Atomic", "Alloc"}},
 		{"fake0", "fake0", "192.0.2.1:0", 0, []string{"GID", "PD", "Page", "Order", "List", "UC", "UD", "AH", "Foreign", "Alloc"}},
 		{"fake1", "fake1", "198.51.100.1:0", 0, []string{"GID", "PD", "Memory", "Page", "Immediate", "MW", "MW1", "Invalidate", "Order", "List",
 			"Channel", "UC", "UD", "AH", "Limits", "Foreign", "Disconnect", "Alloc"}},
