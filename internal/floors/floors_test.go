@@ -40,7 +40,6 @@ var floorOf = map[string]int{
 	"cmd/goverbs/internal/shutdown": parts,
 	"cmd/goverbs/internal/version":  parts,
 
-	"rsocket":    8,
 	"compat/dat": 8,
 
 	"compat/ibcompat":                 7,
@@ -63,6 +62,8 @@ var floorOf = map[string]int{
 	"siw": 5,
 
 	"internal/forward": 5,
+
+	"rsocket": 5,
 
 	"cm":  4,
 	"ext": 4,

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package rsocket
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Conn is a connection, a net.Conn. All methods may be called concurrently; Reads are one after the other, and so are Writes.
+//
+// Errors are *net.OpError, except for io.EOF. Their causes are:
+//
+//   - io.EOF from Read: the peer has ended its direction, or closed; all that it sent before was read.
+//   - syscall.ECONNRESET: the connection ended without that, or the peer has closed and cannot read. The error also has the reason.
+//   - [*ProtocolError]: the peer has violated the protocol. The connection has been ended.
+//   - os.ErrDeadlineExceeded, which is a Timeout.
+//   - net.ErrClosed after Close, syscall.EPIPE from Write after CloseWrite.
+type Conn struct {
+	res           *resources
+	id            *cm.ID
+	local, remote net.Addr
+	order         binary.ByteOrder // of the peer
+	table         entry            // the peer's; length counts entries
+
+	turn    chan struct{} // holds a token while no goroutine takes completions
+	wcs     [16]verbs.WC  // of the goroutine that has the turn
+	closing chan struct{} // closed by Close
+	sent    chan struct{} // closed when all that was sent has left, or cannot
+	gone    chan struct{} // closed when the connection below has ended
+	ended   chan struct{} // closed when everything is closed
+	rd, wr  side
+	alive   keepalive
+	shown   atomic.Uint32 // stage
+
+	mu     sync.Mutex      // guards the fields below
+	ctx    context.Context // of the wait for completions
+	cancel context.CancelFunc
+	driver *side // that of the goroutine that waits for completions
+	in     inbound
+	looked int // place in the own table where the peer's next entry comes
+	out    outbound
+	queue  sendQueue
+	place  uint32   // in the peer's table, for the next entry of this side
+	idle   []uint32 // receives that are to be posted again
+	linger int      // seconds, see SetLinger
+
+	wclosed  bool  // CloseWrite was called
+	rclosed  bool  // CloseRead was called
+	closed   bool  // Close was called
+	wantShut bool  // SHUTDOWN is to be sent
+	wantBye  bool  // DISCONNECT is to be sent
+	saidBye  bool  // DISCONNECT has been sent
+	peerGone bool  // the peer's DISCONNECT came
+	down     bool  // nothing can be sent any more
+	failure  error // why; nil after an orderly end
+
+	sendWRs  [2]verbs.SendWR // of a post
+	sendSGEs [2]verbs.SGE
+	recvWRs  [recvBatch]verbs.RecvWR
+	recvSGEs [recvBatch]verbs.SGE
+}
+
+// side is one direction of a connection for its callers.
+type side struct {
+	lock     chan struct{} // holds a token while a goroutine is inside
+	wake     chan struct{} // holds a token when the goroutine that waits has to look
+	deadline deadline
+	ready    func() bool // whether there is nothing to wait for; called with Conn.mu
+	waiting  bool        // guarded by Conn.mu
+}
+
+func (s *side) init(ready func() bool, passed func()) {
+	s.lock, s.wake, s.ready = make(chan struct{}, 1), make(chan struct{}, 1), ready
+	s.deadline.init(passed)
+}
+
+// newConn makes a connection that is not connected yet.
+func newConn(res *resources) *Conn {
+	c := &Conn{res: res, turn: make(chan struct{}, 1), closing: make(chan struct{}), sent: make(chan struct{}),
+		gone: make(chan struct{}), ended: make(chan struct{}), linger: -1}
+	c.turn <- struct{}{}
+	c.rd.init(c.readable, c.interrupt)
+	c.wr.init(c.writable, c.interrupt)
+	c.idle = make([]uint32, 0, len(c.wcs)+recvBatch)
+	c.in.init(res.cfg.RecvBuffer/2, uint16(res.cfg.RecvQueue), 0)
+	c.queue.init(res.cfg.SendQueue)
+	return c
+}
+
+// start begins the stream on an established connection.
+func (c *Conn) start(id *cm.ID, peer *connData) {
+	c.id = id
+	c.local, c.remote = tcpAddr(id.LocalAddr()), tcpAddr(id.RemoteAddr())
+	c.order, c.table = peer.order(), peer.table
+	c.shown.Store(uint32(stageOpen))
+	c.mu.Lock()
+	c.out.init(peer, c.res.iwarp, c.res.cfg.SendBuffer)
+	c.looked, c.place = 1, 1 // entry 0 of both tables is in the private data
+	c.sendControl()
+	c.mu.Unlock()
+	c.alive.start(c)
+}
+
+// tcpAddr is an address of package cm as a *net.TCPAddr, if it has the parts of one.
+func tcpAddr(a net.Addr) net.Addr {
+	if at, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
+		return net.TCPAddrFromAddrPort(at.AddrPort())
+	}
+	return a
+}
+
+// LocalAddr returns the local address, a *net.TCPAddr: the ports of RDMA_PS_TCP.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr returns the peer's address, a *net.TCPAddr.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// ID returns the connection below, for its device, its end and its error. Nothing should be posted to its QP.
+func (c *Conn) ID() *cm.ID { return c.id }
+
+// Device returns the device of the connection.
+func (c *Conn) Device() *verbs.Device { return c.id.Context().Device() }
+
+// SetDeadline sets the deadlines of reads and writes; the zero time means none.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return c.setDeadline(t, &c.rd, &c.wr)
+}
+
+// SetReadDeadline sets the time after which Reads fail, those in progress included.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, &c.rd) }
+
+// SetWriteDeadline sets the time after which Writes fail, those in progress included; part of the data may have been sent then.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, &c.wr) }
+
+func (c *Conn) setDeadline(t time.Time, sides ...*side) error {
+	select {
+	case <-c.closing:
+		return opError("set", c.local, c.remote, net.ErrClosed)
+	default:
+	}
+	for _, s := range sides {
+		s.deadline.set(t)
+	}
+	return nil
+}
+
+// enter makes the caller the goroutine inside a side.
+func (c *Conn) enter(s *side) error {
+	select {
+	case s.lock <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s.lock <- struct{}{}:
+		return nil
+	case <-c.closing:
+		return net.ErrClosed
+	}
+}
+
+func (s *side) leave() { <-s.lock }
+
+// readable is ready of rd.
+func (c *Conn) readable() bool { return c.in.unread > 0 || c.readError() != nil }
+
+// readError is what Read returns when there are no data; nil if more can come. The caller holds mu.
+func (c *Conn) readError() error {
+	switch {
+	case c.closed:
+		return net.ErrClosed
+	case c.rclosed || c.in.ended:
+		return io.EOF
+	case c.down:
+		return c.reset()
+	}
+	return nil
+}
+
+// writable is ready of wr.
+func (c *Conn) writable() bool {
+	if c.writeError() != nil {
+		return true
+	}
+	_, n := c.out.room()
+	return n > 0 && c.queue.free >= c.dataWRs()+controlRoom
+}
+
+// writeError is what Write returns if no data can be sent any more. The caller holds mu.
+func (c *Conn) writeError() error {
+	switch {
+	case c.closed:
+		return net.ErrClosed
+	case c.wclosed:
+		return syscall.EPIPE
+	case c.peerGone, c.down:
+		return c.reset()
+	}
+	return nil
+}
+
+// reset is the error of a connection that is over. The caller holds mu.
+func (c *Conn) reset() error {
+	switch err := c.failure.(type) {
+	case nil:
+		return syscall.ECONNRESET
+	case *ProtocolError:
+		return err
+	default:
+		return fmt.Errorf("%w: %w", syscall.ECONNRESET, err)
+	}
+}
+
+// Read reads what has arrived, at least one byte unless p is empty.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.read(p)
+	if err != nil && err != io.EOF {
+		err = opError("read", c.local, c.remote, err)
+	}
+	return n, err
+}
+
+func (c *Conn) read(p []byte) (n int, err error) {
+	if err := c.enter(&c.rd); err != nil {
+		return 0, err
+	}
+	defer c.rd.leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(p) == 0 {
+		if c.closed {
+			return 0, net.ErrClosed
+		}
+		return 0, nil
+	}
+	if err := c.await(&c.rd); err != nil {
+		return 0, err
+	}
+	for n < len(p) && c.in.unread > 0 {
+		at, run := c.in.run()
+		c.mu.Unlock()
+		k := copy(p[n:], c.res.ring[at:at+run])
+		c.mu.Lock()
+		if err := c.consume(k); err != nil {
+			return n, err
+		}
+		n += k
+	}
+	return n, nil
+}
+
+// consume notes that the next n bytes have been read, and grants new ones. It returns an error if CloseRead or Close has dropped
+// them meanwhile. The caller holds mu and the lock of rd.
+func (c *Conn) consume(n int) error {
+	switch {
+	case c.closed:
+		return net.ErrClosed
+	case c.rclosed:
+		return io.EOF
+	}
+	c.in.consume(n)
+	c.sendControl()
+	return nil
+}
+
+// Write sends p. When it returns, p may be used again, and all of it has been handed to the device, unless there is an error.
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.write(p)
+	return n, opError("write", c.local, c.remote, err)
+}
+
+func (c *Conn) write(p []byte) (n int, err error) {
+	if err := c.enter(&c.wr); err != nil {
+		return 0, err
+	}
+	defer c.wr.leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(p) == 0 {
+		return 0, c.writeError()
+	}
+	for n < len(p) {
+		at, room, err := c.space()
+		if err != nil {
+			return n, err
+		}
+		c.mu.Unlock()
+		k := copy(c.res.out[at:at+room], p[n:])
+		c.mu.Lock()
+		if err := c.writeError(); err != nil {
+			return n, err
+		}
+		c.sendData(at, k)
+		n += k
+	}
+	return n, nil
+}
+
+// space waits until a message can be sent. It returns where its data belong in the send buffer, and how many they may be. The caller
+// holds mu and the lock of wr.
+func (c *Conn) space() (at, n int, err error) {
+	if err := c.await(&c.wr); err != nil {
+		return 0, 0, err
+	}
+	if err := c.writeError(); err != nil {
+		return 0, 0, err
+	}
+	at, n = c.out.room()
+	return at, n, nil
+}
+
+// await waits until s is ready, and takes completions meanwhile if no other goroutine does. For rd it returns readError if there are no
+// data. The caller holds mu, which is released during the wait.
+func (c *Conn) await(s *side) error {
+	for {
+		if c.closed {
+			return net.ErrClosed
+		}
+		if s.deadline.past.Load() {
+			return os.ErrDeadlineExceeded
+		}
+		if s.ready() {
+			if s == &c.rd && c.in.unread == 0 {
+				return c.readError()
+			}
+			return nil
+		}
+		passed := s.deadline.channel()
+		s.waiting = true
+		c.mu.Unlock()
+		mine := false
+		select {
+		case <-c.turn:
+			mine = true
+		case <-s.wake:
+		case <-passed:
+		}
+		c.mu.Lock()
+		if mine {
+			c.drive(s)
+		}
+		s.waiting = false
+	}
+}
+
+// drive takes completions until s is ready or its deadline has passed, and gives the turn back. The caller holds mu, which is released
+// during waits.
+func (c *Conn) drive(s *side) {
+	for !s.ready() && !s.deadline.past.Load() {
+		ctx := c.context()
+		c.driver = s
+		c.mu.Unlock()
+		n, err := c.res.cq.Wait(ctx, c.wcs[:])
+		c.mu.Lock()
+		c.driver = nil
+		c.process(c.wcs[:n])
+		if err != nil && ctx.Err() == nil {
+			c.fail(err)
+		}
+	}
+	c.turn <- struct{}{}
+}
+
+// context returns the context of the next wait for completions. The caller holds mu.
+func (c *Conn) context() context.Context {
+	if c.ctx == nil {
+		c.ctx, c.cancel = context.WithCancel(context.Background())
+	}
+	return c.ctx
+}
+
+// interrupt ends the wait for completions, so that whoever waits looks again: a deadline has passed, or the connection is closed.
+func (c *Conn) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interruptLocked()
+}
+
+func (c *Conn) interruptLocked() {
+	if c.cancel != nil {
+		c.cancel()
+		c.ctx, c.cancel = nil, nil
+	}
+}
+
+// wakeReady wakes the goroutines whose side is ready. The caller holds mu.
+func (c *Conn) wakeReady() {
+	for _, s := range [...]*side{&c.rd, &c.wr} {
+		switch {
+		case !s.waiting || !s.ready():
+		case c.driver == s:
+			c.interruptLocked()
+		default:
+			select {
+			case s.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package rsocket
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// ErrProtocol: the peer has violated the protocol; see [ProtocolError].
+var ErrProtocol = errors.New("the peer violates the rsocket protocol")
+
+// Violation is what a peer did against the protocol.
+type Violation uint8
+
+const (
+	ShortPrivateData Violation = iota // private data of less than 40 bytes
+	WrongVersion                      // a version other than 1
+	ShortTable                        // a table of less than 2 entries
+	BadMemory                         // memory of length 0 or that wraps around
+	NoCredits                         // private data that allow no message
+	UnknownMessage                    // an operation or a control code that there is not, or a message that has not 4 bytes
+	EmptyData                         // data of 0 bytes
+	TooMuchData                       // more data than fit into the entry that this side has published
+	Uncredited                        // more messages than this side has granted
+	CreditsTakenBack                  // a limit below an earlier one, or beyond the size of the peer's queue
+	BadIndex                          // a mapping with an index that is not in the table
+	DataAfterEnd                      // data after SHUTDOWN
+)
+
+// String returns for example "data of 0 bytes".
+func (v Violation) String() string {
+	if int(v) >= len(violationTexts) {
+		return fmt.Sprintf("Violation(%d)", uint8(v))
+	}
+	return violationTexts[v]
+}
+
+var violationTexts = [...]string{
+	ShortPrivateData: "short private data",
+	WrongVersion:     "wrong version",
+	ShortTable:       "table of less than 2 entries",
+	BadMemory:        "memory of length 0 or that wraps around",
+	NoCredits:        "no credits",
+	UnknownMessage:   "unknown message",
+	EmptyData:        "data of 0 bytes",
+	TooMuchData:      "more data than there is room for",
+	Uncredited:       "message without credit",
+	CreditsTakenBack: "credits taken back",
+	BadIndex:         "index out of range",
+	DataAfterEnd:     "data after the end",
+}
+
+// ProtocolError ends a connection whose peer has violated the protocol. It Is [ErrProtocol].
+type ProtocolError struct {
+	Violation Violation
+	Value     uint64 // what the peer sent
+	Limit     uint64 // what was allowed, 0 if there is no such number
+}
+
+// Error names the violation and the numbers.
+func (e *ProtocolError) Error() string {
+	return fmt.Sprintf("%v: %v (%#x, allowed %#x)", ErrProtocol, e.Violation, e.Value, e.Limit)
+}
+
+// Is reports whether target is ErrProtocol.
+func (e *ProtocolError) Is(target error) bool { return target == ErrProtocol }
+
+func violation(v Violation, value, limit uint64) error {
+	return &ProtocolError{Violation: v, Value: value, Limit: limit}
+}
+
+// wireNet is the network in the errors of connections.
+const wireNet = "rsocket"
+
+// opError is the error of a call that concerns two addresses, each of which may be nil. It is nil for nil.
+func opError(op string, local, remote net.Addr, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &net.OpError{Op: op, Net: wireNet, Source: local, Addr: remote, Err: err}
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", verbs.ErrInvalid, fmt.Sprintf(format, args...))
+}

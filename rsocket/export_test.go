@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package rsocket
+
+// Ended is closed when a connection that was closed has ended completely.
+func Ended(c *Conn) <-chan struct{} { return c.ended }
+
+// Gone is closed when the connection below has ended.
+func Gone(c *Conn) <-chan struct{} { return c.gone }
+
+// Waiting reports whether a goroutine waits in the connection, BothWaiting whether one does in each direction.
+func Waiting(c *Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rd.waiting || c.wr.waiting
+}
+
+func BothWaiting(c *Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rd.waiting && c.wr.waiting
+}

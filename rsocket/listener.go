@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package rsocket
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// setupTimeout bounds the set-up of an incoming connection.
+const setupTimeout = 20 * time.Second
+
+// Listener is a net.Listener. It accepts connections by itself, as rsockets do, and keeps them for Accept. All methods may be called
+// concurrently.
+type Listener struct {
+	cfg     Config
+	ln      *cm.Listener
+	addr    net.Addr
+	queue   chan *Conn // holds up to backlog connections
+	closed  chan struct{}
+	cancel  context.CancelFunc // ends set-ups
+	workers sync.WaitGroup
+	once    sync.Once
+	passed  deadline
+
+	mu     sync.Mutex // guards places
+	places int        // free, for connections that are set up or queued
+}
+
+// Listen listens on "host:port" on all devices that have the address (cm.Auto), with the defaults of a Config.
+func Listen(address string) (*Listener, error) {
+	lc := ListenConfig{Config: Config{Device: cm.Auto}}
+	return lc.Listen(context.Background(), "tcp", address)
+}
+
+// Listen listens on address, "host:port": an empty host means every address of the device, port 0 any free port. The network is one
+// of those of [Dialer.DialContext]; "tcp6" takes no connections over IPv4. ctx bounds only the call.
+func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
+	l, err := lc.listen(ctx, network, address)
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: wireNet, Addr: name(address), Err: err}
+	}
+	return l, nil
+}
+
+func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*Listener, error) {
+	cfg, err := lc.Config.fill()
+	if err != nil {
+		return nil, err
+	}
+	if lc.Backlog < 0 {
+		return nil, invalid("ListenConfig.Backlog: %d", lc.Backlog)
+	}
+	backlog := lc.Backlog
+	if backlog == 0 {
+		backlog = cm.DefaultBacklog
+	}
+	if address, err = inFamily(ctx, network, address); err != nil {
+		return nil, err
+	}
+	at := cfg.connection()
+	at.Backlog, at.AFOnly = backlog, network == "tcp6"
+	ln, err := cm.Listen(ctx, address, at)
+	if err != nil {
+		return nil, err
+	}
+	for _, dev := range ln.Devices() {
+		if err := usable(dev); err != nil {
+			return nil, errors.Join(err, ln.Close())
+		}
+	}
+	l := &Listener{cfg: cfg, ln: ln, addr: tcpAddr(ln.Addr()), queue: make(chan *Conn, backlog), closed: make(chan struct{}), places: backlog}
+	l.passed.init(func() {})
+	var work context.Context
+	work, l.cancel = context.WithCancel(context.Background())
+	l.workers.Go(func() { l.serve(work) })
+	return l, nil
+}
+
+// serve takes requests until the listener is closed.
+func (l *Listener) serve(ctx context.Context) {
+	for {
+		req, err := l.ln.Accept(ctx)
+		if err != nil {
+			return // it is closed
+		}
+		if !l.take() {
+			_ = req.Reject(nil)
+			continue
+		}
+		l.workers.Go(func() { l.accept(ctx, req) })
+	}
+}
+
+// take takes a place of the backlog.
+func (l *Listener) take() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.places == 0 {
+		return false
+	}
+	l.places--
+	return true
+}
+
+func (l *Listener) give() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.places++
+}
+
+// accept sets a connection up. What fails concerns only its peer.
+func (l *Listener) accept(ctx context.Context, req *cm.Request) {
+	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
+	defer cancel()
+	c, err := accept(ctx, req, l.cfg)
+	if err != nil {
+		l.give()
+		return
+	}
+	l.queue <- c // it has a place
+}
+
+// accept answers a request.
+func accept(ctx context.Context, req *cm.Request, cfg Config) (*Conn, error) {
+	peer, err := parseConnData(req.PrivateData())
+	if err != nil {
+		return nil, errors.Join(err, req.Reject(nil))
+	}
+	res, err := newResources(req.Context(), cfg)
+	if err != nil {
+		return nil, errors.Join(err, req.Reject(nil))
+	}
+	if err = req.BindQP(res.qp); err == nil {
+		err = res.postAll()
+	}
+	if err != nil {
+		return nil, errors.Join(err, req.Reject(nil), res.close())
+	}
+	id, err := req.Accept(ctx, res.qp, res.param())
+	if err != nil {
+		return nil, errors.Join(err, res.close())
+	}
+	c := newConn(res)
+	c.start(id, &peer)
+	return c, nil
+}
+
+// Accept returns the next connection, a [*Conn].
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.AcceptConn()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptConn is Accept with the type of the connection. The error Is net.ErrClosed after Close, and os.ErrDeadlineExceeded after the
+// deadline.
+func (l *Listener) AcceptConn() (*Conn, error) {
+	c, err := l.next()
+	return c, opError("accept", nil, l.addr, err)
+}
+
+func (l *Listener) next() (*Conn, error) {
+	for {
+		select {
+		case <-l.closed:
+			return nil, net.ErrClosed
+		default:
+		}
+		passed := l.passed.channel()
+		if l.passed.past.Load() {
+			return nil, os.ErrDeadlineExceeded
+		}
+		select {
+		case c := <-l.queue:
+			l.give()
+			return c, nil
+		case <-passed:
+		case <-l.closed:
+		}
+	}
+}
+
+// SetDeadline sets the time after which Accept fails; the zero time means none.
+func (l *Listener) SetDeadline(t time.Time) error {
+	select {
+	case <-l.closed:
+		return opError("set", nil, l.addr, net.ErrClosed)
+	default:
+	}
+	l.passed.set(t)
+	return nil
+}
+
+// Addr returns the address on which the listener listens, a *net.TCPAddr.
+func (l *Listener) Addr() net.Addr { return l.addr }
+
+// Devices returns the devices on which the listener listens.
+func (l *Listener) Devices() []*verbs.Device { return l.ln.Devices() }
+
+// Close ends every Accept, refuses requests, and closes the connections that no Accept has returned. Other connections stay.
+func (l *Listener) Close() error {
+	err := net.ErrClosed
+	l.once.Do(func() {
+		close(l.closed)
+		l.passed.stop()
+		err = l.ln.Close()
+		l.cancel()
+		l.workers.Wait()
+		for {
+			select {
+			case c := <-l.queue:
+				_ = c.Close()
+				continue
+			default:
+			}
+			return
+		}
+	})
+	return opError("close", nil, l.addr, err)
+}
+
+// stateText is the state of the listener for printing.
+func (l *Listener) stateText() string {
+	select {
+	case <-l.closed:
+		return "closed"
+	default:
+		return "listening"
+	}
+}
+
+func names(devices []*verbs.Device) string {
+	var list []string
+	for _, d := range devices {
+		list = append(list, d.Name())
+	}
+	return strings.Join(list, ",")
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package rsocket
+
+// outbound is the sending half of a stream: where the peer wants data, how many messages it takes, and the ring from which they
+// are sent. It knows numbers only.
+//
+//	sent <= limit <= sent + credits     modulo 65,536
+type outbound struct {
+	credits uint16 // the size of the peer's queue
+	margin  uint16 // of the limit that is not used
+	limit   uint16 // messages that take a credit, up to this number
+	sent    uint16
+
+	entries [tableEntries]entry // published by the peer and not filled; the one that is filled first, at cur
+	cur     int
+	known   int // how many of them there are
+
+	size int // of the ring
+	head int // where the next bytes go
+	used int // bytes that are posted and not completed
+	most int // bytes of a message
+}
+
+// maxMargin is how many messages without credit rsocket.c can send before it looks for completions (see the comment of the package).
+const maxMargin = 8
+
+// init takes what the peer's private data say, and the size of the ring.
+func (o *outbound) init(peer *connData, iwarp bool, size int) {
+	*o = outbound{credits: peer.credits, limit: peer.credits, size: size, most: min(maxMessage, max(size/4, 1))}
+	if iwarp {
+		o.margin = min(maxMargin, peer.credits/4)
+	}
+	o.entries[0], o.known = peer.buffer, 1
+}
+
+// grant takes a new limit, of which 16 bits count.
+func (o *outbound) grant(data uint32) error {
+	limit := uint16(data)
+	// Both limits are ahead of sent by credits at most, which tells back from ahead.
+	ahead, was := limit-o.sent, o.limit-o.sent
+	if ahead > o.credits || ahead < was {
+		return violation(CreditsTakenBack, uint64(limit), uint64(o.limit))
+	}
+	o.limit = limit
+	return nil
+}
+
+// wanted reports whether there is room for an entry of the peer's.
+func (o *outbound) wanted() bool { return o.known < tableEntries }
+
+// publish takes an entry that the peer has published.
+func (o *outbound) publish(e entry) error {
+	if err := e.check(); err != nil {
+		return err
+	}
+	o.entries[(o.cur+o.known)%tableEntries] = e
+	o.known++
+	return nil
+}
+
+// credit reports whether a message that takes one may be sent.
+func (o *outbound) credit() bool { return o.limit-o.sent > o.margin }
+
+// room returns how many bytes the next message may have: where they are in the ring, and their number, 0 if none may be sent.
+func (o *outbound) room() (at, n int) {
+	if o.known == 0 || !o.credit() {
+		return o.head, 0
+	}
+	n = min(o.size-o.used, o.size-o.head, o.most)
+	return o.head, int(min(uint64(n), uint64(o.entries[o.cur].length)))
+}
+
+// take counts a message of the first n bytes of room, and returns the memory of the peer that they go to.
+func (o *outbound) take(n int) (to entry) {
+	e := &o.entries[o.cur]
+	to = entry{addr: e.addr, key: e.key, length: uint32(n)}
+	e.addr += uint64(n)
+	if e.length -= uint32(n); e.length == 0 {
+		o.cur = (o.cur + 1) % tableEntries
+		o.known--
+	}
+	o.head = (o.head + n) % o.size
+	o.used += n
+	o.sent++
+	return to
+}
+
+// free gives back the oldest n bytes, which have been sent.
+func (o *outbound) free(n int) { o.used -= n }
