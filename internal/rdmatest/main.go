@@ -21,7 +21,7 @@ import (
 const (
 	// module is how the names of the project's functions begin.
 	module = "github.com/goverbs/goverbs/"
-	// grace is how long goroutines have to end after the last test: longer than any time-out of an orderly end.
+	// grace is how long goroutines and objects have to end after the last test: longer than any time-out of an orderly end.
 	grace = 15 * time.Second
 	// pause is the time between two looks.
 	pause = 10 * time.Millisecond
@@ -34,7 +34,6 @@ func Main(m *testing.M) { os.Exit(run(m, grace, os.Stderr)) }
 // run is Main without the exit.
 func run(m interface{ Run() int }, patience time.Duration, w io.Writer) int {
 	code := m.Run()
-	closeShared()
 	if left := leaks(patience); len(left) > 0 {
 		report(w, left)
 		code = max(code, 1)
@@ -64,17 +63,19 @@ func report(w io.Writer, left []string) {
 	}
 }
 
-// leaks describes the objects that live, and the goroutines of the project that still run after patience at most.
+// leaks describes the objects that still live after patience at most, and the goroutines of the project that still run: what is being
+// closed in the background, as the connections of package rsocket are, is not left.
 func leaks(patience time.Duration) []string {
-	var left []string
-	for _, n := range lifetime.Live() {
-		left = append(left, n.Describe())
+	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
+		closeShared()
+		left := goroutines() // first: one of them may be about to close an object
+		for _, n := range lifetime.Live() {
+			left = append(left, n.Describe())
+		}
+		if len(left) == 0 || !time.Now().Before(deadline) {
+			return left
+		}
 	}
-	running := goroutines()
-	for deadline := time.Now().Add(patience); len(running) > 0 && time.Now().Before(deadline); running = goroutines() {
-		time.Sleep(pause)
-	}
-	return append(left, running...)
 }
 
 // goroutines returns the stacks of those goroutines, other than the calling one, that run or were started by code of the
