@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -101,8 +102,8 @@ func (r *raw) until(f func(wc verbs.WC) bool) {
 	}
 }
 
-// hears returns the next message of a kind, after the hello.
-func (r *raw) hears(kind wire.Kind) (wire.Header, []byte) {
+// hears returns the next message of one of the kinds, after the hello.
+func (r *raw) hears(kinds ...wire.Kind) (wire.Header, []byte) {
 	r.Helper()
 	for {
 		for len(r.got) > 0 {
@@ -115,7 +116,7 @@ func (r *raw) hears(kind wire.Kind) (wire.Header, []byte) {
 				continue
 			}
 			r.taken++
-			if h.Kind == kind {
+			if slices.Contains(kinds, h.Kind) {
 				return h, rest
 			}
 		}
@@ -164,6 +165,7 @@ func TestHostile(t *testing.T) {
 		{"NotWritable", "written into a receive", [][]byte{message(wire.Header{Kind: wire.Placed, Value: 5})}},
 		{"ImmediateBehindPart", "in the middle", [][]byte{message(wire.Header{Kind: wire.Part, Value: 1}, 1),
 			message(wire.Header{Kind: wire.WriteImm, Flags: wire.FlagImm})}},
+		{"TooLongThatFits", "too long for a receive of 64", [][]byte{message(wire.Header{Kind: wire.TooLong, Value: 64})}},
 		{"AnswerToNothing", "answer to nothing", [][]byte{message(wire.Header{Kind: wire.Answer, Value: 5})}},
 		{"RefusesNothing", "a refusal", [][]byte{message(wire.Header{Kind: wire.Refused, Status: uint8(verbs.WCRemOpErr), Taken: 1})}},
 		{"CutAtomic", "atomic: bad length", [][]byte{message(wire.Header{Kind: wire.Atomic}, make([]byte, wire.AtomicLen-1)...)}},
@@ -467,4 +469,89 @@ func TestNoEngine(t *testing.T) {
 		require.Equal(t, long, errors.As(err, &peer))
 		require.NoError(t, id.Close())
 	}
+}
+
+// FuzzPeer: whatever a peer says, and whatever the program does meanwhile, everything that the program posts completes, memory that it
+// has not given is untouched, and the connection can be closed.
+func FuzzPeer(f *testing.F) {
+	const (
+		raws = iota
+		says
+		posts
+		receives
+		greets
+		ops
+	)
+	for k := wire.Data; k <= wire.Part; k++ {
+		for _, flags := range []byte{0, wire.FlagImm, wire.FlagAsk, wire.FlagAck, wire.FlagSolicited} {
+			f.Add([]byte{greets, receives, posts, says, byte(k), flags, 0, 0, 1, 4, 4, 1, 2, 3, 4, receives, posts, says, byte(k), 0, 1, 0, 1, 0, 0})
+		}
+	}
+	f.Add(append([]byte{raws, wire.HelloLen}, rawHello.Append(nil)...))
+	f.Add(append([]byte{greets, raws, wire.HelloLen}, rawHello.Append(nil)...))
+	f.Fuzz(func(t *testing.T, program []byte) {
+		r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+		was := bytes.Clone(b.mr.Bytes())
+		next := func() (v byte) {
+			if len(program) > 0 {
+				v, program = program[0], program[1:]
+			}
+			return v
+		}
+		some := func(n int) []byte {
+			n = min(n, len(program))
+			out := program[:n:n]
+			program = program[n:]
+			return out
+		}
+		at, left, first := rawSlots*rawLen, 40, uint64(0)
+		say := func(msg []byte) {
+			if sge, err := r.mem.SGE(at, copy(r.mem.Bytes()[at:], msg)); err == nil && left > 0 {
+				_, _ = r.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGL: []verbs.SGE{sge}}}) // the connection may have ended
+				at, left = at+len(msg), left-1
+			}
+		}
+		posted := 0
+		for len(program) > 0 && posted < 60 {
+			switch next() % ops {
+			case raws:
+				say(some(int(next())))
+			case says:
+				h := wire.Header{Kind: wire.Kind(next() % 16), Flags: next(), Adverts: next() % 4, Status: next() % 12, Taken: uint64(next() % 8),
+					Value: uint64(next()), First: first}
+				if h.Flags&wire.FlagImm != 0 {
+					h.Imm = 7
+				}
+				msg := h.Append(nil)
+				for range h.Adverts {
+					msg = (&wire.Advert{Total: 64}).Append(msg)
+				}
+				first += uint64(h.Adverts)
+				if h.Kind == wire.Atomic {
+					msg = (&wire.AtomicRequest{RKey: uint32(next()), Addr: uint64(next())}).Append(msg)
+				}
+				say(append(msg, some(int(next())%80)...))
+			case posts:
+				to := verbs.Remote{Addr: r.mem.Addr(), RKey: r.mem.RKey()}
+				for _, wr := range []verbs.SendWR{verbs.Send(b.sgl(0, 8)...), verbs.Write(to, b.sgl(0, 8)...), verbs.FetchAdd(to, 1, b.sgl(2048, 8)[0])} {
+					if n, _ := b.qp.PostSend([]verbs.SendWR{wr}); n == 1 {
+						posted++
+					}
+				}
+			case receives:
+				if n, _ := b.qp.PostRecv([]verbs.RecvWR{{ID: 1, SGL: b.sgl(2048, 64)}}); n == 1 {
+					posted++
+				}
+			case greets:
+				say(rawHello.Append(nil))
+			}
+		}
+		require.NoError(t, r.qp.Close())
+		<-b.id.Done()
+		for range posted {
+			b.wait()
+		}
+		copy(b.mr.Bytes()[2048:][:64], was[2048:]) // what good messages have brought
+		require.Equal(t, was, b.mr.Bytes())
+	})
 }

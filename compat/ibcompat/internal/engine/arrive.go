@@ -75,9 +75,12 @@ func (q *qp) arrived(slot int, wc *verbs.WC) error {
 		q.owes = true
 	}
 	if !q.accepts() && h.Kind != wire.Answer && h.Kind != wire.Bye && h.Kind != wire.Refused && h.Kind != wire.TooLong {
-		return nil // it is not taken: the peer flushes it
+		q.deaf = true // it is not taken: the peer flushes it
+		return nil
 	}
-	q.got++
+	if !q.deaf && h.Kind != wire.TooLong {
+		q.got++
+	}
 	q.take(&h, body)
 	return nil
 }
@@ -150,6 +153,9 @@ func (q *qp) checkKind(h *wire.Header, body []byte) error {
 		if next != nil && next.filled != 0 {
 			return violation("a message in the middle of another")
 		}
+		if next != nil && h.Kind == wire.TooLong && h.Value <= next.total {
+			return violation("%d bytes that are too long for a receive of %d", h.Value, next.total)
+		}
 	case wire.Atomic:
 		if q.answers.len() == window {
 			return violation("more than %d atomics at a time", window)
@@ -201,7 +207,6 @@ func (q *qp) take(h *wire.Header, body []byte) {
 		wc.Opcode = verbs.WCRecvRDMAWithImm
 		q.received(wc, solicited)
 	case wire.TooLong:
-		q.got--
 		q.peerLast = true
 		if !q.accepts() {
 			return
@@ -219,9 +224,10 @@ func (q *qp) take(h *wire.Header, body []byte) {
 		q.answered(h)
 	case wire.Refused:
 		q.peerLast = true
-		for i := range q.next {
-			if r := q.reqs.at(i); r.message && r.covered == h.Taken+1 {
+		for i := range q.begun() {
+			if r := q.reqs.at(i); r.message && (r.covered == h.Taken+1 || r.sent > 0 && r.covered > h.Taken) {
 				r.status, r.remote = verbs.WCStatus(h.Status), true
+				break
 			}
 		}
 		q.fail(verbs.WCStatus(h.Status))
@@ -239,6 +245,7 @@ func (q *qp) immediateData(wc *verbs.WC) error {
 	case q.peerLast:
 		return violation("a message behind the last")
 	case !q.accepts():
+		q.deaf = true
 		return nil
 	case q.told == 0 || q.recvs.at(0).filled != 0:
 		return violation("immediate data without a receive")

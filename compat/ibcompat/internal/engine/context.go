@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -36,7 +37,7 @@ type vcontext struct {
 
 func (c *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 	a, err := c.in.QueryDevice()
-	a.MaxQPWR = max(0, a.MaxQPWR-ownSlots)
+	a.MaxQPWR = max(0, min(a.MaxQPWR, wire.MaxSlots)-ownSlots)
 	a.MaxSGE, a.MaxSGERd, a.MaxInlineData = c.sge, c.sge, mostInline
 	a.MaxSRQ, a.MaxSRQWR, a.MaxSRQSGE, a.MaxMW, a.MaxAH = 0, 0, 0, 0, 0
 	a.DeviceCapFlags &^= verbs.DeviceMemWindow | verbs.DeviceMemMgtExt | verbs.DeviceMemWindowType2A | verbs.DeviceMemWindowType2B

@@ -191,11 +191,12 @@ func (q *qp) refusal(status verbs.WCStatus, op verbs.WROpcode) verbs.WCStatus {
 	return status
 }
 
-// flush completes everything. If the peer has refused a request, those before it have been executed: iWARP keeps the order.
+// flush completes everything. One request at most has failed with a status of its own: the first, and none that has not been issued. If
+// the peer has refused it, those before it have been executed: iWARP keeps the order.
 func (q *qp) flush() {
 	q.accuse()
 	before := 0 // so many requests stand before one that the peer has refused
-	for i := range q.next {
+	for i := range q.begun() {
 		if r := q.reqs.at(i); r.status != verbs.WCSuccess {
 			if r.remote {
 				before = i
@@ -203,17 +204,19 @@ func (q *qp) flush() {
 			break
 		}
 	}
-	for i, good := 0, true; q.reqs.len() > 0; i++ {
+	for i, good, failed := 0, true, false; q.reqs.len() > 0; i++ {
 		r := q.reqs.at(0)
 		status := r.status
-		if status == verbs.WCSuccess {
+		switch {
+		case failed || q.begun() == 0 || r.refused && !good:
+			status = verbs.WCWRFlushErr
+		case status != verbs.WCSuccess:
+			failed = true
+		default:
 			answered := !r.waiting && !(r.native && r.cut)
-			good = good && q.next > 0 && answered && (i < before || !r.cut && q.sure(r, q.base))
-			if !good {
+			if good = good && q.next > 0 && answered && (i < before || !r.cut && q.sure(r, q.base)); !good {
 				status = verbs.WCWRFlushErr
 			}
-		} else {
-			good = false
 		}
 		q.leave(r, status)
 	}

@@ -71,6 +71,7 @@ type link struct {
 	asked uint64 // the number of our last question; there is one under way if it is above taken
 	want  uint64 // so many must be known to be taken before a completion that the program waits for
 	got   uint64 // messages taken from the peer
+	deaf  bool   // one has not been taken: none behind it counts
 	owes  bool   // the peer has a question under way
 	tell  bool   // the peer is to be told of our rights
 
@@ -212,8 +213,10 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	if err := q.in.Modify(attr, mask); err != nil {
 		return err
 	}
-	q.access, q.tell = attr.AccessFlags, true
-	q.advance()
+	if mask&verbs.QPAttrAccessFlags != 0 {
+		q.access, q.tell = attr.AccessFlags, true
+		q.advance()
+	}
 	return nil
 }
 

@@ -205,6 +205,14 @@ func (q *qp) issue() {
 	}
 }
 
+// begun is how many requests have been issued, one of which only a part has been sent included.
+func (q *qp) begun() int {
+	if q.next < q.reqs.len() && q.reqs.at(q.next).sent > 0 {
+		return q.next + 1
+	}
+	return q.next
+}
+
 // roomFor reports whether there is room for the inner requests of any request.
 func (q *qp) roomFor() bool {
 	if len(q.list)+mostPieces > cap(q.list) || len(q.arena)+mostPieces+2*mostSGE > cap(q.arena) {

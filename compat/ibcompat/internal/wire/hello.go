@@ -11,8 +11,9 @@ const HelloLen = 32
 const (
 	MinSlot   = HeaderLen + 256 // bytes of a slot
 	MaxSlot   = 1 << 20
-	MaxWindow = 256 // atomics in progress
-	MaxSGE    = 16  // segments of one advertised receive
+	MaxSlots  = 1 << 16 // and so adverts, which their receiver keeps
+	MaxWindow = 256     // atomics in progress
+	MaxSGE    = 16      // segments of one advertised receive
 )
 
 // Hello is what a side tells the other before anything else:
@@ -68,7 +69,7 @@ func ParseHello(b []byte) (Hello, error) {
 		{"RNR timer", uint32(h.RNRTimer), 0, 31},
 		{"RNR retries", uint32(h.RNRRetries), 0, 7},
 		{"slot length", h.SlotLen, MinSlot, MaxSlot},
-		{"slots", h.Slots, 4, 1 << 20},
+		{"slots", h.Slots, 4, MaxSlots},
 		{"threshold", h.Threshold, 0, h.SlotLen - HeaderLen},
 		{"window", uint32(h.Window), 1, MaxWindow},
 		{"QP number", h.QPNum, 0, 1<<24 - 1},

@@ -98,6 +98,7 @@ func TestHello(t *testing.T) {
 		"RNR retries": func(h *Hello) { h.RNRRetries = 8 },
 		"slot length": func(h *Hello) { h.SlotLen = MinSlot - 1 },
 		"slots":       func(h *Hello) { h.Slots = 3 },
+		"bad slots":   func(h *Hello) { h.Slots = MaxSlots + 1 },
 		"threshold":   func(h *Hello) { h.Threshold = h.SlotLen - HeaderLen + 1 },
 		"window":      func(h *Hello) { h.Window = 0 },
 		"QP number":   func(h *Hello) { h.QPNum = 1 << 24 },
