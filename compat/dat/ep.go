@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package dat
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/lifetime"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// EPState is the state of an EP (DAT_EP_STATE), with the numbers of dat.h. Those that need a service point of another kind, a second
+// path or an EP without EVDs do not occur.
+type EPState uint32
+
+const (
+	EPUnconnected             EPState = 0  // DAT_EP_STATE_UNCONNECTED
+	EPActiveConnectionPending EPState = 6  // DAT_EP_STATE_ACTIVE_CONNECTION_PENDING: after Connect
+	EPConnected               EPState = 9  // DAT_EP_STATE_CONNECTED
+	EPDisconnectPending       EPState = 10 // DAT_EP_STATE_DISCONNECT_PENDING: after Disconnect
+	EPDisconnected            EPState = 11 // DAT_EP_STATE_DISCONNECTED
+	EPCompletionPending       EPState = 12 // DAT_EP_STATE_COMPLETION_PENDING: after CR.Accept
+)
+
+// String returns the C name without DAT_EP_STATE_.
+func (s EPState) String() string {
+	switch s {
+	case EPUnconnected:
+		return "UNCONNECTED"
+	case EPActiveConnectionPending:
+		return "ACTIVE_CONNECTION_PENDING"
+	case EPConnected:
+		return "CONNECTED"
+	case EPDisconnectPending:
+		return "DISCONNECT_PENDING"
+	case EPDisconnected:
+		return "DISCONNECTED"
+	case EPCompletionPending:
+		return "COMPLETION_PENDING"
+	}
+	return "unknown"
+}
+
+// subtype is what a call says that is not allowed in the state.
+func (s EPState) subtype() Subtype {
+	switch s {
+	case EPUnconnected:
+		return InvalidStateEPUnconnected
+	case EPActiveConnectionPending:
+		return InvalidStateEPActConnPending
+	case EPConnected:
+		return InvalidStateEPConnected
+	case EPDisconnectPending:
+		return InvalidStateEPDiscPending
+	case EPCompletionPending:
+		return InvalidStateEPComplPending
+	}
+	return InvalidStateEPDisconnected
+}
+
+// EPAttr are the attributes of an EP (DAT_EP_ATTR). The service type is always a reliable connection, the quality of service best
+// effort, and the sizes of messages are those of the IA.
+type EPAttr struct {
+	// RecvCompletionFlags: CompletionSolicitedWait makes the EVD of the receives wake a waiter only for messages whose sender asks
+	// for it; CompletionUnsignalled allows that flag for receives; CompletionEVDThreshold is what happens without.
+	RecvCompletionFlags CompletionFlags
+	// RequestCompletionFlags: CompletionUnsignalled allows that flag for requests.
+	RequestCompletionFlags CompletionFlags
+	MaxRecvDTOs            int // receives outstanding (0 = 128)
+	MaxRequestDTOs         int // requests outstanding (0 = 128)
+	MaxRecvIOV             int // segments of a receive (0 = 1)
+	MaxRequestIOV          int // segments of a request (0 = 1)
+	// MaxRDMAReadIn and MaxRDMAReadOut are the Reads and atomics in progress that the peer and this side may have (0 = the maximum
+	// of the device, cm.None = none).
+	MaxRDMAReadIn, MaxRDMAReadOut int
+}
+
+// EP is an endpoint: one end of a connection, with a queue for requests and one for receives. doc.go has its states. All methods may
+// be called concurrently; the order of concurrent posts is not defined.
+type EP struct {
+	node               lifetime.Node
+	ia                 *IA
+	pz                 *PZ
+	recvEVD, reqEVD    *EVD
+	connEVD            *EVD
+	attr               EPAttr
+	qp                 *verbs.QP
+	requests, receives records
+
+	number atomic.Uint32 // in the IDs of requests; a new one after each Reset
+	state  atomic.Uint32 // an EPState, which changes under mu
+
+	mu     sync.Mutex  // guards what follows
+	conn   *connection // the last one, nil before the first
+	local  net.Addr    // of the connection
+	remote net.Addr
+}
+
+// EPParam describes an EP (DAT_EP_PARAM).
+type EPParam struct {
+	IA                           *IA
+	State                        EPState
+	LocalAddr, RemoteAddr        net.Addr // nil before there is a connection
+	PZ                           *PZ
+	RecvEVD, RequestEVD, ConnEVD *EVD
+	Attr                         EPAttr
+}
+
+const (
+	defaultDTOs = 128
+	recvFlags   = CompletionSolicitedWait | CompletionUnsignalled | CompletionEVDThreshold
+)
+
+// CreateEP makes an EP in the state UNCONNECTED (dat_ep_create). Its completions become events of recv and request, which take DTOs,
+// what happens to its connections those of conn. The EVDs may be the same one.
+func (ia *IA) CreateEP(pz *PZ, recv, request, conn *EVD, attr EPAttr) (*EP, error) {
+	const call = "IA.CreateEP"
+	if err := ia.enter(call); err != nil {
+		return nil, err
+	}
+	defer ia.node.Exit()
+	switch {
+	case pz == nil || pz.ia != ia:
+		return nil, fault(call, InvalidHandle, InvalidHandlePZ, nil)
+	case recv == nil || recv.ia != ia || recv.flags&EVDDTO == 0:
+		return nil, fault(call, InvalidHandle, InvalidHandleEVDRecv, nil)
+	case request == nil || request.ia != ia || request.flags&EVDDTO == 0:
+		return nil, fault(call, InvalidHandle, InvalidHandleEVDRequest, nil)
+	case conn == nil || conn.ia != ia || conn.flags&EVDConnection == 0:
+		return nil, fault(call, InvalidHandle, InvalidHandleEVDConn, nil)
+	}
+	if err := attr.fill(call); err != nil {
+		return nil, err
+	}
+	qp, err := pz.pd.CreateQP(verbs.QPConfig{SendCQ: request.cq, RecvCQ: recv.cq, Cap: verbs.QPCap{MaxSendWR: attr.MaxRequestDTOs + 1,
+		MaxRecvWR: attr.MaxRecvDTOs, MaxSendSGE: attr.MaxRequestIOV, MaxRecvSGE: attr.MaxRecvIOV}})
+	if err != nil {
+		return nil, below(call, ResourceTEP, err)
+	}
+	if err := cm.InitQP(qp); err != nil { // receives can be posted before there is a connection
+		return nil, below(call, ResourceTEP, errors.Join(err, qp.Close()))
+	}
+	ep := &EP{ia: ia, pz: pz, recvEVD: recv, reqEVD: request, connEVD: conn, attr: attr, qp: qp}
+	ep.number.Store(ia.numbers.Add(1))
+	ep.requests.init(attr.MaxRequestDTOs, attr.MaxRequestIOV)
+	ep.receives.init(attr.MaxRecvDTOs, attr.MaxRecvIOV)
+	if err := ep.node.Init("dat.EP", ep.Free, &pz.node, &recv.node, &request.node, &conn.node); err != nil {
+		return nil, fault(call, InvalidHandle, NoSubtype, errors.Join(err, qp.Close()))
+	}
+	ia.noteQP(qp, ep)
+	ep.feed(true)
+	return ep, nil
+}
+
+// fill checks the attributes and sets the defaults.
+func (a *EPAttr) fill(call string) error {
+	for _, n := range []*int{&a.MaxRecvDTOs, &a.MaxRequestDTOs} {
+		if *n == 0 {
+			*n = defaultDTOs
+		}
+	}
+	for _, n := range []*int{&a.MaxRecvIOV, &a.MaxRequestIOV} {
+		if *n == 0 {
+			*n = 1
+		}
+	}
+	switch {
+	case a.MaxRecvDTOs < 0 || a.MaxRequestDTOs < 0 || a.MaxRecvIOV < 0 || a.MaxRequestIOV < 0:
+		return argument(call, InvalidArg6, "negative sizes: %+v", *a)
+	case a.MaxRDMAReadIn < cm.None || a.MaxRDMAReadOut < cm.None:
+		return argument(call, InvalidArg6, "depths of %d and %d", a.MaxRDMAReadIn, a.MaxRDMAReadOut)
+	case a.RecvCompletionFlags&^recvFlags != 0:
+		return argument(call, InvalidArg6, "flags %v of the receives", a.RecvCompletionFlags)
+	case a.RecvCompletionFlags&CompletionEVDThreshold != 0 && a.RecvCompletionFlags != CompletionEVDThreshold:
+		return argument(call, InvalidArg6, "flags %v of the receives exclude each other", a.RecvCompletionFlags)
+	case a.RequestCompletionFlags&^CompletionUnsignalled != 0:
+		return argument(call, InvalidArg6, "flags %v of the requests", a.RequestCompletionFlags)
+	}
+	return nil
+}
+
+// feed makes the EP's completions events of its EVDs, or no longer.
+func (ep *EP) feed(on bool) {
+	ep.recvEVD.feed(ep.number.Load(), ep, ep.attr.RecvCompletionFlags&CompletionSolicitedWait != 0, on)
+	if ep.reqEVD != ep.recvEVD {
+		ep.reqEVD.feed(ep.number.Load(), ep, false, on)
+	}
+}
+
+func (ep *EP) enter(call string) error {
+	if ep == nil || !ep.node.Enter() {
+		return fault(call, InvalidHandle, InvalidHandle1, lifetime.ErrClosed)
+	}
+	return nil
+}
+
+// inState is the error of a call that the state of the EP does not allow.
+func inState(call string, s EPState) error { return fault(call, InvalidState, s.subtype(), nil) }
+
+// Query describes the EP (dat_ep_query).
+func (ep *EP) Query() (EPParam, error) {
+	if err := ep.enter("EP.Query"); err != nil {
+		return EPParam{}, err
+	}
+	defer ep.node.Exit()
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return EPParam{IA: ep.ia, State: ep.State(), LocalAddr: ep.local, RemoteAddr: ep.remote, PZ: ep.pz, RecvEVD: ep.recvEVD,
+		RequestEVD: ep.reqEVD, ConnEVD: ep.connEVD, Attr: ep.attr}, nil
+}
+
+// Status returns the state, and whether no receives and no requests are outstanding (dat_ep_get_status). A DTO is outstanding until
+// its completion has been taken out of the completion queue, by Dequeue or Wait; a suppressed one until a later one has.
+func (ep *EP) Status() (state EPState, recvIdle, requestIdle bool, err error) {
+	if err := ep.enter("EP.Status"); err != nil {
+		return 0, false, false, err
+	}
+	defer ep.node.Exit()
+	return ep.State(), ep.receives.idle(), ep.requests.idle(), nil
+}
+
+// State returns the state of the EP, also of one that was freed.
+func (ep *EP) State() EPState { return EPState(ep.state.Load()) }
+
+func (ep *EP) set(s EPState) { ep.state.Store(uint32(s)) }
+
+// Reset returns an EP that is DISCONNECTED to UNCONNECTED (dat_ep_reset), so that it can connect again; to one that is UNCONNECTED it
+// does nothing. What has completed before stays in the EVDs. The error in other states is [InvalidState]. Reset waits until the
+// old connection has ended completely.
+func (ep *EP) Reset() error {
+	const call = "EP.Reset"
+	if err := ep.enter(call); err != nil {
+		return err
+	}
+	defer ep.node.Exit()
+	ep.mu.Lock()
+	state, conn := ep.State(), ep.conn
+	ep.mu.Unlock()
+	switch state {
+	case EPUnconnected:
+		return nil
+	case EPDisconnected:
+	default:
+		return inState(call, state)
+	}
+	if conn != nil {
+		<-conn.over
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.State() != EPDisconnected { // another Reset was faster
+		return nil
+	}
+	ep.settle()
+	ep.feed(false)
+	if err := ep.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
+		ep.feed(true)
+		return below(call, ResourceTEP, err)
+	}
+	ep.requests.clear()
+	ep.receives.clear()
+	ep.number.Store(ep.ia.numbers.Add(1))
+	ep.feed(true)
+	if err := cm.InitQP(ep.qp); err != nil {
+		return below(call, ResourceTEP, err)
+	}
+	ep.local, ep.remote, ep.conn = nil, nil, nil
+	ep.set(EPUnconnected)
+	return nil
+}
+
+// settle moves what has completed so far from the CQs to the EVDs.
+func (ep *EP) settle() {
+	ep.recvEVD.settle()
+	if ep.reqEVD != ep.recvEVD {
+		ep.reqEVD.settle()
+	}
+}
+
+// Free ends the connection abruptly, if there is one, and destroys the EP (dat_ep_free). Events of its DTOs stay in the EVDs, those of
+// DTOs that were outstanding too, as flushed; there is no further connection event. Free is idempotent.
+func (ep *EP) Free() error {
+	const call = "EP.Free"
+	if ep == nil {
+		return fault(call, InvalidHandle, InvalidHandle1, nil)
+	}
+	if first, _ := ep.node.BeginClose(); !first { // it has no children
+		return nil
+	}
+	ep.node.Drain(0)
+	ep.mu.Lock()
+	conn := ep.conn
+	ep.mu.Unlock()
+	if conn != nil {
+		conn.leave(CloseAbrupt, true)
+		<-conn.over
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
+	defer cancel()
+	err := ep.qp.Drain(ctx)
+	ep.settle()
+	ep.feed(false)
+	ep.ia.noteQP(ep.qp, nil)
+	err = errors.Join(err, ep.qp.Close())
+	ep.node.End()
+	return below(call, ResourceTEP, err)
+}
+
+// completed fills in the data of an event. quiet says that a success wakes nobody; visible is false if there is no event.
+func (ep *EP) completed(wc *verbs.WC, d *DTOCompletion) (quiet, visible bool) {
+	queue, recv := &ep.requests, wc.ID&idRecv != 0
+	if recv {
+		queue = &ep.receives
+	}
+	r, ok := queue.complete(int(uint32(wc.ID) >> 1))
+	if !ok || r.marker {
+		return false, false
+	}
+	*d = DTOCompletion{EP: ep, Cookie: r.cookie, Status: statusOf(wc.Status), Operation: r.op, Extension: r.ext}
+	switch {
+	case d.Status != DTOSuccess:
+		d.Cause = ep.qp.Cause(wc)
+	case !recv:
+		d.TransferredLength = r.length
+	default:
+		d.TransferredLength = wc.ByteLen
+		switch {
+		case wc.Flags&verbs.WCWithImm == 0:
+		case wc.Opcode == verbs.WCRecvRDMAWithImm:
+			d.Operation, d.ImmedData = DTOReceiveRDMAImmed, wc.Imm
+		default:
+			d.Operation, d.ImmedData = DTOReceiveImmed, wc.Imm
+		}
+	}
+	return r.quiet, true
+}

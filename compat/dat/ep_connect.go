@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package dat
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// connection is one attempt of an EP to be connected, and what came of it. A goroutine serves it from the call that begins it to
+// its end.
+type connection struct {
+	ep       *EP
+	ctx      context.Context // of the attempt; Disconnect and Free cancel it
+	cancel   context.CancelFunc
+	leaving  chan struct{} // closed by the first Disconnect
+	hurry    chan struct{} // closed by the first that is abrupt
+	over     chan struct{} // closed when nothing is left of it
+	graceful bool          // guarded by ep.mu, as what follows
+	left     bool
+	hurried  bool
+	silent   bool // Free wants no event
+}
+
+// begin moves an EP from UNCONNECTED to pending and starts the goroutine. claim, if there is one, may refuse it; connect makes the
+// connection.
+func (ep *EP) begin(call string, pending EPState, timeout time.Duration, claim func() error,
+	connect func(context.Context) (*cm.ID, error)) error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if state := ep.State(); state != EPUnconnected {
+		return inState(call, state)
+	}
+	if claim != nil {
+		if err := claim(); err != nil {
+			return err
+		}
+	}
+	c := &connection{ep: ep, leaving: make(chan struct{}), hurry: make(chan struct{}), over: make(chan struct{})}
+	if timeout == Infinite {
+		c.ctx, c.cancel = context.WithCancel(context.Background())
+	} else {
+		c.ctx, c.cancel = context.WithTimeout(context.Background(), timeout)
+	}
+	ep.conn = c
+	ep.set(pending)
+	go c.run(connect)
+	return nil
+}
+
+// Connect asks the EP that a PSP with the qualifier connQual makes at address to connect (dat_ep_connect). It returns at once; what
+// comes of it is an event of the connection EVD, which has the private data of the peer: ConnectionEstablished, or
+// ConnectionPeerRejected, ConnectionNonPeerRejected, ConnectionTimedOut or ConnectionUnreachable, after which the EP is
+// DISCONNECTED. timeout bounds the attempt, Infinite leaves it to the device.
+//
+// The EP must be UNCONNECTED. private has MaxPrivateData bytes at most; it is copied.
+func (ep *EP) Connect(address netip.Addr, connQual uint64, timeout time.Duration, private []byte) error {
+	const call = "EP.Connect"
+	if err := ep.enter(call); err != nil {
+		return err
+	}
+	defer ep.node.Exit()
+	switch {
+	case !address.IsValid() || address.IsUnspecified():
+		return fault(call, InvalidAddress, InvalidAddressMalformed, fmt.Errorf("the address %v", address))
+	case address.IsMulticast():
+		return fault(call, InvalidAddress, InvalidAddressUnsupported, fmt.Errorf("the address %v", address))
+	case connQual == 0 || connQual > math.MaxUint16:
+		return argument(call, InvalidArg3, "the connection qualifier %d is not a port", connQual)
+	case timeout <= 0 && timeout != Infinite:
+		return argument(call, InvalidArg4, "a time-out of %v", timeout)
+	case len(private) > MaxPrivateData:
+		return argument(call, InvalidArg5, "%d bytes of private data, of %d", len(private), MaxPrivateData)
+	}
+	param, to := ep.param(private), netip.AddrPortFrom(address, uint16(connQual)).String()
+	return ep.begin(call, EPActiveConnectionPending, timeout, nil, func(ctx context.Context) (*cm.ID, error) {
+		return ep.dial(ctx, to, param)
+	})
+}
+
+// dial connects. librdmacm can choose a local port that is in use, which is no reason to give up.
+func (ep *EP) dial(ctx context.Context, to string, param cm.ConnParam) (*cm.ID, error) {
+	const most = 8
+	for try := 1; ; try++ {
+		id, err := cm.Resolve(ctx, to, cm.Config{Context: ep.ia.ctx})
+		if err != nil {
+			return nil, err
+		}
+		if err = ep.usePort(id.PortNum()); err == nil {
+			if err = id.Connect(ctx, ep.qp, param); err == nil {
+				return id, nil
+			}
+		}
+		if err = errors.Join(err, id.Close()); !cm.PortTaken(err) || try == most || ep.qp.State() != verbs.QPStateInit {
+			return nil, err
+		}
+	}
+}
+
+// usePort tells the QP, which is in INIT, over which port of the device it connects.
+func (ep *EP) usePort(port int) error {
+	if port <= 1 {
+		return nil
+	}
+	return ep.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: uint8(port)}, verbs.QPAttrState|verbs.QPAttrPort)
+}
+
+// param are the parameters of this side of a connection.
+func (ep *EP) param(private []byte) cm.ConnParam {
+	return cm.ConnParam{PrivateData: bytes.Clone(private), InitiatorDepth: ep.attr.MaxRDMAReadOut,
+		ResponderResources: ep.attr.MaxRDMAReadIn}
+}
+
+// Disconnect ends the connection (dat_ep_disconnect). It returns at once; the event is ConnectionDisconnected, here and at the peer.
+// CloseAbrupt flushes what is outstanding. CloseGraceful first lets the requests complete that were posted before; requests that are
+// posted later are refused. A Disconnect that is abrupt ends the wait of one that is graceful.
+//
+// In the states ACTIVE_CONNECTION_PENDING and COMPLETION_PENDING the attempt is given up. In DISCONNECTED nothing happens. In
+// UNCONNECTED the error is [InvalidState].
+func (ep *EP) Disconnect(flags CloseFlags) error {
+	const call = "EP.Disconnect"
+	if err := ep.enter(call); err != nil {
+		return err
+	}
+	defer ep.node.Exit()
+	if flags != CloseAbrupt && flags != CloseGraceful {
+		return argument(call, InvalidArg2, "close flags %#x", uint32(flags))
+	}
+	ep.mu.Lock()
+	conn, state := ep.conn, ep.State()
+	ep.mu.Unlock()
+	switch state {
+	case EPUnconnected:
+		return inState(call, state)
+	case EPDisconnected:
+		return nil
+	}
+	conn.leave(flags, false)
+	return nil
+}
+
+// leave asks the goroutine of the connection to end it.
+func (c *connection) leave(flags CloseFlags, silent bool) {
+	c.ep.mu.Lock()
+	defer c.ep.mu.Unlock()
+	c.silent = c.silent || silent
+	state := c.ep.State()
+	if state == EPActiveConnectionPending || state == EPCompletionPending {
+		c.cancel()
+	}
+	if state != EPDisconnected {
+		c.ep.set(EPDisconnectPending)
+	}
+	if !c.left {
+		c.left, c.graceful = true, flags == CloseGraceful
+		close(c.leaving)
+	}
+	if flags == CloseAbrupt && !c.hurried {
+		c.hurried = true
+		close(c.hurry)
+	}
+}
+
+// run is the goroutine of a connection.
+func (c *connection) run(connect func(context.Context) (*cm.ID, error)) {
+	defer close(c.over)
+	defer c.cancel()
+	active := c.ep.State() == EPActiveConnectionPending
+	id, err := connect(c.ctx)
+	if err != nil {
+		_ = c.ep.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) // flushes receives
+		c.finish(c.why(err, active), refusal(err), err)
+		return
+	}
+	c.established(id)
+	select {
+	case <-id.Done():
+	case <-c.leaving:
+		c.ep.mu.Lock()
+		graceful := c.graceful
+		c.ep.mu.Unlock()
+		if graceful {
+			c.flushOut(id)
+		}
+		_ = id.Disconnect() // an error says that it has ended already
+	}
+	<-id.Done()
+	reason := id.Err()
+	number := ConnectionBroken
+	if c.isLeft() || errors.Is(reason, io.EOF) || errors.Is(reason, verbs.EndDisconnect) {
+		number = ConnectionDisconnected
+	}
+	c.finish(number, nil, reason)
+	_ = id.Close() // what fails now concerns nobody
+}
+
+func (c *connection) isLeft() bool {
+	c.ep.mu.Lock()
+	defer c.ep.mu.Unlock()
+	return c.left
+}
+
+// established tells of the connection, unless it is being given up.
+func (c *connection) established(id *cm.ID) {
+	ep := c.ep
+	ep.mu.Lock()
+	ep.local, ep.remote = id.LocalAddr(), id.RemoteAddr()
+	up := !c.left
+	if up {
+		ep.set(EPConnected)
+	}
+	ep.mu.Unlock()
+	if up {
+		ep.connEVD.post(Event{Number: ConnectionEstablished, Connection: Connection{EP: ep, PrivateData: bytes.Clone(id.PrivateData())}})
+	}
+}
+
+// finish makes the EP DISCONNECTED and tells why.
+func (c *connection) finish(number EventNumber, private []byte, reason error) {
+	ep := c.ep
+	ep.mu.Lock()
+	silent := c.silent
+	ep.set(EPDisconnected)
+	ep.mu.Unlock()
+	if !silent {
+		ep.connEVD.post(Event{Number: number, Connection: Connection{EP: ep, PrivateData: private, Cause: reason}})
+	}
+}
+
+// why is the event for the error of an attempt.
+func (c *connection) why(err error, active bool) EventNumber {
+	var peer *ibcompat.PeerError
+	switch {
+	case c.isLeft():
+		return ConnectionDisconnected
+	case !active:
+		return ConnectionAcceptCompletionErr
+	case errors.As(err, &peer):
+		return ConnectionNonPeerRejected
+	case errors.Is(err, cm.ErrRejected):
+		return ConnectionPeerRejected
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return ConnectionNonPeerRejected
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, cm.ErrSetupTimeout), errors.Is(err, syscall.ETIMEDOUT):
+		return ConnectionTimedOut
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, verbs.ErrNoDevice),
+		errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.EADDRNOTAVAIL):
+		return ConnectionUnreachable
+	}
+	return ConnectionNonPeerRejected
+}
+
+// refusal is the private data of a refusal.
+func refusal(err error) []byte {
+	var rejected *cm.RejectedError
+	if !errors.As(err, &rejected) {
+		return nil
+	}
+	return bytes.Clone(rejected.PrivateData)
+}
+
+// flushOut waits until the requests have completed, the connection has ended, or an abrupt Disconnect is called. The program need not
+// take completions meanwhile: they are moved to its EVD.
+func (c *connection) flushOut(id *cm.ID) {
+	const least, most = 100 * time.Microsecond, 10 * time.Millisecond
+	timer := time.NewTimer(least)
+	defer timer.Stop()
+	marked := false
+	for pause := least; ; pause = min(2*pause, most) {
+		c.ep.reqEVD.settle()
+		if c.ep.requests.idle() {
+			return
+		}
+		if !marked && c.ep.requests.silent() {
+			marked = true
+			if c.ep.mark() != nil {
+				return
+			}
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-id.Done():
+			return
+		case <-c.hurry:
+			return
+		}
+	}
+}
+
+// mark posts an RDMA Write of no bytes, whose completion tells of the suppressed requests before it. A place in every queue is kept
+// for it.
+func (ep *EP) mark() error {
+	q := &ep.requests
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sgl = q.sgl[:0]
+	wr := verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled}
+	return ep.postRequest("EP.Disconnect", &wr, record{op: DTORDMAWrite, marker: true})
+}
+
+// drainLimit bounds the wait of Free for the device.
+const drainLimit = 30 * time.Second

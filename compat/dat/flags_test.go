@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package dat_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/compat/dat"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// A suppressed DTO that succeeds makes no event; one that fails does.
+func TestSuppress(t *testing.T) {
+	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
+		const queue = 8
+		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{MaxRequestDTOs: queue}})
+		for round := range uint64(3) { // a later completion frees the places
+			for i := range uint64(queue - 1) {
+				require.NoError(t, a.ep.PostRDMAWrite(a.segment(0, 8), i, b.remote(int(i)*8, 8), dat.CompletionSuppress))
+			}
+			require.NoError(t, a.ep.PostRDMARead(a.segment(0, 8), 100+round, b.remote(0, 8), 0))
+			require.ErrorIs(t, a.ep.PostRDMAWrite(nil, 1, b.remote(0, 0), 0), dat.InsufficientResources)
+			require.ErrorIs(t, a.ep.PostRDMAWrite(nil, 1, b.remote(0, 0), 0), dat.ResourceTEP)
+			require.Equal(t, dat.DTOSuccess, dto(t, a.requests, 100+round).Status)
+			empty(t, a.requests)
+			_, _, idle, err := a.ep.Status()
+			require.NoError(t, err)
+			require.True(t, idle)
+		}
+		bad := b.remote(0, 8)
+		bad.RMRContext ^= 0x5555 << 8
+		require.NoError(t, a.ep.PostRDMARead(a.segment(0, 8), 200, bad, dat.CompletionSuppress))
+		require.Equal(t, dat.DTOErrRemoteAccess, dto(t, a.requests, 200).Status)
+	})
+}
+
+// A solicited EVD wakes its waiter only for messages whose sender asks for it.
+func TestSolicited(t *testing.T) {
+	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
+		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{RecvCompletionFlags: dat.CompletionSolicitedWait}})
+		for i := range uint64(4) {
+			require.NoError(t, b.ep.PostRecv(b.segment(0, 8), i, 0))
+		}
+		ch := waiter(t, t.Context(), b.recv, dat.Infinite, 1)
+		require.NoError(t, a.ep.PostSend(a.segment(0, 8), 10, 0))
+		dto(t, a.requests, 10)
+		require.Empty(t, ch)
+		require.NoError(t, a.ep.PostSendImmed(a.segment(0, 8), 11, 7, dat.DTOImmedFlag, dat.CompletionSolicitedWait))
+		o := result(t, ch)
+		require.NoError(t, o.err)
+		require.Equal(t, uint64(0), o.ev.DTO.Cookie)
+		require.Equal(t, 1, o.more, "both have come")
+		require.Equal(t, uint64(1), dto(t, b.recv, 1).Cookie)
+		_, _, err := b.recv.Wait(t.Context(), 0, 2)
+		require.ErrorIs(t, err, dat.InvalidStateEVDConfigSolicited)
+	})
+}
+
+// An unsignalled DTO makes an event that wakes nobody; the next one that does finds it there.
+func TestUnsignalled(t *testing.T) {
+	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
+		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{RequestCompletionFlags: dat.CompletionUnsignalled,
+			RecvCompletionFlags: dat.CompletionUnsignalled}})
+		ch := waiter(t, t.Context(), a.requests, dat.Infinite, 1)
+		require.NoError(t, b.ep.PostRecv(nil, 1, dat.CompletionUnsignalled))
+		require.NoError(t, b.ep.PostRecv(nil, 2, 0))
+		peer := waiter(t, t.Context(), b.recv, dat.Infinite, 1, ch)
+		require.NoError(t, a.ep.PostRDMAWrite(a.segment(0, 8), 10, b.remote(0, 8), dat.CompletionUnsignalled))
+		require.NoError(t, a.ep.PostSend(nil, 11, dat.CompletionUnsignalled))
+		require.NoError(t, a.ep.PostSend(nil, 12, 0))
+		for _, o := range []outcome{result(t, ch), result(t, peer)} {
+			require.NoError(t, o.err)
+			require.Contains(t, []uint64{10, 1}, o.ev.DTO.Cookie, "the oldest")
+			require.Positive(t, o.more)
+		}
+		dto(t, a.requests, 11)
+		dto(t, a.requests, 12)
+		dto(t, b.recv, 2)
+
+		require.NoError(t, a.ep.PostRDMAWrite(nil, 13, b.remote(0, 0), dat.CompletionUnsignalled))
+		_, more, err := a.requests.Wait(t.Context(), patience/100, 1)
+		if err == nil { // it had completed before Wait looked
+			require.Zero(t, more)
+		} else {
+			require.ErrorIs(t, err, dat.TimeoutExpired)
+			require.Equal(t, 1, more)
+			dto(t, a.requests, 13)
+		}
+		// One that fails wakes.
+		ch = waiter(t, t.Context(), a.requests, dat.Infinite, 1)
+		bad := b.remote(0, 8)
+		bad.RMRContext ^= 0x5555 << 8
+		require.NoError(t, a.ep.PostRDMARead(a.segment(0, 8), 14, bad, dat.CompletionUnsignalled))
+		o := result(t, ch)
+		require.NoError(t, o.err)
+		require.Equal(t, dat.DTOErrRemoteAccess, o.ev.DTO.Status)
+	})
+}
+
+// Flags that a DTO or an EP cannot have.
+func TestFlagsRefused(t *testing.T) {
+	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
+		a, b := pair(t, dev, addr, options{})
+		to := b.remote(0, 8)
+		for _, flags := range []dat.CompletionFlags{dat.CompletionUnsignalled, dat.CompletionSuppress | dat.CompletionUnsignalled,
+			dat.CompletionEVDThreshold, 0x20} {
+			require.ErrorIs(t, a.ep.PostSend(nil, 1, flags), dat.InvalidArg5, "%v", flags)
+			require.ErrorIs(t, a.ep.PostRecv(nil, 1, flags), dat.InvalidArg5, "%v", flags)
+		}
+		require.ErrorIs(t, a.ep.PostRDMAWrite(nil, 1, to, dat.CompletionSolicitedWait), dat.InvalidArg6)
+		require.ErrorIs(t, a.ep.PostRDMARead(a.segment(0, 8), 1, to, dat.CompletionSolicitedWait), dat.InvalidArg6)
+		require.ErrorIs(t, a.ep.PostRDMARead(a.segment(0, 7), 1, to, 0), dat.LengthError)
+		require.ErrorIs(t, a.ep.PostRDMAWrite(a.segment(0, 9), 1, to, 0), dat.LengthError)
+		two := append(a.segment(0, 8), a.segment(8, 8)...)
+		require.ErrorIs(t, a.ep.PostSend(two, 1, 0), dat.InvalidArg2)
+		require.ErrorIs(t, a.ep.PostRecv(two, 1, 0), dat.InvalidArg2)
+		empty(t, a.requests)
+		require.Equal(t, dat.EPConnected, a.ep.State())
+	})
+}
+
+// A Read has as many bytes as the peer's memory that it names; segments of no bytes may be anything; a fence holds a Write back.
+func TestSegments(t *testing.T) {
+	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
+		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{MaxRequestIOV: 3, MaxRecvIOV: 3}})
+		copy(b.bytes(0, 10), "0123456789")
+		nothing := dat.LMRTriplet{VirtualAddress: 1, LMRContext: 2}
+		iov := append(append(a.segment(100, 4), nothing), a.segment(200, 100)...)
+		require.NoError(t, a.ep.PostRDMARead(iov, 1, b.remote(0, 10), 0))
+		require.NoError(t, a.ep.PostRDMAWrite(a.segment(200, 6), 2, b.remote(50, 6), dat.CompletionBarrierFence))
+		read := dto(t, a.requests, 1)
+		require.Equal(t, dat.DTOCompletion{EP: a.ep, Cookie: 1, Operation: dat.DTORDMARead, TransferredLength: 10}, read)
+		require.Equal(t, dat.DTOSuccess, dto(t, a.requests, 2).Status)
+		require.Equal(t, "0123", string(a.bytes(100, 4)))
+		require.Equal(t, "456789", string(b.bytes(50, 6)))
+
+		require.NoError(t, b.ep.PostRecv([]dat.LMRTriplet{nothing, b.segment(300, 2)[0], nothing, b.segment(310, 8)[0]}, 3, 0))
+		require.NoError(t, a.ep.PostSend([]dat.LMRTriplet{a.segment(100, 3)[0], nothing, a.segment(200, 2)[0]}, 4, 0))
+		require.Equal(t, uint32(5), dto(t, b.recv, 3).TransferredLength)
+		require.Equal(t, "01", string(b.bytes(300, 2)))
+		require.Equal(t, "245", string(b.bytes(310, 3)))
+		require.Equal(t, uint32(5), dto(t, a.requests, 4).TransferredLength)
+	})
+}

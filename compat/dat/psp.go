@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package dat
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// PSP is a public service point: it makes an event of each connection request for its qualifier, which is a port. All methods may
+// be called concurrently.
+type PSP struct {
+	node lifetime.Node
+	ia   *IA
+	evd  *EVD
+	ln   *cm.Listener
+	qual uint64
+	done chan struct{} // closed when the goroutine has ended
+}
+
+// PSPParam describes a PSP (DAT_PSP_PARAM).
+type PSPParam struct {
+	IA       *IA
+	ConnQual uint64
+	EVD      *EVD
+	Flags    PSPFlags
+}
+
+// CreatePSP listens on the port connQual of the IA's address (dat_psp_create), or on any free one if it is 0 (dat_psp_create_any), of
+// which Query tells. Requests are events of evd, which takes connection requests; one for which evd has no room is refused. The
+// error is [ConnQualInUse] if the port is taken, and [ModelNotSupported] for PSPProvider.
+func (ia *IA) CreatePSP(connQual uint64, evd *EVD, flags PSPFlags) (*PSP, error) {
+	const call = "IA.CreatePSP"
+	if err := ia.enter(call); err != nil {
+		return nil, err
+	}
+	defer ia.node.Exit()
+	switch {
+	case connQual > math.MaxUint16:
+		return nil, argument(call, InvalidArg2, "the connection qualifier %d is not a port", connQual)
+	case evd == nil || evd.ia != ia || evd.flags&EVDCR == 0:
+		return nil, fault(call, InvalidHandle, InvalidHandleEVDCR, nil)
+	case flags == PSPProvider:
+		return nil, fault(call, ModelNotSupported, NoSubtype, errors.New("the program makes the EP"))
+	case flags != PSPConsumer:
+		return nil, argument(call, InvalidArg4, "flags %#x", uint32(flags))
+	}
+	host := ""
+	if ia.addr.IsValid() {
+		host = ia.addr.String()
+	}
+	ln, err := cm.Listen(context.Background(), net.JoinHostPort(host, strconv.FormatUint(connQual, 10)), cm.Config{Context: ia.ctx})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fault(call, ConnQualInUse, NoSubtype, err)
+	}
+	if err != nil {
+		return nil, below(call, ResourceTEP, err)
+	}
+	p := &PSP{ia: ia, evd: evd, ln: ln, qual: connQual, done: make(chan struct{})}
+	if at, err := netip.ParseAddrPort(ln.Addr().String()); err == nil {
+		p.qual = uint64(at.Port())
+	}
+	if err := p.node.Init("dat.PSP", p.Free, &ia.node, &evd.node); err != nil {
+		return nil, fault(call, InvalidHandle, InvalidHandleEVDCR, errors.Join(err, ln.Close()))
+	}
+	go p.serve()
+	return p, nil
+}
+
+// serve makes events of requests until the listener is closed.
+func (p *PSP) serve() {
+	defer close(p.done)
+	for {
+		req, err := p.ln.Accept(context.Background())
+		if err != nil {
+			return // Free, or the end of the device, of which the IA tells
+		}
+		cr, err := p.ia.newCR(req)
+		if err != nil {
+			_ = req.Reject(nil) // the IA is being closed
+			continue
+		}
+		if !p.evd.post(Event{Number: ConnectionRequestEvent,
+			CR: CRArrival{PSP: p, LocalAddr: req.LocalAddr(), ConnQual: p.qual, CR: cr}}) {
+			_ = cr.Reject(nil) // the peer may have given up
+		}
+	}
+}
+
+// Query describes the PSP (dat_psp_query).
+func (p *PSP) Query() (PSPParam, error) {
+	if p == nil || !p.node.Enter() {
+		return PSPParam{}, fault("PSP.Query", InvalidHandle, InvalidHandlePSP, lifetime.ErrClosed)
+	}
+	defer p.node.Exit()
+	return PSPParam{IA: p.ia, ConnQual: p.qual, EVD: p.evd, Flags: PSPConsumer}, nil
+}
+
+// Free ends the listening (dat_psp_free). Requests whose events have come can still be answered. It is idempotent.
+func (p *PSP) Free() error {
+	const call = "PSP.Free"
+	if p == nil {
+		return fault(call, InvalidHandle, InvalidHandlePSP, nil)
+	}
+	if first, _ := p.node.BeginClose(); !first { // it has no children
+		return nil
+	}
+	p.node.Drain(0)
+	err := p.ln.Close()
+	<-p.done
+	p.node.End()
+	return below(call, NoSubtype, err)
+}
