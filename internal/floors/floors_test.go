@@ -69,6 +69,7 @@ var floorOf = map[string]int{
 	"ext": 4,
 
 	"internal/regmem": 4,
+	"internal/netdev": 4,
 
 	"siw/internal/testhook": 4, // imported by siw and siw/siwtest only
 

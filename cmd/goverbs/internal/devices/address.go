@@ -3,40 +3,21 @@
 package devices
 
 import (
-	"bytes"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/internal/netdev"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// netDev returns the name of the network interface of a row of a GID table, "" if there is none here. Where the kernel does
-// not tell it for an iWARP device the GID does, which begins with the MAC address.
-func netDev(transport verbs.Transport, g verbs.GIDEntry) string {
-	if g.NetDev != "" || transport != verbs.TransportIWARP {
-		return g.NetDev
-	}
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return ""
-	}
-	for _, i := range interfaces {
-		if n := len(i.HardwareAddr); n > 0 && bytes.Equal(i.HardwareAddr, g.GID[:n]) {
-			return i.Name
-		}
-	}
-	return ""
-}
 
 // OwnAddress returns an IP address of this host on which a device can be reached: an IPv4 address if there is one, and of the
 // user-space RNIC the loopback's.
 func OwnAddress(dev *verbs.Device) (netip.Addr, error) {
 	if in, wrapped := strings.CutPrefix(dev.Name(), ibcompat.Prefix); wrapped {
-		// A wrapped iWARP device has no GIDs.
+		// It has the addresses of the device below.
 		if d, err := verbs.DeviceByName(in); err == nil {
 			dev = d
 		}
@@ -60,8 +41,8 @@ func OwnAddress(dev *verbs.Device) (netip.Addr, error) {
 			return netip.Addr{}, err
 		}
 		for _, g := range gids {
-			for _, a := range interfaceAddresses(netDev(dev.Info().Transport, g)) {
-				if a = a.Unmap(); a.IsLinkLocalUnicast() {
+			for _, a := range netdev.Addresses(netdev.OfGID(dev.Info().Transport, g)) {
+				if a.IsLinkLocalUnicast() {
 					continue
 				}
 				if !best.IsValid() || a.Is4() && !best.Is4() {
@@ -74,23 +55,4 @@ func OwnAddress(dev *verbs.Device) (netip.Addr, error) {
 		return best, fmt.Errorf("no interface of device %v has an IP address here (--listen and --connect take one)", dev)
 	}
 	return best, nil
-}
-
-// interfaceAddresses returns the IP addresses of an interface, none if it does not exist.
-func interfaceAddresses(name string) []netip.Addr {
-	i, err := net.InterfaceByName(name)
-	if err != nil {
-		return nil
-	}
-	addrs, err := i.Addrs()
-	if err != nil {
-		return nil
-	}
-	var ips []netip.Addr
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			ips = append(ips, p.Addr())
-		}
-	}
-	return ips
 }

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/internal/netdev"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -141,7 +142,7 @@ func gidTable(ctx *verbs.Context, port int) ([]gidReport, []verbs.GIDEntry, erro
 	}
 	for _, e := range entries {
 		rows = append(rows, gidReport{Index: e.Index, GID: e.GID.String(), Type: e.Type.String(),
-			NetDev: netDev(ctx.Device().Info().Transport, e)})
+			NetDev: netdev.OfGID(ctx.Device().Info().Transport, e)})
 	}
 	return rows, entries, err
 }

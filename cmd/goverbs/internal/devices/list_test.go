@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -243,22 +242,4 @@ func TestDevicesRemark(t *testing.T) {
 	require.Empty(t, (&Report{Libibverbs: true, Devices: kernel[:1]}).remark(), "only one was asked for")
 	require.Contains(t, (&Report{Error: "built without cgo", all: true}).remark(), "not listed: built without cgo")
 	require.Contains(t, (&Report{Libibverbs: true, Error: "no netlink"}).remark(), "not listed: no netlink")
-}
-
-func TestNetDev(t *testing.T) {
-	require.Equal(t, "eth7", netDev(verbs.TransportIB, verbs.GIDEntry{NetDev: "eth7"}))
-	require.Equal(t, "eth7", netDev(verbs.TransportIWARP, verbs.GIDEntry{NetDev: "eth7"}))
-	require.Empty(t, netDev(verbs.TransportIWARP, verbs.GIDEntry{GID: verbs.GID{0x02, 1, 2, 3, 4, 5}}))
-	interfaces, err := net.Interfaces()
-	require.NoError(t, err)
-	for _, i := range interfaces {
-		if n := len(i.HardwareAddr); n > 0 {
-			var g verbs.GIDEntry
-			copy(g.GID[:], i.HardwareAddr)
-			require.NotEmpty(t, netDev(verbs.TransportIWARP, g), i.Name)
-			require.Empty(t, netDev(verbs.TransportIB, g), "a MAC address is no GID there")
-		}
-	}
-	require.Empty(t, interfaceAddresses("no such"))
-	require.Empty(t, interfaceAddresses(""))
 }
