@@ -118,6 +118,14 @@ type ProviderMulticaster interface {
 	JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (d Datagram, leave func() error, err error)
 }
 
+// ProviderAddresser is a Provider of a device whose addresses are those of the host, as the user-space RNIC's are. It is optional. What
+// is known of other devices is the network interface in their GID tables.
+type ProviderAddresser interface {
+	// HostAddr returns the only address of the device; the zero Addr if it has all those of the host. ok is false if it has none,
+	// because its network is not the host's.
+	HostAddr() (at netip.Addr, ok bool)
+}
+
 // InitQP is for providers: the Bind of a device that has one port and one partition key. It moves a QP from RESET to INIT, with all
 // remote rights, so that the rights of the memory decide what the peer may do.
 func InitQP(qp *verbs.QP) error {

@@ -27,6 +27,9 @@ func (d *device) isHost() bool {
 	return ok
 }
 
+// HostAddr implements cm.ProviderAddresser.
+func (d *device) HostAddr() (at netip.Addr, ok bool) { return d.cfg.Addr, d.isHost() }
+
 // route leads to a peer (cm.Route).
 type route struct {
 	dev    *device

@@ -154,6 +154,20 @@ func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrM
 	return nil
 }
 
+// CheckModify is for providers: it returns nil if an InfiniBand device with so many ports could make a change of a QP's attributes, as
+// far as that depends on the states, on the choice of attributes and on their ranges. Otherwise it returns an error that says what
+// is wrong, and Is [ErrState] or [ErrInvalid].
+func CheckModify(typ QPType, from QPState, attr *QPAttr, mask QPAttrMask, ports int) error {
+	to := from
+	if mask&QPAttrState != 0 {
+		to = attr.State
+	}
+	if err := checkModify(typ, TransportIB, from, to, mask); err != nil {
+		return err
+	}
+	return checkAttrs(attr, mask, from, ports)
+}
+
 // accessNoQP are the flags of memory that a QP cannot have. Flags without a name here are allowed: the connection manager of a newer
 // kernel may set them.
 const accessNoQP = accessKnown &^ (AccessLocalWrite | accessRemote | AccessMWBind)

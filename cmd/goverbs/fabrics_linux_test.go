@@ -164,16 +164,13 @@ var unlike = map[string]string{
 	"row19/qp-denies-atomic": "the same",
 }
 
-// different are scenarios that are known to differ on the user-space RNICs; docs/semantics.md says why.
-var different = map[string]bool{"row24/by-hand": true}
-
 // TestFabricsUserSpace: on the fake adapter, on the user-space RNIC with RFC 7306 and on the one without a program sees the same.
 func TestFabricsUserSpace(t *testing.T) {
 	fakeAdapter(t)
 	var all, ours []string
 	for _, s := range scenario.All() {
 		switch {
-		case different[s.Name] || s.Name == "row02/large" && race.Enabled:
+		case s.Name == "row02/large" && race.Enabled:
 		case unlike[s.Name] != "":
 			ours = append(ours, s.Name)
 		default:

@@ -17,7 +17,39 @@ const Prefix = "ib:"
 type Config struct {
 	// Relaxed has every request complete as with verbs.SendRelaxed. On InfiniBand and RoCE it changes nothing.
 	Relaxed bool
+	// Rendezvous is the first of the RendezvousPorts TCP ports at which an iWARP device can be called by the peers of QPs that
+	// programs bring up by hand (0 = DefaultRendezvous). Each open device takes the first free one for itself, which its QPs'
+	// numbers name. The devices of both sides need the same value. It has no meaning on InfiniBand and RoCE.
+	Rendezvous uint16
 }
+
+// DefaultRendezvous is the first port of a Config that names none, RendezvousPorts how many there are.
+const (
+	DefaultRendezvous = engine.DefaultPort
+	RendezvousPorts   = engine.Ports
+)
+
+// RendezvousError is the error of a Modify to RTR on an iWARP device that cannot be called: none of its ports is free, or it cannot
+// listen at the address.
+type RendezvousError = engine.RendezvousError
+
+// HandError says why a QP on an iWARP device that was brought up by hand has got no connection. On InfiniBand such a QP notices that
+// nobody is there when its first request is not acknowledged, and so it is here: the request completes with verbs.WCRetryExcErr, and
+// verbs.QP.Err and verbs.QP.Cause have this error. Its Reason is one of the three below.
+type HandError = engine.HandError
+
+// HandName is what a QP is called: the GID of its device and its number.
+type HandName = engine.Name
+
+// The reasons of a HandError.
+var (
+	// ErrWrongQP: at the address there is no QP of this number that waits for this one.
+	ErrWrongQP = engine.ErrWrongQP
+	// ErrPeerAbsent: nobody came. The host is there, but no program has brought up the peer's QP.
+	ErrPeerAbsent = engine.ErrPeerAbsent
+	// ErrNoAnswer: the address does not answer, or cannot be reached.
+	ErrNoAnswer = engine.ErrNoAnswer
+)
 
 // PeerError is the error of a Connect or an Accept on an iWARP device whose peer is not such a device, or one of another version of
 // this package. Remote says that it is the peer who refuses.
@@ -54,7 +86,10 @@ func Wrap(dev *verbs.Device, cfg Config) (*verbs.Device, error) {
 	case verbs.TransportIB:
 		return verbs.NewDevice(&device{in: dev}), nil
 	case verbs.TransportIWARP:
-		return engine.New(dev, engine.Config{Name: Prefix + dev.Name(), Relaxed: cfg.Relaxed}), nil
+		if most := uint16(1<<16 - RendezvousPorts); cfg.Rendezvous > most {
+			return nil, &verbs.LimitError{Name: "Config.Rendezvous", Limit: uint64(most), Value: uint64(cfg.Rendezvous)}
+		}
+		return engine.New(dev, engine.Config{Name: Prefix + dev.Name(), Relaxed: cfg.Relaxed, Port: cfg.Rendezvous}), nil
 	default:
 		return nil, &TransportError{Device: dev.Name(), Transport: t, Missing: "way to give it the semantics of InfiniBand"}
 	}

@@ -15,7 +15,12 @@
 //
 // A device of iWARP lacks Sends with immediates, waiting for receives, completions that mean arrival, and atomics unless it has RFC
 // 7306. Package internal/engine gives it all of it, by messages to the engine of the peer. So the peer must be such a device too; if
-// it is not, Connect and Accept fail with a [PeerError]. What follows here is about InfiniBand and RoCE.
+// it is not, Connect and Accept fail with a [PeerError].
+//
+// A program that brings up its QPs by Modify, with the GID and the number of the peer's, does so there too: the device has a GID for
+// each of its IP addresses, and makes the connection by itself (Config.Rendezvous; [HandError], [RendezvousError]).
+//
+// What follows here is about InfiniBand and RoCE.
 //
 // # InfiniBand and RoCE
 //

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
-	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
@@ -16,19 +15,11 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// different are scenarios that are known to differ; docs/semantics.md says why.
-var different = map[string]bool{"row24/by-hand": true}
-
 // TestKernelFabrics: a program sees the same on all five fabrics.
 func TestKernelFabrics(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	rdmatest.KernelDevice(t, "siw0")
 	columns := []string{"rxe0", "siw0", "usiw0", "usiw0-plain", "usiw0+siw0"}
 	o := Options{Columns: columns, Required: columns, Verbose: true, Stdout: t.Output(), Stderr: t.Output()}
-	for _, s := range scenario.All() {
-		if !different[s.Name] {
-			o.Only = append(o.Only, s.Name)
-		}
-	}
 	require.NoError(t, devices.WithNIC(t.Context(), siw.Config{}, func(nic *verbs.Device) error { return Run(t.Context(), nic, o) }))
 }

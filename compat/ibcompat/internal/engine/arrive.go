@@ -14,6 +14,9 @@ import (
 func (q *qp) completed(wc *verbs.WC) {
 	if slot := uint32(wc.ID); slot&slotBit != 0 {
 		q.posted--
+		if q.renewing {
+			return
+		}
 		if wc.Status != verbs.WCSuccess {
 			q.broken(wc.Status)
 			return
@@ -38,7 +41,7 @@ func (q *qp) completed(wc *verbs.WC) {
 }
 
 // accepts reports whether requests of the peer are executed.
-func (q *qp) accepts() bool { return q.state == verbs.QPStateRTS && !q.refusing }
+func (q *qp) accepts() bool { return q.running() && !q.refusing && !q.gone() }
 
 // arrived takes what has arrived in a slot. An error is a fault of the peer, and nothing of the message has been done then.
 func (q *qp) arrived(slot int, wc *verbs.WC) error {
@@ -94,6 +97,9 @@ func (q *qp) hello(b []byte) error {
 		return violation("a threshold of %d bytes", h.Threshold)
 	}
 	q.peer, q.heard = h, true
+	if q.hand != nil && q.hand.timer != nil {
+		q.hand.timer.Stop()
+	}
 	q.rights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic // until a Credit says something else
 	q.full = q.ctx.full() && verbs.OpSet(h.Native)&oneSided == oneSided
 	return nil
@@ -233,6 +239,10 @@ func (q *qp) take(h *wire.Header, body []byte) {
 		q.fail(verbs.WCStatus(h.Status))
 	case wire.Bye:
 		q.peerLast = true
+		if q.hand != nil && q.state != verbs.QPStateErr {
+			q.lose(errPeerEnded)
+			return
+		}
 		q.fail(errPeerEnded)
 	}
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// flagEngine in the greeting of a refusal: not the program has refused, but its device.
-const flagEngine = 1
-
 func checkPrivate(data []byte) error {
 	if len(data) > wire.MaxPrivate {
 		return &verbs.LimitError{Name: "private data", Limit: wire.MaxPrivate, Value: uint64(len(data))}
@@ -88,10 +85,15 @@ func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	}
 	param.PrivateData = greeting(param.PrivateData)
 	if err := r.id.Connect(ctx, in, param); err != nil {
+		q.unmanaged()
 		return nil, refused(err)
 	}
 	g, err := wire.ParseGreeting(r.id.PrivateData())
+	if err == nil && g.Flags&wire.FlagHand != 0 {
+		err = errByHand
+	}
 	if err != nil {
+		q.unmanaged()
 		_ = r.id.Disconnect() // the peer has accepted something else
 		return nil, &PeerError{Reason: err}
 	}
@@ -107,7 +109,7 @@ func refused(err error) error {
 	cut := *rejected
 	g, bad := wire.ParseGreeting(cut.PrivateData)
 	switch {
-	case bad == nil && g.Flags&flagEngine != 0:
+	case bad == nil && g.Flags&wire.FlagEngine != 0:
 		cut.PrivateData = delivered(nil)
 		return &PeerError{Reason: &cut, Remote: true}
 	case bad == nil:
@@ -139,8 +141,19 @@ func (q *qp) prepare(param cm.ConnParam) (*verbs.QP, error) {
 	}
 	q.param = param
 	q.param.PrivateData = nil
+	q.managed = true
 	return q.in, nil
 }
+
+// unmanaged notes that the connection manager has not connected the QP.
+func (q *qp) unmanaged() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.managed = false
+}
+
+// errByHand: the peer is a QP that was brought up by hand, which waits for another one.
+var errByHand = errors.New("ibcompat: the peer's QP was brought up by hand")
 
 // conn is a connection (cm.ProviderConn).
 type conn struct {
@@ -154,24 +167,32 @@ func newConn(q *qp, id *cm.ID, private []byte, active bool) *conn {
 	c := &conn{q: q, id: id, private: delivered(private), done: make(chan struct{})}
 	q.established(id, active)
 	go func() {
-		<-id.Done()
-		q.pump.work() // what has arrived before
-		q.mu.Lock()
-		if q.id == id { // otherwise the QP has been reset
-			if errors.Is(q.cause, verbs.WCWRFlushErr) { // all that the device has said by itself
-				q.cause = endOf(id.Err())
-			}
-			q.broken(id.Err())
-			q.advance()
-		}
-		flushed := q.flushed
-		q.mu.Unlock()
-		if flushed != nil {
+		if flushed := q.watch(id); flushed != nil {
 			<-flushed
 		}
 		close(c.done)
 	}()
 	return c
+}
+
+// watch waits for the end of the inner connection. It returns what is closed when the requests have been flushed; nil = the QP is
+// not in ERR.
+func (q *qp) watch(id *cm.ID) <-chan struct{} {
+	<-id.Done()
+	q.pump.work() // what has arrived before
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.id == id { // otherwise the QP has been reset
+		if errors.Is(q.cause, verbs.WCWRFlushErr) { // all that the device has said by itself
+			q.cause = endOf(id.Err())
+		}
+		if q.gone() && errors.Is(q.hand.gone, verbs.WCWRFlushErr) {
+			q.hand.gone = endOf(id.Err())
+		}
+		q.broken(id.Err())
+		q.advance()
+	}
+	return q.flushed
 }
 
 func (c *conn) LocalAddr() net.Addr        { return c.id.LocalAddr() }
@@ -257,6 +278,9 @@ func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
 		return nil, err
 	}
 	g, err := wire.ParseGreeting(r.PrivateData())
+	if err == nil && g.Flags&wire.FlagHand != 0 {
+		g.Private, err = nil, errByHand
+	}
 	return &asking{r, delivered(g.Private), err}, nil
 }
 
@@ -299,6 +323,7 @@ func (r *asking) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	param.PrivateData = greeting(param.PrivateData)
 	id, err := r.r.Accept(ctx, in, param)
 	if err != nil {
+		q.unmanaged()
 		return nil, err
 	}
 	return newConn(q, id, r.private, false), nil
@@ -313,6 +338,6 @@ func (r *asking) Reject(data []byte) error {
 
 // end refuses the request, which gets no other answer, and returns the reason.
 func (r *asking) end(reason error) error {
-	_ = r.r.Reject((&wire.Greeting{Flags: flagEngine}).Append(nil)) // the peer may have given up
+	_ = r.r.Reject((&wire.Greeting{Flags: wire.FlagEngine}).Append(nil)) // the peer may have given up
 	return reason
 }

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -22,6 +23,7 @@ type vcontext struct {
 	native verbs.OpSet // what the inner device has of RFC 7306
 	sge    int         // elements of a request
 	silent bool        // the inner device does not tell why a connection has ended, nor which request the peer has refused
+	meet   *rendezvous
 	ending sync.WaitGroup
 
 	keys    sync.RWMutex   // guards regions
@@ -42,11 +44,11 @@ func (c *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 	a.MaxSRQ, a.MaxSRQWR, a.MaxSRQSGE, a.MaxMW, a.MaxAH = 0, 0, 0, 0, 0
 	a.DeviceCapFlags &^= verbs.DeviceMemWindow | verbs.DeviceMemMgtExt | verbs.DeviceMemWindowType2A | verbs.DeviceMemWindowType2B
 	a.AtomicCap = verbs.AtomicGlob
+	a.MaxQP = min(a.MaxQP, mostQPs)
 	return a, err
 }
 
-func (c *vcontext) QueryPort(port int) (verbs.PortAttr, error) { return c.in.QueryPort(port) }
-func (c *vcontext) Ops() verbs.OpSet                           { return operations }
+func (c *vcontext) Ops() verbs.OpSet { return operations }
 
 // Support implements ext.Supporter. What a connection does depends on the peer too: see the function Support.
 func (c *vcontext) Support(op verbs.Op) ext.Support { return support(op, c.native == oneSided) }
@@ -165,7 +167,7 @@ func (c *vcontext) WaitEvent(ctx context.Context) (verbs.AsyncEvent, error) {
 
 func (c *vcontext) Close() error {
 	close(c.closed)
-	err := c.in.Close()
+	err := errors.Join(c.meet.close(), c.in.Close())
 	c.ending.Wait()
 	return err
 }

@@ -11,15 +11,22 @@ import (
 type Config struct {
 	Name    string // of the device that is made
 	Relaxed bool   // all requests are as with verbs.SendRelaxed
+	Port    uint16 // the first of Ports ports, at one of which peers of QPs that are brought up by hand come; 0 = DefaultPort
 }
 
 // New returns a device with InfiniBand's semantics over an iWARP device.
-func New(in *verbs.Device, cfg Config) *verbs.Device { return verbs.NewDevice(&device{in, cfg}) }
+func New(in *verbs.Device, cfg Config) *verbs.Device {
+	if cfg.Port == 0 {
+		cfg.Port = DefaultPort
+	}
+	return verbs.NewDevice(&device{in: in, cfg: cfg})
+}
 
 // device is verbs.ProviderDevice and cm.Provider.
 type device struct {
-	in  *verbs.Device
-	cfg Config
+	in   *verbs.Device
+	cfg  Config
+	gids gids
 }
 
 func (d *device) Info() verbs.DeviceInfo {
@@ -54,7 +61,7 @@ func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 		return nil, err
 	}
 	c := &vcontext{dev: d, in: in, native: in.Ops() & oneSided, sge: min(mostSGE, attr.MaxSGE-1), regions: map[uint32]*mr{},
-		owners: map[*verbs.QP]*verbs.QP{}, ready: make(chan struct{}, 1), closed: make(chan struct{})}
+		owners: map[*verbs.QP]*verbs.QP{}, meet: newRendezvous(in, d.cfg.Port), ready: make(chan struct{}, 1), closed: make(chan struct{})}
 	_, c.silent = verbs.Ability[verbs.ProviderKernelDevice](d.in.Provider())
 	c.ending.Go(c.translate)
 	return c, nil

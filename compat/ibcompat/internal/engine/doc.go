@@ -42,6 +42,15 @@
 // A side leaves ending when the peer's last message has come and its own has gone, when the inner connection has failed, or after
 // closeTimeout. So what the peer has taken before is in its CQs, and nothing is lost because a socket is closed with data in it.
 //
+// # QPs by hand
+//
+// A QP gets its connection from a connection manager (cm.go), or the program brings it up by Modify and the engine makes the
+// connection (hand.go): it calls the peer's, or waits for its call at the rendezvous of the open device (rendezvous.go). Below it is
+// the same; beside the states above such a QP can be
+//
+//	looking   in RTR, RTS or SQD without a connection: it calls, or waits
+//	gone      the peer has ended the connection. The QP stays in its state, as on InfiniBand, and the next request fails
+//
 // # Invariants
 //
 //  1. Receive slots do not run out: each kind of message is bounded (slots.go), and a peer that sends more ends the connection.
@@ -53,16 +62,21 @@
 //  6. A receive is completed, or its memory given up, only when the peer can write into it no more.
 //  7. Connections progress whatever the program does; a program that polls or waits does the work itself (pump.go).
 //  8. Posting, polling and messages allocate nothing.
+//  9. A QP by hand takes one call at a time, and only from the QP that its program has named, at that one's address.
+//  10. What looks for a peer, and what watches a connection by hand, is counted in qp.ending, and begins before the state is ERR. So
+//     RESET and Destroy find nothing of it left.
 //
 // # Locks
 //
-//	pump.turn -> qp.mu -> region.mu | keys | cq.mu -> channel.mu
+//	pump.turn -> qp.mu -> region.mu | keys | cq.mu -> channel.mu | rendezvous.opening -> rendezvous.mu | gids.mu
 //
-// Inner handles are called with qp.mu held; they call nothing here.
+// Inner handles are called with qp.mu held; they call nothing here. A rendezvous looks a QP up, lets its lock go and takes the QP's:
+// an open device is closed after its QPs, and a QP that has gone meanwhile is in ERR.
 //
 // # Files
 //
 // device, context, region, channel, cq, qp: one object each; pump: who takes inner completions; slots: registered memory for messages;
 // send, recv: the two queues of a QP; message: what is sent; arrive: what comes in; agent: atomics of the peer; end: how a
-// connection ends; cm: connections.
+// connection ends; cm: connections of a connection manager; hand: QPs by hand; rendezvous, reserve: where they are called; gid: their
+// addresses.
 package engine

@@ -26,6 +26,9 @@ func (q *qp) fail(cause error) {
 		return
 	}
 	q.enter(verbs.QPStateErr)
+	if q.hand != nil {
+		q.hand.rest()
+	}
 	q.cause, q.flushed, q.parted = cause, make(chan struct{}), make(chan struct{})
 	if q.rnr.resting {
 		q.rnr.timer.Stop()
@@ -48,7 +51,11 @@ func (q *qp) broken(err error) {
 	if cause == nil {
 		cause = err
 	}
-	q.fail(endOf(cause))
+	if t := new(verbs.TerminateError); q.hand == nil || errors.As(cause, &t) && !t.Remote {
+		q.fail(endOf(cause))
+	} else if q.id != nil { // otherwise it was an attempt
+		q.lose(endOf(cause))
+	}
 }
 
 // endOf is the reason for the end of a QP whose inner connection has ended for one. That is closed also when the inner device is.
@@ -191,10 +198,14 @@ func (q *qp) refusal(status verbs.WCStatus, op verbs.WROpcode) verbs.WCStatus {
 	return status
 }
 
-// flush completes everything. One request at most has failed with a status of its own: the first, and none that has not been issued. If
-// the peer has refused it, those before it have been executed: iWARP keeps the order.
+// flush completes everything. One request at most has failed with a status of its own: the first, and none that has not been issued,
+// unless it has waited for the peer in vain (unanswered). If the peer has refused it, those before it have been executed: iWARP keeps
+// the order.
 func (q *qp) flush() {
 	q.accuse()
+	if q.hand != nil && q.hand.exceeded != nil {
+		q.unanswered()
+	}
 	before := 0 // so many requests stand before one that the peer has refused
 	for i := range q.begun() {
 		if r := q.reqs.at(i); r.status != verbs.WCSuccess {
@@ -208,7 +219,7 @@ func (q *qp) flush() {
 		r := q.reqs.at(0)
 		status := r.status
 		switch {
-		case failed || q.begun() == 0 || r.refused && !good:
+		case failed || q.begun() == 0 && status != verbs.WCRetryExcErr || r.refused && !good:
 			status = verbs.WCWRFlushErr
 		case status != verbs.WCSuccess:
 			failed = true

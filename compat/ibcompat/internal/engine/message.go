@@ -9,9 +9,17 @@ import (
 
 // advance does everything that can be done now. The caller holds mu.
 func (q *qp) advance() {
+	if q.hand != nil {
+		if q.gone() && q.state == verbs.QPStateRTS && q.reqs.len() > 0 {
+			q.exceed(q.hand.gone)
+		}
+		q.await()
+	}
 	if q.id != nil && !q.dead {
 		q.sayHello()
-		if q.state == verbs.QPStateRTS && q.heard && q.spoken {
+		if q.gone() {
+			q.sayLast()
+		} else if q.running() && q.heard && q.spoken {
 			if q.tell { // the peer learns of changed rights before it gets what is posted behind
 				q.speak()
 			}
@@ -26,6 +34,10 @@ func (q *qp) advance() {
 		q.post()
 	}
 	q.retire()
+	if q.notify && q.state == verbs.QPStateSQD && q.next == 0 && !q.midway() {
+		q.notify = false
+		q.ctx.post(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q.owner})
+	}
 	if q.state == verbs.QPStateErr {
 		if q.id != nil && !q.dead {
 			q.sayLast() // retire may have ended the connection
@@ -37,7 +49,7 @@ func (q *qp) advance() {
 
 // sayHello sends the hello. The active side does so first: on iWARP the passive side must not.
 func (q *qp) sayHello() {
-	if q.spoken || q.last || !q.active && !q.heard || q.state != verbs.QPStateRTS {
+	if q.spoken || q.last || !q.active && !q.heard || !q.running() {
 		return
 	}
 	q.spoken = true
@@ -121,7 +133,7 @@ func (q *qp) say(r *request, number uint64, h wire.Header, payload []byte, sgl [
 	h.Taken, h.First = q.got, q.tells
 	slot := q.slots.take()
 	b := q.slots.sendBytes(slot)[:wire.HeaderLen]
-	if q.state == verbs.QPStateRTS {
+	if q.running() {
 		a := &q.scratch
 		for q.told < q.recvs.len() && h.Adverts < wire.MaxAdverts {
 			next := q.recvs.at(q.told)

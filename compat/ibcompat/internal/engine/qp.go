@@ -41,6 +41,7 @@ type qp struct {
 	drop    bool              // they are dropped without completions: the QP goes to RESET
 	ending  sync.WaitGroup
 	bound   bool // the slots are posted
+	notify  bool // the program wants to know when the send queue has drained, in SQD
 	link
 	sendSide
 	recvSide
@@ -52,10 +53,14 @@ type qp struct {
 
 // link is what belongs to one connection.
 type link struct {
-	id     *cm.ID // nil before the connection is established
-	active bool
-	ord    int
-	param  cm.ConnParam // the program's
+	id      *cm.ID // nil before the connection is established
+	active  bool
+	ord     int
+	param   cm.ConnParam // the program's
+	managed bool         // a connection manager connects it
+	hand    *hand        // the program does, from RTR on; otherwise nil
+
+	renewing bool // the inner QP is being replaced, see renew
 
 	posted int  // receive slots in the inner queue
 	dead   bool // the inner QP has failed
@@ -120,7 +125,12 @@ func (q *qp) create() (err error) {
 		q.pump.detach(q.place, q.room)
 		return errors.Join(err, q.slots.mr.Close())
 	}
-	q.num = q.in.Num()
+	if q.num, err = q.ctx.meet.enroll(q); err != nil {
+		q.ctx.own(q.in, nil)
+		err = errors.Join(err, q.in.Close())
+		q.pump.detach(q.place, q.room)
+		return errors.Join(err, q.slots.mr.Close())
+	}
 	q.sendSide.init(q.cap)
 	q.recvSide.init(q.cap)
 	q.sendCQ.attach(q)
@@ -158,31 +168,24 @@ func (q *qp) Query() (verbs.QPAttr, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a, err := q.in.Query()
-	a.State, a.CurState, a.AccessFlags, a.RNRRetry = q.state, q.state, q.access, q.peer.RNRRetries
+	a.State, a.CurState, a.AccessFlags, a.RNRRetry, a.Cap = q.state, q.state, q.access, q.peer.RNRRetries, q.cap
+	if q.hand != nil {
+		h := &q.hand.attr
+		a.PathMTU, a.DestQPNum, a.RQPSN, a.SQPSN, a.AH = h.PathMTU, h.DestQPNum, h.RQPSN, h.SQPSN, h.AH
+		a.MaxRdAtomic, a.MaxDestRdAtomic, a.MinRNRTimer = h.MaxRdAtomic, h.MaxDestRdAtomic, h.MinRNRTimer
+		a.Timeout, a.RetryCnt, a.RNRRetry = h.Timeout, h.RetryCnt, h.RNRRetry
+	}
 	return a, err
 }
 
-// byHand are the attributes without which no InfiniBand QP goes to RTR.
-const byHand = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
-
+// Modify makes the changes that InfiniBand knows, by its rules. The connection manager makes others, see established.
 func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	q.mu.Lock()
 	from, to := q.state, q.state
 	if mask&verbs.QPAttrState != 0 {
 		to = attr.State
 	}
-	err := verbs.CheckTransition(from, to)
-	switch missing := byHand &^ mask; {
-	case err != nil:
-	case mask&verbs.QPAttrCurState != 0 && attr.CurState != from:
-		err = &verbs.StateError{State: from, Why: "CUR_STATE says " + attr.CurState.String()}
-	case to == verbs.QPStateRTR && from != to && missing != 0:
-		err = invalid("the change from %v to %v lacks %v", from, to, missing)
-	case to != from && (to == verbs.QPStateRTR || to == verbs.QPStateRTS || to == verbs.QPStateSQD):
-		err = fmt.Errorf("%w: %w", verbs.ErrNotSupported,
-			&verbs.StateError{State: from, Why: "on iWARP the connection manager moves a QP to " + to.String()})
-	}
-	if err != nil {
+	if err := verbs.CheckModify(verbs.QPTypeRC, from, &attr, mask, 1); err != nil {
 		q.mu.Unlock()
 		return err
 	}
@@ -196,8 +199,10 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	case verbs.QPStateReset:
 		q.mu.Unlock()
 		return q.reset()
-	case verbs.QPStateInit:
-		defer q.mu.Unlock()
+	}
+	defer q.mu.Unlock()
+	switch {
+	case to == verbs.QPStateInit:
 		if err := q.in.Modify(attr, mask&^verbs.QPAttrCurState); err != nil {
 			return err
 		}
@@ -205,18 +210,58 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 			q.access = attr.AccessFlags
 		}
 		return q.begin()
+	case to == verbs.QPStateRTR:
+		return q.readyToReceive(&attr, mask)
+	case from == verbs.QPStateRTR:
+		return q.readyToSend(&attr, mask)
 	}
-	defer q.mu.Unlock()
-	if mask &^= verbs.QPAttrState | verbs.QPAttrCurState; mask == 0 {
-		return nil
-	}
-	if err := q.in.Modify(attr, mask); err != nil {
-		return err
+	return q.run(to, &attr, mask)
+}
+
+// run changes a QP that is in RTS or SQD. The caller holds mu.
+func (q *qp) run(to verbs.QPState, attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
+	const fixed = verbs.QPAttrPort | verbs.QPAttrAV | verbs.QPAttrPKeyIndex | verbs.QPAttrMaxDestRdAtomic
+	if mask&fixed != 0 {
+		return fmt.Errorf("%w: over iWARP %v of a connection does not change", verbs.ErrNotSupported, mask&fixed)
 	}
 	if mask&verbs.QPAttrAccessFlags != 0 {
-		q.access, q.tell = attr.AccessFlags, true
-		q.advance()
+		if err := q.allow(attr.AccessFlags); err != nil {
+			return err
+		}
 	}
+	if q.hand != nil {
+		h := &q.hand.attr
+		for _, a := range []struct {
+			bit      verbs.QPAttrMask
+			to, from *uint8
+		}{
+			{verbs.QPAttrMinRNRTimer, &h.MinRNRTimer, &attr.MinRNRTimer}, {verbs.QPAttrTimeout, &h.Timeout, &attr.Timeout},
+			{verbs.QPAttrRetryCnt, &h.RetryCnt, &attr.RetryCnt}, {verbs.QPAttrRNRRetry, &h.RNRRetry, &attr.RNRRetry},
+		} {
+			if mask&a.bit != 0 {
+				*a.to = *a.from
+			}
+		}
+		if mask&verbs.QPAttrMaxRdAtomic != 0 {
+			h.MaxRdAtomic = attr.MaxRdAtomic
+			q.limitDepth()
+		}
+		q.hand.patience = patienceOf(h)
+	}
+	if to == verbs.QPStateSQD && q.state != to {
+		q.notify = mask&verbs.QPAttrSQDAsyncNotify != 0 && attr.SQDAsyncNotify
+	}
+	q.enter(to)
+	q.advance()
+	return nil
+}
+
+// allow changes what the peer may do. The caller holds mu.
+func (q *qp) allow(access verbs.AccessFlags) error {
+	if err := q.in.Modify(verbs.QPAttr{AccessFlags: access}, verbs.QPAttrAccessFlags); err != nil {
+		return err
+	}
+	q.access, q.tell = access, true
 	return nil
 }
 
@@ -277,7 +322,7 @@ func (q *qp) reset() error {
 	q.pump.work()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.in, q.link, q.cause, q.blamed, q.flushed, q.drop, q.bound = in, link{}, nil, nil, nil, false, false
+	q.in, q.link, q.cause, q.blamed, q.flushed, q.drop, q.bound, q.notify = in, link{}, nil, nil, nil, false, false, false
 	q.sendSide.clear()
 	q.recvSide.clear()
 	q.enter(verbs.QPStateReset)
@@ -313,6 +358,7 @@ func (q *qp) Destroy() error {
 	<-flushed
 	q.ending.Wait()
 	q.ctx.own(q.in, nil)
+	q.ctx.meet.leave(q.num)
 	err := q.in.Close()
 	q.pump.detach(q.place, q.room)
 	q.sendCQ.detach(q)
@@ -320,15 +366,26 @@ func (q *qp) Destroy() error {
 	return errors.Join(err, q.slots.mr.Close())
 }
 
-// established begins a connection: INIT -> RTS.
+// established begins a connection that a connection manager has made: INIT -> RTS.
 func (q *qp) established(id *cm.ID, active bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.id, q.active, q.tell = id, active, true
-	q.ord, _ = id.Depths()
 	if q.state == verbs.QPStateInit {
 		q.enter(verbs.QPStateRTS)
 	}
+	q.linked(id, active)
+}
+
+// linked begins a connection. The caller holds mu.
+func (q *qp) linked(id *cm.ID, active bool) {
+	q.id, q.active, q.tell = id, active, true
+	if q.hand != nil {
+		q.hand.stop()
+		if q.dead {
+			q.lose(errPeerEnded)
+		}
+	}
+	q.limitDepth()
 	q.advance()
 }
 
@@ -341,6 +398,9 @@ func (q *qp) greet() wire.Hello {
 	}
 	if q.param.MinRNRTimer == 0 {
 		h.RNRTimer = cm.DefaultMinRNRTimer
+	}
+	if q.hand != nil {
+		h.RNRTimer = q.hand.attr.MinRNRTimer
 	}
 	h.Native = uint32(q.ctx.native)
 	if q.ctx.silent { // siw is one of those; of others it is not known, and for them it does no harm

@@ -115,6 +115,10 @@ func (q *qp) scatter(r *receive, data []byte) error {
 
 // received completes the oldest receive.
 func (q *qp) received(wc verbs.WC, solicited bool) {
+	if q.state == verbs.QPStateRTR && !q.hand.told {
+		q.hand.told = true
+		q.ctx.post(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: q.owner})
+	}
 	wc.ID, wc.QPNum = q.recvs.at(0).id, q.num
 	q.recvs.pop()
 	q.told--

@@ -109,7 +109,7 @@ func (s *sendSide) clear() {
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateErr {
+	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateSQD && q.state != verbs.QPStateErr {
 		return 0, &verbs.StateError{State: q.state, Why: "sends can be posted from RTS on"}
 	}
 	for i := range wrs {
@@ -193,7 +193,7 @@ func (q *qp) copyInline(r *request) {
 
 // issue starts requests, in order, until one has to wait.
 func (q *qp) issue() {
-	for !q.stopped && q.next < q.reqs.len() {
+	for !q.stopped && q.next < q.reqs.len() && (q.state != verbs.QPStateSQD || q.midway()) {
 		r := q.reqs.at(q.next)
 		if !q.start(r, q.base+uint64(q.next)) {
 			break
@@ -213,12 +213,15 @@ func (q *qp) begun() int {
 	return q.next
 }
 
+// midway reports whether a part of the next request has been sent.
+func (q *qp) midway() bool { return q.begun() > q.next }
+
 // roomFor reports whether there is room for the inner requests of any request.
 func (q *qp) roomFor() bool {
 	if len(q.list)+mostPieces > cap(q.list) || len(q.arena)+mostPieces+2*mostSGE > cap(q.arena) {
 		q.post()
 	}
-	return q.flight.len()+mostPieces+ownSends <= q.depth && len(q.slots.free) > ownSends && q.state == verbs.QPStateRTS
+	return q.flight.len()+mostPieces+ownSends <= q.depth && len(q.slots.free) > ownSends && q.running()
 }
 
 // start issues a request. It reports false if that has to wait.
@@ -667,9 +670,18 @@ type rnr struct {
 var rnrTimes = [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
 	6144, 8192, 12288, 16384, 24576, 32768, 49152}
 
+// rnrRetries is how often the peer is asked again: the peer has said it when the connection was made, or if the QP was brought up by
+// hand, it is an attribute of this side.
+func (q *qp) rnrRetries() uint8 {
+	if q.hand != nil {
+		return q.hand.attr.RNRRetry
+	}
+	return q.peer.RNRRetries
+}
+
 // notReady is called when the first request that has not been issued may wait for a receive of the peer.
 func (q *qp) notReady() {
-	if q.stopped || q.next == q.reqs.len() || q.peer.RNRRetries == 7 {
+	if q.stopped || q.next == q.reqs.len() || q.rnrRetries() == 7 || q.state == verbs.QPStateSQD {
 		return
 	}
 	r, n := q.reqs.at(q.next), &q.rnr
@@ -688,7 +700,7 @@ func (q *qp) notReady() {
 	case n.asked == 0:
 		n.asked = q.sent + 1
 		q.want = max(q.want, n.asked)
-	case q.taken >= n.asked && n.naks == int(q.peer.RNRRetries):
+	case q.taken >= n.asked && n.naks == int(q.rnrRetries()):
 		r.status, r.reason = verbs.WCRNRRetryExcErr, fmt.Errorf("the peer has had no receive %d times", n.naks+1)
 		q.issue()
 	case q.taken >= n.asked:

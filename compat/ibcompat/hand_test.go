@@ -1,0 +1,588 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ibcompat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var home = netip.MustParseAddr("127.0.0.1")
+
+const (
+	initMask = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
+	rtrMask  = verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+	rtsMask  = verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN | verbs.QPAttrMaxRdAtomic
+)
+
+// toINIT moves a QP to INIT.
+func (e *end) toINIT() {
+	e.Helper()
+	require.NoError(e, e.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1,
+		AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic}, initMask))
+}
+
+// rtr is what a QP needs to know of a peer at the loopback's address.
+func (e *end) rtr(number uint32) verbs.QPAttr {
+	e.Helper()
+	row, err := e.ctx.ChooseGID(1, home)
+	require.NoError(e, err)
+	require.Equal(e, home, row.GID.Addr())
+	return verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPNum: number, RQPSN: 7, MaxDestRdAtomic: 4, MinRNRTimer: 12,
+		AH: verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: row.GID, SGIDIndex: uint8(row.Index), HopLimit: 1}}}
+}
+
+var rts = verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 7, Timeout: 8, RetryCnt: 1, RNRRetry: 7, MaxRdAtomic: 4}
+
+// toRTS moves a QP from INIT to RTS.
+func (e *end) toRTS(number uint32) {
+	e.Helper()
+	require.NoError(e, e.qp.Modify(e.rtr(number), rtrMask))
+	require.NoError(e, e.qp.Modify(rts, rtsMask))
+	require.Equal(e, verbs.QPStateRTS, e.qp.State())
+}
+
+// handPair makes two QPs in INIT of which a has the smaller number: a calls, and b waits.
+func handPair(t testing.TB, one, other *verbs.Context) (a, b *end) {
+	t.Helper()
+	a, b = newEnd(t, one, verbs.QPConfig{}), newEnd(t, other, verbs.QPConfig{})
+	if a.qp.Num() > b.qp.Num() {
+		a, b = b, a
+	}
+	a.toINIT()
+	b.toINIT()
+	return a, b
+}
+
+// works requires that everything goes from one end to the other.
+func works(t testing.TB, a, b *end) {
+	t.Helper()
+	b.put(1024, 40)
+	a.put(64, 7)
+	b.recv(70)
+	a.post(verbs.SendImm(1, a.sgl(64, 8)...), a.on(ext.FetchAddWR(nil, 0, 0, 2), 72, b, 1024),
+		verbs.Read(verbs.Remote{Addr: b.mr.Addr() + 1024, RKey: b.mr.RKey()}, a.sgl(80, 8)...))
+	a.ends(verbs.WCSuccess, 0, 0, 0)
+	b.ends(verbs.WCSuccess, 70)
+	require.Equal(t, []uint64{40, 42, 7}, []uint64{a.word(72), a.word(80), b.word(2048)})
+}
+
+// TestHand: QPs that were brought up by Modify work, whoever comes first, and both ways.
+func TestHand(t *testing.T) {
+	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
+		for name, ctxs := range map[string][2]*verbs.Context{"two devices": {active, passive}, "one device": {passive, passive}} {
+			for _, callerFirst := range []bool{true, false} {
+				t.Run(fmt.Sprint(name, callerFirst), func(t *testing.T) {
+					a, b := handPair(t, ctxs[0], ctxs[1])
+					require.Equal(t, ctxs[0] != ctxs[1], a.qp.Num()>>17 != b.qp.Num()>>17, "each device has a port of its own")
+					first, second := a, b
+					if !callerFirst {
+						first, second = b, a
+					}
+					first.toRTS(second.qp.Num())
+					first.post(verbs.Send(first.sgl(0, 8)...)) // it waits for the peer, and for its receive
+					time.Sleep(20 * time.Millisecond)
+					second.toRTS(first.qp.Num())
+					second.recv(5)
+					first.ends(verbs.WCSuccess, 0)
+					second.ends(verbs.WCSuccess, 5)
+					works(t, a, b)
+					works(t, b, a)
+				})
+			}
+		}
+	})
+}
+
+// TestHandMany: QPs that come up at the same time find each other.
+func TestHandMany(t *testing.T) {
+	_, one := newIWARP(t, 0, ibcompat.Config{})
+	_, other := newIWARP(t, 0, ibcompat.Config{})
+	left, right := open(t, one), open(t, other)
+	const pairs = 12
+	var ends [2 * pairs]*end
+	for i := range pairs {
+		ends[2*i], ends[2*i+1] = handPair(t, left, right)
+	}
+	var up sync.WaitGroup
+	for _, i := range rand.Perm(len(ends)) {
+		e, number := ends[i], ends[i^1].qp.Num()
+		up.Go(func() { e.toRTS(number) })
+	}
+	up.Wait()
+	for i := range pairs {
+		works(t, ends[2*i], ends[2*i+1])
+	}
+}
+
+// TestHandQuery: a QP knows what the program has set.
+func TestHandQuery(t *testing.T) {
+	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
+	ctx := open(t, dev)
+	a, b := handPair(t, ctx, ctx)
+	want := a.rtr(b.qp.Num())
+	require.NoError(t, a.qp.Modify(want, rtrMask))
+	got, err := a.qp.Query()
+	require.NoError(t, err)
+	require.Equal(t, verbs.QPStateRTR, got.State)
+	require.NoError(t, a.qp.Modify(rts, rtsMask))
+	got, err = a.qp.Query()
+	require.NoError(t, err)
+	want.State, want.CurState, want.PortNum, want.Cap = verbs.QPStateRTS, verbs.QPStateRTS, 1, a.qp.Cap()
+	want.SQPSN, want.Timeout, want.RetryCnt, want.RNRRetry, want.MaxRdAtomic = rts.SQPSN, rts.Timeout, rts.RetryCnt, rts.RNRRetry, rts.MaxRdAtomic
+	want.AccessFlags = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	require.Equal(t, want, got)
+
+	// Of what it has forgotten nothing is left.
+	require.NoError(t, a.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+	got, err = a.qp.Query()
+	require.NoError(t, err)
+	require.Zero(t, got.DestQPNum)
+	require.Zero(t, got.AH)
+}
+
+// TestHandFails: a QP whose peer is not there fails its first request, and says why. Without a request it waits on.
+func TestHandFails(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections and says nothing
+	require.NoError(t, err)
+	t.Cleanup(func() { silent.Close() }) // behind the subtests
+	port := netip.MustParseAddrPort(silent.Addr().String()).Port()
+	const last = ibcompat.RendezvousPorts - 1
+	base := port - last // a number with the last port is the larger one, which does not call
+	for _, c := range []struct {
+		name   string
+		reason error
+		number func(t *testing.T, a, b *end) uint32 // the one that a is told
+		caller bool
+	}{
+		{"no such QP", ibcompat.ErrWrongQP, func(t *testing.T, a, b *end) uint32 {
+			b.toRTS(a.qp.Num())
+			return b.qp.Num() ^ 1<<12
+		}, true},
+		{"a QP that waits for another one", ibcompat.ErrWrongQP, func(t *testing.T, a, b *end) uint32 {
+			b.toRTS(2)
+			return b.qp.Num()
+		}, true},
+		{"a number without a port", ibcompat.ErrWrongQP, func(*testing.T, *end, *end) uint32 { return 1<<24 - 1 }, true},
+		{"nobody listens", ibcompat.ErrPeerAbsent, func(t *testing.T, a, b *end) uint32 { return b.qp.Num() }, true},
+		{"the peer stays in INIT", ibcompat.ErrPeerAbsent, func(t *testing.T, a, b *end) uint32 {
+			other := newEnd(t, b.ctx, verbs.QPConfig{})
+			other.toINIT()
+			require.NoError(t, other.qp.Modify(other.rtr(2), rtrMask)) // so that the device listens
+			return b.qp.Num()
+		}, true},
+		{"nobody calls", ibcompat.ErrPeerAbsent, func(t *testing.T, a, b *end) uint32 { return 2 }, false},
+		{"the address does not answer", ibcompat.ErrNoAnswer, func(t *testing.T, a, b *end) uint32 {
+			return last<<17 | 1<<16
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, dev := newIWARP(t, 0, ibcompat.Config{Rendezvous: base})
+			a, b := handPair(t, open(t, dev), open(t, dev))
+			if !c.caller {
+				a, b = b, a
+			}
+			idle := newEnd(t, a.ctx, verbs.QPConfig{})
+			idle.toINIT()
+			number := c.number(t, a, b)
+			a.toRTS(number)
+			idle.toRTS(number)
+			a.recv(1)
+			a.post(verbs.Send(a.sgl(0, 8)...), verbs.SendWR{ID: 2, Opcode: verbs.WRSend})
+			wc := a.wait()
+			require.EqualValues(t, 0, wc.ID)
+			require.Equal(t, verbs.WCRetryExcErr.String(), wc.Status.String())
+			cause := a.qp.Cause(&wc)
+			for _, err := range []error{a.qp.Err(), cause} {
+				require.ErrorIs(t, err, verbs.WCRetryExcErr)
+				var hand *ibcompat.HandError
+				require.ErrorAs(t, err, &hand)
+				require.Equal(t, c.reason, hand.Reason, "%v", err)
+				require.ErrorIs(t, err, c.reason)
+				require.Equal(t, ibcompat.HandName{GID: verbs.GIDFromAddr(home), QPN: a.qp.Num()}, hand.Local)
+				require.Equal(t, ibcompat.HandName{GID: verbs.GIDFromAddr(home), QPN: number}, hand.Remote)
+				require.ErrorContains(t, err, fmt.Sprintf("127.0.0.1 QP 0x%06x", number))
+			}
+			flushed := []verbs.WC{a.wait(), a.wait()}
+			require.ElementsMatch(t, []uint64{1, 2}, []uint64{flushed[0].ID, flushed[1].ID})
+			require.Equal(t, verbs.QPStateErr, a.qp.State())
+			require.Equal(t, verbs.QPStateRTS, idle.qp.State())
+			require.NoError(t, idle.qp.Err())
+		})
+	}
+}
+
+// TestHandGone: a QP learns of its peer's end by its next request.
+func TestHandGone(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, e *end){
+		"close": func(t *testing.T, e *end) { require.NoError(t, e.qp.Close()) },
+		"error": func(t *testing.T, e *end) {
+			require.NoError(t, e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+		},
+		"reset": func(t *testing.T, e *end) {
+			require.NoError(t, e.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
+				for _, caller := range []bool{true, false} {
+					a, b := handPair(t, active, passive)
+					a.toRTS(b.qp.Num())
+					b.toRTS(a.qp.Num())
+					works(t, a, b)
+					if !caller {
+						a, b = b, a
+					}
+					end(t, b)
+					a.recv(1)
+					time.Sleep(20 * time.Millisecond)
+					require.Equal(t, verbs.QPStateRTS, a.qp.State())
+					require.NoError(t, a.qp.Err())
+					a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend}, verbs.SendWR{ID: 3, Opcode: verbs.WRSend})
+					a.ends(verbs.WCRetryExcErr, 2)
+					flushed := []verbs.WC{a.wait(), a.wait()}
+					require.ElementsMatch(t, []uint64{1, 3}, []uint64{flushed[0].ID, flushed[1].ID})
+					require.Equal(t, verbs.WCWRFlushErr, flushed[0].Status)
+					require.ErrorIs(t, a.qp.Err(), io.EOF)
+				}
+			})
+		})
+	}
+}
+
+// TestHandLeaves: a QP that calls, or that waits, can be closed and used again.
+func TestHandLeaves(t *testing.T) {
+	_, dev := newIWARP(t, 0, ibcompat.Config{})
+	left, right := open(t, dev), open(t, dev)
+	for _, caller := range []bool{true, false} {
+		a, b := handPair(t, left, right)
+		if !caller {
+			a, b = b, a
+		}
+		for range 3 {
+			a.toRTS(b.qp.Num())
+			a.recv(1)
+			a.post(verbs.Send(a.sgl(0, 8)...))
+			time.Sleep(10 * time.Millisecond)
+			require.NoError(t, a.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+			a.toINIT()
+		}
+		a.toRTS(b.qp.Num())
+		b.toRTS(a.qp.Num())
+		works(t, a, b)
+
+		c, d := handPair(t, left, right)
+		if !caller {
+			c, d = d, c
+		}
+		c.toRTS(d.qp.Num())
+		c.post(verbs.Send(c.sgl(0, 8)...))
+		require.NoError(t, c.qp.Close())
+		c.ends(verbs.WCWRFlushErr, 0)
+	}
+}
+
+// TestHandInvalid: what cannot be the path to a peer is refused by Modify, and nothing changes.
+func TestHandInvalid(t *testing.T) {
+	_, dev := newIWARP(t, 0, ibcompat.Config{})
+	ctx := open(t, dev)
+	a, b := handPair(t, ctx, ctx)
+	gid := func(address string) func(attr *verbs.QPAttr) {
+		return func(attr *verbs.QPAttr) { attr.AH.GRH.DGID = verbs.GIDFromAddr(netip.MustParseAddr(address)) }
+	}
+	for name, c := range map[string]struct {
+		err    error
+		change func(attr *verbs.QPAttr)
+	}{
+		"a path without GRH":                {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.AH.IsGlobal = false }},
+		"port_num 2":                        {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.AH.PortNum = 2 }},
+		"path_mtu":                          {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.PathMTU = 6 }},
+		"max_dest_rd_atomic 129":            {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.MaxDestRdAtomic = 129 }},
+		"index 255":                         {verbs.ErrNoGID, func(attr *verbs.QPAttr) { attr.AH.GRH.SGIDIndex = 255 }},
+		"DGID 0.0.0.0":                      {verbs.ErrInvalid, gid("0.0.0.0")},
+		"DGID ::":                           {verbs.ErrInvalid, gid("::")},
+		"DGID 224.0.0.1":                    {verbs.ErrInvalid, gid("224.0.0.1")},
+		"DGID ::1 cannot be reached":        {verbs.ErrInvalid, gid("::1")},
+		"a QP is not connected with itself": {verbs.ErrNotSupported, func(attr *verbs.QPAttr) { attr.DestQPNum = a.qp.Num() }},
+		"dest_qp_num":                       {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.DestQPNum = 1 << 24 }},
+	} {
+		attr := a.rtr(b.qp.Num())
+		c.change(&attr)
+		err := a.qp.Modify(attr, rtrMask)
+		require.ErrorIs(t, err, c.err, name)
+		require.ErrorContains(t, err, name)
+		require.Equal(t, verbs.QPStateInit, a.qp.State(), name)
+	}
+	a.toRTS(b.qp.Num())
+	b.toRTS(a.qp.Num())
+	works(t, a, b)
+}
+
+// TestHandManaged: a QP that a connection manager connects is not brought up by hand, nor the other way round.
+func TestHandManaged(t *testing.T) {
+	_, dev := newIWARP(t, 0, ibcompat.Config{})
+	ctx := open(t, dev)
+	quiet, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Context: ctx})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, quiet.Close()) }()
+	a, b := handPair(t, ctx, ctx)
+	id, err := cm.Resolve(soon(t), quiet.Addr().String(), cm.Config{Context: ctx})
+	require.NoError(t, err)
+	connecting, stop := context.WithCancel(soon(t))
+	done := make(chan error, 1)
+	go func() { done <- id.Connect(connecting, a.qp, cm.ConnParam{}) }()
+	_, err = quiet.Accept(soon(t)) // from now on it is being connected
+	require.NoError(t, err)
+	require.ErrorIs(t, a.qp.Modify(a.rtr(b.qp.Num()), rtrMask), verbs.ErrState)
+	stop()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.NoError(t, id.Close())
+	a.toRTS(b.qp.Num())
+	b.toRTS(a.qp.Num())
+	works(t, a, b)
+	again, err := cm.Resolve(soon(t), quiet.Addr().String(), cm.Config{Context: ctx})
+	require.NoError(t, err)
+	require.ErrorIs(t, again.Connect(soon(t), a.qp, cm.ConnParam{}), verbs.ErrState)
+	require.NoError(t, again.Close())
+	works(t, b, a)
+}
+
+// taken takes RendezvousPorts ports in a row, all or all but the last, and returns the first.
+func taken(t *testing.T, n int) uint16 {
+	t.Helper()
+search:
+	for range 100 {
+		base := 10000 + rand.N(10000)
+		var all []net.Listener
+		for i := range n {
+			ln, err := net.Listen("tcp", ":"+strconv.Itoa(base+i))
+			if err != nil {
+				for _, ln := range all {
+					ln.Close()
+				}
+				continue search
+			}
+			all = append(all, ln)
+		}
+		t.Cleanup(func() {
+			for _, ln := range all {
+				ln.Close()
+			}
+		})
+		return uint16(base)
+	}
+	require.FailNow(t, "no free ports")
+	return 0
+}
+
+// TestHandPorts: a device takes the first port that is free. One that finds none has no QPs by hand, but others.
+func TestHandPorts(t *testing.T) {
+	const most = 1<<16 - ibcompat.RendezvousPorts
+	in, _ := newIWARP(t, 0, ibcompat.Config{})
+	_, err := ibcompat.Wrap(in, ibcompat.Config{Rendezvous: most + 1})
+	require.ErrorIs(t, err, verbs.ErrLimit)
+	require.ErrorContains(t, err, "Config.Rendezvous: 65410")
+	_, err = ibcompat.Wrap(in, ibcompat.Config{Rendezvous: most})
+	require.NoError(t, err)
+
+	_, some := newIWARP(t, 0, ibcompat.Config{Rendezvous: taken(t, 9)})
+	a := newEnd(t, open(t, some), verbs.QPConfig{})
+	require.GreaterOrEqual(t, a.qp.Num()>>17, uint32(9))
+
+	base := taken(t, ibcompat.RendezvousPorts)
+	_, none := newIWARP(t, 0, ibcompat.Config{Rendezvous: base})
+	ctx := open(t, none)
+	c, d := handPair(t, ctx, ctx)
+	for _, e := range []*end{c, d} {
+		err := e.qp.Modify(e.rtr(c.qp.Num()^d.qp.Num()^e.qp.Num()), rtrMask)
+		var rendezvous *ibcompat.RendezvousError
+		require.ErrorAs(t, err, &rendezvous)
+		require.Equal(t, ibcompat.RendezvousError{First: base, Last: base + ibcompat.RendezvousPorts - 1, Reason: rendezvous.Reason}, *rendezvous)
+		require.ErrorContains(t, err, "in use")
+		require.Equal(t, verbs.QPStateInit, e.qp.State())
+	}
+	e, f := connect(t, ctx, ctx, verbs.QPConfig{})
+	works(t, e, f)
+}
+
+// TestHandGIDs: a device has the addresses of the host, or its own.
+func TestHandGIDs(t *testing.T) {
+	wrapped := func(cfg siw.Config) *verbs.Context {
+		nic, err := siw.New(cfg)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, nic.Close()) })
+		dev, err := ibcompat.Wrap(nic.Device(), ibcompat.Config{})
+		require.NoError(t, err)
+		return open(t, dev)
+	}
+	rows, err := wrapped(siw.Config{}).GIDs(1)
+	require.NoError(t, err)
+	found := false
+	for _, row := range rows {
+		require.Equal(t, verbs.GIDTypeRoCEv2, row.Type)
+		require.NotEmpty(t, row.NetDev)
+		found = found || row.GID == verbs.GIDFromAddr(home)
+	}
+	require.True(t, found, "%v", rows)
+
+	one := wrapped(siw.Config{Addr: netip.MustParseAddr("127.0.0.2")})
+	rows, err = one.GIDs(1)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	require.Equal(t, "::ffff:127.0.0.2", netip.AddrFrom16(rows[0].GID).String())
+	key, err := one.QueryPKey(1, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 0xffff, key)
+
+	inMemory := wrapped(siw.Config{Network: siwtest.NewWire()})
+	_, err = inMemory.GIDs(1)
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+	_, err = inMemory.ChooseGID(1, home)
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+}
+
+// caller calls a QP from the device below, and returns what it is told.
+func caller(t *testing.T, in *verbs.Context, number uint32, private []byte) error {
+	t.Helper()
+	e := newEnd(t, in, verbs.QPConfig{})
+	port := strconv.Itoa(ibcompat.DefaultRendezvous + int(number>>17))
+	id, err := cm.Resolve(soon(t), "127.0.0.1:"+port, cm.Config{Context: in})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, id.Close()) }()
+	return id.Connect(soon(t), e.qp, cm.ConnParam{PrivateData: private})
+}
+
+// refusalOf is the reason in a refusal.
+func refusalOf(t *testing.T, err error) wire.Refusal {
+	t.Helper()
+	var rejected *cm.RejectedError
+	require.ErrorAs(t, err, &rejected)
+	g, err := wire.ParseGreeting(rejected.PrivateData)
+	require.NoError(t, err)
+	require.Equal(t, uint16(wire.FlagEngine|wire.FlagHand), g.Flags)
+	r, err := wire.ParseRefusal(g.Private)
+	require.NoError(t, err)
+	return r
+}
+
+// TestHandHostile: who calls a QP without being its peer is refused, with a reason, and does not disturb the QP. A second caller of
+// the right name is one too.
+func TestHandHostile(t *testing.T) {
+	in, dev := newIWARP(t, 0, ibcompat.Config{})
+	below, left, right := open(t, in), open(t, dev), open(t, dev)
+	a, b := handPair(t, left, right)
+	b.toRTS(a.qp.Num())
+	number := b.qp.Num()
+	right1 := wire.Call{From: wire.Name{GID: verbs.GIDFromAddr(home), QPN: a.qp.Num()}, To: wire.Name{GID: verbs.GIDFromAddr(home), QPN: number}}
+	with := func(change func(c *wire.Call)) []byte {
+		c := right1
+		change(&c)
+		return (&wire.Greeting{Flags: wire.FlagHand, Private: c.Append(nil)}).Append(nil)
+	}
+	hermit := newEnd(t, b.ctx, verbs.QPConfig{})
+	hermit.toINIT()
+	for _, c := range []struct {
+		name    string
+		private []byte
+		want    wire.Refusal
+	}{
+		{"nothing", nil, wire.Malformed},
+		{"another greeting", (&wire.Greeting{Private: right1.Append(nil)}).Append(nil), wire.Malformed},
+		{"a short call", (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, wire.CallLen-1)}).Append(nil), wire.Malformed},
+		{"zeros", (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, wire.CallLen)}).Append(nil), wire.Malformed},
+		{"no such QP", with(func(c *wire.Call) { c.To.QPN ^= 1 << 10 }), wire.NoQP},
+		{"a QP in INIT", with(func(c *wire.Call) { c.To.QPN = hermit.qp.Num() }), wire.NotReady},
+		{"another caller", with(func(c *wire.Call) { c.From.QPN ^= 1 }), wire.OtherPeer},
+		{"a caller elsewhere", with(func(c *wire.Call) { c.From.GID[15]++ }), wire.OtherPeer},
+		{"another address of ours", with(func(c *wire.Call) { c.To.GID[15]++ }), wire.OtherPeer},
+	} {
+		require.Equal(t, c.want, refusalOf(t, caller(t, below, number, c.private)), c.name)
+	}
+	// Streams that stay silent take nobody's place.
+	for range 200 {
+		nc, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(ibcompat.DefaultRendezvous+int(number>>17)))
+		require.NoError(t, err)
+		defer nc.Close()
+	}
+	require.Equal(t, verbs.QPStateRTS, b.qp.State())
+	a.toRTS(number)
+	works(t, a, b)
+	require.Equal(t, wire.Taken, refusalOf(t, caller(t, below, number, with(func(*wire.Call) {}))))
+	works(t, b, a)
+
+	// Whoever calls the QP that calls has mistaken the names.
+	c, d := handPair(t, left, right)
+	require.NoError(t, c.qp.Modify(c.rtr(d.qp.Num()), rtrMask))
+	other := newEnd(t, c.ctx, verbs.QPConfig{})
+	other.toINIT()
+	require.NoError(t, other.qp.Modify(other.rtr(2), rtrMask)) // so that its device listens
+	wrong := wire.Call{From: wire.Name{GID: verbs.GIDFromAddr(home), QPN: d.qp.Num()}, To: wire.Name{GID: verbs.GIDFromAddr(home), QPN: c.qp.Num()}}
+	require.Equal(t, wire.OtherPeer, refusalOf(t, caller(t, below, c.qp.Num(), (&wire.Greeting{Flags: wire.FlagHand, Private: wrong.Append(nil)}).Append(nil))))
+}
+
+// TestHandClaims: of two callers with the right name one gets the QP. One that then says nothing, or something wrong, is dealt with
+// as any peer.
+func TestHandClaims(t *testing.T) {
+	in, dev := newIWARP(t, 0, ibcompat.Config{})
+	below, left, right := open(t, in), open(t, dev), open(t, dev)
+	a, b := handPair(t, left, right)
+	b.toRTS(a.qp.Num())
+	call := wire.Call{From: wire.Name{GID: verbs.GIDFromAddr(home), QPN: a.qp.Num()}, To: wire.Name{GID: verbs.GIDFromAddr(home), QPN: b.qp.Num()}}
+	private := (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil)
+	results := make(chan error, 2)
+	for range 2 {
+		go func() { results <- caller(t, below, b.qp.Num(), private) }()
+	}
+	first, second := <-results, <-results
+	require.True(t, (first == nil) != (second == nil), "%v, %v", first, second)
+	require.Equal(t, wire.Taken, refusalOf(t, errors.Join(first, second)))
+	b.recv(1)
+	b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend}) // the winner has gone
+	b.ends(verbs.WCRetryExcErr, 2)
+	b.ends(verbs.WCWRFlushErr, 1)
+}
+
+// TestHandNotManager: what a connection manager is called by is no program of its.
+func TestHandNotManager(t *testing.T) {
+	in, dev := newIWARP(t, 0, ibcompat.Config{})
+	below, ctx := open(t, in), open(t, dev)
+	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Context: ctx})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	e, b := newEnd(t, below, verbs.QPConfig{}), newEnd(t, ctx, verbs.QPConfig{})
+	id, err := cm.Resolve(soon(t), ln.Addr().String(), cm.Config{Context: below})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, id.Close()) }()
+	done := make(chan error, 1)
+	go func() {
+		done <- id.Connect(soon(t), e.qp, cm.ConnParam{PrivateData: (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, 40)}).Append(nil)})
+	}()
+	req, err := ln.Accept(soon(t))
+	require.NoError(t, err)
+	require.Equal(t, make([]byte, ibcompat.PrivateData), req.PrivateData())
+	_, err = req.Accept(soon(t), b.qp, cm.ConnParam{})
+	var peer *ibcompat.PeerError
+	require.ErrorAs(t, err, &peer)
+	require.ErrorContains(t, err, "by hand")
+	require.Error(t, <-done)
+}

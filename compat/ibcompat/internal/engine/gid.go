@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/netdev"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// gids is the GID table of a device, as RoCE has it: a row for each IP address of the device. A row keeps its index as long as the
+// address exists; then it is empty, and may get another one.
+type gids struct {
+	mu   sync.Mutex
+	rows []netdev.Address // at most mostRows
+	err  error            // why the addresses are not known
+}
+
+// mostRows is how many rows sgid_index (8 bits) can name.
+const mostRows = 256
+
+// defaultPKey is the partition key of a device without partitions.
+const defaultPKey = 0xffff
+
+// addresses asks for the addresses of a device. The error Is verbs.ErrNotSupported if it has none.
+func addresses(in *verbs.Context) ([]netdev.Address, error) {
+	dev := in.Device()
+	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider()); kernel {
+		return kernelAddresses(in)
+	}
+	host, ok := verbs.Ability[cm.ProviderAddresser](dev.Provider())
+	if !ok {
+		return nil, noAddress(dev)
+	}
+	at, ok := host.HostAddr()
+	if !ok {
+		return nil, noAddress(dev)
+	}
+	all, err := netdev.All()
+	if err != nil || !at.IsValid() {
+		return all, err
+	}
+	one := netdev.Address{IP: at.Unmap().WithZone("")}
+	for _, a := range all {
+		if a.IP == one.IP || a.IP.IsLoopback() && one.IP.IsLoopback() && one.NetDev == "" {
+			one.NetDev = a.NetDev // of 127.0.0.0/8 an interface has but one
+		}
+	}
+	return []netdev.Address{one}, nil
+}
+
+func noAddress(dev *verbs.Device) error {
+	return fmt.Errorf("%w: GIDs: %s has no address of this host", verbs.ErrNotSupported, dev.Name())
+}
+
+// kernelAddresses lists the addresses of the network interfaces below a device of the kernel.
+func kernelAddresses(in *verbs.Context) ([]netdev.Address, error) {
+	attr, err := in.QueryDevice()
+	if err != nil {
+		return nil, err
+	}
+	var all []netdev.Address
+	var seen []string
+	for port := 1; port <= attr.PhysPortCnt; port++ {
+		rows, err := in.GIDs(port)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			name := netdev.OfGID(in.Device().Info().Transport, row)
+			if name == "" || slices.Contains(seen, name) {
+				continue
+			}
+			seen = append(seen, name)
+			for _, ip := range netdev.Addresses(name) {
+				all = append(all, netdev.Address{IP: ip, NetDev: name})
+			}
+		}
+	}
+	return all, nil
+}
+
+// order says where an address stands in a new table: those first that other hosts reach.
+func order(a netdev.Address) int {
+	rank := 0
+	switch {
+	case a.IP.IsLoopback():
+		rank = 4
+	case a.IP.IsLinkLocalUnicast():
+		rank = 2
+	}
+	if !a.IP.Is4() {
+		rank++
+	}
+	return rank
+}
+
+// refresh brings the table up to date and returns its length, at least 1.
+func (g *gids) refresh(in *verbs.Context) int {
+	now, err := addresses(in)
+	slices.SortStableFunc(now, func(a, b netdev.Address) int { return cmp.Compare(order(a), order(b)) })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err = err; err != nil {
+		return max(1, len(g.rows))
+	}
+	for i := range g.rows {
+		if !slices.Contains(now, g.rows[i]) {
+			g.rows[i] = netdev.Address{}
+		}
+	}
+	for _, a := range now {
+		if slices.Contains(g.rows, a) {
+			continue
+		}
+		if i := slices.Index(g.rows, netdev.Address{}); i >= 0 {
+			g.rows[i] = a
+		} else if len(g.rows) < mostRows {
+			g.rows = append(g.rows, a)
+		}
+	}
+	return max(1, len(g.rows))
+}
+
+// row returns a row that is not empty.
+func (g *gids) row(index int) (netdev.Address, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.err != nil:
+		return netdev.Address{}, g.err
+	case index >= len(g.rows) || !g.rows[index].IP.IsValid():
+		return netdev.Address{}, fmt.Errorf("%w: index %d is empty", verbs.ErrNoGID, index)
+	}
+	return g.rows[index], nil
+}
+
+// QueryPort is the port of the inner device, with a GID table. Every look at the table begins here, so that it is of now.
+func (c *vcontext) QueryPort(port int) (verbs.PortAttr, error) {
+	a, err := c.in.QueryPort(port)
+	if err == nil {
+		a.GIDTblLen, a.PKeyTblLen = c.dev.gids.refresh(c.in), 1
+	}
+	return a, err
+}
+
+// QueryGID implements verbs.ProviderGIDTable.
+func (c *vcontext) QueryGID(port, index int) (verbs.GIDEntry, error) {
+	row, err := c.dev.gids.row(index)
+	if err != nil {
+		return verbs.GIDEntry{}, err
+	}
+	return verbs.GIDEntry{GID: verbs.GIDFromAddr(row.IP), Port: port, Index: index, Type: verbs.GIDTypeRoCEv2, NetDev: row.NetDev}, nil
+}
+
+// QueryPKey implements verbs.ProviderGIDTable.
+func (c *vcontext) QueryPKey(int, int) (uint16, error) {
+	_, err := addresses(c.in)
+	return defaultPKey, err
+}
+
+// zoned is an address with the zone in which it means something.
+func zoned(a netdev.Address) netip.Addr {
+	if a.IP.IsLinkLocalUnicast() && a.IP.Is6() {
+		return a.IP.WithZone(a.NetDev)
+	}
+	return a.IP
+}

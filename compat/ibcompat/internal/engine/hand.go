@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/internal/netdev"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// QPs that are brought up by hand: the program exchanges GIDs and numbers by itself and moves the QP by Modify.
+//
+//	INIT  --Modify-->  RTR  --Modify-->  RTS  <--Modify-->  SQD
+//	                    |                 |
+//	                    +- calling or waiting, then connected, then perhaps gone: beside the state
+//
+// Both QPs have a name, which is the GID and the number. From RTR on the one with the smaller name calls the other one, again and
+// again, and that one waits for it at its device's rendezvous. Neither Modify waits for that. In RTR messages of the peer are taken
+// already, as on InfiniBand; in RTS requests are posted, and wait for the connection.
+//
+// As on InfiniBand a QP learns only by its own requests that there is no peer: when the first has waited as long as timeout and
+// retry_cnt say (patience), it fails with WCRetryExcErr, the rest is flushed, and QP.Err has a HandError. A QP without requests
+// waits for ever. The end of the peer is the same: a QP that has no requests then stays as it is, and fails with its next one.
+
+// Name is what a QP is called: the GID of its device and its number.
+type Name struct {
+	GID verbs.GID
+	QPN uint32
+}
+
+// String returns for example "10.0.0.1 QP 0x00012a".
+func (n Name) String() string { return fmt.Sprintf("%v QP 0x%06x", n.GID.Addr(), n.QPN) }
+
+// Reasons of a HandError.
+var (
+	ErrWrongQP    = errors.New("the peer has no QP of this number for this one")
+	ErrPeerAbsent = errors.New("the peer has not come")
+	ErrNoAnswer   = errors.New("the address does not answer")
+)
+
+// HandError says why a QP that was brought up by hand has got no connection.
+type HandError struct {
+	Local, Remote Name
+	Reason        error         // ErrWrongQP, ErrPeerAbsent or ErrNoAnswer
+	After         time.Duration // how long it was tried
+	Cause         error         // what the last attempt has met with; nil = nothing
+}
+
+// Error names both QPs and the reason.
+func (e *HandError) Error() string {
+	s := fmt.Sprintf("ibcompat: %v has no connection to %v after %v: %v", e.Local, e.Remote, e.After, e.Reason)
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap returns Reason and Cause.
+func (e *HandError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Reason}
+	}
+	return []error{e.Reason, e.Cause}
+}
+
+// hand is what belongs to one life of a QP by hand, from RTR to RESET. The mutable part is guarded by the QP's mu.
+type hand struct {
+	call     wire.Call // from this QP to the peer's
+	from, to netdev.Address
+	attr     verbs.QPAttr // what the program has set from RTR on
+	dials    bool
+
+	ctx  context.Context // ends when the QP does not look for its peer any more
+	stop context.CancelFunc
+
+	why      miss // what the last attempt has met with
+	claimed  bool // a caller is being answered
+	told     bool // the program has been told that a message has arrived in RTR
+	patience time.Duration
+	timer    *time.Timer // runs while the first request waits for the connection; nil = not yet
+	gone     error       // why there is no peer any more; nil = there is
+	exceeded error       // the reason of the first request that is not done: WCRetryExcErr
+}
+
+// leastPatience is how long a QP looks for its peer at least: a connection takes longer than an acknowledgement on InfiniBand.
+const leastPatience = 4 * time.Second
+
+// patienceOf is how long InfiniBand tries: retry_cnt times more than once, and each time up to four times 4.096 us times 2 to the power of
+// timeout (InfiniBand Architecture volume 1, 9.7.6.1.3). 0 = for ever.
+func patienceOf(a *verbs.QPAttr) time.Duration {
+	if a.Timeout == 0 {
+		return 0
+	}
+	return max(leastPatience, 4*time.Duration(int(a.RetryCnt)+1)*(4096*time.Nanosecond<<a.Timeout))
+}
+
+// running reports whether messages of the peer are taken.
+func (q *qp) running() bool {
+	return q.state == verbs.QPStateRTS || q.state == verbs.QPStateRTR || q.state == verbs.QPStateSQD
+}
+
+// gone reports whether the peer of a QP by hand has gone.
+func (q *qp) gone() bool { return q.hand != nil && q.hand.gone != nil }
+
+// readyToReceive moves a QP from INIT to RTR. The caller holds mu, and has checked what CheckModify does.
+func (q *qp) readyToReceive(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
+	h, err := q.newHand(attr)
+	if err != nil {
+		return err
+	}
+	if mask&verbs.QPAttrAccessFlags != 0 {
+		if err := q.allow(attr.AccessFlags); err != nil {
+			return err
+		}
+	}
+	if !h.dials {
+		if err := q.ctx.meet.listen(zoned(h.from)); err != nil {
+			return err
+		}
+	}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	q.hand = h
+	q.enter(verbs.QPStateRTR)
+	if h.dials {
+		q.ending.Go(func() { q.dial(h) })
+	}
+	return nil
+}
+
+// newHand checks where the peer is to be.
+func (q *qp) newHand(attr *verbs.QPAttr) (*hand, error) {
+	if q.managed {
+		return nil, &verbs.StateError{State: q.state, Why: "a connection manager is connecting it"}
+	}
+	if err := q.ctx.meet.usable(); err != nil {
+		return nil, err
+	}
+	below, err := q.ctx.in.QueryDevice()
+	if err != nil {
+		return nil, err
+	}
+	ah := &attr.AH
+	to := ah.GRH.DGID.Addr()
+	switch {
+	case !ah.IsGlobal:
+		return nil, invalid("a path without GRH: over iWARP the GID is the peer's address")
+	case ah.PortNum != 1:
+		return nil, invalid("port_num %d of the path: the device has port 1", ah.PortNum)
+	case attr.PathMTU > verbs.MTU4096:
+		return nil, invalid("path_mtu %v", attr.PathMTU)
+	case attr.MaxDestRdAtomic > below.MaxQPRdAtom:
+		return nil, invalid("max_dest_rd_atomic %d: the device has %d", attr.MaxDestRdAtomic, below.MaxQPRdAtom)
+	case to.IsUnspecified() || to.IsMulticast():
+		return nil, invalid("DGID %v, which is the address of no device", to)
+	}
+	q.ctx.dev.gids.refresh(q.ctx.in)
+	from, err := q.ctx.dev.gids.row(int(ah.GRH.SGIDIndex))
+	if err != nil {
+		return nil, err
+	}
+	if from.IP.Is4() != to.Is4() {
+		return nil, invalid("DGID %v cannot be reached from %v, the GID of sgid_index %d", to, from.IP, ah.GRH.SGIDIndex)
+	}
+	h := &hand{attr: *attr, from: from, to: netdev.Address{IP: to, NetDev: from.NetDev}, call: wire.Call{
+		From: wire.Name{GID: verbs.GIDFromAddr(from.IP), QPN: q.num}, To: wire.Name{GID: ah.GRH.DGID, QPN: attr.DestQPNum}}}
+	switch order := compareNames(h.call.From, h.call.To); {
+	case order == 0:
+		return nil, fmt.Errorf("%w: over iWARP a QP is not connected with itself", verbs.ErrNotSupported)
+	default:
+		h.dials = order < 0
+	}
+	return h, nil
+}
+
+// compareNames orders names: by GIDs, then by numbers.
+func compareNames(a, b wire.Name) int {
+	if c := netip.AddrFrom16(a.GID).Compare(netip.AddrFrom16(b.GID)); c != 0 {
+		return c
+	}
+	return int(a.QPN) - int(b.QPN)
+}
+
+// readyToSend moves a QP from RTR to RTS. The caller holds mu.
+func (q *qp) readyToSend(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
+	h := q.hand
+	below, err := q.ctx.in.QueryDevice()
+	if err != nil {
+		return err
+	}
+	if attr.MaxRdAtomic > below.MaxQPInitRdAtom {
+		return invalid("max_rd_atomic %d: the device has %d", attr.MaxRdAtomic, below.MaxQPInitRdAtom)
+	}
+	if mask&verbs.QPAttrAccessFlags != 0 {
+		if err := q.allow(attr.AccessFlags); err != nil {
+			return err
+		}
+	}
+	a := &h.attr
+	a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRdAtomic = attr.SQPSN, attr.Timeout, attr.RetryCnt, attr.RNRRetry, attr.MaxRdAtomic
+	if mask&verbs.QPAttrMinRNRTimer != 0 {
+		a.MinRNRTimer = attr.MinRNRTimer
+	}
+	h.patience = patienceOf(a)
+	q.enter(verbs.QPStateRTS)
+	q.limitDepth()
+	q.advance()
+	return nil
+}
+
+// limitDepth sets how many Reads and atomics may be in progress. On InfiniBand that is not negotiated; more than the peer answers at
+// a time are not sent.
+func (q *qp) limitDepth() {
+	if q.id != nil {
+		q.ord, _ = q.id.Depths()
+	}
+	if q.hand != nil && q.state != verbs.QPStateRTR {
+		q.ord = min(q.ord, q.hand.attr.MaxRdAtomic)
+	}
+}
+
+// param is what the connection of a QP by hand is made with.
+func (h *hand) param(private wire.Call) cm.ConnParam {
+	p := cm.ConnParam{ResponderResources: h.attr.MaxDestRdAtomic,
+		PrivateData: (&wire.Greeting{Flags: wire.FlagHand, Private: private.Append(nil)}).Append(nil)}
+	if p.ResponderResources == 0 {
+		p.ResponderResources = cm.None
+	}
+	return p
+}
+
+// miss is why an attempt has failed: the Reason and the Cause of a HandError.
+type miss struct{ reason, cause error }
+
+// dial calls the peer until it answers, or the QP has no use for it any more.
+func (q *qp) dial(h *hand) {
+	for gap := time.Millisecond; ; gap = min(2*gap, longestGap) {
+		id, why := q.attempt(h)
+		if id != nil {
+			q.met(h, id, true)
+			return
+		}
+		q.mu.Lock()
+		h.why = why
+		q.mu.Unlock()
+		wait := time.NewTimer(gap)
+		select {
+		case <-wait.C:
+		case <-h.ctx.Done():
+			wait.Stop()
+			return
+		}
+		if err := q.renew(h); err != nil {
+			q.mu.Lock()
+			if q.hand == h {
+				q.fail(err)
+			}
+			q.mu.Unlock()
+			return
+		}
+	}
+}
+
+// attempt calls the peer once. It returns an ID, or why there is none.
+func (q *qp) attempt(h *hand) (*cm.ID, miss) {
+	port, ok := portOf(q.ctx.meet.base, h.call.To.QPN)
+	if !ok {
+		return nil, miss{ErrWrongQP, errors.New("the number names no port of a device")}
+	}
+	at := netip.AddrPortFrom(zoned(h.to), port).String()
+	id, err := cm.Resolve(h.ctx, at, cm.Config{Context: q.ctx.in, Source: netip.AddrPortFrom(zoned(h.from), 0)})
+	if err != nil {
+		return nil, called(err)
+	}
+	q.mu.Lock()
+	in := q.in
+	q.mu.Unlock()
+	if err := id.Connect(h.ctx, in, h.param(h.call)); err != nil {
+		_ = id.Close() // the other error is the reason
+		return nil, called(err)
+	}
+	g, err := wire.ParseGreeting(id.PrivateData())
+	if err == nil && g.Flags&wire.FlagHand == 0 {
+		err = wire.ErrNoGreeting
+	}
+	var back wire.Call
+	if err == nil {
+		back, err = wire.ParseCall(g.Private)
+	}
+	if err == nil && back != h.call.Back() {
+		err = fmt.Errorf("another QP has answered: %v", name(back.From))
+	}
+	if err != nil {
+		_ = id.Close()
+		return nil, miss{ErrWrongQP, &PeerError{Reason: err}}
+	}
+	return id, miss{}
+}
+
+func name(n wire.Name) Name { return Name{n.GID, n.QPN} }
+
+// called says what the error of a call means.
+func called(err error) miss {
+	var rejected *cm.RejectedError
+	switch {
+	case errors.As(err, &rejected):
+		g, bad := wire.ParseGreeting(rejected.PrivateData)
+		if bad != nil || g.Flags&wire.FlagHand == 0 {
+			if len(rejected.PrivateData) == 0 { // nobody has seen the call
+				return miss{ErrPeerAbsent, err}
+			}
+			return miss{ErrWrongQP, &PeerError{Reason: wire.ErrNoGreeting}}
+		}
+		r, bad := wire.ParseRefusal(g.Private)
+		switch {
+		case bad != nil:
+			return miss{ErrWrongQP, &PeerError{Reason: bad}}
+		case r == wire.NotReady:
+			return miss{ErrPeerAbsent, &PeerError{Reason: errors.New(r.String()), Remote: true}}
+		}
+		return miss{ErrWrongQP, &PeerError{Reason: errors.New(r.String()), Remote: true}}
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+		return miss{ErrPeerAbsent, err}
+	}
+	return miss{ErrNoAnswer, err}
+}
+
+// renew replaces the inner QP if an attempt has spoilt it.
+func (q *qp) renew(h *hand) error {
+	q.mu.Lock()
+	in := q.in
+	if in.State() == verbs.QPStateInit || q.hand != h || !q.running() {
+		q.mu.Unlock()
+		return nil
+	}
+	q.renewing = true
+	q.mu.Unlock()
+	q.ctx.own(in, nil)
+	err := in.Close() // its slots are flushed
+	q.pump.work()
+	var fresh *verbs.QP
+	if err == nil {
+		fresh, err = q.inner()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.renewing = false
+	if err != nil {
+		q.posted = 0
+		return err
+	}
+	q.in = fresh
+	if q.state == verbs.QPStateErr {
+		q.posted = 0
+		q.settle()
+		return nil
+	}
+	q.link = link{hand: q.hand, hurry: q.hurry}
+	q.adverts.clear()
+	q.known = 0
+	if err := fresh.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: q.access},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags); err != nil {
+		return err
+	}
+	return q.fill()
+}
+
+// claim takes a QP for a caller; a refusal if it cannot have one. The caller is the right one.
+func (q *qp) claim(h *hand) wire.Refusal {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.hand != h || !q.running():
+		return wire.NotReady
+	case h.dials:
+		return wire.OtherPeer // it takes the other one for the one that waits
+	case h.claimed || q.id != nil:
+		return wire.Taken
+	}
+	h.claimed = true
+	return 0
+}
+
+// meet accepts a caller that has claimed the QP.
+func (q *qp) meet(h *hand, req *cm.Request) {
+	q.mu.Lock()
+	in := q.in
+	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(h.ctx, callLimit)
+	defer cancel()
+	id, err := req.Accept(ctx, in, h.param(h.call))
+	if err == nil {
+		q.met(h, id, false)
+		return
+	}
+	err = errors.Join(err, q.renew(h))
+	q.mu.Lock()
+	h.claimed, h.why = false, miss{ErrPeerAbsent, err}
+	q.mu.Unlock()
+}
+
+// met begins the connection.
+func (q *qp) met(h *hand, id *cm.ID, active bool) {
+	q.mu.Lock()
+	if q.hand != h || !q.running() {
+		q.mu.Unlock()
+		_ = id.Close() // the QP has left meanwhile
+		return
+	}
+	q.ending.Go(func() {
+		q.watch(id)
+		_ = id.Close() // the end has its reason already
+	})
+	q.linked(id, active)
+	q.mu.Unlock()
+}
+
+// await begins to count the time of the first request that waits for the connection. The caller holds mu.
+func (q *qp) await() {
+	h := q.hand
+	if h == nil || h.timer != nil || q.heard || q.reqs.len() == 0 || h.patience == 0 || q.state != verbs.QPStateRTS {
+		return
+	}
+	h.timer = time.AfterFunc(h.patience, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.hand != h || q.heard || !q.running() {
+			return
+		}
+		e := &HandError{Local: name(h.call.From), Remote: name(h.call.To), Reason: h.why.reason, After: h.patience, Cause: h.why.cause}
+		switch {
+		case e.Reason != nil:
+		case h.dials:
+			e.Reason = ErrNoAnswer // the first call has not come back
+		default:
+			e.Reason = ErrPeerAbsent
+		}
+		q.exceed(e)
+	})
+}
+
+// rest ends the search for the peer.
+func (h *hand) rest() {
+	h.stop()
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// exceed ends a QP by hand whose first request gets no acknowledgement.
+func (q *qp) exceed(cause error) {
+	q.hand.exceeded = fmt.Errorf("%w: %w", verbs.WCRetryExcErr, cause)
+	if t := new(verbs.TerminateError); errors.As(cause, &t) { // a request has been refused, see accuse
+		q.fail(cause)
+		return
+	}
+	q.fail(q.hand.exceeded)
+}
+
+// lose notes that the peer of a QP by hand has gone. The caller holds mu.
+func (q *qp) lose(cause error) {
+	if q.hand.gone == nil {
+		q.hand.gone = cause
+	}
+}
+
+// unanswered gives the first request that is not done the status of one that has not been acknowledged.
+func (q *qp) unanswered() {
+	for i := range q.begun() {
+		if q.reqs.at(i).status != verbs.WCSuccess {
+			return // it is known which one has failed
+		}
+	}
+	for i := range q.reqs.len() {
+		r := q.reqs.at(i)
+		if i < q.next && !r.waiting && !r.cut && q.sure(r, q.base+uint64(i)) {
+			continue
+		}
+		if r.status == verbs.WCSuccess {
+			r.status, r.reason = verbs.WCRetryExcErr, q.hand.exceeded
+		}
+		return
+	}
+}
