@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Command dat-dtest exercises the interface of DAT 2.0 over an ib: device: a refused and an accepted connection, messages, RDMA Writes
+// and Reads, completion flags, immediates, plain and masked atomics, and a graceful disconnect. Each side checks every byte and every
+// event, and says what it has seen. What it prints is the same on every device.
+//
+//	dat-dtest [-device NAME] [-address IP]                    both sides in this process
+//	dat-dtest -server [-device NAME] [-address IP]            one side each; the server listens on -port
+//	dat-dtest -client IP [-device NAME]
+//
+// With -dtestx it is a partner for the program dtestx of DAPL, which tests immediates and atomics: it follows dtestx's messages, and
+// waits as long as dtestx does, some seven seconds in all.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goverbs/goverbs/compat/dat"
+	"github.com/goverbs/goverbs/siw"
+)
+
+// dtestxPort is the port on which the server of dtestx listens.
+const dtestxPort = 31112
+
+// config is the command line.
+type config struct {
+	device  string
+	address string // of this side's device
+	client  string // the address of the server: this is the client
+	server  bool
+	port    uint64
+	dtestx  bool
+}
+
+func main() {
+	log.SetFlags(0)
+	var cfg config
+	flag.StringVar(&cfg.device, "device", "ib:usiw0", "use the device `NAME`")
+	flag.StringVar(&cfg.address, "address", "127.0.0.1", "listen on the address `IP`, which the device must have")
+	flag.BoolVar(&cfg.server, "server", false, "be the server only")
+	flag.StringVar(&cfg.client, "client", "", "be the client only, of the server at `IP`")
+	flag.Uint64Var(&cfg.port, "port", dtestxPort, "the `port` of the server; 0, for both sides in this process, is any")
+	flag.BoolVar(&cfg.dtestx, "dtestx", false, "be a partner for dtestx")
+	flag.Parse()
+	if !cfg.server && cfg.client == "" {
+		cfg.port = 0
+	}
+	if err := run(context.Background(), os.Stdout, cfg); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run runs one side or both, and writes what they have seen.
+func run(ctx context.Context, w io.Writer, cfg config) error {
+	nic, err := siw.Register(siw.ForDevice(cfg.device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
+	if err != nil {
+		return err
+	}
+	defer nic.Close()
+	address, err := netip.ParseAddr(cfg.address)
+	if err != nil {
+		return err
+	}
+	to := address
+	if cfg.client != "" {
+		if to, err = netip.ParseAddr(cfg.client); err != nil {
+			return err
+		}
+		return runClient(ctx, w, cfg, to, cfg.port)
+	}
+	if cfg.server {
+		return runServer(ctx, w, cfg, address, func(uint64) {})
+	}
+	var group errgroup.Group
+	var server, client bytes.Buffer
+	port := make(chan uint64, 1)
+	group.Go(func() error {
+		defer close(port)
+		return runServer(ctx, &server, cfg, address, func(p uint64) { port <- p })
+	})
+	group.Go(func() error {
+		p, ok := <-port
+		if !ok {
+			return nil // the server says why
+		}
+		return runClient(ctx, &client, cfg, to, p)
+	})
+	err = group.Wait()
+	fmt.Fprintf(w, "server\n%sclient\n%s", &server, &client)
+	return err
+}
+
+// runServer serves one client.
+func runServer(ctx context.Context, w io.Writer, cfg config, address netip.Addr, listening func(port uint64)) (err error) {
+	s, err := newSide(ctx, w, cfg, address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.ia.Close(dat.CloseAbrupt)) }()
+	s.server = true
+	psp, err := s.ia.CreatePSP(cfg.port, s.conn, dat.PSPConsumer)
+	if err != nil {
+		return err
+	}
+	at, err := psp.Query()
+	if err != nil {
+		return err
+	}
+	listening(at.ConnQual)
+	if err := s.accept(); err != nil {
+		return err
+	}
+	return s.exercise()
+}
+
+// runClient connects to a server.
+func runClient(ctx context.Context, w io.Writer, cfg config, to netip.Addr, port uint64) (err error) {
+	s, err := newSide(ctx, w, cfg, netip.Addr{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.ia.Close(dat.CloseAbrupt)) }()
+	if err := s.connect(to, port); err != nil {
+		return err
+	}
+	return s.exercise()
+}
+
+// exercise does everything that needs a connection, and ends it.
+func (s *side) exercise() error {
+	steps := []func() error{s.exchange, s.messages, s.writes, s.reads, s.sendImmed, s.writeImmed, s.compareAndSwap, s.fetchAndAdd,
+		s.masked, s.end}
+	if s.dtestx {
+		steps = []func() error{s.exchange, s.writeImmed, s.compareAndSwap, s.fetchAndAdd, s.leave}
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("%s: %w", s.name(), err)
+		}
+	}
+	return nil
+}
