@@ -93,7 +93,7 @@ func (c *Conn) end(abort bool) {
 // sayBye sends DISCONNECT, waits for the peer's, and ends the connection below. What arrives meanwhile is dropped: if data were left
 // in the device, the end could reset the stream of an iWARP device and lose what was sent.
 func (c *Conn) sayBye() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
 	c.mu.Lock()
 	c.wantBye = true

@@ -45,6 +45,8 @@ type Conn struct {
 	alive   keepalive
 	shown   atomic.Uint32 // stage
 
+	patience time.Duration // closeTimeout
+
 	mu     sync.Mutex      // guards the fields below
 	ctx    context.Context // of the wait for completions
 	cancel context.CancelFunc
@@ -90,7 +92,7 @@ func (s *side) init(ready func() bool, passed func()) {
 // newConn makes a connection that is not connected yet.
 func newConn(res *resources) *Conn {
 	c := &Conn{res: res, turn: make(chan struct{}, 1), closing: make(chan struct{}), sent: make(chan struct{}),
-		gone: make(chan struct{}), ended: make(chan struct{}), linger: -1}
+		gone: make(chan struct{}), ended: make(chan struct{}), linger: -1, patience: closeTimeout}
 	c.turn <- struct{}{}
 	c.rd.init(c.readable, c.interrupt)
 	c.wr.init(c.writable, c.interrupt)

@@ -80,21 +80,26 @@ func TestConn(t *testing.T) {
 		{"tiny", rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16, Inline: rsocket.None}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ln := listen(t, c.cfg, "127.0.0.1:0")
-			nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-				d := rsocket.Dialer{Config: c.cfg}
-				if c1, err = d.Dial("tcp", ln.Addr().String()); err != nil {
-					return nil, nil, nil, err
-				}
-				if c2, err = ln.Accept(); err != nil {
-					return nil, nil, nil, err
-				}
-				return c1, c2, func() {
-					_, _ = c1.Close(), c2.Close()
-					<-rsocket.Ended(c1.(*rsocket.Conn))
-					<-rsocket.Ended(c2.(*rsocket.Conn))
-				}, nil
-			})
+			nettest.TestConn(t, pipe(t, c.cfg, c.cfg, "127.0.0.1:0"))
 		})
+	}
+}
+
+// pipe makes the connections of package nettest.
+func pipe(t *testing.T, dial, accept rsocket.Config, address string) nettest.MakePipe {
+	ln := listen(t, accept, address)
+	d := rsocket.Dialer{Config: dial}
+	return func() (c1, c2 net.Conn, stop func(), err error) {
+		if c1, err = d.Dial("tcp", ln.Addr().String()); err != nil {
+			return nil, nil, nil, err
+		}
+		if c2, err = ln.Accept(); err != nil {
+			return nil, nil, nil, err
+		}
+		return c1, c2, func() {
+			_, _ = c1.Close(), c2.Close()
+			<-rsocket.Ended(c1.(*rsocket.Conn))
+			<-rsocket.Ended(c2.(*rsocket.Conn))
+		}, nil
 	}
 }

@@ -88,7 +88,7 @@ func connectOnce(ctx context.Context, address string, at cm.Config, cfg Config) 
 	}
 	res, err := newResources(id.Context(), cfg)
 	if err != nil {
-		return nil, errors.Join(err, id.Close())
+		return nil, and(err, id.Close())
 	}
 	peer, err := func() (peer connData, err error) {
 		if err = id.BindQP(res.qp); err != nil {
@@ -106,7 +106,7 @@ func connectOnce(ctx context.Context, address string, at cm.Config, cfg Config) 
 		return parseConnData(id.PrivateData())
 	}()
 	if err != nil {
-		return nil, errors.Join(err, id.Abort(), res.close())
+		return nil, and(err, id.Abort(), res.close())
 	}
 	c := newConn(res)
 	c.start(id, &peer)

@@ -84,6 +84,14 @@ func opError(op string, local, remote net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: wireNet, Source: local, Addr: remote, Err: err}
 }
 
+// and adds what else went wrong, if anything did. The error stays itself otherwise, so that it can be a time-out.
+func and(err error, also ...error) error {
+	if more := errors.Join(also...); more != nil {
+		return errors.Join(err, more)
+	}
+	return err
+}
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", verbs.ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -4,7 +4,6 @@ package rsocket
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"strings"
@@ -74,7 +73,7 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 	}
 	for _, dev := range ln.Devices() {
 		if err := usable(dev); err != nil {
-			return nil, errors.Join(err, ln.Close())
+			return nil, and(err, ln.Close())
 		}
 	}
 	l := &Listener{cfg: cfg, ln: ln, addr: tcpAddr(ln.Addr()), queue: make(chan *Conn, backlog), closed: make(chan struct{}), places: backlog}
@@ -133,21 +132,21 @@ func (l *Listener) accept(ctx context.Context, req *cm.Request) {
 func accept(ctx context.Context, req *cm.Request, cfg Config) (*Conn, error) {
 	peer, err := parseConnData(req.PrivateData())
 	if err != nil {
-		return nil, errors.Join(err, req.Reject(nil))
+		return nil, and(err, req.Reject(nil))
 	}
 	res, err := newResources(req.Context(), cfg)
 	if err != nil {
-		return nil, errors.Join(err, req.Reject(nil))
+		return nil, and(err, req.Reject(nil))
 	}
 	if err = req.BindQP(res.qp); err == nil {
 		err = res.postAll()
 	}
 	if err != nil {
-		return nil, errors.Join(err, req.Reject(nil), res.close())
+		return nil, and(err, req.Reject(nil), res.close())
 	}
 	id, err := req.Accept(ctx, res.qp, res.param())
 	if err != nil {
-		return nil, errors.Join(err, res.close())
+		return nil, and(err, res.close())
 	}
 	c := newConn(res)
 	c.start(id, &peer)

@@ -55,7 +55,7 @@ func newResources(vctx *verbs.Context, cfg Config) (*resources, error) {
 	}
 	r := &resources{cfg: cfg, iwarp: vctx.Device().Info().Transport == verbs.TransportIWARP}
 	if err := r.make(vctx); err != nil {
-		return nil, errors.Join(err, r.close())
+		return nil, and(err, r.close())
 	}
 	return r, nil
 }

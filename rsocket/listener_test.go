@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package rsocket_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/rsocket"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestAcceptsByItself: connections are made, and can carry data, before the program calls Accept; beyond the backlog they are refused.
+func TestAcceptsByItself(t *testing.T) {
+	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	ln, err := (&rsocket.ListenConfig{Config: cfg, Backlog: 2}).Listen(within(t), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	d := rsocket.Dialer{Config: cfg}
+	var conns []net.Conn
+	for range 2 {
+		c, err := d.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		_, err = io.WriteString(c, "early")
+		require.NoError(t, err)
+		conns = append(conns, c)
+	}
+	_, err = d.Dial("tcp", ln.Addr().String())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	var op *net.OpError
+	require.ErrorAs(t, err, &op)
+	require.Equal(t, "dial", op.Op)
+
+	first, err := ln.Accept()
+	require.NoError(t, err)
+	b := make([]byte, 5)
+	_, err = io.ReadFull(first, b)
+	require.NoError(t, err)
+	require.Equal(t, "early", string(b))
+	waitFor(t, func() bool { // there is a place again
+		c, err := d.Dial("tcp", ln.Addr().String())
+		if err == nil {
+			conns = append(conns, c)
+		}
+		return err == nil
+	})
+	// Close closes what nobody has accepted, and nothing else.
+	require.NoError(t, ln.Close())
+	require.ErrorIs(t, ln.Close(), net.ErrClosed)
+	_, err = ln.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.ErrorIs(t, ln.SetDeadline(time.Now()), net.ErrClosed)
+	for _, c := range conns {
+		if c.LocalAddr().String() == first.RemoteAddr().String() {
+			_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+			_, err := c.Read(b)
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			continue
+		}
+		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		_, err := c.Read(b)
+		require.True(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), err) // reset if its set-up was not over
+	}
+	for _, c := range append(conns, first) {
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestAcceptDeadline(t *testing.T) {
+	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	ln := listen(t, cfg, "127.0.0.1:0")
+	require.NoError(t, ln.SetDeadline(time.Now().Add(10*time.Millisecond)))
+	_, err := ln.Accept()
+	var ne net.Error
+	require.ErrorAs(t, err, &ne)
+	require.True(t, ne.Timeout())
+	require.NoError(t, ln.SetDeadline(time.Time{}))
+	go func() {
+		d := rsocket.Dialer{Config: cfg}
+		if c, err := d.Dial("tcp", ln.Addr().String()); err == nil {
+			_ = c.Close()
+		}
+	}()
+	c, err := ln.Accept()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.Equal(t, []*verbs.Device{cfg.Device}, ln.Devices())
+}
+
+func TestDialRefused(t *testing.T) {
+	dev := usiw(t, siw.Config{})
+	dial := func(cfg rsocket.Config, network, address string) error {
+		d := rsocket.Dialer{Config: cfg}
+		c, err := d.DialContext(within(t), network, address)
+		require.Nil(t, c)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			_, lerr := (&rsocket.ListenConfig{Config: cfg}).Listen(within(t), network, address)
+			require.Error(t, lerr, "%v %s %s", cfg, network, address)
+		}
+		return err
+	}
+	require.ErrorIs(t, dial(rsocket.Config{}, "tcp", "127.0.0.1:1"), verbs.ErrNoDevice)
+	require.ErrorIs(t, dial(rsocket.Config{Device: dev}, "tcp", "127.0.0.1:1"), syscall.ECONNREFUSED)
+	var unknown net.UnknownNetworkError
+	require.ErrorAs(t, dial(rsocket.Config{Device: dev}, "udp", "127.0.0.1:1"), &unknown)
+	require.Error(t, dial(rsocket.Config{Device: dev}, "tcp", "no port"))
+	require.Error(t, dial(rsocket.Config{Device: dev}, "tcp6", "127.0.0.1:1"))
+	for _, cfg := range []rsocket.Config{
+		{RecvBuffer: 4095}, {RecvBuffer: 4097}, {RecvBuffer: 1<<30 + 2}, {RecvBuffer: -2}, {SendBuffer: 1}, {SendBuffer: 1<<30 + 1},
+		{RecvQueue: 15}, {RecvQueue: 65001}, {SendQueue: 15}, {SendQueue: 65001}, {Inline: -2},
+	} {
+		cfg.Device = dev
+		require.ErrorIs(t, dial(cfg, "tcp", "127.0.0.1:1"), verbs.ErrInvalid, "%+v", cfg)
+	}
+	_, err := (&rsocket.ListenConfig{Config: rsocket.Config{Device: dev}, Backlog: -1}).Listen(within(t), "tcp", "127.0.0.1:0")
+	require.ErrorIs(t, err, verbs.ErrInvalid)
+	// More than the device has, which is found out when a connection is made.
+	ln := listen(t, rsocket.Config{Device: dev}, "127.0.0.1:0")
+	d := rsocket.Dialer{Config: rsocket.Config{Device: dev, SendQueue: 65000}}
+	_, err = d.Dial("tcp", ln.Addr().String())
+	require.ErrorIs(t, err, verbs.ErrLimit)
+
+	ctx, cancel := context.WithCancel(within(t))
+	cancel()
+	d.Config.SendQueue = 0
+	_, err = d.DialContext(ctx, "tcp", ln.Addr().String())
+	require.ErrorIs(t, err, context.Canceled)
+	d.Timeout = time.Nanosecond
+	_, err = d.Dial("tcp", ln.Addr().String())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	var ne net.Error
+	require.True(t, errors.As(err, &ne) && ne.Timeout())
+}
+
+// TestWrappedDevice: devices ib: take the private data for themselves, and are refused by name.
+func TestWrappedDevice(t *testing.T) {
+	dev, err := ibcompat.Wrap(usiw(t, siw.Config{Name: "usiw-rsocket"}), ibcompat.Config{})
+	require.NoError(t, err)
+	d := rsocket.Dialer{Config: rsocket.Config{Device: dev}}
+	_, err = d.DialContext(within(t), "tcp", "127.0.0.1:1")
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+	require.ErrorContains(t, err, "ib:usiw-rsocket")
+	_, err = (&rsocket.ListenConfig{Config: d.Config}).Listen(within(t), "tcp", "127.0.0.1:0")
+	require.ErrorIs(t, err, verbs.ErrNotSupported)
+	require.NoError(t, dev.CloseShared())
+}
+
+// TestAuto: Dial and Listen take the device that the address chooses.
+func TestAuto(t *testing.T) {
+	nic, err := siw.Register(siw.Config{})
+	require.NoError(t, err)
+	defer nic.Close()
+	ln, err := rsocket.Listen("127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	c1, err := rsocket.Dial(ln.Addr().String())
+	require.NoError(t, err)
+	c2, err := ln.AcceptConn()
+	require.NoError(t, err)
+	require.Equal(t, nic.Device(), c1.Device())
+	exchange(t, c1, c2, 1<<16)
+	<-rsocket.Ended(c1)
+	<-rsocket.Ended(c2)
+	require.NoError(t, nic.Device().CloseShared())
+	require.Equal(t, cm.Auto.Name(), "")
+}
+
+func TestPrint(t *testing.T) {
+	c1, c2 := pair(t)
+	want := fmt.Sprintf("Conn(device=%s state=open local=%s remote=%s qp_num=%d)", c1.Device().Name(), c1.LocalAddr(), c1.RemoteAddr(), c1.ID().QP().Num())
+	require.Equal(t, want, c1.String())
+	require.Equal(t, want, fmt.Sprintf("%v", c1))
+	b, err := json.Marshal(c2)
+	require.NoError(t, err)
+	require.Contains(t, string(b), c2.RemoteAddr().String())
+	require.Equal(t, "no Conn", new(rsocket.Conn).String())
+	require.Equal(t, "no Conn", (*rsocket.Conn)(nil).String())
+	require.Equal(t, "no Listener", new(rsocket.Listener).String())
+	ln := listen(t, rsocket.Config{Device: c1.Device()}, "127.0.0.1:0")
+	require.Contains(t, ln.String(), "state=listening")
+	require.NoError(t, ln.Close())
+	require.Contains(t, ln.String(), "state=closed")
+	require.NoError(t, c1.Close())
+	require.Contains(t, c1.String(), "state=closed")
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package rsocket
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// wire carries one direction of a stream between an outbound and an inbound, in memory: messages in order, entries before the messages
+// that announce them.
+type wire struct {
+	t   *testing.T
+	in  inbound
+	out outbound
+
+	data    []uint32 // data messages that have not arrived
+	grants  []wireGrant
+	buffer  []byte // the receiver's
+	sent    int    // bytes
+	read    int
+	base    uint64
+	posted  int // bytes that are posted and not freed
+	sending []int
+}
+
+type wireGrant struct {
+	limit   uint16
+	publish bool
+	e       entry
+}
+
+func newWire(t *testing.T, half int, credits uint16, size int, iwarp bool) *wire {
+	w := &wire{t: t, base: 1 << 32, buffer: make([]byte, 2*half)}
+	w.in.init(half, credits, 0)
+	w.out.init(&connData{credits: credits, buffer: entry{addr: w.base, key: 1, length: uint32(half)}}, iwarp, size)
+	w.grant()
+	return w
+}
+
+// nth is the byte at a position of the stream.
+func nth(i int) byte { return byte(i*i>>3 ^ i) }
+
+// send sends up to n bytes as one message; it reports whether it could.
+func (w *wire) send(n int) bool {
+	_, room := w.out.room()
+	if n = min(n, room); n == 0 {
+		return false
+	}
+	to := w.out.take(n)
+	must(w.t, n == int(to.length), "length")
+	at := int(to.addr - w.base)
+	must(w.t, at+n <= len(w.buffer), "inside the buffer, in one run")
+	for i := range n {
+		w.buffer[at+i] = nth(w.sent + i)
+	}
+	w.sent += n
+	w.data = append(w.data, uint32(n))
+	w.sending = append(w.sending, n)
+	return true
+}
+
+// complete frees the oldest message in the send buffer.
+func (w *wire) complete() bool {
+	if len(w.sending) == 0 {
+		return false
+	}
+	w.out.free(w.sending[0])
+	w.sending = w.sending[1:]
+	return true
+}
+
+func (w *wire) arrive() bool {
+	if len(w.data) == 0 {
+		return false
+	}
+	must(w.t, w.in.data(w.data[0]) == nil, "data refused")
+	w.data = w.data[1:]
+	w.check()
+	return true
+}
+
+func (w *wire) recv(n int) bool {
+	at, run := w.in.run()
+	if n = min(n, run); n == 0 {
+		return false
+	}
+	for i := range n {
+		must(w.t, nth(w.read+i) == w.buffer[at+i], "wrong byte")
+	}
+	w.read += n
+	w.in.consume(n)
+	w.grant()
+	w.check()
+	return true
+}
+
+func (w *wire) grant() {
+	for {
+		due, publish, at := w.in.grantDue()
+		if !due {
+			return
+		}
+		e := entry{addr: w.base + uint64(at), key: 1, length: uint32(w.in.half)}
+		w.grants = append(w.grants, wireGrant{w.in.grant(), publish, e})
+	}
+}
+
+func (w *wire) granted() bool {
+	if len(w.grants) == 0 {
+		return false
+	}
+	g := w.grants[0]
+	w.grants = w.grants[1:]
+	must(w.t, w.out.grant(uint32(g.limit)|uint32(w.read%2)<<16) == nil, "bit 16 does not count")
+	if g.publish {
+		must(w.t, w.out.wanted() && w.out.publish(g.e) == nil, "entry")
+	}
+	return true
+}
+
+// check checks the invariants.
+func (w *wire) check() {
+	in := &w.in
+	must(w.t, in.unread+in.left+in.spare*in.half+in.freed == 2*in.half, "the bytes of the buffer")
+	must(w.t, in.received-in.consumed <= in.granted-in.consumed, "received and granted")
+	must(w.t, in.granted-in.consumed <= in.credits, "granted")
+	must(w.t, in.count <= int(in.credits), "lengths")
+}
+
+// must is require.True for what is asked a million times.
+func must(t *testing.T, ok bool, what string) {
+	if !ok {
+		t.Helper()
+		t.Fatal(what)
+	}
+}
+
+// TestStreamModel: random steps of both sides, with buffers and credits of every size, for more than 65,536 messages in total; nothing is lost,
+// out of place or stuck.
+func TestStreamModel(t *testing.T) {
+	for seed := range uint64(24) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		half, credits, size := 1+rnd.IntN(1<<rnd.IntN(13)), uint16(16+rnd.IntN(1<<rnd.IntN(16))), 1+rnd.IntN(1<<rnd.IntN(14))
+		if credits > maxQueue {
+			credits = maxQueue
+		}
+		w := newWire(t, half, credits, size, seed%2 == 0)
+		steps := []func() bool{
+			func() bool { return w.send(1 + rnd.IntN(1<<rnd.IntN(12))) },
+			func() bool { return w.send(1) },
+			w.complete, w.arrive, w.granted,
+			func() bool { return w.recv(1 + rnd.IntN(1<<rnd.IntN(12))) },
+		}
+		for range 10_000 {
+			steps[rnd.IntN(len(steps))]()
+		}
+		for progress := true; progress; {
+			progress = false
+			for _, f := range []func() bool{w.complete, w.arrive, w.granted, func() bool { return w.recv(1 << 20) }} {
+				for f() {
+					progress = true
+				}
+			}
+		}
+		require.Equal(t, w.sent, w.read, "seed %d", seed)
+		require.True(t, w.send(1), "seed %d: when all has been read, more can be sent", seed)
+	}
+}
+
+// TestSequenceWraps: the numbers of messages and limits go past 65,535 with every number of credits.
+func TestSequenceWraps(t *testing.T) {
+	for _, credits := range []uint16{16, 384, 32768, 40000, maxQueue} {
+		w := newWire(t, 1<<20, credits, 1<<20, false)
+		for range 70_000 {
+			for !w.send(1) {
+				for w.complete() || w.arrive() || w.recv(1<<21) {
+				}
+				must(t, w.granted(), "no grant is on its way")
+			}
+		}
+		for w.arrive() || w.recv(1<<21) {
+		}
+		require.Equal(t, 70_000, w.read)
+		require.Equal(t, uint16(70_000%65536), w.in.received)
+	}
+}
+
+func TestInboundRefuses(t *testing.T) {
+	fresh := func() *inbound {
+		in := new(inbound)
+		in.init(100, 16, 2)
+		return in
+	}
+	requireViolation(t, fresh().data(0), EmptyData)
+	requireViolation(t, fresh().data(101), TooMuchData)
+	requireViolation(t, fresh().data(1<<29-1), TooMuchData)
+	requireViolation(t, fresh().mapping(2), BadIndex)
+	in := fresh()
+	require.NoError(t, in.data(60))
+	requireViolation(t, in.data(41), TooMuchData) // over the end of the entry, although the other half is free
+	require.NoError(t, in.data(40))
+	requireViolation(t, in.data(1), TooMuchData) // the second half is not published
+	require.True(t, func() bool { due, publish, at := in.grantDue(); return due && publish && at == 100 }())
+	in.grant()
+	require.NoError(t, in.data(100))
+	in = fresh()
+	for range 16 {
+		require.NoError(t, in.data(1))
+	}
+	requireViolation(t, in.data(1), Uncredited)
+	requireViolation(t, in.mapping(0), Uncredited)
+	in = fresh()
+	in.ended = true
+	requireViolation(t, in.data(1), DataAfterEnd)
+}
+
+// TestMappingsAreConsumed: a mapping takes a credit, which comes back. 1,000 of them do not stop the stream.
+func TestMappingsAreConsumed(t *testing.T) {
+	var in inbound
+	in.init(100, 16, 1)
+	in.grant()
+	limit := in.granted
+	for i := range 1000 {
+		require.NoError(t, in.mapping(0), i)
+		if due, _, _ := in.grantDue(); due {
+			limit = in.grant()
+		}
+	}
+	require.Greater(t, limit, uint16(1000))
+}
+
+func TestOutboundRefuses(t *testing.T) {
+	var o outbound
+	peer := connData{credits: 100, buffer: entry{1, 1, 1000}}
+	o.init(&peer, false, 4096)
+	require.NoError(t, o.grant(100), "the same again")
+	requireViolation(t, o.grant(99), CreditsTakenBack)
+	requireViolation(t, o.grant(101), CreditsTakenBack) // nothing can have been consumed
+	for range 10 {
+		o.take(1)
+	}
+	require.NoError(t, o.grant(110))
+	requireViolation(t, o.grant(109), CreditsTakenBack)
+	requireViolation(t, o.grant(111), CreditsTakenBack)
+	requireViolation(t, o.publish(entry{1, 1, 0}), BadMemory)
+	requireViolation(t, o.publish(entry{^uint64(0), 1, 2}), BadMemory)
+	o.init(&peer, true, 4096)
+	require.EqualValues(t, maxMargin, o.margin)
+	for range 100 - maxMargin {
+		require.True(t, o.credit())
+		o.take(1)
+	}
+	require.False(t, o.credit(), "the margin is left")
+}
+
+// FuzzCredits: whatever numbers a peer sends, the limit never goes back and never goes too far.
+func FuzzCredits(f *testing.F) {
+	f.Add(uint16(16), []byte{1, 1, 0, 16, 2, 1, 255, 255})
+	f.Add(uint16(65000), []byte{1, 0, 0, 16, 2, 1, 255, 255})
+	f.Fuzz(func(t *testing.T, credits uint16, script []byte) {
+		if credits == 0 {
+			return
+		}
+		var o outbound
+		o.init(&connData{credits: credits, buffer: entry{0, 1, 1<<32 - 1}}, false, 1<<20)
+		sent, limit := 0, int(credits) // without wrapping
+		for len(script) >= 3 {
+			value := uint32(script[1])<<8 | uint32(script[2])
+			if script[0]%2 == 0 {
+				for range value {
+					if !o.credit() {
+						require.Equal(t, limit, sent)
+						break
+					}
+					o.take(1)
+					o.free(1)
+					sent++
+					must(t, sent <= limit, "sent beyond the limit")
+				}
+			} else {
+				// The limit with these 16 bits that is possible, if there is one: not below the old one, not beyond sent + credits.
+				want := -1
+				for l := limit; l <= sent+int(credits); l++ {
+					if uint32(l)&0xffff == value {
+						want = l
+						break
+					}
+				}
+				err := o.grant(value)
+				require.Equal(t, want >= 0, err == nil, "limit %#x, sent %d, limit was %d, credits %d", value, sent, limit, credits)
+				if err == nil {
+					limit = want
+				}
+			}
+			script = script[3:]
+		}
+	})
+}
+
+// FuzzInbound: whatever messages arrive, the account stays right, and what it refuses changes nothing.
+func FuzzInbound(f *testing.F) {
+	f.Add(uint16(100), uint16(16), []byte{0, 0, 60, 0, 0, 40, 4, 0, 50, 0, 0, 100})
+	f.Fuzz(func(t *testing.T, half, credits uint16, script []byte) {
+		if half == 0 || credits == 0 || credits > maxQueue {
+			return
+		}
+		w := &wire{t: t}
+		w.in.init(int(half), credits, 3)
+		for len(script) >= 3 {
+			value := uint32(script[1])<<8 | uint32(script[2])
+			before := w.in
+			var err error
+			switch script[0] % 4 {
+			case 0:
+				err = w.in.data(value)
+			case 1:
+				err = w.in.mapping(value)
+			case 2:
+				if n := min(int(value), w.in.unread); n > 0 {
+					w.in.consume(n)
+				}
+			case 3:
+				if due, _, _ := w.in.grantDue(); due {
+					w.in.grant()
+				}
+			}
+			if err != nil {
+				require.ErrorIs(t, err, ErrProtocol)
+				before.lens, w.in.lens = nil, nil
+				require.Equal(t, before, w.in)
+				return
+			}
+			w.check()
+			script = script[3:]
+		}
+	})
+}
+
+// TestSendQueue: a writer that finds no room always has a completion to come.
+func TestSendQueue(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for _, depth := range []int{16, 17, 384} {
+		var q sendQueue
+		q.init(depth)
+		var due []bool // of the messages that are posted, whether they are signalled
+		used, buffer := 0, 4096
+		for range 10_000 {
+			n := rnd.IntN(buffer/4 + 1)
+			for q.free < 2+controlRoom || used+n > buffer {
+				first := 0
+				for first < len(due) && !due[first] {
+					first++
+				}
+				must(t, first < len(due), "no completion will come")
+				used -= q.pop()
+				due = due[first+1:]
+			}
+			due = append(due, q.push(1+rnd.IntN(2), n, buffer, false))
+			used += n
+		}
+	}
+}
