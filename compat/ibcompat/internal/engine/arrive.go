@@ -75,7 +75,7 @@ func (q *qp) arrived(slot int, wc *verbs.WC) error {
 	q.taken = h.Taken
 	q.takeAdverts(&h, rest)
 	if h.Flags&wire.FlagAsk != 0 {
-		q.owes = true
+		q.owes, q.urgent = true, h.Kind == wire.Credit || h.Kind == wire.Part
 	}
 	if !q.accepts() && h.Kind != wire.Answer && h.Kind != wire.Bye && h.Kind != wire.Refused && h.Kind != wire.TooLong {
 		q.deaf = true // it is not taken: the peer flushes it

@@ -73,6 +73,10 @@ func (c *cq) detach(q *qp) {
 	defer c.mu.Unlock()
 	delete(c.qps, q)
 	c.publish()
+	if c.asleep { // in the pump of that QP, which may have no others
+		c.asleep = false
+		c.wake()
+	}
 }
 
 // publish updates pumps. The caller holds mu.
@@ -147,8 +151,7 @@ func (c *cq) armFor(solicitedOnly bool) {
 	c.arm = max(c.arm, want)
 }
 
-// Sleep implements verbs.ProviderCQDriver. No other CQ uses the channel. If all QPs of the CQ have one pump, the goroutine waits
-// for the network in it; otherwise the pumps' own goroutines do.
+// Sleep implements verbs.ProviderCQDriver. No other CQ uses the channel.
 func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	c.mu.Lock()
 	c.armFor(solicitedOnly)
@@ -157,32 +160,51 @@ func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	if some {
 		return nil
 	}
-	var p *pump
-	var seat chan struct{}
+	for again := false; c.ch.take() == nil; again = true {
+		if again && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := c.rest(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onlyPump is the pump of all QPs of the CQ, nil if they have several or there are none.
+func (c *cq) onlyPump() *pump {
 	if pumps := *c.pumps.Load(); len(pumps) == 1 {
-		p = pumps[0]
+		return pumps[0]
+	}
+	return nil
+}
+
+// rest waits until there may be an event. If all QPs of the CQ have one pump, the goroutine waits for the network in it; otherwise
+// the pumps' own goroutines do.
+func (c *cq) rest(ctx context.Context) error {
+	p := c.onlyPump()
+	var seat chan struct{}
+	if p != nil {
 		seat = p.seat
 		p.call()
 		defer p.leave()
 	}
-	for {
-		if c.ch.take() != nil {
-			return nil
-		}
+	select { // most likely the seat is free, and this costs less than the select of everything
+	case seat <- struct{}{}:
+	default:
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.ch.closed:
 			return verbs.ErrClosed
 		case <-c.ch.ready:
+			return nil
 		case seat <- struct{}{}:
-			err := c.sleepIn(ctx, p)
-			<-seat
-			if err != nil {
-				return err
-			}
 		}
 	}
+	err := c.sleepIn(ctx, p)
+	<-seat
+	return err
 }
 
 // sleepIn waits until there is something for the pump. The caller has the pump's seat.
@@ -198,7 +220,7 @@ func (c *cq) sleepIn(ctx context.Context, p *pump) error {
 		c.nap.ctx, c.nap.cancel = context.WithCancel(ctx)
 	}
 	c.mu.Lock()
-	if c.arm == disarmed || c.overflow || c.gone {
+	if c.arm == disarmed || c.overflow || c.gone || c.onlyPump() != p {
 		c.mu.Unlock()
 		return nil
 	}
@@ -208,6 +230,7 @@ func (c *cq) sleepIn(ctx context.Context, p *pump) error {
 	c.mu.Lock()
 	c.asleep = false
 	c.mu.Unlock()
+	p.idle.Store(false)
 	p.work()
 	return nil
 }

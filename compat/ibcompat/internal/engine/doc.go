@@ -28,8 +28,10 @@
 //
 // Each header has the count of messages that its sender has taken. A request is sure when the peer's count covers its message, for a
 // Write the next message behind it; a Read or an atomic when its answer has come, which makes the Writes before it sure too. A
-// message can carry a question, which is answered at once; there is at most one question under way in each direction. It is
-// asked when a completion waits for it that the program asked for, or when the queue is half full.
+// message can carry a question; there is at most one question under way in each direction. It is asked when a completion waits for it
+// that the program asked for, or when the queue is half full: by the last message of those that are posted together, or if something
+// stands behind that one by a message of its own, unless an answer that is under way tells it anyway. So a list of requests costs at most
+// one message more, and its answer. The answer may wait a moment for a message of the peer's program (debt.go).
 //
 // # States of a connection
 //
@@ -60,7 +62,8 @@
 //  4. A request that fails on this side completes when everything before it is sure.
 //  5. Everything of a message is checked before anything of it is done (arrived).
 //  6. A receive is completed, or its memory given up, only when the peer can write into it no more.
-//  7. Connections progress whatever the program does; a program that polls or waits does the work itself (pump.go).
+//  7. Connections progress whatever the program does; a program that polls or waits does the work itself (pump.go). Nothing that is owed
+//     to the peer waits while nobody polls or waits (debt.go).
 //  8. Posting, polling and messages allocate nothing.
 //  9. A QP by hand takes one call at a time, and only from the QP that its program has named, at that one's address.
 //  10. What looks for a peer, and what watches a connection by hand, is counted in qp.ending, and begins before the state is ERR. So
@@ -68,15 +71,15 @@
 //
 // # Locks
 //
-//	pump.turn -> qp.mu -> region.mu | keys | cq.mu -> channel.mu | rendezvous.opening -> rendezvous.mu | gids.mu
+//	pump.turn -> qp.mu -> region.mu | keys | debts.mu | cq.mu -> channel.mu | rendezvous.opening -> rendezvous.mu | gids.mu
 //
 // Inner handles are called with qp.mu held; they call nothing here. A rendezvous looks a QP up, lets its lock go and takes the QP's:
 // an open device is closed after its QPs, and a QP that has gone meanwhile is in ERR.
 //
 // # Files
 //
-// device, context, region, channel, cq, qp: one object each; pump: who takes inner completions; slots: registered memory for messages;
-// send, recv: the two queues of a QP; message: what is sent; arrive: what comes in; agent: atomics of the peer; end: how a
-// connection ends; cm: connections of a connection manager; hand: QPs by hand; rendezvous, reserve: where they are called; gid: their
-// addresses.
+// device, context, region, channel, cq, qp: one object each; pump: who takes inner completions; debt: what may wait a moment; slots:
+// registered memory for messages; send, recv: the two queues of a QP; message: what is sent; arrive: what comes in; agent: atomics of
+// the peer; end: how a connection ends; cm: connections of a connection manager; hand: QPs by hand; rendezvous, reserve: where they are
+// called; gid: their addresses.
 package engine

@@ -74,19 +74,36 @@ func (q *qp) speak() {
 		}
 	}
 	if q.reqs.len() > q.cap.MaxSendWR/2 {
-		q.want = max(q.want, q.cover) // to get the places back of requests that the program does not wait for
+		q.wantAll() // to get the places back of requests that the program does not wait for
 	}
-	if q.asked <= q.taken && q.maySpeak() {
-		untold := q.recvs.len() - q.told
-		ask := q.want > q.taken && !(q.awaiting > 0 && q.atomic >= q.want)
-		if ask || q.tell || untold > 0 && (q.told == 0 || untold >= q.cap.MaxRecvWR/2) {
-			q.tell = false
-			q.say(nil, 0, wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Value: uint64(uint32(q.access))}, nil, nil)
+	if q.asked <= q.taken && q.tail >= 0 && q.unsure() { // behind the last message the answer is asked for, for all of them
+		wire.Ask(q.slots.sendBytes(q.tail)[:wire.HeaderLen])
+		q.asked = q.sent
+	}
+	if q.asked <= q.taken && q.maySpeak() && (q.tell || q.unsure()) {
+		q.credit()
+	}
+	news := q.asked <= q.taken && q.short()
+	if (q.owes || news) && q.maySpeak() && !q.postpones() {
+		if q.owes {
+			q.say(nil, 0, wire.Header{Kind: wire.Ack}, nil, nil)
+		}
+		if news && q.short() && q.maySpeak() {
+			q.credit()
 		}
 	}
-	if q.owes && q.maySpeak() {
-		q.say(nil, 0, wire.Header{Kind: wire.Ack}, nil, nil)
-	}
+}
+
+// credit sends a question, with the rights of the QP and receives of which the peer does not know.
+func (q *qp) credit() {
+	q.tell = false
+	q.say(nil, 0, wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Value: uint64(uint32(q.access))}, nil, nil)
+}
+
+// short reports whether the peer knows of so few of the receives that it is to be told of more.
+func (q *qp) short() bool {
+	untold := q.recvs.len() - q.told
+	return untold > 0 && (q.told == 0 || untold >= q.cap.MaxRecvWR/2)
 }
 
 // maySpeak reports whether there is room for a message that is for no request. If not, the completions of earlier ones make it.
@@ -105,20 +122,16 @@ func (q *qp) sayLast() {
 // the request that it is for; nil = none.
 func (q *qp) say(r *request, number uint64, h wire.Header, payload []byte, sgl []verbs.SGE) {
 	q.sent++
+	q.paid()
 	if r != nil {
 		r.covered = q.sent
-		if r.signaled && !r.relaxed || h.Kind == wire.Part {
-			q.want = max(q.want, q.sent)
-		}
 	}
 	if q.owes {
 		h.Flags |= wire.FlagAck
-		q.owes = false
+		q.owes, q.urgent = false, false
 	}
-	switch h.Kind {
-	case wire.Data, wire.Placed, wire.WriteImm, wire.Part:
-		// Behind the last message of those that are waiting the answer is asked for, for all of them.
-		if q.asked <= q.taken && q.want > q.taken && (q.messages == 1 || h.Kind == wire.Part) {
+	if h.Kind == wire.Part { // the sooner the answer comes, the sooner further Parts can go
+		if q.want = max(q.want, q.sent); q.asked <= q.taken {
 			h.Flags |= wire.FlagAsk
 		}
 	}
@@ -159,4 +172,7 @@ func (q *qp) say(r *request, number uint64, h wire.Header, payload []byte, sgl [
 		}
 	}
 	q.piece(r, number, verbs.SendWR{Opcode: verbs.WRSend, SGL: q.arena[at:]}, slot)
+	if h.Kind == wire.Data || h.Kind == wire.Placed || h.Kind == wire.WriteImm {
+		q.tail = slot
+	}
 }

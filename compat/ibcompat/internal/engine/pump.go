@@ -20,7 +20,8 @@ import (
 // own goroutine off it, and that one stays away as long as the program comes again within restTime.
 type pump struct {
 	in   *verbs.CQ
-	ch   *verbs.CompChannel // of in alone
+	ch   *verbs.CompChannel     // of in alone
+	own  verbs.ProviderCQDriver // how the device below sleeps for in; nil = on ch
 	spin time.Duration
 	seat chan struct{}
 	stop chan struct{}
@@ -31,6 +32,8 @@ type pump struct {
 
 	seated  sync.Mutex         // guards dismiss
 	dismiss context.CancelFunc // ends the sleep of the pump's own goroutine; nil = it does not sleep
+
+	debts
 
 	left chan struct{} // holds a token after one that slept has left
 	back chan struct{} // holds a token when the program wants events: the pump's own goroutine is needed at once
@@ -63,7 +66,7 @@ func newPump(ctx *verbs.Context, cqe, vector int) (*pump, error) {
 	p := &pump{in: in, ch: ch, seat: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 		left: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 	if d, ok := verbs.Ability[verbs.ProviderCQDriver](in.Provider()); ok {
-		p.spin = d.Spin()
+		p.own, p.spin = d, d.Spin()
 	}
 	go p.run()
 	return p, nil
@@ -151,14 +154,18 @@ func (p *pump) work() {
 // visit takes completions in a goroutine of the program, unless another one does.
 func (p *pump) visit() {
 	p.visits.Add(1)
+	p.pay()
 	if p.turn.TryLock() {
 		p.take()
 		p.turn.Unlock()
 	}
 }
 
-// arm arms the inner CQ and takes what has come before.
+// arm arms the inner CQ and takes what has come before. A device that sleeps in its own way does so when it sleeps.
 func (p *pump) arm() error {
+	if p.own != nil {
+		return nil
+	}
 	if err := p.in.ReqNotify(false); err != nil {
 		return err
 	}
@@ -166,8 +173,16 @@ func (p *pump) arm() error {
 	return nil
 }
 
-// sleep waits for a completion after arm. The caller has the seat.
-func (p *pump) sleep(ctx context.Context) { _, _ = p.ch.Wait(ctx) }
+// sleep waits for a completion after arm. The caller has the seat, and clears idle when it is awake, or at the latest before it leaves.
+func (p *pump) sleep(ctx context.Context) {
+	p.idle.Store(true)
+	p.pay()
+	if p.own != nil {
+		_ = p.own.Sleep(ctx, false)
+		return
+	}
+	_, _ = p.ch.Wait(ctx)
+}
 
 // call has the pump's own goroutine leave the seat.
 func (p *pump) call() {
@@ -242,6 +257,7 @@ func (p *pump) watch() {
 			break
 		}
 	}
+	p.idle.Store(false)
 	p.seated.Lock()
 	p.dismiss = nil
 	p.seated.Unlock()

@@ -42,6 +42,7 @@ type qp struct {
 	ending  sync.WaitGroup
 	bound   bool // the slots are posted
 	notify  bool // the program wants to know when the send queue has drained, in SQD
+	debt
 	link
 	sendSide
 	recvSide
@@ -71,14 +72,16 @@ type link struct {
 	full   bool              // both sides have native one-sided operations
 	rights verbs.AccessFlags // what the peer's QP allows
 
-	sent  uint64 // messages of ours since the hello, those of Immediate Data included
-	taken uint64 // of these the peer has taken so many
-	asked uint64 // the number of our last question; there is one under way if it is above taken
-	want  uint64 // so many must be known to be taken before a completion that the program waits for
-	got   uint64 // messages taken from the peer
-	deaf  bool   // one has not been taken: none behind it counts
-	owes  bool   // the peer has a question under way
-	tell  bool   // the peer is to be told of our rights
+	sent      uint64  // messages of ours since the hello, those of Immediate Data included
+	taken     uint64  // of these the peer has taken so many
+	asked     uint64  // the number of our last question; there is one under way if it is above taken
+	want      uint64  // so many must be known to be taken before a completion that the program waits for,
+	wantWrite written // and this Write to be sure
+	got       uint64  // messages taken from the peer
+	deaf      bool    // one has not been taken: none behind it counts
+	owes      bool    // the peer has a question under way
+	urgent    bool    // it has nothing to do but wait for the answer
+	tell      bool    // the peer is to be told of our rights
 
 	refusing bool          // an atomic of the peer has failed: our last message will say so, and nothing behind it is executed
 	last     bool          // our last message has been sent
@@ -323,6 +326,7 @@ func (q *qp) reset() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.in, q.link, q.cause, q.blamed, q.flushed, q.drop, q.bound, q.notify = in, link{}, nil, nil, nil, false, false, false
+	q.waits, q.doubt = false, 0
 	q.sendSide.clear()
 	q.recvSide.clear()
 	q.enter(verbs.QPStateReset)

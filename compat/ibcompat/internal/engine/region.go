@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -127,4 +128,24 @@ func (p *domain) check(sgl []verbs.SGE, need verbs.AccessFlags) error {
 		m.mu.RUnlock()
 	}
 	return nil
+}
+
+// fetch appends the data of elements to b, which has room for them.
+func (p *domain) fetch(sgl []verbs.SGE, b []byte) ([]byte, error) {
+	for i := range sgl {
+		s := &sgl[i]
+		if s.Length == 0 {
+			continue
+		}
+		mem, m, err := p.find(s.LKey, s.Addr, uint64(s.Length), 0)
+		if err != nil {
+			err.(*verbs.AccessError).Element = i
+			return b, err
+		}
+		at := len(b)
+		b = b[:at+len(mem)]
+		regmem.Fetch(b[at:], mem)
+		m.mu.RUnlock()
+	}
+	return b, nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
-	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -15,14 +14,17 @@ import (
 // A request is done when its inner requests have completed and it is sure: the peer has taken its message, or a message behind its
 // Write; or its answer has come. It leaves the queue when all before it have.
 type sendSide struct {
-	reqs     ring[request]
-	base     uint64 // the number of the oldest request, counted from 0
-	next     int    // the first request that has not been issued
-	messages int    // Sends and so on among those that have not
-	stopped  bool   // a request has failed on this side: none behind it is issued
+	reqs    ring[request]
+	base    uint64 // the number of the oldest request, counted from 0
+	next    int    // the first request that has not been issued
+	stopped bool   // a request has failed on this side: none behind it is issued
+
+	stage  []byte // the data of a short Send, which are sent from a send slot together with the header
+	staged uint64 // the number of that Send, plus 1
 
 	flight ring[part]     // inner requests, oldest first
 	list   []verbs.SendWR // those that are about to be posted
+	tail   int32          // the send slot of the last one, if that is a message which can carry a question; otherwise -1
 	arena  []verbs.SGE    // their elements
 
 	adverts ring[wire.Advert] // receives of the peer
@@ -31,8 +33,10 @@ type sendSide struct {
 	reads    int           // inner Reads and atomics that have not been answered
 	awaiting int           // emulated atomics that have not been answered
 	atomic   uint64        // the number of the last Atomic
-	cover    uint64        // so many messages must have been taken that all requests are sure which are not relaxed
+	cover    uint64        // so many messages must have been taken that all messages are sure which are not relaxed
+	wrote    written       // the last Write that is not relaxed
 	placed   uint64        // the requests before this number have been placed, messages excepted
+	natives  uint64        // those before this number will be, when what is under way is answered
 	partNums [parts]uint64 // the numbers of the last Parts
 	nparts   int
 
@@ -69,6 +73,9 @@ type request struct {
 	add, addMask, compare, compareMask, swap, swapMask uint64
 }
 
+// written says when a Write is sure: when the peer has taken so many messages, or when the requests before a number have been placed.
+type written struct{ covered, number uint64 }
+
 // part is an inner request.
 type part struct {
 	req    uint64 // the number of the program's request
@@ -82,11 +89,13 @@ const (
 	mostPieces = wire.MaxSGE + 1 // inner requests of one request
 	listLen    = 64
 	arenaLen   = 256
+	stageLen   = 256 // bytes of a Send that are rather copied than gathered: one element more costs more than the copy
 )
 
 func (s *sendSide) init(c verbs.QPCap) {
 	s.list = make([]verbs.SendWR, 0, listLen)
 	s.arena = make([]verbs.SGE, 0, arenaLen)
+	s.stage, s.tail = make([]byte, 0, stageLen), -1
 	s.reqs = grown[request](c.MaxSendWR)
 	n := len(s.reqs.slots)
 	sges, inline := make([]verbs.SGE, n*c.MaxSendSGE), make([]byte, n*c.MaxInlineData)
@@ -98,7 +107,7 @@ func (s *sendSide) init(c verbs.QPCap) {
 }
 
 func (s *sendSide) clear() {
-	fresh := sendSide{reqs: s.reqs, flight: s.flight, list: s.list[:0], arena: s.arena[:0], adverts: s.adverts, answers: s.answers}
+	fresh := sendSide{reqs: s.reqs, flight: s.flight, stage: s.stage, list: s.list[:0], arena: s.arena[:0], tail: -1, adverts: s.adverts, answers: s.answers}
 	fresh.reqs.clear()
 	fresh.flight.clear()
 	fresh.adverts.clear()
@@ -155,7 +164,6 @@ func (q *qp) queue(wr *verbs.SendWR) error {
 	switch wr.Opcode {
 	case verbs.WRSend, verbs.WRSendWithImm, verbs.WRRDMAWriteWithImm:
 		r.message = true
-		q.messages++
 	case verbs.WRRDMARead:
 		r.relaxed = false
 	default:
@@ -173,21 +181,9 @@ func (q *qp) queue(wr *verbs.SendWR) error {
 // copyInline takes the data of an inline request. Its keys must be valid too, as on the inner device.
 func (q *qp) copyInline(r *request) {
 	r.checked = true
-	for i := range r.sgl {
-		s := &r.sgl[i]
-		if s.Length == 0 {
-			continue
-		}
-		mem, m, err := q.dom.find(s.LKey, s.Addr, uint64(s.Length), 0)
-		if err != nil {
-			err.(*verbs.AccessError).Element = i
-			r.status, r.reason = verbs.WCLocProtErr, err
-			return
-		}
-		at := len(r.inline)
-		r.inline = r.inline[:at+len(mem)]
-		regmem.Fetch(r.inline[at:], mem)
-		m.mu.RUnlock()
+	var err error
+	if r.inline, err = q.dom.fetch(r.sgl, r.inline); err != nil {
+		r.status, r.reason = verbs.WCLocProtErr, err
 	}
 }
 
@@ -199,9 +195,6 @@ func (q *qp) issue() {
 			break
 		}
 		q.next++
-		if r.message {
-			q.messages--
-		}
 	}
 }
 
@@ -226,13 +219,20 @@ func (q *qp) roomFor() bool {
 
 // start issues a request. It reports false if that has to wait.
 func (q *qp) start(r *request, number uint64) bool {
+	q.staged = 0 // a Send that has waited may have other data by now, if it waited for a Read
 	if !r.checked && r.status == verbs.WCSuccess {
 		r.checked = true
-		need := verbs.AccessFlags(0)
-		if r.op == verbs.WRRDMARead || isAtomic(r.op) {
-			need = verbs.AccessLocalWrite
+		var err error
+		switch {
+		case r.op == verbs.WRRDMARead || isAtomic(r.op):
+			err = q.dom.check(r.sgl, verbs.AccessLocalWrite)
+		case right(r.op) == 0 && r.length <= stageLen:
+			q.stage, err = q.dom.fetch(r.sgl, q.stage[:0])
+			q.staged = number + 1
+		default:
+			err = q.dom.check(r.sgl, 0)
 		}
-		if err := q.dom.check(r.sgl, need); err != nil {
+		if err != nil {
 			r.status, r.reason = verbs.WCLocProtErr, err
 		}
 	}
@@ -246,7 +246,7 @@ func (q *qp) start(r *request, number uint64) bool {
 	}
 	if r.status != verbs.WCSuccess {
 		r.refused, q.stopped = true, true
-		q.want = max(q.want, q.cover)
+		q.wantAll()
 		return true
 	}
 	if r.flags&verbs.SendFence != 0 && q.reads+q.awaiting > 0 || !q.roomFor() {
@@ -280,22 +280,32 @@ func (q *qp) start(r *request, number uint64) bool {
 			return false
 		}
 	}
-	if !r.native && !r.waiting {
-		q.covers(r)
-	} else if r.signaled {
-		q.want = max(q.want, q.cover) // of what stands before it
+	switch {
+	case r.native:
+		q.natives = number + 1
+	case r.waiting || r.relaxed:
+	case r.message:
+		q.cover = r.covered
+	default:
+		q.wrote = written{r.covered, number + 1}
+	}
+	if r.signaled {
+		q.wantAll()
 	}
 	return true
 }
 
-// covers notes that a request is sure when r.covered messages have been taken.
-func (q *qp) covers(r *request) {
-	if !r.relaxed {
-		q.cover = r.covered
+// wantAll notes that all requests that have been issued must be known to be sure.
+func (q *qp) wantAll() { q.want, q.wantWrite = max(q.want, q.cover), q.wrote }
+
+// unsure reports whether a question must tell what is wanted, because nothing else is about to.
+func (q *qp) unsure() bool {
+	messages := q.want > q.taken
+	writes := q.wantWrite.covered > q.taken && q.wantWrite.number > max(q.placed, q.natives)
+	if q.awaiting > 0 { // the Answer tells of what stands before its Atomic
+		messages, writes = messages && q.want > q.atomic, writes && q.wantWrite.covered > q.atomic
 	}
-	if r.signaled {
-		q.want = max(q.want, q.cover)
-	}
+	return messages || writes
 }
 
 // sure reports whether the peer is known to have what a request brought it.
@@ -324,6 +334,7 @@ func (q *qp) piece(r *request, number uint64, wr verbs.SendWR, slot int32) {
 		r.parts++
 	}
 	q.flight.push(p)
+	q.tail = -1
 }
 
 // keep copies elements to where they stay until they are posted.
@@ -345,7 +356,7 @@ func (q *qp) post() {
 		q.landed(&p, verbs.WCWRFlushErr)
 	}
 	clear(q.list)
-	q.list, q.arena = q.list[:0], q.arena[:0]
+	q.list, q.arena, q.tail = q.list[:0], q.arena[:0], -1
 	if err != nil {
 		q.broken(err)
 	}
@@ -464,9 +475,12 @@ func (q *qp) send(r *request, number uint64) bool {
 	case r.length <= uint64(q.peer.Threshold):
 		q.adverts.pop()
 		h := wire.Header{Kind: wire.Data, Flags: r.wireFlags(), Imm: r.immediate(), Value: r.length}
-		if r.flags&verbs.SendInline != 0 {
+		switch {
+		case r.flags&verbs.SendInline != 0:
 			q.say(r, number, h, r.inline, nil)
-		} else {
+		case q.staged == number+1:
+			q.say(r, number, h, q.stage, nil)
+		default:
 			q.say(r, number, h, nil, r.sgl)
 		}
 		return true
@@ -632,8 +646,6 @@ func (q *qp) leave(r *request, status verbs.WCStatus) {
 	}
 	if q.next > 0 {
 		q.next--
-	} else if r.message {
-		q.messages--
 	}
 	q.reqs.pop()
 	q.base++

@@ -74,6 +74,9 @@ func (h *Header) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.First)
 }
 
+// Ask adds a FlagAsk to a header that Append has made, of a kind that may have one.
+func Ask(header []byte) { header[1] |= FlagAsk }
+
 // ParseHeader decodes the header of a message and returns what follows it.
 func ParseHeader(b []byte) (h Header, rest []byte, err error) {
 	if len(b) < HeaderLen {
