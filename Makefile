@@ -95,6 +95,7 @@ bench-peers: ## compare with bare TCP, libfabric and UCX (ROUNDS=5, BUSY=1, OUT=
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -o bin/peers ./bench/peers
 	CGO_ENABLED=0 go test -c -o bin/siw.test ./siw
+	CGO_ENABLED=1 go test -c -o bin/ibcompat.test ./compat/ibcompat
 	gcc -O2 -Wall -o bin/pingpong bench/tcp/pingpong.c
 	@bin/peers -rounds $(ROUNDS) $(if $(BUSY),-busy) $(if $(OUT),-out '$(OUT)')
 

@@ -47,14 +47,28 @@ func busyIn(text string) time.Duration {
 	return time.Duration(user+nice+system+irq+softirq+steal) * 10 * time.Millisecond
 }
 
-// counted runs the tests that count allocations and system calls, and tells how they ended.
-func (t *tools) counted() string {
-	out, err := exec.Command(t.siwtest, "-test.run=TestWriteCalls|TestVerbs/Defaults/Alloc", "-test.v").CombinedOutput()
-	switch {
-	case err != nil:
+// count is a row about what tests count.
+type count struct{ id, what, goal, verdict string }
+
+// counted runs the tests that count allocations, system calls and messages, and tells how they ended.
+func (t *tools) counted() []count {
+	return []count{
+		{"A13", "allocations of posting, polling and receiving; write calls of a list", "0; 1", counts(t.siwtest, "TestWriteCalls", "TestVerbs/Defaults/Alloc")},
+		{"C1", "allocations of posting and polling, ib: over fakeverbs", "0", counts(t.ibtest, "TestPostAllocNothing")},
+		{"C8", "messages that the confirmation of a list takes, and answers to them", "1; 1", counts(t.ibtest, "TestConfirmationMessages")},
+	}
+}
+
+// counts runs tests of a binary.
+func counts(binary string, tests ...string) string {
+	out, err := exec.Command(binary, "-test.run="+strings.Join(tests, "|"), "-test.v").CombinedOutput()
+	if err != nil {
 		return "missed"
-	case !strings.Contains(string(out), "--- PASS: TestWriteCalls"), !strings.Contains(string(out), "--- PASS: TestVerbs/Defaults/Alloc"):
-		return "not run"
+	}
+	for _, test := range tests {
+		if !strings.Contains(string(out), "--- PASS: "+test) {
+			return "not run"
+		}
 	}
 	return "reached"
 }

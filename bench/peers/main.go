@@ -62,6 +62,7 @@ func parse(args []string) (*options, error) {
 	fs.StringVar(&o.out, "out", "", fmt.Sprintf("write the tables into this markdown `file` too; needs %d rounds or more", fewestRounds))
 	fs.StringVar(&t.pingpong, "pingpong", "bin/pingpong", "the `program` of bench/tcp/pingpong.c")
 	fs.StringVar(&t.siwtest, "siwtest", "bin/siw.test", "the test `binary` of package siw")
+	fs.StringVar(&t.ibtest, "ibtest", "bin/ibcompat.test", "the test `binary` of package ibcompat")
 	fs.BoolVar(&o.busy, "busy", false, "measure beside a process that computes")
 	fs.DurationVar(&t.seconds, "time", 300*time.Millisecond, "how long a sample takes")
 	if err := fs.Parse(args); err != nil {
@@ -112,18 +113,17 @@ func measure(args []string) error {
 	}
 	r := results{}
 	foreign, failures := r.take(p.subjects, o.rounds)
-	counted := "not run"
 	if o.only == nil {
-		counted = o.counted()
+		p.counted = o.counted()
 	}
 	head := fmt.Sprintf("%s. %d rounds. Processors' time taken by others during a sample, median: %.2f of %d.",
 		host(), o.rounds, foreign, processors())
 	if o.busy {
 		head += " One of the others is a process that computes."
 	}
-	fmt.Printf("\n%s\n\n%s", head, report(p, r, counted, false))
+	fmt.Printf("\n%s\n\n%s", head, report(p, r, false))
 	if o.out != "" {
-		err = record(o.out, head+"\n\n"+report(p, r, counted, true))
+		err = record(o.out, head+"\n\n"+report(p, r, true))
 	}
 	return errors.Join(err, failures)
 }

@@ -11,6 +11,7 @@ import (
 type plan struct {
 	subjects []*subject // in the order of a round
 	rows     []*row
+	counted  []count
 }
 
 // row is a ratio of two subjects and what it should be.
@@ -19,6 +20,7 @@ type row struct {
 	over       *subject // dividend
 	under      *subject // divisor
 	less       bool     // the ratio should be at most the target, not at least
+	extra      bool     // it is the difference, not the ratio
 	goal, hope float64  // target and stretch; 0 = the ratio is reported only
 }
 
@@ -87,7 +89,7 @@ func makePlan(t *tools) *plan {
 		if how == "TCP" {
 			bench = fmt.Sprintf("BenchmarkTCPCrowd/conns=%d/active=%d", conns, active)
 		}
-		b := t.benchmark(bench, procs)
+		b := t.benchmark(t.siwtest, bench, procs)
 		return b.metric(name+", p50", unitBack, "p50-us"), b.metric(name+", p99", unitBack, "p99-us"), b.metric(name+", p50 for each", unitBack, "p50/n-us")
 	}
 	for _, procs := range []int{1, 2} {
@@ -129,10 +131,10 @@ func makePlan(t *tools) *plan {
 	for _, how := range []string{"", " briefly"} {
 		compare(reads("polls"+how+" and computes", programPolls, pauses[how]), never)
 	}
-	floodTCP := t.benchmark("BenchmarkTCPFlood", 0)
+	floodTCP := t.benchmark(t.siwtest, "BenchmarkTCPFlood", 0)
 	meanTCP, rateTCP := add(floodTCP.metric("Go TCP, 64 B there and back beside 4 streams, mean", unitBack, "mean-us")), add(floodTCP.metric("Go TCP, 4 streams beside it", unitRate, "MB/s"))
 	for _, crc := range []string{"off", "on"} {
-		b := t.benchmark("BenchmarkFlood/CRC="+crc, 0)
+		b := t.benchmark(t.siwtest, "BenchmarkFlood/CRC="+crc, 0)
 		mean := &row{id: "B3", what: "64 B there and back beside 4 streams, CRC " + crc + " / Go TCP, mean", over: add(b.metric("64 B there and back beside 4 streams, CRC "+crc+", mean", unitBack, "mean-us")), under: meanTCP, less: true, goal: 1.5, hope: 1}
 		rate := &row{id: "B3", what: "the 4 streams beside it, CRC " + crc + " / Go TCP", over: add(b.metric("4 streams beside it, CRC "+crc, unitRate, "MB/s")), under: rateTCP}
 		if crc == "off" {
@@ -175,5 +177,6 @@ func makePlan(t *tools) *plan {
 		{id: "A12", what: "the same, 64 in progress / 1", over: add64In, under: add1In, goal: 20, hope: 40},
 	}
 	p.rows = append(p.rows, many...)
+	p.rows = append(p.rows, p.wrapped(t)...)
 	return p
 }

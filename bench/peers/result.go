@@ -40,13 +40,21 @@ type ratio struct {
 	bestOfEach figure
 }
 
+// of is the ratio of two figures, or their difference.
+func (w *row) of(over, under figure) figure {
+	if w.extra {
+		return over - under
+	}
+	return over / under
+}
+
 func (r results) ratio(w *row) ratio {
 	x := ratio{row: w}
 	for i, over := range r[w.over] {
-		x.rounds = append(x.rounds, over/r[w.under][i])
+		x.rounds = append(x.rounds, w.of(over, r[w.under][i]))
 	}
 	x.median = median(x.rounds)
-	x.bestOfEach = best(r[w.over], w.over.less) / best(r[w.under], w.under.less)
+	x.bestOfEach = w.of(best(r[w.over], w.over.less), best(r[w.under], w.under.less))
 	return x
 }
 

@@ -25,6 +25,8 @@ const (
 	unitTime = "us"    // one way
 	unitOps  = "ops/s" // operations
 	unitBack = "us there and back"
+	unitOne  = "us each"
+	unitCall = "ns a call"
 )
 
 // tools are the programs that are run. What is not a path is looked up in PATH.
@@ -32,6 +34,7 @@ type tools struct {
 	self     string // this program
 	pingpong string // bench/tcp/pingpong.c
 	siwtest  string // the tests of package siw
+	ibtest   string // those of package ibcompat
 	seconds  time.Duration
 }
 
@@ -146,7 +149,7 @@ func ucxFigure(out, column string) (figure, error) {
 
 // inProcess is the metric of a benchmark of package siw, in one process.
 func (t *tools) inProcess(name, unit, benchmark string) *subject {
-	return t.benchmark(benchmark, 0).metric(name+", in one process", unit, unit)
+	return t.benchmark(t.siwtest, benchmark, 0).metric(name+", in one process", unit, unit)
 }
 
 // sample is a run that prints several figures as a benchmark does: NAME, a count, and then pairs of a value and its unit. In each
@@ -162,7 +165,7 @@ type sample struct {
 
 // metric is the figure with the unit column.
 func (s *sample) metric(name, unit, column string) *subject {
-	return &subject{name: name, unit: unit, less: unit == unitTime || unit == unitBack, run: func() (figure, time.Duration, error) {
+	return &subject{name: name, unit: unit, less: unit != unitRate && unit != unitOps, run: func() (figure, time.Duration, error) {
 		if s.out == "" || s.read[column] {
 			var err error
 			if s.out, s.used, err = s.run(); err != nil {
@@ -179,11 +182,11 @@ func (s *sample) metric(name, unit, column string) *subject {
 	}}
 }
 
-// benchmark is one of package siw, in one process. procs is GOMAXPROCS, 0 means all processors.
-func (t *tools) benchmark(name string, procs int) *sample {
+// benchmark is one of a test binary, in one process. procs is GOMAXPROCS, 0 means all processors.
+func (t *tools) benchmark(binary, name string, procs int) *sample {
 	return &sample{name: name, run: func() (string, time.Duration, error) {
 		pattern := "^" + strings.ReplaceAll(name, "/", "$/^") + "$"
-		cmd := exec.Command(t.siwtest, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime="+t.seconds.String())
+		cmd := exec.Command(binary, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime="+t.seconds.String())
 		if procs > 0 {
 			cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", procs))
 		}
