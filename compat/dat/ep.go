@@ -94,6 +94,7 @@ type EP struct {
 
 	number atomic.Uint32 // in the IDs of requests; a new one after each Reset
 	state  atomic.Uint32 // an EPState, which changes under mu
+	faulty atomic.Bool   // a DTO of the connection has failed, and was not only flushed
 
 	mu     sync.Mutex  // guards what follows
 	conn   *connection // the last one, nil before the first
@@ -264,6 +265,7 @@ func (ep *EP) Reset() error {
 	}
 	ep.requests.clear()
 	ep.receives.clear()
+	ep.faulty.Store(false)
 	ep.number.Store(ep.ia.numbers.Add(1))
 	ep.feed(true)
 	if err := cm.InitQP(ep.qp); err != nil {
@@ -325,6 +327,9 @@ func (ep *EP) completed(wc *verbs.WC, d *DTOCompletion) (quiet, visible bool) {
 	switch {
 	case d.Status != DTOSuccess:
 		d.Cause = ep.qp.Cause(wc)
+		if d.Status != DTOErrFlushed {
+			ep.faulty.Store(true)
+		}
 	case !recv:
 		d.TransferredLength = r.length
 	default:

@@ -196,9 +196,10 @@ func (c *connection) run(connect func(context.Context) (*cm.ID, error)) {
 		_ = id.Disconnect() // an error says that it has ended already
 	}
 	<-id.Done()
+	c.ep.settle() // some devices do not tell that a fault is the reason, but the DTO does
 	reason := id.Err()
 	number := ConnectionBroken
-	if c.isLeft() || errors.Is(reason, io.EOF) || errors.Is(reason, verbs.EndDisconnect) {
+	if c.isLeft() || !c.ep.faulty.Load() && (errors.Is(reason, io.EOF) || errors.Is(reason, verbs.EndDisconnect)) {
 		number = ConnectionDisconnected
 	}
 	c.finish(number, nil, reason)

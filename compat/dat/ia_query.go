@@ -3,6 +3,7 @@
 package dat
 
 import (
+	"errors"
 	"net/netip"
 
 	"github.com/goverbs/goverbs/compat/ibcompat"
@@ -80,7 +81,7 @@ func (ia *IA) Query() (async *EVD, attr IAAttr, provider ProviderAttr, err error
 	attr = IAAttr{AdapterName: ia.dev.Name(), Addr: ia.addr, MaxEPs: d.MaxQP, MaxDTOPerEP: d.MaxQPWR - 1, MaxRDMAReadPerEPIn: d.MaxQPRdAtom,
 		MaxRDMAReadPerEPOut: d.MaxQPInitRdAtom, MaxEVDs: d.MaxCQ, MaxEVDQLen: d.MaxCQE - markerRoom, MaxIOVSegmentsPerDTO: d.MaxSGE,
 		MaxIOVSegmentsPerRead: d.MaxSGERd, MaxLMRs: d.MaxMR, MaxLMRBlockSize: d.MaxMRSize, MaxPZs: d.MaxPD,
-		MaxMessageSize: port.MaxMsgSz, MaxRDMASize: port.MaxMsgSz, ZeroBasedSupported: true}
+		MaxMessageSize: port.MaxMsgSz, MaxRDMASize: port.MaxMsgSz, ZeroBasedSupported: ia.zeroBased()}
 	provider = ProviderAttr{ProviderName: "goverbs", CompletionFlagsSupported: allCompletion | CompletionEVDThreshold, IsThreadSafe: true,
 		MaxPrivateDataSize: MaxPrivateData, OptimalBufferAlignment: optimalAlignment}
 	for _, op := range extended {
@@ -88,6 +89,16 @@ func (ia *IA) Query() (async *EVD, attr IAAttr, provider ProviderAttr, err error
 		provider.Operations = append(provider.Operations, op)
 	}
 	return ia.async, attr, provider, nil
+}
+
+// zeroBased asks the device by an example.
+func (ia *IA) zeroBased() bool {
+	pd, err := ia.ctx.AllocPD()
+	if err != nil {
+		return false
+	}
+	mr, err := pd.AllocMR(1, verbs.AccessZeroBased)
+	return errors.Join(err, mr.Close(), pd.Close()) == nil
 }
 
 // optimalAlignment is the size of a cache line.

@@ -171,18 +171,27 @@ func TestCreateRefused(t *testing.T) {
 func TestLMR(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})
-		mem := make([]byte, 64)
-		l, err := a.pz.CreateLMR(mem, dat.MemPrivAll, dat.VATypeZB)
+		mem, va := a.bytes(0, 64), dat.VATypeZB // at the beginning of a page
+		_, attr, _, err := a.ia.Query()
+		require.NoError(t, err)
+		if !attr.ZeroBasedSupported {
+			_, err := a.pz.CreateLMR(mem, dat.MemPrivAll, va)
+			require.ErrorIs(t, err, dat.ModelNotSupported)
+			va = dat.VATypeVA
+		}
+		require.Equal(t, dev.Name() != "ib:siw0", attr.ZeroBasedSupported)
+		l, err := a.pz.CreateLMR(mem, dat.MemPrivAll, va)
 		require.NoError(t, err)
 		q, err := l.Query()
 		require.NoError(t, err)
 		require.Equal(t, uint64(64), q.RegisteredSize)
-		require.Zero(t, q.RegisteredAddress)
+		require.Equal(t, va, q.VAType)
+		require.Equal(t, va == dat.VATypeZB, q.RegisteredAddress == 0)
 		require.Equal(t, dat.MemPrivAll, q.Privileges)
 		copy(b.bytes(0, 5), "hello")
 		to, err := l.Remote(8, 5)
 		require.NoError(t, err)
-		require.Equal(t, uint64(8), to.VirtualAddress)
+		require.Equal(t, q.RegisteredAddress+8, to.VirtualAddress)
 		require.NoError(t, b.ep.PostRDMAWrite(b.segment(0, 5), 1, to, 0))
 		require.Equal(t, dat.DTOSuccess, dto(t, b.requests, 1).Status)
 		seg, err := l.Segment(8, 5)
