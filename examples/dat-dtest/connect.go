@@ -60,37 +60,52 @@ func (s *side) connect(to netip.Addr, port uint64) error {
 			return err
 		}
 		s.say("refused: %q, %v", text(ev.Connection.PrivateData), s.ep.State())
-		flushed := 0
-		for { // the receives
-			ev, err := s.received.Dequeue()
-			if errors.Is(err, dat.QueueEmpty) {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			if !errors.Is(ev.DTO.Err(), dat.DTOErrFlushed) {
-				return fmt.Errorf("a receive of a refused connection: %v", ev.DTO.Status)
-			}
-			flushed++
+		flushed, err := s.again()
+		if err != nil {
+			return err
 		}
 		s.say("%d receives flushed", flushed)
-		if err := s.ep.Reset(); err != nil {
+	}
+	for {
+		if err := s.ep.Connect(to, port, patience, private); err != nil {
 			return err
 		}
-		if err := s.postAll(); err != nil {
+		ev, _, err := s.conn.Wait(s.ctx, patience, 1)
+		switch {
+		case err != nil:
+			return err
+		case ev.Number == dat.ConnectionEstablished:
+			s.say("connected: %q, %v", text(ev.Connection.PrivateData), s.ep.State())
+			return nil
+		case ev.Number != dat.ConnectionNonPeerRejected || !s.dtestx:
+			return fmt.Errorf("%v: %w", ev.Number, ev.Connection.Cause)
+		}
+		// dtestx listens some time after it has told where.
+		if _, err := s.again(); err != nil {
 			return err
 		}
 	}
-	if err := s.ep.Connect(to, port, patience, private); err != nil {
-		return err
+}
+
+// again makes the EP of a refused connection ready for another one, and returns how many receives were flushed.
+func (s *side) again() (flushed int, err error) {
+	for {
+		ev, err := s.received.Dequeue()
+		if errors.Is(err, dat.QueueEmpty) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		if !errors.Is(ev.DTO.Err(), dat.DTOErrFlushed) {
+			return 0, fmt.Errorf("a receive of a refused connection: %v", ev.DTO.Status)
+		}
+		flushed++
 	}
-	ev, err := s.connected(dat.ConnectionEstablished)
-	if err != nil {
-		return err
+	if err := s.ep.Reset(); err != nil {
+		return 0, err
 	}
-	s.say("connected: %q, %v", text(ev.Connection.PrivateData), s.ep.State())
-	return nil
+	return flushed, s.postAll()
 }
 
 // end has the client disconnect gracefully, with suppressed requests under way, and both sides look at what is flushed.

@@ -20,8 +20,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/netip"
 	"os"
+	"strconv"
 
 	"golang.org/x/sync/errgroup"
 
@@ -46,7 +48,7 @@ func main() {
 	log.SetFlags(0)
 	var cfg config
 	flag.StringVar(&cfg.device, "device", "ib:usiw0", "use the device `NAME`")
-	flag.StringVar(&cfg.address, "address", "127.0.0.1", "listen on the address `IP`, which the device must have")
+	flag.StringVar(&cfg.address, "address", "127.0.0.1", "the address `IP` of the device")
 	flag.BoolVar(&cfg.server, "server", false, "be the server only")
 	flag.StringVar(&cfg.client, "client", "", "be the client only, of the server at `IP`")
 	flag.Uint64Var(&cfg.port, "port", dtestxPort, "the `port` of the server; 0, for both sides in this process, is any")
@@ -116,7 +118,19 @@ func runServer(ctx context.Context, w io.Writer, cfg config, address netip.Addr,
 	if err != nil {
 		return err
 	}
-	listening(at.ConnQual)
+	if cfg.dtestx {
+		ln, err := net.Listen("tcp", net.JoinHostPort(address.String(), strconv.Itoa(paramsPort)))
+		if err != nil {
+			return err
+		}
+		defer ln.Close()
+		listening(at.ConnQual)
+		if err := tellClient(ctx, ln, address); err != nil {
+			return err
+		}
+	} else {
+		listening(at.ConnQual)
+	}
 	if err := s.accept(); err != nil {
 		return err
 	}
@@ -130,6 +144,15 @@ func runClient(ctx context.Context, w io.Writer, cfg config, to netip.Addr, port
 		return err
 	}
 	defer func() { err = errors.Join(err, s.ia.Close(dat.CloseAbrupt)) }()
+	if cfg.dtestx {
+		address, err := netip.ParseAddr(cfg.address)
+		if err != nil {
+			return err
+		}
+		if err := tellServer(ctx, to, address); err != nil {
+			return err
+		}
+	}
 	if err := s.connect(to, port); err != nil {
 		return err
 	}
