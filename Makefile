@@ -28,7 +28,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: help demo test test-all test-host test-guest test-testbed soak-guest asan check bench bench-peers fuzz test-docker build docker/goverbs
+.PHONY: help demo test test-all test-host test-guest test-bridge test-testbed soak-guest asan check bench bench-peers fuzz test-docker build docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,7 +44,7 @@ else
 endif
 
 test-host:
-	@scripts/need.sh cc verbs tshark ps ip
+	@scripts/need.sh cc verbs tshark ps ip curl
 	@echo "make test, on this host: all tests with the race detector and again without (where memory must not be allocated),"
 	@echo "each benchmark once, also those of the packages that call C, make check."
 	CGO_ENABLED=1 go test -race -shuffle=on ./...
@@ -53,7 +53,8 @@ test-host:
 	CGO_ENABLED=1 go test -run 'Alloc|(Conformance|VerbsKernel)//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs ./internal/forward ./compat/ibcompat
 	@$(MAKE) --no-print-directory check
 
-test-all: test ## also run what takes long: the guest with other kernels, soak-guest, bench-peers, test-docker
+test-all: test ## also run what takes long: test-bridge, the guest with other kernels, soak-guest, bench-peers, test-docker
+	@$(MAKE) --no-print-directory test-bridge
 	@$(MAKE) --no-print-directory test-guest KERNEL=6.12
 	@$(MAKE) --no-print-directory test-guest KERNEL=newest
 	@$(MAKE) --no-print-directory soak-guest
@@ -61,8 +62,12 @@ test-all: test ## also run what takes long: the guest with other kernels, soak-g
 	@$(MAKE) --no-print-directory test-docker
 
 test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (KERNEL=6.1, GUEST="[-run PATTERN] [PACKAGE...]")
-	@scripts/need.sh cc asan verbs tshark ps
+	@scripts/need.sh cc asan verbs tshark ps curl
 	@testbed/suite $(GUEST)
+
+test-bridge: ## run examples/rsockets-bridge with Redis, iperf3, OpenSSH and 1,000 connections on the user-space RNIC
+	@scripts/need.sh redis-server iperf3 ssh sshd
+	GOVERBS_TEST_LONG=1 CGO_ENABLED=0 go test -count=1 -timeout 20m -run '^TestLong' ./examples/rsockets-bridge
 
 test-testbed: ## test the guest itself: exit statuses, output, files, devices, how it ends
 	@scripts/need.sh cc ps
@@ -78,7 +83,7 @@ asan: ## run the tests of verbs and cm with the address sanitizer, on a replacem
 	@scripts/need.sh asan verbs
 	CGO_ENABLED=1 go test -asan -count=1 -shuffle=on -skip Alloc ./internal/fakeverbs ./verbs ./cm # the sanitizer allocates
 
-check: ## check format, shell scripts, vet for linux, darwin and windows, imports, go.mod
+check: ## check format, shell scripts, vet for linux, darwin and windows, imports, go.mod; run examples/grpc-over-rdma
 	@scripts/need.sh cc verbs shellcheck
 	@echo "== gofmt"
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted by gofmt:" $$files >&2; exit 1; fi
@@ -86,6 +91,8 @@ check: ## check format, shell scripts, vet for linux, darwin and windows, import
 	@scripts/vet.sh
 	go test -count=1 ./internal/floors
 	go mod tidy -diff
+	@echo "== examples/grpc-over-rdma, a module of its own"
+	cd examples/grpc-over-rdma && go vet ./... && go test -count=1 -v ./... && go mod tidy -diff
 
 bench: ## run the benchmarks (BENCH=pattern, BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...

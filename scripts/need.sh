@@ -58,7 +58,11 @@ for need in "$@"; do
 	fi_pingpong) packages+=(libfabric-bin) ;;
 	ucx_perftest) packages+=(ucx-utils) ;;
 	verbs) packages+=(libibverbs-dev librdmacm-dev) ;;
-	busybox-static | cpio | make | gcc-12 | tcpdump | shellcheck | mmdebstrap) packages+=("$need") ;;
+	busybox-static | cpio | make | gcc-12 | tcpdump | shellcheck | mmdebstrap | curl | iperf | iperf3) packages+=("$need") ;;
+	redis-server) packages+=(redis-server redis-tools) ;;
+	ssh) packages+=(openssh-client) ;;
+	sshd) packages+=(openssh-server) ;;
+	NPtcp) packages+=(netpipe-tcp) ;;
 	qemu-system-x86_64) packages+=(qemu-system-x86) ;;
 	depmod) packages+=(kmod) ;;
 	xz) packages+=(xz-utils) ;;
@@ -66,7 +70,7 @@ for need in "$@"; do
 	flock | setpriv) packages+=(util-linux) ;;
 	ss | tc | rdma) packages+=(iproute2) ;;
 	nft) packages+=(nftables) ;;
-	rping) packages+=(rdmacm-utils ibverbs-providers) ;;
+	rping | rstream) packages+=(rdmacm-utils ibverbs-providers) ;;
 	ibv_devinfo) packages+=(ibverbs-utils ibverbs-providers) ;;
 	ib_send_bw) packages+=(perftest ibverbs-providers) ;;
 	*)

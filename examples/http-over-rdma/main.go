@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Command http-over-rdma has net/http speak HTTP/1.1 or HTTP/2 over RDMA: an rsocket is a net.Conn, so server and client are those
+// of net/http, unchanged.
+//
+//	http-over-rdma [-device NAME] [-h2c] [-listen ADDR]
+//	http-over-rdma [-device NAME] [-h2c] -serve ADDR
+//	http-over-rdma [-device NAME] [-h2c] -get URL
+//
+// Without -serve and -get it is both sides. It uses the user-space RNIC, or another device with an address of that device. -h2c is
+// HTTP/2 without TLS, which client and server must both be told.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func main() {
+	log.SetFlags(0)
+	device := flag.String("device", "usiw0", "use the device `NAME`")
+	h2c := flag.Bool("h2c", false, "use HTTP/2")
+	listen := flag.String("listen", "127.0.0.1:0", "as both sides: listen on `ADDR`, which the device must reach")
+	serve := flag.String("serve", "", "serve at `ADDR` until SIGINT")
+	get := flag.String("get", "", "get `URL`, and print the answer")
+	flag.Parse()
+	ctx, end := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer end()
+	err := withDevice(*device, func(dev *verbs.Device) error {
+		n := network{device: dev, h2c: *h2c}
+		switch {
+		case *serve != "":
+			return n.serveUntil(ctx, *serve, func(address string) { log.Printf("serving at http://%s", address) })
+		case *get != "":
+			return n.get(ctx, *get, os.Stdout)
+		default:
+			return n.both(ctx, *listen, os.Stdout)
+		}
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// withDevice runs f with the device of a name.
+func withDevice(name string, f func(dev *verbs.Device) error) error {
+	nic, err := siw.Register(siw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
+	if err != nil {
+		return err
+	}
+	defer nic.Close()
+	dev, err := verbs.DeviceByName(name)
+	if err != nil {
+		return err
+	}
+	return f(dev)
+}
+
+// both serves, and gets two pages.
+func (n network) both(ctx context.Context, listen string, w io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	addresses, served := make(chan string, 1), make(chan error, 1)
+	go func() { served <- n.serveUntil(ctx, listen, func(address string) { addresses <- address }) }()
+	select {
+	case err := <-served:
+		return err
+	case address := <-addresses:
+		for _, page := range []string{"hello", "again"} {
+			if err := n.get(ctx, fmt.Sprintf("http://%s/%s", address, page), w); err != nil {
+				return err
+			}
+		}
+	}
+	stop()
+	return <-served
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// errDrained is why connections are aborted that are open at the end of --drain-timeout.
+var errDrained = errors.New("open for longer than --drain-timeout after the signal")
+
+// run is the program behind the options: it opens the device, listens, and serves connections until a signal. The states are
+//
+//	listening -- signal --> draining -- no connection is open any more ----------> nil
+//	    |                       +------ --drain-timeout: the rest is aborted ----> nil
+//	    +------- the listener fails: draining, then its error
+func run(ctx context.Context, o options, log *slog.Logger) (err error) {
+	var s sockets
+	if o.rdma() {
+		dev, closeDevice, openErr := openDevice(o.device)
+		if openErr != nil {
+			return openErr
+		}
+		defer func() { err = errors.Join(err, closeDevice()) }()
+		s.device = dev
+	}
+	b := &bridge{
+		target: o.dial, dial: s.dial,
+		maxConns: o.maxConns, dialTimeout: o.dialTimeout, idleTimeout: o.idleTimeout, log: log,
+	}
+	if o.metrics != "" {
+		address, err := b.metrics.serve(o.metrics)
+		if err != nil {
+			return fmt.Errorf("--metrics: %w", err)
+		}
+		log.Info("metrics", "url", fmt.Sprintf("http://%s/debug/vars", address))
+	}
+	listening, end := untilSignal(ctx, log)
+	defer end()
+	ln, err := s.listen(listening, o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w", o.listen, err)
+	}
+	closeListener := sync.OnceValue(ln.Close)
+	defer context.AfterFunc(listening, func() { _ = closeListener() })()
+	log.Info("listening", "listen", o.listen.url(ln), "dial", o.dial)
+
+	serving, cut := context.WithCancelCause(context.Background())
+	defer cut(nil)
+	err = b.accept(serving, ln)
+	if closeErr := closeListener(); err == nil {
+		err = closeErr
+	}
+	log.Info("draining", "active", b.metrics.active.Value(), "drain-timeout", o.drainTimeout)
+	late := time.AfterFunc(o.drainTimeout, func() { cut(errDrained) })
+	defer late.Stop()
+	b.links.Wait()
+	return err
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package main
+
+import (
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// After a signal nobody is let in any more, and who is in can finish.
+func TestDrain(t *testing.T) {
+	for _, f := range forms {
+		t.Run(f.name, func(t *testing.T) {
+			ln, url := listenAt(t, f.scheme)
+			serveEach(t, ln, echo)
+			b := f.start(t, url)
+			c := b.dial()
+			exchange(t, c, "before")
+			b.signal(syscall.SIGTERM)
+			require.Contains(t, b.await("msg=draining"), "active=1")
+			e, err := parseEndpoint(b.url())
+			require.NoError(t, err)
+			if late, err := net.DialTimeout(e.scheme, e.address, limit); err == nil {
+				late.Close()
+				require.Fail(t, "it still listens")
+			}
+			exchange(t, c, "after")
+			require.NoError(t, c.CloseWrite())
+			_, err = c.Read(make([]byte, 1))
+			require.EqualError(t, err, "EOF")
+			b.ends(exitDone)
+			if e.scheme == schemeUnix {
+				require.NoFileExists(t, e.address)
+			}
+		})
+	}
+}
+
+// What is open at the end of --drain-timeout is aborted, and that is not an error.
+func TestDrainTimeout(t *testing.T) {
+	ln, url := listenAt(t, schemeTCP)
+	serveEach(t, ln, echo)
+	front, _ := chain(t, "usiw0", "127.0.0.1", url, "--drain-timeout", "100ms")
+	c := front.dial()
+	exchange(t, c, "before")
+	front.signal(syscall.SIGINT)
+	_, err := c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	front.ends(exitDone)
+	require.Contains(t, front.await("msg=aborted"), "drain-timeout")
+}
+
+// A second signal ends the program at once, with status 1.
+func TestSecondSignal(t *testing.T) {
+	ln, url := listenAt(t, schemeTCP)
+	serveEach(t, ln, echo)
+	b := startBridge(t, "tcp://127.0.0.1:0", url, "--drain-timeout", "1h")
+	c := b.dial()
+	exchange(t, c, "before")
+	b.signal(syscall.SIGTERM)
+	b.await("msg=draining")
+	b.signal(syscall.SIGTERM)
+	b.ends(exitFailed)
+}
