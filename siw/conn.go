@@ -181,7 +181,7 @@ func (c *conn) failLocked(cause error, t *termination) {
 // failRequest ends the connection because of a local error in a request. The caller holds q.mu.
 func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus, reason error) {
 	e.status = status
-	c.q.blame(e.id, status, e.wcOpcode(), reason)
+	c.q.blame(e.id, status, e.op.Completion(), reason)
 	t := &termination{fault: faultLocal}
 	c.failLocked(fmt.Errorf("send request %d: %w: %w: %w", e.id, status, reason, t.err()), t)
 }
@@ -301,7 +301,7 @@ func (c *conn) terminated(body []byte) {
 	cause.Access = accessOf(&t, e)
 	if e != nil {
 		e.status = statusOf(&t)
-		c.q.blame(e.id, e.status, e.wcOpcode(), cause)
+		c.q.blame(e.id, e.status, e.op.Completion(), cause)
 	}
 	c.failLocked(cause, nil)
 }

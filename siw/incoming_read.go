@@ -71,7 +71,7 @@ func (c *conn) lost(e *sendEntry, why *verbs.AccessError) {
 	c.rx.access = why
 	c.q.mu.Lock()
 	e.status = verbs.WCLocProtErr
-	c.q.blame(e.id, e.status, e.wcOpcode(), why)
+	c.q.blame(e.id, e.status, e.op.Completion(), why)
 	c.q.mu.Unlock()
 }
 

@@ -463,7 +463,7 @@ func (q *qp) flush() {
 			status = verbs.WCWRFlushErr
 		}
 		if q.unfit != nil && q.unfitAt == q.sq.head {
-			q.blame(e.id, status, e.wcOpcode(), q.unfit)
+			q.blame(e.id, status, e.op.Completion(), q.unfit)
 		}
 		q.sendCQ.push(&verbs.WC{ID: e.id, Status: status, QPNum: q.num}, false)
 		q.sq.pop()
@@ -489,7 +489,7 @@ func (q *qp) retire() {
 func (q *qp) retireOldest() {
 	e := q.sq.oldest()
 	if e.flags&verbs.SendSignaled != 0 {
-		wc := verbs.WC{ID: e.id, Opcode: e.wcOpcode(), QPNum: q.num}
+		wc := verbs.WC{ID: e.id, Opcode: e.op.Completion(), QPNum: q.num}
 		if e.awaitsAnswer() {
 			wc.ByteLen = e.length
 		}

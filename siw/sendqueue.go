@@ -55,30 +55,6 @@ func (e *sendEntry) isLocal() bool { return e.op == verbs.WRBindMW || e.op == ve
 // done reports whether the request is complete.
 func (e *sendEntry) done() bool { return e.sent && (e.answered || !e.awaitsAnswer()) }
 
-func (e *sendEntry) wcOpcode() verbs.WCOpcode {
-	switch e.op {
-	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
-		return verbs.WCRDMAWrite
-	case verbs.WRRDMARead:
-		return verbs.WCRDMARead
-	case verbs.WRAtomicCmpAndSwp:
-		return verbs.WCCompSwap
-	case verbs.WRAtomicFetchAndAdd:
-		return verbs.WCFetchAdd
-	case verbs.WRMaskedAtomicCmpAndSwp:
-		return verbs.WCMaskedCompSwap
-	case verbs.WRMaskedAtomicFetchAndAdd:
-		return verbs.WCMaskedFetchAdd
-	case verbs.WRLocalInv:
-		return verbs.WCLocalInv
-	case verbs.WRBindMW:
-		return verbs.WCBindMW
-	case verbs.WRImmData:
-		return verbs.WCImmData
-	}
-	return verbs.WCSend
-}
-
 // sendQueue is a ring of requests. Entries do not move, so that the send role can use the current one without a lock.
 //
 //	head <= sentTo <= next <= tail

@@ -236,6 +236,35 @@ func (o WROpcode) String() string {
 		"MASKED_ATOMIC_CMP_AND_SWP", "MASKED_ATOMIC_FETCH_AND_ADD", "FLUSH", "ATOMIC_WRITE"}, "WROpcode")
 }
 
+// Completion returns the opcode that the completion of a successful request has (enum ibv_wc_opcode of ibv_poll_cq(3)). It tells
+// neither an immediate nor an invalidation: a Write with immediate completes as WCRDMAWrite, and every kind of Send as WCSend, which
+// is also the result for a value that is no opcode.
+func (o WROpcode) Completion() WCOpcode {
+	switch o {
+	case WRRDMAWrite, WRRDMAWriteWithImm:
+		return WCRDMAWrite
+	case WRRDMARead:
+		return WCRDMARead
+	case WRAtomicWrite:
+		return WCAtomicWrite
+	case WRAtomicCmpAndSwp:
+		return WCCompSwap
+	case WRAtomicFetchAndAdd:
+		return WCFetchAdd
+	case WRMaskedAtomicCmpAndSwp:
+		return WCMaskedCompSwap
+	case WRMaskedAtomicFetchAndAdd:
+		return WCMaskedFetchAdd
+	case WRLocalInv:
+		return WCLocalInv
+	case WRBindMW:
+		return WCBindMW
+	case WRImmData:
+		return WCImmData
+	}
+	return WCSend
+}
+
 // SendFlags modify a send work request.
 type SendFlags uint8
 

@@ -75,6 +75,23 @@ func TestReceivesHaveTheirBit(t *testing.T) {
 	}
 }
 
+// TestCompletion: a request and its completion have the same text, apart from what the completion does not tell.
+func TestCompletion(t *testing.T) {
+	texts := map[WROpcode]string{WRRDMAWriteWithImm: "RDMA_WRITE", WRSendWithImm: "SEND", WRSendWithInv: "SEND",
+		WRAtomicCmpAndSwp: "COMP_SWAP", WRAtomicFetchAndAdd: "FETCH_ADD",
+		WRMaskedAtomicCmpAndSwp: "MASKED_COMP_SWAP", WRMaskedAtomicFetchAndAdd: "MASKED_FETCH_ADD"}
+	for _, o := range []WROpcode{WRRDMAWrite, WRRDMAWriteWithImm, WRSend, WRSendWithImm, WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd,
+		WRLocalInv, WRBindMW, WRSendWithInv, WRMaskedAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd, WRAtomicWrite, WRImmData} {
+		want, differs := texts[o]
+		if !differs {
+			want = o.String()
+		}
+		require.Equal(t, want, o.Completion().String(), o)
+		require.False(t, (&WC{Opcode: o.Completion()}).IsRecv(), o)
+	}
+	require.Equal(t, WCSend, WROpcode(63).Completion())
+}
+
 func TestOpSet(t *testing.T) {
 	s := MakeOpSet(OpSend, OpMaskedFetchAdd)
 	require.True(t, s.Has(OpSend))

@@ -25,7 +25,7 @@ func (q *ledgerQP) blame(wc *WC, op WROpcode, recv bool) {
 	if wc.Status == WCSuccess || wc.Status == WCWRFlushErr {
 		return
 	}
-	b, queue := &blame{id: wc.ID, status: wc.Status, opcode: completionOf(op)}, 0
+	b, queue := &blame{id: wc.ID, status: wc.Status, opcode: op.Completion()}, 0
 	if recv {
 		b.opcode, queue = WCRecv, 1
 	}
@@ -56,31 +56,4 @@ func (q *ledgerQP) Explain(wc *WC) (opcode WCOpcode, known bool, reason error) {
 		}
 	}
 	return 0, false, nil
-}
-
-// completionOf returns the opcode of the completion of a send request.
-func completionOf(op WROpcode) WCOpcode {
-	switch op {
-	case WRRDMAWrite, WRRDMAWriteWithImm:
-		return WCRDMAWrite
-	case WRRDMARead:
-		return WCRDMARead
-	case WRAtomicWrite:
-		return WCAtomicWrite
-	case WRAtomicCmpAndSwp:
-		return WCCompSwap
-	case WRAtomicFetchAndAdd:
-		return WCFetchAdd
-	case WRMaskedAtomicCmpAndSwp:
-		return WCMaskedCompSwap
-	case WRMaskedAtomicFetchAndAdd:
-		return WCMaskedFetchAdd
-	case WRLocalInv:
-		return WCLocalInv
-	case WRBindMW:
-		return WCBindMW
-	case WRImmData:
-		return WCImmData
-	}
-	return WCSend
 }

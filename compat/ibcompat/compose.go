@@ -276,10 +276,7 @@ func (q *qp) completed(r *composing, wc *verbs.WC) bool {
 		}
 		store(mem, v)
 		lock.RUnlock()
-		wc.ID, wc.Opcode, wc.ByteLen = r.id, verbs.WCMaskedFetchAdd, 8
-		if r.opcode == verbs.WRMaskedAtomicCmpAndSwp {
-			wc.Opcode = verbs.WCMaskedCompSwap
-		}
+		wc.ID, wc.Opcode, wc.ByteLen = r.id, r.opcode.Completion(), 8
 		return r.signaled
 	}
 	wc.ID = r.id

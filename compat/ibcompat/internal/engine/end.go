@@ -253,7 +253,7 @@ func (q *qp) blame(r *request, status verbs.WCStatus) {
 	if reason == nil && r.remote && q.dead {
 		reason = q.in.Err()
 	}
-	q.blamed = append(q.blamed, blame{r.id, status, opcodeOf(r.op), reason})
+	q.blamed = append(q.blamed, blame{r.id, status, r.op.Completion(), reason})
 }
 
 // Explain implements verbs.ProviderQPExplainer.

@@ -638,7 +638,7 @@ func (q *qp) leave(r *request, status verbs.WCStatus) {
 			q.blame(r, status)
 		}
 	case r.signaled:
-		wc := verbs.WC{ID: r.id, Opcode: opcodeOf(r.op), QPNum: q.num}
+		wc := verbs.WC{ID: r.id, Opcode: r.op.Completion(), QPNum: q.num}
 		if r.op == verbs.WRRDMARead || isAtomic(r.op) {
 			wc.ByteLen = uint32(r.length)
 		}
@@ -649,24 +649,6 @@ func (q *qp) leave(r *request, status verbs.WCStatus) {
 	}
 	q.reqs.pop()
 	q.base++
-}
-
-func opcodeOf(op verbs.WROpcode) verbs.WCOpcode {
-	switch op {
-	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
-		return verbs.WCRDMAWrite
-	case verbs.WRRDMARead:
-		return verbs.WCRDMARead
-	case verbs.WRAtomicCmpAndSwp:
-		return verbs.WCCompSwap
-	case verbs.WRAtomicFetchAndAdd:
-		return verbs.WCFetchAdd
-	case verbs.WRMaskedAtomicCmpAndSwp:
-		return verbs.WCMaskedCompSwap
-	case verbs.WRMaskedAtomicFetchAndAdd:
-		return verbs.WCMaskedFetchAdd
-	}
-	return verbs.WCSend
 }
 
 // rnr counts how often the peer has had no receive for the request that waits. It is asked again and again, as InfiniBand tries.
