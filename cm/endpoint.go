@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/lifetime"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -79,7 +80,7 @@ type Endpoint struct {
 
 	mu       sync.Mutex // guards what follows
 	calls    []*call    // that are not in use
-	arrivals ring
+	arrivals queue.Ring[arrival]
 	recvs    int  // posted
 	ended    bool // the connection has ended
 }
@@ -344,7 +345,7 @@ func (e *Endpoint) makeQueues(vctx *verbs.Context, cfg *EndpointConfig, sends, r
 	for range sends {
 		e.room <- struct{}{}
 	}
-	e.arrivals.init(recvs)
+	e.arrivals = queue.Grown[arrival](recvs)
 	e.arrived = make(chan struct{}, recvs)
 	return nil
 }
@@ -457,10 +458,7 @@ func (e *Endpoint) wait(ctx context.Context, ready <-chan struct{}) error {
 // finished notes that the completion of a request has been dispatched, or that it was not posted.
 func (e *Endpoint) finished(n int) {
 	if e.out.Add(int64(-n)) == 0 {
-		select {
-		case e.idle <- struct{}{}:
-		default:
-		}
+		queue.Signal(e.idle)
 	}
 }
 
@@ -473,7 +471,7 @@ func (e *Endpoint) end() {
 	defer e.node.Exit()
 	e.mu.Lock()
 	e.ended = true
-	none := e.recvs == 0 && e.arrivals.len() == 0 && e.qp.SRQ() == nil
+	none := e.recvs == 0 && e.arrivals.Len() == 0 && e.qp.SRQ() == nil
 	e.mu.Unlock()
 	if none {
 		_ = e.PostRecv(verbs.RecvWR{}) // it fails only when the QP is closed

@@ -64,18 +64,6 @@ type arrival struct {
 	own bool // its memory is a buffer of the endpoint, whose index is the ID
 }
 
-// ring holds arrivals, the oldest first.
-type ring struct {
-	all      []arrival
-	head, in int
-}
-
-func (r *ring) init(n int)      { r.all = make([]arrival, n) }
-func (r *ring) len() int        { return r.in }
-func (r *ring) first() *arrival { return &r.all[r.head] }
-func (r *ring) push(a arrival)  { r.all[(r.head+r.in)%len(r.all)] = a; r.in++ }
-func (r *ring) drop()           { r.head = (r.head + 1) % len(r.all); r.in-- }
-
 // makeBuffers makes the buffers for messages, and posts those for receives.
 func (e *Endpoint) makeBuffers(cfg *EndpointConfig) error {
 	n, size := cfg.Messages, cfg.MessageSize
@@ -112,7 +100,7 @@ func (e *Endpoint) postBuffer(i int) error {
 
 func (e *Endpoint) postRecv(wrs []verbs.RecvWR, f func(*verbs.WC)) error {
 	e.mu.Lock()
-	if room := len(e.arrivals.all) - e.arrivals.len() - e.recvs; len(wrs) > room {
+	if room := cap(e.arrived) - e.arrivals.Len() - e.recvs; len(wrs) > room {
 		e.mu.Unlock()
 		return fmt.Errorf("%w: %d receives, room for %d", verbs.ErrQueueFull, len(wrs), room)
 	}
@@ -134,7 +122,7 @@ func (e *Endpoint) received(own bool) func(*verbs.WC) {
 	return func(wc *verbs.WC) {
 		e.mu.Lock()
 		e.recvs--
-		e.arrivals.push(arrival{*wc, own})
+		e.arrivals.Push(arrival{*wc, own})
 		e.mu.Unlock()
 		e.arrived <- struct{}{}
 		e.finished(1)
@@ -214,7 +202,7 @@ func (e *Endpoint) Recv(ctx context.Context, p []byte) (verbs.WC, error) {
 // takeMessage takes the oldest arrival. The caller has the turn to receive and a token of e.arrived.
 func (e *Endpoint) takeMessage(p []byte) (verbs.WC, error) {
 	e.mu.Lock()
-	a := *e.arrivals.first()
+	a := *e.arrivals.At(0)
 	data := a.own && a.wc.Opcode == verbs.WCRecv
 	switch {
 	case e.node.Closed():
@@ -234,7 +222,7 @@ func (e *Endpoint) takeMessage(p []byte) (verbs.WC, error) {
 		a.wc.ID = 0
 		return a.wc, fmt.Errorf("%w: %d bytes for a message of %d", io.ErrShortBuffer, len(p), a.wc.ByteLen)
 	}
-	e.arrivals.drop()
+	e.arrivals.Pop()
 	e.mu.Unlock()
 	if !a.own {
 		return a.wc, nil

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/errname"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -115,10 +116,7 @@ func (e *endpoint) deliver(ev rawEvent) {
 		return // an event of a newer kernel: for every end there is also a known event
 	}
 	e.events = append(e.events, ev)
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	queue.Signal(e.wake)
 }
 
 // setAccept makes the endpoint a listener.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -43,7 +44,7 @@ func (ch *channel) notify(q *cq) (woken bool) {
 	}
 	woken = ch.sleepers > 0
 	ch.mu.Unlock()
-	signal(ch.ready)
+	queue.Signal(ch.ready)
 	ch.wake()
 	return woken
 }
@@ -139,7 +140,7 @@ func (ch *channel) next() *cq {
 	ch.queue = ch.queue[:copy(ch.queue, ch.queue[1:])]
 	q.queued = false
 	if len(ch.queue) > 0 {
-		signal(ch.ready)
+		queue.Signal(ch.ready)
 	}
 	return q
 }

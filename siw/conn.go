@@ -194,7 +194,7 @@ func (c *conn) refuse(f fault, ulpdu []byte) {
 	t.access = c.rx.access
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	if !c.tx.busy && !c.tx.blocked && c.tx.responses.len() == 0 || c.dead.Load() {
+	if !c.tx.busy && !c.tx.blocked && c.tx.responses.Len() == 0 || c.dead.Load() {
 		c.failLocked(t.err(), t)
 		return
 	}
@@ -242,7 +242,7 @@ func (c *conn) end() {
 	c.rx.flush(c.q)
 	c.q.flush()
 	if ev, ok := c.event(c.cause); ok {
-		c.q.ctx.post(ev)
+		c.q.ctx.events.Post(ev)
 	}
 	close(c.flushed) // under q.mu: from here on the poster of a request flushes it
 	c.q.mu.Unlock()

@@ -4,23 +4,16 @@ package siw
 
 import (
 	"context"
-	"sync"
 
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// eventBacklog is how many asynchronous events are queued. A further event replaces the oldest.
-const eventBacklog = 1024
 
 // vcontext is an open device (verbs.ProviderContext).
 type vcontext struct {
 	dev    *device
 	owner  *verbs.Context
-	ready  chan struct{} // holds a token while events are queued
-	closed chan struct{}
-
-	mu     sync.Mutex // guards events
-	events []verbs.AsyncEvent
+	events *queue.Events[verbs.AsyncEvent]
 }
 
 // Open implements verbs.ProviderDevice.
@@ -28,7 +21,7 @@ func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 	if d.guard.Closed() {
 		return nil, verbs.ErrClosed
 	}
-	return &vcontext{dev: d, owner: owner, ready: make(chan struct{}, 1), closed: make(chan struct{})}, nil
+	return &vcontext{dev: d, owner: owner, events: queue.NewEvents[verbs.AsyncEvent]()}, nil
 }
 
 func (v *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
@@ -64,51 +57,13 @@ func (v *vcontext) QueryPort(int) (verbs.PortAttr, error) {
 
 func (v *vcontext) Ops() verbs.OpSet { return v.dev.ops }
 
-// post queues an asynchronous event.
-func (v *vcontext) post(ev verbs.AsyncEvent) {
-	v.mu.Lock()
-	if len(v.events) == eventBacklog {
-		v.events = v.events[1:]
-	}
-	v.events = append(v.events, ev)
-	v.mu.Unlock()
-	signal(v.ready)
-}
-
 func (v *vcontext) WaitEvent(ctx context.Context) (verbs.AsyncEvent, error) {
-	for {
-		v.mu.Lock()
-		if len(v.events) > 0 {
-			ev := v.events[0]
-			v.events = v.events[1:]
-			if len(v.events) > 0 {
-				signal(v.ready)
-			}
-			v.mu.Unlock()
-			return ev, nil
-		}
-		v.mu.Unlock()
-		select {
-		case <-v.ready:
-		case <-ctx.Done():
-			return verbs.AsyncEvent{}, ctx.Err()
-		case <-v.closed:
-			return verbs.AsyncEvent{}, verbs.ErrClosed
-		}
-	}
+	return v.events.Wait(ctx)
 }
 
 func (v *vcontext) Close() error {
-	close(v.closed)
+	v.events.Close()
 	return nil
-}
-
-// signal puts a token into a channel of capacity one.
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
 }
 
 // domain is a protection domain (verbs.ProviderPD).

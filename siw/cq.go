@@ -10,16 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
-)
-
-// armed says which completions make a CQ send an event.
-type armed uint8
-
-const (
-	disarmed armed = iota
-	armedSolicited
-	armedAny
 )
 
 // cq is a completion queue (verbs.ProviderCQ): a ring that grows up to its capacity.
@@ -32,8 +24,8 @@ type cq struct {
 
 	mu       sync.Mutex // guards the fields below; taken after a qp's mu
 	cap      int
-	ring     ring[verbs.WC]
-	arm      armed
+	ring     queue.Ring[verbs.WC]
+	arm      queue.Arm
 	overflow bool
 	gone     bool // Destroy has been called
 	qps      map[*qp]struct{}
@@ -114,19 +106,19 @@ func (c *cq) setWatch(w *watch) {
 		return
 	}
 	arm := c.arm
-	c.setArm(disarmed)
+	c.setArm(queue.Disarmed)
 	c.watch.Store(w)
 	c.setArm(arm)
 	c.ch.setWatch(was, w)
 }
 
 // setArm changes arm and the counts of armed CQs. The caller holds mu.
-func (c *cq) setArm(a armed) {
+func (c *cq) setArm(a queue.Arm) {
 	var more int32
 	switch {
-	case c.arm == disarmed && a != disarmed:
+	case c.arm == queue.Disarmed && a != queue.Disarmed:
 		more = 1
-	case c.arm != disarmed && a == disarmed:
+	case c.arm != queue.Disarmed && a == queue.Disarmed:
 		more = -1
 	}
 	c.arm = a
@@ -189,10 +181,7 @@ func (c *cq) CQE() int {
 
 func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	c.mu.Lock()
-	n := 0
-	for ; n < len(wcs) && c.ring.len() > 0; n++ {
-		wcs[n] = c.ring.pop()
-	}
+	n := c.ring.Take(wcs)
 	lost := c.overflow
 	c.mu.Unlock()
 	if n == 0 && lost {
@@ -204,8 +193,8 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 // Sleep implements verbs.ProviderCQDriver. No other CQ uses the CQ's channel.
 func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	c.mu.Lock()
-	c.setArm(max(c.arm, wanted(solicitedOnly)))
-	some := c.ring.len() > 0 || c.overflow
+	c.setArm(c.arm.With(solicitedOnly))
+	some := c.ring.Len() > 0 || c.overflow
 	c.mu.Unlock()
 	if some {
 		return nil
@@ -217,19 +206,10 @@ func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	return err
 }
 
-// wanted is what a request for events arms for. A request for any completion stays in force after a later one for solicited ones
-// (ibv_req_notify_cq).
-func wanted(solicitedOnly bool) armed {
-	if solicitedOnly {
-		return armedSolicited
-	}
-	return armedAny
-}
-
 func (c *cq) ReqNotify(solicitedOnly bool) error {
 	c.mu.Lock()
-	first := c.arm == disarmed
-	c.setArm(max(c.arm, wanted(solicitedOnly)))
+	first := c.arm == queue.Disarmed
+	c.setArm(c.arm.With(solicitedOnly))
 	w := c.watch.Load()
 	c.mu.Unlock()
 	switch {
@@ -246,16 +226,16 @@ func (c *cq) ReqNotify(solicitedOnly bool) error {
 func (c *cq) push(wc *verbs.WC, solicited bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ring.len() == c.cap || c.overflow {
+	if c.ring.Len() == c.cap || c.overflow {
 		if !c.overflow {
 			c.overflow = true
 			go c.overflowed()
 		}
 		return
 	}
-	c.ring.push(*wc)
-	if c.arm == armedAny || c.arm == armedSolicited && (solicited || wc.Status != verbs.WCSuccess) {
-		c.setArm(disarmed)
+	c.ring.Push(*wc)
+	if c.arm.Fires(solicited || wc.Status != verbs.WCSuccess) {
+		c.setArm(queue.Disarmed)
 		c.notify()
 	}
 }
@@ -280,7 +260,7 @@ func (c *cq) overflowed() {
 		c.notify()
 	}
 	c.mu.Unlock()
-	c.ctx.post(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c.owner, Err: verbs.ErrCQOverflow})
+	c.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c.owner, Err: verbs.ErrCQOverflow})
 	for _, q := range qps {
 		q.fail(verbs.ErrCQOverflow, &termination{fault: faultLocal})
 	}
@@ -301,7 +281,7 @@ func (c *cq) detach(q *qp) {
 func (c *cq) Destroy() error {
 	c.mu.Lock()
 	c.gone = true
-	c.setArm(disarmed)
+	c.setArm(queue.Disarmed)
 	c.mu.Unlock()
 	c.ch.forget(c)
 	c.ctx.dev.cqs.give()

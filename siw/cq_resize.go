@@ -12,7 +12,7 @@ import (
 func (c *cq) Resize(cqe int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := c.ring.len(); cqe < n {
+	if n := c.ring.Len(); cqe < n {
 		return fmt.Errorf("%w: CQE %d: %d completions are in the queue", verbs.ErrInvalid, cqe, n)
 	}
 	c.cap = cqe

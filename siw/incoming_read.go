@@ -3,6 +3,7 @@
 package siw
 
 import (
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/rdmap"
@@ -57,13 +58,13 @@ func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 }
 
 // oldest returns the request at the head of one of the queues of unanswered requests, nil if there is none.
-func (c *conn) oldest(queue *ring[uint64]) *sendEntry {
+func (c *conn) oldest(unanswered *queue.Ring[uint64]) *sendEntry {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	if queue.len() == 0 {
+	if unanswered.Len() == 0 {
 		return nil
 	}
-	return c.q.sq.at(*queue.front())
+	return c.q.sq.at(*unanswered.At(0))
 }
 
 // lost sets the status of a request whose memory for the answer has been deregistered. The caller holds the receive role.
@@ -75,11 +76,11 @@ func (c *conn) lost(e *sendEntry, why *verbs.AccessError) {
 	c.q.mu.Unlock()
 }
 
-// answered completes the request at the head of queue.
-func (c *conn) answered(queue *ring[uint64], e *sendEntry) {
+// answered completes the request at the head of one of these queues.
+func (c *conn) answered(unanswered *queue.Ring[uint64], e *sendEntry) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	queue.pop()
+	unanswered.Pop()
 	e.answered = true
 	c.tx.outstanding--
 	c.q.retire()
@@ -117,14 +118,14 @@ func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 func (c *conn) overIRD() bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	return c.tx.responses.len() >= c.serve
+	return c.tx.responses.Len() >= c.serve
 }
 
 // answer queues a response. Requests are answered in the order of their arrival.
 func (c *conn) answer(resp response) {
 	c.rx.wrote, c.rx.writing = false, false
 	c.q.mu.Lock()
-	c.tx.responses.push(resp)
+	c.tx.responses.Push(resp)
 	c.q.mu.Unlock()
 	c.rx.reply = true
 }

@@ -40,7 +40,7 @@ func (c *conn) begin(b *batch) bool {
 	switch {
 	case c.dead.Load():
 		return false
-	case t.last != nil && t.responses.len() == 0:
+	case t.last != nil && t.responses.Len() == 0:
 		if b.size == 0 { // the batch is sent first
 			c.failLocked(t.last.err(), t.last)
 		}
@@ -51,7 +51,7 @@ func (c *conn) begin(b *batch) bool {
 		t.nudge, t.task = false, taskNudge
 		return true
 	}
-	if t.responses.len() > 0 && (t.burst < responseBurst || t.last != nil) {
+	if t.responses.Len() > 0 && (t.burst < responseBurst || t.last != nil) {
 		t.burst++
 		return c.beginResponse(b)
 	}
@@ -59,12 +59,12 @@ func (c *conn) begin(b *batch) bool {
 	if c.beginRequest() {
 		return true
 	}
-	return t.responses.len() > 0 && !c.dead.Load() && c.beginResponse(b)
+	return t.responses.Len() > 0 && !c.dead.Load() && c.beginResponse(b)
 }
 
 func (c *conn) beginResponse(b *batch) bool {
 	op := rdmap.OpReadResponse
-	if c.tx.responses.front().atomic {
+	if c.tx.responses.At(0).atomic {
 		op = rdmap.OpAtomicResponse
 	}
 	if err := c.buildable(op); err != nil {
@@ -74,7 +74,7 @@ func (c *conn) beginResponse(b *batch) bool {
 		}
 		return false
 	}
-	c.tx.task, c.tx.resp, c.tx.off = taskResponse, *c.tx.responses.front(), 0
+	c.tx.task, c.tx.resp, c.tx.off = taskResponse, *c.tx.responses.At(0), 0
 	return true
 }
 
@@ -89,7 +89,7 @@ func (c *conn) buildable(op rdmap.Opcode) error {
 // endResponse removes the response that has been built from the queue.
 func (c *conn) endResponse() {
 	c.q.mu.Lock()
-	c.tx.responses.pop()
+	c.tx.responses.Pop()
 	c.q.mu.Unlock()
 	c.tx.task = taskNone
 }
@@ -130,9 +130,9 @@ func (c *conn) beginRequest() bool {
 		case e.awaitsAnswer():
 			t.outstanding++
 			if e.isAtomic() {
-				t.atomics.push(at)
+				t.atomics.Push(at)
 			} else {
-				t.reads.push(at)
+				t.reads.Push(at)
 			}
 			t.sendNo[1]++
 			e.msn = t.sendNo[1]

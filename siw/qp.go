@@ -475,7 +475,7 @@ func (q *qp) flush() {
 	} else if !q.last && !q.gone {
 		// The QP takes no more receives, and those it had taken have completed (InfiniBand Architecture volume 1, 11.6.3.2).
 		q.last = true
-		q.ctx.post(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q.owner})
+		q.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q.owner})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/siw/mpa"
 )
 
@@ -46,11 +47,11 @@ type sender struct {
 	stall   stall // mu: the batch, while it is blocked
 	severed bool  // mu: the batch was given up; the stream ends in the middle of an FPDU
 
-	responses   ring[response] // mu
-	outstanding int            // mu: Reads and atomics without an answer
-	reads       ring[uint64]   // mu: positions of these Reads in the send queue
-	atomics     ring[uint64]   // mu: positions of these atomics in the send queue
-	sentTo      uint64         // mu: bytes of the stream that are in the socket
+	responses   queue.Ring[response] // mu
+	outstanding int                  // mu: Reads and atomics without an answer
+	reads       queue.Ring[uint64]   // mu: positions of these Reads in the send queue
+	atomics     queue.Ring[uint64]   // mu: positions of these atomics in the send queue
+	sentTo      uint64               // mu: bytes of the stream that are in the socket
 
 	// The fields below belong to the holder of the send role.
 	batch  *batch

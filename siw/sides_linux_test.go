@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -196,5 +197,5 @@ func (s *side) trusted() {
 func (c *cq) isArmed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.arm != disarmed
+	return c.arm != queue.Disarmed
 }

@@ -29,7 +29,7 @@ func (p *domain) CreateSRQ(owner *verbs.SRQ, attr verbs.SRQAttr) (verbs.Provider
 	s := &srq{dev: p.dev, ctx: p.ctx, owner: owner}
 	s.rq.init(p, attr.MaxWR, attr.MaxSGE)
 	s.rq.name = "max_srq_wr"
-	s.rq.low = func() { s.ctx.post(verbs.AsyncEvent{Type: verbs.EventSRQLimitReached, SRQ: s.owner}) }
+	s.rq.low = func() { s.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventSRQLimitReached, SRQ: s.owner}) }
 	return s, attr, nil
 }
 

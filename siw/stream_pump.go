@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/internal/regmem"
 )
 
@@ -59,7 +60,7 @@ func (s *pumpStream) receive() {
 		s.inErr = err
 		ending := s.ending
 		s.mu.Unlock()
-		signal(s.readable)
+		queue.Signal(s.readable)
 		if err != nil || ending {
 			return
 		}
@@ -96,9 +97,9 @@ func (s *pumpStream) transmit() {
 			s.outErr, s.out = err, nil
 		}
 		s.mu.Unlock()
-		signal(s.writable)
+		queue.Signal(s.writable)
 		if err != nil {
-			signal(s.readable)
+			queue.Signal(s.readable)
 			return
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/queue"
 )
 
 // A watch decides which goroutine is woken when data arrive. It is over one connection, or over all connections that are tied
@@ -262,7 +264,7 @@ func (w *watch) recallLocked() (wasQuiet bool) {
 	}
 	w.announced.Store(true)
 	w.keeper, w.aside = byReader, false
-	signal(w.back)
+	queue.Signal(w.back)
 	return wasQuiet
 }
 
@@ -313,7 +315,7 @@ func (w *watch) stop() {
 	if w.lease != nil {
 		w.lease.Stop()
 	}
-	signal(w.back)
+	queue.Signal(w.back)
 	w.src.wake()
 }
 

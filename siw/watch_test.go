@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/asleep"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -68,7 +69,7 @@ func (s *scene) wait(f func() bool) error {
 	return nil
 }
 
-func (s *scene) wake() { signal(s.nudge) }
+func (s *scene) wake() { queue.Signal(s.nudge) }
 
 func (s *scene) quiet(on bool) bool {
 	s.mu.Lock()
@@ -930,7 +931,7 @@ func TestWatchJustArmed(t *testing.T) {
 	s.ch.sleepers++ // a goroutine sleeps, so the program that arms need not
 	require.NoError(t, c.ReqNotify(false))
 	c.mu.Lock()
-	c.setArm(disarmed)
+	c.setArm(queue.Disarmed)
 	c.mu.Unlock()
 	require.NoError(t, c.ReqNotify(false))
 	drives(true)
@@ -943,7 +944,7 @@ func TestWatchSleep(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	require.NoError(t, c.Sleep(ctx, false))
-	c.ring.pop()
+	c.ring.Pop()
 	c.overflow = true
 	require.NoError(t, c.Sleep(ctx, false))
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/eventfd"
+	"github.com/goverbs/goverbs/internal/queue"
 )
 
 // kernelContext is an open device.
@@ -20,7 +21,7 @@ type kernelContext struct {
 	ops     OpSet
 	withInv uint // the library's flag of a completion that names an invalidated key
 	file    *eventfd.File
-	async   asyncQueue
+	async   *queue.Events[AsyncEvent]
 
 	counts struct{ pd, mr, mw, cq, qp, srq, ah objectCount }
 }
@@ -63,7 +64,7 @@ func (c *kernelContext) start(events int) (ProviderContext, error) {
 	if c.file, err = eventfd.New(events, c.dev.info.Name+" events"); err != nil {
 		return nil, err
 	}
-	c.async.init()
+	c.async = queue.NewEvents[AsyncEvent]()
 	c.limitObjects()
 	go c.readEvents()
 	if d.wrap == nil {
@@ -103,7 +104,7 @@ func (c *kernelContext) Ops() OpSet { return c.ops }
 // Close ends every WaitEvent and the reader of events, and closes the device.
 func (c *kernelContext) Close() error {
 	err := c.file.Close()
-	c.async.close()
+	c.async.Close()
 	if rc := c.c.close(); rc != 0 {
 		return callError("ibv_close_device", rc)
 	}

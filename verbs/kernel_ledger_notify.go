@@ -80,7 +80,7 @@ func (cq *ledgerCQ) overflowed() {
 	if gone {
 		return
 	}
-	cq.ctx.async.put(AsyncEvent{Type: EventCQErr, CQ: cq.owner, Err: ErrCQOverflow})
+	cq.ctx.async.Post(AsyncEvent{Type: EventCQErr, CQ: cq.owner, Err: ErrCQOverflow})
 	cq.endQPs()
 }
 

@@ -127,7 +127,7 @@ func composes(op verbs.WROpcode) bool {
 
 // idle reports whether requests go to the inner queue at once.
 func (q *qp) idle() bool {
-	return q.held.n == 0 && !q.again.pending && !q.ending && (len(q.marks.under) == 0 || q.flushing)
+	return q.held.Len() == 0 && !q.again.pending && !q.ending && (len(q.marks.under) == 0 || q.flushing)
 }
 
 // settle is called at the end of what changes what waits. The caller holds mu.
@@ -135,7 +135,7 @@ func (q *qp) settle() {
 	if q.marks == nil {
 		return
 	}
-	busy := q.held.n > 0 || q.again.pending || len(q.marks.under) > 0
+	busy := q.held.Len() > 0 || q.again.pending || len(q.marks.under) > 0
 	q.shut.Store(busy || q.ending)
 	q.send.work(q, busy)
 }
@@ -199,10 +199,10 @@ func (q *qp) hold(wr *verbs.SendWR) error {
 	if err := q.check(wr); err != nil {
 		return err
 	}
-	if most := q.In.Cap().MaxSendWR; q.held.n == most {
+	if most := q.In.Cap().MaxSendWR; q.held.Len() == most {
 		return fmt.Errorf("%w: %d requests wait for a masked atomic", verbs.ErrQueueFull, most)
 	}
-	q.held.push(wr)
+	q.held.hold(wr)
 	return nil
 }
 
@@ -316,8 +316,8 @@ func (q *qp) pump() {
 			q.refused(q.again.id)
 		}
 	}
-	for q.held.n > 0 && !q.ending && (q.flushing || len(q.marks.under) == 0) {
-		h := q.held.front()
+	for q.held.Len() > 0 && !q.ending && (q.flushing || len(q.marks.under) == 0) {
+		h := q.held.At(0)
 		var err error
 		if composes(h.wr.Opcode) {
 			_, err = q.start(nil, &h.wr)
@@ -329,7 +329,7 @@ func (q *qp) pump() {
 		}
 		q.send.moved++
 		id := h.wr.ID
-		q.held.pop()
+		q.held.Pop()
 		if err != nil {
 			q.refused(id)
 		}
@@ -405,16 +405,14 @@ func (q *qp) forget() {
 // drop forgets the requests that are not in the inner queue.
 func (q *qp) drop() {
 	q.again.pending = false
-	for q.held.n > 0 {
-		q.held.pop()
-	}
+	q.held.Clear()
 }
 
 // close is the beginning of Destroy. It reports whether there is something to flush.
 func (q *qp) close() bool {
 	q.mu.Lock()
 	q.closing = true
-	busy := q.marks != nil && (q.held.n > 0 || q.again.pending || len(q.marks.under) > 0)
+	busy := q.marks != nil && (q.held.Len() > 0 || q.again.pending || len(q.marks.under) > 0)
 	q.mu.Unlock()
 	q.failing.Wait()
 	return busy
@@ -429,9 +427,9 @@ func (q *qp) end() {
 	defer q.send.mu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.held.n > 0 { // the inner queue had no room, and ends the QP without them
-		q.refused(q.held.front().wr.ID)
-		q.held.pop()
+	for q.held.Len() > 0 { // the inner queue had no room, and ends the QP without them
+		q.refused(q.held.At(0).wr.ID)
+		q.held.Pop()
 	}
 	q.drop()
 	if q.marks.qp = nil; len(q.marks.under) == 0 {

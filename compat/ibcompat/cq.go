@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/forward"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -19,13 +20,13 @@ type cq struct {
 	// Polls that do not. While there are any, the driver takes nothing: it could overtake what they have in hand.
 	polling atomic.Int32
 
-	mu    sync.Mutex        // before the locks of QPs; guards what follows
-	marks map[uint64]*marks // by the first ID of inner requests
-	soft  queue             // completions that the driver has taken, the oldest of all
-	late  []verbs.WC        // of requests that were refused just now, and go behind the completions in hand into soft
-	polls uint64            // polls of the program's that went through mu
-	moved uint64            // inner requests that have completed, and requests that waited and went out
-	buf   [16]verbs.WC      // see fetch
+	mu    sync.Mutex           // before the locks of QPs; guards what follows
+	marks map[uint64]*marks    // by the first ID of inner requests
+	soft  queue.Ring[verbs.WC] // completions that the driver has taken, the oldest of all
+	late  []verbs.WC           // of requests that were refused just now, and go behind the completions in hand into soft
+	polls uint64               // polls of the program's that went through mu
+	moved uint64               // inner requests that have completed, and requests that waited and went out
+	buf   [16]verbs.WC         // see fetch
 
 	gate    sync.Mutex // a leaf; guards what follows, and the changes of shut
 	inner   int        // inner requests that have not been polled
@@ -63,7 +64,7 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.polls++
-	n := c.soft.take(wcs)
+	n := c.soft.Take(wcs)
 	var err error
 	for n < len(wcs) && err == nil && len(c.late) == 0 {
 		want, got := len(wcs)-n, 0
@@ -145,9 +146,9 @@ func (c *cq) fetch() {
 	if c.polling.Load() > 0 {
 		return
 	}
-	for c.soft.len() < c.In.CQE() {
-		n, err := c.In.Poll(c.buf[:min(len(c.buf), c.In.CQE()-c.soft.len())])
-		c.soft.put(c.buf[:c.sift(c.buf[:n])])
+	for c.soft.Len() < c.In.CQE() {
+		n, err := c.In.Poll(c.buf[:min(len(c.buf), c.In.CQE()-c.soft.Len())])
+		c.soft.Append(c.buf[:c.sift(c.buf[:n])])
 		c.putLate()
 		if n < len(c.buf) || err != nil {
 			return // the program's poll finds the error
@@ -172,14 +173,14 @@ func (c *cq) polled() {
 }
 
 func (c *cq) putLate() {
-	c.soft.put(c.late)
+	c.soft.Append(c.late)
 	c.late = c.late[:0]
 }
 
 // settle opens the way past the CQ if it can be. The caller holds mu.
 func (c *cq) settle() {
 	c.putLate()
-	if c.soft.len() > 0 {
+	if c.soft.Len() > 0 {
 		return
 	}
 	c.gate.Lock()
@@ -187,28 +188,4 @@ func (c *cq) settle() {
 	if c.inner == 0 {
 		c.shut.Store(false)
 	}
-}
-
-// queue is a queue of completions.
-type queue struct {
-	wcs  []verbs.WC
-	head int
-}
-
-func (q *queue) len() int { return len(q.wcs) - q.head }
-
-func (q *queue) put(wcs []verbs.WC) {
-	if len(wcs) > 0 && q.head > 0 {
-		q.wcs = append(q.wcs[:0], q.wcs[q.head:]...)
-		q.head = 0
-	}
-	q.wcs = append(q.wcs, wcs...)
-}
-
-func (q *queue) take(wcs []verbs.WC) int {
-	n := copy(wcs, q.wcs[q.head:])
-	if q.head += n; q.head == len(q.wcs) {
-		q.wcs, q.head = q.wcs[:0], 0
-	}
-	return n
 }

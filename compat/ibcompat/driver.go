@@ -2,7 +2,11 @@
 
 package ibcompat
 
-import "time"
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/internal/queue"
+)
 
 // driver is the goroutine of a CQ that goes on with what is being composed on its QPs while the program does not poll. It is
 // started by the first request that is composed, and sleeps while there is none.
@@ -42,10 +46,7 @@ func (c *cq) work(q *qp, is bool) {
 		c.started = true
 		go c.drive()
 	}
-	select {
-	case c.driver.wake <- struct{}{}:
-	default:
-	}
+	queue.Signal(c.driver.wake)
 }
 
 // working returns the QPs that have something being composed.

@@ -83,6 +83,7 @@ var floorOf = map[string]int{
 	"internal/lifetime":  0,
 	"internal/show":      0,
 	"internal/eventfd":   1,
+	"internal/queue":     1,
 	"internal/errname":   0,
 	"internal/race":      0,
 	"internal/dynlib":    0,

@@ -33,7 +33,7 @@ func (q *qp) completed(wc *verbs.WC) {
 		}
 		return
 	}
-	p := q.flight.pop()
+	p := q.flight.Pop()
 	q.landed(&p, wc.Status)
 	if wc.Status != verbs.WCSuccess {
 		q.broken(wc.Status)
@@ -110,7 +110,7 @@ func (q *qp) checkAdverts(h *wire.Header, b []byte) ([]byte, error) {
 	if h.Adverts > 0 && h.First != q.known {
 		return nil, violation("advert %d where %d is next", h.First, q.known)
 	}
-	if n := q.adverts.len() + int(h.Adverts); n > int(q.peer.Slots) {
+	if n := q.adverts.Len() + int(h.Adverts); n > int(q.peer.Slots) {
 		return nil, violation("%d receives for %d slots", n, q.peer.Slots)
 	}
 	for range h.Adverts {
@@ -124,7 +124,7 @@ func (q *qp) checkAdverts(h *wire.Header, b []byte) ([]byte, error) {
 
 func (q *qp) takeAdverts(h *wire.Header, b []byte) {
 	for range h.Adverts {
-		b, _ = wire.ParseAdvert(b, q.adverts.add()) // it has been checked
+		b, _ = wire.ParseAdvert(b, q.adverts.Add()) // it has been checked
 		q.known++
 	}
 }
@@ -140,7 +140,7 @@ func (q *qp) checkKind(h *wire.Header, body []byte) error {
 		if q.told == 0 {
 			return violation("a message without a receive")
 		}
-		next = q.recvs.at(0)
+		next = q.recvs.At(0)
 	}
 	switch h.Kind {
 	case wire.Data, wire.Part:
@@ -163,7 +163,7 @@ func (q *qp) checkKind(h *wire.Header, body []byte) error {
 			return violation("%d bytes that are too long for a receive of %d", h.Value, next.total)
 		}
 	case wire.Atomic:
-		if q.answers.len() == window {
+		if q.answers.Len() == window {
 			return violation("more than %d atomics at a time", window)
 		}
 		if _, err := wire.ParseAtomic(body); err != nil {
@@ -197,7 +197,7 @@ func (q *qp) take(h *wire.Header, body []byte) {
 	solicited := h.Flags&wire.FlagSolicited != 0
 	switch h.Kind {
 	case wire.Data, wire.Part:
-		r := q.recvs.at(0)
+		r := q.recvs.At(0)
 		if err := q.scatter(r, body); err != nil {
 			q.refuse(err)
 			return
@@ -217,21 +217,21 @@ func (q *qp) take(h *wire.Header, body []byte) {
 		if !q.accepts() {
 			return
 		}
-		reason := &verbs.LimitError{Name: "the receive", Limit: q.recvs.at(0).total, Value: h.Value}
+		reason := &verbs.LimitError{Name: "the receive", Limit: q.recvs.At(0).total, Value: h.Value}
 		q.received(verbs.WC{Status: verbs.WCLocLenErr}, false)
 		q.fail(reason)
 	case wire.Credit:
 		q.rights = verbs.AccessFlags(h.Value)
 	case wire.Atomic:
 		a := q.execute(body)
-		q.answers.push(a)
+		q.answers.Push(a)
 		q.refusing = a.Status != 0
 	case wire.Answer:
 		q.answered(h)
 	case wire.Refused:
 		q.peerLast = true
 		for i := range q.begun() {
-			if r := q.reqs.at(i); r.message && (r.covered == h.Taken+1 || r.sent > 0 && r.covered > h.Taken) {
+			if r := q.reqs.At(i); r.message && (r.covered == h.Taken+1 || r.sent > 0 && r.covered > h.Taken) {
 				r.status, r.remote = verbs.WCStatus(h.Status), true
 				break
 			}
@@ -257,7 +257,7 @@ func (q *qp) immediateData(wc *verbs.WC) error {
 	case !q.accepts():
 		q.deaf = true
 		return nil
-	case q.told == 0 || q.recvs.at(0).filled != 0:
+	case q.told == 0 || q.recvs.At(0).filled != 0:
 		return violation("immediate data without a receive")
 	}
 	q.got++
@@ -269,7 +269,7 @@ func (q *qp) immediateData(wc *verbs.WC) error {
 // answered ends the oldest emulated atomic.
 func (q *qp) answered(h *wire.Header) {
 	for i := range q.next {
-		r := q.reqs.at(i)
+		r := q.reqs.At(i)
 		if !r.waiting {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -29,7 +30,7 @@ func (ch *channel) notify(c *cq) {
 		ch.queue = append(ch.queue, c)
 	}
 	ch.mu.Unlock()
-	signal(ch.ready)
+	queue.Signal(ch.ready)
 }
 
 func (ch *channel) forget(c *cq) {
@@ -48,7 +49,7 @@ func (ch *channel) take() *cq {
 	c := ch.queue[0]
 	ch.queue = ch.queue[:copy(ch.queue, ch.queue[1:])]
 	if len(ch.queue) > 0 {
-		signal(ch.ready)
+		queue.Signal(ch.ready)
 	}
 	return c
 }

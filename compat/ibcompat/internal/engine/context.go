@@ -10,11 +10,9 @@ import (
 
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// eventBacklog is how many asynchronous events are queued. A further event replaces the oldest.
-const eventBacklog = 1024
 
 // vcontext is an open device (verbs.ProviderContext, ext.Supporter).
 type vcontext struct {
@@ -29,11 +27,9 @@ type vcontext struct {
 	keys    sync.RWMutex   // guards regions
 	regions map[uint32]*mr // by local and by remote key
 
-	ready  chan struct{} // holds a token while events are queued
-	closed chan struct{}
+	events *queue.Events[verbs.AsyncEvent]
 
-	mu     sync.Mutex // guards what follows
-	events []verbs.AsyncEvent
+	mu     sync.Mutex              // guards owners
 	owners map[*verbs.QP]*verbs.QP // the program's handle of an inner QP
 }
 
@@ -116,7 +112,7 @@ func (c *vcontext) translate() {
 				continue
 			}
 		}
-		c.post(ev)
+		c.events.Post(ev)
 	}
 }
 
@@ -131,51 +127,13 @@ func (c *vcontext) own(in, owner *verbs.QP) {
 	c.owners[in] = owner
 }
 
-// post queues an asynchronous event.
-func (c *vcontext) post(ev verbs.AsyncEvent) {
-	c.mu.Lock()
-	if len(c.events) == eventBacklog {
-		c.events = c.events[1:]
-	}
-	c.events = append(c.events, ev)
-	c.mu.Unlock()
-	signal(c.ready)
-}
-
 func (c *vcontext) WaitEvent(ctx context.Context) (verbs.AsyncEvent, error) {
-	for {
-		c.mu.Lock()
-		if len(c.events) > 0 {
-			ev := c.events[0]
-			c.events = c.events[1:]
-			if len(c.events) > 0 {
-				signal(c.ready)
-			}
-			c.mu.Unlock()
-			return ev, nil
-		}
-		c.mu.Unlock()
-		select {
-		case <-c.ready:
-		case <-ctx.Done():
-			return verbs.AsyncEvent{}, ctx.Err()
-		case <-c.closed:
-			return verbs.AsyncEvent{}, verbs.ErrClosed
-		}
-	}
+	return c.events.Wait(ctx)
 }
 
 func (c *vcontext) Close() error {
-	close(c.closed)
+	c.events.Close()
 	err := errors.Join(c.meet.close(), c.in.Close())
 	c.ending.Wait()
 	return err
-}
-
-// signal puts a token into a channel of capacity one.
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
 }

@@ -9,16 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
-)
-
-// armed says which completions make a CQ send an event.
-type armed uint8
-
-const (
-	disarmed armed = iota
-	armedSolicited
-	armedAny
 )
 
 // cq is a completion queue (verbs.ProviderCQDriver). It has the completions of the program's requests, all of which the engine makes.
@@ -33,8 +25,8 @@ type cq struct {
 
 	mu       sync.Mutex // a leaf but for the channel's; guards what follows
 	size     int
-	ring     ring[verbs.WC]
-	arm      armed
+	ring     queue.Ring[verbs.WC]
+	arm      queue.Arm
 	overflow bool
 	gone     bool
 	qps      map[*qp]struct{}
@@ -100,7 +92,7 @@ func (c *cq) CQE() int {
 func (c *cq) Resize(cqe int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := c.ring.len(); cqe < n {
+	if n := c.ring.Len(); cqe < n {
 		return invalid("CQE %d: %d completions are in the queue", cqe, n)
 	}
 	c.size = cqe
@@ -109,10 +101,7 @@ func (c *cq) Resize(cqe int) error {
 
 func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	c.mu.Lock()
-	n := 0
-	for ; n < len(wcs) && c.ring.len() > 0; n++ {
-		wcs[n] = c.ring.pop()
-	}
+	n := c.ring.Take(wcs)
 	lost := c.overflow
 	c.mu.Unlock()
 	if n == 0 && lost {
@@ -133,29 +122,19 @@ func (c *cq) Spin() time.Duration { return c.pump.spin }
 
 func (c *cq) ReqNotify(solicitedOnly bool) error {
 	c.mu.Lock()
-	c.armFor(solicitedOnly)
+	c.arm = c.arm.With(solicitedOnly)
 	c.mu.Unlock()
 	for _, p := range *c.pumps.Load() {
-		signal(p.back) // the program is about to wait for an event
+		queue.Signal(p.back) // the program is about to wait for an event
 	}
 	return nil
-}
-
-// armFor arms. A request for any completion stays in force after a later one for solicited ones (ibv_req_notify_cq). The caller
-// holds mu.
-func (c *cq) armFor(solicitedOnly bool) {
-	want := armedAny
-	if solicitedOnly {
-		want = armedSolicited
-	}
-	c.arm = max(c.arm, want)
 }
 
 // Sleep implements verbs.ProviderCQDriver. No other CQ uses the channel.
 func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	c.mu.Lock()
-	c.armFor(solicitedOnly)
-	some := c.ring.len() > 0 || c.overflow
+	c.arm = c.arm.With(solicitedOnly)
+	some := c.ring.Len() > 0 || c.overflow
 	c.mu.Unlock()
 	if some {
 		return nil
@@ -220,7 +199,7 @@ func (c *cq) sleepIn(ctx context.Context, p *pump) error {
 		c.nap.ctx, c.nap.cancel = context.WithCancel(ctx)
 	}
 	c.mu.Lock()
-	if c.arm == disarmed || c.overflow || c.gone || c.onlyPump() != p {
+	if c.arm == queue.Disarmed || c.overflow || c.gone || c.onlyPump() != p {
 		c.mu.Unlock()
 		return nil
 	}
@@ -239,16 +218,16 @@ func (c *cq) sleepIn(ctx context.Context, p *pump) error {
 func (c *cq) push(wc *verbs.WC, solicited bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ring.len() == c.size || c.overflow {
+	if c.ring.Len() == c.size || c.overflow {
 		if !c.overflow {
 			c.overflow = true
 			go c.overflowed()
 		}
 		return
 	}
-	c.ring.push(*wc)
-	if c.arm == armedAny || c.arm == armedSolicited && (solicited || wc.Status != verbs.WCSuccess) {
-		c.arm = disarmed
+	c.ring.Push(*wc)
+	if c.arm.Fires(solicited || wc.Status != verbs.WCSuccess) {
+		c.arm = queue.Disarmed
 		c.notify()
 	}
 }
@@ -273,7 +252,7 @@ func (c *cq) overflowed() {
 		c.notify()
 	}
 	c.mu.Unlock()
-	c.ctx.post(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c.owner, Err: verbs.ErrCQOverflow})
+	c.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c.owner, Err: verbs.ErrCQOverflow})
 	for _, q := range qps {
 		q.mu.Lock()
 		q.fail(verbs.ErrCQOverflow)
@@ -284,7 +263,7 @@ func (c *cq) overflowed() {
 func (c *cq) Destroy() error {
 	c.mu.Lock()
 	c.gone = true
-	c.arm = disarmed
+	c.arm = queue.Disarmed
 	if c.asleep {
 		c.wake()
 	}

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -61,7 +62,7 @@ func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 		return nil, err
 	}
 	c := &vcontext{dev: d, in: in, native: in.Ops() & oneSided, sge: min(mostSGE, attr.MaxSGE-1), regions: map[uint32]*mr{},
-		owners: map[*verbs.QP]*verbs.QP{}, meet: newRendezvous(in, d.cfg.Port), ready: make(chan struct{}, 1), closed: make(chan struct{})}
+		owners: map[*verbs.QP]*verbs.QP{}, meet: newRendezvous(in, d.cfg.Port), events: queue.NewEvents[verbs.AsyncEvent]()}
 	_, c.silent = verbs.Ability[verbs.ProviderKernelDevice](d.in.Provider())
 	c.ending.Go(c.translate)
 	return c, nil

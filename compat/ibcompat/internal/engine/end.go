@@ -85,7 +85,7 @@ func (q *qp) rush() {
 func (q *qp) refuse(reason error) {
 	q.got--
 	status := verbs.WCLocProtErr
-	q.blamed = append(q.blamed, blame{q.recvs.at(0).id, status, verbs.WCRecv, reason})
+	q.blamed = append(q.blamed, blame{q.recvs.At(0).id, status, verbs.WCRecv, reason})
 	q.received(verbs.WC{Status: status}, false)
 	if q.maySpeak() && !q.last {
 		q.say(nil, 0, wire.Header{Kind: wire.Refused, Status: uint8(verbs.WCRemOpErr)}, nil, nil)
@@ -126,11 +126,11 @@ func (q *qp) end() {
 
 // settle goes on with the end of a QP in ERR. The caller holds mu.
 func (q *qp) settle() {
-	if !q.apart && q.parted != nil && (q.dead || q.id == nil || !q.spoken || !q.heard || q.peerLast && q.last && q.flight.len() == 0) {
+	if !q.apart && q.parted != nil && (q.dead || q.id == nil || !q.spoken || !q.heard || q.peerLast && q.last && q.flight.Len() == 0) {
 		close(q.parted)
 		q.apart = true
 	}
-	if q.posted > 0 || q.flight.len() > 0 {
+	if q.posted > 0 || q.flight.Len() > 0 {
 		return
 	}
 	select {
@@ -162,7 +162,7 @@ func (q *qp) accuse() {
 		key, at = binary.BigEndian.Uint32(t.Header[2:]), binary.BigEndian.Uint64(t.Header[6:])
 	}
 	for i := range q.next {
-		r := q.reqs.at(i)
+		r := q.reqs.At(i)
 		switch {
 		case r.status != verbs.WCSuccess:
 			return
@@ -208,15 +208,15 @@ func (q *qp) flush() {
 	}
 	before := 0 // so many requests stand before one that the peer has refused
 	for i := range q.begun() {
-		if r := q.reqs.at(i); r.status != verbs.WCSuccess {
+		if r := q.reqs.At(i); r.status != verbs.WCSuccess {
 			if r.remote {
 				before = i
 			}
 			break
 		}
 	}
-	for i, good, failed := 0, true, false; q.reqs.len() > 0; i++ {
-		r := q.reqs.at(0)
+	for i, good, failed := 0, true, false; q.reqs.Len() > 0; i++ {
+		r := q.reqs.At(0)
 		status := r.status
 		switch {
 		case failed || q.begun() == 0 && status != verbs.WCRetryExcErr || r.refused && !good:
@@ -231,11 +231,11 @@ func (q *qp) flush() {
 		}
 		q.leave(r, status)
 	}
-	for q.recvs.len() > 0 {
-		if r := q.recvs.at(0); !q.drop {
+	for q.recvs.Len() > 0 {
+		if r := q.recvs.At(0); !q.drop {
 			q.recvCQ.push(&verbs.WC{ID: r.id, Status: verbs.WCWRFlushErr, QPNum: q.num}, false)
 		}
-		q.recvs.pop()
+		q.recvs.Pop()
 	}
 	q.told = 0
 }

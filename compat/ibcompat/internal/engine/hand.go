@@ -364,7 +364,7 @@ func (q *qp) renew(h *hand) error {
 		return nil
 	}
 	q.link = link{hand: q.hand, hurry: q.hurry}
-	q.adverts.clear()
+	q.adverts.Clear()
 	q.known = 0
 	if err := fresh.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: q.access},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags); err != nil {
@@ -426,7 +426,7 @@ func (q *qp) met(h *hand, id *cm.ID, active bool) {
 // await begins to count the time of the first request that waits for the connection. The caller holds mu.
 func (q *qp) await() {
 	h := q.hand
-	if h == nil || h.timer != nil || q.heard || q.reqs.len() == 0 || h.patience == 0 || q.state != verbs.QPStateRTS {
+	if h == nil || h.timer != nil || q.heard || q.reqs.Len() == 0 || h.patience == 0 || q.state != verbs.QPStateRTS {
 		return
 	}
 	h.timer = time.AfterFunc(h.patience, func() {
@@ -475,12 +475,12 @@ func (q *qp) lose(cause error) {
 // unanswered gives the first request that is not done the status of one that has not been acknowledged.
 func (q *qp) unanswered() {
 	for i := range q.begun() {
-		if q.reqs.at(i).status != verbs.WCSuccess {
+		if q.reqs.At(i).status != verbs.WCSuccess {
 			return // it is known which one has failed
 		}
 	}
-	for i := range q.reqs.len() {
-		r := q.reqs.at(i)
+	for i := range q.reqs.Len() {
+		r := q.reqs.At(i)
 		if i < q.next && !r.waiting && !r.cut && q.sure(r, q.base+uint64(i)) {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 // advance does everything that can be done now. The caller holds mu.
 func (q *qp) advance() {
 	if q.hand != nil {
-		if q.gone() && q.state == verbs.QPStateRTS && q.reqs.len() > 0 {
+		if q.gone() && q.state == verbs.QPStateRTS && q.reqs.Len() > 0 {
 			q.exceed(q.hand.gone)
 		}
 		q.await()
@@ -36,7 +36,7 @@ func (q *qp) advance() {
 	q.retire()
 	if q.notify && q.state == verbs.QPStateSQD && q.next == 0 && !q.midway() {
 		q.notify = false
-		q.ctx.post(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q.owner})
+		q.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q.owner})
 	}
 	if q.state == verbs.QPStateErr {
 		if q.id != nil && !q.dead {
@@ -64,8 +64,8 @@ func (q *qp) speak() {
 	if q.last {
 		return
 	}
-	for q.answers.len() > 0 && q.maySpeak() {
-		h := q.answers.pop()
+	for q.answers.Len() > 0 && q.maySpeak() {
+		h := q.answers.Pop()
 		q.say(nil, 0, h, nil, nil)
 		if h.Status != 0 {
 			q.last = true
@@ -73,7 +73,7 @@ func (q *qp) speak() {
 			return
 		}
 	}
-	if q.reqs.len() > q.cap.MaxSendWR/2 {
+	if q.reqs.Len() > q.cap.MaxSendWR/2 {
 		q.wantAll() // to get the places back of requests that the program does not wait for
 	}
 	if q.asked <= q.taken && q.tail >= 0 && q.unsure() { // behind the last message the answer is asked for, for all of them
@@ -102,12 +102,12 @@ func (q *qp) credit() {
 
 // short reports whether the peer knows of so few of the receives that it is to be told of more.
 func (q *qp) short() bool {
-	untold := q.recvs.len() - q.told
+	untold := q.recvs.Len() - q.told
 	return untold > 0 && (q.told == 0 || untold >= q.cap.MaxRecvWR/2)
 }
 
 // maySpeak reports whether there is room for a message that is for no request. If not, the completions of earlier ones make it.
-func (q *qp) maySpeak() bool { return len(q.slots.free) > 0 && q.flight.len() < q.depth }
+func (q *qp) maySpeak() bool { return len(q.slots.free) > 0 && q.flight.Len() < q.depth }
 
 // sayLast sends the last message of this side, unless it has been.
 func (q *qp) sayLast() {
@@ -148,8 +148,8 @@ func (q *qp) say(r *request, number uint64, h wire.Header, payload []byte, sgl [
 	b := q.slots.sendBytes(slot)[:wire.HeaderLen]
 	if q.running() {
 		a := &q.scratch
-		for q.told < q.recvs.len() && h.Adverts < wire.MaxAdverts {
-			next := q.recvs.at(q.told)
+		for q.told < q.recvs.Len() && h.Adverts < wire.MaxAdverts {
+			next := q.recvs.At(q.told)
 			q.advert(next, a)
 			n := wire.AdvertLen + len(a.Segments)*wire.SegmentLen
 			if n > room {

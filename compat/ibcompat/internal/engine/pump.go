@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -198,7 +199,7 @@ func (p *pump) call() {
 func (p *pump) leave() {
 	p.visits.Add(1)
 	p.wanted.Add(-1)
-	signal(p.left)
+	queue.Signal(p.left)
 }
 
 // run is the pump's own goroutine.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -13,7 +14,7 @@ import (
 // recvSide has the receives of a QP, oldest first. The peer is told of them in this order, and sends nothing for which it does not
 // know a receive.
 type recvSide struct {
-	recvs ring[receive]
+	recvs queue.Ring[receive]
 	told  int    // the peer knows so many of them
 	tells uint64 // receives that the peer has been told of, since the beginning
 }
@@ -28,15 +29,15 @@ type receive struct {
 }
 
 func (s *recvSide) init(c verbs.QPCap) {
-	s.recvs = grown[receive](c.MaxRecvWR)
-	sges := make([]verbs.SGE, len(s.recvs.slots)*c.MaxRecvSGE)
-	for i := range s.recvs.slots {
-		s.recvs.slots[i].sgl = sges[i*c.MaxRecvSGE:][:0:c.MaxRecvSGE]
+	s.recvs = queue.Grown[receive](c.MaxRecvWR)
+	sges := make([]verbs.SGE, len(s.recvs.Places())*c.MaxRecvSGE)
+	for i := range s.recvs.Places() {
+		s.recvs.Places()[i].sgl = sges[i*c.MaxRecvSGE:][:0:c.MaxRecvSGE]
 	}
 }
 
 func (s *recvSide) clear() {
-	s.recvs.clear()
+	s.recvs.Clear()
 	s.told, s.tells = 0, 0
 }
 
@@ -49,11 +50,11 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	n := 0
 	var err error
 	for ; n < len(wrs); n++ {
-		if q.recvs.len() >= q.cap.MaxRecvWR {
+		if q.recvs.Len() >= q.cap.MaxRecvWR {
 			err = fmt.Errorf("%w: max_recv_wr %d", verbs.ErrQueueFull, q.cap.MaxRecvWR)
 			break
 		}
-		r := q.recvs.add()
+		r := q.recvs.Add()
 		*r = receive{id: wrs[n].ID, sgl: append(r.sgl[:0], wrs[n].SGL...)}
 		for _, s := range r.sgl {
 			r.total += uint64(s.Length)
@@ -117,10 +118,10 @@ func (q *qp) scatter(r *receive, data []byte) error {
 func (q *qp) received(wc verbs.WC, solicited bool) {
 	if q.state == verbs.QPStateRTR && !q.hand.told {
 		q.hand.told = true
-		q.ctx.post(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: q.owner})
+		q.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: q.owner})
 	}
-	wc.ID, wc.QPNum = q.recvs.at(0).id, q.num
-	q.recvs.pop()
+	wc.ID, wc.QPNum = q.recvs.At(0).id, q.num
+	q.recvs.Pop()
 	q.told--
 	q.recvCQ.push(&wc, solicited)
 }

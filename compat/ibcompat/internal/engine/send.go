@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -14,7 +15,7 @@ import (
 // A request is done when its inner requests have completed and it is sure: the peer has taken its message, or a message behind its
 // Write; or its answer has come. It leaves the queue when all before it have.
 type sendSide struct {
-	reqs    ring[request]
+	reqs    queue.Ring[request]
 	base    uint64 // the number of the oldest request, counted from 0
 	next    int    // the first request that has not been issued
 	stopped bool   // a request has failed on this side: none behind it is issued
@@ -22,13 +23,13 @@ type sendSide struct {
 	stage  []byte // the data of a short Send, which are sent from a send slot together with the header
 	staged uint64 // the number of that Send, plus 1
 
-	flight ring[part]     // inner requests, oldest first
-	list   []verbs.SendWR // those that are about to be posted
-	tail   int32          // the send slot of the last one, if that is a message which can carry a question; otherwise -1
-	arena  []verbs.SGE    // their elements
+	flight queue.Ring[part] // inner requests, oldest first
+	list   []verbs.SendWR   // those that are about to be posted
+	tail   int32            // the send slot of the last one, if that is a message which can carry a question; otherwise -1
+	arena  []verbs.SGE      // their elements
 
-	adverts ring[wire.Advert] // receives of the peer
-	known   uint64            // how many it has told of
+	adverts queue.Ring[wire.Advert] // receives of the peer
+	known   uint64                  // how many it has told of
 
 	reads    int           // inner Reads and atomics that have not been answered
 	awaiting int           // emulated atomics that have not been answered
@@ -40,7 +41,7 @@ type sendSide struct {
 	partNums [parts]uint64 // the numbers of the last Parts
 	nparts   int
 
-	answers ring[wire.Header] // owed to the peer
+	answers queue.Ring[wire.Header] // owed to the peer
 	rnr     rnr
 }
 
@@ -96,11 +97,11 @@ func (s *sendSide) init(c verbs.QPCap) {
 	s.list = make([]verbs.SendWR, 0, listLen)
 	s.arena = make([]verbs.SGE, 0, arenaLen)
 	s.stage, s.tail = make([]byte, 0, stageLen), -1
-	s.reqs = grown[request](c.MaxSendWR)
-	n := len(s.reqs.slots)
+	s.reqs = queue.Grown[request](c.MaxSendWR)
+	n := len(s.reqs.Places())
 	sges, inline := make([]verbs.SGE, n*c.MaxSendSGE), make([]byte, n*c.MaxInlineData)
-	for i := range s.reqs.slots {
-		r := &s.reqs.slots[i]
+	for i := range s.reqs.Places() {
+		r := &s.reqs.Places()[i]
 		r.sgl = sges[i*c.MaxSendSGE:][:0:c.MaxSendSGE]
 		r.inline = inline[i*c.MaxInlineData:][:0:c.MaxInlineData]
 	}
@@ -108,10 +109,10 @@ func (s *sendSide) init(c verbs.QPCap) {
 
 func (s *sendSide) clear() {
 	fresh := sendSide{reqs: s.reqs, flight: s.flight, stage: s.stage, list: s.list[:0], arena: s.arena[:0], tail: -1, adverts: s.adverts, answers: s.answers}
-	fresh.reqs.clear()
-	fresh.flight.clear()
-	fresh.adverts.clear()
-	fresh.answers.clear()
+	fresh.reqs.Clear()
+	fresh.flight.Clear()
+	fresh.adverts.Clear()
+	fresh.answers.Clear()
 	*s = fresh
 }
 
@@ -153,10 +154,10 @@ func (q *qp) queue(wr *verbs.SendWR) error {
 	if isAtomic(wr.Opcode) && wr.RemoteAddr%8 != 0 {
 		return invalid("%v at %#x, which is not a multiple of 8", wr.Opcode, wr.RemoteAddr)
 	}
-	if q.reqs.len() >= q.cap.MaxSendWR {
+	if q.reqs.Len() >= q.cap.MaxSendWR {
 		return fmt.Errorf("%w: max_send_wr %d", verbs.ErrQueueFull, q.cap.MaxSendWR)
 	}
-	r := q.reqs.add()
+	r := q.reqs.Add()
 	*r = request{id: wr.ID, op: wr.Opcode, flags: wr.Flags, signaled: q.sigAll || wr.Flags&verbs.SendSignaled != 0,
 		relaxed: q.ctx.dev.cfg.Relaxed || wr.Flags&verbs.SendRelaxed != 0, sgl: append(r.sgl[:0], wr.SGL...), inline: r.inline[:0],
 		addr: wr.RemoteAddr, rkey: wr.RKey, imm: wr.Imm, add: wr.Add, addMask: wr.AddMask, compare: wr.Compare, compareMask: wr.CompareMask,
@@ -189,8 +190,8 @@ func (q *qp) copyInline(r *request) {
 
 // issue starts requests, in order, until one has to wait.
 func (q *qp) issue() {
-	for !q.stopped && q.next < q.reqs.len() && (q.state != verbs.QPStateSQD || q.midway()) {
-		r := q.reqs.at(q.next)
+	for !q.stopped && q.next < q.reqs.Len() && (q.state != verbs.QPStateSQD || q.midway()) {
+		r := q.reqs.At(q.next)
 		if !q.start(r, q.base+uint64(q.next)) {
 			break
 		}
@@ -200,7 +201,7 @@ func (q *qp) issue() {
 
 // begun is how many requests have been issued, one of which only a part has been sent included.
 func (q *qp) begun() int {
-	if q.next < q.reqs.len() && q.reqs.at(q.next).sent > 0 {
+	if q.next < q.reqs.Len() && q.reqs.At(q.next).sent > 0 {
 		return q.next + 1
 	}
 	return q.next
@@ -214,7 +215,7 @@ func (q *qp) roomFor() bool {
 	if len(q.list)+mostPieces > cap(q.list) || len(q.arena)+mostPieces+2*mostSGE > cap(q.arena) {
 		q.post()
 	}
-	return q.flight.len()+mostPieces+ownSends <= q.depth && len(q.slots.free) > ownSends && q.running()
+	return q.flight.Len()+mostPieces+ownSends <= q.depth && len(q.slots.free) > ownSends && q.running()
 }
 
 // start issues a request. It reports false if that has to wait.
@@ -333,7 +334,7 @@ func (q *qp) piece(r *request, number uint64, wr verbs.SendWR, slot int32) {
 	if r != nil {
 		r.parts++
 	}
-	q.flight.push(p)
+	q.flight.Push(p)
 	q.tail = -1
 }
 
@@ -351,8 +352,8 @@ func (q *qp) post() {
 	}
 	n, err := q.in.PostSend(q.list)
 	for range q.list[n:] {
-		p := *q.flight.at(q.flight.len() - 1)
-		q.flight.drop()
+		p := *q.flight.At(q.flight.Len() - 1)
+		q.flight.Drop()
 		q.landed(&p, verbs.WCWRFlushErr)
 	}
 	clear(q.list)
@@ -383,7 +384,7 @@ func (q *qp) write(r *request, number uint64) {
 // writeImm sends a Write and its immediate: as Immediate Data, which has no header but is a message all the same, or if that is not
 // possible as a message. Of Immediate Data the peer's engine does not see whether it is solicited.
 func (q *qp) writeImm(r *request, number uint64) {
-	q.adverts.pop()
+	q.adverts.Pop()
 	if q.full && r.flags&verbs.SendSolicited == 0 {
 		sgl, slot := q.source(r)
 		q.sent++
@@ -459,12 +460,12 @@ func (q *qp) startAtomic(r *request, number uint64) bool {
 }
 
 // ready reports whether the peer has a receive for the next message.
-func (q *qp) ready() bool { return q.adverts.len() > 0 }
+func (q *qp) ready() bool { return q.adverts.Len() > 0 }
 
 // send issues a Send: in a message; or by Writes into the peer's receive and a message behind them; or in several messages if the
 // receive cannot be written. It reports false if that has to wait.
 func (q *qp) send(r *request, number uint64) bool {
-	to := q.adverts.at(0)
+	to := q.adverts.At(0)
 	switch {
 	case r.length > uint64(to.Total):
 		r.status, r.reason = verbs.WCRemInvReqErr, &verbs.LimitError{Name: "the peer's receive", Limit: uint64(to.Total), Value: r.length}
@@ -473,7 +474,7 @@ func (q *qp) send(r *request, number uint64) bool {
 		q.fail(fmt.Errorf("%w: %w", r.status, r.reason))
 		return true
 	case r.length <= uint64(q.peer.Threshold):
-		q.adverts.pop()
+		q.adverts.Pop()
 		h := wire.Header{Kind: wire.Data, Flags: r.wireFlags(), Imm: r.immediate(), Value: r.length}
 		switch {
 		case r.flags&verbs.SendInline != 0:
@@ -499,7 +500,7 @@ func (q *qp) send(r *request, number uint64) bool {
 		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: at.take(q, n), RemoteAddr: d.Addr, RKey: d.RKey}, -1)
 		left -= n
 	}
-	q.adverts.pop()
+	q.adverts.Pop()
 	q.say(r, number, wire.Header{Kind: wire.Placed, Flags: r.wireFlags(), Imm: r.immediate(), Value: r.length}, nil, nil)
 	return true
 }
@@ -534,7 +535,7 @@ func (q *qp) sendParts(r *request, number uint64) bool {
 	}
 	at := cursor{sgl: r.sgl, skip: r.sent}
 	n := r.length - r.sent
-	q.adverts.pop()
+	q.adverts.Pop()
 	q.say(r, number, wire.Header{Kind: wire.Data, Flags: r.wireFlags(), Imm: r.immediate(), Value: n}, nil, at.take(q, n))
 	return true
 }
@@ -578,7 +579,7 @@ func (q *qp) landed(p *part, status verbs.WCStatus) {
 	if p.own {
 		return
 	}
-	r := q.reqs.at(int(p.req - q.base))
+	r := q.reqs.At(int(p.req - q.base))
 	r.parts--
 	switch {
 	case status == verbs.WCSuccess:
@@ -612,7 +613,7 @@ func right(op verbs.WROpcode) verbs.AccessFlags {
 // retire completes the requests that are done, in order. What has failed below, or at the peer, the end of the connection completes.
 func (q *qp) retire() {
 	for q.next > 0 {
-		r := q.reqs.at(0)
+		r := q.reqs.At(0)
 		switch {
 		case r.parts > 0 || r.waiting || r.cut:
 			return
@@ -647,7 +648,7 @@ func (q *qp) leave(r *request, status verbs.WCStatus) {
 	if q.next > 0 {
 		q.next--
 	}
-	q.reqs.pop()
+	q.reqs.Pop()
 	q.base++
 }
 
@@ -675,10 +676,10 @@ func (q *qp) rnrRetries() uint8 {
 
 // notReady is called when the first request that has not been issued may wait for a receive of the peer.
 func (q *qp) notReady() {
-	if q.stopped || q.next == q.reqs.len() || q.rnrRetries() == 7 || q.state == verbs.QPStateSQD {
+	if q.stopped || q.next == q.reqs.Len() || q.rnrRetries() == 7 || q.state == verbs.QPStateSQD {
 		return
 	}
-	r, n := q.reqs.at(q.next), &q.rnr
+	r, n := q.reqs.At(q.next), &q.rnr
 	if !r.message || q.ready() {
 		return
 	}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package queue
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/lifetime"
+)
+
+// backlog is how many events are queued. A further event replaces the oldest.
+const backlog = 1024
+
+// Events is the queue of the asynchronous events of a context (ibv_get_async_event(3)). All methods may be called concurrently.
+type Events[T any] struct {
+	ready  chan struct{} // holds a token while events are queued
+	closed chan struct{}
+
+	mu     sync.Mutex // guards queued
+	queued Ring[T]
+}
+
+// NewEvents returns an empty queue.
+func NewEvents[T any]() *Events[T] {
+	return &Events[T]{ready: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+// Post queues an event. It never waits.
+func (e *Events[T]) Post(ev T) {
+	e.mu.Lock()
+	if e.queued.Len() == backlog {
+		e.take()
+	}
+	e.queued.Push(ev)
+	e.mu.Unlock()
+	Signal(e.ready)
+}
+
+// take removes the oldest event. Its place keeps no handle alive. The caller holds mu.
+func (e *Events[T]) take() T {
+	var none T
+	place := e.queued.At(0)
+	ev := e.queued.Pop()
+	*place = none
+	return ev
+}
+
+// Wait takes the oldest event, or waits for one until ctx is done or the queue is closed ([lifetime.ErrClosed]).
+func (e *Events[T]) Wait(ctx context.Context) (T, error) {
+	var none T
+	for {
+		e.mu.Lock()
+		if n := e.queued.Len(); n > 0 {
+			ev := e.take()
+			if n > 1 {
+				Signal(e.ready) // for another goroutine that waits
+			}
+			e.mu.Unlock()
+			return ev, nil
+		}
+		e.mu.Unlock()
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			return none, ctx.Err()
+		case <-e.closed:
+			return none, lifetime.ErrClosed
+		}
+	}
+}
+
+// Close ends every Wait that finds no event. It is called once.
+func (e *Events[T]) Close() { close(e.closed) }
