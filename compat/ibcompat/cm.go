@@ -7,37 +7,25 @@ import (
 	"errors"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/engine"
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PrivateData is the number of bytes of private data of a connection: at most so many are taken, and so many are delivered, of
+// PrivateData is the number of bytes of private data of a connection, 48: at most so many are taken, and so many are delivered, of
 // which those that the peer did not send are 0. It is what every fabric has room for. Datagrams are not connections: of them
 // the private data are as on the inner device.
-const PrivateData = 48
+const PrivateData = wire.MaxPrivate
 
-func checkPrivate(data []byte) error {
-	if len(data) > PrivateData {
-		return &verbs.LimitError{Name: "private data", Limit: PrivateData, Value: uint64(len(data))}
-	}
-	return nil
-}
-
-// delivered is what the program gets of private data that have arrived.
-func delivered(data []byte) []byte {
-	b := make([]byte, PrivateData)
-	copy(b, data)
-	return b
-}
-
-// deliveredReject does the same for those of a refusal.
+// deliveredReject is the error of a refusal, with what the program gets of its private data.
 func deliveredReject(err error) error {
 	var rejected *cm.RejectedError
 	if !errors.As(err, &rejected) {
 		return err
 	}
 	cut := *rejected
-	cut.PrivateData = delivered(cut.PrivateData)
+	cut.PrivateData = engine.Delivered(cut.PrivateData)
 	return &cut
 }
 
@@ -61,13 +49,13 @@ func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPrivate(param.PrivateData); err != nil {
+	if err := engine.CheckPrivate(param.PrivateData); err != nil {
 		return nil, err
 	}
 	if _, err := r.Route.Connect(ctx, handle, param); err != nil {
 		return nil, deliveredReject(err)
 	}
-	return newConn(r.ID, q, delivered(r.PrivateData())), nil
+	return newConn(r.ID, q, engine.Delivered(r.PrivateData())), nil
 }
 
 // conn is a connection (cm.ProviderConn).
@@ -125,7 +113,7 @@ func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &request{r, delivered(r.PrivateData())}, nil
+	return &request{r, engine.Delivered(r.PrivateData())}, nil
 }
 
 // request is cm.ProviderRequest.
@@ -141,7 +129,7 @@ func (r *request) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnPar
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPrivate(param.PrivateData); err != nil {
+	if err := engine.CheckPrivate(param.PrivateData); err != nil {
 		return nil, r.end(err)
 	}
 	c, err := r.Join(ctx, handle, param)
@@ -152,7 +140,7 @@ func (r *request) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnPar
 }
 
 func (r *request) Reject(data []byte) error {
-	if err := checkPrivate(data); err != nil {
+	if err := engine.CheckPrivate(data); err != nil {
 		return r.end(err)
 	}
 	return r.Request.Reject(data)

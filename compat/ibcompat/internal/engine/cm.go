@@ -12,20 +12,6 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func checkPrivate(data []byte) error {
-	if len(data) > wire.MaxPrivate {
-		return &verbs.LimitError{Name: "private data", Limit: wire.MaxPrivate, Value: uint64(len(data))}
-	}
-	return nil
-}
-
-// delivered is what the program gets of private data that have arrived.
-func delivered(data []byte) []byte {
-	b := make([]byte, wire.MaxPrivate)
-	copy(b, data)
-	return b
-}
-
 func greeting(private []byte) []byte { return (&wire.Greeting{Private: private}).Append(nil) }
 
 // below is the same for the inner context.
@@ -76,7 +62,7 @@ func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPrivate(param.PrivateData); err != nil {
+	if err := CheckPrivate(param.PrivateData); err != nil {
 		return nil, err
 	}
 	in, err := q.prepare(param)
@@ -110,16 +96,16 @@ func refused(err error) error {
 	g, bad := wire.ParseGreeting(cut.PrivateData)
 	switch {
 	case bad == nil && g.Flags&wire.FlagEngine != 0:
-		cut.PrivateData = delivered(nil)
+		cut.PrivateData = Delivered(nil)
 		return &PeerError{Reason: &cut, Remote: true}
 	case bad == nil:
-		cut.PrivateData = delivered(g.Private)
+		cut.PrivateData = Delivered(g.Private)
 		return &cut
 	case len(cut.PrivateData) == 0:
-		cut.PrivateData = delivered(nil) // nobody has seen the request
+		cut.PrivateData = Delivered(nil) // nobody has seen the request
 		return &cut
 	}
-	cut.PrivateData = delivered(cut.PrivateData)
+	cut.PrivateData = Delivered(cut.PrivateData)
 	return &PeerError{Reason: errors.Join(bad, &cut)}
 }
 
@@ -164,7 +150,7 @@ type conn struct {
 }
 
 func newConn(q *qp, id *cm.ID, private []byte, active bool) *conn {
-	c := &conn{q: q, id: id, private: delivered(private), done: make(chan struct{})}
+	c := &conn{q: q, id: id, private: Delivered(private), done: make(chan struct{})}
 	q.established(id, active)
 	go func() {
 		if flushed := q.watch(id); flushed != nil {
@@ -281,7 +267,7 @@ func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
 	if err == nil && g.Flags&wire.FlagHand != 0 {
 		g.Private, err = nil, errByHand
 	}
-	return &asking{r, delivered(g.Private), err}, nil
+	return &asking{r, Delivered(g.Private), err}, nil
 }
 
 // asking is cm.ProviderRequest.
@@ -313,7 +299,7 @@ func (r *asking) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	if r.bad != nil {
 		return nil, r.end(&PeerError{Reason: r.bad})
 	}
-	if err := checkPrivate(param.PrivateData); err != nil {
+	if err := CheckPrivate(param.PrivateData); err != nil {
 		return nil, r.end(err)
 	}
 	in, err := q.prepare(param)
@@ -330,7 +316,7 @@ func (r *asking) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 }
 
 func (r *asking) Reject(data []byte) error {
-	if err := checkPrivate(data); err != nil {
+	if err := CheckPrivate(data); err != nil {
 		return r.end(err)
 	}
 	return r.r.Reject(greeting(data))
