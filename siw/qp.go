@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -231,17 +232,7 @@ func (q *qp) Drain(ctx context.Context) error {
 	if flushed == nil {
 		return &verbs.StateError{State: verbs.QPStateReset, Why: "only a QP in ERR is drained"}
 	}
-	select {
-	case <-flushed:
-		return nil
-	default:
-	}
-	select {
-	case <-flushed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return queue.Await(ctx, flushed)
 }
 
 func (q *qp) Destroy() error {

@@ -201,3 +201,15 @@ func TestSignal(t *testing.T) {
 	<-ch
 	require.Empty(t, ch)
 }
+
+func TestAwait(t *testing.T) {
+	open, closed := make(chan struct{}), make(chan struct{})
+	close(closed)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, Await(ctx, closed))
+	cancel()
+	require.ErrorIs(t, Await(ctx, open), context.Canceled)
+	for range 50 { // select takes any of two that are ready
+		require.NoError(t, Await(ctx, closed))
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -340,17 +341,7 @@ func (q *qp) Drain(ctx context.Context) error {
 	if flushed == nil {
 		return &verbs.StateError{State: verbs.QPStateReset, Why: "only a QP in ERR is drained"}
 	}
-	select {
-	case <-flushed:
-		return nil
-	default:
-	}
-	select {
-	case <-flushed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return queue.Await(ctx, flushed)
 }
 
 // Destroy ends the connection. When it returns the device uses none of the memory.
