@@ -68,6 +68,14 @@ func errno(rc C.int) error {
 	return syscall.Errno(-rc)
 }
 
+// A path crosses as a verbs.AHAttr. Compiling fails if one of these is not 0.
+var (
+	_ [0]struct{} = [unsafe.Sizeof(verbs.AHAttr{}) - C.sizeof_struct_gocm_ah]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(verbs.GlobalRoute{}.TrafficClass) - unsafe.Offsetof(C.struct_gocm_ah{}.traffic_class)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(verbs.AHAttr{}.DLID) - unsafe.Offsetof(C.struct_gocm_ah{}.dlid)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(verbs.AHAttr{}.PortNum) - unsafe.Offsetof(C.struct_gocm_ah{}.port_num)]struct{}{}
+)
+
 // loadLibrary opens librdmacm once.
 var loadLibrary = sync.OnceValue(func() error {
 	return dynlib.Load("librdmacm.so.1", func(i int) (string, bool) {
@@ -111,7 +119,7 @@ func (ch rawChannel) next() (rawEvent, error) {
 		id:                 rawID{e.id},
 		responderResources: int(e.responder_resources),
 		initiatorDepth:     int(e.initiator_depth),
-		datagram:           Datagram{AH: goAH(&e.ah), QPN: uint32(e.qp_num), QKey: uint32(e.qkey)},
+		datagram:           Datagram{AH: *(*verbs.AHAttr)(unsafe.Pointer(&e.ah)), QPN: uint32(e.qp_num), QKey: uint32(e.qkey)},
 		data:               C.GoBytes(unsafe.Pointer(&e.data), C.int(e.len)),
 	}, nil
 }
@@ -222,7 +230,7 @@ func (id rawID) qpAttr(to verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error)
 		SQPSN:           uint32(a.sq_psn),
 		DestQPNum:       uint32(a.dest_qp_num),
 		AccessFlags:     verbs.AccessFlags(a.qp_access_flags),
-		AH:              goAH(&a.ah),
+		AH:              *(*verbs.AHAttr)(unsafe.Pointer(&a.ah)),
 		PKeyIndex:       uint16(a.pkey_index),
 		MaxRdAtomic:     int(a.max_rd_atomic),
 		MaxDestRdAtomic: int(a.max_dest_rd_atomic),
@@ -239,27 +247,6 @@ const qpAttrKnown = verbs.QPAttrState | verbs.QPAttrAccessFlags | verbs.QPAttrPK
 	verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry |
 	verbs.QPAttrRQPSN | verbs.QPAttrMaxRdAtomic | verbs.QPAttrMinRNRTimer | verbs.QPAttrSQPSN |
 	verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrDestQPN
-
-func goAH(a *C.struct_gocm_ah) verbs.AHAttr {
-	ah := verbs.AHAttr{
-		GRH: verbs.GlobalRoute{
-			FlowLabel:    uint32(a.flow_label),
-			SGIDIndex:    uint8(a.sgid_index),
-			HopLimit:     uint8(a.hop_limit),
-			TrafficClass: uint8(a.traffic_class),
-		},
-		DLID:        uint16(a.dlid),
-		SL:          uint8(a.sl),
-		SrcPathBits: uint8(a.src_path_bits),
-		StaticRate:  uint8(a.static_rate),
-		IsGlobal:    a.is_global != 0,
-		PortNum:     uint8(a.port_num),
-	}
-	for i := range ah.GRH.DGID {
-		ah.GRH.DGID[i] = byte(a.dgid[i])
-	}
-	return ah
-}
 
 func (p rawParam) c() C.struct_gocm_param {
 	c := C.struct_gocm_param{

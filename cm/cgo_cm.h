@@ -25,12 +25,12 @@ struct gocm_addr {
 	uint8_t ip[16]; // the first 4 for IPv4
 };
 
-struct gocm_ah {
+struct gocm_ah { // verbs.AHAttr
 	uint8_t dgid[16];
 	uint32_t flow_label;
-	uint16_t dlid;
 	uint8_t sgid_index, hop_limit, traffic_class;
-	uint8_t sl, src_path_bits, static_rate, is_global, port_num;
+	uint16_t dlid;
+	uint8_t sl, src_path_bits, static_rate, is_global, port_num; // is_global is 0 or 1
 };
 
 struct gocm_qp_attr {

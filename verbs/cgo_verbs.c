@@ -483,7 +483,7 @@ static struct gv_ah_attr from_ah_attr(const struct ibv_ah_attr *a) {
 		.sl = a->sl,
 		.src_path_bits = a->src_path_bits,
 		.static_rate = a->static_rate,
-		.is_global = a->is_global,
+		.is_global = a->is_global != 0,
 		.port_num = a->port_num,
 	};
 	memcpy(o.dgid, a->grh.dgid.raw, sizeof o.dgid);

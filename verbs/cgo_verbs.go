@@ -44,7 +44,8 @@ var loadLibrary = sync.OnceValue(func() error {
 // noErrno, or a larger number, is the result of a call that failed without telling why as its manual page says.
 const noErrno = C.GV_NO_ERRNO
 
-// Requests and completions cross in lists of these, which have the layout of their namesakes in cgo_verbs.h.
+// Requests and completions cross in lists of these, which have the layout of their namesakes in cgo_verbs.h. So have SGE, WC and
+// AHAttr.
 type (
 	flatSend struct { // struct gv_wr
 		id, remoteAddr uint64
@@ -82,6 +83,10 @@ var (
 	_ [0]struct{} = [unsafe.Offsetof(WC{}.Imm64) - unsafe.Offsetof(C.struct_gv_wc{}.imm64)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(WC{}.InvalidatedRKey) - unsafe.Offsetof(C.struct_gv_wc{}.invalidated_rkey)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(WC{}.DLIDPathBits) - unsafe.Offsetof(C.struct_gv_wc{}.dlid_path_bits)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(AHAttr{}) - C.sizeof_struct_gv_ah_attr]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(GlobalRoute{}.TrafficClass) - unsafe.Offsetof(C.struct_gv_ah_attr{}.traffic_class)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(AHAttr{}.DLID) - unsafe.Offsetof(C.struct_gv_ah_attr{}.dlid)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(AHAttr{}.PortNum) - unsafe.Offsetof(C.struct_gv_ah_attr{}.port_num)]struct{}{}
 )
 
 // broken in the upper half of a post's result: the library did not tell how many requests it took.
@@ -402,50 +407,9 @@ func (s rawSRQ) query() (SRQAttr, int) {
 
 func (s rawSRQ) destroy() int { return int(C.gv_destroy_srq(C.uintptr_t(s))) }
 
-func ahToC(a AHAttr) C.struct_gv_ah_attr {
-	c := C.struct_gv_ah_attr{
-		flow_label:    C.uint32_t(a.GRH.FlowLabel),
-		dlid:          C.uint16_t(a.DLID),
-		sgid_index:    C.uint8_t(a.GRH.SGIDIndex),
-		hop_limit:     C.uint8_t(a.GRH.HopLimit),
-		traffic_class: C.uint8_t(a.GRH.TrafficClass),
-		sl:            C.uint8_t(a.SL),
-		src_path_bits: C.uint8_t(a.SrcPathBits),
-		static_rate:   C.uint8_t(a.StaticRate),
-		is_global:     C.uint8_t(boolInt(a.IsGlobal)),
-		port_num:      C.uint8_t(a.PortNum),
-	}
-	for i, b := range a.GRH.DGID {
-		c.dgid[i] = C.uint8_t(b)
-	}
-	return c
-}
-
-func ahFromC(c *C.struct_gv_ah_attr) AHAttr {
-	a := AHAttr{
-		GRH: GlobalRoute{
-			FlowLabel:    uint32(c.flow_label),
-			SGIDIndex:    uint8(c.sgid_index),
-			HopLimit:     uint8(c.hop_limit),
-			TrafficClass: uint8(c.traffic_class),
-		},
-		DLID:        uint16(c.dlid),
-		SL:          uint8(c.sl),
-		SrcPathBits: uint8(c.src_path_bits),
-		StaticRate:  uint8(c.static_rate),
-		IsGlobal:    c.is_global != 0,
-		PortNum:     uint8(c.port_num),
-	}
-	for i := range a.GRH.DGID {
-		a.GRH.DGID[i] = byte(c.dgid[i])
-	}
-	return a
-}
-
 func (pd rawPD) createAH(attr AHAttr) (rawAH, int) {
 	var out C.uintptr_t
-	c := ahToC(attr)
-	rc := C.gv_create_ah(C.uintptr_t(pd), &c, &out)
+	rc := C.gv_create_ah(C.uintptr_t(pd), (*C.struct_gv_ah_attr)(unsafe.Pointer(&attr)), &out)
 	return rawAH(out), int(rc)
 }
 
@@ -507,7 +471,7 @@ func (q rawQP) modify(a *QPAttr, mask QPAttrMask) int {
 		sq_psn:              C.uint32_t(a.SQPSN),
 		dest_qp_num:         C.uint32_t(a.DestQPNum),
 		qp_access_flags:     C.uint32_t(a.AccessFlags),
-		ah:                  ahToC(a.AH),
+		ah:                  *(*C.struct_gv_ah_attr)(unsafe.Pointer(&a.AH)),
 		pkey_index:          C.uint16_t(a.PKeyIndex),
 		en_sqd_async_notify: C.uint8_t(boolInt(a.SQDAsyncNotify)),
 		max_rd_atomic:       C.uint8_t(a.MaxRdAtomic),
@@ -535,7 +499,7 @@ func (q rawQP) query() (QPAttr, int) {
 		SQPSN:           uint32(c.sq_psn),
 		DestQPNum:       uint32(c.dest_qp_num),
 		AccessFlags:     AccessFlags(c.qp_access_flags),
-		AH:              ahFromC(&c.ah),
+		AH:              *(*AHAttr)(unsafe.Pointer(&c.ah)),
 		PKeyIndex:       uint16(c.pkey_index),
 		SQDAsyncNotify:  c.en_sqd_async_notify != 0,
 		MaxRdAtomic:     int(c.max_rd_atomic),

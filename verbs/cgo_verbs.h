@@ -189,12 +189,12 @@ int gv_modify_srq(uintptr_t srq, const struct gv_srq_attr *attr, int mask);
 int gv_query_srq(uintptr_t srq, struct gv_srq_attr *attr);
 int gv_destroy_srq(uintptr_t srq);
 
-struct gv_ah_attr {
+struct gv_ah_attr { // AHAttr
 	uint8_t dgid[16];
 	uint32_t flow_label;
-	uint16_t dlid;
 	uint8_t sgid_index, hop_limit, traffic_class;
-	uint8_t sl, src_path_bits, static_rate, is_global, port_num;
+	uint16_t dlid;
+	uint8_t sl, src_path_bits, static_rate, is_global, port_num; // is_global is 0 or 1
 };
 
 int gv_create_ah(uintptr_t pd, const struct gv_ah_attr *attr, uintptr_t *out);
