@@ -9,15 +9,15 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// AHAttr describes a path (struct ibv_ah_attr).
+// AHAttr describes a path (struct ibv_ah_attr). All numbers are in host order.
 type AHAttr struct {
 	GRH         GlobalRoute // grh: if IsGlobal; always on RoCE
-	DLID        uint16      // dlid: InfiniBand
+	DLID        uint16      // dlid: the LID to which packets go; InfiniBand only
 	SL          uint8       // sl: service level
-	SrcPathBits uint8       // src_path_bits
-	StaticRate  uint8       // static_rate: enum ibv_rate
+	SrcPathBits uint8       // src_path_bits: the low bits of the LID from which they come; InfiniBand only
+	StaticRate  uint8       // static_rate: the most that is sent on the path, enum ibv_rate; 0 = as fast as the port
 	IsGlobal    bool        // is_global: GRH is valid
-	PortNum     uint8       // port_num, from 1
+	PortNum     uint8       // port_num: the port that packets leave by, from 1
 }
 
 // GlobalRoute is the part of a path that a Global Routing Header carries (struct ibv_global_route).
@@ -25,7 +25,7 @@ type GlobalRoute struct {
 	DGID         GID    // dgid
 	FlowLabel    uint32 // flow_label, 20 bits
 	SGIDIndex    uint8  // sgid_index: index of the local GID
-	HopLimit     uint8  // hop_limit
+	HopLimit     uint8  // hop_limit: routers that a packet may pass
 	TrafficClass uint8  // traffic_class
 }
 
@@ -37,7 +37,8 @@ type AH struct {
 	attr AHAttr
 }
 
-// CreateAH makes an address handle (ibv_create_ah(3)).
+// CreateAH makes an address handle (ibv_create_ah(3)). On devices without datagrams the error Is [ErrNotSupported]; it Is [ErrInvalid] if
+// the device has no such port, or the flow label has more than 20 bits.
 func (pd *PD) CreateAH(attr AHAttr) (*AH, error) {
 	if err := pd.enter("CreateAH"); err != nil {
 		return nil, err

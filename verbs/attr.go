@@ -59,7 +59,7 @@ type DeviceAttr struct {
 	MaxSRQWR        int            // max_srq_wr
 	MaxSRQSGE       int            // max_srq_sge
 	MaxPKeys        int            // max_pkeys
-	LocalCAAckDelay uint8          // local_ca_ack_delay
+	LocalCAAckDelay uint8          // local_ca_ack_delay: the device acknowledges within 4.096 us * 2^LocalCAAckDelay
 	PhysPortCnt     int            // phys_port_cnt
 	MaxInlineData   int            // bytes in one inline request; not in ibv_device_attr: there QP creation returns it
 	NumCompVectors  int            // num_comp_vectors of struct ibv_context: see CQConfig.CompVector
@@ -88,10 +88,10 @@ type PortAttr struct {
 	PKeyTblLen  int       // pkey_tbl_len
 	LID         uint16    // lid
 	SMLID       uint16    // sm_lid
-	LMC         uint8     // lmc
-	ActiveWidth uint8     // active_width
-	ActiveSpeed uint8     // active_speed
-	PhysState   uint8     // phys_state
+	LMC         uint8     // lmc: so many low bits of the LID are free, for other paths to the port
+	ActiveWidth uint8     // active_width: a code, see ibv_devinfo
+	ActiveSpeed uint8     // active_speed: a code, see ibv_devinfo
+	PhysState   uint8     // phys_state: a code, see ibv_devinfo
 	LinkLayer   LinkLayer // link_layer
 
 	PortCapFlags  uint32 // port_cap_flags
@@ -99,39 +99,39 @@ type PortAttr struct {
 	BadPKeyCntr   uint32 // bad_pkey_cntr: packets with a wrong partition key
 	QKeyViolCntr  uint32 // qkey_viol_cntr: packets with a wrong Q_Key
 	MaxVLNum      uint8  // max_vl_num: a code, see ibv_devinfo
-	SMSL          uint8  // sm_sl
-	SubnetTimeout uint8  // subnet_timeout
+	SMSL          uint8  // sm_sl: the service level to the subnet manager
+	SubnetTimeout uint8  // subnet_timeout: the subnet delays a packet for 4.096 us * 2^SubnetTimeout at most
 	InitTypeReply uint8  // init_type_reply
 	Flags         uint8  // flags
 }
 
 // QPCap has the sizes of a queue pair (struct ibv_qp_cap). Zero = the default, see [QPConfig].
 type QPCap struct {
-	MaxSendWR     int // max_send_wr
-	MaxRecvWR     int // max_recv_wr
-	MaxSendSGE    int // max_send_sge
-	MaxRecvSGE    int // max_recv_sge
+	MaxSendWR     int // max_send_wr: requests in the send queue
+	MaxRecvWR     int // max_recv_wr: requests in the receive queue
+	MaxSendSGE    int // max_send_sge: elements of a send request
+	MaxRecvSGE    int // max_recv_sge: elements of a receive
 	MaxInlineData int // max_inline_data, bytes
 }
 
-// QPAttr has the attributes of a QP that can be set and queried (struct ibv_qp_attr). A [QPAttrMask] selects those that
-// [QP.Modify] sets.
+// QPAttr has the attributes of a QP that can be set and queried (struct ibv_qp_attr, ibv_modify_qp(3)). All numbers are in host order.
+// A [QPAttrMask] selects those that [QP.Modify] sets.
 type QPAttr struct {
 	State           QPState     // qp_state
-	CurState        QPState     // cur_qp_state
-	PathMTU         MTU         // path_mtu
-	RQPSN           uint32      // rq_psn
-	SQPSN           uint32      // sq_psn
-	DestQPNum       uint32      // dest_qp_num
+	CurState        QPState     // cur_qp_state: the state that the program takes the QP to be in
+	PathMTU         MTU         // path_mtu: RC and UC
+	RQPSN           uint32      // rq_psn: the number of the first packet that comes, 24 bits
+	SQPSN           uint32      // sq_psn: the number of the first packet that is sent, 24 bits
+	DestQPNum       uint32      // dest_qp_num: the peer's QP, 24 bits; RC and UC
 	AccessFlags     AccessFlags // qp_access_flags: the rights of the peer on this QP; the device checks bits without a name here
-	PKeyIndex       uint16      // pkey_index
+	PKeyIndex       uint16      // pkey_index: of the port's table of partition keys
 	PortNum         uint8       // port_num, from 1
-	MaxRdAtomic     int         // max_rd_atomic: ORD
-	MaxDestRdAtomic int         // max_dest_rd_atomic: IRD
-	MinRNRTimer     uint8       // min_rnr_timer
-	Timeout         uint8       // timeout
-	RetryCnt        uint8       // retry_cnt
-	RNRRetry        uint8       // rnr_retry
+	MaxRdAtomic     int         // max_rd_atomic: Reads and atomics in progress as requester (ORD)
+	MaxDestRdAtomic int         // max_dest_rd_atomic: the same as responder (IRD)
+	MinRNRTimer     uint8       // min_rnr_timer: the peer's pause if a receive is missing: 1 = 10 us up to 31 = 491.52 ms, 0 = 655.36 ms
+	Timeout         uint8       // timeout: packets are sent again after 4.096 us * 2^Timeout, up to 31; 0 = never
+	RetryCnt        uint8       // retry_cnt: so often, 0 to 7
+	RNRRetry        uint8       // rnr_retry: so often is sent again what found no receive, 0 to 6; 7 = without end
 	QKey            uint32      // qkey: UD
 	AH              AHAttr      // ah_attr: the path to the peer, RC and UC
 	SQDAsyncNotify  bool        // en_sqd_async_notify: an EventSQDrained when the send queue has drained

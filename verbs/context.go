@@ -114,7 +114,7 @@ func (e AsyncEvent) text() string {
 	return s
 }
 
-// WaitEvent waits for the next asynchronous event of the context. Events are kept in a queue; when it is full, the oldest are
+// WaitEvent waits for the next asynchronous event of the context. 1,024 events are kept in a queue; of more the oldest are
 // dropped. The error Is ctx.Err() when ctx is done, and [ErrClosed] when the context is closed.
 func (c *Context) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	if c.node.Closed() {

@@ -143,7 +143,8 @@ func (cq *CQ) Provider() ProviderCQ { return cq.p }
 // CQE returns the number of completions that the queue can hold, which is at least what was asked for.
 func (cq *CQ) CQE() int { return cq.p.CQE() }
 
-// Poll moves up to len(wcs) completions into wcs, oldest first, and returns their number (ibv_poll_cq(3)). It does not wait.
+// Poll moves up to len(wcs) completions into wcs, oldest first, and returns their number (ibv_poll_cq(3)). It does not wait, and on
+// success does not allocate. If completions have been lost, and none is left, the error Is [ErrCQOverflow].
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	if cq.direct != nil {
 		if n, ok, err := cq.direct.pollDirect(wcs); ok {

@@ -97,7 +97,8 @@ var registry struct {
 	devices []*Device
 }
 
-// Register adds a provider's device to [Devices]. No other device may have its name, also no device of the kernel.
+// Register adds a provider's device to [Devices]. If it has no name, or that of another device, also of the kernel's, the error Is
+// [ErrInvalid].
 func Register(p ProviderDevice) (*Device, error) {
 	d := NewDevice(p)
 	if d.info.Name == "" {

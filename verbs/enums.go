@@ -287,7 +287,8 @@ func (f SendFlags) String() string {
 	return flagText(uint64(f), []string{"FENCE", "SIGNALED", "SOLICITED", "INLINE", "IP_CSUM", "", "", "RELAXED"})
 }
 
-// WCStatus is the result of a work request. Values other than [WCSuccess] are errors.
+// WCStatus is the result of a work request (ibv_wc_status_str(3)). Values other than [WCSuccess] are errors; docs/guide.md has a
+// table of their causes, and of what to do.
 type WCStatus uint8
 
 const (
@@ -368,7 +369,7 @@ func (o WCOpcode) String() string {
 type WCFlags uint8
 
 const (
-	WCGRH     WCFlags = 1 << 0 // IBV_WC_GRH
+	WCGRH     WCFlags = 1 << 0 // IBV_WC_GRH: the first GRHLen bytes of the memory are a Global Routing Header
 	WCWithImm WCFlags = 1 << 1 // IBV_WC_WITH_IMM: Imm is valid, and Imm64 where the fabric carries 8 bytes
 	WCWithInv WCFlags = 1 << 3 // IBV_WC_WITH_INV: InvalidatedRKey is valid
 )
@@ -378,7 +379,7 @@ func (f WCFlags) String() string {
 	return flagText(uint64(f), []string{"GRH", "WITH_IMM", "IP_CSUM_OK", "WITH_INV"})
 }
 
-// EventType is the kind of an asynchronous event.
+// EventType is the kind of an asynchronous event; ibv_get_async_event(3) describes each.
 type EventType uint8
 
 const (

@@ -32,7 +32,7 @@ type MR struct {
 
 // AllocMR allocates n bytes of zeroed, page-aligned memory outside of the Go heap and registers it. With AccessHugeTLB it uses huge
 // pages if the system has them. Close frees the memory: a later access by the slice that Bytes returned faults, and does not
-// read other data.
+// read other data. The error Is [ErrInvalid] if n is not positive or a right needs another one, and [ErrLimit] above max_mr_size.
 func (pd *PD) AllocMR(n int, access AccessFlags) (*MR, error) {
 	if err := pd.enter("AllocMR"); err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func (pd *PD) enter(op string) error {
 }
 
 // Close frees the domain (ibv_dealloc_pd(3)). It is idempotent and may be called on nil. The error Is [ErrBusy] if it has live
-// regions, windows or QPs.
+// regions, windows, QPs, SRQs or address handles.
 func (pd *PD) Close() error {
 	if pd == nil {
 		return nil

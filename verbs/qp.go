@@ -431,7 +431,8 @@ func (q *QP) checkAndPostRecv(p ProviderQP, wrs []RecvWR) (n int, err error) {
 }
 
 // Modify sets the attributes that mask selects (ibv_modify_qp(3)). The error Is [ErrState] if the state diagram does not have the
-// transition. A transition to the state ERR flushes every request.
+// transition, and [ErrInvalid] if a value is wrong, or on a device of the kernel if the transition lacks an attribute or does not
+// take one. On iWARP only connection managers make the transitions to RTR and RTS. A transition to ERR flushes every request.
 func (q *QP) Modify(attr QPAttr, mask QPAttrMask) error {
 	if !q.node.Enter() {
 		return q.opError("QP.Modify", ErrClosed)

@@ -2,7 +2,7 @@
 
 package verbs
 
-// SGE is a range of a registered region, in the addresses of the region. [MR.SGE] makes one and checks its bounds.
+// SGE is a range of a registered region, in the addresses of the region (struct ibv_sge). [MR.SGE] makes one and checks its bounds.
 type SGE struct {
 	Addr   uint64 // address of the first byte; an offset in a zero-based region
 	Length uint32 // bytes
@@ -14,8 +14,8 @@ type SGE struct {
 // during the post.
 type SendWR struct {
 	ID     uint64    // returned in the completion
-	Opcode WROpcode  //
-	Flags  SendFlags //
+	Opcode WROpcode  // the zero value is WRRDMAWrite
+	Flags  SendFlags // 0 = no completion on success, unless QPConfig.SigAll asks for it
 	SGL    []SGE     // source; for Read and atomics the sink (atomics: one element of 8 bytes)
 
 	RemoteAddr uint64 // Write, Read, atomics, Atomic Write: target address in the peer's region
@@ -39,8 +39,8 @@ type SendWR struct {
 	UD   *UDDest // UD: the destination
 }
 
-// MWBind has the type 2 window of a WRBindMW and the memory to which it is bound. A zero Length is refused; use WRLocalInv to
-// invalidate a window.
+// MWBind has a window and the memory to which it is bound (struct ibv_mw_bind_info): for a WRBindMW a window of type 2, for [QP.BindMW]
+// one of type 1. A WRBindMW with a zero Length is refused; use WRLocalInv to invalidate a window.
 type MWBind struct {
 	MW     *MW
 	MR     *MR         // needs AccessMWBind, and AccessLocalWrite if Access allows the peer to write
@@ -49,23 +49,24 @@ type MWBind struct {
 	Access AccessFlags // AccessRemoteWrite, AccessRemoteRead, AccessRemoteAtomic, AccessZeroBased
 }
 
-// UDDest is the destination of a datagram.
+// UDDest is the destination of a datagram (wr.ud of struct ibv_send_wr).
 type UDDest struct {
 	AH         *AH    // the path
-	RemoteQPN  uint32 // remote_qpn
-	RemoteQKey uint32 // remote_qkey
+	RemoteQPN  uint32 // remote_qpn: the number of its QP, 24 bits
+	RemoteQKey uint32 // remote_qkey: the Q_Key of its QP
 }
 
 // RecvWR is a receive work request (ibv_post_recv(3)). An empty SGL is for messages without data. On a UD QP the first 40 bytes of
 // the memory are for the Global Routing Header, see [WCGRH]; WC.ByteLen includes them.
 type RecvWR struct {
-	ID  uint64
-	SGL []SGE // needs AccessLocalWrite
+	ID  uint64 // returned in the completion
+	SGL []SGE  // needs AccessLocalWrite
 }
 
-// WC is a completion. On error only ID, Status and QPNum are valid.
+// WC is a completion (struct ibv_wc, ibv_poll_cq(3)). If Status is not [WCSuccess], only ID, Status, VendorErr and QPNum are valid.
+// All numbers are in host order.
 type WC struct {
-	ID     uint64
+	ID     uint64 // of the request
 	Status WCStatus
 	Opcode WCOpcode
 	Flags  WCFlags
@@ -81,14 +82,14 @@ type WC struct {
 	Imm64 uint64
 
 	InvalidatedRKey uint32 // the key that the peer invalidated, if Flags has WCWithInv
-	VendorErr       uint32
-	QPNum           uint32
-	SrcQP           uint32 // UD: the sender
+	VendorErr       uint32 // of a request that has failed: what it means depends on the driver
+	QPNum           uint32 // of the QP of the request
+	SrcQP           uint32 // UD: the number of the sender's QP
 
-	PKeyIndex    uint16 // UD
+	PKeyIndex    uint16 // UD: the index of the partition key, for QP 1 only
 	SLID         uint16 // UD on InfiniBand: the sender's LID
 	SL           uint8  // UD: service level
-	DLIDPathBits uint8  // UD
+	DLIDPathBits uint8  // UD on InfiniBand: the low bits of the LID to which the message was sent
 }
 
 // Err returns nil if the request succeeded, and otherwise the status, which is an error. [QP.Cause] tells more.
