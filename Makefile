@@ -44,7 +44,7 @@ else
 endif
 
 test-host:
-	@scripts/need.sh cc verbs tshark ps ip curl
+	@scripts/need.sh cc verbs tshark ps ip curl zsh fish
 	@echo "make test, on this host: all tests with the race detector and again without (where memory must not be allocated),"
 	@echo "each benchmark once, also those of the packages that call C, make check."
 	CGO_ENABLED=1 go test -race -shuffle=on ./...

@@ -11,6 +11,8 @@
 #	tshark  checks the captures that package siw/capture writes
 #	ps      shows the tests of commands which processes they have started
 #	ip      joins two network namespaces by a virtual cable that a test can cut
+#	zsh, fish
+#	        complete the command's words, as bash does
 #	fi_pingpong, ucx_perftest
 #	        of libfabric and UCX, with which bench-peers compares
 #	verbs   headers and libraries of rdma-core, libibverbs and librdmacm, for internal/fakeverbs and the guest
@@ -58,7 +60,7 @@ for need in "$@"; do
 	fi_pingpong) packages+=(libfabric-bin) ;;
 	ucx_perftest) packages+=(ucx-utils) ;;
 	verbs) packages+=(libibverbs-dev librdmacm-dev) ;;
-	busybox-static | cpio | make | gcc-12 | tcpdump | shellcheck | mmdebstrap | curl | iperf | iperf3) packages+=("$need") ;;
+	busybox-static | cpio | make | gcc-12 | tcpdump | shellcheck | mmdebstrap | curl | iperf | iperf3 | zsh | fish) packages+=("$need") ;;
 	redis-server) packages+=(redis-server redis-tools) ;;
 	ssh) packages+=(openssh-client) ;;
 	sshd) packages+=(openssh-server) ;;
