@@ -3,30 +3,130 @@
 package ibcompat_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log"
+	"time"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A device is wrapped, and the result is used in its place. The user-space RNIC has no Send with immediate; what is made of it has.
+// A program whose user has chosen the device by its name. The device below, the user-space RNIC without RFC 7306, has neither masked
+// atomics nor Sends with immediate. The program needs not know: it counts in two halves of a word of the server, and tells it by
+// a Send with immediate that it has done so.
+func Example() {
+	const name = "ib:" + siw.PlainName
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	nic, err := siw.Register(siw.ForDevice(name))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer nic.Close()
+	dev, err := ibcompat.DeviceByName(name, ibcompat.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.CloseShared()
+	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Device: dev})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ln.Close()
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, ln) }()
+	if err := errors.Join(count(ctx, ln.Addr().String(), dev), <-served); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// emulated: usiw0-plain has no masked-fetch-add, for which there are messages of the engine
+	// the immediate 7306, and the halves 3 and 4
+}
+
+// serve offers a word, and prints it when the client has said that it is done.
+func serve(ctx context.Context, ln *cm.Listener) error {
+	ep, err := ln.AcceptEndpoint(ctx, cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteAtomic, Offer: true})
+	if err != nil {
+		return err
+	}
+	defer ep.Close()
+	wc, err := ep.Recv(ctx, nil)
+	if err != nil {
+		return err
+	}
+	word, err := ep.MR().Word(0)
+	if err != nil {
+		return err
+	}
+	v := word.Load()
+	fmt.Printf("the immediate %d, and the halves %d and %d\n", wc.Imm, v>>32, uint32(v))
+	if _, err := ep.Recv(ctx, nil); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// count adds 3 to the upper half of the word, and four times 1 to the lower one, which never carries into the upper.
+func count(ctx context.Context, address string, dev *verbs.Device) error {
+	ep, err := cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
+	if err != nil {
+		return err
+	}
+	defer ep.Close()
+	s, why := ibcompat.Support(ep.QP(), verbs.OpMaskedFetchAdd)
+	fmt.Printf("%v: %s\n", s, why)
+	word, err := verbs.ParseRemote(ep.PrivateData())
+	if err != nil {
+		return err
+	}
+	sink, err := ep.MR().SGE(0, 8)
+	if err != nil {
+		return err
+	}
+	halves, err := ext.FieldMask(32, 32)
+	if err != nil {
+		return err
+	}
+	for _, add := range []uint64{3 << 32, 1, 1, 1, 1} {
+		if _, err := ep.Do(ctx, ext.MaskedFetchAddWR([]verbs.SGE{sink}, word.Addr, word.RKey, add, halves)); err != nil {
+			return err
+		}
+	}
+	if _, err := ep.Do(ctx, verbs.SendImm(7306)); err != nil {
+		return err
+	}
+	return ep.Shutdown(ctx)
+}
+
+// What a device has by itself, and what ibcompat makes of it.
 func ExampleWrap() {
 	nic, err := siw.New(siw.Config{Name: "nic0"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer nic.Close()
-	dev, err := ibcompat.Wrap(nic.Device(), ibcompat.Config{})
+	wrapped, err := ibcompat.Wrap(nic.Device(), ibcompat.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, err := dev.Open()
-	if err != nil {
-		log.Fatal(err)
+	for _, dev := range []*verbs.Device{nic.Device(), wrapped} {
+		ctx, err := dev.Open()
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s, %v: Send with immediate %v, masked FetchAdd %v\n", dev.Name(), dev.Info().Transport,
+			ext.SupportOf(ctx, verbs.OpSendImm), ext.SupportOf(ctx, verbs.OpMaskedFetchAdd))
+		if err := ctx.Close(); err != nil {
+			log.Fatal(err)
+		}
 	}
-	defer ctx.Close()
-	fmt.Println(dev.Name(), dev.Info().Transport, ctx.Supports(verbs.OpSendImm))
-	// Output: ib:nic0 InfiniBand true
+	// Output:
+	// nic0, iWARP: Send with immediate none, masked FetchAdd native
+	// ib:nic0, InfiniBand: Send with immediate emulated, masked FetchAdd native
 }
