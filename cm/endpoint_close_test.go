@@ -3,8 +3,10 @@
 package cm_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"testing"
@@ -191,6 +193,59 @@ func TestEndpointShutdownBoth(t *testing.T) {
 					require.Equal(t, n, p[0])
 				}
 			}
+		}
+	})
+}
+
+// TestEndpointShutdownLast: if one side says which message is its last, and the other takes it before it shuts down, everything of both
+// sides has arrived, whatever is on its way meanwhile.
+func TestEndpointShutdownLast(t *testing.T) {
+	const messages = 40
+	devices(t, func(t *testing.T, dev *verbs.Device) {
+		for range 5 {
+			ctx := within(t)
+			cfg := cm.EndpointConfig{Messages: messages, MessageSize: 1}
+			a, b := endpoints(t, dev, cfg, cfg)
+			sendAll := func(ep *cm.Endpoint) error {
+				for n := range byte(messages) {
+					if err := ep.Send(ctx, []byte{n}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			// takeAll takes messages until one that is the last, or until the end.
+			takeAll := func(ep *cm.Endpoint, last bool) (taken []byte, err error) {
+				var p [1]byte
+				for err == nil && !(last && len(taken) == messages) {
+					if _, err = ep.Recv(ctx, p[:]); err == nil {
+						taken = append(taken, p[0])
+					}
+				}
+				return taken, err
+			}
+			var want []byte
+			for n := range byte(messages) {
+				want = append(want, n)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				if err := sendAll(b); err != nil {
+					ended <- err
+					return
+				}
+				taken, err := takeAll(b, false)
+				if errors.Is(err, io.EOF) && !bytes.Equal(want, taken) {
+					err = fmt.Errorf("%v has arrived", taken)
+				}
+				ended <- err
+			}()
+			require.NoError(t, sendAll(a))
+			taken, err := takeAll(a, true)
+			require.NoError(t, err)
+			require.Equal(t, want, taken)
+			require.NoError(t, a.Shutdown(ctx))
+			require.ErrorIs(t, <-ended, io.EOF)
 		}
 	})
 }

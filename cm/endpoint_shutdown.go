@@ -34,8 +34,8 @@ func (e *Endpoint) noteSent(op verbs.WCOpcode) {
 // and after the end; those that it sends later are lost. So the side that has sent the last message calls Shutdown. The other
 // side leaves the connection open until then: it calls Recv until that returns io.EOF, and then Close. If it closes earlier,
 // Shutdown cannot know what has arrived. If both sides call Shutdown at the same time, at least one of them gets nil, which holds for
-// what that side has sent; the other can get io.EOF. Programs that both have something to send at the end agree by a message of
-// their own who shuts down.
+// what that side has sent; the other can get io.EOF. If both have something to send at the end, one side says in its last message
+// that it is the last. The other takes that message, and then calls Shutdown: when it returns nil, both directions have arrived.
 //
 // When ctx is done before that, the connection has not ended, and Shutdown can be called again; Do and Send are refused from the
 // first call on. If the connection has ended before Shutdown could confirm, the error has the reason (io.EOF if the peer
