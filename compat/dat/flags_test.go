@@ -100,6 +100,30 @@ func TestUnsignalled(t *testing.T) {
 	})
 }
 
+// What each completion flag is in the request below. PostSend and PostRDMAWrite always confirm.
+func TestFlagsBelow(t *testing.T) {
+	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
+		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{RequestCompletionFlags: dat.CompletionUnsignalled}})
+		for i, c := range []struct {
+			flags dat.CompletionFlags
+			below verbs.SendFlags
+		}{
+			{dat.CompletionDefault, verbs.SendSignaled},
+			{dat.CompletionUnsignalled, verbs.SendSignaled},
+			{dat.CompletionSuppress, 0},
+			{dat.CompletionSolicitedWait, verbs.SendSignaled | verbs.SendSolicited},
+			{dat.CompletionBarrierFence | dat.CompletionSuppress, verbs.SendFence},
+		} {
+			require.NoError(t, b.ep.PostRecv(nil, uint64(i), 0))
+			require.NoError(t, a.ep.PostSend(nil, uint64(i), c.flags))
+			require.Equal(t, c.below, dat.LastFlags(a.ep), "%v", c.flags)
+			dto(t, b.recv, uint64(i))
+		}
+		require.NoError(t, a.ep.PostRDMAWrite(a.segment(0, 8), 9, b.remote(0, 8), 0))
+		require.Equal(t, verbs.SendSignaled, dat.LastFlags(a.ep))
+	})
+}
+
 // Flags that a DTO or an EP cannot have.
 func TestFlagsRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {

@@ -72,6 +72,8 @@ func TestEventTables(t *testing.T) {
 					} else {
 						require.NoError(t, a.ep.PostSendImmed(iov, cookie+1000, row.immed, row.flags, 0), about...)
 					}
+					relaxed := dat.LastFlags(a.ep)&verbs.SendRelaxed != 0
+					require.Equal(t, row.flags&dat.DTOImmedConfirmFlag == 0, relaxed, about...)
 					here := dto(t, a.requests, cookie+1000)
 					require.Equal(t, dat.DTOCompletion{EP: a.ep, Cookie: cookie + 1000, Operation: row.here,
 						TransferredLength: uint32(n)}, here, about...)

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package dat
+
+import "github.com/goverbs/goverbs/verbs"
+
+// LastFlags are those of the request that was posted last.
+func LastFlags(ep *EP) verbs.SendFlags {
+	ep.requests.mu.Lock()
+	defer ep.requests.mu.Unlock()
+	return ep.requests.sends[0].Flags
+}
