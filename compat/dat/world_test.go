@@ -33,7 +33,7 @@ func everywhere(t *testing.T, test func(t *testing.T, dev *verbs.Device, addr ne
 		t.Run(name, func(t *testing.T) {
 			nic, err := siw.New(siw.ForDevice(name))
 			require.NoError(t, err)
-			defer func() { require.NoError(t, nic.Close()) }()
+			t.Cleanup(func() { require.NoError(t, nic.Close()) }) // after the IAs
 			dev, err := ibcompat.Wrap(nic.Device(), ibcompat.Config{})
 			require.NoError(t, err)
 			test(t, dev, netip.MustParseAddr("127.0.0.1"))
