@@ -3,6 +3,7 @@
 package dat_test
 
 import (
+	"bytes"
 	"net"
 	"net/netip"
 	"testing"
@@ -119,14 +120,22 @@ func TestConnectEnds(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := newSide(t, dev, addr, options{}), newSide(t, dev, addr, options{})
 		_, qual := b.listen()
-		require.NoError(t, a.ep.Connect(addr, qual, 50*time.Millisecond, nil))
+		require.NoError(t, a.ep.Connect(addr, qual, 50*time.Millisecond, []byte("one")))
 		wait(t, a.conn, dat.ConnectionTimedOut)
 		require.Equal(t, dat.EPDisconnected, a.ep.State())
-		_ = wait(t, b.conn, dat.ConnectionRequestEvent).CR.CR.Reject(nil) // the peer has gone
 		require.NoError(t, a.ep.Reset())
 
-		require.NoError(t, a.ep.Connect(addr, qual, dat.Infinite, nil))
-		cr := wait(t, b.conn, dat.ConnectionRequestEvent).CR.CR
+		require.NoError(t, a.ep.Connect(addr, qual, dat.Infinite, []byte("two")))
+		var cr *dat.CR
+		for { // the first request has come too, or has not
+			cr = wait(t, b.conn, dat.ConnectionRequestEvent).CR.CR
+			q, err := cr.Query()
+			require.NoError(t, err)
+			if bytes.Equal(q.PrivateData, padded("two")) {
+				break
+			}
+			_ = cr.Reject(nil) // the peer has gone
+		}
 		require.ErrorIs(t, a.ep.Reset(), dat.InvalidStateEPActConnPending)
 		require.NoError(t, a.ep.Disconnect(dat.CloseGraceful))
 		wait(t, a.conn, dat.ConnectionDisconnected)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/goverbs/goverbs/compat/dat"
@@ -50,9 +51,18 @@ func (s *side) sendImmed() error {
 	return s.together()
 }
 
+// immediate is an immediate of the peer's or for it. DAPL sends the bytes as they are in its memory, and not the most significant one
+// first, as InfiniBand has it.
+func (s *side) immediate(v uint32) uint32 {
+	if !s.dtestx {
+		return v
+	}
+	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, v))
+}
+
 // writeImmed fills the peer's memory and tells it by an immediate.
 func (s *side) writeImmed() error {
-	mine, theirs := ofSide[uint32](s, serverImmed, clientImmed), ofSide[uint32](s, clientImmed, serverImmed)
+	mine, theirs := s.immediate(ofSide[uint32](s, serverImmed, clientImmed)), ofSide[uint32](s, clientImmed, serverImmed)
 	n := min(int(s.remote.SegmentLength), window)
 	clear(s.bytes(source, n))
 	copy(s.bytes(source, n), s.name()+" data")
@@ -68,6 +78,7 @@ func (s *side) writeImmed() error {
 	if err != nil {
 		return err
 	}
+	immed = s.immediate(immed)
 	if immed != theirs {
 		return fmt.Errorf("immediate %#x, not %#x", immed, theirs)
 	}
