@@ -37,8 +37,8 @@ func (p *plan) wrapped(t *tools) (rows []*row) {
 	}{
 		{"C5", "Plain/fetchadd", "fetch-and-add", "usiw0-plain", "Send there and back", 1.5, 1.15},
 		{"C6", "Plain/write-imm", "Write with immediate there and back", "usiw0-plain", "Write and Send", 1.1, 1},
-		{"C7", "Masked/wrong", "masked fetch-and-add by CmpSwaps, wrong guess", "RoCE", "native", 2.2, 2},
-		{"C7", "Masked/right", "masked fetch-and-add by CmpSwaps, right guess", "RoCE", "native", 1.2, 1},
+		{"C7", "Masked/wrong", "masked fetch-and-add by CmpSwaps, wrong guess", "RoCE", "fetch-and-add", 2.2, 2},
+		{"C7", "Masked/right", "masked fetch-and-add by CmpSwaps, right guess", "RoCE", "fetch-and-add", 1.2, 1},
 	} {
 		add(&row{id: c.id, what: c.device + ", " + c.what + ": ib: / bare, " + c.instead, goal: c.goal, hope: c.hope},
 			t.benchmark(t.ibtest, "BenchmarkCost"+c.bench, 0), c.device+", "+c.what+" / "+c.instead, unitOne, "", "us")

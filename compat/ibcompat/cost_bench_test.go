@@ -250,28 +250,33 @@ func BenchmarkCostPlain(b *testing.B) {
 	})
 }
 
-// BenchmarkCostMasked compares masked atomics that are composed of CmpSwaps with native ones: with a right guess each time, and with a
-// wrong one, because the words are two.
+// BenchmarkCostMasked compares masked atomics that are composed of CmpSwaps with a FetchAdd of the device below: with a right guess each
+// time, and with a wrong one, because the words are two.
 func BenchmarkCostMasked(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		words int
 	}{{"right", 1}, {"wrong", 2}} {
 		b.Run(c.name, func(b *testing.B) {
-			contest(b, 100, contestant{"bare-us", maskedAdds(b, rnicOf(b, 0, false), c.words)},
-				contestant{"ib-us", maskedAdds(b, func() *verbs.Device { _, dev := newRoCE(b); return dev }(), c.words)})
+			in, dev := newRoCE(b)
+			contest(b, 100, contestant{"bare-us", adds(b, in, c.words, func(x *side, to verbs.Remote) verbs.SendWR { return verbs.FetchAdd(to, 1, x.data(8)...) })},
+				contestant{"ib-us", adds(b, dev, c.words, func(x *side, to verbs.Remote) verbs.SendWR {
+					wr := ext.MaskedFetchAddWR(x.data(8), to.Addr, to.RKey, 1, 1<<31)
+					wr.Flags |= verbs.SendSignaled
+					return wr
+				})})
 		})
 	}
 }
 
-// maskedAdds changes words in turn.
-func maskedAdds(b *testing.B, dev *verbs.Device, words int) func(n int) {
+// adds changes words in turn.
+func adds(b *testing.B, dev *verbs.Device, words int, request func(x *side, to verbs.Remote) verbs.SendWR) func(n int) {
 	x, y := sides(b, dev, 64)
 	var lists [][]verbs.SendWR
 	for i := range words {
-		wr := ext.MaskedFetchAddWR(x.data(8), y.mem.Addr()+uint64(8*i), y.mem.RKey(), 1, 1<<31)
-		wr.Flags |= verbs.SendSignaled
-		lists = append(lists, []verbs.SendWR{wr})
+		to := y.there()
+		to.Addr += uint64(8 * i)
+		lists = append(lists, []verbs.SendWR{request(x, to)})
 	}
 	return func(n int) {
 		for i := range n {
