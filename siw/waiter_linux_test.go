@@ -390,6 +390,7 @@ func TestSleeperLetsOthersRun(t *testing.T) {
 			slept <- err
 		}()
 		asleep.Until(t, 1, "siw.TestSleeperLetsOthersRun", "siw.(*channel).Wait")
+		c.awaitLook(t)
 		a.send(b)
 		require.NoError(t, <-slept)
 		require.Equal(t, 1, poll())
@@ -419,11 +420,23 @@ func TestSpinnerLetsOthersRun(t *testing.T) {
 			slept <- err
 		}()
 		asleep.Until(t, 1, "siw.TestSpinnerLetsOthersRun", "siw.(*channel).wait")
+		c.awaitLook(t)
 		c.yielded.Store(inVain)
 		a.send(b)
 		require.NoError(t, <-slept)
 		require.Greater(t, c.yielded.Load(), inVain, "the next poll will yield")
 	}
+}
+
+// awaitLook returns when a goroutine that keeps the watch has looked once, and not only waits for its turn to look.
+func (c *cq) awaitLook(t *testing.T) {
+	t.Helper()
+	w := c.watch.Load()
+	require.Eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.keeper != byWaiter || c.ch.looking.Load() != nil
+	}, patience, 100*time.Microsecond)
 }
 
 // yielders returns how many descriptors the NIC has made to yield.
