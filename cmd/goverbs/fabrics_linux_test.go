@@ -157,6 +157,8 @@ func TestFabricsUsage(t *testing.T) {
 // unlike are scenarios that are not compared with the fake adapter, and why.
 var unlike = map[string]string{
 	"row01/rnr-exceeded":     "it waits for ever",
+	"row24/nobody-there":     "the same",
+	"row24/peer-gone":        "the same",
 	"row07/misaligned":       "it takes a misaligned atomic, and fails it later, as some adapters do",
 	"row21/no-depth":         "it does not count Reads and atomics",
 	"row19/qp-denies-write":  "it does not look at the access flags of QPs",

@@ -162,12 +162,8 @@ func TestHandQuery(t *testing.T) {
 
 // TestHandFails: a QP whose peer is not there fails its first request, and says why. Without a request it waits on.
 func TestHandFails(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections and says nothing
-	require.NoError(t, err)
-	t.Cleanup(func() { silent.Close() }) // behind the subtests
-	port := netip.MustParseAddrPort(silent.Addr().String()).Port()
-	const last = ibcompat.RendezvousPorts - 1
-	base := port - last // a number with the last port is the larger one, which does not call
+	const last = ibcompat.RendezvousPorts - 1 // a number with the last port is the larger one, which does not call
+	base := taken(t, last, 1)                 // its listener takes connections and says nothing
 	for _, c := range []struct {
 		name   string
 		reason error
@@ -226,6 +222,8 @@ func TestHandFails(t *testing.T) {
 			flushed := []verbs.WC{a.wait(), a.wait()}
 			require.ElementsMatch(t, []uint64{1, 2}, []uint64{flushed[0].ID, flushed[1].ID})
 			require.Equal(t, verbs.QPStateErr, a.qp.State())
+			a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend})
+			a.ends(verbs.WCWRFlushErr, 3)
 			require.Equal(t, verbs.QPStateRTS, idle.qp.State())
 			require.NoError(t, idle.qp.Err())
 		})
@@ -264,6 +262,8 @@ func TestHandGone(t *testing.T) {
 					require.ElementsMatch(t, []uint64{1, 3}, []uint64{flushed[0].ID, flushed[1].ID})
 					require.Equal(t, verbs.WCWRFlushErr, flushed[0].Status)
 					require.ErrorIs(t, a.qp.Err(), io.EOF)
+					a.post(verbs.SendWR{ID: 4, Opcode: verbs.WRSend})
+					a.ends(verbs.WCWRFlushErr, 4)
 				}
 			})
 		})
@@ -367,15 +367,15 @@ func TestHandManaged(t *testing.T) {
 	works(t, b, a)
 }
 
-// taken takes RendezvousPorts ports in a row, all or all but the last, and returns the first.
-func taken(t *testing.T, n int) uint16 {
+// taken takes n ports in a row, skip behind the one that it returns.
+func taken(t *testing.T, skip, n int) uint16 {
 	t.Helper()
 search:
 	for range 100 {
 		base := 10000 + rand.N(10000)
 		var all []net.Listener
 		for i := range n {
-			ln, err := net.Listen("tcp", ":"+strconv.Itoa(base+i))
+			ln, err := net.Listen("tcp", ":"+strconv.Itoa(base+skip+i))
 			if err != nil {
 				for _, ln := range all {
 					ln.Close()
@@ -405,11 +405,11 @@ func TestHandPorts(t *testing.T) {
 	_, err = ibcompat.Wrap(in, ibcompat.Config{Rendezvous: most})
 	require.NoError(t, err)
 
-	_, some := newIWARP(t, 0, ibcompat.Config{Rendezvous: taken(t, 9)})
+	_, some := newIWARP(t, 0, ibcompat.Config{Rendezvous: taken(t, 0, 9)})
 	a := newEnd(t, open(t, some), verbs.QPConfig{})
 	require.GreaterOrEqual(t, a.qp.Num()>>17, uint32(9))
 
-	base := taken(t, ibcompat.RendezvousPorts)
+	base := taken(t, 0, ibcompat.RendezvousPorts)
 	_, none := newIWARP(t, 0, ibcompat.Config{Rendezvous: base})
 	ctx := open(t, none)
 	c, d := handPair(t, ctx, ctx)
@@ -559,6 +559,51 @@ func TestHandClaims(t *testing.T) {
 	b.recv(1)
 	b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend}) // the winner has gone
 	b.ends(verbs.WCRetryExcErr, 2)
+	b.ends(verbs.WCWRFlushErr, 1)
+}
+
+// rawCaller takes the place of the QP that b waits for, and says what a test wants it to say. It has not said hello yet.
+func rawCaller(t *testing.T, below *verbs.Context, b *end, call wire.Call) *raw {
+	t.Helper()
+	r := &raw{end: newEnd(t, below, verbs.QPConfig{})}
+	var err error
+	r.mem, err = r.pd.AllocMR((rawSlots+1)*rawLen, allRights)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.mem.Close()) })
+	port := strconv.Itoa(ibcompat.DefaultRendezvous + int(b.qp.Num()>>17))
+	r.id, err = cm.Resolve(soon(t), "127.0.0.1:"+port, cm.Config{Context: below})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.id.Close()) })
+	require.NoError(t, r.id.BindQP(r.qp))
+	for i := range rawSlots {
+		sge, err := r.mem.SGE(i*rawLen, rawLen)
+		require.NoError(t, err)
+		_, err = r.qp.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGL: []verbs.SGE{sge}}})
+		require.NoError(t, err)
+	}
+	private := (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil)
+	require.NoError(t, r.id.Connect(soon(t), r.qp, cm.ConnParam{PrivateData: private}))
+	return r
+}
+
+// TestHandLastWord: what the peer has taken is done, though its last message is the one that says so.
+func TestHandLastWord(t *testing.T) {
+	in, dev := newIWARP(t, 0, ibcompat.Config{})
+	below, ctx := open(t, in), open(t, dev)
+	a, b := handPair(t, ctx, ctx)
+	b.toRTS(a.qp.Num())
+	b.recv(1)
+	r := rawCaller(t, below, b, wire.Call{From: wire.Name{GID: verbs.GIDFromAddr(home), QPN: a.qp.Num()},
+		To: wire.Name{GID: verbs.GIDFromAddr(home), QPN: b.qp.Num()}})
+	r.greets()
+	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Adverts: 1, Taken: r.taken})))
+	b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+	r.hears(wire.Data)
+	r.say(message(wire.Header{Kind: wire.Bye, Taken: r.taken}))
+	b.ends(verbs.WCSuccess, 2)
+	require.Equal(t, verbs.QPStateRTS, b.qp.State())
+	b.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend})
+	b.ends(verbs.WCRetryExcErr, 3)
 	b.ends(verbs.WCWRFlushErr, 1)
 }
 

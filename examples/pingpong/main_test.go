@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -33,10 +34,15 @@ func TestMain(m *testing.M) {
 // program starts the program. wait returns what it has printed, when it has ended.
 func program(t *testing.T, args ...string) (wait func() (string, error)) {
 	t.Helper()
+	return command(t, os.Args[0], []string{asProgram + "=1"}, args...)
+}
+
+func command(t *testing.T, name string, env []string, args ...string) (wait func() (string, error)) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
@@ -46,17 +52,27 @@ func program(t *testing.T, args ...string) (wait func() (string, error)) {
 	}
 }
 
-// freePort is a TCP port that nobody listens on.
+// freePort is a TCP port that nobody listens on, and that the system gives nobody who does not ask for it.
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	for range 1000 {
+		port := strconv.Itoa(20000 + rand.N(8000))
+		if ln, err := net.Listen("tcp", ":"+port); err == nil {
+			require.NoError(t, ln.Close())
+			return port
+		}
+	}
+	require.FailNow(t, "no free port")
+	return ""
 }
 
 // client runs a client as soon as there is a server.
 func client(t *testing.T, host string, args ...string) (out string, err error) {
+	t.Helper()
+	return clientOf(t, program, host, args...)
+}
+
+func clientOf(t *testing.T, program func(*testing.T, ...string) func() (string, error), host string, args ...string) (out string, err error) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		out, err = program(t, append(args, host)...)()
@@ -113,10 +129,12 @@ func loopbackRow(t *testing.T) string {
 	e, err := newEnd(o)
 	require.NoError(t, err)
 	defer e.close()
-	row, err := e.row(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1})
+	row, err := e.row(tcpAddr("127.0.0.1"))
 	require.NoError(t, err)
 	return strconv.Itoa(row.Index)
 }
+
+func tcpAddr(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 
 // TestRefused: what cannot work ends with an error.
 func TestRefused(t *testing.T) {
@@ -171,12 +189,7 @@ func TestPlace(t *testing.T) {
 
 // The two programs on one host. Which port the server listens on, and where their QPs are, differs from run to run.
 func Example() {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
-	ln.Close()
+	port := strconv.Itoa(20000 + rand.N(8000))
 	start := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(os.Args[0], append([]string{"--device", "ib:usiw0", "--port", port, "--iters", "10", "--events"}, args...)...)
 		cmd.Env = append(os.Environ(), asProgram+"=1")

@@ -21,6 +21,35 @@ var byHand = []*Scenario{
 		b.memory(64, 72)
 		a.words(64)
 	}},
+	{Name: "row24/nobody-there", run: func(p *program) {
+		a, b := p.unconnected(config{})
+		a.tries = 1
+		a.toRTS(b, b.qp.Num()) // b's QP stays in RESET
+		a.recv(1, 0, 8)
+		a.post(verbs.Send(a.sge(0, 8)), verbs.Write(b.remote(0), a.sge(0, 8)))
+		a.sent(2)
+		a.received(1)
+		a.post(id(3, verbs.Send(a.sge(0, 8))))
+		a.sent(1)
+	}},
+	{Name: "row24/peer-gone", run: func(p *program) {
+		a, b := p.unconnected(config{})
+		a.tries = 1
+		a.toRTS(b, b.qp.Num())
+		b.toRTS(a, a.qp.Num())
+		b.recv(1, 0, 8)
+		a.post(verbs.Send(a.sge(0, 8)))
+		a.sent(1)
+		b.received(1)
+		b.recv(2, 0, 8)
+		b.called("Modify to ERR", 0, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+		b.received(1)
+		a.recv(3, 0, 8) // the QP knows of nothing
+		a.empty("received", a.rcq)
+		a.post(verbs.Send(a.sge(0, 8)), verbs.Read(b.remote(0), a.sge(8, 8)))
+		a.sent(2)
+		a.received(1)
+	}},
 	{Name: "row24/skipping-states", run: func(p *program) {
 		a, _ := p.unconnected(config{})
 		for _, to := range []verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS} {
@@ -32,6 +61,10 @@ var byHand = []*Scenario{
 
 // toRTS connects the end's QP to one of the peer's.
 func (e *end) toRTS(peer *end, number uint32) {
+	tries := uint8(7)
+	if e.tries != 0 {
+		tries = e.tries
+	}
 	row, err := e.vctx.ChooseGID(1, e.fabric.address())
 	must(err)
 	there, err := peer.vctx.ChooseGID(1, e.fabric.address())
@@ -48,7 +81,7 @@ func (e *end) toRTS(peer *end, number uint32) {
 			AH: verbs.AHAttr{IsGlobal: true, PortNum: 1, DLID: port.LID,
 				GRH: verbs.GlobalRoute{DGID: there.GID, SGIDIndex: uint8(row.Index), HopLimit: 64}}},
 			verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer},
-		{verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 7, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 4},
+		{verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 7, Timeout: 14, RetryCnt: tries, RNRRetry: 7, MaxRdAtomic: 4},
 			verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxRdAtomic},
 	} {
 		e.called("Modify to "+s.attr.State.String(), 0, e.qp.Modify(s.attr, s.mask|verbs.QPAttrState))

@@ -79,6 +79,7 @@ type end struct {
 	qp       *verbs.QP
 	id       *cm.ID
 	peer     *end
+	tries    uint8 // retry_cnt of a QP by hand (0 = 7)
 }
 
 // pair makes two connected ends.

@@ -205,6 +205,7 @@ func (q *qp) flush() {
 	q.accuse()
 	if q.hand != nil && q.hand.exceeded != nil {
 		q.unanswered()
+		q.hand.exceeded = nil // what is posted later is flushed
 	}
 	before := 0 // so many requests stand before one that the peer has refused
 	for i := range q.begun() {

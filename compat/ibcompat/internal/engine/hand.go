@@ -88,7 +88,7 @@ type hand struct {
 	patience time.Duration
 	timer    *time.Timer // runs while the first request waits for the connection; nil = not yet
 	gone     error       // why there is no peer any more; nil = there is
-	exceeded error       // the reason of the first request that is not done: WCRetryExcErr
+	exceeded error       // the first request that is not done is to fail with WCRetryExcErr, for this reason; nil = none is
 }
 
 // leastPatience is how long a QP looks for its peer at least: a connection takes longer than an acknowledgement on InfiniBand.
@@ -423,10 +423,18 @@ func (q *qp) met(h *hand, id *cm.ID, active bool) {
 	q.mu.Unlock()
 }
 
-// await begins to count the time of the first request that waits for the connection. The caller holds mu.
+// await looks whether the first request of a QP by hand can still be done: it fails if the peer has gone, and while it waits for the
+// connection its time is counted. The caller holds mu.
 func (q *qp) await() {
 	h := q.hand
-	if h == nil || h.timer != nil || q.heard || q.reqs.Len() == 0 || h.patience == 0 || q.state != verbs.QPStateRTS {
+	if h.gone != nil && q.state == verbs.QPStateRTS && q.reqs.Len() > 0 {
+		// What the peer has taken before is done when the device says so too.
+		if q.dead || q.next == 0 || !q.sure(q.reqs.At(0), q.base) {
+			q.exceed(h.gone)
+		}
+		return
+	}
+	if h.timer != nil || q.heard || q.reqs.Len() == 0 || h.patience == 0 || q.state != verbs.QPStateRTS {
 		return
 	}
 	h.timer = time.AfterFunc(h.patience, func() {

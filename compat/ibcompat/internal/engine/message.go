@@ -9,12 +9,6 @@ import (
 
 // advance does everything that can be done now. The caller holds mu.
 func (q *qp) advance() {
-	if q.hand != nil {
-		if q.gone() && q.state == verbs.QPStateRTS && q.reqs.Len() > 0 {
-			q.exceed(q.hand.gone)
-		}
-		q.await()
-	}
 	if q.id != nil && !q.dead {
 		q.sayHello()
 		if q.gone() {
@@ -34,6 +28,9 @@ func (q *qp) advance() {
 		q.post()
 	}
 	q.retire()
+	if q.hand != nil {
+		q.await()
+	}
 	if q.notify && q.state == verbs.QPStateSQD && q.next == 0 && !q.midway() {
 		q.notify = false
 		q.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q.owner})
