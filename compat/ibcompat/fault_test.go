@@ -214,3 +214,29 @@ func TestCloseUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// TestShortReads: Reads of a device of the kernel that cross a page are done in two parts, because its driver may answer them with wrong
+// bytes; the program gets the same bytes and one completion.
+func TestShortReads(t *testing.T) {
+	const page = 4096
+	for _, flags := range []uint8{0, wire.HelloLax} {
+		r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+		hello := rawHello
+		hello.Flags = flags
+		r.say(hello.Append(nil))
+		r.hears(wire.Credit)
+		require.Zero(t, r.mem.Addr()%page)
+		edge := r.mem.Bytes()[rawSlots*rawLen-page-64:][:128]
+		for i := range edge {
+			edge[i] = byte(i + 1)
+		}
+		for n := 2; n <= 40; n++ {
+			for first := 1; first < n; first += 7 {
+				from := verbs.Remote{Addr: r.mem.Addr() + rawSlots*rawLen - page - uint64(first), RKey: r.mem.RKey()}
+				b.post(verbs.Read(from, b.sgl(0, n)...))
+				require.Equal(t, verbs.WC{Opcode: verbs.WCRDMARead, ByteLen: uint32(n), QPNum: b.qp.Num()}, b.wait())
+				require.Equal(t, edge[64-first:][:n], b.mr.Bytes()[:n], "%d bytes, %d of them in the first page", n, first)
+			}
+		}
+	}
+}

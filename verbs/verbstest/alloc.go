@@ -23,6 +23,11 @@ var allocTests = []test{
 func (w *world) allocates(what string, runs int, f func()) {
 	w.Helper()
 	n := testing.AllocsPerRun(runs, f)
+	if !w.iwarp() && (w.siwBelow(w.f.Active) || w.siwBelow(w.f.Passive)) {
+		// Goroutines of the device wait for the kernel while the program does not, and that allocates.
+		w.without("alloc-free progress")
+		return
+	}
 	if !race.Enabled {
 		require.Zero(w, n, "allocations of %s", what)
 	}

@@ -128,7 +128,7 @@ func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right
 // readsAnything reports whether the fabric is the kernel's siw, which answers Reads of regions without the right to read.
 func (p *pair) readsAnything(wr verbs.SendWR) bool {
 	p.Helper()
-	if !p.kernelIWARP() {
+	if !p.siwBelow(p.f.Passive) {
 		return false
 	}
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)

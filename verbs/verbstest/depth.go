@@ -62,7 +62,7 @@ func depthNegotiate(w *world) outcome {
 				_, ird := to.id.Depths()
 				if negotiates {
 					// On kernel siw the accepting side serves as many as the other side asks for.
-					if w.kernelIWARP() && active && wantIRD < wantORD {
+					if w.siwBelow(w.f.Passive) && active && wantIRD < wantORD {
 						wantIRD = wantORD
 						w.without("responder-depth")
 					}
@@ -143,7 +143,7 @@ func depthNoneAsRequester(w *world) outcome {
 func depthNoneAsResponder(w *world) outcome {
 	p := w.pair(pairConfig{bParam: cm.ConnParam{ResponderResources: cm.None}})
 	_, ird := p.b.id.Depths()
-	if w.kernelIWARP() {
+	if w.siwBelow(w.f.Passive) {
 		require.Equal(w, w.a.attr.MaxQPInitRdAtom, ird, "as many as the active side asks for")
 		p.works()
 		w.without("responder-depth")

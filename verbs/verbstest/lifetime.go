@@ -513,7 +513,7 @@ func lifetimeMRCloseOfSink(w *world) outcome {
 				if p.a.sentUntilFailure(count, verbs.WCLocProtErr, verbs.WCWRFlushErr) < count {
 					p.disconnected()
 				}
-				if w.kernelIWARP() {
+				if w.siwBelow(w.f.Active) {
 					w.without("dereg-waits")
 					continue
 				}

@@ -106,7 +106,8 @@ func limitSGE(w *world) outcome {
 	}
 	p.works()
 	// With as many as the device can.
-	full := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: w.a.attr.MaxSGE, MaxRecvSGE: w.b.attr.MaxSGE}})
+	both := min(w.a.attr.MaxSGE, w.b.attr.MaxSGE)
+	full := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: both, MaxRecvSGE: both}})
 	var src, dst []verbs.SGE
 	var want []byte
 	for i := range full.a.qp.Cap().MaxSendSGE {

@@ -247,7 +247,7 @@ func qpQuery(w *world) outcome {
 		require.Equal(w, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic,
 			attr.AccessFlags&(verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic))
 		ord, ird := s.id.Depths()
-		if w.kernelIWARP() {
+		if w.siwBelow(w.f.Active) || w.siwBelow(w.f.Passive) {
 			// The kernel's siw reports the maximum of the device, or powers of two.
 			w.without("depth-query")
 			require.GreaterOrEqual(w, attr.MaxRdAtomic, ord)

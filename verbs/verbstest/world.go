@@ -96,6 +96,9 @@ func (w *world) iwarp() bool { return w.f.Active.Info().Transport == verbs.Trans
 // kernelIWARP reports whether the fabric is iWARP with a device of the kernel, which is its siw.
 func (w *world) kernelIWARP() bool { return w.iwarp() && ofKernel(w.f.Active) }
 
+// siwBelow reports whether a device of the fabric is the kernel's siw, or wraps it.
+func (w *world) siwBelow(dev *verbs.Device) bool { return w.overIWARP() && ofKernel(dev) }
+
 // host is one side of a world.
 type host struct {
 	*testing.T

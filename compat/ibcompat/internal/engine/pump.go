@@ -48,8 +48,12 @@ type pump struct {
 // restTime is how long the pump's own goroutine stays away after the program has taken completions itself.
 const restTime = time.Millisecond
 
-// leastCQE is the size of an inner CQ to begin with. It grows with its QPs, on devices whose CQs can.
-const leastCQE = 16384
+// The size of an inner CQ to begin with. It grows with its QPs, on devices whose CQs can; on others it must do for all QPs whose requests
+// the program's CQ has room for, and their messages.
+const (
+	leastCQE = 16384
+	innerCQE = 4 // times that of the program
+)
 
 func newPump(ctx *verbs.Context, cqe, vector int) (*pump, error) {
 	ch, err := ctx.CreateCompChannel()
@@ -60,7 +64,7 @@ func newPump(ctx *verbs.Context, cqe, vector int) (*pump, error) {
 	if err != nil {
 		return nil, errors.Join(err, ch.Close())
 	}
-	in, err := ctx.CreateCQ(verbs.CQConfig{CQE: min(max(cqe, leastCQE), attr.MaxCQE), Channel: ch, CompVector: vector})
+	in, err := ctx.CreateCQ(verbs.CQConfig{CQE: min(max(innerCQE*cqe, leastCQE), attr.MaxCQE), Channel: ch, CompVector: vector})
 	if err != nil {
 		return nil, errors.Join(err, ch.Close())
 	}

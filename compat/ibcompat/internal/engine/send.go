@@ -408,6 +408,12 @@ func (r *request) wireFlags() (f uint8) {
 	return f
 }
 
+// A device of the kernel (HelloLax) may be siw, which answers a Read of up to shortRead bytes that crosses a page with wrong bytes.
+const (
+	shortRead = 32
+	pageSize  = 4096
+)
+
 // read reads into the elements one after the other, by the second key of their memory. A Read of nothing shows that what stands
 // before it has arrived, as any request.
 func (q *qp) read(r *request, number uint64) {
@@ -424,6 +430,13 @@ func (q *qp) read(r *request, number uint64) {
 		if _, m, err := q.dom.find(s.LKey, s.Addr, uint64(s.Length), verbs.AccessLocalWrite); err == nil {
 			s.LKey = m.sink.LKey()
 			m.mu.RUnlock()
+		}
+		if first := uint32(pageSize - addr%pageSize); q.peer.Flags&wire.HelloLax != 0 && s.Length <= shortRead && s.Length > first {
+			head := s
+			head.Length = first
+			q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: q.keep(head), RemoteAddr: addr, RKey: r.rkey}, -1)
+			addr += uint64(first)
+			s.Addr, s.Length = s.Addr+uint64(first), s.Length-first
 		}
 		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: q.keep(s), RemoteAddr: addr, RKey: r.rkey}, -1)
 		addr += uint64(s.Length)
