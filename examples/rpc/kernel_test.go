@@ -20,4 +20,5 @@ func TestKernelDevices(t *testing.T) {
 	defer cancel()
 	require.NoError(t, run(ctx, "rxe0", "10.78.0.1:0"))
 	require.NoError(t, run(ctx, "siw0", "10.77.0.1:0"))
+	require.NoError(t, run(ctx, "ib:rxe0", "10.78.0.1:0"))
 }

@@ -60,10 +60,10 @@ func TestWrite(t *testing.T) {
 	for test, row := range m {
 		columns["usiw0"][test] = row["usiw0"]
 	}
-	write(t, file, guestKernel(), m, columns)
+	bare(guestKernel()).write(t, file, m, columns)
 	require.FileExists(t, file)
 	require.Len(t, readTable(t, file, 1+len(devices)), len(m))
 	columns["usiw0"]["Z/New"] = pass
-	write(t, file, guestKernel(), m, columns)
+	bare(guestKernel()).write(t, file, m, columns)
 	require.Len(t, readTable(t, file, 1+len(devices)), len(m)+1)
 }

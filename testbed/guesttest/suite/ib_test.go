@@ -3,8 +3,10 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/internal/regmem"
+	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/verbstest"
 )
@@ -27,7 +30,12 @@ var composedSubjects = []string{"Atomic", "List", "Order"}
 
 func ib(t *testing.T, name string) *verbs.Device {
 	t.Helper()
-	dev, err := ibcompat.Wrap(kernel(t, name), ibcompat.Config{})
+	return wrap(t, kernel(t, name))
+}
+
+func wrap(t *testing.T, in *verbs.Device) *verbs.Device {
+	t.Helper()
+	dev, err := ibcompat.Wrap(in, ibcompat.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, dev.CloseShared()) })
 	return dev
@@ -86,20 +94,119 @@ func TestComposed(t *testing.T) {
 	}
 }
 
-// iwarpSubjects are those of what ib:siw0 has and siw0 has not, or has otherwise.
-var iwarpSubjects = []string{"Immediate", "Order", "List"}
+// ibSubjects are the parts of the suite that are run for every change: what the device has and the one below has not, or has
+// otherwise. TestComposed has those of ib:rxe0.
+var ibSubjects = map[string][]string{
+	"ib:usiw0":       {"Immediate", "Order", "List"},
+	"ib:usiw0-plain": {"Immediate", "Atomic", "Order", "List"},
+	"ib:siw0":        {"Immediate", "Order", "List"},
+}
 
-// TestOverIWARP runs the suite on ib:siw0, judged as InfiniBand. GOVERBS_SUBJECTS chooses other parts, and "all" chooses all.
-func TestOverIWARP(t *testing.T) {
-	rdmatest.KernelDevice(t, "siw0")
-	subjects := chosenSubjects(iwarpSubjects)
-	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
-		f := fabrics["siw0"](t)
-		in := f.Active
-		f.Active = ib(t, "siw0")
-		f.Passive, f.Others = f.Active, append(f.Others, in)
-		return f
-	}, subjects...)
+// ibFabric is where a column of the matrix of ib: devices runs.
+func ibFabric(t *testing.T, column string) verbstest.Fabric {
+	active, passive, _ := strings.Cut(column, "+")
+	in := map[string]*verbs.Device{}
+	out := map[string]*verbs.Device{}
+	for _, name := range []string{active, cmp.Or(passive, active)} {
+		if out[name] != nil {
+			continue
+		}
+		switch below := strings.TrimPrefix(name, "ib:"); below {
+		case "rxe0", "siw0":
+			in[name] = kernel(t, below)
+		default:
+			nic, err := siw.New(siw.ForDevice(below))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, nic.Close()) })
+			in[name] = nic.Device()
+		}
+		out[name] = wrap(t, in[name])
+	}
+	passive = cmp.Or(passive, active)
+	at := ibAddresses[passive]
+	f := fabric(out[active], at[0]+":0", at[1], in[passive], userSpace(t, "usiw1"))
+	f.Passive = out[passive]
+	return f
+}
+
+// ibAddresses has two addresses of the devices.
+var ibAddresses = map[string][2]string{"ib:usiw0": {"127.0.0.1", "127.0.0.2"}, "ib:usiw0-plain": {"127.0.0.1", "127.0.0.2"},
+	"ib:rxe0": {"10.78.0.1", "fd00:78::1"}, "ib:siw0": {"10.77.0.1", "fd00:77::1"}}
+
+// TestIB runs the suite on ib: devices, judged as InfiniBand, and compares the results with their matrix. GOVERBS_SUBJECTS chooses
+// other parts, and "all" chooses all. On a machine without devices of the kernel it runs on the user-space RNIC.
+func TestIB(t *testing.T) {
+	expected := wrapped.read(t)
+	columns := make(map[string]map[string]string)
+	for _, column := range ibColumns {
+		subjects := chosenSubjects(ibSubjects[column])
+		if subjects == nil {
+			continue
+		}
+		t.Run(column, func(t *testing.T) {
+			for _, device := range []string{"rxe0", "siw0"} {
+				if strings.HasSuffix(column, ":"+device) {
+					rdmatest.KernelDevice(t, device)
+				}
+			}
+			var mu sync.Mutex
+			var results []verbstest.Result
+			verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+				f := ibFabric(t, column)
+				f.Record = func(r verbstest.Result) {
+					mu.Lock()
+					defer mu.Unlock()
+					results = append(results, r)
+				}
+				return f
+			}, subjects...)
+			columns[column] = found(results)
+			for _, diff := range differences(expected.of(subjects), column, columns[column]) {
+				t.Error(diff)
+			}
+		})
+	}
+	if file := os.Getenv("GOVERBS_IB_MATRIX"); file != "" {
+		wrapped.write(t, file, expected, columns)
+	}
+}
+
+// of is what the matrix says of some subjects.
+func (m matrix) of(subjects []string) matrix {
+	some := make(matrix)
+	for test, row := range m {
+		if subject, _, _ := strings.Cut(test, "/"); slices.Contains(subjects, subject) {
+			some[test] = row
+		}
+	}
+	return some
+}
+
+const semanticsFile = "../../../docs/semantics.md"
+
+// TestIBReasons: for everything that an ib: device lacks, and for nothing else, docs/semantics.md says why.
+func TestIBReasons(t *testing.T) {
+	type key struct{ device, lack string }
+	lacks := make(map[key]bool)
+	for _, row := range wrapped.read(t) {
+		for _, d := range ibColumns {
+			if row[d] == pass || row[d] == absent {
+				continue
+			}
+			for l := range strings.SplitSeq(row[d], ", ") {
+				lacks[key{d, l}] = true
+			}
+		}
+	}
+	for _, row := range readSection(t, semanticsFile, "## What the conformance suite finds missing", 4) {
+		require.NotEmpty(t, row[3], "%v", row)
+		for device := range strings.SplitSeq(row[0], ", ") {
+			k := key{device, row[1] + ": " + row[2]}
+			require.True(t, lacks[k], "%s: %v is in no cell of %s, or twice here", semanticsFile, k, wrapped.file)
+			delete(lacks, k)
+		}
+	}
+	require.Empty(t, lacks, "what %s does not explain", semanticsFile)
 }
 
 // TestComposedContention: eight connections change one word by masked FetchAdds, each a field of its own and one that they have

@@ -32,22 +32,66 @@ const sourcesFile = "../../matrix/sources.md"
 // devices are the columns.
 var devices = []string{"usiw0", "rxe0", "siw0"}
 
+// sheet is a file with a matrix.
+type sheet struct {
+	file    string
+	columns []string
+	title   string
+	lead    string // the first paragraph
+	reasons string // where the reasons stand for what is not "pass"
+	checked string // the last paragraph: what compares the file
+}
+
+// bare is the sheet of the devices themselves with a kernel.
+func bare(kernel string) sheet {
+	return sheet{file: "../../matrix/linux-" + kernel + ".md", columns: devices, title: "What each device does: Linux " + kernel,
+		lead: `One row for every test of package verbstest, with the device connected to itself, in one process. Two hosts, two devices and other
+peers are the subject of ` + "`devices`, `faults` and `interop`" + ` in [guesttest](../guesttest).`,
+		reasons: "[sources.md](sources.md)",
+		checked: "`go test ./testbed/guesttest/suite`" + ` (usiw0) and ` + "`make test-guest`" + ` (all three) compare the file with what they find, and fail if
+it differs in either direction. A run with GOVERBS_MATRIX=FILE writes what it found to FILE.`}
+}
+
+// ibKernel is the kernel for which there is a matrix of ib: devices.
+const ibKernel = "6.12"
+
+// ibColumns are the columns of that. The last has an ib: device at either end.
+var ibColumns = []string{"ib:usiw0", "ib:usiw0-plain", "ib:rxe0", "ib:siw0", "ib:usiw0+ib:siw0"}
+
+// wrapped is the sheet of ib: devices.
+var wrapped = sheet{file: "../../matrix/ib-linux-" + ibKernel + ".md", columns: ibColumns,
+	title: "What each ib: device does: Linux " + ibKernel,
+	lead: `One row for every test of package verbstest, by the rules of InfiniBand, with the device connected to itself, or with the first device
+of a column connecting to the second, in one process.`,
+	reasons: "[semantics.md](../../docs/semantics.md#what-the-conformance-suite-finds-missing)",
+	checked: "`make test-guest KERNEL=" + ibKernel + "`" + ` compares the file with what it finds, other kernels and ` +
+		"`go test ./testbed/guesttest/suite`" + ` parts of it, and
+fail if it differs in either direction. A run with GOVERBS_IB_MATRIX=FILE writes what it found to FILE.`}
+
 // kernels are those for which there is a matrix, of the choices of testbed/guest.
 var kernels = []string{"6.1", "6.12", "newest"}
 
 // guestKernel is which of them the guest has. Outside the guest, where only usiw0 is, it makes no difference.
 func guestKernel() string { return cmp.Or(os.Getenv("BED_KERNEL"), kernels[0]) }
 
-func matrixFile(kernel string) string { return "../../matrix/linux-" + kernel + ".md" }
-
 // readTable reads the rows of a markdown table that has n columns; the header's two lines are left out.
 func readTable(t *testing.T, file string, n int) [][]string {
+	t.Helper()
+	return readSection(t, file, "", n)
+}
+
+// readSection reads the table below a heading.
+func readSection(t *testing.T, file, heading string, n int) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var rows [][]string
+	in := heading == ""
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "|") {
+		if heading != "" && strings.HasPrefix(line, "#") {
+			in = strings.TrimSpace(line) == heading
+		}
+		if !in || !strings.HasPrefix(line, "|") {
 			continue
 		}
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -63,14 +107,18 @@ func readTable(t *testing.T, file string, n int) [][]string {
 
 func readMatrix(t *testing.T, kernel string) matrix {
 	t.Helper()
+	return bare(kernel).read(t)
+}
+
+func (s sheet) read(t *testing.T) matrix {
+	t.Helper()
 	m := make(matrix)
-	file := matrixFile(kernel)
-	for _, row := range readTable(t, file, 1+len(devices)) {
-		require.NotContains(t, m, row[0], "%s has the row twice", file)
+	for _, row := range readTable(t, s.file, 1+len(s.columns)) {
+		require.NotContains(t, m, row[0], "%s has the row twice", s.file)
 		m[row[0]] = make(map[string]string)
-		for i, d := range devices {
+		for i, d := range s.columns {
 			m[row[0]][d] = row[1+i]
-			require.False(t, row[1+i] == absent && strings.Count(row[0], "/") < 2, "%s: %s has no %s", matrixFile, d, row[0])
+			require.False(t, row[1+i] == absent && strings.Count(row[0], "/") < 2, "%s: %s has no %s", s.file, d, row[0])
 		}
 	}
 	return m
@@ -118,8 +166,8 @@ func differences(expected matrix, device string, column map[string]string) []str
 	return diffs
 }
 
-// write writes the matrix of a kernel with the columns that were found in place of the expected ones.
-func write(t *testing.T, file, kernel string, m matrix, columns map[string]map[string]string) {
+// write writes the matrix to a file, with the columns that were found in place of the expected ones.
+func (s sheet) write(t *testing.T, file string, m matrix, columns map[string]map[string]string) {
 	t.Helper()
 	all := make(matrix)
 	for test, row := range m {
@@ -137,28 +185,24 @@ func write(t *testing.T, file, kernel string, m matrix, columns map[string]map[s
 		}
 	}
 	var b strings.Builder
-	b.WriteString("# What each device does: Linux " + kernel + `
-
-One row for every test of package verbstest, with the device connected to itself, in one process. Two hosts, two devices and other
-peers are the subject of ` + "`devices`, `faults` and `interop`" + ` in [guesttest](../guesttest).
+	b.WriteString("# " + s.title + "\n\n" + s.lead + `
 
 "pass": everything in the test was tested and is as it should be. Otherwise the cell
 names what the device lacks and the errno that came from below, with which the test has seen it refused as "not supported".
 With "none" goverbs refused it itself, before the driver, or the driver does something else, as sending no event or allowing
-what it should deny; [sources.md](sources.md) says which, and who. What the parts of a test lack stands in its own row too. A test
+what it should deny; ` + s.reasons + ` says which, and who. What the parts of a test lack stands in its own row too. A test
 that ends before its subject without naming what the device lacks has failed. "-": a part of a test that the device does not
 have, since it lacks what the test is about or its fabric has rules of its own; a test is never left out.
 
-` + "`go test ./testbed/guesttest/suite`" + ` (usiw0) and ` + "`make test-guest`" + ` (all three) compare the file with what they find, and fail if
-it differs in either direction. A run with GOVERBS_MATRIX=FILE writes what it found to FILE.
+` + s.checked + `
 
-| test | ` + strings.Join(devices, " | ") + " |\n|---|" + strings.Repeat("---|", len(devices)) + "\n")
+| test | ` + strings.Join(s.columns, " | ") + " |\n|---|" + strings.Repeat("---|", len(s.columns)) + "\n")
 	for _, test := range slices.Sorted(maps.Keys(all)) {
 		if len(all[test]) == 0 {
 			continue
 		}
 		b.WriteString("| " + test)
-		for _, d := range devices {
+		for _, d := range s.columns {
 			b.WriteString(" | " + cmp.Or(all[test][d], absent))
 		}
 		b.WriteString(" |\n")

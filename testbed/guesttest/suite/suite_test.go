@@ -87,7 +87,7 @@ func TestMatrix(t *testing.T) {
 		})
 	}
 	if file := os.Getenv("GOVERBS_MATRIX"); file != "" {
-		write(t, file, guestKernel(), expected, columns)
+		bare(guestKernel()).write(t, file, expected, columns)
 	}
 }
 

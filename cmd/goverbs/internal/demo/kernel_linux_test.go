@@ -35,6 +35,16 @@ var kernelSteps = map[string]map[string]stepResult{
 		"lock":            {Skipped: "device has no fetch-add, cmp-swap"},
 		"counter":         {Skipped: "device has no fetch-add, cmp-swap"},
 	},
+	// With the semantics of InfiniBand they lack only what InfiniBand does not have.
+	"ib:rxe0": {
+		"write-imm": {Without: "device has no imm64"},
+		"imm64":     {Skipped: "device has no imm64"},
+	},
+	"ib:siw0": {
+		"send":      {Without: "device has no send-inv, local-inv, bind-mw"},
+		"write-imm": {Without: "device has no imm64"},
+		"imm64":     {Skipped: "device has no imm64"},
+	},
 }
 
 // requireKernelSteps asserts that every step has been verified, or skipped as kernelSteps says of the device.
@@ -77,6 +87,22 @@ func TestKernelDemo(t *testing.T) {
 		requireSteps(t, got, "lock")
 		require.Contains(t, r.Stderr, "goverbs demo: not verified: lock\n")
 	})
+}
+
+// With the semantics of InfiniBand nothing is skipped but what InfiniBand does not have.
+func TestKernelInfiniBand(t *testing.T) {
+	for _, device := range []string{"ib:rxe0", "ib:siw0"} {
+		t.Run(device, func(t *testing.T) {
+			rdmatest.KernelDevice(t, strings.TrimPrefix(device, "ib:"))
+			r := clitest.Run(t, "demo", "--json", "--device", device, "--clients", "2", "--ops", "5")
+			require.Equal(t, clitest.Done, r.Code, r.Stderr)
+			got := decodeResult(t, r.Stdout)
+			require.Equal(t, device, got.Device)
+			requireKernelSteps(t, got, device, 10, "device")
+			require.Len(t, got.PIDs, 2+2)
+			clitest.NothingRuns(t)
+		})
+	}
 }
 
 // The user-space RNIC and kernel siw speak the same protocol.
