@@ -146,17 +146,27 @@ func (e *end) newQP(cap verbs.QPCap) {
 func (p *program) listen(b *end) {
 	if p.ln == nil {
 		var err error
-		p.ln, err = cm.Listen(p.ctx, p.fabric.Listen, cm.Config{Context: b.vctx})
+		open := func() { p.ln, err = cm.Listen(p.ctx, p.fabric.Listen, cm.Config{Context: b.vctx}) }
+		if p.fabric.Host == nil {
+			open()
+		} else {
+			p.fabric.Host(open)
+		}
 		must(err)
 	}
+}
+
+// resolve finds the way to the listener.
+func (a *end) resolve() {
+	var err error
+	a.id, err = cm.Resolve(a.ctx, a.ln.Addr().String(), cm.Config{Context: a.vctx, Source: a.fabric.Source})
+	must(err)
 }
 
 // connect connects two ends. The error is that of Connect or Accept.
 func (a *end) connect(b *end, cfg config) error {
 	a.listen(b)
-	var err error
-	a.id, err = cm.Resolve(a.ctx, a.ln.Addr().String(), cm.Config{Context: a.vctx})
-	must(err)
+	a.resolve()
 	must(a.id.BindQP(a.qp))
 	must(cm.InitQP(b.qp))
 	if cfg.before != nil {

@@ -44,6 +44,11 @@ type Fabric struct {
 	Name            string // "usiw0+siw0"
 	Active, Passive *verbs.Device
 	Listen          string // where the passive end listens, "host:port" with port 0
+
+	// Source is the address of the active end (zero = the route chooses it).
+	Source netip.AddrPort
+	// Host calls what opens the listener, in a network namespace for example (nil = it is called as it is).
+	Host func(open func())
 }
 
 // address is the IP address of Listen.

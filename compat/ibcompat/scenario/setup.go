@@ -76,17 +76,13 @@ var setup = []*Scenario{
 	{Name: "row11/too-long", run: func(p *program) {
 		a, b := p.unconnected(config{})
 		a.listen(b)
-		var err error
-		a.id, err = cm.Resolve(p.ctx, p.ln.Addr().String(), cm.Config{Context: a.vctx})
-		must(err)
+		a.resolve()
 		a.called("Connect", 0, a.id.Connect(p.ctx, a.qp, cm.ConnParam{PrivateData: make([]byte, 49)}))
 	}},
 	{Name: "row11/refused", run: func(p *program) {
 		a, b := p.unconnected(config{})
 		a.listen(b)
-		var err error
-		a.id, err = cm.Resolve(p.ctx, p.ln.Addr().String(), cm.Config{Context: a.vctx})
-		must(err)
+		a.resolve()
 		connected := make(chan error, 1)
 		go func() { connected <- a.id.Connect(p.ctx, a.qp, cm.ConnParam{PrivateData: []byte("may I?")}) }()
 		req, err := p.ln.Accept(p.ctx)
