@@ -513,7 +513,7 @@ func lifetimeMRCloseOfSink(w *world) outcome {
 				if p.a.sentUntilFailure(count, verbs.WCLocProtErr, verbs.WCWRFlushErr) < count {
 					p.disconnected()
 				}
-				if w.siwBelow(w.f.Active) {
+				if w.siwBelow(w.f.Active) && c.wr.Opcode == verbs.WRRDMARead {
 					w.without("dereg-waits")
 					continue
 				}

@@ -35,7 +35,11 @@ type vcontext struct {
 
 func (c *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 	a, err := c.in.QueryDevice()
-	a.MaxQPWR = max(0, min(a.MaxQPWR, wire.MaxSlots)-ownSlots)
+	a.MaxQPWR = min(a.MaxQPWR, wire.MaxSlots)
+	if c.silent {
+		a.MaxQPWR = min(a.MaxQPWR, leastCQE/2) // its inner CQ may not grow
+	}
+	a.MaxQPWR = max(0, a.MaxQPWR-ownSlots)
 	a.MaxSGE, a.MaxSGERd, a.MaxInlineData = c.sge, c.sge, mostInline
 	a.MaxSRQ, a.MaxSRQWR, a.MaxSRQSGE, a.MaxMW, a.MaxAH = 0, 0, 0, 0, 0
 	a.DeviceCapFlags &^= verbs.DeviceMemWindow | verbs.DeviceMemMgtExt | verbs.DeviceMemWindowType2A | verbs.DeviceMemWindowType2B
