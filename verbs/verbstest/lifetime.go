@@ -374,7 +374,7 @@ func lifetimeMRCloseUnderTraffic(w *world) outcome {
 		clear(buf)
 		closes(w.T, p.b.id.Done(), "the end of the connection")
 		require.NoError(w, closes(w.T, posted, "the poster"))
-		if w.kernelIWARP() {
+		if w.siwBelow(w.f.Passive) {
 			w.without("dereg-waits") // the kernel's siw finishes placing a message that it has begun to place
 			continue
 		}
