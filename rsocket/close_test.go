@@ -74,6 +74,11 @@ func TestCloseWriteWakesWriter(t *testing.T) {
 // TestCloseRead: Reads end, what arrives is dropped, and the peer is not held up.
 func TestCloseRead(t *testing.T) {
 	c1, c2 := pair(t)
+	for _, c := range [][2]*rsocket.Conn{{c1, c2}, {c2, c1}} { // so that nothing is on its way that would wake the reader
+		require.NoError(t, <-send(c[0], []byte{1}))
+		_, err := c[1].Read(make([]byte, 1))
+		require.NoError(t, err)
+	}
 	got := make(chan error, 1)
 	go func() {
 		_, err := c2.Read(make([]byte, 1))

@@ -66,7 +66,7 @@ func pairOn(t testing.TB, dial, accept rsocket.Config, address string) (c1, c2 *
 // pair is pairOn with one device and its defaults.
 func pair(t testing.TB) (c1, c2 *rsocket.Conn) {
 	t.Helper()
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	cfg := rsocket.Config{Device: usiw(t, siw.Config{}), KeepAlive: rsocket.None} // nothing wakes whoever must be woken
 	return pairOn(t, cfg, cfg, "127.0.0.1:0")
 }
 

@@ -8,11 +8,11 @@ func Ended(c *Conn) <-chan struct{} { return c.ended }
 // Gone is closed when the connection below has ended.
 func Gone(c *Conn) <-chan struct{} { return c.gone }
 
-// Waiting reports whether a goroutine waits in the connection, BothWaiting whether one does in each direction.
+// Waiting reports whether a goroutine waits for completions of the connection, BothWaiting whether one waits in each direction.
 func Waiting(c *Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.rd.waiting || c.wr.waiting
+	return c.driver != nil
 }
 
 func BothWaiting(c *Conn) bool {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -309,4 +310,32 @@ func TestManyAtOnce(t *testing.T) {
 	waitFor(t, func() bool { return n.Load() == writers*lines*51 })
 	_, err := c1.Write(nil)
 	require.ErrorIs(t, err, syscall.EPIPE)
+}
+
+// TestReserve: nobody is inside a connection whose receives are all but taken by data, and messages without credit still find one:
+// grants, because the other side reads, and its SHUTDOWN. On iWARP a message without a receive would end the connection.
+func TestReserve(t *testing.T) {
+	cfg := rsocket.Config{Device: usiw(t, siw.Config{}), RecvQueue: 32}
+	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
+	one := []byte{1}
+	fill := func(c *rsocket.Conn) (n int) {
+		for {
+			require.NoError(t, c.SetWriteDeadline(time.Now().Add(30*time.Millisecond)))
+			if _, err := c.Write(one); err != nil {
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				return n
+			}
+			n++
+		}
+	}
+	back := fill(c2)
+	there := fill(c1)
+	_, err := io.ReadFull(c1, make([]byte, back))
+	require.NoError(t, err)
+	require.NoError(t, c1.CloseWrite())
+	got, err := io.ReadAll(c2)
+	require.NoError(t, err)
+	require.Len(t, got, there)
+	require.Equal(t, there, back)
+	require.GreaterOrEqual(t, there, 24)
 }
