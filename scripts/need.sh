@@ -73,6 +73,7 @@ for need in "$@"; do
 	ss | tc | rdma) packages+=(iproute2) ;;
 	nft) packages+=(nftables) ;;
 	rping | rstream) packages+=(rdmacm-utils ibverbs-providers) ;;
+	dtestx) packages+=(dapl2-utils libdapl2) ;;
 	ibv_devinfo) packages+=(ibverbs-utils ibverbs-providers) ;;
 	ib_send_bw) packages+=(perftest ibverbs-providers) ;;
 	*)
