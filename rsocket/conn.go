@@ -59,6 +59,7 @@ type Conn struct {
 	idle   []uint32 // receives that are to be posted again
 	linger int      // seconds, see SetLinger
 
+	hushed   bool  // nothing may be sent before the peer's first message, see Conn.hush
 	wclosed  bool  // CloseWrite was called
 	rclosed  bool  // CloseRead was called
 	closed   bool  // Close was called
@@ -114,6 +115,14 @@ func (c *Conn) start(id *cm.ID, peer *connData) {
 	c.sendControl()
 	c.mu.Unlock()
 	c.alive.start(c)
+}
+
+// hush makes the passive side of a kernel's iWARP device wait for the first message of the peer, whose start sends one at once, as
+// the first call of a C program does. siw of Linux ends the connection if something follows the Reply of MPA at once; the user-space
+// RNIC takes care of that itself. It is called before start.
+func (c *Conn) hush(dev *verbs.Device) {
+	_, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider())
+	c.hushed = kernel && c.res.iwarp
 }
 
 // tcpAddr is an address of package cm as a *net.TCPAddr, if it has the parts of one.
@@ -198,7 +207,7 @@ func (c *Conn) writable() bool {
 		return true
 	}
 	_, n := c.out.room()
-	return n > 0 && c.queue.free >= c.dataWRs()+controlRoom
+	return n > 0 && !c.hushed && c.queue.free >= c.dataWRs()+controlRoom
 }
 
 // writeError is what Write returns if no data can be sent any more. The caller holds mu.

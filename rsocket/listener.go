@@ -149,6 +149,7 @@ func accept(ctx context.Context, req *cm.Request, cfg Config) (*Conn, error) {
 		return nil, and(err, res.close())
 	}
 	c := newConn(res)
+	c.hush(req.Context().Device())
 	c.start(id, &peer)
 	return c, nil
 }

@@ -29,6 +29,7 @@ func (c *Conn) process(wcs []verbs.WC) {
 // receive handles a message.
 func (c *Conn) receive(wc *verbs.WC) {
 	c.alive.heard.Store(true)
+	c.hushed = false
 	c.idle = append(c.idle, uint32(wc.ID))
 	if c.peerGone || c.failure != nil {
 		return

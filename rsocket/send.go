@@ -29,7 +29,7 @@ func (c *Conn) sendData(at, n int) {
 
 // sendControl sends the messages without data that are due, as far as the queue has room. The caller holds mu.
 func (c *Conn) sendControl() {
-	for !c.down && !c.saidBye {
+	for !c.hushed && !c.down && !c.saidBye {
 		due, publish, at := c.in.grantDue()
 		switch {
 		case c.wantBye:
