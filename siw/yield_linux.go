@@ -8,7 +8,9 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,12 +21,22 @@ import (
 // always have work, runtime.Gosched does not change that: goroutines that wait for the network then wait for the runtime's
 // monitor, which checks the poller every 10 ms. So the yielding goroutine itself waits in the poller, for a descriptor that it
 // has just made ready.
+//
+// That alone would let timers starve. The thread that waits in the poller for the next timer may be the one that takes the
+// yielding goroutine, whose processor finds it in the poller again and again and never looks at those of others: the timers of an idle
+// processor then wait for as long as the polling goes on. A new goroutine makes the runtime look for work on all of them.
 type yielder struct {
+	seen atomic.Int64 // when a goroutine was started for that (clock)
+
 	mu   sync.Mutex
 	free []*yieldFD
 	made int
 	over bool
 }
+
+// seekEvery is how often a yielding goroutine has the runtime look for work on idle processors. The runtime's monitor interrupts a
+// goroutine that computes as often.
+const seekEvery = 10 * time.Millisecond
 
 // maxYieldFDs limits the descriptors of a yielder. A goroutine that gets none calls runtime.Gosched.
 const maxYieldFDs = 16
@@ -60,6 +72,10 @@ func newYieldFD() *yieldFD {
 
 // yield returns when all other goroutines have had a chance to run.
 func (b *yielder) yield() {
+	if now := clock(); now-b.seen.Load() > int64(seekEvery) {
+		b.seen.Store(now)
+		go nothing()
+	}
 	d := b.take()
 	if d == nil {
 		runtime.Gosched()
@@ -69,6 +85,8 @@ func (b *yielder) yield() {
 	_ = d.raw.Read(d.fn)
 	b.give(d)
 }
+
+func nothing() {}
 
 // take returns a descriptor that no other goroutine uses, nil if there is none.
 func (b *yielder) take() (d *yieldFD) {
