@@ -40,22 +40,25 @@ func tcpPair(b *testing.B) (c1, c2 net.Conn) {
 	return c1, c2
 }
 
+// answer sends 64 bytes back for each 64 bytes, until the connection ends.
+func answer(c net.Conn) {
+	p := make([]byte, 64)
+	for {
+		if _, err := io.ReadFull(c, p); err != nil {
+			return
+		}
+		if _, err := c.Write(p); err != nil {
+			return
+		}
+	}
+}
+
 // BenchmarkRoundTrip: 64 bytes there and back.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, c := range carriers {
 		b.Run(c.name, func(b *testing.B) {
 			c1, c2 := c.pair(b)
-			go func() {
-				p := make([]byte, 64)
-				for {
-					if _, err := io.ReadFull(c2, p); err != nil {
-						return
-					}
-					if _, err := c2.Write(p); err != nil {
-						return
-					}
-				}
-			}()
+			go answer(c2)
 			p := make([]byte, 64)
 			b.ReportAllocs()
 			for b.Loop() {
