@@ -88,6 +88,9 @@ type rpcServer struct {
 	srq *verbs.SRQ
 	mr  *verbs.MR
 	qps map[uint32]*verbs.QP // by number; only functions of the dispatcher use it while it runs
+
+	buffers int   // one for each client, which waits for its answer before it asks again
+	err     error // what went wrong, for when the dispatcher does not run any more
 }
 
 const rpcSize = 16
@@ -101,37 +104,39 @@ func (s *rpcServer) receive(buf uint64) error {
 	return err
 }
 
-// serve answers a request from the buffer in which it came, and receives with that again.
+// serve answers a request, after its buffer receives again: nothing orders the completion of an answer and the client's next request,
+// so a buffer that came back with that completion could come too late. The answer is inline: it needs no memory until it completes.
 func (s *rpcServer) serve(wc *verbs.WC) {
 	if wc.Err() != nil {
 		return
 	}
-	buf := wc.ID
-	number := s.mr.Bytes()[buf*rpcSize:]
-	binary.BigEndian.PutUint64(number, 2*binary.BigEndian.Uint64(number))
-	sge, _ := s.mr.SGE(int(buf)*rpcSize, 8)
-	_, err := s.d.PostSend(s.qps[wc.QPNum], []verbs.SendWR{verbs.Send(sge)}, func(*verbs.WC) { _ = s.receive(buf) })
-	if err != nil {
-		_ = s.receive(buf)
-	}
+	request := binary.BigEndian.Uint64(s.mr.Bytes()[wc.ID*rpcSize:])
+	err := s.receive(wc.ID)
+	answer := s.mr.Bytes()[s.buffers*rpcSize:][:8]
+	binary.BigEndian.PutUint64(answer, 2*request)
+	sge, _ := s.mr.SGE(s.buffers*rpcSize, len(answer))
+	wr := verbs.Send(sge)
+	wr.Flags |= verbs.SendInline
+	_, sent := s.d.PostSend(s.qps[wc.QPNum], []verbs.SendWR{wr}, func(*verbs.WC) {})
+	s.err = errors.Join(s.err, err, sent)
 }
 
 // TestEndpointRPC: one goroutine serves many clients.
 func TestEndpointRPC(t *testing.T) {
-	const clients, rounds, buffers = 20, 20, 2 * 20
+	const clients, rounds, buffers = 20, 20, 20
 	ctx, dev := within(t), usiw(t)
 	vctx, err := dev.SharedContext()
 	require.NoError(t, err)
 	pd, err := vctx.AllocPD()
 	require.NoError(t, err)
-	cq, err := vctx.CreateCQ(verbs.CQConfig{CQE: buffers + 2*clients})
+	cq, err := vctx.CreateCQ(verbs.CQConfig{CQE: buffers + clients*rounds})
 	require.NoError(t, err)
-	s := &rpcServer{qps: map[uint32]*verbs.QP{}}
+	s := &rpcServer{qps: map[uint32]*verbs.QP{}, buffers: buffers}
 	s.d, err = verbs.NewDispatcher(cq, verbs.DispatcherConfig{})
 	require.NoError(t, err)
 	s.srq, err = pd.CreateSRQ(verbs.SRQAttr{MaxWR: buffers})
 	require.NoError(t, err)
-	s.mr, err = pd.AllocMR(buffers*rpcSize, verbs.AccessLocalWrite)
+	s.mr, err = pd.AllocMR((buffers+1)*rpcSize, verbs.AccessLocalWrite)
 	require.NoError(t, err)
 	require.NoError(t, s.d.Reserve(buffers))
 	for i := range uint64(buffers) {
@@ -140,7 +145,7 @@ func TestEndpointRPC(t *testing.T) {
 	var peers, ends []*cm.Endpoint
 	for range clients {
 		a, b := endpoints(t, dev, cm.EndpointConfig{Messages: 2, MessageSize: rpcSize},
-			cm.EndpointConfig{PD: pd, Dispatcher: s.d, SRQ: s.srq, Messages: cm.None, Cap: verbs.QPCap{MaxSendWR: 2}})
+			cm.EndpointConfig{PD: pd, Dispatcher: s.d, SRQ: s.srq, Messages: cm.None, Cap: verbs.QPCap{MaxSendWR: rounds, MaxInlineData: rpcSize}})
 		_, err := b.Recv(ctx, nil)
 		require.ErrorIs(t, err, verbs.ErrInvalid, "the receives are in the SRQ")
 		peers, ends = append(peers, a), append(ends, b)
@@ -175,5 +180,6 @@ func TestEndpointRPC(t *testing.T) {
 	}
 	stop()
 	require.ErrorIs(t, <-ran, context.Canceled)
+	require.NoError(t, s.err)
 	require.NoError(t, errors.Join(s.srq.Close(), s.mr.Close(), cq.Close(), pd.Close()))
 }
