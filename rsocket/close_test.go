@@ -202,7 +202,6 @@ func TestAfterClose(t *testing.T) {
 // other direction goes on.
 func TestDeadlineHandsOver(t *testing.T) {
 	c1, c2 := pair(t)
-	require.NoError(t, c1.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
 	read := make(chan error, 1)
 	go func() {
 		_, err := c1.Read(make([]byte, 1))
@@ -211,6 +210,8 @@ func TestDeadlineHandsOver(t *testing.T) {
 	waitFor(t, func() bool { return rsocket.Waiting(c1) })
 	data := text(1 << 20)
 	sent := send(c1, data)
+	waitFor(t, func() bool { return rsocket.BothWaiting(c1) })
+	require.NoError(t, c1.SetReadDeadline(time.Now()))
 	err := <-read
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	var ne net.Error

@@ -20,3 +20,10 @@ func BothWaiting(c *Conn) bool {
 	defer c.mu.Unlock()
 	return c.rd.waiting && c.wr.waiting
 }
+
+// Credit reports whether a message with data may be sent.
+func Credit(c *Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.credit()
+}
