@@ -98,8 +98,9 @@ func (a *attempt) abandon(err error) {
 // abandonLimit is the time for which the end of an attempt waits for the kernel to free the ID.
 const abandonLimit = 200 * time.Millisecond
 
-// goneLimit is the time for which an attempt whose QP has failed waits for the reason.
-const goneLimit = 200 * time.Millisecond
+// goneLimit is the time for which an attempt whose QP has failed waits for the reason. On a busy machine the thread that has read a
+// refusal may be late.
+const goneLimit = time.Second
 
 var errQPGone = fmt.Errorf("the QP failed or was closed during connection set-up: %w", verbs.ErrClosed)
 
@@ -215,6 +216,6 @@ func (a *attempt) request(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-a.failed:
-		return errQPGone
+		return nil // await looks for the reason: a refusal can come before this goroutine sees that the call has returned
 	}
 }

@@ -195,6 +195,36 @@ func TestRefusalBehindFailure(t *testing.T) {
 	})
 }
 
+// TestRefusalDuringCall: as TestRefusalBehindFailure, and rdma_connect has not returned, or nobody has noticed that it has.
+func TestRefusalDuringCall(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		b.Cleanup(fakeverbs.Release)
+		attempt := func() error {
+			id, qp := b.resolve(cm.Config{}), b.qp(0)
+			ids := fakeverbs.CMIDs()
+			fakeverbs.Hold("rdma_connect")
+			connected := make(chan error, 1)
+			go func() { connected <- id.Connect(context.Background(), qp, cm.ConnParam{}) }()
+			b.until("rdma_connect waits", fakeverbs.Holding)
+			require.NoError(b, qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+			refusal := fakeverbs.CMEvent{Event: int(cm.EventRejected), Status: -int(syscall.ECONNREFUSED)}
+			require.True(b, fakeverbs.InjectCM(ids[len(ids)-1].ID, refusal))
+			err := b.outcome(connected)
+			require.True(b, fakeverbs.Holding(), "the call has not returned")
+			destroyed := fakeverbs.Calls("rdma_destroy_id")
+			fakeverbs.Release()
+			b.until("the ID is destroyed", func() bool { return fakeverbs.Calls("rdma_destroy_id") > destroyed })
+			return err
+		}
+		for range 20 {
+			if rejected := new(cm.RejectedError); errors.As(attempt(), &rejected) {
+				return
+			}
+		}
+		require.Fail(b, "no refusal was seen")
+	})
+}
+
 // TestAddrChangeWhileConnecting: the event of a changed network interface does not end an attempt.
 func TestAddrChangeWhileConnecting(t *testing.T) {
 	eachFake(t, func(b *bench) {
