@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long these tests wait for things that should happen soon.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // side is one end of a connection, seen from outside and from inside.
 type side struct {

@@ -234,23 +234,36 @@ func TestWatchesFull(t *testing.T) {
 		}
 		asleep.Until(t, 1, "siw.(*tcpStream).waitWritable", "siw.(*conn).waitRoom")
 	}
+	written := 0 // requests of a whose completions were polled
 	sent := func() {
-		for range 16 {
+		for ; written < 16; written++ {
 			wc := a.polledNext(cq)
 			require.NoError(t, wc.Err())
 		}
+		written = 0
 	}
-	b.conn.rx.mu.Lock() // the peer does not read
-	full()
-	c, d := n.join(n.side(cq, cq), n.side(nil, nil))
-	require.True(t, a.gathers())
-	exchange(t, d, c, polls)
-	b.conn.rx.mu.Unlock()
+	unread := func(f func()) { // the peer does not read meanwhile
+		b.conn.rx.mu.Lock()
+		defer b.conn.rx.mu.Unlock()
+		f()
+	}
+	var c, d *side
+	unread(func() {
+		full()
+		c, d = n.join(n.side(cq, cq), n.side(nil, nil))
+		require.True(t, a.gathers())
+		exchange(t, d, c, func(s *side) verbs.WC {
+			wc := polls(s)
+			for ; wc.QPNum == a.qp.Num(); written++ { // the sockets may have room for some of its data
+				require.NoError(t, wc.Err())
+				wc = polls(s)
+			}
+			return wc
+		})
+	})
 	sent()
 	for range 3 {
-		b.conn.rx.mu.Lock()
-		full()
-		b.conn.rx.mu.Unlock()
+		unread(full)
 		sent()
 	}
 	require.NoError(t, c.id.Close())
