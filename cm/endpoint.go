@@ -64,11 +64,15 @@ type Endpoint struct {
 
 	private []byte // the peer's private data
 	fence   fence
+	dialled bool // not accepted
 
 	out  atomic.Int64  // requests whose completions have not been dispatched
 	idle chan struct{} // holds a token when out has become 0
 
-	sendTurn chan struct{} // holds a token while a goroutine waits for room in the send queue, or posts
+	sendTurn chan struct{} // holds a token while a goroutine waits for room in the send queue, or posts; guards the next two
+	// what Shutdown has done: everything has arrived; and the peer knows (endpoint_both.go)
+	confirmed, hasTold bool
+
 	room     chan struct{} // holds a token for each free place of the send queue
 	recvTurn chan struct{} // holds a token while a goroutine is in Recv
 	arrived  chan struct{} // holds a token for each entry of arrivals
@@ -122,6 +126,11 @@ type EndpointConfig struct {
 	// Recv takes some: on iWARP the next message ends the connection, on InfiniBand it is sent again later.
 	MessageSize, Messages int
 
+	// ShutdownBoth is set on both sides if both will end the connection by Endpoint.Shutdown: each then waits for the other, and when it
+	// returns nil, what both have sent has arrived. It is agreed upon by FenceLen bytes at the end of the private data. If the
+	// peer is another program, or has not set it, the error of this side Is verbs.ErrNotSupported; a request is rejected.
+	ShutdownBoth bool
+
 	// Prepare is called when everything has been made and receives can be posted, before the endpoint connects (nil = nothing).
 	// It can post receives with memory of the caller's (Endpoint.PostRecv) and change p, for example set private data that
 	// depend on what has been made. An error ends the attempt.
@@ -165,7 +174,7 @@ func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 	if err != nil {
 		return nil, and(err, id.Close())
 	}
-	e.id = id
+	e.id, e.dialled = id, true
 	e.show()
 	id.whenDone(e.end)
 	if err := id.Connect(ctx, e.qp, param); err != nil {
@@ -182,6 +191,11 @@ func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endpoint, error) {
 	const op = "AcceptEndpoint"
 	address := r.RemoteAddr().String()
+	if cfg.ShutdownBoth {
+		if err := offersBoth(r.PrivateData()); err != nil {
+			return nil, opError(op, address, and(err, r.Reject(nil)))
+		}
+	}
 	e, param, err := makeEndpoint(r.Context(), r.BindQP, &cfg)
 	if err != nil {
 		return nil, opError(op, address, and(err, r.Reject(nil)))
@@ -257,7 +271,7 @@ func (e *Endpoint) make(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *En
 			return err
 		}
 	}
-	return e.offerFence(param)
+	return e.offerFence(param, cfg.ShutdownBoth)
 }
 
 // fill sets defaults and checks what belongs together. It returns the depths of the two queues that the endpoint uses.

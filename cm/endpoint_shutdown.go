@@ -34,8 +34,14 @@ func (e *Endpoint) noteSent(op verbs.WCOpcode) {
 // and after the end; those that it sends later are lost. So the side that has sent the last message calls Shutdown. The other
 // side leaves the connection open until then: it calls Recv until that returns io.EOF, and then Close. If it closes earlier,
 // Shutdown cannot know what has arrived. If both sides call Shutdown at the same time, at least one of them gets nil, which holds for
-// what that side has sent; the other can get io.EOF. If both have something to send at the end, one side says in its last message
+// what that side has sent; the other can get io.EOF. If both have something to send at the end, one says in its last message
 // that it is the last. The other takes that message, and then calls Shutdown: when it returns nil, both directions have arrived.
+//
+// With [EndpointConfig].ShutdownBoth on both sides, both call Shutdown, in any order and at any time: each waits for the other, which
+// may go on sending until then, and both get nil when everything that either has sent has arrived. The messages that have
+// arrived can be taken by Recv, also after the end. This works on every device, with an SRQ too, and uses no receive. If
+// the peer closes instead, or fails, the error has the reason (io.EOF), and it is not known what has arrived; a peer that does
+// neither is waited for until ctx is done.
 //
 // When ctx is done before that, the connection has not ended, and Shutdown can be called again; Do and Send are refused from the
 // first call on. If the connection has ended before Shutdown could confirm, the error has the reason (io.EOF if the peer
@@ -57,8 +63,16 @@ func (e *Endpoint) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return e.opError(op, ctx.Err())
 	}
-	if err := e.confirm(ctx); err != nil {
-		return e.opError(op, err)
+	if !e.confirmed {
+		if err := e.confirm(ctx); err != nil {
+			return e.opError(op, err)
+		}
+		e.confirmed = true // and nothing is posted any more
+	}
+	if e.fence.told != nil {
+		if err := e.agree(ctx); err != nil {
+			return e.opError(op, err)
+		}
 	}
 	return e.opError(op, e.id.Disconnect())
 }

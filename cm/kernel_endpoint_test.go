@@ -90,6 +90,40 @@ func TestKernelEndpoint(t *testing.T) {
 	})
 }
 
+// TestKernelShutdownBoth: the two sides agree in private data also where these are padded, each writes one word of the other's memory, and
+// both get nil.
+func TestKernelShutdownBoth(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		fakeverbs.Loopback(true)
+		ctx := soon(b.T)
+		cfg := cm.EndpointConfig{Messages: 2, ShutdownBoth: true, Param: cm.ConnParam{PrivateData: []byte("ours")}}
+		a, p := b.endpoints(cfg, cfg)
+		require.Equal(b, "ours", string(a.PrivateData()), "without the padding")
+		require.Equal(b, "ours", string(p.PrivateData()))
+		require.NoError(b, a.Send(ctx, []byte("1")))
+		require.NoError(b, p.Send(ctx, []byte("2")))
+		ended := make(chan error, 1)
+		go func() { ended <- a.Shutdown(ctx) }()
+		require.NoError(b, p.Shutdown(ctx))
+		require.NoError(b, b.outcome(ended))
+		reads, writes := 0, 0
+		for _, wr := range fakeverbs.Posted() {
+			switch {
+			case !wr.Recv && wr.Opcode == uint32(verbs.WRRDMARead):
+				reads++
+			case !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) && len(wr.SGEs) == 1: // that with which siw's initiator nudges has none
+				writes++
+			}
+		}
+		require.Equal(b, 2, writes)
+		require.Equal(b, b.iwarp(), reads > 0, "InfiniBand confirms Sends")
+		var got [1]byte
+		_, err := a.Recv(ctx, got[:])
+		require.NoError(b, err)
+		require.Equal(b, "2", string(got[:]))
+	})
+}
+
 // TestKernelEndpointSendOps: an endpoint can ask for a QP that has Atomic Writes.
 func TestKernelEndpointSendOps(t *testing.T) {
 	eachFake(t, func(b *bench) {

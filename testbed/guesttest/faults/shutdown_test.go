@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/testbed/load"
 	"github.com/goverbs/goverbs/verbs"
@@ -80,6 +81,97 @@ func lostByShutdown(t *testing.T, from, to *site) int {
 	require.NoError(t, peer.Wait())
 	require.NoError(t, a.Close())
 	return completed - got
+}
+
+// lostByBoth connects two devices, has both sides send at the same time without waiting for each other, and both shut down as soon as
+// their Sends have completed. It returns how many messages did not arrive, of both directions.
+func lostByBoth(t *testing.T, from, to *site) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), load.Limit)
+	defer cancel()
+	cfg := cm.EndpointConfig{MessageSize: talkLen, Messages: completed, Memory: talkLen, Cap: verbs.QPCap{MaxSendWR: completed}, ShutdownBoth: true}
+	ln, err := cm.Listen(ctx, to.listen, cm.Config{Device: to.dev})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	got := 0
+	var mu sync.Mutex
+	talk := func(ep *cm.Endpoint, first bool) error {
+		sends := make([]verbs.SendWR, completed)
+		sge, err := ep.MR().SGE(0, talkLen)
+		if err != nil {
+			return err
+		}
+		for i := range sends {
+			sends[i] = verbs.Send(sge)
+		}
+		if !first { // siw fails if the side that accepts sends first
+			if _, err := ep.Recv(ctx, make([]byte, talkLen)); err != nil {
+				return err
+			}
+			mu.Lock()
+			got++
+			mu.Unlock()
+		}
+		if _, err := ep.Do(ctx, sends...); err != nil {
+			return err
+		}
+		if err := ep.Shutdown(ctx); err != nil {
+			return err
+		}
+		for p := make([]byte, talkLen); err == nil; {
+			if _, err = ep.Recv(ctx, p); err == nil {
+				mu.Lock()
+				got++
+				mu.Unlock()
+			}
+		}
+		return errors.Join(ctx.Err(), ep.Close())
+	}
+	var both errgroup.Group
+	both.Go(func() error {
+		b, err := ln.AcceptEndpoint(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		return talk(b, false)
+	})
+	a, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: from.dev}, cfg)
+	require.NoError(t, err)
+	require.NoError(t, talk(a, true))
+	require.NoError(t, both.Wait())
+	return 2*completed - got
+}
+
+// TestOneHostShutdownBoth: if both sides shut down with ShutdownBoth, both get nil and everything of both has arrived, on every device.
+func TestOneHostShutdownBoth(t *testing.T) {
+	for _, pair := range [][2]string{{"siw0", "usiw"}, {"siw0", "siw0"}, {"usiw", "siw0"}, {"usiw", "usiw"}, {"rxe0", "rxe0"}} {
+		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
+			open(t, "siw0")
+			from, to := open(t, pair[0]), open(t, pair[1])
+			if pair[0] != pair[1] {
+				to.listen = listenOn["siw0"]
+			}
+			runs := shutdownsOfOthers
+			if pair == [2]string{"siw0", "siw0"} {
+				runs = shutdowns
+			}
+			for range runs {
+				require.Zero(t, lostByBoth(t, from, to))
+			}
+		})
+	}
+	for _, name := range []string{"siw0", "rxe0"} {
+		t.Run("ib:"+name, func(t *testing.T) {
+			s := open(t, name)
+			dev, err := ibcompat.Wrap(s.dev, ibcompat.Config{})
+			require.NoError(t, err)
+			s.dev = dev
+			t.Cleanup(func() { require.NoError(t, dev.CloseShared()) })
+			for range shutdownsOfOthers {
+				require.Zero(t, lostByBoth(t, s, s))
+			}
+		})
+	}
 }
 
 // TestOneHostShutdown: after Endpoint.Shutdown everything that completed has arrived, also from kernel siw to a peer that sends.
