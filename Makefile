@@ -28,7 +28,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: help demo test test-all test-host test-guest test-bridge test-testbed soak-guest asan check bench bench-peers fuzz test-docker build docker/goverbs
+.PHONY: help demo test test-all test-host test-guest test-bridge test-testbed soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -114,6 +114,10 @@ test-docker: docker/goverbs ## run the demo's two halves in two containers (as r
 
 build: ## build bin/goverbs, with the RDMA devices of the kernel if there is a C compiler
 	@scripts/build.sh
+
+preload: build ## build bin/goverbs and the libraries with which goverbs run runs programs of libibverbs and librdmacm
+	@scripts/need.sh cc verbs
+	@scripts/preload.sh
 
 docker/goverbs:
 	@echo "building docker/goverbs" >&2

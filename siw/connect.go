@@ -155,7 +155,7 @@ func (r *route) Connect(ctx context.Context, qp *verbs.QP, param cm.ConnParam) (
 		nc = d.tapped(nc)
 		var agreed setup
 		err = bounded(ctx, nc, began, timeout, func() (err error) {
-			agreed, err = d.initiate(nc, want, param.PrivateData)
+			agreed, err = d.initiate(ctx, nc, want, param.PrivateData)
 			return err
 		})
 		return nc, agreed, err

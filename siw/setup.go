@@ -66,7 +66,7 @@ func checkPrivate(b []byte, enhanced bool) error {
 
 // initiate exchanges MPA frames as the active side (RFC 5044 section 7.1.2, RFC 6581 section 9.3) and sends the frame that
 // opens a peer-to-peer connection. The caller sets a deadline on nc.
-func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, error) {
+func (d *device) initiate(ctx context.Context, nc net.Conn, want depths, private []byte) (setup, error) {
 	req := mpa.Frame{CRC: d.cfg.CRC == On, Markers: d.cfg.Markers == On, Rev: uint8(d.cfg.Rev), PrivateData: private}
 	if d.cfg.Rev >= mpa.Rev2 {
 		req.HasEnhanced = true
@@ -82,6 +82,7 @@ func (d *device) initiate(nc net.Conn, want depths, private []byte) (setup, erro
 	if _, err := nc.Write(frame); err != nil {
 		return setup{}, err
 	}
+	requestSent(ctx)
 	rep, err := mpa.ReadFrame(nc)
 	if err != nil {
 		return setup{}, setupError(err)

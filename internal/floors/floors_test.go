@@ -28,6 +28,8 @@ var floorOf = map[string]int{
 	"examples/*": mains,
 	"bench/*":    mains,
 
+	"preload": mains, // a library that C programs load
+
 	"testbed/guesttest/*": mains, // tests only, run in the guest
 	"testbed/soak":        mains,
 
@@ -35,6 +37,7 @@ var floorOf = map[string]int{
 	"cmd/goverbs/internal/demo":     10,
 	"cmd/goverbs/internal/rping":    10,
 	"cmd/goverbs/internal/fabrics":  10,
+	"cmd/goverbs/internal/run":      10,
 	"cmd/goverbs/internal/devices":  parts,
 	"cmd/goverbs/internal/output":   parts,
 	"cmd/goverbs/internal/shutdown": parts,
@@ -86,6 +89,7 @@ var floorOf = map[string]int{
 	"internal/queue":     1,
 	"internal/errname":   0,
 	"internal/race":      0,
+	"internal/runenv":    0,
 	"internal/dynlib":    0,
 	"internal/fakeverbs": 1, // imported by tests of verbs and cm only
 	"internal/asleep":    0, // imported by tests and suites only

@@ -50,7 +50,7 @@ func mayUnsafe(name string) bool {
 // mayCallC reports whether a file, named from the top of the module, is one of those that may import "C".
 func mayCallC(name string) bool {
 	return slices.Contains([]string{"verbs/cgo_verbs.go", "cm/cgo_cm.go", "internal/dynlib/cgo_dynlib.go"}, name) ||
-		path.Dir(name) == "internal/fakeverbs"
+		path.Dir(name) == "internal/fakeverbs" || path.Dir(name) == "preload"
 }
 
 // sourceFaults says what is wrong with one file, named from the top of the module.
@@ -71,7 +71,7 @@ func sourceFaults(name string, src []byte) []string {
 		case i.Path.Value == `"unsafe"` && !mayUnsafe(name):
 			faults = append(faults, name+" imports unsafe: only *_unsafe.go and cgo_*.go may")
 		case i.Path.Value == `"C"` && !mayCallC(name):
-			faults = append(faults, name+` imports "C": only verbs/cgo_verbs.go, cm/cgo_cm.go, internal/dynlib/cgo_dynlib.go and internal/fakeverbs may`)
+			faults = append(faults, name+` imports "C": only verbs/cgo_verbs.go, cm/cgo_cm.go, internal/dynlib/cgo_dynlib.go, internal/fakeverbs and preload may`)
 		}
 	}
 	return faults

@@ -88,7 +88,7 @@ func newRoot() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // newCompletion makes another one
 	}
 	root.SetFlagErrorFunc(wrongOption)
-	root.AddCommand(newDevices(), newDemo(), newRPing(), newFabrics(), newDemoClient(), newVersion(), newCompletion())
+	root.AddCommand(newDevices(), newDemo(), newRPing(), newFabrics(), newRun(), newDemoClient(), newVersion(), newCompletion())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }

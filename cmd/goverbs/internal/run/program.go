@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package run
+
+import (
+	"bufio"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// find returns the file of a program, if something can be preloaded into it.
+func find(name string) (string, error) {
+	file, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("%s: not found in PATH", name)
+	}
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return "", fmt.Errorf("%s: %w", name, errors.Unwrap(err))
+	}
+	return file, loadable(file, 0)
+}
+
+// maxScripts is how many interpreters may stand behind each other; Linux has the same limit.
+const maxScripts = 4
+
+// loadable returns an error if the dynamic linker, which preloads, does not start the program. Of a script it is that of its
+// interpreter; what the script starts is not looked at.
+func loadable(file string, depth int) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 && os.Geteuid() != 0 {
+		return fmt.Errorf("%s is setuid or setgid: the dynamic linker preloads nothing from this directory into it", file)
+	}
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // it may be executed and not read
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	first, _ := bufio.NewReader(f).ReadString('\n')
+	if line, ok := strings.CutPrefix(first, "#!"); ok {
+		words := strings.Fields(line)
+		if len(words) == 0 || depth == maxScripts {
+			return nil // execve says what is wrong
+		}
+		return loadable(words[0], depth+1)
+	}
+	e, err := elf.NewFile(f)
+	if err != nil {
+		return nil // not of ELF: execve says what is wrong
+	}
+	for _, p := range e.Progs {
+		if p.Type == elf.PT_INTERP {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is linked statically: nothing can be preloaded into it", file)
+}

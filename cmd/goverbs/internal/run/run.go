@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Package run starts a program of libibverbs and librdmacm with the user-space RNIC preloaded. What is preloaded is in the folder
+// preload; docs/run.md describes it.
+package run
+
+import (
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/internal/runenv"
+	"github.com/goverbs/goverbs/siw"
+)
+
+// Options say what device the program gets.
+type Options struct {
+	Device string     // "" = usiw0
+	Addr   netip.Addr // siw.Config.Addr
+	MTU    int        // siw.Config.MTU
+	CRC    siw.Policy // siw.Config.CRC
+	Pcap   string     // the file of a capture, "" = none
+}
+
+// Run becomes the program: it returns only if that fails. args[0] is the program's name, which is looked up in PATH.
+func Run(o Options, args []string) error {
+	dir, err := Libraries()
+	if err != nil {
+		return err
+	}
+	file, err := find(args[0])
+	if err != nil {
+		return err
+	}
+	env, err := o.environ(os.Environ(), filepath.Join(dir, runenv.Shim))
+	if err != nil {
+		return err
+	}
+	return become(file, args, env)
+}
+
+// Libraries returns the directory of the two libraries: that of the executable, or lib/goverbs beside the executable's.
+func Libraries() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return "", err
+	}
+	beside := filepath.Dir(self)
+	return libraries(beside, filepath.Join(filepath.Dir(beside), "lib", "goverbs"))
+}
+
+func libraries(dirs ...string) (string, error) {
+	var missing []string
+	for _, dir := range dirs {
+		lacks := slices.DeleteFunc([]string{runenv.Shim, runenv.RNIC}, func(name string) bool {
+			_, err := os.Stat(filepath.Join(dir, name))
+			return err == nil
+		})
+		if len(lacks) == 0 {
+			return dir, nil
+		}
+		missing = append(missing, fmt.Sprintf("%s in %s", strings.Join(lacks, " and "), dir))
+	}
+	return "", fmt.Errorf("%w: no %s (make preload builds them)", fs.ErrNotExist, strings.Join(missing, ", no "))
+}
+
+// environ adds what the preloaded libraries read. A PID of the process is the program's too, because it becomes the program.
+func (o Options) environ(env []string, shim string) ([]string, error) {
+	if strings.ContainsAny(shim, " :") {
+		return nil, fmt.Errorf("%s: LD_PRELOAD cannot name a file with a space or a colon", shim)
+	}
+	set := func(name, value string) {
+		env = slices.DeleteFunc(env, func(s string) bool { return strings.HasPrefix(s, name+"=") })
+		if value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	env = slices.Clone(env)
+	preload := shim
+	if i := slices.IndexFunc(env, func(s string) bool { return strings.HasPrefix(s, "LD_PRELOAD=") }); i >= 0 {
+		if old := strings.TrimPrefix(env[i], "LD_PRELOAD="); old != "" && old != shim {
+			preload += ":" + old
+		}
+	}
+	set("LD_PRELOAD", preload)
+	set(runenv.Device, o.Device)
+	addr := ""
+	if o.Addr.IsValid() {
+		addr = o.Addr.String()
+	}
+	set(runenv.Addr, addr)
+	mtu := ""
+	if o.MTU != 0 {
+		mtu = strconv.Itoa(o.MTU)
+	}
+	set(runenv.MTU, mtu)
+	crc := ""
+	if o.CRC != siw.Default {
+		crc = o.CRC.String()
+	}
+	set(runenv.CRC, crc)
+	pcap, err := o.Pcap, error(nil)
+	if pcap != "" {
+		if pcap, err = filepath.Abs(pcap); err != nil { // the program may change its directory first
+			return nil, err
+		}
+	}
+	set(runenv.Pcap, pcap)
+	set(runenv.PID, strconv.Itoa(os.Getpid()))
+	return env, nil
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package main
+
+/*
+#include "../verbs/ibv_abi.h"
+#define GOVERBS_BRIDGE_GO
+#include "bridge.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/internal/runenv"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/capture"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// What rnic_start makes and nobody changes afterwards.
+var (
+	device *verbs.Device
+	events *C.struct_rnic_events
+	record *recording // nil = none
+)
+
+//export rnic_start
+func rnic_start(e *C.struct_rnic_events) C.int {
+	events = e
+	err := start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "goverbs run:", err)
+	}
+	return errno(err)
+}
+
+func start() error {
+	cfg, name, err := config(os.Getenv)
+	if err != nil {
+		return err
+	}
+	if file := captureName(os.Getenv); file != "" {
+		if record, err = newRecording(file); err != nil {
+			return fmt.Errorf("%s=%s: %w", runenv.Pcap, file, err)
+		}
+		cfg.Tap = record.w
+	}
+	if _, err := siw.Register(cfg); err != nil {
+		return err
+	}
+	device, err = ibcompat.DeviceByName(name, ibcompat.Config{})
+	return err
+}
+
+//export rnic_stop
+func rnic_stop() C.int {
+	if record != nil {
+		record.close()
+	}
+	return 0
+}
+
+// flushEvery is how often what has been recorded goes to the file: a program that is killed loses what is younger.
+const flushEvery = 200 * time.Millisecond
+
+// recording is a capture of what the RNIC sends and receives.
+type recording struct {
+	file *os.File
+	w    *capture.Writer
+	once sync.Once
+}
+
+func newRecording(name string) (*recording, error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	w, err := capture.New(f, capture.Config{})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	r := &recording{file: f, w: w}
+	go func() {
+		for r.w.Flush() == nil {
+			time.Sleep(flushEvery)
+		}
+	}()
+	return r, nil
+}
+
+func (r *recording) close() {
+	r.once.Do(func() {
+		if err := errors.Join(r.w.Close(), r.file.Close()); err != nil {
+			fmt.Fprintf(os.Stderr, "goverbs run: %s: %v\n", r.file.Name(), err)
+		}
+	})
+}
+
+// The functions of the shim.
+
+func tellCQ(owner unsafe.Pointer) { C.rnic_event_cq(events, owner) }
+
+func tellAsync(owner unsafe.Pointer, t verbs.EventType, element unsafe.Pointer, port int) {
+	C.rnic_event_async(events, owner, C.int(t), element, C.int(port))
+}
+
+func tellCM(owner unsafe.Pointer, e *C.struct_rnic_cm_event) { C.rnic_event_cm(events, owner, e) }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/internal/runenv"
+	"github.com/goverbs/goverbs/siw"
+)
+
+// config returns the RNIC's Config and the name of the device.
+func config(getenv func(string) string) (cfg siw.Config, device string, err error) {
+	device = getenv(runenv.Device)
+	if device == "" {
+		device = "usiw0"
+	}
+	switch strings.TrimPrefix(device, "ib:") {
+	case "usiw0", siw.PlainName:
+	default:
+		return cfg, "", fmt.Errorf("%s=%q: not usiw0, %s, or ib: before one of them", runenv.Device, device, siw.PlainName)
+	}
+	cfg = siw.ForDevice(device)
+	if cfg.Name == "" {
+		cfg.Name = "usiw0"
+	}
+	if s := getenv(runenv.Addr); s != "" {
+		if cfg.Addr, err = netip.ParseAddr(s); err != nil {
+			return cfg, "", fmt.Errorf("%s=%q: not an IP address", runenv.Addr, s)
+		}
+	}
+	if s := getenv(runenv.MTU); s != "" {
+		if cfg.MTU, err = strconv.Atoi(s); err != nil {
+			return cfg, "", fmt.Errorf("%s=%q: not a number", runenv.MTU, s)
+		}
+	}
+	switch s := getenv(runenv.CRC); s {
+	case "", "auto":
+	case "on":
+		cfg.CRC = siw.On
+	case "off":
+		cfg.CRC = siw.Off
+	default:
+		return cfg, "", fmt.Errorf("%s=%q: not on, off or auto", runenv.CRC, s)
+	}
+	return cfg, device, nil
+}
+
+// captureName returns the name of the file to which this process writes what its RNIC sends and receives, "" for none.
+func captureName(getenv func(string) string) string {
+	name := getenv(runenv.Pcap)
+	if name != "" && getenv(runenv.PID) != strconv.Itoa(os.Getpid()) {
+		name += "." + strconv.Itoa(os.Getpid())
+	}
+	return name
+}

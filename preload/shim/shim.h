@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// The C half of the preload: the public functions of libibverbs and librdmacm, the structures that programs see, and the queues of
+// events. The work is done in Go, by the functions of ../bridge.h.
+//
+// The functions have no symbol version, so that references to every version bind to them when the library is preloaded. The real
+// libraries stay loaded: libraries of their drivers need private symbols of them, and what needs no device is left to them.
+
+#ifndef GOVERBS_SHIM_H
+#define GOVERBS_SHIM_H
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The header makes macros of them, for calls.
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+#include "../bridge.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+#define UNUSED __attribute__((unused))
+
+// library.c: the Go library.
+
+// go has its functions. In a process without it, as in a child that was forked after the first use, each returns ENODEV.
+struct rnic_calls {
+#define F(name, args) int (*name) args;
+	RNIC_CALLS(F)
+#undef F
+};
+extern struct rnic_calls go;
+
+bool ready(void); // opens the Go library if that has not been done; false: there is none, errno is set
+bool alive(void); // false: this process has been forked from one that has used RDMA; errno is set, stderr has been told
+void refused(const char *what); // tells stderr once what the device does not have, if GOVERBS_RUN_VERBOSE is set
+
+static inline int fail(int err) // the convention of librdmacm
+{
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
+}
+
+static inline void *nothing(void *object, int err) // frees what could not be made
+{
+	free(object);
+	errno = err;
+	return NULL;
+}
+
+// queue.c: events that wait for the program.
+
+struct node {
+	struct node *next;
+};
+
+// queue is a list and an eventfd, a semaphore that counts its nodes: so poll, epoll and O_NONBLOCK work as with the kernel's
+// descriptors, and a blocking read is ended by signals as there.
+//
+// Invariant: count + nodes that readers have been promised = length of the list.
+struct queue {
+	int fd;
+	pthread_mutex_t mu; // guards the list
+	struct node *head, *tail;
+};
+
+bool queue_init(struct queue *q);
+void queue_free(struct queue *q); // the nodes are the caller's
+void queue_push(struct queue *q, struct node *n);
+struct node *queue_pull(struct queue *q); // waits unless the descriptor has O_NONBLOCK; NULL: errno is set
+struct node *queue_take(struct queue *q, bool (*match)(struct node *n, void *arg), void *arg); // the first that matches, or NULL
+
+// acks is how many events of an object the program has been given and has acknowledged. The end of the object waits until they
+// are equal, as that of libibverbs does.
+struct acks {
+	pthread_mutex_t mu;
+	pthread_cond_t all;
+	unsigned given, acked;
+};
+
+void acks_init(struct acks *a);
+void acks_give(struct acks *a);
+void acks_ack(struct acks *a, unsigned n);
+void acks_wait(struct acks *a);
+
+// The objects. Each begins with what the program sees of it.
+
+struct context {
+	struct verbs_context v;
+	uint32_t h;
+	struct queue async;
+};
+
+struct channel {
+	struct ibv_comp_channel c;
+	uint32_t h;
+	struct queue events;
+};
+
+struct cq {
+	struct ibv_cq c;
+	uint32_t h;
+	struct acks comp, async;
+};
+
+struct srq {
+	struct ibv_srq s;
+	uint32_t h;
+	struct acks async;
+};
+
+struct qp {
+	struct ibv_qp q;
+	uint32_t h;
+	int sig_all;
+	struct acks async;
+	struct qp *next; // of all QPs
+};
+
+struct mw {
+	struct ibv_mw w;
+	uint32_t h;
+};
+
+static inline struct context *context_of(struct ibv_context *c)
+{
+	return (struct context *)((char *)c - offsetof(struct context, v.context));
+}
+
+static inline uint32_t handle_of(struct ibv_context *c) { return context_of(c)->h; }
+
+extern struct ibv_device device;	     // device.c
+extern const struct rnic_events events;	     // library.c
+void context_ops(struct verbs_context *v);   // ops.c
+struct qp *qp_by_number(uint32_t num);	     // qp.c
+struct ibv_context *shared_context(void);    // device.c: that of the connection manager
+void cq_event(void *owner);		     // cq.c
+void async_event(void *owner, int type, void *element, int port); // async.c
+void async_forget(struct ibv_context *c, void *element);	     // async.c: drops events that nobody has read
+void cm_event(void *owner, const struct rnic_cm_event *event);	     // cm_event.c
+
+// The connection manager.
+
+struct event_channel {
+	struct rdma_event_channel c;
+	struct queue events;
+};
+
+struct event {
+	struct node node;
+	struct rdma_cm_event e;
+	uint8_t private_data[RNIC_PRIVATE];
+};
+
+struct id {
+	struct rdma_cm_id id;
+	pthread_mutex_t mu;	   // guards id.channel against events that come while it changes
+	uint32_t conn, request, listener;
+	int port;		   // a socket that keeps the bound port, -1 = none
+	int backlog;
+	bool bound, sync;
+	bool af_only, reuse;
+	struct ibv_qp_init_attr *ep; // of rdma_create_ep: of the QPs of connections that a listener takes
+	struct ibv_pd *ep_pd;
+	struct acks events;
+};
+
+static inline struct id *id_of(struct rdma_cm_id *id) { return (struct id *)id; }
+
+void cm_push(struct id *id, struct event *e);
+void cm_tell(struct id *id, int event, int status);
+int cm_complete(struct id *id); // waits for the outcome if the ID is synchronous
+struct id *id_new(struct rdma_event_channel *ch, void *context, enum rdma_port_space ps);
+void id_bind_device(struct id *id);
+struct rnic_addr to_addr(const struct sockaddr *sa);
+void from_addr(const struct rnic_addr *a, struct sockaddr_storage *ss);
+int port_keep(struct id *id, struct sockaddr *at); // cm_address.c; an errno
+void port_share(struct id *id);
+void port_drop(struct id *id);
+
+#endif // GOVERBS_SHIM_H
