@@ -83,6 +83,9 @@ func (l *listener) Addr() net.Addr { return l.ln.Addr() }
 func (l *listener) serve() {
 	slots := make(chan struct{}, maxHandshakes)
 	var silent sources
+	before := newArrival()
+	close(before.read)
+	close(before.over)
 	for {
 		nc, err := l.ln.Accept()
 		if err != nil {
@@ -101,8 +104,11 @@ func (l *listener) serve() {
 		}
 		select {
 		case slots <- struct{}{}:
+			earlier, this := before, newArrival()
+			before = this
 			l.workers.Go(func() {
-				l.handshake(nc)
+				l.handshake(nc, earlier, this)
+				close(this.over)
 				silent.give(from)
 				<-slots
 			})
@@ -163,8 +169,37 @@ func (s *sources) give(from netip.Addr) {
 	}
 }
 
-// handshake reads the Request of a new stream and queues it for Accept.
-func (l *listener) handshake(nc net.Conn) {
+// orderTimeout is how long a stream whose Request is there waits for that of the stream which was accepted before it. The Requests
+// of a peer that opens one connection after another are queued in that order, although each is read by a goroutine of its own;
+// and a stream that stays silent delays the next one by this time at most.
+const orderTimeout = 100 * time.Millisecond
+
+// arrival tells the stream that was accepted next how far this one is.
+type arrival struct {
+	read chan struct{} // closed when its Request is there; if none comes, never
+	over chan struct{} // closed when it has been queued, or will not be
+}
+
+func newArrival() *arrival { return &arrival{make(chan struct{}), make(chan struct{})} }
+
+// await waits until the stream is over, unless its Request does not come.
+func (a *arrival) await(closed <-chan struct{}) {
+	timer := time.NewTimer(orderTimeout)
+	defer timer.Stop()
+	select {
+	case <-a.read:
+		select {
+		case <-a.over: // soon: it waits only as this one does
+		case <-closed:
+		}
+	case <-a.over:
+	case <-timer.C:
+	case <-closed:
+	}
+}
+
+// handshake reads the Request of a new stream and queues it for Accept, after that of the stream before it.
+func (l *listener) handshake(nc net.Conn, earlier, this *arrival) {
 	nc = l.dev.tapped(nc)
 	var f mpa.Frame
 	err := bounded(l.ctx, nc, time.Now(), l.dev.cfg.setupTimeout(false), func() (err error) {
@@ -176,6 +211,8 @@ func (l *listener) handshake(nc net.Conn) {
 		return
 	}
 	r := &request{dev: l.dev, nc: nc, frame: f}
+	close(this.read)
+	earlier.await(l.closed)
 	select {
 	case <-l.closed:
 	case l.requests <- r:
