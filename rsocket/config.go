@@ -14,9 +14,11 @@ import (
 // None switches off: Config.Inline and Config.KeepAlive.
 const None = cm.None
 
-// The defaults of a Config. Those of buffers, queues and inline data are those of librdmacm.
+// The defaults of a Config. Those of buffers, queues and inline data are those of librdmacm, but for DefaultGrowing: that of the buffers
+// on the user-space RNIC, where a connection takes only the memory that it has used.
 const (
 	DefaultBuffer    = 131072
+	DefaultGrowing   = 1 << 20
 	DefaultQueue     = 384
 	DefaultInline    = 64
 	DefaultKeepAlive = 15 * time.Second
@@ -39,13 +41,16 @@ type Config struct {
 	// Context is an open context of the device for the objects of the connections (nil = the device's shared one).
 	Context *verbs.Context
 
-	// RecvBuffer is the size in bytes of the buffer into which the peer's device writes (0 = DefaultBuffer; 4,096 to 2^30, even). The
-	// peer can be ahead of Read by so much. SendBuffer is that of the buffer to which Write copies (0 = DefaultBuffer; 4,096 to
-	// 2^30). Each connection has both. Devices of the kernel keep them in memory; on the user-space RNIC pages that were never used
-	// take none.
+	// RecvBuffer is the size in bytes of the buffer into which the peer's device writes (4,096 to 2^30, even): the most by which the
+	// peer can be ahead of Read. SendBuffer is that of the buffer to which Write copies (4,096 to 2^30). Each connection has both. The
+	// defaults (0) are DefaultGrowing on the user-space RNIC and DefaultBuffer on devices of the kernel.
+	//
+	// A connection begins with DefaultBuffer of a larger buffer, and takes twice as much as long as the peer sends, or the program
+	// writes, more at a time than it holds. On the user-space RNIC the rest takes no memory until then. Devices of the kernel keep all
+	// of a buffer in memory.
 	RecvBuffer, SendBuffer int
 	// RecvQueue is the number of messages that the peer can be ahead of Read (0 = DefaultQueue; 16 to 65,000): a Write of this package
-	// is one message for each quarter of the SendBuffer, a send of a C program one for each 64 KiB, and at least one each.
+	// is one message for each half of the SendBuffer, a send of a C program one for each 64 KiB, and at least one each.
 	// SendQueue is the number of requests of the send queue (0 = DefaultQueue; 16 to 65,000): on iWARP a message takes two. A
 	// device whose queues are smaller lowers the defaults; larger values of the program are refused.
 	RecvQueue, SendQueue int
@@ -86,8 +91,8 @@ func (cfg Config) fill() (Config, error) {
 		v              *int
 		fill, low, top int
 	}{
-		{"RecvBuffer", &cfg.RecvBuffer, DefaultBuffer, minBuffer, maxBuffer},
-		{"SendBuffer", &cfg.SendBuffer, DefaultBuffer, minBuffer, maxBuffer},
+		{"RecvBuffer", &cfg.RecvBuffer, 0, minBuffer, maxBuffer},
+		{"SendBuffer", &cfg.SendBuffer, 0, minBuffer, maxBuffer},
 		{"RecvQueue", &cfg.RecvQueue, 0, minQueue, maxQueue},
 		{"SendQueue", &cfg.SendQueue, 0, minQueue, maxQueue},
 		{"Inline", &cfg.Inline, DefaultInline, None, 1 << 20},
@@ -123,8 +128,24 @@ func usable(dev *verbs.Device) error {
 	return nil
 }
 
-// fit sets the depths of the queues for a device.
-func (cfg *Config) fit(attr *verbs.DeviceAttr) error {
+// kernelDevice reports whether dev is a device of the kernel, and not the user-space RNIC.
+func kernelDevice(dev *verbs.Device) bool {
+	_, ok := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider())
+	return ok
+}
+
+// fit sets the sizes of buffers and queues for a device.
+func (cfg *Config) fit(dev *verbs.Device, attr *verbs.DeviceAttr) error {
+	buffer := DefaultBuffer
+	if !kernelDevice(dev) {
+		buffer = DefaultGrowing
+	}
+	if cfg.RecvBuffer == 0 {
+		cfg.RecvBuffer = buffer
+	}
+	if cfg.SendBuffer == 0 {
+		cfg.SendBuffer = buffer
+	}
 	recvs := min(attr.MaxQPWR, attr.MaxCQE/2)
 	sends := min(attr.MaxQPWR, attr.MaxCQE-recvs)
 	if cfg.RecvQueue == 0 {

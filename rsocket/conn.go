@@ -98,7 +98,7 @@ func newConn(res *resources) *Conn {
 	c.rd.init(c.readable, c.interrupt)
 	c.wr.init(c.writable, c.interrupt)
 	c.idle = make([]uint32, 0, len(c.wcs)+recvBatch)
-	c.in.init(res.cfg.RecvBuffer/2, uint16(res.cfg.RecvQueue), 0)
+	c.in.init(firstHalf(res.cfg.RecvBuffer), res.cfg.RecvBuffer/2, uint16(res.cfg.RecvQueue), 0)
 	c.queue.init(res.cfg.SendQueue)
 	return c
 }
@@ -110,7 +110,7 @@ func (c *Conn) start(id *cm.ID, peer *connData) {
 	c.order, c.table = peer.order(), peer.table
 	c.shown.Store(uint32(stageOpen))
 	c.mu.Lock()
-	c.out.init(peer, c.res.iwarp, c.res.cfg.SendBuffer)
+	c.out.init(peer, c.res.iwarp, firstSize(c.res.cfg.SendBuffer), c.res.cfg.SendBuffer)
 	c.looked, c.place = 1, 1 // entry 0 of both tables is in the private data
 	c.sendControl()
 	c.mu.Unlock()
@@ -121,8 +121,7 @@ func (c *Conn) start(id *cm.ID, peer *connData) {
 // the first call of a C program does. siw of Linux ends the connection if something follows the Reply of MPA at once; the user-space
 // RNIC takes care of that itself. It is called before start.
 func (c *Conn) hush(dev *verbs.Device) {
-	_, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider())
-	c.hushed = kernel && c.res.iwarp
+	c.hushed = c.res.iwarp && kernelDevice(dev)
 }
 
 // tcpAddr is an address of package cm as a *net.TCPAddr, if it has the parts of one.
@@ -329,6 +328,7 @@ func (c *Conn) space() (at, n int, err error) {
 	if err := c.writeError(); err != nil {
 		return 0, 0, err
 	}
+	c.out.rewind()
 	at, n = c.out.room()
 	return at, n, nil
 }

@@ -20,6 +20,9 @@
 // RDMA Write, and a message of 32 bits says how many bytes they are. When the program has read half of the buffer, this half
 // is published again: an entry in the table of the peer, and a message.
 //
+// Both rings, that to receive and that to send, are the first part of their buffers and double when they are too small (inbound.grow,
+// outbound.grow). The fewer and larger the messages, the fewer system calls and wake-ups for a byte.
+//
 // A message takes one receive of the receiver. So that there is always one, messages with data take credits as well: a side says
 // up to which number the peer may send. Numbers are counted modulo 65,536; a limit that was granted is never taken back.
 //
@@ -52,15 +55,15 @@
 // # Invariants
 //
 //  1. Of messages with data or a mapping: consumed <= received <= granted <= consumed + RecvQueue, modulo 65,536.
-//  2. Bytes in the receive buffer that are not read, plus what is published and not filled, plus what is read and not published, are
-//     the whole buffer. A message never crosses an entry, so the part that the peer fills next is always one run of bytes.
+//  2. Bytes in the ring to receive that are not read, plus what is published and not filled, plus what is read and not published, are
+//     the whole ring. A message never crosses an entry, so the part that the peer fills next is always one run of bytes.
 //  3. Receives posted or completed and not looked at are at least granted - received + reserve. The reserve is for messages
 //     without credit. So a correct peer always finds a receive, however long nobody looks at the CQ: until this side sends, the peer
 //     has nothing more to grant.
 //  4. As sender on iWARP this side stops min(8, a quarter) short of the limit, because rsockets of C posts no reserve, and a
 //     message without a receive ends an iWARP connection.
-//  5. Requests in the send queue, their slots and their bytes of the send buffer are freed in the order of posting, when a
-//     signalled request behind or at them completes. At most a quarter of queue and buffer is unsignalled, so a writer that
+//  5. Requests in the send queue, their slots and their bytes of the ring to send are freed in the order of posting, when a
+//     signalled request behind or at them completes. At most a quarter of queue and ring is unsignalled, so a writer that
 //     waits for room always has a completion to come. Data leave room in the queue for two messages without data.
 //  6. What a peer sends is checked before anything follows from it; a violation ends the connection with a *[ProtocolError].
 //

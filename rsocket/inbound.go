@@ -7,10 +7,15 @@ package rsocket
 //
 //	consumed <= received <= granted <= consumed + credits
 //
-// The ring of size bytes is, from tail on: unread bytes, then left bytes of the entry that the peer fills, then spare bytes of
-// entries behind it, then freed bytes, which are to be published.
+// The ring has two halves. It is, from tail on: unread bytes, then left bytes of the entry that the peer fills, then a spare entry
+// behind it, then freed bytes, which are to be published.
+//
+// The ring is the first part of the receive buffer, and doubles when the peer has more to send than it holds (grow). So a connection
+// with little to do uses little of a large buffer.
 type inbound struct {
-	half    int    // bytes of an entry; the ring has two
+	half    int    // bytes of an entry
+	top     int    // the most that half may become
+	tight   bool   // the peer has lacked an entry, or has filled one by one message, since an entry was published at offset 0
 	credits uint16 // the most that is granted
 	places  int    // for mappings
 
@@ -22,7 +27,7 @@ type inbound struct {
 	tail   int // where the next byte is read
 	unread int
 	left   int // published and not filled, in the entry that the peer fills
-	spare  int // published entries behind that one
+	spare  int // published entries behind that one; they have half bytes
 	freed  int // read and not published
 	next   int // where the next entry begins
 
@@ -32,10 +37,19 @@ type inbound struct {
 	ended bool // SHUTDOWN or DISCONNECT came
 }
 
-// init describes a buffer of two halves, of which the private data publish the first one.
-func (in *inbound) init(half int, credits uint16, places int) {
-	*in = inbound{half: half, credits: credits, places: places, granted: credits, due: credits / 2, left: half, freed: half, next: half,
-		lens: make([]uint32, credits)}
+// firstHalf is the first value of half for a buffer, which is even.
+func firstHalf(buffer int) int {
+	half := buffer / 2
+	for half%2 == 0 && half/2 >= DefaultBuffer/2 {
+		half /= 2
+	}
+	return half
+}
+
+// init describes a ring of two halves, of which the private data publish the first one.
+func (in *inbound) init(half, top int, credits uint16, places int) {
+	*in = inbound{half: half, top: top, credits: credits, places: places, granted: credits, due: credits / 2, left: half, freed: half,
+		next: half, lens: make([]uint32, credits)}
 }
 
 // take counts a message that takes a credit.
@@ -65,6 +79,7 @@ func (in *inbound) data(n uint32) error {
 	in.count++
 	in.unread += int(n)
 	in.left -= int(n)
+	in.tight = in.tight || int(n) == in.half
 	if in.left == 0 && in.spare > 0 {
 		in.spare--
 		in.left = in.half
@@ -107,29 +122,49 @@ func (in *inbound) consume(n int) {
 	}
 }
 
-// grantDue reports whether the peer should be told a new limit, and whether an entry of half bytes at offset at is to be published
-// with it. The thresholds are those of rsocket.c: half of the buffer, or half of the credits.
-func (in *inbound) grantDue() (due, publish bool, at int) {
+// grantDue reports whether the peer should be told a new limit, and whether an entry is to be published with it. The thresholds are
+// those of rsocket.c: half of the ring, or half of the credits.
+func (in *inbound) grantDue() (due, publish bool) {
 	if in.ended {
-		return false, false, 0
+		return false, false
 	}
-	if in.freed >= in.half {
-		return true, true, in.next
-	}
-	return int16(in.consumed-in.due) >= 0, false, 0
+	publish = in.freed >= in.half
+	return publish || int16(in.consumed-in.due) >= 0, publish
 }
 
-// grant notes that the message that grantDue asked for is sent, and returns its limit.
-func (in *inbound) grant() (limit uint16) {
-	if in.freed >= in.half {
-		in.freed -= in.half
-		in.next = (in.next + in.half) % (2 * in.half)
-		if in.left == 0 {
-			in.left = in.half
-		} else {
-			in.spare++
+// publish notes that an entry is published, and returns where it begins and how long it is. As many bytes are freed.
+func (in *inbound) publish() (at, n int) {
+	in.tight = in.tight || in.left == 0
+	if in.next == 0 {
+		if in.tight && 2*in.half <= in.top {
+			in.grow()
 		}
+		in.tight = false
 	}
+	at, n = in.next, in.half
+	in.freed -= n
+	in.next = (at + n) % (2 * n)
+	if in.left == 0 {
+		in.left = n
+	} else {
+		in.spare++
+	}
+	return at, n
+}
+
+// grow doubles the ring when the next entry would be at its start. Instead it goes behind the end, where nothing has been before, and
+// the one after it to the start. So no byte moves, and bytes that are not read stay in one run with those that follow.
+func (in *inbound) grow() {
+	in.next = 2 * in.half
+	if in.unread+in.left == 0 { // otherwise these are right before the old end, because half of the ring is freed
+		in.tail = in.next
+	}
+	in.freed += 2 * in.half
+	in.half *= 2
+}
+
+// grant notes that a message with a new limit is sent, and returns it.
+func (in *inbound) grant() (limit uint16) {
 	in.granted = in.consumed + in.credits
 	in.due = in.consumed + in.credits/2
 	return in.granted

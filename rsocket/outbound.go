@@ -17,17 +17,27 @@ type outbound struct {
 	known   int // how many of them there are
 
 	size int // of the ring
+	top  int // the most that size may become
 	head int // where the next bytes go
 	used int // bytes that are posted and not completed
-	most int // bytes of a message
+	most int // bytes of a message: half of the ring, so that one can be filled while the other is sent
+}
+
+// firstSize is the first value of size for a send buffer.
+func firstSize(buffer int) int {
+	for buffer%2 == 0 && buffer/2 >= DefaultBuffer {
+		buffer /= 2
+	}
+	return buffer
 }
 
 // maxMargin is how many messages without credit rsocket.c can send before it looks for completions (see the comment of the package).
 const maxMargin = 8
 
 // init takes what the peer's private data say, and the size of the ring.
-func (o *outbound) init(peer *connData, iwarp bool, size int) {
-	*o = outbound{credits: peer.credits, limit: peer.credits, size: size, most: min(maxMessage, max(size/4, 1))}
+func (o *outbound) init(peer *connData, iwarp bool, size, top int) {
+	*o = outbound{credits: peer.credits, limit: peer.credits, top: top}
+	o.resize(size)
 	if iwarp {
 		o.margin = min(maxMargin, peer.credits/4)
 	}
@@ -62,6 +72,29 @@ func (o *outbound) publish(e entry) error {
 // credit reports whether a message that takes one may be sent.
 func (o *outbound) credit() bool { return o.limit-o.sent > o.margin }
 
+func (o *outbound) resize(size int) { o.size, o.most = size, min(maxMessage, max(size/2, 1)) }
+
+// grow doubles the ring behind a message as large as it allowed. No byte moves.
+func (o *outbound) grow() {
+	switch {
+	case 2*o.size > o.top:
+		return
+	case o.head == 0: // the bytes in the ring are right before its end
+		o.head = o.size
+	case o.head < o.used: // they go around its end; after another message they may not
+		return
+	}
+	o.resize(2 * o.size)
+}
+
+// rewind makes the start of an empty ring the next place, so that a connection with little to send uses little memory. Nobody fills
+// what room has returned.
+func (o *outbound) rewind() {
+	if o.used == 0 {
+		o.head = 0
+	}
+}
+
 // room returns how many bytes the next message may have: where they are in the ring, and their number, 0 if none may be sent.
 func (o *outbound) room() (at, n int) {
 	if o.known == 0 || !o.credit() {
@@ -83,6 +116,9 @@ func (o *outbound) take(n int) (to entry) {
 	o.head = (o.head + n) % o.size
 	o.used += n
 	o.sent++
+	if n == o.most {
+		o.grow()
+	}
 	return to
 }
 

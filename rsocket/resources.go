@@ -50,7 +50,7 @@ func newResources(vctx *verbs.Context, cfg Config) (*resources, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.fit(&attr); err != nil {
+	if err := cfg.fit(vctx.Device(), &attr); err != nil {
 		return nil, err
 	}
 	r := &resources{cfg: cfg, iwarp: vctx.Device().Info().Transport == verbs.TransportIWARP}
@@ -109,7 +109,7 @@ func (r *resources) data() []byte {
 	at, key := r.remote.Addr(), r.remote.RKey()
 	d := connData{credits: uint16(r.cfg.RecvQueue),
 		table:  entry{at, key, tableEntries},
-		buffer: entry{at + uint64(r.ringAt), key, uint32(r.cfg.RecvBuffer / 2)}}
+		buffer: entry{at + uint64(r.ringAt), key, uint32(firstHalf(r.cfg.RecvBuffer))}}
 	return d.append(make([]byte, 0, privateLen))
 }
 

@@ -30,7 +30,7 @@ func (c *Conn) sendData(at, n int) {
 // sendControl sends the messages without data that are due, as far as the queue has room. The caller holds mu.
 func (c *Conn) sendControl() {
 	for !c.hushed && !c.down && !c.saidBye {
-		due, publish, at := c.in.grantDue()
+		due, publish := c.in.grantDue()
 		switch {
 		case c.wantBye:
 			if c.queue.free < 1 {
@@ -42,7 +42,7 @@ func (c *Conn) sendControl() {
 			if c.queue.free < c.dataWRs() {
 				return
 			}
-			c.publish(at)
+			c.publish()
 		case due:
 			if c.queue.free < 1 {
 				return
@@ -59,11 +59,12 @@ func (c *Conn) sendControl() {
 	}
 }
 
-// publish sends an entry for the half of the receive buffer at offset at, with a new limit.
-func (c *Conn) publish(at int) {
+// publish sends an entry for the next part of the receive buffer, with a new limit.
+func (c *Conn) publish() {
 	r := c.res
+	at, n := c.in.publish()
 	slot := r.slotsAt + c.queue.next()*slotLen
-	e := entry{r.remote.Addr() + uint64(r.ringAt+at), r.remote.RKey(), uint32(c.in.half)}
+	e := entry{r.remote.Addr() + uint64(r.ringAt+at), r.remote.RKey(), uint32(n)}
 	e.put(r.local.Bytes()[slot:], c.order)
 	from := verbs.SGE{Addr: r.local.Addr() + uint64(slot), Length: entryLen, LKey: r.local.LKey()}
 	to := entry{c.table.addr + uint64(c.place)*entryLen, c.table.key, entryLen}
@@ -89,7 +90,7 @@ func (c *Conn) post(m message, from verbs.SGE, to entry, bytes int, force bool) 
 		wrs = 2
 	}
 	var flags verbs.SendFlags
-	if c.queue.push(wrs, bytes, r.cfg.SendBuffer, force) {
+	if c.queue.push(wrs, bytes, c.out.size, force) {
 		flags = verbs.SendSignaled
 	}
 	list, sges := &c.sendWRs, &c.sendSGEs
@@ -124,7 +125,7 @@ func (c *Conn) poke() {
 	if c.down || c.saidBye || c.queue.free <= controlRoom {
 		return
 	}
-	c.queue.push(1, 0, c.res.cfg.SendBuffer, true)
+	c.queue.push(1, 0, c.out.size, true)
 	c.sendWRs[0] = verbs.SendWR{ID: sendID, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: c.table.addr, RKey: c.table.key}
 	if _, err := c.res.qp.PostSend(c.sendWRs[:1]); err != nil {
 		c.fail(err)

@@ -22,8 +22,8 @@ type wire struct {
 	sent    int    // bytes
 	read    int
 	base    uint64
-	posted  int // bytes that are posted and not freed
-	sending []int
+	posted  int   // bytes that are posted and not freed
+	sending []run // messages that are not complete, in the send buffer
 }
 
 type wireGrant struct {
@@ -32,10 +32,11 @@ type wireGrant struct {
 	e       entry
 }
 
-func newWire(t *testing.T, half int, credits uint16, size int, iwarp bool) *wire {
-	w := &wire{t: t, base: 1 << 32, buffer: make([]byte, 2*half)}
-	w.in.init(half, credits, 0)
-	w.out.init(&connData{credits: credits, buffer: entry{addr: w.base, key: 1, length: uint32(half)}}, iwarp, size)
+// newWire has buffers that can double the given number of times.
+func newWire(t *testing.T, half int, credits uint16, size, doublings int, iwarp bool) *wire {
+	w := &wire{t: t, base: 1 << 32, buffer: make([]byte, 2*half<<doublings)}
+	w.in.init(half, half<<doublings, credits, 0)
+	w.out.init(&connData{credits: credits, buffer: entry{addr: w.base, key: 1, length: uint32(half)}}, iwarp, size, size<<doublings)
 	w.grant()
 	return w
 }
@@ -45,10 +46,12 @@ func nth(i int) byte { return byte(i*i>>3 ^ i) }
 
 // send sends up to n bytes as one message; it reports whether it could.
 func (w *wire) send(n int) bool {
-	_, room := w.out.room()
+	w.out.rewind()
+	from, room := w.out.room()
 	if n = min(n, room); n == 0 {
 		return false
 	}
+	w.fill(from, n)
 	to := w.out.take(n)
 	must(w.t, n == int(to.length), "length")
 	at := int(to.addr - w.base)
@@ -58,16 +61,28 @@ func (w *wire) send(n int) bool {
 	}
 	w.sent += n
 	w.data = append(w.data, uint32(n))
-	w.sending = append(w.sending, n)
+	w.sending = append(w.sending, run{from, n})
 	return true
 }
+
+// fill checks that a message of n bytes at offset from of the send buffer overwrites none that is not complete. It looks at the
+// oldest ones, which are next in the ring.
+func (w *wire) fill(from, n int) {
+	must(w.t, from >= 0 && from+n <= w.out.top, "inside the send buffer")
+	for _, m := range w.sending[:min(len(w.sending), 16)] {
+		must(w.t, from+n <= m.at || m.at+m.n <= from, "bytes that are still to be sent are overwritten")
+	}
+}
+
+// run is a part of a buffer.
+type run struct{ at, n int }
 
 // complete frees the oldest message in the send buffer.
 func (w *wire) complete() bool {
 	if len(w.sending) == 0 {
 		return false
 	}
-	w.out.free(w.sending[0])
+	w.out.free(w.sending[0].n)
 	w.sending = w.sending[1:]
 	return true
 }
@@ -99,11 +114,15 @@ func (w *wire) recv(n int) bool {
 
 func (w *wire) grant() {
 	for {
-		due, publish, at := w.in.grantDue()
+		due, publish := w.in.grantDue()
 		if !due {
 			return
 		}
-		e := entry{addr: w.base + uint64(at), key: 1, length: uint32(w.in.half)}
+		var e entry
+		if publish {
+			at, n := w.in.publish()
+			e = entry{addr: w.base + uint64(at), key: 1, length: uint32(n)}
+		}
 		w.grants = append(w.grants, wireGrant{w.in.grant(), publish, e})
 	}
 }
@@ -124,6 +143,7 @@ func (w *wire) granted() bool {
 // check checks the invariants.
 func (w *wire) check() {
 	in := &w.in
+	must(w.t, in.half <= in.top, "the size of the ring")
 	must(w.t, in.unread+in.left+in.spare*in.half+in.freed == 2*in.half, "the bytes of the buffer")
 	must(w.t, in.received-in.consumed <= in.granted-in.consumed, "received and granted")
 	must(w.t, in.granted-in.consumed <= in.credits, "granted")
@@ -147,7 +167,8 @@ func TestStreamModel(t *testing.T) {
 		if credits > maxQueue {
 			credits = maxQueue
 		}
-		w := newWire(t, half, credits, size, seed%2 == 0)
+		doublings := rnd.IntN(4)
+		w := newWire(t, half, credits, size, doublings, seed%2 == 0)
 		steps := []func() bool{
 			func() bool { return w.send(1 + rnd.IntN(1<<rnd.IntN(12))) },
 			func() bool { return w.send(1) },
@@ -170,10 +191,67 @@ func TestStreamModel(t *testing.T) {
 	}
 }
 
+// TestRingsGrow: a ring of 2,000 bytes, that may become 16,000, does if the peer sends large messages, or more than it holds before the
+// program reads; not if the program keeps up with small messages.
+func TestRingsGrow(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		message       int
+		ahead         int // messages before one is read
+		recvd, posted int // the sizes of the rings in the end
+	}{
+		{"large messages", 1 << 20, 1, 16000, 16000},
+		{"a reader that is late", 300, 1 << 20, 16000, 2000},
+		{"small messages", 300, 1, 2000, 2000},
+		{"halves", 500, 2, 2000, 2000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWire(t, 1000, 100, 2000, 3, false)
+			for range 200 {
+				for n := 0; n < c.ahead && w.send(c.message); n++ {
+					if c.message < 1000 {
+						w.complete()
+					}
+				}
+				for w.arrive() || w.complete() {
+				}
+				for w.recv(1<<20) || w.granted() {
+				}
+			}
+			require.Equal(t, w.sent, w.read)
+			require.Equal(t, c.recvd, 2*w.in.half)
+			require.Equal(t, c.posted, w.out.size)
+		})
+	}
+}
+
+// TestRewind: a sender that is never far ahead uses the start of its ring only.
+func TestRewind(t *testing.T) {
+	w := newWire(t, 1000, 100, 2000, 0, false)
+	for range 100 {
+		from, _ := w.out.room()
+		require.Less(t, from, 200)
+		require.True(t, w.send(100))
+		for w.arrive() || w.complete() || w.recv(1<<20) || w.granted() {
+		}
+	}
+}
+
+// TestFirstSizes: buffers begin with the size of librdmacm's, and by doubling it come to their whole size.
+func TestFirstSizes(t *testing.T) {
+	for buffer, first := range map[int]int{4096: 4096, 10_002: 10_002, 131072: 131072, 131074: 131074, 262144: 131072, 1 << 20: 131072,
+		3 << 20: 196608, 600_000: 150_000, 524_290: 524_290, 1 << 30: 131072} {
+		require.Equal(t, first, 2*firstHalf(buffer), buffer)
+	}
+	require.Equal(t, 300_001, firstSize(300_001))
+	require.Equal(t, 131072, firstSize(1<<20))
+	require.Equal(t, 150_000, firstSize(300_000))
+}
+
 // TestSequenceWraps: the numbers of messages and limits go past 65,535 with every number of credits.
 func TestSequenceWraps(t *testing.T) {
 	for _, credits := range []uint16{16, 384, 32768, 40000, maxQueue} {
-		w := newWire(t, 1<<20, credits, 1<<20, false)
+		w := newWire(t, 1<<20, credits, 1<<20, 0, false)
 		for range 70_000 {
 			for !w.send(1) {
 				for w.complete() || w.arrive() || w.recv(1<<21) {
@@ -191,7 +269,7 @@ func TestSequenceWraps(t *testing.T) {
 func TestInboundRefuses(t *testing.T) {
 	fresh := func() *inbound {
 		in := new(inbound)
-		in.init(100, 16, 2)
+		in.init(100, 100, 16, 2)
 		return in
 	}
 	requireViolation(t, fresh().data(0), EmptyData)
@@ -203,7 +281,9 @@ func TestInboundRefuses(t *testing.T) {
 	requireViolation(t, in.data(41), TooMuchData) // over the end of the entry, although the other half is free
 	require.NoError(t, in.data(40))
 	requireViolation(t, in.data(1), TooMuchData) // the second half is not published
-	require.True(t, func() bool { due, publish, at := in.grantDue(); return due && publish && at == 100 }())
+	require.True(t, func() bool { due, publish := in.grantDue(); return due && publish }())
+	at, n := in.publish()
+	require.Equal(t, []int{100, 100}, []int{at, n})
 	in.grant()
 	require.NoError(t, in.data(100))
 	in = fresh()
@@ -220,12 +300,13 @@ func TestInboundRefuses(t *testing.T) {
 // TestMappingsAreConsumed: a mapping takes a credit, which comes back. 1,000 of them do not stop the stream.
 func TestMappingsAreConsumed(t *testing.T) {
 	var in inbound
-	in.init(100, 16, 1)
+	in.init(100, 100, 16, 1)
+	in.publish()
 	in.grant()
 	limit := in.granted
 	for i := range 1000 {
 		require.NoError(t, in.mapping(0), i)
-		if due, _, _ := in.grantDue(); due {
+		if due, _ := in.grantDue(); due {
 			limit = in.grant()
 		}
 	}
@@ -235,7 +316,7 @@ func TestMappingsAreConsumed(t *testing.T) {
 func TestOutboundRefuses(t *testing.T) {
 	var o outbound
 	peer := connData{credits: 100, buffer: entry{1, 1, 1000}}
-	o.init(&peer, false, 4096)
+	o.init(&peer, false, 4096, 4096)
 	require.NoError(t, o.grant(100), "the same again")
 	requireViolation(t, o.grant(99), CreditsTakenBack)
 	requireViolation(t, o.grant(101), CreditsTakenBack) // nothing can have been consumed
@@ -247,7 +328,7 @@ func TestOutboundRefuses(t *testing.T) {
 	requireViolation(t, o.grant(111), CreditsTakenBack)
 	requireViolation(t, o.publish(entry{1, 1, 0}), BadMemory)
 	requireViolation(t, o.publish(entry{^uint64(0), 1, 2}), BadMemory)
-	o.init(&peer, true, 4096)
+	o.init(&peer, true, 4096, 4096)
 	require.EqualValues(t, maxMargin, o.margin)
 	for range 100 - maxMargin {
 		require.True(t, o.credit())
@@ -265,7 +346,7 @@ func FuzzCredits(f *testing.F) {
 			return
 		}
 		var o outbound
-		o.init(&connData{credits: credits, buffer: entry{0, 1, 1<<32 - 1}}, false, 1<<20)
+		o.init(&connData{credits: credits, buffer: entry{0, 1, 1<<32 - 1}}, false, 1<<20, 1<<20)
 		sent, limit := 0, int(credits) // without wrapping
 		for len(script) >= 3 {
 			value := uint32(script[1])<<8 | uint32(script[2])
@@ -308,7 +389,7 @@ func FuzzInbound(f *testing.F) {
 			return
 		}
 		w := &wire{t: t}
-		w.in.init(int(half), credits, 3)
+		w.in.init(int(half), 4*int(half), credits, 3)
 		for len(script) >= 3 {
 			value := uint32(script[1])<<8 | uint32(script[2])
 			before := w.in
@@ -323,7 +404,10 @@ func FuzzInbound(f *testing.F) {
 					w.in.consume(n)
 				}
 			case 3:
-				if due, _, _ := w.in.grantDue(); due {
+				if due, publish := w.in.grantDue(); due {
+					if publish {
+						w.in.publish()
+					}
 					w.in.grant()
 				}
 			}

@@ -205,21 +205,62 @@ func TestBuffers(t *testing.T) {
 	require.Zero(t, n)
 }
 
+// fits writes n bytes, which the peer's buffer holds.
+func fits(t *testing.T, c *rsocket.Conn, n int) {
+	t.Helper()
+	require.NoError(t, c.SetWriteDeadline(time.Now().Add(30*time.Second)))
+	k, err := c.Write(text(n))
+	require.NoError(t, err)
+	require.Equal(t, n, k)
+}
+
+// more writes more than the peer's buffer holds, and returns how many bytes of it have been sent in a short time.
+func more(t *testing.T, c *rsocket.Conn) int {
+	t.Helper()
+	require.NoError(t, c.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	n, err := c.Write(make([]byte, 2<<20))
+	var ne net.Error
+	require.True(t, errors.As(err, &ne) && ne.Timeout(), err)
+	return n
+}
+
+// TestBuffersGrow: the peer can be far ahead of a program that has received much at a time, and not of one that has received as much in
+// small messages, one after the other.
+func TestBuffersGrow(t *testing.T) {
+	const total = 4 << 20
+	for _, c := range []struct {
+		name    string
+		message int
+		least   int
+		most    int
+	}{
+		{"large", total, rsocket.DefaultGrowing / 2, rsocket.DefaultGrowing},
+		{"small", 8192, rsocket.DefaultBuffer / 2, rsocket.DefaultBuffer},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c1, c2 := pair(t)
+			want, got := text(c.message), make([]byte, c.message)
+			for range total / c.message {
+				sent := send(c1, want)
+				_, err := io.ReadFull(c2, got)
+				require.NoError(t, err)
+				require.NoError(t, <-sent)
+				require.True(t, bytes.Equal(want, got))
+			}
+			fits(t, c1, c.least)
+			require.LessOrEqual(t, c.least+more(t, c1), c.most)
+		})
+	}
+}
+
 // TestSlowReader: a peer that does not read holds up its own connection only, and only the buffers of that one are full.
 func TestSlowReader(t *testing.T) {
 	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
 	slow1, slow2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
-	n := 0
-	for full := false; !full; { // on a busy machine a Write may end by its deadline before the buffer is full
-		full = n == rsocket.DefaultBuffer
-		require.NoError(t, slow1.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
-		k, err := slow1.Write(make([]byte, 1<<20))
-		var ne net.Error
-		require.True(t, errors.As(err, &ne) && ne.Timeout(), err)
-		n += k
-	}
-	require.Equal(t, rsocket.DefaultBuffer, n, "what the peer's buffer holds")
+	const n = rsocket.DefaultBuffer // what the peer's buffer holds at first
+	fits(t, slow1, n)
+	require.Zero(t, more(t, slow1))
 	exchange(t, c1, c2, 1<<19)
 	require.NoError(t, slow1.SetWriteDeadline(time.Time{}))
 	sent := send(slow1, text(1000))

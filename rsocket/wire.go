@@ -19,8 +19,9 @@ const (
 	// A table has two entries: while the peer fills one half of the buffer, the other one can be published.
 	tableEntries = 2
 
-	// maxMessage is the largest message of rsocket.c (RS_MAX_TRANSFER).
-	maxMessage = 65536
+	// maxMessage is the largest message that is sent. The wire has 29 bits for its length, and those of rsocket.c have up to 65,536
+	// bytes; it takes larger ones.
+	maxMessage = 1 << 20
 )
 
 // op is the operation of a message, in its bits 31 to 29.
