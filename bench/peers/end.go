@@ -24,8 +24,11 @@ func end(args []string, out io.Writer) error {
 	}
 	announce := func(addr string) { fmt.Fprintln(out, "listening", addr) }
 	listen, connect := listenSIW, connectSIW
-	if j.over == "tcp" {
+	switch j.over {
+	case "tcp":
 		listen, connect = listenTCP, connectTCP
+	case "rsocket":
+		listen, connect = listenRsocket, connectRsocket
 	}
 	if fs.NArg() == 0 {
 		return listen(&j, announce)

@@ -12,25 +12,29 @@ import (
 	"time"
 )
 
-// tcpConn is a TCP connection of package net, read as the mode says.
-type tcpConn struct {
-	*net.TCPConn
-	raw  syscall.RawConn
+// streamConn is a connection of a byte stream: of TCP, read as the mode says, or of package rsocket.
+type streamConn struct {
+	net.Conn
+	raw  syscall.RawConn // of TCP
 	mode string
 	mem  []byte // messages are sent from and received into it, turn by turn
 	at   int
 }
 
-func newTCPConn(c net.Conn, j *job) (*tcpConn, error) {
-	t := &tcpConn{TCPConn: c.(*net.TCPConn), mode: j.mode, mem: make([]byte, memory)}
+func newStreamConn(c net.Conn, j *job) (*streamConn, error) {
+	t := &streamConn{Conn: c, mode: j.mode, mem: make([]byte, j.memory())}
 	touch(t.mem)
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return t, nil
+	}
 	var err error
-	t.raw, err = t.SyscallConn()
+	t.raw, err = tcp.SyscallConn()
 	return t, err
 }
 
 // next returns the place of the next message.
-func (t *tcpConn) next(size int) []byte {
+func (t *streamConn) next(size int) []byte {
 	if t.at+size > len(t.mem) {
 		t.at = 0
 	}
@@ -40,9 +44,9 @@ func (t *tcpConn) next(size int) []byte {
 }
 
 // Read implements io.Reader. In modes other than modeGo it tries again and again before it lets the goroutine sleep.
-func (t *tcpConn) Read(b []byte) (int, error) {
-	if t.mode == modeGo {
-		return t.TCPConn.Read(b)
+func (t *streamConn) Read(b []byte) (int, error) {
+	if t.mode == modeGo || t.raw == nil {
+		return t.Conn.Read(b)
 	}
 	n, failed := 0, error(nil)
 	start := time.Now()
@@ -64,13 +68,17 @@ func (t *tcpConn) Read(b []byte) (int, error) {
 	return max(n, 0), err
 }
 
-// listenTCP answers the other side until that ends the connection. In a ping-pong it answers every message with one of the same
-// size, in a stream every message whose first byte is not 0 with one byte.
 func listenTCP(j *job, announce func(addr string)) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+	return serve(ln, j, announce)
+}
+
+// serve answers the other side until that ends the connections. In a ping-pong it answers every message with one of the same size, in a
+// stream every message whose first byte is not 0 with one byte.
+func serve(ln net.Listener, j *job, announce func(addr string)) (err error) {
 	defer ln.Close()
 	announce(ln.Addr().String())
 	errs := make(chan error, j.conns)
@@ -81,7 +89,7 @@ func listenTCP(j *job, announce func(addr string)) error {
 		}
 		go func() {
 			defer c.Close()
-			errs <- answerTCP(c, j)
+			errs <- answerStream(c, j)
 		}()
 	}
 	for range j.conns {
@@ -90,8 +98,8 @@ func listenTCP(j *job, announce func(addr string)) error {
 	return err
 }
 
-func answerTCP(c net.Conn, j *job) error {
-	t, err := newTCPConn(c, j)
+func answerStream(c net.Conn, j *job) error {
+	t, err := newStreamConn(c, j)
 	if err != nil {
 		return err
 	}
@@ -115,16 +123,20 @@ func answerTCP(c net.Conn, j *job) error {
 	}
 }
 
-// connectTCP measures.
 func connectTCP(j *job, addr string) (f figures, err error) {
-	conns := make([]*tcpConn, j.conns)
+	return drive(j, func() (net.Conn, error) { return net.Dial("tcp", addr) })
+}
+
+// drive measures connections that dial makes.
+func drive(j *job, dial func() (net.Conn, error)) (f figures, err error) {
+	conns := make([]*streamConn, j.conns)
 	for i := range conns {
-		c, err := net.Dial("tcp", addr)
+		c, err := dial()
 		if err != nil {
 			return f, err
 		}
 		defer c.Close()
-		if conns[i], err = newTCPConn(c, j); err != nil {
+		if conns[i], err = newStreamConn(c, j); err != nil {
 			return f, err
 		}
 	}
@@ -133,12 +145,12 @@ func connectTCP(j *job, addr string) (f figures, err error) {
 		return f, err
 	}
 	f.one, err = timed(j.seconds, rate, func(d time.Duration) (int, error) {
-		return together(conns, func(t *tcpConn) (int, error) { return t.stream(j, d) })
+		return together(conns, func(t *streamConn) (int, error) { return t.stream(j, d) })
 	})
 	return f, err
 }
 
-func (t *tcpConn) pingpong(j *job, d time.Duration) (n int, err error) {
+func (t *streamConn) pingpong(j *job, d time.Duration) (n int, err error) {
 	for start := time.Now(); time.Since(start) < d; n++ {
 		b := t.next(j.size)
 		if _, err := t.Write(b); err != nil {
@@ -152,7 +164,7 @@ func (t *tcpConn) pingpong(j *job, d time.Duration) (n int, err error) {
 }
 
 // stream sends messages for the time d and returns the number of bytes that have arrived.
-func (t *tcpConn) stream(j *job, d time.Duration) (n int, err error) {
+func (t *streamConn) stream(j *job, d time.Duration) (n int, err error) {
 	for start, last := time.Now(), false; !last; n += j.size {
 		b := t.next(j.size)
 		b[0] = 0

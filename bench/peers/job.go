@@ -11,11 +11,11 @@ import (
 
 // job is a measurement between two processes of this program: one listens and one, which measures, connects to it.
 type job struct {
-	over    string        // "siw" or "tcp"
+	over    string        // "siw", "tcp" or "rsocket"
 	work    string        // "stream", "pingpong", or with siw "fetchadd" or "reads"
 	mode    string        // how it waits: modeGo and so on
-	crc     bool          // siw: CRC32C on
-	mtu     int           // siw: bytes of the largest FPDU, 0 = what TCP allows
+	crc     bool          // siw, rsocket: CRC32C on
+	mtu     int           // siw, rsocket: bytes of the largest FPDU, 0 = what TCP allows
 	conns   int           // stream: connections, each with a goroutine of its own on either side
 	size    int           // bytes of a message
 	depth   int           // messages in progress; of a stream over siw Writes, of fetchadd operations
@@ -50,11 +50,11 @@ const memory = 4 << 20
 // flags are the fields as flags of the command line.
 func (j *job) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("peers end", flag.ContinueOnError)
-	fs.StringVar(&j.over, "over", "siw", "`what` is measured: siw or tcp")
+	fs.StringVar(&j.over, "over", "siw", "`what` is measured: siw, tcp or rsocket")
 	fs.StringVar(&j.work, "work", "pingpong", "`work`: stream, pingpong, fetchadd or reads")
 	fs.StringVar(&j.mode, "mode", modeGo, "`mode` of waiting: go, spin or poll")
-	fs.BoolVar(&j.crc, "crc", true, "siw: CRC32C")
-	fs.IntVar(&j.mtu, "mtu", 0, "siw: `bytes` of the largest FPDU")
+	fs.BoolVar(&j.crc, "crc", true, "siw, rsocket: CRC32C")
+	fs.IntVar(&j.mtu, "mtu", 0, "siw, rsocket: `bytes` of the largest FPDU")
 	fs.IntVar(&j.conns, "conns", 1, "stream: connections")
 	fs.IntVar(&j.size, "size", 64, "`bytes` of a message")
 	fs.IntVar(&j.depth, "depth", 1, "messages in progress")
@@ -75,12 +75,14 @@ func (j *job) args() []string {
 func (j *job) check() error {
 	is := func(v, list string) bool { return strings.Contains(" "+list+" ", " "+v+" ") }
 	switch {
-	case !is(j.over, "siw tcp"):
-		return fmt.Errorf("-over=%s: want siw or tcp", j.over)
-	case !is(j.work, "stream pingpong fetchadd reads"), is(j.work, "fetchadd reads") && j.over == "tcp":
+	case !is(j.over, "siw tcp rsocket"):
+		return fmt.Errorf("-over=%s: want siw, tcp or rsocket", j.over)
+	case !is(j.work, "stream pingpong fetchadd reads"), is(j.work, "fetchadd reads") && j.over != "siw":
 		return fmt.Errorf("-work=%s: not over %s", j.work, j.over)
 	case !is(j.mode, "go spin poll"):
 		return fmt.Errorf("-mode=%s: want go, spin or poll", j.mode)
+	case j.mode == modePoll && j.over == "rsocket":
+		return fmt.Errorf("-mode=%s: a Read of package rsocket sleeps", j.mode)
 	case j.size < 1 || j.size > memory:
 		return fmt.Errorf("-size=%d: want 1 to %d", j.size, memory)
 	case j.work == "fetchadd" && j.size != 8:
@@ -89,14 +91,35 @@ func (j *job) check() error {
 		return fmt.Errorf("-program=%s: want computes, answers, waits or polls", j.program)
 	case j.pause <= 0:
 		return fmt.Errorf("-pause=%v: want a positive time", j.pause)
-	case j.conns < 1 || j.conns > 64 || j.work != "stream" && j.conns != 1:
-		return fmt.Errorf("-conns=%d: want 1, or up to 64 for a stream", j.conns)
+	case j.conns < 1 || j.conns > j.mostConns():
+		return fmt.Errorf("-conns=%d: want 1 to %d", j.conns, j.mostConns())
 	case j.depth < 1 || j.depth > 64 || j.depth*j.size > memory:
 		return fmt.Errorf("-depth=%d: want 1 to 64, and at most %d bytes in progress", j.depth, memory)
 	case j.seconds <= 0:
 		return fmt.Errorf("-time=%v: want a positive time", j.seconds)
 	}
 	return nil
+}
+
+// mostConns is how many connections a job can have. Those of a stream that is not of Writes have little memory if they are many.
+func (j *job) mostConns() int {
+	switch {
+	case j.work != "stream":
+		return 1
+	case j.over == "siw":
+		return fewConns
+	}
+	return 1000
+}
+
+const fewConns = 64
+
+// memory is what each side of a connection of a byte stream sends from and receives into, turn by turn.
+func (j *job) memory() int {
+	if j.conns > fewConns {
+		return j.size
+	}
+	return memory
 }
 
 // touch fills memory, so that it has pages of its own: those that nobody has written to are all the same one, which is

@@ -48,6 +48,13 @@ func makePlan(t *tools) *plan {
 		return add(t.of("fetch-and-add, "+name, j))
 	}
 
+	rsock := func(name string, j job) *subject {
+		j.over, j.depth = "rsocket", 1
+		return add(t.of("rsocket, "+name, j))
+	}
+
+	rsockOff := rsock("stream of 1 MiB, CRC off", job{work: "stream", size: 1 << 20})
+	rsockOn := rsock("stream of 1 MiB, CRC on", job{work: "stream", size: 1 << 20, crc: true})
 	raw := tcp("stream of 1 MiB", job{work: "stream", conns: 1, size: 1 << 20})
 	off := write("CRC off", job{conns: 1})
 	on := write("CRC on", job{conns: 1, crc: true})
@@ -67,8 +74,11 @@ func makePlan(t *tools) *plan {
 	amLat := add(ucx("ucp_am_lat of 64 B", unitTime, "overall_lat", 30000, "-t", "ucp_am_lat", "-s", "64"))
 	putLat := add(ucx("ucp_put_lat of 64 B", unitTime, "overall_lat", 20000, "-t", "ucp_put_lat", "-s", "64"))
 	tcp("64 B there and back, polling", job{work: "pingpong", conns: 1, size: 64, mode: modePoll})
-	tcp("64 B there and back", job{work: "pingpong", conns: 1, size: 64})
-	turn("64 B, CRC on", job{size: 64, crc: true})
+	tcp64 := tcp("64 B there and back", job{work: "pingpong", conns: 1, size: 64})
+	turn64On := turn("64 B, CRC on", job{size: 64, crc: true})
+	rsock64On := rsock("64 B there and back, CRC on", job{work: "pingpong", size: 64, crc: true})
+	turn64Off := turn("64 B, CRC off", job{size: 64})
+	rsock64Off := rsock("64 B there and back, CRC off", job{work: "pingpong", size: 64})
 	tcpIn := add(t.inProcess("Go TCP, 64 B there and back", unitTime, "BenchmarkTCPPingPong"))
 	turnIn := add(t.inProcess("Write with immediate there and back, 64 B, CRC on", unitTime, "BenchmarkPingPong/go"))
 	ucxAdd1 := add(ucx("ucp_fadd, 1 in progress", unitOps, "overall_mr", 30000, "-t", "ucp_fadd", "-s", "8", "-O", "1"))
@@ -178,5 +188,17 @@ func makePlan(t *tools) *plan {
 	}
 	p.rows = append(p.rows, many...)
 	p.rows = append(p.rows, p.wrapped(t)...)
+	p.rows = append(p.rows,
+		&row{id: "D1", what: "rsocket, stream of 1 MiB, CRC off / Go TCP", over: rsockOff, under: raw, goal: 0.9, hope: 1},
+		&row{id: "D1", what: "the same, CRC on", over: rsockOn, under: raw, goal: 0.75, hope: 0.85},
+		&row{id: "D2", what: "64 B there and back, CRC off: rsocket / Write with immediate", over: rsock64Off, under: turn64Off, less: true, goal: 1.2, hope: 1.05},
+		&row{id: "D2", what: "the same, CRC on", over: rsock64On, under: turn64On, less: true, goal: 1.2, hope: 1.05},
+		&row{id: "D2", what: "the same / Go TCP", over: rsock64On, under: tcp64, less: true})
+	for i, n := range []int{1, 100, 1000} {
+		// The target for many is that for one, less 0.1.
+		name, goal, hope := fmt.Sprintf("%d streams of 64 KiB", n), [...]float64{0, 0.8, 0.8}[i], [...]float64{0, 0.9, 0.9}[i]
+		p.rows = append(p.rows, &row{id: "D3", what: "rsocket, " + name + ", CRC off / Go TCP", goal: goal, hope: hope,
+			over: rsock(name+", CRC off", job{work: "stream", conns: n, size: 64 << 10}), under: tcp(name, job{work: "stream", conns: n, size: 64 << 10})})
+	}
 	return p
 }
