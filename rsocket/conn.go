@@ -120,6 +120,9 @@ func (c *Conn) start(id *cm.ID, peer *connData) {
 // hush makes the passive side of a kernel's iWARP device wait for the first message of the peer, whose start sends one at once, as
 // the first call of a C program does. siw of Linux ends the connection if something follows the Reply of MPA at once; the user-space
 // RNIC takes care of that itself. It is called before start.
+//
+// Package cm and the provider of the kernel's devices could not do this for every program: a Write of the peer makes no completion,
+// and a peer may never send first. They could only wait for a time, with every connection.
 func (c *Conn) hush(dev *verbs.Device) {
 	c.hushed = c.res.iwarp && kernelDevice(dev)
 }
