@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -254,7 +255,7 @@ func newNamespace(t *testing.T) *namespace {
 	}()
 	err = <-made
 	if errors.Is(err, unix.EPERM) {
-		lacks(t, "a network namespace needs root")
+		rdmatest.Lacks(t, "a network namespace needs root")
 	}
 	require.NoError(t, err)
 	n.path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/verbstest"
@@ -61,7 +62,7 @@ func TestVerbsIPv6(t *testing.T) {
 	const listen = "[::1]:0"
 	ln, err := net.Listen("tcp6", listen)
 	if err != nil {
-		againWithIPv6(t, err)
+		rdmatest.AgainWithIPv6(t, err)
 		return
 	}
 	require.NoError(t, ln.Close())

@@ -21,6 +21,7 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
@@ -47,6 +48,11 @@ func (e *end) rtr(number uint32) verbs.QPAttr {
 	row, err := e.ctx.ChooseGID(1, home)
 	require.NoError(e, err)
 	require.Equal(e, home, row.GID.Addr())
+	return e.rtrBy(row, number)
+}
+
+// rtrBy is that of a peer at the address of a row of the GID table.
+func (e *end) rtrBy(row verbs.GIDEntry, number uint32) verbs.QPAttr {
 	return verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPNum: number, RQPSN: 7, MaxDestRdAtomic: 4, MinRNRTimer: 12,
 		AH: verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: row.GID, SGIDIndex: uint8(row.Index), HopLimit: 1}}}
 }
@@ -111,6 +117,55 @@ func TestHand(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHandIPv6: GIDs are IPv6 addresses too, of the loopback and of the other interfaces, and those of a link, which mean something on
+// their own interface only. Addresses that nobody can listen on yet (tentative ones, RFC 4862 section 5.4) are left out.
+func TestHandIPv6(t *testing.T) {
+	ln, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		rdmatest.AgainWithIPv6(t, err)
+		return
+	}
+	require.NoError(t, ln.Close())
+	_, one := newIWARP(t, 0, ibcompat.Config{})
+	_, other := newIWARP(t, ext.Operations, ibcompat.Config{})
+	left, right := open(t, one), open(t, other)
+	rows, err := left.GIDs(1)
+	require.NoError(t, err)
+	loopback := false
+	for _, row := range rows {
+		if row.GID.Addr().Is4() {
+			continue
+		}
+		loopback = loopback || row.GID.Addr().IsLoopback()
+		at := net.TCPAddr{IP: row.GID[:]}
+		if row.GID.Addr().IsLinkLocalUnicast() {
+			at.Zone = row.NetDev
+		}
+		ln, err := net.ListenTCP("tcp6", &at)
+		if err != nil && !row.GID.Addr().IsLoopback() {
+			t.Log(err)
+			continue
+		}
+		require.NoError(t, err)
+		require.NoError(t, ln.Close())
+		t.Run(row.GID.Addr().String(), func(t *testing.T) {
+			a, b := handPair(t, left, right)
+			require.NoError(t, b.qp.Modify(b.rtrBy(row, a.qp.Num()), rtrMask)) // both devices are of this host, and have its table
+			require.NoError(t, a.qp.Modify(a.rtrBy(row, b.qp.Num()), rtrMask))
+			require.NoError(t, b.qp.Modify(rts, rtsMask))
+			require.NoError(t, a.qp.Modify(rts, rtsMask))
+			works(t, a, b)
+			works(t, b, a)
+
+			c, d := handPair(t, left, right)
+			attr := c.rtrBy(row, d.qp.Num())
+			attr.AH.GRH.DGID = verbs.GIDFromAddr(home)
+			require.ErrorIs(t, c.qp.Modify(attr, rtrMask), verbs.ErrInvalid, "from IPv6 to IPv4")
+		})
+	}
+	require.True(t, loopback, "%v", rows)
 }
 
 // TestHandMany: QPs that come up at the same time find each other.

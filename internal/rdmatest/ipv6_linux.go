@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-package siw_test
+package rdmatest
 
 import (
 	"errors"
@@ -16,16 +16,17 @@ import (
 // ipv6Variable says, to a test that runs again, that the network is its own.
 const ipv6Variable = "GOVERBS_TEST_IPV6"
 
-// againWithIPv6 runs the test, which has found that the host has no ::1, again in a process with a network namespace of
+// AgainWithIPv6 runs the test, which has found that the host has no ::1, again in a process with a network namespace of
 // its own, where the loopback interface is up and has it. Root may make one, others where they may make a user namespace;
 // only a kernel without IPv6 is no help.
-func againWithIPv6(t *testing.T, why error) {
+func AgainWithIPv6(t *testing.T, why error) {
+	t.Helper()
 	if os.Getenv(ipv6Variable) != "" {
 		t.Fatalf("in a network namespace: %v", why)
 	}
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EAFNOSUPPORT) {
-		lacks(t, "the kernel has no IPv6")
+		Lacks(t, "the kernel has no IPv6")
 	}
 	require.NoError(t, err)
 	require.NoError(t, unix.Close(fd))
@@ -51,5 +52,5 @@ func againWithIPv6(t *testing.T, why error) {
 		require.Contains(t, string(out), "--- PASS: "+t.Name()+" ")
 		return
 	}
-	lacks(t, why.Error()+", and a network namespace with ::1 needs root")
+	Lacks(t, why.Error()+", and a network namespace with ::1 needs root")
 }
