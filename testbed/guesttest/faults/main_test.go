@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/testbed/load"
@@ -41,9 +42,17 @@ var listenOn = map[string]string{
 	"rxe1": "10.78.0.1:0", "rxe2": "10.78.0.2:0", "siw1": "10.77.0.1:0", "siw2": "10.77.0.2:0",
 }
 
-// open finds a device. usiw is a NIC of package siw, made for the test.
+// open finds a device. usiw is a NIC of package siw, made for the test, and ib:NAME another device with the semantics of InfiniBand.
 func open(t *testing.T, name string) *site {
 	t.Helper()
+	if below, ok := strings.CutPrefix(name, "ib:"); ok {
+		s := open(t, below)
+		dev, err := ibcompat.Wrap(s.dev, ibcompat.Config{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, dev.CloseShared()) })
+		s.name, s.dev = name, dev
+		return s
+	}
 	s := &site{name: name, listen: listenOn[name]}
 	if name == "usiw" {
 		nic, err := siw.New(siw.Config{})

@@ -11,11 +11,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/testbed/load"
 	"github.com/goverbs/goverbs/verbs"
@@ -87,6 +89,13 @@ func peerRun(role, name, address string) error {
 }
 
 func peerDevice(name string) (*verbs.Device, error) {
+	if below, ok := strings.CutPrefix(name, "ib:"); ok {
+		dev, err := peerDevice(below)
+		if err != nil {
+			return nil, err
+		}
+		return ibcompat.Wrap(dev, ibcompat.Config{})
+	}
 	if name != "usiw" {
 		return verbs.DeviceByName(name)
 	}

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/testbed/load"
 	"github.com/goverbs/goverbs/verbs"
@@ -128,8 +127,10 @@ func lostByBoth(t *testing.T, from, to *site) int {
 		return errors.Join(ctx.Err(), ep.Close())
 	}
 	var both errgroup.Group
+	accepted := make(chan struct{})
 	both.Go(func() error {
 		b, err := ln.AcceptEndpoint(ctx, cfg)
+		close(accepted)
 		if err != nil {
 			return err
 		}
@@ -137,6 +138,7 @@ func lostByBoth(t *testing.T, from, to *site) int {
 	})
 	a, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: from.dev}, cfg)
 	require.NoError(t, err)
+	closes(t, accepted, "Accept") // see lostSends
 	require.NoError(t, talk(a, true))
 	require.NoError(t, both.Wait())
 	return 2*completed - got
@@ -160,13 +162,9 @@ func TestOneHostShutdownBoth(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"siw0", "rxe0"} {
-		t.Run("ib:"+name, func(t *testing.T) {
+	for _, name := range []string{"ib:siw0", "ib:rxe0"} {
+		t.Run(name, func(t *testing.T) {
 			s := open(t, name)
-			dev, err := ibcompat.Wrap(s.dev, ibcompat.Config{})
-			require.NoError(t, err)
-			s.dev = dev
-			t.Cleanup(func() { require.NoError(t, dev.CloseShared()) })
 			for range shutdownsOfOthers {
 				require.Zero(t, lostByBoth(t, s, s))
 			}
