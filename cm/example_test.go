@@ -194,6 +194,9 @@ func ExamplePendingError() {
 		log.Fatal(err)
 	}
 	defer ep.Close()
+	if _, err := ep.Do(ctx, verbs.Read(verbs.Remote{RKey: 1})); err != nil { // both sides are up
+		log.Fatal(err)
+	}
 
 	wire.Links()[0].Stall()
 	short, giveUp := context.WithTimeout(ctx, time.Second)

@@ -20,10 +20,11 @@ func stalled(n *rawNIC) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
 	n.t.Helper()
 	e, p = n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}})
 	mr = e.large(1 << 20)
-	// The sockets' buffers may still grow for a moment, and the sender may be delayed in filling them.
+	// The sockets' buffers may still grow for a moment. A sender that does not wait for room is on its way to fill them.
 	for still := 0; still < 10; time.Sleep(20 * time.Millisecond) {
 		more := e.flood(mr, 1000)
-		if still++; more > 0 {
+		_, waits := n.nic.Batch(e.qp.Num())
+		if still++; more > 0 || waits == 0 {
 			still = 0
 		}
 		posted += more

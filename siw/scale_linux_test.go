@@ -243,7 +243,7 @@ func closeAll(t *testing.T, all []*connection) {
 // settled waits until a process uses no more goroutines and files than before.
 func settled(t *testing.T, before usage, now func() usage) {
 	var u usage
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if u = now(); u.Goroutines <= before.Goroutines && u.Files <= before.Files {
 			return
 		}
