@@ -30,10 +30,11 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// usiw returns the device of a new NIC.
+// usiw returns the device of a new NIC. A busy machine may take longer to set up a hundred connections at once than the NIC waits by
+// default.
 func usiw(t testing.TB) *verbs.Device {
 	t.Helper()
-	nic, err := siw.New(siw.Config{})
+	nic, err := siw.New(siw.Config{SetupTimeout: 30 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	return nic.Device()
