@@ -75,6 +75,7 @@ struct rnic_events {
 	F(alloc_pd, (uint32_t context, uint32_t *pd)) \
 	F(reg_mr, (uint32_t pd, void *addr, size_t length, uint64_t iova, uint32_t access, uint32_t *mr, uint32_t *lkey, uint32_t *rkey)) \
 	F(rereg_mr, (uint32_t mr, int flags, uint32_t pd, void *addr, size_t length, uint32_t access, uint32_t *lkey, uint32_t *rkey)) \
+	F(revoke, (uint32_t mr)) \
 	F(alloc_mw, (uint32_t pd, int type, uint32_t *mw, uint32_t *rkey)) \
 	F(bind_mw, (uint32_t qp, uint32_t mw, uint32_t mr, const struct ibv_mw_bind *bind, uint32_t *rkey)) \
 	F(create_channel, (uint32_t context, uint32_t *channel)) \

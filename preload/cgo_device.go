@@ -62,8 +62,10 @@ func (c *ibv_context) events(ctx context.Context) {
 	}
 }
 
+// Close ends all objects of the context, as closing the kernel's descriptor does. The program's structures of them stay: it may
+// still destroy them, one by one.
 func (c *ibv_context) Close() error {
-	if err := c.Context.Close(); err != nil {
+	if err := c.Context.CloseAll(); err != nil {
 		return err
 	}
 	c.cancel()

@@ -71,6 +71,18 @@ func rnic_rereg_mr(h C.uint32_t, flags C.int, pdh C.uint32_t, addr unsafe.Pointe
 	return 0
 }
 
+// rnic_revoke ends a region whose memory goes away. Its handle stays until the program deregisters it.
+//
+//export rnic_revoke
+func rnic_revoke(h C.uint32_t) C.int {
+	mr, ok := get[*verbs.MR](h)
+	if !ok {
+		return einval
+	}
+	say("the memory of region %v has been unmapped: it ends", mr)
+	return errno(mr.Close())
+}
+
 //export rnic_alloc_mw
 func rnic_alloc_mw(h C.uint32_t, kind C.int, to, rkey *C.uint32_t) C.int {
 	pd, ok := get[*verbs.PD](h)

@@ -26,16 +26,18 @@ PUBLIC int ibv_dealloc_pd(struct ibv_pd *pd)
 
 PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
-	struct ibv_mr *mr = calloc(1, sizeof *mr);
-	if (!mr)
+	struct mr *m = calloc(1, sizeof *m);
+	if (!m)
 		return NULL;
+	struct ibv_mr *mr = &m->m;
 	int err = go.reg_mr(pd->handle, addr, length, iova, access, &mr->handle, &mr->lkey, &mr->rkey);
 	if (err)
-		return nothing(mr, err);
+		return nothing(m, err);
 	mr->context = pd->context;
 	mr->pd = pd;
 	mr->addr = addr;
 	mr->length = length;
+	region_add(m);
 	return mr;
 }
 
@@ -71,8 +73,12 @@ PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 
 PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
 {
+	struct mr *m = (struct mr *)mr;
+	region_remove(m);
 	int err = go.close(mr->handle);
-	if (!err)
-		free(mr);
+	if (err)
+		region_add(m);
+	else
+		free(m);
 	return err;
 }

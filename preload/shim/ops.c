@@ -33,10 +33,8 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	if (!w)
 		return NULL;
 	int err = go.alloc_mw(pd->handle, type, &w->h, &w->w.rkey);
-	if (err) {
-		refused("ibv_alloc_mw");
+	if (err)
 		return nothing(w, err);
-	}
 	w->w.context = pd->context;
 	w->w.pd = pd;
 	w->w.handle = w->h;

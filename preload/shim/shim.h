@@ -128,6 +128,11 @@ struct qp {
 	struct qp *next; // of all QPs
 };
 
+struct mr {
+	struct ibv_mr m;
+	struct mr *next; // of all regions
+};
+
 struct mw {
 	struct ibv_mw w;
 	uint32_t h;
@@ -145,6 +150,8 @@ extern const struct rnic_events events;	     // library.c
 void context_ops(struct verbs_context *v);   // ops.c
 struct qp *qp_by_number(uint32_t num);	     // qp.c
 struct ibv_context *shared_context(void);    // device.c: that of the connection manager
+void region_add(struct mr *m);	     // unmap.c
+void region_remove(struct mr *m);
 void cq_event(void *owner);		     // cq.c
 void async_event(void *owner, int type, void *element, int port); // async.c
 void async_forget(struct ibv_context *c, void *element);	     // async.c: drops events that nobody has read

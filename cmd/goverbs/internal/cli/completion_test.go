@@ -58,6 +58,9 @@ func TestCompletion(t *testing.T) {
 		{"rping --device |", []string{"usiw0", "auto"}, nil, words},
 		{"rping -c --crc |", []string{"auto", "on", "off"}, nil, words},
 		{"rping -c -a |", nil, []string{"usiw0"}, words},
+		{"run --device |", []string{"usiw0", "usiw0-plain", "ib:usiw0"}, []string{"auto"}, words},
+		{"run --crc |", []string{"auto", "on", "off"}, nil, words},
+		{"run |", nil, []string{"usiw0"}, files},
 		{"demo --pcap |", nil, []string{"usiw0"}, files},
 	} {
 		line := strings.Split(strings.TrimSuffix(c.line, "|"), " ")

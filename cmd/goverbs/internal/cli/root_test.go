@@ -78,6 +78,13 @@ func TestUsage(t *testing.T) {
 		{"limit too large", []string{"demo", "--pcap", "x", "--pcap-limit", "8589934592G"}, []string{"--pcap-limit", "too large"}},
 		{"limit is no number", []string{"demo", "--pcap", "x", "--pcap-limit", "1KB"}, []string{"--pcap-limit", `"1KB"`, "not a number"}},
 		{"limit is negative", []string{"demo", "--pcap", "x", "--pcap-limit", "-1"}, []string{"--pcap-limit", `"-1"`, "not a number"}},
+		{"no program", []string{"run"}, []string{"goverbs run:", "no program"}},
+		{"no program after options", []string{"run", "--mtu", "1500", "--"}, []string{"no program"}},
+		{"device of the kernel for a program", []string{"run", "--device", "rxe0", "--", "true"}, []string{"--device", `"rxe0"`, "usiw0-plain"}},
+		{"address of a name", []string{"run", "--addr", "localhost", "--", "true"}, []string{"--addr", `"localhost"`, "not an IP address"}},
+		{"small FPDUs", []string{"run", "--mtu", "155", "--", "true"}, []string{"--mtu", `"155"`, "156 to 65536"}},
+		{"unknown policy", []string{"run", "--crc", "maybe", "--", "true"}, []string{"--crc", `"maybe"`, "auto, on or off"}},
+		{"no file for a program's recording", []string{"run", "--pcap", "", "--", "true"}, []string{"--pcap", "no file"}},
 		{"unknown step", []string{"demo", "--break", "dance"}, []string{"--break", `"dance"`, "connect, send, write, read"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -84,13 +84,17 @@ func (o Options) environ(env []string, shim string) ([]string, error) {
 		}
 	}
 	env = slices.Clone(env)
-	preload := shim
-	if i := slices.IndexFunc(env, func(s string) bool { return strings.HasPrefix(s, "LD_PRELOAD=") }); i >= 0 {
-		if old := strings.TrimPrefix(env[i], "LD_PRELOAD="); old != "" && old != shim {
-			preload += ":" + old
+	preload := []string{shim} // before what is there: it may be another library with such functions
+	for _, s := range env {
+		if old, ok := strings.CutPrefix(s, "LD_PRELOAD="); ok {
+			for _, file := range strings.FieldsFunc(old, func(r rune) bool { return r == ':' || r == ' ' }) {
+				if file != shim {
+					preload = append(preload, file)
+				}
+			}
 		}
 	}
-	set("LD_PRELOAD", preload)
+	set("LD_PRELOAD", strings.Join(preload, ":"))
 	set(runenv.Device, o.Device)
 	addr := ""
 	if o.Addr.IsValid() {

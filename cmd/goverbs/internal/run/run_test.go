@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package run
+
+import (
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/runenv"
+	"github.com/goverbs/goverbs/siw"
+)
+
+func touch(t *testing.T, name string, mode fs.FileMode, content string) string {
+	t.Helper()
+	require.NoError(t, os.WriteFile(name, []byte(content), mode))
+	require.NoError(t, os.Chmod(name, mode))
+	return name
+}
+
+// TestLibraries: the first directory that has both, or an error that names what is missing where.
+func TestLibraries(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	touch(t, filepath.Join(a, runenv.Shim), 0o644, "")
+	_, err := libraries(a, b)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, "no "+runenv.RNIC+" in "+a)
+	require.ErrorContains(t, err, "no "+runenv.Shim+" and "+runenv.RNIC+" in "+b)
+	require.ErrorContains(t, err, "make preload")
+	touch(t, filepath.Join(b, runenv.Shim), 0o644, "")
+	touch(t, filepath.Join(b, runenv.RNIC), 0o644, "")
+	dir, err := libraries(a, b)
+	require.NoError(t, err)
+	require.Equal(t, b, dir)
+	touch(t, filepath.Join(a, runenv.RNIC), 0o644, "")
+	dir, err = libraries(a, b)
+	require.NoError(t, err)
+	require.Equal(t, a, dir)
+}
+
+// TestEnvironment: what is chosen is set, what is not is removed, and all else stays.
+func TestEnvironment(t *testing.T) {
+	pid := runenv.PID + "=" + strconv.Itoa(os.Getpid())
+	env, err := Options{}.environ([]string{"A=1", "LD_PRELOAD=/other.so", runenv.MTU + "=1500", runenv.Verbose + "=1"}, "/d/shim.so")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"A=1", "LD_PRELOAD=/d/shim.so:/other.so", runenv.Verbose + "=1", pid}, env)
+	env, err = Options{Device: "ib:usiw0", Addr: netip.MustParseAddr("::1"), MTU: 1500, CRC: siw.Off, Pcap: "/x.pcapng"}.environ(env, "/d/shim.so")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"A=1", "LD_PRELOAD=/d/shim.so:/other.so", runenv.Verbose + "=1", pid, runenv.Device + "=ib:usiw0",
+		runenv.Addr + "=::1", runenv.MTU + "=1500", runenv.CRC + "=off", runenv.Pcap + "=/x.pcapng"}, env)
+	_, err = Options{}.environ(nil, "/a dir/shim.so")
+	require.ErrorContains(t, err, "/a dir/shim.so")
+}
+
+// TestFind: programs into which nothing can be preloaded are refused.
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	_, err := find("no-such-program")
+	require.EqualError(t, err, "no-such-program: not found in PATH")
+	_, err = find(filepath.Join(dir, "none"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = find(touch(t, filepath.Join(dir, "text"), 0o644, "x"))
+	require.ErrorIs(t, err, fs.ErrPermission)
+	script := touch(t, filepath.Join(dir, "script"), 0o755, "#! /bin/sh\n")
+	file, err := find(script)
+	require.NoError(t, err)
+	require.Equal(t, script, file)
+	loop := filepath.Join(dir, "loop")
+	_, err = find(touch(t, loop, 0o755, "#!"+loop+"\n"))
+	require.NoError(t, err, "execve says it")
+}

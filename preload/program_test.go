@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/runenv"
+)
+
+// dir has the two libraries and the program of testdata, which are built once for all tests.
+var dir string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if dir, err = os.MkdirTemp("", "goverbs-preload-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // a test runs as another user
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for _, command := range []*exec.Cmd{
+		exec.Command("../scripts/preload.sh", dir),
+		exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "program"), "testdata/program.c", "-libverbs", "-lrdmacm", "-lpthread"),
+	} {
+		if out, err := command.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v: %v\n%s", command, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// limit is when a program that hangs is ended.
+const limit = 60 * time.Second
+
+// program runs one of the programs of testdata/program.c with the libraries preloaded, and returns its exit status and its stderr.
+func program(t *testing.T, name string, env ...string) (int, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "program"), name)
+	cmd.Env = append(os.Environ(), append(env, "LD_PRELOAD="+filepath.Join(dir, runenv.Shim))...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	require.NoError(t, ctx.Err(), "%s: %s", name, &stderr)
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return exit.ExitCode(), stderr.String()
+	}
+	require.NoError(t, err, "%s: %s", name, &stderr)
+	return 0, stderr.String()
+}
+
+// TestPrograms: each says in C what a program may count on.
+func TestPrograms(t *testing.T) {
+	for _, name := range []string{"pair", "threads", "leak", "order", "port", "waiting", "signals", "faults", "fork-before", "exec-after",
+		"exec-without", "memlock", "leaves", "refusals", "async", "unmap", "unload"} {
+		t.Run(name, func(t *testing.T) {
+			code, stderr := program(t, name)
+			require.Zero(t, code, stderr)
+			require.Empty(t, stderr)
+		})
+	}
+}
+
+// TestForkAfter: the child is told, once.
+func TestForkAfter(t *testing.T) {
+	code, stderr := program(t, "fork-after")
+	require.Zero(t, code, stderr)
+	require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+	require.Regexp(t, `^goverbs run: process \d+ was forked after its parent had used RDMA: it has no device\n$`, stderr)
+}
+
+// TestDevices: the programs run on every device that goverbs run offers, but for atomics, which usiw0-plain lacks.
+func TestDevices(t *testing.T) {
+	code, stderr := program(t, "pair", runenv.Device+"=ib:usiw0")
+	require.Zero(t, code, stderr)
+	code, stderr = program(t, "pair", runenv.Device+"=usiw0-plain")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "post:")
+}
+
+// TestVerbose: what the device does not have is named once.
+func TestVerbose(t *testing.T) {
+	code, stderr := program(t, "refusals", runenv.Verbose+"=1")
+	require.Zero(t, code, stderr)
+	for _, name := range []string{"ibv_alloc_dm", "ibv_create_cq_ex", "ibv_create_ah"} {
+		require.Equal(t, 1, strings.Count(stderr, "goverbs run: "+name+": the device does not have it\n"), stderr)
+	}
+}
+
+// TestEnvironment: a wrong value is named, and there is no device.
+func TestEnvironment(t *testing.T) {
+	for _, wrong := range []string{runenv.Device + "=mlx5_0", runenv.Addr + "=localhost", runenv.MTU + "=x", runenv.MTU + "=1", runenv.CRC + "=maybe"} {
+		code, stderr := program(t, "pair", wrong)
+		require.Equal(t, 1, code)
+		name, value, _ := strings.Cut(wrong, "=")
+		require.Contains(t, stderr, value)
+		if wrong != runenv.MTU+"=1" {
+			require.Contains(t, stderr, name)
+		}
+	}
+}
+
+// TestPcap: the process that is named writes the file itself, another one beside it.
+func TestPcap(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.pcapng")
+	code, stderr := program(t, "pair", runenv.Pcap+"="+file, runenv.PID+"=1")
+	require.Zero(t, code, stderr)
+	got, err := filepath.Glob(file + ".*")
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	b, err := os.ReadFile(got[0])
+	require.NoError(t, err)
+	require.Contains(t, string(b), "MPA ID Req Frame")
+	require.Contains(t, string(b), "a message")
+	require.NoFileExists(t, file)
+}
+
+// TestMissing: the shim without its library.
+func TestMissing(t *testing.T) {
+	alone := t.TempDir()
+	shim, err := os.ReadFile(filepath.Join(dir, runenv.Shim))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(alone, runenv.Shim), shim, 0o755))
+	cmd := exec.Command(filepath.Join(dir, "program"), "pair")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(alone, runenv.Shim))
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "goverbs run: "+filepath.Join(alone, runenv.RNIC)+": cannot open")
+}

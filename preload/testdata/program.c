@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// The programs of the tests of package preload: program NAME runs one of them. It is silent and ends with 0 if everything was as it
+// should be; otherwise it says what was not.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what) \
+	do { \
+		if (!(what)) { \
+			fprintf(stderr, "%s:%d: %s: errno %d, %s\n", __func__, __LINE__, #what, errno, strerror(errno)); \
+			_exit(1); \
+		} \
+	} while (0)
+
+#define SIZE 4096
+
+static struct sockaddr_in loopback(int port)
+{
+	return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+// expect waits for an event and returns it unacknowledged.
+static struct rdma_cm_event *expect(struct rdma_event_channel *ch, enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *e;
+	CHECK(!rdma_get_cm_event(ch, &e));
+	if (e->event != type)
+		fprintf(stderr, "%s (status %d) instead of %s\n", rdma_event_str(e->event), e->status, rdma_event_str(type));
+	CHECK(e->event == type);
+	return e;
+}
+
+static void take(struct rdma_event_channel *ch, enum rdma_cm_event_type type) { CHECK(!rdma_ack_cm_event(expect(ch, type))); }
+
+// end is one end of a connection.
+struct end {
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *ch;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	char *buf;
+};
+
+static void make(struct end *e)
+{
+	e->pd = ibv_alloc_pd(e->id->verbs);
+	CHECK(e->pd);
+	e->ch = ibv_create_comp_channel(e->id->verbs);
+	CHECK(e->ch);
+	e->cq = ibv_create_cq(e->id->verbs, 16, e, e->ch, 0);
+	CHECK(e->cq);
+	CHECK(!ibv_req_notify_cq(e->cq, 0));
+	struct ibv_qp_init_attr a = {.send_cq = e->cq, .recv_cq = e->cq, .qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1}};
+	CHECK(!rdma_create_qp(e->id, e->pd, &a));
+	e->buf = calloc(1, SIZE);
+	e->mr = ibv_reg_mr(e->pd, e->buf, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	CHECK(e->mr);
+	struct ibv_sge s = {(uintptr_t)e->buf, SIZE, e->mr->lkey};
+	struct ibv_recv_wr r = {.wr_id = 7, .sg_list = &s, .num_sge = 1}, *bad;
+	CHECK(!ibv_post_recv(e->id->qp, &r, &bad));
+}
+
+static void destroy(struct end *e)
+{
+	rdma_destroy_qp(e->id);
+	CHECK(!ibv_destroy_cq(e->cq));
+	CHECK(!ibv_destroy_comp_channel(e->ch));
+	CHECK(!ibv_dereg_mr(e->mr));
+	CHECK(!ibv_dealloc_pd(e->pd));
+	CHECK(!rdma_destroy_id(e->id));
+	free(e->buf);
+}
+
+// completion waits, by the completion channel, for one completion.
+static struct ibv_wc completion(struct end *e)
+{
+	struct ibv_wc wc;
+	for (;;) {
+		int n = ibv_poll_cq(e->cq, 1, &wc);
+		CHECK(n >= 0);
+		if (n)
+			return wc;
+		struct ibv_cq *cq;
+		void *context;
+		CHECK(!ibv_get_cq_event(e->ch, &cq, &context));
+		CHECK(cq == e->cq && context == e);
+		ibv_ack_cq_events(cq, 1);
+		CHECK(!ibv_req_notify_cq(cq, 0));
+	}
+}
+
+static void post(struct end *e, enum ibv_wr_opcode op, struct end *peer)
+{
+	struct ibv_sge s = {(uintptr_t)e->buf, op == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : SIZE, e->mr->lkey};
+	struct ibv_send_wr w = {.wr_id = op, .opcode = op, .send_flags = IBV_SEND_SIGNALED, .sg_list = &s, .num_sge = 1}, *bad;
+	w.wr.rdma.remote_addr = (uintptr_t)peer->buf;
+	w.wr.rdma.rkey = peer->mr->rkey;
+	if (op == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		w.wr.atomic.remote_addr = (uintptr_t)peer->buf;
+		w.wr.atomic.compare_add = 5;
+		w.wr.atomic.rkey = peer->mr->rkey;
+	}
+	CHECK(!ibv_post_send(e->id->qp, &w, &bad));
+}
+
+struct pair {
+	struct rdma_event_channel *sch, *cch;
+	struct rdma_cm_id *listen;
+	struct end s, c;
+};
+
+static void connect_pair(struct pair *p)
+{
+	struct sockaddr_in at = loopback(0);
+	p->sch = rdma_create_event_channel();
+	p->cch = rdma_create_event_channel();
+	CHECK(p->sch && p->cch);
+	CHECK(!rdma_create_id(p->sch, &p->listen, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(p->listen, (struct sockaddr *)&at));
+	CHECK(!rdma_listen(p->listen, 4));
+	at.sin_port = rdma_get_src_port(p->listen);
+	CHECK(at.sin_port);
+	CHECK(!rdma_create_id(p->cch, &p->c.id, p, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(p->c.id, NULL, (struct sockaddr *)&at, 2000));
+	take(p->cch, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!rdma_resolve_route(p->c.id, 2000));
+	take(p->cch, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	make(&p->c);
+	struct rdma_conn_param param = {.private_data = "hello", .private_data_len = 5, .responder_resources = 4, .initiator_depth = 4};
+	CHECK(!rdma_connect(p->c.id, &param));
+	struct rdma_cm_event *e = expect(p->sch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(e->listen_id == p->listen && e->param.conn.private_data_len >= 5 && !memcmp(e->param.conn.private_data, "hello", 5)); // InfiniBand fills up
+	p->s.id = e->id;
+	CHECK(!rdma_ack_cm_event(e));
+	make(&p->s);
+	CHECK(!rdma_accept(p->s.id, NULL));
+	take(p->sch, RDMA_CM_EVENT_ESTABLISHED);
+	take(p->cch, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+static void close_pair(struct pair *p)
+{
+	CHECK(!rdma_disconnect(p->c.id));
+	take(p->cch, RDMA_CM_EVENT_DISCONNECTED);
+	take(p->sch, RDMA_CM_EVENT_DISCONNECTED);
+	destroy(&p->c);
+	destroy(&p->s);
+	CHECK(!rdma_destroy_id(p->listen));
+	rdma_destroy_event_channel(p->sch);
+	rdma_destroy_event_channel(p->cch);
+}
+
+static void traffic(struct pair *p)
+{
+	struct ibv_wc wc;
+	strcpy(p->c.buf, "a message");
+	post(&p->c, IBV_WR_SEND, &p->s);
+	wc = completion(&p->c);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == IBV_WR_SEND);
+	wc = completion(&p->s);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && wc.wr_id == 7 && wc.byte_len == SIZE);
+	CHECK(!strcmp(p->s.buf, "a message"));
+	strcpy(p->s.buf, "to be read");
+	post(&p->c, IBV_WR_RDMA_READ, &p->s);
+	wc = completion(&p->c);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RDMA_READ);
+	CHECK(!strcmp(p->c.buf, "to be read"));
+	*(uint64_t *)p->s.buf = 37;
+	post(&p->c, IBV_WR_ATOMIC_FETCH_AND_ADD, &p->s);
+	wc = completion(&p->c);
+	CHECK(wc.status == IBV_WC_SUCCESS && *(uint64_t *)p->c.buf == 37 && *(uint64_t *)p->s.buf == 42);
+}
+
+static void pair(void)
+{
+	struct pair p = {0};
+	connect_pair(&p);
+	traffic(&p);
+	close_pair(&p);
+}
+
+static void *pair_thread(void *arg)
+{
+	(void)arg;
+	pair();
+	return NULL;
+}
+
+// threads: each with its own event channels.
+static void threads(void)
+{
+	pthread_t t[4];
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_create(&t[i], NULL, pair_thread, NULL));
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_join(t[i], NULL));
+}
+
+static int descriptors(void)
+{
+	int n = 0;
+	DIR *d = opendir("/proc/self/fd");
+	CHECK(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+// leak: what a connection used is given back.
+static void leak(void)
+{
+	pair(); // the first opens what stays
+	int before = descriptors();
+	for (int i = 0; i < 5; i++)
+		pair();
+	CHECK(descriptors() == before);
+}
+
+// order: connections arrive in the order of the calls.
+static void order(void)
+{
+	enum { N = 24 };
+	struct rdma_event_channel *sch = rdma_create_event_channel(), *cch = rdma_create_event_channel();
+	struct rdma_cm_id *listen, *ids[N];
+	struct ibv_pd *pd = NULL;
+	struct sockaddr_in at = loopback(0);
+	CHECK(!rdma_create_id(sch, &listen, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(listen, (struct sockaddr *)&at));
+	CHECK(!rdma_listen(listen, N));
+	at.sin_port = rdma_get_src_port(listen);
+	for (int i = 0; i < N; i++) {
+		CHECK(!rdma_create_id(cch, &ids[i], NULL, RDMA_PS_TCP));
+		CHECK(!rdma_resolve_addr(ids[i], NULL, (struct sockaddr *)&at, 2000));
+		take(cch, RDMA_CM_EVENT_ADDR_RESOLVED);
+		CHECK(!rdma_resolve_route(ids[i], 2000));
+		take(cch, RDMA_CM_EVENT_ROUTE_RESOLVED);
+		struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+		CHECK(!rdma_create_qp(ids[i], pd, &a));
+	}
+	for (int i = 0; i < N; i++) {
+		unsigned char n = i;
+		struct rdma_conn_param param = {.private_data = &n, .private_data_len = 1};
+		CHECK(!rdma_connect(ids[i], &param));
+	}
+	for (int i = 0; i < N; i++) {
+		struct rdma_cm_event *e = expect(sch, RDMA_CM_EVENT_CONNECT_REQUEST);
+		CHECK(*(unsigned char *)e->param.conn.private_data == i);
+		struct rdma_cm_id *id = e->id;
+		CHECK(!rdma_ack_cm_event(e));
+		CHECK(!rdma_reject(id, "no", 2));
+		CHECK(!rdma_destroy_id(id));
+	}
+	for (int i = 0; i < N; i++) {
+		struct rdma_cm_event *e = expect(cch, RDMA_CM_EVENT_REJECTED);
+		CHECK(e->param.conn.private_data_len == 2 && !memcmp(e->param.conn.private_data, "no", 2));
+		CHECK(!rdma_ack_cm_event(e));
+	}
+}
+
+// port: it belongs to the ID from bind on.
+static void port(void)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *a, *b;
+	struct sockaddr_in at = loopback(0);
+	CHECK(!rdma_create_id(ch, &a, NULL, RDMA_PS_TCP) && !rdma_create_id(ch, &b, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(a, (struct sockaddr *)&at));
+	at.sin_port = rdma_get_src_port(a);
+	CHECK(rdma_bind_addr(b, (struct sockaddr *)&at) == -1 && errno == EADDRINUSE);
+	CHECK(!rdma_listen(a, 1));
+	CHECK(rdma_bind_addr(b, (struct sockaddr *)&at) == -1 && errno == EADDRINUSE);
+	CHECK(!rdma_destroy_id(a));
+	CHECK(!rdma_bind_addr(b, (struct sockaddr *)&at));
+	CHECK(!rdma_destroy_id(b));
+	struct sockaddr_in far = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201)}; // 192.0.2.1 (RFC 5737)
+	CHECK(!rdma_create_id(ch, &a, NULL, RDMA_PS_TCP));
+	CHECK(rdma_bind_addr(a, (struct sockaddr *)&far) == -1 && errno == ENODEV);
+}
+
+// waiting: descriptors as the kernel's.
+static void waiting(void)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_event *e;
+	struct rdma_cm_id *id;
+	struct sockaddr_in to = loopback(9);
+	struct pollfd p = {ch->fd, POLLIN, 0};
+	CHECK(!fcntl(ch->fd, F_SETFL, O_NONBLOCK));
+	CHECK(rdma_get_cm_event(ch, &e) == -1 && errno == EAGAIN);
+	CHECK(poll(&p, 1, 0) == 0);
+	CHECK(!rdma_create_id(ch, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 2000));
+	CHECK(!rdma_resolve_route(id, 2000));
+	int ep = epoll_create1(0);
+	struct epoll_event ev = {.events = EPOLLIN};
+	CHECK(!epoll_ctl(ep, EPOLL_CTL_ADD, ch->fd, &ev));
+	CHECK(epoll_wait(ep, &ev, 1, 30000) == 1);
+	take(ch, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(poll(&p, 1, 0) == 1); // there is another one
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	CHECK(!rdma_migrate_id(id, other)); // which goes with the ID
+	CHECK(poll(&p, 1, 0) == 0);
+	take(other, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	CHECK(!rdma_destroy_id(id));
+}
+
+static volatile sig_atomic_t alarms;
+static void count(int s) { (void)s; alarms++; }
+
+static void *later(void *arg)
+{
+	usleep(300000); // so that the alarm comes first
+	struct rdma_cm_id *id = arg;
+	struct sockaddr_in to = loopback(9);
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 2000));
+	return NULL;
+}
+
+// signals: a handler with SA_RESTART does not end a wait, one without does.
+static void signals(void)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_event *e;
+	struct rdma_cm_id *id;
+	struct sigaction sa = {.sa_handler = count};
+	struct itimerval soon = {.it_value.tv_usec = 50000}, again = {.it_value.tv_usec = 50000, .it_interval.tv_usec = 50000}, never = {0};
+	CHECK(!rdma_create_id(ch, &id, NULL, RDMA_PS_TCP));
+	CHECK(!sigaction(SIGALRM, &sa, NULL));
+	CHECK(!setitimer(ITIMER_REAL, &again, NULL));
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	CHECK(rdma_get_cm_event(ch, &e) == -1 && errno == EINTR && alarms);
+	CHECK(!setitimer(ITIMER_REAL, &never, NULL));
+	sa.sa_flags = SA_RESTART;
+	CHECK(!sigaction(SIGALRM, &sa, NULL));
+	alarms = 0;
+	CHECK(!setitimer(ITIMER_REAL, &soon, NULL));
+	while (!alarms)
+		pause();
+	pthread_t t;
+	CHECK(!pthread_sigmask(SIG_BLOCK, &set, NULL));
+	CHECK(!pthread_create(&t, NULL, later, id)); // it does not get the signal
+	CHECK(!pthread_sigmask(SIG_UNBLOCK, &set, NULL));
+	alarms = 0;
+	CHECK(!setitimer(ITIMER_REAL, &again, NULL));
+	take(ch, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!setitimer(ITIMER_REAL, &never, NULL));
+	CHECK(!pthread_join(t, NULL));
+}
+
+static sigjmp_buf back;
+static void fault(int s) { (void)s; siglongjmp(back, 1); }
+
+// faults: a program's handler of SIGSEGV, from before the first use and from after it, is called for its own faults.
+static void faults(void)
+{
+	struct sigaction sa = {.sa_handler = fault};
+	volatile int *nowhere = (int *)8;
+	CHECK(!sigaction(SIGSEGV, &sa, NULL));
+	pair();
+	if (!sigsetjmp(back, 1)) {
+		*nowhere = 1;
+		CHECK(!"reached");
+	}
+	CHECK(!sigaction(SIGSEGV, &sa, NULL));
+	if (!sigsetjmp(back, 1)) {
+		*nowhere = 1;
+		CHECK(!"reached");
+	}
+	pair();
+}
+
+static void child_ends_well(pid_t pid)
+{
+	int st;
+	CHECK(pid > 0 && waitpid(pid, &st, 0) == pid);
+	CHECK(WIFEXITED(st) && !WEXITSTATUS(st));
+}
+
+// fork_before: both processes have RDMA.
+static void fork_before(void)
+{
+	pid_t pid = fork();
+	pair();
+	if (!pid)
+		_exit(0);
+	child_ends_well(pid);
+}
+
+// fork_after: the child's calls fail, the parent goes on.
+static void fork_after(void)
+{
+	struct pair p = {0};
+	connect_pair(&p);
+	pid_t pid = fork();
+	if (!pid) {
+		alarm(30);
+		struct ibv_wc wc;
+		struct rdma_cm_event *e;
+		struct rdma_cm_id *id;
+		struct ibv_cq *cq;
+		void *context;
+		struct ibv_recv_wr w = {0}, *bad;
+		errno = 0;
+		CHECK(!ibv_alloc_pd(p.c.id->verbs) && errno == ENODEV);
+		CHECK(ibv_poll_cq(p.c.cq, 1, &wc) < 0);
+		CHECK(ibv_post_recv(p.c.id->qp, &w, &bad) == ENODEV);
+		CHECK(rdma_get_cm_event(p.cch, &e) == -1 && errno == ENODEV);
+		CHECK(ibv_get_cq_event(p.c.ch, &cq, &context) == -1 && errno == ENODEV);
+		CHECK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == -1 && errno == ENODEV);
+		CHECK(ibv_dereg_mr(p.c.mr) == ENODEV);
+		CHECK(!ibv_get_device_list(NULL) && errno == ENODEV);
+		exit(0);
+	}
+	child_ends_well(pid);
+	traffic(&p);
+	close_pair(&p);
+}
+
+// exec_after: a child that begins anew has RDMA.
+static void exec_after(void)
+{
+	pair();
+	pid_t pid = fork();
+	if (!pid) {
+		execl("/proc/self/exe", "program", "pair", NULL);
+		_exit(1);
+	}
+	child_ends_well(pid);
+}
+
+// exec_without: a child without the preload has no device, and can run.
+static void exec_without(void)
+{
+	pair();
+	pid_t pid = fork();
+	if (!pid) {
+		unsetenv("LD_PRELOAD");
+		execl("/proc/self/exe", "program", "nodevice", NULL);
+		_exit(1);
+	}
+	child_ends_well(pid);
+}
+
+static void nodevice(void)
+{
+	struct ibv_device **l = ibv_get_device_list(NULL);
+	for (int i = 0; l && l[i]; i++)
+		CHECK(strncmp(ibv_get_device_name(l[i]), "usiw", 4));
+}
+
+// memlock: regions are not locked.
+static void memlock(void)
+{
+	struct rlimit none = {0, 0};
+	CHECK(!setrlimit(RLIMIT_MEMLOCK, &none));
+	CHECK(getuid() != 0 || !setgid(65534));
+	CHECK(getuid() != 0 || !setuid(65534)); // nor do they need root
+	pair();
+}
+
+// leaves: it ends with everything open.
+static void leaves(void)
+{
+	static struct pair p;
+	connect_pair(&p);
+	exit(0);
+}
+
+// refusals: what the device does not have.
+static void refusals(void)
+{
+	int n;
+	struct ibv_device **l = ibv_get_device_list(&n);
+	CHECK(l && n == 1 && l[0] && !l[1]);
+	CHECK(!strncmp(ibv_get_device_name(l[0]), "usiw0", 5));
+	struct ibv_context *c = ibv_open_device(l[0]);
+	CHECK(c);
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_cq *cq = ibv_create_cq(c, 1, NULL, NULL, 0);
+	CHECK(pd && cq);
+	struct ibv_alloc_dm_attr dm = {.length = 64};
+	CHECK(!ibv_alloc_dm(c, &dm) && errno == EOPNOTSUPP);
+	struct ibv_cq_init_attr_ex ex = {.cqe = 1};
+	CHECK(!ibv_create_cq_ex(c, &ex) && errno == EOPNOTSUPP);
+	struct ibv_ah_attr ah = {.port_num = 1};
+	CHECK(!ibv_create_ah(pd, &ah) && errno == EOPNOTSUPP);
+	struct ibv_qp_init_attr ud = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_UD, .cap = {1, 1, 1, 1, 0}};
+	CHECK(!ibv_create_qp(pd, &ud) && errno == EOPNOTSUPP);
+	struct rdma_cm_id *id;
+	CHECK(rdma_create_id(NULL, &id, NULL, RDMA_PS_UDP) == -1 && errno == EPROTONOSUPPORT);
+	char b[8];
+	CHECK(!ibv_reg_mr(pd, b, sizeof b, IBV_ACCESS_REMOTE_WRITE) && errno == EINVAL); // without LOCAL_WRITE
+	CHECK(ibv_dealloc_pd(pd) == 0);
+	struct ibv_comp_channel *ch = ibv_create_comp_channel(c);
+	struct ibv_cq *of = ibv_create_cq(c, 1, NULL, ch, 0);
+	CHECK(ch && of && ibv_destroy_comp_channel(ch) == EBUSY);
+	CHECK(!ibv_destroy_cq(of) && !ibv_destroy_comp_channel(ch));
+	CHECK(!ibv_close_device(c)); // with an object: it goes too
+	CHECK(!ibv_destroy_cq(cq));
+	CHECK(!strcmp(ibv_wc_status_str(IBV_WC_SUCCESS), "success")); // the real library's
+}
+
+// events: an asynchronous event of a QP, and the end of the QP waits for its acknowledgement.
+static void async(void)
+{
+	struct pair p = {0};
+	connect_pair(&p);
+	struct pollfd fd = {p.s.id->verbs->async_fd, POLLIN, 0};
+	CHECK(poll(&fd, 1, 0) == 0);
+	struct ibv_mr gone = *p.s.mr;
+	struct end fake = p.s;
+	gone.rkey ^= 0x100;
+	fake.mr = &gone; // a key that no region has
+	post(&p.c, IBV_WR_RDMA_WRITE, &fake);
+	CHECK(poll(&fd, 1, 30000) == 1);
+	struct ibv_async_event e;
+	bool seen = false;
+	while (!seen) { // both QPs have one, in any order
+		CHECK(!ibv_get_async_event(p.s.id->verbs, &e));
+		CHECK(e.element.qp == p.s.id->qp || e.element.qp == p.c.id->qp);
+		CHECK(e.event_type == IBV_EVENT_QP_FATAL || e.event_type == IBV_EVENT_QP_REQ_ERR || e.event_type == IBV_EVENT_QP_ACCESS_ERR);
+		seen = e.element.qp == p.s.id->qp;
+		ibv_ack_async_event(&e);
+	}
+	take(p.sch, RDMA_CM_EVENT_DISCONNECTED);
+	take(p.cch, RDMA_CM_EVENT_DISCONNECTED);
+	destroy(&p.c);
+	destroy(&p.s);
+	CHECK(!rdma_destroy_id(p.listen));
+}
+
+// unmap: memory that is unmapped while it is registered. The peer's request fails, and nobody else is hurt.
+static void unmap(void)
+{
+	struct pair p = {0};
+	connect_pair(&p);
+	char *pages = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(pages != MAP_FAILED);
+	struct end gone = p.s;
+	gone.buf = pages;
+	gone.mr = ibv_reg_mr(p.s.pd, pages, 1 << 20, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	CHECK(gone.mr);
+	post(&p.c, IBV_WR_RDMA_READ, &gone);
+	CHECK(completion(&p.c).status == IBV_WC_SUCCESS);
+	CHECK(!munmap(pages + 4096, 4096));
+	post(&p.c, IBV_WR_RDMA_READ, &gone);
+	CHECK(completion(&p.c).status == IBV_WC_REM_ACCESS_ERR);
+	CHECK(!ibv_dereg_mr(gone.mr));
+	take(p.cch, RDMA_CM_EVENT_DISCONNECTED);
+	take(p.sch, RDMA_CM_EVENT_DISCONNECTED);
+	destroy(&p.c);
+	destroy(&p.s);
+	pair();
+}
+
+// unload: a program that loads the library by itself, and unloads it.
+static void unload(void)
+{
+	void *lib = dlopen(getenv("LD_PRELOAD"), RTLD_NOW);
+	CHECK(lib);
+	pair();
+	CHECK(!dlclose(lib));
+	pair();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} programs[] = {{"pair", pair}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
+		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
+		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}};
+	for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
+		if (!strcmp(argv[1], programs[i].name)) {
+			programs[i].run();
+			return 0;
+		}
+	fprintf(stderr, "no such program\n");
+	return 2;
+}
