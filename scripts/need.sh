@@ -67,6 +67,7 @@ for need in "$@"; do
 	NPtcp) packages+=(netpipe-tcp) ;;
 	qemu-system-x86_64) packages+=(qemu-system-x86) ;;
 	depmod) packages+=(kmod) ;;
+	spatch) packages+=(coccinelle) ;;
 	xz) packages+=(xz-utils) ;;
 	strip) packages+=(binutils) ;;
 	flock | setpriv) packages+=(util-linux) ;;

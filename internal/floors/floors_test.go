@@ -292,6 +292,8 @@ func TestSourceFaultsAreFound(t *testing.T) {
 		{"another licence", "verbs/x.go", "// SPDX-License-Identifier: MIT\npackage x\n", 1},
 		{"licence not first", "verbs/x.go", "package x\n// " + licence + "\n", 1},
 		{"licence in a shell's comment", "verbs/x.go", "# " + licence + "\npackage x\n", 2}, // nor is it Go
+		{"source for the kernel", "kernel/x/y.cocci", "// " + kernelLicence + "\n", 0},
+		{"source for the kernel, another licence", "kernel/x/y.c", "// " + licence + "\n", 1},
 		{"script", "scripts/x", "#!/bin/sh\n# " + licence + "\n", 0},
 		{"script without licence", "scripts/x", "#!/bin/sh\nset -e\n", 1},
 		{"makefile without licence", "Makefile", "all:\n", 1},

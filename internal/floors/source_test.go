@@ -13,17 +13,28 @@ import (
 
 const licence = "SPDX-License-Identifier: BSD-3-Clause"
 
+// kernelLicence is that of what becomes a part of a module of the kernel.
+const kernelLicence = "SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause"
+
+// licenceOf returns the licence line of a file, named from the top of the module.
+func licenceOf(name string) string {
+	if strings.HasPrefix(name, "kernel/") && slices.Contains([]string{".c", ".h", ".cocci"}, path.Ext(name)) {
+		return kernelLicence
+	}
+	return licence
+}
+
 // licensed reports whether a file begins with the licence line, in the comment style that its name calls for. A line
 // for the program that runs a script may come first.
 func licensed(name string, src []byte) bool {
 	mark := "# "
-	if strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".c") || strings.HasSuffix(name, ".h") {
+	if strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".c") || strings.HasSuffix(name, ".h") || strings.HasSuffix(name, ".cocci") {
 		mark = "// "
 	}
 	if bytes.HasPrefix(src, []byte("#!")) {
 		_, src, _ = bytes.Cut(src, []byte("\n"))
 	}
-	return bytes.HasPrefix(src, []byte(mark+licence+"\n"))
+	return bytes.HasPrefix(src, []byte(mark+licenceOf(name)+"\n"))
 }
 
 // needsLicence reports whether a file is source text that must carry the licence line.
@@ -33,7 +44,7 @@ func needsLicence(name string, src []byte) bool {
 		return true
 	default:
 		switch path.Ext(base) {
-		case ".go", ".c", ".h", ".sh", ".bash", ".yaml", ".yml":
+		case ".go", ".c", ".h", ".cocci", ".sh", ".bash", ".yaml", ".yml":
 			return true
 		}
 	}
@@ -57,7 +68,7 @@ func mayCallC(name string) bool {
 func sourceFaults(name string, src []byte) []string {
 	var faults []string
 	if needsLicence(name, src) && !licensed(name, src) {
-		faults = append(faults, name+" does not begin with the line "+licence)
+		faults = append(faults, name+" does not begin with the line "+licenceOf(name))
 	}
 	if !strings.HasSuffix(name, ".go") {
 		return faults

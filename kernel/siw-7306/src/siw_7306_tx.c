@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+
+/* The messages of RFC 7306 that are sent. All are headers without payload. */
+
+#include "siw.h"
+
+static void siw_7306_ddp(struct siw_iwarp_tx *c_tx, u8 opcode, u32 qn, u32 msn)
+{
+	struct iwarp_7306_ddp *ddp = &c_tx->pkt.hdr.x7306.ddp;
+
+	memcpy(&c_tx->pkt.ctrl, &iwarp_pktinfo[opcode].ctrl, sizeof(struct iwarp_ctrl));
+	ddp->rsvd = 0;
+	ddp->qn = cpu_to_be32(qn);
+	ddp->msn = cpu_to_be32(msn);
+	ddp->mo = 0;
+	c_tx->ctrl_len = iwarp_pktinfo[opcode].hdr_len;
+}
+
+/*
+ * siw_7306_build builds the message of the active request if it is one of RFC 7306, sets *crc to where its CRC goes, and returns
+ * whether it is. The operands of an atomic are at sge[1]: what to add or swap in, its mask, what to compare with, its mask.
+ */
+bool siw_7306_build(struct siw_iwarp_tx *c_tx, char **crc)
+{
+	union iwarp_7306 *pkt = &c_tx->pkt.hdr.x7306;
+	struct siw_sqe *sqe = &c_tx->wqe_active.sqe;
+	struct siw_7306 *x = &tx_qp(c_tx)->x7306;
+	u64 operand[4];
+	__be64 imm;
+
+	switch (sqe->opcode) {
+	case SIW_OP_FETCH_AND_ADD:
+	case SIW_OP_COMP_AND_SWAP:
+		memcpy(operand, &sqe->sge[1], sizeof(operand));
+		siw_7306_ddp(c_tx, SIW_7306_ATOMIC_REQ, RDMAP_UNTAGGED_QN_RDMA_READ,
+			     ++c_tx->ddp_msn[RDMAP_UNTAGGED_QN_RDMA_READ]);
+		pkt->req.op = cpu_to_be32(SIW_7306_CMP_SWAP);
+		if (sqe->opcode == SIW_OP_FETCH_AND_ADD) {
+			pkt->req.op = cpu_to_be32(SIW_7306_FETCH_ADD);
+			operand[2] = 0;
+			operand[3] = ~0ULL;
+		}
+		pkt->req.id = cpu_to_be32(++x->req_sent);
+		pkt->req.stag = cpu_to_be32(sqe->rkey);
+		pkt->req.to = cpu_to_be64(sqe->raddr);
+		pkt->req.data = cpu_to_be64(operand[0]);
+		pkt->req.mask = cpu_to_be64(operand[1]);
+		pkt->req.cmp = cpu_to_be64(operand[2]);
+		pkt->req.cmp_mask = cpu_to_be64(operand[3]);
+		*crc = (char *)&pkt->req.crc;
+		return true;
+	case SIW_OP_SEND_WITH_IMM:
+		siw_7306_ddp(c_tx, sqe->flags & SIW_WQE_SOLICITED ? SIW_7306_IMM_SE : SIW_7306_IMM, RDMAP_UNTAGGED_QN_SEND,
+			     ++c_tx->ddp_msn[RDMAP_UNTAGGED_QN_SEND]);
+		imm = cpu_to_be64(sqe->raddr);
+		memcpy(pkt->imm.data, &imm, sizeof(imm));
+		*crc = (char *)&pkt->imm.crc;
+		return true;
+	case SIW_OP_READ_RESPONSE:
+		if (sqe->sge[1].lkey != SIW_7306_ANSWER)
+			return false;
+		siw_7306_ddp(c_tx, SIW_7306_ATOMIC_RESP, SIW_7306_QN_RESP, ++x->resp_sent);
+		pkt->resp.id = cpu_to_be32(sqe->rkey);
+		pkt->resp.value = cpu_to_be64(sqe->raddr);
+		*crc = (char *)&pkt->resp.crc;
+		return true;
+	}
+	return false;
+}
