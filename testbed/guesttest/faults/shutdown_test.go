@@ -7,6 +7,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
@@ -144,29 +145,33 @@ func lostByBoth(t *testing.T, from, to *site) int {
 	return 2*completed - got
 }
 
-// TestOneHostShutdownBoth: if both sides shut down with ShutdownBoth, both get nil and everything of both has arrived, on every device.
+// TestOneHostShutdownBoth: if both sides shut down with ShutdownBoth, both get nil and everything of both has arrived.
 func TestOneHostShutdownBoth(t *testing.T) {
-	for _, pair := range [][2]string{{"siw0", "usiw"}, {"siw0", "siw0"}, {"usiw", "siw0"}, {"usiw", "usiw"}, {"rxe0", "rxe0"}} {
+	bothShutDown(t, [2]string{"siw0", "usiw"}, [2]string{"usiw", "usiw"}, [2]string{"rxe0", "rxe0"})
+}
+
+// TestListenerShutdownBoth: the same with siw as the side that accepts, and on devices with the semantics of InfiniBand. In one run of many
+// the kernel lost a listener of siw, which ends the guest (docs/interop.md): it is not for every change.
+func TestListenerShutdownBoth(t *testing.T) {
+	bothShutDown(t, [2]string{"siw0", "siw0"}, [2]string{"usiw", "siw0"}, [2]string{"ib:siw0", "ib:siw0"}, [2]string{"ib:rxe0", "ib:rxe0"})
+}
+
+func bothShutDown(t *testing.T, pairs ...[2]string) {
+	for _, pair := range pairs {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			open(t, "siw0")
-			from, to := open(t, pair[0]), open(t, pair[1])
+			from := open(t, pair[0])
+			to := from
 			if pair[0] != pair[1] {
+				to = open(t, pair[1])
 				to.listen = listenOn["siw0"]
 			}
 			runs := shutdownsOfOthers
-			if pair == [2]string{"siw0", "siw0"} {
+			if strings.HasSuffix(pair[0], "siw0") {
 				runs = shutdowns
 			}
 			for range runs {
 				require.Zero(t, lostByBoth(t, from, to))
-			}
-		})
-	}
-	for _, name := range []string{"ib:siw0", "ib:rxe0"} {
-		t.Run(name, func(t *testing.T) {
-			s := open(t, name)
-			for range shutdownsOfOthers {
-				require.Zero(t, lostByBoth(t, s, s))
 			}
 		})
 	}
