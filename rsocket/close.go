@@ -87,6 +87,7 @@ func (c *Conn) end(abort bool) {
 	close(c.gone)
 	c.rd.lock <- struct{}{}
 	c.wr.lock <- struct{}{}
+	c.unmap()
 	_ = c.res.close()
 }
 

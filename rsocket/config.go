@@ -30,6 +30,8 @@ const (
 	maxBuffer = 1 << 30
 	minQueue  = 16
 	maxQueue  = 65000
+
+	maxMappings = 128
 )
 
 // Config has what dialled and accepted connections have in common. The zero value of every field but Device is its default.
@@ -57,6 +59,9 @@ type Config struct {
 	// Inline is the number of bytes that a request may carry itself (0 = DefaultInline, None = none). A device that has less lowers
 	// it.
 	Inline int
+
+	// Mappings is how many pieces of its memory the peer may map for WriteAt at a time (0 = none; up to 128).
+	Mappings int
 
 	// KeepAlive is the time without a message of the peer after which an empty Write is sent (0 = DefaultKeepAlive, negative =
 	// never). The peer's program does not notice it. If the peer's host is gone, the device finds out because of it, after its own
@@ -96,6 +101,7 @@ func (cfg Config) fill() (Config, error) {
 		{"RecvQueue", &cfg.RecvQueue, 0, minQueue, maxQueue},
 		{"SendQueue", &cfg.SendQueue, 0, minQueue, maxQueue},
 		{"Inline", &cfg.Inline, DefaultInline, None, 1 << 20},
+		{"Mappings", &cfg.Mappings, 0, 0, maxMappings},
 	} {
 		switch {
 		case *f.v == 0:

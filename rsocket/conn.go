@@ -34,6 +34,7 @@ type Conn struct {
 	local, remote net.Addr
 	order         binary.ByteOrder // of the peer
 	table         entry            // the peer's; length counts entries
+	places        int              // for mappings, behind that table
 
 	turn    chan struct{} // holds a token while no goroutine takes completions
 	wcs     [16]verbs.WC  // of the goroutine that has the turn
@@ -55,9 +56,11 @@ type Conn struct {
 	looked int // place in the own table where the peer's next entry comes
 	out    outbound
 	queue  sendQueue
-	place  uint32   // in the peer's table, for the next entry of this side
-	idle   []uint32 // receives that are to be posted again
-	linger int      // seconds, see SetLinger
+	place  uint32     // in the peer's table, for the next entry of this side
+	idle   []uint32   // receives that are to be posted again
+	theirs []mapped   // what the peer has mapped for WriteAt
+	own    []*Mapping // by their place in the peer's area; nil for none
+	linger int        // seconds, see SetLinger
 
 	hushed   bool  // nothing may be sent before the peer's first message, see Conn.hush
 	wclosed  bool  // CloseWrite was called
@@ -98,7 +101,8 @@ func newConn(res *resources) *Conn {
 	c.rd.init(c.readable, c.interrupt)
 	c.wr.init(c.writable, c.interrupt)
 	c.idle = make([]uint32, 0, len(c.wcs)+recvBatch)
-	c.in.init(firstHalf(res.cfg.RecvBuffer), res.cfg.RecvBuffer/2, uint16(res.cfg.RecvQueue), 0)
+	c.in.init(firstHalf(res.cfg.RecvBuffer), res.cfg.RecvBuffer/2, uint16(res.cfg.RecvQueue), res.cfg.Mappings)
+	c.theirs = make([]mapped, res.cfg.Mappings)
 	c.queue.init(res.cfg.SendQueue)
 	return c
 }
@@ -107,7 +111,7 @@ func newConn(res *resources) *Conn {
 func (c *Conn) start(id *cm.ID, peer *connData) {
 	c.id = id
 	c.local, c.remote = tcpAddr(id.LocalAddr()), tcpAddr(id.RemoteAddr())
-	c.order, c.table = peer.order(), peer.table
+	c.order, c.table, c.places = peer.order(), peer.table, peer.mappings
 	c.shown.Store(uint32(stageOpen))
 	c.mu.Lock()
 	c.out.init(peer, c.res.iwarp, firstSize(c.res.cfg.SendBuffer), c.res.cfg.SendBuffer)

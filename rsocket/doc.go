@@ -31,6 +31,10 @@
 //	InfiniBand, RoCE   one Write with immediate; the immediate is the message
 //	iWARP              a Write, and behind it a Send of 4 bytes, in the byte order of the peer; iWARP places the Write first
 //
+// Behind the table is an area in which the peer can say what memory of its own it has mapped (Config.Mappings): an offset, an address, a
+// key and a length. A message with the index of its place tells of it, and takes a credit. WriteAt finds the memory by the offset, and
+// writes there without a message.
+//
 // # States
 //
 //		          Dial, Accept                    CloseWrite              peer's SHUTDOWN

@@ -64,7 +64,7 @@ func newHostile(t *testing.T) *hostile {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	h := &hostile{T: t, dev: nic.Device()}
-	lc := ListenConfig{Config: Config{Device: h.dev, RecvQueue: 16, RecvBuffer: 8192}}
+	lc := ListenConfig{Config: Config{Device: h.dev, RecvQueue: 16, RecvBuffer: 8192, Mappings: 2}}
 	h.ln, err = lc.Listen(soon(t), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = h.ln.Close() })
@@ -128,6 +128,15 @@ func (r *raw) write(to entry, p []byte) {
 	_, _ = r.ep.Do(soon(r.t), verbs.Write(verbs.Remote{Addr: to.addr, RKey: to.key, Length: uint64(len(p))}, sge))
 }
 
+// mapping writes a mapping to place i of the peer's area, and tells of it.
+func (r *raw) mapping(i, offset uint64, e entry) {
+	b := make([]byte, mappingLen)
+	binary.LittleEndian.PutUint64(b, offset)
+	e.put(b[8:], binary.LittleEndian)
+	r.write(entry{addr: r.data.table.addr + tableEntries*entryLen + i*mappingLen, key: r.data.table.key}, b)
+	r.tell(newMessage(opMapping, uint32(i)))
+}
+
 // publish writes an entry to place i of the peer's table.
 func (r *raw) publish(i uint64, e entry) {
 	b := make([]byte, entryLen)
@@ -156,8 +165,11 @@ func TestHostileMessages(t *testing.T) {
 		}, Uncredited},
 		{"credits taken back", func(r *raw) { r.tell(newMessage(opGrant, 63)) }, CreditsTakenBack},
 		{"credits beyond the queue", func(r *raw) { r.tell(newMessage(opGrant, 100)) }, CreditsTakenBack},
-		{"mapping 0 of 0", func(r *raw) { r.tell(newMessage(opMapping, 0)) }, BadIndex},
 		{"mapping 2^29-1", func(r *raw) { r.tell(newMessage(opMapping, 1<<29-1)) }, BadIndex},
+		{"mapping 2 of 2", func(r *raw) { r.tell(newMessage(opMapping, 2)) }, BadIndex},
+		{"mapping of nothing", func(r *raw) { r.tell(newMessage(opMapping, 1)) }, BadMemory},
+		{"mapping whose memory wraps", func(r *raw) { r.mapping(1, 0, entry{^uint64(0) - 5, 1, 7}) }, BadMemory},
+		{"mapping whose offsets wrap", func(r *raw) { r.mapping(0, ^uint64(0)-5, entry{4096, 1, 7}) }, BadMemory},
 		{"operation 1", func(r *raw) { r.tell(newMessage(1, 1)) }, UnknownMessage},
 		{"operation 2", func(r *raw) { r.tell(newMessage(2, 1)) }, UnknownMessage},
 		{"operation 3", func(r *raw) { r.tell(newMessage(3, 1)) }, UnknownMessage},

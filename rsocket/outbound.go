@@ -122,5 +122,11 @@ func (o *outbound) take(n int) (to entry) {
 	return to
 }
 
+// hold takes the first n bytes of room for what is no message.
+func (o *outbound) hold(n int) {
+	o.head = (o.head + n) % o.size
+	o.used += n
+}
+
 // free gives back the oldest n bytes, which have been sent.
 func (o *outbound) free(n int) { o.used -= n }

@@ -58,3 +58,22 @@ func (l *Listener) LogValue() slog.Value { return l.facts().LogValue() }
 
 // MarshalJSON implements json.Marshaler.
 func (l *Listener) MarshalJSON() ([]byte, error) { return l.facts().MarshalJSON() }
+
+func (m *Mapping) facts() show.Facts {
+	if m == nil || m.mr == nil {
+		return show.None("Mapping")
+	}
+	return show.Of("Mapping", slog.Int("index", m.index), slog.Int("length", m.mr.Len()))
+}
+
+// Format implements fmt.Formatter: the text of String, with every verb.
+func (m *Mapping) Format(s fmt.State, verb rune) { m.facts().Format(s, verb) }
+
+// String shows the Mapping in one line.
+func (m *Mapping) String() string { return m.facts().String() }
+
+// LogValue implements slog.LogValuer.
+func (m *Mapping) LogValue() slog.Value { return m.facts().LogValue() }
+
+// MarshalJSON implements json.Marshaler.
+func (m *Mapping) MarshalJSON() ([]byte, error) { return m.facts().MarshalJSON() }

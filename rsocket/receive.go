@@ -71,7 +71,7 @@ func (c *Conn) handle(m message) error {
 		}
 		return c.takeEntries()
 	case opMapping:
-		return c.in.mapping(m.data())
+		return c.takeMapping(m.data())
 	case opControl:
 		switch m.data() {
 		case ctrlKeepalive:

@@ -18,7 +18,7 @@ const (
 	extraRecvs  = recvReserve + recvBatch
 )
 
-// slotLen is the size of a slot: an entry and a message, as long as their request is posted.
+// slotLen is the size of a slot: an entry or a mapping, and at the end a message, as long as their request is posted.
 const slotLen = 32
 
 // resources are the objects of a connection below its ID.
@@ -64,7 +64,7 @@ func (r *resources) make(vctx *verbs.Context) (err error) {
 	if r.pd, err = vctx.AllocPD(); err != nil {
 		return err
 	}
-	r.ringAt = roundUp(tableEntries*entryLen, 64)
+	r.ringAt = roundUp(tableEntries*entryLen+r.cfg.Mappings*mappingLen, 64)
 	if r.remote, err = r.pd.AllocMR(r.ringAt+r.cfg.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 // data are the private data of this side.
 func (r *resources) data() []byte {
 	at, key := r.remote.Addr(), r.remote.RKey()
-	d := connData{credits: uint16(r.cfg.RecvQueue),
+	d := connData{credits: uint16(r.cfg.RecvQueue), mappings: r.cfg.Mappings,
 		table:  entry{at, key, tableEntries},
 		buffer: entry{at + uint64(r.ringAt), key, uint32(firstHalf(r.cfg.RecvBuffer))}}
 	return d.append(make([]byte, 0, privateLen))

@@ -84,7 +84,7 @@ func (c *Conn) post(m message, from verbs.SGE, to entry, bytes int, force bool) 
 		return
 	}
 	r := c.res
-	slot := r.slotsAt + c.queue.next()*slotLen + entryLen
+	slot := r.slotsAt + (c.queue.next()+1)*slotLen - messageLen
 	wrs := 1
 	if r.iwarp && to.length > 0 {
 		wrs = 2
