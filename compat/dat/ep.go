@@ -263,11 +263,12 @@ func (ep *EP) Reset() error {
 		ep.feed(true)
 		return below(call, ResourceTEP, err)
 	}
+	// The number comes first: a post that has read the old one holds the lock that clear takes, and the QP refuses it.
+	ep.number.Store(ep.ia.numbers.Add(1))
+	ep.feed(true)
 	ep.requests.clear()
 	ep.receives.clear()
 	ep.faulty.Store(false)
-	ep.number.Store(ep.ia.numbers.Add(1))
-	ep.feed(true)
 	if err := cm.InitQP(ep.qp); err != nil {
 		return below(call, ResourceTEP, err)
 	}
@@ -291,10 +292,9 @@ func (ep *EP) Free() error {
 	if ep == nil {
 		return fault(call, InvalidHandle, InvalidHandle1, nil)
 	}
-	if first, _ := ep.node.BeginClose(); !first { // it has no children
+	if !freeing(&ep.node) {
 		return nil
 	}
-	ep.node.Drain(0)
 	ep.mu.Lock()
 	conn := ep.conn
 	ep.mu.Unlock()

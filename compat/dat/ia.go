@@ -89,6 +89,16 @@ func (ia *IA) enter(call string) error {
 	return nil
 }
 
+// freeing begins to free an object that never has children: new calls fail, and those in progress have returned. It reports false if
+// that was done before.
+func freeing(n *lifetime.Node) bool {
+	first, _ := n.BeginClose()
+	if first {
+		n.Drain(0)
+	}
+	return first
+}
+
 // Close closes the IA (dat_ia_close). CloseAbrupt closes everything that was made on it; CloseGraceful is refused with [InvalidState]
 // and [InvalidStateIAInUse] while anything is left. It is idempotent.
 func (ia *IA) Close(flags CloseFlags) error {

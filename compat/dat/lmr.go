@@ -133,10 +133,9 @@ func (l *LMR) Free() error {
 	if l == nil {
 		return fault(call, InvalidHandle, InvalidHandleLMR, nil)
 	}
-	if first, _ := l.node.BeginClose(); !first { // it has no children
+	if !freeing(&l.node) {
 		return nil
 	}
-	l.node.Drain(0)
 	note[uint32, LMR](l.ia, l.ia.lms, l.mr.LKey(), nil)
 	err := l.mr.Close()
 	l.node.End()

@@ -110,10 +110,9 @@ func (p *PSP) Free() error {
 	if p == nil {
 		return fault(call, InvalidHandle, InvalidHandlePSP, nil)
 	}
-	if first, _ := p.node.BeginClose(); !first { // it has no children
+	if !freeing(&p.node) {
 		return nil
 	}
-	p.node.Drain(0)
 	err := p.ln.Close()
 	<-p.done
 	p.node.End()
