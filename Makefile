@@ -28,7 +28,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: kernel-siw help demo test test-all test-host test-guest test-bridge test-testbed soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs
+.PHONY: help demo test test-all test-host test-guest test-bridge test-testbed soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,7 +62,7 @@ test-all: test ## also run what takes long: test-bridge, the guest with other ke
 	@$(MAKE) --no-print-directory test-docker
 
 test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (KERNEL=6.1, GUEST="[-run PATTERN] [PACKAGE...]")
-	@scripts/need.sh cc asan verbs tshark ps curl dtestx
+	@scripts/need.sh cc asan verbs tshark ps curl dtestx $(if $(filter 6.12,$(KERNEL)),iperf NPtcp)
 	@testbed/suite $(GUEST)
 
 test-bridge: ## run examples/rsockets-bridge with Redis, iperf3, OpenSSH and 1,000 connections on the user-space RNIC
@@ -78,9 +78,6 @@ soak-guest: ## run mixed traffic on rxe0, siw0 and usiw in the guest; end connec
 	@mkdir -p bin
 	CGO_ENABLED=1 go build -o bin/soak ./testbed/soak
 	testbed/guest run -t 7200 -- bin/soak -duration $(SOAK) $(if $(SEED),-seed $(SEED))
-
-kernel-siw: ## build siw with RFC 7306 for a kernel of the guest, as bin/kernel/siw-KERNEL.ko (KERNEL=6.1)
-	@kernel/siw-7306/build bin/kernel/siw-$(or $(KERNEL),6.1).ko
 
 asan: ## run the tests of verbs and cm with the address sanitizer, on a replacement of rdma-core (internal/fakeverbs)
 	@scripts/need.sh asan verbs

@@ -7,6 +7,7 @@ package rsockets
 import (
 	"context"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -20,10 +21,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func TestMain(m *testing.M) { rdmatest.Main(m) }
+func TestMain(m *testing.M) {
+	if where := os.Getenv(asFlood); where != "" {
+		flood(where)
+		return
+	}
+	rdmatest.Main(m)
+}
 
 // limit is how long a test waits for something that must happen. The guest's processor may be emulated.
-const limit = 60 * time.Second
+const limit = 3 * time.Minute
 
 // place is where a Go program and a C program meet: the device of each, and their addresses.
 type place struct {
@@ -55,10 +62,15 @@ func everywhere(t *testing.T, test func(t *testing.T, p place, dev *verbs.Device
 	}
 }
 
+// tiny has buffers and queues of the smallest sizes.
+func tiny(dev *verbs.Device) rsocket.Config {
+	return rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16}
+}
+
 // listen listens for a C program.
-func (p place) listen(t *testing.T, dev *verbs.Device) *rsocket.Listener {
+func (p place) listen(t *testing.T, cfg rsocket.Config) *rsocket.Listener {
 	t.Helper()
-	lc := rsocket.ListenConfig{Config: rsocket.Config{Device: dev}}
+	lc := rsocket.ListenConfig{Config: cfg}
 	ln, err := lc.Listen(t.Context(), "tcp", net.JoinHostPort(p.host, "0"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
@@ -66,10 +78,20 @@ func (p place) listen(t *testing.T, dev *verbs.Device) *rsocket.Listener {
 	return ln
 }
 
-// dial connects to a C program, which may not listen yet.
-func (p place) dial(t *testing.T, dev *verbs.Device, port string) *rsocket.Conn {
+// accept takes the connection of a C program.
+func accept(t *testing.T, ln *rsocket.Listener) *rsocket.Conn {
 	t.Helper()
-	d := rsocket.Dialer{Config: rsocket.Config{Device: dev}}
+	c, err := ln.AcceptConn()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(limit)))
+	return c
+}
+
+// dial connects to a C program, which may not listen yet.
+func (p place) dial(t *testing.T, cfg rsocket.Config, port string) *rsocket.Conn {
+	t.Helper()
+	d := rsocket.Dialer{Config: cfg}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	for {
@@ -84,15 +106,16 @@ func (p place) dial(t *testing.T, dev *verbs.Device, port string) *rsocket.Conn 
 	}
 }
 
-// carries requires that the C program has a QP of the kernel: it has not fallen back to TCP. siw does not tell the state of a QP.
-func (p place) carries(t *testing.T, program string) {
+// carries requires that C programs have n QPs of the kernel: none has fallen back to TCP. siw does not tell the state of a QP.
+func (p place) carries(t *testing.T, program string, n int) {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource", "show", "qp", "link", p.kernel+"/1").CombinedOutput()
 	require.NoError(t, err, string(out))
+	found := 0
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "comm "+program+" ") && (p.kernel == "siw0" || strings.Contains(line, "state RTS")) {
-			return
+			found++
 		}
 	}
-	require.Fail(t, "no QP of "+program, string(out))
+	require.GreaterOrEqual(t, found, n, "QPs of %s: %s", program, out)
 }

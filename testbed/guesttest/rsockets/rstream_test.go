@@ -10,7 +10,6 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -115,33 +114,30 @@ func (r rstream) run(s *counting, client bool, connected func()) error {
 func TestRstream(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {
 		for _, r := range short {
-			t.Run(fmt.Sprintf("%d bytes", r.size), func(t *testing.T) { r.both(t, p, dev) })
+			t.Run(fmt.Sprintf("%d bytes", r.size), func(t *testing.T) { r.both(t, p, rsocket.Config{Device: dev}) })
 		}
+		t.Run("tiny", func(t *testing.T) { rstream{5000, 20, 1, true}.both(t, p, tiny(dev)) })
 	})
 }
 
 // both runs rstream as server, and as client.
-func (r rstream) both(t *testing.T, p place, dev *verbs.Device) {
+func (r rstream) both(t *testing.T, p place, cfg rsocket.Config) {
 	t.Run("C serves", func(t *testing.T) {
 		port := freePort(t, p.peer)
 		server := start(t, "rstream", append(r.args(), "-b", p.peer, "-p", port)...)
-		s := newCounting(p.dial(t, dev, port), r.size)
-		require.NoError(t, r.run(s, true, func() { p.carries(t, "rstream") }))
+		s := newCounting(p.dial(t, cfg, port), r.size)
+		require.NoError(t, r.run(s, true, func() { p.carries(t, "rstream", 1) }))
 		require.NoError(t, s.c.Close())
 		server.runs()
 		require.NotContains(t, server.out.String(), "failed")
 	})
 	t.Run("Go serves", func(t *testing.T) {
-		ln := p.listen(t, dev)
+		ln := p.listen(t, cfg)
 		_, port, err := net.SplitHostPort(ln.Addr().String())
 		require.NoError(t, err)
 		client := start(t, "rstream", append(r.args(), "-s", p.host, "-p", port)...)
-		c, err := ln.AcceptConn()
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		require.NoError(t, c.SetDeadline(time.Now().Add(limit)))
-		s := newCounting(c, r.size)
-		require.NoError(t, r.run(s, false, func() { p.carries(t, "rstream") }))
+		s := newCounting(accept(t, ln), r.size)
+		require.NoError(t, r.run(s, false, func() { p.carries(t, "rstream", 1) }))
 		client.runs()
 		require.NotContains(t, client.out.String(), "failed")
 	})
