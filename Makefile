@@ -18,6 +18,9 @@ KERNEL    ?=
 # SOAK is how long soak-guest runs, SEED the seed of its random numbers (empty = chosen and printed).
 SOAK      ?= 10m
 SEED      ?=
+# PROGRAMS, for test-programs: all pairs of testbed/programs/pairs.list, here and in the guest; quick, a part, here only; or
+# the name of one, here only.
+PROGRAMS  ?= all
 # BASE is the image on which test-docker builds the image of the demo.
 BASE      ?= scratch
 
@@ -28,7 +31,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: help demo test test-all test-host test-guest test-bridge test-testbed soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs
+.PHONY: help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +58,7 @@ test-host:
 
 test-all: test ## also run what takes long: test-bridge, the guest with other kernels, soak-guest, bench-peers, test-docker
 	@$(MAKE) --no-print-directory test-bridge
+	@$(MAKE) --no-print-directory test-programs
 	@$(MAKE) --no-print-directory test-guest KERNEL=6.12
 	@$(MAKE) --no-print-directory test-guest KERNEL=newest
 	@$(MAKE) --no-print-directory soak-guest
@@ -68,6 +72,14 @@ test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU gu
 test-bridge: ## run examples/rsockets-bridge with Redis, iperf3, OpenSSH and 1,000 connections on the user-space RNIC
 	@scripts/need.sh redis-server iperf3 ssh sshd
 	GOVERBS_TEST_LONG=1 CGO_ENABLED=0 go test -count=1 -timeout 20m -run '^TestLong' ./examples/rsockets-bridge
+
+test-programs: preload ## run programs of Debian, as they are, on the user-space RNIC: goverbs run (PROGRAMS=quick: a part)
+	@scripts/need.sh cc rping ib_send_bw ibv_devinfo fi_pingpong tcpdump $(if $(filter quick,$(PROGRAMS)),,dtest fio qperf)
+	GOVERBS_TEST_COMMAND='$(CURDIR)/bin/goverbs' GOVERBS_TEST_PROGRAMS='$(PROGRAMS)' \
+		go test -count=1 -timeout 30m $(if $(filter quick,$(PROGRAMS)),,-v) -run '^TestUser$$' ./testbed/programs
+ifeq ($(PROGRAMS),all)
+	TESTBED_LIST=testbed/programs/guest.list testbed/suite
+endif
 
 test-testbed: ## test the guest itself: exit statuses, output, files, devices, how it ends
 	@scripts/need.sh cc ps

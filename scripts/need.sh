@@ -60,7 +60,7 @@ for need in "$@"; do
 	fi_pingpong) packages+=(libfabric-bin) ;;
 	ucx_perftest) packages+=(ucx-utils) ;;
 	verbs) packages+=(libibverbs-dev librdmacm-dev) ;;
-	busybox-static | cpio | make | gcc-12 | tcpdump | shellcheck | mmdebstrap | curl | iperf | iperf3 | zsh | fish) packages+=("$need") ;;
+	busybox-static | cpio | make | gcc-12 | tcpdump | shellcheck | mmdebstrap | curl | iperf | iperf3 | zsh | fish | fio | qperf) packages+=("$need") ;;
 	redis-server) packages+=(redis-server redis-tools) ;;
 	ssh) packages+=(openssh-client) ;;
 	sshd) packages+=(openssh-server) ;;
@@ -74,7 +74,7 @@ for need in "$@"; do
 	ss | tc | rdma) packages+=(iproute2) ;;
 	nft) packages+=(nftables) ;;
 	rping | rstream) packages+=(rdmacm-utils ibverbs-providers) ;;
-	dtestx) packages+=(dapl2-utils libdapl2) ;;
+	dtest | dtestx) packages+=(dapl2-utils libdapl2) ;;
 	ibv_devinfo) packages+=(ibverbs-utils ibverbs-providers) ;;
 	ib_send_bw) packages+=(perftest ibverbs-providers) ;;
 	*)

@@ -31,6 +31,7 @@ var floorOf = map[string]int{
 	"preload": mains, // a library that C programs load
 
 	"testbed/guesttest/*": mains, // tests only, run in the guest
+	"testbed/programs":    mains, // tests only
 	"testbed/soak":        mains,
 
 	"cmd/goverbs/internal/cli":      11,

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package programs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// capture is a recording of the packets of a pair by tcpdump, the last 64 MB of their headers. It is kept if the pair fails.
+type capture struct {
+	*program
+	file string // the beginning of the files' names
+}
+
+// record begins to capture. Without the right to do that, which root has, there is no capture, and the log says so.
+func record(t *testing.T, name string) *capture {
+	t.Helper()
+	dir := os.Getenv("BED_OUT") // in the guest
+	if dir == "" {
+		dir = filepath.Join("..", "..", "bin", "programs")
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+	}
+	file, err := filepath.Abs(filepath.Join(dir, name+".pcap"))
+	require.NoError(t, err)
+	p, err := start([]string{"tcpdump", "-Z", "root", "-n", "-U", "-B", "16384", "-s", "256", "-C", "16", "-W", "4",
+		"-i", "lo", "-w", file, "tcp"}, nil)
+	if err != nil {
+		t.Logf("no capture: %v", err)
+		return nil
+	}
+	c := &capture{p, file}
+	for end := time.Now().Add(defaultLimit); !strings.Contains(p.text(), "listening on"); time.Sleep(5 * time.Millisecond) {
+		if p.ended() || time.Now().After(end) {
+			c.kill()
+			t.Logf("no capture: %s", p.text())
+			return nil
+		}
+	}
+	return c
+}
+
+// end ends the recording, and removes it unless it is to be kept. It returns where it is.
+func (c *capture) end(t *testing.T, keep bool) string {
+	t.Helper()
+	if c == nil {
+		return "there is no capture"
+	}
+	c.signal(syscall.SIGINT)
+	_ = c.outcome(time.After(defaultLimit), false)
+	c.kill()
+	files, err := filepath.Glob(c.file + "?")
+	require.NoError(t, err)
+	if keep {
+		return fmt.Sprintf("the capture is in %v", files)
+	}
+	for _, file := range files {
+		require.NoError(t, os.Remove(file))
+	}
+	return ""
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package programs
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The kinds of pairs: the RNIC of the server, and that of the client.
+const (
+	userUser     = "usiw-usiw"
+	userKernel   = "usiw-siw"
+	kernelUser   = "siw-usiw"
+	kernelKernel = "siw-siw"
+)
+
+var kinds = []string{userUser, userKernel, kernelUser, kernelKernel}
+
+// pair is a stanza of pairs.list, which describes the words.
+type pair struct {
+	name   string
+	quick  bool
+	host   bool
+	server []string // nil = the client does without
+	client []string
+	env    []string
+	port   int // 0 = any that is free
+	limit  time.Duration
+	stops  bool
+	again  *regexp.Regexp
+	prints map[string][]*regexp.Regexp // what the server or the client prints if all is well
+	fails  map[string]string           // the reason for each kind
+}
+
+// defaultLimit is how long a pair may take that says nothing else. It is for a slow machine with much else to do.
+const defaultLimit = 60 * time.Second
+
+// parse reads a list of pairs.
+func parse(r io.Reader) ([]*pair, error) {
+	var pairs []*pair
+	number := 0
+	for scanner := bufio.NewScanner(r); ; {
+		if !scanner.Scan() {
+			return pairs, scanner.Err()
+		}
+		number++
+		line := scanner.Text()
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		rest = strings.TrimSpace(rest)
+		var err error
+		switch {
+		case word == "" || strings.HasPrefix(word, "#"):
+			continue
+		case word == "pair":
+			if slices.ContainsFunc(pairs, func(p *pair) bool { return p.name == first(rest) }) {
+				err = fmt.Errorf("a second pair %q", first(rest))
+				break
+			}
+			var p *pair
+			if p, err = begin(rest); err == nil {
+				pairs = append(pairs, p)
+			}
+		case len(pairs) == 0:
+			err = fmt.Errorf("%q above the first pair", word)
+		default:
+			err = pairs[len(pairs)-1].add(word, rest)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+	}
+}
+
+// first returns the first word of a line.
+func first(line string) string {
+	word, _, _ := strings.Cut(line, " ")
+	return word
+}
+
+// begin makes a pair of its first line.
+func begin(line string) (*pair, error) {
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return nil, fmt.Errorf("a pair without a name")
+	}
+	p := &pair{name: words[0], limit: defaultLimit, prints: make(map[string][]*regexp.Regexp), fails: make(map[string]string)}
+	for _, word := range words[1:] {
+		switch word {
+		case "quick":
+			p.quick = true
+		case "host":
+			p.host = true
+		default:
+			return nil, fmt.Errorf("pair %s: %q is neither quick nor host", p.name, word)
+		}
+	}
+	return p, nil
+}
+
+// add adds a line to a pair.
+func (p *pair) add(word, rest string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("pair %s: %s: %w", p.name, word, err)
+		}
+	}()
+	switch word {
+	case "server", "client", "env", "port", "limit", "again", "prints", "fails":
+		if rest == "" {
+			return fmt.Errorf("without a value")
+		}
+	}
+	switch word {
+	case "server":
+		p.server = strings.Fields(rest)
+	case "client":
+		p.client = strings.Fields(rest)
+	case "env":
+		p.env = append(p.env, rest)
+	case "port":
+		p.port, err = strconv.Atoi(rest)
+	case "limit":
+		p.limit, err = time.ParseDuration(rest)
+	case "stops":
+		p.stops = true
+	case "again":
+		p.again, err = regexp.Compile("(?m)" + rest)
+	case "prints":
+		side, text, _ := strings.Cut(rest, " ")
+		if side != "server" && side != "client" {
+			return fmt.Errorf("%q is neither server nor client", side)
+		}
+		var want *regexp.Regexp
+		want, err = regexp.Compile("(?m)" + text)
+		p.prints[side] = append(p.prints[side], want)
+	case "fails":
+		kind, reason, _ := strings.Cut(rest, " ")
+		if !slices.Contains(kinds, kind) {
+			return fmt.Errorf("%q is none of %v", kind, kinds)
+		}
+		if reason == "" {
+			return fmt.Errorf("no reason why %s fails", kind)
+		}
+		p.fails[kind] = reason
+	default:
+		return fmt.Errorf("no such word")
+	}
+	return err
+}

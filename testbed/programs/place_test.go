@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package programs
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// side is where one program of a pair runs.
+type side struct {
+	prefix []string // of the command
+	device string
+}
+
+// place is where a pair runs.
+type place struct {
+	kind           string
+	server, client side
+	addr, addr6    string
+	netdev         string        // the interface with addr
+	slow           time.Duration // how many times longer a pair may take (0 = 1)
+}
+
+// guestSlow is place.slow of the guest, whose processor is emulated.
+const guestSlow = 4
+
+// The two RNICs. GOVERBS_TEST_COMMAND is the goverbs command that runs programs, by default the one that make builds.
+const commandVariable = "GOVERBS_TEST_COMMAND"
+
+func user(t *testing.T) side {
+	t.Helper()
+	command := os.Getenv(commandVariable)
+	require.NotEmpty(t, command, "%s must be the path of the goverbs command", commandVariable)
+	return side{prefix: []string{command, "run", "--"}, device: "usiw0"}
+}
+
+func kernel() side { return side{device: "siw0"} }
+
+// words puts the values of a place into the words of a command or a variable.
+func (p *place) words(words []string, s side, port int) []string {
+	values := strings.NewReplacer("{addr}", p.addr, "{addr6}", p.addr6, "{port}", strconv.Itoa(port), "{device}", s.device,
+		"{netdev}", p.netdev)
+	out := make([]string, len(words))
+	for i, word := range words {
+		out[i] = values.Replace(word)
+	}
+	return out
+}
+
+// The ports of servers. They are below those that the kernel chooses for clients, so that no stranger's connection has one.
+const (
+	firstPort = 20000
+	lastPort  = 29999
+)
+
+var lastTaken = firstPort + os.Getpid()*17%(lastPort-firstPort)
+
+// freePort returns a port that nobody listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range lastPort - firstPort {
+		if lastTaken++; lastTaken > lastPort {
+			lastTaken = firstPort
+		}
+		ln, err := net.Listen("tcp", ":"+strconv.Itoa(lastTaken))
+		if err == nil {
+			require.NoError(t, ln.Close())
+			return lastTaken
+		}
+	}
+	require.Fail(t, "no port is free")
+	return 0
+}
+
+// listens reports whether somebody listens on a TCP port, which the siw driver of Linux does too.
+func listens(t *testing.T, port int) bool {
+	t.Helper()
+	return tableHas(t, "/proc/net/tcp", port) || tableHas(t, "/proc/net/tcp6", port)
+}
+
+// tableHas reports whether a table of the kernel has a listening socket with the port. A host without IPv6 lacks its table.
+func tableHas(t *testing.T, path string, port int) bool {
+	t.Helper()
+	const listen = "0A" // TCP_LISTEN
+	b, err := os.ReadFile(path)
+	if !os.IsNotExist(err) {
+		require.NoError(t, err)
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line) // number, local address, remote address, state, ...
+		if len(f) < 4 || f[3] != listen {
+			continue
+		}
+		_, text, _ := strings.Cut(f[1], ":")
+		if n, err := strconv.ParseUint(text, 16, 16); err == nil && int(n) == port {
+			return true
+		}
+	}
+	return false
+}

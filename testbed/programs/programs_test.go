@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package programs
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+)
+
+// wantedVariable selects pairs: quick, all, or the name of one.
+const wantedVariable = "GOVERBS_TEST_PROGRAMS"
+
+// wanted returns which pairs are to run.
+func wanted(t *testing.T) string {
+	t.Helper()
+	w := os.Getenv(wantedVariable)
+	if w == "" {
+		t.Skipf("%s is not set: make test-programs runs this", wantedVariable)
+	}
+	return w
+}
+
+// TestUser runs the pairs on the user-space RNIC, on this host.
+func TestUser(t *testing.T) {
+	wanted(t)
+	here := place{kind: userUser, server: user(t), client: user(t), addr: "127.0.0.1", addr6: "::1", netdev: "lo"}
+	here.run(t)
+}
+
+// TestKernel runs the pairs with the siw driver of Linux, in the guest.
+func TestKernel(t *testing.T) {
+	rdmatest.KernelDevice(t, kernel().device)
+	for _, p := range []place{
+		{kind: userKernel, server: user(t), client: kernel()},
+		{kind: kernelUser, server: kernel(), client: user(t)},
+		{kind: kernelKernel, server: kernel(), client: kernel()},
+	} {
+		t.Run(p.kind, func(t *testing.T) {
+			p.addr, p.addr6, p.netdev, p.slow = "10.77.0.1", "fd00:77::1", "d0", guestSlow
+			p.run(t)
+		})
+	}
+}
+
+// run runs the wanted pairs, one after the other.
+func (p *place) run(t *testing.T) {
+	f, err := os.Open("pairs.list")
+	require.NoError(t, err)
+	pairs, err := parse(f)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	wanted := wanted(t)
+	var ran int
+	for _, pr := range pairs {
+		if wanted == "quick" && !pr.quick || wanted != "quick" && wanted != "all" && wanted != pr.name {
+			continue
+		}
+		if pr.host && p.kind != userUser {
+			continue
+		}
+		ran++
+		t.Run(pr.name, func(t *testing.T) { p.judge(t, pr) })
+	}
+	require.NotZero(t, ran, "%s=%s: neither quick, all nor the name of a pair", wantedVariable, wanted)
+}
+
+// judge runs a pair and compares with what the list expects.
+func (p *place) judge(t *testing.T, pr *pair) {
+	t.Helper()
+	began := time.Now()
+	c := record(t, p.kind+"-"+pr.name)
+	r := p.tries(t, pr)
+	wrong := pr.verdict(p.kind, r.err)
+	kept := c.end(t, wrong != nil)
+	if wrong != nil {
+		t.Errorf("%v\n%s\n%v", wrong, kept, r)
+	} else if r.err != nil {
+		t.Logf("fails as is known (%s): %v", pr.fails[p.kind], r.err)
+	}
+	t.Logf("%s %s: %.1f s", p.kind, pr.name, time.Since(began).Seconds())
+}
+
+// verdict compares the result of a pair with what the list expects. What fails must be known to fail, and what is known to fail
+// must fail.
+func (pr *pair) verdict(kind string, err error) error {
+	why, known := pr.fails[kind]
+	switch {
+	case known && err == nil:
+		return fmt.Errorf("%s passes, but the list says that it fails: %s", pr.name, why)
+	case known:
+		return nil
+	default:
+		return err
+	}
+}
+
+// result is what became of a pair. A program that was not started is nil.
+type result struct {
+	server, client *program
+	err            error
+}
+
+// String returns what the two have printed.
+func (r result) String() string {
+	var b strings.Builder
+	for _, prog := range []*program{r.server, r.client} {
+		if prog != nil {
+			fmt.Fprintf(&b, "--- %s\n%s\n", prog.line, prog.text())
+		}
+	}
+	return b.String()
+}
+
+// maxTries is how often a pair is run whose client fails in the way that the list names: on a busy machine perftest loses its race
+// in one of twenty runs.
+const maxTries = 4
+
+// tries runs a pair, and again as long as the client fails in the way that the list names.
+func (p *place) tries(t *testing.T, pr *pair) result {
+	t.Helper()
+	for try := 1; ; try++ {
+		r := p.once(t, pr)
+		if try == maxTries || r.err == nil || r.client == nil || pr.again == nil || !pr.again.MatchString(r.client.text()) {
+			return r
+		}
+		t.Logf("%s: %v; the client has printed %q, so it is tried again\n%v", pr.name, r.err, pr.again.FindString(r.client.text()), r)
+	}
+}
+
+// once runs a pair. Both programs have ended when it returns.
+func (p *place) once(t *testing.T, pr *pair) (r result) {
+	t.Helper()
+	port := pr.port
+	if port == 0 {
+		port = freePort(t)
+	}
+	deadline := time.After(pr.limit * max(1, p.slow))
+	run := func(s side, words []string) *program {
+		prog, err := start(append(s.prefix[:len(s.prefix):len(s.prefix)], p.words(words, s, port)...), p.words(pr.env, s, port))
+		require.NoError(t, err)
+		return prog
+	}
+	if pr.server != nil {
+		r.server = run(p.server, pr.server)
+		defer r.server.kill()
+		for !listens(t, port) {
+			if r.server.ended() {
+				r.err = fmt.Errorf("server: %v before it listens: %s", r.server.cmd.ProcessState, r.server.line)
+				return r
+			}
+			select {
+			case <-deadline:
+				r.err = fmt.Errorf("server: does not listen on port %d: %s", port, r.server.line)
+				return r
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	r.client = run(p.client, pr.client)
+	defer r.client.kill()
+	if err := r.client.outcome(deadline, false); err != nil {
+		r.err = fmt.Errorf("client: %w", err)
+		return r
+	}
+	if r.server != nil {
+		if pr.stops {
+			r.server.signal(syscall.SIGTERM)
+		}
+		if err := r.server.outcome(deadline, pr.stops); err != nil {
+			r.err = fmt.Errorf("server: %w", err)
+			return r
+		}
+	}
+	for name, prog := range map[string]*program{"server": r.server, "client": r.client} {
+		for _, want := range pr.prints[name] {
+			if prog == nil || !want.MatchString(prog.text()) {
+				r.err = fmt.Errorf("the %s does not print %q", name, strings.TrimPrefix(want.String(), "(?m)"))
+				return r
+			}
+		}
+	}
+	return r
+}

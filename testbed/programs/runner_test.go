@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package programs
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stanza parses one pair.
+func stanza(t *testing.T, lines ...string) *pair {
+	t.Helper()
+	pairs, err := parse(strings.NewReader(strings.Join(lines, "\n")))
+	require.NoError(t, err)
+	require.Len(t, pairs, 1)
+	return pairs[0]
+}
+
+// TestParse checks a stanza with every word.
+func TestParse(t *testing.T) {
+	p := stanza(t, "# comment", "", "pair name quick host", "\tserver a -p {port}", "\tclient b {addr}", "\tenv X=y z", "\tport 7",
+		"\tlimit 3s", "\tstops", "\tprints server ^x y$", "\tagain lost", "\tfails siw-usiw no  idea")
+	require.Equal(t, "name", p.name)
+	require.True(t, p.quick && p.host && p.stops)
+	require.Equal(t, []string{"a", "-p", "{port}"}, p.server)
+	require.Equal(t, []string{"b", "{addr}"}, p.client)
+	require.Equal(t, []string{"X=y z"}, p.env)
+	require.Equal(t, 7, p.port)
+	require.Equal(t, 3*time.Second, p.limit)
+	require.True(t, p.prints["server"][0].MatchString("w\nx y\nz"))
+	require.False(t, p.prints["server"][0].MatchString("w x y"))
+	require.True(t, p.again.MatchString("all is lost"))
+	require.Equal(t, map[string]string{"siw-usiw": "no  idea"}, p.fails)
+	require.Equal(t, defaultLimit, stanza(t, "pair other").limit)
+}
+
+// TestParseErrors: each error names the line and what is wrong there.
+func TestParseErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"server x":                            "line 1: \"server\" above the first pair",
+		"pair":                                "line 1: a pair without a name",
+		"pair a fast":                         "line 1: pair a: \"fast\" is neither quick nor host",
+		"pair a\npair a":                      "line 2: a second pair \"a\"",
+		"pair a\nclient":                      "line 2: pair a: client: without a value",
+		"pair a\nport x":                      "line 2: pair a: port: strconv.Atoi: parsing \"x\"",
+		"pair a\nlimit 3":                     "line 2: pair a: limit: time: missing unit",
+		"pair a\nprints both x":               "line 2: pair a: prints: \"both\" is neither server nor client",
+		"pair a\nprints client (":             "line 2: pair a: prints: error parsing regexp",
+		"pair a\nagain (":                     "line 2: pair a: again: error parsing regexp",
+		"pair a\nfails rxe-rxe why":           "line 2: pair a: fails: \"rxe-rxe\" is none of",
+		"pair a\nfails siw-siw":               "line 2: pair a: fails: no reason why siw-siw fails",
+		"pair a\nexpects x":                   "line 2: pair a: expects: no such word",
+		"pair a\nserver x\n\n# y\npair b now": "line 5: pair b: \"now\"",
+	} {
+		_, err := parse(strings.NewReader(text))
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+// TestList: pairs.list can be read, each pair has a client, a server has either {port} or a port of its own, and the quick pairs
+// are few.
+func TestList(t *testing.T) {
+	f, err := os.Open("pairs.list")
+	require.NoError(t, err)
+	defer f.Close()
+	pairs, err := parse(f)
+	require.NoError(t, err)
+	var quick int
+	for _, p := range pairs {
+		require.NotEmpty(t, p.client, p.name)
+		if p.server != nil {
+			require.Equal(t, p.port == 0, strings.Contains(strings.Join(p.server, " "), "{port}"), p.name)
+		}
+		if p.quick {
+			quick++
+		}
+	}
+	require.InDelta(t, 15, quick, 3)
+	require.Greater(t, len(pairs), 40)
+}
+
+// TestVerdict: what is expected to fail must fail, and the rest must not.
+func TestVerdict(t *testing.T) {
+	p := stanza(t, "pair a", "fails siw-usiw it is known")
+	broken := errors.New("broken")
+	require.NoError(t, p.verdict(userUser, nil))
+	require.ErrorIs(t, p.verdict(userUser, broken), broken)
+	require.NoError(t, p.verdict(kernelUser, broken))
+	require.EqualError(t, p.verdict(kernelUser, nil), "a passes, but the list says that it fails: it is known")
+}
+
+// TestOnce runs shell scripts instead of programs, each of which ends in its own way.
+func TestOnce(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // the server listens, as far as the runner can see
+	require.NoError(t, err)
+	defer ln.Close()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name           string
+		server, client string
+		line           string // of the stanza
+		want           string // "" = it passes
+	}{
+		{"good", "true", "true", "", ""},
+		{"client fails", "true", "exit 3", "", "client: exit status 3"},
+		{"server fails", "exit 4", "true", "", "server: exit status 4"},
+		{"client hangs", "true", "exec sleep 60", "limit 300ms", "client: has not ended"},
+		{"server hangs", "exec sleep 60", "true", "limit 4s", "server: has not ended"},
+		{"server stops", "exec sleep 60", "true", "stops", ""},
+		{"server crashes when told", "trap 'kill -SEGV $$' TERM; touch $F; sleep 60 & wait", "until [ -e $F ]; do sleep 0.01; done", "stops",
+			"server: signal: segmentation fault"},
+		{"client is killed", "true", "kill -TERM $$", "stops", "client: signal: terminated"},
+		{"prints", "echo yes", "true", "prints server ^yes$", ""},
+		{"does not print", "echo yes no", "true", "prints server ^yes$", "the server does not print \"^yes$\""},
+		{"variable", "true", "test $X = {addr}6", "env X=here6", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pr := stanza(t, "pair a", c.line, "port "+port)
+			pr.server, pr.client = []string{c.server}, []string{c.client}
+			pr.env = append(pr.env, "F="+filepath.Join(t.TempDir(), "ready"))
+			shell := side{prefix: []string{"sh", "-c"}}
+			p := place{server: shell, client: shell, addr: "here"}
+			r := p.once(t, pr)
+			if c.want == "" {
+				require.NoError(t, r.err, "%v", r)
+			} else {
+				require.ErrorContains(t, r.err, c.want)
+			}
+			require.True(t, r.server.ended() && r.client.ended())
+		})
+	}
+}
+
+// TestServerEndsEarly: a server that ends instead of listening is an error at once.
+func TestServerEndsEarly(t *testing.T) {
+	shell := side{prefix: []string{"sh", "-c"}}
+	p := place{server: shell, client: shell}
+	r := p.once(t, &pair{server: []string{"echo no; exit 5"}, client: []string{"true"}, limit: defaultLimit})
+	require.ErrorContains(t, r.err, "server: exit status 5 before it listens")
+	require.Nil(t, r.client)
+	require.Contains(t, r.String(), "no\n")
+}
+
+// TestTries: a pair is tried again only if the client has printed what the list names, and the last result counts.
+func TestTries(t *testing.T) {
+	shell := side{prefix: []string{"sh", "-c"}}
+	p := place{client: shell}
+	for _, c := range []struct {
+		script, again string
+		tries         int
+		passes        bool
+	}{
+		{"echo x >>$F; [ $(wc -l <$F) -gt 1 ] || { echo refused; exit 1; }", "^refused$", 2, true},
+		{"echo x >>$F; echo refused; exit 1", "^refused$", maxTries, false},
+		{"echo x >>$F; echo broken; exit 1", "^refused$", 1, false},
+		{"echo x >>$F; echo refused", "^refused$", 1, true},
+		{"echo x >>$F; echo refused; exit 1", "", 1, false},
+	} {
+		file := filepath.Join(t.TempDir(), "tries")
+		pr := &pair{client: []string{c.script}, env: []string{"F=" + file}, limit: defaultLimit}
+		if c.again != "" {
+			pr.again = regexp.MustCompile("(?m)" + c.again)
+		}
+		r := p.tries(t, pr)
+		require.Equal(t, c.passes, r.err == nil, "%v: %v", c, r.err)
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, c.tries, strings.Count(string(b), "\n"), c.script)
+	}
+}
