@@ -110,6 +110,12 @@ int gv_open(const char *name, uint64_t guid, uintptr_t *ctx, int *async_fd) {
 	return rc;
 }
 
+int gv_context_fd(uintptr_t ctx) { return CONTEXT(ctx)->cmd_fd; }
+
+uint32_t gv_pd_handle(uintptr_t pd) { return PD(pd)->handle; }
+
+int gv_channel_fd(uintptr_t ch) { return CHANNEL(ch)->fd; }
+
 int gv_close(uintptr_t ctx) { return lib.ibv_close_device(CONTEXT(ctx)) ? GV_NO_ERRNO : 0; } // 0, or -1 without errno by the manual
 
 void gv_fork_init(void) { lib.ibv_fork_init(); }

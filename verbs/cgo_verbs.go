@@ -157,6 +157,15 @@ func rawOpen(name string, guid GUID) (ctx rawContext, asyncFD, rc int) {
 	return rawContext(c), int(fd), int(r)
 }
 
+// fd is the descriptor by which the library tells the kernel its commands.
+func (ctx rawContext) fd() int { return int(C.gv_context_fd(C.uintptr_t(ctx))) }
+
+// handle is the number of the PD in commands.
+func (pd rawPD) handle() uint32 { return uint32(C.gv_pd_handle(C.uintptr_t(pd))) }
+
+// fd is the descriptor from which events are read.
+func (ch rawChannel) fd() int { return int(C.gv_channel_fd(C.uintptr_t(ch))) }
+
 func (ctx rawContext) close() int { return int(C.gv_close(C.uintptr_t(ctx))) }
 
 func (ctx rawContext) queryDevice() (DeviceAttr, int) {
@@ -438,8 +447,8 @@ func capFromC(c *C.struct_gv_qp_cap) QPCap {
 // rawQPConfig is the configuration of a QP.
 type rawQPConfig struct {
 	cookie         uint64
-	sendCQ, recvCQ rawCQ
-	srq            rawSRQ // 0 = none
+	sendCQ, recvCQ deviceCQ
+	srq            deviceSRQ // nil = none
 	typ            QPType
 	sigAll         bool
 	cap            QPCap
@@ -451,12 +460,14 @@ func (pd rawPD) createQP(cfg rawQPConfig) (q rawQP, has QPCap, num uint32, rc in
 	var out C.uintptr_t
 	var n C.uint32_t
 	c := capToC(cfg.cap)
+	sendCQ, recvCQ := C.uintptr_t(cfg.sendCQ.(rawCQ)), C.uintptr_t(cfg.recvCQ.(rawCQ))
+	srq, _ := cfg.srq.(rawSRQ)
 	if cfg.atomicWrite {
-		rc = int(C.gv_create_qp_ex(C.uintptr_t(pd), C.uint64_t(cfg.cookie), C.uintptr_t(cfg.sendCQ), C.uintptr_t(cfg.recvCQ),
-			C.uintptr_t(cfg.srq), C.int(cfg.typ), C.int(boolInt(cfg.sigAll)), &c, &out, &n))
+		rc = int(C.gv_create_qp_ex(C.uintptr_t(pd), C.uint64_t(cfg.cookie), sendCQ, recvCQ, C.uintptr_t(srq), C.int(cfg.typ),
+			C.int(boolInt(cfg.sigAll)), &c, &out, &n))
 	} else {
-		rc = int(C.gv_create_qp(C.uintptr_t(pd), C.uint64_t(cfg.cookie), C.uintptr_t(cfg.sendCQ), C.uintptr_t(cfg.recvCQ),
-			C.uintptr_t(cfg.srq), C.int(cfg.typ), C.int(boolInt(cfg.sigAll)), &c, &out, &n))
+		rc = int(C.gv_create_qp(C.uintptr_t(pd), C.uint64_t(cfg.cookie), sendCQ, recvCQ, C.uintptr_t(srq), C.int(cfg.typ),
+			C.int(boolInt(cfg.sigAll)), &c, &out, &n))
 	}
 	return rawQP(out), capFromC(&c), uint32(n), rc
 }

@@ -86,6 +86,9 @@ struct gv_device {
 };
 
 int gv_devices(struct gv_device **out, int *n); // the caller frees out
+int gv_context_fd(uintptr_t ctx);
+uint32_t gv_pd_handle(uintptr_t pd);
+int gv_channel_fd(uintptr_t ch);
 int gv_open(const char *name, uint64_t guid, uintptr_t *ctx, int *async_fd);
 int gv_close(uintptr_t ctx);
 void gv_fork_init(void);

@@ -550,6 +550,7 @@ struct verbs_context {
 
 struct ibv_pd {
 	struct ibv_context *context;
+	uint32_t handle;
 };
 
 struct ibv_mr {

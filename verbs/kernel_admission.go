@@ -147,7 +147,7 @@ func (q *ledgerQP) unfence(wrs []flatSend) {
 
 // hand gives requests to the device and notes those that it takes.
 func (q *ledgerQP) hand(wrs []flatSend, sges []SGE, ext []flatExt) (int, error) {
-	n, err := postResult("ibv_post_send", q.c.postSend(wrs, sges, ext, nil))
+	n, err := postResult("ibv_post_send", q.c.send(wrs, sges, ext))
 	for i := range wrs {
 		if i < n || err == nil || errors.Is(err, errBroken) {
 			q.sends.lend(wrs[i].id)

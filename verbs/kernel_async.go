@@ -27,7 +27,7 @@ func (c *kernelContext) readEvents() {
 		err := c.file.Wait(context.Background(), func() bool {
 			for {
 				// Go's poller tells of an event once: what was interrupted is done again at once.
-				if ev, cookie, rc = c.c.asyncEvent(); rc != int(syscall.EINTR) {
+				if ev, cookie, rc = c.queues.asyncEvent(); rc != int(syscall.EINTR) {
 					return rc != int(syscall.EAGAIN)
 				}
 			}

@@ -16,8 +16,9 @@ import (
 
 // kernelChannel delivers the device's events, and those that the provider makes of completions of its own.
 type kernelChannel struct {
-	c    rawChannel
-	file *eventfd.File
+	c      rawChannel
+	queues deviceQueues
+	file   *eventfd.File
 
 	mu     sync.Mutex // guards what follows; after that of a CQ
 	cqs    int        // that send their events here
@@ -27,7 +28,7 @@ type kernelChannel struct {
 
 // CreateCompChannel makes a completion channel.
 func (c *kernelContext) CreateCompChannel() (ProviderCompChannel, error) {
-	ch := new(kernelChannel)
+	ch := &kernelChannel{queues: c.queues}
 	var fd, rc int
 	if ch.c, fd, rc = c.c.createCompChannel(); rc != 0 {
 		return nil, callError("ibv_create_comp_channel", rc)
@@ -49,7 +50,7 @@ func (ch *kernelChannel) Wait(ctx context.Context) (*CQ, error) {
 			if owner = ch.take(); owner != nil {
 				return true
 			}
-			cookie, rc := ch.c.event()
+			cookie, rc := ch.queues.compEvent(ch.c)
 			switch rc {
 			case int(syscall.EAGAIN):
 				return false

@@ -17,6 +17,7 @@ type kernelContext struct {
 	dev     *kernelDevice
 	owner   *Context
 	c       rawContext
+	queues  deviceQueues
 	attr    DeviceAttr
 	ops     OpSet
 	withInv uint // the library's flag of a completion that names an invalidated key
@@ -56,6 +57,17 @@ func (c *kernelContext) start(events int) (ProviderContext, error) {
 		return nil, callError("ibv_query_device", rc)
 	}
 	d := driverOf(c.dev.info, c.attr)
+	c.queues = libraryQueues{c.c}
+	if d.extended != nil {
+		rings := &ringQueues{c: c.c, fd: c.c.fd(), async: events, most: c.attr.MaxCQE}
+		version, err := rings.version()
+		if err != nil {
+			return nil, err
+		}
+		if more := d.extended(version); more != nil {
+			d, c.queues = *more, rings
+		}
+	}
 	inline, more, err := c.dev.probe(c.c, d.inline, c.saysAtomicWrite())
 	if err != nil {
 		return nil, err

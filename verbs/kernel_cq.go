@@ -16,7 +16,7 @@ import (
 type kernelCQ struct {
 	ctx    *kernelContext
 	owner  *CQ
-	c      rawCQ
+	c      deviceCQ
 	ch     *kernelChannel
 	cookie uint64
 	cqe    atomic.Int64
@@ -54,7 +54,7 @@ func (cq *kernelCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderComp
 	}
 	cq.cookie = newCookie(self)
 	var room, rc int
-	if cq.c, room, rc = c.c.createCQ(cqe, cq.cookie, cq.ch.c, vector); rc != 0 {
+	if cq.c, room, rc = c.queues.createCQ(cqe, cq.cookie, cq.ch.c, vector); rc != 0 {
 		dropCookie(cq.cookie)
 		c.counts.cq.remove()
 		return callError("ibv_create_cq", rc)
@@ -92,7 +92,7 @@ func (cq *kernelCQ) pollDirect(wcs []WC) (n int, ok bool, err error) {
 
 // poll polls the device. C stores 0 to atEnd, which may be nil, when it is done.
 func (cq *kernelCQ) poll(wcs []WC, atEnd *atomic.Uint32) (int, error) {
-	n := cq.c.poll(wcs, cq.ctx.withInv, atEnd)
+	n := cq.c.(rawCQ).poll(wcs, cq.ctx.withInv, atEnd)
 	if n > 0 && n&pollErrors == 0 || n == 0 && !cq.lost.Load() {
 		return n, nil
 	}

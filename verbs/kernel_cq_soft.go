@@ -65,7 +65,7 @@ func (cq *kernelCQ) fetchTo(want int, put func([]WC)) error {
 	}
 	for cq.soft.len() < want {
 		ask := min(want-cq.soft.len(), batch)
-		n := cq.c.poll(cq.buf[:ask], cq.ctx.withInv, nil)
+		n := cq.c.take(cq.buf[:ask], cq.ctx.withInv)
 		if n < 0 {
 			return callError("ibv_poll_cq", -1)
 		}

@@ -10,6 +10,9 @@ type driver struct {
 	inline int // max_inline_data, 0 = it is to be found out
 	// wrap returns the context for the driver's own devices, around that for all; nil = that for all.
 	wrap func(*kernelContext) ProviderContext
+	// extended returns the driver of a device that keeps this version of the contract of RFC 7306, whose queues are rings; nil = there is
+	// none. It need not be asked for where it is nil.
+	extended func(version uint32) *driver
 }
 
 // driverOf recognises the driver of a device. A driver that it does not know is trusted. Only operations that could crash a library
@@ -17,7 +20,11 @@ type driver struct {
 func driverOf(info DeviceInfo, attr DeviceAttr) driver {
 	switch {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
-		return driver{ops: siwOps, inline: siwInline, wrap: func(c *kernelContext) ProviderContext { return newSiwContext(c, siwFaults) }}
+		d := driver{ops: siwOps, inline: siwInline, wrap: func(c *kernelContext) ProviderContext { return newSiwContext(c, siwFaults) }}
+		if attr.AtomicCap != AtomicNone {
+			d.extended = siw7306
+		}
+		return d
 	case attr.VendorID == vendorRXE && info.Transport == TransportIB:
 		return driver{ops: opsByAttr(info, attr), inline: rxeInline,
 			wrap: func(c *kernelContext) ProviderContext { return newRXEContext(c, rxeFaults) }}

@@ -105,7 +105,7 @@ func (q *ledgerQP) possible(wrs []SendWR) int {
 // needsORD reports whether a request takes up a place among the Reads in progress.
 func needsORD(op WROpcode) bool {
 	switch op {
-	case WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd, WRAtomicWrite:
+	case WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd, WRMaskedAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd, WRAtomicWrite:
 		return true
 	}
 	return false
@@ -196,7 +196,7 @@ func (q *ledgerQP) PostRecv(wrs []RecvWR) (int, error) {
 		r.sgls.put(seq, wrs[i].SGL)
 		flat.wrs[i].id = idRecv | seq
 	}
-	n, err := postResult("ibv_post_recv", q.c.postRecv(flat.wrs, flat.sges, nil))
+	n, err := postResult("ibv_post_recv", q.c.receive(flat.wrs, flat.sges))
 	if err != nil {
 		r.withdraw(len(wrs) - n)
 		return n, err

@@ -58,6 +58,12 @@ func (s *sendList) extend(w *SendWR, f *flatSend) {
 		x.a = w.Add
 	case WRAtomicCmpAndSwp:
 		x.a, x.b = w.Compare, w.Swap
+	case WRMaskedAtomicFetchAndAdd:
+		x.a, x.p = w.Add, w.AddMask
+	case WRMaskedAtomicCmpAndSwp:
+		x.a, x.b, x.p, x.q = w.Compare, w.Swap, w.CompareMask, w.SwapMask
+	case WRImmData:
+		x.a = w.Imm64
 	case WRAtomicWrite:
 		x.a = w.Swap
 	case WRBindMW:

@@ -106,7 +106,7 @@ func (q *kernelQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
 	if bound {
 		atEnd = nil
 	}
-	res := q.c.postSend(s.wrs, sges, s.ext, atEnd)
+	res := q.c.(rawQP).postSend(s.wrs, sges, s.ext, atEnd)
 	if atEnd == nil {
 		if bound {
 			rekey(wrs[:uint32(res)])
@@ -138,7 +138,7 @@ func (q *kernelQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 	}
 	r.flat.fill(wrs[:good], 0)
 	atEnd := r.direct.atEnd()
-	res := q.c.postRecv(r.flat.wrs, r.flat.sges, atEnd)
+	res := q.c.(rawQP).postRecv(r.flat.wrs, r.flat.sges, atEnd)
 	if atEnd == nil {
 		r.direct.Unlock()
 	}

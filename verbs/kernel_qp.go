@@ -14,7 +14,7 @@ import (
 type kernelQP struct {
 	ctx    *kernelContext
 	owner  *QP
-	c      rawQP
+	c      deviceQP
 	num    uint32
 	typ    QPType
 	cookie uint64
@@ -84,7 +84,7 @@ func (q *kernelQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QP
 	raw.cookie = q.cookie
 	var has QPCap
 	var rc int
-	if q.c, has, q.num, rc = pd.c.createQP(raw); rc != 0 {
+	if q.c, has, q.num, rc = pd.ctx.queues.createQP(pd.c, raw); rc != 0 {
 		dropCookie(q.cookie)
 		pd.ctx.counts.qp.remove()
 		if raw.atomicWrite {

@@ -68,7 +68,7 @@ func (q *kernelQP) postMarks() (bool, error) {
 	full := false
 	if q.marked&markSend == 0 && q.typ != QPTypeUD { // a datagram needs a destination even to be flushed
 		wr := flatSend{id: markID[0], op: flatOp(WRSend, SendSignaled, 0)}
-		_, err := postResult("ibv_post_send", q.c.postSend([]flatSend{wr}, nil, nil, nil))
+		_, err := postResult("ibv_post_send", q.c.send([]flatSend{wr}, nil, nil))
 		switch {
 		case err == nil:
 			q.marked |= markSend
@@ -80,7 +80,7 @@ func (q *kernelQP) postMarks() (bool, error) {
 	}
 	if q.marked&markRecv == 0 && q.srq == nil {
 		wr := flatRecv{id: markID[1]}
-		_, err := postResult("ibv_post_recv", q.c.postRecv([]flatRecv{wr}, nil, nil))
+		_, err := postResult("ibv_post_recv", q.c.receive([]flatRecv{wr}, nil))
 		switch {
 		case err == nil:
 			q.marked |= markRecv

@@ -44,7 +44,7 @@ func (q *siwQP) Initiated() {
 func (q *siwQP) postEmpty() {
 	wr := flatSend{id: idOwn, op: flatOp(WRRDMAWrite, 0, 0), rkey: emptyKey}
 	// If the queue is full there is more to come anyway.
-	q.c.postSend([]flatSend{wr}, nil, nil, nil)
+	q.c.send([]flatSend{wr}, nil, nil)
 }
 
 func (q *siwQP) nudgeLater(after []time.Duration) {

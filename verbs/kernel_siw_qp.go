@@ -30,23 +30,30 @@ func (pd *siwPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 	q.needsDepth = pd.faults.has(siwNoDepthJams)
 	q.least = siwLeast(pd.faults)
 	want := cfg.Cap
-	want.MaxSendWR = max(want.MaxSendWR, min(want.MaxSendWR+emptyWrites, pd.ctx.attr.MaxQPWR))
+	entries := 1 // of a request
+	if pd.ctx.ops.Has(OpWriteImm) {
+		entries = 2 // a Write and an immediate
+	}
+	each := entries
 	if pd.faults.has(siwPageTorn) { // a Read can become two, and an element
 		q.short = siwShort
-		want.MaxSendWR = max(want.MaxSendWR, min(2*cfg.Cap.MaxSendWR+emptyWrites, pd.ctx.attr.MaxQPWR))
+		each = 2
 		want.MaxSendSGE = max(want.MaxSendSGE, 2)
 	}
+	want.MaxSendWR = max(want.MaxSendWR, min(each*want.MaxSendWR+emptyWrites, pd.ctx.attr.MaxQPWR))
 	if err := q.create(&pd.kernelPD, owner, cfg, want, q); err != nil {
 		return nil, QPCap{}, err
 	}
-	q.places = max(q.cap.MaxSendWR-emptyWrites, 1)
+	q.places = max((q.cap.MaxSendWR-emptyWrites)/entries, 1)
 	q.cap.MaxSendWR, q.cap.MaxSendSGE = cfg.Cap.MaxSendWR, cfg.Cap.MaxSendSGE
 	q.attach()
 	return q, q.cap, nil
 }
 
-// AnswersEmptyReads implements ProviderQPEmptyReads: siw answers them wrongly while it sends.
-func (q *siwQP) AnswersEmptyReads() bool { return !q.faults.has(siwReadOfNothing) }
+// AnswersEmptyReads implements ProviderQPEmptyReads: siw answers them wrongly while it sends, without RFC 7306.
+func (q *siwQP) AnswersEmptyReads() bool {
+	return !q.faults.has(siwReadOfNothing) || q.ctx.ops.Has(OpImm64)
+}
 
 // Query asks the kernel, for the little that siw tells.
 func (q *siwQP) Query() (QPAttr, error) {
@@ -120,10 +127,11 @@ func (q *siwQP) waits(w *flatSend, reads int) bool {
 	return isRead(w) && ord >= 0 && reads >= ord && q.faults.has(siwTurnJams)
 }
 
-func (q *siwQP) reportedSend(wc *WC, _ WROpcode, _ []SGE) {
-	if wc.Opcode == WCRDMARead {
+func (q *siwQP) reportedSend(wc *WC, op WROpcode, _ []SGE) {
+	if needsORD(op) && wc.Status == WCSuccess {
 		q.heard.Store(true)
 	}
+	wc.Opcode = op.Completion() // siw has fewer
 }
 
 func (q *siwQP) reportedRecv(*WC, []SGE) { q.heard.Store(true) }

@@ -10,7 +10,7 @@ import "sync"
 type kernelSRQ struct {
 	ctx    *kernelContext
 	owner  *SRQ
-	c      rawSRQ
+	c      deviceSRQ
 	cookie uint64
 
 	mu   sync.Mutex // guards what follows
@@ -36,7 +36,7 @@ func (s *kernelSRQ) create(pd *kernelPD, owner *SRQ, attr SRQAttr, target asyncT
 	s.cookie = newCookie(target)
 	var has SRQAttr
 	var rc int
-	if s.c, has, rc = pd.c.createSRQ(s.cookie, SRQAttr{MaxWR: attr.MaxWR, MaxSGE: attr.MaxSGE}); rc != 0 {
+	if s.c, has, rc = pd.ctx.queues.createSRQ(pd.c, s.cookie, SRQAttr{MaxWR: attr.MaxWR, MaxSGE: attr.MaxSGE}); rc != 0 {
 		dropCookie(s.cookie)
 		pd.ctx.counts.srq.remove()
 		return SRQAttr{}, callError("ibv_create_srq", rc)
@@ -59,7 +59,7 @@ func (s *kernelSRQ) PostRecv(wrs []RecvWR) (int, error) {
 
 // hand gives the converted list to the device.
 func (s *kernelSRQ) hand() (int, error) {
-	return postResult("ibv_post_srq_recv", s.c.postRecv(s.flat.wrs, s.flat.sges))
+	return postResult("ibv_post_srq_recv", s.c.receive(s.flat.wrs, s.flat.sges))
 }
 
 // Modify changes size or limit.

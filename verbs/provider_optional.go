@@ -14,6 +14,12 @@ type ProviderKernelDevice interface {
 	KernelName() string
 }
 
+// ProviderDriverNamer is a ProviderContext of a device that has more than others of its driver.
+type ProviderDriverNamer interface {
+	// DriverName is what to call the driver, for example "siw (RFC 7306)".
+	DriverName() string
+}
+
 // ProviderExtendedQuerier is a ProviderContext of a device with extended attributes.
 type ProviderExtendedQuerier interface {
 	QueryDeviceEx() (DeviceAttrEx, error)

@@ -125,10 +125,11 @@ func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right
 	}
 }
 
-// readsAnything reports whether the fabric is the kernel's siw, which answers Reads of regions without the right to read.
+// readsAnything reports whether the fabric is the kernel's siw, which answers Reads of regions without the right to read. A siw with
+// RFC 7306 does not.
 func (p *pair) readsAnything(wr verbs.SendWR) bool {
 	p.Helper()
-	if !p.siwBelow(p.f.Passive) {
+	if !p.siwBelow(p.f.Passive) || p.b.ctx.Ops().Has(verbs.OpImm64) {
 		return false
 	}
 	p.a.ok(p.a.run(wr), verbs.WCRDMARead)

@@ -3,6 +3,7 @@
 package devices
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 type deviceReport struct {
 	Name      string            `json:"name"`
 	Provider  string            `json:"provider"`
+	Driver    string            `json:"driver,omitempty"` // of a device that has more than others of its driver
 	Transport string            `json:"transport"`
 	NodeGUID  string            `json:"node_guid"`
 	Ports     []portReport      `json:"ports"`
@@ -109,6 +111,9 @@ func (r *deviceReport) ask(d *verbs.Device, verbose bool) (err error) {
 	for _, c := range r.caps {
 		r.Ops[c.Op.String()] = c.Support.String()
 	}
+	if n, ok := verbs.Ability[verbs.ProviderDriverNamer](ctx.Provider()); ok {
+		r.Driver = n.DriverName()
+	}
 	if verbose {
 		if r.attrEx, err = ctx.QueryDeviceEx(); err != nil {
 			return err
@@ -165,7 +170,7 @@ func (l *Report) Print(w io.Writer) error {
 		if r.Error != "" {
 			last = "? (" + r.Error + ")"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Provider, r.Transport, r.NodeGUID,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, cmp.Or(r.Driver, r.Provider), r.Transport, r.NodeGUID,
 			orNone(ports), orNone(netDevs), last)
 	}
 	fmt.Fprint(t, l.remark())
@@ -236,6 +241,9 @@ func (r *deviceReport) verbose() string {
 	}
 	d.WriteString("\tgoverbs:\n")
 	field(2, "provider", "%s", r.Provider)
+	if r.Driver != "" {
+		field(2, "driver", "%s", r.Driver)
+	}
 	if r.Error != "" {
 		field(2, "error", "%s", r.Error)
 	}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package uverbs
+
+import (
+	"io"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The numbers of the commands, enum ib_uverbs_write_cmds.
+const (
+	cmdCreateCQ   = 18
+	cmdDestroyCQ  = 20
+	cmdCreateQP   = 24
+	cmdQueryQP    = 25
+	cmdModifyQP   = 26
+	cmdDestroyQP  = 27
+	cmdPostSend   = 28
+	cmdCreateSRQ  = 32
+	cmdModifySRQ  = 33
+	cmdQuerySRQ   = 34
+	cmdDestroySRQ = 35
+)
+
+// header begins every command (struct ib_uverbs_cmd_hdr). The lengths are in units of 4 bytes: of the command with the header, and
+// of the response.
+type header struct {
+	command           uint32
+	inWords, outWords uint16
+}
+
+// answered begins the commands that have a response, which the kernel writes to that address.
+type answered struct {
+	header
+	response uint64
+}
+
+// bytesOf is the memory of a command, which has no pointers and no padding.
+func bytesOf[T any](p *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
+}
+
+func words[T any]() uint16 {
+	var t T
+	return uint16(unsafe.Sizeof(t) / 4)
+}
+
+// fill makes the header of a command, of which a is the beginning, and names the place of its response. The caller keeps that where
+// it is (runtime.Pinner) for as long as the command can be sent.
+func fill[C, R any](a *answered, command uint32, _ *C, resp *R) {
+	a.header = header{command, words[C](), words[R]()}
+	a.response = uint64(uintptr(unsafe.Pointer(resp)))
+}
+
+// ask sends a command, of which a is the beginning, and waits for the response.
+func ask[C, R any](fd int, command uint32, c *C, a *answered, resp *R) error {
+	var pin runtime.Pinner
+	pin.Pin(resp)
+	defer pin.Unpin()
+	fill(a, command, c, resp)
+	return write(fd, bytesOf(c))
+}
+
+// tell sends a command without a response, of which h is the beginning.
+func tell[C any](fd int, command uint32, c *C, h *header) error {
+	*h = header{command: command, inWords: words[C]()}
+	return write(fd, bytesOf(c))
+}
+
+// write sends a command, whole or not at all.
+func write(fd int, command []byte) error {
+	for {
+		n, err := unix.Write(fd, command)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == nil && n != len(command):
+			return io.ErrShortWrite
+		}
+		return err
+	}
+}

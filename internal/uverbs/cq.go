@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package uverbs
+
+// CQConfig describes a completion queue.
+type CQConfig struct {
+	Cookie  uint64 // what its events name
+	CQE     uint32 // entries
+	Vector  uint32 // completion vector
+	Channel int32  // descriptor of the completion channel, -1 = none
+}
+
+type createCQ struct { // struct ib_uverbs_create_cq
+	answered
+	cookie   uint64
+	cqe      uint32
+	vector   uint32
+	channel  int32
+	reserved uint32
+}
+
+type createdCQ[D any] struct { // struct ib_uverbs_create_cq_resp
+	handle, cqe uint32
+	driver      D
+}
+
+// CreateCQ makes a CQ and returns its handle and how many entries it has. D is what the driver adds to the response.
+func CreateCQ[D any](fd int, cfg CQConfig) (handle, cqe uint32, driver D, err error) {
+	c := createCQ{cookie: cfg.Cookie, cqe: cfg.CQE, vector: cfg.Vector, channel: cfg.Channel}
+	resp := new(createdCQ[D])
+	err = ask(fd, cmdCreateCQ, &c, &c.answered, resp)
+	return resp.handle, resp.cqe, resp.driver, err
+}
+
+type destroy struct { // struct ib_uverbs_destroy_cq, _qp, _srq
+	answered
+	handle, reserved uint32
+}
+
+// DestroyCQ destroys a CQ. Events that were not read are gone.
+func DestroyCQ(fd int, handle uint32) error {
+	c := destroy{handle: handle}
+	return ask(fd, cmdDestroyCQ, &c, &c.answered, new([2]uint32))
+}

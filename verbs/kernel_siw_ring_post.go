@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux && cgo && !noibverbs
+
+package verbs
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/siwring"
+)
+
+// Requests of the rings. A list is written to the ring and told to the kernel by one system call, or by none if siw is still busy with
+// what was posted before. Nothing is allocated.
+
+// ringSends is the send queue of a QP.
+type ringSends struct {
+	ring *siwring.SQ
+}
+
+// send posts a list, in the form of rawQP.postSend's result.
+func (s *ringSends) send(wrs []flatSend, sges []SGE, ext []flatExt) uint64 {
+	n := 0
+	for n < len(wrs) {
+		w := &wrs[n]
+		own := sges[:elements(w)]
+		var x flatExt
+		if w.ext != 0 {
+			x = ext[w.ext-1]
+		}
+		if !s.put(w, own, &x) {
+			break
+		}
+		sges = sges[len(own):]
+		n++
+	}
+	if err := s.ring.Tell(); err != nil {
+		return uint64(n) | uint64(broken|uint32(ringErrno(err)))<<32
+	}
+	if n < len(wrs) {
+		return uint64(n) | uint64(syscall.ENOMEM)<<32
+	}
+	return uint64(n)
+}
+
+// ringFlags are siw's flags of a request.
+func ringFlags(f SendFlags) (flags uint16) {
+	if f&SendFence != 0 {
+		flags |= siwring.FlagFence
+	}
+	if f&SendSignaled != 0 {
+		flags |= siwring.FlagSignaled
+	}
+	if f&SendSolicited != 0 {
+		flags |= siwring.FlagSolicit
+	}
+	return flags
+}
+
+// put writes a request to the ring. It is false if there is no room.
+func (s *ringSends) put(w *flatSend, own []SGE, x *flatExt) bool {
+	entries := 1
+	if opcode(w) == WRRDMAWriteWithImm {
+		entries = 2
+	}
+	e := s.ring.Next(entries)
+	if e == nil {
+		return false
+	}
+	e.ID, e.RKey, e.RAddr = w.id, w.rkey, w.remoteAddr
+	flags := ringFlags(SendFlags(w.op >> flagsShift))
+	switch opcode(w) {
+	case WRSend:
+		s.putData(e, siwring.OpSend, flags, w, own)
+	case WRSendWithInv:
+		e.RKey = w.imm
+		s.putData(e, siwring.OpSendInv, flags, w, own)
+	case WRRDMAWrite:
+		s.putData(e, siwring.OpWrite, flags, w, own)
+	case WRRDMAWriteWithImm:
+		// The Write is without completion, and what wakes the peer is the immediate. If the Write fails it has one all the same: the
+		// second of the same ID is ignored.
+		s.putData(e, siwring.OpWrite, flags&siwring.FlagFence, w, own)
+		e = s.ring.Next(1)
+		e.ID = w.id
+		// The 32 bits are the first 4 of the 8 bytes, as on the user-space RNIC.
+		s.putImmediate(e, uint64(w.imm)<<32, flags&^siwring.FlagFence)
+	case WRImmData:
+		s.putImmediate(e, x.a, flags)
+	case WRRDMARead:
+		s.putData(e, siwring.OpRead, flags, w, own)
+	case WRAtomicFetchAndAdd, WRMaskedAtomicFetchAndAdd:
+		s.putAtomic(e, siwring.OpFetchAdd, flags, own, siwring.Operands{Data: x.a, Mask: x.p})
+	case WRAtomicCmpAndSwp:
+		s.putAtomic(e, siwring.OpCmpSwap, flags, own, siwring.Operands{Data: x.b, Mask: ^uint64(0), Compare: x.a, CompareMask: ^uint64(0)})
+	case WRMaskedAtomicCmpAndSwp:
+		s.putAtomic(e, siwring.OpCmpSwap, flags, own, siwring.Operands{Data: x.b, Mask: x.q, Compare: x.a, CompareMask: x.p})
+	}
+	return true
+}
+
+// putData puts a request with elements, or with inline data.
+func (s *ringSends) putData(e *siwring.Send, op siwring.Opcode, flags uint16, w *flatSend, own []SGE) {
+	if !isInline(w) {
+		setElements(&e.SGEs, own)
+		s.ring.Put(op, flags, len(own))
+		return
+	}
+	n := uint32(0)
+	for _, g := range own {
+		n += g.Length
+	}
+	copyElements(e.Inline()[:n], own)
+	e.SGEs[0] = siwring.SGE{Length: n}
+	s.ring.Put(op, flags|siwring.FlagInline, 1)
+}
+
+// putImmediate puts a message of 8 bytes.
+func (s *ringSends) putImmediate(e *siwring.Send, v uint64, flags uint16) {
+	e.RKey, e.RAddr = 0, v
+	s.ring.Put(siwring.OpImmediate, flags, 0)
+}
+
+func (s *ringSends) putAtomic(e *siwring.Send, op siwring.Opcode, flags uint16, own []SGE, operands siwring.Operands) {
+	setElements(&e.SGEs, own)
+	*e.Operands() = operands
+	s.ring.Put(op, flags, len(own))
+}
+
+// setElements writes the elements of a request. The handles and the ledger have seen to it that they are not too many.
+func setElements(to *[siwring.MaxSGE]siwring.SGE, own []SGE) {
+	for i, g := range own {
+		to[i] = siwring.SGE{Addr: g.Addr, Length: g.Length, Key: g.LKey}
+	}
+}
+
+// ringReceives is a receive queue, of a QP or a shared one.
+type ringReceives struct {
+	ring *siwring.RQ // nil: none
+}
+
+// receive posts a list, in the form of rawQP.postSend's result. siw finds it by itself.
+func (r *ringReceives) receive(wrs []flatRecv, sges []SGE) uint64 {
+	for i := range wrs {
+		var e *siwring.Receive
+		if r.ring != nil {
+			e = r.ring.Next()
+		}
+		if e == nil {
+			return uint64(i) | uint64(syscall.ENOMEM)<<32
+		}
+		own := sges[:wrs[i].numSGE]
+		sges = sges[len(own):]
+		e.ID = wrs[i].id
+		setElements(&e.SGEs, own)
+		r.ring.Put(len(own))
+	}
+	return uint64(len(wrs))
+}
