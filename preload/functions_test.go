@@ -81,6 +81,7 @@ func refusals(t *testing.T) (all []string) {
 // TestFunctions: every public function of the libraries is the shim's, or known to need no device; and docs/run.md lists them. go test
 // ./preload -run TestFunctions -args -update writes the lists.
 func TestFunctions(t *testing.T) {
+	require.NoError(t, build())
 	theirs := append(symbols(t, library(t, "libibverbs.so.1")), symbols(t, library(t, "librdmacm.so.1"))...)
 	require.Greater(t, len(theirs), 100)
 	ours, refused := symbols(t, filepath.Join(dir, runenv.Shim)), refusals(t)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,33 +21,34 @@ import (
 	"github.com/goverbs/goverbs/internal/runenv"
 )
 
-// dir has the two libraries and the program of testdata, which are built once for all tests.
+// dir has the two libraries and the program of testdata, which the first test that needs them builds.
 var dir string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	var err error
-	if dir, err = os.MkdirTemp("", "goverbs-preload-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir != "" {
+		_ = os.RemoveAll(dir)
 	}
-	defer os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var build = sync.OnceValue(func() (err error) {
+	if dir, err = os.MkdirTemp("", "goverbs-preload-"); err != nil {
+		return err
+	}
 	if err := os.Chmod(dir, 0o755); err != nil { // a test runs as another user
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
 	}
 	for _, command := range []*exec.Cmd{
 		exec.Command("../scripts/preload.sh", dir),
 		exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "program"), "testdata/program.c", "-libverbs", "-lrdmacm", "-lpthread"),
 	} {
 		if out, err := command.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%v: %v\n%s", command, err, out)
-			return 1
+			return fmt.Errorf("%v: %w\n%s", command, err, out)
 		}
 	}
-	return m.Run()
-}
+	return nil
+})
 
 // limit is when a program that hangs is ended.
 const limit = 60 * time.Second
@@ -54,6 +56,7 @@ const limit = 60 * time.Second
 // program runs one of the programs of testdata/program.c with the libraries preloaded, and returns its exit status and its stderr.
 func program(t *testing.T, name string, env ...string) (int, string) {
 	t.Helper()
+	require.NoError(t, build())
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "program"), name)
@@ -137,6 +140,7 @@ func TestPcap(t *testing.T) {
 
 // TestMissing: the shim without its library.
 func TestMissing(t *testing.T) {
+	require.NoError(t, build())
 	alone := t.TempDir()
 	shim, err := os.ReadFile(filepath.Join(dir, runenv.Shim))
 	require.NoError(t, err)

@@ -231,14 +231,19 @@ static int descriptors(void)
 	return n;
 }
 
-// leak: what a connection used is given back.
+// leak: what a connection used is given back, a part of it a moment after its end. What the process has once, for all connections, may
+// come later than with the first.
 static void leak(void)
 {
-	pair(); // the first opens what stays
+	enum { N = 20, ONCE = 4 };
+	pair();
 	int before = descriptors();
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < N; i++)
 		pair();
-	CHECK(descriptors() == before);
+	for (int ms = 0; descriptors() > before + ONCE; ms++) {
+		CHECK(ms < 30000);
+		usleep(1000);
+	}
 }
 
 // order: connections arrive in the order of the calls.
