@@ -31,7 +31,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs
+.PHONY: help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs docker/programs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -121,7 +121,7 @@ bench-peers: ## compare with bare TCP, libfabric and UCX (ROUNDS=5, BUSY=1, OUT=
 fuzz: ## run every fuzz target for FUZZTIME (default 1m) each
 	@scripts/fuzz.sh $(FUZZTIME)
 
-test-docker: docker/goverbs ## run the demo's two halves in two containers (as root: installs and starts a container engine if there is none)
+test-docker: docker/goverbs docker/programs ## run the demo, and a program of Debian by goverbs run, in two containers (as root: installs and starts a container engine if there is none)
 	@BASE='$(BASE)' docker/test.sh
 
 build: ## build bin/goverbs, with the RDMA devices of the kernel if there is a C compiler
@@ -134,3 +134,7 @@ preload: build ## build bin/goverbs and the libraries with which goverbs run run
 docker/goverbs:
 	@echo "building docker/goverbs" >&2
 	@CGO_ENABLED=0 GOOS=linux go build -ldflags='-s -w' -o $@ ./cmd/goverbs
+
+docker/programs: docker/goverbs preload
+	@scripts/need.sh rping ib_send_bw ibv_devinfo
+	@docker/programs.sh $@

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# Runs the demo's two halves in two containers. It exits with the status of the half that fails, with 0 if none does, and with
-# 77 if there is no container engine and none can be started. `make test-docker` calls it after building the binary.
+# Runs the demo's two halves in two containers, then, if docker/programs has been made, those of a program of Debian by goverbs
+# run. It exits with the status of the half that fails, with 0 if none does, and with 77 if there is no container engine and
+# none can be started. `make test-docker` calls it after building the binary.
 #
 # If a container engine answers, it is used. Otherwise root starts one for the time of the test: dockerd with its state in a
 # temporary directory, in network and mount namespaces of its own. Its bridges, packet filter rules and mounts vanish with it,
@@ -16,6 +17,7 @@ export COMPOSE_DOCKER_CLI_BUILD=0 # docker-compose 1.29 builds by itself, withou
 work=
 engine=
 composed=
+said=
 cleanup() {
 	status=$?
 	trap - EXIT
@@ -30,9 +32,7 @@ cleanup() {
 			rmdir "$group" 2>/dev/null || true
 		done
 	fi
-	if [ -n "$work" ]; then
-		rm -rf "$work"
-	fi
+	rm -rf "$work" "$said"
 	exit "$status"
 }
 trap cleanup EXIT
@@ -49,12 +49,12 @@ cannot() {
 
 answers() { docker version >/dev/null 2>&1; }
 
-# compose runs whichever form of the command is installed, for 5 minutes at most.
+# compose runs whichever form of the command is installed, with the file $composed, for 5 minutes at most.
 compose() {
 	if docker compose version >/dev/null 2>&1; then
-		timeout --foreground 300 docker compose -p "$project" "$@"
+		timeout --foreground 300 docker compose -p "$project" -f "$composed" "$@"
 	else
-		timeout --foreground 300 docker-compose -p "$project" "$@"
+		timeout --foreground 300 docker-compose -p "$project" -f "$composed" "$@"
 	fi
 }
 
@@ -105,22 +105,48 @@ if ! answers; then
 fi
 
 project=goverbs-$$
-composed=yes
-compose build --quiet >/dev/null
-compose up --detach server
-client=0
-compose run --rm -T client & # in the background, so that a signal reaches the traps at once
-wait $! || client=$?
 
-# The server ends when the client has gone; one that does not is a failure, too.
-server=124
-id=$(docker ps --all --quiet --filter "label=com.docker.compose.project=$project" \
-	--filter label=com.docker.compose.service=server)
-if state=$(timeout 30 docker wait "$id"); then
-	server=$state
+# halves FILE runs the server and the client of a compose file, and sets the exit statuses $client and $server. What the client
+# prints is in the file $said too.
+said=$(mktemp)
+halves() {
+	local id state
+	composed=$1
+	compose build --quiet >/dev/null
+	compose up --detach server
+	client=0
+	compose run --rm -T client >"$said" 2>&1 & # in the background, so that a signal reaches the traps at once
+	wait $! || client=$?
+	cat "$said"
+	# The server ends when the client has gone; one that does not is a failure, too.
+	server=124
+	id=$(docker ps --all --quiet --filter "label=com.docker.compose.project=$project" \
+		--filter label=com.docker.compose.service=server)
+	if state=$(timeout 30 docker wait "$id"); then
+		server=$state
+	fi
+	compose logs --no-color server
+	echo "exit status: client $client, server $server"
+}
+
+halves compose.yaml
+if [ "$client" -ne 0 ]; then
+	exit "$client"
 fi
-compose logs --no-color server
-echo "exit status: client $client, server $server"
+if [ "$server" -ne 0 ] || [ ! -d programs ]; then
+	exit "$server"
+fi
+compose down --rmi local --volumes --timeout 3 >/dev/null 2>&1
+
+# A client of perftest that comes before the server listens, or between the two times that it does, ends with an error.
+for _ in 1 2 3 4 5; do
+	halves compose.programs.yaml
+	if [ "$client" -eq 0 ] || ! grep -qE 'RDMA_CM_EVENT_REJECTED|Unable to connect' "$said"; then
+		break
+	fi
+	echo "the client came too early; both are started again"
+	compose down --volumes --timeout 3 >/dev/null 2>&1
+done
 if [ "$client" -ne 0 ]; then
 	exit "$client"
 fi
