@@ -31,7 +31,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs docker/programs
+.PHONY: kernel-siw help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs docker/programs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -90,6 +90,9 @@ soak-guest: ## run mixed traffic on rxe0, siw0 and usiw in the guest; end connec
 	@mkdir -p bin
 	CGO_ENABLED=1 go build -o bin/soak ./testbed/soak
 	testbed/guest run -t 7200 -- bin/soak -duration $(SOAK) $(if $(SEED),-seed $(SEED))
+
+kernel-siw: ## build siw with RFC 7306 for a kernel of the guest, as bin/kernel/siw-KERNEL.ko (KERNEL=6.1)
+	@kernel/siw-7306/build bin/kernel/siw-$(or $(KERNEL),6.1).ko
 
 asan: ## run the tests of verbs and cm with the address sanitizer, on a replacement of rdma-core (internal/fakeverbs)
 	@scripts/need.sh asan verbs
