@@ -97,6 +97,10 @@ func rnic_device(d *C.struct_rnic_device) C.int {
 	return 0
 }
 
+// noVendor is the vendor's number of a device that has none, because programs take 0 for broken: a number of the kind that nobody has
+// been given, with the bit of local ones.
+const noVendor = 0x020000
+
 //export rnic_query_device
 func rnic_query_device(h C.uint32_t, a *C.struct_ibv_device_attr) C.int {
 	c, ok := get[*ibv_context](h)
@@ -110,6 +114,9 @@ func rnic_query_device(h C.uint32_t, a *C.struct_ibv_device_attr) C.int {
 	text(a.fw_ver[:], d.FwVer)
 	a.node_guid, a.sys_image_guid = guid(d.NodeGUID), guid(d.SysImageGUID)
 	a.max_mr_size, a.page_size_cap = C.uint64_t(d.MaxMRSize), C.uint64_t(d.PageSizeCap)
+	if d.VendorID == 0 {
+		d.VendorID = noVendor
+	}
 	a.vendor_id, a.vendor_part_id, a.hw_ver = C.uint32_t(d.VendorID), C.uint32_t(d.VendorPartID), C.uint32_t(d.HWVer)
 	a.max_qp, a.max_qp_wr = C.int(d.MaxQP), C.int(d.MaxQPWR)
 	a.device_cap_flags = C.uint(d.DeviceCapFlags)
@@ -136,6 +143,9 @@ func rnic_query_port(h C.uint32_t, port C.int, a *C.struct_ibv_port_attr) C.int 
 	}
 	if p.GIDTblLen == 0 {
 		p.GIDTblLen = 1 // noGID
+	}
+	if p.ActiveWidth == 0 {
+		p.ActiveWidth, p.ActiveSpeed = 1, 1 // 1X, 2.5 Gb/s: the least, because it has none
 	}
 	*a = C.struct_ibv_port_attr{
 		state: C.uint(p.State), max_mtu: C.uint(p.MaxMTU), active_mtu: C.uint(p.ActiveMTU), gid_tbl_len: C.int(p.GIDTblLen),

@@ -507,6 +507,14 @@ static void refusals(void)
 	CHECK(!strncmp(ibv_get_device_name(l[0]), "usiw0", 5));
 	struct ibv_context *c = ibv_open_device(l[0]);
 	CHECK(c);
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
+	union ibv_gid gid;
+	CHECK(!ibv_query_device(c, &attr) && attr.phys_port_cnt == 1);
+	CHECK(!ibv_query_port(c, 1, &port) && port.state == IBV_PORT_ACTIVE);
+	CHECK(!ibv_query_gid(c, 1, 0, &gid));
+	CHECK(attr.vendor_id && port.gid_tbl_len && port.active_width && port.active_speed && gid.global.subnet_prefix); // 0 is taken for broken
+	CHECK(ibv_query_port(c, 2, &port) == EINVAL && ibv_query_gid(c, 1, port.gid_tbl_len, &gid) == -1);
 	struct ibv_pd *pd = ibv_alloc_pd(c);
 	struct ibv_cq *cq = ibv_create_cq(c, 1, NULL, NULL, 0);
 	CHECK(pd && cq);
