@@ -15,18 +15,25 @@ import (
 // TestKernelDevices: the program on devices of the kernel.
 func TestKernelDevices(t *testing.T) {
 	for device, at := range map[string]string{"rxe0": "10.78.0.1", "ib:rxe0": "10.78.0.1", "ib:siw0": "10.77.0.1"} {
-		t.Run(device, func(t *testing.T) {
-			rdmatest.KernelDevice(t, device[len(device)-4:])
-			args := []string{"-d", device, "-p", freePort(t), "-c", "-e", "-n", "20"}
-			server := program(t, args...)
-			got, err := client(t, at, args...)
-			require.NoError(t, err, got)
-			require.Regexp(t, output("::ffff:"+at, "163840", "20"), got)
-			got, err = server()
-			require.NoError(t, err, got)
-			require.Regexp(t, output("::ffff:"+at, "163840", "20"), got)
-		})
+		t.Run(device, func(t *testing.T) { onKernel(t, device, at, "::ffff:"+at) })
 	}
+}
+
+// TestIPv6Device: the same on a device of iWARP with GIDs that are IPv6 addresses.
+func TestIPv6Device(t *testing.T) { onKernel(t, "ib:siw0", "fd00:77::1", "fd00:77::1") }
+
+// onKernel runs the program twice, at an address of a device of the kernel. The GID is the one of the TCP connection's address.
+func onKernel(t *testing.T, device, at, gid string) {
+	t.Helper()
+	rdmatest.KernelDevice(t, device[len(device)-4:])
+	args := []string{"-d", device, "-p", freePort(t), "-c", "-e", "-n", "20"}
+	server := program(t, args...)
+	got, err := client(t, at, args...)
+	require.NoError(t, err, got)
+	require.Regexp(t, output(gid, "163840", "20"), got)
+	got, err = server()
+	require.NoError(t, err, got)
+	require.Regexp(t, output(gid, "163840", "20"), got)
 }
 
 // TestKernelPeers: ibv_rc_pingpong of rdma-core is a peer, as server and as client.
