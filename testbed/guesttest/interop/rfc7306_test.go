@@ -9,10 +9,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
@@ -323,5 +327,49 @@ func TestModuleReplyWithoutWord(t *testing.T) {
 			r.write(reply(flagS, mpa.Rev2, make([]byte, n)...))
 			require.Error(t, result(t, "Connect", connected))
 		})
+	}
+}
+
+// TestModuleContention: two user-space RNICs add to one word over a connection each, and the program on the kernel's side adds at the
+// same time. Nothing is lost. Immediates from them arrive behind what they have written.
+func TestModuleContention(t *testing.T) {
+	needModule(t)
+	const each = 200
+	links := []*link{here.link(t, linkConfig{memory: 4096}), here.link(t, linkConfig{memory: 4096, kernelActive: true})}
+	first := links[0].kernel.region(links[0].kernel.pd, 64, allRights)
+	second, err := links[1].kernel.pd.RegMR(first.Bytes(), allRights)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, second.Close()) })
+	done := make(chan struct{})
+	for i, mr := range []*verbs.MR{first, second} {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			u, last := links[i].user, uint64(0)
+			for n := range each {
+				wc := u.run(ext.FetchAddWR(u.sgl(0, 8), mr.Addr(), mr.RKey(), 1))
+				if !assert.Equal(t, verbs.WCSuccess, wc.Status, "%v", u.qp.Err()) {
+					return
+				}
+				old := binary.NativeEndian.Uint64(u.mem.Bytes())
+				assert.True(t, n == 0 || old > last, "%d after %d", old, last)
+				last = old
+			}
+		}()
+	}
+	for range each {
+		regmem.FetchAdd(first.Bytes()[:8], 1, 0)
+		runtime.Gosched()
+	}
+	<-done
+	<-done
+	require.EqualValues(t, 3*each, binary.NativeEndian.Uint64(first.Bytes()))
+
+	for _, l := range links {
+		l.kernel.recv(1, nil)
+		fill(l.user.mem.Bytes(), 7)
+		wrs := ext.WriteImm64WRs(l.user.sgl(0, 1000), l.kernel.mem.Addr(), l.kernel.mem.RKey(), 0x1122334455667788)
+		l.user.post(wrs[:]...)
+		require.Equal(t, verbs.WCSuccess, l.kernel.received().Status)
+		require.Equal(t, l.user.mem.Bytes()[:1000], l.kernel.mem.Bytes()[:1000])
 	}
 }
