@@ -5,13 +5,14 @@
  *
  *	peer connect|listen HOST PORT [OPTION=N]... COMMAND...
  *
- * Options, set before the connection is made: rq and sq (messages), buf (bytes of SO_RCVBUF and SO_SNDBUF).
+ * Options, set before the connection is made: rq and sq (messages), buf (bytes of SO_RCVBUF and SO_SNDBUF), maps.
  * Commands:
  *
  *	send N SIZE    N messages of SIZE bytes
  *	fill SIZE      messages of SIZE bytes until there is no room for one, then "filled MESSAGES"
  *	recv N         N bytes
  *	eof            all up to the end of the peer's direction, then "eof BYTES"
+ *	map N          N times: map a buffer for the peer, send a byte, receive a byte
  *	shut           end the own direction
  *	say WORD       print WORD
  *	wait           read a line
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <rdma/rsocket.h>
 
@@ -121,6 +123,18 @@ static void to_end(void) {
 	say("eof", received);
 }
 
+static void map(int times) {
+	static char memory[64];
+	for (int i = 0; i < times; i++) {
+		if (riomap(rs, memory, sizeof memory, PROT_WRITE, 0, 0) != 0)
+			fail("riomap");
+		send_message(1);
+		receive(1);
+		if (riounmap(rs, memory, sizeof memory))
+			fail("riounmap");
+	}
+}
+
 static void set(int level, int name, int value) {
 	if (rsetsockopt(rs, level, name, &value, sizeof value))
 		fail("rsetsockopt");
@@ -135,6 +149,8 @@ static char **options(char **arg) {
 			set(SOL_RDMA, RDMA_RQSIZE, value);
 		else if (!strcmp(*arg, "sq"))
 			set(SOL_RDMA, RDMA_SQSIZE, value);
+		else if (!strcmp(*arg, "maps"))
+			set(SOL_RDMA, RDMA_IOMAPSIZE, value);
 		else if (!strcmp(*arg, "buf")) {
 			set(SOL_SOCKET, SO_RCVBUF, value);
 			set(SOL_SOCKET, SO_SNDBUF, value);
@@ -178,6 +194,8 @@ int main(int argc, char **argv) {
 			receive(number(*++arg));
 		else if (!strcmp(*arg, "eof"))
 			to_end();
+		else if (!strcmp(*arg, "map"))
+			map(number(*++arg));
 		else if (!strcmp(*arg, "say"))
 			say(*++arg, 0);
 		else if (!strcmp(*arg, "shut")) {
