@@ -25,10 +25,11 @@ func (cq *ledgerCQ) due() bool {
 	return cq.all != cq.armedAt
 }
 
-// ReqNotify arms the CQ.
+// ReqNotify arms the CQ. One that is armed for any completion stays so (ibv_req_notify_cq(3)).
 func (cq *ledgerCQ) ReqNotify(solicitedOnly bool) error {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
+	solicitedOnly = solicitedOnly && (!cq.armed || cq.armedUrgent)
 	cq.armed, cq.armedUrgent, cq.armedAt = true, solicitedOnly, cq.all
 	if solicitedOnly {
 		cq.armedAt = cq.urgent

@@ -232,3 +232,18 @@ func TestWaitBesideSolicitedKernel(t *testing.T) {
 		})
 	}
 }
+
+// TestArmedForAnyStays: arming for solicited completions does not undo arming for any.
+func TestArmedForAnyStays(t *testing.T) {
+	for _, rig := range []func(t testing.TB) *rig{newRXERig, func(t testing.TB) *rig { return newRig(t, "fake1") }} {
+		a := newArmed(rig(t))
+		require.NoError(t, a.cq.ReqNotify(false))
+		require.NoError(t, a.cq.ReqNotify(true))
+		a.send(1, verbs.SendSignaled, 0)
+		a.requireEvent()
+		require.Len(t, a.poll(), 1)
+		require.NoError(t, a.cq.ReqNotify(true))
+		a.send(2, verbs.SendSignaled, 0)
+		a.requireNoEvent()
+	}
+}
