@@ -55,12 +55,13 @@ func (q *siwQP) AnswersEmptyReads() bool {
 	return !q.faults.has(siwReadOfNothing) || q.ctx.ops.Has(OpImm64)
 }
 
-// Query asks the kernel, for the little that siw tells.
+// Query asks the kernel, for the little that siw tells: never the port, nor the rights as they were set.
 func (q *siwQP) Query() (QPAttr, error) {
-	if !q.faults.has(siwQueryUnreliable) {
-		return q.ledgerQP.Query()
+	ask := q.ledgerQP.Query
+	if q.faults.has(siwQueryUnreliable) {
+		ask = q.queryDepths
 	}
-	attr, err := q.queryDepths()
+	attr, err := ask()
 	if err != nil {
 		return QPAttr{}, err
 	}
