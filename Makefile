@@ -56,7 +56,7 @@ test-host:
 	CGO_ENABLED=1 go test -run 'Alloc|(Conformance|VerbsKernel)//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs ./internal/forward ./compat/ibcompat
 	@$(MAKE) --no-print-directory check
 
-test-all: test ## also run what takes long: test-bridge, the guest with other kernels, soak-guest, bench-peers, test-docker
+test-all: test ## also run what takes long: test-bridge, test-programs, the guest with other kernels, soak-guest, bench-peers, test-docker
 	@$(MAKE) --no-print-directory test-bridge
 	@$(MAKE) --no-print-directory test-programs
 	@$(MAKE) --no-print-directory test-guest KERNEL=6.12
