@@ -149,15 +149,30 @@ func (c *conn) broken(err error) {
 	case err == errStalled:
 		err = fmt.Errorf("peer has taken no data for %v: %w", c.dev.cfg.PeerTimeout, syscall.ETIMEDOUT)
 	case err == errBroken, errors.Is(err, syscall.EPIPE):
-		c.q.mu.Lock()
-		defer c.q.mu.Unlock()
-		if c.reason == nil && !c.dead.Load() {
-			c.vague = err
-			c.reason = time.AfterFunc(reasonDelay, func() { c.fail(err, nil) })
-		}
+		c.brokenLater(err)
 		return
 	}
 	c.fail(err, nil)
+}
+
+// unsent ends the connection because a write has failed. A peer that has reset the connection may have told the reason in a Terminate
+// that has not been read yet, as siw of Linux does when it leaves messages unread.
+func (c *conn) unsent(err error) {
+	if errors.Is(err, syscall.ECONNRESET) {
+		c.brokenLater(err)
+		return
+	}
+	c.broken(err)
+}
+
+// brokenLater ends the connection after reasonDelay, unless the reason is found before.
+func (c *conn) brokenLater(err error) {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if c.reason == nil && !c.dead.Load() {
+		c.vague = err
+		c.reason = time.AfterFunc(reasonDelay, func() { c.fail(err, nil) })
+	}
 }
 
 // failLocked is fail for a caller that holds q.mu.

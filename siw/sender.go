@@ -171,7 +171,7 @@ func (c *conn) sendSome(limit int) bool {
 			c.block()
 			return true
 		case err != nil:
-			c.broken(err)
+			c.unsent(err)
 			return c.leave()
 		}
 	}
