@@ -314,16 +314,22 @@ func (c *Conn) write(p []byte) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
-		c.mu.Unlock()
-		k := copy(c.res.out[at:at+room], p[n:])
-		c.mu.Lock()
-		if err := c.writeError(); err != nil {
+		k := min(room, len(p)-n)
+		if err := c.fill(at, p[n:n+k]); err != nil {
 			return n, err
 		}
 		c.sendData(at, k)
 		n += k
 	}
 	return n, nil
+}
+
+// fill copies p to a place of the send buffer. The caller holds mu, which is released meanwhile, and the lock of wr.
+func (c *Conn) fill(at int, p []byte) error {
+	c.mu.Unlock()
+	copy(c.res.out[at:], p)
+	c.mu.Lock()
+	return c.writeError()
 }
 
 // space waits until a message can be sent. It returns where its data belong in the send buffer, and how many they may be. The caller

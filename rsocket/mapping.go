@@ -171,14 +171,11 @@ func (c *Conn) writeAt(p []byte, offset int64) (n int, err error) {
 			return n, err
 		}
 		k := int(min(uint64(room), uint64(len(p)-n), uint64(to.length)))
-		c.mu.Unlock()
-		copy(c.res.out[at:at+k], p[n:])
-		c.mu.Lock()
-		if err := c.writeError(); err != nil {
+		if err := c.fill(at, p[n:n+k]); err != nil {
 			return n, err
 		}
 		c.out.hold(k)
-		c.postWrite(verbs.SGE{Addr: c.res.local.Addr() + uint64(at), Length: uint32(k), LKey: c.res.local.LKey()}, to)
+		c.postWrite(c.filled(at, k), to)
 		n += k
 	}
 	return n, nil

@@ -23,8 +23,12 @@ func (c *Conn) dataWRs() int {
 // sendData sends n bytes of the send buffer, for which there is room. The caller holds mu and the lock of wr.
 func (c *Conn) sendData(at, n int) {
 	to := c.out.take(n)
-	from := verbs.SGE{Addr: c.res.local.Addr() + uint64(at), Length: uint32(n), LKey: c.res.local.LKey()}
-	c.post(newMessage(opData, uint32(n)), from, to, n, false)
+	c.post(newMessage(opData, uint32(n)), c.filled(at, n), to, n, false)
+}
+
+// filled returns n bytes of the send buffer as an element of a request.
+func (c *Conn) filled(at, n int) verbs.SGE {
+	return verbs.SGE{Addr: c.res.local.Addr() + uint64(at), Length: uint32(n), LKey: c.res.local.LKey()}
 }
 
 // sendControl sends the messages without data that are due, as far as the queue has room. The caller holds mu.
