@@ -227,7 +227,12 @@ func TestDeadlineHandsOver(t *testing.T) {
 // TestPeerGone: the end of the connection below without DISCONNECT is not an end of the stream.
 func TestPeerGone(t *testing.T) {
 	c1, c2 := pair(t)
-	_, err := c2.Write([]byte("last words"))
+	// The passive side sends nothing before the active side has (RFC 5044, section 7.1.2), and Disconnect drops what has not left.
+	_, err := c1.Write([]byte("first words"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(c2, make([]byte, 11))
+	require.NoError(t, err)
+	_, err = c2.Write([]byte("last words"))
 	require.NoError(t, err)
 	require.NoError(t, c2.ID().Disconnect())
 	got := make([]byte, 10)
