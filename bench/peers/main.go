@@ -123,7 +123,11 @@ func measure(args []string) error {
 	}
 	fmt.Printf("\n%s\n\n%s", head, report(p, r, false))
 	if o.out != "" {
-		err = record(o.out, head+"\n\n"+report(p, r, true))
+		mark := beginMark
+		if o.busy {
+			mark = busyMark
+		}
+		err = record(o.out, mark, head+"\n\n"+report(p, r, true))
 	}
 	return errors.Join(err, failures)
 }

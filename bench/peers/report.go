@@ -76,14 +76,15 @@ func number(f figure) string {
 	return fmt.Sprintf("%.2f", f)
 }
 
-// In a document the report stands between these lines.
+// In a document the report stands between one of the first two lines and the next endMark.
 const (
 	beginMark = "<!-- Written by make bench-peers. -->"
+	busyMark  = "<!-- Written by make bench-peers BUSY=1. -->"
 	endMark   = "<!-- Up to here. -->"
 )
 
-// record puts text between the marks of a document; it makes one with nothing else where there is none.
-func record(file, text string) error {
+// record puts text behind the mark that begins it in a document; it makes one with nothing else where there is none.
+func record(file, beginMark, text string) error {
 	doc, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		doc, err = []byte("# Performance\n\n"+beginMark+"\n"+endMark+"\n"), nil
@@ -91,10 +92,11 @@ func record(file, text string) error {
 	if err != nil {
 		return err
 	}
-	begin, end := bytes.Index(doc, []byte(beginMark)), bytes.Index(doc, []byte(endMark))
-	if begin < 0 || end < begin {
+	before, rest, found := bytes.Cut(doc, []byte(beginMark))
+	_, after, ends := bytes.Cut(rest, []byte(endMark))
+	if !found || !ends {
 		return fmt.Errorf("%s has no place for the figures: no line %q before a line %q", file, beginMark, endMark)
 	}
-	begin += len(beginMark)
-	return os.WriteFile(file, slices.Concat(doc[:begin], []byte("\n\n"+text+"\n"), doc[end:]), 0o644)
+	text = beginMark + "\n\n" + text + "\n" + endMark
+	return os.WriteFile(file, slices.Concat(before, []byte(text), after), 0o644)
 }
