@@ -41,7 +41,11 @@ type crowd struct {
 func newCrowd(tb testing.TB, how string) *crowd {
 	c := &crowd{how: how, qps: make(map[uint32]*verbs.QP)}
 	var err error
-	c.nic, err = siw.New(siw.Config{})
+	var nic siw.Config
+	if how == "spin" {
+		nic.Spin = 50 * time.Microsecond
+	}
+	c.nic, err = siw.New(nic)
 	require.NoError(tb, err)
 	c.v, err = c.nic.Device().SharedContext()
 	require.NoError(tb, err)
@@ -127,7 +131,7 @@ func (c *crowd) completions() ([]verbs.WC, error) {
 		for n, err = c.cq.Poll(c.wcs[:]); n == 0 && err == nil; n, err = c.cq.Poll(c.wcs[:]) {
 			runtime.Gosched()
 		}
-	case "wait":
+	case "wait", "spin":
 		n, err = c.cq.Wait(context.Background(), c.wcs[:])
 	case "channel":
 		for n, err = c.cq.Poll(c.wcs[:]); n == 0 && err == nil; n, err = c.cq.Poll(c.wcs[:]) {
@@ -179,7 +183,7 @@ func (c *crowd) serve() error {
 
 // BenchmarkCrowd has one round trip outstanding on each of n connections of one CQ, or on one of them; all p50 in microseconds.
 func BenchmarkCrowd(b *testing.B) {
-	for _, how := range []string{"poll", "wait", "channel"} {
+	for _, how := range []string{"poll", "wait", "spin", "channel"} {
 		for _, c := range []struct{ conns, active int }{{1, 1}, {2, 2}, {4, 4}, {5, 5}, {8, 8}, {100, 100}, {1000, 1000}, {1000, 1}} {
 			b.Run(fmt.Sprintf("%s/conns=%d/active=%d", how, c.conns, c.active), func(b *testing.B) {
 				x, y := newCrowd(b, how), newCrowd(b, how)

@@ -156,7 +156,7 @@ func makePlan(t *tools) *plan {
 		tcp50, tcp99, _ := crowd("TCP", n, n, 2)
 		add(tcp50)
 		add(tcp99)
-		for _, how := range []string{"wait", "channel"} {
+		for _, how := range []string{"wait", "channel", "spin"} {
 			p50, p99, _ := crowd(how, n, n, 2)
 			many = append(many,
 				&row{id: "B4", what: fmt.Sprintf("%d connections of one CQ, %s / Go TCP, p50", n, how), over: add(p50), under: tcp50, less: true, goal: 1.25, hope: 1},
