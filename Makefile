@@ -9,7 +9,8 @@ ROUNDS    ?= 5
 OUT       ?=
 # BUSY=1, for bench-peers, runs a process that uses a processor all the time beside the measurements.
 BUSY      ?=
-# HOST_ONLY=1, for make test, leaves out the tests in the guest, the virtual machine with RDMA devices in its kernel.
+# HOST_ONLY=1, for make test and make test-programs, leaves out the tests in the guest, the virtual machine with RDMA devices in
+# its kernel.
 HOST_ONLY ?=
 # GUEST, for test-guest, selects lines of testbed/suite.list: "[-run PATTERN] [PACKAGE...]"; empty selects all.
 GUEST     ?=
@@ -76,8 +77,8 @@ test-bridge: ## run examples/rsockets-bridge with Redis, iperf3, OpenSSH and 1,0
 test-programs: preload ## run programs of Debian, as they are, on the user-space RNIC: goverbs run (PROGRAMS=quick: a part)
 	@scripts/need.sh cc rping ib_send_bw ibv_devinfo fi_pingpong tcpdump $(if $(filter quick,$(PROGRAMS)),,dtest fio qperf)
 	GOVERBS_TEST_COMMAND='$(CURDIR)/bin/goverbs' GOVERBS_TEST_PROGRAMS='$(PROGRAMS)' \
-		go test -count=1 -timeout 30m $(if $(filter quick,$(PROGRAMS)),,-v) -run '^TestUser$$' ./testbed/programs
-ifeq ($(PROGRAMS),all)
+		go test -count=1 -timeout 60m $(if $(filter quick,$(PROGRAMS)),,-v) -run '^TestUser$$' ./testbed/programs
+ifeq ($(PROGRAMS)$(HOST_ONLY),all)
 	TESTBED_LIST=testbed/programs/guest.list testbed/suite
 endif
 

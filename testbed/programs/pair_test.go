@@ -121,8 +121,14 @@ func (p *pair) add(word, rest string) (err error) {
 	}
 	switch word {
 	case "server":
+		if p.server != nil {
+			return fmt.Errorf("a second one")
+		}
 		p.server = strings.Fields(rest)
 	case "client":
+		if p.client != nil {
+			return fmt.Errorf("a second one")
+		}
 		p.client = strings.Fields(rest)
 	case "env":
 		p.env = append(p.env, rest)

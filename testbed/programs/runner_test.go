@@ -52,6 +52,8 @@ func TestParseErrors(t *testing.T) {
 		"pair a fast":                         "line 1: pair a: \"fast\" is neither quick nor host",
 		"pair a\npair a":                      "line 2: a second pair \"a\"",
 		"pair a\nclient":                      "line 2: pair a: client: without a value",
+		"pair a\nclient x\nclient y":          "line 3: pair a: client: a second one",
+		"pair a\nserver x\nserver y":          "line 3: pair a: server: a second one",
 		"pair a\nport x":                      "line 2: pair a: port: strconv.Atoi: parsing \"x\"",
 		"pair a\nlimit 3":                     "line 2: pair a: limit: time: missing unit",
 		"pair a\nprints both x":               "line 2: pair a: prints: \"both\" is neither server nor client",
@@ -152,23 +154,31 @@ func TestServerEndsEarly(t *testing.T) {
 	require.Contains(t, r.String(), "no\n")
 }
 
-// TestTries: a pair is tried again only if the client has printed what the list names, and the last result counts.
+// TestTries: a pair is tried again only if it fails and one of the two has printed what the list names, and the last result counts.
 func TestTries(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // the server listens, as far as the runner can see
+	require.NoError(t, err)
+	defer ln.Close()
 	shell := side{prefix: []string{"sh", "-c"}}
-	p := place{client: shell}
+	p := place{server: shell, client: shell}
 	for _, c := range []struct {
-		script, again string
-		tries         int
-		passes        bool
+		script, server, again string // no server = the client is alone
+		tries                 int
+		passes                bool
 	}{
-		{"echo x >>$F; [ $(wc -l <$F) -gt 1 ] || { echo refused; exit 1; }", "^refused$", 2, true},
-		{"echo x >>$F; echo refused; exit 1", "^refused$", maxTries, false},
-		{"echo x >>$F; echo broken; exit 1", "^refused$", 1, false},
-		{"echo x >>$F; echo refused", "^refused$", 1, true},
-		{"echo x >>$F; echo refused; exit 1", "", 1, false},
+		{"echo x >>$F; [ $(wc -l <$F) -gt 1 ] || { echo refused; exit 1; }", "", "^refused$", 2, true},
+		{"echo x >>$F; echo refused; exit 1", "", "^refused$", maxTries, false},
+		{"echo x >>$F; echo broken; exit 1", "", "^refused$", 1, false},
+		{"echo x >>$F; echo refused", "", "^refused$", 1, true},
+		{"echo x >>$F; echo refused; exit 1", "", "", 1, false},
+		{"echo x >>$F", "echo refused; exit 1", "^refused$", maxTries, false},
+		{"echo x >>$F", "echo broken; exit 1", "^refused$", 1, false},
 	} {
 		file := filepath.Join(t.TempDir(), "tries")
 		pr := &pair{client: []string{c.script}, env: []string{"F=" + file}, limit: defaultLimit}
+		if c.server != "" {
+			pr.server, pr.port = []string{c.server}, ln.Addr().(*net.TCPAddr).Port
+		}
 		if c.again != "" {
 			pr.again = regexp.MustCompile("(?m)" + c.again)
 		}
