@@ -88,6 +88,7 @@ type fabricsReport struct {
 		Row         int
 		TracesEqual bool `json:"traces_equal"`
 		Difference  string
+		Seconds     []float64
 	}
 	OK      bool
 	Missing []struct {
@@ -124,6 +125,9 @@ func TestFabrics(t *testing.T) {
 			var got fabricsReport
 			require.NoError(t, json.Unmarshal([]byte(r.stdout), &got))
 			require.Equal(t, c.code == clitest.Done, got.OK)
+			for _, s := range got.Scenarios {
+				require.Len(t, s.Seconds, len(got.Columns))
+			}
 		})
 	}
 }
@@ -137,7 +141,7 @@ func TestFabricsText(t *testing.T) {
 	require.Len(t, out, 4)
 	require.Regexp(t, `^row05/send-imm +DIFFERS  fake0 and liar:fake0: event \d+ is "passive: received 0 success RECV, 0 bytes, immediate 0xabc" and `+
 		`"passive: received 0 success RECV, 1 bytes, immediate 0xabc"$`, out[0])
-	require.Regexp(t, `^row06/cmp-swap +equal$`, out[2])
+	require.Regexp(t, `^row06/cmp-swap +equal +\[\d+\.\d \d+\.\d\] s$`, out[2])
 	require.Equal(t, "3 scenarios on fake0, liar:fake0", out[3])
 	require.Contains(t, r.stderr, "row05/send-imm on liar:fake0:\n    0  passive: call PostRecv = 1, none\n")
 	require.NotContains(t, r.stderr, "row06/cmp-swap on")

@@ -5,6 +5,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Report says whether scenarios did the same on several fabrics, its columns.
@@ -21,6 +22,8 @@ type Result struct {
 	Row         int    `json:"row"`
 	TracesEqual bool   `json:"traces_equal"`
 	Reduced     string `json:"reduced,omitempty"` // see Scenario
+	// Seconds is how long the scenario took on each of the columns, in their order.
+	Seconds []float64 `json:"seconds"`
 	// Difference says between which columns, and where, or why a column has no trace.
 	Difference string `json:"difference,omitempty"`
 	// Traces are those of the columns, if they differ.
@@ -53,8 +56,10 @@ func (s *Scenario) compare(ctx context.Context, fabrics []Fabric) Result {
 	r := Result{Name: s.Name, Row: s.Row(), Reduced: s.Reduced}
 	var traces []Trace
 	for i, f := range fabrics {
+		start := time.Now()
 		t, err := s.Run(ctx, f)
 		traces = append(traces, t)
+		r.Seconds = append(r.Seconds, time.Since(start).Seconds())
 		switch {
 		case r.Difference != "":
 		case err != nil:

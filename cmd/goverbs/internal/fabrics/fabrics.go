@@ -188,7 +188,7 @@ func (o *Options) show(r scenario.Result) {
 	case !r.TracesEqual:
 		fmt.Fprintf(out, "%-32s DIFFERS  %s\n", r.Name, r.Difference)
 	case !o.JSON:
-		fmt.Fprintf(out, "%-32s equal\n", r.Name)
+		fmt.Fprintf(out, "%-32s equal    %.1f s\n", r.Name, r.Seconds)
 	}
 }
 
