@@ -369,17 +369,16 @@ func TestHandInvalid(t *testing.T) {
 		err    error
 		change func(attr *verbs.QPAttr)
 	}{
-		"a path without GRH":                {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.AH.IsGlobal = false }},
-		"port_num 2":                        {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.AH.PortNum = 2 }},
-		"path_mtu":                          {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.PathMTU = 6 }},
-		"max_dest_rd_atomic 129":            {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.MaxDestRdAtomic = 129 }},
-		"index 255":                         {verbs.ErrNoGID, func(attr *verbs.QPAttr) { attr.AH.GRH.SGIDIndex = 255 }},
-		"DGID 0.0.0.0":                      {verbs.ErrInvalid, gid("0.0.0.0")},
-		"DGID ::":                           {verbs.ErrInvalid, gid("::")},
-		"DGID 224.0.0.1":                    {verbs.ErrInvalid, gid("224.0.0.1")},
-		"DGID ::1 cannot be reached":        {verbs.ErrInvalid, gid("::1")},
-		"a QP is not connected with itself": {verbs.ErrNotSupported, func(attr *verbs.QPAttr) { attr.DestQPNum = a.qp.Num() }},
-		"dest_qp_num":                       {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.DestQPNum = 1 << 24 }},
+		"a path without GRH":         {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.AH.IsGlobal = false }},
+		"port_num 2":                 {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.AH.PortNum = 2 }},
+		"path_mtu":                   {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.PathMTU = 6 }},
+		"max_dest_rd_atomic 129":     {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.MaxDestRdAtomic = 129 }},
+		"index 255":                  {verbs.ErrNoGID, func(attr *verbs.QPAttr) { attr.AH.GRH.SGIDIndex = 255 }},
+		"DGID 0.0.0.0":               {verbs.ErrInvalid, gid("0.0.0.0")},
+		"DGID ::":                    {verbs.ErrInvalid, gid("::")},
+		"DGID 224.0.0.1":             {verbs.ErrInvalid, gid("224.0.0.1")},
+		"DGID ::1 cannot be reached": {verbs.ErrInvalid, gid("::1")},
+		"dest_qp_num":                {verbs.ErrInvalid, func(attr *verbs.QPAttr) { attr.DestQPNum = 1 << 24 }},
 	} {
 		attr := a.rtr(b.qp.Num())
 		c.change(&attr)

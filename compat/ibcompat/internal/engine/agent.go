@@ -10,8 +10,7 @@ import (
 
 // execute executes an atomic of the peer on memory of this side, and returns the answer. It is atomic against everything else that
 // uses the word: other connections, the user-space RNIC, and the processor.
-func (q *qp) execute(body []byte) wire.Header {
-	a, _ := wire.ParseAtomic(body) // it has been checked
+func (q *qp) execute(a wire.AtomicRequest) wire.Header {
 	h := wire.Header{Kind: wire.Answer}
 	if q.access&verbs.AccessRemoteAtomic == 0 {
 		h.Status = uint8(verbs.WCRemInvReqErr)

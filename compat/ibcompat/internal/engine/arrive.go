@@ -223,7 +223,8 @@ func (q *qp) take(h *wire.Header, body []byte) {
 	case wire.Credit:
 		q.rights = verbs.AccessFlags(h.Value)
 	case wire.Atomic:
-		a := q.execute(body)
+		request, _ := wire.ParseAtomic(body) // it has been checked
+		a := q.execute(request)
 		q.answers.Push(a)
 		q.refusing = a.Status != 0
 	case wire.Answer:
@@ -280,16 +281,23 @@ func (q *qp) answered(h *wire.Header) {
 			q.fail(r.status)
 			return
 		}
-		s := r.sgl[0]
-		mem, m, err := q.dom.find(s.LKey, s.Addr, 8, verbs.AccessLocalWrite)
-		if err != nil { // the region has been closed in the meantime
+		if err := q.store(r, h.Value); err != nil { // the region has been closed in the meantime
 			r.status, r.reason, r.refused = verbs.WCLocProtErr, err, true
-			return
 		}
-		var b [8]byte
-		binary.NativeEndian.PutUint64(b[:], h.Value)
-		regmem.Place(mem, b[:])
-		m.mu.RUnlock()
 		return
 	}
+}
+
+// store stores the result of an atomic.
+func (q *qp) store(r *request, value uint64) error {
+	s := r.sgl[0]
+	mem, m, err := q.dom.find(s.LKey, s.Addr, 8, verbs.AccessLocalWrite)
+	if err != nil {
+		return err
+	}
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], value)
+	regmem.Place(mem, b[:])
+	m.mu.RUnlock()
+	return nil
 }

@@ -60,7 +60,7 @@ func Support(handle *verbs.QP, op verbs.Op) (s ext.Support, why string, ok bool)
 		return 0, "", false
 	}
 	q.mu.Lock()
-	full, peer := q.ctx.full(), ""
+	full, peer, self := q.ctx.full(), "", q.self()
 	if q.heard {
 		full, peer = q.full, "; the peer has it not"
 		if verbs.OpSet(q.peer.Native)&oneSided == oneSided {
@@ -71,6 +71,8 @@ func Support(handle *verbs.QP, op verbs.Op) (s ext.Support, why string, ok bool)
 	name := q.ctx.in.Device().Name()
 	s = support(op, full)
 	switch {
+	case self && s != ext.None:
+		return ext.Emulated, "the QP is its own peer: the engine executes what is posted", true
 	case s == ext.Native && oneSided.Has(op):
 		return s, fmt.Sprintf("%s has %v by RFC 7306%s", name, op, peer), true
 	case s == ext.Native:

@@ -53,6 +53,8 @@
 //	looking   in RTR, RTS or SQD without a connection: it calls, or waits
 //	gone      the peer has ended the connection. The QP stays in its state, as on InfiniBand, and the next request fails
 //
+// A QP whose peer is itself has no connection, and executes its requests itself (self.go).
+//
 // # Invariants
 //
 //  1. Receive slots do not run out: each kind of message is bounded (slots.go), and a peer that sends more ends the connection.
@@ -81,5 +83,5 @@
 // device, context, region, channel, cq, qp: one object each; pump: who takes inner completions; debt: what may wait a moment; slots:
 // registered memory for messages; send, recv: the two queues of a QP; message: what is sent; arrive: what comes in; agent: atomics of
 // the peer; end: how a connection ends; cm: connections of a connection manager; hand: QPs by hand; rendezvous, reserve: where they are
-// called; gid: their addresses.
+// called; self: those that are their own peers; gid: their addresses.
 package engine

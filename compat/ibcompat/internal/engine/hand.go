@@ -88,6 +88,7 @@ type hand struct {
 	patience time.Duration
 	timer    *time.Timer // runs while the first request waits for the connection; nil = not yet
 	gone     error       // why there is no peer any more; nil = there is
+	bounce   []byte      // of a QP that is its own peer; otherwise nil
 	exceeded error       // the first request that is not done is to fail with WCRetryExcErr, for this reason; nil = none is
 }
 
@@ -122,7 +123,10 @@ func (q *qp) readyToReceive(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 			return err
 		}
 	}
-	if !h.dials {
+	switch {
+	case h.self():
+		h.bounce = make([]byte, 0, bounceLen)
+	case !h.dials:
 		if err := q.ctx.meet.listen(zoned(h.from)); err != nil {
 			return err
 		}
@@ -140,9 +144,6 @@ func (q *qp) readyToReceive(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 func (q *qp) newHand(attr *verbs.QPAttr) (*hand, error) {
 	if q.managed {
 		return nil, &verbs.StateError{State: q.state, Why: "a connection manager is connecting it"}
-	}
-	if err := q.ctx.meet.usable(); err != nil {
-		return nil, err
 	}
 	below, err := q.ctx.in.QueryDevice()
 	if err != nil {
@@ -172,13 +173,11 @@ func (q *qp) newHand(attr *verbs.QPAttr) (*hand, error) {
 	}
 	h := &hand{attr: *attr, from: from, to: netdev.Address{IP: to, NetDev: from.NetDev}, call: wire.Call{
 		From: wire.Name{GID: verbs.GIDFromAddr(from.IP), QPN: q.num}, To: wire.Name{GID: ah.GRH.DGID, QPN: attr.DestQPNum}}}
-	switch order := compareNames(h.call.From, h.call.To); {
-	case order == 0:
-		return nil, fmt.Errorf("%w: over iWARP a QP is not connected with itself", verbs.ErrNotSupported)
-	default:
-		h.dials = order < 0
+	if h.self() {
+		return h, nil
 	}
-	return h, nil
+	h.dials = compareNames(h.call.From, h.call.To) < 0
+	return h, q.ctx.meet.usable()
 }
 
 // compareNames orders names: by GIDs, then by numbers.
@@ -221,6 +220,9 @@ func (q *qp) readyToSend(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 func (q *qp) limitDepth() {
 	if q.id != nil {
 		q.ord, _ = q.id.Depths()
+	}
+	if q.self() {
+		q.ord = q.hand.attr.MaxDestRdAtomic
 	}
 	if q.hand != nil && q.state != verbs.QPStateRTR {
 		q.ord = min(q.ord, q.hand.attr.MaxRdAtomic)
@@ -380,7 +382,7 @@ func (q *qp) claim(h *hand) wire.Refusal {
 	switch {
 	case q.hand != h || !q.running():
 		return wire.NotReady
-	case h.dials:
+	case h.dials || h.self():
 		return wire.OtherPeer // it takes the other one for the one that waits
 	case h.claimed || q.id != nil:
 		return wire.Taken

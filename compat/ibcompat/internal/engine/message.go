@@ -26,9 +26,11 @@ func (q *qp) advance() {
 			q.sayLast()
 		}
 		q.post()
+	} else if q.self() {
+		q.loop()
 	}
 	q.retire()
-	if q.hand != nil {
+	if q.hand != nil && !q.self() {
 		q.await()
 	}
 	if q.notify && q.state == verbs.QPStateSQD && q.next == 0 && !q.midway() {

@@ -239,7 +239,7 @@ func (q *qp) start(r *request, number uint64) bool {
 	}
 	if q.ord == 0 && (r.op == verbs.WRRDMARead || isAtomic(r.op)) && r.status == verbs.WCSuccess {
 		r.status = verbs.WCLocQPOpErr
-		r.reason = fmt.Errorf("%v with an initiator depth of 0", r.op)
+		r.reason = noDepth(r.op)
 	}
 	if need := right(r.op); q.peer.Flags&wire.HelloLax != 0 && r.status == verbs.WCSuccess && r.length > 0 && need&^q.rights != 0 {
 		r.status = verbs.WCRemInvReqErr
@@ -295,6 +295,8 @@ func (q *qp) start(r *request, number uint64) bool {
 	}
 	return true
 }
+
+func noDepth(op verbs.WROpcode) error { return fmt.Errorf("%v with an initiator depth of 0", op) }
 
 // wantAll notes that all requests that have been issued must be known to be sure.
 func (q *qp) wantAll() { q.want, q.wantWrite = max(q.want, q.cover), q.wrote }
@@ -453,6 +455,17 @@ func (q *qp) startAtomic(r *request, number uint64) bool {
 	if q.reads > 0 || q.awaiting == min(q.ord, window, int(q.peer.Window)) {
 		return false
 	}
+	var b [wire.AtomicLen]byte
+	r.waiting = true
+	q.awaiting++
+	a := r.atomic()
+	q.say(r, number, wire.Header{Kind: wire.Atomic}, a.Append(b[:0]), nil)
+	q.atomic = q.sent
+	return true
+}
+
+// atomic is an atomic as the agent executes it.
+func (r *request) atomic() wire.AtomicRequest {
 	a := wire.AtomicRequest{RKey: r.rkey, Addr: r.addr}
 	switch r.op {
 	case verbs.WRAtomicFetchAndAdd:
@@ -464,12 +477,7 @@ func (q *qp) startAtomic(r *request, number uint64) bool {
 	default:
 		a.CmpSwap, a.Operand, a.Mask, a.Compare, a.CompareMask = true, r.swap, r.swapMask, r.compare, r.compareMask
 	}
-	var b [wire.AtomicLen]byte
-	r.waiting = true
-	q.awaiting++
-	q.say(r, number, wire.Header{Kind: wire.Atomic}, a.Append(b[:0]), nil)
-	q.atomic = q.sent
-	return true
+	return a
 }
 
 // ready reports whether the peer has a receive for the next message.
@@ -667,7 +675,7 @@ func (q *qp) leave(r *request, status verbs.WCStatus) {
 
 // rnr counts how often the peer has had no receive for the request that waits. It is asked again and again, as InfiniBand tries.
 type rnr struct {
-	number  uint64      // of the request
+	number  uint64      // of the request, plus 1; 0 = none has waited
 	asked   uint64      // the number of the message by whose answer the peer shows what it has; 0 = it is to be asked
 	naks    int         // answers without a receive
 	timer   *time.Timer // of the time until it is asked again
@@ -692,36 +700,50 @@ func (q *qp) notReady() {
 	if q.stopped || q.next == q.reqs.Len() || q.rnrRetries() == 7 || q.state == verbs.QPStateSQD {
 		return
 	}
-	r, n := q.reqs.At(q.next), &q.rnr
+	r := q.reqs.At(q.next)
 	if !r.message || q.ready() {
 		return
 	}
-	if number := q.base + uint64(q.next); n.number != number+1 {
+	switch n := q.rnrOf(q.base + uint64(q.next)); {
+	case n.resting || q.asked > q.taken:
+	case n.asked == 0:
+		n.asked = q.sent + 1
+		q.want = max(q.want, n.asked)
+	case q.taken >= n.asked && n.naks == int(q.rnrRetries()):
+		r.status, r.reason = verbs.WCRNRRetryExcErr, noReceive(n)
+		q.issue()
+	case q.taken >= n.asked:
+		q.restRNR(q.peer.RNRTimer)
+	}
+}
+
+// rnrOf is what has been counted for the request with a number, the one that waits.
+func (q *qp) rnrOf(number uint64) *rnr {
+	n := &q.rnr
+	if n.number != number+1 {
 		n.number, n.asked, n.naks = number+1, 0, 0
 		if n.resting {
 			n.timer.Stop()
 			n.resting = false
 		}
 	}
-	switch {
-	case n.resting || q.asked > q.taken:
-	case n.asked == 0:
-		n.asked = q.sent + 1
-		q.want = max(q.want, n.asked)
-	case q.taken >= n.asked && n.naks == int(q.rnrRetries()):
-		r.status, r.reason = verbs.WCRNRRetryExcErr, fmt.Errorf("the peer has had no receive %d times", n.naks+1)
-		q.issue()
-	case q.taken >= n.asked:
-		n.naks++
-		n.asked, n.resting = 0, true
-		number := n.number
-		n.timer = time.AfterFunc(time.Duration(rnrTimes[q.peer.RNRTimer])*10*time.Microsecond, func() {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			if n.number == number && n.resting {
-				n.resting = false
-				q.advance()
-			}
-		})
-	}
+	return n
+}
+
+func noReceive(n *rnr) error { return fmt.Errorf("the peer has had no receive %d times", n.naks+1) }
+
+// restRNR lets the time of a min_rnr_timer pass before the peer is asked again.
+func (q *qp) restRNR(timer uint8) {
+	n := &q.rnr
+	n.naks++
+	n.asked, n.resting = 0, true
+	number := n.number
+	n.timer = time.AfterFunc(time.Duration(rnrTimes[timer])*10*time.Microsecond, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if n.number == number && n.resting {
+			n.resting = false
+			q.advance()
+		}
+	})
 }
