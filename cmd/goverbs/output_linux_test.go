@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -42,10 +41,8 @@ func TestClosedPipe(t *testing.T) {
 			require.NoError(t, err)
 			defer pipe.Close()
 			require.NoError(t, r.Close())
-			err = clitest.StartOn(t, pipe, nil, strings.Fields(line)...).Cmd.Wait()
-			var exit *exec.ExitError
-			require.ErrorAs(t, err, &exit)
-			require.Equal(t, syscall.SIGPIPE, exit.Sys().(syscall.WaitStatus).Signal())
+			state := clitest.StartOn(t, pipe, nil, strings.Fields(line)...).Wait(t)
+			require.Equal(t, syscall.SIGPIPE, state.Sys().(syscall.WaitStatus).Signal())
 		})
 	}
 	clitest.NothingRuns(t)
@@ -54,25 +51,10 @@ func TestClosedPipe(t *testing.T) {
 // TestFullNotes: what cannot be written to stderr is missed too.
 func TestFullNotes(t *testing.T) {
 	for stderr, want := range map[string]int{"/dev/null": clitest.Done, "/dev/full": clitest.Failed} {
-		server := exec.Command("sh", "-c", `exec "$0" rping -s -d -p 0 2>"$1"`, clitest.Program, stderr)
-		stdout := new(clitest.Transcript)
-		server.Stdout = stdout
-		require.NoError(t, server.Start())
-		port := strings.Fields(after(stdout.Await(t, "listening on "), "listening on "))[0]
-		port = port[strings.LastIndexByte(port, ':')+1:]
+		server := clitest.StartCommand(t, exec.Command("sh", "-c", `exec "$0" rping -s -d -p 0 2>"$1"`, clitest.Program, stderr))
+		port := server.Stdout.AwaitMatch(t, `listening on \S*:(\d+)`)[1]
 		r := clitest.Run(t, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "2")
 		require.Equal(t, clitest.Done, r.Code, r.Stderr)
-		err := server.Wait()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = nil
-		}
-		require.NoError(t, err)
-		require.Equal(t, want, server.ProcessState.ExitCode(), stderr)
+		require.Equal(t, want, server.End(t).Code, stderr)
 	}
-}
-
-func after(text, begin string) string {
-	_, rest, _ := strings.Cut(text, begin)
-	return rest
 }

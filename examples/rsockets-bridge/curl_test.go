@@ -84,8 +84,8 @@ func curls(t *testing.T, b *process, data []byte) {
 	got, put := filepath.Join(dir, "got"), filepath.Join(dir, "put")
 	require.NoError(t, os.WriteFile(put, data, 0o600))
 	options := []string{"--silent", "--show-error", "--fail", "--max-time", fmt.Sprint(int(limit.Seconds())), "--noproxy", "*"}
-	host := b.address()
-	if strings.HasPrefix(b.url(), schemeUnix+":") {
+	host := b.address(t)
+	if strings.HasPrefix(b.url(t), schemeUnix+":") {
 		options = append(options, "--unix-socket", host)
 		host = "localhost"
 	}
@@ -106,7 +106,7 @@ func TestCurl(t *testing.T) {
 			if f.scheme == schemeUnix {
 				// The target of curl's bridge is a socket of a second bridge, whose target is the web server.
 				second := startBridge(t, "unix://"+filepath.Join(t.TempDir(), "socket"), url)
-				url = second.url()
+				url = second.url(t)
 			}
 			curls(t, f.start(t, url), data)
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
 // kernelHosts are the addresses of the guest's devices.
@@ -38,7 +39,7 @@ func TestKernel(t *testing.T) {
 			ln, url := listenAt(t, schemeTCP)
 			front, _ := chain(t, device, host, url)
 
-			client := front.dial()
+			client := front.dial(t)
 			target := acceptOne(t, ln)
 			exchangeOneWay(t, client, target)
 			require.Equal(t, 2, queuePairs(t, device))
@@ -46,9 +47,9 @@ func TestKernel(t *testing.T) {
 			sends(t, client, target, data)
 			exchangeOneWay(t, target, client)
 			sends(t, target, client, data[1:])
-			front.await("msg=done")
+			front.await(t, "msg=done")
 
-			client = front.dial()
+			client = front.dial(t)
 			target = acceptOne(t, ln)
 			exchangeOneWay(t, client, target)
 			abort(client)
@@ -79,7 +80,7 @@ func TestKernelRcopy(t *testing.T) {
 			rcopy := program(t, "rcopy", "rdmacm-utils")
 			_, port, err := net.SplitHostPort(nobody(t))
 			require.NoError(t, err)
-			server := start(t, exec.Command(rcopy, "-p", port))
+			server := testprogram.Start(t, exec.Command(rcopy, "-p", port))
 			require.Eventually(t, func() bool {
 				out, err := exec.Command("rdma", "resource", "show", "cm_id").CombinedOutput()
 				return err == nil && strings.Contains(string(out), "comm rcopy")
@@ -90,15 +91,15 @@ func TestKernelRcopy(t *testing.T) {
 			dir := t.TempDir()
 			here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
 			require.NoError(t, os.WriteFile(here, data, 0o600))
-			_, port, err = net.SplitHostPort(b.address())
+			_, port, err = net.SplitHostPort(b.address(t))
 			require.NoError(t, err)
-			client := start(t, exec.Command(rcopy, here, host+":"+there, "-p", port))
-			client.ends(0)
+			client := testprogram.Start(t, exec.Command(rcopy, here, host+":"+there, "-p", port))
+			client.Ends(t, 0)
 			file, err := os.ReadFile(there)
 			require.NoError(t, err)
 			require.Equal(t, sum(data), sum(file))
 			require.Empty(t, b.lines("unreachable"))
-			require.Nil(t, server.cmd.ProcessState)
+			require.False(t, server.HasEnded())
 		})
 	}
 }

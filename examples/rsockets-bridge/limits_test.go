@@ -21,18 +21,18 @@ func TestMaxConns(t *testing.T) {
 	ln, url := listenAt(t, schemeTCP)
 	serveEach(t, ln, echo)
 	b := startBridge(t, "tcp://127.0.0.1:0", url, "--max-conns", "2", "--metrics", "127.0.0.1:0")
-	one, two := b.dial(), b.dial()
+	one, two := b.dial(t), b.dial(t)
 	exchange(t, one, "the first")
 	exchange(t, two, "the second")
 
-	b.closesNext()
-	line := b.await("too many connections")
+	b.closesNext(t)
+	line := b.await(t, "too many connections")
 	require.Contains(t, line, "client=127.0.0.1:")
 	require.Contains(t, line, "max-conns=2")
 
 	exchange(t, one, "goes on")
 	exchange(t, two, "goes on too")
-	m := b.metrics()
+	m := b.metrics(t)
 	require.Equal(t, 3, m["accepted"])
 	require.Equal(t, 2, m["active"])
 	require.Equal(t, 1, m["refused"])
@@ -42,9 +42,9 @@ func TestMaxConns(t *testing.T) {
 
 	// The place of one that ends is free again.
 	require.NoError(t, one.Close())
-	b.await("msg=done")
-	require.Eventually(t, func() bool { return b.metrics()["active"] == 1 }, limit, 5*time.Millisecond)
-	exchange(t, b.dial(), "the fourth")
+	b.await(t, "msg=done")
+	require.Eventually(t, func() bool { return b.metrics(t)["active"] == 1 }, limit, 5*time.Millisecond)
+	exchange(t, b.dial(t), "the fourth")
 }
 
 // A client whose target cannot be reached is told so by the end of its connection, and the log says why in one line.
@@ -53,14 +53,14 @@ func TestUnreachable(t *testing.T) {
 		t.Run(scheme, func(t *testing.T) {
 			target := scheme + "://" + nobody(t)
 			b := startBridge(t, "tcp://127.0.0.1:0", target, "--metrics", "127.0.0.1:0")
-			b.closesNext()
-			line := b.await("unreachable")
+			b.closesNext(t)
+			line := b.await(t, "unreachable")
 			require.Contains(t, line, "target="+target)
 			require.Contains(t, line, "refused")
 			client := regexp.MustCompile(`client=127\.0\.0\.1:\d+ `).FindString(line)
 			require.NotEmpty(t, client, line)
-			require.Len(t, b.lines(client), 1, b.text())
-			require.Equal(t, 1, b.metrics()["unreachable"])
+			require.Len(t, b.lines(client), 1, b.Out.String())
+			require.Equal(t, 1, b.metrics(t)["unreachable"])
 
 			// That was this connection alone.
 			if scheme == schemeRSocket {
@@ -68,7 +68,7 @@ func TestUnreachable(t *testing.T) {
 				ln, echoes := listenAt(t, schemeTCP)
 				serveEach(t, ln, echo)
 				startBridge(t, "rsocket://"+address, echoes)
-				exchange(t, b.dial(), "somebody is there now")
+				exchange(t, b.dial(t), "somebody is there now")
 			}
 		})
 	}
@@ -142,11 +142,11 @@ func TestIdleTimeout(t *testing.T) {
 	ln, url := listenAt(t, schemeTCP)
 	serveEach(t, ln, echo)
 	b := startBridge(t, "tcp://127.0.0.1:0", url, "--idle-timeout", "100ms", "--metrics", "127.0.0.1:0")
-	c := b.dial()
+	c := b.dial(t)
 	_, err := c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, syscall.ECONNRESET)
-	require.Contains(t, b.await("aborted"), "idle")
-	m := b.metrics()
+	require.Contains(t, b.await(t, "aborted"), "idle")
+	m := b.metrics(t)
 	require.Equal(t, 1, m["idle"])
 	require.Equal(t, 1, m["aborted"])
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
 // These tests take minutes. They run if GOVERBS_TEST_LONG is set: make test-bridge.
@@ -43,16 +44,16 @@ func everyDevice(t *testing.T, test func(t *testing.T, device, host string)) {
 }
 
 // serves starts a server, and waits until it listens at an address. It is killed at the end of the test.
-func serves(t *testing.T, address, name string, args ...string) *process {
+func serves(t *testing.T, address, name string, args ...string) *testprogram.Program {
 	t.Helper()
-	p := start(t, exec.Command(name, args...))
+	p := testprogram.Start(t, exec.Command(name, args...))
 	require.Eventually(t, func() bool {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			return false
 		}
 		return c.Close() == nil
-	}, limit, 20*time.Millisecond, "%s", p.text)
+	}, limit, 20*time.Millisecond, "%v", p)
 	return p
 }
 
@@ -64,7 +65,7 @@ func TestLongRedis(t *testing.T) {
 		serves(t, address, program(t, "redis-server", "redis-server"),
 			"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
 		front, _ := chain(t, device, host, "tcp://"+address)
-		_, port, _ = net.SplitHostPort(front.address())
+		_, port, _ = net.SplitHostPort(front.address(t))
 		cli, benchmark := program(t, "redis-cli", "redis-tools"), program(t, "redis-benchmark", "redis-tools")
 		for i := range 10 {
 			value := strings.Repeat(strconv.Itoa(i), 1<<(2*i))
@@ -86,10 +87,10 @@ func TestLongIperf3(t *testing.T) {
 		for _, direction := range []string{"--client-sends", "--reverse"} {
 			address := nobody(t)
 			_, port, _ := net.SplitHostPort(address)
-			server := start(t, exec.Command(iperf3, "--server", "--bind", "127.0.0.1", "--port", port, "--one-off", "--forceflush"))
-			server.await("listening on")
+			server := testprogram.Start(t, exec.Command(iperf3, "--server", "--bind", "127.0.0.1", "--port", port, "--one-off", "--forceflush"))
+			server.Out.Await(t, "listening on")
 			front, _ := chain(t, device, host, "tcp://"+address)
-			_, port, _ = net.SplitHostPort(front.address())
+			_, port, _ = net.SplitHostPort(front.address(t))
 			args := []string{"--client", "127.0.0.1", "--port", port, "--parallel", "4", "--bytes", "64M", "--json"}
 			if direction == "--reverse" {
 				args = append(args, direction)
@@ -103,7 +104,7 @@ func TestLongIperf3(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(output(t, longLimit, iperf3, args...)), &result))
 			require.GreaterOrEqual(t, result.End.Sent.Bytes, int64(64<<20))
 			require.Positive(t, result.End.Received.Bytes)
-			server.ends(0)
+			server.Ends(t, 0)
 		}
 	})
 }
@@ -129,14 +130,14 @@ func startSSHD(t *testing.T) sshd {
 	if os.Getuid() == 0 {
 		require.NoError(t, os.MkdirAll("/run/sshd", 0o755)) // where it confines itself
 	}
-	p := start(t, exec.Command(program(t, "sshd", "openssh-server"), "-D", "-e", "-f", config))
-	p.await("Server listening")
+	p := testprogram.Start(t, exec.Command(program(t, "sshd", "openssh-server"), "-D", "-e", "-f", config))
+	p.Out.Await(t, "Server listening")
 	return sshd{address: address, key: filepath.Join(dir, "user")}
 }
 
 // options are those of ssh and scp for this server through a bridge.
-func (s sshd) options(b *process) []string {
-	_, port, _ := net.SplitHostPort(b.address())
+func (s sshd) options(t *testing.T, b *process) []string {
+	_, port, _ := net.SplitHostPort(b.address(t))
 	return []string{"-F", "none", "-i", s.key, "-o", "Port=" + port, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
 		"-o", "BatchMode=yes", "-o", "LogLevel=ERROR"}
 }
@@ -146,8 +147,8 @@ func TestLongSSH(t *testing.T) {
 	everyDevice(t, func(t *testing.T, device, host string) {
 		server := startSSHD(t)
 		front, back := chain(t, device, host, "tcp://"+server.address)
-		options := server.options(front)
-		session := start(t, exec.Command(program(t, "ssh", "openssh-client"), append(options, "127.0.0.1", "sleep 60; echo awake")...))
+		options := server.options(t, front)
+		session := testprogram.Start(t, exec.Command(program(t, "ssh", "openssh-client"), append(options, "127.0.0.1", "sleep 60; echo awake")...))
 		data := random(64 << 20)
 		dir := t.TempDir()
 		here, there, again := filepath.Join(dir, "here"), filepath.Join(dir, "there"), filepath.Join(dir, "again")
@@ -160,8 +161,8 @@ func TestLongSSH(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, sum(data), sum(file), name)
 		}
-		session.await("awake")
-		session.ends(0)
+		session.Out.Await(t, "awake")
+		session.Ends(t, 0)
 		for _, b := range []*process{front, back} {
 			require.Empty(t, b.lines("msg=aborted"))
 		}
@@ -180,7 +181,7 @@ func TestLongThousand(t *testing.T) {
 		front, back := chain(t, device, host, url, "--metrics", "127.0.0.1:0")
 		open := make([]stream, conns)
 		errs := make(chan error, conns)
-		address := front.address()
+		address := front.address(t)
 		for i := range open {
 			go func() {
 				c, err := net.DialTimeout("tcp", address, limit)
@@ -194,7 +195,7 @@ func TestLongThousand(t *testing.T) {
 		for range open {
 			require.NoError(t, <-errs)
 		}
-		require.Equal(t, conns, front.metrics()["active"])
+		require.Equal(t, conns, front.metrics(t)["active"])
 		for i, c := range open {
 			go func() { errs <- echoes(c, strings.Repeat(fmt.Sprintf("again %d ", i), 1000)) }()
 		}
@@ -205,7 +206,7 @@ func TestLongThousand(t *testing.T) {
 		for _, c := range open {
 			require.NoError(t, c.Close())
 		}
-		require.Eventually(t, func() bool { return front.metrics()["active"] == 0 }, limit, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return front.metrics(t)["active"] == 0 }, limit, 20*time.Millisecond)
 		require.Empty(t, front.lines("msg=aborted"))
 		require.Len(t, back.lines("msg=done"), conns)
 	})
@@ -232,7 +233,7 @@ func echoes(c net.Conn, text string) error {
 // resident returns how much memory a process has.
 func resident(t *testing.T, p *process) string {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 	require.NoError(t, err)
 	return string(regexp.MustCompile(`VmRSS:\s*(.*)`).FindSubmatch(status)[1])
 }

@@ -17,11 +17,11 @@ func TestDrain(t *testing.T) {
 			ln, url := listenAt(t, f.scheme)
 			serveEach(t, ln, echo)
 			b := f.start(t, url)
-			c := b.dial()
+			c := b.dial(t)
 			exchange(t, c, "before")
-			b.signal(syscall.SIGTERM)
-			require.Contains(t, b.await("msg=draining"), "active=1")
-			e, err := parseEndpoint(b.url())
+			require.NoError(t, b.Signal(syscall.SIGTERM))
+			require.Contains(t, b.await(t, "msg=draining"), "active=1")
+			e, err := parseEndpoint(b.url(t))
 			require.NoError(t, err)
 			if late, err := net.DialTimeout(e.scheme, e.address, limit); err == nil {
 				late.Close()
@@ -31,7 +31,7 @@ func TestDrain(t *testing.T) {
 			require.NoError(t, c.CloseWrite())
 			_, err = c.Read(make([]byte, 1))
 			require.EqualError(t, err, "EOF")
-			b.ends(exitDone)
+			b.Ends(t, exitDone)
 			if e.scheme == schemeUnix {
 				require.NoFileExists(t, e.address)
 			}
@@ -44,13 +44,13 @@ func TestDrainTimeout(t *testing.T) {
 	ln, url := listenAt(t, schemeTCP)
 	serveEach(t, ln, echo)
 	front, _ := chain(t, "usiw0", "127.0.0.1", url, "--drain-timeout", "100ms")
-	c := front.dial()
+	c := front.dial(t)
 	exchange(t, c, "before")
-	front.signal(syscall.SIGINT)
+	require.NoError(t, front.Signal(syscall.SIGINT))
 	_, err := c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, syscall.ECONNRESET)
-	front.ends(exitDone)
-	require.Contains(t, front.await("msg=aborted"), "drain-timeout")
+	front.Ends(t, exitDone)
+	require.Contains(t, front.await(t, "msg=aborted"), "drain-timeout")
 }
 
 // A second signal ends the program at once, with status 1.
@@ -58,10 +58,10 @@ func TestSecondSignal(t *testing.T) {
 	ln, url := listenAt(t, schemeTCP)
 	serveEach(t, ln, echo)
 	b := startBridge(t, "tcp://127.0.0.1:0", url, "--drain-timeout", "1h")
-	c := b.dial()
+	c := b.dial(t)
 	exchange(t, c, "before")
-	b.signal(syscall.SIGTERM)
-	b.await("msg=draining")
-	b.signal(syscall.SIGTERM)
-	b.ends(exitFailed)
+	require.NoError(t, b.Signal(syscall.SIGTERM))
+	b.await(t, "msg=draining")
+	require.NoError(t, b.Signal(syscall.SIGTERM))
+	b.Ends(t, exitFailed)
 }

@@ -69,7 +69,7 @@ func TestHalfClose(t *testing.T) {
 	everyForm(t, func(t *testing.T, b *process, accept func() stream, _ string) {
 		for _, name := range []string{"client first", "target first"} {
 			t.Run(name, func(t *testing.T) {
-				client := b.dial()
+				client := b.dial(t)
 				target := accept()
 				first, second := client, target
 				if name == "target first" {
@@ -102,7 +102,7 @@ func TestAbort(t *testing.T) {
 		}
 		for _, name := range []string{"client aborts", "target aborts"} {
 			t.Run(name, func(t *testing.T) {
-				client := b.dial()
+				client := b.dial(t)
 				target := accept()
 				exchangeOneWay(t, client, target)
 				exchangeOneWay(t, target, client)

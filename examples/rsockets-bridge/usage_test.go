@@ -92,8 +92,8 @@ func TestHelp(t *testing.T) {
 // The same of a process, whose exit status scripts see.
 func TestWrongUsageOfProcess(t *testing.T) {
 	p := execBridge(t, "--listen", "tcp://127.0.0.1:0", "--dial", "gopher://host:70")
-	p.ends(exitUsage)
-	require.NotContains(t, p.text(), "msg=listening")
+	p.Ends(t, exitUsage)
+	require.NotContains(t, p.Out.String(), "msg=listening")
 }
 
 // What can only fail when it is tried has the exit status 1.

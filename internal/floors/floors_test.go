@@ -96,8 +96,11 @@ var floorOf = map[string]int{
 	"internal/siwring":   0,
 	"internal/fakeverbs": 1, // imported by tests of verbs and cm only
 	"internal/asleep":    0, // imported by tests and suites only
-	"internal/floors":    0,
-	"internal/guide":     0, // tests only
+
+	"internal/testprogram": 0, // imported by tests and suites only
+
+	"internal/floors": 0,
+	"internal/guide":  0, // tests only
 }
 
 const (

@@ -8,17 +8,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
 // capture is a recording of the packets of a pair by tcpdump, the last 64 MB of their headers. It is kept if the pair fails.
 type capture struct {
-	*program
+	*testprogram.Program
 	file string // the beginning of the files' names
 }
 
@@ -39,12 +39,10 @@ func record(t *testing.T, name string) *capture {
 		return nil
 	}
 	c := &capture{p, file}
-	for end := time.Now().Add(defaultLimit); !strings.Contains(p.text(), "listening on"); time.Sleep(5 * time.Millisecond) {
-		if p.ended() || time.Now().After(end) {
-			c.kill()
-			t.Logf("no capture: %s", p.text())
-			return nil
-		}
+	if !p.Out.Shows(defaultLimit, "listening on") {
+		t.Logf("no capture: %v", p)
+		require.NoError(t, p.Kill())
+		return nil
 	}
 	return c
 }
@@ -55,9 +53,9 @@ func (c *capture) end(t *testing.T, keep bool) string {
 	if c == nil {
 		return "there is no capture"
 	}
-	c.signal(syscall.SIGINT)
-	_ = c.outcome(time.After(defaultLimit), false)
-	c.kill()
+	_ = c.Signal(syscall.SIGINT)
+	c.EndsWithin(defaultLimit)
+	require.NoError(t, c.Kill())
 	files, err := filepath.Glob(c.file + "?")
 	require.NoError(t, err)
 	if keep {

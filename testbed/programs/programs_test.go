@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
 // wantedVariable selects pairs: quick, all, or the name of one.
@@ -106,16 +107,16 @@ func (pr *pair) verdict(kind string, err error) error {
 
 // result is what became of a pair. A program that was not started is nil.
 type result struct {
-	server, client *program
+	server, client *testprogram.Program
 	err            error
 }
 
 // String returns the two commands, and what each has printed.
 func (r result) String() string {
 	var b strings.Builder
-	for _, prog := range []*program{r.server, r.client} {
+	for _, prog := range []*testprogram.Program{r.server, r.client} {
 		if prog != nil {
-			fmt.Fprintf(&b, "--- %s\n%s\n", prog.line, prog.text())
+			fmt.Fprintf(&b, "--- %s\n%s\n", prog.Cmd, prog.Out)
 		}
 	}
 	return b.String()
@@ -124,9 +125,9 @@ func (r result) String() string {
 // printed returns what the two have printed.
 func (r result) printed() string {
 	var b strings.Builder
-	for _, prog := range []*program{r.server, r.client} {
+	for _, prog := range []*testprogram.Program{r.server, r.client} {
 		if prog != nil {
-			b.WriteString(prog.text())
+			b.WriteString(prog.Out.String())
 		}
 	}
 	return b.String()
@@ -160,45 +161,45 @@ func (p *place) once(t *testing.T, pr *pair) (r result) {
 		port = freePort(t)
 	}
 	deadline := time.After(pr.limit * max(1, p.slow))
-	run := func(s side, words []string) *program {
+	run := func(s side, words []string) *testprogram.Program {
 		prog, err := start(append(s.prefix[:len(s.prefix):len(s.prefix)], p.words(words, s, port)...), p.words(pr.env, s, port))
 		require.NoError(t, err)
 		return prog
 	}
 	if pr.server != nil {
 		r.server = run(p.server, pr.server)
-		defer r.server.kill()
+		defer r.server.Kill()
 		for !listens(t, port) {
-			if r.server.ended() {
-				r.err = fmt.Errorf("server: %v before it listens: %s", r.server.cmd.ProcessState, r.server.line)
+			if r.server.HasEnded() {
+				r.err = fmt.Errorf("server: %v before it listens: %v", r.server.Cmd.ProcessState, r.server.Cmd)
 				return r
 			}
 			select {
 			case <-deadline:
-				r.err = fmt.Errorf("server: does not listen on port %d: %s", port, r.server.line)
+				r.err = fmt.Errorf("server: does not listen on port %d: %v", port, r.server.Cmd)
 				return r
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
 	}
 	r.client = run(p.client, pr.client)
-	defer r.client.kill()
-	if err := r.client.outcome(deadline, false); err != nil {
+	defer r.client.Kill()
+	if err := outcome(r.client, deadline, false); err != nil {
 		r.err = fmt.Errorf("client: %w", err)
 		return r
 	}
 	if r.server != nil {
 		if pr.stops {
-			r.server.signal(syscall.SIGTERM)
+			_ = r.server.Signal(syscall.SIGTERM)
 		}
-		if err := r.server.outcome(deadline, pr.stops); err != nil {
+		if err := outcome(r.server, deadline, pr.stops); err != nil {
 			r.err = fmt.Errorf("server: %w", err)
 			return r
 		}
 	}
-	for name, prog := range map[string]*program{"server": r.server, "client": r.client} {
+	for name, prog := range map[string]*testprogram.Program{"server": r.server, "client": r.client} {
 		for _, want := range pr.prints[name] {
-			if prog == nil || !want.MatchString(prog.text()) {
+			if prog == nil || !want.MatchString(prog.Out.String()) {
 				r.err = fmt.Errorf("the %s does not print %q", name, strings.TrimPrefix(want.String(), "(?m)"))
 				return r
 			}

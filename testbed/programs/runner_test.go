@@ -139,7 +139,7 @@ func TestOnce(t *testing.T) {
 			} else {
 				require.ErrorContains(t, r.err, c.want)
 			}
-			require.True(t, r.server.ended() && r.client.ended())
+			require.True(t, r.server.HasEnded() && r.client.HasEnded())
 		})
 	}
 }

@@ -5,19 +5,18 @@ package clitest
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/testprogram"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -78,42 +77,15 @@ type Outcome struct {
 
 // Running is a run in progress. What it writes can be waited for.
 type Running struct {
-	Cmd    *exec.Cmd
-	Stdout *Transcript
-	Stderr *Transcript
-	Begun  time.Time // from when Outcome.Took counts
-}
-
-// Transcript collects what a process writes.
-type Transcript struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (tr *Transcript) Write(b []byte) (int, error) {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	return tr.text.Write(b)
-}
-
-func (tr *Transcript) String() string {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	return tr.text.String()
-}
-
-// Await waits until the Transcript contains a text and returns all of it.
-func (tr *Transcript) Await(t *testing.T, text string) string {
-	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(tr.String(), text) }, 60*time.Second, 5*time.Millisecond,
-		"waiting for %q", text)
-	return tr.String()
+	*testprogram.Program
+	Stdout, Stderr *testprogram.Output
+	Begun          time.Time // from when Outcome.Took counts
 }
 
 // Start starts the program. The test fails if it is left running.
 func Start(t *testing.T, args ...string) *Running {
 	t.Helper()
-	return start(t, exec.Command(Program, args...))
+	return StartCommand(t, exec.Command(Program, args...))
 }
 
 // StartOn starts the program with stdout on a file, and with further variables in its environment. Stdout of the Running stays
@@ -123,36 +95,28 @@ func StartOn(t *testing.T, stdout *os.File, env []string, args ...string) *Runni
 	cmd := exec.Command(Program, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout = stdout
-	return start(t, cmd)
+	return StartCommand(t, cmd)
 }
 
-func start(t *testing.T, cmd *exec.Cmd) *Running {
+// StartCommand starts the program, or a shell that becomes the program, as a command says. The test fails if it is left running.
+func StartCommand(t *testing.T, cmd *exec.Cmd) *Running {
 	t.Helper()
-	r := &Running{Cmd: cmd, Stdout: new(Transcript), Stderr: new(Transcript), Begun: time.Now()}
-	cmd.Stderr = r.Stderr
-	if cmd.Stdout == nil {
-		cmd.Stdout = r.Stdout
-	}
-	cmd.WaitDelay = 10 * time.Second
-	require.NoError(t, cmd.Start())
+	begun := time.Now()
+	p := testprogram.StartApart(t, cmd)
 	t.Cleanup(func() {
-		if cmd.ProcessState == nil {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
+		if !p.HasEnded() {
 			t.Errorf("%q was left running", cmd.Args)
 		}
 	})
-	return r
+	return &Running{Program: p, Stdout: p.Out, Stderr: p.Err, Begun: begun}
 }
 
-// End waits for the end of the program.
+// End waits for the end of the program, which no signal may cause.
 func (r *Running) End(t *testing.T) Outcome {
 	t.Helper()
-	err := r.Cmd.Wait()
-	if r.Cmd.ProcessState == nil || r.Cmd.ProcessState.ExitCode() < 0 {
-		require.NoError(t, err)
-	}
-	return Outcome{r.Stdout.String(), r.Stderr.String(), r.Cmd.ProcessState.ExitCode(), time.Since(r.Begun)}
+	state := r.Wait(t)
+	require.True(t, state.Exited(), "%v", r)
+	return Outcome{r.Stdout.String(), r.Stderr.String(), state.ExitCode(), time.Since(r.Begun)}
 }
 
 // Run runs the program to its end.

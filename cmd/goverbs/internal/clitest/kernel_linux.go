@@ -17,5 +17,5 @@ func StartIn(t *testing.T, namespace string, args ...string) *Running {
 	if err != nil {
 		ip = "/usr/sbin/ip"
 	}
-	return start(t, exec.Command(ip, append([]string{"netns", "exec", namespace, Program}, args...)...))
+	return StartCommand(t, exec.Command(ip, append([]string{"netns", "exec", namespace, Program}, args...)...))
 }

@@ -22,7 +22,7 @@ const within = 10 * time.Second
 func (r *Running) Interrupt(t *testing.T, sig syscall.Signal) Outcome {
 	t.Helper()
 	r.Begun = time.Now()
-	require.NoError(t, r.Cmd.Process.Signal(sig))
+	require.NoError(t, r.Signal(sig))
 	out := r.End(t)
 	require.Equal(t, Failed, out.Code, out.Stderr)
 	require.Less(t, out.Took, within)

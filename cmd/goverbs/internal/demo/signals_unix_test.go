@@ -102,7 +102,7 @@ func TestSignalWithHungPeer(t *testing.T) {
 	c.Stdout.Await(t, "\nlock")
 	clitest.Stop(t, l.Cmd.Process.Pid)
 	c.Interrupt(t, syscall.SIGTERM)
-	require.NoError(t, l.Cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, l.Signal(syscall.SIGCONT))
 	out := l.End(t)
 	require.Equal(t, clitest.Failed, out.Code)
 	require.Contains(t, out.Stderr, "step lock: ")
@@ -113,8 +113,7 @@ func TestSignalWithHungPeer(t *testing.T) {
 func TestParentKilled(t *testing.T) {
 	d := clitest.Start(t, "demo", "--ops", "100000")
 	d.Stdout.Await(t, "\nlock")
-	require.NoError(t, d.Cmd.Process.Kill())
-	_ = d.Cmd.Wait()
+	require.NoError(t, d.Kill())
 	clitest.NothingRuns(t)
 }
 
@@ -147,10 +146,9 @@ func TestChildKilled(t *testing.T) {
 // A client process does its job by what it reads, and ends with its stdin.
 func TestClientProcess(t *testing.T) {
 	run := func(stdin io.Reader) clitest.Outcome {
-		r := &clitest.Running{Cmd: exec.Command(clitest.Program, ClientCommand), Stdout: new(clitest.Transcript), Stderr: new(clitest.Transcript)}
-		r.Cmd.Stdin, r.Cmd.Stdout, r.Cmd.Stderr = stdin, r.Stdout, r.Stderr
-		require.NoError(t, r.Cmd.Start())
-		return r.End(t)
+		cmd := exec.Command(clitest.Program, ClientCommand)
+		cmd.Stdin = stdin
+		return clitest.StartCommand(t, cmd).End(t)
 	}
 	out := run(strings.NewReader(""))
 	require.Equal(t, clitest.Failed, out.Code)

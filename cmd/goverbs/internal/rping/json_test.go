@@ -29,7 +29,7 @@ func reports(t *testing.T, stdout string) (all []report) {
 // With --json stdout has one line, and what -v and -d print is on stderr.
 func TestRPingJSON(t *testing.T) {
 	s := clitest.Start(t, "rping", "-sdv", "-p0", "-a", "127.0.0.1", "--json", "-S100")
-	_, port, _ := strings.Cut(strings.Fields(s.Stderr.Await(t, "listening on 127.0.0.1:"))[5], ":")
+	port := s.Stderr.AwaitMatch(t, `listening on 127\.0\.0\.1:(\d+)\s`)[1]
 	c := clitest.Run(t, "rping", "-cvV", "-C50", "-a", "127.0.0.1", "-p", port, "--json")
 	require.Equal(t, clitest.Done, c.Code, c.Stderr)
 	require.Regexp(t, `^\{"role":"client","device":"usiw0","local":"127\.0\.0\.1:\d+","peer":"127\.0\.0\.1:`+port+
@@ -57,7 +57,7 @@ func TestRPingJSONError(t *testing.T) {
 	require.Contains(t, c.Stderr, got[0].Error)
 
 	s := clitest.Start(t, "rping", "-sd", "-p0", "-C4", "--json", "-a", "127.0.0.1")
-	_, port, _ := strings.Cut(strings.Fields(s.Stderr.Await(t, "listening on 127.0.0.1:"))[5], ":")
+	port := s.Stderr.AwaitMatch(t, `listening on 127\.0\.0\.1:(\d+)\s`)[1]
 	require.Equal(t, clitest.Done, clitest.Run(t, "rping", "-c", "-C3", "-a", "127.0.0.1", "-p", port).Code)
 	r := s.End(t)
 	require.Equal(t, clitest.Failed, r.Code)
@@ -71,7 +71,7 @@ func TestRPingJSONError(t *testing.T) {
 // A server for many clients prints a line for each.
 func TestRPingJSONPersistent(t *testing.T) {
 	s := clitest.Start(t, "rping", "-sdP", "-p0", "--json", "-a", "127.0.0.1")
-	_, port, _ := strings.Cut(strings.Fields(s.Stderr.Await(t, "listening on 127.0.0.1:"))[5], ":")
+	port := s.Stderr.AwaitMatch(t, `listening on 127\.0\.0\.1:(\d+)\s`)[1]
 	for n := 1; n <= 3; n++ {
 		c := clitest.Run(t, "rping", "-c", "-C"+strconv.Itoa(n), "-S40", "-a", "127.0.0.1", "-p", port)
 		require.Equal(t, clitest.Done, c.Code, c.Stderr)
@@ -82,6 +82,5 @@ func TestRPingJSONPersistent(t *testing.T) {
 	for i, r := range got {
 		require.Equal(t, report{Role: "server", Device: "usiw0", Local: "127.0.0.1:" + port, Peer: r.Peer, Size: 64, Pings: i + 1, OK: true}, r)
 	}
-	require.NoError(t, s.Cmd.Process.Kill())
-	_ = s.Cmd.Wait()
+	require.NoError(t, s.Kill())
 }

@@ -24,18 +24,11 @@ const (
 	clientDone = "client DISCONNECT EVENT...\n"
 )
 
-var listeningOn = regexp.MustCompile(`(?m)^listening on .*:(\d+)$`)
-
 // rpingServer starts a server on a free port.
 func rpingServer(t *testing.T, args ...string) (*clitest.Running, string) {
 	t.Helper()
 	r := clitest.Start(t, append([]string{"rping", "-sd", "-p0"}, args...)...)
-	var found []string
-	require.Eventually(t, func() bool {
-		found = listeningOn.FindStringSubmatch(r.Stdout.String())
-		return found != nil
-	}, 30*time.Second, time.Millisecond, "%s", r.Stderr)
-	return r, found[1]
+	return r, r.Stdout.AwaitMatch(t, `(?m)^listening on .*:(\d+)$`)[1]
 }
 
 // pingData returns the data of a ping of size bytes as it is printed.
@@ -183,8 +176,7 @@ func TestRPingPersistent(t *testing.T) {
 	gone(serverGone, n)
 
 	// A client that is killed does not disturb others.
-	require.NoError(t, endless.Cmd.Process.Kill())
-	_ = endless.Cmd.Wait()
+	require.NoError(t, endless.Kill())
 	gone("server DISCONNECT EVENT...\n", n+1)
 	c := clitest.Run(t, "rping", "-c", "-V", "-C3", "-a", "127.0.0.1", "-p", port)
 	require.Equal(t, clitest.Done, c.Code, c.Stderr)
@@ -193,8 +185,7 @@ func TestRPingPersistent(t *testing.T) {
 	for i := range n {
 		require.Equal(t, 1, strings.Count(out, "server ping data: "+pingData(199, 100+i)+"\n"))
 	}
-	require.NoError(t, s.Cmd.Process.Kill())
-	_ = s.Cmd.Wait()
+	require.NoError(t, s.Kill())
 }
 
 // A server without -P has no room for a second client, and says so at once.
@@ -209,8 +200,7 @@ func TestRPingOneClient(t *testing.T) {
 	// The first goes on, until the server is killed.
 	before := len(first.Stdout.String())
 	require.Eventually(t, func() bool { return len(first.Stdout.String()) > before }, 10*time.Second, time.Millisecond)
-	require.NoError(t, s.Cmd.Process.Kill())
-	_ = s.Cmd.Wait()
+	require.NoError(t, s.Kill())
 	killed := time.Now()
 	r := first.End(t)
 	require.Less(t, time.Since(killed), 5*time.Second)
@@ -223,8 +213,7 @@ func TestRPingClientKilled(t *testing.T) {
 	s, port := rpingServer(t, "-C", "1000000")
 	c := clitest.Start(t, "rping", "-cv", "-a", "127.0.0.1", "-p", port)
 	c.Stdout.Await(t, "\n")
-	require.NoError(t, c.Cmd.Process.Kill())
-	_ = c.Cmd.Wait()
+	require.NoError(t, c.Kill())
 	r := s.End(t)
 	require.Equal(t, clitest.Failed, r.Code)
 	require.Contains(t, r.Stderr, "server DISCONNECT EVENT...\nwait for RDMA_")

@@ -50,13 +50,13 @@ func TestRPingSignalWithHungPeer(t *testing.T) {
 	c.Stdout.Await(t, "ping data")
 	clitest.Stop(t, s.Cmd.Process.Pid)
 	c.Interrupt(t, syscall.SIGINT)
-	require.NoError(t, s.Cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, s.Signal(syscall.SIGCONT))
 
 	c = clitest.Start(t, "rping", "-cv", "-a", "127.0.0.1", "-p", port)
 	c.Stdout.Await(t, "ping data")
 	clitest.Stop(t, c.Cmd.Process.Pid)
 	s.Interrupt(t, syscall.SIGINT)
-	require.NoError(t, c.Cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, c.Signal(syscall.SIGCONT))
 	require.Equal(t, clitest.Failed, c.End(t).Code)
 	clitest.NothingRuns(t)
 }
