@@ -14,15 +14,16 @@ import (
 //   - what else the driver says must wait (see waits), when it need not any more;
 //   - any request when the device has a place for it, and none before those that were posted earlier.
 //
-// Binds do not wait, because the window and the region may be closed meanwhile: with one goes what is before it, as it was posted.
+// Binds do not wait, because the window and the region may be closed meanwhile: a bind goes to the device at once, and all requests
+// before it go with it, as they were posted.
 //
-// What waits has a slot in the ledger, slotHeld, and is admitted as completions are taken from the device: by who polls or waits
-// for events, and by the provider itself (selfPoll). The lock of the send queue guards it.
+// A request that waits has a slot in the ledger, slotHeld. It is admitted when completions are taken from the device: by a goroutine
+// that polls or waits for events, and by the provider itself (selfPoll). The lock of the send queue guards the admission.
 type admission struct {
 	wrs  []flatSend // in order, from head on
 	ext  []flatExt  // of each that has one
 	data [][]byte   // of each that is inline, nil for the others
-	sges []SGE      // theirs, from sge on
+	sges []SGE      // the elements of the requests, from sge on
 	head int
 	sge  int
 }
@@ -67,7 +68,7 @@ func (a *admission) drop(n int) {
 	}
 }
 
-// gather copies what elements name.
+// gather copies the memory that elements name.
 func gather(sgl []SGE) []byte {
 	n := 0
 	for _, e := range sgl {
@@ -78,7 +79,7 @@ func gather(sgl []SGE) []byte {
 	return data
 }
 
-// What a flat request says.
+// Flags of a flat request.
 const (
 	fenceBit  = uint32(SendFence) << flagsShift
 	inlineBit = uint32(SendInline) << flagsShift
@@ -121,7 +122,7 @@ func (q *ledgerQP) admit() (int, error) {
 	return len(l.wrs), nil
 }
 
-// admissible is how many of the requests the device may have now.
+// admissible returns how many of the requests the device may have now.
 func (q *ledgerQP) admissible(wrs []flatSend) int {
 	room, reads := q.places-q.sends.lent, q.sends.reads
 	for i := range wrs {
@@ -136,7 +137,7 @@ func (q *ledgerQP) admissible(wrs []flatSend) int {
 	return len(wrs)
 }
 
-// unfence takes the flag from requests that have waited.
+// unfence takes the fence from requests that have waited.
 func (q *ledgerQP) unfence(wrs []flatSend) {
 	if q.fences {
 		for i := range wrs {
@@ -169,7 +170,7 @@ func (q *ledgerQP) hold(n int) {
 	q.sends.cq.held.Add(int64(len(q.send.wrs) - n))
 }
 
-// admitHeld gives the device what need not wait any more. The caller holds the lock of the send queue.
+// admitHeld gives the device the requests that need not wait any more. The caller holds the lock of the send queue.
 func (q *ledgerQP) admitHeld() {
 	a := &q.admission
 	if st := q.qpState(); a.len() == 0 || st < QPStateRTS || st == QPStateErr {
@@ -181,7 +182,7 @@ func (q *ledgerQP) admitHeld() {
 	}
 }
 
-// admitAll gives the device all that waits, as it was posted. It is false if the QP fails by that.
+// admitAll gives the device all requests that wait, as they were posted. It returns false if the QP fails by that.
 func (q *ledgerQP) admitAll() bool {
 	n := q.admission.len()
 	return n == 0 || q.admitFirst(n)
@@ -195,7 +196,7 @@ func (q *ledgerQP) admitFirst(n int) bool {
 		q.dropHeld()
 		q.sends.poisoned, q.bad = true, true
 		if errors.Is(err, errBroken) {
-			err = WCWRFlushErr // the connection has ended: who knows how tells more
+			err = WCWRFlushErr // the connection has ended, and the connection manager will tell why
 		}
 		go q.fail(err)
 		return false
@@ -205,7 +206,7 @@ func (q *ledgerQP) admitFirst(n int) bool {
 	return true
 }
 
-// dropHeld forgets what waits.
+// dropHeld forgets the requests that wait.
 func (q *ledgerQP) dropHeld() {
 	q.sends.cq.held.Add(int64(-q.admission.len()))
 	q.admission = admission{}

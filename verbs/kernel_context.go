@@ -29,8 +29,8 @@ type kernelContext struct {
 
 // forkInit asks libibverbs once, before the first device is opened, to keep registered memory out of the way of fork.
 var forkInit = sync.OnceFunc(func() {
-	// 0 or an errno: ENOSYS from a kernel that cannot, EINVAL if C code of the program has registered memory
-	// already. Devices work all the same; only a fork without exec is then unsafe, which Go does not do.
+	// The result is 0 or an errno: ENOSYS from a kernel that cannot do it, EINVAL if C code of the program has registered memory
+	// already. Devices work then too; only a fork without exec is unsafe, and Go does not do that.
 	rawForkInit()
 })
 
@@ -50,7 +50,7 @@ func (d *kernelDevice) Open(owner *Context) (ProviderContext, error) {
 	return p, nil
 }
 
-// start finds out what the device has, begins to read its events from a descriptor, and returns the context for its driver.
+// start finds out what the device can do, begins to read its events from a descriptor, and returns the context for its driver.
 func (c *kernelContext) start(events int) (ProviderContext, error) {
 	var rc int
 	if c.attr, rc = c.c.queryDevice(); rc != 0 {

@@ -141,12 +141,12 @@ func (cq *kernelCQ) event(ev *AsyncEvent) {
 	}
 	ev.Err = ErrCQOverflow
 	cq.mu.Lock()
-	// What it held can still be polled. A failure of the library's is for the next Poll.
+	// The completions in it can still be polled. If the library fails here, the next Poll tells.
 	cq.slow.Store(true)
 	_ = cq.fetch(math.MaxInt)
 	cq.lost.Store(true)
 	if !cq.gone {
-		cq.ch.post(cq.owner) // whoever waits
+		cq.ch.post(cq.owner) // wakes a goroutine that waits
 	}
 	qps := cq.qps.all()
 	cq.mu.Unlock()

@@ -55,7 +55,7 @@ type faultInfo struct {
 	in      string // the file of the kernel's drivers/infiniband/sw or of rdma-core's providers, and the function
 	library bool   // it is in the driver's part of rdma-core, and a kernel cannot repair it
 	// kernels are the Linux versions whose driver has it, by a test or by its source; a library's is of rdma-core 44. Others were not
-	// looked at. newest was 7.3.
+	// looked at. "newest" was 7.3.
 	kernels string
 }
 

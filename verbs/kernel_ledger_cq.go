@@ -9,30 +9,36 @@ import (
 	"sync/atomic"
 )
 
-// ledgerCQ is the CQ of a device that does not keep libibverbs' promises. All completions go through soft: the device's are
-// entered into the ledgers of the QPs, and what has ended there comes out.
+// ledgerCQ is the CQ of a device that does not keep libibverbs' promises. All completions go through soft: those of the device are
+// entered into the ledgers of the QPs, and the ledgers give out each request that has ended, in order.
 type ledgerCQ struct {
 	kernelCQ
 	unsolicited bool // the device counts no completion as solicited
 
 	waiting   atomic.Int64 // completions in soft
-	hidden    atomic.Int64 // requests that the device will report and the poller not see
+	hidden    atomic.Int64 // requests that the device will report and that the program does not see
 	held      atomic.Int64 // requests of the QPs that wait for admission
 	selfPolls atomic.Bool  // see selfPoll
 
 	ledgers members[ledgerQP] // guarded by mu, as what follows
-	// How many completions have come, and of those the ones that wake who waits for solicited ones.
+	// How many completions have come, and how many of them wake a goroutine that waits for solicited ones.
 	all, urgent uint64
 	armed       bool
 	armedUrgent bool   // for solicited ones
 	armedAt     uint64 // all, or urgent, when it was armed
 }
 
-// hiddenSlack is how much larger than asked for the device's CQ is made, as it reports requests that the poller does not see.
+// hiddenSlack is how much larger the device's CQ is made than the program asks for, because the device also reports requests that the
+// program does not see.
 const hiddenSlack = 1024
 
-func (cq *ledgerCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, vector int) error {
-	return cq.kernelCQ.create(c, owner, withSlack(c, cqe), ch, vector, cq)
+// newLedgerCQ makes a completion queue.
+func newLedgerCQ(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, vector int, unsolicited bool) (ProviderCQ, error) {
+	cq := &ledgerCQ{unsolicited: unsolicited}
+	if err := cq.create(c, owner, withSlack(c, cqe), ch, vector, cq); err != nil {
+		return nil, err
+	}
+	return cq, nil
 }
 
 func withSlack(c *kernelContext, cqe int) int { return min(cqe+hiddenSlack, max(cqe, c.attr.MaxCQE)) }
@@ -63,7 +69,7 @@ func (cq *ledgerCQ) Poll(wcs []WC) (int, error) {
 	defer cq.mu.Unlock()
 	want := len(wcs)
 	if cq.selfPolls.Load() {
-		want = math.MaxInt // an overflow is one, even if it is found only now
+		want = math.MaxInt // to find an overflow that has happened already
 	}
 	err := cq.fetch(want)
 	n := cq.soft.take(wcs)
@@ -122,7 +128,7 @@ func (cq *ledgerCQ) accept(wc *WC) {
 			q.driver.reportedRecv(wc, r.sgls.get(seq))
 			r.complete(seq, wc)
 		}
-		cq.advance(q, r, true)
+		cq.advance(q, r)
 		r.mu.Unlock()
 	default:
 		s := &q.sends
@@ -131,22 +137,22 @@ func (cq *ledgerCQ) accept(wc *WC) {
 			q.driver.reportedSend(wc, w.op, s.sgls.get(wc.ID))
 			s.complete(wc.ID, wc)
 		}
-		cq.advance(q, s, false)
+		cq.advance(q, s)
 		q.admitHeld()
 		s.mu.Unlock()
 	}
 }
 
 // advance moves what has ended from a ledger, whose queue is locked, to soft.
-func (cq *ledgerCQ) advance(q *ledgerQP, l *ledgerQueue, recv bool) {
+func (cq *ledgerCQ) advance(q *ledgerQP, l *ledgerQueue) {
 	for {
 		wc, visible, ok := l.next()
 		if !ok {
 			return
 		}
 		if visible {
-			q.blame(wc, l.at(l.head-1).op, recv)
-			cq.emit(q, wc, recv)
+			q.blame(wc, l.at(l.head-1).op, l.receives)
+			cq.emit(q, wc, l.receives)
 		}
 	}
 }
@@ -167,7 +173,7 @@ func (cq *ledgerCQ) emit(q *ledgerQP, wc *WC, recv bool) {
 	cq.soft.put(*wc)
 	cq.waiting.Store(int64(cq.soft.len()))
 	cq.all++
-	// Which receives are solicited may not be told: all of them count.
+	// The device may not tell which receives are solicited: all of them count.
 	if recv || wc.Status != WCSuccess {
 		cq.urgent++
 	}

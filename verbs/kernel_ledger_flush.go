@@ -34,8 +34,8 @@ func (q *ledgerQP) flushEnded() {
 	q.sends.mu.Lock()
 	q.dropHeld()
 	q.sends.mu.Unlock()
-	q.flushRest(&q.sends, false)
-	q.flushRest(&q.recvs, true)
+	q.flushRest(&q.sends)
+	q.flushRest(&q.recvs)
 }
 
 // lent is how many requests the device still has.
@@ -48,13 +48,13 @@ func (q *ledgerQP) lent() int {
 }
 
 // flushRest flushes what the device will not.
-func (q *ledgerQP) flushRest(l *ledgerQueue, recv bool) {
+func (q *ledgerQP) flushRest(l *ledgerQueue) {
 	l.cq.mu.Lock()
 	defer l.cq.mu.Unlock()
 	l.mu.Lock()
 	l.flush(q.num)
 	l.flushed = true
-	l.cq.advance(q, l, recv)
+	l.cq.advance(q, l)
 	l.mu.Unlock()
 	l.cq.ring()
 }

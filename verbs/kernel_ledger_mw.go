@@ -18,7 +18,8 @@ import (
 //
 // A windowLedger that is nil does nothing: the device's windows do not matter to its QPs.
 type windowLedger struct {
-	// use is held by a post with binds, and alone by who frees a window: C gets its address. After QP.modify, before the CQ.
+	// use is held for reading by a post with binds, and for writing where a window is freed, because C gets the window's address. It is
+	// taken after QP.modify and before the lock of the CQ.
 	use sync.RWMutex
 
 	mu      sync.Mutex // a leaf, guards what follows, the windows and the windowOps of the QPs
@@ -31,7 +32,7 @@ type ledgerMW struct {
 	pd      *kernelPD
 	windows *windowLedger
 	key     atomic.Uint32
-	lost    error // guarded by use: why there is no window of the library's any more
+	lost    error // guarded by use: why the library has no such window any more
 
 	// Guarded by mu.
 	posts uint64    // binds that were posted

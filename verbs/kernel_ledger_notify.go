@@ -6,7 +6,7 @@ package verbs
 
 import "math"
 
-// ring tells who waits that the provider itself has put something into soft.
+// ring wakes a goroutine that waits for the CQ, because the provider itself has put a completion into soft.
 func (cq *ledgerCQ) ring() {
 	if cq.armed && cq.due() {
 		cq.armed = false
@@ -14,7 +14,7 @@ func (cq *ledgerCQ) ring() {
 	}
 }
 
-// due reports whether there has been what the CQ was armed for.
+// due reports whether a completion has come for which the CQ was armed.
 func (cq *ledgerCQ) due() bool {
 	if cq.lost.Load() {
 		return true
@@ -66,7 +66,7 @@ func (cq *ledgerCQ) event(ev *AsyncEvent) {
 	}
 	ev.Err = ErrCQOverflow
 	cq.mu.Lock()
-	// What it held can still be polled. A failure of the library's is for the next Poll.
+	// The completions in it can still be polled. If the library fails here, the next Poll tells.
 	_ = cq.fetch(math.MaxInt)
 	cq.lost.Store(true)
 	cq.mu.Unlock()
@@ -85,7 +85,7 @@ func (cq *ledgerCQ) overflowed() {
 	cq.endQPs()
 }
 
-// endQPs tells who waits for the CQ, and fails its QPs.
+// endQPs wakes a goroutine that waits for the CQ, and fails the CQ's QPs.
 func (cq *ledgerCQ) endQPs() {
 	cq.mu.Lock()
 	if !cq.gone && cq.armed {

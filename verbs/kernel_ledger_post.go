@@ -48,8 +48,8 @@ func (q *ledgerQP) postOwn(wrs []SendWR) (int, error) {
 	}
 	s := &q.sends
 	s.mu.Lock()
-	// The device's own queue is longer than asked for, and its places become free in other ways. Before the state is looked
-	// at, which can change while the queue is not locked.
+	// The device's own queue is longer than asked for, and its places become free at other times. This comes before the look at the
+	// state, which can change while the queue is not locked.
 	if s.requests()+len(wrs) > q.cap.MaxSendWR {
 		q.relieveSends()
 	}
@@ -156,7 +156,7 @@ func (q *ledgerQP) relieveSends() {
 	q.sends.mu.Lock()
 }
 
-// lookAfterSends sees to it that the CQ has room for what has just been posted. It may unlock the queue meanwhile.
+// lookAfterSends makes sure that the CQ has room for the completions of what has just been posted. It may unlock the queue meanwhile.
 func (q *ledgerQP) lookAfterSends() {
 	if q.sends.cq.hidden.Load() > hiddenSlack/2 {
 		q.relieveSends()
@@ -208,7 +208,7 @@ func (q *ledgerQP) PostRecv(wrs []RecvWR) (int, error) {
 // poisoned, first the request that will fail.
 func (q *ledgerQP) keepSends(wrs []SendWR) (int, error) {
 	s := &q.sends
-	return keep(q, s, wrs, q.cap.MaxSendWR, false, func(w *SendWR) {
+	return keep(q, s, wrs, q.cap.MaxSendWR, func(w *SendWR) {
 		seq := s.push(slot{wc: WC{ID: w.ID}, op: w.Opcode, state: slotHeld, visible: true})
 		if needsORD(w.Opcode) && s.poisoned && !q.bad && q.qpState() != QPStateErr {
 			q.bad = true
@@ -219,14 +219,14 @@ func (q *ledgerQP) keepSends(wrs []SendWR) (int, error) {
 
 // keepRecvs takes receives of a QP in the error state, to be flushed.
 func (q *ledgerQP) keepRecvs(wrs []RecvWR) (int, error) {
-	return keep(q, &q.recvs, wrs, q.cap.MaxRecvWR, true, func(w *RecvWR) { q.recvs.add(w.ID, slotHeld, true, false) })
+	return keep(q, &q.recvs, wrs, q.cap.MaxRecvWR, func(w *RecvWR) { q.recvs.add(w.ID, slotHeld, true, false) })
 }
 
 // keep enters requests that the device does not get into a ledger, and moves on what has ended.
-func keep[T any](q *ledgerQP, l *ledgerQueue, wrs []T, most int, recv bool, enter func(*T)) (int, error) {
+func keep[T any](q *ledgerQP, l *ledgerQueue, wrs []T, most int, enter func(*T)) (int, error) {
 	l.cq.mu.Lock()
 	defer l.cq.mu.Unlock()
-	// What was before may have ended. A failure of the library's is for the next Poll.
+	// Earlier requests may have ended. If the library fails here, the next Poll tells.
 	_ = l.cq.fetch(l.cq.soft.len() + batch)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +240,7 @@ func keep[T any](q *ledgerQP, l *ledgerQueue, wrs []T, most int, recv bool, ente
 	if l.flushed {
 		l.flush(q.num)
 	}
-	l.cq.advance(q, l, recv)
+	l.cq.advance(q, l)
 	l.cq.ring()
 	return len(wrs), full
 }

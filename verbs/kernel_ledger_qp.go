@@ -35,7 +35,7 @@ type ledgerQP struct {
 	least      int           // elements that a receive must have
 	fences     bool          // fenced requests wait for admission, and lose the flag
 	needsDepth bool          // a Read or atomic that may not be in progress stops the device's queue for good
-	flushTime  time.Duration // in ERR the device's completions come by themselves in so long; 0: when ibv_modify_qp returns
+	flushTime  time.Duration // how long the device may take to complete everything in ERR; 0: it has done that when ibv_modify_qp returns
 }
 
 // ledgerQueue is a queue of a QP.
@@ -43,17 +43,18 @@ type ledgerQueue struct {
 	cq *ledgerCQ
 	mu sync.Mutex // guards what follows, and the list that is converted; after that of the CQ
 	ledger
-	sgls    *sglStore // nil if the driver does not look at them
-	flushed bool      // the device has flushed all that it had
+	receives bool      // it is the receive queue
+	sgls     *sglStore // nil if the driver does not look at them
+	flushed  bool      // the device has flushed all that it had
 }
 
 // ledgerDriver is what a driver does in its own way.
 type ledgerDriver interface {
 	// split returns the list that the device gets instead of wrs, and which requests in it are first parts.
 	split(wrs []SendWR) ([]SendWR, splitReads)
-	// adapt changes what the device would misunderstand in a converted list.
+	// adapt changes those requests of a converted list that the device would misunderstand.
 	adapt(l *sendList)
-	// waits reports whether a request must wait while so many Reads and atomics are unanswered.
+	// waits reports whether a request must wait; reads is the number of Reads and atomics that are unanswered.
 	waits(w *flatSend, reads int) bool
 	// reportedSend and reportedRecv learn what the device has reported of a request, of this opcode or with these elements, and
 	// correct it. They are called with the lock of the queue, or of the SRQ.
@@ -61,10 +62,10 @@ type ledgerDriver interface {
 	reportedRecv(wc *WC, sgl []SGE)
 }
 
-// unknownORD is the depth of a QP that nobody has told.
+// unknownORD is the depth of a QP for which none has been set.
 const unknownORD = -1
 
-// create makes the QP. Events go to target, which has the driver's ways.
+// create makes the QP. Events go to target, which does what the driver does in its own way.
 func (q *ledgerQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QPCap, target interface {
 	asyncTarget
 	ledgerDriver
@@ -84,7 +85,7 @@ func (q *ledgerQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QP
 	q.sigAll, q.places = cfg.SigAll, q.cap.MaxSendWR
 	q.posts = [2]sync.Locker{&q.sends.mu, &q.recvs.mu}
 	q.ord.Store(unknownORD)
-	q.sends.hidden = &q.sends.cq.hidden
+	q.sends.hidden, q.recvs.receives = &q.sends.cq.hidden, true
 	return nil
 }
 
@@ -98,12 +99,8 @@ func (q *ledgerQP) canPostDirect() bool { return false }
 
 // Moved notes where a connection manager has moved the QP.
 func (q *ledgerQP) Moved(to QPState, reason error) {
-	q.modify.Lock()
-	defer q.modify.Unlock()
-	if !q.gone {
-		q.moved(to, reason)
-		q.flushEnded()
-	}
+	q.kernelQP.Moved(to, reason)
+	q.flushIfEnded()
 }
 
 // SetDepths implements ProviderQPLimiter.
@@ -162,12 +159,8 @@ func (q *ledgerQP) Query() (QPAttr, error) {
 
 // fail moves the QP to the error state.
 func (q *ledgerQP) fail(reason error) {
-	q.modify.Lock()
-	defer q.modify.Unlock()
-	if !q.gone {
-		q.failLocked(reason)
-		q.flushEnded()
-	}
+	q.kernelQP.fail(reason)
+	q.flushIfEnded()
 }
 
 // Drain has nothing to wait for: a QP in ERR has been flushed.

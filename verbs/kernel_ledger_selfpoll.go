@@ -6,33 +6,33 @@ package verbs
 
 import "time"
 
-// relieve takes completions out of the device's queue before those that the poller does not see fill it.
+// relieve takes completions out of the device's queue before it is filled by those that the program does not see.
 func (cq *ledgerCQ) relieve() {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	// A failure of the library's is for the next Poll.
+	// If the library fails here, the next Poll tells.
 	_ = cq.fetch(cq.soft.len() + hiddenSlack)
 }
 
-// selfPoll is called after a post to a QP that has so many requests under way. The provider polls the device itself for as long
-// as requests wait for admission, or many completions are expected that the poller does not see; and if there may not be room for
-// all in a CQ that nobody polls, until it has overflowed or been polled, or 100 ms have passed: the device's own queue is longer
-// than that of the program.
+// selfPoll is called after a post. requests is how many the QP has under way. The provider polls the device itself as long as
+// requests wait for admission, or many completions are expected that the program does not see. It also does so if a CQ that nobody
+// polls may not have room for all completions, until that has overflowed or been polled, or 100 ms have passed: the device's own
+// queue is longer than the program's, so the device would not notice the overflow.
 func (cq *ledgerCQ) selfPoll(requests int) {
 	if (cq.needed() || cq.full(requests)) && cq.selfPolls.CompareAndSwap(false, true) {
 		go cq.keepPolling(requests)
 	}
 }
 
-// full reports whether there may not be room for so many completions more.
+// full reports whether the CQ may have too little room for this number of further completions.
 func (cq *ledgerCQ) full(requests int) bool {
 	return int(cq.waiting.Load())+requests > cq.CQE() && !cq.lost.Load()
 }
 
-// needed reports whether completions have to be taken from the device, whoever polls.
+// needed reports whether completions have to be taken from the device even if the program does not poll.
 func (cq *ledgerCQ) needed() bool { return cq.held.Load() > 0 || cq.hidden.Load() > hiddenSlack/2 }
 
-// keepPolling polls, the more rarely the longer nothing has come.
+// keepPolling polls. The longer nothing has come, the longer it sleeps in between.
 func (cq *ledgerCQ) keepPolling(requests int) {
 	const least, most = 20 * time.Microsecond, 50 * time.Millisecond
 	begin := time.Now()

@@ -7,7 +7,7 @@ package verbs
 // ledgerSRQ is the SRQ of a device that does not keep libibverbs' promises. The device knows its requests by a number.
 type ledgerSRQ struct {
 	kernelSRQ
-	least int // the device wants so many elements in a receive
+	least int // elements that a receive must have
 
 	ids  []uint64 // of requests, by number; guarded by mu, as what follows
 	free []uint32 // numbers without a request

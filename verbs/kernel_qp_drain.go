@@ -66,27 +66,24 @@ func (q *kernelQP) drainMarks(ctx context.Context) error {
 // postMarks posts the marks that are still missing. It is false while a queue is full.
 func (q *kernelQP) postMarks() (bool, error) {
 	full := false
+	post := func(mark uint32, call string, result uint64) error {
+		_, err := postResult(call, result)
+		if errors.Is(err, ErrQueueFull) {
+			full, err = true, nil
+		} else if err == nil {
+			q.marked |= mark
+		}
+		return err
+	}
 	if q.marked&markSend == 0 && q.typ != QPTypeUD { // a datagram needs a destination even to be flushed
 		wr := flatSend{id: markID[0], op: flatOp(WRSend, SendSignaled, 0)}
-		_, err := postResult("ibv_post_send", q.c.send([]flatSend{wr}, nil, nil))
-		switch {
-		case err == nil:
-			q.marked |= markSend
-		case errors.Is(err, ErrQueueFull):
-			full = true
-		default:
+		if err := post(markSend, "ibv_post_send", q.c.send([]flatSend{wr}, nil, nil)); err != nil {
 			return false, err
 		}
 	}
 	if q.marked&markRecv == 0 && q.srq == nil {
 		wr := flatRecv{id: markID[1]}
-		_, err := postResult("ibv_post_recv", q.c.receive([]flatRecv{wr}, nil))
-		switch {
-		case err == nil:
-			q.marked |= markRecv
-		case errors.Is(err, ErrQueueFull):
-			full = true
-		default:
+		if err := post(markRecv, "ibv_post_recv", q.c.receive([]flatRecv{wr}, nil)); err != nil {
 			return false, err
 		}
 	}

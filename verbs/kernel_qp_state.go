@@ -20,16 +20,11 @@ func (q *kernelQP) KnownState() QPState { return q.qpState() }
 func (q *kernelQP) Moved(to QPState, reason error) {
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	if !q.gone {
-		q.moved(to, reason)
-	}
-}
-
-// moved is Moved. The caller holds modify.
-func (q *kernelQP) moved(to QPState, reason error) {
-	if to == QPStateErr {
+	switch {
+	case q.gone:
+	case to == QPStateErr:
 		q.failLocked(reason)
-	} else if q.qpState() != QPStateErr {
+	case q.qpState() != QPStateErr:
 		q.state.Store(uint32(to))
 	}
 }

@@ -5,7 +5,7 @@
 package verbs
 
 // deviceQueues makes the queues of a device and reads their events: the library (libraryQueues), or, for a driver whose requests the
-// library has no form for, the provider itself (ringQueues). All else of a device, above all its PDs and regions, is the library's. The
+// library has no form for, the provider itself (ringQueues). All other objects of a device, such as PDs and regions, are the library's. The
 // functions return 0 or an errno, as those of cgo_verbs.go.
 type deviceQueues interface {
 	// createCQ also returns for how many completions there is room.

@@ -39,11 +39,7 @@ func newRXEContext(c *kernelContext, faults faultSet) ProviderContext {
 
 // CreateCQ makes a completion queue.
 func (c *rxeContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vector int) (ProviderCQ, error) {
-	cq := new(ledgerCQ)
-	if err := cq.create(c.kernelContext, owner, cqe, ch, vector); err != nil {
-		return nil, err
-	}
-	return cq, nil
+	return newLedgerCQ(c.kernelContext, owner, cqe, ch, vector, false)
 }
 
 // rxePD is a protection domain of rxe.

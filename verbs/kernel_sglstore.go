@@ -6,22 +6,22 @@ package verbs
 
 import "slices"
 
-// sglStore keeps the elements of requests by their numbers. A number replaces the one that is a power of two before it: so many
-// are under way at most. A store that is nil keeps nothing.
+// sglStore keeps the elements of requests by the requests' numbers. It has a power of two of places, at least as many as requests can
+// be under way, and a number takes the place of the one that is as many before it. A store that is nil keeps nothing.
 type sglStore struct {
 	most   int // elements of a request
 	counts []uint8
 	sges   []SGE
 }
 
-// newSGLStore makes a store for so many requests of at most so many elements.
+// newSGLStore makes a store for a number of requests with at most a number of elements each.
 func newSGLStore(requests, elements int) *sglStore {
 	s := &sglStore{most: elements}
 	s.grow(requests)
 	return s
 }
 
-// grow makes room for so many requests. Those with numbers up to there stay.
+// grow makes room for more requests in all. What is in the store stays.
 func (s *sglStore) grow(requests int) {
 	if s == nil || requests <= len(s.counts) {
 		return

@@ -25,7 +25,7 @@ type siwContext struct {
 	offset rawCQ // see reserveOffset, 0 = none
 }
 
-func newSiwContext(c *kernelContext, faults faultSet) ProviderContext {
+func newSiwContext(c *kernelContext, faults faultSet) *siwContext {
 	s := &siwContext{kernelContext: c, faults: faults}
 	if faults.has(siwOffsetRefused) {
 		s.offset = reserveOffset(c.c)
@@ -43,11 +43,7 @@ func (c *siwContext) Close() error {
 
 // CreateCQ makes a completion queue.
 func (c *siwContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vector int) (ProviderCQ, error) {
-	cq := &ledgerCQ{unsolicited: c.faults.has(siwNeverSolicited)}
-	if err := cq.create(c.kernelContext, owner, cqe, ch, vector); err != nil {
-		return nil, err
-	}
-	return cq, nil
+	return newLedgerCQ(c.kernelContext, owner, cqe, ch, vector, c.faults.has(siwNeverSolicited))
 }
 
 // siwPD is a protection domain of siw.

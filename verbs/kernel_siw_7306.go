@@ -10,9 +10,6 @@ package verbs
 // siw7306Ops are its operations.
 var siw7306Ops = siwOps | MakeOpSet(OpWriteImm, OpFetchAdd, OpCmpSwap, OpMaskedFetchAdd, OpMaskedCmpSwap, OpImm64)
 
-// siw7306Name is how a context calls its driver.
-const siw7306Name = "siw (RFC 7306)"
-
 // siw7306Repaired are the faults of siw that version 1 of the module has repaired.
 var siw7306Repaired = []fault{siwForgetsRequests, siwQueryUnreliable, siwReadEmpty, siwElementEmpty, siwFencedRead, siwNoDepthJams,
 	siwTurnJams, siwNeverSolicited}
@@ -39,7 +36,7 @@ func siw7306(version uint32) *driver {
 		return nil
 	}
 	return &driver{ops: siw7306Ops, inline: siwInline, wrap: func(c *kernelContext) ProviderContext {
-		return &siw7306Context{newSiwContext(c, siw7306Faults).(*siwContext)}
+		return &siw7306Context{newSiwContext(c, siw7306Faults)}
 	}}
 }
 
@@ -47,4 +44,4 @@ func siw7306(version uint32) *driver {
 type siw7306Context struct{ *siwContext }
 
 // DriverName implements ProviderDriverNamer.
-func (*siw7306Context) DriverName() string { return siw7306Name }
+func (*siw7306Context) DriverName() string { return "siw (RFC 7306)" }

@@ -15,7 +15,7 @@ const (
 	siwCQCtrl  = 8       // sizeof(struct siw_cq_ctrl)
 )
 
-// siwCQLen is how much a CQ of so many entries, a power of two, maps.
+// siwCQLen returns how many bytes a CQ maps. cqe, the number of its entries, is a power of two.
 func siwCQLen(cqe, page int) int {
 	return (cqe*siwCQEntry + siwCQCtrl + page - 1) / page * page
 }
@@ -39,7 +39,7 @@ func offsetPlan(page int) (before []int, across int) {
 	}
 }
 
-// reserveOffset makes the CQ, in a context that has nothing else. Where it fails, 0, things are as they were.
+// reserveOffset makes the CQ, in a context that has no other objects. If it fails, it returns 0, and the fault is not corrected.
 func reserveOffset(c rawContext) rawCQ {
 	create := func(cqe int) rawCQ {
 		cq, _, _ := c.createCQ(cqe, 0, 0, 0) // 0 if it fails

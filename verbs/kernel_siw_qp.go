@@ -13,7 +13,7 @@ import (
 type siwQP struct {
 	ledgerQP
 	faults faultSet
-	short  uint32      // messages of up to so many bytes are sent wrongly from one element that crosses a page; see kernel_siw_split.go
+	short  uint32      // the longest messages, in bytes, that siw sends wrongly from one element that crosses a page; see kernel_siw_split.go
 	heard  atomic.Bool // the peer has answered; see kernel_siw_nudge.go
 
 	port   uint8       // guarded by modify: what was set, as a query does not tell
@@ -55,7 +55,7 @@ func (q *siwQP) AnswersEmptyReads() bool {
 	return !q.faults.has(siwReadOfNothing) || q.ctx.ops.Has(OpImm64)
 }
 
-// Query asks the kernel, for the little that siw tells: never the port, nor the rights as they were set.
+// Query asks the kernel. siw tells little: never the port, nor the rights as they were set.
 func (q *siwQP) Query() (QPAttr, error) {
 	ask := q.ledgerQP.Query
 	if q.faults.has(siwQueryUnreliable) {
@@ -122,7 +122,7 @@ func (q *siwQP) Modify(attr QPAttr, mask QPAttrMask) error {
 	return nil
 }
 
-// waits is of the fault siwTurnJams: a Read must not wait in the device's queue for its turn.
+// waits corrects the fault siwTurnJams: a Read must not wait in the device's queue for its turn.
 func (q *siwQP) waits(w *flatSend, reads int) bool {
 	ord := int(q.ord.Load())
 	return isRead(w) && ord >= 0 && reads >= ord && q.faults.has(siwTurnJams)

@@ -20,14 +20,14 @@ import (
 //
 // The commands go to the descriptor of libibverbs' context, not to one of our own: queues, PDs and regions work together only if one
 // descriptor has made them, and PDs and regions are libibverbs'. Each Context of this package is an ibv_context of its own, which
-// nobody else uses (librdmacm has others, and siw finds a QP by its number whoever has made it). So nobody but ringQueues reads its
+// nobody else uses (librdmacm has others, and siw finds a QP by its number, whichever context has made it). So only ringQueues reads its
 // events, and the number in an event is a cookie, which libibverbs would take for the address of an ibv_qp.
 //
-// Above the queues all is as for siw without RFC 7306: a ledger gives completions the order that siw does not, and flushes what siw
-// forgets; its locks make the goroutine that has a lock the one user of a ring. A QP's rings are in use until its QP is in ERR and
+// Above the queues everything is as for siw without RFC 7306: a ledger puts completions in order, which siw does not, and flushes the
+// requests that siw forgets. A ring is used only with the lock of its queue, so by one goroutine at a time. A QP's rings are in use until its QP is in ERR and
 // barrier has returned, a CQ's until it is gone under the lock of the CQ; only then does destroy unmap them.
 //
-// States of a ring, with who leads from one to the next:
+// States of a ring, and what leads from one to the next:
 //
 //	made (create command) -> mapped (mmap) -> used -> destroyed (destroy command: siw touches it no more) -> unmapped
 //
@@ -140,9 +140,9 @@ type ringCQ struct {
 	ring   *siwring.CQ
 }
 
-// ringSpare is how many completions siw can have for a request of the program's: when a QP fails, two for a Write with immediate, which
-// is two requests of siw's. A CQ is made for so many times what was asked for, and says so: that siw tells of an overflow depends on
-// both having the same size.
+// ringSpare is the largest number of completions that siw can have for one request of the program: when a QP fails, two for a Write with
+// immediate, which is two requests of siw. A CQ is made this many times as large as was asked for, and CQE returns the larger size:
+// siw notices an overflow only if the program and the kernel agree about the size.
 const ringSpare = 2
 
 func (r *ringQueues) createCQ(cqe int, cookie uint64, ch rawChannel, vector int) (deviceCQ, int, int) {
