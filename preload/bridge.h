@@ -4,7 +4,8 @@
 // Go calls those of struct rnic_events. Both sides declare the structures of libibverbs first: the shim includes its header, Go
 // verbs/ibv_abi.h.
 //
-// All functions return 0 or an errno. Objects are handles, numbers that only Go can read; 0 is none. A structure belongs to the side that has passed it, and is valid during the call.
+// All functions return 0 or an errno. Objects are handles, numbers that only Go can read; 0 is none. A structure belongs to the side that
+// has passed it, and is valid during the call.
 
 #ifndef GOVERBS_BRIDGE_H
 #define GOVERBS_BRIDGE_H
@@ -12,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// rnic_device is what does not change of the device.
+// rnic_device has the facts about the device that do not change.
 struct rnic_device {
 	char name[64];
 	int node_type;
@@ -53,8 +54,8 @@ struct rnic_cm_event {
 	uint8_t private_data[RNIC_PRIVATE];
 };
 
-// rnic_events are the functions that Go calls. They do not block, and may be called by several threads at a time. What owner points
-// to is what the shim has passed when it made the object. After an object has been closed nothing is called for it.
+// rnic_events are the functions that Go calls. They do not block, and may be called by several threads at a time. owner is the pointer
+// that the shim has passed when it made the object. After an object has been closed, none of them is called for it.
 struct rnic_events {
 	void (*cq)(void *owner);
 	void (*async)(void *owner, int type, void *element, int port);

@@ -36,7 +36,7 @@ func fromC(a *C.struct_rnic_addr) netip.AddrPort {
 	return netip.AddrPortFrom(ip, uint16(a.port))
 }
 
-// toC tells an address to the program; one that is not of IP is none.
+// toC converts an address for the program. One that is not of IP becomes no address.
 func toC(addr net.Addr, to *C.struct_rnic_addr) {
 	ap, err := netip.ParseAddrPort(addr.String())
 	if err != nil {

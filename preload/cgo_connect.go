@@ -28,7 +28,7 @@ import (
 //	attempt --> established --> disconnected
 //	       \--> rejected, unreachable or connect error
 //
-// Close ends it in every state; then nothing is told any more.
+// Close ends it in every state. After that no event is told.
 type connection struct {
 	owner  unsafe.Pointer
 	ctx    context.Context // done when the program destroys the ID
@@ -43,7 +43,7 @@ func newConnection(owner unsafe.Pointer) *connection {
 	return c
 }
 
-// run makes the connection with attempt, and tells what becomes of it.
+// run makes the connection by calling attempt, and tells its events.
 func (c *connection) run(attempt func() (*cm.ID, error)) {
 	defer close(c.done)
 	id, err := attempt()
@@ -109,7 +109,7 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// param returns what the program asks for. In C 0 is none, and -1 is as much as the device has.
+// param returns what the program asks for. Of a depth, 0 in C is none and -1 is as much as the device has.
 func param(p *C.struct_rnic_param) cm.ConnParam {
 	number := func(v C.int) int {
 		switch {
@@ -128,14 +128,14 @@ func param(p *C.struct_rnic_param) cm.ConnParam {
 	return to
 }
 
-// turns lets the connections of the process to one address arrive in the order in which the program has asked for them: programs
-// that open several count on it. A connection begins when the request of the one before has been sent.
+// turns makes the connections of the process to one address arrive in the order in which the program has asked for them, because
+// programs that open several rely on that. A connection begins when the request of the previous one has been sent.
 var turns = struct {
 	mu   sync.Mutex // guards last
 	last map[netip.AddrPort]chan struct{}
 }{last: make(map[netip.AddrPort]chan struct{})}
 
-// turn returns what to wait for, and what to call when the next one may begin.
+// turn returns a channel to wait for, and a function to call when the next connection may begin.
 func turn(to netip.AddrPort) (before <-chan struct{}, next func()) {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()

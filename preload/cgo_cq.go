@@ -57,7 +57,7 @@ func (ch *channel) Close() error {
 	return nil
 }
 
-// batch is how many completions a poll takes at most: a program that asks for more gets them with its next poll.
+// batch is the largest number of completions that a poll takes: a program that asks for more gets the rest with its next poll.
 const batch = 64
 
 // cq is a completion queue.
@@ -138,7 +138,7 @@ func rnic_poll(h C.uint32_t, n C.int, to *C.struct_ibv_wc, got *C.int) C.int {
 	return 0
 }
 
-// fill makes a completion as C has it. Immediates are in network byte order there.
+// fill converts a completion for C, where immediates are in network byte order.
 func fill(to *C.struct_ibv_wc, w *verbs.WC) {
 	if w.Status != verbs.WCSuccess {
 		say("%v", w)

@@ -62,8 +62,8 @@ func (c *ibv_context) events(ctx context.Context) {
 	}
 }
 
-// Close ends all objects of the context, as closing the kernel's descriptor does. The program's structures of them stay: it may
-// still destroy them, one by one.
+// Close ends all objects of the context, as closing the descriptor of the kernel does. The structures that the program has of them stay,
+// and it may still destroy them one by one.
 func (c *ibv_context) Close() error {
 	if err := c.Context.CloseAll(); err != nil {
 		return err
@@ -97,8 +97,8 @@ func rnic_device(d *C.struct_rnic_device) C.int {
 	return 0
 }
 
-// noVendor is the vendor's number of a device that has none, because programs take 0 for broken: a number of the kind that nobody has
-// been given, with the bit of local ones.
+// noVendor is the vendor_id of a device without a vendor, because programs take 0 for an error. It has the bit of locally administered
+// numbers, so it belongs to no vendor.
 const noVendor = 0x020000
 
 //export rnic_query_device
@@ -145,7 +145,7 @@ func rnic_query_port(h C.uint32_t, port C.int, a *C.struct_ibv_port_attr) C.int 
 		p.GIDTblLen = 1 // noGID
 	}
 	if p.ActiveWidth == 0 {
-		p.ActiveWidth, p.ActiveSpeed = 1, 1 // 1X, 2.5 Gb/s: the least, because it has none
+		p.ActiveWidth, p.ActiveSpeed = 1, 1 // 1X, 2.5 Gb/s: the lowest values, because the device has none
 	}
 	*a = C.struct_ibv_port_attr{
 		state: C.uint(p.State), max_mtu: C.uint(p.MaxMTU), active_mtu: C.uint(p.ActiveMTU), gid_tbl_len: C.int(p.GIDTblLen),
@@ -159,8 +159,8 @@ func rnic_query_port(h C.uint32_t, port C.int, a *C.struct_ibv_port_attr) C.int 
 	return 0
 }
 
-// noGID is the one row of a device without GIDs: programs take a port without any for broken. Devices of iWARP have their MAC address
-// there, followed by zeros; this one has its GUID.
+// noGID is the only row of the GID table of a device without GIDs, because programs take a port without GIDs for an error. Other iWARP
+// devices have their MAC address there, followed by zeros; this one has its GUID.
 func noGID() (g verbs.GID) {
 	binary.BigEndian.PutUint64(g[:], uint64(device.Info().NodeGUID))
 	return g

@@ -27,14 +27,14 @@ const (
 
 var verbose = os.Getenv(runenv.Verbose) != "" && os.Getenv(runenv.Verbose) != "0"
 
-// say tells what a C program sees only as a number, if the user wants to know.
+// say prints an error that a C program sees only as a number, if the user has asked for that (GOVERBS_RUN_VERBOSE).
 func say(format string, args ...any) {
 	if verbose {
 		fmt.Fprintf(os.Stderr, "goverbs run: "+format+"\n", args...)
 	}
 }
 
-// errno returns what the call of libibverbs or librdmacm fails with.
+// errno returns the errno with which the call of libibverbs or librdmacm fails.
 func errno(err error) C.int {
 	if err == nil {
 		return 0

@@ -60,7 +60,7 @@ func (l *listener) requests() {
 			_ = r.Reject(nil)
 			continue
 		}
-		// What the peer asks for: its depth is what this side answers at a time. -1 = it has not said.
+		// What the peer asks for: its depth is the number of Reads that this side answers at a time. -1 = it has not said.
 		ord, ird := r.Depths()
 		e.responder_resources, e.initiator_depth = depth(ord), depth(ird)
 		toC(r.LocalAddr(), &e.local)
@@ -72,7 +72,7 @@ func (l *listener) requests() {
 
 func depth(n int) C.int {
 	if n < 0 {
-		return math.MaxInt8 + 1 // what the RNIC has (siw.Config.MaxIRD)
+		return math.MaxInt8 + 1 // the RNIC has no more (siw.Config.MaxIRD)
 	}
 	return C.int(min(n, math.MaxUint8))
 }

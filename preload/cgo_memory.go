@@ -27,7 +27,7 @@ func rnic_alloc_pd(context C.uint32_t, to *C.uint32_t) C.int {
 	return keep(pd, to)
 }
 
-// access returns the rights of a region. What is only a hint is left out: huge pages, and the flags that a device may ignore
+// access returns the rights of a region. It leaves out hints: huge pages, and the flags that a device may ignore
 // (IBV_ACCESS_OPTIONAL_RANGE).
 func access(a C.uint32_t) verbs.AccessFlags {
 	return verbs.AccessFlags(a) &^ (C.IBV_ACCESS_OPTIONAL_RANGE | verbs.AccessHugeTLB)

@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 )
 
-// object is what a handle stands for. Close may fail, and then the object is as before.
+// object is what a handle stands for. If Close fails, the object is as before.
 type object interface{ Close() error }
 
-// Handles are found without a lock, because every post and poll does: in blocks that are made when they are needed and never go.
+// Every post and poll looks for a handle, so that needs no lock: handles are in blocks, which are made when needed and never freed.
 const (
 	blockLen = 1 << 10
 	blocks   = 1 << 12
@@ -55,7 +55,7 @@ func (t *table) put(o object) C.uint32_t {
 	return C.uint32_t(h)
 }
 
-// take removes an object. Its handle is given again.
+// take removes an object. Its handle will be given to another one.
 func (t *table) take(h C.uint32_t) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +63,7 @@ func (t *table) take(h C.uint32_t) {
 	t.free = append(t.free, uint32(h))
 }
 
-// get returns an object of type T, or false if the handle has none or another one.
+// get returns the object of a handle, or false if there is none or it is not of type T.
 func get[T any](h C.uint32_t) (o T, ok bool) {
 	if h >= blocks*blockLen {
 		return o, false

@@ -9,12 +9,12 @@ import (
 	"unsafe"
 )
 
-// owners has the shim's object of every handle that events can name. An object is removed when its handle has been closed, and
-// then no event for it is being told and none will be: the shim frees it.
+// owners has, for each handle that events can name, the object of the shim. An object is removed when its handle has been closed. From
+// then on no event is told to it, so the shim can free it.
 var owners = ownerMap{of: make(map[any]unsafe.Pointer)}
 
 type ownerMap struct {
-	mu sync.RWMutex // guards of, and is held while an event is told
+	mu sync.RWMutex // guards of; held for reading while the shim is told of an event
 	of map[any]unsafe.Pointer
 }
 
@@ -30,7 +30,7 @@ func (m *ownerMap) drop(handle any) {
 	m.mu.Unlock()
 }
 
-// tell calls f with the owner of a handle, unless it has none any more.
+// tell calls f with the owner of a handle, unless the owner has been removed.
 func (m *ownerMap) tell(handle any, f func(owner unsafe.Pointer)) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

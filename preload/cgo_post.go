@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A list of requests in C becomes lists of at most chunk in Go, whose memory is used again.
+// A list of requests in C becomes lists of at most chunk requests in Go. Their memory is used again for the next one.
 const chunk = 16
 
 // next returns the request that is the n-th after wr.
@@ -33,7 +33,7 @@ func nextRecv(wr *C.struct_ibv_recv_wr, n int) *C.struct_ibv_recv_wr {
 	return wr
 }
 
-// elements appends the elements of a request to an arena. The number is checked by the handle: here only that it is one.
+// elements appends the elements of a request to an arena, and returns the arena and the elements in it. The handle checks their number.
 func elements(arena []verbs.SGE, p *C.struct_ibv_sge, n C.int) ([]verbs.SGE, []verbs.SGE) {
 	from := len(arena)
 	for _, s := range unsafe.Slice(p, max(0, int(n))) {
@@ -42,7 +42,7 @@ func elements(arena []verbs.SGE, p *C.struct_ibv_sge, n C.int) ([]verbs.SGE, []v
 	return arena, arena[from:len(arena):len(arena)]
 }
 
-// sender has the memory in which a list of sends is handed on.
+// sender has the memory in which lists of sends are converted.
 type sender struct {
 	mu   sync.Mutex // guards all
 	wrs  [chunk]verbs.SendWR
@@ -151,7 +151,7 @@ func (s *sender) window(i int, wr *C.struct_ibv_send_wr) bool {
 	return true
 }
 
-// receiver has the memory in which a list of receives is handed on.
+// receiver has the memory in which lists of receives are converted.
 type receiver struct {
 	mu   sync.Mutex // guards all
 	wrs  [chunk]verbs.RecvWR
@@ -188,7 +188,7 @@ func (r *receiver) post(q interface {
 	return 0
 }
 
-// take converts the beginning of a list, as that of sender.
+// take converts the beginning of a list, as sender.take does.
 func (r *receiver) take(wr *C.struct_ibv_recv_wr) (n int, rest *C.struct_ibv_recv_wr) {
 	r.sges = r.sges[:0]
 	for ; wr != nil && n < chunk; wr = wr.next {

@@ -106,9 +106,8 @@ func rnic_modify_qp(h C.uint32_t, a *C.struct_ibv_qp_attr, mask C.int) C.int {
 	return errno(q.Modify(attr, m))
 }
 
-// moved reports whether there is nothing to do for a change of state that names no path. It is that of a program which moves its QP
-// itself, with what rdma_init_qp_attr says (rping -q), and expects a connection manager that does not: here connecting moves the QP,
-// and has done so, or will.
+// moved reports whether there is nothing to do for a change of state. A program that moves its QP itself, with the attributes of
+// rdma_init_qp_attr (rping -q), asks for changes that name no path. Here connecting moves the QP: it has done so, or will.
 func (q *qp) moved(to verbs.QPState) bool {
 	switch q.State() {
 	case verbs.QPStateInit:

@@ -24,7 +24,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What rnic_start makes and nobody changes afterwards.
+// What rnic_start makes. It does not change afterwards.
 var (
 	device *verbs.Device
 	events *C.struct_rnic_events
@@ -67,7 +67,7 @@ func rnic_stop() C.int {
 	return 0
 }
 
-// flushEvery is how often what has been recorded goes to the file: a program that is killed loses what is younger.
+// flushEvery is the time between two writes to the file: a program that is killed loses at most the packets of that time.
 const flushEvery = 200 * time.Millisecond
 
 // recording is a capture of what the RNIC sends and receives.

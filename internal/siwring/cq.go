@@ -2,14 +2,14 @@
 
 package siwring
 
-// A CQ is a completion queue. One goroutine at a time uses it, but for Arm.
+// A CQ is a completion queue. Only one goroutine may use it at a time, except that Arm may be called beside Take.
 type CQ struct {
 	ring    []completion
 	taken   uint32 // entries that have been taken
 	control *control
 }
 
-// A Completion is what the kernel tells of a request.
+// A Completion is the result of a request.
 type Completion struct {
 	ID     uint64
 	Op     Opcode
@@ -18,10 +18,10 @@ type Completion struct {
 	Bytes  uint32
 	QP     uint32 // number of the QP
 	Imm    uint64 // the 8 bytes, as a number, if Flags has FlagImm
-	Key    uint32 // that the peer has invalidated, if Flags has FlagInv
+	Key    uint32 // the key that the peer has invalidated, if Flags has FlagInv
 }
 
-// NewCQ returns the queue with so many entries in mapped memory.
+// NewCQ returns the queue that is in mapped memory and has this number of entries.
 func NewCQ(mem []byte, entries uint32) (*CQ, error) {
 	ring, err := entriesOf[completion](mem, entries, CQSize(entries))
 	if err != nil {
@@ -30,7 +30,7 @@ func NewCQ(mem []byte, entries uint32) (*CQ, error) {
 	return &CQ{ring: ring, control: controlOf(mem, entries)}, nil
 }
 
-// Take takes the oldest completion out of the queue. It is false if there is none.
+// Take takes the oldest completion out of the queue. It returns false if there is none.
 func (q *CQ) Take(c *Completion) bool {
 	e := &q.ring[q.taken&uint32(len(q.ring)-1)]
 	flags, op, status := completionParts(e.word.Load())
@@ -46,8 +46,8 @@ func (q *CQ) Take(c *Completion) bool {
 	return true
 }
 
-// Arm has the kernel send one event with the next completion, or with the next one of a solicited message. Whoever arms looks for
-// completions after that: one that came before sends no event. It may be called at any time, also beside Take.
+// Arm has the kernel send one event with the next completion, or with the next one of a solicited message. The caller must look for
+// completions after that, because one that came before Arm sends no event. Arm may be called at any time, also beside Take.
 func (q *CQ) Arm(solicitedOnly bool) {
 	if solicitedOnly {
 		q.control.flags.Store(notifySolicited)

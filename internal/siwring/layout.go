@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// MaxSGE is how many elements an entry has room for, MaxInline how many bytes of data instead of all but the first.
+// MaxSGE is the number of elements for which an entry has room. MaxInline is the number of bytes of data that it can have in place of
+// all elements but the first.
 const (
 	MaxSGE    = 6
 	MaxInline = (MaxSGE - 1) * 16
@@ -36,10 +37,11 @@ const (
 	FlagSignaled = 1 << 2
 	FlagSolicit  = 1 << 3
 	FlagFence    = 1 << 4 // wait until earlier Reads and atomics are answered
-	FlagInv      = 1 << 5 // of a completion: the peer has invalidated a key
+	FlagInv      = 1 << 5 // in a completion: the peer has invalidated a key
 
-	// Of the completion of a receive, where the kernel has RFC 7306: it is of Immediate Data; and the message before it was a Write,
-	// whose length stands in Bytes in place of 8. libsiw and a kernel without RFC 7306 use neither in completions.
+	// Flags in the completion of a receive, where the kernel has RFC 7306. FlagImm: the message is Immediate Data. FlagWrote: the message
+	// before it was a Write, and Bytes is the length of that Write instead of 8. libsiw and a kernel without RFC 7306 use neither in
+	// completions.
 	FlagImm   = 1 << 7
 	FlagWrote = 1 << 1
 )
@@ -101,7 +103,7 @@ type completion struct {
 	qp    uint64
 }
 
-// control is what a CQ is armed for, struct siw_cq_ctrl. It follows the last entry.
+// control says what a CQ is armed for, struct siw_cq_ctrl. It follows the last entry.
 type control struct {
 	flags atomic.Uint32
 	_     uint32
@@ -121,7 +123,7 @@ const (
 	controlSize    = 8
 )
 
-// SQSize, RQSize and CQSize return how long the memory of a queue with so many entries is.
+// SQSize, RQSize and CQSize return how many bytes a queue with this number of entries takes in memory.
 func SQSize(entries uint32) int { return int(entries) * sendSize }
 
 // RQSize: see SQSize.

@@ -2,13 +2,13 @@
 
 package siwring
 
-// An RQ is the receive queue of a QP, or a shared one. One goroutine at a time uses it.
+// An RQ is the receive queue of a QP, or a shared one. Only one goroutine may use it at a time.
 type RQ struct {
 	ring []Receive
 	put  uint32 // entries that have been put
 }
 
-// NewRQ returns the queue with so many entries in mapped memory.
+// NewRQ returns the queue that is in mapped memory and has this number of entries.
 func NewRQ(mem []byte, entries uint32) (*RQ, error) {
 	ring, err := entriesOf[Receive](mem, entries, RQSize(entries))
 	if err != nil {
@@ -17,7 +17,7 @@ func NewRQ(mem []byte, entries uint32) (*RQ, error) {
 	return &RQ{ring: ring}, nil
 }
 
-// Next returns the entry that is to be filled, nil if the queue is full.
+// Next returns the next entry for the program to fill, nil if the queue is full.
 func (q *RQ) Next() *Receive {
 	e := &q.ring[q.put&uint32(len(q.ring)-1)]
 	if isKernels(&e.word) {
@@ -26,7 +26,7 @@ func (q *RQ) Next() *Receive {
 	return e
 }
 
-// Put gives the entry that Next has returned to the kernel, which looks for it when a message comes.
+// Put gives the kernel the entry that Next has returned. The kernel looks for it when a message comes.
 func (q *RQ) Put(elements int) {
 	q.ring[q.put&uint32(len(q.ring)-1)].word.Store(requestWord(valid, elements, 0))
 	q.put++

@@ -2,15 +2,15 @@
 
 package siwring
 
-// An SQ is a send queue. One goroutine at a time uses it.
+// An SQ is a send queue. Only one goroutine may use it at a time.
 type SQ struct {
 	ring []Send
 	put  uint32 // entries that have been put
-	told uint32 // of those, for which the kernel knows that it has to look
+	told uint32 // those of them that the kernel has been told of
 	bell func() error
 }
 
-// NewSQ returns the queue with so many entries in mapped memory. bell tells the kernel to look at the queue.
+// NewSQ returns the queue that is in mapped memory and has this number of entries. bell tells the kernel to look at the queue.
 func NewSQ(mem []byte, entries uint32, bell func() error) (*SQ, error) {
 	ring, err := entriesOf[Send](mem, entries, SQSize(entries))
 	if err != nil {
@@ -21,7 +21,7 @@ func NewSQ(mem []byte, entries uint32, bell func() error) (*SQ, error) {
 
 func (q *SQ) at(n uint32) *Send { return &q.ring[n&uint32(len(q.ring)-1)] }
 
-// Next returns the entry that is to be filled, if it and n-1 more are the program's; nil if there is no room for so many.
+// Next returns the next entry for the program to fill, if there is room for n entries, or else nil.
 func (q *SQ) Next(n int) *Send {
 	if n > len(q.ring) || isKernels(&q.at(q.put+uint32(n)-1).word) {
 		return nil
@@ -29,7 +29,7 @@ func (q *SQ) Next(n int) *Send {
 	return q.at(q.put)
 }
 
-// Put gives the entry that Next has returned to the kernel.
+// Put gives the kernel the entry that Next has returned.
 func (q *SQ) Put(op Opcode, flags uint16, elements int) {
 	q.at(q.put).word.Store(requestWord(flags|valid, elements, op))
 	q.put++

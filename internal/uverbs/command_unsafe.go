@@ -50,14 +50,14 @@ func words[T any]() uint16 {
 	return uint16(unsafe.Sizeof(t) / 4)
 }
 
-// fill makes the header of a command, of which a is the beginning, and names the place of its response. The caller keeps that where
-// it is (runtime.Pinner) for as long as the command can be sent.
+// fill makes the header of the command that begins with a, and stores the address of its response. The caller pins the response
+// (runtime.Pinner) for as long as the command can be sent.
 func fill[C, R any](a *answered, command uint32, _ *C, resp *R) {
 	a.header = header{command, words[C](), words[R]()}
 	a.response = uint64(uintptr(unsafe.Pointer(resp)))
 }
 
-// ask sends a command, of which a is the beginning, and waits for the response.
+// ask sends the command that begins with a, and waits for the response.
 func ask[C, R any](fd int, command uint32, c *C, a *answered, resp *R) error {
 	var pin runtime.Pinner
 	pin.Pin(resp)
@@ -66,7 +66,7 @@ func ask[C, R any](fd int, command uint32, c *C, a *answered, resp *R) error {
 	return write(fd, bytesOf(c))
 }
 
-// tell sends a command without a response, of which h is the beginning.
+// tell sends the command that begins with h and has no response.
 func tell[C any](fd int, command uint32, c *C, h *header) error {
 	*h = header{command: command, inWords: words[C]()}
 	return write(fd, bytesOf(c))

@@ -6,7 +6,7 @@ package uverbs
 
 // CQConfig describes a completion queue.
 type CQConfig struct {
-	Cookie  uint64 // what its events name
+	Cookie  uint64 // the number in its events
 	CQE     uint32 // entries
 	Vector  uint32 // completion vector
 	Channel int32  // descriptor of the completion channel, -1 = none

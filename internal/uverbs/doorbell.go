@@ -19,7 +19,7 @@ type postSend struct { // struct ib_uverbs_post_send
 	handle, count, elements, size uint32
 }
 
-// sizeSendWR is sizeof(struct ib_uverbs_send_wr), without which the kernel takes no command to post.
+// sizeSendWR is sizeof(struct ib_uverbs_send_wr). The kernel refuses a command to post that names a smaller size.
 const sizeSendWR = 56
 
 // NewDoorbell makes the doorbell of a QP. Close releases it.
@@ -33,5 +33,5 @@ func NewDoorbell(fd int, qp uint32) *Doorbell {
 // Ring is one system call. The driver may do the work of the queue in it. It allocates nothing.
 func (d *Doorbell) Ring() error { return write(d.fd, bytesOf(&d.command)) }
 
-// Close is called once, when nobody rings any more.
+// Close must be called once, after the last Ring has returned.
 func (d *Doorbell) Close() { d.pin.Unpin() }

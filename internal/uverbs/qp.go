@@ -9,9 +9,9 @@ type QPCap struct {
 	MaxSendWR, MaxRecvWR, MaxSendSGE, MaxRecvSGE, MaxInlineData uint32
 }
 
-// QPConfig describes a queue pair by the handles of what it uses.
+// QPConfig describes a queue pair. Its PD, CQs and SRQ are handles.
 type QPConfig struct {
-	Cookie         uint64 // what its events name
+	Cookie         uint64 // the number in its events
 	PD             uint32
 	SendCQ, RecvCQ uint32
 	SRQ            uint32

@@ -11,7 +11,7 @@ type SRQAttr struct {
 
 // SRQConfig describes a shared receive queue.
 type SRQConfig struct {
-	Cookie uint64 // what its events name
+	Cookie uint64 // the number in its events
 	PD     uint32 // handle
 	Attr   SRQAttr
 }
