@@ -9,7 +9,7 @@ struct async {
 	struct ibv_async_event e;
 };
 
-// acks_of returns the account of the object that an event is about, NULL for the device's and the ports'.
+// acks_of returns the counts of the object that an event is about, NULL for events of the device and of ports.
 static struct acks *acks_of(const struct ibv_async_event *e)
 {
 	switch (e->event_type) {
@@ -40,12 +40,12 @@ void async_event(void *owner, int type, void *element, int port)
 		return;
 	a->e.event_type = type;
 	if (element)
-		a->e.element.qp = element; // the member of the union is not used by its name: all are pointers
+		a->e.element.qp = element; // whichever member of the union it is: all are pointers
 	else
 		a->e.element.port_num = port;
 	struct acks *acks = acks_of(&a->e);
 	if (acks)
-		acks_give(acks); // now: between reading it and returning it the object must not go
+		acks_give(acks); // not later: the object must not be freed between the read and the return
 	queue_push(&c->async, &a->node);
 }
 

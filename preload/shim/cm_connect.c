@@ -33,7 +33,7 @@ static int param_of(struct rdma_cm_id *id, struct rdma_conn_param *p, struct rni
 	return 0;
 }
 
-// qp_of returns the QP that is to be connected: the ID's, or the one of the program's own that the parameters name.
+// qp_of returns the QP to connect: that of the ID, or one that the program has made by itself and names in the parameters.
 static struct qp *qp_of(struct rdma_cm_id *id, struct rdma_conn_param *p)
 {
 	if (id->qp)
@@ -135,7 +135,7 @@ PUBLIC int rdma_disconnect(struct rdma_cm_id *id)
 PUBLIC int rdma_establish(struct rdma_cm_id *id) { return fail(id->qp ? EINVAL : 0); } // the RNIC has done it
 PUBLIC int rdma_notify(UNUSED struct rdma_cm_id *id, UNUSED enum ibv_event_type event) { return fail(alive() ? 0 : ENODEV); }
 
-// The QP of the program's own: what it should set is only the state, the RNIC knows the rest.
+// For a QP that the program has made by itself. Only the state is to be set, because the RNIC knows the other attributes.
 PUBLIC int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *a, int *mask)
 {
 	if (!id->verbs)

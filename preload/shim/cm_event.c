@@ -28,7 +28,7 @@ PUBLIC void rdma_destroy_event_channel(struct rdma_event_channel *ch)
 
 void cm_push(struct id *id, struct event *e)
 {
-	acks_give(&id->events); // now: between reading it and returning it the ID must not go
+	acks_give(&id->events); // not later: the ID must not be freed between the read and the return
 	pthread_mutex_lock(&id->mu);
 	queue_push(&((struct event_channel *)id->id.channel)->events, &e->node);
 	pthread_mutex_unlock(&id->mu);

@@ -21,7 +21,7 @@ struct id *id_new(struct rdma_event_channel *ch, void *context, enum rdma_port_s
 	return id;
 }
 
-// id_bind_device is called when the address says which device it is: there is one.
+// id_bind_device is called when the address is known, which chooses the device: there is only one.
 void id_bind_device(struct id *id)
 {
 	static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
@@ -69,7 +69,7 @@ PUBLIC int rdma_destroy_id(struct rdma_cm_id *id)
 	struct id *i = id_of(id);
 	if (!alive())
 		return -1;
-	// From here on Go tells nothing of it.
+	// From here on Go tells no event of it.
 	if (i->listener)
 		go.close(i->listener);
 	if (i->conn)
@@ -87,7 +87,7 @@ PUBLIC int rdma_destroy_id(struct rdma_cm_id *id)
 		free(e);
 		acks_ack(&i->events, 1);
 		if (request)
-			rdma_destroy_id(child); // nobody has seen it
+			rdma_destroy_id(child); // the program does not know it
 	}
 	acks_wait(&i->events);
 	if (i->sync)

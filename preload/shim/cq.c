@@ -44,7 +44,7 @@ void cq_event(void *owner)
 	if (!a)
 		return;
 	a->cq = q;
-	acks_give(&q->comp); // now: between reading it and returning it the CQ must not go
+	acks_give(&q->comp); // not later: the CQ must not be freed between the read and the return
 	queue_push(&((struct channel *)q->c.channel)->events, &a->node);
 }
 

@@ -17,7 +17,7 @@ static void describe(void)
 	device.transport_type = d.transport;
 	snprintf(device.name, sizeof device.name, "%s", d.name);
 	snprintf(device.dev_name, sizeof device.dev_name, "uverbs0");
-	// There is no such directory: programs that read there must find nothing rather than what belongs to another device.
+	// There is no such directory: a program that reads there must find nothing, and not the files of another device.
 	snprintf(device.dev_path, sizeof device.dev_path, "/nonexistent/infiniband_verbs/uverbs0");
 	snprintf(device.ibdev_path, sizeof device.ibdev_path, "/nonexistent/infiniband/%s", d.name);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Queues of events that wait for the program, and the account of what it has acknowledged.
+// Queues of events that wait for the program, and the counts of events that it has acknowledged.
 
 #include "shim.h"
 
@@ -69,11 +69,11 @@ struct node *queue_pull(struct queue *q)
 		struct node *n = first(q, NULL, NULL);
 		pthread_mutex_unlock(&q->mu);
 		if (n)
-			return n; // without: queue_take was faster
+			return n; // or else queue_take was faster
 	}
 }
 
-// uncount takes one from the semaphore. If there is none, a reader has it, and will find one node less.
+// uncount takes one from the eventfd. If the count is 0, a reader has taken it, and will find one node less.
 static void uncount(struct queue *q)
 {
 	uint64_t one;

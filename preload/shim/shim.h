@@ -4,7 +4,7 @@
 // events. The work is done in Go, by the functions of ../bridge.h.
 //
 // The functions have no symbol version, so that references to every version bind to them when the library is preloaded. The real
-// libraries stay loaded: libraries of their drivers need private symbols of them, and what needs no device is left to them.
+// libraries stay loaded: the libraries of drivers need private symbols of them, and they serve the functions that need no device.
 
 #ifndef GOVERBS_SHIM_H
 #define GOVERBS_SHIM_H
@@ -68,7 +68,8 @@ struct node {
 // queue is a list and an eventfd, a semaphore that counts its nodes: so poll, epoll and O_NONBLOCK work as with the kernel's
 // descriptors, and a blocking read is ended by signals as there.
 //
-// Invariant: count + nodes that readers have been promised = length of the list.
+// Invariant: the count of the eventfd, plus the number of readers that have taken from it and not yet from the list, is the length of
+// the list.
 struct queue {
 	int fd;
 	pthread_mutex_t mu; // guards the list
@@ -81,8 +82,8 @@ void queue_push(struct queue *q, struct node *n);
 struct node *queue_pull(struct queue *q); // waits unless the descriptor has O_NONBLOCK; NULL: errno is set
 struct node *queue_take(struct queue *q, bool (*match)(struct node *n, void *arg), void *arg); // the first that matches, or NULL
 
-// acks is how many events of an object the program has been given and has acknowledged. The end of the object waits until they
-// are equal, as that of libibverbs does.
+// acks counts the events of an object that the program has been given, and those that it has acknowledged. A call that destroys the
+// object waits until the two are equal, as in libibverbs.
 struct acks {
 	pthread_mutex_t mu;
 	pthread_cond_t all;

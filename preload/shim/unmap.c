@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Memory that the program gives back to the system while it is registered. A device of the kernel keeps the pages; this one has only
-// the program's addresses, so the region ends first: the peers' requests for it fail, and nothing touches what is not there.
+// Memory that the program gives back to the system while it is registered. A device of the kernel keeps the pages. This one only has the
+// program's addresses, so the region ends first: then the requests of peers for it fail, and nothing touches memory that is not mapped.
 //
-// Only munmap of the program and its libraries is seen, not what the C library does inside, as in free.
+// Only calls of munmap by the program and its libraries are noticed, not those inside the C library, as in free.
 
 #include "shim.h"
 

@@ -30,7 +30,7 @@ type pair struct {
 	name   string
 	quick  bool
 	host   bool
-	server []string // nil = the client does without
+	server []string // nil = the pair has no server
 	client []string
 	env    []string
 	port   int // 0 = any that is free
@@ -41,7 +41,7 @@ type pair struct {
 	fails  map[string]string           // the reason for each kind
 }
 
-// defaultLimit is how long a pair may take that says nothing else. It is for a slow machine with much else to do.
+// defaultLimit is the time limit of a pair whose stanza has none. It is enough on a slow machine that is busy.
 const defaultLimit = 60 * time.Second
 
 // parse reads a list of pairs.

@@ -56,7 +56,7 @@ func (p *place) words(words []string, s side, port int) []string {
 	return out
 }
 
-// The ports of servers. They are below those that the kernel chooses for clients, so that no stranger's connection has one.
+// The ports of servers. They are below those that the kernel chooses for clients, so no connection of another program has one of them.
 const (
 	firstPort = 20000
 	lastPort  = 29999

@@ -91,8 +91,8 @@ func (p *place) judge(t *testing.T, pr *pair) {
 	t.Logf("%s %s: %.1f s", p.kind, pr.name, time.Since(began).Seconds())
 }
 
-// verdict compares the result of a pair with what the list expects. What fails must be known to fail, and what is known to fail
-// must fail.
+// verdict compares the result of a pair with what the list expects. It returns an error if a pair fails that should pass, and if a pair
+// passes that should fail.
 func (pr *pair) verdict(kind string, err error) error {
 	why, known := pr.fails[kind]
 	switch {

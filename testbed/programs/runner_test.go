@@ -91,7 +91,7 @@ func TestList(t *testing.T) {
 	require.Greater(t, len(pairs), 40)
 }
 
-// TestVerdict: what is expected to fail must fail, and the rest must not.
+// TestVerdict: a pair that the list expects to fail must fail, and every other pair must pass.
 func TestVerdict(t *testing.T) {
 	p := stanza(t, "pair a", "fails siw-usiw it is known")
 	broken := errors.New("broken")
