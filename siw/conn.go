@@ -340,20 +340,29 @@ func (c *conn) Disconnect() error {
 	return nil
 }
 
-// CloseContext implements cm.ProviderConn.
+// CloseContext implements cm.ProviderConn. If ctx is done before the end begins, that is the error, however soon the end comes.
 func (c *conn) CloseContext(ctx context.Context) error {
-	if ctx.Err() != nil {
-		c.abort() // before the end begins, so that nothing is sent
+	err := ctx.Err()
+	if err != nil {
+		select {
+		case <-c.gone:
+			return nil
+		default:
+			c.abort() // before the end begins, so that nothing is sent
+		}
 	}
 	c.fail(verbs.EndDisconnect, nil)
-	select {
-	case <-c.gone:
-		return nil
-	case <-ctx.Done():
-		c.abort()
-		<-c.gone
-		return ctx.Err()
+	if err == nil {
+		select {
+		case <-c.gone:
+			return nil
+		case <-ctx.Done():
+			err = ctx.Err()
+			c.abort()
+		}
 	}
+	<-c.gone
+	return err
 }
 
 // abort has the end of the connection not wait for the peer.

@@ -45,6 +45,30 @@ func TestConnectClosed(t *testing.T) {
 	require.Empty(t, d.connections())
 }
 
+// goneFirst is a context that is done, but whose Done returns only when a connection is gone.
+type goneFirst struct {
+	context.Context
+	c *conn
+}
+
+func (g goneFirst) Done() <-chan struct{} {
+	<-g.c.gone
+	return g.Context.Done()
+}
+
+// TestCloseContextDone: Close with a context that is done says so, even if the end comes at once. One of a connection that is gone does not.
+func TestCloseContextDone(t *testing.T) {
+	n := newSides(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 {
+		a, b := n.join(n.side(nil, nil), n.side(nil, nil))
+		require.ErrorIs(t, a.conn.CloseContext(goneFirst{ctx, a.conn}), context.Canceled)
+		require.NoError(t, a.conn.CloseContext(ctx))
+		<-b.id.Done()
+	}
+}
+
 // descriptors lists those of the process.
 func descriptors(t *testing.T) map[int]bool {
 	t.Helper()
