@@ -105,6 +105,9 @@ func (c *kernelConn) handle(ev rawEvent) {
 		if ev.status != 0 {
 			cause = eventError(ev.event, ev.status)
 		}
+		if err := c.qp.Err(); err != nil && !errors.Is(err, verbs.WCWRFlushErr) {
+			cause = err // a QP of iWARP that fails or is closed ends the stream, and that is the event
+		}
 		c.finish(cause)
 		// This is the request or the answer of the peer. If both sides have requested it, each also answers.
 		_ = c.end.call(rawID.disconnect)

@@ -5,6 +5,7 @@
 package cm
 
 import (
+	"io"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -32,8 +33,13 @@ func insideQP(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *verbs.QP {
 
 func insideContext(t *testing.T) *verbs.Context {
 	t.Helper()
+	return insideContextOf(t, "fake0")
+}
+
+func insideContextOf(t *testing.T, device string) *verbs.Context {
+	t.Helper()
 	fakeverbs.Start(t)
-	dev, err := verbs.DeviceByName("fake0")
+	dev, err := verbs.DeviceByName(device)
 	require.NoError(t, err)
 	vctx, err := dev.Open()
 	require.NoError(t, err)
@@ -92,6 +98,42 @@ func TestNothingToWaitFor(t *testing.T) {
 	require.NoError(t, id.Disconnect())
 	<-id.conn.(*kernelConn).gone
 	require.NoError(t, id.Close())
+}
+
+// TestEventOfAClosedQP: a QP of iWARP that is closed ends the stream. The watcher may see the event of that first, but the QP has the
+// reason.
+func TestEventOfAClosedQP(t *testing.T) {
+	vctx := insideContextOf(t, "fake1")
+	ctx := t.Context()
+	ln, err := Listen(ctx, "198.51.100.1:0", Config{Context: vctx})
+	require.NoError(t, err)
+	id, err := Resolve(ctx, ln.Addr().String(), Config{Context: vctx})
+	require.NoError(t, err)
+	qp, other := insideQP(t, vctx, verbs.QPTypeRC), insideQP(t, vctx, verbs.QPTypeRC)
+	passive := make(chan *ID, 1)
+	go func() {
+		var p *ID
+		if req, err := ln.Accept(ctx); err == nil {
+			p, _ = req.Accept(ctx, other, ConnParam{})
+		}
+		passive <- p
+	}()
+	require.NoError(t, id.Connect(ctx, qp, ConnParam{}))
+	p := <-passive
+	require.NotNil(t, p)
+	c := id.conn.(*kernelConn)
+	close(c.quit)
+	<-c.idle // the watcher has ended
+	require.NoError(t, qp.Close())
+	<-p.Done()
+	c.quit, c.idle = make(chan struct{}), make(chan struct{})
+	go c.watch(nil) // sees the event only
+	<-id.Done()
+	require.ErrorIs(t, id.Err(), verbs.ErrClosed)
+	require.ErrorIs(t, p.Err(), io.EOF)
+	require.NoError(t, id.Close())
+	require.NoError(t, p.Close())
+	require.NoError(t, ln.Close())
 }
 
 // TestGroupsAreForgotten: an ID keeps no record of the groups that it has left or could not join.
