@@ -48,7 +48,7 @@ func TestWrongUsage(t *testing.T) {
 		args []string
 		want []string // what the message contains
 	}{
-		{nil, []string{"--listen", `""`}},
+		{[]string{}, []string{"--listen", `""`}},
 		{listen, []string{"--dial", `""`}},
 		{[]string{"--listen", "host:80"}, []string{"--listen", "host:80"}},
 		{[]string{"--listen", "http://host:80"}, []string{"http", "tcp, unix, rsocket"}},
