@@ -3,7 +3,9 @@
 package siw_test
 
 import (
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"syscall"
 	"testing"
@@ -35,9 +37,11 @@ func TestOptions(t *testing.T) {
 // TestReuseAddr: with the option a local port can be used again while its last connection ends, without it not.
 func TestReuseAddr(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
-	port := rawListen(t)
+	// An address of this test's own: the system may give the port to anybody else of 127.0.0.1 meanwhile.
+	port, err := net.Listen("tcp4", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.N(250), 1+rand.N(250), 1+rand.N(250)))
+	require.NoError(t, err)
 	source := port.Addr().(*net.TCPAddr).AddrPort()
-	port.Close()
+	require.NoError(t, port.Close())
 	connect := func(reuse bool) error {
 		ln := rawListen(t)
 		id, err := cm.Resolve(soon(t), ln.Addr().String(), cm.Config{Context: n.ctx, Source: source, ReuseAddr: reuse})

@@ -315,6 +315,7 @@ func TestWatchRead(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return s.w.doubt.Load() == 0 }, 10*time.Second, time.Millisecond)
 	for range 3 {
+		asleep.Until(t, 1, "siw.(*scene).wait", "siw.TestWatchRead") // the reader: until then it may still be between two calls of take
 		require.False(t, s.sleeps(s.ch))
 		s.mu.Lock()
 		s.between = func() { // for what it has received
