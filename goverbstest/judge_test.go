@@ -29,6 +29,7 @@ var errFatal = fmt.Errorf("FailNow was called")
 // judge runs a test to its end and returns what it has reported.
 func judge(t *testing.T, test func(tb testing.TB)) *trial {
 	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir()) // a trial that fails leaves a file there (os.TempDir), if it names no directory
 	tr := &trial{TB: t, dir: t.TempDir()}
 	tr.run(test)
 	return tr
