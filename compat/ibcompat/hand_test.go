@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -684,4 +685,58 @@ func TestHandNotManager(t *testing.T) {
 	require.ErrorAs(t, err, &peer)
 	require.ErrorContains(t, err, "by hand")
 	require.Error(t, <-done)
+}
+
+// TestHandAsked: a QP can be asked and changed at any time while it looks for its peer, also while its inner QP, which a wrong
+// answer has spoilt, is being replaced.
+func TestHandAsked(t *testing.T) {
+	const place = ibcompat.RendezvousPorts - 1
+	base := taken(t, 0, 1)
+	in, dev := newIWARP(t, 0, ibcompat.Config{Rendezvous: base})
+	below := open(t, in)
+	ln, err := cm.Listen(soon(t), net.JoinHostPort("127.0.0.1", strconv.Itoa(int(base)+place)), cm.Config{Context: below})
+	require.NoError(t, err)
+	var answered atomic.Int32
+	done := make(chan struct{})
+	t.Cleanup(func() { require.NoError(t, ln.Close()); <-done })
+	go func() { // accepts every call as something that is no engine
+		defer close(done)
+		pd, err := below.AllocPD()
+		if err != nil {
+			return
+		}
+		defer pd.Close()
+		cq, err := below.CreateCQ(verbs.CQConfig{})
+		if err != nil {
+			return
+		}
+		defer cq.Close()
+		for {
+			req, err := ln.Accept(context.Background())
+			if err != nil {
+				return // it is closed
+			}
+			qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
+			if err != nil {
+				return
+			}
+			if id, err := req.Accept(context.Background(), qp, cm.ConnParam{}); err == nil {
+				answered.Add(1)
+				_ = id.Close()
+			}
+			_ = qp.Close()
+		}
+	}()
+	a := newEnd(t, open(t, dev), verbs.QPConfig{})
+	a.toINIT()
+	a.toRTS(place<<17 | 5)
+	attr := verbs.QPAttr{AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
+	for limit := soon(t); answered.Load() < 5; {
+		require.NoError(t, limit.Err())
+		got, err := a.qp.Query()
+		require.NoError(t, err)
+		require.EqualValues(t, place<<17|5, got.DestQPNum)
+		require.EqualValues(t, 1, got.PortNum)
+		require.NoError(t, a.qp.Modify(attr, verbs.QPAttrAccessFlags))
+	}
 }

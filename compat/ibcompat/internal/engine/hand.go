@@ -388,11 +388,13 @@ func (q *qp) claim(h *hand) wire.Refusal {
 		return wire.Taken
 	}
 	h.claimed = true
+	q.ending.Add(1) // for meet
 	return 0
 }
 
 // meet accepts a caller that has claimed the QP.
 func (q *qp) meet(h *hand, req *cm.Request) {
+	defer q.ending.Done()
 	q.mu.Lock()
 	in := q.in
 	q.mu.Unlock()

@@ -62,7 +62,7 @@ type link struct {
 	managed bool         // a connection manager connects it
 	hand    *hand        // the program does, from RTR on; otherwise nil
 
-	renewing bool // the inner QP is being replaced, see renew
+	renewing bool // the inner QP is closed and being replaced, see renew
 
 	posted int  // receive slots in the inner queue
 	dead   bool // the inner QP has failed
@@ -171,7 +171,10 @@ func (q *qp) Err() error {
 func (q *qp) Query() (verbs.QPAttr, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a, err := q.in.Query()
+	a, err := verbs.QPAttr{PortNum: 1}, error(nil)
+	if !q.renewing { // otherwise the inner QP is closed, and the next one is to be like this
+		a, err = q.in.Query()
+	}
 	a.State, a.CurState, a.AccessFlags, a.RNRRetry, a.Cap = q.state, q.state, q.access, q.peer.RNRRetries, q.cap
 	if q.hand != nil {
 		h := &q.hand.attr
@@ -262,8 +265,10 @@ func (q *qp) run(to verbs.QPState, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 
 // allow changes what the peer may do. The caller holds mu.
 func (q *qp) allow(access verbs.AccessFlags) error {
-	if err := q.in.Modify(verbs.QPAttr{AccessFlags: access}, verbs.QPAttrAccessFlags); err != nil {
-		return err
+	if !q.renewing { // otherwise the next inner QP gets them
+		if err := q.in.Modify(verbs.QPAttr{AccessFlags: access}, verbs.QPAttrAccessFlags); err != nil {
+			return err
+		}
 	}
 	q.access, q.tell = access, true
 	return nil
