@@ -50,6 +50,24 @@ var byHand = []*Scenario{
 		a.sent(2)
 		a.received(1)
 	}},
+	{Name: "row24/itself", run: func(p *program) {
+		a, _ := p.unconnected(config{})
+		a.toRTS(a, a.qp.Num())
+		a.put(0, "from here to here")
+		a.putWord(64, 5)
+		a.post(verbs.Write(a.remote(1024), a.sge(0, 17)), verbs.Read(a.remote(1024), a.sge(2048, 17)),
+			verbs.FetchAdd(a.remote(64), 3, a.sge(128, 8)), verbs.SendImm(24, a.sge(0, 17)), with(verbs.SendFence, verbs.Write(a.remote(4096), a.sge(128, 8))))
+		a.sent(3)
+		p.pause()
+		a.empty("sent", a.scq)
+		a.recv(1, 3072, 64)
+		a.received(1)
+		a.sent(2)
+		for _, at := range []int{1024, 2048, 3072} {
+			a.memory(at, 32)
+		}
+		a.words(64, 128, 4096)
+	}},
 	{Name: "row24/skipping-states", run: func(p *program) {
 		a, _ := p.unconnected(config{})
 		for _, to := range []verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS} {
