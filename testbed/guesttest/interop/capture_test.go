@@ -18,13 +18,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/testprogram"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // capture is a recording by tcpdump of the packets at a place.
 type capture struct {
-	*program
+	*testprogram.Program
 	file string
 }
 
@@ -38,7 +39,7 @@ func (p place) record(t *testing.T) *capture {
 	file := filepath.Join(dir, strings.NewReplacer("/", "-", " ", "-").Replace(t.Name())+".pcap")
 	c := &capture{start(t, []string{"tcpdump", "-Z", "root", "-n", "-U", "--immediate-mode", "-B", "65536", "-s", "0",
 		"-i", p.capture, "-w", file, "tcp"}), file}
-	c.prints("listening on")
+	c.Out.Await(t, "listening on")
 	return c
 }
 
@@ -50,30 +51,30 @@ type finding struct {
 
 // judged ends the recording and checks it with tshark: nothing is malformed, no packet is missing, no CRC is wrong, and every packet
 // with data has been recognised. It returns the findings for each port.
-func (c *capture) judged() map[int]*finding {
-	c.t.Helper()
+func (c *capture) judged(t *testing.T) map[int]*finding {
+	t.Helper()
 	// When tcpdump is told to end, it drops packets that it has not yet read from the kernel.
 	for size := int64(-1); ; time.Sleep(quietTime) {
 		info, err := os.Stat(c.file)
-		require.NoError(c.t, err)
+		require.NoError(t, err)
 		if info.Size() == size {
 			break
 		}
 		size = info.Size()
 	}
-	require.NoError(c.t, c.cmd.Process.Signal(syscall.SIGINT))
-	c.runs()
-	require.Contains(c.t, c.text(), "\n0 packets dropped by kernel")
+	require.NoError(t, c.Signal(syscall.SIGINT))
+	c.Ends(t, 0)
+	require.Contains(t, c.Out.String(), "\n0 packets dropped by kernel")
 	// Only the text output says whether a CRC is right. One run has to do, because tshark takes long to start in the guest.
 	cmd := exec.Command("tshark", "-n", "-r", c.file, "-o", "tcp.try_heuristic_first:TRUE", "--disable-protocol", "smb_direct",
 		"--disable-protocol", "rpcordma", "-Y", "tcp.len>0", "-O", "tcp,iwarp_mpa,iwarp_ddp_rdmap")
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	out, err := cmd.Output()
-	require.NoError(c.t, err)
-	require.NotContains(c.t, string(out), "Malformed Packet")
-	require.NotContains(c.t, string(out), "Bad CRC32")
-	require.NotContains(c.t, string(out), "segment(s) not captured")
-	require.Equal(c.t, strings.Count(string(out), "\nTransmission Control Protocol"), strings.Count(string(out), "\nFrame")+1)
+	require.NoError(t, err)
+	require.NotContains(t, string(out), "Malformed Packet")
+	require.NotContains(t, string(out), "Bad CRC32")
+	require.NotContains(t, string(out), "segment(s) not captured")
+	require.Equal(t, strings.Count(string(out), "\nTransmission Control Protocol"), strings.Count(string(out), "\nFrame")+1)
 
 	findings := make(map[int]*finding)
 	var ends [2]*finding // of the ports of the current packet
@@ -127,17 +128,17 @@ func TestCaptureOfRping(t *testing.T) {
 
 	at := []string{"-a", kernelHost, "-p", ports[0]}
 	server := start(t, rping, []string{"-s", "-d"}, at, n.options())
-	server.prints("rdma_listen")
-	finishes(start(t, p.under, ours, []string{"-c"}, at, n.options(), []string{"--crc", "on"}))
-	finishes(server)
+	server.Out.Await(t, "rdma_listen")
+	finishes(t, start(t, p.under, ours, []string{"-c"}, at, n.options(), []string{"--crc", "on"}))
+	finishes(t, server)
 
 	at = []string{"-a", p.host, "-p", ports[1]}
 	server = start(t, p.under, ours, []string{"-s", "-d"}, at, n.options())
-	server.prints("listening")
-	finishes(startClient(t, rping, []string{"-c"}, at, n.options()))
-	finishes(server)
+	server.Out.Await(t, "listening")
+	finishes(t, startClient(t, rping, []string{"-c"}, at, n.options()))
+	finishes(t, server)
 
-	findings := c.judged()
+	findings := c.judged(t)
 	for i, port := range ports {
 		number, err := strconv.Atoi(port)
 		require.NoError(t, err)
@@ -189,7 +190,7 @@ func TestCaptureOfTraffic(t *testing.T) {
 		l.kernel.ended()
 	})
 	require.Len(t, ports, 4)
-	findings := c.judged()
+	findings := c.judged(t)
 	for port, cfg := range ports {
 		f := findings[port]
 		require.NotNil(t, f)
@@ -227,7 +228,7 @@ func TestCaptureOfTerminates(t *testing.T) {
 		other.ended()
 		s.ended()
 	}
-	findings := c.judged()
+	findings := c.judged(t)
 	for _, port := range ports {
 		require.NotNil(t, findings[port])
 		require.Equal(t, 1, findings[port].ops[opTerminate])

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
 // Both rpings together: that of librdmacm is always on a device of the kernel, ours on the user-space RNIC or on one of the kernel.
@@ -39,41 +40,40 @@ func (n pings) line(i int) string {
 }
 
 // printed requires that a program has printed every ping, and in order.
-func (n pings) printed(p *program, prefix string) {
-	p.t.Helper()
-	rest := p.text()
+func (n pings) printed(t *testing.T, p *testprogram.Program, prefix string) {
+	t.Helper()
+	rest := p.Out.String()
 	for i := range n.count {
 		_, after, found := strings.Cut(rest, prefix+n.line(i))
-		require.True(p.t, found, "%s: ping %d", p.name, i)
+		require.True(t, found, "ping %d: %v", i, p)
 		rest = after
 	}
-	require.NotContains(p.t, p.text(), "data mismatch")
+	require.NotContains(t, p.Out.String(), "data mismatch")
 }
 
 // finishes waits for the end of a program. rping of librdmacm need only notice the end of the connection: it can hang when it ends
 // its threads.
-func finishes(p *program) {
-	p.t.Helper()
-	if !slices.Equal(p.cmd.Args[:len(rping)], rping) {
-		p.runs()
+func finishes(t *testing.T, p *testprogram.Program) {
+	t.Helper()
+	if !slices.Equal(p.Cmd.Args[:len(rping)], rping) {
+		p.Ends(t, 0)
 		return
 	}
-	p.until(waitLimit, "DISCONNECT EVENT")
-	require.True(p.t, strings.Contains(p.text(), "DISCONNECT EVENT") || p.endsWithin(time.Second), "has not noticed the end: %s", p.name)
+	require.True(t, p.Out.Shows(testprogram.Limit, "DISCONNECT EVENT") || p.HasEnded(), "has not noticed the end: %v", p)
 }
 
 // startClient starts a client. The connection manager chooses a port at random, without checking whether TCP uses it; if the port is
 // in use, startClient tries again.
-func startClient(t *testing.T, parts ...[]string) *program {
+func startClient(t *testing.T, parts ...[]string) *testprogram.Program {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
 		p := start(t, parts...)
-		p.until(hangTime, "ping data", "connect error", "use")
-		if attempt == attempts || !strings.Contains(strings.ToLower(p.text()), "address already in use") {
+		p.Out.Shows(hangTime, "ping data", "connect error", "use")
+		if attempt == attempts || !strings.Contains(strings.ToLower(p.Out.String()), "address already in use") {
 			return p
 		}
-		t.Logf("%s: its port is taken, attempt %d", p.name, attempt)
-		p.kill()
+		t.Logf("%v: its port is taken, attempt %d", p.Cmd, attempt)
+		require.NoError(t, p.Kill())
 	}
 }
 
@@ -97,22 +97,22 @@ func TestRping(t *testing.T) {
 			t.Run(fmt.Sprintf("kernel serves/%d", n.size), func(t *testing.T) {
 				at := []string{"-a", kernelHost, "-p", nextPort()}
 				server := start(t, rping, []string{"-s", "-d"}, at, n.options())
-				server.prints("rdma_listen")
+				server.Out.Await(t, "rdma_listen")
 				client := start(t, p.under, ours, []string{"-c"}, at, n.options())
-				finishes(client)
-				n.printed(client, "ping data: ")
-				finishes(server)
-				n.printed(server, "server ping data: ")
+				finishes(t, client)
+				n.printed(t, client, "ping data: ")
+				finishes(t, server)
+				n.printed(t, server, "server ping data: ")
 			})
 			t.Run(fmt.Sprintf("user space serves/%d", n.size), func(t *testing.T) {
 				at := []string{"-a", p.host, "-p", nextPort()}
 				server := start(t, p.under, ours, []string{"-s", "-d"}, at, n.options())
-				server.prints("listening")
+				server.Out.Await(t, "listening")
 				client := startClient(t, rping, []string{"-c"}, at, n.options())
-				finishes(client)
-				n.printed(client, "ping data: ")
-				finishes(server)
-				n.printed(server, "server ping data: ")
+				finishes(t, client)
+				n.printed(t, client, "ping data: ")
+				finishes(t, server)
+				n.printed(t, server, "server ping data: ")
 			})
 		}
 	})
@@ -134,17 +134,17 @@ func TestRpingPersistent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			at := []string{"-a", kernelHost, "-p", nextPort()}
 			server := start(t, c.server, []string{"-s", "-P", "-d"}, at, []string{"-S", "400"})
-			server.prints(c.listens)
-			var clients []*program
+			server.Out.Await(t, c.listens)
+			var clients []*testprogram.Program
 			for range 3 {
 				client := startClient(t, c.client, []string{"-c"}, at, n.options())
 				// If two requests arrive at once, rping of librdmacm uses the second one for both.
-				client.prints("ping data: rdma-ping-0:")
+				client.Out.Await(t, "ping data: rdma-ping-0:")
 				clients = append(clients, client)
 			}
 			for _, client := range clients {
-				finishes(client)
-				n.printed(client, "ping data: ")
+				finishes(t, client)
+				n.printed(t, client, "ping data: ")
 			}
 		})
 	}
@@ -154,8 +154,8 @@ func TestRpingPersistent(t *testing.T) {
 func TestRpingRefused(t *testing.T) {
 	needKernel(t)
 	at := []string{"-a", kernelHost, "-p", nextPort(), "-C", "1"}
-	require.NotZero(t, start(t, []string{goverbs(t), "rping", "-c"}, at).ends())
-	start(t, rping, []string{"-c"}, at).prints("rdma_connect: Connection refused") // it prints this and waits forever
+	require.NotZero(t, start(t, []string{goverbs(t), "rping", "-c"}, at).Wait(t).ExitCode())
+	start(t, rping, []string{"-c"}, at).Out.Await(t, "rdma_connect: Connection refused") // it prints this and waits forever
 }
 
 // TestRpingKilled kills one side in the middle of many pings: the other one notices, and ours ends with an error.
@@ -174,30 +174,30 @@ func TestRpingKilled(t *testing.T) {
 			{"user-space client", true, false},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				var server, client *program
+				var server, client *testprogram.Program
 				if c.kernelServes {
 					at := []string{"-a", kernelHost, "-p", nextPort()}
 					server = start(t, rping, []string{"-s", "-d", "-v"}, at)
-					server.prints("rdma_listen")
+					server.Out.Await(t, "rdma_listen")
 					client = start(t, p.under, ours, []string{"-c", "-v"}, at)
 				} else {
 					at := []string{"-a", p.host, "-p", nextPort()}
 					// With a count, an orderly end between two pings is an error too.
 					server = start(t, p.under, ours, []string{"-s", "-d", "-v", "-C", "1000000000"}, at)
-					server.prints("listening")
+					server.Out.Await(t, "listening")
 					client = startClient(t, rping, []string{"-c", "-v"}, at)
 				}
-				client.prints("rdma-ping-5:")
-				server.prints("rdma-ping-5:")
+				client.Out.Await(t, "rdma-ping-5:")
+				server.Out.Await(t, "rdma-ping-5:")
 				killed, left := client, server
 				if c.killServer {
 					killed, left = server, client
 				}
-				killed.kill()
+				require.NoError(t, killed.Kill())
 				if (left == server) == c.kernelServes {
-					left.prints("DISCONNECT EVENT")
+					left.Out.Await(t, "DISCONNECT EVENT")
 				} else {
-					require.Positive(t, left.ends(), left.text())
+					require.Positive(t, left.Wait(t).ExitCode(), "%v", left)
 				}
 			})
 		}
@@ -235,18 +235,18 @@ func TestRpingOnKernelDevices(t *testing.T) {
 						for attempt := 1; ; attempt++ {
 							at := []string{"-a", d.host, "-p", nextPort()}
 							server := start(t, c.server, []string{"-s", "-d"}, at, n.options())
-							server.prints(c.listens)
+							server.Out.Await(t, c.listens)
 							client := startClient(t, c.client, []string{"-c"}, at, n.options())
-							if d.hangs && attempt < attempts && !client.endsWithin(hangTime) {
-								t.Logf("siw hangs: %s, attempt %d", client.name, attempt)
-								client.kill()
-								server.kill()
+							if d.hangs && attempt < attempts && !client.EndsWithin(hangTime) {
+								t.Logf("siw hangs: %s, attempt %d", client.Cmd, attempt)
+								require.NoError(t, client.Kill())
+								require.NoError(t, server.Kill())
 								continue
 							}
-							finishes(client)
-							n.printed(client, "ping data: ")
-							finishes(server)
-							n.printed(server, "server ping data: ")
+							finishes(t, client)
+							n.printed(t, client, "ping data: ")
+							finishes(t, server)
+							n.printed(t, server, "server ping data: ")
 							return
 						}
 					})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/testprogram"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/verbs"
@@ -102,7 +103,7 @@ func compiled(t *testing.T) string {
 func TestKernelWraps(t *testing.T) {
 	needKernel(t)
 	private := compiled(t)
-	ask := func(t *testing.T, to net.Addr, n int) *program {
+	ask := func(t *testing.T, to net.Addr, n int) *testprogram.Program {
 		host, port, err := net.SplitHostPort(to.String())
 		require.NoError(t, err)
 		return start(t, []string{private, host, port, strconv.Itoa(n)})
@@ -123,8 +124,8 @@ func TestKernelWraps(t *testing.T) {
 			require.Equal(t, c.want, r.bytes(len(c.want)), c.n)
 			r.quiet()
 			require.NoError(t, conn.Close())
-			require.Equal(t, 1, p.ends())
-			require.Contains(t, p.text(), "rdma_connect:")
+			p.Ends(t, 1)
+			require.Contains(t, p.Out.String(), "rdma_connect:")
 		}
 	})
 	t.Run("to the user-space RNIC", func(t *testing.T) {
@@ -132,15 +133,15 @@ func TestKernelWraps(t *testing.T) {
 		ln := u.listen(here.host)
 		for n := 252; n < 256; n++ {
 			p := ask(t, ln.Addr(), n)
-			require.Equal(t, 1, p.ends())
-			require.Contains(t, p.text(), "rdma_connect:")
+			p.Ends(t, 1)
+			require.Contains(t, p.Out.String(), "rdma_connect:")
 		}
 		p := ask(t, ln.Addr(), kernelPrivate)
 		req, err := ln.Accept(soon(t))
 		require.NoError(t, err)
 		require.Equal(t, counted(kernelPrivate), req.PrivateData())
 		require.NoError(t, req.Reject(nil))
-		require.Equal(t, 1, p.ends())
+		p.Ends(t, 1)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/testprogram"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -29,11 +30,11 @@ const (
 var ucmatose = []string{"stdbuf", "-oL", "ucmatose"}
 
 // transferred requires that librdmacm's ucmatose has done all of it and ends.
-func transferred(p *program) {
-	p.t.Helper()
-	p.runs()
-	require.Contains(p.t, p.text(), "data transfers complete\n")
-	require.Contains(p.t, p.text(), "return status 0\n")
+func transferred(t *testing.T, p *testprogram.Program) {
+	t.Helper()
+	p.Ends(t, 0)
+	require.Contains(t, p.Out.String(), "data transfers complete\n")
+	require.Contains(t, p.Out.String(), "return status 0\n")
 }
 
 // cmatoseReceives posts what the other side's messages need.
@@ -104,13 +105,13 @@ func TestUcmatose(t *testing.T) {
 		t.Run("kernel serves", func(t *testing.T) {
 			port := nextPort()
 			server := start(t, ucmatose, []string{"-b", kernelHost, "-p", port})
-			server.prints("starting server") // and listens soon
+			server.Out.Await(t, "starting server") // and listens soon
 			address := net.JoinHostPort(kernelHost, port)
 			for end := time.Now().Add(waitLimit); !newSide(t, p.nic(t, siw.Config{}), 4096).cmatoseAsks(address); {
 				require.True(t, time.Now().Before(end), "nobody listens")
 				time.Sleep(100 * time.Millisecond)
 			}
-			transferred(server)
+			transferred(t, server)
 		})
 		t.Run("user space serves", func(t *testing.T) {
 			u := newSide(t, p.nic(t, siw.Config{}), 4096)
@@ -119,7 +120,7 @@ func TestUcmatose(t *testing.T) {
 			require.NoError(t, err)
 			client := start(t, ucmatose, []string{"-s", p.host, "-p", port})
 			u.cmatoseServes(ln)
-			transferred(client)
+			transferred(t, client)
 		})
 		t.Run("user space serves goverbs", func(t *testing.T) {
 			// Here the client's provider opens the connection.

@@ -91,7 +91,7 @@ func TestGoKilled(t *testing.T) {
 						written <- err
 					}()
 				}
-				program.kill()
+				require.NoError(t, program.Kill())
 				_, err = io.Copy(io.Discard, c)
 				requireReset(t, err)
 				if what == "receives" {

@@ -65,7 +65,7 @@ func TestSmallPeer(t *testing.T) {
 				receives(t, c, 0, 100000)
 				p.carries(t, "peer", 1)
 				require.NoError(t, c.CloseWrite())
-				peer.runs()
+				peer.Ends(t, 0)
 			})
 		}
 	})
@@ -77,13 +77,13 @@ func TestIdleReader(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		peer, c := p.meet(t, rsocket.Config{Device: dev}, cServes, "send", "1", "1", "fill", "1", "shut", "recv", "6", "eof")
 		receives(t, c, 0, 1)
-		n := peer.await("filled")
+		n := peer.await(t, "filled")
 		require.Greater(t, n, 300)
 		p.carries(t, "peer", 1)
 		ends(t, c, 1, n)
 		sends(t, c, 0, 6, 6)
 		require.NoError(t, c.Close())
-		peer.runs()
+		peer.Ends(t, 0)
 	})
 }
 
@@ -94,15 +94,15 @@ func TestOverrun(t *testing.T) {
 		peer, c := p.meet(t, rsocket.Config{Device: dev, KeepAlive: rsocket.None}, cServes,
 			"recv", "1", "fill", "1", "recv", "300", "say", "read", "eof")
 		sends(t, c, 0, 301, 1)
-		n := peer.await("filled")
+		n := peer.await(t, "filled")
 		require.Greater(t, n, 300)
-		peer.await("read")
+		peer.await(t, "read")
 		receives(t, c, 0, n)
 		sends(t, c, 301, 1000, 100)
 		require.NoError(t, c.CloseWrite())
 		ends(t, c, n, 0)
-		peer.runs()
-		require.Equal(t, 1301, peer.await("eof"))
+		peer.Ends(t, 0)
+		require.Equal(t, 1301, peer.await(t, "eof"))
 	})
 }
 
@@ -111,7 +111,7 @@ func TestOverrun(t *testing.T) {
 func TestOverrunOfPeer(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		peer, c := p.meet(t, rsocket.Config{Device: dev}, cServes, "send", "300", "1", "say", "sent", "wait", "eof")
-		peer.await("sent")
+		peer.await(t, "sent")
 		sent := 0
 		for {
 			require.NoError(t, c.SetWriteDeadline(time.Now().Add(3*time.Second)))
@@ -124,13 +124,13 @@ func TestOverrunOfPeer(t *testing.T) {
 		}
 		require.Greater(t, sent, 300)
 		receives(t, c, 0, 300) // and tells the peer that there is room again
-		peer.goOn()
+		peer.goOn(t)
 		require.NoError(t, c.SetWriteDeadline(time.Now().Add(limit)))
 		sends(t, c, sent, 5000, 100)
 		require.NoError(t, c.CloseWrite())
 		ends(t, c, 300, 0)
-		peer.runs()
-		require.Equal(t, sent+5000, peer.await("eof"))
+		peer.Ends(t, 0)
+		require.Equal(t, sent+5000, peer.await(t, "eof"))
 	})
 }
 
@@ -143,25 +143,25 @@ func TestHalfClose(t *testing.T) {
 			ends(t, c, 0, 10000)
 			sends(t, c, 0, 100000, 7000)
 			require.NoError(t, c.Close())
-			peer.runs()
-			require.Equal(t, 100000, peer.await("eof"))
+			peer.Ends(t, 0)
+			require.Equal(t, 100000, peer.await(t, "eof"))
 		})
 		t.Run("Go first", func(t *testing.T) {
 			peer, c := p.meet(t, cfg, cServes, "eof", "send", "100", "1000")
 			sends(t, c, 0, 10000, 1000)
 			require.NoError(t, c.CloseWrite())
 			ends(t, c, 0, 100000)
-			peer.runs()
-			require.Equal(t, 10000, peer.await("eof"))
+			peer.Ends(t, 0)
+			require.Equal(t, 10000, peer.await(t, "eof"))
 		})
 		t.Run("both", func(t *testing.T) {
 			peer, c := p.meet(t, cfg, cServes, "send", "1", "10", "recv", "10", "say", "ready", "wait")
 			sends(t, c, 0, 10, 10)
 			receives(t, c, 0, 10)
-			peer.await("ready")
-			peer.goOn()
+			peer.await(t, "ready")
+			peer.goOn(t)
 			require.NoError(t, c.Close())
-			peer.runs()
+			peer.Ends(t, 0)
 		})
 	})
 }
@@ -189,7 +189,7 @@ func TestPeerKilled(t *testing.T) {
 						written <- err
 					}()
 				}
-				peer.kill()
+				require.NoError(t, peer.Kill())
 				_, err := io.Copy(io.Discard, c)
 				requireReset(t, err)
 				if name == "receives" {

@@ -14,42 +14,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/testprogram"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// program is a process of a C program. It is killed at the end of the test if it still runs.
+// program is a process of a C program.
 type program struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	in   io.Writer
-	out  output // stdout and stderr
-	done chan struct{}
-}
-
-// output is what a program has printed. It may be read while the program runs.
-type output struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
+	*testprogram.Program
+	in io.Writer
 }
 
 func start(t *testing.T, name string, args ...string) *program {
@@ -70,71 +48,24 @@ func startPreloaded(t *testing.T, name string, args ...string) *program {
 
 func run(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
-	p := &program{t: t, cmd: cmd, done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
-	in, err := p.cmd.StdinPipe()
+	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
-	p.in = in
-	require.NoError(t, p.cmd.Start())
-	go func() {
-		_ = p.cmd.Wait() // the outcome is in ProcessState
-		close(p.done)
-	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.done
-		if t.Failed() {
-			t.Logf("%s: %v\n%s", p.cmd, p.cmd.ProcessState, &p.out)
-		}
-	})
-	return p
-}
-
-// runs requires that the program ends with status 0.
-func (p *program) runs() {
-	p.t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(limit):
-		require.FailNow(p.t, "has not ended", "%s", p.cmd)
-	}
-	require.Zero(p.t, p.cmd.ProcessState.ExitCode(), "%s: %s", p.cmd, &p.out)
+	return &program{testprogram.Start(t, cmd), in}
 }
 
 // await waits until the program has printed a line that begins with word, and returns the number behind it.
-func (p *program) await(word string) int {
-	p.t.Helper()
-	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		ended := false
-		select {
-		case <-p.done:
-			ended = true
-		default:
-		}
-		for line := range strings.Lines(p.out.String()) {
-			if rest, ok := strings.CutPrefix(line, word+" "); ok && strings.HasSuffix(rest, "\n") {
-				n, err := strconv.Atoi(strings.TrimSpace(rest))
-				require.NoError(p.t, err)
-				return n
-			}
-		}
-		require.False(p.t, ended, "%s has ended without %q: %s", p.cmd, word, &p.out)
-		require.Less(p.t, time.Since(begun), limit, "%s has not printed %q: %s", p.cmd, word, &p.out)
-	}
+func (p *program) await(t *testing.T, word string) int {
+	t.Helper()
+	n, err := strconv.Atoi(p.Out.AwaitMatch(t, `(?m)^`+word+` (\d+)\n`)[1])
+	require.NoError(t, err)
+	return n
 }
 
 // goOn ends a wait of peer.c.
-func (p *program) goOn() {
-	p.t.Helper()
+func (p *program) goOn(t *testing.T) {
+	t.Helper()
 	_, err := p.in.Write([]byte("\n"))
-	require.NoError(p.t, err)
-}
-
-// kill kills the program as the kernel does.
-func (p *program) kill() {
-	p.t.Helper()
-	require.NoError(p.t, p.cmd.Process.Kill())
-	<-p.done
+	require.NoError(t, err)
 }
 
 //go:embed testdata/peer.c

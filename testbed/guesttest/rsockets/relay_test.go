@@ -48,7 +48,7 @@ func (p place) relay(t *testing.T, dev *verbs.Device, name, port string, begin f
 	go carry(client, server)
 	require.NoError(t, <-errs)
 	require.NoError(t, <-errs)
-	program.runs()
+	program.Ends(t, 0)
 }
 
 // TestRcopy: rcopy copies 8 MiB to another rcopy through a relay.
@@ -78,7 +78,7 @@ func TestNetPIPE(t *testing.T) {
 		p.relay(t, dev, "NPtcp", port, func(port string) *program {
 			return startPreloaded(t, "NPtcp", append(options, "-h", p.host, "-P", port)...)
 		})
-		server.runs()
+		server.Ends(t, 0)
 	})
 }
 
@@ -90,7 +90,7 @@ func TestIperf(t *testing.T) {
 		p.relay(t, dev, "iperf", port, func(port string) *program {
 			return startPreloaded(t, "iperf", "-c", p.host, "-p", port, "-n", "8388608", "-l", "100000")
 		})
-		server.runs()
-		require.Contains(t, server.out.String(), ",8388608,")
+		server.Ends(t, 0)
+		require.Contains(t, server.Out.String(), ",8388608,")
 	})
 }

@@ -122,7 +122,7 @@ func TestRiostream(t *testing.T) {
 				r.c = p.dial(t, cfg, port)
 				require.NoError(t, r.run(true, func() { p.carries(t, "riostream", 1) }))
 				require.NoError(t, r.c.Close())
-				server.runs()
+				server.Ends(t, 0)
 			})
 			t.Run(fmt.Sprintf("%d bytes/Go serves", turns.size), func(t *testing.T) {
 				r := &riostream{rstream: turns}
@@ -132,7 +132,7 @@ func TestRiostream(t *testing.T) {
 				client := start(t, "riostream", append(r.args(), "-s", p.host, "-p", port)...)
 				r.c = accept(t, ln)
 				require.NoError(t, r.run(false, func() { p.carries(t, "riostream", 1) }))
-				client.runs()
+				client.Ends(t, 0)
 			})
 		}
 	})
@@ -150,6 +150,6 @@ func TestRiomap(t *testing.T) {
 			require.NoError(t, err)
 			sends(t, c, i, 1, 1)
 		}
-		peer.runs()
+		peer.Ends(t, 0)
 	})
 }

@@ -128,8 +128,8 @@ func (r rstream) both(t *testing.T, p place, cfg rsocket.Config) {
 		s := newCounting(p.dial(t, cfg, port), r.size)
 		require.NoError(t, r.run(s, true, func() { p.carries(t, "rstream", 1) }))
 		require.NoError(t, s.c.Close())
-		server.runs()
-		require.NotContains(t, server.out.String(), "failed")
+		server.Ends(t, 0)
+		require.NotContains(t, server.Out.String(), "failed")
 	})
 	t.Run("Go serves", func(t *testing.T) {
 		ln := p.listen(t, cfg)
@@ -138,7 +138,7 @@ func (r rstream) both(t *testing.T, p place, cfg rsocket.Config) {
 		client := start(t, "rstream", append(r.args(), "-s", p.host, "-p", port)...)
 		s := newCounting(accept(t, ln), r.size)
 		require.NoError(t, r.run(s, false, func() { p.carries(t, "rstream", 1) }))
-		client.runs()
-		require.NotContains(t, client.out.String(), "failed")
+		client.Ends(t, 0)
+		require.NotContains(t, client.Out.String(), "failed")
 	})
 }
