@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -208,4 +209,24 @@ func requireReset(t *testing.T, err error) {
 	require.ErrorIs(t, err, errReset)
 	var timeout interface{ Timeout() bool }
 	require.False(t, errors.As(err, &timeout) && timeout.Timeout(), "%v", err)
+}
+
+// TestCloseWhilePeerSends: this side sends 1 MiB and closes while the C program goes on sending, 40 times. All of it arrives. The C
+// program may not speak first: siw ends a connection on which something follows the Reply of MPA at once.
+func TestCloseWhilePeerSends(t *testing.T) {
+	const n, times = 1 << 20, 40
+	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {
+		for i := range times {
+			peer, c := p.meet(t, rsocket.Config{Device: dev}, i%2 == 0, "recv", "1", "both", strconv.Itoa(n-1), "eof")
+			sends(t, c, 0, 1, 1)
+			receives(t, c, 0, 1)
+			if i == 0 {
+				p.carries(t, "peer", 1)
+			}
+			sends(t, c, 1, n-1, n-1)
+			require.NoError(t, c.Close())
+			peer.Ends(t, 0)
+			require.Equal(t, n, peer.await(t, "eof"))
+		}
+	})
 }

@@ -38,6 +38,9 @@ func (r rstream) args() []string {
 // short are the sizes of the ordinary run: 64 bytes to 1 MiB, one that no half of a buffer is a multiple of.
 var short = []rstream{{64, 200, 2, false}, {5000, 50, 1, true}, {1 << 20, 3, 1, false}}
 
+// wrap has more messages than there are sequence numbers.
+var wrap = rstream{1, 70000, 1, false}
+
 // counting is a stream of rstream: what is sent counts up from 0, modulo 256, and what is received must too.
 type counting struct {
 	c        *rsocket.Conn
@@ -118,6 +121,11 @@ func TestRstream(t *testing.T) {
 		}
 		t.Run("tiny", func(t *testing.T) { rstream{5000, 20, 1, true}.both(t, p, tiny(dev)) })
 	})
+}
+
+// TestWrap: the numbers of messages go past 65,535 in both directions.
+func TestWrap(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) { wrap.both(t, p, rsocket.Config{Device: dev}) })
 }
 
 // both runs rstream as server, and as client.

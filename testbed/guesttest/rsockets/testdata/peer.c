@@ -12,6 +12,7 @@
  *	fill SIZE      messages of SIZE bytes until there is no room for one, then "filled MESSAGES"
  *	recv N         N bytes
  *	eof            all up to the end of the peer's direction, then "eof BYTES"
+ *	both N         send without end, and receive N bytes meanwhile
  *	map N          N times: map a buffer for the peer, send a byte, receive a byte
  *	shut           end the own direction
  *	say WORD       print WORD
@@ -21,6 +22,7 @@
  * exit status is 1 after an error, which is printed.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -123,6 +125,29 @@ static void to_end(void) {
 	say("eof", received);
 }
 
+static void both(unsigned long n) {
+	static char in[65536];
+	while (n > 0) {
+		struct pollfd p = {rs, POLLIN | POLLOUT, 0};
+		if (rpoll(&p, 1, -1) < 0)
+			fail("rpoll");
+		if (p.revents & POLLOUT) {
+			put(4096);
+			ssize_t ret = rsend(rs, buf, 4096, MSG_DONTWAIT);
+			if (ret > 0)
+				sent += ret; // an error is the end that is to come: what counts is what is received
+		}
+		ssize_t ret = rrecv(rs, in, n < sizeof in ? n : sizeof in, MSG_DONTWAIT);
+		if (ret > 0) {
+			check(in, ret);
+			n -= ret;
+		} else if (ret == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
+			fprintf(stderr, "the end after %lu bytes, %lu before there should be one: %zd, %s\n", received, n, ret, strerror(errno));
+			exit(1);
+		}
+	}
+}
+
 static void map(int times) {
 	static char memory[64];
 	for (int i = 0; i < times; i++) {
@@ -194,6 +219,8 @@ int main(int argc, char **argv) {
 			receive(number(*++arg));
 		else if (!strcmp(*arg, "eof"))
 			to_end();
+		else if (!strcmp(*arg, "both"))
+			both(number(*++arg));
 		else if (!strcmp(*arg, "map"))
 			map(number(*++arg));
 		else if (!strcmp(*arg, "say"))
