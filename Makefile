@@ -67,7 +67,7 @@ test-all: test ## also run what takes long: test-bridge, test-programs, the gues
 	@$(MAKE) --no-print-directory test-docker
 
 test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (KERNEL=6.1, GUEST="[-run PATTERN] [PACKAGE...]")
-	@scripts/need.sh cc asan verbs tshark ps curl dtestx $(if $(filter 6.12,$(KERNEL)),iperf NPtcp)
+	@scripts/need.sh cc asan verbs tshark ps curl dtestx $(if $(filter 6.12,$(KERNEL)),iperf NPtcp redis-server iperf3 ssh sshd)
 	@testbed/suite $(GUEST)
 
 test-bridge: ## run examples/rsockets-bridge with Redis, iperf3, OpenSSH and 1,000 connections on the user-space RNIC

@@ -72,7 +72,11 @@ func TestLongRedis(t *testing.T) {
 			require.Equal(t, "OK\n", output(t, longLimit, cli, "-p", port, "set", "key", value[:min(len(value), 100<<10)]))
 			require.Equal(t, value[:min(len(value), 100<<10)]+"\n", output(t, longLimit, cli, "-p", port, "get", "key"))
 		}
-		out := output(t, longLimit, benchmark, "-p", port, "-n", "20000", "-c", "50", "-P", "4", "-t", "ping,set,get,lrange_100", "--csv")
+		clients := "50"
+		if device != "usiw0" {
+			clients = "8" // on the emulated processor of the guest 50 connections at once take longer than the bridge waits
+		}
+		out := output(t, longLimit, benchmark, "-p", port, "-n", "20000", "-c", clients, "-P", "4", "-t", "ping,set,get,lrange_100", "--csv")
 		for _, name := range []string{`"PING_MBULK"`, `"SET"`, `"GET"`, `"LRANGE_100 (first 100 elements)"`} {
 			require.Contains(t, out, name)
 		}
