@@ -2,11 +2,16 @@
 
 package rsocket
 
+import "time"
+
 // Ended is closed when a connection that was closed has ended completely.
 func Ended(c *Conn) <-chan struct{} { return c.ended }
 
 // Gone is closed when the connection below has ended.
 func Gone(c *Conn) <-chan struct{} { return c.gone }
+
+// SetPatience sets how long the end of a connection waits for the peer's answer.
+func SetPatience(c *Conn, d time.Duration) { c.patience = d }
 
 // Waiting reports whether a goroutine waits for completions of the connection, BothWaiting whether one waits in each direction.
 func Waiting(c *Conn) bool {
