@@ -158,7 +158,7 @@ func TestStoppedPeerComesBack(t *testing.T) {
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
 	pending := flood(t, s, c)
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGCONT))
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), rawBulk)
 	defer cancel()
 	var wcs [16]verbs.WC
 	for pending > 0 {

@@ -146,7 +146,7 @@ func TestRefusedObjectsTakeNoPlace(t *testing.T) {
 
 // TestDepthLimit: the default depth is the NIC's, of which the peer is told the power of two, and one more is refused by name.
 func TestDepthLimit(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	nic := newNIC(t, limitedNIC)
 	c := open(t, nic)

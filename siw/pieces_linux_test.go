@@ -37,7 +37,7 @@ func arrives(t *testing.T, peer net.Conn, pieces [][]byte) {
 	t.Helper()
 	want := bytes.Join(pieces, nil)
 	got := make([]byte, len(want))
-	require.NoError(t, peer.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, peer.SetReadDeadline(time.Now().Add(30*time.Second)))
 	_, err := io.ReadFull(peer, got)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(want, got))

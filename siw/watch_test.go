@@ -140,13 +140,13 @@ func (s *scene) keeper() keeper {
 // becomes waits for a keeper.
 func (s *scene) becomes(k keeper) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.keeper() == k }, 10*time.Second, time.Millisecond)
+	require.Eventually(s.t, func() bool { return s.keeper() == k }, 30*time.Second, time.Millisecond)
 }
 
 // received waits until all arrivals have been received.
 func (s *scene) received() {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.left() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(s.t, func() bool { return s.left() == 0 }, 30*time.Second, time.Millisecond)
 }
 
 // is requires a keeper, that the source is quiet if and only if that is the poller, and that the reader is called back if it has
@@ -313,7 +313,7 @@ func TestWatchRead(t *testing.T) {
 		s.wake()
 		s.received()
 	}
-	require.Eventually(t, func() bool { return s.w.doubt.Load() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.w.doubt.Load() == 0 }, 30*time.Second, time.Millisecond)
 	for range 3 {
 		asleep.Until(t, 1, "siw.(*scene).wait", "siw.TestWatchRead") // the reader: until then it may still be between two calls of take
 		require.False(t, s.sleeps(s.ch))
@@ -460,7 +460,7 @@ func TestWatchWaiter(t *testing.T) {
 		s.waiter()
 		slept := make(chan bool)
 		go func() { slept <- s.ch.keep(context.Background(), s.w) }()
-		require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 30*time.Second, time.Millisecond)
 		s.event(s.ch)
 		s.wake()
 		require.True(t, <-slept)
@@ -543,7 +543,7 @@ func TestWatchWaiter(t *testing.T) {
 					s.ch.keep(ctx, s.w)
 					close(gone)
 				}()
-				require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 10*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 30*time.Second, time.Millisecond)
 				wake(s, cancel)
 				<-gone
 				require.NotEqual(t, byWaiter, s.w.keeper)
@@ -577,7 +577,7 @@ func TestWatchTwoInChannel(t *testing.T) {
 				got <- err
 			}
 			go sleep()
-			require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 30*time.Second, time.Millisecond)
 			s.ch.setWatch(s.w, o.w)
 			go sleep()
 			asleep.Until(t, 2, "siw.(*channel).Wait", "siw.TestWatchTwoInChannel")
@@ -586,7 +586,7 @@ func TestWatchTwoInChannel(t *testing.T) {
 				select {
 				case err := <-got:
 					require.NoError(t, err)
-				case <-time.After(10 * time.Second):
+				case <-time.After(30 * time.Second):
 					require.FailNow(t, "nobody is woken")
 				}
 			}
@@ -942,7 +942,7 @@ func TestWatchJustArmed(t *testing.T) {
 func TestWatchSleep(t *testing.T) {
 	s := newScene(t)
 	c := s.newCQ(s.ch)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	require.NoError(t, c.Sleep(ctx, false))
 	c.ring.Pop()

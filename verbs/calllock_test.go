@@ -69,7 +69,7 @@ func TestCallLockLine(t *testing.T) {
 		l.Lock()
 		close(got)
 	}()
-	require.Eventually(t, func() bool { return l.waiting.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.waiting.Load() == 1 }, 30*time.Second, time.Millisecond)
 	require.False(t, l.tryLock())
 	if at := l.atEnd(); at != nil {
 		at.Store(0) // as C does

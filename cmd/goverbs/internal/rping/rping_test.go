@@ -126,7 +126,7 @@ func TestRPingDefaultPort(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c = clitest.Run(t, "rping", "-c", "-a", host, "-C1")
 		return c.Code == clitest.Done
-	}, 10*time.Second, 10*time.Millisecond, "%v", &c)
+	}, 30*time.Second, 10*time.Millisecond, "%v", &c)
 	require.Empty(t, pinged(t, c.Stdout, 1))
 	require.Equal(t, clientDone, c.Stderr)
 	r := s.End(t)
@@ -171,7 +171,7 @@ func TestRPingPersistent(t *testing.T) {
 	}
 	gone := func(text string, n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Count(s.Stderr.String(), text) == n }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Count(s.Stderr.String(), text) == n }, 30*time.Second, time.Millisecond)
 	}
 	gone(serverGone, n)
 
