@@ -4,6 +4,32 @@
 
 #include "shim.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+// MADV_POPULATE_READ and _WRITE, of Linux 5.14, which older headers lack.
+#define POPULATE_READ 22
+#define POPULATE_WRITE 23
+
+// present makes the pages of a region present, as the kernel does when it pins them, and returns EFAULT if the program has no such
+// memory, or may not write what the device is to write. A kernel that cannot do that says only whether the memory is there.
+static int present(void *addr, size_t length, unsigned int access)
+{
+	const unsigned int writes = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+	int advice = access & writes ? POPULATE_WRITE : POPULATE_READ;
+	uintptr_t at = (uintptr_t)addr, page = at & -(uintptr_t)sysconf(_SC_PAGESIZE);
+	if (!addr || at + length < at) // go.reg_mr says what is wrong
+		return 0;
+	char *from = (char *)page;
+	size_t size = at + length - page;
+	int before = errno;
+	int missing = madvise(from, size, advice);
+	if (missing && errno == EINVAL && madvise(from, 0, advice)) // the kernel does not know the advice
+		missing = msync(from, size, MS_ASYNC);
+	errno = before;
+	return missing ? EFAULT : 0;
+}
+
 PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
 	struct ibv_pd *pd = calloc(1, sizeof *pd);
@@ -30,7 +56,9 @@ PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 	if (!m)
 		return NULL;
 	struct ibv_mr *mr = &m->m;
-	int err = go.reg_mr(pd->handle, addr, length, iova, access, &mr->handle, &mr->lkey, &mr->rkey);
+	int err = present(addr, length, access);
+	if (!err)
+		err = go.reg_mr(pd->handle, addr, length, iova, access, &mr->handle, &mr->lkey, &mr->rkey);
 	if (err)
 		return nothing(m, err);
 	mr->context = pd->context;

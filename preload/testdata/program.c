@@ -593,6 +593,151 @@ static void unmap(void)
 	pair();
 }
 
+// memory: a region is of memory that is there, and that may be written if the device is to write it.
+static void memory(void)
+{
+	struct pair p = {0};
+	connect_pair(&p);
+	char *pages = mmap(NULL, 4 * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(pages != MAP_FAILED);
+	memset(pages, 'x', 2 * SIZE);
+	CHECK(!mprotect(pages, 2 * SIZE, PROT_READ));
+	CHECK(!munmap(pages + 3 * SIZE, SIZE));
+	static const int writes[] = {IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC};
+	for (size_t i = 0; i < sizeof writes / sizeof *writes; i++) {
+		errno = 0;
+		CHECK(!ibv_reg_mr(p.s.pd, pages + 100, SIZE, writes[i]) && errno == EFAULT);
+		CHECK(!ibv_reg_mr(p.s.pd, pages + 2 * SIZE, SIZE + 1, writes[i]) && errno == EFAULT);
+		struct ibv_mr *mr = ibv_reg_mr(p.s.pd, pages + 2 * SIZE, SIZE, writes[i]);
+		CHECK(mr);
+		CHECK(!ibv_dereg_mr(mr));
+	}
+	CHECK(!ibv_reg_mr(p.s.pd, pages + 3 * SIZE, SIZE, 0) && errno == EFAULT);
+	CHECK(!ibv_reg_mr(p.s.pd, NULL, SIZE, 0) && !ibv_reg_mr(p.s.pd, pages, SIZE_MAX, 0));
+	struct end constant = p.s; // a peer may read what nobody may write
+	constant.buf = pages;
+	constant.mr = ibv_reg_mr(p.s.pd, pages, 2 * SIZE, IBV_ACCESS_REMOTE_READ);
+	CHECK(constant.mr);
+	post(&p.c, IBV_WR_RDMA_READ, &constant);
+	CHECK(completion(&p.c).status == IBV_WC_SUCCESS && p.c.buf[0] == 'x' && p.c.buf[SIZE - 1] == 'x');
+	CHECK(!ibv_dereg_mr(constant.mr));
+	rdma_disconnect(p.c.id);
+	take(p.cch, RDMA_CM_EVENT_DISCONNECTED);
+	take(p.sch, RDMA_CM_EVENT_DISCONNECTED);
+	destroy(&p.c);
+	destroy(&p.s);
+}
+
+// many: a thousand queue pairs.
+static void many(void)
+{
+	enum { N = 1000 };
+	static struct ibv_qp *qps[N];
+	int n;
+	struct ibv_device **l = ibv_get_device_list(&n);
+	CHECK(l && n == 1);
+	struct ibv_context *c = ibv_open_device(l[0]);
+	CHECK(c);
+	ibv_free_device_list(l);
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_cq *cq = ibv_create_cq(c, N, NULL, NULL, 0);
+	CHECK(pd && cq);
+	for (int i = 0; i < N; i++) {
+		struct ibv_qp_init_attr a = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+			.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
+		qps[i] = ibv_create_qp(pd, &a);
+		CHECK(qps[i]);
+		CHECK(!i || qps[i]->qp_num != qps[i - 1]->qp_num);
+	}
+	CHECK(ibv_dealloc_pd(pd) == EBUSY && ibv_destroy_cq(cq) == EBUSY);
+	for (int i = 0; i < N; i++)
+		CHECK(!ibv_destroy_qp(qps[i]));
+	CHECK(!ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(c));
+}
+
+static void *read_completions(void *arg)
+{
+	struct end *e = arg;
+	struct ibv_cq *cq;
+	void *context;
+	ibv_get_cq_event(e->ch, &cq, &context); // there is none
+	fprintf(stderr, "an event that nobody has caused\n");
+	_exit(1);
+}
+
+static void *read_cm(void *arg)
+{
+	struct rdma_cm_event *e;
+	rdma_get_cm_event(arg, &e);
+	fprintf(stderr, "an event that nobody has caused\n");
+	_exit(1);
+}
+
+// exit_reading: it ends while threads wait for events.
+static void exit_reading(void)
+{
+	static struct pair p;
+	pthread_t t;
+	connect_pair(&p);
+	CHECK(!pthread_create(&t, NULL, read_completions, &p.c));
+	CHECK(!pthread_create(&t, NULL, read_cm, p.sch));
+	usleep(20000); // they may be in the call or before it
+	exit(0);
+}
+
+static void *fork_here(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 20; i++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (!child) {
+			signal(SIGCHLD, SIG_DFL);
+			free(malloc(100000));
+			execl("/bin/true", "true", NULL);
+			_exit(1);
+		}
+		int status;
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+	return NULL;
+}
+
+static volatile sig_atomic_t children;
+
+static void on_child(int n)
+{
+	(void)n;
+	children++;
+}
+
+// fork_thread: a thread starts children, whose end a handler is told, while others use the device.
+static void fork_thread(void)
+{
+	struct sigaction a = {.sa_handler = on_child};
+	CHECK(!sigaction(SIGCHLD, &a, NULL)); // without SA_RESTART
+	struct pair p = {0};
+	connect_pair(&p);
+	pthread_t t;
+	CHECK(!pthread_create(&t, NULL, fork_here, NULL));
+	for (int i = 0; i < 1000 || !children; i++) {
+		struct ibv_wc wc;
+		int n;
+		post(&p.c, IBV_WR_RDMA_WRITE, &p.s);
+		while (!(n = ibv_poll_cq(p.c.cq, 1, &wc)))
+			;
+		CHECK(n == 1 && wc.status == IBV_WC_SUCCESS);
+	}
+	CHECK(!pthread_join(t, NULL));
+	CHECK(children > 0);
+	rdma_disconnect(p.c.id);
+	take(p.cch, RDMA_CM_EVENT_DISCONNECTED);
+	take(p.sch, RDMA_CM_EVENT_DISCONNECTED);
+	destroy(&p.c);
+	destroy(&p.s);
+}
+
 // unload: a program that loads the library by itself, and unloads it.
 static void unload(void)
 {
@@ -610,7 +755,8 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} programs[] = {{"pair", pair}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
 		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
-		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}};
+		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload},
+		{"memory", memory}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
 	for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
 		if (!strcmp(argv[1], programs[i].name)) {
 			programs[i].run();

@@ -58,6 +58,12 @@ func loadable(file string, depth int) error {
 	if err != nil {
 		return nil // not of ELF: execve says what is wrong
 	}
+	if own, err := elf.Open("/proc/self/exe"); err == nil { // which is of the libraries' kind
+		defer own.Close()
+		if e.Machine != own.Machine || e.Class != own.Class {
+			return fmt.Errorf("%s is for %v (%v): the libraries are for %v (%v)", file, e.Machine, e.Class, own.Machine, own.Class)
+		}
+	}
 	for _, p := range e.Progs {
 		if p.Type == elf.PT_INTERP {
 			return nil

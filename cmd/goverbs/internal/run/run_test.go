@@ -3,10 +3,14 @@
 package run
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -73,4 +77,28 @@ func TestFind(t *testing.T) {
 	loop := filepath.Join(dir, "loop")
 	_, err = find(touch(t, loop, 0o755, "#!"+loop+"\n"))
 	require.NoError(t, err, "execve says it")
+}
+
+// TestFindOther: a program for another processor is named as such, before anything else that is wrong with it.
+func TestFindOther(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("goverbs run needs Linux")
+	}
+	own, err := elf.Open("/proc/self/exe")
+	require.NoError(t, err)
+	defer own.Close()
+	for machine, want := range map[elf.Machine]string{elf.EM_S390: "is for EM_S390 (" + own.Class.String() + ")", own.Machine: "is linked statically"} {
+		var b bytes.Buffer
+		if own.Class == elf.ELFCLASS64 {
+			h := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: 1, Ehsize: 64, Phentsize: 56}
+			copy(h.Ident[:], elf.ELFMAG+string([]byte{byte(own.Class), byte(own.Data), 1}))
+			require.NoError(t, binary.Write(&b, own.ByteOrder, h))
+		} else {
+			h := elf.Header32{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: 1, Ehsize: 52, Phentsize: 32}
+			copy(h.Ident[:], elf.ELFMAG+string([]byte{byte(own.Class), byte(own.Data), 1}))
+			require.NoError(t, binary.Write(&b, own.ByteOrder, h))
+		}
+		_, err := find(touch(t, filepath.Join(t.TempDir(), "program"), 0o755, b.String()))
+		require.ErrorContains(t, err, want)
+	}
 }
