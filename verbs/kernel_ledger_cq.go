@@ -111,6 +111,9 @@ func (cq *ledgerCQ) accept(wc *WC) {
 	case wc.ID == idOwn: // it was flushed
 	case wc.ID&idSRQ != 0:
 		srq := q.srq
+		if srq == nil {
+			return // no request of ours: a program has written to the ring
+		}
 		srq.mu.Lock()
 		id, ok := srq.take(wc.ID)
 		if ok {

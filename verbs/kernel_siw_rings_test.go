@@ -276,6 +276,14 @@ func TestRingCompletions(t *testing.T) {
 	}
 }
 
+// TestRingNoSuchSRQ: a completion for the SRQ of a QP that has none, which only the program itself can have written, is no request's.
+func TestRingNoSuchSRQ(t *testing.T) {
+	cq, q := new(ledgerCQ), new(ledgerQP)
+	cq.ledgers.add(5, q)
+	cq.accept(&WC{QPNum: 5, ID: idSRQ | 1})
+	require.Zero(t, cq.soft.len())
+}
+
 // TestRingAlloc: posting, polling and arming allocate nothing.
 func TestRingAlloc(t *testing.T) {
 	r := newRingRig(t, 8)

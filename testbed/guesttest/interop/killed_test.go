@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// The ends of connections with traffic of every kind in progress, in both directions.
+
+// loadMemory is the memory of a side under load.
+const loadMemory = 1 << 17
+
+// remote is memory of the other side: where, and its key.
+type remote struct {
+	addr uint64
+	rkey uint32
+}
+
+// target registers the side's memory for everything, and returns it as private data.
+func (s *side) target() (t []byte) {
+	s.t.Helper()
+	mr := s.region(s.pd, loadMemory, allRights)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey())
+}
+
+func targetOf(private []byte) remote {
+	return remote{binary.BigEndian.Uint64(private), binary.BigEndian.Uint32(private[8:])}
+}
+
+// loadWindow is how many requests are in progress, loadReceives how many receives there are: as many messages are sent on a connection.
+const loadWindow, loadReceives = 8, 100
+
+// load posts requests of every kind, and calls each after each success, until one fails or each returns false. It returns the number of
+// requests that succeeded, when all have completed.
+func (s *side) load(to remote, each func(n int) bool) (good int) {
+	s.t.Helper()
+	sent, messages, open, ended := 0, 0, 0, false
+	for {
+		for !ended && open < loadWindow {
+			var wrs []verbs.SendWR
+			at := to.addr + uint64(sent%4)*4096
+			switch kind := sent % 6; {
+			case kind == 0:
+				wrs = []verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: s.sgl(0, 1<<15), RemoteAddr: at, RKey: to.rkey}}
+			case kind == 1:
+				wrs = []verbs.SendWR{ext.MaskedFetchAddWR(s.sgl(1<<16, 8), to.addr, to.rkey, 1, 1<<31)}
+			case kind == 2 && messages < loadReceives:
+				pair := ext.WriteImm64WRs(s.sgl(0, 1000), at, to.rkey, uint64(sent))
+				wrs, messages = pair[:], messages+1
+			case kind == 3 && messages < loadReceives:
+				wrs, messages = []verbs.SendWR{{Opcode: verbs.WRSend, SGL: s.sgl(0, 100)}}, messages+1
+			case kind == 4:
+				wrs = []verbs.SendWR{ext.MaskedCmpSwapWR(s.sgl(1<<16+8, 8), to.addr+8, to.rkey, uint64(sent-6), ^uint64(0), uint64(sent), ^uint64(0))}
+			default:
+				wrs = []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: s.sgl(0, 1<<15), RemoteAddr: at, RKey: to.rkey}}
+			}
+			for i := range wrs {
+				wrs[i].Flags |= verbs.SendSignaled
+			}
+			n, err := s.qp.PostSend(wrs)
+			sent++
+			open += n
+			if err != nil {
+				ended = true // the QP has failed
+			}
+		}
+		if open == 0 {
+			return good
+		}
+		wc := s.sent()
+		open--
+		if wc.Status != verbs.WCSuccess {
+			ended = true
+		} else if good++; !each(good) {
+			ended = true
+		}
+	}
+}
+
+// receives posts the receives of a load, and of the message that opens it.
+func (s *side) receives() {
+	s.t.Helper()
+	for i := range loadReceives + 1 {
+		s.recv(uint64(i), s.sgl(1<<16+4096, 1000))
+	}
+}
+
+// opens is called by the side that has connected, opened by the other one: that must not send first (RFC 5044 section 7.1.2).
+func (s *side) opens()  { s.t.Helper(); s.run(verbs.SendWR{Opcode: verbs.WRSend}) }
+func (s *side) opened() { s.t.Helper(); s.ok(s.received(), verbs.WCRecv) }
+
+// killRounds is how many processes are killed, as many in either role.
+const killRounds = 50
+
+// TestModuleKilled: a process with traffic in progress is killed, whose rings are mapped. The other side, siw as well or the user-space
+// RNIC, gets the end and all of its completions.
+func TestModuleKilled(t *testing.T) {
+	needModule(t)
+	unharmed(t)
+	for round := range killRounds {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			s, host := kernelSide(t, loadMemory), kernelHost
+			if round%4 >= 2 {
+				s = newSide(t, here.nic(t, siw.Config{}), loadMemory)
+			}
+			var p *program
+			if round%2 == 0 { // the process connects
+				ln := s.listen(host)
+				s.open()
+				p = child(t, "TestModuleKilledChild", ln.Addr().String())
+				req, err := ln.Accept(soon(t))
+				require.NoError(t, err)
+				require.NoError(t, req.BindQP(s.qp))
+				s.receives()
+				s.id, err = req.Accept(soon(t), s.qp, cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8})
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, s.id.Close()) })
+				s.opened()
+			} else {
+				p = child(t, "TestModuleKilledChild", "listen")
+				p.prints("end of address")
+				_, address, _ := strings.Cut(p.text(), "address ")
+				s.resolve(strings.Fields(address)[0])
+				s.receives()
+				require.NoError(t, s.id.Connect(soon(t), s.qp, cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8}))
+				s.opens()
+			}
+			at := 1 + rand.IntN(60)
+			good := s.load(targetOf(s.id.PrivateData()), func(n int) bool {
+				if n == at {
+					_ = p.cmd.Process.Kill()
+				}
+				return true
+			})
+			require.GreaterOrEqual(t, good, at)
+			require.Error(t, s.ended())
+			p.kill()
+		})
+	}
+}
+
+// TestModuleKilledChild is the process that is killed: it has a load, from the connection on.
+func TestModuleKilledChild(t *testing.T) {
+	address := childArg(t)
+	s := kernelSide(t, loadMemory)
+	param := func() cm.ConnParam {
+		return cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8}
+	}
+	if address != "listen" {
+		s.resolve(address)
+		s.receives()
+		require.NoError(t, s.id.Connect(soon(t), s.qp, param()))
+		s.opens()
+	} else {
+		ln := s.listen(kernelHost)
+		s.open()
+		fmt.Fprintln(os.Stderr, "address", ln.Addr(), "end of address")
+		req, err := ln.Accept(soon(t))
+		require.NoError(t, err)
+		require.NoError(t, req.BindQP(s.qp))
+		s.receives()
+		s.id, err = req.Accept(soon(t), s.qp, param())
+		require.NoError(t, err)
+		s.opened()
+	}
+	s.load(targetOf(s.id.PrivateData()), func(int) bool { return true })
+	time.Sleep(waitLimit)
+}
+
+// TestModuleCut: the TCP connection of either side is taken away in the middle of traffic in both directions. Both sides end, and all
+// requests complete.
+func TestModuleCut(t *testing.T) {
+	needModule(t)
+	unharmed(t)
+	for round := range 10 {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			l := here.link(t, linkConfig{memory: loadMemory, kernelActive: round%2 == 0})
+			sides := []*side{l.user, l.kernel}
+			targets := []remote{targetOf(l.kernel.target()), targetOf(l.user.target())}
+			done := make(chan int)
+			at := 1 + rand.IntN(60)
+			for i, s := range sides {
+				s.receives()
+				go func() {
+					done <- s.load(targets[i], func(n int) bool {
+						if i == 1 && n == at {
+							here.cut(t, l, round%4 < 2)
+						}
+						return true
+					})
+				}()
+			}
+			good := 0
+			for range sides {
+				good += result(t, "the end of the load", done)
+			}
+			require.GreaterOrEqual(t, good, at)
+			for _, s := range sides {
+				require.Error(t, s.ended())
+			}
+		})
+	}
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+//go:build linux
+
+package interop
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestModuleRepairs has a test for each rule of kernel/siw-7306/repairs that other tests of the module do not need. Each has the name of
+// its rule, and fails with a module that is built without it (kernel/siw-7306/mutants).
+func TestModuleRepairs(t *testing.T) {
+	needModule(t)
+	t.Run("flush", func(t *testing.T) {
+		r, k := here.toKernel(t, depth(4, 4), nil)
+		require.NoError(t, r.conn.Close())
+		require.Error(t, k.ended())
+		k.recv(1, k.sgl(0, 64))
+		require.Equal(t, verbs.WCWRFlushErr, k.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: k.sgl(0, 4)}).Status)
+		require.Equal(t, verbs.WCWRFlushErr, k.received().Status)
+	})
+	t.Run("query-qp", func(t *testing.T) {
+		_, k := serving(t, 4096, 4, 2)
+		attr, err := k.qp.Query()
+		require.NoError(t, err)
+		require.Equal(t, verbs.QPStateRTS, attr.State)
+		require.Equal(t, 2, attr.MaxRdAtomic)
+		require.Equal(t, 4, attr.MaxDestRdAtomic)
+	})
+	t.Run("read-nothing", func(t *testing.T) {
+		const size = 8 << 20 // more than the buffers of TCP hold
+		r, k := serving(t, size, 4, 1)
+		r.send(k.reading(1, 0, size))
+		time.Sleep(quietTime)
+		r.send(k.reading(2, 0, 0))
+		for got := 0; got < size; {
+			got += len(r.read()) - ddp.TaggedLen
+		}
+		require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000), r.read())
+	})
+	t.Run("solicited", func(t *testing.T) {
+		r, k := here.toKernel(t, depth(4, 4), func(k *side) {
+			k.recv(1, k.sgl(0, 64))
+			k.recv(2, k.sgl(0, 64))
+		})
+		var wcs [4]verbs.WC
+		woken := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+		defer cancel()
+		go func() {
+			_, err := k.rcq.WaitSolicited(ctx, wcs[:])
+			woken <- err
+		}()
+		time.Sleep(quietTime) // until it sleeps
+		r.send(untagged(rdmap.OpSend, ddp.QNSend, 1))
+		time.Sleep(quietTime)
+		require.Empty(t, woken, "by a message that asks for no event")
+		r.send(untagged(rdmap.OpSendSE, ddp.QNSend, 2))
+		require.NoError(t, result(t, "WaitSolicited", woken))
+	})
+	t.Run("sq-admit", func(t *testing.T) {
+		_, k := serving(t, 4096, 0, 0)
+		k.queues()
+		require.Equal(t, verbs.WCLocQPOpErr, k.run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: k.sgl(0, 8), RemoteAddr: 0x1000, RKey: 0x200}).Status)
+		require.Error(t, k.ended())
+	})
+	t.Run("torn-page", func(t *testing.T) {
+		const page = 4096
+		l := here.link(t, linkConfig{memory: 4 * page})
+		fill(l.kernel.mem.Bytes(), 5)
+		for n := 2; n <= 40; n += 3 {
+			for first := 1; first < n; first++ {
+				off := 2*page - first
+				l.user.ok(l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, n)}, off)), verbs.WCRDMARead)
+				require.Equal(t, l.kernel.mem.Bytes()[off:off+n], l.user.mem.Bytes()[:n], "%d bytes, %d of them in the first page", n, first)
+			}
+		}
+	})
+	t.Run("turn", func(t *testing.T) {
+		r, k := serving(t, 4096, 4, 1)
+		k.queues()
+		fill(k.mem.Bytes()[:64], 7)
+		for n := range 2 {
+			k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(64+8*n, 8), RemoteAddr: 0x1000, RKey: 0x200})
+		}
+		_, body := r.readOp(rdmap.OpReadRequest)
+		own, err := rdmap.ParseReadRequest(body)
+		require.NoError(t, err)
+		r.send(k.reading(1, 0, 8)) // while its second Read waits for its turn
+		require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[:8]...), r.read())
+		for range 2 {
+			r.send(tagged(rdmap.OpReadResponse, true, own.SinkSTag, own.SinkTO, 1, 2, 3, 4, 5, 6, 7, 8))
+			k.ok(k.sent(), verbs.WCRDMARead)
+			if own.SinkTO == k.mem.Addr()+64 {
+				_, body = r.readOp(rdmap.OpReadRequest)
+				own, err = rdmap.ParseReadRequest(body)
+				require.NoError(t, err)
+			}
+		}
+		require.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8}, k.mem.Bytes()[64:80])
+	})
+}
+
+// TestModuleTornAtomic: a peer closes, or resets, in the middle of an Atomic Request or of the answer to one, or without reading what it
+// has asked for. The memory stays as it is, or has the whole operation; the program gets the end and its completions.
+func TestModuleTornAtomic(t *testing.T) {
+	needModule(t)
+	unharmed(t)
+	ends := map[string]func(r *raw){
+		"FIN": func(r *raw) { require.NoError(r.t, r.conn.Close()) },
+		"RST": func(r *raw) {
+			require.NoError(r.t, r.conn.(interface{ SetLinger(int) error }).SetLinger(0))
+			require.NoError(r.t, r.conn.Close())
+		},
+	}
+	for name, end := range ends {
+		t.Run("request/"+name, func(t *testing.T) {
+			for cut := 1; cut < 80; cut += 13 {
+				r, k := here.toKernel(t, depth(4, 4), nil)
+				mr := k.region(k.pd, 64, allRights)
+				b := r.fpdu(fetchAdd(1, mr.RKey(), mr.Addr()))
+				r.write(b[:min(cut, len(b)-1)])
+				end(r)
+				require.Error(t, k.ended())
+				require.Equal(t, make([]byte, 64), mr.Bytes())
+			}
+		})
+		t.Run("unread answers/"+name, func(t *testing.T) {
+			for range 5 {
+				r, k := here.toKernel(t, depth(4, 4), nil)
+				mr := k.region(k.pd, 64, allRights)
+				r.send(fetchAdd(1, mr.RKey(), mr.Addr()), fetchAdd(2, mr.RKey(), mr.Addr()), fetchAdd(3, mr.RKey(), mr.Addr()))
+				end(r)
+				require.Error(t, k.ended())
+				require.LessOrEqual(t, mr.Bytes()[0], byte(3))
+			}
+		})
+		t.Run("answer/"+name, func(t *testing.T) {
+			for cut := 0; cut < 38; cut += 9 {
+				r, k := here.toKernel(t, depth(4, 4), nil)
+				for n := range 3 {
+					k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRAtomicFetchAndAdd, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000, RKey: 0x200, Add: 1})
+				}
+				_, body := r.readOp(rdmap.OpAtomicRequest)
+				ar, err := rdmap.ParseAtomicRequest(body)
+				require.NoError(t, err)
+				res := make([]byte, rdmap.AtomicResponseLen)
+				rdmap.AtomicResponse{ID: ar.ID, Value: 5}.Put(res)
+				b := r.fpdu(untagged(rdmap.OpAtomicResponse, ddp.QNAtomicResponse, 1, res...))
+				r.write(b[:min(cut, len(b)-1)])
+				end(r)
+				for range 3 {
+					require.NotEqual(t, verbs.WCSuccess, k.sent().Status)
+				}
+				require.Error(t, k.ended())
+			}
+		})
+	}
+}
