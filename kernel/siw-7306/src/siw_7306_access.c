@@ -9,11 +9,14 @@
 #define SIW_7306_NOBODY BIT(30)
 
 /*
- * siw_7306_set_access takes over rights that a program gives to a QP. iw_cm gives REMOTE_READ and REMOTE_WRITE to every QP: that says
- * nothing of atomics, so it does not refuse them. Any other value means what it says.
+ * siw_7306_set_access takes over rights that a program gives to a QP. rdma_cm gives none to a QP that is not connected yet if it is to
+ * connect, and iw_cm REMOTE_READ and REMOTE_WRITE to the others, whatever the program wants: the first says nothing at all, the second
+ * nothing of atomics, so they do not refuse them. Any other value means what it says.
  */
 void siw_7306_set_access(struct siw_qp *qp, int flags)
 {
+	if (!flags && qp->attrs.state < SIW_QP_STATE_RTS)
+		return;
 	if (flags == (IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE))
 		flags |= IB_ACCESS_REMOTE_ATOMIC;
 	WRITE_ONCE(qp->x7306.access, flags & ~SIW_7306_NOBODY);
