@@ -39,7 +39,9 @@ func TestCauseTexts(t *testing.T) {
 			"RDMA_READ 7 of QP 5: remote access error: " + term.Error(), []error{verbs.WCRemAccessErr, term, access}},
 		{&verbs.RequestError{QPNum: 5, ID: 7, Status: verbs.WCRetryExcErr, VendorErr: 0x81},
 			"request 7 of QP 5: transport retry counter exceeded (vendor_err 0x81)", []error{verbs.WCRetryExcErr}},
+		{verbs.EndModify, "ended by this side: the QP was moved to ERR", []error{verbs.ErrClosed}},
 		{verbs.EndClose, "ended by this side: the QP was closed", []error{verbs.ErrClosed}},
+		{verbs.EndDisconnect, "ended by this side: the connection was closed", []error{verbs.ErrClosed}},
 	} {
 		require.EqualError(t, c.err, c.text)
 		for _, is := range c.is {
@@ -49,5 +51,13 @@ func TestCauseTexts(t *testing.T) {
 		require.False(t, errors.Is(c.err, verbs.ErrBusy))
 	}
 	require.NoError(t, errors.Unwrap(&verbs.TerminateError{}), "no access")
+	require.Equal(t, []error{verbs.WCGeneralErr}, (&verbs.RequestError{Status: verbs.WCGeneralErr}).Unwrap(), "no reason")
+	for fault, text := range map[verbs.AccessFault]string{
+		verbs.AccessBadKey: "unknown key", verbs.AccessForeign: "foreign memory", verbs.AccessMissingRight: "missing right",
+		verbs.AccessQPRight: "missing right of the QP", verbs.AccessBounds: "out of bounds", verbs.AccessWraps: "address wraps around",
+		verbs.AccessNoInvalidate: "key cannot be invalidated", verbs.AccessOfWindow: "key of a window",
+	} {
+		require.Equal(t, text, fault.String())
+	}
 	require.NotErrorIs(t, access, verbs.ErrBounds)
 }

@@ -95,6 +95,7 @@ func TestRequests(t *testing.T) {
 		{verbs.FetchAdd(r, 10, list...), verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGL: list, RemoteAddr: 7, RKey: 9, Add: 10}},
 		{verbs.CmpSwap(r, 10, 11, list...), verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, SGL: list, RemoteAddr: 7, RKey: 9,
 			Compare: 10, Swap: 11}},
+		{verbs.AtomicWrite(r, 10), verbs.SendWR{Opcode: verbs.WRAtomicWrite, RemoteAddr: 7, RKey: 9, Swap: 10}},
 	} {
 		c.want.Flags = verbs.SendSignaled
 		require.Equal(t, c.want, c.got)

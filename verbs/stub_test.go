@@ -34,6 +34,8 @@ type stub struct {
 	spin   time.Duration  // how long CQs are to be polled before a wait sleeps
 	plain  bool           // CQs cannot be driven
 	gids   map[int]GID    // the GID table
+	end    error          // why QPs have failed
+	reason error          // why requests have failed; the device knows which ones if it is not nil
 }
 
 // newStub opens a stub that has every ability.
@@ -251,6 +253,9 @@ func (q stubQP) Num() uint32         { return 7 }
 func (q stubQP) KnownState() QPState { return q.state }
 func (q stubQP) canPostDirect() bool { return q.direct }
 func (q stubQP) Destroy() error      { return q.destroy("QP") }
+func (q stubQP) Err() error          { return q.end }
+
+func (q stubQP) Explain(*WC) (WCOpcode, bool, error) { return WCRDMARead, q.reason != nil, q.reason }
 
 // posted notes a post of n requests, all or none of which are taken.
 func (s *stub) posted(what string, n int) (int, error) {
