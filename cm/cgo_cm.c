@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -201,10 +202,30 @@ static struct rdma_conn_param conn_param(const struct gocm_param *p) {
 	};
 }
 
+// hold_signals keeps signals from this thread until it has its old mask again, but those that say what the thread itself did wrong.
+static void hold_signals(sigset_t *old) {
+	static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+	sigset_t most;
+
+	sigfillset(&most);
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+		sigdelset(&most, own[i]);
+	pthread_sigmask(SIG_BLOCK, &most, old);
+}
+
+// gocm_connect holds signals, and Go's runtime sends many to its threads (SIGURG, SIGPROF). Kernel siw waits for TCP within
+// rdma_connect. A signal ends this wait, although TCP may have connected: siw closes the stream, and the kernel begins the call
+// again, which then finds the port in use (EADDRNOTAVAIL). If the peer is kernel siw too and has not accepted the stream yet, its
+// listener is gone (drivers/infiniband/sw/siw/siw_cm.c siw_connect, siw_cm_llp_state_change; Linux 6.1 to 7.3).
 int gocm_connect(struct rdma_cm_id *id, const struct gocm_param *p) {
 	struct rdma_conn_param param = conn_param(p);
+	sigset_t old;
+	int rc;
 
-	return CALL(lib.rdma_connect(id, &param));
+	hold_signals(&old);
+	rc = CALL(lib.rdma_connect(id, &param));
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return rc;
 }
 
 int gocm_accept(struct rdma_cm_id *id, const struct gocm_param *p) {

@@ -51,9 +51,9 @@
 // device implements it by calls of this package, or leaves it to that device. For devices of the kernel
 // this package uses librdmacm. The program creates the QPs. All IDs of the process share one event channel, in the runtime's
 // poller. No call keeps a thread while it waits, with one exception: kernel siw makes its TCP connection within rdma_connect(3).
-// When such a Connect is given up, its thread waits until TCP succeeds or gives up too. On iWARP devices of the kernel a QP whose
-// connection has failed or ended cannot be used for another one; on InfiniBand and RoCE devices it can be reset. With [Auto]
-// as the device, the address chooses the device.
+// Meanwhile the thread gets no signals, which would end that connection. When such a Connect is given up, its thread waits until TCP
+// succeeds or gives up too. On iWARP devices of the kernel a QP whose connection has failed or ended cannot be used for another one; on
+// InfiniBand and RoCE devices it can be reset. With [Auto] as the device, the address chooses the device.
 //
 // UD QPs have no connections. An ID of [PortSpaceUDP] looks up the QP at a port, see [ID.Datagram], and joins multicast
 // groups, see [ID.JoinMulticast]. Its peer is not notified when it is closed.

@@ -8,6 +8,10 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -74,6 +78,47 @@ func TestConnectBlocks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// heldSignals reports whether a thread of this process holds the signals of Go's runtime, but not those of its own faults.
+func heldSignals(t *testing.T) bool {
+	t.Helper()
+	threads, err := filepath.Glob("/proc/self/task/*/status")
+	require.NoError(t, err)
+	for _, path := range threads {
+		status, err := os.ReadFile(path)
+		if err != nil {
+			continue // the thread has ended
+		}
+		_, rest, found := strings.Cut(string(status), "SigBlk:\t")
+		require.True(t, found)
+		text, _, _ := strings.Cut(rest, "\n")
+		mask, err := strconv.ParseUint(text, 16, 64)
+		require.NoError(t, err)
+		holds := func(s syscall.Signal) bool { return mask>>(s-1)&1 == 1 }
+		if holds(syscall.SIGURG) && holds(syscall.SIGPROF) && holds(syscall.SIGTERM) && !holds(syscall.SIGSEGV) && !holds(syscall.SIGABRT) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestConnectSignals: while rdma_connect lasts, no signal reaches its thread; afterwards all do.
+func TestConnectSignals(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		b.Cleanup(fakeverbs.Release)
+		fakeverbs.Hold("rdma_connect")
+		fakeverbs.CMNext("rdma_connect", silence)
+		ctx, cancel := context.WithCancel(soon(b.T))
+		connected := make(chan error, 1)
+		go func() { connected <- b.resolve(cm.Config{}).Connect(ctx, b.qp(0), cm.ConnParam{}) }()
+		b.until("rdma_connect waits", fakeverbs.Holding)
+		b.until("its thread holds signals", func() bool { return heldSignals(b.T) })
+		fakeverbs.Release()
+		b.until("no thread does", func() bool { return !heldSignals(b.T) })
+		cancel()
+		require.ErrorIs(b, b.outcome(connected), context.Canceled)
+	})
 }
 
 // TestConnectTooLate: with a context that is done, Connect contacts no peer and does not change the QP.

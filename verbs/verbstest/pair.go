@@ -5,6 +5,7 @@ package verbstest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -102,7 +103,13 @@ func (p *pair) connect(cfg pairConfig) {
 	id := p.resolve(p.ln)
 	require.NoError(p, id.BindQP(p.a.qp))
 	connected := make(chan error, 1)
-	dial := func() { connected <- id.Connect(ctx, p.a.qp, cfg.aParam) }
+	dial := func() {
+		err := id.Connect(ctx, p.a.qp, cfg.aParam)
+		if err != nil {
+			cancel() // nothing comes to be accepted
+		}
+		connected <- err
+	}
 	// Without before, Accept moves the QP to INIT itself.
 	if cfg.before != nil {
 		bindINIT(p.b)
@@ -110,9 +117,13 @@ func (p *pair) connect(cfg pairConfig) {
 	}
 	go dial()
 	req, err := p.ln.Accept(ctx)
-	require.NoError(p, err)
-	p.b.id, err = req.Accept(ctx, p.b.qp, cfg.bParam)
-	require.NoError(p, err)
+	if err == nil {
+		p.b.id, err = req.Accept(ctx, p.b.qp, cfg.bParam)
+	}
+	if err != nil {
+		cancel()
+		require.NoError(p, errors.Join(err, closes(p.T, connected, "Connect")))
+	}
 	p.closeLater(p.b.id)
 	require.NoError(p, closes(p.T, connected, "Connect"))
 	p.a.id = id
