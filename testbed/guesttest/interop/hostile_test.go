@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
 // trouble matches the lines that the kernel's log must not have, whatever programs and peers do. (The guest itself fails on an oops.)
@@ -70,13 +72,13 @@ func unharmed(t *testing.T) {
 const childVariable = "GOVERBS_TEST_CHILD"
 
 // child runs a test of this binary in a process of its own, which finds arg in childVariable.
-func child(t *testing.T, name, arg string) *program {
+func child(t *testing.T, name, arg string) *testprogram.Program {
 	t.Helper()
 	p := start(t, []string{"env", childVariable + "=" + arg, os.Args[0], "-test.run=^" + name + "$"})
 	t.Cleanup(func() {
 		if t.Failed() { // where it hangs
-			_ = p.cmd.Process.Signal(syscall.SIGQUIT)
-			p.endsWithin(waitLimit)
+			_ = p.Signal(syscall.SIGQUIT)
+			p.EndsWithin(waitLimit)
 		}
 	})
 	return p

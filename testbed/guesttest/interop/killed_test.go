@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/internal/testprogram"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -119,7 +121,7 @@ func TestModuleKilled(t *testing.T) {
 			if round%4 >= 2 {
 				s = newSide(t, here.nic(t, siw.Config{}), loadMemory)
 			}
-			var p *program
+			var p *testprogram.Program
 			if round%2 == 0 { // the process connects
 				ln := s.listen(host)
 				s.open()
@@ -134,8 +136,7 @@ func TestModuleKilled(t *testing.T) {
 				s.opened()
 			} else {
 				p = child(t, "TestModuleKilledChild", "listen")
-				p.prints("end of address")
-				_, address, _ := strings.Cut(p.text(), "address ")
+				_, address, _ := strings.Cut(p.Out.Await(t, "end of address"), "address ")
 				s.resolve(strings.Fields(address)[0])
 				s.receives()
 				require.NoError(t, s.id.Connect(soon(t), s.qp, cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8}))
@@ -144,13 +145,13 @@ func TestModuleKilled(t *testing.T) {
 			at := 1 + rand.IntN(60)
 			good := s.load(targetOf(s.id.PrivateData()), func(n int) bool {
 				if n == at {
-					_ = p.cmd.Process.Kill()
+					_ = p.Signal(syscall.SIGKILL)
 				}
 				return true
 			})
 			require.GreaterOrEqual(t, good, at)
 			require.Error(t, s.ended())
-			p.kill()
+			require.NoError(t, p.Kill())
 		})
 	}
 }

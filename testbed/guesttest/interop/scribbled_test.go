@@ -46,8 +46,8 @@ func TestModuleScribbled(t *testing.T) {
 		seed := rand.Uint64()
 		t.Logf("round %d: seed %d", round, seed)
 		p := child(t, "TestModuleScribbledChild", fmt.Sprintf("%d %d %d", seed, secret.Addr(), secret.RKey()))
-		require.True(t, p.endsWithin(scribbleLinks*scribbleTime+waitLimit), "the process that scribbles hangs")
-		scribbled += strings.Count(p.text(), "scribbled\n")
+		require.True(t, p.EndsWithin(scribbleLinks*scribbleTime+waitLimit), "the process that scribbles hangs")
+		scribbled += strings.Count(p.Out.String(), "scribbled\n")
 		require.Equal(t, string(want), string(secret.Bytes()), "memory of another process has changed")
 		bystander.user.ok(bystander.user.run(bystander.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: bystander.user.sgl(0, 1000)}, 0)), verbs.WCRDMARead)
 	}
