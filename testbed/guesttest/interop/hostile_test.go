@@ -5,7 +5,6 @@
 package interop
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -32,15 +31,21 @@ func kernelLog(t *testing.T) []string {
 	return strings.Split(string(out), "\n")
 }
 
-// objects lists what programs have of the kernel's RDMA subsystem.
+// ownerPID finds the thread that made an object of the kernel's RDMA subsystem.
+var ownerPID = regexp.MustCompile(` pid (\d+) `)
+
+// objects lists what programs have of the kernel's RDMA subsystem, but for the context of this process, which stays open.
 func objects(t *testing.T) (list []string) {
 	t.Helper()
-	own := fmt.Sprintf(" pid %d ", os.Getpid()) // the context of this process stays open
 	for _, kind := range []string{"cm_id", "qp", "srq", "cq", "mr", "ctx", "pd"} {
 		out, err := exec.Command("rdma", "resource", "show", kind).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		for line := range strings.Lines(string(out)) {
-			if strings.Contains(line, " pid ") && (kind != "ctx" || !strings.Contains(line, own)) {
+			owner := ownerPID.FindStringSubmatch(line)
+			if owner == nil {
+				continue
+			}
+			if _, err := os.Stat("/proc/self/task/" + owner[1]); kind != "ctx" || err != nil {
 				list = append(list, kind+": "+strings.TrimSpace(line))
 			}
 		}

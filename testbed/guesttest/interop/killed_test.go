@@ -196,8 +196,10 @@ func TestModuleCut(t *testing.T) {
 			targets := []remote{targetOf(l.kernel.target()), targetOf(l.user.target())}
 			done := make(chan int)
 			at := 1 + rand.IntN(60)
-			for i, s := range sides {
+			for _, s := range sides {
 				s.receives()
+			}
+			for i, s := range sides {
 				go func() {
 					done <- s.load(targets[i], func(n int) bool {
 						if i == 1 && n == at {
@@ -211,10 +213,10 @@ func TestModuleCut(t *testing.T) {
 			for range sides {
 				good += result(t, "the end of the load", done)
 			}
-			require.GreaterOrEqual(t, good, at)
 			for _, s := range sides {
 				require.Error(t, s.ended())
 			}
+			require.GreaterOrEqual(t, good, at, "user space: %v; siw: %v", l.user.ended(), l.kernel.ended())
 		})
 	}
 }
