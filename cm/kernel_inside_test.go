@@ -5,6 +5,7 @@
 package cm
 
 import (
+	"context"
 	"io"
 	"net/netip"
 	"syscall"
@@ -47,6 +48,19 @@ func insideContextOf(t *testing.T, device string) *verbs.Context {
 	return vctx
 }
 
+// accepts accepts the next request with a QP. The channel gets the ID, nil if that fails.
+func accepts(ctx context.Context, ln *Listener, qp *verbs.QP) <-chan *ID {
+	passive := make(chan *ID, 1)
+	go func() {
+		var p *ID
+		if req, err := ln.Accept(ctx); err == nil {
+			p, _ = req.Accept(ctx, qp, ConnParam{})
+		}
+		passive <- p
+	}()
+	return passive
+}
+
 // until waits for a condition.
 func until(t *testing.T, met func() bool) {
 	t.Helper()
@@ -62,15 +76,7 @@ func TestNothingToWaitFor(t *testing.T) {
 		require.NoError(t, err)
 		id, err := Resolve(ctx, ln.Addr().String(), Config{Context: vctx})
 		require.NoError(t, err)
-		other := insideQP(t, vctx, verbs.QPTypeRC)
-		passive := make(chan *ID, 1)
-		go func() {
-			var p *ID
-			if req, err := ln.Accept(ctx); err == nil {
-				p, _ = req.Accept(ctx, other, ConnParam{})
-			}
-			passive <- p
-		}()
+		passive := accepts(ctx, ln, insideQP(t, vctx, verbs.QPTypeRC))
 		require.NoError(t, id.Connect(ctx, insideQP(t, vctx, verbs.QPTypeRC), ConnParam{PrivateData: []byte("me")}))
 		p := <-passive
 		require.NotNil(t, p)
@@ -109,15 +115,8 @@ func TestEventOfAClosedQP(t *testing.T) {
 	require.NoError(t, err)
 	id, err := Resolve(ctx, ln.Addr().String(), Config{Context: vctx})
 	require.NoError(t, err)
-	qp, other := insideQP(t, vctx, verbs.QPTypeRC), insideQP(t, vctx, verbs.QPTypeRC)
-	passive := make(chan *ID, 1)
-	go func() {
-		var p *ID
-		if req, err := ln.Accept(ctx); err == nil {
-			p, _ = req.Accept(ctx, other, ConnParam{})
-		}
-		passive <- p
-	}()
+	qp := insideQP(t, vctx, verbs.QPTypeRC)
+	passive := accepts(ctx, ln, insideQP(t, vctx, verbs.QPTypeRC))
 	require.NoError(t, id.Connect(ctx, qp, ConnParam{}))
 	p := <-passive
 	require.NotNil(t, p)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,22 +46,15 @@ func TestForwarded(t *testing.T) {
 	for _, device := range []string{"rxe0", "siw0"} {
 		t.Run(device, func(t *testing.T) {
 			rdmatest.KernelDevice(t, device)
-			var mu sync.Mutex
-			var results []verbstest.Result
-			verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+			column := columnOf(t, func(t *testing.T) verbstest.Fabric {
 				f := fabrics[device](t)
 				below := f.Active
 				f.Active = forward.Wrap(below)
 				f.Passive, f.Others = f.Active, append(f.Others, below)
 				t.Cleanup(func() { require.NoError(t, f.Active.CloseShared()) })
-				f.Record = func(r verbstest.Result) {
-					mu.Lock()
-					defer mu.Unlock()
-					results = append(results, r)
-				}
 				return f
 			}, subjects...)
-			for _, diff := range differences(expected, device, found(results)) {
+			for _, diff := range differences(expected, device, column) {
 				t.Error(diff)
 			}
 		})

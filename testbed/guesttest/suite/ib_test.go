@@ -73,23 +73,16 @@ func composedColumn(m matrix, subjects []string) matrix {
 func TestComposed(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	subjects := chosenSubjects(composedSubjects)
-	var mu sync.Mutex
-	var results []verbstest.Result
-	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+	column := columnOf(t, func(t *testing.T) verbstest.Fabric {
 		f := fabrics["rxe0"](t)
 		in := f.Active
 		f.Active = ib(t, "rxe0")
 		f.Passive, f.Others = f.Active, append(f.Others, in)
-		f.Record = func(r verbstest.Result) {
-			mu.Lock()
-			defer mu.Unlock()
-			results = append(results, r)
-		}
 		return f
 	}, subjects...)
 	expected := composedColumn(readMatrix(t, guestKernel()), subjects)
 	require.NotEmpty(t, expected)
-	for _, diff := range differences(expected, "ib:rxe0", found(results)) {
+	for _, diff := range differences(expected, "ib:rxe0", column) {
 		t.Error(diff)
 	}
 }
@@ -149,18 +142,7 @@ func TestIB(t *testing.T) {
 					rdmatest.KernelDevice(t, device)
 				}
 			}
-			var mu sync.Mutex
-			var results []verbstest.Result
-			verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
-				f := ibFabric(t, column)
-				f.Record = func(r verbstest.Result) {
-					mu.Lock()
-					defer mu.Unlock()
-					results = append(results, r)
-				}
-				return f
-			}, subjects...)
-			columns[column] = found(results)
+			columns[column] = columnOf(t, func(t *testing.T) verbstest.Fabric { return ibFabric(t, column) }, subjects...)
 			for _, diff := range differences(expected.of(subjects), column, columns[column]) {
 				t.Error(diff)
 			}

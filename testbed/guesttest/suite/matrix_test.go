@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -138,6 +139,23 @@ func cell(r verbstest.Result) string {
 	}
 	slices.Sort(texts)
 	return strings.Join(texts, ", ")
+}
+
+// columnOf runs subjects of package verbstest, all if none is named, and returns what they find.
+func columnOf(t *testing.T, open func(t *testing.T) verbstest.Fabric, subjects ...string) map[string]string {
+	t.Helper()
+	var mu sync.Mutex
+	var results []verbstest.Result
+	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+		f := open(t)
+		f.Record = func(r verbstest.Result) {
+			mu.Lock()
+			defer mu.Unlock()
+			results = append(results, r)
+		}
+		return f
+	}, subjects...)
+	return found(results)
 }
 
 // found makes a column out of results.

@@ -5,7 +5,6 @@ package suite
 import (
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,18 +56,7 @@ func TestModuleMatrix(t *testing.T) {
 	if _, err := os.Stat(s.file); err == nil {
 		expected = s.read(t)
 	}
-	var mu sync.Mutex
-	var results []verbstest.Result
-	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
-		f := fabrics["siw0"](t)
-		f.Record = func(r verbstest.Result) {
-			mu.Lock()
-			defer mu.Unlock()
-			results = append(results, r)
-		}
-		return f
-	}, subjects...)
-	column := found(results)
+	column := columnOf(t, fabrics["siw0"], subjects...)
 	if file := os.Getenv("GOVERBS_MATRIX"); file != "" {
 		s.write(t, file, expected, map[string]map[string]string{moduleColumn: column})
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,18 +65,7 @@ func TestMatrix(t *testing.T) {
 			if device != "usiw0" {
 				rdmatest.KernelDevice(t, device)
 			}
-			var mu sync.Mutex
-			var results []verbstest.Result
-			verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
-				f := fabrics[device](t)
-				f.Record = func(r verbstest.Result) {
-					mu.Lock()
-					defer mu.Unlock()
-					results = append(results, r)
-				}
-				return f
-			}, subjects...)
-			columns[device] = found(results)
+			columns[device] = columnOf(t, fabrics[device], subjects...)
 			if chosen != "" {
 				return
 			}
