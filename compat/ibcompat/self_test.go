@@ -3,6 +3,7 @@
 package ibcompat_test
 
 import (
+	"bytes"
 	"cmp"
 	"math/rand/v2"
 	"testing"
@@ -155,6 +156,109 @@ func TestSelfLong(t *testing.T) {
 	a.post(verbs.Write(there, elements(0)...))
 	a.ends(verbs.WCRemAccessErr, 0)
 	require.Equal(t, make([]byte, n), to, "of what does not fit nothing is written")
+}
+
+// steps are requests of a QP that is its own peer which take several steps: all of them copy the first half of a region to the second.
+const stepsLen = 5<<20 + 1
+
+func steps(t *testing.T, a *end) (mr *verbs.MR, requests map[string]verbs.SendWR) {
+	t.Helper()
+	mr, err := a.pd.AllocMR(2*stepsLen, allRights)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, mr.Close()) })
+	from, err := mr.SGE(0, stepsLen)
+	require.NoError(t, err)
+	to, err := mr.SGE(stepsLen, stepsLen)
+	require.NoError(t, err)
+	there := verbs.Remote{Addr: to.Addr, RKey: mr.RKey()}
+	_, err = a.qp.PostRecv([]verbs.RecvWR{{ID: 1, SGL: []verbs.SGE{to}}, {ID: 1, SGL: []verbs.SGE{to}}})
+	require.NoError(t, err)
+	return mr, map[string]verbs.SendWR{"send": verbs.SendImm(9, from), "write": verbs.Write(there, from), "write imm": verbs.WriteImm(there, 9, from),
+		"read": verbs.Read(verbs.Remote{Addr: from.Addr, RKey: mr.RKey()}, to)}
+}
+
+// TestSelfSteps: a long request is executed whole, in order with what stands behind it, and the QP can be used meanwhile: posting it does
+// not wait for it. In SQD it goes on to its end.
+func TestSelfSteps(t *testing.T) {
+	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
+	a := itself(t, open(t, dev), nil)
+	mr, requests := steps(t, a)
+	from, to := mr.Bytes()[:stepsLen], mr.Bytes()[stepsLen:]
+	for name, wr := range requests {
+		t.Run(name, func(t *testing.T) {
+			again := []verbs.RecvWR{{ID: 1, SGL: requests["read"].SGL}}
+			message := wr.Opcode == verbs.WRSendWithImm || wr.Opcode == verbs.WRRDMAWriteWithImm
+			meanwhile := func() bool { // reports whether a request was in progress when Post, Query and Modify had returned
+				for i, seed := range from {
+					from[i] = seed + byte(i>>12) + 7
+				}
+				clear(to)
+				a.put(64, 1)
+				a.put(1024, 0)
+				a.post(wr, verbs.Write(a.there(), a.sgl(64, 8)...))
+				_, err := a.qp.Query()
+				require.NoError(t, err)
+				require.NoError(t, a.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
+				var wcs [1]verbs.WC
+				n, err := a.cq.Poll(wcs[:])
+				require.NoError(t, err)
+				if n == 0 {
+					wcs[0] = a.wait()
+				}
+				if message {
+					require.Equal(t, []uint64{1, stepsLen, 9}, []uint64{wcs[0].ID, uint64(wcs[0].ByteLen), uint64(wcs[0].Imm)})
+					wcs[0] = a.wait()
+				}
+				require.Equal(t, verbs.WCSuccess, wcs[0].Status)
+				require.NoError(t, a.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+				a.ends(verbs.WCSuccess, 0)
+				require.True(t, bytes.Equal(from, to))
+				require.EqualValues(t, 1, a.word(1024))
+				return n == 0
+			}
+			for end := time.Now().Add(3 * time.Second); !meanwhile(); {
+				require.True(t, time.Now().Before(end), "posting waits for the request")
+				if message {
+					_, err := a.qp.PostRecv(again)
+					require.NoError(t, err)
+				}
+			}
+		})
+	}
+}
+
+// TestSelfStepsEnd: a QP can be moved to ERR, reset and closed in the middle of a long request, which then has one completion. Nothing is
+// copied after that.
+func TestSelfStepsEnd(t *testing.T) {
+	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
+	ctx := open(t, dev)
+	for name, end := range map[string]func(a *end) error{
+		"error": func(a *end) error { return a.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
+		"reset": func(a *end) error { return a.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState) },
+		"close": func(a *end) error { return a.qp.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := itself(t, ctx, nil)
+			mr, requests := steps(t, a)
+			from, to := mr.Bytes()[:stepsLen], mr.Bytes()[stepsLen:]
+			for i := range from {
+				from[i] = 0xa5
+			}
+			a.post(requests["write"], verbs.Write(a.there(), a.sgl(64, 8)...))
+			require.NoError(t, end(a))
+			clear(to)
+			if name != "reset" {
+				status := map[verbs.WCStatus]int{}
+				for range 4 { // two receives
+					status[a.wait().Status]++
+				}
+				require.Equal(t, 4, status[verbs.WCSuccess]+status[verbs.WCWRFlushErr])
+				require.GreaterOrEqual(t, status[verbs.WCWRFlushErr], 2)
+			}
+			require.NoError(t, a.qp.Close())
+			require.True(t, bytes.Equal(make([]byte, stepsLen), to))
+		})
+	}
 }
 
 // TestSelfFails: of a request that fails the status is that of InfiniBand, also that of the receive. What stands before has been

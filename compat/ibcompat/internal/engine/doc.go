@@ -53,7 +53,7 @@
 //	looking   in RTR, RTS or SQD without a connection: it calls, or waits
 //	gone      the peer has ended the connection. The QP stays in its state, as on InfiniBand, and the next request fails
 //
-// A QP whose peer is itself has no connection, and executes its requests itself (self.go).
+// A QP whose peer is itself has no connection, and executes its requests itself, long ones in steps (self.go).
 //
 // # Invariants
 //
@@ -68,8 +68,8 @@
 //     to the peer waits while nobody polls or waits (debt.go).
 //  8. Posting, polling and messages allocate nothing.
 //  9. A QP by hand takes one call at a time, and only from the QP that its program has named, at that one's address.
-//  10. What looks for a peer, and what watches a connection by hand, is counted in qp.ending, and begins before the state is ERR. So
-//     RESET and Destroy find nothing of it left.
+//  10. What looks for a peer, what watches a connection by hand, and the steps of a QP that is its own peer are counted in qp.ending, and
+//     begin before the state is ERR. So RESET and Destroy find nothing of them left.
 //
 // # Locks
 //

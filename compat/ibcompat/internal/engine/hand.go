@@ -88,8 +88,8 @@ type hand struct {
 	patience time.Duration
 	timer    *time.Timer // runs while the first request waits for the connection; nil = not yet
 	gone     error       // why there is no peer any more; nil = there is
-	bounce   []byte      // of a QP that is its own peer; otherwise nil
 	exceeded error       // the first request that is not done is to fail with WCRetryExcErr, for this reason; nil = none is
+	lone                 // of a QP that is its own peer
 }
 
 // leastPatience is how long a QP looks for its peer at least: a connection takes longer than an acknowledgement on InfiniBand.
@@ -125,7 +125,7 @@ func (q *qp) readyToReceive(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	}
 	switch {
 	case h.self():
-		h.bounce = make([]byte, 0, bounceLen)
+		q.alone(h)
 	case !h.dials:
 		if err := q.ctx.meet.listen(zoned(h.from)); err != nil {
 			return err

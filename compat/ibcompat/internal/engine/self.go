@@ -13,7 +13,8 @@ import (
 // A QP by hand whose peer is itself. InfiniBand allows it; programs use such a QP to reach memory of their own by way of the device.
 // It has no connection and no messages: the goroutine that posts a request executes it, in the memory of the process, in the order of
 // posting and with the checks that a peer makes. A message waits for a receive as any does (RNR): then the goroutine that posts the
-// receive executes it and what stands behind it.
+// receive executes it and what stands behind it. Posting does not block: what is longer than a step goes on in a goroutine, which gives
+// the QP's lock to others after every step.
 //
 // So a request is sure when it has been executed. One that fails has its status then, and the QP goes to ERR.
 
@@ -21,17 +22,44 @@ import (
 // be taken twice.
 const bounceLen = 64 << 10
 
+// stepLen is how much is copied before others can have the QP's lock. Copying it takes some 100 us.
+const stepLen = 1 << 20
+
+// lone is what a QP that is its own peer has for its requests.
+type lone struct {
+	bounce []byte // of bounceLen
+	left   int    // bytes of this step
+	onward bool   // a goroutine goes on with the next step
+	step   func() // it
+}
+
+// alone makes a QP its own peer.
+func (q *qp) alone(h *hand) {
+	h.bounce = make([]byte, 0, bounceLen)
+	h.step = func() {
+		defer q.ending.Done()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		h.onward = false
+		q.advance()
+	}
+}
+
 // self reports whether the QP is its own peer.
 func (h *hand) self() bool { return h.call.From == h.call.To }
 
 func (q *qp) self() bool { return q.hand != nil && q.hand.self() }
 
-// loop executes the requests of a QP that is its own peer, until one has to wait. The caller holds mu.
+// loop executes the requests of a QP that is its own peer, until one has to wait or the step ends. The caller holds mu.
 func (q *qp) loop() {
-	q.told = q.recvs.Len() // nobody has to be told
-	for !q.stopped && q.next < q.reqs.Len() && q.state == verbs.QPStateRTS {
+	h := q.hand
+	if h.onward {
+		return
+	}
+	q.told, h.left = q.recvs.Len(), stepLen // nobody has to be told
+	for !q.stopped && q.next < q.reqs.Len() && (q.state == verbs.QPStateRTS || q.state == verbs.QPStateSQD && q.midway()) {
 		r := q.reqs.At(q.next)
-		if q.mayExecute(r); r.status == verbs.WCSuccess {
+		if q.checkLocal(r); r.status == verbs.WCSuccess {
 			if r.message && q.recvs.Len() == 0 && !q.outOfReceives(r) {
 				return
 			}
@@ -39,28 +67,16 @@ func (q *qp) loop() {
 		if r.status == verbs.WCSuccess {
 			r.status, r.reason = q.executeOwn(r)
 		}
-		if r.status != verbs.WCSuccess {
+		switch {
+		case r.status != verbs.WCSuccess:
 			r.refused, q.stopped = true, true
+		case r.sent < r.length:
+			h.onward = true
+			q.ending.Add(1)
+			go h.step()
+			return
 		}
 		q.next++
-	}
-}
-
-// mayExecute checks what this side of a request needs.
-func (q *qp) mayExecute(r *request) {
-	one := r.op == verbs.WRRDMARead || isAtomic(r.op)
-	if !r.checked && r.status == verbs.WCSuccess {
-		r.checked = true
-		need := verbs.AccessFlags(0)
-		if one {
-			need = verbs.AccessLocalWrite
-		}
-		if err := q.dom.check(r.sgl, need); err != nil {
-			r.status, r.reason = verbs.WCLocProtErr, err
-		}
-	}
-	if one && q.ord == 0 && r.status == verbs.WCSuccess {
-		r.status, r.reason = verbs.WCLocQPOpErr, noDepth(r.op)
 	}
 }
 
@@ -78,7 +94,7 @@ func (q *qp) outOfReceives(r *request) bool {
 	return false
 }
 
-// executeOwn executes a request for which everything is ready, and returns its status.
+// executeOwn executes a request for which everything is ready, as far as the step goes (request.sent), and returns its status.
 func (q *qp) executeOwn(r *request) (verbs.WCStatus, error) {
 	need := right(r.op)
 	if isAtomic(r.op) {
@@ -89,12 +105,13 @@ func (q *qp) executeOwn(r *request) (verbs.WCStatus, error) {
 		if err := q.store(r, a.Value); err != nil {
 			return verbs.WCLocProtErr, err
 		}
+		r.sent = r.length
 		return verbs.WCSuccess, nil
 	}
 	if need == 0 {
 		return q.sendOwn(r)
 	}
-	if r.length > 0 {
+	if r.length > 0 && r.sent == 0 {
 		if q.access&need == 0 {
 			return verbs.WCRemInvReqErr, refusedAt(r)
 		}
@@ -107,11 +124,11 @@ func (q *qp) executeOwn(r *request) (verbs.WCStatus, error) {
 	if r.op == verbs.WRRDMARead {
 		return q.readOwn(r)
 	}
-	if status, err := q.writeOwn(r); err != nil || r.op == verbs.WRRDMAWrite {
-		return status, err
+	status, err := q.writeOwn(r)
+	if r.op == verbs.WRRDMAWriteWithImm && err == nil && r.sent == r.length {
+		q.receivedOwn(r, verbs.WCRecvRDMAWithImm)
 	}
-	q.receivedOwn(r, verbs.WCRecvRDMAWithImm)
-	return verbs.WCSuccess, nil
+	return status, err
 }
 
 // refusedAt is why a request has been refused.
@@ -120,47 +137,57 @@ func refusedAt(r *request) error {
 }
 
 // data returns the next bytes of a request's data, which are valid until the next call.
-func (q *qp) data(r *request, at uint64) ([]byte, error) {
-	n := min(r.length-at, bounceLen)
+func (q *qp) data(r *request) ([]byte, error) {
+	n := min(r.length-r.sent, bounceLen)
 	if r.flags&verbs.SendInline != 0 {
-		return r.inline[at:][:n], nil
+		return r.inline[r.sent:][:n], nil
 	}
-	c := cursor{sgl: r.sgl, skip: at}
+	c := cursor{sgl: r.sgl, skip: r.sent}
 	b, err := q.dom.fetch(c.take(q, n), q.hand.bounce[:0])
 	q.arena = q.arena[:0]
 	return b, err
 }
 
+// more reports whether a request goes on in this step.
+func (q *qp) more(r *request) bool { return r.sent < r.length && q.hand.left > 0 }
+
+// copied counts bytes of a request that are where they belong.
+func (q *qp) copied(r *request, b []byte) {
+	r.sent += uint64(len(b))
+	q.hand.left -= len(b)
+}
+
 func (q *qp) writeOwn(r *request) (verbs.WCStatus, error) {
-	for at := uint64(0); at < r.length; {
-		b, err := q.data(r, at)
+	for q.more(r) {
+		b, err := q.data(r)
 		if err != nil {
 			return verbs.WCLocProtErr, err
 		}
-		mem, m, err := q.dom.find(r.rkey, r.addr+at, uint64(len(b)), verbs.AccessRemoteWrite)
+		mem, m, err := q.dom.find(r.rkey, r.addr+r.sent, uint64(len(b)), verbs.AccessRemoteWrite)
 		if err != nil {
 			return verbs.WCRemAccessErr, err
 		}
 		regmem.Place(mem, b)
 		m.mu.RUnlock()
-		at += uint64(len(b))
+		q.copied(r, b)
 	}
 	return verbs.WCSuccess, nil
 }
 
 func (q *qp) readOwn(r *request) (verbs.WCStatus, error) {
-	sink := receive{sgl: r.sgl}
-	for sink.filled < r.length {
-		b := q.hand.bounce[:min(r.length-sink.filled, bounceLen)]
-		mem, m, err := q.dom.find(r.rkey, r.addr+sink.filled, uint64(len(b)), verbs.AccessRemoteRead)
+	for q.more(r) {
+		b := q.hand.bounce[:min(r.length-r.sent, bounceLen)]
+		mem, m, err := q.dom.find(r.rkey, r.addr+r.sent, uint64(len(b)), verbs.AccessRemoteRead)
 		if err != nil {
 			return verbs.WCRemAccessErr, err
 		}
 		regmem.Fetch(b, mem)
 		m.mu.RUnlock()
+		sink := receive{sgl: r.sgl, filled: r.sent}
 		if err := q.scatter(&sink, b); err != nil {
 			return verbs.WCLocProtErr, err
 		}
+		q.copied(r, b)
 	}
 	return verbs.WCSuccess, nil
 }
@@ -172,8 +199,8 @@ func (q *qp) sendOwn(r *request) (verbs.WCStatus, error) {
 		q.received(verbs.WC{Status: verbs.WCLocLenErr}, false)
 		return verbs.WCRemInvReqErr, &verbs.LimitError{Name: "the receive", Limit: to.total, Value: r.length}
 	}
-	for at := uint64(0); at < r.length; {
-		b, err := q.data(r, at)
+	for q.more(r) {
+		b, err := q.data(r)
 		if err != nil {
 			return verbs.WCLocProtErr, err
 		}
@@ -182,9 +209,11 @@ func (q *qp) sendOwn(r *request) (verbs.WCStatus, error) {
 			q.received(verbs.WC{Status: verbs.WCLocProtErr}, false)
 			return verbs.WCRemOpErr, err
 		}
-		at += uint64(len(b))
+		q.copied(r, b)
 	}
-	q.receivedOwn(r, verbs.WCRecv)
+	if r.sent == r.length {
+		q.receivedOwn(r, verbs.WCRecv)
+	}
 	return verbs.WCSuccess, nil
 }
 

@@ -221,26 +221,15 @@ func (q *qp) roomFor() bool {
 // start issues a request. It reports false if that has to wait.
 func (q *qp) start(r *request, number uint64) bool {
 	q.staged = 0 // a Send that has waited may have other data by now, if it waited for a Read
-	if !r.checked && r.status == verbs.WCSuccess {
+	if right(r.op) == 0 && r.length <= stageLen && !r.checked && r.status == verbs.WCSuccess {
 		r.checked = true
 		var err error
-		switch {
-		case r.op == verbs.WRRDMARead || isAtomic(r.op):
-			err = q.dom.check(r.sgl, verbs.AccessLocalWrite)
-		case right(r.op) == 0 && r.length <= stageLen:
-			q.stage, err = q.dom.fetch(r.sgl, q.stage[:0])
-			q.staged = number + 1
-		default:
-			err = q.dom.check(r.sgl, 0)
-		}
-		if err != nil {
+		if q.stage, err = q.dom.fetch(r.sgl, q.stage[:0]); err != nil {
 			r.status, r.reason = verbs.WCLocProtErr, err
 		}
+		q.staged = number + 1
 	}
-	if q.ord == 0 && (r.op == verbs.WRRDMARead || isAtomic(r.op)) && r.status == verbs.WCSuccess {
-		r.status = verbs.WCLocQPOpErr
-		r.reason = noDepth(r.op)
-	}
+	q.checkLocal(r)
 	if need := right(r.op); q.peer.Flags&wire.HelloLax != 0 && r.status == verbs.WCSuccess && r.length > 0 && need&^q.rights != 0 {
 		r.status = verbs.WCRemInvReqErr
 		r.reason = fmt.Errorf("the peer's QP does not allow a %v", r.op)
@@ -294,6 +283,24 @@ func (q *qp) start(r *request, number uint64) bool {
 		q.wantAll()
 	}
 	return true
+}
+
+// checkLocal checks what a request needs on this side: its memory, and a depth.
+func (q *qp) checkLocal(r *request) {
+	one := r.op == verbs.WRRDMARead || isAtomic(r.op)
+	if !r.checked && r.status == verbs.WCSuccess {
+		r.checked = true
+		need := verbs.AccessFlags(0)
+		if one {
+			need = verbs.AccessLocalWrite
+		}
+		if err := q.dom.check(r.sgl, need); err != nil {
+			r.status, r.reason = verbs.WCLocProtErr, err
+		}
+	}
+	if one && q.ord == 0 && r.status == verbs.WCSuccess {
+		r.status, r.reason = verbs.WCLocQPOpErr, noDepth(r.op)
+	}
 }
 
 func noDepth(op verbs.WROpcode) error { return fmt.Errorf("%v with an initiator depth of 0", op) }
