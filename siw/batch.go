@@ -13,11 +13,13 @@ import (
 
 // Implementation constants of sending. A payload of up to copyLimit bytes is cheaper to copy than to give to the kernel as a
 // separate piece. One system call takes at most maxPieces pieces; the arena holds arenaBytes or a little more. A batch larger
-// than batchBytes would make large messages slower: the peer receives one batch while the next is checked and copied.
+// than batchBytes would make large messages slower: the peer receives one batch while the next is checked and copied. It is 512 KiB,
+// and so much more that such a message has room in it with its headers, and with a small one behind it: what a batch of its own
+// brings is received, and wakes, alone.
 const (
 	copyLimit  = 2 << 10
 	arenaBytes = 256 << 10
-	batchBytes = 512 << 10
+	batchBytes = 528 << 10
 	maxPieces  = 1024
 )
 

@@ -117,4 +117,31 @@ func TestWriteCalls(t *testing.T) {
 			require.Less(t, counter.pieces.Load(), int64(maxPieces), what)
 		}
 	}
+
+	// A Write of 512 KiB and a small Send behind it, which tells of it, go with one call.
+	data, err := mr.SGE(0, 512<<10)
+	require.NoError(t, err)
+	word, err := mr.SGE(0, 4)
+	require.NoError(t, err)
+	for range 10 {
+		_, err := peer.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{word}}})
+		require.NoError(t, err)
+		calls, short := counter.calls.Load(), counter.short.Load()
+		_, err = id.QP().PostSend([]verbs.SendWR{
+			{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{data}, RemoteAddr: mr.Addr() + 1<<20, RKey: mr.RKey()},
+			{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{word}}})
+		require.NoError(t, err)
+		for got := 0; got < 2; { // the Send, and its receive
+			var wcs [2]verbs.WC
+			n, err := cq.Wait(ctx, wcs[:])
+			require.NoError(t, err)
+			for _, wc := range wcs[:n] {
+				require.NoError(t, wc.Err())
+			}
+			got += n
+		}
+		calls, short = counter.calls.Load()-calls, counter.short.Load()-short
+		require.GreaterOrEqual(t, calls, int64(1))
+		require.LessOrEqual(t, calls, 1+short, "calls, %d of them with too little room", short)
+	}
 }
