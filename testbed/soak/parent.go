@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"strconv"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/kerneltest"
 )
 
 const (
@@ -26,7 +28,7 @@ const parentVariable = "GOVERBS_SOAK_PARENT"
 // supervise runs the parent and then checks what is left in the kernel. It opens no device, because librdmacm keeps contexts open
 // until the process ends.
 func supervise(duration time.Duration, seed uint64, devices string) error {
-	kernel, err := lookAtKernel()
+	kernel, err := kerneltest.Look()
 	if err != nil {
 		return err
 	}
@@ -36,7 +38,7 @@ func supervise(duration time.Duration, seed uint64, devices string) error {
 	if err = cmd.Run(); err != nil {
 		err = fmt.Errorf("the parent: %w", err)
 	}
-	return errors.Join(err, kernel.judge())
+	return errors.Join(err, kernel.Unharmed(settling))
 }
 
 // parent runs the soak and checks what is left of it in this process.
