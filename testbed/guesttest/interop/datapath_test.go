@@ -119,7 +119,8 @@ func (s *side) standing() {
 }
 
 // TestKernelServesReads: siw rounds its IRD up to a power of two. It holds that number of Reads in addition to the one that it is
-// answering, and ends the connection at the next one, with a Terminate unless it is in the middle of an FPDU.
+// answering, and ends the connection at the next one, with a Terminate unless it is in the middle of an FPDU. With the module it also
+// answers while a request of its own program waits.
 func TestKernelServesReads(t *testing.T) {
 	needKernel(t)
 	for _, c := range []struct{ ird, held int }{{1, 1}, {3, 4}, {4, 4}} {
@@ -164,9 +165,10 @@ func TestKernelServesReads(t *testing.T) {
 			}
 		})
 		t.Run(fmt.Sprintf("IRD %d, a Read of its own waits", c.ird), func(t *testing.T) {
-			// siw answers no Read while a request of its own program waits: with an ORD of 1, a second Read.
+			// siw without the module answers no Read while a request of its own program waits: with an ORD of 1, a second Read.
 			ask := func(t *testing.T, reads int) (r *raw, k *side, own rdmap.ReadRequest) {
 				r, k = serving(t, 4096, c.ird, 1)
+				fill(k.mem.Bytes()[1024:], 7)
 				k.queues()
 				for n := range 2 {
 					k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000, RKey: 0x200})
@@ -175,23 +177,33 @@ func TestKernelServesReads(t *testing.T) {
 				own, err := rdmap.ParseReadRequest(body)
 				require.NoError(t, err)
 				for n := range reads {
-					r.send(k.reading(uint32(n+1), 64*n, 8))
+					r.send(k.reading(uint32(n+1), 1024+64*n, 8))
 				}
 				return r, k, own
 			}
-			r, k, own := ask(t, c.held)
-			fill(k.mem.Bytes()[:1024], 7)
-			r.quiet()
-			r.send(tagged(rdmap.OpReadResponse, true, own.SinkSTag, own.SinkTO, 1, 2, 3, 4, 5, 6, 7, 8))
-			r.readOp(rdmap.OpReadRequest)
-			for n := range c.held {
-				require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[64*n:][:8]...), r.read())
+			answers := func(r *raw, k *side, reads int) {
+				for n := range reads {
+					require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[1024+64*n:][:8]...), r.read())
+				}
 			}
+			proceeds := func(r *raw, own rdmap.ReadRequest) {
+				r.send(tagged(rdmap.OpReadResponse, true, own.SinkSTag, own.SinkTO, 1, 2, 3, 4, 5, 6, 7, 8))
+				r.readOp(rdmap.OpReadRequest)
+			}
+			if withModule() {
+				r, k, own := ask(t, c.held+1)
+				answers(r, k, c.held+1)
+				r.quiet()
+				proceeds(r, own)
+				return
+			}
+			r, k, own := ask(t, c.held)
+			r.quiet()
+			proceeds(r, own)
+			answers(r, k, c.held)
 
 			r, k, _ = ask(t, c.held+1)
-			last := k.reading(uint32(c.held+1), 0, 8)
-			require.Equal(t, siwTerminate(0x20, 0x07, 0x03, quoted(last, 0, ddp.UntaggedLen)...), r.read())
-			r.gone()
+			r.refusesRead(k.reading(uint32(c.held+1), 1024+64*c.held, 8))
 			require.Error(t, k.ended())
 		})
 	}
@@ -199,9 +211,19 @@ func TestKernelServesReads(t *testing.T) {
 		r, k := serving(t, 4096, 0, 0)
 		u := k.reading(1, 0, 8)
 		r.send(u)
-		require.Equal(t, siwTerminate(0x20, 0x07, 0x03, quoted(u, 0, ddp.UntaggedLen)...), r.read())
-		r.gone()
+		r.refusesRead(u)
 	})
+}
+
+// refusesRead reads the Terminate with which siw refuses a Read too many, and the end. Its layout is siw's, with the module the RFC's.
+func (r *raw) refusesRead(ulpdu []byte) {
+	r.t.Helper()
+	if withModule() {
+		r.terminates(0, 2, 7, ulpdu)
+		return
+	}
+	require.Equal(r.t, siwTerminate(0x20, 0x07, 0x03, quoted(ulpdu, 0, ddp.UntaggedLen)...), r.read())
+	r.gone()
 }
 
 // restOf reads up to n bytes until the end of the stream, which must come.

@@ -107,6 +107,32 @@ func (s *side) receives() {
 func (s *side) opens()  { s.t.Helper(); s.run(verbs.SendWR{Opcode: verbs.WRSend}) }
 func (s *side) opened() { s.t.Helper(); s.ok(s.received(), verbs.WCRecv) }
 
+// loaded runs a load on both sides of a link until it ends, and calls each after each success of the kernel's side. It returns the number
+// of requests of both that succeeded.
+func loaded(l *link, each func(n int)) (good int) {
+	l.t.Helper()
+	targets := []remote{targetOf(l.kernel.target()), targetOf(l.user.target())}
+	done := make(chan int)
+	sides := []*side{l.user, l.kernel}
+	for _, s := range sides {
+		s.receives()
+	}
+	for i, s := range sides {
+		go func() {
+			done <- s.load(targets[i], func(n int) bool {
+				if s == l.kernel {
+					each(n)
+				}
+				return true
+			})
+		}()
+	}
+	for range sides {
+		good += result(l.t, "the end of the load", done)
+	}
+	return good
+}
+
 // killRounds is how many processes are killed, as many in either role.
 const killRounds = 50
 
@@ -180,7 +206,13 @@ func TestModuleKilledChild(t *testing.T) {
 		require.NoError(t, err)
 		s.opened()
 	}
-	s.load(targetOf(s.id.PrivateData()), func(int) bool { return true })
+	s.load(targetOf(s.id.PrivateData()), func(n int) bool {
+		if n == 1 {
+			fmt.Fprintln(os.Stderr, "the load begins")
+		}
+		return true
+	})
+	fmt.Fprintln(os.Stderr, "the load has ended")
 	time.Sleep(waitLimit)
 }
 
@@ -192,28 +224,13 @@ func TestModuleCut(t *testing.T) {
 	for round := range 10 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			l := here.link(t, linkConfig{memory: loadMemory, kernelActive: round%2 == 0})
-			sides := []*side{l.user, l.kernel}
-			targets := []remote{targetOf(l.kernel.target()), targetOf(l.user.target())}
-			done := make(chan int)
 			at := 1 + rand.IntN(60)
-			for _, s := range sides {
-				s.receives()
-			}
-			for i, s := range sides {
-				go func() {
-					done <- s.load(targets[i], func(n int) bool {
-						if i == 1 && n == at {
-							here.cut(t, l, round%4 < 2)
-						}
-						return true
-					})
-				}()
-			}
-			good := 0
-			for range sides {
-				good += result(t, "the end of the load", done)
-			}
-			for _, s := range sides {
+			good := loaded(l, func(n int) {
+				if n == at {
+					here.cut(t, l, round%4 < 2)
+				}
+			})
+			for _, s := range []*side{l.user, l.kernel} {
 				require.Error(t, s.ended())
 			}
 			require.GreaterOrEqual(t, good, at, "user space: %v; siw: %v", l.user.ended(), l.kernel.ended())

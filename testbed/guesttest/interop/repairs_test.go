@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -72,6 +73,40 @@ func TestModuleRepairs(t *testing.T) {
 		k.queues()
 		require.Equal(t, verbs.WCLocQPOpErr, k.run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: k.sgl(0, 8), RemoteAddr: 0x1000, RKey: 0x200}).Status)
 		require.Error(t, k.ended())
+	})
+	t.Run("srq-limit", func(t *testing.T) {
+		k := kernelSide(t, 4096)
+		ln := k.listen(kernelHost)
+		k.open()
+		srq, err := k.pd.CreateSRQ(verbs.SRQAttr{MaxWR: 8, MaxSGE: 1})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, srq.Close()) })
+		qp, err := k.pd.CreateQP(verbs.QPConfig{SendCQ: k.scq, RecvCQ: k.rcq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, qp.Close()) })
+		r := here.dial(t, ln.Addr().String())
+		r.write(request(flagS, mpa.Rev2, word(4, 4)...))
+		req, err := ln.Accept(soon(t))
+		require.NoError(t, err)
+		k.id, err = req.Accept(soon(t), qp, depth(4, 4))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, k.id.Close()) })
+		r.frame()
+		_, err = srq.PostRecv([]verbs.RecvWR{{SGL: k.sgl(0, 64)}, {SGL: k.sgl(64, 64)}})
+		require.NoError(t, err)
+		require.NoError(t, srq.Modify(verbs.SRQAttr{SRQLimit: 2}, verbs.SRQAttrLimit))
+		limit := func() int {
+			attr, err := srq.Query()
+			require.NoError(t, err)
+			return attr.SRQLimit
+		}
+		require.Equal(t, 2, limit())
+		r.send(untagged(rdmap.OpSend, ddp.QNSend, 1))
+		k.ok(k.received(), verbs.WCRecv)
+		ev, err := k.ctx.WaitEvent(soon(t))
+		require.NoError(t, err)
+		require.Equal(t, verbs.EventSRQLimitReached, ev.Type)
+		require.Zero(t, limit(), "the event sets it back")
 	})
 	t.Run("torn-page", func(t *testing.T) {
 		const page = 4096

@@ -26,9 +26,14 @@ import (
 // The kernel's siw with the module of kernel/siw-7306, seen by a raw peer: RFC 7306 in the role of the responder, and what the module
 // repairs. kernel/siw-7306/in-guest loads the module and sets the variable.
 
+// moduleVariable names the variable that has the path of the module, if siw is the module.
+const moduleVariable = "GOVERBS_TEST_SIW7306"
+
+func withModule() bool { return os.Getenv(moduleVariable) != "" }
+
 func needModule(t *testing.T) {
 	t.Helper()
-	if os.Getenv("GOVERBS_TEST_SIW7306") == "" {
+	if !withModule() {
 		t.Skip("for siw with RFC 7306: kernel/siw-7306/in-guest")
 	}
 	needKernel(t)
