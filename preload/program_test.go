@@ -75,7 +75,7 @@ func program(t *testing.T, name string, env ...string) (int, string) {
 // TestPrograms: each says in C what a program may count on.
 func TestPrograms(t *testing.T) {
 	for _, name := range []string{"pair", "threads", "leak", "order", "port", "waiting", "signals", "faults", "fork-before", "exec-after",
-		"exec-without", "memlock", "leaves", "refusals", "async", "unmap", "unload", "memory", "many", "exit-reading", "fork-thread"} {
+		"exec-without", "memlock", "leaves", "refusals", "async", "unmap", "unload", "memory", "many", "exit-reading", "fork-thread", "bound"} {
 		t.Run(name, func(t *testing.T) {
 			code, stderr := program(t, name)
 			require.Zero(t, code, stderr)

@@ -61,6 +61,17 @@ static bool unspecified(const struct sockaddr *sa)
 	return ((const struct sockaddr_in *)sa)->sin_addr.s_addr == 0;
 }
 
+static bool loopback(const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
+	return ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+}
+
+// chooses reports whether an address to bind to chooses the device. As with the kernel's connection manager, a loopback address does
+// not: libfabric knows by that that it has to tell its peers another one.
+static bool chooses(const struct sockaddr *sa) { return !unspecified(sa) && !loopback(sa); }
+
 // port_keep binds a socket to the address, so that nobody else gets the port until the ID uses it. It asks for a port that is
 // free (without SO_REUSEADDR), and only if there is none for one on which old connections are still ending.
 int port_keep(struct id *id, struct sockaddr *at)
@@ -121,7 +132,7 @@ PUBLIC int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	if (err)
 		return fail(err == EADDRNOTAVAIL ? ENODEV : err); // as the kernel: no device has the address
 	i->bound = true;
-	if (!unspecified(addr))
+	if (chooses(addr))
 		id_bind_device(i);
 	return 0;
 }

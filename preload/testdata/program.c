@@ -8,7 +8,9 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <infiniband/verbs.h>
+#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -738,6 +740,30 @@ static void fork_thread(void)
 	destroy(&p.s);
 }
 
+// bound: binding to a loopback address does not choose a device, as in the kernel; connecting does, and so do other
+// addresses.
+static void bound(void)
+{
+	struct sockaddr_in at = loopback(0);
+	struct sockaddr_in6 at6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	struct rdma_cm_id *id;
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) && !rdma_bind_addr(id, (struct sockaddr *)&at) && !id->verbs);
+	CHECK(rdma_get_src_port(id));
+	struct sockaddr_in to = loopback(9);
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 2000) && id->verbs && !rdma_destroy_id(id));
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at6) ? !id->verbs : errno == ENODEV); // there may be no IPv6
+	CHECK(!rdma_destroy_id(id));
+	struct ifaddrs *all;
+	CHECK(!getifaddrs(&all));
+	for (struct ifaddrs *a = all; a; a = a->ifa_next) {
+		if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET || !(a->ifa_flags & IFF_UP) || a->ifa_flags & IFF_LOOPBACK)
+			continue;
+		CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) && !rdma_bind_addr(id, a->ifa_addr) && id->verbs && !rdma_destroy_id(id));
+	}
+	freeifaddrs(all);
+}
+
 // unload: a program that loads the library by itself, and unloads it.
 static void unload(void)
 {
@@ -755,7 +781,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} programs[] = {{"pair", pair}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
 		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
-		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload},
+		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}, {"bound", bound},
 		{"memory", memory}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
 	for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
 		if (!strcmp(argv[1], programs[i].name)) {
