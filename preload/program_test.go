@@ -57,10 +57,15 @@ const limit = 60 * time.Second
 func program(t *testing.T, name string, env ...string) (int, string) {
 	t.Helper()
 	require.NoError(t, build())
+	return preloaded(t, filepath.Join(dir, runenv.Shim), name, env...)
+}
+
+func preloaded(t *testing.T, shim, name string, env ...string) (int, string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "program"), name)
-	cmd.Env = append(os.Environ(), append(env, "LD_PRELOAD="+filepath.Join(dir, runenv.Shim))...)
+	cmd.Env = append(os.Environ(), append(env, "LD_PRELOAD="+shim)...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	err := cmd.Run()
@@ -82,6 +87,35 @@ func TestPrograms(t *testing.T) {
 			require.Empty(t, stderr)
 		})
 	}
+}
+
+// TestKeepReal: a device of the kernel beside the RNIC, by a shim whose libibverbs is testdata/real.c.
+func TestKeepReal(t *testing.T) {
+	require.NoError(t, build())
+	beside := t.TempDir()
+	library, shim := filepath.Join(beside, "libreal.so"), filepath.Join(beside, runenv.Shim)
+	sources, err := filepath.Glob("shim/*.c")
+	require.NoError(t, err)
+	for _, args := range [][]string{
+		{"-o", library, "testdata/real.c"},
+		append([]string{"-fvisibility=hidden", "-DREAL_LIBRARY=\"" + library + "\"", "-o", shim}, sources...),
+	} {
+		out, err := exec.Command("cc", append([]string{"-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"}, args...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	require.NoError(t, os.Symlink(filepath.Join(dir, runenv.RNIC), filepath.Join(beside, runenv.RNIC)))
+	code, stderr := preloaded(t, shim, "keep-real", "REAL_LIBRARY="+library, runenv.KeepReal+"=1")
+	require.Zero(t, code, stderr)
+	require.Empty(t, stderr)
+	for _, no := range []string{"", "0"} {
+		code, stderr = preloaded(t, shim, "refusals", runenv.KeepReal+"="+no) // which has one device
+		require.Zero(t, code, stderr)
+	}
+	require.NoError(t, os.Remove(library))
+	code, stderr = preloaded(t, shim, "refusals", runenv.KeepReal+"=1")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stderr, "goverbs run: "+library)
+	require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 }
 
 // TestForkAfter: the child is told, once.

@@ -5,13 +5,14 @@ package runenv
 
 // The environment of a program that "goverbs run" has started.
 const (
-	Device  = "GOVERBS_RUN_DEVICE"  // the device: usiw0 (default) or usiw0-plain, or ib: before one of them
-	Addr    = "GOVERBS_RUN_ADDR"    // siw.Config.Addr
-	MTU     = "GOVERBS_RUN_MTU"     // siw.Config.MTU
-	CRC     = "GOVERBS_RUN_CRC"     // siw.Config.CRC: on, off or auto
-	Pcap    = "GOVERBS_RUN_PCAP"    // the file to which the process PID writes a capture; others append "." and their number to its name
-	PID     = "GOVERBS_RUN_PID"     // the process that CMD became
-	Verbose = "GOVERBS_RUN_VERBOSE" // neither empty nor 0: say on stderr what the device does not have, and why calls fail
+	Device   = "GOVERBS_RUN_DEVICE"    // the device: usiw0 (default) or usiw0-plain, or ib: before one of them
+	Addr     = "GOVERBS_RUN_ADDR"      // siw.Config.Addr
+	MTU      = "GOVERBS_RUN_MTU"       // siw.Config.MTU
+	CRC      = "GOVERBS_RUN_CRC"       // siw.Config.CRC: on, off or auto
+	Pcap     = "GOVERBS_RUN_PCAP"      // the file to which the process PID writes a capture; others append "." and their number to its name
+	PID      = "GOVERBS_RUN_PID"       // the process that CMD became
+	KeepReal = "GOVERBS_RUN_KEEP_REAL" // neither empty nor 0: the program sees the devices of the kernel too
+	Verbose  = "GOVERBS_RUN_VERBOSE"   // neither empty nor 0: say on stderr what the device does not have, and why calls fail
 )
 
 // The libraries, which are in one directory: Shim opens RNIC.

@@ -68,6 +68,7 @@ void async_forget(struct ibv_context *c, void *element)
 
 PUBLIC int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
+	REAL(c, ibv_get_async_event, c, event);
 	struct async *a = (struct async *)queue_pull(&context_of(c)->async);
 	if (!a)
 		return -1;
@@ -79,6 +80,8 @@ PUBLIC int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *ev
 PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 {
 	struct acks *acks = acks_of(event);
-	if (acks)
+	if (acks && ours(event->element.qp->context)) // CQs and SRQs begin with their context too
 		acks_ack(acks, 1);
+	else if (acks || event->event_type == IBV_EVENT_WQ_FATAL)
+		real()->ibv_ack_async_event(event);
 }

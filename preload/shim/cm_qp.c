@@ -99,7 +99,7 @@ PUBLIC int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_
 {
 	if (!pd)
 		pd = id->pd;
-	if (id->srq || !pd)
+	if (id->srq || !pd || !ours(pd->context))
 		return fail(EINVAL);
 	id->srq = ibv_create_srq(pd, a);
 	if (!id->srq)

@@ -11,6 +11,7 @@ struct arrival {
 
 PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 {
+	REAL(c, ibv_create_comp_channel, c);
 	struct channel *ch = calloc(1, sizeof *ch);
 	if (!ch)
 		return NULL;
@@ -29,6 +30,7 @@ PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 {
 	struct channel *ch = (struct channel *)c;
+	REAL(c->context, ibv_destroy_comp_channel, c);
 	int err = go.close(ch->h);
 	if (err)
 		return err;
@@ -50,6 +52,7 @@ void cq_event(void *owner)
 
 PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *c, struct ibv_cq **cq, void **context)
 {
+	REAL(c->context, ibv_get_cq_event, c, cq, context);
 	struct arrival *a = (struct arrival *)queue_pull(&((struct channel *)c)->events);
 	if (!a)
 		return -1;
@@ -59,10 +62,19 @@ PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *c, struct ibv_cq **cq, void
 	return 0;
 }
 
-PUBLIC void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n) { acks_ack(&((struct cq *)cq)->comp, n); }
+PUBLIC void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
+{
+	REAL(cq->context, ibv_ack_cq_events, cq, n);
+	acks_ack(&((struct cq *)cq)->comp, n);
+}
 
 PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context, struct ibv_comp_channel *ch, int vector)
 {
+	REAL(c, ibv_create_cq, c, cqe, cq_context, ch, vector);
+	if (ch && !ours(ch->context)) {
+		errno = EINVAL;
+		return NULL;
+	}
 	struct cq *q = calloc(1, sizeof *q);
 	if (!q)
 		return NULL;
@@ -80,13 +92,18 @@ PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_con
 	return &q->c;
 }
 
-PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe) { return go.resize_cq(((struct cq *)cq)->h, cqe, &cq->cqe); }
+PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	REAL(cq->context, ibv_resize_cq, cq, cqe);
+	return go.resize_cq(((struct cq *)cq)->h, cqe, &cq->cqe);
+}
 
 static bool of_cq(struct node *n, void *cq) { return ((struct arrival *)n)->cq == cq; }
 
 PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	struct cq *q = (struct cq *)cq;
+	REAL(cq->context, ibv_destroy_cq, cq);
 	int err = go.close(q->h);
 	if (err)
 		return err;

@@ -37,22 +37,41 @@ PUBLIC struct ibv_device **ibv_get_device_list(int *num)
 		*num = 0;
 	if (!described())
 		return NULL;
-	struct ibv_device **list = calloc(2, sizeof *list);
-	if (!list)
+	int n = 0;
+	struct ibv_device **theirs = kept() ? kept()->ibv_get_device_list(&n) : NULL; // NULL: there are none, or no RDMA in the kernel
+	struct ibv_device **list = calloc(n + 3, sizeof *list);
+	if (!list) {
+		if (theirs)
+			kept()->ibv_free_device_list(theirs);
 		return NULL;
+	}
 	list[0] = &device;
+	if (theirs)
+		memcpy(list + 1, theirs, n * sizeof *list);
+	list[n + 2] = (struct ibv_device *)theirs; // behind the NULL: for ibv_free_device_list
 	if (num)
-		*num = 1;
+		*num = n + 1;
 	return list;
 }
 
-PUBLIC void ibv_free_device_list(struct ibv_device **list) { free(list); }
-PUBLIC const char *ibv_get_device_name(struct ibv_device *d) { return d->name; }
-PUBLIC int ibv_get_device_index(UNUSED struct ibv_device *d) { return -1; } // the kernel does not know it
+PUBLIC void ibv_free_device_list(struct ibv_device **list)
+{
+	struct ibv_device **end = list;
+	while (*end)
+		end++;
+	if (end[1])
+		real()->ibv_free_device_list((struct ibv_device **)end[1]);
+	free(list);
+}
 
-PUBLIC __be64 ibv_get_device_guid(UNUSED struct ibv_device *d)
+PUBLIC const char *ibv_get_device_name(struct ibv_device *d) { return d == &device ? d->name : real()->ibv_get_device_name(d); }
+PUBLIC int ibv_get_device_index(struct ibv_device *d) { return d == &device ? -1 : real()->ibv_get_device_index(d); } // -1: unknown to the kernel
+
+PUBLIC __be64 ibv_get_device_guid(struct ibv_device *d)
 {
 	struct rnic_device info = {0};
+	if (d != &device)
+		return real()->ibv_get_device_guid(d);
 	if (go.device(&info))
 		return 0;
 	return info.guid;
@@ -83,14 +102,17 @@ static struct context *open_context(void)
 	return c;
 }
 
-PUBLIC struct ibv_context *ibv_open_device(UNUSED struct ibv_device *d)
+PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
+	if (d != &device)
+		return real()->ibv_open_device(d);
 	struct context *c = open_context();
 	return c ? &c->v.context : NULL;
 }
 
 PUBLIC int ibv_close_device(struct ibv_context *ctx)
 {
+	REAL(ctx, ibv_close_device, ctx);
 	struct context *c = context_of(ctx);
 	int err = go.close(c->h);
 	if (err)
@@ -120,6 +142,7 @@ struct ibv_context *shared_context(void)
 
 PUBLIC int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 {
+	REAL(c, ibv_query_device, c, attr);
 	memset(attr, 0, sizeof *attr);
 	return go.query_device(handle_of(c), attr);
 }
@@ -127,12 +150,14 @@ PUBLIC int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 // The public function has the structure as it was in the first version; the header's calls the one in verbs_context.
 PUBLIC int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *attr)
 {
+	REAL(c, ibv_query_port, c, port, attr);
 	return context_of(c)->v.query_port(c, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
 PUBLIC int _ibv_query_gid_ex(struct ibv_context *c, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
 	struct ibv_gid_entry e = {0};
+	REAL(c, _ibv_query_gid_ex, c, port, index, entry, flags, size);
 	if (flags)
 		return EOPNOTSUPP;
 	int err = go.query_gid(handle_of(c), port, index, &e);
@@ -145,6 +170,7 @@ PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry 
 {
 	struct ibv_port_attr port = {0};
 	size_t n = 0;
+	REAL(c, _ibv_query_gid_table, c, entries, max, flags, size);
 	int err = go.query_port(handle_of(c), 1, &port);
 	if (err || flags)
 		return err ? -err : -EOPNOTSUPP;
@@ -165,6 +191,7 @@ PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry 
 PUBLIC int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union ibv_gid *gid)
 {
 	struct ibv_gid_entry e = {0};
+	REAL(c, ibv_query_gid, c, port, index, gid);
 	int err = go.query_gid(handle_of(c), port, index, &e);
 	if (err == ENODATA) { // an empty row of the table
 		memset(gid, 0, sizeof *gid);
@@ -178,6 +205,7 @@ PUBLIC int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union i
 PUBLIC int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int index, unsigned int *type)
 {
 	struct ibv_gid_entry e = {0};
+	REAL(c, ibv_query_gid_type, c, port, index, type);
 	int err = go.query_gid(handle_of(c), port, index, &e);
 	*type = e.gid_type == IBV_GID_TYPE_ROCE_V2; // its own enum: IB and RoCE v1, or RoCE v2
 	return fail(err == ENODATA ? 0 : err);
@@ -186,6 +214,7 @@ PUBLIC int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int 
 PUBLIC int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, __be16 *pkey)
 {
 	uint16_t k = 0;
+	REAL(c, ibv_query_pkey, c, port, index, pkey);
 	int err = go.query_pkey(handle_of(c), port, index, &k);
 	*pkey = htobe16(k);
 	return fail(err);
@@ -194,11 +223,13 @@ PUBLIC int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, __be16
 PUBLIC int ibv_get_pkey_index(struct ibv_context *c, uint8_t port, __be16 pkey)
 {
 	__be16 k;
+	REAL(c, ibv_get_pkey_index, c, port, pkey);
 	for (int i = 0; !ibv_query_pkey(c, port, i, &k); i++)
 		if (k == pkey)
 			return i;
 	return -1;
 }
 
-PUBLIC int ibv_fork_init(void) { return 0; } // the memory of regions is not pinned
-PUBLIC enum ibv_fork_status ibv_is_fork_initialized(void) { return IBV_FORK_UNNEEDED; }
+// The RNIC does not need them: the memory of its regions is not pinned.
+PUBLIC int ibv_fork_init(void) { return kept() ? kept()->ibv_fork_init() : 0; }
+PUBLIC enum ibv_fork_status ibv_is_fork_initialized(void) { return kept() ? kept()->ibv_is_fork_initialized() : IBV_FORK_UNNEEDED; }

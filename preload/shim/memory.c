@@ -32,6 +32,7 @@ static int present(void *addr, size_t length, unsigned int access)
 
 PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
+	REAL(c, ibv_alloc_pd, c);
 	struct ibv_pd *pd = calloc(1, sizeof *pd);
 	if (!pd)
 		return NULL;
@@ -44,6 +45,7 @@ PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 
 PUBLIC int ibv_dealloc_pd(struct ibv_pd *pd)
 {
+	REAL(pd->context, ibv_dealloc_pd, pd);
 	int err = go.close(pd->handle);
 	if (!err)
 		free(pd);
@@ -52,6 +54,7 @@ PUBLIC int ibv_dealloc_pd(struct ibv_pd *pd)
 
 PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
+	REAL(pd->context, ibv_reg_mr_iova2, pd, addr, length, iova, access);
 	struct mr *m = calloc(1, sizeof *m);
 	if (!m)
 		return NULL;
@@ -71,16 +74,19 @@ PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 
 PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
 {
+	REAL(pd->context, ibv_reg_mr_iova, pd, addr, length, iova, access);
 	return ibv_reg_mr_iova2(pd, addr, length, iova, access);
 }
 
 PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
+	REAL(pd->context, ibv_reg_mr, pd, addr, length, access);
 	return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t)addr, access);
 }
 
 PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
+	REAL(mr->context, ibv_rereg_mr, mr, flags, pd, addr, length, access);
 	if (flags & IBV_REREG_MR_CHANGE_PD && !pd) {
 		errno = EINVAL;
 		return IBV_REREG_MR_ERR_INPUT;
@@ -102,6 +108,7 @@ PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	struct mr *m = (struct mr *)mr;
+	REAL(mr->context, ibv_dereg_mr, mr);
 	region_remove(m);
 	int err = go.close(mr->handle);
 	if (err)

@@ -19,12 +19,13 @@ struct qp *qp_by_number(uint32_t num)
 
 PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 {
+	REAL(pd->context, ibv_create_qp, pd, a);
 	if (a->qp_type != IBV_QPT_RC) {
 		refused("ibv_create_qp of a type other than RC");
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (!a->send_cq || !a->recv_cq) {
+	if (!a->send_cq || !a->recv_cq || !ours(a->send_cq->context) || !ours(a->recv_cq->context) || (a->srq && !ours(a->srq->context))) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -57,18 +58,24 @@ PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
 	return &q->q;
 }
 
-PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(UNUSED struct ibv_qp *qp) { return NULL; } // no QP was made for it
+PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	REAL(qp->context, ibv_qp_to_qp_ex, qp);
+	return NULL; // no QP was made for it
+}
 
 PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 {
+	REAL(qp->context, ibv_modify_qp, qp, a, mask);
 	int err = go.modify_qp(((struct qp *)qp)->h, a, mask);
 	if (!err && mask & IBV_QP_STATE)
 		qp->state = a->qp_state;
 	return err;
 }
 
-PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, UNUSED int mask, struct ibv_qp_init_attr *init)
+PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
 {
+	REAL(qp->context, ibv_query_qp, qp, a, mask, init);
 	memset(a, 0, sizeof *a);
 	int err = go.query_qp(((struct qp *)qp)->h, a);
 	if (err)
@@ -82,6 +89,7 @@ PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, UNUSED int mas
 PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct qp *q = (struct qp *)qp;
+	REAL(qp->context, ibv_destroy_qp, qp);
 	int err = go.close(q->h);
 	if (err)
 		return err;

@@ -25,6 +25,8 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
+int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int index, unsigned int *type); // which no header has
+
 #include "../bridge.h"
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -58,6 +60,42 @@ static inline void *nothing(void *object, int err) // frees what could not be ma
 	errno = err;
 	return NULL;
 }
+
+// real.c: devices of the kernel, which the program sees beside the RNIC if the user wants that (goverbs run --keep-real). What belongs
+// to them is the real libibverbs's: each function here that is called with such an object calls the one there. Functions that the header
+// has inline do not come here at all.
+
+extern struct ibv_device device; // device.c: the RNIC
+
+static inline bool ours(const struct ibv_context *c) { return c->device == &device; }
+
+#define REAL_CALLS(F) \
+	F(ibv_get_device_list) F(ibv_free_device_list) F(ibv_get_device_name) F(ibv_get_device_index) F(ibv_get_device_guid) \
+	F(ibv_open_device) F(ibv_close_device) F(ibv_import_device) F(ibv_fork_init) F(ibv_is_fork_initialized) F(ibv_query_device) \
+	F(ibv_query_port) F(_ibv_query_gid_ex) F(_ibv_query_gid_table) F(ibv_query_gid) F(ibv_query_gid_type) F(ibv_query_pkey) \
+	F(ibv_get_pkey_index) F(ibv_get_async_event) F(ibv_ack_async_event) F(ibv_alloc_pd) F(ibv_dealloc_pd) F(ibv_import_pd) \
+	F(ibv_unimport_pd) F(ibv_reg_mr) F(ibv_reg_mr_iova) F(ibv_reg_mr_iova2) F(ibv_reg_dmabuf_mr) F(ibv_rereg_mr) F(ibv_dereg_mr) \
+	F(ibv_import_mr) F(ibv_unimport_mr) F(ibv_import_dm) F(ibv_unimport_dm) F(ibv_create_comp_channel) F(ibv_destroy_comp_channel) \
+	F(ibv_create_cq) F(ibv_resize_cq) F(ibv_destroy_cq) F(ibv_get_cq_event) F(ibv_ack_cq_events) F(ibv_create_srq) \
+	F(ibv_modify_srq) F(ibv_query_srq) F(ibv_destroy_srq) F(ibv_create_qp) F(ibv_qp_to_qp_ex) F(ibv_modify_qp) F(ibv_query_qp) \
+	F(ibv_query_qp_data_in_order) F(ibv_destroy_qp) F(ibv_query_ece) F(ibv_set_ece) F(ibv_create_ah) F(ibv_create_ah_from_wc) \
+	F(ibv_init_ah_from_wc) F(ibv_destroy_ah) F(ibv_resolve_eth_l2_from_gid) F(ibv_attach_mcast) F(ibv_detach_mcast)
+
+struct real_calls {
+#define F(name) __typeof__(name) *name;
+	REAL_CALLS(F)
+#undef F
+};
+
+const struct real_calls *kept(void); // NULL: the program sees no device of the kernel
+const struct real_calls *real(void); // for an object of such a device
+
+// REAL begins a function of an object that has a context: it returns what the real one does for a device of the kernel.
+#define REAL(context, name, ...) \
+	do { \
+		if (!ours(context)) \
+			return real()->name(__VA_ARGS__); \
+	} while (0)
 
 // queue.c: events that wait for the program.
 
@@ -146,7 +184,6 @@ static inline struct context *context_of(struct ibv_context *c)
 
 static inline uint32_t handle_of(struct ibv_context *c) { return context_of(c)->h; }
 
-extern struct ibv_device device;	     // device.c
 extern const struct rnic_events events;	     // library.c
 void context_ops(struct verbs_context *v);   // ops.c
 struct qp *qp_by_number(uint32_t num);	     // qp.c

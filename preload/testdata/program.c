@@ -740,6 +740,155 @@ static void fork_thread(void)
 	destroy(&p.s);
 }
 
+// keep_real: what belongs to a device of the kernel is given to the real library, and all else is not. The real library is real.c.
+static void keep_real(void)
+{
+	void *lib = dlopen(getenv("REAL_LIBRARY"), RTLD_NOW);
+	CHECK(lib);
+	const char **called = dlsym(lib, "real_called");
+	int *lists = dlsym(lib, "real_lists"), n = 0;
+	CHECK(called && lists && !*called);
+	struct ibv_device **l = ibv_get_device_list(&n);
+	CHECK(l && n == 2 && l[0] && l[1] && !l[2] && *lists == 1);
+	struct ibv_device *ours = l[0], *real = l[1];
+	struct ibv_device **again = ibv_get_device_list(NULL);
+	CHECK(again && *lists == 2);
+	ibv_free_device_list(again);
+	CHECK(*lists == 1);
+
+	// THEIRS is a call that goes to the real library, and returns what that returns.
+#define THEIRS(name, args, want) \
+	do { \
+		*called = NULL; \
+		CHECK(name args want); \
+		CHECK(*called && !strcmp(*called, #name)); \
+	} while (0)
+#define THEIRS_VOID(name, args) \
+	do { \
+		*called = NULL; \
+		name args; \
+		CHECK(*called && !strcmp(*called, #name)); \
+	} while (0)
+	THEIRS(ibv_get_device_name, (real), && !strcmp(ibv_get_device_name(real), "real0"));
+	THEIRS(ibv_get_device_index, (real), == 77);
+	THEIRS(ibv_get_device_guid, (real), == 77);
+	THEIRS(ibv_open_device, (real), != NULL);
+	struct ibv_context *c = ibv_open_device(real);
+	CHECK(c->device == real);
+	THEIRS(ibv_import_device, (3), == c);
+	THEIRS(ibv_fork_init, (), == 77);
+	THEIRS(ibv_is_fork_initialized, (), == IBV_FORK_ENABLED);
+	struct ibv_device_attr attr;
+	THEIRS(ibv_query_device, (c, &attr), == 77);
+	struct ibv_port_attr port;
+	CHECK(ibv_query_port(c, 1, &port) == 77 && !strcmp(*called, "ibv_query_port")); // a macro
+	struct ibv_gid_entry entry;
+	THEIRS(_ibv_query_gid_ex, (c, 1, 0, &entry, 0, sizeof entry), == 77);
+	THEIRS(_ibv_query_gid_table, (c, &entry, 1, 0, sizeof entry), == 77);
+	union ibv_gid gid;
+	THEIRS(ibv_query_gid, (c, 1, 0, &gid), == 77);
+	__be16 key;
+	THEIRS(ibv_query_pkey, (c, 1, 0, &key), == 77);
+	THEIRS(ibv_get_pkey_index, (c, 1, 0xffff), == 77);
+	THEIRS(ibv_alloc_pd, (c), != NULL);
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	THEIRS(ibv_import_pd, (c, 1), == pd);
+	THEIRS_VOID(ibv_unimport_pd, (pd));
+	char buf[8];
+	struct ibv_mr *mr = (ibv_reg_mr)(pd, buf, sizeof buf, 0); // not the macros
+	CHECK(mr && mr->context == c && !strcmp(*called, "ibv_reg_mr"));
+	CHECK((ibv_reg_mr_iova)(pd, buf, sizeof buf, 0, 0) == mr && !strcmp(*called, "ibv_reg_mr_iova"));
+	THEIRS(ibv_reg_mr_iova2, (pd, buf, sizeof buf, 0, 0), == mr);
+	THEIRS(ibv_reg_dmabuf_mr, (pd, 0, 8, 0, 3, 0), == mr);
+	THEIRS(ibv_rereg_mr, (mr, 0, NULL, NULL, 0, 0), == 77);
+	THEIRS(ibv_import_mr, (pd, 1), == mr);
+	THEIRS_VOID(ibv_unimport_mr, (mr));
+	THEIRS(ibv_import_dm, (c, 1), != NULL);
+	THEIRS_VOID(ibv_unimport_dm, (ibv_import_dm(c, 1)));
+	THEIRS(ibv_create_comp_channel, (c), != NULL);
+	struct ibv_comp_channel *ch = ibv_create_comp_channel(c);
+	THEIRS(ibv_create_cq, (c, 1, NULL, ch, 0), != NULL);
+	struct ibv_cq *cq = ibv_create_cq(c, 1, NULL, ch, 0), *which;
+	THEIRS(ibv_resize_cq, (cq, 2), == 77);
+	void *of;
+	THEIRS(ibv_get_cq_event, (ch, &which, &of), == 77);
+	THEIRS_VOID(ibv_ack_cq_events, (cq, 1));
+	struct ibv_srq_init_attr sattr = {.attr = {1, 1, 0}};
+	THEIRS(ibv_create_srq, (pd, &sattr), != NULL);
+	struct ibv_srq *srq = ibv_create_srq(pd, &sattr);
+	THEIRS(ibv_modify_srq, (srq, &sattr.attr, 0), == 77);
+	THEIRS(ibv_query_srq, (srq, &sattr.attr), == 77);
+	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_UD};
+	THEIRS(ibv_create_qp, (pd, &init), != NULL);
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	struct ibv_qp_attr qattr = {0};
+	struct ibv_ece ece;
+	THEIRS(ibv_qp_to_qp_ex, (qp), != NULL);
+	THEIRS(ibv_modify_qp, (qp, &qattr, 0), == 77);
+	THEIRS(ibv_query_qp, (qp, &qattr, 0, &init), == 77);
+	THEIRS(ibv_query_qp_data_in_order, (qp, IBV_WR_SEND, 0), == 77);
+	THEIRS(ibv_query_ece, (qp, &ece), == 77);
+	THEIRS(ibv_set_ece, (qp, &ece), == 77);
+	THEIRS(ibv_attach_mcast, (qp, &gid, 0), == 77);
+	THEIRS(ibv_detach_mcast, (qp, &gid, 0), == 77);
+	struct ibv_async_event e;
+	THEIRS(ibv_get_async_event, (c, &e), == 77);
+	static const enum ibv_event_type of_objects[] = {IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_SRQ_LIMIT_REACHED};
+	void *objects[] = {cq, qp, qp, srq};
+	for (int i = 0; i < 4; i++) {
+		e.event_type = of_objects[i];
+		e.element.qp = objects[i];
+		THEIRS_VOID(ibv_ack_async_event, (&e));
+	}
+	e.event_type = IBV_EVENT_WQ_FATAL;
+	THEIRS_VOID(ibv_ack_async_event, (&e));
+	struct ibv_ah_attr aattr = {.port_num = 1};
+	uint8_t mac[6];
+	uint16_t vid;
+	struct ibv_wc wc = {0};
+	THEIRS(ibv_create_ah, (pd, &aattr), != NULL);
+	struct ibv_ah *ah = ibv_create_ah(pd, &aattr);
+	THEIRS(ibv_create_ah_from_wc, (pd, &wc, NULL, 1), == ah);
+	THEIRS(ibv_init_ah_from_wc, (c, 1, &wc, NULL, &aattr), == 77);
+	THEIRS(ibv_resolve_eth_l2_from_gid, (c, &aattr, mac, &vid), == 77);
+	THEIRS(ibv_destroy_ah, (ah), == 77);
+
+	// Objects of two devices do not go together.
+	*called = NULL;
+	struct ibv_context *mine = ibv_open_device(ours);
+	CHECK(mine && mine->device == ours && !strncmp(ibv_get_device_name(ours), "usiw0", 5) && ibv_get_device_guid(ours));
+	CHECK(!ibv_create_cq(mine, 1, NULL, ch, 0) && errno == EINVAL);
+	struct ibv_pd *my_pd = ibv_alloc_pd(mine);
+	struct ibv_cq *my_cq = ibv_create_cq(mine, 1, NULL, NULL, 0);
+	CHECK(my_pd && my_cq);
+	for (int i = 0; i < 3; i++) {
+		struct ibv_qp_init_attr mixed = {.send_cq = i == 0 ? cq : my_cq, .recv_cq = i == 1 ? cq : my_cq, .srq = i == 2 ? srq : NULL,
+			.qp_type = IBV_QPT_RC, .cap = {1, 1, 1, 1, 0}};
+		errno = 0;
+		CHECK(!ibv_create_qp(my_pd, &mixed) && errno == EINVAL);
+	}
+	struct rdma_cm_id *id;
+	struct sockaddr_in to = loopback(9);
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 2000));
+	CHECK(id->verbs && id->verbs->device == ours); // the connection manager is the RNIC's
+	CHECK(rdma_create_qp(id, pd, &init) == -1 && errno == EINVAL);
+	CHECK(rdma_create_srq(id, pd, &sattr) == -1 && errno == EINVAL);
+	CHECK(!rdma_destroy_id(id));
+	CHECK(!ibv_destroy_cq(my_cq) && !ibv_dealloc_pd(my_pd) && !ibv_close_device(mine));
+	pair();
+	CHECK(!*called);
+
+	THEIRS(ibv_destroy_qp, (qp), == 77);
+	THEIRS(ibv_destroy_srq, (srq), == 77);
+	THEIRS(ibv_destroy_cq, (cq), == 77);
+	THEIRS(ibv_destroy_comp_channel, (ch), == 77);
+	THEIRS(ibv_dereg_mr, (mr), == 77);
+	THEIRS(ibv_dealloc_pd, (pd), == 77);
+	THEIRS(ibv_close_device, (c), == 77);
+	ibv_free_device_list(l);
+	CHECK(*lists == 0);
+}
+
 // bound: binding to a loopback address does not choose a device, as in the kernel; connecting does, and so do other
 // addresses.
 static void bound(void)
@@ -781,7 +930,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} programs[] = {{"pair", pair}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
 		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
-		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}, {"bound", bound},
+		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}, {"keep-real", keep_real}, {"bound", bound},
 		{"memory", memory}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
 	for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
 		if (!strcmp(argv[1], programs[i].name)) {

@@ -29,8 +29,8 @@ func newRun() *cobra.Command {
 		Use:   "run [flags] -- CMD [ARG]...",
 		Short: "Run a program of libibverbs and librdmacm on the user-space RNIC",
 		Long: "Run a program that is linked with libibverbs and librdmacm on the user-space RNIC usiw0, unchanged. It needs no RDMA\n" +
-			"device, no kernel module and no root, and sees usiw0 as its only device. Its peers are other such programs, programs\n" +
-			"of goverbs, and iWARP devices such as siw of Linux.\n\n" +
+			"device, no kernel module and no root, and sees usiw0 as its only device, or as its first one with --keep-real. Its peers\n" +
+			"are other such programs, programs of goverbs, and iWARP devices such as siw of Linux.\n\n" +
 			"goverbs becomes CMD, so the exit status and all signals are CMD's own. What CMD starts is on the RNIC too; each\n" +
 			"process has its own. It needs the libraries that make preload builds, beside goverbs.\n\n" +
 			"With GOVERBS_RUN_VERBOSE=1 in the environment the program says on stderr what it asks for that the device does not\n" +
@@ -44,6 +44,7 @@ func newRun() *cobra.Command {
 	f.Var(&boundedInt{&o.MTU, 156, 65536}, "mtu", "the largest FPDU is `SIZE` bytes (default: 65536)")
 	f.Var(&o.crc, crcFlag, "ask for CRCs `WHEN`: on, off, or auto: not of Linux's siw")
 	f.StringVar(&o.Pcap, "pcap", "", "record what the RNIC sends and receives in `FILE` (pcapng); processes that CMD starts write\nFILE.PID")
+	f.BoolVar(&o.KeepReal, "keep-real", false, "the program sees the devices of the kernel too; librdmacm connects over the RNIC only")
 	complete(cmd, deviceFlag, runDevices...)
 	complete(cmd, "addr")
 	complete(cmd, "mtu")

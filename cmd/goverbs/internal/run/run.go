@@ -25,6 +25,8 @@ type Options struct {
 	MTU    int        // siw.Config.MTU
 	CRC    siw.Policy // siw.Config.CRC
 	Pcap   string     // the file of a capture, "" = none
+
+	KeepReal bool // the program sees the devices of the kernel too
 }
 
 // Run becomes the program: it returns only if that fails. args[0] is the program's name, which is looked up in PATH.
@@ -118,6 +120,11 @@ func (o Options) environ(env []string, shim string) ([]string, error) {
 		}
 	}
 	set(runenv.Pcap, pcap)
+	keep := ""
+	if o.KeepReal {
+		keep = "1"
+	}
+	set(runenv.KeepReal, keep)
 	set(runenv.PID, strconv.Itoa(os.Getpid()))
 	return env, nil
 }

@@ -50,13 +50,13 @@ func TestLibraries(t *testing.T) {
 // TestEnvironment: what is chosen is set, what is not is removed, and all else stays.
 func TestEnvironment(t *testing.T) {
 	pid := runenv.PID + "=" + strconv.Itoa(os.Getpid())
-	env, err := Options{}.environ([]string{"A=1", "LD_PRELOAD=/other.so", runenv.MTU + "=1500", runenv.Verbose + "=1"}, "/d/shim.so")
+	env, err := Options{}.environ([]string{"A=1", "LD_PRELOAD=/other.so", runenv.MTU + "=1500", runenv.KeepReal + "=1", runenv.Verbose + "=1"}, "/d/shim.so")
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"A=1", "LD_PRELOAD=/d/shim.so:/other.so", runenv.Verbose + "=1", pid}, env)
-	env, err = Options{Device: "ib:usiw0", Addr: netip.MustParseAddr("::1"), MTU: 1500, CRC: siw.Off, Pcap: "/x.pcapng"}.environ(env, "/d/shim.so")
+	env, err = Options{Device: "ib:usiw0", Addr: netip.MustParseAddr("::1"), MTU: 1500, CRC: siw.Off, Pcap: "/x.pcapng", KeepReal: true}.environ(env, "/d/shim.so")
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"A=1", "LD_PRELOAD=/d/shim.so:/other.so", runenv.Verbose + "=1", pid, runenv.Device + "=ib:usiw0",
-		runenv.Addr + "=::1", runenv.MTU + "=1500", runenv.CRC + "=off", runenv.Pcap + "=/x.pcapng"}, env)
+		runenv.Addr + "=::1", runenv.MTU + "=1500", runenv.CRC + "=off", runenv.Pcap + "=/x.pcapng", runenv.KeepReal + "=1"}, env)
 	_, err = Options{}.environ(nil, "/a dir/shim.so")
 	require.ErrorContains(t, err, "/a dir/shim.so")
 }
