@@ -120,8 +120,8 @@ check: ## check format, shell scripts, vet for linux, darwin and windows, import
 bench: ## run the benchmarks (BENCH=pattern, BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
 
-bench-peers: ## compare with bare TCP, libfabric and UCX (ROUNDS=5, BUSY=1, OUT=file for the tables as markdown)
-	@scripts/need.sh cc fi_pingpong ucx_perftest
+bench-peers: preload ## compare with bare TCP, libfabric and UCX (ROUNDS=5, BUSY=1, OUT=file for the tables as markdown)
+	@scripts/need.sh cc fi_pingpong ucx_perftest ib_send_bw qperf
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -o bin/peers ./bench/peers
 	CGO_ENABLED=0 go test -c -o bin/siw.test ./siw

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // Command peers compares the user-space RNIC with bare TCP in Go and in C, libfabric and UCX on this host, over
-// loopback. "make bench-peers" builds and installs what it needs; docs/performance.md says what the figures mean.
+// loopback, and programs of C on the RNIC with the handles of Go. "make bench-peers" builds and installs what it needs;
+// docs/performance.md says what the figures mean.
 //
 //	peers [flags]                        everything
 //	peers end [flags]                    one of two processes by hand: listens at an address that it prints
@@ -63,6 +64,7 @@ func parse(args []string) (*options, error) {
 	fs.StringVar(&t.pingpong, "pingpong", "bin/pingpong", "the `program` of bench/tcp/pingpong.c")
 	fs.StringVar(&t.siwtest, "siwtest", "bin/siw.test", "the test `binary` of package siw")
 	fs.StringVar(&t.ibtest, "ibtest", "bin/ibcompat.test", "the test `binary` of package ibcompat")
+	fs.StringVar(&t.goverbs, "goverbs", "bin/goverbs", "the goverbs `command`")
 	fs.BoolVar(&o.busy, "busy", false, "measure beside a process that computes")
 	fs.DurationVar(&t.seconds, "time", 300*time.Millisecond, "how long a sample takes")
 	if err := fs.Parse(args); err != nil {

@@ -73,6 +73,8 @@ func makePlan(t *tools) *plan {
 	fi64 := add(fabric(64, 30000))
 	amLat := add(ucx("ucp_am_lat of 64 B", unitTime, "overall_lat", 30000, "-t", "ucp_am_lat", "-s", "64"))
 	putLat := add(ucx("ucp_put_lat of 64 B", unitTime, "overall_lat", 20000, "-t", "ucp_put_lat", "-s", "64"))
+	write64K := t.of("RDMA Write of 64 KiB, CRC on, polling", job{work: "stream", size: 64 << 10, depth: 64, conns: 1, mode: modePoll, crc: true})
+	programs := p.programs(t, turn64, fi64, write64K)
 	tcp("64 B there and back, polling", job{work: "pingpong", conns: 1, size: 64, mode: modePoll})
 	tcp64 := tcp("64 B there and back", job{work: "pingpong", conns: 1, size: 64})
 	turn64On := turn("64 B, CRC on", job{size: 64, crc: true})
@@ -200,5 +202,6 @@ func makePlan(t *tools) *plan {
 		p.rows = append(p.rows, &row{id: "D3", what: "rsocket, " + name + ", CRC off / Go TCP", goal: goal, hope: hope,
 			over: rsock(name+", CRC off", job{work: "stream", conns: n, size: 64 << 10}), under: tcp(name, job{work: "stream", conns: n, size: 64 << 10})})
 	}
+	p.rows = append(p.rows, programs...)
 	return p
 }

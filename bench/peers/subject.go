@@ -35,6 +35,7 @@ type tools struct {
 	pingpong string // bench/tcp/pingpong.c
 	siwtest  string // the tests of package siw
 	ibtest   string // those of package ibcompat
+	goverbs  string // cmd/goverbs, with what it preloads beside it
 	seconds  time.Duration
 }
 
