@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,25 +168,42 @@ func TestHandIPv6(t *testing.T) {
 	require.True(t, loopback, "%v", rows)
 }
 
-// TestHandMany: QPs that come up at the same time find each other.
+// TestHandMany: QPs of several devices that come up at the same time find each other, and so do the requests that they have before.
+// They can leave at the same time too.
 func TestHandMany(t *testing.T) {
-	_, one := newIWARP(t, 0, ibcompat.Config{})
-	_, other := newIWARP(t, 0, ibcompat.Config{})
-	left, right := open(t, one), open(t, other)
-	const pairs = 12
+	var ctxs []*verbs.Context
+	for _, without := range []verbs.OpSet{0, ext.Operations, 0} {
+		_, dev := newIWARP(t, without, ibcompat.Config{})
+		ctxs = append(ctxs, open(t, dev))
+	}
+	const pairs = 20
 	var ends [2 * pairs]*end
 	for i := range pairs {
-		ends[2*i], ends[2*i+1] = handPair(t, left, right)
+		ends[2*i], ends[2*i+1] = handPair(t, ctxs[rand.IntN(len(ctxs))], ctxs[rand.IntN(len(ctxs))])
 	}
-	var up sync.WaitGroup
-	for _, i := range rand.Perm(len(ends)) {
-		e, number := ends[i], ends[i^1].qp.Num()
-		up.Go(func() { e.toRTS(number) })
+	all := func(do func(e, peer *end)) {
+		var done sync.WaitGroup
+		for _, i := range rand.Perm(len(ends)) {
+			done.Go(func() {
+				time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+				do(ends[i], ends[i^1])
+			})
+		}
+		done.Wait()
 	}
-	up.Wait()
+	all(func(e, peer *end) {
+		forever := rts
+		forever.Timeout = 0
+		require.NoError(e, e.qp.Modify(e.rtr(peer.qp.Num()), rtrMask))
+		require.NoError(e, e.qp.Modify(forever, rtsMask))
+		e.recv(1)
+		e.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+		require.ElementsMatch(e, []uint64{1, 2}, []uint64{e.wait().ID, e.wait().ID})
+	})
 	for i := range pairs {
 		works(t, ends[2*i], ends[2*i+1])
 	}
+	all(func(e, _ *end) { require.NoError(e, e.qp.Close()) })
 }
 
 // TestHandQuery: a QP knows what the program has set.
@@ -685,58 +701,4 @@ func TestHandNotManager(t *testing.T) {
 	require.ErrorAs(t, err, &peer)
 	require.ErrorContains(t, err, "by hand")
 	require.Error(t, <-done)
-}
-
-// TestHandAsked: a QP can be asked and changed at any time while it looks for its peer, also while its inner QP, which a wrong
-// answer has spoilt, is being replaced.
-func TestHandAsked(t *testing.T) {
-	const place = ibcompat.RendezvousPorts - 1
-	base := taken(t, 0, 1)
-	in, dev := newIWARP(t, 0, ibcompat.Config{Rendezvous: base})
-	below := open(t, in)
-	ln, err := cm.Listen(soon(t), net.JoinHostPort("127.0.0.1", strconv.Itoa(int(base)+place)), cm.Config{Context: below})
-	require.NoError(t, err)
-	var answered atomic.Int32
-	done := make(chan struct{})
-	t.Cleanup(func() { require.NoError(t, ln.Close()); <-done })
-	go func() { // accepts every call as something that is no engine
-		defer close(done)
-		pd, err := below.AllocPD()
-		if err != nil {
-			return
-		}
-		defer pd.Close()
-		cq, err := below.CreateCQ(verbs.CQConfig{})
-		if err != nil {
-			return
-		}
-		defer cq.Close()
-		for {
-			req, err := ln.Accept(context.Background())
-			if err != nil {
-				return // it is closed
-			}
-			qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
-			if err != nil {
-				return
-			}
-			if id, err := req.Accept(context.Background(), qp, cm.ConnParam{}); err == nil {
-				answered.Add(1)
-				_ = id.Close()
-			}
-			_ = qp.Close()
-		}
-	}()
-	a := newEnd(t, open(t, dev), verbs.QPConfig{})
-	a.toINIT()
-	a.toRTS(place<<17 | 5)
-	attr := verbs.QPAttr{AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
-	for limit := soon(t); answered.Load() < 5; {
-		require.NoError(t, limit.Err())
-		got, err := a.qp.Query()
-		require.NoError(t, err)
-		require.EqualValues(t, place<<17|5, got.DestQPNum)
-		require.EqualValues(t, 1, got.PortNum)
-		require.NoError(t, a.qp.Modify(attr, verbs.QPAttrAccessFlags))
-	}
 }

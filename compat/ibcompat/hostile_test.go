@@ -215,6 +215,47 @@ func TestHostileHello(t *testing.T) {
 	b.ends(verbs.WCWRFlushErr, 0, 1)
 }
 
+// TestHelloBounds: what a hello may say at the least and at the most is kept to: messages fit the peer's slots, whatever has to be said
+// with them, and a longer hello is one of a later version.
+func TestHelloBounds(t *testing.T) {
+	least := wire.Hello{Segments: 1, SlotLen: wire.MinSlot, Slots: 4, Threshold: 64, Window: 1}
+	full := least
+	full.Threshold = wire.MinSlot - wire.HeaderLen
+	most := wire.Hello{Segments: wire.MaxSGE, RNRTimer: 31, RNRRetries: 7, SlotLen: wire.MaxSlot, Slots: wire.MaxSlots,
+		Threshold: wire.MaxSlot - wire.HeaderLen, Window: wire.MaxWindow, QPNum: 1<<24 - 1}
+	for name, c := range map[string]struct {
+		hello wire.Hello
+		more  int // bytes behind it
+		n     int // of a message
+		parts int // in which it comes
+	}{
+		"least": {least, 0, 300, 5}, "full": {full, 0, 300, 2}, "most": {most, 0, 4096, 1}, "longer": {most, 64, 4096, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 48)
+			for i := range 4096 {
+				b.mr.Bytes()[i] = byte(i * 7)
+			}
+			r.say(append(c.hello.Append(nil), make([]byte, c.more)...))
+			fits := func(body []byte) { require.LessOrEqual(t, wire.HeaderLen+len(body), int(c.hello.SlotLen)) }
+			_, body := r.hears(wire.Credit)
+			fits(body)
+			r.say((&wire.Advert{Total: 4096}).Append(message(wire.Header{Kind: wire.Ack, Adverts: 1, Taken: r.taken})))
+			b.post(verbs.Send(b.sgl(0, c.n)...))
+			var got []byte
+			for i := range c.parts {
+				h, body := r.hears(wire.Data, wire.Part)
+				fits(body)
+				require.Equal(t, i == c.parts-1, h.Kind == wire.Data)
+				got = append(got, body[len(body)-int(h.Value):]...)
+				r.say(message(wire.Header{Kind: wire.Ack, Taken: r.taken}))
+			}
+			require.Equal(t, b.mr.Bytes()[:c.n], got)
+			b.ends(verbs.WCSuccess, 0)
+		})
+	}
+}
+
 // TestHostileAtomic: an atomic on memory without the right, outside of it, or misaligned is refused with its status and not executed;
 // a good one is executed.
 func TestHostileAtomic(t *testing.T) {
@@ -440,6 +481,10 @@ func TestNoEngine(t *testing.T) {
 	require.ErrorAs(t, connect, &peer)
 	require.False(t, peer.Remote)
 	require.ErrorIs(t, connect, wire.ErrNoGreeting)
+	connect, _ = attempt(wrapped, plain, nil, other)
+	require.ErrorAs(t, connect, &peer)
+	require.False(t, peer.Remote)
+	require.ErrorContains(t, connect, "version 9")
 	connect, _ = attempt(wrapped, plain, nil, nil)
 	require.ErrorAs(t, connect, &peer)
 	require.ErrorIs(t, connect, cm.ErrRejected)
