@@ -32,3 +32,32 @@ func Credit(c *Conn) bool {
 	defer c.mu.Unlock()
 	return c.out.credit()
 }
+
+// Full reports whether a Write waits until the peer grants something.
+func Full(c *Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wr.waiting && (c.out.known == 0 || !c.out.credit())
+}
+
+// Advance moves the numbers of messages of a connection ahead by n, as if so many more had been sent and read in each direction. Nothing
+// is under way.
+func Advance(c1, c2 *Conn, n uint16) {
+	for _, c := range []*Conn{c1, c2} {
+		c.mu.Lock()
+		for _, number := range []*uint16{&c.in.granted, &c.in.received, &c.in.consumed, &c.in.due, &c.out.limit, &c.out.sent} {
+			*number += n
+		}
+		c.mu.Unlock()
+	}
+}
+
+// Sent returns how many messages each side has sent, modulo 65,536.
+func Sent(c1, c2 *Conn) (n [2]uint16) {
+	for i, c := range []*Conn{c1, c2} {
+		c.mu.Lock()
+		n[i] = c.out.sent
+		c.mu.Unlock()
+	}
+	return n
+}

@@ -3,14 +3,18 @@
 package rsocket_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -81,4 +85,65 @@ func TestHTTP(t *testing.T) {
 			require.NoError(t, g.Wait())
 		})
 	}
+}
+
+// TestHTTPHalfClosed: clients that end their direction behind the request get the whole answer, while others close in the middle of it, or
+// drop the connection.
+func TestHTTPHalfClosed(t *testing.T) {
+	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	ln := listen(t, cfg, "127.0.0.1:0")
+	answer := text(300_000)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || len(body) != 100_000 {
+			http.Error(w, "the request is not whole", http.StatusBadRequest)
+			return
+		}
+		_, _ = w.Write(answer)
+	}))
+	_ = srv.Listener.Close()
+	srv.Listener = ln
+	srv.Start()
+	defer srv.Close()
+	ask := func() (*rsocket.Conn, error) {
+		d := &rsocket.Dialer{Config: cfg}
+		nc, err := d.DialContext(within(t), "tcp", ln.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		c := nc.(*rsocket.Conn)
+		_, err = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n%s", make([]byte, 100_000))
+		return c, errors.Join(err, c.SetDeadline(time.Now().Add(30*time.Second)))
+	}
+	var g errgroup.Group
+	for i := range 30 {
+		g.Go(func() error {
+			c, err := ask()
+			if err != nil {
+				return err
+			}
+			if i%3 > 0 {
+				if _, err := io.CopyN(io.Discard, c, 1000); err != nil {
+					return err
+				}
+				if i%3 == 2 {
+					_ = c.SetLinger(0)
+				}
+				return c.Close()
+			}
+			if err := c.CloseWrite(); err != nil {
+				return err
+			}
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				return err
+			}
+			got, err := io.ReadAll(res.Body)
+			if err == nil && (res.StatusCode != http.StatusOK || !bytes.Equal(got, answer)) {
+				err = fmt.Errorf("%s, %d bytes", res.Status, len(got))
+			}
+			return errors.Join(err, c.Close())
+		})
+	}
+	require.NoError(t, g.Wait())
 }
