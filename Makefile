@@ -32,7 +32,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: kernel-siw test-kernel-siw test-kernel-siw-rules help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers fuzz test-docker build preload docker/goverbs docker/programs
+.PHONY: kernel-siw test-kernel-siw test-kernel-siw-rules help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -128,6 +128,15 @@ bench-peers: preload ## compare with bare TCP, libfabric and UCX (ROUNDS=5, BUSY
 	CGO_ENABLED=1 go test -c -o bin/ibcompat.test ./compat/ibcompat
 	gcc -O2 -Wall -o bin/pingpong bench/tcp/pingpong.c
 	@bin/peers -rounds $(ROUNDS) $(if $(BUSY),-busy) $(if $(OUT),-out '$(OUT)')
+
+bench-guest: ## compare package rsocket with rstream of librdmacm on rxe0 and siw0 of the guest (ROUNDS=5, OUT=file for the tables)
+	@scripts/need.sh cc verbs rstream
+	@mkdir -p bin/guest/bench
+	CGO_ENABLED=1 go build -o bin/guest/peers ./bench/peers
+	@rm -f bin/guest/bench/tables.md
+	testbed/guest run -t 3600 -o bin/guest/bench -- sh -c \
+		'$(if $(OUT),cp "$(OUT)" "$$BED_OUT/tables.md" && )bin/guest/peers -kernel rxe0@10.78.0.1,siw0@10.77.0.1 -rounds $(ROUNDS)$(if $(OUT), -out "$$BED_OUT/tables.md")'
+	$(if $(OUT),cp bin/guest/bench/tables.md '$(OUT)')
 
 fuzz: ## run every fuzz target for FUZZTIME (default 1m) each
 	@scripts/fuzz.sh $(FUZZTIME)

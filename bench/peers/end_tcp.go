@@ -103,6 +103,13 @@ func answerStream(c net.Conn, j *job) error {
 	if err != nil {
 		return err
 	}
+	if j.work == workTurns {
+		if _, err := t.takeTurns(j, false); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, t) // until the other side has closed
+		return err
+	}
 	for {
 		b := t.next(j.size)
 		if _, err := io.ReadFull(t, b); err != nil {
@@ -140,7 +147,11 @@ func drive(j *job, dial func() (net.Conn, error)) (f figures, err error) {
 			return f, err
 		}
 	}
-	if j.work == "pingpong" {
+	switch j.work {
+	case workTurns:
+		f.one, err = conns[0].takeTurns(j, true)
+		return f, err
+	case "pingpong":
 		f.one, err = timed(j.seconds, oneWay, func(d time.Duration) (int, error) { return conns[0].pingpong(j, d) })
 		return f, err
 	}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // Command peers compares the user-space RNIC with bare TCP in Go and in C, libfabric and UCX on this host, over
-// loopback, and programs of C on the RNIC with the handles of Go. "make bench-peers" builds and installs what it needs;
-// docs/performance.md says what the figures mean.
+// loopback, programs of C on the RNIC with the handles of Go, and package rsocket with C on devices of the kernel. "make bench-peers"
+// and "make bench-guest" build and install what it needs; docs/performance.md says what the figures mean.
 //
 //	peers [flags]                        everything
+//	peers -kernel DEVICE@ADDRESS,...     package rsocket and rstream of librdmacm on devices of the kernel
 //	peers end [flags]                    one of two processes by hand: listens at an address that it prints
 //	peers end [flags] ADDRESS            connects to it and prints the figure
 //	peers compute                        computes until its standard input ends
@@ -52,6 +53,7 @@ type options struct {
 	only   *regexp.Regexp // nil = everything
 	out    string
 	busy   bool
+	kernel []kernelDevice // empty = the user-space RNIC and what it is compared with
 }
 
 func parse(args []string) (*options, error) {
@@ -66,6 +68,7 @@ func parse(args []string) (*options, error) {
 	fs.StringVar(&t.ibtest, "ibtest", "bin/ibcompat.test", "the test `binary` of package ibcompat")
 	fs.StringVar(&t.goverbs, "goverbs", "bin/goverbs", "the goverbs `command`")
 	fs.BoolVar(&o.busy, "busy", false, "measure beside a process that computes")
+	kernel := fs.String("kernel", "", "compare package rsocket with rstream on these `devices` of the kernel instead, as rxe0@10.78.0.1,siw0@10.77.0.1")
 	fs.DurationVar(&t.seconds, "time", 300*time.Millisecond, "how long a sample takes")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -75,6 +78,15 @@ func parse(args []string) (*options, error) {
 	}
 	if o.out != "" && o.rounds < fewestRounds {
 		return nil, fmt.Errorf("-rounds %d: the tables that -out %s keeps need %d rounds or more", o.rounds, o.out, fewestRounds)
+	}
+	if *kernel != "" {
+		if o.busy {
+			return nil, errors.New("-busy: not with -kernel")
+		}
+		var err error
+		if o.kernel, err = kernelDevices(*kernel); err != nil {
+			return nil, err
+		}
 	}
 	if *only != "" {
 		var err error
@@ -103,7 +115,13 @@ func measure(args []string) error {
 		}
 		defer stop()
 	}
-	p := makePlan(o.tools)
+	p, mark := makePlan(o.tools), beginMark
+	switch {
+	case len(o.kernel) > 0:
+		p, mark = kernelPlan(o.tools, o.kernel), kernelMark
+	case o.busy:
+		mark = busyMark
+	}
 	if o.only != nil {
 		some := &plan{}
 		for _, s := range p.subjects {
@@ -115,7 +133,7 @@ func measure(args []string) error {
 	}
 	r := results{}
 	foreign, failures := r.take(p.subjects, o.rounds)
-	if o.only == nil {
+	if o.only == nil && len(o.kernel) == 0 {
 		p.counted = o.counted()
 	}
 	head := fmt.Sprintf("%s. %d rounds. Processors' time taken by others during a sample, median: %.2f of %d.",
@@ -125,10 +143,6 @@ func measure(args []string) error {
 	}
 	fmt.Printf("\n%s\n\n%s", head, report(p, r, false))
 	if o.out != "" {
-		mark := beginMark
-		if o.busy {
-			mark = busyMark
-		}
 		err = record(o.out, mark, head+"\n\n"+report(p, r, true))
 	}
 	return errors.Join(err, failures)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,13 +24,15 @@ type pair struct {
 	listen, connect []string
 	announces       bool // the listener chooses the port itself and prints "listening ADDRESS"
 	env             []string
+	host            string // the address of the listener, "" = 127.0.0.1
+	device          string // of the kernel, at which the listener listens; "" = TCP
 }
 
 // run starts both and returns what the second prints, and the processors' time that the two took.
 func (p *pair) run() (text string, used time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
 	defer cancel()
-	addr, err := freeAddr()
+	addr, err := p.freeAddr()
 	if err != nil {
 		return "", 0, err
 	}
@@ -57,7 +60,7 @@ func (p *pair) run() (text string, used time.Duration, err error) {
 			}
 		}
 	} else {
-		err = waitListening(ctx, addr)
+		err = p.waitListening(ctx, addr)
 	}
 	if err != nil {
 		_ = end(0)
@@ -91,30 +94,32 @@ func (p *pair) command(ctx context.Context, line []string, addr string) *exec.Cm
 	return cmd
 }
 
-func freeAddr() (string, error) {
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+func (p *pair) freeAddr() (string, error) {
+	host := p.host
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	ln, err := net.Listen("tcp4", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return "", err
 	}
 	return ln.Addr().String(), ln.Close()
 }
 
-// waitListening returns when a socket listens at the port of addr. It does not try to connect, because the listener would take that
+// waitListening returns when somebody listens at the port of addr. It does not try to connect, because the listener would take that
 // for the client.
-func waitListening(ctx context.Context, addr string) error {
+func (p *pair) waitListening(ctx context.Context, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return err
 	}
+	found := func() (bool, error) { return tcpListens(port) }
+	if p.device != "" {
+		found = func() (bool, error) { return deviceListens(ctx, p.device, addr) }
+	}
 	for {
-		for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-			text, err := os.ReadFile(table)
-			if err != nil {
-				return err
-			}
-			if listens(string(text), port) {
-				return nil
-			}
+		if ok, err := found(); ok || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -122,6 +127,40 @@ func waitListening(ctx context.Context, addr string) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// tcpListens reports whether a socket listens at the port.
+func tcpListens(port string) (bool, error) {
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(table)
+		if err != nil {
+			return false, err
+		}
+		if listens(string(text), port) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// deviceListens reports whether an id of rdma_cm listens at the address of a device.
+func deviceListens(ctx context.Context, device, addr string) (bool, error) {
+	out, err := exec.CommandContext(ctx, "rdma", "resource", "show", "cm_id", "link", device+"/1").CombinedOutput()
+	if err != nil {
+		return false, fmt.Errorf("rdma: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return idListens(string(out), addr), nil
+}
+
+// idListens reports whether a list of ids, as rdma(8) prints it, has one that listens at the address.
+func idListens(list, addr string) bool {
+	for line := range strings.Lines(list) {
+		f := strings.Fields(line)
+		if slices.Contains(f, "LISTEN") && slices.Contains(f, addr) {
+			return true
+		}
+	}
+	return false
 }
 
 // listens reports whether a table of sockets (proc_net_tcp in the kernel's documentation) has one that listens at port.

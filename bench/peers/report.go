@@ -76,11 +76,12 @@ func number(f figure) string {
 	return fmt.Sprintf("%.2f", f)
 }
 
-// In a document the report stands between one of the first two lines and the next endMark.
+// In a document the report stands between one of the other lines and the next endMark.
 const (
-	beginMark = "<!-- Written by make bench-peers. -->"
-	busyMark  = "<!-- Written by make bench-peers BUSY=1. -->"
-	endMark   = "<!-- Up to here. -->"
+	beginMark  = "<!-- Written by make bench-peers. -->"
+	busyMark   = "<!-- Written by make bench-peers BUSY=1. -->"
+	kernelMark = "<!-- Written by make bench-guest. -->"
+	endMark    = "<!-- Up to here. -->"
 )
 
 // record puts text behind the mark that begins it in a document; it makes one with nothing else where there is none.

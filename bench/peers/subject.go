@@ -48,8 +48,13 @@ func (t *tools) of(name string, j job) *subject {
 		s.unit, s.less = unitTime, true
 	case "fetchadd":
 		s.unit = unitOps
+	case workTurns:
+		s.unit, s.less = j.turnsUnit()
 	}
-	s.run = p.figure(func(out string) (figure, error) { return strconv.ParseFloat(strings.TrimSpace(out), 64) })
+	s.run = p.figure(func(out string) (figure, error) {
+		f, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
+		return j.ofTurns(f), err
+	})
 	return s
 }
 
@@ -62,7 +67,10 @@ func (t *tools) ends(j job) *pair {
 	if j.mode == "" {
 		j.mode = modeGo
 	}
-	j.conns = max(j.conns, 1)
+	j.conns, j.count, j.turns = max(j.conns, 1), max(j.count, 1), max(j.turns, 1)
+	if j.host == "" {
+		j.host = "127.0.0.1"
+	}
 	if j.work != workReads {
 		j.program, j.pause = programComputes, time.Millisecond // unused
 	}
@@ -117,6 +125,36 @@ func fabricFigure(out string) (figure, error) {
 		}
 	}
 	return 0, fmt.Errorf("no column usec/xfer")
+}
+
+// turnsUnit is the unit of a job of turns, and whether less is better: the time one way if each turn is one message, otherwise the rate.
+func (j *job) turnsUnit() (unit string, less bool) {
+	if j.count == 1 {
+		return unitTime, true
+	}
+	return unitRate, false
+}
+
+// ofTurns is the figure of a job of turns whose messages take so many microseconds each.
+func (j *job) ofTurns(us figure) figure {
+	if j.work != workTurns || j.count == 1 {
+		return us
+	}
+	return figure(j.size) / us
+}
+
+// rstream is the program of librdmacm that does what workTurns does, with rsockets of C. Its table is like that of fi_pingpong.
+func rstream(name string, j job, option string) *subject {
+	line := []string{"rstream", "-p", "{port}", "-T", option, "-S", strconv.Itoa(j.size), "-C", strconv.Itoa(j.count), "-I", strconv.Itoa(j.turns)}
+	p := pair{host: j.host, device: j.device,
+		listen: append(line[:len(line):len(line)], "-b", j.host), connect: append(line[:len(line):len(line)], "-s", j.host)}
+	s := &subject{name: name}
+	s.unit, s.less = j.turnsUnit()
+	s.run = p.figure(func(out string) (figure, error) {
+		f, err := fabricFigure(out)
+		return j.ofTurns(f), err
+	})
+	return s
 }
 
 // ucx is a test of UCX's ucx_perftest over TCP, which puts its result into the named column.
