@@ -298,6 +298,11 @@ func reportTimes(b *testing.B, took []time.Duration, active int, used func() tim
 	b.ReportMetric(us(took[len(took)/2]), "p50-us")
 	b.ReportMetric(us(took[len(took)/2])/float64(active), "p50/n-us")
 	b.ReportMetric(us(took[len(took)*99/100]), "p99-us")
+	sum := time.Duration(0)
+	for _, d := range took {
+		sum += d
+	}
+	b.ReportMetric(us(sum)/float64(len(took)), "mean-us")
 	b.ReportMetric(us(used())/float64(len(took)), "cpu-us")
 }
 

@@ -577,15 +577,18 @@ func (r *rig) index() int {
 	return fakeverbs.Fake0
 }
 
-// TestFailureEvent: an event that ends a QP moves it, and is its reason.
+// TestFailureEvent: an event that ends a QP moves it, and is its reason. Connection managers learn of it later, when the refusal of the
+// peer's request has had time to reach the peer.
 func TestFailureEvent(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
 		t.Run(dev, func(t *testing.T) {
 			r := newRig(t, dev)
 			r.up(r.qp)
 			failed := r.qp.Provider().(verbs.ProviderQPWatcher).Failed()
+			began := time.Now()
 			fakeverbs.InjectAsync(r.index(), 3, r.qp.Num()) // IBV_EVENT_QP_ACCESS_ERR
 			<-failed
+			require.GreaterOrEqual(t, time.Since(began), 200*time.Millisecond)
 			ev, err := r.ctx.WaitEvent(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, verbs.EventQPAccessErr, ev.Type)

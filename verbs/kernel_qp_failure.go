@@ -73,17 +73,21 @@ func (q *kernelQP) because(reason error) {
 	}
 }
 
-// vagueDelay is how long a failure that only flushed requests tell is kept from connection managers, which may learn the
-// reason meanwhile.
-const vagueDelay = 200 * time.Millisecond
+// tellDelay is how long some failures are kept from connection managers, which end the connection. One that only flushed requests tell:
+// they may learn the reason meanwhile. And one that an event tells, which is the fault of a request of the peer's: the refusal
+// must reach the peer before the end of the connection does, which would flush the request. On rxe of Linux 7 the end is
+// faster otherwise if the machine is busy.
+const tellDelay = 200 * time.Millisecond
 
 // tellFailed tells who watches the QP that it has failed.
 func (q *kernelQP) tellFailed() {
-	if q.why.Load() != nil {
-		q.failure.fire()
-		return
+	if why := q.why.Load(); why != nil {
+		if _, event := (*why).(*eventError); !event {
+			q.failure.fire()
+			return
+		}
 	}
-	time.AfterFunc(vagueDelay, func() {
+	time.AfterFunc(tellDelay, func() {
 		if q.qpState() == QPStateErr {
 			q.failure.fire()
 		}

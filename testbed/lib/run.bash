@@ -139,7 +139,7 @@ finish() {
 	fi
 	if grep -qsE "$faults" "$share/dmesg" "$share/console"; then
 		say "a fault in the guest's kernel:"
-		grep -hsE -A 30 "$faults" "$share/dmesg" "$share/console" | tr -d '\r' >&2 || true # one of them may be absent
+		grep -hsE -B 40 -A 30 "$faults" "$share/dmesg" "$share/console" | tr -d '\r' >&2 || true # one of them may be absent
 		exit 126
 	fi
 	if [ -n "$status" ]; then
