@@ -75,8 +75,7 @@ func (q *kernelQP) because(reason error) {
 
 // tellDelay is how long some failures are kept from connection managers, which end the connection. One that only flushed requests tell:
 // they may learn the reason meanwhile. And one that an event tells, which is the fault of a request of the peer's: the refusal
-// must reach the peer before the end of the connection does, which would flush the request. On rxe of Linux 7 the end is
-// faster otherwise if the machine is busy.
+// must reach the peer before the end of the connection does, which would flush the request.
 const tellDelay = 200 * time.Millisecond
 
 // tellFailed tells who watches the QP that it has failed.
