@@ -335,6 +335,23 @@ func TestLaxPeer(t *testing.T) {
 	}
 }
 
+// TestLaxPeerReads: towards a device that may refuse a Read after it has executed what stands behind it, that waits for the answer. So a
+// Send of what the Read brings sends that.
+func TestLaxPeerReads(t *testing.T) {
+	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+	lax := rawHello
+	lax.Flags = wire.HelloLax
+	r.say(lax.Append(nil))
+	r.hears(wire.Credit)
+	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: 1, Value: uint64(all)})))
+	r.hears(wire.Ack)
+	b.mr.Bytes()[0], r.mem.Bytes()[0] = 3, 4
+	b.post(verbs.Read(verbs.Remote{Addr: r.mem.Addr(), RKey: r.mem.RKey()}, b.sgl(0, 1)...), verbs.Send(b.sgl(0, 1)...))
+	_, data := r.hears(wire.Data)
+	require.Equal(t, []byte{4}, data)
+}
+
 // TestRightsBeforeMessages: what is posted behind a change of rights goes out behind the message that tells of it, also if that has to wait
 // for the answer to a question.
 func TestRightsBeforeMessages(t *testing.T) {

@@ -71,7 +71,7 @@ func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	}
 	param.PrivateData = greeting(param.PrivateData)
 	if err := r.id.Connect(ctx, in, param); err != nil {
-		q.unmanaged()
+		q.unmanaged(err)
 		return nil, refused(err)
 	}
 	g, err := wire.ParseGreeting(r.id.PrivateData())
@@ -79,7 +79,7 @@ func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 		err = errByHand
 	}
 	if err != nil {
-		q.unmanaged()
+		q.unmanaged(err)
 		_ = r.id.Disconnect() // the peer has accepted something else
 		return nil, &PeerError{Reason: err}
 	}
@@ -131,11 +131,16 @@ func (q *qp) prepare(param cm.ConnParam) (*verbs.QP, error) {
 	return q.in, nil
 }
 
-// unmanaged notes that the connection manager has not connected the QP.
-func (q *qp) unmanaged() {
+// unmanaged notes that the connection manager has not connected the QP. If that has spoilt the inner QP, as on kernel siw, the QP is in ERR
+// at once, and not when its receives come back.
+func (q *qp) unmanaged(why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.managed = false
+	if q.in.State() == verbs.QPStateErr {
+		q.broken(why)
+		q.advance()
+	}
 }
 
 // errByHand: the peer is a QP that was brought up by hand, which waits for another one.
@@ -309,7 +314,7 @@ func (r *asking) Accept(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	param.PrivateData = greeting(param.PrivateData)
 	id, err := r.r.Accept(ctx, in, param)
 	if err != nil {
-		q.unmanaged()
+		q.unmanaged(err)
 		return nil, err
 	}
 	return newConn(q, id, r.private, false), nil

@@ -239,7 +239,7 @@ func (q *qp) start(r *request, number uint64) bool {
 		q.wantAll()
 		return true
 	}
-	if r.flags&verbs.SendFence != 0 && q.reads+q.awaiting > 0 || !q.roomFor() {
+	if r.flags&verbs.SendFence != 0 && q.reads+q.awaiting > 0 || q.afterReads(r) || !q.roomFor() {
 		return false
 	}
 	switch r.op {
@@ -283,6 +283,12 @@ func (q *qp) start(r *request, number uint64) bool {
 		q.wantAll()
 	}
 	return true
+}
+
+// afterReads reports whether the request has to wait for the answers to Reads. A device of the kernel (HelloLax) may be siw, which checks
+// a Read only when it answers it, in another thread: what stands behind a Read that it refuses may have been executed by then.
+func (q *qp) afterReads(r *request) bool {
+	return q.peer.Flags&wire.HelloLax != 0 && r.op != verbs.WRRDMARead && q.reads > 0
 }
 
 // checkLocal checks what a request needs on this side: its memory, and a depth.
