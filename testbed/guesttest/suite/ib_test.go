@@ -126,10 +126,11 @@ func ibFabric(t *testing.T, column string) verbstest.Fabric {
 var ibAddresses = map[string][2]string{"ib:usiw0": {"127.0.0.1", "127.0.0.2"}, "ib:usiw0-plain": {"127.0.0.1", "127.0.0.2"},
 	"ib:rxe0": {"10.78.0.1", "fd00:78::1"}, "ib:siw0": {"10.77.0.1", "fd00:77::1"}}
 
-// TestIB runs the suite on ib: devices, judged as InfiniBand, and compares the results with their matrix. GOVERBS_SUBJECTS chooses
-// other parts, and "all" chooses all. On a machine without devices of the kernel it runs on the user-space RNIC.
+// TestIB runs the suite on ib: devices, judged as InfiniBand, and compares the results with the matrix of the kernel. GOVERBS_SUBJECTS
+// chooses other parts, and "all" chooses all. On a machine without devices of the kernel it runs on the user-space RNIC.
 func TestIB(t *testing.T) {
-	expected := wrapped.read(t)
+	s := wrapped(guestKernel())
+	expected := s.read(t)
 	columns := make(map[string]map[string]string)
 	for _, column := range ibColumns {
 		subjects := chosenSubjects(ibSubjects[column])
@@ -149,7 +150,7 @@ func TestIB(t *testing.T) {
 		})
 	}
 	if file := os.Getenv("GOVERBS_IB_MATRIX"); file != "" {
-		wrapped.write(t, file, expected, columns)
+		s.write(t, file, expected, columns)
 	}
 }
 
@@ -166,29 +167,9 @@ func (m matrix) of(subjects []string) matrix {
 
 const semanticsFile = "../../../docs/semantics.md"
 
-// TestIBReasons: for everything that an ib: device lacks, and for nothing else, docs/semantics.md says why.
+// TestIBReasons: for everything that an ib: device lacks with a kernel, and for nothing else, docs/semantics.md says why.
 func TestIBReasons(t *testing.T) {
-	type key struct{ device, lack string }
-	lacks := make(map[key]bool)
-	for _, row := range wrapped.read(t) {
-		for _, d := range ibColumns {
-			if row[d] == pass || row[d] == absent {
-				continue
-			}
-			for l := range strings.SplitSeq(row[d], ", ") {
-				lacks[key{d, l}] = true
-			}
-		}
-	}
-	for _, row := range readSection(t, semanticsFile, "## What the conformance suite finds missing", 4) {
-		require.NotEmpty(t, row[3], "%v", row)
-		for device := range strings.SplitSeq(row[0], ", ") {
-			k := key{device, row[1] + ": " + row[2]}
-			require.True(t, lacks[k], "%s: %v is in no cell of %s, or twice here", semanticsFile, k, wrapped.file)
-			delete(lacks, k)
-		}
-	}
-	require.Empty(t, lacks, "what %s does not explain", semanticsFile)
+	requireExplained(t, semanticsFile, readSection(t, semanticsFile, "## What the conformance suite finds missing", 5), wrapped)
 }
 
 // TestComposedContention: eight connections change one word by masked FetchAdds, each a field of its own and one that they have
