@@ -32,7 +32,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: kernel-siw test-kernel-siw test-kernel-siw-rules help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
+.PHONY: kernel-siw kernel-siw-deb test-dkms test-kernel-siw soak-kernel-siw test-kernel-siw-rules help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -95,11 +95,22 @@ soak-guest: ## run mixed traffic on rxe0, siw0 and usiw in the guest; end connec
 kernel-siw: ## build siw with RFC 7306 for a kernel of the guest, as bin/kernel/siw-KERNEL.ko (KERNEL=6.1)
 	@kernel/siw-7306/build bin/kernel/siw-$(or $(KERNEL),6.1).ko
 
+kernel-siw-deb: ## make the package siw-7306-dkms for Debian, bin/kernel/siw-7306-dkms.deb
+	@kernel/siw-7306/deb bin/kernel/siw-7306-dkms.deb
+
+test-dkms: kernel-siw-deb ## install, build, look at and remove that package in a tree of Debian 12 (as root)
+	@kernel/siw-7306/dkms/test bin/kernel/siw-7306-dkms.deb
+
 test-kernel-siw: kernel-siw ## run the tests of kernel/siw-7306/suite.list in a guest whose siw has RFC 7306 (KERNEL=6.1, GUEST= as test-guest)
 	@scripts/need.sh cc verbs tshark ps
 	@TESTBED_LIST=kernel/siw-7306/suite.list TESTBED_MODULE=bin/kernel/siw-$(or $(KERNEL),6.1).ko testbed/suite $(GUEST)
 
-test-kernel-siw-rules: ## build siw with RFC 7306 without each of some repairs, and see the test of that repair fail (KERNEL=6.1)
+soak-kernel-siw: kernel-siw ## soak-guest with siw0 of siw with RFC 7306, and usiw (KERNEL=6.1, SOAK=10m, SEED=)
+	@scripts/need.sh cc verbs
+	CGO_ENABLED=1 go build -o bin/soak ./testbed/soak
+	testbed/guest run -t 7200 -- kernel/siw-7306/in-guest bin/kernel/siw-$(or $(KERNEL),6.1).ko bin/soak -devices usiw,siw0 -duration $(SOAK) $(if $(SEED),-seed $(SEED))
+
+test-kernel-siw-rules: ## build siw with RFC 7306 without each repair in turn, and see the test of that repair fail (KERNEL=6.1)
 	@kernel/siw-7306/mutants
 
 asan: ## run the tests of verbs and cm with the address sanitizer, on a replacement of rdma-core (internal/fakeverbs)
