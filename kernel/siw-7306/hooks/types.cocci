@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 //
-// The headers of RFC 7306, and what a QP has more.
+// The headers of RFC 7306, and what a QP and a connection have more.
 //
 // expect: iwarp.h 1 #include "siw_7306.h"
 // expect: iwarp.h 1 union iwarp_7306 x7306;
 // expect: siw.h 1 struct siw_7306 x7306;
+// expect: siw_cm.h 1 bool told;
 
 @@
 @@
@@ -23,4 +24,11 @@
  struct siw_qp {
  	...
 +	struct siw_7306 x7306;
+ };
+
+@@
+@@
+ struct siw_cep {
+ 	...
++	bool told;
  };

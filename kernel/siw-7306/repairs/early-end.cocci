@@ -4,20 +4,12 @@
 // it does not expect there: BUG. Any peer can do that. A callback of the socket that runs while a connection ends uses a QP that is
 // not there any more: oops.
 //
-// expect: siw_cm.h 1 bool told;
 // expect: siw_cm.c 1 enum siw_7306_said said = siw_7306_say(cep, reason);
 // expect: siw_cm.c 1 siw_7306_assoc(sk);
 // expect: siw_cm.c 3 if (!qp)
 // expect: siw_cm.c 0 cep->qp = NULL;
 // expect: siw_cm.c 0 No connection endpoint
 // expect: siw_qp.c 1 siw_7306_resume(cep);
-
-@@
-@@
- struct siw_cep {
- 	...
-+	bool told;
- };
 
 @@
 @@

@@ -38,13 +38,9 @@ void siw_7306_init(void)
 	pr_info("siw: with RFC 7306, contract 0x%08x\n", SIW_7306_CONTRACT);
 }
 
-/* siw_7306_start prepares a QP that becomes connected. */
+/* siw_7306_start prepares a QP that becomes connected, which happens once. The other numbers are 0 since it was made. */
 void siw_7306_start(struct siw_qp *qp)
 {
-	u32 access = qp->x7306.access;
-
-	memset(&qp->x7306, 0, sizeof(qp->x7306));
-	qp->x7306.access = access;
 	qp->x7306.resp_next = 1;
 }
 

@@ -7,6 +7,7 @@
 #ifndef SIW_7306_H
 #define SIW_7306_H
 
+#include <linux/mutex.h>
 #include <linux/types.h>
 
 /* The contract's number, in siw_uresp_create_qp.pad. A change that user space must know of changes its low 16 bits. */
@@ -92,6 +93,7 @@ struct siw_7306 {
 	/* tx */
 	u32 resp_sent; /* MSN of the last Atomic Response */
 	u32 req_sent; /* identifier of the last Atomic Request */
+	struct mutex sender; /* who runs the transmit path; taken inside state_lock */
 	/* both; changed by modify_qp */
 	u32 access; /* IB_ACCESS_*; SIW_7306_ACCESS_ALL until a program has set them */
 };
@@ -136,6 +138,7 @@ int siw_7306_flush(struct siw_qp *qp, const struct ib_send_wr *wr);
 
 /* siw_7306_tx.c */
 bool siw_7306_build(struct siw_iwarp_tx *c_tx, char **crc);
+int siw_7306_process(struct siw_qp *qp);
 
 /* siw_7306_rx.c */
 int siw_7306_header(struct siw_rx_stream *srx, u8 opcode);

@@ -67,3 +67,18 @@ bool siw_7306_build(struct siw_iwarp_tx *c_tx, char **crc)
 	}
 	return false;
 }
+
+/*
+ * siw_7306_process runs the transmit path for the doorbell or for the transmit thread, one of them at a time. Both hold state_lock for
+ * reading. A thread that was woken for a message that the doorbell has completed meanwhile must not complete it again.
+ */
+int siw_7306_process(struct siw_qp *qp)
+{
+	int rv = 0;
+
+	mutex_lock(&qp->x7306.sender);
+	if (tx_wqe(qp)->wr_status != SIW_WR_IDLE)
+		rv = siw_qp_sq_process(qp);
+	mutex_unlock(&qp->x7306.sender);
+	return rv;
+}

@@ -28,6 +28,7 @@ const memorySize = 1<<20 + 8192
 // linkConfig configures a link; zero = the default.
 type linkConfig struct {
 	kernelActive bool         // the kernel connects to the user-space RNIC, and not the other way round
+	kernels      bool         // the kernel takes the place of the user-space RNIC too
 	nic          siw.Config   // of the user-space RNIC
 	user, kernel cm.ConnParam //
 	memory       int          // memorySize
@@ -74,7 +75,12 @@ func (p place) link(t *testing.T, cfg linkConfig) *link {
 	if cfg.memory == 0 {
 		cfg.memory = memorySize
 	}
-	l := &link{t: t, user: newSide(t, p.nic(t, cfg.nic), cfg.memory), kernel: kernelSide(t, cfg.memory)}
+	l := &link{t: t, kernel: kernelSide(t, cfg.memory)}
+	if cfg.kernels {
+		l.user = kernelSide(t, cfg.memory)
+	} else {
+		l.user = newSide(t, p.nic(t, cfg.nic), cfg.memory)
+	}
 	active, passive := l.user, l.kernel
 	activeParam, passiveParam, host := cfg.user, cfg.kernel, kernelHost
 	if cfg.kernelActive {

@@ -246,9 +246,20 @@ func (p place) fromKernel(t *testing.T, param cm.ConnParam) (r *raw, k *side, re
 	t.Cleanup(func() { <-finished })
 	go func() {
 		defer close(finished)
-		done <- k.id.Connect(ctx, k.qp, param)
+		err := k.id.Connect(ctx, k.qp, param)
+		if err != nil {
+			ln.Close() // nobody may come
+		}
+		done <- err
 	}()
 	conn, err := ln.Accept()
+	if err != nil {
+		err = result(t, "Connect", done)
+		if cm.PortTaken(err) { // as in link
+			t.Log(err)
+			return p.fromKernel(t, param)
+		}
+	}
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	r = &raw{t: t, conn: conn}

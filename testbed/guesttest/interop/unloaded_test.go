@@ -7,6 +7,7 @@ package interop
 import (
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +26,15 @@ func TestModuleLinkDown(t *testing.T) {
 	needModule(t)
 	unharmed(t)
 	p := cable(t)
+	keep := "/proc/sys/net/ipv6/conf/" + kernelCable + "/keep_addr_on_down" // the addresses, for the tests that follow
+	require.NoError(t, os.WriteFile(keep, []byte("1"), 0))
+	t.Cleanup(func() { require.NoError(t, os.WriteFile(keep, []byte("0"), 0)) })
+	addresses := func() string {
+		out, err := exec.Command("ip", "-o", "addr", "show", "dev", kernelCable, "scope", "global").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	before := addresses()
 	for _, kernelActive := range []bool{false, true} {
 		l := p.link(t, linkConfig{memory: loadMemory, kernelActive: kernelActive})
 		at := 1 + rand.IntN(60)
@@ -38,6 +48,7 @@ func TestModuleLinkDown(t *testing.T) {
 			require.Error(t, s.ended())
 		}
 	}
+	require.Equal(t, before, addresses())
 	l := p.link(t, linkConfig{memory: loadMemory})
 	l.user.ok(l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, 1000)}, 0)), verbs.WCRDMARead)
 }
