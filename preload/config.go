@@ -27,6 +27,7 @@ func config(getenv func(string) string) (cfg siw.Config, device string, err erro
 		return cfg, "", fmt.Errorf("%s=%q: not usiw0, %s, or ib: before one of them", runenv.Device, device, siw.PlainName)
 	}
 	cfg = siw.ForDevice(device)
+	cfg.GuardMemory = true // a program of C may free memory that is registered
 	if cfg.Name == "" {
 		cfg.Name = "usiw0"
 	}

@@ -112,11 +112,14 @@ func (b *batch) begin(ulpdu, n int) []byte {
 	return h[mpa.LengthLen:]
 }
 
-// copy appends payload from registered memory to the arena.
-func (b *batch) copy(mem []byte) { regmem.Fetch(b.extend(len(mem)), mem) }
+// inline appends payload that is a copy already.
+func (b *batch) inline(data []byte) { copy(b.extend(len(data)), data) }
+
+// copy appends payload from registered memory to the arena. The caller has entered r, which is exited here.
+func (b *batch) copy(r *region, mem []byte) reject { return r.fetch(b.extend(len(mem)), mem) }
 
 // refer appends payload without a copy: it stays in registered memory until it has been sent. The caller has entered r.
-func (b *batch) refer(r *region, mem []byte, crc bool) {
+func (b *batch) refer(r *region, mem []byte, crc bool) (why reject) {
 	if len(b.refs) > 0 && b.refs[len(b.refs)-1] == r {
 		r.exit()
 	} else {
@@ -126,9 +129,10 @@ func (b *batch) refer(r *region, mem []byte, crc bool) {
 	b.pieces = append(b.pieces, mem)
 	b.size += len(mem)
 	if crc {
-		b.crc = mpa.CRC(mpa.CRC(b.crc, b.arena[b.crcFrom:]), mem)
+		b.crc, why = r.sum(mpa.CRC(b.crc, b.arena[b.crcFrom:]), mem)
 		b.crcFrom = len(b.arena)
 	}
+	return why
 }
 
 // end completes the FPDU with padding and CRC.
@@ -203,7 +207,7 @@ func (b *batch) advance(n int) {
 	}
 }
 
-// rest returns a copy of the unsent part of the FPDU that has been sent in part.
+// rest returns a copy of the unsent part of the FPDU that has been sent in part, nil if there is none or if its memory is gone.
 func (b *batch) rest() (tail []byte) {
 	missing := 0
 	for _, end := range b.ends {
@@ -221,7 +225,9 @@ func (b *batch) rest() (tail []byte) {
 	tail = make([]byte, missing)
 	for at, pieces := 0, b.unsent(); at < missing; pieces = pieces[1:] {
 		n := min(missing-at, len(pieces[0]))
-		regmem.Fetch(tail[at:at+n], pieces[0][:n])
+		if !regmem.Guard(pieces[0], func() { regmem.Fetch(tail[at:at+n], pieces[0][:n]) }) {
+			return nil
+		}
 		at += n
 	}
 	return tail

@@ -105,6 +105,13 @@ type Config struct {
 	// "Config.MaxStalled". Buffers of the operating system do not count.
 	MaxStalled int
 
+	// GuardMemory is for memory of regions that may go away while it is registered: C memory that is freed, or a mapped file that
+	// becomes shorter. If an access to such memory faults, the region ends: this request fails, and every other one with the key, as if
+	// the region had been closed, which is still to be done. Without GuardMemory (the default) the fault ends the process, as it does when
+	// the program itself uses the memory. It costs some 10 ns for each access, and has no effect if C code of the process has
+	// replaced the Go runtime's handlers of SIGSEGV and SIGBUS.
+	GuardMemory bool
+
 	// CloseTimeout bounds the orderly end of a connection: Terminate, FIN, the peer's FIN (3 s).
 	CloseTimeout time.Duration
 	// PeerTimeout ends a connection whose peer acknowledges nothing, or keeps its window closed, for this time (20 s).

@@ -35,13 +35,16 @@ func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 		reg.exit()
 		return faultStream, false
 	}
-	res := rdmap.AtomicResponse{ID: ar.ID}
-	if ar.Op == rdmap.AtomicFetchAdd {
-		res.Value = regmem.FetchAdd(mem, ar.AddSwap, ar.AddSwapMask)
-	} else {
-		res.Value = regmem.CmpSwap(mem, ar.Compare, ar.CompareMask, ar.AddSwap, ar.AddSwapMask)
+	v, why := reg.change(mem, func(mem []byte) uint64 {
+		if ar.Op == rdmap.AtomicFetchAdd {
+			return regmem.FetchAdd(mem, ar.AddSwap, ar.AddSwapMask)
+		}
+		return regmem.CmpSwap(mem, ar.Compare, ar.CompareMask, ar.AddSwap, ar.AddSwapMask)
+	})
+	if why != accepted {
+		return c.denied(why, ar.STag, ar.TO, 8, verbs.AccessRemoteAtomic).request(), false
 	}
-	reg.exit()
+	res := rdmap.AtomicResponse{ID: ar.ID, Value: v}
 	c.answer(response{msn: h.MSN, atomic: true, result: res})
 	return fault{}, true
 }
@@ -61,14 +64,15 @@ func (c *conn) atomicAnswer(_ ddp.Untagged, payload []byte) (fault, bool) {
 	}
 	sink := e.sgl[0]
 	reg, mem, why := c.q.local(sink.LKey, sink.Addr, 8, verbs.AccessLocalWrite)
+	if why == accepted {
+		var native [8]byte
+		binary.NativeEndian.PutUint64(native[:], res.Value)
+		why = reg.place(mem, native[:])
+	}
 	if why != accepted {
 		c.lost(e, elementError(why, 0, sink, verbs.AccessLocalWrite))
 		return faultPlace, false
 	}
-	var native [8]byte
-	binary.NativeEndian.PutUint64(native[:], res.Value)
-	regmem.Place(mem, native[:])
-	reg.exit()
 	c.answered(&c.tx.atomics, e)
 	return fault{}, true
 }

@@ -4,7 +4,6 @@ package siw
 
 import (
 	"github.com/goverbs/goverbs/internal/queue"
-	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
@@ -42,12 +41,13 @@ func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 	}
 	if len(payload) > 0 {
 		reg, mem, why := q.local(e.sgl[0].LKey, h.TO, len(payload), verbs.AccessLocalWrite)
+		if why == accepted {
+			why = reg.place(mem, payload)
+		}
 		if why != accepted {
 			c.lost(e, elementError(why, 0, e.sgl[0], verbs.AccessLocalWrite))
 			return why.tagged(), false
 		}
-		regmem.Place(mem, payload)
-		reg.exit()
 	}
 	r.readGot = uint32(end)
 	if h.Last {

@@ -3,7 +3,6 @@
 package siw
 
 import (
-	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
@@ -76,11 +75,12 @@ func (c *conn) scatter(payload []byte) *verbs.AccessError {
 		}
 		n := int(min(uint64(len(payload)), uint64(s.Length)-off))
 		reg, mem, why := c.q.localIn(c.q.rq.pd, s.LKey, s.Addr+off, n, verbs.AccessLocalWrite)
+		if why == accepted {
+			why = reg.place(mem, payload[:n])
+		}
 		if why != accepted {
 			return elementError(why, i, s, verbs.AccessLocalWrite)
 		}
-		regmem.Place(mem, payload[:n])
-		reg.exit()
 		payload, off = payload[n:], 0
 	}
 	return nil

@@ -3,7 +3,6 @@
 package siw
 
 import (
-	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -16,11 +15,12 @@ func (c *conn) recvWrite(h ddp.Tagged, payload []byte) (fault, bool) {
 			return c.denied(rejectRights, h.STag, h.TO, uint64(len(payload)), verbs.AccessRemoteWrite).tagged(), false
 		}
 		reg, mem, why := c.dev.stags.check(c.q, h.STag, h.TO, len(payload), verbs.AccessRemoteWrite)
+		if why == accepted {
+			why = reg.place(mem, payload)
+		}
 		if why != accepted {
 			return c.denied(why, h.STag, h.TO, uint64(len(payload)), verbs.AccessRemoteWrite).tagged(), false
 		}
-		regmem.Place(mem, payload)
-		reg.exit()
 	}
 	r := &c.rx
 	if c.rtr && !r.writing && h.Last && len(payload) == 0 && h.STag == rtrSTag {

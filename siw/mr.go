@@ -27,7 +27,7 @@ func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs
 	if err := p.dev.mrs.take(); err != nil {
 		return nil, err
 	}
-	r := &region{pd: p, mem: mem, base: iova, access: access}
+	r := &region{pd: p, mem: mem, base: iova, access: access, fragile: p.dev.cfg.GuardMemory}
 	if _, err := p.dev.stags.reserve(r); err != nil {
 		p.dev.mrs.give()
 		return nil, err
@@ -139,7 +139,8 @@ func (b *binding) bind(q *qp) error {
 	}
 	defer b.mr.r.guard.Exit()
 	off := b.addr - b.mr.r.base
-	r := &region{stag: b.rkey, pd: q.pd, mem: b.mr.r.mem[off : off+b.length], base: b.addr, access: b.access, parent: b.mr.r, qp: q}
+	r := &region{stag: b.rkey, pd: q.pd, mem: b.mr.r.mem[off : off+b.length], base: b.addr, access: b.access, parent: b.mr.r, qp: q,
+		fragile: b.mr.r.fragile}
 	if b.access&verbs.AccessZeroBased != 0 {
 		r.base = 0
 	}

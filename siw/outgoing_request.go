@@ -110,7 +110,7 @@ func (c *conn) copies(e *sendEntry) bool {
 func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 	off := uint64(c.tx.off)
 	if e.flags&verbs.SendInline != 0 {
-		b.copy(e.inline[off : off+uint64(n)])
+		b.inline(e.inline[off : off+uint64(n)])
 	} else {
 		left := uint64(n)
 		for i, s := range e.sgl {
@@ -123,16 +123,17 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 			}
 			k := min(left, uint64(s.Length)-off)
 			r, mem, why := c.q.local(s.LKey, s.Addr+off, int(k), 0)
+			switch {
+			case why != accepted:
+			case k <= copyLimit || c.markOut:
+				why = b.copy(r, mem)
+			default:
+				why = b.refer(r, mem, c.crc)
+			}
 			if why != accepted {
 				b.abandon()
 				c.giveUp(b, e, verbs.WCLocProtErr, elementError(why, i, s, 0))
 				return false
-			}
-			if k <= copyLimit || c.markOut {
-				b.copy(mem)
-				r.exit()
-			} else {
-				b.refer(r, mem, c.crc)
 			}
 			off, left = 0, left-k
 		}

@@ -23,13 +23,15 @@ func (c *conn) readResponse(b *batch) bool {
 	rr := &c.tx.resp.read
 	n := c.span(b, rr.Size-c.tx.off, ddp.TaggedLen, true)
 	last := c.tx.off+uint32(n) == rr.Size
-	var (
-		r   *region
-		mem []byte
-	)
+	h := b.begin(ddp.TaggedLen+n, ddp.TaggedLen)
+	ddp.Tagged{Last: last, ULP: rdmap.Control(rdmap.OpReadResponse), STag: rr.SinkSTag, TO: rr.SinkTO + uint64(c.tx.off)}.Put(h)
 	if n > 0 {
-		var why reject
-		if r, mem, why = c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO+uint64(c.tx.off), n, verbs.AccessRemoteRead); why != accepted {
+		r, mem, why := c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO+uint64(c.tx.off), n, verbs.AccessRemoteRead)
+		if why == accepted {
+			why = b.copy(r, mem)
+		}
+		if why != accepted {
+			b.abandon()
 			// The key was valid when the request arrived.
 			if b.size == 0 {
 				t := c.readTermination(why)
@@ -37,12 +39,6 @@ func (c *conn) readResponse(b *batch) bool {
 			}
 			return false
 		}
-	}
-	h := b.begin(ddp.TaggedLen+n, ddp.TaggedLen)
-	ddp.Tagged{Last: last, ULP: rdmap.Control(rdmap.OpReadResponse), STag: rr.SinkSTag, TO: rr.SinkTO + uint64(c.tx.off)}.Put(h)
-	if n > 0 {
-		b.copy(mem)
-		r.exit()
 	}
 	c.sealed(b)
 	c.tx.off += uint32(n)

@@ -27,6 +27,8 @@ type region struct {
 	// For a window: the region to which it is bound, and the one QP that may use it (nil for type 1).
 	parent *region
 	qp     *qp
+
+	fragile bool // Config.GuardMemory
 }
 
 // enter keeps the memory registered until exit. It reports false if the key has become invalid.

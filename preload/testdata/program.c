@@ -595,6 +595,40 @@ static void unmap(void)
 	pair();
 }
 
+// vanish: memory that goes away while it is registered, without a call that could be noticed. As in unmap, the peer's request fails, and
+// nobody else is hurt. That of one's own fails too.
+static void vanish(void)
+{
+	for (int i = 0; i < 4; i++) {
+		bool file = i & 1, own = i & 2;
+		struct pair p = {0};
+		connect_pair(&p);
+		FILE *f = tmpfile();
+		CHECK(f && !ftruncate(fileno(f), 4 * SIZE));
+		char *pages = mmap(NULL, 4 * SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(f), 0);
+		CHECK(pages != MAP_FAILED);
+		memset(pages, 'x', 4 * SIZE);
+		struct end gone = own ? p.c : p.s, *peer = own ? &p.s : &gone, *end = own ? &gone : &p.c;
+		gone.buf = pages;
+		gone.mr = ibv_reg_mr(gone.pd, pages, 4 * SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+		CHECK(gone.mr);
+		gone.buf = pages + SIZE;
+		post(end, IBV_WR_RDMA_READ, peer);
+		CHECK(completion(&p.c).status == IBV_WC_SUCCESS);
+		CHECK(own || (p.c.buf[0] == 'x' && p.c.buf[SIZE - 1] == 'x'));
+		CHECK(file ? !ftruncate(fileno(f), SIZE) : !mprotect(pages + SIZE, SIZE, PROT_NONE)); // SIGBUS, SIGSEGV
+		post(end, IBV_WR_RDMA_READ, peer);
+		CHECK(completion(&p.c).status == (own ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_ACCESS_ERR));
+		CHECK(!ibv_dereg_mr(gone.mr));
+		take(p.cch, RDMA_CM_EVENT_DISCONNECTED);
+		take(p.sch, RDMA_CM_EVENT_DISCONNECTED);
+		destroy(&p.c);
+		destroy(&p.s);
+		CHECK(!munmap(pages, 4 * SIZE) && !fclose(f));
+	}
+	pair();
+}
+
 // memory: a region is of memory that is there, and that may be written if the device is to write it.
 static void memory(void)
 {
@@ -931,7 +965,7 @@ int main(int argc, char **argv)
 	} programs[] = {{"pair", pair}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
 		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
 		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}, {"keep-real", keep_real}, {"bound", bound},
-		{"memory", memory}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
+		{"memory", memory}, {"vanish", vanish}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
 	for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
 		if (!strcmp(argv[1], programs[i].name)) {
 			programs[i].run();
