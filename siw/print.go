@@ -38,7 +38,7 @@ func (cfg Config) facts() show.Facts {
 	for _, v := range []struct {
 		name string
 		on   bool
-	}{{"network", cfg.Network != nil}, {"tap", cfg.Tap != nil}, {"hooks", cfg.Hooks.Build != nil}} {
+	}{{"network", cfg.Network != nil}, {"tap", cfg.Tap != nil}, {"hooks", cfg.Hooks.Build != nil}, {"guard_memory", cfg.GuardMemory}} {
 		if v.on {
 			f = f.And(slog.Bool(v.name, true))
 		}

@@ -123,7 +123,7 @@ func (q *kernelQP) event(ev *AsyncEvent) {
 	ev.QP = q.owner
 	switch ev.Type {
 	case EventQPFatal, EventQPReqErr, EventQPAccessErr:
-		q.fail(&eventError{ev.Type})
+		q.failLater(&eventError{ev.Type})
 		ev.Err = q.Err()
 	}
 }

@@ -93,6 +93,26 @@ func (q *kernelQP) tellFailed() {
 	})
 }
 
+// failLater notes the failure that an event tells. The device moves the QP to ERR by itself, and it may send the event first and
+// the refusal to the peer after it: a QP that is in ERR by then does not send it. So the QP is moved from here only later.
+func (q *kernelQP) failLater(reason *eventError) {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if q.gone {
+		return
+	}
+	q.because(reason)
+	q.state.Store(uint32(QPStateErr))
+	time.AfterFunc(tellDelay, func() {
+		q.modify.Lock()
+		defer q.modify.Unlock()
+		if why := q.why.Load(); why != nil && *why == error(reason) && !q.gone {
+			q.failLocked(reason)
+			q.failure.fire()
+		}
+	})
+}
+
 // refused notes an error among the completions, under the lock of their CQ. It reports whether it was a mark of a drain.
 func (q *kernelQP) refused(wc *WC) (mark bool) {
 	switch wc.ID {
