@@ -13,6 +13,7 @@ killed() {
 kill_run() {
 	local signal=$1 run second='' got=0
 	echo "   SIG$signal"
+	rm -f "$work/up" "$work/second" # of an earlier run: the next one opens them when it gets a processor
 	# A process in the background ignores INT, unless told otherwise.
 	env --default-signal=INT "$guest" run -n -- sh -c 'echo up; sleep 100' >"$work/up" 2>"$work/stderr" &
 	run=$!
@@ -39,6 +40,7 @@ kill_run() {
 kill_qemu() {
 	local run timeout got=0
 	echo "   SIGKILL for QEMU"
+	rm -f "$work/up"
 	"$guest" run -n -- sh -c 'echo up; sleep 100' >"$work/up" 2>"$work/stderr" &
 	run=$!
 	holds "the guest starts" appears up "$work/up"
