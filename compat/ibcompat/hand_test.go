@@ -637,21 +637,14 @@ func TestHandClaims(t *testing.T) {
 func rawCaller(t *testing.T, below *verbs.Context, b *end, call wire.Call) *raw {
 	t.Helper()
 	r := &raw{end: newEnd(t, below, verbs.QPConfig{})}
-	var err error
-	r.mem, err = r.pd.AllocMR((rawSlots+1)*rawLen, allRights)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.mem.Close()) })
+	r.allocate()
 	port := strconv.Itoa(ibcompat.DefaultRendezvous + int(b.qp.Num()>>17))
+	var err error
 	r.id, err = cm.Resolve(soon(t), "127.0.0.1:"+port, cm.Config{Context: below})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.id.Close()) })
 	require.NoError(t, r.id.BindQP(r.qp))
-	for i := range rawSlots {
-		sge, err := r.mem.SGE(i*rawLen, rawLen)
-		require.NoError(t, err)
-		_, err = r.qp.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGL: []verbs.SGE{sge}}})
-		require.NoError(t, err)
-	}
+	r.receive()
 	private := (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil)
 	require.NoError(t, r.id.Connect(soon(t), r.qp, cm.ConnParam{PrivateData: private}))
 	return r

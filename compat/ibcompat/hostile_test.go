@@ -47,18 +47,11 @@ func newRaw(t testing.TB, without verbs.OpSet, cfg ibcompat.Config, receives int
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	r, b = &raw{end: newEnd(t, open(t, in), verbs.QPConfig{})}, newEnd(t, passive, verbs.QPConfig{})
-	r.mem, err = r.pd.AllocMR((rawSlots+1)*rawLen, allRights)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.mem.Close()) })
+	r.allocate()
 	r.id, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: r.ctx})
 	require.NoError(t, err)
 	require.NoError(t, r.id.BindQP(r.qp))
-	for i := range rawSlots {
-		sge, err := r.mem.SGE(i*rawLen, rawLen)
-		require.NoError(t, err)
-		_, err = r.qp.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGL: []verbs.SGE{sge}}})
-		require.NoError(t, err)
-	}
+	r.receive()
 	done := make(chan error, 1)
 	go func() {
 		done <- r.id.Connect(ctx, r.qp, cm.ConnParam{PrivateData: (&wire.Greeting{Private: []byte("raw")}).Append(nil)})
@@ -75,6 +68,26 @@ func newRaw(t testing.TB, without verbs.OpSet, cfg ibcompat.Config, receives int
 	require.NoError(t, <-done)
 	t.Cleanup(func() { require.NoError(t, r.id.Close()); require.NoError(t, b.id.Close()) })
 	return r, b
+}
+
+// allocate gives it memory for the messages.
+func (r *raw) allocate() {
+	r.Helper()
+	var err error
+	r.mem, err = r.pd.AllocMR((rawSlots+1)*rawLen, allRights)
+	require.NoError(r, err)
+	r.Cleanup(func() { require.NoError(r, r.mem.Close()) })
+}
+
+// receive posts its receives.
+func (r *raw) receive() {
+	r.Helper()
+	for i := range rawSlots {
+		sge, err := r.mem.SGE(i*rawLen, rawLen)
+		require.NoError(r, err)
+		_, err = r.qp.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGL: []verbs.SGE{sge}}})
+		require.NoError(r, err)
+	}
 }
 
 // say sends a message.
@@ -528,6 +541,61 @@ func TestNoEngine(t *testing.T) {
 		require.ErrorIs(t, err, cm.ErrRejected)
 		require.Equal(t, long, errors.As(err, &peer))
 		require.NoError(t, id.Close())
+	}
+}
+
+// newCalled is newRaw with the roles exchanged: the wrapped device has called, and may speak first.
+func newCalled(t *testing.T) (r *raw, b *end) {
+	t.Helper()
+	ctx := soon(t)
+	in, dev := newIWARP(t, 0, ibcompat.Config{})
+	r, b = &raw{end: newEnd(t, open(t, in), verbs.QPConfig{})}, newEnd(t, open(t, dev), verbs.QPConfig{})
+	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Context: r.ctx})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	r.allocate()
+	b.id, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: b.ctx})
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- b.id.Connect(ctx, b.qp, cm.ConnParam{}) }()
+	req, err := ln.Accept(ctx)
+	require.NoError(t, err)
+	require.NoError(t, req.BindQP(r.qp))
+	r.receive()
+	r.id, err = req.Accept(ctx, r.qp, cm.ConnParam{PrivateData: (&wire.Greeting{}).Append(nil)})
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	t.Cleanup(func() { require.NoError(t, r.id.Close()); require.NoError(t, b.id.Close()) })
+	return r, b
+}
+
+// TestEndBeforeHello: who has called does not end the connection before it has heard from the peer, which tells that the peer's
+// program knows of the connection: the kernel of siw has a BUG for one that ends earlier. A peer that stays silent is not waited for
+// without end.
+func TestEndBeforeHello(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		r, b := newCalled(t)
+		r.until(func(wc verbs.WC) bool { return wc.IsRecv() })
+		_, err := wire.ParseHello(r.got[0])
+		require.NoError(t, err)
+		closed := make(chan error, 1)
+		go func() { closed <- b.qp.Close() }()
+		select {
+		case <-r.id.Done():
+			require.FailNow(t, "the connection has ended before the peer has spoken")
+		case <-time.After(200 * time.Millisecond):
+		}
+		if !silent {
+			r.say(rawHello.Append(nil))
+			r.hears(wire.Bye)
+			r.say(message(wire.Header{Kind: wire.Bye, Taken: r.taken}))
+		}
+		select {
+		case <-r.id.Done():
+		case <-time.After(time.Minute):
+			require.FailNow(t, "the connection does not end")
+		}
+		require.NoError(t, <-closed)
 	}
 }
 

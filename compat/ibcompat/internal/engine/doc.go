@@ -43,6 +43,8 @@
 //
 // A side leaves ending when the peer's last message has come and its own has gone, when the inner connection has failed, or after
 // closeTimeout. So what the peer has taken before is in its CQs, and nothing is lost because a socket is closed with data in it.
+// The active side also waits for the peer's hello, because Linux's siw has a BUG for a connection that ends before its program knows
+// of it; a passive side that has heard nothing ends at once.
 //
 // # QPs by hand
 //

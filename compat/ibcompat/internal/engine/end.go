@@ -126,7 +126,8 @@ func (q *qp) end() {
 
 // settle goes on with the end of a QP in ERR. The caller holds mu.
 func (q *qp) settle() {
-	if !q.apart && q.parted != nil && (q.dead || q.id == nil || !q.spoken || !q.heard || q.peerLast && q.last && q.flight.Len() == 0) {
+	early := !q.spoken || !q.heard && !q.active
+	if !q.apart && q.parted != nil && (q.dead || q.id == nil || early || q.peerLast && q.last && q.flight.Len() == 0) {
 		close(q.parted)
 		q.apart = true
 	}
