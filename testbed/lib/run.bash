@@ -6,6 +6,7 @@
 #
 #	conf, env     for ../init/stage2: what to run, and its environment
 #	stdout, stderr, status    the results
+#	began         there if the command was started
 #	console, dmesg, qemu      for finding out what went wrong
 #
 # The run uses files because they arrive complete and unchanged. A serial line would mix them with lines of the kernel, and a
@@ -60,6 +61,13 @@ run() {
 	} >"$share/conf"
 	environment "${variables[@]}" >"$share/env"
 	boot "$limit" "$memory" "$out"
+	# QEMU 7.2 crashes now and then while an emulated guest with several processors boots (memory_region_dispatch_write).
+	for _ in 1 2; do
+		[ "$ended" -eq 139 ] && [ ! -e "$share/began" ] || break
+		say "QEMU crashed before the command began; it is started again"
+		: >"$share/console"
+		boot "$limit" "$memory" "$out"
+	done
 	finish "$limit" "$klog"
 }
 

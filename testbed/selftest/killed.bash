@@ -7,6 +7,7 @@ killed() {
 	kill_run KILL 137
 	kill_run TERM 143 second_run
 	kill_qemu
+	crash_qemu
 }
 
 # kill_run SIGNAL STATUS [second_run] kills a run, with another one waiting.
@@ -49,4 +50,24 @@ kill_qemu() {
 	wait "$run" || got=$?
 	same "QEMU killed: exit status" 125 "$got"
 	says "QEMU killed" '^guest: the guest died'
+}
+
+# crash_qemu has QEMU crash while the guest boots: it is started again; and while a command runs: the guest died.
+crash_qemu() {
+	local run got=0
+	echo "   SIGSEGV for QEMU"
+	rm -f "$work/up"
+	"$guest" run -n -- sh -c 'echo up; sleep 100' >"$work/up" 2>"$work/stderr" &
+	run=$!
+	holds "QEMU starts" segv "$run"
+	holds "the guest starts again" appears up "$work/up"
+	says "QEMU crashed" '^guest: QEMU crashed before the command began'
+	holds "QEMU runs" segv "$run"
+	wait "$run" || got=$?
+	same "QEMU crashed: exit status" 125 "$got"
+}
+
+# segv has the QEMU of a run crash, when there is one.
+segv() {
+	timeout 60 sh -c 'until t=$(pgrep -P "$0" -x timeout) && pkill -SEGV -P "$t" -f qemu-system; do sleep 0.1; done' "$1"
 }

@@ -25,6 +25,17 @@ suite() {
 	says "a known fault that does not come" '^FAIL .*: exit status 0, where'
 	run_list "a fault that is known of another kernel" 0 "one $devices norace -test.run=^TestOneHost oops:5.4=oops_init"
 
+	# A fault that comes by chance: the line that failed before it is not forgotten, those behind it run.
+	fault="one ./testbed/selftest/testdata/fault norace GOVERBS_TEST_ONCE=$work/bin/log-one-again chance:${TESTBED_KERNEL:-6.1}"
+	run_list "a fault by chance" 0 "one $devices norace -test.run=^TestOneHost" "$fault=siw_init,oops_init" \
+		"one ./internal/errname norace"
+	says "a fault by chance" 'had its fault in oops_init, which comes by chance: line 2 of the 3 runs again' "$work/stdout"
+	says "the lines behind a fault by chance" '^ok +./internal/errname' "$work/stdout"
+	run_list "a failure before a fault by chance" 1 "one $devices norace -test.run=^TestTwoHosts" "$fault=oops_init"
+	says "the line of a fault by chance" '^ok +./testbed/selftest/testdata/fault' "$work/stdout"
+	run_list "a fault by chance, twice" 1 "one ./testbed/selftest/testdata/fault norace chance:${TESTBED_KERNEL:-6.1}=oops_init"
+	run_list "another fault than by chance" 1 "$fault=siw_init"
+
 	run_list "a line for another kernel" 0 "one ./testbed/selftest/testdata/fault norace kernel:5.4" \
 		"one $devices norace kernel:${TESTBED_KERNEL:-6.1} -test.run=^TestOneHost"
 	says "a line for this kernel" "^ok +$devices" "$work/stdout"
