@@ -348,6 +348,27 @@ func TestLaxPeer(t *testing.T) {
 	}
 }
 
+// TestLaxPeerLeaves: siw of the kernel sends no Terminate while it is sending something else. So when such a peer has left without a last
+// message, the oldest Write that is not sure counts as refused; with another device it does not.
+func TestLaxPeerLeaves(t *testing.T) {
+	for flags, want := range map[uint8]verbs.WCStatus{0: verbs.WCWRFlushErr, wire.HelloLax: verbs.WCRemAccessErr} {
+		r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+		hello := rawHello
+		hello.Flags = flags
+		r.say(hello.Append(nil))
+		r.hears(wire.Credit)
+		r.say(message(wire.Header{Kind: wire.Ack, Taken: r.taken}))
+		for id := range uint64(2) {
+			b.post(verbs.SendWR{ID: id, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: b.sgl(0, 8),
+				RemoteAddr: r.mem.Addr(), RKey: r.mem.RKey()})
+		}
+		r.hears(wire.Credit) // the question that would confirm them
+		require.NoError(t, r.id.Disconnect())
+		b.ends(want, 0)
+		b.ends(verbs.WCWRFlushErr, 1)
+	}
+}
+
 // TestLaxPeerReads: towards a device that may refuse a Read after it has executed what stands behind it, that waits for the answer. So a
 // Send of what the Read brings sends that.
 func TestLaxPeerReads(t *testing.T) {

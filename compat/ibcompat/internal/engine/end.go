@@ -145,19 +145,20 @@ func (q *qp) settle() {
 
 // accuse finds the request that the peer's device has refused, if no request has such a status of its own. On iWARP a Write has
 // completed when it was sent: it is the oldest that is not sure and that matches the header which the Terminate quotes. Drivers of
-// the kernel do not tell what a Terminate says, nor that there was one. There it is the oldest one-sided request that is not sure
-// when the peer has left without a last message.
+// the kernel do not tell what a Terminate says, nor that there was one; and siw sends none while it is sending something else. Then
+// it is the oldest one-sided request that is not sure when the peer has left without a last message.
 func (q *qp) accuse() {
 	if q.next == 0 || !q.dead {
 		return
 	}
-	key, at := uint32(0), uint64(0)
-	switch t := new(verbs.TerminateError); {
-	case q.ctx.silent:
+	t, key, at := new(verbs.TerminateError), uint32(0), uint64(0)
+	told := !q.ctx.silent && errors.As(q.in.Err(), &t)
+	switch {
+	case !told && (q.ctx.silent || q.lax()):
 		if q.peerLast || errors.Is(q.cause, verbs.ErrClosed) {
 			return
 		}
-	case !errors.As(q.in.Err(), &t) || !t.Remote || len(t.Header) < taggedLen || t.Header[0]&taggedBit == 0:
+	case !told || !t.Remote || len(t.Header) < taggedLen || t.Header[0]&taggedBit == 0:
 		return
 	default:
 		key, at = binary.BigEndian.Uint32(t.Header[2:]), binary.BigEndian.Uint64(t.Header[6:])
@@ -167,10 +168,10 @@ func (q *qp) accuse() {
 		switch {
 		case r.status != verbs.WCSuccess:
 			return
-		case q.ctx.silent && r.length > 0 && (right(r.op) == verbs.AccessRemoteRead && r.cut || writes(r.op) && !q.sure(r, q.base+uint64(i))):
+		case !told && r.length > 0 && (right(r.op) == verbs.AccessRemoteRead && r.cut || writes(r.op) && !q.sure(r, q.base+uint64(i))):
 			r.status = q.refusal(verbs.WCRemAccessErr, r.op)
 			return
-		case !q.ctx.silent && writes(r.op) && !q.sure(r, q.base+uint64(i)) && r.rkey == key && at-r.addr < r.length:
+		case told && writes(r.op) && !q.sure(r, q.base+uint64(i)) && r.rkey == key && at-r.addr < r.length:
 			r.status, r.remote, r.reason = q.refusal(verbs.WCRemAccessErr, r.op), true, q.in.Err()
 			return
 		}

@@ -230,7 +230,7 @@ func (q *qp) start(r *request, number uint64) bool {
 		q.staged = number + 1
 	}
 	q.checkLocal(r)
-	if need := right(r.op); q.peer.Flags&wire.HelloLax != 0 && r.status == verbs.WCSuccess && r.length > 0 && need&^q.rights != 0 {
+	if need := right(r.op); q.lax() && r.status == verbs.WCSuccess && r.length > 0 && need&^q.rights != 0 {
 		r.status = verbs.WCRemInvReqErr
 		r.reason = fmt.Errorf("the peer's QP does not allow a %v", r.op)
 	}
@@ -285,10 +285,13 @@ func (q *qp) start(r *request, number uint64) bool {
 	return true
 }
 
+// lax reports whether the peer has a device of the kernel (wire.HelloLax).
+func (q *qp) lax() bool { return q.peer.Flags&wire.HelloLax != 0 }
+
 // afterReads reports whether the request has to wait for the answers to Reads. A device of the kernel (HelloLax) may be siw, which checks
 // a Read only when it answers it, in another thread: what stands behind a Read that it refuses may have been executed by then.
 func (q *qp) afterReads(r *request) bool {
-	return q.peer.Flags&wire.HelloLax != 0 && r.op != verbs.WRRDMARead && q.reads > 0
+	return q.lax() && r.op != verbs.WRRDMARead && q.reads > 0
 }
 
 // checkLocal checks what a request needs on this side: its memory, and a depth.
@@ -446,7 +449,7 @@ func (q *qp) read(r *request, number uint64) {
 			s.LKey = m.sink.LKey()
 			m.mu.RUnlock()
 		}
-		if first := uint32(pageSize - addr%pageSize); q.peer.Flags&wire.HelloLax != 0 && s.Length <= shortRead && s.Length > first {
+		if first := uint32(pageSize - addr%pageSize); q.lax() && s.Length <= shortRead && s.Length > first {
 			head := s
 			head.Length = first
 			q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: q.keep(head), RemoteAddr: addr, RKey: r.rkey}, -1)
