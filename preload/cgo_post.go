@@ -48,6 +48,8 @@ type sender struct {
 	wrs  [chunk]verbs.SendWR
 	sges []verbs.SGE
 	bind [chunk]verbs.MWBind
+
+	inline *verbs.MR // nil until the first inline request
 }
 
 //export rnic_post_send
@@ -65,6 +67,10 @@ func rnic_post_send(h C.uint32_t, wr *C.struct_ibv_send_wr, bad **C.struct_ibv_s
 		if n == 0 {
 			*bad = wr
 			return einval
+		}
+		if err := s.copyInline(q.QP, n); err != nil {
+			*bad = wr
+			return errno(err)
 		}
 		if done, err := q.PostSend(s.wrs[:n]); err != nil {
 			*bad = nextSend(wr, done)

@@ -63,7 +63,7 @@ func (q *qp) Close() error {
 		return err
 	}
 	owners.drop(q.QP)
-	return nil
+	return q.send.close()
 }
 
 //export rnic_init_qp

@@ -79,7 +79,7 @@ func preloaded(t *testing.T, shim, name string, env ...string) (int, string) {
 
 // TestPrograms: each says in C what a program may count on.
 func TestPrograms(t *testing.T) {
-	for _, name := range []string{"pair", "threads", "leak", "order", "port", "waiting", "signals", "faults", "fork-before", "exec-after",
+	for _, name := range []string{"pair", "inline", "threads", "leak", "order", "port", "waiting", "signals", "faults", "fork-before", "exec-after",
 		"exec-without", "memlock", "leaves", "refusals", "async", "unmap", "vanish", "unload", "memory", "many", "exit-reading", "fork-thread", "bound"} {
 		t.Run(name, func(t *testing.T) {
 			code, stderr := program(t, name)
@@ -128,9 +128,11 @@ func TestForkAfter(t *testing.T) {
 
 // TestDevices: the programs run on every device that goverbs run offers, but for atomics, which usiw0-plain lacks.
 func TestDevices(t *testing.T) {
-	code, stderr := program(t, "pair", runenv.Device+"=ib:usiw0")
-	require.Zero(t, code, stderr)
-	code, stderr = program(t, "pair", runenv.Device+"=usiw0-plain")
+	for _, name := range []string{"pair", "inline"} {
+		code, stderr := program(t, name, runenv.Device+"=ib:usiw0")
+		require.Zero(t, code, stderr)
+	}
+	code, stderr := program(t, "pair", runenv.Device+"=usiw0-plain")
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "post:")
 }

@@ -76,7 +76,7 @@ static void make(struct end *e)
 	CHECK(e->cq);
 	CHECK(!ibv_req_notify_cq(e->cq, 0));
 	struct ibv_qp_init_attr a = {.send_cq = e->cq, .recv_cq = e->cq, .qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1}};
+		.cap = {.max_send_wr = 24, .max_recv_wr = 8, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = 64}};
 	CHECK(!rdma_create_qp(e->id, e->pd, &a));
 	e->buf = calloc(1, SIZE);
 	e->mr = ibv_reg_mr(e->pd, e->buf, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
@@ -202,6 +202,52 @@ static void pair(void)
 	struct pair p = {0};
 	connect_pair(&p);
 	traffic(&p);
+	close_pair(&p);
+}
+
+// inline_data: the device copies the data during the post, and does not look at their keys. It does for other data.
+static void inline_data(void)
+{
+	enum { MANY = 20 };
+	struct pair p = {0};
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct ibv_wc wc;
+	char text[16] = "from the stack";
+	struct ibv_sge two[2] = {{(uintptr_t)"two ", 4, 0}, {(uintptr_t)"constants", 10, 12345}};
+	struct ibv_sge one = {(uintptr_t)text, sizeof text, 0};
+	struct ibv_send_wr w[MANY] = {0}, *bad;
+	connect_pair(&p);
+	CHECK(!ibv_query_qp(p.c.id->qp, &attr, IBV_QP_CAP, &init) && attr.cap.max_inline_data >= 64);
+	for (int i = 0; i < MANY; i++) {
+		w[i] = (struct ibv_send_wr){.wr_id = i, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_INLINE,
+			.sg_list = i % 2 ? two : &one, .num_sge = 1 + i % 2, .next = i + 1 < MANY ? &w[i + 1] : NULL};
+		w[i].wr.rdma.remote_addr = (uintptr_t)p.s.buf + 16 * i;
+		w[i].wr.rdma.rkey = p.s.mr->rkey;
+	}
+	w[MANY - 1].send_flags |= IBV_SEND_SIGNALED;
+	CHECK(!ibv_post_send(p.c.id->qp, w, &bad));
+	memset(text, 'x', sizeof text);
+	wc = completion(&p.c);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == MANY - 1);
+	memcpy(p.c.buf, "read", 5);
+	post(&p.c, IBV_WR_RDMA_READ, &p.s); // behind the Writes
+	wc = completion(&p.c);
+	CHECK(wc.status == IBV_WC_SUCCESS);
+	for (int i = 0; i < MANY; i++)
+		CHECK(!strcmp(p.c.buf + 16 * i, i % 2 ? "two constants" : "from the stack"));
+
+	one.length = attr.cap.max_inline_data + 1;
+	w[0].next = NULL;
+	CHECK(ibv_post_send(p.c.id->qp, w, &bad) == EINVAL && bad == w);
+
+	one.length = 5; // not inline: the key is looked at
+	w[0].send_flags = IBV_SEND_SIGNALED;
+	CHECK(!ibv_post_send(p.c.id->qp, w, &bad));
+	do
+		wc = completion(&p.c);
+	while (wc.wr_id == 7); // the receive
+	CHECK(wc.wr_id == 0 && wc.status == IBV_WC_LOC_PROT_ERR);
 	close_pair(&p);
 }
 
@@ -962,7 +1008,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} programs[] = {{"pair", pair}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
+	} programs[] = {{"pair", pair}, {"inline", inline_data}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
 		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
 		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}, {"keep-real", keep_real}, {"bound", bound},
 		{"memory", memory}, {"vanish", vanish}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
