@@ -41,6 +41,9 @@ type pair struct {
 	fails  map[string]string           // the reason for each kind
 }
 
+// outside reports whether the pair needs an interface that is not loopback.
+func (pr *pair) outside() bool { return slices.Contains(pr.client, "{netaddr}") }
+
 // defaultLimit is the time limit of a pair whose stanza has none. It is enough on a slow machine that is busy.
 const defaultLimit = 60 * time.Second
 

@@ -5,8 +5,10 @@
 package programs
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,7 +28,9 @@ type place struct {
 	kind           string
 	server, client side
 	addr, addr6    string
-	netdev         string        // the interface with addr
+	netdev         string        // an interface that is not loopback, "" = there is none
+	netaddr        string        // its address
+	dat            string        // the file with uDAPL's provider on netdev
 	slow           time.Duration // how many times longer a pair may take (0 = 1)
 }
 
@@ -48,12 +52,39 @@ func kernel() side { return side{device: "siw0"} }
 // words puts the values of a place into the words of a command or a variable.
 func (p *place) words(words []string, s side, port int) []string {
 	values := strings.NewReplacer("{addr}", p.addr, "{addr6}", p.addr6, "{port}", strconv.Itoa(port), "{device}", s.device,
-		"{netdev}", p.netdev)
+		"{netaddr}", p.netaddr, "{dat}", p.dat)
 	out := make([]string, len(words))
 	for i, word := range words {
 		out[i] = values.Replace(word)
 	}
 	return out
+}
+
+// outside returns an interface that is up and not loopback, and its address; "" if there is none.
+func outside(t *testing.T) (name, addr string) {
+	t.Helper()
+	all, err := net.Interfaces()
+	require.NoError(t, err)
+	for _, i := range all {
+		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		require.NoError(t, err)
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil {
+				return i.Name, n.IP.String()
+			}
+		}
+	}
+	return "", ""
+}
+
+// writeDAT writes the file with uDAPL's provider "user".
+func (p *place) writeDAT(t *testing.T) {
+	t.Helper()
+	p.dat = filepath.Join(t.TempDir(), "dat.conf")
+	require.NoError(t, os.WriteFile(p.dat, fmt.Appendf(nil, "user u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"%s 0\" \"\"\n", p.netdev), 0o644))
 }
 
 // The ports of servers. They are below those that the kernel chooses for clients, so no connection of another program has one of them.

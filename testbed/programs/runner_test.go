@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,8 @@ func TestList(t *testing.T) {
 		}
 	}
 	require.InDelta(t, 15, quick, 3)
+	require.True(t, slices.ContainsFunc(pairs, (*pair).outside))
+	require.False(t, pairs[0].outside())
 	require.Greater(t, len(pairs), 40)
 }
 
@@ -125,6 +128,9 @@ func TestOnce(t *testing.T) {
 		{"client is killed", "true", "kill -TERM $$", "stops", "client: signal: terminated"},
 		{"prints", "echo yes", "true", "prints server ^yes$", ""},
 		{"does not print", "echo yes no", "true", "prints server ^yes$", "the server does not print \"^yes$\""},
+		{"flushed", `echo 'goverbs run: WC(wr_id=0 status="Work Request Flushed Error" qp_num=3)'`, "true", "", ""},
+		{"completion fails", "true", `echo 'goverbs run: WC(wr_id=0 status="local protection error" qp_num=3)' >&2`, "",
+			`client: WC(wr_id=0 status="local protection error" qp_num=3)`},
 		{"variable", "true", "test $X = {addr}6", "env X=here6", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
