@@ -55,7 +55,7 @@ func start() error {
 	if _, err := siw.Register(cfg); err != nil {
 		return err
 	}
-	device, err = ibcompat.DeviceByName(name, ibcompat.Config{})
+	device, err = ibcompat.DeviceByName(name, ibcompat.Config{GuardMemory: cfg.GuardMemory})
 	return err
 }
 

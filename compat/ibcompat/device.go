@@ -21,6 +21,9 @@ type Config struct {
 	// programs bring up by hand (0 = DefaultRendezvous). Each open device takes the first free one for itself, which its QPs'
 	// numbers name. The devices of both sides need the same value. It has no meaning on InfiniBand and RoCE.
 	Rendezvous uint16
+	// GuardMemory is siw.Config.GuardMemory for what an iWARP device of this package does by itself: Sends, atomics, and requests of a
+	// QP that is connected to itself. The device below needs its own. It has no meaning on InfiniBand and RoCE.
+	GuardMemory bool
 }
 
 // DefaultRendezvous is the first port of a Config that names none, RendezvousPorts how many there are.
@@ -89,7 +92,7 @@ func Wrap(dev *verbs.Device, cfg Config) (*verbs.Device, error) {
 		if most := uint16(1<<16 - RendezvousPorts); cfg.Rendezvous > most {
 			return nil, &verbs.LimitError{Name: "Config.Rendezvous", Limit: uint64(most), Value: uint64(cfg.Rendezvous)}
 		}
-		return engine.New(dev, engine.Config{Name: Prefix + dev.Name(), Relaxed: cfg.Relaxed, Port: cfg.Rendezvous}), nil
+		return engine.New(dev, engine.Config{Name: Prefix + dev.Name(), Relaxed: cfg.Relaxed, Port: cfg.Rendezvous, GuardMemory: cfg.GuardMemory}), nil
 	default:
 		return nil, &TransportError{Device: dev.Name(), Transport: t, Missing: "way to give it the semantics of InfiniBand"}
 	}

@@ -675,6 +675,47 @@ static void vanish(void)
 	pair();
 }
 
+// vanish_messages: the same for what a Send takes, for what a receive is given, and for the word of an atomic.
+static void vanish_messages(void)
+{
+	enum { SEND, RECEIVE, ATOMIC, KINDS };
+	for (int i = 0; i < 2 * KINDS; i++) {
+		int kind = i / 2;
+		bool file = i & 1;
+		struct pair p = {0};
+		connect_pair(&p);
+		traffic(&p);
+		FILE *f = tmpfile();
+		CHECK(f && !ftruncate(fileno(f), 4 * SIZE));
+		char *pages = mmap(NULL, 4 * SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(f), 0);
+		CHECK(pages != MAP_FAILED);
+		struct end gone = kind == SEND ? p.c : p.s, *end = kind == SEND ? &gone : &p.c;
+		gone.buf = pages + SIZE;
+		gone.mr = ibv_reg_mr(gone.pd, pages, 4 * SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+		CHECK(gone.mr);
+		struct ibv_sge s = {(uintptr_t)(kind == RECEIVE ? gone.buf : p.s.buf), SIZE, kind == RECEIVE ? gone.mr->lkey : p.s.mr->lkey};
+		struct ibv_recv_wr r = {.wr_id = 8, .sg_list = &s, .num_sge = 1}, *bad;
+		CHECK(!ibv_post_recv(p.s.id->qp, &r, &bad));
+		CHECK(file ? !ftruncate(fileno(f), SIZE) : !mprotect(pages + SIZE, SIZE, PROT_NONE)); // SIGBUS, SIGSEGV
+		post(end, kind == ATOMIC ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_SEND, &gone);
+		struct ibv_wc wc;
+		if (kind == RECEIVE) {
+			wc = completion(&p.s);
+			CHECK(wc.wr_id == 8 && wc.status == IBV_WC_LOC_PROT_ERR);
+		} else {
+			do
+				wc = completion(&p.c);
+			while (wc.wr_id == 7); // the receive
+			CHECK(wc.status == (kind == SEND ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_ACCESS_ERR));
+		}
+		CHECK(!ibv_dereg_mr(gone.mr));
+		destroy(&p.c);
+		destroy(&p.s);
+		CHECK(!munmap(pages, 4 * SIZE) && !fclose(f));
+	}
+	pair();
+}
+
 // memory: a region is of memory that is there, and that may be written if the device is to write it.
 static void memory(void)
 {
@@ -1011,7 +1052,7 @@ int main(int argc, char **argv)
 	} programs[] = {{"pair", pair}, {"inline", inline_data}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
 		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
 		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}, {"keep-real", keep_real}, {"bound", bound},
-		{"memory", memory}, {"vanish", vanish}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
+		{"memory", memory}, {"vanish", vanish}, {"vanish-messages", vanish_messages}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
 	for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
 		if (!strcmp(argv[1], programs[i].name)) {
 			programs[i].run();

@@ -17,17 +17,25 @@ func (q *qp) execute(a wire.AtomicRequest) wire.Header {
 		return h
 	}
 	mem, m, err := q.dom.find(a.RKey, a.Addr, 8, verbs.AccessRemoteAtomic)
-	switch {
-	case err != nil:
+	if err != nil {
 		h.Status = uint8(verbs.WCRemAccessErr)
 		return h
-	case a.Addr%8 != 0 || !regmem.Aligned(mem):
-		h.Status = uint8(verbs.WCRemInvReqErr)
-	case a.CmpSwap:
-		h.Value = regmem.CmpSwap(mem, a.Compare, a.CompareMask, a.Operand, a.Mask)
-	default:
-		h.Value = regmem.FetchAdd(mem, a.Operand, a.Mask)
 	}
-	m.mu.RUnlock()
+	if a.Addr%8 != 0 || !regmem.Aligned(mem) {
+		m.mu.RUnlock()
+		h.Status = uint8(verbs.WCRemInvReqErr)
+		return h
+	}
+	value, gone := m.change(mem, func(mem []byte) uint64 {
+		if a.CmpSwap {
+			return regmem.CmpSwap(mem, a.Compare, a.CompareMask, a.Operand, a.Mask)
+		}
+		return regmem.FetchAdd(mem, a.Operand, a.Mask)
+	})
+	if gone != nil {
+		h.Status = uint8(verbs.WCRemAccessErr)
+		return h
+	}
+	h.Value = value
 	return h
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
-	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -297,7 +296,8 @@ func (q *qp) store(r *request, value uint64) error {
 	}
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], value)
-	regmem.Place(mem, b[:])
-	m.mu.RUnlock()
+	if err := m.place(mem, b[:]); err != nil {
+		return err
+	}
 	return nil
 }

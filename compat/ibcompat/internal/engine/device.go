@@ -13,6 +13,8 @@ type Config struct {
 	Name    string // of the device that is made
 	Relaxed bool   // all requests are as with verbs.SendRelaxed
 	Port    uint16 // the first of Ports ports, at one of which peers of QPs that are brought up by hand come; 0 = DefaultPort
+
+	GuardMemory bool // memory of regions may go away: fragile.go
 }
 
 // New returns a device with InfiniBand's semantics over an iWARP device.

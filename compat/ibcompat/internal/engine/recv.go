@@ -7,7 +7,6 @@ import (
 
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/internal/queue"
-	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -107,8 +106,10 @@ func (q *qp) scatter(r *receive, data []byte) error {
 			err.(*verbs.AccessError).Element = i
 			return err
 		}
-		regmem.Place(mem, data[:n])
-		m.mu.RUnlock()
+		if err := m.place(mem, data[:n]); err != nil {
+			err.Element = i
+			return err
+		}
 		data, skip = data[n:], 0
 	}
 	return nil

@@ -5,8 +5,8 @@ package engine
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
-	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -37,8 +37,11 @@ type mr struct {
 	iova   uint64
 	access verbs.AccessFlags
 
+	fragile  bool        // Config.GuardMemory
+	vanished atomic.Bool // the memory is gone, as if the region had been closed
+
 	mu  sync.RWMutex // held for reading while mem is used
-	mem []byte       // nil = gone
+	mem []byte       // nil = closed
 }
 
 // RegMR registers without the device's right for atomics if the device has none: the agent checks it.
@@ -51,7 +54,7 @@ func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs
 	if err != nil {
 		return nil, err
 	}
-	m := &mr{dom: p, in: in, mem: mem, iova: iova, access: access}
+	m := &mr{dom: p, in: in, mem: mem, iova: iova, access: access, fragile: p.ctx.dev.cfg.GuardMemory}
 	if access&verbs.AccessLocalWrite != 0 {
 		m.sink, err = p.in.RegMRIova(mem, iova, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|access&verbs.AccessZeroBased)
 		if err != nil {
@@ -96,7 +99,7 @@ func (p *domain) find(key uint32, addr uint64, n uint64, need verbs.AccessFlags)
 		m.mu.RLock()
 		size, off := uint64(len(m.mem)), addr-m.iova
 		switch {
-		case m.mem == nil:
+		case m.mem == nil || m.vanished.Load():
 		case m.dom != p:
 			fault = verbs.AccessForeign
 		case m.access&need != need:
@@ -144,8 +147,10 @@ func (p *domain) fetch(sgl []verbs.SGE, b []byte) ([]byte, error) {
 		}
 		at := len(b)
 		b = b[:at+len(mem)]
-		regmem.Fetch(b[at:], mem)
-		m.mu.RUnlock()
+		if err := m.fetch(b[at:], mem); err != nil {
+			err.Element = i
+			return b[:at], err
+		}
 	}
 	return b, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
-	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -167,8 +166,9 @@ func (q *qp) writeOwn(r *request) (verbs.WCStatus, error) {
 		if err != nil {
 			return verbs.WCRemAccessErr, err
 		}
-		regmem.Place(mem, b)
-		m.mu.RUnlock()
+		if err := m.place(mem, b); err != nil {
+			return verbs.WCRemAccessErr, err
+		}
 		q.copied(r, b)
 	}
 	return verbs.WCSuccess, nil
@@ -181,8 +181,9 @@ func (q *qp) readOwn(r *request) (verbs.WCStatus, error) {
 		if err != nil {
 			return verbs.WCRemAccessErr, err
 		}
-		regmem.Fetch(b, mem)
-		m.mu.RUnlock()
+		if err := m.fetch(b, mem); err != nil {
+			return verbs.WCRemAccessErr, err
+		}
 		sink := receive{sgl: r.sgl, filled: r.sent}
 		if err := q.scatter(&sink, b); err != nil {
 			return verbs.WCLocProtErr, err
