@@ -141,6 +141,7 @@ func measure(args []string) error {
 	if o.busy {
 		head += " One of the others is a process that computes."
 	}
+	head += hangs(p.subjects)
 	fmt.Printf("\n%s\n\n%s", head, report(p, r, false))
 	if o.out != "" {
 		err = record(o.out, mark, head+"\n\n"+report(p, r, true))

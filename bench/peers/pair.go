@@ -5,7 +5,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -24,14 +26,24 @@ type pair struct {
 	listen, connect []string
 	announces       bool // the listener chooses the port itself and prints "listening ADDRESS"
 	env             []string
-	host            string // the address of the listener, "" = 127.0.0.1
-	device          string // of the kernel, at which the listener listens; "" = TCP
+	host            string        // the address of the listener, "" = 127.0.0.1
+	device          string        // of the kernel, at which the listener listens; "" = TCP
+	limit           time.Duration // sampleLimit if 0
 }
+
+// errHung: a sample took longer than its limit.
+var errHung = errors.New("hung")
 
 // run starts both and returns what the second prints, and the processors' time that the two took.
 func (p *pair) run() (text string, used time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
+	limit := cmp.Or(p.limit, sampleLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w for %v: %w", errHung, limit, err)
+		}
+	}()
 	addr, err := p.freeAddr()
 	if err != nil {
 		return "", 0, err

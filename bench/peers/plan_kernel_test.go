@@ -4,6 +4,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,44 @@ func TestKernelPlan(t *testing.T) {
 		require.Equal(t, w.over.unit == unitTime, w.less, w.what)
 		require.True(t, strings.HasPrefix(w.under.name, strings.TrimSuffix(w.over.name, ", rsocket")), "%s / %s", w.over.name, w.under.name)
 	}
+}
+
+// TestHung: a run that hangs is killed at its limit, tried again and counted; other failures are not tried again.
+func TestHung(t *testing.T) {
+	sleeper := pair{listen: []string{"sh", "-c", "echo listening 127.0.0.1:1; exec sleep 60"}, connect: []string{"sleep", "60"},
+		announces: true, limit: 200 * time.Millisecond}
+	_, _, err := sleeper.run()
+	require.ErrorIs(t, err, errHung)
+	wrong := sleeper
+	wrong.connect = []string{"false"}
+	_, _, err = wrong.run()
+	require.Error(t, err)
+	require.NotErrorIs(t, err, errHung)
+
+	hung, other := fmt.Errorf("%w for 1s", errHung), errors.New("no device")
+	for _, c := range []struct {
+		errs []error // of the runs
+		hung int
+		err  error
+	}{
+		{[]error{nil}, 0, nil},
+		{[]error{hung, hung, nil}, 2, nil},
+		{[]error{hung, hung, hung, hung, nil}, rstreamTries, errHung},
+		{[]error{other, nil}, 0, other},
+	} {
+		s, tries := &subject{name: "siw0, rstream"}, 0
+		f, _, err := s.again(func() (figure, time.Duration, error) {
+			tries++
+			return 7, 0, c.errs[tries-1]
+		})
+		require.ErrorIs(t, err, c.err)
+		require.Equal(t, c.hung, s.hung)
+		if c.err == nil {
+			require.Equal(t, 7.0, f)
+		}
+	}
+	require.Empty(t, hangs([]*subject{{name: "a"}}))
+	require.Equal(t, " Runs that hung, and were tried again: b 2; c 1.", hangs([]*subject{{name: "a"}, {name: "b", hung: 2}, {name: "c", hung: 1}}))
 }
 
 // TestTurnsFigure: the time for each message of a ping-pong is the figure; that of a stream is made a rate.

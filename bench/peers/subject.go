@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ type subject struct {
 	unit string
 	less bool // the less, the better
 	run  func() (f figure, used time.Duration, err error)
+	hung int // runs that did not end
 }
 
 const (
@@ -143,18 +145,52 @@ func (j *job) ofTurns(us figure) figure {
 	return figure(j.size) / us
 }
 
+// rstreamLimit is how long rstream may take, and rstreamTries how often it is run until it does not take longer: on siw two programs in C
+// sometimes wait for each other for ever.
+const (
+	rstreamLimit = 20 * time.Second
+	rstreamTries = 4
+)
+
 // rstream is the program of librdmacm that does what workTurns does, with rsockets of C. Its table is like that of fi_pingpong.
 func rstream(name string, j job, option string) *subject {
 	line := []string{"rstream", "-p", "{port}", "-T", option, "-S", strconv.Itoa(j.size), "-C", strconv.Itoa(j.count), "-I", strconv.Itoa(j.turns)}
-	p := pair{host: j.host, device: j.device,
+	p := pair{host: j.host, device: j.device, limit: rstreamLimit,
 		listen: append(line[:len(line):len(line)], "-b", j.host), connect: append(line[:len(line):len(line)], "-s", j.host)}
 	s := &subject{name: name}
 	s.unit, s.less = j.turnsUnit()
-	s.run = p.figure(func(out string) (figure, error) {
+	once := p.figure(func(out string) (figure, error) {
 		f, err := fabricFigure(out)
 		return j.ofTurns(f), err
 	})
+	s.run = func() (figure, time.Duration, error) { return s.again(once) }
 	return s
+}
+
+// again runs a subject until it does not hang. It says and counts when it does.
+func (s *subject) again(once func() (figure, time.Duration, error)) (f figure, used time.Duration, err error) {
+	for range rstreamTries {
+		if f, used, err = once(); !errors.Is(err, errHung) {
+			break
+		}
+		s.hung++
+		fmt.Printf("%s: %v\n", s.name, err)
+	}
+	return f, used, err
+}
+
+// hangs says how often subjects hung.
+func hangs(subjects []*subject) string {
+	var said []string
+	for _, s := range subjects {
+		if s.hung > 0 {
+			said = append(said, fmt.Sprintf("%s %d", s.name, s.hung))
+		}
+	}
+	if said == nil {
+		return ""
+	}
+	return " Runs that hung, and were tried again: " + strings.Join(said, "; ") + "."
 }
 
 // ucx is a test of UCX's ucx_perftest over TCP, which puts its result into the named column.
