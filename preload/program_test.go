@@ -80,7 +80,7 @@ func preloaded(t *testing.T, shim, name string, env ...string) (int, string) {
 // TestPrograms: each says in C what a program may count on.
 func TestPrograms(t *testing.T) {
 	for _, name := range []string{"pair", "inline", "threads", "leak", "order", "port", "waiting", "signals", "faults", "fork-before", "exec-after",
-		"exec-without", "memlock", "leaves", "refusals", "async", "unmap", "vanish", "vanish-messages", "unload", "memory", "many", "exit-reading", "fork-thread", "bound"} {
+		"exec-without", "memlock", "leaves", "refusals", "async", "unmap", "vanish", "vanish-messages", "late-faults", "unload", "memory", "many", "exit-reading", "fork-thread", "bound"} {
 		t.Run(name, func(t *testing.T) {
 			code, stderr := program(t, name)
 			require.Zero(t, code, stderr)
@@ -128,7 +128,7 @@ func TestForkAfter(t *testing.T) {
 
 // TestDevices: the programs run on every device that goverbs run offers, but for atomics, which usiw0-plain lacks.
 func TestDevices(t *testing.T) {
-	for _, name := range []string{"pair", "inline", "vanish", "vanish-messages"} {
+	for _, name := range []string{"pair", "inline", "vanish", "vanish-messages", "late-faults"} {
 		code, stderr := program(t, name, runenv.Device+"=ib:usiw0")
 		require.Zero(t, code, stderr)
 	}

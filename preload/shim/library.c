@@ -63,6 +63,7 @@ static void open_library(void)
 		fprintf(stderr, "goverbs run: where %s is cannot be found out: %s\n", LIBRARY, strerror(errno));
 		return;
 	}
+	signals_before();
 	void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
 		fprintf(stderr, "goverbs run: %s\n", dlerror());
@@ -74,6 +75,7 @@ static void open_library(void)
 #undef F
 	if (calls.start(&events)) // has told stderr why
 		return;
+	signals_after((void *)calls.start);
 	pthread_atfork(NULL, NULL, in_child);
 	go = calls;
 }

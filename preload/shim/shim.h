@@ -190,6 +190,10 @@ struct qp *qp_by_number(uint32_t num);	     // qp.c
 struct ibv_context *shared_context(void);    // device.c: that of the connection manager
 void region_add(struct mr *m);	     // unmap.c
 void region_remove(struct mr *m);
+
+// What signals.c does before the Go library is opened, and after that. function is in the library.
+void signals_before(void);
+void signals_after(void *function);
 void cq_event(void *owner);		     // cq.c
 void async_event(void *owner, int type, void *element, int port); // async.c
 void async_forget(struct ibv_context *c, void *element);	     // async.c: drops events that nobody has read

@@ -675,6 +675,81 @@ static void vanish(void)
 	pair();
 }
 
+static struct sigaction asked(int sig)
+{
+	struct sigaction sa;
+	CHECK(!sigaction(sig, NULL, &sa));
+	return sa;
+}
+
+static volatile int faulted;
+static void *volatile fault_at;
+static sigset_t fault_mask;
+static void informed(int s, siginfo_t *info, void *context)
+{
+	(void)context;
+	faulted = s;
+	fault_at = info->si_addr;
+	sigset_t none;
+	sigemptyset(&none);
+	pthread_sigmask(SIG_BLOCK, &none, &fault_mask);
+	siglongjmp(back, 1);
+}
+
+static int dies(void (*of)(void))
+{
+	int st;
+	pid_t pid = fork();
+	if (!pid) {
+		struct rlimit none = {0};
+		setrlimit(RLIMIT_CORE, &none);
+		of();
+		_exit(0);
+	}
+	CHECK(pid > 0 && waitpid(pid, &st, 0) == pid);
+	return WIFSIGNALED(st) ? WTERMSIG(st) : 0;
+}
+
+static void touch_nowhere(void) { *(volatile int *)8 = 1; }
+static void send_fault(void) { kill(getpid(), SIGBUS); }
+
+// late_faults: handlers from after the first use get the faults of the program, and not those of the device.
+static void late_faults(void)
+{
+	struct sigaction sa = {.sa_sigaction = informed, .sa_flags = SA_SIGINFO};
+	volatile int *nowhere = (int *)8;
+	pair();
+	CHECK(asked(SIGSEGV).sa_handler == SIG_DFL && asked(SIGBUS).sa_handler == SIG_DFL);
+	sigemptyset(&sa.sa_mask);
+	sigaddset(&sa.sa_mask, SIGUSR1);
+	CHECK(!sigaction(SIGSEGV, &sa, NULL) && !sigaction(SIGBUS, &sa, NULL));
+	CHECK(asked(SIGSEGV).sa_sigaction == informed && asked(SIGSEGV).sa_flags == SA_SIGINFO);
+	vanish();
+	CHECK(!faulted);
+	if (!sigsetjmp(back, 1)) {
+		*nowhere = 1;
+		CHECK(!"reached");
+	}
+	CHECK(faulted == SIGSEGV && fault_at == nowhere);
+	CHECK(sigismember(&fault_mask, SIGUSR1) && sigismember(&fault_mask, SIGSEGV) && !sigismember(&fault_mask, SIGUSR2));
+	CHECK(signal(SIGSEGV, fault) == (sighandler_t)(void *)informed && signal(SIGSEGV, fault) == fault);
+	if (!sigsetjmp(back, 1)) {
+		*nowhere = 1;
+		CHECK(!"reached");
+	}
+	sa = (struct sigaction){.sa_handler = fault, .sa_flags = SA_RESETHAND};
+	CHECK(!sigaction(SIGSEGV, &sa, NULL));
+	if (!sigsetjmp(back, 1))
+		*nowhere = 1;
+	CHECK(asked(SIGSEGV).sa_handler == SIG_DFL);
+	CHECK(dies(touch_nowhere) == SIGSEGV);
+	CHECK(signal(SIGBUS, SIG_IGN) != SIG_ERR && dies(send_fault) == 0);
+	CHECK(signal(SIGBUS, SIG_DFL) == SIG_IGN && dies(send_fault) == SIGBUS);
+	vanish();
+	errno = 0;
+	CHECK(signal(SIGKILL, fault) == SIG_ERR && errno == EINVAL);
+}
+
 // vanish_messages: the same for what a Send takes, for what a receive is given, and for the word of an atomic.
 static void vanish_messages(void)
 {
@@ -1052,7 +1127,7 @@ int main(int argc, char **argv)
 	} programs[] = {{"pair", pair}, {"inline", inline_data}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
 		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
 		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}, {"keep-real", keep_real}, {"bound", bound},
-		{"memory", memory}, {"vanish", vanish}, {"vanish-messages", vanish_messages}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
+		{"memory", memory}, {"vanish", vanish}, {"late-faults", late_faults}, {"vanish-messages", vanish_messages}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
 	for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
 		if (!strcmp(argv[1], programs[i].name)) {
 			programs[i].run();
