@@ -133,6 +133,28 @@ func loaded(l *link, each func(n int)) (good int) {
 	return good
 }
 
+// loadParam is what a side connects with that tells the other one of its memory.
+func (s *side) loadParam() cm.ConnParam {
+	s.t.Helper()
+	return cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8}
+}
+
+// dials connects a new side to address: another one if the connection manager has chosen a port that TCP uses, as in link.
+func dials(t *testing.T, open func() *side, address string) *side {
+	t.Helper()
+	for {
+		s := open()
+		s.resolve(address)
+		s.receives()
+		err := s.id.Connect(soon(t), s.qp, s.loadParam())
+		if !cm.PortTaken(err) {
+			require.NoError(t, err)
+			return s
+		}
+		t.Log(err)
+	}
+}
+
 // killRounds is how many processes are killed, as many in either role.
 const killRounds = 50
 
@@ -143,29 +165,30 @@ func TestModuleKilled(t *testing.T) {
 	unharmed(t)
 	for round := range killRounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			s, host := kernelSide(t, loadMemory), kernelHost
+			open := func() *side { return kernelSide(t, loadMemory) }
 			if round%4 >= 2 {
-				s = newSide(t, here.nic(t, siw.Config{}), loadMemory)
+				nic := here.nic(t, siw.Config{})
+				open = func() *side { return newSide(t, nic, loadMemory) }
 			}
+			var s *side
 			var p *testprogram.Program
 			if round%2 == 0 { // the process connects
-				ln := s.listen(host)
+				s = open()
+				ln := s.listen(kernelHost)
 				s.open()
 				p = child(t, "TestModuleKilledChild", ln.Addr().String())
 				req, err := ln.Accept(soon(t))
 				require.NoError(t, err)
 				require.NoError(t, req.BindQP(s.qp))
 				s.receives()
-				s.id, err = req.Accept(soon(t), s.qp, cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8})
+				s.id, err = req.Accept(soon(t), s.qp, s.loadParam())
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, s.id.Close()) })
 				s.opened()
 			} else {
 				p = child(t, "TestModuleKilledChild", "listen")
 				_, address, _ := strings.Cut(p.Out.Await(t, "end of address"), "address ")
-				s.resolve(strings.Fields(address)[0])
-				s.receives()
-				require.NoError(t, s.id.Connect(soon(t), s.qp, cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8}))
+				s = dials(t, open, strings.Fields(address)[0])
 				s.opens()
 			}
 			at := 1 + rand.IntN(60)
@@ -185,16 +208,12 @@ func TestModuleKilled(t *testing.T) {
 // TestModuleKilledChild is the process that is killed: it has a load, from the connection on.
 func TestModuleKilledChild(t *testing.T) {
 	address := childArg(t)
-	s := kernelSide(t, loadMemory)
-	param := func() cm.ConnParam {
-		return cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8}
-	}
+	var s *side
 	if address != "listen" {
-		s.resolve(address)
-		s.receives()
-		require.NoError(t, s.id.Connect(soon(t), s.qp, param()))
+		s = dials(t, func() *side { return kernelSide(t, loadMemory) }, address)
 		s.opens()
 	} else {
+		s = kernelSide(t, loadMemory)
 		ln := s.listen(kernelHost)
 		s.open()
 		fmt.Fprintln(os.Stderr, "address", ln.Addr(), "end of address")
@@ -202,7 +221,7 @@ func TestModuleKilledChild(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, req.BindQP(s.qp))
 		s.receives()
-		s.id, err = req.Accept(soon(t), s.qp, param())
+		s.id, err = req.Accept(soon(t), s.qp, s.loadParam())
 		require.NoError(t, err)
 		s.opened()
 	}

@@ -42,11 +42,28 @@ func TestKernelFabrics(t *testing.T) {
 // TestKernelByHand is the part of it that is about QPs which the program connects.
 func TestKernelByHand(t *testing.T) { onAll(t, "row24/") }
 
+// TestModuleFabrics: over siw0 with the module of kernel/siw-7306, whose one-sided operations are native, a program sees what it sees on the
+// user-space RNIC. GOVERBS_FABRICS=all runs all scenarios.
+func TestModuleFabrics(t *testing.T) {
+	if os.Getenv("GOVERBS_TEST_SIW7306") == "" {
+		t.Skip("for siw with RFC 7306: make test-kernel-siw")
+	}
+	only := usual
+	if os.Getenv("GOVERBS_FABRICS") == "all" {
+		only = nil
+	}
+	on(t, []string{"siw0", "usiw0", "usiw0+siw0"}, only...)
+}
+
 func onAll(t *testing.T, only ...string) {
 	t.Helper()
 	rdmatest.KernelDevice(t, "rxe0")
+	on(t, []string{"rxe0", "siw0", "usiw0", "usiw0-plain", "usiw0+siw0"}, only...)
+}
+
+func on(t *testing.T, columns []string, only ...string) {
+	t.Helper()
 	rdmatest.KernelDevice(t, "siw0")
-	columns := []string{"rxe0", "siw0", "usiw0", "usiw0-plain", "usiw0+siw0"}
 	o := Options{Columns: columns, Required: columns, Only: only, Verbose: true, Stdout: t.Output(), Stderr: t.Output()}
 	require.NoError(t, devices.WithNIC(t.Context(), siw.Config{}, func(nic *verbs.Device) error { return Run(t.Context(), nic, o) }))
 }
