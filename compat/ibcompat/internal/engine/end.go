@@ -168,7 +168,7 @@ func (q *qp) accuse() {
 		switch {
 		case r.status != verbs.WCSuccess:
 			return
-		case !told && r.length > 0 && (right(r.op) == verbs.AccessRemoteRead && r.cut || writes(r.op) && !q.sure(r, q.base+uint64(i))):
+		case !told && r.length > 0 && (r.native && r.cut && !writes(r.op) || writes(r.op) && !q.sure(r, q.base+uint64(i))):
 			r.status = q.refusal(verbs.WCRemAccessErr, r.op)
 			return
 		case told && writes(r.op) && !q.sure(r, q.base+uint64(i)) && r.rkey == key && at-r.addr < r.length:
