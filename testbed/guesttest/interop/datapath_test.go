@@ -258,7 +258,9 @@ func TestKernelIgnores(t *testing.T) {
 	// Keys and addresses of messages of length 0, which need not be checked.
 	r.send(tagged(rdmap.OpWrite, true, 0x5a5a5a00, 0x77))
 	r.send(readRequest(3, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, SrcSTag: 0x5a5a5a00}))
-	require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000), r.read())
+	// siw may answer a Read of nothing with what it has sent before (TestKernelReadOfNothing).
+	require.Contains(t, [][]byte{tagged(rdmap.OpReadResponse, true, 0x100, 0x2000),
+		tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[100:108]...)}, r.read())
 	// A Send between the two segments of a Write.
 	r.send(tagged(rdmap.OpWrite, false, k.mem.RKey(), k.mem.Addr()+200, 1, 2, 3, 4),
 		untagged(rdmap.OpSend, ddp.QNSend, 1, 9, 9),

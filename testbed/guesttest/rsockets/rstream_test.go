@@ -5,10 +5,12 @@
 package rsockets
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -131,13 +133,20 @@ func TestWrap(t *testing.T) {
 // both runs rstream as server, and as client.
 func (r rstream) both(t *testing.T, p place, cfg rsocket.Config) {
 	t.Run("C serves", func(t *testing.T) {
-		port := freePort(t, p.peer)
-		server := start(t, "rstream", append(r.args(), "-b", p.peer, "-p", port)...)
-		s := newCounting(p.dial(t, cfg, port), r.size)
-		require.NoError(t, r.run(s, true, func() { p.carries(t, "rstream", 1) }))
-		require.NoError(t, s.c.Close())
-		server.Ends(t, 0)
-		require.NotContains(t, server.Out.String(), "failed")
+		for attempt := 1; ; attempt++ {
+			port := freePort(t, p.peer)
+			server := start(t, "rstream", append(r.args(), "-b", p.peer, "-p", port)...)
+			s := newCounting(p.dial(t, cfg, port), r.size)
+			err := errors.Join(r.run(s, true, func() { p.carries(t, "rstream", 1) }), s.c.Close())
+			server.Ends(t, 0)
+			require.NotContains(t, server.Out.String(), "failed")
+			// rstream closes behind its last message, and siw resets a stream if it has not read everything then: docs/support.md.
+			if p.kernel != "siw0" || !errors.Is(err, syscall.ECONNRESET) || attempt == 3 {
+				require.NoError(t, err)
+				return
+			}
+			t.Logf("siw has lost the end of what rstream has sent, which is tried again: %v", err)
+		}
 	})
 	t.Run("Go serves", func(t *testing.T) {
 		ln := p.listen(t, cfg)
