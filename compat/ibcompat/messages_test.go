@@ -185,6 +185,7 @@ func (e *end) polls() verbs.WC {
 // with the program's message, or with news of its receives. If the program takes too long it goes before that, so each is tried until it
 // is seen.
 func TestAnswerWaits(t *testing.T) {
+	const messages = 12 // each has a receive, however slow the program is
 	for _, c := range []struct {
 		name  string
 		sends bool // the program answers a message with one, and not only with a receive
@@ -196,7 +197,7 @@ func TestAnswerWaits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			try := func() bool {
-				r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 4)
+				r, b := newRaw(t, ext.Operations, ibcompat.Config{}, messages)
 				r.greets()
 				r.say(message(wire.Header{Kind: wire.Ack, Taken: r.taken}))
 				receives, sends := []verbs.RecvWR{{SGL: b.sgl(2048, 64)}}, []verbs.SendWR{{Opcode: verbs.WRSend, SGL: b.sgl(0, 8)}}
@@ -219,7 +220,7 @@ func TestAnswerWaits(t *testing.T) {
 				})
 				defer program.Wait()
 				defer over.Store(true)
-				for i := range uint64(12) { // the first ones may find the pump's own goroutine at work
+				for i := range uint64(messages) { // the first ones may find the pump's own goroutine at work
 					r.asks(i)
 					if h, _ := r.hears(c.kind); c.holds(h) {
 						return true
