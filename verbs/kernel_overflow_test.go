@@ -81,6 +81,31 @@ func TestCQOverflowHere(t *testing.T) {
 	r.requireOverflow(qp, want...)
 }
 
+// TestCQOverflowLate: the device takes its time, and nobody polls.
+func TestCQOverflowLate(t *testing.T) {
+	fakeverbs.Start(t)
+	attr := fakeverbs.DeviceAttr(fakeverbs.Fake1)
+	attr.MaxCQE = verbs.DefaultCQE
+	fakeverbs.SetDeviceAttr(fakeverbs.Fake1, attr)
+	r := openRig(t, "fake1")
+	require.NoError(t, r.qp.Close(), "it is of another CQ")
+	var err error
+	r.cq, err = r.ctx.CreateCQ(verbs.CQConfig{CQE: 16})
+	require.NoError(t, err)
+	room := r.cq.CQE()
+	qp := r.newQP(verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: room + 1}})
+	r.up(qp)
+	r.post(qp, writes(r.mr, room+1)...)
+	var want []uint64
+	for i := range room {
+		time.Sleep(time.Second / time.Duration(room))
+		require.Equal(t, 1, fakeverbs.CompleteSend(qp.Num(), 1, 0))
+		want = append(want, uint64(i))
+	}
+	require.Equal(t, 1, fakeverbs.CompleteSend(qp.Num(), 1, 0))
+	r.requireOverflow(qp, want...)
+}
+
 // TestCQOverflowWakes: who has armed a CQ that overflows gets an event, and Wait ends; who has not gets none.
 func TestCQOverflowWakes(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
