@@ -29,7 +29,7 @@ import (
 const (
 	scribbleRounds = 16              // processes at least
 	scribbleLinks  = 8               // connections of each
-	scribbleLimit  = 2 * time.Minute // a process that has not ended by then hangs
+	scribbleLimit  = 5 * time.Minute // a process that has not ended by then hangs
 )
 
 // TestModuleScribbled: processes scribble over the rings of their connections, ring the doorbells, and end without closing anything. A
