@@ -18,8 +18,8 @@ import (
 // moduleColumn is siw0 with the module of kernel/siw-7306 in place of the kernel's own siw.
 const moduleColumn = "siw0+7306"
 
-// moduleKernels are those for which there is a matrix of it.
-var moduleKernels = []string{"6.1"}
+// moduleKernels are those for which there are matrices of it.
+var moduleKernels = []string{"6.1", "6.12", "newest"}
 
 // module is the sheet of it.
 func module(kernel string) sheet {
