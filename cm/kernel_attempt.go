@@ -212,6 +212,9 @@ func (a *attempt) request(ctx context.Context) error {
 	}()
 	select {
 	case <-a.calling:
+		if portInUse(err) {
+			a.touched = false // siw binds its socket before it changes the QP
+		}
 		return a.end.callError("rdma_connect", err)
 	case <-ctx.Done():
 		return ctx.Err()

@@ -5,6 +5,7 @@
 package fakeverbs_test
 
 import (
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,6 +44,23 @@ func TestConnections(t *testing.T) {
 			}, "Connect", "Depth", "Disconnect")
 		})
 	}
+}
+
+// TestPortTaken: the suite connects again from another port, if the one that librdmacm chose is in use.
+func TestPortTaken(t *testing.T) {
+	fakeverbs.Start(t)
+	t.Cleanup(func() { require.NoError(t, device(t, "fake1").CloseShared()) })
+	fakeverbs.Loopback(true)
+	before, failed := fakeverbs.Calls("rdma_connect"), 0
+	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
+		for _, errno := range []syscall.Errno{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL} {
+			failed++
+			fakeverbs.Fail("rdma_connect", failed, errno)
+		}
+		return verbstest.Fabric{Active: device(t, "fake1"), Passive: device(t, "fake1"), Listen: "198.51.100.1:0", ActiveFirst: true}
+	}, "Disconnect")
+	require.Equal(t, 2, failed)
+	require.Greater(t, fakeverbs.Calls("rdma_connect"), before+failed)
 }
 
 // device returns a device by its name.
