@@ -144,12 +144,12 @@ bench-peers: preload ## compare with bare TCP, libfabric and UCX (ROUNDS=5, BUSY
 	gcc -O2 -Wall -o bin/pingpong bench/tcp/pingpong.c
 	@bin/peers -rounds $(ROUNDS) $(if $(BUSY),-busy) $(if $(OUT),-out '$(OUT)')
 
-bench-guest: ## compare package rsocket with rstream of librdmacm on rxe0 and siw0 of the guest (ROUNDS=5, OUT=file for the tables)
+bench-guest: ## compare package rsocket with rstream of librdmacm on rxe0 and siw0 of the guest (ROUNDS=5, OUT=file for the tables, CLOCK=tsc|hpet of the guest)
 	@scripts/need.sh cc verbs rstream
 	@mkdir -p bin/guest/bench
 	CGO_ENABLED=1 go build -o bin/guest/peers ./bench/peers
 	@rm -f bin/guest/bench/tables.md
-	testbed/guest run -t 3600 -o bin/guest/bench -- sh -c \
+	TESTBED_CLOCK=$(or $(CLOCK),tsc) testbed/guest run -t 3600 -o bin/guest/bench -- sh -c \
 		'$(if $(OUT),cp "$(OUT)" "$$BED_OUT/tables.md" && )bin/guest/peers -kernel rxe0@10.78.0.1,siw0@10.77.0.1 -rounds $(ROUNDS)$(if $(OUT), -out "$$BED_OUT/tables.md")'
 	$(if $(OUT),cp bin/guest/bench/tables.md '$(OUT)')
 

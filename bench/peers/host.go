@@ -14,7 +14,7 @@ import (
 // processors is how many processors the kernel has.
 func processors() int { return runtime.NumCPU() }
 
-// host describes the machine in a line.
+// host describes the machine in a line. The clock matters: programs read hpet by a system call, and tsc without.
 func host() string {
 	model := runtime.GOARCH
 	text, _ := os.ReadFile("/proc/cpuinfo")
@@ -25,7 +25,9 @@ func host() string {
 		}
 	}
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d processors %s, Linux %s, %s", processors(), model, strings.TrimSpace(string(release)), runtime.Version())
+	clock, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	return fmt.Sprintf("%d processors %s, Linux %s, clock %s, %s", processors(), model, strings.TrimSpace(string(release)),
+		strings.TrimSpace(string(clock)), runtime.Version())
 }
 
 // busyTime is how long processors have been busy since the host started, all added up; 0 if it cannot be read.

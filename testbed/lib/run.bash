@@ -100,7 +100,12 @@ boot() {
 	tcg*)
 		cpu=max,la57=off # one level of page tables less
 		# If this machine is busy, the kernel takes the emulated timer for broken and stops. This setting prevents that.
-		append+=" tsc=unstable no_timer_check"
+		append+=" no_timer_check"
+		# On a busy machine the kernel also measures the processor's counter wrong, and its clock goes wrong with it.
+		case $clock in
+		hpet) append+=" tsc=unstable" ;;
+		tsc) append+=" tsc=reliable" ;;
+		esac
 		;;
 	*) cpu=host ;;
 	esac

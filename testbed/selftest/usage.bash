@@ -12,5 +12,7 @@ usage() {
 	done
 	status "a kernel that there is not" 2 env TESTBED_KERNEL=5.4 "$guest" setup
 	says "a kernel that there is not" 'TESTBED_KERNEL=5.4: none of 6.1, 6.12, newest'
+	status "a clock that there is not" 2 env TESTBED_CLOCK=jiffies "$guest" run true
+	says "a clock that there is not" 'TESTBED_CLOCK=jiffies: none of hpet, tsc'
 	status "guest --help" 0 "$guest" --help
 }
