@@ -32,7 +32,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: kernel-siw kernel-siw-deb test-dkms test-kernel-siw soak-kernel-siw harm-kernel-siw test-kernel-siw-rules help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
+.PHONY: kernel-siw kernel-siw-deb test-dkms test-kernel-siw soak-kernel-siw harm-kernel-siw test-kernel-siw-sanitized test-kernel-siw-rules help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -113,6 +113,9 @@ soak-kernel-siw: kernel-siw ## soak-guest with siw0 of siw with RFC 7306, and us
 harm-kernel-siw: kernel-siw ## ten minutes of a program that scribbles over its rings, and of a fuzzing peer, with siw with RFC 7306 (KERNEL=6.1)
 	@scripts/need.sh cc verbs tshark ps
 	@TESTBED_LIST=kernel/siw-7306/harm.list TESTBED_MODULE=bin/kernel/siw-$(or $(KERNEL),6.1).ko testbed/suite
+
+test-kernel-siw-sanitized: ## those tests on a Linux 6.1 with KASAN and lockdep, which it builds first (for 20 minutes)
+	@kernel/siw-7306/sanitized
 
 test-kernel-siw-rules: ## build siw with RFC 7306 without each repair in turn, and see the test of that repair fail (KERNEL=6.1)
 	@kernel/siw-7306/mutants

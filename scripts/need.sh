@@ -60,7 +60,7 @@ for need in "$@"; do
 	fi_pingpong) packages+=(libfabric-bin) ;;
 	ucx_perftest) packages+=(ucx-utils) ;;
 	verbs) packages+=(libibverbs-dev librdmacm-dev) ;;
-	busybox-static | cpio | make | gcc-12 | tcpdump | shellcheck | mmdebstrap | curl | iperf | iperf3 | zsh | fish | fio | qperf) packages+=("$need") ;;
+	busybox-static | cpio | make | gcc-12 | tcpdump | shellcheck | mmdebstrap | curl | iperf | iperf3 | zsh | fish | fio | qperf | flex | bison | bc) packages+=("$need") ;;
 	redis-server) packages+=(redis-server redis-tools) ;;
 	ssh) packages+=(openssh-client) ;;
 	sshd) packages+=(openssh-server) ;;

@@ -159,7 +159,7 @@ void siw_7306_send_terminate(struct siw_qp *qp);
 int siw_7306_rx_terminate(struct siw_qp *qp);
 
 /* siw_7306_cm.c */
-bool siw_7306_not_accepted(struct siw_cep *cep, struct sock *sk);
+int siw_7306_state(struct siw_cep *cep, struct sock *sk);
 bool siw_7306_no_word(struct siw_cep *cep);
 void siw_7306_look(struct siw_cep *cep);
 enum siw_7306_said siw_7306_say(struct siw_cep *cep, int reason);
@@ -167,7 +167,11 @@ void siw_7306_assoc(struct sock *sk);
 void siw_7306_forget_qp(struct siw_cep *cep);
 void siw_7306_resume(struct siw_cep *cep);
 
+/* siw_7306_mem.c */
+void siw_7306_free_mem(struct kref *ref);
+
 /* In siw's files, no longer static. */
+extern struct workqueue_struct *siw_cm_wq;
 struct siw_wqe *siw_rqe_get(struct siw_qp *qp);
 
 #endif

@@ -6,14 +6,16 @@
 #include "siw_cm.h"
 
 /*
- * siw_7306_not_accepted reports whether a socket belongs to nobody yet. The sockets that TCP makes for a listener come with the
- * listener's endpoint as their own until siw accepts them. Their end is not that of the listener.
+ * siw_7306_state is the state of a socket whose callback uses cep. The sockets that TCP makes for a listener come with the listener's
+ * endpoint as their own until siw accepts them. Their end is not that of the listener, so it looks as if nothing has happened to it.
  */
-bool siw_7306_not_accepted(struct siw_cep *cep, struct sock *sk)
+int siw_7306_state(struct siw_cep *cep, struct sock *sk)
 {
 	struct socket *s = READ_ONCE(cep->sock);
 
-	return sk->sk_state != TCP_ESTABLISHED && (!s || s->sk != sk);
+	if (sk->sk_state != TCP_ESTABLISHED && (!s || s->sk != sk))
+		return TCP_LISTEN;
+	return sk->sk_state;
 }
 
 /* siw_7306_no_word reports whether a Reply lacks the enhanced word that it must have (RFC 6581 section 9), and forgets its data. */
