@@ -57,13 +57,22 @@ test-host:
 	CGO_ENABLED=1 go test -run 'Alloc|(Conformance|VerbsKernel)//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs ./internal/forward ./compat/ibcompat
 	@$(MAKE) --no-print-directory check
 
-test-all: test ## also run what takes long: test-bridge, test-programs, the guest with other kernels, soak-guest, bench-peers, test-docker
+test-all: test ## also run what takes long, for hours: test-bridge, test-programs, the guest with other kernels, siw with RFC 7306, soaks, bench-peers, bench-guest, test-docker
 	@$(MAKE) --no-print-directory test-bridge
 	@$(MAKE) --no-print-directory test-programs
 	@$(MAKE) --no-print-directory test-guest KERNEL=6.12
 	@$(MAKE) --no-print-directory test-guest KERNEL=newest
+	@$(MAKE) --no-print-directory test-kernel-siw
+	@$(MAKE) --no-print-directory test-kernel-siw KERNEL=6.12
+	@$(MAKE) --no-print-directory test-kernel-siw KERNEL=newest
+	@$(MAKE) --no-print-directory test-kernel-siw-rules
+	@$(MAKE) --no-print-directory test-kernel-siw-sanitized
+	@$(MAKE) --no-print-directory harm-kernel-siw
+	@$(MAKE) --no-print-directory test-dkms
+	@$(MAKE) --no-print-directory soak-kernel-siw
 	@$(MAKE) --no-print-directory soak-guest
 	@$(MAKE) --no-print-directory bench-peers
+	@$(MAKE) --no-print-directory bench-guest
 	@$(MAKE) --no-print-directory test-docker
 
 test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (KERNEL=6.1, GUEST="[-run PATTERN] [PACKAGE...]")
