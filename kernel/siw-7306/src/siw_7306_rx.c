@@ -107,12 +107,18 @@ int siw_7306_rx(struct siw_qp *qp)
 	return siw_7306_check(qp, opcode);
 }
 
+/* siw_7306_nudge: the empty Writes that open a connection, or wake a peer, have no key. They do not stand between other messages. */
+static bool siw_7306_nudge(struct siw_rx_stream *srx)
+{
+	return siw_7306_fpdu_len(srx) == iwarp_pktinfo[RDMAP_RDMA_WRITE].hdr_len && !(be32_to_cpu(srx->hdr.rwrite.sink_stag) >> 8);
+}
+
 /* siw_7306_rx_write is siw_proc_write, and counts the bytes of the message. */
 int siw_7306_rx_write(struct siw_qp *qp)
 {
 	struct siw_rx_stream *srx = &qp->rx_stream;
 
-	if (srx->state == SIW_GET_DATA_START) {
+	if (srx->state == SIW_GET_DATA_START && !siw_7306_nudge(srx)) {
 		if (qp->rx_tagged.first_ddp_seg)
 			qp->x7306.written = 0;
 		qp->x7306.written += srx->fpdu_part_rem;
@@ -157,9 +163,8 @@ bool siw_7306_completes(struct siw_qp *qp, u8 opcode, int error, int *rv)
 	struct siw_rx_stream *srx = &qp->rx_stream;
 
 	if (opcode < SIW_7306_IMM) {
-		/* The empty Writes that open a connection, or wake a peer, have no key. */
-		qp->x7306.wrote = opcode == RDMAP_RDMA_WRITE &&
-				  (qp->x7306.written || be32_to_cpu(srx->hdr.rwrite.sink_stag) >> 8);
+		if (opcode != RDMAP_RDMA_WRITE || !siw_7306_nudge(srx))
+			qp->x7306.wrote = opcode == RDMAP_RDMA_WRITE;
 		return false;
 	}
 	*rv = 0;

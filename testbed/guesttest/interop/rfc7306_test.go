@@ -172,6 +172,41 @@ func TestModuleImmediate(t *testing.T) {
 	require.Equal(t, want, k.mem.Bytes()[:64])
 }
 
+// TestModuleBehindWrite: an immediate belongs to the RDMA Write directly before it. The empty Writes without a key that wake a peer do not
+// stand between, and are none that one could belong to.
+func TestModuleBehindWrite(t *testing.T) {
+	needModule(t)
+	const receives = 7
+	r, k := here.toKernel(t, depth(4, 4), func(k *side) {
+		for id := range uint64(receives) {
+			k.recv(id, k.sgl(0, 64))
+		}
+	})
+	mr := k.region(k.pd, 64, allRights)
+	msn := uint32(0)
+	nudge := tagged(rdmap.OpWrite, true, 1, 0)
+	write := func(n int) []byte { return tagged(rdmap.OpWrite, true, mr.RKey(), mr.Addr(), make([]byte, n)...) }
+	message := func(op rdmap.Opcode) []byte {
+		msn++
+		return untagged(op, ddp.QNSend, msn, 1, 2, 3, 4, 5, 6, 7, 8)
+	}
+	immediate := func() []byte { return message(rdmap.OpImmediate) }
+	r.send(nudge, immediate(),
+		write(20), nudge, immediate(),
+		nudge, immediate(),
+		write(0), nudge, nudge, immediate(),
+		write(9), message(rdmap.OpSend), nudge, immediate(),
+		write(30), immediate())
+	for i, want := range []struct {
+		op  verbs.WCOpcode
+		len int
+	}{{verbs.WCRecvImmData, 8}, {verbs.WCRecvRDMAWithImm, 20}, {verbs.WCRecvImmData, 8}, {verbs.WCRecvRDMAWithImm, 0}, {verbs.WCRecv, 8},
+		{verbs.WCRecvImmData, 8}, {verbs.WCRecvRDMAWithImm, 30}} {
+		wc := k.ok(k.received(), want.op)
+		require.EqualValues(t, want.len, wc.ByteLen, i)
+	}
+}
+
 // TestModuleRefuses: what no message of RFC 7306 may be. The memory stays as it is.
 func TestModuleRefuses(t *testing.T) {
 	needModule(t)
