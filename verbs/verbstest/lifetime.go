@@ -404,7 +404,8 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 		time.Sleep(time.Duration(round) * 200 * time.Microsecond)
 		require.NoError(w, src.Close())
 		clear(buf)
-		if p.a.sentUntilFailure(count, verbs.WCLocProtErr, verbs.WCWRFlushErr) < count {
+		// siw says WCLocQPOpErr of every request that it cannot execute.
+		if p.a.sentUntilFailure(count, verbs.WCLocProtErr, verbs.WCLocQPOpErr, verbs.WCWRFlushErr) < count {
 			p.disconnected()
 		} else {
 			p.settle()
