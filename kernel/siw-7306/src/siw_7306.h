@@ -161,6 +161,7 @@ int siw_7306_rx_terminate(struct siw_qp *qp);
 /* siw_7306_cm.c */
 int siw_7306_state(struct siw_cep *cep, struct sock *sk);
 bool siw_7306_no_word(struct siw_cep *cep);
+bool siw_7306_has_data(struct siw_cep *cep);
 void siw_7306_look(struct siw_cep *cep);
 enum siw_7306_said siw_7306_say(struct siw_cep *cep, int reason);
 void siw_7306_assoc(struct sock *sk);

@@ -27,6 +27,15 @@ bool siw_7306_no_word(struct siw_cep *cep)
 	return true;
 }
 
+/* siw_7306_has_data reports whether the private data of a Request or Reply, without the enhanced word, have come as a whole. */
+bool siw_7306_has_data(struct siw_cep *cep)
+{
+	u16 pd_len = be16_to_cpu(cep->mpa.hdr.params.pd_len);
+
+	return cep->mpa.pdata && cep->mpa.bytes_rcvd == sizeof(struct mpa_rr) + pd_len &&
+	       (!cep->enhanced_rdma_conn_est || pd_len >= sizeof(struct mpa_v2_data));
+}
+
 /* siw_7306_look receives what has arrived before the receive path was ready. */
 void siw_7306_look(struct siw_cep *cep)
 {

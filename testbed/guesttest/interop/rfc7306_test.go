@@ -6,6 +6,7 @@ package interop
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/siw/ddp"
@@ -366,6 +368,34 @@ func TestModuleReplyWithoutWord(t *testing.T) {
 			r, _, _, connected := here.fromKernel(t, depth(4, 4))
 			r.write(reply(flagS, mpa.Rev2, make([]byte, n)...))
 			require.Error(t, result(t, "Connect", connected))
+		})
+	}
+}
+
+// TestModulePrivateData: a program never gets private data that have not come as a whole. Replies announce too many, end in the middle of them,
+// or refuse with less than the enhanced word.
+func TestModulePrivateData(t *testing.T) {
+	needModule(t)
+	announced := func(frame []byte, n uint16) []byte {
+		binary.BigEndian.PutUint16(frame[18:], n)
+		return frame
+	}
+	for name, frame := range map[string][]byte{
+		"too many":      announced(reply(flagS, mpa.Rev2), 2<<8+38),
+		"the middle":    announced(reply(flagS, mpa.Rev2, word(4, 4, 1, 2, 3)...), 38),
+		"none":          announced(reply(flagS, mpa.Rev2), 38),
+		"half a word":   reply(flagR|flagS, mpa.Rev2, 0, 4),
+		"more than all": append(reply(flagR|flagS, mpa.Rev2, word(4, 4, 1)...), 2, 3),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, _, connected := here.fromKernel(t, depth(4, 4))
+			r.write(frame)
+			require.NoError(t, r.conn.Close())
+			err := result(t, "Connect", connected)
+			require.Error(t, err)
+			if refused := new(cm.RejectedError); errors.As(err, &refused) {
+				require.Empty(t, refused.PrivateData)
+			}
 		})
 	}
 }
