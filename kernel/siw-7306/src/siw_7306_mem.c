@@ -13,7 +13,7 @@ static void siw_7306_free_later(struct work_struct *work)
 	siw_free_mem(&container_of(work, struct siw_mem, freeing)->ref);
 }
 
-/* siw_7306_free_mem frees a region without its last user, which may be unable to sleep. */
+/* siw_7306_free_mem frees a region that its last user has let go of, later if that user cannot sleep. */
 void siw_7306_free_mem(struct kref *ref)
 {
 	struct siw_mem *mem = container_of(ref, struct siw_mem, ref);
