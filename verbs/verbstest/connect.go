@@ -606,7 +606,8 @@ func connectCancel(w *world) outcome {
 	require.NotEqual(w, verbs.QPStateRTS, a.side.qp.State())
 	w.answerGone(req)
 
-	ctx, cancel = context.WithTimeout(context.Background(), waitLimit/10) // the request goes out before
+	// The request goes out before, and siw itself gives up after 10 s.
+	ctx, cancel = context.WithTimeout(context.Background(), min(waitLimit/10, 5*time.Second))
 	defer cancel()
 	a = w.dial(ctx, w.ln, cm.ConnParam{PrivateData: []byte("time out")})
 	err := closes(w.T, a.done, "a Connect with a deadline")
