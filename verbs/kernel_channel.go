@@ -34,7 +34,7 @@ func (c *kernelContext) CreateCompChannel() (ProviderCompChannel, error) {
 		return nil, callError("ibv_create_comp_channel", rc)
 	}
 	var err error
-	if ch.file, err = eventfd.New(fd, c.dev.info.Name+" completions"); err != nil {
+	if ch.file, err = eventfd.NewNapping(fd, c.dev.info.Name+" completions"); err != nil {
 		ch.c.destroy()
 		return nil, err
 	}
@@ -89,7 +89,9 @@ func (ch *kernelChannel) take() *CQ {
 		return nil
 	}
 	cq := ch.own[0]
-	ch.own = ch.own[1:]
+	if ch.own = ch.own[1:]; len(ch.own) > 0 {
+		ch.file.Wake() // or who comes next would nap
+	}
 	return cq
 }
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,6 +26,13 @@ type File struct {
 	rc     syscall.RawConn
 	token  chan struct{} // held by the goroutine that reads
 	closed chan struct{}
+	naps   bool      // see NewNapping
+	brief  bool      // the last event came within napTime; the token guards it, and gave
+	gave   time.Time // when a goroutine that naps last gave way
+
+	mu    sync.Mutex // guards what follows
+	woken bool       // Wake or Close has been called, and no goroutine has noticed yet
+	bell  int        // of the goroutine that naps, or noBell
 }
 
 // New makes fd non-blocking and returns a File that watches it. fd itself stays the caller's, who closes it after Close.
@@ -36,7 +44,7 @@ func New(fd int, name string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: F_DUPFD_CLOEXEC: %w", name, err)
 	}
-	e := &File{f: os.NewFile(uintptr(dup), name), token: make(chan struct{}, 1), closed: make(chan struct{})}
+	e := &File{f: os.NewFile(uintptr(dup), name), token: make(chan struct{}, 1), closed: make(chan struct{}), bell: noBell}
 	if e.rc, err = e.f.SyscallConn(); err != nil {
 		return nil, errors.Join(err, e.f.Close())
 	}
@@ -45,6 +53,15 @@ func New(fd int, name string) (*File, error) {
 		return nil, errors.Join(fmt.Errorf("%s: the descriptor cannot be waited for: %w", name, err), e.f.Close())
 	}
 	return e, nil
+}
+
+// NewNapping is New for a descriptor whose events may come a few microseconds after each other.
+func NewNapping(fd int, name string) (*File, error) {
+	e, err := New(fd, name)
+	if err == nil {
+		e.naps = true
+	}
+	return e, err
 }
 
 // Wait calls try until it returns true, in between waiting for the descriptor to become readable or for Wake. Calls are
@@ -69,9 +86,21 @@ func (e *File) Wait(ctx context.Context, try func() bool) error {
 	if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, e.Wake)()
 	}
+	var began time.Time
+	if e.naps {
+		began = time.Now()
+	}
+	look := func(fd uintptr) bool {
+		if e.brief {
+			e.brief = false
+			e.nap(fd, began)
+		}
+		return try()
+	}
 	for {
-		err := e.rc.Read(func(uintptr) bool { return try() })
+		err := e.rc.Read(look)
 		if err == nil {
+			e.brief = e.naps && time.Since(began) < napTime
 			return nil
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -82,10 +111,10 @@ func (e *File) Wait(ctx context.Context, try func() bool) error {
 				return err
 			}
 		}
-		// The order matters: a Wake between the two lines makes the next Read return at once.
-		if err := e.f.SetReadDeadline(time.Time{}); err != nil {
+		if err := e.notice(); err != nil {
 			return lifetime.ErrClosed
 		}
+		e.brief = false // there may be something to find
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -94,12 +123,26 @@ func (e *File) Wait(ctx context.Context, try func() bool) error {
 
 // Wake makes the goroutine that waits, or the next one, call try once more.
 func (e *File) Wake() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ring()
 	// It fails on a closed File only, which nobody waits for.
 	_ = e.f.SetReadDeadline(time.Unix(1, 0))
+}
+
+// notice lets goroutines wait again after a Wake.
+func (e *File) notice() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.woken = false
+	return e.f.SetReadDeadline(time.Time{})
 }
 
 // Close ends every Wait. It must be called once.
 func (e *File) Close() error {
 	close(e.closed)
+	e.mu.Lock()
+	e.ring()
+	e.mu.Unlock()
 	return e.f.Close()
 }
