@@ -82,6 +82,12 @@ func (c *Conn) end(abort bool) {
 	} else {
 		c.sayBye()
 	}
+	if c.hushEnd != nil {
+		c.hushEnd.Stop()
+	}
+	c.mu.Lock()
+	c.down = true // speak may be on its way
+	c.mu.Unlock()
 	// Errors of the end concern nobody any more: handles that could not be closed stay in the table of live objects.
 	_ = c.res.closeQP()
 	close(c.gone)

@@ -47,6 +47,7 @@ type Conn struct {
 	shown   atomic.Uint32 // stage
 
 	patience time.Duration // closeTimeout
+	hushEnd  *time.Timer   // calls speak; nil if it has nothing to end
 
 	mu     sync.Mutex      // guards the fields below
 	ctx    context.Context // of the wait for completions
@@ -117,6 +118,9 @@ func (c *Conn) start(id *cm.ID, peer *connData) {
 	c.out.init(peer, c.res.iwarp, firstSize(c.res.cfg.SendBuffer), c.res.cfg.SendBuffer)
 	c.looked, c.place = 1, 1 // entry 0 of both tables is in the private data
 	c.sendControl()
+	if c.hushed {
+		c.hushEnd = time.AfterFunc(hushTime, c.speak)
+	}
 	c.mu.Unlock()
 	c.alive.start(c)
 }
@@ -127,8 +131,22 @@ func (c *Conn) start(id *cm.ID, peer *connData) {
 //
 // Package cm and the provider of the kernel's devices could not do this for every program: a Write of the peer makes no completion,
 // and a peer may never send first. They could only wait for a time, with every connection.
+//
+// As passive side siw can also miss the peer's first message, until another one comes. If both sides wait then, this one speaks.
 func (c *Conn) hush(dev *verbs.Device) {
 	c.hushed = c.res.iwarp && kernelDevice(dev)
+}
+
+// hushTime is how long the passive side waits for the first message.
+const hushTime = 2 * time.Second
+
+// speak ends hush.
+func (c *Conn) speak() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hushed = false
+	c.sendControl()
+	c.wakeReady()
 }
 
 // tcpAddr is an address of package cm as a *net.TCPAddr, if it has the parts of one.

@@ -11,9 +11,10 @@ import "time"
 //
 //   - One as soon as the connection is there (siwOpensSilently). A responder that keeps to RFC 5044 section 7.1.2 may send nothing
 //     before.
-//   - More, if the program has sent and not heard anything after these times (siwMissesFirstMessages). siw as responder sends its
-//     Reply first and has the socket tell it of data then. Messages that arrive in between, such as the first empty Write, lie there
-//     until others come, which for a program that waits for the answer is never.
+//   - More after these times, if the program has sent something (siwMissesFirstMessages). siw as responder sends its Reply first and has
+//     the socket tell it of data then. Messages that arrive in between, such as the first empty Write, lie there until others come,
+//     which for a program that waits for the answer is never. A peer that answers a Read has found them. One that sends by itself may
+//     not have, but it does so after its siw was told of the socket: one empty Write after that is the last.
 var nudgeAfter = [...]time.Duration{250 * time.Millisecond, time.Second, 4 * time.Second}
 
 const (
@@ -56,13 +57,16 @@ func (q *siwQP) nudgeLater(after []time.Duration) {
 func (q *siwQP) nudge(then []time.Duration) {
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	if q.gone || q.qpState() != QPStateRTS || q.heard.Load() {
+	if q.gone || q.qpState() != QPStateRTS || q.answered.Load() {
 		return
 	}
+	heard := q.heard.Load()
 	q.sends.mu.Lock()
 	defer q.sends.mu.Unlock()
 	if q.sends.tail > 0 {
 		q.postEmpty()
 	}
-	q.nudgeLater(then)
+	if !heard {
+		q.nudgeLater(then)
+	}
 }

@@ -13,8 +13,10 @@ import (
 type siwQP struct {
 	ledgerQP
 	faults faultSet
-	short  uint32      // the longest messages, in bytes, that siw sends wrongly from one element that crosses a page; see kernel_siw_split.go
-	heard  atomic.Bool // the peer has answered; see kernel_siw_nudge.go
+	short  uint32 // the longest messages, in bytes, that siw sends wrongly from one element that crosses a page; see kernel_siw_split.go
+	// See kernel_siw_nudge.go.
+	heard    atomic.Bool // the peer has sent something
+	answered atomic.Bool // the peer has answered a Read
 
 	port   uint8       // guarded by modify: what was set, as a query does not tell
 	access AccessFlags // guarded by modify: as port
@@ -112,6 +114,7 @@ func (q *siwQP) Modify(attr QPAttr, mask QPAttrMask) error {
 	}
 	if reset {
 		q.heard.Store(false)
+		q.answered.Store(false)
 	}
 	if mask&QPAttrPort != 0 {
 		q.port = attr.PortNum
@@ -130,7 +133,7 @@ func (q *siwQP) waits(w *flatSend, reads int) bool {
 
 func (q *siwQP) reportedSend(wc *WC, op WROpcode, _ []SGE) {
 	if needsORD(op) && wc.Status == WCSuccess {
-		q.heard.Store(true)
+		q.answered.Store(true)
 	}
 	wc.Opcode = op.Completion() // siw has fewer
 }
