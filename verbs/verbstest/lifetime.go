@@ -385,7 +385,7 @@ func lifetimeMRCloseUnderTraffic(w *world) outcome {
 }
 
 // lifetimeMRCloseOfSource deregisters memory that waits to be sent: each request completes or fails, and nothing that the program
-// writes to the memory afterwards is sent.
+// writes to the memory afterwards is sent. The kernel's siw goes on with the one request that it has begun to send.
 func lifetimeMRCloseOfSource(w *world) outcome {
 	allowed := []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
 	if !w.f.userSpace() {
@@ -413,7 +413,7 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 		} else {
 			p.settle()
 		}
-		want := pattern(2, n)
+		want, begun := pattern(2, n), -1
 		for i := range count {
 			before, after := initial[i*n:(i+1)*n], dst.Bytes()[i*n:(i+1)*n]
 			if bytes.Equal(after, want) || bytes.Equal(after, before) {
@@ -421,6 +421,10 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 			}
 			for k, got := range after { // placed in part
 				if got != want[k] && got != before[k] {
+					if got == 0 && (begun < 0 || begun == i) && w.siwBelow(w.f.Active) {
+						begun = i
+						continue
+					}
 					require.Failf(w, "what was in the memory after Close was sent", "byte %d of request %d is %#x", k, i, got)
 				}
 			}
