@@ -334,7 +334,7 @@ func TestKernelSpeaksFirst(t *testing.T) {
 }
 
 // TestKernelNudged: siw as responder can overlook a first message until another one arrives. So the provider sends another empty
-// Write if it receives nothing from the peer.
+// Write if it receives nothing from the peer, and one after it has received something, which does not say that the peer has found all.
 func TestKernelNudged(t *testing.T) {
 	needKernel(t)
 	r, k, _, connected := here.fromKernel(t, depth(4, 4))
@@ -346,7 +346,8 @@ func TestKernelNudged(t *testing.T) {
 	require.Equal(t, tagged(rdmap.OpWrite, true, 1, 0), r.read())
 	r.send(untagged(rdmap.OpSend, 0, 1))
 	k.ok(k.received(), verbs.WCRecv)
-	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(2*time.Second))) // longer than until it would be sent again
+	require.Equal(t, tagged(rdmap.OpWrite, true, 1, 0), r.read())
+	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(5*time.Second))) // longer than until it would be sent again
 	_, err := r.conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
