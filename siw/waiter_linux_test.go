@@ -5,6 +5,7 @@ package siw
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -408,8 +409,12 @@ func TestSleeperLetsOthersRun(t *testing.T) {
 	require.Equal(t, 1, b.yielders())
 }
 
-// TestSpinnerLetsOthersRun is the same for CQ.Wait, whose next call polls for Config.Spin.
+// TestSpinnerLetsOthersRun is the same for CQ.Wait, whose next call polls for Config.Spin. With one processor it does not poll.
 func TestSpinnerLetsOthersRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	_, b := twoSides(t, Config{Spin: time.Microsecond})
+	require.Zero(t, b.qp.Provider().(*qp).recvCQ.Spin(), "nobody else can run while it polls")
+	runtime.GOMAXPROCS(2)
 	a, b := twoSides(t, Config{Spin: time.Microsecond})
 	c := b.qp.Provider().(*qp).recvCQ
 	inVain := -2 * int64(time.Hour)

@@ -31,8 +31,10 @@ type pump struct {
 	visits atomic.Uint64 // of goroutines of the program
 	wanted atomic.Int32  // those of them that sleep or want to
 
-	seated  sync.Mutex         // guards dismiss
-	dismiss context.CancelFunc // ends the sleep of the pump's own goroutine; nil = it does not sleep
+	seated  sync.Mutex         // guards asleep and dismiss
+	asleep  bool               // the pump's own goroutine sleeps, or is about to
+	dismiss context.CancelFunc // ends that sleep
+	until   context.Context    // done after dismiss; of the pump's own goroutine, which replaces it only then
 
 	debts
 
@@ -193,7 +195,7 @@ func (p *pump) sleep(ctx context.Context) {
 func (p *pump) call() {
 	p.wanted.Add(1)
 	p.seated.Lock()
-	if p.dismiss != nil {
+	if p.asleep {
 		p.dismiss()
 	}
 	p.seated.Unlock()
@@ -209,6 +211,11 @@ func (p *pump) leave() {
 // run is the pump's own goroutine.
 func (p *pump) run() {
 	defer close(p.done)
+	defer func() {
+		if p.dismiss != nil {
+			p.dismiss()
+		}
+	}()
 	rest := time.NewTimer(0)
 	defer rest.Stop()
 	for {
@@ -249,14 +256,15 @@ func (p *pump) run() {
 
 // watch takes completions as they come until the program wants to.
 func (p *pump) watch() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	p.seated.Lock()
-	p.dismiss = cancel
+	if p.until == nil || p.until.Err() != nil {
+		p.until, p.dismiss = context.WithCancel(context.Background())
+	}
+	p.asleep = true
 	p.seated.Unlock()
 	visits := p.visits.Load()
-	for p.wanted.Load() == 0 && ctx.Err() == nil && p.arm() == nil {
-		p.sleep(ctx)
+	for p.wanted.Load() == 0 && p.until.Err() == nil && p.arm() == nil {
+		p.sleep(p.until)
 		p.work()
 		if p.visits.Load() != visits {
 			break
@@ -264,6 +272,6 @@ func (p *pump) watch() {
 	}
 	p.idle.Store(false)
 	p.seated.Lock()
-	p.dismiss = nil
+	p.asleep = false
 	p.seated.Unlock()
 }
