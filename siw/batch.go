@@ -12,13 +12,12 @@ import (
 )
 
 // Implementation constants of sending. A payload of up to copyLimit bytes is cheaper to copy than to give to the kernel as a
-// separate piece. One system call takes at most maxPieces pieces; the arena holds arenaBytes or a little more. A batch larger
-// than batchBytes would make large messages slower: the peer receives one batch while the next is checked and copied. It is 512 KiB,
-// and so much more that such a message has room in it with its headers, and with a small one behind it: what a batch of its own
-// brings is received, and wakes, alone.
+// separate piece. One system call takes at most maxPieces pieces; the arena has room for the whole batch, all of which is in it
+// where there are CRCs. A batch larger than batchBytes would make large messages slower: the peer receives one batch while the
+// next is checked and copied. It is 512 KiB, and so much more that such a message has room in it with its headers, and with a
+// small one behind it: what a batch of its own brings is received, and wakes, alone.
 const (
 	copyLimit  = 2 << 10
-	arenaBytes = 256 << 10
 	batchBytes = 528 << 10
 	maxPieces  = 1024
 )
@@ -32,8 +31,8 @@ const (
 	smallULPDU  = 4 << 10
 )
 
-// batch is a sequence of FPDUs that one system call sends. Headers, trailers and small payloads are in an arena; large
-// payloads stay in registered memory.
+// batch is a sequence of FPDUs that one system call sends. Headers, trailers and payloads are in an arena; large payloads that
+// no CRC is computed of stay in registered memory.
 type batch struct {
 	arena  []byte
 	pieces [][]byte // in the order of the stream
@@ -55,7 +54,7 @@ type batch struct {
 }
 
 var batchPool = sync.Pool{New: func() any {
-	return &batch{arena: make([]byte, 0, arenaBytes+mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))), pieces: make([][]byte, 0, maxPieces)}
+	return &batch{arena: make([]byte, 0, batchBytes+mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))), pieces: make([][]byte, 0, maxPieces)}
 }}
 
 var smallPool = sync.Pool{New: func() any {
@@ -89,7 +88,7 @@ func (b *batch) memory() int64 {
 // room reports whether another FPDU fits whose payload is in up to n pieces. Each of them may need a piece of the arena before
 // it, and the last one also a piece of the arena after it.
 func (b *batch) room(n int) bool {
-	full := arenaBytes
+	full := batchBytes
 	if b.small {
 		full = smallFull
 	}
@@ -115,11 +114,21 @@ func (b *batch) begin(ulpdu, n int) []byte {
 // inline appends payload that is a copy already.
 func (b *batch) inline(data []byte) { copy(b.extend(len(data)), data) }
 
-// copy appends payload from registered memory to the arena. The caller has entered r, which is exited here.
-func (b *batch) copy(r *region, mem []byte) reject { return r.fetch(b.extend(len(mem)), mem) }
+// copy appends payload from registered memory to the arena. The caller has entered r, which is exited here. crc says that end will
+// ask for the CRC: large payload is summed here, while it is in the cache.
+func (b *batch) copy(r *region, mem []byte, crc bool) reject {
+	to := b.extend(len(mem))
+	if !crc || len(mem) <= sumLen {
+		return r.fetch(to, mem)
+	}
+	b.crc = mpa.CRC(b.crc, b.arena[b.crcFrom:len(b.arena)-len(mem)])
+	b.crcFrom = len(b.arena)
+	return r.fetchSum(to, mem, &b.crc)
+}
 
-// refer appends payload without a copy: it stays in registered memory until it has been sent. The caller has entered r.
-func (b *batch) refer(r *region, mem []byte, crc bool) (why reject) {
+// refer appends payload without a copy: it stays in registered memory until it has been sent. The caller has entered r. Such
+// payload has no CRC: the program may change it before the kernel reads it.
+func (b *batch) refer(r *region, mem []byte) {
 	if len(b.refs) > 0 && b.refs[len(b.refs)-1] == r {
 		r.exit()
 	} else {
@@ -128,11 +137,6 @@ func (b *batch) refer(r *region, mem []byte, crc bool) (why reject) {
 	b.closePiece()
 	b.pieces = append(b.pieces, mem)
 	b.size += len(mem)
-	if crc {
-		b.crc, why = r.sum(mpa.CRC(b.crc, b.arena[b.crcFrom:]), mem)
-		b.crcFrom = len(b.arena)
-	}
-	return why
 }
 
 // end completes the FPDU with padding and CRC.

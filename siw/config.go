@@ -124,7 +124,8 @@ type Config struct {
 	// HoldTimeout is how long the passive side of a connection that is not peer-to-peer waits for the peer's first message
 	// before it sends (100 ms). The time starts when the Reply has arrived. RFC 5044 section 7.1.2 sets no limit.
 	HoldTimeout time.Duration
-	// DeregTimeout is how long a deregistration waits for operations in progress before it ends their connections (3 s).
+	// DeregTimeout is how long a deregistration waits for operations in progress before it ends their connections (3 s). Only what is
+	// sent without CRC can be in progress for long: with CRC it is copied.
 	DeregTimeout time.Duration
 
 	// Spin is how long CQ.Wait polls before it sleeps, at most 50 us (0 = it sleeps at once). Polling shortens the wait for an

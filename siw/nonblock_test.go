@@ -11,14 +11,15 @@ import (
 
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/siw/ddp"
+	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // stalled makes a connection whose peer has stopped reading and fills it: the send queue of 32 Sends of 1 MiB is full.
-func stalled(n *rawNIC) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
+func stalled(n *rawNIC, request mpa.Frame) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
 	n.t.Helper()
-	e, p = n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}})
+	e, p = n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}, frame: &request})
 	mr = e.large(1 << 20)
 	// The sockets' buffers may still grow for a moment. A sender that does not wait for room is on its way to fill them.
 	for still := 0; still < 10; time.Sleep(20 * time.Millisecond) {
@@ -38,7 +39,7 @@ func stalled(n *rawNIC) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
 // other direction and other connections go on. Everything completes when the peer reads again.
 func TestStalledPeer(t *testing.T) {
 	n := newRawNIC(t, siw.Config{})
-	e, p, mr, posted := stalled(n)
+	e, p, mr, posted := stalled(n, rawRequest())
 	other, q := n.passive(rawOpts{})
 	alive := n.mr(64, 0x1000, rawAccess)
 
@@ -122,7 +123,7 @@ func TestStalledPeerTimeout(t *testing.T) {
 	_, q := n.passive(rawOpts{})
 	alive := n.mr(64, 0x1000, rawAccess)
 	began := time.Now() // nothing has waited before
-	e, _, _, posted := stalled(n)
+	e, _, _, posted := stalled(n, rawRequest())
 	e.recv(8)
 	for time.Since(began) < timeout*3/4 {
 		q.alive(alive)
@@ -203,7 +204,7 @@ func TestStalledPeerClose(t *testing.T) {
 		"the peer RST": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, p, mr, posted := stalled(n.as(t))
+			e, p, mr, posted := stalled(n.as(t), rawRequest())
 			switch name {
 			case "the peer":
 				p.close()
@@ -212,10 +213,12 @@ func TestStalledPeerClose(t *testing.T) {
 				p.reset()
 				e.finished()
 			case "MR.Close":
-				// The NIC holds data of the region. They cannot be sent, so the connection is ended (Config.DeregTimeout).
-				n := newRawNIC(t, siw.Config{CloseTimeout: 200 * time.Millisecond,
+				// Without CRC the NIC holds data of the region. They cannot be sent, so the connection is ended (Config.DeregTimeout).
+				n := newRawNIC(t, siw.Config{CRC: siw.Off, CloseTimeout: 200 * time.Millisecond,
 					DeregTimeout: 200 * time.Millisecond})
-				e, _, mr, posted = stalled(n)
+				request := rawRequest()
+				request.CRC = false
+				e, _, mr, posted = stalled(n, request)
 				within(t, 1200*time.Millisecond, name, func() { require.NoError(t, mr.Close()) })
 				e.finished()
 			default:

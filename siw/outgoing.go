@@ -205,16 +205,20 @@ func (c *conn) sealed(b *batch) {
 }
 
 // span returns how many payload bytes the next segment takes after n bytes of headers, if left bytes are left. The payload of a
-// large segment is a multiple of the page size, so that page-aligned data stay aligned. copied says that the payload is copied;
-// a small batch has little room for that.
+// large segment is a multiple of the page size, so that page-aligned data stay aligned, and that of any segment but the last a
+// multiple of 8, so that no word of the program's is read in two parts. copied says that the payload is copied; a small batch has
+// little room for that.
 func (c *conn) span(b *batch, left uint32, n int, copied bool) int {
 	most := c.tx.mulpdu
 	if b.small && copied {
 		most = min(most, smallULPDU)
 	}
 	most -= n
-	if most > 16<<10 {
-		most &^= 4<<10 - 1
+	switch {
+	case int64(left) <= int64(most):
+		return int(left)
+	case most > 16<<10:
+		return most &^ (4<<10 - 1)
 	}
-	return int(min(int64(left), int64(most)))
+	return most &^ (8 - 1)
 }

@@ -99,10 +99,12 @@ func (e *sendEntry) immediateOpcode() rdmap.Opcode {
 	return rdmap.OpImmediate
 }
 
+// copiesAll reports whether the connection copies all payload before it is sent. The program may change memory of a request in
+// progress, and the peer then gets old or new bytes; but those that are summed for the CRC must be those that are sent.
+func (c *conn) copiesAll() bool { return c.crc || c.markOut }
+
 // copies reports whether gather may copy more than copyLimit bytes.
-func (c *conn) copies(e *sendEntry) bool {
-	return c.markOut || len(e.sgl) != 1
-}
+func (c *conn) copies(e *sendEntry) bool { return c.copiesAll() || len(e.sgl) != 1 }
 
 // gather appends the next n bytes of a request's data to the header of the segment, and completes the segment. It reports false
 // if a key has become invalid meanwhile. That ends the connection as soon as the batch is empty: the complete FPDUs in the batch
@@ -125,10 +127,10 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 			r, mem, why := c.q.local(s.LKey, s.Addr+off, int(k), 0)
 			switch {
 			case why != accepted:
-			case k <= copyLimit || c.markOut:
-				why = b.copy(r, mem)
+			case k <= copyLimit || c.copiesAll():
+				why = b.copy(r, mem, c.crc && !c.markOut)
 			default:
-				why = b.refer(r, mem, c.crc)
+				b.refer(r, mem)
 			}
 			if why != accepted {
 				b.abandon()

@@ -28,7 +28,7 @@ func (c *conn) readResponse(b *batch) bool {
 	if n > 0 {
 		r, mem, why := c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO+uint64(c.tx.off), n, verbs.AccessRemoteRead)
 		if why == accepted {
-			why = b.copy(r, mem)
+			why = b.copy(r, mem, c.crc && !c.markOut)
 		}
 		if why != accepted {
 			b.abandon()

@@ -80,14 +80,14 @@ func TestBatchPieces(t *testing.T) {
 				ddp.Tagged{Last: true}.Put(b.begin(ddp.TaggedLen+n, ddp.TaggedLen))
 				for i := range n {
 					require.True(t, r.enter())
-					b.refer(r, mem[i:i+1], true)
+					b.refer(r, mem[i:i+1])
 				}
 				b.end(true)
 			}
 			b.closePiece()
 			require.LessOrEqual(t, len(b.pieces), maxPieces)
 			require.Less(t, b.size, batchBytes)
-			require.Less(t, len(b.arena), arenaBytes)
+			require.Less(t, len(b.arena), batchBytes)
 			if left > 0 {
 				require.Greater(t, len(b.pieces)+2*n+1, maxPieces, "another FPDU would have had room")
 			}

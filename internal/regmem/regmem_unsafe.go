@@ -30,9 +30,6 @@ func Place(dst, src []byte) {
 	}
 }
 
-// Fetch copies registered memory out. len(dst) == len(src).
-func Fetch(dst, src []byte) { move(dst, src) }
-
 // Aligned reports whether an atomic operation can be done at the start of mem (RFC 7306 section 5.1: the address that the
 // tagged offset resolves to is a multiple of 8, not the offset).
 func Aligned(mem []byte) bool { return uintptr(unsafe.Pointer(&mem[0]))%8 == 0 }

@@ -39,18 +39,18 @@ func newTalk(t *testing.T, a, b *end) *talk {
 	return w
 }
 
-// span returns how many bytes go into a segment behind a header.
-func (w *talk) span(header int) int {
-	if w.mtu == 0 {
-		return 1 << 30
+// span returns how many of the bytes that are left go into a segment behind a header.
+func (w *talk) span(left, header int) int {
+	if full := mpa.MULPDU(w.mtu, false) - header; w.mtu != 0 && left > full {
+		return full &^ 7
 	}
-	return mpa.MULPDU(w.mtu, false) - header
+	return left
 }
 
 // tagged expects a tagged message.
 func (w *talk) tagged(from int, op rdmap.Opcode, stag uint32, to uint64, data []byte) {
 	for off := 0; ; {
-		n := min(len(data)-off, w.span(ddp.TaggedLen))
+		n := w.span(len(data)-off, ddp.TaggedLen)
 		last := uint64(0)
 		if off+n == len(data) {
 			last = 1
@@ -67,7 +67,7 @@ func (w *talk) tagged(from int, op rdmap.Opcode, stag uint32, to uint64, data []
 func (w *talk) untagged(from int, op rdmap.Opcode, qn int, fields map[string]uint64, data []byte) {
 	w.msn[from][qn]++
 	for off := 0; ; {
-		n := min(len(data)-off, w.span(ddp.UntaggedLen))
+		n := w.span(len(data)-off, ddp.UntaggedLen)
 		m := message{op, map[string]uint64{"iwarp_ddp.tagged_flag": 0, "iwarp_ddp.last_flag": 0, "iwarp_ddp.qn": uint64(qn),
 			"iwarp_ddp.msn": w.msn[from][qn], "iwarp_ddp.mo": uint64(off)}, nil}
 		maps.Copy(m.fields, fields)

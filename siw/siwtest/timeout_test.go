@@ -302,7 +302,7 @@ func TestPeerTimeout(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, Mem: 1 << 20})
+					p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, B: siw.Config{CRC: siw.Off}, Mem: 1 << 20})
 					if c.before > 0 {
 						wc, err := p.A.Do(t.Context(), put(t, p, c.before))
 						require.NoError(t, err)
@@ -394,7 +394,7 @@ func TestPeerSlow(t *testing.T) {
 		})
 		t.Run("pauses", func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, Mem: 1 << 20})
+				p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, B: siw.Config{CRC: siw.Off}, Mem: 1 << 20})
 				p.Link.ToListener.Stall()
 				done := make(chan verbs.WC, 1)
 				go func() {
@@ -431,7 +431,7 @@ func TestCloseTimeout(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, Mem: 1 << 20})
+					p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, B: siw.Config{CRC: siw.Off}, Mem: 1 << 20})
 					if p.Link.ToListener.Stall(); c.back {
 						p.Link.ToListener.Resume()
 						p.Link.ToDialer.Stall()
@@ -522,9 +522,9 @@ func TestDeregTimeout(t *testing.T) {
 	for _, limit := range []struct {
 		cfg  siw.Config
 		want time.Duration
-	}{{siw.Config{}, 3 * time.Second}, {siw.Config{DeregTimeout: 250 * time.Millisecond}, 250 * time.Millisecond}} {
+	}{{siw.Config{CRC: siw.Off}, 3 * time.Second}, {siw.Config{CRC: siw.Off, DeregTimeout: 250 * time.Millisecond}, 250 * time.Millisecond}} {
 		bubble(t, func(t *testing.T) {
-			p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg})
+			p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, B: siw.Config{CRC: siw.Off}})
 			mr, err := p.A.PD.AllocMR(1<<20, verbs.AccessLocalWrite)
 			require.NoError(t, err)
 			window, err := p.B.PD.AllocMR(1<<20, siwtest.AllAccess)
@@ -548,7 +548,7 @@ func TestDeregTimeout(t *testing.T) {
 			require.Contains(t, []verbs.WCStatus{verbs.WCSuccess, verbs.WCLocProtErr}, wc.Status)
 		})
 		bubble(t, func(t *testing.T) {
-			p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, Mem: 1 << 20})
+			p := siwtest.Connect(t, siwtest.PairConfig{A: limit.cfg, B: siw.Config{CRC: siw.Off}, Mem: 1 << 20})
 			p.Link.ToListener.Stall()
 			_, err := p.A.QP.PostSend([]verbs.SendWR{put(t, p, 1<<20)})
 			require.NoError(t, err)
