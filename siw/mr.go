@@ -150,26 +150,39 @@ func (b *binding) bind(q *qp) error {
 	return b.mw.dev.stags.bind(b.mw, r)
 }
 
+// shut returns when no peer reads or writes through a window any more. Its key has been removed from the table. Accesses in progress
+// are copies, which end soon; data of a Read that have been copied and wait to be sent count as read before.
+func (r *region) shut() {
+	r.guard.Shut()
+	r.guard.Drain(0)
+}
+
 // bind puts r into the slot of a window.
 func (t *stagTable) bind(w *mw, r *region) error {
+	old, err := t.replace(w, r)
+	if old != nil {
+		old.shut()
+	}
+	return err
+}
+
+// replace puts r into the slot of a window and returns the region that was in it, nil if the window was not bound.
+func (t *stagTable) replace(w *mw, r *region) (old *region, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	index := w.stag >> 8
-	old := t.slots[index]
+	old = t.slots[index]
 	switch {
 	case w.gone:
-		return errBindWindow
+		return nil, errBindWindow
 	case old != nil && w.typ == verbs.MWType2:
-		return errBindBound
-	}
-	if old != nil {
-		old.guard.Shut() // as in invalidate
+		return nil, errBindBound
 	}
 	t.slots[index] = r
 	if len(r.mem) == 0 {
 		t.slots[index] = nil
 	}
-	return nil
+	return old, nil
 }
 
 // retire frees the slot of a window and returns the region that was in it, nil if it was not bound.
@@ -195,9 +208,7 @@ func (d *device) invalidate(q *qp, stag uint32) reject {
 		return rejectRights
 	}
 	if d.stags.unbind(r) {
-		// Accesses in progress are either copies, which end soon, or data of a Read that wait to be sent. Such data, like data
-		// that are in the socket already, count as read before the invalidation.
-		r.guard.Shut()
+		r.shut()
 	}
 	return accepted
 }

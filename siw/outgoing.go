@@ -94,59 +94,85 @@ func (c *conn) endResponse() {
 	c.tx.task = taskNone
 }
 
-// beginRequest takes the next request that may start. On the way it performs local requests. The caller holds q.mu.
+// beginRequest takes the next request that may start. The caller holds q.mu and the send role, and no message is being built.
 func (c *conn) beginRequest() bool {
 	t, sq := &c.tx, &c.q.sq
-	for sq.next < sq.tail {
-		e := sq.at(sq.next)
-		if e.flags&verbs.SendFence != 0 && t.outstanding > 0 {
-			return false
-		}
-		if e.awaitsAnswer() && t.outstanding >= c.ord && c.ord > 0 {
-			return false
-		}
-		if e.status == verbs.WCSuccess {
-			var why error
-			if e.status, why = c.verify(e); why != nil {
-				c.q.unfit, c.q.unfitAt = why, sq.next
-			}
-		}
-		if e.status != verbs.WCSuccess {
-			// The requests before it complete first. The goroutine that completes the last of them comes here again.
-			if sq.head == sq.next {
-				c.failRequest(e, e.status, c.q.unfit)
-			}
-			return false
-		}
-		at := sq.next
-		sq.next++
-		if e.isLocal() {
-			e.end = t.built
-			c.noteSentLocked()
-			continue
-		}
-		e.end = math.MaxUint64
-		switch {
-		case e.awaitsAnswer():
-			t.outstanding++
-			if e.isAtomic() {
-				t.atomics.Push(at)
-			} else {
-				t.reads.Push(at)
-			}
-			t.sendNo[1]++
-			e.msn = t.sendNo[1]
-		case !e.isWrite():
-			t.sendNo[0]++
-			e.msn = t.sendNo[0]
-		}
-		t.task, t.entry, t.off = taskRequest, e, 0
-		if e.op == verbs.WRImmData {
-			t.task = taskImm
-		}
-		return true
+	c.performLocals()
+	if sq.next == sq.tail {
+		return false
 	}
-	return false
+	e := sq.at(sq.next)
+	if e.isLocal() || !c.mayBegin(e) {
+		return false
+	}
+	at := sq.next
+	sq.next++
+	e.end = math.MaxUint64
+	switch {
+	case e.awaitsAnswer():
+		t.outstanding++
+		if e.isAtomic() {
+			t.atomics.Push(at)
+		} else {
+			t.reads.Push(at)
+		}
+		t.sendNo[1]++
+		e.msn = t.sendNo[1]
+	case !e.isWrite():
+		t.sendNo[0]++
+		e.msn = t.sendNo[0]
+	}
+	t.task, t.entry, t.off = taskRequest, e, 0
+	if e.op == verbs.WRImmData {
+		t.task = taskImm
+	}
+	t.inRequest = true
+	return true
+}
+
+// performLocals performs the local requests that are next in the queue. They keep its order, but they need neither the send role nor
+// room in the socket: a peer that takes its data slowly does not delay them. A local request that follows a request whose message is
+// being built waits for the end of that message. The caller holds q.mu.
+func (c *conn) performLocals() {
+	t, sq := &c.tx, &c.q.sq
+	performed := false
+	for !t.inRequest && !t.hold && t.last == nil && !c.dead.Load() && sq.next < sq.tail {
+		e := sq.at(sq.next)
+		if !e.isLocal() || !c.mayBegin(e) {
+			break
+		}
+		e.end = 0 // it is complete when the requests before it are
+		sq.next++
+		performed = true
+	}
+	if performed {
+		c.noteSentLocked()
+	}
+}
+
+// mayBegin reports whether the next request in the queue may begin, and performs it if it is local. A request that fails ends the
+// connection, but the requests before it complete first: whoever completes the last of them comes here again. The caller holds q.mu.
+func (c *conn) mayBegin(e *sendEntry) bool {
+	t, sq := &c.tx, &c.q.sq
+	if e.flags&verbs.SendFence != 0 && t.outstanding > 0 {
+		return false
+	}
+	if e.awaitsAnswer() && t.outstanding >= c.ord && c.ord > 0 {
+		return false
+	}
+	if e.status == verbs.WCSuccess {
+		var why error
+		if e.status, why = c.verify(e); why != nil {
+			c.q.unfit, c.q.unfitAt = why, sq.next
+		}
+	}
+	if e.status != verbs.WCSuccess {
+		if sq.head == sq.next {
+			c.failRequest(e, e.status, c.q.unfit)
+		}
+		return false
+	}
+	return true
 }
 
 // verify checks a request when it is the next to be sent, and performs it if it is local.
@@ -189,7 +215,7 @@ func (c *conn) verify(e *sendEntry) (verbs.WCStatus, error) {
 // requestBuilt ends a message: the request is sent when the socket has the stream up to here.
 func (c *conn) requestBuilt(e *sendEntry) {
 	c.q.mu.Lock()
-	e.end = c.tx.built
+	e.end, c.tx.inRequest = c.tx.built, false
 	c.q.mu.Unlock()
 	c.tx.task, c.tx.entry = taskNone, nil
 }

@@ -48,6 +48,7 @@ type sender struct {
 	severed bool  // mu: the batch was given up; the stream ends in the middle of an FPDU
 
 	responses   queue.Ring[response] // mu
+	inRequest   bool                 // mu: the message of a request is being built
 	outstanding int                  // mu: Reads and atomics without an answer
 	reads       queue.Ring[uint64]   // mu: positions of these Reads in the send queue
 	atomics     queue.Ring[uint64]   // mu: positions of these atomics in the send queue
@@ -98,9 +99,10 @@ func (c *conn) size() {
 	c.tx.mulpdu, c.tx.sized = c.dev.mulpdu(c.s.segment(), c.markOut), c.tx.built
 }
 
-// kick sends queued messages as far as the socket has room. It never waits.
+// kick performs local requests and sends queued messages as far as the socket has room. It never waits.
 func (c *conn) kick() {
 	c.q.mu.Lock()
+	c.performLocals()
 	if c.tx.busy || c.tx.blocked || c.dead.Load() {
 		c.tx.again = true
 		c.q.mu.Unlock()
@@ -261,12 +263,14 @@ func (c *conn) waitRoom() {
 	}
 }
 
-// noteSent notes that the socket has taken n more bytes. Requests that have been sent entirely and need no answer are complete.
+// noteSent notes that the socket has taken n more bytes. Requests that have been sent entirely and need no answer are complete,
+// and a local request that follows them is performed.
 func (c *conn) noteSent(n int) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	c.tx.sentTo += uint64(n)
 	c.noteSentLocked()
+	c.performLocals()
 }
 
 func (c *conn) noteSentLocked() {
