@@ -26,20 +26,22 @@ func (p *PendingError) Error() string { return fmt.Sprintf("%v (the request stay
 func (p *PendingError) Unwrap() error { return p.err }
 
 // Wait waits for the requests and returns what the call would have returned. When ctx is done before that, it returns another
-// *PendingError. After Close of the endpoint it does not wait.
+// *PendingError. After Close of the endpoint it does not wait. Any number of goroutines may wait.
 func (p *PendingError) Wait(ctx context.Context) (verbs.WC, error) {
 	return p.e.await(ctx, p.op, p.call)
 }
 
-// call is a list of requests that a goroutine waits for.
+// call is a list of requests that a goroutine waits for, or, once a PendingError has it, any number of goroutines. Then ready is
+// closed instead of holding a token: the goroutine that takes completions looks at ready only after each batch of them, and would miss
+// a token that another one takes and puts back.
 type call struct {
 	e     *Endpoint
 	f     func(*verbs.WC) // complete
 	left  atomic.Int32    // requests that have not completed
 	wc    verbs.WC        // of the last request, or of the first that failed
 	buf   int             // the buffer of Send that it uses, -1 = none
-	ready chan struct{}   // holds a token when left is 0
-	kept  bool            // a PendingError has it: it is not used again, and the token stays
+	ready chan struct{}   // holds a token, or is closed, when left is 0
+	kept  bool            // e.mu: a PendingError has it, and it is not used again
 }
 
 // newCall returns a call for n requests.
@@ -58,11 +60,13 @@ func (e *Endpoint) newCall(n, buf int) *call {
 	return c
 }
 
-// free gives a call back that has completed.
+// free gives a call back that has completed, unless a PendingError has it.
 func (c *call) free() {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	c.e.calls = append(c.e.calls, c)
+	if !c.kept {
+		c.e.calls = append(c.e.calls, c)
+	}
 }
 
 // complete is called by the dispatcher.
@@ -86,7 +90,28 @@ func (c *call) took(n int32) {
 	if c.buf >= 0 {
 		c.e.sendBufs.put(c.buf)
 	}
-	c.ready <- struct{}{}
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if c.kept {
+		close(c.ready)
+	} else {
+		c.ready <- struct{}{}
+	}
+}
+
+// keep lets a PendingError have the call. The caller is the only goroutine that has waited for it.
+func (c *call) keep() {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if c.kept {
+		return
+	}
+	c.kept = true
+	select {
+	case <-c.ready: // it completed just now
+		close(c.ready)
+	default:
+	}
 }
 
 // Do posts send requests and waits until all of them have completed. It returns the completion of the last one, or that of the
@@ -188,17 +213,13 @@ func (e *Endpoint) post(ctx context.Context, buf int, wrs []verbs.SendWR) (c *ca
 func (e *Endpoint) await(ctx context.Context, op string, c *call) (verbs.WC, error) {
 	if err := e.wait(ctx, c.ready); err != nil {
 		if ctx.Err() != nil {
-			c.kept = true
+			c.keep()
 			return verbs.WC{}, e.opError(op, &PendingError{e: e, op: op, call: c, err: ctx.Err()})
 		}
 		return verbs.WC{}, e.opError(op, err)
 	}
 	wc := c.wc
-	if c.kept {
-		c.ready <- struct{}{}
-	} else {
-		c.free()
-	}
+	c.free()
 	if wc.Status != verbs.WCSuccess {
 		return wc, e.opError(op, e.reason(wc.Status))
 	}
