@@ -21,7 +21,7 @@ func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 	if d.guard.Closed() {
 		return nil, verbs.ErrClosed
 	}
-	return &vcontext{dev: d, owner: owner, events: queue.NewEvents[verbs.AsyncEvent]()}, nil
+	return &vcontext{dev: d, owner: owner, events: queue.NewEvents(verbs.AsyncEvent.OfClosed)}, nil
 }
 
 func (v *vcontext) QueryDevice() (verbs.DeviceAttr, error) {

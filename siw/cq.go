@@ -285,5 +285,6 @@ func (c *cq) Destroy() error {
 	c.mu.Unlock()
 	c.ch.forget(c)
 	c.ctx.dev.cqs.give()
+	c.ctx.events.Sweep()
 	return nil
 }

@@ -244,6 +244,7 @@ func (q *qp) Destroy() error {
 	q.recvCQ.detach(q)
 	q.dev.giveQPN(q.num)
 	q.dev.qps.give()
+	q.ctx.events.Sweep()
 	return nil
 }
 

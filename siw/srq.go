@@ -67,5 +67,6 @@ func (s *srq) Query() (verbs.SRQAttr, error) {
 func (s *srq) Destroy() error {
 	s.rq.clear()
 	s.dev.srqs.give()
+	s.ctx.events.Sweep()
 	return nil
 }

@@ -852,7 +852,7 @@ func TestWatchFollows(t *testing.T) {
 
 // newCQ makes a CQ in ch with a completion that nobody has taken.
 func (s *scene) newCQ(ch *channel) *cq {
-	c := &cq{ctx: &vcontext{dev: new(device)}, ch: ch, cap: 1}
+	c := &cq{ctx: &vcontext{dev: new(device), events: queue.NewEvents(verbs.AsyncEvent.OfClosed)}, ch: ch, cap: 1}
 	c.push(new(verbs.WC), false)
 	return c
 }

@@ -99,6 +99,12 @@ type AsyncEvent struct {
 	Err  error // the reason, if it is known: a *TerminateError, ErrCQOverflow, or the error of the stream
 }
 
+// OfClosed reports whether the object concerned has been closed, or is being closed. WaitEvent returns no such events, and they keep no
+// object in memory.
+func (e AsyncEvent) OfClosed() bool {
+	return e.QP != nil && e.QP.node.Closed() || e.CQ != nil && e.CQ.node.Closed() || e.SRQ != nil && e.SRQ.node.Closed()
+}
+
 // text describes the event in one line.
 func (e AsyncEvent) text() string {
 	s := e.Type.String()
@@ -115,7 +121,8 @@ func (e AsyncEvent) text() string {
 }
 
 // WaitEvent waits for the next asynchronous event of the context. 1,024 events are kept in a queue; of more the oldest are
-// dropped. The error Is ctx.Err() when ctx is done, and [ErrClosed] when the context is closed.
+// dropped, and so are the events of an object that is closed. The error Is ctx.Err() when ctx is done, and [ErrClosed] when the
+// context is closed.
 func (c *Context) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	if c.node.Closed() {
 		return AsyncEvent{}, opError("WaitEvent", c.dev.Name(), ErrClosed)

@@ -76,7 +76,7 @@ func (c *kernelContext) start(events int) (ProviderContext, error) {
 	if c.file, err = eventfd.New(events, c.dev.info.Name+" events"); err != nil {
 		return nil, err
 	}
-	c.async = queue.NewEvents[AsyncEvent]()
+	c.async = queue.NewEvents(AsyncEvent.OfClosed)
 	c.limitObjects()
 	go c.readEvents()
 	if d.wrap == nil {

@@ -165,6 +165,7 @@ func (cq *kernelCQ) Destroy() error {
 	cq.direct.Lock()
 	err := callError("ibv_destroy_cq", cq.c.destroy())
 	dropCookie(cq.cookie)
+	cq.ctx.async.Sweep()
 	cq.ctx.counts.cq.remove()
 	return errors.Join(err, cq.ch.release())
 }

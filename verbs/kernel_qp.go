@@ -195,6 +195,7 @@ func (q *kernelQP) remove() error {
 	err := callError("ibv_destroy_qp", q.c.destroy())
 	q.gone = true
 	dropCookie(q.cookie)
+	q.ctx.async.Sweep()
 	q.ctx.counts.qp.remove()
 	return err
 }

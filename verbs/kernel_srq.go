@@ -77,6 +77,7 @@ func (s *kernelSRQ) Query() (SRQAttr, error) {
 func (s *kernelSRQ) Destroy() error {
 	err := callError("ibv_destroy_srq", s.c.destroy())
 	dropCookie(s.cookie)
+	s.ctx.async.Sweep()
 	s.ctx.counts.srq.remove()
 	return err
 }

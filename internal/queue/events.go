@@ -13,7 +13,11 @@ import (
 const backlog = 1024
 
 // Events is the queue of the asynchronous events of a context (ibv_get_async_event(3)). All methods may be called concurrently.
+//
+// An event holds the object that it is about, with all its memory, so it does not outlive the object: Post drops events of objects that
+// have been closed, and Sweep, which is called after the closing of an object has begun, removes those that are queued.
 type Events[T any] struct {
+	stale  func(T) bool  // the event is of a closed object
 	ready  chan struct{} // holds a token while events are queued
 	closed chan struct{}
 
@@ -21,20 +25,35 @@ type Events[T any] struct {
 	queued Ring[T]
 }
 
-// NewEvents returns an empty queue.
-func NewEvents[T any]() *Events[T] {
-	return &Events[T]{ready: make(chan struct{}, 1), closed: make(chan struct{})}
+// NewEvents returns an empty queue. stale reports whether the object of an event has been closed, or is being closed.
+func NewEvents[T any](stale func(T) bool) *Events[T] {
+	return &Events[T]{stale: stale, ready: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 // Post queues an event. It never waits.
 func (e *Events[T]) Post(ev T) {
 	e.mu.Lock()
+	if e.stale(ev) { // looked at under mu, so that Sweep finds what is queued
+		e.mu.Unlock()
+		return
+	}
 	if e.queued.Len() == backlog {
 		e.take()
 	}
 	e.queued.Push(ev)
 	e.mu.Unlock()
 	Signal(e.ready)
+}
+
+// Sweep removes the events of closed objects.
+func (e *Events[T]) Sweep() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for range e.queued.Len() {
+		if ev := e.take(); !e.stale(ev) {
+			e.queued.Push(ev)
+		}
+	}
 }
 
 // take removes the oldest event. Its place keeps no handle alive. The caller holds mu.

@@ -99,7 +99,7 @@ func TestRingAlloc(t *testing.T) {
 
 // TestEvents: events come in their order, and of too many the oldest are lost.
 func TestEvents(t *testing.T) {
-	e := NewEvents[int]()
+	e := NewEvents(func(int) bool { return false })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for _, n := range []int{1, 3, backlog, backlog + 5} {
@@ -123,7 +123,7 @@ func TestEvents(t *testing.T) {
 
 // TestEventsKeepNothing: an event that has been taken, or was lost, keeps no handle alive.
 func TestEventsKeepNothing(t *testing.T) {
-	e := NewEvents[*int]()
+	e := NewEvents(func(*int) bool { return false })
 	for i := range backlog + 1 {
 		e.Post(&i)
 	}
@@ -136,9 +136,41 @@ func TestEventsKeepNothing(t *testing.T) {
 	}
 }
 
+// TestEventsOfClosed: the events of a closed object are neither queued nor kept, and those of others stay in their order.
+func TestEventsOfClosed(t *testing.T) {
+	closed := -1
+	e := NewEvents(func(p *int) bool { return *p == closed })
+	next := func() int {
+		v, err := e.Wait(t.Context())
+		require.NoError(t, err)
+		return *v
+	}
+	for i := range 40 {
+		v := i % 4
+		e.Post(&v)
+	}
+	closed = 1
+	e.Sweep()
+	one, zero := 1, 0
+	e.Post(&one)
+	for i := range 30 {
+		require.Equal(t, []int{0, 2, 3}[i%3], next())
+	}
+	e.Post(&zero)
+	closed = 0
+	e.Sweep()
+	over, end := context.WithCancel(t.Context())
+	end()
+	_, err := e.Wait(over)
+	require.ErrorIs(t, err, context.Canceled)
+	for _, p := range e.queued.Places() {
+		require.Nil(t, p)
+	}
+}
+
 // TestEventsReachAll: of several goroutines that wait each gets an event, and Close ends the others.
 func TestEventsReachAll(t *testing.T) {
-	e := NewEvents[int]()
+	e := NewEvents(func(int) bool { return false })
 	var mu sync.Mutex
 	var got []int
 	var wg sync.WaitGroup

@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"context"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,10 +72,20 @@ func eventCloseWakesWaiters(w *world) outcome {
 	return tested
 }
 
-// eventOwnContextOnly: only the context of a QP gets its events.
+// eventOwnContextOnly: only the context of a QP gets its events, and a QP that is closed takes with it what nobody has waited for
+// (ibv_destroy_qp(3)).
 func eventOwnContextOnly(w *world) outcome {
 	o := w.other()
 	p := w.pair(pairConfig{})
+	p.deny(p.b.mem, p.b.mem.at(scratch))
+	time.Sleep(quietTime) // for the event
+	for _, s := range []*side{p.a, p.b} {
+		require.NoError(w, s.id.Close())
+		require.NoError(w, s.qp.Close())
+	}
+	w.a.noFailure()
+	w.b.noFailure()
+	p = w.pair(pairConfig{})
 	p.deny(p.b.mem, p.b.mem.at(scratch))
 	if _, ok := w.b.failureEvent(); !ok {
 		w.without("qp-error-event")

@@ -272,5 +272,6 @@ func (c *cq) Destroy() error {
 	}
 	c.mu.Unlock()
 	c.ch.forget(c)
+	c.ctx.events.Sweep()
 	return c.pump.close()
 }

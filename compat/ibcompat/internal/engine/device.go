@@ -64,7 +64,7 @@ func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 		return nil, err
 	}
 	c := &vcontext{dev: d, in: in, native: in.Ops() & oneSided, sge: min(mostSGE, attr.MaxSGE-1), regions: map[uint32]*mr{},
-		owners: map[*verbs.QP]*verbs.QP{}, meet: newRendezvous(in, d.cfg.Port), events: queue.NewEvents[verbs.AsyncEvent]()}
+		owners: map[*verbs.QP]*verbs.QP{}, meet: newRendezvous(in, d.cfg.Port), events: queue.NewEvents(verbs.AsyncEvent.OfClosed)}
 	_, c.silent = verbs.Ability[verbs.ProviderKernelDevice](d.in.Provider())
 	c.ending.Go(c.translate)
 	return c, nil

@@ -363,6 +363,7 @@ func (q *qp) Destroy() error {
 	q.pump.detach(q.place, q.room)
 	q.sendCQ.detach(q)
 	q.recvCQ.detach(q)
+	q.ctx.events.Sweep()
 	return errors.Join(err, q.slots.mr.Close())
 }
 
