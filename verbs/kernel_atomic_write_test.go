@@ -54,7 +54,7 @@ func newAtomicWriteRig(t testing.TB, change func(*fakeverbs.Attr)) *rig {
 }
 
 func atomicWrite(id uint64) verbs.SendWR {
-	wr := verbs.AtomicWrite(verbs.Remote{Addr: 8 * id, RKey: uint32(id) + 1}, ^id)
+	wr := verbs.AtomicWrite(verbs.Remote{Addr: 8 * id, Length: 1 << 30, RKey: uint32(id) + 1}, ^id)
 	wr.ID = id
 	return wr
 }
@@ -243,7 +243,7 @@ func TestAtomicWriteAlloc(t *testing.T) {
 
 func TestAtomicWriteShown(t *testing.T) {
 	wr := atomicWrite(2)
-	require.Equal(t, verbs.SendWR{ID: 2, Opcode: verbs.WRAtomicWrite, Flags: verbs.SendSignaled, RemoteAddr: 16, RKey: 3, Swap: ^uint64(2)}, wr)
+	require.EqualExportedValues(t, verbs.SendWR{ID: 2, Opcode: verbs.WRAtomicWrite, Flags: verbs.SendSignaled, RemoteAddr: 16, RKey: 3, Swap: ^uint64(2)}, wr)
 	require.Contains(t, wr.String(), "ATOMIC_WRITE")
 	require.Contains(t, wr.String(), "0xfffffffffffffffd")
 }

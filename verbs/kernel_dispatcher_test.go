@@ -38,7 +38,7 @@ func TestDispatcherAlloc(t *testing.T) {
 					ready <- struct{}{}
 				}
 			}
-			wrs := []verbs.SendWR{verbs.Write(verbs.Remote{}, r.sge(0, 8)), verbs.Send(r.sge(8, 8))}
+			wrs := []verbs.SendWR{verbs.Write(verbs.Remote{Length: 8}, r.sge(0, 8)), verbs.Send(r.sge(8, 8))}
 			wrs[0].ID, wrs[1].ID = 1, 2
 			const runs = 100
 			require.Zero(t, testing.AllocsPerRun(runs, func() {

@@ -28,7 +28,8 @@ func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []SGE) int {
 	wrs, sges, flat = wrs[:n], sges[:n], flat[:n]
 	for i := range wrs {
 		w := &wrs[i]
-		if fl := simple[w.Opcode]; fl == 0 || len(w.SGL) != 1 || uint8(w.Flags)&^fl != 0 {
+		if fl := simple[w.Opcode]; fl == 0 || len(w.SGL) != 1 || uint8(w.Flags)&^fl != 0 ||
+			w.room != 0 && uint64(w.SGL[0].Length) >= w.room {
 			return i
 		}
 		sges[i] = w.SGL[0]

@@ -299,7 +299,7 @@ func (q *QP) checkSend(wr *SendWR) error {
 		if wr.Flags&SendInline != 0 && total > uint64(q.cap.MaxInlineData) {
 			return limit("max_inline_data", int(total), q.cap.MaxInlineData)
 		}
-		return nil
+		return wr.inside(total)
 	case WRRDMARead:
 		if len(wr.SGL) > q.maxRd {
 			return limit("max_sge_rd", len(wr.SGL), q.maxRd)
@@ -319,7 +319,18 @@ func (q *QP) checkSend(wr *SendWR) error {
 	if wr.Flags&SendInline != 0 {
 		return invalid("%v cannot be inline", wr.Opcode)
 	}
-	return nil
+	return wr.inside(total)
+}
+
+// inside returns an error if a request with n bytes in its SGL is longer than the Remote from which it was made.
+func (wr *SendWR) inside(n uint64) error {
+	if wr.Opcode == WRAtomicWrite {
+		n = 8
+	}
+	if wr.room == 0 || n < wr.room {
+		return nil
+	}
+	return fmt.Errorf("%w: %v of %d bytes at %#x in %d bytes of the peer's memory", ErrBounds, wr.Opcode, n, wr.RemoteAddr, wr.room-1)
 }
 
 // lacksOp is the error of a request whose operation the QP does not have.

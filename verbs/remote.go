@@ -14,7 +14,7 @@ import (
 // memory does not allow fails, and ends the connection.
 type Remote struct {
 	Addr   uint64 // address of the first byte, as the peer registered it
-	Length uint64 // bytes
+	Length uint64 // bytes; a request that is made for more is refused
 	RKey   uint32 // the peer's key
 }
 

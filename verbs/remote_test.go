@@ -98,7 +98,7 @@ func TestRequests(t *testing.T) {
 		{verbs.AtomicWrite(r, 10), verbs.SendWR{Opcode: verbs.WRAtomicWrite, RemoteAddr: 7, RKey: 9, Swap: 10}},
 	} {
 		c.want.Flags = verbs.SendSignaled
-		require.Equal(t, c.want, c.got)
+		require.EqualExportedValues(t, c.want, c.got)
 	}
 }
 

@@ -37,6 +37,8 @@ type SendWR struct {
 
 	Bind *MWBind // WRBindMW
 	UD   *UDDest // UD: the destination
+
+	room uint64 // 1 + the length of the Remote from which it was made, 0 = not known
 }
 
 // MWBind has a window and the memory to which it is bound (struct ibv_mw_bind_info): for a WRBindMW a window of type 2, for [QP.BindMW]

@@ -93,7 +93,9 @@ func (s *side) data(n int) []verbs.SGE {
 }
 
 // there is where a side's data go to in the other's memory.
-func (s *side) there() verbs.Remote { return verbs.Remote{Addr: s.mem.Addr(), RKey: s.mem.RKey()} }
+func (s *side) there() verbs.Remote {
+	return verbs.Remote{Addr: s.mem.Addr(), Length: 1 << 30, RKey: s.mem.RKey()}
+}
 
 // receives waits for a message and posts a receive for another. It reports false when the connection is over.
 func (s *side) receives(ctx context.Context) bool {

@@ -70,7 +70,7 @@ func TestPassThrough(t *testing.T) {
 			require.NoError(t, err)
 			return []verbs.SGE{sge}
 		}
-		to := verbs.Remote{Addr: 0x1000, RKey: 0x77}
+		to := verbs.Remote{Addr: 0x1000, Length: 1 << 30, RKey: 0x77}
 		inline := verbs.Send(sgl(16)...)
 		inline.Flags |= verbs.SendInline | verbs.SendSolicited | verbs.SendFence
 		list := []verbs.SendWR{verbs.Write(to, sgl(64)...), verbs.WriteImm(to, 5, sgl(64)...), verbs.Read(to, sgl(64)...),
@@ -195,7 +195,7 @@ func TestDestroyed(t *testing.T) {
 	for i := range list {
 		list[i] = ext.MaskedFetchAddWR([]verbs.SGE{word}, 0x1000, 0x77, 1, 0)
 		if i%2 == 1 {
-			list[i] = verbs.Write(verbs.Remote{Addr: 0x2000, RKey: 0x77}, word)
+			list[i] = verbs.Write(verbs.Remote{Addr: 0x2000, Length: 1 << 30, RKey: 0x77}, word)
 		}
 		list[i].ID = uint64(i)
 	}
@@ -274,7 +274,7 @@ func maskedAndWrite(t testing.TB, mr *verbs.MR) (masked, write verbs.SendWR) {
 	require.NoError(t, err)
 	masked = ext.MaskedFetchAddWR([]verbs.SGE{word}, 0x1000, 0x77, 1, 0)
 	masked.ID, masked.Flags = 1, verbs.SendSignaled
-	write = verbs.Write(verbs.Remote{Addr: 0x2000, RKey: 0x77}, word)
+	write = verbs.Write(verbs.Remote{Addr: 0x2000, Length: 1 << 30, RKey: 0x77}, word)
 	write.ID = 2
 	return masked, write
 }
@@ -311,7 +311,7 @@ func BenchmarkCostPassThrough(b *testing.B) {
 		require.NoError(b, err)
 		wrs, wcs := make([]verbs.SendWR, 16), make([]verbs.WC, 16)
 		for i := range wrs {
-			wrs[i] = verbs.Write(verbs.Remote{Addr: 4096, RKey: 7}, sge)
+			wrs[i] = verbs.Write(verbs.Remote{Addr: 4096, Length: 1 << 30, RKey: 7}, sge)
 		}
 		post := func(n, length int) {
 			for range n {
@@ -445,7 +445,7 @@ func TestPostAllocNothing(t *testing.T) {
 	require.NoError(t, err)
 	wrs, wcs := make([]verbs.SendWR, 16), make([]verbs.WC, 16)
 	for i := range wrs {
-		wrs[i] = verbs.Write(verbs.Remote{Addr: 0x1000, RKey: 0x77}, sge)
+		wrs[i] = verbs.Write(verbs.Remote{Addr: 0x1000, Length: 1 << 30, RKey: 0x77}, sge)
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if n, err := qp.PostSend(wrs); n != 16 || err != nil {
@@ -505,7 +505,7 @@ func TestReset(t *testing.T) {
 	require.NoError(t, err)
 	masked := ext.MaskedFetchAddWR([]verbs.SGE{sge}, 0x1000, 0x77, 1, 0)
 	masked.ID, masked.Flags = 1, verbs.SendSignaled
-	write := verbs.Write(verbs.Remote{Addr: 0x2000, RKey: 0x77}, sge)
+	write := verbs.Write(verbs.Remote{Addr: 0x2000, Length: 1 << 30, RKey: 0x77}, sge)
 	for round := range 3 {
 		n, err := qp.PostSend([]verbs.SendWR{masked, write, masked})
 		require.NoError(t, err)

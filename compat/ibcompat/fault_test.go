@@ -27,7 +27,7 @@ func TestOneFailure(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for name, run := range map[string]func(a, b *end){
 			"peer": func(a, b *end) {
-				atomic := verbs.FetchAdd(verbs.Remote{Addr: b.mr.Addr(), RKey: b.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)[0])
+				atomic := verbs.FetchAdd(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)[0])
 				a.post(atomic, verbs.Send(a.bad(0, 8)...), verbs.Send(a.bad(0, 8)...))
 				a.ends(verbs.WCRemAccessErr, 0)
 				a.ends(verbs.WCWRFlushErr, 0, 0)
@@ -89,7 +89,7 @@ func TestModifyKeepsRights(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})
 		require.NoError(t, b.qp.Modify(verbs.QPAttr{MinRNRTimer: 3}, verbs.QPAttrMinRNRTimer))
-		a.post(a.on(ext.FetchAddWR(nil, 0, 0, 1), 72, b, 1024), verbs.Write(verbs.Remote{Addr: b.mr.Addr(), RKey: b.mr.RKey()}, a.sgl(0, 8)...))
+		a.post(a.on(ext.FetchAddWR(nil, 0, 0, 1), 72, b, 1024), verbs.Write(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...))
 		a.ends(verbs.WCSuccess, 0, 0)
 		require.Equal(t, uint64(1), b.word(1024))
 
@@ -132,7 +132,7 @@ func TestPeerVanishes(t *testing.T) {
 	for _, hello := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hello=%v", hello), func(t *testing.T) {
 			r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 1)
-			to := verbs.Remote{Addr: r.mem.Addr(), RKey: r.mem.RKey()}
+			to := verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}
 			if hello {
 				r.greets()
 				r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Ack, Adverts: 1, Taken: 1})))
@@ -232,7 +232,7 @@ func TestShortReads(t *testing.T) {
 		}
 		for n := 2; n <= 40; n++ {
 			for first := 1; first < n; first += 7 {
-				from := verbs.Remote{Addr: r.mem.Addr() + rawSlots*rawLen - page - uint64(first), RKey: r.mem.RKey()}
+				from := verbs.Remote{Addr: r.mem.Addr() + rawSlots*rawLen - page - uint64(first), Length: 1 << 30, RKey: r.mem.RKey()}
 				b.post(verbs.Read(from, b.sgl(0, n)...))
 				require.Equal(t, verbs.WC{Opcode: verbs.WCRDMARead, ByteLen: uint32(n), QPNum: b.qp.Num()}, b.wait())
 				require.Equal(t, edge[64-first:][:n], b.mr.Bytes()[:n], "%d bytes, %d of them in the first page", n, first)

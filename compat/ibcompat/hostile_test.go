@@ -221,7 +221,7 @@ func TestHostileHello(t *testing.T) {
 
 	r, b = newRaw(t, 0, ibcompat.Config{}, 2)
 	r.greets()
-	r.post(verbs.WriteImm(verbs.Remote{Addr: b.mr.Addr(), RKey: b.mr.RKey()}, 7))
+	r.post(verbs.WriteImm(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, 7))
 	<-b.id.Done()
 	require.ErrorAs(t, b.qp.Err(), &violated)
 	require.ErrorContains(t, violated, "immediate data")
@@ -328,7 +328,7 @@ func TestLaxPeer(t *testing.T) {
 				}
 				r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: 1, Value: uint64(rights)})))
 				r.hears(wire.Ack) // it knows the rights
-				wr := c.op(verbs.Remote{Addr: r.mem.Addr(), RKey: r.mem.RKey()}, b.sgl(0, 8)...)
+				wr := c.op(verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}, b.sgl(0, 8)...)
 				wr.ID = 7
 				b.mr.Bytes()[0], r.mem.Bytes()[0] = 3, 4
 				b.post(wr)
@@ -381,7 +381,7 @@ func TestLaxPeerReads(t *testing.T) {
 	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: 1, Value: uint64(all)})))
 	r.hears(wire.Ack)
 	b.mr.Bytes()[0], r.mem.Bytes()[0] = 3, 4
-	b.post(verbs.Read(verbs.Remote{Addr: r.mem.Addr(), RKey: r.mem.RKey()}, b.sgl(0, 1)...), verbs.Send(b.sgl(0, 1)...))
+	b.post(verbs.Read(verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}, b.sgl(0, 1)...), verbs.Send(b.sgl(0, 1)...))
 	_, data := r.hears(wire.Data)
 	require.Equal(t, []byte{4}, data)
 }
@@ -464,7 +464,7 @@ func TestConfirmed(t *testing.T) {
 			r, b := newRaw(t, ext.Operations, c.cfg, 0)
 			r.greets()
 			r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Ack, Adverts: 1, Taken: 1})))
-			send, write := verbs.Send(b.sgl(0, 8)...), verbs.Write(verbs.Remote{Addr: r.mem.Addr(), RKey: r.mem.RKey()}, b.sgl(0, 8)...)
+			send, write := verbs.Send(b.sgl(0, 8)...), verbs.Write(verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}, b.sgl(0, 8)...)
 			send.ID, write.ID = 1, 2
 			send.Flags |= c.flags
 			write.Flags |= c.flags
@@ -681,7 +681,7 @@ func FuzzPeer(f *testing.F) {
 				}
 				say(append(msg, some(int(next())%80)...))
 			case posts:
-				to := verbs.Remote{Addr: r.mem.Addr(), RKey: r.mem.RKey()}
+				to := verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}
 				for _, wr := range []verbs.SendWR{verbs.Send(b.sgl(0, 8)...), verbs.Write(to, b.sgl(0, 8)...), verbs.FetchAdd(to, 1, b.sgl(2048, 8)[0])} {
 					if n, _ := b.qp.PostSend([]verbs.SendWR{wr}); n == 1 {
 						posted++

@@ -74,7 +74,7 @@ func TestVerbsIWARP(t *testing.T) {
 func TestSupportIWARP(t *testing.T) {
 	overIWARP(t, func(t *testing.T, native bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})
-		a.post(verbs.Read(verbs.Remote{Addr: b.mr.Addr(), RKey: b.mr.RKey()}, a.sgl(0, 8)...)) // then the hello has come
+		a.post(verbs.Read(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...)) // then the hello has come
 		a.ends(verbs.WCSuccess, 0)
 		for op, want := range map[verbs.Op]ext.Support{verbs.OpSend: ext.Emulated, verbs.OpSendImm: ext.Emulated, verbs.OpWrite: ext.Native,
 			verbs.OpRead: ext.Native, verbs.OpImm64: ext.None, verbs.OpBindMW: ext.None} {
@@ -102,12 +102,12 @@ func TestListIWARP(t *testing.T) {
 		b.put(1024, 100)
 		a.put(64, 500)
 		copy(a.mr.Bytes(), "hello")
-		to := verbs.Remote{Addr: b.mr.Addr() + 1024, RKey: b.mr.RKey()}
+		to := verbs.Remote{Addr: b.mr.Addr() + 1024, Length: 1 << 30, RKey: b.mr.RKey()}
 		cs := ext.MaskedCmpSwapWR(nil, 0, 0, 1, 0xff, 7, 0xff)
 		cs.Compare = 501
 		list := []verbs.SendWR{verbs.SendImm(1, a.sgl(0, 5)...), a.on(ext.MaskedFetchAddWR(nil, 0, 0, 1, 1<<63), 72, b, 1024),
 			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(nil, 0, 0, 1), 96, b, 1024), a.on(cs, 80, b, 1024),
-			verbs.Read(to, a.sgl(88, 8)...), verbs.WriteImm(verbs.Remote{Addr: b.mr.Addr() + 512, RKey: b.mr.RKey()}, 2, a.sgl(0, 5)...), verbs.Send()}
+			verbs.Read(to, a.sgl(88, 8)...), verbs.WriteImm(verbs.Remote{Addr: b.mr.Addr() + 512, Length: 1 << 30, RKey: b.mr.RKey()}, 2, a.sgl(0, 5)...), verbs.Send()}
 		for i := range list {
 			list[i].ID = uint64(i)
 		}
@@ -140,7 +140,7 @@ func TestNotReady(t *testing.T) {
 			if ready {
 				b.recv(1)
 			}
-			a.post(verbs.Write(verbs.Remote{Addr: b.mr.Addr(), RKey: b.mr.RKey()}, a.sgl(0, 8)...), verbs.Send(a.sgl(0, 8)...), verbs.Send())
+			a.post(verbs.Write(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...), verbs.Send(a.sgl(0, 8)...), verbs.Send())
 			a.ends(verbs.WCSuccess, 0)
 			if ready {
 				a.ends(verbs.WCSuccess, 0)

@@ -149,7 +149,9 @@ func TestConfirmationMessages(t *testing.T) {
 }
 
 // there is the beginning of the end's memory, for the peer.
-func (e *end) there() verbs.Remote { return verbs.Remote{Addr: e.mr.Addr() + 1024, RKey: e.mr.RKey()} }
+func (e *end) there() verbs.Remote {
+	return verbs.Remote{Addr: e.mr.Addr() + 1024, Length: 1 << 30, RKey: e.mr.RKey()}
+}
 
 func repeat(n int, wr verbs.SendWR) []verbs.SendWR {
 	list := make([]verbs.SendWR, n)

@@ -69,12 +69,12 @@ func TestSelf(t *testing.T) {
 		a.put(1024, 100)
 		a.put(64, 500)
 		copy(a.mr.Bytes(), "hello")
-		to := verbs.Remote{Addr: a.mr.Addr() + 1024, RKey: a.mr.RKey()}
+		to := verbs.Remote{Addr: a.mr.Addr() + 1024, Length: 1 << 30, RKey: a.mr.RKey()}
 		swap := ext.MaskedCmpSwapWR(nil, 0, 0, 1, 0xff, 7, 0xff)
 		swap.Compare = 501
 		list := []verbs.SendWR{verbs.SendImm(0, a.sgl(0, 5)...), a.on(ext.MaskedFetchAddWR(nil, 0, 0, 1, 1<<63), 72, a, 1024),
 			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(nil, 0, 0, 1), 96, a, 1024), a.on(swap, 80, a, 1024),
-			verbs.Read(to, a.sgl(88, 8)...), verbs.WriteImm(verbs.Remote{Addr: a.mr.Addr() + 512, RKey: a.mr.RKey()}, 2, a.sgl(0, 5)...),
+			verbs.Read(to, a.sgl(88, 8)...), verbs.WriteImm(verbs.Remote{Addr: a.mr.Addr() + 512, Length: 1 << 30, RKey: a.mr.RKey()}, 2, a.sgl(0, 5)...),
 			verbs.Write(verbs.Remote{}), verbs.Send()}
 		for i := range list {
 			list[i].ID = uint64(i)
@@ -134,9 +134,9 @@ func TestSelfLong(t *testing.T) {
 	}
 	whole, err := mr.SGE(n, n)
 	require.NoError(t, err)
-	there := verbs.Remote{Addr: mr.Addr() + n, RKey: mr.RKey()}
+	there := verbs.Remote{Addr: mr.Addr() + n, Length: 1 << 30, RKey: mr.RKey()}
 	for name, wr := range map[string]verbs.SendWR{"send": verbs.Send(elements(0)...), "write": verbs.Write(there, elements(0)...),
-		"read": verbs.Read(verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()}, elements(n)...)} {
+		"read": verbs.Read(verbs.Remote{Addr: mr.Addr(), Length: 1 << 30, RKey: mr.RKey()}, elements(n)...)} {
 		for i := range from {
 			from[i], to[i] = byte(rand.Uint32()), 0
 		}
@@ -170,11 +170,11 @@ func steps(t *testing.T, a *end) (mr *verbs.MR, requests map[string]verbs.SendWR
 	require.NoError(t, err)
 	to, err := mr.SGE(stepsLen, stepsLen)
 	require.NoError(t, err)
-	there := verbs.Remote{Addr: to.Addr, RKey: mr.RKey()}
+	there := verbs.Remote{Addr: to.Addr, Length: 1 << 30, RKey: mr.RKey()}
 	_, err = a.qp.PostRecv([]verbs.RecvWR{{ID: 1, SGL: []verbs.SGE{to}}, {ID: 1, SGL: []verbs.SGE{to}}})
 	require.NoError(t, err)
 	return mr, map[string]verbs.SendWR{"send": verbs.SendImm(9, from), "write": verbs.Write(there, from), "write imm": verbs.WriteImm(there, 9, from),
-		"read": verbs.Read(verbs.Remote{Addr: from.Addr, RKey: mr.RKey()}, to)}
+		"read": verbs.Read(verbs.Remote{Addr: from.Addr, Length: 1 << 30, RKey: mr.RKey()}, to)}
 }
 
 // TestSelfSteps: a long request is executed whole, in order with what stands behind it, and the QP can be used meanwhile: posting it does
@@ -270,19 +270,19 @@ func TestSelfFails(t *testing.T) {
 			access  verbs.AccessFlags // that the QP denies
 		}{
 			"write, key": {request: func(a *end) verbs.SendWR {
-				return verbs.Write(verbs.Remote{Addr: a.mr.Addr(), RKey: a.mr.RKey() ^ 0x5a5a5a00}, a.sgl(0, 8)...)
+				return verbs.Write(verbs.Remote{Addr: a.mr.Addr(), Length: 1 << 30, RKey: a.mr.RKey() ^ 0x5a5a5a00}, a.sgl(0, 8)...)
 			}, status: verbs.WCRemAccessErr},
 			"write, bounds": {request: func(a *end) verbs.SendWR {
-				return verbs.Write(verbs.Remote{Addr: a.mr.Addr() + 4092, RKey: a.mr.RKey()}, a.sgl(0, 8)...)
+				return verbs.Write(verbs.Remote{Addr: a.mr.Addr() + 4092, Length: 1 << 30, RKey: a.mr.RKey()}, a.sgl(0, 8)...)
 			}, status: verbs.WCRemAccessErr},
 			"write imm, key": {request: func(a *end) verbs.SendWR {
-				return verbs.WriteImm(verbs.Remote{Addr: a.mr.Addr(), RKey: a.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)...)
+				return verbs.WriteImm(verbs.Remote{Addr: a.mr.Addr(), Length: 1 << 30, RKey: a.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)...)
 			}, status: verbs.WCRemAccessErr},
 			"read, wraps": {request: func(a *end) verbs.SendWR {
-				return verbs.Read(verbs.Remote{Addr: ^uint64(0) - 3, RKey: a.mr.RKey()}, a.sgl(0, 8)...)
+				return verbs.Read(verbs.Remote{Addr: ^uint64(0) - 3, Length: 1 << 30, RKey: a.mr.RKey()}, a.sgl(0, 8)...)
 			}, status: verbs.WCRemAccessErr},
 			"atomic, key": {request: func(a *end) verbs.SendWR {
-				return verbs.FetchAdd(verbs.Remote{Addr: a.mr.Addr(), RKey: a.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)[0])
+				return verbs.FetchAdd(verbs.Remote{Addr: a.mr.Addr(), Length: 1 << 30, RKey: a.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)[0])
 			}, status: verbs.WCRemAccessErr},
 			"the QP denies Writes": {request: func(a *end) verbs.SendWR { return verbs.Write(a.there(), a.sgl(0, 8)...) },
 				status: verbs.WCRemInvReqErr, access: verbs.AccessRemoteWrite},
@@ -315,7 +315,7 @@ func TestSelfFails(t *testing.T) {
 				a.put(1024, 5)
 				wr := c.request(a)
 				wr.ID = 2
-				first := verbs.Write(verbs.Remote{Addr: a.mr.Addr() + 512, RKey: a.mr.RKey()}, a.sgl(1024, 8)...)
+				first := verbs.Write(verbs.Remote{Addr: a.mr.Addr() + 512, Length: 1 << 30, RKey: a.mr.RKey()}, a.sgl(1024, 8)...)
 				if c.access == verbs.AccessRemoteWrite {
 					first = a.on(ext.FetchAddWR(nil, 0, 0, 0), 512, a, 1024)
 				}

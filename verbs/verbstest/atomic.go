@@ -500,6 +500,10 @@ func atomicBadRequest(w *world) outcome {
 		inline := good
 		inline.Flags = verbs.SendInline
 		p.a.refused(verbs.ErrInvalid, inline)
+		if c.op == verbs.OpFetchAdd {
+			p.a.refused(verbs.ErrBounds, verbs.FetchAdd(p.b.mem.remote(8, 7), 1, p.a.mem.sgl(8, 8)...))
+			p.a.refused(verbs.ErrBounds, verbs.CmpSwap(p.b.mem.remote(8, 7), 1, 2, p.a.mem.sgl(8, 8)...))
+		}
 		p.atomic(c.wr, c.wc, 1, c.result)
 	}
 	return tested

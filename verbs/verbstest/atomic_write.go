@@ -63,6 +63,7 @@ func atomicWrite(w *world) outcome {
 		bad.Opcode = verbs.WRAtomicWrite
 		p.a.refused(verbs.ErrInvalid, bad)
 	}
+	p.a.refused(verbs.ErrBounds, verbs.AtomicWrite(p.b.mem.remote(off, 7), 1))
 	p.works()
 	return tested
 }

@@ -265,6 +265,7 @@ func readInline(w *world) outcome {
 	wr := read(p.a.mem.sgl(0, 8), p.b.mem, 0)
 	wr.Flags = verbs.SendInline
 	p.a.refused(verbs.ErrInvalid, wr)
+	p.a.refused(verbs.ErrBounds, verbs.Read(p.b.mem.remote(0, 7), p.a.mem.sgl(0, 8)...))
 	p.works()
 	return tested
 }

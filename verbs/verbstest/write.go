@@ -113,6 +113,20 @@ func writeEdges(w *world) outcome {
 		p.exchangeWrite(m, size-1, 1)
 		p.exchangeWrite(m, 0, min(size, scratch))
 	}
+	// What is made from a part of the memory does not leave that part.
+	part, err := p.b.mem.remote(0, scratch).Slice(8, 8)
+	require.NoError(w, err)
+	same := p.b.mem.keeps()
+	p.a.refused(verbs.ErrBounds, verbs.Write(part, p.a.mem.sgl(0, 9)...))
+	p.a.refused(verbs.ErrBounds, verbs.Write(part, p.a.mem.sge(0, 8), p.a.mem.sge(8, 8)))
+	none, err := part.Slice(8, 0)
+	require.NoError(w, err)
+	p.a.refused(verbs.ErrBounds, verbs.Write(none, p.a.mem.sgl(0, 1)...))
+	p.settle()
+	same()
+	p.a.ok(p.a.run(verbs.Write(part, p.a.mem.sgl(0, 8)...)), verbs.WCRDMAWrite)
+	p.settle()
+	p.b.mem.holds(8, p.a.mem.Bytes()[:8])
 	return tested
 }
 

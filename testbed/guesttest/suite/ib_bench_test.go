@@ -100,7 +100,7 @@ func writer(b *testing.B, dev *verbs.Device, length int) func(lists int) time.Du
 	require.NoError(b, err)
 	list, wcs := make([]verbs.SendWR, length), make([]verbs.WC, length)
 	for i := range list {
-		list[i] = verbs.Write(verbs.Remote{Addr: mrs[1].Addr(), RKey: mrs[1].RKey()}, sge)
+		list[i] = verbs.Write(verbs.Remote{Addr: mrs[1].Addr(), Length: 1 << 30, RKey: mrs[1].RKey()}, sge)
 	}
 	return func(lists int) time.Duration {
 		start := time.Now()

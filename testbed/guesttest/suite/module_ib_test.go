@@ -133,7 +133,7 @@ func TestModuleNative(t *testing.T) {
 				do(ext.CmpSwapWR([]verbs.SGE{sge}, at, key, 42, 0xff), 42, 0xff)
 				do(ext.MaskedFetchAddWR([]verbs.SGE{sge}, at, key, 1, 1<<7), 0xff, 0)
 				do(ext.MaskedCmpSwapWR([]verbs.SGE{sge}, at, key, 0, 1, 0x70, 0xf0), 0, 0x70)
-				_, err = from.Do(limit, verbs.WriteImm(verbs.Remote{Addr: at + 128, RKey: key}, 7306, sge))
+				_, err = from.Do(limit, verbs.WriteImm(verbs.Remote{Addr: at + 128, Length: 1 << 30, RKey: key}, 7306, sge))
 				require.NoError(t, err)
 				wc, err := to.Recv(limit, make([]byte, 64))
 				require.NoError(t, err)

@@ -147,7 +147,7 @@ func TestLimits(t *testing.T) {
 			raw.say(msgs...)
 			sge, err := raw.mr.SGE(61*slotLen, 8)
 			require.NoError(t, err)
-			read := verbs.Read(verbs.Remote{Addr: own.mr.Addr(), RKey: own.mr.RKey()}, sge)
+			read := verbs.Read(verbs.Remote{Addr: own.mr.Addr(), Length: 1 << 30, RKey: own.mr.RKey()}, sge)
 			read.ID = 77
 			_, err = raw.qp.PostSend([]verbs.SendWR{read})
 			require.NoError(t, err)
