@@ -260,6 +260,9 @@ func TestSetupRTR(t *testing.T) {
 		{"Write, we know Send", siw.RTRSend, siw.RTRWrite, siw.RTRSend, depth(4, 4), 4},
 		{"all, but no Reads", 0, all, siw.RTRWrite | siw.RTRSend, depth(cm.None, 4), 4},
 		{"all, but the peer has no Reads", 0, all, siw.RTRWrite | siw.RTRSend, depth(4, 4), 0},
+		{"Read, but no Reads", 0, siw.RTRRead, siw.RTRRead, depth(cm.None, 4), 4},
+		{"Read, but the peer has no Reads", siw.RTRRead, siw.RTRRead, siw.RTRRead, depth(4, 4), 0},
+		{"Write, we know Read, but the peer has no Reads", siw.RTRRead, siw.RTRWrite, siw.RTRRead, depth(4, 4), 0},
 	} {
 		for _, rtr := range rtrKinds {
 			if rtr.kind&c.answer == 0 {
@@ -276,7 +279,11 @@ func TestSetupRTR(t *testing.T) {
 				acc := e.goAccept(soon(t), req, c.param)
 				t.Cleanup(p.close)
 				ird := uint16(max(c.param.ResponderResources, 0))
-				require.Equal(t, startup(true, flagC|flagS, 2, rtrWord(c.answer, min(ird, c.ord), 4)...), p.bytes(24))
+				told := min(ird, c.ord)
+				if c.answer == siw.RTRRead {
+					told = max(told, 1)
+				}
+				require.Equal(t, startup(true, flagC|flagS, 2, rtrWord(c.answer, told, 4)...), p.bytes(24))
 				p.crc = true
 				// The QP is ready, but it does not send, and the connection is not established.
 				require.Eventually(t, func() bool { return e.qp.State() == verbs.QPStateRTS }, rawWait,
@@ -1030,7 +1037,8 @@ func TestSetupRTRRequest(t *testing.T) {
 		{"all, the peer knows Read and Send", all, siw.RTRRead | siw.RTRSend, 4, siw.RTRRead, 4},
 		{"the same without Reads", all, siw.RTRRead | siw.RTRSend, cm.None, siw.RTRSend, 4},
 		{"the same, but the peer serves no Reads", all, siw.RTRRead | siw.RTRSend, 4, siw.RTRSend, 0},
-		{"Read, but there are none", siw.RTRRead, siw.RTRRead, cm.None, 0, 4},
+		{"Read, but we use none", siw.RTRRead, siw.RTRRead, cm.None, siw.RTRRead, 4},
+		{"Read, but the peer serves none", siw.RTRRead, siw.RTRRead, 4, 0, 0},
 		{"Read and Send, the peer knows Write", siw.RTRRead | siw.RTRSend, siw.RTRWrite, 4, 0, 4},
 		{"Write, the peer knows the others", siw.RTRWrite, siw.RTRRead | siw.RTRSend, 4, 0, 4},
 	} {

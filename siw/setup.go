@@ -118,7 +118,7 @@ func (d *device) initiate(ctx context.Context, nc net.Conn, want depths, private
 		agreed.serve = max(want.announce(), agreed.ird)
 	}
 	if req.Enhanced.PeerToPeer && theirs.PeerToPeer {
-		if !agreed.openWith(both(req.Enhanced, theirs)) {
+		if !agreed.openWith(both(req.Enhanced, theirs), theirs.IRD > 0) {
 			agreed.terminate(nc, faultRTR)
 			return setup{}, protocolError("no first message in common (the peer takes %s)", rtrNames(theirs))
 		}
@@ -157,14 +157,14 @@ func rtrNames(e mpa.Enhanced) string {
 }
 
 // openWith makes the FPDU that opens a peer-to-peer connection (RFC 6581 section 9.3). Of the messages that both sides have it
-// chooses the one that uses the fewest resources. It reports false if there is none.
-func (s *setup) openWith(common mpa.Enhanced) bool {
+// chooses the one that uses the fewest resources; reads says that the peer answers Reads. It reports false if there is none.
+func (s *setup) openWith(common mpa.Enhanced, reads bool) bool {
 	b := make([]byte, mpa.LengthLen)
 	switch {
 	case common.RTRWrite:
 		b = append(b, make([]byte, ddp.TaggedLen)...)
 		ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpWrite), STag: rtrSTag}.Put(b[mpa.LengthLen:])
-	case common.RTRRead && s.ord > 0:
+	case common.RTRRead && reads && (s.ord > 0 || !common.RTRSend):
 		b = append(b, make([]byte, ddp.UntaggedLen+rdmap.ReadRequestLen)...)
 		ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest, MSN: 1}.Put(b[mpa.LengthLen:])
 		rdmap.ReadRequest{SinkSTag: rtrSTag, SrcSTag: rtrSTag}.Put(b[mpa.LengthLen+ddp.UntaggedLen:])
@@ -230,11 +230,20 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 		agreed.rtr = true
 		ours := mpa.Enhanced{}
 		offerRTR(&ours, cmp.Or(d.cfg.RTRMessages, RTRWrite|RTRRead|RTRSend))
-		ours.RTRRead = ours.RTRRead && agreed.ird > 0
 		common := both(ours, theirs)
 		if !common.RTRWrite && !common.RTRRead && !common.RTRSend {
 			// Tell the peer which messages we would accept.
 			common = ours
+		}
+		if agreed.ird == 0 && common.RTRRead {
+			if common.RTRWrite || common.RTRSend {
+				common.RTRRead = false
+			} else { // the Reply must name a message, and the IRD may be raised for it (RFC 6581 sections 9.1 and 9.2)
+				agreed.ird, agreed.serve = 1, 1
+				if e.IRD != mpa.NoNegotiate {
+					e.IRD = 1
+				}
+			}
 		}
 		e.RTRWrite, e.RTRRead, e.RTRSend = common.RTRWrite, common.RTRRead, common.RTRSend
 	}
