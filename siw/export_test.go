@@ -60,3 +60,14 @@ func (n *NIC) EvictOldest(stalls int) {
 	s.mu.Unlock()
 	oldest.evict(s.limit + 1)
 }
+
+// Written sets how many bytes of the Write that is arriving the NIC believes to have placed.
+func (n *NIC) Written(qpn uint32, bytes uint64) {
+	for _, c := range n.dev.connections() {
+		if c.q.num == qpn {
+			c.rx.mu.Lock()
+			c.rx.written = bytes
+			c.rx.mu.Unlock()
+		}
+	}
+}

@@ -340,6 +340,7 @@ func lengthFaults() []faultCase {
 		{name: "Send longer than the receive with its second segment", send: segment(17), want: tooLong,
 			recv: []int{16}, status: []verbs.WCStatus{short}},
 		{name: "Immediate Data of 9 bytes", send: immediate(rdmap.OpImmediate, 9), want: tooLong, recv: []int{64}},
+		{name: "Immediate Data with Solicited Event of 9 bytes", send: immediate(rdmap.OpImmediateSE, 9), want: tooLong, recv: []int{64}},
 		{name: "Immediate Data of 7 bytes", send: immediate(rdmap.OpImmediate, 7), want: badStream, recv: []int{64}},
 		{name: "Immediate Data of no bytes", send: immediate(rdmap.OpImmediateSE, 0), want: badStream,
 			recv: []int{64}},

@@ -3,6 +3,8 @@
 package siw
 
 import (
+	"math"
+
 	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -29,7 +31,10 @@ func (c *conn) recvWrite(h ddp.Tagged, payload []byte) (fault, bool) {
 	if !r.writing {
 		r.writing, r.written = true, 0
 	}
-	r.written += uint64(len(payload))
+	if r.written += uint64(len(payload)); r.written > math.MaxUint32 {
+		// A DDP message is shorter than 2^32 bytes (RFC 5041 section 5.2), and a completion counts no more.
+		return faultStream, false
+	}
 	if h.Last {
 		r.writing, r.wrote = false, true
 	}

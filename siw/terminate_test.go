@@ -5,6 +5,8 @@ package siw_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -360,6 +362,83 @@ func TestTerminateLocalBehind(t *testing.T) {
 	}
 	require.Equal(t, verbs.WC{ID: count, Status: verbs.WCLocProtErr, QPNum: e.qp.Num()}, e.sent())
 	require.Equal(t, verbs.WC{ID: count + 1, Status: verbs.WCWRFlushErr, QPNum: e.qp.Num()}, e.sent())
+}
+
+// TestTerminateImmediate: a Terminate about Immediate Data fails that request, if it has not completed, and no other.
+func TestTerminateImmediate(t *testing.T) {
+	const flush, invalid = verbs.WCWRFlushErr, verbs.WCRemInvReqErr
+	for _, c := range []struct {
+		name   string
+		quoted int    // which request
+		msn    uint32 // in place of its own, if not 0
+		status [4]verbs.WCStatus
+	}{
+		{"plain", 1, 0, [4]verbs.WCStatus{flush, invalid, flush, flush}},
+		{"with Solicited Event", 2, 0, [4]verbs.WCStatus{flush, flush, invalid, flush}},
+		{"MSN that was not used", 1, 77, [4]verbs.WCStatus{flush, flush, flush, flush}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, p := newRawNIC(t, siw.Config{}).passive(rawOpts{})
+			sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
+			var sent [4][]byte
+			for i, wr := range []verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{e.sge(sink)}, RKey: 3}, {Opcode: verbs.WRImmData},
+				{Opcode: verbs.WRImmData, Flags: verbs.SendSolicited}, {Opcode: verbs.WRSend}} {
+				wr.ID = uint64(i)
+				e.post(wr)
+				sent[i] = p.read()
+			}
+			u := sent[c.quoted]
+			if c.msn != 0 {
+				binary.BigEndian.PutUint32(u[10:], c.msn)
+			}
+			p.send(rawTerminate(rdmap.Terminate{Layer: 1, Type: 2, Code: 2, SegLenValid: true, SegLen: uint16(len(u)), DDPHeader: u[:ddp.UntaggedLen]}))
+			e.ended(terminated(1, 2, 2, true))
+			for i, status := range c.status {
+				require.Equal(t, verbs.WC{ID: uint64(i), Status: status, QPNum: e.qp.Num()}, e.sent())
+			}
+		})
+	}
+	t.Run("completed", func(t *testing.T) {
+		e, p := newRawNIC(t, siw.Config{}).passive(rawOpts{})
+		e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRImmData})
+		require.Equal(t, verbs.WC{ID: 1, Opcode: verbs.WCImmData, QPNum: e.qp.Num()}, e.sent())
+		u := p.read()
+		e.post(verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{e.sge(e.mr(8, 0x100, verbs.AccessLocalWrite))}, RKey: 3})
+		p.read()
+		p.send(rawTerminate(rdmap.Terminate{Layer: 1, Type: 2, Code: 2, SegLenValid: true, SegLen: uint16(len(u)), DDPHeader: u[:ddp.UntaggedLen]}))
+		e.ended(terminated(1, 2, 2, true))
+		require.Equal(t, verbs.WC{ID: 2, Status: flush, QPNum: e.qp.Num()}, e.sent())
+	})
+}
+
+// TestWriteTooLong: a Write, of any number of segments, has less than 2^32 bytes.
+func TestWriteTooLong(t *testing.T) {
+	for _, c := range []struct {
+		last int
+		long bool
+	}{{7, false}, {8, true}} {
+		t.Run(fmt.Sprint(c.last), func(t *testing.T) {
+			n := newRawNIC(t, siw.Config{})
+			e, p := n.passive(rawOpts{})
+			mr := e.mr(16, 0x100, rawAccess)
+			e.recv(8)
+			segment := func(last bool, size int) []byte {
+				return rawTaggedSegment(rdmap.OpWrite, ddp.Tagged{Last: last, STag: mr.RKey(), TO: 0x100}, pattern(size, 1))
+			}
+			p.send(segment(false, 8))
+			word, err := mr.Word(0)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return word.Load() == binary.NativeEndian.Uint64(pattern(8, 1)) }, rawWait, time.Millisecond)
+			n.nic.Written(e.qp.Num(), 1<<32-8)
+			p.send(segment(true, c.last))
+			if c.long {
+				e.ended(terminated(0, 2, 7, false))
+				return
+			}
+			p.send(rawImm(1, 7))
+			require.EqualValues(t, 1<<32-1, e.received().ByteLen)
+		})
+	}
 }
 
 // TestTerminateReceived sends Terminates to the NIC while a Read, an atomic and another Read have no answer and a
