@@ -149,11 +149,11 @@ func (e *Endpoint) Send(ctx context.Context, p []byte) error {
 		return e.opError(op, verbs.ErrClosed)
 	}
 	defer e.node.Exit()
+	if e.sendBufs.mr == nil {
+		return e.opError(op, fmt.Errorf("%w: an endpoint without buffers (EndpointConfig.Messages is None)", verbs.ErrInvalid))
+	}
 	if len(p) > e.sendBufs.size {
 		return e.opError(op, &verbs.LimitError{Name: "MessageSize", Limit: uint64(e.sendBufs.size), Value: uint64(len(p))})
-	}
-	if e.sendBufs.mr == nil {
-		return e.opError(op, fmt.Errorf("%w: an endpoint without buffers", verbs.ErrInvalid))
 	}
 	if err := e.takeSendTurn(ctx); err != nil {
 		return e.opError(op, err)

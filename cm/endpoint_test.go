@@ -168,6 +168,7 @@ func TestEndpointRefused(t *testing.T) {
 	_, err = a.Do(ctx, make([]verbs.SendWR, 5)...)
 	require.ErrorAs(t, err, &limit)
 	require.ErrorIs(t, b.Send(ctx, nil), verbs.ErrInvalid)
+	require.ErrorContains(t, b.Send(ctx, make([]byte, 1)), "without buffers")
 	require.NoError(t, b.PostRecv(verbs.RecvWR{ID: 5}, verbs.RecvWR{ID: 6}))
 	// The first request is executed, the second is refused.
 	_, err = a.Do(ctx, verbs.Send(), verbs.SendWR{Opcode: 99})

@@ -54,8 +54,13 @@ func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.
 		address = net.JoinHostPort(host, fmt.Sprint(port))
 	}
 	network := "tcp"
-	if ip, err := netip.ParseAddr(host); err == nil && cfg.AFOnly && ip.Unmap().Is6() {
-		network = "tcp6"
+	if ip, err := netip.ParseAddr(host); err == nil {
+		switch {
+		case ip.Is4():
+			network = "tcp4" // of 0.0.0.0 package net would make a socket for both families
+		case cfg.AFOnly && ip.Unmap().Is6():
+			network = "tcp6"
+		}
 	}
 	ln, err := d.cfg.Network.Listen(ctx, network, address)
 	if err != nil {

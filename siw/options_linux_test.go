@@ -91,3 +91,23 @@ func TestAFOnlyListener(t *testing.T) {
 		require.NoError(t, ln.Close())
 	}
 }
+
+// TestFamilies: a listener on 0.0.0.0 is of IPv4 only, as in the kernel, so that another one can have the same port on [::].
+func TestFamilies(t *testing.T) {
+	n := newRawNIC(t, siw.Config{})
+	four, err := cm.Listen(soon(t), "0.0.0.0:0", cm.Config{Context: n.ctx})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, four.Close()) }()
+	_, port, err := net.SplitHostPort(four.Addr().String())
+	require.NoError(t, err)
+	_, err = net.Dial("tcp6", net.JoinHostPort("::1", port))
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	six, err := cm.Listen(soon(t), net.JoinHostPort("::", port), cm.Config{Context: n.ctx, AFOnly: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, six.Close()) }()
+	for network, host := range map[string]string{"tcp4": "127.0.0.1", "tcp6": "::1"} {
+		c, err := net.Dial(network, net.JoinHostPort(host, port))
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+}

@@ -167,5 +167,16 @@ func DeviceByName(name string) (*Device, error) {
 	if len(names) > 0 {
 		present = "present: " + strings.Join(names, ", ")
 	}
-	return nil, opError("DeviceByName", "", fmt.Errorf("%w named %q (%s)", ErrNoDevice, name, present))
+	return nil, opError("DeviceByName", "", fmt.Errorf("%w named %q (%s%s)", ErrNoDevice, name, present, whoMakes(name)))
+}
+
+// whoMakes says which package makes a device of this name, if it is one that a program has to ask for.
+func whoMakes(name string) string {
+	switch {
+	case strings.HasPrefix(name, "ib:"):
+		return "; package compat/ibcompat makes it of another device, by Wrap"
+	case strings.HasPrefix(name, "usiw"):
+		return "; package siw makes it, by Register"
+	}
+	return ""
 }

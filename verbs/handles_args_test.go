@@ -569,3 +569,20 @@ func TestContextChecks(t *testing.T) {
 	_, err = ctx.QueryDevice()
 	require.ErrorIs(t, err, ErrClosed)
 }
+
+// TestNoRegion: a nil region, which an endpoint without memory returns, is no memory.
+func TestNoRegion(t *testing.T) {
+	var m *MR
+	require.Nil(t, m.Bytes())
+	require.Nil(t, m.PD())
+	require.Zero(t, m.Len())
+	require.Zero(t, m.Access())
+	require.Zero(t, m.LKey())
+	require.Equal(t, Remote{}, m.Remote())
+	_, err := m.SGE(0, 8)
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, "EndpointConfig.Memory")
+	_, err = m.Word(0)
+	require.ErrorIs(t, err, ErrInvalid)
+	require.NoError(t, m.Close())
+}

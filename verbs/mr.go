@@ -14,6 +14,8 @@ import (
 
 // MR is a registered memory region. Only Close deregisters it: the garbage collector cannot know whether a peer has its key. All
 // methods may be called concurrently.
+//
+// A nil *MR is no memory: it has no bytes, its keys are 0, and [MR.SGE] and [MR.Word] return an error.
 type MR struct {
 	node    lifetime.Node
 	ctx     *Context
@@ -118,30 +120,72 @@ func (pd *PD) checkMR(n int, access AccessFlags) error {
 	return nil
 }
 
+// errNoRegion is the error of a call on nil, as an endpoint without memory returns.
+var errNoRegion = fmt.Errorf("%w: there is no memory region (nil; an Endpoint of package cm has one if EndpointConfig.Memory is set)",
+	ErrInvalid)
+
 // PD returns the protection domain of the region.
-func (m *MR) PD() *PD { return m.pd }
+func (m *MR) PD() *PD {
+	if m == nil {
+		return nil
+	}
+	return m.pd
+}
 
 // Bytes returns the registered memory. After Close of a region that AllocMR made it must not be touched.
-func (m *MR) Bytes() []byte { return m.buf }
+func (m *MR) Bytes() []byte {
+	if m == nil {
+		return nil
+	}
+	return m.buf
+}
 
 // Len returns the length in bytes.
-func (m *MR) Len() int { return max(len(m.buf), m.foreign) }
+func (m *MR) Len() int {
+	if m == nil {
+		return 0
+	}
+	return max(len(m.buf), m.foreign)
+}
 
 // Addr returns the address of the first byte as SGEs and peers use it: the memory's own, the iova, or 0.
-func (m *MR) Addr() uint64 { return m.iova }
+func (m *MR) Addr() uint64 {
+	if m == nil {
+		return 0
+	}
+	return m.iova
+}
 
 // Access returns the rights.
-func (m *MR) Access() AccessFlags { return m.access }
+func (m *MR) Access() AccessFlags {
+	if m == nil {
+		return 0
+	}
+	return m.access
+}
 
 // LKey returns the key for SGEs.
-func (m *MR) LKey() uint32 { return m.p.LKey() }
+func (m *MR) LKey() uint32 {
+	if m == nil {
+		return 0
+	}
+	return m.p.LKey()
+}
 
 // RKey returns the key for peers.
-func (m *MR) RKey() uint32 { return m.p.RKey() }
+func (m *MR) RKey() uint32 {
+	if m == nil {
+		return 0
+	}
+	return m.p.RKey()
+}
 
 // SGE returns the element for n bytes from offset off. The error Is [ErrBounds] if they are not all inside the region, and
 // [ErrClosed] if the region is closed.
 func (m *MR) SGE(off, n int) (SGE, error) {
+	if m == nil {
+		return SGE{}, opError("MR.SGE", "", errNoRegion)
+	}
 	if m.node.Closed() {
 		return SGE{}, opError("MR.SGE", m.ctx.dev.Name(), ErrClosed)
 	}

@@ -21,6 +21,9 @@ import (
 // the memory. Word allocates nothing; a program can also keep what it returns.
 func (m *MR) Word(off int) (*atomic.Uint64, error) {
 	const op = "MR.Word"
+	if m == nil {
+		return nil, opError(op, "", errNoRegion)
+	}
 	if !m.node.Enter() {
 		return nil, opError(op, m.ctx.dev.Name(), ErrClosed)
 	}
