@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/demo"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/output"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/shutdown"
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/version"
 )
 
 // The exit statuses.
@@ -43,7 +44,7 @@ func Main() int {
 	ctx, end := shutdown.OnSignal(context.Background(), func(cause error) {
 		demo.KillChildren()
 		fmt.Fprintf(os.Stderr, "goverbs: %v, and cut off\n", cause)
-		os.Exit(exitFailed)
+		os.Exit(status(cause))
 	})
 	defer end()
 	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
@@ -74,20 +75,39 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitDone
 	}
 	fmt.Fprintf(notes, "%s: %v\n", cmd.CommandPath(), err)
+	if ended := new(shutdown.Error); errors.As(context.Cause(ctx), &ended) {
+		return ended.Status()
+	}
+	return status(err)
+}
+
+// status returns the exit status for an error: that of its own, if it has one, as a signal and a program that cannot be run have.
+func status(err error) int {
+	var own interface{ Status() int }
+	if errors.As(err, &own) {
+		return own.Status()
+	}
 	return exitFailed
 }
 
 func newRoot() *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
-		Use:               "goverbs",
-		Short:             "RDMA from Go: devices and demonstrations",
-		Args:              unknownCommand,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return usage(cmd, "no command was given") },
+		Use:   "goverbs",
+		Short: "RDMA from Go: devices and demonstrations",
+		Args:  unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if showVersion {
+				return version.New().Print(cmd.OutOrStdout())
+			}
+			return usage(cmd, "no command was given")
+		},
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // newCompletion makes another one
 	}
 	root.SetFlagErrorFunc(wrongOption)
+	root.Flags().BoolVar(&showVersion, "version", false, "show the version, as the command of this name does")
 	root.AddCommand(newDevices(), newDemo(), newRPing(), newFabrics(), newRun(), newDemoClient(), newVersion(), newCompletion())
 	root.SetHelpCommand(newHelp(root))
 	return root

@@ -113,3 +113,11 @@ func TestHelp(t *testing.T) {
 	require.Contains(t, execute(t, "demo", "--help").stdout, "--connect ADDR")
 	require.Contains(t, execute(t, "--help").stdout, "devices")
 }
+
+// TestVersionOption: --version is the command version.
+func TestVersionOption(t *testing.T) {
+	option, command := execute(t, "--version"), execute(t, "version")
+	require.Equal(t, command, option)
+	require.Zero(t, option.code)
+	require.Contains(t, option.stdout, "github.com/goverbs/goverbs")
+}

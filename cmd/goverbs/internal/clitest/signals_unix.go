@@ -18,13 +18,14 @@ import (
 // within is how long a process may live after a signal.
 const within = 10 * time.Second
 
-// Interrupt sends a signal, and asserts that the process ends in time, with exit status 1, and leaves no other behind.
+// Interrupt sends a signal, and asserts that the process ends in time, with the exit status of that signal, and leaves no
+// other behind.
 func (r *Running) Interrupt(t *testing.T, sig syscall.Signal) Outcome {
 	t.Helper()
 	r.Begun = time.Now()
 	require.NoError(t, r.Signal(sig))
 	out := r.End(t)
-	require.Equal(t, Failed, out.Code, out.Stderr)
+	require.Equal(t, 128+int(sig), out.Code, out.Stderr)
 	require.Less(t, out.Took, within)
 	require.Contains(t, out.Stderr, "ended by signal")
 	return out

@@ -9,5 +9,5 @@ import (
 
 // become replaces this process by the program.
 func become(file string, args, env []string) error {
-	return fmt.Errorf("%s: %w", file, syscall.Exec(file, args, env))
+	return &unrunnable{fmt.Errorf("%s: %w", file, syscall.Exec(file, args, env)), 126}
 }

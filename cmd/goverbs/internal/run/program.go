@@ -13,16 +13,32 @@ import (
 	"strings"
 )
 
+// unrunnable is the error of a program that cannot be run. Its exit status is that of shells, env and nohup.
+type unrunnable struct {
+	error
+	status int // 127 = there is none, 126 = it cannot be executed
+}
+
+func (e *unrunnable) Status() int   { return e.status }
+func (e *unrunnable) Unwrap() error { return e.error }
+
 // find returns the file of a program, if something can be preloaded into it.
 func find(name string) (string, error) {
 	file, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("%s: not found in PATH", name)
+		return "", &unrunnable{fmt.Errorf("%s: not found in PATH", name), 127}
 	}
 	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return "", fmt.Errorf("%s: %w", name, errors.Unwrap(err))
+		status := 126
+		if errors.Is(err, fs.ErrNotExist) {
+			status = 127
+		}
+		return "", &unrunnable{fmt.Errorf("%s: %w", name, errors.Unwrap(err)), status}
 	}
-	return file, loadable(file, 0)
+	if err := loadable(file, 0); err != nil {
+		return "", &unrunnable{err, 126}
+	}
+	return file, nil
 }
 
 // maxScripts is how many interpreters may stand behind each other; Linux has the same limit.

@@ -66,10 +66,19 @@ func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	_, err := find("no-such-program")
 	require.EqualError(t, err, "no-such-program: not found in PATH")
+	status := func(want int, err error) {
+		t.Helper()
+		var own interface{ Status() int }
+		require.ErrorAs(t, err, &own)
+		require.Equal(t, want, own.Status())
+	}
+	status(127, err)
 	_, err = find(filepath.Join(dir, "none"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
+	status(127, err)
 	_, err = find(touch(t, filepath.Join(dir, "text"), 0o644, "x"))
 	require.ErrorIs(t, err, fs.ErrPermission)
+	status(126, err)
 	script := touch(t, filepath.Join(dir, "script"), 0o755, "#! /bin/sh\n")
 	file, err := find(script)
 	require.NoError(t, err)

@@ -42,6 +42,19 @@ func InTime(late <-chan struct{}, f func() error) error {
 	}
 }
 
+// Error is the cause of the end of a context by a signal.
+type Error struct{ Signal os.Signal }
+
+func (e *Error) Error() string { return fmt.Sprintf("ended by signal: %v", e.Signal) }
+
+// Status is the exit status of a command that a signal has ended, as shells report it: 130 for SIGINT, 143 for SIGTERM.
+func (e *Error) Status() int {
+	if s, ok := e.Signal.(syscall.Signal); ok {
+		return 128 + int(s)
+	}
+	return 1
+}
+
 // OnSignal returns a context that the first SIGINT or SIGTERM cancels, with the signal as its cause. At a second signal, or
 // if end has not been called 2.5 s after the first one, OnSignal calls cutOff, which must end the process.
 func OnSignal(parent context.Context, cutOff func(cause error)) (ctx context.Context, end func()) {
@@ -52,7 +65,7 @@ func OnSignal(parent context.Context, cutOff func(cause error)) (ctx context.Con
 	go func() {
 		select {
 		case s := <-signals:
-			cancel(fmt.Errorf("ended by signal: %v", s))
+			cancel(&Error{s})
 		case <-ended:
 			return
 		}
