@@ -4,6 +4,7 @@ package cli
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +39,14 @@ func newFabrics() *cobra.Command {
 		names = append(names, s.Name)
 	}
 	complete(cmd, "only", names...)
+	checkOnly := func(cmd *cobra.Command) error {
+		for _, begin := range o.Only {
+			if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, begin) }) {
+				return usage(cmd, "--only %q: no scenario's name begins so%s (there are: %s)", begin, didYouMean(begin, names), strings.Join(names, ", "))
+			}
+		}
+		return nil
+	}
 	complete(cmd, "columns")
 	complete(cmd, "require")
 	cmd.RunE = withNIC(func(cmd *cobra.Command, nic *verbs.Device) error {
@@ -47,6 +56,9 @@ func newFabrics() *cobra.Command {
 					return usage(cmd, "--%s: %q is no column, or twice there", name, column)
 				}
 			}
+		}
+		if err := checkOnly(cmd); err != nil {
+			return err
 		}
 		o.Stdout, o.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 		return fabrics.Run(cmd.Context(), nic, o)

@@ -121,3 +121,11 @@ func TestVersionOption(t *testing.T) {
 	require.Zero(t, option.code)
 	require.Contains(t, option.stdout, "github.com/goverbs/goverbs")
 }
+
+// TestOnly: a scenario that there is not is named, with those that there are.
+func TestOnly(t *testing.T) {
+	r := execute(t, "fabrics", "--only", "row05/send-imm,rowzz")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, `--only "rowzz": no scenario`)
+	require.Contains(t, r.stderr, "row06/cmp-swap")
+}
