@@ -69,6 +69,11 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 	defer close(c.idle)
 	var late <-chan time.Time
 	for {
+		// Before the first wait too: the end may have come together with the event that was waited for before, whose taking used the
+		// token of both.
+		for ev, ok := c.end.take(); ok; ev, ok = c.end.take() {
+			c.handle(ev)
+		}
 		select {
 		case <-c.end.wake:
 		case <-failed:
@@ -83,9 +88,6 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 			c.finish(c.qpErr())
 		case <-c.quit:
 			return
-		}
-		for ev, ok := c.end.take(); ok; ev, ok = c.end.take() {
-			c.handle(ev)
 		}
 	}
 }

@@ -181,3 +181,24 @@ func TestEndpointIsForgotten(t *testing.T) {
 	require.Len(t, ch.ends, 1)
 	require.Equal(t, 1, ch.refs)
 }
+
+// TestEndWithEstablished: an end whose event comes together with the one that the connection is there is not missed.
+func TestEndWithEstablished(t *testing.T) {
+	end := &endpoint{wake: make(chan struct{}, 1)}
+	end.deliver(rawEvent{event: EventEstablished})
+	end.deliver(rawEvent{event: EventTimewaitExit})
+	<-end.wake // as next does when both have come since it looked
+	ev, ok := end.take()
+	require.True(t, ok)
+	require.Equal(t, EventEstablished, ev.event)
+	c := &kernelConn{end: end, ps: PortSpaceUDP, quit: make(chan struct{}), done: make(chan struct{}), gone: make(chan struct{}),
+		idle: make(chan struct{})}
+	go c.watch(nil)
+	select {
+	case <-c.done:
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "the end was missed")
+	}
+	close(c.quit)
+	<-c.idle
+}
