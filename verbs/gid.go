@@ -117,51 +117,6 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	return entries, nil
 }
 
-// ChooseGID returns the row of a port's GID table to use as the source of packets to an address. The row has the address family
-// of the address. RoCE v2 comes before RoCE v1; among rows of the same version, the row of the same address comes first, then
-// rows of the same scope. With the zero Addr every family matches. The error Is [ErrNoGID] if no row matches.
-func (c *Context) ChooseGID(port int, to netip.Addr) (GIDEntry, error) {
-	entries, err := c.GIDs(port)
-	if err != nil {
-		return GIDEntry{}, err
-	}
-	best, most := GIDEntry{}, -1
-	for _, e := range entries {
-		if rank := rankGID(e, to.Unmap()); rank > most {
-			best, most = e, rank
-		}
-	}
-	if most < 0 {
-		err = fmt.Errorf("%w: none of the %d on port %d reaches %v", ErrNoGID, len(entries), port, to)
-		return GIDEntry{}, opError("ChooseGID", c.dev.Name(), err)
-	}
-	return best, nil
-}
-
-// rankGID ranks a row for an address; -1 = it does not match.
-func rankGID(e GIDEntry, to netip.Addr) int {
-	rank, own := 0, e.GID.Addr()
-	switch e.Type {
-	case GIDTypeRoCEv2:
-		rank = 8
-	case GIDTypeRoCEv1:
-		rank = 4
-	}
-	if e.Type == GIDTypeIB || !to.IsValid() {
-		return rank
-	}
-	if own.Is4() != to.Is4() {
-		return -1
-	}
-	if own.IsLinkLocalUnicast() == to.IsLinkLocalUnicast() {
-		rank++
-	}
-	if own == to.WithZone("") {
-		rank++
-	}
-	return rank
-}
-
 // QueryPKey returns a partition key of a port, in host order (ibv_query_pkey(3)).
 func (c *Context) QueryPKey(port, index int) (uint16, error) {
 	const op = "QueryPKey"

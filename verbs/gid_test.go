@@ -93,7 +93,7 @@ func TestChooseGID(t *testing.T) {
 	}
 	e, err := ctx.ChooseGID(1, netip.Addr{})
 	require.NoError(t, err)
-	require.Equal(t, 1, e.Index)
+	require.Equal(t, 3, e.Index)
 
 	entries, err := ctx.GIDs(1)
 	require.NoError(t, err)
