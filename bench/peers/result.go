@@ -68,17 +68,16 @@ const (
 	none    verdict = ""
 )
 
-// judge compares the median and the ratio of the best samples with a target. It is enough if one of them reaches it: a processor
-// that other programs use makes the median of a subject that needs two processors worse, and never makes the best sample better.
+// judge compares the median with a target. The ratio of the best samples says nothing here: each is of another round.
 func (x *ratio) judge(target float64) verdict {
 	if target == 0 {
 		return none
 	}
 	holds := func(target float64) bool {
 		if x.row.less {
-			return x.median <= target || x.bestOfEach <= target
+			return x.median <= target
 		}
-		return x.median >= target || x.bestOfEach >= target
+		return x.median >= target
 	}
 	slack := 0.85
 	if x.row.less {
