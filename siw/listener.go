@@ -345,7 +345,7 @@ func (r *request) Accept(ctx context.Context, qp *verbs.QP, param cm.ConnParam) 
 	return nil, err
 }
 
-// Reject implements cm.ProviderRequest.
+// Reject implements cm.ProviderRequest. It does not wait for the peer.
 func (r *request) Reject(private []byte) error {
 	if err := checkPrivate(private, r.frame.HasEnhanced); err != nil {
 		r.nc.Close()
@@ -357,9 +357,43 @@ func (r *request) Reject(private []byte) error {
 		r.nc.Close()
 		return err
 	}
-	finishConn(context.Background(), r.nc, frame, time.Now().Add(rejectTimeout))
+	// The socket of a new stream has room for the frame.
+	_ = r.nc.SetWriteDeadline(time.Now().Add(rejectTimeout))
+	if _, err := r.nc.Write(frame); err != nil {
+		r.nc.Close()
+		return nil // the peer has gone, or takes nothing
+	}
+	r.dev.rejected(r.nc)
 	return nil
 }
 
-// rejectTimeout bounds the orderly end of a stream that was rejected.
-const rejectTimeout = time.Second
+const (
+	// rejectTimeout bounds the orderly end of a stream that was rejected: the peer should close it first, so that the frame is not lost
+	// if more of it arrives.
+	rejectTimeout = time.Second
+	// maxRejected is how many such streams may be open. Others are closed at once.
+	maxRejected = 256
+)
+
+// rejected ends a stream on which a rejection has been written. It waits only if the NIC is being closed.
+func (d *device) rejected(nc net.Conn) {
+	end := func() { finishConn(context.Background(), nc, nil, time.Now().Add(rejectTimeout)) }
+	d.mu.Lock()
+	closing, over := d.guard.Closed(), d.rejects == maxRejected
+	if !closing && !over {
+		d.rejects++
+		d.rejecting.Go(func() {
+			end()
+			d.mu.Lock()
+			d.rejects--
+			d.mu.Unlock()
+		})
+	}
+	d.mu.Unlock()
+	switch {
+	case closing:
+		end()
+	case over:
+		nc.Close()
+	}
+}

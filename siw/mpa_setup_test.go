@@ -732,6 +732,27 @@ func TestSetupReject(t *testing.T) {
 			})
 		}
 	})
+	// More than the NIC keeps open after their rejection.
+	t.Run("peers that stay", func(t *testing.T) {
+		n := newRawNIC(t, siw.Config{})
+		ln := n.listen()
+		peers := make([]*rawPeer, 300)
+		within(t, rawWait, "Reject waits for its peer", func() {
+			for i := range peers {
+				peers[i] = rawDial(t, ln.Addr())
+				peers[i].write(startup(false, flagC, 1))
+				require.NoError(t, n.request(ln).Reject([]byte("no")))
+			}
+		})
+		for _, p := range peers {
+			f, err := mpa.ReadFrame(p.conn)
+			require.NoError(t, err)
+			require.True(t, f.Reject)
+			require.Equal(t, "no", string(f.PrivateData))
+			p.eof()
+			p.close()
+		}
+	})
 	t.Run("backlog", func(t *testing.T) {
 		n := newRawNIC(t, siw.Config{})
 		cfg := n.config()

@@ -117,13 +117,17 @@ type device struct {
 
 	watching sync.Mutex     // guards the assignment of connections and CQs to watches; taken after a qp's mu
 	readers  sync.WaitGroup // readers of watches over several connections
-	yielder  yielder
+
+	rejecting sync.WaitGroup // goroutines of streams that have been rejected and not closed
+
+	yielder yielder
 
 	mu        sync.Mutex // guards the fields below
 	nextQPN   uint32
 	qpns      map[uint32]struct{}
 	conns     map[*conn]struct{}
 	listeners map[*listener]struct{}
+	rejects   int // how many of rejecting there are
 }
 
 func newDevice(cfg Config) (*device, error) {
@@ -223,6 +227,7 @@ func (d *device) shutdown() {
 		<-c.gone
 	}
 	d.readers.Wait()
+	d.rejecting.Wait()
 	d.yielder.close()
 }
 
