@@ -20,7 +20,7 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) e
 	if err != nil {
 		return err
 	}
-	m := &multiListener{requests: make(chan ProviderRequest), closed: make(chan struct{})}
+	m := &multiListener{requests: make(chan ProviderRequest), failures: make(chan error), closed: make(chan struct{})}
 	kernel, cause := listenKernel(ctx, address, cfg, nil)
 	if cause == nil {
 		var vctx *verbs.Context
@@ -94,6 +94,7 @@ type deviceLister interface {
 type multiListener struct {
 	parts    []part
 	requests chan ProviderRequest
+	failures chan error // of the listeners' Accept
 	closed   chan struct{}
 	once     sync.Once
 	pumps    sync.WaitGroup
@@ -126,8 +127,16 @@ func (m *multiListener) start() {
 func (m *multiListener) pump(p part) {
 	for {
 		r, err := p.ln.Accept(context.Background())
-		if err != nil {
+		if errors.Is(err, verbs.ErrClosed) {
 			return
+		}
+		if err != nil {
+			select {
+			case m.failures <- err:
+			case <-m.closed:
+				return
+			}
+			continue
 		}
 		if _, ok := r.(contexter); !ok {
 			r = partRequest{r, p.vctx}
@@ -149,6 +158,8 @@ func (m *multiListener) Accept(ctx context.Context) (ProviderRequest, error) {
 	select {
 	case r := <-m.requests:
 		return r, nil
+	case err := <-m.failures:
+		return nil, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-m.closed:

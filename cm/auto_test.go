@@ -47,7 +47,7 @@ func (r *counted) Reject([]byte) error {
 // TestRequestInHand: Close refuses a request that a listener of several devices holds and that Accept has not returned.
 func TestRequestInHand(t *testing.T) {
 	part := &oneRequest{requests: make(chan ProviderRequest), closed: make(chan struct{})}
-	m := &multiListener{requests: make(chan ProviderRequest), closed: make(chan struct{})}
+	m := &multiListener{requests: make(chan ProviderRequest), failures: make(chan error), closed: make(chan struct{})}
 	m.add(part, nil)
 	m.start()
 	r := new(counted)
@@ -63,7 +63,7 @@ func TestRequestInHand(t *testing.T) {
 // TestPartFails: what a part of a listener says when it is closed is the listener's error.
 func TestPartFails(t *testing.T) {
 	part := &oneRequest{closed: make(chan struct{}), err: verbs.ErrState}
-	m := &multiListener{requests: make(chan ProviderRequest), closed: make(chan struct{})}
+	m := &multiListener{requests: make(chan ProviderRequest), failures: make(chan error), closed: make(chan struct{})}
 	m.add(&oneRequest{closed: make(chan struct{})}, nil)
 	m.add(part, nil)
 	m.start()

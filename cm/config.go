@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/goverbs/goverbs/internal/backlog"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// DefaultBacklog is the number of connection requests that a listener keeps for Accept if Config.Backlog is 0.
-const DefaultBacklog = 128
 
 // Auto, as Config.Device, lets the address choose the device. Resolve takes the RDMA device of the kernel that has the route to
 // the address, or else the first registered user-space NIC. A listener listens on several devices: on those of the kernel
@@ -42,8 +40,8 @@ type Config struct {
 	// AFOnly makes a listener on the address "::" take connections over IPv6 only (RDMA_OPTION_ID_AFONLY). Without it, it takes
 	// those over IPv4 too. It has no effect on other addresses; with an empty host, which means both families, it is an error.
 	AFOnly bool
-	// Backlog is the number of requests that a listener keeps until Accept returns them (0 = DefaultBacklog). Further requests
-	// are refused.
+	// Backlog is the number of requests that wait for Accept, as of listen(2): 0, or more than net.core.somaxconn, is that.
+	// Further requests are refused; between peers of this module the error says "backlog full".
 	Backlog int
 }
 
@@ -62,12 +60,10 @@ func (cfg *Config) fill() error {
 	if cfg.AckTimeout > 31 {
 		return &verbs.LimitError{Name: "AckTimeout", Limit: 31, Value: uint64(cfg.AckTimeout)}
 	}
-	if cfg.Backlog == 0 {
-		cfg.Backlog = DefaultBacklog
-	}
 	if cfg.Backlog < 0 {
 		return fmt.Errorf("%w: backlog %d", verbs.ErrInvalid, cfg.Backlog)
 	}
+	cfg.Backlog = backlog.Of(cfg.Backlog)
 	return nil
 }
 

@@ -81,6 +81,7 @@ func TestEventErrors(t *testing.T) {
 			require.ErrorIs(t, err, c.is)
 		}
 	}
+	require.EqualError(t, Rejected([]byte("goverbs: backlog full"), 1, 2), "connection rejected by the peer: backlog full")
 	require.EqualError(t, &RejectedError{PrivateData: make([]byte, 3)}, "connection rejected by the peer (3 bytes of private data)")
 	require.EqualError(t, opError("Connect", "", ErrRejected), "cm: Connect: "+ErrRejected.Error())
 	var ne net.Error

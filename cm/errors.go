@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/refusal"
 )
 
 // The causes that errors of this package wrap, in addition to those of package verbs.
@@ -21,12 +23,23 @@ var (
 
 // RejectedError says that the peer refused the connection. It Is [ErrRejected].
 type RejectedError struct {
-	PrivateData []byte // sent by the peer with the refusal
+	PrivateData []byte // sent by the peer's program with the refusal
+	Reason      string // why the peer's listener refused, such as "backlog full"; empty if its program did, or says nothing
 	IRD, ORD    int    // the depths that the peer asks for, -1 if it sent none
 }
 
-// Error returns the text of ErrRejected and the length of the private data.
+// Rejected makes the error of a refusal of the private data that came with it.
+func Rejected(private []byte, ird, ord int) *RejectedError {
+	e := &RejectedError{IRD: ird, ORD: ord}
+	e.Reason, e.PrivateData = refusal.Split(private)
+	return e
+}
+
+// Error returns the text of ErrRejected and the reason, or the length of the private data.
 func (e *RejectedError) Error() string {
+	if e.Reason != "" {
+		return fmt.Sprintf("%v: %s", ErrRejected, e.Reason)
+	}
 	return fmt.Sprintf("%v (%d bytes of private data)", ErrRejected, len(e.PrivateData))
 }
 
@@ -72,8 +85,15 @@ func (e *OpError) Timeout() bool {
 	return errors.As(e.Err, &t) && t.Timeout()
 }
 
-// Temporary is false.
-func (e *OpError) Temporary() bool { return false }
+// Temporary reports whether the system lacks descriptors or memory, so that another Accept may succeed.
+func (e *OpError) Temporary() bool {
+	for _, no := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(e.Err, no) {
+			return true
+		}
+	}
+	return false
+}
 
 var _ net.Error = (*OpError)(nil)
 

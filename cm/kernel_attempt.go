@@ -133,7 +133,7 @@ func (a *attempt) judge(ev rawEvent) error {
 		}
 	case EventRejected:
 		// On iWARP the kernel knows only that the stream ended before there was a connection, and reports an errno.
-		rejected := &RejectedError{PrivateData: ev.data, IRD: -1, ORD: -1}
+		rejected := Rejected(ev.data, -1, -1)
 		switch {
 		case ev.status < 0:
 			return fmt.Errorf("%w: %w", rejected, eventError(ev.event, ev.status))
@@ -142,7 +142,7 @@ func (a *attempt) judge(ev rawEvent) error {
 		}
 	case EventUnreachable:
 		if ev.status == sidrReject {
-			return &RejectedError{PrivateData: ev.data, IRD: -1, ORD: -1}
+			return Rejected(ev.data, -1, -1)
 		}
 	}
 	return eventError(ev.event, ev.status)

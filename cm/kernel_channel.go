@@ -104,11 +104,10 @@ func (ch *channel) route(ev rawEvent) {
 			ev.end = ch.addLocked(ev.id)
 		}
 		ch.mu.Unlock()
-		switch {
-		case e == nil:
+		if e == nil {
 			_ = ev.id.destroy()
-		case !e.offer(ev):
-			ev.end.refuse()
+		} else if taken, private := e.offer(ev); !taken {
+			ev.end.refuse(private)
 		}
 		return
 	}

@@ -29,8 +29,8 @@ type endpoint struct {
 
 	mu       sync.Mutex // guards what follows
 	events   []rawEvent
-	accept   func(rawEvent) bool    // of a listener: reports whether it takes a request
-	groups   map[uintptr]membership // multicast groups, from joining until leaving
+	accept   func(rawEvent) (taken bool, private []byte) // of a listener: reports whether it takes a request
+	groups   map[uintptr]membership                      // multicast groups, from joining until leaving
 	lastJoin uintptr
 	wake     chan struct{} // holds a token when there are events
 }
@@ -91,8 +91,8 @@ func (e *endpoint) free() (last bool) {
 }
 
 // refuse rejects a request and frees it. The dispatcher calls it.
-func (e *endpoint) refuse() {
-	_ = e.call(func(id rawID) error { return id.reject(nil) })
+func (e *endpoint) refuse(private []byte) {
+	_ = e.call(func(id rawID) error { return id.reject(private) })
 	if e.free() {
 		go e.ch.end() // end waits for the dispatcher, which calls this
 	}
@@ -120,18 +120,21 @@ func (e *endpoint) deliver(ev rawEvent) {
 }
 
 // setAccept makes the endpoint a listener.
-func (e *endpoint) setAccept(accept func(rawEvent) bool) {
+func (e *endpoint) setAccept(accept func(rawEvent) (taken bool, private []byte)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.accept = accept
 }
 
-// offer passes a request to the listener.
-func (e *endpoint) offer(ev rawEvent) bool {
+// offer passes a request to the listener. If that does not take it, offer returns the private data of the refusal.
+func (e *endpoint) offer(ev rawEvent) (taken bool, private []byte) {
 	e.mu.Lock()
 	accept := e.accept
 	e.mu.Unlock()
-	return accept != nil && accept(ev)
+	if accept == nil {
+		return false, nil
+	}
+	return accept(ev)
 }
 
 // take returns the oldest event.

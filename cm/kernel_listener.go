@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/refusal"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -138,23 +139,26 @@ func (l *kernelListener) destroy() {
 	}
 }
 
-// offer takes a request from the dispatcher, and reports whether it did.
-func (l *kernelListener) offer(ev rawEvent) bool {
+// offer takes a request from the dispatcher, or returns the private data of the refusal.
+func (l *kernelListener) offer(ev rawEvent) (taken bool, private []byte) {
 	place := ev.end.where()
 	if l.vctx != nil && kernelName(l.vctx.Device()) != place.device {
-		return false
+		return false, nil
 	}
 	r := &kernelRequest{end: ev.end, ps: l.ps, device: place.device, port: place.port, ackTimeout: l.ackTimeout, vctx: l.vctx, private: ev.data,
 		ord: ev.responderResources, ird: ev.initiatorDepth}
 	r.local, r.remote = place.ends(l.ps)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.shut || len(l.waiting) >= l.backlog {
-		return false
+	switch {
+	case l.shut:
+		return false, nil
+	case len(l.waiting) >= l.backlog:
+		return false, refusal.Data(refusal.BacklogFull)
 	}
 	l.waiting = append(l.waiting, r)
 	l.wakeLocked()
-	return true
+	return true, nil
 }
 
 func (l *kernelListener) wakeLocked() {

@@ -122,7 +122,10 @@ func TestBacklog(t *testing.T) {
 			})
 		}
 		ask("one more")
-		require.ErrorIs(b, b.outcome(asked[3]), cm.ErrRejected)
+		var refused *cm.RejectedError
+		require.ErrorAs(b, b.outcome(asked[3]), &refused)
+		require.Equal(b, "backlog full", refused.Reason)
+		require.Empty(b, refused.PrivateData)
 		for i, data := range []string{"a", "b", "c"} {
 			req, err := ln.Accept(soon(b.T))
 			require.NoError(b, err)

@@ -10,11 +10,14 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/netip"
+	"time"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // listener tells the program the requests of peers.
@@ -48,12 +51,20 @@ func rnic_listen(owner unsafe.Pointer, h C.uint32_t, at *C.struct_rnic_addr, bac
 	return keep(l, to)
 }
 
+// acceptPause is the time between two attempts to accept a request.
+const acceptPause = 10 * time.Millisecond
+
 func (l *listener) requests() {
 	defer close(l.done)
 	for {
 		r, err := l.Accept(context.Background())
+		if errors.Is(err, verbs.ErrClosed) {
+			return
+		}
 		if err != nil {
-			return // it has been closed
+			say("rdma_listen: %v", err)
+			time.Sleep(acceptPause)
+			continue
 		}
 		e := C.struct_rnic_cm_event{event: C.int(cm.EventConnectRequest)}
 		if e.request = objects.put(&cmRequest{r}); e.request == 0 {

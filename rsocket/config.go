@@ -84,8 +84,8 @@ type Dialer struct {
 // ListenConfig makes listeners.
 type ListenConfig struct {
 	Config Config
-	// Backlog is the number of connections that wait for Accept (0 = cm.DefaultBacklog). The listener accepts them by itself, as
-	// rsockets do; further ones are refused.
+	// Backlog is the number of connections that wait for Accept, as of listen(2): 0, or more than net.core.somaxconn, is that.
+	// The listener accepts them by itself, as rsockets do. While so many wait, it refuses requests.
 	Backlog int
 }
 

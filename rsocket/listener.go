@@ -4,13 +4,18 @@ package rsocket
 
 import (
 	"context"
+	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/backlog"
+	"github.com/goverbs/goverbs/internal/refusal"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -30,8 +35,8 @@ type Listener struct {
 	once    sync.Once
 	passed  deadline
 
-	mu     sync.Mutex // guards places
-	places int        // free, for connections that are set up or queued
+	failures chan error // holds the last error that passes, such as a lack of descriptors
+	setups   setups
 }
 
 // Listen listens on "host:port" on all devices that have the address (cm.Auto), with the defaults of a Config.
@@ -58,15 +63,11 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 	if lc.Backlog < 0 {
 		return nil, invalid("ListenConfig.Backlog: %d", lc.Backlog)
 	}
-	backlog := lc.Backlog
-	if backlog == 0 {
-		backlog = cm.DefaultBacklog
-	}
 	if address, err = inFamily(ctx, network, address); err != nil {
 		return nil, err
 	}
 	at := cfg.connection()
-	at.Backlog, at.AFOnly = backlog, network == "tcp6"
+	at.AFOnly = network == "tcp6"
 	ln, err := cm.Listen(ctx, address, at)
 	if err != nil {
 		return nil, err
@@ -76,7 +77,8 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 			return nil, and(err, ln.Close())
 		}
 	}
-	l := &Listener{cfg: cfg, ln: ln, addr: tcpAddr(ln.Addr()), queue: make(chan *Conn, backlog), closed: make(chan struct{}), places: backlog}
+	l := &Listener{cfg: cfg, ln: ln, addr: tcpAddr(ln.Addr()), queue: make(chan *Conn, backlog.Of(lc.Backlog)), closed: make(chan struct{}),
+		failures: make(chan error, 1), setups: newSetups()}
 	l.passed.init(func() {})
 	var work context.Context
 	work, l.cancel = context.WithCancel(context.Background())
@@ -88,44 +90,60 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 func (l *Listener) serve(ctx context.Context) {
 	for {
 		req, err := l.ln.Accept(ctx)
-		if err != nil {
-			return // it is closed
-		}
-		if !l.take() {
-			_ = req.Reject(nil)
+		switch {
+		case errors.Is(err, verbs.ErrClosed) || ctx.Err() != nil:
+			return
+		case err != nil:
+			l.fail(err)
+			time.Sleep(acceptPause)
 			continue
 		}
-		l.workers.Go(func() { l.accept(ctx, req) })
+		from := addrOf(req.RemoteAddr())
+		if len(l.queue) == cap(l.queue) || !l.setups.enter(from) {
+			_ = req.Reject(refusal.Data(refusal.BacklogFull))
+			continue
+		}
+		l.workers.Go(func() {
+			defer l.setups.leave(from)
+			l.accept(ctx, from, req)
+		})
 	}
 }
 
-// take takes a place of the backlog.
-func (l *Listener) take() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.places == 0 {
-		return false
+// acceptPause is the time between two attempts to accept a request after an error.
+const acceptPause = 10 * time.Millisecond
+
+// fail has an Accept return an error that passes.
+func (l *Listener) fail(err error) {
+	select {
+	case l.failures <- err:
+	default: // no Accept has taken the last one
 	}
-	l.places--
-	return true
 }
 
-func (l *Listener) give() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.places++
-}
-
-// accept sets a connection up. What fails concerns only its peer.
-func (l *Listener) accept(ctx context.Context, req *cm.Request) {
+// accept sets a connection up. What fails concerns only its peer, except for a lack of descriptors.
+func (l *Listener) accept(ctx context.Context, from netip.Addr, req *cm.Request) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
-	c, err := accept(ctx, req, l.cfg)
+	done, err := l.setups.begin(ctx, from)
 	if err != nil {
-		l.give()
+		_ = req.Reject(refusal.Data(refusal.BacklogFull))
 		return
 	}
-	l.queue <- c // it has a place
+	c, err := accept(ctx, req, l.cfg)
+	done()
+	if err != nil {
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			l.fail(err)
+		}
+		return
+	}
+	select {
+	case l.queue <- c:
+	case <-ctx.Done(): // the program does not accept
+		_ = c.SetLinger(0)
+		_ = c.Close()
+	}
 }
 
 // accept answers a request.
@@ -183,12 +201,22 @@ func (l *Listener) next() (*Conn, error) {
 		}
 		select {
 		case c := <-l.queue:
-			l.give()
 			return c, nil
+		case err := <-l.failures:
+			return nil, lack(err)
 		case <-passed:
 		case <-l.closed:
 		}
 	}
+}
+
+// lack is an error that passes, in the form that servers such as net/http look for: its Temporary is true.
+func lack(err error) error {
+	var no syscall.Errno
+	if errors.As(err, &no) {
+		return os.NewSyscallError("accept", no)
+	}
+	return err
 }
 
 // SetDeadline sets the time after which Accept fails; the zero time means none.

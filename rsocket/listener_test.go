@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,8 +38,16 @@ func TestAcceptsByItself(t *testing.T) {
 		require.NoError(t, err)
 		conns = append(conns, c)
 	}
-	_, err = d.Dial("tcp", ln.Addr().String())
+	// One more may be on its way while the second one is being set up.
+	waitFor(t, func() bool {
+		var c net.Conn
+		if c, err = d.Dial("tcp", ln.Addr().String()); err == nil {
+			conns = append(conns, c)
+		}
+		return err != nil
+	})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.ErrorContains(t, err, "backlog full")
 	var op *net.OpError
 	require.ErrorAs(t, err, &op)
 	require.Equal(t, "dial", op.Op)
@@ -49,12 +58,17 @@ func TestAcceptsByItself(t *testing.T) {
 	_, err = io.ReadFull(first, b)
 	require.NoError(t, err)
 	require.Equal(t, "early", string(b))
+	accepted := map[string]net.Conn{first.RemoteAddr().String(): first}
 	waitFor(t, func() bool { // there is a place again
 		c, err := d.Dial("tcp", ln.Addr().String())
 		if err == nil {
 			conns = append(conns, c)
+			return true
 		}
-		return err == nil
+		other, err := ln.Accept() // that which was on its way has taken it
+		require.NoError(t, err)
+		accepted[other.RemoteAddr().String()] = other
+		return false
 	})
 	// Close closes what nobody has accepted, and nothing else.
 	require.NoError(t, ln.Close())
@@ -63,7 +77,7 @@ func TestAcceptsByItself(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 	require.ErrorIs(t, ln.SetDeadline(time.Now()), net.ErrClosed)
 	for _, c := range conns {
-		if c.LocalAddr().String() == first.RemoteAddr().String() {
+		if accepted[c.LocalAddr().String()] != nil {
 			_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 			_, err := c.Read(b)
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -73,7 +87,10 @@ func TestAcceptsByItself(t *testing.T) {
 		_, err := c.Read(b)
 		require.True(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), err) // reset if its set-up was not over
 	}
-	for _, c := range append(conns, first) {
+	for _, c := range accepted {
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
 		require.NoError(t, c.Close())
 	}
 }
@@ -194,4 +211,75 @@ func TestPrint(t *testing.T) {
 	require.Contains(t, ln.String(), "state=closed")
 	require.NoError(t, c1.Close())
 	require.Contains(t, c1.String(), "state=closed")
+}
+
+// scarce is the host's TCP. Its first Accept finds no descriptor.
+type scarce struct {
+	net.Dialer
+	net.ListenConfig
+}
+
+func (s *scarce) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	ln, err := s.ListenConfig.Listen(ctx, network, address)
+	return &scarceListener{Listener: ln}, err
+}
+
+type scarceListener struct {
+	net.Listener
+	failed atomic.Bool
+}
+
+func (l *scarceListener) Accept() (net.Conn, error) {
+	if !l.failed.Swap(true) {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+// TestAcceptWithoutDescriptors: Accept says that there are none, as that of TCP does, and succeeds when there are some.
+func TestAcceptWithoutDescriptors(t *testing.T) {
+	cfg := rsocket.Config{Device: usiw(t, siw.Config{Network: new(scarce)})}
+	ln := listen(t, cfg, "127.0.0.1:0")
+	_, err := ln.Accept()
+	require.ErrorIs(t, err, syscall.EMFILE)
+	var passes net.Error
+	require.ErrorAs(t, err, &passes)
+	require.True(t, passes.Temporary(), "net/http waits and goes on") //nolint:staticcheck // it asks this
+	go func() {
+		d := rsocket.Dialer{Config: cfg}
+		if c, err := d.Dial("tcp", ln.Addr().String()); err == nil {
+			_ = c.Close()
+		}
+	}()
+	c, err := ln.Accept()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}
+
+// TestManyDials: as with TCP, none of a thousand dials at once is refused, though the program accepts only afterwards.
+func TestManyDials(t *testing.T) {
+	cfg := rsocket.Config{Device: usiw(t, siw.Config{}), RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16}
+	ln := listen(t, cfg, "127.0.0.1:0")
+	const dials = 1000
+	failed := make(chan error, dials)
+	for range dials {
+		go func() {
+			d := rsocket.Dialer{Config: cfg}
+			c, err := d.Dial("tcp", ln.Addr().String())
+			if err == nil {
+				t.Cleanup(func() { _ = c.Close() })
+			}
+			failed <- err
+		}()
+	}
+	for range dials {
+		require.NoError(t, <-failed)
+	}
+	for range dials {
+		require.NoError(t, ln.SetDeadline(time.Now().Add(30*time.Second)))
+		c, err := ln.Accept()
+		require.NoError(t, err)
+		_ = c.(*rsocket.Conn).SetLinger(0)
+		_ = c.Close()
+	}
 }

@@ -93,8 +93,8 @@ type Config struct {
 	MaxIRD int // Reads and atomics in progress in each direction (128; at most 16,382); cm.ConnParam sets those of a connection
 
 	// MaxSilent is how many streams from one address a listener keeps while their MPA Request has not arrived (64; at most
-	// 1,024). It closes further ones. Streams from a loopback address do not count. From all addresses together a listener
-	// keeps at most 1,024.
+	// 1,024). It closes further ones. From all addresses together a listener keeps at most 1,024, and as many from loopback addresses,
+	// of which one may have them all.
 	MaxSilent int
 
 	// MaxStalled limits the memory, in bytes, that the NIC holds for peers that have stopped half-way (67,108,864 = 64 MiB;

@@ -11,19 +11,21 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/refusal"
 	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maxHandshakes limits the streams of one listener whose Request has not arrived yet. Further ones are closed, so that peers
-// that connect and stay silent cannot use up the process's descriptors.
+// maxHandshakes limits the streams of one listener whose Request has not arrived yet: those from loopback addresses, and all others.
+// Further ones are closed, so that peers that connect and stay silent cannot use up the process's descriptors.
 const maxHandshakes = 1024
 
 // listener accepts streams, reads their Requests and keeps them for Accept (cm.ProviderListener).
 type listener struct {
 	dev      *device
 	ln       net.Listener
-	requests chan *request
+	requests chan *request // holds those that wait for Accept
+	failures chan error    // holds the last error of the listening socket
 	closed   chan struct{}
 	ctx      context.Context // ends the handshakes
 	cancel   context.CancelFunc
@@ -66,7 +68,7 @@ func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{dev: d, ln: ln, requests: make(chan *request, cfg.Backlog), closed: make(chan struct{})}
+	l := &listener{dev: d, ln: ln, requests: make(chan *request, cfg.Backlog), failures: make(chan error, 1), closed: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	d.mu.Lock()
 	closed := d.guard.Closed()
@@ -86,7 +88,6 @@ func (l *listener) Addr() net.Addr { return l.ln.Addr() }
 
 // serve accepts streams until the listener is closed.
 func (l *listener) serve() {
-	slots := make(chan struct{}, maxHandshakes)
 	var silent sources
 	before := newArrival()
 	close(before.read)
@@ -94,45 +95,58 @@ func (l *listener) serve() {
 	for {
 		nc, err := l.ln.Accept()
 		if err != nil {
+			l.fail(err)
 			select {
 			case <-l.closed:
 				return
-			case <-time.After(10 * time.Millisecond):
-				// A stream was reset before it was accepted, or no descriptor is free at the moment.
+			case <-time.After(acceptPause):
 				continue
 			}
+		}
+		select {
+		case <-l.failures: // it has passed
+		default:
 		}
 		from := sourceOf(nc.RemoteAddr())
 		if !silent.take(from, l.dev.cfg.MaxSilent) {
 			nc.Close()
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-			earlier, this := before, newArrival()
-			before = this
-			l.workers.Go(func() {
-				l.handshake(nc, earlier, this)
-				close(this.over)
-				silent.give(from)
-				<-slots
-			})
-		default:
+		earlier, this := before, newArrival()
+		before = this
+		l.workers.Go(func() {
+			r, err := l.handshake(nc)
 			silent.give(from)
-			nc.Close()
-		}
+			if err == nil {
+				close(this.read)
+				earlier.await(l.closed)
+				l.queue(r)
+			}
+			close(this.over)
+		})
+	}
+}
+
+// acceptPause is the time between two attempts to accept a stream while there are no descriptors, or another error lasts.
+const acceptPause = 10 * time.Millisecond
+
+// fail has an Accept return an error of the listening socket.
+func (l *listener) fail(err error) {
+	select {
+	case l.failures <- err:
+	default: // no Accept has taken the last one
 	}
 }
 
 // sources counts the streams of each address whose Request has not arrived yet, so that one address cannot take all places of
-// a listener.
+// a listener. The zero Addr stands for all loopback addresses, and for what has no address, as in a configured Network.
 type sources struct {
-	mu sync.Mutex // guards n
-	n  map[netip.Addr]int
+	mu    sync.Mutex // guards the fields below
+	n     map[netip.Addr]int
+	total int // of all but the zero Addr
 }
 
-// sourceOf returns the address that a stream comes from. For a loopback address and an unknown one, as in a configured Network,
-// it returns the zero Addr, which is not counted.
+// sourceOf returns the address that a stream comes from, as in sources.
 func sourceOf(remote net.Addr) netip.Addr {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -147,30 +161,37 @@ func sourceOf(remote net.Addr) netip.Addr {
 
 // take counts a stream. It reports false if the address already has limit streams.
 func (s *sources) take(from netip.Addr, limit int) bool {
-	if !from.IsValid() {
-		return true
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n == nil {
 		s.n = make(map[netip.Addr]int)
 	}
+	if from.IsValid() {
+		if s.total == maxHandshakes {
+			return false
+		}
+	} else {
+		limit = maxHandshakes
+	}
 	if s.n[from] >= limit {
 		return false
 	}
 	s.n[from]++
+	if from.IsValid() {
+		s.total++
+	}
 	return true
 }
 
 // give is the opposite of take.
 func (s *sources) give(from netip.Addr) {
-	if !from.IsValid() {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n[from]--; s.n[from] == 0 {
 		delete(s.n, from)
+	}
+	if from.IsValid() {
+		s.total--
 	}
 }
 
@@ -203,8 +224,8 @@ func (a *arrival) await(closed <-chan struct{}) {
 	}
 }
 
-// handshake reads the Request of a new stream and queues it for Accept, after that of the stream before it.
-func (l *listener) handshake(nc net.Conn, earlier, this *arrival) {
+// handshake reads the Request of a new stream.
+func (l *listener) handshake(nc net.Conn) (*request, error) {
 	nc = l.dev.tapped(nc)
 	var f mpa.Frame
 	err := bounded(l.ctx, nc, time.Now(), l.dev.cfg.setupTimeout(false), func() (err error) {
@@ -213,16 +234,20 @@ func (l *listener) handshake(nc net.Conn, earlier, this *arrival) {
 	})
 	if err != nil {
 		nc.Close()
-		return
+		return nil, err
 	}
-	r := &request{dev: l.dev, nc: nc, frame: f}
-	close(this.read)
-	earlier.await(l.closed)
+	return &request{dev: l.dev, nc: nc, frame: f}, nil
+}
+
+// queue keeps a request for Accept, or refuses it.
+func (l *listener) queue(r *request) {
 	select {
 	case <-l.closed:
 	case l.requests <- r:
 		return
 	default:
+		_ = r.Reject(refusal.Data(refusal.BacklogFull))
+		return
 	}
 	_ = r.Reject(nil)
 }
@@ -244,6 +269,8 @@ func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
 	select {
 	case r := <-l.requests:
 		return r, nil
+	case err := <-l.failures:
+		return nil, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-l.closed:

@@ -777,7 +777,7 @@ func TestSetupReject(t *testing.T) {
 			}()
 		}
 		for range peers - 2 {
-			require.Empty(t, result(t, "those for whom there is no room", refused))
+			require.Equal(t, "goverbs: backlog full", result(t, "those for whom there is no room", refused))
 		}
 		for range 2 {
 			require.NoError(t, n.request(ln).Reject([]byte("late")))

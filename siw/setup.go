@@ -93,7 +93,7 @@ func (d *device) initiate(ctx context.Context, nc net.Conn, want depths, private
 	case !rep.Reply:
 		return setup{}, protocolError("the peer answered with a Request: both sides are active")
 	case rep.Reject:
-		r := &cm.RejectedError{PrivateData: rep.PrivateData, IRD: -1, ORD: -1}
+		r := cm.Rejected(rep.PrivateData, -1, -1)
 		if rep.HasEnhanced {
 			r.IRD, r.ORD = int(rep.Enhanced.IRD), int(rep.Enhanced.ORD)
 		}

@@ -10,9 +10,11 @@ import (
 	"net/netip"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/lifetime"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // PSP is a public service point: it makes an event of each connection request for its qualifier, which is a port. All methods may
@@ -75,13 +77,20 @@ func (ia *IA) CreatePSP(connQual uint64, evd *EVD, flags PSPFlags) (*PSP, error)
 	return p, nil
 }
 
+// acceptPause is the time between two attempts to accept a request.
+const acceptPause = 10 * time.Millisecond
+
 // serve makes events of requests until the listener is closed.
 func (p *PSP) serve() {
 	defer close(p.done)
 	for {
 		req, err := p.ln.Accept(context.Background())
-		if err != nil {
+		if errors.Is(err, verbs.ErrClosed) {
 			return // Free, or the end of the device, of which the IA tells
+		}
+		if err != nil {
+			time.Sleep(acceptPause) // the system lacks descriptors
+			continue
 		}
 		cr, err := p.ia.newCR(req)
 		if err != nil {

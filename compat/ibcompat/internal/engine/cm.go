@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/internal/refusal"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -324,11 +325,18 @@ func (r *asking) Reject(data []byte) error {
 	if err := CheckPrivate(data); err != nil {
 		return r.end(err)
 	}
+	if r.bad != nil {
+		return r.end(nil)
+	}
 	return r.r.Reject(greeting(data))
 }
 
 // end refuses the request, which gets no other answer, and returns the reason.
 func (r *asking) end(reason error) error {
-	_ = r.r.Reject((&wire.Greeting{Flags: wire.FlagEngine}).Append(nil)) // the peer may have given up
+	data := (&wire.Greeting{Flags: wire.FlagEngine}).Append(nil)
+	if r.bad != nil {
+		data = refusal.Data(refusal.NotIB)
+	}
+	_ = r.r.Reject(data) // the peer may have given up
 	return reason
 }

@@ -164,6 +164,9 @@ func (r *rendezvous) close() (err error) {
 	return err
 }
 
+// acceptPause is the time between two attempts to accept a call.
+const acceptPause = 10 * time.Millisecond
+
 // serve answers calls. While mostCalls are being answered, which takes callLimit at most, further ones wait in the listener, and more
 // than that it refuses.
 func (r *rendezvous) serve(ln *cm.Listener) {
@@ -172,8 +175,12 @@ func (r *rendezvous) serve(ln *cm.Listener) {
 	defer calls.Wait()
 	for {
 		req, err := ln.Accept(context.Background())
+		if errors.Is(err, verbs.ErrClosed) {
+			return
+		}
 		if err != nil {
-			return // it is closed
+			time.Sleep(acceptPause) // the system lacks descriptors
+			continue
 		}
 		busy <- struct{}{}
 		calls.Go(func() {
