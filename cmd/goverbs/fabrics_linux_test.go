@@ -154,8 +154,9 @@ func TestFabricsUsage(t *testing.T) {
 		require.Equal(t, clitest.Usage, r.code, args)
 	}
 	r := execute(t, "fabrics", "--only", "row25/")
-	require.Equal(t, clitest.Failed, r.code)
-	require.Contains(t, r.stderr, "no scenario's name begins with row25/")
+	require.Equal(t, clitest.Usage, r.code)
+	require.Contains(t, r.stderr, `--only "row25/": no scenario's name begins so`)
+	require.Contains(t, r.stderr, "row07/misaligned")
 }
 
 // unlike are scenarios that are not compared with the fake adapter, and why.

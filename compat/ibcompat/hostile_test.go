@@ -523,6 +523,7 @@ func TestNoEngine(t *testing.T) {
 	for _, private := range [][]byte{nil, []byte("a program"), other} {
 		connect, accept := attempt(plain, wrapped, private, nil)
 		require.ErrorIs(t, connect, cm.ErrRejected)
+		require.ErrorContains(t, connect, "an ib: device listens there")
 		require.ErrorAs(t, accept, &peer, "%q", private)
 		require.False(t, peer.Remote)
 	}

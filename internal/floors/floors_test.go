@@ -88,6 +88,8 @@ var floorOf = map[string]int{
 	"internal/show":      0,
 	"internal/eventfd":   1,
 	"internal/queue":     1,
+	"internal/backlog":   0,
+	"internal/refusal":   0,
 	"internal/errname":   0,
 	"internal/race":      0,
 	"internal/runenv":    0,

@@ -64,16 +64,22 @@ func printFaults(pkg string, all bool, files ...*ast.File) (faults []string) {
 
 func isStruct(t ast.Expr) bool { _, ok := t.(*ast.StructType); return ok }
 
-// hasInsides reports whether a type is a struct with unexported or embedded fields.
+// hasInsides reports whether a type is a struct with unexported or embedded fields. A number is no such field: it leads nowhere,
+// and a struct with only numbers hidden is a value, copied as a whole.
 func hasInsides(t ast.Expr) bool {
 	s, ok := t.(*ast.StructType)
 	if !ok {
 		return false
 	}
 	return slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool {
+		if t, ok := f.Type.(*ast.Ident); ok && len(f.Names) > 0 && slices.Contains(numbers, t.Name) {
+			return false
+		}
 		return len(f.Names) == 0 || slices.ContainsFunc(f.Names, func(n *ast.Ident) bool { return !n.IsExported() })
 	})
 }
+
+var numbers = []string{"bool", "int", "uint8", "uint16", "uint32", "uint64"}
 
 func receiver(t ast.Expr) string {
 	switch t := t.(type) {
@@ -124,13 +130,14 @@ func TestPrintFaultsAreFound(t *testing.T) {
 		all       bool
 		faults    int
 	}{
-		{"handle", "type QP struct { n int }\nfunc (q *QP) String() {}\n" + methods, false, 0},
-		{"error", "type QP struct { n int }\nfunc (q *QP) Error() {}\n" + methods, false, 0},
-		{"no String", "type QP struct { n int }\n" + methods, false, 1},
-		{"nothing", "type QP struct { N int; n int }", false, 4},
-		{"methods of another", "type QP struct { n int }\ntype mr struct{}\nfunc (m *mr) String() {}\nfunc (m *mr) Format() {}\n", false, 4},
+		{"handle", "type QP struct { n *int }\nfunc (q *QP) String() {}\n" + methods, false, 0},
+		{"error", "type QP struct { n *int }\nfunc (q *QP) Error() {}\n" + methods, false, 0},
+		{"no String", "type QP struct { n *int }\n" + methods, false, 1},
+		{"nothing", "type QP struct { N int; n *int }", false, 4},
+		{"methods of another", "type QP struct { n *int }\ntype mr struct{}\nfunc (m *mr) String() {}\nfunc (m *mr) Format() {}\n", false, 4},
 		{"embedded", "type QP struct { Datagram }", false, 4},
 		{"numbers", "type QP struct { N int }", false, 0},
+		{"hidden number", "type WR struct { N int; n uint64 }", false, 0},
 		{"numbers of cm", "type QP struct { N int }", true, 4},
 		{"not exported", "type qp struct { n int }", true, 0},
 		{"no struct", "type QP uint8", true, 0},
