@@ -398,11 +398,14 @@ func (e *Endpoint) opError(op string, err error) error {
 
 // Close ends the connection, waits until no memory is in use any more, and closes what the endpoint has made, in the right order. Calls
 // in progress end with an error. Messages that have arrived are lost, and so may be those that were sent ([Endpoint.Shutdown]
-// waits for them). Close waits for a peer that does not react as [ID.Close] does. It is idempotent and may be called on nil. A
-// function of the dispatcher must not call it.
+// waits for them). Close waits for a peer that does not react as [ID.Close] does. It is idempotent and may be called on nil. In a
+// function of the dispatcher, which would wait for itself, it does nothing but return an error that Is verbs.ErrInvalid.
 func (e *Endpoint) Close() error {
 	if e == nil {
 		return nil
+	}
+	if e.d != nil && e.d.Inside() {
+		return e.opError("Close", fmt.Errorf("%w: a function of the dispatcher must not wait, as Close does", verbs.ErrInvalid))
 	}
 	if first, _ := e.node.BeginClose(); !first { // it has no children
 		return nil

@@ -67,6 +67,25 @@ func TestEndpointClose(t *testing.T) {
 	require.NoError(t, (*cm.Endpoint)(nil).Close())
 }
 
+// TestEndpointCloseInside: a function of the dispatcher cannot close the endpoint, and is told so. Afterwards it can be closed.
+func TestEndpointCloseInside(t *testing.T) {
+	ctx := within(t)
+	a, _ := endpoints(t, usiw(t), cm.EndpointConfig{}, cm.EndpointConfig{})
+	ready := make(chan struct{}, 1)
+	_, err := a.Dispatcher().PostSend(a.QP(), []verbs.SendWR{verbs.Send()}, func(*verbs.WC) {
+		begin := time.Now()
+		err := a.Close()
+		require.ErrorIs(t, err, verbs.ErrInvalid)
+		require.ErrorContains(t, err, "a function of the dispatcher must not wait")
+		require.Less(t, time.Since(begin), 5*time.Second, "it did not try")
+		ready <- struct{}{}
+	})
+	require.NoError(t, err)
+	require.NoError(t, a.Dispatcher().Wait(ctx, ready))
+	require.NoError(t, a.Send(ctx, []byte("goes on")))
+	require.NoError(t, a.Close())
+}
+
 // TestEndpointEnd: messages that have arrived are received before the end, and a Recv for which no receive is posted ends too.
 func TestEndpointEnd(t *testing.T) {
 	ctx := within(t)

@@ -112,7 +112,11 @@ func invalidateError(r reject, stag uint32) *verbs.AccessError {
 // accessOf returns the access that a peer's Terminate is about, as far as it is known from what the message quotes and from the
 // request that it is about, which may be nil. It returns nil if the Terminate is about something else.
 func accessOf(t *rdmap.Terminate, request *sendEntry) *verbs.AccessError {
-	denied, ok := fault{t.Layer, t.Type, t.Code}.access()
+	f := fault{t.Layer, t.Type, t.Code}
+	if f == faultStream && request != nil && request.isAtomic() { // RFC 7306 section 8.2
+		return &verbs.AccessError{Fault: verbs.AccessMisaligned, Key: request.rkey, Addr: request.raddr, Length: 8, Element: -1}
+	}
+	denied, ok := f.access()
 	if !ok {
 		return nil
 	}

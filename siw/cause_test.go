@@ -189,7 +189,17 @@ func TestCauseRemote(t *testing.T) {
 				require.NoError(t, err)
 				return mr.Addr(), mr.RKey()
 			}, verbs.AccessForeign, verbs.AccessForeign},
+			{"misaligned", func(t *testing.T, p *siwtest.Pair) (uint64, uint32) {
+				return p.B.MR.Addr() + 4, p.B.MR.RKey()
+			}, verbs.AccessMisaligned, verbs.AccessMisaligned},
 		} {
+			status := verbs.WCRemAccessErr
+			if c.here == verbs.AccessMisaligned {
+				if op.opcode != verbs.WRAtomicFetchAndAdd {
+					continue
+				}
+				status = verbs.WCRemInvReqErr
+			}
 			t.Run(op.opcode.String()+"/"+c.name, func(t *testing.T) {
 				p := siwtest.Connect(t, siwtest.PairConfig{})
 				addr, rkey := c.make(t, p)
@@ -208,7 +218,7 @@ func TestCauseRemote(t *testing.T) {
 				} else {
 					wc := doFails(t, p.A, wr)
 					cause := p.A.QP.Cause(&wc)
-					require.ErrorIs(t, cause, verbs.WCRemAccessErr)
+					require.ErrorIs(t, cause, status)
 					var request *verbs.RequestError
 					require.ErrorAs(t, cause, &request)
 					require.True(t, request.Known)

@@ -198,7 +198,7 @@ func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus, reason error) {
 	e.status = status
 	c.q.blame(e.id, status, e.op.Completion(), reason)
 	t := &termination{fault: faultLocal}
-	c.failLocked(fmt.Errorf("send request %d: %w: %w: %w", e.id, status, reason, t.err()), t)
+	c.failLocked(fmt.Errorf("%v: %w: %w: %w", e.op, status, reason, t.err()), t)
 }
 
 // refuse ends the connection because of a fault in a message from the peer. Later messages are ignored. The answers to earlier

@@ -33,6 +33,7 @@ func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	}
 	if !regmem.Aligned(mem) {
 		reg.exit()
+		c.rx.access = &verbs.AccessError{Fault: verbs.AccessMisaligned, Key: ar.STag, Addr: ar.TO, Length: 8, Element: -1}
 		return faultStream, false
 	}
 	v, why := reg.change(mem, func(mem []byte) uint64 {

@@ -28,7 +28,9 @@ func (q *QP) Cause(wc *WC) error {
 		return e
 	}
 	if x, ok := Ability[ProviderQPExplainer](q.p); ok {
-		e.Opcode, e.Known, e.Reason = x.Explain(wc)
+		posted := *wc
+		posted.ID ^= wc.posted
+		e.Opcode, e.Known, e.Reason = x.Explain(&posted)
 	}
 	if e.Reason == nil {
 		if err := q.p.Err(); err != error(wc.Status) {
@@ -85,10 +87,11 @@ const (
 	AccessWraps                           // its last address is beyond 64 bits
 	AccessNoInvalidate                    // the key cannot be invalidated: it is of a region, or of a window of another QP
 	AccessOfWindow                        // the key is that of a window, and only peers use windows
+	AccessMisaligned                      // an atomic on memory whose address is not a multiple of 8
 )
 
 var accessFaults = []string{"unknown key", "foreign memory", "missing right", "missing right of the QP", "out of bounds", "address wraps around",
-	"key cannot be invalidated", "key of a window"}
+	"key cannot be invalidated", "key of a window", "misaligned address"}
 
 // String returns for example "unknown key".
 func (f AccessFault) String() string { return enumText(int(f), accessFaults, "AccessFault") }
@@ -128,6 +131,8 @@ func (e *AccessError) Error() string {
 		s = fmt.Sprintf("key %#x cannot be invalidated", e.Key)
 	case AccessOfWindow:
 		s = fmt.Sprintf("key %#x is that of a window, which is for peers only", e.Key)
+	case AccessMisaligned:
+		s = fmt.Sprintf("an atomic needs an address that is a multiple of 8, in the memory of key %#x", e.Key)
 	default:
 		s = fmt.Sprintf("key %#x: %v", e.Key, e.Fault)
 	}

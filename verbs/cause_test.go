@@ -33,6 +33,8 @@ func TestCauseTexts(t *testing.T) {
 		{&verbs.AccessError{Fault: verbs.AccessQPRight, Key: 1, Right: verbs.AccessRemoteRead, Element: -1},
 			"the QP lacks REMOTE_READ, for the memory of key 0x1", nil},
 		{&verbs.AccessError{Fault: verbs.AccessOfWindow, Key: 1, Element: 2}, "element 2: key 0x1 is that of a window, which is for peers only", nil},
+		{&verbs.AccessError{Fault: verbs.AccessMisaligned, Key: 1, Addr: 4, Length: 8, Element: -1},
+			"an atomic needs an address that is a multiple of 8, in the memory of key 0x1 (8 bytes at 0x4)", nil},
 		{&verbs.AccessError{Fault: 99, Key: 1, Element: -1}, "key 0x1: AccessFault(99)", nil},
 		{term, "terminated by peer: RDMAP remote protection error: access rights (0/1/02): " + access.Error(), []error{access}},
 		{&verbs.RequestError{QPNum: 5, ID: 7, Status: verbs.WCRemAccessErr, Opcode: verbs.WCRDMARead, Known: true, Reason: term},
@@ -56,6 +58,7 @@ func TestCauseTexts(t *testing.T) {
 		verbs.AccessBadKey: "unknown key", verbs.AccessForeign: "foreign memory", verbs.AccessMissingRight: "missing right",
 		verbs.AccessQPRight: "missing right of the QP", verbs.AccessBounds: "out of bounds", verbs.AccessWraps: "address wraps around",
 		verbs.AccessNoInvalidate: "key cannot be invalidated", verbs.AccessOfWindow: "key of a window",
+		verbs.AccessMisaligned: "misaligned address",
 	} {
 		require.Equal(t, text, fault.String())
 	}

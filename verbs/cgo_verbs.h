@@ -60,6 +60,7 @@ struct gv_wc {
 	uint32_t invalidated_rkey, vendor_err, qp_num, src_qp;
 	uint16_t pkey_index, slid;
 	uint8_t sl, dlid_path_bits;
+	uint64_t posted;
 };
 
 // The posting functions return how many requests were taken in the low half, and in the upper half 0 or the reason why not

@@ -190,7 +190,7 @@ static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v, unsigned 
 	o->vendor_err = v->vendor_err;
 	o->qp_num = v->qp_num;
 	o->imm = o->invalidated_rkey = 0;
-	o->imm64 = 0;
+	o->imm64 = o->posted = 0;
 	if (v->status != IBV_WC_SUCCESS) {
 		o->opcode = o->flags = o->sl = o->dlid_path_bits = 0;
 		o->byte_len = o->src_qp = 0;

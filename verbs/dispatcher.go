@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 )
 
 // Dispatcher serves one CQ for any number of QPs: each request is posted with a function, which gets the completion.
@@ -24,7 +25,7 @@ import (
 // was flushed; [WC.ID] is then the ID that the program gave the request. The WC is valid until the function returns.
 //
 // A function may post further requests. It must not wait: not in Run or Wait, nor for anything that needs another completion of
-// the CQ. While it runs, no other function of the dispatcher does.
+// the CQ ([Dispatcher.Inside]). While it runs, no other function of the dispatcher does.
 //
 // # Room
 //
@@ -48,6 +49,8 @@ type Dispatcher struct {
 	turn chan struct{} // holds a token unless a goroutine takes completions; it guards what follows
 	wcs  []WC
 	left []WC // of wcs: those whose functions have not been called
+
+	calls atomic.Uint64 // odd while functions are called
 
 	mu       sync.Mutex // guards what follows
 	entries  []entry
@@ -267,7 +270,7 @@ func (d *Dispatcher) find(wc *WC) (f func(*WC), ok bool) {
 	if e.f == nil || e.gen != uint32(wc.ID>>32) {
 		return nil, false
 	}
-	f, wc.ID = e.f, e.id
+	f, wc.posted, wc.ID = e.f, wc.ID^e.id, e.id
 	d.leave(e, i)
 	return f, true
 }
@@ -311,8 +314,16 @@ func (d *Dispatcher) wait(ctx context.Context, op string, ready <-chan struct{})
 
 // serve takes completions and calls functions until ready is. The caller has the turn, which serve gives back.
 func (d *Dispatcher) serve(ctx context.Context, ready <-chan struct{}) (done bool, err error) {
-	defer func() { d.turn <- struct{}{} }() // also if a function panics
+	defer func() { // also if a function panics
+		if d.calls.Load()%2 != 0 {
+			d.calls.Add(1)
+		}
+		d.turn <- struct{}{}
+	}()
 	for {
+		if len(d.left) > 0 {
+			d.calls.Add(1)
+		}
 		for len(d.left) > 0 {
 			wc := &d.left[0]
 			d.left = d.left[1:]
@@ -324,6 +335,9 @@ func (d *Dispatcher) serve(ctx context.Context, ready <-chan struct{}) (done boo
 				}
 			}
 			f(wc)
+		}
+		if d.calls.Load()%2 != 0 {
+			d.calls.Add(1)
 		}
 		select {
 		case <-ready:

@@ -214,6 +214,67 @@ func TestDispatcherFlush(t *testing.T) {
 	require.Zero(t, w.d.Outstanding())
 }
 
+// TestDispatcherCause: what the device knows of a request is found by the completion that its function gets.
+func TestDispatcherCause(t *testing.T) {
+	w := newDispatching(t, 64, 1, 16, verbs.DispatcherConfig{})
+	a := w.pair[0][0]
+	ready := make(chan struct{}, 1)
+	_, err := w.d.PostSend(a, []verbs.SendWR{{ID: 7, Opcode: verbs.WRSend, SGL: []verbs.SGE{{Addr: 1, Length: 1, LKey: 0x2a}}}}, func(wc *verbs.WC) {
+		copied := *wc
+		for _, wc := range []*verbs.WC{wc, &copied} {
+			var request *verbs.RequestError
+			require.ErrorAs(t, a.Cause(wc), &request)
+			require.True(t, request.Known)
+			require.Equal(t, uint64(7), request.ID)
+			require.Equal(t, verbs.WCSend, request.Opcode)
+		}
+		require.NotRegexp(t, "[0-9]{7}", a.Err().Error(), "an ID that only the dispatcher knows")
+		ready <- struct{}{}
+	})
+	require.NoError(t, err)
+	require.NoError(t, w.d.Wait(w.ctx, ready))
+}
+
+// TestDispatcherInside: only code that a function of this dispatcher has called is inside.
+func TestDispatcherInside(t *testing.T) {
+	v, w := newDispatching(t, 64, 1, 16, verbs.DispatcherConfig{}), newDispatching(t, 64, 1, 16, verbs.DispatcherConfig{})
+	require.False(t, w.d.Inside())
+	ready := make(chan struct{}, 1)
+	w.recv(w.pair[0][1], 1, func(*verbs.WC) {
+		require.True(t, w.d.Inside())
+		require.True(t, deep(200, w.d.Inside))
+		require.False(t, v.d.Inside())
+		other := make(chan bool)
+		go func() { other <- w.d.Inside() }()
+		require.False(t, <-other, "another goroutine")
+		// In functions of both dispatchers, each is inside of its own.
+		inV, done := make(chan struct{}), make(chan struct{}, 1)
+		v.recv(v.pair[0][1], 1, func(*verbs.WC) {
+			close(inV)
+			time.Sleep(5 * time.Millisecond)
+			done <- struct{}{}
+		})
+		v.send(v.pair[0][0], 2, ignore)
+		go func() { _ = v.d.Wait(v.ctx, done) }()
+		<-inV
+		require.False(t, v.d.Inside())
+		ready <- struct{}{}
+	})
+	w.send(w.pair[0][0], 2, ignore)
+	require.NoError(t, w.d.Wait(w.ctx, ready))
+	require.False(t, w.d.Inside())
+}
+
+// deep calls f with n more frames on the stack.
+//
+//go:noinline
+func deep(n int, f func() bool) bool {
+	if n == 0 {
+		return f()
+	}
+	return deep(n-1, f)
+}
+
 // TestDispatcherFull: there are as many entries as the CQ has, and a user can set some aside.
 func TestDispatcherFull(t *testing.T) {
 	w := newDispatching(t, 4, 1, 16, verbs.DispatcherConfig{})

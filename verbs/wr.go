@@ -92,6 +92,8 @@ type WC struct {
 	SLID         uint16 // UD on InfiniBand: the sender's LID
 	SL           uint8  // UD: service level
 	DLIDPathBits uint8  // UD on InfiniBand: the low bits of the LID to which the message was sent
+
+	posted uint64 // ID, XOR the one with which a Dispatcher posted the request: 0 without a Dispatcher
 }
 
 // Err returns nil if the request succeeded, and otherwise the status, which is an error. [QP.Cause] tells more.
