@@ -62,9 +62,21 @@ struct rnic_events {
 	void (*cm)(void *owner, const struct rnic_cm_event *event);
 };
 
+// RNIC_OPTIONS lists the options of goverbs run and the variables in which they come; package internal/runenv says what they mean.
+#define RNIC_OPTIONS(F) \
+	F(device, "GOVERBS_RUN_DEVICE") F(addr, "GOVERBS_RUN_ADDR") F(mtu, "GOVERBS_RUN_MTU") F(crc, "GOVERBS_RUN_CRC") \
+	F(pcap, "GOVERBS_RUN_PCAP") F(pid, "GOVERBS_RUN_PID") F(keep_real, "GOVERBS_RUN_KEEP_REAL") F(verbose, "GOVERBS_RUN_VERBOSE")
+
+// rnic_options are their values, "" for one that is not set.
+struct rnic_options {
+#define F(name, variable) const char *name;
+	RNIC_OPTIONS(F)
+#undef F
+};
+
 // RNIC_CALLS lists the functions of the Go library: name, parameters. Their symbols begin with rnic_.
 #define RNIC_CALLS(F) \
-	F(start, (const struct rnic_events *events)) \
+	F(start, (const struct rnic_events *events, const struct rnic_options *options)) \
 	F(stop, (void)) \
 	F(device, (struct rnic_device *device)) \
 	F(close, (uint32_t object)) \

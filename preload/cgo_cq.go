@@ -141,7 +141,7 @@ func rnic_poll(h C.uint32_t, n C.int, to *C.struct_ibv_wc, got *C.int) C.int {
 // fill converts a completion for C, where immediates are in network byte order.
 func fill(to *C.struct_ibv_wc, w *verbs.WC) {
 	if w.Status != verbs.WCSuccess {
-		say("%v", w)
+		sayFailed(w)
 	}
 	to.wr_id = C.uint64_t(w.ID)
 	to.status, to.opcode, to.vendor_err = C.uint(w.Status), C.uint(w.Opcode), C.uint32_t(w.VendorErr)

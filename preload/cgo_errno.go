@@ -13,10 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/internal/runenv"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -25,13 +25,49 @@ const (
 	enomem = C.int(syscall.ENOMEM)
 )
 
-var verbose = os.Getenv(runenv.Verbose) != "" && os.Getenv(runenv.Verbose) != "0"
+var verbose bool // set by start
 
-// say prints an error that a C program sees only as a number, if the user has asked for that (GOVERBS_RUN_VERBOSE).
+// told are the texts of say and the keys of sayOnce.
+var told struct {
+	mu sync.Mutex
+	of map[string]struct{}
+}
+
+// mostTold bounds told. What comes then is not printed.
+const mostTold = 4096
+
+// say prints an error that a C program sees only as a number, if the user has asked for that (GOVERBS_RUN_VERBOSE); each text once.
 func say(format string, args ...any) {
 	if verbose {
-		fmt.Fprintf(os.Stderr, "goverbs run: "+format+"\n", args...)
+		text := fmt.Sprintf(format, args...)
+		sayOnce(text, text)
 	}
+}
+
+// sayOnce prints the first text with a key.
+func sayOnce(key, text string) {
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	if _, again := told.of[key]; again || len(told.of) == mostTold {
+		return
+	}
+	if told.of == nil {
+		told.of = make(map[string]struct{})
+	}
+	told.of[key] = struct{}{}
+	fmt.Fprintf(os.Stderr, "goverbs run: %s\n", text)
+}
+
+// sayFailed tells about a completion that is not a success. Of those that are flushed it prints the first of each QP.
+func sayFailed(w *verbs.WC) {
+	if !verbose {
+		return
+	}
+	key := w.String()
+	if w.Status == verbs.WCWRFlushErr {
+		key = fmt.Sprintf("flushed %d", w.QPNum)
+	}
+	sayOnce(key, w.String())
 }
 
 // errno returns the errno with which the call of libibverbs or librdmacm fails.

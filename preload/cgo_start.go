@@ -32,21 +32,31 @@ var (
 )
 
 //export rnic_start
-func rnic_start(e *C.struct_rnic_events) C.int {
+func rnic_start(e *C.struct_rnic_events, o *C.struct_rnic_options) C.int {
 	events = e
-	err := start()
+	err := start(options(o))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "goverbs run:", err)
 	}
 	return errno(err)
 }
 
-func start() error {
-	cfg, name, err := config(os.Getenv)
+// options returns a function that says what the options were when the process began.
+func options(o *C.struct_rnic_options) func(string) string {
+	of := map[string]string{
+		runenv.Device: C.GoString(o.device), runenv.Addr: C.GoString(o.addr), runenv.MTU: C.GoString(o.mtu), runenv.CRC: C.GoString(o.crc),
+		runenv.Pcap: C.GoString(o.pcap), runenv.PID: C.GoString(o.pid), runenv.Verbose: C.GoString(o.verbose),
+	}
+	return func(name string) string { return of[name] }
+}
+
+func start(getenv func(string) string) error {
+	verbose = getenv(runenv.Verbose) != "" && getenv(runenv.Verbose) != "0"
+	cfg, name, err := config(getenv)
 	if err != nil {
 		return err
 	}
-	if file := captureName(os.Getenv); file != "" {
+	if file := captureName(getenv); file != "" {
 		if record, err = newRecording(file); err != nil {
 			return fmt.Errorf("%s=%s: %w", runenv.Pcap, file, err)
 		}
@@ -67,7 +77,7 @@ func rnic_stop() C.int {
 	return 0
 }
 
-// flushEvery is the time between two writes to the file: a program that is killed loses at most the packets of that time.
+// flushEvery is the time between two writes of what is incomplete: parts of FPDUs whose rest has not come.
 const flushEvery = 200 * time.Millisecond
 
 // recording is a capture of what the RNIC sends and receives.
@@ -82,7 +92,7 @@ func newRecording(name string) (*recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := capture.New(f, capture.Config{})
+	w, err := capture.New(f, capture.Config{Unbuffered: true})
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

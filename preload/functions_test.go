@@ -64,7 +64,7 @@ func refusals(t *testing.T) (all []string) {
 	for _, file := range files {
 		src, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`(?m)^(?:NULL_OF\([^,]*, |(?:ERR|VOID)_OF\(|REFUSED\()(\w+), \(|refused\("([^"]+)"\)`).FindAllStringSubmatch(string(src), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^(?:NULL_OF\([^,]*, |(?:ERR|VOID)_OF\(|REFUSED\()(\w+), \(|(?:refused\("|return say_once\("|{ say_once\(")([^"]+)"`).FindAllStringSubmatch(string(src), -1) {
 			name := m[1] + m[2]
 			if file == "shim/ops.c" && m[1] != "" {
 				name = "ibv_" + name

@@ -174,6 +174,62 @@ func TestPcap(t *testing.T) {
 	require.NoFileExists(t, file)
 }
 
+// TestTitle: options stay what they were when the program began.
+func TestTitle(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.pcapng")
+	code, stderr := program(t, "title", runenv.Device+"=ib:usiw0", "WANT_DEVICE=ib:usiw0", runenv.Pcap+"="+file)
+	require.Zero(t, code, stderr)
+	require.Empty(t, stderr)
+	got, err := filepath.Glob(file + ".*")
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+}
+
+// TestAborted: what was sent and received before a program ended is in the capture, however it ended.
+func TestAborted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.pcapng")
+	code, stderr := program(t, "aborts", runenv.Pcap+"="+file)
+	require.Equal(t, -1, code, stderr) // by a signal
+	got, err := filepath.Glob(file + ".*")
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	b, err := os.ReadFile(got[0])
+	require.NoError(t, err)
+	for _, text := range []string{"MPA ID Req Frame", "MPA ID Rep Frame", "a message", "to be read"} {
+		require.Contains(t, string(b), text)
+	}
+}
+
+// TestFlushed: why requests fail is said for each, that they are flushed once for each QP.
+func TestFlushed(t *testing.T) {
+	code, stderr := program(t, "flushes", runenv.Verbose+"=1")
+	require.Zero(t, code, stderr)
+	require.Equal(t, 2, strings.Count(stderr, "Work Request Flushed Error"), stderr)
+	require.Equal(t, 1, strings.Count(stderr, `status="remote access error"`), stderr)
+	code, stderr = program(t, "flushes")
+	require.Zero(t, code, stderr)
+	require.Empty(t, stderr)
+}
+
+// TestOpens: who opens the libraries by itself, or wants rsockets, is told; a library's dlopen finds what it finds without the preload.
+func TestOpens(t *testing.T) {
+	require.NoError(t, build())
+	at := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(at, "sub"), 0o755))
+	outer := filepath.Join(at, "libouter.so")
+	for _, args := range [][]string{{"-DINNER", "-o", filepath.Join(at, "sub", "libinner.so")}, {"-Wl,--enable-new-dtags,-rpath,$ORIGIN/sub", "-o", outer}} {
+		out, err := exec.Command("cc", append([]string{"-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "testdata/inner.c"}, args...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	code, stderr := program(t, "opens", "OUTER="+outer)
+	require.Zero(t, code, stderr)
+	const real = ": the program gets the real library, which does not have the RNIC\n"
+	require.Equal(t, "goverbs run: dlopen of libibverbs"+real+"goverbs run: dlopen of librdmacm"+real, stderr)
+	code, stderr = program(t, "streams")
+	require.Zero(t, code, stderr)
+	require.Equal(t, "goverbs run: rsocket: the device does not have it; with librspreload the program goes on over TCP\n", stderr)
+}
+
 // TestMissing: the shim without its library.
 func TestMissing(t *testing.T) {
 	require.NoError(t, build())

@@ -64,7 +64,7 @@ static void open_library(void)
 		return;
 	}
 	signals_before();
-	void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	void *lib = real_dlopen()(file, RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
 		fprintf(stderr, "goverbs run: %s\n", dlerror());
 		return;
@@ -73,7 +73,7 @@ static void open_library(void)
 #define F(name, args) if (!(*(void **)&calls.name = dlsym(lib, "rnic_" #name))) { fprintf(stderr, "goverbs run: %s\n", dlerror()); return; }
 	RNIC_CALLS(F)
 #undef F
-	if (calls.start(&events)) // has told stderr why
+	if (calls.start(&events, options())) // has told stderr why
 		return;
 	signals_after((void *)calls.start);
 	pthread_atfork(NULL, NULL, in_child);
@@ -104,25 +104,4 @@ __attribute__((destructor)) static void at_exit(void)
 {
 	if (go.stop != gone_stop)
 		go.stop();
-}
-
-#define MOST 256
-
-void refused(const char *what)
-{
-	static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-	static const char *told[MOST]; // literals
-	static int n;
-	const char *verbose = getenv("GOVERBS_RUN_VERBOSE");
-	if (!verbose || !*verbose || !strcmp(verbose, "0"))
-		return;
-	pthread_mutex_lock(&mu);
-	for (int i = 0; i < n; i++)
-		if (!strcmp(told[i], what))
-			goto out;
-	if (n < MOST)
-		told[n++] = what;
-	fprintf(stderr, "goverbs run: %s: the device does not have it\n", what);
-out:
-	pthread_mutex_unlock(&mu);
 }

@@ -17,7 +17,7 @@ static bool complete; // theirs has all functions
 // find_theirs opens the library, which is there already if the program is linked with it, and finds what is not here.
 static void find_theirs(void)
 {
-	void *lib = dlopen(REAL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	void *lib = real_dlopen()(REAL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
 		fprintf(stderr, "goverbs run: %s\n", dlerror());
 		return;
@@ -33,8 +33,7 @@ const struct real_calls *real(void) { return &theirs; } // kept has found them: 
 const struct real_calls *kept(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	const char *keep = getenv("GOVERBS_RUN_KEEP_REAL");
-	if (!keep || !*keep || !strcmp(keep, "0"))
+	if (!set(options()->keep_real))
 		return NULL;
 	pthread_once(&once, find_theirs);
 	return complete ? &theirs : NULL;

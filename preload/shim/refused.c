@@ -48,6 +48,6 @@ PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, 
 }
 
 // rsockets are streams of librdmacm over its own, private objects, which this device does not have.
-PUBLIC int rsocket(UNUSED int domain, UNUSED int type, UNUSED int protocol) { refused("rsocket"); return fail(ENODEV); }
+PUBLIC int rsocket(UNUSED int domain, UNUSED int type, UNUSED int protocol) { say_once("rsocket", "the device does not have it; with librspreload the program goes on over TCP"); return fail(ENODEV); }
 
 PUBLIC int rpoll(struct pollfd *fds, nfds_t n, int timeout_ms) { return poll(fds, n, timeout_ms); } // of other descriptors

@@ -44,7 +44,17 @@ extern struct rnic_calls go;
 
 bool ready(void); // opens the Go library if that has not been done; false: there is none, errno is set
 bool alive(void); // false: this process has been forked from one that has used RDMA; errno is set, stderr has been told
-void refused(const char *what); // tells stderr once what the device does not have, if GOVERBS_RUN_VERBOSE is set
+
+// options.c
+
+const struct rnic_options *options(void);
+bool set(const char *option); // neither empty nor 0
+void say_once(const char *what, const char *why); // tells stderr, once for each what, a literal
+void refused(const char *what); // says what the device does not have, if the user has asked for that (verbose)
+
+// dlopen.c
+
+void *(*real_dlopen(void))(const char *file, int flags); // for this library itself
 
 static inline int fail(int err) // the convention of librdmacm
 {

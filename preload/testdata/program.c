@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <rdma/rsocket.h>
 #include <rdma/rdma_verbs.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -1119,6 +1120,74 @@ static void unload(void)
 	pair();
 }
 
+// title: a program that writes its title over its environment, as setproctitle does, and then uses RDMA for the first time.
+static void title(void)
+{
+	char *want = strdup(getenv("WANT_DEVICE"));
+	for (char **e = environ; *e; e++)
+		memset(*e, 'x', strlen(*e));
+	int n;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	CHECK(list && n == 1);
+	CHECK(!strcmp(ibv_get_device_name(list[0]), want));
+	ibv_free_device_list(list);
+	pair();
+}
+
+// aborts: a program that ends without any end.
+static void aborts(void)
+{
+	struct pair p = {0};
+	connect_pair(&p);
+	traffic(&p);
+	signal(SIGABRT, SIG_DFL);
+	struct rlimit none = {0, 0};
+	setrlimit(RLIMIT_CORE, &none);
+	abort();
+}
+
+// flushes: receives and a Send that are flushed, and a Read that fails.
+static void flushes(void)
+{
+	struct pair p = {0};
+	connect_pair(&p);
+	struct ibv_recv_wr r = {0}, *bad;
+	for (int i = 0; i < 6; i++)
+		CHECK(!ibv_post_recv(p.c.id->qp, &r, &bad) && !ibv_post_recv(p.s.id->qp, &r, &bad));
+	p.s.mr->rkey ^= 0x5a5a5a00;
+	post(&p.c, IBV_WR_RDMA_READ, &p.s);
+	p.s.mr->rkey ^= 0x5a5a5a00;
+	post(&p.c, IBV_WR_SEND, &p.s);
+	for (int i = 0; i < 9; i++)
+		completion(&p.c);
+	for (int i = 0; i < 7; i++)
+		completion(&p.s);
+	take(p.cch, RDMA_CM_EVENT_DISCONNECTED);
+	take(p.sch, RDMA_CM_EVENT_DISCONNECTED);
+	destroy(&p.c);
+	destroy(&p.s);
+}
+
+// opens: a program that opens the libraries by itself, and one with a library that finds another one in a place of its own.
+static void opens(void)
+{
+	for (int i = 0; i < 3; i++)
+		CHECK(dlopen("libibverbs.so.1", RTLD_NOW) && dlopen("librdmacm.so.1", RTLD_NOW) && dlopen("libm.so.6", RTLD_NOW) && dlopen(NULL, RTLD_NOW));
+	CHECK(!dlopen("./no/such/libibverbs.so.1", RTLD_NOW) && dlerror());
+	void *outer = dlopen(getenv("OUTER"), RTLD_NOW);
+	CHECK(outer);
+	int (*open_inner)(void);
+	*(void **)&open_inner = dlsym(outer, "open_inner");
+	CHECK(open_inner && open_inner() == 7);
+}
+
+// streams: a program that asks for an rsocket.
+static void streams(void)
+{
+	for (int i = 0; i < 2; i++)
+		CHECK(rsocket(AF_INET, SOCK_STREAM, 0) == -1 && errno == ENODEV);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -1127,7 +1196,8 @@ int main(int argc, char **argv)
 	} programs[] = {{"pair", pair}, {"inline", inline_data}, {"threads", threads}, {"leak", leak}, {"order", order}, {"port", port}, {"waiting", waiting},
 		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
 		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}, {"keep-real", keep_real}, {"bound", bound},
-		{"memory", memory}, {"vanish", vanish}, {"late-faults", late_faults}, {"vanish-messages", vanish_messages}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread}};
+		{"memory", memory}, {"vanish", vanish}, {"late-faults", late_faults}, {"vanish-messages", vanish_messages}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread},
+		{"title", title}, {"aborts", aborts}, {"flushes", flushes}, {"opens", opens}, {"streams", streams}};
 	for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
 		if (!strcmp(argv[1], programs[i].name)) {
 			programs[i].run();

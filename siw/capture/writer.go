@@ -39,6 +39,9 @@ type Config struct {
 	// first packet that does not fit ends the recording: the file is complete and valid up to the packet before, and later
 	// ones cost next to nothing. [Writer.Full] tells.
 	MaxBytes int64
+	// Unbuffered writes each packet when it has been sent or received. Otherwise packets are in a buffer until it is full, or until
+	// Flush, and those of a program that is killed are lost.
+	Unbuffered bool
 }
 
 const defaultComment = "Streams of a user-space iWARP RNIC: bytes, addresses and times are real, TCP/IP headers are made up."
@@ -74,7 +77,8 @@ func (cfg Config) fill() (Config, error) {
 // It keeps a few hundred bytes for every connection that it has seen, and at most one incomplete FPDU for each direction; these
 // take at most 4 MiB together.
 type Writer struct {
-	name string // of the interface
+	name       string // of the interface
+	unbuffered bool
 
 	mu      sync.Mutex // guards the fields below; held while the file is written, so the NICs wait for that
 	packets packetWriter
@@ -96,7 +100,7 @@ func New(w io.Writer, cfg Config) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Writer{name: cfg.Name, conns: make(map[link]*connection), scratch: make([]byte, 0, maxUnit)}
+	c := &Writer{name: cfg.Name, unbuffered: cfg.Unbuffered, conns: make(map[link]*connection), scratch: make([]byte, 0, maxUnit)}
 	c.book.init()
 	if err := c.packets.init(w, cfg); err != nil {
 		return nil, writeError(err)
@@ -118,6 +122,9 @@ func (w *Writer) Packet(p *siw.Packet) {
 	c := w.connection(local, remote, p)
 	if i, ok := c.sees(local, p.Out); ok {
 		w.add(c, i, p)
+	}
+	if w.unbuffered {
+		_ = w.flush() // Err has the error
 	}
 }
 
