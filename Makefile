@@ -22,6 +22,9 @@ SEED      ?=
 # PROGRAMS, for test-programs: all pairs of testbed/programs/pairs.list, here and in the guest; quick, a part, here only; or
 # the name of one, here only.
 PROGRAMS  ?= all
+# PARTS, for test-all, are the targets that it runs; empty = all. RESUME=1 leaves out those that passed since the sources changed.
+PARTS     ?=
+RESUME    ?=
 # BASE is the image on which test-docker builds the image of the demo.
 BASE      ?= scratch
 
@@ -58,23 +61,8 @@ test-host:
 	CGO_ENABLED=1 go test -run 'Alloc|(Conformance|VerbsKernel)//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs ./internal/forward ./compat/ibcompat
 	@$(MAKE) --no-print-directory check
 
-test-all: test ## also run what takes long, for hours: test-bridge, test-programs, the guest with other kernels, siw with RFC 7306, soaks, bench-peers, bench-guest, test-docker
-	@$(MAKE) --no-print-directory test-bridge
-	@$(MAKE) --no-print-directory test-programs
-	@$(MAKE) --no-print-directory test-guest KERNEL=6.12
-	@$(MAKE) --no-print-directory test-guest KERNEL=newest
-	@$(MAKE) --no-print-directory test-kernel-siw
-	@$(MAKE) --no-print-directory test-kernel-siw KERNEL=6.12
-	@$(MAKE) --no-print-directory test-kernel-siw KERNEL=newest
-	@$(MAKE) --no-print-directory test-kernel-siw-rules
-	@$(MAKE) --no-print-directory test-kernel-siw-sanitized
-	@$(MAKE) --no-print-directory harm-kernel-siw
-	@$(MAKE) --no-print-directory test-dkms
-	@$(MAKE) --no-print-directory soak-kernel-siw
-	@$(MAKE) --no-print-directory soak-guest
-	@$(MAKE) --no-print-directory bench-peers
-	@$(MAKE) --no-print-directory bench-guest
-	@$(MAKE) --no-print-directory test-docker
+test-all: ## run every test there is, for hours, and print a table of results (PARTS="test-bridge ...": some; RESUME=1: what has not passed yet)
+	@RESUME='$(RESUME)' scripts/test-all.sh $(PARTS)
 
 test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (KERNEL=6.1, GUEST="[-run PATTERN] [PACKAGE...]")
 	@scripts/need.sh cc asan verbs tshark ps curl dtestx $(if $(filter 6.12,$(KERNEL)),iperf NPtcp redis-server iperf3 ssh sshd)
