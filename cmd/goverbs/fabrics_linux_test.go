@@ -5,14 +5,12 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/cmd/goverbs/internal/cli"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
@@ -21,19 +19,6 @@ import (
 	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-type outcome struct {
-	stdout, stderr string
-	code           int
-}
-
-// execute executes a command line in this process, which has the fake libraries.
-func execute(t *testing.T, args ...string) outcome {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	code := cli.Run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
-	return outcome{stdout.String(), stderr.String(), code}
-}
 
 // fakeAdapter starts the fake libraries with the InfiniBand adapter fake0, and makes honest:NAME and liar:NAME names of devices: one
 // forwards everything, the other adds one to the length of what is received.

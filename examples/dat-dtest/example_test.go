@@ -13,7 +13,7 @@ import (
 // The immediates that both sides have seen; testdata/output.txt has everything.
 func Example() {
 	var out bytes.Buffer
-	if err := run(context.Background(), &out, config{device: "ib:usiw0", address: "127.0.0.1"}); err != nil {
+	if err := run(context.Background(), &out, config{device: "ib:usiw0"}); err != nil {
 		log.Print(err)
 	}
 	for line := range strings.Lines(out.String()) {

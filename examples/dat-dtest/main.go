@@ -24,11 +24,15 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/compat/dat"
+	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/internal/netdev"
 	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // dtestxPort is the port on which the server of dtestx listens.
@@ -48,7 +52,7 @@ func main() {
 	log.SetFlags(0)
 	var cfg config
 	flag.StringVar(&cfg.device, "device", "ib:usiw0", "use the device `NAME`")
-	flag.StringVar(&cfg.address, "address", "127.0.0.1", "the address `IP` of the device")
+	flag.StringVar(&cfg.address, "address", "", "the address `IP` of the device (default: one of its own)")
 	flag.BoolVar(&cfg.server, "server", false, "be the server only")
 	flag.StringVar(&cfg.client, "client", "", "be the client only, of the server at `IP`")
 	flag.Uint64Var(&cfg.port, "port", dtestxPort, "the `port` of the server; 0, for both sides in this process, is any")
@@ -62,6 +66,21 @@ func main() {
 	}
 }
 
+// own returns the address of this side's device.
+func (cfg config) own() (netip.Addr, error) {
+	if cfg.address != "" {
+		return netip.ParseAddr(cfg.address)
+	}
+	dev, err := verbs.DeviceByName(strings.TrimPrefix(cfg.device, ibcompat.Prefix)) // ib: has the addresses of the device below
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider()); !kernel {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil // the device has all addresses of the host
+	}
+	return netdev.Own(dev)
+}
+
 // run runs one side or both, and writes what they have seen.
 func run(ctx context.Context, w io.Writer, cfg config) error {
 	nic, err := siw.Register(siw.ForDevice(cfg.device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
@@ -69,7 +88,7 @@ func run(ctx context.Context, w io.Writer, cfg config) error {
 		return err
 	}
 	defer nic.Close()
-	address, err := netip.ParseAddr(cfg.address)
+	address, err := cfg.own()
 	if err != nil {
 		return err
 	}
@@ -78,7 +97,7 @@ func run(ctx context.Context, w io.Writer, cfg config) error {
 		if to, err = netip.ParseAddr(cfg.client); err != nil {
 			return err
 		}
-		return runClient(ctx, w, cfg, to, cfg.port)
+		return runClient(ctx, w, cfg, address, to, cfg.port)
 	}
 	if cfg.server {
 		return runServer(ctx, w, cfg, address, func(uint64) {})
@@ -95,7 +114,7 @@ func run(ctx context.Context, w io.Writer, cfg config) error {
 		if !ok {
 			return nil // the server says why
 		}
-		return runClient(ctx, &client, cfg, to, p)
+		return runClient(ctx, &client, cfg, address, to, p)
 	})
 	err = group.Wait()
 	fmt.Fprintf(w, "server\n%sclient\n%s", &server, &client)
@@ -138,17 +157,13 @@ func runServer(ctx context.Context, w io.Writer, cfg config, address netip.Addr,
 }
 
 // runClient connects to a server.
-func runClient(ctx context.Context, w io.Writer, cfg config, to netip.Addr, port uint64) (err error) {
+func runClient(ctx context.Context, w io.Writer, cfg config, address, to netip.Addr, port uint64) (err error) {
 	s, err := newSide(ctx, w, cfg, netip.Addr{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.ia.Close(dat.CloseAbrupt)) }()
 	if cfg.dtestx {
-		address, err := netip.ParseAddr(cfg.address)
-		if err != nil {
-			return err
-		}
 		if err := tellServer(ctx, to, address); err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ type console struct {
 }
 
 // eraseLine erases the current line of a terminal and goes to its beginning.
-const eraseLine = "\r\x1b[K"
+const eraseLine = output.Sequence("\r\x1b[K")
 
 // How often the progress of a step is shown.
 const (
@@ -64,7 +64,7 @@ func (c *console) note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.terminal {
-		fmt.Fprint(c.w, eraseLine)
+		output.Print(c.w, eraseLine)
 	}
 	fmt.Fprintf(c.notes, format, args...)
 }
@@ -112,9 +112,9 @@ func (c *console) end(ok bool, remark string) (ops int) {
 		outcome = c.outcome("FAILED", "\x1b[31m")
 	}
 	if remark != "" {
-		outcome += "  " + remark
+		outcome = append(outcome, "  ", remark)
 	}
-	c.line(outcome)
+	c.line(outcome...)
 	if c.terminal {
 		fmt.Fprintln(c.w)
 	}
@@ -132,19 +132,19 @@ func (c *console) skip(name string, ok bool, why string) {
 	if !ok {
 		outcome = c.outcome("FAILED", "\x1b[31m")
 	}
-	fmt.Fprintf(c.w, "%-15s %11s %13s %11s  %s  %s\n", name, "", "", "", outcome, why)
+	output.Print(c.w, append(append([]any{fmt.Sprintf("%-15s %11s %13s %11s  ", name, "", "", "")}, outcome...), "  ", why, "\n")...)
 }
 
 // outcome colours a word on a terminal.
-func (c *console) outcome(word, colour string) string {
+func (c *console) outcome(word string, colour output.Sequence) []any {
 	if c.colour {
-		return colour + word + "\x1b[0m"
+		return []any{colour, word, output.Sequence("\x1b[0m")}
 	}
-	return word
+	return []any{word}
 }
 
-// line shows the step with its rates and a text behind. The caller holds c.mu.
-func (c *console) line(text string) {
+// line shows the step with its rates and a text behind, for output.Print. The caller holds c.mu.
+func (c *console) line(text ...any) {
 	if c.quiet {
 		return
 	}
@@ -159,11 +159,11 @@ func (c *console) line(text string) {
 	if c.ops != 1 {
 		ops += "s"
 	}
-	start, end := "", "\n"
+	start, end := output.Sequence(""), "\n"
 	if c.terminal {
 		start, end = eraseLine, ""
 	}
-	fmt.Fprintf(c.w, "%s%-15s %11s %13s %11s  %s%s", start, c.name, ops, rate, volume, text, end)
+	output.Print(c.w, append(append([]any{start, fmt.Sprintf("%-15s %11s %13s %11s  ", c.name, ops, rate, volume)}, text...), end)...)
 }
 
 // thousands writes n with commas.

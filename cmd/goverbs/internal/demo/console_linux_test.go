@@ -41,10 +41,10 @@ func shown(t *testing.T, env ...string) string {
 // TestTerminal: on a terminal a line changes and words have colours; a dumb one gets neither.
 func TestTerminal(t *testing.T) {
 	text := shown(t, "TERM=xterm", "NO_COLOR=")
-	require.Contains(t, text, eraseLine)
+	require.Contains(t, text, string(eraseLine))
 	require.Contains(t, text, "\x1b[32mok\x1b[0m")
 	text = shown(t, "TERM=xterm", "NO_COLOR=1")
-	require.Contains(t, text, eraseLine)
+	require.Contains(t, text, string(eraseLine))
 	require.NotContains(t, text, "\x1b[32m")
 	require.NotContains(t, shown(t, "TERM=dumb"), "\x1b")
 }

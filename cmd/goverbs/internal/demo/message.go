@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/output"
 )
 
 // The messages between the processes of a demo. The connecting side introduces itself in the private data of its request. The private
@@ -120,6 +122,7 @@ func decodeControl(b []byte, step string, p phase) (m control, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("control message: %w", err)
 	}
+	m.Step, m.Phase, m.Error = output.Printable(m.Step), phase(output.Printable(m.Phase)), output.Printable(m.Error)
 	if m.Phase != p || step != "" && m.Step != step {
 		return m, fmt.Errorf("control message %s of step %q, not %s of step %q", m.Phase, m.Step, p, step)
 	}

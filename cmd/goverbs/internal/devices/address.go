@@ -17,42 +17,16 @@ import (
 // user-space RNIC the loopback's.
 func OwnAddress(dev *verbs.Device) (netip.Addr, error) {
 	if in, wrapped := strings.CutPrefix(dev.Name(), ibcompat.Prefix); wrapped {
-		// It has the addresses of the device below.
-		if d, err := verbs.DeviceByName(in); err == nil {
+		if d, err := verbs.DeviceByName(in); err == nil { // ib: has the addresses of the device below
 			dev = d
 		}
 	}
 	if dev == cm.Auto || UserSpace(dev) {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
 	}
-	ctx, err := dev.Open()
+	a, err := netdev.Own(dev)
 	if err != nil {
-		return netip.Addr{}, err
+		return a, fmt.Errorf("%w (--listen and --connect take one)", err)
 	}
-	defer ctx.Close()
-	attr, err := ctx.QueryDevice()
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	var best netip.Addr
-	for port := 1; port <= attr.PhysPortCnt; port++ {
-		gids, err := ctx.GIDs(port)
-		if err != nil {
-			return netip.Addr{}, err
-		}
-		for _, g := range gids {
-			for _, a := range netdev.Addresses(netdev.OfGID(dev.Info().Transport, g)) {
-				if a.IsLinkLocalUnicast() {
-					continue
-				}
-				if !best.IsValid() || a.Is4() && !best.Is4() {
-					best = a
-				}
-			}
-		}
-	}
-	if !best.IsValid() {
-		return best, fmt.Errorf("no interface of device %v has an IP address here (--listen and --connect take one)", dev)
-	}
-	return best, nil
+	return a, nil
 }

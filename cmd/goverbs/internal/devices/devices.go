@@ -42,9 +42,9 @@ func All(nic *verbs.Device) []*verbs.Device {
 	return all
 }
 
-// Choose returns the device of a name, the inverse of Name. nic is the RNIC of WithNIC, which is found by its name also
-// where the other devices cannot be listed; for siw.PlainName it is made with siw.ForDevice. If there is no such device, the error Is verbs.ErrNoDevice and names those
-// that there are.
+// Choose returns the device of a name, the inverse of Name. nic is the RNIC of WithNIC, which is
+// found by its name even where other devices cannot be listed; for siw.PlainName it is made with
+// siw.ForDevice. For an unknown name the error Is verbs.ErrNoDevice and lists the known names.
 func Choose(name string, nic *verbs.Device) (*verbs.Device, error) {
 	switch name {
 	case nic.Name():
@@ -53,6 +53,9 @@ func Choose(name string, nic *verbs.Device) (*verbs.Device, error) {
 		return cm.Auto, nil
 	}
 	kind, below, _ := strings.Cut(name, ":")
+	if kind == "ib" && strings.HasPrefix(below, ibcompat.Prefix) {
+		return verbs.DeviceByName(name) // which does not have it: there is one ib: device of each device
+	}
 	if wrap := wraps[kind]; wrap != nil && below != "" && below != Auto {
 		dev, err := Choose(below, nic)
 		if err != nil {

@@ -62,7 +62,7 @@ func TestDevicesPlain(t *testing.T) {
 
 	// It is the same in every process, and wrong names say what there is.
 	require.Equal(t, out, clitest.Lines(t, clitest.Run(t, "devices", "--device", siw.PlainName).Stdout))
-	for _, wrong := range []string{"usiw0-plan", "ib:usiw1-plain", "usiw0-plain:", "usiw0-plain:usiw0"} {
+	for _, wrong := range []string{"usiw0-plan", "ib:usiw1-plain", "usiw0-plain:", "usiw0-plain:usiw0", "ib:ib:usiw0"} {
 		r = clitest.Run(t, "devices", "--device", wrong)
 		require.Equal(t, clitest.Usage, r.Code, wrong)
 		require.Contains(t, r.Stderr, "no RDMA device named", wrong)

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Writer is an output of the command. After the first error it writes nothing more, so that no output has a gap. Its methods may
-// be called concurrently.
+// Writer is an output of the command. What is written to it cannot control a terminal: the texts of peers and devices, and errors that
+// quote them, come as Printable makes them, but with their lines and tabs. After the first error it writes nothing more, so that no
+// output has a gap. Its methods may be called concurrently.
 type Writer struct {
 	w      io.Writer
 	failed func(error)
@@ -26,8 +27,18 @@ type Writer struct {
 // A write to a stdout whose reader has gone does not return on Unix: it ends the process by SIGPIPE, as os.File documents.
 func New(w io.Writer, failed func(error)) *Writer { return &Writer{w: w, failed: failed} }
 
-// Write writes b. After an error it returns that error.
+// Write writes b, whole characters. After an error it returns that error.
 func (o *Writer) Write(b []byte) (int, error) {
+	if !needsWork(b) {
+		return o.write(b)
+	}
+	if _, err := o.write(printable(nil, b, true)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (o *Writer) write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil {

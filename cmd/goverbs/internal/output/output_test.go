@@ -57,6 +57,29 @@ func TestWriter(t *testing.T) {
 	require.ErrorIs(t, err, errFull)
 }
 
+// TestPrintable: what controls a terminal can be read, and does nothing.
+func TestPrintable(t *testing.T) {
+	for _, c := range []struct{ text, line, lines string }{
+		{"Grüße, 世界", "Grüße, 世界", "Grüße, 世界"},
+		{"a\x1b[2J\a\x7f\u009b\u202e", `a\u001b[2J\u0007\u007f\u009b\u202e`, `a\u001b[2J\u0007\u007f\u009b\u202e`},
+		{"a\n\tb\r", `a\u000a\u0009b\u000d`, "a\n\tb\\u000d"},
+		{"\xff\U000e0001", `\xff\U000e0001`, `\xff\U000e0001`},
+		{"", "", ""},
+	} {
+		require.Equal(t, c.line, Printable(c.text))
+		require.Equal(t, c.line, Printable([]byte(c.text)))
+		var to bytes.Buffer
+		w := New(&to, nil)
+		n, err := w.Write([]byte(c.text))
+		require.NoError(t, err)
+		require.Equal(t, len(c.text), n)
+		require.Equal(t, c.lines, to.String())
+		to.Reset()
+		Print(w, Sequence("\x1b[32m"), c.text, Sequence("\r"))
+		require.Equal(t, "\x1b[32m"+c.lines+"\r", to.String())
+	}
+}
+
 // TestNoTerminal: only a terminal is one. Others are character devices too.
 func TestNoTerminal(t *testing.T) {
 	require.False(t, Terminal(new(bytes.Buffer)))

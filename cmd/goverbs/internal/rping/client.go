@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/output"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/shutdown"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -82,7 +83,7 @@ func (e *endpoint) pingOnce(ctx context.Context, n int) error {
 	e.report.trips.add(took)
 	e.report.Pings++
 	if e.Verbose {
-		return e.print("ping data: %s", printable(pingText(e.data.Bytes())))
+		return e.print("ping data: %s", output.Printable(pingText(e.data.Bytes())))
 	}
 	return nil
 }

@@ -55,14 +55,3 @@ func pingText(b []byte) []byte {
 	}
 	return b
 }
-
-// printable returns text with a question mark for each character that no ping has: what a peer sends shall not control
-// a terminal.
-func printable(text []byte) []byte {
-	return bytes.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, text)
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/output"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/shutdown"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -120,7 +121,7 @@ func (e *endpoint) answer(ctx context.Context, n int, from bufferInfo) error {
 	}
 	text := pingText(data)
 	if e.Verbose {
-		if err := e.print("server ping data: %s", printable(text)); err != nil {
+		if err := e.print("server ping data: %s", output.Printable(text)); err != nil {
 			return err
 		}
 	}

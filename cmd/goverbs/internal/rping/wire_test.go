@@ -174,7 +174,7 @@ func TestRPingServerWire(t *testing.T) {
 	r := s.End(t)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
 	require.Equal(t, serverGone, r.Stderr)
-	require.Equal(t, "server ping data: one\nserver ping data: ?[2J?server??\nserver ping data: \n"+
+	require.Equal(t, "server ping data: one\nserver ping data: \\u001b[2J\\u000aserver\\xffé\nserver ping data: \n"+
 		"server ping data: until here\nserver ping data: no end\nserver ping data: longer\n",
 		dataLines("server ping data: ", r.Stdout))
 }
