@@ -225,6 +225,9 @@ func files(t *testing.T, s *side) int {
 // TestWatchesFull ties connections while one waits for room in its socket, whose descriptor in Go's poller goes then: it goes on
 // when there is room, and closes the descriptors that it needs meanwhile.
 func TestWatchesFull(t *testing.T) {
+	// The peer's goroutine that the test stops may hold one of the places of a turn, of which
+	// there are as many as processors. The sender needs another.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	n := newSides(t, Config{})
 	cq := n.cq()
 	a, b := n.join(n.side(cq, cq), n.side(nil, nil))
