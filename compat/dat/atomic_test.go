@@ -39,7 +39,7 @@ func TestAtomics(t *testing.T) {
 			a.setNumber(8, 0)
 			cookie := uint64(i)
 			require.NoError(t, op.post(cookie), "%v", op.ext)
-			require.Equal(t, dat.DTOCompletion{EP: a.ep, Cookie: cookie, Operation: dat.DTOExtension, TransferredLength: 8,
+			equal(t, dat.DTOCompletion{EP: a.ep, Cookie: cookie, Operation: dat.DTOExtension, TransferredLength: 8,
 				Extension: op.ext}, dto(t, a.requests, cookie))
 			require.Equal(t, op.before, a.number(8), "%v", op.ext)
 			require.Equal(t, op.after, b.number(16), "%v of %#x", op.ext, op.before)

@@ -4,6 +4,7 @@ package dat_test
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -78,7 +79,7 @@ func TestSharedEVD(t *testing.T) {
 			require.NoError(t, err)
 			count(ev.DTO)
 		}
-		require.Equal(t, posted, next)
+		require.True(t, maps.Equal(posted, next), "%v, not %v", next, posted)
 	})
 }
 

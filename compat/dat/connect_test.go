@@ -45,10 +45,12 @@ func TestConnect(t *testing.T) {
 		require.ErrorIs(t, ev.CR.Accept(b.ep, nil), dat.InvalidHandleCR)
 		require.ErrorIs(t, ev.CR.Reject(nil), dat.InvalidHandleCR)
 
-		up := wait(t, a.conn, dat.ConnectionEstablished).Connection
-		require.Equal(t, dat.Connection{EP: a.ep, PrivateData: padded("welcome")}, up)
-		up = wait(t, b.conn, dat.ConnectionEstablished).Connection
-		require.Equal(t, dat.Connection{EP: b.ep, PrivateData: padded("hello")}, up)
+		for s, text := range map[*side]string{a: "welcome", b: "hello"} {
+			up := wait(t, s.conn, dat.ConnectionEstablished).Connection
+			require.Same(t, s.ep, up.EP)
+			require.Equal(t, padded(text), up.PrivateData)
+			require.NoError(t, up.Cause)
+		}
 		q, err := a.ep.Query()
 		require.NoError(t, err)
 		require.Equal(t, dat.EPConnected, q.State)

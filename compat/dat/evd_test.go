@@ -96,7 +96,7 @@ func TestWaitEnds(t *testing.T) {
 			require.NoError(t, err)
 			q, err := e.Query()
 			require.NoError(t, err)
-			require.Equal(t, dat.EVDParam{IA: a.ia, QLen: 4, Flags: kind}, q)
+			equal(t, dat.EVDParam{IA: a.ia, QLen: 4, Flags: kind}, q)
 			wait := func(timeout time.Duration, threshold int) error {
 				_, more, err := e.Wait(t.Context(), timeout, threshold)
 				require.Zero(t, more)
@@ -191,7 +191,7 @@ func TestNoRoomForRequest(t *testing.T) {
 		cr := wait(t, crs, dat.ConnectionRequestEvent).CR.CR
 		require.NoError(t, cr.Accept(b.ep, nil), "the first is as before")
 		up := wait(t, a.conn, dat.ConnectionEstablished).Connection.EP
-		require.ElementsMatch(t, []*dat.EP{a.ep, second}, []*dat.EP{refused, up})
+		require.True(t, refused == a.ep && up == second || refused == second && up == a.ep, "%v %v", refused, up)
 		require.ErrorIs(t, async.Free(), dat.InvalidStateEVDAsync)
 	})
 }

@@ -4,6 +4,9 @@ package dat
 
 import "github.com/goverbs/goverbs/verbs"
 
+// StatusOf is the status of a completion below.
+var StatusOf = statusOf
+
 // LastFlags are those of the request that was posted last.
 func LastFlags(ep *EP) verbs.SendFlags {
 	ep.requests.mu.Lock()

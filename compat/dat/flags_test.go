@@ -143,6 +143,13 @@ func TestFlagsRefused(t *testing.T) {
 		require.ErrorIs(t, a.ep.PostRecv(two, 1, 0), dat.InvalidArg2)
 		empty(t, a.requests)
 		require.Equal(t, dat.EPConnected, a.ep.State())
+
+		// An EP whose attributes allow an unsignalled DTO has none that is suppressed too.
+		a, b = pair(t, dev, addr, options{attr: dat.EPAttr{RequestCompletionFlags: dat.CompletionUnsignalled}})
+		const neither = dat.CompletionSuppress | dat.CompletionUnsignalled
+		require.ErrorIs(t, a.ep.PostSend(nil, 1, neither), dat.InvalidArg5)
+		require.ErrorIs(t, a.ep.PostRDMAWrite(a.segment(0, 8), 1, b.remote(0, 8), neither|dat.CompletionBarrierFence), dat.InvalidArg6)
+		empty(t, a.requests)
 	})
 }
 
@@ -156,7 +163,7 @@ func TestSegments(t *testing.T) {
 		require.NoError(t, a.ep.PostRDMARead(iov, 1, b.remote(0, 10), 0))
 		require.NoError(t, a.ep.PostRDMAWrite(a.segment(200, 6), 2, b.remote(50, 6), dat.CompletionBarrierFence))
 		read := dto(t, a.requests, 1)
-		require.Equal(t, dat.DTOCompletion{EP: a.ep, Cookie: 1, Operation: dat.DTORDMARead, TransferredLength: 10}, read)
+		equal(t, dat.DTOCompletion{EP: a.ep, Cookie: 1, Operation: dat.DTORDMARead, TransferredLength: 10}, read)
 		require.Equal(t, dat.DTOSuccess, dto(t, a.requests, 2).Status)
 		require.Equal(t, "0123", string(a.bytes(100, 4)))
 		require.Equal(t, "456789", string(b.bytes(50, 6)))

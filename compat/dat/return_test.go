@@ -51,6 +51,25 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// What each status of a completion is here. Those without a line are faults of the transport.
+func TestStatusOf(t *testing.T) {
+	status := map[verbs.WCStatus]dat.DTOStatus{
+		verbs.WCSuccess: dat.DTOSuccess, verbs.WCWRFlushErr: dat.DTOErrFlushed, verbs.WCLocLenErr: dat.DTOErrLocalLength,
+		verbs.WCLocQPOpErr: dat.DTOErrLocalEP, verbs.WCLocEECOpErr: dat.DTOErrLocalEP,
+		verbs.WCLocProtErr: dat.DTOErrLocalProtection, verbs.WCLocAccessErr: dat.DTOErrLocalProtection,
+		verbs.WCBadRespErr: dat.DTOErrBadResponse, verbs.WCRemAccessErr: dat.DTOErrRemoteAccess,
+		verbs.WCRemOpErr: dat.DTOErrRemoteResponder, verbs.WCRemInvReqErr: dat.DTOErrRemoteResponder,
+		verbs.WCRemAbortErr: dat.DTOErrRemoteResponder, verbs.WCRNRRetryExcErr: dat.DTOErrReceiverNotReady,
+	}
+	for s := range verbs.WCGeneralErr + 10 {
+		want, ok := status[s]
+		if !ok {
+			want = dat.DTOErrTransport
+		}
+		require.Equal(t, want, dat.StatusOf(s), "%v", s)
+	}
+}
+
 // Open by name, with and without the prefix.
 func TestOpen(t *testing.T) {
 	nic, err := siw.Register(siw.Config{Name: "dat0"})

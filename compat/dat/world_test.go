@@ -5,6 +5,7 @@ package dat_test
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -144,6 +145,15 @@ func dto(t testing.TB, e *dat.EVD, cookie uint64) dat.DTOCompletion {
 	d := wait(t, e, dat.DTOCompletionEvent).DTO
 	require.Equal(t, cookie, d.Cookie)
 	return d
+}
+
+// equal is require.Equal for structs with handles in them. It compares these by identity and prints them by their own methods: the
+// differences that require looks for are in all that a handle leads to, the memory of its device too, which takes minutes.
+func equal[T comparable](t testing.TB, want, got T, about ...any) {
+	t.Helper()
+	if want != got {
+		require.Fail(t, fmt.Sprintf("not equal:\nwant %+v\ngot  %+v", want, got), about...)
+	}
 }
 
 // empty requires that an EVD has no event.
