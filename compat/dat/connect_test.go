@@ -234,5 +234,12 @@ func TestBroken(t *testing.T) {
 		ev, _, err := b.conn.Wait(t.Context(), patience, 1)
 		require.NoError(t, err)
 		require.Contains(t, []dat.EventNumber{dat.ConnectionBroken, dat.ConnectionDisconnected}, ev.Number)
+
+		// The next connection is not to blame for it.
+		require.NoError(t, a.ep.Reset())
+		require.NoError(t, b.ep.Reset())
+		connect(t, addr, a, b)
+		require.NoError(t, b.ep.Disconnect(dat.CloseGraceful))
+		wait(t, a.conn, dat.ConnectionDisconnected)
 	})
 }

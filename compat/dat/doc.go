@@ -93,7 +93,8 @@
 //
 // The EVD of receives whose EP has RecvCompletionFlags with SOLICITED_WAIT is solicited: a wait sleeps until a message comes whose sender
 // asks for it, or until something fails (verbs.CQ.WaitSolicited). Other completions do not end it, also not those of requests,
-// which should have an EVD of their own. One that arrives while Wait goes to sleep may end it all the same.
+// which should have an EVD of their own. One that arrives while Wait goes to sleep may end it all the same, and so may
+// Reset and Free of an EP that feeds the EVD.
 //
 // # EVDs
 //

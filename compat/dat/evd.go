@@ -215,14 +215,15 @@ func (e *EVD) kick() {
 	}
 }
 
-// collect moves completions from the CQ to the events. The caller holds mu, and no waiter has completions in hand.
+// collect moves completions from the CQ to the events. The caller holds mu, and no waiter has completions in hand. It cannot tell which
+// of them are solicited, so all of them wake a waiter: who sleeps in WaitSolicited is not told of what others have taken.
 func (e *EVD) collect() {
 	if e.cq == nil || e.asleep {
 		return
 	}
 	for e.events.len() < e.room {
 		n, err := e.cq.Poll(e.batch[:])
-		e.completed(e.batch[:n], e.solicited == 0)
+		e.completed(e.batch[:n])
 		if err != nil {
 			e.lost(err)
 		}
@@ -252,8 +253,8 @@ func (e *EVD) settle() {
 	e.awake.Broadcast()
 }
 
-// completed makes events of completions. loud says whether those that succeeded wake a waiter. The caller holds mu.
-func (e *EVD) completed(wcs []verbs.WC, loud bool) {
+// completed makes events of completions. The caller holds mu.
+func (e *EVD) completed(wcs []verbs.WC) {
 	for i := range wcs {
 		wc := &wcs[i]
 		ep := e.feeders[uint32(wc.ID>>32)]
@@ -266,7 +267,7 @@ func (e *EVD) completed(wcs []verbs.WC, loud bool) {
 			continue
 		}
 		e.events.push(ev)
-		if ev.DTO.Status != DTOSuccess || loud && !quiet {
+		if ev.DTO.Status != DTOSuccess || !quiet {
 			e.loud++
 		}
 	}

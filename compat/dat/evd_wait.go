@@ -90,7 +90,7 @@ func (e *EVD) sleep(ctx context.Context) {
 		n, err := wait(nap, e.batch[:])
 		e.mu.Lock()
 		e.asleep = false
-		e.completed(e.batch[:n], true)
+		e.completed(e.batch[:n])
 		if n == 0 && err != nil && nap.Err() == nil {
 			e.lost(err)
 		}

@@ -56,6 +56,25 @@ func TestSolicited(t *testing.T) {
 		require.Equal(t, uint64(1), dto(t, b.recv, 1).Cookie)
 		_, _, err := b.recv.Wait(t.Context(), 0, 2)
 		require.ErrorIs(t, err, dat.InvalidStateEVDConfigSolicited)
+
+		// What Free of another EP moves to the EVD wakes too: its sender may have asked for it.
+		ch = waiter(t, t.Context(), b.recv, dat.Infinite, 1)
+		require.NoError(t, a.ep.PostSend(a.segment(0, 8), 12, 0))
+		dto(t, a.requests, 11)
+		dto(t, a.requests, 12)
+		other, err := b.ia.CreateEP(b.pz, b.recv, b.requests, b.conn, dat.EPAttr{})
+		require.NoError(t, err)
+		require.NoError(t, other.Free())
+		o = result(t, ch)
+		require.NoError(t, o.err)
+		require.Equal(t, uint64(2), o.ev.DTO.Cookie)
+
+		// Without the EP the EVD is like others.
+		require.NoError(t, b.ep.PostRecv(nil, 4, 0))
+		require.NoError(t, b.ep.Free())
+		_, more, err := b.recv.Wait(t.Context(), patience, 2)
+		require.NoError(t, err)
+		require.Equal(t, 1, more, "two receives were outstanding")
 	})
 }
 
