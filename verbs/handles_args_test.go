@@ -530,7 +530,7 @@ func TestAHChecks(t *testing.T) {
 		require.ErrorIs(t, pd.Close(), ErrBusy)
 		require.NoError(t, ah.Close())
 	}
-	for port, ok := range []bool{1: true, 2: true, 3: false} {
+	for port, ok := range []bool{0: false, 1: true, 2: true, 3: false} {
 		attr, err := ctx.QueryPort(port)
 		if !ok {
 			require.ErrorIs(t, err, ErrInvalid, "%d", port)

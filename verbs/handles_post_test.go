@@ -123,6 +123,13 @@ func TestPostLists(t *testing.T) {
 				require.Equal(t, []string{fmt.Sprintf("%s %d", name, good)}, s.reached(), name)
 			}
 		}
+		s.refuse = ErrQueueFull
+		n, err := post(1, 1)
+		require.Zero(t, n)
+		require.ErrorIs(t, err, ErrQueueFull, name)
+		require.NotErrorIs(t, err, ErrLimit, "it is of a later request than the device's")
+		s.refuse = nil
+		s.reached()
 	}
 }
 

@@ -93,19 +93,22 @@ func TestModifyValues(t *testing.T) {
 		QPAttrMinRNRTimer | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxRdAtomic | QPAttrMaxDestRdAtomic
 	require.NoError(t, checkAttrs(&good, all, QPStateRTR, 2))
 	for name, spoil := range map[string]func(a *QPAttr){
-		"cur_qp_state":       func(a *QPAttr) { a.CurState = QPStateRTS },
-		"port_num":           func(a *QPAttr) { a.PortNum = 3 },
-		"qp_access_flags":    func(a *QPAttr) { a.AccessFlags = AccessOnDemand },
-		"path_mtu":           func(a *QPAttr) { a.PathMTU = 0 },
-		"dest_qp_num":        func(a *QPAttr) { a.DestQPNum = 1 << 24 },
-		"rq_psn":             func(a *QPAttr) { a.RQPSN = 1 << 24 },
-		"sq_psn":             func(a *QPAttr) { a.SQPSN = 1 << 24 },
-		"timeout":            func(a *QPAttr) { a.Timeout = 32 },
-		"min_rnr_timer":      func(a *QPAttr) { a.MinRNRTimer = 32 },
-		"retry_cnt":          func(a *QPAttr) { a.RetryCnt = 8 },
-		"rnr_retry":          func(a *QPAttr) { a.RNRRetry = 8 },
-		"max_rd_atomic":      func(a *QPAttr) { a.MaxRdAtomic = 256 },
-		"max_dest_rd_atomic": func(a *QPAttr) { a.MaxDestRdAtomic = -1 },
+		"port_num 0":             func(a *QPAttr) { a.PortNum = 0 },
+		"max_rd_atomic -1":       func(a *QPAttr) { a.MaxRdAtomic = -1 },
+		"max_dest_rd_atomic 256": func(a *QPAttr) { a.MaxDestRdAtomic = 256 },
+		"cur_qp_state":           func(a *QPAttr) { a.CurState = QPStateRTS },
+		"port_num":               func(a *QPAttr) { a.PortNum = 3 },
+		"qp_access_flags":        func(a *QPAttr) { a.AccessFlags = AccessOnDemand },
+		"path_mtu":               func(a *QPAttr) { a.PathMTU = 0 },
+		"dest_qp_num":            func(a *QPAttr) { a.DestQPNum = 1 << 24 },
+		"rq_psn":                 func(a *QPAttr) { a.RQPSN = 1 << 24 },
+		"sq_psn":                 func(a *QPAttr) { a.SQPSN = 1 << 24 },
+		"timeout":                func(a *QPAttr) { a.Timeout = 32 },
+		"min_rnr_timer":          func(a *QPAttr) { a.MinRNRTimer = 32 },
+		"retry_cnt":              func(a *QPAttr) { a.RetryCnt = 8 },
+		"rnr_retry":              func(a *QPAttr) { a.RNRRetry = 8 },
+		"max_rd_atomic":          func(a *QPAttr) { a.MaxRdAtomic = 256 },
+		"max_dest_rd_atomic":     func(a *QPAttr) { a.MaxDestRdAtomic = -1 },
 	} {
 		bad := good
 		spoil(&bad)

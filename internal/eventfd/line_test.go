@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
@@ -61,6 +62,27 @@ func TestContextEndsItsOwnWait(t *testing.T) {
 	require.Empty(t, first)
 	require.NoError(t, f.Close())
 	require.Equal(t, lifetime.ErrClosed, within(t, first))
+}
+
+// TestCloseEndsTheLine: who stands in line goes with a Close, also while the goroutine that reads is busy with an event.
+func TestCloseEndsTheLine(t *testing.T) {
+	_, f := newFile(t)
+	busy, ended := make(chan error, 1), make(chan error, 3)
+	release := make(chan struct{})
+	go func() {
+		ended <- f.Wait(t.Context(), func() bool { busy <- nil; <-release; return true })
+	}()
+	require.NoError(t, within(t, busy))
+	second := make(chan error, 1)
+	go func() { second <- f.Wait(t.Context(), func() bool { panic("it is not its turn") }) }()
+	asleep.Until(t, 2, "eventfd.(*File).Wait", "eventfd.TestCloseEndsTheLine")
+	go func() { ended <- f.Close() }()
+	defer close(release)
+	require.Equal(t, lifetime.ErrClosed, within(t, second))
+	release <- struct{}{}
+	for range 2 {
+		require.NoError(t, within(t, ended))
+	}
 }
 
 // TestNotInherited: a program that is started while a descriptor is waited for does not get it.
