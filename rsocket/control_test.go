@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLastWords: a side that neither reads nor writes any more says DISCONNECT, one that still reads SHUTDOWN.
+// TestLastWords: a side that neither reads nor writes any longer says DISCONNECT, one that still reads
+// SHUTDOWN.
 func TestLastWords(t *testing.T) {
 	h := newHostile(t)
 	shutdown, disconnect := newMessage(opControl, ctrlShutdown), newMessage(opControl, ctrlDisconnect)
@@ -44,7 +45,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestCloseWriteDown: CloseWrite of a connection that has ended fails, unless the peer has said that it ends.
+// TestCloseWriteDown: CloseWrite of a connection that has ended fails, unless the peer announced the end.
 func TestCloseWriteDown(t *testing.T) {
 	h := newHostile(t)
 	for name, orderly := range map[string]bool{"orderly": true, "not orderly": false} {
@@ -73,7 +74,7 @@ func TestCloseWriteDown(t *testing.T) {
 	}
 }
 
-// TestKeepAliveHeard: keep-alive asks a peer only if nothing has come from it since the last time.
+// TestKeepAliveHeard: keep-alive asks a peer only if nothing came from it since the last time.
 func TestKeepAliveHeard(t *testing.T) {
 	h := newHostile(t)
 	r, conn := h.dial(t)
@@ -101,7 +102,8 @@ func (c *Conn) asks() bool {
 	return next() != was
 }
 
-// TestControlRoom: data leave room in the send queue for two messages without data, and keep-alive takes none of it.
+// TestControlRoom: data leave room in the send queue for two messages without data, and keep-alive takes
+// none of it.
 func TestControlRoom(t *testing.T) {
 	h := newHostile(t)
 	_, conn := h.dial(t)

@@ -50,7 +50,8 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// hostile is a device with a listener that has the smallest queues, and a good connection beside the bad ones.
+// hostile is a device with a listener that has the smallest queues, and a good connection beside the bad
+// ones.
 type hostile struct {
 	*testing.T
 	dev      *verbs.Device

@@ -215,8 +215,9 @@ func (e *EVD) kick() {
 	}
 }
 
-// collect moves completions from the CQ to the events. The caller holds mu, and no waiter has completions in hand. It cannot tell which
-// of them are solicited, so all of them wake a waiter: who sleeps in WaitSolicited is not told of what others have taken.
+// collect moves completions from the CQ to the events. All of them wake a waiter, also on a solicited EVD:
+// a completion does not say whether it is solicited, and WaitSolicited does not return for one that is no
+// longer in the CQ. The caller holds mu, and no waiter has completions in hand.
 func (e *EVD) collect() {
 	if e.cq == nil || e.asleep {
 		return

@@ -167,7 +167,7 @@ func TestFlagsRefused(t *testing.T) {
 		a, b = pair(t, dev, addr, options{attr: dat.EPAttr{RequestCompletionFlags: dat.CompletionUnsignalled}})
 		const neither = dat.CompletionSuppress | dat.CompletionUnsignalled
 		require.ErrorIs(t, a.ep.PostSend(nil, 1, neither), dat.InvalidArg5)
-		require.ErrorIs(t, a.ep.PostRDMAWrite(a.segment(0, 8), 1, b.remote(0, 8), neither|dat.CompletionBarrierFence), dat.InvalidArg6)
+		require.ErrorIs(t, a.ep.PostRDMAWrite(a.segment(0, 8), 1, b.remote(0, 8), neither), dat.InvalidArg6)
 		empty(t, a.requests)
 	})
 }

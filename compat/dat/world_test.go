@@ -147,8 +147,9 @@ func dto(t testing.TB, e *dat.EVD, cookie uint64) dat.DTOCompletion {
 	return d
 }
 
-// equal is require.Equal for structs with handles in them. It compares these by identity and prints them by their own methods: the
-// differences that require looks for are in all that a handle leads to, the memory of its device too, which takes minutes.
+// equal is require.Equal for structs with handles in them, which it compares by identity and prints by
+// their own methods. require.Equal looks for differences in everything that a handle leads to, its
+// device's memory included, which takes minutes.
 func equal[T comparable](t testing.TB, want, got T, about ...any) {
 	t.Helper()
 	if want != got {

@@ -64,7 +64,8 @@ func TestContextEndsItsOwnWait(t *testing.T) {
 	require.Equal(t, lifetime.ErrClosed, within(t, first))
 }
 
-// TestCloseEndsTheLine: who stands in line goes with a Close, also while the goroutine that reads is busy with an event.
+// TestCloseEndsTheLine: a Close ends the Waits that stand in line, even while the goroutine that reads
+// is busy with an event.
 func TestCloseEndsTheLine(t *testing.T) {
 	_, f := newFile(t)
 	busy, ended := make(chan error, 1), make(chan error, 3)
