@@ -36,7 +36,7 @@ type pair struct {
 	port   int // 0 = any that is free
 	limit  time.Duration
 	stops  bool
-	again  *regexp.Regexp
+	again  []*race
 	prints map[string][]*regexp.Regexp // what the server or the client prints if all is well
 	fails  map[string]string           // the reason for each kind
 }
@@ -50,6 +50,7 @@ const defaultLimit = 60 * time.Second
 // parse reads a list of pairs.
 func parse(r io.Reader) ([]*pair, error) {
 	var pairs []*pair
+	races := make(map[string]*race)
 	number := 0
 	for scanner := bufio.NewScanner(r); ; {
 		if !scanner.Scan() {
@@ -72,10 +73,18 @@ func parse(r io.Reader) ([]*pair, error) {
 			if p, err = begin(rest); err == nil {
 				pairs = append(pairs, p)
 			}
+		case word == "race":
+			var r *race
+			if r, err = parseRace(rest); err == nil {
+				if races[r.name] != nil {
+					err = fmt.Errorf("a second race %q", r.name)
+				}
+				races[r.name] = r
+			}
 		case len(pairs) == 0:
 			err = fmt.Errorf("%q above the first pair", word)
 		default:
-			err = pairs[len(pairs)-1].add(word, rest)
+			err = pairs[len(pairs)-1].add(word, rest, races)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
@@ -110,7 +119,7 @@ func begin(line string) (*pair, error) {
 }
 
 // add adds a line to a pair.
-func (p *pair) add(word, rest string) (err error) {
+func (p *pair) add(word, rest string, races map[string]*race) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("pair %s: %s: %w", p.name, word, err)
@@ -142,7 +151,12 @@ func (p *pair) add(word, rest string) (err error) {
 	case "stops":
 		p.stops = true
 	case "again":
-		p.again, err = regexp.Compile("(?m)" + rest)
+		for name := range strings.FieldsSeq(rest) {
+			if races[name] == nil {
+				return fmt.Errorf("no race %q above it", name)
+			}
+			p.again = append(p.again, races[name])
+		}
 	case "prints":
 		side, text, _ := strings.Cut(rest, " ")
 		if side != "server" && side != "client" {

@@ -32,6 +32,7 @@ type place struct {
 	netaddr        string        // its address
 	dat            string        // the file with uDAPL's provider on netdev
 	slow           time.Duration // how many times longer a pair may take (0 = 1)
+	tally          *tally        // what was tried again
 }
 
 // guestSlow is place.slow of the guest, whose processor is emulated.

@@ -67,6 +67,7 @@ func (p *place) run(t *testing.T) {
 	require.NoError(t, f.Close())
 	wanted := wanted(t)
 	p.writeDAT(t)
+	p.tally = newTally()
 	var ran int
 	for _, pr := range pairs {
 		if wanted == "quick" && !pr.quick || wanted != "quick" && wanted != "all" && wanted != pr.name {
@@ -83,6 +84,8 @@ func (p *place) run(t *testing.T) {
 			p.judge(t, pr)
 		})
 	}
+	t.Logf("%s: %d pairs; %v", p.kind, ran, p.tally)
+	require.NoError(t, p.tally.err())
 	require.NotZero(t, ran, "%s=%s: neither quick, all nor the name of a pair", wantedVariable, wanted)
 }
 
@@ -144,23 +147,28 @@ func (r result) printed() string {
 	return b.String()
 }
 
-// maxTries is how often a pair is run that fails in the way that the list names: on a busy machine perftest loses its race in one
-// of twenty runs.
-const maxTries = 4
-
-// tries runs a pair, and again as long as it fails in the way that the list names.
+// tries runs a pair, and again as long as it loses one of its races, as often as the race allows.
 func (p *place) tries(t *testing.T, pr *pair) result {
 	t.Helper()
-	for try := 1; ; try++ {
+	p.tally.enter(pr)
+	for lost := make(map[*race]int); ; {
 		r := p.once(t, pr)
-		if try == maxTries || r.err == nil || pr.again == nil {
+		if r.err == nil {
 			return r
 		}
-		printed := pr.again.FindString(r.printed())
-		if printed == "" {
+		var which *race
+		var printed string
+		for _, which = range pr.again {
+			if printed = which.lost(r); printed != "" {
+				break
+			}
+		}
+		if printed == "" || lost[which] == which.retries {
 			return r
 		}
-		t.Logf("%s: %v; %q was printed, so it is tried again\n%v", pr.name, r.err, printed, r)
+		lost[which]++
+		p.tally.retry(which, pr)
+		t.Logf("%s: %v; %q was printed, so it has lost the race %s and is tried again\n%v", pr.name, r.err, printed, which.name, r)
 	}
 }
 

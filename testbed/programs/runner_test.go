@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,8 +28,8 @@ func stanza(t *testing.T, lines ...string) *pair {
 
 // TestParse checks a stanza with every word.
 func TestParse(t *testing.T) {
-	p := stanza(t, "# comment", "", "pair name quick host", "\tserver a -p {port}", "\tclient b {addr}", "\tenv X=y z", "\tport 7",
-		"\tlimit 3s", "\tstops", "\tprints server ^x y$", "\tagain lost", "\tfails siw-usiw no  idea")
+	p := stanza(t, "# comment", "", "race lost 2 50 either  is lost", "race refused 7 200 dial ^no$", "pair name quick host", "\tserver a -p {port}", "\tclient b {addr}", "\tenv X=y z", "\tport 7",
+		"\tlimit 3s", "\tstops", "\tprints server ^x y$", "\tagain lost refused", "\tfails siw-usiw no  idea")
 	require.Equal(t, "name", p.name)
 	require.True(t, p.quick && p.host && p.stops)
 	require.Equal(t, []string{"a", "-p", "{port}"}, p.server)
@@ -40,7 +39,11 @@ func TestParse(t *testing.T) {
 	require.Equal(t, 3*time.Second, p.limit)
 	require.True(t, p.prints["server"][0].MatchString("w\nx y\nz"))
 	require.False(t, p.prints["server"][0].MatchString("w x y"))
-	require.True(t, p.again.MatchString("all is lost"))
+	require.Len(t, p.again, 2)
+	require.Equal(t, []any{"lost", 2, 50, inEither}, []any{p.again[0].name, p.again[0].retries, p.again[0].most, p.again[0].where})
+	require.Equal(t, []any{"refused", 7, 200, inDial}, []any{p.again[1].name, p.again[1].retries, p.again[1].most, p.again[1].where})
+	require.True(t, p.again[0].shows.MatchString("all  is lost"))
+	require.False(t, p.again[1].shows.MatchString("or no"))
 	require.Equal(t, map[string]string{"siw-usiw": "no  idea"}, p.fails)
 	require.Equal(t, defaultLimit, stanza(t, "pair other").limit)
 }
@@ -48,22 +51,28 @@ func TestParse(t *testing.T) {
 // TestParseErrors: each error names the line and what is wrong there.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"server x":                            "line 1: \"server\" above the first pair",
-		"pair":                                "line 1: a pair without a name",
-		"pair a fast":                         "line 1: pair a: \"fast\" is neither quick nor host",
-		"pair a\npair a":                      "line 2: a second pair \"a\"",
-		"pair a\nclient":                      "line 2: pair a: client: without a value",
-		"pair a\nclient x\nclient y":          "line 3: pair a: client: a second one",
-		"pair a\nserver x\nserver y":          "line 3: pair a: server: a second one",
-		"pair a\nport x":                      "line 2: pair a: port: strconv.Atoi: parsing \"x\"",
-		"pair a\nlimit 3":                     "line 2: pair a: limit: time: missing unit",
-		"pair a\nprints both x":               "line 2: pair a: prints: \"both\" is neither server nor client",
-		"pair a\nprints client (":             "line 2: pair a: prints: error parsing regexp",
-		"pair a\nagain (":                     "line 2: pair a: again: error parsing regexp",
-		"pair a\nfails rxe-rxe why":           "line 2: pair a: fails: \"rxe-rxe\" is none of",
-		"pair a\nfails siw-siw":               "line 2: pair a: fails: no reason why siw-siw fails",
-		"pair a\nexpects x":                   "line 2: pair a: expects: no such word",
-		"pair a\nserver x\n\n# y\npair b now": "line 5: pair b: \"now\"",
+		"server x":                               "line 1: \"server\" above the first pair",
+		"pair":                                   "line 1: a pair without a name",
+		"pair a fast":                            "line 1: pair a: \"fast\" is neither quick nor host",
+		"pair a\npair a":                         "line 2: a second pair \"a\"",
+		"pair a\nclient":                         "line 2: pair a: client: without a value",
+		"pair a\nclient x\nclient y":             "line 3: pair a: client: a second one",
+		"pair a\nserver x\nserver y":             "line 3: pair a: server: a second one",
+		"pair a\nport x":                         "line 2: pair a: port: strconv.Atoi: parsing \"x\"",
+		"pair a\nlimit 3":                        "line 2: pair a: limit: time: missing unit",
+		"pair a\nprints both x":                  "line 2: pair a: prints: \"both\" is neither server nor client",
+		"pair a\nprints client (":                "line 2: pair a: prints: error parsing regexp",
+		"pair a\nagain lost":                     "line 2: pair a: again: no race \"lost\" above it",
+		"race lost 3 50 either":                  "line 1: race \"lost 3 50 either\": not NAME RETRIES MOST WHERE REGEXP",
+		"race lost 0 50 either x":                "line 1: race lost: \"0\" is no number of retries",
+		"race lost 3 all either x":               "line 1: race lost: \"all\" is no number of retries in 100 pairs",
+		"race lost 3 50 server x":                "line 1: race lost: \"server\" is neither either nor dial",
+		"race lost 3 50 dial (":                  "line 1: race lost: error parsing regexp",
+		"race a 3 50 dial x\nrace a 3 50 dial y": "line 2: a second race \"a\"",
+		"pair a\nfails rxe-rxe why":              "line 2: pair a: fails: \"rxe-rxe\" is none of",
+		"pair a\nfails siw-siw":                  "line 2: pair a: fails: no reason why siw-siw fails",
+		"pair a\nexpects x":                      "line 2: pair a: expects: no such word",
+		"pair a\nserver x\n\n# y\npair b now":    "line 5: pair b: \"now\"",
 	} {
 		_, err := parse(strings.NewReader(text))
 		require.ErrorContains(t, err, want, text)
@@ -160,38 +169,93 @@ func TestServerEndsEarly(t *testing.T) {
 	require.Contains(t, r.String(), "no\n")
 }
 
-// TestTries: a pair is tried again only if it fails and one of the two has printed what the list names, and the last result counts.
+// TestTries: a pair is tried again only if it fails and shows a race that it can lose, as often as the race allows, and the last
+// result counts. A client of goverbs run has lost a race of connecting only if nobody listened.
 func TestTries(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // the server listens, as far as the runner can see
 	require.NoError(t, err)
 	defer ln.Close()
-	shell := side{prefix: []string{"sh", "-c"}}
-	p := place{server: shell, client: shell}
-	for _, c := range []struct {
+	const nobody = "goverbs run: connection: cm: Connect 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"
+	tell := func(goverbs string) string { return "echo x >>$F; echo '" + goverbs + "'; echo refused; exit 1" }
+	for name, c := range map[string]struct {
 		script, server, again string // no server = the client is alone
+		byRun                 bool   // the client runs by goverbs run
 		tries                 int
 		passes                bool
 	}{
-		{"echo x >>$F; [ $(wc -l <$F) -gt 1 ] || { echo refused; exit 1; }", "", "^refused$", 2, true},
-		{"echo x >>$F; echo refused; exit 1", "", "^refused$", maxTries, false},
-		{"echo x >>$F; echo broken; exit 1", "", "^refused$", 1, false},
-		{"echo x >>$F; echo refused", "", "^refused$", 1, true},
-		{"echo x >>$F; echo refused; exit 1", "", "", 1, false},
-		{"echo x >>$F", "echo refused; exit 1", "^refused$", maxTries, false},
-		{"echo x >>$F", "echo broken; exit 1", "^refused$", 1, false},
+		"once":                     {"echo x >>$F; [ $(wc -l <$F) -gt 1 ] || { echo refused; exit 1; }", "", "refused 3 50 either ^refused$", false, 2, true},
+		"again and again":          {"echo x >>$F; echo refused; exit 1", "", "refused 3 50 either ^refused$", false, 4, false},
+		"fewer retries":            {"echo x >>$F; echo refused; exit 1", "", "refused 1 50 either ^refused$", false, 2, false},
+		"something else":           {"echo x >>$F; echo broken; exit 1", "", "refused 3 50 either ^refused$", false, 1, false},
+		"passes":                   {"echo x >>$F; echo refused", "", "refused 3 50 either ^refused$", false, 1, true},
+		"no race":                  {"echo x >>$F; echo refused; exit 1", "", "", false, 1, false},
+		"server":                   {"echo x >>$F", "echo refused; exit 1", "refused 3 50 either ^refused$", false, 4, false},
+		"server, something else":   {"echo x >>$F", "echo broken; exit 1", "refused 3 50 either ^refused$", false, 1, false},
+		"server, of a dial":        {"echo x >>$F", "echo refused; exit 1", "refused 3 50 dial ^refused$", false, 1, false},
+		"dial":                     {tell(""), "", "refused 2 50 dial ^refused$", false, 3, false},
+		"by goverbs run":           {tell(nobody), "", "refused 2 50 dial ^refused$", true, 3, false},
+		"no connection was tried":  {tell("goverbs run: rdma_listen: no"), "", "refused 2 50 dial ^refused$", true, 1, false},
+		"a refusal of ours":        {tell("goverbs run: connection: cm: Connect 127.0.0.1:1: connection rejected by the peer: backlog full"), "", "refused 2 50 dial ^refused$", true, 1, false},
+		"a refusal of the program": {tell("goverbs run: connection: cm: Connect 127.0.0.1:1: connection rejected by the peer (0 bytes of private data)"), "", "refused 2 50 dial ^refused$", true, 1, false},
+		"reset":                    {tell("goverbs run: connection: cm: Connect 127.0.0.1:1: read: connection reset by peer"), "", "refused 2 50 dial ^refused$", true, 1, false},
+		"both":                     {tell(nobody + "\ngoverbs run: connection: cm: Connect 127.0.0.1:1: EOF"), "", "refused 2 50 dial ^refused$", true, 1, false},
 	} {
-		file := filepath.Join(t.TempDir(), "tries")
-		pr := &pair{client: []string{c.script}, env: []string{"F=" + file}, limit: defaultLimit}
-		if c.server != "" {
-			pr.server, pr.port = []string{c.server}, ln.Addr().(*net.TCPAddr).Port
-		}
-		if c.again != "" {
-			pr.again = regexp.MustCompile("(?m)" + c.again)
-		}
-		r := p.tries(t, pr)
-		require.Equal(t, c.passes, r.err == nil, "%v: %v", c, r.err)
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
-		require.Equal(t, c.tries, strings.Count(string(b), "\n"), c.script)
+		t.Run(name, func(t *testing.T) {
+			shell := side{prefix: []string{"sh", "-c"}}
+			p := place{server: shell, client: shell, tally: newTally()}
+			file := filepath.Join(t.TempDir(), "tries")
+			pr := &pair{name: "a", client: []string{c.script}, env: []string{"F=" + file}, limit: defaultLimit}
+			if c.byRun {
+				pr.client = append(pr.client, "run") // where a script does not look at it
+			}
+			if c.server != "" {
+				pr.server, pr.port = []string{c.server}, ln.Addr().(*net.TCPAddr).Port
+			}
+			if c.again != "" {
+				r, err := parseRace(c.again)
+				require.NoError(t, err)
+				pr.again = []*race{r}
+			}
+			r := p.tries(t, pr)
+			require.Equal(t, c.passes, r.err == nil, "%v", r.err)
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Equal(t, c.tries, strings.Count(string(b), "\n"), c.script)
+			if c.tries > 1 {
+				require.Equal(t, map[string]int{"a": c.tries - 1}, p.tally.retries[pr.again[0]])
+			} else {
+				require.Empty(t, p.tally.retries)
+			}
+		})
 	}
+}
+
+// TestTally: the retries of all pairs are printed, and bounded.
+func TestTally(t *testing.T) {
+	pairs, err := parse(strings.NewReader("race often 7 200 dial x\nrace rare 3 50 dial x\npair a\nagain often\npair b\nagain often rare\n" +
+		"pair c\nagain rare\npair d"))
+	require.NoError(t, err)
+	often, rare := pairs[1].again[0], pairs[1].again[1]
+	c := newTally()
+	require.Equal(t, "no pair was tried again", c.String())
+	for _, pr := range pairs {
+		c.enter(pr)
+	}
+	for range 3 {
+		c.retry(rare, pairs[2])
+	}
+	c.retry(often, pairs[0])
+	for range 3 {
+		c.retry(often, pairs[1])
+	}
+	require.Equal(t, "tried again: a 1 (often), b 3 (often), c 3 (rare)", c.String())
+	require.NoError(t, c.err())
+	c.retry(often, pairs[1])
+	require.EqualError(t, c.err(), "race often: 5 retries in 2 pairs, of at most 4")
+	c = newTally()
+	c.enter(pairs[1])
+	for range 4 {
+		c.retry(rare, pairs[1])
+	}
+	require.EqualError(t, c.err(), "race rare: 4 retries in 1 pairs, of at most 3")
 }
