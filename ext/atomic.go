@@ -37,29 +37,29 @@ func FieldMask(widths ...int) (uint64, error) {
 	return mask, nil
 }
 
-// FetchAddWR returns the request that adds add to the 64-bit integer at addr in the peer's region rkey. The original
-// value arrives in sink, one element of 8 bytes in a region with AccessLocalWrite.
-func FetchAddWR(sink []verbs.SGE, addr uint64, rkey uint32, add uint64) verbs.SendWR {
-	return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGL: sink, RemoteAddr: addr, RKey: rkey, Add: add}
+// FetchAddWR returns verbs.FetchAdd: the RFC's FetchAdd without a mask.
+func FetchAddWR(at verbs.Remote, add uint64, into ...verbs.SGE) verbs.SendWR {
+	return verbs.FetchAdd(at, add, into...)
 }
 
-// MaskedFetchAddWR returns the request that replaces the 64-bit integer at addr in the peer's region rkey as
-// [MaskedFetchAdd] does. The original value arrives in sink, as with [FetchAddWR].
-func MaskedFetchAddWR(sink []verbs.SGE, addr uint64, rkey uint32, add, mask uint64) verbs.SendWR {
-	return verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, SGL: sink, RemoteAddr: addr, RKey: rkey,
-		Add: add, AddMask: mask}
+// MaskedFetchAddWR returns the request that replaces the 64-bit integer at the beginning of the peer's memory as [MaskedFetchAdd]
+// does. The original value arrives in into, as with [verbs.FetchAdd].
+func MaskedFetchAddWR(at verbs.Remote, add, mask uint64, into ...verbs.SGE) verbs.SendWR {
+	wr := verbs.FetchAdd(at, add, into...)
+	wr.Opcode, wr.AddMask = verbs.WRMaskedAtomicFetchAndAdd, mask
+	return wr
 }
 
-// CmpSwapWR returns the request that stores swap in the 64-bit integer at addr in the peer's region rkey if it equals
-// compare. The original value arrives in sink, as with [FetchAddWR]; the swap was done if it equals compare.
-func CmpSwapWR(sink []verbs.SGE, addr uint64, rkey uint32, compare, swap uint64) verbs.SendWR {
-	return verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, SGL: sink, RemoteAddr: addr, RKey: rkey, Compare: compare, Swap: swap}
+// CmpSwapWR returns verbs.CmpSwap: the RFC's CmpSwap without masks.
+func CmpSwapWR(at verbs.Remote, compare, swap uint64, into ...verbs.SGE) verbs.SendWR {
+	return verbs.CmpSwap(at, compare, swap, into...)
 }
 
-// MaskedCmpSwapWR returns the request that replaces the 64-bit integer at addr in the peer's region rkey as
-// [MaskedCmpSwap] does. The original value arrives in sink, as with [FetchAddWR]; the swap was done if it equals compare
-// in the bits of compareMask.
-func MaskedCmpSwapWR(sink []verbs.SGE, addr uint64, rkey uint32, compare, compareMask, swap, swapMask uint64) verbs.SendWR {
-	return verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, SGL: sink, RemoteAddr: addr, RKey: rkey,
-		Compare: compare, CompareMask: compareMask, Swap: swap, SwapMask: swapMask}
+// MaskedCmpSwapWR returns the request that replaces the 64-bit integer at the beginning of the peer's memory as [MaskedCmpSwap]
+// does. The original value arrives in into, as with [verbs.FetchAdd]; the swap was done if it equals compare in the bits of
+// compareMask.
+func MaskedCmpSwapWR(at verbs.Remote, compare, compareMask, swap, swapMask uint64, into ...verbs.SGE) verbs.SendWR {
+	wr := verbs.CmpSwap(at, compare, swap, into...)
+	wr.Opcode, wr.CompareMask, wr.SwapMask = verbs.WRMaskedAtomicCmpAndSwp, compareMask, swapMask
+	return wr
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -109,25 +110,74 @@ func TestFieldMaskSeparates(t *testing.T) {
 }
 
 func TestAtomicRequests(t *testing.T) {
-	sink := []verbs.SGE{{Addr: 1, Length: 8, LKey: 2}}
-	require.Equal(t, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGL: sink, RemoteAddr: 3, RKey: 4, Add: 5},
-		ext.FetchAddWR(sink, 3, 4, 5))
-	require.Equal(t, verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, SGL: sink, RemoteAddr: 3, RKey: 4, Add: 5, AddMask: 6},
-		ext.MaskedFetchAddWR(sink, 3, 4, 5, 6))
-	require.Equal(t, verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, SGL: sink, RemoteAddr: 3, RKey: 4, Compare: 5, Swap: 6},
-		ext.CmpSwapWR(sink, 3, 4, 5, 6))
-	require.Equal(t, verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, SGL: sink, RemoteAddr: 3, RKey: 4,
-		Compare: 5, CompareMask: 6, Swap: 7, SwapMask: 8}, ext.MaskedCmpSwapWR(sink, 3, 4, 5, 6, 7, 8))
+	sink := verbs.SGE{Addr: 1, Length: 8, LKey: 2}
+	at := verbs.Remote{Addr: 3, Length: 8, RKey: 4}
+	require.Equal(t, verbs.FetchAdd(at, 5, sink), ext.FetchAddWR(at, 5, sink))
+	require.Equal(t, verbs.CmpSwap(at, 5, 6, sink), ext.CmpSwapWR(at, 5, 6, sink))
+	masked := verbs.FetchAdd(at, 5, sink)
+	masked.Opcode, masked.AddMask = verbs.WRMaskedAtomicFetchAndAdd, 6
+	require.Equal(t, masked, ext.MaskedFetchAddWR(at, 5, 6, sink))
+	masked = verbs.CmpSwap(at, 5, 7, sink)
+	masked.Opcode, masked.CompareMask, masked.SwapMask = verbs.WRMaskedAtomicCmpAndSwp, 6, 8
+	require.Equal(t, masked, ext.MaskedCmpSwapWR(at, 5, 6, 7, 8, sink))
 }
 
 func TestBuildersAllocateNothing(t *testing.T) {
 	sink := []verbs.SGE{{Length: 8}}
+	at := verbs.Remote{Addr: 3, Length: 8, RKey: 4}
 	wrs := make([]verbs.SendWR, 6)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		wrs[0] = ext.MaskedFetchAddWR(sink, 3, 4, 5, 6)
-		wrs[1] = ext.MaskedCmpSwapWR(sink, 3, 4, 5, 6, 7, 8)
+		wrs[0] = ext.MaskedFetchAddWR(at, 5, 6, sink...)
+		wrs[1] = ext.MaskedCmpSwapWR(at, 5, 6, 7, 8, sink...)
 		wrs[2] = ext.ImmDataSEWR(1)
-		write := ext.WriteImm64WRs(sink, 3, 4, 5)
+		write := ext.WriteImm64WRs(at, 5, sink...)
 		copy(wrs[3:], write[:])
 	}))
+}
+
+// TestOneRule: the requests of all builders, here and in package verbs, are signalled, and what is longer than the peer's memory is
+// refused before it is posted.
+func TestOneRule(t *testing.T) {
+	a, b := pair(t, siw.Config{}, siw.Config{})
+	sge := a.sink(t, 0)[0]
+	for _, wr := range []verbs.SendWR{verbs.Send(sge), verbs.SendImm(1, sge), verbs.SendInv(1, sge), ext.ImmDataWR(1), ext.ImmDataSEWR(1)} {
+		require.NotZero(t, wr.Flags&verbs.SendSignaled, wr.Opcode)
+	}
+	for name, build := range map[string]func(at verbs.Remote) []verbs.SendWR{
+		"Write":            func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.Write(at, sge)} },
+		"WriteImm":         func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.WriteImm(at, 1, sge)} },
+		"Read":             func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.Read(at, sge)} },
+		"FetchAdd":         func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.FetchAdd(at, 1, sge)} },
+		"CmpSwap":          func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.CmpSwap(at, 1, 2, sge)} },
+		"FetchAddWR":       func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{ext.FetchAddWR(at, 1, sge)} },
+		"MaskedFetchAddWR": func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{ext.MaskedFetchAddWR(at, 1, 2, sge)} },
+		"CmpSwapWR":        func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{ext.CmpSwapWR(at, 1, 2, sge)} },
+		"MaskedCmpSwapWR": func(at verbs.Remote) []verbs.SendWR {
+			return []verbs.SendWR{ext.MaskedCmpSwapWR(at, 1, 2, 3, 4, sge)}
+		},
+		"WriteImm64WRs": func(at verbs.Remote) []verbs.SendWR {
+			two := ext.WriteImm64WRs(at, 1, sge)
+			return two[:]
+		},
+	} {
+		for n := range uint64(8) {
+			posted, err := a.QP.PostSend(build(verbs.Remote{Addr: b.addr(0), Length: n, RKey: b.MR.RKey()}))
+			require.Zero(t, posted, name)
+			require.ErrorIs(t, err, verbs.ErrBounds, name)
+		}
+		for _, wr := range build(b.there(0)) {
+			require.NotZero(t, wr.Flags&verbs.SendSignaled, name)
+		}
+		if name == "WriteImm" || name == "WriteImm64WRs" {
+			_, err := b.QP.PostRecv([]verbs.RecvWR{{}})
+			require.NoError(t, err)
+		}
+		list := build(b.there(0))
+		n, err := a.QP.PostSend(list)
+		require.NoError(t, err, name)
+		for range n {
+			done := one(t, a.SendCQ)
+			require.NoError(t, done.Err(), name)
+		}
+	}
 }

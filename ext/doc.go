@@ -8,10 +8,12 @@
 //   - which operations a device has: [Capabilities];
 //   - the RFC's way to find out whether the peer has atomics: [Probe].
 //
-// The builders return a request without ID and Flags; the caller sets them and posts:
+// The builders follow the rule of those of package verbs, of which [FetchAddWR] and [CmpSwapWR] are two under the RFC's names: first the
+// peer's memory, then the operands in the order of their names, then this side's memory. Each request is signalled, and is refused if
+// the memory is too small for it; the caller may change flags and ID, and posts:
 //
-//	wr := ext.MaskedFetchAddWR(sink, addr, rkey, 1, mask)
-//	wr.ID, wr.Flags = 7, verbs.SendSignaled
+//	wr := ext.MaskedFetchAddWR(word, 1, mask, sink)
+//	wr.ID = 7
 //	n, err := qp.PostSend([]verbs.SendWR{wr})
 //
 // Operands, masks and the original value that arrives in the sink are numbers in host order. The target of an atomic is a

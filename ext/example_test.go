@@ -33,7 +33,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	wr := ext.MaskedFetchAddWR([]verbs.SGE{sink}, p.B.MR.Addr(), p.B.MR.RKey(), 1<<48|1<<32|1, fields)
+	wr := ext.MaskedFetchAddWR(p.B.MR.Remote(), 1<<48|1<<32|1, fields, sink)
 	if _, err := p.A.Do(ctx, wr); err != nil {
 		log.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func ExampleWriteImm64WRs() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	wrs := ext.WriteImm64WRs([]verbs.SGE{src}, p.B.MR.Addr(), p.B.MR.RKey(), 1<<40)
+	wrs := ext.WriteImm64WRs(p.B.MR.Remote(), 1<<40, src)
 	if _, err := p.A.Do(ctx, wrs[:]...); err != nil {
 		log.Fatal(err)
 	}

@@ -78,6 +78,11 @@ func (s side) word(i int) uint64       { return binary.NativeEndian.Uint64(s.MR.
 func (s side) setWord(i int, v uint64) { binary.NativeEndian.PutUint64(s.MR.Bytes()[8*i:], v) }
 func (s side) addr(i int) uint64       { return s.MR.Addr() + 8*uint64(i) }
 
+// there is the i-th word of the side as its peer names it.
+func (s side) there(i int) verbs.Remote {
+	return verbs.Remote{Addr: s.addr(i), Length: 8, RKey: s.MR.RKey()}
+}
+
 // do posts wrs, the last of them signalled, and returns its completion.
 func (s side) do(t *testing.T, wrs ...verbs.SendWR) verbs.WC {
 	t.Helper()

@@ -107,8 +107,8 @@ func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res Pro
 		return res, fmt.Errorf("ext: Probe: %w", err)
 	}
 	// Only the identifier distinguishes the completion of this request from others, also on error.
-	wr := FetchAddWR([]verbs.SGE{sge}, addr, rkey, 0)
-	wr.ID, wr.Flags = rand.Uint64(), verbs.SendSignaled
+	wr := FetchAddWR(verbs.Remote{Addr: addr, Length: 8, RKey: rkey}, 0, sge)
+	wr.ID = rand.Uint64()
 	if _, err := qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return res, fmt.Errorf("ext: Probe: %w", err)
 	}

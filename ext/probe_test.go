@@ -24,7 +24,7 @@ import (
 func usable(t *testing.T, a, b side) {
 	require.Equal(t, verbs.QPStateRTS, a.QP.State())
 	before := b.word(9)
-	wc := a.do(t, ext.FetchAddWR(a.sink(t, 0), b.addr(9), b.MR.RKey(), 1))
+	wc := a.do(t, ext.FetchAddWR(b.there(9), 1, a.sink(t, 0)...))
 	require.NoError(t, wc.Err())
 	require.Equal(t, before+1, b.word(9))
 }

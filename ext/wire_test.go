@@ -18,7 +18,6 @@ func TestVectorsOverTheWire(t *testing.T) {
 	const guard = 0x5ca1ab1e0ddba11
 	b.setWord(0, guard)
 	b.setWord(2, guard)
-	rkey := b.MR.RKey()
 	check := func(name string, wr verbs.SendWR, opcode verbs.WCOpcode, orig, want uint64) {
 		b.setWord(1, orig)
 		a.setWord(0, ^orig)
@@ -30,13 +29,13 @@ func TestVectorsOverTheWire(t *testing.T) {
 		require.Equal(t, orig, a.word(0), name)
 	}
 	for _, v := range fetchAddVectors {
-		check(v.name, ext.MaskedFetchAddWR(a.sink(t, 0), b.addr(1), rkey, v.add, v.mask), verbs.WCMaskedFetchAdd, v.orig, v.want)
-		check(v.name+", without mask", ext.FetchAddWR(a.sink(t, 0), b.addr(1), rkey, v.add), verbs.WCFetchAdd, v.orig, v.orig+v.add)
+		check(v.name, ext.MaskedFetchAddWR(b.there(1), v.add, v.mask, a.sink(t, 0)...), verbs.WCMaskedFetchAdd, v.orig, v.want)
+		check(v.name+", without mask", ext.FetchAddWR(b.there(1), v.add, a.sink(t, 0)...), verbs.WCFetchAdd, v.orig, v.orig+v.add)
 	}
 	for _, v := range cmpSwapVectors {
-		wr := ext.MaskedCmpSwapWR(a.sink(t, 0), b.addr(1), rkey, v.compare, v.compareMask, v.swap, v.swapMask)
+		wr := ext.MaskedCmpSwapWR(b.there(1), v.compare, v.compareMask, v.swap, v.swapMask, a.sink(t, 0)...)
 		check(v.name, wr, verbs.WCMaskedCompSwap, v.orig, v.want)
-		check(v.name+", without masks", ext.CmpSwapWR(a.sink(t, 0), b.addr(1), rkey, v.compare, v.swap), verbs.WCCompSwap,
+		check(v.name+", without masks", ext.CmpSwapWR(b.there(1), v.compare, v.swap, a.sink(t, 0)...), verbs.WCCompSwap,
 			v.orig, ext.MaskedCmpSwap(v.orig, v.compare, ones, v.swap, ones))
 	}
 	require.EqualValues(t, guard, b.word(0), "the word before the target")
@@ -66,9 +65,13 @@ func TestImmediatesOverTheWire(t *testing.T) {
 	}
 
 	a.setWord(3, 0xfeed)
-	wrs := ext.WriteImm64WRs(a.sink(t, 3), b.addr(5), b.MR.RKey(), imm)
+	wrs := ext.WriteImm64WRs(b.there(5), imm, a.sink(t, 3)...)
 	sent := a.do(t, wrs[:]...)
 	require.NoError(t, sent.Err())
+	require.Equal(t, verbs.WCRDMAWrite, sent.Opcode)
+	sent = one(t, a.SendCQ)
+	require.NoError(t, sent.Err())
+	require.Equal(t, verbs.WCImmData, sent.Opcode)
 	wc := one(t, b.RecvCQ)
 	require.NoError(t, wc.Err())
 	require.Equal(t, verbs.WCRecvRDMAWithImm, wc.Opcode)
@@ -87,7 +90,7 @@ func TestMisalignedTarget(t *testing.T) {
 	a, b := pair(t, siw.Config{}, siw.Config{})
 	b.setWord(0, 1)
 	b.setWord(1, 2)
-	wc := a.do(t, ext.MaskedFetchAddWR(a.sink(t, 0), b.addr(0)+4, b.MR.RKey(), 1, 0))
+	wc := a.do(t, ext.MaskedFetchAddWR(verbs.Remote{Addr: b.addr(0) + 4, Length: 8, RKey: b.MR.RKey()}, 1, 0, a.sink(t, 0)...))
 	require.ErrorIs(t, wc.Err(), verbs.WCRemInvReqErr)
 	require.ErrorIs(t, a.QP.Err(), &verbs.TerminateError{Layer: 0, Type: 2, Code: 7, Remote: true})
 	require.EqualValues(t, 1, b.word(0))

@@ -2,9 +2,10 @@
 
 package verbs
 
-// The functions of this file return the ordinary requests. They post nothing: pass the result to QP.PostSend,
-// Dispatcher.PostSend or Endpoint.Do of package cm. Each request is signalled, so that it completes visibly also on success;
-// the caller may change flags and ID. A request for more bytes than the [Remote] has is refused when it is posted: the error Is
+// The functions of this file return the ordinary requests, and those of package ext the ones of RFC 7306. They post nothing: pass the
+// result to QP.PostSend, Dispatcher.PostSend or Endpoint.Do of package cm. All have one rule. The peer's memory comes first, then the
+// operands, then the memory of this side. Each request is signalled, so that it completes visibly also on success; the caller may
+// change flags and ID. A request for more bytes than the [Remote] has is refused when it is posted: the error Is
 // [ErrBounds].
 //
 // A SendWR that is written out by hand should name its Opcode, because the zero Opcode is WRRDMAWrite.

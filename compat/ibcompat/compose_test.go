@@ -93,13 +93,13 @@ func TestMasked(t *testing.T) {
 		want := verbs.WCMaskedFetchAdd
 		if rng.IntN(2) == 0 {
 			x, mask := some(), some()
-			wr, next = ext.MaskedFetchAddWR(nil, 0, 0, x, mask), ext.MaskedFetchAdd(v, x, mask)
+			wr, next = ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, x, mask), ext.MaskedFetchAdd(v, x, mask)
 		} else {
 			compare, compareMask, swap, swapMask := v, some(), some(), some()
 			if rng.IntN(2) == 0 {
 				compare = some()
 			}
-			wr = ext.MaskedCmpSwapWR(nil, 0, 0, compare, compareMask, swap, swapMask)
+			wr = ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, compare, compareMask, swap, swapMask)
 			next, want = ext.MaskedCmpSwap(v, compare, compareMask, swap, swapMask), verbs.WCMaskedCompSwap
 		}
 		wr.ID = uint64(i)
@@ -122,7 +122,7 @@ func TestList(t *testing.T) {
 			b.recv(71)
 			a.put(0, 500+uint64(round)) // written over the word
 			b.put(64, 100)
-			plus := ext.FetchAddWR(nil, 0, 0, 10)
+			plus := ext.FetchAddWR(verbs.Remote{Length: 8}, 10)
 			read := a.on(verbs.SendWR{Opcode: verbs.WRRDMARead}, 40, b, 64)
 			write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: a.sgl(0, 8), RemoteAddr: read.RemoteAddr, RKey: read.RKey}
 			list := []verbs.SendWR{
@@ -177,7 +177,7 @@ func TestContention(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, mr.Close()) })
 		old[i] = make(map[uint64]bool)
 		wg.Go(func() {
-			wr := a.on(ext.MaskedFetchAddWR(nil, 0, 0, 1<<32|1<<(4*i), 0x8000_0000_8888_8888), 8, targets[i], 64)
+			wr := a.on(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1<<32|1<<(4*i), 0x8000_0000_8888_8888), 8, targets[i], 64)
 			wr.RKey, wr.RemoteAddr = mr.RKey(), mr.Addr()+64
 			for range rounds {
 				a.post(wr)
@@ -309,7 +309,7 @@ func TestRefused(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
 	good := a.on(add, 8, b, 64)
-	for _, wr := range []verbs.SendWR{add, ext.FetchAddWR(nil, 0, 0, 1)} {
+	for _, wr := range []verbs.SendWR{add, ext.FetchAddWR(verbs.Remote{Length: 8}, 1)} {
 		wr = a.on(wr, 16, b, 65)
 		n, err := a.qp.PostSend([]verbs.SendWR{good, wr, good})
 		require.Equal(t, 1, n)

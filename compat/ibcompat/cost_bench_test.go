@@ -263,9 +263,7 @@ func BenchmarkCostMasked(b *testing.B) {
 			in, dev := newRoCE(b)
 			contest(b, 100, contestant{"bare-us", adds(b, in, c.words, func(x *side, to verbs.Remote) verbs.SendWR { return verbs.FetchAdd(to, 1, x.data(8)...) })},
 				contestant{"ib-us", adds(b, dev, c.words, func(x *side, to verbs.Remote) verbs.SendWR {
-					wr := ext.MaskedFetchAddWR(x.data(8), to.Addr, to.RKey, 1, 1<<31)
-					wr.Flags |= verbs.SendSignaled
-					return wr
+					return ext.MaskedFetchAddWR(to, 1, 1<<31, x.data(8)...)
 				})})
 		})
 	}

@@ -94,7 +94,7 @@ func count(ctx context.Context, address string, dev *verbs.Device) error {
 		return err
 	}
 	for _, add := range []uint64{3 << 32, 1, 1, 1, 1} {
-		if _, err := ep.Do(ctx, ext.MaskedFetchAddWR([]verbs.SGE{sink}, word.Addr, word.RKey, add, halves)); err != nil {
+		if _, err := ep.Do(ctx, ext.MaskedFetchAddWR(word, add, halves, sink)); err != nil {
 			return err
 		}
 	}

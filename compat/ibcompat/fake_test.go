@@ -131,7 +131,7 @@ func TestInner(t *testing.T) {
 	require.NoError(t, err)
 	copy(mr.Bytes()[64:], "hello")
 	inline := verbs.SendWR{ID: 2, Opcode: verbs.WRSend, SGL: []verbs.SGE{data}, Flags: verbs.SendInline | verbs.SendSignaled}
-	masked := ext.MaskedCmpSwapWR([]verbs.SGE{word}, 0x1000, 0x77, 0, 0xf0, 0x1234, 0xff)
+	masked := ext.MaskedCmpSwapWR(verbs.Remote{Addr: 0x1000, Length: 8, RKey: 0x77}, 0, 0xf0, 0x1234, 0xff, word)
 	masked.ID, masked.Flags = 1, verbs.SendSignaled|verbs.SendFence
 	for _, wr := range []verbs.SendWR{masked, inline} {
 		n, err := qp.PostSend([]verbs.SendWR{wr})
@@ -193,7 +193,7 @@ func TestDestroyed(t *testing.T) {
 	require.NoError(t, err)
 	list := make([]verbs.SendWR, 5)
 	for i := range list {
-		list[i] = ext.MaskedFetchAddWR([]verbs.SGE{word}, 0x1000, 0x77, 1, 0)
+		list[i] = ext.MaskedFetchAddWR(verbs.Remote{Addr: 0x1000, Length: 8, RKey: 0x77}, 1, 0, word)
 		if i%2 == 1 {
 			list[i] = verbs.Write(verbs.Remote{Addr: 0x2000, Length: 1 << 30, RKey: 0x77}, word)
 		}
@@ -272,7 +272,7 @@ func maskedAndWrite(t testing.TB, mr *verbs.MR) (masked, write verbs.SendWR) {
 	t.Helper()
 	word, err := mr.SGE(0, 8)
 	require.NoError(t, err)
-	masked = ext.MaskedFetchAddWR([]verbs.SGE{word}, 0x1000, 0x77, 1, 0)
+	masked = ext.MaskedFetchAddWR(verbs.Remote{Addr: 0x1000, Length: 8, RKey: 0x77}, 1, 0, word)
 	masked.ID, masked.Flags = 1, verbs.SendSignaled
 	write = verbs.Write(verbs.Remote{Addr: 0x2000, Length: 1 << 30, RKey: 0x77}, word)
 	write.ID = 2
@@ -390,7 +390,7 @@ func TestEvent(t *testing.T) {
 	require.NoError(t, err)
 	for round := range 20 {
 		copy(mr.Bytes()[64:], []byte{byte(round + 1), 0, byte(round + 1)}) // not what was left there
-		wr := ext.MaskedFetchAddWR([]verbs.SGE{sge}, mr.Addr()+64, mr.RKey(), 1, 0)
+		wr := ext.MaskedFetchAddWR(verbs.Remote{Addr: mr.Addr() + 64, Length: 8, RKey: mr.RKey()}, 1, 0, sge)
 		wr.Flags = verbs.SendSignaled
 		require.NoError(t, cq.ReqNotify(false))
 		n, err := qp.PostSend([]verbs.SendWR{wr})
@@ -423,8 +423,8 @@ func TestDmabufSink(t *testing.T) {
 	require.NoError(t, err)
 	sge, err := mr.SGE(0, 8)
 	require.NoError(t, err)
-	n, err := qp.PostSend([]verbs.SendWR{ext.FetchAddWR([]verbs.SGE{sge}, 0x1000, 0x77, 1),
-		ext.MaskedFetchAddWR([]verbs.SGE{sge}, 0x1000, 0x77, 1, 1)})
+	n, err := qp.PostSend([]verbs.SendWR{ext.FetchAddWR(verbs.Remote{Addr: 0x1000, Length: 8, RKey: 0x77}, 1, sge),
+		ext.MaskedFetchAddWR(verbs.Remote{Addr: 0x1000, Length: 8, RKey: 0x77}, 1, 1, sge)})
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 	require.ErrorContains(t, err, "request 1")
 	require.Equal(t, 1, n)
@@ -468,7 +468,7 @@ func TestPolledPast(t *testing.T) {
 	sge, err := mr.SGE(0, 8)
 	require.NoError(t, err)
 	mr.Bytes()[64] = 5 // the first guess is wrong
-	wr := ext.MaskedFetchAddWR([]verbs.SGE{sge}, mr.Addr()+64, mr.RKey(), 1, 0)
+	wr := ext.MaskedFetchAddWR(verbs.Remote{Addr: mr.Addr() + 64, Length: 8, RKey: mr.RKey()}, 1, 0, sge)
 	wr.ID, wr.Flags = 3, verbs.SendSignaled
 	fakeverbs.Hold("ibv_poll_cq")
 	var wcs [4]verbs.WC
@@ -503,7 +503,7 @@ func TestReset(t *testing.T) {
 	mr, cq, qp := byHand(t, ctx)
 	sge, err := mr.SGE(0, 8)
 	require.NoError(t, err)
-	masked := ext.MaskedFetchAddWR([]verbs.SGE{sge}, 0x1000, 0x77, 1, 0)
+	masked := ext.MaskedFetchAddWR(verbs.Remote{Addr: 0x1000, Length: 8, RKey: 0x77}, 1, 0, sge)
 	masked.ID, masked.Flags = 1, verbs.SendSignaled
 	write := verbs.Write(verbs.Remote{Addr: 0x2000, Length: 1 << 30, RKey: 0x77}, sge)
 	for round := range 3 {

@@ -89,12 +89,12 @@ func TestModifyKeepsRights(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})
 		require.NoError(t, b.qp.Modify(verbs.QPAttr{MinRNRTimer: 3}, verbs.QPAttrMinRNRTimer))
-		a.post(a.on(ext.FetchAddWR(nil, 0, 0, 1), 72, b, 1024), verbs.Write(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...))
+		a.post(a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, b, 1024), verbs.Write(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...))
 		a.ends(verbs.WCSuccess, 0, 0)
 		require.Equal(t, uint64(1), b.word(1024))
 
 		require.NoError(t, b.qp.Modify(verbs.QPAttr{AccessFlags: verbs.AccessRemoteWrite}, verbs.QPAttrAccessFlags))
-		a.post(a.on(ext.FetchAddWR(nil, 0, 0, 1), 72, b, 1024))
+		a.post(a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, b, 1024))
 		wc := a.wait()
 		require.Error(t, wc.Err())
 		require.Equal(t, uint64(1), b.word(1024))

@@ -85,7 +85,7 @@ func works(t testing.TB, a, b *end) {
 	b.put(1024, 40)
 	a.put(64, 7)
 	b.recv(70)
-	a.post(verbs.SendImm(1, a.sgl(64, 8)...), a.on(ext.FetchAddWR(nil, 0, 0, 2), 72, b, 1024),
+	a.post(verbs.SendImm(1, a.sgl(64, 8)...), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 2), 72, b, 1024),
 		verbs.Read(verbs.Remote{Addr: b.mr.Addr() + 1024, Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(80, 8)...))
 	a.ends(verbs.WCSuccess, 0, 0, 0)
 	b.ends(verbs.WCSuccess, 70)

@@ -103,10 +103,10 @@ func TestListIWARP(t *testing.T) {
 		a.put(64, 500)
 		copy(a.mr.Bytes(), "hello")
 		to := verbs.Remote{Addr: b.mr.Addr() + 1024, Length: 1 << 30, RKey: b.mr.RKey()}
-		cs := ext.MaskedCmpSwapWR(nil, 0, 0, 1, 0xff, 7, 0xff)
+		cs := ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, 1, 0xff, 7, 0xff)
 		cs.Compare = 501
-		list := []verbs.SendWR{verbs.SendImm(1, a.sgl(0, 5)...), a.on(ext.MaskedFetchAddWR(nil, 0, 0, 1, 1<<63), 72, b, 1024),
-			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(nil, 0, 0, 1), 96, b, 1024), a.on(cs, 80, b, 1024),
+		list := []verbs.SendWR{verbs.SendImm(1, a.sgl(0, 5)...), a.on(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 1<<63), 72, b, 1024),
+			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 96, b, 1024), a.on(cs, 80, b, 1024),
 			verbs.Read(to, a.sgl(88, 8)...), verbs.WriteImm(verbs.Remote{Addr: b.mr.Addr() + 512, Length: 1 << 30, RKey: b.mr.RKey()}, 2, a.sgl(0, 5)...), verbs.Send()}
 		for i := range list {
 			list[i].ID = uint64(i)
@@ -259,7 +259,7 @@ func TestPeerSleeps(t *testing.T) {
 			b.recv(uint64(i))
 		}
 		for range 20 {
-			a.post(verbs.Send(a.sgl(0, 8)...), a.on(ext.FetchAddWR(nil, 0, 0, 1), 72, b, 1024))
+			a.post(verbs.Send(a.sgl(0, 8)...), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, b, 1024))
 			a.ends(verbs.WCSuccess, 0, 0)
 		}
 		require.Equal(t, uint64(20), b.word(1024))

@@ -117,7 +117,7 @@ func TestConfirmationMessages(t *testing.T) {
 				return append(repeat(4, verbs.Write(b.there(), a.sgl(0, 8)...)), verbs.Read(b.there(), a.sgl(8, 8)...))
 			}},
 			{name: "Writes before an atomic", list: func(a, b *end) []verbs.SendWR {
-				return append(repeat(4, verbs.Write(b.there(), a.sgl(0, 8)...)), a.on(ext.FetchAddWR(nil, 0, 0, 1), 72, b, 1024))
+				return append(repeat(4, verbs.Write(b.there(), a.sgl(0, 8)...)), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, b, 1024))
 			}, plain: 1, silent: 1},
 		} {
 			t.Run(c.name+"/"+l.name, func(t *testing.T) {

@@ -145,13 +145,13 @@ func (d *direction) add(rng *rand.Rand, i int) {
 		copy(d.sinks[sink:], d.target[to:to+n])
 	default:
 		word := to &^ 7
-		wr = ext.MaskedFetchAddWR(nil, 0, 0, rng.Uint64(), rng.Uint64())
+		wr = ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, rng.Uint64(), rng.Uint64())
 		wc.Opcode = verbs.WCMaskedFetchAdd
 		v := binary.NativeEndian.Uint64(d.target[word:])
 		next := ext.MaskedFetchAdd(v, wr.Add, wr.AddMask)
 		if kind == 5 {
 			mask := rng.Uint64() & 3
-			wr = ext.MaskedCmpSwapWR(nil, 0, 0, rng.Uint64(), mask, rng.Uint64(), rng.Uint64())
+			wr = ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, rng.Uint64(), mask, rng.Uint64(), rng.Uint64())
 			wc.Opcode, next = verbs.WCMaskedCompSwap, ext.MaskedCmpSwap(v, wr.Compare, wr.CompareMask, wr.Swap, wr.SwapMask)
 		}
 		wr.ID, wr.RemoteAddr, wr.RKey, wc.ByteLen = uint64(i), d.to.target.Addr()+uint64(word), d.to.target.RKey(), 8
@@ -173,6 +173,7 @@ func (d *direction) add(rng *rand.Rand, i int) {
 			wr.Flags |= verbs.SendSolicited
 		}
 	}
+	wr.Flags &^= verbs.SendSignaled
 	if rng.IntN(2) == 0 || i == modelOps-1 {
 		wr.Flags |= verbs.SendSignaled
 		d.visible = append(d.visible, wc)

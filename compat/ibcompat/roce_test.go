@@ -200,6 +200,6 @@ func (e *end) ends(status verbs.WCStatus, ids ...uint64) {
 }
 
 var (
-	add  = ext.MaskedFetchAddWR(nil, 0, 0, 1, 1<<31|1<<63) // two fields
-	swap = ext.MaskedCmpSwapWR(nil, 0, 0, 0, 0, 7, 0xff)   // stores 7 in the last byte
+	add  = ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 1<<31|1<<63) // two fields
+	swap = ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, 0, 0, 7, 0xff)   // stores 7 in the last byte
 )

@@ -44,7 +44,7 @@ func (e *end) worksAlone() {
 	e.put(1024, 40)
 	e.put(64, 7)
 	e.recv(70)
-	e.post(verbs.SendImm(1, e.sgl(64, 8)...), e.on(ext.FetchAddWR(nil, 0, 0, 2), 72, e, 1024), verbs.Read(e.there(), e.sgl(80, 8)...))
+	e.post(verbs.SendImm(1, e.sgl(64, 8)...), e.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 2), 72, e, 1024), verbs.Read(e.there(), e.sgl(80, 8)...))
 	e.ends(verbs.WCSuccess, 70, 0, 0, 0)
 	require.Equal(e, []uint64{40, 42, 7}, []uint64{e.word(72), e.word(80), e.word(2048)})
 }
@@ -70,10 +70,10 @@ func TestSelf(t *testing.T) {
 		a.put(64, 500)
 		copy(a.mr.Bytes(), "hello")
 		to := verbs.Remote{Addr: a.mr.Addr() + 1024, Length: 1 << 30, RKey: a.mr.RKey()}
-		swap := ext.MaskedCmpSwapWR(nil, 0, 0, 1, 0xff, 7, 0xff)
+		swap := ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, 1, 0xff, 7, 0xff)
 		swap.Compare = 501
-		list := []verbs.SendWR{verbs.SendImm(0, a.sgl(0, 5)...), a.on(ext.MaskedFetchAddWR(nil, 0, 0, 1, 1<<63), 72, a, 1024),
-			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(nil, 0, 0, 1), 96, a, 1024), a.on(swap, 80, a, 1024),
+		list := []verbs.SendWR{verbs.SendImm(0, a.sgl(0, 5)...), a.on(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 1<<63), 72, a, 1024),
+			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 96, a, 1024), a.on(swap, 80, a, 1024),
 			verbs.Read(to, a.sgl(88, 8)...), verbs.WriteImm(verbs.Remote{Addr: a.mr.Addr() + 512, Length: 1 << 30, RKey: a.mr.RKey()}, 2, a.sgl(0, 5)...),
 			verbs.Write(verbs.Remote{}), verbs.Send()}
 		for i := range list {
@@ -317,9 +317,9 @@ func TestSelfFails(t *testing.T) {
 				wr.ID = 2
 				first := verbs.Write(verbs.Remote{Addr: a.mr.Addr() + 512, Length: 1 << 30, RKey: a.mr.RKey()}, a.sgl(1024, 8)...)
 				if c.access == verbs.AccessRemoteWrite {
-					first = a.on(ext.FetchAddWR(nil, 0, 0, 0), 512, a, 1024)
+					first = a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 0), 512, a, 1024)
 				}
-				a.post(first, wr, verbs.SendWR{ID: 3, Opcode: verbs.WRSend}, a.on(ext.FetchAddWR(nil, 0, 4, 1), 80, a, 1024))
+				a.post(first, wr, verbs.SendWR{ID: 3, Opcode: verbs.WRSend}, a.on(ext.FetchAddWR(verbs.Remote{Addr: 0, Length: 8, RKey: 4}, 1), 80, a, 1024))
 				var got []verbs.WCStatus
 				for range 5 {
 					wc := a.wait()
@@ -491,7 +491,7 @@ func TestSelfAllocNothing(t *testing.T) {
 	a := itself(t, open(t, dev), nil)
 	recv := []verbs.RecvWR{{SGL: a.sgl(2048, 64)}}
 	list := []verbs.SendWR{verbs.Send(a.sgl(0, 8)...), verbs.Write(a.there(), a.sgl(0, 8)...), verbs.Read(a.there(), a.sgl(0, 8)...),
-		a.on(ext.FetchAddWR(nil, 0, 0, 1), 72, a, 1024)}
+		a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, a, 1024)}
 	var wcs [5]verbs.WC
 	run := func() {
 		_, _ = a.qp.PostRecv(recv)

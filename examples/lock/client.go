@@ -71,7 +71,8 @@ func (c *client) close() { _ = c.ep.Close() }
 
 // swap replaces the bits of swapMask of a word if the bits of compareMask are those of compare, and returns what it was before.
 func (c *client) swap(ctx context.Context, word, compare, compareMask, swap, swapMask uint64) (uint64, error) {
-	_, err := c.ep.Do(ctx, ext.MaskedCmpSwapWR(c.sink, c.words.Addr+word, c.words.RKey, compare, compareMask, swap, swapMask))
+	at := verbs.Remote{Addr: c.words.Addr + word, Length: 8, RKey: c.words.RKey}
+	_, err := c.ep.Do(ctx, ext.MaskedCmpSwapWR(at, compare, compareMask, swap, swapMask, c.sink...))
 	return c.found.Load(), err
 }
 

@@ -207,9 +207,9 @@ const ones = ^uint64(0)
 // fetchAdd performs a FetchAdd, masked unless it can be plain and plain is true.
 func (w *talk) fetchAdd(from int, orig, add, mask uint64, plain bool) {
 	w.t.Helper()
-	wr := ext.MaskedFetchAddWR(nil, 0, 0, add, mask)
+	wr := ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, add, mask)
 	if plain {
-		wr = ext.FetchAddWR(nil, 0, 0, add)
+		wr = ext.FetchAddWR(verbs.Remote{Length: 8}, add)
 	}
 	// What a FetchAdd does not use is sent as zero and all ones (RFC 7306 section 5.2.1).
 	w.atomic(from, orig, wr, uint64(rdmap.AtomicFetchAdd), map[string]uint64{
@@ -221,9 +221,9 @@ func (w *talk) fetchAdd(from int, orig, add, mask uint64, plain bool) {
 // cmpSwap performs a CmpSwap.
 func (w *talk) cmpSwap(from int, orig, compare, compareMask, swap, swapMask uint64, plain bool) {
 	w.t.Helper()
-	wr := ext.MaskedCmpSwapWR(nil, 0, 0, compare, compareMask, swap, swapMask)
+	wr := ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, compare, compareMask, swap, swapMask)
 	if plain {
-		wr = ext.CmpSwapWR(nil, 0, 0, compare, swap)
+		wr = ext.CmpSwapWR(verbs.Remote{Length: 8}, compare, swap)
 	}
 	w.atomic(from, orig, wr, uint64(rdmap.AtomicCmpSwap), map[string]uint64{
 		atomicField + "swap_data": swap, atomicField + "swap_mask": swapMask,

@@ -188,13 +188,13 @@ func addFields(v, add, mask uint64) (sum uint64) {
 // atomicMaskedRandom compares operations with random operands with the definition.
 func atomicMaskedRandom(w *world) outcome {
 	p := w.pair(pairConfig{})
-	if p.lacks(verbs.OpMaskedFetchAdd, at(ext.MaskedFetchAddWR(nil, 0, 0, 1, 0), p.a.mem, 0, p.b.mem, 0)) {
+	if p.lacks(verbs.OpMaskedFetchAdd, at(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 0), p.a.mem, 0, p.b.mem, 0)) {
 		return noted
 	}
 	random := rand.New(rand.NewPCG(73, 6))
 	for range 200 {
 		v, add, mask := random.Uint64(), random.Uint64(), random.Uint64()&random.Uint64()
-		p.atomic(ext.MaskedFetchAddWR(nil, 0, 0, add, mask), verbs.WCMaskedFetchAdd, v, addFields(v, add, mask))
+		p.atomic(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, add, mask), verbs.WCMaskedFetchAdd, v, addFields(v, add, mask))
 
 		swap, compareMask, swapMask := random.Uint64(), random.Uint64()&random.Uint64()&random.Uint64(), random.Uint64()
 		compare := v
@@ -205,7 +205,7 @@ func atomicMaskedRandom(w *world) outcome {
 		if v&compareMask == compare&compareMask {
 			result = v&^swapMask | swap&swapMask
 		}
-		p.atomic(ext.MaskedCmpSwapWR(nil, 0, 0, compare, compareMask, swap, swapMask), verbs.WCMaskedCompSwap, v, result)
+		p.atomic(ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, compare, compareMask, swap, swapMask), verbs.WCMaskedCompSwap, v, result)
 	}
 	return tested
 }

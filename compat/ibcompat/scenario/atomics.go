@@ -120,12 +120,10 @@ var atomics = []*Scenario{
 // addend and the mask, of a CmpSwap compare, its mask, swap, its mask.
 func (e *end) masked(op verbs.WROpcode, i int, m [4]uint64) verbs.SendWR {
 	at := e.peer.remote(0)
-	wr := ext.MaskedCmpSwapWR([]verbs.SGE{e.sge(8*i, 8)}, at.Addr, at.RKey, m[0], m[1], m[2], m[3])
 	if op == verbs.WRMaskedAtomicFetchAndAdd {
-		wr = ext.MaskedFetchAddWR(wr.SGL, at.Addr, at.RKey, m[0], m[1])
+		return ext.MaskedFetchAddWR(at, m[0], m[1], e.sge(8*i, 8))
 	}
-	wr.Flags |= verbs.SendSignaled
-	return wr
+	return ext.MaskedCmpSwapWR(at, m[0], m[1], m[2], m[3], e.sge(8*i, 8))
 }
 
 // contention has n QPs add to one word at the same time, each in a field of its own and in a common one.
@@ -147,8 +145,7 @@ func contention(p *program, n, ops int) {
 			for k := range ops {
 				wr := verbs.FetchAdd(at, 1<<16|1, e.sge(0, 8))
 				if k%2 == 1 {
-					wr = ext.MaskedFetchAddWR(wr.SGL, at.Addr, at.RKey, 1<<16|1, mask)
-					wr.Flags |= verbs.SendSignaled
+					wr = ext.MaskedFetchAddWR(at, 1<<16|1, mask, wr.SGL...)
 				}
 				if _, errs[i] = e.qp.PostSend([]verbs.SendWR{wr}); errs[i] != nil {
 					return

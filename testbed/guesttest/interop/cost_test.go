@@ -28,13 +28,16 @@ func lists(s *side, other *verbs.MR) map[string][]verbs.SendWR {
 	at, key := other.Addr(), other.RKey()
 	repeat := func(wrs ...verbs.SendWR) []verbs.SendWR {
 		l := slices.Repeat(wrs, listed/len(wrs))
+		for i := range l {
+			l[i].Flags &^= verbs.SendSignaled
+		}
 		l[len(l)-1].Flags |= verbs.SendSignaled
 		return l
 	}
-	pair := ext.WriteImm64WRs(s.sgl(0, 8), at, key, 7306)
+	pair := ext.WriteImm64WRs(other.Remote(), 7306, s.sgl(0, 8)...)
 	return map[string][]verbs.SendWR{
 		"Read":       repeat(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: s.sgl(0, 8), RemoteAddr: at, RKey: key}),
-		"FetchAdd":   repeat(ext.FetchAddWR(s.sgl(0, 8), at, key, 1)),
+		"FetchAdd":   repeat(ext.FetchAddWR(other.Remote(), 1, s.sgl(0, 8)...)),
 		"Write":      repeat(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: s.sgl(0, 8), RemoteAddr: at, RKey: key}),
 		"Write+Send": repeat(pair[0], verbs.SendWR{Opcode: verbs.WRSend, SGL: s.sgl(8, 8)}),
 		"Write+Imm":  repeat(pair[:]...),

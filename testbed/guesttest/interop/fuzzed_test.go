@@ -222,8 +222,7 @@ func (f *fuzzer) program(k *side) {
 		wr = to
 		wr.Opcode, wr.SGL = verbs.WRRDMARead, k.sgl(f.IntN(4096), f.IntN(5000))
 	case 2:
-		wr = ext.FetchAddWR(to.SGL, 0x1000, 0x200, 1)
-		wr.Flags = to.Flags
+		wr = ext.FetchAddWR(verbs.Remote{Addr: 0x1000, Length: 8, RKey: 0x200}, 1, to.SGL...)
 	case 3:
 		wr = to
 		wr.Opcode = verbs.WRRDMAWrite

@@ -61,14 +61,14 @@ func (s *side) load(to remote, each func(n int) bool) (good int) {
 			case kind == 0:
 				wrs = []verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: s.sgl(0, 1<<15), RemoteAddr: at, RKey: to.rkey}}
 			case kind == 1:
-				wrs = []verbs.SendWR{ext.MaskedFetchAddWR(s.sgl(1<<16, 8), to.addr, to.rkey, 1, 1<<31)}
+				wrs = []verbs.SendWR{ext.MaskedFetchAddWR(verbs.Remote{Addr: to.addr, Length: 8, RKey: to.rkey}, 1, 1<<31, s.sgl(1<<16, 8)...)}
 			case kind == 2 && messages < loadReceives:
-				pair := ext.WriteImm64WRs(s.sgl(0, 1000), at, to.rkey, uint64(sent))
+				pair := ext.WriteImm64WRs(verbs.Remote{Addr: at, Length: 1000, RKey: to.rkey}, uint64(sent), s.sgl(0, 1000)...)
 				wrs, messages = pair[:], messages+1
 			case kind == 3 && messages < loadReceives:
 				wrs, messages = []verbs.SendWR{{Opcode: verbs.WRSend, SGL: s.sgl(0, 100)}}, messages+1
 			case kind == 4:
-				wrs = []verbs.SendWR{ext.MaskedCmpSwapWR(s.sgl(1<<16+8, 8), to.addr+8, to.rkey, uint64(sent-6), ^uint64(0), uint64(sent), ^uint64(0))}
+				wrs = []verbs.SendWR{ext.MaskedCmpSwapWR(verbs.Remote{Addr: to.addr + 8, Length: 8, RKey: to.rkey}, uint64(sent-6), ^uint64(0), uint64(sent), ^uint64(0), s.sgl(1<<16+8, 8)...)}
 			default:
 				wrs = []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: s.sgl(0, 1<<15), RemoteAddr: at, RKey: to.rkey}}
 			}

@@ -416,7 +416,7 @@ func TestModuleContention(t *testing.T) {
 			defer func() { done <- struct{}{} }()
 			u, last := links[i].user, uint64(0)
 			for n := range each {
-				wc := u.run(ext.FetchAddWR(u.sgl(0, 8), mr.Addr(), mr.RKey(), 1))
+				wc := u.run(ext.FetchAddWR(mr.Remote(), 1, u.sgl(0, 8)...))
 				if !assert.Equal(t, verbs.WCSuccess, wc.Status, "%v", u.qp.Err()) {
 					return
 				}
@@ -437,7 +437,7 @@ func TestModuleContention(t *testing.T) {
 	for _, l := range links {
 		l.kernel.recv(1, nil)
 		fill(l.user.mem.Bytes(), 7)
-		wrs := ext.WriteImm64WRs(l.user.sgl(0, 1000), l.kernel.mem.Addr(), l.kernel.mem.RKey(), 0x1122334455667788)
+		wrs := ext.WriteImm64WRs(l.kernel.mem.Remote(), 0x1122334455667788, l.user.sgl(0, 1000)...)
 		l.user.post(wrs[:]...)
 		require.Equal(t, verbs.WCSuccess, l.kernel.received().Status)
 		require.Equal(t, l.user.mem.Bytes()[:1000], l.kernel.mem.Bytes()[:1000])

@@ -228,8 +228,7 @@ func TestComposedContention(t *testing.T) {
 		defer func() { require.NoError(t, id.Close()); require.NoError(t, other.Close()) }()
 		sge, err := sinks.SGE(8*i, 8)
 		require.NoError(t, err)
-		wr := ext.MaskedFetchAddWR([]verbs.SGE{sge}, word.Addr(), word.RKey(), 1<<32|1<<(4*i), 1<<63|0x8888_8888)
-		wr.Flags = verbs.SendSignaled
+		wr := ext.MaskedFetchAddWR(word.Remote(), 1<<32|1<<(4*i), 1<<63|0x8888_8888, sge)
 		olds[i] = make(map[uint64]bool)
 		wg.Go(func() {
 			var wcs [1]verbs.WC

@@ -46,9 +46,9 @@ func driveFetchAdd(ctx context.Context, d *driver, c *check, n int) ([]uint64, e
 	return d.chain(ctx, c, n, wordFetchAdd, func(i int, value uint64) (verbs.SendWR, uint64) {
 		sink, add, mask := d.sink(i%window), p.word(2*i), p.word(2*i+1)
 		if i%4 == 3 {
-			return ext.FetchAddWR(sink, d.word(wordFetchAdd), d.peer.WordsKey, add), value + add
+			return ext.FetchAddWR(d.word(wordFetchAdd), add, sink...), value + add
 		}
-		return ext.MaskedFetchAddWR(sink, d.word(wordFetchAdd), d.peer.WordsKey, add, mask), ext.MaskedFetchAdd(value, add, mask)
+		return ext.MaskedFetchAddWR(d.word(wordFetchAdd), add, mask, sink...), ext.MaskedFetchAdd(value, add, mask)
 	})
 }
 
@@ -63,14 +63,14 @@ func driveCmpSwap(ctx context.Context, d *driver, c *check, n int) ([]uint64, er
 			if i%8 == 3 {
 				compare ^= noise | 1
 			}
-			return ext.CmpSwapWR(sink, d.word(wordCmpSwap), d.peer.WordsKey, compare, swap),
+			return ext.CmpSwapWR(d.word(wordCmpSwap), compare, swap, sink...),
 				ext.MaskedCmpSwap(value, compare, ^uint64(0), swap, ^uint64(0))
 		}
 		compare := value&compareMask | noise&^compareMask
 		if i%4 == 2 {
 			compare ^= compareMask & -compareMask // differs in one bit under the mask
 		}
-		return ext.MaskedCmpSwapWR(sink, d.word(wordCmpSwap), d.peer.WordsKey, compare, compareMask, swap, swapMask),
+		return ext.MaskedCmpSwapWR(d.word(wordCmpSwap), compare, compareMask, swap, swapMask, sink...),
 			ext.MaskedCmpSwap(value, compare, compareMask, swap, swapMask)
 	})
 }

@@ -138,9 +138,9 @@ func (c *client) done() error {
 	return err
 }
 
-func (c *client) word(i int) uint64      { return c.peer.WordsAddr + wordSpacing*uint64(i) }
-func (c *client) sink(i int) []verbs.SGE { return c.sgl[i : i+1] }
-func (c *client) sunk(i int) uint64      { return binary.NativeEndian.Uint64(c.mr.Bytes()[8*i:]) }
+func (c *client) word(i int) verbs.Remote { return c.peer.word(i) }
+func (c *client) sink(i int) []verbs.SGE  { return c.sgl[i : i+1] }
+func (c *client) sunk(i int) uint64       { return binary.NativeEndian.Uint64(c.mr.Bytes()[8*i:]) }
 
 // takeLocks takes the lock again and again, and changes the guarded words while it has it.
 func (c *client) takeLocks(ctx context.Context) error {
@@ -194,26 +194,26 @@ func (c *client) acquire(ctx context.Context) (uint64, error) {
 func (c *client) takeLock() verbs.SendWR {
 	mine := lockHeld | lockOwner(c.job.Client)
 	if !c.job.Masked {
-		return ext.CmpSwapWR(c.sink(0), c.word(wordLock), c.peer.WordsKey, c.free, c.free|mine)
+		return ext.CmpSwapWR(c.word(wordLock), c.free, c.free|mine, c.sink(0)...)
 	}
-	return ext.MaskedCmpSwapWR(c.sink(0), c.word(wordLock), c.peer.WordsKey, 0, lockHeld, mine, lockHeld|lockOwnerMask)
+	return ext.MaskedCmpSwapWR(c.word(wordLock), 0, lockHeld, mine, lockHeld|lockOwnerMask, c.sink(0)...)
 }
 
 // releaseLock returns the requests that count this acquisition, after count earlier ones, and release the lock.
 func (c *client) releaseLock(count uint64) (add, swap verbs.SendWR) {
 	mine := lockHeld | lockOwner(c.job.Client)
-	word, key := c.word(wordLock), c.peer.WordsKey
+	word := c.word(wordLock)
 	if !c.job.Masked {
-		return ext.FetchAddWR(c.sink(0), word, key, 1), ext.CmpSwapWR(c.sink(1), word, key, mine|count+1, count+1)
+		return ext.FetchAddWR(word, 1, c.sink(0)...), ext.CmpSwapWR(word, mine|count+1, count+1, c.sink(1)...)
 	}
-	return ext.MaskedFetchAddWR(c.sink(0), word, key, 1, lockCountField),
-		ext.MaskedCmpSwapWR(c.sink(1), word, key, mine, lockHeld|lockOwnerMask, 0, lockHeld|lockOwnerMask)
+	return ext.MaskedFetchAddWR(word, 1, lockCountField, c.sink(0)...),
+		ext.MaskedCmpSwapWR(word, mine, lockHeld|lockOwnerMask, 0, lockHeld|lockOwnerMask, c.sink(1)...)
 }
 
 // changeAndRelease changes the guarded words, counts the acquisition and releases the lock. The Write, the FetchAdd and the CmpSwap
 // are posted together: atomics are executed after earlier messages have arrived.
 func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
-	read := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: c.guarded, RemoteAddr: c.word(wordGuarded), RKey: c.peer.WordsKey}
+	read := verbs.Read(c.word(wordGuarded), c.guarded...)
 	if _, err := c.end.do(ctx, read); err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 	binary.BigEndian.PutUint64(b, n)
 	binary.BigEndian.PutUint64(b[8:], sum)
 	mine := lockHeld | lockOwner(c.job.Client)
-	write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: c.guarded, RemoteAddr: c.word(wordGuarded), RKey: c.peer.WordsKey}
+	write := verbs.Write(c.word(wordGuarded), c.guarded...)
 	add, swap := c.releaseLock(count)
 	if _, err := c.end.do(ctx, write, add, swap); err != nil {
 		return err
@@ -246,9 +246,9 @@ func (c *client) count(ctx context.Context) error {
 		add, mask := counterAdd(c.job.Client, k), counterBounds(c.job.Masked)
 		c.pending.Sum = ext.MaskedFetchAdd(c.pending.Sum, add, mask)
 		if !c.job.Masked {
-			return ext.FetchAddWR(c.sink(k%window), c.word(wordCounter), c.peer.WordsKey, add)
+			return ext.FetchAddWR(c.word(wordCounter), add, c.sink(k%window)...)
 		}
-		return ext.MaskedFetchAddWR(c.sink(k%window), c.word(wordCounter), c.peer.WordsKey, add, mask)
+		return ext.MaskedFetchAddWR(c.word(wordCounter), add, mask, c.sink(k%window)...)
 	}, func(k int, _ *verbs.WC) {
 		ticket := c.sunk(k%window) & counterTicketMask
 		is(c.check, fmt.Sprintf("that ticket %d follows ticket %d", ticket, last), k == 0 || ticket > last, true)

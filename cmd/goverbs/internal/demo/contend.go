@@ -120,9 +120,7 @@ func driveLock(ctx context.Context, d *driver, c *check, n int) ([]uint64, error
 	if err != nil {
 		return nil, err
 	}
-	_, err = d.end.do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{sge},
-		RemoteAddr: d.word(wordGuarded), RKey: d.peer.WordsKey})
-	if err != nil {
+	if _, err = d.end.do(ctx, verbs.Read(d.word(wordGuarded), sge)); err != nil {
 		return nil, err
 	}
 	count, sum := decodeGuarded(d.sinks.Bytes())

@@ -326,8 +326,8 @@ func (d *driver) disconnect(ctx context.Context, c *check) error {
 	return nil
 }
 
-// word returns the address of a word of the listener's.
-func (d *driver) word(i int) uint64 { return d.peer.WordsAddr + wordSpacing*uint64(i) }
+// word is a word of the listener's.
+func (d *driver) word(i int) verbs.Remote { return d.peer.word(i) }
 
 // sink returns the i-th word of the driver's own as an SGL.
 func (d *driver) sink(i int) []verbs.SGE { return d.sinkSGL[i : i+1] }
@@ -337,8 +337,7 @@ func (d *driver) sunk(i int) uint64 { return binary.NativeEndian.Uint64(d.sinks.
 
 // readWord reads a word of the listener's by RDMA Read.
 func (d *driver) readWord(ctx context.Context, i int) (uint64, error) {
-	read := verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: d.sink(0), RemoteAddr: d.word(i), RKey: d.peer.WordsKey}
-	if _, err := d.end.do(ctx, read); err != nil {
+	if _, err := d.end.do(ctx, verbs.Read(d.word(i), d.sink(0)...)); err != nil {
 		return 0, err
 	}
 	return d.peer.order().Uint64(d.sinks.Bytes()), nil

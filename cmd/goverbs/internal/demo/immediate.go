@@ -31,12 +31,12 @@ func driveWriteImm(ctx context.Context, d *driver, c *check, n int) ([]uint64, e
 			return nil, err
 		}
 		p.fill(d.local.Bytes()[off:off+immLen(i)], i)
+		to := verbs.Remote{Addr: d.peer.DataAddr + uint64(off), Length: uint64(immLen(i)), RKey: d.peer.DataKey}
 		var wrs []verbs.SendWR
 		if !d.end.wideImm(i) {
-			wrs = []verbs.SendWR{{Opcode: verbs.WRRDMAWriteWithImm, SGL: []verbs.SGE{sge}, RemoteAddr: d.peer.DataAddr + uint64(off),
-				RKey: d.peer.DataKey, Imm: uint32(p.word(i))}}
+			wrs = []verbs.SendWR{verbs.WriteImm(to, uint32(p.word(i)), sge)}
 		} else {
-			two := ext.WriteImm64WRs([]verbs.SGE{sge}, d.peer.DataAddr+uint64(off), d.peer.DataKey, p.word(i))
+			two := ext.WriteImm64WRs(to, p.word(i), sge)
 			wrs = two[:]
 		}
 		if i%4 > 1 {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/output"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // The messages between the processes of a demo. The connecting side introduces itself in the private data of its request. The private
@@ -52,6 +53,11 @@ type welcome struct {
 	DataKey   uint32
 	DataAddr  uint64
 	Ops       uint32 // what the device of the listening side has, a verbs.OpSet
+}
+
+// word is one of the listener's words, as a peer names it. Some are longer than a number.
+func (w *welcome) word(i int) verbs.Remote {
+	return verbs.Remote{Addr: w.WordsAddr + wordSpacing*uint64(i), Length: wordSpacing, RKey: w.WordsKey}
 }
 
 var errStranger = errors.New("the peer is not a goverbs demo of this version")
