@@ -75,7 +75,7 @@ test-bridge: ## run examples/rsockets-bridge with Redis, iperf3, OpenSSH and 1,0
 test-programs: preload ## run programs of Debian, as they are, on the user-space RNIC: goverbs run (PROGRAMS=quick: a part)
 	@scripts/need.sh cc rping ib_send_bw ibv_devinfo fi_pingpong tcpdump $(if $(filter quick,$(PROGRAMS)),,dtest fio qperf)
 	GOVERBS_TEST_COMMAND='$(CURDIR)/bin/goverbs' GOVERBS_TEST_PROGRAMS='$(PROGRAMS)' \
-		go test -count=1 -timeout 60m $(if $(filter quick,$(PROGRAMS)),,-v) -run '^TestUser$$' ./testbed/programs
+		go test -count=1 -timeout 60m -v -run '^TestUser$$' ./testbed/programs
 ifeq ($(PROGRAMS)$(HOST_ONLY),all)
 	TESTBED_LIST=testbed/programs/guest.list testbed/suite
 endif
