@@ -23,7 +23,8 @@ func newFabrics() *cobra.Command {
 			"every call returns, every completion, the memory at the end. The columns are the devices, usiw0 and usiw0-plain\n" +
 			"among them, each connected to itself; with an iWARP device NAME of the kernel there is also usiw0+NAME, where\n" +
 			"usiw0 connects to NAME. A device that cannot be wrapped is left out with a remark.\n\n" +
-			"The exit status is 0 only if at least two columns ran, all columns of --require among them, and all agree.",
+			"The exit status is 0 only if at least two columns ran, all columns of --require among them, and all agree.\n" +
+			"A difference that a driver of the kernel is known to make is printed as known, with the reason, and is no failure.",
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
