@@ -5,12 +5,8 @@ package siw_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/rdmatest"
@@ -229,89 +224,12 @@ func TestKilledPeer(t *testing.T) {
 	_ = peer.cmd.Wait()
 }
 
-// namespace is a network namespace of the test's own, with one end of a veth pair.
-type namespace struct {
-	net.Dialer
-	fd   int
-	path string
-}
-
-// newNamespace makes an empty network namespace. It lives until its descriptor is closed.
-func newNamespace(t *testing.T) *namespace {
-	// Package net finds out at its first use whether the machine has IPv6, and remembers it. In here there is no ::1.
-	ln, err := net.Listen("tcp", ":0")
-	require.NoError(t, err)
-	require.NoError(t, ln.Close())
-	n := &namespace{}
-	made := make(chan error)
-	go func() {
-		// The thread is of no use for anything else afterwards; it ends with the goroutine.
-		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			n.fd, err = unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		made <- err
-	}()
-	err = <-made
-	if errors.Is(err, unix.EPERM) {
-		rdmatest.Lacks(t, "a network namespace needs root")
-	}
-	require.NoError(t, err)
-	n.path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd)
-	t.Cleanup(func() { unix.Close(n.fd) })
-	return n
-}
-
-// do runs f on a thread in the namespace.
-func (n *namespace) do(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	return <-done
-}
-
-// ip runs the command ip of iproute2 in the namespace.
-func (n *namespace) ip(t *testing.T, args ...string) {
-	require.NoError(t, n.do(func() error {
-		out, err := exec.Command("ip", args...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("ip %v: %w: %s (Debian package iproute2)", args, err, out)
-		}
-		return nil
-	}))
-}
-
-// DialContext implements siw.Network.
-func (n *namespace) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	err = n.do(func() (err error) {
-		conn, err = n.Dialer.DialContext(ctx, network, address)
-		return err
-	})
-	return conn, err
-}
-
-// Listen implements siw.Network.
-func (n *namespace) Listen(ctx context.Context, network, address string) (ln net.Listener, err error) {
-	err = n.do(func() (err error) {
-		ln, err = (&net.ListenConfig{}).Listen(ctx, network, address)
-		return err
-	})
-	return ln, err
-}
-
 // acknowledged reports whether everything that has been sent over IPv4 has been acknowledged: no socket has anything in its queue
 // (tx_queue, proc_net_tcp in the kernel's documentation).
-func (n *namespace) acknowledged(t *testing.T) bool {
+func acknowledged(t *testing.T, n *rdmatest.Namespace) bool {
 	t.Helper()
 	var text []byte
-	require.NoError(t, n.do(func() (err error) {
+	require.NoError(t, n.Do(func() (err error) {
 		text, err = os.ReadFile("/proc/thread-self/net/tcp")
 		return err
 	}))
@@ -321,15 +239,15 @@ func (n *namespace) acknowledged(t *testing.T) bool {
 }
 
 // twoHosts makes two namespaces with a cable between them: v0 with 10.99.0.1, and v1 with 10.99.0.2.
-func twoHosts(t *testing.T) (a, b *namespace) {
+func twoHosts(t *testing.T) (a, b *rdmatest.Namespace) {
 	t.Helper()
-	a, b = newNamespace(t), newNamespace(t)
-	a.ip(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
-	a.ip(t, "link", "set", "v1", "netns", b.path)
-	a.ip(t, "addr", "add", "10.99.0.1/24", "dev", "v0")
-	b.ip(t, "addr", "add", "10.99.0.2/24", "dev", "v1")
-	a.ip(t, "link", "set", "v0", "up")
-	b.ip(t, "link", "set", "v1", "up")
+	a, b = rdmatest.NewNamespace(t), rdmatest.NewNamespace(t)
+	a.IP(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+	a.IP(t, "link", "set", "v1", "netns", b.Path)
+	a.IP(t, "addr", "add", "10.99.0.1/24", "dev", "v0")
+	b.IP(t, "addr", "add", "10.99.0.2/24", "dev", "v1")
+	a.IP(t, "link", "set", "v0", "up")
+	b.IP(t, "link", "set", "v1", "up")
 	return a, b
 }
 
@@ -370,10 +288,10 @@ func TestSilentHost(t *testing.T) {
 	require.NoError(t, err)
 	peer := <-served
 
-	for _, n := range []*namespace{a, b} {
-		require.Eventually(t, func() bool { return n.acknowledged(t) }, rawWait, 10*time.Millisecond)
+	for _, n := range []*rdmatest.Namespace{a, b} {
+		require.Eventually(t, func() bool { return acknowledged(t, n) }, rawWait, 10*time.Millisecond)
 	}
-	b.ip(t, "link", "set", "v1", "down")
+	b.IP(t, "link", "set", "v1", "down")
 	time.Sleep(2 * patience)
 	require.Equal(t, verbs.QPStateRTS, c.qp.State(), "nothing was to be acknowledged")
 	sge, err := client.mr.SGE(0, 8)

@@ -92,9 +92,9 @@ type Config struct {
 	MaxMW  int // memory windows (1,048,576; at most 2^23)
 	MaxIRD int // Reads and atomics in progress in each direction (128; at most 16,382); cm.ConnParam sets those of a connection
 
-	// MaxSilent is how many streams from one address a listener keeps while their MPA Request has not arrived (64; at most
-	// 1,024). It closes further ones. From all addresses together a listener keeps at most 1,024, and as many from loopback addresses,
-	// of which one may have them all.
+	// MaxSilent is how many streams from one address a listener keeps for more than a second while their MPA Request has not arrived
+	// (64; at most 1,024). When further ones come, it closes the oldest. From all addresses together a listener keeps at most 1,024,
+	// where the address with the most loses its oldest, and as many from loopback addresses, of which one may have them all.
 	MaxSilent int
 
 	// MaxStalled limits the memory, in bytes, that the NIC holds for peers that have stopped half-way (67,108,864 = 64 MiB;
@@ -192,7 +192,7 @@ func (cfg Config) fill() (Config, error) {
 		{"MaxPD", &cfg.MaxPD, 1 << 16, 1, 1 << 22},
 		{"MaxMW", &cfg.MaxMW, 1 << 20, 1, maxKeys},
 		{"MaxIRD", &cfg.MaxIRD, 128, 1, maxIRD},
-		{"MaxSilent", &cfg.MaxSilent, 64, 1, maxHandshakes},
+		{"MaxSilent", &cfg.MaxSilent, 64, 1, maxSilent},
 		{"MaxStalled", &cfg.MaxStalled, 64 << 20, 4 << 20, 1 << 30},
 	} {
 		if *f.v == 0 {

@@ -32,7 +32,7 @@ func TestHoldLostReply(t *testing.T) {
 	t.Cleanup(p.close)
 	p.sendFrame(mpa.Frame{Rev: mpa.Rev1, CRC: true})
 	req := n.request(ln)
-	b.ip(t, "link", "set", "v1", "down")
+	b.IP(t, "link", "set", "v1", "down")
 	e := n.end(verbs.QPCap{})
 	r := result(t, "Accept", e.goAccept(soon(t), req, fours))
 	require.NoError(t, r.err)
@@ -40,7 +40,7 @@ func TestHoldLostReply(t *testing.T) {
 	e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
 	time.Sleep(2 * limit)
 	e.idle(e.scq)
-	b.ip(t, "link", "set", "v1", "up")
+	b.IP(t, "link", "set", "v1", "up")
 	require.True(t, p.frame().Reply)
 	p.crc = true
 	p.none(limit / 4)

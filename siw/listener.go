@@ -16,10 +16,6 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maxHandshakes limits the streams of one listener whose Request has not arrived yet: those from loopback addresses, and all others.
-// Further ones are closed, so that peers that connect and stay silent cannot use up the process's descriptors.
-const maxHandshakes = 1024
-
 // listener accepts streams, reads their Requests and keeps them for Accept (cm.ProviderListener).
 type listener struct {
 	dev      *device
@@ -58,9 +54,9 @@ func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.
 	network := "tcp"
 	if ip, err := netip.ParseAddr(host); err == nil {
 		switch {
-		case ip.Is4():
+		case ip.Unmap().Is4():
 			network = "tcp4" // of 0.0.0.0 package net would make a socket for both families
-		case cfg.AFOnly && ip.Unmap().Is6():
+		case cfg.AFOnly:
 			network = "tcp6"
 		}
 	}
@@ -88,18 +84,15 @@ func (l *listener) Addr() net.Addr { return l.ln.Addr() }
 
 // serve accepts streams until the listener is closed.
 func (l *listener) serve() {
-	var silent sources
-	before := newArrival()
-	close(before.read)
-	close(before.over)
+	var all sources
 	for {
 		nc, err := l.ln.Accept()
 		if err != nil {
-			l.fail(err)
 			select {
 			case <-l.closed:
 				return
 			case <-time.After(acceptPause):
+				l.fail(err)
 				continue
 			}
 		}
@@ -107,22 +100,17 @@ func (l *listener) serve() {
 		case <-l.failures: // it has passed
 		default:
 		}
-		from := sourceOf(nc.RemoteAddr())
-		if !silent.take(from, l.dev.cfg.MaxSilent) {
-			nc.Close()
-			continue
-		}
-		earlier, this := before, newArrival()
-		before = this
+		from, earlier, this := all.enter(sourceOf(nc.RemoteAddr()))
 		l.workers.Go(func() {
+			defer all.leave(from, this)
+			silence := all.listen(from, l.dev.cfg.MaxSilent, func() { nc.Close() })
 			r, err := l.handshake(nc)
-			silent.give(from)
-			if err == nil {
-				close(this.read)
-				earlier.await(l.closed)
-				l.queue(r)
+			if !all.hear(from, silence) || err != nil {
+				return
 			}
-			close(this.over)
+			close(this.read)
+			earlier.await(l.closed)
+			l.queue(r)
 		})
 	}
 }
@@ -135,92 +123,6 @@ func (l *listener) fail(err error) {
 	select {
 	case l.failures <- err:
 	default: // no Accept has taken the last one
-	}
-}
-
-// sources counts the streams of each address whose Request has not arrived yet, so that one address cannot take all places of
-// a listener. The zero Addr stands for all loopback addresses, and for what has no address, as in a configured Network.
-type sources struct {
-	mu    sync.Mutex // guards the fields below
-	n     map[netip.Addr]int
-	total int // of all but the zero Addr
-}
-
-// sourceOf returns the address that a stream comes from, as in sources.
-func sourceOf(remote net.Addr) netip.Addr {
-	tcp, ok := remote.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	from := tcp.AddrPort().Addr().Unmap()
-	if from.IsLoopback() {
-		return netip.Addr{}
-	}
-	return from
-}
-
-// take counts a stream. It reports false if the address already has limit streams.
-func (s *sources) take(from netip.Addr, limit int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.n == nil {
-		s.n = make(map[netip.Addr]int)
-	}
-	if from.IsValid() {
-		if s.total == maxHandshakes {
-			return false
-		}
-	} else {
-		limit = maxHandshakes
-	}
-	if s.n[from] >= limit {
-		return false
-	}
-	s.n[from]++
-	if from.IsValid() {
-		s.total++
-	}
-	return true
-}
-
-// give is the opposite of take.
-func (s *sources) give(from netip.Addr) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.n[from]--; s.n[from] == 0 {
-		delete(s.n, from)
-	}
-	if from.IsValid() {
-		s.total--
-	}
-}
-
-// orderTimeout is how long a stream whose Request is there waits for that of the stream which was accepted before it. The Requests
-// of a peer that opens one connection after another are queued in that order, although each is read by a goroutine of its own;
-// and a stream that stays silent delays the next one by this time at most.
-const orderTimeout = 100 * time.Millisecond
-
-// arrival tells the stream that was accepted next how far this one is.
-type arrival struct {
-	read chan struct{} // closed when its Request is there; if none comes, never
-	over chan struct{} // closed when it has been queued, or will not be
-}
-
-func newArrival() *arrival { return &arrival{make(chan struct{}), make(chan struct{})} }
-
-// await waits until the stream is over, unless its Request does not come.
-func (a *arrival) await(closed <-chan struct{}) {
-	timer := time.NewTimer(orderTimeout)
-	defer timer.Stop()
-	select {
-	case <-a.read:
-		select {
-		case <-a.over: // soon: it waits only as this one does
-		case <-closed:
-		}
-	case <-a.over:
-	case <-timer.C:
-	case <-closed:
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/verbs"
@@ -67,20 +68,20 @@ func (s *sizeTap) largest() int {
 // TestSegmentSize changes the MTU between two hosts while they are connected: the FPDUs follow, in both directions, so that
 // each still travels in a segment of its own (RFC 5044 section 4.5).
 func TestSegmentSize(t *testing.T) {
-	a, b := newNamespace(t), newNamespace(t)
-	a.ip(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
-	a.ip(t, "link", "set", "v1", "netns", b.path)
-	a.ip(t, "addr", "add", "10.98.0.1/24", "dev", "v0")
-	b.ip(t, "addr", "add", "10.98.0.2/24", "dev", "v1")
+	a, b := rdmatest.NewNamespace(t), rdmatest.NewNamespace(t)
+	a.IP(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+	a.IP(t, "link", "set", "v1", "netns", b.Path)
+	a.IP(t, "addr", "add", "10.98.0.1/24", "dev", "v0")
+	b.IP(t, "addr", "add", "10.98.0.2/24", "dev", "v1")
 	mtu := func(n int) {
 		// The receiver never takes less than is sent.
 		first, second := a, b
 		if n > 1500 {
 			first, second = b, a
 		}
-		for _, s := range []*namespace{first, second} {
-			dev := map[*namespace]string{a: "v0", b: "v1"}[s]
-			s.ip(t, "link", "set", dev, "mtu", fmt.Sprint(n), "up")
+		for _, s := range []*rdmatest.Namespace{first, second} {
+			dev := map[*rdmatest.Namespace]string{a: "v0", b: "v1"}[s]
+			s.IP(t, "link", "set", dev, "mtu", fmt.Sprint(n), "up")
 		}
 	}
 	mtu(9000)

@@ -3,7 +3,6 @@
 package siw_test
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -13,20 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/siw"
 )
 
-// TestSilentSource: a listener keeps a limited number of silent streams from one address and closes further ones. Another address
-// and loopback addresses are not affected. A stream that has sent its Request, or has ended, does not count any more.
+// TestSilentSource: a listener keeps a limited number of silent streams from one address. When more come, it closes the oldest ones, so
+// that the address can always connect. Another address and loopback addresses are not affected.
 func TestSilentSource(t *testing.T) {
 	const most = 3
-	ns := newNamespace(t)
-	ns.ip(t, "link", "set", "lo", "up")
-	ns.ip(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
-	ns.ip(t, "addr", "add", "10.97.0.1/24", "dev", "v0")
-	ns.ip(t, "addr", "add", "10.97.0.2/24", "dev", "v0")
-	ns.ip(t, "link", "set", "v1", "up")
-	ns.ip(t, "link", "set", "v0", "up")
+	ns := rdmatest.NewNamespace(t)
+	ns.IP(t, "link", "set", "lo", "up")
+	ns.IP(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+	ns.IP(t, "addr", "add", "10.97.0.1/24", "dev", "v0")
+	ns.IP(t, "addr", "add", "10.97.0.2/24", "dev", "v0")
+	ns.IP(t, "link", "set", "v1", "up")
+	ns.IP(t, "link", "set", "v0", "up")
 	n := newRawNIC(t, siw.Config{Network: ns, MaxSilent: most, SetupTimeout: time.Minute})
 	ln, err := cm.Listen(soon(t), "0.0.0.0:7306", n.config())
 	require.NoError(t, err)
@@ -40,11 +40,10 @@ func TestSilentSource(t *testing.T) {
 		t.Cleanup(p.close)
 		return p
 	}
-	refused := func(p *rawPeer) {
-		t.Helper()
-		require.NoError(t, p.conn.SetReadDeadline(time.Now().Add(rawWait)))
+	closed := func(p *rawPeer, within time.Duration) bool {
+		_ = p.conn.SetReadDeadline(time.Now().Add(within))
 		_, err := p.conn.Read(make([]byte, 1))
-		require.ErrorIs(t, err, io.EOF)
+		return err == io.EOF
 	}
 	speaks := func(p *rawPeer) {
 		t.Helper()
@@ -53,30 +52,23 @@ func TestSilentSource(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, req.Reject(nil))
 	}
-	var silent []*rawPeer
+	var silent, local []*rawPeer
 	for range most {
 		silent = append(silent, dial("10.97.0.1"))
+		local = append(local, dial("127.0.0.1"), dial("127.0.0.1"))
 	}
-	refused(dial("10.97.0.1"))
-	speaks(dial("10.97.0.2"))
-	for range 2 * most {
-		dial("127.0.0.1")
+	other := dial("10.97.0.2")
+	speaks(dial("10.97.0.1"))
+	// The first ones are closed when others come after them, soon.
+	for _, p := range silent[:most-1] {
+		require.Eventually(t, func() bool {
+			dial("10.97.0.1")
+			return closed(p, 50*time.Millisecond)
+		}, rawWait, time.Millisecond)
 	}
-	speaks(dial("127.0.0.1"))
-
-	for i, leave := range []func(p *rawPeer){speaks, func(p *rawPeer) { p.close() }} {
-		leave(silent[i])
-		// The place is free a moment later.
-		ctx, cancel := context.WithTimeout(t.Context(), rawWait)
-		for free := false; !free; {
-			require.NoError(t, ctx.Err(), "the place is not given back")
-			p := dial("10.97.0.1")
-			speaks(dial("127.0.0.1")) // came later: what the listener does with p is done
-			_ = p.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-			_, err := p.conn.Read(make([]byte, 1))
-			free = err != io.EOF
-		}
-		cancel()
-		refused(dial("10.97.0.1"))
+	speaks(dial("10.97.0.1"))
+	for _, p := range append(local, other) {
+		require.False(t, closed(p, time.Millisecond))
+		speaks(p)
 	}
 }
