@@ -125,18 +125,22 @@ func (l *Listener) fail(err error) {
 func (l *Listener) accept(ctx context.Context, from netip.Addr, req *cm.Request) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
-	done, err := l.setups.begin(ctx, from)
+	work, done, err := l.setups.begin(ctx, from)
 	if err != nil {
 		_ = req.Reject(refusal.Data(refusal.BacklogFull))
 		return
 	}
-	c, err := accept(ctx, req, l.cfg)
+	c, err := accept(work, req, l.cfg)
 	done()
 	if err != nil {
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 			l.fail(err)
 		}
 		return
+	}
+	select {
+	case <-l.failures: // there are descriptors again
+	default:
 	}
 	select {
 	case l.queue <- c:

@@ -6,51 +6,104 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestSetups: an address whose set-ups do not come to an end keeps only itself waiting.
+// begun is a set-up of a test.
+type begun struct {
+	work context.Context
+	done func()
+}
+
+// begins has a request of an address enter, and begins to answer it within d.
+func begins(t *testing.T, s *setups, from netip.Addr, d time.Duration) (b begun, err error) {
+	require.True(t, s.enter(from))
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	b.work, b.done, err = s.begin(ctx, from)
+	if err != nil {
+		s.leave(from)
+	}
+	return b, err
+}
+
+// TestSetups: an address has a limited number of set-ups that are young; those that take long keep nobody waiting.
 func TestSetups(t *testing.T) {
-	s := newSetups()
-	slow, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	passed, cancel := context.WithCancel(t.Context())
-	cancel()
-	var dones []func()
-	begin := func(from netip.Addr) {
-		require.True(t, s.enter(from))
-		done, err := s.begin(t.Context(), from)
-		require.NoError(t, err)
-		dones = append(dones, done)
-	}
-	for range mostSetupsOf {
-		begin(slow)
-	}
-	for range mostWaitingOf - mostSetupsOf {
-		require.True(t, s.enter(slow))
-		_, err := s.begin(passed, slow)
-		require.ErrorIs(t, err, context.Canceled)
-	}
-	require.False(t, s.enter(slow))
-	begin(other)
-	dones[0]()
-	s.leave(slow)
-	begin(slow)
-
-	// All addresses together have mostSetups.
-	for i := len(s.places); i < mostSetups; i++ {
-		begin(netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}))
-	}
-	require.True(t, s.enter(other))
-	_, err := s.begin(passed, other)
-	require.ErrorIs(t, err, context.Canceled)
-	dones[1]()
-	_, err = s.begin(t.Context(), other)
-	require.NoError(t, err)
-	require.Len(t, s.of[other].places, 2, "the attempt that ended has given its place back")
-
-	for range mostWaitingOf {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetups()
+		slow, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+		var all []begun
+		begin := func(from netip.Addr, within time.Duration) {
+			t.Helper()
+			b, err := begins(t, &s, from, within)
+			require.NoError(t, err)
+			all = append(all, b)
+		}
+		for range mostSetupsOf {
+			begin(slow, time.Hour)
+		}
+		_, err := begins(t, &s, slow, setupYoung-1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		begin(other, time.Hour) // at once: no time passes
+		all[0].done()           // leaves its place
 		s.leave(slow)
-	}
-	require.NotContains(t, s.of, slow)
+		begin(slow, time.Hour)
+		time.Sleep(1) // the others are not young any more
+		synctest.Wait()
+		for range mostSetupsOf - 1 {
+			begin(slow, time.Hour)
+		}
+		_, err = begins(t, &s, slow, setupYoung-1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		for _, b := range all[1:] {
+			require.NoError(t, b.work.Err(), "it may go on")
+			b.done()
+		}
+		s.leave(other)
+		for range 2*mostSetupsOf - 1 {
+			s.leave(slow)
+		}
+		require.Empty(t, s.of)
+		require.Empty(t, s.places)
+		require.Zero(t, s.oldest.Len())
+		for range mostWaitingOf {
+			require.True(t, s.enter(slow))
+		}
+		require.False(t, s.enter(slow))
+		require.True(t, s.enter(other))
+	})
+}
+
+// TestSetupsGivenUp: if there are too many in all, the oldest ones have to go, but not before they have had some time.
+func TestSetupsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetups()
+		var all []begun
+		for i := range mostSetups {
+			b, err := begins(t, &s, netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), time.Hour)
+			require.NoError(t, err)
+			all = append(all, b)
+			go func() { // as a listener does
+				<-b.work.Done()
+				b.done()
+			}()
+			if i == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		other := netip.MustParseAddr("192.0.2.2")
+		_, err := begins(t, &s, other, setupOld-2*time.Millisecond)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		for n := 1; n <= 2; n++ { // the first one is 1 ms older
+			began := time.Now()
+			_, err = begins(t, &s, other, time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, time.Millisecond, time.Since(began))
+			require.Error(t, all[n-1].work.Err())
+			require.NoError(t, all[n].work.Err())
+		}
+	})
 }
