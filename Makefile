@@ -68,9 +68,9 @@ test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU gu
 	@scripts/need.sh cc asan verbs tshark ps curl dtestx $(if $(filter 6.12,$(KERNEL)),iperf NPtcp redis-server iperf3 ssh sshd)
 	@testbed/suite $(GUEST)
 
-test-bridge: ## run examples/rsockets-bridge with Redis, iperf3, OpenSSH and 1,000 connections on the user-space RNIC
+test-bridge: ## run examples/rsockets-bridge with Redis, iperf3, OpenSSH, 1,000 connections and hostile peers on the user-space RNIC
 	@scripts/need.sh redis-server iperf3 ssh sshd
-	GOVERBS_TEST_LONG=1 CGO_ENABLED=0 go test -count=1 -timeout 20m -run '^TestLong' ./examples/rsockets-bridge
+	GOVERBS_TEST_LONG=1 CGO_ENABLED=0 go test -count=1 -timeout 40m -run '^TestLong' ./examples/rsockets-bridge
 
 test-programs: preload ## run programs of Debian, as they are, on the user-space RNIC: goverbs run (PROGRAMS=quick: a part)
 	@scripts/need.sh cc rping ib_send_bw ibv_devinfo fi_pingpong tcpdump $(if $(filter quick,$(PROGRAMS)),,dtest fio qperf)

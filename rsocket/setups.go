@@ -20,8 +20,8 @@ const (
 	mostSetupsOf  = 64   // of one address, and younger than setupYoung
 	mostWaitingOf = 1024 // requests of one address, in progress or waiting
 
-	setupYoung = 50 * time.Millisecond
-	setupOld   = time.Second // from when on a set-up may be given up
+	setupYoung = 25 * time.Millisecond
+	setupOld   = 500 * time.Millisecond // from when on a set-up may be given up
 )
 
 // setups are the requests that a listener is answering.

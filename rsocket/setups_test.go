@@ -56,7 +56,7 @@ func TestSetups(t *testing.T) {
 		for range mostSetupsOf - 1 {
 			begin(slow, time.Hour)
 		}
-		_, err = begins(t, &s, slow, setupYoung-1)
+		_, err = begins(t, &s, slow, setupYoung-2)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		for _, b := range all[1:] {
 			require.NoError(t, b.work.Err(), "it may go on")

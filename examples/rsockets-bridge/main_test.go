@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -12,9 +13,22 @@ import (
 // asBridge names the environment variable with which the test binary is the program itself.
 const asBridge = "RSOCKETS_BRIDGE_TEST"
 
+// asRole names the environment variable with which it is one of roles.
+const asRole = "RSOCKETS_BRIDGE_TEST_ROLE"
+
+// roles are other programs that tests need.
+var roles = map[string]func(args []string) error{}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asBridge) != "" {
 		main()
+	}
+	if role := roles[os.Getenv(asRole)]; role != nil {
+		if err := role(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitFailed)
+		}
+		return
 	}
 	rdmatest.Main(m)
 }
