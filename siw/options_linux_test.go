@@ -94,8 +94,14 @@ func TestAFOnlyListener(t *testing.T) {
 
 // TestFamilies: a listener on 0.0.0.0 is of IPv4 only, as in the kernel, so that another one can have the same port on [::].
 func TestFamilies(t *testing.T) {
+	for _, any4 := range []string{"0.0.0.0", "::ffff:0.0.0.0"} {
+		t.Run(any4, func(t *testing.T) { families(t, any4) })
+	}
+}
+
+func families(t *testing.T, any4 string) {
 	n := newRawNIC(t, siw.Config{})
-	four, err := cm.Listen(soon(t), "0.0.0.0:0", cm.Config{Context: n.ctx})
+	four, err := cm.Listen(soon(t), net.JoinHostPort(any4, "0"), cm.Config{Context: n.ctx})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, four.Close()) }()
 	_, port, err := net.SplitHostPort(four.Addr().String())
