@@ -20,7 +20,8 @@ const (
 	mostSetupsOf  = 64   // of one address, and younger than setupYoung
 	mostWaitingOf = 1024 // requests of one address, in progress or waiting
 
-	setupYoung = 25 * time.Millisecond
+	// With setupYoung, an address cannot have more than 256 set-ups begin in a second while its peers stay silent: each costs time too.
+	setupYoung = 250 * time.Millisecond
 	setupOld   = 500 * time.Millisecond // from when on a set-up may be given up
 )
 
