@@ -97,3 +97,45 @@ func TestArrival(t *testing.T) {
 		next("behind", 250*time.Millisecond)
 	})
 }
+
+// named is a stream from an address.
+type named struct {
+	net.Conn
+	from net.Addr
+}
+
+func (n named) RemoteAddr() net.Addr { return n.from }
+
+// TestArrivalOthers: a stream that says nothing does not delay those of other addresses, of which the loopback has several.
+func TestArrivalOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := make(pipes)
+		nic, err := siw.New(siw.Config{Network: network})
+		require.NoError(t, err)
+		defer nic.Close()
+		ln, err := cm.Listen(t.Context(), "", cm.Config{Device: nic.Device()})
+		require.NoError(t, err)
+		defer ln.Close()
+		open := func(from string) net.Conn {
+			here, there := net.Pipe()
+			network <- named{there, &net.TCPAddr{IP: net.ParseIP(from), Port: 1}}
+			t.Cleanup(func() { here.Close() })
+			return here
+		}
+		began := time.Now()
+		for _, c := range []struct {
+			from  string
+			after time.Duration
+		}{{"192.0.2.2", 0}, {"127.0.0.2", 0}, {"127.0.0.1", 100 * time.Millisecond}, {"192.0.2.1", 100 * time.Millisecond}, {"::ffff:192.0.2.1", 100 * time.Millisecond}} {
+			open("127.0.0.1")
+			open("192.0.2.1")
+			request(t, open(c.from), c.from)
+			r, err := ln.Accept(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, c.from, string(r.PrivateData()))
+			require.Equal(t, c.after, time.Since(began), c.from)
+			go r.Reject(nil)
+			began = time.Now()
+		}
+	})
+}

@@ -257,21 +257,38 @@ func (r *request) Accept(ctx context.Context, qp *verbs.QP, param cm.ConnParam) 
 	if !agreed.rtr {
 		return c, nil
 	}
-	// The connection is established when the peer's first message has arrived (RFC 6581 section 9.3).
-	timer := time.NewTimer(timeout - time.Since(began))
-	defer timer.Stop()
+	late := time.NewTimer(timeout - time.Since(began))
+	defer late.Stop()
+	if err := c.opened(ctx, late.C); err != nil {
+		if err == cm.ErrSetupTimeout {
+			err = fmt.Errorf("%w after %v: the peer did not send its first message", err, timeout)
+		}
+		_ = c.Disconnect() // does not wait until the stream is closed
+		return nil, err
+	}
+	return c, nil
+}
+
+// opened waits for the peer's first message, which establishes the connection (RFC 6581 section 9.3). On a busy machine the message can
+// be in the socket, or be handled, long before the goroutines of the connection have their turn: it has come in time then. And a peer
+// that has ended the connection behind it has opened it all the same.
+func (c *conn) opened(ctx context.Context, late <-chan time.Time) (err error) {
 	select {
 	case <-c.spoken:
-		return c, nil
 	case <-c.flushed:
 		err = fmt.Errorf("the connection ended during set-up: %w", c.Err())
 	case <-ctx.Done():
-		err = ctx.Err()
-	case <-timer.C:
-		err = fmt.Errorf("%w after %v: the peer did not send its first message", cm.ErrSetupTimeout, timeout)
+		return ctx.Err()
+	case <-late:
+		c.receive()
+		err = cm.ErrSetupTimeout
 	}
-	_ = c.Disconnect() // does not wait until the stream is closed
-	return nil, err
+	select {
+	case <-c.spoken:
+		return nil
+	default:
+		return err
+	}
 }
 
 // Reject implements cm.ProviderRequest. It does not wait for the peer.
