@@ -131,8 +131,7 @@ func TestHandRenewed(t *testing.T) {
 			var callers sync.WaitGroup
 			for range 2 {
 				callers.Go(func() {
-					callsAndGoes(t, below, wire.Call{From: wire.Name{GID: verbs.GIDFromAddr(home), QPN: 2},
-						To: wire.Name{GID: verbs.GIDFromAddr(home), QPN: b.qp.Num()}}, stop)
+					callsAndGoes(t, below, callOf(2, b.qp.Num()), stop)
 				})
 			}
 			b.leaves(2)

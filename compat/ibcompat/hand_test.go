@@ -4,7 +4,6 @@ package ibcompat_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,6 +11,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -251,11 +251,8 @@ func TestHandFails(t *testing.T) {
 			return b.qp.Num()
 		}, true},
 		{"a number without a port", ibcompat.ErrWrongQP, func(*testing.T, *end, *end) uint32 { return 1<<24 - 1 }, true},
-		{"nobody listens", ibcompat.ErrPeerAbsent, func(t *testing.T, a, b *end) uint32 { return b.qp.Num() }, true},
-		{"the peer stays in INIT", ibcompat.ErrPeerAbsent, func(t *testing.T, a, b *end) uint32 {
-			other := newEnd(t, b.ctx, verbs.QPConfig{})
-			other.toINIT()
-			require.NoError(t, other.qp.Modify(other.rtr(2), rtrMask)) // so that the device listens
+		{"nobody listens", ibcompat.ErrPeerAbsent, func(t *testing.T, a, b *end) uint32 { return (last-1)<<17 | 1<<16 }, true},
+		{"the peer stays in INIT", ibcompat.ErrWrongQP, func(t *testing.T, a, b *end) uint32 {
 			return b.qp.Num()
 		}, true},
 		{"nobody calls", ibcompat.ErrPeerAbsent, func(t *testing.T, a, b *end) uint32 { return 2 }, false},
@@ -496,6 +493,31 @@ func TestHandPorts(t *testing.T) {
 	works(t, e, f)
 }
 
+// TestHandReserved: from its first QP on a device listens at its port, so that no other program, whoever runs it, can listen there at one
+// of the host's addresses and answer in its place. Two sockets with SO_REUSEADDR, which net.Listen sets, can have a port together as long
+// as none of them listens.
+func TestHandReserved(t *testing.T) {
+	_, dev := newIWARP(t, 0, ibcompat.Config{})
+	ctx := open(t, dev)
+	e := newEnd(t, ctx, verbs.QPConfig{})
+	port := strconv.Itoa(ibcompat.DefaultRendezvous + int(e.qp.Num()>>17))
+	listens := func(host string) error {
+		ln, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		if err == nil {
+			require.NoError(t, ln.Close())
+		}
+		return err
+	}
+	hosts := []string{"127.0.0.1", "127.0.0.2", "0.0.0.0"}
+	for _, host := range hosts {
+		require.ErrorIs(t, listens(host), syscall.EADDRINUSE, host)
+	}
+	require.NoError(t, ctx.CloseAll())
+	for _, host := range hosts {
+		require.NoError(t, listens(host), host)
+	}
+}
+
 // TestHandGIDs: a device has the addresses of the host, or its own.
 func TestHandGIDs(t *testing.T) {
 	wrapped := func(cfg siw.Config) *verbs.Context {
@@ -532,6 +554,12 @@ func TestHandGIDs(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 }
 
+// callOf is the call of one QP at the loopback's address to another one, with the PSNs of rtr and rts.
+func callOf(from, to uint32) wire.Call {
+	gid := verbs.GIDFromAddr(home)
+	return wire.Call{From: wire.Name{GID: gid, QPN: from}, To: wire.Name{GID: gid, QPN: to}, FromPSN: wire.KnownPSN(rts.SQPSN), ToPSN: wire.KnownPSN(rts.SQPSN)}
+}
+
 // caller calls a QP from the device below, and returns what it is told.
 func caller(t *testing.T, in *verbs.Context, number uint32, private []byte) error {
 	t.Helper()
@@ -556,38 +584,73 @@ func refusalOf(t *testing.T, err error) wire.Refusal {
 	return r
 }
 
-// TestHandHostile: who calls a QP without being its peer is refused, with a reason, and does not disturb the QP. A second caller of
-// the right name is one too.
+// answerOf is what the device of a QP answers to a call from an address.
+func answerOf(t *testing.T, in *verbs.Context, from string, number uint32, private []byte) error {
+	t.Helper()
+	e := newEnd(t, in, verbs.QPConfig{})
+	at := net.JoinHostPort(home.String(), strconv.Itoa(ibcompat.DefaultRendezvous+int(number>>17)))
+	id, err := cm.Resolve(soon(t), at, cm.Config{Context: in, Source: netip.AddrPortFrom(netip.MustParseAddr(from), 0)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, id.Close()) }()
+	return id.Connect(soon(t), e.qp, cm.ConnParam{PrivateData: private})
+}
+
+func privateOf(call wire.Call) []byte {
+	return (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil)
+}
+
+// TestHandHostile: whoever calls a QP without being its peer is refused and does not disturb the QP. All refusals are the same, so they
+// tell nothing: neither which numbers QPs have, nor in what states they are, nor what of a call was right.
 func TestHandHostile(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, left, right := open(t, in), open(t, dev), open(t, dev)
 	a, b := handPair(t, left, right)
 	b.toRTS(a.qp.Num())
 	number := b.qp.Num()
-	right1 := wire.Call{From: wire.Name{GID: verbs.GIDFromAddr(home), QPN: a.qp.Num()}, To: wire.Name{GID: verbs.GIDFromAddr(home), QPN: number}}
 	with := func(change func(c *wire.Call)) []byte {
-		c := right1
+		c := callOf(a.qp.Num(), number)
 		change(&c)
-		return (&wire.Greeting{Flags: wire.FlagHand, Private: c.Append(nil)}).Append(nil)
+		return privateOf(c)
 	}
-	hermit := newEnd(t, b.ctx, verbs.QPConfig{})
-	hermit.toINIT()
+	hermit, early, failed, caller1 := newEnd(t, b.ctx, verbs.QPConfig{}), newEnd(t, b.ctx, verbs.QPConfig{}), newEnd(t, b.ctx, verbs.QPConfig{}), newEnd(t, b.ctx, verbs.QPConfig{})
+	for _, e := range []*end{hermit, early, failed, caller1} {
+		e.toINIT()
+	}
+	require.NoError(t, early.qp.Modify(early.rtr(2), rtrMask))
+	failed.toRTS(2)
+	require.NoError(t, failed.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+	const larger = 1<<24 - 2
+	caller1.toRTS(larger)
+	to := func(e *end) func(c *wire.Call) { return func(c *wire.Call) { c.From.QPN, c.To.QPN = 2, e.qp.Num() } }
 	for _, c := range []struct {
 		name    string
+		from    string
 		private []byte
-		want    wire.Refusal
 	}{
-		{"nothing", nil, wire.Malformed},
-		{"another greeting", (&wire.Greeting{Private: right1.Append(nil)}).Append(nil), wire.Malformed},
-		{"a short call", (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, wire.CallLen-1)}).Append(nil), wire.Malformed},
-		{"zeros", (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, wire.CallLen)}).Append(nil), wire.Malformed},
-		{"no such QP", with(func(c *wire.Call) { c.To.QPN ^= 1 << 10 }), wire.NoQP},
-		{"a QP in INIT", with(func(c *wire.Call) { c.To.QPN = hermit.qp.Num() }), wire.NotReady},
-		{"another caller", with(func(c *wire.Call) { c.From.QPN ^= 1 }), wire.OtherPeer},
-		{"a caller elsewhere", with(func(c *wire.Call) { c.From.GID[15]++ }), wire.OtherPeer},
-		{"another address of ours", with(func(c *wire.Call) { c.To.GID[15]++ }), wire.OtherPeer},
+		{"nothing", "", nil},
+		{"another greeting", "", (&wire.Greeting{Private: with(func(*wire.Call) {})[wire.GreetingLen:]}).Append(nil)},
+		{"a short call", "", (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, wire.CallLen-1)}).Append(nil)},
+		{"zeros", "", (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, wire.CallLen)}).Append(nil)},
+		{"no such QP", "", with(func(c *wire.Call) { c.To.QPN ^= 1 << 10 })},
+		{"a QP in INIT", "", with(to(hermit))},
+		{"a QP in ERR", "", with(to(failed))},
+		{"a QP that calls", "", with(func(c *wire.Call) { c.From.QPN, c.To.QPN = larger, caller1.qp.Num() })},
+		{"another caller", "", with(func(c *wire.Call) { c.From.QPN ^= 1 })},
+		{"a caller elsewhere", "", with(func(c *wire.Call) { c.From.GID[15]++ })},
+		{"another address of ours", "", with(func(c *wire.Call) { c.To.GID[15]++ })},
+		{"from another address", "127.0.0.2", with(func(*wire.Call) {})},
+		{"wrong PSNs", "", with(func(c *wire.Call) { c.FromPSN.Value++; c.ToPSN.Value++ })},
+		{"no PSNs", "", with(func(c *wire.Call) { c.FromPSN, c.ToPSN = wire.PSN{}, wire.PSN{} })},
+		{"what a QP in RTR does not know", "", with(func(c *wire.Call) { to(early)(c); c.FromPSN.Value++ })},
 	} {
-		require.Equal(t, c.want, refusalOf(t, caller(t, below, number, c.private)), c.name)
+		if c.from == "" {
+			c.from = home.String()
+		}
+		err := answerOf(t, below, c.from, number, c.private)
+		require.Equal(t, wire.NoQP, refusalOf(t, err), c.name)
+		var rejected *cm.RejectedError
+		require.ErrorAs(t, err, &rejected)
+		require.Equal(t, (&wire.Greeting{Flags: wire.FlagEngine | wire.FlagHand, Private: []byte{byte(wire.NoQP)}}).Append(nil), rejected.PrivateData, c.name)
 	}
 	// Streams that stay silent take nobody's place.
 	for range 200 {
@@ -599,6 +662,7 @@ func TestHandHostile(t *testing.T) {
 	a.toRTS(number)
 	works(t, a, b)
 	require.Equal(t, wire.Taken, refusalOf(t, caller(t, below, number, with(func(*wire.Call) {}))))
+	require.Equal(t, wire.NoQP, refusalOf(t, caller(t, below, number, with(func(c *wire.Call) { c.FromPSN.Value++; c.ToPSN.Value++ }))))
 	works(t, b, a)
 
 	// Whoever calls the QP that calls has mistaken the names.
@@ -607,30 +671,213 @@ func TestHandHostile(t *testing.T) {
 	other := newEnd(t, c.ctx, verbs.QPConfig{})
 	other.toINIT()
 	require.NoError(t, other.qp.Modify(other.rtr(2), rtrMask)) // so that its device listens
-	wrong := wire.Call{From: wire.Name{GID: verbs.GIDFromAddr(home), QPN: d.qp.Num()}, To: wire.Name{GID: verbs.GIDFromAddr(home), QPN: c.qp.Num()}}
-	require.Equal(t, wire.OtherPeer, refusalOf(t, caller(t, below, c.qp.Num(), (&wire.Greeting{Flags: wire.FlagHand, Private: wrong.Append(nil)}).Append(nil))))
+	wrong := callOf(d.qp.Num(), c.qp.Num())
+	require.Equal(t, wire.NoQP, refusalOf(t, caller(t, below, c.qp.Num(), (&wire.Greeting{Flags: wire.FlagHand, Private: wrong.Append(nil)}).Append(nil))))
 }
 
-// TestHandClaims: of two callers with the right name one gets the QP. One that then says nothing, or something wrong, is dealt with
-// as any peer.
-func TestHandClaims(t *testing.T) {
+// TestHandTrials: a call that ends before its hello, however it does, leaves the QP free, and its requests wait on. So does one that the
+// peer has given up without a word: its next call takes the place. Once the hello has come, further calls are refused.
+func TestHandTrials(t *testing.T) {
+	in, dev := newIWARP(t, 0, ibcompat.Config{})
+	below, left, right := open(t, in), open(t, dev), open(t, dev)
+	for name, ends := range map[string]func(r *raw){
+		"closes":         func(r *raw) { require.NoError(r, r.id.Close()) },
+		"aborts":         func(r *raw) { require.NoError(r, r.id.Abort()) },
+		"is silent":      func(*raw) {},
+		"says no hello":  func(r *raw) { r.say(make([]byte, wire.HelloLen)) },
+		"says too much":  func(r *raw) { r.say(message(wire.Header{Kind: wire.Bye})) },
+		"writes nothing": func(r *raw) { r.say(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := handPair(t, left, right)
+			b.toRTS(a.qp.Num())
+			b.recv(1)
+			b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+			first := rawCaller(t, below, b, callOf(a.qp.Num(), b.qp.Num()))
+			ends(first)
+			second := rawCaller(t, below, b, callOf(a.qp.Num(), b.qp.Num()))
+			<-first.id.Done()
+			require.Equal(t, verbs.QPStateRTS, b.qp.State())
+			require.NoError(t, second.id.Abort())
+
+			a.recv(3)
+			a.toRTS(b.qp.Num())
+			a.post(verbs.SendWR{ID: 4, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+			require.ElementsMatch(t, []uint64{3, 4}, []uint64{a.wait().ID, a.wait().ID})
+			require.ElementsMatch(t, []uint64{1, 2}, []uint64{b.wait().ID, b.wait().ID})
+			works(t, a, b)
+			works(t, b, a)
+			require.Equal(t, wire.Taken, refusalOf(t, caller(t, below, b.qp.Num(), privateOf(callOf(a.qp.Num(), b.qp.Num())))))
+		})
+	}
+}
+
+// TestHandTrialEnds: a QP whose peer's calls end before their hellos, one after another, fails its request as one without a peer does.
+func TestHandTrialEnds(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, left, right := open(t, in), open(t, dev), open(t, dev)
 	a, b := handPair(t, left, right)
 	b.toRTS(a.qp.Num())
-	call := wire.Call{From: wire.Name{GID: verbs.GIDFromAddr(home), QPN: a.qp.Num()}, To: wire.Name{GID: verbs.GIDFromAddr(home), QPN: b.qp.Num()}}
-	private := (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil)
-	results := make(chan error, 2)
-	for range 2 {
-		go func() { results <- caller(t, below, b.qp.Num(), private) }()
+	b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend})
+	for range 3 {
+		r := rawCaller(t, below, b, callOf(a.qp.Num(), b.qp.Num()))
+		r.say(make([]byte, wire.HelloLen))
+		<-r.id.Done()
 	}
-	first, second := <-results, <-results
-	require.True(t, (first == nil) != (second == nil), "%v, %v", first, second)
-	require.Equal(t, wire.Taken, refusalOf(t, errors.Join(first, second)))
-	b.recv(1)
-	b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend}) // the winner has gone
 	b.ends(verbs.WCRetryExcErr, 2)
-	b.ends(verbs.WCWRFlushErr, 1)
+	require.ErrorIs(t, b.qp.Err(), ibcompat.ErrWrongQP)
+	require.ErrorContains(t, b.qp.Err(), "hello: bad kind 0x0")
+}
+
+// waiter stands at a port of the rendezvous in place of a device.
+type waiter struct {
+	testing.TB
+	below *verbs.Context
+	ln    *cm.Listener
+}
+
+// waiterPlace is the port, counted from the first: the QPs there have the larger numbers, and are called.
+const waiterPlace = ibcompat.RendezvousPorts - 1
+
+func newWaiter(t *testing.T) (w *waiter, dev *verbs.Device) {
+	t.Helper()
+	base := taken(t, 0, 1)
+	in, dev := newIWARP(t, 0, ibcompat.Config{Rendezvous: base})
+	w = &waiter{TB: t, below: open(t, in)}
+	var err error
+	w.ln, err = cm.Listen(soon(t), net.JoinHostPort(home.String(), strconv.Itoa(int(base)+waiterPlace)), cm.Config{Context: w.below})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.ln.Close()) })
+	return w, dev
+}
+
+// answers takes the next call, and answers with one in the other direction, which change may falsify.
+func (w *waiter) answers(change func(c *wire.Call)) *raw {
+	w.Helper()
+	req, err := w.ln.Accept(soon(w))
+	require.NoError(w, err)
+	g, err := wire.ParseGreeting(req.PrivateData())
+	require.NoError(w, err)
+	call, err := wire.ParseCall(g.Private)
+	require.NoError(w, err)
+	back := call.Back()
+	change(&back)
+	r := &raw{end: newEnd(w, w.below, verbs.QPConfig{})}
+	r.allocate()
+	require.NoError(w, req.BindQP(r.qp))
+	r.receive()
+	r.id, err = req.Accept(soon(w), r.qp, cm.ConnParam{PrivateData: privateOf(back)})
+	require.NoError(w, err)
+	w.Cleanup(func() { require.NoError(w, r.id.Close()) })
+	return r
+}
+
+// TestHandCallsAgain: a QP whose call was answered calls again if the connection ends before the hello of the other side.
+func TestHandCallsAgain(t *testing.T) {
+	w, dev := newWaiter(t)
+	a := newEnd(t, open(t, dev), verbs.QPConfig{})
+	a.toINIT()
+	a.toRTS(waiterPlace<<17 | 5)
+	a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+	a.recv(1)
+	for _, ends := range []func(r *raw){
+		func(r *raw) { require.NoError(t, r.id.Close()) },
+		func(r *raw) { require.NoError(t, r.id.Abort()) },
+		func(r *raw) {
+			r.until(func(wc verbs.WC) bool { return wc.IsRecv() }) // its hello
+			require.NoError(t, r.id.Abort())
+		},
+		func(r *raw) { r.say(make([]byte, wire.HelloLen)) },
+	} {
+		ends(w.answers(func(*wire.Call) {}))
+	}
+	r := w.answers(func(*wire.Call) {})
+	r.greets()
+	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Adverts: 1, Taken: r.taken})))
+	r.hears(wire.Data)
+	r.say(message(wire.Header{Kind: wire.Bye, Taken: r.taken}))
+	a.ends(verbs.WCSuccess, 2)
+	require.Equal(t, verbs.QPStateRTS, a.qp.State())
+}
+
+// TestHandAnswered: an answer of another QP than the one that was called, or of one that knows none of the PSNs, is none.
+func TestHandAnswered(t *testing.T) {
+	for name, change := range map[string]func(c *wire.Call){
+		"another QP":       func(c *wire.Call) { c.From.QPN++ },
+		"another GID":      func(c *wire.Call) { c.From.GID[15]++ },
+		"to another QP":    func(c *wire.Call) { c.To.QPN++ },
+		"to another GID":   func(c *wire.Call) { c.To.GID[15]++ },
+		"with other PSNs":  func(c *wire.Call) { c.FromPSN.Value++; c.ToPSN.Value++ },
+		"without the PSNs": func(c *wire.Call) { c.FromPSN, c.ToPSN = wire.PSN{}, wire.PSN{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, dev := newWaiter(t)
+			a := newEnd(t, open(t, dev), verbs.QPConfig{})
+			a.toINIT()
+			a.toRTS(waiterPlace<<17 | 5)
+			r := w.answers(change)
+			<-r.id.Done()
+			a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+			a.recv(1)
+			r = w.answers(func(*wire.Call) {}) // it calls on, and takes the right one
+			r.greets()
+			r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Adverts: 1, Taken: r.taken})))
+			r.hears(wire.Data)
+		})
+	}
+}
+
+// TestHandPSNs: a pair whose PSNs match in one direction works, in whatever states it meets; one whose PSNs match in none does not.
+// Constant ones will do.
+func TestHandPSNs(t *testing.T) {
+	_, dev := newIWARP(t, 0, ibcompat.Config{})
+	left, right := open(t, dev), open(t, dev)
+	for _, c := range []struct {
+		name         string
+		aSQ, aRQ     uint32
+		bSQ, bRQ     uint32
+		aStays, meet bool // a stays in RTR
+	}{
+		{"none", 0, 0, 0, 0, false, true},
+		{"random", 123456, 654321, 654321, 123456, false, true},
+		{"from a to b only", 9, 1, 2, 9, false, true},
+		{"from b to a only", 1, 9, 9, 2, false, true},
+		{"a receives only", 0, 9, 9, 77, true, true},
+		{"no match", 1, 2, 3, 4, false, false},
+		{"a receives only, no match", 0, 9, 8, 77, true, false},
+	} {
+		for _, caller := range []bool{true, false} {
+			t.Run(fmt.Sprint(c.name, caller), func(t *testing.T) {
+				t.Parallel()
+				a, b := handPair(t, left, right)
+				if !caller {
+					a, b = b, a
+				}
+				up := func(e, peer *end, sq, rq uint32, stays bool) {
+					attr := e.rtr(peer.qp.Num())
+					attr.RQPSN = rq
+					require.NoError(t, e.qp.Modify(attr, rtrMask))
+					if !stays {
+						attr := rts
+						attr.SQPSN = sq
+						require.NoError(t, e.qp.Modify(attr, rtsMask))
+					}
+				}
+				a.recv(1)
+				up(a, b, c.aSQ, c.aRQ, c.aStays)
+				up(b, a, c.bSQ, c.bRQ, false)
+				b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+				if !c.meet {
+					b.ends(verbs.WCRetryExcErr, 2)
+					var hand *ibcompat.HandError
+					require.ErrorAs(t, b.qp.Err(), &hand)
+					return
+				}
+				b.ends(verbs.WCSuccess, 2)
+				a.ends(verbs.WCSuccess, 1)
+			})
+		}
+	}
 }
 
 // rawCaller takes the place of the QP that b waits for, and says what a test wants it to say. It has not said hello yet.
@@ -657,8 +904,7 @@ func TestHandLastWord(t *testing.T) {
 	a, b := handPair(t, ctx, ctx)
 	b.toRTS(a.qp.Num())
 	b.recv(1)
-	r := rawCaller(t, below, b, wire.Call{From: wire.Name{GID: verbs.GIDFromAddr(home), QPN: a.qp.Num()},
-		To: wire.Name{GID: verbs.GIDFromAddr(home), QPN: b.qp.Num()}})
+	r := rawCaller(t, below, b, callOf(a.qp.Num(), b.qp.Num()))
 	r.greets()
 	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Adverts: 1, Taken: r.taken})))
 	b.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})

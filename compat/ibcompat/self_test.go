@@ -427,9 +427,9 @@ func TestSelfCalled(t *testing.T) {
 	other.toINIT()
 	require.NoError(t, other.qp.Modify(other.rtr(2), rtrMask)) // so that the device listens
 	name := wire.Name{GID: verbs.GIDFromAddr(home), QPN: a.qp.Num()}
-	call := wire.Call{From: name, To: name}
+	call := wire.Call{From: name, To: name, ToPSN: wire.KnownPSN(rts.SQPSN)}
 	err := caller(t, open(t, in), a.qp.Num(), (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil))
-	require.Equal(t, wire.OtherPeer, refusalOf(t, err))
+	require.Equal(t, wire.NoQP, refusalOf(t, err))
 	a.worksAlone()
 
 	_, none := newIWARP(t, 0, ibcompat.Config{Rendezvous: taken(t, 0, ibcompat.RendezvousPorts)})

@@ -20,10 +20,13 @@ func (q *qp) completed(wc *verbs.WC) {
 			q.broken(wc.Status)
 			return
 		}
-		if q.dead && q.drop {
+		trial := q.hand != nil && !q.heard && q.running()
+		if q.dead && (q.drop || trial) {
 			return
 		}
-		if err := q.arrived(int(slot&^slotBit), wc); err != nil {
+		if err := q.arrived(int(slot&^slotBit), wc); err != nil && trial {
+			q.spurn(err)
+		} else if err != nil {
 			q.violated(err)
 		} else if !q.dead {
 			if err := q.repost(int(slot &^ slotBit)); err != nil {
@@ -96,8 +99,12 @@ func (q *qp) hello(b []byte) error {
 		return violation("a threshold of %d bytes", h.Threshold)
 	}
 	q.peer, q.heard = h, true
-	if q.hand != nil && q.hand.timer != nil {
-		q.hand.timer.Stop()
+	if q.hand != nil {
+		q.hand.settled()
+		if q.hand.timer != nil {
+			q.hand.timer.Stop()
+			q.hand.timer = nil
+		}
 	}
 	q.rights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic // until a Credit says something else
 	q.full = q.ctx.full() && verbs.OpSet(h.Native)&oneSided == oneSided

@@ -84,6 +84,6 @@
 //
 // device, context, region, channel, cq, qp: one object each; pump: who takes inner completions; debt: what may wait a moment; slots:
 // registered memory for messages; send, recv: the two queues of a QP; message: what is sent; arrive: what comes in; agent: atomics of
-// the peer; end: how a connection ends; cm: connections of a connection manager; hand: QPs by hand; rendezvous, reserve: where they are
+// the peer; end: how a connection ends; cm: connections of a connection manager; hand: QPs by hand; rendezvous: where they are
 // called; self: those that are their own peers; gid: their addresses.
 package engine

@@ -47,13 +47,16 @@ func (q *qp) broken(err error) {
 	if q.state == verbs.QPStateErr {
 		return
 	}
+	if q.hand != nil && !q.heard {
+		return // it was an attempt
+	}
 	cause := q.in.Err()
 	if cause == nil {
 		cause = err
 	}
 	if t := new(verbs.TerminateError); q.hand == nil || errors.As(cause, &t) && !t.Remote {
 		q.fail(endOf(cause))
-	} else if q.id != nil { // otherwise it was an attempt
+	} else {
 		q.lose(endOf(cause))
 	}
 }

@@ -30,17 +30,12 @@ const defaultPKey = 0xffff
 
 // addresses asks for the addresses of a device. The error Is verbs.ErrNotSupported if it has none.
 func addresses(in *verbs.Context) ([]netdev.Address, error) {
-	dev := in.Device()
-	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider()); kernel {
+	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](in.Device().Provider()); kernel {
 		return kernelAddresses(in)
 	}
-	host, ok := verbs.Ability[cm.ProviderAddresser](dev.Provider())
-	if !ok {
-		return nil, noAddress(dev)
-	}
-	at, ok := host.HostAddr()
-	if !ok {
-		return nil, noAddress(dev)
+	at, err := hostOf(in)
+	if err != nil {
+		return nil, err
 	}
 	all, err := netdev.All()
 	if err != nil || !at.IsValid() {
@@ -55,8 +50,18 @@ func addresses(in *verbs.Context) ([]netdev.Address, error) {
 	return []netdev.Address{one}, nil
 }
 
-func noAddress(dev *verbs.Device) error {
-	return fmt.Errorf("%w: GIDs: %s has no address of this host", verbs.ErrNotSupported, dev.Name())
+// hostOf returns the one address of a device; the zero Addr if it may have several. The error Is verbs.ErrNotSupported if it has none.
+func hostOf(in *verbs.Context) (at netip.Addr, err error) {
+	dev := in.Device()
+	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider()); kernel {
+		return at, nil
+	}
+	if host, ok := verbs.Ability[cm.ProviderAddresser](dev.Provider()); ok {
+		if at, ok = host.HostAddr(); ok {
+			return at, nil
+		}
+	}
+	return at, fmt.Errorf("%w: GIDs: %s has no address of this host", verbs.ErrNotSupported, dev.Name())
 }
 
 // kernelAddresses lists the addresses of the network interfaces below a device of the kernel.

@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/internal/netdev"
+	"github.com/goverbs/goverbs/internal/queue"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -26,6 +27,31 @@ import (
 // Both QPs have a name, which is the GID and the number. From RTR on the one with the smaller name calls the other one, again and
 // again, and that one waits for it at its device's rendezvous. Neither Modify waits for that. In RTR messages of the peer are taken
 // already, as on InfiniBand; in RTS requests are posted, and wait for the connection.
+//
+// The rendezvous of the two, beside the state; it begins again at the top until it has come to the end:
+//
+//	           caller                                        waiter
+//	looking    calls: a Request with a Call                  waits
+//	trial      has the Reply, and says hello                 has taken a call (claim): Accept is under way, or has made the
+//	                                                         connection, and the caller's hello has not come
+//	met        the waiter's hello has come                   the caller's hello has come
+//
+// A trial that ends is nothing but an attempt (try): its inner QP is replaced if it is spoilt, and both look again. Only hellos have been
+// sent by then, so nothing of the program's is lost or done twice. Whoever has met stays so until the QP leaves RTR, RTS and SQD. If the
+// caller's hello has come and the waiter's has not when the connection breaks, the waiter takes the peer for gone.
+//
+// Whom a waiter takes: the caller must name both QPs, call from the address of the peer's GID, and know one PSN that this QP knows too.
+// The programs have told each other the PSNs with which they send: a QP knows the peer's from RTR on (rq_psn), and its own from RTS on
+// (sq_psn). Two that are both in RTR have none in common; they have nothing to say to each other either, and are connected as soon as
+// one is in RTS. One that is the same is enough: on InfiniBand a pair works in one direction if the PSNs of that one match.
+//
+// Invariants:
+//
+//   - Whoever does not know all that has one and the same refusal, whatever exists here and in whatever state. Refusing waits for nobody,
+//     so strangers do not keep the peer waiting.
+//   - At most one trial of a QP is under way. The peer calls once at a time; so a new call of its says that the trial is over on its side,
+//     and takes its place. Once met there is none.
+//   - A hello that is none, or anything else before it, ends the trial and not the QP.
 //
 // As on InfiniBand a QP learns only by its own requests that there is no peer: when the first has waited as long as timeout and
 // retry_cnt say (patience), it fails with WCRetryExcErr, the rest is flushed, and QP.Err has a HandError. A QP without requests
@@ -42,7 +68,7 @@ func (n Name) String() string { return fmt.Sprintf("%v QP 0x%06x", n.GID.Addr(),
 
 // Reasons of a HandError.
 var (
-	ErrWrongQP    = errors.New("the peer has no QP of this number for this one")
+	ErrWrongQP    = errors.New("the peer has no QP of this number that waits for this one")
 	ErrPeerAbsent = errors.New("the peer has not come")
 	ErrNoAnswer   = errors.New("the address does not answer")
 )
@@ -74,7 +100,7 @@ func (e *HandError) Unwrap() []error {
 
 // hand is what belongs to one life of a QP by hand, from RTR to RESET. The mutable part is guarded by the QP's mu.
 type hand struct {
-	call     wire.Call // from this QP to the peer's
+	call     wire.Call // from this QP to the peer's, with the PSNs that it knows
 	from, to netdev.Address
 	attr     verbs.QPAttr // what the program has set from RTR on
 	dials    bool
@@ -82,14 +108,48 @@ type hand struct {
 	ctx  context.Context // ends when the QP does not look for its peer any more
 	stop context.CancelFunc
 
-	why      miss // what the last attempt has met with
-	claimed  bool // a caller is being answered
-	told     bool // the program has been told that a message has arrived in RTR
+	why      miss   // what the last attempt has met with
+	trial    *trial // nil = none is under way
+	bad      error  // what the peer has said in place of its hello
+	told     bool   // the program has been told that a message has arrived in RTR
 	patience time.Duration
-	timer    *time.Timer // runs while the first request waits for the connection; nil = not yet
-	gone     error       // why there is no peer any more; nil = there is
-	exceeded error       // the first request that is not done is to fail with WCRetryExcErr, for this reason; nil = none is
-	lone                 // of a QP that is its own peer
+	timer    *time.Timer   // runs while the first request waits for the connection; nil = not yet
+	left     int           // of patience, see await
+	again    chan struct{} // holds a token when a call is worth while at once
+	gone     error         // why there is no peer any more; nil = there is
+	exceeded error         // the first request that is not done is to fail with WCRetryExcErr, for this reason; nil = none is
+	lone                   // of a QP that is its own peer
+}
+
+// trial is a call that may become the connection of a QP.
+type trial struct {
+	ctx     context.Context // ends the trial
+	stop    context.CancelFunc
+	over    chan struct{} // closed when the QP has met its peer, or is free again
+	awaited bool          // another call waits for that
+}
+
+func (h *hand) newTrial() *trial {
+	t := &trial{over: make(chan struct{})}
+	t.ctx, t.stop = context.WithCancel(h.ctx)
+	return t
+}
+
+// settled ends the trial of a QP, if one is under way: it has met its peer, or is free again. The caller holds mu.
+func (h *hand) settled() {
+	if h.trial != nil {
+		close(h.trial.over)
+		h.trial = nil
+	}
+}
+
+// spurn ends the trial of a QP because of what the peer has said in place of its hello. The caller holds mu.
+func (q *qp) spurn(err error) {
+	q.dead = true // nothing more of it is heard
+	q.hand.bad = err
+	if q.hand.trial != nil { // otherwise the peer has said it before the connection was made, see try
+		q.hand.trial.stop()
+	}
 }
 
 // leastPatience is how long a QP looks for its peer at least: a connection takes longer than an acknowledgement on InfiniBand.
@@ -123,13 +183,8 @@ func (q *qp) readyToReceive(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 			return err
 		}
 	}
-	switch {
-	case h.self():
+	if h.self() {
 		q.alone(h)
-	case !h.dials:
-		if err := q.ctx.meet.listen(zoned(h.from)); err != nil {
-			return err
-		}
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	q.hand = h
@@ -172,12 +227,13 @@ func (q *qp) newHand(attr *verbs.QPAttr) (*hand, error) {
 		return nil, invalid("DGID %v cannot be reached from %v, the GID of sgid_index %d", to, from.IP, ah.GRH.SGIDIndex)
 	}
 	h := &hand{attr: *attr, from: from, to: netdev.Address{IP: to, NetDev: from.NetDev}, call: wire.Call{
-		From: wire.Name{GID: verbs.GIDFromAddr(from.IP), QPN: q.num}, To: wire.Name{GID: ah.GRH.DGID, QPN: attr.DestQPNum}}}
+		From: wire.Name{GID: verbs.GIDFromAddr(from.IP), QPN: q.num}, To: wire.Name{GID: ah.GRH.DGID, QPN: attr.DestQPNum},
+		ToPSN: wire.KnownPSN(attr.RQPSN)}, again: make(chan struct{}, 1)}
 	if h.self() {
 		return h, nil
 	}
 	h.dials = compareNames(h.call.From, h.call.To) < 0
-	return h, q.ctx.meet.usable()
+	return h, q.ctx.meet.err
 }
 
 // compareNames orders names: by GIDs, then by numbers.
@@ -209,6 +265,8 @@ func (q *qp) readyToSend(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		a.MinRNRTimer = attr.MinRNRTimer
 	}
 	h.patience = patienceOf(a)
+	h.call.FromPSN = wire.KnownPSN(a.SQPSN)
+	queue.Signal(h.again) // a peer in RTR could not know this QP before
 	q.enter(verbs.QPStateRTS)
 	q.limitDepth()
 	q.advance()
@@ -244,28 +302,26 @@ type miss struct{ reason, cause error }
 
 // dial calls the peer until it answers, or the QP has no use for it any more.
 func (q *qp) dial(h *hand) {
-	for gap := time.Millisecond; ; gap = min(2*gap, longestGap) {
+	for gap := leastGap; ; gap = min(2*gap, longestGap) {
 		id, why := q.attempt(h)
-		if id != nil {
-			q.met(h, id, true)
+		if id == nil {
+			q.mu.Lock()
+			h.why = why
+			q.mu.Unlock()
+		} else if q.try(h, h.newTrial(), id, true) {
 			return
 		}
-		q.mu.Lock()
-		h.why = why
-		q.mu.Unlock()
 		wait := time.NewTimer(gap)
 		select {
 		case <-wait.C:
+		case <-h.again:
+			gap = leastGap / 2
 		case <-h.ctx.Done():
 			wait.Stop()
 			return
 		}
-		if err := q.renew(h); err != nil {
-			q.mu.Lock()
-			if q.hand == h {
-				q.fail(err)
-			}
-			q.mu.Unlock()
+		wait.Stop()
+		if !q.renewed(h) {
 			return
 		}
 	}
@@ -283,9 +339,9 @@ func (q *qp) attempt(h *hand) (*cm.ID, miss) {
 		return nil, called(err)
 	}
 	q.mu.Lock()
-	in := q.in
+	in, call := q.in, h.call
 	q.mu.Unlock()
-	if err := id.Connect(h.ctx, in, h.param(h.call)); err != nil {
+	if err := id.Connect(h.ctx, in, h.param(call)); err != nil {
 		_ = id.Close() // the other error is the reason
 		return nil, called(err)
 	}
@@ -297,7 +353,7 @@ func (q *qp) attempt(h *hand) (*cm.ID, miss) {
 	if err == nil {
 		back, err = wire.ParseCall(g.Private)
 	}
-	if err == nil && back != h.call.Back() {
+	if err == nil && !call.Meets(&back) {
 		err = fmt.Errorf("another QP has answered: %v", name(back.From))
 	}
 	if err != nil {
@@ -322,11 +378,8 @@ func called(err error) miss {
 			return miss{ErrWrongQP, &PeerError{Reason: wire.ErrNoGreeting}}
 		}
 		r, bad := wire.ParseRefusal(g.Private)
-		switch {
-		case bad != nil:
+		if bad != nil {
 			return miss{ErrWrongQP, &PeerError{Reason: bad}}
-		case r == wire.NotReady:
-			return miss{ErrPeerAbsent, &PeerError{Reason: errors.New(r.String()), Remote: true}}
 		}
 		return miss{ErrWrongQP, &PeerError{Reason: errors.New(r.String()), Remote: true}}
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
@@ -346,7 +399,7 @@ func (q *qp) renew(h *hand) error {
 	q.renewing = true
 	q.mu.Unlock()
 	q.ctx.own(in, nil)
-	err := in.Close() // its slots are flushed
+	err := in.Close() // its slots are flushed, and a hello of ours
 	q.pump.work()
 	var fresh *verbs.QP
 	if err == nil {
@@ -365,6 +418,10 @@ func (q *qp) renew(h *hand) error {
 		q.settle()
 		return nil
 	}
+	for q.flight.Len() > 0 { // a device may drop what a QP has not completed
+		p := q.flight.Pop()
+		q.landed(&p, verbs.WCWRFlushErr)
+	}
 	q.link = link{hand: q.hand, hurry: q.hurry}
 	q.adverts.Clear()
 	q.known = 0
@@ -372,59 +429,125 @@ func (q *qp) renew(h *hand) error {
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags); err != nil {
 		return err
 	}
-	return q.fill()
+	if err := q.fill(); err != nil {
+		return err
+	}
+	q.advance()
+	return nil
 }
 
-// claim takes a QP for a caller; a refusal if it cannot have one. The caller is the right one.
-func (q *qp) claim(h *hand) wire.Refusal {
+// renewed is renew. It reports false if that has failed, and with it the QP.
+func (q *qp) renewed(h *hand) bool {
+	err := q.renew(h)
+	if err == nil {
+		return true
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.hand != h || !q.running():
-		return wire.NotReady
-	case h.dials || h.self():
-		return wire.OtherPeer // it takes the other one for the one that waits
-	case h.claimed || q.id != nil:
-		return wire.Taken
+	if q.hand == h {
+		q.fail(err)
 	}
-	h.claimed = true
-	q.ending.Add(1) // for meet
-	return 0
+	return false
 }
 
-// meet accepts a caller that has claimed the QP.
-func (q *qp) meet(h *hand, req *cm.Request) {
-	defer q.ending.Done()
+// claim takes a QP for a call of its peer; nil if it cannot have one. A trial that is under way ends before.
+func (q *qp) claim(h *hand) (*trial, wire.Refusal) {
 	q.mu.Lock()
-	in := q.in
+	defer q.mu.Unlock()
+	for {
+		switch {
+		case q.hand != h || !q.running():
+			return nil, wire.NoQP
+		case q.heard || h.trial != nil && h.trial.awaited:
+			return nil, wire.Taken
+		case h.trial == nil:
+			h.trial = h.newTrial()
+			q.ending.Add(1) // for meet
+			return h.trial, 0
+		}
+		t := h.trial
+		t.awaited = true
+		t.stop()
+		q.mu.Unlock()
+		select {
+		case <-t.over:
+		case <-h.ctx.Done():
+		}
+		q.mu.Lock()
+	}
+}
+
+// meet accepts a call that has claimed the QP.
+func (q *qp) meet(h *hand, t *trial, req *cm.Request) {
+	defer q.ending.Done()
+	defer t.stop()
+	q.mu.Lock()
+	in, call := q.in, h.call
 	q.mu.Unlock()
-	ctx, cancel := context.WithTimeout(h.ctx, callLimit)
-	defer cancel()
-	id, err := req.Accept(ctx, in, h.param(h.call))
-	if err == nil {
-		q.met(h, id, false)
+	ctx, cancel := context.WithTimeout(t.ctx, callLimit)
+	id, err := req.Accept(ctx, in, h.param(call))
+	cancel()
+	if err != nil {
+		q.mu.Lock()
+		h.why = miss{ErrPeerAbsent, err}
+		q.mu.Unlock()
+	} else if q.try(h, t, id, false) {
 		return
 	}
-	err = errors.Join(err, q.renew(h))
+	q.renewed(h)
 	q.mu.Lock()
-	h.claimed, h.why = false, miss{ErrPeerAbsent, err}
+	h.settled()
 	q.mu.Unlock()
 }
 
-// met begins the connection.
-func (q *qp) met(h *hand, id *cm.ID, active bool) {
+// try uses the connection of a trial. It returns at the connection's end, and reports whether the QP has done with its search: it has
+// met its peer, or left. Otherwise the QP is free again; its inner QP may be spoilt.
+func (q *qp) try(h *hand, t *trial, id *cm.ID, active bool) (done bool) {
+	defer t.stop()
 	q.mu.Lock()
 	if q.hand != h || !q.running() {
 		q.mu.Unlock()
 		_ = id.Close() // the QP has left meanwhile
-		return
+		return true
 	}
-	q.ending.Go(func() {
+	if active && !q.heard { // a waiter has it since claim
+		h.trial = t
+	}
+	q.linked(id, active)
+	if h.bad != nil {
+		t.stop()
+	}
+	q.mu.Unlock()
+	undecided := func() bool { return q.hand == h && q.id == id && !q.heard && q.running() }
+	select {
+	case <-id.Done():
+	case <-t.ctx.Done():
+		q.mu.Lock()
+		spurned := undecided()
+		q.mu.Unlock()
+		if spurned {
+			_ = id.Abort() // it is of no use to the other side either
+		}
+		<-id.Done()
+	}
+	q.pump.work() // what has arrived before
+	q.mu.Lock()
+	if !undecided() {
+		q.mu.Unlock()
 		q.watch(id)
 		_ = id.Close() // the end has its reason already
-	})
-	q.linked(id, active)
+		return true
+	}
+	q.id = nil
+	if h.why = (miss{ErrPeerAbsent, endOf(id.Err())}); h.bad != nil {
+		h.why, h.bad = miss{ErrWrongQP, h.bad}, nil
+	}
+	if active {
+		h.settled()
+	}
 	q.mu.Unlock()
+	_ = id.Abort()
+	return false
 }
 
 // await looks whether the first request of a QP by hand can still be done: it fails if the peer has gone, and while it waits for the
@@ -441,13 +564,26 @@ func (q *qp) await() {
 	if h.timer != nil || q.heard || q.reqs.Len() == 0 || h.patience == 0 || q.state != verbs.QPStateRTS {
 		return
 	}
-	h.timer = time.AfterFunc(h.patience, func() {
+	began, step := time.Now(), h.patience/patienceSteps
+	h.left = patienceSteps * trialWeight
+	var timer *time.Timer
+	timer = time.AfterFunc(step, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if q.hand != h || q.heard || !q.running() {
+		if q.hand != h || h.timer != timer || q.heard || !q.running() {
 			return
 		}
-		e := &HandError{Local: name(h.call.From), Remote: name(h.call.To), Reason: h.why.reason, After: h.patience, Cause: h.why.cause}
+		if h.trial != nil {
+			h.left--
+		} else {
+			h.left -= trialWeight
+		}
+		if h.left > 0 {
+			timer.Reset(step)
+			return
+		}
+		e := &HandError{Local: name(h.call.From), Remote: name(h.call.To), Reason: h.why.reason, Cause: h.why.cause,
+			After: time.Since(began).Round(time.Millisecond)}
 		switch {
 		case e.Reason != nil:
 		case h.dials:
@@ -457,7 +593,15 @@ func (q *qp) await() {
 		}
 		q.exceed(e)
 	})
+	h.timer = timer
 }
+
+// Patience is counted in steps, in each of which this process has had its turn: adapters answer however busy the machines are, engines
+// do not. While the peer is there, in a trial, it is used up more slowly.
+const (
+	patienceSteps = 16
+	trialWeight   = 4
+)
 
 // rest ends the search for the peer.
 func (h *hand) rest() {

@@ -380,12 +380,6 @@ func (q *qp) established(id *cm.ID, active bool) {
 // linked begins a connection. The caller holds mu.
 func (q *qp) linked(id *cm.ID, active bool) {
 	q.id, q.active, q.tell = id, active, true
-	if q.hand != nil {
-		q.hand.stop()
-		if q.dead {
-			q.lose(errPeerEnded)
-		}
-	}
 	q.limitDepth()
 	q.advance()
 }

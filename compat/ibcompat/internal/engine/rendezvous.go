@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
@@ -39,15 +40,11 @@ func portOf(base uint16, num uint32) (port uint16, ok bool) {
 // RendezvousError says that a device cannot wait for peers of QPs that are brought up by hand: it has no port of its own.
 type RendezvousError struct {
 	First, Last uint16 // the ports that it may have
-	Addr        string // the address at which it was to listen, "" if none of the ports was free
 	Reason      error
 }
 
 // Error names the ports.
 func (e *RendezvousError) Error() string {
-	if e.Addr != "" {
-		return fmt.Sprintf("ibcompat: cannot wait for the peer at %s: %v", e.Addr, e.Reason)
-	}
 	return fmt.Sprintf("ibcompat: none of the ports %d to %d can be had for the rendezvous: %v", e.First, e.Last, e.Reason)
 }
 
@@ -55,53 +52,45 @@ func (e *RendezvousError) Error() string {
 func (e *RendezvousError) Unwrap() error { return e.Reason }
 
 // rendezvous is where the QPs of an open device are found by their numbers: those of this process in qps, and peers come to its
-// listeners. A listener is opened when the first QP waits at its address, and closed with the device.
+// listener. That is opened for the first QP, at every address of the device, and closed with the device. It is what keeps the port: while
+// it listens, no other program can listen there, at no address, and answer in its place (bind(2): of two sockets with SO_REUSEADDR none
+// may listen).
 type rendezvous struct {
 	in   *verbs.Context
 	base uint16
 
-	mu    sync.Mutex // a leaf; guards what follows
-	tried bool
-	place *reservation // nil = none, see err
-	err   error
-	next  uint32 // a candidate for the index of the next QP
-	qps   map[uint32]*qp
+	opening sync.Once
+	ln      *cm.Listener // nil = none, see err
+	port    uint32       // its port, counted from base; noPort = none
+	err     error
+	serving sync.WaitGroup
 
-	opening   sync.Mutex // guards what follows; taken after a qp's mu
-	listeners map[netip.Addr]*cm.Listener
-	serving   sync.WaitGroup
+	mu   sync.Mutex // a leaf; guards what follows
+	next uint32     // a candidate for the index of the next QP
+	qps  map[uint32]*qp
 }
 
 // Implementation constants.
 const (
-	mostCalls  = 64               // calls that a listener answers at a time
 	callLimit  = 10 * time.Second // how long an answer may take
+	leastGap   = time.Millisecond // between two calls,
 	longestGap = 100 * time.Millisecond
 )
 
 func newRendezvous(in *verbs.Context, base uint16) *rendezvous {
-	return &rendezvous{in: in, base: base, qps: map[uint32]*qp{}, next: rand.Uint32(), listeners: map[netip.Addr]*cm.Listener{}}
+	return &rendezvous{in: in, base: base, qps: map[uint32]*qp{}, next: rand.Uint32(), port: noPort}
 }
 
 // enroll gives a QP its number.
 func (r *rendezvous) enroll(q *qp) (uint32, error) {
+	r.opening.Do(r.open)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.tried {
-		r.tried = true
-		if r.place, r.err = reserve(r.base, Ports); r.err != nil {
-			r.err = &RendezvousError{First: r.base, Last: r.base + Ports - 1, Reason: r.err}
-		}
-	}
 	if len(r.qps) >= mostQPs {
 		return 0, &verbs.LimitError{Name: "max_qp", Limit: mostQPs, Value: mostQPs + 1}
 	}
-	port := uint32(noPort)
-	if r.place != nil {
-		port = uint32(r.place.port - r.base)
-	}
 	for {
-		num := port<<indexBits | leastNum + r.next%mostQPs
+		num := r.port<<indexBits | leastNum + r.next%mostQPs
 		r.next++
 		if r.qps[num] == nil {
 			r.qps[num] = q
@@ -123,58 +112,36 @@ func (r *rendezvous) find(num uint32) *qp {
 	return r.qps[num]
 }
 
-// usable returns the error of a device without a port.
-func (r *rendezvous) usable() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
-}
-
-// listen sees to it that callers are heard at an address.
-func (r *rendezvous) listen(at netip.Addr) error {
-	r.opening.Lock()
-	defer r.opening.Unlock()
-	if r.listeners[at] != nil {
-		return nil
+// open takes the first free port.
+func (r *rendezvous) open() {
+	_, r.err = hostOf(r.in)
+	for i := uint32(0); i < Ports && r.ln == nil && (i == 0 && r.err == nil || errors.Is(r.err, syscall.EADDRINUSE)); i++ {
+		r.port = i
+		r.ln, r.err = cm.Listen(context.Background(), fmt.Sprintf(":%d", uint32(r.base)+i), cm.Config{Context: r.in})
 	}
-	address := netip.AddrPortFrom(at, r.place.port).String()
-	err := r.place.listening()
-	if err == nil {
-		var ln *cm.Listener
-		if ln, err = cm.Listen(context.Background(), address, cm.Config{Context: r.in, AFOnly: at.Is6()}); err == nil {
-			r.listeners[at] = ln
-			r.serving.Go(func() { r.serve(ln) })
-			return nil
-		}
+	if r.err != nil {
+		r.port, r.err = noPort, &RendezvousError{First: r.base, Last: r.base + Ports - 1, Reason: r.err}
+		return
 	}
-	return &RendezvousError{First: r.base, Last: r.base + Ports - 1, Addr: address, Reason: err}
+	r.serving.Go(r.serve)
 }
 
 // close is called when there are no QPs any more.
-func (r *rendezvous) close() (err error) {
-	r.opening.Lock()
-	defer r.opening.Unlock()
-	for _, ln := range r.listeners {
-		err = errors.Join(err, ln.Close())
-	}
+func (r *rendezvous) close() error {
+	err := r.ln.Close()
 	r.serving.Wait()
-	if r.place != nil {
-		err = errors.Join(err, r.place.close())
-	}
 	return err
 }
 
 // acceptPause is the time between two attempts to accept a call.
 const acceptPause = 10 * time.Millisecond
 
-// serve answers calls. While mostCalls are being answered, which takes callLimit at most, further ones wait in the listener, and more
-// than that it refuses.
-func (r *rendezvous) serve(ln *cm.Listener) {
-	busy := make(chan struct{}, mostCalls)
+// serve answers calls. Nothing in it waits for a peer: those of strangers are refused at once, and each QP answers two at most.
+func (r *rendezvous) serve() {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	for {
-		req, err := ln.Accept(context.Background())
+		req, err := r.ln.Accept(context.Background())
 		if errors.Is(err, verbs.ErrClosed) {
 			return
 		}
@@ -182,53 +149,49 @@ func (r *rendezvous) serve(ln *cm.Listener) {
 			time.Sleep(acceptPause) // the system lacks descriptors
 			continue
 		}
-		busy <- struct{}{}
+		q, h := r.called(req)
+		if q == nil {
+			refuseCall(req, wire.NoQP)
+			continue
+		}
 		calls.Go(func() {
-			r.answer(req)
-			<-busy
+			t, refusal := q.claim(h)
+			if t == nil {
+				refuseCall(req, refusal)
+				return
+			}
+			q.meet(h, t, req)
 		})
 	}
 }
 
-// answer connects a caller with the QP that it names, or refuses it.
-func (r *rendezvous) answer(req *cm.Request) {
-	q, h, refusal := r.called(req)
-	if refusal == 0 {
-		refusal = q.claim(h)
-	}
-	if refusal != 0 {
-		g := wire.Greeting{Flags: wire.FlagEngine | wire.FlagHand, Private: []byte{byte(refusal)}}
-		_ = req.Reject(g.Append(nil)) // the caller may have gone
-		return
-	}
-	q.meet(h, req)
+func refuseCall(req *cm.Request, why wire.Refusal) {
+	g := wire.Greeting{Flags: wire.FlagEngine | wire.FlagHand, Private: []byte{byte(why)}}
+	_ = req.Reject(g.Append(nil)) // the caller may have gone
 }
 
-// called finds the QP that a request is for. What the request says is not trusted: the number must be that of a QP that waits, the
-// caller that of which the program has told it, and the address that of the caller.
-func (r *rendezvous) called(req *cm.Request) (*qp, *hand, wire.Refusal) {
+// called finds the QP that a request is for; nil if the caller is not its peer. What the request says is not trusted: the number must be
+// that of a QP that waits, caller and PSNs those of which the program has told it, and the address that of the caller.
+func (r *rendezvous) called(req *cm.Request) (*qp, *hand) {
 	g, err := wire.ParseGreeting(req.PrivateData())
 	if err != nil || g.Flags&wire.FlagHand == 0 {
-		return nil, nil, wire.Malformed
+		return nil, nil
 	}
 	call, err := wire.ParseCall(g.Private)
 	if err != nil {
-		return nil, nil, wire.Malformed
+		return nil, nil
 	}
 	q := r.find(call.To.QPN)
 	if q == nil {
-		return nil, nil, wire.NoQP
+		return nil, nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	h := q.hand
-	switch {
-	case h == nil:
-		return nil, nil, wire.NotReady
-	case h.call != call.Back() || ipOf(req) != h.to.IP:
-		return nil, nil, wire.OtherPeer
+	if h == nil || h.dials || h.self() || !h.call.Meets(&call) || ipOf(req) != h.to.IP {
+		return nil, nil
 	}
-	return q, h, 0
+	return q, h
 }
 
 // ipOf is the address of a caller.

@@ -17,22 +17,57 @@ type Name struct {
 }
 
 // CallLen is the length of a Call in bytes. It fits where the data of a program stand.
-const CallLen = 40
+const CallLen = 48
 
-// Call is what a QP that was brought up by hand tells the one that it wants, and the answer, from whom to whom:
+// Call is what a QP that was brought up by hand tells the one that it wants, and the answer: from whom to whom, and the packet sequence
+// numbers with which they send, which only their programs have told each other:
 //
 //	0  GID of the caller   16  GID of the other   32  number of the caller's QP   36  number of the other
-type Call struct{ From, To Name }
+//	40  PSN of the caller's QP   44  PSN of the other
+type Call struct {
+	From, To       Name
+	FromPSN, ToPSN PSN
+}
+
+// PSN is the number of the first packet that a QP sends, if it is known. On the wire a known one has bit 31.
+type PSN struct {
+	Known bool
+	Value uint32 // 24 bits; 0 if it is not known
+}
+
+// KnownPSN is a PSN that a program has set, of 24 bits.
+func KnownPSN(v uint32) PSN { return PSN{true, v} }
+
+const (
+	mostPSN  = 1<<24 - 1
+	psnKnown = 1 << 31
+)
+
+func (p PSN) word() uint32 {
+	if !p.Known {
+		return 0
+	}
+	return psnKnown | p.Value
+}
 
 // Append appends the call.
 func (c *Call) Append(b []byte) []byte {
 	b = append(append(b, c.From.GID[:]...), c.To.GID[:]...)
 	b = binary.BigEndian.AppendUint32(b, c.From.QPN)
-	return binary.BigEndian.AppendUint32(b, c.To.QPN)
+	b = binary.BigEndian.AppendUint32(b, c.To.QPN)
+	b = binary.BigEndian.AppendUint32(b, c.FromPSN.word())
+	return binary.BigEndian.AppendUint32(b, c.ToPSN.word())
 }
 
 // Back is the call in the other direction.
-func (c *Call) Back() Call { return Call{From: c.To, To: c.From} }
+func (c *Call) Back() Call { return Call{From: c.To, To: c.From, FromPSN: c.ToPSN, ToPSN: c.FromPSN} }
+
+// Meets reports whether a call of the peer's is for the QP whose own call c is: whether each names the other, and of the PSNs that both
+// tell one is the same.
+func (c *Call) Meets(peer *Call) bool {
+	same := func(a, b PSN) bool { return a.Known && a == b }
+	return c.From == peer.To && c.To == peer.From && (same(c.FromPSN, peer.ToPSN) || same(c.ToPSN, peer.FromPSN))
+}
 
 // ParseCall decodes a call. What follows it is ignored.
 func ParseCall(b []byte) (c Call, err error) {
@@ -50,6 +85,13 @@ func ParseCall(b []byte) (c Call, err error) {
 			return Call{}, bad("call", "QP number", uint64(n.QPN))
 		}
 	}
+	for i, p := range []*PSN{&c.FromPSN, &c.ToPSN} {
+		w := binary.BigEndian.Uint32(b[40+4*i:])
+		*p = PSN{w&psnKnown != 0, w &^ psnKnown}
+		if p.Value > mostPSN || !p.Known && p.Value != 0 {
+			return Call{}, bad("call", "PSN", uint64(w))
+		}
+	}
 	return c, nil
 }
 
@@ -57,27 +99,17 @@ func ParseCall(b []byte) (c Call, err error) {
 type Refusal uint8
 
 const (
-	NoQP      Refusal = 1 + iota // no QP of the device has the number
-	NotReady                     // the QP has not been told of a peer yet: it is not in RTR
-	OtherPeer                    // the QP has been told of another peer
-	Taken                        // the QP has a connection, or is getting one
-	Malformed                    // the call cannot be read
-	refusalEnd
+	NoQP  Refusal = 1 // no QP of the device waits for this call. Whoever is not the peer learns nothing else
+	Taken Refusal = 4 // the QP has a connection already: to its peer only
 )
 
 // String says it in words.
 func (r Refusal) String() string {
 	switch r {
 	case NoQP:
-		return "there is no QP of that number"
-	case NotReady:
-		return "the QP is not in RTR"
-	case OtherPeer:
-		return "the QP waits for another peer"
+		return "no QP of that number waits for this one, with these PSNs"
 	case Taken:
 		return "the QP has a connection already"
-	case Malformed:
-		return "the call cannot be read"
 	}
 	return "unknown refusal " + digits(uint8(r))
 }
@@ -87,7 +119,7 @@ func ParseRefusal(b []byte) (Refusal, error) {
 	if len(b) < 1 {
 		return 0, bad("refusal", "length", uint64(len(b)))
 	}
-	if r := Refusal(b[0]); r > 0 && r < refusalEnd {
+	if r := Refusal(b[0]); r == NoQP || r == Taken {
 		return r, nil
 	}
 	return 0, bad("refusal", "reason", uint64(b[0]))
