@@ -31,9 +31,9 @@ import (
 // The rendezvous of the two, beside the state; it begins again at the top until it has come to the end:
 //
 //	           caller                                        waiter
-//	looking    calls: a Request with a Call                  waits
-//	trial      has the Reply, and says hello                 has taken a call (claim): Accept is under way, or has made the
-//	                                                         connection, and the caller's hello has not come
+//	looking    waits to call again                           waits
+//	trial      calls: a Request with a Call, then the        has taken a call (claim): Accept is under way, or has made the
+//	           Reply has come and it says hello              connection, and the caller's hello has not come
 //	met        the waiter's hello has come                   the caller's hello has come
 //
 // A trial that ends is nothing but an attempt (try): its inner QP is replaced if it is spoilt, and both look again. Only hellos have been
@@ -114,14 +114,15 @@ type hand struct {
 	told     bool   // the program has been told that a message has arrived in RTR
 	patience time.Duration
 	timer    *time.Timer   // runs while the first request waits for the connection; nil = not yet
-	left     int           // of patience, see await
+	left     int           // steps of patience that are left
+	last     *trial        // the one that was under way when there were none
 	again    chan struct{} // holds a token when a call is worth while at once
 	gone     error         // why there is no peer any more; nil = there is
 	exceeded error         // the first request that is not done is to fail with WCRetryExcErr, for this reason; nil = none is
 	lone                   // of a QP that is its own peer
 }
 
-// trial is a call that may become the connection of a QP.
+// trial is a call that may become the connection of a QP: for the caller from its beginning, for the waiter since it has been taken.
 type trial struct {
 	ctx     context.Context // ends the trial
 	stop    context.CancelFunc
@@ -147,7 +148,7 @@ func (h *hand) settled() {
 func (q *qp) spurn(err error) {
 	q.dead = true // nothing more of it is heard
 	q.hand.bad = err
-	if q.hand.trial != nil { // otherwise the peer has said it before the connection was made, see try
+	if q.hand.trial != nil {
 		q.hand.trial.stop()
 	}
 }
@@ -303,14 +304,21 @@ type miss struct{ reason, cause error }
 // dial calls the peer until it answers, or the QP has no use for it any more.
 func (q *qp) dial(h *hand) {
 	for gap := leastGap; ; gap = min(2*gap, longestGap) {
+		t := h.newTrial()
+		q.mu.Lock()
+		h.trial = t
+		q.mu.Unlock()
 		id, why := q.attempt(h)
-		if id == nil {
-			q.mu.Lock()
-			h.why = why
-			q.mu.Unlock()
-		} else if q.try(h, h.newTrial(), id, true) {
+		if id != nil && q.try(h, t, id) {
 			return
 		}
+		t.stop()
+		q.mu.Lock()
+		if id == nil {
+			h.why = why
+		}
+		h.settled()
+		q.mu.Unlock()
 		wait := time.NewTimer(gap)
 		select {
 		case <-wait.C:
@@ -491,7 +499,7 @@ func (q *qp) meet(h *hand, t *trial, req *cm.Request) {
 		q.mu.Lock()
 		h.why = miss{ErrPeerAbsent, err}
 		q.mu.Unlock()
-	} else if q.try(h, t, id, false) {
+	} else if q.try(h, t, id) {
 		return
 	}
 	q.renewed(h)
@@ -502,7 +510,7 @@ func (q *qp) meet(h *hand, t *trial, req *cm.Request) {
 
 // try uses the connection of a trial. It returns at the connection's end, and reports whether the QP has done with its search: it has
 // met its peer, or left. Otherwise the QP is free again; its inner QP may be spoilt.
-func (q *qp) try(h *hand, t *trial, id *cm.ID, active bool) (done bool) {
+func (q *qp) try(h *hand, t *trial, id *cm.ID) (done bool) {
 	defer t.stop()
 	q.mu.Lock()
 	if q.hand != h || !q.running() {
@@ -510,13 +518,7 @@ func (q *qp) try(h *hand, t *trial, id *cm.ID, active bool) (done bool) {
 		_ = id.Close() // the QP has left meanwhile
 		return true
 	}
-	if active && !q.heard { // a waiter has it since claim
-		h.trial = t
-	}
-	q.linked(id, active)
-	if h.bad != nil {
-		t.stop()
-	}
+	q.linked(id, h.dials)
 	q.mu.Unlock()
 	undecided := func() bool { return q.hand == h && q.id == id && !q.heard && q.running() }
 	select {
@@ -542,9 +544,6 @@ func (q *qp) try(h *hand, t *trial, id *cm.ID, active bool) (done bool) {
 	if h.why = (miss{ErrPeerAbsent, endOf(id.Err())}); h.bad != nil {
 		h.why, h.bad = miss{ErrWrongQP, h.bad}, nil
 	}
-	if active {
-		h.settled()
-	}
 	q.mu.Unlock()
 	_ = id.Abort()
 	return false
@@ -565,7 +564,7 @@ func (q *qp) await() {
 		return
 	}
 	began, step := time.Now(), h.patience/patienceSteps
-	h.left = patienceSteps * trialWeight
+	h.left = patienceSteps
 	var timer *time.Timer
 	timer = time.AfterFunc(step, func() {
 		q.mu.Lock()
@@ -573,12 +572,10 @@ func (q *qp) await() {
 		if q.hand != h || h.timer != timer || q.heard || !q.running() {
 			return
 		}
-		if h.trial != nil {
-			h.left--
-		} else {
-			h.left -= trialWeight
+		if h.left--; h.left == 0 {
+			h.last = h.trial
 		}
-		if h.left > 0 {
+		if h.left > 0 || h.last != nil && h.last == h.trial && -h.left < int(callLimit/step) {
 			timer.Reset(step)
 			return
 		}
@@ -596,12 +593,9 @@ func (q *qp) await() {
 	h.timer = timer
 }
 
-// Patience is counted in steps, in each of which this process has had its turn: adapters answer however busy the machines are, engines
-// do not. While the peer is there, in a trial, it is used up more slowly.
-const (
-	patienceSteps = 16
-	trialWeight   = 4
-)
+// Patience is counted in steps, in each of which this process has had its turn: adapters answer however busy the machines are, engines do
+// not. The attempt that is under way when it is used up is waited for, as long as an answer may take.
+const patienceSteps = 16
 
 // rest ends the search for the peer.
 func (h *hand) rest() {
