@@ -23,6 +23,7 @@ import (
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/siw/mpa"
 	"github.com/goverbs/goverbs/siw/siwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -552,6 +553,63 @@ func TestHandGIDs(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 	_, err = inMemory.ChooseGID(1, home)
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
+}
+
+// TestHandCrowd: strangers that call without pause, say nothing that can be read and stay, and others that say nothing at all, keep no QP
+// from its peer, from the same address or another one.
+func TestHandCrowd(t *testing.T) {
+	_, dev := newIWARP(t, 0, ibcompat.Config{})
+	left, right := open(t, dev), open(t, dev)
+	first := newEnd(t, right, verbs.QPConfig{})
+	port := ibcompat.DefaultRendezvous + int(first.qp.Num()>>17)
+	dial := func(from string) (net.Conn, error) {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		return d.DialContext(soon(t), "tcp", net.JoinHostPort(home.String(), strconv.Itoa(port)))
+	}
+	for range 200 {
+		nc, err := dial("127.0.0.2")
+		require.NoError(t, err)
+		defer nc.Close()
+	}
+	malformed := mpa.Frame{Rev: mpa.Rev2, HasEnhanced: true, Enhanced: mpa.Enhanced{PeerToPeer: true, RTRWrite: true},
+		PrivateData: (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, wire.CallLen)}).Append(nil)}
+	frame, err := malformed.Append(nil)
+	require.NoError(t, err)
+	stop := make(chan struct{})
+	var strangers sync.WaitGroup
+	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+		strangers.Go(func() {
+			var open [100]net.Conn
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					for _, nc := range open[:min(i, len(open))] {
+						nc.Close()
+					}
+					return
+				default:
+				}
+				nc, err := dial(from)
+				if err != nil {
+					i--
+					continue
+				}
+				_, _ = nc.Write(frame)
+				if old := open[i%len(open)]; old != nil {
+					old.Close()
+				}
+				open[i%len(open)] = nc
+			}
+		})
+	}
+	defer strangers.Wait()
+	defer close(stop)
+	for range 20 {
+		a, b := handPair(t, left, right)
+		a.toRTS(b.qp.Num())
+		b.toRTS(a.qp.Num())
+		works(t, a, b)
+	}
 }
 
 // callOf is the call of one QP at the loopback's address to another one, with the PSNs of rtr and rts.

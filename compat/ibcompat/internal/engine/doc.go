@@ -52,7 +52,7 @@
 // connection (hand.go): it calls the peer's, or waits for its call at the rendezvous of the open device (rendezvous.go). Below it is
 // the same; beside the states above such a QP can be
 //
-//	looking   in RTR, RTS or SQD without a connection: it calls, or waits
+//	looking   in RTR, RTS or SQD without a connection whose hello has come: it calls, or waits (see hand.go)
 //	gone      the peer has ended the connection. The QP stays in its state, as on InfiniBand, and the next request fails
 //
 // A QP whose peer is itself has no connection, and executes its requests itself, long ones in steps (self.go).
@@ -69,13 +69,14 @@
 //  7. Connections progress whatever the program does; a program that polls or waits does the work itself (pump.go). Nothing that is owed
 //     to the peer waits while nobody polls or waits (debt.go).
 //  8. Posting, polling and messages allocate nothing.
-//  9. A QP by hand takes one call at a time, and only from the QP that its program has named, at that one's address.
+//  9. A QP by hand takes one call at a time, and only from the QP that its program has named, at that one's address, which knows a PSN
+//     of theirs. Before its hello a peer changes nothing but which inner QP there is.
 //  10. What looks for a peer, what watches a connection by hand, and the steps of a QP that is its own peer are counted in qp.ending, and
 //     begin before the state is ERR. So RESET and Destroy find nothing of them left.
 //
 // # Locks
 //
-//	pump.turn -> qp.mu -> region.mu | keys | debts.mu | cq.mu -> channel.mu | rendezvous.opening -> rendezvous.mu | gids.mu
+//	pump.turn -> qp.mu -> region.mu | keys | debts.mu | cq.mu -> channel.mu | rendezvous.mu | gids.mu
 //
 // Inner handles are called with qp.mu held; they call nothing here. A rendezvous looks a QP up, lets its lock go and takes the QP's:
 // an open device is closed after its QPs, and a QP that has gone meanwhile is in ERR.

@@ -31,9 +31,9 @@ import (
 // The rendezvous of the two, beside the state; it begins again at the top until it has come to the end:
 //
 //	           caller                                        waiter
-//	looking    waits to call again                           waits
-//	trial      calls: a Request with a Call, then the        has taken a call (claim): Accept is under way, or has made the
-//	           Reply has come and it says hello              connection, and the caller's hello has not come
+//	looking                                                  waits
+//	trial      calls after a pause: a Request with a Call;   has taken a call (claim): Accept is under way, or has made the
+//	           the Reply has come, and it says hello         connection, and the caller's hello has not come
 //	met        the waiter's hello has come                   the caller's hello has come
 //
 // A trial that ends is nothing but an attempt (try): its inner QP is replaced if it is spoilt, and both look again. Only hellos have been
@@ -122,7 +122,8 @@ type hand struct {
 	lone                   // of a QP that is its own peer
 }
 
-// trial is a call that may become the connection of a QP: for the caller from its beginning, for the waiter since it has been taken.
+// trial is a call that may become the connection of a QP: for the waiter since it has been taken, for the caller since the end of the one
+// before.
 type trial struct {
 	ctx     context.Context // ends the trial
 	stop    context.CancelFunc
@@ -191,6 +192,7 @@ func (q *qp) readyToReceive(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	q.hand = h
 	q.enter(verbs.QPStateRTR)
 	if h.dials {
+		h.trial = h.newTrial()
 		q.ending.Go(func() { q.dial(h) })
 	}
 	return nil
@@ -304,9 +306,8 @@ type miss struct{ reason, cause error }
 // dial calls the peer until it answers, or the QP has no use for it any more.
 func (q *qp) dial(h *hand) {
 	for gap := leastGap; ; gap = min(2*gap, longestGap) {
-		t := h.newTrial()
 		q.mu.Lock()
-		h.trial = t
+		t := h.trial
 		q.mu.Unlock()
 		id, why := q.attempt(h)
 		if id != nil && q.try(h, t, id) {
@@ -317,7 +318,7 @@ func (q *qp) dial(h *hand) {
 		if id == nil {
 			h.why = why
 		}
-		h.settled()
+		h.trial, h.bad = h.newTrial(), nil
 		q.mu.Unlock()
 		wait := time.NewTimer(gap)
 		select {
