@@ -23,21 +23,30 @@ const (
 	orderTimeout = 100 * time.Millisecond
 )
 
-// sources are the addresses from which a listener has streams that it has not queued. When there are too many silent streams, the oldest
-// ones are closed: a correct peer sends its Request at once. So a new stream always has some time to speak, though other programs at its
-// address, as behind a NAT, are silent. Where an address has to give, it is the one with the most silent streams.
+// sources are the addresses from which a listener has streams that it has not queued. When there are
+// too many silent streams, the oldest are closed: a correct peer sends its Request at once. So a new
+// stream always has some time to speak, even if other programs at its address, as behind a NAT, are
+// silent. Where an address has to give, it is the one with the most silent streams.
 type sources struct {
 	mu     sync.Mutex // guards the fields below, and those of each origin
 	of     map[netip.Addr]*origin
-	silent int // of all but the zero Addr
+	silent [2]int // of loopback addresses, and of all others
 }
 
-// origin is one address. The zero Addr stands for all loopback addresses, and for what has no address, as in a configured Network.
+// origin is one address. The zero Addr stands for what has no address, as in a configured Network.
 type origin struct {
 	at      netip.Addr
 	streams int
 	last    *arrival   // of the stream that was accepted last
 	silent  []*silence // the oldest one first
+}
+
+// remote is the place of the address in sources.silent: 0 for a loopback address, or none, 1 for another.
+func (o *origin) remote() int {
+	if !o.at.IsValid() || o.at.IsLoopback() {
+		return 0
+	}
+	return 1
 }
 
 // silence is a stream that is silent.
@@ -52,11 +61,7 @@ func sourceOf(remote net.Addr) netip.Addr {
 	if !ok {
 		return netip.Addr{}
 	}
-	from := tcp.AddrPort().Addr().Unmap()
-	if from.IsLoopback() {
-		return netip.Addr{}
-	}
-	return from
+	return tcp.AddrPort().Addr().Unmap()
 }
 
 // enter counts a stream that was accepted now. earlier is the one which its address opened before, nil if that has been queued.
@@ -87,25 +92,21 @@ func (s *sources) leave(from *origin, this *arrival) {
 	}
 }
 
-// listen notes that a stream is silent, and ends those for which there is no room any more. The caller calls hear afterwards.
+// listen notes that a stream is silent, and ends those for which there is no room any more. An address
+// other than a loopback's keeps limit of them for longer than silentGrace. The caller calls hear
+// afterwards.
 func (s *sources) listen(from *origin, limit int, end func()) *silence {
 	this := &silence{since: time.Now(), end: end}
 	var ended []*silence
 	s.mu.Lock()
-	if !from.at.IsValid() {
-		if len(from.silent) == maxSilent {
-			ended = s.endOldest(from, ended)
-		}
-	} else {
-		for len(from.silent) >= limit && this.since.Sub(from.silent[0].since) > silentGrace {
-			ended = s.endOldest(from, ended)
-		}
-		if s.silent == maxSilent {
-			ended = s.endOldest(s.loudest(), ended)
-		}
-		s.silent++
+	for from.remote() == 1 && len(from.silent) >= limit && this.since.Sub(from.silent[0].since) > silentGrace {
+		ended = append(ended, s.forget(from, 0))
+	}
+	if s.silent[from.remote()] == maxSilent {
+		ended = append(ended, s.forget(s.loudest(from.remote()), 0))
 	}
 	from.silent = append(from.silent, this)
+	s.silent[from.remote()]++
 	s.mu.Unlock()
 	for _, e := range ended {
 		e.end()
@@ -113,24 +114,18 @@ func (s *sources) listen(from *origin, limit int, end func()) *silence {
 	return this
 }
 
-// endOldest takes the oldest silent stream of an address from it, to be ended by the caller.
-func (s *sources) endOldest(from *origin, ended []*silence) []*silence {
-	ended = append(ended, from.silent[0])
-	s.forget(from, 0)
-	return ended
-}
-
-func (s *sources) forget(from *origin, i int) {
+// forget takes a silent stream from an address, and returns it.
+func (s *sources) forget(from *origin, i int) *silence {
+	this := from.silent[i]
 	from.silent = slices.Delete(from.silent, i, i+1)
-	if from.at.IsValid() {
-		s.silent--
-	}
+	s.silent[from.remote()]--
+	return this
 }
 
-// loudest returns the address with the most silent streams, other than the zero Addr.
-func (s *sources) loudest() (most *origin) {
+// loudest returns the address with the most silent streams, of loopback addresses (0) or of others (1).
+func (s *sources) loudest(remote int) (most *origin) {
 	for _, from := range s.of {
-		if from.at.IsValid() && (most == nil || len(from.silent) > len(most.silent)) {
+		if from.remote() == remote && (most == nil || len(from.silent) > len(most.silent)) {
 			most = from
 		}
 	}
