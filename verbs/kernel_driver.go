@@ -21,7 +21,7 @@ func driverOf(info DeviceInfo, attr DeviceAttr) driver {
 	switch {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
 		d := driver{ops: siwOps, inline: siwInline, wrap: func(c *kernelContext) ProviderContext { return newSiwContext(c, siwFaults) }}
-		if attr.AtomicCap != AtomicNone {
+		if isRingFamily(attr.HWVer) {
 			d.extended = siw7306
 		}
 		return d

@@ -10,11 +10,11 @@ package verbs
 // siw7306Ops are its operations.
 var siw7306Ops = siwOps | MakeOpSet(OpWriteImm, OpFetchAdd, OpCmpSwap, OpMaskedFetchAdd, OpMaskedCmpSwap, OpImm64)
 
-// siw7306Repaired are the faults of siw that version 1 of the module has repaired.
+// siw7306Repaired are the faults of siw that version 2 of the module has repaired.
 var siw7306Repaired = []fault{siwForgetsRequests, siwQueryUnreliable, siwReadEmpty, siwElementEmpty, siwFencedRead, siwNoDepthJams,
 	siwTurnJams, siwNeverSolicited}
 
-// Version 1 has also repaired siwReadOfNothing, siwPageTorn and siwMissesFirstMessages. But what corrects them is for the peer's siw
+// Version 2 has also repaired siwReadOfNothing, siwPageTorn and siwMissesFirstMessages. But what corrects them is for the peer's siw
 // too, which may be one without the module, and this side cannot tell: they stay corrected.
 
 // siw7306Faults are the faults that are corrected.
@@ -36,6 +36,7 @@ func siw7306(version uint32) *driver {
 		return nil
 	}
 	return &driver{ops: siw7306Ops, inline: siwInline, wrap: func(c *kernelContext) ProviderContext {
+		c.attr.AtomicCap = AtomicHCA // the device says that it has none, for the sake of programs on libsiw, which has none
 		return &siw7306Context{newSiwContext(c, siw7306Faults)}
 	}}
 }

@@ -29,7 +29,7 @@ func (r *ringQueues) createQP(pd rawPD, cfg rawQPConfig) (deviceQP, QPCap, uint3
 	if srq, ok := cfg.srq.(*ringSRQ); ok {
 		want.HasSRQ, want.SRQ = true, srq.handle
 	}
-	handle, num, has, made, err := uverbs.CreateQP[ringMadeQP](r.fd, want)
+	handle, num, has, made, err := uverbs.CreateQP[ringMadeQP](r.fd, want, ringAsked)
 	if err != nil {
 		return nil, QPCap{}, 0, ringErrno(err)
 	}

@@ -40,9 +40,24 @@ type ringQueues struct {
 	most  int // entries of a CQ
 }
 
-// ringVersion is the version of the contract with the kernel module, siw_uresp_create_qp.pad of a QP: RFC 7306, version 1. Without the
-// module it is 0. The layout of requests and completions depends on it.
-const ringVersion = 0x7306_0001
+// ringVersion is the version of the contract with the kernel module: RFC 7306, version 2. The layout of requests and completions depends
+// on it. ringFamily are the bits that every version has. They are hw_ver of a device of the module, which is 0 of Linux's own siw.
+const (
+	ringVersion = 0x7306_0002
+	ringFamily  = 0x7306 << 16
+)
+
+// isRingFamily reports whether a number is a version of the contract, whichever.
+func isRingFamily(version uint32) bool { return version&^0xffff == ringFamily }
+
+// ringAskQP follows the command to make a QP. A QP has RFC 7306 only if it was asked for in this way: a peer could complete the receives of
+// a program that knows nothing of it. siw_uresp_create_qp.pad answers with the version, or with 0. Linux's own siw does not look at the
+// question and answers 0.
+type ringAskQP struct {
+	Version, _ uint32
+}
+
+var ringAsked = ringAskQP{Version: ringVersion}
 
 // What siw adds to the responses of commands (<rdma/siw-abi.h>). The keys are offsets for mmap.
 type (
@@ -101,7 +116,7 @@ func (r *ringQueues) askVersion() (version uint32, err error) {
 	}
 	defer func() { err = errors.Join(err, callError("uverbs DESTROY_CQ", ringErrno(uverbs.DestroyCQ(r.fd, cq)))) }()
 	qp, _, _, made, err := uverbs.CreateQP[ringMadeQP](r.fd, uverbs.QPConfig{PD: pd.handle(), SendCQ: cq, RecvCQ: cq, Type: uint8(QPTypeRC),
-		Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, ringAsked)
 	if err != nil {
 		return 0, callError("uverbs CREATE_QP", ringErrno(err))
 	}

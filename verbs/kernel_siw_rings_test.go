@@ -317,6 +317,16 @@ func TestSiw7306(t *testing.T) {
 		require.Equal(t, want, siw7306Faults.has(f), faultInfos[f].what)
 	}
 	info := DeviceInfo{Transport: TransportIWARP}
-	require.Nil(t, driverOf(info, DeviceAttr{VendorID: vendorSIW}).extended, "the kernel's own siw is not asked")
-	require.NotNil(t, driverOf(info, DeviceAttr{VendorID: vendorSIW, AtomicCap: AtomicHCA}).extended)
+	for _, other := range []uint32{0, 1, 0x7306, 0x7305_0002, 0x7307_0002, 0x1_7306} {
+		require.Nil(t, driverOf(info, DeviceAttr{VendorID: vendorSIW, HWVer: other}).extended, "%#x: the kernel's own siw is not asked", other)
+	}
+	for _, version := range []uint32{ringVersion, ringVersion + 1, ringFamily} {
+		require.NotNil(t, driverOf(info, DeviceAttr{VendorID: vendorSIW, HWVer: version}).extended, "%#x", version)
+	}
+	require.Nil(t, driverOf(info, DeviceAttr{HWVer: ringVersion}).extended, "another vendor's hw_ver is its own")
+
+	// The device has no atomics for programs on libsiw.
+	c := &kernelContext{attr: DeviceAttr{AtomicCap: AtomicNone}}
+	d.wrap(c)
+	require.Equal(t, AtomicHCA, c.attr.AtomicCap)
 }

@@ -29,6 +29,11 @@ type createQP struct { // struct ib_uverbs_create_qp
 	reserved                uint8
 }
 
+type createQPOf[A any] struct {
+	createQP
+	driver A
+}
+
 type createdQP[D any] struct { // struct ib_uverbs_create_qp_resp
 	handle, num uint32
 	cap         QPCap
@@ -36,9 +41,11 @@ type createdQP[D any] struct { // struct ib_uverbs_create_qp_resp
 	driver      D
 }
 
-// CreateQP makes a QP and returns its handle, its number and what it has. D is what the driver adds to the response.
-func CreateQP[D any](fd int, cfg QPConfig) (handle, num uint32, has QPCap, driver D, err error) {
-	c := createQP{cookie: cfg.Cookie, pd: cfg.PD, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ, cap: cfg.Cap, typ: cfg.Type}
+// CreateQP makes a QP and returns its handle, its number and what it has. A is what the driver adds to the command, 8 bytes or a multiple
+// of that, and D what it adds to the response.
+func CreateQP[D, A any](fd int, cfg QPConfig, asked A) (handle, num uint32, has QPCap, driver D, err error) {
+	c := createQPOf[A]{driver: asked, createQP: createQP{cookie: cfg.Cookie, pd: cfg.PD, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ,
+		srq: cfg.SRQ, cap: cfg.Cap, typ: cfg.Type}}
 	if cfg.HasSRQ {
 		c.isSRQ = 1
 	}

@@ -84,9 +84,9 @@ func TestCommands(t *testing.T) {
 	require.Equal(t, join(20, two(6, 2), quad(0), 9, 0), answers(t, f.sent(t)))
 
 	_, _, _, _, err = CreateQP[key](f.in, QPConfig{Cookie: cookie, PD: 1, SendCQ: 2, RecvCQ: 3, SRQ: 4, HasSRQ: true, Type: 5,
-		Cap: QPCap{MaxSendWR: 6, MaxRecvWR: 7, MaxSendSGE: 8, MaxRecvSGE: 9, MaxInlineData: 10}})
+		Cap: QPCap{MaxSendWR: 6, MaxRecvWR: 7, MaxSendSGE: 8, MaxRecvSGE: 9, MaxInlineData: 10}}, [2]uint32{11, 12})
 	require.NoError(t, err)
-	require.Equal(t, join(24, two(16, 8+4), quad(0), quad(cookie), 1, 2, 3, 4, 6, 7, 8, 9, 10, four(0, 5, 1, 0)), answers(t, f.sent(t)))
+	require.Equal(t, join(24, two(18, 8+4), quad(0), quad(cookie), 1, 2, 3, 4, 6, 7, 8, 9, 10, four(0, 5, 1, 0), 11, 12), answers(t, f.sent(t)))
 
 	require.NoError(t, ModifyQP(f.in, 9, QPAttr{State: 1, CurState: 2, AccessFlags: 3, Port: 4, MaxRdAtomic: 5, MaxDestRdAtomic: 6}, 77))
 	require.Equal(t, join(26, two(30, 0), make([]uint32, 16), 9, 77, 0, 0, 0, 0, 3, 0, four(1, 2, 0, 0), four(0, 5, 6, 0), four(4, 0, 0, 0), 0),

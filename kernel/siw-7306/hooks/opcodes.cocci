@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 //
-// Room for four opcodes more in the table of messages, which siw_7306_init fills.
+// Room for four opcodes more in the table of messages, which siw_7306_init fills. They are for the QPs that have asked for them.
 //
 // expect: siw.h 1 iwarp_pktinfo[SIW_7306_OPCODES]
 // expect: siw_qp.c 1 iwarp_pktinfo[SIW_7306_OPCODES]
-// expect: siw_qp_rx.c 1 opcode >= SIW_7306_OPCODES
-// expect: siw_main.c 1 siw_7306_init();
+// expect: siw_qp_rx.c 1 opcode >= siw_7306_opcodes(qp)
+// expect: siw_main.c 1 rv = siw_7306_init();
+// expect: siw_main.c 2 siw_7306_exit();
 
 @@
 @@
@@ -19,7 +20,7 @@ identifier opcode;
  {
  	<...
 -	opcode > RDMAP_TERMINATE
-+	opcode >= SIW_7306_OPCODES
++	opcode >= siw_7306_opcodes(qp)
  	...>
  }
 
@@ -28,7 +29,14 @@ identifier opcode;
  siw_init_module(...)
  {
  	...
-+	siw_7306_init();
++	rv = siw_7306_init();
++	if (rv)
++		return rv;
  	if (SENDPAGE_THRESH < SIW_MAX_INLINE) { ... }
  	...
  }
+
+@@
+@@
+ siw_cm_exit();
++siw_7306_exit();

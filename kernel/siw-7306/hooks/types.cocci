@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 //
-// The headers of RFC 7306, and what a QP, a connection and a region have more. The queue of siw's connection manager also frees regions.
+// The headers of RFC 7306, and what a QP, a connection and a region have more.
 //
 // expect: iwarp.h 1 #include "siw_7306.h"
 // expect: iwarp.h 1 union iwarp_7306 x7306;
 // expect: siw.h 1 struct siw_7306 x7306;
 // expect: siw.h 1 struct work_struct freeing;
 // expect: siw_cm.h 1 bool told;
-// expect: siw_cm.c 0 static struct workqueue_struct
 
 @@
 @@
@@ -41,8 +40,3 @@
  	...
 +	struct work_struct freeing;
  };
-
-@@
-@@
--static struct workqueue_struct *siw_cm_wq;
-+struct workqueue_struct *siw_cm_wq;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 //
 // A region that a program gives back while a message of its peer uses it is freed when that message ends, where TCP delivers it: there the
-// kernel must not sleep, and to unpin pages may. It is freed in the queue of the connection manager then.
+// kernel must not sleep, and to unpin pages may. It is freed by a queue of its own then.
 //
 // expect: siw_mem.h 1 kref_put(&mem->ref, siw_7306_free_mem);
-// expect: siw_main.c 1 flush_workqueue(siw_cm_wq);
+// expect: siw_main.c 1 siw_7306_mem_wait();
 
 @@
 @@
@@ -21,6 +21,6 @@
  siw_device_cleanup(...)
  {
  	struct siw_device *sdev = ...;
-+	flush_workqueue(siw_cm_wq);
++	siw_7306_mem_wait();
  	...
  }

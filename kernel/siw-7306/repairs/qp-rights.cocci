@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 //
-// A peer reads every region of the protection domain, whether it gives the right or not, and a QP's rights are not looked at.
+// A peer reads every region of the protection domain, whether it gives the right or not, and a QP's rights are not looked at. A modify that
+// fails changes none.
 //
 // expect: siw_qp_tx.c 1 siw_7306_right(qp, IB_ACCESS_REMOTE_READ)
 // expect: siw_qp_rx.c 1 siw_7306_right(qp, IB_ACCESS_REMOTE_WRITE)
@@ -32,7 +33,8 @@
  siw_verbs_modify_qp(...)
  {
  	<...
- 	siw_attr_mask = SIW_QP_ATTR_ACCESS_FLAGS;
-+	siw_7306_set_access(qp, attr->qp_access_flags);
+ 	rv = siw_qp_modify(qp, &new_attrs, siw_attr_mask);
++	if (!rv && attr_mask & IB_QP_ACCESS_FLAGS)
++		siw_7306_set_access(qp, attr->qp_access_flags);
  	...>
  }

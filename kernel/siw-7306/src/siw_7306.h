@@ -7,11 +7,14 @@
 #ifndef SIW_7306_H
 #define SIW_7306_H
 
-#include <linux/mutex.h>
+#include <linux/atomic.h>
 #include <linux/types.h>
 
-/* The contract's number, in siw_uresp_create_qp.pad. A change that user space must know of changes its low 16 bits. */
-#define SIW_7306_CONTRACT 0x73060001
+/*
+ * The contract's number: hw_ver of the device; what a program that wants RFC 7306 for a QP sends behind the command to make it; and the
+ * answer to that, in siw_uresp_create_qp.pad. A change that user space must know of changes its low 16 bits.
+ */
+#define SIW_7306_CONTRACT 0x73060002
 
 /* Opcodes (RFC 7306 section 4.1). */
 enum siw_7306_opcode {
@@ -93,9 +96,11 @@ struct siw_7306 {
 	/* tx */
 	u32 resp_sent; /* MSN of the last Atomic Response */
 	u32 req_sent; /* identifier of the last Atomic Request */
-	struct mutex sender; /* who runs the transmit path; taken inside state_lock */
-	/* both; changed by modify_qp */
-	u32 access; /* IB_ACCESS_*; SIW_7306_ACCESS_ALL until a program has set them */
+	atomic_t sender; /* 0: nobody runs the transmit path; 1: somebody does; more: and is to have it run again */
+	atomic_t queued; /* the transmit thread's list has the QP */
+	/* both */
+	u32 contract; /* 0: the program knows nothing of RFC 7306; else the contract's number */
+	u32 access; /* IB_ACCESS_*; SIW_7306_ACCESS_ALL until a program has set them by modify_qp */
 };
 
 #define SIW_7306_ACCESS_ALL (~0U)
@@ -115,9 +120,13 @@ struct sock;
 struct ib_qp_attr;
 struct ib_recv_wr;
 struct ib_send_wr;
+struct ib_udata;
 
 /* siw_7306.c */
-void siw_7306_init(void);
+int siw_7306_init(void);
+void siw_7306_exit(void);
+u32 siw_7306_asked(struct ib_udata *udata);
+u8 siw_7306_opcodes(struct siw_qp *qp);
 void siw_7306_start(struct siw_qp *qp);
 bool siw_7306_is_read(int opcode);
 int siw_7306_class(int opcode);
@@ -139,6 +148,9 @@ int siw_7306_flush(struct siw_qp *qp, const struct ib_send_wr *wr);
 /* siw_7306_tx.c */
 bool siw_7306_build(struct siw_iwarp_tx *c_tx, char **crc);
 int siw_7306_process(struct siw_qp *qp);
+bool siw_7306_is_queued(struct siw_qp *qp);
+void siw_7306_unqueue(struct siw_qp *qp);
+void siw_7306_modified(struct siw_qp *qp);
 
 /* siw_7306_rx.c */
 int siw_7306_header(struct siw_rx_stream *srx, u8 opcode);
@@ -169,10 +181,12 @@ void siw_7306_forget_qp(struct siw_cep *cep);
 void siw_7306_resume(struct siw_cep *cep);
 
 /* siw_7306_mem.c */
+int siw_7306_mem_init(void);
+void siw_7306_mem_exit(void);
+void siw_7306_mem_wait(void);
 void siw_7306_free_mem(struct kref *ref);
 
 /* In siw's files, no longer static. */
-extern struct workqueue_struct *siw_cm_wq;
 struct siw_wqe *siw_rqe_get(struct siw_qp *qp);
 
 #endif

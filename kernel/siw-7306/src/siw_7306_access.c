@@ -29,7 +29,7 @@ int siw_7306_get_access(struct siw_qp *qp)
 
 	if (access == SIW_7306_ACCESS_ALL)
 		access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC;
-	return access;
+	return qp->x7306.contract ? access : access & ~IB_ACCESS_REMOTE_ATOMIC;
 }
 
 /* siw_7306_right returns the right that a memory must give for a peer's access, or one that none gives if the QP refuses it. */

@@ -18,28 +18,43 @@ static u64 siw_7306_sum(u64 old, u64 add, u64 mask)
 	return ((old & ~mask) + (add & ~mask)) ^ ((old ^ add) & mask);
 }
 
+/* How often another may change a word between reading it and writing it. The others, unlike this, can go on for ever. */
+#define SIW_7306_ATTEMPTS 10000
+
 /*
- * siw_7306_modify executes the request on a word and returns the value that it had. It is atomic against everybody: other QPs, other
- * devices and processors. cmpxchg64 is a full barrier, and the value that is read if the comparison fails is read once.
+ * siw_7306_modify executes the request on a word, and returns whether it has and the value that it had. It is atomic against everybody:
+ * other QPs, other devices and processors. Nobody can hold up what a processor has an instruction for; where there are masks, a program
+ * that changes the word all the time might, and this runs where interrupts wait for it.
  */
-static u64 siw_7306_modify(u64 *word, struct iwarp_7306_atomic_req *req, u32 op)
+static bool siw_7306_modify(u64 *word, struct iwarp_7306_atomic_req *req, u32 op, u64 *old)
 {
 	u64 data = be64_to_cpu(req->data), mask = be64_to_cpu(req->mask), cmp = be64_to_cpu(req->cmp),
 	    cmp_mask = be64_to_cpu(req->cmp_mask);
-	u64 old = READ_ONCE(*word), new, now;
+	u64 new, now;
+	int n;
 
-	for (;;) {
-		if (op == SIW_7306_FETCH_ADD)
-			new = siw_7306_sum(old, data, mask);
-		else if ((old ^ cmp) & cmp_mask)
-			new = old;
-		else
-			new = (old & ~mask) | (data & mask);
-		now = cmpxchg64(word, old, new);
-		if (now == old)
-			return old;
-		old = now;
+	if (op == SIW_7306_FETCH_ADD && !(mask << 1)) { /* nothing is carried out of the highest bit anyway */
+		*old = atomic64_fetch_add(data, (atomic64_t *)word);
+		return true;
 	}
+	if (op == SIW_7306_CMP_SWAP && !~(mask & cmp_mask)) {
+		*old = cmpxchg64(word, cmp, data);
+		return true;
+	}
+	*old = READ_ONCE(*word);
+	for (n = 0; n < SIW_7306_ATTEMPTS; n++) {
+		if (op == SIW_7306_FETCH_ADD)
+			new = siw_7306_sum(*old, data, mask);
+		else if ((*old ^ cmp) & cmp_mask)
+			new = *old;
+		else
+			new = (*old & ~mask) | (data & mask);
+		now = cmpxchg64(word, *old, new); /* a full barrier, even where it changes nothing */
+		if (now == *old)
+			return true;
+		*old = now;
+	}
+	return false;
 }
 
 /* A piece of a memory that lies in one piece in the kernel, too. */
@@ -163,7 +178,7 @@ int siw_7306_atomic_req(struct siw_qp *qp)
 	struct siw_7306_piece p;
 	struct siw_mem *mem;
 	enum rdmap_ecode ecode;
-	bool aligned;
+	bool aligned, done = false;
 
 	if (!siw_7306_room(qp)) {
 		siw_init_terminate(qp, TERM_ERROR_LAYER_DDP, DDP_ETYPE_UNTAGGED_BUF, DDP_ECODE_UT_INVALID_MSN_NOBUF, 0);
@@ -183,13 +198,17 @@ int siw_7306_atomic_req(struct siw_qp *qp)
 	/* An aligned word is in one page; buffers of a fast registration may be of any length. */
 	aligned = p.at && p.len == sizeof(u64) && IS_ALIGNED((unsigned long)p.at, sizeof(u64));
 	if (aligned)
-		old = siw_7306_modify(p.at, req, op);
+		done = siw_7306_modify(p.at, req, op, &old);
 	siw_7306_unmap(&p);
 	siw_mem_put(mem);
 	if (!aligned) {
 		siw_init_terminate(qp, TERM_ERROR_LAYER_RDMAP, RDMAP_ETYPE_REMOTE_OPERATION,
 				   RDMAP_ECODE_CATASTROPHIC_STREAM, 0);
 		return -EPROTO;
+	}
+	if (!done) {
+		siw_init_terminate(qp, TERM_ERROR_LAYER_RDMAP, RDMAP_ETYPE_CATASTROPHIC, 0, 0);
+		return -EBUSY;
 	}
 	qp->rx_stream.ddp_msn[RDMAP_UNTAGGED_QN_RDMA_READ]++;
 	return siw_7306_answer(qp, be32_to_cpu(req->id), old);

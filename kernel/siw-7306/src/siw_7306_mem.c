@@ -8,6 +8,26 @@
 #include "siw.h"
 #include "siw_mem.h"
 
+/* Unpinning a large region takes a while. Nobody waits for it here, neither connections nor other regions. */
+static struct workqueue_struct *siw_7306_freeing;
+
+int siw_7306_mem_init(void)
+{
+	siw_7306_freeing = alloc_workqueue("siw_7306_mem", WQ_UNBOUND, 0);
+	return siw_7306_freeing ? 0 : -ENOMEM;
+}
+
+void siw_7306_mem_exit(void)
+{
+	destroy_workqueue(siw_7306_freeing);
+}
+
+/* siw_7306_mem_wait waits until all regions that nobody uses any more are free. */
+void siw_7306_mem_wait(void)
+{
+	flush_workqueue(siw_7306_freeing);
+}
+
 static void siw_7306_free_later(struct work_struct *work)
 {
 	siw_free_mem(&container_of(work, struct siw_mem, freeing)->ref);
@@ -23,5 +43,5 @@ void siw_7306_free_mem(struct kref *ref)
 		return;
 	}
 	INIT_WORK(&mem->freeing, siw_7306_free_later);
-	queue_work(siw_cm_wq, &mem->freeing);
+	queue_work(siw_7306_freeing, &mem->freeing);
 }

@@ -39,14 +39,15 @@ static bool siw_7306_can(struct siw_qp *qp, struct siw_sqe *sqe)
 		return !is_inline && sqe->num_sge <= SIW_MAX_SGE && siw_7306_compact(sqe) <= INT_MAX;
 	case SIW_OP_SEND_WITH_IMM:
 		sqe->num_sge = 0;
-		return !is_inline;
+		return !is_inline && qp->x7306.contract;
 	case SIW_OP_READ:
 		if (!sqe->num_sge)
 			memset(&sqe->sge[0], 0, sizeof(sqe->sge[0]));
 		return !is_inline && sqe->num_sge <= SIW_MAX_SGE_RD && sqe->sge[0].length <= INT_MAX && qp->attrs.orq_size;
 	case SIW_OP_FETCH_AND_ADD:
 	case SIW_OP_COMP_AND_SWAP:
-		return !is_inline && sqe->num_sge == 1 && sqe->sge[0].length == sizeof(u64) && qp->attrs.orq_size;
+		return !is_inline && sqe->num_sge == 1 && sqe->sge[0].length == sizeof(u64) && qp->attrs.orq_size &&
+		       qp->x7306.contract;
 	}
 	return false; /* the rest is for the kernel, or no request */
 }
@@ -138,9 +139,22 @@ bool siw_7306_lock_state(struct siw_qp *qp)
 	return true;
 }
 
+/* How many entries are completed before interrupts and other work of the processor have their turn. */
+#define SIW_7306_FLUSHED_AT_ONCE 32
+
+/* siw_7306_breathe gives the processor away for a moment, every few entries of a flush that holds lock. */
+static void siw_7306_breathe(spinlock_t *lock, unsigned long *flags, u32 n)
+{
+	if (!n || n % SIW_7306_FLUSHED_AT_ONCE)
+		return;
+	spin_unlock_irqrestore(lock, *flags);
+	cond_resched();
+	spin_lock_irqsave(lock, *flags);
+}
+
 /*
- * siw_7306_flush completes what a program has put into the rings of a QP in state ERROR. The caller holds state_lock for reading: so
- * siw's own flush does not run, and nothing is received.
+ * siw_7306_flush_rings completes what a program has put into the rings of a QP in state ERROR. The caller holds state_lock for reading: so
+ * siw's own flush does not run, and nothing is received. Two doorbells may take turns: each entry is completed once, in the ring's order.
  */
 static int siw_7306_flush_rings(struct siw_qp *qp)
 {
@@ -149,8 +163,10 @@ static int siw_7306_flush_rings(struct siw_qp *qp)
 
 	spin_lock_irqsave(&qp->sq_lock, flags);
 	for (n = 0; n < qp->attrs.sq_size; n++) {
-		struct siw_sqe *ring = &qp->sendq[qp->sq_get % qp->attrs.sq_size], sqe;
+		struct siw_sqe *ring, sqe;
 
+		siw_7306_breathe(&qp->sq_lock, &flags, n);
+		ring = &qp->sendq[qp->sq_get % qp->attrs.sq_size];
 		if (!(smp_load_acquire(&ring->flags) & SIW_WQE_VALID))
 			break;
 		sqe = *ring;
@@ -163,8 +179,10 @@ static int siw_7306_flush_rings(struct siw_qp *qp)
 
 	spin_lock_irqsave(&qp->rq_lock, flags);
 	for (n = 0; n < qp->attrs.rq_size; n++) {
-		struct siw_rqe *ring = &qp->recvq[qp->rq_get % qp->attrs.rq_size], rqe;
+		struct siw_rqe *ring, rqe;
 
+		siw_7306_breathe(&qp->rq_lock, &flags, n);
+		ring = &qp->recvq[qp->rq_get % qp->attrs.rq_size];
 		if (!(smp_load_acquire(&ring->flags) & SIW_WQE_VALID))
 			break;
 		rqe = *ring;

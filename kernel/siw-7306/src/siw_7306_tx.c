@@ -70,15 +70,41 @@ bool siw_7306_build(struct siw_iwarp_tx *c_tx, char **crc)
 
 /*
  * siw_7306_process runs the transmit path for the doorbell or for the transmit thread, one of them at a time. Both hold state_lock for
- * reading. A thread that was woken for a message that the doorbell has completed meanwhile must not complete it again.
+ * reading. Neither waits for the other, as the thread has other QPs to serve: who finds that somebody sends leaves it to him, and he has the
+ * thread look again when he is done. A thread that was woken for a message that the doorbell has completed meanwhile must not complete it
+ * again.
  */
 int siw_7306_process(struct siw_qp *qp)
 {
+	struct siw_7306 *x = &qp->x7306;
 	int rv = 0;
 
-	mutex_lock(&qp->x7306.sender);
+	if (atomic_inc_return(&x->sender) > 1)
+		return 0;
 	if (tx_wqe(qp)->wr_status != SIW_WR_IDLE)
 		rv = siw_qp_sq_process(qp);
-	mutex_unlock(&qp->x7306.sender);
+	if (atomic_xchg(&x->sender, 0) > 1 && !rv)
+		rv = siw_sq_start(qp);
 	return rv;
+}
+
+/*
+ * siw_7306_is_queued reports whether the transmit thread is going to look at a QP, and notes that from now on it is. A QP that was put into
+ * the thread's list twice would take others out of it.
+ */
+bool siw_7306_is_queued(struct siw_qp *qp)
+{
+	return atomic_xchg(&qp->x7306.queued, 1);
+}
+
+/* siw_7306_unqueue is called before the thread looks at a QP that it has taken out of its list. */
+void siw_7306_unqueue(struct siw_qp *qp)
+{
+	atomic_xchg(&qp->x7306.queued, 0); /* a barrier, too: what is queued from now on has to be seen */
+}
+
+/* siw_7306_modified has the transmit thread look at a QP that it could not look at while state_lock was held for a modify. */
+void siw_7306_modified(struct siw_qp *qp)
+{
+	siw_sq_start(qp);
 }

@@ -91,7 +91,7 @@ func (r *raw) terminates(layer, typ, code uint8, ulpdu []byte) {
 func TestModuleAtomics(t *testing.T) {
 	needModule(t)
 	values := []uint64{0, 1, ^uint64(0), 0x00000001ffffffff, 0xffff7fff8000ffff, 0x8000000000001234, 0x0102030405060708}
-	masks := []uint64{0, ^uint64(0), 0x8000000080000000, 0x8080808080808080, 0x0000000000008000}
+	masks := []uint64{0, ^uint64(0), 1 << 63, 0x8000000080000000, 0x8080808080808080, 0x0000000000008000}
 	r, k := here.toKernel(t, depth(4, 4), nil)
 	mr := k.region(k.pd, 64, allRights)
 	word := mr.Bytes()[16:24]
@@ -110,8 +110,10 @@ func TestModuleAtomics(t *testing.T) {
 		for _, v := range values {
 			for _, m := range masks {
 				run(rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, AddSwap: v, AddSwapMask: m}, old, rdmap.FetchAdd(old, v, m))
-				run(rdmap.AtomicRequest{Op: rdmap.AtomicCmpSwap, Compare: v, CompareMask: m, AddSwap: ^v, AddSwapMask: 0xffff00ffffffff00},
-					old, rdmap.CmpSwap(old, v, m, ^v, 0xffff00ffffffff00))
+				for _, swap := range []uint64{0xffff00ffffffff00, ^uint64(0)} {
+					run(rdmap.AtomicRequest{Op: rdmap.AtomicCmpSwap, Compare: v, CompareMask: m, AddSwap: ^v, AddSwapMask: swap},
+						old, rdmap.CmpSwap(old, v, m, ^v, swap))
+				}
 			}
 		}
 	}
@@ -416,7 +418,11 @@ func TestModuleContention(t *testing.T) {
 			defer func() { done <- struct{}{} }()
 			u, last := links[i].user, uint64(0)
 			for n := range each {
-				wc := u.run(ext.FetchAddWR(mr.Remote(), 1, u.sgl(0, 8)...))
+				wr := ext.FetchAddWR(mr.Remote(), 1, u.sgl(0, 8)...)
+				if n%2 == 1 { // which the processor has no instruction for
+					wr = ext.MaskedFetchAddWR(mr.Remote(), 1, 1<<31, u.sgl(0, 8)...)
+				}
+				wc := u.run(wr)
 				if !assert.Equal(t, verbs.WCSuccess, wc.Status, "%v", u.qp.Err()) {
 					return
 				}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -189,15 +188,9 @@ func rings(t *testing.T) (list [][]byte) {
 // doorbells returns those of the QPs of this process. Handles are small numbers; more than there are are tried.
 func doorbells(t *testing.T) (list []*uverbs.Doorbell) {
 	t.Helper()
-	names, err := filepath.Glob("/proc/self/fd/*")
-	require.NoError(t, err)
-	for _, name := range names {
-		if to, _ := os.Readlink(name); strings.HasPrefix(to, "/dev/infiniband/uverbs") {
-			fd, err := strconv.Atoi(filepath.Base(name))
-			require.NoError(t, err)
-			for handle := range uint32(16) {
-				list = append(list, uverbs.NewDoorbell(fd, handle))
-			}
+	for _, fd := range descriptors(t) {
+		for handle := range uint32(16) {
+			list = append(list, uverbs.NewDoorbell(fd, handle))
 		}
 	}
 	return list
