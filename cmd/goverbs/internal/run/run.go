@@ -31,11 +31,11 @@ type Options struct {
 
 // Run becomes the program: it returns only if that fails. args[0] is the program's name, which is looked up in PATH.
 func Run(o Options, args []string) error {
-	dir, err := Libraries()
+	file, err := find(args[0])
 	if err != nil {
 		return err
 	}
-	file, err := find(args[0])
+	dir, err := Libraries()
 	if err != nil {
 		return err
 	}
