@@ -41,7 +41,8 @@ var build = sync.OnceValue(func() (err error) {
 	}
 	for _, command := range []*exec.Cmd{
 		exec.Command("../scripts/preload.sh", dir),
-		exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "program"), "testdata/program.c", "-libverbs", "-lrdmacm", "-lpthread"),
+		exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "program"), "testdata/program.c",
+			"testdata/requests.c", "testdata/attributes.c", "-libverbs", "-lrdmacm", "-lpthread"),
 	} {
 		if out, err := command.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", command, err, out)
@@ -80,7 +81,8 @@ func preloaded(t *testing.T, shim, name string, env ...string) (int, string) {
 // TestPrograms: each says in C what a program may count on.
 func TestPrograms(t *testing.T) {
 	for _, name := range []string{"pair", "inline", "threads", "leak", "order", "port", "waiting", "signals", "faults", "fork-before", "exec-after",
-		"exec-without", "memlock", "leaves", "refusals", "async", "unmap", "vanish", "vanish-messages", "late-faults", "unload", "memory", "many", "exit-reading", "fork-thread", "bound"} {
+		"exec-without", "memlock", "leaves", "refusals", "async", "unmap", "vanish", "vanish-messages", "late-faults", "unload", "memory", "many", "exit-reading", "fork-thread", "bound", "sends",
+		"one-sided", "refused-keys", "fence", "bad-sends", "bad-receives", "signaled", "solicited", "windows", "shared", "depths", "sizes"} {
 		t.Run(name, func(t *testing.T) {
 			code, stderr := program(t, name)
 			require.Zero(t, code, stderr)
@@ -128,7 +130,8 @@ func TestForkAfter(t *testing.T) {
 
 // TestDevices: the programs run on every device that goverbs run offers, but for atomics, which usiw0-plain lacks.
 func TestDevices(t *testing.T) {
-	for _, name := range []string{"pair", "inline", "vanish", "vanish-messages", "late-faults"} {
+	for _, name := range []string{"pair", "inline", "vanish", "vanish-messages", "late-faults", "sends", "one-sided", "refused-keys", "fence", "bad-sends",
+		"bad-receives", "signaled", "solicited", "depths", "sizes", "retries", "by-hand"} {
 		code, stderr := program(t, name, runenv.Device+"=ib:usiw0")
 		require.Zero(t, code, stderr)
 	}
@@ -225,9 +228,13 @@ func TestOpens(t *testing.T) {
 	require.Zero(t, code, stderr)
 	const real = ": the program gets the real library, which does not have the RNIC\n"
 	require.Equal(t, "goverbs run: dlopen of libibverbs"+real+"goverbs run: dlopen of librdmacm"+real, stderr)
+	const streams = "goverbs run: rsocket: the device does not have it; with librspreload the program goes on over TCP\n"
 	code, stderr = program(t, "streams")
 	require.Zero(t, code, stderr)
-	require.Equal(t, "goverbs run: rsocket: the device does not have it; with librspreload the program goes on over TCP\n", stderr)
+	require.Equal(t, streams, stderr)
+	code, stderr = preloaded(t, filepath.Join(dir, runenv.Shim)+":"+library(t, "rsocket/librspreload.so.1"), "sockets")
+	require.Zero(t, code, stderr)
+	require.Equal(t, streams, stderr)
 }
 
 // TestMissing: the shim without its library.

@@ -2,50 +2,15 @@
 
 // The programs of the tests of package preload: program NAME runs one of them. It is silent and ends with 0 if everything was as it
 // should be; otherwise it says what was not.
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <dirent.h>
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <ifaddrs.h>
-#include <infiniband/verbs.h>
-#include <net/if.h>
-#include <poll.h>
-#include <pthread.h>
-#include <rdma/rdma_cma.h>
-#include <rdma/rsocket.h>
-#include <rdma/rdma_verbs.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "program.h"
 
-#define CHECK(what) \
-	do { \
-		if (!(what)) { \
-			fprintf(stderr, "%s:%d: %s: errno %d, %s\n", __func__, __LINE__, #what, errno, strerror(errno)); \
-			_exit(1); \
-		} \
-	} while (0)
-
-#define SIZE 4096
-
-static struct sockaddr_in loopback(int port)
+struct sockaddr_in loopback(int port)
 {
 	return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
 // expect waits for an event and returns it unacknowledged.
-static struct rdma_cm_event *expect(struct rdma_event_channel *ch, enum rdma_cm_event_type type)
+struct rdma_cm_event *expect(struct rdma_event_channel *ch, enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *e;
 	CHECK(!rdma_get_cm_event(ch, &e));
@@ -55,33 +20,33 @@ static struct rdma_cm_event *expect(struct rdma_event_channel *ch, enum rdma_cm_
 	return e;
 }
 
-static void take(struct rdma_event_channel *ch, enum rdma_cm_event_type type) { CHECK(!rdma_ack_cm_event(expect(ch, type))); }
+void take(struct rdma_event_channel *ch, enum rdma_cm_event_type type) { CHECK(!rdma_ack_cm_event(expect(ch, type))); }
 
-// end is one end of a connection.
-struct end {
-	struct rdma_cm_id *id;
-	struct ibv_pd *pd;
-	struct ibv_comp_channel *ch;
-	struct ibv_cq *cq;
-	struct ibv_mr *mr;
-	char *buf;
-};
-
-static void make(struct end *e)
+void make_by(struct end *e, struct ibv_qp_init_attr *a)
 {
-	e->pd = ibv_alloc_pd(e->id->verbs);
+	if (!e->pd)
+		e->pd = ibv_alloc_pd(e->id->verbs);
 	CHECK(e->pd);
 	e->ch = ibv_create_comp_channel(e->id->verbs);
 	CHECK(e->ch);
-	e->cq = ibv_create_cq(e->id->verbs, 16, e, e->ch, 0);
+	e->cq = ibv_create_cq(e->id->verbs, 64, e, e->ch, 0);
 	CHECK(e->cq);
 	CHECK(!ibv_req_notify_cq(e->cq, 0));
-	struct ibv_qp_init_attr a = {.send_cq = e->cq, .recv_cq = e->cq, .qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = 24, .max_recv_wr = 8, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = 64}};
-	CHECK(!rdma_create_qp(e->id, e->pd, &a));
+	a->qp_type = IBV_QPT_RC;
+	if (!a->send_cq)
+		a->send_cq = e->cq;
+	if (!a->recv_cq)
+		a->recv_cq = e->cq;
+	CHECK(!rdma_create_qp(e->id, e->pd, a));
 	e->buf = calloc(1, SIZE);
 	e->mr = ibv_reg_mr(e->pd, e->buf, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 	CHECK(e->mr);
+}
+
+void make(struct end *e)
+{
+	struct ibv_qp_init_attr a = {.cap = {.max_send_wr = 24, .max_recv_wr = 8, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = 64}};
+	make_by(e, &a);
 	struct ibv_sge s = {(uintptr_t)e->buf, SIZE, e->mr->lkey};
 	struct ibv_recv_wr r = {.wr_id = 7, .sg_list = &s, .num_sge = 1}, *bad;
 	CHECK(!ibv_post_recv(e->id->qp, &r, &bad));
@@ -99,7 +64,7 @@ static void destroy(struct end *e)
 }
 
 // completion waits, by the completion channel, for one completion.
-static struct ibv_wc completion(struct end *e)
+struct ibv_wc completion(struct end *e)
 {
 	struct ibv_wc wc;
 	for (;;) {
@@ -130,13 +95,7 @@ static void post(struct end *e, enum ibv_wr_opcode op, struct end *peer)
 	CHECK(!ibv_post_send(e->id->qp, &w, &bad));
 }
 
-struct pair {
-	struct rdma_event_channel *sch, *cch;
-	struct rdma_cm_id *listen;
-	struct end s, c;
-};
-
-static void connect_pair(struct pair *p)
+void connect_pair_by(struct pair *p, void (*make)(struct end *e), struct rdma_conn_param *connect, struct rdma_conn_param *accept)
 {
 	struct sockaddr_in at = loopback(0);
 	p->sch = rdma_create_event_channel();
@@ -153,28 +112,48 @@ static void connect_pair(struct pair *p)
 	CHECK(!rdma_resolve_route(p->c.id, 2000));
 	take(p->cch, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	make(&p->c);
-	struct rdma_conn_param param = {.private_data = "hello", .private_data_len = 5, .responder_resources = 4, .initiator_depth = 4};
-	CHECK(!rdma_connect(p->c.id, &param));
+	CHECK(!rdma_connect(p->c.id, connect));
 	struct rdma_cm_event *e = expect(p->sch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK(e->listen_id == p->listen && e->param.conn.private_data_len >= 5 && !memcmp(e->param.conn.private_data, "hello", 5)); // InfiniBand fills up
 	p->s.id = e->id;
+	p->request = e->param.conn;
 	CHECK(!rdma_ack_cm_event(e));
 	make(&p->s);
-	CHECK(!rdma_accept(p->s.id, NULL));
-	take(p->sch, RDMA_CM_EVENT_ESTABLISHED);
-	take(p->cch, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(!rdma_accept(p->s.id, accept));
+	e = expect(p->sch, RDMA_CM_EVENT_ESTABLISHED);
+	p->accepted = e->param.conn;
+	CHECK(!rdma_ack_cm_event(e));
+	e = expect(p->cch, RDMA_CM_EVENT_ESTABLISHED);
+	p->connected = e->param.conn;
+	CHECK(!rdma_ack_cm_event(e));
 }
 
-static void close_pair(struct pair *p)
+void connect_pair(struct pair *p)
 {
-	CHECK(!rdma_disconnect(p->c.id));
+	struct rdma_conn_param param = {.private_data = "hello", .private_data_len = 5, .responder_resources = 4, .initiator_depth = 4};
+	connect_pair_by(p, make, &param, NULL);
+}
+
+void ended(struct pair *p)
+{
 	take(p->cch, RDMA_CM_EVENT_DISCONNECTED);
 	take(p->sch, RDMA_CM_EVENT_DISCONNECTED);
+}
+
+void destroy_pair(struct pair *p)
+{
 	destroy(&p->c);
 	destroy(&p->s);
 	CHECK(!rdma_destroy_id(p->listen));
 	rdma_destroy_event_channel(p->sch);
 	rdma_destroy_event_channel(p->cch);
+}
+
+void close_pair(struct pair *p)
+{
+	CHECK(!rdma_disconnect(p->c.id));
+	ended(p);
+	destroy_pair(p);
 }
 
 static void traffic(struct pair *p)
@@ -1188,6 +1167,13 @@ static void streams(void)
 		CHECK(rsocket(AF_INET, SOCK_STREAM, 0) == -1 && errno == ENODEV);
 }
 
+// sockets: a program of TCP, for librspreload.
+static void sockets(void)
+{
+	for (int i = 0; i < 2; i++)
+		CHECK(socket(AF_INET, SOCK_STREAM, 0) >= 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -1197,7 +1183,9 @@ int main(int argc, char **argv)
 		{"signals", signals}, {"faults", faults}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"exec-after", exec_after},
 		{"exec-without", exec_without}, {"nodevice", nodevice}, {"memlock", memlock}, {"leaves", leaves}, {"refusals", refusals}, {"async", async}, {"unmap", unmap}, {"unload", unload}, {"keep-real", keep_real}, {"bound", bound},
 		{"memory", memory}, {"vanish", vanish}, {"late-faults", late_faults}, {"vanish-messages", vanish_messages}, {"many", many}, {"exit-reading", exit_reading}, {"fork-thread", fork_thread},
-		{"title", title}, {"aborts", aborts}, {"flushes", flushes}, {"opens", opens}, {"streams", streams}};
+		{"title", title}, {"aborts", aborts}, {"flushes", flushes}, {"opens", opens}, {"streams", streams}, {"sockets", sockets}, {"sends", sends}, {"one-sided", one_sided}, {"refused-keys", refused_keys}, {"fence", fence},
+		{"bad-sends", bad_sends}, {"bad-receives", bad_receives}, {"signaled", signaled}, {"solicited", solicited}, {"windows", windows}, {"shared", shared},
+		{"depths", depths}, {"retries", retries}, {"by-hand", by_hand}, {"sizes", sizes}, {"describe", describe}};
 	for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
 		if (!strcmp(argv[1], programs[i].name)) {
 			programs[i].run();
