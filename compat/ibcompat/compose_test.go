@@ -376,7 +376,7 @@ func TestEnds(t *testing.T) {
 				}
 				require.NoError(t, end(a, b))
 				if name == "Peer" {
-					<-a.id.Done()
+					a.over()
 				}
 				wcs := make([]verbs.WC, len(list)+1)
 				n, err := a.cq.Poll(wcs)

@@ -146,7 +146,7 @@ func TestPeerVanishes(t *testing.T) {
 			for range 5 {
 				require.Equal(t, verbs.WCWRFlushErr.String(), b.wait().Status.String())
 			}
-			<-b.id.Done()
+			b.over()
 			require.Error(t, b.qp.Err())
 		})
 	}

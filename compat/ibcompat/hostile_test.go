@@ -39,9 +39,15 @@ var rawHello = wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: rawL
 // newRaw connects such a peer to a wrapped device, whose end is b. It has said nothing yet.
 func newRaw(t testing.TB, without verbs.OpSet, cfg ibcompat.Config, receives int) (r *raw, b *end) {
 	t.Helper()
+	_, dev := newIWARP(t, without, cfg)
+	return newRawTo(t, dev, without, receives)
+}
+
+// newRawTo is newRaw with a wrapped device that there is.
+func newRawTo(t testing.TB, dev *verbs.Device, without verbs.OpSet, receives int) (r *raw, b *end) {
+	t.Helper()
 	ctx := soon(t)
 	in, _ := newIWARP(t, without, ibcompat.Config{})
-	_, dev := newIWARP(t, without, cfg)
 	passive := open(t, dev)
 	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Context: passive})
 	require.NoError(t, err)
@@ -194,7 +200,7 @@ func TestHostile(t *testing.T) {
 			for _, msg := range c.says {
 				r.say(msg)
 			}
-			<-b.id.Done()
+			b.over()
 			for i := range b.mr.Bytes()[2048:][:64] { // what good messages before it have brought
 				b.mr.Bytes()[2048+i] = 0xee
 			}
@@ -213,7 +219,7 @@ func TestHostileHello(t *testing.T) {
 	bad.SlotLen = 1
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 2)
 	r.say(bad.Append(nil))
-	<-b.id.Done()
+	b.over()
 	var violated *ibcompat.ProtocolError
 	require.ErrorAs(t, b.qp.Err(), &violated)
 	require.ErrorContains(t, violated, "hello: bad slot length 0x1")
@@ -222,7 +228,7 @@ func TestHostileHello(t *testing.T) {
 	r, b = newRaw(t, 0, ibcompat.Config{}, 2)
 	r.greets()
 	r.post(verbs.WriteImm(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, 7))
-	<-b.id.Done()
+	b.over()
 	require.ErrorAs(t, b.qp.Err(), &violated)
 	require.ErrorContains(t, violated, "immediate data")
 	b.ends(verbs.WCWRFlushErr, 0, 1)
@@ -299,7 +305,7 @@ func TestHostileAtomic(t *testing.T) {
 			require.Equal(t, want, target.Bytes())
 			if c.want != verbs.WCSuccess {
 				require.NoError(t, r.id.Disconnect()) // it is not waited for then
-				<-b.id.Done()
+				b.over()
 				require.ErrorIs(t, b.qp.Err(), c.want)
 				b.ends(verbs.WCWRFlushErr, 0, 1)
 			}
@@ -423,7 +429,7 @@ func TestBehindFailedAtomic(t *testing.T) {
 				h, _ := r.hears(wire.Answer)
 				require.Equal(t, verbs.WCRemAccessErr.String(), verbs.WCStatus(h.Status).String())
 				require.NoError(t, r.id.Disconnect()) // it is not waited for then
-				<-b.id.Done()
+				b.over()
 				require.ErrorIs(t, b.qp.Err(), verbs.WCRemAccessErr)
 				for id := range uint64(receives) {
 					b.ends(verbs.WCWRFlushErr, id)
@@ -447,7 +453,7 @@ func TestHostileAdvert(t *testing.T) {
 	require.NoError(t, err)
 	b.post(verbs.Send(sge))
 	b.ends(verbs.WCWRFlushErr, 0)
-	<-b.id.Done()
+	b.over()
 	require.Error(t, b.qp.Err())
 }
 
@@ -697,7 +703,7 @@ func FuzzPeer(f *testing.F) {
 			}
 		}
 		require.NoError(t, r.qp.Close())
-		<-b.id.Done()
+		b.over()
 		for range posted {
 			b.wait()
 		}

@@ -150,7 +150,7 @@ func TestNotReady(t *testing.T) {
 			if !ready {
 				a.ends(verbs.WCWRFlushErr, 0)
 			}
-			<-b.id.Done()
+			b.over()
 			require.ErrorIs(t, a.qp.Err(), verbs.WCRNRRetryExcErr)
 		}
 	})

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ibcompat_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
+	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/internal/forward"
+	"github.com/goverbs/goverbs/internal/regmem"
+	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// over waits for the end of the connection.
+func (e *end) over() {
+	e.Helper()
+	select {
+	case <-e.id.Done():
+	case <-soon(e).Done():
+		require.FailNow(e, "the connection goes on")
+	}
+}
+
+// answers says how many messages have been taken.
+func (r *raw) answers() { r.say(message(wire.Header{Kind: wire.Ack, Taken: r.taken})) }
+
+// offers tells of receives.
+func (r *raw) offers(first uint64, adverts ...wire.Advert) {
+	msg := message(wire.Header{Kind: wire.Ack, Taken: r.taken, Adverts: uint8(len(adverts)), First: first})
+	for i := range adverts {
+		msg = adverts[i].Append(msg)
+	}
+	r.say(msg)
+}
+
+// TestNotReadyCount: a peer without a receive is asked once more than it has said, with its time between an answer and the next question.
+// Then the Send fails; or if a receive comes with the last answer, it is sent.
+func TestNotReadyCount(t *testing.T) {
+	const timer, wait = 20, 10240 * time.Microsecond
+	for retries := range uint8(4) {
+		for _, comes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d retries, a receive comes: %v", retries, comes), func(t *testing.T) {
+				r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+				hello := rawHello
+				hello.RNRRetries, hello.RNRTimer = retries, timer
+				r.say(hello.Append(nil))
+				r.hears(wire.Credit)
+				r.answers()
+				b.post(verbs.Send(b.sgl(0, 8)...))
+				var answered time.Time
+				for i := range retries + 1 {
+					h, _ := r.hears(wire.Credit, wire.Bye)
+					require.Equal(t, wire.Credit, h.Kind, "after %d answers", i)
+					require.NotZero(t, h.Flags&wire.FlagAsk)
+					if i > 0 {
+						require.GreaterOrEqual(t, time.Since(answered), wait)
+					}
+					if answered = time.Now(); i == retries && comes {
+						r.offers(0, wire.Advert{Total: 64})
+						r.hears(wire.Data)
+						r.answers()
+						b.ends(verbs.WCSuccess, 0)
+						return
+					}
+					r.answers()
+				}
+				b.ends(verbs.WCRNRRetryExcErr, 0)
+				require.ErrorIs(t, b.qp.Err(), verbs.WCRNRRetryExcErr)
+				r.hears(wire.Bye)
+			})
+		}
+	}
+}
+
+// TestNotReadyAgain: each Send is counted anew.
+func TestNotReadyAgain(t *testing.T) {
+	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+	hello := rawHello
+	hello.RNRRetries, hello.RNRTimer = 2, 1
+	r.say(hello.Append(nil))
+	r.hears(wire.Credit)
+	r.answers()
+	for i := range uint64(3) {
+		b.post(verbs.Send(b.sgl(0, 8)...))
+		for range 2 {
+			r.hears(wire.Credit)
+			r.answers()
+		}
+		r.hears(wire.Credit)
+		r.offers(i, wire.Advert{Total: 64})
+		r.hears(wire.Data)
+		r.answers()
+		b.ends(verbs.WCSuccess, 0)
+	}
+}
+
+// TestNotReadyTimer: the time is what the receiver's program has asked for: by the parameters of its connection, or by the attributes of its
+// QP; the count is the sender's then.
+func TestNotReadyTimer(t *testing.T) {
+	const timer, count, least = 20, 3, 3 * 10240 * time.Microsecond
+	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
+	one, two := open(t, dev), open(t, dev)
+	for name, pair := range map[string]func() (a, b *end){
+		"manager": func() (a, b *end) {
+			return connectWith(t, one, two, verbs.QPConfig{}, cm.ConnParam{RNRRetryCount: count, MinRNRTimer: timer})
+		},
+		"hand": func() (a, b *end) {
+			a, b = handPair(t, one, two)
+			for _, e := range []*end{b, a} {
+				first, second := e.rtr(a.qp.Num()+b.qp.Num()-e.qp.Num()), rts
+				if e == a {
+					second.RNRRetry = count
+				} else {
+					first.MinRNRTimer = timer
+				}
+				require.NoError(t, e.qp.Modify(first, rtrMask))
+				require.NoError(t, e.qp.Modify(second, rtsMask))
+			}
+			b.recv(7)
+			a.post(verbs.Send(a.sgl(0, 8)...)) // the connection is there
+			b.ends(verbs.WCSuccess, 7)
+			a.ends(verbs.WCSuccess, 0)
+			return a, b
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := pair()
+			start := time.Now()
+			a.post(verbs.SendWR{ID: 9, Opcode: verbs.WRSend, SGL: a.sgl(0, 8)})
+			a.ends(verbs.WCRNRRetryExcErr, 9)
+			require.GreaterOrEqual(t, time.Since(start), least)
+		})
+	}
+}
+
+// TestBehindAtomic: while an atomic has not been answered, nothing that stands behind it reaches the peer's memory, nor is anything read
+// from there: neither by a Write or a Read, nor by a Send that is long enough for Writes.
+func TestBehindAtomic(t *testing.T) {
+	const long = 8192
+	for name, request := range map[string]func(to verbs.Remote, from verbs.SGE) verbs.SendWR{
+		"Write":                func(to verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.Write(to, from) },
+		"Write with immediate": func(to verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.WriteImm(to, 5, from) },
+		"Read":                 func(to verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.Read(to, from) },
+		"long Send":            func(_ verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.Send(from) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+			far, err := r.pd.AllocMR(long, allRights)
+			require.NoError(t, err)
+			defer far.Close()
+			near, err := b.pd.AllocMR(long, allRights)
+			require.NoError(t, err)
+			defer near.Close()
+			regmem.Place(near.Bytes(), bytes.Repeat([]byte{'n'}, long))
+			sge, err := near.SGE(0, long)
+			require.NoError(t, err)
+			to := verbs.Remote{Addr: far.Addr(), Length: long, RKey: far.RKey()}
+			r.greets()
+			r.offers(0, wire.Advert{Total: long, Segments: []wire.Segment{{Addr: far.Addr(), RKey: far.RKey(), Length: long}}})
+			wr := request(to, sge)
+			atomic := verbs.FetchAdd(to, 1, b.sgl(64, 8)[0])
+			atomic.ID, wr.ID = 1, 2
+			b.post(atomic, wr)
+			r.hears(wire.Atomic)
+			// The answer to a question comes behind whatever has been sent.
+			r.say(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Taken: r.taken, Value: uint64(verbs.AccessRemoteRead | verbs.AccessRemoteWrite)}))
+			h, _ := r.hears(wire.Ack, wire.Placed, wire.WriteImm)
+			require.Equal(t, wire.Ack, h.Kind)
+			was := make([]byte, long)
+			regmem.Fetch(was, far.Bytes())
+			require.Equal(t, make([]byte, long), was)
+			regmem.Place(far.Bytes(), bytes.Repeat([]byte{'f'}, long))
+			r.say(message(wire.Header{Kind: wire.Answer, Value: 77, Taken: r.taken}))
+			b.ends(verbs.WCSuccess, 1)
+			require.EqualValues(t, 77, b.word(64))
+			if wr.Opcode != verbs.WRRDMARead {
+				r.hears(wire.Placed, wire.WriteImm, wire.Credit)
+				r.answers()
+			}
+			b.ends(verbs.WCSuccess, 2)
+			is, want := make([]byte, long), bytes.Repeat([]byte{'n'}, long)
+			if wr.Opcode == verbs.WRRDMARead {
+				want = bytes.Repeat([]byte{'f'}, long)
+			}
+			regmem.Fetch(is, near.Bytes())
+			require.Equal(t, want, is)
+			regmem.Fetch(is, far.Bytes())
+			require.Equal(t, want, is)
+		})
+	}
+}
+
+// TestAtomicBehindRead: an atomic goes out when the Reads before it have been answered, so they do not see what it has done.
+func TestAtomicBehindRead(t *testing.T) {
+	const long = 4 << 20
+	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+	far, err := r.pd.AllocMR(long, allRights)
+	require.NoError(t, err)
+	defer far.Close()
+	near, err := b.pd.AllocMR(long, allRights)
+	require.NoError(t, err)
+	defer near.Close()
+	binary.NativeEndian.PutUint64(far.Bytes()[long-8:], 5)
+	sge, err := near.SGE(0, long)
+	require.NoError(t, err)
+	r.greets()
+	r.answers()
+	to := verbs.Remote{Addr: far.Addr(), Length: long, RKey: far.RKey()}
+	b.post(verbs.Read(to, sge), verbs.FetchAdd(to, 1, b.sgl(64, 8)[0]))
+	r.hears(wire.Atomic)
+	var word [8]byte
+	regmem.Fetch(word[:], near.Bytes()[long-8:])
+	require.EqualValues(t, 5, binary.NativeEndian.Uint64(word[:]))
+	r.say(message(wire.Header{Kind: wire.Answer, Taken: r.taken}))
+	b.ends(verbs.WCSuccess, 0, 0)
+}
+
+// TestReadOfNothing: a Read of 0 bytes completes when the peer is known to have what stands before it, also if that is a Write that has
+// completed already, because nobody waits for it.
+func TestReadOfNothing(t *testing.T) {
+	for _, cfg := range []ibcompat.Config{{}, {Relaxed: true}} {
+		r, b := newRaw(t, ext.Operations, cfg, 0)
+		r.greets()
+		r.answers()
+		to := verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}
+		write, read := verbs.Write(to, b.sgl(0, 8)...), verbs.Read(to)
+		write.ID, read.ID = 1, 2
+		write.Flags |= verbs.SendRelaxed
+		read.Flags |= verbs.SendRelaxed // of a Read it says nothing
+		b.post(write, read)
+		b.ends(verbs.WCSuccess, 1)
+		r.hears(wire.Credit) // the question
+		var wcs [1]verbs.WC
+		n, err := b.cq.Poll(wcs[:])
+		require.NoError(t, err)
+		require.Zero(t, n, "%v", wcs)
+		r.answers()
+		b.ends(verbs.WCSuccess, 2)
+	}
+}
+
+// accusing is an RNIC whose completions say of Writes that the peer has refused them, which those of other RNICs do.
+type accusing struct{ verbs.ProviderDevice }
+
+func (d accusing) Unwrap() verbs.ProviderDevice { return d.ProviderDevice }
+
+func (d accusing) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
+	c, err := d.ProviderDevice.Open(owner)
+	return accusingContext{c}, err
+}
+
+type accusingContext struct{ verbs.ProviderContext }
+
+func (c accusingContext) Unwrap() verbs.ProviderContext { return c.ProviderContext }
+
+func (c accusingContext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+	q, err := c.ProviderContext.CreateCQ(owner, cqe, ch, vector)
+	return accusingCQ{q}, err
+}
+
+type accusingCQ struct{ verbs.ProviderCQ }
+
+func (q accusingCQ) Unwrap() verbs.ProviderCQ { return q.ProviderCQ }
+
+func (q accusingCQ) Poll(wcs []verbs.WC) (int, error) {
+	n, err := q.ProviderCQ.Poll(wcs)
+	for i := range wcs[:n] {
+		if wcs[i].Status == verbs.WCSuccess && wcs[i].Opcode == verbs.WCRDMAWrite {
+			wcs[i].Status = verbs.WCRemAccessErr
+		}
+	}
+	return n, err
+}
+
+// TestRefusedPlace: a long Send whose Write the peer's device refuses fails as one for a bad receive does: the fault is the peer's. A Write
+// keeps the status, unless it is one that the peer's QP does not allow.
+func TestRefusedPlace(t *testing.T) {
+	const long = 8192
+	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	for _, c := range []struct {
+		name   string
+		send   bool
+		rights verbs.AccessFlags // that the peer has told of
+		want   verbs.WCStatus
+	}{{"Send", true, all, verbs.WCRemOpErr}, {"Write", false, all, verbs.WCRemAccessErr}, {"Write that is not allowed", false, verbs.AccessRemoteRead, verbs.WCRemInvReqErr}} {
+		t.Run(c.name, func(t *testing.T) {
+			nic, err := siw.New(siw.Config{Without: ext.Operations})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, nic.Close()) })
+			in := verbs.NewDevice(accusing{forward.Wrap(nic.Device()).Provider()})
+			t.Cleanup(func() { require.NoError(t, in.CloseShared()) })
+			dev, err := ibcompat.Wrap(in, ibcompat.Config{})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, dev.CloseShared()) })
+			r, b := newRawTo(t, dev, ext.Operations, 0)
+			near, err := b.pd.AllocMR(long, 0)
+			require.NoError(t, err)
+			defer near.Close()
+			sge, err := near.SGE(0, long)
+			require.NoError(t, err)
+			r.say(rawHello.Append(nil))
+			r.hears(wire.Credit)
+			place := wire.Advert{Total: long, Segments: []wire.Segment{{Addr: r.mem.Addr(), RKey: r.mem.RKey(), Length: long}}}
+			r.say(place.Append(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: r.taken, Value: uint64(c.rights)})))
+			r.hears(wire.Ack)
+			wr := verbs.Write(verbs.Remote{Addr: r.mem.Addr(), Length: long, RKey: r.mem.RKey()}, sge)
+			if c.send {
+				wr = verbs.Send(sge)
+			}
+			b.post(wr)
+			b.ends(c.want, 0)
+			b.over()
+			require.ErrorIs(t, b.qp.Err(), verbs.WCRemAccessErr)
+		})
+	}
+}
+
+// TestRefusedSends: a peer that refuses a Send says which by its count; the Sends before it have succeeded, those behind it are flushed. No
+// other status is one of a refusal.
+func TestRefusedSends(t *testing.T) {
+	for taken := range uint64(3) {
+		for _, status := range []verbs.WCStatus{verbs.WCRemOpErr, verbs.WCRemInvReqErr, verbs.WCRemAccessErr, verbs.WCLocProtErr} {
+			t.Run(fmt.Sprintf("%d/%v", taken, status), func(t *testing.T) {
+				r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+				r.greets()
+				r.offers(0, wire.Advert{Total: 64}, wire.Advert{Total: 64}, wire.Advert{Total: 64})
+				before := r.taken
+				for id := range uint64(3) {
+					b.post(verbs.SendWR{ID: id, Opcode: verbs.WRSend, SGL: b.sgl(0, 8), Flags: verbs.SendSignaled})
+				}
+				for range 3 {
+					r.hears(wire.Data)
+				}
+				r.say(message(wire.Header{Kind: wire.Refused, Status: uint8(status), Taken: before + taken}))
+				if status != verbs.WCRemOpErr {
+					b.over()
+					var violated *ibcompat.ProtocolError
+					require.ErrorAs(t, b.qp.Err(), &violated)
+					require.ErrorContains(t, violated, "a refusal")
+					return
+				}
+				for id := range uint64(3) {
+					wc := b.wait()
+					require.Equal(t, id, wc.ID)
+					want := verbs.WCSuccess
+					if id == taken {
+						want = verbs.WCRemOpErr
+					} else if id > taken {
+						want = verbs.WCWRFlushErr
+					}
+					require.Equal(t, want.String(), wc.Status.String(), "request %d", id)
+				}
+				require.NoError(t, r.id.Disconnect())
+			})
+		}
+	}
+}
