@@ -173,7 +173,7 @@ func TestBehindAtomic(t *testing.T) {
 			b.post(atomic, wr)
 			r.hears(wire.Atomic)
 			// The answer to a question comes behind whatever has been sent.
-			r.say(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Taken: r.taken, Value: uint64(verbs.AccessRemoteRead | verbs.AccessRemoteWrite)}))
+			r.say(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Taken: r.taken, Value: uint64(allRights)}))
 			h, _ := r.hears(wire.Ack, wire.Placed, wire.WriteImm)
 			require.Equal(t, wire.Ack, h.Kind)
 			was := make([]byte, long)
@@ -222,6 +222,26 @@ func TestAtomicBehindRead(t *testing.T) {
 	regmem.Fetch(word[:], near.Bytes()[long-8:])
 	require.EqualValues(t, 5, binary.NativeEndian.Uint64(word[:]))
 	r.say(message(wire.Header{Kind: wire.Answer, Taken: r.taken}))
+	b.ends(verbs.WCSuccess, 0, 0)
+}
+
+// TestFenceBehindAtomic: a Send with SendFence goes out when the atomic before it has been answered, with what that has brought.
+func TestFenceBehindAtomic(t *testing.T) {
+	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
+	r.greets()
+	r.offers(0, wire.Advert{Total: 64})
+	send := verbs.Send(b.sgl(64, 8)...)
+	send.Flags |= verbs.SendFence
+	b.post(verbs.FetchAdd(verbs.Remote{Addr: r.mem.Addr(), Length: 8, RKey: r.mem.RKey()}, 1, b.sgl(64, 8)[0]), send)
+	h, _ := r.hears(wire.Atomic, wire.Data)
+	require.Equal(t, wire.Atomic, h.Kind)
+	r.say(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Taken: r.taken}))
+	h, _ = r.hears(wire.Ack, wire.Data)
+	require.Equal(t, wire.Ack, h.Kind)
+	r.say(message(wire.Header{Kind: wire.Answer, Value: 77, Taken: r.taken}))
+	_, body := r.hears(wire.Data)
+	require.EqualValues(t, 77, binary.NativeEndian.Uint64(body))
+	r.answers()
 	b.ends(verbs.WCSuccess, 0, 0)
 }
 
@@ -292,7 +312,10 @@ func TestRefusedPlace(t *testing.T) {
 		send   bool
 		rights verbs.AccessFlags // that the peer has told of
 		want   verbs.WCStatus
-	}{{"Send", true, all, verbs.WCRemOpErr}, {"Write", false, all, verbs.WCRemAccessErr}, {"Write that is not allowed", false, verbs.AccessRemoteRead, verbs.WCRemInvReqErr}} {
+	}{
+		{"Send", true, all, verbs.WCRemOpErr}, {"Write", false, all, verbs.WCRemAccessErr},
+		{"Write that is not allowed", false, verbs.AccessRemoteRead, verbs.WCRemInvReqErr},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			nic, err := siw.New(siw.Config{Without: ext.Operations})
 			require.NoError(t, err)
@@ -325,8 +348,8 @@ func TestRefusedPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedSends: a peer that refuses a Send says which by its count; the Sends before it have succeeded, those behind it are flushed. No
-// other status is one of a refusal.
+// TestRefusedSends: a peer that refuses a Send says which by its count; what stands before it has been done, a Write too, and
+// what stands behind it is flushed. No other status is one of a refusal.
 func TestRefusedSends(t *testing.T) {
 	for taken := range uint64(3) {
 		for _, status := range []verbs.WCStatus{verbs.WCRemOpErr, verbs.WCRemInvReqErr, verbs.WCRemAccessErr, verbs.WCLocProtErr} {
@@ -335,9 +358,16 @@ func TestRefusedSends(t *testing.T) {
 				r.greets()
 				r.offers(0, wire.Advert{Total: 64}, wire.Advert{Total: 64}, wire.Advert{Total: 64})
 				before := r.taken
+				var list []verbs.SendWR
 				for id := range uint64(3) {
-					b.post(verbs.SendWR{ID: id, Opcode: verbs.WRSend, SGL: b.sgl(0, 8), Flags: verbs.SendSignaled})
+					if id == taken {
+						write := verbs.Write(verbs.Remote{Addr: r.mem.Addr(), Length: 8, RKey: r.mem.RKey()}, b.sgl(0, 8)...)
+						write.ID = 10
+						list = append(list, write)
+					}
+					list = append(list, verbs.SendWR{ID: id, Opcode: verbs.WRSend, SGL: b.sgl(0, 8), Flags: verbs.SendSignaled})
 				}
+				b.post(list...)
 				for range 3 {
 					r.hears(wire.Data)
 				}
@@ -349,16 +379,15 @@ func TestRefusedSends(t *testing.T) {
 					require.ErrorContains(t, violated, "a refusal")
 					return
 				}
-				for id := range uint64(3) {
-					wc := b.wait()
-					require.Equal(t, id, wc.ID)
-					want := verbs.WCSuccess
-					if id == taken {
-						want = verbs.WCRemOpErr
-					} else if id > taken {
+				want := verbs.WCSuccess
+				for _, wr := range list {
+					switch {
+					case want != verbs.WCSuccess:
 						want = verbs.WCWRFlushErr
+					case wr.ID == taken:
+						want = verbs.WCRemOpErr
 					}
-					require.Equal(t, want.String(), wc.Status.String(), "request %d", id)
+					b.ends(want, wr.ID)
 				}
 				require.NoError(t, r.id.Disconnect())
 			})
