@@ -35,7 +35,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: kernel-siw kernel-siw-deb test-dkms test-kernel-siw soak-kernel-siw harm-kernel-siw test-kernel-siw-sanitized test-kernel-siw-rules help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
+.PHONY: kernel-siw kernel-siw-deb test-dkms test-matrices test-kernel-siw soak-kernel-siw harm-kernel-siw test-kernel-siw-sanitized test-kernel-siw-rules help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,10 @@ test-all: ## run every test there is, for hours, and print a table of results (P
 test-guest: ## run the tests of testbed/suite.list on rxe0 and siw0 in a QEMU guest (KERNEL=6.1, GUEST="[-run PATTERN] [PACKAGE...]")
 	@scripts/need.sh cc asan verbs tshark ps curl dtestx $(if $(filter 6.12,$(KERNEL)),iperf NPtcp redis-server iperf3 ssh sshd)
 	@testbed/suite $(GUEST)
+
+test-matrices: ## compare every cell of the matrix of ib: devices with what the guest does, for half an hour (KERNEL=6.1)
+	@scripts/need.sh cc verbs tshark ps
+	@TESTBED_LIST=testbed/matrices.list testbed/suite $(GUEST)
 
 test-bridge: ## run examples/rsockets-bridge with Redis, iperf3, OpenSSH, 1,000 connections and hostile peers on the user-space RNIC
 	@scripts/need.sh redis-server iperf3 ssh sshd

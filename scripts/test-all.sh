@@ -17,6 +17,9 @@ parts=(
 	test-programs
 	"test-guest KERNEL=6.12"
 	"test-guest KERNEL=newest"
+	test-matrices
+	"test-matrices KERNEL=6.12"
+	"test-matrices KERNEL=newest"
 	test-kernel-siw
 	"test-kernel-siw KERNEL=6.12"
 	"test-kernel-siw KERNEL=newest"

@@ -64,7 +64,7 @@ func wrapped(kernel string) sheet {
 of a column connecting to the second, in one process.`,
 		reasons: "[semantics.md](../../docs/semantics.md#what-the-conformance-suite-finds-missing)",
 		checked: "`go test ./testbed/guesttest/suite` and `make test-guest KERNEL=" + kernel + "`" + ` compare parts of the file with what they find, and fail if it
-differs in either direction. ` + "`TestIB`" + ` with GOVERBS_SUBJECTS=all compares all of it; so it runs with 6.12. A run with
+differs in either direction. ` + "`make test-matrices KERNEL=" + kernel + "`" + `, which is part of ` + "`make test-all`" + `, compares all of it. A run with
 GOVERBS_IB_MATRIX=FILE writes what it found to FILE.`}
 }
 

@@ -124,7 +124,8 @@ func requireExplained(t *testing.T, file string, rows [][]string, sheetOf func(k
 	}
 }
 
-// TestKernels: the user-space RNIC has the same results with every kernel, and every matrix has the same tests.
+// TestKernels: the user-space RNIC has the same results with every kernel, and every matrix has the same tests, all of subjects that
+// the suite has.
 func TestKernels(t *testing.T) {
 	for _, sheetOf := range []func(kernel string) sheet{bare, wrapped} {
 		first := sheetOf(kernels[0]).read(t)
@@ -133,6 +134,8 @@ func TestKernels(t *testing.T) {
 			m := s.read(t)
 			for test, row := range m {
 				require.Contains(t, first, test, s.file)
+				subject, _, _ := strings.Cut(test, "/")
+				require.Contains(t, verbstest.Subjects(), subject, s.file)
 				for _, d := range s.columns {
 					if strings.HasPrefix(strings.TrimPrefix(d, "ib:"), "usiw0") && !strings.Contains(d, "+") {
 						require.Equal(t, first[test][d], row[d], "%s: %s: %s", s.file, d, test)
