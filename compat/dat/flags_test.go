@@ -193,5 +193,10 @@ func TestSegments(t *testing.T) {
 		require.Equal(t, "01", string(b.bytes(300, 2)))
 		require.Equal(t, "245", string(b.bytes(310, 3)))
 		require.Equal(t, uint32(5), dto(t, a.requests, 4).TransferredLength)
+
+		// Together they are at most the largest message. Only their lengths are looked at.
+		long := []dat.LMRTriplet{{SegmentLength: 1 << 31}, {SegmentLength: 1}}
+		require.ErrorIs(t, a.ep.PostSend(long, 5, 0), dat.LengthError)
+		require.ErrorIs(t, b.ep.PostRecv(long, 6, 0), dat.LengthError)
 	})
 }
