@@ -63,13 +63,15 @@ type Endpoint struct {
 	dirty atomic.Bool    // a message or Write has completed after the last Read or atomic that has
 
 	private []byte // the peer's private data
-	fence   fence
+	words   words
+	credit  credits
 	dialled bool // not accepted
 
 	out  atomic.Int64  // requests whose completions have not been dispatched
 	idle chan struct{} // holds a token when out has become 0
 
-	sendTurn chan struct{} // holds a token while a goroutine waits for room in the send queue, or posts; guards the next two
+	messageTurn chan struct{} // holds a token while a goroutine waits for the peer's room for a message, or posts one; taken before sendTurn
+	sendTurn    chan struct{} // holds a token while a goroutine waits for room in the send queue, or posts; guards the next two
 	// what Shutdown has done: everything has arrived; and the peer knows (endpoint_both.go)
 	confirmed, hasTold bool
 
@@ -131,6 +133,10 @@ type EndpointConfig struct {
 	// peer is another program, or has not set it, the error of this side Is verbs.ErrNotSupported; a request is rejected.
 	ShutdownBoth bool
 
+	// NoCredits is set if the peer gets no offer of credits ([Endpoint.Send]), and no FenceLen bytes of private data for it. It is for a
+	// peer that is another program and does not take them, and if there is no room for them.
+	NoCredits bool
+
 	// Prepare is called when everything has been made and receives can be posted, before the endpoint connects (nil = nothing).
 	// It can post receives with memory of the caller's (Endpoint.PostRecv) and change p, for example set private data that
 	// depend on what has been made. An error ends the attempt.
@@ -170,7 +176,7 @@ func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 	if err != nil {
 		return nil, err
 	}
-	e, param, err := makeEndpoint(id.Context(), id.BindQP, &ecfg)
+	e, param, err := makeEndpoint(id.Context(), id.BindQP, &ecfg, !ecfg.NoCredits)
 	if err != nil {
 		return nil, and(err, id.Close())
 	}
@@ -180,7 +186,7 @@ func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 	if err := id.Connect(ctx, e.qp, param); err != nil {
 		return nil, and(err, e.Close())
 	}
-	if err := e.takeFence(); err != nil {
+	if err := e.takeWords(); err != nil {
 		return nil, and(err, e.Close())
 	}
 	return e, nil
@@ -196,7 +202,7 @@ func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endp
 			return nil, opError(op, address, and(err, r.Reject(nil)))
 		}
 	}
-	e, param, err := makeEndpoint(r.Context(), r.BindQP, &cfg)
+	e, param, err := makeEndpoint(r.Context(), r.BindQP, &cfg, !cfg.NoCredits && offersCredits(r.PrivateData()))
 	if err != nil {
 		return nil, opError(op, address, and(err, r.Reject(nil)))
 	}
@@ -204,7 +210,7 @@ func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endp
 		return nil, opError(op, address, and(err, e.Close()))
 	}
 	e.show()
-	if err := e.takeFence(); err != nil {
+	if err := e.takeWords(); err != nil {
 		return nil, opError(op, address, and(err, e.Close()))
 	}
 	e.id.whenDone(e.end)
@@ -222,14 +228,19 @@ func (l *Listener) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*End
 	return r.AcceptEndpoint(ctx, cfg)
 }
 
-// makeEndpoint makes everything but the connection. It changes cfg to what has been made.
-func makeEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *EndpointConfig) (*Endpoint, ConnParam, error) {
-	e := &Endpoint{idle: make(chan struct{}, 1), sendTurn: make(chan struct{}, 1), recvTurn: make(chan struct{}, 1)}
+// makeEndpoint makes everything but the connection, with an offer of credits or without. It changes cfg to what has been made.
+func makeEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *EndpointConfig, credits bool) (*Endpoint, ConnParam, error) {
+	e := &Endpoint{idle: make(chan struct{}, 1), messageTurn: make(chan struct{}, 1), sendTurn: make(chan struct{}, 1),
+		recvTurn: make(chan struct{}, 1)}
 	e.inbox, e.outbox = e.received(true), e.received(false)
 	e.node.SetOwner(vctx.Device())
 	_ = e.node.Init("cm.Endpoint", e.Close) // it has no parent that could refuse
 	param := cfg.Param
-	if err := e.make(vctx, bind, cfg, &param); err != nil {
+	err := e.make(vctx, bind, cfg, &param)
+	if err == nil {
+		err = e.offerWords(&param, cfg.ShutdownBoth, credits)
+	}
+	if err != nil {
 		return nil, param, and(err, e.Close())
 	}
 	return e, param, nil
@@ -267,11 +278,9 @@ func (e *Endpoint) make(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *En
 		param.PrivateData = append(e.mr.Remote().Append(nil), param.PrivateData...)
 	}
 	if cfg.Prepare != nil {
-		if err := cfg.Prepare(e, param); err != nil {
-			return err
-		}
+		return cfg.Prepare(e, param)
 	}
-	return e.offerFence(param, cfg.ShutdownBoth)
+	return nil
 }
 
 // fill sets defaults and checks what belongs together. It returns the depths of the two queues that the endpoint uses.

@@ -58,7 +58,7 @@ func (e *Endpoint) tell(ctx context.Context) error {
 	if e.hasTold {
 		return nil
 	}
-	c, n, err := e.post(ctx, -1, []verbs.SendWR{e.fence.tell()})
+	c, n, err := e.post(ctx, -1, []verbs.SendWR{e.words.tell()})
 	if n > 0 {
 		_, err = e.await(ctx, "Shutdown", c)
 	}
@@ -67,7 +67,7 @@ func (e *Endpoint) tell(ctx context.Context) error {
 }
 
 // peerTold reports whether the peer has written the own word.
-func (e *Endpoint) peerTold() bool { return e.fence.told.Load() != 0 }
+func (e *Endpoint) peerTold() bool { return e.words.told.Load() != 0 }
 
 // over reports whether the connection has ended.
 func (e *Endpoint) over() bool {

@@ -5,6 +5,7 @@ package cm_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -175,6 +176,14 @@ func TestShutdownBothQueues(t *testing.T) {
 	require.NoError(t, errors.Join(srq.Close(), pd.Close()))
 }
 
+// other returns what an endpoint says, with 8 other bytes from an offset on: its address is at 8, its key at 16, flags at 20, the number
+// of its receives at 24.
+func other(said []byte, at int, v uint64) []byte {
+	b := append(bytes.Clone(said[:cm.FenceLen]), make([]byte, 8)...)
+	binary.BigEndian.PutUint64(b[at:], v)
+	return b[:cm.FenceLen]
+}
+
 // TestShutdownBothPeers: it is agreed upon, with peers that have set it and with no others, and what the programs say stays theirs.
 func TestShutdownBothPeers(t *testing.T) {
 	ctx, dev := within(t), usiw(t)
@@ -201,16 +210,15 @@ func TestShutdownBothPeers(t *testing.T) {
 	require.ErrorIs(t, dialled, verbs.ErrNotSupported)
 
 	// Private data that only look like it.
-	mark := b.ID().PrivateData()[4:]
-	require.Len(t, mark, cm.FenceLen)
-	for _, data := range [][]byte{mark[:cm.FenceLen-1], mark[1:], append(bytes.Clone(mark), 1),
-		append(bytes.Clone(mark[:8]), verbs.Remote{Length: 15}.Append(nil)...),
-		append(bytes.Clone(mark[:8]), verbs.Remote{Addr: 1<<64 - 8, Length: 16}.Append(nil)...)} {
-		_, accepted = try(cm.EndpointConfig{Param: cm.ConnParam{PrivateData: data}}, both)
+	said := b.ID().PrivateData()[4:]
+	require.Len(t, said, cm.FenceLen)
+	for _, data := range [][]byte{said[:cm.FenceLen-1], said[1:], append(bytes.Clone(said), 1), other(said, 8, 1<<64-8), other(said, 20, 1<<39),
+		other(said, 20, 0)} {
+		_, accepted = try(cm.EndpointConfig{NoCredits: true, Param: cm.ConnParam{PrivateData: data}}, both)
 		require.ErrorIs(t, accepted, verbs.ErrNotSupported, "%x", data)
 	}
 	// A region that is not there ends the connection, not the program.
-	wrong := append(bytes.Clone(mark[:8]), verbs.Remote{Addr: 8, Length: 16, RKey: 0x7777}.Append(nil)...)
+	wrong := other(said, 16, 0x7777<<32|1)
 	ended := make(chan error, 1)
 	go func() {
 		ep, err := ln.AcceptEndpoint(ctx, both)
@@ -222,7 +230,8 @@ func TestShutdownBothPeers(t *testing.T) {
 		}
 		ended <- errors.Join(err, ep.Close())
 	}()
-	ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev}, cm.EndpointConfig{Param: cm.ConnParam{PrivateData: wrong}})
+	ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev},
+		cm.EndpointConfig{NoCredits: true, Param: cm.ConnParam{PrivateData: wrong}})
 	require.NoError(t, err)
 	require.Error(t, <-ended)
 	require.NoError(t, ctx.Err())

@@ -40,6 +40,7 @@ type call struct {
 	left  atomic.Int32    // requests that have not completed
 	wc    verbs.WC        // of the last request, or of the first that failed
 	buf   int             // the buffer of Send that it uses, -1 = none
+	along bool            // its first completion is that of the Write of the credit word that went along (endpoint_credit.go)
 	ready chan struct{}   // holds a token, or is closed, when left is 0
 	kept  bool            // e.mu: a PendingError has it, and it is not used again
 }
@@ -74,18 +75,23 @@ func (c *call) complete(wc *verbs.WC) {
 	if c.wc.Status == verbs.WCSuccess {
 		c.wc = *wc
 	}
-	if wc.Status == verbs.WCSuccess {
-		c.e.noteSent(wc.Opcode)
+	if c.along {
+		c.along = false
+		c.e.told(wc.Status)
+	} else {
+		if wc.Status == verbs.WCSuccess {
+			c.e.noteSent(wc.Opcode)
+		}
+		c.e.freePlace()
 	}
-	c.e.room <- struct{}{}
 	c.took(1)
 	c.e.finished(1)
 }
 
-// took notes that n requests have completed, or were not posted.
-func (c *call) took(n int32) {
+// took notes that n requests have completed, or were not posted. It reports whether they were the last.
+func (c *call) took(n int32) bool {
 	if c.left.Add(-n) > 0 {
-		return
+		return false
 	}
 	if c.buf >= 0 {
 		c.e.sendBufs.put(c.buf)
@@ -97,6 +103,7 @@ func (c *call) took(n int32) {
 	} else {
 		c.ready <- struct{}{}
 	}
+	return true
 }
 
 // keep lets a PendingError have the call. The caller is the only goroutine that has waited for it.
@@ -129,37 +136,74 @@ func (e *Endpoint) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error
 	if len(wrs) == 0 {
 		return verbs.WC{}, e.opError(op, fmt.Errorf("%w: no request", verbs.ErrInvalid))
 	}
-	if err := e.takeSendTurn(ctx); err != nil {
+	message := hasMessage(wrs)
+	if err := e.takeTurn(ctx, message); err != nil {
 		return verbs.WC{}, e.opError(op, err)
 	}
-	return e.run(ctx, op, -1, wrs)
+	return e.run(ctx, op, -1, message, wrs)
 }
 
-// takeSendTurn waits until it is this goroutine's turn to post. The turn is given back by post.
-func (e *Endpoint) takeSendTurn(ctx context.Context) error {
+// takeTurn waits until it is this goroutine's turn to post, and with a message until the peer has room for one. releaseTurn gives the turn
+// back.
+func (e *Endpoint) takeTurn(ctx context.Context, message bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if message {
+		select {
+		case e.messageTurn <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := e.awaitCredit(ctx); err != nil {
+			<-e.messageTurn
+			return err
+		}
+	}
+	err := e.takeSendTurn(ctx)
+	if err == nil {
+		if err = e.stopped(); err != nil {
+			<-e.sendTurn
+		}
+	}
+	if err != nil && message {
+		<-e.messageTurn
+	}
+	return err
+}
+
+// takeSendTurn waits for the turn to post.
+func (e *Endpoint) takeSendTurn(ctx context.Context) error {
 	select {
 	case e.sendTurn <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func (e *Endpoint) releaseTurn(message bool) {
+	<-e.sendTurn
+	if message {
+		<-e.messageTurn
+	}
+}
+
+// stopped is the reason why nothing is posted any more, if the program has ended that.
+func (e *Endpoint) stopped() error {
 	switch {
 	case e.node.Closed():
-		<-e.sendTurn
 		return verbs.ErrClosed
 	case e.shut.Load():
-		<-e.sendTurn
 		return fmt.Errorf("%w: the endpoint has been shut down", verbs.ErrClosed)
 	}
 	return nil
 }
 
-// run posts requests and waits for them. The caller has the turn to send, which run gives back, and gives it a buffer, or -1.
-func (e *Endpoint) run(ctx context.Context, op string, buf int, wrs []verbs.SendWR) (verbs.WC, error) {
+// run posts requests and waits for them. The caller has the turn, which run gives back, and gives it a buffer, or -1.
+func (e *Endpoint) run(ctx context.Context, op string, buf int, message bool, wrs []verbs.SendWR) (verbs.WC, error) {
 	c, n, err := e.post(ctx, buf, wrs)
-	<-e.sendTurn
+	e.releaseTurn(message)
 	if n == 0 {
 		return verbs.WC{}, e.opError(op, err)
 	}
@@ -173,40 +217,65 @@ func (e *Endpoint) run(ctx context.Context, op string, buf int, wrs []verbs.Send
 // post waits for room and posts. Room for what is not posted is given back before another goroutine can wait for it, because only
 // completions wake a goroutine that waits.
 func (e *Endpoint) post(ctx context.Context, buf int, wrs []verbs.SendWR) (c *call, n int, err error) {
-	got := 0
-	giveBack := func() {
-		for range got - n {
-			e.room <- struct{}{}
-		}
-	}
+	c = e.newCall(len(wrs), buf)
 	if len(wrs) > cap(e.room) {
 		err = &verbs.LimitError{Name: "max_send_wr", Limit: uint64(cap(e.room)), Value: uint64(len(wrs))}
 	}
-	for ; got < len(wrs) && err == nil; got++ {
-		if err = e.wait(ctx, e.room); err != nil {
-			break
-		}
+	for err == nil && n < len(wrs) {
+		var posted int
+		posted, err = e.postPart(ctx, c, wrs[n:])
+		n += posted
 	}
-	if err != nil {
-		giveBack()
-		if buf >= 0 {
-			e.sendBufs.put(buf)
-		}
-		return nil, 0, err
-	}
-	c = e.newCall(len(wrs), buf)
-	e.out.Add(int64(len(wrs)))
-	n, err = e.d.PostSend(e.qp, wrs, c.f)
-	if refused := len(wrs) - n; refused > 0 {
-		giveBack()
-		c.took(int32(refused))
-		e.finished(refused)
-		if n == 0 {
-			<-c.ready
-			c.free()
-		}
+	if refused := len(wrs) - n; refused > 0 && c.took(int32(refused)) && n == 0 {
+		<-c.ready
+		c.free()
 	}
 	return c, n, err
+}
+
+// postPart posts those requests, from the first, for which the peer has room: all, or those before the next message. For the first there is
+// room, or postPart waits for it.
+func (e *Endpoint) postPart(ctx context.Context, c *call, wrs []verbs.SendWR) (n int, err error) {
+	n, messages := e.affordable(wrs)
+	if n == 0 {
+		if err := e.awaitCredit(ctx); err != nil {
+			return 0, err
+		}
+		n, messages = e.affordable(wrs)
+	}
+	for got := range n {
+		if err := e.wait(ctx, e.room); err != nil {
+			e.giveBack(got)
+			return 0, err
+		}
+	}
+	list := wrs[:n]
+	along := c.buf >= 0 && e.tellAlong(c)
+	if along {
+		e.credit.pair = [2]verbs.SendWR{e.credit.grant[0], wrs[0]}
+		list = e.credit.pair[:]
+	}
+	e.out.Add(int64(len(list)))
+	posted, err := e.d.PostSend(e.qp, list, c.f)
+	refused := len(list) - posted
+	if along {
+		if e.credit.pair[1] = (verbs.SendWR{}); posted == 0 {
+			c.along = false
+			c.left.Add(-1)
+			e.cancelTelling()
+		} else {
+			posted--
+		}
+	}
+	if refused > 0 {
+		e.giveBack(refused)
+		e.finished(refused)
+		_, messages = e.affordable(wrs[:posted])
+	}
+	if messages > 0 {
+		e.credit.used += messages
+	}
+	return posted, err
 }
 
 // await waits until a call has completed.

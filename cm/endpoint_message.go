@@ -108,11 +108,17 @@ func (e *Endpoint) postRecv(wrs []verbs.RecvWR, f func(*verbs.WC)) error {
 	e.mu.Unlock()
 	e.out.Add(int64(len(wrs)))
 	n, err := e.d.PostRecv(e.qp, wrs, f)
-	if refused := len(wrs) - n; refused > 0 {
-		e.mu.Lock()
-		e.recvs -= refused
-		e.mu.Unlock()
+	refused := len(wrs) - n
+	e.mu.Lock()
+	e.recvs -= refused
+	e.credit.posted += uint64(n)
+	due := e.owes(aloneQuarters)
+	e.mu.Unlock()
+	if refused > 0 {
 		e.finished(refused)
+	}
+	if due {
+		e.tellPeer(false)
 	}
 	return err
 }
@@ -155,16 +161,16 @@ func (e *Endpoint) Send(ctx context.Context, p []byte) error {
 	if len(p) > e.sendBufs.size {
 		return e.opError(op, &verbs.LimitError{Name: "MessageSize", Limit: uint64(e.sendBufs.size), Value: uint64(len(p))})
 	}
-	if err := e.takeSendTurn(ctx); err != nil {
+	if err := e.takeTurn(ctx, true); err != nil {
 		return e.opError(op, err)
 	}
 	if err := e.wait(ctx, e.sendBufs.ok); err != nil {
-		<-e.sendTurn
+		e.releaseTurn(true)
 		return e.opError(op, err)
 	}
 	i := e.sendBufs.take()
 	copy(e.sendBufs.bytes(i), p)
-	_, err := e.run(ctx, op, i, []verbs.SendWR{verbs.Send(e.sendBufs.sgl(i, len(p))...)})
+	_, err := e.run(ctx, op, i, true, []verbs.SendWR{verbs.Send(e.sendBufs.sgl(i, len(p))...)})
 	return err
 }
 
@@ -225,6 +231,7 @@ func (e *Endpoint) takeMessage(p []byte) (verbs.WC, error) {
 	e.arrivals.Pop()
 	e.mu.Unlock()
 	if !a.own {
+		e.tellPeer(false) // of what PostRecv has posted
 		return a.wc, nil
 	}
 	i := int(a.wc.ID)

@@ -57,19 +57,17 @@ func (e *Endpoint) Shutdown(ctx context.Context) error {
 	if ctx.Err() != nil { // also if nothing would have to be waited for
 		return e.opError(op, ctx.Err())
 	}
-	select {
-	case e.sendTurn <- struct{}{}:
-		defer func() { <-e.sendTurn }()
-	case <-ctx.Done():
-		return e.opError(op, ctx.Err())
+	if err := e.takeSendTurn(ctx); err != nil {
+		return e.opError(op, err)
 	}
+	defer e.releaseTurn(false)
 	if !e.confirmed {
 		if err := e.confirm(ctx); err != nil {
 			return e.opError(op, err)
 		}
 		e.confirmed = true // and nothing is posted any more
 	}
-	if e.fence.told != nil {
+	if e.words.told != nil {
 		if err := e.agree(ctx); err != nil {
 			return e.opError(op, err)
 		}
@@ -82,22 +80,18 @@ func (e *Endpoint) confirm(ctx context.Context) error {
 	// With all places of the queue free, all requests have completed.
 	for got := range cap(e.room) {
 		if err := e.wait(ctx, e.room); err != nil {
-			for range got {
-				e.room <- struct{}{}
-			}
+			e.giveBack(got)
 			return err
 		}
 	}
-	for range cap(e.room) {
-		e.room <- struct{}{}
-	}
+	e.giveBack(cap(e.room))
 	if !e.dirty.Load() || e.Context().Device().Info().Transport != verbs.TransportIWARP {
 		return nil
 	}
 	if ord, _ := e.id.Depths(); ord == 0 {
 		return fmt.Errorf("%w: the connection allows no Reads, so what was sent cannot be confirmed", verbs.ErrNotSupported)
 	}
-	c, n, err := e.post(ctx, -1, []verbs.SendWR{e.fence.read()})
+	c, n, err := e.post(ctx, -1, []verbs.SendWR{e.words.fence()})
 	if n == 0 {
 		return err
 	}

@@ -159,7 +159,8 @@ func (cfg EndpointConfig) facts() show.Facts {
 		slog.Bool("own_qp", cfg.QP == nil), slog.Bool("own_mr", cfg.MR == nil), slog.Bool("srq", cfg.SRQ != nil),
 		slog.String("cap", fmt.Sprintf("%+v", cfg.Cap)), slog.String("send_ops", cfg.SendOps.String()),
 		slog.Int("memory", cfg.Memory), show.Text("access", cfg.Access), slog.Int("message_size", cfg.MessageSize), slog.Int("messages", cfg.Messages),
-		slog.Bool("offer", cfg.Offer), slog.Bool("shutdown_both", cfg.ShutdownBoth), slog.Bool("prepare", cfg.Prepare != nil))
+		slog.Bool("offer", cfg.Offer), slog.Bool("shutdown_both", cfg.ShutdownBoth), slog.Bool("no_credits", cfg.NoCredits),
+		slog.Bool("prepare", cfg.Prepare != nil))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.
