@@ -63,7 +63,7 @@ func TestStalledAtTheEnd(t *testing.T) {
 			connect(tb, nw)
 			nw.Links()[0].Stall()
 		})
-		require.Contains(t, got.error(t), "14 handles were not closed")
+		require.Contains(t, got.error(t), "16 handles were not closed")
 		require.Less(t, time.Since(began), time.Minute)
 	})
 }

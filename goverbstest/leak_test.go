@@ -61,11 +61,11 @@ func TestLeakedHandles(t *testing.T) {
 		want []string
 	}{
 		{"connection", func(tb testing.TB, nw *goverbstest.Network) { connect(tb, nw) }, []string{
-			"14 handles were not closed", "cm.Endpoint created at", "QP created at", "MR created at", "goverbstest_test.connect"}},
+			"16 handles were not closed", "cm.Endpoint created at", "QP created at", "MR created at", "goverbstest_test.connect"}},
 		{"half", func(tb testing.TB, nw *goverbstest.Network) {
 			client, _ := connect(tb, nw)
 			closeAll(tb, client)
-		}, []string{"7 handles"}},
+		}, []string{"8 handles"}},
 		{"context", func(tb testing.TB, nw *goverbstest.Network) {
 			_, err := nw.Device(1).Open()
 			require.NoError(tb, err)

@@ -34,7 +34,7 @@ const (
 
 // rawConfig has memory for a table and a buffer, and private data that are right but for change.
 func rawConfig(change func(d *connData) []byte) cm.EndpointConfig {
-	return cm.EndpointConfig{Memory: rawRing + 2*rawHalf, Access: verbs.AccessRemoteWrite, MessageSize: 64, Messages: 128,
+	return cm.EndpointConfig{Memory: rawRing + 2*rawHalf, Access: verbs.AccessRemoteWrite, MessageSize: 64, Messages: 128, NoCredits: true,
 		Prepare: func(ep *cm.Endpoint, p *cm.ConnParam) error {
 			at, key := ep.MR().Addr(), ep.MR().RKey()
 			p.PrivateData = change(&connData{credits: 64, table: entry{at + rawTable, key, 2}, buffer: entry{at + rawRing, key, rawHalf}})
