@@ -34,9 +34,23 @@ import (
 //
 // If the send queue is full, Do and Send wait for room, in the order of the calls. Nothing is lost, and the CQ cannot overflow.
 //
+// # Credits
+//
+// If the peer is an Endpoint too, a message waits until the peer has a receive for it: in Send, and in Do if the list has a message (a Send
+// of any kind, a Write with immediate, Immediate Data). So a peer that reads slowly slows the sender down, as on a TCP connection, and
+// two programs that both send and do not read wait for each other until their contexts end. Other requests do not wait, and pass
+// messages that do. Without messages the connection carries nothing.
+//
+// The two sides agree on that while they connect, by [FenceLen] bytes of private data. A message does not wait if the peer is
+// another program, if a side has set EndpointConfig.NoCredits, if the peer has an SRQ, or if it has posted no receive before the
+// connection. Then the sender must not have more messages under way than the peer has receives: on iWARP the next one ends the
+// connection, on InfiniBand it is sent again later. Messages that are posted past the endpoint, by its QP or Dispatcher, and receives
+// that are, do not count.
+//
 // # A context that ends a call
 //
-// If ctx is done while Do or Send waits for room, nothing has been posted. If it is done later, the requests stay posted: they will
+// If ctx is done while Do or Send waits for room, or for the peer's, nothing has been posted, but for the first requests of a list of Do
+// with several messages, if the peer had room for these. If it is done later, the requests stay posted: they will
 // still be executed, and their memory belongs to the device until they complete. The error then wraps a [*PendingError], whose Wait
 // tells when that is; after Close it is too. The buffers of Send need no such care: the endpoint uses one again only when
 // its request has completed. A Recv that ends takes no message.
@@ -124,8 +138,8 @@ type EndpointConfig struct {
 
 	// MessageSize is the largest message of Send and Recv in bytes (0 = DefaultMessageSize). Messages is the number of
 	// messages that Recv has buffers for, and of those that can be in Send at a time (0 = DefaultMessages, None = no
-	// buffers: then there is no Send, and receives are posted by PostRecv). The peer must not send more than that before
-	// Recv takes some: on iWARP the next message ends the connection, on InfiniBand it is sent again later.
+	// buffers: then there is no Send, and receives are posted by PostRecv). If the peer has more to send before Recv takes
+	// some, it waits; see Endpoint.
 	MessageSize, Messages int
 
 	// ShutdownBoth is set on both sides if both will end the connection by Endpoint.Shutdown: each then waits for the other, and when it
@@ -133,8 +147,8 @@ type EndpointConfig struct {
 	// peer is another program, or has not set it, the error of this side Is verbs.ErrNotSupported; a request is rejected.
 	ShutdownBoth bool
 
-	// NoCredits is set if the peer gets no offer of credits ([Endpoint.Send]), and no FenceLen bytes of private data for it. It is for a
-	// peer that is another program and does not take them, and if there is no room for them.
+	// NoCredits leaves the offer of credits out, with its FenceLen bytes of private data: for a peer that is another program and refuses
+	// them, or if the program needs the room. Messages then do not wait, in either direction.
 	NoCredits bool
 
 	// Prepare is called when everything has been made and receives can be posted, before the endpoint connects (nil = nothing).
@@ -184,7 +198,7 @@ func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 	e.show()
 	id.whenDone(e.end)
 	if err := id.Connect(ctx, e.qp, param); err != nil {
-		return nil, and(err, e.Close())
+		return nil, and(e.ownPart(err), e.Close())
 	}
 	if err := e.takeWords(); err != nil {
 		return nil, and(err, e.Close())
@@ -207,7 +221,7 @@ func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endp
 		return nil, opError(op, address, and(err, r.Reject(nil)))
 	}
 	if e.id, err = r.Accept(ctx, e.qp, param); err != nil {
-		return nil, opError(op, address, and(err, e.Close()))
+		return nil, opError(op, address, and(e.ownPart(err), e.Close()))
 	}
 	e.show()
 	if err := e.takeWords(); err != nil {

@@ -126,6 +126,8 @@ func (c *call) keep() {
 // for of each. The requests of one call stay together in the queue; if it cannot hold as many, the error Is verbs.ErrLimit.
 // If one of them is refused when it is posted, those before it are executed, and the error says what is wrong.
 //
+// A message among them waits until the peer has a receive for it, as [Endpoint.Send] does, with everything behind it in the list.
+//
 // On iWARP the completion of a Send or Write does not say that it has arrived: see [Endpoint.Shutdown].
 func (e *Endpoint) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error) {
 	const op = "Do"

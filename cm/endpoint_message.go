@@ -149,6 +149,11 @@ func (e *Endpoint) PostRecv(wrs ...verbs.RecvWR) error {
 
 // Send sends p as one message and waits until the request has completed: p is copied to a buffer of the endpoint, for which Send
 // waits too. If p is longer than MessageSize, the error Is verbs.ErrLimit. The peer needs a receive that has room for it.
+//
+// If the peer is an Endpoint, Send first waits until it has a receive that no other message takes, and nil says that there was one: the
+// message arrives, unless it is too long for the receive, or the connection ends before (on iWARP; [Endpoint.Shutdown] confirms it). With a
+// peer that is another program, or one of the others that Endpoint names under Credits, nil says only that this side's device has
+// sent the message, on iWARP, and that the peer's has taken it, on InfiniBand.
 func (e *Endpoint) Send(ctx context.Context, p []byte) error {
 	const op = "Send"
 	if !e.node.Enter() {

@@ -26,8 +26,8 @@ func (e *Endpoint) noteSent(op verbs.WCOpcode) {
 //
 // On InfiniBand and RoCE a completion says that already. On iWARP, Shutdown sends a Read of 0 bytes behind the last request: the peer's
 // device answers it after everything before it (RFC 5040 section 5.5). One device does not always answer it: kernel siw, while it
-// sends. An Endpoint on kernel siw therefore has 8 bytes that its peer reads instead, and tells an Endpoint on the other side by
-// [FenceLen] bytes at the end of its private data. A program on kernel siw that has no Endpoint should send nothing while its
+// sends. Endpoints therefore have 8 bytes that the peer reads instead, and tell each other by [FenceLen] bytes at the end of their
+// private data. A program on kernel siw that has no Endpoint should send nothing while its
 // peer is in Shutdown.
 //
 // Shutdown confirms one direction: what this side has sent. Messages of the peer that arrive meanwhile can be taken by Recv, before

@@ -5,6 +5,7 @@ package cm
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -148,6 +149,15 @@ func (e *Endpoint) offerWords(param *ConnParam, both, credits bool) (err error) 
 	o.addr, o.rkey = e.words.mr.Addr(), e.words.mr.RKey()
 	param.PrivateData = o.append(bytes.Clone(param.PrivateData))
 	return nil
+}
+
+// ownPart adds to an error about the length of the private data what part of them is the endpoint's.
+func (e *Endpoint) ownPart(err error) error {
+	var limit *verbs.LimitError
+	if e.words.mr == nil || !errors.As(err, &limit) || limit.Name != "private data" {
+		return err
+	}
+	return fmt.Errorf("%w (%d bytes are the endpoint's; EndpointConfig.NoCredits)", err, FenceLen)
 }
 
 // takeWords looks for the offer of the peer at the end of its private data. It is called once, when the connection is

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -247,7 +248,7 @@ func TestEndpointAlloc(t *testing.T) {
 	require.NoError(t, err)
 	sge, err := a.MR().SGE(0, 8)
 	require.NoError(t, err)
-	sgl, text, buf := []verbs.SGE{sge}, []byte("message"), make([]byte, 8)
+	sgl, text, buf, n := []verbs.SGE{sge}, []byte("message"), make([]byte, 8), 0
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if _, err := a.Do(ctx, verbs.Write(to, sgl...)); err != nil {
 			t.Fatal(err)
@@ -258,5 +259,65 @@ func TestEndpointAlloc(t *testing.T) {
 		if _, err := p.Recv(ctx, buf); err != nil {
 			t.Fatal(err)
 		}
+		if n++; n%30 < 10 { // so that credits go with a Send, and alone
+			if err := p.Send(ctx, text); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.Recv(ctx, buf); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}))
+}
+
+// TestKernelCredit: the peer is told of receives by few Writes, none of them while there are no messages, and a sender that is faster waits.
+func TestKernelCredit(t *testing.T) {
+	eachFake(t, func(b *bench) {
+		fakeverbs.Loopback(true)
+		ctx := soon(b.T)
+		a, p := b.endpoints(cm.EndpointConfig{}, cm.EndpointConfig{MessageSize: 8})
+		writes := func() (n int) {
+			for _, wr := range fakeverbs.Posted() {
+				if !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) && len(wr.SGEs) == 1 { // see TestKernelShutdownBoth
+					n++
+				}
+			}
+			return n
+		}
+		require.Zero(b, writes())
+		for n := range 120 { // one way
+			require.NoError(b, a.Send(ctx, number(n)))
+			require.NoError(b, takeNumber(ctx, p, n))
+		}
+		require.Equal(b, 120/12, writes())
+		for n := range 80 { // to and fro
+			require.NoError(b, a.Send(ctx, number(n)))
+			require.NoError(b, takeNumber(ctx, p, n))
+			require.NoError(b, p.Send(ctx, number(n)))
+			require.NoError(b, takeNumber(ctx, a, n))
+		}
+		require.Equal(b, 120/12+2*80/8-1, writes(), "with a Send; the last one of a waits for the next")
+		done := make(chan error, 1)
+		go func() {
+			for n := range 10000 {
+				if err := a.Send(ctx, number(n)); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- a.Shutdown(ctx)
+		}()
+		for n := range 10000 {
+			if n == 0 {
+				time.Sleep(time.Second)
+			}
+			require.NoError(b, takeNumber(ctx, p, n))
+		}
+		require.NoError(b, b.outcome(done))
+		_, err := p.Recv(ctx, nil)
+		require.ErrorIs(b, err, io.EOF)
+		_, err = cm.DialEndpoint(ctx, b.ln.Addr().String(), cm.Config{Context: b.vctx},
+			cm.EndpointConfig{Param: cm.ConnParam{PrivateData: make([]byte, 1000)}})
+		require.ErrorContains(b, err, "28 bytes are the endpoint's")
+	})
 }
