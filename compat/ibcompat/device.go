@@ -33,7 +33,7 @@ const (
 )
 
 // RendezvousError is the error of a Modify to RTR on an iWARP device that cannot be called: none of its ports is free, or it cannot
-// listen at the address.
+// listen.
 type RendezvousError = engine.RendezvousError
 
 // HandError says why a QP on an iWARP device that was brought up by hand has got no connection. On InfiniBand such a QP notices that
@@ -46,9 +46,9 @@ type HandName = engine.Name
 
 // The reasons of a HandError.
 var (
-	// ErrWrongQP: at the address there is no QP of this number that waits for this one.
+	// ErrWrongQP: at the address no QP of this number waits for this one. It may not be in RTR yet, or have been told other PSNs.
 	ErrWrongQP = engine.ErrWrongQP
-	// ErrPeerAbsent: nobody came. The host is there, but no program has brought up the peer's QP.
+	// ErrPeerAbsent: nobody came. The host is there, but no device where the peer's QP would be, or the peer has not called.
 	ErrPeerAbsent = engine.ErrPeerAbsent
 	// ErrNoAnswer: the address does not answer, or cannot be reached.
 	ErrNoAnswer = engine.ErrNoAnswer

@@ -858,6 +858,23 @@ func TestHandCallsAgain(t *testing.T) {
 	require.Equal(t, verbs.QPStateRTS, a.qp.State())
 }
 
+// TestHandPatient: a call that is under way when the patience of the QP ends is waited for.
+func TestHandPatient(t *testing.T) {
+	t.Parallel()
+	w, dev := newWaiter(t)
+	a := newEnd(t, open(t, dev), verbs.QPConfig{})
+	a.toINIT()
+	a.toRTS(waiterPlace<<17 | 5) // its patience is 4 s
+	a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+	time.Sleep(5 * time.Second) // the peer's machine is busy
+	r := w.answers(func(*wire.Call) {})
+	r.greets()
+	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Adverts: 1, Taken: r.taken})))
+	r.hears(wire.Data)
+	r.say(message(wire.Header{Kind: wire.Ack, Taken: r.taken}))
+	a.ends(verbs.WCSuccess, 2)
+}
+
 // TestHandAnswered: an answer of another QP than the one that was called, or of one that knows none of the PSNs, is none.
 func TestHandAnswered(t *testing.T) {
 	for name, change := range map[string]func(c *wire.Call){

@@ -100,7 +100,7 @@ func (q *qp) hello(b []byte) error {
 	}
 	q.peer, q.heard = h, true
 	if q.hand != nil {
-		q.hand.settled()
+		q.hand.settled(q.hand.trial)
 		if q.hand.timer != nil {
 			q.hand.timer.Stop()
 			q.hand.timer = nil

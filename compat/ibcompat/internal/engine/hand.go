@@ -137,10 +137,10 @@ func (h *hand) newTrial() *trial {
 	return t
 }
 
-// settled ends the trial of a QP, if one is under way: it has met its peer, or is free again. The caller holds mu.
-func (h *hand) settled() {
-	if h.trial != nil {
-		close(h.trial.over)
+// settled ends a trial, if it is still under way: the QP has met its peer, or is free again. The caller holds mu.
+func (h *hand) settled(t *trial) {
+	if t != nil && h.trial == t {
+		close(t.over)
 		h.trial = nil
 	}
 }
@@ -505,7 +505,7 @@ func (q *qp) meet(h *hand, t *trial, req *cm.Request) {
 	}
 	q.renewed(h)
 	q.mu.Lock()
-	h.settled()
+	h.settled(t)
 	q.mu.Unlock()
 }
 
