@@ -57,6 +57,9 @@ func (v *vcontext) QueryPort(int) (verbs.PortAttr, error) {
 
 func (v *vcontext) Ops() verbs.OpSet { return v.dev.ops }
 
+// LocalSinks implements verbs.ProviderLocalSinks.
+func (v *vcontext) LocalSinks() bool { return true }
+
 func (v *vcontext) WaitEvent(ctx context.Context) (verbs.AsyncEvent, error) {
 	return v.events.Wait(ctx)
 }

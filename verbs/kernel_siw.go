@@ -33,6 +33,9 @@ func newSiwContext(c *kernelContext, faults faultSet) *siwContext {
 	return s
 }
 
+// LocalSinks implements ProviderLocalSinks: siw checks a sink as any memory of this side, by IB_ACCESS_LOCAL_WRITE.
+func (c *siwContext) LocalSinks() bool { return true }
+
 // Close ends every WaitEvent and the reader of events, and closes the device.
 func (c *siwContext) Close() error {
 	if c.offset != 0 {

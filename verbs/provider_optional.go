@@ -137,3 +137,21 @@ type ProviderQPLimiter interface {
 type ProviderQPEmptyReads interface {
 	AnswersEmptyReads() bool
 }
+
+// ProviderOpener is a ProviderContext of a device that opens memory to the peer of a QP by a call, at once and not by a request in the
+// send queue. It does what a window of type 2 does that is bound to the range, for devices that wrap this one; programs have windows. A
+// device without OpBindMW returns ErrNotSupported.
+type ProviderOpener interface {
+	// OpenRange returns a key by which the peer of this QP, and nobody else, can write to the memory of an element and to nothing else,
+	// as far as the QP lets its peer write. Its region needs LOCAL_WRITE and no other right. Keys are as hard to guess as those of regions.
+	OpenRange(q ProviderQP, s SGE) (rkey uint32, err error)
+	// ShutRange invalidates such a key. When it returns, nothing is written by it any more. It does not wait for the peer. Each key is
+	// shut once, before the QP is destroyed; a region may be closed before that, and the key gives no access then.
+	ShutRange(rkey uint32)
+}
+
+// ProviderLocalSinks is a ProviderContext of an iWARP device on which a region needs LOCAL_WRITE alone to be the sink of a Read. Others
+// need REMOTE_WRITE too, because an answer is written by the peer (RFC 5040 section 5.1).
+type ProviderLocalSinks interface {
+	LocalSinks() bool
+}

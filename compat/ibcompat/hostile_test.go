@@ -34,7 +34,7 @@ const (
 )
 
 // rawHello is a correct one.
-var rawHello = wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: rawLen, Slots: rawSlots, Threshold: 4096, Window: 16}
+var rawHello = wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: rawLen, Slots: rawSlots, Threshold: 4096, Window: 16, Parts: 4}
 
 // newRaw connects such a peer to a wrapped device, whose end is b. It has said nothing yet.
 func newRaw(t testing.TB, without verbs.OpSet, cfg ibcompat.Config, receives int) (r *raw, b *end) {
@@ -237,11 +237,11 @@ func TestHostileHello(t *testing.T) {
 // TestHelloBounds: what a hello may say at the least and at the most is kept to: messages fit the peer's slots, whatever has to be said
 // with them, and a longer hello is one of a later version.
 func TestHelloBounds(t *testing.T) {
-	least := wire.Hello{Segments: 1, SlotLen: wire.MinSlot, Slots: 4, Threshold: 64, Window: 1}
+	least := wire.Hello{Segments: 1, SlotLen: wire.MinSlot, Slots: 4, Threshold: 64, Window: 1, Parts: 1}
 	full := least
 	full.Threshold = wire.MinSlot - wire.HeaderLen
 	most := wire.Hello{Segments: wire.MaxSGE, RNRTimer: 31, RNRRetries: 7, SlotLen: wire.MaxSlot, Slots: wire.MaxSlots,
-		Threshold: wire.MaxSlot - wire.HeaderLen, Window: wire.MaxWindow, QPNum: 1<<24 - 1}
+		Threshold: wire.MaxSlot - wire.HeaderLen, Window: wire.MaxWindow, Parts: wire.MaxParts, QPNum: 1<<24 - 1}
 	for name, c := range map[string]struct {
 		hello wire.Hello
 		more  int // bytes behind it

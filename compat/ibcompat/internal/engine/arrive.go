@@ -116,8 +116,8 @@ func (q *qp) checkAdverts(h *wire.Header, b []byte) ([]byte, error) {
 	if h.Adverts > 0 && h.First != q.known {
 		return nil, violation("advert %d where %d is next", h.First, q.known)
 	}
-	if n := q.adverts.Len() + int(h.Adverts); n > int(q.peer.Slots) {
-		return nil, violation("%d receives for %d slots", n, q.peer.Slots)
+	if n := q.adverts.Len() + int(h.Adverts); n > int(q.peer.Slots) || n > wire.MaxTold {
+		return nil, violation("%d receives for %d slots, and at most %d", n, q.peer.Slots, wire.MaxTold)
 	}
 	for range h.Adverts {
 		var err error
@@ -130,7 +130,8 @@ func (q *qp) checkAdverts(h *wire.Header, b []byte) ([]byte, error) {
 
 func (q *qp) takeAdverts(h *wire.Header, b []byte) {
 	for range h.Adverts {
-		b, _ = wire.ParseAdvert(b, q.adverts.Add()) // it has been checked
+		b, _ = wire.ParseAdvert(b, &q.scratch) // it has been checked
+		q.adverts.add(&q.scratch)
 		q.known++
 	}
 }
@@ -158,7 +159,7 @@ func (q *qp) checkKind(h *wire.Header, body []byte) error {
 		}
 		return nil
 	case wire.Placed:
-		if !next.open || h.Value > next.total || next.filled != 0 {
+		if len(next.keys) == 0 || h.Value > next.total || next.filled != 0 {
 			return violation("%d bytes written into a receive of %d", h.Value, next.total)
 		}
 	case wire.WriteImm, wire.TooLong:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/ext"
@@ -22,6 +23,12 @@ type vcontext struct {
 	sge    int         // elements of a request
 	silent bool        // the inner device does not tell why a connection has ended, nor which request the peer has refused
 	meet   *rendezvous
+
+	localSinks bool                 // a sink of a Read below needs no right of the peer's
+	opener     verbs.ProviderOpener // opens receives; nil = the inner device cannot
+	keyed      atomic.Int64         // keys of receives
+	segments   atomic.Int64         // places for segments of the peers' receives
+
 	ending sync.WaitGroup
 
 	keys    sync.RWMutex   // guards regions
@@ -39,7 +46,7 @@ func (c *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 	if c.silent {
 		a.MaxQPWR = min(a.MaxQPWR, leastCQE/2) // its inner CQ may not grow
 	}
-	a.MaxQPWR = max(0, a.MaxQPWR-ownSlots)
+	a.MaxQPWR = max(0, a.MaxQPWR-c.ownSlots())
 	a.MaxSGE, a.MaxSGERd, a.MaxInlineData = c.sge, c.sge, mostInline
 	a.MaxSRQ, a.MaxSRQWR, a.MaxSRQSGE, a.MaxMW, a.MaxAH = 0, 0, 0, 0, 0
 	a.DeviceCapFlags &^= verbs.DeviceMemWindow | verbs.DeviceMemMgtExt | verbs.DeviceMemWindowType2A | verbs.DeviceMemWindowType2B

@@ -66,6 +66,12 @@ func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 	c := &vcontext{dev: d, in: in, native: in.Ops() & oneSided, sge: min(mostSGE, attr.MaxSGE-1), regions: map[uint32]*mr{},
 		owners: map[*verbs.QP]*verbs.QP{}, meet: newRendezvous(in, d.cfg.Port), events: queue.NewEvents(verbs.AsyncEvent.OfClosed)}
 	_, c.silent = verbs.Ability[verbs.ProviderKernelDevice](d.in.Provider())
+	if s, ok := verbs.Ability[verbs.ProviderLocalSinks](in.Provider()); ok {
+		c.localSinks = s.LocalSinks()
+	}
+	if in.Supports(verbs.OpBindMW) {
+		c.opener, _ = verbs.Ability[verbs.ProviderOpener](in.Provider())
+	}
 	c.ending.Go(c.translate)
 	return c, nil
 }

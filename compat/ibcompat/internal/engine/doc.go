@@ -18,11 +18,12 @@
 // # Receives
 //
 // The inner receive queue has slots of the engine's own. The program's receives are advertised to the peer, in order: their length, and
-// if a message may be longer than a slot, the memory, by its second key (see mr). A peer sends nothing for which it has no
-// advert. So a message is never refused for want of a receive; one that must wait for it waits at the sender, with everything
+// if a message may be longer than a slot, keys by which this peer can write into the receive until a message has taken it (open.go). At
+// most wire.MaxTold receives are advertised at a time. A peer sends nothing for which it has no advert. So a message is never refused for want of a receive; one that must wait for it waits at the sender, with everything
 // behind it (RNR). If the receiver has set a count of retries, the sender asks it so often, at its interval, and then fails.
 //
-// A QP that allows its peer no Writes advertises no memory. Long messages go into its receives in Parts, each of which fits a slot.
+// A QP that allows its peer no Writes advertises no keys, nor does a device that cannot open memory for one QP, as siw of the kernel. Long
+// messages go into their receives in Parts, each of which fits a slot, as many at a time as the peer's hello says.
 //
 // # Confirmation
 //
@@ -65,10 +66,10 @@
 //     Answer has come, nor an emulated atomic behind a Read, because the peer's device and its agent are not ordered.
 //  4. A request that fails on this side completes when everything before it is sure.
 //  5. Everything of a message is checked before anything of it is done (arrived).
-//  6. A receive is completed, or its memory given up, only when the peer can write into it no more.
+//  6. A receive is completed, or its memory given up, only when no peer can write into it any more (open.go).
 //  7. Connections progress whatever the program does; a program that polls or waits does the work itself (pump.go). Nothing that is owed
 //     to the peer waits while nobody polls or waits (debt.go).
-//  8. Posting, polling and messages allocate nothing.
+//  8. Posting, polling and messages allocate nothing, but for the keys of receives. What a peer can make this side keep is bounded.
 //  9. A QP by hand takes one call at a time, and only from the QP that its program has named, at that one's address, which knows a PSN
 //     of theirs. Before its hello a peer changes nothing but which inner QP there is.
 //  10. What looks for a peer, what watches a connection by hand, and the steps of a QP that is its own peer are counted in qp.ending, and
@@ -84,7 +85,8 @@
 // # Files
 //
 // device, context, region, channel, cq, qp: one object each; pump: who takes inner completions; debt: what may wait a moment; slots:
-// registered memory for messages; send, recv: the two queues of a QP; message: what is sent; arrive: what comes in; agent: atomics of
-// the peer; end: how a connection ends; cm: connections of a connection manager; hand: QPs by hand; rendezvous: where they are
+// registered memory for messages; send, recv: the two queues of a QP; open: keys of receives, and
+// adverts of the peer's; message: what is sent; arrive: what comes in; agent: atomics of
+// the peer; end: how a connection ends; cm: connections of a connection manager; hand: QPs by hand; rendezvous, reserve: where they are
 // called; self: those that are their own peers; gid: their addresses.
 package engine

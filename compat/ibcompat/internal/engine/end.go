@@ -238,12 +238,15 @@ func (q *qp) flush() {
 		q.leave(r, status)
 	}
 	for q.recvs.Len() > 0 {
-		if r := q.recvs.At(0); !q.drop {
+		r := q.recvs.At(0)
+		q.shut(r)
+		if !q.drop {
 			q.recvCQ.push(&verbs.WC{ID: r.id, Status: verbs.WCWRFlushErr, QPNum: q.num}, false)
 		}
 		q.recvs.Pop()
 	}
 	q.told = 0
+	q.adverts.Clear()
 }
 
 // blame is why a request has failed.

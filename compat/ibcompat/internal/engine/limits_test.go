@@ -51,7 +51,10 @@ func newPeer(t *testing.T, dev *verbs.Device) *peer {
 }
 
 // newPeers connects a peer that says what it wants to an engine, and exchanges the hellos.
-func newPeers(t *testing.T) (raw, own *peer) {
+func newPeers(t *testing.T) (raw, own *peer) { return newPeersOf(t, 60) }
+
+// newPeersOf is newPeers with a peer that says it has so many slots.
+func newPeersOf(t *testing.T, slots uint32) (raw, own *peer) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	nic := func(name string) *verbs.Device {
@@ -81,7 +84,7 @@ func newPeers(t *testing.T) (raw, own *peer) {
 	require.NoError(t, err)
 	require.NoError(t, <-connected)
 	t.Cleanup(func() { require.NoError(t, raw.id.Close()); require.NoError(t, own.id.Close()) })
-	h := wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: slotLen, Slots: 60, Threshold: 4096, Window: window}
+	h := wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: slotLen, Slots: slots, Threshold: 4096, Window: window, Parts: 4}
 	raw.say(h.Append(nil))
 	raw.hears(2) // the hello, and a Credit
 	return raw, own

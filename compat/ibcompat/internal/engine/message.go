@@ -99,10 +99,17 @@ func (q *qp) credit() {
 	q.say(nil, 0, wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Value: uint64(uint32(q.access))}, nil, nil)
 }
 
-// short reports whether the peer knows of so few of the receives that it is to be told of more.
+// short reports whether the peer knows of so few of the receives that it is to be told of more: of none, or of half as many as it may.
 func (q *qp) short() bool {
 	untold := q.recvs.Len() - q.told
-	return untold > 0 && (q.told == 0 || untold >= q.cap.MaxRecvWR/2)
+	if untold == 0 || q.told == 0 {
+		return untold > 0
+	}
+	most := min(q.cap.MaxRecvWR, wire.MaxTold)
+	if q.opens(q.recvs.At(q.told)) {
+		most = min(most, mostOpen)
+	}
+	return min(untold, most-q.told) >= most/2
 }
 
 // maySpeak reports whether there is room for a message that is for no request. If not, the completions of earlier ones make it.
@@ -147,14 +154,8 @@ func (q *qp) say(r *request, number uint64, h wire.Header, payload []byte, sgl [
 	b := q.slots.sendBytes(slot)[:wire.HeaderLen]
 	if q.running() {
 		a := &q.scratch
-		for q.told < q.recvs.Len() && h.Adverts < wire.MaxAdverts {
-			next := q.recvs.At(q.told)
-			q.advert(next, a)
-			n := wire.AdvertLen + len(a.Segments)*wire.SegmentLen
-			if n > room {
-				break
-			}
-			room -= n
+		for q.told < min(q.recvs.Len(), wire.MaxTold) && h.Adverts < wire.MaxAdverts && q.advert(q.recvs.At(q.told), a, room) {
+			room -= wire.AdvertLen + len(a.Segments)*wire.SegmentLen
 			b = a.Append(b)
 			h.Adverts++
 			q.told++

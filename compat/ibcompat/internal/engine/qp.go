@@ -118,7 +118,7 @@ func (q *qp) create() (err error) {
 		return err
 	}
 	q.depth = min(attr.MaxQPWR, 2*q.cap.MaxSendWR+64)
-	if q.slots, err = newSlots(q.dom.in, q.cap.MaxRecvWR, q.cap.MaxSendWR); err != nil {
+	if q.slots, err = newSlots(q.dom.in, q.cap.MaxRecvWR+q.ctx.ownSlots(), q.cap.MaxSendWR); err != nil {
 		return err
 	}
 	q.pump, q.room = q.recvCQ.pump, q.slots.recvs+q.depth
@@ -136,6 +136,7 @@ func (q *qp) create() (err error) {
 		return errors.Join(err, q.slots.mr.Close())
 	}
 	q.sendSide.init(q.cap)
+	q.adverts.device = &q.ctx.segments
 	q.recvSide.init(q.cap)
 	q.sendCQ.attach(q)
 	q.recvCQ.attach(q)
@@ -387,7 +388,7 @@ func (q *qp) linked(id *cm.ID, active bool) {
 // greet is our hello.
 func (q *qp) greet() wire.Hello {
 	h := wire.Hello{Segments: uint8(q.ctx.sge), RNRTimer: q.param.MinRNRTimer, RNRRetries: uint8(max(0, q.param.RNRRetryCount)),
-		SlotLen: uint32(q.slots.recvLen()), Slots: uint32(q.slots.recvs), Threshold: q.slots.eager, Window: window, QPNum: q.num}
+		SlotLen: uint32(q.slots.recvLen()), Slots: uint32(q.slots.recvs), Threshold: q.slots.eager, Window: window, Parts: uint8(q.ctx.parts()), QPNum: q.num}
 	if q.param.RNRRetryCount == 0 {
 		h.RNRRetries = cm.DefaultRNRRetryCount
 	}

@@ -16,6 +16,7 @@ type recvSide struct {
 	recvs queue.Ring[receive]
 	told  int    // the peer knows so many of them
 	tells uint64 // receives that the peer has been told of, since the beginning
+	openings
 }
 
 // receive is a receive of the program.
@@ -23,15 +24,18 @@ type receive struct {
 	id     uint64
 	sgl    []verbs.SGE
 	total  uint64
-	filled uint64 // bytes of Parts
-	open   bool   // the peer may write into it
+	filled uint64   // bytes of Parts
+	keys   []uint32 // by which the peer may write into it: one for each element that is not empty, or none
 }
 
 func (s *recvSide) init(c verbs.QPCap) {
 	s.recvs = queue.Grown[receive](c.MaxRecvWR)
-	sges := make([]verbs.SGE, len(s.recvs.Places())*c.MaxRecvSGE)
+	n := len(s.recvs.Places())
+	sges, keys := make([]verbs.SGE, n*c.MaxRecvSGE), make([]uint32, n*c.MaxRecvSGE)
 	for i := range s.recvs.Places() {
-		s.recvs.Places()[i].sgl = sges[i*c.MaxRecvSGE:][:0:c.MaxRecvSGE]
+		r := &s.recvs.Places()[i]
+		r.sgl = sges[i*c.MaxRecvSGE:][:0:c.MaxRecvSGE]
+		r.keys = keys[i*c.MaxRecvSGE:][:0:c.MaxRecvSGE]
 	}
 }
 
@@ -54,7 +58,7 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 			break
 		}
 		r := q.recvs.Add()
-		*r = receive{id: wrs[n].ID, sgl: append(r.sgl[:0], wrs[n].SGL...)}
+		*r = receive{id: wrs[n].ID, sgl: append(r.sgl[:0], wrs[n].SGL...), keys: r.keys[:0]}
 		for _, s := range r.sgl {
 			r.total += uint64(s.Length)
 		}
@@ -63,29 +67,17 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// advert describes a receive to the peer. A receive is opened for Writes if a message can be longer than what is copied, and if the
-// program lets the peer write through the QP.
-func (q *qp) advert(r *receive, a *wire.Advert) {
+// advert tells the peer of a receive in a message that has room for so many more bytes. It reports false if it cannot be told of now.
+func (q *qp) advert(r *receive, a *wire.Advert, room int) bool {
 	a.Total, a.Segments = uint32(min(r.total, 1<<32-1)), a.Segments[:0]
-	if r.open = false; r.total <= uint64(q.slots.eager) || q.access&verbs.AccessRemoteWrite == 0 {
-		return
+	if !q.opens(r) {
+		return wire.AdvertLen <= room
 	}
-	for _, s := range r.sgl {
-		if s.Length == 0 {
-			continue
-		}
-		_, m, err := q.dom.find(s.LKey, s.Addr, uint64(s.Length), verbs.AccessLocalWrite)
-		if err != nil {
-			a.Segments = a.Segments[:0]
-			return // it fails when a message needs it
-		}
-		a.Segments = append(a.Segments, wire.Segment{Addr: s.Addr, RKey: m.sink.RKey(), Length: s.Length})
-		m.mu.RUnlock()
+	if q.opened == mostOpen || wire.AdvertLen+len(r.sgl)*wire.SegmentLen > room {
+		return false
 	}
-	r.open = r.total < 1<<32
-	if !r.open {
-		a.Segments = a.Segments[:0]
-	}
+	q.open(r, a)
+	return true
 }
 
 // scatter copies data into a receive, behind those that are there.
@@ -121,7 +113,9 @@ func (q *qp) received(wc verbs.WC, solicited bool) {
 		q.hand.told = true
 		q.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: q.owner})
 	}
-	wc.ID, wc.QPNum = q.recvs.At(0).id, q.num
+	r := q.recvs.At(0)
+	q.shut(r)
+	wc.ID, wc.QPNum = r.id, q.num
 	q.recvs.Pop()
 	q.told--
 	q.recvCQ.push(&wc, solicited)

@@ -27,13 +27,13 @@ func (c *vcontext) AllocPD() (verbs.ProviderPD, error) {
 func (p *domain) Dealloc() error                                 { return p.in.Close() }
 func (p *domain) AllocMW(verbs.MWType) (verbs.ProviderMW, error) { return nil, verbs.ErrNotSupported }
 
-// mr is a memory region (verbs.ProviderMR). Memory that may be written to locally has a second key, with which the peer writes:
-// the messages that it sends into a receive, and the answers to Reads. The program never sees this key, and the peer gets it for
-// receives only; so what a peer does with the program's own key is refused as on InfiniBand.
+// mr is a memory region (verbs.ProviderMR). Its keys below have the rights that the program has given it. So what a peer does with
+// them is refused as on InfiniBand; receives are opened by keys of their own (open.go). If the device below demands more of the sink of
+// a Read, memory that may be written to locally has a second key for that, which the peer sees in the Read.
 type mr struct {
 	dom    *domain
 	in     *verbs.MR
-	sink   *verbs.MR // has the second key; nil without LOCAL_WRITE
+	sink   *verbs.MR // has the second key; nil = there is none
 	iova   uint64
 	access verbs.AccessFlags
 
@@ -55,7 +55,7 @@ func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs
 		return nil, err
 	}
 	m := &mr{dom: p, in: in, mem: mem, iova: iova, access: access, fragile: p.ctx.dev.cfg.GuardMemory}
-	if access&verbs.AccessLocalWrite != 0 {
+	if access&verbs.AccessLocalWrite != 0 && !p.ctx.localSinks {
 		m.sink, err = p.in.RegMRIova(mem, iova, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|access&verbs.AccessZeroBased)
 		if err != nil {
 			return nil, errors.Join(err, in.Close())

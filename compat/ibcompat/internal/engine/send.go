@@ -28,17 +28,17 @@ type sendSide struct {
 	tail   int32            // the send slot of the last one, if that is a message which can carry a question; otherwise -1
 	arena  []verbs.SGE      // their elements
 
-	adverts queue.Ring[wire.Advert] // receives of the peer
-	known   uint64                  // how many it has told of
+	adverts adverts // receives of the peer
+	known   uint64  // how many it has told of
 
-	reads    int           // inner Reads and atomics that have not been answered
-	awaiting int           // emulated atomics that have not been answered
-	atomic   uint64        // the number of the last Atomic
-	cover    uint64        // so many messages must have been taken that all messages are sure which are not relaxed
-	wrote    written       // the last Write that is not relaxed
-	placed   uint64        // the requests before this number have been placed, messages excepted
-	natives  uint64        // those before this number will be, when what is under way is answered
-	partNums [parts]uint64 // the numbers of the last Parts
+	reads    int               // inner Reads and atomics that have not been answered
+	awaiting int               // emulated atomics that have not been answered
+	atomic   uint64            // the number of the last Atomic
+	cover    uint64            // so many messages must have been taken that all messages are sure which are not relaxed
+	wrote    written           // the last Write that is not relaxed
+	placed   uint64            // the requests before this number have been placed, messages excepted
+	natives  uint64            // those before this number will be, when what is under way is answered
+	partNums [manyParts]uint64 // the numbers of the last Parts
 	nparts   int
 
 	answers queue.Ring[wire.Header] // owed to the peer
@@ -402,7 +402,7 @@ func (q *qp) write(r *request, number uint64) {
 // writeImm sends a Write and its immediate: as Immediate Data, which has no header but is a message all the same, or if that is not
 // possible as a message. Of Immediate Data the peer's engine does not see whether it is solicited.
 func (q *qp) writeImm(r *request, number uint64) {
-	q.adverts.Pop()
+	q.adverts.used()
 	if q.full && r.flags&verbs.SendSolicited == 0 {
 		sgl, slot := q.source(r)
 		q.sent++
@@ -432,7 +432,7 @@ const (
 	pageSize  = 4096
 )
 
-// read reads into the elements one after the other, by the second key of their memory. A Read of nothing shows that what stands
+// read reads into the elements one after the other, by the second key of their memory if it has one. A Read of nothing shows that what stands
 // before it has arrived, as any request.
 func (q *qp) read(r *request, number uint64) {
 	if r.length == 0 {
@@ -446,7 +446,9 @@ func (q *qp) read(r *request, number uint64) {
 			continue
 		}
 		if _, m, err := q.dom.find(s.LKey, s.Addr, uint64(s.Length), verbs.AccessLocalWrite); err == nil {
-			s.LKey = m.sink.LKey()
+			if m.sink != nil {
+				s.LKey = m.sink.LKey()
+			}
 			m.mu.RUnlock()
 		}
 		if first := uint32(pageSize - addr%pageSize); q.lax() && s.Length <= shortRead && s.Length > first {
@@ -502,16 +504,16 @@ func (q *qp) ready() bool { return q.adverts.Len() > 0 }
 // send issues a Send: in a message; or by Writes into the peer's receive and a message behind them; or in several messages if the
 // receive cannot be written. It reports false if that has to wait.
 func (q *qp) send(r *request, number uint64) bool {
-	to := q.adverts.At(0)
+	to := q.adverts.totals.At(0)
 	switch {
-	case r.length > uint64(to.Total):
-		r.status, r.reason = verbs.WCRemInvReqErr, &verbs.LimitError{Name: "the peer's receive", Limit: uint64(to.Total), Value: r.length}
+	case r.length > uint64(to.total):
+		r.status, r.reason = verbs.WCRemInvReqErr, &verbs.LimitError{Name: "the peer's receive", Limit: uint64(to.total), Value: r.length}
 		q.say(r, number, wire.Header{Kind: wire.TooLong, Value: r.length}, nil, nil)
 		q.last = true
 		q.fail(fmt.Errorf("%w: %w", r.status, r.reason))
 		return true
 	case r.length <= uint64(q.peer.Threshold):
-		q.adverts.Pop()
+		q.adverts.used()
 		h := wire.Header{Kind: wire.Data, Flags: r.wireFlags(), Imm: r.immediate(), Value: r.length}
 		switch {
 		case r.flags&verbs.SendInline != 0:
@@ -522,14 +524,15 @@ func (q *qp) send(r *request, number uint64) bool {
 			q.say(r, number, h, nil, r.sgl)
 		}
 		return true
-	case len(to.Segments) == 0:
+	case to.segments == 0:
 		return q.sendParts(r, number)
 	case q.awaiting > 0:
 		return false
 	}
 	at := cursor{sgl: r.sgl}
 	left := r.length
-	for _, d := range to.Segments {
+	for i := range to.segments {
+		d := q.adverts.segments.At(int(i))
 		n := min(left, uint64(d.Length))
 		if n == 0 {
 			continue
@@ -537,7 +540,7 @@ func (q *qp) send(r *request, number uint64) bool {
 		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: at.take(q, n), RemoteAddr: d.Addr, RKey: d.RKey}, -1)
 		left -= n
 	}
-	q.adverts.Pop()
+	q.adverts.used()
 	q.say(r, number, wire.Header{Kind: wire.Placed, Flags: r.wireFlags(), Imm: r.immediate(), Value: r.length}, nil, nil)
 	return true
 }
@@ -556,7 +559,7 @@ func (q *qp) sendParts(r *request, number uint64) bool {
 		if !q.roomFor() {
 			return false
 		}
-		k := q.nparts % parts
+		k := q.nparts % min(manyParts, int(q.peer.Parts))
 		if q.partNums[k] > q.taken {
 			q.want = max(q.want, q.partNums[k])
 			return false
@@ -572,7 +575,7 @@ func (q *qp) sendParts(r *request, number uint64) bool {
 	}
 	at := cursor{sgl: r.sgl, skip: r.sent}
 	n := r.length - r.sent
-	q.adverts.Pop()
+	q.adverts.used()
 	q.say(r, number, wire.Header{Kind: wire.Data, Flags: r.wireFlags(), Imm: r.immediate(), Value: n}, nil, at.take(q, n))
 	return true
 }

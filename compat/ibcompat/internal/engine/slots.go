@@ -15,16 +15,28 @@ import (
 //
 //	window  Atomics: the next one needs an Answer
 //	window  Answers: there is one for each Atomic of ours
-//	parts   Parts: the next one needs the peer's count
+//	parts   Parts: the next one needs the peer's count; said in the hello
 //	1       question, as a Credit: the next one needs the answer to the last
 //	1       Ack: the answer to a question of ours
 //	1       hello
 //	1       Bye, or Refused
 const (
-	window   = 16
-	parts    = 4
-	ownSlots = 2*window + parts + 4
+	window = 16
+
+	// Parts are what all long messages come in if receives cannot be opened.
+	fewParts  = 4
+	manyParts = 32
 )
+
+// parts is how many Parts a peer may have under way.
+func (c *vcontext) parts() int {
+	if c.opener != nil {
+		return fewParts
+	}
+	return manyParts
+}
+
+func (c *vcontext) ownSlots() int { return 2*window + c.parts() + 4 }
 
 // ownSends are the send slots and places in the inner queue that the program's requests leave free: for Answers, a question, an
 // Ack, the hello and Bye. So these never wait for the program's requests, which may wait for the peer.
@@ -48,8 +60,8 @@ type slots struct {
 	free  []int32 // send slots
 }
 
-func newSlots(pd *verbs.PD, maxRecv, maxSend int) (s slots, err error) {
-	s.recvs = maxRecv + ownSlots
+func newSlots(pd *verbs.PD, recvs, maxSend int) (s slots, err error) {
+	s.recvs = recvs
 	s.eager = uint32(min(max(slotMemory/s.recvs, leastEager), mostEager)) &^ 63
 	sends := min(maxSend, 64) + ownSends
 	if s.mr, err = pd.AllocMR(s.recvs*s.recvLen()+sends*sendSlot, verbs.AccessLocalWrite); err != nil {

@@ -14,7 +14,7 @@ const (
 )
 
 // Version is the version of the protocol.
-const Version = 1
+const Version = 2
 
 const magic = 0x1b5a
 

@@ -48,8 +48,11 @@ var flagsOf = [kindEnd]uint8{
 // HeaderLen is the length of a header in bytes.
 const HeaderLen = 32
 
-// MaxAdverts is how many adverts a message may have.
-const MaxAdverts = 64
+// MaxAdverts is how many adverts a message may have, and MaxTold how many receives a side may tell of that the peer has not used.
+const (
+	MaxAdverts = 64
+	MaxTold    = 4096
+)
 
 // Header begins each message after the hello:
 //

@@ -82,7 +82,7 @@ func TestMessages(t *testing.T) {
 }
 
 func TestHello(t *testing.T) {
-	good := Hello{Segments: 4, RNRTimer: 12, RNRRetries: 7, Native: 0x3f, SlotLen: 8192, Slots: 200, Threshold: 4096, Window: 16, Flags: HelloLax, QPNum: 1<<24 - 1}
+	good := Hello{Segments: 4, RNRTimer: 12, RNRRetries: 7, Native: 0x3f, SlotLen: 8192, Slots: 200, Threshold: 4096, Window: 16, Flags: HelloLax, Parts: MaxParts, QPNum: 1<<24 - 1}
 	b := good.Append(nil)
 	require.Len(t, b, HelloLen)
 	got, err := ParseHello(append(b, 1, 2, 3))
@@ -100,6 +100,8 @@ func TestHello(t *testing.T) {
 		"slots":       func(h *Hello) { h.Slots = 3 },
 		"bad slots":   func(h *Hello) { h.Slots = MaxSlots + 1 },
 		"threshold":   func(h *Hello) { h.Threshold = h.SlotLen - HeaderLen + 1 },
+		"parts":       func(h *Hello) { h.Parts = 0 },
+		"bad parts":   func(h *Hello) { h.Parts = MaxParts + 1 },
 		"window":      func(h *Hello) { h.Window = 0 },
 		"QP number":   func(h *Hello) { h.QPNum = 1 << 24 },
 	} {
@@ -132,7 +134,7 @@ func TestGreeting(t *testing.T) {
 	require.ErrorContains(t, err, "private length 0x31")
 	b[2] = 213
 	_, err = ParseGreeting(b)
-	require.EqualError(t, err, "ibcompat: the peer speaks version 213 of the protocol, not 1")
+	require.EqualError(t, err, "ibcompat: the peer speaks version 213 of the protocol, not 2")
 	_, err = ParseGreeting([]byte("a peer that knows nothing of this"))
 	require.ErrorIs(t, err, ErrNoGreeting)
 }
