@@ -68,6 +68,7 @@ func TestCallMeets(t *testing.T) {
 		"this is in RTR":             {true, func(ours, _ *Call) { ours.FromPSN = PSN{} }},
 		"one direction":              {true, func(_, peer *Call) { peer.FromPSN.Value++ }},
 		"the other direction":        {true, func(_, peer *Call) { peer.ToPSN.Value++ }},
+		"neither tells the waiter's": {false, func(ours, peer *Call) { ours.FromPSN, peer.ToPSN = PSN{}, PSN{}; peer.FromPSN.Value++ }},
 		"both are in RTR":            {false, func(ours, peer *Call) { ours.FromPSN, peer.FromPSN = PSN{}, PSN{} }},
 		"wrong PSNs":                 {false, func(_, peer *Call) { peer.FromPSN.Value++; peer.ToPSN.Value++ }},
 		"no PSNs":                    {false, func(_, peer *Call) { peer.FromPSN, peer.ToPSN = PSN{}, PSN{} }},
