@@ -56,7 +56,7 @@ test-host:
 	@echo "some with one processor too), each benchmark once, also those of the packages that call C, make check."
 	CGO_ENABLED=1 go test -timeout 30m -race -shuffle=on ./...
 	CGO_ENABLED=0 go test -timeout 30m -parallel 8 -shuffle=on ./... # many tests only wait
-	CGO_ENABLED=0 go test -timeout 30m -parallel 8 -shuffle=on -cpu 1 ./siw ./cm ./compat/ibcompat ./rsocket # which goroutine does what
+	CGO_ENABLED=0 go test -timeout 30m -short -parallel 8 -shuffle=on -cpu 1 ./siw ./cm ./compat/ibcompat ./rsocket # which goroutine does what
 	CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime 1x ./...
 	CGO_ENABLED=1 go test -run 'Alloc|(Conformance|VerbsKernel)//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs ./internal/forward ./compat/ibcompat
 	@$(MAKE) --no-print-directory check
