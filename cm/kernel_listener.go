@@ -115,6 +115,11 @@ func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, cfg *Config
 		return err
 	}
 	if err := end.call(func(id rawID) error { return id.bind(at) }); err != nil {
+		// If one of two addresses is the wildcard, the kernel's word for a port that is in use is
+		// EADDRNOTAVAIL (cma_check_port). 0.0.0.0 itself is always available.
+		if at.Addr() == netip.IPv4Unspecified() && errors.Is(err, syscall.EADDRNOTAVAIL) {
+			err = syscall.EADDRINUSE
+		}
 		return noWay(kernelAddr{at, l.ps}, end.callError("rdma_bind_addr", err))
 	}
 	// Bound to an address of one device; the wildcard is bound to none.

@@ -49,6 +49,22 @@ func TestWildcardHalfway(t *testing.T) {
 	}
 }
 
+// TestWildcardTaken: a port of the wildcard address that another program has is in use, though the kernel
+// says of a wildcard address that it is not available.
+func TestWildcardTaken(t *testing.T) {
+	fakeverbs.Start(t)
+	t.Cleanup(func() { require.NoError(t, device(t, "fake0").CloseShared()) })
+	fakeverbs.Fail("rdma_bind_addr", 1, syscall.EADDRNOTAVAIL)
+	_, err := cm.Listen(soon(t), ":7306", cm.Config{Device: device(t, "fake0")})
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorContains(t, err, ":7306")
+	require.Empty(t, fakeverbs.CMIDs())
+
+	fakeverbs.Fail("rdma_bind_addr", 1, syscall.EADDRNOTAVAIL)
+	_, err = cm.Listen(soon(t), "192.0.2.77:7306", cm.Config{Device: device(t, "fake0")})
+	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL, "an address is another matter")
+}
+
 // TestWildcardWithoutIPv6: a host that has none listens on IPv4.
 func TestWildcardWithoutIPv6(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
