@@ -541,6 +541,15 @@ void cm_lost(uint32_t qpn) {
 	}
 }
 
+static bool left_of(const struct obj *o, uint32_t qpn) {
+	const struct cmid *d = (const struct cmid *)o;
+
+	return d->state == LEFT && d->info.param.qp_num == qpn;
+}
+
+// cm_left reports whether the connection of a QP has been disconnected, by either side.
+bool cm_left(uint32_t qpn) { return obj_find(K_ID, left_of, qpn); }
+
 // agree settles the depths as siw's relaxed negotiation does (siw_accept, siw_proc_mpareply): who accepts asks for no more
 // than the peer serves, and serves as many as the peer asks for; who connected then takes as many as are served.
 static void agree(struct cmid *d) {

@@ -310,6 +310,7 @@ bool wq_take(struct qp *q, bool recv, struct pending *p);
 void loop_run(struct qp *q);
 void loop_recv(uint32_t qpn, const struct ibv_srq *srq);
 void cm_lost(uint32_t qpn);
+bool cm_left(uint32_t qpn);
 int wq_complete(struct qp *q, bool recv, int n, uint32_t status, uint32_t bytes);
 
 struct ibv_qp *fake_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);

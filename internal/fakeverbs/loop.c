@@ -3,8 +3,9 @@
 //go:build linux && cgo && !noibverbs
 
 // Loopback: requests are executed between QPs of the process, at once and in order, so that tests of more than single
-// calls have a device too. Retries, windows of requests and fences have no meaning where nothing takes time; a Send that
-// finds no receive waits for one, on iWARP it ends the connection.
+// calls have a device too. Windows of requests and fences have no meaning where nothing takes time; a Send that finds no
+// receive waits for one, on iWARP it ends the connection. Retries take longer than the news of a disconnection, as on
+// every device: see retries.
 
 #include "fake.h"
 
@@ -248,6 +249,14 @@ static bool reached(struct qp *q, struct qp *p) {
 	return q->dev->iwarp ? p->peer == q->pub.qp_num : p->attr.dest_qp_num == q->pub.qp_num;
 }
 
+// retries reports whether a request of InfiniBand that the peer does not answer is still being sent again: as long as the
+// QP of the peer exists, and if the connection manager has the news that the connection has ended.
+static bool retries(const struct qp *q, const struct qp *p) {
+	if (q->dev->iwarp || q->pub.qp_type != IBV_QPT_RC)
+		return false;
+	return (p && !p->o.dying && p->state == IBV_QPS_ERR) || cm_left(q->pub.qp_num);
+}
+
 // on_iwarp turns a status into what siw reports: Sends and Writes are done when they are sent, whatever becomes of them;
 // what a Terminate ends is flushed. Without a receive there is a Terminate too.
 static int on_iwarp(struct qp *q, struct qp *p, const struct fake_wr *wr, int status) {
@@ -283,6 +292,8 @@ static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
 		return IBV_WC_LOC_PROT_ERR;
 	if (!reached(q, p)) {
 		free(buf);
+		if (retries(q, p))
+			return -1;
 		if (q->dev->iwarp)
 			return on_iwarp(q, p, wr, IBV_WC_RETRY_EXC_ERR);
 		return unreliable ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR;
@@ -373,7 +384,7 @@ void loop_run(struct qp *q) {
 	}
 }
 
-// loop_recv lets those go on that wait for a receive of a QP or an SRQ.
+// loop_recv lets those go on that wait for a receive of a QP or an SRQ, or for a QP that is gone now.
 void loop_recv(uint32_t qpn, const struct ibv_srq *srq) {
 	for (struct obj *o = obj_next(K_QP, NULL); o; o = obj_next(K_QP, o)) {
 		struct qp *q = (struct qp *)o, *p;

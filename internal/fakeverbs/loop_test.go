@@ -53,6 +53,7 @@ const (
 	statusRemInvReq = 9
 	statusRemAccess = 10
 	statusLocLen    = 1
+	statusRetryExc  = 12
 )
 
 func TestLoopbackMovesData(t *testing.T) {
@@ -133,4 +134,46 @@ func TestLoopbackReceiveTooSmall(t *testing.T) {
 	require.Len(t, wcs, 2)
 	require.Equal(t, WC{WRID: 9, Status: statusLocLen}, bare(wcs[0]))
 	require.Equal(t, WC{WRID: 1, Status: statusRemInvReq}, bare(wcs[1]))
+}
+
+// TestLoopbackRetries: a request to a QP in ERR is sent again until that QP is gone, and longer if the peer has disconnected.
+func TestLoopbackRetries(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		client, listener, child, r := request(t, Fake0, "x")
+		Loopback(true)
+		peer, err := r.pd.createQP(qptRC, r.cq, r.cq, 8)
+		require.NoError(t, err)
+		for i, qp := range []object{r.qp, peer} {
+			require.NoError(t, qp.modify(stateInit, maskInit))
+			require.NoError(t, qp.modifyTo(stateRTR, maskRTR, []object{peer, r.qp}[i].num()))
+			require.NoError(t, qp.modify(stateRTS, maskRTS))
+		}
+		require.NoError(t, child.accept(CMEvent{QPN: peer.num()}))
+		client.expect(t, evConnectResponse, 0)
+		require.NoError(t, client.id.establish())
+		listener.expect(t, evEstablished, 0)
+		require.NoError(t, peer.modify(stateErr, maskState))
+		_, err = r.qp.postSend(WR{WRID: 1, Opcode: opSend})
+		require.NoError(t, err)
+		wcs := func() []WC {
+			wcs, err := r.cq.poll(16)
+			require.NoError(t, err)
+			return wcs
+		}
+		require.Empty(t, wcs())
+		if left {
+			require.NoError(t, child.disconnect())
+		}
+		require.NoError(t, peer.destroyQP())
+		status := uint32(statusRetryExc)
+		if left {
+			require.Empty(t, wcs())
+			require.NoError(t, r.qp.modify(stateErr, maskState))
+			status = statusFlush
+		}
+		require.Equal(t, []WC{{WRID: 1, Status: status}}, []WC{bare(wcs()[0])})
+		for _, id := range []object{client.id, child, listener.id} {
+			require.NoError(t, id.destroyID())
+		}
+	}
 }

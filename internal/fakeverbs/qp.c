@@ -302,6 +302,7 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 		fault("ibv_destroy_qp: a window is bound on QP %u, for which rxe waits 50 s", qp->qp_num);
 	q->o.dying = true;
 	evq_drop(&ctx_of(qp->context)->async, &q->o, NULL);
+	loop_recv(qp->qp_num, NULL);
 	wait_acked("ibv_destroy_qp", &q->o, &qp->events_completed, &q->async_reported);
 	if (OUTER(cq, qp->send_cq)->hot == q)
 		OUTER(cq, qp->send_cq)->hot = NULL;

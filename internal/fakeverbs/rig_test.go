@@ -62,9 +62,10 @@ const (
 	stateRTS   = 3
 	stateErr   = 6
 
-	maskInit = 1<<4 | 1<<5 | 1<<3
-	maskRTR  = 1<<7 | 1<<8 | 1<<20 | 1<<12 | 1<<17 | 1<<15
-	maskRTS  = 1<<9 | 1<<10 | 1<<11 | 1<<16 | 1<<13
+	maskState = 1
+	maskInit  = 1<<4 | 1<<5 | 1<<3
+	maskRTR   = 1<<7 | 1<<8 | 1<<20 | 1<<12 | 1<<17 | 1<<15
+	maskRTS   = 1<<9 | 1<<10 | 1<<11 | 1<<16 | 1<<13
 
 	opWrite        = 0
 	opWriteWithImm = 1
