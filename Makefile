@@ -56,7 +56,7 @@ test-host:
 	@echo "some with one processor too), each benchmark once, also those of the packages that call C, make check."
 	CGO_ENABLED=1 go test -timeout 30m -race -shuffle=on ./...
 	CGO_ENABLED=0 go test -timeout 30m -parallel 8 -shuffle=on ./... # many tests only wait
-	CGO_ENABLED=0 go test -timeout 30m -short -parallel 8 -shuffle=on -cpu 1 ./siw ./cm ./compat/ibcompat ./rsocket # which goroutine does what
+	CGO_ENABLED=0 go test -timeout 30m -short -parallel 8 -shuffle=on -cpu 1 ./usiw ./cm ./compat/ibcompat ./rsocket # which goroutine does what
 	CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime 1x ./...
 	CGO_ENABLED=1 go test -run 'Alloc|(Conformance|VerbsKernel)//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs ./internal/forward ./compat/ibcompat
 	@$(MAKE) --no-print-directory check
@@ -97,7 +97,7 @@ soak-guest: ## run mixed traffic on rxe0, siw0 and usiw in the guest; end connec
 kernel-siw: ## build siw with RFC 7306 for a kernel of the guest, as bin/kernel/siw-KERNEL.ko (KERNEL=6.1)
 	@kernel/siw-7306/build bin/kernel/siw-$(or $(KERNEL),6.1).ko
 
-kernel-siw-deb: ## make the package siw-7306-dkms for Debian, bin/kernel/siw-7306-dkms.deb
+kernel-siw-deb: ## make the package usiw-7306-dkms for Debian, bin/kernel/siw-7306-dkms.deb
 	@kernel/siw-7306/deb bin/kernel/siw-7306-dkms.deb
 
 test-dkms: kernel-siw-deb ## install, build, look at and remove that package in a tree of Debian 12 (as root)
@@ -144,7 +144,7 @@ bench-peers: preload ## compare with bare TCP, libfabric and UCX (ROUNDS=5, BUSY
 	@scripts/need.sh cc fi_pingpong ucx_perftest ib_send_bw qperf
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -o bin/peers ./bench/peers
-	CGO_ENABLED=0 go test -c -o bin/siw.test ./siw
+	CGO_ENABLED=0 go test -c -o bin/usiw.test ./usiw
 	CGO_ENABLED=1 go test -c -o bin/ibcompat.test ./compat/ibcompat
 	gcc -O2 -Wall -o bin/pingpong bench/tcp/pingpong.c
 	@bin/peers -rounds $(ROUNDS) $(if $(BUSY),-busy) $(if $(OUT),-out '$(OUT)')

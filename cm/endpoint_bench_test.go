@@ -12,7 +12,7 @@ import (
 // BenchmarkEndpointPingPong is half of a round trip of a message of 64 bytes by Send and Recv on the user-space RNIC.
 func BenchmarkEndpointPingPong(b *testing.B) {
 	ctx := context.Background()
-	a, p := endpoints(b, usiw(b), cm.EndpointConfig{}, cm.EndpointConfig{})
+	a, p := endpoints(b, usiwDevice(b), cm.EndpointConfig{}, cm.EndpointConfig{})
 	done := make(chan error, 1)
 	go func() {
 		buf := make([]byte, cm.DefaultMessageSize)
@@ -44,7 +44,7 @@ func BenchmarkEndpointPingPong(b *testing.B) {
 // BenchmarkEndpointStream is a message of 64 bytes of a stream in one direction.
 func BenchmarkEndpointStream(b *testing.B) {
 	ctx := context.Background()
-	a, p := endpoints(b, usiw(b), cm.EndpointConfig{}, cm.EndpointConfig{})
+	a, p := endpoints(b, usiwDevice(b), cm.EndpointConfig{}, cm.EndpointConfig{})
 	done := make(chan error, 1)
 	go func() {
 		for buf := make([]byte, 64); ; {

@@ -104,7 +104,7 @@ func TestShutdownBoth(t *testing.T) {
 func TestShutdownBothWaits(t *testing.T) {
 	for _, first := range []string{"dialled", "accepted"} {
 		t.Run(first, func(t *testing.T) {
-			ctx, dev := within(t), usiw(t)
+			ctx, dev := within(t), usiwDevice(t)
 			cfg := cm.EndpointConfig{Messages: 4, MessageSize: 1, ShutdownBoth: true}
 			early, late := endpoints(t, dev, cfg, cfg)
 			if first == "accepted" {
@@ -136,7 +136,7 @@ func TestShutdownBothWaits(t *testing.T) {
 
 // TestShutdownBothQueues: it takes no receive: none of the caller's, none of an SRQ, and none where there are none.
 func TestShutdownBothQueues(t *testing.T) {
-	ctx, dev := within(t), usiw(t)
+	ctx, dev := within(t), usiwDevice(t)
 	vctx, err := dev.SharedContext()
 	require.NoError(t, err)
 	pd, err := vctx.AllocPD()
@@ -186,7 +186,7 @@ func other(said []byte, at int, v uint64) []byte {
 
 // TestShutdownBothPeers: it is agreed upon, with peers that have set it and with no others, and what the programs say stays theirs.
 func TestShutdownBothPeers(t *testing.T) {
-	ctx, dev := within(t), usiw(t)
+	ctx, dev := within(t), usiwDevice(t)
 	both := cm.EndpointConfig{ShutdownBoth: true, Param: cm.ConnParam{PrivateData: []byte("ours")}}
 	a, b := endpoints(t, dev, both, both)
 	require.Equal(t, "ours", string(a.PrivateData()))
@@ -245,7 +245,7 @@ func TestShutdownBothEnds(t *testing.T) {
 		t.Run(waiter, func(t *testing.T) {
 			for _, own := range []bool{false, true} {
 				ctx := within(t)
-				w, peer := endpoints(t, usiw(t), cfg, cfg)
+				w, peer := endpoints(t, usiwDevice(t), cfg, cfg)
 				if waiter == "accepted" {
 					w, peer = peer, w
 				}

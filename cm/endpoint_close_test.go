@@ -70,7 +70,7 @@ func TestEndpointClose(t *testing.T) {
 // TestEndpointCloseInside: a function of the dispatcher cannot close the endpoint, and is told so. Afterwards it can be closed.
 func TestEndpointCloseInside(t *testing.T) {
 	ctx := within(t)
-	a, _ := endpoints(t, usiw(t), cm.EndpointConfig{}, cm.EndpointConfig{})
+	a, _ := endpoints(t, usiwDevice(t), cm.EndpointConfig{}, cm.EndpointConfig{})
 	ready := make(chan struct{}, 1)
 	_, err := a.Dispatcher().PostSend(a.QP(), []verbs.SendWR{verbs.Send()}, func(*verbs.WC) {
 		begin := time.Now()
@@ -89,7 +89,7 @@ func TestEndpointCloseInside(t *testing.T) {
 // TestEndpointEnd: messages that have arrived are received before the end, and a Recv for which no receive is posted ends too.
 func TestEndpointEnd(t *testing.T) {
 	ctx := within(t)
-	dev := usiw(t)
+	dev := usiwDevice(t)
 	a, b := endpoints(t, dev, cm.EndpointConfig{}, cm.EndpointConfig{Messages: 3})
 	for i := range byte(3) {
 		require.NoError(t, a.Send(ctx, []byte{i}))
@@ -120,7 +120,7 @@ func TestEndpointEnd(t *testing.T) {
 // TestEndpointShortBuffer: a message that does not fit stays.
 func TestEndpointShortBuffer(t *testing.T) {
 	ctx := within(t)
-	a, b := endpoints(t, usiw(t), cm.EndpointConfig{}, cm.EndpointConfig{Messages: 1})
+	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{}, cm.EndpointConfig{Messages: 1})
 	require.NoError(t, a.Send(ctx, []byte("four")))
 	p := make([]byte, 4)
 	wc, err := b.Recv(ctx, p[:3])
@@ -134,7 +134,7 @@ func TestEndpointShortBuffer(t *testing.T) {
 // TestEndpointShutdown: what Shutdown does when it cannot end the connection in order.
 func TestEndpointShutdown(t *testing.T) {
 	ctx := within(t)
-	dev := usiw(t)
+	dev := usiwDevice(t)
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 
@@ -301,7 +301,7 @@ func TestEndpointStray(t *testing.T) {
 // TestEndpointOfCaller: what the caller gives is used and stays open.
 func TestEndpointOfCaller(t *testing.T) {
 	ctx := within(t)
-	dev := usiw(t)
+	dev := usiwDevice(t)
 	vctx, err := dev.SharedContext()
 	require.NoError(t, err)
 	pd, err := vctx.AllocPD()
@@ -348,7 +348,7 @@ func TestEndpointOfCaller(t *testing.T) {
 	require.Equal(t, verbs.QPStateErr, qp.State())
 	require.NoError(t, errors.Join(qp.Close(), mr.Close(), cq.Close(), pd.Close()), "all were open, and nothing used them")
 
-	other := usiw(t)
+	other := usiwDevice(t)
 	octx, err := other.SharedContext()
 	require.NoError(t, err)
 	opd, err := octx.AllocPD()
@@ -365,7 +365,7 @@ func TestEndpointOfCaller(t *testing.T) {
 // TestEndpointRejected: an endpoint that cannot be made rejects its request, and a Prepare can refuse.
 func TestEndpointRejected(t *testing.T) {
 	ctx := within(t)
-	dev := usiw(t)
+	dev := usiwDevice(t)
 	ln := listener(t, dev)
 	mistake := errors.New("not this peer")
 	accepted := make(chan error, 1)

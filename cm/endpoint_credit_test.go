@@ -21,14 +21,14 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/forward"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // fabrics are devices on which a message without a receive ends the connection, and one on which it is sent again.
 func fabrics(t *testing.T, run func(t *testing.T, dev *verbs.Device)) {
 	plain := func(t *testing.T) *verbs.Device {
-		nic, err := siw.New(siw.Config{SetupTimeout: 30 * time.Second, Without: ext.Operations})
+		nic, err := usiw.New(usiw.Config{SetupTimeout: 30 * time.Second, Without: ext.Operations})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, nic.Close()) })
 		return nic.Device()
@@ -38,11 +38,11 @@ func fabrics(t *testing.T, run func(t *testing.T, dev *verbs.Device)) {
 		return dev
 	}
 	for name, dev := range map[string]func(t *testing.T) *verbs.Device{
-		"usiw":       func(t *testing.T) *verbs.Device { return usiw(t) },
+		"usiw":       func(t *testing.T) *verbs.Device { return usiwDevice(t) },
 		"usiw-plain": plain,
-		"forward":    func(t *testing.T) *verbs.Device { return shared(t, forward.Wrap(usiw(t))) },
+		"forward":    func(t *testing.T) *verbs.Device { return shared(t, forward.Wrap(usiwDevice(t))) },
 		"ib": func(t *testing.T) *verbs.Device {
-			ib, err := ibcompat.Wrap(shared(t, usiw(t)), ibcompat.Config{})
+			ib, err := ibcompat.Wrap(shared(t, usiwDevice(t)), ibcompat.Config{})
 			require.NoError(t, err)
 			return shared(t, ib)
 		},
@@ -196,7 +196,7 @@ func TestCreditBothWays(t *testing.T) {
 
 // full returns two endpoints of which the first has used all receives of the second, which has n.
 func full(ctx context.Context, t *testing.T, n int) (a, b *cm.Endpoint) {
-	a, b = endpoints(t, usiw(t), cm.EndpointConfig{Memory: 8}, cm.EndpointConfig{Messages: n, MessageSize: 8, Memory: 8, Access: verbs.AccessRemoteRead,
+	a, b = endpoints(t, usiwDevice(t), cm.EndpointConfig{Memory: 8}, cm.EndpointConfig{Messages: n, MessageSize: 8, Memory: 8, Access: verbs.AccessRemoteRead,
 		Offer: true})
 	for i := range n {
 		require.NoError(t, a.Send(ctx, number(i)))
@@ -319,7 +319,7 @@ func TestCreditReceives(t *testing.T) {
 		return ep.PostRecv(wrs...)
 	}
 	cfg := cm.EndpointConfig{Messages: cm.None, Prepare: func(ep *cm.Endpoint, _ *cm.ConnParam) error { return post(ep, 0) }}
-	a, b := endpoints(t, usiw(t), cm.EndpointConfig{}, cfg)
+	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{}, cfg)
 	next := uint64(0)
 	take := func() {
 		t.Helper()
@@ -433,7 +433,7 @@ func (p *byHand) put(ctx context.Context, t *testing.T, v uint64) {
 
 // TestCreditPeers: a peer that is no endpoint gets nothing of credits, neither bytes nor a limit; nor does one whose receives are not counted.
 func TestCreditPeers(t *testing.T) {
-	ctx, dev := within(t), usiw(t)
+	ctx, dev := within(t), usiwDevice(t)
 	beyond := func(a *cm.Endpoint) { // 2 receives, and more messages
 		t.Helper()
 		var err error
@@ -485,7 +485,7 @@ func TestCreditPeers(t *testing.T) {
 
 // TestCreditLies: what a peer says of its receives can hold up its own messages, and nothing else.
 func TestCreditLies(t *testing.T) {
-	ctx, dev := within(t), usiw(t)
+	ctx, dev := within(t), usiwDevice(t)
 	speak := func(flags, receives uint32) (*byHand, *cm.Endpoint) {
 		return dialByHand(ctx, t, dev, cm.EndpointConfig{Messages: 4}, func(words verbs.Remote) []byte { return offers(t, dev, words, flags, receives) })
 	}

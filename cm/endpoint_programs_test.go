@@ -22,7 +22,7 @@ import (
 // TestEndpointCache: 100 clients read from the memory of a server, whose program does nothing.
 func TestEndpointCache(t *testing.T) {
 	const clients, entries, size = 100, 64, 32
-	ctx, dev := within(t), usiw(t)
+	ctx, dev := within(t), usiwDevice(t)
 	ln := listener(t, dev)
 	vctx, err := dev.SharedContext()
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func (s *rpcServer) serve(wc *verbs.WC) {
 // TestEndpointRPC: one goroutine serves many clients.
 func TestEndpointRPC(t *testing.T) {
 	const clients, rounds, buffers = 20, 20, 20
-	ctx, dev := within(t), usiw(t)
+	ctx, dev := within(t), usiwDevice(t)
 	vctx, err := dev.SharedContext()
 	require.NoError(t, err)
 	pd, err := vctx.AllocPD()

@@ -18,7 +18,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/forward"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -30,11 +30,11 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// usiw returns the device of a new NIC. A busy machine may take longer to set up a hundred connections at once than the NIC waits by
+// usiwDevice returns the device of a new NIC. A busy machine may take longer to set up a hundred connections at once than the NIC waits by
 // default.
-func usiw(t testing.TB) *verbs.Device {
+func usiwDevice(t testing.TB) *verbs.Device {
 	t.Helper()
-	nic, err := siw.New(siw.Config{SetupTimeout: 30 * time.Second})
+	nic, err := usiw.New(usiw.Config{SetupTimeout: 30 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	return nic.Device()
@@ -69,9 +69,9 @@ func endpoints(t testing.TB, dev *verbs.Device, active, passive cm.EndpointConfi
 
 // devices are the user-space NIC, and one that wraps it.
 func devices(t *testing.T, run func(t *testing.T, dev *verbs.Device)) {
-	t.Run("usiw", func(t *testing.T) { run(t, usiw(t)) })
+	t.Run("usiw", func(t *testing.T) { run(t, usiwDevice(t)) })
 	t.Run("forward", func(t *testing.T) {
-		dev := forward.Wrap(usiw(t))
+		dev := forward.Wrap(usiwDevice(t))
 		t.Cleanup(func() { require.NoError(t, dev.CloseShared()) })
 		run(t, dev)
 	})
@@ -159,7 +159,7 @@ func TestEndpointDo(t *testing.T) {
 // TestEndpointRefused: what cannot be is refused, and does nothing.
 func TestEndpointRefused(t *testing.T) {
 	ctx := within(t)
-	a, b := endpoints(t, usiw(t), cm.EndpointConfig{MessageSize: 10, Cap: verbs.QPCap{MaxSendWR: 4}}, cm.EndpointConfig{Messages: cm.None})
+	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{MessageSize: 10, Cap: verbs.QPCap{MaxSendWR: 4}}, cm.EndpointConfig{Messages: cm.None})
 	var limit *verbs.LimitError
 	require.ErrorAs(t, a.Send(ctx, make([]byte, 11)), &limit)
 	require.Equal(t, verbs.LimitError{Name: "MessageSize", Limit: 10, Value: 11}, *limit)
@@ -245,7 +245,7 @@ func TestEndpointConcurrent(t *testing.T) {
 func TestEndpointPending(t *testing.T) {
 	ctx := within(t)
 	const size = 8 << 20
-	a, b := endpoints(t, usiw(t), cm.EndpointConfig{Memory: size, Cap: verbs.QPCap{MaxSendWR: 2}}, cm.EndpointConfig{Memory: size,
+	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{Memory: size, Cap: verbs.QPCap{MaxSendWR: 2}}, cm.EndpointConfig{Memory: size,
 		Access: verbs.AccessRemoteRead, Prepare: offer})
 	from, err := verbs.ParseRemote(a.PrivateData())
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -63,7 +63,7 @@ func call(ctx context.Context, address string, dev *verbs.Device) error {
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func Example() {
 func ExampleResolve() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -176,8 +176,8 @@ func callByHand(ctx context.Context, address string, dev *verbs.Device) error {
 func ExamplePendingError() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	wire := siwtest.NewWire()
-	nic, err := siw.New(siw.Config{Network: wire})
+	wire := usiwtest.NewWire()
+	nic, err := usiw.New(usiw.Config{Network: wire})
 	if err != nil {
 		log.Fatal(err)
 	}

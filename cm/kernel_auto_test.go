@@ -14,8 +14,8 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -23,9 +23,9 @@ import (
 const elsewhere = "203.0.113.1"
 
 // register adds a user-space NIC, on a network of its own.
-func register(t *testing.T, network siw.Network) *verbs.Device {
+func register(t *testing.T, network usiw.Network) *verbs.Device {
 	t.Helper()
-	nic, err := siw.Register(siw.Config{Network: network})
+	nic, err := usiw.Register(usiw.Config{Network: network})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, nic.Device().CloseShared())
@@ -61,8 +61,8 @@ func ask(t *testing.T, address string) <-chan error {
 // its device. Addresses to which the kernel has no route are resolved on the NIC.
 func TestAutoWithNIC(t *testing.T) {
 	auto(t)
-	wire := siwtest.NewWire()
-	nics := []*verbs.Device{register(t, wire), register(t, siwtest.NewWire())}
+	wire := usiwtest.NewWire()
+	nics := []*verbs.Device{register(t, wire), register(t, usiwtest.NewWire())}
 	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
@@ -92,7 +92,7 @@ func TestAutoWithNIC(t *testing.T) {
 // TestAutoCloses: Close refuses the waiting requests on every device.
 func TestAutoCloses(t *testing.T) {
 	auto(t)
-	nic := register(t, siwtest.NewWire())
+	nic := register(t, usiwtest.NewWire())
 	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
@@ -134,7 +134,7 @@ func TestAutoListensOnAnAddress(t *testing.T) {
 // TestAutoOfNICs: without devices of the kernel the NICs have one port too, and a port that is taken is an error.
 func TestAutoOfNICs(t *testing.T) {
 	noKernel(t)
-	wires := []siw.Network{siwtest.NewWire(), siwtest.NewWire()}
+	wires := []usiw.Network{usiwtest.NewWire(), usiwtest.NewWire()}
 	nics := []*verbs.Device{register(t, wires[0]), register(t, wires[1])}
 	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestAutoOfNICs(t *testing.T) {
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(t, err)
 	for i, wire := range wires {
-		peer, err := siw.New(siw.Config{Network: wire})
+		peer, err := usiw.New(usiw.Config{Network: wire})
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			require.NoError(t, peer.Device().CloseShared())
@@ -172,7 +172,7 @@ func TestAutoPortTaken(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	register(t, siwtest.NewWire())
+	register(t, usiwtest.NewWire())
 	fakeverbs.Fail("rdma_create_event_channel", 1, syscall.ENODEV)
 	_, err = cm.Listen(done, ":7306", cm.Config{Device: cm.Auto})
 	require.ErrorIs(t, err, syscall.ENODEV, "there is no time to go on")
@@ -180,7 +180,7 @@ func TestAutoPortTaken(t *testing.T) {
 
 // noListener is a network on which Listen fails.
 type noListener struct {
-	siw.Network
+	usiw.Network
 	err error
 }
 
@@ -191,7 +191,7 @@ func (n noListener) Listen(context.Context, string, string) (net.Listener, error
 func TestAutoListenFails(t *testing.T) {
 	auto(t)
 	cfg := cm.Config{Device: cm.Auto}
-	nic := register(t, siwtest.NewWire())
+	nic := register(t, usiwtest.NewWire())
 	fakeverbs.Fail("rdma_bind_addr", 1, syscall.EADDRINUSE)
 	_, err := cm.Listen(soon(t), ":7306", cfg)
 	require.ErrorIs(t, err, syscall.EADDRINUSE, "the kernel's devices are not left out in silence")
@@ -222,7 +222,7 @@ func TestAutoListenFails(t *testing.T) {
 // TestAutoResolveFails: if a device of the kernel has the route but cannot reach the peer, the NIC is not used in its place.
 func TestAutoResolveFails(t *testing.T) {
 	auto(t)
-	register(t, siwtest.NewWire())
+	register(t, usiwtest.NewWire())
 	fakeverbs.CMNext("rdma_resolve_route", fakeverbs.CMEvent{Event: int(cm.EventRouteError), Status: -int(syscall.ETIMEDOUT)})
 	_, err := cm.Resolve(soon(t), "192.0.2.1:7306", cm.Config{Device: cm.Auto})
 	require.ErrorIs(t, err, cm.ErrSetupTimeout)

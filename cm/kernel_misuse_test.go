@@ -14,7 +14,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -163,7 +163,7 @@ func TestChosen(t *testing.T) {
 // TestNICRefuses: a user-space NIC has no datagrams, no groups of them and no type of service, and says so.
 func TestNICRefuses(t *testing.T) {
 	fakeverbs.Start(t)
-	nic := register(t, siwtest.NewWire())
+	nic := register(t, usiwtest.NewWire())
 	for _, cfg := range []cm.Config{{Device: nic, PortSpace: cm.PortSpaceUDP}, {Device: nic, TOS: 8}} {
 		_, err := cm.Resolve(soon(t), "192.0.2.1:7306", cfg)
 		require.ErrorIs(t, err, verbs.ErrNotSupported)

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -72,7 +72,7 @@ func requireNoSecret(t testing.TB, text string) {
 }
 
 // handlesOf has everything of a pair that can be printed.
-func handlesOf(t testing.TB, p *siwtest.Pair) map[string]any {
+func handlesOf(t testing.TB, p *usiwtest.Pair) map[string]any {
 	t.Helper()
 	a := p.A
 	ch, err := a.Context.CreateCompChannel()
@@ -91,17 +91,17 @@ func handlesOf(t testing.TB, p *siwtest.Pair) map[string]any {
 	return map[string]any{"Device": a.NIC.Device(), "Context": a.Context, "PD": a.PD, "MR": a.MR, "MW": mw, "CompChannel": ch, "CQ": a.SendCQ,
 		"QP": a.QP, "SRQ": srq, "ID": a.ID, "Listener": ln, "NIC": a.NIC, "Dispatcher": d, "Wire": p.Wire, "Link": p.Link, "Direction": p.Link.ToDialer,
 		"Config": cm.Config{Context: a.Context}, "End": a, "Pair": p, "CQConfig": verbs.CQConfig{Channel: ch},
-		"QPConfig":   verbs.QPConfig{SendCQ: a.SendCQ, RecvCQ: a.RecvCQ, SRQ: srq},
-		"AsyncEvent": verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: a.QP, CQ: a.SendCQ, SRQ: srq, Err: verbs.ErrClosed},
-		"SendWR":     verbs.SendWR{Opcode: verbs.WRBindMW, SGL: []verbs.SGE{sge}, Bind: &verbs.MWBind{MW: mw, MR: a.MR}},
-		"RecvWR":     verbs.RecvWR{SGL: []verbs.SGE{sge}},
-		"siw.Config": siw.Config{Network: p.Wire}}
+		"QPConfig":    verbs.QPConfig{SendCQ: a.SendCQ, RecvCQ: a.RecvCQ, SRQ: srq},
+		"AsyncEvent":  verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: a.QP, CQ: a.SendCQ, SRQ: srq, Err: verbs.ErrClosed},
+		"SendWR":      verbs.SendWR{Opcode: verbs.WRBindMW, SGL: []verbs.SGE{sge}, Bind: &verbs.MWBind{MW: mw, MR: a.MR}},
+		"RecvWR":      verbs.RecvWR{SGL: []verbs.SGE{sge}},
+		"usiw.Config": usiw.Config{Network: p.Wire}}
 }
 
 // TestPrintDuringUse: every handle can be printed, in every way, while other goroutines use and close it. Nothing shows what its
 // memory contains.
 func TestPrintDuringUse(t *testing.T) {
-	p := siwtest.Connect(t, siwtest.PairConfig{AParam: cm.ConnParam{PrivateData: []byte(secret)}})
+	p := usiwtest.Connect(t, usiwtest.PairConfig{AParam: cm.ConnParam{PrivateData: []byte(secret)}})
 	copy(p.A.MR.Bytes(), secret)
 	handles := handlesOf(t, p)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -206,7 +206,7 @@ func TestPrintDuringUse(t *testing.T) {
 	for name, h := range handles {
 		text := printed(t, h)
 		requireNoSecret(t, text)
-		if _, ok := h.(fmt.Formatter); ok && name != "Device" && name != "Config" && name != "siw.Config" && !strings.HasPrefix(reflect.TypeOf(h).String(), "*siwtest") {
+		if _, ok := h.(fmt.Formatter); ok && name != "Device" && name != "Config" && name != "usiw.Config" && !strings.HasPrefix(reflect.TypeOf(h).String(), "*usiwtest") {
 			require.Contains(t, text, "closed", name)
 		}
 	}
@@ -214,14 +214,14 @@ func TestPrintDuringUse(t *testing.T) {
 
 // TestPrintTexts: what the handles show.
 func TestPrintTexts(t *testing.T) {
-	p := siwtest.Connect(t, siwtest.PairConfig{A: siw.Config{Name: "prn0"}, B: siw.Config{Name: "prn1"}})
+	p := usiwtest.Connect(t, usiwtest.PairConfig{A: usiw.Config{Name: "prn0"}, B: usiw.Config{Name: "prn1"}})
 	a := p.A
 	ids := fmt.Sprintf(`{"device":"prn0","state":"established","local":"%v","remote":"%v","qp_num":%d}`, a.ID.LocalAddr(), a.ID.RemoteAddr(), a.QP.Num())
 	for _, c := range []struct {
 		v          any
 		text, json string
 	}{
-		{a.NIC.Device(), "prn0 (siw)", fmt.Sprintf(`{"device":"prn0","provider":"siw","node_type":%q,"transport":%q,"node_guid":%q}`,
+		{a.NIC.Device(), "prn0 (usiw)", fmt.Sprintf(`{"device":"prn0","provider":"usiw","node_type":%q,"transport":%q,"node_guid":%q}`,
 			verbs.NodeRNIC, verbs.TransportIWARP, a.NIC.Device().Info().NodeGUID)},
 		{a.PD, "PD(device=prn0 state=open)", `{"device":"prn0","state":"open"}`},
 		{a.Context, "Context(device=prn0 state=open shared=false phys_port_cnt=1)", ""},
@@ -257,25 +257,25 @@ func TestPrintNothing(t *testing.T) {
 	for _, v := range []any{(*verbs.Device)(nil), new(verbs.Device), (*verbs.Context)(nil), new(verbs.Context), (*verbs.PD)(nil), new(verbs.PD),
 		(*verbs.MR)(nil), new(verbs.MR), (*verbs.MW)(nil), new(verbs.MW), (*verbs.CompChannel)(nil), new(verbs.CompChannel), (*verbs.CQ)(nil),
 		new(verbs.CQ), (*verbs.QP)(nil), new(verbs.QP), (*verbs.SRQ)(nil), new(verbs.SRQ), (*verbs.AH)(nil), new(verbs.AH), (*cm.ID)(nil), new(cm.ID),
-		(*cm.Listener)(nil), new(cm.Listener), (*cm.Request)(nil), new(cm.Request), (*cm.Multicast)(nil), new(cm.Multicast), (*siw.NIC)(nil),
-		new(siw.NIC), new(siwtest.Wire), (*cm.Endpoint)(nil), new(cm.Endpoint), (*verbs.Dispatcher)(nil), new(verbs.Dispatcher), (*siwtest.Link)(nil), new(siwtest.Link), (*siwtest.Direction)(nil), new(siwtest.Direction)} {
+		(*cm.Listener)(nil), new(cm.Listener), (*cm.Request)(nil), new(cm.Request), (*cm.Multicast)(nil), new(cm.Multicast), (*usiw.NIC)(nil),
+		new(usiw.NIC), new(usiwtest.Wire), (*cm.Endpoint)(nil), new(cm.Endpoint), (*verbs.Dispatcher)(nil), new(verbs.Dispatcher), (*usiwtest.Link)(nil), new(usiwtest.Link), (*usiwtest.Direction)(nil), new(usiwtest.Direction)} {
 		text := printed(t, v)
 		js, err := json.Marshal(v)
 		require.NoError(t, err)
-		if _, ok := v.(*siwtest.Wire); !ok {
+		if _, ok := v.(*usiwtest.Wire); !ok {
 			require.True(t, strings.HasPrefix(text, "no "), text)
 			require.Equal(t, "null", string(js))
 		}
 	}
 	for _, v := range []any{cm.Config{}, cm.ConnParam{}, cm.Datagram{}, verbs.SendWR{}, verbs.RecvWR{}, verbs.SGE{}, verbs.WC{}, verbs.MWBind{},
-		verbs.UDDest{}, verbs.AsyncEvent{}, siw.Config{}, siw.Packet{}, cm.EndpointConfig{}, verbs.SendWR{Opcode: verbs.WRBindMW}, verbs.SendWR{UD: &verbs.UDDest{}}} {
+		verbs.UDDest{}, verbs.AsyncEvent{}, usiw.Config{}, usiw.Packet{}, cm.EndpointConfig{}, verbs.SendWR{Opcode: verbs.WRBindMW}, verbs.SendWR{UD: &verbs.UDDest{}}} {
 		printed(t, v)
 	}
 }
 
 // TestPrintRequest: a request is shown as it arrives, without the private data of the peer.
 func TestPrintRequest(t *testing.T) {
-	nic, err := siw.New(siw.Config{Name: "prn2", Network: siwtest.NewWire()})
+	nic, err := usiw.New(usiw.Config{Name: "prn2", Network: usiwtest.NewWire()})
 	require.NoError(t, err)
 	defer nic.Close()
 	cfg := cm.Config{Device: nic.Device()}
@@ -321,7 +321,7 @@ func TestPrintRequest(t *testing.T) {
 
 // TestPrintEndpoint: an endpoint is shown from Prepare on, without what it sends and receives.
 func TestPrintEndpoint(t *testing.T) {
-	nic, err := siw.New(siw.Config{Name: "prn3", Network: siwtest.NewWire()})
+	nic, err := usiw.New(usiw.Config{Name: "prn3", Network: usiwtest.NewWire()})
 	require.NoError(t, err)
 	defer nic.Close()
 	defer func() { require.NoError(t, nic.Device().CloseShared()) }()
@@ -375,7 +375,7 @@ func TestPrintEndpoint(t *testing.T) {
 
 // TestPrintEveryField: a field of a configuration that is set is shown.
 func TestPrintEveryField(t *testing.T) {
-	for _, zero := range []any{cm.ConnParam{}, cm.Datagram{}, siw.Config{}, verbs.SGE{}, cm.Config{}, cm.EndpointConfig{}} {
+	for _, zero := range []any{cm.ConnParam{}, cm.Datagram{}, usiw.Config{}, verbs.SGE{}, cm.Config{}, cm.EndpointConfig{}} {
 		typ := reflect.TypeOf(zero)
 		for i := range typ.NumField() {
 			v := reflect.New(typ).Elem()
@@ -387,8 +387,8 @@ func TestPrintEveryField(t *testing.T) {
 				f.Set(reflect.ValueOf(netip.MustParseAddrPort("192.0.2.1:1")))
 			case *verbs.Device:
 				f.Set(reflect.ValueOf(cm.Auto))
-			case siw.Network:
-				f.Set(reflect.ValueOf(siwtest.NewWire()))
+			case usiw.Network:
+				f.Set(reflect.ValueOf(usiwtest.NewWire()))
 			case cm.ConnParam:
 				f.Set(reflect.ValueOf(cm.ConnParam{RetryCount: 1}))
 			case verbs.QPCap:

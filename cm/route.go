@@ -65,7 +65,7 @@ func noDevice(devices []*verbs.Device, cause error) error {
 	if !errors.Is(cause, verbs.ErrNoDevice) {
 		cause = fmt.Errorf("%w: %w", verbs.ErrNoDevice, cause)
 	}
-	return fmt.Errorf("%w (looked at:%s; siw.Register adds one)", cause, names)
+	return fmt.Errorf("%w (looked at:%s; usiw.Register adds one)", cause, names)
 }
 
 // kernelManager is the Provider of the devices of the kernel.

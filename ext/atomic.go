@@ -5,7 +5,7 @@ package ext
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ext"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -138,7 +138,7 @@ func TestBuildersAllocateNothing(t *testing.T) {
 // TestOneRule: the requests of all builders, here and in package verbs, are signalled, and what is longer than the peer's memory is
 // refused before it is posted.
 func TestOneRule(t *testing.T) {
-	a, b := pair(t, siw.Config{}, siw.Config{})
+	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	sge := a.sink(t, 0)[0]
 	for _, wr := range []verbs.SendWR{verbs.Send(sge), verbs.SendImm(1, sge), verbs.SendInv(1, sge), ext.ImmDataWR(1), ext.ImmDataSEWR(1)} {
 		require.NotZero(t, wr.Flags&verbs.SendSignaled, wr.Opcode)

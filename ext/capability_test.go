@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ext"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -22,7 +22,7 @@ func TestCapabilities(t *testing.T) {
 		{"without RFC 7306", ext.Operations},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx := newContext(t, siw.Config{Without: c.without})
+			ctx := newContext(t, usiw.Config{Without: c.without})
 			caps := ext.Capabilities(ctx)
 			i := 0
 			for op := range verbs.Ops() {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/ext"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -18,7 +18,7 @@ import (
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	p, err := siwtest.NewPair(ctx, siwtest.PairConfig{TCP: "127.0.0.1:0"})
+	p, err := usiwtest.NewPair(ctx, usiwtest.PairConfig{TCP: "127.0.0.1:0"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func Example() {
 func ExampleWriteImm64WRs() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	p, err := siwtest.NewPair(ctx, siwtest.PairConfig{TCP: "127.0.0.1:0", Before: func(p *siwtest.Pair) error {
+	p, err := usiwtest.NewPair(ctx, usiwtest.PairConfig{TCP: "127.0.0.1:0", Before: func(p *usiwtest.Pair) error {
 		_, err := p.B.QP.PostRecv([]verbs.RecvWR{{}}) // the immediate takes it
 		return err
 	}})
@@ -62,7 +62,7 @@ func ExampleWriteImm64WRs() {
 	if _, err := p.A.Do(ctx, wrs[:]...); err != nil {
 		log.Fatal(err)
 	}
-	wc, err := siwtest.Next(ctx, p.B.RecvCQ)
+	wc, err := usiwtest.Next(ctx, p.B.RecvCQ)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func ExampleWriteImm64WRs() {
 func ExampleCapabilities() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	p, err := siwtest.NewPair(ctx, siwtest.PairConfig{})
+	p, err := usiwtest.NewPair(ctx, usiwtest.PairConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,13 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // side is one end of a connection whose memory is used as words: sinks and sources here, targets of the peer.
-type side struct{ *siwtest.End }
+type side struct{ *usiwtest.End }
 
 func testContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -25,10 +25,10 @@ func testContext(t *testing.T) context.Context {
 }
 
 // connect makes two connected ends.
-func connect(t *testing.T, cfg siwtest.PairConfig) (a, b side, link *siwtest.Link) {
+func connect(t *testing.T, cfg usiwtest.PairConfig) (a, b side, link *usiwtest.Link) {
 	t.Helper()
 	cfg.Mem = regionSize
-	p := siwtest.Connect(t, cfg)
+	p := usiwtest.Connect(t, cfg)
 	return side{p.A}, side{p.B}, p.Link
 }
 
@@ -36,16 +36,16 @@ func connect(t *testing.T, cfg siwtest.PairConfig) (a, b side, link *siwtest.Lin
 const regionSize = 4096
 
 // pair makes two connected ends on NICs of these configurations.
-func pair(t *testing.T, acfg, bcfg siw.Config) (a, b side) {
+func pair(t *testing.T, acfg, bcfg usiw.Config) (a, b side) {
 	t.Helper()
-	a, b, _ = connect(t, siwtest.PairConfig{A: acfg, B: bcfg})
+	a, b, _ = connect(t, usiwtest.PairConfig{A: acfg, B: bcfg})
 	return a, b
 }
 
 // newContext opens a NIC of its own.
-func newContext(t *testing.T, cfg siw.Config) *verbs.Context {
+func newContext(t *testing.T, cfg usiw.Config) *verbs.Context {
 	t.Helper()
-	nic, err := siw.New(cfg)
+	nic, err := usiw.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	ctx, err := nic.Device().Open()
@@ -57,7 +57,7 @@ func newContext(t *testing.T, cfg siw.Config) *verbs.Context {
 // newQP makes a QP that is not connected.
 func newQP(t *testing.T) *verbs.QP {
 	t.Helper()
-	ctx := newContext(t, siw.Config{})
+	ctx := newContext(t, usiw.Config{})
 	pd, err := ctx.AllocPD()
 	require.NoError(t, err)
 	cq, err := ctx.CreateCQ(verbs.CQConfig{})
@@ -94,7 +94,7 @@ func (s side) do(t *testing.T, wrs ...verbs.SendWR) verbs.WC {
 // one waits for one completion.
 func one(t *testing.T, cq *verbs.CQ) verbs.WC {
 	t.Helper()
-	wc, err := siwtest.Next(testContext(t), cq)
+	wc, err := usiwtest.Next(testContext(t), cq)
 	require.NoError(t, err)
 	return wc
 }

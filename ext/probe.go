@@ -10,8 +10,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/goverbs/goverbs/siw/mpa"
-	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/internal/iwarp/mpa"
+	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 

@@ -12,11 +12,11 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/ext"
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/ddp"
-	"github.com/goverbs/goverbs/siw/mpa"
-	"github.com/goverbs/goverbs/siw/rdmap"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/internal/iwarp/ddp"
+	"github.com/goverbs/goverbs/internal/iwarp/mpa"
+	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -35,7 +35,7 @@ func TestProbeSupported(t *testing.T) {
 		oneCQ, sharedChannel bool
 	}{{"two CQs", false, false}, {"one CQ", true, false}, {"shared channel", false, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			a, b, _ := connect(t, siwtest.PairConfig{OneCQ: c.oneCQ, SharedChannel: c.sharedChannel})
+			a, b, _ := connect(t, usiwtest.PairConfig{OneCQ: c.oneCQ, SharedChannel: c.sharedChannel})
 			b.setWord(0, 0x123456789abcdef0)
 			for range 2 {
 				res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
@@ -51,7 +51,7 @@ func TestProbeSupported(t *testing.T) {
 }
 
 func TestProbeNotSupported(t *testing.T) {
-	a, b := pair(t, siw.Config{}, siw.Config{Without: ext.Atomics})
+	a, b := pair(t, usiw.Config{}, usiw.Config{Without: ext.Atomics})
 	res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 	require.NoError(t, err)
 	require.Equal(t, ext.NotSupported, res.Outcome)
@@ -74,7 +74,7 @@ func TestProbeUndecided(t *testing.T) {
 		{"misaligned", 4, 0, 2, 7, verbs.WCRemInvReqErr},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, b := pair(t, siw.Config{}, siw.Config{})
+			a, b := pair(t, usiw.Config{}, usiw.Config{})
 			res, err := ext.Probe(testContext(t), a.QP, b.addr(0)+c.offset, b.MR.RKey()^c.key)
 			require.NoError(t, err)
 			require.Equal(t, ext.Undecided, res.Outcome)
@@ -86,7 +86,7 @@ func TestProbeUndecided(t *testing.T) {
 
 // A region without the right says nothing about the peer either.
 func TestProbeWithoutTheRight(t *testing.T) {
-	a, b := pair(t, siw.Config{}, siw.Config{})
+	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	mr, err := b.PD.AllocMR(8, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 	require.NoError(t, err)
 	res, err := ext.Probe(testContext(t), a.QP, mr.Addr(), mr.RKey())
@@ -97,7 +97,7 @@ func TestProbeWithoutTheRight(t *testing.T) {
 
 // Receives that are flushed into the same CQ are not lost.
 func TestProbeReturnsOtherCompletions(t *testing.T) {
-	a, b, _ := connect(t, siwtest.PairConfig{OneCQ: true})
+	a, b, _ := connect(t, usiwtest.PairConfig{OneCQ: true})
 	_, err := a.QP.PostRecv([]verbs.RecvWR{{ID: 77}, {ID: 78}})
 	require.NoError(t, err)
 	sent := b.do(t, ext.ImmDataWR(5))
@@ -113,7 +113,7 @@ func TestProbeReturnsOtherCompletions(t *testing.T) {
 
 // Nor are they when the refusal flushes them.
 func TestProbeLosesNoCompletion(t *testing.T) {
-	a, b, _ := connect(t, siwtest.PairConfig{OneCQ: true, B: siw.Config{Without: ext.Atomics}})
+	a, b, _ := connect(t, usiwtest.PairConfig{OneCQ: true, B: usiw.Config{Without: ext.Atomics}})
 	recvs := make([]verbs.RecvWR, 20)
 	n, err := a.QP.PostRecv(recvs)
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestProbeLosesNoCompletion(t *testing.T) {
 
 func TestProbeRefusedLocally(t *testing.T) {
 	t.Run("device without FetchAdd", func(t *testing.T) {
-		a, b := pair(t, siw.Config{Without: ext.Atomics}, siw.Config{})
+		a, b := pair(t, usiw.Config{Without: ext.Atomics}, usiw.Config{})
 		res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 		require.ErrorIs(t, err, verbs.ErrNotSupported)
 		require.Equal(t, ext.ProbeResult{}, res)
@@ -144,7 +144,7 @@ func TestProbeRefusedLocally(t *testing.T) {
 		require.ErrorContains(t, err, "RESET")
 	})
 	t.Run("disconnected", func(t *testing.T) {
-		a, b := pair(t, siw.Config{}, siw.Config{})
+		a, b := pair(t, usiw.Config{}, usiw.Config{})
 		require.NoError(t, a.ID.Disconnect())
 		_, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 		require.ErrorIs(t, err, verbs.ErrState)
@@ -160,7 +160,7 @@ func TestProbeRefusedLocally(t *testing.T) {
 		require.ErrorIs(t, err, verbs.ErrInvalid)
 	})
 	t.Run("context done before", func(t *testing.T) {
-		a, b := pair(t, siw.Config{}, siw.Config{})
+		a, b := pair(t, usiw.Config{}, usiw.Config{})
 		ctx, cancel := context.WithCancel(testContext(t))
 		cancel()
 		_, err := ext.Probe(ctx, a.QP, b.addr(0), b.MR.RKey())
@@ -171,7 +171,7 @@ func TestProbeRefusedLocally(t *testing.T) {
 
 // No Reads and atomics were agreed on.
 func TestProbeWithoutDepth(t *testing.T) {
-	a, b, _ := connect(t, siwtest.PairConfig{AParam: cm.ConnParam{InitiatorDepth: cm.None},
+	a, b, _ := connect(t, usiwtest.PairConfig{AParam: cm.ConnParam{InitiatorDepth: cm.None},
 		BParam: cm.ConnParam{ResponderResources: cm.None}})
 	_, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 	require.ErrorIs(t, err, verbs.ErrLimit)
@@ -186,8 +186,8 @@ func TestProbeGivenUp(t *testing.T) {
 		oneCQ, sharedChannel bool
 	}{{"own channel", false, false}, {"shared channel", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			nic := siw.Config{CloseTimeout: 100 * time.Millisecond}
-			a, b, link := connect(t, siwtest.PairConfig{A: nic, B: nic, OneCQ: c.oneCQ, SharedChannel: c.sharedChannel})
+			nic := usiw.Config{CloseTimeout: 100 * time.Millisecond}
+			a, b, link := connect(t, usiwtest.PairConfig{A: nic, B: nic, OneCQ: c.oneCQ, SharedChannel: c.sharedChannel})
 			link.ToListener.Stall()
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
@@ -220,8 +220,8 @@ func TestProbeRefusedByOthers(t *testing.T) {
 		{"connection closed", nil, ext.Undecided},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			nic := siw.Config{CloseTimeout: 100 * time.Millisecond}
-			a, b, link := connect(t, siwtest.PairConfig{A: nic, B: nic})
+			nic := usiw.Config{CloseTimeout: 100 * time.Millisecond}
+			a, b, link := connect(t, usiwtest.PairConfig{A: nic, B: nic})
 			// b sees nothing of the probe, and something else answers in its place.
 			link.ToListener.Stall()
 			answers := replyOnce(t, link, c.term)
@@ -239,7 +239,7 @@ func TestProbeRefusedByOthers(t *testing.T) {
 
 // replyOnce waits until the side that dialled sends something, gives it the FPDU of a Terminate message with the given header,
 // none if it is nil, and ends the stream. The channel is closed when that is done.
-func replyOnce(t *testing.T, link *siwtest.Link, header []byte) <-chan struct{} {
+func replyOnce(t *testing.T, link *usiwtest.Link, header []byte) <-chan struct{} {
 	before := link.ToListener.Written()
 	ctx := testContext(t)
 	done := make(chan struct{})

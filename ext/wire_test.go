@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ext"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // Every vector over the wire: the peer's memory holds what the arithmetic says, and the original comes back.
 func TestVectorsOverTheWire(t *testing.T) {
-	a, b := pair(t, siw.Config{}, siw.Config{})
+	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	const guard = 0x5ca1ab1e0ddba11
 	b.setWord(0, guard)
 	b.setWord(2, guard)
@@ -43,7 +43,7 @@ func TestVectorsOverTheWire(t *testing.T) {
 }
 
 func TestImmediatesOverTheWire(t *testing.T) {
-	a, b := pair(t, siw.Config{}, siw.Config{})
+	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	recvs := make([]verbs.RecvWR, 3)
 	n, err := b.QP.PostRecv(recvs)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestImmediatesOverTheWire(t *testing.T) {
 
 // A misaligned target is refused and stays as it was.
 func TestMisalignedTarget(t *testing.T) {
-	a, b := pair(t, siw.Config{}, siw.Config{})
+	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	b.setWord(0, 1)
 	b.setWord(1, 2)
 	wc := a.do(t, ext.MaskedFetchAddWR(verbs.Remote{Addr: b.addr(0) + 4, Length: 8, RKey: b.MR.RKey()}, 1, 0, a.sink(t, 0)...))

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/goverbstest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // requireFiles requires a number of files in a directory and returns their names.
@@ -121,12 +121,12 @@ func TestCaptureFails(t *testing.T) {
 // countTap counts packets.
 type countTap struct{ packets atomic.Int64 }
 
-func (c *countTap) Packet(*siw.Packet) { c.packets.Add(1) }
+func (c *countTap) Packet(*usiw.Packet) { c.packets.Add(1) }
 
 // The program's own tap sees what is recorded.
 func TestOwnTap(t *testing.T) {
 	tap := new(countTap)
-	exchange(t, goverbstest.New(t, goverbstest.Options{Config: siw.Config{Tap: tap}}), "x")
+	exchange(t, goverbstest.New(t, goverbstest.Options{Config: usiw.Config{Tap: tap}}), "x")
 	require.Positive(t, tap.packets.Load())
 }
 

@@ -18,10 +18,10 @@
 //
 // # Faults
 //
-// The network delays, stops, cuts, half-closes and damages connections, and splits what arrives; see [siwtest.Link] and
-// [siwtest.Direction]. Network.Links returns the connections, and Options.OnDial gets each new one before any byte of it is sent:
+// The network delays, stops, cuts, half-closes and damages connections, and splits what arrives; see [usiwtest.Link] and
+// [usiwtest.Direction]. Network.Links returns the connections, and Options.OnDial gets each new one before any byte of it is sent:
 //
-//	nw := goverbstest.New(t, goverbstest.Options{OnDial: func(l *siwtest.Link) {
+//	nw := goverbstest.New(t, goverbstest.Options{OnDial: func(l *usiwtest.Link) {
 //		l.Delay(time.Millisecond) // in both directions
 //		l.Split(7)                // a message arrives in many parts
 //	}})
@@ -41,7 +41,7 @@
 // # Capture
 //
 // All bytes on the network are recorded. If the test fails, they are kept in a pcapng file, whose name the test logs; see
-// [Options.CaptureDir]. Package siw/capture says how tshark and Wireshark read it. Bytes are recorded where they are sent: the file
+// [Options.CaptureDir]. Package usiw/capture says how tshark and Wireshark read it. Bytes are recorded where they are sent: the file
 // does not show what the network has delayed, damaged or cut. A test binary that crashes or runs into its time limit leaves no file.
 //
 // # Time

@@ -15,7 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/goverbstest"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -64,8 +64,8 @@ func call(ctx context.Context, address string, dev *verbs.Device, text string) (
 // The test of a client and a server, once on a slow network and once with a connection that breaks.
 func Example() {
 	test := func(t testing.TB) {
-		faults := func(l *siwtest.Link) { l.Delay(time.Millisecond) }
-		nw := goverbstest.New(t, goverbstest.Options{OnDial: func(l *siwtest.Link) { faults(l) }})
+		faults := func(l *usiwtest.Link) { l.Delay(time.Millisecond) }
+		nw := goverbstest.New(t, goverbstest.Options{OnDial: func(l *usiwtest.Link) { faults(l) }})
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		ln, err := cm.Listen(ctx, "server:7306", cm.Config{Device: nw.Device(0)})
@@ -84,7 +84,7 @@ func Example() {
 			t.Errorf("server: %v", err)
 		}
 
-		faults = func(l *siwtest.Link) { l.ToListener.CutAt(60) } // within the message
+		faults = func(l *usiwtest.Link) { l.ToListener.CutAt(60) } // within the message
 		go func() { served <- echo(ctx, ln) }()
 		if _, err = call(ctx, "server:7306", nw.Device(1), "hello"); err == nil {
 			t.Errorf("no error on a broken connection")

@@ -14,15 +14,15 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/goverbstest"
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // In a bubble the delays of the network take no time, and are exact.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nw := goverbstest.New(t, goverbstest.Options{OnDial: func(l *siwtest.Link) {
+		nw := goverbstest.New(t, goverbstest.Options{OnDial: func(l *usiwtest.Link) {
 			l.Delay(time.Second)
 			l.Split(3)
 		}})
@@ -59,7 +59,7 @@ func TestStalledAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		got := judge(t, func(tb testing.TB) {
-			nw := goverbstest.New(tb, goverbstest.Options{Config: siw.Config{CloseTimeout: time.Hour}})
+			nw := goverbstest.New(tb, goverbstest.Options{Config: usiw.Config{CloseTimeout: time.Hour}})
 			connect(tb, nw)
 			nw.Links()[0].Stall()
 		})

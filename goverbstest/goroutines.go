@@ -85,7 +85,7 @@ func ours(stack string) bool {
 		if strings.HasPrefix(frame, "sync.(*WaitGroup).Go") {
 			continue
 		}
-		return slices.ContainsFunc([]string{module + "siw.", module + "siw/siwtest.", module + "cm.", module + "verbs.", "os/signal.", "runtime."},
+		return slices.ContainsFunc([]string{module + "usiw.", module + "usiw/usiwtest.", module + "cm.", module + "verbs.", "os/signal.", "runtime."},
 			func(prefix string) bool { return strings.HasPrefix(frame, prefix) })
 	}
 	return false

@@ -248,7 +248,7 @@ func TestInvalidOptions(t *testing.T) {
 	var opts goverbstest.Options
 	opts.Config.Name = "one"
 	require.Contains(t, judge(t, func(tb testing.TB) { goverbstest.New(tb, opts) }).error(t),
-		`goverbstest: NIC 1: siw: Config.Name: "one" is in use`)
+		`goverbstest: NIC 1: usiw: Config.Name: "one" is in use`)
 	opts.NICs = 1
 	require.Empty(t, judge(t, func(tb testing.TB) { goverbstest.New(tb, opts) }).errors)
 }

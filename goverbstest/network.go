@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -17,12 +17,12 @@ type Options struct {
 	NICs int
 	// Config is the configuration of each NIC. Network is set by New. Name must be empty if there are several NICs. A Tap is
 	// used in addition to the recording.
-	Config siw.Config
+	Config usiw.Config
 	// Register lists the NICs in verbs.Devices, for programs that look up their device by name.
 	Register bool
 	// OnDial is called with each new connection before either side has it, to set up faults (nil = no call). Calls may be
 	// concurrent.
-	OnDial func(*siwtest.Link)
+	OnDial func(*usiwtest.Link)
 	// CaptureDir is the directory of the file that a failed test leaves; New makes it if necessary. Default: the test's
 	// ArtifactDir if the tests run with -artifacts (Go 1.26), or else the system's directory for temporary files.
 	CaptureDir string
@@ -36,9 +36,9 @@ type Options struct {
 // Network is a network in memory with NICs. All methods may be called concurrently.
 type Network struct {
 	// NICs are the NICs. The test may close one of them, as if its host had gone.
-	NICs []*siw.NIC
+	NICs []*usiw.NIC
 	// Wire is the network below the NICs, on which a test can also play a peer itself.
-	Wire *siwtest.Wire
+	Wire *usiwtest.Wire
 
 	rec *recorder // nil without a capture
 }
@@ -49,7 +49,7 @@ type Network struct {
 // Functions that are passed to tb.Cleanup after New run before these checks, and may close what the test has made.
 func New(tb testing.TB, opts Options) *Network {
 	tb.Helper()
-	nw := &Network{Wire: siwtest.NewWire()}
+	nw := &Network{Wire: usiwtest.NewWire()}
 	nw.Wire.OnDial = opts.OnDial
 	if opts.NICs < 0 {
 		tb.Fatalf("goverbstest: Options.NICs: %d is not a number of NICs", opts.NICs)
@@ -65,9 +65,9 @@ func New(tb testing.TB, opts Options) *Network {
 		cfg.Tap = nw.rec
 	}
 	e.add(nw, opts.MayStay)
-	open := siw.New
+	open := usiw.New
 	if opts.Register {
-		open = siw.Register
+		open = usiw.Register
 	}
 	for i := range opts.NICs {
 		nic, err := open(cfg)
@@ -88,7 +88,7 @@ func (nw *Network) Device(i int) *verbs.Device {
 }
 
 // Links returns all connections in the order in which they were dialled, including those that have ended.
-func (nw *Network) Links() []*siwtest.Link { return nw.Wire.Links() }
+func (nw *Network) Links() []*usiwtest.Link { return nw.Wire.Links() }
 
 // cut cuts all connections: a fault may keep them from an orderly end.
 func (nw *Network) cut() {

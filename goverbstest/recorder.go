@@ -12,16 +12,16 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/capture"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/capture"
 )
 
 // recorder records what NICs send and receive in a temporary file, which is kept if the test fails.
 type recorder struct {
-	next   siw.Tap // the program's own, nil if there is none
-	dir    string  // for the temporary file; it goes with the test
-	test   string  // the name of the test
-	keepIn string  // Options.CaptureDir
+	next   usiw.Tap // the program's own, nil if there is none
+	dir    string   // for the temporary file; it goes with the test
+	test   string   // the name of the test
+	keepIn string   // Options.CaptureDir
 
 	mu   sync.Mutex // guards the fields below
 	file *os.File   // nil before the first packet
@@ -29,8 +29,8 @@ type recorder struct {
 	err  error // why nothing is recorded
 }
 
-// Packet implements siw.Tap.
-func (r *recorder) Packet(p *siw.Packet) {
+// Packet implements usiw.Tap.
+func (r *recorder) Packet(p *usiw.Packet) {
 	if w := r.writer(); w != nil {
 		w.Packet(p)
 	}

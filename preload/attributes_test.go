@@ -14,19 +14,19 @@ import (
 
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/runenv"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestDescribe: each attribute of a device and of its port is in C what it is in Go, but for those that C programs take for broken if
 // they are 0.
 func TestDescribe(t *testing.T) {
-	for _, name := range []string{"usiw0", siw.PlainName, "ib:usiw0"} {
+	for _, name := range []string{"usiw0", usiw.PlainName, "ib:usiw0"} {
 		code, got := program(t, "describe", runenv.Device+"="+name)
 		require.Zero(t, code, got)
 		cfg, _, err := config(func(option string) string { return map[string]string{runenv.Device: name}[option] })
 		require.NoError(t, err)
-		nic, err := siw.New(cfg)
+		nic, err := usiw.New(cfg)
 		require.NoError(t, err)
 		dev := nic.Device()
 		if strings.HasPrefix(name, "ib:") {

@@ -19,7 +19,7 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -184,7 +184,7 @@ func rnic_connect(owner unsafe.Pointer, context, qph C.uint32_t, from, to *C.str
 		if err != nil {
 			return nil, err
 		}
-		if err := id.Connect(siw.WithRequestSent(c.ctx, next), q.QP, want); err != nil {
+		if err := id.Connect(usiw.WithRequestSent(c.ctx, next), q.QP, want); err != nil {
 			return nil, errors.Join(err, id.Close())
 		}
 		return id, nil

@@ -83,7 +83,7 @@ func (l *listener) requests() {
 
 func depth(n int) C.int {
 	if n < 0 {
-		return math.MaxInt8 + 1 // the RNIC has no more (siw.Config.MaxIRD)
+		return math.MaxInt8 + 1 // the RNIC has no more (usiw.Config.MaxIRD)
 	}
 	return C.int(min(n, math.MaxUint8))
 }

@@ -19,8 +19,8 @@ import (
 
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/runenv"
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/capture"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/capture"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -62,7 +62,7 @@ func start(getenv func(string) string) error {
 		}
 		cfg.Tap = record.w
 	}
-	if _, err := siw.Register(cfg); err != nil {
+	if _, err := usiw.Register(cfg); err != nil {
 		return err
 	}
 	device, err = ibcompat.DeviceByName(name, ibcompat.Config{GuardMemory: cfg.GuardMemory})

@@ -12,21 +12,21 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/runenv"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // config returns the RNIC's Config and the name of the device.
-func config(getenv func(string) string) (cfg siw.Config, device string, err error) {
+func config(getenv func(string) string) (cfg usiw.Config, device string, err error) {
 	device = getenv(runenv.Device)
 	if device == "" {
 		device = "usiw0"
 	}
 	switch strings.TrimPrefix(device, "ib:") {
-	case "usiw0", siw.PlainName:
+	case "usiw0", usiw.PlainName:
 	default:
-		return cfg, "", fmt.Errorf("%s=%q: not usiw0, %s, or ib: before one of them", runenv.Device, device, siw.PlainName)
+		return cfg, "", fmt.Errorf("%s=%q: not usiw0, %s, or ib: before one of them", runenv.Device, device, usiw.PlainName)
 	}
-	cfg = siw.ForDevice(device)
+	cfg = usiw.ForDevice(device)
 	cfg.GuardMemory = true // a program of C may free memory that is registered
 	if cfg.Name == "" {
 		cfg.Name = "usiw0"
@@ -44,9 +44,9 @@ func config(getenv func(string) string) (cfg siw.Config, device string, err erro
 	switch s := getenv(runenv.CRC); s {
 	case "", "auto":
 	case "on":
-		cfg.CRC = siw.On
+		cfg.CRC = usiw.On
 	case "off":
-		cfg.CRC = siw.Off
+		cfg.CRC = usiw.Off
 	default:
 		return cfg, "", fmt.Errorf("%s=%q: not on, off or auto", runenv.CRC, s)
 	}

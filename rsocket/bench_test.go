@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // carriers are the connections that benchmarks compare: over the user-space RNIC with CRC and without, and Go's own TCP.
@@ -18,13 +18,13 @@ var carriers = []struct {
 	name string
 	pair func(b *testing.B) (c1, c2 net.Conn)
 }{
-	{"rsocket/crc=off", func(b *testing.B) (c1, c2 net.Conn) { return benchPair(b, siw.Config{CRC: siw.Off, RTR: siw.Off}) }},
-	{"rsocket/crc=on", func(b *testing.B) (c1, c2 net.Conn) { return benchPair(b, siw.Config{CRC: siw.On}) }},
+	{"rsocket/crc=off", func(b *testing.B) (c1, c2 net.Conn) { return benchPair(b, usiw.Config{CRC: usiw.Off, RTR: usiw.Off}) }},
+	{"rsocket/crc=on", func(b *testing.B) (c1, c2 net.Conn) { return benchPair(b, usiw.Config{CRC: usiw.On}) }},
 	{"tcp", tcpPair},
 }
 
-func benchPair(b *testing.B, cfg siw.Config) (c1, c2 net.Conn) {
-	rcfg := rsocket.Config{Device: usiw(b, cfg)}
+func benchPair(b *testing.B, cfg usiw.Config) (c1, c2 net.Conn) {
+	rcfg := rsocket.Config{Device: usiwDevice(b, cfg)}
 	return pairOn(b, rcfg, rcfg, "127.0.0.1:0")
 }
 

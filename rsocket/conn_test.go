@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -24,10 +24,10 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// usiw returns the device of a new NIC.
-func usiw(t testing.TB, cfg siw.Config) *verbs.Device {
+// usiwDevice returns the device of a new NIC.
+func usiwDevice(t testing.TB, cfg usiw.Config) *verbs.Device {
 	t.Helper()
-	nic, err := siw.New(cfg)
+	nic, err := usiw.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	return nic.Device()
@@ -66,12 +66,12 @@ func pairOn(t testing.TB, dial, accept rsocket.Config, address string) (c1, c2 *
 // pair is pairOn with one device and its defaults.
 func pair(t testing.TB) (c1, c2 *rsocket.Conn) {
 	t.Helper()
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{}), KeepAlive: rsocket.None} // nothing wakes whoever must be woken
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: rsocket.None} // nothing wakes whoever must be woken
 	return pairOn(t, cfg, cfg, "127.0.0.1:0")
 }
 
 func TestConn(t *testing.T) {
-	dev := usiw(t, siw.Config{})
+	dev := usiwDevice(t, usiw.Config{})
 	for _, c := range []struct {
 		name string
 		cfg  rsocket.Config

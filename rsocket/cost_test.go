@@ -15,7 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // TestAllocReadWrite: neither a Read nor a Write allocates, with a wait for the peer or without, nor moving a deadline.
@@ -72,7 +72,7 @@ func TestIdleMemory(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("no /proc here:", err)
 	}
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{}), RecvBuffer: 16384, SendBuffer: 16384, RecvQueue: 64, SendQueue: 64}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvBuffer: 16384, SendBuffer: 16384, RecvQueue: 64, SendQueue: 64}
 	ln := listen(t, cfg, "127.0.0.1:0")
 	d := rsocket.Dialer{Config: cfg}
 	const n = 1000

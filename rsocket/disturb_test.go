@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // TestDeadlinesMove: other goroutines move the deadlines of both directions all the time. Each call that a deadline ends says how much it
@@ -89,7 +89,7 @@ func TestDeadlinesMove(t *testing.T) {
 // TestCloseFull: both sides are in a Write that has filled all buffers of its direction, nobody reads, and both close at once. The Writes
 // end, and so do the connections.
 func TestCloseFull(t *testing.T) {
-	dev := usiw(t, siw.Config{})
+	dev := usiwDevice(t, usiw.Config{})
 	for name, cfg := range map[string]rsocket.Config{
 		"defaults": {Device: dev, KeepAlive: rsocket.None},
 		"tiny":     {Device: dev, KeepAlive: rsocket.None, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16},
@@ -173,7 +173,7 @@ func TestLinger0UnderWay(t *testing.T) {
 
 // TestNumbersWrap: the numbers of messages of both directions pass 65,535 while data go both ways, with queues of every size.
 func TestNumbersWrap(t *testing.T) {
-	dev := usiw(t, siw.Config{})
+	dev := usiwDevice(t, usiw.Config{})
 	for name, depth := range map[string]int{"16": 16, "17": 17, "default": 0, "most": 16000} {
 		t.Run(name, func(t *testing.T) {
 			cfg := rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: depth, SendQueue: depth}

@@ -10,12 +10,12 @@ import (
 	"net/http"
 
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // The peer could also be a program in C.
 func Example() {
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func Example() {
 
 // net/http over RDMA: a listener for the server, and DialContext for the client.
 func ExampleDialer_DialContext() {
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -20,12 +20,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // TestHTTP: net/http, over TLS and without, runs unchanged, with several connections and bodies in both directions.
 func TestHTTP(t *testing.T) {
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	for _, c := range []struct {
 		name  string
 		start func(*httptest.Server)
@@ -90,7 +90,7 @@ func TestHTTP(t *testing.T) {
 // TestHTTPHalfClosed: clients that end their direction behind the request get the whole answer, while others close in the middle of it, or
 // drop the connection.
 func TestHTTPHalfClosed(t *testing.T) {
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	ln := listen(t, cfg, "127.0.0.1:0")
 	answer := text(300_000)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/internal/testprogram"
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // asClient names the variable that makes this program the client of TestClientsKilled: it is the address to connect to.
@@ -37,7 +37,7 @@ func client(at string) {
 			os.Exit(1)
 		}
 	}
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	must(err)
 	d := rsocket.Dialer{Config: rsocket.Config{Device: nic.Device()}, Timeout: 30 * time.Second}
 	var conns []*rsocket.Conn
@@ -75,7 +75,7 @@ func client(at string) {
 // TestClientsKilled: of two processes with 100 connections each, one is killed (SIGKILL) while all of them are busy. Its connections fail here, the
 // others go on, and end in good order.
 func TestClientsKilled(t *testing.T) {
-	ln := listen(t, rsocket.Config{Device: usiw(t, siw.Config{}), KeepAlive: 100 * time.Millisecond}, "127.0.0.1:0")
+	ln := listen(t, rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: 100 * time.Millisecond}, "127.0.0.1:0")
 	var eof, reset, answers atomic.Int64
 	served := make(chan error, 1)
 	go func() {

@@ -20,13 +20,13 @@ import (
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestAcceptsByItself: connections are made, and can carry data, before the program calls Accept; beyond the backlog they are refused.
 func TestAcceptsByItself(t *testing.T) {
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	ln, err := (&rsocket.ListenConfig{Config: cfg, Backlog: 2}).Listen(within(t), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	d := rsocket.Dialer{Config: cfg}
@@ -96,7 +96,7 @@ func TestAcceptsByItself(t *testing.T) {
 }
 
 func TestAcceptDeadline(t *testing.T) {
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	ln := listen(t, cfg, "127.0.0.1:0")
 	require.NoError(t, ln.SetDeadline(time.Now().Add(10*time.Millisecond)))
 	_, err := ln.Accept()
@@ -117,7 +117,7 @@ func TestAcceptDeadline(t *testing.T) {
 }
 
 func TestDialRefused(t *testing.T) {
-	dev := usiw(t, siw.Config{})
+	dev := usiwDevice(t, usiw.Config{})
 	dial := func(cfg rsocket.Config, network, address string) error {
 		d := rsocket.Dialer{Config: cfg}
 		c, err := d.DialContext(within(t), network, address)
@@ -163,7 +163,7 @@ func TestDialRefused(t *testing.T) {
 
 // TestWrappedDevice: devices ib: take the private data for themselves, and are refused by name.
 func TestWrappedDevice(t *testing.T) {
-	dev, err := ibcompat.Wrap(usiw(t, siw.Config{Name: "usiw-rsocket"}), ibcompat.Config{})
+	dev, err := ibcompat.Wrap(usiwDevice(t, usiw.Config{Name: "usiw-rsocket"}), ibcompat.Config{})
 	require.NoError(t, err)
 	d := rsocket.Dialer{Config: rsocket.Config{Device: dev}}
 	_, err = d.DialContext(within(t), "tcp", "127.0.0.1:1")
@@ -176,7 +176,7 @@ func TestWrappedDevice(t *testing.T) {
 
 // TestAuto: Dial and Listen take the device that the address chooses.
 func TestAuto(t *testing.T) {
-	nic, err := siw.Register(siw.Config{})
+	nic, err := usiw.Register(usiw.Config{})
 	require.NoError(t, err)
 	defer nic.Close()
 	ln, err := rsocket.Listen("127.0.0.1:0")
@@ -238,7 +238,7 @@ func (l *scarceListener) Accept() (net.Conn, error) {
 
 // TestAcceptWithoutDescriptors: Accept says that there are none, as that of TCP does, and succeeds when there are some.
 func TestAcceptWithoutDescriptors(t *testing.T) {
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{Network: new(scarce)})}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{Network: new(scarce)})}
 	ln := listen(t, cfg, "127.0.0.1:0")
 	_, err := ln.Accept()
 	require.ErrorIs(t, err, syscall.EMFILE)
@@ -258,7 +258,7 @@ func TestAcceptWithoutDescriptors(t *testing.T) {
 
 // TestManyDials: as with TCP, none of a thousand dials at once is refused, though the program accepts only afterwards.
 func TestManyDials(t *testing.T) {
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{}), RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16}
 	ln := listen(t, cfg, "127.0.0.1:0")
 	const dials = 1000
 	failed := make(chan error, dials)

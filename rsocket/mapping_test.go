@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // mappingPair is pair with room for so many mappings of the other side.
 func mappingPair(t *testing.T, places int, change func(cfg *rsocket.Config)) (c1, c2 *rsocket.Conn) {
 	t.Helper()
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{}), KeepAlive: rsocket.None, Mappings: places}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: rsocket.None, Mappings: places}
 	if change != nil {
 		change(&cfg)
 	}

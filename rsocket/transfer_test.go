@@ -18,12 +18,12 @@ import (
 
 	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // TestExchange: random pieces in both directions at once, with buffers and queues of every kind on either side.
 func TestExchange(t *testing.T) {
-	dev := usiw(t, siw.Config{})
+	dev := usiwDevice(t, usiw.Config{})
 	tiny := rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16, Inline: rsocket.None}
 	odd := rsocket.Config{Device: dev, RecvBuffer: 10_002, SendBuffer: 7_777, RecvQueue: 33, SendQueue: 21, Inline: 3}
 	large := rsocket.Config{Device: dev, RecvBuffer: 1 << 20, SendBuffer: 1 << 20, RecvQueue: 5000, SendQueue: 5000, Inline: 1024}
@@ -50,7 +50,7 @@ func TestIPv6(t *testing.T) {
 	} else {
 		_ = ln.Close()
 	}
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	c1, c2 := pairOn(t, cfg, cfg, "[::1]:0")
 	for _, a := range []net.Addr{c1.LocalAddr(), c1.RemoteAddr(), c2.LocalAddr(), c2.RemoteAddr()} {
 		require.IsType(t, &net.TCPAddr{}, a)
@@ -255,7 +255,7 @@ func TestBuffersGrow(t *testing.T) {
 
 // TestSlowReader: a peer that does not read holds up its own connection only, and only the buffers of that one are full.
 func TestSlowReader(t *testing.T) {
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{})}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	slow1, slow2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
 	const n = rsocket.DefaultBuffer // what the peer's buffer holds at first
@@ -274,12 +274,12 @@ func TestSlowReader(t *testing.T) {
 // tap counts packets of Writes without data.
 type tap struct{ packets atomic.Int64 }
 
-func (p *tap) Packet(*siw.Packet) { p.packets.Add(1) }
+func (p *tap) Packet(*usiw.Packet) { p.packets.Add(1) }
 
 // TestKeepAlive: an idle connection sends, lives on, and stops sending when told.
 func TestKeepAlive(t *testing.T) {
 	p := new(tap)
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{Tap: p}), KeepAlive: rsocket.None}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{Tap: p}), KeepAlive: rsocket.None}
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
 	quiet := func() int64 {
 		for n := p.packets.Load(); ; n = p.packets.Load() {
@@ -304,7 +304,7 @@ func TestKeepAlive(t *testing.T) {
 
 // TestKeepAliveAnswers: with keep-alive a connection in which nobody is answers the end of its peer.
 func TestKeepAliveAnswers(t *testing.T) {
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{}), KeepAlive: time.Millisecond}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: time.Millisecond}
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
 	require.NoError(t, c1.SetLinger(30))
 	rsocket.SetPatience(c1, time.Hour)
@@ -359,7 +359,7 @@ func TestManyAtOnce(t *testing.T) {
 // TestReserve: nobody is inside a connection whose receives are all but taken by data, and messages without credit still find one:
 // grants, because the other side reads, and its SHUTDOWN. On iWARP a message without a receive would end the connection.
 func TestReserve(t *testing.T) {
-	cfg := rsocket.Config{Device: usiw(t, siw.Config{}), RecvQueue: 32}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvQueue: 32}
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
 	one := []byte{1}
 	fill := func(c *rsocket.Conn) (n int) {

@@ -8,7 +8,7 @@
 #
 #	cc      a C compiler with the C library's headers, for go test -race and go vet with cgo
 #	asan    gcc with the address sanitizer's library, for go test -asan
-#	tshark  checks the captures that package siw/capture writes
+#	tshark  checks the captures that package usiw/capture writes
 #	ps      shows the tests of commands which processes they have started
 #	ip      joins two network namespaces by a virtual cable that a test can cut
 #	zsh, fish

@@ -7,13 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestChannelRelease: a released channel wakes who waits and takes no more CQs, and closes with the last that it has.
 func TestChannelRelease(t *testing.T) {
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, nic.Close()) }()
 	ctx, err := nic.Device().Open()

@@ -12,7 +12,7 @@ import (
 // DeviceInfo describes a device. The device need not be open.
 type DeviceInfo struct {
 	Name      string // for example "mlx5_0", "rxe0", "usiw0"
-	Provider  string // "siw" for the user-space RNIC, "ibverbs" for devices of rdma-core
+	Provider  string // "usiw" for the user-space RNIC, "ibverbs" for devices of rdma-core
 	NodeType  NodeType
 	Transport Transport
 	NodeGUID  GUID
@@ -176,7 +176,7 @@ func whoMakes(name string) string {
 	case strings.HasPrefix(name, "ib:"):
 		return "; package compat/ibcompat makes it of another device, by Wrap"
 	case strings.HasPrefix(name, "usiw"):
-		return "; package siw makes it, by Register"
+		return "; package usiw makes it, by Register"
 	}
 	return ""
 }

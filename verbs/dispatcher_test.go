@@ -13,7 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/asleep"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -31,7 +31,7 @@ type dispatching struct {
 // newDispatching makes a CQ of cqe entries and n pairs of QPs, each with queues of depth entries.
 func newDispatching(t *testing.T, cqe, n, depth int, cfg verbs.DispatcherConfig) *dispatching {
 	t.Helper()
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -32,7 +32,7 @@
 // # Handles and providers
 //
 // The handles are concrete types. A provider behind an interface does their work: libibverbs, for the devices of the kernel, in
-// programs that are built with cgo on Linux; or the user-space iWARP RNIC of package siw, which runs anywhere without root,
+// programs that are built with cgo on Linux; or the user-space iWARP RNIC of package usiw, which runs anywhere without root,
 // kernel modules or cgo. A handle refuses calls after its Close, enforces the order of parents and children, checks
 // arguments and wraps errors; the provider does everything else.
 //

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // The objects of a program, made and closed in order.
 func Example() {
-	nic, err := siw.Register(siw.Config{}) // adds usiw0 to verbs.Devices()
+	nic, err := usiw.Register(usiw.Config{}) // adds usiw0 to verbs.Devices()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func Example() {
 
 // connected returns the two ends of a connection of a user-space RNIC to itself. Each has 4,096 bytes that the other may use.
 func connected(ctx context.Context) (a, b *cm.Endpoint, stop func()) {
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

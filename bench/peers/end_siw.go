@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -32,15 +32,15 @@ type siwConn struct {
 	at       int // where the next message is in the region
 }
 
-func newNIC(j *job) (*siw.NIC, error) {
-	cfg := siw.Config{CRC: siw.On, MTU: j.mtu}
+func newNIC(j *job) (*usiw.NIC, error) {
+	cfg := usiw.Config{CRC: usiw.On, MTU: j.mtu}
 	if !j.crc {
-		cfg.CRC = siw.Off
+		cfg.CRC = usiw.Off
 	}
 	if j.mode == modeSpin {
 		cfg.Spin = spin
 	}
-	return siw.New(cfg)
+	return usiw.New(cfg)
 }
 
 func newSIWConn(ctx *verbs.Context, j *job) (*siwConn, error) {

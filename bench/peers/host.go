@@ -55,7 +55,7 @@ type count struct{ id, what, goal, verdict string }
 // counted runs the tests that count allocations, system calls and messages, and tells how they ended.
 func (t *tools) counted() []count {
 	return []count{
-		{"A13", "allocations of posting, polling and receiving; write calls of a list", "0; 1", counts(t.siwtest, "TestWriteCalls", "TestVerbs/Defaults/Alloc")},
+		{"A13", "allocations of posting, polling and receiving; write calls of a list", "0; 1", counts(t.usiwtest, "TestWriteCalls", "TestVerbs/Defaults/Alloc")},
 		{"C1", "allocations of posting and polling, ib: over fakeverbs", "0", counts(t.ibtest, "TestPostAllocNothing")},
 		{"C8", "messages that the confirmation of a list takes, and answers to them", "1; 1", counts(t.ibtest, "TestConfirmationMessages")},
 	}

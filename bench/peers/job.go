@@ -11,13 +11,13 @@ import (
 
 // job is a measurement between two processes of this program: one listens and one, which measures, connects to it.
 type job struct {
-	over    string        // "siw", "tcp" or "rsocket"
+	over    string        // "usiw", "tcp" or "rsocket"
 	work    string        // "stream", "pingpong", with siw "fetchadd" or "reads", with rsocket "turns"
 	device  string        // rsocket: a device of the kernel, "" = the user-space RNIC
 	host    string        // rsocket: the address of that device
 	mode    string        // how it waits: modeGo and so on
-	crc     bool          // siw, rsocket: CRC32C on
-	mtu     int           // siw, rsocket: bytes of the largest FPDU, 0 = what TCP allows
+	crc     bool          // usiw, rsocket: CRC32C on
+	mtu     int           // usiw, rsocket: bytes of the largest FPDU, 0 = what TCP allows
 	conns   int           // stream: connections, each with a goroutine of its own on either side
 	size    int           // bytes of a message
 	depth   int           // messages in progress; of a stream over siw Writes, of fetchadd operations
@@ -56,13 +56,13 @@ const memory = 4 << 20
 // flags are the fields as flags of the command line.
 func (j *job) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("peers end", flag.ContinueOnError)
-	fs.StringVar(&j.over, "over", "siw", "`what` is measured: siw, tcp or rsocket")
+	fs.StringVar(&j.over, "over", "usiw", "`what` is measured: usiw, tcp or rsocket")
 	fs.StringVar(&j.work, "work", "pingpong", "`work`: stream, pingpong, fetchadd, reads or turns")
 	fs.StringVar(&j.device, "device", "", "rsocket: `name` of a device of the kernel")
 	fs.StringVar(&j.host, "host", "127.0.0.1", "rsocket: the `address` at which to listen")
 	fs.StringVar(&j.mode, "mode", modeGo, "`mode` of waiting: go, spin or poll")
-	fs.BoolVar(&j.crc, "crc", true, "siw, rsocket: CRC32C")
-	fs.IntVar(&j.mtu, "mtu", 0, "siw, rsocket: `bytes` of the largest FPDU")
+	fs.BoolVar(&j.crc, "crc", true, "usiw, rsocket: CRC32C")
+	fs.IntVar(&j.mtu, "mtu", 0, "usiw, rsocket: `bytes` of the largest FPDU")
 	fs.IntVar(&j.conns, "conns", 1, "stream: connections")
 	fs.IntVar(&j.size, "size", 64, "`bytes` of a message")
 	fs.IntVar(&j.depth, "depth", 1, "messages in progress")
@@ -86,8 +86,8 @@ func (j *job) check() error {
 	is := func(v, list string) bool { return strings.Contains(" "+list+" ", " "+v+" ") }
 	switch {
 	case !is(j.over, "siw tcp rsocket"):
-		return fmt.Errorf("-over=%s: want siw, tcp or rsocket", j.over)
-	case !is(j.work, "stream pingpong fetchadd reads turns"), is(j.work, "fetchadd reads") && j.over != "siw",
+		return fmt.Errorf("-over=%s: want usiw, tcp or rsocket", j.over)
+	case !is(j.work, "stream pingpong fetchadd reads turns"), is(j.work, "fetchadd reads") && j.over != "usiw",
 		j.work == workTurns && j.over != "rsocket":
 		return fmt.Errorf("-work=%s: not over %s", j.work, j.over)
 	case !is(j.mode, "go spin poll"):
@@ -121,7 +121,7 @@ func (j *job) mostConns() int {
 	switch {
 	case j.work != "stream":
 		return 1
-	case j.over == "siw":
+	case j.over == "usiw":
 		return fewConns
 	}
 	return 1000

@@ -64,7 +64,7 @@ func parse(args []string) (*options, error) {
 	only := fs.String("only", "", "measure only what matches this `regexp`, and print no ratios")
 	fs.StringVar(&o.out, "out", "", fmt.Sprintf("write the tables into this markdown `file` too; needs %d rounds or more", fewestRounds))
 	fs.StringVar(&t.pingpong, "pingpong", "bin/pingpong", "the `program` of bench/tcp/pingpong.c")
-	fs.StringVar(&t.siwtest, "siwtest", "bin/siw.test", "the test `binary` of package siw")
+	fs.StringVar(&t.usiwtest, "usiwtest", "bin/usiw.test", "the test `binary` of package usiw")
 	fs.StringVar(&t.ibtest, "ibtest", "bin/ibcompat.test", "the test `binary` of package ibcompat")
 	fs.StringVar(&t.goverbs, "goverbs", "bin/goverbs", "the goverbs `command`")
 	fs.BoolVar(&o.busy, "busy", false, "measure beside a process that computes")

@@ -57,11 +57,11 @@ func TestParseOut(t *testing.T) {
 // each.
 func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
-	siwtest := filepath.Join(dir, "siw.test")
-	require.NoError(t, os.WriteFile(siwtest, []byte("#!/bin/sh\ncd "+dir+"\necho run >>runs\n[ ! -e fail ] || exit 1\n"+
+	usiwtest := filepath.Join(dir, "siw.test")
+	require.NoError(t, os.WriteFile(usiwtest, []byte("#!/bin/sh\ncd "+dir+"\necho run >>runs\n[ ! -e fail ] || exit 1\n"+
 		"echo \"BenchmarkX/n=5-$GOMAXPROCS 1 7 ns/op $(wc -l <runs) p50-us 9 MB/s\"\n"), 0o755))
 	tools := &tools{seconds: time.Second}
-	b := tools.benchmark(siwtest, "BenchmarkX/n=5", 1)
+	b := tools.benchmark(usiwtest, "BenchmarkX/n=5", 1)
 	p50, rate := b.metric("p50", unitBack, "p50-us"), b.metric("rate", unitRate, "MB/s")
 	require.True(t, p50.less)
 	require.False(t, rate.less)

@@ -93,7 +93,7 @@ func makePlan(t *tools) *plan {
 	add16In := add(t.inProcess("fetch-and-add, 16 in progress", unitOps, "BenchmarkFetchAdd/depth=16"))
 	add64In := add(t.inProcess("fetch-and-add, 64 in progress", unitOps, "BenchmarkFetchAdd/depth=64"))
 
-	// Crowds and floods, in one process: siw/bench_crowd_linux_test.go and its neighbours.
+	// Crowds and floods, in one process: usiw/bench_crowd_linux_test.go and its neighbours.
 	var many []*row
 	crowd := func(how string, conns, active, procs int) (p50, p99, each *subject) {
 		name := fmt.Sprintf("64 B there and back on %d of %d connections, %s, %d processors", active, conns, how, procs)
@@ -101,7 +101,7 @@ func makePlan(t *tools) *plan {
 		if how == "TCP" {
 			bench = fmt.Sprintf("BenchmarkTCPCrowd/conns=%d/active=%d", conns, active)
 		}
-		b := t.benchmark(t.siwtest, bench, procs)
+		b := t.benchmark(t.usiwtest, bench, procs)
 		return b.metric(name+", p50", unitBack, "p50-us"), b.metric(name+", p99", unitBack, "p99-us"), b.metric(name+", p50 for each", unitBack, "p50/n-us")
 	}
 	for _, procs := range []int{1, 2} {
@@ -143,10 +143,10 @@ func makePlan(t *tools) *plan {
 	for _, how := range []string{"", " briefly"} {
 		compare(reads("polls"+how+" and computes", programPolls, pauses[how]), never)
 	}
-	floodTCP := t.benchmark(t.siwtest, "BenchmarkTCPFlood", 0)
+	floodTCP := t.benchmark(t.usiwtest, "BenchmarkTCPFlood", 0)
 	meanTCP, rateTCP := add(floodTCP.metric("Go TCP, 64 B there and back beside 4 streams, mean", unitBack, "mean-us")), add(floodTCP.metric("Go TCP, 4 streams beside it", unitRate, "MB/s"))
 	for _, crc := range []string{"off", "on"} {
-		b := t.benchmark(t.siwtest, "BenchmarkFlood/CRC="+crc, 0)
+		b := t.benchmark(t.usiwtest, "BenchmarkFlood/CRC="+crc, 0)
 		mean := &row{id: "B3", what: "64 B there and back beside 4 streams, CRC " + crc + " / Go TCP, mean", over: add(b.metric("64 B there and back beside 4 streams, CRC "+crc+", mean", unitBack, "mean-us")), under: meanTCP, less: true, goal: 1.5, hope: 1}
 		rate := &row{id: "B3", what: "the 4 streams beside it, CRC " + crc + " / Go TCP", over: add(b.metric("4 streams beside it, CRC "+crc, unitRate, "MB/s")), under: rateTCP}
 		if crc == "off" {

@@ -35,7 +35,7 @@ const (
 type tools struct {
 	self     string // this program
 	pingpong string // bench/tcp/pingpong.c
-	siwtest  string // the tests of package siw
+	usiwtest string // the tests of package usiw
 	ibtest   string // those of package ibcompat
 	goverbs  string // cmd/goverbs, with what it preloads beside it
 	seconds  time.Duration
@@ -64,7 +64,7 @@ func (t *tools) of(name string, j job) *subject {
 func (t *tools) ends(j job) *pair {
 	j.seconds = t.seconds
 	if j.over == "" {
-		j.over = "siw"
+		j.over = "usiw"
 	}
 	if j.mode == "" {
 		j.mode = modeGo
@@ -222,9 +222,9 @@ func ucxFigure(out, column string) (figure, error) {
 	return 0, fmt.Errorf("no column %s", column)
 }
 
-// inProcess is the metric of a benchmark of package siw, in one process.
+// inProcess is the metric of a benchmark of package usiw, in one process.
 func (t *tools) inProcess(name, unit, benchmark string) *subject {
-	return t.benchmark(t.siwtest, benchmark, 0).metric(name+", in one process", unit, unit)
+	return t.benchmark(t.usiwtest, benchmark, 0).metric(name+", in one process", unit, unit)
 }
 
 // sample is a run that prints several figures as a benchmark does: NAME, a count, and then pairs of a value and its unit. In each

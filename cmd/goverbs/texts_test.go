@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -32,7 +32,7 @@ func (nastyDevice) Open(*verbs.Context) (verbs.ProviderContext, error) { return 
 // nastyPeer listens on a NIC of its own, and rejects every connection with the text.
 func nastyPeer(t *testing.T) (address string) {
 	t.Helper()
-	nic, err := siw.New(siw.Config{Name: "peer0"})
+	nic, err := usiw.New(usiw.Config{Name: "peer0"})
 	require.NoError(t, err)
 	ln, err := cm.Listen(t.Context(), "127.0.0.1:0", cm.Config{Device: nic.Device()})
 	require.NoError(t, err)

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/compat/dat"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // One EP writes into the memory of another one and tells it so by an immediate. Both are in this process.
 func Example() {
-	nic, err := siw.Register(siw.Config{Name: "example0"})
+	nic, err := usiw.Register(usiw.Config{Name: "example0"})
 	check(err)
 	defer nic.Close()
 	ia, err := dat.Open("ib:example0", dat.Config{})

@@ -46,7 +46,7 @@ type Config struct {
 const defaultAsyncQLen = 16
 
 // Open opens the device of a name, "ib:usiw0" for example (dat_ia_open). "ib:" may be left out. A user-space RNIC must have been
-// registered by siw.Register. Open makes the IA's asynchronous EVD, which [IA.Query] returns. The caller closes the IA. The error is
+// registered by usiw.Register. Open makes the IA's asynchronous EVD, which [IA.Query] returns. The caller closes the IA. The error is
 // [ProviderNotFound] if there is no such device, and [ModelNotSupported] if it cannot have the semantics of InfiniBand.
 func Open(name string, cfg Config) (*IA, error) {
 	const call = "Open"

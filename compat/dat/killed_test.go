@@ -17,7 +17,7 @@ import (
 
 	"github.com/goverbs/goverbs/compat/dat"
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -28,7 +28,7 @@ const asPeer = "GOVERBS_TEST_DAT_PEER"
 func peer(where string) error {
 	words := strings.Fields(where)
 	if strings.HasPrefix(words[0], ibcompat.Prefix+"usiw") {
-		if _, err := siw.Register(siw.ForDevice(strings.TrimPrefix(words[0], ibcompat.Prefix))); err != nil {
+		if _, err := usiw.Register(usiw.ForDevice(strings.TrimPrefix(words[0], ibcompat.Prefix))); err != nil {
 			return err
 		}
 	}

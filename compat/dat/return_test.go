@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/compat/dat"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -72,7 +72,7 @@ func TestStatusOf(t *testing.T) {
 
 // Open by name, with and without the prefix.
 func TestOpen(t *testing.T) {
-	nic, err := siw.Register(siw.Config{Name: "dat0"})
+	nic, err := usiw.Register(usiw.Config{Name: "dat0"})
 	require.NoError(t, err)
 	defer nic.Close()
 	for _, name := range []string{"dat0", "ib:dat0"} {

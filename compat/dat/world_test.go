@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/compat/dat"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -30,9 +30,9 @@ var kernelAddr = map[string]string{"rxe0": "10.78.0.1", "siw0": "10.77.0.1"}
 
 // everywhere runs a test on the user-space RNIC with and without RFC 7306, and in the guest on the devices of the kernel too.
 func everywhere(t *testing.T, test func(t *testing.T, dev *verbs.Device, addr netip.Addr)) {
-	for _, name := range []string{"usiw0", siw.PlainName} {
+	for _, name := range []string{"usiw0", usiw.PlainName} {
 		t.Run(name, func(t *testing.T) {
-			nic, err := siw.New(siw.ForDevice(name))
+			nic, err := usiw.New(usiw.ForDevice(name))
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, nic.Close()) }) // after the IAs
 			dev, err := ibcompat.Wrap(nic.Device(), ibcompat.Config{})

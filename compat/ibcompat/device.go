@@ -21,7 +21,7 @@ type Config struct {
 	// programs bring up by hand (0 = DefaultRendezvous). Each open device takes the first free one for itself, which its QPs'
 	// numbers name. The devices of both sides need the same value. It has no meaning on InfiniBand and RoCE.
 	Rendezvous uint16
-	// GuardMemory is siw.Config.GuardMemory for what an iWARP device of this package does by itself: Sends, atomics, and requests of a
+	// GuardMemory is usiw.Config.GuardMemory for what an iWARP device of this package does by itself: Sends, atomics, and requests of a
 	// QP that is connected to itself. The device below needs its own. It has no meaning on InfiniBand and RoCE.
 	GuardMemory bool
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/ext"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -21,10 +21,10 @@ import (
 // atomics nor Sends with immediate. The program needs not know: it counts in two halves of a word of the server, and tells it by
 // a Send with immediate that it has done so.
 func Example() {
-	const name = "ib:" + siw.PlainName
+	const name = "ib:" + usiw.PlainName
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	nic, err := siw.Register(siw.ForDevice(name))
+	nic, err := usiw.Register(usiw.ForDevice(name))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func count(ctx context.Context, address string, dev *verbs.Device) error {
 
 // What a device has by itself, and what ibcompat makes of it.
 func ExampleWrap() {
-	nic, err := siw.New(siw.Config{Name: "nic0"})
+	nic, err := usiw.New(usiw.Config{Name: "nic0"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -21,10 +21,10 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/ext"
+	"github.com/goverbs/goverbs/internal/iwarp/mpa"
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/mpa"
-	"github.com/goverbs/goverbs/siw/siwtest"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/usiwtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -521,15 +521,15 @@ func TestHandReserved(t *testing.T) {
 
 // TestHandGIDs: a device has the addresses of the host, or its own.
 func TestHandGIDs(t *testing.T) {
-	wrapped := func(cfg siw.Config) *verbs.Context {
-		nic, err := siw.New(cfg)
+	wrapped := func(cfg usiw.Config) *verbs.Context {
+		nic, err := usiw.New(cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, nic.Close()) })
 		dev, err := ibcompat.Wrap(nic.Device(), ibcompat.Config{})
 		require.NoError(t, err)
 		return open(t, dev)
 	}
-	rows, err := wrapped(siw.Config{}).GIDs(1)
+	rows, err := wrapped(usiw.Config{}).GIDs(1)
 	require.NoError(t, err)
 	found := false
 	for _, row := range rows {
@@ -539,7 +539,7 @@ func TestHandGIDs(t *testing.T) {
 	}
 	require.True(t, found, "%v", rows)
 
-	one := wrapped(siw.Config{Addr: netip.MustParseAddr("127.0.0.2")})
+	one := wrapped(usiw.Config{Addr: netip.MustParseAddr("127.0.0.2")})
 	rows, err = one.GIDs(1)
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
@@ -548,7 +548,7 @@ func TestHandGIDs(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0xffff, key)
 
-	inMemory := wrapped(siw.Config{Network: siwtest.NewWire()})
+	inMemory := wrapped(usiw.Config{Network: usiwtest.NewWire()})
 	_, err = inMemory.GIDs(1)
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 	_, err = inMemory.ChooseGID(1, home)

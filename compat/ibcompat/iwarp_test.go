@@ -14,15 +14,15 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/regmem"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // newIWARP returns a user-space RNIC, without some operations, and the same wrapped.
 func newIWARP(t testing.TB, without verbs.OpSet, cfg ibcompat.Config) (in, dev *verbs.Device) {
 	t.Helper()
-	nic, err := siw.New(siw.Config{Without: without})
+	nic, err := usiw.New(usiw.Config{Without: without})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	in = nic.Device()

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/asleep"
 	"github.com/goverbs/goverbs/internal/forward"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -75,7 +75,7 @@ func (q meteredQP) PostSend(wrs []verbs.SendWR) (int, error) {
 // newMetered returns a wrapped RNIC of this kind, and its count.
 func newMetered(t testing.TB, without verbs.OpSet) (*verbs.Context, *atomic.Int64) {
 	t.Helper()
-	nic, err := siw.New(siw.Config{Without: without})
+	nic, err := usiw.New(usiw.Config{Without: without})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	messages := new(atomic.Int64)

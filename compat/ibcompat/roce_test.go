@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/internal/regmem"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -50,7 +50,7 @@ func (c roceContext) Ops() verbs.OpSet {
 // newRoCE returns such a device, and the same wrapped.
 func newRoCE(t testing.TB) (in, dev *verbs.Device) {
 	t.Helper()
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	in = verbs.NewDevice(roce{forward.Wrap(nic.Device()).Provider()})

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/internal/regmem"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -317,7 +317,7 @@ func TestRefusedPlace(t *testing.T) {
 		{"Write that is not allowed", false, verbs.AccessRemoteRead, verbs.WCRemInvReqErr},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			nic, err := siw.New(siw.Config{Without: ext.Operations})
+			nic, err := usiw.New(usiw.Config{Without: ext.Operations})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, nic.Close()) })
 			in := verbs.NewDevice(accusing{forward.Wrap(nic.Device()).Provider()})

@@ -31,7 +31,7 @@ import (
 	"github.com/goverbs/goverbs/compat/dat"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/netdev"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -83,7 +83,7 @@ func (cfg config) own() (netip.Addr, error) {
 
 // run runs one side or both, and writes what they have seen.
 func run(ctx context.Context, w io.Writer, cfg config) error {
-	nic, err := siw.Register(siw.ForDevice(cfg.device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
+	nic, err := usiw.Register(usiw.ForDevice(cfg.device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -39,7 +39,7 @@ func main() {
 }
 
 func run(ctx context.Context, device, address string) error {
-	nic, err := siw.Register(siw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
+	nic, err := usiw.Register(usiw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
@@ -27,14 +27,14 @@ func Example() {
 
 // An RNIC without immediate data carries rsockets too.
 func TestPlain(t *testing.T) {
-	if err := run(t.Context(), siw.PlainName, "127.0.0.1:0"); err != nil {
+	if err := run(t.Context(), usiw.PlainName, "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // A server that is not there is unavailable, which the client learns before its deadline.
 func TestUnavailable(t *testing.T) {
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

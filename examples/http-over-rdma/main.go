@@ -20,7 +20,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -52,7 +52,7 @@ func main() {
 
 // withDevice runs f with the device of a name.
 func withDevice(name string, f func(dev *verbs.Device) error) error {
-	nic, err := siw.Register(siw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
+	nic, err := usiw.Register(usiw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
 	if err != nil {
 		return err
 	}

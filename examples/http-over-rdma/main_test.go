@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -44,7 +44,7 @@ func protocols(t *testing.T, device, listen string) {
 
 func TestProtocols(t *testing.T) {
 	protocols(t, "usiw0", "127.0.0.1:0")
-	protocols(t, siw.PlainName, "127.0.0.1:0") // without immediate data
+	protocols(t, usiw.PlainName, "127.0.0.1:0") // without immediate data
 }
 
 func TestKernelDevices(t *testing.T) {

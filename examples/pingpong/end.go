@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -28,7 +28,7 @@ const filler = 0x7b
 // end is one end of the connection.
 type end struct {
 	options
-	nic *siw.NIC
+	nic *usiw.NIC
 	ctx *verbs.Context
 	pd  *verbs.PD
 	mr  *verbs.MR
@@ -48,7 +48,7 @@ func newEnd(o options) (*end, error) {
 }
 
 func (e *end) open() (err error) {
-	if e.nic, err = siw.Register(siw.ForDevice(e.device)); err != nil { // adds usiw0 to verbs.Devices(), or usiw0-plain
+	if e.nic, err = usiw.Register(usiw.ForDevice(e.device)); err != nil { // adds usiw0 to verbs.Devices(), or usiw0-plain
 		return err
 	}
 	dev, err := ibcompat.DeviceByName(e.device, ibcompat.Config{}) // also ib:NAME

@@ -19,7 +19,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -34,7 +34,7 @@ func main() {
 }
 
 func run(ctx context.Context, device, listen string) error {
-	nic, err := siw.Register(siw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
+	nic, err := usiw.Register(usiw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
 	if err != nil {
 		return err
 	}

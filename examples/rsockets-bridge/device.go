@@ -8,7 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -18,7 +18,7 @@ func openDevice(name string) (dev *verbs.Device, closeDevice func() error, err e
 	if strings.HasPrefix(name, ibcompat.Prefix) {
 		return nil, nil, usage("--device %q: rsockets run on the device below it (%s)", name, strings.TrimPrefix(name, ibcompat.Prefix))
 	}
-	nic, err := siw.Register(siw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
+	nic, err := usiw.Register(usiw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
 	if err != nil {
 		return nil, nil, err
 	}

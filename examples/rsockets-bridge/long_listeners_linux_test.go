@@ -26,11 +26,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/iwarp/mpa"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/internal/testprogram"
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // The hosts of TestLongListeners, and their addresses.
@@ -60,7 +60,7 @@ func init() {
 }
 
 func serveRSocket([]string) error {
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ const refuse = "refuse"
 
 // serveSIW rejects in its loop, which must not wait, and accepts in a goroutine for each request.
 func serveSIW([]string) error {
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func attack(args []string) error {
 }
 
 func dialRSockets(args []string) error {
-	return measure(args, func(nic *siw.NIC, address string) error {
+	return measure(args, func(nic *usiw.NIC, address string) error {
 		d := rsocket.Dialer{Config: rsocket.Config{Device: nic.Device()}}
 		c, err := d.Dial("tcp", address)
 		if err != nil {
@@ -208,7 +208,7 @@ func dialRSockets(args []string) error {
 }
 
 func dialSIW(args []string) error {
-	return measure(args, func(nic *siw.NIC, address string) error {
+	return measure(args, func(nic *usiw.NIC, address string) error {
 		ep, err := cm.DialEndpoint(context.Background(), address, cm.Config{Device: nic.Device()}, noBuffers)
 		if err != nil {
 			return err
@@ -229,13 +229,13 @@ func (m measured) String() string {
 
 // measure has an honest peer dial, again and again or many times at once, and tells how long it took. A dial does not wait for the one
 // before.
-func measure(args []string, dial func(nic *siw.NIC, address string) error) error {
+func measure(args []string, dial func(nic *usiw.NIC, address string) error) error {
 	from, to := args[0], args[1]
 	dials, perSecond := dialsMeasured, dialsPerSecond
 	if len(args) > 2 {
 		dials, perSecond = burst, math.MaxInt
 	}
-	nic, err := siw.New(siw.Config{Addr: netip.MustParseAddr(from)})
+	nic, err := usiw.New(usiw.Config{Addr: netip.MustParseAddr(from)})
 	if err != nil {
 		return err
 	}
@@ -373,7 +373,7 @@ func serveWithFew(args []string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: fewDescriptors, Max: fewDescriptors}); err != nil {
 		return err
 	}
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		return err
 	}
@@ -428,7 +428,7 @@ func TestFewDescriptors(t *testing.T) {
 			cmd.Env = append(os.Environ(), asRole+"=few descriptors")
 			p := testprogram.Start(t, cmd)
 			address := p.Out.AwaitMatch(t, `listening on (\S+)\n`)[1]
-			nic, err := siw.New(siw.Config{SetupTimeout: 2 * time.Second})
+			nic, err := usiw.New(usiw.Config{SetupTimeout: 2 * time.Second})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, nic.Close()) })
 			dial := func() (io.Closer, error) {

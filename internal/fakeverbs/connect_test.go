@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // TestConnections runs what the conformance suite has about connections over libraries without a device.

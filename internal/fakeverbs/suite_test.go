@@ -13,7 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // The conformance suite over loopback, which sends it through the code of both providers, down to the calls of the

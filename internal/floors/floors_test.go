@@ -53,9 +53,9 @@ var floorOf = map[string]int{
 
 	"goverbstest": 7, // for tests of programs; it uses suites
 
-	"verbs/verbstest":   suites, // nothing below imports these
-	"siw/siwtest":       suites,
-	"siw/capture":       suites,
+	"verbstest":         suites, // nothing below imports these
+	"usiw/usiwtest":     suites,
+	"usiw/capture":      suites,
 	"testbed/handles":   suites,
 	"testbed/load":      suites,
 	"internal/rdmatest": suites,
@@ -63,7 +63,7 @@ var floorOf = map[string]int{
 
 	"cmd/goverbs/internal/clitest": suites,
 
-	"siw": 5,
+	"usiw": 5,
 
 	"internal/forward": 5,
 
@@ -75,14 +75,14 @@ var floorOf = map[string]int{
 	"internal/regmem": 4,
 	"internal/netdev": 4,
 
-	"siw/internal/testhook": 4, // imported by siw and siw/siwtest only
+	"usiw/internal/testhook": 4, // imported by siw and usiw/usiwtest only
 
-	"verbs":     3,
-	"siw/rdmap": 3,
+	"verbs":                3,
+	"internal/iwarp/rdmap": 3,
 
-	"siw/ddp": 2,
+	"internal/iwarp/ddp": 2,
 
-	"siw/mpa": 1,
+	"internal/iwarp/mpa": 1,
 
 	"internal/lifetime":  0,
 	"internal/show":      0,
@@ -208,7 +208,7 @@ func TestLibraryDependencies(t *testing.T) {
 	}
 }
 
-// What programs import for their tests brings in only what package siw/capture needs to write files.
+// What programs import for their tests brings in only what package usiw/capture needs to write files.
 func TestTestDependencies(t *testing.T) {
 	g := load(t, "linux", "0")
 	require.Contains(t, g, module+"/goverbstest")
@@ -218,12 +218,12 @@ func TestTestDependencies(t *testing.T) {
 }
 
 func TestLibraries(t *testing.T) {
-	for _, rel := range []string{"verbs", "cm", "ext", "siw", "siw/mpa", "siw/ddp", "siw/rdmap", "rsocket", "compat/ibcompat",
+	for _, rel := range []string{"verbs", "cm", "ext", "usiw", "internal/iwarp/mpa", "internal/iwarp/ddp", "internal/iwarp/rdmap", "rsocket", "compat/ibcompat",
 		"internal/lifetime"} {
 		require.True(t, library(rel), rel)
 	}
-	for _, rel := range []string{"cmd/goverbs", "cmd/goverbs/internal/cli", "cmd/goverbs/internal/devices", "examples/writeimm", "verbs/verbstest",
-		"siw/capture", "goverbstest", "unknown"} {
+	for _, rel := range []string{"cmd/goverbs", "cmd/goverbs/internal/cli", "cmd/goverbs/internal/devices", "examples/writeimm", "verbstest",
+		"usiw/capture", "goverbstest", "unknown"} {
 		require.False(t, library(rel), rel)
 	}
 }
@@ -318,7 +318,7 @@ func TestSourceFaultsAreFound(t *testing.T) {
 		{"unsafe test and said so", "verbs/x_unsafe_test.go", head + `import "unsafe"`, 0},
 		{"unsafe beside C", "verbs/cgo_verbs.go", head + "import \"C\"\nimport \"unsafe\"\n", 0},
 		{"C", "verbs/x.go", head + `import "C"`, 1},
-		{"C in a file of the right name elsewhere", "siw/cgo_verbs.go", head + `import "C"`, 1},
+		{"C in a file of the right name elsewhere", "usiw/cgo_verbs.go", head + `import "C"`, 1},
 		{"C in a second file", "verbs/cgo_verbs_x.go", head + `import "C"`, 1},
 		{"C in cm", "cm/cgo_cm.go", head + `import "C"`, 0},
 		{"C in the fake", "internal/fakeverbs/fake.go", head + `import "C"`, 0},

@@ -115,7 +115,7 @@ func TestPrinted(t *testing.T) {
 		packages[filepath.ToSlash(dir)] = append(packages[filepath.ToSlash(dir)], f)
 		return err
 	}))
-	require.Contains(t, packages, "siw/siwtest")
+	require.Contains(t, packages, "usiw/usiwtest")
 	var faults []string
 	for pkg, files := range packages {
 		faults = append(faults, printFaults(pkg, pkg == "cm", files...)...)
@@ -149,7 +149,7 @@ func TestPrintFaultsAreFound(t *testing.T) {
 			require.Len(t, printFaults("x", c.all, f), c.faults)
 		})
 	}
-	require.True(t, mustPrint("siw/siwtest"))
-	require.False(t, mustPrint("siw/internal/testhook"))
+	require.True(t, mustPrint("usiw/usiwtest"))
+	require.False(t, mustPrint("usiw/internal/testhook"))
 	require.False(t, mustPrint("testbed/handles"))
 }

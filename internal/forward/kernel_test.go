@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/testbed/handles"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // fakes are the two devices of the fake libraries: one that follows InfiniBand, one that is like kernel siw. The subjects are

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // TestVerbsTwice runs what depends on how handles find each other on a device that wraps a device that wraps a device; one side

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/forward"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -91,7 +91,7 @@ func TestAuto(t *testing.T) {
 
 // TestBelowEndsFirst: the device below goes away under handles that are in use. They notice, and can all be closed.
 func TestBelowEndsFirst(t *testing.T) {
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	require.NoError(t, err)
 	dev := wrap(t, nic.Device())
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: dev})

@@ -12,9 +12,9 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/forward"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 func soon(t *testing.T) context.Context {
@@ -26,7 +26,7 @@ func soon(t *testing.T) context.Context {
 // newNIC makes a NIC that is closed when the test ends.
 func newNIC(t *testing.T) *verbs.Device {
 	t.Helper()
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	return nic.Device()

@@ -21,7 +21,7 @@ import (
 const module = "github.com/goverbs/goverbs"
 
 // packages are those whose names the guide uses.
-var packages = []string{"verbs", "cm", "ext", "siw", "siw/siwtest", "siw/capture", "goverbstest"}
+var packages = []string{"verbs", "cm", "ext", "usiw", "usiw/usiwtest", "usiw/capture", "goverbstest"}
 
 // load type-checks the packages, by what the compiler has exported, and returns them by name.
 func load(t *testing.T) map[string]*types.Package {
@@ -77,7 +77,7 @@ func exists(all map[string]*types.Package, name string) bool {
 }
 
 // qualified is a name of one of the packages in backquotes.
-var qualified = regexp.MustCompile("`((?:verbs|cm|ext|siw|siwtest|capture|goverbstest)\\.[A-Za-z0-9_.]+)`")
+var qualified = regexp.MustCompile("`((?:verbs|cm|ext|usiw|usiwtest|capture|goverbstest)\\.[A-Za-z0-9_.]+)`")
 
 // Every name that the guide has of our packages is there.
 func TestGoNames(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace of the test's own, in which Do runs code and nsenter(1) runs programs. It is a siw.Network too.
+// Namespace is a network namespace of the test's own, in which Do runs code and nsenter(1) runs programs. It is a usiw.Network too.
 type Namespace struct {
 	net.Dialer
 	Path string // of the file that stands for it
@@ -75,7 +75,7 @@ func (n *Namespace) IP(t *testing.T, args ...string) {
 	}))
 }
 
-// DialContext implements siw.Network.
+// DialContext implements usiw.Network.
 func (n *Namespace) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = n.Do(func() (err error) {
 		conn, err = n.Dialer.DialContext(ctx, network, address)
@@ -84,7 +84,7 @@ func (n *Namespace) DialContext(ctx context.Context, network, address string) (c
 	return conn, err
 }
 
-// Listen implements siw.Network.
+// Listen implements usiw.Network.
 func (n *Namespace) Listen(ctx context.Context, network, address string) (ln net.Listener, err error) {
 	err = n.Do(func() (err error) {
 		ln, err = (&net.ListenConfig{}).Listen(ctx, network, address)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 )
 
 // Place copies src into registered memory. len(dst) == len(src). The last aligned word becomes visible after everything before

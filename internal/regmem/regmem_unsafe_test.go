@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 	"github.com/goverbs/goverbs/internal/race"
-	"github.com/goverbs/goverbs/siw/rdmap"
 )
 
 // words returns n aligned words, and the bytes that they are.

@@ -6,9 +6,9 @@ package runenv
 // The environment of a program that "goverbs run" has started.
 const (
 	Device   = "GOVERBS_RUN_DEVICE"    // the device: usiw0 (default) or usiw0-plain, or ib: before one of them
-	Addr     = "GOVERBS_RUN_ADDR"      // siw.Config.Addr
-	MTU      = "GOVERBS_RUN_MTU"       // siw.Config.MTU
-	CRC      = "GOVERBS_RUN_CRC"       // siw.Config.CRC: on, off or auto
+	Addr     = "GOVERBS_RUN_ADDR"      // usiw.Config.Addr
+	MTU      = "GOVERBS_RUN_MTU"       // usiw.Config.MTU
+	CRC      = "GOVERBS_RUN_CRC"       // usiw.Config.CRC: on, off or auto
 	Pcap     = "GOVERBS_RUN_PCAP"      // the file to which the process PID writes a capture; others append "." and their number to its name
 	PID      = "GOVERBS_RUN_PID"       // the process that CMD became
 	KeepReal = "GOVERBS_RUN_KEEP_REAL" // neither empty nor 0: the program sees the devices of the kernel too

@@ -40,7 +40,7 @@ func TestFormat(t *testing.T) {
 	require.Equal(t, `"QP(device=a)"`, fmt.Sprintf("%q", Of("QP", slog.String("device", "a"))))
 	require.Equal(t, "   QP(n=1)|QP(n=1)   |QP", fmt.Sprintf("%10v|%-10s|%.2s", Of("QP", slog.Int("n", 1)), Of("QP", slog.Int("n", 1)), Of("QP", slog.Int("n", 1))))
 	require.Equal(t, "no QP", fmt.Sprint((*qp)(nil)))
-	require.Equal(t, "rnic (siw)", fmt.Sprint(Of("Device", slog.Int("n", 1)).As("rnic (siw)")))
+	require.Equal(t, "rnic (usiw)", fmt.Sprint(Of("Device", slog.Int("n", 1)).As("rnic (usiw)")))
 	require.Equal(t, "no device", None("device").As("rnic").String())
 	require.Equal(t, "*show.qp", fmt.Sprintf("%T", q))
 	require.Regexp(t, "^0x[0-9a-f]+$", fmt.Sprintf("%p", q))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { rdmatest.Main(m) }
 // serve makes a NIC with a node on it.
 func serve(t *testing.T) (*verbs.Device, *Node, *Counts) {
 	t.Helper()
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	counts := new(Counts)

@@ -24,7 +24,7 @@ import (
 func main() {
 	duration := flag.Duration("duration", 10*time.Minute, "how long")
 	seed := flag.Uint64("seed", rand.Uint64(), "seed of what is chosen at random (it does not choose how the processes interleave)")
-	devices := flag.String("devices", "usiw,siw0,rxe0", "what to use, separated by commas; usiw is package siw's device")
+	devices := flag.String("devices", "usiw,siw0,rxe0", "what to use, separated by commas; usiw is package usiw's device")
 	servers := flag.String("servers", "", "be a child: DEVICE=ADDRESS of the parent's servers, separated by commas")
 	flag.Parse()
 	if flag.NArg() > 0 {

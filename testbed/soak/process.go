@@ -15,8 +15,8 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/lifetime"
-	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/testbed/load"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -26,7 +26,7 @@ var addresses = map[string]string{"usiw": "127.0.0.1:0", "siw0": "10.77.0.1:0", 
 // process is a parent or a child: a server and clients on each device.
 type process struct {
 	devices []*device
-	nic     *siw.NIC
+	nic     *usiw.NIC
 	stop    chan struct{}
 	clients sync.WaitGroup
 
@@ -70,7 +70,7 @@ func (p *process) openDevice(name string) (err error) {
 	}
 	d := &device{name: name, counts: new(load.Counts)}
 	if name == "usiw" {
-		if p.nic, err = siw.New(siw.Config{}); err != nil {
+		if p.nic, err = usiw.New(usiw.Config{}); err != nil {
 			return err
 		}
 		d.dev = p.nic.Device()

@@ -10,14 +10,14 @@ import (
 
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // A program sees the same of immediates on an RNIC with RFC 7306 and on one without.
 func Example() {
 	var fabrics []scenario.Fabric
-	for name, cfg := range map[string]siw.Config{"with": {}, "without": {Without: siw.ForDevice(siw.PlainName).Without}} {
-		nic, err := siw.New(cfg)
+	for name, cfg := range map[string]usiw.Config{"with": {}, "without": {Without: usiw.ForDevice(usiw.PlainName).Without}} {
+		nic, err := usiw.New(cfg)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/race"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -109,7 +109,7 @@ func TestKnown(t *testing.T) {
 			fakeverbs.SetDeviceAttr(fakeverbs.Fake0, attr)
 			other, err := verbs.DeviceByName("fake1")
 			require.NoError(t, err)
-			nic, err := siw.New(siw.Config{})
+			nic, err := usiw.New(usiw.Config{})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, nic.Close()) }()
 			devices := map[string]*verbs.Device{"rxe": f.Active, "other": other, "user": nic.Device()}

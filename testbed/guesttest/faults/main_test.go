@@ -15,8 +15,8 @@ import (
 
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/testbed/load"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -42,7 +42,7 @@ var listenOn = map[string]string{
 	"rxe1": "10.78.0.1:0", "rxe2": "10.78.0.2:0", "siw1": "10.77.0.1:0", "siw2": "10.77.0.2:0",
 }
 
-// open finds a device. usiw is a NIC of package siw, made for the test, and ib:NAME another device with the semantics of InfiniBand.
+// open finds a device. usiw is a NIC of package usiw, made for the test, and ib:NAME another device with the semantics of InfiniBand.
 func open(t *testing.T, name string) *site {
 	t.Helper()
 	if below, ok := strings.CutPrefix(name, "ib:"); ok {
@@ -55,7 +55,7 @@ func open(t *testing.T, name string) *site {
 	}
 	s := &site{name: name, listen: listenOn[name]}
 	if name == "usiw" {
-		nic, err := siw.New(siw.Config{})
+		nic, err := usiw.New(usiw.Config{})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, nic.Close()) })
 		s.dev = nic.Device()

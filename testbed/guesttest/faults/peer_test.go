@@ -18,8 +18,8 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/siw"
 	"github.com/goverbs/goverbs/testbed/load"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -99,7 +99,7 @@ func peerDevice(name string) (*verbs.Device, error) {
 	if name != "usiw" {
 		return verbs.DeviceByName(name)
 	}
-	nic, err := siw.New(siw.Config{})
+	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
 		return nil, err
 	}

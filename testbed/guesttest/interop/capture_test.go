@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/testprogram"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -194,7 +194,7 @@ func TestCaptureOfTraffic(t *testing.T) {
 	for port, cfg := range ports {
 		f := findings[port]
 		require.NotNil(t, f)
-		if cfg.nic.CRC == siw.On {
+		if cfg.nic.CRC == usiw.On {
 			require.Zero(t, f.unchecked)
 			require.Positive(t, f.checked)
 		} else {

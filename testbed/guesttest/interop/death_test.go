@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -97,7 +97,7 @@ func TestSocketKilled(t *testing.T) {
 		for _, victim := range []string{"user space", "kernel"} {
 			t.Run(victim, func(t *testing.T) {
 				// With CRC, which is slow on an emulated processor, the Reads are not finished when the socket is closed.
-				l := p.link(t, linkConfig{nic: siw.Config{CRC: siw.On}})
+				l := p.link(t, linkConfig{nic: usiw.Config{CRC: usiw.On}})
 				for _, d := range [][2]*side{{l.user, l.kernel}, {l.kernel, l.user}} {
 					s, other := d[0], d[1]
 					s.recv(1, nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/testprogram"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -167,7 +167,7 @@ func TestModuleKilled(t *testing.T) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			open := func() *side { return kernelSide(t, loadMemory) }
 			if round%4 >= 2 {
-				nic := here.nic(t, siw.Config{})
+				nic := here.nic(t, usiw.Config{})
 				open = func() *side { return newSide(t, nic, loadMemory) }
 			}
 			var s *side

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -29,7 +29,7 @@ const memorySize = 1<<20 + 8192
 type linkConfig struct {
 	kernelActive bool         // the kernel connects to the user-space RNIC, and not the other way round
 	kernels      bool         // the kernel takes the place of the user-space RNIC too
-	nic          siw.Config   // of the user-space RNIC
+	nic          usiw.Config  // of the user-space RNIC
 	user, kernel cm.ConnParam //
 	memory       int          // memorySize
 }

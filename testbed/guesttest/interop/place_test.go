@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -33,10 +33,10 @@ const (
 // place is the location of the user-space RNIC relative to the kernel's siw.
 type place struct {
 	name    string
-	host    string      // the address of the user-space RNIC
-	network siw.Network // makes its sockets (nil = in the namespace of this process)
-	under   []string    // the prefix of a command that is to run there
-	capture string      // the interface that sees the packets
+	host    string       // the address of the user-space RNIC
+	network usiw.Network // makes its sockets (nil = in the namespace of this process)
+	under   []string     // the prefix of a command that is to run there
+	capture string       // the interface that sees the packets
 }
 
 // here is the kernel's own host: TCP goes over the loopback interface, whose segments are of 64 KiB.
@@ -76,10 +76,10 @@ func everywhere(t *testing.T, f func(t *testing.T, p place)) {
 }
 
 // nic makes a user-space RNIC at the place.
-func (p place) nic(t *testing.T, cfg siw.Config) *verbs.Device {
+func (p place) nic(t *testing.T, cfg usiw.Config) *verbs.Device {
 	t.Helper()
 	cfg.Network = p.network
-	nic, err := siw.New(cfg)
+	nic, err := usiw.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, nic.Close()) })
 	return nic.Device()

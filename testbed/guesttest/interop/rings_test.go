@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/iwarp/ddp"
 	"github.com/goverbs/goverbs/internal/siwring"
 	"github.com/goverbs/goverbs/internal/uverbs"
-	"github.com/goverbs/goverbs/siw/ddp"
 	"github.com/goverbs/goverbs/verbs"
 )
 

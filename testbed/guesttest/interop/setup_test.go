@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/iwarp/mpa"
 	"github.com/goverbs/goverbs/internal/testprogram"
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/mpa"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -56,11 +56,11 @@ func TestPrivateDataTooLong(t *testing.T) {
 		k := kernelSide(t, 4096)
 		ln := k.listen(kernelHost)
 		for _, n := range []int{253, 508} {
-			u := newSide(t, here.nic(t, siw.Config{}), 4096)
+			u := newSide(t, here.nic(t, usiw.Config{}), 4096)
 			u.resolve(ln.Addr().String())
 			require.Error(t, u.id.Connect(soon(t), u.qp, cm.ConnParam{PrivateData: random(n)}), n)
 		}
-		u := newSide(t, here.nic(t, siw.Config{}), 4096)
+		u := newSide(t, here.nic(t, usiw.Config{}), 4096)
 		u.resolve(ln.Addr().String())
 		require.ErrorIs(t, u.id.Connect(soon(t), u.qp, cm.ConnParam{PrivateData: random(509)}), verbs.ErrLimit)
 	})
@@ -129,7 +129,7 @@ func TestKernelWraps(t *testing.T) {
 		}
 	})
 	t.Run("to the user-space RNIC", func(t *testing.T) {
-		u := newSide(t, here.nic(t, siw.Config{}), 4096)
+		u := newSide(t, here.nic(t, usiw.Config{}), 4096)
 		ln := u.listen(here.host)
 		for n := 252; n < 256; n++ {
 			p := ask(t, ln.Addr(), n)
@@ -147,7 +147,7 @@ func TestKernelWraps(t *testing.T) {
 
 // TestWrappedPrivateData: the user-space RNIC rejects the frame of TestKernelWraps as invalid, and continues to serve others.
 func TestWrappedPrivateData(t *testing.T) {
-	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, siw.Config{})})
+	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, usiw.Config{})})
 	require.NoError(t, err)
 	defer ln.Close()
 	for n := 252; n < 256; n++ {
@@ -169,7 +169,7 @@ func TestReject(t *testing.T) {
 	for _, active := range []string{"user space", "kernel"} {
 		t.Run(active+" connects", func(t *testing.T) {
 			for _, n := range []int{0, 1, 56, kernelPrivate} {
-				a, b := newSide(t, here.nic(t, siw.Config{}), 4096), kernelSide(t, 4096)
+				a, b := newSide(t, here.nic(t, usiw.Config{}), 4096), kernelSide(t, 4096)
 				host := kernelHost
 				if active == "kernel" {
 					a, b, host = b, a, here.host
@@ -195,9 +195,9 @@ func TestReject(t *testing.T) {
 // TestEnhancedWordAlways: every Reply of the user-space RNIC to a Request with S has the enhanced word, also one that
 // refuses. Without it the kernel of siw has an oops.
 func TestEnhancedWordAlways(t *testing.T) {
-	for _, rtr := range []siw.Policy{siw.On, siw.Off} {
+	for _, rtr := range []usiw.Policy{usiw.On, usiw.Off} {
 		for _, private := range []int{0, 200} {
-			ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, siw.Config{RTR: rtr}), Backlog: 1})
+			ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, usiw.Config{RTR: rtr}), Backlog: 1})
 			require.NoError(t, err)
 			// siw's own Request: accepted, refused by the program, refused because there is no room, refused by the listener's end.
 			ask := func() *raw {

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw/ddp"
-	"github.com/goverbs/goverbs/siw/mpa"
-	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/internal/iwarp/ddp"
+	"github.com/goverbs/goverbs/internal/iwarp/mpa"
+	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -24,9 +24,9 @@ const offset = 4097
 // links are the ways to make a link in one place.
 func (p place) links(t *testing.T, f func(t *testing.T, cfg linkConfig)) {
 	for _, active := range []string{"user space", "kernel"} {
-		for _, crc := range []siw.Policy{siw.On, siw.Off} {
+		for _, crc := range []usiw.Policy{usiw.On, usiw.Off} {
 			t.Run(fmt.Sprintf("%s connects/CRC %v", active, crc), func(t *testing.T) {
-				f(t, linkConfig{kernelActive: active == "kernel", nic: siw.Config{CRC: crc}})
+				f(t, linkConfig{kernelActive: active == "kernel", nic: usiw.Config{CRC: crc}})
 			})
 		}
 	}

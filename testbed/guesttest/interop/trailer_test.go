@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/rdmap"
+	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -64,7 +64,7 @@ func TestKernelCutCRC(t *testing.T) {
 	for _, active := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kernel connects %v", active), func(t *testing.T) {
 			require.NoError(t, writes(t, linkConfig{kernelActive: active}))
-			require.Error(t, writes(t, linkConfig{kernelActive: active, nic: siw.Config{CRC: siw.On}}))
+			require.Error(t, writes(t, linkConfig{kernelActive: active, nic: usiw.Config{CRC: usiw.On}}))
 		})
 	}
 }

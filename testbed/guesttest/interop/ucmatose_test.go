@@ -15,7 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/testprogram"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -107,14 +107,14 @@ func TestUcmatose(t *testing.T) {
 			server := start(t, ucmatose, []string{"-b", kernelHost, "-p", port})
 			server.Out.Await(t, "starting server") // and listens soon
 			address := net.JoinHostPort(kernelHost, port)
-			for end := time.Now().Add(waitLimit); !newSide(t, p.nic(t, siw.Config{}), 4096).cmatoseAsks(address); {
+			for end := time.Now().Add(waitLimit); !newSide(t, p.nic(t, usiw.Config{}), 4096).cmatoseAsks(address); {
 				require.True(t, time.Now().Before(end), "nobody listens")
 				time.Sleep(100 * time.Millisecond)
 			}
 			transferred(t, server)
 		})
 		t.Run("user space serves", func(t *testing.T) {
-			u := newSide(t, p.nic(t, siw.Config{}), 4096)
+			u := newSide(t, p.nic(t, usiw.Config{}), 4096)
 			ln := u.listen(p.host)
 			_, port, err := net.SplitHostPort(ln.Addr().String())
 			require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestUcmatose(t *testing.T) {
 		})
 		t.Run("user space serves goverbs", func(t *testing.T) {
 			// Here the client's provider opens the connection.
-			u := newSide(t, p.nic(t, siw.Config{HoldTimeout: time.Hour}), 4096)
+			u := newSide(t, p.nic(t, usiw.Config{HoldTimeout: time.Hour}), 4096)
 			ln := u.listen(p.host)
 			k := kernelSide(t, 4096)
 			asked := make(chan bool, 1)

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -32,7 +32,7 @@ const asFlood = "GOVERBS_TEST_FLOOD"
 func flood(where string) {
 	err := func() error {
 		words := strings.Fields(where)
-		nic, err := siw.Register(siw.Config{})
+		nic, err := usiw.Register(usiw.Config{})
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rsocket"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -52,7 +52,7 @@ func everywhere(t *testing.T, test func(t *testing.T, p place, dev *verbs.Device
 	for _, p := range places {
 		t.Run(p.name, func(t *testing.T) {
 			rdmatest.KernelDevice(t, p.kernel)
-			nic, err := siw.Register(siw.Config{})
+			nic, err := usiw.Register(usiw.Config{})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, nic.Close()) })
 			dev, err := verbs.DeviceByName(p.device)

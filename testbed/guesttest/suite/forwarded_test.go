@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // forwardedSubjects are those in which a device that wraps another one has most to pass on. The whole suite runs on it over

@@ -21,9 +21,9 @@ import (
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/internal/regmem"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // composedSubjects are those in which masked atomics stand between other requests. Everything else passes through.
@@ -109,7 +109,7 @@ func ibFabric(t *testing.T, column string) verbstest.Fabric {
 		case "rxe0", "siw0":
 			in[name] = kernel(t, below)
 		default:
-			nic, err := siw.New(siw.ForDevice(below))
+			nic, err := usiw.New(usiw.ForDevice(below))
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, nic.Close()) })
 			in[name] = nic.Device()

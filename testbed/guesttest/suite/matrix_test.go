@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // The cells of the matrix. A cell that is neither lists what the device lacks: "mw1: EOPNOTSUPP, srq: none".

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // moduleColumn is siw0 with the module of kernel/siw-7306 in place of the kernel's own siw.

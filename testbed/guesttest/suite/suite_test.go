@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/verbstest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
@@ -37,7 +37,7 @@ func fabric(dev *verbs.Device, listen, second string, others ...*verbs.Device) v
 
 func userSpace(t *testing.T, name string) *verbs.Device {
 	t.Helper()
-	nic, err := siw.New(siw.Config{Name: name})
+	nic, err := usiw.New(usiw.Config{Name: name})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	return nic.Device()

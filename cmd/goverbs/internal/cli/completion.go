@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -64,7 +64,7 @@ func complete(cmd *cobra.Command, option string, values ...cobra.Completion) {
 func completeDevices(cmd *cobra.Command, auto bool) {
 	err := cmd.RegisterFlagCompletionFunc(deviceFlag, func(cmd *cobra.Command, _ []string, _ string) (
 		names []cobra.Completion, _ cobra.ShellCompDirective) {
-		_ = devices.WithNIC(cmd.Context(), siw.Config{}, func(nic *verbs.Device) error {
+		_ = devices.WithNIC(cmd.Context(), usiw.Config{}, func(nic *verbs.Device) error {
 			for _, d := range devices.Names(nic) {
 				names = append(names, cobra.CompletionWithDesc(d.Name, d.Description))
 			}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/demo"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
-	"github.com/goverbs/goverbs/siw/capture"
+	"github.com/goverbs/goverbs/usiw/capture"
 	"github.com/goverbs/goverbs/verbs"
 )
 

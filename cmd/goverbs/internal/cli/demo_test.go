@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 func TestCheckAddress(t *testing.T) {
@@ -42,7 +42,7 @@ func TestPcapUsage(t *testing.T) {
 
 // Only the process's own RNIC can be recorded: here the device is another one.
 func TestPcapOtherDevice(t *testing.T) {
-	other, err := siw.Register(siw.Config{Name: "other0"})
+	other, err := usiw.Register(usiw.Config{Name: "other0"})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close()) }()
 	file := filepath.Join(t.TempDir(), "x.pcapng")

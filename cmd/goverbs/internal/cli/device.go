@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -40,11 +40,11 @@ func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) 
 }
 
 // nicConfig returns the Config of the process's user-space RNIC: usiw0, or another one that the option --device names.
-func nicConfig(cmd *cobra.Command) siw.Config {
+func nicConfig(cmd *cobra.Command) usiw.Config {
 	if f := cmd.Flag(deviceFlag); f != nil {
-		return siw.ForDevice(f.Value.String())
+		return usiw.ForDevice(f.Value.String())
 	}
-	return siw.Config{}
+	return usiw.Config{}
 }
 
 // withNIC makes a command's function of one that finds the user-space RNIC among the devices, as the last of them.

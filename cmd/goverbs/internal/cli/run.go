@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/run"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // runDevices are the devices that a program can be given.
-var runDevices = []cobra.Completion{"usiw0", siw.PlainName, "ib:usiw0", "ib:" + siw.PlainName}
+var runDevices = []cobra.Completion{"usiw0", usiw.PlainName, "ib:usiw0", "ib:" + usiw.PlainName}
 
 // runOptions are the options of the run command.
 type runOptions struct {
@@ -24,7 +24,7 @@ type runOptions struct {
 }
 
 func newRun() *cobra.Command {
-	o := runOptions{crc: crcPolicy(siw.Auto)}
+	o := runOptions{crc: crcPolicy(usiw.Auto)}
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- CMD [ARG]...",
 		Short: "Run a program of libibverbs and librdmacm on the user-space RNIC",
@@ -53,7 +53,7 @@ func newRun() *cobra.Command {
 		if err := o.check(cmd, args); err != nil {
 			return err
 		}
-		o.CRC = siw.Policy(o.crc)
+		o.CRC = usiw.Policy(o.crc)
 		return run.Run(o.Options, args)
 	}
 	return cmd

@@ -16,7 +16,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 var stepOrder = []string{"connect", "send", "write", "read", "write-imm", "imm64", "masked-fetchadd", "masked-cmpswap", "lock", "counter", "close"}
@@ -112,11 +112,11 @@ func TestDemoLacks(t *testing.T) {
 
 // The RNIC without RFC 7306 lacks nothing that it should have: what it does not have is skipped, and all else verified.
 func TestDemoPlain(t *testing.T) {
-	r := clitest.Run(t, "demo", "--json", "--ops", "50", "--clients", "2", "--device", siw.PlainName)
+	r := clitest.Run(t, "demo", "--json", "--ops", "50", "--clients", "2", "--device", usiw.PlainName)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
 	require.Empty(t, r.Stderr)
 	got := decodeResult(t, r.Stdout)
-	require.Equal(t, siw.PlainName, got.Device)
+	require.Equal(t, usiw.PlainName, got.Device)
 	require.True(t, got.OK)
 	var skipped []string
 	for _, s := range got.Steps {
@@ -179,7 +179,7 @@ func TestDemoAuto(t *testing.T) {
 	require.NoError(t, err)
 	c := clitest.Run(t, "demo", "--connect", strings.TrimSuffix(address, ","), "--clients", "2", "--ops", "20")
 	require.Equal(t, clitest.Done, c.Code, c.Stderr)
-	require.Regexp(t, `\nconnect +1 op +ok  usiw0 \(siw\), 127.*\n`, l.End(t).Stdout)
+	require.Regexp(t, `\nconnect +1 op +ok  usiw0 \(usiw\), 127.*\n`, l.End(t).Stdout)
 }
 
 func TestDemoText(t *testing.T) {
@@ -217,7 +217,7 @@ func listen(t *testing.T, args ...string) (*clitest.Running, string) {
 	var text string
 	require.Eventually(t, func() bool {
 		text = l.Stdout.String() + l.Stderr.String()
-		return strings.Contains(text, "(siw)\n")
+		return strings.Contains(text, "(usiw)\n")
 	}, 30*time.Second, 5*time.Millisecond)
 	var address string
 	_, err := fmt.Sscanf(text, "listening on %s", &address)

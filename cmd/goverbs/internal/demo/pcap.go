@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/goverbs/goverbs/siw"
-	"github.com/goverbs/goverbs/siw/capture"
+	"github.com/goverbs/goverbs/usiw"
+	"github.com/goverbs/goverbs/usiw/capture"
 )
 
 // Recording is a capture file of the messages that the RNIC of this process sends and receives. Its methods may be called on nil,
@@ -57,11 +57,11 @@ func (r *Recording) named(err error) error {
 }
 
 // Config is the configuration of an RNIC that is recorded.
-func (r *Recording) Config() siw.Config {
+func (r *Recording) Config() usiw.Config {
 	if r == nil || r.writer == nil {
-		return siw.Config{} // and not one with a Tap that is a nil pointer
+		return usiw.Config{} // and not one with a Tap that is a nil pointer
 	}
-	return siw.Config{Tap: r.writer}
+	return usiw.Config{Tap: r.writer}
 }
 
 // remark says that the recording has reached its limit, "" if it has not.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -21,8 +21,8 @@ const Auto = "auto"
 // WithNIC runs f with a user-space RNIC among the devices of the process, as the last of them. It returns the error of f, joined
 // with that of closing the RNIC. If ctx is done, the RNIC is left to the end of the process: there may be no time to wait
 // for peers.
-func WithNIC(ctx context.Context, cfg siw.Config, f func(nic *verbs.Device) error) error {
-	nic, err := siw.Register(cfg)
+func WithNIC(ctx context.Context, cfg usiw.Config, f func(nic *verbs.Device) error) error {
+	nic, err := usiw.Register(cfg)
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func All(nic *verbs.Device) []*verbs.Device {
 }
 
 // Choose returns the device of a name, the inverse of Name. nic is the RNIC of WithNIC, which is
-// found by its name even where other devices cannot be listed; for siw.PlainName it is made with
-// siw.ForDevice. For an unknown name the error Is verbs.ErrNoDevice and lists the known names.
+// found by its name even where other devices cannot be listed; for usiw.PlainName it is made with
+// usiw.ForDevice. For an unknown name the error Is verbs.ErrNoDevice and lists the known names.
 func Choose(name string, nic *verbs.Device) (*verbs.Device, error) {
 	switch name {
 	case nic.Name():
@@ -94,8 +94,8 @@ func Names(nic *verbs.Device) []Named {
 		info := d.Info()
 		add(info.Name, info.Provider+", "+info.Transport.String(), d)
 	}
-	if nic.Name() != siw.PlainName {
-		add(siw.PlainName, "siw, iWARP, without RFC 7306", nic)
+	if nic.Name() != usiw.PlainName {
+		add(usiw.PlainName, "siw, iWARP, without RFC 7306", nic)
 	}
 	return append(names, wrapped...)
 }
@@ -108,7 +108,7 @@ func Name(dev *verbs.Device) string {
 	return dev.Name()
 }
 
-// Text writes devices as usiw0 (siw), rxe0 (ibverbs).
+// Text writes devices as usiw0 (usiw), rxe0 (ibverbs).
 func Text(devices []*verbs.Device) string {
 	texts := make([]string, len(devices))
 	for i, d := range devices {
@@ -128,5 +128,5 @@ func UserSpace(dev *verbs.Device) bool {
 // Complete reports whether a device is a user-space RNIC that has every operation of iWARP, or only passes on to one.
 func Complete(dev *verbs.Device) bool {
 	name := dev.Name()
-	return UserSpace(dev) && siw.ForDevice(name).Without == 0 && !strings.HasPrefix(name, ibcompat.Prefix)
+	return UserSpace(dev) && usiw.ForDevice(name).Without == 0 && !strings.HasPrefix(name, ibcompat.Prefix)
 }

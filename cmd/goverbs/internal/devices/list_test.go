@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -32,7 +32,7 @@ func TestDevices(t *testing.T) {
 		require.Equal(t, "(the kernel has no RDMA device)", out[len(out)-1])
 		out = out[:len(out)-1]
 	}
-	require.Regexp(t, `^usiw0 +siw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +all$`, out[len(out)-1], "the last one")
+	require.Regexp(t, `^usiw0 +usiw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +all$`, out[len(out)-1], "the last one")
 	require.Len(t, out, 2+kernelDevices(t))
 }
 
@@ -53,15 +53,15 @@ func TestDevicesOne(t *testing.T) {
 
 // The RNIC without RFC 7306 is listed if it is asked for.
 func TestDevicesPlain(t *testing.T) {
-	require.NotContains(t, clitest.Run(t, "devices").Stdout, siw.PlainName)
-	r := clitest.Run(t, "devices", "--device", siw.PlainName)
+	require.NotContains(t, clitest.Run(t, "devices").Stdout, usiw.PlainName)
+	r := clitest.Run(t, "devices", "--device", usiw.PlainName)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
 	out := clitest.Lines(t, r.Stdout)
 	require.GreaterOrEqual(t, len(out), 2) // below stands why there are no devices of the kernel, if none can be listed
-	require.Regexp(t, `^usiw0-plain +siw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +none$`, out[1])
+	require.Regexp(t, `^usiw0-plain +usiw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +none$`, out[1])
 
 	// It is the same in every process, and wrong names say what there is.
-	require.Equal(t, out, clitest.Lines(t, clitest.Run(t, "devices", "--device", siw.PlainName).Stdout))
+	require.Equal(t, out, clitest.Lines(t, clitest.Run(t, "devices", "--device", usiw.PlainName).Stdout))
 	for _, wrong := range []string{"usiw0-plan", "ib:usiw1-plain", "usiw0-plain:", "usiw0-plain:usiw0", "ib:ib:usiw0"} {
 		r = clitest.Run(t, "devices", "--device", wrong)
 		require.Equal(t, clitest.Usage, r.Code, wrong)
@@ -100,7 +100,7 @@ func TestDevicesJSON(t *testing.T) {
 	d := got.Devices[len(got.Devices)-1]
 	require.Len(t, d, 6)
 	require.Equal(t, "usiw0", d["name"])
-	require.Equal(t, "siw", d["provider"])
+	require.Equal(t, "usiw", d["provider"])
 	require.Equal(t, "iWARP", d["transport"])
 	require.Regexp(t, `^([0-9a-f]{4}:){3}[0-9a-f]{4}$`, d["node_guid"])
 	require.Equal(t, []any{map[string]any{"port": 1.0, "state": "active", "active_mtu": 4096.0, "link_layer": "Ethernet",
@@ -189,7 +189,7 @@ func TestDevicesBroken(t *testing.T) {
 	madeUpDevice(t, "broken0", func() (verbs.ProviderContext, error) { return nil, syscall.EACCES })
 	whole := madeUpDevice(t, "whole0", func() (verbs.ProviderContext, error) { return madeUpContext{}, nil })
 	listed := func(verbose bool) (list *Report) {
-		require.NoError(t, WithNIC(t.Context(), siw.Config{}, func(nic *verbs.Device) error {
+		require.NoError(t, WithNIC(t.Context(), usiw.Config{}, func(nic *verbs.Device) error {
 			list = List(nic, nil, verbose)
 			return nil
 		}))
@@ -236,7 +236,7 @@ func TestDevicesBroken(t *testing.T) {
 }
 
 func TestDevicesRemark(t *testing.T) {
-	kernel := []deviceReport{{Provider: "siw"}, {Provider: "ibverbs"}}
+	kernel := []deviceReport{{Provider: "usiw"}, {Provider: "ibverbs"}}
 	require.Empty(t, (&Report{Libibverbs: true, all: true, Devices: kernel}).remark())
 	require.Contains(t, (&Report{Libibverbs: true, all: true, Devices: kernel[:1]}).remark(), "the kernel has no RDMA device")
 	require.Empty(t, (&Report{Libibverbs: true, Devices: kernel[:1]}).remark(), "only one was asked for")

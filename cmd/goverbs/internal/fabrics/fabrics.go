@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -56,7 +56,7 @@ func run(ctx context.Context, nic *verbs.Device, o Options) (r report, err error
 	if len(scenarios) == 0 {
 		return r, fmt.Errorf("no scenario's name begins with %s", strings.Join(o.Only, " or "))
 	}
-	plain, err := siw.New(siw.ForDevice(siw.PlainName))
+	plain, err := usiw.New(usiw.ForDevice(usiw.PlainName))
 	if err != nil {
 		return r, err
 	}
@@ -125,7 +125,7 @@ func (o *Options) columns(nic *verbs.Device) []string {
 
 // present lists all columns of this host: every device, and with each iWARP device of the kernel usiw0.
 func present(nic *verbs.Device) []string {
-	list := []string{nic.Name(), siw.PlainName}
+	list := []string{nic.Name(), usiw.PlainName}
 	for _, d := range devices.All(nic) {
 		if d == nic {
 			continue
@@ -172,7 +172,7 @@ func (h *host) fabric(column string) (f scenario.Fabric, err error) {
 // wrap returns the device ib:NAME.
 func (h *host) wrap(name string) (*verbs.Device, error) {
 	in := h.plain
-	if name != siw.PlainName {
+	if name != usiw.PlainName {
 		var err error
 		if in, err = devices.Choose(name, h.nic); err != nil {
 			return nil, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -58,7 +58,7 @@ func on(t *testing.T, columns []string, only ...string) {
 	t.Helper()
 	rdmatest.KernelDevice(t, "siw0")
 	o := Options{Columns: columns, Required: columns, Only: only, Verbose: true, Stdout: t.Output(), Stderr: t.Output()}
-	require.NoError(t, devices.WithNIC(t.Context(), siw.Config{}, func(nic *verbs.Device) error {
+	require.NoError(t, devices.WithNIC(t.Context(), usiw.Config{}, func(nic *verbs.Device) error {
 		r, err := run(t.Context(), nic, o)
 		for _, s := range r.Scenarios {
 			if s.TracesEqual && s.Known != "" {

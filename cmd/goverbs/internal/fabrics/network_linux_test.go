@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -32,12 +32,12 @@ func TestKernelTwoHosts(t *testing.T) {
 	for _, d := range []string{"siw1", "siw2", "rxe1", "rxe2"} {
 		rdmatest.KernelDevice(t, d)
 	}
-	reference := column{name: "usiw0", active: newNIC(t, siw.Config{}), listen: "127.0.0.1:0"}
+	reference := column{name: "usiw0", active: newNIC(t, usiw.Config{}), listen: "127.0.0.1:0"}
 	if os.Getenv(insideVariable) != "" {
 		slow(t, "1", "d1", "3%")
 		slow(t, "2", "d2", "3%")
 		const listen = "10.77.0.2:0"
-		usiw, plain := newNIC(t, siw.Config{}), newNIC(t, siw.ForDevice(siw.PlainName))
+		usiw, plain := newNIC(t, usiw.Config{}), newNIC(t, usiw.ForDevice(usiw.PlainName))
 		columns := []column{
 			{name: "siw1+siw2", active: kernelDevice(t, "siw1"), passive: kernelDevice(t, "siw2"), listen: listen, host: "h2"},
 			{name: "usiw0+usiw0", active: usiw, listen: listen, host: "h2"},
@@ -135,9 +135,9 @@ func unconfirmed(t *testing.T, reference, relaxed column) {
 	require.Regexp(t, `passive: memory 0 `, r.Scenarios[0].Difference, relaxed.name)
 }
 
-func newNIC(t *testing.T, cfg siw.Config) *verbs.Device {
+func newNIC(t *testing.T, cfg usiw.Config) *verbs.Device {
 	t.Helper()
-	nic, err := siw.New(cfg)
+	nic, err := usiw.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, nic.Close()) })
 	return nic.Device()

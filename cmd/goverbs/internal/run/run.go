@@ -15,16 +15,16 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/runenv"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 // Options say what device the program gets.
 type Options struct {
-	Device string     // "" = usiw0
-	Addr   netip.Addr // siw.Config.Addr
-	MTU    int        // siw.Config.MTU
-	CRC    siw.Policy // siw.Config.CRC
-	Pcap   string     // the file of a capture, "" = none
+	Device string      // "" = usiw0
+	Addr   netip.Addr  // usiw.Config.Addr
+	MTU    int         // usiw.Config.MTU
+	CRC    usiw.Policy // usiw.Config.CRC
+	Pcap   string      // the file of a capture, "" = none
 
 	KeepReal bool // the program sees the devices of the kernel too
 }
@@ -109,7 +109,7 @@ func (o Options) environ(env []string, shim string) ([]string, error) {
 	}
 	set(runenv.MTU, mtu)
 	crc := ""
-	if o.CRC != siw.Default {
+	if o.CRC != usiw.Default {
 		crc = o.CRC.String()
 	}
 	set(runenv.CRC, crc)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/runenv"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 )
 
 func touch(t *testing.T, name string, mode fs.FileMode, content string) string {
@@ -53,7 +53,7 @@ func TestEnvironment(t *testing.T) {
 	env, err := Options{}.environ([]string{"A=1", "LD_PRELOAD=/other.so", runenv.MTU + "=1500", runenv.KeepReal + "=1", runenv.Verbose + "=1"}, "/d/shim.so")
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"A=1", "LD_PRELOAD=/d/shim.so:/other.so", runenv.Verbose + "=1", pid}, env)
-	env, err = Options{Device: "ib:usiw0", Addr: netip.MustParseAddr("::1"), MTU: 1500, CRC: siw.Off, Pcap: "/x.pcapng", KeepReal: true}.environ(env, "/d/shim.so")
+	env, err = Options{Device: "ib:usiw0", Addr: netip.MustParseAddr("::1"), MTU: 1500, CRC: usiw.Off, Pcap: "/x.pcapng", KeepReal: true}.environ(env, "/d/shim.so")
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"A=1", "LD_PRELOAD=/d/shim.so:/other.so", runenv.Verbose + "=1", pid, runenv.Device + "=ib:usiw0",
 		runenv.Addr + "=::1", runenv.MTU + "=1500", runenv.CRC + "=off", runenv.Pcap + "=/x.pcapng", runenv.KeepReal + "=1"}, env)

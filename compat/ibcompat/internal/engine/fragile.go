@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Memory of a region may go away if Config.GuardMemory says so, as on package siw's devices. All that the engine does with registered
+// Memory of a region may go away if Config.GuardMemory says so, as on package usiw's devices. All that the engine does with registered
 // memory is in this file. The caller has found mem, and holds the region's mu for reading; these release it. Their error is that of a
 // key that is not valid.
 

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -58,7 +58,7 @@ func newPeersOf(t *testing.T, slots uint32) (raw, own *peer) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	nic := func(name string) *verbs.Device {
-		n, err := siw.New(siw.Config{Name: name, Without: ext.Operations})
+		n, err := usiw.New(usiw.Config{Name: name, Without: ext.Operations})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, n.Close()) })
 		return n.Device()

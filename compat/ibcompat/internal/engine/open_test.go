@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat/internal/wire"
 	"github.com/goverbs/goverbs/internal/regmem"
-	"github.com/goverbs/goverbs/siw"
+	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -38,7 +38,7 @@ func newCrowd(t *testing.T, without verbs.OpSet, connections int) *crowd {
 	defer cancel()
 	c := &crowd{T: t}
 	open := func(name string) (vctx *verbs.Context, pd *verbs.PD, cq *verbs.CQ, mr *verbs.MR) {
-		n, err := siw.New(siw.Config{Name: name, Without: without})
+		n, err := usiw.New(usiw.Config{Name: name, Without: without})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, n.Close()) })
 		vctx, err = New(n.Device(), Config{Name: "ib:" + name}).Open()
@@ -164,8 +164,8 @@ func TestOpenBounded(t *testing.T) {
 // TestOpenFlushed: receives that no message has taken give their keys back when the QP is flushed, and memory of the RNIC with them: its
 // count of windows is that of the keys.
 func TestOpenFlushed(t *testing.T) {
-	nic := siw.Config{Name: "below", MaxMW: 3}
-	n, err := siw.New(nic)
+	nic := usiw.Config{Name: "below", MaxMW: 3}
+	n, err := usiw.New(nic)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, n.Close()) }()
 	own := newPeer(t, New(n.Device(), Config{Name: "ib:below"}))

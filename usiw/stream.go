@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package usiw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// stream is the byte stream below a connection. read and write never wait. The holder of the connection's receive role calls
+// read, the holder of its send role calls write; one goroutine at a time calls waitReadable, and one waitWritable. When the peer
+// has taken no data for the NIC's PeerTimeout although some are to be sent, one of these calls returns errStalled. The reason of
+// a failure is returned by one call only; later calls return errBroken or EPIPE.
+type stream interface {
+	// read fills bufs with the bytes that have arrived. It returns errWouldBlock if there are none, io.EOF at the end of the
+	// stream.
+	read(bufs [][]byte) (int, error)
+	// write takes as many bytes of bufs as there is room for. It returns errWouldBlock if there is no room.
+	write(bufs [][]byte) (int, error)
+	// waitReadable calls f at once, and again whenever bytes may have arrived, until f returns true. After interrupt it returns
+	// an error.
+	waitReadable(f func() (done bool)) error
+	// waitWritable calls f at once, and again whenever there may be room, until f returns true. After interrupt it returns an
+	// error.
+	waitWritable(f func() (done bool)) error
+	// lowWater makes waitReadable call f only when n bytes have arrived, or the stream has ended; n is 1 at first. It reports
+	// false if this cannot be set. It may be called at any time before drainAndClose.
+	lowWater(n int) bool
+	// interrupt ends waitReadable and waitWritable for good.
+	interrupt()
+	// drainAndClose sends tail, tells the peer that nothing more follows, drops received bytes until the peer ends the stream
+	// too, and closes. It closes at the deadline at the latest, without waiting for the peer. With a zero deadline, and when ctx is
+	// done, it closes at once, and drops unsent data where the system can do that: TCP sends a reset. waitReadable and
+	// waitWritable have returned before.
+	drainAndClose(ctx context.Context, tail []byte, deadline time.Time)
+	// segment returns the largest number of bytes that the network carries together now (TCP's maximum segment size), 0 if
+	// unknown. The holder of the send role calls it, or the goroutine that has made the stream.
+	segment() int
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+}
+
+// waker is a stream whose waitReadable may be called by different goroutines, one after the other.
+type waker interface {
+	// wake makes waitReadable call f soon.
+	wake()
+}
+
+var (
+	errWouldBlock = errors.New("would block")
+	errStalled    = errors.New("peer takes no data")
+	errBroken     = fmt.Errorf("stream has failed: %w", syscall.ECONNRESET) // the usual reason
+)
+
+// finishConn is stream.drainAndClose for a net.Conn that no other goroutine uses.
+func finishConn(ctx context.Context, conn net.Conn, tail []byte, deadline time.Time) {
+	defer conn.Close()
+	defer func() {
+		if deadline.IsZero() || ctx.Err() != nil {
+			if l, ok := untapped(conn).(interface{ SetLinger(sec int) error }); ok {
+				_ = l.SetLinger(0)
+			}
+		}
+	}()
+	if deadline.IsZero() {
+		return
+	}
+	_ = conn.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if len(tail) > 0 {
+		if _, err := conn.Write(tail); err != nil {
+			return
+		}
+	}
+	half, ok := untapped(conn).(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	// If a socket is closed with unread bytes, the kernel sends a reset, and the peer may lose data that it has not read yet.
+	_, _ = io.Copy(io.Discard, conn)
+}
