@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// listenAuto listens on all devices that have the address: the devices of the kernel, which one ID of librdmacm serves together,
-// and every registered NIC.
+// listenAuto listens on all devices that have the address: the devices of the kernel, which one ID
+// of librdmacm serves together, and every registered NIC.
 func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) error {
 	devices, err := verbs.Devices()
 	if err != nil {
@@ -52,7 +52,8 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) e
 				continue
 			}
 		}
-		// The port may be in use: by an iWARP device of the kernel, by the first of several NICs, or by the device that this one wraps.
+		// The port may be in use: by an iWARP device of the kernel, by the first of several NICs,
+		// or by the device that this one wraps.
 		if len(m.parts) > 0 && errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, verbs.ErrNotSupported) {
 			continue
 		}
@@ -90,7 +91,8 @@ type deviceLister interface {
 	devices() []*verbs.Device
 }
 
-// multiListener joins listeners. One goroutine for each of them accepts, and holds one request at a time.
+// multiListener joins listeners. One goroutine for each of them accepts, and holds one request at a
+// time.
 type multiListener struct {
 	parts    []part
 	requests chan ProviderRequest

@@ -44,7 +44,8 @@ func (r *counted) Reject([]byte) error {
 	return nil
 }
 
-// TestRequestInHand: Close refuses a request that a listener of several devices holds and that Accept has not returned.
+// TestRequestInHand: Close refuses a request that a listener of several devices holds and that
+// Accept has not returned.
 func TestRequestInHand(t *testing.T) {
 	part := &oneRequest{requests: make(chan ProviderRequest), closed: make(chan struct{})}
 	m := &multiListener{requests: make(chan ProviderRequest), failures: make(chan error), closed: make(chan struct{})}
@@ -71,7 +72,8 @@ func TestPartFails(t *testing.T) {
 	require.ErrorIs(t, m.Close(), verbs.ErrState, "again")
 }
 
-// TestOneAttempt: an attempt that begins when the ID has made its connection, or is closed, is none.
+// TestOneAttempt: an attempt that begins when the ID has made its connection, or is closed, is
+// none.
 func TestOneAttempt(t *testing.T) {
 	never := func(context.Context) (ProviderConn, error) {
 		t.Error("the attempt is made")

@@ -71,7 +71,8 @@ func errno(rc C.int) error {
 // A path crosses as a verbs.AHAttr. Compiling fails if one of these is not 0.
 var (
 	_ [0]struct{} = [unsafe.Sizeof(verbs.AHAttr{}) - C.sizeof_struct_gocm_ah]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(verbs.GlobalRoute{}.TrafficClass) - unsafe.Offsetof(C.struct_gocm_ah{}.traffic_class)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(verbs.GlobalRoute{}.TrafficClass) - unsafe.Offsetof(
+		C.struct_gocm_ah{}.traffic_class)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(verbs.AHAttr{}.DLID) - unsafe.Offsetof(C.struct_gocm_ah{}.dlid)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(verbs.AHAttr{}.PortNum) - unsafe.Offsetof(C.struct_gocm_ah{}.port_num)]struct{}{}
 )
@@ -119,8 +120,9 @@ func (ch rawChannel) next() (rawEvent, error) {
 		id:                 rawID{e.id},
 		responderResources: int(e.responder_resources),
 		initiatorDepth:     int(e.initiator_depth),
-		datagram:           Datagram{AH: *(*verbs.AHAttr)(unsafe.Pointer(&e.ah)), QPN: uint32(e.qp_num), QKey: uint32(e.qkey)},
-		data:               C.GoBytes(unsafe.Pointer(&e.data), C.int(e.len)),
+		datagram: Datagram{AH: *(*verbs.AHAttr)(unsafe.Pointer(&e.ah)), QPN: uint32(e.qp_num),
+			QKey: uint32(e.qkey)},
+		data: C.GoBytes(unsafe.Pointer(&e.data), C.int(e.len)),
 	}, nil
 }
 
@@ -212,7 +214,8 @@ func (id rawID) where() (p rawPlace) {
 	var local, remote C.struct_gocm_addr
 	var dev C.struct_gocm_device
 	C.gocm_where(id.c, &local, &remote, &dev)
-	return rawPlace{local: goAddr(&local), remote: goAddr(&remote), device: C.GoString(&dev.name[0]), port: int(dev.port)}
+	return rawPlace{local: goAddr(&local), remote: goAddr(&remote), device: C.GoString(&dev.name[0]),
+		port: int(dev.port)}
 }
 
 // qpAttr asks for the attributes with which a QP goes to a state (rdma_init_qp_attr(3)).
@@ -243,7 +246,8 @@ func (id rawID) qpAttr(to verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error)
 }
 
 // qpAttrKnown are the attributes that qpAttr converts. Kernels have set other bits by mistake.
-const qpAttrKnown = verbs.QPAttrState | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey |
+const qpAttrKnown = verbs.QPAttrState | verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | verbs.QPAttrPort |
+	verbs.QPAttrQKey |
 	verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry |
 	verbs.QPAttrRQPSN | verbs.QPAttrMaxRdAtomic | verbs.QPAttrMinRNRTimer | verbs.QPAttrSQPSN |
 	verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrDestQPN

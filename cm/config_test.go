@@ -66,7 +66,8 @@ func TestEventErrors(t *testing.T) {
 	}{
 		{EventDisconnected, 0, "RDMA_CM_EVENT_DISCONNECTED", nil},
 		{EventDisconnected, 8, "RDMA_CM_EVENT_DISCONNECTED: status 8", nil},
-		{EventDisconnected, -int(syscall.ECONNRESET), "RDMA_CM_EVENT_DISCONNECTED: connection reset by peer", syscall.ECONNRESET},
+		{EventDisconnected, -int(syscall.ECONNRESET), "RDMA_CM_EVENT_DISCONNECTED: connection reset by peer",
+			syscall.ECONNRESET},
 		{EventRejected, 0, "RDMA_CM_EVENT_REJECTED: code 0", nil},
 		{EventRejected, 8, "RDMA_CM_EVENT_REJECTED: invalid service ID (8)", syscall.ECONNREFUSED},
 		{EventRejected, 10, "RDMA_CM_EVENT_REJECTED: stale connection (10)", nil},
@@ -81,8 +82,10 @@ func TestEventErrors(t *testing.T) {
 			require.ErrorIs(t, err, c.is)
 		}
 	}
-	require.EqualError(t, Rejected([]byte("goverbs: backlog full"), 1, 2), "connection rejected by the peer: backlog full")
-	require.EqualError(t, &RejectedError{PrivateData: make([]byte, 3)}, "connection rejected by the peer (3 bytes of private data)")
+	require.EqualError(t, Rejected([]byte("goverbs: backlog full"), 1, 2),
+		"connection rejected by the peer: backlog full")
+	require.EqualError(t, &RejectedError{PrivateData: make([]byte, 3)},
+		"connection rejected by the peer (3 bytes of private data)")
 	require.EqualError(t, opError("Connect", "", ErrRejected), "cm: Connect: "+ErrRejected.Error())
 	var ne net.Error
 	require.ErrorAs(t, opError("Connect", "h:1", ErrRejected), &ne)
@@ -93,7 +96,8 @@ func TestEventErrors(t *testing.T) {
 func TestPortTaken(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL} {
 		require.True(t, PortTaken(&OpError{Op: "Connect", Err: errno}))
-		require.True(t, PortTaken(errors.Join(fmt.Errorf("to the store: %w", &OpError{Op: "Connect", Err: &EventError{Err: errno}}))))
+		require.True(t, PortTaken(
+			errors.Join(fmt.Errorf("to the store: %w", &OpError{Op: "Connect", Err: &EventError{Err: errno}}))))
 		require.False(t, PortTaken(&OpError{Op: "Resolve", Err: errno}), "an address of another host")
 		require.False(t, PortTaken(errno))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Endpoint is a connection with everything that it needs (rdma_create_ep(3)): PD, CQ, QP, memory and receives, of its own or of
-// the caller's. One call dials or accepts it:
+// Endpoint is a connection with everything that it needs (rdma_create_ep(3)): PD, CQ, QP, memory
+// and receives, of its own or of the caller's. One call dials or accepts it:
 //
 //	ep, err := cm.DialEndpoint(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{Memory: 4096})
 //	defer ep.Close()
@@ -27,41 +27,48 @@ import (
 //
 // # Calls
 //
-// [Endpoint.Do] posts requests and waits until they have completed. [Endpoint.Send] sends a message from a buffer of the endpoint,
-// [Endpoint.Recv] takes the next message that has arrived. All methods may be called concurrently, and any number of goroutines may
-// be in Do, Send and Recv: one of them takes completions from the CQ for all, or the goroutine in the Run of the Dispatcher does. An
-// endpoint on which nobody waits costs no goroutine.
+// [Endpoint.Do] posts requests and waits until they have completed. [Endpoint.Send] sends a message
+// from a buffer of the endpoint, [Endpoint.Recv] takes the next message that has arrived. All
+// methods may be called concurrently, and any number of goroutines may be in Do, Send and Recv: one
+// of them takes completions from the CQ for all, or the goroutine in the Run of the Dispatcher
+// does. An endpoint on which nobody waits costs no goroutine.
 //
-// If the send queue is full, Do and Send wait for room, in the order of the calls. Nothing is lost, and the CQ cannot overflow.
+// If the send queue is full, Do and Send wait for room, in the order of the calls. Nothing is lost,
+// and the CQ cannot overflow.
 //
 // # Credits
 //
-// If the peer is an Endpoint too, a message waits until the peer has a receive for it: in Send, and in Do if the list has a message (a Send
-// of any kind, a Write with immediate, Immediate Data). So a peer that reads slowly slows the sender down, as on a TCP connection, and
-// two programs that both send and do not read wait for each other until their contexts end. Other requests do not wait, and pass
-// messages that do. Without messages the connection carries nothing.
+// If the peer is an Endpoint too, a message waits until the peer has a receive for it: in Send, and
+// in Do if the list has a message (a Send of any kind, a Write with immediate, Immediate Data). So
+// a peer that reads slowly slows the sender down, as on a TCP connection, and two programs that
+// both send and do not read wait for each other until their contexts end. Other requests do not
+// wait, and pass messages that do. Without messages the connection carries nothing.
 //
-// The two sides agree on that while they connect, by [FenceLen] bytes of private data. A message does not wait if the peer is
-// another program, if a side has set EndpointConfig.NoCredits, if the peer has an SRQ, or if it has posted no receive before the
-// connection. Then the sender must not have more messages under way than the peer has receives: on iWARP the next one ends the
-// connection, on InfiniBand it is sent again later. Messages that are posted past the endpoint, by its QP or Dispatcher, and receives
-// that are, do not count.
+// The two sides agree on that while they connect, by [FenceLen] bytes of private data. A message
+// does not wait if the peer is another program, if a side has set EndpointConfig.NoCredits, if the
+// peer has an SRQ, or if it has posted no receive before the connection. Then the sender must not
+// have more messages under way than the peer has receives: on iWARP the next one ends the
+// connection, on InfiniBand it is sent again later. Messages that are posted past the endpoint, by
+// its QP or Dispatcher, and receives that are, do not count.
 //
 // # A context that ends a call
 //
-// If ctx is done while Do or Send waits for room, or for the peer's, nothing has been posted, but for the first requests of a list of Do
-// with several messages, if the peer had room for these. If it is done later, the requests stay posted: they will
-// still be executed, and their memory belongs to the device until they complete. The error then wraps a [*PendingError], whose Wait
-// tells when that is; after Close it is too. The buffers of Send need no such care: the endpoint uses one again only when
-// its request has completed. A Recv that ends takes no message.
+// If ctx is done while Do or Send waits for room, or for the peer's, nothing has been posted, but
+// for the first requests of a list of Do with several messages, if the peer had room for these. If
+// it is done later, the requests stay posted: they will still be executed, and their memory belongs
+// to the device until they complete. The error then wraps a [*PendingError], whose Wait tells when
+// that is; after Close it is too. The buffers of Send need no such care: the endpoint uses one
+// again only when its request has completed. A Recv that ends takes no message.
 //
 // # The end
 //
-// When the connection ends, Recv first returns the messages that have arrived. Then it, Do and Send return an error that has the
-// reason, as [ID.Err] does: it Is io.EOF if the peer disconnected, and verbs.ErrClosed after Shutdown or Close.
+// When the connection ends, Recv first returns the messages that have arrived. Then it, Do and Send
+// return an error that has the reason, as [ID.Err] does: it Is io.EOF if the peer disconnected, and
+// verbs.ErrClosed after Shutdown or Close.
 //
-// [Endpoint.Shutdown] ends the connection when the peer has everything that was sent. [Endpoint.Close] ends it at once, and
-// closes what the endpoint has made. It does not close what the caller has given.
+// [Endpoint.Shutdown] ends the connection when the peer has everything that was sent.
+// [Endpoint.Close] ends it at once, and closes what the endpoint has made. It does not close what
+// the caller has given.
 type Endpoint struct {
 	node  lifetime.Node
 	shown atomic.Pointer[shownEndpoint]
@@ -84,8 +91,12 @@ type Endpoint struct {
 	out  atomic.Int64  // requests whose completions have not been dispatched
 	idle chan struct{} // holds a token when out has become 0
 
-	messageTurn chan struct{} // holds a token while a goroutine waits for the peer's room for a message, or posts one; taken before sendTurn
-	sendTurn    chan struct{} // holds a token while a goroutine waits for room in the send queue, or posts; guards the next two
+	// holds a token while a goroutine waits for the peer's room for a message, or posts one; taken
+	// before sendTurn
+	messageTurn chan struct{}
+	// holds a token while a goroutine waits for room in the send queue, or posts; guards the next
+	// two
+	sendTurn chan struct{}
 	// what Shutdown has done: everything has arrived; and the peer knows (endpoint_both.go)
 	confirmed, hasTold bool
 
@@ -105,55 +116,61 @@ type Endpoint struct {
 	ended    bool // the connection has ended
 }
 
-// EndpointConfig describes an [Endpoint]. The zero value has a PD, a CQ and a QP of its own, and buffers for 16 messages of 4,096
-// bytes in each direction, but no memory for the peer.
+// EndpointConfig describes an [Endpoint]. The zero value has a PD, a CQ and a QP of its own, and
+// buffers for 16 messages of 4,096 bytes in each direction, but no memory for the peer.
 type EndpointConfig struct {
-	// Param has private data and depths. The peer of a dialled endpoint gets the private data with the request, that of an
-	// accepted one with the acceptance.
+	// Param has private data and depths. The peer of a dialled endpoint gets the private data with
+	// the request, that of an accepted one with the acceptance.
 	Param ConnParam
 
-	// PD, Dispatcher, QP and MR are the caller's, of the context of the connection (nil = the endpoint makes its own). They
-	// must stay open until Close has returned. Dispatcher serves the CQ of both queues; endpoints may share one, if its CQ
-	// has room for the queues of all (otherwise the error Is verbs.ErrLimit). A QP has to be in RESET or INIT; it needs a
+	// PD, Dispatcher, QP and MR are the caller's, of the context of the connection (nil = the
+	// endpoint makes its own). They must stay open until Close has returned. Dispatcher serves the
+	// CQ of both queues; endpoints may share one, if its CQ has room for the queues of all
+	// (otherwise the error Is verbs.ErrLimit). A QP has to be in RESET or INIT; it needs a
 	// Dispatcher, and its own PD is the one that is used.
 	PD         *verbs.PD
 	Dispatcher *verbs.Dispatcher
 	QP         *verbs.QP
 	MR         *verbs.MR
-	// SRQ is the shared receive queue of an own QP (nil = none). With one, also with that of a QP of the caller, the
-	// program posts receives to it by Dispatcher.PostSRQRecv, whose functions get the messages, and Recv is not used.
+	// SRQ is the shared receive queue of an own QP (nil = none). With one, also with that of a QP
+	// of the caller, the program posts receives to it by Dispatcher.PostSRQRecv, whose functions
+	// get the messages, and Recv is not used.
 	SRQ *verbs.SRQ
-	// Cap and SendOps have the sizes of an own QP, and operations that it must have; see verbs.QPConfig. A MaxRecvWR of 0 means
-	// what Messages needs.
+	// Cap and SendOps have the sizes of an own QP, and operations that it must have; see
+	// verbs.QPConfig. A MaxRecvWR of 0 means what Messages needs.
 	Cap     verbs.QPCap
 	SendOps verbs.OpSet
 
-	// Memory is the size in bytes of the region that Endpoint.MR returns (0 = none), if MR is nil. Access has its rights;
-	// AccessLocalWrite is added. The peer needs its verbs.Remote.
+	// Memory is the size in bytes of the region that Endpoint.MR returns (0 = none), if MR is nil.
+	// Access has its rights; AccessLocalWrite is added. The peer needs its verbs.Remote.
 	Memory int
 	Access verbs.AccessFlags
-	// Offer tells the peer about the memory: the private data begin with its verbs.Remote, which takes verbs.RemoteLen bytes,
-	// for verbs.ParseRemote. Those of Param follow.
+	// Offer tells the peer about the memory: the private data begin with its verbs.Remote, which
+	// takes verbs.RemoteLen bytes, for verbs.ParseRemote. Those of Param follow.
 	Offer bool
 
-	// MessageSize is the largest message of Send and Recv in bytes (0 = DefaultMessageSize). Messages is the number of
-	// messages that Recv has buffers for, and of those that can be in Send at a time (0 = DefaultMessages, None = no
-	// buffers: then there is no Send, and receives are posted by PostRecv). If the peer has more to send before Recv takes
-	// some, it waits; see Endpoint.
+	// MessageSize is the largest message of Send and Recv in bytes (0 = DefaultMessageSize).
+	// Messages is the number of messages that Recv has buffers for, and of those that can be in
+	// Send at a time (0 = DefaultMessages, None = no buffers: then there is no Send, and receives
+	// are posted by PostRecv). If the peer has more to send before Recv takes some, it waits; see
+	// Endpoint.
 	MessageSize, Messages int
 
-	// ShutdownBoth is set on both sides if both will end the connection by Endpoint.Shutdown: each then waits for the other, and when it
-	// returns nil, what both have sent has arrived. It is agreed upon by FenceLen bytes at the end of the private data. If the
-	// peer is another program, or has not set it, the error of this side Is verbs.ErrNotSupported; a request is rejected.
+	// ShutdownBoth is set on both sides if both will end the connection by Endpoint.Shutdown: each
+	// then waits for the other, and when it returns nil, what both have sent has arrived. It is
+	// agreed upon by FenceLen bytes at the end of the private data. If the peer is another program,
+	// or has not set it, the error of this side Is verbs.ErrNotSupported; a request is rejected.
 	ShutdownBoth bool
 
-	// NoCredits leaves the offer of credits out, with its FenceLen bytes of private data: for a peer that is another program and refuses
-	// them, or if the program needs the room. Messages then do not wait, in either direction.
+	// NoCredits leaves the offer of credits out, with its FenceLen bytes of private data: for a
+	// peer that is another program and refuses them, or if the program needs the room. Messages
+	// then do not wait, in either direction.
 	NoCredits bool
 
-	// Prepare is called when everything has been made and receives can be posted, before the endpoint connects (nil = nothing).
-	// It can post receives with memory of the caller's (Endpoint.PostRecv) and change p, for example set private data that
-	// depend on what has been made. An error ends the attempt.
+	// Prepare is called when everything has been made and receives can be posted, before the
+	// endpoint connects (nil = nothing). It can post receives with memory of the caller's
+	// (Endpoint.PostRecv) and change p, for example set private data that depend on what has been
+	// made. An error ends the attempt.
 	Prepare func(ep *Endpoint, p *ConnParam) error
 }
 
@@ -164,11 +181,11 @@ const (
 	DefaultMessages = 16
 )
 
-// DialEndpoint connects to address, "host:port" ([Resolve] and [ID.Connect]). The caller closes the endpoint. After an error nothing
-// is left open.
+// DialEndpoint connects to address, "host:port" ([Resolve] and [ID.Connect]). The caller closes the
+// endpoint. After an error nothing is left open.
 //
-// librdmacm can choose a local port that the TCP of kernel siw finds in use. Then DialEndpoint tries again, unless cfg.Source has
-// a port or the QP is the caller's.
+// librdmacm can choose a local port that the TCP of kernel siw finds in use. Then DialEndpoint
+// tries again, unless cfg.Source has a port or the QP is the caller's.
 func DialEndpoint(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
 	const op = "DialEndpoint"
 	for tries := 1; ; tries++ {
@@ -206,8 +223,9 @@ func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 	return e, nil
 }
 
-// AcceptEndpoint accepts the request. The caller closes the endpoint. After an error nothing is left open, and the request has
-// been answered: if objects of the endpoint could not be made, or Prepare has returned an error, it is rejected.
+// AcceptEndpoint accepts the request. The caller closes the endpoint. After an error nothing is
+// left open, and the request has been answered: if objects of the endpoint could not be made, or
+// Prepare has returned an error, it is rejected.
 func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endpoint, error) {
 	const op = "AcceptEndpoint"
 	address := r.RemoteAddr().String()
@@ -231,9 +249,10 @@ func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endp
 	return e, nil
 }
 
-// AcceptEndpoint waits for the next request and accepts it: Accept and [Request.AcceptEndpoint] in one. The error of a peer that
-// fails during the set-up does not concern the listener; only the errors of Accept do, when ctx is done or the listener is
-// closed. A server of many peers calls Accept in a loop, and Request.AcceptEndpoint in a goroutine for each.
+// AcceptEndpoint waits for the next request and accepts it: Accept and [Request.AcceptEndpoint] in
+// one. The error of a peer that fails during the set-up does not concern the listener; only the
+// errors of Accept do, when ctx is done or the listener is closed. A server of many peers calls
+// Accept in a loop, and Request.AcceptEndpoint in a goroutine for each.
 func (l *Listener) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endpoint, error) {
 	r, err := l.Accept(ctx)
 	if err != nil {
@@ -242,8 +261,10 @@ func (l *Listener) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*End
 	return r.AcceptEndpoint(ctx, cfg)
 }
 
-// makeEndpoint makes everything but the connection, with an offer of credits or without. It changes cfg to what has been made.
-func makeEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *EndpointConfig, credits bool) (*Endpoint, ConnParam, error) {
+// makeEndpoint makes everything but the connection, with an offer of credits or without. It changes
+// cfg to what has been made.
+func makeEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *EndpointConfig,
+	credits bool) (*Endpoint, ConnParam, error) {
 	e := &Endpoint{idle: make(chan struct{}, 1), messageTurn: make(chan struct{}, 1), sendTurn: make(chan struct{}, 1),
 		recvTurn: make(chan struct{}, 1)}
 	e.inbox, e.outbox = e.received(true), e.received(false)
@@ -297,11 +318,14 @@ func (e *Endpoint) make(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *En
 	return nil
 }
 
-// fill sets defaults and checks what belongs together. It returns the depths of the two queues that the endpoint uses.
+// fill sets defaults and checks what belongs together. It returns the depths of the two queues that
+// the endpoint uses.
 func (cfg *EndpointConfig) fill(vctx *verbs.Context) (sends, recvs int, err error) {
 	if cfg.QP != nil {
 		if cfg.Dispatcher == nil || cfg.QP.SendCQ() != cfg.Dispatcher.CQ() || cfg.QP.RecvCQ() != cfg.Dispatcher.CQ() {
-			return 0, 0, fmt.Errorf("%w: a QP of the caller needs the Dispatcher of its CQ, which must be that of both queues", verbs.ErrInvalid)
+			return 0, 0, fmt.Errorf(
+				"%w: a QP of the caller needs the Dispatcher of its CQ, which must be that of both queues",
+				verbs.ErrInvalid)
 		}
 		if cfg.PD != nil && cfg.PD != cfg.QP.PD() {
 			return 0, 0, fmt.Errorf("%w: PD and QP", verbs.ErrForeign)
@@ -331,7 +355,8 @@ func (cfg *EndpointConfig) fill(vctx *verbs.Context) (sends, recvs int, err erro
 	}
 	for _, n := range []int{cfg.Messages, cfg.MessageSize, cfg.Memory} {
 		if n < 0 {
-			return 0, 0, fmt.Errorf("%w: %d messages of %d bytes, memory of %d", verbs.ErrInvalid, cfg.Messages, cfg.MessageSize, cfg.Memory)
+			return 0, 0, fmt.Errorf("%w: %d messages of %d bytes, memory of %d", verbs.ErrInvalid, cfg.Messages,
+				cfg.MessageSize, cfg.Memory)
 		}
 	}
 	attr, err := vctx.QueryDevice()
@@ -350,7 +375,8 @@ func (cfg *EndpointConfig) fill(vctx *verbs.Context) (sends, recvs int, err erro
 		}
 	}
 	if cfg.Messages > cfg.Cap.MaxRecvWR {
-		return 0, 0, &verbs.LimitError{Name: "max_recv_wr", Limit: uint64(cfg.Cap.MaxRecvWR), Value: uint64(cfg.Messages)}
+		return 0, 0, &verbs.LimitError{Name: "max_recv_wr", Limit: uint64(cfg.Cap.MaxRecvWR),
+			Value: uint64(cfg.Messages)}
 	}
 	return cfg.Cap.MaxSendWR, cfg.Cap.MaxRecvWR, nil
 }
@@ -396,20 +422,22 @@ func (e *Endpoint) Context() *verbs.Context { return e.pd.Context() }
 // PD returns the protection domain, in which memory for requests must be registered.
 func (e *Endpoint) PD() *verbs.PD { return e.pd }
 
-// QP returns the queue pair. Post to it through the Dispatcher, with a function for the completions. The endpoint knows nothing of a
-// request that is posted by the QP's own PostSend or PostRecv: Do does not count it when it waits for room, and when it completes,
-// a call in progress gets an error that Is verbs.ErrInvalid, unless the Dispatcher is the caller's and has an Other. Close
-// ignores its completion.
+// QP returns the queue pair. Post to it through the Dispatcher, with a function for the
+// completions. The endpoint knows nothing of a request that is posted by the QP's own PostSend or
+// PostRecv: Do does not count it when it waits for room, and when it completes, a call in progress
+// gets an error that Is verbs.ErrInvalid, unless the Dispatcher is the caller's and has an Other.
+// Close ignores its completion.
 func (e *Endpoint) QP() *verbs.QP { return e.qp }
 
-// Dispatcher returns the dispatcher of the CQ. A goroutine may call its Run, so that messages are taken from the CQ while nobody
-// waits.
+// Dispatcher returns the dispatcher of the CQ. A goroutine may call its Run, so that messages are
+// taken from the CQ while nobody waits.
 func (e *Endpoint) Dispatcher() *verbs.Dispatcher { return e.d }
 
 // MR returns the memory of the endpoint, nil if it has none.
 func (e *Endpoint) MR() *verbs.MR { return e.mr }
 
-// PrivateData returns the private data of the peer, as [ID.PrivateData] does, but without those of the peer's Endpoint ([FenceLen]).
+// PrivateData returns the private data of the peer, as [ID.PrivateData] does, but without those of
+// the peer's Endpoint ([FenceLen]).
 func (e *Endpoint) PrivateData() []byte { return e.private }
 
 func (e *Endpoint) opError(op string, err error) error {
@@ -419,16 +447,19 @@ func (e *Endpoint) opError(op string, err error) error {
 	return opError(op, e.id.address, err)
 }
 
-// Close ends the connection, waits until no memory is in use any more, and closes what the endpoint has made, in the right order. Calls
-// in progress end with an error. Messages that have arrived are lost, and so may be those that were sent ([Endpoint.Shutdown]
-// waits for them). Close waits for a peer that does not react as [ID.Close] does. It is idempotent and may be called on nil. In a
-// function of the dispatcher, which would wait for itself, it does nothing but return an error that Is verbs.ErrInvalid.
+// Close ends the connection, waits until no memory is in use any more, and closes what the endpoint
+// has made, in the right order. Calls in progress end with an error. Messages that have arrived are
+// lost, and so may be those that were sent ([Endpoint.Shutdown] waits for them). Close waits for a
+// peer that does not react as [ID.Close] does. It is idempotent and may be called on nil. In a
+// function of the dispatcher, which would wait for itself, it does nothing but return an error that
+// Is verbs.ErrInvalid.
 func (e *Endpoint) Close() error {
 	if e == nil {
 		return nil
 	}
 	if e.d != nil && e.d.Inside() {
-		return e.opError("Close", fmt.Errorf("%w: a function of the dispatcher must not wait, as Close does", verbs.ErrInvalid))
+		return e.opError("Close",
+			fmt.Errorf("%w: a function of the dispatcher must not wait, as Close does", verbs.ErrInvalid))
 	}
 	if first, _ := e.node.BeginClose(); !first { // it has no children
 		return nil
@@ -441,8 +472,8 @@ func (e *Endpoint) Close() error {
 		err = e.qp.Drain(ctx)
 		cancel()
 	}
-	// What was posted has been flushed into the CQ. Its completions let the calls in progress end. What these may have posted
-	// in the meantime is flushed too.
+	// What was posted has been flushed into the CQ. Its completions let the calls in progress end.
+	// What these may have posted in the meantime is flushed too.
 	if err == nil {
 		err = e.settle(settleLimit)
 	}
@@ -470,9 +501,9 @@ const (
 	settlePause = 20 * time.Millisecond
 )
 
-// settle waits until the completions of all requests have been dispatched. The QP is in the error state, or closed. A post that is
-// refused meanwhile wakes nobody, so settle looks again after a while. It passes over completions of requests that were posted past
-// the dispatcher.
+// settle waits until the completions of all requests have been dispatched. The QP is in the error
+// state, or closed. A post that is refused meanwhile wakes nobody, so settle looks again after a
+// while. It passes over completions of requests that were posted past the dispatcher.
 func (e *Endpoint) settle(limit time.Duration) error {
 	for end := time.Now().Add(limit); e.out.Load() > 0; {
 		ctx, cancel := context.WithTimeout(context.Background(), settlePause)
@@ -502,8 +533,8 @@ func (e *Endpoint) finished(n int) {
 	}
 }
 
-// end is called when the connection has ended and everything has been flushed. If there is no receive that would have told Recv,
-// one is posted for that: it is flushed at once.
+// end is called when the connection has ended and everything has been flushed. If there is no
+// receive that would have told Recv, one is posted for that: it is flushed at once.
 func (e *Endpoint) end() {
 	if !e.node.Enter() {
 		return

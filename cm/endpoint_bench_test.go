@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// BenchmarkEndpointPingPong is half of a round trip of a message of 64 bytes by Send and Recv on the user-space RNIC.
+// BenchmarkEndpointPingPong is half of a round trip of a message of 64 bytes by Send and Recv on
+// the user-space RNIC.
 func BenchmarkEndpointPingPong(b *testing.B) {
 	ctx := context.Background()
 	a, p := endpoints(b, usiwDevice(b), cm.EndpointConfig{}, cm.EndpointConfig{})

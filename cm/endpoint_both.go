@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The end of a connection of two endpoints with ShutdownBoth. Each side has a word of memory, which the other writes once, to say:
-// everything of mine has arrived at you, and I know it.
+// The end of a connection of two endpoints with ShutdownBoth. Each side has a word of memory, which
+// the other writes once, to say: everything of mine has arrived at you, and I know it.
 //
 //	dialled                                accepted
 //	confirm                                confirm
@@ -20,25 +20,31 @@ import (
 //
 // Invariants:
 //
-//   - A word is written only when what its writer has sent is confirmed, and no Do or Send is admitted after that. So who finds the own
-//     word written, and has confirmed, knows that both directions have arrived.
-//   - The accepting side writes second. So when it writes it knows everything, and when the dialling side finds its word written,
-//     the peer needs nothing more of the connection. Only then does anybody end it.
-//   - The connection carries nothing after the second word. So nothing can cut that off but a failure of the network or the end of a
-//     process. Then the accepting side, which knows, gets nil, and the dialling side, which does not, the reason.
-//   - The words are no messages: they use no receive of the program's, with an SRQ neither, and none can be taken for one.
+//   - A word is written only when what its writer has sent is confirmed, and no Do or Send is
+//     admitted after that. So who finds the own word written, and has confirmed, knows that both
+//     directions have arrived.
+//   - The accepting side writes second. So when it writes it knows everything, and when the
+//     dialling side finds its word written, the peer needs nothing more of the connection. Only
+//     then does anybody end it.
+//   - The connection carries nothing after the second word. So nothing can cut that off but a
+//     failure of the network or the end of a process. Then the accepting side, which knows, gets
+//     nil, and the dialling side, which does not, the reason.
+//   - The words are no messages: they use no receive of the program's, with an SRQ neither, and
+//     none can be taken for one.
 //
-// Both sides must know beforehand that the other will call Shutdown: one that waits for it in vain waits until its context ends. Nothing
-// of the connection says what a program will do, so it cannot be found out, and without ShutdownBoth no side waits. What
-// the two devices do by themselves is not enough: a Read that is answered says what has arrived at the peer, not that
-// the peer's program will not send again.
+// Both sides must know beforehand that the other will call Shutdown: one that waits for it in vain
+// waits until its context ends. Nothing of the connection says what a program will do, so it cannot
+// be found out, and without ShutdownBoth no side waits. What the two devices do by themselves is
+// not enough: a Read that is answered says what has arrived at the peer, not that the peer's
+// program will not send again.
 
 const (
 	bothPause    = 100 * time.Microsecond // between the first two looks at the own word, doubled each time
 	maxBothPause = 20 * time.Millisecond
 )
 
-// agree is the handshake. The caller has the turn to send and has confirmed. It can be called again when ctx has ended it.
+// agree is the handshake. The caller has the turn to send and has confirmed. It can be called again
+// when ctx has ended it.
 func (e *Endpoint) agree(ctx context.Context) error {
 	if e.dialled {
 		if err := e.tell(ctx); err != nil {
@@ -79,8 +85,9 @@ func (e *Endpoint) over() bool {
 	}
 }
 
-// until waits until cond is true, or until ctx is done or the connection has ended without that. A word that is written wakes nobody, so
-// it looks again after a while; in the meantime it takes completions as every call does, which drives devices that need it.
+// until waits until cond is true, or until ctx is done or the connection has ended without that. A
+// word that is written wakes nobody, so it looks again after a while; in the meantime it takes
+// completions as every call does, which drives devices that need it.
 func (e *Endpoint) until(ctx context.Context, cond func() bool) error {
 	for pause := bothPause; ; pause = min(2*pause, maxBothPause) {
 		over := e.over() // before cond: what the peer wrote before the end is in place

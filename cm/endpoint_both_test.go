@@ -60,8 +60,8 @@ func insists(ctx context.Context, ep *cm.Endpoint) error {
 	}
 }
 
-// TestShutdownBoth: with ShutdownBoth, two sides that send numbers of messages of their own, at any time, both get nil, also if their
-// calls are interrupted, and then everything has arrived.
+// TestShutdownBoth: with ShutdownBoth, two sides that send numbers of messages of their own, at any
+// time, both get nil, also if their calls are interrupted, and then everything has arrived.
 func TestShutdownBoth(t *testing.T) {
 	devices(t, func(t *testing.T, dev *verbs.Device) {
 		seed := rand.Uint64()
@@ -94,13 +94,15 @@ func TestShutdownBoth(t *testing.T) {
 				taken, err := takeRest(ctx, ep)
 				require.Error(t, err)
 				require.NoError(t, ctx.Err())
-				require.True(t, bytes.Equal(numbered(counts[i]), taken), "seed %d, round %d: %v instead of %d", seed, round, taken, counts[i])
+				require.True(t, bytes.Equal(numbered(counts[i]), taken), "seed %d, round %d: %v instead of %d", seed,
+					round, taken, counts[i])
 			}
 		}
 	})
 }
 
-// TestShutdownBothWaits: a side that is in Shutdown still takes what the other sends, and waits for it.
+// TestShutdownBothWaits: a side that is in Shutdown still takes what the other sends, and waits for
+// it.
 func TestShutdownBothWaits(t *testing.T) {
 	for _, first := range []string{"dialled", "accepted"} {
 		t.Run(first, func(t *testing.T) {
@@ -134,7 +136,8 @@ func TestShutdownBothWaits(t *testing.T) {
 	}
 }
 
-// TestShutdownBothQueues: it takes no receive: none of the caller's, none of an SRQ, and none where there are none.
+// TestShutdownBothQueues: it takes no receive: none of the caller's, none of an SRQ, and none where
+// there are none.
 func TestShutdownBothQueues(t *testing.T) {
 	ctx, dev := within(t), usiwDevice(t)
 	vctx, err := dev.SharedContext()
@@ -143,7 +146,8 @@ func TestShutdownBothQueues(t *testing.T) {
 	require.NoError(t, err)
 	srq, err := pd.CreateSRQ(verbs.SRQAttr{MaxWR: 4})
 	require.NoError(t, err)
-	none := cm.EndpointConfig{Messages: cm.None, Memory: 8, Access: verbs.AccessRemoteWrite, Offer: true, ShutdownBoth: true}
+	none := cm.EndpointConfig{Messages: cm.None, Memory: 8, Access: verbs.AccessRemoteWrite, Offer: true,
+		ShutdownBoth: true}
 	shared := none
 	shared.PD, shared.SRQ = pd, srq
 	for _, passive := range []cm.EndpointConfig{none, shared} {
@@ -176,15 +180,16 @@ func TestShutdownBothQueues(t *testing.T) {
 	require.NoError(t, errors.Join(srq.Close(), pd.Close()))
 }
 
-// other returns what an endpoint says, with 8 other bytes from an offset on: its address is at 8, its key at 16, flags at 20, the number
-// of its receives at 24.
+// other returns what an endpoint says, with 8 other bytes from an offset on: its address is at 8,
+// its key at 16, flags at 20, the number of its receives at 24.
 func other(said []byte, at int, v uint64) []byte {
 	b := append(bytes.Clone(said[:cm.FenceLen]), make([]byte, 8)...)
 	binary.BigEndian.PutUint64(b[at:], v)
 	return b[:cm.FenceLen]
 }
 
-// TestShutdownBothPeers: it is agreed upon, with peers that have set it and with no others, and what the programs say stays theirs.
+// TestShutdownBothPeers: it is agreed upon, with peers that have set it and with no others, and
+// what the programs say stays theirs.
 func TestShutdownBothPeers(t *testing.T) {
 	ctx, dev := within(t), usiwDevice(t)
 	both := cm.EndpointConfig{ShutdownBoth: true, Param: cm.ConnParam{PrivateData: []byte("ours")}}
@@ -212,8 +217,8 @@ func TestShutdownBothPeers(t *testing.T) {
 	// Private data that only look like it.
 	said := b.ID().PrivateData()[4:]
 	require.Len(t, said, cm.FenceLen)
-	for _, data := range [][]byte{said[:cm.FenceLen-1], said[1:], append(bytes.Clone(said), 1), other(said, 8, 1<<64-8), other(said, 20, 1<<39),
-		other(said, 20, 0)} {
+	for _, data := range [][]byte{said[:cm.FenceLen-1], said[1:], append(bytes.Clone(said), 1), other(said, 8, 1<<64-8),
+		other(said, 20, 1<<39), other(said, 20, 0)} {
 		_, accepted = try(cm.EndpointConfig{NoCredits: true, Param: cm.ConnParam{PrivateData: data}}, both)
 		require.ErrorIs(t, accepted, verbs.ErrNotSupported, "%x", data)
 	}

@@ -23,7 +23,8 @@ func TestEndpointClose(t *testing.T) {
 	devices(t, func(t *testing.T, dev *verbs.Device) {
 		for i := range 20 {
 			ctx := within(t)
-			cfg := cm.EndpointConfig{Messages: 4, Memory: 1 << 16, Access: verbs.AccessRemoteRead, Offer: true, Cap: verbs.QPCap{MaxSendWR: 3}}
+			cfg := cm.EndpointConfig{Messages: 4, Memory: 1 << 16, Access: verbs.AccessRemoteRead, Offer: true,
+				Cap: verbs.QPCap{MaxSendWR: 3}}
 			a, b := endpoints(t, dev, cfg, cfg)
 			from, err := verbs.ParseRemote(a.PrivateData())
 			require.NoError(t, err)
@@ -67,7 +68,8 @@ func TestEndpointClose(t *testing.T) {
 	require.NoError(t, (*cm.Endpoint)(nil).Close())
 }
 
-// TestEndpointCloseInside: a function of the dispatcher cannot close the endpoint, and is told so. Afterwards it can be closed.
+// TestEndpointCloseInside: a function of the dispatcher cannot close the endpoint, and is told so.
+// Afterwards it can be closed.
 func TestEndpointCloseInside(t *testing.T) {
 	ctx := within(t)
 	a, _ := endpoints(t, usiwDevice(t), cm.EndpointConfig{}, cm.EndpointConfig{})
@@ -86,7 +88,8 @@ func TestEndpointCloseInside(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestEndpointEnd: messages that have arrived are received before the end, and a Recv for which no receive is posted ends too.
+// TestEndpointEnd: messages that have arrived are received before the end, and a Recv for which no
+// receive is posted ends too.
 func TestEndpointEnd(t *testing.T) {
 	ctx := within(t)
 	dev := usiwDevice(t)
@@ -163,7 +166,8 @@ func TestEndpointShutdown(t *testing.T) {
 		require.ErrorIs(t, a.Shutdown(ctx), io.EOF, "it is not known what has arrived")
 	})
 	t.Run("confirmed", func(t *testing.T) {
-		a, b := endpoints(t, dev, cm.EndpointConfig{Memory: 8}, cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteRead, Offer: true})
+		a, b := endpoints(t, dev, cm.EndpointConfig{Memory: 8},
+			cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteRead, Offer: true})
 		from, err := verbs.ParseRemote(a.PrivateData())
 		require.NoError(t, err)
 		sge, err := a.MR().SGE(0, 8)
@@ -176,8 +180,8 @@ func TestEndpointShutdown(t *testing.T) {
 	})
 }
 
-// TestEndpointShutdownBoth: if both sides shut down, a nil says that everything of that side is at the other, and at least one
-// gets it. Receives that have completed can be taken after the end.
+// TestEndpointShutdownBoth: if both sides shut down, a nil says that everything of that side is at
+// the other, and at least one gets it. Receives that have completed can be taken after the end.
 func TestEndpointShutdownBoth(t *testing.T) {
 	const messages = 40
 	devices(t, func(t *testing.T, dev *verbs.Device) {
@@ -216,8 +220,8 @@ func TestEndpointShutdownBoth(t *testing.T) {
 	})
 }
 
-// TestEndpointShutdownLast: if one side says which message is its last, and the other takes it before it shuts down, everything of both
-// sides has arrived, whatever is on its way meanwhile.
+// TestEndpointShutdownLast: if one side says which message is its last, and the other takes it
+// before it shuts down, everything of both sides has arrived, whatever is on its way meanwhile.
 func TestEndpointShutdownLast(t *testing.T) {
 	const messages = 40
 	devices(t, func(t *testing.T, dev *verbs.Device) {
@@ -269,8 +273,8 @@ func TestEndpointShutdownLast(t *testing.T) {
 	})
 }
 
-// TestEndpointStray: a completion of a request that was posted past the dispatcher is told to one call in progress, and Close passes
-// over it.
+// TestEndpointStray: a completion of a request that was posted past the dispatcher is told to one
+// call in progress, and Close passes over it.
 func TestEndpointStray(t *testing.T) {
 	devices(t, func(t *testing.T, dev *verbs.Device) {
 		ctx := within(t)
@@ -339,22 +343,24 @@ func TestEndpointOfCaller(t *testing.T) {
 		}
 		stop()
 		require.ErrorIs(t, <-ran, context.Canceled)
-		_, err = cm.DialEndpoint(ctx, "127.0.0.1:1", cm.Config{Device: dev}, cm.EndpointConfig{Dispatcher: d, Cap: verbs.QPCap{MaxSendWR: 60}})
+		_, err = cm.DialEndpoint(ctx, "127.0.0.1:1", cm.Config{Device: dev},
+			cm.EndpointConfig{Dispatcher: d, Cap: verbs.QPCap{MaxSendWR: 60}})
 		require.ErrorIs(t, err, verbs.ErrLimit, "20 for the QP, 15 for each of the others, 16 for messages")
 		require.NoError(t, errors.Join(a.Close(), b.Close(), c.Close(), e.Close()))
 	}()
 	require.Zero(t, d.Outstanding())
 	require.NoError(t, d.Reserve(100), "what was reserved has been released")
 	require.Equal(t, verbs.QPStateErr, qp.State())
-	require.NoError(t, errors.Join(qp.Close(), mr.Close(), cq.Close(), pd.Close()), "all were open, and nothing used them")
+	require.NoError(t, errors.Join(qp.Close(), mr.Close(), cq.Close(), pd.Close()),
+		"all were open, and nothing used them")
 
 	other := usiwDevice(t)
 	octx, err := other.SharedContext()
 	require.NoError(t, err)
 	opd, err := octx.AllocPD()
 	require.NoError(t, err)
-	for _, cfg := range []cm.EndpointConfig{{PD: opd}, {QP: qp}, {MR: mr}, {Offer: true}, {Memory: -1}, {Messages: -2}, {MessageSize: -1},
-		{Messages: 5, Cap: verbs.QPCap{MaxRecvWR: 4}}} {
+	for _, cfg := range []cm.EndpointConfig{{PD: opd}, {QP: qp}, {MR: mr}, {Offer: true}, {Memory: -1}, {Messages: -2},
+		{MessageSize: -1}, {Messages: 5, Cap: verbs.QPCap{MaxRecvWR: 4}}} {
 		ep, err := cm.DialEndpoint(ctx, "127.0.0.1:1", cm.Config{Device: dev}, cfg)
 		require.Error(t, err, "%v", cfg)
 		require.Nil(t, ep)
@@ -362,7 +368,8 @@ func TestEndpointOfCaller(t *testing.T) {
 	require.NoError(t, opd.Close())
 }
 
-// TestEndpointRejected: an endpoint that cannot be made rejects its request, and a Prepare can refuse.
+// TestEndpointRejected: an endpoint that cannot be made rejects its request, and a Prepare can
+// refuse.
 func TestEndpointRejected(t *testing.T) {
 	ctx := within(t)
 	dev := usiwDevice(t)
@@ -370,7 +377,8 @@ func TestEndpointRejected(t *testing.T) {
 	mistake := errors.New("not this peer")
 	accepted := make(chan error, 1)
 	go func() {
-		_, err := ln.AcceptEndpoint(ctx, cm.EndpointConfig{Prepare: func(*cm.Endpoint, *cm.ConnParam) error { return mistake }})
+		_, err := ln.AcceptEndpoint(ctx,
+			cm.EndpointConfig{Prepare: func(*cm.Endpoint, *cm.ConnParam) error { return mistake }})
 		accepted <- err
 	}()
 	_, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev}, cm.EndpointConfig{})

@@ -11,40 +11,52 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Credits hold messages back for which the peer has no receive. Two endpoints agree on them while they connect (endpoint_words.go), in
-// each direction for itself:
+// Credits hold messages back for which the peer has no receive. Two endpoints agree on them while
+// they connect (endpoint_words.go), in each direction for itself:
 //
-//	sender    limit   the receives that the peer has posted, as far as it has told: those of its offer, and those in the credit word
+//	sender    limit   receives of the peer that this side knows of: by its offer, and by the credit word
 //	          used    the messages that have been posted
 //	receiver  posted  receives that have been posted
 //	          told    those of them that are in the offer, or in the last Write of the sender's credit word
 //
-// A message waits until used < limit. The receiver writes the sender's word when it owes enough: when the receives that are untold are
-// three quarters of all that are posted or hold a message that Recv has not taken. A Send takes the Write along from the half on, which
-// is cheaper. So 16 buffers need a Write of 8 bytes for each 8 to 12 messages, and without messages there are no Writes.
+// A message waits until used < limit. The receiver writes the sender's word when it owes enough:
+// when the receives that are untold are three quarters of all that are posted or hold a message
+// that Recv has not taken. A Send takes the Write along from the half on, which is cheaper. So 16
+// buffers need a Write of 8 bytes for each 8 to 12 messages, and without messages there are no
+// Writes.
 //
 // Invariants:
 //
-//   - used <= limit <= told <= posted: each message finds a receive. The counters have 64 bits and only grow.
-//   - A Write needs no credit, no receive of the peer, and no call of the program but that which posted the receive. It takes a free place
-//     of the send queue; if there is none, the next place that becomes free is not given to a call before the Write has had it.
-//     What is in the queue completes without the peer's program, because its messages have their receives. So no Write waits forever.
-//   - While receives are untold, the sender is not stuck: either it has credit, or Recv has messages to take, which looks again, or a Write
-//     is in the queue or waits for its place. If all messages have been taken and the sender has no credit, what is untold is all.
-//   - One Write is in the queue at a time, so nobody changes what it reads, and the word grows. It is stored with the lowest byte first:
-//     a device that places the bytes one after the other makes no value that is too large.
-//   - A message that waits holds the turn of the messages and nothing else. Requests that take no receive of the peer pass it.
+//   - used <= limit <= told <= posted: each message finds a receive. The counters have 64 bits and
+//     only grow.
+//   - A Write needs no credit, no receive of the peer, and no call of the program but that which
+//     posted the receive. It takes a free place of the send queue; if there is none, the next place
+//     that becomes free is not given to a call before the Write has had it. What is in the queue
+//     completes without the peer's program, because its messages have their receives. So no Write
+//     waits forever.
+//   - While receives are untold, the sender is not stuck: either it has credit, or Recv has
+//     messages to take, which looks again, or a Write is in the queue or waits for its place. If
+//     all messages have been taken and the sender has no credit, what is untold is all.
+//   - One Write is in the queue at a time, so nobody changes what it reads, and the word grows. It
+//     is stored with the lowest byte first: a device that places the bytes one after the other
+//     makes no value that is too large.
+//   - A message that waits holds the turn of the messages and nothing else. Requests that take no
+//     receive of the peer pass it.
 //
-// A list of Do is posted in parts if there is no credit for all its messages, because a sender that has some credit is not told of more.
-// The list then keeps the turn to send, so that its requests stay together.
+// A list of Do is posted in parts if there is no credit for all its messages, because a sender that
+// has some credit is not told of more. The list then keeps the turn to send, so that its requests
+// stay together.
 //
-// The sender cannot check what the peer says, and need not: a peer that says too much ends its own connection, as one without credits does,
-// and for one that says too little, or goes backwards, Send waits until its context ends, as for one that does not read.
+// The sender cannot check what the peer says, and need not: a peer that says too much ends its own
+// connection, as one without credits does, and for one that says too little, or goes backwards,
+// Send waits until its context ends, as for one that does not read.
 //
-// Receives are not counted, and the peer sends as it likes, if the endpoint has posted none when it makes the offer: those of an SRQ
-// belong to many connections, and an endpoint without buffers may have others that it does not know.
+// Receives are not counted, and the peer sends as it likes, if the endpoint has posted none when it
+// makes the offer: those of an SRQ belong to many connections, and an endpoint without buffers may
+// have others that it does not know.
 type credits struct {
-	// Of the messages of this side. used is guarded by the turn of messages; the others are set before the endpoint is connected.
+	// Of the messages of this side. used is guarded by the turn of messages; the others are set
+	// before the endpoint is connected.
 	limit uint64         // receives of the peer's offer, 0 = the peer does not count
 	more  *atomic.Uint64 // the own word: receives that the peer has posted since; nil without an offer
 	used  uint64
@@ -107,7 +119,8 @@ func (e *Endpoint) takeCredit(recvs uint32) {
 	c.counts = c.offered > 0
 }
 
-// left is the number of messages for which the peer has receives. The caller has the turn of messages.
+// left is the number of messages for which the peer has receives. The caller has the turn of
+// messages.
 func (c *credits) left() int64 {
 	if c.limit == 0 {
 		return math.MaxInt64
@@ -117,7 +130,8 @@ func (c *credits) left() int64 {
 	return int64(c.limit + binary.LittleEndian.Uint64(b[:]) - c.used)
 }
 
-// awaitCredit waits until the peer has a receive for a message. The caller has the turn of messages.
+// awaitCredit waits until the peer has a receive for a message. The caller has the turn of
+// messages.
 func (e *Endpoint) awaitCredit(ctx context.Context) error {
 	if e.credit.left() > 0 {
 		return nil
@@ -128,7 +142,8 @@ func (e *Endpoint) awaitCredit(ctx context.Context) error {
 	return e.stopped()
 }
 
-// affordable is the number of requests of a list, from the first, for which there is credit, and how much they need.
+// affordable is the number of requests of a list, from the first, for which there is credit, and
+// how much they need.
 func (e *Endpoint) affordable(wrs []verbs.SendWR) (n int, messages uint64) {
 	for ; n < len(wrs); n++ {
 		if takesReceive(wrs[n].Opcode) {
@@ -141,7 +156,8 @@ func (e *Endpoint) affordable(wrs []verbs.SendWR) (n int, messages uint64) {
 	return n, messages
 }
 
-// owes reports whether the peer should be told, if that must be worth so many quarters of the receives. The caller holds e.mu.
+// owes reports whether the peer should be told, if that must be worth so many quarters of the
+// receives. The caller holds e.mu.
 func (e *Endpoint) owes(quarters uint64) bool {
 	c := &e.credit
 	untold := c.posted - c.told
@@ -156,7 +172,8 @@ func (e *Endpoint) owes(quarters uint64) bool {
 	return 4*untold >= quarters*uint64(e.recvs+e.arrivals.Len())
 }
 
-// beginTelling prepares the Write. The caller holds e.mu, has a place of the send queue, and posts it.
+// beginTelling prepares the Write. The caller holds e.mu, has a place of the send queue, and posts
+// it.
 func (e *Endpoint) beginTelling() {
 	c := &e.credit
 	c.telling, c.before, c.told = true, c.told, c.posted
@@ -170,7 +187,8 @@ func (e *Endpoint) cancelTelling() {
 	e.mu.Unlock()
 }
 
-// tellAlong reports whether the Write goes with the Send of a call, and takes a place for it. The caller has the turn to send.
+// tellAlong reports whether the Write goes with the Send of a call, and takes a place for it. The
+// caller has the turn to send.
 func (e *Endpoint) tellAlong(c *call) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -188,8 +206,9 @@ func (e *Endpoint) tellAlong(c *call) bool {
 	return true
 }
 
-// tellPeer posts the Write if one is due, and reports that. The caller is a function of the dispatcher which has a place of the send queue
-// for it, or it has none, and the Write gets one that is free.
+// tellPeer posts the Write if one is due, and reports that. The caller is a function of the
+// dispatcher which has a place of the send queue for it, or it has none, and the Write gets one
+// that is free.
 func (e *Endpoint) tellPeer(place bool) bool {
 	e.mu.Lock()
 	if !e.owes(aloneQuarters) {
@@ -222,8 +241,9 @@ func (e *Endpoint) tellPeer(place bool) bool {
 	return false
 }
 
-// wake has a goroutine that waits look at what it waits for, after a place of the send queue was given back that only a completion would
-// have told it of. The post was refused, so either the QP is in the error state and flushes a receive at once, or other completions come.
+// wake has a goroutine that waits look at what it waits for, after a place of the send queue was
+// given back that only a completion would have told it of. The post was refused, so either the QP
+// is in the error state and flushes a receive at once, or other completions come.
 func (e *Endpoint) wake() {
 	if e.qp.State() != verbs.QPStateErr {
 		return
@@ -240,7 +260,8 @@ func (e *Endpoint) grantDone(wc *verbs.WC) {
 	e.finished(1)
 }
 
-// told notes that the Write has completed, and gives its place back, unless the next one is due. If it has failed, the connection has.
+// told notes that the Write has completed, and gives its place back, unless the next one is due. If
+// it has failed, the connection has.
 func (e *Endpoint) told(status verbs.WCStatus) {
 	e.mu.Lock()
 	e.credit.telling = false
@@ -251,7 +272,8 @@ func (e *Endpoint) told(status verbs.WCStatus) {
 	}
 }
 
-// freePlace gives a place of the send queue back that a completion has freed: to the Write, if that waits for one.
+// freePlace gives a place of the send queue back that a completion has freed: to the Write, if that
+// waits for one.
 func (e *Endpoint) freePlace() {
 	if !e.credit.late.Load() || !e.tellPeer(true) {
 		e.room <- struct{}{}

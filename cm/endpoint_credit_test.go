@@ -25,7 +25,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fabrics are devices on which a message without a receive ends the connection, and one on which it is sent again.
+// fabrics are devices on which a message without a receive ends the connection, and one on which it
+// is sent again.
 func fabrics(t *testing.T, run func(t *testing.T, dev *verbs.Device)) {
 	plain := func(t *testing.T) *verbs.Device {
 		nic, err := usiw.New(usiw.Config{SetupTimeout: 30 * time.Second, Without: ext.Operations})
@@ -70,7 +71,8 @@ func takeNumber(ctx context.Context, ep *cm.Endpoint, n int) error {
 	return nil
 }
 
-// TestCreditSlowReader: a sender that is faster than its peer waits, and all messages arrive, in order.
+// TestCreditSlowReader: a sender that is faster than its peer waits, and all messages arrive, in
+// order.
 func TestCreditSlowReader(t *testing.T) {
 	const messages, slow, receives = 10000, 3, 16
 	fabrics(t, func(t *testing.T, dev *verbs.Device) {
@@ -108,8 +110,8 @@ func TestCreditSlowReader(t *testing.T) {
 	})
 }
 
-// TestCreditBothWays: with every size of queue, in both directions at once, by Send and in lists of Do that are longer than what the peer has
-// receives for, all messages arrive.
+// TestCreditBothWays: with every size of queue, in both directions at once, by Send and in lists of
+// Do that are longer than what the peer has receives for, all messages arrive.
 func TestCreditBothWays(t *testing.T) {
 	const lists = 60
 	fabrics(t, func(t *testing.T, dev *verbs.Device) {
@@ -119,8 +121,8 @@ func TestCreditBothWays(t *testing.T) {
 			ctx := within(t)
 			var cfg [2]cm.EndpointConfig
 			for i := range cfg {
-				cfg[i] = cm.EndpointConfig{Messages: receives[i], MessageSize: 8, Memory: 8, Access: verbs.AccessRemoteRead, Offer: true,
-					Cap: verbs.QPCap{MaxSendWR: 1 + random.IntN(6)}}
+				cfg[i] = cm.EndpointConfig{Messages: receives[i], MessageSize: 8, Memory: 8,
+					Access: verbs.AccessRemoteRead, Offer: true, Cap: verbs.QPCap{MaxSendWR: 1 + random.IntN(6)}}
 			}
 			a, b := endpoints(t, dev, cfg[0], cfg[1])
 			ends := []*cm.Endpoint{a, b}
@@ -159,7 +161,9 @@ func TestCreditBothWays(t *testing.T) {
 					}
 					return nil
 				})
-				all.Go(func() error { // the credit passes requests that are no messages, and these pass messages that wait
+				// the credit passes requests that are no messages, and these pass messages that
+				// wait
+				all.Go(func() error {
 					from, err := verbs.ParseRemote(ep.PrivateData())
 					if err != nil {
 						return err
@@ -196,8 +200,8 @@ func TestCreditBothWays(t *testing.T) {
 
 // full returns two endpoints of which the first has used all receives of the second, which has n.
 func full(ctx context.Context, t *testing.T, n int) (a, b *cm.Endpoint) {
-	a, b = endpoints(t, usiwDevice(t), cm.EndpointConfig{Memory: 8}, cm.EndpointConfig{Messages: n, MessageSize: 8, Memory: 8, Access: verbs.AccessRemoteRead,
-		Offer: true})
+	a, b = endpoints(t, usiwDevice(t), cm.EndpointConfig{Memory: 8},
+		cm.EndpointConfig{Messages: n, MessageSize: 8, Memory: 8, Access: verbs.AccessRemoteRead, Offer: true})
 	for i := range n {
 		require.NoError(t, a.Send(ctx, number(i)))
 	}
@@ -318,7 +322,8 @@ func TestCreditReceives(t *testing.T) {
 		}
 		return ep.PostRecv(wrs...)
 	}
-	cfg := cm.EndpointConfig{Messages: cm.None, Prepare: func(ep *cm.Endpoint, _ *cm.ConnParam) error { return post(ep, 0) }}
+	cfg := cm.EndpointConfig{Messages: cm.None,
+		Prepare: func(ep *cm.Endpoint, _ *cm.ConnParam) error { return post(ep, 0) }}
 	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{}, cfg)
 	next := uint64(0)
 	take := func() {
@@ -356,7 +361,8 @@ func TestCreditReceives(t *testing.T) {
 	take()
 }
 
-// byHand is a peer that is no endpoint: it dials with the private data of make, which gets words that it can offer, and has two receives.
+// byHand is a peer that is no endpoint: it dials with the private data of make, which gets words
+// that it can offer, and has two receives.
 type byHand struct {
 	id    *cm.ID
 	cq    *verbs.CQ
@@ -366,7 +372,8 @@ type byHand struct {
 }
 
 // dialByHand dials an endpoint, which is accepted with cfg.
-func dialByHand(ctx context.Context, t *testing.T, dev *verbs.Device, cfg cm.EndpointConfig, private func(words verbs.Remote) []byte) (*byHand, *cm.Endpoint) {
+func dialByHand(ctx context.Context, t *testing.T, dev *verbs.Device, cfg cm.EndpointConfig,
+	private func(words verbs.Remote) []byte) (*byHand, *cm.Endpoint) {
 	t.Helper()
 	ln := listener(t, dev)
 	accepted := make(chan error, 1)
@@ -399,7 +406,8 @@ func dialByHand(ctx context.Context, t *testing.T, dev *verbs.Device, cfg cm.End
 	return p, ep
 }
 
-// offers makes the private data of an endpoint that offers words and credits, with so many receives.
+// offers makes the private data of an endpoint that offers words and credits, with so many
+// receives.
 func offers(t *testing.T, dev *verbs.Device, words verbs.Remote, flags, receives uint32) []byte {
 	t.Helper()
 	_, b := endpoints(t, dev, cm.EndpointConfig{}, cm.EndpointConfig{})
@@ -417,7 +425,8 @@ func (p *byHand) put(ctx context.Context, t *testing.T, v uint64) {
 	sge, err := p.words.SGE(48, 8)
 	require.NoError(t, err)
 	binary.LittleEndian.PutUint64(p.words.Bytes()[48:], v)
-	to := verbs.Remote{Addr: binary.BigEndian.Uint64(said[8:]) + 16, Length: 8, RKey: binary.BigEndian.Uint32(said[16:])}
+	to := verbs.Remote{Addr: binary.BigEndian.Uint64(said[8:]) + 16, Length: 8,
+		RKey: binary.BigEndian.Uint32(said[16:])}
 	_, err = p.qp.PostSend([]verbs.SendWR{verbs.Write(to, sge)})
 	require.NoError(t, err)
 	for { // the two receives complete into the same CQ
@@ -431,7 +440,8 @@ func (p *byHand) put(ctx context.Context, t *testing.T, v uint64) {
 	}
 }
 
-// TestCreditPeers: a peer that is no endpoint gets nothing of credits, neither bytes nor a limit; nor does one whose receives are not counted.
+// TestCreditPeers: a peer that is no endpoint gets nothing of credits, neither bytes nor a limit;
+// nor does one whose receives are not counted.
 func TestCreditPeers(t *testing.T) {
 	ctx, dev := within(t), usiwDevice(t)
 	beyond := func(a *cm.Endpoint) { // 2 receives, and more messages
@@ -487,7 +497,8 @@ func TestCreditPeers(t *testing.T) {
 func TestCreditLies(t *testing.T) {
 	ctx, dev := within(t), usiwDevice(t)
 	speak := func(flags, receives uint32) (*byHand, *cm.Endpoint) {
-		return dialByHand(ctx, t, dev, cm.EndpointConfig{Messages: 4}, func(words verbs.Remote) []byte { return offers(t, dev, words, flags, receives) })
+		return dialByHand(ctx, t, dev, cm.EndpointConfig{Messages: 4},
+			func(words verbs.Remote) []byte { return offers(t, dev, words, flags, receives) })
 	}
 	t.Run("more than there are", func(t *testing.T) {
 		_, ep := speak(offersCredits, 1<<32-1)
@@ -523,7 +534,8 @@ func TestCreditLies(t *testing.T) {
 		for range 2 {
 			require.NoError(t, ep.Send(ctx, nil))
 		}
-		require.ErrorContains(t, errors.Join(ep.Send(ctx, nil), ep.Send(ctx, nil), ep.Shutdown(ctx)), "no buffer available", "it was allowed")
+		require.ErrorContains(t, errors.Join(ep.Send(ctx, nil), ep.Send(ctx, nil), ep.Shutdown(ctx)),
+			"no buffer available", "it was allowed")
 	})
 	t.Run("no offer", func(t *testing.T) {
 		p, ep := speak(0x80|offersCredits, 1)
@@ -549,11 +561,13 @@ func TestCreditLies(t *testing.T) {
 	t.Run("what the endpoint reads", func(t *testing.T) {
 		p, ep := speak(offersCredits, 2)
 		said := p.id.PrivateData()
-		to := verbs.Remote{Addr: binary.BigEndian.Uint64(said[8:]), Length: 48, RKey: binary.BigEndian.Uint32(said[16:])}
+		to := verbs.Remote{Addr: binary.BigEndian.Uint64(said[8:]), Length: 48,
+			RKey: binary.BigEndian.Uint32(said[16:])}
 		sge, err := p.words.SGE(0, 48)
 		require.NoError(t, err)
 		copy(p.words.Bytes(), bytes.Repeat([]byte{0x5a}, 48)) // the key opens all words of the endpoint
-		_, err = p.qp.PostSend([]verbs.SendWR{verbs.Write(to, sge), verbs.Send(), verbs.Send(), verbs.Send(), verbs.Send()})
+		_, err = p.qp.PostSend([]verbs.SendWR{verbs.Write(to, sge), verbs.Send(), verbs.Send(), verbs.Send(),
+			verbs.Send()})
 		require.NoError(t, err)
 		for range 4 {
 			_, err = ep.Recv(ctx, nil)

@@ -10,8 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PendingError is the error of a call of an [Endpoint] whose context was done before its requests completed. They stay posted, and
-// their memory belongs to the device until they complete. It wraps the error of the context.
+// PendingError is the error of a call of an [Endpoint] whose context was done before its requests
+// completed. They stay posted, and their memory belongs to the device until they complete. It wraps
+// the error of the context.
 type PendingError struct {
 	e    *Endpoint
 	op   string
@@ -25,24 +26,28 @@ func (p *PendingError) Error() string { return fmt.Sprintf("%v (the request stay
 // Unwrap returns the error of the context.
 func (p *PendingError) Unwrap() error { return p.err }
 
-// Wait waits for the requests and returns what the call would have returned. When ctx is done before that, it returns another
-// *PendingError. After Close of the endpoint it does not wait. Any number of goroutines may wait.
+// Wait waits for the requests and returns what the call would have returned. When ctx is done
+// before that, it returns another *PendingError. After Close of the endpoint it does not wait. Any
+// number of goroutines may wait.
 func (p *PendingError) Wait(ctx context.Context) (verbs.WC, error) {
 	return p.e.await(ctx, p.op, p.call)
 }
 
-// call is a list of requests that a goroutine waits for, or, once a PendingError has it, any number of goroutines. Then ready is
-// closed instead of holding a token: the goroutine that takes completions looks at ready only after each batch of them, and would miss
-// a token that another one takes and puts back.
+// call is a list of requests that a goroutine waits for, or, once a PendingError has it, any number
+// of goroutines. Then ready is closed instead of holding a token: the goroutine that takes
+// completions looks at ready only after each batch of them, and would miss a token that another one
+// takes and puts back.
 type call struct {
-	e     *Endpoint
-	f     func(*verbs.WC) // complete
-	left  atomic.Int32    // requests that have not completed
-	wc    verbs.WC        // of the last request, or of the first that failed
-	buf   int             // the buffer of Send that it uses, -1 = none
-	along bool            // its first completion is that of the Write of the credit word that went along (endpoint_credit.go)
-	ready chan struct{}   // holds a token, or is closed, when left is 0
-	kept  bool            // e.mu: a PendingError has it, and it is not used again
+	e    *Endpoint
+	f    func(*verbs.WC) // complete
+	left atomic.Int32    // requests that have not completed
+	wc   verbs.WC        // of the last request, or of the first that failed
+	buf  int             // the buffer of Send that it uses, -1 = none
+	// its first completion is that of the Write of the credit word that went along
+	// (endpoint_credit.go)
+	along bool
+	ready chan struct{} // holds a token, or is closed, when left is 0
+	kept  bool          // e.mu: a PendingError has it, and it is not used again
 }
 
 // newCall returns a call for n requests.
@@ -88,7 +93,8 @@ func (c *call) complete(wc *verbs.WC) {
 	c.e.finished(1)
 }
 
-// took notes that n requests have completed, or were not posted. It reports whether they were the last.
+// took notes that n requests have completed, or were not posted. It reports whether they were the
+// last.
 func (c *call) took(n int32) bool {
 	if c.left.Add(-n) > 0 {
 		return false
@@ -121,14 +127,18 @@ func (c *call) keep() {
 	}
 }
 
-// Do posts send requests and waits until all of them have completed. It returns the completion of the last one, or that of the
-// first that failed, with an error that wraps its status and the reason for the end of the connection. A signalled completion is asked
-// for of each. The requests of one call stay together in the queue; if it cannot hold as many, the error Is verbs.ErrLimit.
-// If one of them is refused when it is posted, those before it are executed, and the error says what is wrong.
+// Do posts send requests and waits until all of them have completed. It returns the completion of
+// the last one, or that of the first that failed, with an error that wraps its status and the
+// reason for the end of the connection. A signalled completion is asked for of each. The requests
+// of one call stay together in the queue; if it cannot hold as many, the error Is verbs.ErrLimit.
+// If one of them is refused when it is posted, those before it are executed, and the error says
+// what is wrong.
 //
-// A message among them waits until the peer has a receive for it, as [Endpoint.Send] does, with everything behind it in the list.
+// A message among them waits until the peer has a receive for it, as [Endpoint.Send] does, with
+// everything behind it in the list.
 //
-// On iWARP the completion of a Send or Write does not say that it has arrived: see [Endpoint.Shutdown].
+// On iWARP the completion of a Send or Write does not say that it has arrived: see
+// [Endpoint.Shutdown].
 func (e *Endpoint) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error) {
 	const op = "Do"
 	if !e.node.Enter() {
@@ -145,8 +155,8 @@ func (e *Endpoint) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error
 	return e.run(ctx, op, -1, message, wrs)
 }
 
-// takeTurn waits until it is this goroutine's turn to post, and with a message until the peer has room for one. releaseTurn gives the turn
-// back.
+// takeTurn waits until it is this goroutine's turn to post, and with a message until the peer has
+// room for one. releaseTurn gives the turn back.
 func (e *Endpoint) takeTurn(ctx context.Context, message bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -202,7 +212,8 @@ func (e *Endpoint) stopped() error {
 	return nil
 }
 
-// run posts requests and waits for them. The caller has the turn, which run gives back, and gives it a buffer, or -1.
+// run posts requests and waits for them. The caller has the turn, which run gives back, and gives
+// it a buffer, or -1.
 func (e *Endpoint) run(ctx context.Context, op string, buf int, message bool, wrs []verbs.SendWR) (verbs.WC, error) {
 	c, n, err := e.post(ctx, buf, wrs)
 	e.releaseTurn(message)
@@ -216,8 +227,8 @@ func (e *Endpoint) run(ctx context.Context, op string, buf int, message bool, wr
 	return wc, failed
 }
 
-// post waits for room and posts. Room for what is not posted is given back before another goroutine can wait for it, because only
-// completions wake a goroutine that waits.
+// post waits for room and posts. Room for what is not posted is given back before another goroutine
+// can wait for it, because only completions wake a goroutine that waits.
 func (e *Endpoint) post(ctx context.Context, buf int, wrs []verbs.SendWR) (c *call, n int, err error) {
 	c = e.newCall(len(wrs), buf)
 	if len(wrs) > cap(e.room) {
@@ -235,8 +246,8 @@ func (e *Endpoint) post(ctx context.Context, buf int, wrs []verbs.SendWR) (c *ca
 	return c, n, err
 }
 
-// postPart posts those requests, from the first, for which the peer has room: all, or those before the next message. For the first there is
-// room, or postPart waits for it.
+// postPart posts those requests, from the first, for which the peer has room: all, or those before
+// the next message. For the first there is room, or postPart waits for it.
 func (e *Endpoint) postPart(ctx context.Context, c *call, wrs []verbs.SendWR) (n int, err error) {
 	n, messages := e.affordable(wrs)
 	if n == 0 {

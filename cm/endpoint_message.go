@@ -135,9 +135,10 @@ func (e *Endpoint) received(own bool) func(*verbs.WC) {
 	}
 }
 
-// PostRecv posts receives with memory of the caller's. Recv returns their completions with their IDs, and copies nothing; the memory
-// then belongs to the caller again, and is posted by another PostRecv. The error Is verbs.ErrQueueFull if receives and messages
-// that wait for Recv are as many as the receive queue has places.
+// PostRecv posts receives with memory of the caller's. Recv returns their completions with their
+// IDs, and copies nothing; the memory then belongs to the caller again, and is posted by another
+// PostRecv. The error Is verbs.ErrQueueFull if receives and messages that wait for Recv are as many
+// as the receive queue has places.
 func (e *Endpoint) PostRecv(wrs ...verbs.RecvWR) error {
 	const op = "PostRecv"
 	if !e.node.Enter() {
@@ -147,13 +148,15 @@ func (e *Endpoint) PostRecv(wrs ...verbs.RecvWR) error {
 	return e.opError(op, e.postRecv(wrs, e.outbox))
 }
 
-// Send sends p as one message and waits until the request has completed: p is copied to a buffer of the endpoint, for which Send
-// waits too. If p is longer than MessageSize, the error Is verbs.ErrLimit. The peer needs a receive that has room for it.
+// Send sends p as one message and waits until the request has completed: p is copied to a buffer of
+// the endpoint, for which Send waits too. If p is longer than MessageSize, the error Is
+// verbs.ErrLimit. The peer needs a receive that has room for it.
 //
-// If the peer is an Endpoint, Send first waits until it has a receive that no other message takes, and nil says that there was one: the
-// message arrives, unless it is too long for the receive, or the connection ends before (on iWARP; [Endpoint.Shutdown] confirms it). With a
-// peer that is another program, or one of the others that Endpoint names under Credits, nil says only that this side's device has
-// sent the message, on iWARP, and that the peer's has taken it, on InfiniBand.
+// If the peer is an Endpoint, Send first waits until it has a receive that no other message takes,
+// and nil says that there was one: the message arrives, unless it is too long for the receive, or
+// the connection ends before (on iWARP; [Endpoint.Shutdown] confirms it). With a peer that is
+// another program, or one of the others that Endpoint names under Credits, nil says only that this
+// side's device has sent the message, on iWARP, and that the peer's has taken it, on InfiniBand.
 func (e *Endpoint) Send(ctx context.Context, p []byte) error {
 	const op = "Send"
 	if !e.node.Enter() {
@@ -161,10 +164,12 @@ func (e *Endpoint) Send(ctx context.Context, p []byte) error {
 	}
 	defer e.node.Exit()
 	if e.sendBufs.mr == nil {
-		return e.opError(op, fmt.Errorf("%w: an endpoint without buffers (EndpointConfig.Messages is None)", verbs.ErrInvalid))
+		return e.opError(op, fmt.Errorf("%w: an endpoint without buffers (EndpointConfig.Messages is None)",
+			verbs.ErrInvalid))
 	}
 	if len(p) > e.sendBufs.size {
-		return e.opError(op, &verbs.LimitError{Name: "MessageSize", Limit: uint64(e.sendBufs.size), Value: uint64(len(p))})
+		return e.opError(op, &verbs.LimitError{Name: "MessageSize", Limit: uint64(e.sendBufs.size),
+			Value: uint64(len(p))})
 	}
 	if err := e.takeTurn(ctx, true); err != nil {
 		return e.opError(op, err)
@@ -179,12 +184,13 @@ func (e *Endpoint) Send(ctx context.Context, p []byte) error {
 	return err
 }
 
-// Recv takes the next message, or waits for it, and copies its data to p. The completion has the length (ByteLen) and the immediate.
-// For a Write with immediate (opcode verbs.WCRecvRDMAWithImm) and for Immediate Data there is nothing to copy. If p is
-// too short, the error Is io.ErrShortBuffer, and the message stays the next one.
+// Recv takes the next message, or waits for it, and copies its data to p. The completion has the
+// length (ByteLen) and the immediate. For a Write with immediate (opcode verbs.WCRecvRDMAWithImm)
+// and for Immediate Data there is nothing to copy. If p is too short, the error Is
+// io.ErrShortBuffer, and the message stays the next one.
 //
-// When the connection has ended and all messages have been taken, the error has the reason; it Is io.EOF if the peer
-// disconnected.
+// When the connection has ended and all messages have been taken, the error has the reason; it Is
+// io.EOF if the peer disconnected.
 func (e *Endpoint) Recv(ctx context.Context, p []byte) (verbs.WC, error) {
 	const op = "Recv"
 	if !e.node.Enter() {
@@ -210,7 +216,8 @@ func (e *Endpoint) Recv(ctx context.Context, p []byte) (verbs.WC, error) {
 	return wc, e.opError(op, err)
 }
 
-// takeMessage takes the oldest arrival. The caller has the turn to receive and a token of e.arrived.
+// takeMessage takes the oldest arrival. The caller has the turn to receive and a token of
+// e.arrived.
 func (e *Endpoint) takeMessage(p []byte) (verbs.WC, error) {
 	e.mu.Lock()
 	a := *e.arrivals.At(0)

@@ -50,7 +50,8 @@ func TestEndpointCache(t *testing.T) {
 	}
 	for i := range clients {
 		group.Go(func() (err error) {
-			ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev}, cm.EndpointConfig{Memory: size, Messages: cm.None})
+			ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev},
+				cm.EndpointConfig{Memory: size, Messages: cm.None})
 			if err != nil {
 				return err
 			}
@@ -82,7 +83,8 @@ func TestEndpointCache(t *testing.T) {
 	require.NoError(t, group.Wait())
 }
 
-// rpcServer answers the requests of many clients: its receives are in one SRQ, and all completions in one CQ.
+// rpcServer answers the requests of many clients: its receives are in one SRQ, and all completions
+// in one CQ.
 type rpcServer struct {
 	d   *verbs.Dispatcher
 	srq *verbs.SRQ
@@ -104,8 +106,9 @@ func (s *rpcServer) receive(buf uint64) error {
 	return err
 }
 
-// serve answers a request, after its buffer receives again: nothing orders the completion of an answer and the client's next request,
-// so a buffer that came back with that completion could come too late. The answer is inline: it needs no memory until it completes.
+// serve answers a request, after its buffer receives again: nothing orders the completion of an
+// answer and the client's next request, so a buffer that came back with that completion could come
+// too late. The answer is inline: it needs no memory until it completes.
 func (s *rpcServer) serve(wc *verbs.WC) {
 	if wc.Err() != nil {
 		return
@@ -145,7 +148,8 @@ func TestEndpointRPC(t *testing.T) {
 	var peers, ends []*cm.Endpoint
 	for range clients {
 		a, b := endpoints(t, dev, cm.EndpointConfig{Messages: 2, MessageSize: rpcSize},
-			cm.EndpointConfig{PD: pd, Dispatcher: s.d, SRQ: s.srq, Messages: cm.None, Cap: verbs.QPCap{MaxSendWR: rounds, MaxInlineData: rpcSize}})
+			cm.EndpointConfig{PD: pd, Dispatcher: s.d, SRQ: s.srq, Messages: cm.None,
+				Cap: verbs.QPCap{MaxSendWR: rounds, MaxInlineData: rpcSize}})
 		_, err := b.Recv(ctx, nil)
 		require.ErrorIs(t, err, verbs.ErrInvalid, "the receives are in the SRQ")
 		peers, ends = append(peers, a), append(ends, b)

@@ -30,8 +30,8 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// usiwDevice returns the device of a new NIC. A busy machine may take longer to set up a hundred connections at once than the NIC waits by
-// default.
+// usiwDevice returns the device of a new NIC. A busy machine may take longer to set up a hundred
+// connections at once than the NIC waits by default.
 func usiwDevice(t testing.TB) *verbs.Device {
 	t.Helper()
 	nic, err := usiw.New(usiw.Config{SetupTimeout: 30 * time.Second})
@@ -115,7 +115,8 @@ func TestEndpointDo(t *testing.T) {
 	devices(t, func(t *testing.T, dev *verbs.Device) {
 		ctx := within(t)
 		a, b := endpoints(t, dev, cm.EndpointConfig{Memory: 64},
-			cm.EndpointConfig{Memory: 64, Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic, Prepare: offer})
+			cm.EndpointConfig{Memory: 64,
+				Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic, Prepare: offer})
 		to, err := verbs.ParseRemote(a.PrivateData())
 		require.NoError(t, err)
 		require.Equal(t, b.MR().Remote(), to)
@@ -159,7 +160,8 @@ func TestEndpointDo(t *testing.T) {
 // TestEndpointRefused: what cannot be is refused, and does nothing.
 func TestEndpointRefused(t *testing.T) {
 	ctx := within(t)
-	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{MessageSize: 10, Cap: verbs.QPCap{MaxSendWR: 4}}, cm.EndpointConfig{Messages: cm.None})
+	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{MessageSize: 10, Cap: verbs.QPCap{MaxSendWR: 4}},
+		cm.EndpointConfig{Messages: cm.None})
 	var limit *verbs.LimitError
 	require.ErrorAs(t, a.Send(ctx, make([]byte, 11)), &limit)
 	require.Equal(t, verbs.LimitError{Name: "MessageSize", Limit: 10, Value: 11}, *limit)
@@ -187,7 +189,8 @@ func TestEndpointRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestEndpointConcurrent: any number of goroutines call one endpoint, and one of them takes completions for all.
+// TestEndpointConcurrent: any number of goroutines call one endpoint, and one of them takes
+// completions for all.
 func TestEndpointConcurrent(t *testing.T) {
 	devices(t, func(t *testing.T, dev *verbs.Device) {
 		ctx := within(t)
@@ -241,12 +244,13 @@ func TestEndpointConcurrent(t *testing.T) {
 	})
 }
 
-// TestEndpointPending: a request whose context was done stays posted, and the error tells when it has completed.
+// TestEndpointPending: a request whose context was done stays posted, and the error tells when it
+// has completed.
 func TestEndpointPending(t *testing.T) {
 	ctx := within(t)
 	const size = 8 << 20
-	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{Memory: size, Cap: verbs.QPCap{MaxSendWR: 2}}, cm.EndpointConfig{Memory: size,
-		Access: verbs.AccessRemoteRead, Prepare: offer})
+	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{Memory: size, Cap: verbs.QPCap{MaxSendWR: 2}},
+		cm.EndpointConfig{Memory: size, Access: verbs.AccessRemoteRead, Prepare: offer})
 	from, err := verbs.ParseRemote(a.PrivateData())
 	require.NoError(t, err)
 	copy(b.MR().Bytes()[size-8:], "contents")

@@ -12,14 +12,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Two endpoints that find each other share words of memory: each has a region whose first three words its peer reads or writes.
+// Two endpoints that find each other share words of memory: each has a region whose first three
+// words its peer reads or writes.
 //
 //	fence   the peer reads it in Shutdown, to confirm that everything before the Read has arrived
 //	told    the peer writes it in Shutdown, with ShutdownBoth (endpoint_both.go)
 //	credit  the peer writes it: how many receives it has posted since the offer (endpoint_credit.go)
 //
-// The region has three more words, which are the other end of these requests. The key opens them too, but a peer that changes them
-// changes only what it is told itself.
+// The region has three more words, which are the other end of these requests. The key opens them
+// too, but a peer that changes them changes only what it is told itself.
 //
 // An endpoint offers its words by FenceLen bytes at the end of its private data:
 //
@@ -29,9 +30,9 @@ import (
 //	4        flags
 //	4        receives of this endpoint that are posted, for flagCredits; 0 = this endpoint does not count them
 //
-// A dialled endpoint offers credits, and an accepted one if it was offered them; with ShutdownBoth both sides do in any case, and on
-// kernel siw too, for the fence: any device answers a Read of 0 bytes, for which no key is needed, but kernel siw does so
-// wrongly while it sends.
+// A dialled endpoint offers credits, and an accepted one if it was offered them; with ShutdownBoth
+// both sides do in any case, and on kernel siw too, for the fence: any device answers a Read of 0
+// bytes, for which no key is needed, but kernel siw does so wrongly while it sends.
 type words struct {
 	mr   *verbs.MR      // wordsLen bytes; nil if neither side has an offer
 	peer verbs.Remote   // the three words of the peer, with a Length of 0 without an offer of the peer
@@ -59,10 +60,11 @@ const (
 // offerMark is what no private data have there by chance.
 var offerMark = [8]byte{0xf3, 0x9e, 0x1d, 0x5a, 0xc4, 0x07, 0x6b, 0x82}
 
-// FenceLen is the number of bytes that an Endpoint appends to its private data, by which two Endpoints agree on credits
-// ([Endpoint.Send]) and on how they end ([Endpoint.Shutdown]). A dialled Endpoint appends them always, unless
-// EndpointConfig.NoCredits is set; an accepted one if its peer has; both if ShutdownBoth is set, or on a device of kernel siw. They count
-// towards the maximum of ConnParam.PrivateData. [Endpoint.PrivateData] leaves them out, [Request.PrivateData] and
+// FenceLen is the number of bytes that an Endpoint appends to its private data, by which two
+// Endpoints agree on credits ([Endpoint.Send]) and on how they end ([Endpoint.Shutdown]). A dialled
+// Endpoint appends them always, unless EndpointConfig.NoCredits is set; an accepted one if its peer
+// has; both if ShutdownBoth is set, or on a device of kernel siw. They count towards the maximum of
+// ConnParam.PrivateData. [Endpoint.PrivateData] leaves them out, [Request.PrivateData] and
 // [ID.PrivateData] do not.
 const FenceLen = len(offerMark) + 8 + 4 + 4 + 4
 
@@ -82,14 +84,16 @@ func (o *offer) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, o.recvs)
 }
 
-// findOffer returns the offer at the end of the private data of a peer, and where it begins. InfiniBand pads private data with zeros.
+// findOffer returns the offer at the end of the private data of a peer, and where it begins.
+// InfiniBand pads private data with zeros.
 func findOffer(private []byte) (at int, o offer, ok bool) {
 	at = bytes.LastIndex(private, offerMark[:])
 	if at < 0 || len(private)-at < FenceLen || len(bytes.Trim(private[at+FenceLen:], "\x00")) > 0 {
 		return 0, o, false
 	}
 	b := private[at+len(offerMark):]
-	o = offer{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:]), binary.BigEndian.Uint32(b[16:])}
+	o = offer{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:]),
+		binary.BigEndian.Uint32(b[16:])}
 	return at, o, o.addr+peersLen > o.addr && o.flags&^(flagBoth|flagCredits) == 0
 }
 
@@ -117,7 +121,8 @@ func (e *Endpoint) makeWords(remote verbs.AccessFlags) (err error) {
 	return nil
 }
 
-// offerWords makes the region for the peer, if something needs it, and appends the offer to the private data.
+// offerWords makes the region for the peer, if something needs it, and appends the offer to the
+// private data.
 func (e *Endpoint) offerWords(param *ConnParam, both, credits bool) (err error) {
 	var o offer
 	if both {
@@ -151,7 +156,8 @@ func (e *Endpoint) offerWords(param *ConnParam, both, credits bool) (err error) 
 	return nil
 }
 
-// ownPart adds to an error about the length of the private data what part of them is the endpoint's.
+// ownPart adds to an error about the length of the private data what part of them is the
+// endpoint's.
 func (e *Endpoint) ownPart(err error) error {
 	var limit *verbs.LimitError
 	if e.words.mr == nil || !errors.As(err, &limit) || limit.Name != "private data" {
@@ -160,8 +166,8 @@ func (e *Endpoint) ownPart(err error) error {
 	return fmt.Errorf("%w (%d bytes are the endpoint's; EndpointConfig.NoCredits)", err, FenceLen)
 }
 
-// takeWords looks for the offer of the peer at the end of its private data. It is called once, when the connection is
-// established.
+// takeWords looks for the offer of the peer at the end of its private data. It is called once, when
+// the connection is established.
 func (e *Endpoint) takeWords() error {
 	e.private = e.id.PrivateData()
 	if e.words.told != nil {

@@ -24,8 +24,10 @@ var (
 // RejectedError says that the peer refused the connection. It Is [ErrRejected].
 type RejectedError struct {
 	PrivateData []byte // sent by the peer's program with the refusal
-	Reason      string // why the peer's listener refused, such as "backlog full"; empty if its program did, or says nothing
-	IRD, ORD    int    // the depths that the peer asks for, -1 if it sent none
+	// why the peer's listener refused, such as "backlog full"; empty if its program did, or says
+	// nothing
+	Reason   string
+	IRD, ORD int // the depths that the peer asks for, -1 if it sent none
 }
 
 // Rejected makes the error of a refusal of the private data that came with it.
@@ -46,9 +48,10 @@ func (e *RejectedError) Error() string {
 // Is reports whether target is ErrRejected.
 func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 
-// PortTaken reports whether a Connect failed because its local port is in use, so that another attempt, with a new ID, can succeed:
-// librdmacm chooses a port without asking the TCP of the kernel, which kernel siw needs. A QP of a device of the kernel is still in INIT and can be used again.
-// [DialEndpoint] tries again by itself.
+// PortTaken reports whether a Connect failed because its local port is in use, so that another
+// attempt, with a new ID, can succeed: librdmacm chooses a port without asking the TCP of the
+// kernel, which kernel siw needs. A QP of a device of the kernel is still in INIT and can be used
+// again. [DialEndpoint] tries again by itself.
 func PortTaken(err error) bool {
 	var op *OpError
 	return errors.As(err, &op) && op.Op == "Connect" && portInUse(op.Err)
@@ -85,7 +88,8 @@ func (e *OpError) Timeout() bool {
 	return errors.As(e.Err, &t) && t.Timeout()
 }
 
-// Temporary reports whether the system lacks descriptors or memory, so that another Accept may succeed.
+// Temporary reports whether the system lacks descriptors or memory, so that another Accept may
+// succeed.
 func (e *OpError) Temporary() bool {
 	for _, no := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(e.Err, no) {
@@ -97,7 +101,8 @@ func (e *OpError) Temporary() bool {
 
 var _ net.Error = (*OpError)(nil)
 
-// opError wraps err, or returns nil for nil. What a call for a device below has put around the cause is taken off.
+// opError wraps err, or returns nil for nil. What a call for a device below has put around the
+// cause is taken off.
 func opError(op, addr string, err error) error {
 	if err == nil {
 		return nil

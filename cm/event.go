@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// Event names what happened to an attempt to connect or to a connection, with the numbers of enum rdma_cm_event_type.
+// Event names what happened to an attempt to connect or to a connection, with the numbers of enum
+// rdma_cm_event_type.
 type Event uint8
 
 const (
@@ -18,15 +19,16 @@ const (
 	EventConnectRequest               // RDMA_CM_EVENT_CONNECT_REQUEST
 	EventConnectResponse              // RDMA_CM_EVENT_CONNECT_RESPONSE
 	EventConnectError                 // RDMA_CM_EVENT_CONNECT_ERROR: the set-up failed
-	EventUnreachable                  // RDMA_CM_EVENT_UNREACHABLE: the peer did not answer, or has no such datagram service
-	EventRejected                     // RDMA_CM_EVENT_REJECTED: the peer said no
-	EventEstablished                  // RDMA_CM_EVENT_ESTABLISHED
-	EventDisconnected                 // RDMA_CM_EVENT_DISCONNECTED
-	EventDeviceRemoval                // RDMA_CM_EVENT_DEVICE_REMOVAL: the device is going away
-	EventMulticastJoin                // RDMA_CM_EVENT_MULTICAST_JOIN
-	EventMulticastError               // RDMA_CM_EVENT_MULTICAST_ERROR: the group was not joined, or has been left
-	EventAddrChange                   // RDMA_CM_EVENT_ADDR_CHANGE: the network interface of the address has changed
-	EventTimewaitExit                 // RDMA_CM_EVENT_TIMEWAIT_EXIT: nothing of the connection is under way any more
+	// RDMA_CM_EVENT_UNREACHABLE: the peer did not answer, or has no such datagram service
+	EventUnreachable
+	EventRejected       // RDMA_CM_EVENT_REJECTED: the peer said no
+	EventEstablished    // RDMA_CM_EVENT_ESTABLISHED
+	EventDisconnected   // RDMA_CM_EVENT_DISCONNECTED
+	EventDeviceRemoval  // RDMA_CM_EVENT_DEVICE_REMOVAL: the device is going away
+	EventMulticastJoin  // RDMA_CM_EVENT_MULTICAST_JOIN
+	EventMulticastError // RDMA_CM_EVENT_MULTICAST_ERROR: the group was not joined, or has been left
+	EventAddrChange     // RDMA_CM_EVENT_ADDR_CHANGE: the network interface of the address has changed
+	EventTimewaitExit   // RDMA_CM_EVENT_TIMEWAIT_EXIT: nothing of the connection is under way any more
 )
 
 var eventTexts = [...]string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST",
@@ -44,11 +46,12 @@ func (e Event) String() string {
 // known reports whether the kind of event has a name here.
 func (e Event) known() bool { return int(e) < len(eventTexts) }
 
-// EventError is an event of the kernel's connection manager that ended an attempt to connect, or a connection.
+// EventError is an event of the kernel's connection manager that ended an attempt to connect, or a
+// connection.
 type EventError struct {
 	Event Event
-	// Status is the event's own: a negative errno, the reason of a rejection (InfiniBand Architecture volume 1, 12.6.7.2),
-	// or the status of a datagram service's answer (12.11.2.2).
+	// Status is the event's own: a negative errno, the reason of a rejection (InfiniBand
+	// Architecture volume 1, 12.6.7.2), or the status of a datagram service's answer (12.11.2.2).
 	Status int
 	// Err is what Status means as an error of the system, nil if nothing.
 	Err error
@@ -91,8 +94,9 @@ var rejectTexts = map[int]string{1: "no QP", 3: "no resources", 4: "time-out", 5
 	6: "invalid communication ID", 7: "invalid communication instance", rejectNoListener: "invalid service ID",
 	9: "invalid transport service type", 10: "stale connection", 12: "invalid GID", 13: "invalid LID", 14: "invalid SL",
 	15: "invalid traffic class", 16: "invalid hop limit", 17: "invalid packet rate", 24: "port and CM redirection",
-	25: "port redirection", 26: "invalid path MTU", 27: "insufficient responder resources", rejectConsumer: "consumer reject",
-	29: "RNR retry count rejected", 30: "duplicate local communication ID", 31: "invalid class version",
+	25: "port redirection", 26: "invalid path MTU", 27: "insufficient responder resources",
+	rejectConsumer: "consumer reject",
+	29:             "RNR retry count rejected", 30: "duplicate local communication ID", 31: "invalid class version",
 	32: "invalid flow label"}
 
 var sidrTexts = map[int]string{1: "service ID not supported", sidrReject: "rejected by the service provider",

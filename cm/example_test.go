@@ -83,7 +83,8 @@ func Example() {
 	// Output: you said hello
 }
 
-// The objects below an endpoint, each made by the program: this is what librdmacm and libibverbs offer.
+// The objects below an endpoint, each made by the program: this is what librdmacm and libibverbs
+// offer.
 func ExampleResolve() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -172,7 +173,8 @@ func callByHand(ctx context.Context, address string, dev *verbs.Device) error {
 	}
 }
 
-// A network that stands still delays a message. The call that gives up does not take the message back.
+// A network that stands still delays a message. The call that gives up does not take the message
+// back.
 func ExamplePendingError() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -201,7 +203,8 @@ func ExamplePendingError() {
 	wire.Links()[0].Stall()
 	short, giveUp := context.WithTimeout(ctx, time.Second)
 	defer giveUp()
-	_, err = ep.Do(short, verbs.Read(verbs.Remote{RKey: 1})) // of no bytes: the answer shows that the peer's device lives
+	// of no bytes: the answer shows that the peer's device lives
+	_, err = ep.Do(short, verbs.Read(verbs.Remote{RKey: 1}))
 	var pending *cm.PendingError
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), errors.As(err, &pending))
 

@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ID is a connection, or an attempt to make one (struct rdma_cm_id). All methods may be called concurrently.
+// ID is a connection, or an attempt to make one (struct rdma_cm_id). All methods may be called
+// concurrently.
 type ID struct {
 	node    lifetime.Node
 	vctx    *verbs.Context
@@ -44,8 +45,9 @@ type ID struct {
 	onDone   func() // see whenDone
 }
 
-// Resolve finds the device and the route for a connection to address, "host:port" (rdma_resolve_addr(3) and
-// rdma_resolve_route(3) in one). The peer is not contacted. The caller closes the ID.
+// Resolve finds the device and the route for a connection to address, "host:port"
+// (rdma_resolve_addr(3) and rdma_resolve_route(3) in one). The peer is not contacted. The caller
+// closes the ID.
 func Resolve(ctx context.Context, address string, cfg Config) (*ID, error) {
 	r, vctx, err := resolveRoute(ctx, address, cfg)
 	if err != nil {
@@ -71,11 +73,13 @@ func newID(vctx *verbs.Context, address string, remote net.Addr, port int, bind 
 // Context returns the verbs context for the objects of the connection.
 func (id *ID) Context() *verbs.Context { return id.vctx }
 
-// PortNum returns the port of the device, from 1, over which the connection goes (port_num of struct rdma_cm_id).
+// PortNum returns the port of the device, from 1, over which the connection goes (port_num of
+// struct rdma_cm_id).
 func (id *ID) PortNum() int { return id.port }
 
-// BindQP moves a QP from RESET to INIT, so that receives can be posted before Connect or Accept, as iWARP requires. It does
-// nothing to a QP in the state INIT. Connect and Accept bind a QP that is still in RESET.
+// BindQP moves a QP from RESET to INIT, so that receives can be posted before Connect or Accept, as
+// iWARP requires. It does nothing to a QP in the state INIT. Connect and Accept bind a QP that is
+// still in RESET.
 func (id *ID) BindQP(qp *verbs.QP) error {
 	return opError("BindQP", id.address, bindQP(id.vctx, qp, id.bind))
 }
@@ -103,12 +107,14 @@ func bindQP(vctx *verbs.Context, qp *verbs.QP, bind func(*verbs.QP) error) error
 	return &verbs.StateError{State: attr.State, Why: "a connection needs a QP in RESET or INIT"}
 }
 
-// Connect connects qp to the peer and returns when the connection is established (rdma_connect(3) up to
-// RDMA_CM_EVENT_ESTABLISHED). When ctx is done before that, the attempt is given up and the error Is ctx.Err(). When the
-// peer refuses, the error wraps a *[RejectedError]. When an event of the kernel with an errno is the reason, also of a
-// refusal, the error wraps an *[EventError]. An ID connects once.
+// Connect connects qp to the peer and returns when the connection is established (rdma_connect(3)
+// up to RDMA_CM_EVENT_ESTABLISHED). When ctx is done before that, the attempt is given up and the
+// error Is ctx.Err(). When the peer refuses, the error wraps a *[RejectedError]. When an event of
+// the kernel with an errno is the reason, also of a refusal, the error wraps an *[EventError]. An
+// ID connects once.
 //
-// After a Connect that was given up, kernel siw uses the QP until the peer answers, or for 10 s; the QP's Close waits for that.
+// After a Connect that was given up, kernel siw uses the QP until the peer answers, or for 10 s;
+// the QP's Close waits for that.
 func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error {
 	if err := id.fresh(); err != nil {
 		return opError("Connect", id.address, err)
@@ -139,7 +145,8 @@ func (id *ID) freshLocked() error {
 }
 
 // establish makes one attempt, which Close can end.
-func (id *ID) establish(ctx context.Context, op string, qp *verbs.QP, attempt func(context.Context) (ProviderConn, error)) error {
+func (id *ID) establish(ctx context.Context, op string, qp *verbs.QP,
+	attempt func(context.Context) (ProviderConn, error)) error {
 	id.mu.Lock()
 	if err := id.freshLocked(); err != nil {
 		id.mu.Unlock()
@@ -230,8 +237,8 @@ func (id *ID) RemoteAddr() net.Addr {
 	return id.remote
 }
 
-// PrivateData returns the private data of the peer: those of its request on the passive side, those of its acceptance on the
-// active side. It is nil before the connection is established.
+// PrivateData returns the private data of the peer: those of its request on the passive side, those
+// of its acceptance on the active side. It is nil before the connection is established.
 func (id *ID) PrivateData() []byte {
 	if c := id.connection(); c != nil {
 		return c.PrivateData()
@@ -239,8 +246,8 @@ func (id *ID) PrivateData() []byte {
 	return nil
 }
 
-// Depths returns the agreed numbers of Reads and atomics in progress, as requester (ORD) and as responder (IRD); 0 before
-// the connection is established.
+// Depths returns the agreed numbers of Reads and atomics in progress, as requester (ORD) and as
+// responder (IRD); 0 before the connection is established.
 func (id *ID) Depths() (ord, ird int) {
 	if c := id.connection(); c != nil {
 		return c.Depths()
@@ -248,11 +255,13 @@ func (id *ID) Depths() (ord, ird int) {
 	return 0, 0
 }
 
-// PeerDepths returns the numbers of Reads and atomics in progress that the peer sent when the connection was made, as requester
-// (its ORD, initiator_depth of struct rdma_conn_param) and as responder (its IRD, responder_resources): those of its request on
-// the passive side, those of its acceptance on the active side (RFC 6581 section 9.1). They are -1 if the peer sent none, and
-// before the connection is established. 16,383 of an iWARP peer means that it does not negotiate. On devices of the kernel they
-// are the numbers that its connection manager reports; RNICs other than siw may have adapted them to those of this side.
+// PeerDepths returns the numbers of Reads and atomics in progress that the peer sent when the
+// connection was made, as requester (its ORD, initiator_depth of struct rdma_conn_param) and as
+// responder (its IRD, responder_resources): those of its request on the passive side, those of its
+// acceptance on the active side (RFC 6581 section 9.1). They are -1 if the peer sent none, and
+// before the connection is established. 16,383 of an iWARP peer means that it does not negotiate.
+// On devices of the kernel they are the numbers that its connection manager reports; RNICs other
+// than siw may have adapted them to those of this side.
 func (id *ID) PeerDepths() (ord, ird int) {
 	if c := id.connection(); c != nil {
 		return c.PeerDepths()
@@ -260,9 +269,10 @@ func (id *ID) PeerDepths() (ord, ird int) {
 	return -1, -1
 }
 
-// Disconnect ends the connection (rdma_disconnect(3)): the QP goes into the error state, its requests are flushed, and
-// the peer is notified. When Disconnect returns, the completions of the QP are in the CQs. The comment of the package says on
-// which devices the peer gets everything that has completed.
+// Disconnect ends the connection (rdma_disconnect(3)): the QP goes into the error state, its
+// requests are flushed, and the peer is notified. When Disconnect returns, the completions of the
+// QP are in the CQs. The comment of the package says on which devices the peer gets everything that
+// has completed.
 func (id *ID) Disconnect() error {
 	if c := id.connection(); c != nil {
 		return opError("Disconnect", id.address, c.Disconnect())
@@ -270,16 +280,16 @@ func (id *ID) Disconnect() error {
 	return opError("Disconnect", id.address, fmt.Errorf("%w: not connected", verbs.ErrInvalid))
 }
 
-// Done returns a channel that is closed when the connection has ended, by either side or by a failure, and the QP's
-// requests have been flushed. Close closes it too.
+// Done returns a channel that is closed when the connection has ended, by either side or by a
+// failure, and the QP's requests have been flushed. Close closes it too.
 //
-// On InfiniBand and RoCE the failure of one of the QP's own requests is noticed only when its completion is polled. A program
-// that waits for Done must therefore also poll.
+// On InfiniBand and RoCE the failure of one of the QP's own requests is noticed only when its
+// completion is polled. A program that waits for Done must therefore also poll.
 func (id *ID) Done() <-chan struct{} { return id.done }
 
-// Err returns the reason for the end of the connection, nil before. It Is io.EOF if the peer disconnected, verbs.ErrClosed after
-// a local disconnect, or wraps a *verbs.TerminateError. It is not nil once a flushed request has been polled, even if Done is
-// not closed yet.
+// Err returns the reason for the end of the connection, nil before. It Is io.EOF if the peer
+// disconnected, verbs.ErrClosed after a local disconnect, or wraps a *verbs.TerminateError. It is
+// not nil once a flushed request has been polled, even if Done is not closed yet.
 func (id *ID) Err() error {
 	if c := id.connection(); c != nil {
 		return c.Err()
@@ -287,13 +297,15 @@ func (id *ID) Err() error {
 	return nil
 }
 
-// Close disconnects, ends a Connect in progress, and returns when the connection has ended completely. It waits for a peer that
-// does not react at most for the close time-out of the device, 3 s by default; [ID.CloseContext] waits less. The QP still belongs
-// to the caller. Close is idempotent and may be called on nil.
+// Close disconnects, ends a Connect in progress, and returns when the connection has ended
+// completely. It waits for a peer that does not react at most for the close time-out of the device,
+// 3 s by default; [ID.CloseContext] waits less. The QP still belongs to the caller. Close is
+// idempotent and may be called on nil.
 func (id *ID) Close() error { return id.CloseContext(context.Background()) }
 
-// CloseContext is Close with a limit of the caller's: when ctx is done, it does not wait for the peer any more, and the error Is
-// ctx.Err(). The ID is closed in any case. What was sent before may then not arrive, and the peer may see a failure.
+// CloseContext is Close with a limit of the caller's: when ctx is done, it does not wait for the
+// peer any more, and the error Is ctx.Err(). The ID is closed in any case. What was sent before may
+// then not arrive, and the peer may see a failure.
 func (id *ID) CloseContext(ctx context.Context) error {
 	if id == nil {
 		return nil
@@ -339,9 +351,10 @@ func (id *ID) CloseContext(ctx context.Context) error {
 	return opError("Close", id.address, err)
 }
 
-// Abort ends the connection at once, closes the ID, and waits for no peer. Data that have not been sent yet are dropped: on the
-// user-space RNIC the peer gets a reset of TCP. It also ends the wait of a Close in progress, and a Connect. When it returns, the
-// requests of the QP have been flushed. It is idempotent and may be called on nil.
+// Abort ends the connection at once, closes the ID, and waits for no peer. Data that have not been
+// sent yet are dropped: on the user-space RNIC the peer gets a reset of TCP. It also ends the wait
+// of a Close in progress, and a Connect. When it returns, the requests of the QP have been flushed.
+// It is idempotent and may be called on nil.
 func (id *ID) Abort() error {
 	if id == nil {
 		return nil
@@ -357,9 +370,10 @@ func (id *ID) Abort() error {
 	return err
 }
 
-// Dial resolves address, lets newQP make a QP on id.Context(), and connects it. newQP may post receives after
-// id.BindQP. If the connection fails, the ID is closed and the QP closed too.
-func Dial(ctx context.Context, address string, cfg Config, newQP func(id *ID) (*verbs.QP, error), param ConnParam) (*ID, error) {
+// Dial resolves address, lets newQP make a QP on id.Context(), and connects it. newQP may post
+// receives after id.BindQP. If the connection fails, the ID is closed and the QP closed too.
+func Dial(ctx context.Context, address string, cfg Config, newQP func(id *ID) (*verbs.QP, error),
+	param ConnParam) (*ID, error) {
 	id, err := Resolve(ctx, address, cfg)
 	if err != nil {
 		return nil, err

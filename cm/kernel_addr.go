@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kernelAddr is the address of one end of a connection on a device of the kernel. Like net.TCPAddr it has a method AddrPort.
+// kernelAddr is the address of one end of a connection on a device of the kernel. Like net.TCPAddr
+// it has a method AddrPort.
 type kernelAddr struct {
 	at netip.AddrPort
 	ps PortSpace

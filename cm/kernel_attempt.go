@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// attempt is an attempt to make a connection. It owns the endpoint until it passes it to the connection.
+// attempt is an attempt to make a connection. It owns the endpoint until it passes it to the
+// connection.
 type attempt struct {
 	end    *endpoint
 	dev    kernelDevice
@@ -85,8 +86,8 @@ func (a *attempt) abandon(err error) {
 		defer close(done)
 		a.end.destroy()
 	}()
-	// Kernel siw cannot be interrupted while it waits for the peer: first until TCP connects or gives up, then up to 10 s for
-	// the answer. Destroying the QP waits for the same.
+	// Kernel siw cannot be interrupted while it waits for the peer: first until TCP connects or
+	// gives up, then up to 10 s for the answer. Destroying the QP waits for the same.
 	timer := time.NewTimer(abandonLimit)
 	defer timer.Stop()
 	select {
@@ -98,17 +99,19 @@ func (a *attempt) abandon(err error) {
 // abandonLimit is the time for which the end of an attempt waits for the kernel to free the ID.
 const abandonLimit = 200 * time.Millisecond
 
-// goneLimit is the time for which an attempt whose QP has failed waits for the reason. On a busy machine the thread that has read a
-// refusal may be late.
+// goneLimit is the time for which an attempt whose QP has failed waits for the reason. On a busy
+// machine the thread that has read a refusal may be late.
 const goneLimit = time.Second
 
 var errQPGone = fmt.Errorf("the QP failed or was closed during connection set-up: %w", verbs.ErrClosed)
 
-// await waits for the next event of the attempt. An event that ends the attempt is returned as an error.
+// await waits for the next event of the attempt. An event that ends the attempt is returned as an
+// error.
 func (a *attempt) await(ctx context.Context) (rawEvent, error) {
 	ev, err := a.end.next(ctx, a.failed)
 	if errors.Is(err, verbs.ErrClosed) {
-		// The QP may have failed because of an event that is about to come: librdmacm moves it to ERR when it has read a refusal.
+		// The QP may have failed because of an event that is about to come: librdmacm moves it to
+		// ERR when it has read a refusal.
 		soon, cancel := context.WithTimeout(ctx, goneLimit)
 		defer cancel()
 		if ev, err := a.end.next(soon, nil); err == nil {
@@ -132,7 +135,8 @@ func (a *attempt) judge(ev rawEvent) error {
 			return nil
 		}
 	case EventRejected:
-		// On iWARP the kernel knows only that the stream ended before there was a connection, and reports an errno.
+		// On iWARP the kernel knows only that the stream ended before there was a connection, and
+		// reports an errno.
 		rejected := Rejected(ev.data, -1, -1)
 		switch {
 		case ev.status < 0:
@@ -174,8 +178,9 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	case a.ps == PortSpaceUDP:
 		c.peer = [2]int{-1, -1}
 	case a.dev.iwarp:
-		// The device has moved the QP. Its event has our own values: the depth as requester is in responderResources.
-		// Kernel siw takes the number that the peer serves, even if we asked for less.
+		// The device has moved the QP. Its event has our own values: the depth as requester is in
+		// responderResources. Kernel siw takes the number that the peer serves, even if we asked
+		// for less.
 		c.ord, c.ird = min(a.param.initiatorDepth, ev.responderResources), ev.initiatorDepth
 		c.peer = [2]int{ev.initiatorDepth, ev.responderResources} // the device has set them to the values of the Reply
 		c.arrived()
@@ -198,7 +203,8 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	return c, nil
 }
 
-// request sends the request. A goroutine of its own makes the call, because with kernel siw it lasts until TCP has connected.
+// request sends the request. A goroutine of its own makes the call, because with kernel siw it
+// lasts until TCP has connected.
 func (a *attempt) request(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -219,6 +225,8 @@ func (a *attempt) request(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-a.failed:
-		return nil // await looks for the reason: a refusal can come before this goroutine sees that the call has returned
+		// await looks for the reason: a refusal can come before this goroutine sees that the call
+		// has returned
+		return nil
 	}
 }

@@ -47,14 +47,16 @@ func TestOneQPInTwoAttempts(t *testing.T) {
 	})
 }
 
-// TestConnectBlocks: kernel siw connects its stream within rdma_connect; what ends a Connect ends it then too.
+// TestConnectBlocks: kernel siw connects its stream within rdma_connect; what ends a Connect ends
+// it then too.
 func TestConnectBlocks(t *testing.T) {
 	for name, end := range map[string]struct {
 		do func(b *bench, id *cm.ID, qp *verbs.QP, cancel func())
 		is error
 	}{
 		"context": {func(_ *bench, _ *cm.ID, _ *verbs.QP, cancel func()) { cancel() }, context.Canceled},
-		"Close":   {func(b *bench, id *cm.ID, _ *verbs.QP, _ func()) { require.NoError(b, id.Close()) }, verbs.ErrClosed},
+		"Close": {func(b *bench, id *cm.ID, _ *verbs.QP, _ func()) { require.NoError(b, id.Close()) },
+			verbs.ErrClosed},
 		"QP fails": {func(b *bench, _ *cm.ID, qp *verbs.QP, _ func()) {
 			require.NoError(b, qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 		}, verbs.ErrClosed},
@@ -80,7 +82,8 @@ func TestConnectBlocks(t *testing.T) {
 	}
 }
 
-// heldSignals reports whether a thread of this process holds the signals of Go's runtime, but not those of its own faults.
+// heldSignals reports whether a thread of this process holds the signals of Go's runtime, but not
+// those of its own faults.
 func heldSignals(t *testing.T) bool {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/self/task/*/status")
@@ -96,7 +99,8 @@ func heldSignals(t *testing.T) bool {
 		mask, err := strconv.ParseUint(text, 16, 64)
 		require.NoError(t, err)
 		holds := func(s syscall.Signal) bool { return mask>>(s-1)&1 == 1 }
-		if holds(syscall.SIGURG) && holds(syscall.SIGPROF) && holds(syscall.SIGTERM) && !holds(syscall.SIGSEGV) && !holds(syscall.SIGABRT) {
+		if holds(syscall.SIGURG) && holds(syscall.SIGPROF) && holds(syscall.SIGTERM) && !holds(syscall.SIGSEGV) &&
+			!holds(syscall.SIGABRT) {
 			return true
 		}
 	}
@@ -121,7 +125,8 @@ func TestConnectSignals(t *testing.T) {
 	})
 }
 
-// TestConnectTooLate: with a context that is done, Connect contacts no peer and does not change the QP.
+// TestConnectTooLate: with a context that is done, Connect contacts no peer and does not change the
+// QP.
 func TestConnectTooLate(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		done, cancel := context.WithCancel(b.Context())
@@ -199,7 +204,8 @@ func TestTellsTheSRQ(t *testing.T) {
 	})
 }
 
-// TestQPFailsWhileConnecting: an attempt ends when its QP fails or is closed, and its error says so.
+// TestQPFailsWhileConnecting: an attempt ends when its QP fails or is closed, and its error says
+// so.
 func TestQPFailsWhileConnecting(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp := b.resolve(cm.Config{}), b.qp(0)
@@ -215,8 +221,9 @@ func TestQPFailsWhileConnecting(t *testing.T) {
 	})
 }
 
-// TestRefusalBehindFailure: librdmacm moves the QP of a refused attempt to ERR before the refusal can be seen. The error of Connect is the
-// refusal. It has to come soon after that, which a busy machine does not grant each time.
+// TestRefusalBehindFailure: librdmacm moves the QP of a refused attempt to ERR before the refusal
+// can be seen. The error of Connect is the refusal. It has to come soon after that, which a busy
+// machine does not grant each time.
 func TestRefusalBehindFailure(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		attempt := func() error {
@@ -240,7 +247,8 @@ func TestRefusalBehindFailure(t *testing.T) {
 	})
 }
 
-// TestRefusalDuringCall: as TestRefusalBehindFailure, and rdma_connect has not returned, or nobody has noticed that it has.
+// TestRefusalDuringCall: as TestRefusalBehindFailure, and rdma_connect has not returned, or nobody
+// has noticed that it has.
 func TestRefusalDuringCall(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		b.Cleanup(fakeverbs.Release)
@@ -319,7 +327,8 @@ func TestWrongTypeOfQP(t *testing.T) {
 		require.ErrorContains(t, err, c.text)
 	}
 	group := netip.MustParseAddr("239.1.2.3")
-	for space, typ := range map[cm.PortSpace]verbs.QPType{cm.PortSpaceTCP: verbs.QPTypeUD, cm.PortSpaceUDP: verbs.QPTypeRC} {
+	for space, typ := range map[cm.PortSpace]verbs.QPType{cm.PortSpaceTCP: verbs.QPTypeUD,
+		cm.PortSpaceUDP: verbs.QPTypeRC} {
 		_, err := b.resolve(cm.Config{PortSpace: space}).JoinMulticast(soon(t), init(typ), group)
 		require.ErrorIs(t, err, verbs.ErrInvalid)
 		require.ErrorContains(t, err, "multicast takes a UD QP and port space udp")

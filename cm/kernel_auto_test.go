@@ -57,8 +57,9 @@ func ask(t *testing.T, address string) <-chan error {
 	return connected
 }
 
-// TestAutoWithNIC: a listener listens on the kernel's devices and the registered NICs, on one port. Each request has the context of
-// its device. Addresses to which the kernel has no route are resolved on the NIC.
+// TestAutoWithNIC: a listener listens on the kernel's devices and the registered NICs, on one port.
+// Each request has the context of its device. Addresses to which the kernel has no route are
+// resolved on the NIC.
 func TestAutoWithNIC(t *testing.T) {
 	auto(t)
 	wire := usiwtest.NewWire()
@@ -69,7 +70,8 @@ func TestAutoWithNIC(t *testing.T) {
 	require.Equal(t, append([]*verbs.Device{device(t, "fake0"), device(t, "fake1")}, nics...), ln.Devices())
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(t, err)
-	for host, dev := range map[string]*verbs.Device{fakes[0].ip: device(t, "fake0"), fakes[1].ip: device(t, "fake1"), elsewhere: nics[0]} {
+	for host, dev := range map[string]*verbs.Device{fakes[0].ip: device(t, "fake0"), fakes[1].ip: device(t, "fake1"),
+		elsewhere: nics[0]} {
 		connected := ask(t, net.JoinHostPort(host, port))
 		req, err := ln.Accept(soon(t))
 		require.NoError(t, err)
@@ -131,7 +133,8 @@ func TestAutoListensOnAnAddress(t *testing.T) {
 	}
 }
 
-// TestAutoOfNICs: without devices of the kernel the NICs have one port too, and a port that is taken is an error.
+// TestAutoOfNICs: without devices of the kernel the NICs have one port too, and a port that is
+// taken is an error.
 func TestAutoOfNICs(t *testing.T) {
 	noKernel(t)
 	wires := []usiw.Network{usiwtest.NewWire(), usiwtest.NewWire()}
@@ -186,8 +189,9 @@ type noListener struct {
 
 func (n noListener) Listen(context.Context, string, string) (net.Listener, error) { return nil, n.err }
 
-// TestAutoListenFails: if listening fails on one of the devices, Listen fails with that error and leaves nothing open. There is one
-// exception: a NIC is left out if a device of the kernel already has the port.
+// TestAutoListenFails: if listening fails on one of the devices, Listen fails with that error and
+// leaves nothing open. There is one exception: a NIC is left out if a device of the kernel already
+// has the port.
 func TestAutoListenFails(t *testing.T) {
 	auto(t)
 	cfg := cm.Config{Device: cm.Auto}
@@ -219,11 +223,13 @@ func TestAutoListenFails(t *testing.T) {
 	require.Empty(t, fakeverbs.CMIDs())
 }
 
-// TestAutoResolveFails: if a device of the kernel has the route but cannot reach the peer, the NIC is not used in its place.
+// TestAutoResolveFails: if a device of the kernel has the route but cannot reach the peer, the NIC
+// is not used in its place.
 func TestAutoResolveFails(t *testing.T) {
 	auto(t)
 	register(t, usiwtest.NewWire())
-	fakeverbs.CMNext("rdma_resolve_route", fakeverbs.CMEvent{Event: int(cm.EventRouteError), Status: -int(syscall.ETIMEDOUT)})
+	fakeverbs.CMNext("rdma_resolve_route",
+		fakeverbs.CMEvent{Event: int(cm.EventRouteError), Status: -int(syscall.ETIMEDOUT)})
 	_, err := cm.Resolve(soon(t), "192.0.2.1:7306", cm.Config{Device: cm.Auto})
 	require.ErrorIs(t, err, cm.ErrSetupTimeout)
 	fakeverbs.CMNext("rdma_resolve_addr", silence)

@@ -13,8 +13,9 @@ import (
 	"github.com/goverbs/goverbs/internal/eventfd"
 )
 
-// channel is the event channel that all kernel IDs of the process share. It exists while there are IDs. One goroutine takes the
-// events and passes them to their endpoints, which keep them until they are taken. So no ID waits for the events of another.
+// channel is the event channel that all kernel IDs of the process share. It exists while there are
+// IDs. One goroutine takes the events and passes them to their endpoints, which keep them until
+// they are taken. So no ID waits for the events of another.
 type channel struct {
 	raw  rawChannel
 	file *eventfd.File
@@ -88,13 +89,15 @@ func (ch *channel) dispatch() {
 		case failure == nil:
 			ch.route(ev)
 		default:
-			// This event could not be taken: there is no memory, or its ID is being destroyed. There may be others.
+			// This event could not be taken: there is no memory, or its ID is being destroyed.
+			// There may be others.
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-// route passes an event to its endpoint. A request gets an endpoint of its own; a request for a closed listener is refused.
+// route passes an event to its endpoint. A request gets an endpoint of its own; a request for a
+// closed listener is refused.
 func (ch *channel) route(ev rawEvent) {
 	ch.mu.Lock()
 	e := ch.ends[ev.key]

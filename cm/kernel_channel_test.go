@@ -53,7 +53,8 @@ func TestNoChannel(t *testing.T) {
 	}
 }
 
-// TestAuto: the route to the address chooses among the kernel's devices, and a listener listens on all of them.
+// TestAuto: the route to the address chooses among the kernel's devices, and a listener listens on
+// all of them.
 func TestAuto(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() {

@@ -24,7 +24,8 @@ const (
 	drainLimit = 10 * time.Second
 )
 
-// kernelConn is an established connection, or for a UD QP an answer that was sent or received. One goroutine watches it.
+// kernelConn is an established connection, or for a UD QP an answer that was sent or received. One
+// goroutine watches it.
 type kernelConn struct {
 	end      *endpoint
 	qp       *verbs.QP
@@ -69,8 +70,8 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 	defer close(c.idle)
 	var late <-chan time.Time
 	for {
-		// Before the first wait too: the end may have come together with the event that was waited for before, whose taking used the
-		// token of both.
+		// Before the first wait too: the end may have come together with the event that was waited
+		// for before, whose taking used the token of both.
 		for ev, ok := c.end.take(); ok; ev, ok = c.end.take() {
 			c.handle(ev)
 		}
@@ -79,7 +80,8 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 		case <-failed:
 			failed = nil
 			if errors.Is(c.qpErr(), verbs.WCWRFlushErr) {
-				// Kernel siw flushes when the stream has ended. The event with the reason comes a little later.
+				// Kernel siw flushes when the stream has ended. The event with the reason comes a
+				// little later.
 				late = time.After(eventLimit)
 			} else {
 				c.finish(c.qpErr())
@@ -111,7 +113,8 @@ func (c *kernelConn) handle(ev rawEvent) {
 			cause = err // a QP of iWARP that fails or is closed ends the stream, and that is the event
 		}
 		c.finish(cause)
-		// This is the request or the answer of the peer. If both sides have requested it, each also answers.
+		// This is the request or the answer of the peer. If both sides have requested it, each also
+		// answers.
 		_ = c.end.call(rawID.disconnect)
 		c.markGone()
 	case EventTimewaitExit:
@@ -148,8 +151,8 @@ func (c *kernelConn) finish(cause error) {
 		c.markGone()
 		return
 	}
-	// The QP comes first: flushed requests then have the reason, and InfiniBand flushes nothing by itself. A QP that has a reason
-	// keeps it.
+	// The QP comes first: flushed requests then have the reason, and InfiniBand flushes nothing by
+	// itself. A QP that has a reason keeps it.
 	toError(c.qp, cause)
 	_ = c.end.call(rawID.disconnect)
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
@@ -186,7 +189,8 @@ func (c *kernelConn) CloseContext(ctx context.Context) (err error) {
 // Done implements ProviderConn.
 func (c *kernelConn) Done() <-chan struct{} { return c.done }
 
-// Err implements ProviderConn. Completions with errors can be polled before their reason has come here, so the QP is asked.
+// Err implements ProviderConn. Completions with errors can be polled before their reason has come
+// here, so the QP is asked.
 func (c *kernelConn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -55,7 +55,8 @@ func TestDatagrams(t *testing.T) {
 
 	// The same QP once more, and a refusal.
 	id = b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP})
-	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventUnreachable), Status: 2, PrivateData: []byte("no")})
+	fakeverbs.CMNext("rdma_connect",
+		fakeverbs.CMEvent{Event: int(cm.EventUnreachable), Status: 2, PrivateData: []byte("no")})
 	err := id.Connect(soon(t), qp, cm.ConnParam{})
 	require.ErrorIs(t, err, cm.ErrRejected)
 	id = b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP})
@@ -63,10 +64,12 @@ func TestDatagrams(t *testing.T) {
 	err = id.Connect(soon(t), qp, cm.ConnParam{})
 	require.NotErrorIs(t, err, cm.ErrRejected)
 	require.ErrorContains(t, err, "service ID not supported (1)")
-	require.ErrorIs(t, b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}).Connect(soon(t), b.qp(0), cm.ConnParam{}), verbs.ErrInvalid)
+	require.ErrorIs(t, b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}).Connect(soon(t), b.qp(0), cm.ConnParam{}),
+		verbs.ErrInvalid)
 }
 
-// TestDatagramsOfOneQP: one UD QP serves several IDs, on either side and at once. None of them has depths.
+// TestDatagramsOfOneQP: one UD QP serves several IDs, on either side and at once. None of them has
+// depths.
 func TestDatagramsOfOneQP(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	cfg := cm.Config{PortSpace: cm.PortSpaceUDP}
@@ -98,7 +101,8 @@ func TestDatagramsOfOneQP(t *testing.T) {
 	require.ErrorIs(t, b.outcome(ended), verbs.ErrClosed)
 }
 
-// TestDatagramsRise: a UD QP that cannot be moved to RTS is neither connected nor a member of a group.
+// TestDatagramsRise: a UD QP that cannot be moved to RTS is neither connected nor a member of a
+// group.
 func TestDatagramsRise(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	cfg := cm.Config{PortSpace: cm.PortSpaceUDP}
@@ -167,7 +171,8 @@ func TestMulticast(t *testing.T) {
 	require.Equal(t, 1, fakeverbs.Calls("ibv_detach_mcast"))
 	require.Equal(t, 1, fakeverbs.Calls("rdma_leave_multicast"))
 
-	fakeverbs.CMNext("rdma_join_multicast", fakeverbs.CMEvent{Event: int(cm.EventMulticastError), Status: -int(syscall.EINVAL)})
+	fakeverbs.CMNext("rdma_join_multicast",
+		fakeverbs.CMEvent{Event: int(cm.EventMulticastError), Status: -int(syscall.EINVAL)})
 	_, err = id.JoinMulticast(soon(t), qp, group)
 	require.ErrorIs(t, err, syscall.EINVAL)
 	fakeverbs.CMNext("rdma_join_multicast", fakeverbs.CMEvent{Event: int(cm.EventMulticastError)})
@@ -182,13 +187,15 @@ func TestMulticast(t *testing.T) {
 	_, err = id.JoinMulticast(soon(t), qp, netip.MustParseAddr("192.0.2.1"))
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 
-	fakeverbs.CMNext("rdma_join_multicast", fakeverbs.CMEvent{Event: int(cm.EventMulticastJoin), Status: -int(syscall.EIO)})
+	fakeverbs.CMNext("rdma_join_multicast",
+		fakeverbs.CMEvent{Event: int(cm.EventMulticastJoin), Status: -int(syscall.EIO)})
 	_, err = id.JoinMulticast(soon(t), qp, group)
 	require.ErrorIs(t, err, syscall.EIO)
 	fakeverbs.Fail("ibv_attach_mcast", 1, syscall.ENOMEM)
 	_, err = id.JoinMulticast(soon(t), qp, group)
 	require.ErrorIs(t, err, syscall.ENOMEM)
-	require.Equal(t, fakeverbs.Calls("rdma_join_multicast"), fakeverbs.Calls("rdma_leave_multicast"), "what failed is left too")
+	require.Equal(t, fakeverbs.Calls("rdma_join_multicast"), fakeverbs.Calls("rdma_leave_multicast"),
+		"what failed is left too")
 	_, err = id.JoinMulticast(soon(t), b.qp(0), group)
 	require.ErrorIs(t, err, verbs.ErrInvalid, "an RC QP")
 	tcp := b.resolve(cm.Config{})
@@ -202,12 +209,14 @@ func TestMulticast(t *testing.T) {
 	require.NoError(t, err, "again")
 	require.NoError(t, id.Close())
 	require.NoError(t, m.Leave(), "the ID has left it")
-	require.Equal(t, fakeverbs.Calls("ibv_attach_mcast")-1, fakeverbs.Calls("ibv_detach_mcast"), "but for the one that failed")
+	require.Equal(t, fakeverbs.Calls("ibv_attach_mcast")-1, fakeverbs.Calls("ibv_detach_mcast"),
+		"but for the one that failed")
 	_, err = id.JoinMulticast(soon(t), qp, group)
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }
 
-// TestMulticastJoining: Close of the ID ends a JoinMulticast in progress, which leaves nothing behind.
+// TestMulticastJoining: Close of the ID ends a JoinMulticast in progress, which leaves nothing
+// behind.
 func TestMulticastJoining(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	id, qp := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD)
@@ -224,7 +233,8 @@ func TestMulticastJoining(t *testing.T) {
 	require.Equal(t, 1, fakeverbs.Calls("rdma_leave_multicast"))
 }
 
-// TestMulticastAndConnect: an ID that fails to connect leaves its groups, and one that has connected can join others.
+// TestMulticastAndConnect: an ID that fails to connect leaves its groups, and one that has
+// connected can join others.
 func TestMulticastAndConnect(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	id, qp := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD)
@@ -270,11 +280,13 @@ func TestMulticastAndConnect(t *testing.T) {
 	require.Equal(t, fakeverbs.Calls("rdma_join_multicast"), fakeverbs.Calls("rdma_leave_multicast"))
 }
 
-// TestResolveGroup: an ID can be resolved to the address of a group, to which there is no single route.
+// TestResolveGroup: an ID can be resolved to the address of a group, to which there is no single
+// route.
 func TestResolveGroup(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, group := range []string{"239.1.2.3", "ff0e::77"} {
-		id, err := cm.Resolve(soon(t), net.JoinHostPort(group, "7306"), cm.Config{Context: b.vctx, PortSpace: cm.PortSpaceUDP})
+		id, err := cm.Resolve(soon(t), net.JoinHostPort(group, "7306"),
+			cm.Config{Context: b.vctx, PortSpace: cm.PortSpaceUDP})
 		require.NoError(t, err)
 		require.Zero(t, fakeverbs.Calls("rdma_resolve_route"))
 		m, err := id.JoinMulticast(soon(t), b.qp(verbs.QPTypeUD), netip.MustParseAddr(group))

@@ -19,9 +19,11 @@ import (
 func TestDepths(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, c := range []struct{ active, passive, want cm.ConnParam }{
-			{cm.ConnParam{InitiatorDepth: 8, ResponderResources: 7}, cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3},
+			{cm.ConnParam{InitiatorDepth: 8, ResponderResources: 7},
+				cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3},
 				cm.ConnParam{InitiatorDepth: 3, ResponderResources: 2}},
-			{cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3}, cm.ConnParam{InitiatorDepth: 8, ResponderResources: 7},
+			{cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3},
+				cm.ConnParam{InitiatorDepth: 8, ResponderResources: 7},
 				cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3}},
 		} {
 			if b.iwarp() { // kernel siw serves the number that the peer asks for
@@ -43,13 +45,16 @@ func TestDepths(t *testing.T) {
 	})
 }
 
-// TestDepthsOfTheEvent: kernel siw reports the depths of its own side. If they are more than we asked for, we use what we asked for.
+// TestDepthsOfTheEvent: kernel siw reports the depths of its own side. If they are more than we
+// asked for, we use what we asked for.
 func TestDepthsOfTheEvent(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	for _, c := range []struct{ own, told, ord int }{{2, 9, 2}, {9, 4, 4}} {
-		established := fakeverbs.CMEvent{Event: int(cm.EventEstablished), ResponderResources: uint8(c.told), InitiatorDepth: 3}
+		established := fakeverbs.CMEvent{Event: int(cm.EventEstablished), ResponderResources: uint8(c.told),
+			InitiatorDepth: 3}
 		param := cm.ConnParam{InitiatorDepth: c.own, ResponderResources: 6}
-		// ended injects the event for the end of the connection, because the fake has no connection here.
+		// ended injects the event for the end of the connection, because the fake has no connection
+		// here.
 		ended := func(id *cm.ID, data string) {
 			ord, ird := id.Depths()
 			require.Equal(t, []int{c.ord, 3}, []int{ord, ird}, data)
@@ -82,8 +87,8 @@ func TestDepthsOfTheEvent(t *testing.T) {
 	}
 }
 
-// TestSilentDepths: on iWARP a peer with MPA revision 1 sends no depths, and the kernel reports 0 in both directions. On InfiniBand
-// 0 means 0.
+// TestSilentDepths: on iWARP a peer with MPA revision 1 sends no depths, and the kernel reports 0
+// in both directions. On InfiniBand 0 means 0.
 func TestSilentDepths(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
@@ -113,7 +118,8 @@ func TestSilentDepths(t *testing.T) {
 // TestHalfSilentDepths: if one of the depths is not 0, the peer has sent both.
 func TestHalfSilentDepths(t *testing.T) {
 	eachFake(t, func(b *bench) {
-		for _, param := range []cm.ConnParam{{InitiatorDepth: cm.None, ResponderResources: 5}, {InitiatorDepth: 5, ResponderResources: cm.None}} {
+		for _, param := range []cm.ConnParam{{InitiatorDepth: cm.None, ResponderResources: 5},
+			{InitiatorDepth: 5, ResponderResources: cm.None}} {
 			id, qp := b.resolve(cm.Config{}), b.qp(0)
 			connected := make(chan error, 1)
 			go func() { connected <- id.Connect(soon(b.T), qp, param) }()
@@ -127,8 +133,8 @@ func TestHalfSilentDepths(t *testing.T) {
 	})
 }
 
-// TestDepthsAreKept: kernel siw, which moves the QP itself, accepts as many Reads as the peer serves. The provider posts only as many
-// at a time as we asked for.
+// TestDepthsAreKept: kernel siw, which moves the QP itself, accepts as many Reads as the peer
+// serves. The provider posts only as many at a time as we asked for.
 func TestDepthsAreKept(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	pd, err := b.vctx.AllocPD()
@@ -148,7 +154,8 @@ func TestDepthsAreKept(t *testing.T) {
 	id := b.resolve(cm.Config{})
 	require.NoError(t, id.BindQP(qp))
 	require.True(t, fakeverbs.SetDepths(qp.Num(), 9, 9))
-	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventEstablished), ResponderResources: 9, InitiatorDepth: 9})
+	fakeverbs.CMNext("rdma_connect",
+		fakeverbs.CMEvent{Event: int(cm.EventEstablished), ResponderResources: 9, InitiatorDepth: 9})
 	require.NoError(t, id.Connect(soon(t), qp, cm.ConnParam{PrivateData: []byte("me"), InitiatorDepth: 2}))
 	require.True(t, fakeverbs.MoveQP(qp.Num(), int(verbs.QPStateRTS)))
 	for range 3 {

@@ -101,7 +101,8 @@ func TestEndsOfAConnection(t *testing.T) {
 						own, peer = id.ID, id.Peer
 					}
 				}
-				require.True(b, fakeverbs.InjectCM(own, fakeverbs.CMEvent{Event: int(cm.EventAddrChange)}), "means nothing")
+				require.True(b, fakeverbs.InjectCM(own, fakeverbs.CMEvent{Event: int(cm.EventAddrChange)}),
+					"means nothing")
 				end(b, active, own)
 				wait(b.T, active.Done(), "Done")
 				wait(b.T, passive.Done(), "the peer's Done")
@@ -126,7 +127,8 @@ func TestBrokenStream(t *testing.T) {
 	active, passive := b.pair(cm.ConnParam{PrivateData: []byte("me")})
 	for _, id := range fakeverbs.CMIDs() {
 		if id.State == fakeverbs.CMConnected && string(id.Param.PrivateData) == "me" {
-			require.True(t, fakeverbs.InjectCM(id.ID, fakeverbs.CMEvent{Event: int(cm.EventDisconnected), Status: -int(syscall.ECONNRESET)}))
+			require.True(t, fakeverbs.InjectCM(id.ID,
+				fakeverbs.CMEvent{Event: int(cm.EventDisconnected), Status: -int(syscall.ECONNRESET)}))
 		}
 	}
 	wait(t, active.Done(), "Done")
@@ -134,7 +136,8 @@ func TestBrokenStream(t *testing.T) {
 	require.NoError(t, passive.Disconnect())
 }
 
-// TestDoneIsDrained: a device that follows InfiniBand may flush a QP late. The end of a connection waits for that.
+// TestDoneIsDrained: a device that follows InfiniBand may flush a QP late. The end of a connection
+// waits for that.
 func TestDoneIsDrained(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{})
@@ -179,7 +182,8 @@ func TestDoneIsDrained(t *testing.T) {
 	}
 }
 
-// TestOrderOfTheEnd: when the peer is notified, the QP has failed with the reason, and its requests are flushed.
+// TestOrderOfTheEnd: when the peer is notified, the QP has failed with the reason, and its requests
+// are flushed.
 func TestOrderOfTheEnd(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		b.Cleanup(fakeverbs.Release)
@@ -215,8 +219,8 @@ func failedOf(t *testing.T, qp *verbs.QP) <-chan struct{} {
 	return w.Failed()
 }
 
-// TestFlushIsNoReason: kernel siw flushes when the stream has ended. The connection waits for the event with the reason, but not
-// forever.
+// TestFlushIsNoReason: kernel siw flushes when the stream has ended. The connection waits for the
+// event with the reason, but not forever.
 func TestFlushIsNoReason(t *testing.T) {
 	for name, late := range map[string]bool{"the event comes": false, "no event comes": true} {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +249,8 @@ func TestFlushIsNoReason(t *testing.T) {
 	}
 }
 
-// TestInitiatorIsTold: kernel siw can withhold the first answer from the active side until its QP sends once more.
+// TestInitiatorIsTold: kernel siw can withhold the first answer from the active side until its QP
+// sends once more.
 func TestInitiatorIsTold(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	active, _ := b.pair(cm.ConnParam{})
@@ -268,7 +273,8 @@ func TestBothDisconnect(t *testing.T) {
 	})
 }
 
-// TestErrOfAFlush: after a completion with an error has been polled, Err returns the reason, even if its event comes later.
+// TestErrOfAFlush: after a completion with an error has been polled, Err returns the reason, even
+// if its event comes later.
 func TestErrOfAFlush(t *testing.T) {
 	for status, want := range map[verbs.WCStatus]map[string]error{
 		verbs.WCWRFlushErr: {"fake0": verbs.WCWRFlushErr, "fake1": io.EOF},
@@ -282,7 +288,8 @@ func TestErrOfAFlush(t *testing.T) {
 				_, err := qp.PostRecv([]verbs.RecvWR{{ID: 7}})
 				require.NoError(b, err)
 				posted := fakeverbs.LastPosted()
-				require.True(b, fakeverbs.InjectWC(qp.Num(), true, fakeverbs.WC{WRID: posted[0].WRID, Status: uint32(status)}))
+				require.True(b, fakeverbs.InjectWC(qp.Num(), true,
+					fakeverbs.WC{WRID: posted[0].WRID, Status: uint32(status)}))
 				var wcs [1]verbs.WC
 				n, err := qp.RecvCQ().Poll(wcs[:])
 				require.NoError(b, err)
@@ -291,7 +298,8 @@ func TestErrOfAFlush(t *testing.T) {
 				require.ErrorIs(b, active.Err(), want[b.name])
 				for _, id := range fakeverbs.CMIDs() {
 					if id.State == fakeverbs.CMConnected && string(id.Param.PrivateData) == "me" {
-						fakeverbs.InjectCM(id.ID, fakeverbs.CMEvent{Event: int(cm.EventDisconnected), Status: -int(syscall.ECONNRESET)})
+						fakeverbs.InjectCM(id.ID,
+							fakeverbs.CMEvent{Event: int(cm.EventDisconnected), Status: -int(syscall.ECONNRESET)})
 					}
 				}
 				wait(b.T, active.Done(), "Done")
@@ -310,7 +318,8 @@ func TestErrOfAFlushAtThePassiveSide(t *testing.T) {
 	_, err := qp.PostRecv([]verbs.RecvWR{{ID: 7}})
 	require.NoError(t, err)
 	posted := fakeverbs.LastPosted()
-	require.True(t, fakeverbs.InjectWC(qp.Num(), true, fakeverbs.WC{WRID: posted[0].WRID, Status: uint32(verbs.WCWRFlushErr)}))
+	require.True(t, fakeverbs.InjectWC(qp.Num(), true,
+		fakeverbs.WC{WRID: posted[0].WRID, Status: uint32(verbs.WCWRFlushErr)}))
 	var wcs [1]verbs.WC
 	n, err := qp.RecvCQ().Poll(wcs[:])
 	require.NoError(t, err)

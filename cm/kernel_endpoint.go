@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// endpoint is an ID of librdmacm with its events. All methods may be called concurrently; after destroy, methods that need
-// the ID return ErrClosed.
+// endpoint is an ID of librdmacm with its events. All methods may be called concurrently; after
+// destroy, methods that need the ID return ErrClosed.
 type endpoint struct {
 	ch  *channel
 	key uintptr
@@ -67,14 +67,16 @@ func callError(call, device string, err error) error {
 	return fmt.Errorf("%s: %w", call, err)
 }
 
-// destroy frees the ID and drops its events. It waits for calls in progress; a connect of kernel siw can take long.
+// destroy frees the ID and drops its events. It waits for calls in progress; a connect of kernel
+// siw can take long.
 func (e *endpoint) destroy() {
 	if e.free() {
 		e.ch.end()
 	}
 }
 
-// free does what destroy does, but does not end the channel. If it reports true, the channel must be ended.
+// free does what destroy does, but does not end the channel. If it reports true, the channel must
+// be ended.
 func (e *endpoint) free() (last bool) {
 	e.guard.Lock()
 	defer e.guard.Unlock()
@@ -126,7 +128,8 @@ func (e *endpoint) setAccept(accept func(rawEvent) (taken bool, private []byte))
 	e.accept = accept
 }
 
-// offer passes a request to the listener. If that does not take it, offer returns the private data of the refusal.
+// offer passes a request to the listener. If that does not take it, offer returns the private data
+// of the refusal.
 func (e *endpoint) offer(ev rawEvent) (taken bool, private []byte) {
 	e.mu.Lock()
 	accept := e.accept

@@ -39,13 +39,15 @@ func (b *bench) endpoints(active, passive cm.EndpointConfig) (a, p *cm.Endpoint)
 	return a, p
 }
 
-// TestKernelEndpoint: messages and Writes arrive, and Shutdown reads from the peer if that is the only confirmation.
+// TestKernelEndpoint: messages and Writes arrive, and Shutdown reads from the peer if that is the
+// only confirmation.
 func TestKernelEndpoint(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		fakeverbs.Loopback(true)
 		ctx := soon(b.T)
 		a, p := b.endpoints(cm.EndpointConfig{Param: cm.ConnParam{PrivateData: []byte("question")}},
-			cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteWrite, Offer: true, Param: cm.ConnParam{PrivateData: []byte("answer")}})
+			cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteWrite, Offer: true,
+				Param: cm.ConnParam{PrivateData: []byte("answer")}})
 		require.Equal(b, "question", string(p.PrivateData()[:8]))
 		to, err := verbs.ParseRemote(a.PrivateData())
 		require.NoError(b, err)
@@ -91,8 +93,8 @@ func TestKernelEndpoint(t *testing.T) {
 	})
 }
 
-// TestKernelShutdownBoth: the two sides agree in private data also where these are padded, each writes one word of the other's memory, and
-// both get nil.
+// TestKernelShutdownBoth: the two sides agree in private data also where these are padded, each
+// writes one word of the other's memory, and both get nil.
 func TestKernelShutdownBoth(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		fakeverbs.Loopback(true)
@@ -112,7 +114,8 @@ func TestKernelShutdownBoth(t *testing.T) {
 			switch {
 			case !wr.Recv && wr.Opcode == uint32(verbs.WRRDMARead):
 				reads++
-			case !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) && len(wr.SGEs) == 1: // that with which siw's initiator nudges has none
+			case !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) && len(wr.SGEs) == 1:
+				// The Write with which siw's initiator shows itself has no elements.
 				writes++
 			}
 		}
@@ -189,7 +192,8 @@ func TestKernelEndpointPortTaken(t *testing.T) {
 			require.Equal(b, before+2+8, fakeverbs.Calls("rdma_connect"))
 		}
 		fakeverbs.Fail("rdma_connect", 1, syscall.EADDRINUSE)
-		require.ErrorIs(b, dial(cm.Config{Source: netip.MustParseAddrPort(b.ip + ":4791")}, cm.EndpointConfig{}), syscall.EADDRINUSE, "the port that was asked for")
+		require.ErrorIs(b, dial(cm.Config{Source: netip.MustParseAddrPort(b.ip + ":4791")}, cm.EndpointConfig{}),
+			syscall.EADDRINUSE, "the port that was asked for")
 		fakeverbs.Fail("rdma_connect", 1, syscall.ECONNREFUSED)
 		require.ErrorIs(b, dial(cm.Config{}, cm.EndpointConfig{}), syscall.ECONNREFUSED)
 	})
@@ -202,8 +206,9 @@ func TestKernelEndpointStepFails(t *testing.T) {
 		cfg := cm.EndpointConfig{Memory: 64, Offer: true}
 		objects := func() int { return len(lifetime.Live()) }
 		failed := 0
-		for _, call := range []string{"rdma_resolve_addr", "rdma_resolve_route", "ibv_alloc_pd", "ibv_reg_mr", "ibv_reg_mr_iova2",
-			"ibv_create_comp_channel", "ibv_create_cq", "ibv_create_qp", "ibv_modify_qp", "rdma_init_qp_attr", "ibv_post_recv", "rdma_connect",
+		for _, call := range []string{"rdma_resolve_addr", "rdma_resolve_route", "ibv_alloc_pd", "ibv_reg_mr",
+			"ibv_reg_mr_iova2", "ibv_create_comp_channel", "ibv_create_cq", "ibv_create_qp", "ibv_modify_qp",
+			"rdma_init_qp_attr", "ibv_post_recv", "rdma_connect",
 			"rdma_accept"} {
 			for nth := 1; nth <= 4; nth++ {
 				before, c := objects(), fakeverbs.Live()
@@ -235,7 +240,8 @@ func TestKernelEndpointStepFails(t *testing.T) {
 	})
 }
 
-// TestEndpointAlloc: a Do, and a message from Send to Recv, allocate nothing, on a device whose requests complete at once.
+// TestEndpointAlloc: a Do, and a message from Send to Recv, allocate nothing, on a device whose
+// requests complete at once.
 func TestEndpointAlloc(t *testing.T) {
 	if race.Enabled {
 		t.Skip("detectors allocate")
@@ -243,7 +249,8 @@ func TestEndpointAlloc(t *testing.T) {
 	b := newBench(t, fakes[0].name, fakes[0].ip, cm.Config{})
 	fakeverbs.Loopback(true)
 	ctx := soon(b.T)
-	a, p := b.endpoints(cm.EndpointConfig{Memory: 8}, cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteWrite, Offer: true})
+	a, p := b.endpoints(cm.EndpointConfig{Memory: 8},
+		cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteWrite, Offer: true})
 	to, err := verbs.ParseRemote(a.PrivateData())
 	require.NoError(t, err)
 	sge, err := a.MR().SGE(0, 8)
@@ -270,7 +277,8 @@ func TestEndpointAlloc(t *testing.T) {
 	}))
 }
 
-// TestKernelCredit: the peer is told of receives by few Writes, none of them while there are no messages, and a sender that is faster waits.
+// TestKernelCredit: the peer is told of receives by few Writes, none of them while there are no
+// messages, and a sender that is faster waits.
 func TestKernelCredit(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		fakeverbs.Loopback(true)
@@ -278,7 +286,8 @@ func TestKernelCredit(t *testing.T) {
 		a, p := b.endpoints(cm.EndpointConfig{}, cm.EndpointConfig{MessageSize: 8})
 		writes := func() (n int) {
 			for _, wr := range fakeverbs.Posted() {
-				if !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) && len(wr.SGEs) == 1 { // see TestKernelShutdownBoth
+				// see TestKernelShutdownBoth
+				if !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) && len(wr.SGEs) == 1 {
 					n++
 				}
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestErrorsOfCalls: the error of a call of librdmacm has the name of the call, the device as soon as it is known, the address and
-// the reason; EOPNOTSUPP has its name.
+// TestErrorsOfCalls: the error of a call of librdmacm has the name of the call, the device as soon
+// as it is known, the address and the reason; EOPNOTSUPP has its name.
 func TestErrorsOfCalls(t *testing.T) {
 	resolve := func(cfg cm.Config) func(b *bench) error {
 		return func(b *bench) error {
@@ -62,12 +62,15 @@ func TestErrorsOfCalls(t *testing.T) {
 		do               func(b *bench) error
 	}{
 		{name: "id to connect", call: "rdma_create_id", noDevice: true, do: resolve(cm.Config{})},
-		{name: "resolve, TOS", call: "rdma_set_option", text: "rdma_set_option TOS 32", noDevice: true, do: resolve(cm.Config{TOS: 32})},
+		{name: "resolve, TOS", call: "rdma_set_option", text: "rdma_set_option TOS 32", noDevice: true,
+			do: resolve(cm.Config{TOS: 32})},
 		{name: "resolve", call: "rdma_resolve_addr", noDevice: true, do: resolve(cm.Config{})},
 		{name: "route", call: "rdma_resolve_route", do: resolve(cm.Config{})},
 		{name: "id to listen", call: "rdma_create_id", noDevice: true, do: listen("device", cm.Config{})},
-		{name: "listen, TOS", call: "rdma_set_option", text: "rdma_set_option TOS 8", noDevice: true, do: listen("device", cm.Config{TOS: 8})},
-		{name: "listen anywhere", call: "rdma_set_option", text: "rdma_set_option AFONLY", noDevice: true, do: listen("", cm.Config{})},
+		{name: "listen, TOS", call: "rdma_set_option", text: "rdma_set_option TOS 8", noDevice: true,
+			do: listen("device", cm.Config{TOS: 8})},
+		{name: "listen anywhere", call: "rdma_set_option", text: "rdma_set_option AFONLY", noDevice: true,
+			do: listen("", cm.Config{})},
 		{name: "bind", call: "rdma_bind_addr", noDevice: true, do: listen("device", cm.Config{})},
 		{name: "listen", call: "rdma_listen", do: listen("device", cm.Config{})},
 		{name: "connect", call: "rdma_connect", do: func(b *bench) error {
@@ -93,7 +96,11 @@ func TestErrorsOfCalls(t *testing.T) {
 		}},
 		{name: "accept", call: "rdma_accept", do: func(b *bench) error {
 			qp := b.qp(0)
-			return asked(b, func(req *cm.Request) error { _, err := req.Accept(soon(b.T), qp, cm.ConnParam{}); return err })
+			return asked(b, func(req *cm.Request) error {
+				_,
+					err := req.Accept(soon(b.T), qp, cm.ConnParam{})
+				return err
+			})
 		}},
 		{name: "reject", call: "rdma_reject", do: func(b *bench) error {
 			return asked(b, func(req *cm.Request) error { return req.Reject(nil) })
@@ -154,7 +161,8 @@ func TestErrorsOfCalls(t *testing.T) {
 func TestRejectedHasErrno(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	for _, no := range []syscall.Errno{syscall.ECONNRESET, syscall.ECONNREFUSED} {
-		fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventRejected), Status: -int(no), PrivateData: []byte("no")})
+		fakeverbs.CMNext("rdma_connect",
+			fakeverbs.CMEvent{Event: int(cm.EventRejected), Status: -int(no), PrivateData: []byte("no")})
 		err := b.resolve(cm.Config{}).Connect(soon(t), b.qp(0), cm.ConnParam{})
 		require.ErrorIs(t, err, cm.ErrRejected)
 		require.ErrorIs(t, err, no)

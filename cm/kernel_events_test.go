@@ -164,8 +164,8 @@ func TestConnectEvents(t *testing.T) {
 	})
 }
 
-// TestStatus: a negative status is an errno. Of -1, with which librdmacm tells that it could not do its own part of an event,
-// the errno is in errno.
+// TestStatus: a negative status is an errno. Of -1, with which librdmacm tells that it could not do
+// its own part of an event, the errno is in errno.
 func TestStatus(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, c := range []struct {
@@ -180,7 +180,8 @@ func TestStatus(t *testing.T) {
 		{-1, 0, syscall.EPERM, "operation not permitted"},
 		{5, 0, nil, "status 5"},
 	} {
-		fakeverbs.CMNext("rdma_resolve_addr", fakeverbs.CMEvent{Event: int(cm.EventAddrError), Status: c.status, Errno: c.errno})
+		fakeverbs.CMNext("rdma_resolve_addr",
+			fakeverbs.CMEvent{Event: int(cm.EventAddrError), Status: c.status, Errno: c.errno})
 		_, err := cm.Resolve(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx})
 		if c.is != nil {
 			require.ErrorIs(t, err, c.is)

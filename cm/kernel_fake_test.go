@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The tests of the files kernel_* run with a replacement of the libraries that needs no device. They cover every event, every
-// failure, and the end of a call in every phase.
+// The tests of the files kernel_* run with a replacement of the libraries that needs no device.
+// They cover every event, every failure, and the end of a call in every phase.
 
 // fakes are the two devices: one that follows InfiniBand, one that is like kernel siw.
 var fakes = []struct{ name, ip string }{{"fake0", "192.0.2.1"}, {"fake1", "198.51.100.1"}}
@@ -175,7 +175,8 @@ func (b *bench) until(what string, met func() bool) {
 	require.Eventually(b, met, 20*time.Second, time.Millisecond, what)
 }
 
-// whenCalled runs then once librdmacm's function has been called again, and has taken an event that was set for it.
+// whenCalled runs then once librdmacm's function has been called again, and has taken an event that
+// was set for it.
 func (b *bench) whenCalled(function string, then func()) {
 	before := fakeverbs.Calls(function)
 	go func() {

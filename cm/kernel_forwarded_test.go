@@ -18,12 +18,13 @@ const forwardedVariable = "GOVERBS_TEST_FORWARDED"
 
 func forwarded() bool { return os.Getenv(forwardedVariable) != "" }
 
-// TestForwarded runs the tests of this package that use a device once more, in a process of its own, on a device that only
-// forwards to another one.
+// TestForwarded runs the tests of this package that use a device once more, in a process of its
+// own, on a device that only forwards to another one.
 func TestForwarded(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "-test.v", "-test.skip=^(TestForwarded|TestABI|TestAuto.*|TestNothingToWaitFor|TestOfferAfterClose)$", "-test.timeout=5m")
+	cmd := exec.CommandContext(t.Context(), self, "-test.v",
+		"-test.skip=^(TestForwarded|TestABI|TestAuto.*|TestNothingToWaitFor|TestOfferAfterClose)$", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), forwardedVariable+"=1")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -37,7 +37,8 @@ func asking(t *testing.T, l *kernelListener) rawEvent {
 	return rawEvent{event: EventConnectRequest, end: end}
 }
 
-// TestOfferAfterClose: a request that the dispatcher offers to a closed listener is refused. Otherwise it would never be answered.
+// TestOfferAfterClose: a request that the dispatcher offers to a closed listener is refused.
+// Otherwise it would never be answered.
 func TestOfferAfterClose(t *testing.T) {
 	l := insideListener(t, insideContext(t))
 	taken, _ := l.offer(asking(t, l))
@@ -79,7 +80,8 @@ func TestEveryAcceptIsWoken(t *testing.T) {
 	}
 }
 
-// TestAllIDsAreForgotten: the channel keeps no record of freed IDs, and a goroutine without events sleeps.
+// TestAllIDsAreForgotten: the channel keeps no record of freed IDs, and a goroutine without events
+// sleeps.
 func TestAllIDsAreForgotten(t *testing.T) {
 	vctx := insideContext(t)
 	l := insideListener(t, vctx)
@@ -100,7 +102,8 @@ func TestAllIDsAreForgotten(t *testing.T) {
 	require.Same(t, ch, shared.ch, "the listener has it still")
 }
 
-// TestRefusalIsTheLast: the dispatcher refuses a request after everything else has been closed, and the channel is freed.
+// TestRefusalIsTheLast: the dispatcher refuses a request after everything else has been closed, and
+// the channel is freed.
 func TestRefusalIsTheLast(t *testing.T) {
 	vctx := insideContext(t)
 	t.Cleanup(fakeverbs.Release)

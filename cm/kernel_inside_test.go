@@ -67,11 +67,13 @@ func until(t *testing.T, met func() bool) {
 	require.Eventually(t, met, 20*time.Second, time.Millisecond)
 }
 
-// TestNothingToWaitFor: after an event that ends the connection, Close does not wait for the peer's answer.
+// TestNothingToWaitFor: after an event that ends the connection, Close does not wait for the peer's
+// answer.
 func TestNothingToWaitFor(t *testing.T) {
 	vctx := insideContext(t)
 	ctx := t.Context()
-	for _, event := range []Event{EventDisconnected, EventTimewaitExit, EventDeviceRemoval, EventUnreachable, EventConnectError, EventRejected} {
+	for _, event := range []Event{EventDisconnected, EventTimewaitExit, EventDeviceRemoval, EventUnreachable,
+		EventConnectError, EventRejected} {
 		ln, err := Listen(ctx, "192.0.2.1:0", Config{Context: vctx})
 		require.NoError(t, err)
 		id, err := Resolve(ctx, ln.Addr().String(), Config{Context: vctx})
@@ -106,8 +108,8 @@ func TestNothingToWaitFor(t *testing.T) {
 	require.NoError(t, id.Close())
 }
 
-// TestEventOfAClosedQP: a QP of iWARP that is closed ends the stream. The watcher may see the event of that first, but the QP has the
-// reason.
+// TestEventOfAClosedQP: a QP of iWARP that is closed ends the stream. The watcher may see the event
+// of that first, but the QP has the reason.
 func TestEventOfAClosedQP(t *testing.T) {
 	vctx := insideContextOf(t, "fake1")
 	ctx := t.Context()
@@ -182,7 +184,8 @@ func TestEndpointIsForgotten(t *testing.T) {
 	require.Equal(t, 1, ch.refs)
 }
 
-// TestEndWithEstablished: an end whose event comes together with the one that the connection is there is not missed.
+// TestEndWithEstablished: an end whose event comes together with the one that the connection is
+// there is not missed.
 func TestEndWithEstablished(t *testing.T) {
 	end := &endpoint{wake: make(chan struct{}, 1)}
 	end.deliver(rawEvent{event: EventEstablished})
@@ -191,8 +194,8 @@ func TestEndWithEstablished(t *testing.T) {
 	ev, ok := end.take()
 	require.True(t, ok)
 	require.Equal(t, EventEstablished, ev.event)
-	c := &kernelConn{end: end, ps: PortSpaceUDP, quit: make(chan struct{}), done: make(chan struct{}), gone: make(chan struct{}),
-		idle: make(chan struct{})}
+	c := &kernelConn{end: end, ps: PortSpaceUDP, quit: make(chan struct{}), done: make(chan struct{}),
+		gone: make(chan struct{}), idle: make(chan struct{})}
 	go c.watch(nil)
 	select {
 	case <-c.done:

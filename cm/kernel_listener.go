@@ -17,8 +17,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kernelListener is an ID that listens. On the wildcard address it is two, one for each address family, because kernel siw
-// refuses IPv4 on a listener for IPv6. It serves one device, or all devices of the kernel that have its address.
+// kernelListener is an ID that listens. On the wildcard address it is two, one for each address
+// family, because kernel siw refuses IPv4 on a listener for IPv6. It serves one device, or all
+// devices of the kernel that have its address.
 type kernelListener struct {
 	ends       []*endpoint
 	ps         PortSpace
@@ -34,8 +35,8 @@ type kernelListener struct {
 	closed  chan struct{}
 }
 
-// portTries is the number of attempts to find a free port. The kernel takes a port that is free in the table of its connection
-// manager; kernel siw needs the same port in TCP.
+// portTries is the number of attempts to find a free port. The kernel takes a port that is free in
+// the table of its connection manager; kernel siw needs the same port in TCP.
 const portTries = 8
 
 // listenKernel listens on an address of the kernel's devices, or of vctx's.
@@ -73,7 +74,8 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 
 // listenIP listens on an address, or on those of both families if it is not valid.
 func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context) (deviceLister, error) {
-	l := &kernelListener{ps: cfg.PortSpace, vctx: vctx, backlog: cfg.Backlog, ackTimeout: cfg.AckTimeout, more: make(chan struct{}, 1), closed: make(chan struct{})}
+	l := &kernelListener{ps: cfg.PortSpace, vctx: vctx, backlog: cfg.Backlog, ackTimeout: cfg.AckTimeout,
+		more: make(chan struct{}, 1), closed: make(chan struct{})}
 	if at.Addr().IsValid() {
 		if err := l.listen(at, &cfg, cfg.AFOnly); err != nil {
 			return nil, err
@@ -91,8 +93,9 @@ func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context) (deviceLister,
 	return l, nil // without IPv6 on this host it listens on IPv4 only
 }
 
-// kernelBacklog asks for the maximum of the kernel, 1,024 requests. The limit of the program is enforced by offer, which refuses further requests: on
-// InfiniBand the kernel does not answer a request for which it has no room, and the peer notices that only seconds later.
+// kernelBacklog asks for the maximum of the kernel, 1,024 requests. The limit of the program is
+// enforced by offer, which refuses further requests: on InfiniBand the kernel does not answer a
+// request for which it has no room, and the peer notices that only seconds later.
 const kernelBacklog = 0
 
 // listen adds an ID.
@@ -150,8 +153,8 @@ func (l *kernelListener) offer(ev rawEvent) (taken bool, private []byte) {
 	if l.vctx != nil && kernelName(l.vctx.Device()) != place.device {
 		return false, nil
 	}
-	r := &kernelRequest{end: ev.end, ps: l.ps, device: place.device, port: place.port, ackTimeout: l.ackTimeout, vctx: l.vctx, private: ev.data,
-		ord: ev.responderResources, ird: ev.initiatorDepth}
+	r := &kernelRequest{end: ev.end, ps: l.ps, device: place.device, port: place.port, ackTimeout: l.ackTimeout,
+		vctx: l.vctx, private: ev.data, ord: ev.responderResources, ird: ev.initiatorDepth}
 	r.local, r.remote = place.ends(l.ps)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,7 +220,8 @@ func (l *kernelListener) Accept(ctx context.Context) (ProviderRequest, error) {
 			if err == nil {
 				return r, nil
 			}
-			// The device of this request cannot be opened. Another request may be on another device.
+			// The device of this request cannot be opened. Another request may be on another
+			// device.
 			_ = r.Reject(nil)
 			continue
 		}

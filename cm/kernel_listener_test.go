@@ -20,7 +20,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRequestOfAnotherDevice: a wildcard listener of one device does not take requests of another one.
+// TestRequestOfAnotherDevice: a wildcard listener of one device does not take requests of another
+// one.
 func TestWildcard(t *testing.T) {
 	fakeverbs.Start(t)
 	vctx, err := device(t, "fake1").Open()
@@ -136,7 +137,8 @@ func TestBacklog(t *testing.T) {
 	})
 }
 
-// TestRequestOfNoDevice: a request on a device that cannot be opened is refused, and the next one is taken.
+// TestRequestOfNoDevice: a request on a device that cannot be opened is refused, and the next one
+// is taken.
 func TestRequestOfNoDevice(t *testing.T) {
 	auto(t)
 	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto}) // opens fake0
@@ -195,7 +197,8 @@ func TestRequestOfAClosedContext(t *testing.T) {
 	require.ErrorIs(t, <-accepted, context.Canceled)
 }
 
-// TestRequestAtAClosingListener: a request that arrives while its listener is being closed is refused.
+// TestRequestAtAClosingListener: a request that arrives while its listener is being closed is
+// refused.
 func TestRequestAtAClosingListener(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		b.Cleanup(fakeverbs.Release)
@@ -214,8 +217,8 @@ func TestRequestAtAClosingListener(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce: connections that share the event channel do not wait for each other, also if the application of one of them is
-// slow.
+// TestManyAtOnce: connections that share the event channel do not wait for each other, also if the
+// application of one of them is slow.
 func TestManyAtOnce(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: fakeverbs.NoEvent})

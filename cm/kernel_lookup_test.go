@@ -73,8 +73,9 @@ func answerDNS(conn net.Conn, names map[string][]string) {
 	}
 }
 
-// TestResolveHost: the IPv4 addresses of a host are tried first, in their order, until one has a route. If there is a source, only
-// addresses of its family are tried. If none has a route, the error is that of the first address.
+// TestResolveHost: the IPv4 addresses of a host are tried first, in their order, until one has a
+// route. If there is a source, only addresses of its family are tried. If none has a route, the
+// error is that of the first address.
 func TestResolveHost(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	hosts(t, map[string][]string{
@@ -123,8 +124,8 @@ func TestResolveHost(t *testing.T) {
 	require.Equal(t, before+1, fakeverbs.Calls("rdma_resolve_addr"), "there is no time for the other one")
 }
 
-// TestListenHost: a listener takes the first address of its host that a device has and that is free. If the port is in use, it
-// takes none.
+// TestListenHost: a listener takes the first address of its host that a device has and that is
+// free. If the port is in use, it takes none.
 func TestListenHost(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	hosts(t, map[string][]string{
@@ -192,7 +193,8 @@ func TestAddresses(t *testing.T) {
 		_, err = cm.Listen(soon(t), address, cm.Config{Context: b.vctx})
 		require.ErrorContains(t, err, text)
 	}
-	for address, want := range map[string]string{"192.0.2.1:https": "192.0.2.1:443", "192.0.2.1:65535": "192.0.2.1:65535"} {
+	for address, want := range map[string]string{"192.0.2.1:https": "192.0.2.1:443",
+		"192.0.2.1:65535": "192.0.2.1:65535"} {
 		ln, err := cm.Listen(soon(t), address, cm.Config{Context: b.vctx})
 		require.NoError(t, err)
 		require.Equal(t, want, ln.Addr().String())
@@ -232,7 +234,8 @@ type stale struct{ context.Context }
 
 func (s stale) Deadline() (deadline time.Time, ok bool) { return time.Unix(1, 0), true }
 
-// TestResolveLimits: each request to the kernel has a short time, and no request is made after the deadline of the context.
+// TestResolveLimits: each request to the kernel has a short time, and no request is made after the
+// deadline of the context.
 func TestResolveLimits(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	limits := func() []uint64 {
@@ -263,8 +266,8 @@ func TestResolveLimits(t *testing.T) {
 	require.ErrorIs(t, resolve(stale{t.Context()}), cm.ErrSetupTimeout, "not for ever")
 }
 
-// TestNoConnectionManager: without a connection manager in the kernel the error Is ErrNoDevice; other errors are returned as they
-// are.
+// TestNoConnectionManager: without a connection manager in the kernel the error Is ErrNoDevice;
+// other errors are returned as they are.
 func TestNoConnectionManager(t *testing.T) {
 	fakeverbs.Start(t)
 	vctx, err := device(t, "fake0").Open()
@@ -280,8 +283,8 @@ func TestNoConnectionManager(t *testing.T) {
 			return err
 		},
 	} {
-		for no, none := range map[syscall.Errno]bool{syscall.ENODEV: true, syscall.ENOENT: true, syscall.ENOSYS: true, syscall.EPERM: true,
-			syscall.EACCES: true, syscall.EMFILE: false, syscall.ENOMEM: false} {
+		for no, none := range map[syscall.Errno]bool{syscall.ENODEV: true, syscall.ENOENT: true, syscall.ENOSYS: true,
+			syscall.EPERM: true, syscall.EACCES: true, syscall.EMFILE: false, syscall.ENOMEM: false} {
 			fakeverbs.Fail("rdma_create_event_channel", 1, no)
 			err := call()
 			require.ErrorIs(t, err, no)

@@ -36,7 +36,8 @@ func TestAddressesOutOfRange(t *testing.T) {
 	}
 }
 
-// TestWrongQP: an ID and a request accept only a QP of their context that is not in use. They stay usable after a wrong one.
+// TestWrongQP: an ID and a request accept only a QP of their context that is not in use. They stay
+// usable after a wrong one.
 func TestWrongQP(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		stranger, err := b.dev.Open()
@@ -68,7 +69,8 @@ func TestWrongQP(t *testing.T) {
 	})
 }
 
-// TestSpareQPs: a call that is refused for another reason leaves its QP alone, and one that is refused for its QP leaves the request.
+// TestSpareQPs: a call that is refused for another reason leaves its QP alone, and one that is
+// refused for its QP leaves the request.
 func TestSpareQPs(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		active, passive := b.pair(cm.ConnParam{})
@@ -101,7 +103,8 @@ func TestSpareQPs(t *testing.T) {
 	})
 }
 
-// TestBindFails: a QP that the device does not move to INIT is not bound, and what it is asked for has rights, port and partition.
+// TestBindFails: a QP that the device does not move to INIT is not bound, and what it is asked for
+// has rights, port and partition.
 func TestBindFails(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp := b.resolve(cm.Config{}), b.qp(0)
@@ -160,7 +163,8 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// TestNICRefuses: a user-space NIC has no datagrams, no groups of them and no type of service, and says so.
+// TestNICRefuses: a user-space NIC has no datagrams, no groups of them and no type of service, and
+// says so.
 func TestNICRefuses(t *testing.T) {
 	fakeverbs.Start(t)
 	nic := register(t, usiwtest.NewWire())
@@ -184,7 +188,8 @@ func TestDialFails(t *testing.T) {
 	before := fakeverbs.Live()
 	_, err := cm.Dial(soon(t), "192.0.2.1", cm.Config{Context: b.vctx}, nil, cm.ConnParam{})
 	require.ErrorContains(t, err, "missing port")
-	_, err = cm.Dial(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx}, func(*cm.ID) (*verbs.QP, error) { return nil, no }, cm.ConnParam{})
+	_, err = cm.Dial(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx},
+		func(*cm.ID) (*verbs.QP, error) { return nil, no }, cm.ConnParam{})
 	require.ErrorIs(t, err, no)
 	require.Equal(t, before, fakeverbs.Live())
 	var qp *verbs.QP

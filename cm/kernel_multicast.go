@@ -16,12 +16,14 @@ import (
 )
 
 // JoinMulticast implements ProviderMulticaster.
-func (r *kernelRoute) JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+func (r *kernelRoute) JoinMulticast(ctx context.Context, qp *verbs.QP,
+	group netip.Addr) (Datagram, func() error, error) {
 	return r.end.joinAttached(ctx, r.ps, qp, group)
 }
 
 // JoinMulticast implements ProviderMulticaster.
-func (c *kernelConn) JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+func (c *kernelConn) JoinMulticast(ctx context.Context, qp *verbs.QP,
+	group netip.Addr) (Datagram, func() error, error) {
 	return c.end.joinAttached(ctx, c.ps, qp, group)
 }
 
@@ -31,7 +33,8 @@ func (c *kernelConn) Datagram() (Datagram, bool) {
 }
 
 // joinAttached joins a group and attaches the QP to it.
-func (e *endpoint) joinAttached(ctx context.Context, ps PortSpace, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+func (e *endpoint) joinAttached(ctx context.Context, ps PortSpace, qp *verbs.QP,
+	group netip.Addr) (Datagram, func() error, error) {
 	d, leave, err := e.joinGroup(ctx, ps, qp, group)
 	if err != nil {
 		return Datagram{}, nil, err
@@ -56,9 +59,11 @@ func (e *endpoint) memberships() []membership {
 	return slices.Collect(maps.Values(e.groups))
 }
 
-func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP, group netip.Addr) (Datagram, func() error, error) {
+func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP,
+	group netip.Addr) (Datagram, func() error, error) {
 	if ps != PortSpaceUDP || qp.Type() != verbs.QPTypeUD {
-		return Datagram{}, nil, fmt.Errorf("%w: multicast takes a UD QP and port space udp, not %v and %v", verbs.ErrInvalid, qp.Type(), ps)
+		return Datagram{}, nil, fmt.Errorf("%w: multicast takes a UD QP and port space udp, not %v and %v",
+			verbs.ErrInvalid, qp.Type(), ps)
 	}
 	if err := raiseUD(qp); err != nil {
 		return Datagram{}, nil, err

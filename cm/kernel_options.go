@@ -29,7 +29,8 @@ func (e *endpoint) setOptions(cfg *Config, afOnly bool) error {
 	return nil
 }
 
-// setAckTimeout is also for the IDs of requests, which do not inherit it from their listener. 0 = it stays as it is.
+// setAckTimeout is also for the IDs of requests, which do not inherit it from their listener. 0 =
+// it stays as it is.
 func (e *endpoint) setAckTimeout(code uint8) error {
 	if code == 0 {
 		return nil

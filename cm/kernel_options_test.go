@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOptionsOfIDs: an ID gets the options of its Config and no others, and a request that is accepted gets the time-out of its
-// listener.
+// TestOptionsOfIDs: an ID gets the options of its Config and no others, and a request that is
+// accepted gets the time-out of its listener.
 func TestOptionsOfIDs(t *testing.T) {
 	all := cm.Config{AckTimeout: 17, ReuseAddr: true}
 	b := newBench(t, "fake0", "192.0.2.1", all)
@@ -56,7 +56,8 @@ func TestOptionsOfIDs(t *testing.T) {
 	}
 }
 
-// TestAFOnly: a listener on "::" takes one family or both, as it is asked; the empty host has an ID for each family.
+// TestAFOnly: a listener on "::" takes one family or both, as it is asked; the empty host has an ID
+// for each family.
 func TestAFOnly(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, only := range []bool{false, true} {
@@ -88,7 +89,8 @@ func TestPortNum(t *testing.T) {
 	})
 }
 
-// TestGroupWithoutPort: a multicast group has no ports, so that its address may have port 0; that of a peer may not.
+// TestGroupWithoutPort: a multicast group has no ports, so that its address may have port 0; that
+// of a peer may not.
 func TestGroupWithoutPort(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	cfg := cm.Config{Context: b.vctx, PortSpace: cm.PortSpaceUDP}
@@ -104,7 +106,8 @@ func TestGroupWithoutPort(t *testing.T) {
 	require.ErrorContains(t, err, "port 0")
 }
 
-// TestAbortKernel: nothing waits for the answer of the peer, whether Abort comes first, during a Close, or a context ends the wait.
+// TestAbortKernel: nothing waits for the answer of the peer, whether Abort comes first, during a
+// Close, or a context ends the wait.
 func TestAbortKernel(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		silent := func() *cm.ID {

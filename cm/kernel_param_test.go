@@ -22,7 +22,8 @@ func TestActiveRises(t *testing.T) {
 	for _, c := range []struct {
 		call string
 		nth  int // behind those of Accept
-	}{{"ibv_modify_qp", 3}, {"ibv_modify_qp", 4}, {"rdma_init_qp_attr", 3}, {"rdma_init_qp_attr", 4}, {"rdma_establish", 1}} {
+	}{{"ibv_modify_qp", 3}, {"ibv_modify_qp", 4}, {"rdma_init_qp_attr", 3}, {"rdma_init_qp_attr", 4},
+		{"rdma_establish", 1}} {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
 		require.NoError(t, id.BindQP(qp))
 		connected := make(chan error, 1)
@@ -44,7 +45,9 @@ func TestActiveRises(t *testing.T) {
 // TestParameters: the library gets the parameters of the caller.
 func TestParameters(t *testing.T) {
 	eachFake(t, func(b *bench) {
-		active, passive := b.pair(cm.ConnParam{PrivateData: []byte("abc"), InitiatorDepth: 5, ResponderResources: 3, RetryCount: 2, RNRRetryCount: cm.None})
+		active, passive := b.pair(
+			cm.ConnParam{PrivateData: []byte("abc"), InitiatorDepth: 5, ResponderResources: 3, RetryCount: 2,
+				RNRRetryCount: cm.None})
 		ids := fakeverbs.CMIDs()
 		var p fakeverbs.CMEvent
 		for _, id := range ids {
@@ -95,14 +98,16 @@ func TestParametersOutOfRange(t *testing.T) {
 		require.ErrorIs(t, err, verbs.ErrLimit, name)
 		require.ErrorContains(t, err, name)
 	}
-	for name, param := range map[string]cm.ConnParam{"RetryCount -2": {RetryCount: -2}, "InitiatorDepth -2": {InitiatorDepth: -2}} {
+	for name, param := range map[string]cm.ConnParam{"RetryCount -2": {RetryCount: -2},
+		"InitiatorDepth -2": {InitiatorDepth: -2}} {
 		err := b.resolve(cm.Config{}).Connect(soon(t), b.qp(0), param)
 		require.ErrorIs(t, err, verbs.ErrInvalid)
 		require.ErrorContains(t, err, name)
 	}
 	require.ErrorIs(t, b.resolve(cm.Config{}).Connect(soon(t), b.qp(verbs.QPTypeUD), cm.ConnParam{}), verbs.ErrInvalid)
 	require.Zero(t, fakeverbs.Calls("rdma_connect"), "nobody was contacted")
-	b.pair(cm.ConnParam{PrivateData: make([]byte, 56), InitiatorDepth: 1, ResponderResources: 1, RetryCount: 7, RNRRetryCount: 7, MinRNRTimer: 31})
+	b.pair(cm.ConnParam{PrivateData: make([]byte, 56), InitiatorDepth: 1, ResponderResources: 1, RetryCount: 7,
+		RNRRetryCount: 7, MinRNRTimer: 31})
 	_, err := cm.Resolve(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx, PortSpace: 77})
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 	_, err = cm.Listen(soon(t), "192.0.2.1:0", cm.Config{Context: b.vctx, PortSpace: 77})
@@ -149,13 +154,16 @@ func TestSource(t *testing.T) {
 		require.EqualValues(b, 4711, last(b.T, fakeverbs.CMRouteResolved).SrcPort)
 		b.resolve(cm.Config{Source: netip.AddrPortFrom(netip.Addr{}, 4712)})
 		require.EqualValues(b, 4712, last(b.T, fakeverbs.CMRouteResolved).SrcPort)
-		_, err := cm.Resolve(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx, Source: netip.MustParseAddrPort("203.0.113.9:4714")})
+		_, err := cm.Resolve(soon(b.T), b.ln.Addr().String(),
+			cm.Config{Context: b.vctx, Source: netip.MustParseAddrPort("203.0.113.9:4714")})
 		require.ErrorIs(b, err, syscall.EADDRNOTAVAIL, "nobody's address")
-		_, err = cm.Resolve(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx, Source: netip.MustParseAddrPort("[2001:db8::1]:0")})
+		_, err = cm.Resolve(soon(b.T), b.ln.Addr().String(),
+			cm.Config{Context: b.vctx, Source: netip.MustParseAddrPort("[2001:db8::1]:0")})
 		require.ErrorIs(b, err, verbs.ErrInvalid)
 		require.ErrorContains(b, err, b.ip+" has no address of the family of 2001:db8::1")
 		there := map[bool]string{false: "[2001:db8::1]:7306", true: "[2001:db8:1::1]:7306"}[b.iwarp()]
-		id, err := cm.Resolve(soon(b.T), there, cm.Config{Context: b.vctx, Source: netip.AddrPortFrom(netip.Addr{}, 4713)})
+		id, err := cm.Resolve(soon(b.T), there,
+			cm.Config{Context: b.vctx, Source: netip.AddrPortFrom(netip.Addr{}, 4713)})
 		require.NoError(b, err)
 		require.EqualValues(b, 4713, last(b.T, fakeverbs.CMRouteResolved).SrcPort)
 		require.NoError(b, id.Close())

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPrintKernel: what only devices of the kernel have is printed while it is closed, and so are QPs, regions that change, and
-// their connection.
+// TestPrintKernel: what only devices of the kernel have is printed while it is closed, and so are
+// QPs, regions that change, and their connection.
 func TestPrintKernel(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{PrivateData: []byte(secret)})
@@ -25,14 +25,17 @@ func TestPrintKernel(t *testing.T) {
 	qp := b.qp(verbs.QPTypeUD)
 	ah, err := qp.PD().CreateAH(verbs.AHAttr{PortNum: 1, IsGlobal: true})
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprintf("AH(device=%s state=open port_num=1 dgid=%v sgid_index=0 dlid=0)", b.dev.Name(), verbs.GID{}), ah.String())
+	require.Equal(t, fmt.Sprintf("AH(device=%s state=open port_num=1 dgid=%v sgid_index=0 dlid=0)", b.dev.Name(),
+		verbs.GID{}), ah.String())
 	mr, err := qp.PD().RegMR([]byte(secret), verbs.AccessLocalWrite)
 	require.NoError(t, err)
 	id := b.resolve(cm.Config{Context: b.vctx, PortSpace: cm.PortSpaceUDP})
 	m, err := id.JoinMulticast(soon(t), qp, netip.MustParseAddr("239.1.2.3"))
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprintf("Multicast(device=%s state=member group=239.1.2.3 qp_num=%d mlid=%#x)", b.dev.Name(), qp.Num(), m.AH.DLID), m.String())
-	all := []any{ah, mr, m, id, active, passive, qp, active.QP(), b.vctx, b.dev, b.ln, m.Datagram, verbs.UDDest{AH: ah}, verbs.SendWR{UD: &verbs.UDDest{AH: ah}}}
+	require.Equal(t, fmt.Sprintf("Multicast(device=%s state=member group=239.1.2.3 qp_num=%d mlid=%#x)", b.dev.Name(),
+		qp.Num(), m.AH.DLID), m.String())
+	all := []any{ah, mr, m, id, active, passive, qp, active.QP(), b.vctx, b.dev, b.ln, m.Datagram, verbs.UDDest{AH: ah},
+		verbs.SendWR{UD: &verbs.UDDest{AH: ah}}}
 
 	stop := make(chan struct{})
 	var printing sync.WaitGroup

@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPrivateData: the maximum in the comment of ConnParam is accepted, and the error for one byte more names it.
+// TestPrivateData: the maximum in the comment of ConnParam is accepted, and the error for one byte
+// more names it.
 func TestPrivateData(t *testing.T) {
 	for _, c := range []struct {
 		name, dev, ip          string
@@ -34,7 +35,8 @@ func TestPrivateData(t *testing.T) {
 				t.Helper()
 				var limit *verbs.LimitError
 				require.ErrorAs(t, err, &limit)
-				require.Equal(t, verbs.LimitError{Name: "private data", Limit: uint64(most), Value: uint64(most + 1)}, *limit)
+				require.Equal(t, verbs.LimitError{Name: "private data", Limit: uint64(most), Value: uint64(most + 1)},
+					*limit)
 			}
 			// ask makes a request with n bytes arrive.
 			ask := func(n int) (*cm.ID, *cm.Request, chan error) {
@@ -47,7 +49,8 @@ func TestPrivateData(t *testing.T) {
 				return id, req, connected
 			}
 
-			err := b.resolve(cm.Config{PortSpace: c.space}).Connect(soon(t), b.qp(c.typ), cm.ConnParam{PrivateData: text[:c.request+1]})
+			err := b.resolve(cm.Config{PortSpace: c.space}).Connect(soon(t), b.qp(c.typ),
+				cm.ConnParam{PrivateData: text[:c.request+1]})
 			tooMuch(err, c.request)
 			require.Zero(t, fakeverbs.Calls("rdma_connect"))
 

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// librdmacm does not create the QPs. It knows only their numbers. For each state it returns the attributes to set, and the code
-// here sets them.
+// librdmacm does not create the QPs. It knows only their numbers. For each state it returns the
+// attributes to set, and the code here sets them.
 
 // bindKernel moves a QP from RESET to INIT.
 func bindKernel(end *endpoint, qp *verbs.QP) error {
@@ -20,7 +20,8 @@ func bindKernel(end *endpoint, qp *verbs.QP) error {
 		return err
 	}
 	if qp.Type() != verbs.QPTypeUD {
-		// The kernel does not set the right to read while it knows no depth, and on iWARP other attributes are missing.
+		// The kernel does not set the right to read while it knows no depth, and on iWARP other
+		// attributes are missing.
 		attr.AccessFlags |= remoteAccess
 		mask |= verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
 	}

@@ -106,8 +106,8 @@ func (r *kernelRequest) Accept(ctx context.Context, qp *verbs.QP, param ConnPara
 			return nil, err
 		}
 		if a.dev.iwarp {
-			// Kernel siw serves at least the number that the peer asked for, and has fewer in progress than we asked for if
-			// the peer serves fewer.
+			// Kernel siw serves at least the number that the peer asked for, and has fewer in
+			// progress than we asked for if the peer serves fewer.
 			c.ord, c.ird = min(c.ord, ev.responderResources), ev.initiatorDepth
 			c.arrived()
 		}

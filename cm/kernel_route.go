@@ -45,7 +45,8 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	if err != nil {
 		return kernelDevice{}, err
 	}
-	// A depth of librdmacm has 8 bits, and 255 means the maximum of the device. We pass the maximum itself.
+	// A depth of librdmacm has 8 bits, and 255 means the maximum of the device. We pass the maximum
+	// itself.
 	d := kernelDevice{maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
 	own, err := verbs.Own[verbs.ProviderKernelDevice](vctx.Device().Provider())
 	if err != nil {
@@ -67,7 +68,8 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	return d, nil
 }
 
-// cmaHeader is the size of the IP addresses that the kernel puts before the private data of a request on InfiniBand.
+// cmaHeader is the size of the IP addresses that the kernel puts before the private data of a
+// request on InfiniBand.
 const cmaHeader = 36
 
 func checkPrivate(data []byte, most int) error {
@@ -77,9 +79,10 @@ func checkPrivate(data []byte, most int) error {
 	return nil
 }
 
-// resolveKernel finds the device of the kernel with a route to an address. It must be the device of vctx if that is not nil. The
-// error Is ErrNoDevice if there is none.
-func resolveKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (Route, *verbs.Context, error) {
+// resolveKernel finds the device of the kernel with a route to an address. It must be the device of
+// vctx if that is not nil. The error Is ErrNoDevice if there is none.
+func resolveKernel(ctx context.Context, address string, cfg Config,
+	vctx *verbs.Context) (Route, *verbs.Context, error) {
 	host, port, err := splitAddress(address)
 	switch {
 	case err != nil:
@@ -133,8 +136,8 @@ func noKernelDevice(err error) error {
 	return err
 }
 
-// neighbour resolves the address. Linux 6.1 was seen to notice the answer of a neighbour only when the time of the request was
-// over. So neighbour makes several requests with a short time.
+// neighbour resolves the address. Linux 6.1 was seen to notice the answer of a neighbour only when
+// the time of the request was over. So neighbour makes several requests with a short time.
 func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
 		step := max(min(resolveStep, time.Until(end)), time.Millisecond)
@@ -192,7 +195,8 @@ func noWay(to net.Addr, err error) error {
 	return err
 }
 
-// kernelContext returns the context for a device that the kernel has chosen. It must be the device of want if that is not nil.
+// kernelContext returns the context for a device that the kernel has chosen. It must be the device
+// of want if that is not nil.
 func kernelContext(want *verbs.Context, name, why string) (*verbs.Context, error) {
 	if want != nil {
 		if has := kernelName(want.Device()); has != name {
@@ -212,7 +216,8 @@ func kernelContext(want *verbs.Context, name, why string) (*verbs.Context, error
 	return nil, fmt.Errorf("%w: %s of %q, which libibverbs does not list", verbs.ErrNoDevice, why, name)
 }
 
-// kernelName returns the name that a device, or the device that it wraps, has in the kernel; "" for other devices.
+// kernelName returns the name that a device, or the device that it wraps, has in the kernel; "" for
+// other devices.
 func kernelName(d *verbs.Device) string {
 	if k, ok := verbs.Ability[verbs.ProviderKernelDevice](d.Provider()); ok {
 		return k.KernelName()

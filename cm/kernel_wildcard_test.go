@@ -25,8 +25,8 @@ func listening() (ids []fakeverbs.CMID) {
 	return ids
 }
 
-// TestWildcardHalfway: if the port is free for one address family only, Listen fails and leaves nothing open. With port 0 it tries
-// another port.
+// TestWildcardHalfway: if the port is free for one address family only, Listen fails and leaves
+// nothing open. With port 0 it tries another port.
 func TestWildcardHalfway(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() { require.NoError(t, device(t, "fake0").CloseShared()) })
@@ -49,8 +49,8 @@ func TestWildcardHalfway(t *testing.T) {
 	}
 }
 
-// TestWildcardTaken: a port of the wildcard address that another program has is in use, though the kernel
-// says of a wildcard address that it is not available.
+// TestWildcardTaken: a port of the wildcard address that another program has is in use, though the
+// kernel says of a wildcard address that it is not available.
 func TestWildcardTaken(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() { require.NoError(t, device(t, "fake0").CloseShared()) })
@@ -86,7 +86,8 @@ func TestWildcardWithoutIPv6(t *testing.T) {
 	require.ErrorIs(t, <-connected, cm.ErrRejected)
 }
 
-// TestWildcardTOS: what is accepted over either address family has the type of service of the listener.
+// TestWildcardTOS: what is accepted over either address family has the type of service of the
+// listener.
 func TestWildcardTOS(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() { require.NoError(t, device(t, "fake0").CloseShared()) })

@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Multicast is the membership of a UD QP in a multicast group. Its methods may be called concurrently.
+// Multicast is the membership of a UD QP in a multicast group. Its methods may be called
+// concurrently.
 type Multicast struct {
 	Datagram // the destination for sends to the group
 
@@ -29,10 +30,12 @@ type Multicast struct {
 	leave  func() error       // nil if it has failed
 }
 
-// JoinMulticast joins a group with a UD QP (rdma_join_multicast(3) up to RDMA_CM_EVENT_MULTICAST_JOIN). Then the QP receives
-// messages to the group and can send to it. The ID must be of port space UDP. It may have been resolved to the address of the
-// group, with any port, and need not be connected. QPs in RESET and INIT are moved to RTS. The caller leaves the group before
-// closing the QP; Close of the ID leaves it too. When ctx is done before, the error Is ctx.Err().
+// JoinMulticast joins a group with a UD QP (rdma_join_multicast(3) up to
+// RDMA_CM_EVENT_MULTICAST_JOIN). Then the QP receives messages to the group and can send to it. The
+// ID must be of port space UDP. It may have been resolved to the address of the group, with any
+// port, and need not be connected. QPs in RESET and INIT are moved to RTS. The caller leaves the
+// group before closing the QP; Close of the ID leaves it too. When ctx is done before, the error Is
+// ctx.Err().
 func (id *ID) JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (*Multicast, error) {
 	m, err := id.joinMulticast(ctx, qp, group)
 	return m, opError("JoinMulticast", group.String(), err)
@@ -114,8 +117,9 @@ func (m *Multicast) Leave() error {
 	return opError("Leave", m.group.String(), m.err)
 }
 
-// Datagram returns the address of the peer's UD QP. Only the active side knows it, once it is connected; otherwise, and for QPs
-// that are not UD, Datagram returns false. The passive side gets the address from the datagrams that it receives.
+// Datagram returns the address of the peer's UD QP. Only the active side knows it, once it is
+// connected; otherwise, and for QPs that are not UD, Datagram returns false. The passive side gets
+// the address from the datagrams that it receives.
 func (id *ID) Datagram() (Datagram, bool) {
 	if d, ok := verbs.Ability[ProviderDatagram](id.connection()); ok {
 		return d.Datagram()

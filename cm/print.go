@@ -11,17 +11,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Everything of this package can be printed at any moment, also while other goroutines use or close it: with fmt and every verb,
-// with log/slog, and with encoding/json. Private data are shown by their length; package internal/show has the rules for
-// the methods facts.
+// Everything of this package can be printed at any moment, also while other goroutines use or close
+// it: with fmt and every verb, with log/slog, and with encoding/json. Private data are shown by
+// their length; package internal/show has the rules for the methods facts.
 
 func (id *ID) facts() show.Facts {
 	if id == nil || id.node.Stage() == "" {
 		return show.None("ID")
 	}
 	state, local, remote := id.known()
-	f := show.Of("ID", slog.String("device", id.vctx.Device().Name()), slog.String("state", state), show.Addr("local", local),
-		show.Addr("remote", remote))
+	f := show.Of("ID", slog.String("device", id.vctx.Device().Name()), slog.String("state", state),
+		show.Addr("local", local), show.Addr("remote", remote))
 	if qp := id.QP(); qp != nil {
 		f = f.And(slog.Uint64("qp_num", uint64(qp.Num())))
 	}
@@ -64,7 +64,8 @@ func (l *Listener) facts() show.Facts {
 	for i, d := range l.devices {
 		names[i] = d.Name()
 	}
-	return show.Of("Listener", slog.Any("devices", names), slog.String("state", l.node.Stage()), show.Addr("local", l.addr))
+	return show.Of("Listener", slog.Any("devices", names), slog.String("state", l.node.Stage()),
+		show.Addr("local", l.addr))
 }
 
 func (r *Request) facts() show.Facts {
@@ -92,8 +93,9 @@ func (m *Multicast) facts() show.Facts {
 }
 
 func (d Datagram) facts() show.Facts {
-	return show.Of("Datagram", slog.Uint64("qp_num", uint64(d.QPN)), show.Hex("qkey", d.QKey), slog.Int("port_num", int(d.AH.PortNum)),
-		show.Text("dgid", d.AH.GRH.DGID), slog.Int("sgid_index", int(d.AH.GRH.SGIDIndex)), slog.Int("dlid", int(d.AH.DLID)))
+	return show.Of("Datagram", slog.Uint64("qp_num", uint64(d.QPN)), show.Hex("qkey", d.QKey),
+		slog.Int("port_num", int(d.AH.PortNum)), show.Text("dgid", d.AH.GRH.DGID),
+		slog.Int("sgid_index", int(d.AH.GRH.SGIDIndex)), slog.Int("dlid", int(d.AH.DLID)))
 }
 
 func (cfg Config) facts() show.Facts {
@@ -108,18 +110,21 @@ func (cfg Config) facts() show.Facts {
 	if cfg.Source.IsValid() {
 		source = cfg.Source.String()
 	}
-	return show.Of("Config", slog.String("device", device), slog.Bool("own_context", cfg.Context != nil), slog.String("source", source),
-		show.Text("port_space", cfg.PortSpace), slog.Int("tos", int(cfg.TOS)), slog.Int("ack_timeout", int(cfg.AckTimeout)),
-		slog.Bool("reuse_addr", cfg.ReuseAddr), slog.Bool("af_only", cfg.AFOnly), slog.Int("backlog", cfg.Backlog))
+	return show.Of("Config", slog.String("device", device), slog.Bool("own_context", cfg.Context != nil),
+		slog.String("source", source), show.Text("port_space", cfg.PortSpace), slog.Int("tos", int(cfg.TOS)),
+		slog.Int("ack_timeout", int(cfg.AckTimeout)), slog.Bool("reuse_addr", cfg.ReuseAddr),
+		slog.Bool("af_only", cfg.AFOnly), slog.Int("backlog", cfg.Backlog))
 }
 
 func (p ConnParam) facts() show.Facts {
-	return show.Of("ConnParam", slog.Int("private_data_len", len(p.PrivateData)), slog.Int("initiator_depth", p.InitiatorDepth),
-		slog.Int("responder_resources", p.ResponderResources), slog.Int("retry_count", p.RetryCount),
-		slog.Int("rnr_retry_count", p.RNRRetryCount), slog.Int("min_rnr_timer", int(p.MinRNRTimer)))
+	return show.Of("ConnParam", slog.Int("private_data_len", len(p.PrivateData)),
+		slog.Int("initiator_depth", p.InitiatorDepth), slog.Int("responder_resources", p.ResponderResources),
+		slog.Int("retry_count", p.RetryCount), slog.Int("rnr_retry_count", p.RNRRetryCount),
+		slog.Int("min_rnr_timer", int(p.MinRNRTimer)))
 }
 
-// shownEndpoint is what an endpoint shows. It is replaced as a whole, because Prepare gets the endpoint before it has an ID.
+// shownEndpoint is what an endpoint shows. It is replaced as a whole, because Prepare gets the
+// endpoint before it has an ID.
 type shownEndpoint struct {
 	id       *ID // nil before the connection
 	qp       *verbs.QP
@@ -149,18 +154,19 @@ func (e *Endpoint) facts() show.Facts {
 	if e.node.Stage() == "closed" {
 		state = "closed"
 	}
-	return show.Of("Endpoint", slog.String("device", at.qp.Context().Device().Name()), slog.String("state", state), show.Addr("local", local),
-		show.Addr("remote", remote), slog.Uint64("qp_num", uint64(at.qp.Num())), slog.Int("memory", at.memory),
-		slog.Int("message_size", at.size), slog.Int("messages", at.messages))
+	return show.Of("Endpoint", slog.String("device", at.qp.Context().Device().Name()), slog.String("state", state),
+		show.Addr("local", local), show.Addr("remote", remote), slog.Uint64("qp_num", uint64(at.qp.Num())),
+		slog.Int("memory", at.memory), slog.Int("message_size", at.size), slog.Int("messages", at.messages))
 }
 
 func (cfg EndpointConfig) facts() show.Facts {
-	return show.Of("EndpointConfig", slog.Any("param", cfg.Param.LogValue()), slog.Bool("own_pd", cfg.PD == nil), slog.Bool("own_cq", cfg.Dispatcher == nil),
-		slog.Bool("own_qp", cfg.QP == nil), slog.Bool("own_mr", cfg.MR == nil), slog.Bool("srq", cfg.SRQ != nil),
+	return show.Of("EndpointConfig", slog.Any("param", cfg.Param.LogValue()), slog.Bool("own_pd", cfg.PD == nil),
+		slog.Bool("own_cq", cfg.Dispatcher == nil), slog.Bool("own_qp", cfg.QP == nil),
+		slog.Bool("own_mr", cfg.MR == nil), slog.Bool("srq", cfg.SRQ != nil),
 		slog.String("cap", fmt.Sprintf("%+v", cfg.Cap)), slog.String("send_ops", cfg.SendOps.String()),
-		slog.Int("memory", cfg.Memory), show.Text("access", cfg.Access), slog.Int("message_size", cfg.MessageSize), slog.Int("messages", cfg.Messages),
-		slog.Bool("offer", cfg.Offer), slog.Bool("shutdown_both", cfg.ShutdownBoth), slog.Bool("no_credits", cfg.NoCredits),
-		slog.Bool("prepare", cfg.Prepare != nil))
+		slog.Int("memory", cfg.Memory), show.Text("access", cfg.Access), slog.Int("message_size", cfg.MessageSize),
+		slog.Int("messages", cfg.Messages), slog.Bool("offer", cfg.Offer), slog.Bool("shutdown_both", cfg.ShutdownBoth),
+		slog.Bool("no_credits", cfg.NoCredits), slog.Bool("prepare", cfg.Prepare != nil))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.

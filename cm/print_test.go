@@ -59,7 +59,8 @@ func printed(t testing.TB, v any) string {
 	return b.String()
 }
 
-// requireNoSecret, too for any goroutine, requires that a text does not have the secret as text, in hexadecimal, base64 or as a list of numbers.
+// requireNoSecret, too for any goroutine, requires that a text does not have the secret as text, in
+// hexadecimal, base64 or as a list of numbers.
 func requireNoSecret(t testing.TB, text string) {
 	t.Helper()
 	part := []byte(secret)[:6]
@@ -88,18 +89,21 @@ func handlesOf(t testing.TB, p *usiwtest.Pair) map[string]any {
 	require.NoError(t, err)
 	sge, err := a.MR.SGE(0, 8)
 	require.NoError(t, err)
-	return map[string]any{"Device": a.NIC.Device(), "Context": a.Context, "PD": a.PD, "MR": a.MR, "MW": mw, "CompChannel": ch, "CQ": a.SendCQ,
-		"QP": a.QP, "SRQ": srq, "ID": a.ID, "Listener": ln, "NIC": a.NIC, "Dispatcher": d, "Wire": p.Wire, "Link": p.Link, "Direction": p.Link.ToDialer,
+	return map[string]any{"Device": a.NIC.Device(), "Context": a.Context, "PD": a.PD, "MR": a.MR, "MW": mw,
+		"CompChannel": ch, "CQ": a.SendCQ, "QP": a.QP, "SRQ": srq, "ID": a.ID, "Listener": ln, "NIC": a.NIC,
+		"Dispatcher": d, "Wire": p.Wire, "Link": p.Link, "Direction": p.Link.ToDialer,
 		"Config": cm.Config{Context: a.Context}, "End": a, "Pair": p, "CQConfig": verbs.CQConfig{Channel: ch},
-		"QPConfig":    verbs.QPConfig{SendCQ: a.SendCQ, RecvCQ: a.RecvCQ, SRQ: srq},
-		"AsyncEvent":  verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: a.QP, CQ: a.SendCQ, SRQ: srq, Err: verbs.ErrClosed},
-		"SendWR":      verbs.SendWR{Opcode: verbs.WRBindMW, SGL: []verbs.SGE{sge}, Bind: &verbs.MWBind{MW: mw, MR: a.MR}},
+		"QPConfig": verbs.QPConfig{SendCQ: a.SendCQ, RecvCQ: a.RecvCQ, SRQ: srq},
+		"AsyncEvent": verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: a.QP, CQ: a.SendCQ, SRQ: srq,
+			Err: verbs.ErrClosed},
+		"SendWR": verbs.SendWR{Opcode: verbs.WRBindMW, SGL: []verbs.SGE{sge},
+			Bind: &verbs.MWBind{MW: mw, MR: a.MR}},
 		"RecvWR":      verbs.RecvWR{SGL: []verbs.SGE{sge}},
 		"usiw.Config": usiw.Config{Network: p.Wire}}
 }
 
-// TestPrintDuringUse: every handle can be printed, in every way, while other goroutines use and close it. Nothing shows what its
-// memory contains.
+// TestPrintDuringUse: every handle can be printed, in every way, while other goroutines use and
+// close it. Nothing shows what its memory contains.
 func TestPrintDuringUse(t *testing.T) {
 	p := usiwtest.Connect(t, usiwtest.PairConfig{AParam: cm.ConnParam{PrivateData: []byte(secret)}})
 	copy(p.A.MR.Bytes(), secret)
@@ -147,7 +151,8 @@ func TestPrintDuringUse(t *testing.T) {
 	sge, err := p.A.MR.SGE(0, 32)
 	require.NoError(t, err)
 	loop(func() error { // and data move
-		_, err := p.A.Do(ctx, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()})
+		_, err := p.A.Do(ctx, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: p.B.MR.Addr(),
+			RKey: p.B.MR.RKey()})
 		return err
 	})
 	loop(func() error {
@@ -206,7 +211,8 @@ func TestPrintDuringUse(t *testing.T) {
 	for name, h := range handles {
 		text := printed(t, h)
 		requireNoSecret(t, text)
-		if _, ok := h.(fmt.Formatter); ok && name != "Device" && name != "Config" && name != "usiw.Config" && !strings.HasPrefix(reflect.TypeOf(h).String(), "*usiwtest") {
+		if _, ok := h.(fmt.Formatter); ok && name != "Device" && name != "Config" && name != "usiw.Config" &&
+			!strings.HasPrefix(reflect.TypeOf(h).String(), "*usiwtest") {
 			require.Contains(t, text, "closed", name)
 		}
 	}
@@ -216,25 +222,29 @@ func TestPrintDuringUse(t *testing.T) {
 func TestPrintTexts(t *testing.T) {
 	p := usiwtest.Connect(t, usiwtest.PairConfig{A: usiw.Config{Name: "prn0"}, B: usiw.Config{Name: "prn1"}})
 	a := p.A
-	ids := fmt.Sprintf(`{"device":"prn0","state":"established","local":"%v","remote":"%v","qp_num":%d}`, a.ID.LocalAddr(), a.ID.RemoteAddr(), a.QP.Num())
+	ids := fmt.Sprintf(`{"device":"prn0","state":"established","local":"%v","remote":"%v","qp_num":%d}`,
+		a.ID.LocalAddr(), a.ID.RemoteAddr(), a.QP.Num())
 	for _, c := range []struct {
 		v          any
 		text, json string
 	}{
-		{a.NIC.Device(), "prn0 (usiw)", fmt.Sprintf(`{"device":"prn0","provider":"usiw","node_type":%q,"transport":%q,"node_guid":%q}`,
-			verbs.NodeRNIC, verbs.TransportIWARP, a.NIC.Device().Info().NodeGUID)},
+		{a.NIC.Device(), "prn0 (usiw)",
+			fmt.Sprintf(`{"device":"prn0","provider":"usiw","node_type":%q,"transport":%q,"node_guid":%q}`,
+				verbs.NodeRNIC, verbs.TransportIWARP, a.NIC.Device().Info().NodeGUID)},
 		{a.PD, "PD(device=prn0 state=open)", `{"device":"prn0","state":"open"}`},
 		{a.Context, "Context(device=prn0 state=open shared=false phys_port_cnt=1)", ""},
 		{a.SendCQ, "CQ(device=prn0 state=open cqe=256 own_channel=true)", ""},
 		{a.QP, fmt.Sprintf("QP(device=prn0 qp_num=%d type=RC state=RTS max_send_wr=128 max_send_sge=1 max_recv_wr=128 max_recv_sge=1 max_inline_data=0)",
 			a.QP.Num()), ""},
-		{a.ID, fmt.Sprintf("ID(device=prn0 state=established local=%v remote=%v qp_num=%d)", a.ID.LocalAddr(), a.ID.RemoteAddr(), a.QP.Num()), ids},
+		{a.ID, fmt.Sprintf("ID(device=prn0 state=established local=%v remote=%v qp_num=%d)", a.ID.LocalAddr(),
+			a.ID.RemoteAddr(), a.QP.Num()), ids},
 		{a.MR, fmt.Sprintf("MR(device=prn0 state=open addr=%#x length=%d lkey=%#x rkey=%#x access=LOCAL_WRITE|REMOTE_WRITE|REMOTE_READ|REMOTE_ATOMIC|MW_BIND)",
 			a.MR.Addr(), a.MR.Len(), a.MR.LKey(), a.MR.RKey()), ""},
-		{cm.Config{Device: cm.Auto}, `Config(device=auto own_context=false source="" port_space="PortSpace(0x0)" tos=0 ack_timeout=0 reuse_addr=false af_only=false backlog=0)`, ""},
-		{cm.ConnParam{PrivateData: []byte(secret), RetryCount: 3},
+		{cm.Config{Device: cm.Auto},
+			`Config(device=auto own_context=false source="" port_space="PortSpace(0x0)" tos=0 ack_timeout=0 reuse_addr=false af_only=false backlog=0)`, ""}, {cm.ConnParam{PrivateData: []byte(secret), RetryCount: 3},
 			"ConnParam(private_data_len=22 initiator_depth=0 responder_resources=0 retry_count=3 rnr_retry_count=0 min_rnr_timer=0)", ""},
-		{&cm.RejectedError{PrivateData: []byte(secret)}, "connection rejected by the peer (22 bytes of private data)", ""},
+		{&cm.RejectedError{PrivateData: []byte(secret)}, "connection rejected by the peer (22 bytes of private data)",
+			""},
 	} {
 		require.Equal(t, c.text, fmt.Sprint(c.v))
 		requireNoSecret(t, printed(t, c.v))
@@ -254,11 +264,16 @@ func TestPrintTexts(t *testing.T) {
 
 // TestPrintNothing: nil and zero values are printed too.
 func TestPrintNothing(t *testing.T) {
-	for _, v := range []any{(*verbs.Device)(nil), new(verbs.Device), (*verbs.Context)(nil), new(verbs.Context), (*verbs.PD)(nil), new(verbs.PD),
-		(*verbs.MR)(nil), new(verbs.MR), (*verbs.MW)(nil), new(verbs.MW), (*verbs.CompChannel)(nil), new(verbs.CompChannel), (*verbs.CQ)(nil),
-		new(verbs.CQ), (*verbs.QP)(nil), new(verbs.QP), (*verbs.SRQ)(nil), new(verbs.SRQ), (*verbs.AH)(nil), new(verbs.AH), (*cm.ID)(nil), new(cm.ID),
-		(*cm.Listener)(nil), new(cm.Listener), (*cm.Request)(nil), new(cm.Request), (*cm.Multicast)(nil), new(cm.Multicast), (*usiw.NIC)(nil),
-		new(usiw.NIC), new(usiwtest.Wire), (*cm.Endpoint)(nil), new(cm.Endpoint), (*verbs.Dispatcher)(nil), new(verbs.Dispatcher), (*usiwtest.Link)(nil), new(usiwtest.Link), (*usiwtest.Direction)(nil), new(usiwtest.Direction)} {
+	for _, v := range []any{(*verbs.Device)(nil), new(verbs.Device), (*verbs.Context)(nil), new(verbs.Context),
+		(*verbs.PD)(nil), new(verbs.PD), (*verbs.MR)(nil), new(verbs.MR), (*verbs.MW)(nil), new(verbs.MW),
+		(*verbs.CompChannel)(nil), new(verbs.CompChannel), (*verbs.CQ)(nil), new(verbs.CQ), (*verbs.QP)(nil),
+		new(verbs.QP), (*verbs.SRQ)(nil), new(verbs.SRQ), (*verbs.AH)(nil),
+		new(verbs.AH), (*cm.ID)(nil), new(cm.ID),
+		(*cm.Listener)(nil), new(cm.Listener), (*cm.Request)(nil), new(cm.Request), (*cm.Multicast)(nil),
+		new(cm.Multicast), (*usiw.NIC)(nil),
+		new(usiw.NIC), new(usiwtest.Wire), (*cm.Endpoint)(nil), new(cm.Endpoint), (*verbs.Dispatcher)(nil),
+		new(verbs.Dispatcher), (*usiwtest.Link)(nil), new(usiwtest.Link), (*usiwtest.Direction)(nil),
+		new(usiwtest.Direction)} {
 		text := printed(t, v)
 		js, err := json.Marshal(v)
 		require.NoError(t, err)
@@ -267,8 +282,9 @@ func TestPrintNothing(t *testing.T) {
 			require.Equal(t, "null", string(js))
 		}
 	}
-	for _, v := range []any{cm.Config{}, cm.ConnParam{}, cm.Datagram{}, verbs.SendWR{}, verbs.RecvWR{}, verbs.SGE{}, verbs.WC{}, verbs.MWBind{},
-		verbs.UDDest{}, verbs.AsyncEvent{}, usiw.Config{}, usiw.Packet{}, cm.EndpointConfig{}, verbs.SendWR{Opcode: verbs.WRBindMW}, verbs.SendWR{UD: &verbs.UDDest{}}} {
+	for _, v := range []any{cm.Config{}, cm.ConnParam{}, cm.Datagram{}, verbs.SendWR{}, verbs.RecvWR{}, verbs.SGE{},
+		verbs.WC{}, verbs.MWBind{}, verbs.UDDest{}, verbs.AsyncEvent{}, usiw.Config{}, usiw.Packet{},
+		cm.EndpointConfig{}, verbs.SendWR{Opcode: verbs.WRBindMW}, verbs.SendWR{UD: &verbs.UDDest{}}} {
 		printed(t, v)
 	}
 }
@@ -307,7 +323,8 @@ func TestPrintRequest(t *testing.T) {
 	require.Equal(t, secret, string(req.PrivateData()))
 	require.Contains(t, id.String(), "state=connecting")
 	for _, state := range []string{"waiting", "answered"} {
-		require.Equal(t, fmt.Sprintf("Request(device=prn2 state=%s local=%v remote=%v)", state, req.LocalAddr(), req.RemoteAddr()), req.String())
+		require.Equal(t, fmt.Sprintf("Request(device=prn2 state=%s local=%v remote=%v)", state, req.LocalAddr(),
+			req.RemoteAddr()), req.String())
 		requireNoSecret(t, printed(t, req))
 		if state == "waiting" {
 			require.NoError(t, req.Reject([]byte(secret)))
@@ -344,13 +361,14 @@ func TestPrintEndpoint(t *testing.T) {
 			}
 		})
 	}
-	cfg := cm.EndpointConfig{Memory: 64, Param: cm.ConnParam{PrivateData: []byte(secret)}, Prepare: func(ep *cm.Endpoint, _ *cm.ConnParam) error {
-		if !strings.Contains(ep.String(), "state=preparing") && !strings.Contains(ep.String(), "state=idle") {
-			t.Error(ep)
-		}
-		begin(ep)
-		return nil
-	}}
+	cfg := cm.EndpointConfig{Memory: 64, Param: cm.ConnParam{PrivateData: []byte(secret)},
+		Prepare: func(ep *cm.Endpoint, _ *cm.ConnParam) error {
+			if !strings.Contains(ep.String(), "state=preparing") && !strings.Contains(ep.String(), "state=idle") {
+				t.Error(ep)
+			}
+			begin(ep)
+			return nil
+		}}
 	requireNoSecret(t, printed(t, cfg))
 	served := make(chan error, 1)
 	go func() {
@@ -363,7 +381,8 @@ func TestPrintEndpoint(t *testing.T) {
 	}()
 	ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()}, cfg)
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprintf("Endpoint(device=prn3 state=established local=%v remote=%v qp_num=%d memory=64 message_size=4096 messages=16)",
+	require.Equal(t, fmt.Sprintf(
+		"Endpoint(device=prn3 state=established local=%v remote=%v qp_num=%d memory=64 message_size=4096 messages=16)",
 		ep.ID().LocalAddr(), ep.ID().RemoteAddr(), ep.QP().Num()), ep.String())
 	require.NoError(t, ep.Send(ctx, []byte(secret)))
 	require.NoError(t, <-served)
@@ -375,7 +394,8 @@ func TestPrintEndpoint(t *testing.T) {
 
 // TestPrintEveryField: a field of a configuration that is set is shown.
 func TestPrintEveryField(t *testing.T) {
-	for _, zero := range []any{cm.ConnParam{}, cm.Datagram{}, usiw.Config{}, verbs.SGE{}, cm.Config{}, cm.EndpointConfig{}} {
+	for _, zero := range []any{cm.ConnParam{}, cm.Datagram{}, usiw.Config{}, verbs.SGE{}, cm.Config{},
+		cm.EndpointConfig{}} {
 		typ := reflect.TypeOf(zero)
 		for i := range typ.NumField() {
 			v := reflect.New(typ).Elem()
@@ -411,7 +431,8 @@ func TestPrintEveryField(t *testing.T) {
 					continue // a handle, an interface of the program
 				}
 			}
-			require.NotEqual(t, fmt.Sprint(zero), fmt.Sprint(v.Interface()), "%v.%s is not shown", typ, typ.Field(i).Name)
+			require.NotEqual(t, fmt.Sprint(zero), fmt.Sprint(v.Interface()), "%v.%s is not shown", typ,
+				typ.Field(i).Name)
 		}
 	}
 }

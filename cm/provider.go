@@ -10,19 +10,22 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Provider makes the connections of a device. It is an optional interface of a verbs.ProviderDevice, found by verbs.Ability. A
-// device that wraps another one implements it, or leaves its connections to the inner device by a method Unwrap. For the
-// devices of the kernel (verbs.ProviderKernelDevice) this package has a Provider, over librdmacm.
+// Provider makes the connections of a device. It is an optional interface of a
+// verbs.ProviderDevice, found by verbs.Ability. A device that wraps another one implements it, or
+// leaves its connections to the inner device by a method Unwrap. For the devices of the kernel
+// (verbs.ProviderKernelDevice) this package has a Provider, over librdmacm.
 //
-// The Config that a Provider gets is complete: Context is the context for the objects of the connections, Device is its device,
-// PortSpace and Backlog are not 0. A Provider returns verbs.ErrNotSupported for what it cannot do, such as a port space or a
-// type of service. QPs are the handles of the program, of that Context. The handle has their number and state; the Provider
+// The Config that a Provider gets is complete: Context is the context for the objects of the
+// connections, Device is its device, PortSpace and Backlog are not 0. A Provider returns
+// verbs.ErrNotSupported for what it cannot do, such as a port space or a type of service. QPs are
+// the handles of the program, of that Context. The handle has their number and state; the Provider
 // gets its own object with verbs.Own(qp.Provider()).
 //
-// Errors are plain causes, which the package wraps. A Provider may also return errors of this package: an [OpError] is replaced
-// by its cause, so that each error names one call.
+// Errors are plain causes, which the package wraps. A Provider may also return errors of this
+// package: an [OpError] is replaced by its cause, so that each error names one call.
 //
-// A device that wraps another one makes its connections with this package, with the inner context and the inner QPs:
+// A device that wraps another one makes its connections with this package, with the inner context
+// and the inner QPs:
 //
 //	Resolve  cfg.Device, cfg.Context = nil, inner context; cm.Resolve gives an ID for the Route
 //	Bind     ID.BindQP(inner QP), Request.BindQP(inner QP)
@@ -44,11 +47,12 @@ type Route interface {
 	PortNum() int
 	// Bind moves a QP from RESET to INIT, see [InitQP].
 	Bind(qp *verbs.QP) error
-	// Connect connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too. It returns when the
-	// connection is established; with ctx.Err() when ctx is done before that; or with a *RejectedError. It is called once.
+	// Connect connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too.
+	// It returns when the connection is established; with ctx.Err() when ctx is done before that;
+	// or with a *RejectedError. It is called once.
 	Connect(ctx context.Context, qp *verbs.QP, param ConnParam) (ProviderConn, error)
-	// Close frees what Resolve has allocated. It is called once, after Connect has returned and the connection, if there is
-	// one, has been closed.
+	// Close frees what Resolve has allocated. It is called once, after Connect has returned and the
+	// connection, if there is one, has been closed.
 	Close() error
 }
 
@@ -58,20 +62,24 @@ type ProviderConn interface {
 	RemoteAddr() net.Addr
 	// PrivateData has the private data of the peer.
 	PrivateData() []byte
-	// Depths are the agreed numbers of Reads and atomics in progress, as requester (ORD) and as responder (IRD).
+	// Depths are the agreed numbers of Reads and atomics in progress, as requester (ORD) and as
+	// responder (IRD).
 	Depths() (ord, ird int)
 	// PeerDepths are the numbers that the peer sent, -1 if it sent none.
 	PeerDepths() (ord, ird int)
-	// Disconnect moves the QP to the error state, flushes its requests and notifies the peer. It returns when the
-	// completions are in the CQs. What remains to be sent and received continues in the background.
+	// Disconnect moves the QP to the error state, flushes its requests and notifies the peer. It
+	// returns when the completions are in the CQs. What remains to be sent and received continues
+	// in the background.
 	Disconnect() error
 	// Done is closed when the connection has ended and the QP's requests have been flushed.
 	Done() <-chan struct{}
-	// Err returns the reason for the end: io.EOF if the peer disconnected, ErrClosed for a local disconnect.
+	// Err returns the reason for the end: io.EOF if the peer disconnected, ErrClosed for a local
+	// disconnect.
 	Err() error
-	// CloseContext disconnects and waits until the connection has ended completely, at most for the close time-out of the provider.
-	// When ctx is done before, it does not wait for the peer any more, and returns ctx.Err() when the connection has ended. If
-	// ctx is done at the call, it aborts the connection: what has not been sent is dropped. It is called once.
+	// CloseContext disconnects and waits until the connection has ended completely, at most for the
+	// close time-out of the provider. When ctx is done before, it does not wait for the peer any
+	// more, and returns ctx.Err() when the connection has ended. If ctx is done at the call, it
+	// aborts the connection: what has not been sent is dropped. It is called once.
 	CloseContext(ctx context.Context) error
 }
 
@@ -80,7 +88,8 @@ var _ ProviderConn = (*ID)(nil)
 // ProviderListener accepts connection requests.
 type ProviderListener interface {
 	Addr() net.Addr
-	// Accept waits for the next request. It returns ctx.Err() when ctx is done and verbs.ErrClosed after Close.
+	// Accept waits for the next request. It returns ctx.Err() when ctx is done and verbs.ErrClosed
+	// after Close.
 	Accept(ctx context.Context) (ProviderRequest, error)
 	// Close ends every Accept and refuses the waiting requests.
 	Close() error
@@ -97,8 +106,8 @@ type ProviderRequest interface {
 	PortNum() int
 	// Bind moves a QP from RESET to INIT, see [InitQP].
 	Bind(qp *verbs.QP) error
-	// Accept connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too. It returns when the
-	// connection is established.
+	// Accept connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too.
+	// It returns when the connection is established.
 	Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (ProviderConn, error)
 	Reject(privateData []byte) error
 }
@@ -113,21 +122,23 @@ var _ ProviderDatagram = (*ID)(nil)
 
 // ProviderMulticaster is a Route or a ProviderConn of a device with multicast. It is optional.
 type ProviderMulticaster interface {
-	// JoinMulticast joins a group with a UD QP, which is in INIT, RTR or RTS, and attaches the QP. leave, which is called
-	// once, undoes both.
+	// JoinMulticast joins a group with a UD QP, which is in INIT, RTR or RTS, and attaches the QP.
+	// leave, which is called once, undoes both.
 	JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (d Datagram, leave func() error, err error)
 }
 
-// ProviderAddresser is a Provider of a device whose addresses are those of the host, as the user-space RNIC's are. It is optional. What
-// is known of other devices is the network interface in their GID tables.
+// ProviderAddresser is a Provider of a device whose addresses are those of the host, as the
+// user-space RNIC's are. It is optional. What is known of other devices is the network interface in
+// their GID tables.
 type ProviderAddresser interface {
-	// HostAddr returns the only address of the device; the zero Addr if it has all those of the host. ok is false if it has none,
-	// because its network is not the host's.
+	// HostAddr returns the only address of the device; the zero Addr if it has all those of the
+	// host. ok is false if it has none, because its network is not the host's.
 	HostAddr() (at netip.Addr, ok bool)
 }
 
-// InitQP is for providers: the Bind of a device that has one port and one partition key. It moves a QP from RESET to INIT, with all
-// remote rights, so that the rights of the memory decide what the peer may do.
+// InitQP is for providers: the Bind of a device that has one port and one partition key. It moves a
+// QP from RESET to INIT, with all remote rights, so that the rights of the memory decide what the
+// peer may do.
 func InitQP(qp *verbs.QP) error {
 	return qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: remoteAccess},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)

@@ -12,8 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Request is the request of a peer to connect. The program answers it once, by Accept or Reject. If it does not, the peer waits
-// until its time-out, and on devices of the kernel what librdmacm keeps for the request is never freed.
+// Request is the request of a peer to connect. The program answers it once, by Accept or Reject. If
+// it does not, the peer waits until its time-out, and on devices of the kernel what librdmacm keeps
+// for the request is never freed.
 type Request struct {
 	vctx          *verbs.Context
 	p             ProviderRequest
@@ -27,11 +28,12 @@ func (r *Request) Context() *verbs.Context { return r.vctx }
 // PrivateData returns what the peer sent with its request.
 func (r *Request) PrivateData() []byte { return r.p.PrivateData() }
 
-// Depths returns the numbers of Reads and atomics in progress that the peer offers, as requester (ORD) and as responder
-// (IRD), -1 if the peer sent none.
+// Depths returns the numbers of Reads and atomics in progress that the peer offers, as requester
+// (ORD) and as responder (IRD), -1 if the peer sent none.
 func (r *Request) Depths() (ord, ird int) { return r.p.Depths() }
 
-// PortNum returns the port of the device, from 1, on which the request arrived (port_num of struct rdma_cm_id).
+// PortNum returns the port of the device, from 1, on which the request arrived (port_num of struct
+// rdma_cm_id).
 func (r *Request) PortNum() int { return r.p.PortNum() }
 
 // LocalAddr returns the local address, to which the peer connects.
@@ -40,18 +42,21 @@ func (r *Request) LocalAddr() net.Addr { return r.local }
 // RemoteAddr returns the peer's address.
 func (r *Request) RemoteAddr() net.Addr { return r.remote }
 
-// BindQP moves a QP from RESET to INIT, so that receives can be posted before Accept; see [ID.BindQP].
+// BindQP moves a QP from RESET to INIT, so that receives can be posted before Accept; see
+// [ID.BindQP].
 func (r *Request) BindQP(qp *verbs.QP) error {
 	return opError("BindQP", r.remote.String(), bindQP(r.vctx, qp, r.p.Bind))
 }
 
-// Accept connects qp and returns when the connection is established (rdma_accept(3) up to RDMA_CM_EVENT_ESTABLISHED).
-// When ctx is done before, the attempt is given up and the error Is ctx.Err(). The caller closes the ID.
+// Accept connects qp and returns when the connection is established (rdma_accept(3) up to
+// RDMA_CM_EVENT_ESTABLISHED). When ctx is done before, the attempt is given up and the error Is
+// ctx.Err(). The caller closes the ID.
 func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*ID, error) {
 	address := r.remote.String()
 	if err := bindQP(r.vctx, qp, r.p.Bind); err != nil {
 		if !errors.Is(err, verbs.ErrForeign) && !errors.Is(err, verbs.ErrInvalid) && !errors.Is(err, verbs.ErrState) {
-			// This is not the caller's mistake: the peer may have gone, and another QP would not help.
+			// This is not the caller's mistake: the peer may have gone, and another QP would not
+			// help.
 			if r.answer("Accept") == nil {
 				_ = r.p.Reject(nil)
 			}

@@ -41,13 +41,15 @@ var cmpSwapVectors = []struct {
 	{"C1 match", 5, 5, ones, 9, ones, 9},
 	{"C2 miss", 6, 5, ones, 9, ones, 6},
 	{"C3 no compare mask is a swap", 0x1122334455667788, 0xabcdef, 0, 0xa5a5a5a5a5a5a5a5, ones, 0xa5a5a5a5a5a5a5a5},
-	{"C4 compare low, swap high", 0x11223344aabbccdd, 0xaabbccdd, 0xffffffff, 0xdeadbeef00000000, 0xffffffff00000000, 0xdeadbeefaabbccdd},
+	{"C4 compare low, swap high", 0x11223344aabbccdd, 0xaabbccdd, 0xffffffff, 0xdeadbeef00000000, 0xffffffff00000000,
+		0xdeadbeefaabbccdd},
 	{"C5 difference outside the mask", 0xff00000000000001, 1, 0x00ffffffffffffff, 2, ones, 2},
 	{"C6 one masked bit differs", 0x8000000000000000, 0, 0x8000000000000000, ones, ones, 0x8000000000000000},
 	{"C7 no swap mask", 0x0123456789abcdef, 0x0123456789abcdef, ones, ones, 0, 0x0123456789abcdef},
 	{"C8 swap bits outside the mask", 0xf0, 0xf0, 0xff, ones, 0x0f, 0xff},
 	{"C9 take a lock bit", 0x1234, 0, 0x8000000000000000, 0x8000000000000000, 0x8000000000000000, 0x8000000000001234},
-	{"C10 lock bit is taken", 0x8000000000001234, 0, 0x8000000000000000, 0x8000000000000000, 0x8000000000000000, 0x8000000000001234},
+	{"C10 lock bit is taken", 0x8000000000001234, 0, 0x8000000000000000, 0x8000000000000000, 0x8000000000000000,
+		0x8000000000001234},
 	{"C11 compare bits outside the mask", 0xaa, 0xffffffffffffffaa, 0xff, 0x55, 0xff, 0x55},
 	{"C12 no mask at all is a read", 0xcafebabe00c0ffee, 1, 0, 2, 0, 0xcafebabe00c0ffee},
 }
@@ -135,23 +137,33 @@ func TestBuildersAllocateNothing(t *testing.T) {
 	}))
 }
 
-// TestOneRule: the requests of all builders, here and in package verbs, are signalled, and what is longer than the peer's memory is
-// refused before it is posted.
+// TestOneRule: the requests of all builders, here and in package verbs, are signalled, and what is
+// longer than the peer's memory is refused before it is posted.
 func TestOneRule(t *testing.T) {
 	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	sge := a.sink(t, 0)[0]
-	for _, wr := range []verbs.SendWR{verbs.Send(sge), verbs.SendImm(1, sge), verbs.SendInv(1, sge), ext.ImmDataWR(1), ext.ImmDataSEWR(1)} {
+	for _, wr := range []verbs.SendWR{verbs.Send(sge), verbs.SendImm(1, sge), verbs.SendInv(1, sge), ext.ImmDataWR(1),
+		ext.ImmDataSEWR(1)} {
 		require.NotZero(t, wr.Flags&verbs.SendSignaled, wr.Opcode)
 	}
 	for name, build := range map[string]func(at verbs.Remote) []verbs.SendWR{
-		"Write":            func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.Write(at, sge)} },
-		"WriteImm":         func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.WriteImm(at, 1, sge)} },
-		"Read":             func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.Read(at, sge)} },
-		"FetchAdd":         func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.FetchAdd(at, 1, sge)} },
-		"CmpSwap":          func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.CmpSwap(at, 1, 2, sge)} },
-		"FetchAddWR":       func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{ext.FetchAddWR(at, 1, sge)} },
-		"MaskedFetchAddWR": func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{ext.MaskedFetchAddWR(at, 1, 2, sge)} },
-		"CmpSwapWR":        func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{ext.CmpSwapWR(at, 1, 2, sge)} },
+		"Write":    func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.Write(at, sge)} },
+		"WriteImm": func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.WriteImm(at, 1, sge)} },
+		"Read":     func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.Read(at, sge)} },
+		"FetchAdd": func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{verbs.FetchAdd(at, 1, sge)} },
+		"CmpSwap": func(at verbs.Remote) []verbs.SendWR {
+			return []verbs.SendWR{verbs.CmpSwap(at, 1, 2,
+				sge)}
+		},
+		"FetchAddWR": func(at verbs.Remote) []verbs.SendWR { return []verbs.SendWR{ext.FetchAddWR(at, 1, sge)} },
+		"MaskedFetchAddWR": func(at verbs.Remote) []verbs.SendWR {
+			return []verbs.SendWR{ext.MaskedFetchAddWR(at, 1, 2,
+				sge)}
+		},
+		"CmpSwapWR": func(at verbs.Remote) []verbs.SendWR {
+			return []verbs.SendWR{ext.CmpSwapWR(at, 1, 2,
+				sge)}
+		},
 		"MaskedCmpSwapWR": func(at verbs.Remote) []verbs.SendWR {
 			return []verbs.SendWR{ext.MaskedCmpSwapWR(at, 1, 2, 3, 4, sge)}
 		},

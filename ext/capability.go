@@ -8,15 +8,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Atomics are the atomic operations of RFC 7306. A device that has one of them has all (section 1.1 there).
-const Atomics = verbs.OpSet(1<<verbs.OpFetchAdd | 1<<verbs.OpCmpSwap | 1<<verbs.OpMaskedFetchAdd | 1<<verbs.OpMaskedCmpSwap)
+// Atomics are the atomic operations of RFC 7306. A device that has one of them has all (section 1.1
+// there).
+const Atomics = verbs.OpSet(1<<verbs.OpFetchAdd | 1<<verbs.OpCmpSwap | 1<<verbs.OpMaskedFetchAdd |
+	1<<verbs.OpMaskedCmpSwap)
 
-// Operations are all operations that RFC 7306 adds to RDMAP: the [Atomics], Immediate Data, and Write with immediate,
-// which is made of a Write and Immediate Data.
+// Operations are all operations that RFC 7306 adds to RDMAP: the [Atomics], Immediate Data, and
+// Write with immediate, which is made of a Write and Immediate Data.
 const Operations = Atomics | verbs.OpSet(1<<verbs.OpImm64|1<<verbs.OpWriteImm)
 
-// Support says whether a device has an operation, and how. That does not follow from the transport: some iWARP devices have
-// atomics, others do not.
+// Support says whether a device has an operation, and how. That does not follow from the transport:
+// some iWARP devices have atomics, others do not.
 type Support uint8
 
 const (
@@ -34,8 +36,8 @@ func (s Support) String() string {
 	return fmt.Sprintf("Support(%d)", uint8(s))
 }
 
-// Supporter is the verbs.ProviderContext of a device that does not have all of its operations natively. It is found by
-// verbs.Ability.
+// Supporter is the verbs.ProviderContext of a device that does not have all of its operations
+// natively. It is found by verbs.Ability.
 type Supporter interface {
 	// Support returns how the device does an operation that it has, and None for others.
 	Support(op verbs.Op) Support
@@ -50,8 +52,8 @@ type Capability struct {
 // String returns for example "masked-fetch-add: native".
 func (c Capability) String() string { return c.Op.String() + ": " + c.Support.String() }
 
-// Capabilities returns the support of ctx's device for every operation, in the order of verbs.Ops. To find out what the peer
-// of a connection can do, see [Probe].
+// Capabilities returns the support of ctx's device for every operation, in the order of verbs.Ops.
+// To find out what the peer of a connection can do, see [Probe].
 func Capabilities(ctx *verbs.Context) []Capability {
 	caps := make([]Capability, 0, 16)
 	for op := range verbs.Ops() {

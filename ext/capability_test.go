@@ -27,7 +27,8 @@ func TestCapabilities(t *testing.T) {
 			i := 0
 			for op := range verbs.Ops() {
 				want := ext.Native
-				if c.without.Has(op) || op == verbs.OpSendImm || op == verbs.OpAtomicWrite { // which iWARP does not have
+				// which iWARP does not have
+				if c.without.Has(op) || op == verbs.OpSendImm || op == verbs.OpAtomicWrite {
 					want = ext.None
 				}
 				require.Equal(t, ext.Capability{Op: op, Support: want}, caps[i])
@@ -40,7 +41,8 @@ func TestCapabilities(t *testing.T) {
 }
 
 func TestCapabilityText(t *testing.T) {
-	require.Equal(t, "masked-fetch-add: native", ext.Capability{Op: verbs.OpMaskedFetchAdd, Support: ext.Native}.String())
+	require.Equal(t, "masked-fetch-add: native",
+		ext.Capability{Op: verbs.OpMaskedFetchAdd, Support: ext.Native}.String())
 	require.Equal(t, "imm64: none", ext.Capability{Op: verbs.OpImm64}.String())
 	require.Equal(t, "cmp-swap: composed", ext.Capability{Op: verbs.OpCmpSwap, Support: ext.Composed}.String())
 	require.Equal(t, "emulated", ext.Emulated.String())

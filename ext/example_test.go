@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Three counters of 32, 16 and 16 bits in one word of the peer's memory: each wraps around without a carry into the next.
+// Three counters of 32, 16 and 16 bits in one word of the peer's memory: each wraps around without
+// a carry into the next.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// side is one end of a connection whose memory is used as words: sinks and sources here, targets of the peer.
+// side is one end of a connection whose memory is used as words: sinks and sources here, targets of
+// the peer.
 type side struct{ *usiwtest.End }
 
 func testContext(t *testing.T) context.Context {

@@ -42,11 +42,12 @@ type ProbeResult struct {
 	Outcome Outcome
 	// Value is the value of the word, as a number in host order, if the Outcome is Supported.
 	Value uint64
-	// Reason is nil if the Outcome is Supported. Otherwise it Is the verbs.WCStatus of the request, and wraps the reason for
-	// the end of the connection: a *verbs.TerminateError if the peer reported an error.
+	// Reason is nil if the Outcome is Supported. Otherwise it Is the verbs.WCStatus of the request,
+	// and wraps the reason for the end of the connection: a *verbs.TerminateError if the peer
+	// reported an error.
 	Reason error
-	// Others are completions of other requests that were in the CQ before that of the probe: receives, if both queues of
-	// the QP use this CQ.
+	// Others are completions of other requests that were in the CQ before that of the probe:
+	// receives, if both queues of the QP use this CQ.
 	Others []verbs.WC
 }
 
@@ -56,29 +57,32 @@ const (
 	probeFlush = 10 * time.Second // for the flush of a probe that was given up
 )
 
-// Probe finds out whether the peer of a connection has the [Atomics], as RFC 7306 section 1.1 proposes: it posts a FetchAdd of
-// 0 on the 64-bit integer at addr in the peer's region rkey, which must be aligned and allow atomics. A peer that has
-// FetchAdd has the others too. There is no probe for Immediate Data, because it would consume a receive of the peer.
+// Probe finds out whether the peer of a connection has the [Atomics], as RFC 7306 section 1.1
+// proposes: it posts a FetchAdd of 0 on the 64-bit integer at addr in the peer's region rkey, which
+// must be aligned and allow atomics. A peer that has FetchAdd has the others too. There is no probe
+// for Immediate Data, because it would consume a receive of the peer.
 //
-// The QP must be connected and idle, and no other goroutine may poll its send CQ during the call. Probe registers a sink of
-// its own.
+// The QP must be connected and idle, and no other goroutine may poll its send CQ during the call.
+// Probe registers a sink of its own.
 //
-// A peer without atomics answers with a Terminate message: the Outcome is NotSupported, and the connection is lost. If the
-// connection ends for another reason, for example because the key is wrong, the Outcome is Undecided. The error is nil in
-// all these cases.
+// A peer without atomics answers with a Terminate message: the Outcome is NotSupported, and the
+// connection is lost. If the connection ends for another reason, for example because the key is
+// wrong, the Outcome is Undecided. The error is nil in all these cases.
 //
-// The error is not nil if Probe could not send the request: it Is verbs.ErrNotSupported if the device of qp has no FetchAdd,
-// verbs.ErrState if the QP is not connected, verbs.ErrLimit if no atomics in progress were agreed on (ORD 0). Then the
-// connection is unchanged.
+// The error is not nil if Probe could not send the request: it Is verbs.ErrNotSupported if the
+// device of qp has no FetchAdd, verbs.ErrState if the QP is not connected, verbs.ErrLimit if no
+// atomics in progress were agreed on (ORD 0). Then the connection is unchanged.
 //
-// When ctx is done before the answer arrives, the error Is ctx.Err(). A request cannot be withdrawn, so Probe then moves the QP
-// to the state ERR and flushes the request, before it deregisters the sink.
+// When ctx is done before the answer arrives, the error Is ctx.Err(). A request cannot be
+// withdrawn, so Probe then moves the QP to the state ERR and flushes the request, before it
+// deregisters the sink.
 func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res ProbeResult, err error) {
 	if qp == nil {
 		return res, fmt.Errorf("ext: Probe: no QP: %w", verbs.ErrInvalid)
 	}
 	if !qp.Context().Supports(verbs.OpFetchAdd) {
-		return res, fmt.Errorf("ext: Probe on %s: %w: %v", qp.Context().Device().Name(), verbs.ErrNotSupported, verbs.OpFetchAdd)
+		return res, fmt.Errorf("ext: Probe on %s: %w: %v", qp.Context().Device().Name(), verbs.ErrNotSupported,
+			verbs.OpFetchAdd)
 	}
 	attr, err := qp.Query()
 	if err != nil {
@@ -88,7 +92,8 @@ func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res Pro
 		return res, fmt.Errorf("ext: Probe: %w", &verbs.StateError{State: attr.State, Why: "a probe needs RTS"})
 	}
 	if attr.MaxRdAtomic == 0 {
-		return res, fmt.Errorf("ext: Probe: %w", &verbs.LimitError{Name: "max_rd_atomic of the connection", Limit: 0, Value: 1})
+		return res, fmt.Errorf("ext: Probe: %w",
+			&verbs.LimitError{Name: "max_rd_atomic of the connection", Limit: 0, Value: 1})
 	}
 	if err := ctx.Err(); err != nil {
 		return res, fmt.Errorf("ext: Probe: %w", err)
@@ -123,7 +128,8 @@ func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res Pro
 	return res, nil
 }
 
-// judge determines the outcome from the completion of the request and the reason for the end of the connection.
+// judge determines the outcome from the completion of the request and the reason for the end of the
+// connection.
 func (r *ProbeResult) judge(qp *verbs.QP, wc *verbs.WC) {
 	if wc.Status == verbs.WCSuccess {
 		r.Outcome = Supported
@@ -141,7 +147,8 @@ func (r *ProbeResult) judge(qp *verbs.QP, wc *verbs.WC) {
 	}
 	switch [3]uint8{term.Layer, term.Type, term.Code} {
 	case [3]uint8{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperOpcode},
-		// siw of Linux sends it like this, because it swaps layer and type. By the RFCs these numbers are an error of the set-up.
+		// siw of Linux sends it like this, because it swaps layer and type. By the RFCs these
+		// numbers are an error of the set-up.
 		[3]uint8{rdmap.LayerMPA, 0, mpa.ErrCodeIRD}:
 		r.Outcome = NotSupported
 	}
@@ -168,8 +175,8 @@ func awaitProbe(ctx context.Context, qp *verbs.QP, id uint64, others *[]verbs.WC
 	}
 }
 
-// pollShared waits for a completion in a CQ whose events go to a channel of the caller. It polls, because only the caller may
-// wait for that channel.
+// pollShared waits for a completion in a CQ whose events go to a channel of the caller. It polls,
+// because only the caller may wait for that channel.
 func pollShared(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int, error) {
 	tick := time.NewTicker(probePoll)
 	defer tick.Stop()
@@ -192,7 +199,8 @@ func giveUp(qp *verbs.QP, id uint64, others *[]verbs.WC) error {
 	if err := qp.Drain(ctx); err != nil {
 		return err
 	}
-	// The completion is in the CQ, unless the CQ is closed or has overflowed; then that has been reported.
+	// The completion is in the CQ, unless the CQ is closed or has overflowed; then that has been
+	// reported.
 	wcs := make([]verbs.WC, 1)
 	for {
 		n, err := qp.SendCQ().Poll(wcs)

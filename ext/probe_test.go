@@ -178,8 +178,8 @@ func TestProbeWithoutDepth(t *testing.T) {
 	require.Equal(t, verbs.QPStateRTS, a.QP.State())
 }
 
-// The peer vanishes behind a wire that keeps everything from it: ctx ends the probe, and with it the connection, and
-// nothing stays registered.
+// The peer vanishes behind a wire that keeps everything from it: ctx ends the probe, and with it
+// the connection, and nothing stays registered.
 func TestProbeGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
@@ -187,7 +187,8 @@ func TestProbeGivenUp(t *testing.T) {
 	}{{"own channel", false, false}, {"shared channel", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			nic := usiw.Config{CloseTimeout: 100 * time.Millisecond}
-			a, b, link := connect(t, usiwtest.PairConfig{A: nic, B: nic, OneCQ: c.oneCQ, SharedChannel: c.sharedChannel})
+			a, b, link := connect(t,
+				usiwtest.PairConfig{A: nic, B: nic, OneCQ: c.oneCQ, SharedChannel: c.sharedChannel})
 			link.ToListener.Stall()
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
@@ -206,7 +207,8 @@ func TestProbeGivenUp(t *testing.T) {
 	}
 }
 
-// Other implementations refuse with no header quoted, and the kernel's siw with layer and type exchanged.
+// Other implementations refuse with no header quoted, and the kernel's siw with layer and type
+// exchanged.
 func TestProbeRefusedByOthers(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -237,8 +239,9 @@ func TestProbeRefusedByOthers(t *testing.T) {
 	}
 }
 
-// replyOnce waits until the side that dialled sends something, gives it the FPDU of a Terminate message with the given header,
-// none if it is nil, and ends the stream. The channel is closed when that is done.
+// replyOnce waits until the side that dialled sends something, gives it the FPDU of a Terminate
+// message with the given header, none if it is nil, and ends the stream. The channel is closed when
+// that is done.
 func replyOnce(t *testing.T, link *usiwtest.Link, header []byte) <-chan struct{} {
 	before := link.ToListener.Written()
 	ctx := testContext(t)
@@ -257,7 +260,8 @@ func replyOnce(t *testing.T, link *usiwtest.Link, header []byte) <-chan struct{}
 	return done
 }
 
-// terminateFPDU returns the FPDU of a Terminate message with the given header, the first of its stream.
+// terminateFPDU returns the FPDU of a Terminate message with the given header, the first of its
+// stream.
 func terminateFPDU(header []byte) []byte {
 	b := make([]byte, mpa.LengthLen+ddp.UntaggedLen, 64)
 	b[1] = byte(ddp.UntaggedLen + len(header))

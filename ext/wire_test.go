@@ -12,7 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Every vector over the wire: the peer's memory holds what the arithmetic says, and the original comes back.
+// Every vector over the wire: the peer's memory holds what the arithmetic says, and the original
+// comes back.
 func TestVectorsOverTheWire(t *testing.T) {
 	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	const guard = 0x5ca1ab1e0ddba11
@@ -29,8 +30,10 @@ func TestVectorsOverTheWire(t *testing.T) {
 		require.Equal(t, orig, a.word(0), name)
 	}
 	for _, v := range fetchAddVectors {
-		check(v.name, ext.MaskedFetchAddWR(b.there(1), v.add, v.mask, a.sink(t, 0)...), verbs.WCMaskedFetchAdd, v.orig, v.want)
-		check(v.name+", without mask", ext.FetchAddWR(b.there(1), v.add, a.sink(t, 0)...), verbs.WCFetchAdd, v.orig, v.orig+v.add)
+		check(v.name, ext.MaskedFetchAddWR(b.there(1), v.add, v.mask, a.sink(t, 0)...), verbs.WCMaskedFetchAdd, v.orig,
+			v.want)
+		check(v.name+", without mask", ext.FetchAddWR(b.there(1), v.add, a.sink(t, 0)...), verbs.WCFetchAdd, v.orig,
+			v.orig+v.add)
 	}
 	for _, v := range cmpSwapVectors {
 		wr := ext.MaskedCmpSwapWR(b.there(1), v.compare, v.compareMask, v.swap, v.swapMask, a.sink(t, 0)...)
@@ -90,7 +93,8 @@ func TestMisalignedTarget(t *testing.T) {
 	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	b.setWord(0, 1)
 	b.setWord(1, 2)
-	wc := a.do(t, ext.MaskedFetchAddWR(verbs.Remote{Addr: b.addr(0) + 4, Length: 8, RKey: b.MR.RKey()}, 1, 0, a.sink(t, 0)...))
+	wc := a.do(t, ext.MaskedFetchAddWR(verbs.Remote{Addr: b.addr(0) + 4, Length: 8, RKey: b.MR.RKey()}, 1, 0,
+		a.sink(t, 0)...))
 	require.ErrorIs(t, wc.Err(), verbs.WCRemInvReqErr)
 	require.ErrorIs(t, a.QP.Err(), &verbs.TerminateError{Layer: 0, Type: 2, Code: 7, Remote: true})
 	require.EqualValues(t, 1, b.word(0))

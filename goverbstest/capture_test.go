@@ -144,8 +144,8 @@ func TestFails(t *testing.T) {
 	})
 }
 
-// Where a test that fails leaves its file: in the directory for temporary files, or with -artifacts, where Go has it, in the
-// test's own.
+// Where a test that fails leaves its file: in the directory for temporary files, or with
+// -artifacts, where Go has it, in the test's own.
 func TestArtifacts(t *testing.T) {
 	_, has := any(t).(interface{ ArtifactDir() string })
 	for _, artifacts := range []bool{false, true} {

@@ -10,8 +10,9 @@ import (
 
 // Implementation constants.
 const (
-	// grace is how long goroutines have, after the test, to close handles and to end. Goroutines that the end of the test's
-	// context ends need some time, and an orderly end of a connection may wait for the peer.
+	// grace is how long goroutines have, after the test, to close handles and to end. Goroutines
+	// that the end of the test's context ends need some time, and an orderly end of a connection
+	// may wait for the peer.
 	grace = 10 * time.Second
 	// pause is the time between two looks.
 	pause = 20 * time.Millisecond
@@ -34,7 +35,8 @@ var endings struct {
 	m map[testing.TB]*ending
 }
 
-// endingOf returns the ending of a test. From the first call on, goroutines that the caller starts belong to the test.
+// endingOf returns the ending of a test. From the first call on, goroutines that the caller starts
+// belong to the test.
 func endingOf(tb testing.TB) *ending {
 	endings.Lock()
 	defer endings.Unlock()
@@ -59,7 +61,8 @@ func (e *ending) add(nw *Network, mayStay func(stack string) bool) {
 	}
 }
 
-// run checks what the test has left, closes its NICs, and keeps the captures if the test has failed.
+// run checks what the test has left, closes its NICs, and keeps the captures if the test has
+// failed.
 func (e *ending) run() {
 	e.tb.Helper()
 	endings.Lock()
@@ -85,7 +88,8 @@ func (e *ending) run() {
 	}
 }
 
-// eventually looks until nothing is left, at most for the grace period, and returns what is left then.
+// eventually looks until nothing is left, at most for the grace period, and returns what is left
+// then.
 func eventually[T any](look func() []T) []T {
 	left := look()
 	for end := time.Now().Add(grace); len(left) > 0 && time.Now().Before(end); left = look() {

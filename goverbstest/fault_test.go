@@ -54,7 +54,8 @@ func TestBubblePoll(t *testing.T) {
 	})
 }
 
-// Connections that are stalled when the test ends do not keep it from ending, even if the NICs would wait for an hour.
+// Connections that are stalled when the test ends do not keep it from ending, even if the NICs
+// would wait for an hour.
 func TestStalledAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -32,7 +32,8 @@ func TestClean(t *testing.T) {
 	requireFiles(t, dir, 0)
 }
 
-// What is closed by functions that are passed to Cleanup, and by goroutines that the test's context ends, is not left.
+// What is closed by functions that are passed to Cleanup, and by goroutines that the test's context
+// ends, is not left.
 func TestCleanInTheEnd(t *testing.T) {
 	got := judge(t, func(tb testing.TB) {
 		nw := goverbstest.New(tb, goverbstest.Options{})
@@ -61,7 +62,8 @@ func TestLeakedHandles(t *testing.T) {
 		want []string
 	}{
 		{"connection", func(tb testing.TB, nw *goverbstest.Network) { connect(tb, nw) }, []string{
-			"16 handles were not closed", "cm.Endpoint created at", "QP created at", "MR created at", "goverbstest_test.connect"}},
+			"16 handles were not closed", "cm.Endpoint created at", "QP created at", "MR created at",
+			"goverbstest_test.connect"}},
 		{"half", func(tb testing.TB, nw *goverbstest.Network) {
 			client, _ := connect(tb, nw)
 			closeAll(tb, client)
@@ -151,7 +153,8 @@ func TestForeignGoroutines(t *testing.T) {
 	go waitFor(stop) // after the end
 }
 
-// A NIC may start a goroutine of its own in a call of another test, whose label the goroutine then has.
+// A NIC may start a goroutine of its own in a call of another test, whose label the goroutine then
+// has.
 func TestGoroutinesOfNICs(t *testing.T) {
 	got := judge(t, func(tb testing.TB) {
 		nw := goverbstest.New(tb, goverbstest.Options{})
@@ -163,7 +166,8 @@ func TestGoroutinesOfNICs(t *testing.T) {
 			goverbstest.New(tb, goverbstest.Options{})
 			ctx, cancel := context.WithTimeout(tb.Context(), time.Millisecond)
 			defer cancel()
-			_, err := client.Do(ctx, verbs.Send(verbs.SGE{Addr: big.Addr(), Length: uint32(big.Len()), LKey: big.LKey()}))
+			_, err := client.Do(ctx,
+				verbs.Send(verbs.SGE{Addr: big.Addr(), Length: uint32(big.Len()), LKey: big.LKey()}))
 			require.ErrorIs(tb, err, context.DeadlineExceeded)
 		})
 		require.Empty(tb, part.errors)
@@ -174,7 +178,8 @@ func TestGoroutinesOfNICs(t *testing.T) {
 	require.Empty(t, got.errors)
 }
 
-// A goroutine that waits for events of the context which all users of a device share ends with the device.
+// A goroutine that waits for events of the context which all users of a device share ends with the
+// device.
 func TestSharedContext(t *testing.T) {
 	got := judge(t, func(tb testing.TB) {
 		vctx, err := goverbstest.New(tb, goverbstest.Options{}).Device(0).SharedContext()
@@ -233,7 +238,8 @@ func TestPairFails(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			text := judge(t, func(tb testing.TB) {
-				goverbstest.New(tb, goverbstest.Options{}).Pair(tb, cm.EndpointConfig{Memory: c.dial}, cm.EndpointConfig{Memory: c.accept})
+				goverbstest.New(tb, goverbstest.Options{}).Pair(tb, cm.EndpointConfig{Memory: c.dial},
+					cm.EndpointConfig{Memory: c.accept})
 			}).error(t)
 			require.Contains(t, text, "goverbstest: Pair: ")
 			require.Contains(t, text, "memory of -1")

@@ -11,25 +11,27 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Options describes a network. The zero value gives two NICs with all defaults, no faults, all checks and a capture.
+// Options describes a network. The zero value gives two NICs with all defaults, no faults, all
+// checks and a capture.
 type Options struct {
 	// NICs is the number of NICs (0 = 2).
 	NICs int
-	// Config is the configuration of each NIC. Network is set by New. Name must be empty if there are several NICs. A Tap is
-	// used in addition to the recording.
+	// Config is the configuration of each NIC. Network is set by New. Name must be empty if there
+	// are several NICs. A Tap is used in addition to the recording.
 	Config usiw.Config
 	// Register lists the NICs in verbs.Devices, for programs that look up their device by name.
 	Register bool
-	// OnDial is called with each new connection before either side has it, to set up faults (nil = no call). Calls may be
-	// concurrent.
+	// OnDial is called with each new connection before either side has it, to set up faults (nil =
+	// no call). Calls may be concurrent.
 	OnDial func(*usiwtest.Link)
-	// CaptureDir is the directory of the file that a failed test leaves; New makes it if necessary. Default: the test's
-	// ArtifactDir if the tests run with -artifacts (Go 1.26), or else the system's directory for temporary files.
+	// CaptureDir is the directory of the file that a failed test leaves; New makes it if necessary.
+	// Default: the test's ArtifactDir if the tests run with -artifacts (Go 1.26), or else the
+	// system's directory for temporary files.
 	CaptureDir string
 	// NoCapture switches off the recording, for example in a benchmark.
 	NoCapture bool
-	// MayStay reports whether a goroutine with this stack may outlive the test (nil = none may). The stack has one function a
-	// line, the innermost first, with file and line.
+	// MayStay reports whether a goroutine with this stack may outlive the test (nil = none may).
+	// The stack has one function a line, the innermost first, with file and line.
 	MayStay func(stack string) bool
 }
 
@@ -43,10 +45,12 @@ type Network struct {
 	rec *recorder // nil without a capture
 }
 
-// New makes a network with NICs for a test, a benchmark or a fuzz target. When the test ends, it checks that nothing was left,
-// writes the capture if the test has failed, and closes the NICs. The test fails at once if opts is not valid.
+// New makes a network with NICs for a test, a benchmark or a fuzz target. When the test ends, it
+// checks that nothing was left, writes the capture if the test has failed, and closes the NICs. The
+// test fails at once if opts is not valid.
 //
-// Functions that are passed to tb.Cleanup after New run before these checks, and may close what the test has made.
+// Functions that are passed to tb.Cleanup after New run before these checks, and may close what the
+// test has made.
 func New(tb testing.TB, opts Options) *Network {
 	tb.Helper()
 	nw := &Network{Wire: usiwtest.NewWire()}
@@ -87,7 +91,8 @@ func (nw *Network) Device(i int) *verbs.Device {
 	return nw.NICs[i].Device()
 }
 
-// Links returns all connections in the order in which they were dialled, including those that have ended.
+// Links returns all connections in the order in which they were dialled, including those that have
+// ended.
 func (nw *Network) Links() []*usiwtest.Link { return nw.Wire.Links() }
 
 // cut cuts all connections: a fault may keep them from an orderly end.

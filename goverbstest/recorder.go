@@ -51,7 +51,8 @@ func (r *recorder) writer() *capture.Writer {
 	return r.w
 }
 
-// end ends the recording, keeps the file if the test has failed, and logs its name. The NICs have been closed.
+// end ends the recording, keeps the file if the test has failed, and logs its name. The NICs have
+// been closed.
 func (r *recorder) end(tb testing.TB) {
 	tb.Helper()
 	r.mu.Lock()

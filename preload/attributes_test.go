@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDescribe: each attribute of a device and of its port is in C what it is in Go, but for those that C programs take for broken if
-// they are 0.
+// TestDescribe: each attribute of a device and of its port is in C what it is in Go, but for those
+// that C programs take for broken if they are 0.
 func TestDescribe(t *testing.T) {
 	for _, name := range []string{"usiw0", usiw.PlainName, "ib:usiw0"} {
 		code, got := program(t, "describe", runenv.Device+"="+name)
@@ -58,17 +58,25 @@ func TestDescribe(t *testing.T) {
 			name  string
 			value any
 		}{
-			{"max_mr_size", d.MaxMRSize}, {"page_size_cap", d.PageSizeCap}, {"vendor_id", max(d.VendorID, noVendor)}, {"vendor_part_id", d.VendorPartID},
-			{"hw_ver", d.HWVer}, {"max_qp", d.MaxQP}, {"max_qp_wr", d.MaxQPWR}, {"device_cap_flags", uint32(d.DeviceCapFlags)},
-			{"max_sge", d.MaxSGE}, {"max_sge_rd", d.MaxSGERd}, {"max_cq", d.MaxCQ}, {"max_cqe", d.MaxCQE}, {"max_mr", d.MaxMR}, {"max_pd", d.MaxPD},
-			{"max_qp_rd_atom", d.MaxQPRdAtom}, {"max_res_rd_atom", d.MaxResRdAtom}, {"max_qp_init_rd_atom", d.MaxQPInitRdAtom},
-			{"atomic_cap", int(d.AtomicCap)}, {"max_mw", d.MaxMW}, {"max_srq", d.MaxSRQ}, {"max_srq_wr", d.MaxSRQWR}, {"max_srq_sge", d.MaxSRQSGE},
-			{"max_pkeys", d.MaxPKeys}, {"local_ca_ack_delay", d.LocalCAAckDelay}, {"phys_port_cnt", d.PhysPortCnt},
-			{"port.state", int(p.State)}, {"port.max_mtu", int(p.MaxMTU)}, {"port.active_mtu", int(p.ActiveMTU)}, {"port.gid_tbl_len", max(1, p.GIDTblLen)},
-			{"port.port_cap_flags", p.PortCapFlags}, {"port.max_msg_sz", p.MaxMsgSz}, {"port.bad_pkey_cntr", p.BadPKeyCntr},
-			{"port.qkey_viol_cntr", p.QKeyViolCntr}, {"port.pkey_tbl_len", p.PKeyTblLen}, {"port.lid", p.LID}, {"port.sm_lid", p.SMLID},
-			{"port.lmc", p.LMC}, {"port.max_vl_num", p.MaxVLNum}, {"port.sm_sl", p.SMSL}, {"port.subnet_timeout", p.SubnetTimeout},
-			{"port.init_type_reply", p.InitTypeReply}, {"port.active_width", p.ActiveWidth}, {"port.active_speed", p.ActiveSpeed},
+			{"max_mr_size", d.MaxMRSize}, {"page_size_cap", d.PageSizeCap}, {"vendor_id", max(d.VendorID, noVendor)},
+			{"vendor_part_id", d.VendorPartID},
+			{"hw_ver", d.HWVer}, {"max_qp", d.MaxQP}, {"max_qp_wr", d.MaxQPWR},
+			{"device_cap_flags", uint32(d.DeviceCapFlags)},
+			{"max_sge", d.MaxSGE}, {"max_sge_rd", d.MaxSGERd}, {"max_cq", d.MaxCQ}, {"max_cqe", d.MaxCQE},
+			{"max_mr", d.MaxMR}, {"max_pd", d.MaxPD},
+			{"max_qp_rd_atom", d.MaxQPRdAtom}, {"max_res_rd_atom", d.MaxResRdAtom},
+			{"max_qp_init_rd_atom", d.MaxQPInitRdAtom},
+			{"atomic_cap", int(d.AtomicCap)}, {"max_mw", d.MaxMW}, {"max_srq", d.MaxSRQ}, {"max_srq_wr", d.MaxSRQWR},
+			{"max_srq_sge", d.MaxSRQSGE}, {"max_pkeys", d.MaxPKeys}, {"local_ca_ack_delay", d.LocalCAAckDelay},
+			{"phys_port_cnt", d.PhysPortCnt}, {"port.state", int(p.State)}, {"port.max_mtu", int(p.MaxMTU)},
+			{"port.active_mtu", int(p.ActiveMTU)}, {"port.gid_tbl_len", max(1, p.GIDTblLen)},
+			{"port.port_cap_flags", p.PortCapFlags},
+			{"port.max_msg_sz", p.MaxMsgSz}, {"port.bad_pkey_cntr", p.BadPKeyCntr},
+			{"port.qkey_viol_cntr", p.QKeyViolCntr}, {"port.pkey_tbl_len", p.PKeyTblLen}, {"port.lid", p.LID},
+			{"port.sm_lid", p.SMLID}, {"port.lmc", p.LMC}, {"port.max_vl_num", p.MaxVLNum}, {"port.sm_sl", p.SMSL},
+			{"port.subnet_timeout", p.SubnetTimeout}, {"port.init_type_reply", p.InitTypeReply},
+			{"port.active_width", p.ActiveWidth},
+			{"port.active_speed", p.ActiveSpeed},
 			{"port.phys_state", p.PhysState}, {"port.link_layer", uint8(p.LinkLayer)}, {"port.flags", p.Flags},
 			{"port.port_cap_flags2", p.PortCapFlags2},
 		} {
@@ -78,11 +86,11 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestFill: a completion of Go, with a different number in each field, is one of C with the same ones; also in fields that these devices
-// leave 0.
+// TestFill: a completion of Go, with a different number in each field, is one of C with the same
+// ones; also in fields that these devices leave 0.
 func TestFill(t *testing.T) {
-	w := verbs.WC{ID: 1 << 63, Status: verbs.WCSuccess, Opcode: verbs.WCRecv, Flags: verbs.WCWithImm, ByteLen: 2, Imm: 0x01020304, VendorErr: 3,
-		QPNum: 4, SrcQP: 5, PKeyIndex: 6, SLID: 7, SL: 8, DLIDPathBits: 9}
+	w := verbs.WC{ID: 1 << 63, Status: verbs.WCSuccess, Opcode: verbs.WCRecv, Flags: verbs.WCWithImm, ByteLen: 2,
+		Imm: 0x01020304, VendorErr: 3, QPNum: 4, SrcQP: 5, PKeyIndex: 6, SLID: 7, SL: 8, DLIDPathBits: 9}
 	to := reflect.New(reflect.TypeOf(fill).In(0).Elem())
 	reflect.ValueOf(fill).Call([]reflect.Value{to, reflect.ValueOf(&w)})
 	got := map[string]uint64{}
@@ -94,6 +102,6 @@ func TestFill(t *testing.T) {
 			require.Equal(t, "[1 2 3 4]", fmt.Sprint(f))
 		}
 	}
-	require.Equal(t, map[string]uint64{"wr_id": 1 << 63, "status": 0, "opcode": 128, "vendor_err": 3, "byte_len": 2, "qp_num": 4, "src_qp": 5,
-		"wc_flags": 2, "pkey_index": 6, "slid": 7, "sl": 8, "dlid_path_bits": 9}, got)
+	require.Equal(t, map[string]uint64{"wr_id": 1 << 63, "status": 0, "opcode": 128, "vendor_err": 3, "byte_len": 2,
+		"qp_num": 4, "src_qp": 5, "wc_flags": 2, "pkey_index": 6, "slid": 7, "sl": 8, "dlid_path_bits": 9}, got)
 }

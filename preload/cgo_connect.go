@@ -23,7 +23,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// connection is an attempt to connect or to accept, and then the connection. Its goroutine tells the events in their order:
+// connection is an attempt to connect or to accept, and then the connection. Its goroutine tells
+// the events in their order:
 //
 //	attempt --> established --> disconnected
 //	       \--> rejected, unreachable or connect error
@@ -68,7 +69,8 @@ func (c *connection) failed(err error) {
 	var refused *cm.RejectedError
 	switch no := number(err); {
 	case errors.As(err, &refused):
-		c.tell(cm.EventRejected, -int(syscall.ECONNRESET), refused.PrivateData, max(0, refused.ORD), max(0, refused.IRD))
+		c.tell(cm.EventRejected, -int(syscall.ECONNRESET), refused.PrivateData, max(0, refused.ORD),
+			max(0, refused.IRD))
 	case no == syscall.ECONNREFUSED, no == syscall.ECONNRESET:
 		c.tell(cm.EventRejected, -int(no), nil, 0, 0)
 	case no == syscall.ETIMEDOUT, no == syscall.EHOSTUNREACH, no == syscall.ENETUNREACH:
@@ -109,7 +111,8 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// param returns what the program asks for. Of a depth, 0 in C is none and -1 is as much as the device has.
+// param returns what the program asks for. Of a depth, 0 in C is none and -1 is as much as the
+// device has.
 func param(p *C.struct_rnic_param) cm.ConnParam {
 	number := func(v C.int) int {
 		switch {
@@ -128,8 +131,9 @@ func param(p *C.struct_rnic_param) cm.ConnParam {
 	return to
 }
 
-// turns makes the connections of the process to one address arrive in the order in which the program has asked for them, because
-// programs that open several rely on that. A connection begins when the request of the previous one has been sent.
+// turns makes the connections of the process to one address arrive in the order in which the
+// program has asked for them, because programs that open several rely on that. A connection begins
+// when the request of the previous one has been sent.
 var turns = struct {
 	mu   sync.Mutex // guards last
 	last map[netip.AddrPort]chan struct{}
@@ -158,13 +162,15 @@ func turn(to netip.AddrPort) (before <-chan struct{}, next func()) {
 }
 
 //export rnic_connect
-func rnic_connect(owner unsafe.Pointer, context, qph C.uint32_t, from, to *C.struct_rnic_addr, p *C.struct_rnic_param, h *C.uint32_t) C.int {
+func rnic_connect(owner unsafe.Pointer, context, qph C.uint32_t, from, to *C.struct_rnic_addr, p *C.struct_rnic_param,
+	h *C.uint32_t) C.int {
 	vctx, ok := get[*ibv_context](context)
 	q, hasQP := get[*qp](qph)
 	if !ok || !hasQP {
 		return einval
 	}
-	c, cfg, addr, want := newConnection(owner), cm.Config{Device: device, Context: vctx.Context, Source: fromC(from), ReuseAddr: true}, fromC(to), param(p)
+	c, cfg, addr, want := newConnection(owner),
+		cm.Config{Device: device, Context: vctx.Context, Source: fromC(from), ReuseAddr: true}, fromC(to), param(p)
 	if cfg.Source.Addr().IsUnspecified() {
 		cfg.Source = netip.AddrPortFrom(netip.Addr{}, cfg.Source.Port())
 	}

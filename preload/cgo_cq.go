@@ -57,7 +57,8 @@ func (ch *channel) Close() error {
 	return nil
 }
 
-// batch is the largest number of completions that a poll takes: a program that asks for more gets the rest with its next poll.
+// batch is the largest number of completions that a poll takes: a program that asks for more gets
+// the rest with its next poll.
 const batch = 64
 
 // cq is a completion queue.
@@ -69,7 +70,8 @@ type cq struct {
 }
 
 //export rnic_create_cq
-func rnic_create_cq(h C.uint32_t, owner unsafe.Pointer, cqe C.int, chh C.uint32_t, vector C.int, to *C.uint32_t, got *C.int) C.int {
+func rnic_create_cq(h C.uint32_t, owner unsafe.Pointer, cqe C.int, chh C.uint32_t, vector C.int, to *C.uint32_t,
+	got *C.int) C.int {
 	c, ok := get[*ibv_context](h)
 	if !ok || cqe < 1 {
 		return einval

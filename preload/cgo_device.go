@@ -40,7 +40,8 @@ func rnic_open(owner unsafe.Pointer, to *C.uint32_t) C.int {
 	return keep(o, to)
 }
 
-// events tells the program its asynchronous events. An event of an object that the program has destroyed is dropped.
+// events tells the program its asynchronous events. An event of an object that the program has
+// destroyed is dropped.
 func (c *ibv_context) events(ctx context.Context) {
 	defer close(c.done)
 	for {
@@ -62,8 +63,8 @@ func (c *ibv_context) events(ctx context.Context) {
 	}
 }
 
-// Close ends all objects of the context, as closing the descriptor of the kernel does. The structures that the program has of them stay,
-// and it may still destroy them one by one.
+// Close ends all objects of the context, as closing the descriptor of the kernel does. The
+// structures that the program has of them stay, and it may still destroy them one by one.
 func (c *ibv_context) Close() error {
 	if err := c.Context.CloseAll(); err != nil {
 		return err
@@ -97,8 +98,8 @@ func rnic_device(d *C.struct_rnic_device) C.int {
 	return 0
 }
 
-// noVendor is the vendor_id of a device without a vendor, because programs take 0 for an error. It has the bit of locally administered
-// numbers, so it belongs to no vendor.
+// noVendor is the vendor_id of a device without a vendor, because programs take 0 for an error. It
+// has the bit of locally administered numbers, so it belongs to no vendor.
 const noVendor = 0x020000
 
 //export rnic_query_device
@@ -125,7 +126,8 @@ func rnic_query_device(h C.uint32_t, a *C.struct_ibv_device_attr) C.int {
 	a.max_qp_rd_atom, a.max_res_rd_atom = C.int(d.MaxQPRdAtom), C.int(d.MaxResRdAtom)
 	a.max_qp_init_rd_atom = C.int(d.MaxQPInitRdAtom)
 	a.atomic_cap = C.uint(d.AtomicCap)
-	a.max_mw, a.max_srq, a.max_srq_wr, a.max_srq_sge = C.int(d.MaxMW), C.int(d.MaxSRQ), C.int(d.MaxSRQWR), C.int(d.MaxSRQSGE)
+	a.max_mw, a.max_srq, a.max_srq_wr, a.max_srq_sge = C.int(d.MaxMW), C.int(d.MaxSRQ), C.int(d.MaxSRQWR),
+		C.int(d.MaxSRQSGE)
 	a.max_pkeys = C.uint16_t(d.MaxPKeys)
 	a.local_ca_ack_delay, a.phys_port_cnt = C.uint8_t(d.LocalCAAckDelay), C.uint8_t(d.PhysPortCnt)
 	return 0
@@ -148,19 +150,23 @@ func rnic_query_port(h C.uint32_t, port C.int, a *C.struct_ibv_port_attr) C.int 
 		p.ActiveWidth, p.ActiveSpeed = 1, 1 // 1X, 2.5 Gb/s: the lowest values, because the device has none
 	}
 	*a = C.struct_ibv_port_attr{
-		state: C.uint(p.State), max_mtu: C.uint(p.MaxMTU), active_mtu: C.uint(p.ActiveMTU), gid_tbl_len: C.int(p.GIDTblLen),
-		port_cap_flags: C.uint32_t(p.PortCapFlags), max_msg_sz: C.uint32_t(p.MaxMsgSz), bad_pkey_cntr: C.uint32_t(p.BadPKeyCntr),
+		state: C.uint(p.State), max_mtu: C.uint(p.MaxMTU), active_mtu: C.uint(p.ActiveMTU),
+		gid_tbl_len:    C.int(p.GIDTblLen),
+		port_cap_flags: C.uint32_t(p.PortCapFlags), max_msg_sz: C.uint32_t(p.MaxMsgSz),
+		bad_pkey_cntr:  C.uint32_t(p.BadPKeyCntr),
 		qkey_viol_cntr: C.uint32_t(p.QKeyViolCntr), pkey_tbl_len: C.uint16_t(p.PKeyTblLen), lid: C.uint16_t(p.LID),
 		sm_lid: C.uint16_t(p.SMLID), lmc: C.uint8_t(p.LMC), max_vl_num: C.uint8_t(p.MaxVLNum), sm_sl: C.uint8_t(p.SMSL),
-		subnet_timeout: C.uint8_t(p.SubnetTimeout), init_type_reply: C.uint8_t(p.InitTypeReply), active_width: C.uint8_t(p.ActiveWidth),
-		active_speed: C.uint8_t(p.ActiveSpeed), phys_state: C.uint8_t(p.PhysState), link_layer: C.uint8_t(p.LinkLayer),
+		subnet_timeout: C.uint8_t(p.SubnetTimeout), init_type_reply: C.uint8_t(p.InitTypeReply),
+		active_width: C.uint8_t(p.ActiveWidth), active_speed: C.uint8_t(p.ActiveSpeed),
+		phys_state: C.uint8_t(p.PhysState), link_layer: C.uint8_t(p.LinkLayer),
 		flags: C.uint8_t(p.Flags), port_cap_flags2: C.uint16_t(p.PortCapFlags2),
 	}
 	return 0
 }
 
-// noGID is the only row of the GID table of a device without GIDs, because programs take a port without GIDs for an error. Other iWARP
-// devices have their MAC address there, followed by zeros; this one has its GUID.
+// noGID is the only row of the GID table of a device without GIDs, because programs take a port
+// without GIDs for an error. Other iWARP devices have their MAC address there, followed by zeros;
+// this one has its GUID.
 func noGID() (g verbs.GID) {
 	binary.BigEndian.PutUint64(g[:], uint64(device.Info().NodeGUID))
 	return g

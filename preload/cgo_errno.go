@@ -36,7 +36,8 @@ var told struct {
 // mostTold bounds told. What comes then is not printed.
 const mostTold = 4096
 
-// say prints an error that a C program sees only as a number, if the user has asked for that (GOVERBS_RUN_VERBOSE); each text once.
+// say prints an error that a C program sees only as a number, if the user has asked for that
+// (GOVERBS_RUN_VERBOSE); each text once.
 func say(format string, args ...any) {
 	if verbose {
 		text := fmt.Sprintf(format, args...)
@@ -58,7 +59,8 @@ func sayOnce(key, text string) {
 	fmt.Fprintf(os.Stderr, "goverbs run: %s\n", text)
 }
 
-// sayFailed tells about a completion that is not a success. Of those that are flushed it prints the first of each QP.
+// sayFailed tells about a completion that is not a success. Of those that are flushed it prints the
+// first of each QP.
 func sayFailed(w *verbs.WC) {
 	if !verbose {
 		return

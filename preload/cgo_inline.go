@@ -10,8 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// room returns memory for the inline data of request i of a chunk. It is registered: libibverbs does not look at the keys of inline data,
-// and programs leave them 0, but a handle needs valid ones.
+// room returns memory for the inline data of request i of a chunk. It is registered: libibverbs
+// does not look at the keys of inline data, and programs leave them 0, but a handle needs valid
+// ones.
 func (s *sender) room(q *verbs.QP, i int) ([]byte, error) {
 	size := q.Cap().MaxInlineData
 	if s.inline == nil {
@@ -32,7 +33,8 @@ func (s *sender) close() error {
 	return mr.Close()
 }
 
-// copyInline copies the data of the inline requests among the first n. It leaves alone those that the handle refuses.
+// copyInline copies the data of the inline requests among the first n. It leaves alone those that
+// the handle refuses.
 func (s *sender) copyInline(q *verbs.QP, n int) error {
 	for i := range n {
 		wr := &s.wrs[i]
@@ -54,7 +56,8 @@ func (s *sender) copyInline(q *verbs.QP, n int) error {
 			b = append(b, unsafe.Slice((*byte)(pointer(e.Addr)), e.Length)...)
 		}
 		wr.SGL = wr.SGL[:1]
-		wr.SGL[0] = verbs.SGE{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), Length: uint32(len(b)), LKey: s.inline.LKey()}
+		wr.SGL[0] = verbs.SGE{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), Length: uint32(len(b)),
+			LKey: s.inline.LKey()}
 	}
 	return nil
 }

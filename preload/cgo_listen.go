@@ -33,13 +33,15 @@ type cmRequest struct{ *cm.Request }
 func (r *cmRequest) Close() error { return r.Reject(nil) }
 
 //export rnic_listen
-func rnic_listen(owner unsafe.Pointer, h C.uint32_t, at *C.struct_rnic_addr, backlog, afOnly C.int, to *C.uint32_t, port *C.int) C.int {
+func rnic_listen(owner unsafe.Pointer, h C.uint32_t, at *C.struct_rnic_addr, backlog, afOnly C.int, to *C.uint32_t,
+	port *C.int) C.int {
 	vctx, ok := get[*ibv_context](h)
 	if !ok {
 		return einval
 	}
 	addr := fromC(at)
-	ln, err := cm.Listen(context.Background(), addr.String(), cm.Config{Device: device, Context: vctx.Context, Backlog: max(0, int(backlog)), AFOnly: afOnly != 0})
+	ln, err := cm.Listen(context.Background(), addr.String(),
+		cm.Config{Device: device, Context: vctx.Context, Backlog: max(0, int(backlog)), AFOnly: afOnly != 0})
 	if err != nil {
 		return errno(err)
 	}
@@ -71,7 +73,8 @@ func (l *listener) requests() {
 			_ = r.Reject(nil)
 			continue
 		}
-		// What the peer asks for: its depth is the number of Reads that this side answers at a time. -1 = it has not said.
+		// What the peer asks for: its depth is the number of Reads that this side answers at a
+		// time. -1 = it has not said.
 		ord, ird := r.Depths()
 		e.responder_resources, e.initiator_depth = depth(ord), depth(ird)
 		toC(r.LocalAddr(), &e.local)

@@ -27,8 +27,8 @@ func rnic_alloc_pd(context C.uint32_t, to *C.uint32_t) C.int {
 	return keep(pd, to)
 }
 
-// access returns the rights of a region. It leaves out hints: huge pages, and the flags that a device may ignore
-// (IBV_ACCESS_OPTIONAL_RANGE).
+// access returns the rights of a region. It leaves out hints: huge pages, and the flags that a
+// device may ignore (IBV_ACCESS_OPTIONAL_RANGE).
 func access(a C.uint32_t) verbs.AccessFlags {
 	return verbs.AccessFlags(a) &^ (C.IBV_ACCESS_OPTIONAL_RANGE | verbs.AccessHugeTLB)
 }
@@ -42,7 +42,8 @@ func memory(addr unsafe.Pointer, length C.size_t) ([]byte, bool) {
 }
 
 //export rnic_reg_mr
-func rnic_reg_mr(h C.uint32_t, addr unsafe.Pointer, length C.size_t, iova C.uint64_t, flags C.uint32_t, to, lkey, rkey *C.uint32_t) C.int {
+func rnic_reg_mr(h C.uint32_t, addr unsafe.Pointer, length C.size_t, iova C.uint64_t, flags C.uint32_t, to, lkey,
+	rkey *C.uint32_t) C.int {
 	pd, ok := get[*verbs.PD](h)
 	buf, fits := memory(addr, length)
 	if !ok || !fits {
@@ -57,7 +58,8 @@ func rnic_reg_mr(h C.uint32_t, addr unsafe.Pointer, length C.size_t, iova C.uint
 }
 
 //export rnic_rereg_mr
-func rnic_rereg_mr(h C.uint32_t, flags C.int, pdh C.uint32_t, addr unsafe.Pointer, length C.size_t, rights C.uint32_t, lkey, rkey *C.uint32_t) C.int {
+func rnic_rereg_mr(h C.uint32_t, flags C.int, pdh C.uint32_t, addr unsafe.Pointer, length C.size_t, rights C.uint32_t,
+	lkey, rkey *C.uint32_t) C.int {
 	mr, ok := get[*verbs.MR](h)
 	pd, _ := get[*verbs.PD](pdh)
 	buf, fits := memory(addr, length)
@@ -71,7 +73,8 @@ func rnic_rereg_mr(h C.uint32_t, flags C.int, pdh C.uint32_t, addr unsafe.Pointe
 	return 0
 }
 
-// rnic_revoke ends a region whose memory goes away. Its handle stays until the program deregisters it.
+// rnic_revoke ends a region whose memory goes away. Its handle stays until the program deregisters
+// it.
 //
 //export rnic_revoke
 func rnic_revoke(h C.uint32_t) C.int {
@@ -105,8 +108,9 @@ func rnic_bind_mw(qph, mwh, mrh C.uint32_t, b *C.struct_ibv_mw_bind, rkey *C.uin
 	if !ok || !isWindow {
 		return einval
 	}
-	err := q.BindMW(uint64(b.wr_id), verbs.SendFlags(b.send_flags), verbs.MWBind{MW: w, MR: mr, Addr: uint64(b.bind_info.addr),
-		Length: uint64(b.bind_info.length), Access: verbs.AccessFlags(b.bind_info.mw_access_flags)})
+	err := q.BindMW(uint64(b.wr_id), verbs.SendFlags(b.send_flags),
+		verbs.MWBind{MW: w, MR: mr, Addr: uint64(b.bind_info.addr), Length: uint64(b.bind_info.length),
+			Access: verbs.AccessFlags(b.bind_info.mw_access_flags)})
 	if err != nil {
 		return errno(err)
 	}

@@ -16,7 +16,8 @@ import (
 // object is what a handle stands for. If Close fails, the object is as before.
 type object interface{ Close() error }
 
-// Every post and poll looks for a handle, so that needs no lock: handles are in blocks, which are made when needed and never freed.
+// Every post and poll looks for a handle, so that needs no lock: handles are in blocks, which are
+// made when needed and never freed.
 const (
 	blockLen = 1 << 10
 	blocks   = 1 << 12

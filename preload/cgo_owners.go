@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// owners has, for each handle that events can name, the object of the shim. An object is removed when its handle has been closed. From
-// then on no event is told to it, so the shim can free it.
+// owners has, for each handle that events can name, the object of the shim. An object is removed
+// when its handle has been closed. From then on no event is told to it, so the shim can free it.
 var owners = ownerMap{of: make(map[any]unsafe.Pointer)}
 
 type ownerMap struct {

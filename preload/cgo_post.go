@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A list of requests in C becomes lists of at most chunk requests in Go. Their memory is used again for the next one.
+// A list of requests in C becomes lists of at most chunk requests in Go. Their memory is used again
+// for the next one.
 const chunk = 16
 
 // next returns the request that is the n-th after wr.
@@ -33,7 +34,8 @@ func nextRecv(wr *C.struct_ibv_recv_wr, n int) *C.struct_ibv_recv_wr {
 	return wr
 }
 
-// elements appends the elements of a request to an arena, and returns the arena and the elements in it. The handle checks their number.
+// elements appends the elements of a request to an arena, and returns the arena and the elements in
+// it. The handle checks their number.
 func elements(arena []verbs.SGE, p *C.struct_ibv_sge, n C.int) ([]verbs.SGE, []verbs.SGE) {
 	from := len(arena)
 	for _, s := range unsafe.Slice(p, max(0, int(n))) {
@@ -81,7 +83,8 @@ func rnic_post_send(h C.uint32_t, wr *C.struct_ibv_send_wr, bad **C.struct_ibv_s
 	return 0
 }
 
-// take converts the beginning of a list, up to a request that C cannot describe. It returns what comes after it.
+// take converts the beginning of a list, up to a request that C cannot describe. It returns what
+// comes after it.
 func (s *sender) take(wr *C.struct_ibv_send_wr) (n int, rest *C.struct_ibv_send_wr) {
 	s.sges = s.sges[:0]
 	for ; wr != nil && n < chunk; wr = wr.next {
@@ -129,7 +132,8 @@ func (s *sender) request(i int, wr *C.struct_ibv_send_wr) bool {
 	return true
 }
 
-// window converts a request that binds a window of type 2. struct ibv_mw and struct ibv_mr have their handles.
+// window converts a request that binds a window of type 2. struct ibv_mw and struct ibv_mr have
+// their handles.
 func (s *sender) window(i int, wr *C.struct_ibv_send_wr) bool {
 	b := (*struct {
 		mw     *C.struct_ibv_mw

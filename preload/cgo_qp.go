@@ -23,7 +23,8 @@ type qp struct {
 }
 
 //export rnic_create_qp
-func rnic_create_qp(pdh C.uint32_t, owner unsafe.Pointer, sendh, recvh, srqh C.uint32_t, caps *C.struct_ibv_qp_cap, sigAll C.int, to, num *C.uint32_t) C.int {
+func rnic_create_qp(pdh C.uint32_t, owner unsafe.Pointer, sendh, recvh, srqh C.uint32_t, caps *C.struct_ibv_qp_cap,
+	sigAll C.int, to, num *C.uint32_t) C.int {
 	pd, ok := get[*verbs.PD](pdh)
 	send, hasSend := get[*cq](sendh)
 	recv, hasRecv := get[*cq](recvh)
@@ -88,9 +89,11 @@ func rnic_modify_qp(h C.uint32_t, a *C.struct_ibv_qp_attr, mask C.int) C.int {
 	attr := verbs.QPAttr{
 		State: verbs.QPState(a.qp_state), CurState: verbs.QPState(a.cur_qp_state), PathMTU: verbs.MTU(a.path_mtu),
 		RQPSN: uint32(a.rq_psn), SQPSN: uint32(a.sq_psn), DestQPNum: uint32(a.dest_qp_num),
-		AccessFlags: verbs.AccessFlags(a.qp_access_flags) &^ C.IBV_ACCESS_OPTIONAL_RANGE, PKeyIndex: uint16(a.pkey_index), PortNum: uint8(a.port_num),
-		MaxRdAtomic: int(a.max_rd_atomic), MaxDestRdAtomic: int(a.max_dest_rd_atomic), MinRNRTimer: uint8(a.min_rnr_timer),
-		Timeout: uint8(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry), QKey: uint32(a.qkey),
+		AccessFlags: verbs.AccessFlags(a.qp_access_flags) &^ C.IBV_ACCESS_OPTIONAL_RANGE,
+		PKeyIndex:   uint16(a.pkey_index), PortNum: uint8(a.port_num),
+		MaxRdAtomic: int(a.max_rd_atomic), MaxDestRdAtomic: int(a.max_dest_rd_atomic),
+		MinRNRTimer: uint8(a.min_rnr_timer),
+		Timeout:     uint8(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry), QKey: uint32(a.qkey),
 		SQDAsyncNotify: a.en_sqd_async_notify != 0,
 	}
 	if m&verbs.QPAttrAV != 0 {
@@ -106,8 +109,9 @@ func rnic_modify_qp(h C.uint32_t, a *C.struct_ibv_qp_attr, mask C.int) C.int {
 	return errno(q.Modify(attr, m))
 }
 
-// moved reports whether there is nothing to do for a change of state. A program that moves its QP itself, with the attributes of
-// rdma_init_qp_attr (rping -q), asks for changes that name no path. Here connecting moves the QP: it has done so, or will.
+// moved reports whether there is nothing to do for a change of state. A program that moves its QP
+// itself, with the attributes of rdma_init_qp_attr (rping -q), asks for changes that name no path.
+// Here connecting moves the QP: it has done so, or will.
 func (q *qp) moved(to verbs.QPState) bool {
 	switch q.State() {
 	case verbs.QPStateInit:
@@ -119,11 +123,12 @@ func (q *qp) moved(to verbs.QPState) bool {
 }
 
 func ahAttr(a *C.struct_ibv_ah_attr) verbs.AHAttr {
-	to := verbs.AHAttr{DLID: uint16(a.dlid), SL: uint8(a.sl), SrcPathBits: uint8(a.src_path_bits), StaticRate: uint8(a.static_rate),
-		IsGlobal: a.is_global != 0, PortNum: uint8(a.port_num)}
+	to := verbs.AHAttr{DLID: uint16(a.dlid), SL: uint8(a.sl), SrcPathBits: uint8(a.src_path_bits),
+		StaticRate: uint8(a.static_rate), IsGlobal: a.is_global != 0, PortNum: uint8(a.port_num)}
 	if to.IsGlobal {
-		to.GRH = verbs.GlobalRoute{DGID: *(*verbs.GID)(unsafe.Pointer(&a.grh.dgid)), FlowLabel: uint32(a.grh.flow_label),
-			SGIDIndex: uint8(a.grh.sgid_index), HopLimit: uint8(a.grh.hop_limit), TrafficClass: uint8(a.grh.traffic_class)}
+		to.GRH = verbs.GlobalRoute{DGID: *(*verbs.GID)(unsafe.Pointer(&a.grh.dgid)),
+			FlowLabel: uint32(a.grh.flow_label), SGIDIndex: uint8(a.grh.sgid_index), HopLimit: uint8(a.grh.hop_limit),
+			TrafficClass: uint8(a.grh.traffic_class)}
 	}
 	return to
 }

@@ -44,7 +44,8 @@ func rnic_start(e *C.struct_rnic_events, o *C.struct_rnic_options) C.int {
 // options returns a function that says what the options were when the process began.
 func options(o *C.struct_rnic_options) func(string) string {
 	of := map[string]string{
-		runenv.Device: C.GoString(o.device), runenv.Addr: C.GoString(o.addr), runenv.MTU: C.GoString(o.mtu), runenv.CRC: C.GoString(o.crc),
+		runenv.Device: C.GoString(o.device), runenv.Addr: C.GoString(o.addr), runenv.MTU: C.GoString(o.mtu),
+		runenv.CRC:  C.GoString(o.crc),
 		runenv.Pcap: C.GoString(o.pcap), runenv.PID: C.GoString(o.pid), runenv.Verbose: C.GoString(o.verbose),
 	}
 	return func(name string) string { return of[name] }
@@ -77,7 +78,8 @@ func rnic_stop() C.int {
 	return 0
 }
 
-// flushEvery is the time between two writes of what is incomplete: parts of FPDUs whose rest has not come.
+// flushEvery is the time between two writes of what is incomplete: parts of FPDUs whose rest has
+// not come.
 const flushEvery = 200 * time.Millisecond
 
 // recording is a capture of what the RNIC sends and receives.

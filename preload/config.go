@@ -24,7 +24,8 @@ func config(getenv func(string) string) (cfg usiw.Config, device string, err err
 	switch strings.TrimPrefix(device, "ib:") {
 	case "usiw0", usiw.PlainName:
 	default:
-		return cfg, "", fmt.Errorf("%s=%q: not usiw0, %s, or ib: before one of them", runenv.Device, device, usiw.PlainName)
+		return cfg, "", fmt.Errorf("%s=%q: not usiw0, %s, or ib: before one of them", runenv.Device, device,
+			usiw.PlainName)
 	}
 	cfg = usiw.ForDevice(device)
 	cfg.GuardMemory = true // a program of C may free memory that is registered
@@ -53,7 +54,8 @@ func config(getenv func(string) string) (cfg usiw.Config, device string, err err
 	return cfg, device, nil
 }
 
-// captureName returns the name of the file to which this process writes what its RNIC sends and receives, "" for none.
+// captureName returns the name of the file to which this process writes what its RNIC sends and
+// receives, "" for none.
 func captureName(getenv func(string) string) string {
 	name := getenv(runenv.Pcap)
 	if name != "" && getenv(runenv.PID) != strconv.Itoa(os.Getpid()) {

@@ -22,7 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write the lists of docs/run.md")
 
-// public are the functions of libibverbs and librdmacm. Those that only drivers call are not: they have other names, and are private.
+// public are the functions of libibverbs and librdmacm. Those that only drivers call are not: they
+// have other names, and are private.
 var public = regexp.MustCompile(`^(_?ibv_|rdma_|r[a-z]+$|(mbps|mult)_to_ibv_rate$)`)
 
 // symbols returns the public functions that a library defines.
@@ -34,8 +35,8 @@ func symbols(t *testing.T, file string) (names []string) {
 	all, err := f.DynamicSymbols()
 	require.NoError(t, err)
 	for _, s := range all {
-		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC && public.MatchString(s.Name) && !slices.Contains(names, s.Name) &&
-			!strings.Contains(s.Version, "PRIVATE") {
+		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC && public.MatchString(s.Name) &&
+			!slices.Contains(names, s.Name) && !strings.Contains(s.Version, "PRIVATE") {
 			names = append(names, s.Name)
 		}
 	}
@@ -64,7 +65,8 @@ func refusals(t *testing.T) (all []string) {
 	for _, file := range files {
 		src, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`(?m)^(?:NULL_OF\([^,]*, |(?:ERR|VOID)_OF\(|REFUSED\()(\w+), \(|(?:refused\("|return say_once\("|{ say_once\(")([^"]+)"`).FindAllStringSubmatch(string(src), -1) {
+		for _, m := range regexp.MustCompile(
+			`(?m)^(?:NULL_OF\([^,]*, |(?:ERR|VOID)_OF\(|REFUSED\()(\w+), \(|(?:refused\("|return say_once\("|{ say_once\(")([^"]+)"`).FindAllStringSubmatch(string(src), -1) {
 			name := m[1] + m[2]
 			if file == "shim/ops.c" && m[1] != "" {
 				name = "ibv_" + name
@@ -78,8 +80,8 @@ func refusals(t *testing.T) (all []string) {
 	return all
 }
 
-// TestFunctions: every public function of the libraries is the shim's, or known to need no device; and docs/run.md lists them. go test
-// ./preload -run TestFunctions -args -update writes the lists.
+// TestFunctions: every public function of the libraries is the shim's, or known to need no device;
+// and docs/run.md lists them. go test ./preload -run TestFunctions -args -update writes the lists.
 func TestFunctions(t *testing.T) {
 	require.NoError(t, build())
 	theirs := append(symbols(t, library(t, "libibverbs.so.1")), symbols(t, library(t, "librdmacm.so.1"))...)
@@ -100,7 +102,8 @@ func TestFunctions(t *testing.T) {
 		require.True(t, leftToThem.MatchString(name), "%s needs a device, and the shim does not have it", name)
 	}
 	list := func(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
-	want := fmt.Sprintf("Offered: %s.\n\nRefused: %s.\n\nLeft to the libraries: %s.\n", list(offered), list(refused), list(left))
+	want := fmt.Sprintf("Offered: %s.\n\nRefused: %s.\n\nLeft to the libraries: %s.\n", list(offered), list(refused),
+		list(left))
 	const begin, end = "<!-- functions -->\n", "<!-- end -->\n"
 	doc, err := os.ReadFile("../docs/run.md")
 	require.NoError(t, err)
@@ -115,7 +118,8 @@ func TestFunctions(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// leftToThem are functions that need no device: texts, rates, conversions, what marks memory for fork, what registers drivers, and the
-// functions of rsockets, of which there are none.
-var leftToThem = regexp.MustCompile(`^(ibv_\w+_str|rdma_event_str|ibv_rate_to_\w+|(mbps|mult)_to_ibv_rate|ibv_copy_\w+|ibv_(dofork|dontfork)_range|` +
-	`ibv_get_sysfs_path|ibv_read_sysfs_file|ibv_register_driver|r[a-z]+)$`)
+// leftToThem are functions that need no device: texts, rates, conversions, what marks memory for
+// fork, what registers drivers, and the functions of rsockets, of which there are none.
+var leftToThem = regexp.MustCompile(
+	`^(ibv_\w+_str|rdma_event_str|ibv_rate_to_\w+|(mbps|mult)_to_ibv_rate|ibv_copy_\w+|ibv_(dofork|dontfork)_range|` +
+		`ibv_get_sysfs_path|ibv_read_sysfs_file|ibv_register_driver|r[a-z]+)$`)

@@ -21,7 +21,8 @@ import (
 	"github.com/goverbs/goverbs/internal/runenv"
 )
 
-// dir has the two libraries and the program of testdata, which the first test that needs them builds.
+// dir has the two libraries and the program of testdata, which the first test that needs them
+// builds.
 var dir string
 
 func TestMain(m *testing.M) {
@@ -41,7 +42,8 @@ var build = sync.OnceValue(func() (err error) {
 	}
 	for _, command := range []*exec.Cmd{
 		exec.Command("../scripts/preload.sh", dir),
-		exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "program"), "testdata/program.c",
+		exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "program"),
+			"testdata/program.c",
 			"testdata/requests.c", "testdata/attributes.c", "-libverbs", "-lrdmacm", "-lpthread"),
 	} {
 		if out, err := command.CombinedOutput(); err != nil {
@@ -54,7 +56,8 @@ var build = sync.OnceValue(func() (err error) {
 // limit is when a program that hangs is ended.
 const limit = 60 * time.Second
 
-// program runs one of the programs of testdata/program.c with the libraries preloaded, and returns its exit status and its stderr.
+// program runs one of the programs of testdata/program.c with the libraries preloaded, and returns
+// its exit status and its stderr.
 func program(t *testing.T, name string, env ...string) (int, string) {
 	t.Helper()
 	require.NoError(t, build())
@@ -80,9 +83,11 @@ func preloaded(t *testing.T, shim, name string, env ...string) (int, string) {
 
 // TestPrograms: each says in C what a program may count on.
 func TestPrograms(t *testing.T) {
-	for _, name := range []string{"pair", "inline", "threads", "leak", "order", "port", "waiting", "signals", "faults", "fork-before", "exec-after",
-		"exec-without", "memlock", "leaves", "refusals", "async", "unmap", "vanish", "vanish-messages", "late-faults", "unload", "memory", "many", "exit-reading", "fork-thread", "bound", "sends",
-		"one-sided", "refused-keys", "fence", "bad-sends", "bad-receives", "signaled", "solicited", "windows", "shared", "depths", "sizes"} {
+	for _, name := range []string{"pair", "inline", "threads", "leak", "order", "port", "waiting", "signals", "faults",
+		"fork-before", "exec-after", "exec-without", "memlock", "leaves", "refusals", "async", "unmap", "vanish",
+		"vanish-messages", "late-faults", "unload", "memory", "many", "exit-reading", "fork-thread", "bound", "sends",
+		"one-sided", "refused-keys", "fence", "bad-sends", "bad-receives", "signaled", "solicited", "windows", "shared",
+		"depths", "sizes"} {
 		t.Run(name, func(t *testing.T) {
 			code, stderr := program(t, name)
 			require.Zero(t, code, stderr)
@@ -91,7 +96,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestKeepReal: a device of the kernel beside the RNIC, by a shim whose libibverbs is testdata/real.c.
+// TestKeepReal: a device of the kernel beside the RNIC, by a shim whose libibverbs is
+// testdata/real.c.
 func TestKeepReal(t *testing.T) {
 	require.NoError(t, build())
 	beside := t.TempDir()
@@ -102,7 +108,8 @@ func TestKeepReal(t *testing.T) {
 		{"-o", library, "testdata/real.c"},
 		append([]string{"-fvisibility=hidden", "-DREAL_LIBRARY=\"" + library + "\"", "-o", shim}, sources...),
 	} {
-		out, err := exec.Command("cc", append([]string{"-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"}, args...)...).CombinedOutput()
+		out, err := exec.Command("cc",
+			append([]string{"-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"}, args...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
 	require.NoError(t, os.Symlink(filepath.Join(dir, runenv.RNIC), filepath.Join(beside, runenv.RNIC)))
@@ -125,13 +132,16 @@ func TestForkAfter(t *testing.T) {
 	code, stderr := program(t, "fork-after")
 	require.Zero(t, code, stderr)
 	require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
-	require.Regexp(t, `^goverbs run: process \d+ was forked after its parent had used RDMA: it has no device\n$`, stderr)
+	require.Regexp(t, `^goverbs run: process \d+ was forked after its parent had used RDMA: it has no device\n$`,
+		stderr)
 }
 
-// TestDevices: the programs run on every device that goverbs run offers, but for atomics, which usiw0-plain lacks.
+// TestDevices: the programs run on every device that goverbs run offers, but for atomics, which
+// usiw0-plain lacks.
 func TestDevices(t *testing.T) {
-	for _, name := range []string{"pair", "inline", "vanish", "vanish-messages", "late-faults", "sends", "one-sided", "refused-keys", "fence", "bad-sends",
-		"bad-receives", "signaled", "solicited", "depths", "sizes", "retries", "by-hand"} {
+	for _, name := range []string{"pair", "inline", "vanish", "vanish-messages", "late-faults", "sends", "one-sided",
+		"refused-keys", "fence", "bad-sends", "bad-receives", "signaled", "solicited", "depths", "sizes", "retries",
+		"by-hand"} {
 		code, stderr := program(t, name, runenv.Device+"=ib:usiw0")
 		require.Zero(t, code, stderr)
 	}
@@ -151,7 +161,8 @@ func TestVerbose(t *testing.T) {
 
 // TestEnvironment: a wrong value is named, and there is no device.
 func TestEnvironment(t *testing.T) {
-	for _, wrong := range []string{runenv.Device + "=mlx5_0", runenv.Addr + "=localhost", runenv.MTU + "=x", runenv.MTU + "=1", runenv.CRC + "=maybe"} {
+	for _, wrong := range []string{runenv.Device + "=mlx5_0", runenv.Addr + "=localhost", runenv.MTU + "=x",
+		runenv.MTU + "=1", runenv.CRC + "=maybe"} {
 		code, stderr := program(t, "pair", wrong)
 		require.Equal(t, 1, code)
 		name, value, _ := strings.Cut(wrong, "=")
@@ -188,7 +199,8 @@ func TestTitle(t *testing.T) {
 	require.Len(t, got, 1)
 }
 
-// TestAborted: what was sent and received before a program ended is in the capture, however it ended.
+// TestAborted: what was sent and received before a program ended is in the capture, however it
+// ended.
 func TestAborted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.pcapng")
 	code, stderr := program(t, "aborts", runenv.Pcap+"="+file)
@@ -214,14 +226,18 @@ func TestFlushed(t *testing.T) {
 	require.Empty(t, stderr)
 }
 
-// TestOpens: who opens the libraries by itself, or wants rsockets, is told; a library's dlopen finds what it finds without the preload.
+// TestOpens: who opens the libraries by itself, or wants rsockets, is told; a library's dlopen
+// finds what it finds without the preload.
 func TestOpens(t *testing.T) {
 	require.NoError(t, build())
 	at := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(at, "sub"), 0o755))
 	outer := filepath.Join(at, "libouter.so")
-	for _, args := range [][]string{{"-DINNER", "-o", filepath.Join(at, "sub", "libinner.so")}, {"-Wl,--enable-new-dtags,-rpath,$ORIGIN/sub", "-o", outer}} {
-		out, err := exec.Command("cc", append([]string{"-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "testdata/inner.c"}, args...)...).CombinedOutput()
+	for _, args := range [][]string{{"-DINNER", "-o", filepath.Join(at, "sub", "libinner.so")},
+		{"-Wl,--enable-new-dtags,-rpath,$ORIGIN/sub", "-o", outer}} {
+		out, err := exec.Command("cc",
+			append([]string{"-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "testdata/inner.c"},
+				args...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
 	code, stderr := program(t, "opens", "OUTER="+outer)

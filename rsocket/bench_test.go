@@ -13,12 +13,16 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// carriers are the connections that benchmarks compare: over the user-space RNIC with CRC and without, and Go's own TCP.
+// carriers are the connections that benchmarks compare: over the user-space RNIC with CRC and
+// without, and Go's own TCP.
 var carriers = []struct {
 	name string
 	pair func(b *testing.B) (c1, c2 net.Conn)
 }{
-	{"rsocket/crc=off", func(b *testing.B) (c1, c2 net.Conn) { return benchPair(b, usiw.Config{CRC: usiw.Off, RTR: usiw.Off}) }},
+	{"rsocket/crc=off", func(b *testing.B) (c1, c2 net.Conn) {
+		return benchPair(b,
+			usiw.Config{CRC: usiw.Off, RTR: usiw.Off})
+	}},
 	{"rsocket/crc=on", func(b *testing.B) (c1, c2 net.Conn) { return benchPair(b, usiw.Config{CRC: usiw.On}) }},
 	{"tcp", tcpPair},
 }

@@ -9,17 +9,19 @@ import (
 )
 
 const (
-	// closeTimeout bounds the orderly end: DISCONNECT has left, the peer's DISCONNECT or the end of its connection has come.
+	// closeTimeout bounds the orderly end: DISCONNECT has left, the peer's DISCONNECT or the end of
+	// its connection has come.
 	closeTimeout = 5 * time.Second
 	// sentTimeout is how long Close waits until what was written has left.
 	sentTimeout = time.Second
 )
 
-// Close ends both directions. Everything that Write has taken goes to the peer first, and then DISCONNECT; what the peer has sent and
-// this side has not read is dropped. Close returns when all of it has left (at most after 1 s), and the rest of the end goes on in
-// the background: the connection below ends when the peer has answered or ended its own, at most after some seconds. SetLinger
-// changes that. Calls in progress fail with net.ErrClosed; a ReadFrom that waits for its reader keeps the memory of the connection
-// until the reader returns.
+// Close ends both directions. Everything that Write has taken goes to the peer first, and then
+// DISCONNECT; what the peer has sent and this side has not read is dropped. Close returns when all
+// of it has left (at most after 1 s), and the rest of the end goes on in the background: the
+// connection below ends when the peer has answered or ended its own, at most after some seconds.
+// SetLinger changes that. Calls in progress fail with net.ErrClosed; a ReadFrom that waits for its
+// reader keeps the memory of the connection until the reader returns.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -58,9 +60,10 @@ func wait(done <-chan struct{}, d time.Duration) {
 	}
 }
 
-// SetLinger says what Close waits for. With a negative number, the default, it waits until what was written has left, and the rest
-// of the end goes on in the background, as long as the process runs. With 0 it ends the connection at once, and what has not left
-// is lost. With another number it waits up to so many seconds until the connection has ended on both sides; a program that ends
+// SetLinger says what Close waits for. With a negative number, the default, it waits until what was
+// written has left, and the rest of the end goes on in the background, as long as the process runs.
+// With 0 it ends the connection at once, and what has not left is lost. With another number it
+// waits up to so many seconds until the connection has ended on both sides; a program that ends
 // after Close should use that.
 func (c *Conn) SetLinger(sec int) error {
 	c.mu.Lock()
@@ -88,7 +91,8 @@ func (c *Conn) end(abort bool) {
 	c.mu.Lock()
 	c.down = true // speak may be on its way
 	c.mu.Unlock()
-	// Errors of the end concern nobody any more: handles that could not be closed stay in the table of live objects.
+	// Errors of the end concern nobody any more: handles that could not be closed stay in the table
+	// of live objects.
 	_ = c.res.closeQP()
 	close(c.gone)
 	c.rd.lock <- struct{}{}
@@ -97,8 +101,9 @@ func (c *Conn) end(abort bool) {
 	_ = c.res.close()
 }
 
-// sayBye sends DISCONNECT, waits for the peer's, and ends the connection below. What arrives meanwhile is dropped: if data were left
-// in the device, the end could reset the stream of an iWARP device and lose what was sent.
+// sayBye sends DISCONNECT, waits for the peer's, and ends the connection below. What arrives
+// meanwhile is dropped: if data were left in the device, the end could reset the stream of an iWARP
+// device and lose what was sent.
 func (c *Conn) sayBye() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
@@ -112,7 +117,8 @@ func (c *Conn) sayBye() {
 	_ = c.id.Close()
 }
 
-// settle takes completions until done, or until ctx is done. The caller has the turn and holds mu, which is released during waits.
+// settle takes completions until done, or until ctx is done. The caller has the turn and holds mu,
+// which is released during waits.
 func (c *Conn) settle(ctx context.Context, done func() bool) {
 	for !done() {
 		c.mu.Unlock()
@@ -168,10 +174,12 @@ func (c *Conn) closeWrite() error {
 	return c.await(&c.wr)
 }
 
-// controlled reports whether SHUTDOWN or DISCONNECT has been sent, or cannot be. The caller holds mu.
+// controlled reports whether SHUTDOWN or DISCONNECT has been sent, or cannot be. The caller holds
+// mu.
 func (c *Conn) controlled() bool { return c.down || c.saidBye || !c.wantShut && !c.wantBye }
 
-// CloseRead ends the direction from the peer for this side: Reads return io.EOF, and what arrives is dropped. The peer is not told.
+// CloseRead ends the direction from the peer for this side: Reads return io.EOF, and what arrives
+// is dropped. The peer is not told.
 func (c *Conn) CloseRead() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

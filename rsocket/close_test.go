@@ -74,7 +74,8 @@ func TestCloseWriteWakesWriter(t *testing.T) {
 // TestCloseRead: Reads end, what arrives is dropped, and the peer is not held up.
 func TestCloseRead(t *testing.T) {
 	c1, c2 := pair(t)
-	for _, c := range [][2]*rsocket.Conn{{c1, c2}, {c2, c1}} { // so that nothing is on its way that would wake the reader
+	// so that nothing is on its way that would wake the reader
+	for _, c := range [][2]*rsocket.Conn{{c1, c2}, {c2, c1}} {
 		require.NoError(t, <-send(c[0], []byte{1}))
 		_, err := c[1].Read(make([]byte, 1))
 		require.NoError(t, err)
@@ -99,8 +100,8 @@ func TestCloseRead(t *testing.T) {
 	require.NoError(t, <-back)
 }
 
-// TestCloseDelivers: what was written before Close arrives whole, although the other side sends meanwhile and the closing side does not
-// read.
+// TestCloseDelivers: what was written before Close arrives whole, although the other side sends
+// meanwhile and the closing side does not read.
 func TestCloseDelivers(t *testing.T) {
 	for range 5 {
 		c1, c2 := pair(t)
@@ -144,7 +145,8 @@ func TestLinger0(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 }
 
-// TestLingerWaits: with a positive time Close returns when the peer has answered, although nobody is inside there until it closes.
+// TestLingerWaits: with a positive time Close returns when the peer has answered, although nobody
+// is inside there until it closes.
 func TestLingerWaits(t *testing.T) {
 	c1, c2 := pair(t)
 	require.NoError(t, c1.SetLinger(30))
@@ -160,7 +162,8 @@ func TestLingerWaits(t *testing.T) {
 	}
 }
 
-// TestAfterClose: every call on a closed connection fails with net.ErrClosed, and those in progress end with it.
+// TestAfterClose: every call on a closed connection fails with net.ErrClosed, and those in progress
+// end with it.
 func TestAfterClose(t *testing.T) {
 	c1, _ := pair(t)
 	inside := make(chan error, 2)
@@ -198,8 +201,8 @@ func TestAfterClose(t *testing.T) {
 	}
 }
 
-// TestDeadlineHandsOver: the goroutine that takes completions for both directions leaves at its deadline, and the one that waits for the
-// other direction goes on.
+// TestDeadlineHandsOver: the goroutine that takes completions for both directions leaves at its
+// deadline, and the one that waits for the other direction goes on.
 func TestDeadlineHandsOver(t *testing.T) {
 	c1, c2 := pair(t)
 	read := make(chan error, 1)
@@ -227,7 +230,8 @@ func TestDeadlineHandsOver(t *testing.T) {
 // TestPeerGone: the end of the connection below without DISCONNECT is not an end of the stream.
 func TestPeerGone(t *testing.T) {
 	c1, c2 := pair(t)
-	// The passive side sends nothing before the active side has (RFC 5044, section 7.1.2), and Disconnect drops what has not left.
+	// The passive side sends nothing before the active side has (RFC 5044, section 7.1.2), and
+	// Disconnect drops what has not left.
 	_, err := c1.Write([]byte("first words"))
 	require.NoError(t, err)
 	_, err = io.ReadFull(c2, make([]byte, 11))

@@ -14,8 +14,9 @@ import (
 // None switches off: Config.Inline and Config.KeepAlive.
 const None = cm.None
 
-// The defaults of a Config. Those of buffers, queues and inline data are those of librdmacm, but for DefaultGrowing: that of the buffers
-// on the user-space RNIC, where a connection takes only the memory that it has used.
+// The defaults of a Config. Those of buffers, queues and inline data are those of librdmacm, but
+// for DefaultGrowing: that of the buffers on the user-space RNIC, where a connection takes only the
+// memory that it has used.
 const (
 	DefaultBuffer    = 131072
 	DefaultGrowing   = 1 << 20
@@ -34,38 +35,44 @@ const (
 	maxMappings = 128
 )
 
-// Config has what dialled and accepted connections have in common. The zero value of every field but Device is its default.
+// Config has what dialled and accepted connections have in common. The zero value of every field
+// but Device is its default.
 type Config struct {
-	// Device is the device, or cm.Auto, with which the address chooses it. Without one, and without a Context, calls fail with
-	// verbs.ErrNoDevice. Devices ib:NAME of package compat/ibcompat are refused: they need the private data of a connection for
-	// themselves.
+	// Device is the device, or cm.Auto, with which the address chooses it. Without one, and without
+	// a Context, calls fail with verbs.ErrNoDevice. Devices ib:NAME of package compat/ibcompat are
+	// refused: they need the private data of a connection for themselves.
 	Device *verbs.Device
-	// Context is an open context of the device for the objects of the connections (nil = the device's shared one).
+	// Context is an open context of the device for the objects of the connections (nil = the
+	// device's shared one).
 	Context *verbs.Context
 
-	// RecvBuffer is the size in bytes of the buffer into which the peer's device writes (4,096 to 2^30, even): the most by which the
-	// peer can be ahead of Read. SendBuffer is that of the buffer to which Write copies (4,096 to 2^30). Each connection has both. The
-	// defaults (0) are DefaultGrowing on the user-space RNIC and DefaultBuffer on devices of the kernel.
+	// RecvBuffer is the size in bytes of the buffer into which the peer's device writes (4,096 to
+	// 2^30, even): the most by which the peer can be ahead of Read. SendBuffer is that of the
+	// buffer to which Write copies (4,096 to 2^30). Each connection has both. The defaults (0) are
+	// DefaultGrowing on the user-space RNIC and DefaultBuffer on devices of the kernel.
 	//
-	// A connection begins with DefaultBuffer of a larger buffer, and takes twice as much as long as the peer sends, or the program
-	// writes, more at a time than it holds. On the user-space RNIC the rest takes no memory until then. Devices of the kernel keep all
-	// of a buffer in memory.
+	// A connection begins with DefaultBuffer of a larger buffer, and takes twice as much as long as
+	// the peer sends, or the program writes, more at a time than it holds. On the user-space RNIC
+	// the rest takes no memory until then. Devices of the kernel keep all of a buffer in memory.
 	RecvBuffer, SendBuffer int
-	// RecvQueue is the number of messages that the peer can be ahead of Read (0 = DefaultQueue; 16 to 65,000): a Write of this package
-	// is one message for each half of the SendBuffer, a send of a C program one for each 64 KiB, and at least one each.
-	// SendQueue is the number of requests of the send queue (0 = DefaultQueue; 16 to 65,000): on iWARP a message takes two. A
-	// device whose queues are smaller lowers the defaults; larger values of the program are refused.
+	// RecvQueue is the number of messages that the peer can be ahead of Read (0 = DefaultQueue; 16
+	// to 65,000): a Write of this package is one message for each half of the SendBuffer, a send of
+	// a C program one for each 64 KiB, and at least one each. SendQueue is the number of requests
+	// of the send queue (0 = DefaultQueue; 16 to 65,000): on iWARP a message takes two. A device
+	// whose queues are smaller lowers the defaults; larger values of the program are refused.
 	RecvQueue, SendQueue int
-	// Inline is the number of bytes that a request may carry itself (0 = DefaultInline, None = none). A device that has less lowers
-	// it.
+	// Inline is the number of bytes that a request may carry itself (0 = DefaultInline, None =
+	// none). A device that has less lowers it.
 	Inline int
 
-	// Mappings is how many pieces of its memory the peer may map for WriteAt at a time (0 = none; up to 128).
+	// Mappings is how many pieces of its memory the peer may map for WriteAt at a time (0 = none;
+	// up to 128).
 	Mappings int
 
-	// KeepAlive is the time without a message of the peer after which an empty Write is sent (0 = DefaultKeepAlive, negative =
-	// never). The peer's program does not notice it. If the peer's host is gone, the device finds out because of it, after its own
-	// time-outs, and the connection fails.
+	// KeepAlive is the time without a message of the peer after which an empty Write is sent (0 =
+	// DefaultKeepAlive, negative = never). The peer's program does not notice it. If the peer's
+	// host is gone, the device finds out because of it, after its own time-outs, and the connection
+	// fails.
 	KeepAlive time.Duration
 
 	// TOS is the type of service of the packets, see cm.Config.
@@ -84,8 +91,9 @@ type Dialer struct {
 // ListenConfig makes listeners.
 type ListenConfig struct {
 	Config Config
-	// Backlog is the number of connections that wait for Accept, as of listen(2): 0, or more than net.core.somaxconn, is that.
-	// The listener accepts them by itself, as rsockets do. While so many wait, it refuses requests.
+	// Backlog is the number of connections that wait for Accept, as of listen(2): 0, or more than
+	// net.core.somaxconn, is that. The listener accepts them by itself, as rsockets do. While so
+	// many wait, it refuses requests.
 	Backlog int
 }
 

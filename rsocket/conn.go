@@ -19,12 +19,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Conn is a connection, a net.Conn. All methods may be called concurrently; Reads are one after the other, and so are Writes.
+// Conn is a connection, a net.Conn. All methods may be called concurrently; Reads are one after the
+// other, and so are Writes.
 //
 // Errors are *net.OpError, except for io.EOF. Their causes are:
 //
-//   - io.EOF from Read: the peer has ended its direction, or closed; all that it sent before was read.
-//   - syscall.ECONNRESET: the connection ended without that, or the peer has closed and cannot read. The error also has the reason.
+//   - io.EOF from Read: the peer has ended its direction, or closed; all that it sent before was
+//     read.
+//   - syscall.ECONNRESET: the connection ended without that, or the peer has closed and cannot
+//     read. The error also has the reason.
 //   - [*ProtocolError]: the peer has violated the protocol. The connection has been ended.
 //   - os.ErrDeadlineExceeded, which is a Timeout.
 //   - net.ErrClosed after Close, syscall.EPIPE from Write after CloseWrite.
@@ -125,14 +128,17 @@ func (c *Conn) start(id *cm.ID, peer *connData) {
 	c.alive.start(c)
 }
 
-// hush makes the passive side of a kernel's iWARP device wait for the first message of the peer, whose start sends one at once, as
-// the first call of a C program does. siw of Linux ends the connection if something follows the Reply of MPA at once; the user-space
-// RNIC takes care of that itself. It is called before start.
+// hush makes the passive side of a kernel's iWARP device wait for the first message of the peer,
+// whose start sends one at once, as the first call of a C program does. siw of Linux ends the
+// connection if something follows the Reply of MPA at once; the user-space RNIC takes care of that
+// itself. It is called before start.
 //
-// Package cm and the provider of the kernel's devices could not do this for every program: a Write of the peer makes no completion,
-// and a peer may never send first. They could only wait for a time, with every connection.
+// Package cm and the provider of the kernel's devices could not do this for every program: a Write
+// of the peer makes no completion, and a peer may never send first. They could only wait for a
+// time, with every connection.
 //
-// As passive side siw can also miss the peer's first message, until another one comes. If both sides wait then, this one speaks.
+// As passive side siw can also miss the peer's first message, until another one comes. If both
+// sides wait then, this one speaks.
 func (c *Conn) hush(dev *verbs.Device) {
 	c.hushed = c.res.iwarp && kernelDevice(dev)
 }
@@ -163,7 +169,8 @@ func (c *Conn) LocalAddr() net.Addr { return c.local }
 // RemoteAddr returns the peer's address, a *net.TCPAddr.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// ID returns the connection below, for its device, its end and its error. Nothing should be posted to its QP.
+// ID returns the connection below, for its device, its end and its error. Nothing should be posted
+// to its QP.
 func (c *Conn) ID() *cm.ID { return c.id }
 
 // Device returns the device of the connection.
@@ -177,7 +184,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // SetReadDeadline sets the time after which Reads fail, those in progress included.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, &c.rd) }
 
-// SetWriteDeadline sets the time after which Writes fail, those in progress included; part of the data may have been sent then.
+// SetWriteDeadline sets the time after which Writes fail, those in progress included; part of the
+// data may have been sent then.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, &c.wr) }
 
 func (c *Conn) setDeadline(t time.Time, sides ...*side) error {
@@ -297,8 +305,8 @@ func (c *Conn) read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// consume notes that the next n bytes have been read, and grants new ones. It returns an error if CloseRead or Close has dropped
-// them meanwhile. The caller holds mu and the lock of rd.
+// consume notes that the next n bytes have been read, and grants new ones. It returns an error if
+// CloseRead or Close has dropped them meanwhile. The caller holds mu and the lock of rd.
 func (c *Conn) consume(n int) error {
 	switch {
 	case c.closed:
@@ -311,7 +319,8 @@ func (c *Conn) consume(n int) error {
 	return nil
 }
 
-// Write sends p. When it returns, p may be used again, and all of it has been handed to the device, unless there is an error.
+// Write sends p. When it returns, p may be used again, and all of it has been handed to the device,
+// unless there is an error.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.write(p)
 	return n, opError("write", c.local, c.remote, err)
@@ -342,7 +351,8 @@ func (c *Conn) write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// fill copies p to a place of the send buffer. The caller holds mu, which is released meanwhile, and the lock of wr.
+// fill copies p to a place of the send buffer. The caller holds mu, which is released meanwhile,
+// and the lock of wr.
 func (c *Conn) fill(at int, p []byte) error {
 	c.mu.Unlock()
 	copy(c.res.out[at:], p)
@@ -350,8 +360,8 @@ func (c *Conn) fill(at int, p []byte) error {
 	return c.writeError()
 }
 
-// space waits until a message can be sent. It returns where its data belong in the send buffer, and how many they may be. The caller
-// holds mu and the lock of wr.
+// space waits until a message can be sent. It returns where its data belong in the send buffer, and
+// how many they may be. The caller holds mu and the lock of wr.
 func (c *Conn) space() (at, n int, err error) {
 	if err := c.await(&c.wr); err != nil {
 		return 0, 0, err
@@ -364,8 +374,9 @@ func (c *Conn) space() (at, n int, err error) {
 	return at, n, nil
 }
 
-// await waits until s is ready, and takes completions meanwhile if no other goroutine does. For rd it returns readError if there are no
-// data. The caller holds mu, which is released during the wait.
+// await waits until s is ready, and takes completions meanwhile if no other goroutine does. For rd
+// it returns readError if there are no data. The caller holds mu, which is released during the
+// wait.
 func (c *Conn) await(s *side) error {
 	for {
 		if c.closed {
@@ -398,8 +409,8 @@ func (c *Conn) await(s *side) error {
 	}
 }
 
-// drive takes completions until s is ready or its deadline has passed, and gives the turn back. The caller holds mu, which is released
-// during waits.
+// drive takes completions until s is ready or its deadline has passed, and gives the turn back. The
+// caller holds mu, which is released during waits.
 func (c *Conn) drive(s *side) {
 	for !s.ready() && !s.deadline.past.Load() {
 		ctx := c.context()
@@ -424,7 +435,8 @@ func (c *Conn) context() context.Context {
 	return c.ctx
 }
 
-// interrupt ends the wait for completions, so that whoever waits looks again: a deadline has passed, or the connection is closed.
+// interrupt ends the wait for completions, so that whoever waits looks again: a deadline has
+// passed, or the connection is closed.
 func (c *Conn) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -42,7 +42,8 @@ func listen(t testing.TB, cfg rsocket.Config, address string) *rsocket.Listener 
 	return ln
 }
 
-// pairOn returns the two ends of a connection: the one that was dialled, and the one that was accepted. They are closed with the test.
+// pairOn returns the two ends of a connection: the one that was dialled, and the one that was
+// accepted. They are closed with the test.
 func pairOn(t testing.TB, dial, accept rsocket.Config, address string) (c1, c2 *rsocket.Conn) {
 	t.Helper()
 	ln := listen(t, accept, address)
@@ -66,7 +67,8 @@ func pairOn(t testing.TB, dial, accept rsocket.Config, address string) (c1, c2 *
 // pair is pairOn with one device and its defaults.
 func pair(t testing.TB) (c1, c2 *rsocket.Conn) {
 	t.Helper()
-	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: rsocket.None} // nothing wakes whoever must be woken
+	// nothing wakes whoever must be woken
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: rsocket.None}
 	return pairOn(t, cfg, cfg, "127.0.0.1:0")
 }
 
@@ -77,7 +79,8 @@ func TestConn(t *testing.T) {
 		cfg  rsocket.Config
 	}{
 		{"defaults", rsocket.Config{Device: dev}},
-		{"tiny", rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16, Inline: rsocket.None}},
+		{"tiny", rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16,
+			Inline: rsocket.None}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			nettest.TestConn(t, pipe(t, c.cfg, c.cfg, "127.0.0.1:0"))

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLastWords: a side that neither reads nor writes any longer says DISCONNECT, one that still reads
-// SHUTDOWN.
+// TestLastWords: a side that neither reads nor writes any longer says DISCONNECT, one that still
+// reads SHUTDOWN.
 func TestLastWords(t *testing.T) {
 	h := newHostile(t)
 	shutdown, disconnect := newMessage(opControl, ctrlShutdown), newMessage(opControl, ctrlDisconnect)
@@ -22,9 +22,15 @@ func TestLastWords(t *testing.T) {
 		want []message
 	}{
 		"CloseWrite": {func(_ *raw, conn *Conn) error { return conn.CloseWrite() }, []message{shutdown}},
-		"CloseWrite, CloseRead": {func(_ *raw, conn *Conn) error { return errors.Join(conn.CloseWrite(), conn.CloseRead()) },
+		"CloseWrite, CloseRead": {func(_ *raw, conn *Conn) error {
+			return errors.Join(conn.CloseWrite(),
+				conn.CloseRead())
+		},
 			[]message{shutdown, disconnect}},
-		"CloseRead, CloseWrite": {func(_ *raw, conn *Conn) error { return errors.Join(conn.CloseRead(), conn.CloseWrite()) },
+		"CloseRead, CloseWrite": {func(_ *raw, conn *Conn) error {
+			return errors.Join(conn.CloseRead(),
+				conn.CloseWrite())
+		},
 			[]message{disconnect}},
 		"the peer's SHUTDOWN, CloseWrite": {func(r *raw, conn *Conn) error {
 			r.tell(shutdown)
@@ -45,7 +51,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestCloseWriteDown: CloseWrite of a connection that has ended fails, unless the peer announced the end.
+// TestCloseWriteDown: CloseWrite of a connection that has ended fails, unless the peer announced
+// the end.
 func TestCloseWriteDown(t *testing.T) {
 	h := newHostile(t)
 	for name, orderly := range map[string]bool{"orderly": true, "not orderly": false} {
@@ -102,8 +109,8 @@ func (c *Conn) asks() bool {
 	return next() != was
 }
 
-// TestControlRoom: data leave room in the send queue for two messages without data, and keep-alive takes
-// none of it.
+// TestControlRoom: data leave room in the send queue for two messages without data, and keep-alive
+// takes none of it.
 func TestControlRoom(t *testing.T) {
 	h := newHostile(t)
 	_, conn := h.dial(t)

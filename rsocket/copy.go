@@ -8,8 +8,9 @@ import (
 	"net"
 )
 
-// ReadFrom sends what r has until io.EOF. It reads directly into the memory from which the device sends, so the data are copied once.
-// Other Writes wait until it returns. If r is a *net.Buffers, it is [Conn.WriteBuffers].
+// ReadFrom sends what r has until io.EOF. It reads directly into the memory from which the device
+// sends, so the data are copied once. Other Writes wait until it returns. If r is a *net.Buffers,
+// it is [Conn.WriteBuffers].
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	if v, ok := r.(*net.Buffers); ok {
 		return c.WriteBuffers(v)
@@ -52,8 +53,9 @@ func (c *Conn) readFrom(r io.Reader) (n int64, err error) {
 	}
 }
 
-// WriteBuffers sends the buffers in order, several of them in one message where they fit, and consumes them: what remains in v has not
-// been sent. A net.Buffers that is written to a Conn by its own WriteTo is sent with one Write for each buffer.
+// WriteBuffers sends the buffers in order, several of them in one message where they fit, and
+// consumes them: what remains in v has not been sent. A net.Buffers that is written to a Conn by
+// its own WriteTo is sent with one Write for each buffer.
 func (c *Conn) WriteBuffers(v *net.Buffers) (int64, error) {
 	n, err := c.writeBuffers(v)
 	return n, opError("write", c.local, c.remote, err)
@@ -88,7 +90,8 @@ func (c *Conn) writeBuffers(v *net.Buffers) (n int64, err error) {
 	}
 }
 
-// writeError0 is the error of a Write of n bytes that has nothing more to do: like that of an empty Write, if n is 0.
+// writeError0 is the error of a Write of n bytes that has nothing more to do: like that of an empty
+// Write, if n is 0.
 func (c *Conn) writeError0(n int64) error {
 	if n > 0 {
 		return nil
@@ -96,8 +99,9 @@ func (c *Conn) writeError0(n int64) error {
 	return c.writeError()
 }
 
-// WriteTo writes what arrives to w until the peer's end. It gives w the memory into which the device has written, without a copy; w
-// must not keep it, as io.Writer says. Other Reads wait until it returns.
+// WriteTo writes what arrives to w until the peer's end. It gives w the memory into which the
+// device has written, without a copy; w must not keep it, as io.Writer says. Other Reads wait until
+// it returns.
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	if err := c.enter(&c.rd); err != nil {
 		return 0, opError("writeto", c.local, c.remote, err)

@@ -18,7 +18,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestAllocReadWrite: neither a Read nor a Write allocates, with a wait for the peer or without, nor moving a deadline.
+// TestAllocReadWrite: neither a Read nor a Write allocates, with a wait for the peer or without,
+// nor moving a deadline.
 func TestAllocReadWrite(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates; runs without it with CGO_ENABLED=0")
@@ -60,8 +61,8 @@ func TestAllocReadWrite(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, write))
 }
 
-// idleBytes is the most that an idle connection, both ends of it, may take of memory with queues of 64, the goroutines of the
-// user-space RNIC included; docs/support.md says so.
+// idleBytes is the most that an idle connection, both ends of it, may take of memory with queues of
+// 64, the goroutines of the user-space RNIC included; docs/support.md says so.
 const idleBytes = 160 << 10
 
 // TestIdleMemory: 1,000 idle connections.
@@ -72,7 +73,8 @@ func TestIdleMemory(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("no /proc here:", err)
 	}
-	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvBuffer: 16384, SendBuffer: 16384, RecvQueue: 64, SendQueue: 64}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvBuffer: 16384, SendBuffer: 16384, RecvQueue: 64,
+		SendQueue: 64}
 	ln := listen(t, cfg, "127.0.0.1:0")
 	d := rsocket.Dialer{Config: cfg}
 	const n = 1000

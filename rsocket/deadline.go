@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// deadline is the time after which calls of one direction fail. Setting it allocates only after it has passed.
+// deadline is the time after which calls of one direction fail. Setting it allocates only after it
+// has passed.
 type deadline struct {
 	past   atomic.Bool
 	passed func() // called when it passes, without mu

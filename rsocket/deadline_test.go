@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDeadlineLateTimer: a call of the timer that comes when the deadline was moved or taken away, or
-// has passed, changes nothing.
+// TestDeadlineLateTimer: a call of the timer that comes when the deadline was moved or taken away,
+// or has passed, changes nothing.
 func TestDeadlineLateTimer(t *testing.T) {
 	for name, c := range map[string]struct {
 		to   time.Duration // from now; 0 = none

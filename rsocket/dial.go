@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// Dial connects to "host:port" over the device that the address chooses (cm.Auto), with the defaults of a Config.
+// Dial connects to "host:port" over the device that the address chooses (cm.Auto), with the
+// defaults of a Config.
 func Dial(address string) (*Conn, error) {
 	d := Dialer{Config: Config{Device: cm.Auto}}
 	return d.dial(context.Background(), "tcp", address)
@@ -24,11 +25,12 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialContext connects to address, "host:port". The network is "tcp", "tcp4" or "tcp6", after the port space of RDMA, or "rsocket",
-// which is the same as "tcp". ctx bounds only the call. The net.Conn is a [*Conn].
+// DialContext connects to address, "host:port". The network is "tcp", "tcp4" or "tcp6", after the
+// port space of RDMA, or "rsocket", which is the same as "tcp". ctx bounds only the call. The
+// net.Conn is a [*Conn].
 //
-// A peer that refuses, or has no listener, gives an error that Is syscall.ECONNREFUSED, a peer that speaks another protocol
-// a [*ProtocolError].
+// A peer that refuses, or has no listener, gives an error that Is syscall.ECONNREFUSED, a peer that
+// speaks another protocol a [*ProtocolError].
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.dial(ctx, network, address)
 	if err != nil {
@@ -113,8 +115,8 @@ func connectOnce(ctx context.Context, address string, at cm.Config, cfg Config) 
 	return c, nil
 }
 
-// param are the parameters of a connection. There are no Reads; on iWARP one is announced, as rsockets do, because a zero-length Read
-// may open a peer-to-peer connection.
+// param are the parameters of a connection. There are no Reads; on iWARP one is announced, as
+// rsockets do, because a zero-length Read may open a peer-to-peer connection.
 func (r *resources) param() cm.ConnParam {
 	p := cm.ConnParam{PrivateData: r.data(), InitiatorDepth: cm.None, ResponderResources: cm.None}
 	if r.iwarp {
@@ -123,7 +125,8 @@ func (r *resources) param() cm.ConnParam {
 	return p
 }
 
-// inFamily checks the network, and replaces the host of "tcp4" and "tcp6" by an address of the family.
+// inFamily checks the network, and replaces the host of "tcp4" and "tcp6" by an address of the
+// family.
 func inFamily(ctx context.Context, network, address string) (string, error) {
 	var family string
 	switch network {

@@ -21,8 +21,9 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestDeadlinesMove: other goroutines move the deadlines of both directions all the time. Each call that a deadline ends says how much it
-// has done, and goes on where it was; no byte is lost or doubled.
+// TestDeadlinesMove: other goroutines move the deadlines of both directions all the time. Each call
+// that a deadline ends says how much it has done, and goes on where it was; no byte is lost or
+// doubled.
 func TestDeadlinesMove(t *testing.T) {
 	const least, block = 20, 300_007 // a block is several messages
 	c1, c2 := pair(t)
@@ -40,7 +41,8 @@ func TestDeadlinesMove(t *testing.T) {
 					return
 				case <-tick.C:
 				}
-				_ = set([...]time.Time{time.Now(), {}, time.Now().Add(50 * time.Microsecond), time.Now().Add(time.Hour)}[i%4])
+				_ = set([...]time.Time{time.Now(), {}, time.Now().Add(50 * time.Microsecond),
+					time.Now().Add(time.Hour)}[i%4])
 			}
 		})
 	}
@@ -86,13 +88,14 @@ func TestDeadlinesMove(t *testing.T) {
 	require.NoError(t, g.Wait())
 }
 
-// TestCloseFull: both sides are in a Write that has filled all buffers of its direction, nobody reads, and both close at once. The Writes
-// end, and so do the connections.
+// TestCloseFull: both sides are in a Write that has filled all buffers of its direction, nobody
+// reads, and both close at once. The Writes end, and so do the connections.
 func TestCloseFull(t *testing.T) {
 	dev := usiwDevice(t, usiw.Config{})
 	for name, cfg := range map[string]rsocket.Config{
 		"defaults": {Device: dev, KeepAlive: rsocket.None},
-		"tiny":     {Device: dev, KeepAlive: rsocket.None, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16},
+		"tiny": {Device: dev, KeepAlive: rsocket.None, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16,
+			SendQueue: 16},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
@@ -129,8 +132,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// TestLinger0UnderWay: both sides send and receive, and one drops the connection. What the other one reads is a part of the stream, and
-// then an error that is no io.EOF; its Write fails too.
+// TestLinger0UnderWay: both sides send and receive, and one drops the connection. What the other
+// one reads is a part of the stream, and then an error that is no io.EOF; its Write fails too.
 func TestLinger0UnderWay(t *testing.T) {
 	for range 5 {
 		c1, c2 := pair(t)
@@ -171,7 +174,8 @@ func TestLinger0UnderWay(t *testing.T) {
 	}
 }
 
-// TestNumbersWrap: the numbers of messages of both directions pass 65,535 while data go both ways, with queues of every size.
+// TestNumbersWrap: the numbers of messages of both directions pass 65,535 while data go both ways,
+// with queues of every size.
 func TestNumbersWrap(t *testing.T) {
 	dev := usiwDevice(t, usiw.Config{})
 	for name, depth := range map[string]int{"16": 16, "17": 17, "default": 0, "most": 16000} {

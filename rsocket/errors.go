@@ -22,13 +22,14 @@ const (
 	ShortTable                        // a table of less than 2 entries
 	BadMemory                         // memory of length 0 or that wraps around
 	NoCredits                         // private data that allow no message
-	UnknownMessage                    // an operation or a control code that there is not, or a message that has not 4 bytes
-	EmptyData                         // data of 0 bytes
-	TooMuchData                       // more data than fit into the entry that this side has published
-	Uncredited                        // more messages than this side has granted
-	CreditsTakenBack                  // a limit below an earlier one, or beyond the size of the peer's queue
-	BadIndex                          // a mapping with an index that is not in the table
-	DataAfterEnd                      // data after SHUTDOWN
+	// an operation or a control code that there is not, or a message that has not 4 bytes
+	UnknownMessage
+	EmptyData        // data of 0 bytes
+	TooMuchData      // more data than fit into the entry that this side has published
+	Uncredited       // more messages than this side has granted
+	CreditsTakenBack // a limit below an earlier one, or beyond the size of the peer's queue
+	BadIndex         // a mapping with an index that is not in the table
+	DataAfterEnd     // data after SHUTDOWN
 )
 
 // String returns for example "data of 0 bytes".
@@ -76,7 +77,8 @@ func violation(v Violation, value, limit uint64) error {
 // wireNet is the network in the errors of connections.
 const wireNet = "rsocket"
 
-// opError is the error of a call that concerns two addresses, each of which may be nil. It is nil for nil.
+// opError is the error of a call that concerns two addresses, each of which may be nil. It is nil
+// for nil.
 func opError(op string, local, remote net.Addr, err error) error {
 	if err == nil {
 		return nil
@@ -84,7 +86,8 @@ func opError(op string, local, remote net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: wireNet, Source: local, Addr: remote, Err: err}
 }
 
-// and adds what else went wrong, if anything did. The error stays itself otherwise, so that it can be a time-out.
+// and adds what else went wrong, if anything did. The error stays itself otherwise, so that it can
+// be a time-out.
 func and(err error, also ...error) error {
 	if more := errors.Join(also...); more != nil {
 		return errors.Join(err, more)

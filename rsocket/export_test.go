@@ -13,7 +13,8 @@ func Gone(c *Conn) <-chan struct{} { return c.gone }
 // SetPatience sets how long the end of a connection waits for the peer's answer.
 func SetPatience(c *Conn, d time.Duration) { c.patience = d }
 
-// Waiting reports whether a goroutine waits for completions of the connection, BothWaiting whether one waits in each direction.
+// Waiting reports whether a goroutine waits for completions of the connection, BothWaiting whether
+// one waits in each direction.
 func Waiting(c *Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,12 +41,13 @@ func Full(c *Conn) bool {
 	return c.wr.waiting && (c.out.known == 0 || !c.out.credit())
 }
 
-// Advance moves the numbers of messages of a connection ahead by n, as if so many more had been sent and read in each direction. Nothing
-// is under way.
+// Advance moves the numbers of messages of a connection ahead by n, as if so many more had been
+// sent and read in each direction. Nothing is under way.
 func Advance(c1, c2 *Conn, n uint16) {
 	for _, c := range []*Conn{c1, c2} {
 		c.mu.Lock()
-		for _, number := range []*uint16{&c.in.granted, &c.in.received, &c.in.consumed, &c.in.due, &c.out.limit, &c.out.sent} {
+		for _, number := range []*uint16{&c.in.granted, &c.in.received, &c.in.consumed, &c.in.due, &c.out.limit,
+			&c.out.sent} {
 			*number += n
 		}
 		c.mu.Unlock()

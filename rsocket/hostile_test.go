@@ -34,10 +34,11 @@ const (
 
 // rawConfig has memory for a table and a buffer, and private data that are right but for change.
 func rawConfig(change func(d *connData) []byte) cm.EndpointConfig {
-	return cm.EndpointConfig{Memory: rawRing + 2*rawHalf, Access: verbs.AccessRemoteWrite, MessageSize: 64, Messages: 128, NoCredits: true,
-		Prepare: func(ep *cm.Endpoint, p *cm.ConnParam) error {
+	return cm.EndpointConfig{Memory: rawRing + 2*rawHalf, Access: verbs.AccessRemoteWrite, MessageSize: 64,
+		Messages: 128, NoCredits: true, Prepare: func(ep *cm.Endpoint, p *cm.ConnParam) error {
 			at, key := ep.MR().Addr(), ep.MR().RKey()
-			p.PrivateData = change(&connData{credits: 64, table: entry{at + rawTable, key, 2}, buffer: entry{at + rawRing, key, rawHalf}})
+			p.PrivateData = change(&connData{credits: 64, table: entry{at + rawTable, key, 2},
+				buffer: entry{at + rawRing, key, rawHalf}})
 			return nil
 		}}
 }
@@ -50,8 +51,8 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// hostile is a device with a listener that has the smallest queues, and a good connection beside the bad
-// ones.
+// hostile is a device with a listener that has the smallest queues, and a good connection beside
+// the bad ones.
 type hostile struct {
 	*testing.T
 	dev      *verbs.Device
@@ -167,7 +168,8 @@ func (r *raw) publish(i uint64, e entry) {
 	r.write(entry{addr: r.data.table.addr + i*entryLen, key: r.data.table.key}, b)
 }
 
-// TestHostileMessages: every violation ends the connection with its error, on both sides of the stream, and nothing else.
+// TestHostileMessages: every violation ends the connection with its error, on both sides of the
+// stream, and nothing else.
 func TestHostileMessages(t *testing.T) {
 	h := newHostile(t)
 	data := func(n uint32) message { return newMessage(opData, n) }
@@ -179,7 +181,8 @@ func TestHostileMessages(t *testing.T) {
 		{"data of 0 bytes", func(r *raw) { r.tell(data(0)) }, EmptyData},
 		{"data beyond the first half", func(r *raw) { r.tell(data(4097)) }, TooMuchData},
 		{"data across the halves", func(r *raw) { r.tell(data(4000)); r.tell(data(97)) }, TooMuchData},
-		{"data beyond the buffer", func(r *raw) { r.tell(data(4096)); r.tell(data(4096)); r.tell(data(1)) }, TooMuchData},
+		{"data beyond the buffer", func(r *raw) { r.tell(data(4096)); r.tell(data(4096)); r.tell(data(1)) },
+			TooMuchData},
 		{"data of 2^29-1 bytes", func(r *raw) { r.tell(data(1<<29 - 1)) }, TooMuchData},
 		{"17 messages of 16", func(r *raw) {
 			for range 17 {
@@ -200,7 +203,8 @@ func TestHostileMessages(t *testing.T) {
 		{"control 3", func(r *raw) { r.tell(newMessage(opControl, 3)) }, UnknownMessage},
 		{"message of 0 bytes", func(r *raw) { r.send(nil) }, UnknownMessage},
 		{"message of 3 bytes", func(r *raw) { r.send([]byte{1, 2, 3}) }, UnknownMessage},
-		{"data after SHUTDOWN", func(r *raw) { r.tell(newMessage(opControl, ctrlShutdown)); r.tell(data(1)) }, DataAfterEnd},
+		{"data after SHUTDOWN", func(r *raw) { r.tell(newMessage(opControl, ctrlShutdown)); r.tell(data(1)) },
+			DataAfterEnd},
 		{"an entry that wraps", func(r *raw) {
 			r.publish(1, entry{^uint64(0) - 5, 1, 7})
 			r.tell(newMessage(opGrant, 64))
@@ -281,7 +285,8 @@ func TestHostileKey(t *testing.T) {
 	h.unharmed()
 }
 
-// TestHostileTable: garbage in the table, which is the peer's to write, does nothing before a message says that it is there.
+// TestHostileTable: garbage in the table, which is the peer's to write, does nothing before a
+// message says that it is there.
 func TestHostileTable(t *testing.T) {
 	h := newHostile(t)
 	r, conn := h.dial(t)

@@ -23,7 +23,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestHTTP: net/http, over TLS and without, runs unchanged, with several connections and bodies in both directions.
+// TestHTTP: net/http, over TLS and without, runs unchanged, with several connections and bodies in
+// both directions.
 func TestHTTP(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	for _, c := range []struct {
@@ -48,7 +49,8 @@ func TestHTTP(t *testing.T) {
 				roots.AddCert(cert)
 			}
 			d := &rsocket.Dialer{Config: cfg}
-			tr := &http.Transport{DialContext: d.DialContext, TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: srv.EnableHTTP2}
+			tr := &http.Transport{DialContext: d.DialContext, TLSClientConfig: &tls.Config{RootCAs: roots},
+				ForceAttemptHTTP2: srv.EnableHTTP2}
 			defer tr.CloseIdleConnections()
 			client := &http.Client{Transport: tr}
 			body := make([]byte, 300_000)
@@ -59,7 +61,8 @@ func TestHTTP(t *testing.T) {
 			for range 3 {
 				g.Go(func() error {
 					for range 3 {
-						req, err := http.NewRequestWithContext(within(t), http.MethodPost, srv.URL, bytes.NewReader(body))
+						req, err := http.NewRequestWithContext(within(t), http.MethodPost, srv.URL,
+							bytes.NewReader(body))
 						if err != nil {
 							return err
 						}
@@ -87,8 +90,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestHTTPHalfClosed: clients that end their direction behind the request get the whole answer, while others close in the middle of it, or
-// drop the connection.
+// TestHTTPHalfClosed: clients that end their direction behind the request get the whole answer,
+// while others close in the middle of it, or drop the connection.
 func TestHTTPHalfClosed(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	ln := listen(t, cfg, "127.0.0.1:0")

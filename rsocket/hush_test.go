@@ -35,8 +35,8 @@ func hushed(t *testing.T) (*raw, *Conn) {
 	return &raw{t, ep, d}, c
 }
 
-// TestKernelSilentPeer: two sides that wait for each other do not do so for ever. siw as passive side can miss a message, so this one may
-// think that the peer has said nothing.
+// TestKernelSilentPeer: two sides that wait for each other do not do so for ever. siw as passive
+// side can miss a message, so this one may think that the peer has said nothing.
 func TestKernelSilentPeer(t *testing.T) {
 	_, c := hushed(t)
 	require.NoError(t, c.SetWriteDeadline(time.Now().Add(hushTime/4)))
@@ -66,7 +66,8 @@ func TestKernelSpokenTo(t *testing.T) {
 	<-c.ended
 }
 
-// TestKernelClosedHushed: the end of a connection on which nothing was said is the end of the wait too.
+// TestKernelClosedHushed: the end of a connection on which nothing was said is the end of the wait
+// too.
 func TestKernelClosedHushed(t *testing.T) {
 	for _, linger := range []int{0, -1} {
 		_, c := hushed(t)

@@ -2,20 +2,23 @@
 
 package rsocket
 
-// inbound is the receiving half of a stream: what the peer may send, what it has sent, and what the program has read. It knows
-// numbers only. Sequence numbers count messages that take a credit, modulo 65,536.
+// inbound is the receiving half of a stream: what the peer may send, what it has sent, and what the
+// program has read. It knows numbers only. Sequence numbers count messages that take a credit,
+// modulo 65,536.
 //
 //	consumed <= received <= granted <= consumed + credits
 //
-// The ring has two halves. It is, from tail on: unread bytes, then left bytes of the entry that the peer fills, then a spare entry
-// behind it, then freed bytes, which are to be published.
+// The ring has two halves. It is, from tail on: unread bytes, then left bytes of the entry that the
+// peer fills, then a spare entry behind it, then freed bytes, which are to be published.
 //
-// The ring is the first part of the receive buffer, and doubles when the peer has more to send than it holds (grow). So a connection
-// with little to do uses little of a large buffer.
+// The ring is the first part of the receive buffer, and doubles when the peer has more to send than
+// it holds (grow). So a connection with little to do uses little of a large buffer.
 type inbound struct {
-	half    int    // bytes of an entry
-	top     int    // the most that half may become
-	tight   bool   // the peer has lacked an entry, or has filled one by one message, since an entry was published at offset 0
+	half int // bytes of an entry
+	top  int // the most that half may become
+	// the peer has lacked an entry, or has filled one by one message, since an entry was published
+	// at offset 0
+	tight   bool
 	credits uint16 // the most that is granted
 	places  int    // for mappings
 
@@ -48,8 +51,8 @@ func firstHalf(buffer int) int {
 
 // init describes a ring of two halves, of which the private data publish the first one.
 func (in *inbound) init(half, top int, credits uint16, places int) {
-	*in = inbound{half: half, top: top, credits: credits, places: places, granted: credits, due: credits / 2, left: half, freed: half,
-		next: half, lens: make([]uint32, credits)}
+	*in = inbound{half: half, top: top, credits: credits, places: places, granted: credits, due: credits / 2,
+		left: half, freed: half, next: half, lens: make([]uint32, credits)}
 }
 
 // take counts a message that takes a credit.
@@ -87,7 +90,8 @@ func (in *inbound) data(n uint32) error {
 	return nil
 }
 
-// mapping notes a mapping, which is consumed at once. rsocket.c does not count them as consumed, and so loses a credit with each.
+// mapping notes a mapping, which is consumed at once. rsocket.c does not count them as consumed,
+// and so loses a credit with each.
 func (in *inbound) mapping(index uint32) error {
 	if uint64(index) >= uint64(in.places) {
 		return violation(BadIndex, uint64(index), uint64(in.places))
@@ -122,8 +126,9 @@ func (in *inbound) consume(n int) {
 	}
 }
 
-// grantDue reports whether the peer should be told a new limit, and whether an entry is to be published with it. The thresholds are
-// those of rsocket.c: half of the ring, or half of the credits.
+// grantDue reports whether the peer should be told a new limit, and whether an entry is to be
+// published with it. The thresholds are those of rsocket.c: half of the ring, or half of the
+// credits.
 func (in *inbound) grantDue() (due, publish bool) {
 	if in.ended {
 		return false, false
@@ -132,7 +137,8 @@ func (in *inbound) grantDue() (due, publish bool) {
 	return publish || int16(in.consumed-in.due) >= 0, publish
 }
 
-// publish notes that an entry is published, and returns where it begins and how long it is. As many bytes are freed.
+// publish notes that an entry is published, and returns where it begins and how long it is. As many
+// bytes are freed.
 func (in *inbound) publish() (at, n int) {
 	in.tight = in.tight || in.left == 0
 	if in.next == 0 {
@@ -152,8 +158,9 @@ func (in *inbound) publish() (at, n int) {
 	return at, n
 }
 
-// grow doubles the ring when the next entry would be at its start. Instead it goes behind the end, where nothing has been before, and
-// the one after it to the start. So no byte moves, and bytes that are not read stay in one run with those that follow.
+// grow doubles the ring when the next entry would be at its start. Instead it goes behind the end,
+// where nothing has been before, and the one after it to the start. So no byte moves, and bytes
+// that are not read stay in one run with those that follow.
 func (in *inbound) grow() {
 	in.next = 2 * in.half
 	if in.unread+in.left == 0 { // otherwise these are right before the old end, because half of the ring is freed

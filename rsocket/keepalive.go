@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// keepalive looks after a connection on which nobody waits: it takes completions now and then, and if nothing has been heard of the
-// peer since the last time, it sends an empty Write, which fails if there is no peer any more.
+// keepalive looks after a connection on which nobody waits: it takes completions now and then, and
+// if nothing has been heard of the peer since the last time, it sends an empty Write, which fails
+// if there is no peer any more.
 type keepalive struct {
 	heard atomic.Bool // a message has arrived since the last tick
 
@@ -88,7 +89,8 @@ func (c *Conn) look() {
 	c.turn <- struct{}{}
 }
 
-// SetKeepAlive switches keep-alive on, with the period of the Config or else DefaultKeepAlive, or off.
+// SetKeepAlive switches keep-alive on, with the period of the Config or else DefaultKeepAlive, or
+// off.
 func (c *Conn) SetKeepAlive(on bool) error {
 	period := c.res.cfg.KeepAlive
 	switch {

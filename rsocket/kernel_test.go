@@ -40,8 +40,8 @@ func TestKernelConn(t *testing.T) {
 	})
 }
 
-// TestKernelStream: a megabyte in each direction at once, over IPv4 and IPv6, with buffers of every size, and each side closes
-// after its own.
+// TestKernelStream: a megabyte in each direction at once, over IPv4 and IPv6, with buffers of every
+// size, and each side closes after its own.
 func TestKernelStream(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, cfg rsocket.Config, ip, ip6 string) {
 		tiny := cfg
@@ -66,7 +66,8 @@ func TestKernelStream(t *testing.T) {
 	})
 }
 
-// exchange sends n random bytes in each direction in pieces of random sizes, ends both, and compares sums.
+// exchange sends n random bytes in each direction in pieces of random sizes, ends both, and
+// compares sums.
 func exchange(t *testing.T, c1, c2 *rsocket.Conn, n int) {
 	t.Helper()
 	type sum = [sha256.Size]byte

@@ -22,8 +22,8 @@ import (
 // setupTimeout bounds the set-up of an incoming connection.
 const setupTimeout = 20 * time.Second
 
-// Listener is a net.Listener. It accepts connections by itself, as rsockets do, and keeps them for Accept. All methods may be called
-// concurrently.
+// Listener is a net.Listener. It accepts connections by itself, as rsockets do, and keeps them for
+// Accept. All methods may be called concurrently.
 type Listener struct {
 	cfg     Config
 	ln      *cm.Listener
@@ -39,14 +39,16 @@ type Listener struct {
 	setups   setups
 }
 
-// Listen listens on "host:port" on all devices that have the address (cm.Auto), with the defaults of a Config.
+// Listen listens on "host:port" on all devices that have the address (cm.Auto), with the defaults
+// of a Config.
 func Listen(address string) (*Listener, error) {
 	lc := ListenConfig{Config: Config{Device: cm.Auto}}
 	return lc.Listen(context.Background(), "tcp", address)
 }
 
-// Listen listens on address, "host:port": an empty host means every address of the device, port 0 any free port. The network is one
-// of those of [Dialer.DialContext]; "tcp6" takes no connections over IPv4. ctx bounds only the call.
+// Listen listens on address, "host:port": an empty host means every address of the device, port 0
+// any free port. The network is one of those of [Dialer.DialContext]; "tcp6" takes no connections
+// over IPv4. ctx bounds only the call.
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
 	l, err := lc.listen(ctx, network, address)
 	if err != nil {
@@ -77,8 +79,8 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 			return nil, and(err, ln.Close())
 		}
 	}
-	l := &Listener{cfg: cfg, ln: ln, addr: tcpAddr(ln.Addr()), queue: make(chan *Conn, backlog.Of(lc.Backlog)), closed: make(chan struct{}),
-		failures: make(chan error, 1), setups: newSetups()}
+	l := &Listener{cfg: cfg, ln: ln, addr: tcpAddr(ln.Addr()), queue: make(chan *Conn, backlog.Of(lc.Backlog)),
+		closed: make(chan struct{}), failures: make(chan error, 1), setups: newSetups()}
 	l.passed.init(func() {})
 	var work context.Context
 	work, l.cancel = context.WithCancel(context.Background())
@@ -185,8 +187,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// AcceptConn is Accept with the type of the connection. The error Is net.ErrClosed after Close, and os.ErrDeadlineExceeded after the
-// deadline.
+// AcceptConn is Accept with the type of the connection. The error Is net.ErrClosed after Close, and
+// os.ErrDeadlineExceeded after the deadline.
 func (l *Listener) AcceptConn() (*Conn, error) {
 	c, err := l.next()
 	return c, opError("accept", nil, l.addr, err)
@@ -214,7 +216,8 @@ func (l *Listener) next() (*Conn, error) {
 	}
 }
 
-// lack is an error that passes, in the form that servers such as net/http look for: its Temporary is true.
+// lack is an error that passes, in the form that servers such as net/http look for: its Temporary
+// is true.
 func lack(err error) error {
 	var no syscall.Errno
 	if errors.As(err, &no) {
@@ -240,7 +243,8 @@ func (l *Listener) Addr() net.Addr { return l.addr }
 // Devices returns the devices on which the listener listens.
 func (l *Listener) Devices() []*verbs.Device { return l.ln.Devices() }
 
-// Close ends every Accept, refuses requests, and closes the connections that no Accept has returned. Other connections stay.
+// Close ends every Accept, refuses requests, and closes the connections that no Accept has
+// returned. Other connections stay.
 func (l *Listener) Close() error {
 	err := net.ErrClosed
 	l.once.Do(func() {

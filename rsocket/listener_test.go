@@ -24,7 +24,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestAcceptsByItself: connections are made, and can carry data, before the program calls Accept; beyond the backlog they are refused.
+// TestAcceptsByItself: connections are made, and can carry data, before the program calls Accept;
+// beyond the backlog they are refused.
 func TestAcceptsByItself(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	ln, err := (&rsocket.ListenConfig{Config: cfg, Backlog: 2}).Listen(within(t), "tcp", "127.0.0.1:0")
@@ -85,7 +86,8 @@ func TestAcceptsByItself(t *testing.T) {
 		}
 		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 		_, err := c.Read(b)
-		require.True(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), err) // reset if its set-up was not over
+		// reset if its set-up was not over
+		require.True(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), err)
 	}
 	for _, c := range accepted {
 		conns = append(conns, c)
@@ -135,13 +137,15 @@ func TestDialRefused(t *testing.T) {
 	require.Error(t, dial(rsocket.Config{Device: dev}, "tcp", "no port"))
 	require.Error(t, dial(rsocket.Config{Device: dev}, "tcp6", "127.0.0.1:1"))
 	for _, cfg := range []rsocket.Config{
-		{RecvBuffer: 4095}, {RecvBuffer: 4097}, {RecvBuffer: 1<<30 + 2}, {RecvBuffer: -2}, {SendBuffer: 1}, {SendBuffer: 1<<30 + 1},
+		{RecvBuffer: 4095}, {RecvBuffer: 4097}, {RecvBuffer: 1<<30 + 2}, {RecvBuffer: -2}, {SendBuffer: 1},
+		{SendBuffer: 1<<30 + 1},
 		{RecvQueue: 15}, {RecvQueue: 65001}, {SendQueue: 15}, {SendQueue: 65001}, {Inline: -2},
 	} {
 		cfg.Device = dev
 		require.ErrorIs(t, dial(cfg, "tcp", "127.0.0.1:1"), verbs.ErrInvalid, "%+v", cfg)
 	}
-	_, err := (&rsocket.ListenConfig{Config: rsocket.Config{Device: dev}, Backlog: -1}).Listen(within(t), "tcp", "127.0.0.1:0")
+	_, err := (&rsocket.ListenConfig{Config: rsocket.Config{Device: dev}, Backlog: -1}).Listen(within(t), "tcp",
+		"127.0.0.1:0")
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 	// More than the device has, which is found out when a connection is made.
 	ln := listen(t, rsocket.Config{Device: dev}, "127.0.0.1:0")
@@ -196,7 +200,8 @@ func TestAuto(t *testing.T) {
 
 func TestPrint(t *testing.T) {
 	c1, c2 := pair(t)
-	want := fmt.Sprintf("Conn(device=%s state=open local=%s remote=%s qp_num=%d)", c1.Device().Name(), c1.LocalAddr(), c1.RemoteAddr(), c1.ID().QP().Num())
+	want := fmt.Sprintf("Conn(device=%s state=open local=%s remote=%s qp_num=%d)", c1.Device().Name(), c1.LocalAddr(),
+		c1.RemoteAddr(), c1.ID().QP().Num())
 	require.Equal(t, want, c1.String())
 	require.Equal(t, want, fmt.Sprintf("%v", c1))
 	b, err := json.Marshal(c2)
@@ -231,12 +236,14 @@ type scarceListener struct {
 
 func (l *scarceListener) Accept() (net.Conn, error) {
 	if !l.failed.Swap(true) {
-		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(),
+			Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 	}
 	return l.Listener.Accept()
 }
 
-// TestAcceptWithoutDescriptors: Accept says that there are none, as that of TCP does, and succeeds when there are some.
+// TestAcceptWithoutDescriptors: Accept says that there are none, as that of TCP does, and succeeds
+// when there are some.
 func TestAcceptWithoutDescriptors(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{Network: new(scarce)})}
 	ln := listen(t, cfg, "127.0.0.1:0")
@@ -256,9 +263,11 @@ func TestAcceptWithoutDescriptors(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestManyDials: as with TCP, none of a thousand dials at once is refused, though the program accepts only afterwards.
+// TestManyDials: as with TCP, none of a thousand dials at once is refused, though the program
+// accepts only afterwards.
 func TestManyDials(t *testing.T) {
-	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16}
+	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16,
+		SendQueue: 16}
 	ln := listen(t, cfg, "127.0.0.1:0")
 	const dials = 1000
 	failed := make(chan error, dials)

@@ -12,23 +12,25 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ErrNoMapping: WriteAt to offsets that the peer has not mapped, or Map with a peer that has no place for one more.
+// ErrNoMapping: WriteAt to offsets that the peer has not mapped, or Map with a peer that has no
+// place for one more.
 var ErrNoMapping = errors.New("no mapping")
 
-// Mapping is memory of this side to which the peer can write by offsets, from its [Conn.WriteAt] or riowrite of librdmacm. It is
-// at an offset that this side has chosen.
+// Mapping is memory of this side to which the peer can write by offsets, from its [Conn.WriteAt] or
+// riowrite of librdmacm. It is at an offset that this side has chosen.
 type Mapping struct {
 	c     *Conn
 	mr    *verbs.MR
 	index int // in the peer's area
 }
 
-// MR returns the memory. The peer writes to it at any time, and its program decides when: what follows a WriteAt on the stream
-// says that it is complete. A word of it can be watched by [verbs.MR.Word]. The region belongs to the Mapping.
+// MR returns the memory. The peer writes to it at any time, and its program decides when: what
+// follows a WriteAt on the stream says that it is complete. A word of it can be watched by
+// [verbs.MR.Word]. The region belongs to the Mapping.
 func (m *Mapping) MR() *verbs.MR { return m.mr }
 
-// Close ends the mapping and frees its memory. The peer is not told: if it writes there later, the connection fails. Close of the
-// connection does it too. It is idempotent.
+// Close ends the mapping and frees its memory. The peer is not told: if it writes there later, the
+// connection fails. Close of the connection does it too. It is idempotent.
 func (m *Mapping) Close() error {
 	if m == nil {
 		return nil
@@ -42,10 +44,11 @@ func (m *Mapping) Close() error {
 	return err
 }
 
-// Map lets the peer write to n bytes of new memory, which it finds at offset (riomap). It waits until there is room in the stream to
-// tell the peer, which may use it as soon as it has read what comes behind on the stream. The peer has said how many mappings it
-// takes (Config.Mappings, or RDMA_IOMAPSIZE of librdmacm); with one more the error is [ErrNoMapping]. With rsockets of librdmacm each
-// Map takes one message from its queue for good, because they do not give it back.
+// Map lets the peer write to n bytes of new memory, which it finds at offset (riomap). It waits
+// until there is room in the stream to tell the peer, which may use it as soon as it has read what
+// comes behind on the stream. The peer has said how many mappings it takes (Config.Mappings, or
+// RDMA_IOMAPSIZE of librdmacm); with one more the error is [ErrNoMapping]. With rsockets of
+// librdmacm each Map takes one message from its queue for good, because they do not give it back.
 func (c *Conn) Map(n int, offset int64) (*Mapping, error) {
 	m, err := c.makeMapping(n, offset)
 	return m, opError("map", c.local, c.remote, err)
@@ -83,7 +86,8 @@ func (c *Conn) makeMapping(n int, offset int64) (*Mapping, error) {
 	return m, nil
 }
 
-// sendMapping writes an entry to the peer's area, and tells of it. There is room for it in the stream. The caller holds mu.
+// sendMapping writes an entry to the peer's area, and tells of it. There is room for it in the
+// stream. The caller holds mu.
 func (c *Conn) sendMapping(index int, offset uint64, e entry) {
 	r := c.res
 	slot := r.slotsAt + c.queue.next()*slotLen
@@ -117,8 +121,9 @@ func (c *Conn) takeMapping(i uint32) error {
 		return err
 	}
 	b := c.res.remote.Bytes()[tableEntries*entryLen+int(i)*mappingLen:]
-	m := mapped{binary.LittleEndian.Uint64(b), entry{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:]),
-		binary.LittleEndian.Uint32(b[20:])}}
+	m := mapped{binary.LittleEndian.Uint64(b),
+		entry{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:]),
+			binary.LittleEndian.Uint32(b[20:])}}
 	if err := m.entry.check(); err != nil {
 		return err
 	}
@@ -139,9 +144,10 @@ func (c *Conn) at(offset uint64) (entry, error) {
 	return entry{}, fmt.Errorf("%w: nothing is mapped at offset %d", ErrNoMapping, offset)
 }
 
-// WriteAt writes p to memory that the peer has mapped, from offset on (riowrite). When it returns, p may be used again, and all of it
-// has been handed to the device, unless there is an error. The peer's program learns nothing of it; when it has read what a later
-// Write sends, p is in its memory. WriteAt waits for room as Write does. The error is [ErrNoMapping] at the first offset
+// WriteAt writes p to memory that the peer has mapped, from offset on (riowrite). When it returns,
+// p may be used again, and all of it has been handed to the device, unless there is an error. The
+// peer's program learns nothing of it; when it has read what a later Write sends, p is in its
+// memory. WriteAt waits for room as Write does. The error is [ErrNoMapping] at the first offset
 // that is not mapped. The peer's mappings are known when a Read has returned what came behind them.
 func (c *Conn) WriteAt(p []byte, offset int64) (int, error) {
 	n, err := c.writeAt(p, offset)
@@ -181,7 +187,8 @@ func (c *Conn) writeAt(p []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// postWrite writes from, bytes of the send buffer, to memory of the peer, of which its program learns nothing. The caller holds mu.
+// postWrite writes from, bytes of the send buffer, to memory of the peer, of which its program
+// learns nothing. The caller holds mu.
 func (c *Conn) postWrite(from verbs.SGE, to entry) {
 	if c.down {
 		return

@@ -35,8 +35,8 @@ func told(t *testing.T, from, to net.Conn) {
 	require.NoError(t, err)
 }
 
-// Bytes that are written to a mapping are there when what comes behind them on the stream is read. They are neither in the stream nor
-// anywhere else.
+// Bytes that are written to a mapping are there when what comes behind them on the stream is read.
+// They are neither in the stream nor anywhere else.
 func TestWriteAt(t *testing.T) {
 	tiny := func(cfg *rsocket.Config) {
 		cfg.RecvBuffer, cfg.SendBuffer, cfg.RecvQueue, cfg.SendQueue, cfg.Inline = 4096, 4096, 16, 16, rsocket.None
@@ -129,7 +129,8 @@ func TestMappingRefused(t *testing.T) {
 	require.Equal(t, "0123456789", string(m.MR().Bytes()))
 }
 
-// A hundred mappings, one after the other in the same place: no message is lost to the peer's queue.
+// A hundred mappings, one after the other in the same place: no message is lost to the peer's
+// queue.
 func TestMapAgain(t *testing.T) {
 	c1, c2 := mappingPair(t, 1, func(cfg *rsocket.Config) { cfg.RecvQueue = 16 })
 	for i := range 100 {

@@ -2,8 +2,8 @@
 
 package rsocket
 
-// outbound is the sending half of a stream: where the peer wants data, how many messages it takes, and the ring from which they
-// are sent. It knows numbers only.
+// outbound is the sending half of a stream: where the peer wants data, how many messages it takes,
+// and the ring from which they are sent. It knows numbers only.
 //
 //	sent <= limit <= sent + credits     modulo 65,536
 type outbound struct {
@@ -31,7 +31,8 @@ func firstSize(buffer int) int {
 	return buffer
 }
 
-// maxMargin is how many messages without credit rsocket.c can send before it looks for completions (see the comment of the package).
+// maxMargin is how many messages without credit rsocket.c can send before it looks for completions
+// (see the comment of the package).
 const maxMargin = 8
 
 // init takes what the peer's private data say, and the size of the ring.
@@ -87,15 +88,16 @@ func (o *outbound) grow() {
 	o.resize(2 * o.size)
 }
 
-// rewind makes the start of an empty ring the next place, so that a connection with little to send uses little memory. Nobody fills
-// what room has returned.
+// rewind makes the start of an empty ring the next place, so that a connection with little to send
+// uses little memory. Nobody fills what room has returned.
 func (o *outbound) rewind() {
 	if o.used == 0 {
 		o.head = 0
 	}
 }
 
-// room returns how many bytes the next message may have: where they are in the ring, and their number, 0 if none may be sent.
+// room returns how many bytes the next message may have: where they are in the ring, and their
+// number, 0 if none may be sent.
 func (o *outbound) room() (at, n int) {
 	if o.known == 0 || !o.credit() {
 		return o.head, 0
@@ -104,7 +106,8 @@ func (o *outbound) room() (at, n int) {
 	return o.head, int(min(uint64(n), uint64(o.entries[o.cur].length)))
 }
 
-// take counts a message of the first n bytes of room, and returns the memory of the peer that they go to.
+// take counts a message of the first n bytes of room, and returns the memory of the peer that they
+// go to.
 func (o *outbound) take(n int) (to entry) {
 	e := &o.entries[o.cur]
 	to = entry{addr: e.addr, key: e.key, length: uint32(n)}

@@ -24,8 +24,8 @@ func (c *Conn) facts() show.Facts {
 	if c == nil || stage(c.shown.Load()) == stageOpening { // the rest is written before the stage
 		return show.None("Conn")
 	}
-	return show.Of("Conn", slog.String("device", c.Device().Name()), show.Text("state", stage(c.shown.Load())), show.Addr("local", c.local),
-		show.Addr("remote", c.remote), slog.Uint64("qp_num", uint64(c.res.qp.Num())))
+	return show.Of("Conn", slog.String("device", c.Device().Name()), show.Text("state", stage(c.shown.Load())),
+		show.Addr("local", c.local), show.Addr("remote", c.remote), slog.Uint64("qp_num", uint64(c.res.qp.Num())))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.
@@ -44,7 +44,8 @@ func (l *Listener) facts() show.Facts {
 	if l == nil || l.ln == nil {
 		return show.None("Listener")
 	}
-	return show.Of("Listener", slog.String("devices", names(l.ln.Devices())), slog.String("state", l.stateText()), show.Addr("local", l.addr))
+	return show.Of("Listener", slog.String("devices", names(l.ln.Devices())), slog.String("state", l.stateText()),
+		show.Addr("local", l.addr))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.

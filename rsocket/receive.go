@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// process handles completions and wakes those who wait for them. The caller has the turn and holds mu.
+// process handles completions and wakes those who wait for them. The caller has the turn and holds
+// mu.
 func (c *Conn) process(wcs []verbs.WC) {
 	for i := range wcs {
 		switch wc := &wcs[i]; {
@@ -87,7 +88,8 @@ func (c *Conn) handle(m message) error {
 	return violation(UnknownMessage, uint64(m), 0)
 }
 
-// takeEntries takes what the peer has published. The message does not say whether there is something.
+// takeEntries takes what the peer has published. The message does not say whether there is
+// something.
 func (c *Conn) takeEntries() error {
 	for c.out.wanted() {
 		e, ok, err := c.res.entryAt(c.looked)

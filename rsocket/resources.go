@@ -10,15 +10,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The receives that are posted beyond RecvQueue: the reserve for messages that take no credit, and those that wait until a batch is
-// posted again.
+// The receives that are posted beyond RecvQueue: the reserve for messages that take no credit, and
+// those that wait until a batch is posted again.
 const (
 	recvReserve = 8
 	recvBatch   = 8
 	extraRecvs  = recvReserve + recvBatch
 )
 
-// slotLen is the size of a slot: an entry or a mapping, and at the end a message, as long as their request is posted.
+// slotLen is the size of a slot: an entry or a mapping, and at the end a message, as long as their
+// request is posted.
 const slotLen = 32
 
 // resources are the objects of a connection below its ID.
@@ -34,7 +35,8 @@ type resources struct {
 	ring   []byte // the receive buffer
 	ringAt int    // its offset
 
-	// The memory of this side: the ring of data to send, a slot for each request, 4 bytes for each receive.
+	// The memory of this side: the ring of data to send, a slot for each request, 4 bytes for each
+	// receive.
 	local   *verbs.MR
 	out     []byte // the send buffer
 	slotsAt int
@@ -65,13 +67,15 @@ func (r *resources) make(vctx *verbs.Context) (err error) {
 		return err
 	}
 	r.ringAt = roundUp(tableEntries*entryLen+r.cfg.Mappings*mappingLen, 64)
-	if r.remote, err = r.pd.AllocMR(r.ringAt+r.cfg.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite); err != nil {
+	if r.remote, err = r.pd.AllocMR(r.ringAt+r.cfg.RecvBuffer,
+		verbs.AccessLocalWrite|verbs.AccessRemoteWrite); err != nil {
 		return err
 	}
 	r.ring = r.remote.Bytes()[r.ringAt:]
 	r.slotsAt = roundUp(r.cfg.SendBuffer, 64)
 	r.recvsAt = r.slotsAt + r.cfg.SendQueue*slotLen
-	if r.local, err = r.pd.AllocMR(r.recvsAt+(r.cfg.RecvQueue+extraRecvs)*messageLen, verbs.AccessLocalWrite); err != nil {
+	if r.local, err = r.pd.AllocMR(r.recvsAt+(r.cfg.RecvQueue+extraRecvs)*messageLen,
+		verbs.AccessLocalWrite); err != nil {
 		return err
 	}
 	r.out = r.local.Bytes()[:r.cfg.SendBuffer]
@@ -81,11 +85,14 @@ func (r *resources) make(vctx *verbs.Context) (err error) {
 	return r.makeQP()
 }
 
-// makeQP makes the QP with as much inline data as the device gives: a driver may refuse instead of lowering it.
+// makeQP makes the QP with as much inline data as the device gives: a driver may refuse instead of
+// lowering it.
 func (r *resources) makeQP() (err error) {
 	for inline := r.cfg.Inline; ; {
-		r.qp, err = r.pd.CreateQP(verbs.QPConfig{SendCQ: r.cq, RecvCQ: r.cq, Cap: verbs.QPCap{MaxSendWR: r.cfg.SendQueue,
-			MaxRecvWR: r.cfg.RecvQueue + extraRecvs, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: inline}})
+		r.qp, err = r.pd.CreateQP(
+			verbs.QPConfig{SendCQ: r.cq, RecvCQ: r.cq,
+				Cap: verbs.QPCap{MaxSendWR: r.cfg.SendQueue, MaxRecvWR: r.cfg.RecvQueue + extraRecvs, MaxSendSGE: 1,
+					MaxRecvSGE: 1, MaxInlineData: inline}})
 		switch {
 		case err == nil:
 			r.cfg.Inline = r.qp.Cap().MaxInlineData
@@ -113,8 +120,9 @@ func (r *resources) data() []byte {
 	return d.append(make([]byte, 0, privateLen))
 }
 
-// entryAt takes the entry that the peer has written to the table, and clears its place. It returns false if there is none.
-// Entries are little-endian, whatever this host is, because flagBigEndian is never set.
+// entryAt takes the entry that the peer has written to the table, and clears its place. It returns
+// false if there is none. Entries are little-endian, whatever this host is, because flagBigEndian
+// is never set.
 func (r *resources) entryAt(i int) (e entry, ok bool, err error) {
 	addr, err := r.remote.Word(i * entryLen)
 	if err != nil {
@@ -125,7 +133,8 @@ func (r *resources) entryAt(i int) (e entry, ok bool, err error) {
 		return entry{}, false, err
 	}
 	var b [entryLen]byte
-	binary.NativeEndian.PutUint64(b[8:], rest.Load()) // the last word first: devices write in the order of the addresses
+	// the last word first: devices write in the order of the addresses
+	binary.NativeEndian.PutUint64(b[8:], rest.Load())
 	binary.NativeEndian.PutUint64(b[:], addr.Load())
 	e = entry{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint32(b[12:])}
 	if e.length == 0 {
@@ -135,12 +144,14 @@ func (r *resources) entryAt(i int) (e entry, ok bool, err error) {
 	return e, true, nil
 }
 
-// receive is a receive with the memory of slot i. Messages by immediate need none, and rsockets on InfiniBand have none.
+// receive is a receive with the memory of slot i. Messages by immediate need none, and rsockets on
+// InfiniBand have none.
 func (r *resources) receive(i uint32, sge []verbs.SGE) verbs.RecvWR {
 	if !r.iwarp {
 		return verbs.RecvWR{ID: uint64(i)}
 	}
-	sge[0] = verbs.SGE{Addr: r.local.Addr() + uint64(r.recvsAt) + uint64(i)*messageLen, Length: messageLen, LKey: r.local.LKey()}
+	sge[0] = verbs.SGE{Addr: r.local.Addr() + uint64(r.recvsAt) + uint64(i)*messageLen, Length: messageLen,
+		LKey: r.local.LKey()}
 	return verbs.RecvWR{ID: uint64(i), SGL: sge}
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// controlRoom is how many places of the send queue data leave free: for two messages of two requests.
+// controlRoom is how many places of the send queue data leave free: for two messages of two
+// requests.
 const controlRoom = 4
 
 // sendID marks the completions of send requests; those of receives have the number of their slot.
@@ -20,7 +21,8 @@ func (c *Conn) dataWRs() int {
 	return 1
 }
 
-// sendData sends n bytes of the send buffer, for which there is room. The caller holds mu and the lock of wr.
+// sendData sends n bytes of the send buffer, for which there is room. The caller holds mu and the
+// lock of wr.
 func (c *Conn) sendData(at, n int) {
 	to := c.out.take(n)
 	c.post(newMessage(opData, uint32(n)), c.filled(at, n), to, n, false)
@@ -31,7 +33,8 @@ func (c *Conn) filled(at, n int) verbs.SGE {
 	return verbs.SGE{Addr: c.res.local.Addr() + uint64(at), Length: uint32(n), LKey: c.res.local.LKey()}
 }
 
-// sendControl sends the messages without data that are due, as far as the queue has room. The caller holds mu.
+// sendControl sends the messages without data that are due, as far as the queue has room. The
+// caller holds mu.
 func (c *Conn) sendControl() {
 	for !c.hushed && !c.down && !c.saidBye {
 		due, publish := c.in.grantDue()
@@ -81,8 +84,9 @@ func (c *Conn) tell(m message, force bool) {
 	c.post(m, verbs.SGE{}, entry{addr: c.table.addr, key: c.table.key}, 0, force)
 }
 
-// post writes from, which may be nothing, to the peer's memory, and sends a message behind it. The data of the stream among it are bytes,
-// which the completion frees. The queue has room. The caller holds mu.
+// post writes from, which may be nothing, to the peer's memory, and sends a message behind it. The
+// data of the stream among it are bytes, which the completion frees. The queue has room. The caller
+// holds mu.
 func (c *Conn) post(m message, from verbs.SGE, to entry, bytes int, force bool) {
 	if c.down {
 		return
@@ -130,7 +134,8 @@ func (c *Conn) poke() {
 		return
 	}
 	c.queue.push(1, 0, c.out.size, true)
-	c.sendWRs[0] = verbs.SendWR{ID: sendID, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: c.table.addr, RKey: c.table.key}
+	c.sendWRs[0] = verbs.SendWR{ID: sendID, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+		RemoteAddr: c.table.addr, RKey: c.table.key}
 	if _, err := c.res.qp.PostSend(c.sendWRs[:1]); err != nil {
 		c.fail(err)
 	}

@@ -2,8 +2,8 @@
 
 package rsocket
 
-// sendQueue is the account of the send queue. Requests complete in the order of posting, and a completion frees all that were
-// posted before it.
+// sendQueue is the account of the send queue. Requests complete in the order of posting, and a
+// completion frees all that were posted before it.
 type sendQueue struct {
 	depth   int
 	free    int // places for requests
@@ -28,8 +28,8 @@ func (q *sendQueue) init(depth int) {
 // next is the number of the next record, which is that of its slot.
 func (q *sendQueue) next() int { return (q.first + q.count) % q.depth }
 
-// push notes a message that is posted, and returns whether it must be signalled: at most a quarter of the queue and of the buffer is
-// behind the last completion to come.
+// push notes a message that is posted, and returns whether it must be signalled: at most a quarter
+// of the queue and of the buffer is behind the last completion to come.
 func (q *sendQueue) push(wrs, bytes, buffer int, force bool) (signaled bool) {
 	q.wrs += wrs
 	q.bytes += bytes

@@ -11,16 +11,18 @@ import (
 	"time"
 )
 
-// The limits of the connections that a listener sets up. A set-up has memory for its connection, and a peer may keep it waiting for some
-// seconds. An address has a few at a time, others of its requests wait for them, and further ones are refused; other addresses do not
-// notice. A set-up that takes long does not keep those of its address waiting, as they may be of other programs, behind a NAT. If
-// there are too many in all, the oldest one is given up.
+// The limits of the connections that a listener sets up. A set-up has memory for its connection,
+// and a peer may keep it waiting for some seconds. An address has a few at a time, others of its
+// requests wait for them, and further ones are refused; other addresses do not notice. A set-up
+// that takes long does not keep those of its address waiting, as they may be of other programs,
+// behind a NAT. If there are too many in all, the oldest one is given up.
 const (
 	mostSetups    = 1024 // in progress
 	mostSetupsOf  = 64   // of one address, and younger than setupYoung
 	mostWaitingOf = 1024 // requests of one address, in progress or waiting
 
-	// With setupYoung, an address cannot have more than 256 set-ups begin in a second while its peers stay silent: each costs time too.
+	// With setupYoung, an address cannot have more than 256 set-ups begin in a second while its
+	// peers stay silent: each costs time too.
 	setupYoung = 250 * time.Millisecond
 	setupOld   = 500 * time.Millisecond // from when on a set-up may be given up
 )
@@ -76,8 +78,8 @@ func (s *setups) leave(from netip.Addr) {
 	}
 }
 
-// begin waits until a request that has entered may be answered. The set-up ends when the context that begin returns is done, and the
-// caller calls done afterwards.
+// begin waits until a request that has entered may be answered. The set-up ends when the context
+// that begin returns is done, and the caller calls done afterwards.
 func (s *setups) begin(ctx context.Context, from netip.Addr) (work context.Context, done func(), err error) {
 	s.mu.Lock()
 	src := s.of[from]
@@ -108,7 +110,8 @@ func (s *setups) begin(ctx context.Context, from netip.Addr) (work context.Conte
 	}, nil
 }
 
-// place takes one of places. If there is none, it has the oldest set-up give up its own, as soon as that is old.
+// place takes one of places. If there is none, it has the oldest set-up give up its own, as soon as
+// that is old.
 func (s *setups) place(ctx context.Context) error {
 	for {
 		select {

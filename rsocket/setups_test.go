@@ -30,7 +30,8 @@ func begins(t *testing.T, s *setups, from netip.Addr, d time.Duration) (b begun,
 	return b, err
 }
 
-// TestSetups: an address has a limited number of set-ups that are young; those that take long keep nobody waiting.
+// TestSetups: an address has a limited number of set-ups that are young; those that take long keep
+// nobody waiting.
 func TestSetups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetups()
@@ -77,7 +78,8 @@ func TestSetups(t *testing.T) {
 	})
 }
 
-// TestSetupsGivenUp: if there are too many in all, the oldest ones have to go, but not before they have had some time.
+// TestSetupsGivenUp: if there are too many in all, the oldest ones have to go, but not before they
+// have had some time.
 func TestSetupsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetups()

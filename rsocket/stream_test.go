@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wire carries one direction of a stream between an outbound and an inbound, in memory: messages in order, entries before the messages
-// that announce them.
+// wire carries one direction of a stream between an outbound and an inbound, in memory: messages in
+// order, entries before the messages that announce them.
 type wire struct {
 	t   *testing.T
 	in  inbound
@@ -36,7 +36,8 @@ type wireGrant struct {
 func newWire(t *testing.T, half int, credits uint16, size, doublings int, iwarp bool) *wire {
 	w := &wire{t: t, base: 1 << 32, buffer: make([]byte, 2*half<<doublings)}
 	w.in.init(half, half<<doublings, credits, 0)
-	w.out.init(&connData{credits: credits, buffer: entry{addr: w.base, key: 1, length: uint32(half)}}, iwarp, size, size<<doublings)
+	w.out.init(&connData{credits: credits, buffer: entry{addr: w.base, key: 1, length: uint32(half)}}, iwarp, size,
+		size<<doublings)
 	w.grant()
 	return w
 }
@@ -65,8 +66,8 @@ func (w *wire) send(n int) bool {
 	return true
 }
 
-// fill checks that a message of n bytes at offset from of the send buffer overwrites none that is not complete. It looks at the
-// oldest ones, which are next in the ring.
+// fill checks that a message of n bytes at offset from of the send buffer overwrites none that is
+// not complete. It looks at the oldest ones, which are next in the ring.
 func (w *wire) fill(from, n int) {
 	must(w.t, from >= 0 && from+n <= w.out.top, "inside the send buffer")
 	for _, m := range w.sending[:min(len(w.sending), 16)] {
@@ -158,12 +159,13 @@ func must(t *testing.T, ok bool, what string) {
 	}
 }
 
-// TestStreamModel: random steps of both sides, with buffers and credits of every size, for more than 65,536 messages in total; nothing is lost,
-// out of place or stuck.
+// TestStreamModel: random steps of both sides, with buffers and credits of every size, for more
+// than 65,536 messages in total; nothing is lost, out of place or stuck.
 func TestStreamModel(t *testing.T) {
 	for seed := range uint64(24) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
-		half, credits, size := 1+rnd.IntN(1<<rnd.IntN(13)), uint16(16+rnd.IntN(1<<rnd.IntN(16))), 1+rnd.IntN(1<<rnd.IntN(14))
+		half, credits, size := 1+rnd.IntN(1<<rnd.IntN(13)), uint16(16+rnd.IntN(1<<rnd.IntN(16))),
+			1+rnd.IntN(1<<rnd.IntN(14))
 		if credits > maxQueue {
 			credits = maxQueue
 		}
@@ -191,8 +193,9 @@ func TestStreamModel(t *testing.T) {
 	}
 }
 
-// TestRingsGrow: a ring of 2,000 bytes, that may become 16,000, does if the peer sends large messages, or more than it holds before the
-// program reads; not if the program keeps up with small messages.
+// TestRingsGrow: a ring of 2,000 bytes, that may become 16,000, does if the peer sends large
+// messages, or more than it holds before the program reads; not if the program keeps up with small
+// messages.
 func TestRingsGrow(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -237,10 +240,11 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// TestFirstSizes: buffers begin with the size of librdmacm's, and by doubling it come to their whole size.
+// TestFirstSizes: buffers begin with the size of librdmacm's, and by doubling it come to their
+// whole size.
 func TestFirstSizes(t *testing.T) {
-	for buffer, first := range map[int]int{4096: 4096, 10_002: 10_002, 131072: 131072, 131074: 131074, 262144: 131072, 1 << 20: 131072,
-		3 << 20: 196608, 600_000: 150_000, 524_290: 524_290, 1 << 30: 131072} {
+	for buffer, first := range map[int]int{4096: 4096, 10_002: 10_002, 131072: 131072, 131074: 131074, 262144: 131072,
+		1 << 20: 131072, 3 << 20: 196608, 600_000: 150_000, 524_290: 524_290, 1 << 30: 131072} {
 		require.Equal(t, first, 2*firstHalf(buffer), buffer)
 	}
 	require.Equal(t, 300_001, firstSize(300_001))
@@ -248,7 +252,8 @@ func TestFirstSizes(t *testing.T) {
 	require.Equal(t, 150_000, firstSize(300_000))
 }
 
-// TestSequenceWraps: the numbers of messages and limits go past 65,535 with every number of credits.
+// TestSequenceWraps: the numbers of messages and limits go past 65,535 with every number of
+// credits.
 func TestSequenceWraps(t *testing.T) {
 	for _, credits := range []uint16{16, 384, 32768, 40000, maxQueue} {
 		w := newWire(t, 1<<20, credits, 1<<20, 0, false)
@@ -297,7 +302,8 @@ func TestInboundRefuses(t *testing.T) {
 	requireViolation(t, in.data(1), DataAfterEnd)
 }
 
-// TestMappingsAreConsumed: a mapping takes a credit, which comes back. 1,000 of them do not stop the stream.
+// TestMappingsAreConsumed: a mapping takes a credit, which comes back. 1,000 of them do not stop
+// the stream.
 func TestMappingsAreConsumed(t *testing.T) {
 	var in inbound
 	in.init(100, 100, 16, 1)
@@ -362,7 +368,8 @@ func FuzzCredits(f *testing.F) {
 					must(t, sent <= limit, "sent beyond the limit")
 				}
 			} else {
-				// The limit with these 16 bits that is possible, if there is one: not below the old one, not beyond sent + credits.
+				// The limit with these 16 bits that is possible, if there is one: not below the old
+				// one, not beyond sent + credits.
 				want := -1
 				for l := limit; l <= sent+int(credits); l++ {
 					if uint32(l)&0xffff == value {
@@ -371,7 +378,8 @@ func FuzzCredits(f *testing.F) {
 					}
 				}
 				err := o.grant(value)
-				require.Equal(t, want >= 0, err == nil, "limit %#x, sent %d, limit was %d, credits %d", value, sent, limit, credits)
+				require.Equal(t, want >= 0, err == nil, "limit %#x, sent %d, limit was %d, credits %d", value, sent,
+					limit, credits)
 				if err == nil {
 					limit = want
 				}
@@ -381,7 +389,8 @@ func FuzzCredits(f *testing.F) {
 	})
 }
 
-// FuzzInbound: whatever messages arrive, the account stays right, and what it refuses changes nothing.
+// FuzzInbound: whatever messages arrive, the account stays right, and what it refuses changes
+// nothing.
 func FuzzInbound(f *testing.F) {
 	f.Add(uint16(100), uint16(16), []byte{0, 0, 60, 0, 0, 40, 4, 0, 50, 0, 0, 100})
 	f.Fuzz(func(t *testing.T, half, credits uint16, script []byte) {

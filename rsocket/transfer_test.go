@@ -21,12 +21,15 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestExchange: random pieces in both directions at once, with buffers and queues of every kind on either side.
+// TestExchange: random pieces in both directions at once, with buffers and queues of every kind on
+// either side.
 func TestExchange(t *testing.T) {
 	dev := usiwDevice(t, usiw.Config{})
-	tiny := rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16, Inline: rsocket.None}
+	tiny := rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16,
+		Inline: rsocket.None}
 	odd := rsocket.Config{Device: dev, RecvBuffer: 10_002, SendBuffer: 7_777, RecvQueue: 33, SendQueue: 21, Inline: 3}
-	large := rsocket.Config{Device: dev, RecvBuffer: 1 << 20, SendBuffer: 1 << 20, RecvQueue: 5000, SendQueue: 5000, Inline: 1024}
+	large := rsocket.Config{Device: dev, RecvBuffer: 1 << 20, SendBuffer: 1 << 20, RecvQueue: 5000, SendQueue: 5000,
+		Inline: 1024}
 	for _, c := range []struct {
 		name         string
 		dial, accept rsocket.Config
@@ -214,7 +217,8 @@ func fits(t *testing.T, c *rsocket.Conn, n int) {
 	require.Equal(t, n, k)
 }
 
-// more writes more than the peer's buffer holds, and returns how many bytes of it have been sent in a short time.
+// more writes more than the peer's buffer holds, and returns how many bytes of it have been sent in
+// a short time.
 func more(t *testing.T, c *rsocket.Conn) int {
 	t.Helper()
 	require.NoError(t, c.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
@@ -224,8 +228,8 @@ func more(t *testing.T, c *rsocket.Conn) int {
 	return n
 }
 
-// TestBuffersGrow: the peer can be far ahead of a program that has received much at a time, and not of one that has received as much in
-// small messages, one after the other.
+// TestBuffersGrow: the peer can be far ahead of a program that has received much at a time, and not
+// of one that has received as much in small messages, one after the other.
 func TestBuffersGrow(t *testing.T) {
 	const total = 4 << 20
 	for _, c := range []struct {
@@ -253,7 +257,8 @@ func TestBuffersGrow(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a peer that does not read holds up its own connection only, and only the buffers of that one are full.
+// TestSlowReader: a peer that does not read holds up its own connection only, and only the buffers
+// of that one are full.
 func TestSlowReader(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	slow1, slow2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
@@ -302,7 +307,8 @@ func TestKeepAlive(t *testing.T) {
 	require.NoError(t, c1.SetKeepAlive(true))
 }
 
-// TestKeepAliveAnswers: with keep-alive a connection in which nobody is answers the end of its peer.
+// TestKeepAliveAnswers: with keep-alive a connection in which nobody is answers the end of its
+// peer.
 func TestKeepAliveAnswers(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: time.Millisecond}
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
@@ -318,7 +324,8 @@ func TestKeepAliveAnswers(t *testing.T) {
 	require.Equal(t, io.EOF, err)
 }
 
-// TestManyAtOnce: any number of goroutines may write and read; each Write stays whole up to the size of a message.
+// TestManyAtOnce: any number of goroutines may write and read; each Write stays whole up to the
+// size of a message.
 func TestManyAtOnce(t *testing.T) {
 	c1, c2 := pair(t)
 	const writers, lines = 8, 200
@@ -356,15 +363,18 @@ func TestManyAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EPIPE)
 }
 
-// TestReserve: nobody is inside a connection whose receives are all but taken by data, and messages without credit still find one:
-// grants, because the other side reads, and its SHUTDOWN. On iWARP a message without a receive would end the connection.
+// TestReserve: nobody is inside a connection whose receives are all but taken by data, and messages
+// without credit still find one: grants, because the other side reads, and its SHUTDOWN. On iWARP a
+// message without a receive would end the connection.
 func TestReserve(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvQueue: 32}
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
 	one := []byte{1}
 	fill := func(c *rsocket.Conn) (n int) {
 		for {
-			var until time.Time // a limit only for the Write that has no credit: a busy machine may take longer for any other
+			// a limit only for the Write that has no credit: a busy machine may take longer for any
+			// other
+			var until time.Time
 			if !rsocket.Credit(c) {
 				until = time.Now().Add(30 * time.Millisecond)
 			}

@@ -16,11 +16,12 @@ const (
 	mappingLen = 24 // struct rs_iomap
 	messageLen = 4
 
-	// A table has two entries: while the peer fills one half of the buffer, the other one can be published.
+	// A table has two entries: while the peer fills one half of the buffer, the other one can be
+	// published.
 	tableEntries = 2
 
-	// maxMessage is the largest message that is sent. The wire has 29 bits for its length, and those of rsocket.c have up to 65,536
-	// bytes; it takes larger ones.
+	// maxMessage is the largest message that is sent. The wire has 29 bits for its length, and
+	// those of rsocket.c have up to 65,536 bytes; it takes larger ones.
 	maxMessage = 1 << 20
 )
 
@@ -78,7 +79,8 @@ func (e entry) put(b []byte, order binary.ByteOrder) {
 	order.PutUint32(b[12:], e.length)
 }
 
-// connData are the private data that the two sides exchange when they connect (struct rs_conn_data).
+// connData are the private data that the two sides exchange when they connect (struct
+// rs_conn_data).
 type connData struct {
 	bigEndian bool // the byte order of tables and of 4-byte Sends
 	mappings  int  // entries of the area for mappings
@@ -113,8 +115,8 @@ func (d *connData) append(b []byte) []byte {
 	return b
 }
 
-// scaled is the number of mappings in one byte: up to 128 as it is, otherwise in units of 256 with the highest bit set
-// (rs_value_to_scale).
+// scaled is the number of mappings in one byte: up to 128 as it is, otherwise in units of 256 with
+// the highest bit set (rs_value_to_scale).
 func scaled(n int) byte {
 	if n <= 128 {
 		return byte(n)
@@ -129,7 +131,8 @@ func unscaled(v byte) int {
 	return int(v&0x7f) << 8
 }
 
-// parseConnData decodes and checks the peer's private data. What follows them is ignored: InfiniBand fills up with zeros.
+// parseConnData decodes and checks the peer's private data. What follows them is ignored:
+// InfiniBand fills up with zeros.
 func parseConnData(b []byte) (d connData, err error) {
 	if len(b) < privateLen {
 		return d, violation(ShortPrivateData, uint64(len(b)), privateLen)
@@ -159,5 +162,6 @@ func parseConnData(b []byte) (d connData, err error) {
 
 // parseEntry decodes an entry of the private data.
 func parseEntry(b []byte) entry {
-	return entry{addr: binary.BigEndian.Uint64(b), key: binary.BigEndian.Uint32(b[8:]), length: binary.BigEndian.Uint32(b[12:])}
+	return entry{addr: binary.BigEndian.Uint64(b), key: binary.BigEndian.Uint32(b[8:]),
+		length: binary.BigEndian.Uint32(b[12:])}
 }

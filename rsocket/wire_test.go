@@ -12,13 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example are private data as rsockets of C on a little-endian host send them, with numbers that can be told apart.
+// example are private data as rsockets of C on a little-endian host send them, with numbers that
+// can be told apart.
 const example = "01" + "02" + "0180" + "000000" + "00" +
 	"00007f0102030400" + "11223344" + "00000002" +
 	"00007f0102030500" + "55667788" + "00010000"
 
 func exampleData() connData {
-	return connData{credits: 384, hasArea: true, table: entry{0x7f0102030400, 0x11223344, 2}, buffer: entry{0x7f0102030500, 0x55667788, 65536}}
+	return connData{credits: 384, hasArea: true, table: entry{0x7f0102030400, 0x11223344, 2},
+		buffer: entry{0x7f0102030500, 0x55667788, 65536}}
 }
 
 func TestConnDataBytes(t *testing.T) {
@@ -108,7 +110,8 @@ func TestEntryOrder(t *testing.T) {
 func FuzzConnData(f *testing.F) {
 	d := exampleData()
 	f.Add(d.append(nil))
-	d = connData{bigEndian: true, hasArea: true, mappings: 128, credits: 65535, table: entry{1, 2, 7}, buffer: entry{3, 4, 1}}
+	d = connData{bigEndian: true, hasArea: true, mappings: 128, credits: 65535, table: entry{1, 2, 7},
+		buffer: entry{3, 4, 1}}
 	f.Add(d.append(nil))
 	f.Add(make([]byte, 56))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -27,8 +27,8 @@ func (p *rawPeer) wasReset() {
 	require.ErrorIs(p.t, err, syscall.ECONNRESET)
 }
 
-// TestAbort: a connection ends at once although the peer does not react, and the peer gets a reset, whether the data for it are
-// many or none.
+// TestAbort: a connection ends at once although the peer does not react, and the peer gets a reset,
+// whether the data for it are many or none.
 func TestAbort(t *testing.T) {
 	n := newRawNIC(t, hangs)
 	for name, messages := range map[string]int{"Idle": 0, "Flooded": 64} {
@@ -70,7 +70,8 @@ func TestAbortEndsClose(t *testing.T) {
 	}
 }
 
-// TestCloseContext: Close waits for a silent peer as long as the context lasts, and not at all if the peer has ended.
+// TestCloseContext: Close waits for a silent peer as long as the context lasts, and not at all if
+// the peer has ended.
 func TestCloseContext(t *testing.T) {
 	n := newRawNIC(t, hangs)
 	e, p := n.passive(rawOpts{})

@@ -50,8 +50,9 @@ func request(t *testing.T, nc net.Conn, private string) {
 	require.NoError(t, err)
 }
 
-// TestArrival: Requests are queued in the order in which their streams were accepted, although that of the second stream was there
-// first. A stream that says nothing delays the next by 100 ms, and those behind that not at all.
+// TestArrival: Requests are queued in the order in which their streams were accepted, although that
+// of the second stream was there first. A stream that says nothing delays the next by 100 ms, and
+// those behind that not at all.
 func TestArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := make(pipes)
@@ -106,7 +107,8 @@ type named struct {
 
 func (n named) RemoteAddr() net.Addr { return n.from }
 
-// TestArrivalOthers: a stream that says nothing does not delay those of other addresses, of which the loopback has several.
+// TestArrivalOthers: a stream that says nothing does not delay those of other addresses, of which
+// the loopback has several.
 func TestArrivalOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := make(pipes)
@@ -126,7 +128,8 @@ func TestArrivalOthers(t *testing.T) {
 		for _, c := range []struct {
 			from  string
 			after time.Duration
-		}{{"192.0.2.2", 0}, {"127.0.0.2", 0}, {"127.0.0.1", 100 * time.Millisecond}, {"192.0.2.1", 100 * time.Millisecond}, {"::ffff:192.0.2.1", 100 * time.Millisecond}} {
+		}{{"192.0.2.2", 0}, {"127.0.0.2", 0}, {"127.0.0.1", 100 * time.Millisecond},
+			{"192.0.2.1", 100 * time.Millisecond}, {"::ffff:192.0.2.1", 100 * time.Millisecond}} {
 			open("127.0.0.1")
 			open("192.0.2.1")
 			request(t, open(c.from), c.from)

@@ -25,7 +25,8 @@ import (
 func flood(t *testing.T, s *scaleSide, c *connection) (posted int) {
 	sge, err := s.mr.SGE(0, 64<<10)
 	require.NoError(t, err)
-	wr := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: c.region.Addr, RKey: c.region.Key}}
+	wr := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
+		RemoteAddr: c.region.Addr, RKey: c.region.Key}}
 	var wcs [16]verbs.WC
 	completed := 0
 	began := time.Now()
@@ -50,7 +51,8 @@ func flood(t *testing.T, s *scaleSide, c *connection) (posted int) {
 	return posted - completed
 }
 
-// flushed takes n completions: the last ones are flushed. The socket may have taken the first of them meanwhile.
+// flushed takes n completions: the last ones are flushed. The socket may have taken the first of
+// them meanwhile.
 func flushed(t *testing.T, s *scaleSide, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), rawWait)
 	defer cancel()
@@ -90,7 +92,8 @@ func closesInTime(t *testing.T, closed <-chan error, began time.Time, closeTimeo
 	t.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
 }
 
-// TestStoppedPeerClose closes a connection to a process that is stopped (SIGSTOP) while the socket to it is full.
+// TestStoppedPeerClose closes a connection to a process that is stopped (SIGSTOP) while the socket
+// to it is full.
 func TestStoppedPeerClose(t *testing.T) {
 	t.Parallel()
 	const closeTimeout = 4 * time.Second
@@ -128,7 +131,8 @@ func TestStoppedPeerTimeout(t *testing.T) {
 	// The kernel may find room for a little more, however long it had none: the queue is kept full.
 	sge, err := s.mr.SGE(0, 64<<10)
 	require.NoError(t, err)
-	wr := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: c.region.Addr, RKey: c.region.Key}}
+	wr := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
+		RemoteAddr: c.region.Addr, RKey: c.region.Key}}
 	began := time.Now()
 	for gone := false; !gone; {
 		if n, _ := c.qp.PostSend(wr); n == 1 {
@@ -166,8 +170,9 @@ func TestStoppedPeerComesBack(t *testing.T) {
 	}
 }
 
-// TestSlowPeer: a peer reads a few bytes now and then, so that the socket to it is always full, and sends an FPDU one byte at a
-// time. Its connection is not ended, and Close takes no longer than for other connections.
+// TestSlowPeer: a peer reads a few bytes now and then, so that the socket to it is always full, and
+// sends an FPDU one byte at a time. Its connection is not ended, and Close takes no longer than for
+// other connections.
 func TestSlowPeer(t *testing.T) {
 	t.Parallel()
 	const patience, closeTimeout = 3 * time.Second, 3 * time.Second
@@ -224,8 +229,8 @@ func TestKilledPeer(t *testing.T) {
 	_ = peer.cmd.Wait()
 }
 
-// acknowledged reports whether everything that has been sent over IPv4 has been acknowledged: no socket has anything in its queue
-// (tx_queue, proc_net_tcp in the kernel's documentation).
+// acknowledged reports whether everything that has been sent over IPv4 has been acknowledged: no
+// socket has anything in its queue (tx_queue, proc_net_tcp in the kernel's documentation).
 func acknowledged(t *testing.T, n *rdmatest.Namespace) bool {
 	t.Helper()
 	var text []byte
@@ -235,10 +240,12 @@ func acknowledged(t *testing.T, n *rdmatest.Namespace) bool {
 	}))
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
 	require.NotEmpty(t, lines)
-	return !slices.ContainsFunc(lines, func(line string) bool { return !strings.HasPrefix(strings.Fields(line)[4], "00000000:") })
+	return !slices.ContainsFunc(lines,
+		func(line string) bool { return !strings.HasPrefix(strings.Fields(line)[4], "00000000:") })
 }
 
-// twoHosts makes two namespaces with a cable between them: v0 with 10.99.0.1, and v1 with 10.99.0.2.
+// twoHosts makes two namespaces with a cable between them: v0 with 10.99.0.1, and v1 with
+// 10.99.0.2.
 func twoHosts(t *testing.T) (a, b *rdmatest.Namespace) {
 	t.Helper()
 	a, b = rdmatest.NewNamespace(t), rdmatest.NewNamespace(t)
@@ -251,8 +258,8 @@ func twoHosts(t *testing.T) (a, b *rdmatest.Namespace) {
 	return a, b
 }
 
-// TestSilentHost cuts the cable between two hosts. The hosts get no error from that. PeerTimeout ends the connection of a host
-// that waits for an acknowledgement, and not earlier.
+// TestSilentHost cuts the cable between two hosts. The hosts get no error from that. PeerTimeout
+// ends the connection of a host that waits for an acknowledgement, and not earlier.
 func TestSilentHost(t *testing.T) {
 	const patience = time.Second
 	a, b := twoHosts(t)

@@ -11,19 +11,22 @@ import (
 	"github.com/goverbs/goverbs/internal/regmem"
 )
 
-// Implementation constants of sending. A payload of up to copyLimit bytes is cheaper to copy than to give to the kernel as a
-// separate piece. One system call takes at most maxPieces pieces; the arena has room for the whole batch, all of which is in it
-// where there are CRCs. A batch larger than batchBytes would make large messages slower: the peer receives one batch while the
-// next is checked and copied. It is 512 KiB, and so much more that such a message has room in it with its headers, and with a
-// small one behind it: what a batch of its own brings is received, and wakes, alone.
+// Implementation constants of sending. A payload of up to copyLimit bytes is cheaper to copy than
+// to give to the kernel as a separate piece. One system call takes at most maxPieces pieces; the
+// arena has room for the whole batch, all of which is in it where there are CRCs. A batch larger
+// than batchBytes would make large messages slower: the peer receives one batch while the next is
+// checked and copied. It is 512 KiB, and so much more that such a message has room in it with its
+// headers, and with a small one behind it: what a batch of its own brings is received, and wakes,
+// alone.
 const (
 	copyLimit  = 2 << 10
 	batchBytes = 528 << 10
 	maxPieces  = 1024
 )
 
-// A small batch has an arena of 8 KiB. It is used while much memory waits for slow peers. An FPDU whose payload is copied is
-// then no larger than smallULPDU: two of them fit, with markers too. Payload that is not copied has no such limit.
+// A small batch has an arena of 8 KiB. It is used while much memory waits for slow peers. An FPDU
+// whose payload is copied is then no larger than smallULPDU: two of them fit, with markers too.
+// Payload that is not copied has no such limit.
 const (
 	smallArena  = 8 << 10
 	smallFull   = 3 << 10
@@ -31,8 +34,8 @@ const (
 	smallULPDU  = 4 << 10
 )
 
-// batch is a sequence of FPDUs that one system call sends. Headers, trailers and payloads are in an arena; large payloads that
-// no CRC is computed of stay in registered memory.
+// batch is a sequence of FPDUs that one system call sends. Headers, trailers and payloads are in an
+// arena; large payloads that no CRC is computed of stay in registered memory.
 type batch struct {
 	arena  []byte
 	pieces [][]byte // in the order of the stream
@@ -54,7 +57,8 @@ type batch struct {
 }
 
 var batchPool = sync.Pool{New: func() any {
-	return &batch{arena: make([]byte, 0, batchBytes+mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))), pieces: make([][]byte, 0, maxPieces)}
+	return &batch{arena: make([]byte, 0, batchBytes+mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))),
+		pieces: make([][]byte, 0, maxPieces)}
 }}
 
 var smallPool = sync.Pool{New: func() any {
@@ -85,8 +89,8 @@ func (b *batch) memory() int64 {
 	return int64(cap(b.arena) + cap(b.plain) + word*(3*cap(b.pieces)+cap(b.refs)+cap(b.ends)))
 }
 
-// room reports whether another FPDU fits whose payload is in up to n pieces. Each of them may need a piece of the arena before
-// it, and the last one also a piece of the arena after it.
+// room reports whether another FPDU fits whose payload is in up to n pieces. Each of them may need
+// a piece of the arena before it, and the last one also a piece of the arena after it.
 func (b *batch) room(n int) bool {
 	full := batchBytes
 	if b.small {
@@ -103,7 +107,8 @@ func (b *batch) extend(n int) []byte {
 	return b.arena[at:]
 }
 
-// begin starts an FPDU whose ULPDU has the given length and returns room for the n bytes of its headers.
+// begin starts an FPDU whose ULPDU has the given length and returns room for the n bytes of its
+// headers.
 func (b *batch) begin(ulpdu, n int) []byte {
 	b.crc, b.crcFrom, b.ulpdu, b.start = 0, len(b.arena), ulpdu, len(b.arena)
 	h := b.extend(mpa.LengthLen + n)
@@ -114,8 +119,9 @@ func (b *batch) begin(ulpdu, n int) []byte {
 // inline appends payload that is a copy already.
 func (b *batch) inline(data []byte) { copy(b.extend(len(data)), data) }
 
-// copy appends payload from registered memory to the arena. The caller has entered r, which is exited here. crc says that end will
-// ask for the CRC: large payload is summed here, while it is in the cache.
+// copy appends payload from registered memory to the arena. The caller has entered r, which is
+// exited here. crc says that end will ask for the CRC: large payload is summed here, while it is in
+// the cache.
 func (b *batch) copy(r *region, mem []byte, crc bool) reject {
 	to := b.extend(len(mem))
 	if !crc || len(mem) <= sumLen {
@@ -126,8 +132,9 @@ func (b *batch) copy(r *region, mem []byte, crc bool) reject {
 	return r.fetchSum(to, mem, &b.crc)
 }
 
-// refer appends payload without a copy: it stays in registered memory until it has been sent. The caller has entered r. Such
-// payload has no CRC: the program may change it before the kernel reads it.
+// refer appends payload without a copy: it stays in registered memory until it has been sent. The
+// caller has entered r. Such payload has no CRC: the program may change it before the kernel reads
+// it.
 func (b *batch) refer(r *region, mem []byte) {
 	if len(b.refs) > 0 && b.refs[len(b.refs)-1] == r {
 		r.exit()
@@ -151,8 +158,8 @@ func (b *batch) end(crc bool) {
 	b.ends = append(b.ends, b.size)
 }
 
-// mark puts markers into the last FPDU, which is complete but for its CRC and is entirely in the arena. pos is its position
-// in the stream.
+// mark puts markers into the last FPDU, which is complete but for its CRC and is entirely in the
+// arena. pos is its position in the stream.
 func (b *batch) mark(pos uint64, crc bool) {
 	b.plain = append(b.plain[:0], b.arena[b.start:]...)
 	b.arena = mpa.AppendMarked(b.arena[:b.start], pos, b.plain, crc)
@@ -211,7 +218,8 @@ func (b *batch) advance(n int) {
 	}
 }
 
-// rest returns a copy of the unsent part of the FPDU that has been sent in part, nil if there is none or if its memory is gone.
+// rest returns a copy of the unsent part of the FPDU that has been sent in part, nil if there is
+// none or if its memory is gone.
 func (b *batch) rest() (tail []byte) {
 	missing := 0
 	for _, end := range b.ends {
@@ -244,5 +252,6 @@ func (b *batch) reset() {
 	}
 	clear(b.refs)
 	clear(b.pieces)
-	*b = batch{arena: b.arena[:0], pieces: b.pieces[:0], refs: b.refs[:0], ends: b.ends[:0], plain: b.plain[:0], small: b.small}
+	*b = batch{arena: b.arena[:0], pieces: b.pieces[:0], refs: b.refs[:0], ends: b.ends[:0], plain: b.plain[:0],
+		small: b.small}
 }

@@ -181,10 +181,12 @@ func (c *crowd) serve() error {
 	}
 }
 
-// BenchmarkCrowd has one round trip outstanding on each of n connections of one CQ, or on one of them; all p50 in microseconds.
+// BenchmarkCrowd has one round trip outstanding on each of n connections of one CQ, or on one of
+// them; all p50 in microseconds.
 func BenchmarkCrowd(b *testing.B) {
 	for _, how := range []string{"poll", "wait", "spin", "channel"} {
-		for _, c := range []struct{ conns, active int }{{1, 1}, {2, 2}, {4, 4}, {5, 5}, {8, 8}, {100, 100}, {1000, 1000}, {1000, 1}} {
+		for _, c := range []struct{ conns, active int }{{1, 1}, {2, 2}, {4, 4}, {5, 5}, {8, 8}, {100, 100},
+			{1000, 1000}, {1000, 1}} {
 			b.Run(fmt.Sprintf("%s/conns=%d/active=%d", how, c.conns, c.active), func(b *testing.B) {
 				x, y := newCrowd(b, how), newCrowd(b, how)
 				joinCrowds(b, x, y, c.conns)
@@ -231,7 +233,8 @@ func BenchmarkCrowd(b *testing.B) {
 
 // BenchmarkTCPCrowd is the same with a goroutine for each connection of bare TCP.
 func BenchmarkTCPCrowd(b *testing.B) {
-	for _, c := range []struct{ conns, active int }{{1, 1}, {2, 2}, {4, 4}, {5, 5}, {8, 8}, {100, 100}, {1000, 1000}, {1000, 1}} {
+	for _, c := range []struct{ conns, active int }{{1, 1}, {2, 2}, {4, 4}, {5, 5}, {8, 8}, {100, 100}, {1000, 1000},
+		{1000, 1}} {
 		b.Run(fmt.Sprintf("conns=%d/active=%d", c.conns, c.active), func(b *testing.B) {
 			var stop atomic.Bool
 			begin := make(chan struct{})
@@ -306,7 +309,8 @@ func reportTimes(b *testing.B, took []time.Duration, active int, used func() tim
 	b.ReportMetric(us(used())/float64(len(took)), "cpu-us")
 }
 
-// processorTime returns a function that returns how much processor time this process has used since then.
+// processorTime returns a function that returns how much processor time this process has used since
+// then.
 func processorTime() func() time.Duration {
 	now := func() time.Duration {
 		var u syscall.Rusage

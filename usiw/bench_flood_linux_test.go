@@ -18,7 +18,8 @@ import (
 
 const floods = 4
 
-// BenchmarkFlood measures a round trip of 64 bytes beside connections that write one MiB after another, and the throughput of these.
+// BenchmarkFlood measures a round trip of 64 bytes beside connections that write one MiB after
+// another, and the throughput of these.
 func BenchmarkFlood(b *testing.B) {
 	b.Run("CRC=off", func(b *testing.B) { benchFlood(b, usiw.Config{CRC: usiw.Off}) })
 	b.Run("CRC=on", func(b *testing.B) { benchFlood(b, usiw.Config{}) })
@@ -41,7 +42,8 @@ func benchFlood(b *testing.B, cfg usiw.Config) {
 					progress -= n
 					written.Add(int64(n))
 				}
-				if _, err := p.a.qp.PostSend(p.a.next(verbs.WRRDMAWrite, verbs.SendSignaled, benchMessage, p.p)); err != nil {
+				if _, err := p.a.qp.PostSend(
+					p.a.next(verbs.WRRDMAWrite, verbs.SendSignaled, benchMessage, p.p)); err != nil {
 					return
 				}
 				progress++

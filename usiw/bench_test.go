@@ -19,8 +19,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The benchmarks have both ends of a connection in one process; others measure the host's bare TCP for comparison. docs/performance.md
-// has figures between two processes, and says how they are measured.
+// The benchmarks have both ends of a connection in one process; others measure the host's bare TCP
+// for comparison. docs/performance.md has figures between two processes, and says how they are
+// measured.
 
 // benchMemory is what each end sends from and receives into, turn by turn.
 const benchMemory = 4 << 20
@@ -68,7 +69,8 @@ func (e *end) listen() error {
 // endPair is a connection; its ends share a NIC.
 type endPair struct{ a, p *end }
 
-// connectEnds makes a connection between two ends in this process, which is closed at the end of the test.
+// connectEnds makes a connection between two ends in this process, which is closed at the end of
+// the test.
 func connectEnds(tb testing.TB, cfg usiw.Config) (active, passive *end) {
 	tb.Helper()
 	pair := connectPairs(tb, cfg, 1)[0]
@@ -128,13 +130,15 @@ func connectPairs(tb testing.TB, cfg usiw.Config, n int) []endPair {
 	return pairs
 }
 
-// next fills in a request for the next bytes of the region, to or from the same place in the other end's region.
+// next fills in a request for the next bytes of the region, to or from the same place in the other
+// end's region.
 func (e *end) next(op verbs.WROpcode, flags verbs.SendFlags, size int, to *end) []verbs.SendWR {
 	if e.at+size > benchMemory {
 		e.at = 0
 	}
 	e.sgl[0] = verbs.SGE{Addr: e.mr.Addr() + uint64(e.at), Length: uint32(size), LKey: e.mr.LKey()}
-	e.wr[0] = verbs.SendWR{Opcode: op, Flags: flags, SGL: e.sgl[:], RemoteAddr: to.mr.Addr() + uint64(e.at), RKey: to.mr.RKey()}
+	e.wr[0] = verbs.SendWR{Opcode: op, Flags: flags, SGL: e.sgl[:], RemoteAddr: to.mr.Addr() + uint64(e.at),
+		RKey: to.mr.RKey()}
 	e.at += size
 	return e.wr[:]
 }
@@ -162,8 +166,8 @@ const (
 	benchDepth   = 4 // Writes in progress on a connection
 )
 
-// BenchmarkWrite measures a stream of RDMA Writes of 1 MiB, four in progress on each connection, until all are placed. With MTU 1460
-// their FPDUs have the size that they have on Ethernet.
+// BenchmarkWrite measures a stream of RDMA Writes of 1 MiB, four in progress on each connection,
+// until all are placed. With MTU 1460 their FPDUs have the size that they have on Ethernet.
 func BenchmarkWrite(b *testing.B) {
 	for _, c := range []struct{ conns, mtu int }{{1, 0}, {1, 1460}, {4, 0}} {
 		for _, crc := range []usiw.Policy{usiw.On, usiw.Off} {
@@ -184,7 +188,8 @@ func BenchmarkWrite(b *testing.B) {
 							}
 							progress -= n
 						}
-						if _, err := a.qp.PostSend(a.next(verbs.WRRDMAWrite, verbs.SendSignaled, benchMessage, p)); err != nil {
+						if _, err := a.qp.PostSend(
+							a.next(verbs.WRRDMAWrite, verbs.SendSignaled, benchMessage, p)); err != nil {
 							return err
 						}
 						progress++
@@ -207,7 +212,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkTCPStream measures bare TCP with messages of the same size, from and to memory of the same size.
+// BenchmarkTCPStream measures bare TCP with messages of the same size, from and to memory of the
+// same size.
 func BenchmarkTCPStream(b *testing.B) {
 	for _, conns := range []int{1, 4} {
 		b.Run(fmt.Sprintf("conns=%d", conns), func(b *testing.B) {
@@ -249,16 +255,16 @@ func BenchmarkTCPStream(b *testing.B) {
 	}
 }
 
-// touch fills memory, so that it has pages of its own: those that nobody has written to are all the same one, which is
-// always in the processor's cache.
+// touch fills memory, so that it has pages of its own: those that nobody has written to are all the
+// same one, which is always in the processor's cache.
 func touch(mem []byte) {
 	for i := range mem {
 		mem[i] = byte(i)
 	}
 }
 
-// benchStream runs send in a goroutine for each connection. It sends a message for each element of the channel and returns
-// when they have arrived.
+// benchStream runs send in a goroutine for each connection. It sends a message for each element of
+// the channel and returns when they have arrived.
 func benchStream(b *testing.B, conns int, send func(i int, messages <-chan struct{}) error) {
 	b.Helper()
 	messages := make(chan struct{})
@@ -299,8 +305,8 @@ func tcpPair() (out, in net.Conn, err error) {
 	return out, in, err
 }
 
-// BenchmarkPingPong measures half of the round trip of an RDMA Write of 64 bytes with immediate: with goroutines that sleep at once, and
-// with goroutines that poll for up to 50 us first.
+// BenchmarkPingPong measures half of the round trip of an RDMA Write of 64 bytes with immediate:
+// with goroutines that sleep at once, and with goroutines that poll for up to 50 us first.
 func BenchmarkPingPong(b *testing.B) {
 	for _, mode := range []struct {
 		name string
@@ -375,7 +381,8 @@ func reportOneWay(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1e3/float64(b.N)/2, "us")
 }
 
-// BenchmarkFetchAdd keeps fetch-and-adds in progress: as many as have completed are posted again, as one list.
+// BenchmarkFetchAdd keeps fetch-and-adds in progress: as many as have completed are posted again,
+// as one list.
 func BenchmarkFetchAdd(b *testing.B) {
 	for _, depth := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) {
@@ -384,8 +391,8 @@ func BenchmarkFetchAdd(b *testing.B) {
 			for i := range wrs {
 				sge, err := a.mr.SGE(8*i, 8)
 				require.NoError(b, err)
-				wrs[i] = verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, Add: 1,
-					RemoteAddr: p.mr.Addr(), RKey: p.mr.RKey()}
+				wrs[i] = verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled,
+					SGL: []verbs.SGE{sge}, Add: 1, RemoteAddr: p.mr.Addr(), RKey: p.mr.RKey()}
 			}
 			b.ReportAllocs()
 			free, done := depth, 0
@@ -410,8 +417,8 @@ func BenchmarkFetchAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkPost measures posting a list of 16 RDMA Writes of 64 bytes and polling their completions. Most of the time is that of the
-// system call.
+// BenchmarkPost measures posting a list of 16 RDMA Writes of 64 bytes and polling their
+// completions. Most of the time is that of the system call.
 func BenchmarkPost(b *testing.B) {
 	a, p := connectEnds(b, usiw.Config{})
 	const list = 16

@@ -21,7 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// smallNetwork is TCP with socket buffers of about 4 KiB, so that nearly every write finds the socket full.
+// smallNetwork is TCP with socket buffers of about 4 KiB, so that nearly every write finds the
+// socket full.
 type smallNetwork struct{}
 
 func (smallNetwork) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -96,8 +97,8 @@ func (e *rawEnd) drained(count int) {
 	}
 }
 
-// TestBigLoad lets both sides post 64 MiB of Writes and Reads, with atomics between them, at once, over socket
-// buffers of 4 KiB: neither side may wait for send space while the other waits for it.
+// TestBigLoad lets both sides post 64 MiB of Writes and Reads, with atomics between them, at once,
+// over socket buffers of 4 KiB: neither side may wait for send space while the other waits for it.
 func TestBigLoad(t *testing.T) {
 	const piece, pieces = 1 << 20, 32 // 32 MiB each of Writes and Reads
 	cfg := usiw.Config{Network: smallNetwork{}}
@@ -139,8 +140,9 @@ func TestBigLoad(t *testing.T) {
 	within(t, 5*time.Second, "posting", posting.Wait)
 	x.drained(3 * pieces)
 	y.drained(3 * pieces)
-	// A Write has completed when TCP has it. The last answers came after the peer's last Writes, but perhaps before ours were placed.
-	// The answer to an empty Read after them shows that they are placed.
+	// A Write has completed when TCP has it. The last answers came after the peer's last Writes,
+	// but perhaps before ours were placed. The answer to an empty Read after them shows that they
+	// are placed.
 	for _, e := range []*rawEnd{x, y} {
 		e.post(verbs.SendWR{Opcode: verbs.WRRDMARead})
 		require.Equal(t, verbs.WCSuccess, e.sent().Status)
@@ -156,8 +158,8 @@ func TestBigLoad(t *testing.T) {
 	}
 }
 
-// TestBigLoadSends is the same with messages that need receives, in both directions at once and larger than all
-// buffers.
+// TestBigLoadSends is the same with messages that need receives, in both directions at once and
+// larger than all buffers.
 func TestBigLoadSends(t *testing.T) {
 	const piece, pieces = 1 << 20, 8
 	cfg := usiw.Config{Network: smallNetwork{}}

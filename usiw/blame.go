@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// blame is the reason why a request has failed. It is noted where the fault is found, which is at most once for each end of a
-// connection and each of its queues, and kept until the QP is reset.
+// blame is the reason why a request has failed. It is noted where the fault is found, which is at
+// most once for each end of a connection and each of its queues, and kept until the QP is reset.
 type blame struct {
 	id     uint64
 	status verbs.WCStatus
@@ -17,11 +17,12 @@ type blame struct {
 	reason error
 }
 
-// maxBlamed bounds what is kept: one request can fail in each queue when the connection ends, and any number of inline requests
-// that are posted later.
+// maxBlamed bounds what is kept: one request can fail in each queue when the connection ends, and
+// any number of inline requests that are posted later.
 const maxBlamed = 16
 
-// blame notes the reason for the failure of a request, unless one has been noted. The caller holds q.mu.
+// blame notes the reason for the failure of a request, unless one has been noted. The caller holds
+// q.mu.
 func (q *qp) blame(id uint64, status verbs.WCStatus, opcode verbs.WCOpcode, reason error) {
 	if status == verbs.WCWRFlushErr || len(q.blamed) == maxBlamed || q.blamedFor(id, status) != nil {
 		return
@@ -66,8 +67,8 @@ func (r reject) fault() verbs.AccessFault {
 	return verbs.AccessBadKey
 }
 
-// access returns the refused access that a fault is about, the reverse of reject.request and reject.tagged. It reports false if it is
-// about something else.
+// access returns the refused access that a fault is about, the reverse of reject.request and
+// reject.tagged. It reports false if it is about something else.
 func (f fault) access() (verbs.AccessFault, bool) {
 	for _, r := range []reject{rejectSTag, rejectBounds, rejectRights, rejectAssociation, rejectWrap} {
 		if f == r.request() || f == r.tagged() {
@@ -86,8 +87,8 @@ func elementError(r reject, i int, s verbs.SGE, right verbs.AccessFlags) *verbs.
 	return e
 }
 
-// denied notes the access to our memory that a message of the peer asked for and does not get, for the Terminate that follows. The
-// caller holds the receive role. It returns the reason.
+// denied notes the access to our memory that a message of the peer asked for and does not get, for
+// the Terminate that follows. The caller holds the receive role. It returns the reason.
 func (c *conn) denied(r reject, stag uint32, to, n uint64, right verbs.AccessFlags) reject {
 	e := &verbs.AccessError{Fault: r.fault(), Key: stag, Addr: to, Length: n, Element: -1}
 	if r == rejectRights {
@@ -109,12 +110,14 @@ func invalidateError(r reject, stag uint32) *verbs.AccessError {
 	return e
 }
 
-// accessOf returns the access that a peer's Terminate is about, as far as it is known from what the message quotes and from the
-// request that it is about, which may be nil. It returns nil if the Terminate is about something else.
+// accessOf returns the access that a peer's Terminate is about, as far as it is known from what the
+// message quotes and from the request that it is about, which may be nil. It returns nil if the
+// Terminate is about something else.
 func accessOf(t *rdmap.Terminate, request *sendEntry) *verbs.AccessError {
 	f := fault{t.Layer, t.Type, t.Code}
 	if f == faultStream && request != nil && request.isAtomic() { // RFC 7306 section 8.2
-		return &verbs.AccessError{Fault: verbs.AccessMisaligned, Key: request.rkey, Addr: request.raddr, Length: 8, Element: -1}
+		return &verbs.AccessError{Fault: verbs.AccessMisaligned, Key: request.rkey, Addr: request.raddr, Length: 8,
+			Element: -1}
 	}
 	denied, ok := f.access()
 	if !ok {

@@ -16,8 +16,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestBrokenReason: a write fails because the stream has failed before. Its error does not hide the reason, which another goroutine
-// has got and reports a little later. If no goroutine reports a reason, the error of the write is the cause.
+// TestBrokenReason: a write fails because the stream has failed before. Its error does not hide the
+// reason, which another goroutine has got and reports a little later. If no goroutine reports a
+// reason, the error of the write is the cause.
 func TestBrokenReason(t *testing.T) {
 	pipe := os.NewSyscallError("write", syscall.EPIPE)
 	for _, then := range []error{os.NewSyscallError("read", syscall.ETIMEDOUT), nil} {
@@ -37,8 +38,9 @@ func TestBrokenReason(t *testing.T) {
 	}
 }
 
-// TestEndDoesNotWait: a read of a failed stream returns at once the reason, or that another call has got the reason, for every kind
-// of failure. The clock of the bubble moves only when a goroutine sleeps.
+// TestEndDoesNotWait: a read of a failed stream returns at once the reason, or that another call
+// has got the reason, for every kind of failure. The clock of the bubble moves only when a
+// goroutine sleeps.
 func TestEndDoesNotWait(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -46,8 +48,10 @@ func TestEndDoesNotWait(t *testing.T) {
 		want  error
 		again error // what the next read says
 	}{
-		{"FIN", func(t *testing.T, _ *tcpStream, peer *net.TCPConn) { require.NoError(t, peer.CloseWrite()) }, io.EOF, io.EOF},
-		{"reset", func(t *testing.T, _ *tcpStream, peer *net.TCPConn) { reset(t, peer) }, syscall.ECONNRESET, syscall.ECONNRESET},
+		{"FIN", func(t *testing.T, _ *tcpStream, peer *net.TCPConn) { require.NoError(t, peer.CloseWrite()) }, io.EOF,
+			io.EOF},
+		{"reset", func(t *testing.T, _ *tcpStream, peer *net.TCPConn) { reset(t, peer) }, syscall.ECONNRESET,
+			syscall.ECONNRESET},
 		{"FIN and reset", func(t *testing.T, _ *tcpStream, peer *net.TCPConn) {
 			require.NoError(t, peer.CloseWrite())
 			reset(t, peer)

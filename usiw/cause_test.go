@@ -51,7 +51,8 @@ func sgeOf(t *testing.T, pd *verbs.PD, access verbs.AccessFlags) (verbs.SGE, *ve
 	return sge, mr
 }
 
-// TestCauseLocal: the cause of a request that this side's memory does not allow names element, key, address and right.
+// TestCauseLocal: the cause of a request that this side's memory does not allow names element, key,
+// address and right.
 func TestCauseLocal(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -85,7 +86,8 @@ func TestCauseLocal(t *testing.T) {
 			return verbs.SendWR{Opcode: verbs.WRSend}, sge
 		}, verbs.AccessForeign, 0, verbs.WCSend},
 		{"inline", func(t *testing.T, p *usiwtest.Pair) (verbs.SendWR, verbs.SGE) {
-			return verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendInline}, verbs.SGE{Addr: 0x1000, Length: 8, LKey: 0x2a}
+			return verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendInline},
+				verbs.SGE{Addr: 0x1000, Length: 8, LKey: 0x2a}
 		}, verbs.AccessBadKey, 0, verbs.WCSend},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -94,14 +96,18 @@ func TestCauseLocal(t *testing.T) {
 			good, err := p.A.MR.SGE(0, 4)
 			require.NoError(t, err)
 			wr.ID, wr.SGL = 7, []verbs.SGE{good, bad}
-			requireCause(t, p, wr, c.opcode, &verbs.AccessError{Fault: c.fault, Key: bad.LKey, Addr: bad.Addr, Length: uint64(bad.Length), Right: c.right, Element: 1})
+			requireCause(t, p, wr, c.opcode,
+				&verbs.AccessError{Fault: c.fault, Key: bad.LKey, Addr: bad.Addr, Length: uint64(bad.Length),
+					Right: c.right, Element: 1})
 		})
 	}
 	t.Run("no right to write", func(t *testing.T) {
 		p := usiwtest.Connect(t, usiwtest.PairConfig{})
 		sge, _ := sgeOf(t, p.A.PD, 0)
-		requireCause(t, p, verbs.SendWR{ID: 7, Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{sge}, RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}, verbs.WCRDMARead,
-			&verbs.AccessError{Fault: verbs.AccessMissingRight, Key: sge.LKey, Addr: sge.Addr, Length: 64, Right: verbs.AccessLocalWrite})
+		requireCause(t, p, verbs.SendWR{ID: 7, Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{sge},
+			RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}, verbs.WCRDMARead,
+			&verbs.AccessError{Fault: verbs.AccessMissingRight, Key: sge.LKey, Addr: sge.Addr, Length: 64,
+				Right: verbs.AccessLocalWrite})
 	})
 	t.Run("window", func(t *testing.T) {
 		p := usiwtest.Connect(t, usiwtest.PairConfig{})
@@ -109,10 +115,12 @@ func TestCauseLocal(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		wc, err := p.A.Do(ctx, verbs.SendWR{Opcode: verbs.WRBindMW, RKey: mw.NextRKey(), Bind: &verbs.MWBind{MW: mw, MR: p.A.MR, Addr: p.A.MR.Addr(), Length: 64}})
+		wc, err := p.A.Do(ctx, verbs.SendWR{Opcode: verbs.WRBindMW, RKey: mw.NextRKey(),
+			Bind: &verbs.MWBind{MW: mw, MR: p.A.MR, Addr: p.A.MR.Addr(), Length: 64}})
 		require.NoError(t, err)
 		require.NoError(t, p.A.QP.Cause(&wc), "a request that has succeeded has none")
-		requireCause(t, p, verbs.SendWR{ID: 7, Opcode: verbs.WRSend, SGL: []verbs.SGE{{Addr: p.A.MR.Addr(), Length: 8, LKey: mw.RKey()}}}, verbs.WCSend,
+		requireCause(t, p, verbs.SendWR{ID: 7, Opcode: verbs.WRSend,
+			SGL: []verbs.SGE{{Addr: p.A.MR.Addr(), Length: 8, LKey: mw.RKey()}}}, verbs.WCSend,
 			&verbs.AccessError{Fault: verbs.AccessOfWindow, Key: mw.RKey(), Addr: p.A.MR.Addr(), Length: 8})
 	})
 	t.Run("invalidate a region", func(t *testing.T) {
@@ -132,14 +140,16 @@ func TestCauseLocal(t *testing.T) {
 	})
 }
 
-// requireCause posts a request that fails at once, and requires that its cause and QP.Err have the access.
+// requireCause posts a request that fails at once, and requires that its cause and QP.Err have the
+// access.
 func requireCause(t *testing.T, p *usiwtest.Pair, wr verbs.SendWR, opcode verbs.WCOpcode, want *verbs.AccessError) {
 	t.Helper()
 	wc := doFails(t, p.A, wr)
 	err := p.A.QP.Cause(&wc)
 	var request *verbs.RequestError
 	require.ErrorAs(t, err, &request)
-	require.Equal(t, verbs.RequestError{QPNum: p.A.QP.Num(), ID: wr.ID, Status: verbs.WCLocProtErr, Opcode: opcode, Known: true, Reason: request.Reason}, *request)
+	require.Equal(t, verbs.RequestError{QPNum: p.A.QP.Num(), ID: wr.ID, Status: verbs.WCLocProtErr, Opcode: opcode,
+		Known: true, Reason: request.Reason}, *request)
 	require.ErrorIs(t, err, verbs.WCLocProtErr)
 	var access *verbs.AccessError
 	require.ErrorAs(t, err, &access)
@@ -150,8 +160,8 @@ func requireCause(t *testing.T, p *usiwtest.Pair, wr verbs.SendWR, opcode verbs.
 	require.Equal(t, err, p.A.QP.Cause(&wc), "also when the QP is closed")
 }
 
-// TestCauseRemote: an access that the peer's memory does not allow is named on both sides: by the cause of the request if it waits
-// for an answer, and by the Terminate.
+// TestCauseRemote: an access that the peer's memory does not allow is named on both sides: by the
+// cause of the request if it waits for an answer, and by the Terminate.
 func TestCauseRemote(t *testing.T) {
 	for _, op := range []struct {
 		opcode verbs.WROpcode
@@ -169,7 +179,8 @@ func TestCauseRemote(t *testing.T) {
 			here verbs.AccessFault // for B
 			far  verbs.AccessFault // for A
 		}{
-			{"unknown key", func(t *testing.T, p *usiwtest.Pair) (uint64, uint32) { return 0x1000, 0x2a }, verbs.AccessBadKey, verbs.AccessBadKey},
+			{"unknown key", func(t *testing.T, p *usiwtest.Pair) (uint64, uint32) { return 0x1000, 0x2a },
+				verbs.AccessBadKey, verbs.AccessBadKey},
 			{"past the end", func(t *testing.T, p *usiwtest.Pair) (uint64, uint32) {
 				return p.B.MR.Addr() + uint64(p.B.MR.Len()), p.B.MR.RKey()
 			}, verbs.AccessBounds, verbs.AccessBounds},
@@ -284,16 +295,19 @@ func TestCauseReceive(t *testing.T) {
 		}
 		var access *verbs.AccessError
 		require.ErrorAs(t, cause, &access)
-		require.Equal(t, &verbs.AccessError{Fault: verbs.AccessBadKey, Key: second.LKey, Addr: second.Addr, Length: 64, Element: 1}, access)
+		require.Equal(t, &verbs.AccessError{Fault: verbs.AccessBadKey, Key: second.LKey, Addr: second.Addr, Length: 64,
+			Element: 1}, access)
 	}
 }
 
-// TestCauseFlushed: a request that was flushed has the reason of the end, and a completion of another QP none.
+// TestCauseFlushed: a request that was flushed has the reason of the end, and a completion of
+// another QP none.
 func TestCauseFlushed(t *testing.T) {
-	p := usiwtest.Connect(t, usiwtest.PairConfig{Cap: verbs.QPCap{MaxInlineData: 8}, Before: func(p *usiwtest.Pair) error {
-		_, err := p.A.QP.PostRecv([]verbs.RecvWR{{ID: 3}})
-		return err
-	}})
+	p := usiwtest.Connect(t,
+		usiwtest.PairConfig{Cap: verbs.QPCap{MaxInlineData: 8}, Before: func(p *usiwtest.Pair) error {
+			_, err := p.A.QP.PostRecv([]verbs.RecvWR{{ID: 3}})
+			return err
+		}})
 	wc := doFails(t, p.A, verbs.SendWR{ID: 7, Opcode: verbs.WRSend, SGL: []verbs.SGE{{Addr: 1, Length: 1, LKey: 0x2a}}})
 	first := p.A.QP.Cause(&wc)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -309,7 +323,9 @@ func TestCauseFlushed(t *testing.T) {
 	require.ErrorAs(t, cause, &same, "what ended the QP")
 	require.Equal(t, access, same)
 	// One that is posted now fails of its own.
-	_, err = p.A.QP.PostSend([]verbs.SendWR{{ID: 8, Opcode: verbs.WRSend, Flags: verbs.SendInline, SGL: []verbs.SGE{{Addr: 2, Length: 1, LKey: 0x2b}}}})
+	_, err = p.A.QP.PostSend(
+		[]verbs.SendWR{{ID: 8, Opcode: verbs.WRSend, Flags: verbs.SendInline,
+			SGL: []verbs.SGE{{Addr: 2, Length: 1, LKey: 0x2b}}}})
 	require.NoError(t, err)
 	inline, err := usiwtest.Next(ctx, p.A.SendCQ)
 	require.NoError(t, err)
@@ -326,7 +342,8 @@ func TestCauseFlushed(t *testing.T) {
 	require.False(t, request.Known, "a reset QP remembers nothing")
 }
 
-// TestErrAfterDrain: QP.Err names what has ended the QP, and a Drain that comes later does not change it.
+// TestErrAfterDrain: QP.Err names what has ended the QP, and a Drain that comes later does not
+// change it.
 func TestErrAfterDrain(t *testing.T) {
 	drain := func(t *testing.T, e *usiwtest.End) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

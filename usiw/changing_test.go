@@ -18,11 +18,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestChangingMemory: a program may write to memory that a request in progress sends, and a peer to memory that is read. The other side
-// gets every aligned word as it was before or after a store, and the connection goes on: what is sent is what its CRC was computed of.
+// TestChangingMemory: a program may write to memory that a request in progress sends, and a peer to
+// memory that is read. The other side gets every aligned word as it was before or after a store,
+// and the connection goes on: what is sent is what its CRC was computed of.
 func TestChangingMemory(t *testing.T) {
-	for name, cfg := range map[string]usiw.Config{"large segments": {CRC: usiw.On}, "small segments": {CRC: usiw.On, MTU: 1460},
-		"guarded": {CRC: usiw.On, GuardMemory: true}} {
+	for name, cfg := range map[string]usiw.Config{"large segments": {CRC: usiw.On},
+		"small segments": {CRC: usiw.On, MTU: 1460}, "guarded": {CRC: usiw.On, GuardMemory: true}} {
 		t.Run(name, func(t *testing.T) {
 			const most, hot = 4 << 20, 16 << 10
 			requests, long := 100_000/3, 100
@@ -31,7 +32,8 @@ func TestChangingMemory(t *testing.T) {
 			}
 			a, p := connectEnds(t, cfg)
 			region := func(e *end) *verbs.MR {
-				mr, err := e.qp.PD().AllocMR(most, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+				mr, err := e.qp.PD().AllocMR(most,
+					verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 				require.NoError(t, err)
 				return mr
 			}
@@ -39,7 +41,8 @@ func TestChangingMemory(t *testing.T) {
 			sources := []*verbs.MR{near, far}
 			sinks := []*verbs.MR{region(p), region(a)}
 
-			// The bytes of a word are always the same, so that half a word, and a byte of another one, are seen.
+			// The bytes of a word are always the same, so that half a word, and a byte of another
+			// one, are seen.
 			rest := runtime.Gosched
 			if runtime.GOMAXPROCS(0) == 1 { // then what has arrived is seen when nobody wants to run
 				rest = func() { time.Sleep(time.Microsecond) }
@@ -86,8 +89,10 @@ func TestChangingMemory(t *testing.T) {
 				if i%4 != 0 {
 					from &^= 7 // words of a request that begins within one may be in two segments
 				}
-				write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, RemoteAddr: sinks[0].Addr() + uint64(to), RKey: sinks[0].RKey()}
-				read := verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, RemoteAddr: far.Addr() + uint64(from), RKey: far.RKey()}
+				write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, RemoteAddr: sinks[0].Addr() + uint64(to),
+					RKey: sinks[0].RKey()}
+				read := verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
+					RemoteAddr: far.Addr() + uint64(from), RKey: far.RKey()}
 				for wr, at := range map[*verbs.SendWR]struct {
 					mr  *verbs.MR
 					off int
@@ -103,7 +108,8 @@ func TestChangingMemory(t *testing.T) {
 				for _, sink := range sinks {
 					for got := sink.Bytes()[to : to+size]; from%8 == 0 && len(got) >= 8; got = got[8:] {
 						if bytes.Count(got[:8], got[:1]) != 8 {
-							require.Failf(t, "torn", "request %d, %d bytes from offset %d to %d: % x", i, size, from, to, got[:8])
+							require.Failf(t, "torn", "request %d, %d bytes from offset %d to %d: % x", i, size, from,
+								to, got[:8])
 						}
 					}
 				}

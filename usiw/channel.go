@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// channel delivers completion events (verbs.ProviderCompChannel). A CQ is in its queue at most once: several events of a CQ
-// that have not been read yet are one event.
+// channel delivers completion events (verbs.ProviderCompChannel). A CQ is in its queue at most
+// once: several events of a CQ that have not been read yet are one event.
 type channel struct {
 	ready   chan struct{} // holds a token while the queue is not empty
 	closed  chan struct{}
@@ -35,7 +35,8 @@ func (v *vcontext) CreateCompChannel() (verbs.ProviderCompChannel, error) {
 	return &channel{ready: make(chan struct{}, 1), closed: make(chan struct{}), watches: make(map[*watch]int)}, nil
 }
 
-// notify queues an event of q, and reports whether a goroutine sleeps in Wait. The caller holds q.mu.
+// notify queues an event of q, and reports whether a goroutine sleeps in Wait. The caller holds
+// q.mu.
 func (ch *channel) notify(q *cq) (woken bool) {
 	ch.mu.Lock()
 	if !q.queued {
@@ -61,7 +62,8 @@ func (ch *channel) forget(q *cq) {
 	}
 }
 
-// setWatch records that the watch of one of the CQs changes from was to is; nil means no watch. The caller holds the CQ's mu.
+// setWatch records that the watch of one of the CQs changes from was to is; nil means no watch. The
+// caller holds the CQ's mu.
 func (ch *channel) setWatch(was, is *watch) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -75,8 +77,9 @@ func (ch *channel) setWatch(was, is *watch) {
 	}
 }
 
-// relied reports whether a program that arms a CQ needs the reader of the CQ's watch. It does not if all CQs of the channel
-// have one watch and nobody sleeps in Wait: the next goroutine that comes to sleep there can keep this watch.
+// relied reports whether a program that arms a CQ needs the reader of the CQ's watch. It does not
+// if all CQs of the channel have one watch and nobody sleeps in Wait: the next goroutine that comes
+// to sleep there can keep this watch.
 func (ch *channel) relied() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

@@ -42,44 +42,50 @@ const (
 	RTRSend                          // a Send of length 0; it consumes a receive of the passive side
 )
 
-// Network makes the byte streams that a NIC runs on. The host's TCP is used where none is configured.
+// Network makes the byte streams that a NIC runs on. The host's TCP is used where none is
+// configured.
 type Network interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 }
 
-// Config describes a NIC. The zero value gives a NIC with all defaults. For a value out of range New returns an error; it
-// never replaces the value silently.
+// Config describes a NIC. The zero value gives a NIC with all defaults. For a value out of range
+// New returns an error; it never replaces the value silently.
 type Config struct {
-	// Name is the device's name (default: the first free one of usiw0, usiw1, ...). The device's GUID is a hash of the name
-	// and of the host's machine-id(5), which it does not reveal; so it is the same in every process and every run. Hosts that
-	// share a machine-id share it. On Linux without a machine-id, as in most containers, it is made of the boot's ID and the
-	// host name; elsewhere it is random.
+	// Name is the device's name (default: the first free one of usiw0, usiw1, ...). The device's
+	// GUID is a hash of the name and of the host's machine-id(5), which it does not reveal; so it
+	// is the same in every process and every run. Hosts that share a machine-id share it. On Linux
+	// without a machine-id, as in most containers, it is made of the boot's ID and the host name;
+	// elsewhere it is random.
 	Name string
-	// Addr is the local address of connections and listeners (zero: the route chooses that of a connection, and listeners
-	// listen on all addresses).
+	// Addr is the local address of connections and listeners (zero: the route chooses that of a
+	// connection, and listeners listen on all addresses).
 	Addr netip.Addr
 	// Network replaces the host's TCP (nil = the host's).
 	Network Network
-	// MTU is the largest FPDU in bytes, 156 to 65,536 (default 65,536). TCP's maximum segment size limits it further.
+	// MTU is the largest FPDU in bytes, 156 to 65,536 (default 65,536). TCP's maximum segment size
+	// limits it further.
 	MTU int
-	// CRC says when to ask for CRC32C (RFC 5044 section 4.4). A connection uses it if either side asks. With Auto (the
-	// default) the active side does not ask, and the passive side asks if the peer's Request wants a peer-to-peer connection.
-	// So two NICs of this package use CRC32C, unless RTR is Off or Rev is 1. Linux's siw is not asked, because CRC32C breaks
-	// its connections over a network (docs/interop.md). On always asks, which the RFC requires unless an administrator
-	// disables it; Off never asks.
+	// CRC says when to ask for CRC32C (RFC 5044 section 4.4). A connection uses it if either side
+	// asks. With Auto (the default) the active side does not ask, and the passive side asks if the
+	// peer's Request wants a peer-to-peer connection. So two NICs of this package use CRC32C,
+	// unless RTR is Off or Rev is 1. Linux's siw is not asked, because CRC32C breaks its
+	// connections over a network (docs/interop.md). On always asks, which the RFC requires unless
+	// an administrator disables it; Off never asks.
 	CRC Policy
-	// Rev is the MPA revision of outgoing connections. 2 (the default, RFC 6581) negotiates the depths and lets either side
-	// send first; 1 (RFC 5044) does neither.
+	// Rev is the MPA revision of outgoing connections. 2 (the default, RFC 6581) negotiates the
+	// depths and lets either side send first; 1 (RFC 5044) does neither.
 	Rev int
-	// RTR: On (the default) makes outgoing connections of revision 2 peer-to-peer: a message without data opens them, so
-	// that either side may send first (RFC 6581 section 5). Off leaves the first message to the active side, as plain
-	// iWARP does.
+	// RTR: On (the default) makes outgoing connections of revision 2 peer-to-peer: a message
+	// without data opens them, so that either side may send first (RFC 6581 section 5). Off leaves
+	// the first message to the active side, as plain iWARP does.
 	RTR Policy
-	// RTRMessages are the messages that may open such a connection (0 = as active side RTRWrite, as passive side all).
+	// RTRMessages are the messages that may open such a connection (0 = as active side RTRWrite, as
+	// passive side all).
 	RTRMessages RTRMessages
-	// Markers: On asks the peers to send MPA markers (RFC 5044 section 4.3); Off is the default. This NIC sends markers to
-	// every peer that asks for them. They cost a copy on both sides and are of no use over TCP sockets.
+	// Markers: On asks the peers to send MPA markers (RFC 5044 section 4.3); Off is the default.
+	// This NIC sends markers to every peer that asks for them. They cost a copy on both sides and
+	// are of no use over TCP sockets.
 	Markers Policy
 
 	// Limits of the device, with the default in parentheses.
@@ -90,55 +96,70 @@ type Config struct {
 	MaxMR  int // memory regions (1,048,576; at most 2^23)
 	MaxPD  int // protection domains (65,536)
 	MaxMW  int // memory windows (1,048,576; at most 2^23)
-	MaxIRD int // Reads and atomics in progress in each direction (128; at most 16,382); cm.ConnParam sets those of a connection
+	// Reads and atomics in progress in each direction (128; at most 16,382); cm.ConnParam sets
+	// those of a connection
+	MaxIRD int
 
-	// MaxSilent is how many streams from one address a listener keeps for more than a second while their MPA Request has not arrived
-	// (64; at most 1,024). When further ones come, it closes the oldest. From all addresses together a listener keeps at most 1,024,
-	// where the address with the most loses its oldest, and as many from loopback addresses, of which one may have them all.
+	// MaxSilent is how many streams from one address a listener keeps for more than a second while
+	// their MPA Request has not arrived (64; at most 1,024). When further ones come, it closes the
+	// oldest. From all addresses together a listener keeps at most 1,024, where the address with
+	// the most loses its oldest, and as many from loopback addresses, of which one may have them
+	// all.
 	MaxSilent int
 
-	// MaxStalled limits the memory, in bytes, that the NIC holds for peers that have stopped half-way (67,108,864 = 64 MiB;
-	// 4 MiB to 1 GiB). Two things count: data prepared for a peer that does not read, such as answers to its Reads; and
-	// incomplete FPDUs, except for 512 bytes of each connection and 64 receive buffers of 256 KiB. While more than half is
-	// in use, the NIC prepares data in small portions, so many slow peers get slower. If the limit would be exceeded, the
-	// connection whose data have been held longest ends at once, without a Terminate. Its error is a *verbs.LimitError named
-	// "Config.MaxStalled". Buffers of the operating system do not count.
+	// MaxStalled limits the memory, in bytes, that the NIC holds for peers that have stopped
+	// half-way (67,108,864 = 64 MiB; 4 MiB to 1 GiB). Two things count: data prepared for a peer
+	// that does not read, such as answers to its Reads; and incomplete FPDUs, except for 512 bytes
+	// of each connection and 64 receive buffers of 256 KiB. While more than half is in use, the NIC
+	// prepares data in small portions, so many slow peers get slower. If the limit would be
+	// exceeded, the connection whose data have been held longest ends at once, without a Terminate.
+	// Its error is a *verbs.LimitError named "Config.MaxStalled". Buffers of the operating system
+	// do not count.
 	MaxStalled int
 
-	// GuardMemory is for memory of regions that may go away while it is registered: C memory that is freed, or a mapped file that
-	// becomes shorter. If an access to such memory faults, the region ends: this request fails, and every other one with the key, as if
-	// the region had been closed, which is still to be done. Without GuardMemory (the default) the fault ends the process, as it does when
-	// the program itself uses the memory. It costs some 10 ns for each access, and has no effect if C code of the process has
-	// replaced the Go runtime's handlers of SIGSEGV and SIGBUS.
+	// GuardMemory is for memory of regions that may go away while it is registered: C memory that
+	// is freed, or a mapped file that becomes shorter. If an access to such memory faults, the
+	// region ends: this request fails, and every other one with the key, as if the region had been
+	// closed, which is still to be done. Without GuardMemory (the default) the fault ends the
+	// process, as it does when the program itself uses the memory. It costs some 10 ns for each
+	// access, and has no effect if C code of the process has replaced the Go runtime's handlers of
+	// SIGSEGV and SIGBUS.
 	GuardMemory bool
 
 	// CloseTimeout bounds the orderly end of a connection: Terminate, FIN, the peer's FIN (3 s).
 	CloseTimeout time.Duration
-	// PeerTimeout ends a connection whose peer acknowledges nothing, or keeps its window closed, for this time (20 s).
+	// PeerTimeout ends a connection whose peer acknowledges nothing, or keeps its window closed,
+	// for this time (20 s).
 	PeerTimeout time.Duration
-	// IdleTimeout ends a connection on which no byte has moved in either direction for this time (0 = never). Without it, a
-	// connection does not end because the peer owes a response and is silent.
+	// IdleTimeout ends a connection on which no byte has moved in either direction for this time (0
+	// = never). Without it, a connection does not end because the peer owes a response and is
+	// silent.
 	IdleTimeout time.Duration
-	// SetupTimeout bounds the exchange of MPA frames (10 s on the active side, 5 s on the passive side).
+	// SetupTimeout bounds the exchange of MPA frames (10 s on the active side, 5 s on the passive
+	// side).
 	SetupTimeout time.Duration
-	// HoldTimeout is how long the passive side of a connection that is not peer-to-peer waits for the peer's first message
-	// before it sends (100 ms). The time starts when the Reply has arrived. RFC 5044 section 7.1.2 sets no limit.
+	// HoldTimeout is how long the passive side of a connection that is not peer-to-peer waits for
+	// the peer's first message before it sends (100 ms). The time starts when the Reply has
+	// arrived. RFC 5044 section 7.1.2 sets no limit.
 	HoldTimeout time.Duration
-	// DeregTimeout is how long a deregistration waits for operations in progress before it ends their connections (3 s). Only what is
-	// sent without CRC can be in progress for long: with CRC it is copied.
+	// DeregTimeout is how long a deregistration waits for operations in progress before it ends
+	// their connections (3 s). Only what is sent without CRC can be in progress for long: with CRC
+	// it is copied.
 	DeregTimeout time.Duration
 
-	// Spin is how long CQ.Wait polls before it sleeps, at most 50 us (0 = it sleeps at once). Polling shortens the wait for an
-	// answer that comes soon, but keeps a processor busy. Use it for one or two goroutines of a process that has free processors.
+	// Spin is how long CQ.Wait polls before it sleeps, at most 50 us (0 = it sleeps at once).
+	// Polling shortens the wait for an answer that comes soon, but keeps a processor busy. Use it
+	// for one or two goroutines of a process that has free processors.
 	Spin time.Duration
 
 	// Tap sees what connections send and receive (nil = none).
 	Tap Tap
 
-	// Without switches operations off, for example to get an RNIC without RFC 7306. Posting such an operation fails, and a
-	// peer that sends its message gets a Terminate for an unknown opcode. Only the operations of RFC 7306 and those of memory
-	// windows (OpSendInv, OpLocalInv, OpBindMW) may be named. An RNIC has all four atomics or none (RFC 7306 section 5).
-	// OpImm64 and OpWriteImm use the same message, so they must be named together too.
+	// Without switches operations off, for example to get an RNIC without RFC 7306. Posting such an
+	// operation fails, and a peer that sends its message gets a Terminate for an unknown opcode.
+	// Only the operations of RFC 7306 and those of memory windows (OpSendInv, OpLocalInv, OpBindMW)
+	// may be named. An RNIC has all four atomics or none (RFC 7306 section 5). OpImm64 and
+	// OpWriteImm use the same message, so they must be named together too.
 	Without verbs.OpSet
 
 	// Hooks is for package usiwtest.
@@ -150,7 +171,8 @@ const (
 	minMTU = mpa.MinMULPDU + 28
 	maxMTU = 65536
 	maxIRD = mpa.NoNegotiate - 1
-	// maxKeys is the number of regions or windows that random 24-bit indices can name without long searches for a free one.
+	// maxKeys is the number of regions or windows that random 24-bit indices can name without long
+	// searches for a free one.
 	maxKeys = 1 << 23
 
 	maxSpin = 50 * time.Microsecond
@@ -163,8 +185,8 @@ const (
 )
 
 // switchable are the operations that Config.Without may name.
-var switchable = verbs.MakeOpSet(verbs.OpSendInv, verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd,
-	verbs.OpMaskedCmpSwap, verbs.OpImm64, verbs.OpLocalInv, verbs.OpBindMW)
+var switchable = verbs.MakeOpSet(verbs.OpSendInv, verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap,
+	verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpImm64, verbs.OpLocalInv, verbs.OpBindMW)
 
 // together are sets of operations; Config.Without names all of a set or none.
 var together = []verbs.OpSet{

@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// conn is an established connection of a QP. The package comment describes its roles and its end. Fields marked mu are
-// guarded by q.mu.
+// conn is an established connection of a QP. The package comment describes its roles and its end.
+// Fields marked mu are guarded by q.mu.
 type conn struct {
 	q       *qp
 	dev     *device
@@ -76,15 +76,17 @@ type setup struct {
 	openedBy RTRMessages // RTRRead or RTRSend if this FPDU used up a message number
 }
 
-// newConn makes q's connection from a stream on which both sides have exchanged their MPA frames, and starts it.
+// newConn makes q's connection from a stream on which both sides have exchanged their MPA frames,
+// and starts it.
 func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	s, err := newStream(untapped(nc), q.dev.cfg.PeerTimeout)
 	if err != nil {
 		nc.Close()
 		return nil, err
 	}
-	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, serve: agreed.serve, peer: agreed.peer, private: agreed.private, rtr: agreed.rtr,
-		markOut: agreed.markOut, markIn: agreed.markIn, spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
+	c := &conn{q: q, dev: q.dev, s: s, crc: agreed.crc, ord: agreed.ord, ird: agreed.ird, serve: agreed.serve,
+		peer: agreed.peer, private: agreed.private, rtr: agreed.rtr, markOut: agreed.markOut, markIn: agreed.markIn,
+		spoken: make(chan struct{}), flushed: make(chan struct{}), gone: make(chan struct{})}
 	c.tx.init(q, &agreed)
 	c.size()
 	c.rx.init(q, &agreed)
@@ -104,8 +106,8 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	return c, nil
 }
 
-// watchIdle ends the connection when no byte has moved for IdleTimeout. A Terminate tells the peer, if it still receives, that
-// this is not an orderly end (RFC 5040 section 7.1).
+// watchIdle ends the connection when no byte has moved for IdleTimeout. A Terminate tells the peer,
+// if it still receives, that this is not an orderly end (RFC 5040 section 7.1).
 func (c *conn) watchIdle() {
 	limit := c.dev.cfg.IdleTimeout
 	if limit == 0 {
@@ -130,20 +132,22 @@ func (c *conn) watchIdle() {
 	})
 }
 
-// fail ends the connection with the given cause; later calls change nothing. t is the Terminate to send, nil for none. It does
-// not wait.
+// fail ends the connection with the given cause; later calls change nothing. t is the Terminate to
+// send, nil for none. It does not wait.
 func (c *conn) fail(cause error, t *termination) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	c.failLocked(cause, t)
 }
 
-// The kernel reports the reason of a stream's failure to one call only; later writes get EPIPE. The goroutine that got the
-// reason may call broken after those that got EPIPE, but no later than reasonDelay after them.
+// The kernel reports the reason of a stream's failure to one call only; later writes get EPIPE. The
+// goroutine that got the reason may call broken after those that got EPIPE, but no later than
+// reasonDelay after them.
 const reasonDelay = 100 * time.Millisecond
 
-// broken ends the connection because its stream has failed. It does not wait, not even for the reason: the caller may hold a
-// role, and a poller that waits in it would serve none of its other connections.
+// broken ends the connection because its stream has failed. It does not wait, not even for the
+// reason: the caller may hold a role, and a poller that waits in it would serve none of its other
+// connections.
 func (c *conn) broken(err error) {
 	switch {
 	case err == errStalled:
@@ -155,8 +159,9 @@ func (c *conn) broken(err error) {
 	c.fail(err, nil)
 }
 
-// unsent ends the connection because a write has failed. A peer that has reset the connection may have told the reason in a Terminate
-// that has not been read yet, as siw of Linux does when it leaves messages unread.
+// unsent ends the connection because a write has failed. A peer that has reset the connection may
+// have told the reason in a Terminate that has not been read yet, as siw of Linux does when it
+// leaves messages unread.
 func (c *conn) unsent(err error) {
 	if errors.Is(err, syscall.ECONNRESET) {
 		c.brokenLater(err)
@@ -201,9 +206,10 @@ func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus, reason error) {
 	c.failLocked(fmt.Errorf("%v: %w: %w: %w", e.op, status, reason, t.err()), t)
 }
 
-// refuse ends the connection because of a fault in a message from the peer. Later messages are ignored. The answers to earlier
-// messages are sent before the Terminate, so that the peer knows which of its requests have been done; if the peer does not
-// take them within CloseTimeout, they are dropped. The caller holds the receive role.
+// refuse ends the connection because of a fault in a message from the peer. Later messages are
+// ignored. The answers to earlier messages are sent before the Terminate, so that the peer knows
+// which of its requests have been done; if the peer does not take them within CloseTimeout, they
+// are dropped. The caller holds the receive role.
 func (c *conn) refuse(f fault, ulpdu []byte) {
 	t := terminationOf(f, ulpdu)
 	t.access = c.rx.access
@@ -218,14 +224,16 @@ func (c *conn) refuse(f fault, ulpdu []byte) {
 	c.tx.grace = time.AfterFunc(c.dev.cfg.CloseTimeout, func() { c.fail(t.err(), t) })
 }
 
-// end takes the connection down. Its order ensures three things: memory is not touched after the completion of its request, the
-// Terminate follows a whole FPDU, and closing the stream does not discard data that have been sent.
+// end takes the connection down. Its order ensures three things: memory is not touched after the
+// completion of its request, the Terminate follows a whole FPDU, and closing the stream does not
+// discard data that have been sent.
 func (c *conn) end() {
 	c.dev.endWatch(c)
 	c.s.interrupt()
 	c.workers.Wait()
 
-	// Take both roles and keep them. Their holders leave soon: they never wait for the network, and they check dead.
+	// Take both roles and keep them. Their holders leave soon: they never wait for the network, and
+	// they check dead.
 	c.rx.mu.Lock()
 	c.q.mu.Lock()
 	for c.tx.busy {
@@ -282,12 +290,14 @@ func (c *conn) appendTerminate(tail []byte) []byte {
 	return mpa.AppendMarked(tail, c.tx.sentTo+uint64(len(tail)), c.term.appendFPDU(nil, false), c.crc)
 }
 
-// event returns the asynchronous event for the end of a connection. It reports false if there is none, as for an orderly end.
+// event returns the asynchronous event for the end of a connection. It reports false if there is
+// none, as for an orderly end.
 func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
 	ev := verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: c.q.owner, Err: cause}
 	var t *verbs.TerminateError
 	switch {
-	case cause == io.EOF, errors.Is(cause, verbs.ErrClosed), errors.Is(cause, verbs.ErrCQOverflow): // the CQ has its own event
+	case cause == io.EOF, errors.Is(cause, verbs.ErrClosed),
+		errors.Is(cause, verbs.ErrCQOverflow): // the CQ has its own event
 		return ev, false
 	case errors.As(cause, &t):
 		ev.Type = eventOf(t)
@@ -295,15 +305,16 @@ func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
 	return ev, true
 }
 
-// terminated ends the connection because the peer sent a Terminate, and sets the status of the request that it is about.
+// terminated ends the connection because the peer sent a Terminate, and sets the status of the
+// request that it is about.
 func (c *conn) terminated(body []byte) {
 	t, _, err := rdmap.ParseTerminateLenient(body)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || len(body) < rdmap.TerminateLen {
 		c.fail(err, nil)
 		return
 	}
-	cause := &verbs.TerminateError{Layer: t.Layer, Type: t.Type, Code: t.Code, Header: append([]byte(nil), t.DDPHeader...),
-		Remote: true, Text: rdmap.TerminateText(t.Layer, t.Type, t.Code)}
+	cause := &verbs.TerminateError{Layer: t.Layer, Type: t.Type, Code: t.Code,
+		Header: append([]byte(nil), t.DDPHeader...), Remote: true, Text: rdmap.TerminateText(t.Layer, t.Type, t.Code)}
 	if siws := rdmap.SIWMeaning(&t); siws != "" {
 		cause.Text += "; if the peer is siw of Linux: " + siws
 	}
@@ -325,8 +336,8 @@ func (c *conn) terminated(body []byte) {
 func (c *conn) refersTo(r *region) bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	// Data wait for long only while the socket has no room. Then nobody holds the send role, and the batch can be read here.
-	// A holder of the role would soon leave it.
+	// Data wait for long only while the socket has no room. Then nobody holds the send role, and
+	// the batch can be read here. A holder of the role would soon leave it.
 	if c.tx.busy {
 		return false
 	}
@@ -340,7 +351,8 @@ func (c *conn) Disconnect() error {
 	return nil
 }
 
-// CloseContext implements cm.ProviderConn. If ctx is done before the end begins, that is the error, however soon the end comes.
+// CloseContext implements cm.ProviderConn. If ctx is done before the end begins, that is the error,
+// however soon the end comes.
 func (c *conn) CloseContext(ctx context.Context) error {
 	err := ctx.Err()
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// namedAddr is the address of an endpoint in a configured Network. Such a name means nothing to the host.
+// namedAddr is the address of an endpoint in a configured Network. Such a name means nothing to the
+// host.
 type namedAddr string
 
 func (namedAddr) Network() string  { return "usiw" }
@@ -162,9 +163,10 @@ func (r *route) Connect(ctx context.Context, qp *verbs.QP, param cm.ConnParam) (
 	})
 }
 
-// establish runs an attempt to connect a QP. exchange returns a stream whose MPA frames have been exchanged, and what the two
-// sides have agreed on.
-func (d *device) establish(ctx context.Context, handle *verbs.QP, exchange func(context.Context) (net.Conn, setup, error)) (*conn, error) {
+// establish runs an attempt to connect a QP. exchange returns a stream whose MPA frames have been
+// exchanged, and what the two sides have agreed on.
+func (d *device) establish(ctx context.Context, handle *verbs.QP,
+	exchange func(context.Context) (net.Conn, setup, error)) (*conn, error) {
 	q, err := verbs.Own[*qp](handle.Provider())
 	if err != nil {
 		return nil, err

@@ -17,7 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestConnectClosed closes the NIC while a connection begins: the resources of the connection are released once, and Close returns.
+// TestConnectClosed closes the NIC while a connection begins: the resources of the connection are
+// released once, and Close returns.
 func TestConnectClosed(t *testing.T) {
 	n := newSides(t, Config{})
 	s := n.side(nil, nil)
@@ -56,7 +57,8 @@ func (g goneFirst) Done() <-chan struct{} {
 	return g.Context.Done()
 }
 
-// TestCloseContextDone: Close with a context that is done says so, even if the end comes at once. One of a connection that is gone does not.
+// TestCloseContextDone: Close with a context that is done says so, even if the end comes at once.
+// One of a connection that is gone does not.
 func TestCloseContextDone(t *testing.T) {
 	n := newSides(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,7 +90,8 @@ func descriptors(t *testing.T) map[int]bool {
 	return fds
 }
 
-// leave lets the process open no more than n further descriptors, until the returned function is called.
+// leave lets the process open no more than n further descriptors, until the returned function is
+// called.
 func leave(t *testing.T, n int) (undo func()) {
 	t.Helper()
 	used := descriptors(t)
@@ -104,8 +107,9 @@ func leave(t *testing.T, n int) (undo func()) {
 	return func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)) }
 }
 
-// TestConnectDescriptors makes connections that share a CQ while few descriptors are left. If there are too few for a connection, it
-// is refused, no descriptor leaks, and the other connections keep working.
+// TestConnectDescriptors makes connections that share a CQ while few descriptors are left. If there
+// are too few for a connection, it is refused, no descriptor leaks, and the other connections keep
+// working.
 func TestConnectDescriptors(t *testing.T) {
 	n := newSides(t, Config{})
 	cq := n.cq()

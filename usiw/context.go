@@ -40,7 +40,8 @@ func (v *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 		attr.DeviceCapFlags |= verbs.DeviceMemWindow | verbs.DeviceMemWindowType2B
 	}
 	if v.dev.ops.Has(verbs.OpFetchAdd) {
-		// Operations are compare-and-swap loops of the host's CPU, so they are atomic with respect to all its programs.
+		// Operations are compare-and-swap loops of the host's CPU, so they are atomic with respect
+		// to all its programs.
 		attr.AtomicCap = verbs.AtomicGlob
 	}
 	return attr, nil
@@ -51,8 +52,8 @@ func (v *vcontext) QueryPort(int) (verbs.PortAttr, error) {
 	if v.dev.guard.Closed() {
 		state = verbs.PortDown
 	}
-	return verbs.PortAttr{State: state, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU4096, GIDTblLen: 1, MaxMsgSz: 1<<32 - 1,
-		PKeyTblLen: 1, LinkLayer: verbs.LinkLayerEthernet}, nil
+	return verbs.PortAttr{State: state, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU4096, GIDTblLen: 1,
+		MaxMsgSz: 1<<32 - 1, PKeyTblLen: 1, LinkLayer: verbs.LinkLayerEthernet}, nil
 }
 
 func (v *vcontext) Ops() verbs.OpSet { return v.dev.ops }

@@ -33,32 +33,33 @@ type cq struct {
 	watch atomic.Pointer[watch] // over its connections; changes under device.watching and mu
 	tied  int                   // how many connections of the watch complete here; guarded by device.watching
 
-	// The program has armed the CQ and most likely sleeps next. The next empty poll does not receive: whoever goes to sleep
-	// does so first.
+	// The program has armed the CQ and most likely sleeps next. The next empty poll does not
+	// receive: whoever goes to sleep does so first.
 	justArmed atomic.Bool
 
 	yielded  atomic.Int64 // when a poller last received something, or last yielded or slept
 	patience atomic.Int64 // yieldAfter, when the poller last yielded
 
-	// Connections that each have a separate watch (watches.go). alone, guarded by mu, has all of them; driven has those that
-	// Drive serves, nil if they are more than maxDriven.
+	// Connections that each have a separate watch (watches.go). alone, guarded by mu, has all of
+	// them; driven has those that Drive serves, nil if they are more than maxDriven.
 	alone  []*conn
 	driven atomic.Pointer[[]*conn]
 }
 
-// maxDriven limits the connections with separate watches for which a poller of the CQ receives. For more than these it
-// receives for none of them.
+// maxDriven limits the connections with separate watches for which a poller of the CQ receives. For
+// more than these it receives for none of them.
 const maxDriven = 4
 
-// A poller that finds nothing for this long yields to other goroutines (yielder). Otherwise, if there is one processor, or if
-// the others compute, no goroutine that waits for the network would run.
+// A poller that finds nothing for this long yields to other goroutines (yielder). Otherwise, if
+// there is one processor, or if the others compute, no goroutine that waits for the network would
+// run.
 const (
 	yieldAlone = 10 * time.Microsecond // with one processor
 	yieldBusy  = 100 * time.Microsecond
 )
 
-// Drive implements verbs.ProviderCQDriver: it receives for the CQ's connections, except those for which another goroutine
-// receives at the moment.
+// Drive implements verbs.ProviderCQDriver: it receives for the CQ's connections, except those for
+// which another goroutine receives at the moment.
 func (c *cq) Drive() {
 	if c.justArmed.Load() && c.justArmed.Swap(false) {
 		return
@@ -82,11 +83,12 @@ func (c *cq) Drive() {
 	}
 }
 
-// slept notes that the program has slept for a completion. Others have run meanwhile, so a poll that finds nothing need not let
-// them run soon.
+// slept notes that the program has slept for a completion. Others have run meanwhile, so a poll
+// that finds nothing need not let them run soon.
 func (c *cq) slept() { c.yielded.Store(clock()) }
 
-// yieldAfter returns how long a poller may find nothing, in nanoseconds. It takes a lock of the scheduler, too much for every poll.
+// yieldAfter returns how long a poller may find nothing, in nanoseconds. It takes a lock of the
+// scheduler, too much for every poll.
 func yieldAfter() int64 {
 	if runtime.GOMAXPROCS(0) == 1 {
 		return int64(yieldAlone)
@@ -222,7 +224,8 @@ func (c *cq) ReqNotify(solicitedOnly bool) error {
 	return nil
 }
 
-// push adds a completion. solicited says that the peer asked for a completion event. The caller may hold a qp's mu.
+// push adds a completion. solicited says that the peer asked for a completion event. The caller may
+// hold a qp's mu.
 func (c *cq) push(wc *verbs.WC, solicited bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,8 +251,8 @@ func (c *cq) notify() {
 	}
 }
 
-// overflowed moves every QP of a CQ that lost completions to ERR and wakes all waiters. Terminates tell the peers that this is
-// not an orderly end (RFC 5040 section 7.1).
+// overflowed moves every QP of a CQ that lost completions to ERR and wakes all waiters. Terminates
+// tell the peers that this is not an orderly end (RFC 5040 section 7.1).
 func (c *cq) overflowed() {
 	c.mu.Lock()
 	qps := make([]*qp, 0, len(c.qps))

@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Two RNICs in one process, and a connection between them over TCP. Each could be in a process or a host of its own.
+// Two RNICs in one process, and a connection between them over TCP. Each could be in a process or a
+// host of its own.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -12,34 +12,39 @@ import (
 // fault is the error that a Terminate message reports (RFC 5040 section 4.8, RFC 6580 section 3).
 type fault struct{ layer, typ, code uint8 }
 
-// The faults that do not come from an access check; reject makes the others. Where the RFCs leave the code open, these two
-// places choose it.
+// The faults that do not come from an access check; reject makes the others. Where the RFCs leave
+// the code open, these two places choose it.
 var (
-	faultLocal  = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // we cannot build a message (RFC 7306 section 8.1)
-	faultPlace  = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // we cannot place one
-	faultCRC    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeCRC}       // bad CRC
-	faultSize   = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}    // an FPDU too short for its header; as kernel siw says
-	faultMarker = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}    // a marker that does not point to the start of its FPDU
-	faultIRD    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeIRD}       // set-up: insufficient IRD (RFC 6581 section 8)
-	faultRTR    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeRTR}       // set-up: no RTR in common
+	faultLocal = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // we cannot build a message (RFC 7306 section 8.1)
+	faultPlace = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // we cannot place one
+	faultCRC   = fault{rdmap.LayerMPA, 0, mpa.ErrCodeCRC}       // bad CRC
+	faultSize  = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}    // an FPDU too short for its header; as kernel siw says
+	// a marker that does not point to the start of its FPDU
+	faultMarker = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}
+	faultIRD    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeIRD} // set-up: insufficient IRD (RFC 6581 section 8)
+	faultRTR    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeRTR} // set-up: no RTR in common
 
-	faultVersion  = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperVersion}
-	faultOpcode   = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperOpcode} // also: not enabled, on the wrong queue, unknown atomic
-	faultStream   = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperStream} // misaligned atomic (RFC 7306 section 8.2), short header, wrong identifier
+	faultVersion = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperVersion}
+	// also: not enabled, on the wrong queue, unknown atomic
+	faultOpcode = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperOpcode}
+	// misaligned atomic (RFC 7306 section 8.2), short header, wrong identifier
+	faultStream   = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperStream}
 	faultInvalOp  = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperCannotInvalidate}
 	faultInvalKey = fault{rdmap.LayerRDMAP, rdmap.ErrTypeProtection, rdmap.ProtCannotInvalidate}
 
 	faultTaggedVersion = fault{rdmap.LayerDDP, ddp.ErrTypeTagged, ddp.TaggedVersion}
 	faultDDPVersion    = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedVersion}
 	faultQN            = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedInvalidQN}
-	faultNoBuffer      = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer} // no receive; more requests than IRD; an answer to nothing
-	faultMSN           = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedMSN}
-	faultMO            = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedMO}
-	faultTooLong       = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedTooLong}
+	// no receive; more requests than IRD; an answer to nothing
+	faultNoBuffer = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer}
+	faultMSN      = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedMSN}
+	faultMO       = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedMO}
+	faultTooLong  = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedTooLong}
 )
 
-// quotes reports whether the Terminate carries the header of the message at fault (RFC 5040 figure 10). For local errors and
-// errors of MPA it does not. If the version is wrong, the T bit still tells the length of the header.
+// quotes reports whether the Terminate carries the header of the message at fault (RFC 5040 figure
+// 10). For local errors and errors of MPA it does not. If the version is wrong, the T bit still
+// tells the length of the header.
 func (f fault) quotes() bool { return f.layer != rdmap.LayerMPA && f != faultLocal }
 
 // termination is a Terminate message to be sent.
@@ -66,7 +71,8 @@ func terminationOf(f fault, ulpdu []byte) *termination {
 	}
 	t.segLen, t.ddp = len(ulpdu), append([]byte(nil), ulpdu[:n]...)
 	_, op := rdmap.ParseControl(ulpdu[1])
-	if f.layer == rdmap.LayerRDMAP && f.typ == rdmap.ErrTypeProtection && op == rdmap.OpReadRequest && len(ulpdu) >= n+rdmap.ReadRequestLen && !ddp.IsTagged(ulpdu[0]) {
+	if f.layer == rdmap.LayerRDMAP && f.typ == rdmap.ErrTypeProtection && op == rdmap.OpReadRequest &&
+		len(ulpdu) >= n+rdmap.ReadRequestLen && !ddp.IsTagged(ulpdu[0]) {
 		t.rdmap = append([]byte(nil), ulpdu[n:n+rdmap.ReadRequestLen]...)
 	}
 	return t
@@ -74,15 +80,17 @@ func terminationOf(f fault, ulpdu []byte) *termination {
 
 // err returns the error that the local side sees.
 func (t *termination) err() error {
-	return &verbs.TerminateError{Layer: t.layer, Type: t.typ, Code: t.code, Header: t.ddp, Text: rdmap.TerminateText(t.layer, t.typ, t.code),
-		Access: t.access}
+	return &verbs.TerminateError{Layer: t.layer, Type: t.typ, Code: t.code, Header: t.ddp,
+		Text: rdmap.TerminateText(t.layer, t.typ, t.code), Access: t.access}
 }
 
-// appendFPDU appends the Terminate message as an FPDU (RFC 5040 section 4.8; queue 2, first and only message).
+// appendFPDU appends the Terminate message as an FPDU (RFC 5040 section 4.8; queue 2, first and
+// only message).
 func (t *termination) appendFPDU(b []byte, crc bool) []byte {
 	at := len(b)
 	b = append(b, make([]byte, mpa.LengthLen+ddp.UntaggedLen)...)
-	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpTerminate), QN: ddp.QNTerminate, MSN: 1}.Put(b[at+mpa.LengthLen:])
+	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpTerminate), QN: ddp.QNTerminate,
+		MSN: 1}.Put(b[at+mpa.LengthLen:])
 	msg := rdmap.Terminate{Layer: t.layer, Type: t.typ, Code: t.code, DDPHeader: t.ddp, RDMAPHeader: t.rdmap}
 	if t.ddp != nil {
 		msg.SegLenValid, msg.SegLen = true, uint16(t.segLen)
@@ -106,9 +114,11 @@ func sealFPDU(b []byte, at int, crc bool) []byte {
 // statusOf returns the status of the request that a peer's Terminate is about.
 func statusOf(t *rdmap.Terminate) verbs.WCStatus {
 	switch {
-	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeProtection, t.Layer == rdmap.LayerDDP && t.Type == ddp.ErrTypeTagged:
+	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeProtection, t.Layer == rdmap.LayerDDP &&
+		t.Type == ddp.ErrTypeTagged:
 		return verbs.WCRemAccessErr
-	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeOperation, t.Layer == rdmap.LayerDDP && t.Type == ddp.ErrTypeUntagged, isSIWOpcode(t):
+	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeOperation, t.Layer == rdmap.LayerDDP &&
+		t.Type == ddp.ErrTypeUntagged, isSIWOpcode(t):
 		return verbs.WCRemInvReqErr
 	}
 	return verbs.WCRemOpErr
@@ -119,7 +129,8 @@ func eventOf(t *verbs.TerminateError) verbs.EventType {
 	switch {
 	case t.Remote, t.Layer == rdmap.LayerMPA, t.Type == rdmap.ErrTypeLocal:
 		return verbs.EventQPFatal
-	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeProtection, t.Layer == rdmap.LayerDDP && t.Type == ddp.ErrTypeTagged:
+	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeProtection, t.Layer == rdmap.LayerDDP &&
+		t.Type == ddp.ErrTypeTagged:
 		return verbs.EventQPAccessErr
 	}
 	return verbs.EventQPReqErr

@@ -124,7 +124,8 @@ type faultCode struct {
 	quote            rawQuote
 }
 
-// The codes: RFC 5040 section 4.8, RFC 5041 section 7.2. All of them quote the DDP header (RFC 5040 figure 10).
+// The codes: RFC 5040 section 4.8, RFC 5041 section 7.2. All of them quote the DDP header (RFC 5040
+// figure 10).
 var (
 	badDDPVersion    = faultCode{1, 2, 6, quoteDDP}
 	badTaggedVersion = faultCode{1, 1, 4, quoteDDP}
@@ -317,7 +318,8 @@ func offsetFaults() []faultCase {
 		{name: "Terminate without L", send: msgs(with(rawTerminate(rdmap.Terminate{Type: 2, Code: 8}), atDDP, 0x01))},
 		{name: "Send whose MO goes back", send: msgs(rawSegment(rdmap.OpSend, ddp.Untagged{MSN: 1}, eight[:4]),
 			rawSegment(rdmap.OpSend, ddp.Untagged{MSN: 1, MO: 2, Last: true}, eight[:4]))},
-		{name: "Send that begins again", send: msgs(rawSegment(rdmap.OpSend, ddp.Untagged{MSN: 1}, eight[:4]), rawSend(1, eight))},
+		{name: "Send that begins again",
+			send: msgs(rawSegment(rdmap.OpSend, ddp.Untagged{MSN: 1}, eight[:4]), rawSend(1, eight))},
 	}
 	for i := range cases {
 		cases[i].want, cases[i].recv = badMO, []int{64}
@@ -340,7 +342,8 @@ func lengthFaults() []faultCase {
 		{name: "Send longer than the receive with its second segment", send: segment(17), want: tooLong,
 			recv: []int{16}, status: []verbs.WCStatus{short}},
 		{name: "Immediate Data of 9 bytes", send: immediate(rdmap.OpImmediate, 9), want: tooLong, recv: []int{64}},
-		{name: "Immediate Data with Solicited Event of 9 bytes", send: immediate(rdmap.OpImmediateSE, 9), want: tooLong, recv: []int{64}},
+		{name: "Immediate Data with Solicited Event of 9 bytes", send: immediate(rdmap.OpImmediateSE, 9), want: tooLong,
+			recv: []int{64}},
 		{name: "Immediate Data of 7 bytes", send: immediate(rdmap.OpImmediate, 7), want: badStream, recv: []int{64}},
 		{name: "Immediate Data of no bytes", send: immediate(rdmap.OpImmediateSE, 0), want: badStream,
 			recv: []int{64}},

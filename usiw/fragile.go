@@ -7,11 +7,12 @@ import (
 	"github.com/goverbs/goverbs/internal/regmem"
 )
 
-// Memory of a region may go away if Config.GuardMemory says so. Every access to registered memory is in this file, but for the system call
-// that sends it, which fails by itself, and inline data, which belong to the program until the post returns.
+// Memory of a region may go away if Config.GuardMemory says so. Every access to registered memory
+// is in this file, but for the system call that sends it, which fails by itself, and inline data,
+// which belong to the program until the post returns.
 
-// place writes data to memory of the region, which the caller has entered, and exits the region. It returns rejectSTag if the memory is
-// gone.
+// place writes data to memory of the region, which the caller has entered, and exits the region. It
+// returns rejectSTag if the memory is gone.
 func (r *region) place(mem, data []byte) reject {
 	if !r.fragile {
 		regmem.Place(mem, data)
@@ -53,7 +54,8 @@ func fetchSum(b, mem []byte, crc *uint32) {
 	}
 }
 
-// change performs an atomic operation, which returns the original value, on memory of the region as place writes it.
+// change performs an atomic operation, which returns the original value, on memory of the region as
+// place writes it.
 func (r *region) change(mem []byte, operation func([]byte) uint64) (v uint64, why reject) {
 	if !r.fragile {
 		v = operation(mem)
@@ -74,7 +76,8 @@ func (r *region) used(ok bool) reject {
 	return rejectSTag
 }
 
-// vanish ends the region: from now on its key is invalid, as after deregistration. That still has to be done.
+// vanish ends the region: from now on its key is invalid, as after deregistration. That still has
+// to be done.
 func (r *region) vanish() {
 	r.guard.Shut()
 	if r.parent != nil {

@@ -50,8 +50,8 @@ func register(t *testing.T, pd *verbs.PD, mem []byte) *verbs.MR {
 	return mr
 }
 
-// TestGuardMemory uses memory of a region that is gone in every way. The request fails, the region ends, and nothing else happens: the
-// process goes on, and so do other connections.
+// TestGuardMemory uses memory of a region that is gone in every way. The request fails, the region
+// ends, and nothing else happens: the process goes on, and so do other connections.
 func TestGuardMemory(t *testing.T) {
 	sge := func(mr *verbs.MR, off, n int) []verbs.SGE {
 		s, err := mr.SGE(off, n)
@@ -67,18 +67,22 @@ func TestGuardMemory(t *testing.T) {
 		before int // bytes that are still there, before those that are not
 		status verbs.WCStatus
 	}{
-		"peer writes":                 {peer: true, op: verbs.WRRDMAWrite, size: 64},
-		"peer writes over":            {peer: true, op: verbs.WRRDMAWrite, size: 8192, before: 4096},
-		"peer reads":                  {peer: true, op: verbs.WRRDMARead, size: 64, status: verbs.WCRemAccessErr},
-		"peer reads over":             {peer: true, op: verbs.WRRDMARead, size: 64 << 10, before: 60 << 10, status: verbs.WCRemAccessErr},
-		"peer adds":                   {peer: true, op: verbs.WRAtomicFetchAndAdd, size: 8, status: verbs.WCRemAccessErr},
-		"peer swaps":                  {peer: true, op: verbs.WRAtomicCmpAndSwp, size: 8, status: verbs.WCRemAccessErr},
-		"sends":                       {op: verbs.WRSend, size: 64, status: verbs.WCLocProtErr},
-		"sends much with CRC":         {crc: usiw.On, op: verbs.WRSend, size: 32 << 10, status: verbs.WCLocProtErr},
-		"sends over with CRC":         {crc: usiw.On, op: verbs.WRSend, size: 64 << 10, before: 32 << 10, status: verbs.WCLocProtErr},
-		"sends much without CRC":      {crc: usiw.Off, op: verbs.WRSend, size: 32 << 10, status: verbs.WCWRFlushErr}, // the system call fails
-		"reads into it":               {op: verbs.WRRDMARead, size: 64, status: verbs.WCLocProtErr},
-		"reads into it over":          {op: verbs.WRRDMARead, size: 64 << 10, before: 60 << 10, status: verbs.WCLocProtErr},
+		"peer writes":      {peer: true, op: verbs.WRRDMAWrite, size: 64},
+		"peer writes over": {peer: true, op: verbs.WRRDMAWrite, size: 8192, before: 4096},
+		"peer reads":       {peer: true, op: verbs.WRRDMARead, size: 64, status: verbs.WCRemAccessErr},
+		"peer reads over": {peer: true, op: verbs.WRRDMARead, size: 64 << 10, before: 60 << 10,
+			status: verbs.WCRemAccessErr},
+		"peer adds": {peer: true, op: verbs.WRAtomicFetchAndAdd, size: 8,
+			status: verbs.WCRemAccessErr},
+		"peer swaps":          {peer: true, op: verbs.WRAtomicCmpAndSwp, size: 8, status: verbs.WCRemAccessErr},
+		"sends":               {op: verbs.WRSend, size: 64, status: verbs.WCLocProtErr},
+		"sends much with CRC": {crc: usiw.On, op: verbs.WRSend, size: 32 << 10, status: verbs.WCLocProtErr},
+		"sends over with CRC": {crc: usiw.On, op: verbs.WRSend, size: 64 << 10, before: 32 << 10,
+			status: verbs.WCLocProtErr},
+		"sends much without CRC": {crc: usiw.Off, op: verbs.WRSend, size: 32 << 10, status: verbs.WCWRFlushErr}, // the system call fails
+		"reads into it":          {op: verbs.WRRDMARead, size: 64, status: verbs.WCLocProtErr},
+		"reads into it over": {op: verbs.WRRDMARead, size: 64 << 10, before: 60 << 10,
+			status: verbs.WCLocProtErr},
 		"adds, with the result in it": {op: verbs.WRAtomicFetchAndAdd, size: 8, status: verbs.WCLocProtErr},
 	} {
 		for kind, of := range map[string]fragile{"shortened": shortened, "protected": protected} {
@@ -93,7 +97,8 @@ func TestGuardMemory(t *testing.T) {
 				vanish()
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
-				wr := verbs.SendWR{Opcode: c.op, SGL: sge(p.A.MR, 0, c.size), RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}
+				wr := verbs.SendWR{Opcode: c.op, SGL: sge(p.A.MR, 0, c.size), RemoteAddr: p.B.MR.Addr(),
+					RKey: p.B.MR.RKey()}
 				if c.peer {
 					wr.RemoteAddr, wr.RKey = mr.Addr()+uint64(gone-c.before), mr.RKey()
 				} else {
@@ -112,7 +117,8 @@ func TestGuardMemory(t *testing.T) {
 					}
 				}
 				p = usiwtest.Connect(t, usiwtest.PairConfig{TCP: "127.0.0.1:0", A: cfg, B: cfg})
-				wc, err = p.A.Do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: sge(p.A.MR, 0, 8), RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()})
+				wc, err = p.A.Do(ctx, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: sge(p.A.MR, 0, 8),
+					RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()})
 				require.NoError(t, err)
 				require.NoError(t, wc.Err())
 			})

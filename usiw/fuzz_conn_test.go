@@ -21,9 +21,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// FuzzConn runs a script against a connected QP: messages of every kind, right or wrong in any place, bytes that are no message,
-// and requests of the QP. For every script, nothing panics or waits for ever, no byte is read or written without the right to,
-// each request has one completion, and nothing is left in the end.
+// FuzzConn runs a script against a connected QP: messages of every kind, right or wrong in any
+// place, bytes that are no message, and requests of the QP. For every script, nothing panics or
+// waits for ever, no byte is read or written without the right to, each request has one completion,
+// and nothing is left in the end.
 func FuzzConn(f *testing.F) {
 	for _, s := range fuzzSeeds() {
 		f.Add(s)
@@ -38,7 +39,8 @@ func FuzzConn(f *testing.F) {
 	})
 }
 
-// fuzzSeeds are scripts of each message, alone and behind what it needs, on each kind of connection.
+// fuzzSeeds are scripts of each message, alone and behind what it needs, on each kind of
+// connection.
 func fuzzSeeds() (seeds [][]byte) {
 	recv := []byte{fuzzRecv, 0, fuzzRecv, 1, fuzzRecv, 2}
 	get := []byte{fuzzPost, byte(verbs.WRRDMARead), 0, fuzzWait}
@@ -90,8 +92,10 @@ func fuzzSeeds() (seeds [][]byte) {
 	}
 	for _, ask := range [][]byte{get, add, append(bytes.Clone(get), add...)} {
 		for _, then := range [][]byte{{fuzzAnswer, 0}, {fuzzAnswer, fuzzMore, fuzzAnswer, 0, fuzzAnswer, 0},
-			{fuzzChange, 5 * fuzzLocal, fuzzAnswer, 0}, {fuzzAnswer, fuzzBadNumber, 1}, {fuzzAnswer, fuzzShort}, {fuzzAnswer, fuzzLong}, quote} {
-			seeds = append(seeds, append(append([]byte{0}, ask...), then...), append(append([]byte{fuzzShallow}, ask...), then...))
+			{fuzzChange, 5 * fuzzLocal, fuzzAnswer, 0}, {fuzzAnswer, fuzzBadNumber, 1}, {fuzzAnswer, fuzzShort},
+			{fuzzAnswer, fuzzLong}, quote} {
+			seeds = append(seeds, append(append([]byte{0}, ask...), then...),
+				append(append([]byte{fuzzShallow}, ask...), then...))
 		}
 	}
 	for flag := 1; flag < 256; flag <<= 1 {
@@ -191,7 +195,8 @@ func (r *fuzzRun) share() {
 	var err error
 	r.srq, err = r.pd.CreateSRQ(verbs.SRQAttr{MaxWR: 64, MaxSGE: 3})
 	require.NoError(t, err)
-	r.qp, err = r.pd.CreateQP(verbs.QPConfig{SendCQ: r.scq, RecvCQ: r.rcq, SRQ: r.srq, Cap: verbs.QPCap{MaxSendWR: 64}, SigAll: true})
+	r.qp, err = r.pd.CreateQP(
+		verbs.QPConfig{SendCQ: r.scq, RecvCQ: r.rcq, SRQ: r.srq, Cap: verbs.QPCap{MaxSendWR: 64}, SigAll: true})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, r.qp.Close())
@@ -299,7 +304,8 @@ func (r *fuzzRun) listen() {
 	}
 }
 
-// completed requires that a CQ gets one completion for each of n requests, and counts those that were flushed.
+// completed requires that a CQ gets one completion for each of n requests, and counts those that
+// were flushed.
 func (r *fuzzRun) completed(cq *verbs.CQ, n int) (flushed int) {
 	r.t.Helper()
 	got := 0
@@ -321,7 +327,8 @@ func (r *fuzzRun) completed(cq *verbs.CQ, n int) (flushed int) {
 	return flushed
 }
 
-// intact requires that nothing was written without the right to, and that the NIC has told no secrets.
+// intact requires that nothing was written without the right to, and that the NIC has told no
+// secrets.
 func (r *fuzzRun) intact() {
 	mayChange := map[int]bool{fuzzAll: true, fuzzWrite: true, fuzzAtomic: true, fuzzLocal: true}
 	for i := range fuzzRegions {

@@ -135,7 +135,8 @@ func (r *fuzzRun) key() (key uint32, addr uint64) {
 	}
 }
 
-// target returns a key, and an address from 128 bytes before what it names to 127 after, or one at the end of the space.
+// target returns a key, and an address from 128 bytes before what it names to 127 after, or one at
+// the end of the space.
 func (r *fuzzRun) target() (key uint32, addr uint64) {
 	key, addr = r.key()
 	switch off := int8(r.next()); off {
@@ -241,7 +242,8 @@ func (r *fuzzRun) untagged() {
 		b = make([]byte, rdmap.ReadRequestLen)
 		req.Put(b)
 	case rdmap.OpAtomicRequest:
-		req := rdmap.AtomicRequest{Op: rdmap.AtomicOp(r.next()), ID: 7, AddSwap: 1, AddSwapMask: 0x80, Compare: 1, CompareMask: 1}
+		req := rdmap.AtomicRequest{Op: rdmap.AtomicOp(r.next()), ID: 7, AddSwap: 1, AddSwapMask: 0x80, Compare: 1,
+			CompareMask: 1}
 		req.STag, req.TO = r.target()
 		b = make([]byte, rdmap.AtomicRequestLen)
 		req.Put(b)
@@ -276,8 +278,8 @@ func (r *fuzzRun) untagged() {
 	r.fpdu(fuzzControl(rawSegment(op, h, b), flags), flags)
 }
 
-// sgl returns memory for the NIC's own requests: correct, beyond the end, with no valid key, with the key of a window, in three pieces,
-// or none.
+// sgl returns memory for the NIC's own requests: correct, beyond the end, with no valid key, with
+// the key of a window, in three pieces, or none.
 func (r *fuzzRun) sgl(kind byte, n uint32) []verbs.SGE {
 	local := r.mrs[fuzzLocal]
 	s := verbs.SGE{Addr: local.Addr() + 8, Length: n, LKey: local.LKey()}
@@ -321,13 +323,15 @@ func (r *fuzzRun) post() {
 	wr.Flags = verbs.SendFlags(kind>>4) & (verbs.SendFence | verbs.SendSolicited)
 	wr.RKey, wr.InvalidateRKey = 0x1111, 0x2222
 	switch op {
-	case verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicCmpAndSwp, verbs.WRMaskedAtomicFetchAndAdd:
+	case verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicCmpAndSwp,
+		verbs.WRMaskedAtomicFetchAndAdd:
 		wr.SGL = r.sgl(kind, 8)
 	case verbs.WRLocalInv:
 		wr.InvalidateRKey, _ = r.key()
 	case verbs.WRImmData:
 	case verbs.WRSend, verbs.WRSendWithInv, verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
-		// Data that the NIC may read locally may be secret for the peer. If the NIC's own program sends them, that is no violation.
+		// Data that the NIC may read locally may be secret for the peer. If the NIC's own program
+		// sends them, that is no violation.
 		all := r.mrs[fuzzAll]
 		wr.SGL = []verbs.SGE{{Addr: all.Addr(), Length: uint32(r.next()) % fuzzSize, LKey: all.LKey()}}
 	default:
@@ -402,7 +406,8 @@ func (r *fuzzRun) change() {
 	}
 }
 
-// look finds requests in the bytes that the NIC has sent. It does not know markers, so with them no request is answered.
+// look finds requests in the bytes that the NIC has sent. It does not know markers, so with them no
+// request is answered.
 func (r *fuzzRun) look() {
 	synctest.Wait()
 	r.mu.Lock()

@@ -22,8 +22,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// wirePeer is the other end of a connection on an in-memory wire, played by the test. It is used in bubbles of testing/synctest,
-// where a wait that never ends fails the test.
+// wirePeer is the other end of a connection on an in-memory wire, played by the test. It is used in
+// bubbles of testing/synctest, where a wait that never ends fails the test.
 type wirePeer struct {
 	t    *testing.T
 	conn net.Conn
@@ -84,13 +84,16 @@ func (p *wirePeer) read() []byte {
 	return b[mpa.LengthLen:][:n]
 }
 
-// FuzzSetup gives a NIC arbitrary bytes instead of the other side's frame and the bytes after it. The NIC is the passive side if
-// active is false. For all bytes, the set-up ends in time and leaves nothing. split is how many bytes arrive at a time.
+// FuzzSetup gives a NIC arbitrary bytes instead of the other side's frame and the bytes after it.
+// The NIC is the passive side if active is false. For all bytes, the set-up ends in time and leaves
+// nothing. split is how many bytes arrive at a time.
 func FuzzSetup(f *testing.F) {
 	for _, reply := range []bool{false, true} {
-		for _, frame := range []mpa.Frame{rawRequest(), {Rev: 1}, {Rev: 1, CRC: true, Markers: true, PrivateData: []byte("data")},
+		for _, frame := range []mpa.Frame{rawRequest(), {Rev: 1},
+			{Rev: 1, CRC: true, Markers: true, PrivateData: []byte("data")},
 			{Rev: 2, HasEnhanced: true, CRC: true, Enhanced: mpa.Enhanced{IRD: 3, ORD: mpa.NoNegotiate}},
-			{Rev: 2, HasEnhanced: true, Enhanced: mpa.Enhanced{PeerToPeer: true, RTRRead: true, RTRSend: true, IRD: 3, ORD: 1}}} {
+			{Rev: 2, HasEnhanced: true,
+				Enhanced: mpa.Enhanced{PeerToPeer: true, RTRRead: true, RTRSend: true, IRD: 3, ORD: 1}}} {
 			frame.Reply = reply
 			b, err := frame.Append(nil)
 			if err != nil {

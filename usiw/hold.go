@@ -11,15 +11,18 @@ import "time"
 //	                   opens the connection         and SetupTimeout bounds the wait
 //	any other          at once                      held until a message has arrived, for HoldTimeout at most
 //
-// During the hold the passive side sends nothing: posted requests wait in the send queue, as they do when the socket is full. It
-// owes no answer either, because the peer's first FPDU ends the hold before it is handled. If the connection ends (a FIN, a
-// Disconnect, a first FPDU that is not valid), the waiting requests are flushed, and only a Terminate can still be sent.
+// During the hold the passive side sends nothing: posted requests wait in the send queue, as they
+// do when the socket is full. It owes no answer either, because the peer's first FPDU ends the hold
+// before it is handled. If the connection ends (a FIN, a Disconnect, a first FPDU that is not
+// valid), the waiting requests are flushed, and only a Terminate can still be sent.
 //
-// For any other connection the RFC lets the passive side wait without limit, so that its messages cannot arrive before the peer
-// has finished the exchange of frames and receives messages. But if the peer's program only receives, as that of a Linux siw
-// may, both sides would wait for ever. A peer that has the Reply soon receives messages, so the time starts when TCP has
-// acknowledged the Reply. Without that, a Reply that was lost could arrive together with a message, which siw does not handle
-// (docs/interop.md). Until the acknowledgement PeerTimeout bounds the wait. A message from the peer ends the hold at once.
+// For any other connection the RFC lets the passive side wait without limit, so that its messages
+// cannot arrive before the peer has finished the exchange of frames and receives messages. But if
+// the peer's program only receives, as that of a Linux siw may, both sides would wait for ever. A
+// peer that has the Reply soon receives messages, so the time starts when TCP has acknowledged the
+// Reply. Without that, a Reply that was lost could arrive together with a message, which siw does
+// not handle (docs/interop.md). Until the acknowledgement PeerTimeout bounds the wait. A message
+// from the peer ends the hold at once.
 
 // acknowledger is a stream that knows which data the peer has acknowledged.
 type acknowledger interface {
@@ -43,7 +46,8 @@ func (c *conn) limitHold() {
 	})
 }
 
-// holdOver ends the hold if its time is over; otherwise it sets the timer again. It sets arrived when the peer has the Reply.
+// holdOver ends the hold if its time is over; otherwise it sets the timer again. It sets arrived
+// when the peer has the Reply.
 func (c *conn) holdOver(limit time.Duration, arrived *bool) bool {
 	c.q.mu.Lock() // under it the stream is open while the connection is not dead
 	defer c.q.mu.Unlock()
@@ -66,7 +70,8 @@ func (c *conn) holdOver(limit time.Duration, arrived *bool) bool {
 	return true
 }
 
-// endHold ends the hold because a message from the peer has arrived. The caller holds the receive role.
+// endHold ends the hold because a message from the peer has arrived. The caller holds the receive
+// role.
 func (c *conn) endHold() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()

@@ -4,7 +4,8 @@ package usiw
 
 import "time"
 
-// settled implements acknowledger (tcpi_unacked, tcpi_notsent_bytes and tcpi_last_ack_recv of tcp(7)).
+// settled implements acknowledger (tcpi_unacked, tcpi_notsent_bytes and tcpi_last_ack_recv of
+// tcp(7)).
 func (s *tcpStream) settled() (time.Duration, bool) {
 	info, ok := s.info()
 	if !ok || info.Unacked > 0 || info.Notsent_bytes > 0 {

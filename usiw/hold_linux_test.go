@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestHoldLostReply drops the Reply in the network for longer than HoldTimeout. HoldTimeout begins only when TCP has delivered the
-// Reply, so no message arrives together with it.
+// TestHoldLostReply drops the Reply in the network for longer than HoldTimeout. HoldTimeout begins
+// only when TCP has delivered the Reply, so no message arrives together with it.
 func TestHoldLostReply(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second

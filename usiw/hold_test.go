@@ -18,13 +18,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// listenersOnly are Requests of peers that wait for our first message although they are the active side.
+// listenersOnly are Requests of peers that wait for our first message although they are the active
+// side.
 func listenersOnly() map[string]*mpa.Frame {
 	plain := rawRequest()
 	plain.Enhanced.PeerToPeer, plain.Enhanced.RTRWrite = false, false
 	like := plain
 	like.CRC = false
-	return map[string]*mpa.Frame{"revision 1": {Rev: mpa.Rev1, CRC: true}, "revision 2": &plain, "as Linux's siw": &like}
+	return map[string]*mpa.Frame{"revision 1": {Rev: mpa.Rev1, CRC: true}, "revision 2": &plain,
+		"as Linux's siw": &like}
 }
 
 // hold connects a peer that waits for our first message.
@@ -33,8 +35,8 @@ func hold(t *testing.T, cfg usiw.Config, frame *mpa.Frame) (*rawEnd, *rawPeer) {
 	return newRawNIC(t, cfg).passive(rawOpts{frame: frame})
 }
 
-// TestHold: the passive side sends first. Posted requests wait for HoldTimeout, and then are sent as usual. The first message that
-// the peer sends is an answer.
+// TestHold: the passive side sends first. Posted requests wait for HoldTimeout, and then are sent
+// as usual. The first message that the peer sends is an answer.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	for name, frame := range listenersOnly() {
@@ -43,18 +45,20 @@ func TestHold(t *testing.T) {
 			sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
 			sgl := []verbs.SGE{e.sge(sink)}
 			data := e.region(e.pd, pattern(2000, 1), 0x8000, verbs.AccessLocalWrite)
-			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{e.sge(data)}, RKey: 5, RemoteAddr: 64},
-				verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead, SGL: sgl, RKey: 3, RemoteAddr: 8},
+			e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{e.sge(data)}, RKey: 5,
+				RemoteAddr: 64}, verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead, SGL: sgl, RKey: 3, RemoteAddr: 8},
 				verbs.SendWR{ID: 3, Opcode: verbs.WRAtomicFetchAndAdd, SGL: sgl, RKey: 1},
 				verbs.SendWR{ID: 4, Opcode: verbs.WRSend, Flags: verbs.SendFence})
 			p.none(50 * time.Millisecond)
 			e.idle(e.scq)
 			require.Equal(t, rawTagged(rdmap.OpWrite, 5, 64, pattern(2000, 1)), p.read())
-			require.Equal(t, rawRead(1, rdmap.ReadRequest{SinkSTag: sink.LKey(), SinkTO: 0x100, Size: 8, SrcSTag: 3, SrcTO: 8}), p.read())
+			require.Equal(t, rawRead(1,
+				rdmap.ReadRequest{SinkSTag: sink.LKey(), SinkTO: 0x100, Size: 8, SrcSTag: 3, SrcTO: 8}), p.read())
 			r, err := rdmap.ParseAtomicRequest(p.read()[18:])
 			require.NoError(t, err)
 			p.none(20 * time.Millisecond) // the fence
-			p.send(rawTagged(rdmap.OpReadResponse, sink.LKey(), 0x100, []byte("response")), rawAtomicResponse(1, r.ID, 7))
+			p.send(rawTagged(rdmap.OpReadResponse, sink.LKey(), 0x100, []byte("response")),
+				rawAtomicResponse(1, r.ID, 7))
 			require.Equal(t, rawSend(1, nil), p.read())
 			for id := uint64(1); id <= 4; id++ {
 				wc := e.sent()
@@ -69,7 +73,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestHoldPeerSpeaks: the peer's first FPDU ends the hold as soon as it is complete, and is answered.
+// TestHoldPeerSpeaks: the peer's first FPDU ends the hold as soon as it is complete, and is
+// answered.
 func TestHoldPeerSpeaks(t *testing.T) {
 	t.Parallel()
 	for name, frame := range listenersOnly() {
@@ -88,7 +93,8 @@ func TestHoldPeerSpeaks(t *testing.T) {
 	}
 }
 
-// TestHoldEnds ends the connection during the hold: waiting requests are flushed, and none of them is sent.
+// TestHoldEnds ends the connection during the hold: waiting requests are flushed, and none of them
+// is sent.
 func TestHoldEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -97,9 +103,11 @@ func TestHoldEnds(t *testing.T) {
 		want error
 	}{
 		{"FIN", func(_ *rawEnd, p *rawPeer) { p.shut(); p.eof() }, io.EOF},
-		{"FIN in the first FPDU", func(_ *rawEnd, p *rawPeer) { p.write([]byte{0, 14, 0xc1}); p.shut(); p.eof() }, io.ErrUnexpectedEOF},
+		{"FIN in the first FPDU", func(_ *rawEnd, p *rawPeer) { p.write([]byte{0, 14, 0xc1}); p.shut(); p.eof() },
+			io.ErrUnexpectedEOF},
 		{"reset", func(_ *rawEnd, p *rawPeer) { p.reset() }, syscall.ECONNRESET},
-		{"Disconnect", func(e *rawEnd, p *rawPeer) { require.NoError(e.t, e.id.Disconnect()); p.eof() }, verbs.ErrClosed},
+		{"Disconnect", func(e *rawEnd, p *rawPeer) { require.NoError(e.t, e.id.Disconnect()); p.eof() },
+			verbs.ErrClosed},
 		{"Close", func(e *rawEnd, p *rawPeer) {
 			closed := make(chan error, 1)
 			go func() { closed <- e.id.Close() }()
@@ -151,7 +159,8 @@ func TestHoldPeerToPeer(t *testing.T) {
 	require.NoError(t, result(t, "Accept", c).err)
 }
 
-// TestHoldOneProcessor: the hold also ends for a program that polls without pause and has one processor.
+// TestHoldOneProcessor: the hold also ends for a program that polls without pause and has one
+// processor.
 func TestHoldOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	e, _ := hold(t, usiw.Config{}, &mpa.Frame{Rev: mpa.Rev1})
@@ -168,7 +177,8 @@ func TestHoldOneProcessor(t *testing.T) {
 	require.NoError(t, wcs[0].Err())
 }
 
-// TestConfigPolicies: a policy that a field does not have, and times that are none, are refused by name.
+// TestConfigPolicies: a policy that a field does not have, and times that are none, are refused by
+// name.
 func TestConfigPolicies(t *testing.T) {
 	for _, c := range []struct {
 		cfg  usiw.Config

@@ -30,8 +30,8 @@ type kind struct {
 	done func(v *faultEnv)
 }
 
-// fence waits until the NIC has handled everything that was sent before. msn is the next message number on the queue of Read
-// Requests.
+// fence waits until the NIC has handled everything that was sent before. msn is the next message
+// number on the queue of Read Requests.
 func (v *faultEnv) fence(msn uint32) {
 	v.t.Helper()
 	v.p.send(rawRead(msn, rdmap.ReadRequest{SinkSTag: 0xfe}))
@@ -197,8 +197,8 @@ func TestHostileSplit(t *testing.T) {
 	}
 }
 
-// TestHostilePacked sends many messages in one write, so that TCP segments hold many FPDUs and FPDUs lie across
-// segments.
+// TestHostilePacked sends many messages in one write, so that TCP segments hold many FPDUs and
+// FPDUs lie across segments.
 func TestHostilePacked(t *testing.T) {
 	const rounds = 100
 	n := newRawNIC(t, usiw.Config{})
@@ -247,7 +247,8 @@ func TestHostilePacked(t *testing.T) {
 	}
 }
 
-// TestHostileCRC damages every byte after the length of every kind of message: nothing is placed, nothing completes.
+// TestHostileCRC damages every byte after the length of every kind of message: nothing is placed,
+// nothing completes.
 func TestHostileCRC(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	for _, k := range kinds() {
@@ -542,7 +543,8 @@ func TestHostileAnswers(t *testing.T) {
 		require.Equal(t, bytes.Repeat([]byte{0xa5}, 8), mem)
 	})
 	t.Run("memory is withdrawn while it is being read", func(t *testing.T) {
-		// The quoted Read Request has been advanced by the bytes that have been answered (RFC 5040 section 4.8).
+		// The quoted Read Request has been advanced by the bytes that have been answered (RFC 5040
+		// section 4.8).
 		v := newFaultEnv(n.as(t), rawOpts{})
 		const size = 16 << 20
 		mr, err := v.pd.AllocMR(size, verbs.AccessRemoteRead)

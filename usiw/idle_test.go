@@ -22,7 +22,9 @@ func TestIdleTimeout(t *testing.T) {
 	sge, err := a.mr.SGE(0, 8)
 	require.NoError(t, err)
 	for range 12 {
-		_, err := a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: p.mr.Addr(), RKey: p.mr.RKey()}})
+		_, err := a.qp.PostSend(
+			[]verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: p.mr.Addr(),
+				RKey: p.mr.RKey()}})
 		require.NoError(t, err)
 		time.Sleep(limit / 10)
 	}
@@ -35,5 +37,6 @@ func TestIdleTimeout(t *testing.T) {
 		}
 	}
 	// The side that ends the connection first closes it, which the other side notices.
-	require.True(t, errors.Is(a.qp.Err(), syscall.ETIMEDOUT) || errors.Is(p.qp.Err(), syscall.ETIMEDOUT), "%v, %v", a.qp.Err(), p.qp.Err())
+	require.True(t, errors.Is(a.qp.Err(), syscall.ETIMEDOUT) || errors.Is(p.qp.Err(), syscall.ETIMEDOUT), "%v, %v",
+		a.qp.Err(), p.qp.Err())
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// segment handles a DDP segment. It returns the fault and false if the segment is refused; then it has placed nothing. The CRC of
-// the FPDU has been checked before, so damaged data are never placed.
+// segment handles a DDP segment. It returns the fault and false if the segment is refused; then it
+// has placed nothing. The CRC of the FPDU has been checked before, so damaged data are never
+// placed.
 func (c *conn) segment(b []byte) (fault, bool) {
 	if ddp.IsTagged(b[0]) {
 		return c.tagged(b)
@@ -40,8 +41,9 @@ func (c *conn) tagged(b []byte) (fault, bool) {
 	return faultOpcode, false
 }
 
-// untagged handles all other messages. The order of the checks: DDP version, queue, sequence number; RDMAP version, opcode,
-// whether the opcode belongs to the queue; offset and length; then those of the operation.
+// untagged handles all other messages. The order of the checks: DDP version, queue, sequence
+// number; RDMAP version, opcode, whether the opcode belongs to the queue; offset and length; then
+// those of the operation.
 func (c *conn) untagged(b []byte) (fault, bool) {
 	if ddp.VersionOf(b[0]) != ddp.Version {
 		return faultDDPVersion, false

@@ -11,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// atomicRequest performs an atomic and queues its answer (RFC 7306 section 5). Memory is touched only after all checks have
-// passed: atomic operation, key, association, rights, wrap, bounds, alignment.
+// atomicRequest performs an atomic and queues its answer (RFC 7306 section 5). Memory is touched
+// only after all checks have passed: atomic operation, key, association, rights, wrap, bounds,
+// alignment.
 func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	ar, err := rdmap.ParseAtomicRequest(payload)
 	if err != nil {
@@ -33,7 +34,8 @@ func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	}
 	if !regmem.Aligned(mem) {
 		reg.exit()
-		c.rx.access = &verbs.AccessError{Fault: verbs.AccessMisaligned, Key: ar.STag, Addr: ar.TO, Length: 8, Element: -1}
+		c.rx.access = &verbs.AccessError{Fault: verbs.AccessMisaligned, Key: ar.STag, Addr: ar.TO, Length: 8,
+			Element: -1}
 		return faultStream, false
 	}
 	v, why := reg.change(mem, func(mem []byte) uint64 {
@@ -50,7 +52,8 @@ func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	return fault{}, true
 }
 
-// atomicAnswer completes our oldest atomic (RFC 7306 section 5.2.2): responses come in the order of the requests.
+// atomicAnswer completes our oldest atomic (RFC 7306 section 5.2.2): responses come in the order of
+// the requests.
 func (c *conn) atomicAnswer(_ ddp.Untagged, payload []byte) (fault, bool) {
 	res, err := rdmap.ParseAtomicResponse(payload)
 	if err != nil {

@@ -57,7 +57,8 @@ func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 	return fault{}, true
 }
 
-// oldest returns the request at the head of one of the queues of unanswered requests, nil if there is none.
+// oldest returns the request at the head of one of the queues of unanswered requests, nil if there
+// is none.
 func (c *conn) oldest(unanswered *queue.Ring[uint64]) *sendEntry {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -67,7 +68,8 @@ func (c *conn) oldest(unanswered *queue.Ring[uint64]) *sendEntry {
 	return c.q.sq.at(*unanswered.At(0))
 }
 
-// lost sets the status of a request whose memory for the answer has been deregistered. The caller holds the receive role.
+// lost sets the status of a request whose memory for the answer has been deregistered. The caller
+// holds the receive role.
 func (c *conn) lost(e *sendEntry, why *verbs.AccessError) {
 	c.rx.access = why
 	c.q.mu.Lock()
@@ -89,8 +91,8 @@ func (c *conn) answered(unanswered *queue.Ring[uint64], e *sendEntry) {
 	}
 }
 
-// readRequest queues the answer to a Read (RFC 5040 section 5.2.1). Access to the source is checked now, and again when the
-// answer is sent, which copies the data.
+// readRequest queues the answer to a Read (RFC 5040 section 5.2.1). Access to the source is checked
+// now, and again when the answer is sent, which copies the data.
 func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	rr, err := rdmap.ParseReadRequest(payload)
 	if err != nil {
@@ -102,7 +104,8 @@ func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	// A Read of length 0 names nothing (RFC 5040 section 5.2.1).
 	if rr.Size > 0 {
 		if c.q.remoteAccess()&verbs.AccessRemoteRead == 0 {
-			return c.denied(rejectRights, rr.SrcSTag, rr.SrcTO, uint64(rr.Size), verbs.AccessRemoteRead).request(), false
+			return c.denied(rejectRights, rr.SrcSTag, rr.SrcTO, uint64(rr.Size), verbs.AccessRemoteRead).request(),
+				false
 		}
 		reg, _, why := c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO, int(rr.Size), verbs.AccessRemoteRead)
 		if why != accepted {

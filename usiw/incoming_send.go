@@ -8,7 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// recvSend places a segment of a Send message. The last segment completes the receive (RFC 5040 section 5.3).
+// recvSend places a segment of a Send message. The last segment completes the receive (RFC 5040
+// section 5.3).
 func (c *conn) recvSend(h ddp.Untagged, op rdmap.Opcode, payload []byte) (fault, bool) {
 	r, q := &c.rx, c.q
 	if !r.open {
@@ -24,7 +25,8 @@ func (c *conn) recvSend(h ddp.Untagged, op rdmap.Opcode, payload []byte) (fault,
 		return faultMO, false
 	}
 	if r.got+uint64(len(payload)) > r.recv.total {
-		r.status, r.why = verbs.WCLocLenErr, &verbs.LimitError{Name: "bytes of the receive", Limit: r.recv.total, Value: r.got + uint64(len(payload))}
+		r.status, r.why = verbs.WCLocLenErr,
+			&verbs.LimitError{Name: "bytes of the receive", Limit: r.recv.total, Value: r.got + uint64(len(payload))}
 		return faultTooLong, false
 	}
 	if why := c.scatter(payload); why != nil {
@@ -61,7 +63,8 @@ func (c *conn) invalidate(stag uint32) (fault, bool) {
 	return faultInvalKey, false
 }
 
-// scatter places payload into the buffers of the receive, beginning at offset got. It returns the refusal of an element.
+// scatter places payload into the buffers of the receive, beginning at offset got. It returns the
+// refusal of an element.
 func (c *conn) scatter(payload []byte) *verbs.AccessError {
 	r := &c.rx
 	off := r.got

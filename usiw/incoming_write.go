@@ -32,7 +32,8 @@ func (c *conn) recvWrite(h ddp.Tagged, payload []byte) (fault, bool) {
 		r.writing, r.written = true, 0
 	}
 	if r.written += uint64(len(payload)); r.written > math.MaxUint32 {
-		// A DDP message is shorter than 2^32 bytes (RFC 5041 section 5.2), and a completion counts no more.
+		// A DDP message is shorter than 2^32 bytes (RFC 5041 section 5.2), and a completion counts
+		// no more.
 		return faultStream, false
 	}
 	if h.Last {

@@ -39,11 +39,12 @@ func TestLimitsAreReported(t *testing.T) {
 	attr, err := open(t, newNIC(t, limitedNIC)).QueryDevice()
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 2, 10, 2, 2, 2, 2, 3, 3, 6},
-		[]int{attr.MaxQP, attr.MaxCQ, attr.MaxCQE, attr.MaxMR, attr.MaxPD, attr.MaxMW, attr.MaxSRQ, attr.MaxQPRdAtom, attr.MaxQPInitRdAtom, attr.MaxResRdAtom})
+		[]int{attr.MaxQP, attr.MaxCQ, attr.MaxCQE, attr.MaxMR, attr.MaxPD, attr.MaxMW, attr.MaxSRQ, attr.MaxQPRdAtom,
+			attr.MaxQPInitRdAtom, attr.MaxResRdAtom})
 }
 
-// TestObjectLimits makes as many objects of each kind as there may be, spread over two contexts of the NIC. One more is
-// refused whichever context it is for, until one of them is closed.
+// TestObjectLimits makes as many objects of each kind as there may be, spread over two contexts of
+// the NIC. One more is refused whichever context it is for, until one of them is closed.
 func TestObjectLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -144,7 +145,8 @@ func TestRefusedObjectsTakeNoPlace(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestDepthLimit: the default depth is the NIC's, of which the peer is told the power of two, and one more is refused by name.
+// TestDepthLimit: the default depth is the NIC's, of which the peer is told the power of two, and
+// one more is refused by name.
 func TestDepthLimit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

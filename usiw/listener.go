@@ -64,7 +64,8 @@ func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{dev: d, ln: ln, requests: make(chan *request, cfg.Backlog), failures: make(chan error, 1), closed: make(chan struct{})}
+	l := &listener{dev: d, ln: ln, requests: make(chan *request, cfg.Backlog), failures: make(chan error, 1),
+		closed: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	d.mu.Lock()
 	closed := d.guard.Closed()
@@ -115,7 +116,8 @@ func (l *listener) serve() {
 	}
 }
 
-// acceptPause is the time between two attempts to accept a stream while there are no descriptors, or another error lasts.
+// acceptPause is the time between two attempts to accept a stream while there are no descriptors,
+// or another error lasts.
 const acceptPause = 10 * time.Millisecond
 
 // fail has an Accept return an error of the listening socket.
@@ -269,9 +271,10 @@ func (r *request) Accept(ctx context.Context, qp *verbs.QP, param cm.ConnParam) 
 	return c, nil
 }
 
-// opened waits for the peer's first message, which establishes the connection (RFC 6581 section 9.3). On a busy machine the message can
-// be in the socket, or be handled, long before the goroutines of the connection have their turn: it has come in time then. And a peer
-// that has ended the connection behind it has opened it all the same.
+// opened waits for the peer's first message, which establishes the connection (RFC 6581 section
+// 9.3). On a busy machine the message can be in the socket, or be handled, long before the
+// goroutines of the connection have their turn: it has come in time then. And a peer that has ended
+// the connection behind it has opened it all the same.
 func (c *conn) opened(ctx context.Context, late <-chan time.Time) (err error) {
 	select {
 	case <-c.spoken:
@@ -314,14 +317,15 @@ func (r *request) Reject(private []byte) error {
 }
 
 const (
-	// rejectTimeout bounds the orderly end of a stream that was rejected: the peer should close it first, so that the frame is not lost
-	// if more of it arrives.
+	// rejectTimeout bounds the orderly end of a stream that was rejected: the peer should close it
+	// first, so that the frame is not lost if more of it arrives.
 	rejectTimeout = time.Second
 	// maxRejected is how many such streams may be open. Others are closed at once.
 	maxRejected = 256
 )
 
-// rejected ends a stream on which a rejection has been written. It waits only if the NIC is being closed.
+// rejected ends a stream on which a rejection has been written. It waits only if the NIC is being
+// closed.
 func (d *device) rejected(nc net.Conn) {
 	end := func() { finishConn(context.Background(), nc, nil, time.Now().Add(rejectTimeout)) }
 	d.mu.Lock()

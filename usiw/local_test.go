@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// stalledWindow is a connection whose peer reads through a window, and takes only the first bytes of the answer.
+// stalledWindow is a connection whose peer reads through a window, and takes only the first bytes
+// of the answer.
 type stalledWindow struct {
 	*rawEnd
 	p  *rawPeer
@@ -40,8 +41,9 @@ func newStalledWindow(t *testing.T) *stalledWindow {
 // bind binds the window to the whole region.
 func (s *stalledWindow) bind() {
 	s.t.Helper()
-	s.post(verbs.SendWR{Opcode: verbs.WRBindMW, RKey: s.mw.NextRKey(), Bind: &verbs.MWBind{MW: s.mw, MR: s.mr, Addr: s.mr.Addr(),
-		Length: uint64(s.mr.Len()), Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}})
+	s.post(verbs.SendWR{Opcode: verbs.WRBindMW, RKey: s.mw.NextRKey(),
+		Bind: &verbs.MWBind{MW: s.mw, MR: s.mr, Addr: s.mr.Addr(), Length: uint64(s.mr.Len()),
+			Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}})
 	require.Equal(s.t, verbs.WC{Opcode: verbs.WCBindMW, QPNum: s.qp.Num()}, s.sent())
 }
 
@@ -65,8 +67,9 @@ func (s *stalledWindow) takeAnswer() {
 	}
 }
 
-// TestLocalStalled: a peer that does not take the answer to its Read does not delay the invalidation of the window, and after its
-// completion nothing reaches the memory through the window.
+// TestLocalStalled: a peer that does not take the answer to its Read does not delay the
+// invalidation of the window, and after its completion nothing reaches the memory through the
+// window.
 func TestLocalStalled(t *testing.T) {
 	s := newStalledWindow(t)
 	s.invalidate(0)
@@ -80,7 +83,8 @@ func TestLocalStalled(t *testing.T) {
 	untouched(t, s.mr)
 }
 
-// TestLocalOrder: local requests keep the order of the queue, although they need no room in the socket.
+// TestLocalOrder: local requests keep the order of the queue, although they need no room in the
+// socket.
 func TestLocalOrder(t *testing.T) {
 	s := newStalledWindow(t)
 	s.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, RemoteAddr: 1, RKey: 1})
@@ -93,7 +97,8 @@ func TestLocalOrder(t *testing.T) {
 	require.Equal(t, "in time", string(s.mr.Bytes()[:7]))
 }
 
-// TestLocalFence: a local request with a fence waits for the answers to earlier Reads, also when nothing else delays it.
+// TestLocalFence: a local request with a fence waits for the answers to earlier Reads, also when
+// nothing else delays it.
 func TestLocalFence(t *testing.T) {
 	s := newStalledWindow(t)
 	s.takeAnswer()
@@ -109,7 +114,8 @@ func TestLocalFence(t *testing.T) {
 	require.Equal(t, "in time", string(s.mr.Bytes()[:7]))
 }
 
-// TestLocalFails: a local request that fails ends the connection at once, also while the peer takes no data.
+// TestLocalFails: a local request that fails ends the connection at once, also while the peer takes
+// no data.
 func TestLocalFails(t *testing.T) {
 	s := newStalledWindow(t)
 	s.post(verbs.SendWR{ID: 3, Opcode: verbs.WRLocalInv, InvalidateRKey: s.mw.RKey() + 1})

@@ -38,8 +38,8 @@ func (s *sentTap) Packet(p *usiw.Packet) {
 	}
 }
 
-// fpdus returns the ULPDUs behind the frame of the set-up. It checks CRCs, and that markers are where they must be if the
-// stream has markers, or else that there are none.
+// fpdus returns the ULPDUs behind the frame of the set-up. It checks CRCs, and that markers are
+// where they must be if the stream has markers, or else that there are none.
 func (s *sentTap) fpdus(t *testing.T, marked, crc bool) (ulpdus [][]byte) {
 	t.Helper()
 	s.mu.Lock()
@@ -80,7 +80,8 @@ func opcodeOf(u []byte) rdmap.Opcode {
 
 // TestMarkers moves data both ways where one side, the other, both or none asked for markers.
 func TestMarkers(t *testing.T) {
-	for _, markers := range [][2]usiw.Policy{{usiw.Off, usiw.Off}, {usiw.On, usiw.Off}, {usiw.Off, usiw.On}, {usiw.On, usiw.On}} {
+	for _, markers := range [][2]usiw.Policy{{usiw.Off, usiw.Off}, {usiw.On, usiw.Off}, {usiw.Off, usiw.On},
+		{usiw.On, usiw.On}} {
 		for _, crc := range []usiw.Policy{usiw.On, usiw.Off} {
 			for _, mtu := range []int{256, 1500, 0} {
 				name := fmt.Sprintf("from B %v, from A %v, CRC %v, MTU %d", markers[0], markers[1], crc, mtu)
@@ -120,7 +121,8 @@ func TestMarkers(t *testing.T) {
 // markedSizes put the ends of messages on every side of a marker.
 var markedSizes = []int{0, 1, 100, 502, 503, 504, 505, 506, 507, 508, 512, 1023, 1024, 5000, 70_001}
 
-// markedTransfer moves n bytes from one side to the other by Send, Write and Read, and does an atomic.
+// markedTransfer moves n bytes from one side to the other by Send, Write and Read, and does an
+// atomic.
 func markedTransfer(t *testing.T, from, to *usiwtest.End, n int) {
 	t.Helper()
 	const half = 512 << 10
@@ -155,7 +157,8 @@ func markedTransfer(t *testing.T, from, to *usiwtest.End, n int) {
 	received()
 	run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: sgl(from, half, n), RemoteAddr: there, RKey: key})
 	require.True(t, bytes.Equal(data, from.MR.Bytes()[half:half+n]))
-	run(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1, SGL: sgl(from, 0, 8), RemoteAddr: to.MR.Addr(), RKey: key})
+	run(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1, SGL: sgl(from, 0, 8), RemoteAddr: to.MR.Addr(),
+		RKey: key})
 }
 
 // TestMarkersTerminate: the Terminate has markers too, at every position in the stream.
@@ -174,7 +177,8 @@ func TestMarkersTerminate(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, wc.Err())
 			<-p.A.ID.Done()
-			require.ErrorIs(t, p.A.QP.Err(), terminated(rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer, true))
+			require.ErrorIs(t, p.A.QP.Err(),
+				terminated(rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer, true))
 			synctest.Wait()
 			ulpdus := tap.fpdus(t, true, true)
 			require.Equal(t, rdmap.OpTerminate, opcodeOf(ulpdus[len(ulpdus)-1]))
@@ -182,8 +186,8 @@ func TestMarkersTerminate(t *testing.T) {
 	}
 }
 
-// TestMarkersTerminateCut: a connection ends while an FPDU has been sent in part. Its rest and the Terminate follow, with markers at
-// the right positions of the stream.
+// TestMarkersTerminateCut: a connection ends while an FPDU has been sent in part. Its rest and the
+// Terminate follow, with markers at the right positions of the stream.
 func TestMarkersTerminateCut(t *testing.T) {
 	cuts := make(map[int]bool) // how many bytes of the FPDU were missing
 	for n := range 12 {
@@ -214,7 +218,8 @@ func TestMarkersTerminateCut(t *testing.T) {
 			<-p.B.ID.Done()
 			p.Link.ToDialer.Resume()
 			<-p.A.ID.Done()
-			require.ErrorIs(t, p.A.QP.Err(), terminated(rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer, true))
+			require.ErrorIs(t, p.A.QP.Err(),
+				terminated(rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer, true))
 			synctest.Wait()
 			ulpdus := tap.fpdus(t, true, true)
 			require.Equal(t, rdmap.OpTerminate, opcodeOf(ulpdus[len(ulpdus)-1]))
@@ -234,9 +239,10 @@ func TestMarkersTerminateCut(t *testing.T) {
 	require.NotEmpty(t, cuts, "no FPDU was cut")
 }
 
-// TestRTRMessages connects sides that can open a connection by any set of messages. Of those that both know, the Write is
-// taken before the Read, and the Read before the Send; where there is none the set-up fails on both sides. Without
-// Reads in a direction they choose a Read only if they have nothing else; the passive side then raises its IRD.
+// TestRTRMessages connects sides that can open a connection by any set of messages. Of those that
+// both know, the Write is taken before the Read, and the Read before the Send; where there is none
+// the set-up fails on both sides. Without Reads in a direction they choose a Read only if they have
+// nothing else; the passive side then raises its IRD.
 func TestRTRMessages(t *testing.T) {
 	const all = usiw.RTRWrite | usiw.RTRRead | usiw.RTRSend
 	for active := range all + 1 {

@@ -8,10 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The model's atomics follow RFC 7306 section 5.1 bit by bit. They share no code with the implementation under test.
+// The model's atomics follow RFC 7306 section 5.1 bit by bit. They share no code with the
+// implementation under test.
 
-// modelFetchAdd is the FetchAdd of section 5.1.1: a carry goes into the next bit, but not out of one whose bit in mask is
-// set.
+// modelFetchAdd is the FetchAdd of section 5.1.1: a carry goes into the next bit, but not out of
+// one whose bit in mask is set.
 func modelFetchAdd(old, add, mask uint64) (sum uint64) {
 	carry := uint64(0)
 	for bit := range 64 {
@@ -24,8 +25,8 @@ func modelFetchAdd(old, add, mask uint64) (sum uint64) {
 	return sum
 }
 
-// modelCmpSwap is the CmpSwap of section 5.1.2: if no bit that is set in compareMask differs, those that are set in
-// swapMask become those of swap.
+// modelCmpSwap is the CmpSwap of section 5.1.2: if no bit that is set in compareMask differs, those
+// that are set in swapMask become those of swap.
 func modelCmpSwap(old, compare, compareMask, swap, swapMask uint64) (result uint64) {
 	for bit := range 64 {
 		if compareMask>>bit&1 == 1 && old>>bit&1 != compare>>bit&1 {

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// modelSide is one side of a pair. Its driver posts requests and applies their effects to the models of its own data and of the
-// peer's target. Its receiver has the model of its slots.
+// modelSide is one side of a pair. Its driver posts requests and applies their effects to the
+// models of its own data and of the peer's target. Its receiver has the model of its slots.
 type modelSide struct {
 	model *model
 	pair  int
@@ -67,7 +67,8 @@ type modelPending struct {
 	then  func()
 }
 
-// modelHazard is a Read or atomic that has no answer yet: the part that it reads at the peer, and the part that it changes here.
+// modelHazard is a Read or atomic that has no answer yet: the part that it reads at the peer, and
+// the part that it changes here.
 type modelHazard struct {
 	index  int
 	remote modelRange
@@ -105,8 +106,8 @@ func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	var err error
 	cfg := verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, Cap: end.qp.Cap()}
 	if pair%2 == 1 {
-		// Every second pair takes its receives from shared queues. Each side has its own queue, so that the order of its receives is
-		// known.
+		// Every second pair takes its receives from shared queues. Each side has its own queue, so
+		// that the order of its receives is known.
 		cfg.SRQ, err = nic.pd.CreateSRQ(verbs.SRQAttr{MaxWR: modelRecvs, MaxSGE: 8})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, cfg.SRQ.Close()) })
@@ -121,7 +122,8 @@ func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	s.data = m.mem(side, modelData, 0x1_0000_0000, verbs.AccessLocalWrite, s.rng)
 	s.inline = m.mem(side, modelInline, 0, 0, s.rng)
 	s.results = m.mem(side, 8*modelResults, 0, verbs.AccessLocalWrite, nil)
-	// Addresses with and without the alignment of the memory: for atomics the alignment of the memory counts.
+	// Addresses with and without the alignment of the memory: for atomics the alignment of the
+	// memory counts.
 	s.target = m.mem(side, modelTarget, uint64(pair)*0x1001, rawAccess|verbs.AccessMWBind, s.rng)
 	s.slots = m.mem(side, modelRecvs*modelMessage, 0x8000_0000_0000_0000, verbs.AccessLocalWrite, nil)
 	for id := range modelWindows {
@@ -205,8 +207,8 @@ func (s *modelSide) part(mem *modelMem, n int) modelRange {
 	return modelRange{s.rng.IntN(mem.Len() - n + 1), n}
 }
 
-// gather draws a source of n bytes in up to 4 pieces and returns its data. It adds the fence that is needed if an answer still has to
-// place these data.
+// gather draws a source of n bytes in up to 4 pieces and returns its data. It adds the fence that
+// is needed if an answer still has to place these data.
 func (s *modelSide) gather(wr *verbs.SendWR, n int, inline bool) (data []byte, err error) {
 	mem := s.data
 	if inline {
@@ -235,23 +237,25 @@ func (s *modelSide) gather(wr *verbs.SendWR, n int, inline bool) (data []byte, e
 	return data, nil
 }
 
-// fenceLocal adds a fence to a request that uses a part of data into which an answer may still come.
+// fenceLocal adds a fence to a request that uses a part of data into which an answer may still
+// come.
 func (s *modelSide) fenceLocal(wr *verbs.SendWR, r modelRange) {
 	if slices.ContainsFunc(s.hazards, func(h modelHazard) bool { return h.local.overlaps(r) }) {
 		wr.Flags |= verbs.SendFence
 	}
 }
 
-// fenceRemote adds a fence to a request that changes a part of the peer's target which may still be read. Atomics wait for
-// each other without one.
+// fenceRemote adds a fence to a request that changes a part of the peer's target which may still be
+// read. Atomics wait for each other without one.
 func (s *modelSide) fenceRemote(wr *verbs.SendWR, r modelRange, atomic bool) {
-	if slices.ContainsFunc(s.hazards, func(h modelHazard) bool { return h.remote.overlaps(r) && !(atomic && h.atomic) }) {
+	if slices.ContainsFunc(s.hazards,
+		func(h modelHazard) bool { return h.remote.overlaps(r) && !(atomic && h.atomic) }) {
 		wr.Flags |= verbs.SendFence
 	}
 }
 
-// aim chooses n bytes of the peer's target, through the key of the region or of a window; with words 8 aligned bytes
-// among the words.
+// aim chooses n bytes of the peer's target, through the key of the region or of a window; with
+// words 8 aligned bytes among the words.
 func (s *modelSide) aim(wr *verbs.SendWR, n int, words bool) modelRange {
 	if len(s.windows) > 0 && s.rng.IntN(2) == 0 {
 		w := s.windows[s.rng.IntN(len(s.windows))]
@@ -273,7 +277,8 @@ func (s *modelSide) aim(wr *verbs.SendWR, n int, words bool) modelRange {
 	return r
 }
 
-// add adds a request to the list, which has room. then is called when it has completed, for which it becomes signalled.
+// add adds a request to the list, which has room. then is called when it has completed, for which
+// it becomes signalled.
 func (s *modelSide) add(wr verbs.SendWR, opcode verbs.WCOpcode, then func()) {
 	if s.rng.IntN(8) == 0 {
 		wr.Flags |= verbs.SendFence
@@ -354,7 +359,8 @@ func (s *modelSide) credit() error {
 		return nil
 	default:
 	}
-	// Requests that have been built must not wait for a credit that is given only after they have been sent.
+	// Requests that have been built must not wait for a credit that is given only after they have
+	// been sent.
 	if err := s.post(); err != nil {
 		return err
 	}

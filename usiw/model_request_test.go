@@ -10,17 +10,23 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// modelKinds are the kinds of operations and how often each is drawn. One that cannot be done now, for example because there is no
-// window, reports false.
+// modelKinds are the kinds of operations and how often each is drawn. One that cannot be done now,
+// for example because there is no window, reports false.
 var modelKinds = []struct {
 	name   string
 	weight int
 	do     func(*modelSide) (bool, error)
 }{
 	{"Send", 10, func(s *modelSide) (bool, error) { return true, s.send(verbs.SendWR{Opcode: verbs.WRSend}, false) }},
-	{"inline Send", 5, func(s *modelSide) (bool, error) { return true, s.send(verbs.SendWR{Opcode: verbs.WRSend}, true) }},
+	{"inline Send", 5, func(s *modelSide) (bool, error) {
+		return true,
+			s.send(verbs.SendWR{Opcode: verbs.WRSend}, true)
+	}},
 	{"Send with Invalidate", 2, (*modelSide).sendInv},
-	{"Write", 20, func(s *modelSide) (bool, error) { return true, s.write(verbs.SendWR{Opcode: verbs.WRRDMAWrite}, false) }},
+	{"Write", 20, func(s *modelSide) (bool, error) {
+		return true,
+			s.write(verbs.SendWR{Opcode: verbs.WRRDMAWrite}, false)
+	}},
 	{"inline Write", 8, func(s *modelSide) (bool, error) {
 		return true, s.write(verbs.SendWR{Opcode: verbs.WRRDMAWrite}, true)
 	}},
@@ -36,7 +42,8 @@ var modelKinds = []struct {
 		return true, s.atomic(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: add, AddMask: mask})
 	}},
 	{"CmpSwap", 4, func(s *modelSide) (bool, error) {
-		return true, s.atomic(verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: s.rng.Uint64(), Swap: s.rng.Uint64()})
+		return true, s.atomic(verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: s.rng.Uint64(),
+			Swap: s.rng.Uint64()})
 	}},
 	{"masked CmpSwap", 4, func(s *modelSide) (bool, error) {
 		// Few bits are compared, so that some match.
@@ -273,8 +280,9 @@ func (s *modelSide) localInv(w *modelWindow) {
 	s.add(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: w.rkey}, verbs.WCLocalInv, func() {})
 }
 
-// exchange gives back the windows of both sides and binds them again. Both drivers call it after the same number of operations, so that
-// the drawn operations do not depend on which side is faster.
+// exchange gives back the windows of both sides and binds them again. Both drivers call it after
+// the same number of operations, so that the drawn operations do not depend on which side is
+// faster.
 func (s *modelSide) exchange() error {
 	for {
 		if did, err := s.giveBack(); !did || err != nil {

@@ -25,13 +25,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The test of the model: pairs of QPs on two NICs do random operations with all opcodes, both sides at the same time. Every completion
-// is compared with a model, and at the end every byte of every region. The operations are chosen so that their outcome is determined:
-// no two requests change the same memory, unless their changes commute, and a request that must wait for the answer of another is
-// fenced.
+// The test of the model: pairs of QPs on two NICs do random operations with all opcodes, both sides
+// at the same time. Every completion is compared with a model, and at the end every byte of every
+// region. The operations are chosen so that their outcome is determined: no two requests change the
+// same memory, unless their changes commute, and a request that must wait for the answer of another
+// is fenced.
 //
-// GOVERBS_MODEL_OPS is the number of operations of each pair (default: 20,000, under the race detector, which takes ten times
-// as long, 2,000); GOVERBS_SEED repeats a run.
+// GOVERBS_MODEL_OPS is the number of operations of each pair (default: 20,000, under the race
+// detector, which takes ten times as long, 2,000); GOVERBS_SEED repeats a run.
 const (
 	modelPairs   = 8
 	modelOps     = 20000 // of each pair by default
@@ -50,8 +51,8 @@ const (
 	modelShared  = 64        // bytes of shared words
 	modelRound   = 64        // operations of a side between two binds of its windows
 
-	// The shared words. To one 1 is added, so that every value is seen once; to one any number is added; and to one numbers are added
-	// in fields of 16 bits.
+	// The shared words. To one 1 is added, so that every value is seen once; to one any number is
+	// added; and to one numbers are added in fields of 16 bits.
 	modelCounter = 0
 	modelSum     = 8
 	modelFields  = 16
@@ -91,7 +92,8 @@ func TestModel(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := max(1, ops*c.share/4)
-			t.Logf("%d pairs of QPs, GOVERBS_MODEL_OPS=%d: %d operations each, GOVERBS_SEED=%d", modelPairs, ops, n, seed)
+			t.Logf("%d pairs of QPs, GOVERBS_MODEL_OPS=%d: %d operations each, GOVERBS_SEED=%d", modelPairs, ops, n,
+				seed)
 			newModel(t, c.cfg, c.listen, seed).run(n)
 		})
 	}
@@ -257,7 +259,8 @@ func modelAdd(b []byte, add, mask uint64) (old uint64) {
 	return old
 }
 
-// modelSlot is one receive's memory: parts of the region of slots, in the order in which they are filled.
+// modelSlot is one receive's memory: parts of the region of slots, in the order in which they are
+// filled.
 type modelSlot []modelRange
 
 // modelRange is a part of a region.

@@ -65,7 +65,8 @@ func depth(ird, ord int) cm.ConnParam {
 	return cm.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// TestSetupReply checks every byte of the Reply to Requests that are accepted, and what the two sides agree on.
+// TestSetupReply checks every byte of the Reply to Requests that are accepted, and what the two
+// sides agree on.
 func TestSetupReply(t *testing.T) {
 	t.Parallel()
 	request := func(flags, rev byte, pd ...byte) []byte { return startup(false, flags, rev, pd...) }
@@ -80,15 +81,18 @@ func TestSetupReply(t *testing.T) {
 		ird, ord int
 	}{
 		{"revision 1", usiw.Default, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
-		{"revision 1 with private data", usiw.Default, depth(4, 4), request(flagC, 1, 1, 2, 3), reply(flagC, 1), true, 4, 4},
-		{"revision 1 with the bit S, which it does not know", usiw.Default, depth(4, 4),
+		{"revision 1 with private data", usiw.Default, depth(4, 4), request(flagC, 1, 1, 2, 3), reply(flagC, 1), true,
+			4, 4}, {"revision 1 with the bit S, which it does not know", usiw.Default, depth(4, 4),
 			request(flagC|flagS, 1, plain(2, 2)...), reply(flagC, 1), true, 4, 4},
-		{"revision 2 without the enhanced word", usiw.Default, depth(4, 4), request(flagC, 2), reply(flagC, 2), true, 4, 4},
+		{"revision 2 without the enhanced word", usiw.Default, depth(4, 4), request(flagC, 2), reply(flagC, 2), true, 4,
+			4},
 		{"revision 2", usiw.Default, depth(4, 4), request(flagC|flagS, 2, plain(4, 4)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
-		{"reserved bits and R do not matter", usiw.Default, depth(4, 4), request(flagC|flagS|flagR|0x0f, 2, plain(4, 4)...),
+		{"reserved bits and R do not matter", usiw.Default, depth(4, 4),
+			request(flagC|flagS|flagR|0x0f, 2, plain(4, 4)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
-		{"enhanced word and private data", usiw.Default, depth(4, 4), request(flagC|flagS, 2, append(plain(4, 4), 9, 8)...),
+		{"enhanced word and private data", usiw.Default, depth(4, 4),
+			request(flagC|flagS, 2, append(plain(4, 4), 9, 8)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
 
 		{"CRC asked for here", usiw.On, depth(4, 4), request(0, 1), reply(flagC, 1), true, 4, 4},
@@ -106,7 +110,8 @@ func TestSetupReply(t *testing.T) {
 			reply(flagC|flagS, 2, plain(16, 16)...), true, 16, 16},
 		{"the peer asks for more than we serve", usiw.Default, depth(5, 16), request(flagC|flagS, 2, plain(16, 100)...),
 			reply(flagC|flagS, 2, plain(4, 16)...), true, 4, 16},
-		{"the peer asks for what is no power of two", usiw.Default, depth(16, 16), request(flagC|flagS, 2, plain(16, 5)...),
+		{"the peer asks for what is no power of two", usiw.Default, depth(16, 16),
+			request(flagC|flagS, 2, plain(16, 5)...),
 			reply(flagC|flagS, 2, plain(8, 16)...), true, 5, 16},
 		{"the peer asks for less than we serve", usiw.Default, depth(5, 16), request(flagC|flagS, 2, plain(16, 1)...),
 			reply(flagC|flagS, 2, plain(1, 16)...), true, 1, 16},
@@ -124,7 +129,8 @@ func TestSetupReply(t *testing.T) {
 			reply(flagC|flagS, 2, plain(4, 0x3fff)...), true, 4, 6},
 
 		// Without A the other bits of RFC 6581 section 9.2 mean nothing.
-		{"B, C and D without A", usiw.Default, depth(4, 4), request(flagC|flagS, 2, word(false, true, 4, true, true, 4)...),
+		{"B, C and D without A", usiw.Default, depth(4, 4),
+			request(flagC|flagS, 2, word(false, true, 4, true, true, 4)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
 	}
 	for _, c := range cases {
@@ -136,15 +142,16 @@ func TestSetupReply(t *testing.T) {
 			acc := e.goAccept(soon(t), n.request(ln), c.param)
 			t.Cleanup(p.close)
 			require.Equal(t, c.reply, p.bytes(len(c.reply)))
-			// Without RTR the Reply establishes the connection, but the responder sends nothing until it has received
-			// something.
+			// Without RTR the Reply establishes the connection, but the responder sends nothing
+			// until it has received something.
 			r := result(t, "Accept", acc)
 			require.NoError(t, r.err)
 			ord, ird := r.id.Depths()
 			require.Equal(t, [2]int{c.ird, c.ord}, [2]int{ird, ord})
 			want := [2]int{-1, -1} // revision 1 does not tell
 			if c.request[16]&flagS != 0 && c.request[17] == 2 {
-				want = [2]int{int(binary.BigEndian.Uint16(c.request[20:])) & 0x3fff, int(binary.BigEndian.Uint16(c.request[22:])) & 0x3fff}
+				want = [2]int{int(binary.BigEndian.Uint16(c.request[20:])) & 0x3fff,
+					int(binary.BigEndian.Uint16(c.request[22:])) & 0x3fff}
 			}
 			ord, ird = r.id.PeerDepths()
 			require.Equal(t, want, [2]int{ird, ord})
@@ -183,7 +190,8 @@ func TestSetupCRC(t *testing.T) {
 	}{
 		{"revision 1", usiw.Config{Rev: 1}, 1, nil, none},
 		{"as Linux's siw", usiw.Config{RTR: usiw.Off}, 2, plain(4, 4), none},
-		{"peer-to-peer", usiw.Config{}, 2, p2p, map[usiw.Policy]bool{usiw.Default: true, usiw.On: true, usiw.Auto: true}},
+		{"peer-to-peer", usiw.Config{}, 2, p2p,
+			map[usiw.Policy]bool{usiw.Default: true, usiw.On: true, usiw.Auto: true}},
 	} {
 		flags := byte(0)
 		if kind.pd != nil {
@@ -219,7 +227,8 @@ func TestSetupCRC(t *testing.T) {
 	}
 }
 
-// An rtrKind is a message without data that can open a peer-to-peer connection (RFC 6581 section 5).
+// An rtrKind is a message without data that can open a peer-to-peer connection (RFC 6581 section
+// 5).
 type rtrKind struct {
 	name  string
 	kind  usiw.RTRMessages
@@ -237,9 +246,9 @@ func rtrWord(m usiw.RTRMessages, ird, ord uint16) []byte {
 	return word(true, m&usiw.RTRSend != 0, ird, m&usiw.RTRWrite != 0, m&usiw.RTRRead != 0, ord)
 }
 
-// TestSetupRTR answers offers of RTR messages as the responder. The Reply copies A, and names the messages that both sides know, or
-// all that this side knows if there are none in common. The connection is established, and our Sends are sent, when the first FPDU
-// has arrived.
+// TestSetupRTR answers offers of RTR messages as the responder. The Reply copies A, and names the
+// messages that both sides know, or all that this side knows if there are none in common. The
+// connection is established, and our Sends are sent, when the first FPDU has arrived.
 func TestSetupRTR(t *testing.T) {
 	t.Parallel()
 	const all = usiw.RTRWrite | usiw.RTRRead | usiw.RTRSend
@@ -314,7 +323,8 @@ func TestSetupRTR(t *testing.T) {
 					p.send(rawRead(reads, rdmap.ReadRequest{}))
 					require.Equal(t, rawTagged(rdmap.OpReadResponse, 0, 0, nil), p.read())
 				}
-				// The Write that opened the connection belongs to no request, so the immediate does not follow a Write.
+				// The Write that opened the connection belongs to no request, so the immediate does
+				// not follow a Write.
 				p.send(rawImm(sends, 7))
 				require.Equal(t, verbs.WC{ID: uint64(sends), Opcode: verbs.WCRecvImmData, Flags: verbs.WCWithImm,
 					ByteLen: 8, Imm64: 7, QPNum: e.qp.Num()}, e.received())
@@ -336,7 +346,8 @@ func TestSetupRTR(t *testing.T) {
 		require.ErrorIs(t, result(t, "Accept", acc).err, terminated(1, 2, 2, false))
 	})
 	t.Run("initiator gives up", func(t *testing.T) {
-		// In RFC layout and in that of kernel siw. Nothing shows the latter; the text has its meaning.
+		// In RFC layout and in that of kernel siw. Nothing shows the latter; the text has its
+		// meaning.
 		for _, word := range [][4]byte{{0x20, 7}, {0x20, 6}, {0x20, 5}, {0x02, 7}, {0x02, 6}, {0x02, 5}} {
 			n := newRawNIC(t, usiw.Config{})
 			e, ln := n.end(verbs.QPCap{}), n.listen()
@@ -356,14 +367,15 @@ func TestSetupRTR(t *testing.T) {
 	})
 }
 
-// TestSetupRefused sends frames that are no valid Request: the connection ends without a Reply, and the
-// listener goes on.
+// TestSetupRefused sends frames that are no valid Request: the connection ends without a Reply, and
+// the listener goes on.
 func TestSetupRefused(t *testing.T) {
 	t.Parallel()
 	n := newRawNIC(t, usiw.Config{})
 	ln := n.listen()
 	e := n.end(verbs.QPCap{})
-	hasty := newRawNIC(t, usiw.Config{SetupTimeout: 300 * time.Millisecond}).listen() // gives up peers that send nothing
+	// gives up peers that send nothing
+	hasty := newRawNIC(t, usiw.Config{SetupTimeout: 300 * time.Millisecond}).listen()
 	long := startup(false, flagC, 1, make([]byte, 513)...)
 	badKey := startup(false, flagC, 1)
 	badKey[3] ^= 1
@@ -558,7 +570,8 @@ func TestSetupRequest(t *testing.T) {
 
 		{"no power of two", usiw.Config{}, depth(7, 7), req(flagS, 2, p2p(4, 7)...),
 			rep(flagC|flagS, 2, p2p(7, 3)...), outcome{crc: true, rtr: true, ird: 3, ord: 7}},
-		{"the peer asks for more than it was told, but not for too much", usiw.Config{}, depth(7, 7), req(flagS, 2, p2p(4, 7)...),
+		{"the peer asks for more than it was told, but not for too much", usiw.Config{}, depth(7, 7),
+			req(flagS, 2, p2p(4, 7)...),
 			rep(flagC|flagS, 2, p2p(7, 7)...), outcome{crc: true, rtr: true, ird: 7, ord: 7}},
 
 		{"the peer asks for one more than we serve", usiw.Config{}, depth(8, 8), req(flagS, 2, p2p(8, 8)...),
@@ -602,7 +615,8 @@ func TestSetupRequest(t *testing.T) {
 			require.Equal(t, [2]int{c.want.ird, c.want.ord}, [2]int{ird, ord})
 			told := [2]int{-1, -1}
 			if c.reply[16]&flagS != 0 && c.reply[17] == 2 {
-				told = [2]int{int(binary.BigEndian.Uint16(c.reply[20:])) & 0x3fff, int(binary.BigEndian.Uint16(c.reply[22:])) & 0x3fff}
+				told = [2]int{int(binary.BigEndian.Uint16(c.reply[20:])) & 0x3fff,
+					int(binary.BigEndian.Uint16(c.reply[22:])) & 0x3fff}
 			}
 			ord, ird = r.id.PeerDepths()
 			require.Equal(t, told, [2]int{ird, ord})
@@ -622,8 +636,8 @@ func TestSetupRequest(t *testing.T) {
 	}
 }
 
-// TestSetupBadReply gives the NIC Replies that it must not accept: Connect fails with the reason, the TCP connection
-// ends without an FPDU, and the QP can be connected by another ID.
+// TestSetupBadReply gives the NIC Replies that it must not accept: Connect fails with the reason,
+// the TCP connection ends without an FPDU, and the QP can be connected by another ID.
 func TestSetupBadReply(t *testing.T) {
 	t.Parallel()
 	good := startup(true, flagC|flagS, 2, word(true, false, 4, true, false, 4)...)
@@ -824,7 +838,8 @@ func TestSetupReject(t *testing.T) {
 	})
 }
 
-// TestSetupPrivateData carries private data of every length both ways; one byte more is refused by name.
+// TestSetupPrivateData carries private data of every length both ways; one byte more is refused by
+// name.
 func TestSetupPrivateData(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -890,8 +905,8 @@ func TestSetupPrivateData(t *testing.T) {
 	}
 }
 
-// TestSetupTimeouts: between the frames the peer stops sending, closes, or is given up. Accept and Connect return in time, and
-// nothing is left over.
+// TestSetupTimeouts: between the frames the peer stops sending, closes, or is given up. Accept and
+// Connect return in time, and nothing is left over.
 func TestSetupTimeouts(t *testing.T) {
 	t.Parallel()
 	const timeout, otherwise = time.Second, 5 * time.Second // of set-up
@@ -986,7 +1001,8 @@ func TestSetupTimeouts(t *testing.T) {
 	})
 }
 
-// TestSetupORD checks that the agreed depths are kept: no more requests are in progress than the peer serves.
+// TestSetupORD checks that the agreed depths are kept: no more requests are in progress than the
+// peer serves.
 func TestSetupORD(t *testing.T) {
 	t.Parallel()
 	frame := rawRequest()
@@ -1038,7 +1054,8 @@ func TestSetupORD(t *testing.T) {
 	}
 }
 
-// TestSetupRTRRequest opens connections as the initiator, with each set of RTR messages that both sides know.
+// TestSetupRTRRequest opens connections as the initiator, with each set of RTR messages that both
+// sides know.
 func TestSetupRTRRequest(t *testing.T) {
 	t.Parallel()
 	const all = usiw.RTRWrite | usiw.RTRRead | usiw.RTRSend
@@ -1126,7 +1143,8 @@ func TestSetupRTRRequest(t *testing.T) {
 	}
 }
 
-// TestSetupMarkers negotiates markers for each direction and sends messages of many sizes both ways.
+// TestSetupMarkers negotiates markers for each direction and sends messages of many sizes both
+// ways.
 func TestSetupMarkers(t *testing.T) {
 	for _, active := range []bool{false, true} {
 		for _, crc := range []bool{false, true} {

@@ -46,22 +46,24 @@ func (m *mr) Dereg() error {
 	return nil
 }
 
-// withdraw returns when no access to r is in progress. The key has been removed from the table, so no new access begins. Only
-// data that wait to be sent to a slow peer can delay it. After DeregTimeout it ends the connections of such peers.
+// withdraw returns when no access to r is in progress. The key has been removed from the table, so
+// no new access begins. Only data that wait to be sent to a slow peer can delay it. After
+// DeregTimeout it ends the connections of such peers.
 func (d *device) withdraw(r *region) {
 	r.guard.Shut()
 	for patience := d.cfg.DeregTimeout; !r.guard.Drain(patience); patience = time.Millisecond {
 		for _, c := range d.connections() {
 			if c.refersTo(r) {
-				c.fail(fmt.Errorf("memory of key %#x was deregistered while it waited to be sent: %w", r.stag, verbs.ErrClosed),
-					&termination{fault: faultLocal})
+				c.fail(fmt.Errorf("memory of key %#x was deregistered while it waited to be sent: %w", r.stag,
+					verbs.ErrClosed), &termination{fault: faultLocal})
 			}
 		}
 	}
 }
 
-// mw is a memory window (verbs.ProviderMW). A window of type 2 belongs to the QP through which it was bound, and can be bound
-// again after it has been invalidated. A window of type 1 belongs to its PD and can be bound again at any time.
+// mw is a memory window (verbs.ProviderMW). A window of type 2 belongs to the QP through which it
+// was bound, and can be bound again after it has been invalidated. A window of type 1 belongs to
+// its PD and can be bound again at any time.
 type mw struct {
 	dev  *device
 	pd   *domain
@@ -131,16 +133,17 @@ var (
 	errBindBound  = errors.New("the window is of type 2 and bound: it must be invalidated first")
 )
 
-// bind binds the window to a part of a region, through q; length 0 unbinds it. It fails if the window is of type 2 and already
-// bound, or if the window or the region has been closed since the post.
+// bind binds the window to a part of a region, through q; length 0 unbinds it. It fails if the
+// window is of type 2 and already bound, or if the window or the region has been closed since the
+// post.
 func (b *binding) bind(q *qp) error {
 	if !b.mr.r.guard.Enter() {
 		return errBindRegion
 	}
 	defer b.mr.r.guard.Exit()
 	off := b.addr - b.mr.r.base
-	r := &region{stag: b.rkey, pd: q.pd, mem: b.mr.r.mem[off : off+b.length], base: b.addr, access: b.access, parent: b.mr.r, qp: q,
-		fragile: b.mr.r.fragile}
+	r := &region{stag: b.rkey, pd: q.pd, mem: b.mr.r.mem[off : off+b.length], base: b.addr, access: b.access,
+		parent: b.mr.r, qp: q, fragile: b.mr.r.fragile}
 	if b.access&verbs.AccessZeroBased != 0 {
 		r.base = 0
 	}
@@ -150,8 +153,9 @@ func (b *binding) bind(q *qp) error {
 	return b.mw.dev.stags.bind(b.mw, r)
 }
 
-// shut returns when no peer reads or writes through a window any more. Its key has been removed from the table. Accesses in progress
-// are copies, which end soon; data of a Read that have been copied and wait to be sent count as read before.
+// shut returns when no peer reads or writes through a window any more. Its key has been removed
+// from the table. Accesses in progress are copies, which end soon; data of a Read that have been
+// copied and wait to be sent count as read before.
 func (r *region) shut() {
 	r.guard.Shut()
 	r.guard.Drain(0)
@@ -166,7 +170,8 @@ func (t *stagTable) bind(w *mw, r *region) error {
 	return err
 }
 
-// replace puts r into the slot of a window and returns the region that was in it, nil if the window was not bound.
+// replace puts r into the slot of a window and returns the region that was in it, nil if the window
+// was not bound.
 func (t *stagTable) replace(w *mw, r *region) (old *region, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,8 +200,8 @@ func (t *stagTable) retire(w *mw) (old *region) {
 	return old
 }
 
-// invalidate invalidates the key of a window that is bound to q. Keys of regions are never invalidated, because all QPs of the
-// domain share them (RFC 5040 section 8.1.1, requirement 7).
+// invalidate invalidates the key of a window that is bound to q. Keys of regions are never
+// invalidated, because all QPs of the domain share them (RFC 5040 section 8.1.1, requirement 7).
 func (d *device) invalidate(q *qp, stag uint32) reject {
 	r := d.stags.lookup(stag)
 	switch {

@@ -21,10 +21,12 @@ type NIC struct {
 	registered bool
 }
 
-// New makes a NIC. verbs.Devices does not list its device: the program passes it on, for example as cm.Config.Device.
+// New makes a NIC. verbs.Devices does not list its device: the program passes it on, for example as
+// cm.Config.Device.
 func New(cfg Config) (*NIC, error) { return newNIC(cfg, false) }
 
-// Register makes a NIC whose device verbs.Devices lists. Unless cfg names them, the first device is usiw0, the second usiw1.
+// Register makes a NIC whose device verbs.Devices lists. Unless cfg names them, the first device is
+// usiw0, the second usiw1.
 func Register(cfg Config) (*NIC, error) { return newNIC(cfg, true) }
 
 func newNIC(cfg Config, register bool) (*NIC, error) {
@@ -55,9 +57,10 @@ func newNIC(cfg Config, register bool) (*NIC, error) {
 // Device returns the NIC's device.
 func (n *NIC) Device() *verbs.Device { return n.handle }
 
-// Close takes the NIC out of service: verbs.Devices no longer lists it, its listeners are closed, its connections are
-// disconnected, and no new objects can be made. Close returns when no goroutine of the NIC runs any more, which takes at most
-// about CloseTimeout. The owners of handles still have to close them. Close is idempotent and may be called on nil.
+// Close takes the NIC out of service: verbs.Devices no longer lists it, its listeners are closed,
+// its connections are disconnected, and no new objects can be made. Close returns when no goroutine
+// of the NIC runs any more, which takes at most about CloseTimeout. The owners of handles still
+// have to close them. Close is idempotent and may be called on nil.
 func (n *NIC) Close() error {
 	if n == nil || !n.dev.guard.Shut() {
 		return nil
@@ -156,7 +159,8 @@ func newDevice(cfg Config) (*device, error) {
 
 // Info implements verbs.ProviderDevice.
 func (d *device) Info() verbs.DeviceInfo {
-	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "usiw", NodeType: verbs.NodeRNIC, Transport: verbs.TransportIWARP, NodeGUID: d.guid}
+	return verbs.DeviceInfo{Name: d.cfg.Name, Provider: "usiw", NodeType: verbs.NodeRNIC,
+		Transport: verbs.TransportIWARP, NodeGUID: d.guid}
 }
 
 // takeQPN returns a free QP number of 24 bits. It never returns 0 or 1, which InfiniBand reserves.

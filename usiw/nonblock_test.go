@@ -16,12 +16,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// stalled makes a connection whose peer has stopped reading and fills it: the send queue of 32 Sends of 1 MiB is full.
+// stalled makes a connection whose peer has stopped reading and fills it: the send queue of 32
+// Sends of 1 MiB is full.
 func stalled(n *rawNIC, request mpa.Frame) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
 	n.t.Helper()
 	e, p = n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}, frame: &request})
 	mr = e.large(1 << 20)
-	// The sockets' buffers may still grow for a moment. A sender that does not wait for room is on its way to fill them.
+	// The sockets' buffers may still grow for a moment. A sender that does not wait for room is on
+	// its way to fill them.
 	for still := 0; still < 10; time.Sleep(20 * time.Millisecond) {
 		more := e.flood(mr, 1000)
 		_, waits := n.nic.Batch(e.qp.Num())
@@ -35,8 +37,9 @@ func stalled(n *rawNIC, request mpa.Frame) (e *rawEnd, p *rawPeer, mr *verbs.MR,
 	return e, p, mr, posted
 }
 
-// TestStalledPeer posts to a peer that has stopped reading. Nothing blocks, requests stay pending and the queue fills up, while the
-// other direction and other connections go on. Everything completes when the peer reads again.
+// TestStalledPeer posts to a peer that has stopped reading. Nothing blocks, requests stay pending
+// and the queue fills up, while the other direction and other connections go on. Everything
+// completes when the peer reads again.
 func TestStalledPeer(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	e, p, mr, posted := stalled(n, rawRequest())
@@ -51,7 +54,8 @@ func TestStalledPeer(t *testing.T) {
 	require.Less(t, k, 2)
 	require.Zero(t, k)
 
-	// The requests that the sockets have taken have completed, in order. The others are pending, and none fails.
+	// The requests that the sockets have taken have completed, in order. The others are pending,
+	// and none fails.
 	done := 0
 	var wcs [64]verbs.WC
 	for {
@@ -74,7 +78,8 @@ func TestStalledPeer(t *testing.T) {
 	require.Equal(t, verbs.WC{ID: 1, Opcode: verbs.WCRecv, ByteLen: 8, QPNum: e.qp.Num()}, e.received())
 	require.Equal(t, eight, buf)
 	require.Equal(t, pattern(64, 1), alive.Bytes())
-	// The peer's requests are answered when there is room. That they cannot be answered now delays nothing else.
+	// The peer's requests are answered when there is room. That they cannot be answered now delays
+	// nothing else.
 	e.recv(0)
 	p.send(rawRead(1, fetch(alive, 0, 64)), rawSend(2, nil), rawAtomic(2, add(e.words(0, 1), 0)))
 	for i := uint32(1); i <= 5; i++ {
@@ -161,8 +166,8 @@ func TestStalledPeerSlow(t *testing.T) {
 	require.Equal(t, verbs.QPStateRTS, e.qp.State(), "%v", e.qp.Err())
 }
 
-// TestStalledPeerReads: a peer sends as many Reads as were agreed on and does not read the answers. The NIC's own requests, and
-// other connections, go on.
+// TestStalledPeerReads: a peer sends as many Reads as were agreed on and does not read the answers.
+// The NIC's own requests, and other connections, go on.
 func TestStalledPeerReads(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{CloseTimeout: 200 * time.Millisecond})
 	e, p := n.passive(rawOpts{})
@@ -213,7 +218,8 @@ func TestStalledPeerClose(t *testing.T) {
 				p.reset()
 				e.finished()
 			case "MR.Close":
-				// Without CRC the NIC holds data of the region. They cannot be sent, so the connection is ended (Config.DeregTimeout).
+				// Without CRC the NIC holds data of the region. They cannot be sent, so the
+				// connection is ended (Config.DeregTimeout).
 				n := newRawNIC(t, usiw.Config{CRC: usiw.Off, CloseTimeout: 200 * time.Millisecond,
 					DeregTimeout: 200 * time.Millisecond})
 				request := rawRequest()

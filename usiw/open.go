@@ -8,8 +8,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// OpenRange implements verbs.ProviderOpener. What it makes is a window of type 2 that exists as long as it is bound: it counts as one,
-// belongs to the QP, and gives no more access once its region is closed.
+// OpenRange implements verbs.ProviderOpener. What it makes is a window of type 2 that exists as
+// long as it is bound: it counts as one, belongs to the QP, and gives no more access once its
+// region is closed.
 func (v *vcontext) OpenRange(pq verbs.ProviderQP, s verbs.SGE) (rkey uint32, err error) {
 	q, err := verbs.Own[*qp](pq)
 	d := v.dev
@@ -29,7 +30,8 @@ func (v *vcontext) OpenRange(pq verbs.ProviderQP, s verbs.SGE) (rkey uint32, err
 	if err := d.mws.take(); err != nil {
 		return 0, err
 	}
-	r := &region{pd: q.pd, mem: mem, base: s.Addr, access: verbs.AccessRemoteWrite, parent: parent, qp: q, fragile: parent.fragile}
+	r := &region{pd: q.pd, mem: mem, base: s.Addr, access: verbs.AccessRemoteWrite, parent: parent, qp: q,
+		fragile: parent.fragile}
 	if rkey, err = d.stags.reserve(r); err != nil {
 		d.mws.give()
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOpenRange: a range that is opened without a request is one of a window of type 2: of its bytes, for its QP, until it is shut.
+// TestOpenRange: a range that is opened without a request is one of a window of type 2: of its
+// bytes, for its QP, until it is shut.
 func TestOpenRange(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{MaxMW: 1})
 	e, p := n.passive(rawOpts{})
@@ -22,8 +23,9 @@ func TestOpenRange(t *testing.T) {
 	qp := e.qp.Provider()
 	mr := e.mr(64, 0x700, verbs.AccessLocalWrite)
 	s := verbs.SGE{Addr: mr.Addr() + 8, Length: 16, LKey: mr.LKey()}
-	for name, bad := range map[string]verbs.SGE{"empty": {Addr: s.Addr, LKey: s.LKey}, "key": {Addr: s.Addr, Length: 1, LKey: s.LKey + 256},
-		"bounds": {Addr: s.Addr, Length: 57, LKey: s.LKey}, "right": {Addr: s.Addr, Length: 16, LKey: e.mr(64, 0x700, 0).LKey()}} {
+	for name, bad := range map[string]verbs.SGE{"empty": {Addr: s.Addr, LKey: s.LKey},
+		"key": {Addr: s.Addr, Length: 1, LKey: s.LKey + 256}, "bounds": {Addr: s.Addr, Length: 57, LKey: s.LKey},
+		"right": {Addr: s.Addr, Length: 16, LKey: e.mr(64, 0x700, 0).LKey()}} {
 		_, err := o.OpenRange(qp, bad)
 		require.Error(t, err, name)
 	}

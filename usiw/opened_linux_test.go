@@ -22,8 +22,9 @@ func fired() <-chan time.Time {
 	return late
 }
 
-// TestOpenedLate: an Accept whose goroutine gets its turn too late, on a busy machine, takes the first message that has come in time:
-// if it was handled meanwhile, and if it is still in the socket. Without a message its time is over.
+// TestOpenedLate: an Accept whose goroutine gets its turn too late, on a busy machine, takes the
+// first message that has come in time: if it was handled meanwhile, and if it is still in the
+// socket. Without a message its time is over.
 func TestOpenedLate(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	c := b.conn
@@ -63,7 +64,8 @@ func TestOpenedLate(t *testing.T) {
 	require.ErrorIs(t, c.opened(context.Background(), nil), io.EOF)
 }
 
-// TestOpenedEnded: a peer that has sent its first message and ended the connection behind it has opened it.
+// TestOpenedEnded: a peer that has sent its first message and ended the connection behind it has
+// opened it.
 func TestOpenedEnded(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	require.NoError(t, a.id.Close())

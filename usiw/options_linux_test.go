@@ -34,10 +34,12 @@ func TestOptions(t *testing.T) {
 	require.ErrorContains(t, err, "AFOnly")
 }
 
-// TestReuseAddr: with the option a local port can be used again while its last connection ends, without it not.
+// TestReuseAddr: with the option a local port can be used again while its last connection ends,
+// without it not.
 func TestReuseAddr(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
-	// An address of this test's own: the system may give the port to anybody else of 127.0.0.1 meanwhile.
+	// An address of this test's own: the system may give the port to anybody else of 127.0.0.1
+	// meanwhile.
 	port, err := net.Listen("tcp4", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.N(250), 1+rand.N(250), 1+rand.N(250)))
 	require.NoError(t, err)
 	source := port.Addr().(*net.TCPAddr).AddrPort()
@@ -92,7 +94,8 @@ func TestAFOnlyListener(t *testing.T) {
 	}
 }
 
-// TestFamilies: a listener on 0.0.0.0 is of IPv4 only, as in the kernel, so that another one can have the same port on [::].
+// TestFamilies: a listener on 0.0.0.0 is of IPv4 only, as in the kernel, so that another one can
+// have the same port on [::].
 func TestFamilies(t *testing.T) {
 	for _, any4 := range []string{"0.0.0.0", "::ffff:0.0.0.0"} {
 		t.Run(any4, func(t *testing.T) { families(t, any4) })

@@ -18,8 +18,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// orderRows are the rules of RFC 5040 section 5.5, the rows of its appendix B and those of RFC 7306 section 7. If the columns of a
-// row promise nothing, there is nothing to observe; then the row says why, or what the engine does where it is free to choose.
+// orderRows are the rules of RFC 5040 section 5.5, the rows of its appendix B and those of RFC 7306
+// section 7. If the columns of a row promise nothing, there is nothing to observe; then the row
+// says why, or what the engine does where it is free to choose.
 var orderRows = []struct {
 	name string
 	run  func(o *orderStage)
@@ -37,7 +38,8 @@ var orderRows = []struct {
 	{name: "Send then Send", run: func(o *orderStage) { o.received(orderSends, orderSends) }},
 	{name: "Send then Write", why: "nothing is promised in any column"},
 	{name: "Send then Read", run: func(o *orderStage) { o.seen(orderSends, orderRead) }},
-	// The table promises nothing, but by section 5.5 the delivery of a Send means that the Writes before it have been placed.
+	// The table promises nothing, but by section 5.5 the delivery of a Send means that the Writes
+	// before it have been placed.
 	{name: "Write then Send", run: func(o *orderStage) { o.delivered(orderSends) }},
 	{name: "Write then Write", why: "nothing is promised in any column"},
 	{name: "Write then Read", run: func(o *orderStage) { o.seen(orderWrites, orderRead) }},
@@ -77,8 +79,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// The messages of A in the rows. All Sends and Writes put their data at the start of B's memory, from where Reads read
-// and where atomics add.
+// The messages of A in the rows. All Sends and Writes put their data at the start of B's memory,
+// from where Reads read and where atomics add.
 var (
 	orderSends = []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend, Flags: verbs.SendSolicited},
 		{Opcode: verbs.WRSendWithInv}, {Opcode: verbs.WRSendWithInv, Flags: verbs.SendSolicited}}
@@ -206,7 +208,8 @@ func (o *orderStage) received(first, second []verbs.SendWR) {
 	}
 }
 
-// seen: the answer to the second shows that the first has been placed, and when it has arrived the first has completed.
+// seen: the answer to the second shows that the first has been placed, and when it has arrived the
+// first has completed.
 func (o *orderStage) seen(first, second []verbs.SendWR) {
 	o.open()
 	for _, a := range first {
@@ -257,8 +260,8 @@ func (o *orderStage) delivered(second []verbs.SendWR) {
 	}
 }
 
-// overtakes: the second may be placed and completed at the remote side before the first is answered. It is, if the answer has not been
-// sent yet; with a fence it is not.
+// overtakes: the second may be placed and completed at the remote side before the first is
+// answered. It is, if the answer has not been sent yet; with a fence it is not.
 func (o *orderStage) overtakes(first, second []verbs.SendWR) {
 	o.open()
 	for _, a := range first {
@@ -300,7 +303,8 @@ func (o *orderStage) completions() {
 	o.open()
 	o.Link.ToDialer.Stall()
 	o.post(o.message(orderWrites[0], 100), o.message(orderRead[0], 100), o.message(orderWrites[0], 100),
-		o.message(orderSends[0], 100), o.message(orderAtomic[0], 8), o.message(orderImms[0], 8), o.message(orderRead[0], 0), o.message(orderWrites[0], 0))
+		o.message(orderSends[0], 100), o.message(orderAtomic[0], 8), o.message(orderImms[0], 8),
+		o.message(orderRead[0], 0), o.message(orderWrites[0], 0))
 	synctest.Wait()
 	require.Len(o.t, o.poll(o.A.SendCQ), 1, "the Write in front")
 	require.Len(o.t, o.poll(o.B.RecvCQ), 2, "the others have been done")
@@ -375,7 +379,8 @@ func (o *orderStage) fences() {
 	}
 }
 
-// answers: Reads (R) and atomics (A) of a peer are answered in the order of their requests, and atomics are performed in it.
+// answers: Reads (R) and atomics (A) of a peer are answered in the order of their requests, and
+// atomics are performed in it.
 func (o *orderStage) answers(kinds string) {
 	t := o.t
 	w := usiwtest.NewWire()
@@ -401,7 +406,8 @@ func (o *orderStage) answers(kinds string) {
 		msn := uint32(i + 1)
 		if kind == 'A' {
 			before++
-			require.Equal(t, rawAtomicResponse(uint32(before), 100+msn, before-1), p.read(), "answer %d of %s", i, kinds)
+			require.Equal(t, rawAtomicResponse(uint32(before), 100+msn, before-1), p.read(), "answer %d of %s", i,
+				kinds)
 			continue
 		}
 		for got := 0; got < mr.Len(); {

@@ -31,8 +31,8 @@ func (c *conn) build(b *batch) {
 	}
 }
 
-// begin takes the next message to send: a response before a request, but at most responseBurst in a row. It reports false if
-// there is none.
+// begin takes the next message to send: a response before a request, but at most responseBurst in a
+// row. It reports false if there is none.
 func (c *conn) begin(b *batch) bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -78,7 +78,8 @@ func (c *conn) beginResponse(b *batch) bool {
 	return true
 }
 
-// buildable returns an error if the test hook says that the next message cannot be built, and the same error ever after.
+// buildable returns an error if the test hook says that the next message cannot be built, and the
+// same error ever after.
 func (c *conn) buildable(op rdmap.Opcode) error {
 	if c.dev.cfg.Hooks.Build != nil && c.tx.broken == nil {
 		c.tx.broken = c.dev.cfg.Hooks.Build(op)
@@ -94,7 +95,8 @@ func (c *conn) endResponse() {
 	c.tx.task = taskNone
 }
 
-// beginRequest takes the next request that may start. The caller holds q.mu and the send role, and no message is being built.
+// beginRequest takes the next request that may start. The caller holds q.mu and the send role, and
+// no message is being built.
 func (c *conn) beginRequest() bool {
 	t, sq := &c.tx, &c.q.sq
 	c.performLocals()
@@ -130,9 +132,10 @@ func (c *conn) beginRequest() bool {
 	return true
 }
 
-// performLocals performs the local requests that are next in the queue. They keep its order, but they need neither the send role nor
-// room in the socket: a peer that takes its data slowly does not delay them. A local request that follows a request whose message is
-// being built waits for the end of that message. The caller holds q.mu.
+// performLocals performs the local requests that are next in the queue. They keep its order, but
+// they need neither the send role nor room in the socket: a peer that takes its data slowly does
+// not delay them. A local request that follows a request whose message is being built waits for the
+// end of that message. The caller holds q.mu.
 func (c *conn) performLocals() {
 	t, sq := &c.tx, &c.q.sq
 	performed := false
@@ -150,8 +153,9 @@ func (c *conn) performLocals() {
 	}
 }
 
-// mayBegin reports whether the next request in the queue may begin, and performs it if it is local. A request that fails ends the
-// connection, but the requests before it complete first: whoever completes the last of them comes here again. The caller holds q.mu.
+// mayBegin reports whether the next request in the queue may begin, and performs it if it is local.
+// A request that fails ends the connection, but the requests before it complete first: whoever
+// completes the last of them comes here again. The caller holds q.mu.
 func (c *conn) mayBegin(e *sendEntry) bool {
 	t, sq := &c.tx, &c.q.sq
 	if e.flags&verbs.SendFence != 0 && t.outstanding > 0 {
@@ -192,7 +196,9 @@ func (c *conn) verify(e *sendEntry) (verbs.WCStatus, error) {
 			return verbs.WCMWBindErr, invalidateError(why, e.invalidate)
 		}
 	case e.awaitsAnswer() && c.ord == 0:
-		return verbs.WCLocQPOpErr, &verbs.LimitError{Name: "Reads and atomics in progress, to which the peer has agreed (ORD)", Limit: 0, Value: 1}
+		return verbs.WCLocQPOpErr,
+			&verbs.LimitError{Name: "Reads and atomics in progress, to which the peer has agreed (ORD)", Limit: 0,
+				Value: 1}
 	case e.flags&verbs.SendInline == 0:
 		need := verbs.AccessFlags(0)
 		if e.awaitsAnswer() {
@@ -230,10 +236,11 @@ func (c *conn) sealed(b *batch) {
 	c.tx.built += uint64(b.size - before)
 }
 
-// span returns how many payload bytes the next segment takes after n bytes of headers, if left bytes are left. The payload of a
-// large segment is a multiple of the page size, so that page-aligned data stay aligned, and that of any segment but the last a
-// multiple of 8, so that no word of the program's is read in two parts. copied says that the payload is copied; a small batch has
-// little room for that.
+// span returns how many payload bytes the next segment takes after n bytes of headers, if left
+// bytes are left. The payload of a large segment is a multiple of the page size, so that
+// page-aligned data stay aligned, and that of any segment but the last a multiple of 8, so that no
+// word of the program's is read in two parts. copied says that the payload is copied; a small batch
+// has little room for that.
 func (c *conn) span(b *batch, left uint32, n int, copied bool) int {
 	most := c.tx.mulpdu
 	if b.small && copied {

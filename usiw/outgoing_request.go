@@ -22,9 +22,11 @@ func (c *conn) request(b *batch) bool {
 		rr.Put(h[ddp.UntaggedLen:])
 		c.sealed(b)
 		c.requestBuilt(e)
-	case verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp, verbs.WRMaskedAtomicCmpAndSwp:
-		ar := rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: e.msn, STag: e.rkey, TO: e.raddr, AddSwap: e.operands.add,
-			AddSwapMask: e.operands.addMask, Compare: e.operands.compare, CompareMask: e.operands.compareMask}
+	case verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp,
+		verbs.WRMaskedAtomicCmpAndSwp:
+		ar := rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: e.msn, STag: e.rkey, TO: e.raddr,
+			AddSwap: e.operands.add, AddSwapMask: e.operands.addMask, Compare: e.operands.compare,
+			CompareMask: e.operands.compareMask}
 		if e.op == verbs.WRAtomicCmpAndSwp || e.op == verbs.WRMaskedAtomicCmpAndSwp {
 			ar.Op = rdmap.AtomicCmpSwap
 		}
@@ -69,7 +71,8 @@ func (c *conn) request(b *batch) bool {
 	return true
 }
 
-// rdmapOpcode returns the opcode of the request's message; for a Write with immediate, that of the Write.
+// rdmapOpcode returns the opcode of the request's message; for a Write with immediate, that of the
+// Write.
 func (e *sendEntry) rdmapOpcode() rdmap.Opcode {
 	solicited := e.flags&verbs.SendSolicited != 0
 	switch {
@@ -99,16 +102,17 @@ func (e *sendEntry) immediateOpcode() rdmap.Opcode {
 	return rdmap.OpImmediate
 }
 
-// copiesAll reports whether the connection copies all payload before it is sent. The program may change memory of a request in
-// progress, and the peer then gets old or new bytes; but those that are summed for the CRC must be those that are sent.
+// copiesAll reports whether the connection copies all payload before it is sent. The program may
+// change memory of a request in progress, and the peer then gets old or new bytes; but those that
+// are summed for the CRC must be those that are sent.
 func (c *conn) copiesAll() bool { return c.crc || c.markOut }
 
 // copies reports whether gather may copy more than copyLimit bytes.
 func (c *conn) copies(e *sendEntry) bool { return c.copiesAll() || len(e.sgl) != 1 }
 
-// gather appends the next n bytes of a request's data to the header of the segment, and completes the segment. It reports false
-// if a key has become invalid meanwhile. That ends the connection as soon as the batch is empty: the complete FPDUs in the batch
-// are still sent.
+// gather appends the next n bytes of a request's data to the header of the segment, and completes
+// the segment. It reports false if a key has become invalid meanwhile. That ends the connection as
+// soon as the batch is empty: the complete FPDUs in the batch are still sent.
 func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 	off := uint64(c.tx.off)
 	if e.flags&verbs.SendInline != 0 {
@@ -145,8 +149,9 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 	return true
 }
 
-// giveUp ends the connection because the rest of a request cannot be sent, but only when the batch has been sent and the requests
-// before it have completed. The goroutine that completes the last of them comes here again.
+// giveUp ends the connection because the rest of a request cannot be sent, but only when the batch
+// has been sent and the requests before it have completed. The goroutine that completes the last of
+// them comes here again.
 func (c *conn) giveUp(b *batch, e *sendEntry, status verbs.WCStatus, reason error) {
 	if b.size > 0 {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// response is an answer to be sent to the peer: the data of a Read, or the result of an atomic that has been performed.
+// response is an answer to be sent to the peer: the data of a Read, or the result of an atomic that
+// has been performed.
 type response struct {
 	atomic bool
 	msn    uint32 // of the request on queue 1
@@ -16,15 +17,17 @@ type response struct {
 	result rdmap.AtomicResponse
 }
 
-// readResponse builds the next segment of the answer to a Read. The data are copied, because they may change, and the key may
-// become invalid, while they wait to be sent; for data of our own requests the program prevents that. It reports false if the
-// data cannot be read any more; see gather.
+// readResponse builds the next segment of the answer to a Read. The data are copied, because they
+// may change, and the key may become invalid, while they wait to be sent; for data of our own
+// requests the program prevents that. It reports false if the data cannot be read any more; see
+// gather.
 func (c *conn) readResponse(b *batch) bool {
 	rr := &c.tx.resp.read
 	n := c.span(b, rr.Size-c.tx.off, ddp.TaggedLen, true)
 	last := c.tx.off+uint32(n) == rr.Size
 	h := b.begin(ddp.TaggedLen+n, ddp.TaggedLen)
-	ddp.Tagged{Last: last, ULP: rdmap.Control(rdmap.OpReadResponse), STag: rr.SinkSTag, TO: rr.SinkTO + uint64(c.tx.off)}.Put(h)
+	ddp.Tagged{Last: last, ULP: rdmap.Control(rdmap.OpReadResponse), STag: rr.SinkSTag,
+		TO: rr.SinkTO + uint64(c.tx.off)}.Put(h)
 	if n > 0 {
 		r, mem, why := c.dev.stags.check(c.q, rr.SrcSTag, rr.SrcTO+uint64(c.tx.off), n, verbs.AccessRemoteRead)
 		if why == accepted {
@@ -48,17 +51,19 @@ func (c *conn) readResponse(b *batch) bool {
 	return true
 }
 
-// readTermination returns the Terminate for a Read that cannot be answered further. It quotes the Read Request, advanced by the
-// bytes that have been answered (RFC 5040 section 4.8).
+// readTermination returns the Terminate for a Read that cannot be answered further. It quotes the
+// Read Request, advanced by the bytes that have been answered (RFC 5040 section 4.8).
 func (c *conn) readTermination(why reject) *termination {
 	rr := c.tx.resp.read
 	rr.SinkTO += uint64(c.tx.off)
 	rr.SrcTO += uint64(c.tx.off)
 	rr.Size -= c.tx.off
 	t := &termination{fault: why.request(), segLen: ddp.UntaggedLen + rdmap.ReadRequestLen,
-		access: &verbs.AccessError{Fault: why.fault(), Key: rr.SrcSTag, Addr: rr.SrcTO, Length: uint64(rr.Size), Element: -1},
-		ddp:    make([]byte, ddp.UntaggedLen), rdmap: make([]byte, rdmap.ReadRequestLen)}
-	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest, MSN: c.tx.resp.msn}.Put(t.ddp)
+		access: &verbs.AccessError{Fault: why.fault(), Key: rr.SrcSTag, Addr: rr.SrcTO, Length: uint64(rr.Size),
+			Element: -1},
+		ddp: make([]byte, ddp.UntaggedLen), rdmap: make([]byte, rdmap.ReadRequestLen)}
+	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest,
+		MSN: c.tx.resp.msn}.Put(t.ddp)
 	rr.Put(t.rdmap)
 	return t
 }
@@ -66,7 +71,8 @@ func (c *conn) readTermination(why reject) *termination {
 func (c *conn) atomicResponse(b *batch) {
 	c.tx.respNo++
 	h := b.begin(ddp.UntaggedLen+rdmap.AtomicResponseLen, ddp.UntaggedLen+rdmap.AtomicResponseLen)
-	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpAtomicResponse), QN: ddp.QNAtomicResponse, MSN: c.tx.respNo}.Put(h)
+	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpAtomicResponse), QN: ddp.QNAtomicResponse,
+		MSN: c.tx.respNo}.Put(h)
 	c.tx.resp.result.Put(h[ddp.UntaggedLen:])
 	c.sealed(b)
 	c.endResponse()

@@ -43,7 +43,8 @@ func arrives(t *testing.T, peer net.Conn, pieces [][]byte) {
 	require.True(t, bytes.Equal(want, got))
 }
 
-// TestStreamPieces gives a stream more pieces than one system call takes: the rest goes in the next calls.
+// TestStreamPieces gives a stream more pieces than one system call takes: the rest goes in the next
+// calls.
 func TestStreamPieces(t *testing.T) {
 	s, peer := tcpPair(t)
 	for _, n := range []int{1, 2, maxIovecs - 1, maxIovecs, maxIovecs + 1, 2*maxIovecs + 500} {
@@ -65,9 +66,9 @@ func TestStreamPieces(t *testing.T) {
 	}
 }
 
-// TestBatchPieces builds FPDUs whose payload is in pieces of one byte, which no request's is: those that are not copied
-// are longer, so that a batch is full of bytes before. Here the pieces decide: the FPDUs go in one call for every
-// maxPieces pieces.
+// TestBatchPieces builds FPDUs whose payload is in pieces of one byte, which no request's is: those
+// that are not copied are longer, so that a batch is full of bytes before. Here the pieces decide:
+// the FPDUs go in one call for every maxPieces pieces.
 func TestBatchPieces(t *testing.T) {
 	s, peer := tcpPair(t)
 	r, mem := &region{}, []byte("0123456789abcdef")
@@ -98,7 +99,8 @@ func TestBatchPieces(t *testing.T) {
 			arrives(t, peer, b.pieces)
 			b.free()
 		}
-		require.Equal(t, fpdus*(n+1)+calls, total, "pieces") // one of the arena before each payload, one behind the last
+		// one of the arena before each payload, one behind the last
+		require.Equal(t, fpdus*(n+1)+calls, total, "pieces")
 		require.Equal(t, (total+maxPieces-1)/maxPieces, calls)
 	}
 	require.True(t, r.guard.Shut())

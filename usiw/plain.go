@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PlainName is the name of a NIC without RFC 7306: an iWARP RNIC as there are others, with neither atomics nor immediate data. It
-// is not made unless a program asks for it.
+// PlainName is the name of a NIC without RFC 7306: an iWARP RNIC as there are others, with neither
+// atomics nor immediate data. It is not made unless a program asks for it.
 const PlainName = "usiw0-plain"
 
 // rfc7306 are the operations that RFC 7306 adds.
@@ -20,9 +20,10 @@ var rfc7306 = func() (set verbs.OpSet) {
 	return set
 }()
 
-// ForDevice returns the Config of the NIC that a program registers whose user has chosen a device by name: that of [PlainName], also
-// if a device wraps it ("ib:usiw0-plain"), and for every other name the zero Config, which is usiw0's. The commands and examples
-// of goverbs do it for their option -device:
+// ForDevice returns the Config of the NIC that a program registers whose user has chosen a device
+// by name: that of [PlainName], also if a device wraps it ("ib:usiw0-plain"), and for every other
+// name the zero Config, which is usiw0's. The commands and examples of goverbs do it for their
+// option -device:
 //
 //	nic, err := usiw.Register(usiw.ForDevice(name))
 //	dev, err := verbs.DeviceByName(name)

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestForDevice: the names of a plain NIC make one, which has all operations but those of RFC 7306; other names make usiw0.
+// TestForDevice: the names of a plain NIC make one, which has all operations but those of RFC 7306;
+// other names make usiw0.
 func TestForDevice(t *testing.T) {
 	for _, name := range []string{PlainName, "ib:" + PlainName, "ib:forward:" + PlainName} {
 		nic, err := New(ForDevice(name))
@@ -24,7 +25,8 @@ func TestForDevice(t *testing.T) {
 		require.NoError(t, ctx.Close())
 		require.NoError(t, nic.Close())
 	}
-	for _, name := range []string{"", "usiw0", "rxe0", "auto", "ib:usiw0", "usiw0-plain:", "usiw0-plainer", PlainName + ":usiw0"} {
+	for _, name := range []string{"", "usiw0", "rxe0", "auto", "ib:usiw0", "usiw0-plain:", "usiw0-plainer",
+		PlainName + ":usiw0"} {
 		require.Equal(t, Config{}, ForDevice(name), name)
 	}
 }

@@ -26,7 +26,8 @@ func (s *side) busyPolled() {
 	}
 }
 
-// TestPoller polls until the poller keeps the watch, and gets data that arrive then, a few bytes and more than wake the reader.
+// TestPoller polls until the poller keeps the watch, and gets data that arrive then, a few bytes
+// and more than wake the reader.
 func TestPoller(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
@@ -40,8 +41,9 @@ func TestPoller(t *testing.T) {
 	require.NotEqual(t, byPoller, a.keeper(), "the other side has not polled")
 }
 
-// TestPollerGone: the program stops polling. The peer's requests are answered nevertheless, both those that arrive before the end
-// of the lease and later ones. With only a poll now and then, the poller does not keep the watch.
+// TestPollerGone: the program stops polling. The peer's requests are answered nevertheless, both
+// those that arrive before the end of the lease and later ones. With only a poll now and then, the
+// poller does not keep the watch.
 func TestPollerGone(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
@@ -71,7 +73,8 @@ func TestPollerSleeps(t *testing.T) {
 	}
 }
 
-// TestPollerReceivesWhatCame: a message arrives while the source is quiet. The goroutine that ends the quiet receives it.
+// TestPollerReceivesWhatCame: a message arrives while the source is quiet. The goroutine that ends
+// the quiet receives it.
 func TestPollerReceivesWhatCame(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	b.busyPolled()
@@ -83,14 +86,18 @@ func TestPollerReceivesWhatCame(t *testing.T) {
 	require.Equal(t, verbs.WCRecv, b.next(b.rcq).Opcode)
 }
 
-// TestPollerEnd ends the connection of a watch that the poller keeps, from either side and by a reset.
+// TestPollerEnd ends the connection of a watch that the poller keeps, from either side and by a
+// reset.
 func TestPollerEnd(t *testing.T) {
 	for name, end := range map[string]func(a, b *side) error{
-		"by the peer":        func(a, b *side) error { return a.id.Close() },
-		"by itself":          func(a, b *side) error { return b.id.Close() },
-		"by closing the QP":  func(a, b *side) error { return b.qp.Close() },
-		"by the peer's fail": func(a, b *side) error { return a.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
-		"by a reset":         func(a, b *side) error { return a.reset() },
+		"by the peer":       func(a, b *side) error { return a.id.Close() },
+		"by itself":         func(a, b *side) error { return b.id.Close() },
+		"by closing the QP": func(a, b *side) error { return b.qp.Close() },
+		"by the peer's fail": func(a, b *side) error {
+			return a.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr},
+				verbs.QPAttrState)
+		},
+		"by a reset": func(a, b *side) error { return a.reset() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := twoSides(t, Config{})
@@ -143,7 +150,8 @@ func TestPollerPassesBy(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// TestPollerAsked counts what the peer asks for that needs no program: a Read, an atomic, a Write without a message behind it.
+// TestPollerAsked counts what the peer asks for that needs no program: a Read, an atomic, a Write
+// without a message behind it.
 func TestPollerAsked(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for name, op := range map[string]struct {

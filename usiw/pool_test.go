@@ -27,7 +27,8 @@ func newPool(t *testing.T, size, count int) *verbs.Pool {
 	return p
 }
 
-// TestPool: the buffers of a pool are different parts of its region, which elements name, and numbers lead back to them.
+// TestPool: the buffers of a pool are different parts of its region, which elements name, and
+// numbers lead back to them.
 func TestPool(t *testing.T) {
 	p := newPool(t, 100, 3)
 	require.Equal(t, []int{100, 3, 3 * 128}, []int{p.Size(), p.Count(), p.MR().Len()})
@@ -136,7 +137,8 @@ func TestPoolWaits(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// TestPoolConcurrent: no two goroutines have one buffer, and what is shown of the pool at the same time does no harm.
+// TestPoolConcurrent: no two goroutines have one buffer, and what is shown of the pool at the same
+// time does no harm.
 func TestPoolConcurrent(t *testing.T) {
 	p := newPool(t, 8, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

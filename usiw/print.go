@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// A NIC can be printed at any moment. A Config and a Packet are shown without the program's objects and without what was sent; package
-// internal/show has the rules for the methods facts.
+// A NIC can be printed at any moment. A Config and a Packet are shown without the program's objects
+// and without what was sent; package internal/show has the rules for the methods facts.
 
 func (n *NIC) facts() show.Facts {
 	if n == nil || n.dev == nil {
@@ -26,8 +26,8 @@ func (n *NIC) facts() show.Facts {
 	if n.dev.cfg.Addr.IsValid() {
 		addr = n.dev.cfg.Addr.String()
 	}
-	return show.Of("NIC", slog.String("device", n.dev.cfg.Name), slog.String("state", state), show.Text("node_guid", n.dev.guid),
-		slog.Bool("registered", n.registered), slog.String("addr", addr))
+	return show.Of("NIC", slog.String("device", n.dev.cfg.Name), slog.String("state", state),
+		show.Text("node_guid", n.dev.guid), slog.Bool("registered", n.registered), slog.String("addr", addr))
 }
 
 func (cfg Config) facts() show.Facts {
@@ -38,7 +38,8 @@ func (cfg Config) facts() show.Facts {
 	for _, v := range []struct {
 		name string
 		on   bool
-	}{{"network", cfg.Network != nil}, {"tap", cfg.Tap != nil}, {"hooks", cfg.Hooks.Build != nil}, {"guard_memory", cfg.GuardMemory}} {
+	}{{"network", cfg.Network != nil}, {"tap", cfg.Tap != nil}, {"hooks", cfg.Hooks.Build != nil},
+		{"guard_memory", cfg.GuardMemory}} {
 		if v.on {
 			f = f.And(slog.Bool(v.name, true))
 		}
@@ -55,8 +56,10 @@ func (cfg Config) facts() show.Facts {
 		name string
 		v    int
 	}{
-		{"mtu", cfg.MTU}, {"rev", cfg.Rev}, {"rtr_messages", int(cfg.RTRMessages)}, {"max_qp", cfg.MaxQP}, {"max_srq", cfg.MaxSRQ},
-		{"max_cq", cfg.MaxCQ}, {"max_cqe", cfg.MaxCQE}, {"max_mr", cfg.MaxMR}, {"max_pd", cfg.MaxPD}, {"max_mw", cfg.MaxMW},
+		{"mtu", cfg.MTU}, {"rev", cfg.Rev}, {"rtr_messages", int(cfg.RTRMessages)}, {"max_qp", cfg.MaxQP},
+		{"max_srq", cfg.MaxSRQ},
+		{"max_cq", cfg.MaxCQ}, {"max_cqe", cfg.MaxCQE}, {"max_mr", cfg.MaxMR}, {"max_pd", cfg.MaxPD},
+		{"max_mw", cfg.MaxMW},
 		{"max_ird", cfg.MaxIRD}, {"max_silent", cfg.MaxSilent}, {"max_stalled", cfg.MaxStalled},
 	} {
 		if v.v != 0 {
@@ -68,7 +71,8 @@ func (cfg Config) facts() show.Facts {
 		v    time.Duration
 	}{
 		{"close_timeout", cfg.CloseTimeout}, {"peer_timeout", cfg.PeerTimeout}, {"idle_timeout", cfg.IdleTimeout},
-		{"setup_timeout", cfg.SetupTimeout}, {"hold_timeout", cfg.HoldTimeout}, {"dereg_timeout", cfg.DeregTimeout}, {"spin", cfg.Spin},
+		{"setup_timeout", cfg.SetupTimeout}, {"hold_timeout", cfg.HoldTimeout}, {"dereg_timeout", cfg.DeregTimeout},
+		{"spin", cfg.Spin},
 	} {
 		if v.v != 0 {
 			f = f.And(show.Text(v.name, v.v))

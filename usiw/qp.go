@@ -18,7 +18,8 @@ import (
 //
 //	RESET -> INIT -> (connection) RTS -> ERR -> RESET
 //
-// In ERR every request is flushed. flushed is closed when the connection, if there was one, has released all registered memory.
+// In ERR every request is flushed. flushed is closed when the connection, if there was one, has
+// released all registered memory.
 type qp struct {
 	dev    *device
 	ctx    *vcontext
@@ -114,7 +115,8 @@ func (q *qp) Err() error {
 func (q *qp) Query() (verbs.QPAttr, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	attr := verbs.QPAttr{State: q.state, CurState: q.state, AccessFlags: q.remoteAccess(), PathMTU: verbs.MTU4096, PortNum: 1}
+	attr := verbs.QPAttr{State: q.state, CurState: q.state, AccessFlags: q.remoteAccess(), PathMTU: verbs.MTU4096,
+		PortNum: 1}
 	if q.conn != nil {
 		attr.MaxRdAtomic, attr.MaxDestRdAtomic = q.conn.ord, q.conn.ird
 	}
@@ -173,7 +175,8 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// fail moves the QP to ERR and waits until all posted requests have been flushed. t is the Terminate to send, nil for none.
+// fail moves the QP to ERR and waits until all posted requests have been flushed. t is the
+// Terminate to send, nil for none.
 func (q *qp) fail(cause error, t *termination) {
 	q.mu.Lock()
 	if c := q.conn; c != nil {
@@ -251,8 +254,8 @@ func (q *qp) Destroy() error {
 // errSetup says that a QP has a connection or is getting one.
 var errSetup = errors.New("a connection is being set up or exists")
 
-// beginSetup reserves a QP in INIT for a connection. cancel is called to end the attempt when the QP fails or is destroyed.
-// The caller must call endSetup.
+// beginSetup reserves a QP in INIT for a connection. cancel is called to end the attempt when the
+// QP fails or is destroyed. The caller must call endSetup.
 func (q *qp) beginSetup(cancel context.CancelFunc) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -283,7 +286,8 @@ func (q *qp) connect(c *conn) error {
 	if q.gone || q.state != verbs.QPStateInit {
 		return &verbs.StateError{State: q.state, Why: "the QP left INIT during connection set-up"}
 	}
-	// Under q.mu, so that a goroutine that finds the connection in the device's table cannot end it before it has begun.
+	// Under q.mu, so that a goroutine that finds the connection in the device's table cannot end it
+	// before it has begun.
 	if !q.dev.track(c) {
 		return verbs.ErrClosed
 	}
@@ -350,7 +354,8 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	}
 	switch wr.Opcode {
 	case verbs.WRRDMAWriteWithImm:
-		// The 32 bits are the first 4 of the 8 bytes, as in other iWARP implementations with 32-bit immediates.
+		// The 32 bits are the first 4 of the 8 bytes, as in other iWARP implementations with 32-bit
+		// immediates.
 		e.imm = uint64(wr.Imm) << 32
 	case verbs.WRImmData:
 		e.imm = wr.Imm64
@@ -367,7 +372,8 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	}
 	e.inline = e.inline[:0]
 	if wr.Flags&verbs.SendInline != 0 {
-		// Inline data need a valid key too: in Go, the address of memory that is not registered may change.
+		// Inline data need a valid key too: in Go, the address of memory that is not registered may
+		// change.
 		if !q.gather(e) {
 			e.status = verbs.WCLocProtErr
 		}
@@ -404,7 +410,8 @@ func (q *qp) local(lkey uint32, addr uint64, n int, need verbs.AccessFlags) (*re
 	return q.localIn(q.pd, lkey, addr, n, need)
 }
 
-// localIn is local for requests of a queue in the domain pd, which may be another than the QP's for a shared receive queue.
+// localIn is local for requests of a queue in the domain pd, which may be another than the QP's for
+// a shared receive queue.
 func (q *qp) localIn(pd *domain, lkey uint32, addr uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	r, mem, why := q.dev.stags.checkIn(pd, q, lkey, addr, n, need)
 	if why == accepted && r.parent != nil {
@@ -431,8 +438,8 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// flushIfDone flushes requests that were posted to a QP in ERR if flushed is closed. Before that, the end of the connection
-// flushes them. The caller holds q.mu.
+// flushIfDone flushes requests that were posted to a QP in ERR if flushed is closed. Before that,
+// the end of the connection flushes them. The caller holds q.mu.
 func (q *qp) flushIfDone() {
 	select {
 	case <-q.flushed:
@@ -441,9 +448,10 @@ func (q *qp) flushIfDone() {
 	}
 }
 
-// flush completes all requests in order. Requests up to the first that is not done or has failed complete normally. From there
-// on, a failed request gets its status, and the others are flushed, even if they have been sent, because their outcome is not
-// known. The caller holds q.mu, and no access to memory of the QP's requests is in progress.
+// flush completes all requests in order. Requests up to the first that is not done or has failed
+// complete normally. From there on, a failed request gets its status, and the others are flushed,
+// even if they have been sent, because their outcome is not known. The caller holds q.mu, and no
+// access to memory of the QP's requests is in progress.
 func (q *qp) flush() {
 	for !q.sq.empty() && q.sq.oldest().done() && q.sq.oldest().status == verbs.WCSuccess {
 		q.retireOldest()
@@ -465,7 +473,8 @@ func (q *qp) flush() {
 	if q.srq == nil {
 		q.rq.flush(q)
 	} else if !q.last && !q.gone {
-		// The QP takes no more receives, and those it had taken have completed (InfiniBand Architecture volume 1, 11.6.3.2).
+		// The QP takes no more receives, and those it had taken have completed (InfiniBand
+		// Architecture volume 1, 11.6.3.2).
 		q.last = true
 		q.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q.owner})
 	}

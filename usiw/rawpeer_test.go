@@ -25,8 +25,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The tests of the wire put a NIC, used through verbs and cm, against a raw peer: a plain TCP socket on which the test
-// writes and reads startup frames and FPDUs byte for byte, as initiator or as responder.
+// The tests of the wire put a NIC, used through verbs and cm, against a raw peer: a plain TCP
+// socket on which the test writes and reads startup frames and FPDUs byte for byte, as initiator or
+// as responder.
 
 // rawWait bounds every wait for something that must happen.
 const rawWait = 10 * time.Second
@@ -44,8 +45,9 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// within runs f and fails the test, with the stacks of all goroutines, if f has not returned after d. Time in which a busy machine
-// did not run this process does not count: a late tick counts as one.
+// within runs f and fails the test, with the stacks of all goroutines, if f has not returned after
+// d. Time in which a busy machine did not run this process does not count: a late tick counts as
+// one.
 func within(t *testing.T, d time.Duration, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -123,8 +125,9 @@ func (n *rawNIC) mr(size int, iova uint64, access verbs.AccessFlags) *verbs.MR {
 	return n.region(n.pd, bytes.Repeat([]byte{0xa5}, size), iova, access)
 }
 
-// region registers memory that begins as a copy of content. It lies outside of the Go heap: the race detector cannot
-// see that a raw peer's message comes before what the test does when it has the answer.
+// region registers memory that begins as a copy of content. It lies outside of the Go heap: the
+// race detector cannot see that a raw peer's message comes before what the test does when it has
+// the answer.
 func (n *rawNIC) region(pd *verbs.PD, content []byte, iova uint64, access verbs.AccessFlags) *verbs.MR {
 	n.t.Helper()
 	mem, err := pd.AllocMR(len(content), 0)
@@ -196,7 +199,8 @@ func (n *rawNIC) request(ln *cm.Listener) *cm.Request {
 	return req
 }
 
-// goAccept answers a request in a goroutine. The ID, if there will be one, is closed at the end of the test.
+// goAccept answers a request in a goroutine. The ID, if there will be one, is closed at the end of
+// the test.
 func (e *rawEnd) goAccept(ctx context.Context, req *cm.Request, param cm.ConnParam) <-chan accepted {
 	c := make(chan accepted, 1)
 	done := make(chan struct{})
@@ -287,8 +291,8 @@ func (n *rawNIC) passive(o rawOpts) (*rawEnd, *rawPeer) {
 	return e, p
 }
 
-// active makes a connection whose initiator is the NIC. The RTR message, if the NIC asked for that model, has been
-// read.
+// active makes a connection whose initiator is the NIC. The RTR message, if the NIC asked for that
+// model, has been read.
 func (n *rawNIC) active(o rawOpts) (*rawEnd, *rawPeer) {
 	n.t.Helper()
 	e := n.endOn(o.cap, o.rcq)
@@ -387,8 +391,8 @@ func (e *rawEnd) idle(cq *verbs.CQ) {
 	require.Zero(e.t, n, "unexpected completion %+v", wcs[0])
 }
 
-// ended waits until the connection has ended and checks what the NIC says of it: the QP is in error, and the QP, the ID
-// and an asynchronous event give want as the reason.
+// ended waits until the connection has ended and checks what the NIC says of it: the QP is in
+// error, and the QP, the ID and an asynchronous event give want as the reason.
 func (e *rawEnd) ended(want error) {
 	e.t.Helper()
 	select {
@@ -414,7 +418,8 @@ func (e *rawEnd) event() verbs.AsyncEvent {
 	}
 }
 
-// terminated is the error of a Terminate. The text and the quoted header do not count in a comparison.
+// terminated is the error of a Terminate. The text and the quoted header do not count in a
+// comparison.
 func terminated(layer, typ, code uint8, remote bool) *verbs.TerminateError {
 	return &verbs.TerminateError{Layer: layer, Type: typ, Code: code, Remote: remote}
 }
@@ -544,7 +549,8 @@ func (p *rawPeer) bytes(n int) []byte {
 	return b
 }
 
-// readRaw reads one FPDU, checks its pad, its CRC and its markers, and returns it without the markers.
+// readRaw reads one FPDU, checks its pad, its CRC and its markers, and returns it without the
+// markers.
 func (p *rawPeer) readRaw() []byte {
 	p.t.Helper()
 	prefix := 0
@@ -618,7 +624,8 @@ const (
 	quoteRead                 // M, D and R: and the Read Request header
 )
 
-// terminate reads a Terminate, which must have these codes and quote these headers of the ULPDU at fault, and the FIN.
+// terminate reads a Terminate, which must have these codes and quote these headers of the ULPDU at
+// fault, and the FIN.
 func (p *rawPeer) terminate(layer, typ, code uint8, quote rawQuote, fault []byte) {
 	p.t.Helper()
 	p.wantTerminate(p.read(), layer, typ, code, quote, fault)
@@ -732,7 +739,8 @@ func pattern(n int, seed byte) []byte {
 	return b
 }
 
-// alive shows that a connection works both ways: the raw peer's Write lands, and a Read gets it back.
+// alive shows that a connection works both ways: the raw peer's Write lands, and a Read gets it
+// back.
 func (p *rawPeer) alive(mr *verbs.MR) {
 	p.t.Helper()
 	p.lives++

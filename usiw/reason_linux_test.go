@@ -11,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTerminateBeforeReset: the peer sends a Terminate and resets the connection, as siw of Linux does when messages that it has not
-// read are left. A request finds the connection reset before the Terminate is read; its reason is that of the Terminate nevertheless.
+// TestTerminateBeforeReset: the peer sends a Terminate and resets the connection, as siw of Linux
+// does when messages that it has not read are left. A request finds the connection reset before the
+// Terminate is read; its reason is that of the Terminate nevertheless.
 func TestTerminateBeforeReset(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	a.conn.rx.mu.Lock() // nothing is read

@@ -14,19 +14,20 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// readBytes is the size of a receive buffer, which limits what one system call can receive. It must hold the largest FPDU. It is
-// much larger, so that incomplete FPDUs seldom have to be moved to its start.
+// readBytes is the size of a receive buffer, which limits what one system call can receive. It must
+// hold the largest FPDU. It is much larger, so that incomplete FPDUs seldom have to be moved to its
+// start.
 const readBytes = 256 << 10
 
-// An incomplete FPDU waits for its rest. One of up to smallPart bytes is copied out of the buffer. A larger one keeps the buffer
-// if at most maxPartial connections of the NIC do so.
+// An incomplete FPDU waits for its rest. One of up to smallPart bytes is copied out of the buffer.
+// A larger one keeps the buffer if at most maxPartial connections of the NIC do so.
 const (
 	smallPart  = 512
 	maxPartial = 64
 )
 
-// receiver is the receive side of a connection. The goroutine that holds mu has the receive role: it parses, places, completes
-// and queues responses. It never waits.
+// receiver is the receive side of a connection. The goroutine that holds mu has the receive role:
+// it parses, places, completes and queues responses. It never waits.
 type receiver struct {
 	mu sync.Mutex // before q.mu
 
@@ -52,7 +53,8 @@ type receiver struct {
 	got    uint64
 	status verbs.WCStatus // of recv, if the message was at fault
 
-	// The RDMA Write before an immediate: its length so far, and whether a message of another kind has come since its end.
+	// The RDMA Write before an immediate: its length so far, and whether a message of another kind
+	// has come since its end.
 	writing bool
 	wrote   bool
 	written uint64
@@ -88,7 +90,8 @@ func (r *receiver) flush(q *qp) {
 	q.recvCQ.push(&verbs.WC{ID: r.recv.id, Status: r.status, QPNum: q.num}, false)
 }
 
-// receive takes the receive role and handles the bytes that have arrived. more reports that further bytes may be there.
+// receive takes the receive role and handles the bytes that have arrived. more reports that further
+// bytes may be there.
 func (c *conn) receive() (a arrivals, more bool) {
 	c.rx.mu.Lock()
 	defer c.rx.mu.Unlock()
@@ -140,9 +143,10 @@ func (c *conn) receiveLocked() (a arrivals, more bool) {
 	return a, true
 }
 
-// park gives the receive buffer back while no bytes are there to be received. An incomplete FPDU stays in the buffer, or is copied
-// if it is small or if many connections have incomplete FPDUs, so that slow peers hold little memory. A copy that is not small is
-// entered in the NIC's account of stalls.
+// park gives the receive buffer back while no bytes are there to be received. An incomplete FPDU
+// stays in the buffer, or is copied if it is small or if many connections have incomplete FPDUs, so
+// that slow peers hold little memory. A copy that is not small is entered in the NIC's account of
+// stalls.
 func (c *conn) park() {
 	r := &c.rx
 	left := r.w - r.r
@@ -162,7 +166,8 @@ func (c *conn) park() {
 	r.buf = nil
 }
 
-// setAside copies an incomplete FPDU, if the account of stalls has room for it; otherwise it ends the connection.
+// setAside copies an incomplete FPDU, if the account of stalls has room for it; otherwise it ends
+// the connection.
 func (c *conn) setAside(part []byte) {
 	r, n := &c.rx, int64(len(part))
 	if r.since.IsZero() || r.partAt != r.pos {
@@ -269,8 +274,8 @@ func (c *conn) consume() {
 	}
 }
 
-// frame returns the FPDU at the start of b and checks its CRC. need is how many bytes of the stream the FPDU takes, or those needed
-// to learn its length. If b has fewer, fpdu is nil.
+// frame returns the FPDU at the start of b and checks its CRC. need is how many bytes of the stream
+// the FPDU takes, or those needed to learn its length. If b has fewer, fpdu is nil.
 func (c *conn) frame(b []byte) (fpdu []byte, need int, f fault) {
 	prefix := 0
 	if c.markIn {

@@ -33,8 +33,9 @@ func (s *endlessStream) read(bufs [][]byte) (n int, err error) {
 	return n, nil
 }
 
-// readersRest waits until the reader of every connection waits for its socket, after a first read of it under rx.mu. Bytes that are
-// read later, without a message from the peer, are read by the test.
+// readersRest waits until the reader of every connection waits for its socket, after a first read
+// of it under rx.mu. Bytes that are read later, without a message from the peer, are read by the
+// test.
 func readersRest(t *testing.T) {
 	t.Helper()
 	buf := make([]byte, 1<<20)
@@ -70,7 +71,8 @@ func TestPollReturns(t *testing.T) {
 		n, err := b.rcq.Poll(wcs[:])
 		require.NoError(t, err)
 		require.Zero(t, n)
-		// A part of an FPDU that stays in the buffer makes the next read smaller, so that a turn may need one more.
+		// A part of an FPDU that stays in the buffer makes the next read smaller, so that a turn
+		// may need one more.
 		require.GreaterOrEqual(t, endless.reads, (i+1)*turnBytes/readBytes)
 		require.LessOrEqual(t, endless.reads, (i+1)*(turnBytes/readBytes+1))
 	}

@@ -16,7 +16,8 @@ type recvEntry struct {
 	sgl   []verbs.SGE
 }
 
-// recvQueue is a ring of receive requests that grows up to its limit. It belongs to a QP, or to an SRQ that several QPs share.
+// recvQueue is a ring of receive requests that grows up to its limit. It belongs to a QP, or to an
+// SRQ that several QPs share.
 type recvQueue struct {
 	pd     *domain // the domain in which the keys of its requests are checked
 	maxSGE int
@@ -71,7 +72,8 @@ func (r *recvQueue) grow() {
 	r.ring = ring
 }
 
-// take copies the oldest request into e, whose sgl must have room; it reports false if there is none.
+// take copies the oldest request into e, whose sgl must have room; it reports false if there is
+// none.
 func (r *recvQueue) take(e *recvEntry) bool {
 	r.mu.Lock()
 	if r.head == r.tail {

@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRelaxedIgnored: SendRelaxed changes nothing on the wire, in the completion of a request, or in the time of the completion.
+// TestRelaxedIgnored: SendRelaxed changes nothing on the wire, in the completion of a request, or
+// in the time of the completion.
 func TestRelaxedIgnored(t *testing.T) {
 	type trace struct {
 		sent, received []verbs.WC
@@ -21,13 +22,16 @@ func TestRelaxedIgnored(t *testing.T) {
 	}
 	run := func(flags verbs.SendFlags) (tr trace) {
 		p := usiwtest.Connect(t, usiwtest.PairConfig{Before: func(p *usiwtest.Pair) error {
-			_, err := p.B.QP.PostRecv([]verbs.RecvWR{{ID: 9, SGL: []verbs.SGE{{Addr: p.B.MR.Addr(), Length: 100, LKey: p.B.MR.LKey()}}}})
+			_, err := p.B.QP.PostRecv(
+				[]verbs.RecvWR{{ID: 9, SGL: []verbs.SGE{{Addr: p.B.MR.Addr(), Length: 100, LKey: p.B.MR.LKey()}}}})
 			return err
 		}})
 		sgl := []verbs.SGE{{Addr: p.A.MR.Addr(), Length: 8, LKey: p.A.MR.LKey()}}
 		var wrs []verbs.SendWR
-		for i, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd, verbs.WRRDMAWrite, verbs.WRSend} {
-			wr := verbs.SendWR{ID: uint64(i), Opcode: op, Flags: flags, SGL: sgl, RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}
+		for i, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd,
+			verbs.WRRDMAWrite, verbs.WRSend} {
+			wr := verbs.SendWR{ID: uint64(i), Opcode: op, Flags: flags, SGL: sgl, RemoteAddr: p.B.MR.Addr(),
+				RKey: p.B.MR.RKey()}
 			if i != 3 {
 				wr.Flags |= verbs.SendSignaled
 			}

@@ -14,7 +14,8 @@ import (
 func (s *side) reset() error {
 	none := unix.RawSockaddr{Family: unix.AF_UNSPEC}
 	fd := uintptr(s.conn.s.(*tcpStream).fd)
-	if _, _, errno := unix.Syscall(unix.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&none)), unsafe.Sizeof(none)); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&none)),
+		unsafe.Sizeof(none)); errno != 0 {
 		return errno
 	}
 	return nil

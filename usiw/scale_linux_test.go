@@ -28,8 +28,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// scaleServer, set in the environment, makes the test binary the passive process of a scale test: it prints its address,
-// serves until its standard input ends, and prints what it has used.
+// scaleServer, set in the environment, makes the test binary the passive process of a scale test:
+// it prints its address, serves until its standard input ends, and prints what it has used.
 const scaleServer = "GOVERBS_SCALE_SERVER"
 
 // scaleAccess lets the peer do everything.
@@ -251,9 +251,10 @@ func settled(t *testing.T, before usage, now func() usage) {
 	t.Fatalf("before: %+v, after: %+v", before, u)
 }
 
-// TestScaleOperations makes 1,000 connections between two processes, does 100 operations on each, and closes them, and all that twice.
-// No goroutine, descriptor or memory is left over in either process. A process keeps some memory for later use, which it has after the
-// first or the second time; so if the second time needs more memory than the first, there is a third.
+// TestScaleOperations makes 1,000 connections between two processes, does 100 operations on each,
+// and closes them, and all that twice. No goroutine, descriptor or memory is left over in either
+// process. A process keeps some memory for later use, which it has after the first or the second
+// time; so if the second time needs more memory than the first, there is a third.
 func TestScaleOperations(t *testing.T) {
 	const connections, operations = 1000, 100
 	needFiles(t, connections+200)
@@ -289,7 +290,8 @@ func TestScaleOperations(t *testing.T) {
 	peer.end(t)
 }
 
-// operate does operations on each connection, a quarter of them fetch-and-adds on one word, which must hold added before.
+// operate does operations on each connection, a quarter of them fetch-and-adds on one word, which
+// must hold added before.
 func (s *scaleSide) operate(t *testing.T, all []*connection, operations int, added uint64) {
 	for i, c := range all {
 		sge, err := s.mr.SGE(i%1000*1024, 64)
@@ -300,8 +302,10 @@ func (s *scaleSide) operate(t *testing.T, all []*connection, operations int, add
 		wrs := []verbs.SendWR{
 			{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: remote, RKey: c.region.Key},
 			{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{sge}, RemoteAddr: remote, RKey: c.region.Key},
-			{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1, SGL: []verbs.SGE{word}, RemoteAddr: c.region.Addr + 1<<20 - 8, RKey: c.region.Key},
-			{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: remote, RKey: c.region.Key},
+			{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1, SGL: []verbs.SGE{word}, RemoteAddr: c.region.Addr + 1<<20 - 8,
+				RKey: c.region.Key},
+			{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: remote,
+				RKey: c.region.Key},
 		}
 		for range operations / len(wrs) {
 			s.run(t, c, wrs)
@@ -342,8 +346,8 @@ func needFiles(t *testing.T, n int) int {
 	return int(min(l.Cur, 1<<30))
 }
 
-// TestScaleIdle makes 10,000 connections between two processes, or as many as the limit of open files allows, and reports
-// what an idle one costs in memory.
+// TestScaleIdle makes 10,000 connections between two processes, or as many as the limit of open
+// files allows, and reports what an idle one costs in memory.
 func TestScaleIdle(t *testing.T) {
 	limit := needFiles(t, 5200)
 	connections := min(10000, limit-200)
@@ -358,8 +362,9 @@ func TestScaleIdle(t *testing.T) {
 	all := s.connectAll(t, peer.addr, connections)
 	took := time.Since(began)
 	with, peerWith := measure(), peer.usage(t)
-	t.Logf("%d connections in %v; per idle connection: active %d bytes, passive %d bytes (heap and stacks)", connections, took.Round(time.Millisecond),
-		(with.Memory-before.Memory)/uint64(connections), (peerWith.Memory-peerBefore.Memory)/uint64(connections))
+	t.Logf("%d connections in %v; per idle connection: active %d bytes, passive %d bytes (heap and stacks)",
+		connections, took.Round(time.Millisecond), (with.Memory-before.Memory)/uint64(connections),
+		(peerWith.Memory-peerBefore.Memory)/uint64(connections))
 	if !race.Enabled {
 		require.Less(t, (with.Memory-before.Memory)/uint64(connections), uint64(16<<10), "active")
 		require.Less(t, (peerWith.Memory-peerBefore.Memory)/uint64(connections), uint64(16<<10), "passive")

@@ -65,8 +65,8 @@ func (s *sizeTap) largest() int {
 	return n
 }
 
-// TestSegmentSize changes the MTU between two hosts while they are connected: the FPDUs follow, in both directions, so that
-// each still travels in a segment of its own (RFC 5044 section 4.5).
+// TestSegmentSize changes the MTU between two hosts while they are connected: the FPDUs follow, in
+// both directions, so that each still travels in a segment of its own (RFC 5044 section 4.5).
 func TestSegmentSize(t *testing.T) {
 	a, b := rdmatest.NewNamespace(t), rdmatest.NewNamespace(t)
 	a.IP(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
@@ -116,8 +116,8 @@ func TestSegmentSize(t *testing.T) {
 		require.NoError(t, err)
 		for range 4 {
 			tap.largest()
-			client.run(t, c, []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
-				RemoteAddr: server.mr.Addr(), RKey: server.mr.RKey()}})
+			client.run(t, c, []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+				SGL: []verbs.SGE{sge}, RemoteAddr: server.mr.Addr(), RKey: server.mr.RKey()}})
 		}
 		return tap.largest()
 	}
@@ -128,5 +128,6 @@ func TestSegmentSize(t *testing.T) {
 		require.LessOrEqual(t, got, n-headers, "MTU %d", n)
 		require.Greater(t, got, (n-headers)*9/10, "MTU %d", n)
 	}
-	require.NoError(t, errors.Join(c.id.Close(), c.qp.Close(), served.Close(), peer.Close(), ln.Close(), client.close(), server.close()))
+	require.NoError(t, errors.Join(c.id.Close(), c.qp.Close(), served.Close(), peer.Close(), ln.Close(), client.close(),
+		server.close()))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/queue"
 )
 
-// How much a poster or a holder of the receive role sends in a row. Then it leaves the rest to a goroutine. That goroutine, and
-// the one that waits for room, yield after each turn (turn.go).
+// How much a poster or a holder of the receive role sends in a row. Then it leaves the rest to a
+// goroutine. That goroutine, and the one that waits for room, yield after each turn (turn.go).
 const (
 	inlineBatches = 16
 	inlineBytes   = 2 << 20
@@ -28,8 +28,9 @@ const (
 	taskNudge         // see nudge.go
 )
 
-// sender is the send side of a connection. The send role (busy) is taken under q.mu. Its holder never waits: if the socket is
-// full, it leaves the rest in the batch, and one goroutine per connection waits for room.
+// sender is the send side of a connection. The send role (busy) is taken under q.mu. Its holder
+// never waits: if the socket is full, it leaves the rest in the batch, and one goroutine per
+// connection waits for room.
 type sender struct {
 	busy    bool      // mu: a goroutine holds the role
 	again   bool      // mu: more was queued meanwhile
@@ -82,7 +83,8 @@ func (t *sender) init(q *qp, agreed *setup) {
 	}
 }
 
-// mulpdu returns the largest ULPDU for a stream whose segments have the given size; 0 means that it is not known.
+// mulpdu returns the largest ULPDU for a stream whose segments have the given size; 0 means that it
+// is not known.
 func (d *device) mulpdu(segment int, markers bool) int {
 	if segment <= 0 || segment > d.cfg.MTU {
 		segment = d.cfg.MTU
@@ -90,16 +92,18 @@ func (d *device) mulpdu(segment int, markers bool) int {
 	return mpa.MULPDU(segment, markers)
 }
 
-// sizeEvery is after how many sent bytes size is called again: the path to the peer, and with it the segment size, may have
-// changed (RFC 5044 section 4.5). The call costs a system call.
+// sizeEvery is after how many sent bytes size is called again: the path to the peer, and with it
+// the segment size, may have changed (RFC 5044 section 4.5). The call costs a system call.
 const sizeEvery = 1 << 20
 
-// size sets how large ULPDUs may be. The caller holds the send role, or has just made the connection.
+// size sets how large ULPDUs may be. The caller holds the send role, or has just made the
+// connection.
 func (c *conn) size() {
 	c.tx.mulpdu, c.tx.sized = c.dev.mulpdu(c.s.segment(), c.markOut), c.tx.built
 }
 
-// kick performs local requests and sends queued messages as far as the socket has room. It never waits.
+// kick performs local requests and sends queued messages as far as the socket has room. It never
+// waits.
 func (c *conn) kick() {
 	c.q.mu.Lock()
 	c.performLocals()
@@ -115,7 +119,8 @@ func (c *conn) kick() {
 	}
 }
 
-// handOver gives the send role to a goroutine of the connection, because the caller has other work and requests keep coming.
+// handOver gives the send role to a goroutine of the connection, because the caller has other work
+// and requests keep coming.
 func (c *conn) handOver() {
 	c.q.mu.Lock()
 	if !c.dead.Load() {
@@ -127,12 +132,14 @@ func (c *conn) handOver() {
 	c.leave()
 }
 
-// sendAll sends until nothing is left or the socket is full, and leaves the send role. The caller holds the role.
+// sendAll sends until nothing is left or the socket is full, and leaves the send role. The caller
+// holds the role.
 func (c *conn) sendAll() {
 	if c.sendSome(turnBytes) {
 		return
 	}
-	t := turnPool.Get().(*turn) // not one of the connection: when sendSome returns true, another goroutine may run sendAll
+	// not one of the connection: when sendSome returns true, another goroutine may run sendAll
+	t := turnPool.Get().(*turn)
 	for done := false; !done; done = c.sendSome(turnBytes) {
 		t.spend(turnBytes, &c.dev.yielder)
 	}
@@ -140,8 +147,8 @@ func (c *conn) sendAll() {
 	turnPool.Put(t)
 }
 
-// sendSome is sendAll with a limit: after the given number of bytes, or inlineBatches, it returns false, and the caller keeps the
-// role.
+// sendSome is sendAll with a limit: after the given number of bytes, or inlineBatches, it returns
+// false, and the caller keeps the role.
 func (c *conn) sendSome(limit int) bool {
 	t := &c.tx
 	for batches := inlineBatches; batches > 0 && limit > 0; batches-- {
@@ -192,7 +199,8 @@ func (t *sender) fresh(small bool) {
 	t.batch = newBatch(small)
 }
 
-// leave gives up the send role. If more was queued meanwhile, it returns false, and the caller keeps the role.
+// leave gives up the send role. If more was queued meanwhile, it returns false, and the caller
+// keeps the role.
 func (c *conn) leave() bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -210,8 +218,9 @@ func (c *conn) leave() bool {
 	return true
 }
 
-// block gives up the send role because the socket is full, and lets a goroutine wait for room. The batch stays in memory until
-// then, if the account of stalls has room for it; otherwise block ends the connection.
+// block gives up the send role because the socket is full, and lets a goroutine wait for room. The
+// batch stays in memory until then, if the account of stalls has room for it; otherwise block ends
+// the connection.
 func (c *conn) block() {
 	t := &c.tx
 	if t.batch.since.IsZero() {
@@ -263,8 +272,8 @@ func (c *conn) waitRoom() {
 	}
 }
 
-// noteSent notes that the socket has taken n more bytes. Requests that have been sent entirely and need no answer are complete,
-// and a local request that follows them is performed.
+// noteSent notes that the socket has taken n more bytes. Requests that have been sent entirely and
+// need no answer are complete, and a local request that follows them is performed.
 func (c *conn) noteSent(n int) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -286,8 +295,8 @@ func (c *conn) noteSentLocked() {
 	c.q.retire()
 }
 
-// cut releases the memory of the unsent data. It returns the bytes that must still be sent so that the stream ends after a whole
-// FPDU.
+// cut releases the memory of the unsent data. It returns the bytes that must still be sent so that
+// the stream ends after a whole FPDU.
 func (t *sender) cut(s *stalls) (tail []byte) {
 	s.leave(&t.stall)
 	if t.batch == nil {

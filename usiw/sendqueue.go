@@ -7,8 +7,9 @@ import "github.com/goverbs/goverbs/verbs"
 // chunk is how many entries of a send queue are allocated at a time.
 const chunk = 16
 
-// sendEntry is a send request in its queue. Until the send role takes it (sendQueue.next), it is guarded by qp.mu. Then it belongs
-// to the send role, except for sent, answered and status, which stay guarded by qp.mu.
+// sendEntry is a send request in its queue. Until the send role takes it (sendQueue.next), it is
+// guarded by qp.mu. Then it belongs to the send role, except for sent, answered and status, which
+// stay guarded by qp.mu.
 type sendEntry struct {
 	id         uint64
 	op         verbs.WROpcode
@@ -29,7 +30,8 @@ type sendEntry struct {
 	bind       *binding
 }
 
-// operands are the operands of an atomic, in the fields of the wire format, where swap and add share a field.
+// operands are the operands of an atomic, in the fields of the wire format, where swap and add
+// share a field.
 type operands struct {
 	add, addMask, compare, compareMask uint64
 }
@@ -39,7 +41,8 @@ func (e *sendEntry) awaitsAnswer() bool { return e.op == verbs.WRRDMARead || e.i
 
 func (e *sendEntry) isAtomic() bool {
 	switch e.op {
-	case verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicCmpAndSwp, verbs.WRMaskedAtomicFetchAndAdd:
+	case verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicCmpAndSwp,
+		verbs.WRMaskedAtomicFetchAndAdd:
 		return true
 	}
 	return false
@@ -55,7 +58,8 @@ func (e *sendEntry) isLocal() bool { return e.op == verbs.WRBindMW || e.op == ve
 // done reports whether the request is complete.
 func (e *sendEntry) done() bool { return e.sent && (e.answered || !e.awaitsAnswer()) }
 
-// sendQueue is a ring of requests. Entries do not move, so that the send role can use the current one without a lock.
+// sendQueue is a ring of requests. Entries do not move, so that the send role can use the current
+// one without a lock.
 //
 //	head <= sentTo <= next <= tail
 //	completed | in the socket, unanswered | begun | waiting | free

@@ -40,7 +40,8 @@ func (s *epollSet) reports(t *testing.T) []*conn {
 	return conns[:n]
 }
 
-// TestSetRemoved removes connections after the kernel has reported them: further ones may have data, so the reader must not sleep.
+// TestSetRemoved removes connections after the kernel has reported them: further ones may have
+// data, so the reader must not sleep.
 func TestSetRemoved(t *testing.T) {
 	s := newEpollSet(t)
 	defer s.close()
@@ -63,7 +64,8 @@ func TestSetRemoved(t *testing.T) {
 	}
 }
 
-// TestSetPlaces adds and removes connections in any order: places are used again, and a connection that is in two sets leaves either.
+// TestSetPlaces adds and removes connections in any order: places are used again, and a connection
+// that is in two sets leaves either.
 func TestSetPlaces(t *testing.T) {
 	a, b, c := stub(t), stub(t), stub(t)
 	s, other := newEpollSet(t, a, b), newEpollSet(t, c, b)
@@ -117,7 +119,8 @@ func TestSetFull(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// TestSetEnded takes out connections that have ended, or on which nothing more will arrive: the kernel would report them for ever.
+// TestSetEnded takes out connections that have ended, or on which nothing more will arrive: the
+// kernel would report them for ever.
 func TestSetEnded(t *testing.T) {
 	a, b, c, d := stub(t), stub(t), stub(t), stub(t)
 	s := newEpollSet(t, a, b, c, d)
@@ -165,7 +168,8 @@ func TestSetClosed(t *testing.T) {
 	}
 }
 
-// TestWatchesMoveFails ties two watches, where the kernel refuses one of the connections: all stay where they are.
+// TestWatchesMoveFails ties two watches, where the kernel refuses one of the connections: all stay
+// where they are.
 func TestWatchesMoveFails(t *testing.T) {
 	a, b, bad, d := stub(t), stub(t), stub(t), stub(t)
 	s, other := newEpollSet(t, d), newEpollSet(t, a, b, bad)
@@ -189,7 +193,8 @@ func TestWatchesMoveFails(t *testing.T) {
 	require.Empty(t, other.reports(t))
 }
 
-// TestGateShut: a gate that is shut is not readable, whatever its member is. One that is opened again reports earlier events.
+// TestGateShut: a gate that is shut is not readable, whatever its member is. One that is opened
+// again reports earlier events.
 func TestGateShut(t *testing.T) {
 	g, err := newGate(stub(t).s.(*tcpStream).fd)
 	require.NoError(t, err)
@@ -205,8 +210,8 @@ func TestGateShut(t *testing.T) {
 	}
 }
 
-// TestGatePollable nests epoll instances until the kernel refuses more. newGate must fail if the runtime's poller does not accept
-// the gate, because then no goroutine would be woken.
+// TestGatePollable nests epoll instances until the kernel refuses more. newGate must fail if the
+// runtime's poller does not accept the gate, because then no goroutine would be woken.
 func TestGatePollable(t *testing.T) {
 	member := stub(t).s.(*tcpStream).fd
 	made := 0

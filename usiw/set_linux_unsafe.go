@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// epollSet is a set of sockets: an epoll instance (epoll(7)), whose descriptor becomes readable when one of its sockets does. A
-// socket with unread data is reported again, after the others. System calls that do not wait ask the instance for the sockets
-// with data. Waits use the gate, a second instance in the runtime's poller whose only member is the first one. One system call on
+// epollSet is a set of sockets: an epoll instance (epoll(7)), whose descriptor becomes readable
+// when one of its sockets does. A socket with unread data is reported again, after the others.
+// System calls that do not wait ask the instance for the sockets with data. Waits use the gate, a
+// second instance in the runtime's poller whose only member is the first one. One system call on
 // the gate makes the whole set quiet, however many sockets it has.
 type epollSet struct {
 	fd     int
@@ -34,7 +35,8 @@ type epollSet struct {
 	free  []int32         // indexes of free slots
 }
 
-// setSlot is a place for a connection. An event of a connection that was in the slot before has another generation.
+// setSlot is a place for a connection. An event of a connection that was in the slot before has
+// another generation.
 type setSlot struct {
 	c   *conn
 	gen int32
@@ -101,7 +103,8 @@ func (s *epollSet) ready(conns *[setEvents]*conn) (n int, rest bool) {
 	if s.full.Load() {
 		most = fullEvents
 	}
-	k, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.fd), uintptr(unsafe.Pointer(&evs[0])), most, 0, 0, 0)
+	k, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.fd), uintptr(unsafe.Pointer(&evs[0])), most, 0, 0,
+		0)
 	s.life.RUnlock()
 	if errno != 0 || k == 0 {
 		return 0, false
@@ -142,8 +145,8 @@ func (s *epollSet) poll() (a arrivals) {
 	return a
 }
 
-// filled makes the next take or poll receive for fewer connections if this one has received much. Connections that were left out
-// come first then.
+// filled makes the next take or poll receive for fewer connections if this one has received much.
+// Connections that were left out come first then.
 func (s *epollSet) filled(a arrivals) {
 	if full := a.bytes > turnBytes; full != s.full.Load() {
 		s.full.Store(full)
@@ -152,7 +155,8 @@ func (s *epollSet) filled(a arrivals) {
 
 func (s *epollSet) yielder() *yielder { return s.yields }
 
-// spent removes a connection on which no more data will arrive. Otherwise the instance would report it again and again.
+// spent removes a connection on which no more data will arrive. Otherwise the instance would report
+// it again and again.
 func (s *epollSet) spent(c *conn) {
 	if c.dead.Load() || c.atEOF.Load() {
 		s.remove(c)
@@ -221,7 +225,8 @@ func (g *gate) wait(f func() bool) error {
 
 func (g *gate) wake() { _ = g.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// shut(true) keeps events of the member from the runtime's poller. shut(false) lets them through again, also earlier ones.
+// shut(true) keeps events of the member from the runtime's poller. shut(false) lets them through
+// again, also earlier ones.
 func (g *gate) shut(on bool) bool {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN}
 	if on {

@@ -21,14 +21,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// rtrSTag is the key in the zero-length Write that opens a connection. Peers need not check it, but some hardware refuses 0.
+// rtrSTag is the key in the zero-length Write that opens a connection. Peers need not check it, but
+// some hardware refuses 0.
 const rtrSTag = 1
 
-// depths are how many Reads and atomics one side may have in progress: ord as the requester, ird as the responder.
+// depths are how many Reads and atomics one side may have in progress: ord as the requester, ird as
+// the responder.
 type depths struct{ ord, ird int }
 
-// announce returns the IRD to announce to the peer. It is a power of two, because kernel siw rounds its ORD up to one; so siw does
-// not exceed the announced IRD.
+// announce returns the IRD to announce to the peer. It is a power of two, because kernel siw rounds
+// its ORD up to one; so siw does not exceed the announced IRD.
 func (w depths) announce() int {
 	if w.ird == 0 {
 		return 0
@@ -64,8 +66,8 @@ func checkPrivate(b []byte, enhanced bool) error {
 	return nil
 }
 
-// initiate exchanges MPA frames as the active side (RFC 5044 section 7.1.2, RFC 6581 section 9.3) and sends the frame that
-// opens a peer-to-peer connection. The caller sets a deadline on nc.
+// initiate exchanges MPA frames as the active side (RFC 5044 section 7.1.2, RFC 6581 section 9.3)
+// and sends the frame that opens a peer-to-peer connection. The caller sets a deadline on nc.
 func (d *device) initiate(ctx context.Context, nc net.Conn, want depths, private []byte) (setup, error) {
 	req := mpa.Frame{CRC: d.cfg.CRC == On, Markers: d.cfg.Markers == On, Rev: uint8(d.cfg.Rev), PrivateData: private}
 	if d.cfg.Rev >= mpa.Rev2 {
@@ -99,7 +101,8 @@ func (d *device) initiate(ctx context.Context, nc net.Conn, want depths, private
 		}
 		return setup{}, r
 	case rep.Rev != req.Rev:
-		return setup{}, protocolError("the peer answered with MPA revision %d to revision %d (Config.Rev chooses)", rep.Rev, req.Rev)
+		return setup{}, protocolError("the peer answered with MPA revision %d to revision %d (Config.Rev chooses)",
+			rep.Rev, req.Rev)
 	case rep.HasEnhanced != req.HasEnhanced:
 		return setup{}, protocolError("the peer's answer lacks the enhanced word of RFC 6581")
 	case !rep.HasEnhanced:
@@ -137,7 +140,8 @@ func offerRTR(e *mpa.Enhanced, m RTRMessages) {
 
 // both returns the opening messages that both sides have.
 func both(a, b mpa.Enhanced) mpa.Enhanced {
-	return mpa.Enhanced{RTRWrite: a.RTRWrite && b.RTRWrite, RTRRead: a.RTRRead && b.RTRRead, RTRSend: a.RTRSend && b.RTRSend}
+	return mpa.Enhanced{RTRWrite: a.RTRWrite && b.RTRWrite, RTRRead: a.RTRRead && b.RTRRead, RTRSend: a.RTRSend &&
+		b.RTRSend}
 }
 
 func rtrNames(e mpa.Enhanced) string {
@@ -156,8 +160,9 @@ func rtrNames(e mpa.Enhanced) string {
 	return strings.Join(names, ", ")
 }
 
-// openWith makes the FPDU that opens a peer-to-peer connection (RFC 6581 section 9.3). Of the messages that both sides have it
-// chooses the one that uses the fewest resources; reads says that the peer answers Reads. It reports false if there is none.
+// openWith makes the FPDU that opens a peer-to-peer connection (RFC 6581 section 9.3). Of the
+// messages that both sides have it chooses the one that uses the fewest resources; reads says that
+// the peer answers Reads. It reports false if there is none.
 func (s *setup) openWith(common mpa.Enhanced, reads bool) bool {
 	b := make([]byte, mpa.LengthLen)
 	switch {
@@ -166,7 +171,8 @@ func (s *setup) openWith(common mpa.Enhanced, reads bool) bool {
 		ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpWrite), STag: rtrSTag}.Put(b[mpa.LengthLen:])
 	case common.RTRRead && reads && (s.ord > 0 || !common.RTRSend):
 		b = append(b, make([]byte, ddp.UntaggedLen+rdmap.ReadRequestLen)...)
-		ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest, MSN: 1}.Put(b[mpa.LengthLen:])
+		ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpReadRequest), QN: ddp.QNReadRequest,
+			MSN: 1}.Put(b[mpa.LengthLen:])
 		rdmap.ReadRequest{SinkSTag: rtrSTag, SrcSTag: rtrSTag}.Put(b[mpa.LengthLen+ddp.UntaggedLen:])
 		s.openedBy = RTRRead
 	case common.RTRSend:
@@ -193,22 +199,23 @@ func (s *setup) terminate(nc net.Conn, f fault) {
 	_, _ = nc.Write(b)
 }
 
-// respond returns the Reply of the passive side to a Request, and what the two sides agree on with it. It does not send the
-// Reply.
+// respond returns the Reply of the passive side to a Request, and what the two sides agree on with
+// it. It does not send the Reply.
 func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame, setup, error) {
 	if err := checkPrivate(private, req.HasEnhanced); err != nil {
 		return mpa.Frame{}, setup{}, err
 	}
-	rep := mpa.Frame{Reply: true, CRC: req.CRC || d.asksCRC(req), Markers: d.cfg.Markers == On, Rev: req.Rev, PrivateData: private}
-	agreed := setup{crc: rep.CRC, markOut: req.Markers, markIn: rep.Markers, ord: want.ord, ird: want.ird, serve: want.ird,
-		peer: said(req), hold: true, private: req.PrivateData}
+	rep := mpa.Frame{Reply: true, CRC: req.CRC || d.asksCRC(req), Markers: d.cfg.Markers == On, Rev: req.Rev,
+		PrivateData: private}
+	agreed := setup{crc: rep.CRC, markOut: req.Markers, markIn: rep.Markers, ord: want.ord, ird: want.ird,
+		serve: want.ird, peer: said(req), hold: true, private: req.PrivateData}
 	if !req.HasEnhanced {
 		return rep, agreed, nil
 	}
 	theirs := req.Enhanced
 	e := mpa.Enhanced{PeerToPeer: theirs.PeerToPeer}
-	// We use no more than the peer serves, and serve no more than the peer uses. 0x3FFF in either place means that this is not
-	// negotiated (RFC 6581 section 9.1).
+	// We use no more than the peer serves, and serve no more than the peer uses. 0x3FFF in either
+	// place means that this is not negotiated (RFC 6581 section 9.1).
 	if theirs.IRD != mpa.NoNegotiate {
 		agreed.ord = min(want.ord, int(theirs.IRD))
 		e.ORD = uint16(agreed.ord)
@@ -251,18 +258,20 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 	return rep, agreed, nil
 }
 
-// asksCRC reports whether the passive side asks for CRC. With Auto, the Request decides: a Request from Linux's siw never wants a
-// peer-to-peer connection, while one from this package does.
+// asksCRC reports whether the passive side asks for CRC. With Auto, the Request decides: a Request
+// from Linux's siw never wants a peer-to-peer connection, while one from this package does.
 func (d *device) asksCRC(req *mpa.Frame) bool {
 	return d.cfg.CRC == On || d.cfg.CRC == Auto && req.HasEnhanced && req.Enhanced.PeerToPeer
 }
 
 // refusal returns the Reply that rejects a Request. It has an enhanced word if the Request has one.
 func (d *device) refusal(req *mpa.Frame, private []byte) mpa.Frame {
-	return mpa.Frame{Reply: true, Reject: true, CRC: req.CRC, Rev: req.Rev, PrivateData: private, HasEnhanced: req.HasEnhanced}
+	return mpa.Frame{Reply: true, Reject: true, CRC: req.CRC, Rev: req.Rev, PrivateData: private,
+		HasEnhanced: req.HasEnhanced}
 }
 
-// readRequest reads and checks a Request. A frame that it refuses gets no answer (RFC 5044 section 7.1.2).
+// readRequest reads and checks a Request. A frame that it refuses gets no answer (RFC 5044 section
+// 7.1.2).
 func readRequest(nc net.Conn) (mpa.Frame, error) {
 	f, err := mpa.ReadFrame(nc)
 	switch {
@@ -292,8 +301,8 @@ func setupError(err error) error {
 	return err
 }
 
-// bounded runs f, which makes blocking calls on nc, until ctx is done or timeout has passed since began. The error tells which of
-// the two has ended it.
+// bounded runs f, which makes blocking calls on nc, until ctx is done or timeout has passed since
+// began. The error tells which of the two has ended it.
 func bounded(ctx context.Context, nc net.Conn, began time.Time, timeout time.Duration, f func() error) error {
 	_ = nc.SetDeadline(began.Add(timeout))
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })

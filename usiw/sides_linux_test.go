@@ -76,7 +76,8 @@ func (n *sides) side(scq, rcq *verbs.CQ) *side {
 	var err error
 	s.qp, err = n.pd.CreateQP(verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq})
 	require.NoError(n.t, err)
-	s.mr, err = n.pd.AllocMR(4<<20, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic)
+	s.mr, err = n.pd.AllocMR(4<<20,
+		verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic)
 	require.NoError(n.t, err)
 	return s
 }
@@ -153,7 +154,8 @@ func (s *side) polledNext(cq *verbs.CQ) verbs.WC {
 func (s *side) read(from *side) []verbs.SendWR {
 	sge, err := s.mr.SGE(0, 64)
 	require.NoError(s.t, err)
-	return []verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: from.mr.Addr(), RKey: from.mr.RKey()}}
+	return []verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
+		RemoteAddr: from.mr.Addr(), RKey: from.mr.RKey()}}
 }
 
 // answeredBy requires that the other side answers a Read, independent of its program.

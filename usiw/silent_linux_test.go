@@ -16,8 +16,9 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestSilentSource: a listener keeps a limited number of silent streams from one address. When more come, it closes the oldest ones, so
-// that the address can always connect. Another address and loopback addresses are not affected.
+// TestSilentSource: a listener keeps a limited number of silent streams from one address. When more
+// come, it closes the oldest ones, so that the address can always connect. Another address and
+// loopback addresses are not affected.
 func TestSilentSource(t *testing.T) {
 	const most = 3
 	ns := rdmatest.NewNamespace(t)

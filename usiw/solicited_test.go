@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestWaitSolicited: a message without SendSolicited does not wake the goroutine, one with it does, and then it gets both. What is
-// there already is returned at once, and a receive that fails wakes.
+// TestWaitSolicited: a message without SendSolicited does not wake the goroutine, one with it does,
+// and then it gets both. What is there already is returned at once, and a receive that fails wakes.
 func TestWaitSolicited(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -50,8 +50,8 @@ func TestWaitSolicited(t *testing.T) {
 			// A Read is answered after the messages before it have completed.
 			sge, err := a.mr.SGE(0, 8)
 			require.NoError(t, err)
-			_, err = a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
-				RemoteAddr: p.mr.Addr(), RKey: p.mr.RKey()}})
+			_, err = a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
+				SGL: []verbs.SGE{sge}, RemoteAddr: p.mr.Addr(), RKey: p.mr.RKey()}})
 			require.NoError(t, err)
 			_, err = a.wait(a.scq, 1)
 			require.NoError(t, err)
@@ -83,8 +83,8 @@ func TestWaitSolicited(t *testing.T) {
 	}
 }
 
-// TestWaitBesideSolicited: a Wait that begins while another goroutine is in WaitSolicited, or the other way round, is not left asleep
-// by messages that are not solicited.
+// TestWaitBesideSolicited: a Wait that begins while another goroutine is in WaitSolicited, or the
+// other way round, is not left asleep by messages that are not solicited.
 func TestWaitBesideSolicited(t *testing.T) {
 	for _, first := range []string{"WaitSolicited", "Wait"} {
 		t.Run(first+" first", func(t *testing.T) {
@@ -92,8 +92,10 @@ func TestWaitBesideSolicited(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			got := make(chan error, 2)
-			waits := map[string]func(context.Context, []verbs.WC) (int, error){"Wait": p.rcq.Wait, "WaitSolicited": p.rcq.WaitSolicited}
-			for _, name := range []string{first, map[string]string{"Wait": "WaitSolicited", "WaitSolicited": "Wait"}[first]} {
+			waits := map[string]func(context.Context, []verbs.WC) (int, error){"Wait": p.rcq.Wait,
+				"WaitSolicited": p.rcq.WaitSolicited}
+			for _, name := range []string{first,
+				map[string]string{"Wait": "WaitSolicited", "WaitSolicited": "Wait"}[first]} {
 				wait := waits[name]
 				go func() {
 					_, err := wait(ctx, make([]verbs.WC, 1))
@@ -114,7 +116,8 @@ func TestWaitBesideSolicited(t *testing.T) {
 	}
 }
 
-// TestWaitSolicitedEnds: the context ends the wait, and so does Close of the CQ; a CQ of a shared channel cannot be waited for.
+// TestWaitSolicitedEnds: the context ends the wait, and so does Close of the CQ; a CQ of a shared
+// channel cannot be waited for.
 func TestWaitSolicitedEnds(t *testing.T) {
 	c := open(t, newNIC(t, usiw.Config{}))
 	cq, err := c.CreateCQ(verbs.CQConfig{})

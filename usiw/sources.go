@@ -11,22 +11,24 @@ import (
 )
 
 const (
-	// maxSilent limits the streams of one listener that are silent: their Request has not arrived. Loopback addresses have as many of
-	// their own. It keeps peers that connect and say nothing from using up the process's descriptors.
+	// maxSilent limits the streams of one listener that are silent: their Request has not arrived.
+	// Loopback addresses have as many of their own. It keeps peers that connect and say nothing
+	// from using up the process's descriptors.
 	maxSilent = 1024
-	// silentGrace is how long a silent stream counts as one that is about to speak. So an address may open many streams at once,
-	// more than Config.MaxSilent.
+	// silentGrace is how long a silent stream counts as one that is about to speak. So an address
+	// may open many streams at once, more than Config.MaxSilent.
 	silentGrace = time.Second
-	// orderTimeout is how long a stream whose Request is there waits for that of the stream which the same address opened before it.
-	// The Requests of a peer that opens one connection after another are queued in that order, although each is read by a goroutine
-	// of its own; and a stream that stays silent delays the next one by this time at most.
+	// orderTimeout is how long a stream whose Request is there waits for that of the stream which
+	// the same address opened before it. The Requests of a peer that opens one connection after
+	// another are queued in that order, although each is read by a goroutine of its own; and a
+	// stream that stays silent delays the next one by this time at most.
 	orderTimeout = 100 * time.Millisecond
 )
 
-// sources are the addresses from which a listener has streams that it has not queued. When there are
-// too many silent streams, the oldest are closed: a correct peer sends its Request at once. So a new
-// stream always has some time to speak, even if other programs at its address, as behind a NAT, are
-// silent. Where an address has to give, it is the one with the most silent streams.
+// sources are the addresses from which a listener has streams that it has not queued. When there
+// are too many silent streams, the oldest are closed: a correct peer sends its Request at once. So
+// a new stream always has some time to speak, even if other programs at its address, as behind a
+// NAT, are silent. Where an address has to give, it is the one with the most silent streams.
 type sources struct {
 	mu     sync.Mutex // guards the fields below, and those of each origin
 	of     map[netip.Addr]*origin
@@ -41,7 +43,8 @@ type origin struct {
 	silent  []*silence // the oldest one first
 }
 
-// remote is the place of the address in sources.silent: 0 for a loopback address, or none, 1 for another.
+// remote is the place of the address in sources.silent: 0 for a loopback address, or none, 1 for
+// another.
 func (o *origin) remote() int {
 	if !o.at.IsValid() || o.at.IsLoopback() {
 		return 0
@@ -64,7 +67,8 @@ func sourceOf(remote net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap()
 }
 
-// enter counts a stream that was accepted now. earlier is the one which its address opened before, nil if that has been queued.
+// enter counts a stream that was accepted now. earlier is the one which its address opened before,
+// nil if that has been queued.
 func (s *sources) enter(at netip.Addr) (from *origin, earlier, this *arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,9 +96,9 @@ func (s *sources) leave(from *origin, this *arrival) {
 	}
 }
 
-// listen notes that a stream is silent, and ends those for which there is no room any more. An address
-// other than a loopback's keeps limit of them for longer than silentGrace. The caller calls hear
-// afterwards.
+// listen notes that a stream is silent, and ends those for which there is no room any more. An
+// address other than a loopback's keeps limit of them for longer than silentGrace. The caller calls
+// hear afterwards.
 func (s *sources) listen(from *origin, limit int, end func()) *silence {
 	this := &silence{since: time.Now(), end: end}
 	var ended []*silence
@@ -122,7 +126,8 @@ func (s *sources) forget(from *origin, i int) *silence {
 	return this
 }
 
-// loudest returns the address with the most silent streams, of loopback addresses (0) or of others (1).
+// loudest returns the address with the most silent streams, of loopback addresses (0) or of others
+// (1).
 func (s *sources) loudest(remote int) (most *origin) {
 	for _, from := range s.of {
 		if from.remote() == remote && (most == nil || len(from.silent) > len(most.silent)) {
@@ -132,7 +137,8 @@ func (s *sources) loudest(remote int) (most *origin) {
 	return most
 }
 
-// hear is the opposite of listen: the stream has spoken, or failed. It reports false if it has been ended.
+// hear is the opposite of listen: the stream has spoken, or failed. It reports false if it has been
+// ended.
 func (s *sources) hear(from *origin, this *silence) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSources: silent streams, however many, from loopback addresses or from one address, take no place of others. A new stream always
-// has one: the oldest of those with which it competes has to give.
+// TestSources: silent streams, however many, from loopback addresses or from one address, take no
+// place of others. A new stream always has one: the oldest of those with which it competes has to
+// give.
 func TestSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 3

@@ -8,9 +8,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// srq is a shared receive queue (verbs.ProviderSRQ). When the first segment of a message arrives, the receive role of the QP takes
-// a request from the queue. From then on the request belongs to that QP and completes in its CQ, even if the message fails.
-// Requests that have not been taken stay in the queue when a QP fails. Each QP's stream numbers its messages separately.
+// srq is a shared receive queue (verbs.ProviderSRQ). When the first segment of a message arrives,
+// the receive role of the QP takes a request from the queue. From then on the request belongs to
+// that QP and completes in its CQ, even if the message fails. Requests that have not been taken
+// stay in the queue when a QP fails. Each QP's stream numbers its messages separately.
 type srq struct {
 	dev   *device
 	ctx   *vcontext

@@ -14,8 +14,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSRQOpenedBySend: a Send that opens a connection takes a receive of the shared queue. If there is none, the connection ends,
-// as for any Send without a receive. Each stream numbers its messages separately.
+// TestSRQOpenedBySend: a Send that opens a connection takes a receive of the shared queue. If there
+// is none, the connection ends, as for any Send without a receive. Each stream numbers its messages
+// separately.
 func TestSRQOpenedBySend(t *testing.T) {
 	nic := newRawNIC(t, usiw.Config{RTRMessages: usiw.RTRSend})
 	srq, err := nic.pd.CreateSRQ(verbs.SRQAttr{MaxWR: 8})
@@ -66,13 +67,15 @@ func TestSRQOpenedBySend(t *testing.T) {
 	require.ErrorIs(t, err, terminated(rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer, false))
 }
 
-// TestSRQSizeOfQP: a QP with a shared queue has no receive queue of its own, whatever was asked for.
+// TestSRQSizeOfQP: a QP with a shared queue has no receive queue of its own, whatever was asked
+// for.
 func TestSRQSizeOfQP(t *testing.T) {
 	nic := newRawNIC(t, usiw.Config{})
 	srq, err := nic.pd.CreateSRQ(verbs.SRQAttr{})
 	require.NoError(t, err)
 	e := nic.end(verbs.QPCap{})
-	qp, err := nic.pd.CreateQP(verbs.QPConfig{SendCQ: e.scq, RecvCQ: e.rcq, SRQ: srq, Cap: verbs.QPCap{MaxRecvWR: 7, MaxRecvSGE: 2}})
+	qp, err := nic.pd.CreateQP(
+		verbs.QPConfig{SendCQ: e.scq, RecvCQ: e.rcq, SRQ: srq, Cap: verbs.QPCap{MaxRecvWR: 7, MaxRecvSGE: 2}})
 	require.NoError(t, err)
 	require.Zero(t, qp.Cap().MaxRecvWR)
 	require.Zero(t, qp.Cap().MaxRecvSGE)

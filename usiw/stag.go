@@ -14,8 +14,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// region is the memory that a key names: a memory region, or the part of one to which a window is bound. It never changes; a
-// rebind makes a new one. Its guard counts the accesses in progress, so that deregistration can wait for them.
+// region is the memory that a key names: a memory region, or the part of one to which a window is
+// bound. It never changes; a rebind makes a new one. Its guard counts the accesses in progress, so
+// that deregistration can wait for them.
 type region struct {
 	guard  lifetime.Guard
 	stag   uint32
@@ -24,7 +25,8 @@ type region struct {
 	base   uint64 // the address of mem[0]
 	access verbs.AccessFlags
 
-	// For a window: the region to which it is bound, and the one QP that may use it (nil for type 1).
+	// For a window: the region to which it is bound, and the one QP that may use it (nil for type
+	// 1).
 	parent *region
 	qp     *qp
 
@@ -50,8 +52,9 @@ func (r *region) exit() {
 	r.guard.Exit()
 }
 
-// stagTable maps the 24-bit index of a key to the region that the key names. Indices are random (RFC 5040 section 8.1.1: STags
-// must be hard to predict and sparse). The low 8 bits of a window's key are chosen by the program.
+// stagTable maps the 24-bit index of a key to the region that the key names. Indices are random
+// (RFC 5040 section 8.1.1: STags must be hard to predict and sparse). The low 8 bits of a window's
+// key are chosen by the program.
 type stagTable struct {
 	mu    sync.RWMutex
 	slots map[uint32]*region // nil = reserved for a window that is not bound
@@ -105,8 +108,8 @@ func (t *stagTable) release(index uint32) (old *region) {
 	return old
 }
 
-// reject is the reason why an access is refused. Its Terminate code depends on the message: tagged for messages with data, request
-// for messages that ask for an operation.
+// reject is the reason why an access is refused. Its Terminate code depends on the message: tagged
+// for messages with data, request for messages that ask for an operation.
 type reject uint8
 
 const (
@@ -119,8 +122,8 @@ const (
 	rejectWindow // local: the key of a window
 )
 
-// tagged returns the fault of a tagged message (RFC 5041 section 7.2). DDP has no code for missing rights, so they are a remote
-// protection error of RDMAP, as for the other messages.
+// tagged returns the fault of a tagged message (RFC 5041 section 7.2). DDP has no code for missing
+// rights, so they are a remote protection error of RDMAP, as for the other messages.
 func (r reject) tagged() fault {
 	code := uint8(ddp.TaggedInvalidSTag)
 	switch r {
@@ -152,14 +155,16 @@ func (r reject) request() fault {
 	return fault{rdmap.LayerRDMAP, rdmap.ErrTypeProtection, code}
 }
 
-// check checks an access of n bytes at address to with key stag, in the order key, association, rights, wrap, bounds. If the access
-// is accepted, the region has been entered; the caller exits it after using the memory.
+// check checks an access of n bytes at address to with key stag, in the order key, association,
+// rights, wrap, bounds. If the access is accepted, the region has been entered; the caller exits it
+// after using the memory.
 func (t *stagTable) check(q *qp, stag uint32, to uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	return t.checkIn(q.pd, q, stag, to, n, need)
 }
 
 // checkIn is check for keys of the given domain.
-func (t *stagTable) checkIn(pd *domain, q *qp, stag uint32, to uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
+func (t *stagTable) checkIn(pd *domain, q *qp, stag uint32, to uint64, n int,
+	need verbs.AccessFlags) (*region, []byte, reject) {
 	r := t.lookup(stag)
 	if r == nil || !r.enter() {
 		return nil, nil, rejectSTag

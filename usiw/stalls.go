@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// stalls is the account of the memory, in bytes, that a NIC holds for peers that have stopped half-way: batches for which the
-// socket has no room, copies of incomplete FPDUs, and the bytes that a connection still sends at its end. A stall is one such
-// batch or incomplete FPDU.
+// stalls is the account of the memory, in bytes, that a NIC holds for peers that have stopped
+// half-way: batches for which the socket has no room, copies of incomplete FPDUs, and the bytes
+// that a connection still sends at its end. A stall is one such batch or incomplete FPDU.
 //
 //	        reserve           enter
 //	none ------------> paid ---------> entered    the role is free; the memory waits for the peer
@@ -25,17 +25,22 @@ import (
 //
 // Invariants:
 //
-//  1. Memory waits for a peer only if it has been reserved here, so used is never above limit. Memory that the holder of a
-//     role works with at the moment is not in the account; every running goroutine may have some.
-//  2. A stall enters and leaves under the mutex of its QP, and it leaves before its role is taken. So a goroutine that holds
-//     this mutex and finds the stall entered may release its memory: no other goroutine uses it.
-//  3. The age of a stall is the age of its batch or incomplete FPDU. Moving some of its bytes does not make it younger.
-//  4. At its end a connection reserves memory for the rest of a partly sent FPDU. This may use up half of limit at most; if it
-//     would use more, neither this rest nor a Terminate is sent. CloseTimeout bounds how long the memory is held.
-//  5. A reservation that does not fit evicts the oldest stalls until it fits. It fails if it would be the oldest itself. Its
-//     caller holds no QP's mutex, and does not wait: an eviction releases memory and starts the end of the connection.
-//  6. While more than half of limit is used, new batches are small. So many peers that are only slow share the other half,
-//     and become slower.
+//  1. Memory waits for a peer only if it has been reserved here, so used is never above limit.
+//     Memory that the holder of a role works with at the moment is not in the account; every
+//     running goroutine may have some.
+//  2. A stall enters and leaves under the mutex of its QP, and it leaves before its role is taken.
+//     So a goroutine that holds this mutex and finds the stall entered may release its memory: no
+//     other goroutine uses it.
+//  3. The age of a stall is the age of its batch or incomplete FPDU. Moving some of its bytes does
+//     not make it younger.
+//  4. At its end a connection reserves memory for the rest of a partly sent FPDU. This may use up
+//     half of limit at most; if it would use more, neither this rest nor a Terminate is sent.
+//     CloseTimeout bounds how long the memory is held.
+//  5. A reservation that does not fit evicts the oldest stalls until it fits. It fails if it would
+//     be the oldest itself. Its caller holds no QP's mutex, and does not wait: an eviction releases
+//     memory and starts the end of the connection.
+//  6. While more than half of limit is used, new batches are small. So many peers that are only
+//     slow share the other half, and become slower.
 type stalls struct {
 	limit int64
 	used  atomic.Int64 // changed under mu; read without it by crowded
@@ -55,8 +60,9 @@ type stall struct {
 // crowded reports whether batches should be small.
 func (s *stalls) crowded() bool { return s.used.Load() > s.limit/2 }
 
-// reserve reserves n bytes that have been held since the given time. If they do not fit and would be the oldest, it reserves
-// nothing and returns the sum that would be held. The caller holds no QP's mutex.
+// reserve reserves n bytes that have been held since the given time. If they do not fit and would
+// be the oldest, it reserves nothing and returns the sum that would be held. The caller holds no
+// QP's mutex.
 func (s *stalls) reserve(n int64, since time.Time) (over int64) {
 	for {
 		over, oldest := s.try(n, since)
@@ -82,8 +88,8 @@ func (s *stalls) try(n int64, since time.Time) (over int64, oldest *stall) {
 	return sum, oldest
 }
 
-// reserveTail reserves n bytes that a connection still sends at its end. They cannot be evicted, so it reports false if more than
-// half of limit would be used with them.
+// reserveTail reserves n bytes that a connection still sends at its end. They cannot be evicted, so
+// it reports false if more than half of limit would be used with them.
 func (s *stalls) reserveTail(n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +107,8 @@ func (s *stalls) give(n int64) {
 	s.used.Add(-n)
 }
 
-// enter turns a reservation of n bytes into a stall that can be evicted. The caller holds the mutex of st's QP.
+// enter turns a reservation of n bytes into a stall that can be evicted. The caller holds the mutex
+// of st's QP.
 func (s *stalls) enter(st *stall, n int64, since time.Time) {
 	st.since, st.size = since, n
 	s.mu.Lock()
@@ -109,7 +116,8 @@ func (s *stalls) enter(st *stall, n int64, since time.Time) {
 	heap.Push(&s.entered, st)
 }
 
-// leave removes st from the account. It reports false if st is not entered. The caller holds the mutex of st's QP.
+// leave removes st from the account. It reports false if st is not entered. The caller holds the
+// mutex of st's QP.
 func (s *stalls) leave(st *stall) bool {
 	if st.size == 0 {
 		return false
@@ -122,7 +130,8 @@ func (s *stalls) leave(st *stall) bool {
 	return true
 }
 
-// evict releases the memory of st and ends its connection. over is the sum that would be held otherwise.
+// evict releases the memory of st and ends its connection. over is the sum that would be held
+// otherwise.
 func (st *stall) evict(over int64) {
 	c := st.c
 	c.q.mu.Lock()
@@ -138,17 +147,19 @@ func (st *stall) evict(over int64) {
 	}
 }
 
-// sever ends the connection because its batch cannot be held: the stream ends within the batch. The caller holds q.mu, and no
-// other goroutine has the send role.
+// sever ends the connection because its batch cannot be held: the stream ends within the batch. The
+// caller holds q.mu, and no other goroutine has the send role.
 func (c *conn) sever(over int64, since time.Time) {
 	c.failLocked(c.dev.stalls.exceeded("peer has not taken data", over, since), nil)
 	c.tx.severed = true
 	c.tx.cut(&c.dev.stalls)
 }
 
-// exceeded returns the error of a connection that is ended because over bytes would be held with it.
+// exceeded returns the error of a connection that is ended because over bytes would be held with
+// it.
 func (s *stalls) exceeded(what string, over int64, since time.Time) error {
-	return fmt.Errorf("%s for %v, and the NIC holds too much for such peers: %w", what, time.Since(since).Round(time.Millisecond),
+	return fmt.Errorf("%s for %v, and the NIC holds too much for such peers: %w", what,
+		time.Since(since).Round(time.Millisecond),
 		&verbs.LimitError{Name: "Config.MaxStalled", Limit: uint64(s.limit), Value: uint64(over)})
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEvictOldest: a reservation that does not fit fails if no stall is older, however much the others hold.
+// TestEvictOldest: a reservation that does not fit fails if no stall is older, however much the
+// others hold.
 func TestEvictOldest(t *testing.T) {
 	now := time.Now()
 	s := stalls{limit: 100}

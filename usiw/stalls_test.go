@@ -16,10 +16,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maxStalled is the smallest value of Config.MaxStalled: room for some ten full batches, or some four hundred small ones.
+// maxStalled is the smallest value of Config.MaxStalled: room for some ten full batches, or some
+// four hundred small ones.
 const maxStalled = 4 << 20
 
-// stallNIC is a NIC whose account is watched until the test ends, with a connection to an honest peer.
+// stallNIC is a NIC whose account is watched until the test ends, with a connection to an honest
+// peer.
 type stallNIC struct {
 	*rawNIC
 	mr     *verbs.MR
@@ -35,7 +37,8 @@ func newStallNIC(t *testing.T) *stallNIC { return newStallNICOf(t, maxStalled) }
 
 // newStallNICOf is newStallNIC with another limit.
 func newStallNICOf(t *testing.T, limit int) *stallNIC {
-	n := &stallNIC{rawNIC: newRawNIC(t, usiw.Config{Network: smallNetwork{}, MaxStalled: limit, PeerTimeout: time.Hour})}
+	n := &stallNIC{rawNIC: newRawNIC(t,
+		usiw.Config{Network: smallNetwork{}, MaxStalled: limit, PeerTimeout: time.Hour})}
 	n.want = pattern(256<<10, 1)
 	n.mr = n.region(n.pd, n.want, 0, rawAccess)
 	n.honest, n.peer = n.passive(rawOpts{})
@@ -70,10 +73,12 @@ func (n *stallNIC) add() *rawPeer {
 
 // whole returns a Read of the whole region.
 func (n *stallNIC) whole(msn uint32) []byte {
-	return rawRead(msn, rdmap.ReadRequest{SinkSTag: 7, Size: uint32(n.mr.Len()), SrcSTag: n.mr.RKey(), SrcTO: n.mr.Addr()})
+	return rawRead(msn, rdmap.ReadRequest{SinkSTag: 7, Size: uint32(n.mr.Len()), SrcSTag: n.mr.RKey(),
+		SrcTO: n.mr.Addr()})
 }
 
-// segment takes the next segment of the answer to such a Read, of which got bytes have come before, and returns its length.
+// segment takes the next segment of the answer to such a Read, of which got bytes have come before,
+// and returns its length.
 func (n *stallNIC) segment(p *rawPeer, got int) int {
 	n.t.Helper()
 	u := p.read()
@@ -145,8 +150,9 @@ func (n *stallNIC) clears() {
 	}, rawWait, time.Millisecond)
 }
 
-// TestStalledReaders: 260 peers request much data, and read nothing, or a few bytes now and then. The memory held for them is
-// bounded, the connections whose data have waited longest are ended, and an honest peer is not affected.
+// TestStalledReaders: 260 peers request much data, and read nothing, or a few bytes now and then.
+// The memory held for them is bounded, the connections whose data have waited longest are ended,
+// and an honest peer is not affected.
 func TestStalledReaders(t *testing.T) {
 	n := newStallNIC(t)
 	trickle := make([]byte, 2<<10)
@@ -177,8 +183,8 @@ func TestStalledReaders(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledTrickle: a peer that takes a few bytes of its data does not become younger. Its data have waited longest, so its
-// connection is ended, and later ones are not.
+// TestStalledTrickle: a peer that takes a few bytes of its data does not become younger. Its data
+// have waited longest, so its connection is ended, and later ones are not.
 func TestStalledTrickle(t *testing.T) {
 	n := newStallNIC(t)
 	const later = 3
@@ -194,11 +200,13 @@ func TestStalledTrickle(t *testing.T) {
 	var batch, waits int
 	require.Eventually(t, func() bool { before, batch = n.nic.Batch(qpn); return batch > 0 }, rawWait, time.Millisecond)
 	sent := before
-	for taken := uint64(0); sent == before && taken < before; taken += 2 << 10 { // a socket tells of its room only when there is some of it
+	// a socket tells of its room only when there is some of it
+	for taken := uint64(0); sent == before && taken < before; taken += 2 << 10 {
 		n.peers[0].bytes(2 << 10)
 		sent, _ = n.nic.Batch(qpn)
 	}
-	require.Eventually(t, func() bool { sent, waits = n.nic.Batch(qpn); return sent > before && waits > 0 }, rawWait, time.Millisecond)
+	require.Eventually(t, func() bool { sent, waits = n.nic.Batch(qpn); return sent > before && waits > 0 }, rawWait,
+		time.Millisecond)
 	require.Less(t, sent, uint64(batch), "some of the batch is left")
 	require.Equal(t, batch, waits, "it is the same one")
 	require.Eventually(t, func() bool {
@@ -224,7 +232,8 @@ func TestStalledParts(t *testing.T) {
 		}
 	}
 	n.settles(maxStalled / 2)
-	require.Eventually(t, func() bool { _, _, buffers := n.nic.Stalled(); return buffers == 64 }, rawWait, time.Millisecond)
+	require.Eventually(t, func() bool { _, _, buffers := n.nic.Stalled(); return buffers == 64 }, rawWait,
+		time.Millisecond)
 	n.goesOn()
 	require.Equal(t, verbs.QPStateRTS, n.honest.qp.State(), "%v", n.honest.qp.Err())
 	least := peers - 64 - maxStalled/len(most)
@@ -236,7 +245,8 @@ func TestStalledParts(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledTogether: a peer that neither reads nor continues sending is evicted once, whichever of its two stalls is older.
+// TestStalledTogether: a peer that neither reads nor continues sending is evicted once, whichever
+// of its two stalls is older.
 func TestStalledTogether(t *testing.T) {
 	n := newStallNIC(t)
 	part := rawFPDU(rawTagged(rdmap.OpWrite, n.mr.RKey(), n.mr.Addr(), make([]byte, 65000)), true)[:50000]
@@ -254,9 +264,9 @@ func TestStalledTogether(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledSlowly: many peers that are only slow get all their data. Full batches for all of them would take more than
-// twice the limit. It is high enough for the batches that are made at the same time, before one of them counts: on a busy machine those
-// may be many.
+// TestStalledSlowly: many peers that are only slow get all their data. Full batches for all of them
+// would take more than twice the limit. It is high enough for the batches that are made at the same
+// time, before one of them counts: on a busy machine those may be many.
 func TestStalledSlowly(t *testing.T) {
 	const limit = 4 * maxStalled
 	n := newStallNICOf(t, limit)
@@ -279,8 +289,8 @@ func TestStalledSlowly(t *testing.T) {
 	n.clears()
 }
 
-// TestSmallBatches sends large payloads, for which small batches have the least room: copied or not, in one or several pieces, also
-// with markers.
+// TestSmallBatches sends large payloads, for which small batches have the least room: copied or
+// not, in one or several pieces, also with markers.
 func TestSmallBatches(t *testing.T) {
 	for _, markers := range []usiw.Policy{usiw.Off, usiw.On} {
 		const size, most = 1 << 20, 4
@@ -305,7 +315,8 @@ func TestSmallBatches(t *testing.T) {
 			}
 		}
 		clear(to.Bytes())
-		y.post(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{y.sge(to)}, RemoteAddr: from.Addr(), RKey: from.RKey()})
+		y.post(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{y.sge(to)}, RemoteAddr: from.Addr(),
+			RKey: from.RKey()})
 		require.Equal(t, verbs.WCSuccess, y.sent().Status)
 		require.Equal(t, from.Bytes(), to.Bytes())
 	}

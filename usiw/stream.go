@@ -12,34 +12,39 @@ import (
 	"time"
 )
 
-// stream is the byte stream below a connection. read and write never wait. The holder of the connection's receive role calls
-// read, the holder of its send role calls write; one goroutine at a time calls waitReadable, and one waitWritable. When the peer
-// has taken no data for the NIC's PeerTimeout although some are to be sent, one of these calls returns errStalled. The reason of
-// a failure is returned by one call only; later calls return errBroken or EPIPE.
+// stream is the byte stream below a connection. read and write never wait. The holder of the
+// connection's receive role calls read, the holder of its send role calls write; one goroutine at a
+// time calls waitReadable, and one waitWritable. When the peer has taken no data for the NIC's
+// PeerTimeout although some are to be sent, one of these calls returns errStalled. The reason of a
+// failure is returned by one call only; later calls return errBroken or EPIPE.
 type stream interface {
-	// read fills bufs with the bytes that have arrived. It returns errWouldBlock if there are none, io.EOF at the end of the
-	// stream.
+	// read fills bufs with the bytes that have arrived. It returns errWouldBlock if there are none,
+	// io.EOF at the end of the stream.
 	read(bufs [][]byte) (int, error)
-	// write takes as many bytes of bufs as there is room for. It returns errWouldBlock if there is no room.
+	// write takes as many bytes of bufs as there is room for. It returns errWouldBlock if there is
+	// no room.
 	write(bufs [][]byte) (int, error)
-	// waitReadable calls f at once, and again whenever bytes may have arrived, until f returns true. After interrupt it returns
-	// an error.
+	// waitReadable calls f at once, and again whenever bytes may have arrived, until f returns
+	// true. After interrupt it returns an error.
 	waitReadable(f func() (done bool)) error
-	// waitWritable calls f at once, and again whenever there may be room, until f returns true. After interrupt it returns an
-	// error.
+	// waitWritable calls f at once, and again whenever there may be room, until f returns true.
+	// After interrupt it returns an error.
 	waitWritable(f func() (done bool)) error
-	// lowWater makes waitReadable call f only when n bytes have arrived, or the stream has ended; n is 1 at first. It reports
-	// false if this cannot be set. It may be called at any time before drainAndClose.
+	// lowWater makes waitReadable call f only when n bytes have arrived, or the stream has ended; n
+	// is 1 at first. It reports false if this cannot be set. It may be called at any time before
+	// drainAndClose.
 	lowWater(n int) bool
 	// interrupt ends waitReadable and waitWritable for good.
 	interrupt()
-	// drainAndClose sends tail, tells the peer that nothing more follows, drops received bytes until the peer ends the stream
-	// too, and closes. It closes at the deadline at the latest, without waiting for the peer. With a zero deadline, and when ctx is
-	// done, it closes at once, and drops unsent data where the system can do that: TCP sends a reset. waitReadable and
+	// drainAndClose sends tail, tells the peer that nothing more follows, drops received bytes
+	// until the peer ends the stream too, and closes. It closes at the deadline at the latest,
+	// without waiting for the peer. With a zero deadline, and when ctx is done, it closes at once,
+	// and drops unsent data where the system can do that: TCP sends a reset. waitReadable and
 	// waitWritable have returned before.
 	drainAndClose(ctx context.Context, tail []byte, deadline time.Time)
-	// segment returns the largest number of bytes that the network carries together now (TCP's maximum segment size), 0 if
-	// unknown. The holder of the send role calls it, or the goroutine that has made the stream.
+	// segment returns the largest number of bytes that the network carries together now (TCP's
+	// maximum segment size), 0 if unknown. The holder of the send role calls it, or the goroutine
+	// that has made the stream.
 	segment() int
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
@@ -82,6 +87,7 @@ func finishConn(ctx context.Context, conn net.Conn, tail []byte, deadline time.T
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	// If a socket is closed with unread bytes, the kernel sends a reset, and the peer may lose data that it has not read yet.
+	// If a socket is closed with unread bytes, the kernel sends a reset, and the peer may lose data
+	// that it has not read yet.
 	_, _ = io.Copy(io.Discard, conn)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNextWaitWritable: a wait ends after the next one has begun. It does not change the descriptor and the deadline of that one.
+// TestNextWaitWritable: a wait ends after the next one has begun. It does not change the descriptor
+// and the deadline of that one.
 func TestNextWaitWritable(t *testing.T) {
 	for name, open := range map[string]bool{"alone": true, "in a set": false} {
 		t.Run(name, func(t *testing.T) {

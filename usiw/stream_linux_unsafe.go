@@ -23,9 +23,10 @@ import (
 // maxIovecs is UIO_MAXIOV, the most pieces that one system call takes.
 const maxIovecs = 1024
 
-// tcpStream is a TCP socket, used directly: readv and writev on registered memory, without copies and without the race
-// detector's knowledge. Its descriptor is not in the runtime's poller. The poller has a second descriptor of the socket only
-// while a goroutine waits there, so data that arrive at other times wake no thread.
+// tcpStream is a TCP socket, used directly: readv and writev on registered memory, without copies
+// and without the race detector's knowledge. Its descriptor is not in the runtime's poller. The
+// poller has a second descriptor of the socket only while a goroutine waits there, so data that
+// arrive at other times wake no thread.
 type tcpStream struct {
 	fd            int // used in a role, or by a goroutine that has returned before drainAndClose
 	local, remote net.Addr
@@ -99,7 +100,8 @@ func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The kernel ends the connection if the peer acknowledges nothing, or keeps its window closed, for this time (tcp(7)).
+	// The kernel ends the connection if the peer acknowledges nothing, or keeps its window closed,
+	// for this time (tcp(7)).
 	_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
 	return s, tcp.Close()
 }
@@ -158,15 +160,16 @@ func (t *transfer) unset() {
 	}
 }
 
-// call makes the system call one (recvfrom, sendto) for a single piece, and many (readv, writev) for several. A call for one piece is
-// not announced to the scheduler: the piece has been copied, or is a receive buffer, and the call ends before the scheduler could use
-// the processor.
+// call makes the system call one (recvfrom, sendto) for a single piece, and many (readv, writev)
+// for several. A call for one piece is not announced to the scheduler: the piece has been copied,
+// or is a receive buffer, and the call ends before the scheduler could use the processor.
 func (t *transfer) call(one, many, fd uintptr) {
 	for {
 		var n uintptr
 		var errno unix.Errno
 		if t.iov == nil {
-			n, _, errno = unix.RawSyscall6(one, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.one))), uintptr(len(t.one)), unix.MSG_NOSIGNAL, 0, 0)
+			n, _, errno = unix.RawSyscall6(one, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.one))),
+				uintptr(len(t.one)), unix.MSG_NOSIGNAL, 0, 0)
 		} else {
 			n, _, errno = unix.Syscall(many, fd, uintptr(unsafe.Pointer(&t.iov[0])), uintptr(t.n))
 		}
@@ -197,7 +200,8 @@ func (s *tcpStream) do(t *transfer, bufs [][]byte, call func(), op string) (int,
 
 // fail returns an error of the socket, and records the first.
 func (s *tcpStream) fail(op string, errno error) error {
-	err := &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
+	err := &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(),
+		Err: os.NewSyscallError(op, errno)}
 	s.failed.CompareAndSwap(nil, err)
 	return err
 }
@@ -211,8 +215,9 @@ func (s *tcpStream) read(bufs [][]byte) (int, error) {
 	return n, err
 }
 
-// end returns why no more bytes will arrive. If the state of the socket is closed while both directions are open here, the
-// connection has failed. The socket reports the reason once: now, unless an earlier call got it.
+// end returns why no more bytes will arrive. If the state of the socket is closed while both
+// directions are open here, the connection has failed. The socket reports the reason once: now,
+// unless an earlier call got it.
 func (s *tcpStream) end() error {
 	info, ok := s.info()
 	if !ok || info.State != tcpClose {
@@ -292,7 +297,8 @@ func (s *tcpStream) waitWritable(f func() bool) error {
 		case !os.IsTimeout(err):
 			return err
 		}
-		// The socket reports room only when a large part of its buffer is free. A peer that takes a few bytes is not stalled.
+		// The socket reports room only when a large part of its buffer is free. A peer that takes a
+		// few bytes is not stalled.
 		now := s.acknowledged()
 		if now == seen {
 			return errStalled
@@ -317,8 +323,9 @@ func (s *tcpStream) enterRoom() (p *polled, err error) {
 	return p, p.SetWriteDeadline(time.Now().Add(s.patience))
 }
 
-// leaveRoom releases that descriptor. It reports whether shut has closed it. The deadline is not removed: it may already be that
-// of the next wait, which can begin as soon as the function of this wait returns true.
+// leaveRoom releases that descriptor. It reports whether shut has closed it. The deadline is not
+// removed: it may already be that of the next wait, which can begin as soon as the function of this
+// wait returns true.
 func (s *tcpStream) leaveRoom(p *polled) (shut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -332,7 +339,8 @@ func (s *tcpStream) leaveRoom(p *polled) (shut bool) {
 	return false
 }
 
-// acknowledged returns how many bytes the peer has acknowledged since the connection began (tcpi_bytes_acked).
+// acknowledged returns how many bytes the peer has acknowledged since the connection began
+// (tcpi_bytes_acked).
 func (s *tcpStream) acknowledged() uint64 {
 	if info, ok := s.info(); ok {
 		return info.Bytes_acked
@@ -346,8 +354,8 @@ func (s *tcpStream) isInterrupted() bool {
 	return s.interrupted
 }
 
-// lowWater sets SO_RCVLOWAT (socket(7)): fewer bytes are not announced to the poller; the end of the stream and errors are. Reads
-// that do not wait still return fewer bytes.
+// lowWater sets SO_RCVLOWAT (socket(7)): fewer bytes are not announced to the poller; the end of
+// the stream and errors are. Reads that do not wait still return fewer bytes.
 func (s *tcpStream) lowWater(n int) (done bool) {
 	return unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
 }

@@ -17,11 +17,13 @@ import (
 // pumpBuffer is how many bytes a pumpStream holds in each direction.
 const pumpBuffer = 128 << 10
 
-// pumpWrite is how many bytes one Write gets. A Write that moves no byte within the patience ends the stream.
+// pumpWrite is how many bytes one Write gets. A Write that moves no byte within the patience ends
+// the stream.
 const pumpWrite = 16 << 10
 
-// pumpStream makes a stream of any net.Conn: one goroutine reads into a buffer, another writes from a second buffer. It serves
-// in-memory connections, and all connections on systems other than Linux.
+// pumpStream makes a stream of any net.Conn: one goroutine reads into a buffer, another writes from
+// a second buffer. It serves in-memory connections, and all connections on systems other than
+// Linux.
 type pumpStream struct {
 	net.Conn
 	readable, writable chan struct{} // hold a token when the buffers have changed
@@ -41,7 +43,8 @@ type pumpStream struct {
 }
 
 func newPumpStream(conn net.Conn, patience time.Duration) *pumpStream {
-	s := &pumpStream{Conn: conn, patience: patience, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1), stop: make(chan struct{})}
+	s := &pumpStream{Conn: conn, patience: patience, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1),
+		stop: make(chan struct{})}
 	s.space.L, s.work.L = &s.mu, &s.mu
 	s.done.Go(s.receive)
 	s.done.Go(s.transmit)

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Tap sees all bytes that the connections of a NIC send and receive, including MPA frames. Package usiw/capture writes them to a
-// file for Wireshark.
+// Tap sees all bytes that the connections of a NIC send and receive, including MPA frames. Package
+// usiw/capture writes them to a file for Wireshark.
 type Tap interface {
-	// Packet is called with consecutive bytes of one direction of one connection, in the order of the stream. Calls for
-	// different connections and directions are concurrent. The NIC waits until the call returns; p and its data are valid
-	// only during the call. Outgoing bytes are shown after the socket has taken them, so the answer to a message may be
-	// shown before the message.
+	// Packet is called with consecutive bytes of one direction of one connection, in the order of
+	// the stream. Calls for different connections and directions are concurrent. The NIC waits
+	// until the call returns; p and its data are valid only during the call. Outgoing bytes are
+	// shown after the socket has taken them, so the answer to a message may be shown before the
+	// message.
 	Packet(p *Packet)
 }
 
@@ -61,7 +62,8 @@ func untapped(nc net.Conn) net.Conn {
 	return nc
 }
 
-// tapTime returns the time for a packet that is about to be sent or received; zero if the NIC has no Tap.
+// tapTime returns the time for a packet that is about to be sent or received; zero if the NIC has
+// no Tap.
 func (c *conn) tapTime() (t time.Time) {
 	if c.dev.cfg.Tap != nil {
 		t = time.Now()

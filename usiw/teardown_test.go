@@ -43,8 +43,8 @@ func (e *rawEnd) large(size int) *verbs.MR {
 	return mr
 }
 
-// flood posts up to count Sends of a whole region, as many as the queue takes, and returns how many. Their IDs count
-// on from call to call.
+// flood posts up to count Sends of a whole region, as many as the queue takes, and returns how
+// many. Their IDs count on from call to call.
 func (e *rawEnd) flood(mr *verbs.MR, count int) int {
 	e.t.Helper()
 	for i := range count {
@@ -60,7 +60,8 @@ func (e *rawEnd) flood(mr *verbs.MR, count int) int {
 	return count
 }
 
-// sendsDone collects count completions of Sends in order, and returns how many succeeded; the rest were flushed.
+// sendsDone collects count completions of Sends in order, and returns how many succeeded; the rest
+// were flushed.
 func (e *rawEnd) sendsDone(count int) (succeeded int) {
 	e.t.Helper()
 	for i := range count {
@@ -76,8 +77,8 @@ func (e *rawEnd) sendsDone(count int) (succeeded int) {
 	return succeeded
 }
 
-// sends reads whole FPDUs of Sends of size bytes up to the FIN and returns how many messages were complete. The stream must end
-// after an FPDU.
+// sends reads whole FPDUs of Sends of size bytes up to the FIN and returns how many messages were
+// complete. The stream must end after an FPDU.
 func (p *rawPeer) sends(content []byte) (whole int) {
 	p.t.Helper()
 	got := 0
@@ -103,8 +104,8 @@ func (p *rawPeer) sends(content []byte) (whole int) {
 	}
 }
 
-// TestTeardownFIN lets the peer end its direction in every phase of an established connection: the NIC ends the other
-// one, without a Terminate, and everything is flushed.
+// TestTeardownFIN lets the peer end its direction in every phase of an established connection: the
+// NIC ends the other one, without a Terminate, and everything is flushed.
 func TestTeardownFIN(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	t.Run("idle", func(t *testing.T) {
@@ -166,7 +167,8 @@ func TestTeardownFIN(t *testing.T) {
 		whole := p.sends(mr.Bytes())
 		p.close()
 		e.ended(io.EOF)
-		// Sends that have completed have arrived. A message that was cut off after a segment has not completed.
+		// Sends that have completed have arrived. A message that was cut off after a segment has
+		// not completed.
 		require.LessOrEqual(t, e.sendsDone(count), whole)
 	})
 	t.Run("while we answer", func(t *testing.T) {
@@ -288,7 +290,8 @@ func TestTeardownDisconnect(t *testing.T) {
 	}
 }
 
-// TestTeardownClose closes things while others wait for them: every wait ends, within CloseTimeout and a second.
+// TestTeardownClose closes things while others wait for them: every wait ends, within CloseTimeout
+// and a second.
 func TestTeardownClose(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
@@ -387,8 +390,8 @@ func TestTeardownClose(t *testing.T) {
 	})
 }
 
-// refused reads what the NIC answers to a request that it refuses, up to its FIN, and closes the connection. It may be called by
-// any goroutine.
+// refused reads what the NIC answers to a request that it refuses, up to its FIN, and closes the
+// connection. It may be called by any goroutine.
 func (p *rawPeer) refused() error {
 	if err := p.conn.SetReadDeadline(time.Now().Add(rawWait)); err != nil {
 		return err
@@ -407,8 +410,8 @@ func (p *rawPeer) refused() error {
 	return p.conn.Close()
 }
 
-// TestTeardownLosesNothing disconnects as soon as 64 MiB of Sends have completed: the peer, which reads slowly and
-// goes on sending itself, gets every byte.
+// TestTeardownLosesNothing disconnects as soon as 64 MiB of Sends have completed: the peer, which
+// reads slowly and goes on sending itself, gets every byte.
 func TestTeardownLosesNothing(t *testing.T) {
 	for _, chatty := range []bool{false, true} {
 		name := "silent peer"
@@ -440,7 +443,8 @@ func TestTeardownLosesNothing(t *testing.T) {
 						return
 					default:
 					}
-					// The NIC takes everything in all the time, also while it is ending the connection.
+					// The NIC takes everything in all the time, also while it is ending the
+					// connection.
 					_ = p.conn.SetWriteDeadline(time.Now().Add(rawWait))
 					k, err := p.conn.Write(rest)
 					if err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTerminateSent sends the NIC every message that it must refuse: the Terminate has the right codes and quotes the
-// right headers, FIN follows, no memory is touched, both the application's views of the end agree, and another
-// connection of the same NIC goes on.
+// TestTerminateSent sends the NIC every message that it must refuse: the Terminate has the right
+// codes and quotes the right headers, FIN follows, no memory is touched, both the application's
+// views of the end agree, and another connection of the same NIC goes on.
 func TestTerminateSent(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	_, other := n.passive(rawOpts{})
@@ -65,8 +65,9 @@ func TestTerminateSent(t *testing.T) {
 	}
 }
 
-// TestTerminateBeyondIRD sends more requests than the announced IRD allows while no answer can be sent. The NIC announces a power of
-// two, since some peers round the number up. A message that has begun is finished before the Terminate.
+// TestTerminateBeyondIRD sends more requests than the announced IRD allows while no answer can be
+// sent. The NIC announces a power of two, since some peers round the number up. A message that has
+// begun is finished before the Terminate.
 func TestTerminateBeyondIRD(t *testing.T) {
 	for _, c := range []irdCase{
 		{"1", false, 16, 1, false, 1, 1, false},
@@ -137,8 +138,9 @@ func (c irdCase) run(t *testing.T) {
 	other.alive(n.mr(64, 0x1000, rawAccess))
 }
 
-// TestTerminateArrives: a peer that does not read yet keeps sending after its fault. The Terminate is not lost, and the NIC waits no
-// longer than CloseTimeout for a peer that does not end its direction.
+// TestTerminateArrives: a peer that does not read yet keeps sending after its fault. The Terminate
+// is not lost, and the NIC waits no longer than CloseTimeout for a peer that does not end its
+// direction.
 func TestTerminateArrives(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
@@ -184,8 +186,8 @@ func TestTerminateBadReceive(t *testing.T) {
 	}
 }
 
-// TestTerminateWithoutOps switches operations off: the messages for them are unknown opcodes, as on an RNIC without
-// RFC 7306.
+// TestTerminateWithoutOps switches operations off: the messages for them are unknown opcodes, as on
+// an RNIC without RFC 7306.
 func TestTerminateWithoutOps(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{Without: verbs.MakeOpSet(verbs.OpSendInv, verbs.OpWriteImm, verbs.OpImm64,
 		verbs.OpFetchAdd, verbs.OpCmpSwap,
@@ -209,8 +211,8 @@ func TestTerminateWithoutOps(t *testing.T) {
 	}
 }
 
-// TestTerminateLocal: a local fault ends the connection. The peer gets all earlier messages, and a Terminate without headers instead
-// of the message.
+// TestTerminateLocal: a local fault ends the connection. The peer gets all earlier messages, and a
+// Terminate without headers instead of the message.
 func TestTerminateLocal(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	_, other := n.passive(rawOpts{})
@@ -276,7 +278,8 @@ func TestTerminateLocal(t *testing.T) {
 	}
 }
 
-// TestTerminateBehindAnswers sends requests and a fault in one write: the answers come before the Terminate.
+// TestTerminateBehindAnswers sends requests and a fault in one write: the answers come before the
+// Terminate.
 func TestTerminateBehindAnswers(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	for name, fault := range map[string][]byte{"message": rawSend(1, eight), "CRC": nil} {
@@ -288,7 +291,8 @@ func TestTerminateBehindAnswers(t *testing.T) {
 				last[len(last)-1] ^= 1
 			}
 			var all []byte
-			for _, u := range [][]byte{rawRead(1, fetch(v.all, 0, 8)), rawAtomic(2, add(v.all, 16)), rawRead(3, fetch(v.all, 8, 4))} {
+			for _, u := range [][]byte{rawRead(1, fetch(v.all, 0, 8)), rawAtomic(2, add(v.all, 16)),
+				rawRead(3, fetch(v.all, 8, 4))} {
 				all = append(all, rawFPDU(u, true)...)
 			}
 			v.p.write(append(all, last...))
@@ -305,8 +309,8 @@ func TestTerminateBehindAnswers(t *testing.T) {
 	}
 }
 
-// TestTerminateOverflow: a CQ that overflows ends the connections of its QPs, and their peers learn that it is no orderly end
-// (RFC 5040 section 7.1, case 1).
+// TestTerminateOverflow: a CQ that overflows ends the connections of its QPs, and their peers learn
+// that it is no orderly end (RFC 5040 section 7.1, case 1).
 func TestTerminateOverflow(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	rcq, err := n.ctx.CreateCQ(verbs.CQConfig{CQE: 1})
@@ -339,8 +343,8 @@ func TestTerminateIdle(t *testing.T) {
 	require.Equal(t, verbs.EventQPFatal, e.event().Type)
 }
 
-// TestTerminateLocalBehind lets a request fail whose turn has not come yet when it is posted: those before it are
-// sent and complete, although the peer takes its time.
+// TestTerminateLocalBehind lets a request fail whose turn has not come yet when it is posted: those
+// before it are sent and complete, although the peer takes its time.
 func TestTerminateLocalBehind(t *testing.T) {
 	e, p := newRawNIC(t, usiw.Config{}).passive(rawOpts{})
 	mr := e.large(1 << 20)
@@ -364,7 +368,8 @@ func TestTerminateLocalBehind(t *testing.T) {
 	require.Equal(t, verbs.WC{ID: count + 1, Status: verbs.WCWRFlushErr, QPNum: e.qp.Num()}, e.sent())
 }
 
-// TestTerminateImmediate: a Terminate about Immediate Data fails that request, if it has not completed, and no other.
+// TestTerminateImmediate: a Terminate about Immediate Data fails that request, if it has not
+// completed, and no other.
 func TestTerminateImmediate(t *testing.T) {
 	const flush, invalid = verbs.WCWRFlushErr, verbs.WCRemInvReqErr
 	for _, c := range []struct {
@@ -381,8 +386,9 @@ func TestTerminateImmediate(t *testing.T) {
 			e, p := newRawNIC(t, usiw.Config{}).passive(rawOpts{})
 			sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
 			var sent [4][]byte
-			for i, wr := range []verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{e.sge(sink)}, RKey: 3}, {Opcode: verbs.WRImmData},
-				{Opcode: verbs.WRImmData, Flags: verbs.SendSolicited}, {Opcode: verbs.WRSend}} {
+			for i, wr := range []verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{e.sge(sink)}, RKey: 3},
+				{Opcode: verbs.WRImmData}, {Opcode: verbs.WRImmData, Flags: verbs.SendSolicited},
+				{Opcode: verbs.WRSend}} {
 				wr.ID = uint64(i)
 				e.post(wr)
 				sent[i] = p.read()
@@ -391,7 +397,8 @@ func TestTerminateImmediate(t *testing.T) {
 			if c.msn != 0 {
 				binary.BigEndian.PutUint32(u[10:], c.msn)
 			}
-			p.send(rawTerminate(rdmap.Terminate{Layer: 1, Type: 2, Code: 2, SegLenValid: true, SegLen: uint16(len(u)), DDPHeader: u[:ddp.UntaggedLen]}))
+			p.send(rawTerminate(rdmap.Terminate{Layer: 1, Type: 2, Code: 2, SegLenValid: true, SegLen: uint16(len(u)),
+				DDPHeader: u[:ddp.UntaggedLen]}))
 			e.ended(terminated(1, 2, 2, true))
 			for i, status := range c.status {
 				require.Equal(t, verbs.WC{ID: uint64(i), Status: status, QPNum: e.qp.Num()}, e.sent())
@@ -403,9 +410,11 @@ func TestTerminateImmediate(t *testing.T) {
 		e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRImmData})
 		require.Equal(t, verbs.WC{ID: 1, Opcode: verbs.WCImmData, QPNum: e.qp.Num()}, e.sent())
 		u := p.read()
-		e.post(verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{e.sge(e.mr(8, 0x100, verbs.AccessLocalWrite))}, RKey: 3})
+		e.post(verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead,
+			SGL: []verbs.SGE{e.sge(e.mr(8, 0x100, verbs.AccessLocalWrite))}, RKey: 3})
 		p.read()
-		p.send(rawTerminate(rdmap.Terminate{Layer: 1, Type: 2, Code: 2, SegLenValid: true, SegLen: uint16(len(u)), DDPHeader: u[:ddp.UntaggedLen]}))
+		p.send(rawTerminate(rdmap.Terminate{Layer: 1, Type: 2, Code: 2, SegLenValid: true, SegLen: uint16(len(u)),
+			DDPHeader: u[:ddp.UntaggedLen]}))
 		e.ended(terminated(1, 2, 2, true))
 		require.Equal(t, verbs.WC{ID: 2, Status: flush, QPNum: e.qp.Num()}, e.sent())
 	})
@@ -423,12 +432,14 @@ func TestWriteTooLong(t *testing.T) {
 			mr := e.mr(16, 0x100, rawAccess)
 			e.recv(8)
 			segment := func(last bool, size int) []byte {
-				return rawTaggedSegment(rdmap.OpWrite, ddp.Tagged{Last: last, STag: mr.RKey(), TO: 0x100}, pattern(size, 1))
+				return rawTaggedSegment(rdmap.OpWrite, ddp.Tagged{Last: last, STag: mr.RKey(), TO: 0x100},
+					pattern(size, 1))
 			}
 			p.send(segment(false, 8))
 			word, err := mr.Word(0)
 			require.NoError(t, err)
-			require.Eventually(t, func() bool { return word.Load() == binary.NativeEndian.Uint64(pattern(8, 1)) }, rawWait, time.Millisecond)
+			require.Eventually(t, func() bool { return word.Load() == binary.NativeEndian.Uint64(pattern(8, 1)) },
+				rawWait, time.Millisecond)
 			n.nic.Written(e.qp.Num(), 1<<32-8)
 			p.send(segment(true, c.last))
 			if c.long {
@@ -441,9 +452,9 @@ func TestWriteTooLong(t *testing.T) {
 	}
 }
 
-// TestTerminateReceived sends Terminates to the NIC while a Read, an atomic and another Read have no answer and a
-// Send and a Write have gone out behind them: the request that is at fault is told, the others are flushed, and the
-// reason is to be had everywhere.
+// TestTerminateReceived sends Terminates to the NIC while a Read, an atomic and another Read have
+// no answer and a Send and a Write have gone out behind them: the request that is at fault is told,
+// the others are flushed, and the reason is to be had everywhere.
 func TestTerminateReceived(t *testing.T) {
 	const flush, access, invalid, operation = verbs.WCWRFlushErr, verbs.WCRemAccessErr, verbs.WCRemInvReqErr,
 		verbs.WCRemOpErr
@@ -528,7 +539,8 @@ func TestTerminateReceived(t *testing.T) {
 				v.p.close()
 				want, text := terminated(c.layer, c.typ, c.code, true), rdmap.TerminateText(c.layer, c.typ, c.code)
 				if layout != "RFC 5040" && c.quote == nil {
-					// Nothing shows the layout: the numbers are the RFC's, and the text has siw's meaning too.
+					// Nothing shows the layout: the numbers are the RFC's, and the text has siw's
+					// meaning too.
 					want, text = terminated(c.typ, c.layer, c.code, true), "; if the peer is siw of Linux: "+text
 				}
 				v.ended(want)
@@ -568,7 +580,8 @@ func swapped(u []byte) []byte {
 func TestTerminateReceivedOdd(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	t.Run("kernel siw quotes the length as MSN", func(t *testing.T) {
-		// Its Terminate for a Read has the number of bytes where the MSN belongs; the Read Request itself is right.
+		// Its Terminate for a Read has the number of bytes where the MSN belongs; the Read Request
+		// itself is right.
 		v := newFaultEnv(n.as(t), rawOpts{})
 		var quoted []byte
 		for id := range uint64(3) {

@@ -13,13 +13,14 @@ const (
 	aloneTurns = 2       // turns before others are let run, while such goroutines are fewer than the processors
 )
 
-// A turn is for a goroutine of the NIC whose work may never end, because a peer or a program sends without pause. After each
-// turn, or with a processor to spare after aloneTurns, the goroutine lets all others run, including those that wait for the network. At most one such goroutine per
-// processor works at a time; the others wait in line. So a small message on another connection waits for the end of one turn,
-// and not for a turn of each busy connection.
+// A turn is for a goroutine of the NIC whose work may never end, because a peer or a program sends
+// without pause. After each turn, or with a processor to spare after aloneTurns, the goroutine lets
+// all others run, including those that wait for the network. At most one such goroutine per
+// processor works at a time; the others wait in line. So a small message on another connection
+// waits for the end of one turn, and not for a turn of each busy connection.
 //
-// A goroutine in line holds no lock, and it does not wait for long: those before it wait neither for the network nor for a
-// program.
+// A goroutine in line holds no lock, and it does not wait for long: those before it wait neither
+// for the network nor for a program.
 type turn struct {
 	bytes int           // received or sent since the turn began
 	turns int           // since the goroutine let others run
@@ -59,8 +60,9 @@ func (t *turn) spend(n int, b *yielder) {
 	}
 }
 
-// crowded reports whether all processors may do such work, with the goroutine itself. If not, another processor most likely looks at
-// the network, and letting others run would cost more than it brings.
+// crowded reports whether all processors may do such work, with the goroutine itself. If not,
+// another processor most likely looks at the network, and letting others run would cost more than
+// it brings.
 func (t *turn) crowded() bool {
 	line.mu.Lock()
 	defer line.mu.Unlock()
@@ -71,8 +73,8 @@ func (t *turn) crowded() bool {
 	return line.first != nil || busy >= runtime.GOMAXPROCS(0)
 }
 
-// pass gives the goroutine's place to the first in line, and puts the goroutine at the end. It reports whether the goroutine has
-// a place and may continue at once.
+// pass gives the goroutine's place to the first in line, and puts the goroutine at the end. It
+// reports whether the goroutine has a place and may continue at once.
 func (t *turn) pass() bool {
 	line.mu.Lock()
 	defer line.mu.Unlock()

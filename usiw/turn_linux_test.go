@@ -21,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTurnLine: three goroutines with endless work share one processor. One works at a time, and the others follow in the order of
-// their arrival.
+// TestTurnLine: three goroutines with endless work share one processor. One works at a time, and
+// the others follow in the order of their arrival.
 func TestTurnLine(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var b yielder
@@ -62,7 +62,8 @@ func TestTurnLine(t *testing.T) {
 	require.Nil(t, line.first)
 }
 
-// TestTurnProcessors has processors come and go while goroutines are in line: as many go on as there are processors.
+// TestTurnProcessors has processors come and go while goroutines are in line: as many go on as
+// there are processors.
 func TestTurnProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var b yielder
@@ -104,7 +105,8 @@ func TestTurnProcessors(t *testing.T) {
 // writeFPDU returns an FPDU with an RDMA Write of n bytes to the beginning of s's region.
 func (s *side) writeFPDU(n int) []byte {
 	fpdu := make([]byte, mpa.LengthLen+ddp.TaggedLen, mpa.LengthLen+ddp.TaggedLen+n+mpa.CRCLen+3)
-	ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpWrite), STag: s.mr.RKey(), TO: s.mr.Addr()}.Put(fpdu[mpa.LengthLen:])
+	ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpWrite), STag: s.mr.RKey(),
+		TO: s.mr.Addr()}.Put(fpdu[mpa.LengthLen:])
 	fpdu = append(fpdu, make([]byte, n)...)
 	fpdu[0], fpdu[1] = byte((len(fpdu)-mpa.LengthLen)>>8), byte(len(fpdu)-mpa.LengthLen)
 	fpdu = append(fpdu, make([]byte, mpa.Pad(len(fpdu)-mpa.LengthLen)+mpa.CRCLen)...)
@@ -112,8 +114,8 @@ func (s *side) writeFPDU(n int) []byte {
 	return fpdu
 }
 
-// flooded replaces the connection's socket until the end of the test by one that is never empty and never full: it delivers the
-// same FPDU again and again, and takes all bytes that are sent.
+// flooded replaces the connection's socket until the end of the test by one that is never empty and
+// never full: it delivers the same FPDU again and again, and takes all bytes that are sent.
 func (s *side) flooded(moved *atomic.Int64) {
 	c, tcp := s.conn, s.conn.s.(*tcpStream)
 	set := func(read, write func()) {
@@ -149,8 +151,9 @@ func (s *side) flooded(moved *atomic.Int64) {
 	s.t.Cleanup(func() { set(read, write) })
 }
 
-// TestTurns: on one processor, connections receive or send without pause, while two goroutines that wait for the network exchange
-// messages. For each message they wait for one or two turns, and not for a turn of each connection.
+// TestTurns: on one processor, connections receive or send without pause, while two goroutines that
+// wait for the network exchange messages. For each message they wait for one or two turns, and not
+// for a turn of each connection.
 func TestTurns(t *testing.T) {
 	const many = 16
 	for name, begin := range map[string]func(t *testing.T, moved *atomic.Int64, stop *atomic.Bool){
@@ -195,7 +198,8 @@ func TestTurns(t *testing.T) {
 					sge, err := a.mr.SGE(0, 4<<20)
 					var wrs [32]verbs.SendWR
 					for i := range wrs {
-						wrs[i] = verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
+						wrs[i] = verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: b.mr.Addr(),
+							RKey: b.mr.RKey()}
 					}
 					wrs[len(wrs)-1].Flags = verbs.SendSignaled
 					var wcs [1]verbs.WC
@@ -233,7 +237,8 @@ func TestTurns(t *testing.T) {
 				require.NoError(t, err)
 			}
 			turns := moved.Load() / turnBytes / rounds
-			for before := moved.Load(); moved.Load() == before; { // they still receive or send, though perhaps not in these rounds
+			// they still receive or send, though perhaps not in these rounds
+			for before := moved.Load(); moved.Load() == before; {
 				time.Sleep(time.Millisecond)
 			}
 			require.LessOrEqual(t, turns, int64(many), "for one message there and back")

@@ -61,7 +61,8 @@ func vector(t *testing.T, name string) []byte {
 	return nil
 }
 
-// patch replaces 32 bits of an FPDU that depend on the run, a key or a request identifier, and its CRC.
+// patch replaces 32 bits of an FPDU that depend on the run, a key or a request identifier, and its
+// CRC.
 func patch(fpdu []byte, off int, v uint32) []byte {
 	binary.BigEndian.PutUint32(fpdu[off:], v)
 	n := len(fpdu) - mpa.CRCLen
@@ -83,7 +84,8 @@ const (
 // fours are the depths of the vectors' startup frames.
 var fours = cm.ConnParam{InitiatorDepth: 4, ResponderResources: 4}
 
-// TestVectorFrames compares the startup frames that the NIC sends, and its answers to those of the vectors.
+// TestVectorFrames compares the startup frames that the NIC sends, and its answers to those of the
+// vectors.
 func TestVectorFrames(t *testing.T) {
 	t.Run("request", func(t *testing.T) {
 		for name, rtr := range map[string]usiw.Policy{"mpa-request": usiw.Off, "mpa-request-rtr-write": usiw.On} {
@@ -420,7 +422,8 @@ func TestVectorsReceived(t *testing.T) {
 	})
 }
 
-// TestVectorSolicited sends the solicited vectors to a CQ that is armed for solicited completions only.
+// TestVectorSolicited sends the solicited vectors to a CQ that is armed for solicited completions
+// only.
 func TestVectorSolicited(t *testing.T) {
 	for _, c := range []struct{ plain, solicited string }{{"send", "send-se"}, {"imm", "imm-se"}} {
 		t.Run(c.solicited, func(t *testing.T) {
@@ -451,8 +454,8 @@ func TestVectorSolicited(t *testing.T) {
 	}
 }
 
-// TestVectorsOfAtomics performs masked atomics for a raw peer: the response carries the original value, memory holds
-// the result.
+// TestVectorsOfAtomics performs masked atomics for a raw peer: the response carries the original
+// value, memory holds the result.
 func TestVectorsOfAtomics(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	e, p := n.passive(rawOpts{})
@@ -490,15 +493,16 @@ func TestVectorsOfAtomics(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%016x", v[len(v)-1]), fmt.Sprintf("%016x", word(1)), row[0])
 		require.Equal(t, [2]uint64{^uint64(0), ^uint64(0)}, [2]uint64{word(0), word(2)}, "the neighbours of %s", row[0])
 	}
-	// The operation is done on the native number of memory; the wire carries it most significant byte first.
+	// The operation is done on the native number of memory; the wire carries it most significant
+	// byte first.
 	copy(mr.Bytes()[8:], []byte{8, 7, 6, 5, 4, 3, 2, 1})
 	msn++
 	p.send(rawAtomic(msn, rdmap.AtomicRequest{STag: mr.RKey(), TO: mr.Addr() + 8}))
 	require.Equal(t, rawAtomicResponse(msn, 0, word(1)), p.read())
 }
 
-// TestSegments checks how messages are cut into segments: every one but the last is full and cuts no word of 8 bytes, offsets are
-// contiguous, only the last carries L.
+// TestSegments checks how messages are cut into segments: every one but the last is full and cuts
+// no word of 8 bytes, offsets are contiguous, only the last carries L.
 func TestSegments(t *testing.T) {
 	const mtu = 512
 	most := mpa.MULPDU(mtu, false)
@@ -564,8 +568,8 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestFence checks the messages on the wire while a Read has no answer: other requests overtake it, fenced ones do not,
-// and all complete in the order in which they were posted.
+// TestFence checks the messages on the wire while a Read has no answer: other requests overtake it,
+// fenced ones do not, and all complete in the order in which they were posted.
 func TestFence(t *testing.T) {
 	e, p := newRawNIC(t, usiw.Config{}).active(rawOpts{})
 	sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
@@ -596,7 +600,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestImmediateAfter sends Immediate Data behind other messages: directly behind a Write it completes that.
+// TestImmediateAfter sends Immediate Data behind other messages: directly behind a Write it
+// completes that.
 func TestImmediateAfter(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	for _, c := range []struct {

@@ -16,9 +16,10 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// rfc7306 are the operations that RFC 7306 adds, and invalidation, without which a NIC is a plain iWARP RNIC.
-var rfc7306 = verbs.MakeOpSet(verbs.OpWriteImm, verbs.OpImm64, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd,
-	verbs.OpMaskedCmpSwap, verbs.OpSendInv, verbs.OpLocalInv, verbs.OpBindMW)
+// rfc7306 are the operations that RFC 7306 adds, and invalidation, without which a NIC is a plain
+// iWARP RNIC.
+var rfc7306 = verbs.MakeOpSet(verbs.OpWriteImm, verbs.OpImm64, verbs.OpFetchAdd, verbs.OpCmpSwap,
+	verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpSendInv, verbs.OpLocalInv, verbs.OpBindMW)
 
 // newNIC makes a NIC that is closed, and must be closed in order, when the test ends.
 func newNIC(t *testing.T, cfg usiw.Config) *usiw.NIC {
@@ -29,7 +30,8 @@ func newNIC(t *testing.T, cfg usiw.Config) *usiw.NIC {
 	return nic
 }
 
-// TestVerbs runs the conformance suite on NICs with every configuration that changes the bytes on the wire.
+// TestVerbs runs the conformance suite on NICs with every configuration that changes the bytes on
+// the wire.
 func TestVerbs(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -40,7 +42,8 @@ func TestVerbs(t *testing.T) {
 	}{
 		{name: "Defaults", two: true},
 		{name: "NoCRC", cfg: usiw.Config{CRC: usiw.Off}},
-		{name: "Rev1", cfg: usiw.Config{Rev: 1, RTR: usiw.Off, CRC: usiw.On, HoldTimeout: time.Hour}, activeFirst: true},
+		{name: "Rev1", cfg: usiw.Config{Rev: 1, RTR: usiw.Off, CRC: usiw.On, HoldTimeout: time.Hour},
+			activeFirst: true},
 		{name: "SmallMTU", cfg: usiw.Config{MTU: 256}},
 		{name: "Plain", cfg: usiw.Config{Without: rfc7306, RTR: usiw.Off, CRC: usiw.On, HoldTimeout: time.Millisecond}},
 	} {
@@ -51,13 +54,15 @@ func TestVerbs(t *testing.T) {
 				if c.two {
 					passive = newNIC(t, c.cfg)
 				}
-				return verbstest.Fabric{Active: active.Device(), Passive: passive.Device(), Listen: "127.0.0.1:0", ActiveFirst: c.activeFirst}
+				return verbstest.Fabric{Active: active.Device(), Passive: passive.Device(), Listen: "127.0.0.1:0",
+					ActiveFirst: c.activeFirst}
 			})
 		})
 	}
 }
 
-// TestVerbsIPv6 runs the subjects that depend on addresses over IPv6, in a new network namespace if the host's network has no ::1.
+// TestVerbsIPv6 runs the subjects that depend on addresses over IPv6, in a new network namespace if
+// the host's network has no ::1.
 func TestVerbsIPv6(t *testing.T) {
 	const listen = "[::1]:0"
 	ln, err := net.Listen("tcp6", listen)
@@ -67,7 +72,8 @@ func TestVerbsIPv6(t *testing.T) {
 	}
 	require.NoError(t, ln.Close())
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
-		return verbstest.Fabric{Active: newNIC(t, usiw.Config{}).Device(), Passive: newNIC(t, usiw.Config{}).Device(), Listen: listen}
+		return verbstest.Fabric{Active: newNIC(t, usiw.Config{}).Device(), Passive: newNIC(t, usiw.Config{}).Device(),
+			Listen: listen}
 	}, "Connect", "Disconnect", "Depth", "List")
 }
 
@@ -75,11 +81,13 @@ func TestVerbsIPv6(t *testing.T) {
 func TestVerbsMarkers(t *testing.T) {
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
 		cfg := usiw.Config{Markers: usiw.On}
-		return verbstest.Fabric{Active: newNIC(t, cfg).Device(), Passive: newNIC(t, cfg).Device(), Listen: "127.0.0.1:0"}
+		return verbstest.Fabric{Active: newNIC(t, cfg).Device(), Passive: newNIC(t, cfg).Device(),
+			Listen: "127.0.0.1:0"}
 	}, "Send", "Write", "Read", "Atomic", "Order")
 }
 
-// TestVerbsAnyConn runs over streams that the NIC cannot use as TCP sockets, as on systems other than Linux.
+// TestVerbsAnyConn runs over streams that the NIC cannot use as TCP sockets, as on systems other
+// than Linux.
 func TestVerbsAnyConn(t *testing.T) {
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
 		nic := newNIC(t, usiw.Config{Network: wrappedTCP{}})

@@ -36,8 +36,9 @@ func (o *waiting) unfollow() {
 	}
 }
 
-// keep receives until there is an event, ctx is done, the channel is closed or the watch is over. The caller has entered w; when
-// keep returns, it has left w. slept says that something else could run meanwhile.
+// keep receives until there is an event, ctx is done, the channel is closed or the watch is over.
+// The caller has entered w; when keep returns, it has left w. slept says that something else could
+// run meanwhile.
 func (ch *channel) keep(ctx context.Context, w *watch) (slept bool) {
 	defer w.leave(ch)
 	o := &w.out
@@ -90,7 +91,8 @@ func (ch *channel) called() bool {
 	return ch.shut || len(ch.queue) > 0
 }
 
-// soleSleeperCalled reports whether at most one goroutine sleeps in Wait and it has a reason to return.
+// soleSleeperCalled reports whether at most one goroutine sleeps in Wait and it has a reason to
+// return.
 func (ch *channel) soleSleeperCalled() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// waits starts a goroutine in CQ.Wait, for a receive, and returns when it keeps the watch. The channel gets the result of Wait.
+// waits starts a goroutine in CQ.Wait, for a receive, and returns when it keeps the watch. The
+// channel gets the result of Wait.
 func (s *side) waits(ctx context.Context, from *side) <-chan error {
 	s.t.Helper()
 	asked, got := make(chan struct{}), make(chan error)
@@ -32,7 +33,8 @@ func (s *side) waits(ctx context.Context, from *side) <-chan error {
 			got <- err
 		}
 	}()
-	// The goroutine has to come back before the lease ends, which may fail on a busy machine: try until it succeeds.
+	// The goroutine has to come back before the lease ends, which may fail on a busy machine: try
+	// until it succeeds.
 	for limit := time.Now().Add(patience); time.Now().Before(limit); {
 		s.trusted()
 		asked <- struct{}{}
@@ -58,7 +60,8 @@ func (s *side) send(to *side) {
 	require.NoError(s.t, err)
 }
 
-// TestWaiter: a waiter keeps the watch and leaves; then the reader takes over and the peer is answered.
+// TestWaiter: a waiter keeps the watch and leaves; then the reader takes over and the peer is
+// answered.
 func TestWaiter(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	require.Equal(t, byReader, b.keeper())
@@ -106,9 +109,12 @@ func TestWaiterCanceled(t *testing.T) {
 // TestWaiterEnd ends the connection while a waiter keeps the watch: it gets a flushed receive.
 func TestWaiterEnd(t *testing.T) {
 	for name, end := range map[string]func(a, b *side) error{
-		"by the peer":        func(a, b *side) error { return a.id.Close() },
-		"by itself":          func(a, b *side) error { return b.id.Close() },
-		"by its own QP":      func(a, b *side) error { return b.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
+		"by the peer": func(a, b *side) error { return a.id.Close() },
+		"by itself":   func(a, b *side) error { return b.id.Close() },
+		"by its own QP": func(a, b *side) error {
+			return b.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr},
+				verbs.QPAttrState)
+		},
 		"by a reset":         func(a, b *side) error { return a.reset() },
 		"when nobody is it":  func(a, b *side) error { a.send(b); return nil },
 		"by closing the QPs": func(a, b *side) error { return errors.Join(a.qp.Close(), b.qp.Close()) },
@@ -142,7 +148,8 @@ func TestWaiterClosed(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// TestWaiterOthers wakes the waiter for the completion of a request that another goroutine has posted.
+// TestWaiterOthers wakes the waiter for the completion of a request that another goroutine has
+// posted.
 func TestWaiterOthers(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	b.scq, b.rcq = b.rcq, b.scq
@@ -176,8 +183,8 @@ func TestWaiterOthers(t *testing.T) {
 	require.NoError(t, <-got)
 }
 
-// TestWaiterSecondWaiter has a second goroutine sleep, on the other CQ: neither is forgotten when the other has its
-// completion.
+// TestWaiterSecondWaiter has a second goroutine sleep, on the other CQ: neither is forgotten when
+// the other has its completion.
 func TestWaiterSecondWaiter(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
@@ -194,8 +201,9 @@ func TestWaiterSecondWaiter(t *testing.T) {
 	require.Equal(t, verbs.WCRDMARead, wc.Opcode)
 }
 
-// TestWaiterArmed arms another CQ while a waiter keeps the watch: the reader takes over, since a goroutine may be about to sleep
-// for that CQ. While nobody keeps the watch and no goroutine sleeps, arming a CQ changes nothing.
+// TestWaiterArmed arms another CQ while a waiter keeps the watch: the reader takes over, since a
+// goroutine may be about to sleep for that CQ. While nobody keeps the watch and no goroutine
+// sleeps, arming a CQ changes nothing.
 func TestWaiterArmed(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
@@ -215,8 +223,8 @@ func TestWaiterArmed(t *testing.T) {
 	b.answeredBy(a)
 }
 
-// TestWaiterPolled polls one CQ while the waiter sleeps on the other: the waiter is woken for completions of messages that the
-// poller receives.
+// TestWaiterPolled polls one CQ while the waiter sleeps on the other: the waiter is woken for
+// completions of messages that the poller receives.
 func TestWaiterPolled(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
@@ -245,7 +253,8 @@ func TestWaiterPolled(t *testing.T) {
 	}
 }
 
-// TestWaiterWoken counts completion events that wake somebody: not those of a CQ for which nobody sleeps.
+// TestWaiterWoken counts completion events that wake somebody: not those of a CQ for which nobody
+// sleeps.
 func TestWaiterWoken(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	w := b.watch()
@@ -326,8 +335,8 @@ func TestWaiterMany(t *testing.T) {
 	}
 }
 
-// TestAnswersOweNothing: answers to the requests of a program need not be received while the program is away, unless a posted
-// request waits for them.
+// TestAnswersOweNothing: answers to the requests of a program need not be received while the
+// program is away, unless a posted request waits for them.
 func TestAnswersOweNothing(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for name, last := range map[string]verbs.SendFlags{"nothing waits": 0, "a fenced request waits": verbs.SendFence} {
@@ -339,7 +348,8 @@ func TestAnswersOweNothing(t *testing.T) {
 			require.NoError(t, err)
 			wrs := make([]verbs.SendWR, 16)
 			for i := range wrs {
-				wrs[i] = verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
+				wrs[i] = verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled,
+					SGL: []verbs.SGE{sge}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
 			}
 			wrs[len(wrs)-1].Flags |= last
 			_, err = a.qp.PostSend(wrs)
@@ -361,8 +371,9 @@ func TestAnswersOweNothing(t *testing.T) {
 	}
 }
 
-// TestSleeperLetsOthersRun: a program sleeps in CompChannel.Wait, and polls between until the CQ is empty. Such a poll does not let
-// others run, as those of a program that polls without pause: they have run while the program slept.
+// TestSleeperLetsOthersRun: a program sleeps in CompChannel.Wait, and polls between until the CQ is
+// empty. Such a poll does not let others run, as those of a program that polls without pause: they
+// have run while the program slept.
 func TestSleeperLetsOthersRun(t *testing.T) {
 	n := newSides(t, Config{})
 	ch, err := n.v.CreateCompChannel()
@@ -409,7 +420,8 @@ func TestSleeperLetsOthersRun(t *testing.T) {
 	require.Equal(t, 1, b.yielders())
 }
 
-// TestSpinnerLetsOthersRun is the same for CQ.Wait, whose next call polls for Config.Spin. With one processor it does not poll.
+// TestSpinnerLetsOthersRun is the same for CQ.Wait, whose next call polls for Config.Spin. With one
+// processor it does not poll.
 func TestSpinnerLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	_, b := twoSides(t, Config{Spin: time.Microsecond})
@@ -433,7 +445,8 @@ func TestSpinnerLetsOthersRun(t *testing.T) {
 	}
 }
 
-// awaitLook returns when a goroutine that keeps the watch has looked once, and not only waits for its turn to look.
+// awaitLook returns when a goroutine that keeps the watch has looked once, and not only waits for
+// its turn to look.
 func (c *cq) awaitLook(t *testing.T) {
 	t.Helper()
 	w := c.watch.Load()

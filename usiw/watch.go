@@ -11,14 +11,16 @@ import (
 	"github.com/goverbs/goverbs/internal/queue"
 )
 
-// A watch decides which goroutine is woken when data arrive. It is over one connection, or over all connections that are tied
-// together by common CQs (watches.go). The goroutine that keeps the watch receives for all of them.
+// A watch decides which goroutine is woken when data arrive. It is over one connection, or over all
+// connections that are tied together by common CQs (watches.go). The goroutine that keeps the watch
+// receives for all of them.
 //
-// A wake-up by the kernel costs one or two system calls. To wake another goroutine costs about the same again, and mostly a
-// second thread. So the goroutine that waits for a completion keeps the watch itself, and while a program polls without pause,
-// no goroutine is woken. But a request of the peer, or a message for another goroutine, must not wait while the goroutine that
-// keeps the watch does other things. If that happens too often, the reader keeps the watch for the next 1,024 arrivals for
-// each one that waited. docs/architecture.md has the table of transitions.
+// A wake-up by the kernel costs one or two system calls. To wake another goroutine costs about the
+// same again, and mostly a second thread. So the goroutine that waits for a completion keeps the
+// watch itself, and while a program polls without pause, no goroutine is woken. But a request of
+// the peer, or a message for another goroutine, must not wait while the goroutine that keeps the
+// watch does other things. If that happens too often, the reader keeps the watch for the next 1,024
+// arrivals for each one that waited. docs/architecture.md has the table of transitions.
 type watch struct {
 	src  source
 	now  func() int64  // clock
@@ -27,9 +29,11 @@ type watch struct {
 
 	events atomic.Uint64 // completion events of the CQs for which a goroutine slept
 	armed  atomic.Int32  // CQs that are armed
-	doubt  atomic.Int64  // the debt in arrivals, negative for credit: above 0 the reader keeps the watch; changes under mu
-	over   atomic.Bool   // the watch has ended; set under mu
-	ended  chan struct{} // closed when the reader has returned
+	// the debt in arrivals, negative for credit: above 0 the reader keeps the watch; changes under
+	// mu
+	doubt atomic.Int64
+	over  atomic.Bool   // the watch has ended; set under mu
+	ended chan struct{} // closed when the reader has returned
 
 	// The poller or waiter.
 	left      atomic.Int64  // when it was last here
@@ -65,10 +69,11 @@ const (
 
 // Implementation constants of watches.
 const (
-	absence   = 25 * time.Microsecond // how long the poller or waiter may be away while a request waits
-	trust     = 1024                  // one of this many arrivals may wait longer, few enough to leave the 99th percentile alone
-	credit    = 2 * trust             // the most credit for being back in time
-	leaseTime = time.Millisecond      // a poller or waiter that is away for this to twice this time loses the watch
+	absence = 25 * time.Microsecond // how long the poller or waiter may be away while a request waits
+	// one of this many arrivals may wait longer, few enough to leave the 99th percentile alone
+	trust     = 1024
+	credit    = 2 * trust        // the most credit for being back in time
+	leaseTime = time.Millisecond // a poller or waiter that is away for this to twice this time loses the watch
 
 	// The poller keeps the watch after busyPolls polls of an empty CQ within busyPeriod.
 	busyPolls  = 64
@@ -77,16 +82,16 @@ const (
 
 // source is the connection, or the set of connections, that a watch is over.
 type source interface {
-	// wait calls f at once, and again whenever data may have arrived, until f returns true. It returns an error if no data
-	// can arrive any more.
+	// wait calls f at once, and again whenever data may have arrived, until f returns true. It
+	// returns an error if no data can arrive any more.
 	wait(f func() (done bool)) error
 	// wake makes wait call f soon.
 	wake()
-	// quiet(true) stops the calls of f for data that arrive, unless very much arrives; quiet(false) allows them again. It
-	// reports false if this fails.
+	// quiet(true) stops the calls of f for data that arrive, unless very much arrives; quiet(false)
+	// allows them again. It reports false if this fails.
 	quiet(on bool) bool
-	// take receives a limited amount of the data that have arrived. Everything has been received when it returns no
-	// connections and more is false.
+	// take receives a limited amount of the data that have arrived. Everything has been received
+	// when it returns no connections and more is false.
 	take() (a arrivals, more bool)
 	// poll is take, but skips connections for which another goroutine receives at the moment.
 	poll() arrivals
@@ -98,8 +103,10 @@ type source interface {
 
 // arrivals tells what a take or poll has received.
 type arrivals struct {
-	conns int  // connections on which data have arrived
-	asked int  // those of them with a request that needs no program: a Read, an atomic, or a Write without a message after it
+	conns int // connections on which data have arrived
+	// those of them with a request that needs no program: a Read, an atomic, or a Write without a
+	// message after it
+	asked int
 	bytes int  // bytes received
 	rest  bool // there may be further connections with data
 }
@@ -111,8 +118,8 @@ func (a *arrivals) add(b arrivals) {
 	a.rest = a.rest || b.rest
 }
 
-// owed returns how many of them must not wait for the poller or waiter: those with requests, and at least one if another
-// goroutine has been woken.
+// owed returns how many of them must not wait for the poller or waiter: those with requests, and at
+// least one if another goroutine has been woken.
 func (a *arrivals) owed(woken bool) int {
 	if woken {
 		return max(a.asked, 1)
@@ -121,7 +128,8 @@ func (a *arrivals) owed(woken bool) int {
 }
 
 func newWatch(src source) *watch {
-	w := &watch{src: src, now: clock, term: leaseTime, back: make(chan struct{}, 1), ended: make(chan struct{}), conns: make(map[*conn]struct{}), cqs: make(map[*cq]struct{})}
+	w := &watch{src: src, now: clock, term: leaseTime, back: make(chan struct{}, 1), ended: make(chan struct{}),
+		conns: make(map[*conn]struct{}), cqs: make(map[*cq]struct{})}
 	w.out.f, w.out.wake = w.look, w.nudge
 	w.turn.init()
 	w.out.turn.init()
@@ -129,7 +137,8 @@ func newWatch(src source) *watch {
 	return w
 }
 
-// read is the reader: it receives while it keeps the watch, and stands aside otherwise, until the watch is over.
+// read is the reader: it receives while it keeps the watch, and stands aside otherwise, until the
+// watch is over.
 func (w *watch) read() error {
 	defer close(w.ended)
 	defer w.src.close()
@@ -142,8 +151,8 @@ func (w *watch) read() error {
 				return w.over.Load()
 			}
 			w.turn.spend(a.bytes, w.src.yielder())
-			// Most likely no data are left, but only another attempt can tell. If this has woken a goroutine, let it run first;
-			// a yield for none would only wake another thread.
+			// Most likely no data are left, but only another attempt can tell. If this has woken a
+			// goroutine, let it run first; a yield for none would only wake another thread.
 			if now := w.events.Load(); now != seen {
 				seen = now
 				if w.stepAside() {
@@ -174,12 +183,14 @@ func (w *watch) standAside() {
 	}
 }
 
-// stepAside is called by the reader when it has woken a goroutine. It reports whether the reader has to stand aside for it.
+// stepAside is called by the reader when it has woken a goroutine. It reports whether the reader
+// has to stand aside for it.
 func (w *watch) stepAside() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ch := w.wanted
-	if ch == nil || w.keeper != byReader || w.doubt.Load() > 0 || w.over.Load() || w.relied(ch) || !ch.soleSleeperCalled() {
+	if ch == nil || w.keeper != byReader || w.doubt.Load() > 0 || w.over.Load() || w.relied(ch) ||
+		!ch.soleSleeperCalled() {
 		return false
 	}
 	w.aside = true
@@ -187,8 +198,8 @@ func (w *watch) stepAside() bool {
 	return true
 }
 
-// relied reports whether goroutines outside of ch may sleep, or be about to sleep, and need the watch: CQs of other channels
-// are armed.
+// relied reports whether goroutines outside of ch may sleep, or be about to sleep, and need the
+// watch: CQs of other channels are armed.
 func (w *watch) relied(ch *channel) bool { return w.armed.Load() > ch.armed.Load() }
 
 // vacate makes the keeper byNobody for the time of a lease. The caller holds mu.
@@ -198,7 +209,8 @@ func (w *watch) vacate() {
 	w.startLease()
 }
 
-// enter is called by a goroutine that is about to sleep in ch. If it returns true, the caller keeps the watch and must call leave.
+// enter is called by a goroutine that is about to sleep in ch. If it returns true, the caller keeps
+// the watch and must call leave.
 func (w *watch) enter(ch *channel) bool {
 	w.mu.Lock()
 	switch {
@@ -238,7 +250,8 @@ func (w *watch) leave(ch *channel) {
 		w.vacate()
 	}
 	w.mu.Unlock()
-	// These see the goroutines that sleep or have armed a CQ by now; one that does so later calls enter or recall.
+	// These see the goroutines that sleep or have armed a CQ by now; one that does so later calls
+	// enter or recall.
 	if w.relied(ch) || ch.crowded() {
 		w.recall()
 	}
@@ -268,8 +281,9 @@ func (w *watch) recallLocked() (wasQuiet bool) {
 	return wasQuiet
 }
 
-// startLease begins a lease, which ends with a call of expire after the lease time. A lease that has not ended yet is forgotten, so
-// the timer does not disturb a program that is always back in time. The caller holds mu.
+// startLease begins a lease, which ends with a call of expire after the lease time. A lease that
+// has not ended yet is forgotten, so the timer does not disturb a program that is always back in
+// time. The caller holds mu.
 func (w *watch) startLease() {
 	w.present.Store(false)
 	if w.lease == nil {
@@ -348,7 +362,8 @@ func (w *watch) startBusyPoll(now int64) {
 	w.polls.Store(0)
 	often := now-w.since < int64(busyPeriod)
 	w.since = now
-	if !often || w.doubt.Load() > 0 || w.over.Load() || w.keeper != byReader && w.keeper != byNobody || !w.src.quiet(true) {
+	if !often || w.doubt.Load() > 0 || w.over.Load() || w.keeper != byReader && w.keeper != byNobody ||
+		!w.src.quiet(true) {
 		return
 	}
 	w.keeper = byPoller
@@ -374,8 +389,8 @@ func (w *watch) alone() bool {
 	return w.keeper == byPoller || w.keeper == byNobody
 }
 
-// distrust adds the debt for n arrivals that have waited for the poller or waiter although they must not. If there is a debt now,
-// the reader keeps the watch.
+// distrust adds the debt for n arrivals that have waited for the poller or waiter although they
+// must not. If there is a debt now, the reader keeps the watch.
 func (w *watch) distrust(n int) {
 	w.mu.Lock()
 	wasQuiet := false

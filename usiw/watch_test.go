@@ -149,8 +149,8 @@ func (s *scene) received() {
 	require.Eventually(s.t, func() bool { return s.left() == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// is requires a keeper, that the source is quiet if and only if that is the poller, and that the reader is called back if it has
-// to keep the watch.
+// is requires a keeper, that the source is quiet if and only if that is the poller, and that the
+// reader is called back if it has to keep the watch.
 func (s *scene) is(k keeper) {
 	s.t.Helper()
 	require.Equal(s.t, k, s.w.keeper)
@@ -301,8 +301,8 @@ func TestWatchReader(t *testing.T) {
 	})
 }
 
-// TestWatchRead runs the reader: the arrivals that it receives reduce the debt. When it has woken the only goroutine that sleeps, it
-// stands aside until it is recalled.
+// TestWatchRead runs the reader: the arrivals that it receives reduce the debt. When it has woken
+// the only goroutine that sleeps, it stands aside until it is recalled.
 func TestWatchRead(t *testing.T) {
 	s := newScene(t)
 	gone := make(chan error, 1)
@@ -315,7 +315,8 @@ func TestWatchRead(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return s.w.doubt.Load() == 0 }, 30*time.Second, time.Millisecond)
 	for range 3 {
-		asleep.Until(t, 1, "usiw.(*scene).wait", "usiw.TestWatchRead") // the reader: until then it may still be between two calls of take
+		// the reader: until then it may still be between two calls of take
+		asleep.Until(t, 1, "usiw.(*scene).wait", "usiw.TestWatchRead")
 		require.False(t, s.sleeps(s.ch))
 		s.mu.Lock()
 		s.between = func() { // for what it has received
@@ -543,7 +544,8 @@ func TestWatchWaiter(t *testing.T) {
 					s.ch.keep(ctx, s.w)
 					close(gone)
 				}()
-				require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 30*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return s.ch.looking.Load() == s.w }, 30*time.Second,
+					time.Millisecond)
 				wake(s, cancel)
 				<-gone
 				require.NotEqual(t, byWaiter, s.w.keeper)
@@ -552,7 +554,8 @@ func TestWatchWaiter(t *testing.T) {
 	})
 }
 
-// TestWatchTwoInChannel has two goroutines sleep in one channel whose CQ gets another watch between them: each event wakes one.
+// TestWatchTwoInChannel has two goroutines sleep in one channel whose CQ gets another watch between
+// them: each event wakes one.
 func TestWatchTwoInChannel(t *testing.T) {
 	for name, guest := range map[string]func(o *scene){
 		"nobody keeps the other watch": func(o *scene) {
@@ -730,7 +733,8 @@ func TestWatchPoller(t *testing.T) {
 	})
 }
 
-// TestWatchTrust: one of 1,024 arrivals may wait for the poller or waiter. If it has been in time for long, two in a row may.
+// TestWatchTrust: one of 1,024 arrivals may wait for the poller or waiter. If it has been in time
+// for long, two in a row may.
 func TestWatchTrust(t *testing.T) {
 	s := newScene(t)
 	late := func() {
@@ -758,7 +762,8 @@ func TestWatchTrust(t *testing.T) {
 	s.is(byReader)
 }
 
-// TestWatchAlwaysAway: a program that polls, and is away whenever something arrives, delays at most one of 1,000 arrivals.
+// TestWatchAlwaysAway: a program that polls, and is away whenever something arrives, delays at most
+// one of 1,000 arrivals.
 func TestWatchAlwaysAway(t *testing.T) {
 	s := newScene(t)
 	const arrivals = 10_000
@@ -778,7 +783,8 @@ func TestWatchAlwaysAway(t *testing.T) {
 	require.LessOrEqual(t, late, arrivals/1000)
 }
 
-// TestWatchEnds stops a watch in every state: the reader returns, and a sleeping goroutine is woken.
+// TestWatchEnds stops a watch in every state: the reader returns, and a sleeping goroutine is
+// woken.
 func TestWatchEnds(t *testing.T) {
 	for name, bring := range map[string]func(s *scene){
 		"reader": func(*scene) {},
@@ -815,7 +821,8 @@ func (f *follower) AfterFunc(func()) (stop func() bool) {
 	return func() bool { f.ended++; return true }
 }
 
-// TestWatchFollows: waits of one context follow it once; another one, or the end of the watch, ends that.
+// TestWatchFollows: waits of one context follow it once; another one, or the end of the watch, ends
+// that.
 func TestWatchFollows(t *testing.T) {
 	newFollower := func() *follower {
 		return &follower{Context: context.Background(), done: make(chan struct{})}
@@ -857,7 +864,8 @@ func (s *scene) newCQ(ch *channel) *cq {
 	return c
 }
 
-// TestWatchArmed counts the CQs that are armed, in the watch and in the channel, whatever watch they get and until they are destroyed.
+// TestWatchArmed counts the CQs that are armed, in the watch and in the channel, whatever watch
+// they get and until they are destroyed.
 func TestWatchArmed(t *testing.T) {
 	s, o := newScene(t), newScene(t)
 	c := s.newCQ(s.ch)
@@ -886,8 +894,8 @@ func TestWatchArmed(t *testing.T) {
 	armed(0, 0, 0)
 }
 
-// TestWatchReqNotify arms a CQ while nobody keeps the watch: the reader is recalled if somebody sleeps for it, or will without
-// keeping the watch.
+// TestWatchReqNotify arms a CQ while nobody keeps the watch: the reader is recalled if somebody
+// sleeps for it, or will without keeping the watch.
 func TestWatchReqNotify(t *testing.T) {
 	s := newScene(t)
 	c := s.newCQ(s.ch)
@@ -909,8 +917,8 @@ func TestWatchReqNotify(t *testing.T) {
 	s.is(byReader)
 }
 
-// TestWatchJustArmed: the first empty poll after the CQ has been armed receives nothing, because the program is about to sleep, and
-// receives then. Every other poll does.
+// TestWatchJustArmed: the first empty poll after the CQ has been armed receives nothing, because
+// the program is about to sleep, and receives then. Every other poll does.
 func TestWatchJustArmed(t *testing.T) {
 	s := newScene(t)
 	c := s.newCQ(s.ch)
@@ -950,7 +958,8 @@ func TestWatchSleep(t *testing.T) {
 	require.NoError(t, c.Sleep(ctx, false))
 }
 
-// TestWatchEvents: events that nobody has read yet are one, and with the last CQ's the channel has none.
+// TestWatchEvents: events that nobody has read yet are one, and with the last CQ's the channel has
+// none.
 func TestWatchEvents(t *testing.T) {
 	s := newScene(t)
 	a, b := s.newCQ(s.ch), s.newCQ(s.ch)
@@ -970,8 +979,8 @@ func TestWatchEvents(t *testing.T) {
 	}
 }
 
-// TestWatchJoined gives a watch another connection, or those of another watch, while nobody keeps it: a goroutine may sleep that
-// relied on the other's reader, or on none.
+// TestWatchJoined gives a watch another connection, or those of another watch, while nobody keeps
+// it: a goroutine may sleep that relied on the other's reader, or on none.
 func TestWatchJoined(t *testing.T) {
 	for name, join := range map[string]func(s *scene){
 		"a connection": func(s *scene) {

@@ -2,13 +2,15 @@
 
 package usiw
 
-// A connection that shares no CQ has a separate watch, whose source is its socket. Connections that share a CQ, directly or
-// through others, have one common watch, whose source is a set (set_linux_unsafe.go). From the set, a goroutine that polls a CQ
-// or waits for it learns which of the connections have data, at a cost that does not grow with their number. So a CQ has one
-// watch, and two watches become one when a connection ties them.
+// A connection that shares no CQ has a separate watch, whose source is its socket. Connections that
+// share a CQ, directly or through others, have one common watch, whose source is a set
+// (set_linux_unsafe.go). From the set, a goroutine that polls a CQ or waits for it learns which of
+// the connections have data, at a cost that does not grow with their number. So a CQ has one watch,
+// and two watches become one when a connection ties them.
 //
-// A connection that is not a socket of the kernel cannot be in a set. It has a separate watch, which its reader always keeps. A
-// goroutine that polls a CQ of few such connections receives for them too.
+// A connection that is not a socket of the kernel cannot be in a set. It has a separate watch,
+// which its reader always keeps. A goroutine that polls a CQ of few such connections receives for
+// them too.
 
 // gatherer is a stream that a set can hold.
 type gatherer interface {
@@ -63,10 +65,12 @@ func (s solo) close() {
 	}
 }
 
-// busyPollBytes is how many waiting bytes wake the reader of a connection although it is polled: there is work for both then.
+// busyPollBytes is how many waiting bytes wake the reader of a connection although it is polled:
+// there is work for both then.
 const busyPollBytes = 1 << 20
 
-// startWatch puts a connection under a watch. If the watch is new, its reader runs as a worker of c or of the device.
+// startWatch puts a connection under a watch. If the watch is new, its reader runs as a worker of c
+// or of the device.
 func (d *device) startWatch(c *conn) error {
 	d.watching.Lock()
 	defer d.watching.Unlock()
@@ -150,7 +154,8 @@ func (w *watch) adopt(c *conn) {
 	w.mu.Unlock()
 }
 
-// move moves the connections of another watch to w, whose source is a set, and ends the other. The caller holds watching.
+// move moves the connections of another watch to w, whose source is a set, and ends the other. The
+// caller holds watching.
 func (w *watch) move(other *watch) error {
 	s := w.src.(set)
 	for c := range other.conns {

@@ -46,8 +46,8 @@ func TestWatchesAlone(t *testing.T) {
 	require.Len(t, seen, 4)
 }
 
-// TestWatchesShared ties connections by a receive CQ, a send CQ, or both: they have one watch. A goroutine that polls or sleeps
-// serves them, otherwise the reader of the watch.
+// TestWatchesShared ties connections by a receive CQ, a send CQ, or both: they have one watch. A
+// goroutine that polls or sleeps serves them, otherwise the reader of the watch.
 func TestWatchesShared(t *testing.T) {
 	for name, newSide := range map[string]func(n *sides, cq *verbs.CQ) *side{
 		"receive CQ": func(n *sides, cq *verbs.CQ) *side { return n.side(nil, cq) },
@@ -214,7 +214,8 @@ func TestWatchesMergeAgain(t *testing.T) {
 	<-one[0].ended
 }
 
-// files is how many descriptors are open, but for those of the NIC's yielder, which makes more when several goroutines yield at once.
+// files is how many descriptors are open, but for those of the NIC's yielder, which makes more when
+// several goroutines yield at once.
 func files(t *testing.T, s *side) int {
 	y := &s.conn.dev.yielder
 	y.mu.Lock()
@@ -222,8 +223,9 @@ func files(t *testing.T, s *side) int {
 	return len(descriptors(t)) - y.made
 }
 
-// TestWatchesFull ties connections while one waits for room in its socket, whose descriptor in Go's poller goes then: it goes on
-// when there is room, and closes the descriptors that it needs meanwhile.
+// TestWatchesFull ties connections while one waits for room in its socket, whose descriptor in Go's
+// poller goes then: it goes on when there is room, and closes the descriptors that it needs
+// meanwhile.
 func TestWatchesFull(t *testing.T) {
 	// The peer's goroutine that the test stops may hold one of the places of a turn, of which
 	// there are as many as processors. The sender needs another.
@@ -277,8 +279,8 @@ func TestWatchesFull(t *testing.T) {
 	require.Eventually(t, func() bool { return files() <= before+1 }, patience, patience/1000)
 }
 
-// TestWatchesEnd ends the connections of a set one after the other, from either side and by a reset: the others go on, and with
-// the last the watch is over, and its descriptors are closed.
+// TestWatchesEnd ends the connections of a set one after the other, from either side and by a
+// reset: the others go on, and with the last the watch is over, and its descriptors are closed.
 func TestWatchesEnd(t *testing.T) {
 	n := newSides(t, Config{})
 	cq := n.cq()
@@ -320,8 +322,9 @@ func (s *side) polledFlushed() {
 	}
 }
 
-// TestPollerLetsOthersRun: on a single processor, one goroutine polls without pause for the answers of another, which waits for
-// the network. The other does not have to wait for the runtime's monitor.
+// TestPollerLetsOthersRun: on a single processor, one goroutine polls without pause for the answers
+// of another, which waits for the network. The other does not have to wait for the runtime's
+// monitor.
 func TestPollerLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	a, b := twoSides(t, Config{})

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestWordShared: a counter in the memory of one side loses nothing, when that side adds to it and compares and swaps while its
-// peer adds by requests.
+// TestWordShared: a counter in the memory of one side loses nothing, when that side adds to it and
+// compares and swaps while its peer adds by requests.
 func TestWordShared(t *testing.T) {
 	a, p := connectEnds(t, usiw.Config{})
 	word, err := p.mr.Word(64)
@@ -35,8 +35,8 @@ func TestWordShared(t *testing.T) {
 	for range each {
 		sge, err := a.mr.SGE(0, 8)
 		require.NoError(t, err)
-		_, err = a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
-			RemoteAddr: p.mr.Addr() + 64, RKey: p.mr.RKey(), Add: step}})
+		_, err = a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled,
+			SGL: []verbs.SGE{sge}, RemoteAddr: p.mr.Addr() + 64, RKey: p.mr.RKey(), Add: step}})
 		require.NoError(t, err)
 		_, err = a.wait(a.scq, 1)
 		require.NoError(t, err)
@@ -48,7 +48,8 @@ func TestWordShared(t *testing.T) {
 	require.EqualValues(t, each-1, original.Load()/step, "the answer too")
 }
 
-// TestWordRefused: a word is inside of its region, at an aligned address, and of a region that is not closed.
+// TestWordRefused: a word is inside of its region, at an aligned address, and of a region that is
+// not closed.
 func TestWordRefused(t *testing.T) {
 	pd, err := open(t, newNIC(t, usiw.Config{})).AllocPD()
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// forward sets the message numbers of a new connection, from one end to the other, as if nearly 2^32 messages had been sent on each
-// queue.
+// forward sets the message numbers of a new connection, from one end to the other, as if nearly
+// 2^32 messages had been sent on each queue.
 func forward(from, to *conn, few uint32) {
 	to.rx.mu.Lock()
 	to.rx.no = [4]uint32{-few, -few, 1, -few}
@@ -23,8 +23,9 @@ func forward(from, to *conn, few uint32) {
 	from.q.mu.Unlock()
 }
 
-// TestMessageNumbersWrap: Message Sequence Numbers count modulo 2^32 on every queue (RFC 5041 section 5.1): 2^32-1 is followed
-// by 0, and Sends, immediates, Reads, atomics and their responses go on.
+// TestMessageNumbersWrap: Message Sequence Numbers count modulo 2^32 on every queue (RFC 5041
+// section 5.1): 2^32-1 is followed by 0, and Sends, immediates, Reads, atomics and their responses
+// go on.
 func TestMessageNumbersWrap(t *testing.T) {
 	for _, few := range []uint32{0, 1, 3} {
 		a, b := twoSides(t, Config{})
@@ -53,7 +54,8 @@ func TestMessageNumbersWrap(t *testing.T) {
 					{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1},
 				} {
 					clear(s.mr.Bytes()[:8])
-					wr.Flags, wr.SGL, wr.RKey, wr.RemoteAddr = verbs.SendSignaled, []verbs.SGE{sge}, peer.mr.RKey(), peer.mr.Addr()+64
+					wr.Flags, wr.SGL, wr.RKey, wr.RemoteAddr = verbs.SendSignaled, []verbs.SGE{sge}, peer.mr.RKey(),
+						peer.mr.Addr()+64
 					_, err := s.qp.PostSend([]verbs.SendWR{wr})
 					require.NoError(t, err)
 					require.Equal(t, verbs.WCSuccess, s.next(s.scq).Status)

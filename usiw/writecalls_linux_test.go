@@ -14,10 +14,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// writeCalls counts the write calls of a socket, those for which the socket had too little room, and the pieces of the longest.
+// writeCalls counts the write calls of a socket, those for which the socket had too little room,
+// and the pieces of the longest.
 type writeCalls struct{ calls, short, pieces atomic.Int64 }
 
-// count counts the write calls of c's socket. It changes nothing else of the stream, from which other goroutines read.
+// count counts the write calls of c's socket. It changes nothing else of the stream, from which
+// other goroutines read.
 func (w *writeCalls) count(c *conn) {
 	s := c.s.(*tcpStream)
 	c.q.mu.Lock() // the send role, which is free, is taken under it
@@ -40,9 +42,10 @@ func (w *writeCalls) count(c *conn) {
 	}
 }
 
-// TestWriteCalls posts lists of Writes: each is given to the socket by one system call, as long as it fits in a batch and the
-// socket has room. Payloads of copyLimit+1 bytes are the smallest that are not copied, and make the most pieces: of them
-// too a batch has batchBytes long before it has maxPieces. Where pieces decide is TestBatchPieces.
+// TestWriteCalls posts lists of Writes: each is given to the socket by one system call, as long as
+// it fits in a batch and the socket has room. Payloads of copyLimit+1 bytes are the smallest that
+// are not copied, and make the most pieces: of them too a batch has batchBytes long before it has
+// maxPieces. Where pieces decide is TestBatchPieces.
 func TestWriteCalls(t *testing.T) {
 	const size, most = 4 << 10, 600
 	ctx := context.Background()
@@ -75,7 +78,8 @@ func TestWriteCalls(t *testing.T) {
 			accepted <- id
 		}
 	}()
-	id, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()}, func(*cm.ID) (*verbs.QP, error) { return newQP() }, cm.ConnParam{})
+	id, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()},
+		func(*cm.ID) (*verbs.QP, error) { return newQP() }, cm.ConnParam{})
 	require.NoError(t, err)
 	peer := <-accepted
 	require.NotNil(t, peer)
@@ -94,7 +98,8 @@ func TestWriteCalls(t *testing.T) {
 		for i := range wrs {
 			sge, err := mr.SGE(i*size, size)
 			require.NoError(t, err)
-			wrs[i] = verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge}, RemoteAddr: mr.Addr() + uint64(i*size), RKey: mr.RKey()}
+			wrs[i] = verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{sge},
+				RemoteAddr: mr.Addr() + uint64(i*size), RKey: mr.RKey()}
 		}
 		wrs[n-1].Flags = verbs.SendSignaled
 		for range 10 {
@@ -107,11 +112,14 @@ func TestWriteCalls(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, verbs.WCSuccess, wc[0].Status)
 			calls, short = counter.calls.Load()-calls, counter.short.Load()-short
-			// A Write is two pieces, what stands before its data and the data; the end of the last one is one more.
+			// A Write is two pieces, what stands before its data and the data; the end of the last
+			// one is one more.
 			need := int64(n*size+batchBytes-1) / batchBytes
 			require.GreaterOrEqual(t, need, int64(2*n+1+maxPieces-1)/maxPieces, "bytes decide")
-			what := fmt.Sprintf("%d Writes of %d bytes: %d calls, %d of them with too little room", n, size, calls, short)
-			// A call that finds too little room takes a part, or nothing, and leaves the rest to another.
+			what := fmt.Sprintf("%d Writes of %d bytes: %d calls, %d of them with too little room", n, size, calls,
+				short)
+			// A call that finds too little room takes a part, or nothing, and leaves the rest to
+			// another.
 			require.LessOrEqual(t, calls, need+short, what)
 			require.GreaterOrEqual(t, calls, need, what)
 			require.Less(t, counter.pieces.Load(), int64(maxPieces), what)

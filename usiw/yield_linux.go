@@ -15,16 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// yielder lets all other goroutines of the process run once, including those that wait for the network.
+// yielder lets all other goroutines of the process run once, including those that wait for the
+// network.
 //
-// The runtime checks its network poller only when a processor has nothing else to run. While one goroutine, or several in turn,
-// always have work, runtime.Gosched does not change that: goroutines that wait for the network then wait for the runtime's
-// monitor, which checks the poller every 10 ms. So the yielding goroutine itself waits in the poller, for a descriptor that it
-// has just made ready.
+// The runtime checks its network poller only when a processor has nothing else to run. While one
+// goroutine, or several in turn, always have work, runtime.Gosched does not change that: goroutines
+// that wait for the network then wait for the runtime's monitor, which checks the poller every 10
+// ms. So the yielding goroutine itself waits in the poller, for a descriptor that it has just made
+// ready.
 //
-// That alone would let timers starve. The thread that waits in the poller for the next timer may be the one that takes the
-// yielding goroutine, whose processor finds it in the poller again and again and never looks at those of others: the timers of an idle
-// processor then wait for as long as the polling goes on. A new goroutine makes the runtime look for work on all of them.
+// That alone would let timers starve. The thread that waits in the poller for the next timer may be
+// the one that takes the yielding goroutine, whose processor finds it in the poller again and again
+// and never looks at those of others: the timers of an idle processor then wait for as long as the
+// polling goes on. A new goroutine makes the runtime look for work on all of them.
 type yielder struct {
 	seen atomic.Int64 // when a goroutine was started for that (clock)
 
@@ -34,11 +37,12 @@ type yielder struct {
 	over bool
 }
 
-// seekEvery is how often a yielding goroutine has the runtime look for work on idle processors. The runtime's monitor interrupts a
-// goroutine that computes as often.
+// seekEvery is how often a yielding goroutine has the runtime look for work on idle processors. The
+// runtime's monitor interrupts a goroutine that computes as often.
 const seekEvery = 10 * time.Millisecond
 
-// maxYieldFDs limits the descriptors of a yielder. A goroutine that gets none calls runtime.Gosched.
+// maxYieldFDs limits the descriptors of a yielder. A goroutine that gets none calls
+// runtime.Gosched.
 const maxYieldFDs = 16
 
 // yieldFD is one descriptor.

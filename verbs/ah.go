@@ -29,7 +29,8 @@ type GlobalRoute struct {
 	TrafficClass uint8  // traffic_class
 }
 
-// AH is an address handle: the path to a receiver of datagrams. All methods may be called concurrently.
+// AH is an address handle: the path to a receiver of datagrams. All methods may be called
+// concurrently.
 type AH struct {
 	node lifetime.Node
 	pd   *PD
@@ -37,8 +38,9 @@ type AH struct {
 	attr AHAttr
 }
 
-// CreateAH makes an address handle (ibv_create_ah(3)). On devices without datagrams the error Is [ErrNotSupported]; it Is [ErrInvalid] if
-// the device has no such port, or the flow label has more than 20 bits.
+// CreateAH makes an address handle (ibv_create_ah(3)). On devices without datagrams the error Is
+// [ErrNotSupported]; it Is [ErrInvalid] if the device has no such port, or the flow label has more
+// than 20 bits.
 func (pd *PD) CreateAH(attr AHAttr) (*AH, error) {
 	if err := pd.enter("CreateAH"); err != nil {
 		return nil, err
@@ -79,8 +81,8 @@ func (ah *AH) Attr() AHAttr { return ah.attr }
 // Provider returns the provider's object of the handle.
 func (ah *AH) Provider() ProviderAH { return ah.p }
 
-// Close destroys the handle (ibv_destroy_ah(3)). Requests that name it should have completed. It is idempotent and may
-// be called on nil.
+// Close destroys the handle (ibv_destroy_ah(3)). Requests that name it should have completed. It is
+// idempotent and may be called on nil.
 func (ah *AH) Close() error {
 	if ah == nil {
 		return nil

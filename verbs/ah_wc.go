@@ -7,12 +7,14 @@ import (
 	"fmt"
 )
 
-// GRHLen is the length in bytes of the Global Routing Header at the beginning of a received datagram's memory.
+// GRHLen is the length in bytes of the Global Routing Header at the beginning of a received
+// datagram's memory.
 const GRHLen = 40
 
-// CreateAHFromWC makes the address handle for an answer to a datagram (ibv_create_ah_from_wc(3)). wc is the completion of its
-// receive, grh the first [GRHLen] bytes of its memory, which are looked at only if wc.Flags has WCGRH. The answer leaves by port,
-// counted from 1. A datagram to a multicast group has no address of ours: for it the error Is [ErrInvalid].
+// CreateAHFromWC makes the address handle for an answer to a datagram (ibv_create_ah_from_wc(3)).
+// wc is the completion of its receive, grh the first [GRHLen] bytes of its memory, which are looked
+// at only if wc.Flags has WCGRH. The answer leaves by port, counted from 1. A datagram to a
+// multicast group has no address of ours: for it the error Is [ErrInvalid].
 func (pd *PD) CreateAHFromWC(wc *WC, grh []byte, port int) (*AH, error) {
 	attr, err := pd.ctx.AHAttrFromWC(wc, grh, port)
 	if err != nil {
@@ -22,7 +24,8 @@ func (pd *PD) CreateAHFromWC(wc *WC, grh []byte, port int) (*AH, error) {
 	return ah, opError("CreateAHFromWC", pd.ctx.dev.Name(), err)
 }
 
-// AHAttrFromWC returns the path for an answer to a datagram (ibv_init_ah_from_wc(3)); see [PD.CreateAHFromWC].
+// AHAttrFromWC returns the path for an answer to a datagram (ibv_init_ah_from_wc(3)); see
+// [PD.CreateAHFromWC].
 func (c *Context) AHAttrFromWC(wc *WC, grh []byte, port int) (AHAttr, error) {
 	if err := c.enter("AHAttrFromWC"); err != nil {
 		return AHAttr{}, err
@@ -78,8 +81,8 @@ const (
 	nextIBGRH = 0x1b // next header of InfiniBand and RoCE v1
 )
 
-// parseGRH reads a Global Routing Header (InfiniBand Architecture volume 1, 8.3), or the IP header that RoCE v2 has in its place
-// (its annex A17.4.5.2).
+// parseGRH reads a Global Routing Header (InfiniBand Architecture volume 1, 8.3), or the IP header
+// that RoCE v2 has in its place (its annex A17.4.5.2).
 func parseGRH(b []byte) (grh, error) {
 	word := binary.BigEndian.Uint32(b)
 	ip4 := b[ipv4At:GRHLen]
@@ -114,7 +117,8 @@ func parseGRH(b []byte) (grh, error) {
 
 func toGroup(g GID) error { return invalid("the datagram was sent to the group %v", g.Addr()) }
 
-// isIPv4 tells an IPv4 header without options from the end of a Global Routing Header, by its checksum (RFC 791 section 3.1).
+// isIPv4 tells an IPv4 header without options from the end of a Global Routing Header, by its
+// checksum (RFC 791 section 3.1).
 func isIPv4(b []byte) bool {
 	if b[0] != 4<<4|5 {
 		return false

@@ -43,12 +43,17 @@ func TestParseGRH(t *testing.T) {
 		b    []byte
 		want grh
 	}{
-		"InfiniBand": {header6("fe80::1", "fe80::2", 0xab, 0xcdef1, 0x1b, 63), grh{gid("fe80::1"), gid("fe80::2"), 0xcdef1, 63, 0xab, false}},
-		"RoCEv2IPv6": {header6("2001:db8::1", "2001:db8::2", 1, 2, 17, 64), grh{gid("2001:db8::1"), gid("2001:db8::2"), 2, 64, 1, true}},
-		"RoCEv2IPv4": {header4(0, "192.0.2.1", "192.0.2.2", 8, 60), grh{gid("192.0.2.1"), gid("192.0.2.2"), 0, 60, 8, true}},
+		"InfiniBand": {header6("fe80::1", "fe80::2", 0xab, 0xcdef1, 0x1b, 63),
+			grh{gid("fe80::1"), gid("fe80::2"), 0xcdef1, 63, 0xab, false}},
+		"RoCEv2IPv6": {header6("2001:db8::1", "2001:db8::2", 1, 2, 17, 64),
+			grh{gid("2001:db8::1"), gid("2001:db8::2"), 2, 64, 1, true}},
+		"RoCEv2IPv4": {header4(0, "192.0.2.1", "192.0.2.2", 8, 60),
+			grh{gid("192.0.2.1"), gid("192.0.2.2"), 0, 60, 8, true}},
 		// The bytes before an IPv4 header may look like version 6; its checksum tells.
-		"LooksLike6": {header4(0x66, "192.0.2.1", "192.0.2.2", 8, 60), grh{gid("192.0.2.1"), gid("192.0.2.2"), 0x66666, 60, 8, true}},
-		// The end of an IPv6 header may look like the beginning of an IPv4 header, without its checksum.
+		"LooksLike6": {header4(0x66, "192.0.2.1", "192.0.2.2", 8, 60),
+			grh{gid("192.0.2.1"), gid("192.0.2.2"), 0x66666, 60, 8, true}},
+		// The end of an IPv6 header may look like the beginning of an IPv4 header, without its
+		// checksum.
 		"LooksLike4": {header6("2001:db8:0:0:0:4500::1", "2001:db8::2", 1, 2, 17, 64),
 			grh{gid("2001:db8:0:0:0:4500::1"), gid("2001:db8::2"), 2, 64, 1, true}},
 	} {

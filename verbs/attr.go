@@ -29,8 +29,8 @@ func (g *GUID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// DeviceAttr has the attributes of a device (ibv_query_device(3)); the fields are those of struct ibv_device_attr. Limits are for
-// the objects of all contexts of the device together.
+// DeviceAttr has the attributes of a device (ibv_query_device(3)); the fields are those of struct
+// ibv_device_attr. Limits are for the objects of all contexts of the device together.
 type DeviceAttr struct {
 	FwVer           string         // fw_ver
 	NodeGUID        GUID           // node_guid
@@ -78,7 +78,8 @@ type DeviceAttr struct {
 	MaxMapPerFMR          int // max_map_per_fmr
 }
 
-// PortAttr has the attributes of a port (ibv_query_port(3)); the fields are those of struct ibv_port_attr.
+// PortAttr has the attributes of a port (ibv_query_port(3)); the fields are those of struct
+// ibv_port_attr.
 type PortAttr struct {
 	State       PortState // state
 	MaxMTU      MTU       // max_mtu
@@ -114,28 +115,33 @@ type QPCap struct {
 	MaxInlineData int // max_inline_data, bytes
 }
 
-// QPAttr has the attributes of a QP that can be set and queried (struct ibv_qp_attr, ibv_modify_qp(3)). All numbers are in host order.
-// A [QPAttrMask] selects those that [QP.Modify] sets.
+// QPAttr has the attributes of a QP that can be set and queried (struct ibv_qp_attr,
+// ibv_modify_qp(3)). All numbers are in host order. A [QPAttrMask] selects those that [QP.Modify]
+// sets.
 type QPAttr struct {
-	State           QPState     // qp_state
-	CurState        QPState     // cur_qp_state: the state that the program takes the QP to be in
-	PathMTU         MTU         // path_mtu: RC and UC
-	RQPSN           uint32      // rq_psn: the number of the first packet that comes, 24 bits
-	SQPSN           uint32      // sq_psn: the number of the first packet that is sent, 24 bits
-	DestQPNum       uint32      // dest_qp_num: the peer's QP, 24 bits; RC and UC
-	AccessFlags     AccessFlags // qp_access_flags: the rights of the peer on this QP; the device checks bits without a name here
-	PKeyIndex       uint16      // pkey_index: of the port's table of partition keys
-	PortNum         uint8       // port_num, from 1
-	MaxRdAtomic     int         // max_rd_atomic: Reads and atomics in progress as requester (ORD)
-	MaxDestRdAtomic int         // max_dest_rd_atomic: the same as responder (IRD)
-	MinRNRTimer     uint8       // min_rnr_timer: the peer's pause if a receive is missing: 1 = 10 us up to 31 = 491.52 ms, 0 = 655.36 ms
-	Timeout         uint8       // timeout: packets are sent again after 4.096 us * 2^Timeout, up to 31; 0 = never
-	RetryCnt        uint8       // retry_cnt: so often, 0 to 7
-	RNRRetry        uint8       // rnr_retry: so often is sent again what found no receive, 0 to 6; 7 = without end
-	QKey            uint32      // qkey: UD
-	AH              AHAttr      // ah_attr: the path to the peer, RC and UC
-	SQDAsyncNotify  bool        // en_sqd_async_notify: an EventSQDrained when the send queue has drained
-	Cap             QPCap       // cap: as queried; cannot be changed
+	State     QPState // qp_state
+	CurState  QPState // cur_qp_state: the state that the program takes the QP to be in
+	PathMTU   MTU     // path_mtu: RC and UC
+	RQPSN     uint32  // rq_psn: the number of the first packet that comes, 24 bits
+	SQPSN     uint32  // sq_psn: the number of the first packet that is sent, 24 bits
+	DestQPNum uint32  // dest_qp_num: the peer's QP, 24 bits; RC and UC
+	// qp_access_flags: the rights of the peer on this QP; the device checks bits without a name
+	// here
+	AccessFlags     AccessFlags
+	PKeyIndex       uint16 // pkey_index: of the port's table of partition keys
+	PortNum         uint8  // port_num, from 1
+	MaxRdAtomic     int    // max_rd_atomic: Reads and atomics in progress as requester (ORD)
+	MaxDestRdAtomic int    // max_dest_rd_atomic: the same as responder (IRD)
+	// min_rnr_timer: the peer's pause if a receive is missing: 1 = 10 us up to 31 = 491.52 ms, 0 =
+	// 655.36 ms
+	MinRNRTimer    uint8
+	Timeout        uint8  // timeout: packets are sent again after 4.096 us * 2^Timeout, up to 31; 0 = never
+	RetryCnt       uint8  // retry_cnt: so often, 0 to 7
+	RNRRetry       uint8  // rnr_retry: so often is sent again what found no receive, 0 to 6; 7 = without end
+	QKey           uint32 // qkey: UD
+	AH             AHAttr // ah_attr: the path to the peer, RC and UC
+	SQDAsyncNotify bool   // en_sqd_async_notify: an EventSQDrained when the send queue has drained
+	Cap            QPCap  // cap: as queried; cannot be changed
 }
 
 // QPAttrMask selects fields of [QPAttr].
@@ -164,7 +170,8 @@ const (
 
 // String lists the bits by the C names without IBV_QP_.
 func (m QPAttrMask) String() string {
-	return flagText(uint64(m), []string{"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT",
-		"QKEY", "AV", "PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH", "MIN_RNR_TIMER",
-		"SQ_PSN", "MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN"})
+	return flagText(uint64(m),
+		[]string{"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT", "QKEY", "AV",
+			"PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH", "MIN_RNR_TIMER",
+			"SQ_PSN", "MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN"})
 }

@@ -2,13 +2,14 @@
 
 package verbs
 
-// DeviceAttrEx has the extended attributes of a device (ibv_query_device_ex(3)); the fields are those of struct ibv_device_attr_ex
-// behind orig_attr, which is [DeviceAttr]. A device, library or kernel that does not know an attribute leaves it 0.
+// DeviceAttrEx has the extended attributes of a device (ibv_query_device_ex(3)); the fields are
+// those of struct ibv_device_attr_ex behind orig_attr, which is [DeviceAttr]. A device, library or
+// kernel that does not know an attribute leaves it 0.
 type DeviceAttrEx struct {
 	ODP ODPCaps // odp_caps, xrc_odp_caps: on-demand paging, see AccessOnDemand
 
-	// CompletionTimestampMask has the bits of a time stamp that are valid, 0 if completions have none
-	// (completion_timestamp_mask).
+	// CompletionTimestampMask has the bits of a time stamp that are valid, 0 if completions have
+	// none (completion_timestamp_mask).
 	CompletionTimestampMask uint64
 	HCACoreClock            uint64 // hca_core_clock: the frequency of the device's clock in kHz, 0 = none
 
@@ -64,7 +65,8 @@ func (c ODPTransportCaps) String() string {
 	return flagText(uint64(c), []string{"SEND", "RECV", "WRITE", "READ", "ATOMIC", "SRQ_RECV", "FLUSH", "ATOMIC_WRITE"})
 }
 
-// DeviceCapFlagsEx are the 64 capability bits of [DeviceAttrEx]. The lower half has those of [DeviceCapFlags].
+// DeviceCapFlagsEx are the 64 capability bits of [DeviceAttrEx]. The lower half has those of
+// [DeviceCapFlags].
 type DeviceCapFlagsEx uint64
 
 const (
@@ -106,19 +108,21 @@ type TagMatchingCaps struct {
 	MaxSGE         uint32 // max_sge
 }
 
-// CQModerationCaps says how long a device can hold back completion events (struct ibv_cq_moderation_caps).
+// CQModerationCaps says how long a device can hold back completion events (struct
+// ibv_cq_moderation_caps).
 type CQModerationCaps struct {
 	MaxCQCount  uint16 // max_cq_count, completions
 	MaxCQPeriod uint16 // max_cq_period, microseconds
 }
 
-// PCIAtomicCaps has the sizes of the atomics that a device does over PCI (struct ibv_pci_atomic_caps): bit 0 = 4 bytes, bit 1 = 8,
-// bit 2 = 16.
+// PCIAtomicCaps has the sizes of the atomics that a device does over PCI (struct
+// ibv_pci_atomic_caps): bit 0 = 4 bytes, bit 1 = 8, bit 2 = 16.
 type PCIAtomicCaps struct {
 	FetchAdd, Swap, CompareSwap uint16
 }
 
-// QueryDeviceEx returns the device's extended attributes (ibv_query_device_ex(3)). They are all 0 for a device that has none.
+// QueryDeviceEx returns the device's extended attributes (ibv_query_device_ex(3)). They are all 0
+// for a device that has none.
 func (c *Context) QueryDeviceEx() (DeviceAttrEx, error) {
 	const op = "QueryDeviceEx"
 	if err := c.enter(op); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/internal/race"
 )
 
-// callLock is held during calls of C that are so short that the cost of a locked instruction matters. It costs one, where a
-// mutex costs two: C releases it itself, by an ordinary store. That wakes no goroutine, so a waiting goroutine polls. The
-// waiting goroutines form a line.
+// callLock is held during calls of C that are so short that the cost of a locked instruction
+// matters. It costs one, where a mutex costs two: C releases it itself, by an ordinary store. That
+// wakes no goroutine, so a waiting goroutine polls. The waiting goroutines form a line.
 type callLock struct {
 	held    atomic.Uint32 // 1, or 0: then it is free
 	waiting atomic.Int32
@@ -33,8 +33,8 @@ func (l *callLock) Lock() {
 // Unlock releases the lock if C does not.
 func (l *callLock) Unlock() { l.held.Store(0) }
 
-// atEnd returns the variable in which C stores 0 at its end. It is nil if Unlock must be called instead, for the race detector,
-// which does not see stores of C.
+// atEnd returns the variable in which C stores 0 at its end. It is nil if Unlock must be called
+// instead, for the race detector, which does not see stores of C.
 func (l *callLock) atEnd() *atomic.Uint32 {
 	if race.Enabled {
 		return nil
@@ -42,8 +42,8 @@ func (l *callLock) atEnd() *atomic.Uint32 {
 	return &l.held
 }
 
-// A waiting goroutine yields this number of times, and then sleeps: the holder needs less than a microsecond, unless the
-// operating system has preempted it.
+// A waiting goroutine yields this number of times, and then sleeps: the holder needs less than a
+// microsecond, unless the operating system has preempted it.
 const (
 	callLockYields = 64
 	callLockSleep  = 20 * time.Microsecond

@@ -35,8 +35,8 @@ func TestCallLock(t *testing.T) {
 	l.Unlock()
 }
 
-// TestCallLockLine waits for the lock while another goroutine takes it again and again, and keeps it from those that
-// come later.
+// TestCallLockLine waits for the lock while another goroutine takes it again and again, and keeps
+// it from those that come later.
 func TestCallLockLine(t *testing.T) {
 	var l callLock
 	var n int

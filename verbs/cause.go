@@ -4,20 +4,24 @@ package verbs
 
 import "fmt"
 
-// Cause explains a completion of the QP that has failed, and returns nil for one that has succeeded. The error is a *[RequestError]:
+// Cause explains a completion of the QP that has failed, and returns nil for one that has
+// succeeded. The error is a *[RequestError]:
 //
 //	if err := qp.Cause(&wc); err != nil {
-//		log.Print(err) // RDMA_WRITE 7 of QP 18: local protection error: element 1: no memory has key 0x2a00 (64 bytes at 0x1000)
+//		// RDMA_WRITE 7 of QP 18: local protection error: element 1: no memory has key 0x2a00 (64 bytes at 0x1000)
+//		log.Print(err)
 //	}
 //
-// It Is the status of the completion. On the user-space RNIC it wraps an *[AccessError] if an access to memory was refused, here or at
-// the peer, and the *[TerminateError] if the peer has found the fault. A driver of the kernel tells the status and VendorErr
-// only. On rxe and siw the opcode is known too, and on rxe the *[AccessError] of a request that may not use the memory of this side:
-// of receives, and with Linux 6.1 of sends, which 6.12 flushes without telling which one was wrong. A request that was flushed has
-// no cause of its own: the error wraps what has ended the QP, as [QP.Err] returns it.
+// It Is the status of the completion. On the user-space RNIC it wraps an *[AccessError] if an
+// access to memory was refused, here or at the peer, and the *[TerminateError] if the peer has
+// found the fault. A driver of the kernel tells the status and VendorErr only. On rxe and siw the
+// opcode is known too, and on rxe the *[AccessError] of a request that may not use the memory of
+// this side: of receives, and with Linux 6.1 of sends, which 6.12 flushes without telling which one
+// was wrong. A request that was flushed has no cause of its own: the error wraps what has ended the
+// QP, as [QP.Err] returns it.
 //
-// Nothing is kept for requests that succeed, so Cause costs nothing until it is called. It may be called after Close, but not after
-// the QP has gone back to RESET.
+// Nothing is kept for requests that succeed, so Cause costs nothing until it is called. It may be
+// called after Close, but not after the QP has gone back to RESET.
 func (q *QP) Cause(wc *WC) error {
 	if wc == nil || wc.Status == WCSuccess {
 		return nil
@@ -79,25 +83,27 @@ func (e *RequestError) Unwrap() []error {
 type AccessFault uint8
 
 const (
-	AccessBadKey       AccessFault = iota // no memory has the key: it was never given, or it has been closed or invalidated
-	AccessForeign                         // the memory is of another PD, or the window of another QP
-	AccessMissingRight                    // the memory does not allow it
-	AccessQPRight                         // the QP does not allow it to the peer (qp_access_flags)
-	AccessBounds                          // it is not all inside the memory
-	AccessWraps                           // its last address is beyond 64 bits
-	AccessNoInvalidate                    // the key cannot be invalidated: it is of a region, or of a window of another QP
-	AccessOfWindow                        // the key is that of a window, and only peers use windows
-	AccessMisaligned                      // an atomic on memory whose address is not a multiple of 8
+	// no memory has the key: it was never given, or it has been closed or invalidated
+	AccessBadKey       AccessFault = iota
+	AccessForeign                  // the memory is of another PD, or the window of another QP
+	AccessMissingRight             // the memory does not allow it
+	AccessQPRight                  // the QP does not allow it to the peer (qp_access_flags)
+	AccessBounds                   // it is not all inside the memory
+	AccessWraps                    // its last address is beyond 64 bits
+	// the key cannot be invalidated: it is of a region, or of a window of another QP
+	AccessNoInvalidate
+	AccessOfWindow   // the key is that of a window, and only peers use windows
+	AccessMisaligned // an atomic on memory whose address is not a multiple of 8
 )
 
-var accessFaults = []string{"unknown key", "foreign memory", "missing right", "missing right of the QP", "out of bounds", "address wraps around",
-	"key cannot be invalidated", "key of a window", "misaligned address"}
+var accessFaults = []string{"unknown key", "foreign memory", "missing right", "missing right of the QP",
+	"out of bounds", "address wraps around", "key cannot be invalidated", "key of a window", "misaligned address"}
 
 // String returns for example "unknown key".
 func (f AccessFault) String() string { return enumText(int(f), accessFaults, "AccessFault") }
 
-// AccessError is an access to memory that was refused: the key, the address, the right that was missing, and the element of the
-// request that named it. What is not known is 0.
+// AccessError is an access to memory that was refused: the key, the address, the right that was
+// missing, and the element of the request that named it. What is not known is 0.
 type AccessError struct {
 	Fault   AccessFault
 	Key     uint32      // the local key of an element, or the remote key (STag) that the requester named
@@ -107,7 +113,8 @@ type AccessError struct {
 	Element int         // the index in the SGL of the request; -1 = the memory is that of the requester's peer
 }
 
-// Error returns for example "element 1: the memory of key 0x2a00 lacks LOCAL_WRITE (64 bytes at 0x1000)".
+// Error returns for example "element 1: the memory of key 0x2a00 lacks LOCAL_WRITE (64 bytes at
+// 0x1000)".
 func (e *AccessError) Error() string {
 	var s string
 	right := "a right"
@@ -159,7 +166,8 @@ func (e *AccessError) Is(target error) bool {
 	return false
 }
 
-// EndError says that this side has ended the connection of a QP. It Is [ErrClosed]. [QP.Err] returns it.
+// EndError says that this side has ended the connection of a QP. It Is [ErrClosed]. [QP.Err]
+// returns it.
 type EndError struct {
 	Why string // for example "the QP was moved to ERR"
 }

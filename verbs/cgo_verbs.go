@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/internal/dynlib"
 )
 
-// Only this file calls libibverbs. An object is a number, 0 = none; the caller makes sure that it exists. Functions that return
-// an int return 0 or an errno, which callError turns into an error.
+// Only this file calls libibverbs. An object is a number, 0 = none; the caller makes sure that it
+// exists. Functions that return an int return 0 or an errno, which callError turns into an error.
 
 type (
 	rawContext uintptr // struct ibv_context
@@ -41,11 +41,12 @@ var loadLibrary = sync.OnceValue(func() error {
 	})
 })
 
-// noErrno, or a larger number, is the result of a call that failed without telling why as its manual page says.
+// noErrno, or a larger number, is the result of a call that failed without telling why as its
+// manual page says.
 const noErrno = C.GV_NO_ERRNO
 
-// Requests and completions cross in lists of these, which have the layout of their namesakes in cgo_verbs.h. So have SGE, WC and
-// AHAttr.
+// Requests and completions cross in lists of these, which have the layout of their namesakes in
+// cgo_verbs.h. So have SGE, WC and AHAttr.
 type (
 	flatSend struct { // struct gv_wr
 		id, remoteAddr uint64
@@ -81,10 +82,12 @@ var (
 	_ [0]struct{} = [unsafe.Offsetof(SGE{}.LKey) - unsafe.Offsetof(C.struct_gv_sge{}.lkey)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(WC{}) - C.sizeof_struct_gv_wc]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(WC{}.Imm64) - unsafe.Offsetof(C.struct_gv_wc{}.imm64)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(WC{}.InvalidatedRKey) - unsafe.Offsetof(C.struct_gv_wc{}.invalidated_rkey)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(WC{}.InvalidatedRKey) - unsafe.Offsetof(
+		C.struct_gv_wc{}.invalidated_rkey)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(WC{}.DLIDPathBits) - unsafe.Offsetof(C.struct_gv_wc{}.dlid_path_bits)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(AHAttr{}) - C.sizeof_struct_gv_ah_attr]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(GlobalRoute{}.TrafficClass) - unsafe.Offsetof(C.struct_gv_ah_attr{}.traffic_class)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(GlobalRoute{}.TrafficClass) - unsafe.Offsetof(
+		C.struct_gv_ah_attr{}.traffic_class)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(AHAttr{}.DLID) - unsafe.Offsetof(C.struct_gv_ah_attr{}.dlid)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(AHAttr{}.PortNum) - unsafe.Offsetof(C.struct_gv_ah_attr{}.port_num)]struct{}{}
 )
@@ -92,18 +95,20 @@ var (
 // broken in the upper half of a post's result: the library did not tell how many requests it took.
 const broken = C.GV_BROKEN
 
-// postSend returns how many requests were taken in the low half, and in the upper half 0 or why not all. C stores 0 to atEnd,
-// which may be nil, when it is done.
+// postSend returns how many requests were taken in the low half, and in the upper half 0 or why not
+// all. C stores 0 to atEnd, which may be nil, when it is done.
 func (q rawQP) postSend(wrs []flatSend, sges []SGE, ext []flatExt, atEnd *atomic.Uint32) uint64 {
 	return uint64(C.gv_post_send(C.uintptr_t(q), (*C.struct_gv_wr)(unsafe.Pointer(unsafe.SliceData(wrs))),
-		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), (*C.struct_gv_ext)(unsafe.Pointer(unsafe.SliceData(ext))),
+		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))),
+		(*C.struct_gv_ext)(unsafe.Pointer(unsafe.SliceData(ext))),
 		C.int(len(wrs)), (*C.uint32_t)(unsafe.Pointer(atEnd))))
 }
 
 // postRecv is postSend for receives.
 func (q rawQP) postRecv(wrs []flatRecv, sges []SGE, atEnd *atomic.Uint32) uint64 {
 	return uint64(C.gv_post_recv(C.uintptr_t(q), (*C.struct_gv_recv)(unsafe.Pointer(unsafe.SliceData(wrs))),
-		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), C.int(len(wrs)), (*C.uint32_t)(unsafe.Pointer(atEnd))))
+		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), C.int(len(wrs)),
+		(*C.uint32_t)(unsafe.Pointer(atEnd))))
 }
 
 // postRecv is postSend for receives.
@@ -115,16 +120,17 @@ func (s rawSRQ) postRecv(wrs []flatRecv, sges []SGE) uint64 {
 // pollErrors in the result of a poll: one of the completions is not a success.
 const pollErrors = C.GV_ERRORS
 
-// poll returns the number of completions, or a negative number that means nothing but failure. withInv is the device's flag for
-// what WCWithInv says; atEnd as in postSend.
+// poll returns the number of completions, or a negative number that means nothing but failure.
+// withInv is the device's flag for what WCWithInv says; atEnd as in postSend.
 func (cq rawCQ) poll(wcs []WC, withInv uint, atEnd *atomic.Uint32) int {
-	return int(C.gv_poll(C.uintptr_t(cq), (*C.struct_gv_wc)(unsafe.Pointer(unsafe.SliceData(wcs))), C.int(len(wcs)), C.uint(withInv),
-		(*C.uint32_t)(unsafe.Pointer(atEnd))))
+	return int(C.gv_poll(C.uintptr_t(cq), (*C.struct_gv_wc)(unsafe.Pointer(unsafe.SliceData(wcs))), C.int(len(wcs)),
+		C.uint(withInv), (*C.uint32_t)(unsafe.Pointer(atEnd))))
 }
 
 // copyElements copies the memory that elements name to a place that is large enough.
 func copyElements(to []byte, sgl []SGE) {
-	C.gv_gather(unsafe.Pointer(unsafe.SliceData(to)), (*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sgl))), C.int(len(sgl)))
+	C.gv_gather(unsafe.Pointer(unsafe.SliceData(to)), (*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sgl))),
+		C.int(len(sgl)))
 }
 
 // addressOf returns where memory is, for registration and for elements.
@@ -225,8 +231,8 @@ func (ctx rawContext) queryDeviceEx() (DeviceAttrEx, int) {
 		return DeviceAttrEx{}, int(rc)
 	}
 	return DeviceAttrEx{
-		ODP: ODPCaps{General: ODPGeneralCaps(a.odp_general), RC: ODPTransportCaps(a.odp_rc), UC: ODPTransportCaps(a.odp_uc),
-			UD: ODPTransportCaps(a.odp_ud), XRC: ODPTransportCaps(a.odp_xrc)},
+		ODP: ODPCaps{General: ODPGeneralCaps(a.odp_general), RC: ODPTransportCaps(a.odp_rc),
+			UC: ODPTransportCaps(a.odp_uc), UD: ODPTransportCaps(a.odp_ud), XRC: ODPTransportCaps(a.odp_xrc)},
 		CompletionTimestampMask: uint64(a.completion_timestamp_mask),
 		HCACoreClock:            uint64(a.hca_core_clock),
 		DeviceCapFlagsEx:        DeviceCapFlagsEx(a.device_cap_flags_ex),
@@ -235,12 +241,15 @@ func (ctx rawContext) queryDeviceEx() (DeviceAttrEx, int) {
 		MaxDMSize:               uint64(a.max_dm_size),
 		TSO:                     TSOCaps{MaxTSO: uint32(a.tso_max), SupportedQPTs: uint32(a.tso_qpts)},
 		RSS: RSSCaps{SupportedQPTs: uint32(a.rss_qpts), MaxRWQIndirectionTables: uint32(a.rss_tables),
-			MaxRWQIndirectionTableSize: uint32(a.rss_table_size), RXHashFieldsMask: uint64(a.rss_fields_mask), RXHashFunction: uint8(a.rss_function)},
-		PacketPacing: PacketPacingCaps{QPRateLimitMin: uint32(a.pacing_min), QPRateLimitMax: uint32(a.pacing_max), SupportedQPTs: uint32(a.pacing_qpts)},
-		TagMatching: TagMatchingCaps{MaxRndvHdrSize: uint32(a.tm_hdr), MaxNumTags: uint32(a.tm_tags), Flags: uint32(a.tm_flags),
-			MaxOps: uint32(a.tm_ops), MaxSGE: uint32(a.tm_sge)},
+			MaxRWQIndirectionTableSize: uint32(a.rss_table_size), RXHashFieldsMask: uint64(a.rss_fields_mask),
+			RXHashFunction: uint8(a.rss_function)},
+		PacketPacing: PacketPacingCaps{QPRateLimitMin: uint32(a.pacing_min), QPRateLimitMax: uint32(a.pacing_max),
+			SupportedQPTs: uint32(a.pacing_qpts)},
+		TagMatching: TagMatchingCaps{MaxRndvHdrSize: uint32(a.tm_hdr), MaxNumTags: uint32(a.tm_tags),
+			Flags: uint32(a.tm_flags), MaxOps: uint32(a.tm_ops), MaxSGE: uint32(a.tm_sge)},
 		CQModeration: CQModerationCaps{MaxCQCount: uint16(a.mod_count), MaxCQPeriod: uint16(a.mod_period)},
-		PCIAtomic:    PCIAtomicCaps{FetchAdd: uint16(a.pci_fetch_add), Swap: uint16(a.pci_swap), CompareSwap: uint16(a.pci_compare_swap)},
+		PCIAtomic: PCIAtomicCaps{FetchAdd: uint16(a.pci_fetch_add), Swap: uint16(a.pci_swap),
+			CompareSwap: uint16(a.pci_compare_swap)},
 	}, 0
 }
 
@@ -292,7 +301,8 @@ func (ctx rawContext) queryPKey(port, index int) (uint16, int) {
 	return uint16(key), int(rc)
 }
 
-// asyncEvent takes an event, which has been acknowledged, and the number of its object. The result is EAGAIN if there is none.
+// asyncEvent takes an event, which has been acknowledged, and the number of its object. The result
+// is EAGAIN if there is none.
 func (ctx rawContext) asyncEvent() (ev AsyncEvent, cookie uint64, rc int) {
 	var out C.struct_gv_async
 	r := C.gv_async_event(C.uintptr_t(ctx), &out)
@@ -314,7 +324,8 @@ func (ctx rawContext) createCompChannel() (ch rawChannel, fd, rc int) {
 	return rawChannel(out), int(f), int(r)
 }
 
-// event takes an event, which has been acknowledged: the number of its CQ. The result is EAGAIN if there is none.
+// event takes an event, which has been acknowledged: the number of its CQ. The result is EAGAIN if
+// there is none.
 func (ch rawChannel) event() (cookie uint64, rc int) {
 	var out C.uint64_t
 	r := C.gv_cq_event(C.uintptr_t(ch), &out)
@@ -351,14 +362,16 @@ func keysFromC(k *C.struct_gv_keys) mrKeys { return mrKeys{uint32(k.lkey), uint3
 func (pd rawPD) regMR(addr uintptr, length int, iova uint64, access AccessFlags) (rawMR, mrKeys, int) {
 	var out C.uintptr_t
 	var keys C.struct_gv_keys
-	rc := C.gv_reg_mr(C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.uint64_t(iova), C.uint(access), &out, &keys)
+	rc := C.gv_reg_mr(C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.uint64_t(iova), C.uint(access), &out,
+		&keys)
 	return rawMR(out), keysFromC(&keys), int(rc)
 }
 
 func (pd rawPD) regDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (rawMR, mrKeys, int) {
 	var out C.uintptr_t
 	var keys C.struct_gv_keys
-	rc := C.gv_reg_dmabuf_mr(C.uintptr_t(pd), C.uint64_t(offset), C.size_t(length), C.uint64_t(iova), C.int(fd), C.int(access), &out, &keys)
+	rc := C.gv_reg_dmabuf_mr(C.uintptr_t(pd), C.uint64_t(offset), C.size_t(length), C.uint64_t(iova), C.int(fd),
+		C.int(access), &out, &keys)
 	return rawMR(out), keysFromC(&keys), int(rc)
 }
 
@@ -369,10 +382,12 @@ const (
 )
 
 // rereg returns the result of ibv_rereg_mr(3), 0 or negative, and 0 or an errno.
-func (mr rawMR) rereg(flags ReregFlags, pd rawPD, addr uintptr, length int, access AccessFlags) (keys mrKeys, rc, errno int) {
+func (mr rawMR) rereg(flags ReregFlags, pd rawPD, addr uintptr, length int,
+	access AccessFlags) (keys mrKeys, rc, errno int) {
 	var k C.struct_gv_keys
 	var e C.int
-	r := C.gv_rereg_mr(C.uintptr_t(mr), C.int(flags), C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.int(access), &e, &k)
+	r := C.gv_rereg_mr(C.uintptr_t(mr), C.int(flags), C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length),
+		C.int(access), &e, &k)
 	return keysFromC(&k), int(r), int(e)
 }
 
@@ -388,7 +403,8 @@ func (mw rawMW) rkey() uint32 { return uint32(C.gv_mw_rkey(C.uintptr_t(mw))) }
 func (mw rawMW) dealloc() int { return int(C.gv_dealloc_mw(C.uintptr_t(mw))) }
 
 func srqAttrToC(a SRQAttr) C.struct_gv_srq_attr {
-	return C.struct_gv_srq_attr{max_wr: C.uint32_t(a.MaxWR), max_sge: C.uint32_t(a.MaxSGE), srq_limit: C.uint32_t(a.SRQLimit)}
+	return C.struct_gv_srq_attr{max_wr: C.uint32_t(a.MaxWR), max_sge: C.uint32_t(a.MaxSGE),
+		srq_limit: C.uint32_t(a.SRQLimit)}
 }
 
 func srqAttrFromC(c *C.struct_gv_srq_attr) SRQAttr {
@@ -463,11 +479,11 @@ func (pd rawPD) createQP(cfg rawQPConfig) (q rawQP, has QPCap, num uint32, rc in
 	sendCQ, recvCQ := C.uintptr_t(cfg.sendCQ.(rawCQ)), C.uintptr_t(cfg.recvCQ.(rawCQ))
 	srq, _ := cfg.srq.(rawSRQ)
 	if cfg.atomicWrite {
-		rc = int(C.gv_create_qp_ex(C.uintptr_t(pd), C.uint64_t(cfg.cookie), sendCQ, recvCQ, C.uintptr_t(srq), C.int(cfg.typ),
-			C.int(boolInt(cfg.sigAll)), &c, &out, &n))
+		rc = int(C.gv_create_qp_ex(C.uintptr_t(pd), C.uint64_t(cfg.cookie), sendCQ, recvCQ, C.uintptr_t(srq),
+			C.int(cfg.typ), C.int(boolInt(cfg.sigAll)), &c, &out, &n))
 	} else {
-		rc = int(C.gv_create_qp(C.uintptr_t(pd), C.uint64_t(cfg.cookie), sendCQ, recvCQ, C.uintptr_t(srq), C.int(cfg.typ),
-			C.int(boolInt(cfg.sigAll)), &c, &out, &n))
+		rc = int(C.gv_create_qp(C.uintptr_t(pd), C.uint64_t(cfg.cookie), sendCQ, recvCQ, C.uintptr_t(srq),
+			C.int(cfg.typ), C.int(boolInt(cfg.sigAll)), &c, &out, &n))
 	}
 	return rawQP(out), capFromC(&c), uint32(n), rc
 }
@@ -527,8 +543,8 @@ func (q rawQP) query() (QPAttr, int) {
 func (q rawQP) destroy() int { return int(C.gv_destroy_qp(C.uintptr_t(q))) }
 
 func (q rawQP) bindMW(id uint64, flags SendFlags, mw rawMW, mr rawMR, addr, length uint64, access AccessFlags) int {
-	return int(C.gv_bind_mw(C.uintptr_t(q), C.uint64_t(id), C.uint(flags), C.uintptr_t(mw), C.uintptr_t(mr), C.uint64_t(addr),
-		C.uint64_t(length), C.uint(access)))
+	return int(C.gv_bind_mw(C.uintptr_t(q), C.uint64_t(id), C.uint(flags), C.uintptr_t(mw), C.uintptr_t(mr),
+		C.uint64_t(addr), C.uint64_t(length), C.uint(access)))
 }
 
 // mcast attaches the QP to a group, or detaches it.

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// CompChannel delivers the events of the CQs that were made with it. All methods may be called concurrently.
+// CompChannel delivers the events of the CQs that were made with it. All methods may be called
+// concurrently.
 type CompChannel struct {
 	node lifetime.Node
 	ctx  *Context
@@ -41,9 +42,9 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 // Provider returns the provider's object of the channel.
 func (ch *CompChannel) Provider() ProviderCompChannel { return ch.p }
 
-// Wait waits for the next event and returns its CQ, which must be armed again by [CQ.ReqNotify] and then polled until it
-// is empty. Unlike in C, events are not acknowledged. The error Is ctx.Err() when ctx is done, and [ErrClosed] when
-// the channel is closed.
+// Wait waits for the next event and returns its CQ, which must be armed again by [CQ.ReqNotify] and
+// then polled until it is empty. Unlike in C, events are not acknowledged. The error Is ctx.Err()
+// when ctx is done, and [ErrClosed] when the channel is closed.
 func (ch *CompChannel) Wait(ctx context.Context) (*CQ, error) {
 	if ch.node.Closed() || ch.released.Load() {
 		return nil, opError("CompChannel.Wait", ch.ctx.dev.Name(), ErrClosed)
@@ -55,8 +56,8 @@ func (ch *CompChannel) Wait(ctx context.Context) (*CQ, error) {
 	return cq, nil
 }
 
-// Close closes the channel and ends every Wait. It is idempotent and may be called on nil. With live CQs the error
-// Is [ErrBusy].
+// Close closes the channel and ends every Wait. It is idempotent and may be called on nil. With
+// live CQs the error Is [ErrBusy].
 func (ch *CompChannel) Close() error {
 	if ch == nil {
 		return nil
@@ -71,9 +72,9 @@ func (ch *CompChannel) Close() error {
 	return opError("CompChannel.Close", ch.ctx.dev.Name(), err)
 }
 
-// Release ends every Wait, as Close does. The channel is closed together with its last CQ, or at once if it has none. A provider
-// that wraps this device needs it, because the program's channel is closed before the CQs that use it. It is idempotent and
-// may be called on nil.
+// Release ends every Wait, as Close does. The channel is closed together with its last CQ, or at
+// once if it has none. A provider that wraps this device needs it, because the program's channel is
+// closed before the CQs that use it. It is idempotent and may be called on nil.
 func (ch *CompChannel) Release() error {
 	if ch == nil {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestChannelRelease: a released channel wakes who waits and takes no more CQs, and closes with the last that it has.
+// TestChannelRelease: a released channel wakes who waits and takes no more CQs, and closes with the
+// last that it has.
 func TestChannelRelease(t *testing.T) {
 	nic, err := usiw.New(usiw.Config{})
 	require.NoError(t, err)

@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// Context is an open device: the root of every object that is made on it. All methods may be called concurrently.
+// Context is an open device: the root of every object that is made on it. All methods may be called
+// concurrently.
 type Context struct {
 	node     lifetime.Node
 	dev      *Device
@@ -40,11 +41,12 @@ func openContext(d *Device, shared bool) (*Context, error) {
 // Device returns the device that was opened.
 func (c *Context) Device() *Device { return c.dev }
 
-// Provider returns the provider's object of the context, for connection managers and other code that extends a provider.
+// Provider returns the provider's object of the context, for connection managers and other code
+// that extends a provider.
 func (c *Context) Provider() ProviderContext { return c.p }
 
-// Supports reports whether the device has the operation. How it does it, natively in most cases, says ext.SupportOf; which QPs have
-// it, [QP.Supports].
+// Supports reports whether the device has the operation. How it does it, natively in most cases,
+// says ext.SupportOf; which QPs have it, [QP.Supports].
 func (c *Context) Supports(op Op) bool { return c.ops.Has(op) }
 
 // Ops returns the operations that the device has, see Supports.
@@ -88,8 +90,8 @@ func (c *Context) checkPort(port int) error {
 	return nil
 }
 
-// AsyncEvent is an event of a QP, a CQ or the device that belongs to no request (ibv_get_async_event(3)). Unlike in C, events are
-// not acknowledged.
+// AsyncEvent is an event of a QP, a CQ or the device that belongs to no request
+// (ibv_get_async_event(3)). Unlike in C, events are not acknowledged.
 type AsyncEvent struct {
 	Type EventType
 	QP   *QP   // the QP concerned, or nil
@@ -99,8 +101,8 @@ type AsyncEvent struct {
 	Err  error // the reason, if it is known: a *TerminateError, ErrCQOverflow, or the error of the stream
 }
 
-// OfClosed reports whether the object concerned has been closed, or is being closed. WaitEvent returns no such events, and they keep no
-// object in memory.
+// OfClosed reports whether the object concerned has been closed, or is being closed. WaitEvent
+// returns no such events, and they keep no object in memory.
 func (e AsyncEvent) OfClosed() bool {
 	return e.QP != nil && e.QP.node.Closed() || e.CQ != nil && e.CQ.node.Closed() || e.SRQ != nil && e.SRQ.node.Closed()
 }
@@ -120,9 +122,9 @@ func (e AsyncEvent) text() string {
 	return s
 }
 
-// WaitEvent waits for the next asynchronous event of the context. 1,024 events are kept in a queue; of more the oldest are
-// dropped, and so are the events of an object that is closed. The error Is ctx.Err() when ctx is done, and [ErrClosed] when the
-// context is closed.
+// WaitEvent waits for the next asynchronous event of the context. 1,024 events are kept in a queue;
+// of more the oldest are dropped, and so are the events of an object that is closed. The error Is
+// ctx.Err() when ctx is done, and [ErrClosed] when the context is closed.
 func (c *Context) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	if c.node.Closed() {
 		return AsyncEvent{}, opError("WaitEvent", c.dev.Name(), ErrClosed)
@@ -131,8 +133,8 @@ func (c *Context) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	return ev, opError("WaitEvent", c.dev.Name(), err)
 }
 
-// Close closes the context and ends every WaitEvent. It is idempotent and may be called on nil. The error Is [ErrBusy] if the
-// context has live objects, and for the shared context of a device.
+// Close closes the context and ends every WaitEvent. It is idempotent and may be called on nil. The
+// error Is [ErrBusy] if the context has live objects, and for the shared context of a device.
 func (c *Context) Close() error {
 	if c == nil {
 		return nil
@@ -154,8 +156,8 @@ func (c *Context) end() error {
 	return opError("Close", c.dev.Name(), err)
 }
 
-// CloseAll closes every object of the context, children before parents, and then the context. It is for the end of a main
-// function: connections are ended without an orderly disconnect.
+// CloseAll closes every object of the context, children before parents, and then the context. It is
+// for the end of a main function: connections are ended without an orderly disconnect.
 func (c *Context) CloseAll() error {
 	if c == nil {
 		return nil

@@ -17,17 +17,20 @@ const DefaultCQE = 256
 
 // CQConfig describes a completion queue.
 type CQConfig struct {
-	// CQE is the number of completions that the queue must hold (0 = DefaultCQE). The device may make it larger.
+	// CQE is the number of completions that the queue must hold (0 = DefaultCQE). The device may
+	// make it larger.
 	CQE int
 	// Channel receives the events (nil = a channel of its own, for CQ.Wait).
 	Channel *CompChannel
-	// CompVector is the completion vector, 0 to DeviceAttr.NumCompVectors - 1: which of its interrupts the device uses for the
-	// events of the CQ, and so which processor handles them (comp_vector of ibv_create_cq(3)). A program with several busy
-	// CQs spreads them over the vectors.
+	// CompVector is the completion vector, 0 to DeviceAttr.NumCompVectors - 1: which of its
+	// interrupts the device uses for the events of the CQ, and so which processor handles them
+	// (comp_vector of ibv_create_cq(3)). A program with several busy CQs spreads them over the
+	// vectors.
 	CompVector int
 }
 
-// CQ is a completion queue. All methods may be called concurrently; concurrent Polls share the completions.
+// CQ is a completion queue. All methods may be called concurrently; concurrent Polls share the
+// completions.
 type CQ struct {
 	node   lifetime.Node
 	ctx    *Context
@@ -44,27 +47,27 @@ type CQ struct {
 	waiting chan struct{} // holds a token while a goroutine sleeps in Wait
 	closed  chan struct{} // closed by Close
 
-	// Who sleeps in WaitSolicited must be woken for any completion while others wait in Wait. Each side writes its own of these
-	// and then looks at the other, so one of them arms the CQ.
+	// Who sleeps in WaitSolicited must be woken for any completion while others wait in Wait. Each
+	// side writes its own of these and then looks at the other, so one of them arms the CQ.
 	picky  atomic.Bool  // the goroutine that sleeps does so in WaitSolicited
 	others atomic.Int32 // goroutines in Wait that stand by
 }
 
-// directPoller is a provider's CQ that can be polled without entering the node. Its lock makes Close wait: Destroy takes it when
-// no poll is in progress, and does not release it.
+// directPoller is a provider's CQ that can be polled without entering the node. Its lock makes
+// Close wait: Destroy takes it when no poll is in progress, and does not release it.
 type directPoller interface {
 	// canPollDirect reports whether this CQ does it.
 	canPollDirect() bool
-	// pollDirect is Poll. If ok is false it has done nothing, and the CQ must be polled in the ordinary way, which finds out
-	// that it is closed.
+	// pollDirect is Poll. If ok is false it has done nothing, and the CQ must be polled in the
+	// ordinary way, which finds out that it is closed.
 	pollDirect(wcs []WC) (n int, ok bool, err error)
 }
 
 // CreateCQ makes a completion queue (ibv_create_cq(3)).
 //
-// A CQ must have room for every request that may complete into it before it is polled. Otherwise completions are lost: the context
-// gets EventCQErr, the QPs that use the CQ go into the error state, and Poll returns the completions in the queue and then an
-// error that Is [ErrCQOverflow].
+// A CQ must have room for every request that may complete into it before it is polled. Otherwise
+// completions are lost: the context gets EventCQErr, the QPs that use the CQ go into the error
+// state, and Poll returns the completions in the queue and then an error that Is [ErrCQOverflow].
 func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.enter("CreateCQ"); err != nil {
 		return nil, err
@@ -140,11 +143,13 @@ func (cq *CQ) Context() *Context { return cq.ctx }
 // Provider returns the provider's object of the CQ.
 func (cq *CQ) Provider() ProviderCQ { return cq.p }
 
-// CQE returns the number of completions that the queue can hold, which is at least what was asked for.
+// CQE returns the number of completions that the queue can hold, which is at least what was asked
+// for.
 func (cq *CQ) CQE() int { return cq.p.CQE() }
 
-// Poll moves up to len(wcs) completions into wcs, oldest first, and returns their number (ibv_poll_cq(3)). It does not wait, and on
-// success does not allocate. If completions have been lost, and none is left, the error Is [ErrCQOverflow].
+// Poll moves up to len(wcs) completions into wcs, oldest first, and returns their number
+// (ibv_poll_cq(3)). It does not wait, and on success does not allocate. If completions have been
+// lost, and none is left, the error Is [ErrCQOverflow].
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	if cq.direct != nil {
 		if n, ok, err := cq.direct.pollDirect(wcs); ok {
@@ -190,9 +195,10 @@ func (cq *CQ) pollFor(ctx context.Context, wcs []WC, d time.Duration) (int, erro
 	return 0, nil
 }
 
-// ReqNotify arms the CQ (ibv_req_notify_cq(3)): the next completion that enters it sends one event to its channel. With
-// solicitedOnly it is the next completion that failed or that the peer marked as solicited. Completions that are already in
-// the queue send no event: poll once more after arming.
+// ReqNotify arms the CQ (ibv_req_notify_cq(3)): the next completion that enters it sends one event
+// to its channel. With solicitedOnly it is the next completion that failed or that the peer marked
+// as solicited. Completions that are already in the queue send no event: poll once more after
+// arming.
 func (cq *CQ) ReqNotify(solicitedOnly bool) error {
 	if !cq.node.Enter() {
 		return opError("CQ.ReqNotify", cq.ctx.dev.Name(), ErrClosed)
@@ -201,24 +207,28 @@ func (cq *CQ) ReqNotify(solicitedOnly bool) error {
 	return opError("CQ.ReqNotify", cq.ctx.dev.Name(), cq.p.ReqNotify(solicitedOnly))
 }
 
-// Wait moves completions into wcs as Poll does. If there is none it waits for one: it arms the CQ, polls again, and sleeps.
-// The CQ must have a channel of its own; otherwise the error Is [ErrSharedChannel]. The error Is ctx.Err() when ctx is
-// done and [ErrClosed] when the CQ is closed. If several goroutines wait, each completion goes to one of them.
+// Wait moves completions into wcs as Poll does. If there is none it waits for one: it arms the CQ,
+// polls again, and sleeps. The CQ must have a channel of its own; otherwise the error Is
+// [ErrSharedChannel]. The error Is ctx.Err() when ctx is done and [ErrClosed] when the CQ is
+// closed. If several goroutines wait, each completion goes to one of them.
 //
-// A Wait that ctx has ended withdraws nothing: the requests stay posted, their memory belongs to the device until they complete, and
-// their completions come to a later Wait or Poll. To get the memory back, [QP.Drain]. A send request without [SendSignaled] that
-// succeeds makes no completion, so it never ends a Wait.
+// A Wait that ctx has ended withdraws nothing: the requests stay posted, their memory belongs to
+// the device until they complete, and their completions come to a later Wait or Poll. To get the
+// memory back, [QP.Drain]. A send request without [SendSignaled] that succeeds makes no completion,
+// so it never ends a Wait.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	return cq.wait(ctx, "CQ.Wait", wcs, false)
 }
 
-// WaitSolicited is Wait for programs that need not be woken for every completion: it sleeps until a receive completes whose sender
-// asked for an event (SendSolicited), or until a request fails (solicited_only of ibv_req_notify_cq(3)). Other completions do not
-// wake it; it returns them together with those that do, or if they are there already when it is called.
+// WaitSolicited is Wait for programs that need not be woken for every completion: it sleeps until a
+// receive completes whose sender asked for an event (SendSolicited), or until a request fails
+// (solicited_only of ibv_req_notify_cq(3)). Other completions do not wake it; it returns them
+// together with those that do, or if they are there already when it is called.
 //
-// A completion of this program's own request wakes it only if the request fails. A device that cannot tell which receives are
-// solicited, such as the kernel's siw, wakes it for every receive. If Wait or ReqNotify has armed the CQ for any completion before,
-// the next one wakes it, once. So while another goroutine is in Wait on the same CQ, any completion can wake either of them.
+// A completion of this program's own request wakes it only if the request fails. A device that
+// cannot tell which receives are solicited, such as the kernel's siw, wakes it for every receive.
+// If Wait or ReqNotify has armed the CQ for any completion before, the next one wakes it, once. So
+// while another goroutine is in Wait on the same CQ, any completion can wake either of them.
 func (cq *CQ) WaitSolicited(ctx context.Context, wcs []WC) (int, error) {
 	return cq.wait(ctx, "CQ.WaitSolicited", wcs, true)
 }
@@ -238,8 +248,8 @@ func (cq *CQ) wait(ctx context.Context, op string, wcs []WC, solicitedOnly bool)
 			return n, err
 		}
 	}
-	// One goroutine at a time arms and sleeps. A second one would miss completions that arrive after the first was woken,
-	// because an event disarms the CQ.
+	// One goroutine at a time arms and sleeps. A second one would miss completions that arrive
+	// after the first was woken, because an event disarms the CQ.
 	select {
 	case cq.waiting <- struct{}{}:
 	default:
@@ -262,7 +272,8 @@ func (cq *CQ) wait(ctx context.Context, op string, wcs []WC, solicitedOnly bool)
 	}
 }
 
-// standBy waits until no other goroutine sleeps, and takes its place. Instead it may return completions, or an error.
+// standBy waits until no other goroutine sleeps, and takes its place. Instead it may return
+// completions, or an error.
 func (cq *CQ) standBy(ctx context.Context, op string, wcs []WC, solicitedOnly bool) (int, error) {
 	if !solicitedOnly {
 		cq.others.Add(1)
@@ -286,7 +297,8 @@ func (cq *CQ) standBy(ctx context.Context, op string, wcs []WC, solicitedOnly bo
 	}
 }
 
-// sleep arms the CQ and waits until a completion may have entered it. It may return completions that were already there.
+// sleep arms the CQ and waits until a completion may have entered it. It may return completions
+// that were already there.
 func (cq *CQ) sleep(ctx context.Context, wcs []WC, solicitedOnly bool) (n int, err error) {
 	if !cq.node.Enter() {
 		return 0, ErrClosed
@@ -306,8 +318,8 @@ func (cq *CQ) sleep(ctx context.Context, wcs []WC, solicitedOnly bool) (n int, e
 	return n, err
 }
 
-// Close destroys the CQ (ibv_destroy_cq(3)) and ends every Wait. It is idempotent and may be called on nil. The error Is
-// [ErrBusy] if QPs use the CQ.
+// Close destroys the CQ (ibv_destroy_cq(3)) and ends every Wait. It is idempotent and may be called
+// on nil. The error Is [ErrBusy] if QPs use the CQ.
 func (cq *CQ) Close() error {
 	if cq == nil {
 		return nil

@@ -4,9 +4,9 @@ package verbs
 
 import "fmt"
 
-// Resize changes the size of the queue to at least cqe completions (ibv_resize_cq(3)). Completions in the queue stay there; the
-// device refuses a size below their number. On devices that cannot resize a CQ the error Is [ErrNotSupported], and above max_cqe
-// [ErrLimit].
+// Resize changes the size of the queue to at least cqe completions (ibv_resize_cq(3)). Completions
+// in the queue stay there; the device refuses a size below their number. On devices that cannot
+// resize a CQ the error Is [ErrNotSupported], and above max_cqe [ErrLimit].
 func (cq *CQ) Resize(cqe int) error {
 	const op = "CQ.Resize"
 	if !cq.node.Enter() {

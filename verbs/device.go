@@ -18,8 +18,8 @@ type DeviceInfo struct {
 	NodeGUID  GUID
 }
 
-// Device is an RDMA device. A provider makes it; [Devices] lists it while it is registered. All methods may be called
-// concurrently.
+// Device is an RDMA device. A provider makes it; [Devices] lists it while it is registered. All
+// methods may be called concurrently.
 type Device struct {
 	p    ProviderDevice
 	info DeviceInfo
@@ -42,7 +42,8 @@ func (d *Device) Name() string {
 // Info describes the device.
 func (d *Device) Info() DeviceInfo { return d.info }
 
-// Provider returns the provider's object of the device, for connection managers and other code that extends a provider.
+// Provider returns the provider's object of the device, for connection managers and other code that
+// extends a provider.
 func (d *Device) Provider() ProviderDevice {
 	if d == nil {
 		return nil
@@ -58,9 +59,10 @@ func (d *Device) Open() (*Context, error) {
 	return openContext(d, false)
 }
 
-// SharedContext returns the context that all users of the device in this process share; the first call opens it. The connection
-// manager uses it if no other context is configured, so that connections can share protection domains and completion queues.
-// Its Close is an error; it lives until the end of the process or of the device, or until CloseShared.
+// SharedContext returns the context that all users of the device in this process share; the first
+// call opens it. The connection manager uses it if no other context is configured, so that
+// connections can share protection domains and completion queues. Its Close is an error; it lives
+// until the end of the process or of the device, or until CloseShared.
 func (d *Device) SharedContext() (*Context, error) {
 	if d == nil || d.p == nil {
 		return nil, opError("SharedContext", "", ErrNoDevice)
@@ -78,8 +80,9 @@ func (d *Device) SharedContext() (*Context, error) {
 	return d.shared, nil
 }
 
-// CloseShared closes the shared context, if there is one. It is for programs that no longer use the device, or that check what they
-// have left open. The error Is [ErrBusy] if the context has live objects. The next call of SharedContext opens a new one.
+// CloseShared closes the shared context, if there is one. It is for programs that no longer use the
+// device, or that check what they have left open. The error Is [ErrBusy] if the context has live
+// objects. The next call of SharedContext opens a new one.
 func (d *Device) CloseShared() error {
 	if d == nil {
 		return nil
@@ -97,8 +100,8 @@ var registry struct {
 	devices []*Device
 }
 
-// Register adds a provider's device to [Devices]. If it has no name, or that of another device, also of the kernel's, the error Is
-// [ErrInvalid].
+// Register adds a provider's device to [Devices]. If it has no name, or that of another device,
+// also of the kernel's, the error Is [ErrInvalid].
 func Register(p ProviderDevice) (*Device, error) {
 	d := NewDevice(p)
 	if d.info.Name == "" {
@@ -108,7 +111,8 @@ func Register(p ProviderDevice) (*Device, error) {
 	kernel, _ := kernelDevices()
 	registry.Lock()
 	defer registry.Unlock()
-	if slices.ContainsFunc(append(kernel, registry.devices...), func(o *Device) bool { return o.info.Name == d.info.Name }) {
+	if slices.ContainsFunc(append(kernel, registry.devices...),
+		func(o *Device) bool { return o.info.Name == d.info.Name }) {
 		return nil, opError("Register", d.info.Name, invalid("a device of this name is registered"))
 	}
 	registry.devices = append(registry.devices, d)
@@ -122,8 +126,8 @@ func Unregister(d *Device) {
 	registry.devices = slices.DeleteFunc(registry.devices, func(o *Device) bool { return o == d })
 }
 
-// Devices lists the devices of this process: first those of the kernel, if the program can use libibverbs ([RDMACore]), then
-// the registered ones in the order of their registration.
+// Devices lists the devices of this process: first those of the kernel, if the program can use
+// libibverbs ([RDMACore]), then the registered ones in the order of their registration.
 func Devices() ([]*Device, error) {
 	devices, err := kernelDevices()
 	if err != nil {
@@ -134,9 +138,10 @@ func Devices() ([]*Device, error) {
 	return append(devices, registry.devices...), nil
 }
 
-// RDMACore returns nil if this program can use libibverbs, and with it the devices of the kernel. Otherwise it returns an error that
-// Is [ErrNotSupported] and has the reason: for example, the library is not installed, or the program was built without cgo.
-// It does not check whether there are devices.
+// RDMACore returns nil if this program can use libibverbs, and with it the devices of the kernel.
+// Otherwise it returns an error that Is [ErrNotSupported] and has the reason: for example, the
+// library is not installed, or the program was built without cgo. It does not check whether there
+// are devices.
 func RDMACore() error {
 	if err := kernelMissing(); err != nil {
 		return noRDMACore{err}
@@ -150,7 +155,8 @@ type noRDMACore struct{ error }
 func (e noRDMACore) Is(target error) bool { return target == ErrNotSupported }
 func (e noRDMACore) Unwrap() error        { return e.error }
 
-// DeviceByName returns the device with this name, or an error that Is [ErrNoDevice] and lists the names of all devices.
+// DeviceByName returns the device with this name, or an error that Is [ErrNoDevice] and lists the
+// names of all devices.
 func DeviceByName(name string) (*Device, error) {
 	devices, err := Devices()
 	if err != nil {
@@ -167,10 +173,12 @@ func DeviceByName(name string) (*Device, error) {
 	if len(names) > 0 {
 		present = "present: " + strings.Join(names, ", ")
 	}
-	return nil, opError("DeviceByName", "", fmt.Errorf("%w named %q (%s%s)", ErrNoDevice, name, present, whoMakes(name)))
+	return nil, opError("DeviceByName", "",
+		fmt.Errorf("%w named %q (%s%s)", ErrNoDevice, name, present, whoMakes(name)))
 }
 
-// whoMakes says which package makes a device of this name, if it is one that a program has to ask for.
+// whoMakes says which package makes a device of this name, if it is one that a program has to ask
+// for.
 func whoMakes(name string) string {
 	switch {
 	case strings.HasPrefix(name, "ib:"):

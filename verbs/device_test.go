@@ -80,7 +80,8 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// TestSharedContext: it is one, nobody's Close ends it, and CloseShared makes room for the next one.
+// TestSharedContext: it is one, nobody's Close ends it, and CloseShared makes room for the next
+// one.
 func TestSharedContext(t *testing.T) {
 	dev := verbs.NewDevice(&gidDevice{})
 	require.NoError(t, dev.CloseShared(), "there is none yet")

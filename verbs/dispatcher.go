@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// Dispatcher serves one CQ for any number of QPs: each request is posted with a function, which gets the completion.
+// Dispatcher serves one CQ for any number of QPs: each request is posted with a function, which
+// gets the completion.
 //
 //	d, err := verbs.NewDispatcher(cq, verbs.DispatcherConfig{})
 //	_, err = d.PostSend(qp, []verbs.SendWR{verbs.Read(remote, sge)}, func(wc *verbs.WC) {
@@ -20,28 +21,33 @@ import (
 //
 // # Functions
 //
-// [Dispatcher.Run] and [Dispatcher.Wait] take completions from the CQ and call the functions, one at a time, in the order in which
-// the requests completed. Each function is called once for each request that was posted with it, also if the request failed or
-// was flushed; [WC.ID] is then the ID that the program gave the request. The WC is valid until the function returns.
+// [Dispatcher.Run] and [Dispatcher.Wait] take completions from the CQ and call the functions, one
+// at a time, in the order in which the requests completed. Each function is called once for each
+// request that was posted with it, also if the request failed or was flushed; [WC.ID] is then the
+// ID that the program gave the request. The WC is valid until the function returns.
 //
-// A function may post further requests. It must not wait: not in Run or Wait, nor for anything that needs another completion of
-// the CQ ([Dispatcher.Inside]). While it runs, no other function of the dispatcher does.
+// A function may post further requests. It must not wait: not in Run or Wait, nor for anything that
+// needs another completion of the CQ ([Dispatcher.Inside]). While it runs, no other function of the
+// dispatcher does.
 //
 // # Room
 //
-// The dispatcher has a table with one entry for each completion that the CQ can hold ([CQ.CQE], when the dispatcher is made), and
-// refuses requests for which the table has no entry with an error that Is [ErrQueueFull]. So the CQ cannot overflow. A program that
-// shares a dispatcher between several users of its own lets each of them [Dispatcher.Reserve] what its queues can hold; then
+// The dispatcher has a table with one entry for each completion that the CQ can hold ([CQ.CQE],
+// when the dispatcher is made), and refuses requests for which the table has no entry with an error
+// that Is [ErrQueueFull]. So the CQ cannot overflow. A program that shares a dispatcher between
+// several users of its own lets each of them [Dispatcher.Reserve] what its queues can hold; then
 // none of them finds the table full.
 //
 // # Rules
 //
-// All requests that complete into the CQ should be posted through the dispatcher, because it takes all completions.
-// DispatcherConfig.Other gets those of other requests. A signalled completion is asked for of every request.
+// All requests that complete into the CQ should be posted through the dispatcher, because it takes
+// all completions. DispatcherConfig.Other gets those of other requests. A signalled completion is
+// asked for of every request.
 //
-// Before a QP is closed, drain it ([QP.Drain]) and let the functions of its requests be called: the completions of a destroyed QP
-// can be gone, and then their entries of the table are lost. The receives in an SRQ that is closed never complete. The dispatcher
-// itself need not be closed. All methods may be called concurrently; posting and calling functions allocates nothing.
+// Before a QP is closed, drain it ([QP.Drain]) and let the functions of its requests be called: the
+// completions of a destroyed QP can be gone, and then their entries of the table are lost. The
+// receives in an SRQ that is closed never complete. The dispatcher itself need not be closed. All
+// methods may be called concurrently; posting and calling functions allocates nothing.
 type Dispatcher struct {
 	cq    *CQ
 	other func(*WC)
@@ -60,8 +66,8 @@ type Dispatcher struct {
 	recvs    [][]RecvWR
 }
 
-// entry is that of one request. Its wr_id is its index and its generation, so no completion is taken for that of another
-// request.
+// entry is that of one request. Its wr_id is its index and its generation, so no completion is
+// taken for that of another request.
 type entry struct {
 	f   func(*WC) // nil = not in use
 	id  uint64    // the program's
@@ -70,16 +76,16 @@ type entry struct {
 
 // DispatcherConfig configures a [Dispatcher].
 type DispatcherConfig struct {
-	// Other gets the completions of requests that were not posted through the dispatcher. Without it (nil) such a completion
-	// ends Run and Wait with an error that Is ErrInvalid.
+	// Other gets the completions of requests that were not posted through the dispatcher. Without
+	// it (nil) such a completion ends Run and Wait with an error that Is ErrInvalid.
 	Other func(*WC)
 }
 
 // dispatchBatch is the largest number of completions that are polled at a time.
 const dispatchBatch = 64
 
-// NewDispatcher makes a dispatcher for a CQ that has a channel of its own (otherwise the error Is [ErrSharedChannel]). The CQ
-// belongs to the caller; nothing else should poll it from now on.
+// NewDispatcher makes a dispatcher for a CQ that has a channel of its own (otherwise the error Is
+// [ErrSharedChannel]). The CQ belongs to the caller; nothing else should poll it from now on.
 func NewDispatcher(cq *CQ, cfg DispatcherConfig) (*Dispatcher, error) {
 	if cq == nil {
 		return nil, opError("NewDispatcher", "", invalid("no CQ"))
@@ -112,9 +118,10 @@ func (d *Dispatcher) Outstanding() int {
 	return len(d.entries) - len(d.free)
 }
 
-// Reserve sets entries of the table aside for a user of the dispatcher, who will have n requests outstanding at most. It is
-// bookkeeping: as long as each user reserves what it needs, no post finds the table full. If more would be reserved than there
-// are, the error Is [ErrLimit]. Release gives entries back.
+// Reserve sets entries of the table aside for a user of the dispatcher, who will have n requests
+// outstanding at most. It is bookkeeping: as long as each user reserves what it needs, no post
+// finds the table full. If more would be reserved than there are, the error Is [ErrLimit]. Release
+// gives entries back.
 func (d *Dispatcher) Reserve(n int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,7 +129,8 @@ func (d *Dispatcher) Reserve(n int) error {
 		return d.opError("Dispatcher.Reserve", invalid("%d entries", n))
 	}
 	if n > len(d.entries)-d.reserved {
-		return d.opError("Dispatcher.Reserve", &LimitError{Name: "cqe", Limit: uint64(len(d.entries)), Value: uint64(d.reserved) + uint64(n)})
+		return d.opError("Dispatcher.Reserve",
+			&LimitError{Name: "cqe", Limit: uint64(len(d.entries)), Value: uint64(d.reserved) + uint64(n)})
 	}
 	d.reserved += n
 	return nil
@@ -135,8 +143,8 @@ func (d *Dispatcher) Release(n int) {
 	d.reserved -= n
 }
 
-// PostSend posts send requests to qp, as [QP.PostSend] does, and has f called for each of them. The QP's SendCQ must be the
-// dispatcher's CQ.
+// PostSend posts send requests to qp, as [QP.PostSend] does, and has f called for each of them. The
+// QP's SendCQ must be the dispatcher's CQ.
 func (d *Dispatcher) PostSend(qp *QP, wrs []SendWR, f func(*WC)) (n int, err error) {
 	if err := d.postable(qp != nil && qp.sendCQ == d.cq, f); err != nil {
 		return 0, d.opError("Dispatcher.PostSend", err)
@@ -165,8 +173,8 @@ func (d *Dispatcher) PostSend(qp *QP, wrs []SendWR, f func(*WC)) (n int, err err
 	return n, err
 }
 
-// PostRecv posts receives to qp, as [QP.PostRecv] does, and has f called for each of them. The QP's RecvCQ must be the dispatcher's
-// CQ.
+// PostRecv posts receives to qp, as [QP.PostRecv] does, and has f called for each of them. The QP's
+// RecvCQ must be the dispatcher's CQ.
 func (d *Dispatcher) PostRecv(qp *QP, wrs []RecvWR, f func(*WC)) (n int, err error) {
 	if err := d.postable(qp != nil && qp.recvCQ == d.cq, f); err != nil {
 		return 0, d.opError("Dispatcher.PostRecv", err)
@@ -174,8 +182,9 @@ func (d *Dispatcher) PostRecv(qp *QP, wrs []RecvWR, f func(*WC)) (n int, err err
 	return d.postRecv("Dispatcher.PostRecv", wrs, f, qp, nil)
 }
 
-// PostSRQRecv posts receives to srq, as [SRQ.PostRecv] does, and has f called for each of them. The RecvCQ of the QPs that use
-// the SRQ must be the dispatcher's CQ. [WC.QPNum] says to which QP the message came.
+// PostSRQRecv posts receives to srq, as [SRQ.PostRecv] does, and has f called for each of them. The
+// RecvCQ of the QPs that use the SRQ must be the dispatcher's CQ. [WC.QPNum] says to which QP the
+// message came.
 func (d *Dispatcher) PostSRQRecv(srq *SRQ, wrs []RecvWR, f func(*WC)) (n int, err error) {
 	if err := d.postable(srq != nil && srq.pd.ctx == d.cq.ctx, f); err != nil {
 		return 0, d.opError("Dispatcher.PostSRQRecv", err)
@@ -224,7 +233,8 @@ func (d *Dispatcher) postable(ours bool, f func(*WC)) error {
 }
 
 func (d *Dispatcher) full(n int) error {
-	return fmt.Errorf("%w: the dispatcher has no room for %d more completions, its CQ holds %d", ErrQueueFull, n, len(d.entries))
+	return fmt.Errorf("%w: the dispatcher has no room for %d more completions, its CQ holds %d", ErrQueueFull, n,
+		len(d.entries))
 }
 
 func (d *Dispatcher) opError(op string, err error) error {
@@ -241,7 +251,8 @@ func takeList[T any](lists *[][]T) []T {
 	return nil
 }
 
-// enter puts a request into the table and returns its wr_id. The caller holds d.mu and knows that there is room.
+// enter puts a request into the table and returns its wr_id. The caller holds d.mu and knows that
+// there is room.
 func (d *Dispatcher) enter(id uint64, f func(*WC)) uint64 {
 	n := len(d.free) - 1
 	i := d.free[n]
@@ -275,19 +286,20 @@ func (d *Dispatcher) find(wc *WC) (f func(*WC), ok bool) {
 	return f, true
 }
 
-// Run calls the functions of requests as they complete, until ctx is done. Then the error Is ctx.Err(). Requests that are
-// outstanding stay so; a later Run or Wait calls their functions. Run also ends when the CQ is closed, with an error that Is
-// [ErrClosed], and when it overflows.
+// Run calls the functions of requests as they complete, until ctx is done. Then the error Is
+// ctx.Err(). Requests that are outstanding stay so; a later Run or Wait calls their functions. Run
+// also ends when the CQ is closed, with an error that Is [ErrClosed], and when it overflows.
 //
 // One goroutine at a time takes completions. If several are in Run or Wait, the others stand by.
 func (d *Dispatcher) Run(ctx context.Context) error { return d.wait(ctx, "Dispatcher.Run", nil) }
 
-// Wait waits until something can be received from ready, which it then receives, or until ready is closed. Meanwhile it calls
-// functions as Run does, if no other goroutine does. So a program of few goroutines needs no Run: each of them waits for what
-// the function of its request sends.
+// Wait waits until something can be received from ready, which it then receives, or until ready is
+// closed. Meanwhile it calls functions as Run does, if no other goroutine does. So a program of few
+// goroutines needs no Run: each of them waits for what the function of its request sends.
 //
-// What is sent to ready should be sent by a function of the dispatcher, without waiting: the channel needs room for it. The
-// goroutine that takes completions looks at ready after each batch of them; what is sent by others it sees only then.
+// What is sent to ready should be sent by a function of the dispatcher, without waiting: the
+// channel needs room for it. The goroutine that takes completions looks at ready after each batch
+// of them; what is sent by others it sees only then.
 func (d *Dispatcher) Wait(ctx context.Context, ready <-chan struct{}) error {
 	return d.wait(ctx, "Dispatcher.Wait", ready)
 }
@@ -312,7 +324,8 @@ func (d *Dispatcher) wait(ctx context.Context, op string, ready <-chan struct{})
 	}
 }
 
-// serve takes completions and calls functions until ready is. The caller has the turn, which serve gives back.
+// serve takes completions and calls functions until ready is. The caller has the turn, which serve
+// gives back.
 func (d *Dispatcher) serve(ctx context.Context, ready <-chan struct{}) (done bool, err error) {
 	defer func() { // also if a function panics
 		if d.calls.Load()%2 != 0 {

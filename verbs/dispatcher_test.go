@@ -43,7 +43,8 @@ func newDispatching(t *testing.T, cqe, n, depth int, cfg verbs.DispatcherConfig)
 	w.pd, err = vctx.AllocPD()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.pd.Close()) })
-	w.mr, err = w.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+	w.mr, err = w.pd.AllocMR(4096,
+		verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.mr.Close()) })
 	cq, err := vctx.CreateCQ(verbs.CQConfig{CQE: cqe})
@@ -62,7 +63,8 @@ func newDispatching(t *testing.T, cqe, n, depth int, cfg verbs.DispatcherConfig)
 }
 
 func (w *dispatching) qp(depth int) *verbs.QP {
-	qp, err := w.pd.CreateQP(verbs.QPConfig{SendCQ: w.d.CQ(), RecvCQ: w.d.CQ(), Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth}})
+	qp, err := w.pd.CreateQP(
+		verbs.QPConfig{SendCQ: w.d.CQ(), RecvCQ: w.d.CQ(), Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth}})
 	require.NoError(w, err)
 	w.Cleanup(func() { require.NoError(w, qp.Close()) })
 	return qp
@@ -111,7 +113,8 @@ func (w *dispatching) send(qp *verbs.QP, id uint64, f func(*verbs.WC)) {
 
 func ignore(*verbs.WC) {}
 
-// TestDispatcher: each request's function gets its completion, with the ID of the program, and may post again.
+// TestDispatcher: each request's function gets its completion, with the ID of the program, and may
+// post again.
 func TestDispatcher(t *testing.T) {
 	const pairs, rounds = 5, 20
 	w := newDispatching(t, 256, pairs, 8, verbs.DispatcherConfig{})
@@ -149,7 +152,8 @@ func TestDispatcher(t *testing.T) {
 		require.ErrorIs(t, w.d.Run(one), context.DeadlineExceeded)
 		cancel()
 	}
-	want := map[string]int{fmt.Sprint(3, verbs.WCFetchAdd, nil, true): pairs * rounds, fmt.Sprint(0, verbs.WCSend, nil, true): pairs * rounds}
+	want := map[string]int{fmt.Sprint(3, verbs.WCFetchAdd, nil, true): pairs * rounds,
+		fmt.Sprint(0, verbs.WCSend, nil, true): pairs * rounds}
 	for r := range rounds {
 		want[fmt.Sprint(1000+r, verbs.WCRecv, nil, true)] = pairs
 	}
@@ -157,7 +161,8 @@ func TestDispatcher(t *testing.T) {
 	require.EqualValues(t, pairs*rounds, binary.NativeEndian.Uint64(w.mr.Bytes()))
 }
 
-// TestDispatcherRun: Run ends with its context, other goroutines take over, and outstanding requests stay.
+// TestDispatcherRun: Run ends with its context, other goroutines take over, and outstanding
+// requests stay.
 func TestDispatcherRun(t *testing.T) {
 	w := newDispatching(t, 16, 1, 4, verbs.DispatcherConfig{})
 	a, b := w.pair[0][0], w.pair[0][1]
@@ -214,30 +219,34 @@ func TestDispatcherFlush(t *testing.T) {
 	require.Zero(t, w.d.Outstanding())
 }
 
-// TestDispatcherCause: what the device knows of a request is found by the completion that its function gets.
+// TestDispatcherCause: what the device knows of a request is found by the completion that its
+// function gets.
 func TestDispatcherCause(t *testing.T) {
 	w := newDispatching(t, 64, 1, 16, verbs.DispatcherConfig{})
 	a := w.pair[0][0]
 	ready := make(chan struct{}, 1)
-	_, err := w.d.PostSend(a, []verbs.SendWR{{ID: 7, Opcode: verbs.WRSend, SGL: []verbs.SGE{{Addr: 1, Length: 1, LKey: 0x2a}}}}, func(wc *verbs.WC) {
-		copied := *wc
-		for _, wc := range []*verbs.WC{wc, &copied} {
-			var request *verbs.RequestError
-			require.ErrorAs(t, a.Cause(wc), &request)
-			require.True(t, request.Known)
-			require.Equal(t, uint64(7), request.ID)
-			require.Equal(t, verbs.WCSend, request.Opcode)
-		}
-		require.NotRegexp(t, "[0-9]{7}", a.Err().Error(), "an ID that only the dispatcher knows")
-		ready <- struct{}{}
-	})
+	_, err := w.d.PostSend(a,
+		[]verbs.SendWR{{ID: 7, Opcode: verbs.WRSend, SGL: []verbs.SGE{{Addr: 1, Length: 1, LKey: 0x2a}}}},
+		func(wc *verbs.WC) {
+			copied := *wc
+			for _, wc := range []*verbs.WC{wc, &copied} {
+				var request *verbs.RequestError
+				require.ErrorAs(t, a.Cause(wc), &request)
+				require.True(t, request.Known)
+				require.Equal(t, uint64(7), request.ID)
+				require.Equal(t, verbs.WCSend, request.Opcode)
+			}
+			require.NotRegexp(t, "[0-9]{7}", a.Err().Error(), "an ID that only the dispatcher knows")
+			ready <- struct{}{}
+		})
 	require.NoError(t, err)
 	require.NoError(t, w.d.Wait(w.ctx, ready))
 }
 
 // TestDispatcherInside: only code that a function of this dispatcher has called is inside.
 func TestDispatcherInside(t *testing.T) {
-	v, w := newDispatching(t, 64, 1, 16, verbs.DispatcherConfig{}), newDispatching(t, 64, 1, 16, verbs.DispatcherConfig{})
+	v, w := newDispatching(t, 64, 1, 16, verbs.DispatcherConfig{}),
+		newDispatching(t, 64, 1, 16, verbs.DispatcherConfig{})
 	require.False(t, w.d.Inside())
 	ready := make(chan struct{}, 1)
 	w.recv(w.pair[0][1], 1, func(*verbs.WC) {
@@ -357,7 +366,8 @@ func TestDispatcherRefused(t *testing.T) {
 	require.Equal(t, 2, called)
 }
 
-// TestDispatcherOther: completions of requests that were posted without the dispatcher are not mistaken for others.
+// TestDispatcherOther: completions of requests that were posted without the dispatcher are not
+// mistaken for others.
 func TestDispatcherOther(t *testing.T) {
 	var other []uint64
 	for _, cfg := range []verbs.DispatcherConfig{{}, {Other: func(wc *verbs.WC) { other = append(other, wc.ID) }}} {

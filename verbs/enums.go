@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// The values of every type in this file equal those of rdma-core's <infiniband/verbs.h>, whose name stands in
-// the trailing comment; the texts equal its ibv_*_str functions. Values of our own are marked so.
+// The values of every type in this file equal those of rdma-core's <infiniband/verbs.h>, whose name
+// stands in the trailing comment; the texts equal its ibv_*_str functions. Values of our own are
+// marked so.
 
 // NodeType is the kind of a device.
 type NodeType uint8
@@ -24,8 +25,8 @@ func (t NodeType) String() string {
 		4: "iWARP NIC", 5: "usNIC", 6: "usNIC UDP"}, "NodeType")
 }
 
-// Transport is the wire protocol family of a device. It does not tell what operations the device has: ask
-// [Context.Supports].
+// Transport is the wire protocol family of a device. It does not tell what operations the device
+// has: ask [Context.Supports].
 type Transport int8
 
 const (
@@ -56,7 +57,8 @@ const (
 
 // String returns the text of ibv_port_state_str.
 func (s PortState) String() string {
-	return enumText(int(s), []string{"no state change (NOP)", "down", "init", "armed", "active", "active defer"}, "PortState")
+	return enumText(int(s), []string{"no state change (NOP)", "down", "init", "armed", "active", "active defer"},
+		"PortState")
 }
 
 // LinkLayer is what lies below a port.
@@ -92,7 +94,8 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// MTUOf returns the MTU of 256, 512, 1024, 2048 or 4096 bytes; for other numbers an error that Is [ErrInvalid].
+// MTUOf returns the MTU of 256, 512, 1024, 2048 or 4096 bytes; for other numbers an error that Is
+// [ErrInvalid].
 func MTUOf(bytes int) (MTU, error) {
 	for m := MTU256; m <= MTU4096; m++ {
 		if m.Bytes() == bytes {
@@ -126,11 +129,13 @@ const (
 	DeviceMemWindowType2B DeviceCapFlags = 1 << 24 // IBV_DEVICE_MEM_WINDOW_TYPE_2B
 )
 
-// AccessFlags are the rights of a memory region, a memory window or a QP. Local reading is always allowed.
+// AccessFlags are the rights of a memory region, a memory window or a QP. Local reading is always
+// allowed.
 type AccessFlags uint32
 
 const (
-	AccessLocalWrite   AccessFlags = 1 << 0 // IBV_ACCESS_LOCAL_WRITE: receives, Read responses and atomic results may be placed
+	// IBV_ACCESS_LOCAL_WRITE: receives, Read responses and atomic results may be placed
+	AccessLocalWrite   AccessFlags = 1 << 0
 	AccessRemoteWrite  AccessFlags = 1 << 1 // IBV_ACCESS_REMOTE_WRITE: needs AccessLocalWrite
 	AccessRemoteRead   AccessFlags = 1 << 2 // IBV_ACCESS_REMOTE_READ
 	AccessRemoteAtomic AccessFlags = 1 << 3 // IBV_ACCESS_REMOTE_ATOMIC: needs AccessLocalWrite
@@ -139,18 +144,21 @@ const (
 	AccessOnDemand     AccessFlags = 1 << 6 // IBV_ACCESS_ON_DEMAND: pages are not pinned but faulted in by the device
 	AccessHugeTLB      AccessFlags = 1 << 7 // IBV_ACCESS_HUGETLB: AllocMR asks for huge pages
 
-	// IBV_ACCESS_RELAXED_ORDERING: the device may place data out of order. It is a hint; devices without it ignore it.
+	// IBV_ACCESS_RELAXED_ORDERING: the device may place data out of order. It is a hint; devices
+	// without it ignore it.
 	AccessRelaxedOrdering AccessFlags = 1 << 20
 
-	accessKnown = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic | AccessMWBind | AccessZeroBased |
+	accessKnown = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic | AccessMWBind |
+		AccessZeroBased |
 		AccessOnDemand | AccessHugeTLB | AccessRelaxedOrdering
 	accessRemote = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 )
 
 // String lists the flags by the C names without IBV_ACCESS_.
 func (a AccessFlags) String() string {
-	return flagText(uint64(a), []string{"LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ZERO_BASED", "ON_DEMAND", "HUGETLB",
-		20: "RELAXED_ORDERING"})
+	return flagText(uint64(a),
+		[]string{"LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ZERO_BASED", "ON_DEMAND",
+			"HUGETLB", 20: "RELAXED_ORDERING"})
 }
 
 // QPType is the service of a queue pair.
@@ -200,11 +208,13 @@ func (t MWType) String() string {
 
 // WROpcode is the operation of a send work request.
 //
-// When a request succeeds, its memory may be reused. What else that says depends on the fabric. On InfiniBand and RoCE a Send or
-// a Write succeeds when the peer's device has acknowledged it. On iWARP it succeeds when this side's TCP has it (RFC 5040
-// section 5.5): the peer need not have the data yet, and may still refuse them, which ends the connection; the Write has
-// succeeded all the same. A later Read or atomic that succeeds, or a message that the peer's program sends because of the data,
-// says that they have arrived. A Read or an atomic succeeds when its answer is in memory, on every device.
+// When a request succeeds, its memory may be reused. What else that says depends on the fabric. On
+// InfiniBand and RoCE a Send or a Write succeeds when the peer's device has acknowledged it. On
+// iWARP it succeeds when this side's TCP has it (RFC 5040 section 5.5): the peer need not have the
+// data yet, and may still refuse them, which ends the connection; the Write has succeeded all the
+// same. A later Read or atomic that succeeds, or a message that the peer's program sends because of
+// the data, says that they have arrived. A Read or an atomic succeeds when its answer is in memory,
+// on every device.
 type WROpcode uint8
 
 const (
@@ -236,9 +246,10 @@ func (o WROpcode) String() string {
 		"MASKED_ATOMIC_CMP_AND_SWP", "MASKED_ATOMIC_FETCH_AND_ADD", "FLUSH", "ATOMIC_WRITE"}, "WROpcode")
 }
 
-// Completion returns the opcode that the completion of a successful request has (enum ibv_wc_opcode of ibv_poll_cq(3)). It tells
-// neither an immediate nor an invalidation: a Write with immediate completes as WCRDMAWrite, and every kind of Send as WCSend, which
-// is also the result for a value that is no opcode.
+// Completion returns the opcode that the completion of a successful request has (enum ibv_wc_opcode
+// of ibv_poll_cq(3)). It tells neither an immediate nor an invalidation: a Write with immediate
+// completes as WCRDMAWrite, and every kind of Send as WCSend, which is also the result for a value
+// that is no opcode.
 func (o WROpcode) Completion() WCOpcode {
 	switch o {
 	case WRRDMAWrite, WRRDMAWriteWithImm:
@@ -269,14 +280,16 @@ func (o WROpcode) Completion() WCOpcode {
 type SendFlags uint8
 
 const (
-	SendFence     SendFlags = 1 << 0 // IBV_SEND_FENCE: start after all earlier Reads and atomics have completed
-	SendSignaled  SendFlags = 1 << 1 // IBV_SEND_SIGNALED: make a completion on success too; without it success wakes nobody
+	SendFence SendFlags = 1 << 0 // IBV_SEND_FENCE: start after all earlier Reads and atomics have completed
+	// IBV_SEND_SIGNALED: make a completion on success too; without it success wakes nobody
+	SendSignaled  SendFlags = 1 << 1
 	SendSolicited SendFlags = 1 << 2 // IBV_SEND_SOLICITED: the receive completion is a solicited event
 	SendInline    SendFlags = 1 << 3 // IBV_SEND_INLINE: the data are copied at post; the buffers may be reused at once
 
-	// SendRelaxed is for devices that confirm: on which a Send or Write completes when the peer is known to have the data,
-	// also where the fabric below completes it earlier. With the flag it completes as early as the fabric does. All other
-	// devices ignore it; libibverbs has nothing like it.
+	// SendRelaxed is for devices that confirm: on which a Send or Write completes when the peer is
+	// known to have the data, also where the fabric below completes it earlier. With the flag it
+	// completes as early as the fabric does. All other devices ignore it; libibverbs has nothing
+	// like it.
 	SendRelaxed SendFlags = 1 << 7
 
 	sendFlagsKnown = SendFence | SendSignaled | SendSolicited | SendInline | SendRelaxed
@@ -287,8 +300,8 @@ func (f SendFlags) String() string {
 	return flagText(uint64(f), []string{"FENCE", "SIGNALED", "SOLICITED", "INLINE", "IP_CSUM", "", "", "RELAXED"})
 }
 
-// WCStatus is the result of a work request (ibv_wc_status_str(3)). Values other than [WCSuccess] are errors; docs/guide.md has a
-// table of their causes, and of what to do.
+// WCStatus is the result of a work request (ibv_wc_status_str(3)). Values other than [WCSuccess]
+// are errors; docs/guide.md has a table of their causes, and of what to do.
 type WCStatus uint8
 
 const (
@@ -318,11 +331,14 @@ const (
 
 // String returns the text of ibv_wc_status_str.
 func (s WCStatus) String() string {
-	return enumText(int(s), []string{"success", "local length error", "local QP operation error", "local EE context operation error",
-		"local protection error", "Work Request Flushed Error", "memory management operation error", "bad response error",
+	return enumText(int(s), []string{"success", "local length error", "local QP operation error",
+		"local EE context operation error", "local protection error", "Work Request Flushed Error",
+		"memory management operation error", "bad response error",
 		"local access error", "remote invalid request error", "remote access error", "remote operation error",
-		"transport retry counter exceeded", "RNR retry counter exceeded", "local RDD violation error", "remote invalid RD request",
-		"aborted error", "invalid EE context number", "invalid EE context state", "fatal error", "response timeout error",
+		"transport retry counter exceeded", "RNR retry counter exceeded", "local RDD violation error",
+		"remote invalid RD request",
+		"aborted error", "invalid EE context number", "invalid EE context state", "fatal error",
+		"response timeout error",
 		"general error"}, "WCStatus")
 }
 
@@ -361,8 +377,8 @@ func (o WCOpcode) String() string {
 	case WCRecvImmData:
 		return "RECV_IMM_DATA"
 	}
-	return enumText(int(o), []string{"SEND", "RDMA_WRITE", "RDMA_READ", "COMP_SWAP", "FETCH_ADD", "BIND_MW", "LOCAL_INV",
-		"TSO", "FLUSH", "ATOMIC_WRITE", "REG_MR", "MASKED_COMP_SWAP", "MASKED_FETCH_ADD"}, "WCOpcode")
+	return enumText(int(o), []string{"SEND", "RDMA_WRITE", "RDMA_READ", "COMP_SWAP", "FETCH_ADD", "BIND_MW",
+		"LOCAL_INV", "TSO", "FLUSH", "ATOMIC_WRITE", "REG_MR", "MASKED_COMP_SWAP", "MASKED_FETCH_ADD"}, "WCOpcode")
 }
 
 // WCFlags qualify a successful completion.
@@ -406,9 +422,11 @@ const (
 
 // String returns the text of ibv_event_type_str.
 func (e EventType) String() string {
-	return enumText(int(e), []string{"CQ error", "local work queue catastrophic error", "invalid request local work queue error",
-		"local access violation work queue error", "communication established", "send queue drained", "path migrated",
-		"path migration request error", "local catastrophic error", "port active", "port error", "LID change", "P_Key change",
+	return enumText(int(e), []string{"CQ error", "local work queue catastrophic error",
+		"invalid request local work queue error", "local access violation work queue error",
+		"communication established", "send queue drained", "path migrated",
+		"path migration request error", "local catastrophic error", "port active", "port error", "LID change",
+		"P_Key change",
 		"SM change", "SRQ catastrophic error", "SRQ limit reached", "last WQE reached", "client reregistration",
 		"GID table change"}, "EventType")
 }
@@ -421,7 +439,8 @@ func enumText(v int, names []string, kind string) string {
 	return fmt.Sprintf("%s(%d)", kind, v)
 }
 
-// flagText joins the names of the bits set in v by "|"; bits without a name are shown in hexadecimal.
+// flagText joins the names of the bits set in v by "|"; bits without a name are shown in
+// hexadecimal.
 func flagText(v uint64, names []string) string {
 	if v == 0 {
 		return "0"

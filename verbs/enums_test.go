@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTexts compares the values and texts with those of rdma-core: ibv_wc_status_str, ibv_event_type_str and the others.
+// TestTexts compares the values and texts with those of rdma-core: ibv_wc_status_str,
+// ibv_event_type_str and the others.
 func TestTexts(t *testing.T) {
 	for _, c := range []struct {
 		v    fmt.Stringer
@@ -70,18 +71,21 @@ func TestReceivesHaveTheirBit(t *testing.T) {
 	for _, o := range []WCOpcode{WCRecv, WCRecvRDMAWithImm, WCRecvImmData} {
 		require.True(t, (&WC{Opcode: o}).IsRecv(), o)
 	}
-	for _, o := range []WCOpcode{WCSend, WCRDMAWrite, WCRDMARead, WCCompSwap, WCFetchAdd, WCMaskedFetchAdd, WCImmData, WCBindMW} {
+	for _, o := range []WCOpcode{WCSend, WCRDMAWrite, WCRDMARead, WCCompSwap, WCFetchAdd, WCMaskedFetchAdd, WCImmData,
+		WCBindMW} {
 		require.False(t, (&WC{Opcode: o}).IsRecv(), o)
 	}
 }
 
-// TestCompletion: a request and its completion have the same text, apart from what the completion does not tell.
+// TestCompletion: a request and its completion have the same text, apart from what the completion
+// does not tell.
 func TestCompletion(t *testing.T) {
 	texts := map[WROpcode]string{WRRDMAWriteWithImm: "RDMA_WRITE", WRSendWithImm: "SEND", WRSendWithInv: "SEND",
 		WRAtomicCmpAndSwp: "COMP_SWAP", WRAtomicFetchAndAdd: "FETCH_ADD",
 		WRMaskedAtomicCmpAndSwp: "MASKED_COMP_SWAP", WRMaskedAtomicFetchAndAdd: "MASKED_FETCH_ADD"}
-	for _, o := range []WROpcode{WRRDMAWrite, WRRDMAWriteWithImm, WRSend, WRSendWithImm, WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd,
-		WRLocalInv, WRBindMW, WRSendWithInv, WRMaskedAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd, WRAtomicWrite, WRImmData} {
+	for _, o := range []WROpcode{WRRDMAWrite, WRRDMAWriteWithImm, WRSend, WRSendWithImm, WRRDMARead, WRAtomicCmpAndSwp,
+		WRAtomicFetchAndAdd, WRLocalInv, WRBindMW, WRSendWithInv, WRMaskedAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd,
+		WRAtomicWrite, WRImmData} {
 		want, differs := texts[o]
 		if !differs {
 			want = o.String()

@@ -11,8 +11,8 @@ import (
 
 // The causes that errors of this package wrap. Test with errors.Is; they are never returned bare.
 var (
-	// ErrClosed: the handle, or the parent that a new object needs, has been closed. It satisfies errors.Is for
-	// net.ErrClosed and os.ErrClosed too.
+	// ErrClosed: the handle, or the parent that a new object needs, has been closed. It satisfies
+	// errors.Is for net.ErrClosed and os.ErrClosed too.
 	ErrClosed = lifetime.ErrClosed
 	// ErrBusy: the object cannot be closed because live objects depend on it (EBUSY).
 	ErrBusy = lifetime.ErrBusy
@@ -20,7 +20,8 @@ var (
 	ErrNotSupported = errors.New("operation not supported")
 	// ErrNoDevice: no device was found or chosen (ENODEV).
 	ErrNoDevice = errors.New("no RDMA device")
-	// ErrForeign: objects that were passed together belong to different devices, contexts or protection domains.
+	// ErrForeign: objects that were passed together belong to different devices, contexts or
+	// protection domains.
 	ErrForeign = errors.New("objects do not belong together")
 	// ErrInvalid: an argument is wrong on every device (EINVAL).
 	ErrInvalid = errors.New("invalid argument")
@@ -38,8 +39,9 @@ var (
 	ErrSharedChannel = errors.New("completion channel is shared: use CompChannel.Wait")
 )
 
-// OpError is the error of a call: the call, the device, and the cause. Err is one of the causes above, possibly with more text,
-// an errno, or a typed error of this package. Most callers use errors.Is or errors.As.
+// OpError is the error of a call: the call, the device, and the cause. Err is one of the causes
+// above, possibly with more text, an errno, or a typed error of this package. Most callers use
+// errors.Is or errors.As.
 type OpError struct {
 	Op     string // the call, for example "CreateQP"
 	Device string // the name of the device; "" if there was none
@@ -65,7 +67,8 @@ func opError(op, device string, err error) error {
 	return &OpError{Op: op, Device: device, Err: cause(err)}
 }
 
-// cause removes the OpError that the handles of an inner device have put around an error, so that the error names one call.
+// cause removes the OpError that the handles of an inner device have put around an error, so that
+// the error names one call.
 func cause(err error) error {
 	for {
 		below, ok := err.(*OpError)
@@ -88,8 +91,8 @@ func (e *requestError) Error() string { return fmt.Sprintf("request %d: %v", e.n
 // Unwrap returns the cause.
 func (e *requestError) Unwrap() error { return e.err }
 
-// requestCause is the error of a post that took n requests. If err already has an index, in the list of an inner device, only its
-// cause is kept.
+// requestCause is the error of a post that took n requests. If err already has an index, in the
+// list of an inner device, only its cause is kept.
 func requestCause(n int, err error) error {
 	err = cause(err)
 	if below, ok := err.(*requestError); ok {
@@ -141,20 +144,21 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// TerminateError is the Terminate message that ended an iWARP stream (RFC 5040 section 4.8): the error, and the side that found
-// it. [QP.Err] and asynchronous events have it, on both sides.
+// TerminateError is the Terminate message that ended an iWARP stream (RFC 5040 section 4.8): the
+// error, and the side that found it. [QP.Err] and asynchronous events have it, on both sides.
 type TerminateError struct {
 	Layer, Type, Code uint8  // as on the wire: layer 0 RDMAP, 1 DDP, 2 MPA
 	Header            []byte // the DDP header of the wrong message, nil if it was not quoted
 	Remote            bool   // true if the peer found the error and sent the message
 	Text              string // the meaning of the codes
-	// Access is the access to memory that was refused, as far as it is known: the side that found the error knows it, and the
-	// other one what the message quotes. Nil if the error is another one, or nothing is known.
+	// Access is the access to memory that was refused, as far as it is known: the side that found
+	// the error knows it, and the other one what the message quotes. Nil if the error is another
+	// one, or nothing is known.
 	Access *AccessError
 }
 
-// Error returns for example "terminated by peer: RDMAP remote protection error: invalid STag (0/1/00): no memory has key 0x2a00
-// (64 bytes at 0x1000)".
+// Error returns for example "terminated by peer: RDMAP remote protection error: invalid STag
+// (0/1/00): no memory has key 0x2a00 (64 bytes at 0x1000)".
 func (e *TerminateError) Error() string {
 	who := "terminated"
 	if e.Remote {

@@ -41,7 +41,8 @@ func TestStatusIsAnError(t *testing.T) {
 }
 
 func TestTerminateError(t *testing.T) {
-	err := error(&TerminateError{Layer: 0, Type: 1, Code: 2, Remote: true, Text: "RDMAP remote protection error: access rights"})
+	err := error(&TerminateError{Layer: 0, Type: 1, Code: 2, Remote: true,
+		Text: "RDMAP remote protection error: access rights"})
 	require.EqualError(t, err, "terminated by peer: RDMAP remote protection error: access rights (0/1/02)")
 	require.ErrorIs(t, err, &TerminateError{Type: 1, Code: 2, Remote: true})
 	require.NotErrorIs(t, err, &TerminateError{Type: 1, Code: 2})

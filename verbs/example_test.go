@@ -57,7 +57,8 @@ func Example() {
 	// <nil>
 }
 
-// connected returns the two ends of a connection of a user-space RNIC to itself. Each has 4,096 bytes that the other may use.
+// connected returns the two ends of a connection of a user-space RNIC to itself. Each has 4,096
+// bytes that the other may use.
 func connected(ctx context.Context) (a, b *cm.Endpoint, stop func()) {
 	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
@@ -67,7 +68,8 @@ func connected(ctx context.Context) (a, b *cm.Endpoint, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	cfg := cm.EndpointConfig{Memory: 4096, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic}
+	cfg := cm.EndpointConfig{Memory: 4096,
+		Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic}
 	var g errgroup.Group
 	g.Go(func() (err error) {
 		b, err = ln.AcceptEndpoint(ctx, cfg)
@@ -82,9 +84,10 @@ func connected(ctx context.Context) (a, b *cm.Endpoint, stop func()) {
 	return a, b, func() { errors.Join(a.Close(), b.Close(), ln.Close(), nic.Close()) }
 }
 
-// readRecord reads n bytes at offset 8 of a record of the peer's, whose owner makes the version at offset 0 odd before it changes the
-// bytes, and even again afterwards. The peer's program takes no part. A Read is not atomic; so the version is read before the bytes,
-// and again after them. Each Read waits for the one before it (SendFence).
+// readRecord reads n bytes at offset 8 of a record of the peer's, whose owner makes the version at
+// offset 0 odd before it changes the bytes, and even again afterwards. The peer's program takes no
+// part. A Read is not atomic; so the version is read before the bytes, and again after them. Each
+// Read waits for the one before it (SendFence).
 func readRecord(ctx context.Context, ep *cm.Endpoint, record verbs.Remote, n int) ([]byte, error) {
 	mr := ep.MR()
 	version, err := record.Slice(0, 8)
@@ -119,12 +122,14 @@ func ExampleRead() {
 	defer stop()
 	copy(server.MR().Bytes()[8:], "the value")
 
-	value, err := readRecord(ctx, client, server.MR().Remote(), 9) // a client gets the Remote as private data, or in a message
+	// a client gets the Remote as private data, or in a message
+	value, err := readRecord(ctx, client, server.MR().Remote(), 9)
 	fmt.Printf("%q %v\n", value, err)
 	// Output: "the value" <nil>
 }
 
-// A Write into the peer's memory, and a message behind it that says so: what comes later in the queue arrives later.
+// A Write into the peer's memory, and a message behind it that says so: what comes later in the
+// queue arrives later.
 func ExampleWrite() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -231,7 +236,8 @@ func ExampleDispatcher() {
 	// success c
 }
 
-// A request that the peer's memory does not allow fails, and ends the connection. Both sides learn why.
+// A request that the peer's memory does not allow fails, and ends the connection. Both sides learn
+// why.
 func ExampleQP_Cause() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

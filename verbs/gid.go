@@ -11,11 +11,12 @@ import (
 // ErrNoGID: the table has no entry with this index, or none that matches.
 var ErrNoGID = errors.New("no such GID")
 
-// GID is a global identifier in network byte order: on InfiniBand subnet prefix and port GUID, on RoCE an IP address, on
-// iWARP a MAC address followed by zeros.
+// GID is a global identifier in network byte order: on InfiniBand subnet prefix and port GUID, on
+// RoCE an IP address, on iWARP a MAC address followed by zeros.
 type GID [16]byte
 
-// GIDFromAddr returns the GID of an IP address. An IPv4 address becomes an IPv4-mapped IPv6 address.
+// GIDFromAddr returns the GID of an IP address. An IPv4 address becomes an IPv4-mapped IPv6
+// address.
 func GIDFromAddr(a netip.Addr) GID { return a.As16() }
 
 // Addr returns the GID as an IP address. An IPv4-mapped IPv6 address becomes the IPv4 address.
@@ -63,8 +64,8 @@ type GIDEntry struct {
 	NetDev string // the network interface, "" if there is none
 }
 
-// QueryGID returns one row of a port's GID table (ibv_query_gid_ex(3)). The error Is [ErrNoGID] if the row is empty or beyond the
-// end of the table.
+// QueryGID returns one row of a port's GID table (ibv_query_gid_ex(3)). The error Is [ErrNoGID] if
+// the row is empty or beyond the end of the table.
 func (c *Context) QueryGID(port, index int) (GIDEntry, error) {
 	const op = "QueryGID"
 	if err := c.enter(op); err != nil {

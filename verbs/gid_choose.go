@@ -10,20 +10,23 @@ import (
 	"slices"
 )
 
-// ChooseGID returns the row of a port's GID table to use as the source of packets to an address. Rows of InfiniBand and iWARP reach
-// every address. Of the others it takes rows of the address's family, and of these, in this order:
+// ChooseGID returns the row of a port's GID table to use as the source of packets to an address.
+// Rows of InfiniBand and iWARP reach every address. Of the others it takes rows of the address's
+// family, and of these, in this order:
 //
 //   - RoCE v2 before RoCE v1;
-//   - the row of the source address that this host's routes give for the address; for an address of this host it is that address;
+//   - the row of the source address that this host's routes give for the address; for an address of
+//     this host it is that address;
 //   - rows of the same scope: a link-local address reaches its link only;
 //   - rows whose subnet, as it is configured on their network interface, has the address;
-//   - rows of the network interface through which the route goes, then rows of any interface: a row without one belongs to
-//     another network namespace;
+//   - rows of the network interface through which the route goes, then rows of any interface: a row
+//     without one belongs to another network namespace;
 //   - the row that has most leading bits in common with the address, and the first of those.
 //
-// If no row is of the family, it takes a RoCE v2 row of the interface through which the route goes: a peer whose name is an IPv4
-// address may have IPv6 GIDs only, as this host. For the zero Addr every family matches, addresses that are routed come before
-// link-local ones, and IPv4 before IPv6. The error Is [ErrNoGID] if no row matches.
+// If no row is of the family, it takes a RoCE v2 row of the interface through which the route goes:
+// a peer whose name is an IPv4 address may have IPv6 GIDs only, as this host. For the zero Addr
+// every family matches, addresses that are routed come before link-local ones, and IPv4 before
+// IPv6. The error Is [ErrNoGID] if no row matches.
 func (c *Context) ChooseGID(port int, to netip.Addr) (GIDEntry, error) {
 	rows, err := c.GIDs(port)
 	if err != nil {
@@ -117,7 +120,8 @@ func (h hostRoute) rank(e GIDEntry, to netip.Addr) (r gidRank, fits bool) {
 		yes(own == h.source.WithZone("")),
 		yes(own.IsLinkLocalUnicast() == to.IsLinkLocalUnicast()), // the zero Addr is not link-local
 		yes(!to.IsValid() && own.Is4()),
-		yes(slices.ContainsFunc(h.subnets[e.NetDev], func(p netip.Prefix) bool { return p.Addr() == own && p.Contains(there) })),
+		yes(slices.ContainsFunc(h.subnets[e.NetDev],
+			func(p netip.Prefix) bool { return p.Addr() == own && p.Contains(there) })),
 		yes(onRoute),
 		yes(e.NetDev != ""),
 		inCommon(own, there),

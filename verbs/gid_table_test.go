@@ -12,7 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestChooseGIDRank: which rule comes before which, where a table has rows of which each follows another one.
+// TestChooseGIDRank: which rule comes before which, where a table has rows of which each follows
+// another one.
 func TestChooseGIDRank(t *testing.T) {
 	const v1, v2 = verbs.GIDTypeRoCEv1, verbs.GIDTypeRoCEv2
 	ctx := openGIDs(t, gidRow("10.0.0.3", v1), gidRow("fe80::1", v2), gidRow("10.0.0.1", v2), gidRow("fe80::2", v2))
@@ -35,8 +36,8 @@ func TestChooseGIDRank(t *testing.T) {
 
 // TestGIDTypeTexts: the names are those of ibv_devinfo.
 func TestGIDTypeTexts(t *testing.T) {
-	for typ, text := range map[verbs.GIDType]string{verbs.GIDTypeIB: "IB", verbs.GIDTypeRoCEv1: "RoCE v1", verbs.GIDTypeRoCEv2: "RoCE v2",
-		3: "GIDType(3)"} {
+	for typ, text := range map[verbs.GIDType]string{verbs.GIDTypeIB: "IB", verbs.GIDTypeRoCEv1: "RoCE v1",
+		verbs.GIDTypeRoCEv2: "RoCE v2", 3: "GIDType(3)"} {
 		require.Equal(t, text, typ.String())
 	}
 }
@@ -48,7 +49,8 @@ func (d tableless) Open(*verbs.Context) (verbs.ProviderContext, error) {
 	return struct{ verbs.ProviderContext }{d.gidDevice}, nil
 }
 
-// TestGIDTableFails: what the device does not have, and what it says instead of a row, comes back with the call's name.
+// TestGIDTableFails: what the device does not have, and what it says instead of a row, comes back
+// with the call's name.
 func TestGIDTableFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {

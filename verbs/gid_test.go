@@ -70,7 +70,8 @@ func TestGIDText(t *testing.T) {
 	require.Equal(t, "RoCE v2", verbs.GIDTypeRoCEv2.String())
 }
 
-// TestChooseGID follows the order of a RoCE port's table as Linux fills it: each address once as v1 and once as v2.
+// TestChooseGID follows the order of a RoCE port's table as Linux fills it: each address once as v1
+// and once as v2.
 func TestChooseGID(t *testing.T) {
 	const v1, v2 = verbs.GIDTypeRoCEv1, verbs.GIDTypeRoCEv2
 	ctx := openGIDs(t, gidRow("fe80::1", v1), gidRow("fe80::1", v2), gidRow("10.0.0.1", v1), gidRow("10.0.0.1", v2),

@@ -23,20 +23,21 @@ func TestCreateQPChecks(t *testing.T) {
 		cfg  QPConfig
 		want error
 	}{
-		"no CQ":                   {QPConfig{}, ErrInvalid},
-		"no RecvCQ":               {QPConfig{SendCQ: f.send}, ErrInvalid},
-		"no SendCQ":               {QPConfig{RecvCQ: f.recv}, ErrInvalid},
-		"SendCQ of another":       {QPConfig{SendCQ: other.send, RecvCQ: f.recv}, ErrForeign},
-		"RecvCQ of another":       {QPConfig{SendCQ: f.send, RecvCQ: other.recv}, ErrForeign},
-		"SRQ of another":          {QPConfig{SendCQ: f.send, RecvCQ: f.recv, SRQ: other.srq}, ErrForeign},
-		"unknown type":            {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Type: 77}, ErrNotSupported},
-		"negative size":           {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxSendWR: -1}}, ErrInvalid},
-		"too deep":                {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxRecvWR: 101}}, ErrLimit},
-		"too many elements":       {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxRecvSGE: 5}}, ErrLimit},
-		"too many send elements":  {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxSendSGE: 5}}, ErrLimit},
-		"too much inline data":    {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxInlineData: 65}}, ErrLimit},
-		"too deep a send queue":   {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxSendWR: 101}}, ErrLimit},
-		"a negative inline limit": {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxInlineData: -1}}, ErrInvalid},
+		"no CQ":                  {QPConfig{}, ErrInvalid},
+		"no RecvCQ":              {QPConfig{SendCQ: f.send}, ErrInvalid},
+		"no SendCQ":              {QPConfig{RecvCQ: f.recv}, ErrInvalid},
+		"SendCQ of another":      {QPConfig{SendCQ: other.send, RecvCQ: f.recv}, ErrForeign},
+		"RecvCQ of another":      {QPConfig{SendCQ: f.send, RecvCQ: other.recv}, ErrForeign},
+		"SRQ of another":         {QPConfig{SendCQ: f.send, RecvCQ: f.recv, SRQ: other.srq}, ErrForeign},
+		"unknown type":           {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Type: 77}, ErrNotSupported},
+		"negative size":          {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxSendWR: -1}}, ErrInvalid},
+		"too deep":               {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxRecvWR: 101}}, ErrLimit},
+		"too many elements":      {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxRecvSGE: 5}}, ErrLimit},
+		"too many send elements": {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxSendSGE: 5}}, ErrLimit},
+		"too much inline data":   {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxInlineData: 65}}, ErrLimit},
+		"too deep a send queue":  {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxSendWR: 101}}, ErrLimit},
+		"a negative inline limit": {QPConfig{SendCQ: f.send, RecvCQ: f.recv, Cap: QPCap{MaxInlineData: -1}},
+			ErrInvalid},
 	} {
 		_, err := f.pd.CreateQP(c.cfg)
 		require.ErrorIs(t, err, c.want, name)
@@ -50,7 +51,8 @@ func TestCreateQPChecks(t *testing.T) {
 	require.NoError(t, qp.Close())
 	qp, err = f.pd.CreateQP(QPConfig{SendCQ: f.send, RecvCQ: f.recv})
 	require.NoError(t, err)
-	require.Equal(t, QPCap{MaxSendWR: 100, MaxRecvWR: 100, MaxSendSGE: 1, MaxRecvSGE: 1}, qp.Cap(), "defaults, as far as the device goes")
+	require.Equal(t, QPCap{MaxSendWR: 100, MaxRecvWR: 100, MaxSendSGE: 1, MaxRecvSGE: 1}, qp.Cap(),
+		"defaults, as far as the device goes")
 	require.NotContains(t, fmt.Sprint(qp), "RTR")
 	s.state = QPStateRTR
 	require.NoError(t, qp.Close())
@@ -115,8 +117,8 @@ func TestCQChecks(t *testing.T) {
 	foreignStub.closed(t, foreign)
 }
 
-// TestCQDriven: an empty CQ is driven by who polls it, unless the poll failed or had no room; one that polls by itself is not asked
-// in another way; a wait sleeps as the device does.
+// TestCQDriven: an empty CQ is driven by who polls it, unless the poll failed or had no room; one
+// that polls by itself is not asked in another way; a wait sleeps as the device does.
 func TestCQDriven(t *testing.T) {
 	s, ctx := newStub(t)
 	cq, err := ctx.CreateCQ(CQConfig{})
@@ -175,7 +177,8 @@ func TestCQDriven(t *testing.T) {
 	s.closed(t, ctx)
 }
 
-// TestCQSpins: where the device wants it, a wait polls for a while before it sleeps; one for solicited completions does not.
+// TestCQSpins: where the device wants it, a wait polls for a while before it sleeps; one for
+// solicited completions does not.
 func TestCQSpins(t *testing.T) {
 	s, ctx := newStub(t)
 	errAsleep := errors.New("asleep")
@@ -224,7 +227,8 @@ func TestCQSpins(t *testing.T) {
 	require.NotContains(t, s.reached(), "Sleep")
 }
 
-// TestCQArms: a CQ that cannot be driven is armed, polled once more, and then its channel is waited for.
+// TestCQArms: a CQ that cannot be driven is armed, polled once more, and then its channel is waited
+// for.
 func TestCQArms(t *testing.T) {
 	s, ctx := newStub(t)
 	s.plain = true
@@ -371,7 +375,8 @@ func TestMRChecks(t *testing.T) {
 		require.NoError(t, err, "%d, %d", c.off, c.n)
 		require.Equal(t, SGE{Addr: m.Addr() + uint64(c.off), Length: uint32(c.n), LKey: 1}, sge)
 	}
-	for off, want := range map[int]error{0: nil, 88: nil, 92: ErrInvalid, 93: ErrBounds, 96: ErrBounds, -8: ErrBounds, 4: ErrInvalid} {
+	for off, want := range map[int]error{0: nil, 88: nil, 92: ErrInvalid, 93: ErrBounds, 96: ErrBounds, -8: ErrBounds,
+		4: ErrInvalid} {
 		w, err := m.Word(off)
 		if want != nil {
 			require.ErrorIs(t, err, want, "%d", off)
@@ -415,7 +420,8 @@ func TestMRChecks(t *testing.T) {
 	require.NoError(t, err)
 	s.reached()
 	require.NoError(t, m.Rereg(ReregAccess, nil, mem, AccessRemoteRead), "rights alone")
-	require.Equal(t, []string{fmt.Sprintf("Rereg CHANGE_ACCESS, 100 bytes at %#x, %v", m.Addr(), AccessRemoteRead)}, s.reached())
+	require.Equal(t, []string{fmt.Sprintf("Rereg CHANGE_ACCESS, 100 bytes at %#x, %v", m.Addr(), AccessRemoteRead)},
+		s.reached())
 	require.ErrorIs(t, pd.Close(), ErrBusy, "it is still the parent")
 	require.NoError(t, m.Rereg(ReregPD, second, nil, AccessLocalWrite), "the PD alone")
 	require.Equal(t, AccessRemoteRead, m.Access())
@@ -492,7 +498,8 @@ func TestSRQChecks(t *testing.T) {
 		require.Empty(t, s.reached(), name)
 	}
 	for _, wr := range []int{-7, 51} {
-		require.NoError(t, srq.Modify(SRQAttr{MaxWR: wr, SRQLimit: 0}, SRQAttrLimit), "what mask leaves out does not matter")
+		require.NoError(t, srq.Modify(SRQAttr{MaxWR: wr, SRQLimit: 0}, SRQAttrLimit),
+			"what mask leaves out does not matter")
 		require.Contains(t, fmt.Sprint(srq), "max_wr=10")
 	}
 	require.NoError(t, srq.Modify(SRQAttr{MaxWR: 50, SRQLimit: -7}, SRQAttrMaxWR))
@@ -504,7 +511,8 @@ func TestSRQChecks(t *testing.T) {
 	require.ErrorIs(t, srq.Modify(SRQAttr{MaxWR: 20}, SRQAttrMaxWR), ErrLimit)
 	require.Contains(t, fmt.Sprint(srq), "max_wr=50")
 	require.NoError(t, srq.Close())
-	for _, err := range []error{srq.Modify(SRQAttr{MaxWR: 1}, SRQAttrMaxWR), second(srq.Query()), second(srq.PostRecv(nil))} {
+	for _, err := range []error{srq.Modify(SRQAttr{MaxWR: 1}, SRQAttrMaxWR), second(srq.Query()),
+		second(srq.PostRecv(nil))} {
 		require.ErrorIs(t, err, ErrClosed)
 	}
 	require.NoError(t, pd.Close())

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCause: the reason of a request is what the device knows of it, else what has ended its QP. A status is not its own reason.
+// TestCause: the reason of a request is what the device knows of it, else what has ended its QP. A
+// status is not its own reason.
 func TestCause(t *testing.T) {
 	s, ctx := newStub(t)
 	f := newFamily(t, ctx)
@@ -18,7 +19,8 @@ func TestCause(t *testing.T) {
 	access := &AccessError{Fault: AccessBounds, Key: 5, Element: 1}
 	wc := WC{ID: 9, Status: WCLocProtErr, VendorErr: 0x42, QPNum: qp.Num(), Opcode: WCSend}
 	of := func(opcode WCOpcode, known bool, reason error) *RequestError {
-		return &RequestError{QPNum: qp.Num(), ID: 9, Status: WCLocProtErr, VendorErr: 0x42, Opcode: opcode, Known: known, Reason: reason}
+		return &RequestError{QPNum: qp.Num(), ID: 9, Status: WCLocProtErr, VendorErr: 0x42, Opcode: opcode,
+			Known: known, Reason: reason}
 	}
 	for _, c := range []struct {
 		name        string

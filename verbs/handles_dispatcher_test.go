@@ -24,7 +24,8 @@ func newStubDispatcher(t *testing.T) *stubDispatcher {
 	s, ctx := newStub(t)
 	d := &stubDispatcher{T: t, s: s, qp: newStubQP(t, s, ctx, QPConfig{})}
 	var err error
-	d.Dispatcher, err = NewDispatcher(d.qp.SendCQ(), DispatcherConfig{Other: func(wc *WC) { d.others = append(d.others, wc.ID) }})
+	d.Dispatcher, err = NewDispatcher(d.qp.SendCQ(),
+		DispatcherConfig{Other: func(wc *WC) { d.others = append(d.others, wc.ID) }})
 	require.NoError(t, err)
 	return d
 }
@@ -40,7 +41,8 @@ func (d *stubDispatcher) complete(ids ...uint64) {
 	require.ErrorIs(d, d.Dispatcher.Run(context.Background()), context.Canceled)
 }
 
-// TestDispatcherStrangers: a completion is that of a request only while the request is outstanding, and only with its wr_id.
+// TestDispatcherStrangers: a completion is that of a request only while the request is outstanding,
+// and only with its wr_id.
 func TestDispatcherStrangers(t *testing.T) {
 	d := newStubDispatcher(t)
 	var done []uint64
@@ -53,7 +55,8 @@ func TestDispatcherStrangers(t *testing.T) {
 	const generation = 1 << 32
 	first := post(7)
 	slot := first % generation
-	d.complete(slot, first+generation, first-generation, uint64(d.CQ().CQE()), first-slot+uint64(d.CQ().CQE()), math.MaxUint64)
+	d.complete(slot, first+generation, first-generation, uint64(d.CQ().CQE()), first-slot+uint64(d.CQ().CQE()),
+		math.MaxUint64)
 	require.Empty(t, done, "small numbers, other generations, and indexes beyond the table are those of strangers")
 	require.Len(t, d.others, 6)
 	require.Equal(t, 1, d.Outstanding())
@@ -71,7 +74,8 @@ func TestDispatcherStrangers(t *testing.T) {
 	require.Len(t, d.others, 9)
 }
 
-// TestDispatcherLists: the table can be filled to the last entry; lists are used again and keep nothing of the program.
+// TestDispatcherLists: the table can be filled to the last entry; lists are used again and keep
+// nothing of the program.
 func TestDispatcherLists(t *testing.T) {
 	d := newStubDispatcher(t)
 	srq, err := d.qp.PD().CreateSRQ(SRQAttr{})
@@ -167,8 +171,9 @@ func TestPoolChecks(t *testing.T) {
 	for _, c := range []struct {
 		size, count int
 		want        error // nil = right
-	}{{1, 1, nil}, {64, 64, nil}, {1, 64, nil}, {4096, 1, nil}, {2048, 2, nil}, {0, 1, ErrInvalid}, {1, 0, ErrInvalid}, {-1, 1, ErrInvalid},
-		{1, -1, ErrInvalid}, {1, 65, ErrLimit}, {64, 65, ErrLimit}, {65, 64, ErrLimit}, {4097, 1, ErrLimit}, {2049, 2, ErrLimit},
+	}{{1, 1, nil}, {64, 64, nil}, {1, 64, nil}, {4096, 1, nil}, {2048, 2, nil}, {0, 1, ErrInvalid}, {1, 0, ErrInvalid},
+		{-1, 1, ErrInvalid}, {1, -1, ErrInvalid}, {1, 65, ErrLimit}, {64, 65, ErrLimit}, {65, 64, ErrLimit},
+		{4097, 1, ErrLimit}, {2049, 2, ErrLimit},
 		{math.MaxInt, 1, ErrLimit}, {1, math.MaxInt, ErrLimit}, {math.MaxInt, math.MaxInt, ErrLimit}} {
 		p, err := pd.AllocPool(c.size, c.count, AccessLocalWrite)
 		if c.want != nil {
@@ -189,7 +194,8 @@ func TestPoolChecks(t *testing.T) {
 			require.NoError(t, err, "%v", in)
 			require.Equal(t, SGE{Addr: p.MR().Addr() + uint64(b.Offset()+in[0]), Length: uint32(in[1]), LKey: 1}, sge)
 		}
-		for _, out := range [][2]int{{-1, 1}, {0, -1}, {0, c.size + 1}, {c.size, 1}, {c.size + 1, 0}, {c.size + 1, -1}} {
+		for _, out := range [][2]int{{-1, 1}, {0, -1}, {0, c.size + 1}, {c.size, 1}, {c.size + 1, 0},
+			{c.size + 1, -1}} {
 			_, err := b.SGE(out[0], out[1])
 			require.ErrorIs(t, err, ErrBounds, "%v", out)
 		}

@@ -28,7 +28,8 @@ func newStubQP(t *testing.T, s *stub, ctx *Context, cfg QPConfig) *QP {
 	return qp
 }
 
-// TestPostChecks: what is wrong on every device does not reach the device, and what is just right does.
+// TestPostChecks: what is wrong on every device does not reach the device, and what is just right
+// does.
 func TestPostChecks(t *testing.T) {
 	s, ctx := newStub(t)
 	qp := newStubQP(t, s, ctx, QPConfig{Cap: QPCap{MaxSendSGE: 4, MaxInlineData: 10}})
@@ -75,8 +76,8 @@ func TestPostChecks(t *testing.T) {
 	}
 }
 
-// TestPostLists: the device gets what is before the first wrong request, and an empty list, of which it knows whether the state of
-// the QP allows it.
+// TestPostLists: the device gets what is before the first wrong request, and an empty list, of
+// which it knows whether the state of the QP allows it.
 func TestPostLists(t *testing.T) {
 	s, ctx := newStub(t)
 	qp := newStubQP(t, s, ctx, QPConfig{})
@@ -133,7 +134,8 @@ func TestPostLists(t *testing.T) {
 	}
 }
 
-// TestPostDirect: a QP that checks requests by itself gets them as they are, but for receives of a QP that has an SRQ.
+// TestPostDirect: a QP that checks requests by itself gets them as they are, but for receives of a
+// QP that has an SRQ.
 func TestPostDirect(t *testing.T) {
 	s, ctx := newStub(t)
 	s.direct = true

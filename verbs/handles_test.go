@@ -68,7 +68,8 @@ var making = []struct {
 	{"SRQ", func(f *family) (any, error) { return f.pd.CreateSRQ(SRQAttr{}) }, parentPD},
 	{"QP", func(f *family) (any, error) { return f.pd.CreateQP(QPConfig{SendCQ: f.send, RecvCQ: f.recv}) },
 		func(f *family) map[string]parent {
-			return map[string]parent{"PD": parentPD(f)["PD"], "SendCQ": {&f.send.node, f.send.Close}, "RecvCQ": {&f.recv.node, f.recv.Close}}
+			return map[string]parent{"PD": parentPD(f)["PD"], "SendCQ": {&f.send.node, f.send.Close},
+				"RecvCQ": {&f.recv.node, f.recv.Close}}
 		}},
 	{"QP of an SRQ", func(f *family) (any, error) {
 		return f.pd.CreateQP(QPConfig{SendCQ: f.send, RecvCQ: f.recv, SRQ: f.srq})
@@ -85,8 +86,8 @@ func parentPD(f *family) map[string]parent {
 	return map[string]parent{"PD": {&f.pd.node, func() error { return errors.Join(f.srq.Close(), f.pd.Close()) }}}
 }
 
-// TestParentClosesMeanwhile: if a parent is closed while the device makes an object, the object is destroyed again, its memory is
-// released, and the parent's Close waits for that.
+// TestParentClosesMeanwhile: if a parent is closed while the device makes an object, the object is
+// destroyed again, its memory is released, and the parent's Close waits for that.
 func TestParentClosesMeanwhile(t *testing.T) {
 	for _, m := range making {
 		f := newFamily(t, openStub(t))
@@ -113,7 +114,8 @@ func TestParentClosesMeanwhile(t *testing.T) {
 				require.ErrorIs(t, err, ErrClosed)
 				require.Nil(t, handle)
 				require.NoError(t, <-ended)
-				kind, ok := map[string]string{"channel": "CompChannel", "context": "Context", "SendCQ": "CQ", "RecvCQ": "CQ"}[name]
+				kind, ok := map[string]string{"channel": "CompChannel", "context": "Context", "SendCQ": "CQ",
+					"RecvCQ": "CQ"}[name]
 				if !ok {
 					kind = name
 				}
@@ -125,7 +127,8 @@ func TestParentClosesMeanwhile(t *testing.T) {
 	}
 }
 
-// TestDeviceRefuses: if the device does not make an object, the error has its reason, and nothing is left.
+// TestDeviceRefuses: if the device does not make an object, the error has its reason, and nothing
+// is left.
 func TestDeviceRefuses(t *testing.T) {
 	for _, m := range making {
 		t.Run(m.kind, func(t *testing.T) {
@@ -150,9 +153,9 @@ func TestDeviceRefuses(t *testing.T) {
 
 // TestCloseNil: a handle that was not made can be closed.
 func TestCloseNil(t *testing.T) {
-	require.NoError(t, errors.Join((*Context)(nil).Close(), (*Context)(nil).CloseAll(), (*PD)(nil).Close(), (*CompChannel)(nil).Close(),
-		(*CQ)(nil).Close(), (*MR)(nil).Close(), (*MW)(nil).Close(), (*AH)(nil).Close(), (*SRQ)(nil).Close(), (*QP)(nil).Close(),
-		(*Pool)(nil).Close(), (*Device)(nil).CloseShared()))
+	require.NoError(t, errors.Join((*Context)(nil).Close(), (*Context)(nil).CloseAll(), (*PD)(nil).Close(),
+		(*CompChannel)(nil).Close(), (*CQ)(nil).Close(), (*MR)(nil).Close(), (*MW)(nil).Close(), (*AH)(nil).Close(),
+		(*SRQ)(nil).Close(), (*QP)(nil).Close(), (*Pool)(nil).Close(), (*Device)(nil).CloseShared()))
 }
 
 // TestParentClosed: a closed parent makes nothing.
@@ -172,8 +175,9 @@ func TestParentClosed(t *testing.T) {
 	}
 }
 
-// TestRefusedRegion: the memory of a region that comes to nothing is released: what was allocated is unmapped, and what was pinned is
-// not any more. A Pinner that is collected while it pins ends the process.
+// TestRefusedRegion: the memory of a region that comes to nothing is released: what was allocated
+// is unmapped, and what was pinned is not any more. A Pinner that is collected while it pins ends
+// the process.
 func TestRefusedRegion(t *testing.T) {
 	s, ctx := newStub(t)
 	pd, err := ctx.AllocPD()

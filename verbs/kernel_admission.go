@@ -10,15 +10,18 @@ import (
 )
 
 // An admission keeps from the device what may not wait in its queue. The device gets
-//   - a fenced request, without the flag, when no Read or atomic is unanswered, if the driver has a fault with fences;
+//   - a fenced request, without the flag, when no Read or atomic is unanswered, if the driver has a
+//     fault with fences;
 //   - what else the driver says must wait (see waits), when it need not any more;
-//   - any request when the device has a place for it, and none before those that were posted earlier.
+//   - any request when the device has a place for it, and none before those that were posted
+//     earlier.
 //
-// Binds do not wait, because the window and the region may be closed meanwhile: a bind goes to the device at once, and all requests
-// before it go with it, as they were posted.
+// Binds do not wait, because the window and the region may be closed meanwhile: a bind goes to the
+// device at once, and all requests before it go with it, as they were posted.
 //
-// A request that waits has a slot in the ledger, slotHeld. It is admitted when completions are taken from the device: by a goroutine
-// that polls or waits for events, and by the provider itself (selfPoll). The lock of the send queue guards the admission.
+// A request that waits has a slot in the ledger, slotHeld. It is admitted when completions are
+// taken from the device: by a goroutine that polls or waits for events, and by the provider itself
+// (selfPoll). The lock of the send queue guards the admission.
 type admission struct {
 	wrs  []flatSend // in order, from head on
 	ext  []flatExt  // of each that has one
@@ -30,8 +33,8 @@ type admission struct {
 
 func (a *admission) len() int { return len(a.wrs) - a.head }
 
-// add appends a request, whose extension is in ext if it has one. Inline data may change when the post returns, so they are
-// copied.
+// add appends a request, whose extension is in ext if it has one. Inline data may change when the
+// post returns, so they are copied.
 func (a *admission) add(w flatSend, sgl []SGE, ext []flatExt) {
 	var x flatExt
 	if w.ext != 0 {
@@ -95,8 +98,9 @@ func elements(w *flatSend) int    { return int(w.op >> sgesShift) }
 // waits is for a driver that has a fault with fences only.
 func (q *ledgerQP) waits(*flatSend, int) bool { return false }
 
-// admit gives the device what it may have of the list that has been converted, and holds the rest. It returns how many
-// requests the device has taken or the admission holds; if the device fails, none are held.
+// admit gives the device what it may have of the list that has been converted, and holds the rest.
+// It returns how many requests the device has taken or the admission holds; if the device fails,
+// none are held.
 func (q *ledgerQP) admit() (int, error) {
 	l := &q.send
 	n := 0
@@ -170,7 +174,8 @@ func (q *ledgerQP) hold(n int) {
 	q.sends.cq.held.Add(int64(len(q.send.wrs) - n))
 }
 
-// admitHeld gives the device the requests that need not wait any more. The caller holds the lock of the send queue.
+// admitHeld gives the device the requests that need not wait any more. The caller holds the lock of
+// the send queue.
 func (q *ledgerQP) admitHeld() {
 	a := &q.admission
 	if st := q.qpState(); a.len() == 0 || st < QPStateRTS || st == QPStateErr {
@@ -182,7 +187,8 @@ func (q *ledgerQP) admitHeld() {
 	}
 }
 
-// admitAll gives the device all requests that wait, as they were posted. It returns false if the QP fails by that.
+// admitAll gives the device all requests that wait, as they were posted. It returns false if the QP
+// fails by that.
 func (q *ledgerQP) admitAll() bool {
 	n := q.admission.len()
 	return n == 0 || q.admitFirst(n)
@@ -192,7 +198,8 @@ func (q *ledgerQP) admitAll() bool {
 func (q *ledgerQP) admitFirst(n int) bool {
 	a := &q.admission
 	if _, err := q.hand(a.wrs[a.head:a.head+n], a.sges[a.sge:], a.ext); err != nil {
-		// What the device has not got is flushed with the rest. Nothing overtakes it, and the device gets nothing twice.
+		// What the device has not got is flushed with the rest. Nothing overtakes it, and the
+		// device gets nothing twice.
 		q.dropHeld()
 		q.sends.poisoned, q.bad = true, true
 		if errors.Is(err, errBroken) {

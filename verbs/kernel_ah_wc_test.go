@@ -13,12 +13,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCreateAHFromWC: the answer to a datagram goes to its sender, from the address to which it was sent.
+// TestCreateAHFromWC: the answer to a datagram goes to its sender, from the address to which it was
+// sent.
 func TestCreateAHFromWC(t *testing.T) {
 	r := newRig(t, "fake0")
 	to := [16]byte{0: 0xfe, 1: 0x80, 15: 2}
-	fakeverbs.SetGIDs(fakeverbs.Fake0, []fakeverbs.GID{{GID: [16]byte{15: 9}, Port: 1, Index: 0, Type: 2}, {GID: to, Port: 1, Index: 1, Type: 1},
-		{GID: to, Port: 1, Index: 4, Type: 2}})
+	fakeverbs.SetGIDs(fakeverbs.Fake0,
+		[]fakeverbs.GID{{GID: [16]byte{15: 9}, Port: 1, Index: 0, Type: 2}, {GID: to, Port: 1, Index: 1, Type: 1},
+			{GID: to, Port: 1, Index: 4, Type: 2}})
 	grh := make([]byte, verbs.GRHLen)
 	grh[0], grh[1], grh[3], grh[6], grh[7] = 0x60|0xa, 0xb0|0xc, 0xde, 17, 33
 	grh[8], grh[23] = 0x20, 7
@@ -28,8 +30,8 @@ func TestCreateAHFromWC(t *testing.T) {
 	require.NoError(t, err)
 	got, ok := fakeverbs.AHByID(fakeverbs.LastID("AH"))
 	require.True(t, ok)
-	require.Equal(t, fakeverbs.AHAttr{DGID: [16]byte{0: 0x20, 15: 7}, FlowLabel: 0xc00de, SGIDIndex: 4, HopLimit: 33, TrafficClass: 0xab,
-		DLID: 5, SL: 3, SrcPathBits: 2, IsGlobal: true, Port: 1}, got)
+	require.Equal(t, fakeverbs.AHAttr{DGID: [16]byte{0: 0x20, 15: 7}, FlowLabel: 0xc00de, SGIDIndex: 4, HopLimit: 33,
+		TrafficClass: 0xab, DLID: 5, SL: 3, SrcPathBits: 2, IsGlobal: true, Port: 1}, got)
 	grh[6] = 0x1b // RoCE v1
 	attr, err := r.ctx.AHAttrFromWC(&wc, grh, 1)
 	require.NoError(t, err)
@@ -39,7 +41,8 @@ func TestCreateAHFromWC(t *testing.T) {
 	local.Flags = 0
 	attr, err = r.ctx.AHAttrFromWC(&local, nil, 1)
 	require.NoError(t, err)
-	require.Equal(t, verbs.AHAttr{DLID: 5, SL: 3, SrcPathBits: 2, PortNum: 1}, attr, "without the header it is not looked at")
+	require.Equal(t, verbs.AHAttr{DLID: 5, SL: 3, SrcPathBits: 2, PortNum: 1}, attr,
+		"without the header it is not looked at")
 
 	other := append([]byte(nil), grh...)
 	other[39] = 8

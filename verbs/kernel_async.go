@@ -17,8 +17,8 @@ func (c *kernelContext) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	return c.async.Wait(ctx)
 }
 
-// readEvents takes events from the device until the context is closed. The provider needs them itself, to learn of the end
-// of QPs, so it does not wait for somebody to call WaitEvent.
+// readEvents takes events from the device until the context is closed. The provider needs them
+// itself, to learn of the end of QPs, so it does not wait for somebody to call WaitEvent.
 func (c *kernelContext) readEvents() {
 	for {
 		var ev AsyncEvent
@@ -36,7 +36,8 @@ func (c *kernelContext) readEvents() {
 			return
 		}
 		if rc != 0 {
-			// The device is gone: whatever waits must learn of it, and there will be no other event.
+			// The device is gone: whatever waits must learn of it, and there will be no other
+			// event.
 			c.async.Post(AsyncEvent{Type: EventDeviceFatal, Err: callError("ibv_get_async_event", rc)})
 			return
 		}

@@ -28,8 +28,8 @@ func sayAtomicWrite(dev int, change func(*fakeverbs.Attr)) {
 	fakeverbs.SetDeviceAttr(dev, attr)
 }
 
-// atomicWriteRigs are the devices that have Atomic Writes: one that is trusted, and one whose requests are in a ledger. Their QPs
-// are created for them.
+// atomicWriteRigs are the devices that have Atomic Writes: one that is trusted, and one whose
+// requests are in a ledger. Their QPs are created for them.
 var atomicWriteRigs = map[string]func(t testing.TB) *rig{
 	"any device": func(t testing.TB) *rig { return newAtomicWriteRig(t, nil) },
 	"rxe": func(t testing.TB) *rig {
@@ -59,8 +59,9 @@ func atomicWrite(id uint64) verbs.SendWR {
 	return wr
 }
 
-// TestAtomicWriteLists: the requests of a list reach the device in their order and with their operands, Atomic Writes by the calls
-// of the extended interface and all others by ibv_post_send, wherever the list is cut.
+// TestAtomicWriteLists: the requests of a list reach the device in their order and with their
+// operands, Atomic Writes by the calls of the extended interface and all others by ibv_post_send,
+// wherever the list is cut.
 func TestAtomicWriteLists(t *testing.T) {
 	for name, open := range atomicWriteRigs {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +111,8 @@ func TestAtomicWriteLists(t *testing.T) {
 	}
 }
 
-// TestAtomicWriteRefused: of a list in which the device refuses an Atomic Write, what is before it is posted and nothing behind it.
+// TestAtomicWriteRefused: of a list in which the device refuses an Atomic Write, what is before it
+// is posted and nothing behind it.
 func TestAtomicWriteRefused(t *testing.T) {
 	for name, open := range atomicWriteRigs {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +142,8 @@ func TestAtomicWriteRefused(t *testing.T) {
 	}
 }
 
-// TestAtomicWriteNotAsked: a QP that was not created for Atomic Writes is made and used as if the device had none.
+// TestAtomicWriteNotAsked: a QP that was not created for Atomic Writes is made and used as if the
+// device had none.
 func TestAtomicWriteNotAsked(t *testing.T) {
 	for name, open := range atomicWriteRigs {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +162,8 @@ func TestAtomicWriteNotAsked(t *testing.T) {
 	}
 }
 
-// TestAtomicWriteLacking: where the service, the device or the library has no Atomic Writes, the QP is refused.
+// TestAtomicWriteLacking: where the service, the device or the library has no Atomic Writes, the QP
+// is refused.
 func TestAtomicWriteLacking(t *testing.T) {
 	refused := func(r *rig, cfg verbs.QPConfig, reason error, text string) {
 		t.Helper()
@@ -173,8 +177,10 @@ func TestAtomicWriteLacking(t *testing.T) {
 	r := newRig(t, "fake0")
 	require.False(t, r.ctx.Supports(verbs.OpAtomicWrite))
 	require.Zero(t, fakeverbs.Calls("ibv_create_qp_ex"), "it is not tried on a device that does not say so")
-	refused(r, asked, verbs.ErrNotSupported, "CreateQP on fake0: operation not supported: SendOps: the device has no atomic-write for QPs of type RC")
-	refused(r, verbs.QPConfig{SendOps: verbs.MakeOpSet(verbs.OpImm64, verbs.OpSend)}, verbs.ErrNotSupported, "no imm64 for")
+	refused(r, asked, verbs.ErrNotSupported,
+		"CreateQP on fake0: operation not supported: SendOps: the device has no atomic-write for QPs of type RC")
+	refused(r, verbs.QPConfig{SendOps: verbs.MakeOpSet(verbs.OpImm64, verbs.OpSend)}, verbs.ErrNotSupported,
+		"no imm64 for")
 	refused(r, verbs.QPConfig{SendOps: 1 << 31}, verbs.ErrInvalid, "0x80000000")
 
 	// The library's driver has no ibv_create_qp_ex.
@@ -193,7 +199,8 @@ func TestAtomicWriteLacking(t *testing.T) {
 	}
 }
 
-// TestAtomicWriteDepth: rxe counts an Atomic Write among the Reads in progress, and stops for good if there may be none.
+// TestAtomicWriteDepth: rxe counts an Atomic Write among the Reads in progress, and stops for good
+// if there may be none.
 func TestAtomicWriteDepth(t *testing.T) {
 	r := atomicWriteRigs["rxe"](t)
 	r.qp.Provider().(verbs.ProviderQPLimiter).SetDepths(0, 0)
@@ -243,7 +250,9 @@ func TestAtomicWriteAlloc(t *testing.T) {
 
 func TestAtomicWriteShown(t *testing.T) {
 	wr := atomicWrite(2)
-	require.EqualExportedValues(t, verbs.SendWR{ID: 2, Opcode: verbs.WRAtomicWrite, Flags: verbs.SendSignaled, RemoteAddr: 16, RKey: 3, Swap: ^uint64(2)}, wr)
+	require.EqualExportedValues(t,
+		verbs.SendWR{ID: 2, Opcode: verbs.WRAtomicWrite, Flags: verbs.SendSignaled, RemoteAddr: 16, RKey: 3,
+			Swap: ^uint64(2)}, wr)
 	require.Contains(t, wr.String(), "ATOMIC_WRITE")
 	require.Contains(t, wr.String(), "0xfffffffffffffffd")
 }

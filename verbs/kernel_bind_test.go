@@ -27,8 +27,8 @@ func (r *rig) bind1(mw *verbs.MW) verbs.MWBind {
 	return verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead}
 }
 
-// TestBindQueueFull: the bind of a type 1 window has a place in the send queue as asked for, not only in the device's, and
-// one that has none leaves the window as it is.
+// TestBindQueueFull: the bind of a type 1 window has a place in the send queue as asked for, not
+// only in the device's, and one that has none leaves the window as it is.
 func TestBindQueueFull(t *testing.T) {
 	r := newRXERig(t)
 	r.up(r.qp)
@@ -79,7 +79,8 @@ func TestBindDeviceFull(t *testing.T) {
 	require.EqualValues(t, 1001, wcs[most-1].ID)
 }
 
-// TestBindsUnsignalled: binds that make no completion are taken out of the device's CQ before they fill it.
+// TestBindsUnsignalled: binds that make no completion are taken out of the device's CQ before they
+// fill it.
 func TestBindsUnsignalled(t *testing.T) {
 	r := newRXERig(t)
 	r.up(r.qp)
@@ -100,15 +101,17 @@ func TestBindsUnsignalled(t *testing.T) {
 	require.Equal(t, count+1, fakeverbs.Calls("ibv_bind_mw"))
 }
 
-// TestBindsOfOneWindow: a window of type 2 that is bound again is named by the key of the bind before, also in one list; drivers
-// look for it by nothing else. fakeverbs records a fault for one that is named by an older key.
+// TestBindsOfOneWindow: a window of type 2 that is bound again is named by the key of the bind
+// before, also in one list; drivers look for it by nothing else. fakeverbs records a fault for one
+// that is named by an older key.
 func TestBindsOfOneWindow(t *testing.T) {
 	r := newRig(t, "fake0")
 	r.up(r.qp)
 	mw, err := r.pd.AllocMW(verbs.MWType2)
 	require.NoError(t, err)
 	bind := func(key uint32) verbs.SendWR {
-		return verbs.SendWR{Opcode: verbs.WRBindMW, RKey: key, Bind: &verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead}}
+		return verbs.SendWR{Opcode: verbs.WRBindMW, RKey: key,
+			Bind: &verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead}}
 	}
 	key := mw.RKey()
 	r.post(r.qp, bind(key+1), writes(r.mr, 1)[0], bind(key+2), bind(key+3))
@@ -131,8 +134,8 @@ func TestBindsOfOneWindow(t *testing.T) {
 	r.post(r.qp, bind(key+11))
 }
 
-// TestBindByState: a window of type 1 is bound from RTS on; in ERR the bind is flushed and does not reach the device, and so it is
-// behind a request that will fail.
+// TestBindByState: a window of type 1 is bound from RTS on; in ERR the bind is flushed and does not
+// reach the device, and so it is behind a request that will fail.
 func TestBindByState(t *testing.T) {
 	for name, rig := range map[string]func(testing.TB) *rig{
 		"any device": func(t testing.TB) *rig { return newRig(t, "fake0") },
@@ -158,7 +161,8 @@ func TestBindByState(t *testing.T) {
 			require.NoError(t, r.qp.BindMW(4, verbs.SendSignaled, r.bind1(mw)))
 			require.Equal(t, 1, fakeverbs.CompleteSend(r.qp.Num(), 9, 0))
 			var wcs []verbs.WC
-			require.Eventually(t, func() bool { wcs = append(wcs, r.poll()...); return len(wcs) == 3 }, 30*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { wcs = append(wcs, r.poll()...); return len(wcs) == 3 }, 30*time.Second,
+				time.Millisecond)
 			require.Equal(t, []uint64{0, 3, 4}, wcIDs(wcs))
 			require.Equal(t, []verbs.WCStatus{verbs.WCSuccess, verbs.WCLocQPOpErr, verbs.WCWRFlushErr},
 				[]verbs.WCStatus{wcs[0].Status, wcs[1].Status, wcs[2].Status})

@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestErrAfterDrain: a Drain and a Close do not change why a QP has ended, also if its requests were flushed and nothing else told.
+// TestErrAfterDrain: a Drain and a Close do not change why a QP has ended, also if its requests
+// were flushed and nothing else told.
 func TestErrAfterDrain(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
 		for _, c := range []struct {

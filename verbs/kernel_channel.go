@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/internal/eventfd"
 )
 
-// kernelChannel delivers the device's events, and those that the provider makes of completions of its own.
+// kernelChannel delivers the device's events, and those that the provider makes of completions of
+// its own.
 type kernelChannel struct {
 	c      rawChannel
 	queues deviceQueues
@@ -102,8 +103,9 @@ func (ch *kernelChannel) forget(cq *CQ) {
 	ch.own = slices.DeleteFunc(ch.own, func(o *CQ) bool { return o == cq })
 }
 
-// Close ends every Wait and destroys the channel: at once, or with its last CQ, because the library keeps a channel that
-// CQs use, and the handle of a CQ closes the CQ's own channel first to end its waits.
+// Close ends every Wait and destroys the channel: at once, or with its last CQ, because the library
+// keeps a channel that CQs use, and the handle of a CQ closes the CQ's own channel first to end its
+// waits.
 func (ch *kernelChannel) Close() error {
 	err := ch.file.Close()
 	ch.mu.Lock()

@@ -15,8 +15,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// waysOfPosting are devices whose requests go to the library directly, through a ledger, and through
-// one that may hold them back. sign is that of the errors that a post of their library returns.
+// waysOfPosting are devices whose requests go to the library directly, through a ledger, and
+// through one that may hold them back. sign is that of the errors that a post of their library
+// returns.
 var waysOfPosting = map[string]struct {
 	device string
 	vendor uint32
@@ -46,8 +47,8 @@ func newPostingRig(t *testing.T, way string, change func(*fakeverbs.Attr)) *rig 
 	return r
 }
 
-// TestChecksOfEveryWay: a request that no device may get does not reach the library, and one that is
-// just right does, however requests get there.
+// TestChecksOfEveryWay: a request that no device may get does not reach the library, and one that
+// is just right does, however requests get there.
 func TestChecksOfEveryWay(t *testing.T) {
 	const to, key = 1 << 40, 7
 	peer := func(n int) verbs.Remote { return verbs.Remote{Addr: to, RKey: key, Length: uint64(n)} }
@@ -57,7 +58,8 @@ func TestChecksOfEveryWay(t *testing.T) {
 				r := newPostingRig(t, way, func(a *fakeverbs.Attr) { a.MaxSGERd = mostRead })
 				most := r.qp.Cap().MaxInlineData
 				request := func(op verbs.WROpcode, n int, flags verbs.SendFlags) verbs.SendWR {
-					return verbs.SendWR{Opcode: op, RemoteAddr: to, RKey: key, Flags: flags, SGL: []verbs.SGE{r.sge(0, n)}}
+					return verbs.SendWR{Opcode: op, RemoteAddr: to, RKey: key, Flags: flags,
+						SGL: []verbs.SGE{r.sge(0, n)}}
 				}
 				inline := func(op verbs.WROpcode, n int) verbs.SendWR { return request(op, n, verbs.SendInline) }
 				read := func(otherwise error) error { // the error of a Read of one element
@@ -105,8 +107,8 @@ func TestChecksOfEveryWay(t *testing.T) {
 	}
 }
 
-// TestRefusedBehindRefused: if the library refuses a request of a list, its error is the list's, though
-// a later request is wrong. If it takes what it gets, the wrong request's is.
+// TestRefusedBehindRefused: if the library refuses a request of a list, its error is the list's,
+// though a later request is wrong. If it takes what it gets, the wrong request's is.
 func TestRefusedBehindRefused(t *testing.T) {
 	for way, w := range waysOfPosting {
 		t.Run(way, func(t *testing.T) {
@@ -124,7 +126,8 @@ func TestRefusedBehindRefused(t *testing.T) {
 			} {
 				for taken := range 3 {
 					if taken < 2 {
-						fakeverbs.FailPost(call, 1, fakeverbs.PostFailure{Index: taken, Result: w.sign * int(syscall.ENOMEM)})
+						fakeverbs.FailPost(call, 1,
+							fakeverbs.PostFailure{Index: taken, Result: w.sign * int(syscall.ENOMEM)})
 					}
 					n, err := post()
 					require.Equal(t, taken, n, call)

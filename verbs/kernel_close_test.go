@@ -17,7 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What was ibv_mr and ibv_mw is gone when a region or a window is closed; their keys can be asked for all the same.
+// What was ibv_mr and ibv_mw is gone when a region or a window is closed; their keys can be asked
+// for all the same.
 func TestKeysOfWhatIsClosed(t *testing.T) {
 	fakeverbs.Start(t)
 	devices, err := verbs.Devices()
@@ -43,8 +44,8 @@ func TestKeysOfWhatIsClosed(t *testing.T) {
 	require.NoError(t, ctx.Close())
 }
 
-// TestRefusedDeregistration: a region that the device does not let go of keeps its memory and its parents, and can be closed
-// again.
+// TestRefusedDeregistration: a region that the device does not let go of keeps its memory and its
+// parents, and can be closed again.
 func TestRefusedDeregistration(t *testing.T) {
 	fakeverbs.Start(t)
 	dev, err := verbs.DeviceByName("fake0")
@@ -69,8 +70,8 @@ func TestRefusedDeregistration(t *testing.T) {
 	require.NoError(t, ctx.Close())
 }
 
-// TestCloseDuringCalls closes a QP and its CQ while goroutines post and poll: no call reaches what is destroyed, which the
-// library would report, and all end with ErrClosed.
+// TestCloseDuringCalls closes a QP and its CQ while goroutines post and poll: no call reaches what
+// is destroyed, which the library would report, and all end with ErrClosed.
 func TestCloseDuringCalls(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
 		t.Run(dev, func(t *testing.T) {

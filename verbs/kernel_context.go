@@ -27,10 +27,12 @@ type kernelContext struct {
 	counts struct{ pd, mr, mw, cq, qp, srq, ah objectCount }
 }
 
-// forkInit asks libibverbs once, before the first device is opened, to keep registered memory out of the way of fork.
+// forkInit asks libibverbs once, before the first device is opened, to keep registered memory out
+// of the way of fork.
 var forkInit = sync.OnceFunc(func() {
-	// The result is 0 or an errno: ENOSYS from a kernel that cannot do it, EINVAL if C code of the program has registered memory
-	// already. Devices work then too; only a fork without exec is unsafe, and Go does not do that.
+	// The result is 0 or an errno: ENOSYS from a kernel that cannot do it, EINVAL if C code of the
+	// program has registered memory already. Devices work then too; only a fork without exec is
+	// unsafe, and Go does not do that.
 	rawForkInit()
 })
 
@@ -50,7 +52,8 @@ func (d *kernelDevice) Open(owner *Context) (ProviderContext, error) {
 	return p, nil
 }
 
-// start finds out what the device can do, begins to read its events from a descriptor, and returns the context for its driver.
+// start finds out what the device can do, begins to read its events from a descriptor, and returns
+// the context for its driver.
 func (c *kernelContext) start(events int) (ProviderContext, error) {
 	var rc int
 	if c.attr, rc = c.c.queryDevice(); rc != 0 {
@@ -88,7 +91,8 @@ func (c *kernelContext) start(events int) (ProviderContext, error) {
 // QueryDevice returns what start learnt: attributes do not change while a device is open.
 func (c *kernelContext) QueryDevice() (DeviceAttr, error) { return c.attr, nil }
 
-// QueryDeviceEx asks the device. Libraries and kernels without the call know no extended attributes.
+// QueryDeviceEx asks the device. Libraries and kernels without the call know no extended
+// attributes.
 func (c *kernelContext) QueryDeviceEx() (DeviceAttrEx, error) {
 	attr, rc := c.c.queryDeviceEx()
 	switch rc {

@@ -6,8 +6,8 @@ package verbs
 
 import "sync"
 
-// cookies translates the numbers that stand for Go objects in C, in the cq_context, qp_context and srq_context that
-// events bring back.
+// cookies translates the numbers that stand for Go objects in C, in the cq_context, qp_context and
+// srq_context that events bring back.
 var cookies struct {
 	sync.RWMutex
 	last    uint64

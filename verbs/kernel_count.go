@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// objectCount counts the context's objects of one kind, so that the one too many is refused by a name and a number: the
-// kernel says ENOMEM, or EINVAL. Objects of other contexts and processes count in the kernel only.
+// objectCount counts the context's objects of one kind, so that the one too many is refused by a
+// name and a number: the kernel says ENOMEM, or EINVAL. Objects of other contexts and processes
+// count in the kernel only.
 type objectCount struct {
 	name string
 	most int

@@ -16,8 +16,9 @@ import (
 
 type closer interface{ Close() error }
 
-// TestCountsOfObjects: of each kind there can be as many objects as the device says, the next one is refused by a name and a
-// number before it reaches the device, and one that could not be made or that is closed leaves its place to another.
+// TestCountsOfObjects: of each kind there can be as many objects as the device says, the next one
+// is refused by a name and a number before it reaches the device, and one that could not be made or
+// that is closed leaves its place to another.
 func TestCountsOfObjects(t *testing.T) {
 	for _, c := range []struct {
 		name, call, destroy string
@@ -65,7 +66,8 @@ func TestCountsOfObjects(t *testing.T) {
 				_, err = c.make(r)
 				var le *verbs.LimitError
 				require.ErrorAs(t, err, &le)
-				require.Equal(t, verbs.LimitError{Name: c.name, Limit: uint64(c.has + 2), Value: uint64(c.has + 3)}, *le)
+				require.Equal(t, verbs.LimitError{Name: c.name, Limit: uint64(c.has + 2), Value: uint64(c.has + 3)},
+					*le)
 				require.Equal(t, before, fakeverbs.Calls(c.call))
 				if c.destroy != "" { // it is gone for the program, whatever the device says
 					fakeverbs.FailAfter(c.destroy, 1, syscall.EIO)

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// kernelCQ is a completion queue. Poll goes straight to the device's queue, but while a QP is being drained, and after an
-// overflow, completions go through soft.
+// kernelCQ is a completion queue. Poll goes straight to the device's queue, but while a QP is being
+// drained, and after an overflow, completions go through soft.
 type kernelCQ struct {
 	ctx    *kernelContext
 	owner  *CQ
@@ -77,7 +77,8 @@ func (cq *kernelCQ) Poll(wcs []WC) (int, error) {
 
 func (cq *kernelCQ) canPollDirect() bool { return true }
 
-// pollDirect is Poll if the CQ is not closed, nobody else is in it and completions do not go through soft.
+// pollDirect is Poll if the CQ is not closed, nobody else is in it and completions do not go
+// through soft.
 func (cq *kernelCQ) pollDirect(wcs []WC) (n int, ok bool, err error) {
 	if len(wcs) == 0 || cq.slow.Load() || !cq.direct.tryLock() {
 		return 0, false, nil
@@ -155,8 +156,8 @@ func (cq *kernelCQ) event(ev *AsyncEvent) {
 	}
 }
 
-// Destroy destroys the CQ. All its events have been acknowledged as they were read, so the library has nothing to wait
-// for.
+// Destroy destroys the CQ. All its events have been acknowledged as they were read, so the library
+// has nothing to wait for.
 func (cq *kernelCQ) Destroy() error {
 	cq.mu.Lock()
 	cq.gone = true

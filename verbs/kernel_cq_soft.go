@@ -9,7 +9,8 @@ import "math"
 // batch is how many completions are taken from the device at a time.
 const batch = 64
 
-// digest notes what the errors among completions say, takes out the marks of a drain and returns how many remain.
+// digest notes what the errors among completions say, takes out the marks of a drain and returns
+// how many remain.
 func (cq *kernelCQ) digest(wcs []WC) int {
 	n := 0
 	for i := range wcs {
@@ -38,7 +39,8 @@ func (cq *kernelCQ) pollSoft(wcs []WC) (int, error) {
 	return n, cq.softError(n, err)
 }
 
-// softError is the error of a poll that took n completions from soft, which fetch had filled with the result err.
+// softError is the error of a poll that took n completions from soft, which fetch had filled with
+// the result err.
 func (cq *kernelCQ) softError(n int, err error) error {
 	switch {
 	case n > 0:
@@ -54,8 +56,8 @@ func (cq *kernelCQ) fetch(want int) error {
 	return cq.fetchTo(want, func(wcs []WC) { cq.soft.put(wcs[:cq.digest(wcs)]...) })
 }
 
-// fetchTo takes completions from the device and has them put into soft, until that holds want of them or the device has no
-// more.
+// fetchTo takes completions from the device and has them put into soft, until that holds want of
+// them or the device has no more.
 func (cq *kernelCQ) fetchTo(want int, put func([]WC)) error {
 	if cq.gone {
 		return nil

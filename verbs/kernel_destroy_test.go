@@ -14,14 +14,24 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestErrorsOfDestroy: a call that destroys something and fails says which one it was, on which device, and why. The handle is
-// closed all the same, and what it was made of can be closed too. A region is kept: see TestRefusedDeregistration.
+// TestErrorsOfDestroy: a call that destroys something and fails says which one it was, on which
+// device, and why. The handle is closed all the same, and what it was made of can be closed too. A
+// region is kept: see TestRefusedDeregistration.
 func TestErrorsOfDestroy(t *testing.T) {
 	for call, object := range map[string]func(r *rig) (interface{ Close() error }, error){
-		"ibv_dealloc_pd":           func(r *rig) (interface{ Close() error }, error) { return r.ctx.AllocPD() },
-		"ibv_dealloc_mw":           func(r *rig) (interface{ Close() error }, error) { return r.pd.AllocMW(verbs.MWType2) },
-		"ibv_destroy_cq":           func(r *rig) (interface{ Close() error }, error) { return r.ctx.CreateCQ(verbs.CQConfig{}) },
-		"ibv_destroy_comp_channel": func(r *rig) (interface{ Close() error }, error) { return r.ctx.CreateCompChannel() },
+		"ibv_dealloc_pd": func(r *rig) (interface{ Close() error }, error) { return r.ctx.AllocPD() },
+		"ibv_dealloc_mw": func(r *rig) (interface{ Close() error },
+			error) {
+			return r.pd.AllocMW(verbs.MWType2)
+		},
+		"ibv_destroy_cq": func(r *rig) (interface{ Close() error },
+			error) {
+			return r.ctx.CreateCQ(verbs.CQConfig{})
+		},
+		"ibv_destroy_comp_channel": func(r *rig) (interface{ Close() error },
+			error) {
+			return r.ctx.CreateCompChannel()
+		},
 		"ibv_destroy_qp": func(r *rig) (interface{ Close() error }, error) {
 			return r.pd.CreateQP(verbs.QPConfig{SendCQ: r.cq, RecvCQ: r.cq})
 		},

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDevicesNotListed: if the kernel's devices cannot be listed, neither a list without them nor "no such device" is the answer. A
-// kernel without RDMA is no failure: it has none.
+// TestDevicesNotListed: if the kernel's devices cannot be listed, neither a list without them nor
+// "no such device" is the answer. A kernel without RDMA is no failure: it has none.
 func TestDevicesNotListed(t *testing.T) {
 	fakeverbs.Start(t)
 	own, err := verbs.Register(named{name: "own0"})

@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDispatcherAlloc: a request with a function allocates nothing, on a device whose requests complete at once.
+// TestDispatcherAlloc: a request with a function allocates nothing, on a device whose requests
+// complete at once.
 func TestDispatcherAlloc(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")

@@ -8,19 +8,22 @@ package verbs
 type driver struct {
 	ops    OpSet
 	inline int // max_inline_data, 0 = it is to be found out
-	// wrap returns the context for the driver's own devices, around that for all; nil = that for all.
+	// wrap returns the context for the driver's own devices, around that for all; nil = that for
+	// all.
 	wrap func(*kernelContext) ProviderContext
-	// extended returns the driver of a device that keeps this version of the contract of RFC 7306, whose queues are rings; nil = there is
-	// none. It need not be asked for where it is nil.
+	// extended returns the driver of a device that keeps this version of the contract of RFC 7306,
+	// whose queues are rings; nil = there is none. It need not be asked for where it is nil.
 	extended func(version uint32) *driver
 }
 
-// driverOf recognises the driver of a device. A driver that it does not know is trusted. Only operations that could crash a library
-// or reach a peer in a wrong form are not allowed unless the device says that it has them.
+// driverOf recognises the driver of a device. A driver that it does not know is trusted. Only
+// operations that could crash a library or reach a peer in a wrong form are not allowed unless the
+// device says that it has them.
 func driverOf(info DeviceInfo, attr DeviceAttr) driver {
 	switch {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
-		d := driver{ops: siwOps, inline: siwInline, wrap: func(c *kernelContext) ProviderContext { return newSiwContext(c, siwFaults) }}
+		d := driver{ops: siwOps, inline: siwInline,
+			wrap: func(c *kernelContext) ProviderContext { return newSiwContext(c, siwFaults) }}
 		if isRingFamily(attr.HWVer) {
 			d.extended = siw7306
 		}
@@ -32,7 +35,8 @@ func driverOf(info DeviceInfo, attr DeviceAttr) driver {
 	return driver{ops: opsByAttr(info, attr)}
 }
 
-// opsByAttr is what a device says about its operations. Masked atomics and 64-bit immediates have no form in libibverbs.
+// opsByAttr is what a device says about its operations. Masked atomics and 64-bit immediates have
+// no form in libibverbs.
 func opsByAttr(info DeviceInfo, attr DeviceAttr) OpSet {
 	ops := MakeOpSet(OpSend, OpWrite, OpRead)
 	if info.Transport == TransportIB {

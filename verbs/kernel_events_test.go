@@ -27,7 +27,8 @@ func limited(t testing.TB) context.Context {
 	return ctx
 }
 
-// TestEventsOfObjects: an event of every kind arrives with its object, or its port, and with nothing else.
+// TestEventsOfObjects: an event of every kind arrives with its object, or its port, and with
+// nothing else.
 func TestEventsOfObjects(t *testing.T) {
 	var types []verbs.EventType
 	for typ := verbs.EventCQErr; typ <= verbs.EventGIDChange; typ++ {
@@ -47,7 +48,8 @@ func TestEventsOfObjects(t *testing.T) {
 				want.SRQ = r.srq()
 				id = lastID(t, "SRQ")
 			case verbs.EventDeviceFatal:
-			case verbs.EventPortActive, verbs.EventPortErr, verbs.EventLIDChange, verbs.EventPKeyChange, verbs.EventSMChange,
+			case verbs.EventPortActive, verbs.EventPortErr, verbs.EventLIDChange, verbs.EventPKeyChange,
+				verbs.EventSMChange,
 				verbs.EventClientReregister, verbs.EventGIDChange:
 				want.Port, id = 2, 2
 			default:
@@ -84,7 +86,8 @@ func lastID(t *testing.T, kind string) uint32 {
 // awaitReader returns when the reader of the device's events has found none.
 func (r *rig) awaitReader() {
 	r.Helper()
-	require.Eventually(r, func() bool { return fakeverbs.Calls("ibv_get_async_event") > 0 }, 30*time.Second, 100*time.Microsecond)
+	require.Eventually(r, func() bool { return fakeverbs.Calls("ibv_get_async_event") > 0 }, 30*time.Second,
+		100*time.Microsecond)
 }
 
 // portEvents makes n events, each of a port of its own number.
@@ -94,15 +97,18 @@ func portEvents(first, n int) {
 	}
 }
 
-// TestEventsKept: events wait for WaitEvent in their order. Of more than 1,024 the oldest are dropped.
+// TestEventsKept: events wait for WaitEvent in their order. Of more than 1,024 the oldest are
+// dropped.
 func TestEventsKept(t *testing.T) {
 	const kept = 1024
 	r := newRig(t, "fake0")
 	for _, n := range []int{3, kept, kept + 5} {
 		before := fakeverbs.Calls("ibv_ack_async_event")
 		portEvents(1, n)
-		require.Eventually(t, func() bool { return fakeverbs.Calls("ibv_ack_async_event") == before+n }, 30*time.Second, time.Millisecond)
-		// The last one has been read and may not be in the queue yet, so it is asked for like the others.
+		require.Eventually(t, func() bool { return fakeverbs.Calls("ibv_ack_async_event") == before+n }, 30*time.Second,
+			time.Millisecond)
+		// The last one has been read and may not be in the queue yet, so it is asked for like the
+		// others.
 		for port := max(1, n-kept+1); port <= n; port++ {
 			ev, err := r.ctx.WaitEvent(limited(t))
 			require.NoError(t, err)
@@ -146,7 +152,8 @@ func TestEventsReachAll(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3, 4}, ports)
 }
 
-// TestEventsOfAGoneDevice: a device of which no events can be read any more has failed; that is the last event.
+// TestEventsOfAGoneDevice: a device of which no events can be read any more has failed; that is the
+// last event.
 func TestEventsOfAGoneDevice(t *testing.T) {
 	r := newRig(t, "fake0")
 	r.awaitReader()

@@ -209,7 +209,8 @@ var corrected = map[fault]func(r *faultRig) bool{
 		w, err := r.pd.AllocMW(MWType2)
 		require.NoError(r, err)
 		key := w.RKey()
-		qp, _, err := r.pd.CreateQP(nil, ProviderQPConfig{SendCQ: r.cq, RecvCQ: r.cq, Type: QPTypeRC, Cap: QPCap{MaxSendWR: 8}})
+		qp, _, err := r.pd.CreateQP(nil,
+			ProviderQPConfig{SendCQ: r.cq, RecvCQ: r.cq, Type: QPTypeRC, Cap: QPCap{MaxSendWR: 8}})
 		require.NoError(r, err)
 		require.True(r, fakeverbs.MoveQP(qp.Num(), int(QPStateRTS)))
 		qp.(ProviderQPMover).Moved(QPStateRTS, nil)
@@ -249,8 +250,10 @@ func failsWithoutDepth(r *faultRig) bool {
 	return n == 1 && wcs[0].Status == WCLocQPOpErr
 }
 
-// byType are the faults for which a driver's types are there at all: the ledger, siwOps and gv_post_send see to them.
-var byType = map[fault]bool{siwForgetsRequests: true, siwWrongOrder: true, siwOpcodeUnchecked: true, siwPostMiscounts: true, rxeReceiveForgotten: true}
+// byType are the faults for which a driver's types are there at all: the ledger, siwOps and
+// gv_post_send see to them.
+var byType = map[fault]bool{siwForgetsRequests: true, siwWrongOrder: true, siwOpcodeUnchecked: true,
+	siwPostMiscounts: true, rxeReceiveForgotten: true}
 
 // TestRepairedFaults: what a driver has repaired is not corrected, and everything else is.
 func TestRepairedFaults(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDrainWaits: Drain ends when the device has flushed all that a QP had, and not before. The program sees nothing of the marks
-// by which the provider knows.
+// TestDrainWaits: Drain ends when the device has flushed all that a QP had, and not before. The
+// program sees nothing of the marks by which the provider knows.
 func TestDrainWaits(t *testing.T) {
 	flush := uint32(verbs.WCWRFlushErr)
 	r := newRig(t, "fake0")

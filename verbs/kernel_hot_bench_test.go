@@ -16,7 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hotPair is a QP in RTS and its CQ on a device whose posting and polling functions do next to nothing.
+// hotPair is a QP in RTS and its CQ on a device whose posting and polling functions do next to
+// nothing.
 func hotPair(t testing.TB, dev string) (*verbs.QP, *verbs.CQ, *verbs.MR) {
 	t.Helper()
 	fakeverbs.Start(t)
@@ -34,7 +35,8 @@ func hotPair(t testing.TB, dev string) (*verbs.QP, *verbs.CQ, *verbs.MR) {
 	require.NoError(t, err)
 	cq, err := ctx.CreateCQ(verbs.CQConfig{CQE: 1024})
 	require.NoError(t, err)
-	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 2}})
+	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq,
+		Cap: verbs.QPCap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 2}})
 	require.NoError(t, err)
 	toRTS(t, qp)
 	return qp, cq, mr
@@ -50,8 +52,8 @@ func writes(mr *verbs.MR, n int) []verbs.SendWR {
 	return wrs
 }
 
-// median runs measurements alternately, so that what disturbs one disturbs the others, and returns the median of each in
-// nanoseconds for each of iters.
+// median runs measurements alternately, so that what disturbs one disturbs the others, and returns
+// the median of each in nanoseconds for each of iters.
 func median(iters int, measure ...func(iters int) time.Duration) []float64 {
 	const rounds = 15
 	all := make([][]float64, len(measure))
@@ -78,8 +80,8 @@ func timed(f func()) func(int) time.Duration {
 	}
 }
 
-// BenchmarkPostSend is QP.PostSend of lists of Writes: nanoseconds for each request, how many times a C program's, and how
-// many times a call from Go to a C function that does nothing.
+// BenchmarkPostSend is QP.PostSend of lists of Writes: nanoseconds for each request, how many times
+// a C program's, and how many times a call from Go to a C function that does nothing.
 func BenchmarkPostSend(b *testing.B) {
 	for _, n := range []int{1, 4, 16, 64} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -95,7 +97,8 @@ func BenchmarkPostSend(b *testing.B) {
 			for b.Loop() {
 				post()
 			}
-			m := median(20000/n+100, timed(post), func(iters int) time.Duration { return fakeverbs.BenchPureCPost(n, iters) }, fakeverbs.BenchCgoCall)
+			m := median(20000/n+100, timed(post),
+				func(iters int) time.Duration { return fakeverbs.BenchPureCPost(n, iters) }, fakeverbs.BenchCgoCall)
 			b.ReportMetric(m[0]/float64(n), "ns/WR")
 			b.ReportMetric(m[0]/m[1], "xC")
 			b.ReportMetric(m[0]/m[2], "xcgo")
@@ -140,7 +143,8 @@ func BenchmarkPoll(b *testing.B) {
 			for b.Loop() {
 				poll()
 			}
-			m := median(20000/n+100, timed(poll), func(iters int) time.Duration { return fakeverbs.BenchPureCPoll(n, iters) }, fakeverbs.BenchCgoCall)
+			m := median(20000/n+100, timed(poll),
+				func(iters int) time.Duration { return fakeverbs.BenchPureCPoll(n, iters) }, fakeverbs.BenchCgoCall)
 			b.ReportMetric(m[0]/float64(n), "ns/CQE")
 			b.ReportMetric(m[0]/m[1], "xC")
 			b.ReportMetric(m[0]/m[2], "xcgo")

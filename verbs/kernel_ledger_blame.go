@@ -12,7 +12,8 @@ type blamed struct {
 	denied [2]atomic.Pointer[AccessError] // what its memory does not allow, if the driver's own provider has found that
 }
 
-// blame is what a ledger knows of a request that has failed. The device tells nothing but the status.
+// blame is what a ledger knows of a request that has failed. The device tells nothing but the
+// status.
 type blame struct {
 	id     uint64
 	status WCStatus
@@ -43,7 +44,8 @@ func (b *blamed) forget() {
 	}
 }
 
-// Explain implements ProviderQPExplainer: it knows which request it was, and what the driver's own provider has found.
+// Explain implements ProviderQPExplainer: it knows which request it was, and what the driver's own
+// provider has found.
 func (q *ledgerQP) Explain(wc *WC) (opcode WCOpcode, known bool, reason error) {
 	for i := range q.blamed.last {
 		b := q.blamed.last[i].Load()

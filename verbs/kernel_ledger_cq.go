@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// ledgerCQ is the CQ of a device that does not keep libibverbs' promises. All completions go through soft: those of the device are
-// entered into the ledgers of the QPs, and the ledgers give out each request that has ended, in order.
+// ledgerCQ is the CQ of a device that does not keep libibverbs' promises. All completions go
+// through soft: those of the device are entered into the ledgers of the QPs, and the ledgers give
+// out each request that has ended, in order.
 type ledgerCQ struct {
 	kernelCQ
 	unsolicited bool // the device counts no completion as solicited
@@ -21,19 +22,21 @@ type ledgerCQ struct {
 	selfPolls atomic.Bool  // see selfPoll
 
 	ledgers members[ledgerQP] // guarded by mu, as what follows
-	// How many completions have come, and how many of them wake a goroutine that waits for solicited ones.
+	// How many completions have come, and how many of them wake a goroutine that waits for
+	// solicited ones.
 	all, urgent uint64
 	armed       bool
 	armedUrgent bool   // for solicited ones
 	armedAt     uint64 // all, or urgent, when it was armed
 }
 
-// hiddenSlack is how much larger the device's CQ is made than the program asks for, because the device also reports requests that the
-// program does not see.
+// hiddenSlack is how much larger the device's CQ is made than the program asks for, because the
+// device also reports requests that the program does not see.
 const hiddenSlack = 1024
 
 // newLedgerCQ makes a completion queue.
-func newLedgerCQ(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, vector int, unsolicited bool) (ProviderCQ, error) {
+func newLedgerCQ(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, vector int,
+	unsolicited bool) (ProviderCQ, error) {
 	cq := &ledgerCQ{unsolicited: unsolicited}
 	if err := cq.create(c, owner, withSlack(c, cqe), ch, vector, cq); err != nil {
 		return nil, err
@@ -94,7 +97,8 @@ func (cq *ledgerCQ) fetchAll() {
 	cq.ring()
 }
 
-// Bits of the wr_id that the device gets: the rest is the number in the queue's ledger, or in the SRQ's.
+// Bits of the wr_id that the device gets: the rest is the number in the queue's ledger, or in the
+// SRQ's.
 const (
 	idRecv = 1 << 63
 	idSRQ  = 1 << 62

@@ -14,8 +14,9 @@ func (q *ledgerQP) flushIfEnded() {
 	}
 }
 
-// flushEnded flushes a QP that has gone to ERR: it waits until the device has flushed what it has, and flushes the rest, which
-// are requests that the device forgot, and those that it never got. The caller holds modify.
+// flushEnded flushes a QP that has gone to ERR: it waits until the device has flushed what it has,
+// and flushes the rest, which are requests that the device forgot, and those that it never got. The
+// caller holds modify.
 func (q *ledgerQP) flushEnded() {
 	if !q.ended || q.flushed {
 		return

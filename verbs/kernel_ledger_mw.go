@@ -9,17 +9,20 @@ import (
 	"sync/atomic"
 )
 
-// A windowLedger knows on which QP each window of type 2 of a context is bound, for a device that cannot destroy such a QP. When a
-// QP is to be destroyed, its windows are freed and made anew: they are unbound then, and the program's handles remain.
+// A windowLedger knows on which QP each window of type 2 of a context is bound, for a device that
+// cannot destroy such a QP. When a QP is to be destroyed, its windows are freed and made anew: they
+// are unbound then, and the program's handles remain.
 //
-// A bind or an invalidation counts when the device has reported it. The device executes the binds of a window in the order of
-// posting, because each names the key of the one before it; so a report counts only if it is of a later bind than the last that
-// did. A bind that is flushed, or never reported, may have been executed, and counts.
+// A bind or an invalidation counts when the device has reported it. The device executes the binds
+// of a window in the order of posting, because each names the key of the one before it; so a report
+// counts only if it is of a later bind than the last that did. A bind that is flushed, or never
+// reported, may have been executed, and counts.
 //
 // A windowLedger that is nil does nothing: the device's windows do not matter to its QPs.
 type windowLedger struct {
-	// use is held for reading by a post with binds, and for writing where a window is freed, because C gets the window's address. It is
-	// taken after QP.modify and before the lock of the CQ.
+	// use is held for reading by a post with binds, and for writing where a window is freed,
+	// because C gets the window's address. It is taken after QP.modify and before the lock of the
+	// CQ.
 	use sync.RWMutex
 
 	mu      sync.Mutex // a leaf, guards what follows, the windows and the windowOps of the QPs
@@ -105,7 +108,8 @@ func (l *windowLedger) named(wrs []SendWR) bool {
 	return false
 }
 
-// posted notes a WRBindMW or WRLocalInv that is entered into the ledger of a QP. The bind of a window of type 1 has no Bind.
+// posted notes a WRBindMW or WRLocalInv that is entered into the ledger of a QP. The bind of a
+// window of type 1 has no Bind.
 func (l *windowLedger) posted(q *ledgerQP, seq uint64, wr *SendWR) {
 	if l == nil {
 		return
@@ -211,7 +215,8 @@ func (l *windowLedger) release(q *ledgerQP) {
 	}
 }
 
-// renew makes a window anew. If that fails, what the program has is one that can only be closed. The caller holds use and mu.
+// renew makes a window anew. If that fails, what the program has is one that can only be closed.
+// The caller holds use and mu.
 func (l *windowLedger) renew(w *ledgerMW) {
 	if w.c.dealloc() != 0 {
 		return // it is still bound

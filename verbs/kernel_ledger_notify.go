@@ -6,7 +6,8 @@ package verbs
 
 import "math"
 
-// ring wakes a goroutine that waits for the CQ, because the provider itself has put a completion into soft.
+// ring wakes a goroutine that waits for the CQ, because the provider itself has put a completion
+// into soft.
 func (cq *ledgerCQ) ring() {
 	if cq.armed && cq.due() {
 		cq.armed = false
@@ -39,8 +40,8 @@ func (cq *ledgerCQ) ReqNotify(solicitedOnly bool) error {
 
 func (cq *ledgerCQ) arm() error { return cq.kernelCQ.ReqNotify(cq.armedUrgent && !cq.unsolicited) }
 
-// notified returns nil if an event was for a completion that the program does not see, or not yet. The CQ is armed again
-// then.
+// notified returns nil if an event was for a completion that the program does not see, or not yet.
+// The CQ is armed again then.
 func (cq *ledgerCQ) notified() *CQ {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()

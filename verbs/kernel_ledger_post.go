@@ -48,8 +48,8 @@ func (q *ledgerQP) postOwn(wrs []SendWR) (int, error) {
 	}
 	s := &q.sends
 	s.mu.Lock()
-	// The device's own queue is longer than asked for, and its places become free at other times. This comes before the look at the
-	// state, which can change while the queue is not locked.
+	// The device's own queue is longer than asked for, and its places become free at other times.
+	// This comes before the look at the state, which can change while the queue is not locked.
 	if s.requests()+len(wrs) > q.cap.MaxSendWR {
 		q.relieveSends()
 	}
@@ -105,7 +105,8 @@ func (q *ledgerQP) possible(wrs []SendWR) int {
 // needsORD reports whether a request takes up a place among the Reads in progress.
 func needsORD(op WROpcode) bool {
 	switch op {
-	case WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd, WRMaskedAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd, WRAtomicWrite:
+	case WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd, WRMaskedAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd,
+		WRAtomicWrite:
 		return true
 	}
 	return false
@@ -126,7 +127,8 @@ func (q *ledgerQP) postPossible(wrs []SendWR) (int, error) {
 			q.windows.withdrawn(q, q.sends.tail)
 			return n - split.among(n), err
 		}
-		// They are in the device's queue and may be executed or not. Those that are not are flushed.
+		// They are in the device's queue and may be executed or not. Those that are not are
+		// flushed.
 		go q.fail(err)
 	}
 	q.lookAfterSends()
@@ -156,7 +158,8 @@ func (q *ledgerQP) relieveSends() {
 	q.sends.mu.Lock()
 }
 
-// lookAfterSends makes sure that the CQ has room for the completions of what has just been posted. It may unlock the queue meanwhile.
+// lookAfterSends makes sure that the CQ has room for the completions of what has just been posted.
+// It may unlock the queue meanwhile.
 func (q *ledgerQP) lookAfterSends() {
 	if q.sends.cq.hidden.Load() > hiddenSlack/2 {
 		q.relieveSends()
@@ -204,8 +207,8 @@ func (q *ledgerQP) PostRecv(wrs []RecvWR) (int, error) {
 	return n, full
 }
 
-// keepSends takes requests that the device does not get: of a QP in the error state, to be flushed; or, in a queue that is
-// poisoned, first the request that will fail.
+// keepSends takes requests that the device does not get: of a QP in the error state, to be flushed;
+// or, in a queue that is poisoned, first the request that will fail.
 func (q *ledgerQP) keepSends(wrs []SendWR) (int, error) {
 	s := &q.sends
 	return keep(q, s, wrs, q.cap.MaxSendWR, func(w *SendWR) {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// ledgerQP is the QP of a device that does not keep libibverbs' promises about order and flushing, so every request is in a
-// ledger, and each one is signalled to the device. In ERR all requests have been flushed when the call that has led there
-// returns.
+// ledgerQP is the QP of a device that does not keep libibverbs' promises about order and flushing,
+// so every request is in a ledger, and each one is signalled to the device. In ERR all requests
+// have been flushed when the call that has led there returns.
 type ledgerQP struct {
 	kernelQP
 	driver ledgerDriver
@@ -35,7 +35,9 @@ type ledgerQP struct {
 	least      int           // elements that a receive must have
 	fences     bool          // fenced requests wait for admission, and lose the flag
 	needsDepth bool          // a Read or atomic that may not be in progress stops the device's queue for good
-	flushTime  time.Duration // how long the device may take to complete everything in ERR; 0: it has done that when ibv_modify_qp returns
+	// how long the device may take to complete everything in ERR; 0: it has done that when
+	// ibv_modify_qp returns
+	flushTime time.Duration
 }
 
 // ledgerQueue is a queue of a QP.
@@ -50,14 +52,17 @@ type ledgerQueue struct {
 
 // ledgerDriver is what a driver does in its own way.
 type ledgerDriver interface {
-	// split returns the list that the device gets instead of wrs, and which requests in it are first parts.
+	// split returns the list that the device gets instead of wrs, and which requests in it are
+	// first parts.
 	split(wrs []SendWR) ([]SendWR, splitReads)
 	// adapt changes those requests of a converted list that the device would misunderstand.
 	adapt(l *sendList)
-	// waits reports whether a request must wait; reads is the number of Reads and atomics that are unanswered.
+	// waits reports whether a request must wait; reads is the number of Reads and atomics that are
+	// unanswered.
 	waits(w *flatSend, reads int) bool
-	// reportedSend and reportedRecv learn what the device has reported of a request, of this opcode or with these elements, and
-	// correct it. They are called with the lock of the queue, or of the SRQ.
+	// reportedSend and reportedRecv learn what the device has reported of a request, of this opcode
+	// or with these elements, and correct it. They are called with the lock of the queue, or of the
+	// SRQ.
 	reportedSend(wc *WC, op WROpcode, sgl []SGE)
 	reportedRecv(wc *WC, sgl []SGE)
 }

@@ -6,8 +6,8 @@ package verbs
 
 import "time"
 
-// relieve takes completions out of the device's queue before it is filled by those that the program does not see. It reports false if
-// the CQ is gone.
+// relieve takes completions out of the device's queue before it is filled by those that the program
+// does not see. It reports false if the CQ is gone.
 func (cq *ledgerCQ) relieve() bool {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -16,10 +16,11 @@ func (cq *ledgerCQ) relieve() bool {
 	return !cq.gone
 }
 
-// selfPoll is called after a post. requests is how many the QP has under way. The provider polls the device itself as long as
-// requests wait for admission, or many completions are expected that the program does not see. It also does so if a CQ that nobody
-// polls may not have room for all completions, until that has overflowed or been polled, or nothing has come for expects: the device's
-// own queue is longer than the program's, so the device would not notice the overflow.
+// selfPoll is called after a post. requests is how many the QP has under way. The provider polls
+// the device itself as long as requests wait for admission, or many completions are expected that
+// the program does not see. It also does so if a CQ that nobody polls may not have room for all
+// completions, until that has overflowed or been polled, or nothing has come for expects: the
+// device's own queue is longer than the program's, so the device would not notice the overflow.
 func (cq *ledgerCQ) selfPoll(requests int) {
 	if (cq.needed() || cq.full(requests)) && cq.selfPolls.CompareAndSwap(false, true) {
 		go cq.keepPolling(requests)
@@ -31,10 +32,12 @@ func (cq *ledgerCQ) full(requests int) bool {
 	return int(cq.waiting.Load())+requests > cq.CQE() && !cq.lost.Load()
 }
 
-// needed reports whether completions have to be taken from the device even if the program does not poll.
+// needed reports whether completions have to be taken from the device even if the program does not
+// poll.
 func (cq *ledgerCQ) needed() bool { return cq.held.Load() > 0 || cq.hidden.Load() > hiddenSlack/2 }
 
-// expects is how long a completion that may overflow the CQ is waited for. On a busy machine, or to a peer far away, it takes a while.
+// expects is how long a completion that may overflow the CQ is waited for. On a busy machine, or to
+// a peer far away, it takes a while.
 const expects = 10 * time.Second
 
 // keepPolling polls. The longer nothing has come, the longer it sleeps in between.

@@ -4,7 +4,8 @@
 
 package verbs
 
-// ledgerSRQ is the SRQ of a device that does not keep libibverbs' promises. The device knows its requests by a number.
+// ledgerSRQ is the SRQ of a device that does not keep libibverbs' promises. The device knows its
+// requests by a number.
 type ledgerSRQ struct {
 	kernelSRQ
 	least int // elements that a receive must have

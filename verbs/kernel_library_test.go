@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOlderLibrary: what an older libibverbs lacks is refused where it is called, and everything else works.
+// TestOlderLibrary: what an older libibverbs lacks is refused where it is called, and everything
+// else works.
 func TestOlderLibrary(t *testing.T) {
 	if !fakeverbs.InProcessWithout(t, "ibv_reg_mr_iova", "ibv_reg_mr_iova2", "_ibv_query_gid_ex", "ibv_reg_dmabuf_mr") {
 		return
@@ -28,7 +29,8 @@ func TestOlderLibrary(t *testing.T) {
 	mr, err := r.pd.RegMR(mem, verbs.AccessLocalWrite|verbs.AccessRelaxedOrdering)
 	require.NoError(t, err)
 	require.Equal(t, 1, fakeverbs.Calls("ibv_reg_mr")-1, "one for the rig's region")
-	require.EqualValues(t, verbs.AccessLocalWrite, fakeverbs.Args("ibv_reg_mr")[3], "without the hint, which such a library does not know")
+	require.EqualValues(t, verbs.AccessLocalWrite, fakeverbs.Args("ibv_reg_mr")[3],
+		"without the hint, which such a library does not know")
 	require.NoError(t, mr.Close())
 	r.up(r.qp)
 	r.post(r.qp, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
@@ -36,7 +38,8 @@ func TestOlderLibrary(t *testing.T) {
 	require.Len(t, r.poll(), 1)
 }
 
-// TestTooOldLibrary: a library without what every version in use has is not used, and the reason names it.
+// TestTooOldLibrary: a library without what every version in use has is not used, and the reason
+// names it.
 func TestTooOldLibrary(t *testing.T) {
 	if !fakeverbs.InProcessWithout(t, "ibv_create_qp") {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCloseLeavesGroups: a QP is closed while it is in groups, which the kernel refuses; the provider takes it out of them
-// first, and of no others.
+// TestCloseLeavesGroups: a QP is closed while it is in groups, which the kernel refuses; the
+// provider takes it out of them first, and of no others.
 func TestCloseLeavesGroups(t *testing.T) {
 	r := newRig(t, "fake0")
 	group := func(i byte) verbs.GID { return verbs.GID{0: 0xff, 1: 0x0e, 15: i} }

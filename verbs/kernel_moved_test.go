@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestMovedAfterTheEnd: a connection manager that tells late where it has moved a QP does not bring it back to life.
+// TestMovedAfterTheEnd: a connection manager that tells late where it has moved a QP does not bring
+// it back to life.
 func TestMovedAfterTheEnd(t *testing.T) {
 	r := newRig(t, "fake1")
 	r.up(r.qp)
@@ -30,7 +31,8 @@ func TestMovedAfterTheEnd(t *testing.T) {
 	require.ErrorIs(t, r.qp.Err(), io.EOF)
 }
 
-// TestMovedDepth: on siw, whose queries swap the depths, a QP has the depth with which it was connected.
+// TestMovedDepth: on siw, whose queries swap the depths, a QP has the depth with which it was
+// connected.
 func TestMovedDepth(t *testing.T) {
 	r := newRig(t, "fake1")
 	require.NoError(t, r.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit}, verbs.QPAttrState|verbs.QPAttrAccessFlags))
@@ -46,7 +48,8 @@ func TestMovedDepth(t *testing.T) {
 // TestSiwQueryRemembers: siw forgets the port and the rights that were set.
 func TestSiwQueryRemembers(t *testing.T) {
 	r := newRig(t, "fake1")
-	require.NoError(t, r.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: verbs.AccessRemoteRead},
+	require.NoError(t, r.qp.Modify(
+		verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: verbs.AccessRemoteRead},
 		verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccessFlags))
 	attr, err := r.qp.Query()
 	require.NoError(t, err)

@@ -60,15 +60,17 @@ func (m *kernelMR) register(pd *kernelPD, mem []byte, iova uint64, access Access
 
 func (m *kernelMR) base() *kernelMR { return m }
 
-// kernelAccess takes out what the kernel is not to see: a zero-based region is one at iova 0, which every driver does that
-// does iova, while few know the flag; and AllocMR has taken care of huge pages.
+// kernelAccess takes out what the kernel is not to see: a zero-based region is one at iova 0, which
+// every driver does that does iova, while few know the flag; and AllocMR has taken care of huge
+// pages.
 func kernelAccess(access AccessFlags) AccessFlags { return access &^ (AccessZeroBased | AccessHugeTLB) }
 
 // checkIova refuses what the kernel would misunderstand or refuse without reason.
 func checkIova(addr uintptr, iova uint64) error {
 	if page := uint64(os.Getpagesize()) - 1; iova&page != uint64(addr)&page {
 		// ib_uverbs_reg_mr refuses it, whatever the device.
-		return fmt.Errorf("%w: the kernel wants iova %#x and the memory at %#x to have the same offset in a page", ErrNotSupported, iova, addr)
+		return fmt.Errorf("%w: the kernel wants iova %#x and the memory at %#x to have the same offset in a page",
+			ErrNotSupported, iova, addr)
 	}
 	return nil
 }
@@ -80,7 +82,8 @@ func (c *kernelContext) regError(call string, rc int, n int, access AccessFlags)
 		return fmt.Errorf("%w: the device has no on-demand paging: %w", ErrNotSupported, err)
 	}
 	var lim unix.Rlimit
-	if errors.Is(err, syscall.ENOMEM) && unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) == nil && lim.Cur != unix.RLIM_INFINITY {
+	if errors.Is(err, syscall.ENOMEM) && unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) == nil &&
+		lim.Cur != unix.RLIM_INFINITY {
 		return fmt.Errorf("%w: %d bytes; the limit of locked memory, ulimit -l, is %d", err, n, lim.Cur)
 	}
 	return err
@@ -123,7 +126,8 @@ func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint6
 	if flags&ReregAccess != 0 {
 		acc = kernelAccess(access)
 	}
-	// 0, or one of five negative numbers and errno. Only that of wrong input leaves the region as it was.
+	// 0, or one of five negative numbers and errno. Only that of wrong input leaves the region as
+	// it was.
 	keys, rc, errno := m.c.rereg(flags, to, addr, length, acc)
 	runtime.KeepAlive(mem)
 	err := callError("ibv_rereg_mr", errno)

@@ -39,7 +39,8 @@ func TestDeregistrationOfABoundRegion(t *testing.T) {
 	})
 }
 
-// TestLockedMemory: ENOMEM of a registration names the limit of locked memory if there is one, another errno does not.
+// TestLockedMemory: ENOMEM of a registration names the limit of locked memory if there is one,
+// another errno does not.
 func TestLockedMemory(t *testing.T) {
 	r := newRig(t, "fake0")
 	var had unix.Rlimit
@@ -100,7 +101,8 @@ func TestSigAll(t *testing.T) {
 			r := rig(t)
 			qp := r.newQP(verbs.QPConfig{SigAll: true})
 			r.up(qp)
-			r.post(qp, verbs.SendWR{ID: 5, Opcode: verbs.WRSend}, verbs.SendWR{ID: 6, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
+			r.post(qp, verbs.SendWR{ID: 5, Opcode: verbs.WRSend},
+				verbs.SendWR{ID: 6, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 			require.Equal(t, 2, fakeverbs.CompleteSend(qp.Num(), 2, 0))
 			require.Equal(t, []uint64{5, 6}, wcIDs(r.poll()))
 		})

@@ -32,7 +32,8 @@ func TestNewerFlags(t *testing.T) {
 	_, err = r.ctx.QueryPort(1)
 	require.NoError(t, err)
 
-	// FLUSH_GLOBAL and FLUSH_PERSISTENT, which the connection manager of Linux 6.12 asks for on rxe, and one more.
+	// FLUSH_GLOBAL and FLUSH_PERSISTENT, which the connection manager of Linux 6.12 asks for on
+	// rxe, and one more.
 	const asked = verbs.AccessRemoteWrite | 3<<8 | flag
 	require.NoError(t, r.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: asked},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
@@ -40,10 +41,13 @@ func TestNewerFlags(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, asked, had.AccessFlags)
 	require.NoError(t, r.qp.Modify(had, verbs.QPAttrAccessFlags), "what the kernel gives it takes")
-	// A path MTU that has no name is for the device to refuse; a flag that has one, and that no QP has, is refused here.
-	path := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU4096 + 1, AH: verbs.AHAttr{IsGlobal: true, PortNum: 1}}
-	require.NoError(t, r.qp.Modify(path, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
-		verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
+	// A path MTU that has no name is for the device to refuse; a flag that has one, and that no QP
+	// has, is refused here.
+	path := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU4096 + 1,
+		AH: verbs.AHAttr{IsGlobal: true, PortNum: 1}}
+	require.NoError(t, r.qp.Modify(path,
+		verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
+			verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
 	had.AccessFlags |= verbs.AccessOnDemand
 	other := r.newQP(verbs.QPConfig{})
 	require.ErrorIs(t, other.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: had.AccessFlags},
@@ -62,7 +66,8 @@ func TestNewerCompletions(t *testing.T) {
 	}, r.poll())
 }
 
-// TestNewerEvents: an event of a kind that has no name is told, without an object, and changes nothing.
+// TestNewerEvents: an event of a kind that has no name is told, without an object, and changes
+// nothing.
 func TestNewerEvents(t *testing.T) {
 	r := newerRig(t)
 	r.up(r.qp)
@@ -77,7 +82,8 @@ func TestNewerEvents(t *testing.T) {
 	require.Equal(t, verbs.QPStateRTS, r.qp.State())
 }
 
-// TestNewerGIDs: a row of a kind that has no name is listed, and chosen only where there is no better one.
+// TestNewerGIDs: a row of a kind that has no name is listed, and chosen only where there is no
+// better one.
 func TestNewerGIDs(t *testing.T) {
 	r := newerRig(t)
 	rows := fakeverbs.GIDs(fakeverbs.Fake0)

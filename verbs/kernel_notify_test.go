@@ -69,7 +69,8 @@ func armedRigs(t *testing.T, test func(t *testing.T, a *armed)) {
 	t.Run("siw", func(t *testing.T) { test(t, newArmed(newRig(t, "fake1"))) })
 }
 
-// TestArmed: a CQ that is armed makes one event, of a completion that the program sees, and then none until it is armed again.
+// TestArmed: a CQ that is armed makes one event, of a completion that the program sees, and then
+// none until it is armed again.
 func TestArmed(t *testing.T) {
 	armedRigs(t, func(t *testing.T, a *armed) {
 		a.send(1, verbs.SendSignaled, 0)
@@ -96,8 +97,8 @@ func TestArmed(t *testing.T) {
 	})
 }
 
-// TestArmedForSolicited: a CQ that is armed for solicited completions makes an event of one, or of an error, and none of others. A
-// device may take every receive for solicited.
+// TestArmedForSolicited: a CQ that is armed for solicited completions makes an event of one, or of
+// an error, and none of others. A device may take every receive for solicited.
 func TestArmedForSolicited(t *testing.T) {
 	armedRigs(t, func(t *testing.T, a *armed) {
 		a.send(0, verbs.SendSignaled, 0) // before
@@ -118,7 +119,8 @@ func TestArmedForSolicited(t *testing.T) {
 	})
 }
 
-// TestArmedFlush: what the provider flushes itself wakes who has armed the CQ, as what the device flushes does.
+// TestArmedFlush: what the provider flushes itself wakes who has armed the CQ, as what the device
+// flushes does.
 func TestArmedFlush(t *testing.T) {
 	armedRigs(t, func(t *testing.T, a *armed) {
 		a.post(a.qp, writes(a.mr, 1)...)
@@ -141,7 +143,8 @@ func TestArmedFlush(t *testing.T) {
 	})
 }
 
-// TestClosedCQForgetsEvents: events of a CQ that has been closed reach nobody, the others of its channel do.
+// TestClosedCQForgetsEvents: events of a CQ that has been closed reach nobody, the others of its
+// channel do.
 func TestClosedCQForgetsEvents(t *testing.T) {
 	armedRigs(t, func(t *testing.T, a *armed) {
 		first, firstQP := a.cq, a.qp
@@ -161,10 +164,13 @@ func TestClosedCQForgetsEvents(t *testing.T) {
 	})
 }
 
-// TestWaitSolicitedKernel: the device is asked for solicited completions only. One that is not solicited does not wake, and comes
-// with the one that does.
+// TestWaitSolicitedKernel: the device is asked for solicited completions only. One that is not
+// solicited does not wake, and comes with the one that does.
 func TestWaitSolicitedKernel(t *testing.T) {
-	for name, r := range map[string]func(testing.TB) *rig{"Plain": func(t testing.TB) *rig { return newRig(t, "fake0") }, "Ledger": newRXERig} {
+	for name, r := range map[string]func(testing.TB) *rig{"Plain": func(t testing.TB) *rig {
+		return newRig(t,
+			"fake0")
+	}, "Ledger": newRXERig} {
 		t.Run(name, func(t *testing.T) {
 			r := r(t)
 			r.up(r.qp)
@@ -195,10 +201,13 @@ func TestWaitSolicitedKernel(t *testing.T) {
 	}
 }
 
-// TestWaitBesideSolicitedKernel: a Wait that begins while another goroutine sleeps in WaitSolicited has the device tell of any
-// completion, and one that came before that is not left in the queue.
+// TestWaitBesideSolicitedKernel: a Wait that begins while another goroutine sleeps in WaitSolicited
+// has the device tell of any completion, and one that came before that is not left in the queue.
 func TestWaitBesideSolicitedKernel(t *testing.T) {
-	for name, r := range map[string]func(testing.TB) *rig{"Plain": func(t testing.TB) *rig { return newRig(t, "fake0") }, "Ledger": newRXERig} {
+	for name, r := range map[string]func(testing.TB) *rig{"Plain": func(t testing.TB) *rig {
+		return newRig(t,
+			"fake0")
+	}, "Ledger": newRXERig} {
 		t.Run(name, func(t *testing.T) {
 			r := r(t)
 			r.up(r.qp)

@@ -53,8 +53,9 @@ func headerOpcodes(t *testing.T) map[string]int {
 	return values
 }
 
-// TestOpcodesOfTheHeader: what enum ibv_wr_opcode has is posted as it is, or refused before C: as not supported where
-// the device lacks it, as invalid where this package does not offer it to any. Nothing else is posted.
+// TestOpcodesOfTheHeader: what enum ibv_wr_opcode has is posted as it is, or refused before C: as
+// not supported where the device lacks it, as invalid where this package does not offer it to any.
+// Nothing else is posted.
 func TestOpcodesOfTheHeader(t *testing.T) {
 	header := headerOpcodes(t)
 	for _, c := range []struct {
@@ -95,7 +96,8 @@ func TestOpcodesOfTheHeader(t *testing.T) {
 				mw, err := r.pd.AllocMW(verbs.MWType2)
 				require.NoError(t, err)
 				bind := offered["IBV_WR_BIND_MW"]
-				bind.RKey, bind.Bind = mw.NextRKey(), &verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead}
+				bind.RKey, bind.Bind = mw.NextRKey(),
+					&verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead}
 				offered["IBV_WR_BIND_MW"] = bind
 			}
 			known := make(map[int]bool)

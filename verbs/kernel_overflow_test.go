@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// requireOverflow: the CQ's overflow is told by one event, is the reason for which the QP fails, and what Poll returns after what
-// was there before.
+// requireOverflow: the CQ's overflow is told by one event, is the reason for which the QP fails,
+// and what Poll returns after what was there before.
 func (r *rig) requireOverflow(qp *verbs.QP, before ...uint64) {
 	r.Helper()
 	ev, err := r.ctx.WaitEvent(limited(r))
@@ -106,7 +106,8 @@ func TestCQOverflowLate(t *testing.T) {
 	r.requireOverflow(qp, want...)
 }
 
-// TestCQOverflowWakes: who has armed a CQ that overflows gets an event, and Wait ends; who has not gets none.
+// TestCQOverflowWakes: who has armed a CQ that overflows gets an event, and Wait ends; who has not
+// gets none.
 func TestCQOverflowWakes(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
 		t.Run(dev, func(t *testing.T) {

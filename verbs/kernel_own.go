@@ -4,9 +4,11 @@
 
 package verbs
 
-// Objects that come back to the provider are its own, or wrap them. Handles see to that; a device that wraps this one may not.
+// Objects that come back to the provider are its own, or wrap them. Handles see to that; a device
+// that wraps this one may not.
 
-// ownPD, ownRegion and ownWindow are a PD, an MR and an MW, of which a driver has types of its own around that for all.
+// ownPD, ownRegion and ownWindow are a PD, an MR and an MW, of which a driver has types of its own
+// around that for all.
 type (
 	ownPD     interface{ base() *kernelPD }
 	ownRegion interface{ base() *kernelMR }
@@ -28,7 +30,8 @@ func ownQueues[CQ, SRQ any](cfg *ProviderQPConfig) (send, recv CQ, srq SRQ, err 
 	return send, recv, srq, err
 }
 
-// ownObjects returns how many requests of a list name no objects but the provider's own, and what is wrong with the next.
+// ownObjects returns how many requests of a list name no objects but the provider's own, and what
+// is wrong with the next.
 func (q *kernelQP) ownObjects(wrs []SendWR) (n int, err error) {
 	for i := range wrs {
 		switch w := &wrs[i]; {

@@ -17,7 +17,8 @@ import (
 // pollChunk is how many completions the provider takes in one call of ibv_poll_cq.
 const pollChunk = 64
 
-// inject adds n completions of receives to the QP's CQ, of which that of number bad, if there is one, is an error.
+// inject adds n completions of receives to the QP's CQ, of which that of number bad, if there is
+// one, is an error.
 func (r *rig) inject(n, bad int) {
 	r.Helper()
 	for i := range n {
@@ -29,8 +30,8 @@ func (r *rig) inject(n, bad int) {
 	}
 }
 
-// TestPollFailsLater: what one call of ibv_poll_cq has taken is returned although the next one fails, and an error among it
-// ends its QP. The failure is that of a Poll that finds nothing.
+// TestPollFailsLater: what one call of ibv_poll_cq has taken is returned although the next one
+// fails, and an error among it ends its QP. The failure is that of a Poll that finds nothing.
 func TestPollFailsLater(t *testing.T) {
 	const count = pollChunk + 36
 	for _, bad := range []int{-1, 0, pollChunk - 1} {
@@ -61,7 +62,8 @@ func TestPollFailsLater(t *testing.T) {
 	}
 }
 
-// TestPollErrorAnywhere: an error ends its QP wherever it stands in a list that is polled in pieces.
+// TestPollErrorAnywhere: an error ends its QP wherever it stands in a list that is polled in
+// pieces.
 func TestPollErrorAnywhere(t *testing.T) {
 	for _, bad := range []int{0, pollChunk - 1, pollChunk, 2*pollChunk - 1, 2 * pollChunk} {
 		r := newRig(t, "fake0")
@@ -77,7 +79,8 @@ func TestPollErrorAnywhere(t *testing.T) {
 	}
 }
 
-// TestFlagsOfSends: completions of sends have no flags and no key, whatever the device says: rxe says WITH_IMM.
+// TestFlagsOfSends: completions of sends have no flags and no key, whatever the device says: rxe
+// says WITH_IMM.
 func TestFlagsOfSends(t *testing.T) {
 	for name, rig := range map[string]func(testing.TB) *rig{
 		"any device": func(t testing.TB) *rig { return newRig(t, "fake0") },
@@ -90,16 +93,19 @@ func TestFlagsOfSends(t *testing.T) {
 				for flag := uint32(1); flag < 1<<6; flag <<= 1 {
 					r.post(r.qp, writes(r.mr, 1)...)
 					id := fakeverbs.LastPosted()[0].WRID
-					require.True(t, fakeverbs.InjectWC(r.qp.Num(), false, fakeverbs.WC{WRID: id, Opcode: uint32(verbs.WCRDMAWrite), Flags: flag, Imm: 7, InvalidatedRKey: key}))
-					require.Equal(t, []verbs.WC{{Opcode: verbs.WCRDMAWrite, QPNum: r.qp.Num()}}, r.poll(), "flag %#x", flag)
+					require.True(t, fakeverbs.InjectWC(r.qp.Num(), false,
+						fakeverbs.WC{WRID: id, Opcode: uint32(verbs.WCRDMAWrite), Flags: flag, Imm: 7,
+							InvalidatedRKey: key}))
+					require.Equal(t, []verbs.WC{{Opcode: verbs.WCRDMAWrite, QPNum: r.qp.Num()}}, r.poll(), "flag %#x",
+						flag)
 				}
 			}
 		})
 	}
 }
 
-// TestFlagsOfReceives: of a receive's flags those that have a name here are seen. Which of them says that a key was
-// invalidated differs by driver.
+// TestFlagsOfReceives: of a receive's flags those that have a name here are seen. Which of them
+// says that a key was invalidated differs by driver.
 func TestFlagsOfReceives(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -9,8 +9,8 @@ import (
 	"errors"
 )
 
-// simpleOps returns for each opcode the flags of requests of one element that need no other check: of such a list nothing
-// but the flags is looked at. 0 = there are none.
+// simpleOps returns for each opcode the flags of requests of one element that need no other check:
+// of such a list nothing but the flags is looked at. 0 = there are none.
 func simpleOps(q *QP) (t [256]uint8) {
 	for _, op := range []WROpcode{WRSend, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead} {
 		if q.typ == QPTypeUD || !q.ops.Has(opOf[op]) || op == WRRDMARead && q.maxRd < 1 {
@@ -21,7 +21,8 @@ func simpleOps(q *QP) (t [256]uint8) {
 	return t
 }
 
-// putSimple converts the requests at the head of a list that need no other check, from the ith on, and returns how many.
+// putSimple converts the requests at the head of a list that need no other check, from the ith on,
+// and returns how many.
 func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []SGE) int {
 	simple, flat := s.simple, s.wrs[i:]
 	n := min(len(wrs), len(sges), len(flat))
@@ -149,7 +150,8 @@ func (q *kernelQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 	return q.postedPart("ibv_post_recv", res, refused)
 }
 
-// postedPart is the end of a post of which not all was taken: refused, unless the library did not take what came before.
+// postedPart is the end of a post of which not all was taken: refused, unless the library did not
+// take what came before.
 func (q *kernelQP) postedPart(call string, res uint64, refused error) (int, error) {
 	n, err := postResult(call, res)
 	switch {

@@ -9,9 +9,10 @@ import "errors"
 // inlineSearch bounds what is tried. Drivers have up to about 1,000 bytes.
 const inlineSearch = 1024
 
-// probe finds out by making QPs what no attribute tells: how many bytes of inline data they can have, none on a device on which
-// no QP can be made, and whether they can have Atomic Writes, for which the library's driver must know them as the device does. It
-// does so once for each device. known is the inline data by the driver, 0 = not known; atomicWrite is what the device says.
+// probe finds out by making QPs what no attribute tells: how many bytes of inline data they can
+// have, none on a device on which no QP can be made, and whether they can have Atomic Writes, for
+// which the library's driver must know them as the device does. It does so once for each device.
+// known is the inline data by the driver, 0 = not known; atomicWrite is what the device says.
 func (d *kernelDevice) probe(c rawContext, known int, atomicWrite bool) (inline int, ops OpSet, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,7 +38,8 @@ func (d *kernelDevice) tryQPs(c rawContext, known int, atomicWrite bool) (err er
 		return callError("ibv_create_cq", rc)
 	}
 	defer func() { err = errors.Join(err, callError("ibv_destroy_cq", cq.destroy())) }()
-	cfg := rawQPConfig{sendCQ: cq, recvCQ: cq, typ: QPTypeRC, cap: QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	cfg := rawQPConfig{sendCQ: cq, recvCQ: cq, typ: QPTypeRC,
+		cap: QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
 	d.inline = maxInline(pd, cfg, known)
 	if cfg.atomicWrite = atomicWrite; atomicWrite {
 		qp, _, _, rc := pd.createQP(cfg)

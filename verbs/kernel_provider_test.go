@@ -33,7 +33,8 @@ type rig struct {
 	qp  *verbs.QP
 }
 
-const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic | verbs.AccessMWBind
+const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
+	verbs.AccessMWBind
 
 func newRig(t testing.TB, dev string) *rig {
 	t.Helper()
@@ -41,7 +42,8 @@ func newRig(t testing.TB, dev string) *rig {
 	return openRig(t, dev)
 }
 
-// newRXERig has a device of which the provider believes that it is rxe's, so that its requests are in ledgers.
+// newRXERig has a device of which the provider believes that it is rxe's, so that its requests are
+// in ledgers.
 func newRXERig(t testing.TB) *rig {
 	t.Helper()
 	fakeverbs.Start(t)
@@ -167,7 +169,8 @@ func TestKernelDevices(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EMFILE)
 }
 
-// TestForkInit: ibv_fork_init is called once in a process, before the first device is opened; its failure is nobody's.
+// TestForkInit: ibv_fork_init is called once in a process, before the first device is opened; its
+// failure is nobody's.
 func TestForkInit(t *testing.T) {
 	const variable = "GOVERBS_TEST_FORK_INIT"
 	if os.Getenv(variable) == "" {
@@ -200,7 +203,8 @@ func TestForkInit(t *testing.T) {
 	require.Equal(t, 1, fakeverbs.Calls("ibv_fork_init"))
 }
 
-// TestModifyExplained: an EINVAL of ibv_modify_qp comes with what was asked for, another errno does not need it.
+// TestModifyExplained: an EINVAL of ibv_modify_qp comes with what was asked for, another errno does
+// not need it.
 func TestModifyExplained(t *testing.T) {
 	r := newRig(t, "fake0")
 	toInit := func() error {
@@ -212,7 +216,8 @@ func TestModifyExplained(t *testing.T) {
 	err := toInit()
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 	require.ErrorIs(t, err, syscall.EINVAL)
-	for _, part := range []string{"fake0", "ibv_modify_qp", "RESET to INIT", verbs.QPAttrPKeyIndex.String(), explanation, "PortNum:1"} {
+	for _, part := range []string{"fake0", "ibv_modify_qp", "RESET to INIT", verbs.QPAttrPKeyIndex.String(),
+		explanation, "PortNum:1"} {
 		require.ErrorContains(t, err, part)
 	}
 	require.Equal(t, verbs.QPStateReset, r.qp.State())
@@ -227,7 +232,8 @@ func TestModifyExplained(t *testing.T) {
 	require.NoError(t, toInit())
 }
 
-// TestErrorsOfCalls: every call that fails says which one it was, on which device, and why; EOPNOTSUPP is ErrNotSupported.
+// TestErrorsOfCalls: every call that fails says which one it was, on which device, and why;
+// EOPNOTSUPP is ErrNotSupported.
 func TestErrorsOfCalls(t *testing.T) {
 	dest := verbs.AHAttr{IsGlobal: true, PortNum: 1}
 	group := verbs.GID{0: 0xff, 15: 1}
@@ -244,12 +250,17 @@ func TestErrorsOfCalls(t *testing.T) {
 		"ibv_create_cq":           func(r *rig) error { _, err := r.ctx.CreateCQ(verbs.CQConfig{}); return err },
 		"ibv_resize_cq":           func(r *rig) error { return r.cq.Resize(500) },
 		"ibv_req_notify_cq":       func(r *rig) error { return r.cq.ReqNotify(false) },
-		"ibv_create_qp":           func(r *rig) error { _, err := r.pd.CreateQP(verbs.QPConfig{SendCQ: r.cq, RecvCQ: r.cq}); return err },
-		"ibv_query_qp":            func(r *rig) error { _, err := r.qp.Query(); return err },
-		"ibv_create_srq":          func(r *rig) error { _, err := r.pd.CreateSRQ(verbs.SRQAttr{}); return err },
-		"ibv_create_ah":           func(r *rig) error { _, err := r.pd.CreateAH(dest); return err },
+		"ibv_create_qp": func(r *rig) error {
+			_,
+				err := r.pd.CreateQP(verbs.QPConfig{SendCQ: r.cq, RecvCQ: r.cq})
+			return err
+		},
+		"ibv_query_qp":   func(r *rig) error { _, err := r.qp.Query(); return err },
+		"ibv_create_srq": func(r *rig) error { _, err := r.pd.CreateSRQ(verbs.SRQAttr{}); return err },
+		"ibv_create_ah":  func(r *rig) error { _, err := r.pd.CreateAH(dest); return err },
 		"ibv_modify_qp": func(r *rig) error {
-			return r.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1}, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
+			return r.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1},
+				verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
 		},
 		"ibv_post_send": func(r *rig) error {
 			r.up(r.qp)
@@ -263,7 +274,10 @@ func TestErrorsOfCalls(t *testing.T) {
 		},
 		"ibv_query_device": func(r *rig) error { _, err := r.dev.Open(); return err },
 		"ibv_query_srq":    func(r *rig) error { _, err := r.srq().Query(); return err },
-		"ibv_modify_srq":   func(r *rig) error { return r.srq().Modify(verbs.SRQAttr{SRQLimit: 1}, verbs.SRQAttrLimit) },
+		"ibv_modify_srq": func(r *rig) error {
+			return r.srq().Modify(verbs.SRQAttr{SRQLimit: 1},
+				verbs.SRQAttrLimit)
+		},
 		"ibv_post_srq_recv": func(r *rig) error {
 			_, err := r.srq().PostRecv([]verbs.RecvWR{{}})
 			return err
@@ -272,11 +286,21 @@ func TestErrorsOfCalls(t *testing.T) {
 			r.up(r.qp)
 			mw, err := r.pd.AllocMW(verbs.MWType1)
 			require.NoError(r, err)
-			return r.qp.BindMW(1, 0, verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead})
+			return r.qp.BindMW(1, 0,
+				verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead})
 		},
-		"ibv_attach_mcast": func(r *rig) error { return r.newQP(verbs.QPConfig{Type: verbs.QPTypeUD}).AttachMcast(group, 0) },
-		"ibv_detach_mcast": func(r *rig) error { return r.newQP(verbs.QPConfig{Type: verbs.QPTypeUD}).DetachMcast(group, 0) },
-		"ibv_rereg_mr":     func(r *rig) error { return r.mr.Rereg(verbs.ReregAccess, nil, nil, verbs.AccessLocalWrite) },
+		"ibv_attach_mcast": func(r *rig) error {
+			return r.newQP(verbs.QPConfig{Type: verbs.QPTypeUD}).AttachMcast(group,
+				0)
+		},
+		"ibv_detach_mcast": func(r *rig) error {
+			return r.newQP(verbs.QPConfig{Type: verbs.QPTypeUD}).DetachMcast(group,
+				0)
+		},
+		"ibv_rereg_mr": func(r *rig) error {
+			return r.mr.Rereg(verbs.ReregAccess, nil, nil,
+				verbs.AccessLocalWrite)
+		},
 	} {
 		t.Run(call, func(t *testing.T) {
 			r := newRig(t, "fake0")
@@ -356,7 +380,8 @@ func TestOnDemandPaging(t *testing.T) {
 func TestReregistration(t *testing.T) {
 	r := newRig(t, "fake0")
 	fakeverbs.Fail("ibv_rereg_mr", 1, syscall.EIO)
-	require.ErrorIs(t, r.mr.Rereg(verbs.ReregAccess, nil, nil, verbs.AccessLocalWrite), verbs.ErrMRLost, "IBV_REREG_MR_ERR_CMD")
+	require.ErrorIs(t, r.mr.Rereg(verbs.ReregAccess, nil, nil, verbs.AccessLocalWrite), verbs.ErrMRLost,
+		"IBV_REREG_MR_ERR_CMD")
 	mr, err := r.pd.AllocMR(4096, verbs.AccessLocalWrite)
 	require.NoError(t, err)
 	require.NoError(t, mr.Rereg(verbs.ReregAccess, nil, nil, verbs.AccessLocalWrite|verbs.AccessRemoteRead))
@@ -364,7 +389,8 @@ func TestReregistration(t *testing.T) {
 	require.EqualValues(t, verbs.AccessLocalWrite|verbs.AccessRemoteRead, m.Access)
 }
 
-// TestRequestsArrive posts one request of every opcode in one list, on UD also datagrams, and looks at what arrived in C.
+// TestRequestsArrive posts one request of every opcode in one list, on UD also datagrams, and looks
+// at what arrived in C.
 func TestRequestsArrive(t *testing.T) {
 	r := newRig(t, "fake0")
 	r.up(r.qp)
@@ -373,15 +399,20 @@ func TestRequestsArrive(t *testing.T) {
 	key, s := mw.NextRKey(), r.sge(8, 16)
 	copy(r.mr.Bytes()[8:], "inline data here")
 	r.post(r.qp,
-		verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{s, r.sge(0, 8)}, RemoteAddr: 1 << 40, RKey: 9},
-		verbs.SendWR{ID: 2, Opcode: verbs.WRRDMAWriteWithImm, SGL: []verbs.SGE{s}, RemoteAddr: 2, RKey: 3, Imm: 0x01020304},
+		verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{s, r.sge(0, 8)},
+			RemoteAddr: 1 << 40, RKey: 9},
+		verbs.SendWR{ID: 2, Opcode: verbs.WRRDMAWriteWithImm, SGL: []verbs.SGE{s}, RemoteAddr: 2, RKey: 3,
+			Imm: 0x01020304},
 		verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendSolicited, SGL: []verbs.SGE{s}},
 		verbs.SendWR{ID: 4, Opcode: verbs.WRSendWithImm, Imm: 7},
-		verbs.SendWR{ID: 5, Opcode: verbs.WRRDMARead, Flags: verbs.SendFence, SGL: []verbs.SGE{s}, RemoteAddr: 5, RKey: 6},
-		verbs.SendWR{ID: 6, Opcode: verbs.WRAtomicCmpAndSwp, SGL: []verbs.SGE{r.sge(0, 8)}, RemoteAddr: 16, RKey: 6, Compare: 10, Swap: 11},
-		verbs.SendWR{ID: 7, Opcode: verbs.WRAtomicFetchAndAdd, SGL: []verbs.SGE{r.sge(0, 8)}, RemoteAddr: 24, RKey: 6, Add: 12},
+		verbs.SendWR{ID: 5, Opcode: verbs.WRRDMARead, Flags: verbs.SendFence, SGL: []verbs.SGE{s}, RemoteAddr: 5,
+			RKey: 6},
+		verbs.SendWR{ID: 6, Opcode: verbs.WRAtomicCmpAndSwp, SGL: []verbs.SGE{r.sge(0, 8)}, RemoteAddr: 16, RKey: 6,
+			Compare: 10, Swap: 11}, verbs.SendWR{ID: 7, Opcode: verbs.WRAtomicFetchAndAdd,
+			SGL: []verbs.SGE{r.sge(0, 8)}, RemoteAddr: 24, RKey: 6, Add: 12},
 		verbs.SendWR{ID: 8, Opcode: verbs.WRSendWithInv, InvalidateRKey: 0xabc},
-		verbs.SendWR{ID: 9, Opcode: verbs.WRBindMW, RKey: key, Bind: &verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr() + 64, Length: 32, Access: verbs.AccessRemoteRead}},
+		verbs.SendWR{ID: 9, Opcode: verbs.WRBindMW, RKey: key,
+			Bind: &verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr() + 64, Length: 32, Access: verbs.AccessRemoteRead}},
 		verbs.SendWR{ID: 10, Opcode: verbs.WRLocalInv, InvalidateRKey: key},
 	)
 	require.Equal(t, key, mw.RKey())
@@ -404,8 +435,10 @@ func TestRequestsArrive(t *testing.T) {
 	require.EqualValues(t, []uint64{16, 10, 11}, []uint64{got[5].RemoteAddr, got[5].CompareAdd, got[5].Swap})
 	require.EqualValues(t, []uint64{24, 12}, []uint64{got[6].RemoteAddr, got[6].CompareAdd})
 	require.EqualValues(t, 0xabc, got[7].InvalidateRKey)
-	require.EqualValues(t, []uint64{uint64(key), uint64(r.mr.LKey()), r.mr.Addr() + 64, 32, uint64(verbs.AccessRemoteRead)},
-		[]uint64{uint64(got[8].BindRKey), uint64(got[8].BindLKey), got[8].BindAddr, got[8].BindLength, uint64(got[8].BindAccess)})
+	require.EqualValues(t, []uint64{uint64(key), uint64(r.mr.LKey()), r.mr.Addr() + 64, 32,
+		uint64(verbs.AccessRemoteRead)},
+		[]uint64{uint64(got[8].BindRKey), uint64(got[8].BindLKey), got[8].BindAddr, got[8].BindLength,
+			uint64(got[8].BindAccess)})
 	require.EqualValues(t, key, got[9].InvalidateRKey)
 
 	ud := r.newQP(verbs.QPConfig{Type: verbs.QPTypeUD})
@@ -413,21 +446,25 @@ func TestRequestsArrive(t *testing.T) {
 		a verbs.QPAttr
 		m verbs.QPAttrMask
 	}{
-		{verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, QKey: 5}, verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey},
+		{verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, QKey: 5},
+			verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey},
 		{verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState},
 		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState | verbs.QPAttrSQPSN},
 	} {
 		require.NoError(t, ud.Modify(step.a, step.m))
 	}
-	path := verbs.AHAttr{IsGlobal: true, PortNum: 1, SL: 3, GRH: verbs.GlobalRoute{DGID: verbs.GID{15: 9}, HopLimit: 64, TrafficClass: 4, FlowLabel: 77, SGIDIndex: 1}}
+	path := verbs.AHAttr{IsGlobal: true, PortNum: 1, SL: 3,
+		GRH: verbs.GlobalRoute{DGID: verbs.GID{15: 9}, HopLimit: 64, TrafficClass: 4, FlowLabel: 77, SGIDIndex: 1}}
 	ah, err := r.pd.CreateAH(path)
 	require.NoError(t, err)
-	r.post(ud, verbs.SendWR{ID: 1, Opcode: verbs.WRSendWithImm, Imm: 6, SGL: []verbs.SGE{s}, UD: &verbs.UDDest{AH: ah, RemoteQPN: 70, RemoteQKey: 80}})
+	r.post(ud, verbs.SendWR{ID: 1, Opcode: verbs.WRSendWithImm, Imm: 6, SGL: []verbs.SGE{s},
+		UD: &verbs.UDDest{AH: ah, RemoteQPN: 70, RemoteQKey: 80}})
 	d := fakeverbs.LastPosted()[0]
 	require.EqualValues(t, []uint32{70, 80, 6}, []uint32{d.RemoteQPN, d.RemoteQKey, d.Imm})
 	to, ok := fakeverbs.AHByID(d.AH)
 	require.True(t, ok)
-	require.Equal(t, fakeverbs.AHAttr{DGID: path.GRH.DGID, FlowLabel: 77, SGIDIndex: 1, HopLimit: 64, TrafficClass: 4, SL: 3, IsGlobal: true, Port: 1}, to)
+	require.Equal(t, fakeverbs.AHAttr{DGID: path.GRH.DGID, FlowLabel: 77, SGIDIndex: 1, HopLimit: 64, TrafficClass: 4,
+		SL: 3, IsGlobal: true, Port: 1}, to)
 }
 
 // TestLists: the library gets a list in pieces, the program does not notice.
@@ -497,19 +534,22 @@ func TestCompletionsArrive(t *testing.T) {
 	num := r.qp.Num()
 	fakeverbs.InjectWC(num, true, fakeverbs.WC{WRID: 1, Opcode: 129, ByteLen: 3, Imm: 0x01020304, Flags: 2})
 	fakeverbs.InjectWC(num, true, fakeverbs.WC{WRID: 2, Opcode: 128, ByteLen: 4, InvalidatedRKey: 0x55, Flags: 8})
-	fakeverbs.InjectWC(num, true, fakeverbs.WC{WRID: 3, Opcode: 128, ByteLen: 50, SrcQP: 6, Flags: 1, PKeyIndex: 7, SLID: 8, SL: 9, PathBits: 10})
+	fakeverbs.InjectWC(num, true,
+		fakeverbs.WC{WRID: 3, Opcode: 128, ByteLen: 50, SrcQP: 6, Flags: 1, PKeyIndex: 7, SLID: 8, SL: 9, PathBits: 10})
 	fakeverbs.InjectWC(num, false, fakeverbs.WC{WRID: 4, Opcode: 2, ByteLen: 5})
 	require.Equal(t, []verbs.WC{
-		{ID: 1, Opcode: verbs.WCRecvRDMAWithImm, ByteLen: 3, Flags: verbs.WCWithImm, Imm: 0x01020304, Imm64: 0x01020304 << 32, QPNum: num},
+		{ID: 1, Opcode: verbs.WCRecvRDMAWithImm, ByteLen: 3, Flags: verbs.WCWithImm, Imm: 0x01020304,
+			Imm64: 0x01020304 << 32, QPNum: num},
 		{ID: 2, Opcode: verbs.WCRecv, ByteLen: 4, Flags: verbs.WCWithInv, InvalidatedRKey: 0x55, QPNum: num},
-		{ID: 3, Opcode: verbs.WCRecv, ByteLen: 50, Flags: verbs.WCGRH, SrcQP: 6, PKeyIndex: 7, SLID: 8, SL: 9, DLIDPathBits: 10, QPNum: num},
-		{ID: 4, Opcode: verbs.WCRDMARead, ByteLen: 5, QPNum: num},
+		{ID: 3, Opcode: verbs.WCRecv, ByteLen: 50, Flags: verbs.WCGRH, SrcQP: 6, PKeyIndex: 7, SLID: 8, SL: 9,
+			DLIDPathBits: 10, QPNum: num}, {ID: 4, Opcode: verbs.WCRDMARead, ByteLen: 5, QPNum: num},
 	}, r.poll())
 
 	fakeverbs.InjectWC(num, false, fakeverbs.WC{WRID: 5, Status: 10, VendorErr: 0x77})
 	failed := r.poll()
 	require.Equal(t, []verbs.WC{{ID: 5, Status: verbs.WCRemAccessErr, VendorErr: 0x77, QPNum: num}}, failed)
-	require.Equal(t, &verbs.RequestError{QPNum: num, ID: 5, Status: verbs.WCRemAccessErr, VendorErr: 0x77}, r.qp.Cause(&failed[0]))
+	require.Equal(t, &verbs.RequestError{QPNum: num, ID: 5, Status: verbs.WCRemAccessErr, VendorErr: 0x77},
+		r.qp.Cause(&failed[0]))
 	require.Equal(t, verbs.QPStateErr, r.qp.State(), "an error of an RC QP ends it")
 	require.ErrorIs(t, r.qp.Err(), verbs.WCRemAccessErr)
 }
@@ -577,8 +617,8 @@ func (r *rig) index() int {
 	return fakeverbs.Fake0
 }
 
-// TestFailureEvent: an event that ends a QP moves it, and is its reason. Connection managers learn of it later, when the refusal of the
-// peer's request has had time to reach the peer.
+// TestFailureEvent: an event that ends a QP moves it, and is its reason. Connection managers learn
+// of it later, when the refusal of the peer's request has had time to reach the peer.
 func TestFailureEvent(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
 		t.Run(dev, func(t *testing.T) {
@@ -599,8 +639,8 @@ func TestFailureEvent(t *testing.T) {
 	}
 }
 
-// TestCloseFlushes: what a QP has when it is closed is completed, by the device or by the provider, and the marks of the
-// drain are not seen.
+// TestCloseFlushes: what a QP has when it is closed is completed, by the device or by the provider,
+// and the marks of the drain are not seen.
 func TestCloseFlushes(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
 		t.Run(dev, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// kernelQP is a queue pair. Its state is kept here, because connection managers move QPs behind the library's back.
+// kernelQP is a queue pair. Its state is kept here, because connection managers move QPs behind the
+// library's back.
 type kernelQP struct {
 	ctx    *kernelContext
 	owner  *QP
@@ -176,7 +177,8 @@ func (q *kernelQP) Destroy() error {
 	return err
 }
 
-// cut ends what a QP that is to be destroyed does. It reports whether there may be something to flush.
+// cut ends what a QP that is to be destroyed does. It reports whether there may be something to
+// flush.
 func (q *kernelQP) cut() bool {
 	if q.qpState() == QPStateReset {
 		q.barrier()

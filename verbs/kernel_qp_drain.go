@@ -30,7 +30,8 @@ func (q *kernelQP) Drain(ctx context.Context) error {
 	return q.drainMarks(ctx)
 }
 
-// drainMarks posts a request to each queue, which the device will flush as the last, and waits for both.
+// drainMarks posts a request to each queue, which the device will flush as the last, and waits for
+// both.
 func (q *kernelQP) drainMarks(ctx context.Context) error {
 	if q.initial || q.qpState() != QPStateErr {
 		return nil

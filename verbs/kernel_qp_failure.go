@@ -73,9 +73,10 @@ func (q *kernelQP) because(reason error) {
 	}
 }
 
-// tellDelay is how long some failures are kept from connection managers, which end the connection. One that only flushed requests tell:
-// they may learn the reason meanwhile. And one that an event tells, which is the fault of a request of the peer's: the refusal
-// must reach the peer before the end of the connection does, which would flush the request.
+// tellDelay is how long some failures are kept from connection managers, which end the connection.
+// One that only flushed requests tell: they may learn the reason meanwhile. And one that an event
+// tells, which is the fault of a request of the peer's: the refusal must reach the peer before the
+// end of the connection does, which would flush the request.
 const tellDelay = 200 * time.Millisecond
 
 // tellFailed tells who watches the QP that it has failed.
@@ -93,8 +94,9 @@ func (q *kernelQP) tellFailed() {
 	})
 }
 
-// failLater notes the failure that an event tells. The device moves the QP to ERR by itself, and it may send the event first and
-// the refusal to the peer after it: a QP that is in ERR by then does not send it. So the QP is moved from here only later.
+// failLater notes the failure that an event tells. The device moves the QP to ERR by itself, and it
+// may send the event first and the refusal to the peer after it: a QP that is in ERR by then does
+// not send it. So the QP is moved from here only later.
 func (q *kernelQP) failLater(reason *eventError) {
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -113,7 +115,8 @@ func (q *kernelQP) failLater(reason *eventError) {
 	})
 }
 
-// refused notes an error among the completions, under the lock of their CQ. It reports whether it was a mark of a drain.
+// refused notes an error among the completions, under the lock of their CQ. It reports whether it
+// was a mark of a drain.
 func (q *kernelQP) refused(wc *WC) (mark bool) {
 	switch wc.ID {
 	case markID[0]:
@@ -129,7 +132,8 @@ func (q *kernelQP) refused(wc *WC) (mark bool) {
 	return false
 }
 
-// failedBy notes the status of a request that has failed. It reports whether the QP was not in ERR before.
+// failedBy notes the status of a request that has failed. It reports whether the QP was not in ERR
+// before.
 func (q *kernelQP) failedBy(status WCStatus) (first bool) {
 	st := q.qpState()
 	if st < QPStateRTR {

@@ -68,7 +68,8 @@ func explainModify(err error, from, to QPState, mask QPAttrMask, attr *QPAttr) e
 	if !errors.Is(err, syscall.EINVAL) {
 		return err
 	}
-	return fmt.Errorf("%w: %v to %v with %v, which the state diagram allows: one of the values is wrong: %+v", err, from, to, mask, *attr)
+	return fmt.Errorf("%w: %v to %v with %v, which the state diagram allows: one of the values is wrong: %+v", err,
+		from, to, mask, *attr)
 }
 
 // reset makes the QP as new. What was posted is forgotten, without completions.
@@ -109,7 +110,8 @@ func (q *kernelQP) fail(reason error) {
 	}
 }
 
-// ownEnd is the reason if this side ends the QP: nil for a QP that had failed before, whose reason is known or still to come.
+// ownEnd is the reason if this side ends the QP: nil for a QP that had failed before, whose reason
+// is known or still to come.
 func (q *kernelQP) ownEnd(reason error) error {
 	if q.qpState() == QPStateErr {
 		return nil
@@ -132,8 +134,8 @@ func (q *kernelQP) failLocked(reason error) {
 		// The kernel knows no way from RESET to ERR.
 		q.initial = true
 	} else {
-		// One that is in ERR already flushes what has come since; one whose device is gone has nothing
-		// to flush.
+		// One that is in ERR already flushes what has come since; one whose device is gone has
+		// nothing to flush.
 		q.c.modify(&QPAttr{State: QPStateErr}, QPAttrState)
 	}
 }

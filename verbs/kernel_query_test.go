@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestQueryFindsFailure: a QP that the device has put into ERR is found there by a query, before anybody has polled the completion
-// that tells why; then it is the reason.
+// TestQueryFindsFailure: a QP that the device has put into ERR is found there by a query, before
+// anybody has polled the completion that tells why; then it is the reason.
 func TestQueryFindsFailure(t *testing.T) {
 	resetRigs(t, func(t *testing.T, r *rig) {
 		r.up(r.qp)
@@ -34,19 +34,23 @@ func TestQueryFindsFailure(t *testing.T) {
 	})
 }
 
-// TestQueryFindsSendQueue: a device that has stopped only the send queue says so, and the program can start it again.
+// TestQueryFindsSendQueue: a device that has stopped only the send queue says so, and the program
+// can start it again.
 func TestQueryFindsSendQueue(t *testing.T) {
 	r := newRig(t, "fake0")
 	uc := r.newQP(verbs.QPConfig{Type: verbs.QPTypeUC})
-	require.NoError(t, uc.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1}, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|
-		verbs.QPAttrAccessFlags))
-	require.NoError(t, uc.Modify(verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, AH: verbs.AHAttr{IsGlobal: true, PortNum: 1}},
+	require.NoError(t, uc.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|
+			verbs.QPAttrAccessFlags))
+	require.NoError(t, uc.Modify(
+		verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, AH: verbs.AHAttr{IsGlobal: true, PortNum: 1}},
 		verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN))
 	require.NoError(t, uc.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 	require.Equal(t, verbs.QPStateRTS, uc.State())
 	require.True(t, fakeverbs.MoveQP(uc.Num(), int(verbs.QPStateSQE)))
 	require.Equal(t, verbs.QPStateSQE, uc.State())
 	require.NoError(t, uc.Err())
-	require.NoError(t, uc.Modify(verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateSQE}, verbs.QPAttrState|verbs.QPAttrCurState))
+	require.NoError(t, uc.Modify(verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateSQE},
+		verbs.QPAttrState|verbs.QPAttrCurState))
 	require.Equal(t, verbs.QPStateRTS, uc.State())
 }

@@ -4,9 +4,10 @@
 
 package verbs
 
-// deviceQueues makes the queues of a device and reads their events: the library (libraryQueues), or, for a driver whose requests the
-// library has no form for, the provider itself (ringQueues). All other objects of a device, such as PDs and regions, are the library's. The
-// functions return 0 or an errno, as those of cgo_verbs.go.
+// deviceQueues makes the queues of a device and reads their events: the library (libraryQueues),
+// or, for a driver whose requests the library has no form for, the provider itself (ringQueues).
+// All other objects of a device, such as PDs and regions, are the library's. The functions return 0
+// or an errno, as those of cgo_verbs.go.
 type deviceQueues interface {
 	// createCQ also returns for how many completions there is room.
 	createCQ(cqe int, cookie uint64, ch rawChannel, vector int) (cq deviceCQ, room, rc int)
@@ -14,16 +15,16 @@ type deviceQueues interface {
 	createSRQ(pd rawPD, cookie uint64, attr SRQAttr) (deviceSRQ, SRQAttr, int)
 	// createQP also returns what the QP has, and its number.
 	createQP(pd rawPD, cfg rawQPConfig) (q deviceQP, has QPCap, num uint32, rc int)
-	// asyncEvent takes an event and the number of its object, compEvent one of a channel: the number of its CQ. The result is EAGAIN
-	// if there is none.
+	// asyncEvent takes an event and the number of its object, compEvent one of a channel: the
+	// number of its CQ. The result is EAGAIN if there is none.
 	asyncEvent() (ev AsyncEvent, cookie uint64, rc int)
 	compEvent(ch rawChannel) (cookie uint64, rc int)
 }
 
 // A deviceCQ is a rawCQ or a ringCQ.
 type deviceCQ interface {
-	// take polls. It returns the number of completions, with pollErrors if one of them is not a success, or a negative number that
-	// means nothing but failure.
+	// take polls. It returns the number of completions, with pollErrors if one of them is not a
+	// success, or a negative number that means nothing but failure.
 	take(wcs []WC, withInv uint) int
 	reqNotify(solicitedOnly bool) int
 	resize(cqe int) (room, rc int)

@@ -14,8 +14,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRefusedRequests: requests that the device refuses are not waited for by those after them, take no room in the queue, and
-// have no completion when the QP ends. So it is when the device takes fewer than asked, or none.
+// TestRefusedRequests: requests that the device refuses are not waited for by those after them,
+// take no room in the queue, and have no completion when the QP ends. So it is when the device
+// takes fewer than asked, or none.
 func TestRefusedRequests(t *testing.T) {
 	for name, q := range map[string]struct {
 		post     func(qp *verbs.QP, ids ...uint64) (int, error)
@@ -53,7 +54,8 @@ func TestRefusedRequests(t *testing.T) {
 				r.up(qp)
 				num, most := qp.Num(), q.most(qp.Cap())
 				for _, taken := range []int{1, 0} {
-					fakeverbs.FailPost(q.call, 1, fakeverbs.PostFailure{Index: taken, Result: sign * int(syscall.ENOMEM)})
+					fakeverbs.FailPost(q.call, 1,
+						fakeverbs.PostFailure{Index: taken, Result: sign * int(syscall.ENOMEM)})
 					n, err := q.post(qp, 1, 2, 3)
 					require.Equal(t, taken, n)
 					require.ErrorIs(t, err, verbs.ErrQueueFull)
@@ -87,7 +89,8 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// TestReceivesGiveRoom: receives that the device has completed give room to others though nobody has polled.
+// TestReceivesGiveRoom: receives that the device has completed give room to others though nobody
+// has polled.
 func TestReceivesGiveRoom(t *testing.T) {
 	for _, dev := range []string{"rxe", "siw"} {
 		t.Run(dev, func(t *testing.T) {
@@ -122,8 +125,8 @@ func TestReceivesGiveRoom(t *testing.T) {
 	}
 }
 
-// TestPostsByState: sends can be posted from RTS on, receives from INIT on; what is refused is not in the queue, and a list
-// without requests is right in every state.
+// TestPostsByState: sends can be posted from RTS on, receives from INIT on; what is refused is not
+// in the queue, and a list without requests is right in every state.
 func TestPostsByState(t *testing.T) {
 	for name, rig := range map[string]func(testing.TB) *rig{
 		"any device": func(t testing.TB) *rig { return newRig(t, "fake0") },
@@ -164,7 +167,8 @@ func TestPostsByState(t *testing.T) {
 	}
 }
 
-// TestDestinationOfOthers: a destination of datagrams in a request of a QP that has none is not looked at.
+// TestDestinationOfOthers: a destination of datagrams in a request of a QP that has none is not
+// looked at.
 func TestDestinationOfOthers(t *testing.T) {
 	for name, rig := range map[string]func(testing.TB) *rig{
 		"any device": func(t testing.TB) *rig { return newRig(t, "fake0") },
@@ -176,7 +180,8 @@ func TestDestinationOfOthers(t *testing.T) {
 			ah, err := r.pd.CreateAH(verbs.AHAttr{IsGlobal: true, PortNum: 1})
 			require.NoError(t, err)
 			for _, dest := range []*verbs.UDDest{{}, {AH: ah, RemoteQPN: 5, RemoteQKey: 6}} {
-				r.post(r.qp, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{r.sge(0, 8), r.sge(8, 8)}, RemoteAddr: 1 << 40, RKey: 9, UD: dest})
+				r.post(r.qp, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{r.sge(0, 8), r.sge(8, 8)},
+					RemoteAddr: 1 << 40, RKey: 9, UD: dest})
 				p := fakeverbs.LastPosted()[0]
 				require.EqualValues(t, 1<<40, p.RemoteAddr)
 				require.EqualValues(t, 9, p.RKey)

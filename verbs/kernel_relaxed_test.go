@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRelaxedStaysHere: SendRelaxed is never passed to libibverbs, whatever the request looks like and whatever keeps account of it.
+// TestRelaxedStaysHere: SendRelaxed is never passed to libibverbs, whatever the request looks like
+// and whatever keeps account of it.
 func TestRelaxedStaysHere(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) *rig{
 		"any device": func(t testing.TB) *rig { return newRig(t, "fake0") },
@@ -31,7 +32,8 @@ func TestRelaxedStaysHere(t *testing.T) {
 					got := fakeverbs.LastPosted()
 					require.Len(t, got, 1)
 					// Where account is kept of requests, fences are too.
-					require.EqualValues(t, flags|verbs.SendFence, got[0].Flags|uint32(verbs.SendFence), "%d elements", len(sges))
+					require.EqualValues(t, flags|verbs.SendFence, got[0].Flags|uint32(verbs.SendFence), "%d elements",
+						len(sges))
 				}
 			}
 		})

@@ -48,8 +48,8 @@ func resetRigs(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Run("rxe", func(t *testing.T) { test(t, newRXERig(t)) })
 }
 
-// TestResetForgets: a QP that went to RESET is as new: without what was posted, without the reason of its end, and it can
-// fail and be drained once more.
+// TestResetForgets: a QP that went to RESET is as new: without what was posted, without the reason
+// of its end, and it can fail and be drained once more.
 func TestResetForgets(t *testing.T) {
 	resetRigs(t, func(t *testing.T, r *rig) {
 		for round := range 3 {
@@ -65,7 +65,8 @@ func TestResetForgets(t *testing.T) {
 				marks := fakeverbs.Calls("ibv_post_send") + fakeverbs.Calls("ibv_post_recv")
 				require.NoError(t, r.qp.Drain(limited(t)))
 				if !hasLedger(r) {
-					require.Equal(t, marks+2, fakeverbs.Calls("ibv_post_send")+fakeverbs.Calls("ibv_post_recv"), "a mark for each queue")
+					require.Equal(t, marks+2, fakeverbs.Calls("ibv_post_send")+fakeverbs.Calls("ibv_post_recv"),
+						"a mark for each queue")
 				}
 				requireFired(t, failed)
 				require.ErrorIs(t, r.qp.Err(), verbs.ErrClosed)
@@ -102,8 +103,9 @@ func hasLedger(r *rig) bool {
 	return attr.VendorID == 0xffffff
 }
 
-// TestResetFlushesAnew: what is posted while a QP goes to ERR is not flushed before the device has been told, also if the QP has
-// been in ERR and RESET before: until then the device may still write to the memory of what it has.
+// TestResetFlushesAnew: what is posted while a QP goes to ERR is not flushed before the device has
+// been told, also if the QP has been in ERR and RESET before: until then the device may still write
+// to the memory of what it has.
 func TestResetFlushesAnew(t *testing.T) {
 	for name, post := range map[string]func(r *rig) error{
 		"receives": func(r *rig) error { _, err := r.qp.PostRecv([]verbs.RecvWR{{ID: 2}}); return err },

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSRQPlaces: however many receives go through an SRQ, taken, refused or flushed, the provider keeps places for as many as the
-// SRQ has at a time, and each has its own.
+// TestSRQPlaces: however many receives go through an SRQ, taken, refused or flushed, the provider
+// keeps places for as many as the SRQ has at a time, and each has its own.
 func TestSRQPlaces(t *testing.T) {
 	r := newRXERig(t)
 	const most = 4
@@ -54,8 +54,8 @@ func TestSRQPlaces(t *testing.T) {
 	require.Len(t, got, 20*most)
 }
 
-// TestClosedObjectsGo: nothing holds an object that has been closed, so a program that makes and closes them for ever does not
-// grow.
+// TestClosedObjectsGo: nothing holds an object that has been closed, so a program that makes and
+// closes them for ever does not grow.
 func TestClosedObjectsGo(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
 		t.Run(dev, func(t *testing.T) {

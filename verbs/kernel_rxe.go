@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Types for the devices of rxe, the kernel's RoCE in software. What it does wrong stands in kernel_faults.go; all its requests are in
-// ledgers.
+// Types for the devices of rxe, the kernel's RoCE in software. What it does wrong stands in
+// kernel_faults.go; all its requests are in ledgers.
 
 // vendorRXE is the vendor_id of rxe, RXE_VENDOR_ID of the kernel's drivers/infiniband/sw/rxe.
 const vendorRXE = 0xffffff
@@ -19,7 +19,8 @@ const vendorRXE = 0xffffff
 // rxeInline is rxe's max_inline_data, RXE_MAX_INLINE_DATA.
 const rxeInline = 512
 
-// rxeWithInv is the flag with which rxe says that a key is invalidated: the kernel's IB_WC_WITH_INVALIDATE, of rxeWrongFlag.
+// rxeWithInv is the flag with which rxe says that a key is invalidated: the kernel's
+// IB_WC_WITH_INVALIDATE, of rxeWrongFlag.
 const rxeWithInv = 1 << 2
 
 // rxeContext is an open device of rxe.
@@ -72,7 +73,8 @@ func (pd *rxePD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR,
 	if err := m.register(&pd.kernelPD, mem, iova, access); err != nil {
 		return nil, err
 	}
-	pd.rxe.regions.add(m.LKey(), rxeRegion{pd: pd.c, start: iova, length: uint64(len(mem)), write: access&AccessLocalWrite != 0})
+	pd.rxe.regions.add(m.LKey(),
+		rxeRegion{pd: pd.c, start: iova, length: uint64(len(mem)), write: access&AccessLocalWrite != 0})
 	return m, nil
 }
 

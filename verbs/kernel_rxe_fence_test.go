@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// rxe does not send a fenced request again while a Read or atomic behind it is unanswered. So fenced requests wait in the
-// provider, and the device gets them without the flag.
+// rxe does not send a fenced request again while a Read or atomic behind it is unanswered. So
+// fenced requests wait in the provider, and the device gets them without the flag.
 
 // fenceRig has a QP of which the device answers nothing by itself.
 func fenceRig(t *testing.T) *rig {
@@ -33,10 +33,12 @@ func fenced(wr verbs.SendWR) verbs.SendWR {
 
 // atomicAdd makes a FetchAdd.
 func (r *rig) atomicAdd(id, add uint64) verbs.SendWR {
-	return verbs.SendWR{ID: id, Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, RKey: 7, Add: add, SGL: []verbs.SGE{r.sge(0, 8)}}
+	return verbs.SendWR{ID: id, Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, RKey: 7, Add: add,
+		SGL: []verbs.SGE{r.sge(0, 8)}}
 }
 
-// TestRxeFence: a fenced request follows when no Read and no atomic before it is unanswered, and what is behind it with it.
+// TestRxeFence: a fenced request follows when no Read and no atomic before it is unanswered, and
+// what is behind it with it.
 func TestRxeFence(t *testing.T) {
 	for name, wr := range map[string]func(r *rig) verbs.SendWR{
 		"Write":    func(r *rig) verbs.SendWR { return writes(r.mr, 1)[0] },
@@ -88,8 +90,8 @@ func TestRxeFenceOperands(t *testing.T) {
 	r := fenceRig(t)
 	r.post(r.qp, reads(r.mr, 0, 1)...)
 	for i := range uint64(40) {
-		cas := verbs.SendWR{ID: 100 + i, Opcode: verbs.WRAtomicCmpAndSwp, Flags: verbs.SendSignaled, RKey: 7, Compare: i, Swap: 1000 + i,
-			SGL: []verbs.SGE{r.sge(8, 8)}}
+		cas := verbs.SendWR{ID: 100 + i, Opcode: verbs.WRAtomicCmpAndSwp, Flags: verbs.SendSignaled, RKey: 7,
+			Compare: i, Swap: 1000 + i, SGL: []verbs.SGE{r.sge(8, 8)}}
 		r.post(r.qp, writes(r.mr, 1)[0], fenced(r.atomicAdd(i, i)), cas)
 		if i > 10 { // about as many leave as come
 			fakeverbs.CompleteSend(r.qp.Num(), 3, 0)
@@ -116,7 +118,8 @@ func TestRxeFenceOperands(t *testing.T) {
 	}
 }
 
-// TestRxeFenceBind: a bind does not wait, nor does what is before it: it names objects that may be closed.
+// TestRxeFenceBind: a bind does not wait, nor does what is before it: it names objects that may be
+// closed.
 func TestRxeFenceBind(t *testing.T) {
 	t.Run("type 2", func(t *testing.T) {
 		r := fenceRig(t)
@@ -147,7 +150,8 @@ func TestRxeFenceBind(t *testing.T) {
 	})
 }
 
-// TestRxeFenceBindFails: the device takes nothing of what has waited, so the bind is flushed with it.
+// TestRxeFenceBindFails: the device takes nothing of what has waited, so the bind is flushed with
+// it.
 func TestRxeFenceBindFails(t *testing.T) {
 	for _, typ := range []verbs.MWType{verbs.MWType1, verbs.MWType2} {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -160,10 +164,12 @@ func TestRxeFenceBindFails(t *testing.T) {
 				require.NoError(t, r.qp.BindMW(2, verbs.SendSignaled, r.bind1(mw)))
 			} else {
 				r.post(r.qp, verbs.SendWR{ID: 2, Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled, RKey: mw.NextRKey(),
-					Bind: &verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8, Access: verbs.AccessRemoteRead}})
+					Bind: &verbs.MWBind{MW: mw, MR: r.mr, Addr: r.mr.Addr(), Length: 8,
+						Access: verbs.AccessRemoteRead}})
 			}
 			var wcs []verbs.WC
-			require.Eventually(t, func() bool { wcs = append(wcs, r.poll()...); return len(wcs) == 3 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { wcs = append(wcs, r.poll()...); return len(wcs) == 3 }, 10*time.Second,
+				time.Millisecond)
 			require.Equal(t, []uint64{0, 0, 2}, wcIDs(wcs))
 			for _, wc := range wcs {
 				require.Equal(t, verbs.WCWRFlushErr, wc.Status)

@@ -15,10 +15,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// rxe waits 50 s for a QP on which a window of type 2 is bound, and destroys it then. fakeverbs records a fault instead. So such
-// windows are made anew before.
+// rxe waits 50 s for a QP on which a window of type 2 is bound, and destroys it then. fakeverbs
+// records a fault instead. So such windows are made anew before.
 
-// mwRig has a window of type 2 and two QPs that are connected to themselves, each with a CQ of its own.
+// mwRig has a window of type 2 and two QPs that are connected to themselves, each with a CQ of its
+// own.
 type mwRig struct {
 	*rig
 	mw   *verbs.MW
@@ -77,7 +78,8 @@ func (r *mwRig) last(qp *verbs.QP) verbs.WCStatus {
 }
 
 func (r *mwRig) read(key uint32) verbs.SendWR {
-	return verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{r.sge(128, 8)}, RemoteAddr: r.mr.Addr(), RKey: key}
+	return verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{r.sge(128, 8)},
+		RemoteAddr: r.mr.Addr(), RKey: key}
 }
 
 // reads requires that a QP can read with the window's key.
@@ -86,7 +88,8 @@ func (r *mwRig) reads(qp *verbs.QP) {
 	require.Equal(r, verbs.WCSuccess, r.run(qp, r.read(r.mw.RKey())))
 }
 
-// TestRXEWindowOfClosedQP: a window that is bound on a QP when that is closed remains, has a new key and can be bound again.
+// TestRXEWindowOfClosedQP: a window that is bound on a QP when that is closed remains, has a new
+// key and can be bound again.
 func TestRXEWindowOfClosedQP(t *testing.T) {
 	for name, bound := range map[string]func(r *mwRig){
 		"bound":     func(r *mwRig) { require.Equal(r, verbs.WCSuccess, r.run(r.a, r.bind())) },
@@ -136,7 +139,9 @@ func TestRXEWindowOfClosedQP(t *testing.T) {
 			other := r.bind()
 			other.Bind.MW, other.RKey = mw, mw.NextRKey()
 			require.Equal(r, verbs.WCSuccess, r.run(r.a, r.bind(), other))
-			require.Equal(r, verbs.WCSuccess, r.run(r.a, verbs.SendWR{Opcode: verbs.WRLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: mw.RKey()}))
+			require.Equal(r, verbs.WCSuccess,
+				r.run(r.a, verbs.SendWR{Opcode: verbs.WRLocalInv, Flags: verbs.SendSignaled,
+					InvalidateRKey: mw.RKey()}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,8 +274,8 @@ func TestRXEWindowLost(t *testing.T) {
 	require.NoError(t, mw.Close())
 }
 
-// TestRXEWindowsConcurrently: windows are made anew while others bind them. fakeverbs records a fault for a window that C is given
-// when it has been freed.
+// TestRXEWindowsConcurrently: windows are made anew while others bind them. fakeverbs records a
+// fault for a window that C is given when it has been freed.
 func TestRXEWindowsConcurrently(t *testing.T) {
 	r := newMWRig(t)
 	for range 30 {

@@ -42,8 +42,8 @@ func (q *rxeQP) reportedSend(wc *WC, op WROpcode, sgl []SGE) {
 	faults := q.rxe.faults
 	switch {
 	case wc.Status == WCRemOpErr && isSend(op) && faults.has(rxeLengthStatus):
-		// The peer's rxe says so of a message that is longer than the receive, for which this is the status, and of a receive
-		// whose memory is wrong, which nothing tells apart.
+		// The peer's rxe says so of a message that is longer than the receive, for which this is
+		// the status, and of a receive whose memory is wrong, which nothing tells apart.
 		wc.Status = WCRemInvReqErr
 	case wc.Status != WCLocQPOpErr:
 	case op == WRLocalInv && faults.has(rxeInvalidateStatus):
@@ -56,8 +56,8 @@ func (q *rxeQP) reportedSend(wc *WC, op WROpcode, sgl []SGE) {
 	}
 }
 
-// reportedRecv takes the flag from a receive that has no header in its memory, and gives one that has failed the status that it has on
-// InfiniBand.
+// reportedRecv takes the flag from a receive that has no header in its memory, and gives one that
+// has failed the status that it has on InfiniBand.
 func (q *rxeQP) reportedRecv(wc *WC, sgl []SGE) {
 	faults := q.rxe.faults
 	if q.typ != QPTypeUD && faults.has(rxeWrongFlag) {

@@ -6,7 +6,8 @@ package verbs
 
 import "sync"
 
-// rxeRegions are the regions of a context by their local keys. librxe registers memory in one way only, and changes no region.
+// rxeRegions are the regions of a context by their local keys. librxe registers memory in one way
+// only, and changes no region.
 type rxeRegions struct {
 	sync.RWMutex
 	byKey map[uint32]rxeRegion
@@ -35,7 +36,8 @@ func (r *rxeRegions) remove(lkey uint32) rxeRegion {
 	return region
 }
 
-// deny returns why a QP or SRQ of pd may not use the memory that elements name, nil if it may use all.
+// deny returns why a QP or SRQ of pd may not use the memory that elements name, nil if it may use
+// all.
 func (r *rxeRegions) deny(pd rawPD, sgl []SGE, write bool) *AccessError {
 	r.RLock()
 	defer r.RUnlock()

@@ -17,7 +17,8 @@ import (
 
 // rxe tells a failed operation where InfiniBand's hardware tells more.
 
-// TestRXEReceiveStatus: by the memory that a receive names when it fails, it was too short, or the memory wrong.
+// TestRXEReceiveStatus: by the memory that a receive names when it fails, it was too short, or the
+// memory wrong.
 func TestRXEReceiveStatus(t *testing.T) {
 	const said = verbs.WCLocQPOpErr
 	for _, shared := range []bool{false, true} {
@@ -26,7 +27,8 @@ func TestRXEReceiveStatus(t *testing.T) {
 			sgl    func(r *rig) []verbs.SGE
 			fault  verbs.AccessFault
 		}{
-			"short":    {verbs.WCLocLenErr, func(r *rig) []verbs.SGE { return []verbs.SGE{r.sge(0, 8), r.sge(4088, 8)} }, 0},
+			"short": {verbs.WCLocLenErr,
+				func(r *rig) []verbs.SGE { return []verbs.SGE{r.sge(0, 8), r.sge(4088, 8)} }, 0},
 			"nothing":  {verbs.WCLocLenErr, func(*rig) []verbs.SGE { return nil }, 0},
 			"no bytes": {verbs.WCLocLenErr, func(*rig) []verbs.SGE { return []verbs.SGE{{Addr: 1, LKey: 2}} }, 0},
 			"key": {verbs.WCLocProtErr, func(r *rig) []verbs.SGE {
@@ -91,7 +93,8 @@ func TestRXEReceiveStatus(t *testing.T) {
 	}
 }
 
-// TestRXEReceiveFreed: memory that is gone when the message comes is wrong. It is not gone if the device keeps it.
+// TestRXEReceiveFreed: memory that is gone when the message comes is wrong. It is not gone if the
+// device keeps it.
 func TestRXEReceiveFreed(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		r := newRXERig(t)

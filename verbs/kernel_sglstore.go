@@ -6,8 +6,9 @@ package verbs
 
 import "slices"
 
-// sglStore keeps the elements of requests by the requests' numbers. It has a power of two of places, at least as many as requests can
-// be under way, and a number takes the place of the one that is as many before it. A store that is nil keeps nothing.
+// sglStore keeps the elements of requests by the requests' numbers. It has a power of two of
+// places, at least as many as requests can be under way, and a number takes the place of the one
+// that is as many before it. A store that is nil keeps nothing.
 type sglStore struct {
 	most   int // elements of a request
 	counts []uint8

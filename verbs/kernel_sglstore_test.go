@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSGLStore: as many requests as the store is for keep their elements, whatever number the first one has and however often the
-// store has grown.
+// TestSGLStore: as many requests as the store is for keep their elements, whatever number the first
+// one has and however often the store has grown.
 func TestSGLStore(t *testing.T) {
 	sgl := func(number uint64) []SGE {
 		return []SGE{{Addr: number, Length: 1}, {Addr: number, Length: 2}, {Addr: number, Length: 3}}[:number%4]

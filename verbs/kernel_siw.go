@@ -6,8 +6,8 @@ package verbs
 
 import "fmt"
 
-// Types for the devices of siw, the kernel's iWARP in software. What it does wrong stands in kernel_faults.go; all its requests are
-// in ledgers.
+// Types for the devices of siw, the kernel's iWARP in software. What it does wrong stands in
+// kernel_faults.go; all its requests are in ledgers.
 
 // vendorSIW is the vendor_id of siw, SIW_VENDOR_ID of the kernel's drivers/infiniband/sw/siw.
 const vendorSIW = 0x626d74
@@ -15,7 +15,8 @@ const vendorSIW = 0x626d74
 // siwInline is siw's max_inline_data, SIW_MAX_INLINE.
 const siwInline = 80
 
-// siwOps are the operations of siw. Anything else is EINVAL of libsiw, or an index beyond its table of 12 opcodes.
+// siwOps are the operations of siw. Anything else is EINVAL of libsiw, or an index beyond its table
+// of 12 opcodes.
 var siwOps = MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead)
 
 // siwContext is an open device of siw.
@@ -33,7 +34,8 @@ func newSiwContext(c *kernelContext, faults faultSet) *siwContext {
 	return s
 }
 
-// LocalSinks implements ProviderLocalSinks: siw checks a sink as any memory of this side, by IB_ACCESS_LOCAL_WRITE.
+// LocalSinks implements ProviderLocalSinks: siw checks a sink as any memory of this side, by
+// IB_ACCESS_LOCAL_WRITE.
 func (c *siwContext) LocalSinks() bool { return true }
 
 // Close ends every WaitEvent and the reader of events, and closes the device.
@@ -67,7 +69,8 @@ func (c *siwContext) AllocPD() (ProviderPD, error) {
 // RegMR registers memory, under its own address only.
 func (pd *siwPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
 	if pd.faults.has(siwIovaIgnored) && iova != uint64(addressOf(mem)) {
-		return nil, fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible", ErrNotSupported, pd.ctx.dev.info.Name)
+		return nil, fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible",
+			ErrNotSupported, pd.ctx.dev.info.Name)
 	}
 	return pd.kernelPD.RegMR(mem, iova, access)
 }

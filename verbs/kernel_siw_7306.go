@@ -4,18 +4,20 @@
 
 package verbs
 
-// siw with RFC 7306: a kernel module in place of the kernel's own siw. Its queues are rings (kernel_siw_rings.go); what it does wrong is what
-// siw does wrong, without what the module repairs and without what only libsiw does.
+// siw with RFC 7306: a kernel module in place of the kernel's own siw. Its queues are rings
+// (kernel_siw_rings.go); what it does wrong is what siw does wrong, without what the module repairs
+// and without what only libsiw does.
 
 // siw7306Ops are its operations.
 var siw7306Ops = siwOps | MakeOpSet(OpWriteImm, OpFetchAdd, OpCmpSwap, OpMaskedFetchAdd, OpMaskedCmpSwap, OpImm64)
 
 // siw7306Repaired are the faults of siw that version 2 of the module has repaired.
-var siw7306Repaired = []fault{siwForgetsRequests, siwQueryUnreliable, siwReadEmpty, siwElementEmpty, siwFencedRead, siwNoDepthJams,
-	siwTurnJams, siwNeverSolicited}
+var siw7306Repaired = []fault{siwForgetsRequests, siwQueryUnreliable, siwReadEmpty, siwElementEmpty, siwFencedRead,
+	siwNoDepthJams, siwTurnJams, siwNeverSolicited}
 
-// Version 2 has also repaired siwReadOfNothing, siwPageTorn and siwMissesFirstMessages. But what corrects them is for the peer's siw
-// too, which may be one without the module, and this side cannot tell: they stay corrected.
+// Version 2 has also repaired siwReadOfNothing, siwPageTorn and siwMissesFirstMessages. But what
+// corrects them is for the peer's siw too, which may be one without the module, and this side
+// cannot tell: they stay corrected.
 
 // siw7306Faults are the faults that are corrected.
 var siw7306Faults = siwFaults.without(siw7306Repaired...).without(libraryFaults()...)
@@ -36,7 +38,8 @@ func siw7306(version uint32) *driver {
 		return nil
 	}
 	return &driver{ops: siw7306Ops, inline: siwInline, wrap: func(c *kernelContext) ProviderContext {
-		c.attr.AtomicCap = AtomicHCA // the device says that it has none, for the sake of programs on libsiw, which has none
+		// the device says that it has none, for the sake of programs on libsiw, which has none
+		c.attr.AtomicCap = AtomicHCA
 		return &siw7306Context{newSiwContext(c, siw7306Faults)}
 	}}
 }

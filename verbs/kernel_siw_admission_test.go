@@ -15,14 +15,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// While something waits in siw's queue for a Read's answer, siw answers none of the peer's Reads. So it waits in the provider.
-// fake1 records a fault for each request that would wait.
+// While something waits in siw's queue for a Read's answer, siw answers none of the peer's Reads.
+// So it waits in the provider. fake1 records a fault for each request that would wait.
 
 // reads makes Reads with IDs from first on.
 func reads(mr *verbs.MR, first uint64, n int) (wrs []verbs.SendWR) {
 	for i := range n {
-		wrs = append(wrs, verbs.SendWR{ID: first + uint64(i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, RKey: 7,
-			SGL: []verbs.SGE{{Addr: mr.Addr() + uint64(64*i), Length: 64, LKey: mr.LKey()}}})
+		wrs = append(wrs, verbs.SendWR{ID: first + uint64(i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
+			RKey: 7, SGL: []verbs.SGE{{Addr: mr.Addr() + uint64(64*i), Length: 64, LKey: mr.LKey()}}})
 	}
 	return wrs
 }
@@ -36,7 +36,8 @@ func admissionRig(t *testing.T) *rig {
 	return r
 }
 
-// TestSiwAdmissionReads: as Reads are answered others follow, and what is behind them, in the order of posting.
+// TestSiwAdmissionReads: as Reads are answered others follow, and what is behind them, in the order
+// of posting.
 func TestSiwAdmissionReads(t *testing.T) {
 	r := admissionRig(t)
 	r.post(r.qp, append(reads(r.mr, 0, 5), writes(r.mr, 1)...)...)
@@ -58,7 +59,8 @@ func TestSiwAdmissionReads(t *testing.T) {
 	require.Equal(t, []uint32{read, read, read, read, read, write, write, read}, posted)
 }
 
-// TestSiwAdmissionFence: a fenced request follows when no Read is unanswered, and what is behind it with it.
+// TestSiwAdmissionFence: a fenced request follows when no Read is unanswered, and what is behind it
+// with it.
 func TestSiwAdmissionFence(t *testing.T) {
 	r := admissionRig(t)
 	fenced := writes(r.mr, 2)
@@ -75,7 +77,8 @@ func TestSiwAdmissionFence(t *testing.T) {
 	require.Len(t, fakeverbs.Posted(), 6, "nothing to wait for")
 }
 
-// TestSiwAdmissionEmpty: a Read of 0 bytes follows when no other is unanswered. It keeps nothing back itself.
+// TestSiwAdmissionEmpty: a Read of 0 bytes follows when no other is unanswered. It keeps nothing
+// back itself.
 func TestSiwAdmissionEmpty(t *testing.T) {
 	r := admissionRig(t)
 	for _, sgl := range [][]verbs.SGE{nil, {r.sge(8, 0)}} {
@@ -117,7 +120,8 @@ func TestSiwAdmissionInline(t *testing.T) {
 	r := admissionRig(t)
 	data := r.mr.Bytes()
 	copy(data[1000:], "left right")
-	send := verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendFence, SGL: []verbs.SGE{r.sge(1000, 4), r.sge(1005, 5)}}
+	send := verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendFence,
+		SGL: []verbs.SGE{r.sge(1000, 4), r.sge(1005, 5)}}
 	r.post(r.qp, append(reads(r.mr, 0, 1), send)...)
 	clear(data)
 	fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
@@ -130,21 +134,24 @@ func TestSiwAdmissionSelfPoll(t *testing.T) {
 	r := admissionRig(t)
 	r.post(r.qp, reads(r.mr, 0, 40)...)
 	for has := 2; has <= 40; has++ {
-		require.Eventually(t, func() bool { return len(fakeverbs.Posted()) == has }, 10*time.Second, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return len(fakeverbs.Posted()) == has }, 10*time.Second,
+			100*time.Microsecond)
 		fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
 	}
 	fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
 	require.Len(t, r.poll(), 40)
 }
 
-// TestSiwAdmissionFlush: what waits when the QP fails is flushed, in its turn, and the device does not get it.
+// TestSiwAdmissionFlush: what waits when the QP fails is flushed, in its turn, and the device does
+// not get it.
 func TestSiwAdmissionFlush(t *testing.T) {
 	for name, fail := range map[string]func(r *rig){
 		"Modify": func(r *rig) {
 			require.NoError(r, r.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 		},
 		"completion": func(r *rig) {
-			fakeverbs.InjectWC(r.qp.Num(), false, fakeverbs.WC{WRID: fakeverbs.Posted()[0].WRID, Status: uint32(verbs.WCRemAccessErr)})
+			fakeverbs.InjectWC(r.qp.Num(), false,
+				fakeverbs.WC{WRID: fakeverbs.Posted()[0].WRID, Status: uint32(verbs.WCRemAccessErr)})
 		},
 		"Close": func(r *rig) { require.NoError(r, r.qp.Close()) },
 		"release": func(r *rig) {
@@ -157,7 +164,8 @@ func TestSiwAdmissionFlush(t *testing.T) {
 			r.post(r.qp, append(reads(r.mr, 0, 5), verbs.SendWR{ID: 5, Opcode: verbs.WRSend})...)
 			fail(r)
 			var wcs []verbs.WC
-			require.Eventually(t, func() bool { wcs = append(wcs, r.poll()...); return len(wcs) == 6 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { wcs = append(wcs, r.poll()...); return len(wcs) == 6 }, 10*time.Second,
+				time.Millisecond)
 			require.Equal(t, []uint64{0, 1, 2, 3, 4, 5}, wcIDs(wcs))
 			for _, wc := range wcs[1:] {
 				require.Equal(t, verbs.WCWRFlushErr, wc.Status)
@@ -182,7 +190,8 @@ func TestSiwAdmissionDepthLowered(t *testing.T) {
 	}
 }
 
-// TestSiwAdmissionCause: the doorbell fails because the connection has ended. How, others know better.
+// TestSiwAdmissionCause: the doorbell fails because the connection has ended. How, others know
+// better.
 func TestSiwAdmissionCause(t *testing.T) {
 	r := admissionRig(t)
 	r.post(r.qp, reads(r.mr, 0, 5)...)
@@ -193,8 +202,8 @@ func TestSiwAdmissionCause(t *testing.T) {
 	require.ErrorIs(t, r.qp.Err(), syscall.ECONNRESET)
 }
 
-// TestSiwFullOutOfOrder: requests that the device has completed before an earlier one still take up room in the queue, so that
-// their completions have room in the CQ.
+// TestSiwFullOutOfOrder: requests that the device has completed before an earlier one still take up
+// room in the queue, so that their completions have room in the CQ.
 func TestSiwFullOutOfOrder(t *testing.T) {
 	r := admissionRig(t)
 	qp := r.newQP(verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}})

@@ -38,8 +38,8 @@ func (m siwElements) adapt(l *sendList) {
 	}
 }
 
-// fence takes the fence from a Read, as the Reads of one QP are in order without, and gives it to one of 0 bytes, which the
-// admission has wait then.
+// fence takes the fence from a Read, as the Reads of one QP are in order without, and gives it to
+// one of 0 bytes, which the admission has wait then.
 func (m siwElements) fence(w *flatSend, own []SGE) {
 	if m.faults.has(siwFencedRead) {
 		w.op &^= fenceBit
@@ -71,8 +71,8 @@ func (m siwElements) firstPage(w *flatSend, s SGE) uint32 {
 	return tear(s.Addr, s.Length, m.short)
 }
 
-// mend gives each Read without elements one of length 0, takes those of length 0 out of several, and makes two of a single one
-// that crosses a page. That is rare.
+// mend gives each Read without elements one of length 0, takes those of length 0 out of several,
+// and makes two of a single one that crosses a page. That is rare.
 func (m siwElements) mend(l *sendList) {
 	sges := make([]SGE, 0, len(l.sges)+len(l.wrs))
 	at := 0

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAdaptElements: what the kernel's siw gets has no elements of length 0 among others, and no Read without an element.
+// TestAdaptElements: what the kernel's siw gets has no elements of length 0 among others, and no
+// Read without an element.
 func TestAdaptElements(t *testing.T) {
 	a, b, none := SGE{Addr: 1, Length: 2, LKey: 3}, SGE{Addr: 4, Length: 5, LKey: 6}, SGE{Addr: 7, LKey: 8}
 	list := []SendWR{

@@ -6,15 +6,18 @@ package verbs
 
 import "time"
 
-// An empty Write is an RDMA Write of length 0, whose key and address nobody looks at: a message that does nothing. As siw opens
-// its connections without one, the provider posts some for it on the active side:
+// An empty Write is an RDMA Write of length 0, whose key and address nobody looks at: a message
+// that does nothing. As siw opens its connections without one, the provider posts some for it on
+// the active side:
 //
-//   - One as soon as the connection is there (siwOpensSilently). A responder that keeps to RFC 5044 section 7.1.2 may send nothing
-//     before.
-//   - More after these times, if the program has sent something (siwMissesFirstMessages). siw as responder sends its Reply first and has
-//     the socket tell it of data then. Messages that arrive in between, such as the first empty Write, lie there until others come,
-//     which for a program that waits for the answer is never. A peer that answers a Read has found them. One that sends by itself may
-//     not have, but it does so after its siw was told of the socket: one empty Write after that is the last.
+//   - One as soon as the connection is there (siwOpensSilently). A responder that keeps to RFC 5044
+//     section 7.1.2 may send nothing before.
+//   - More after these times, if the program has sent something (siwMissesFirstMessages). siw as
+//     responder sends its Reply first and has the socket tell it of data then. Messages that arrive
+//     in between, such as the first empty Write, lie there until others come, which for a program
+//     that waits for the answer is never. A peer that answers a Read has found them. One that sends
+//     by itself may not have, but it does so after its siw was told of the socket: one empty Write
+//     after that is the last.
 var nudgeAfter = [...]time.Duration{250 * time.Millisecond, time.Second, 4 * time.Second}
 
 const (

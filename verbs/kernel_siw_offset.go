@@ -6,9 +6,9 @@ package verbs
 
 import "os"
 
-// The fault siwOffsetRefused: a CQ, QP or SRQ whose queue would begin at this offset in what a context maps cannot be made, and then
-// no other of its size can, for the kernel gives out the lowest offset that is free. So each context of siw has a CQ that lies
-// across the place.
+// The fault siwOffsetRefused: a CQ, QP or SRQ whose queue would begin at this offset in what a
+// context maps cannot be made, and then no other of its size can, for the kernel gives out the
+// lowest offset that is free. So each context of siw has a CQ that lies across the place.
 const (
 	siwRefused = 0x90000 // SIW_INVAL_UOBJ_KEY
 	siwCQEntry = 32      // sizeof(struct siw_cqe)
@@ -20,8 +20,8 @@ func siwCQLen(cqe, page int) int {
 	return (cqe*siwCQEntry + siwCQCtrl + page - 1) / page * page
 }
 
-// offsetPlan returns the sizes of CQs that, made one after the other in a new context, fill it up to the offset, and of the one
-// behind them that lies across it.
+// offsetPlan returns the sizes of CQs that, made one after the other in a new context, fill it up
+// to the offset, and of the one behind them that lies across it.
 func offsetPlan(page int) (before []int, across int) {
 	for at := 0; ; {
 		cqe := 1
@@ -39,7 +39,8 @@ func offsetPlan(page int) (before []int, across int) {
 	}
 }
 
-// reserveOffset makes the CQ, in a context that has no other objects. If it fails, it returns 0, and the fault is not corrected.
+// reserveOffset makes the CQ, in a context that has no other objects. If it fails, it returns 0,
+// and the fault is not corrected.
 func reserveOffset(c rawContext) rawCQ {
 	create := func(cqe int) rawCQ {
 		cq, _, _ := c.createCQ(cqe, 0, 0, 0) // 0 if it fails

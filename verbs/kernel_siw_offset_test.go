@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOffsetPlan: whatever the size of a page, no CQ of the plan begins at the offset that libsiw refuses, and the last one lies across it.
+// TestOffsetPlan: whatever the size of a page, no CQ of the plan begins at the offset that libsiw
+// refuses, and the last one lies across it.
 func TestOffsetPlan(t *testing.T) {
 	for _, page := range []int{4 << 10, 16 << 10, 64 << 10} {
 		before, across := offsetPlan(page)

@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Short messages across a page, of which siw sends other bytes. fake1 records a fault for each that it gets.
+// Short messages across a page, of which siw sends other bytes. fake1 records a fault for each that
+// it gets.
 
 // pageRig has two pages of memory and a QP of so many sends.
 func pageRig(t *testing.T, sends int) (r *rig, mr *verbs.MR, qp *verbs.QP) {
@@ -54,7 +55,8 @@ func TestSiwElementAcrossPages(t *testing.T) {
 				continue
 			}
 			before := len(fakeverbs.Posted())
-			r.post(qp, verbs.SendWR{ID: 1, Opcode: op, Flags: c.flags | verbs.SendSignaled, SGL: []verbs.SGE{sge(c.off, c.n)}})
+			r.post(qp, verbs.SendWR{ID: 1, Opcode: op, Flags: c.flags | verbs.SendSignaled,
+				SGL: []verbs.SGE{sge(c.off, c.n)}})
 			posted := fakeverbs.Posted()[before:]
 			require.Len(t, posted, 1)
 			var got []verbs.SGE
@@ -73,7 +75,8 @@ func TestSiwOneElementLeft(t *testing.T) {
 	r, mr, qp := pageRig(t, 8)
 	whole := verbs.SGE{Addr: mr.Addr() + 4090, Length: 24, LKey: mr.LKey()}
 	empty := verbs.SGE{Addr: mr.Addr(), LKey: mr.LKey()}
-	want := []fakeverbs.SGE{{Addr: mr.Addr() + 4090, Length: 6, LKey: mr.LKey()}, {Addr: mr.Addr() + 4096, Length: 18, LKey: mr.LKey()}}
+	want := []fakeverbs.SGE{{Addr: mr.Addr() + 4090, Length: 6, LKey: mr.LKey()},
+		{Addr: mr.Addr() + 4096, Length: 18, LKey: mr.LKey()}}
 	for _, sgl := range [][]verbs.SGE{{whole, empty}, {empty, whole}, {empty, whole, empty}} {
 		r.post(qp, verbs.SendWR{Opcode: verbs.WRSend, SGL: sgl}, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl[:1]})
 		require.Equal(t, want, fakeverbs.LastPosted()[0].SGEs)
@@ -118,7 +121,8 @@ func TestSiwReadAcrossPages(t *testing.T) {
 	}
 	r.post(qp, across(mr, 7))
 	for i, p := range fakeverbs.Posted()[200:] {
-		fakeverbs.InjectWC(qp.Num(), false, fakeverbs.WC{WRID: p.WRID, Opcode: uint32(verbs.WCRDMARead), ByteLen: []uint32{5, 19}[i]})
+		fakeverbs.InjectWC(qp.Num(), false,
+			fakeverbs.WC{WRID: p.WRID, Opcode: uint32(verbs.WCRDMARead), ByteLen: []uint32{5, 19}[i]})
 	}
 	require.EqualValues(t, 24, r.poll()[0].ByteLen)
 }
@@ -146,8 +150,8 @@ func TestSiwReadAcrossPagesFails(t *testing.T) {
 	}
 }
 
-// TestSiwReadAcrossPagesRefused: what the library takes of a list counts in requests of the program's. It never should stop
-// between the two parts; if it does, the QP has failed.
+// TestSiwReadAcrossPagesRefused: what the library takes of a list counts in requests of the
+// program's. It never should stop between the two parts; if it does, the QP has failed.
 func TestSiwReadAcrossPagesRefused(t *testing.T) {
 	r, mr, qp := pageRig(t, 8)
 	list := append(writes(mr, 1), across(mr, 5), across(mr, 6)) // 5 for the device
@@ -166,11 +170,13 @@ func TestSiwReadAcrossPagesRefused(t *testing.T) {
 	<-failed
 	require.ErrorIs(t, qp.Err(), verbs.ErrQueueFull)
 	var wcs []verbs.WC
-	require.Eventually(t, func() bool { wcs = append(wcs, r.poll()...); return len(wcs) == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { wcs = append(wcs, r.poll()...); return len(wcs) == 3 }, 10*time.Second,
+		time.Millisecond)
 	require.Equal(t, []uint64{0, 5, 6}, wcIDs(wcs))
 }
 
-// TestSiwReadAcrossPagesDeep: a queue as long as the device's is not doubled. What the device has no place for waits.
+// TestSiwReadAcrossPagesDeep: a queue as long as the device's is not doubled. What the device has
+// no place for waits.
 func TestSiwReadAcrossPagesDeep(t *testing.T) {
 	most := int(fakeverbs.DeviceAttr(fakeverbs.Fake1).MaxQPWR)
 	r, mr, qp := pageRig(t, most)

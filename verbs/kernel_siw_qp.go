@@ -13,7 +13,9 @@ import (
 type siwQP struct {
 	ledgerQP
 	faults faultSet
-	short  uint32 // the longest messages, in bytes, that siw sends wrongly from one element that crosses a page; see kernel_siw_split.go
+	// the longest messages, in bytes, that siw sends wrongly from one element that crosses a page;
+	// see kernel_siw_split.go
+	short uint32
 	// See kernel_siw_nudge.go.
 	heard    atomic.Bool // the peer has sent something
 	answered atomic.Bool // the peer has answered a Read
@@ -52,7 +54,8 @@ func (pd *siwPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 	return q, q.cap, nil
 }
 
-// AnswersEmptyReads implements ProviderQPEmptyReads: siw answers them wrongly while it sends, without RFC 7306.
+// AnswersEmptyReads implements ProviderQPEmptyReads: siw answers them wrongly while it sends,
+// without RFC 7306.
 func (q *siwQP) AnswersEmptyReads() bool {
 	return !q.faults.has(siwReadOfNothing) || q.ctx.ops.Has(OpImm64)
 }
@@ -84,7 +87,8 @@ func (q *siwQP) queryDepths() (QPAttr, error) {
 	return attr, nil
 }
 
-// Moved notes where the connection manager has moved the QP, and with RTS the depth that it has agreed on.
+// Moved notes where the connection manager has moved the QP, and with RTS the depth that it has
+// agreed on.
 func (q *siwQP) Moved(to QPState, reason error) {
 	if to == QPStateRTS && q.faults.has(siwQueryUnreliable) {
 		q.modify.Lock()

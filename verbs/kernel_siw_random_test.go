@@ -23,7 +23,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A stream is what one goroutine posts to a QP. IDs are the stream's number and, from 1 on, that of the request.
+// A stream is what one goroutine posts to a QP. IDs are the stream's number and, from 1 on, that of
+// the request.
 type stream struct {
 	qp       *deviceQP
 	number   uint64
@@ -51,7 +52,8 @@ type siwWorld struct {
 	got     []verbs.WC
 }
 
-// A request has for lkey its place in its stream, times 2, and 1 if it is fenced. Those of length 0 and inline data have none.
+// A request has for lkey its place in its stream, times 2, and 1 if it is fenced. Those of length 0
+// and inline data have none.
 func (s *stream) request(w *siwWorld, rnd *rand.Rand) verbs.SendWR {
 	n := uint32(len(s.signaled) + 1)
 	wr := verbs.SendWR{ID: s.number<<32 | uint64(n), Opcode: verbs.WRRDMARead, RKey: 7}
@@ -208,7 +210,8 @@ func (w *siwWorld) trouble(rnd *rand.Rand) {
 	case 2:
 		q.Provider().(verbs.ProviderQPMover).Moved(verbs.QPStateErr, syscall.ECONNRESET)
 	case 3:
-		fakeverbs.FailPost("ibv_post_send", 1+rnd.IntN(4), fakeverbs.PostFailure{Index: rnd.IntN(3), Result: -int(syscall.ENOMEM)})
+		fakeverbs.FailPost("ibv_post_send", 1+rnd.IntN(4),
+			fakeverbs.PostFailure{Index: rnd.IntN(3), Result: -int(syscall.ENOMEM)})
 	case 4:
 		fakeverbs.FailPost("ibv_post_send", 1+rnd.IntN(4), fakeverbs.PostFailure{Index: 99, Result: -1, NoBadWR: true})
 	}
@@ -253,8 +256,9 @@ func (w *siwWorld) quiet() bool {
 	return true
 }
 
-// TestSiwAdmissionRandom: whatever is posted, completed, polled and ended when, each request ends once and in its turn, the device
-// gets none twice and none that would wait in its queue, and nothing is left behind.
+// TestSiwAdmissionRandom: whatever is posted, completed, polled and ended when, each request ends
+// once and in its turn, the device gets none twice and none that would wait in its queue, and
+// nothing is left behind.
 func TestSiwAdmissionRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		ok := t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { gateRandom(t, seed) })
@@ -276,7 +280,9 @@ func gateRandom(t *testing.T, seed uint64) {
 	}
 	var numbers uint64
 	for range 1 + rnd.IntN(3) {
-		qp, err := w.pd.CreateQP(verbs.QPConfig{SendCQ: w.cq, RecvCQ: recvCQ, Cap: verbs.QPCap{MaxSendWR: 1 + rnd.IntN(12), MaxInlineData: 64}})
+		qp, err := w.pd.CreateQP(
+			verbs.QPConfig{SendCQ: w.cq, RecvCQ: recvCQ,
+				Cap: verbs.QPCap{MaxSendWR: 1 + rnd.IntN(12), MaxInlineData: 64}})
 		require.NoError(t, err)
 		w.up(qp)
 		q := &deviceQP{QP: qp, num: qp.Num(), ord: 1 + rnd.IntN(4)}

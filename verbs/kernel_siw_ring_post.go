@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/siwring"
 )
 
-// Requests of the rings. A list is written to the ring and told to the kernel by one system call, or by none if siw is still busy with
-// what was posted before. Nothing is allocated.
+// Requests of the rings. A list is written to the ring and told to the kernel by one system call,
+// or by none if siw is still busy with what was posted before. Nothing is allocated.
 
 // ringSends is the send queue of a QP.
 type ringSends struct {
@@ -78,8 +78,8 @@ func (s *ringSends) put(w *flatSend, own []SGE, x *flatExt) bool {
 	case WRRDMAWrite:
 		s.putData(e, siwring.OpWrite, flags, w, own)
 	case WRRDMAWriteWithImm:
-		// The Write is without completion, and what wakes the peer is the immediate. If the Write fails it has one all the same: the
-		// second of the same ID is ignored.
+		// The Write is without completion, and what wakes the peer is the immediate. If the Write
+		// fails it has one all the same: the second of the same ID is ignored.
 		s.putData(e, siwring.OpWrite, flags&siwring.FlagFence, w, own)
 		e = s.ring.Next(1)
 		e.ID = w.id
@@ -92,9 +92,11 @@ func (s *ringSends) put(w *flatSend, own []SGE, x *flatExt) bool {
 	case WRAtomicFetchAndAdd, WRMaskedAtomicFetchAndAdd:
 		s.putAtomic(e, siwring.OpFetchAdd, flags, own, siwring.Operands{Data: x.a, Mask: x.p})
 	case WRAtomicCmpAndSwp:
-		s.putAtomic(e, siwring.OpCmpSwap, flags, own, siwring.Operands{Data: x.b, Mask: ^uint64(0), Compare: x.a, CompareMask: ^uint64(0)})
+		s.putAtomic(e, siwring.OpCmpSwap, flags, own,
+			siwring.Operands{Data: x.b, Mask: ^uint64(0), Compare: x.a, CompareMask: ^uint64(0)})
 	case WRMaskedAtomicCmpAndSwp:
-		s.putAtomic(e, siwring.OpCmpSwap, flags, own, siwring.Operands{Data: x.b, Mask: x.q, Compare: x.a, CompareMask: x.p})
+		s.putAtomic(e, siwring.OpCmpSwap, flags, own,
+			siwring.Operands{Data: x.b, Mask: x.q, Compare: x.a, CompareMask: x.p})
 	}
 	return true
 }
@@ -127,7 +129,8 @@ func (s *ringSends) putAtomic(e *siwring.Send, op siwring.Opcode, flags uint16, 
 	s.ring.Put(op, flags, len(own))
 }
 
-// setElements writes the elements of a request. The handles and the ledger have seen to it that they are not too many.
+// setElements writes the elements of a request. The handles and the ledger have seen to it that
+// they are not too many.
 func setElements(to *[siwring.MaxSGE]siwring.SGE, own []SGE) {
 	for i, g := range own {
 		to[i] = siwring.SGE{Addr: g.Addr, Length: g.Length, Key: g.LKey}

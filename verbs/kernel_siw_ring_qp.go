@@ -23,9 +23,11 @@ type ringQP struct {
 }
 
 func (r *ringQueues) createQP(pd rawPD, cfg rawQPConfig) (deviceQP, QPCap, uint32, int) {
-	want := uverbs.QPConfig{Cookie: cfg.cookie, PD: pd.handle(), SendCQ: cfg.sendCQ.(*ringCQ).handle, RecvCQ: cfg.recvCQ.(*ringCQ).handle,
-		Type: uint8(cfg.typ), Cap: uverbs.QPCap{MaxSendWR: uint32(cfg.cap.MaxSendWR), MaxRecvWR: uint32(cfg.cap.MaxRecvWR),
-			MaxSendSGE: uint32(cfg.cap.MaxSendSGE), MaxRecvSGE: uint32(cfg.cap.MaxRecvSGE), MaxInlineData: uint32(cfg.cap.MaxInlineData)}}
+	want := uverbs.QPConfig{Cookie: cfg.cookie, PD: pd.handle(), SendCQ: cfg.sendCQ.(*ringCQ).handle,
+		RecvCQ: cfg.recvCQ.(*ringCQ).handle, Type: uint8(cfg.typ),
+		Cap: uverbs.QPCap{MaxSendWR: uint32(cfg.cap.MaxSendWR), MaxRecvWR: uint32(cfg.cap.MaxRecvWR),
+			MaxSendSGE: uint32(cfg.cap.MaxSendSGE), MaxRecvSGE: uint32(cfg.cap.MaxRecvSGE),
+			MaxInlineData: uint32(cfg.cap.MaxInlineData)}}
 	if srq, ok := cfg.srq.(*ringSRQ); ok {
 		want.HasSRQ, want.SRQ = true, srq.handle
 	}
@@ -62,11 +64,13 @@ func (q *ringQP) mapRings(r *ringQueues, made *ringMadeQP, shared bool) (err err
 
 func (q *ringQP) modify(a *QPAttr, mask QPAttrMask) int {
 	return ringErrno(uverbs.ModifyQP(q.fd, q.handle, uverbs.QPAttr{State: uint8(a.State), CurState: uint8(a.CurState),
-		AccessFlags: uint32(a.AccessFlags), Port: a.PortNum, MaxRdAtomic: uint8(a.MaxRdAtomic), MaxDestRdAtomic: uint8(a.MaxDestRdAtomic)},
+		AccessFlags: uint32(a.AccessFlags), Port: a.PortNum, MaxRdAtomic: uint8(a.MaxRdAtomic),
+		MaxDestRdAtomic: uint8(a.MaxDestRdAtomic)},
 		uint32(mask)))
 }
 
-// ringQueryMask is what a query asks for: state, rights, port and depths. siw tells all that it has anyway.
+// ringQueryMask is what a query asks for: state, rights, port and depths. siw tells all that it has
+// anyway.
 const ringQueryMask = QPAttrState | QPAttrAccessFlags | QPAttrPort | QPAttrMaxRdAtomic | QPAttrMaxDestRdAtomic
 
 func (q *ringQP) query() (QPAttr, int) {
@@ -74,8 +78,8 @@ func (q *ringQP) query() (QPAttr, int) {
 	if err != nil {
 		return QPAttr{}, ringErrno(err)
 	}
-	return QPAttr{State: QPState(a.State), CurState: QPState(a.CurState), AccessFlags: AccessFlags(a.AccessFlags), PortNum: a.Port,
-		MaxRdAtomic: int(a.MaxRdAtomic), MaxDestRdAtomic: int(a.MaxDestRdAtomic)}, 0
+	return QPAttr{State: QPState(a.State), CurState: QPState(a.CurState), AccessFlags: AccessFlags(a.AccessFlags),
+		PortNum: a.Port, MaxRdAtomic: int(a.MaxRdAtomic), MaxDestRdAtomic: int(a.MaxDestRdAtomic)}, 0
 }
 
 // siw has neither windows nor groups.

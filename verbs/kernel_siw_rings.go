@@ -14,25 +14,30 @@ import (
 	"github.com/goverbs/goverbs/internal/uverbs"
 )
 
-// ringQueues makes the queues of a siw that has RFC 7306, whose requests libibverbs and libsiw have no form for: neither masks nor
-// immediates of 8 bytes. The queues are made by the write commands of uverbs and are mapped; requests and completions are written and
-// read in Go (internal/uverbs, internal/siwring). libsiw, which does the same in C, knows nothing of them.
+// ringQueues makes the queues of a siw that has RFC 7306, whose requests libibverbs and libsiw have
+// no form for: neither masks nor immediates of 8 bytes. The queues are made by the write commands
+// of uverbs and are mapped; requests and completions are written and read in Go (internal/uverbs,
+// internal/siwring). libsiw, which does the same in C, knows nothing of them.
 //
-// The commands go to the descriptor of libibverbs' context, not to one of our own: queues, PDs and regions work together only if one
-// descriptor has made them, and PDs and regions are libibverbs'. Each Context of this package is an ibv_context of its own, which
-// nobody else uses (librdmacm has others, and siw finds a QP by its number, whichever context has made it). So only ringQueues reads its
-// events, and the number in an event is a cookie, which libibverbs would take for the address of an ibv_qp.
+// The commands go to the descriptor of libibverbs' context, not to one of our own: queues, PDs and
+// regions work together only if one descriptor has made them, and PDs and regions are libibverbs'.
+// Each Context of this package is an ibv_context of its own, which nobody else uses (librdmacm has
+// others, and siw finds a QP by its number, whichever context has made it). So only ringQueues
+// reads its events, and the number in an event is a cookie, which libibverbs would take for the
+// address of an ibv_qp.
 //
-// Above the queues everything is as for siw without RFC 7306: a ledger puts completions in order, which siw does not, and flushes the
-// requests that siw forgets. A ring is used only with the lock of its queue, so by one goroutine at a time. A QP's rings are in use until its QP is in ERR and
-// barrier has returned, a CQ's until it is gone under the lock of the CQ; only then does destroy unmap them.
+// Above the queues everything is as for siw without RFC 7306: a ledger puts completions in order,
+// which siw does not, and flushes the requests that siw forgets. A ring is used only with the lock
+// of its queue, so by one goroutine at a time. A QP's rings are in use until its QP is in ERR and
+// barrier has returned, a CQ's until it is gone under the lock of the CQ; only then does destroy
+// unmap them.
 //
 // States of a ring, and what leads from one to the next:
 //
 //	made (create command) -> mapped (mmap) -> used -> destroyed (destroy command: siw touches it no more) -> unmapped
 //
-// If mapping fails, the object is destroyed at once. What siw still does with a QP when the command to destroy it comes, it ends before
-// it answers.
+// If mapping fails, the object is destroyed at once. What siw still does with a QP when the command
+// to destroy it comes, it ends before it answers.
 type ringQueues struct {
 	c     rawContext
 	fd    int // of c
@@ -40,8 +45,9 @@ type ringQueues struct {
 	most  int // entries of a CQ
 }
 
-// ringVersion is the version of the contract with the kernel module: RFC 7306, version 2. The layout of requests and completions depends
-// on it. ringFamily are the bits that every version has. They are hw_ver of a device of the module, which is 0 of Linux's own siw.
+// ringVersion is the version of the contract with the kernel module: RFC 7306, version 2. The
+// layout of requests and completions depends on it. ringFamily are the bits that every version has.
+// They are hw_ver of a device of the module, which is 0 of Linux's own siw.
 const (
 	ringVersion = 0x7306_0002
 	ringFamily  = 0x7306 << 16
@@ -50,8 +56,9 @@ const (
 // isRingFamily reports whether a number is a version of the contract, whichever.
 func isRingFamily(version uint32) bool { return version&^0xffff == ringFamily }
 
-// ringAskQP follows the command to make a QP. A QP has RFC 7306 only if it was asked for in this way: a peer could complete the receives of
-// a program that knows nothing of it. siw_uresp_create_qp.pad answers with the version, or with 0. Linux's own siw does not look at the
+// ringAskQP follows the command to make a QP. A QP has RFC 7306 only if it was asked for in this
+// way: a peer could complete the receives of a program that knows nothing of it.
+// siw_uresp_create_qp.pad answers with the version, or with 0. Linux's own siw does not look at the
 // question and answers 0.
 type ringAskQP struct {
 	Version, _ uint32
@@ -93,7 +100,8 @@ func (r *ringQueues) mapRing(key uint64, size int) ([]byte, error) {
 	return unix.Mmap(r.fd, int64(key), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// version makes a QP to find out the version of the contract that siw keeps: 0 = none, also if the kernel does not take the commands.
+// version makes a QP to find out the version of the contract that siw keeps: 0 = none, also if the
+// kernel does not take the commands.
 func (r *ringQueues) version() (uint32, error) {
 	version, err := r.askVersion()
 	for _, refusal := range []error{syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL, syscall.EPERM} {
@@ -115,8 +123,9 @@ func (r *ringQueues) askVersion() (version uint32, err error) {
 		return 0, callError("uverbs CREATE_CQ", ringErrno(err))
 	}
 	defer func() { err = errors.Join(err, callError("uverbs DESTROY_CQ", ringErrno(uverbs.DestroyCQ(r.fd, cq)))) }()
-	qp, _, _, made, err := uverbs.CreateQP[ringMadeQP](r.fd, uverbs.QPConfig{PD: pd.handle(), SendCQ: cq, RecvCQ: cq, Type: uint8(QPTypeRC),
-		Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, ringAsked)
+	qp, _, _, made, err := uverbs.CreateQP[ringMadeQP](r.fd,
+		uverbs.QPConfig{PD: pd.handle(), SendCQ: cq, RecvCQ: cq, Type: uint8(QPTypeRC),
+			Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, ringAsked)
 	if err != nil {
 		return 0, callError("uverbs CREATE_QP", ringErrno(err))
 	}
@@ -131,7 +140,8 @@ func (r *ringQueues) asyncEvent() (AsyncEvent, uint64, int) {
 	}
 	ev := AsyncEvent{Type: EventType(e.Type)}
 	switch ev.Type {
-	case EventCQErr, EventQPFatal, EventQPReqErr, EventQPAccessErr, EventCommEst, EventSQDrained, EventPathMig, EventPathMigErr,
+	case EventCQErr, EventQPFatal, EventQPReqErr, EventQPAccessErr, EventCommEst, EventSQDrained, EventPathMig,
+		EventPathMigErr,
 		EventSRQErr, EventSRQLimitReached, EventQPLastWQEReached:
 		return ev, e.Element, 0
 	case EventDeviceFatal:
@@ -155,13 +165,15 @@ type ringCQ struct {
 	ring   *siwring.CQ
 }
 
-// ringSpare is the largest number of completions that siw can have for one request of the program: when a QP fails, two for a Write with
-// immediate, which is two requests of siw. A CQ is made this many times as large as was asked for, and CQE returns the larger size:
-// siw notices an overflow only if the program and the kernel agree about the size.
+// ringSpare is the largest number of completions that siw can have for one request of the program:
+// when a QP fails, two for a Write with immediate, which is two requests of siw. A CQ is made this
+// many times as large as was asked for, and CQE returns the larger size: siw notices an overflow
+// only if the program and the kernel agree about the size.
 const ringSpare = 2
 
 func (r *ringQueues) createCQ(cqe int, cookie uint64, ch rawChannel, vector int) (deviceCQ, int, int) {
-	cfg := uverbs.CQConfig{Cookie: cookie, CQE: uint32(max(cqe, min(ringSpare*cqe, r.most))), Vector: uint32(vector), Channel: -1}
+	cfg := uverbs.CQConfig{Cookie: cookie, CQE: uint32(max(cqe, min(ringSpare*cqe, r.most))), Vector: uint32(vector),
+		Channel: -1}
 	if ch != 0 {
 		cfg.Channel = int32(ch.fd())
 	}
@@ -194,7 +206,8 @@ var ringStatus = [...]WCStatus{
 	siwring.StatusGeneral:   WCGeneralErr,
 }
 
-// ringOpcode is the opcode of a completion. That of a send becomes exact in the ledger, which knows the request.
+// ringOpcode is the opcode of a completion. That of a send becomes exact in the ledger, which knows
+// the request.
 func ringOpcode(c *siwring.Completion) WCOpcode {
 	switch c.Op {
 	case siwring.OpWrite:
@@ -286,7 +299,8 @@ func (r *ringQueues) createSRQ(pd rawPD, cookie uint64, attr SRQAttr) (deviceSRQ
 }
 
 func (s *ringSRQ) modify(attr SRQAttr, mask SRQAttrMask) int {
-	return ringErrno(uverbs.ModifySRQ(s.fd, s.handle, uverbs.SRQAttr{MaxWR: uint32(attr.MaxWR), Limit: uint32(attr.SRQLimit)}, uint32(mask)))
+	return ringErrno(uverbs.ModifySRQ(s.fd, s.handle,
+		uverbs.SRQAttr{MaxWR: uint32(attr.MaxWR), Limit: uint32(attr.SRQLimit)}, uint32(mask)))
 }
 
 func (s *ringSRQ) query() (SRQAttr, int) {

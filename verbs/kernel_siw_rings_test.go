@@ -109,9 +109,11 @@ func TestRingRequests(t *testing.T) {
 		wr   SendWR
 		want []ringEntry
 	}{
-		"Write": {SendWR{Opcode: WRRDMAWrite, Flags: SendSignaled, SGL: one, RemoteAddr: 1000, RKey: 5}, []ringEntry{with(target, 0, ringSignaled)}},
-		"Read":  {SendWR{Opcode: WRRDMARead, SGL: one, RemoteAddr: 1000, RKey: 5}, []ringEntry{with(target, 1, 0)}},
-		"Send": {SendWR{Opcode: WRSend, Flags: SendSolicited | SendFence, SGL: []SGE{one[0], {Addr: 1, Length: 2, LKey: 3}}},
+		"Write": {SendWR{Opcode: WRRDMAWrite, Flags: SendSignaled, SGL: one, RemoteAddr: 1000, RKey: 5},
+			[]ringEntry{with(target, 0, ringSignaled)}},
+		"Read": {SendWR{Opcode: WRRDMARead, SGL: one, RemoteAddr: 1000, RKey: 5}, []ringEntry{with(target, 1, 0)}},
+		"Send": {SendWR{Opcode: WRSend, Flags: SendSolicited | SendFence,
+			SGL: []SGE{one[0], {Addr: 1, Length: 2, LKey: 3}}},
 			[]ringEntry{func() ringEntry {
 				e := with(send, 3, ringSolicit|ringFence, 1, two(2, 3))
 				e.NumSGE = 2
@@ -124,15 +126,19 @@ func TestRingRequests(t *testing.T) {
 		}()}},
 		"Imm64": {SendWR{Opcode: WRImmData, Flags: SendSolicited | SendSignaled, Imm64: 0x0102030405060708},
 			[]ringEntry{imm(0x0102030405060708, ringSolicit|ringSignaled)}},
-		"WriteImm": {SendWR{Opcode: WRRDMAWriteWithImm, Flags: SendSolicited | SendSignaled | SendFence, SGL: one, RemoteAddr: 1000, RKey: 5, Imm: 0x01020304},
+		"WriteImm": {SendWR{Opcode: WRRDMAWriteWithImm, Flags: SendSolicited | SendSignaled | SendFence, SGL: one,
+			RemoteAddr: 1000, RKey: 5, Imm: 0x01020304},
 			[]ringEntry{with(target, 0, ringFence), imm(0x0102030400000000, ringSolicit|ringSignaled)}},
 		"FetchAdd": {SendWR{Opcode: WRAtomicFetchAndAdd, SGL: one, RemoteAddr: 1000, RKey: 5, Add: 11, AddMask: 99},
 			[]ringEntry{with(target, 6, 0, 11)}},
-		"MaskedFetchAdd": {SendWR{Opcode: WRMaskedAtomicFetchAndAdd, SGL: one, RemoteAddr: 1000, RKey: 5, Add: 11, AddMask: 12},
+		"MaskedFetchAdd": {SendWR{Opcode: WRMaskedAtomicFetchAndAdd, SGL: one, RemoteAddr: 1000, RKey: 5, Add: 11,
+			AddMask: 12},
 			[]ringEntry{with(target, 6, 0, 11, 12)}},
-		"CmpSwap": {SendWR{Opcode: WRAtomicCmpAndSwp, SGL: one, RemoteAddr: 1000, RKey: 5, Compare: 11, Swap: 12, CompareMask: 99, SwapMask: 99},
+		"CmpSwap": {SendWR{Opcode: WRAtomicCmpAndSwp, SGL: one, RemoteAddr: 1000, RKey: 5, Compare: 11, Swap: 12,
+			CompareMask: 99, SwapMask: 99},
 			[]ringEntry{with(target, 7, 0, 12, all, 11, all)}},
-		"MaskedCmpSwap": {SendWR{Opcode: WRMaskedAtomicCmpAndSwp, SGL: one, RemoteAddr: 1000, RKey: 5, Compare: 11, CompareMask: 12, Swap: 13, SwapMask: 14},
+		"MaskedCmpSwap": {SendWR{Opcode: WRMaskedAtomicCmpAndSwp, SGL: one, RemoteAddr: 1000, RKey: 5, Compare: 11,
+			CompareMask: 12, Swap: 13, SwapMask: 14},
 			[]ringEntry{with(target, 7, 0, 13, 14, 11, 12)}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +169,9 @@ func TestRingInline(t *testing.T) {
 	r := newRingRig(t, 2)
 	data := []byte("0123456789abcdef")
 	at := uint64(addressOf(data))
-	require.EqualValues(t, 1, r.post(SendWR{Opcode: WRSend, Flags: SendInline, SGL: []SGE{{Addr: at, Length: 10}, {Addr: at + 4, Length: 3}}}))
+	require.EqualValues(t, 1,
+		r.post(SendWR{Opcode: WRSend, Flags: SendInline,
+			SGL: []SGE{{Addr: at, Length: 10}, {Addr: at + 4, Length: 3}}}))
 	e := r.entry(0)
 	require.EqualValues(t, ringValid|ringInline, e.Flags)
 	require.EqualValues(t, 1, e.NumSGE)
@@ -172,7 +180,8 @@ func TestRingInline(t *testing.T) {
 	require.Equal(t, "0123456789456", string(r.sq[40:53]))
 }
 
-// TestRingList: a list rings once; it is taken as far as there is room; of a Write with immediate both parts or none.
+// TestRingList: a list rings once; it is taken as far as there is room; of a Write with immediate
+// both parts or none.
 func TestRingList(t *testing.T) {
 	r := newRingRig(t, 4)
 	write, both := SendWR{Opcode: WRRDMAWrite}, SendWR{Opcode: WRRDMAWriteWithImm}
@@ -203,11 +212,13 @@ func TestRingBellFails(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 }
 
-// TestRingReceives: receives are entries with elements, or none, as many as there is room for. A QP with an SRQ has no room.
+// TestRingReceives: receives are entries with elements, or none, as many as there is room for. A QP
+// with an SRQ has no room.
 func TestRingReceives(t *testing.T) {
 	r := newRingRig(t, 2)
 	var l recvList
-	l.fill([]RecvWR{{ID: 1, SGL: []SGE{{Addr: 2, Length: 3, LKey: 4}, {Addr: 5, Length: 6, LKey: 7}}}, {ID: 8}, {ID: 9}}, 0)
+	l.fill([]RecvWR{{ID: 1, SGL: []SGE{{Addr: 2, Length: 3, LKey: 4}, {Addr: 5, Length: 6, LKey: 7}}}, {ID: 8},
+		{ID: 9}}, 0)
 	full := uint64(syscall.ENOMEM) << 32
 	require.Equal(t, full|2, r.receives.receive(l.wrs, l.sges))
 	var e struct {
@@ -256,7 +267,8 @@ func TestRingCompletions(t *testing.T) {
 	var wcs [20]WC
 	require.Equal(t, put, r.cq.take(wcs[:], 0))
 	for i, want := range []WC{
-		{Opcode: WCRDMAWrite, ByteLen: 9}, {Opcode: WCRDMARead, ByteLen: 9}, {Opcode: WCSend, ByteLen: 9}, {Opcode: WCFetchAdd, ByteLen: 8},
+		{Opcode: WCRDMAWrite, ByteLen: 9}, {Opcode: WCRDMARead, ByteLen: 9}, {Opcode: WCSend, ByteLen: 9},
+		{Opcode: WCFetchAdd, ByteLen: 8},
 		{Opcode: WCCompSwap, ByteLen: 8}, {Opcode: WCRecv, ByteLen: 9},
 		{Opcode: WCRecvImmData, ByteLen: 8, Flags: WCWithImm, Imm: 0x01020304, Imm64: v},
 		{Opcode: WCRecvRDMAWithImm, ByteLen: 77, Flags: WCWithImm, Imm: 0x01020304, Imm64: v},
@@ -276,7 +288,8 @@ func TestRingCompletions(t *testing.T) {
 	}
 }
 
-// TestRingNoSuchSRQ: a completion for the SRQ of a QP that has none, which only the program itself can have written, is no request's.
+// TestRingNoSuchSRQ: a completion for the SRQ of a QP that has none, which only the program itself
+// can have written, is no request's.
 func TestRingNoSuchSRQ(t *testing.T) {
 	cq, q := new(ledgerCQ), new(ledgerQP)
 	cq.ledgers.add(5, q)
@@ -287,7 +300,8 @@ func TestRingNoSuchSRQ(t *testing.T) {
 // TestRingAlloc: posting, polling and arming allocate nothing.
 func TestRingAlloc(t *testing.T) {
 	r := newRingRig(t, 8)
-	wrs := []SendWR{{Opcode: WRRDMAWriteWithImm, SGL: make([]SGE, 1)}, {Opcode: WRMaskedAtomicCmpAndSwp, SGL: make([]SGE, 1)}, {Opcode: WRImmData}}
+	wrs := []SendWR{{Opcode: WRRDMAWriteWithImm, SGL: make([]SGE, 1)},
+		{Opcode: WRMaskedAtomicCmpAndSwp, SGL: make([]SGE, 1)}, {Opcode: WRImmData}}
 	var l sendList
 	var recvs recvList
 	var wcs [4]WC
@@ -303,22 +317,25 @@ func TestRingAlloc(t *testing.T) {
 	}))
 }
 
-// TestSiw7306: rings are used with the version of the contract that the provider knows, and what the module has repaired, it alone, is
-// not corrected any more.
+// TestSiw7306: rings are used with the version of the contract that the provider knows, and what
+// the module has repaired, it alone, is not corrected any more.
 func TestSiw7306(t *testing.T) {
 	for _, version := range []uint32{0, 1, ringVersion + 1, ringVersion - 1} {
 		require.Nil(t, siw7306(version))
 	}
 	d := siw7306(ringVersion)
-	require.Equal(t, siwOps|MakeOpSet(OpWriteImm, OpFetchAdd, OpCmpSwap, OpMaskedFetchAdd, OpMaskedCmpSwap, OpImm64), d.ops)
+	require.Equal(t, siwOps|MakeOpSet(OpWriteImm, OpFetchAdd, OpCmpSwap, OpMaskedFetchAdd, OpMaskedCmpSwap, OpImm64),
+		d.ops)
 	for f := range faultsEnd {
 		want := siwFaults.has(f) && !faultInfos[f].library && !slices.Contains(siw7306Repaired, f)
-		require.False(t, faultInfos[f].library && slices.Contains(siw7306Repaired, f), "a module repairs nothing in rdma-core")
+		require.False(t, faultInfos[f].library && slices.Contains(siw7306Repaired, f),
+			"a module repairs nothing in rdma-core")
 		require.Equal(t, want, siw7306Faults.has(f), faultInfos[f].what)
 	}
 	info := DeviceInfo{Transport: TransportIWARP}
 	for _, other := range []uint32{0, 1, 0x7306, 0x7305_0002, 0x7307_0002, 0x1_7306} {
-		require.Nil(t, driverOf(info, DeviceAttr{VendorID: vendorSIW, HWVer: other}).extended, "%#x: the kernel's own siw is not asked", other)
+		require.Nil(t, driverOf(info, DeviceAttr{VendorID: vendorSIW, HWVer: other}).extended,
+			"%#x: the kernel's own siw is not asked", other)
 	}
 	for _, version := range []uint32{ringVersion, ringVersion + 1, ringFamily} {
 		require.NotNil(t, driverOf(info, DeviceAttr{VendorID: vendorSIW, HWVer: version}).extended, "%#x", version)

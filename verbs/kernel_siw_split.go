@@ -4,16 +4,18 @@
 
 package verbs
 
-// The fault siwPageTorn: siw copies what a short message takes from one element into the buffer of its header. If the element
-// crosses a boundary between pages, as many bytes come from the first page as the second one has, and the other way round, so most
-// of what follows is wrong; only within the call that posts the request it is right. Sends and Writes are given two elements, which
-// siw takes another way (see mend). A Read is answered by the peer, from one element always: here it becomes two.
+// The fault siwPageTorn: siw copies what a short message takes from one element into the buffer of
+// its header. If the element crosses a boundary between pages, as many bytes come from the first
+// page as the second one has, and the other way round, so most of what follows is wrong; only
+// within the call that posts the request it is right. Sends and Writes are given two elements,
+// which siw takes another way (see mend). A Read is answered by the peer, from one element always:
+// here it becomes two.
 
 // pageSize is the smallest of all, for the peer's is not known.
 const pageSize = 4096
 
-// tear returns how many of n bytes at addr come before a boundary between pages, 0 if they do not cross one or are more
-// than short.
+// tear returns how many of n bytes at addr come before a boundary between pages, 0 if they do not
+// cross one or are more than short.
 func tear(addr uint64, n, short uint32) uint32 {
 	if first := pageSize - uint32(addr%pageSize); first < n && n <= short {
 		return first

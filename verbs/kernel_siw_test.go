@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The tests of this file are of what kernel siw and libsiw do otherwise than their manuals say; fakeverbs' fake1 records a
-// fault, which fails the test, for every request that would do harm.
+// The tests of this file are of what kernel siw and libsiw do otherwise than their manuals say;
+// fakeverbs' fake1 records a fault, which fails the test, for every request that would do harm.
 
 func TestSiwOps(t *testing.T) {
 	r := newRig(t, "fake1")
@@ -56,7 +56,8 @@ func TestSiwState(t *testing.T) {
 func TestSiwOrder(t *testing.T) {
 	r := newRig(t, "fake1")
 	r.up(r.qp)
-	r.post(r.qp, verbs.SendWR{ID: 70, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{r.sge(0, 8)}},
+	r.post(r.qp, verbs.SendWR{ID: 70, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{r.sge(0, 8)}},
 		verbs.SendWR{ID: 71, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{r.sge(0, 8)}})
 	posted := fakeverbs.LastPosted()
 	fakeverbs.InjectWC(r.qp.Num(), false, fakeverbs.WC{WRID: posted[1].WRID, Opcode: 1})
@@ -69,7 +70,8 @@ func TestSiwOrder(t *testing.T) {
 	require.Empty(t, r.poll(), "a request ends once")
 }
 
-// TestSiwReads: a Read without an element gets one, and a fence is no reason to stop. One of another request is kept here.
+// TestSiwReads: a Read without an element gets one, and a fence is no reason to stop. One of
+// another request is kept here.
 func TestSiwReads(t *testing.T) {
 	r := newRig(t, "fake1")
 	r.up(r.qp)
@@ -90,13 +92,15 @@ func TestSiwReads(t *testing.T) {
 	require.NoError(t, err, "libsiw refuses a receive without an element")
 }
 
-// TestSiwDepthNone: a Read at ORD 0 fails in its place in the order, without reaching the device, and ends the QP.
+// TestSiwDepthNone: a Read at ORD 0 fails in its place in the order, without reaching the device,
+// and ends the QP.
 func TestSiwDepthNone(t *testing.T) {
 	r := newRig(t, "fake1")
 	r.up(r.qp)
 	r.qp.Provider().(verbs.ProviderQPLimiter).SetDepths(0, 0)
 	sgl := []verbs.SGE{r.sge(0, 8)}
-	r.post(r.qp, verbs.SendWR{ID: 1, Opcode: verbs.WRSend, SGL: sgl}, verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead, SGL: sgl},
+	r.post(r.qp, verbs.SendWR{ID: 1, Opcode: verbs.WRSend, SGL: sgl},
+		verbs.SendWR{ID: 2, Opcode: verbs.WRRDMARead, SGL: sgl},
 		verbs.SendWR{ID: 3, Opcode: verbs.WRRDMAWrite, SGL: sgl})
 	r.post(r.qp, verbs.SendWR{ID: 4, Opcode: verbs.WRSend, SGL: sgl})
 	require.Len(t, fakeverbs.Posted(), 1)
@@ -114,8 +118,8 @@ func TestSiwDepthNone(t *testing.T) {
 	require.ErrorIs(t, r.qp.Err(), verbs.WCLocQPOpErr)
 }
 
-// TestSiwForgetsPosts: what is posted to a QP that has lost its connection is accepted and never completed, and so is what
-// the doorbell failed for; here both are flushed.
+// TestSiwForgetsPosts: what is posted to a QP that has lost its connection is accepted and never
+// completed, and so is what the doorbell failed for; here both are flushed.
 func TestSiwForgetsPosts(t *testing.T) {
 	r := newRig(t, "fake1")
 	r.up(r.qp)
@@ -163,7 +167,8 @@ func TestSiwNegative(t *testing.T) {
 	require.Equal(t, []uint64{0, 0, 0}, wcIDs(r.poll()), "what was not taken has no completion")
 }
 
-// TestSiwUnsignalled: every request is signalled to the device; the program sees those that it signalled.
+// TestSiwUnsignalled: every request is signalled to the device; the program sees those that it
+// signalled.
 func TestSiwUnsignalled(t *testing.T) {
 	r := newRig(t, "fake1")
 	r.up(r.qp)
@@ -196,8 +201,8 @@ func TestSiwIova(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 }
 
-// TestSiwNudge: on the active side an empty Write is sent when the connection is there, and others if the peer does not answer
-// the program's first messages. The program sees nothing of them.
+// TestSiwNudge: on the active side an empty Write is sent when the connection is there, and others
+// if the peer does not answer the program's first messages. The program sees nothing of them.
 func TestSiwNudge(t *testing.T) {
 	empty := func(r *rig) (n int) {
 		for _, wr := range fakeverbs.Posted() {
@@ -249,14 +254,16 @@ func TestSiwNudge(t *testing.T) {
 		fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
 		fakeverbs.CompleteRecv(r.qp.Num(), 1, 0, 0)
 		require.ElementsMatch(t, []uint64{5, 6}, wcIDs(r.poll()))
-		// It may have been sent before the peer's device looked for messages, but what comes now is found.
+		// It may have been sent before the peer's device looked for messages, but what comes now is
+		// found.
 		require.Eventually(t, func() bool { return nudged(r) > 0 }, 10*time.Second, time.Millisecond)
 		require.Equal(t, 1, nudged(r))
 		notNudged(t, r)
 	})
 	t.Run("data read", func(t *testing.T) {
 		r := begin(t)
-		r.post(r.qp, verbs.SendWR{ID: 7, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{r.sge(0, 8)}})
+		r.post(r.qp, verbs.SendWR{ID: 7, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
+			SGL: []verbs.SGE{r.sge(0, 8)}})
 		fakeverbs.CompleteSend(r.qp.Num(), 1, 0)
 		require.Equal(t, []uint64{7}, wcIDs(r.poll()))
 		notNudged(t, r)

@@ -36,7 +36,8 @@ func (s *kernelSRQ) create(pd *kernelPD, owner *SRQ, attr SRQAttr, target asyncT
 	s.cookie = newCookie(target)
 	var has SRQAttr
 	var rc int
-	if s.c, has, rc = pd.ctx.queues.createSRQ(pd.c, s.cookie, SRQAttr{MaxWR: attr.MaxWR, MaxSGE: attr.MaxSGE}); rc != 0 {
+	if s.c, has, rc = pd.ctx.queues.createSRQ(pd.c, s.cookie,
+		SRQAttr{MaxWR: attr.MaxWR, MaxSGE: attr.MaxSGE}); rc != 0 {
 		dropCookie(s.cookie)
 		pd.ctx.counts.srq.remove()
 		return SRQAttr{}, callError("ibv_create_srq", rc)

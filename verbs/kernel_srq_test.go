@@ -29,7 +29,8 @@ func TestSRQAttributes(t *testing.T) {
 	require.Equal(t, verbs.SRQAttr{MaxWR: 9, MaxSGE: 3, SRQLimit: 2}, attr)
 }
 
-// TestSRQLists: lists of receives arrive one after the other, each with its elements; an empty one is nothing.
+// TestSRQLists: lists of receives arrive one after the other, each with its elements; an empty one
+// is nothing.
 func TestSRQLists(t *testing.T) {
 	for _, dev := range []string{"fake0", "fake1"} {
 		t.Run(dev, func(t *testing.T) {

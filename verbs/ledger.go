@@ -4,9 +4,10 @@ package verbs
 
 import "sync/atomic"
 
-// A ledger keeps account of the requests of one queue, for devices that do not complete requests in the order of posting,
-// or not all of them: whatever the device reports, and in whatever order, each request ends once and in order, and what
-// follows an error is flushed. Requests are known by a sequence number, which the device gets for wr_id.
+// A ledger keeps account of the requests of one queue, for devices that do not complete requests in
+// the order of posting, or not all of them: whatever the device reports, and in whatever order,
+// each request ends once and in order, and what follows an error is flushed. Requests are known by
+// a sequence number, which the device gets for wr_id.
 //
 // The owner's lock guards it.
 type ledger struct {
@@ -21,7 +22,8 @@ type ledger struct {
 	lent     int // slots that the device has
 	reads    int // those of them that are Reads or atomics
 	firsts   int // first parts of requests among all slots
-	// hidden counts, for the CQ, requests that the device will report and the poller does not see. It may be nil.
+	// hidden counts, for the CQ, requests that the device will report and the poller does not see.
+	// It may be nil.
 	hidden *atomic.Int64
 }
 
@@ -173,8 +175,8 @@ func (t *ledger) drop() {
 	t.failed, t.poisoned = false, false
 }
 
-// next returns the oldest request if it has ended, and takes it out. A request whose success the device does not report
-// has ended when a later one has.
+// next returns the oldest request if it has ended, and takes it out. A request whose success the
+// device does not report has ended when a later one has.
 func (t *ledger) next() (wc *WC, visible, ok bool) {
 	if t.head == t.tail {
 		return nil, false, false
@@ -205,7 +207,8 @@ func (t *ledger) next() (wc *WC, visible, ok bool) {
 	return &s.wc, s.visible, true
 }
 
-// join adds a first part that has ended to the other one, which is now the oldest. If it has failed, so has the request.
+// join adds a first part that has ended to the other one, which is now the oldest. If it has
+// failed, so has the request.
 func (t *ledger) join(first *slot) {
 	s := t.at(t.head)
 	s.before = first.wc.ByteLen

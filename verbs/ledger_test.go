@@ -135,7 +135,8 @@ func TestLedgerSplitReads(t *testing.T) {
 		var tr ledger
 		post(&tr)
 		tr.complete(0, &WC{Status: WCRemAccessErr, VendorErr: 4, QPNum: 9})
-		require.Equal(t, []WC{{ID: 70, Status: WCRemAccessErr, VendorErr: 4, QPNum: 9}}, ended(&tr), "the request has, at once")
+		require.Equal(t, []WC{{ID: 70, Status: WCRemAccessErr, VendorErr: 4, QPNum: 9}}, ended(&tr),
+			"the request has, at once")
 		require.Equal(t, []int{1, 0, 1, 1}, counts(&tr))
 		require.False(t, tr.complete(1, &WC{Status: WCWRFlushErr}))
 		tr.complete(2, &WC{Status: WCWRFlushErr})
@@ -166,11 +167,13 @@ func TestLedgerSplitReads(t *testing.T) {
 	})
 }
 
-// counts are what a ledger counts: of the device's slots all and the Reads, the requests under way, and the slots.
+// counts are what a ledger counts: of the device's slots all and the Reads, the requests under way,
+// and the slots.
 func counts(t *ledger) []int { return []int{t.lent, t.reads, t.requests(), t.slots()} }
 
-// TestLedgerSplitReadsRandom: whatever becomes of which part in which order, a request fails if one of them does, has the length of
-// both, and comes once, in its turn; and the counts come to nothing.
+// TestLedgerSplitReadsRandom: whatever becomes of which part in which order, a request fails if one
+// of them does, has the length of both, and comes once, in its turn; and the counts come to
+// nothing.
 func TestLedgerSplitReadsRandom(t *testing.T) {
 	for seed := range uint64(3000) {
 		rnd := rand.New(rand.NewPCG(seed, 9))
@@ -193,7 +196,8 @@ func TestLedgerSplitReadsRandom(t *testing.T) {
 				n := 1 + rnd.IntN(2)
 				for i := range n {
 					first := i < n-1
-					seq := tr.push(slot{wc: WC{ID: id}, read: rnd.IntN(2) == 0, first: first, visible: r.visible && !first, reported: true})
+					seq := tr.push(slot{wc: WC{ID: id}, read: rnd.IntN(2) == 0, first: first, visible: r.visible &&
+						!first, reported: true})
 					if rnd.IntN(2) == 0 { // sooner or later the device gets it
 						tr.lend(seq)
 					}
@@ -246,7 +250,8 @@ func TestLedgerSplitReadsRandom(t *testing.T) {
 	}
 }
 
-// TestLedgerRandom: in whatever order the device reports, and however often, each request ends once and in order.
+// TestLedgerRandom: in whatever order the device reports, and however often, each request ends once
+// and in order.
 func TestLedgerRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

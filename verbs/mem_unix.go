@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Implementation constants: the address space that closed regions keep reserved, so that an access by an old pointer faults.
+// Implementation constants: the address space that closed regions keep reserved, so that an access
+// by an old pointer faults.
 const (
 	quarantineBytes  = 1 << 30
 	quarantineRanges = 1024
@@ -35,9 +36,11 @@ func mapMemory(n int, huge bool) ([]byte, error) {
 	return unix.Mmap(-1, 0, (n+page-1)/page*page, prot, flags)
 }
 
-// unmapMemory frees the pages at once, and keeps the addresses reserved and inaccessible for a while.
+// unmapMemory frees the pages at once, and keeps the addresses reserved and inaccessible for a
+// while.
 func unmapMemory(mem []byte) {
-	// A fresh inaccessible mapping would be needed to drop the pages in one step; MADV_DONTNEED and PROT_NONE do the same.
+	// A fresh inaccessible mapping would be needed to drop the pages in one step; MADV_DONTNEED and
+	// PROT_NONE do the same.
 	_ = unix.Madvise(mem, unix.MADV_DONTNEED)
 	if err := unix.Mprotect(mem, unix.PROT_NONE); err != nil {
 		_ = unix.Munmap(mem)

@@ -21,7 +21,8 @@ func faults(b []byte) (fault bool) {
 
 var sink byte
 
-// TestClosedMemoryFaults is why regions stay mapped for a while: a late access must not read somebody else's data.
+// TestClosedMemoryFaults is why regions stay mapped for a while: a late access must not read
+// somebody else's data.
 func TestClosedMemoryFaults(t *testing.T) {
 	for _, huge := range []bool{false, true} {
 		mem, err := mapMemory(10000, huge)

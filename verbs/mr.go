@@ -12,10 +12,11 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// MR is a registered memory region. Only Close deregisters it: the garbage collector cannot know whether a peer has its key. All
-// methods may be called concurrently.
+// MR is a registered memory region. Only Close deregisters it: the garbage collector cannot know
+// whether a peer has its key. All methods may be called concurrently.
 //
-// A nil *MR is no memory: it has no bytes, its keys are 0, and [MR.SGE] and [MR.Word] return an error.
+// A nil *MR is no memory: it has no bytes, its keys are 0, and [MR.SGE] and [MR.Word] return an
+// error.
 type MR struct {
 	node    lifetime.Node
 	ctx     *Context
@@ -32,9 +33,10 @@ type MR struct {
 	gone    bool       // deregistered
 }
 
-// AllocMR allocates n bytes of zeroed, page-aligned memory outside of the Go heap and registers it. With AccessHugeTLB it uses huge
-// pages if the system has them. Close frees the memory: a later access by the slice that Bytes returned faults, and does not
-// read other data. The error Is [ErrInvalid] if n is not positive or a right needs another one, and [ErrLimit] above max_mr_size.
+// AllocMR allocates n bytes of zeroed, page-aligned memory outside of the Go heap and registers it.
+// With AccessHugeTLB it uses huge pages if the system has them. Close frees the memory: a later
+// access by the slice that Bytes returned faults, and does not read other data. The error Is
+// [ErrInvalid] if n is not positive or a right needs another one, and [ErrLimit] above max_mr_size.
 func (pd *PD) AllocMR(n int, access AccessFlags) (*MR, error) {
 	if err := pd.enter("AllocMR"); err != nil {
 		return nil, err
@@ -53,14 +55,15 @@ func (pd *PD) AllocMR(n int, access AccessFlags) (*MR, error) {
 	return pd.newMR("AllocMR", mem[:n:n], iovaOf(mem, access), access, func() { unmapMemory(mem) })
 }
 
-// RegMR registers memory of the caller (ibv_reg_mr(3)). The addresses of the region are those of the memory, or with
-// AccessZeroBased offsets from its start. buf is pinned and kept reachable until Close. It may be Go memory without pointers,
-// or memory from elsewhere.
+// RegMR registers memory of the caller (ibv_reg_mr(3)). The addresses of the region are those of
+// the memory, or with AccessZeroBased offsets from its start. buf is pinned and kept reachable
+// until Close. It may be Go memory without pointers, or memory from elsewhere.
 func (pd *PD) RegMR(buf []byte, access AccessFlags) (*MR, error) {
 	return pd.regMR("RegMR", buf, iovaOf(buf, access), access)
 }
 
-// RegMRIova registers buf under the address iova (ibv_reg_mr_iova(3)): the peer, and SGEs, reach its first byte as iova.
+// RegMRIova registers buf under the address iova (ibv_reg_mr_iova(3)): the peer, and SGEs, reach
+// its first byte as iova.
 func (pd *PD) RegMRIova(buf []byte, iova uint64, access AccessFlags) (*MR, error) {
 	if access&AccessZeroBased != 0 && iova != 0 {
 		return nil, opError("RegMRIova", pd.ctx.dev.Name(), invalid("iova %#x with AccessZeroBased", iova))
@@ -79,8 +82,8 @@ func (pd *PD) regMR(op string, buf []byte, iova uint64, access AccessFlags) (*MR
 	if err := pd.checkMR(len(buf), access); err != nil {
 		return nil, opError(op, pd.ctx.dev.Name(), err)
 	}
-	// The node in the table of live objects keeps the MR, and so the Pinner, reachable: a Pinner that is collected
-	// while it pins ends the process.
+	// The node in the table of live objects keeps the MR, and so the Pinner, reachable: a Pinner
+	// that is collected while it pins ends the process.
 	pinner := new(runtime.Pinner)
 	pinner.Pin(&buf[0])
 	return pd.newMR(op, buf, iova, access, pinner.Unpin)
@@ -121,7 +124,8 @@ func (pd *PD) checkMR(n int, access AccessFlags) error {
 }
 
 // errNoRegion is the error of a call on nil, as an endpoint without memory returns.
-var errNoRegion = fmt.Errorf("%w: there is no memory region (nil; an Endpoint of package cm has one if EndpointConfig.Memory is set)",
+var errNoRegion = fmt.Errorf(
+	"%w: there is no memory region (nil; an Endpoint of package cm has one if EndpointConfig.Memory is set)",
 	ErrInvalid)
 
 // PD returns the protection domain of the region.
@@ -132,7 +136,8 @@ func (m *MR) PD() *PD {
 	return m.pd
 }
 
-// Bytes returns the registered memory. After Close of a region that AllocMR made it must not be touched.
+// Bytes returns the registered memory. After Close of a region that AllocMR made it must not be
+// touched.
 func (m *MR) Bytes() []byte {
 	if m == nil {
 		return nil
@@ -148,7 +153,8 @@ func (m *MR) Len() int {
 	return max(len(m.buf), m.foreign)
 }
 
-// Addr returns the address of the first byte as SGEs and peers use it: the memory's own, the iova, or 0.
+// Addr returns the address of the first byte as SGEs and peers use it: the memory's own, the iova,
+// or 0.
 func (m *MR) Addr() uint64 {
 	if m == nil {
 		return 0
@@ -180,8 +186,8 @@ func (m *MR) RKey() uint32 {
 	return m.p.RKey()
 }
 
-// SGE returns the element for n bytes from offset off. The error Is [ErrBounds] if they are not all inside the region, and
-// [ErrClosed] if the region is closed.
+// SGE returns the element for n bytes from offset off. The error Is [ErrBounds] if they are not all
+// inside the region, and [ErrClosed] if the region is closed.
 func (m *MR) SGE(off, n int) (SGE, error) {
 	if m == nil {
 		return SGE{}, opError("MR.SGE", "", errNoRegion)
@@ -190,7 +196,8 @@ func (m *MR) SGE(off, n int) (SGE, error) {
 		return SGE{}, opError("MR.SGE", m.ctx.dev.Name(), ErrClosed)
 	}
 	if off < 0 || n < 0 || off > m.Len() || n > m.Len()-off || uint64(n) > 1<<32-1 {
-		return SGE{}, opError("MR.SGE", m.pd.ctx.dev.Name(), fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, m.Len()))
+		return SGE{}, opError("MR.SGE", m.pd.ctx.dev.Name(),
+			fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, m.Len()))
 	}
 	return SGE{Addr: m.iova + uint64(off), Length: uint32(n), LKey: m.p.LKey()}, nil
 }
@@ -198,11 +205,12 @@ func (m *MR) SGE(off, n int) (SGE, error) {
 // Provider returns the provider's object of the region.
 func (m *MR) Provider() ProviderMR { return m.p }
 
-// Close deregisters the region (ibv_dereg_mr(3)). When it returns, neither the peer nor the device accesses the memory. It waits
-// for operations in progress on the region; a connection that uses the region for too long is ended. Windows that are bound
-// to the region give no access any more. Drivers of the kernel refuse the call while there are such windows, with an error
-// that Is [ErrBusy]. After any error the device can still access the memory, which stays in place, and Close can be called
-// again. Close is idempotent and may be called on nil.
+// Close deregisters the region (ibv_dereg_mr(3)). When it returns, neither the peer nor the device
+// accesses the memory. It waits for operations in progress on the region; a connection that uses
+// the region for too long is ended. Windows that are bound to the region give no access any more.
+// Drivers of the kernel refuse the call while there are such windows, with an error that Is
+// [ErrBusy]. After any error the device can still access the memory, which stays in place, and
+// Close can be called again. Close is idempotent and may be called on nil.
 func (m *MR) Close() error {
 	if m == nil {
 		return nil

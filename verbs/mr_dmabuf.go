@@ -7,9 +7,10 @@ import (
 	"fmt"
 )
 
-// RegDmabufMR registers memory of another device, for example a GPU, by the file descriptor of its dma-buf
-// (ibv_reg_dmabuf_mr(3)): length bytes from offset, whose addresses begin at iova. The program cannot access the memory through
-// the region: Bytes returns nil. The device keeps its own reference to the buffer; fd may be closed.
+// RegDmabufMR registers memory of another device, for example a GPU, by the file descriptor of its
+// dma-buf (ibv_reg_dmabuf_mr(3)): length bytes from offset, whose addresses begin at iova. The
+// program cannot access the memory through the region: Bytes returns nil. The device keeps its own
+// reference to the buffer; fd may be closed.
 func (pd *PD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (*MR, error) {
 	const op = "RegDmabufMR"
 	if err := pd.enter(op); err != nil {

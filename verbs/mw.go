@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// MW is a memory window: a key of its own for a part of a region, which work requests bind and invalidate. All methods may be
-// called concurrently.
+// MW is a memory window: a key of its own for a part of a region, which work requests bind and
+// invalidate. All methods may be called concurrently.
 type MW struct {
 	node lifetime.Node
 	pd   *PD
@@ -19,7 +19,8 @@ type MW struct {
 	rkey atomic.Uint32
 }
 
-// AllocMW makes a window (ibv_alloc_mw(3)). It gives no access before it is bound: type 1 by [QP.BindMW], type 2 by a WRBindMW.
+// AllocMW makes a window (ibv_alloc_mw(3)). It gives no access before it is bound: type 1 by
+// [QP.BindMW], type 2 by a WRBindMW.
 func (pd *PD) AllocMW(t MWType) (*MW, error) {
 	if err := pd.enter("AllocMW"); err != nil {
 		return nil, err
@@ -43,8 +44,9 @@ func (pd *PD) AllocMW(t MWType) (*MW, error) {
 // Type returns the kind of the window.
 func (w *MW) Type() MWType { return w.typ }
 
-// RKey returns the key of the last bind that was posted, or before any bind the key of the allocation. A device may have to make a
-// window of type 2 anew when the QP is closed on which it is bound: then it has another key, which gives no access.
+// RKey returns the key of the last bind that was posted, or before any bind the key of the
+// allocation. A device may have to make a window of type 2 anew when the QP is closed on which it
+// is bound: then it has another key, which gives no access.
 func (w *MW) RKey() uint32 {
 	k := w.rkey.Load()
 	if w.typ == MWType2 {
@@ -53,8 +55,8 @@ func (w *MW) RKey() uint32 {
 	return k
 }
 
-// NextRKey returns a key for the next bind: the current key with its low 8 bits, which belong to the user, incremented
-// (ibv_inc_rkey(3)).
+// NextRKey returns a key for the next bind: the current key with its low 8 bits, which belong to
+// the user, incremented (ibv_inc_rkey(3)).
 func (w *MW) NextRKey() uint32 {
 	k := w.RKey()
 	return k&^0xff | (k+1)&0xff
@@ -63,7 +65,8 @@ func (w *MW) NextRKey() uint32 {
 // Provider returns the provider's object of the window.
 func (w *MW) Provider() ProviderMW { return w.p }
 
-// Close frees the window (ibv_dealloc_mw(3)); its key becomes invalid. It is idempotent and may be called on nil.
+// Close frees the window (ibv_dealloc_mw(3)); its key becomes invalid. It is idempotent and may be
+// called on nil.
 func (w *MW) Close() error {
 	if w == nil {
 		return nil

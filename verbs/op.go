@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Op is an operation that a device may or may not have. That does not follow from the transport of the device.
+// Op is an operation that a device may or may not have. That does not follow from the transport of
+// the device.
 type Op uint8
 
 const (
@@ -75,8 +76,8 @@ func (s OpSet) String() string {
 	return strings.Join(parts, ",")
 }
 
-// opsOf returns the operations that a service can have (InfiniBand Architecture volume 1, 9.2 and 10.7.2.2), none for an unknown
-// service.
+// opsOf returns the operations that a service can have (InfiniBand Architecture volume 1, 9.2 and
+// 10.7.2.2), none for an unknown service.
 func opsOf(t QPType) OpSet {
 	switch t {
 	case QPTypeRC:
@@ -89,7 +90,8 @@ func opsOf(t QPType) OpSet {
 	return 0
 }
 
-// opOf maps a work request's opcode to the operation that a device must have; opCount = no such opcode.
+// opOf maps a work request's opcode to the operation that a device must have; opCount = no such
+// opcode.
 var opOf = func() (t [wrOpcodeCount]Op) {
 	for i := range t {
 		t[i] = opCount

@@ -8,7 +8,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// PD is a protection domain: QPs can access only memory of their own domain. All methods may be called concurrently.
+// PD is a protection domain: QPs can access only memory of their own domain. All methods may be
+// called concurrently.
 type PD struct {
 	node lifetime.Node
 	ctx  *Context
@@ -45,8 +46,8 @@ func (pd *PD) enter(op string) error {
 	return opError(op, pd.ctx.dev.Name(), ErrClosed)
 }
 
-// Close frees the domain (ibv_dealloc_pd(3)). It is idempotent and may be called on nil. The error Is [ErrBusy] if it has live
-// regions, windows, QPs, SRQs or address handles.
+// Close frees the domain (ibv_dealloc_pd(3)). It is idempotent and may be called on nil. The error
+// Is [ErrBusy] if it has live regions, windows, QPs, SRQs or address handles.
 func (pd *PD) Close() error {
 	if pd == nil {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// Pool has buffers of one size in one region. All methods may be called concurrently, and none but AllocPool allocates.
+// Pool has buffers of one size in one region. All methods may be called concurrently, and none but
+// AllocPool allocates.
 //
 // A buffer is in the pool or out. Get takes it out, and Put, by whoever has it then, puts it back.
 type Pool struct {
@@ -27,20 +28,21 @@ type Pool struct {
 	uses   []uint32 // of each buffer, how often it has been taken or put; odd = it is out
 }
 
-// poolAlign is what the offset of every buffer is a multiple of: no two buffers share a cache line, and each begins with a word
-// for atomics.
+// poolAlign is what the offset of every buffer is a multiple of: no two buffers share a cache line,
+// and each begins with a word for atomics.
 const poolAlign = 64
 
-// Buffer is a buffer of a [Pool] that is out, from Get to Put. It is a value of a few words, which can be copied; whoever puts one
-// of the copies back puts back all. The zero Buffer is none.
+// Buffer is a buffer of a [Pool] that is out, from Get to Put. It is a value of a few words, which
+// can be copied; whoever puts one of the copies back puts back all. The zero Buffer is none.
 type Buffer struct {
 	p    *Pool
 	n    uint32
 	uses uint32
 }
 
-// AllocPool allocates count buffers of size bytes, zeroed, in one region that it registers as [PD.AllocMR] does. The offset of each
-// buffer in the region is a multiple of 64. The caller closes the pool.
+// AllocPool allocates count buffers of size bytes, zeroed, in one region that it registers as
+// [PD.AllocMR] does. The offset of each buffer in the region is a multiple of 64. The caller closes
+// the pool.
 func (pd *PD) AllocPool(size, count int, access AccessFlags) (*Pool, error) {
 	const op = "AllocPool"
 	if err := pd.enter(op); err != nil {
@@ -51,14 +53,17 @@ func (pd *PD) AllocPool(size, count int, access AccessFlags) (*Pool, error) {
 		return nil, opError(op, pd.ctx.dev.Name(), invalid("%d buffers of %d bytes", count, size))
 	}
 	step := (size + poolAlign - 1) &^ (poolAlign - 1)
-	if most := pd.ctx.attr.MaxMRSize; step < size || uint64(step) > most || uint64(count) > most/uint64(step) || uint64(count) > 1<<31 {
-		return nil, opError(op, pd.ctx.dev.Name(), fmt.Errorf("%w: %d buffers of %d bytes, max_mr_size is %d", ErrLimit, count, size, most))
+	if most := pd.ctx.attr.MaxMRSize; step < size || uint64(step) > most || uint64(count) > most/uint64(step) ||
+		uint64(count) > 1<<31 {
+		return nil, opError(op, pd.ctx.dev.Name(),
+			fmt.Errorf("%w: %d buffers of %d bytes, max_mr_size is %d", ErrLimit, count, size, most))
 	}
 	mr, err := pd.AllocMR(step*count, access)
 	if err != nil {
 		return nil, opError(op, pd.ctx.dev.Name(), err)
 	}
-	p := &Pool{mr: mr, size: size, step: step, free: make(chan uint32, count), ended: make(chan struct{}), uses: make([]uint32, count)}
+	p := &Pool{mr: mr, size: size, step: step, free: make(chan uint32, count), ended: make(chan struct{}),
+		uses: make([]uint32, count)}
 	for n := range count {
 		p.free <- uint32(n)
 	}
@@ -74,8 +79,8 @@ func (p *Pool) Size() int { return p.size }
 // Count returns the number of buffers, in the pool and out.
 func (p *Pool) Count() int { return len(p.uses) }
 
-// Get takes a buffer out, and waits for one if all are out. Its memory has what it had when it was put back. The error Is ctx.Err()
-// when ctx is done and [ErrClosed] when the pool is closed.
+// Get takes a buffer out, and waits for one if all are out. Its memory has what it had when it was
+// put back. The error Is ctx.Err() when ctx is done and [ErrClosed] when the pool is closed.
 func (p *Pool) Get(ctx context.Context) (Buffer, error) {
 	if b, ok := p.TryGet(); ok {
 		return b, nil
@@ -115,8 +120,8 @@ func (p *Pool) take(n uint32) (Buffer, bool) {
 	return Buffer{p, n, p.uses[n]}, true
 }
 
-// Put puts a buffer back. No request that uses it may be in progress. The error Is [ErrInvalid] if the buffer is of another pool, or
-// has been put back.
+// Put puts a buffer back. No request that uses it may be in progress. The error Is [ErrInvalid] if
+// the buffer is of another pool, or has been put back.
 func (p *Pool) Put(b Buffer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,8 +137,9 @@ func (p *Pool) Put(b Buffer) error {
 	return nil
 }
 
-// Buffer returns the buffer with a number, which must be out: a request can have the number as its ID, and its completion leads to
-// the buffer. The error Is [ErrInvalid] if there is no such buffer, or it is in the pool.
+// Buffer returns the buffer with a number, which must be out: a request can have the number as its
+// ID, and its completion leads to the buffer. The error Is [ErrInvalid] if there is no such buffer,
+// or it is in the pool.
 func (p *Pool) Buffer(number uint64) (Buffer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,8 +152,8 @@ func (p *Pool) Buffer(number uint64) (Buffer, error) {
 	return Buffer{p, uint32(number), p.uses[number]}, nil
 }
 
-// Close closes the pool and its region, and ends every Get. The error Is [ErrBusy] if buffers are out; then nothing has changed. It is
-// idempotent and may be called on nil.
+// Close closes the pool and its region, and ends every Get. The error Is [ErrBusy] if buffers are
+// out; then nothing has changed. It is idempotent and may be called on nil.
 func (p *Pool) Close() error {
 	if p == nil {
 		return nil
@@ -155,7 +161,8 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.out > 0 {
 		defer p.mu.Unlock()
-		return opError("Pool.Close", p.mr.ctx.dev.Name(), fmt.Errorf("%w: %d of %d buffers are out", ErrBusy, p.out, len(p.uses)))
+		return opError("Pool.Close", p.mr.ctx.dev.Name(),
+			fmt.Errorf("%w: %d of %d buffers are out", ErrBusy, p.out, len(p.uses)))
 	}
 	if !p.closed {
 		p.closed = true
@@ -185,13 +192,15 @@ func (b Buffer) Offset() int {
 	return int(b.n) * b.p.step
 }
 
-// SGE returns the element for n bytes of the buffer from offset off. The error Is [ErrBounds] if they are not all inside it.
+// SGE returns the element for n bytes of the buffer from offset off. The error Is [ErrBounds] if
+// they are not all inside it.
 func (b Buffer) SGE(off, n int) (SGE, error) {
 	switch {
 	case b.p == nil:
 		return SGE{}, opError("Buffer.SGE", "", invalid("no buffer"))
 	case off < 0 || n < 0 || off > b.p.size || n > b.p.size-off:
-		return SGE{}, opError("Buffer.SGE", b.p.mr.ctx.dev.Name(), fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, b.p.size))
+		return SGE{}, opError("Buffer.SGE", b.p.mr.ctx.dev.Name(),
+			fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, b.p.size))
 	}
 	sge, err := b.p.mr.SGE(b.Offset()+off, n)
 	return sge, opError("Buffer.SGE", b.p.mr.ctx.dev.Name(), err)
@@ -204,7 +213,8 @@ func (p *Pool) facts() show.Facts {
 	p.mu.Lock()
 	out := p.out
 	p.mu.Unlock()
-	return show.Of("Pool", under(p.mr.ctx, &p.mr.node)...).And(slog.Int("size", p.size), slog.Int("count", len(p.uses)), slog.Int("out", out))
+	return show.Of("Pool", under(p.mr.ctx, &p.mr.node)...).And(slog.Int("size", p.size), slog.Int("count", len(p.uses)),
+		slog.Int("out", out))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.
@@ -223,7 +233,8 @@ func (b Buffer) facts() show.Facts {
 	if b.p == nil {
 		return show.None("Buffer")
 	}
-	return show.Of("Buffer", slog.Uint64("number", b.Number()), slog.Int("offset", b.Offset()), slog.Int("size", b.p.size))
+	return show.Of("Buffer", slog.Uint64("number", b.Number()), slog.Int("offset", b.Offset()),
+		slog.Int("size", b.p.size))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.

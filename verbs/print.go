@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// Every handle can be printed at any moment, also while other goroutines use or close it: with fmt and every verb, with log/slog,
-// and with encoding/json. It shows names, numbers, states and sizes, never what memory contains; package internal/show has the
-// rules for the methods facts.
+// Every handle can be printed at any moment, also while other goroutines use or close it: with fmt
+// and every verb, with log/slog, and with encoding/json. It shows names, numbers, states and sizes,
+// never what memory contains; package internal/show has the rules for the methods facts.
 
 // under has what every handle below a context shows.
 func under(c *Context, n *lifetime.Node) []slog.Attr {
@@ -24,15 +24,17 @@ func (d *Device) facts() show.Facts {
 		return show.None("device")
 	}
 	i := d.info
-	return show.Of("Device", slog.String("device", i.Name), slog.String("provider", i.Provider), show.Text("node_type", i.NodeType),
-		show.Text("transport", i.Transport), show.Text("node_guid", i.NodeGUID)).As(i.Name + " (" + i.Provider + ")")
+	return show.Of("Device", slog.String("device", i.Name), slog.String("provider", i.Provider),
+		show.Text("node_type", i.NodeType), show.Text("transport", i.Transport),
+		show.Text("node_guid", i.NodeGUID)).As(i.Name + " (" + i.Provider + ")")
 }
 
 func (c *Context) facts() show.Facts {
 	if c == nil || c.node.Stage() == "" {
 		return show.None("Context")
 	}
-	return show.Of("Context", under(c, &c.node)...).And(slog.Bool("shared", c.isShared), slog.Int("phys_port_cnt", c.attr.PhysPortCnt))
+	return show.Of("Context", under(c, &c.node)...).And(slog.Bool("shared", c.isShared),
+		slog.Int("phys_port_cnt", c.attr.PhysPortCnt))
 }
 
 func (pd *PD) facts() show.Facts {
@@ -82,15 +84,17 @@ func (cq *CQ) facts() show.Facts {
 	if cq == nil || cq.node.Stage() == "" {
 		return show.None("CQ")
 	}
-	return show.Of("CQ", under(cq.ctx, &cq.node)...).And(slog.Int64("cqe", cq.room.Load()), slog.Bool("own_channel", cq.owned))
+	return show.Of("CQ", under(cq.ctx, &cq.node)...).And(slog.Int64("cqe", cq.room.Load()),
+		slog.Bool("own_channel", cq.owned))
 }
 
 func (q *QP) facts() show.Facts {
 	if q == nil || q.node.Stage() == "" {
 		return show.None("QP")
 	}
-	f := show.Of("QP", slog.String("device", q.pd.ctx.dev.Name()), slog.Uint64("qp_num", uint64(q.num)), show.Text("type", q.typ),
-		slog.String("state", q.stateText()), slog.Int("max_send_wr", q.cap.MaxSendWR), slog.Int("max_send_sge", q.cap.MaxSendSGE))
+	f := show.Of("QP", slog.String("device", q.pd.ctx.dev.Name()), slog.Uint64("qp_num", uint64(q.num)),
+		show.Text("type", q.typ), slog.String("state", q.stateText()), slog.Int("max_send_wr", q.cap.MaxSendWR),
+		slog.Int("max_send_sge", q.cap.MaxSendSGE))
 	if q.srq != nil {
 		f = f.And(slog.Bool("srq", true))
 	} else {
@@ -111,7 +115,8 @@ func (s *SRQ) facts() show.Facts {
 	if s == nil || s.node.Stage() == "" {
 		return show.None("SRQ")
 	}
-	return show.Of("SRQ", under(s.pd.ctx, &s.node)...).And(slog.Int64("max_wr", s.room.Load()), slog.Int("max_sge", s.attr.MaxSGE))
+	return show.Of("SRQ", under(s.pd.ctx, &s.node)...).And(slog.Int64("max_wr", s.room.Load()),
+		slog.Int("max_sge", s.attr.MaxSGE))
 }
 
 func (ah *AH) facts() show.Facts {
@@ -119,7 +124,8 @@ func (ah *AH) facts() show.Facts {
 		return show.None("AH")
 	}
 	return show.Of("AH", under(ah.pd.ctx, &ah.node)...).And(slog.Int("port_num", int(ah.attr.PortNum)),
-		show.Text("dgid", ah.attr.GRH.DGID), slog.Int("sgid_index", int(ah.attr.GRH.SGIDIndex)), slog.Int("dlid", int(ah.attr.DLID)))
+		show.Text("dgid", ah.attr.GRH.DGID), slog.Int("sgid_index", int(ah.attr.GRH.SGIDIndex)),
+		slog.Int("dlid", int(ah.attr.DLID)))
 }
 
 func (d *Dispatcher) facts() show.Facts {

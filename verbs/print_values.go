@@ -8,8 +8,9 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// Requests and completions have numbers only, so that printing them is safe. Their texts have C's names of the fields, keys and
-// addresses in hexadecimal, and only what the opcode uses. encoding/json writes the fields as they are.
+// Requests and completions have numbers only, so that printing them is safe. Their texts have C's
+// names of the fields, keys and addresses in hexadecimal, and only what the opcode uses.
+// encoding/json writes the fields as they are.
 
 func (s SGE) facts() show.Facts {
 	return show.Of("SGE", show.Hex("addr", s.Addr), slog.Uint64("length", uint64(s.Length)), show.Hex("lkey", s.LKey))
@@ -31,10 +32,12 @@ func sgList(sgl []SGE) []slog.Attr {
 }
 
 func (wr SendWR) facts() show.Facts {
-	f := show.Of("SendWR", slog.Uint64("wr_id", wr.ID), show.Text("opcode", wr.Opcode), show.Text("send_flags", wr.Flags))
+	f := show.Of("SendWR", slog.Uint64("wr_id", wr.ID), show.Text("opcode", wr.Opcode),
+		show.Text("send_flags", wr.Flags))
 	f = f.And(sgList(wr.SGL)...)
 	switch wr.Opcode {
-	case WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead, WRAtomicFetchAndAdd, WRAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd, WRMaskedAtomicCmpAndSwp,
+	case WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead, WRAtomicFetchAndAdd, WRAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd,
+		WRMaskedAtomicCmpAndSwp,
 		WRAtomicWrite:
 		f = f.And(show.Hex("remote_addr", wr.RemoteAddr), show.Hex("rkey", wr.RKey))
 	case WRSendWithInv, WRLocalInv:
@@ -59,7 +62,8 @@ func (wr SendWR) facts() show.Facts {
 	case WRAtomicWrite:
 		f = f.And(show.Hex("swap", wr.Swap))
 	case WRMaskedAtomicCmpAndSwp:
-		f = f.And(show.Hex("compare", wr.Compare), show.Hex("compare_mask", wr.CompareMask), show.Hex("swap", wr.Swap), show.Hex("swap_mask", wr.SwapMask))
+		f = f.And(show.Hex("compare", wr.Compare), show.Hex("compare_mask", wr.CompareMask), show.Hex("swap", wr.Swap),
+			show.Hex("swap_mask", wr.SwapMask))
 	}
 	if wr.UD != nil {
 		f = f.And(slog.Any("ud", *wr.UD))
@@ -72,20 +76,23 @@ func (wr RecvWR) facts() show.Facts {
 }
 
 func (b MWBind) facts() show.Facts {
-	return show.Of("MWBind", slog.Any("mw", b.MW), slog.Any("mr", b.MR), show.Hex("addr", b.Addr), slog.Uint64("length", b.Length),
-		show.Text("access", b.Access))
+	return show.Of("MWBind", slog.Any("mw", b.MW), slog.Any("mr", b.MR), show.Hex("addr", b.Addr),
+		slog.Uint64("length", b.Length), show.Text("access", b.Access))
 }
 
 func (d UDDest) facts() show.Facts {
-	return show.Of("UDDest", slog.Any("ah", d.AH), show.Hex("remote_qpn", d.RemoteQPN), show.Hex("remote_qkey", d.RemoteQKey))
+	return show.Of("UDDest", slog.Any("ah", d.AH), show.Hex("remote_qpn", d.RemoteQPN),
+		show.Hex("remote_qkey", d.RemoteQKey))
 }
 
 func (wc WC) facts() show.Facts {
-	f := show.Of("WC", slog.Uint64("wr_id", wc.ID), show.Text("status", wc.Status), slog.Uint64("qp_num", uint64(wc.QPNum)))
+	f := show.Of("WC", slog.Uint64("wr_id", wc.ID), show.Text("status", wc.Status),
+		slog.Uint64("qp_num", uint64(wc.QPNum)))
 	if wc.Status != WCSuccess {
 		return f.And(show.Hex("vendor_err", wc.VendorErr))
 	}
-	f = f.And(show.Text("opcode", wc.Opcode), slog.Uint64("byte_len", uint64(wc.ByteLen)), show.Text("wc_flags", wc.Flags))
+	f = f.And(show.Text("opcode", wc.Opcode), slog.Uint64("byte_len", uint64(wc.ByteLen)),
+		show.Text("wc_flags", wc.Flags))
 	if wc.Flags&WCWithImm != 0 {
 		f = f.And(show.Hex("imm64", wc.Imm64))
 	}

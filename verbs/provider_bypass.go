@@ -4,35 +4,41 @@ package verbs
 
 import "sync/atomic"
 
-// A device that wraps another one and passes most requests and completions on unchanged can let the handles go past it. Then a
-// layer costs next to nothing: each request is checked once, in the handle on top, and there is one lock and one account of the
-// calls in progress. Both interfaces are optional. An object that has them keeps to these rules:
+// A device that wraps another one and passes most requests and completions on unchanged can let the
+// handles go past it. Then a layer costs next to nothing: each request is checked once, in the
+// handle on top, and there is one lock and one account of the calls in progress. Both interfaces
+// are optional. An object that has them keeps to these rules:
 //
-//   - The inner object has the capacities and the attributes that the outer one has told; its operations may be fewer.
-//   - The outer provider closes the inner object in its own closing call only. So the account of the outer handle covers both.
-//   - shut is what both providers and handles look at on every call, without a lock. The outer provider sets it before it does
-//     something that must not be passed, and clears it when everything is as it would be if nothing had been stopped.
+//   - The inner object has the capacities and the attributes that the outer one has told; its
+//     operations may be fewer.
+//   - The outer provider closes the inner object in its own closing call only. So the account of
+//     the outer handle covers both.
+//   - shut is what both providers and handles look at on every call, without a lock. The outer
+//     provider sets it before it does something that must not be passed, and clears it when
+//     everything is as it would be if nothing had been stopped.
 
 // ProviderQPBypass is a ProviderQP past which requests can be posted.
 type ProviderQPBypass interface {
 	ProviderQP
-	// Bypass returns the inner QP, and what stops the handle from using it. While shut is false, the handle does not call
-	// PostRecv, nor PostSend for lists all of whose operations the inner device has and that name no objects: it posts them to
-	// the inner QP. A call that has seen shut false can still post after shut is set; it is concurrent with the one that
-	// has set it, so that the order of the two is not defined. PostRecv goes past whatever shut is.
+	// Bypass returns the inner QP, and what stops the handle from using it. While shut is false,
+	// the handle does not call PostRecv, nor PostSend for lists all of whose operations the inner
+	// device has and that name no objects: it posts them to the inner QP. A call that has seen shut
+	// false can still post after shut is set; it is concurrent with the one that has set it, so
+	// that the order of the two is not defined. PostRecv goes past whatever shut is.
 	Bypass() (inner *QP, shut *atomic.Bool)
 }
 
 // ProviderCQBypass is a ProviderCQ past which completions can be polled.
 type ProviderCQBypass interface {
 	ProviderCQ
-	// Bypass returns the inner CQ, and what stops the handle from polling it. While shut is false, CQ.Poll does not call
-	// Poll; CQ.Wait always does. polling counts the calls of CQ.Poll that have seen shut false, or are about to look, and
-	// have not returned. So a provider that has set shut and finds polling 0 takes completions after all that went past it.
+	// Bypass returns the inner CQ, and what stops the handle from polling it. While shut is false,
+	// CQ.Poll does not call Poll; CQ.Wait always does. polling counts the calls of CQ.Poll that
+	// have seen shut false, or are about to look, and have not returned. So a provider that has set
+	// shut and finds polling 0 takes completions after all that went past it.
 	Bypass() (inner *CQ, shut *atomic.Bool, polling *atomic.Int32)
-	// Sift is called with completions that a call has polled which saw shut false before, and true after that. It takes
-	// out those that are not the program's, changes those that need it, and returns how many are left, from wcs[0] on.
-	// Destroy may be in progress.
+	// Sift is called with completions that a call has polled which saw shut false before, and true
+	// after that. It takes out those that are not the program's, changes those that need it, and
+	// returns how many are left, from wcs[0] on. Destroy may be in progress.
 	Sift(wcs []WC) int
 }
 

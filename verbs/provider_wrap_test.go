@@ -65,8 +65,8 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestErrorsNameOneCall: an error that has come through the handles of a device below names the call and the device of the
-// handle on top.
+// TestErrorsNameOneCall: an error that has come through the handles of a device below names the
+// call and the device of the handle on top.
 func TestErrorsNameOneCall(t *testing.T) {
 	below := opError("CreateQP", "usiw0", fmt.Errorf("%w: max_qp", ErrLimit))
 	err := opError("CreateQP", "outer", opError("CreateQP", "middle", below))

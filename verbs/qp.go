@@ -20,30 +20,33 @@ const (
 
 // QPConfig describes a queue pair.
 type QPConfig struct {
-	// SendCQ and RecvCQ get the completions; both are required, and may be the same. A CQ needs room for every request that can
-	// be in the queues of all its QPs and SRQs together, because each may complete, at the latest when the QP fails. Queues that
-	// are deeper than their CQ are not refused: it is the program that must not post more than has room. If completions are
+	// SendCQ and RecvCQ get the completions; both are required, and may be the same. A CQ needs
+	// room for every request that can be in the queues of all its QPs and SRQs together, because
+	// each may complete, at the latest when the QP fails. Queues that are deeper than their CQ are
+	// not refused: it is the program that must not post more than has room. If completions are
 	// lost, all QPs of the CQ go into the error state; see Context.CreateCQ.
 	SendCQ, RecvCQ *CQ
 	Type           QPType // 0 = QPTypeRC
-	// SRQ is the shared receive queue from which the QP takes its receives (nil = a receive queue of its own).
+	// SRQ is the shared receive queue from which the QP takes its receives (nil = a receive queue
+	// of its own).
 	SRQ *SRQ
-	// Cap has the sizes of the queues. Zero fields mean DefaultSendWR, DefaultRecvWR, DefaultSGE (send and receive) and no
-	// inline data. The device may make them larger, see QP.Cap.
+	// Cap has the sizes of the queues. Zero fields mean DefaultSendWR, DefaultRecvWR, DefaultSGE
+	// (send and receive) and no inline data. The device may make them larger, see QP.Cap.
 	Cap QPCap
 	// SigAll makes every send request signalled (sq_sig_all).
 	SigAll bool
-	// SendOps are operations that the QP must have (send_ops_flags of ibv_create_qp_ex(3)): if it cannot have one of them, CreateQP
-	// returns [ErrNotSupported]. Only OpAtomicWrite must be named here to be posted; all others that the device has can be posted
-	// on every QP.
+	// SendOps are operations that the QP must have (send_ops_flags of ibv_create_qp_ex(3)): if it
+	// cannot have one of them, CreateQP returns [ErrNotSupported]. Only OpAtomicWrite must be named
+	// here to be posted; all others that the device has can be posted on every QP.
 	SendOps OpSet
 }
 
-// QP is a queue pair: one end of a connection. All methods may be called concurrently. The order of concurrent posts in the queue
-// is not defined, but the requests of one list stay together.
+// QP is a queue pair: one end of a connection. All methods may be called concurrently. The order of
+// concurrent posts in the queue is not defined, but the requests of one list stay together.
 //
-// Posting never blocks. Requests of a queue complete in the order in which they were posted. After the first error the
-// QP is in the state ERR, and every other request completes with [WCWRFlushErr], also requests that are posted later.
+// Posting never blocks. Requests of a queue complete in the order in which they were posted. After
+// the first error the QP is in the state ERR, and every other request completes with
+// [WCWRFlushErr], also requests that are posted later.
 type QP struct {
 	node   lifetime.Node
 	pd     *PD
@@ -60,9 +63,9 @@ type QP struct {
 	direct directPoster // p if it checks and posts in one pass, or nil
 }
 
-// directPoster is a provider's QP that checks and converts a list in one pass; otherwise the handle checks it and then the provider
-// converts it. Its lock makes Close wait: after Close has closed the node, Destroy waits for posts in progress, and later posts
-// find the node closed.
+// directPoster is a provider's QP that checks and converts a list in one pass; otherwise the handle
+// checks it and then the provider converts it. Its lock makes Close wait: after Close has closed
+// the node, Destroy waits for posts in progress, and later posts find the node closed.
 type directPoster interface {
 	// canPostDirect reports whether this QP can do that.
 	canPostDirect() bool
@@ -101,7 +104,8 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Neither CQ may be closed while the provider uses it; after Init the tree of objects prevents that.
+	// Neither CQ may be closed while the provider uses it; after Init the tree of objects prevents
+	// that.
 	if !cfg.SendCQ.node.Enter() {
 		return nil, ErrClosed
 	}
@@ -110,7 +114,8 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 		return nil, ErrClosed
 	}
 	defer cfg.RecvCQ.node.Exit()
-	pcfg := ProviderQPConfig{SendCQ: cfg.SendCQ.p, RecvCQ: cfg.RecvCQ.p, Type: cfg.Type, Cap: c, SigAll: cfg.SigAll, SendOps: cfg.SendOps}
+	pcfg := ProviderQPConfig{SendCQ: cfg.SendCQ.p, RecvCQ: cfg.RecvCQ.p, Type: cfg.Type, Cap: c, SigAll: cfg.SigAll,
+		SendOps: cfg.SendOps}
 	parents := []*lifetime.Node{&pd.node, &cfg.SendCQ.node, &cfg.RecvCQ.node}
 	if s := cfg.SRQ; s != nil {
 		if s.pd.ctx != pd.ctx {
@@ -145,7 +150,8 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 // onRequest are the operations that a QP has only if it was created for them.
 const onRequest OpSet = 1 << OpAtomicWrite
 
-// fillOps returns the operations of a QP that was asked for some, or the error that says which of these it cannot have.
+// fillOps returns the operations of a QP that was asked for some, or the error that says which of
+// these it cannot have.
 func (pd *PD) fillOps(want OpSet, t QPType) (OpSet, error) {
 	if unknown := want &^ AllOps; unknown != 0 {
 		return 0, invalid("SendOps: unknown bits %#x", uint32(unknown))
@@ -209,24 +215,27 @@ func (q *QP) RecvCQ() *CQ { return q.recvCQ }
 // Type returns the transport service of the QP.
 func (q *QP) Type() QPType { return q.typ }
 
-// Supports reports whether requests of the operation can be posted: the device has it, the transport service of the QP too, and for
-// OpAtomicWrite the QP was created for it.
+// Supports reports whether requests of the operation can be posted: the device has it, the
+// transport service of the QP too, and for OpAtomicWrite the QP was created for it.
 func (q *QP) Supports(op Op) bool { return q.ops.Has(op) }
 
-// SRQ returns the shared receive queue from which the QP takes its receives, nil if it has a receive queue of its own.
+// SRQ returns the shared receive queue from which the QP takes its receives, nil if it has a
+// receive queue of its own.
 func (q *QP) SRQ() *SRQ { return q.srq }
 
 // Cap returns the actual sizes of the queues.
 func (q *QP) Cap() QPCap { return q.cap }
 
-// Provider returns the provider's object of the QP, for connection managers and other code that extends a provider.
+// Provider returns the provider's object of the QP, for connection managers and other code that
+// extends a provider.
 func (q *QP) Provider() ProviderQP { return q.p }
 
 func (q *QP) opError(op string, err error) error { return opError(op, q.pd.ctx.dev.Name(), err) }
 
-// PostSend queues send requests in order (ibv_post_send(3)) and returns the number n that it took. If it did not take all, the
-// error says what is wrong with wrs[n]; the requests before it are queued. It is allowed in the states RTS, SQD and ERR. It does
-// not block. On success it allocates nothing, except for requests that must be changed for a faulty driver (docs/support.md).
+// PostSend queues send requests in order (ibv_post_send(3)) and returns the number n that it took.
+// If it did not take all, the error says what is wrong with wrs[n]; the requests before it are
+// queued. It is allowed in the states RTS, SQD and ERR. It does not block. On success it allocates
+// nothing, except for requests that must be changed for a faulty driver (docs/support.md).
 func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	if q.direct != nil {
 		if n, err = q.direct.postSendDirect(q, wrs); err != nil {
@@ -240,7 +249,8 @@ func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	return n, err
 }
 
-// checkAndPost checks a list and has p, which is q's provider or one below, queue what is right. The error is a plain cause.
+// checkAndPost checks a list and has p, which is q's provider or one below, queue what is right.
+// The error is a plain cause.
 func (q *QP) checkAndPost(p ProviderQP, wrs []SendWR) (n int, err error) {
 	if !q.node.Enter() {
 		return 0, ErrClosed
@@ -322,7 +332,8 @@ func (q *QP) checkSend(wr *SendWR) error {
 	return wr.inside(total)
 }
 
-// inside returns an error if a request with n bytes in its SGL is longer than the Remote from which it was made.
+// inside returns an error if a request with n bytes in its SGL is longer than the Remote from which
+// it was made.
 func (wr *SendWR) inside(n uint64) error {
 	if wr.Opcode == WRAtomicWrite {
 		n = 8
@@ -330,7 +341,8 @@ func (wr *SendWR) inside(n uint64) error {
 	if wr.room == 0 || n < wr.room {
 		return nil
 	}
-	return fmt.Errorf("%w: %v of %d bytes at %#x in %d bytes of the peer's memory", ErrBounds, wr.Opcode, n, wr.RemoteAddr, wr.room-1)
+	return fmt.Errorf("%w: %v of %d bytes at %#x in %d bytes of the peer's memory", ErrBounds, wr.Opcode, n,
+		wr.RemoteAddr, wr.room-1)
 }
 
 // lacksOp is the error of a request whose operation the QP does not have.
@@ -390,13 +402,16 @@ func (q *QP) checkWindow(b *MWBind, typ MWType) error {
 		return invalid("the region lacks MW_BIND")
 	case b.Access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && b.MR.access&AccessLocalWrite == 0:
 		return invalid("access %v on a region without LOCAL_WRITE", b.Access)
-	case b.Addr < b.MR.iova || b.Addr-b.MR.iova > uint64(b.MR.Len()) || b.Length > uint64(b.MR.Len())-(b.Addr-b.MR.iova):
-		return fmt.Errorf("%w: window at %#x length %d, region at %#x length %d", ErrBounds, b.Addr, b.Length, b.MR.iova, b.MR.Len())
+	case b.Addr < b.MR.iova || b.Addr-b.MR.iova > uint64(b.MR.Len()) ||
+		b.Length > uint64(b.MR.Len())-(b.Addr-b.MR.iova):
+		return fmt.Errorf("%w: window at %#x length %d, region at %#x length %d", ErrBounds, b.Addr, b.Length,
+			b.MR.iova, b.MR.Len())
 	}
 	return nil
 }
 
-// checkRecv returns the number of correct receives at the beginning of a list, and the error of the next one.
+// checkRecv returns the number of correct receives at the beginning of a list, and the error of the
+// next one.
 func checkRecv(wrs []RecvWR, maxSGE int) (good int, err error) {
 	for i := range wrs {
 		if n := len(wrs[i].SGL); n > maxSGE {
@@ -406,9 +421,10 @@ func checkRecv(wrs []RecvWR, maxSGE int) (good int, err error) {
 	return len(wrs), nil
 }
 
-// PostRecv queues receive requests in order (ibv_post_recv(3)) and returns the number n that it took. If it did not take all, the
-// error says what is wrong with wrs[n]; the requests before it are queued. It is allowed in every state except RESET. It does not
-// block and, on success, does not allocate.
+// PostRecv queues receive requests in order (ibv_post_recv(3)) and returns the number n that it
+// took. If it did not take all, the error says what is wrong with wrs[n]; the requests before it
+// are queued. It is allowed in every state except RESET. It does not block and, on success, does
+// not allocate.
 func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	if q.direct != nil && q.srq == nil {
 		if n, err = q.direct.postRecvDirect(q, wrs); err != nil {
@@ -441,9 +457,10 @@ func (q *QP) checkAndPostRecv(p ProviderQP, wrs []RecvWR) (n int, err error) {
 	return n, err
 }
 
-// Modify sets the attributes that mask selects (ibv_modify_qp(3)). The error Is [ErrState] if the state diagram does not have the
-// transition, and [ErrInvalid] if a value is wrong, or on a device of the kernel if the transition lacks an attribute or does not
-// take one. On iWARP only connection managers make the transitions to RTR and RTS. A transition to ERR flushes every request.
+// Modify sets the attributes that mask selects (ibv_modify_qp(3)). The error Is [ErrState] if the
+// state diagram does not have the transition, and [ErrInvalid] if a value is wrong, or on a device
+// of the kernel if the transition lacks an attribute or does not take one. On iWARP only connection
+// managers make the transitions to RTR and RTS. A transition to ERR flushes every request.
 func (q *QP) Modify(attr QPAttr, mask QPAttrMask) error {
 	if !q.node.Enter() {
 		return q.opError("QP.Modify", ErrClosed)
@@ -471,14 +488,16 @@ func (q *QP) State() QPState {
 	return attr.State
 }
 
-// Err returns the first reason why the QP is in the error state, nil if it is not; a later Drain or Close does not change it. It is
-// a *[TerminateError], or wraps one, if a Terminate message of either side ended the stream; it Is io.EOF if the peer closed the
-// connection. If this side ended it, by Modify, Drain, Close or a disconnect, it is an *[EndError], which Is [ErrClosed]. Of a
-// QP of the kernel whose requests were flushed, and nothing else told, it is [WCWRFlushErr].
+// Err returns the first reason why the QP is in the error state, nil if it is not; a later Drain or
+// Close does not change it. It is a *[TerminateError], or wraps one, if a Terminate message of
+// either side ended the stream; it Is io.EOF if the peer closed the connection. If this side ended
+// it, by Modify, Drain, Close or a disconnect, it is an *[EndError], which Is [ErrClosed]. Of a QP
+// of the kernel whose requests were flushed, and nothing else told, it is [WCWRFlushErr].
 func (q *QP) Err() error { return q.p.Err() }
 
-// Drain moves the QP to the error state and waits until the completions of all requests are in the CQs. Then the device uses no
-// memory of the requests any more. The error Is ctx.Err() when ctx is done before that.
+// Drain moves the QP to the error state and waits until the completions of all requests are in the
+// CQs. Then the device uses no memory of the requests any more. The error Is ctx.Err() when ctx is
+// done before that.
 func (q *QP) Drain(ctx context.Context) error {
 	if err := q.Modify(QPAttr{State: QPStateErr}, QPAttrState); err != nil {
 		return err
@@ -486,8 +505,9 @@ func (q *QP) Drain(ctx context.Context) error {
 	return q.opError("QP.Drain", q.p.Drain(ctx))
 }
 
-// Close destroys the QP (ibv_destroy_qp(3)). It ends the connection and flushes requests into the CQs. When it returns, the device
-// accesses none of the QP's memory. It is idempotent and may be called on nil.
+// Close destroys the QP (ibv_destroy_qp(3)). It ends the connection and flushes requests into the
+// CQs. When it returns, the device accesses none of the QP's memory. It is idempotent and may be
+// called on nil.
 func (q *QP) Close() error {
 	if q == nil {
 		return nil

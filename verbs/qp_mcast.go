@@ -4,8 +4,9 @@ package verbs
 
 import "fmt"
 
-// AttachMcast attaches a UD QP to a multicast group, whose messages it then receives (ibv_attach_mcast(3)). The group must have
-// been joined, which the connection manager does. lid is the multicast LID of the group on InfiniBand, 0 on RoCE.
+// AttachMcast attaches a UD QP to a multicast group, whose messages it then receives
+// (ibv_attach_mcast(3)). The group must have been joined, which the connection manager does. lid is
+// the multicast LID of the group on InfiniBand, 0 on RoCE.
 func (q *QP) AttachMcast(gid GID, lid uint16) error {
 	return q.mcast("QP.AttachMcast", func(m ProviderMulticaster) error { return m.AttachMcast(gid, lid) })
 }

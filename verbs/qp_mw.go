@@ -4,9 +4,10 @@ package verbs
 
 import "fmt"
 
-// BindMW queues the bind of a type 1 window (ibv_bind_mw(3)) as request id, in order with the send requests. It has a completion
-// like them. When BindMW returns, the window has its new key, see [MW.RKey]; the key gives access when the request has
-// completed. A length of 0 removes all access. Windows of type 2 are bound by a WRBindMW.
+// BindMW queues the bind of a type 1 window (ibv_bind_mw(3)) as request id, in order with the send
+// requests. It has a completion like them. When BindMW returns, the window has its new key, see
+// [MW.RKey]; the key gives access when the request has completed. A length of 0 removes all access.
+// Windows of type 2 are bound by a WRBindMW.
 func (q *QP) BindMW(id uint64, flags SendFlags, b MWBind) error {
 	const op = "QP.BindMW"
 	if !q.node.Enter() {

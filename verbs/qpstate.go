@@ -11,10 +11,11 @@ import "fmt"
 //	                        SQE -> RTS
 //	any state -> RESET, any state -> ERR; from ERR only -> RESET
 //
-// On iWARP the connection manager moves a QP from INIT through RTR to RTS when the connection is established.
+// On iWARP the connection manager moves a QP from INIT through RTR to RTS when the connection is
+// established.
 
-// qpTransitions[from] lists the states that may follow. In some states attributes can be set without a change of the state: there
-// the list has the state itself.
+// qpTransitions[from] lists the states that may follow. In some states attributes can be set
+// without a change of the state: there the list has the state itself.
 var qpTransitions = [...][]QPState{
 	QPStateReset: {QPStateReset, QPStateInit, QPStateErr},
 	QPStateInit:  {QPStateReset, QPStateInit, QPStateRTR, QPStateErr},
@@ -25,8 +26,8 @@ var qpTransitions = [...][]QPState{
 	QPStateErr:   {QPStateReset, QPStateErr},
 }
 
-// CheckTransition returns nil if a QP may go from one state to the other. Otherwise it returns an error that Is [ErrState] and
-// lists the states that may follow.
+// CheckTransition returns nil if a QP may go from one state to the other. Otherwise it returns an
+// error that Is [ErrState] and lists the states that may follow.
 func CheckTransition(from, to QPState) error {
 	if int(from) >= len(qpTransitions) {
 		return invalid("%v is not a QP state", from)
@@ -57,8 +58,9 @@ const (
 	qpAttrMigration               = qpAttrAltPath | qpAttrPathMigState
 )
 
-// qpAttrRules are the tables 91 and 92 of InfiniBand Architecture volume 1, 11.2.5.2: for each change of state the required and the
-// optional attributes of a transport service. A change to RESET or ERR has none.
+// qpAttrRules are the tables 91 and 92 of InfiniBand Architecture volume 1, 11.2.5.2: for each
+// change of state the required and the optional attributes of a transport service. A change to
+// RESET or ERR has none.
 var qpAttrRules = map[[2]QPState]map[QPType]attrRule{
 	{QPStateReset, QPStateInit}: {
 		QPTypeRC: {needs: QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags},
@@ -71,9 +73,10 @@ var qpAttrRules = map[[2]QPState]map[QPType]attrRule{
 		QPTypeUD: {takes: QPAttrPKeyIndex | QPAttrPort | QPAttrQKey},
 	},
 	{QPStateInit, QPStateRTR}: {
-		QPTypeRC: {needs: QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRdAtomic | QPAttrMinRNRTimer,
+		QPTypeRC: {needs: QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRdAtomic |
+			QPAttrMinRNRTimer, takes: QPAttrAccessFlags | QPAttrPKeyIndex | qpAttrAltPath},
+		QPTypeUC: {needs: QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN,
 			takes: QPAttrAccessFlags | QPAttrPKeyIndex | qpAttrAltPath},
-		QPTypeUC: {needs: QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN, takes: QPAttrAccessFlags | QPAttrPKeyIndex | qpAttrAltPath},
 		QPTypeUD: {takes: QPAttrPKeyIndex | QPAttrQKey},
 	},
 	{QPStateRTR, QPStateRTS}: {
@@ -94,7 +97,8 @@ var qpAttrRules = map[[2]QPState]map[QPType]attrRule{
 		QPTypeUD: {takes: QPAttrSQDAsyncNotify},
 	},
 	{QPStateSQD, QPStateSQD}: {
-		QPTypeRC: {takes: QPAttrPort | QPAttrAV | QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxRdAtomic | QPAttrMaxDestRdAtomic |
+		QPTypeRC: {takes: QPAttrPort | QPAttrAV | QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxRdAtomic |
+			QPAttrMaxDestRdAtomic |
 			QPAttrAccessFlags | QPAttrPKeyIndex | QPAttrMinRNRTimer | qpAttrMigration},
 		QPTypeUC: {takes: QPAttrAV | QPAttrAccessFlags | QPAttrPKeyIndex | qpAttrMigration},
 		QPTypeUD: {takes: QPAttrPKeyIndex | QPAttrQKey},
@@ -107,11 +111,13 @@ var runningRules = map[QPType]attrRule{
 	QPTypeUD: {takes: QPAttrCurState | QPAttrQKey},
 }
 
-// iwarpAttrs are the attributes of an iWARP QP in RESET and INIT; connection managers set all of them.
+// iwarpAttrs are the attributes of an iWARP QP in RESET and INIT; connection managers set all of
+// them.
 const iwarpAttrs = QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags
 
-// checkModify explains in a sentence why a device would refuse a change with EINVAL, as far as that depends on the states and the
-// choice of attributes. If mask does not change the state, to equals from.
+// checkModify explains in a sentence why a device would refuse a change with EINVAL, as far as that
+// depends on the states and the choice of attributes. If mask does not change the state, to equals
+// from.
 func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrMask) error {
 	if mask == 0 {
 		return invalid("nothing is to be changed")
@@ -125,7 +131,8 @@ func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrM
 	if transport == TransportIWARP && to != from {
 		switch to {
 		case QPStateRTR, QPStateRTS:
-			return &StateError{State: from, Why: fmt.Sprintf("on iWARP the connection manager moves it from INIT to RTS, Modify cannot move it to %v", to)}
+			return &StateError{State: from,
+				Why: fmt.Sprintf("on iWARP the connection manager moves it from INIT to RTS, Modify cannot move it to %v", to)}
 		case QPStateSQD:
 			return fmt.Errorf("%w: iWARP QPs have no state %v", ErrNotSupported, to)
 		}
@@ -154,9 +161,10 @@ func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrM
 	return nil
 }
 
-// CheckModify is for providers: it returns nil if an InfiniBand device with so many ports could make a change of a QP's attributes, as
-// far as that depends on the states, on the choice of attributes and on their ranges. Otherwise it returns an error that says what
-// is wrong, and Is [ErrState] or [ErrInvalid].
+// CheckModify is for providers: it returns nil if an InfiniBand device with so many ports could
+// make a change of a QP's attributes, as far as that depends on the states, on the choice of
+// attributes and on their ranges. Otherwise it returns an error that says what is wrong, and Is
+// [ErrState] or [ErrInvalid].
 func CheckModify(typ QPType, from QPState, attr *QPAttr, mask QPAttrMask, ports int) error {
 	to := from
 	if mask&QPAttrState != 0 {
@@ -168,11 +176,12 @@ func CheckModify(typ QPType, from QPState, attr *QPAttr, mask QPAttrMask, ports 
 	return checkAttrs(attr, mask, from, ports)
 }
 
-// accessNoQP are the flags of memory that a QP cannot have. Flags without a name here are allowed: the connection manager of a newer
-// kernel may set them.
+// accessNoQP are the flags of memory that a QP cannot have. Flags without a name here are allowed:
+// the connection manager of a newer kernel may set them.
 const accessNoQP = accessKnown &^ (AccessLocalWrite | accessRemote | AccessMWBind)
 
-// checkAttrs checks the values that mask selects, as far as they do not depend on the device. ports is its number of ports.
+// checkAttrs checks the values that mask selects, as far as they do not depend on the device. ports
+// is its number of ports.
 func checkAttrs(a *QPAttr, mask QPAttrMask, from QPState, ports int) error {
 	for _, c := range []struct {
 		bit  QPAttrMask
@@ -192,7 +201,8 @@ func checkAttrs(a *QPAttr, mask QPAttrMask, from QPState, ports int) error {
 		{QPAttrRetryCnt, a.RetryCnt > 7, "retry_cnt", a.RetryCnt},
 		{QPAttrRNRRetry, a.RNRRetry > 7, "rnr_retry", a.RNRRetry},
 		{QPAttrMaxRdAtomic, a.MaxRdAtomic < 0 || a.MaxRdAtomic > 255, "max_rd_atomic", a.MaxRdAtomic},
-		{QPAttrMaxDestRdAtomic, a.MaxDestRdAtomic < 0 || a.MaxDestRdAtomic > 255, "max_dest_rd_atomic", a.MaxDestRdAtomic},
+		{QPAttrMaxDestRdAtomic, a.MaxDestRdAtomic < 0 || a.MaxDestRdAtomic > 255, "max_dest_rd_atomic",
+			a.MaxDestRdAtomic},
 	} {
 		if mask&c.bit != 0 && c.bad {
 			return invalid("%s %v", c.name, c.v)

@@ -39,8 +39,8 @@ func TestTransitions(t *testing.T) {
 
 func containsWord(list, word string) bool { return slices.Contains(strings.Fields(list), word) }
 
-// TestModifyRules: for every service a QP is brought up with what the tables ask for, and each attribute is missed when it
-// is not there and refused where it does not belong.
+// TestModifyRules: for every service a QP is brought up with what the tables ask for, and each
+// attribute is missed when it is not there and refused where it does not belong.
 func TestModifyRules(t *testing.T) {
 	for change, byType := range qpAttrRules {
 		from, to := change[0], change[1]
@@ -71,7 +71,8 @@ func TestModifyRules(t *testing.T) {
 		require.ErrorIs(t, checkModify(QPTypeRC, TransportIB, from, 7, QPAttrState), ErrInvalid)
 	}
 	require.ErrorIs(t, checkModify(QPTypeRC, TransportIB, QPStateReset, QPStateRTS, QPAttrState), ErrState)
-	require.ErrorIs(t, checkModify(QPTypeRC, TransportIB, QPStateSQE, QPStateRTS, QPAttrState), ErrState, "RC has no SQE")
+	require.ErrorIs(t, checkModify(QPTypeRC, TransportIB, QPStateSQE, QPStateRTS, QPAttrState), ErrState,
+		"RC has no SQE")
 	require.ErrorIs(t, checkModify(QPTypeRC, TransportIB, QPStateRTS, QPStateRTS, 0), ErrInvalid)
 }
 
@@ -83,13 +84,15 @@ func TestModifyIWARP(t *testing.T) {
 	require.ErrorIs(t, err, ErrState)
 	require.ErrorContains(t, err, "connection manager")
 	require.ErrorIs(t, checkModify(QPTypeRC, TransportIWARP, QPStateRTS, QPStateSQD, QPAttrState), ErrNotSupported)
-	require.ErrorIs(t, checkModify(QPTypeRC, TransportIWARP, QPStateReset, QPStateInit, QPAttrState|QPAttrAV), ErrInvalid)
+	require.ErrorIs(t, checkModify(QPTypeRC, TransportIWARP, QPStateReset, QPStateInit, QPAttrState|QPAttrAV),
+		ErrInvalid)
 }
 
 func TestModifyValues(t *testing.T) {
-	good := QPAttr{CurState: QPStateRTR, PortNum: 2, AccessFlags: AccessRemoteRead, PathMTU: MTU1024, DestQPNum: 1<<24 - 1, Timeout: 31, RetryCnt: 7,
-		RNRRetry: 7, MinRNRTimer: 31, MaxRdAtomic: 255}
-	const all = QPAttrCurState | QPAttrPort | QPAttrAccessFlags | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrSQPSN | QPAttrTimeout |
+	good := QPAttr{CurState: QPStateRTR, PortNum: 2, AccessFlags: AccessRemoteRead, PathMTU: MTU1024,
+		DestQPNum: 1<<24 - 1, Timeout: 31, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 31, MaxRdAtomic: 255}
+	const all = QPAttrCurState | QPAttrPort | QPAttrAccessFlags | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN |
+		QPAttrSQPSN | QPAttrTimeout |
 		QPAttrMinRNRTimer | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxRdAtomic | QPAttrMaxDestRdAtomic
 	require.NoError(t, checkAttrs(&good, all, QPStateRTR, 2))
 	for name, spoil := range map[string]func(a *QPAttr){

@@ -7,11 +7,12 @@ import (
 	"fmt"
 )
 
-// Remote is memory of the peer: what a Write, a Read or an atomic names. The peer makes it by [MR.Remote] and sends it, for
-// example as private data of the connection or in a message; this side decodes it by [ParseRemote].
+// Remote is memory of the peer: what a Write, a Read or an atomic names. The peer makes it by
+// [MR.Remote] and sends it, for example as private data of the connection or in a message; this
+// side decodes it by [ParseRemote].
 //
-// The rights that the peer gave to the region, and the region itself, can change or go without notice. A request that the
-// memory does not allow fails, and ends the connection.
+// The rights that the peer gave to the region, and the region itself, can change or go without
+// notice. A request that the memory does not allow fails, and ends the connection.
 type Remote struct {
 	Addr   uint64 // address of the first byte, as the peer registered it
 	Length uint64 // bytes; a request that is made for more is refused
@@ -21,15 +22,18 @@ type Remote struct {
 // RemoteLen is the number of bytes of an encoded [Remote].
 const RemoteLen = 20
 
-// Remote returns the region as a peer names it. What the peer may do is in the rights with which the region was registered.
+// Remote returns the region as a peer names it. What the peer may do is in the rights with which
+// the region was registered.
 func (m *MR) Remote() Remote {
 	return Remote{Addr: m.Addr(), Length: uint64(m.Len()), RKey: m.RKey()}
 }
 
-// Slice returns n bytes from offset off of the memory. The error Is [ErrBounds] if they are not all inside.
+// Slice returns n bytes from offset off of the memory. The error Is [ErrBounds] if they are not all
+// inside.
 func (r Remote) Slice(off, n int) (Remote, error) {
 	if off < 0 || n < 0 || uint64(off) > r.Length || uint64(n) > r.Length-uint64(off) {
-		return Remote{}, opError("Remote.Slice", "", fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, r.Length))
+		return Remote{}, opError("Remote.Slice", "",
+			fmt.Errorf("%w: offset %d length %d of %d", ErrBounds, off, n, r.Length))
 	}
 	return Remote{Addr: r.Addr + uint64(off), Length: uint64(n), RKey: r.RKey}, nil
 }
@@ -41,16 +45,18 @@ func (r Remote) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, r.RKey)
 }
 
-// ParseRemote decodes what [Remote.Append] wrote at the beginning of b. Bytes after the first RemoteLen are ignored, because
-// InfiniBand pads private data with zeros. The error Is [ErrInvalid] if b is shorter, or if the memory does not end within
-// 64 bits of address.
+// ParseRemote decodes what [Remote.Append] wrote at the beginning of b. Bytes after the first
+// RemoteLen are ignored, because InfiniBand pads private data with zeros. The error Is [ErrInvalid]
+// if b is shorter, or if the memory does not end within 64 bits of address.
 func ParseRemote(b []byte) (Remote, error) {
 	if len(b) < RemoteLen {
 		return Remote{}, opError("ParseRemote", "", invalid("%d bytes, of %d", len(b), RemoteLen))
 	}
-	r := Remote{Addr: binary.BigEndian.Uint64(b), Length: binary.BigEndian.Uint64(b[8:]), RKey: binary.BigEndian.Uint32(b[16:])}
+	r := Remote{Addr: binary.BigEndian.Uint64(b), Length: binary.BigEndian.Uint64(b[8:]),
+		RKey: binary.BigEndian.Uint32(b[16:])}
 	if r.Addr+r.Length < r.Addr {
-		return Remote{}, opError("ParseRemote", "", invalid("address %#x plus length %d wraps around", r.Addr, r.Length))
+		return Remote{}, opError("ParseRemote", "",
+			invalid("address %#x plus length %d wraps around", r.Addr, r.Length))
 	}
 	return r, nil
 }

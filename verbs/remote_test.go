@@ -49,8 +49,9 @@ func TestRemoteSlice(t *testing.T) {
 	for _, c := range []struct {
 		off, n int
 		ok     bool
-	}{{0, 100, true}, {0, 0, true}, {100, 0, true}, {99, 1, true}, {10, 20, true}, {0, 101, false}, {100, 1, false}, {101, 0, false},
-		{-1, 1, false}, {1, -1, false}, {math.MaxInt, math.MaxInt, false}, {1, math.MaxInt, false}, {math.MinInt, math.MinInt, false}} {
+	}{{0, 100, true}, {0, 0, true}, {100, 0, true}, {99, 1, true}, {10, 20, true}, {0, 101, false}, {100, 1, false},
+		{101, 0, false}, {-1, 1, false}, {1, -1, false}, {math.MaxInt, math.MaxInt, false}, {1, math.MaxInt, false},
+		{math.MinInt, math.MinInt, false}} {
 		got, err := r.Slice(c.off, c.n)
 		if !c.ok {
 			require.ErrorIs(t, err, verbs.ErrBounds, "%d, %d", c.off, c.n)
@@ -90,11 +91,13 @@ func TestRequests(t *testing.T) {
 		{verbs.SendImm(10, a, b), verbs.SendWR{Opcode: verbs.WRSendWithImm, SGL: list, Imm: 10}},
 		{verbs.SendInv(10, a, b), verbs.SendWR{Opcode: verbs.WRSendWithInv, SGL: list, InvalidateRKey: 10}},
 		{verbs.Write(r, a, b), verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: list, RemoteAddr: 7, RKey: 9}},
-		{verbs.WriteImm(r, 10, a, b), verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: list, RemoteAddr: 7, RKey: 9, Imm: 10}},
+		{verbs.WriteImm(r, 10, a, b),
+			verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: list, RemoteAddr: 7, RKey: 9, Imm: 10}},
 		{verbs.Read(r, a, b), verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: list, RemoteAddr: 7, RKey: 9}},
-		{verbs.FetchAdd(r, 10, list...), verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGL: list, RemoteAddr: 7, RKey: 9, Add: 10}},
-		{verbs.CmpSwap(r, 10, 11, list...), verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, SGL: list, RemoteAddr: 7, RKey: 9,
-			Compare: 10, Swap: 11}},
+		{verbs.FetchAdd(r, 10, list...),
+			verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGL: list, RemoteAddr: 7, RKey: 9, Add: 10}},
+		{verbs.CmpSwap(r, 10, 11, list...),
+			verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, SGL: list, RemoteAddr: 7, RKey: 9, Compare: 10, Swap: 11}},
 		{verbs.AtomicWrite(r, 10), verbs.SendWR{Opcode: verbs.WRAtomicWrite, RemoteAddr: 7, RKey: 9, Swap: 10}},
 	} {
 		c.want.Flags = verbs.SendSignaled
@@ -105,5 +108,6 @@ func TestRequests(t *testing.T) {
 func TestRequestsAllocateNothing(t *testing.T) {
 	list := []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
 	wrs := make([]verbs.SendWR, 2)
-	require.Zero(t, testing.AllocsPerRun(100, func() { wrs[0], wrs[1] = verbs.Write(someRemote, list...), verbs.Send(list...) }))
+	require.Zero(t, testing.AllocsPerRun(100,
+		func() { wrs[0], wrs[1] = verbs.Write(someRemote, list...), verbs.Send(list...) }))
 }

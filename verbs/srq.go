@@ -14,8 +14,8 @@ import (
 type SRQAttr struct {
 	MaxWR  int // max_wr: receives in the queue
 	MaxSGE int // max_sge: elements of one receive
-	// SRQLimit: when the number of receives falls below it, the context gets one EventSRQLimitReached (0 = never). The event
-	// resets it to 0.
+	// SRQLimit: when the number of receives falls below it, the context gets one
+	// EventSRQLimitReached (0 = never). The event resets it to 0.
 	SRQLimit int
 }
 
@@ -30,8 +30,8 @@ const (
 // String lists the bits by the C names without IBV_SRQ_.
 func (m SRQAttrMask) String() string { return flagText(uint64(m), []string{"MAX_WR", "LIMIT"}) }
 
-// SRQ is a shared receive queue: QPs that are created with it take their receives from it, in the order in which messages arrive.
-// All methods may be called concurrently.
+// SRQ is a shared receive queue: QPs that are created with it take their receives from it, in the
+// order in which messages arrive. All methods may be called concurrently.
 type SRQ struct {
 	node lifetime.Node
 	pd   *PD
@@ -40,8 +40,8 @@ type SRQ struct {
 	room atomic.Int64 // max_wr, as last known
 }
 
-// CreateSRQ makes a shared receive queue (ibv_create_srq(3)). MaxWR 0 means DefaultRecvWR, MaxSGE 0 DefaultSGE; the
-// device may make them larger, see Query. The limit is set by Modify, as in C.
+// CreateSRQ makes a shared receive queue (ibv_create_srq(3)). MaxWR 0 means DefaultRecvWR, MaxSGE 0
+// DefaultSGE; the device may make them larger, see Query. The limit is set by Modify, as in C.
 func (pd *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
 	if err := pd.enter("CreateSRQ"); err != nil {
 		return nil, err
@@ -88,9 +88,9 @@ func (s *SRQ) Provider() ProviderSRQ { return s.p }
 
 func (s *SRQ) opError(op string, err error) error { return opError(op, s.pd.ctx.dev.Name(), err) }
 
-// PostRecv queues receive requests in order (ibv_post_srq_recv(3)) and returns the number n that it took. If it did not take all,
-// the error says what is wrong with wrs[n]; the requests before it are queued. It does not block and, on success, does not
-// allocate.
+// PostRecv queues receive requests in order (ibv_post_srq_recv(3)) and returns the number n that it
+// took. If it did not take all, the error says what is wrong with wrs[n]; the requests before it
+// are queued. It does not block and, on success, does not allocate.
 func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	if !s.node.Enter() {
 		return 0, s.opError("SRQ.PostRecv", ErrClosed)
@@ -109,7 +109,8 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	return n, nil
 }
 
-// Modify sets what mask selects (ibv_modify_srq(3)): the limit, or on devices that can change it the size.
+// Modify sets what mask selects (ibv_modify_srq(3)): the limit, or on devices that can change it
+// the size.
 func (s *SRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
 	const op = "SRQ.Modify"
 	if !s.node.Enter() {
@@ -144,8 +145,8 @@ func (s *SRQ) Query() (SRQAttr, error) {
 	return attr, s.opError("SRQ.Query", err)
 }
 
-// Close destroys the queue (ibv_destroy_srq(3)); receives in it are dropped without completions. It is idempotent and may be called
-// on nil. The error Is [ErrBusy] if QPs use the queue.
+// Close destroys the queue (ibv_destroy_srq(3)); receives in it are dropped without completions. It
+// is idempotent and may be called on nil. The error Is [ErrBusy] if QPs use the queue.
 func (s *SRQ) Close() error {
 	if s == nil {
 		return nil

@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// stub is a device that does nothing but count its objects, for tests of what the handles do themselves.
+// stub is a device that does nothing but count its objects, for tests of what the handles do
+// themselves.
 type stub struct {
 	attr DeviceAttr
 
@@ -40,8 +41,9 @@ type stub struct {
 
 // newStub opens a stub that has every ability.
 func newStub(t *testing.T) (*stub, *Context) {
-	s := &stub{made: make(map[string]int), attr: DeviceAttr{MaxMRSize: 1 << 40, MaxQPWR: 100, MaxSGE: 4, MaxSGERd: 3, MaxCQE: 1000,
-		MaxSRQWR: 50, MaxSRQSGE: 2, PhysPortCnt: 2, MaxInlineData: 64, NumCompVectors: 3}}
+	s := &stub{made: make(map[string]int),
+		attr: DeviceAttr{MaxMRSize: 1 << 40, MaxQPWR: 100, MaxSGE: 4, MaxSGERd: 3, MaxCQE: 1000, MaxSRQWR: 50,
+			MaxSRQSGE: 2, PhysPortCnt: 2, MaxInlineData: 64, NumCompVectors: 3}}
 	ctx, err := NewDevice(s).Open()
 	require.NoError(t, err)
 	return s, ctx

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Posting and polling allocate nothing on success. Under the race detector the same calls are made, but allocations are not
-// counted.
+// Posting and polling allocate nothing on success. Under the race detector the same calls are made,
+// but allocations are not counted.
 var allocTests = []test{
 	{"Post", allocPost},
 	{"PollAndRecv", allocPollAndRecv},
@@ -24,7 +24,8 @@ func (w *world) allocates(what string, runs int, f func()) {
 	w.Helper()
 	n := testing.AllocsPerRun(runs, f)
 	if !w.iwarp() && (w.siwBelow(w.f.Active) || w.siwBelow(w.f.Passive)) {
-		// Goroutines of the device wait for the kernel while the program does not, and that allocates.
+		// Goroutines of the device wait for the kernel while the program does not, and that
+		// allocates.
 		w.without("alloc-free progress")
 		return
 	}
@@ -33,7 +34,8 @@ func (w *world) allocates(what string, runs int, f func()) {
 	}
 }
 
-// allocPost posts one request of every kind that the peer's program need not answer, and polls its completion.
+// allocPost posts one request of every kind that the peer's program need not answer, and polls its
+// completion.
 func allocPost(w *world) outcome {
 	p := w.pair(pairConfig{})
 	sgl := p.a.mem.sgl(0, 64)

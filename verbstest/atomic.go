@@ -90,8 +90,8 @@ func at(wr verbs.SendWR, sink *mem, sinkOff int, target *mem, off int) verbs.Sen
 	return wr
 }
 
-// atomic runs wr on a word with the value original. It requires that the word then has the value result, that original arrives,
-// and that nothing around both words changes.
+// atomic runs wr on a word with the value original. It requires that the word then has the value
+// result, that original arrives, and that nothing around both words changes.
 func (p *pair) atomic(wr verbs.SendWR, wc verbs.WCOpcode, original, result uint64) {
 	p.Helper()
 	const off, sink = 1024, 520
@@ -145,7 +145,8 @@ func atomicCmpSwap(w *world) outcome {
 
 func atomicMaskedFetchAdd(w *world) outcome {
 	p := w.pair(pairConfig{})
-	if p.lacks(verbs.OpMaskedFetchAdd, at(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: 1}, p.a.mem, 0, p.b.mem, 0)) {
+	if p.lacks(verbs.OpMaskedFetchAdd,
+		at(verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: 1}, p.a.mem, 0, p.b.mem, 0)) {
 		return noted
 	}
 	for _, v := range fetchAddVectors {
@@ -188,13 +189,15 @@ func addFields(v, add, mask uint64) (sum uint64) {
 // atomicMaskedRandom compares operations with random operands with the definition.
 func atomicMaskedRandom(w *world) outcome {
 	p := w.pair(pairConfig{})
-	if p.lacks(verbs.OpMaskedFetchAdd, at(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 0), p.a.mem, 0, p.b.mem, 0)) {
+	if p.lacks(verbs.OpMaskedFetchAdd,
+		at(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 0), p.a.mem, 0, p.b.mem, 0)) {
 		return noted
 	}
 	random := rand.New(rand.NewPCG(73, 6))
 	for range 200 {
 		v, add, mask := random.Uint64(), random.Uint64(), random.Uint64()&random.Uint64()
-		p.atomic(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, add, mask), verbs.WCMaskedFetchAdd, v, addFields(v, add, mask))
+		p.atomic(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, add, mask), verbs.WCMaskedFetchAdd, v,
+			addFields(v, add, mask))
 
 		swap, compareMask, swapMask := random.Uint64(), random.Uint64()&random.Uint64()&random.Uint64(), random.Uint64()
 		compare := v
@@ -205,12 +208,14 @@ func atomicMaskedRandom(w *world) outcome {
 		if v&compareMask == compare&compareMask {
 			result = v&^swapMask | swap&swapMask
 		}
-		p.atomic(ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, compare, compareMask, swap, swapMask), verbs.WCMaskedCompSwap, v, result)
+		p.atomic(ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, compare, compareMask, swap, swapMask),
+			verbs.WCMaskedCompSwap, v, result)
 	}
 	return tested
 }
 
-// atomicByteOrder: the operation is done on the native integer, and operands and results are numbers.
+// atomicByteOrder: the operation is done on the native integer, and operands and results are
+// numbers.
 func atomicByteOrder(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, c := range atomicOps {
@@ -228,18 +233,20 @@ func atomicByteOrder(w *world) outcome {
 	return tested
 }
 
-// atomicPipelined posts many more atomics than may be in progress. Each returns the result of the one before.
+// atomicPipelined posts many more atomics than may be in progress. Each returns the result of the
+// one before.
 func atomicPipelined(w *world) outcome {
 	for _, depth := range []int{1, 4, 0} {
-		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth}, bParam: cm.ConnParam{ResponderResources: depth}})
+		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth},
+			bParam: cm.ConnParam{ResponderResources: depth}})
 		if p.lacks(verbs.OpFetchAdd, at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd}, p.a.mem, 0, p.b.mem, 0)) {
 			return noted
 		}
 		const count = 60
 		p.b.mem.put(0, 1000)
 		for i := range count {
-			p.a.post(at(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 3},
-				p.a.mem, 8*i, p.b.mem, 0))
+			p.a.post(at(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled,
+				Add: 3}, p.a.mem, 8*i, p.b.mem, 0))
 		}
 		for i := range count {
 			require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCFetchAdd).ID)
@@ -250,8 +257,8 @@ func atomicPipelined(w *world) outcome {
 	return tested
 }
 
-// atomicContention has three connections add to one word. The CPU adds too if the device says that its atomics are atomic with
-// respect to the CPU.
+// atomicContention has three connections add to one word. The CPU adds too if the device says that
+// its atomics are atomic with respect to the CPU.
 func atomicContention(w *world) outcome {
 	pairs := []*pair{w.pair(pairConfig{}), w.pair(pairConfig{}), w.pair(pairConfig{})}
 	add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 1}
@@ -295,12 +302,13 @@ func atomicContention(w *world) outcome {
 	return tested
 }
 
-// atomicLock: two connections exclude each other by a lock bit that masked CmpSwap sets and clears, in the same word as a counter.
-// Without masked CmpSwap the lock is a word of its own.
+// atomicLock: two connections exclude each other by a lock bit that masked CmpSwap sets and clears,
+// in the same word as a counter. Without masked CmpSwap the lock is a word of its own.
 func atomicLock(w *world) outcome {
 	one, two := w.pair(pairConfig{}), w.pair(pairConfig{})
 	take := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, CompareMask: 1 << 63, Swap: 1 << 63, SwapMask: 1 << 63}
-	free := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: 1 << 63, CompareMask: 1 << 63, SwapMask: 1 << 63}
+	free := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: 1 << 63, CompareMask: 1 << 63,
+		SwapMask: 1 << 63}
 	wc := verbs.WCMaskedCompSwap
 	if one.lacks(verbs.OpMaskedCmpSwap, at(take, one.a.mem, 0, one.b.mem, 0)) {
 		take = verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Swap: 1<<63 | 77}
@@ -349,7 +357,8 @@ func atomicDenied(w *world) outcome {
 	return tested
 }
 
-// misaligned requires that no atomic operation is executed at offset off of target, whose memory is buf.
+// misaligned requires that no atomic operation is executed at offset off of target, whose memory is
+// buf.
 func (w *world) misaligned(target func(s *side) (m *mem, off int)) {
 	by := w.pair(pairConfig{})
 	for _, c := range atomicOps {
@@ -390,7 +399,8 @@ func atomicMisaligned(w *world) outcome {
 	return tested
 }
 
-// atomicUnalignedBuffer: on iWARP the address of the memory must be aligned, not the tagged offset (RFC 7306 section 5.2.1).
+// atomicUnalignedBuffer: on iWARP the address of the memory must be aligned, not the tagged offset
+// (RFC 7306 section 5.2.1).
 func atomicUnalignedBuffer(w *world) outcome {
 	if w.noIova() {
 		return noted
@@ -419,7 +429,10 @@ func atomicAlignedBuffer(w *world) outcome {
 		return noted
 	}
 	if !w.iwarp() {
-		w.misaligned(func(s *side) (*mem, int) { return s.registerIova(s.memoryFor(1<<32+3, 128), 1<<32+3, allRights), 8 })
+		w.misaligned(func(s *side) (*mem, int) {
+			return s.registerIova(s.memoryFor(1<<32+3, 128), 1<<32+3, allRights),
+				8
+		})
 		return tested
 	}
 	aligned := func(s *side) (*mem, int) { return s.registerIova(s.alloc(128, 0).Bytes(), 1<<32+3, allRights), 8 }
@@ -466,7 +479,8 @@ func atomicBadSink(w *world) outcome {
 				wr.ID, wr.RemoteAddr, wr.RKey = 3, p.b.mem.at(16), p.b.mem.RKey()
 				p.b.mem.put(16, 1)
 				if !w.iwarp() || p.kernelIWARP() {
-					// The sink is checked when the answer arrives; the peer has executed the request.
+					// The sink is checked when the answer arrives; the peer has executed the
+					// request.
 					require.NotEqual(w, verbs.WCSuccess.String(), p.a.run(wr).Status.String())
 					p.disconnected()
 				} else {
@@ -490,8 +504,9 @@ func atomicBadRequest(w *world) outcome {
 			continue
 		}
 		good := at(c.wr, p.a.mem, 8, p.b.mem, 8)
-		for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(0, 0), p.a.mem.sgl(0, 4), p.a.mem.sgl(0, 7), p.a.mem.sgl(0, 9),
-			p.a.mem.sgl(0, 16), {p.a.mem.sge(0, 4), p.a.mem.sge(4, 4)}, {p.a.mem.sge(0, 8), p.a.mem.sge(8, 0)}} {
+		for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(0, 0), p.a.mem.sgl(0, 4), p.a.mem.sgl(0, 7),
+			p.a.mem.sgl(0, 9), p.a.mem.sgl(0, 16), {p.a.mem.sge(0, 4), p.a.mem.sge(4, 4)},
+			{p.a.mem.sge(0, 8), p.a.mem.sge(8, 0)}} {
 			require.LessOrEqual(w, len(sgl), p.a.qp.Cap().MaxSendSGE)
 			bad := good
 			bad.SGL = sgl

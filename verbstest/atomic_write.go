@@ -10,10 +10,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// forAtomicWrite is a pair whose QPs were created for Atomic Writes. A device without them refuses the QP.
+// forAtomicWrite is a pair whose QPs were created for Atomic Writes. A device without them refuses
+// the QP.
 var forAtomicWrite = pairConfig{ops: verbs.MakeOpSet(verbs.OpAtomicWrite)}
 
-// noAtomicWrite reports whether the device does not have Atomic Writes, and requires that it then refuses them.
+// noAtomicWrite reports whether the device does not have Atomic Writes, and requires that it then
+// refuses them.
 func (w *world) noAtomicWrite() bool {
 	w.Helper()
 	p := w.pair(pairConfig{})
@@ -31,7 +33,8 @@ func (m *mem) remote(off, n int) verbs.Remote {
 	return verbs.Remote{Addr: m.at(off), Length: uint64(n), RKey: m.RKey()}
 }
 
-// atomicWrite: the word gets the value and nothing around it changes, alone and in a list with other requests, which stays in order.
+// atomicWrite: the word gets the value and nothing around it changes, alone and in a list with
+// other requests, which stays in order.
 func atomicWrite(w *world) outcome {
 	if w.noAtomicWrite() {
 		return noted

@@ -96,7 +96,8 @@ func channelArm(w *world) outcome {
 	return tested
 }
 
-// channelArmedTooLate: completions that are already in the queue send no event. Therefore a program must poll after arming.
+// channelArmedTooLate: completions that are already in the queue send no event. Therefore a program
+// must poll after arming.
 func channelArmedTooLate(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
@@ -114,7 +115,8 @@ func channelArmedTooLate(w *world) outcome {
 func channelSolicited(w *world) outcome {
 	p, ch := w.listening()
 	if p.iwarp() && !w.f.userSpace() {
-		// The kernel's siw sends no solicited events for receives. A CQ that is armed for any completion must get one.
+		// The kernel's siw sends no solicited events for receives. A CQ that is armed for any
+		// completion must get one.
 		p.b.recv(1)
 		require.NoError(w, p.b.rcq.ReqNotify(false))
 		p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited})
@@ -190,7 +192,8 @@ func channelSolicitedError(w *world) outcome {
 	return tested
 }
 
-// channelAnyBeatsSolicited: arming for solicited completions does not undo arming for any completion.
+// channelAnyBeatsSolicited: arming for solicited completions does not undo arming for any
+// completion.
 func channelAnyBeatsSolicited(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// TestExample runs what the example shows, and requires that there are results of what it asks for, and of nothing else.
+// TestExample runs what the example shows, and requires that there are results of what it asks for,
+// and of nothing else.
 func TestExample(t *testing.T) {
 	seen := map[string]bool{}
 	var lacks []verbstest.Lack

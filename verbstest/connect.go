@@ -61,7 +61,8 @@ type attempt struct {
 // dial starts to connect a new side to ln.
 func (w *world) dial(ctx context.Context, ln *cm.Listener, param cm.ConnParam) *attempt {
 	w.Helper()
-	a := &attempt{id: w.resolve(ln), side: w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}), done: make(chan error, 1)}
+	a := &attempt{id: w.resolve(ln), side: w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}),
+		done: make(chan error, 1)}
 	a.side.id = a.id
 	go func() { a.done <- a.id.Connect(ctx, a.side.qp, param) }()
 	return a
@@ -97,7 +98,8 @@ func connectAddresses(w *world) outcome {
 	return tested
 }
 
-// connectAnyAddress: a listener without a host accepts connections to every address, one with a host to that address alone.
+// connectAnyAddress: a listener without a host accepts connections to every address, one with a
+// host to that address alone.
 func connectAnyAddress(w *world) outcome {
 	ln, err := cm.Listen(within(w.T), ":0", cm.Config{Context: w.b.ctx})
 	require.NoError(w, err)
@@ -117,7 +119,8 @@ func connectAnyAddress(w *world) outcome {
 		id, err := cm.Resolve(within(w.T), address, cm.Config{Context: w.a.ctx})
 		require.NoError(w, err)
 		w.closeLater(id)
-		a, b := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}), w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
+		a, b := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}),
+			w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 		accepted := make(chan error, 1)
 		ctx := within(w.T)
 		go func() {
@@ -155,7 +158,8 @@ func (w *world) joined(a, b *side) *pair {
 	return &pair{world: w, a: a, b: b}
 }
 
-// connectSource: the local address can be chosen; an address that this host does not have is an error.
+// connectSource: the local address can be chosen; an address that this host does not have is an
+// error.
 func connectSource(w *world) outcome {
 	first := w.pair(pairConfig{})
 	local, err := netip.ParseAddrPort(first.a.id.LocalAddr().String())
@@ -202,7 +206,8 @@ func connectSource(w *world) outcome {
 	return tested
 }
 
-// connectSharedContext: without a context in the configuration, connections are made on the device's shared one.
+// connectSharedContext: without a context in the configuration, connections are made on the
+// device's shared one.
 func connectSharedContext(w *world) outcome {
 	shared := func(dev *verbs.Device) *host {
 		ctx, err := dev.SharedContext()
@@ -244,8 +249,8 @@ func connectAuto(w *world) outcome {
 	return tested
 }
 
-// connectPassiveSpeaksFirst: either side may send first. If only the active side may, the requests of the passive side wait until
-// it has.
+// connectPassiveSpeaksFirst: either side may send first. If only the active side may, the requests
+// of the passive side wait until it has.
 func connectPassiveSpeaksFirst(w *world) outcome {
 	p := w.pair(pairConfig{cold: true, before: func(p *pair) { p.a.recv(1, p.a.mem.sge(0, 100)) }})
 	eager := w.kernelIWARP() // it sends at once, when the active side may not be ready
@@ -393,8 +398,8 @@ func (w *world) privateData(want, got []byte) {
 	require.True(w, bytes.Equal(want, got), "want %x, got %x", want, got)
 }
 
-// mostPrivateData returns the maximum length of a request's private data. Longer data are refused before the peer is contacted,
-// with an error that names the limit.
+// mostPrivateData returns the maximum length of a request's private data. Longer data are refused
+// before the peer is contacted, with an error that names the limit.
 func (w *world) mostPrivateData() int {
 	w.Helper()
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
@@ -430,7 +435,8 @@ func connectPrivateData(w *world) outcome {
 	return tested
 }
 
-// connectPrivateDataTooLong: the errors of the passive side name the limits of acceptance and rejection.
+// connectPrivateDataTooLong: the errors of the passive side name the limits of acceptance and
+// rejection.
 func connectPrivateDataTooLong(w *world) outcome {
 	most := w.mostPrivateData()
 	err := w.connectError(cm.ConnParam{PrivateData: make([]byte, most+1)})
@@ -560,15 +566,16 @@ func connectNobodyListens(w *world) outcome {
 }
 
 func connectBadAddress(w *world) outcome {
-	for _, address := range []string{"", ":", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:nosuchservice", "[::1:80",
-		":7306", "127.0.0.1:0", "no such host:1"} {
+	for _, address := range []string{"", ":", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:nosuchservice",
+		"[::1:80", ":7306", "127.0.0.1:0", "no such host:1"} {
 		_, err := cm.Resolve(within(w.T), address, cm.Config{Context: w.a.ctx})
 		var oe *cm.OpError
 		require.ErrorAs(w, err, &oe, "Resolve %q", address)
 		require.Equal(w, "Resolve", oe.Op)
 		require.Equal(w, address, oe.Addr)
 	}
-	for _, address := range []string{"", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:nosuchservice", "[::1:80"} {
+	for _, address := range []string{"", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:nosuchservice",
+		"[::1:80"} {
 		_, err := cm.Listen(within(w.T), address, cm.Config{Context: w.b.ctx})
 		var oe *cm.OpError
 		require.ErrorAs(w, err, &oe, "Listen %q", address)
@@ -620,8 +627,8 @@ func connectCancel(w *world) outcome {
 	return tested
 }
 
-// nextRequest accepts requests until one has this private data. Earlier ones are from attempts that were given up, and are
-// answered as such.
+// nextRequest accepts requests until one has this private data. Earlier ones are from attempts that
+// were given up, and are answered as such.
 func (w *world) nextRequest(private string) *cm.Request {
 	w.Helper()
 	for {

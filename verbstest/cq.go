@@ -328,8 +328,8 @@ func cqCloseWakesWaiters(w *world) outcome {
 	return tested
 }
 
-// overflow fills the send CQ of a pair beyond its capacity. It reports false, and notes it, if a device of the kernel does not accept
-// enough requests for that without polling.
+// overflow fills the send CQ of a pair beyond its capacity. It reports false, and notes it, if a
+// device of the kernel does not accept enough requests for that without polling.
 func (p *pair) overflow() bool {
 	p.Helper()
 	deadline := time.Now().Add(waitLimit)
@@ -401,8 +401,9 @@ func cqOverflow(w *world) outcome {
 	return tested
 }
 
-// recvOverflow fills the receive CQ of a pair beyond its capacity: the completion of the last message is lost. Devices of the
-// kernel have one entry more than they report, and rxe does not acknowledge the last message.
+// recvOverflow fills the receive CQ of a pair beyond its capacity: the completion of the last
+// message is lost. Devices of the kernel have one entry more than they report, and rxe does not
+// acknowledge the last message.
 func (w *world) recvOverflow() {
 	w.Helper()
 	const cqe = 4

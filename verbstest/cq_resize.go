@@ -54,7 +54,8 @@ func cqResizeInvalid(w *world) outcome {
 	return tested
 }
 
-// cqResizeKeeps: completions in the queue stay there in their order, and the new entries can be used.
+// cqResizeKeeps: completions in the queue stay there in their order, and the new entries can be
+// used.
 func cqResizeKeeps(w *world) outcome {
 	if !w.resizes() {
 		return noted
@@ -77,7 +78,8 @@ func cqResizeKeeps(w *world) outcome {
 	return tested
 }
 
-// arrivedUnsignalled returns when everything that a has sent has arrived and a knows it, without a completion of a's send queue.
+// arrivedUnsignalled returns when everything that a has sent has arrived and a knows it, without a
+// completion of a's send queue.
 func (p *pair) arrivedUnsignalled() {
 	p.Helper()
 	p.b.recv(1)
@@ -86,7 +88,8 @@ func (p *pair) arrivedUnsignalled() {
 	transfer(p.b, p.a, nil, nil) // behind b's acknowledgement
 }
 
-// cqResizeBelowContents: a queue never becomes smaller than its contents. It may be larger than asked for.
+// cqResizeBelowContents: a queue never becomes smaller than its contents. It may be larger than
+// asked for.
 func cqResizeBelowContents(w *world) outcome {
 	if !w.resizes() {
 		return noted
@@ -115,8 +118,8 @@ func cqResizeUnderTraffic(w *world) outcome {
 	p := w.pair(pairConfig{cqe: 100})
 	sizes := []int{100, 70, 300, 65, 1000}
 	for i := range 500 {
-		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(0, 64),
-			RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey()})
+		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+			SGL: p.a.mem.sgl(0, 64), RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey()})
 		if i%3 == 0 {
 			require.NoError(w, p.a.scq.Resize(sizes[i%len(sizes)]))
 		}

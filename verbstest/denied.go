@@ -10,12 +10,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// denial is one way in which a request can name memory of the peer that it must not access, with the Terminate of iWARP: layer, type and code for a Write (RFC 5041 section 8.2; rights: RFC 5040 section 4.8), for a Read and
-// for an atomic (RFC 5040 section 4.8).
+// denial is one way in which a request can name memory of the peer that it must not access, with
+// the Terminate of iWARP: layer, type and code for a Write (RFC 5041 section 8.2; rights: RFC 5040
+// section 4.8), for a Read and for an atomic (RFC 5040 section 4.8).
 type denial struct {
 	name                string
 	write, read, atomic codes
-	// target makes the memory, which must not change, and returns the address and key of the request for 8 bytes.
+	// target makes the memory, which must not change, and returns the address and key of the
+	// request for 8 bytes.
 	target func(s *side, without verbs.AccessFlags) (memory []byte, addr uint64, rkey uint32)
 }
 
@@ -97,8 +99,9 @@ var denials = []denial{
 // fault is the refusal with these codes.
 func (c codes) fault() fault { return fault{c[0], c[1], c[2], verbs.WCRemAccessErr} }
 
-// denied posts a request of 8 bytes for every denial, each on a connection of its own. request returns the request
-// without its operands, its expected refusal, and whether it has no answer; right is the right that NoRight removes.
+// denied posts a request of 8 bytes for every denial, each on a connection of its own. request
+// returns the request without its operands, its expected refusal, and whether it has no answer;
+// right is the right that NoRight removes.
 func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right verbs.AccessFlags) {
 	by := w.pair(pairConfig{})
 	for _, d := range denials {
@@ -125,8 +128,8 @@ func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right
 	}
 }
 
-// readsAnything reports whether the fabric is the kernel's siw, which answers Reads of regions without the right to read. A siw with
-// RFC 7306 does not.
+// readsAnything reports whether the fabric is the kernel's siw, which answers Reads of regions
+// without the right to read. A siw with RFC 7306 does not.
 func (p *pair) readsAnything(wr verbs.SendWR) bool {
 	p.Helper()
 	if !p.siwBelow(p.f.Passive) || p.b.ctx.Ops().Has(verbs.OpImm64) {
@@ -137,8 +140,8 @@ func (p *pair) readsAnything(wr verbs.SendWR) bool {
 	return true
 }
 
-// refuse posts a request that the peer must refuse with f, and requires that the connection ends: what is posted on
-// either side, before and after, is flushed.
+// refuse posts a request that the peer must refuse with f, and requires that the connection ends:
+// what is posted on either side, before and after, is flushed.
 func (p *pair) refuse(wr verbs.SendWR, f fault, oneWay bool) {
 	p.Helper()
 	p.a.recv(9)

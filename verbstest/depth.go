@@ -37,8 +37,8 @@ func most(v, device int) int {
 	return d
 }
 
-// depthNegotiate connects with different depths in both directions: the smaller one of requester and responder is used. On a fabric
-// that does not negotiate, each side keeps its own.
+// depthNegotiate connects with different depths in both directions: the smaller one of requester
+// and responder is used. On a fabric that does not negotiate, each side keeps its own.
 func depthNegotiate(w *world) outcome {
 	negotiates := w.negotiates()
 	for _, c := range []struct{ ord, ird int }{ // of the requester, of the responder
@@ -112,7 +112,8 @@ func (w *world) negotiates() bool {
 	return true
 }
 
-// depthNoneAsRequester: a side with an ORD of 0 cannot read; its own device refuses that, not the peer.
+// depthNoneAsRequester: a side with an ORD of 0 cannot read; its own device refuses that, not the
+// peer.
 func depthNoneAsRequester(w *world) outcome {
 	by := w.pair(pairConfig{})
 	wrs := []verbs.SendWR{{Opcode: verbs.WRRDMARead}}

@@ -47,7 +47,8 @@ func (w *world) listed() bool {
 	return slices.ContainsFunc(devices, func(d *verbs.Device) bool { return d.Name() == w.f.Active.Name() })
 }
 
-// register registers the active side's device for the time of the test. Devices of the kernel are always listed.
+// register registers the active side's device for the time of the test. Devices of the kernel are
+// always listed.
 func (w *world) register() {
 	w.Helper()
 	if w.listed() {
@@ -137,8 +138,8 @@ func devicePort(w *world) outcome {
 	return tested
 }
 
-// deviceOps posts one request of every kind. Those that the device does not have must be refused before anything else is checked,
-// in every state of the QP; for the others the state decides.
+// deviceOps posts one request of every kind. Those that the device does not have must be refused
+// before anything else is checked, in every state of the QP; for the others the state decides.
 func deviceOps(w *world) outcome {
 	qp := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}).qp
 	for op, wr := range map[verbs.Op]verbs.SendWR{

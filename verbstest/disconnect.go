@@ -98,8 +98,9 @@ func disconnectBothAtOnce(w *world) outcome {
 	return tested
 }
 
-// disconnectDataArrive: what has completed before a Disconnect arrives, at a peer that sends nothing and at one that is sending.
-// Kernel siw loses some at the second, now and then: it closes a socket with unread data.
+// disconnectDataArrive: what has completed before a Disconnect arrives, at a peer that sends
+// nothing and at one that is sending. Kernel siw loses some at the second, now and then: it closes
+// a socket with unread data.
 func disconnectDataArrive(w *world) outcome {
 	w.arrives(false)
 	if w.kernelIWARP() {
@@ -110,7 +111,8 @@ func disconnectDataArrive(w *world) outcome {
 	return tested
 }
 
-// arrives disconnects with the data of completed requests under way, and perhaps with others coming in.
+// arrives disconnects with the data of completed requests under way, and perhaps with others coming
+// in.
 func (w *world) arrives(talks bool) {
 	w.Helper()
 	p := w.pair(pairConfig{})

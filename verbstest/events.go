@@ -72,8 +72,8 @@ func eventCloseWakesWaiters(w *world) outcome {
 	return tested
 }
 
-// eventOwnContextOnly: only the context of a QP gets its events, and a QP that is closed takes with it what nobody has waited for
-// (ibv_destroy_qp(3)).
+// eventOwnContextOnly: only the context of a QP gets its events, and a QP that is closed takes with
+// it what nobody has waited for (ibv_destroy_qp(3)).
 func eventOwnContextOnly(w *world) outcome {
 	o := w.other()
 	p := w.pair(pairConfig{})
@@ -117,7 +117,8 @@ func eventNamesTheQP(w *world) outcome {
 	return tested
 }
 
-// failureEvent waits for the event of a QP that has failed. Some drivers of the kernel do not send it.
+// failureEvent waits for the event of a QP that has failed. Some drivers of the kernel do not send
+// it.
 func (h *host) failureEvent() (verbs.AsyncEvent, bool) {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), waitLimit/4)

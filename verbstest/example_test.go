@@ -16,7 +16,8 @@ import (
 //
 //	func TestVerbs(t *testing.T) { conformance(t) }
 //
-// It opens a device for each subject, and lists what the device lacks. A provider that has everything calls verbstest.Run.
+// It opens a device for each subject, and lists what the device lacks. A provider that has
+// everything calls verbstest.Run.
 func conformance(t *testing.T) (results []verbstest.Result) {
 	open := func(t *testing.T) verbstest.Fabric {
 		nic, err := usiw.New(usiw.Config{})

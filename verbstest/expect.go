@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// requireErr requires that err has the cause and is wrapped in the error type of package verbs or cm, which names the
-// call.
+// requireErr requires that err has the cause and is wrapped in the error type of package verbs or
+// cm, which names the call.
 func requireErr(t *testing.T, err, cause error) {
 	t.Helper()
 	require.ErrorIs(t, err, cause)
@@ -52,8 +52,9 @@ type fault struct {
 	status             verbs.WCStatus // of the request, on fabrics that report which request it was
 }
 
-// refusal checks the completion of a refused request. oneWay is for requests without an answer: on iWARP they have often completed
-// before the peer checks them. One that kernel siw is still sending then has any status.
+// refusal checks the completion of a refused request. oneWay is for requests without an answer: on
+// iWARP they have often completed before the peer checks them. One that kernel siw is still sending
+// then has any status.
 func (p *pair) refusal(wc verbs.WC, f fault, oneWay bool) {
 	p.Helper()
 	if oneWay && p.iwarp() && (wc.Status == verbs.WCSuccess || p.kernelIWARP()) {
@@ -63,8 +64,9 @@ func (p *pair) refusal(wc verbs.WC, f fault, oneWay bool) {
 	require.ErrorIs(p, wc.Err(), wc.Status)
 }
 
-// tells requires the status of a request that has failed. A driver of the kernel may tell one of others in its place, and kernel
-// siw, which does not tell which request it was, or flushes that one too, any; that is noted.
+// tells requires the status of a request that has failed. A driver of the kernel may tell one of
+// others in its place, and kernel siw, which does not tell which request it was, or flushes that
+// one too, any; that is noted.
 func (w *world) tells(wc verbs.WC, status verbs.WCStatus, others ...verbs.WCStatus) {
 	w.Helper()
 	switch {
@@ -78,7 +80,8 @@ func (w *world) tells(wc verbs.WC, status verbs.WCStatus, others ...verbs.WCStat
 	}
 }
 
-// badSource requires the completion of a request whose memory is wrong on its own side. Newer rxe flush it as those behind it are.
+// badSource requires the completion of a request whose memory is wrong on its own side. Newer rxe
+// flush it as those behind it are.
 func (w *world) badSource(wc verbs.WC) {
 	w.Helper()
 	w.tells(wc, verbs.WCLocProtErr, verbs.WCWRFlushErr)
@@ -90,8 +93,8 @@ func (w *world) badBuffer(wc verbs.WC) {
 	w.tells(wc, verbs.WCLocProtErr)
 }
 
-// peersBadBuffer requires the completion of a Send for which the peer's receive has wrong memory. The requester of rxe cannot tell
-// that from a message that is too long.
+// peersBadBuffer requires the completion of a Send for which the peer's receive has wrong memory.
+// The requester of rxe cannot tell that from a message that is too long.
 func (w *world) peersBadBuffer(wc verbs.WC) {
 	w.Helper()
 	switch {
@@ -110,8 +113,8 @@ func (w *world) badBind(wc verbs.WC) {
 	w.tells(wc, verbs.WCMWBindErr, verbs.WCWRFlushErr)
 }
 
-// broken requires that the connection has ended because to refused a request of from, and that both sides know: by the state and
-// the error of the QP, the ID, and an event.
+// broken requires that the connection has ended because to refused a request of from, and that both
+// sides know: by the state and the error of the QP, the ID, and an event.
 func (p *pair) broken(from, to *side, f fault) {
 	p.Helper()
 	p.disconnected()
@@ -156,7 +159,8 @@ func (s *side) qpEvent() verbs.AsyncEvent {
 	}
 }
 
-// flushed requires that the next completions of cq are of the requests ids, with the status of a flush.
+// flushed requires that the next completions of cq are of the requests ids, with the status of a
+// flush.
 func (h *host) flushed(cq *verbs.CQ, ids ...uint64) {
 	h.Helper()
 	for _, id := range ids {

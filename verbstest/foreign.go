@@ -44,7 +44,8 @@ func foreignCQ(w *world) outcome {
 	return tested
 }
 
-// foreignQP: a connection takes QPs of its own context. The refused ID and request can still be used.
+// foreignQP: a connection takes QPs of its own context. The refused ID and request can still be
+// used.
 func foreignQP(w *world) outcome {
 	theirs := w.other().side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	id := w.resolve(w.ln)
@@ -117,7 +118,8 @@ func (w *world) foreign(o *host, own *side) {
 	for _, s := range [][2]*side{{own, theirs}, {theirs, own}} {
 		_, err := s[0].ctx.CreateCQ(verbs.CQConfig{Channel: s[1].createChannel()})
 		requireErr(w.T, err, verbs.ErrForeign)
-		for _, cfg := range []verbs.QPConfig{{SendCQ: s[0].scq, RecvCQ: s[1].rcq}, {SendCQ: s[1].scq, RecvCQ: s[0].rcq}} {
+		for _, cfg := range []verbs.QPConfig{{SendCQ: s[0].scq, RecvCQ: s[1].rcq},
+			{SendCQ: s[1].scq, RecvCQ: s[0].rcq}} {
 			_, err = s[0].pd.CreateQP(cfg)
 			requireErr(w.T, err, verbs.ErrForeign)
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Connections that the program makes itself, by QP.Modify, and their failures. On iWARP itself there is always a connection manager.
+// Connections that the program makes itself, by QP.Modify, and their failures. On iWARP itself
+// there is always a connection manager.
 var handTests = []test{
 	{"RC", handRC},
 	{"Query", handQuery},
@@ -44,11 +45,12 @@ func (s *side) steps(to *side) []step {
 	s.Helper()
 	const st = verbs.QPAttrState
 	init := step{verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, QKey: handQKey,
-		AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic}, st | verbs.QPAttrPKeyIndex | verbs.QPAttrPort}
-	rtr := step{verbs.QPAttr{State: verbs.QPStateRTR, AH: s.path(to), PathMTU: verbs.MTU1024, DestQPNum: to.qp.Num(), RQPSN: handPSN,
-		MaxDestRdAtomic: 4, MinRNRTimer: 12}, st}
-	rts := step{verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: handPSN, Timeout: 14, RetryCnt: 3, RNRRetry: 7, MaxRdAtomic: 4},
-		st | verbs.QPAttrSQPSN}
+		AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic},
+		st | verbs.QPAttrPKeyIndex | verbs.QPAttrPort}
+	rtr := step{verbs.QPAttr{State: verbs.QPStateRTR, AH: s.path(to), PathMTU: verbs.MTU1024, DestQPNum: to.qp.Num(),
+		RQPSN: handPSN, MaxDestRdAtomic: 4, MinRNRTimer: 12}, st}
+	rts := step{verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: handPSN, Timeout: 14, RetryCnt: 3, RNRRetry: 7,
+		MaxRdAtomic: 4}, st | verbs.QPAttrSQPSN}
 	switch s.qp.Type() {
 	case verbs.QPTypeUD:
 		init.mask |= verbs.QPAttrQKey
@@ -79,11 +81,12 @@ func (s *side) path(to *side) verbs.AHAttr {
 		SGIDIndex: uint8(s.gid().Index), HopLimit: 64}}
 }
 
-// overIWARP reports whether the device is one of iWARP, or has the semantics of InfiniBand over one, and then no datagrams either.
+// overIWARP reports whether the device is one of iWARP, or has the semantics of InfiniBand over
+// one, and then no datagrams either.
 func (w *world) overIWARP() bool { return w.iwarp() || w.a.attr.MaxAH == 0 }
 
-// noHand reports whether QPs of a type cannot be connected by hand: over iWARP there is no such type, or on iWARP itself Modify
-// refuses.
+// noHand reports whether QPs of a type cannot be connected by hand: over iWARP there is no such
+// type, or on iWARP itself Modify refuses.
 func (w *world) noHand(t verbs.QPType) bool {
 	w.Helper()
 	if !w.overIWARP() || !w.iwarp() && t == verbs.QPTypeRC {
@@ -146,7 +149,8 @@ func handRC(w *world) outcome {
 	p.exchangeWrite(m, 0, 1<<20)
 	if w.has(verbs.OpFetchAdd) {
 		p.b.mem.put(0, 40)
-		p.a.ok(p.a.run(at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2}, p.a.mem, 8, p.b.mem, 0)), verbs.WCFetchAdd)
+		p.a.ok(p.a.run(at(verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 2}, p.a.mem, 8, p.b.mem, 0)),
+			verbs.WCFetchAdd)
 		require.EqualValues(w, 42, p.b.mem.get(0))
 	}
 	// One side goes to ERR; the other one gets no answer.
@@ -182,7 +186,8 @@ func handQuery(w *world) outcome {
 	require.True(w, got.AH.IsGlobal)
 	require.Equal(w, rtr.AH.GRH.DGID, got.AH.GRH.DGID)
 	require.Equal(w, rtr.AH.GRH.SGIDIndex, got.AH.GRH.SGIDIndex)
-	require.Equal(w, steps[0].attr.AccessFlags, got.AccessFlags&(verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic))
+	require.Equal(w, steps[0].attr.AccessFlags,
+		got.AccessFlags&(verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic))
 	if w.noHand(verbs.QPTypeUC) {
 		return tested
 	}
@@ -226,7 +231,8 @@ func bits(m verbs.QPAttrMask) func(func(verbs.QPAttrMask) bool) {
 	}
 }
 
-// handMissing leaves out every required attribute of a step, one at a time. The error names the missing one, and nothing changes.
+// handMissing leaves out every required attribute of a step, one at a time. The error names the
+// missing one, and nothing changes.
 func handMissing(w *world) outcome {
 	for _, t := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
 		w.sub(t.String(), func(w *world) outcome {
@@ -309,7 +315,8 @@ func handWrongValues(w *world) outcome {
 	return tested
 }
 
-// handTransitions tries every transition that the state diagram does not have, from every state on the way.
+// handTransitions tries every transition that the state diagram does not have, from every state on
+// the way.
 func handTransitions(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -334,7 +341,8 @@ func handTransitions(w *world) outcome {
 		check(st.attr.State)
 	}
 	// The QP is in another state than the caller expects.
-	err := p.a.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateRTR}, verbs.QPAttrState|verbs.QPAttrCurState)
+	err := p.a.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateRTR},
+		verbs.QPAttrState|verbs.QPAttrCurState)
 	requireErr(w.T, err, verbs.ErrInvalid)
 	require.NoError(w, p.a.modify(verbs.QPStateErr))
 	check(verbs.QPStateErr)
@@ -421,7 +429,8 @@ func handDrained(w *world) outcome {
 		require.Same(w, p.a.qp, ev.QP)
 	}
 	require.Equal(w, verbs.QPStateSQD.String(), p.a.qp.State().String())
-	// Requests are accepted, and wait. (rxe executes them when another one is posted after the change to RTS.)
+	// Requests are accepted, and wait. (rxe executes them when another one is posted after the
+	// change to RTS.)
 	p.b.recv(4)
 	p.b.recv(5)
 	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})

@@ -32,7 +32,8 @@ func writeImm(src []verbs.SGE, dst *mem, off int, imm uint32) verbs.SendWR {
 	return wr
 }
 
-// immediate requires that wc is a receive of the immediate imm64, also in the form of a fabric with 32-bit immediates.
+// immediate requires that wc is a receive of the immediate imm64, also in the form of a fabric with
+// 32-bit immediates.
 func (s *side) immediate(wc verbs.WC, op verbs.WCOpcode, length int, imm64 uint64) {
 	s.Helper()
 	s.ok(wc, op)
@@ -171,7 +172,8 @@ func immDataSolicited(w *world) outcome {
 	return tested
 }
 
-// immDataReceiveUntouched: the immediate consumes a receive, but is in the completion and not in the buffer.
+// immDataReceiveUntouched: the immediate consumes a receive, but is in the completion and not in
+// the buffer.
 func immDataReceiveUntouched(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
@@ -188,8 +190,8 @@ func immDataReceiveUntouched(w *world) outcome {
 	return tested
 }
 
-// immDataAfterWrite: on the wire a Write with immediate is a Write and Immediate Data behind it, and the receiver cannot
-// tell how they were posted.
+// immDataAfterWrite: on the wire a Write with immediate is a Write and Immediate Data behind it,
+// and the receiver cannot tell how they were posted.
 func immDataAfterWrite(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {

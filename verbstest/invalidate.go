@@ -17,7 +17,8 @@ var invalidateTests = []test{
 	{"RemoteTooLong", invRemoteTooLong},
 }
 
-// noInvalidate reports whether the device cannot invalidate windows by op, and requires that it then refuses to.
+// noInvalidate reports whether the device cannot invalidate windows by op, and requires that it
+// then refuses to.
 func (w *world) noInvalidate(op verbs.Op, opcode verbs.WROpcode) bool {
 	w.Helper()
 	if !w.has(op) {
@@ -40,8 +41,8 @@ func invLocal(w *world) outcome {
 	return tested
 }
 
-// hurtsKernel reports whether the invalidation of a window that is not bound cannot be tried: rxe of Linux 6.1 then uses the
-// region that is not there.
+// hurtsKernel reports whether the invalidation of a window that is not bound cannot be tried: rxe
+// of Linux 6.1 then uses the region that is not there.
 func (w *world) hurtsKernel() bool {
 	if w.f.userSpace() || w.iwarp() {
 		return false
@@ -50,8 +51,8 @@ func (w *world) hurtsKernel() bool {
 	return true
 }
 
-// invalidatesOthers reports whether the device lets a QP invalidate the window of another, as rxe does, by a request of its own
-// and of its peer's.
+// invalidatesOthers reports whether the device lets a QP invalidate the window of another, as rxe
+// does, by a request of its own and of its peer's.
 func (p *pair) invalidatesOthers() bool {
 	p.Helper()
 	if p.iwarp() || p.f.userSpace() {
@@ -70,8 +71,8 @@ func (p *pair) invalidatesOthers() bool {
 	return true
 }
 
-// invalidating makes a pair for the test of that name, which invalidates a key that it must not. It returns nil if the device
-// does not survive the test or permits it; that is noted.
+// invalidating makes a pair for the test of that name, which invalidates a key that it must not. It
+// returns nil if the device does not survive the test or permits it; that is noted.
 func (w *world) invalidating(name string) *pair {
 	w.Helper()
 	if name == "Unbound" && w.hurtsKernel() {
@@ -90,7 +91,8 @@ func zeroKey(*pair) uint32      { return 0 }
 func regionKey(p *pair) uint32  { return p.b.mem.RKey() }
 func unboundKey(p *pair) uint32 { return p.b.allocMW().RKey() }
 
-// otherWindow is a window of the passive side of a pair of its own, which no other QP may invalidate.
+// otherWindow is a window of the passive side of a pair of its own, which no other QP may
+// invalidate.
 type otherWindow struct {
 	p  *pair
 	mw *verbs.MW
@@ -162,7 +164,8 @@ func invLocalInvalid(w *world) outcome {
 	return tested
 }
 
-// invRemote: the peer invalidates by a Send, solicited or not, and the receive's completion says which key.
+// invRemote: the peer invalidates by a Send, solicited or not, and the receive's completion says
+// which key.
 func invRemote(w *world) outcome {
 	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
 		return noted
@@ -215,7 +218,8 @@ func invRemoteThenAccess(w *world) outcome {
 	return tested
 }
 
-// invRemoteWrongKey: a peer may not invalidate regions of a whole PD (RFC 5040 section 8.1.1), nor windows of other QPs.
+// invRemoteWrongKey: a peer may not invalidate regions of a whole PD (RFC 5040 section 8.1.1), nor
+// windows of other QPs.
 func invRemoteWrongKey(w *world) outcome {
 	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
 		return noted
@@ -245,7 +249,8 @@ func invRemoteWrongKey(w *world) outcome {
 			p.a.recv(9)
 			p.b.recv(1, p.b.mem.sge(0, 100))
 			p.b.recv(2)
-			wc := p.a.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSendWithInv, SGL: p.a.mem.sgl(0, 100), InvalidateRKey: key})
+			wc := p.a.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSendWithInv, SGL: p.a.mem.sgl(0, 100),
+				InvalidateRKey: key})
 			if w.iwarp() {
 				p.refusal(wc, c.f, true)
 			} else {

@@ -35,7 +35,8 @@ var lifetimeTests = []test{
 	{"ErrClosed", lifetimeErrClosed},
 }
 
-// lifetimeBusy: a parent with children is not closed. The error has the number of children of each kind, and everything still works.
+// lifetimeBusy: a parent with children is not closed. The error has the number of children of each
+// kind, and everything still works.
 func lifetimeBusy(w *world) outcome {
 	c, err := w.f.Active.Open()
 	require.NoError(w, err)
@@ -183,8 +184,8 @@ func lifetimeCloseTwice(w *world) outcome {
 	if w.has(verbs.OpBindMW) {
 		mw = p.a.allocMW().Close
 	}
-	for i, closeIt := range []func() error{ln.Close, p.a.id.Close, p.b.id.Close, p.a.qp.Close, mw, p.a.mem.Close, p.a.scq.Close,
-		p.a.rcq.Close, ch.Close, pd.Close, c.Close, c.CloseAll} {
+	for i, closeIt := range []func() error{ln.Close, p.a.id.Close, p.b.id.Close, p.a.qp.Close, mw, p.a.mem.Close,
+		p.a.scq.Close, p.a.rcq.Close, ch.Close, pd.Close, c.Close, c.CloseAll} {
 		for range 3 {
 			require.NoError(w, closeIt(), "object %d", i)
 		}
@@ -223,7 +224,8 @@ func lifetimeCloseAll(w *world) outcome {
 	asleep.Until(w.T, 1, "verbs.(*Context).WaitEvent", "verbstest.lifetimeCloseAll")
 	require.NoError(w, c.CloseAll())
 	requireClosed(w.T, closes(w.T, waiting, "WaitEvent of a closed context"))
-	for _, err := range []error{inner.a.pd.Close(), p.a.qp.Close(), p.a.scq.Close(), p.a.mem.Close(), ch.Close(), c.Close()} {
+	for _, err := range []error{inner.a.pd.Close(), p.a.qp.Close(), p.a.scq.Close(), p.a.mem.Close(), ch.Close(),
+		c.Close()} {
 		require.NoError(w, err, "everything is closed")
 	}
 	_, err = c.AllocPD()
@@ -234,7 +236,8 @@ func lifetimeCloseAll(w *world) outcome {
 	return tested
 }
 
-// lifetimeCloseConcurrent: of several concurrent calls of Close, one closes the object and all return without an error.
+// lifetimeCloseConcurrent: of several concurrent calls of Close, one closes the object and all
+// return without an error.
 func lifetimeCloseConcurrent(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, closeIt := range []func() error{p.a.id.Close, p.a.qp.Close, p.a.mem.Close, p.a.scq.Close} {
@@ -337,8 +340,8 @@ func lifetimeCloseDuringCQ(w *world) outcome {
 	return tested
 }
 
-// lifetimeMRCloseUnderTraffic deregisters a region that the peer is writing to: after Close nothing writes to it. A late write would
-// write the last bytes last, so these are cleared first.
+// lifetimeMRCloseUnderTraffic deregisters a region that the peer is writing to: after Close nothing
+// writes to it. A late write would write the last bytes last, so these are cleared first.
 func lifetimeMRCloseUnderTraffic(w *world) outcome {
 	by := w.pair(pairConfig{})
 	const n, rounds = 60_000, 40
@@ -384,8 +387,9 @@ func lifetimeMRCloseUnderTraffic(w *world) outcome {
 	return tested
 }
 
-// lifetimeMRCloseOfSource deregisters memory that waits to be sent: each request completes or fails, and nothing that the program
-// writes to the memory afterwards is sent. The kernel's siw goes on with the one request that it has begun to send.
+// lifetimeMRCloseOfSource deregisters memory that waits to be sent: each request completes or
+// fails, and nothing that the program writes to the memory afterwards is sent. The kernel's siw
+// goes on with the one request that it has begun to send.
 func lifetimeMRCloseOfSource(w *world) outcome {
 	allowed := []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
 	if !w.f.userSpace() {
@@ -425,7 +429,8 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 						begun = i
 						continue
 					}
-					require.Failf(w, "what was in the memory after Close was sent", "byte %d of request %d is %#x", k, i, got)
+					require.Failf(w, "what was in the memory after Close was sent", "byte %d of request %d is %#x", k,
+						i, got)
 				}
 			}
 		}
@@ -433,8 +438,9 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 	return tested
 }
 
-// sentUntilFailure takes the completions of count requests, whose IDs are 0, 1, 2 and so on. It requires that from the first
-// failure on all fail, with one of the given statuses, and returns how many have succeeded.
+// sentUntilFailure takes the completions of count requests, whose IDs are 0, 1, 2 and so on. It
+// requires that from the first failure on all fail, with one of the given statuses, and returns how
+// many have succeeded.
 func (s *side) sentUntilFailure(count int, allowed ...verbs.WCStatus) (good int) {
 	s.Helper()
 	for i := range count {
@@ -450,8 +456,8 @@ func (s *side) sentUntilFailure(count int, allowed ...verbs.WCStatus) (good int)
 	return good
 }
 
-// lifetimeMRCloseUnderReads deregisters a region that the peer is reading: what was read before is right, and the rest
-// fails.
+// lifetimeMRCloseUnderReads deregisters a region that the peer is reading: what was read before is
+// right, and the rest fails.
 func lifetimeMRCloseUnderReads(w *world) outcome {
 	for round, after := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
 		w.sub(fmt.Sprint(round), func(w *world) outcome {
@@ -487,7 +493,8 @@ func lifetimeMRCloseUnderReads(w *world) outcome {
 	return tested
 }
 
-// lifetimeMRCloseOfSink deregisters the sink of Reads or atomics in progress: nothing is placed in it afterwards.
+// lifetimeMRCloseOfSink deregisters the sink of Reads or atomics in progress: nothing is placed in
+// it afterwards.
 func lifetimeMRCloseOfSink(w *world) outcome {
 	for _, c := range []struct {
 		op verbs.Op

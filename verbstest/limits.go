@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Limits on the number of objects need a device with small limits; the tests of the provider check them.
+// Limits on the number of objects need a device with small limits; the tests of the provider check
+// them.
 var limitTests = []test{
 	{"CQE", limitCQE},
 	{"MRSize", limitMRSize},
@@ -78,7 +79,8 @@ func limitQPCap(w *world) outcome {
 	return tested
 }
 
-// limitManyQPs makes many small QPs in one context, so that their queues begin at every page of its mapped memory.
+// limitManyQPs makes many small QPs in one context, so that their queues begin at every page of its
+// mapped memory.
 func limitManyQPs(w *world) outcome {
 	cq := w.a.createCQ(verbs.CQConfig{})
 	for range min(150, w.a.attr.MaxQP/2) {
@@ -138,7 +140,8 @@ func limitInline(w *world) outcome {
 	return tested
 }
 
-// limitMessageSize: on every fabric the sum of the lengths of a message's elements must be below 4 GiB.
+// limitMessageSize: on every fabric the sum of the lengths of a message's elements must be below 4
+// GiB.
 func limitMessageSize(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: 2}})
 	half := verbs.SGE{Addr: p.a.mem.at(0), Length: 1 << 31, LKey: p.a.mem.LKey()}
@@ -218,8 +221,10 @@ func limitDepth(w *world) outcome {
 		most  int
 		param func(v int) cm.ConnParam
 	}{
-		{"InitiatorDepth", w.a.attr.MaxQPInitRdAtom, func(v int) cm.ConnParam { return cm.ConnParam{InitiatorDepth: v} }},
-		{"ResponderResources", w.a.attr.MaxQPRdAtom, func(v int) cm.ConnParam { return cm.ConnParam{ResponderResources: v} }},
+		{"InitiatorDepth", w.a.attr.MaxQPInitRdAtom,
+			func(v int) cm.ConnParam { return cm.ConnParam{InitiatorDepth: v} }},
+		{"ResponderResources", w.a.attr.MaxQPRdAtom,
+			func(v int) cm.ConnParam { return cm.ConnParam{ResponderResources: v} }},
 	} {
 		for _, v := range []int{c.most + 1, math.MaxInt} {
 			err := w.connectError(c.param(v))

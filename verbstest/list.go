@@ -25,7 +25,8 @@ func listSend(w *world) outcome {
 	recvs, sends := make([]verbs.RecvWR, count), make([]verbs.SendWR, count)
 	for i := range count {
 		recvs[i] = verbs.RecvWR{ID: uint64(i), SGL: p.b.mem.sgl(i*100, 100)}
-		sends[i] = verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: p.a.mem.sgl(i, 100)}
+		sends[i] = verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+			SGL: p.a.mem.sgl(i, 100)}
 	}
 	n, err := p.b.qp.PostRecv(recvs)
 	require.NoError(w, err)

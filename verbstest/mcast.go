@@ -90,9 +90,10 @@ func mcastAttach(w *world) outcome {
 	return tested
 }
 
-// onLink has the host of the passive side take what is sent to a group until the test ends: over RoCE v2 the device gets of the
-// host's network only what the host is a member of, which AttachMcast does not see to (a connection manager does). It reports
-// false on other links and for addresses that are not IPv4's.
+// onLink has the host of the passive side take what is sent to a group until the test ends: over
+// RoCE v2 the device gets of the host's network only what the host is a member of, which
+// AttachMcast does not see to (a connection manager does). It reports false on other links and for
+// addresses that are not IPv4's.
 func (p *pair) onLink(group verbs.GID) bool {
 	p.Helper()
 	row := p.b.gid()

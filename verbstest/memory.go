@@ -41,8 +41,8 @@ func (h *host) register(buf []byte, access verbs.AccessFlags) *mem {
 	return h.adopt(mr, err)
 }
 
-// memoryFor returns n bytes of memory that can be registered at iova. Drivers of the kernel map whole pages, so both must have the
-// same offset in a page.
+// memoryFor returns n bytes of memory that can be registered at iova. Drivers of the kernel map
+// whole pages, so both must have the same offset in a page.
 func (h *host) memoryFor(iova uint64, n int) []byte {
 	h.Helper()
 	page := os.Getpagesize()
@@ -50,7 +50,8 @@ func (h *host) memoryFor(iova uint64, n int) []byte {
 	return h.alloc(at+n+page, 0).Bytes()[at : at+n : at+n]
 }
 
-// noIova reports whether the device can register memory only at its own address, and requires that it then refuses others.
+// noIova reports whether the device can register memory only at its own address, and requires that
+// it then refuses others.
 func (w *world) noIova() bool {
 	w.Helper()
 	const iova = 1 << 32
@@ -77,7 +78,8 @@ func (h *host) adopt(mr *verbs.MR, err error) *mem {
 	return m
 }
 
-// closesAfter closes a window before the region at the end of the test, as drivers of the kernel require.
+// closesAfter closes a window before the region at the end of the test, as drivers of the kernel
+// require.
 func (m *mem) closesAfter(mw *verbs.MW) {
 	m.t.Cleanup(func() { require.NoError(m.t, mw.Close()) })
 }
@@ -125,7 +127,8 @@ func (m *mem) holds(off int, want []byte) {
 	requireSame(m.t, want, m.Bytes()[off:off+len(want)])
 }
 
-// keeps stores the contents of the region, and returns a function that requires that they are still the same.
+// keeps stores the contents of the region, and returns a function that requires that they are still
+// the same.
 func (m *mem) keeps() func() {
 	was := slices.Clone(m.Bytes())
 	return func() {

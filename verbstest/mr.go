@@ -172,8 +172,10 @@ func mrSGE(w *world) outcome {
 }
 
 func mrAccess(w *world) outcome {
-	const lw, rw, rr, ra = verbs.AccessLocalWrite, verbs.AccessRemoteWrite, verbs.AccessRemoteRead, verbs.AccessRemoteAtomic
-	for _, access := range []verbs.AccessFlags{0, lw, rr, lw | rr, lw | rw, lw | ra, lw | rw | rr | ra, verbs.AccessMWBind} {
+	const lw, rw, rr, ra = verbs.AccessLocalWrite, verbs.AccessRemoteWrite, verbs.AccessRemoteRead,
+		verbs.AccessRemoteAtomic
+	for _, access := range []verbs.AccessFlags{0, lw, rr, lw | rr, lw | rw, lw | ra, lw | rw | rr | ra,
+		verbs.AccessMWBind} {
 		mr, err := w.a.pd.AllocMR(64, access)
 		require.NoError(w, err, access.String())
 		require.Equal(w, access, mr.Access())
@@ -201,15 +203,16 @@ func mrManyKeys(w *world) outcome {
 	return tested
 }
 
-// exchangeWrite writes n bytes into m of the passive side at off, and requires that only these bytes change.
+// exchangeWrite writes n bytes into m of the passive side at off, and requires that only these
+// bytes change.
 func (p *pair) exchangeWrite(m *mem, off, n int) {
 	p.Helper()
 	src := p.a.alloc(n, 0)
 	p.seed++
 	src.fill(p.seed)
 	rest := m.keepsBut(off, n)
-	p.a.ok(p.a.run(verbs.SendWR{ID: 21, Opcode: verbs.WRRDMAWrite, SGL: src.sgl(0, n), RemoteAddr: m.at(off), RKey: m.RKey()}),
-		verbs.WCRDMAWrite)
+	p.a.ok(p.a.run(verbs.SendWR{ID: 21, Opcode: verbs.WRRDMAWrite, SGL: src.sgl(0, n), RemoteAddr: m.at(off),
+		RKey: m.RKey()}), verbs.WCRDMAWrite)
 	p.settle()
 	m.holds(off, src.Bytes())
 	rest()
@@ -220,7 +223,8 @@ func (p *pair) exchangeWrite(m *mem, off, n int) {
 func (p *pair) deny(m *mem, addr uint64) {
 	p.Helper()
 	same := m.keeps()
-	wc := p.a.run(verbs.SendWR{ID: 22, Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 1), RemoteAddr: addr, RKey: m.RKey()})
+	wc := p.a.run(verbs.SendWR{ID: 22, Opcode: verbs.WRRDMAWrite, SGL: p.a.mem.sgl(0, 1), RemoteAddr: addr,
+		RKey: m.RKey()})
 	if !p.iwarp() {
 		require.Equal(p, verbs.WCRemAccessErr, wc.Status)
 	}

@@ -22,7 +22,8 @@ var memoryTests = []test{
 	{"RelaxedOrdering", mrRelaxedOrdering},
 }
 
-// reregisters reports whether regions can be changed in place, and requires that the device otherwise refuses it.
+// reregisters reports whether regions can be changed in place, and requires that the device
+// otherwise refuses it.
 func (w *world) reregisters() bool {
 	w.Helper()
 	m := w.b.register(make([]byte, 64), allRights)

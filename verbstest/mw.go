@@ -28,7 +28,8 @@ var mwTests = []test{
 
 const windowRights = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// noWindows reports whether the device has no type 2 windows, and requires that it then refuses them.
+// noWindows reports whether the device has no type 2 windows, and requires that it then refuses
+// them.
 func (w *world) noWindows() bool {
 	w.Helper()
 	if w.b.ctx.Supports(verbs.OpBindMW) {
@@ -89,7 +90,8 @@ func mwAlloc(w *world) outcome {
 	return tested
 }
 
-// mwAccess writes, reads and computes through a window in the middle of a region without rights for peers.
+// mwAccess writes, reads and computes through a window in the middle of a region without rights for
+// peers.
 func mwAccess(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -105,7 +107,8 @@ func mwAccess(w *world) outcome {
 	return tested
 }
 
-// usesWindow accesses bytes 1000 to 1099 of m with every operation, through a window that gives all rights to them.
+// usesWindow accesses bytes 1000 to 1099 of m with every operation, through a window that gives all
+// rights to them.
 func (p *pair) usesWindow(mw *verbs.MW, m *mem) {
 	p.Helper()
 	rest := m.keepsBut(1000, 100)
@@ -145,8 +148,8 @@ func mwZeroBased(w *world) outcome {
 	return tested
 }
 
-// outside requires that a request outside of its window, but inside of the region, is refused. It reports false, and notes it, if the
-// device allows it: rxe checks only the bounds of the region.
+// outside requires that a request outside of its window, but inside of the region, is refused. It
+// reports false, and notes it, if the device allows it: rxe checks only the bounds of the region.
 func (p *pair) outside(m *mem, wr verbs.SendWR, f fault, oneWay bool) bool {
 	p.Helper()
 	if p.iwarp() || p.f.userSpace() {
@@ -164,8 +167,9 @@ func (p *pair) outside(m *mem, wr verbs.SendWR, f fault, oneWay bool) bool {
 	return true
 }
 
-// busyWith reports whether a region cannot be closed while windows are bound to it, as with drivers of the kernel. It then requires
-// that everything still works, and that the region can be closed after the window.
+// busyWith reports whether a region cannot be closed while windows are bound to it, as with drivers
+// of the kernel. It then requires that everything still works, and that the region can be closed
+// after the window.
 func (p *pair) busyWith(m *mem, mw *verbs.MW, wr verbs.SendWR) bool {
 	p.Helper()
 	err := m.Close()
@@ -181,7 +185,8 @@ func (p *pair) busyWith(m *mem, mw *verbs.MW, wr verbs.SendWR) bool {
 	return true
 }
 
-// deniedAt requires that a request is refused, that m does not change, and that another connection still works.
+// deniedAt requires that a request is refused, that m does not change, and that another connection
+// still works.
 func (p *pair) deniedAt(m *mem, wr verbs.SendWR, f fault, oneWay bool) {
 	p.Helper()
 	by := p.world.pair(pairConfig{})
@@ -242,7 +247,8 @@ func mwBounds(w *world) outcome {
 		refusals bool
 	}{
 		{"All", 1000, 100, false}, {"First", 1000, 1, false}, {"Last", 1099, 1, false},
-		{"OnePast", 1000, 101, true}, {"OneBefore", 999, 2, true}, {"Behind", 1100, 1, true}, {"RegionStart", 0, 1, true},
+		{"OnePast", 1000, 101, true}, {"OneBefore", 999, 2, true}, {"Behind", 1100, 1, true},
+		{"RegionStart", 0, 1, true},
 	} {
 		w.sub(c.name, func(w *world) outcome {
 			p := w.pair(pairConfig{})
@@ -277,8 +283,8 @@ func mwUnbound(w *world) outcome {
 	return tested
 }
 
-// mwRebind: after its invalidation a window is bound again, with a new key and to another place. The old key gives no access. A bound
-// window cannot be bound again before it is invalidated.
+// mwRebind: after its invalidation a window is bound again, with a new key and to another place.
+// The old key gives no access. A bound window cannot be bound again before it is invalidated.
 func mwRebind(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -450,7 +456,8 @@ func mwBindInvalid(w *world) outcome {
 	return tested
 }
 
-// mwBindUnsignalled: requests after a bind can use the window, whether the bind has a completion or not.
+// mwBindUnsignalled: requests after a bind can use the window, whether the bind has a completion or
+// not.
 func mwBindUnsignalled(w *world) outcome {
 	if w.noWindows() {
 		return noted

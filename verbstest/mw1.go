@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Windows of type 1: bound by a call of their own that chooses the key, for every QP of the PD, bound again at any time.
+// Windows of type 1: bound by a call of their own that chooses the key, for every QP of the PD,
+// bound again at any time.
 var mw1Tests = []test{
 	{"Alloc", mw1Alloc},
 	{"Access", mw1Access},
@@ -70,7 +71,8 @@ func mw1Alloc(w *world) outcome {
 	return tested
 }
 
-// mw1Access writes, reads and computes through a window in the middle of a region without rights for peers.
+// mw1Access writes, reads and computes through a window in the middle of a region without rights
+// for peers.
 func mw1Access(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -95,7 +97,8 @@ func mw1Rights(w *world) outcome {
 	}{
 		{verbs.WRRDMAWrite.String(), windowRights &^ verbs.AccessRemoteWrite, verbs.OpWrite, (*world).writes},
 		{verbs.WRRDMARead.String(), windowRights &^ verbs.AccessRemoteRead, verbs.OpRead, (*world).reads},
-		{verbs.WRAtomicFetchAndAdd.String(), windowRights &^ verbs.AccessRemoteAtomic, verbs.OpFetchAdd, (*world).everyAtomic},
+		{verbs.WRAtomicFetchAndAdd.String(), windowRights &^ verbs.AccessRemoteAtomic, verbs.OpFetchAdd,
+			(*world).everyAtomic},
 	} {
 		if !w.has(c.op) {
 			continue // atomicFetchAdd looks at the refusal
@@ -131,7 +134,8 @@ func mw1Bounds(w *world) outcome {
 	return tested
 }
 
-// mw1Rebind: a bound window is bound again without being invalidated before. Its old keys give no access.
+// mw1Rebind: a bound window is bound again without being invalidated before. Its old keys give no
+// access.
 func mw1Rebind(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -151,8 +155,8 @@ func mw1Rebind(w *world) outcome {
 		p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 100), to, 200*i))), verbs.WCRDMARead)
 		p.a.mem.holds(0, to.Bytes()[200*i:200*i+100])
 	}
-	p.deniedAt(other, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 8), RemoteAddr: other.at(600), RKey: old},
-		fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
+	p.deniedAt(other, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: p.a.mem.sgl(0, 8), RemoteAddr: other.at(600),
+		RKey: old}, fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
 	return tested
 }
 
@@ -212,7 +216,8 @@ func mw1OtherPD(w *world) outcome {
 	return tested
 }
 
-// mw1NotInvalidated: a window that belongs to the whole PD cannot be invalidated through one of its QPs.
+// mw1NotInvalidated: a window that belongs to the whole PD cannot be invalidated through one of its
+// QPs.
 func mw1NotInvalidated(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -254,7 +259,8 @@ func mw1NotInvalidated(w *world) outcome {
 	return tested
 }
 
-// mw1RegionClosed: with a window bound to it a region is either not closed, or the window gives no access any more.
+// mw1RegionClosed: with a window bound to it a region is either not closed, or the window gives no
+// access any more.
 func mw1RegionClosed(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -334,7 +340,8 @@ func mw1BindInvalid(w *world) outcome {
 		require.Equal(w, key, mw.RKey(), c.name)
 	}
 	// Each type of window is bound in its own way.
-	p.b.refused(verbs.ErrInvalid, verbs.SendWR{Opcode: verbs.WRBindMW, RKey: mw.NextRKey(), Bind: ptr(bind1(mw, m, 0, 64, windowRights))})
+	p.b.refused(verbs.ErrInvalid,
+		verbs.SendWR{Opcode: verbs.WRBindMW, RKey: mw.NextRKey(), Bind: ptr(bind1(mw, m, 0, 64, windowRights))})
 	if !w.noWindows() {
 		requireErr(w.T, p.b.qp.BindMW(1, 0, bind1(p.b.allocMW(), m, 0, 64, windowRights)), verbs.ErrInvalid)
 	}
@@ -376,7 +383,8 @@ func mw1Order(w *world) outcome {
 	p, m := w.pair(pairConfig{}), w.b.alloc(4096, allRights)
 	for i, flags := range []verbs.SendFlags{0, verbs.SendFence} {
 		p.a.recv(1)
-		p.b.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMARead, SGL: p.b.mem.sgl(0, 1000), RemoteAddr: p.a.mem.at(0), RKey: p.a.mem.RKey()})
+		p.b.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMARead, SGL: p.b.mem.sgl(0, 1000), RemoteAddr: p.a.mem.at(0),
+			RKey: p.a.mem.RKey()})
 		require.NoError(w, p.b.qp.BindMW(2, flags, bind1(mw, m, 100*i, 64, windowRights)))
 		p.b.ok(p.b.run(verbs.SendWR{ID: 3, Opcode: verbs.WRSend}), verbs.WCSend)
 		p.a.ok(p.a.received(), verbs.WCRecv)
@@ -387,7 +395,8 @@ func mw1Order(w *world) outcome {
 	return tested
 }
 
-// mw1QueueFull: a bind needs an entry in the send queue. If there is none, the window does not change.
+// mw1QueueFull: a bind needs an entry in the send queue. If there is none, the window does not
+// change.
 func mw1QueueFull(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -402,8 +411,8 @@ func mw1QueueFull(w *world) outcome {
 		p.a.ok(p.a.run(under(mw, read(p.a.mem.sgl(0, 64), m, off))), verbs.WCRDMARead)
 		p.a.mem.holds(0, m.Bytes()[off:off+64])
 	}
-	// These requests keep the queue full for a while: Reads, which a depth of 1 sends one at a time; or Sends, on fabrics where a
-	// Send may come before its receive.
+	// These requests keep the queue full for a while: Reads, which a depth of 1 sends one at a
+	// time; or Sends, on fabrics where a Send may come before its receive.
 	filler, does := read(dst.sgl(0, n), src, 0), verbs.WCRDMARead
 	if !w.iwarp() {
 		filler, does = verbs.SendWR{Opcode: verbs.WRSend}, verbs.WCSend

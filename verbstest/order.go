@@ -22,7 +22,8 @@ var orderTests = []test{
 	{"FenceIdle", orderFenceIdle},
 }
 
-// orderCompletions posts long requests between short ones: they complete in the order in which they were posted.
+// orderCompletions posts long requests between short ones: they complete in the order in which they
+// were posted.
 func orderCompletions(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const big = 1 << 20
@@ -38,7 +39,8 @@ func orderCompletions(w *world) outcome {
 			ops = append(ops, c.wc)
 		}
 	}
-	wrs = append(wrs, verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 100)}, write(p.a.mem.sgl(0, 100), p.b.mem, 200))
+	wrs = append(wrs, verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 100)},
+		write(p.a.mem.sgl(0, 100), p.b.mem, 200))
 	ops = append(ops, verbs.WCSend, verbs.WCRDMAWrite)
 	for i := range wrs {
 		wrs[i].ID, wrs[i].Flags = uint64(100+i), verbs.SendSignaled
@@ -102,10 +104,12 @@ func orderWriteThenAtomic(w *world) outcome {
 	return tested
 }
 
-// orderReadsAndAtomics mixes both at the agreed depth: their answers come in the order of the requests.
+// orderReadsAndAtomics mixes both at the agreed depth: their answers come in the order of the
+// requests.
 func orderReadsAndAtomics(w *world) outcome {
 	for _, depth := range []int{1, 3, 16} {
-		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth}, bParam: cm.ConnParam{ResponderResources: depth}})
+		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth},
+			bParam: cm.ConnParam{ResponderResources: depth}})
 		add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}
 		if p.lacks(verbs.OpFetchAdd, at(add, p.a.mem, 0, p.b.mem, 0)) {
 			return noted
@@ -121,14 +125,16 @@ func orderReadsAndAtomics(w *world) outcome {
 			require.EqualValues(w, 2*i, p.a.ok(p.a.sent(), verbs.WCFetchAdd).ID)
 			require.EqualValues(w, 2*i+1, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
 			require.EqualValues(w, i, p.a.mem.get(16*i))
-			// When a Read is answered, the earlier atomics have been executed, and later ones may have been.
+			// When a Read is answered, the earlier atomics have been executed, and later ones may
+			// have been.
 			require.GreaterOrEqual(w, p.a.mem.get(16*i+8), uint64(i+1))
 		}
 	}
 	return tested
 }
 
-// orderFenceReadSend: a fenced request starts when the Reads before it have completed, so it can send their data.
+// orderFenceReadSend: a fenced request starts when the Reads before it have completed, so it can
+// send their data.
 func orderFenceReadSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 300_000
@@ -202,7 +208,8 @@ func orderFenceIdle(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for range 3 {
 		p.b.recv(1, p.b.mem.sge(0, 100))
-		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendFence, SGL: p.a.mem.sgl(0, 100)}), verbs.WCSend)
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendFence, SGL: p.a.mem.sgl(0, 100)}),
+			verbs.WCSend)
 		p.b.ok(p.b.received(), verbs.WCRecv)
 		wr := write(p.a.mem.sgl(0, 100), p.b.mem, 0)
 		wr.Flags = verbs.SendFence

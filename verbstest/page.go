@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Short messages whose memory crosses a boundary between pages: drivers copy them into the packet with special code.
+// Short messages whose memory crosses a boundary between pages: drivers copy them into the packet
+// with special code.
 var pageTests = []test{
 	{"Read", pageRead},
 	{"WriteBehindReads", pageWriteBehindReads},
@@ -60,8 +61,9 @@ func pageRead(w *world) outcome {
 	return tested
 }
 
-// behindReads makes a pair and posts lists that begin with more Reads than may be in progress, so the messages behind them
-// are sent later than they are posted. message makes one of n bytes at off of src, the kth of the list.
+// behindReads makes a pair and posts lists that begin with more Reads than may be in progress, so
+// the messages behind them are sent later than they are posted. message makes one of n bytes at off
+// of src, the kth of the list.
 func behindReads(w *world, op verbs.WCOpcode, message func(p *pair, k int, src *mem, off, n int) verbs.SendWR,
 	arrived func(p *pair, k int, want []byte)) {
 	const reads = 3
@@ -116,8 +118,8 @@ func pageSendBehindReads(w *world) outcome {
 	return tested
 }
 
-// pageReadFails reads across a boundary, or beyond the last page of a region, with a key that differs by flip: that is one
-// failure.
+// pageReadFails reads across a boundary, or beyond the last page of a region, with a key that
+// differs by flip: that is one failure.
 func pageReadFails(w *world, past bool, flip uint32, f fault) {
 	for _, n := range []int{24, pageShort} {
 		p := w.pair(pairConfig{})

@@ -54,8 +54,9 @@ type side struct {
 
 // smallCap sizes a QP for most tests.
 func (h *host) smallCap() verbs.QPCap {
-	return verbs.QPCap{MaxSendWR: min(64, h.attr.MaxQPWR), MaxRecvWR: min(64, h.attr.MaxQPWR), MaxSendSGE: min(4, h.attr.MaxSGE),
-		MaxRecvSGE: min(4, h.attr.MaxSGE), MaxInlineData: min(64, h.attr.MaxInlineData)}
+	return verbs.QPCap{MaxSendWR: min(64, h.attr.MaxQPWR), MaxRecvWR: min(64, h.attr.MaxQPWR),
+		MaxSendSGE: min(4, h.attr.MaxSGE), MaxRecvSGE: min(4, h.attr.MaxSGE),
+		MaxInlineData: min(64, h.attr.MaxInlineData)}
 }
 
 // side makes CQs, a QP in RESET and a scratch region.
@@ -74,8 +75,8 @@ func (h *host) side(cfg pairConfig, pd *verbs.PD, ch [2]*verbs.CompChannel) *sid
 		s.rcq = h.createCQ(verbs.CQConfig{CQE: cfg.cqe, Channel: ch[1]})
 	}
 	s.mem = h.allocIn(pd, scratch, allRights)
-	s.qp = h.createQP(pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, SRQ: cfg.srq, Type: cfg.typ, Cap: cfg.cap, SigAll: cfg.sigAll,
-		SendOps: cfg.ops})
+	s.qp = h.createQP(pd, verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, SRQ: cfg.srq, Type: cfg.typ, Cap: cfg.cap,
+		SigAll: cfg.sigAll, SendOps: cfg.ops})
 	return s
 }
 
@@ -95,8 +96,8 @@ func (w *world) unconnected(cfg pairConfig) *pair {
 	return &pair{world: w, a: w.a.side(acfg, cfg.aPD, cfg.aChan), b: w.b.side(cfg, cfg.bPD, cfg.bChan)}
 }
 
-// connect connects the two sides through the listener of the world. If librdmacm chose a local port that is in use (cm.PortTaken), it tries
-// again with another ID.
+// connect connects the two sides through the listener of the world. If librdmacm chose a local port
+// that is in use (cm.PortTaken), it tries again with another ID.
 func (p *pair) connect(cfg pairConfig) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), waitLimit)
@@ -186,8 +187,8 @@ func (s *side) post(wrs ...verbs.SendWR) {
 	require.Equal(s, len(wrs), n)
 }
 
-// requests returns a good request of every operation that the device has, of side s to peer. Those with an answer put it into the
-// memory of s; the others take their data from there.
+// requests returns a good request of every operation that the device has, of side s to peer. Those
+// with an answer put it into the memory of s; the others take their data from there.
 func (w *world) requests(s, peer *side) []verbs.SendWR {
 	w.Helper()
 	data := s.mem.sgl(0, 8)
@@ -238,8 +239,9 @@ func (w *world) everyMessage() []verbs.WROpcode {
 	return all
 }
 
-// carriesAll requires that every kind of message carries the data of sgl, which are want, to the start of b's memory. dst
-// is the receive of those that have their data put into one. A Send with Invalidate needs a window at the peer.
+// carriesAll requires that every kind of message carries the data of sgl, which are want, to the
+// start of b's memory. dst is the receive of those that have their data put into one. A Send with
+// Invalidate needs a window at the peer.
 func (p *pair) carriesAll(sgl, dst []verbs.SGE, flags verbs.SendFlags, want []byte) {
 	p.Helper()
 	for _, m := range messages {
@@ -339,7 +341,8 @@ func (h *host) idle(cq *verbs.CQ) {
 // quiet waits for the time in which something that must not happen would happen.
 func (h *host) quiet() { time.Sleep(quietTime) }
 
-// transfer sends n bytes from src of one side to dst of the other and returns the receiver's completion.
+// transfer sends n bytes from src of one side to dst of the other and returns the receiver's
+// completion.
 func transfer(from, to *side, src, dst []verbs.SGE) verbs.WC {
 	from.Helper()
 	to.recv(7, dst...)
@@ -353,8 +356,8 @@ func (p *pair) settle() {
 	transfer(p.a, p.b, nil, nil)
 }
 
-// arrived returns when everything that a has sent has completed at b, because a later Read has been answered. It polls no completion
-// of b, so these may be of any kind.
+// arrived returns when everything that a has sent has completed at b, because a later Read has been
+// answered. It polls no completion of b, so these may be of any kind.
 func (p *pair) arrived() {
 	p.Helper()
 	p.a.ok(p.a.run(verbs.SendWR{ID: 9, Opcode: verbs.WRRDMARead}), verbs.WCRDMARead)
@@ -367,7 +370,8 @@ func (p *pair) disconnected() {
 	closes(p.T, p.b.id.Done(), "the end of the connection at the peer")
 }
 
-// works requires that Sends in both directions, Writes and Reads work on the connection. No other request may be outstanding.
+// works requires that Sends in both directions, Writes and Reads work on the connection. No other
+// request may be outstanding.
 func (p *pair) works() {
 	p.Helper()
 	const n = 300

@@ -23,11 +23,12 @@ var progressTests = []test{
 	{"ManyConnections", progressManyConnections},
 }
 
-// progressCount is the number of operations that a responder answers while its program does nothing.
+// progressCount is the number of operations that a responder answers while its program does
+// nothing.
 const progressCount = 10_000
 
-// pipeline keeps count requests of p's active side going, window at a time. The program of the passive side does nothing in
-// the meantime.
+// pipeline keeps count requests of p's active side going, window at a time. The program of the
+// passive side does nothing in the meantime.
 func (p *pair) pipeline(count, window int, op verbs.WCOpcode, wr func(i int) verbs.SendWR) {
 	p.Helper()
 	wcs := make([]verbs.WC, window)
@@ -62,7 +63,8 @@ func progressReads(w *world) outcome {
 	return tested
 }
 
-// ofBoth posts the same lists on both sides of a connection at the same time: the two sides must not wait for each other.
+// ofBoth posts the same lists on both sides of a connection at the same time: the two sides must
+// not wait for each other.
 func ofBoth(w *world, depth int, list func(s, peer *side) []verbs.SendWR) {
 	const rounds = 20
 	param := cm.ConnParam{InitiatorDepth: depth, ResponderResources: depth}
@@ -141,7 +143,8 @@ func progressWrites(w *world) outcome {
 	return tested
 }
 
-// progressSlowReceiver: a program that polls its completions late does not delay its peer, as long as its receives are posted.
+// progressSlowReceiver: a program that polls its completions late does not delay its peer, as long
+// as its receives are posted.
 func progressSlowReceiver(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const count = 60

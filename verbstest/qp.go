@@ -59,8 +59,9 @@ func qpCreate(w *world) outcome {
 		require.False(w, seen[q.Num()], "number %d is given twice", q.Num())
 		seen[q.Num()] = true
 		got := q.Cap()
-		require.True(w, got.MaxSendWR >= want.MaxSendWR && got.MaxRecvWR >= want.MaxRecvWR && got.MaxSendSGE >= want.MaxSendSGE &&
-			got.MaxRecvSGE >= want.MaxRecvSGE && got.MaxInlineData >= want.MaxInlineData, "asked for %+v, got %+v", want, got)
+		require.True(w, got.MaxSendWR >= want.MaxSendWR && got.MaxRecvWR >= want.MaxRecvWR &&
+			got.MaxSendSGE >= want.MaxSendSGE && got.MaxRecvSGE >= want.MaxRecvSGE &&
+			got.MaxInlineData >= want.MaxInlineData, "asked for %+v, got %+v", want, got)
 	}
 	return tested
 }
@@ -92,8 +93,8 @@ func (s *side) modify(to verbs.QPState) error {
 	return s.qp.Modify(verbs.QPAttr{State: to}, verbs.QPAttrState)
 }
 
-// qpTransitions tries every transition that the state diagram does not have, from the states that can be reached without a peer,
-// and from RTS. The errors name both states and the possible ones.
+// qpTransitions tries every transition that the state diagram does not have, from the states that
+// can be reached without a peer, and from RTS. The errors name both states and the possible ones.
 func qpTransitions(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	refuse := func(s *side, from verbs.QPState, to ...verbs.QPState) {
@@ -121,7 +122,8 @@ func qpTransitions(w *world) outcome {
 	require.NoError(w, s.modify(verbs.QPStateErr))
 	require.Equal(w, verbs.QPStateErr, s.qp.State())
 	require.Error(w, s.qp.Err())
-	refuse(s, verbs.QPStateErr, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE)
+	refuse(s, verbs.QPStateErr, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD,
+		verbs.QPStateSQE)
 	require.NoError(w, s.modify(verbs.QPStateErr))
 	if w.reset(s) {
 		require.NoError(w, s.qp.Err())
@@ -170,8 +172,8 @@ func qpModifyInvalid(w *world) outcome {
 	return tested
 }
 
-// qpByHand: on iWARP only the connection manager moves a QP to RTR and RTS; on InfiniBand the caller can, but has to name the
-// destination.
+// qpByHand: on iWARP only the connection manager moves a QP to RTR and RTS; on InfiniBand the
+// caller can, but has to name the destination.
 func qpByHand(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	bindINIT(s)
@@ -280,7 +282,8 @@ func qpAccessFlags(w *world) outcome {
 			for _, wr := range c.wrs(w) {
 				w.Log(wr.Opcode)
 				p := w.pair(pairConfig{before: func(p *pair) {
-					require.NoError(p, p.b.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: c.access},
+					require.NoError(p, p.b.qp.Modify(
+						verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: c.access},
 						verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 				}})
 				attr, err := p.b.qp.Query()
@@ -297,8 +300,9 @@ func qpAccessFlags(w *world) outcome {
 	return tested
 }
 
-// allowsAnything reports whether the fabric is the kernel's siw, which does not check the rights of a QP. One with RFC 7306 does, but a
-// QP that allows Reads and Writes allows atomics: the kernel's connection manager sets no other rights.
+// allowsAnything reports whether the fabric is the kernel's siw, which does not check the rights of
+// a QP. One with RFC 7306 does, but a QP that allows Reads and Writes allows atomics: the kernel's
+// connection manager sets no other rights.
 func (p *pair) allowsAnything(wr verbs.SendWR) bool {
 	p.Helper()
 	checks := p.b.ctx.Ops().Has(verbs.OpImm64) && (wr.Opcode == verbs.WRRDMARead || oneWay(wr))
@@ -310,8 +314,8 @@ func (p *pair) allowsAnything(wr verbs.SendWR) bool {
 	return true
 }
 
-// qpDenied is the refusal of a request that the QP does not allow to the peer. On InfiniBand it is an operation that the queue does
-// not support.
+// qpDenied is the refusal of a request that the QP does not allow to the peer. On InfiniBand it is
+// an operation that the queue does not support.
 func (w *world) qpDenied() fault {
 	f := fault{0, 1, 0x02, verbs.WCRemAccessErr}
 	if !w.iwarp() {
@@ -335,7 +339,8 @@ func qpAccessWithdrawn(w *world) outcome {
 	return tested
 }
 
-// qpSendQueueDrained: in the state SQD new requests wait until the QP is in RTS again. Some devices do not have this state.
+// qpSendQueueDrained: in the state SQD new requests wait until the QP is in RTS again. Some devices
+// do not have this state.
 func qpSendQueueDrained(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if err := p.a.modify(verbs.QPStateSQD); err != nil {
@@ -349,7 +354,8 @@ func qpSendQueueDrained(w *world) outcome {
 	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 	p.a.idle(p.a.scq)
 	require.NoError(w, p.a.modify(verbs.QPStateRTS))
-	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}) // rxe continues when another request is posted
+	// rxe continues when another request is posted
+	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 	for i := range 2 {
 		require.EqualValues(w, 2+i, p.a.ok(p.a.sent(), verbs.WCSend).ID)
 		p.b.ok(p.b.received(), verbs.WCRecv)
@@ -378,7 +384,8 @@ func qpErrorFlushes(w *world) outcome {
 	return tested
 }
 
-// qpDrain drains a QP during long Reads: every request completes once, and then the memory of the failed ones does not change.
+// qpDrain drains a QP during long Reads: every request completes once, and then the memory of the
+// failed ones does not change.
 func qpDrain(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n, count = 1 << 20, 20
@@ -503,7 +510,8 @@ func qpReset(w *world) outcome {
 	return tested
 }
 
-// reset moves a QP to RESET. It reports false, and notes it, on the kernel's siw, which cannot reset a used QP.
+// reset moves a QP to RESET. It reports false, and notes it, on the kernel's siw, which cannot
+// reset a used QP.
 func (w *world) reset(s *side) bool {
 	w.Helper()
 	err := s.modify(verbs.QPStateReset)
@@ -515,8 +523,8 @@ func (w *world) reset(s *side) bool {
 	return false
 }
 
-// afterReset ends the connection of a QP that was moved to RESET if the device does not: in the kernel a QP does not know its
-// connection.
+// afterReset ends the connection of a QP that was moved to RESET if the device does not: in the
+// kernel a QP does not know its connection.
 func (s *side) afterReset() {
 	s.Helper()
 	if ofKernel(s.ctx.Device()) {

@@ -68,8 +68,8 @@ func readZeroLength(w *world) outcome {
 
 // readZeroBetween has empty Reads between others.
 //
-// Kernel siw answers an empty Read with the bytes of the answer before, if it has not finished with that, though it has arrived: there
-// the empty Reads of a connection come first.
+// Kernel siw answers an empty Read with the bytes of the answer before, if it has not finished with
+// that, though it has arrived: there the empty Reads of a connection come first.
 func readZeroBetween(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 50_000
@@ -132,10 +132,12 @@ func readEdges(w *world) outcome {
 	return tested
 }
 
-// readMoreThanDepth posts many more Reads than may be in progress: the others wait, and all complete in order.
+// readMoreThanDepth posts many more Reads than may be in progress: the others wait, and all
+// complete in order.
 func readMoreThanDepth(w *world) outcome {
 	for _, depth := range []int{1, 2, 4} {
-		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth}, bParam: cm.ConnParam{ResponderResources: depth}})
+		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth},
+			bParam: cm.ConnParam{ResponderResources: depth}})
 		const n, count = 3000, 40
 		src, dst := p.b.alloc(n+count, allRights), p.a.alloc(n*count, verbs.AccessLocalWrite)
 		for i := range count {
@@ -159,10 +161,10 @@ func readBothWays(w *world) outcome {
 	a.fill(1)
 	b.fill(2)
 	for i := range count {
-		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: a.sgl((i+1)*n, n),
-			RemoteAddr: b.at(0), RKey: b.RKey()})
-		p.b.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: b.sgl((i+1)*n, n),
-			RemoteAddr: a.at(0), RKey: a.RKey()})
+		p.a.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
+			SGL: a.sgl((i+1)*n, n), RemoteAddr: b.at(0), RKey: b.RKey()})
+		p.b.post(verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
+			SGL: b.sgl((i+1)*n, n), RemoteAddr: a.at(0), RKey: a.RKey()})
 	}
 	for i := range count {
 		require.EqualValues(w, i, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
@@ -193,9 +195,10 @@ func readDenied(w *world) outcome {
 	return tested
 }
 
-// readDeniedAfterGood: the wrong request has the status, and those after it are flushed. Those before it have been executed, but
-// iWARP does not guarantee their answers: the Terminate is sent at the earliest opportunity, and then the state of outstanding
-// requests is indeterminate (RFC 5040 sections 6.2.1 and 7.1).
+// readDeniedAfterGood: the wrong request has the status, and those after it are flushed. Those
+// before it have been executed, but iWARP does not guarantee their answers: the Terminate is sent
+// at the earliest opportunity, and then the state of outstanding requests is indeterminate (RFC
+// 5040 sections 6.2.1 and 7.1).
 func readDeniedAfterGood(w *world) outcome {
 	for _, n := range []int{8, 1 << 20} {
 		p := w.pair(pairConfig{})
@@ -250,8 +253,8 @@ func readBadSink(w *world) outcome {
 			} else {
 				sgl = badLocal(p.a, name, 100)
 			}
-			p.localFault(verbs.SendWR{ID: 3, Opcode: verbs.WRRDMARead, SGL: sgl, RemoteAddr: p.b.mem.at(0), RKey: p.b.mem.RKey()},
-				verbs.WCLocProtErr)
+			p.localFault(verbs.SendWR{ID: 3, Opcode: verbs.WRRDMARead, SGL: sgl, RemoteAddr: p.b.mem.at(0),
+				RKey: p.b.mem.RKey()}, verbs.WCLocProtErr)
 			same()
 			by.in(w).works()
 			return tested

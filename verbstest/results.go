@@ -17,8 +17,9 @@ import (
 type Result struct {
 	Test   string // SUBJECT/TEST or SUBJECT/TEST/PART
 	Failed bool
-	// Lacks has the abilities that the test and its parts need and the device does not have. If the device can refuse to use one, the
-	// test has required that it does, with ErrNotSupported. Empty = everything was tested.
+	// Lacks has the abilities that the test and its parts need and the device does not have. If the
+	// device can refuse to use one, the test has required that it does, with ErrNotSupported. Empty
+	// = everything was tested.
 	Lacks []Lack
 }
 
@@ -31,14 +32,15 @@ type Lack struct {
 // String returns "WHAT: ERRNO".
 func (l Lack) String() string { return l.What + ": " + l.Errno }
 
-// outcome says how a test ended. Every test, and every part of a test, returns it. So none can end early and pass without noting what
-// it left out.
+// outcome says how a test ended. Every test, and every part of a test, returns it. So none can end
+// early and pass without noting what it left out.
 type outcome int
 
 const (
 	// tested: the test has tested its subject, to its end. It has noted what it could not test.
 	tested outcome = 1 + iota
-	// noted: the test has ended early, because the device does not have its subject, and has noted that.
+	// noted: the test has ended early, because the device does not have its subject, and has noted
+	// that.
 	noted
 )
 
@@ -65,14 +67,16 @@ func (r *record) check(o outcome) error {
 	return fmt.Errorf("%s does not say whether it got to its subject: outcome %d", r.name, o)
 }
 
-// lacking requires that err says that an ability is not supported, and notes it in the test's result and log.
+// lacking requires that err says that an ability is not supported, and notes it in the test's
+// result and log.
 func (w *world) lacking(what string, err error) {
 	w.Helper()
 	requireErr(w.T, err, verbs.ErrNotSupported)
 	w.note(Lack{what, errnoName(err)})
 }
 
-// has reports whether the active device has an operation, and notes it if not. Device/Ops requires that a post is then refused.
+// has reports whether the active device has an operation, and notes it if not. Device/Ops requires
+// that a post is then refused.
 func (w *world) has(op verbs.Op) bool {
 	if w.a.ctx.Supports(op) {
 		return true
@@ -98,9 +102,11 @@ func (w *world) report(failed bool) {
 	}
 }
 
-// errnoNames are the errnos with which drivers and libraries report that they do not have something.
-var errnoNames = map[syscall.Errno]string{syscall.EOPNOTSUPP: "EOPNOTSUPP", syscall.ENOSYS: "ENOSYS", syscall.EINVAL: "EINVAL",
-	syscall.EPERM: "EPERM", syscall.ENOTTY: "ENOTTY", syscall.ENODEV: "ENODEV", syscall.ENOMEM: "ENOMEM",
+// errnoNames are the errnos with which drivers and libraries report that they do not have
+// something.
+var errnoNames = map[syscall.Errno]string{syscall.EOPNOTSUPP: "EOPNOTSUPP", syscall.ENOSYS: "ENOSYS",
+	syscall.EINVAL: "EINVAL", syscall.EPERM: "EPERM", syscall.ENOTTY: "ENOTTY", syscall.ENODEV: "ENODEV",
+	syscall.ENOMEM:          "ENOMEM",
 	syscall.EPROTONOSUPPORT: "EPROTONOSUPPORT", syscall.EAFNOSUPPORT: "EAFNOSUPPORT"}
 
 func errnoName(err error) string {
@@ -114,7 +120,8 @@ func errnoName(err error) string {
 	return fmt.Sprintf("errno %d", int(errno))
 }
 
-// unless requires that a call has worked, or reports true and notes what the device lacks if it is not supported.
+// unless requires that a call has worked, or reports true and notes what the device lacks if it is
+// not supported.
 func (w *world) unless(what string, err error) bool {
 	w.Helper()
 	if errors.Is(err, verbs.ErrNotSupported) {

@@ -12,16 +12,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Fabric has the devices on which the suite runs: two devices that can connect to each other, or one device twice.
+// Fabric has the devices on which the suite runs: two devices that can connect to each other, or
+// one device twice.
 type Fabric struct {
 	// Active is the device that connects, Passive the device that listens.
 	Active, Passive *verbs.Device
-	// Listen is the address for listeners on Passive, "host:port" with port 0. Active connects to the same host.
+	// Listen is the address for listeners on Passive, "host:port" with port 0. Active connects to
+	// the same host.
 	Listen string
-	// Second is the host of another address of Passive that Active reaches, best of the other address family ("" = none is known).
+	// Second is the host of another address of Passive that Active reaches, best of the other
+	// address family ("" = none is known).
 	Second string
-	// ActiveFirst says that the passive side sends nothing before the active side has: iWARP without the peer-to-peer
-	// set-up of RFC 6581.
+	// ActiveFirst says that the passive side sends nothing before the active side has: iWARP
+	// without the peer-to-peer set-up of RFC 6581.
 	ActiveFirst bool
 	// Others are further devices, of any kind.
 	Others []*verbs.Device
@@ -38,7 +41,8 @@ func (f *Fabric) listen() netip.Addr {
 	return ap.Addr()
 }
 
-// userSpace reports whether the fabric is that of package usiw, which follows every rule of this suite; drivers of the kernel do not.
+// userSpace reports whether the fabric is that of package usiw, which follows every rule of this
+// suite; drivers of the kernel do not.
 func (f *Fabric) userSpace() bool { return !ofKernel(f.Passive) }
 
 // ofKernel reports whether a driver of the kernel's executes a device, or what it wraps.
@@ -95,8 +99,8 @@ var subjects = []struct {
 	{"Alloc", allocTests},
 }
 
-// Run runs the whole suite as subtests of t. open is called once for every subject; what it opens it closes by
-// t.Cleanup. The suite leaves no object and no connection behind.
+// Run runs the whole suite as subtests of t. open is called once for every subject; what it opens
+// it closes by t.Cleanup. The suite leaves no object and no connection behind.
 func Run(t *testing.T, open func(t *testing.T) Fabric) { RunSubjects(t, open, Subjects()...) }
 
 // Subjects returns the names of the parts of the suite in the order in which Run runs them.

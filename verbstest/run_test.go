@@ -43,7 +43,8 @@ func bare(t *testing.T, collect func(Result)) *world {
 	return &world{T: t, f: Fabric{Record: collect}, a: &host{}, b: &host{}, rec: &record{name: "A/B"}}
 }
 
-// TestEarlyEnd: a test that ends early without noting anything fails, and so does one that does not return how it ended.
+// TestEarlyEnd: a test that ends early without noting anything fails, and so does one that does not
+// return how it ended.
 func TestEarlyEnd(t *testing.T) {
 	const variable = "VERBSTEST_OUTCOME"
 	tests := map[string]func(w *world) outcome{
@@ -99,12 +100,12 @@ func TestParts(t *testing.T) {
 	w.sub("E", func(*world) outcome { return tested })
 	w.report(false)
 	x, y := Lack{"x", "none"}, Lack{"y", "none"}
-	require.Equal(t, []Result{{Test: "A/B/C/D", Lacks: []Lack{x}}, {Test: "A/B/C", Lacks: []Lack{x, y}}, {Test: "A/B/E"},
-		{Test: "A/B", Lacks: []Lack{x, y}}}, results)
+	require.Equal(t, []Result{{Test: "A/B/C/D", Lacks: []Lack{x}}, {Test: "A/B/C", Lacks: []Lack{x, y}},
+		{Test: "A/B/E"}, {Test: "A/B", Lacks: []Lack{x, y}}}, results)
 }
 
-// TestQuestions: tests find out whether a device has an operation only with functions that note it if it does not, so that nothing is
-// left out silently.
+// TestQuestions: tests find out whether a device has an operation only with functions that note it
+// if it does not, so that nothing is left out silently.
 func TestQuestions(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -30,7 +30,8 @@ var sendTests = []test{
 	{"UnknownFlags", sendUnknownFlags},
 }
 
-// sizes are lengths of messages around those at which transports segment them: their headers, common MTUs, 64 KiB, a megabyte.
+// sizes are lengths of messages around those at which transports segment them: their headers,
+// common MTUs, 64 KiB, a megabyte.
 var sizes = []int{1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 129, 209, 210, 211, 212, 255, 256, 257, 1023, 1024, 1025,
 	1439, 1440, 1441, 1459, 1460, 1461, 4095, 4096, 4097, 8999, 9000, 65483, 65484, 65507, 65535, 65536, 65537,
 	1<<20 - 1, 1 << 20, 1<<20 + 1}
@@ -104,7 +105,8 @@ func sendGather(w *world) outcome {
 		{3, 1461, 1460, 0}} {
 		x.fill(byte(i))
 		y.fill(byte(i))
-		src := []verbs.SGE{one.sge(3, lens[0]), two.sge(0, lens[1]), one.sge(4100, lens[2]), two.sge(1500, lens[3])}[:nsge]
+		src := []verbs.SGE{one.sge(3, lens[0]), two.sge(0, lens[1]), one.sge(4100, lens[2]),
+			two.sge(1500, lens[3])}[:nsge]
 		var want []byte
 		for k, part := range [][]byte{one.Bytes()[3:], two.Bytes(), one.Bytes()[4100:], two.Bytes()[1500:]} {
 			if k < nsge {
@@ -184,7 +186,8 @@ func sendInline(w *world) outcome {
 	p := w.pair(pairConfig{})
 	most := p.a.qp.Cap().MaxInlineData
 	if most == 0 {
-		_, err := p.a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendInline, SGL: p.a.mem.sgl(0, 1)}})
+		_, err := p.a.qp.PostSend(
+			[]verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendInline, SGL: p.a.mem.sgl(0, 1)}})
 		requireLimit(w.T, err, "max_inline_data", 0, 1)
 		w.without("inline")
 		return noted
@@ -237,8 +240,8 @@ func sendInlineGather(w *world) outcome {
 	return tested
 }
 
-// sendUnsignalled: requests without the flag have no completion. Their entries in the queue become free with the next signalled
-// one.
+// sendUnsignalled: requests without the flag have no completion. Their entries in the queue become
+// free with the next signalled one.
 func sendUnsignalled(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 64}})
 	for round := range 20 {
@@ -274,7 +277,8 @@ func sendSolicited(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, n := range []int{0, 1, 2000} {
 		p.b.recv(1, p.b.mem.sge(0, 2000))
-		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited, SGL: p.a.mem.sgl(0, n)}), verbs.WCSend)
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited, SGL: p.a.mem.sgl(0, n)}),
+			verbs.WCSend)
 		wc := p.b.ok(p.b.received(), verbs.WCRecv)
 		require.EqualValues(w, n, wc.ByteLen)
 		require.Zero(w, wc.Flags)
@@ -358,7 +362,8 @@ func sendNoReceive(w *world) outcome {
 	}
 	sends := []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend, Flags: verbs.SendSolicited}}
 	if w.has(verbs.OpSendInv) && !w.noWindows() {
-		sends = append(sends, verbs.SendWR{Opcode: verbs.WRSendWithInv}, verbs.SendWR{Opcode: verbs.WRSendWithInv, Flags: verbs.SendSolicited})
+		sends = append(sends, verbs.SendWR{Opcode: verbs.WRSendWithInv},
+			verbs.SendWR{Opcode: verbs.WRSendWithInv, Flags: verbs.SendSolicited})
 	}
 	for _, wr := range sends {
 		p := w.pair(pairConfig{})
@@ -378,7 +383,8 @@ func sendNoReceive(w *world) outcome {
 }
 
 // badLocals are the ways in which the memory of an element can be wrong.
-var badLocals = []string{"UnknownKey", "WrongKey", "Freed", "ForeignPD", "OnePast", "OneBefore", "Wrap", "SecondElement"}
+var badLocals = []string{"UnknownKey", "WrongKey", "Freed", "ForeignPD", "OnePast", "OneBefore", "Wrap",
+	"SecondElement"}
 
 // badLocal makes a list for n bytes on side s that is wrong in the way with this name.
 func badLocal(s *side, name string, n int) []verbs.SGE {
@@ -410,7 +416,8 @@ func badLocal(s *side, name string, n int) []verbs.SGE {
 	return []verbs.SGE{bad}
 }
 
-// sendBadSource: the error is on the program's own side, which reports it. The peer notices only the end of the stream.
+// sendBadSource: the error is on the program's own side, which reports it. The peer notices only
+// the end of the stream.
 func sendBadSource(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for _, name := range badLocals {
@@ -432,7 +439,8 @@ func sendBadSourceUnsignalled(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.b.recv(1)
 	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend},
-		verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: badLocal(p.a, "UnknownKey", 100)}, verbs.SendWR{ID: 4, Opcode: verbs.WRSend})
+		verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: badLocal(p.a, "UnknownKey", 100)},
+		verbs.SendWR{ID: 4, Opcode: verbs.WRSend})
 	wc := p.a.sent()
 	early := p.flushedEarly(wc, 2)
 	if early {
@@ -445,8 +453,8 @@ func sendBadSourceUnsignalled(w *world) outcome {
 	return tested
 }
 
-// flushedEarly reports whether the good request id has been flushed together with the wrong one after it: newer rxe flush it if its
-// answer has not come.
+// flushedEarly reports whether the good request id has been flushed together with the wrong one
+// after it: newer rxe flush it if its answer has not come.
 func (p *pair) flushedEarly(wc verbs.WC, id uint64) bool {
 	p.Helper()
 	if p.iwarp() || wc.ID != id || wc.Status != verbs.WCWRFlushErr {
@@ -468,8 +476,8 @@ func (s *side) arrivedOr(flushed bool, id uint64) bool {
 	return true
 }
 
-// localFault posts a good request, the bad one wr, and another good one: the bad one must fail with status on its own side, the one
-// before it must arrive, and the one after it must not.
+// localFault posts a good request, the bad one wr, and another good one: the bad one must fail with
+// status on its own side, the one before it must arrive, and the one after it must not.
 func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	p.Helper()
 	same := p.b.mem.keepsBut(0, 8)
@@ -492,7 +500,8 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 		require.Equal(p, status.String(), wc.Status.String())
 	}
 	if p.kernelIWARP() && wr.Opcode == verbs.WRRDMARead {
-		// The sink is checked when the answer arrives; the request after the Read has been sent by then.
+		// The sink is checked when the answer arrives; the request after the Read has been sent by
+		// then.
 		p.without("sink-first")
 		p.disconnected()
 		return
@@ -506,7 +515,8 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	if p.f.userSpace() || wr.Opcode != verbs.WRRDMARead {
 		p.b.flushed(p.b.rcq, 2)
 	} else if p.b.arrivedOr(true, 2) {
-		// Newer rxe check the sink of a Read when the answer arrives, and have sent the next request by then.
+		// Newer rxe check the sink of a Read when the answer arrives, and have sent the next
+		// request by then.
 		p.without("sink-first")
 		p.b.mem.holds(100, p.a.mem.Bytes()[:8])
 		same = func() {}

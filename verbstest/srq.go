@@ -94,7 +94,8 @@ func srqCreate(w *world) outcome {
 	return tested
 }
 
-// size returns the sizes of a queue that was made with attr. On a device that cannot be queried it returns attr.
+// size returns the sizes of a queue that was made with attr. On a device that cannot be queried it
+// returns attr.
 func (w *world) size(s *verbs.SRQ, attr verbs.SRQAttr) verbs.SRQAttr {
 	w.Helper()
 	got, err := s.Query()
@@ -197,8 +198,8 @@ func srqPostInvalid(w *world) outcome {
 	return tested
 }
 
-// srqOrder: messages of several connections take the receives in the order in which they arrive, and each completes in its
-// connection's CQ.
+// srqOrder: messages of several connections take the receives in the order in which they arrive,
+// and each completes in its connection's CQ.
 func srqOrder(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 64})
 	if s == nil {
@@ -307,8 +308,8 @@ func srqNoReceive(w *world) outcome {
 	return tested
 }
 
-// srqBadReceive: a receive with wrong memory fails when a message takes it, on the connection of the message. The other connections
-// still work.
+// srqBadReceive: a receive with wrong memory fails when a message takes it, on the connection of
+// the message. The other connections still work.
 func srqBadReceive(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16, MaxSGE: 2})
 	if s == nil {
@@ -374,7 +375,8 @@ func (h *host) limitEvent(s *verbs.SRQ, want bool) {
 	}
 }
 
-// srqLimit: there is one event when the number of receives falls below the limit, and no other until the limit is set again.
+// srqLimit: there is one event when the number of receives falls below the limit, and no other
+// until the limit is set again.
 func srqLimit(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 32})
 	if s == nil {
@@ -439,7 +441,8 @@ func srqLimitInvalid(w *world) outcome {
 		require.Equal(w, before, w.size(s, before), c.name)
 	}
 	most := w.b.attr.MaxSRQWR
-	requireLimit(w.T, s.Modify(verbs.SRQAttr{MaxWR: most + 1}, verbs.SRQAttrMaxWR), "max_srq_wr", uint64(most), uint64(most+1))
+	requireLimit(w.T, s.Modify(verbs.SRQAttr{MaxWR: most + 1}, verbs.SRQAttrMaxWR), "max_srq_wr", uint64(most),
+		uint64(most+1))
 	return tested
 }
 
@@ -478,7 +481,8 @@ func srqResize(w *world) outcome {
 	return tested
 }
 
-// srqQPFails: a QP that fails or is closed consumes no receives except those that its messages have used.
+// srqQPFails: a QP that fails or is closed consumes no receives except those that its messages have
+// used.
 func srqQPFails(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16})
 	if s == nil {
@@ -645,7 +649,8 @@ func srqForeign(w *world) outcome {
 	return tested
 }
 
-// srqOtherPD: the queue may be of another PD than its QPs. The keys of its receives must belong to one of the two.
+// srqOtherPD: the queue may be of another PD than its QPs. The keys of its receives must belong to
+// one of the two.
 func srqOtherPD(w *world) outcome {
 	pd := w.b.allocPD()
 	s := w.srqIn(pd, verbs.SRQAttr{MaxWR: 16})
@@ -671,8 +676,8 @@ func srqOtherPD(w *world) outcome {
 	return tested
 }
 
-// srqConcurrent: several connections take receives and several goroutines post them. Every receive is used once, and no message is
-// lost.
+// srqConcurrent: several connections take receives and several goroutines post them. Every receive
+// is used once, and no message is lost.
 func srqConcurrent(w *world) outcome {
 	const posters, each = 4, 200
 	s := w.srq(verbs.SRQAttr{MaxWR: posters * each})
@@ -686,7 +691,8 @@ func srqConcurrent(w *world) outcome {
 		posting.Go(func() {
 			for i := range each {
 				at := g*each + i
-				n, err := s.PostRecv([]verbs.RecvWR{{ID: uint64(at), SGL: []verbs.SGE{{Addr: m.at(8 * at), Length: 8, LKey: m.LKey()}}}})
+				n, err := s.PostRecv([]verbs.RecvWR{{ID: uint64(at),
+					SGL: []verbs.SGE{{Addr: m.at(8 * at), Length: 8, LKey: m.LKey()}}}})
 				if n != 1 || err != nil {
 					w.Errorf("post %d: %d, %v", at, n, err)
 				}
@@ -701,7 +707,8 @@ func srqConcurrent(w *world) outcome {
 		traffic.Go(func() {
 			for i := range posters * each / len(pairs) {
 				p.a.mem.put(0, uint64(k)<<32|uint64(i))
-				if wc := p.a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: p.a.mem.sgl(0, 8)}); wc.Status != verbs.WCSuccess {
+				if wc := p.a.run(verbs.SendWR{Opcode: verbs.WRSend,
+					SGL: p.a.mem.sgl(0, 8)}); wc.Status != verbs.WCSuccess {
 					w.Errorf("send %d of pair %d: %v", i, k, wc.Status)
 				}
 				wc := p.b.received()
@@ -709,7 +716,8 @@ func srqConcurrent(w *world) outcome {
 				twice := used[wc.ID]
 				used[wc.ID] = true
 				mu.Unlock()
-				if twice || wc.Status != verbs.WCSuccess || m.get(8*int(wc.ID)) != uint64(k)<<32|uint64(i) || wc.QPNum != p.b.qp.Num() {
+				if twice || wc.Status != verbs.WCSuccess || m.get(8*int(wc.ID)) != uint64(k)<<32|uint64(i) ||
+					wc.QPNum != p.b.qp.Num() {
 					w.Errorf("receive %d of pair %d: %+v, used twice: %v", i, k, wc, twice)
 				}
 			}

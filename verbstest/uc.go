@@ -61,7 +61,8 @@ func ucImmediate(w *world) outcome {
 	}
 	if w.has(verbs.OpSendImm) {
 		p.b.recv(1, p.b.mem.sge(0, 100))
-		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithImm, SGL: p.a.mem.sgl(0, 100), Imm: 0xfedcba98}), verbs.WCSend)
+		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRSendWithImm, SGL: p.a.mem.sgl(0, 100), Imm: 0xfedcba98}),
+			verbs.WCSend)
 		wc := p.b.ok(p.b.received(), verbs.WCRecv)
 		require.Equal(w, verbs.WCWithImm, wc.Flags&^verbs.WCGRH)
 		require.EqualValues(w, 0xfedcba98, wc.Imm)

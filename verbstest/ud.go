@@ -97,8 +97,8 @@ func udTraffic(w *world) outcome {
 	return tested
 }
 
-// udHeader: the completion says that there is a header. Over RoCE v2 it is the IP header: an IPv4 header is in the last 20 of the 40
-// bytes.
+// udHeader: the completion says that there is a header. Over RoCE v2 it is the IP header: an IPv4
+// header is in the last 20 of the 40 bytes.
 func udHeader(w *world) outcome {
 	p, ah := w.ud()
 	if p == nil {
@@ -194,8 +194,8 @@ func udNotOfTheService(w *world) outcome {
 	if p == nil {
 		return noted
 	}
-	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm, verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd,
-		verbs.WRAtomicCmpAndSwp, verbs.WRSendWithInv, verbs.WRLocalInv, verbs.WRBindMW} {
+	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm, verbs.WRRDMARead,
+		verbs.WRAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp, verbs.WRSendWithInv, verbs.WRLocalInv, verbs.WRBindMW} {
 		wr := p.datagram(ah, 0, 8)
 		wr.Opcode, wr.RemoteAddr, wr.RKey = op, p.b.mem.at(0), p.b.mem.RKey()
 		p.a.refused(verbs.ErrNotSupported, wr)
@@ -284,8 +284,8 @@ func udNoReceive(w *world) outcome {
 	return tested
 }
 
-// udReceiveTooShort: a datagram that is too long for its receive is not placed, and no part of it. Whether the receive is consumed
-// depends on the device.
+// udReceiveTooShort: a datagram that is too long for its receive is not placed, and no part of it.
+// Whether the receive is consumed depends on the device.
 func udReceiveTooShort(w *world) outcome {
 	p, ah := w.ud()
 	if p == nil {

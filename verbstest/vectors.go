@@ -5,7 +5,8 @@ package verbstest
 // ones is the mask of all 64 bits.
 const ones = ^uint64(0)
 
-// fetchAddVector is a FetchAdd with field boundaries (RFC 7306 section 5.1.1): the original value, the operands and the result.
+// fetchAddVector is a FetchAdd with field boundaries (RFC 7306 section 5.1.1): the original value,
+// the operands and the result.
 type fetchAddVector struct {
 	name                string
 	original, add, mask uint64
@@ -54,7 +55,8 @@ var cmpSwapVectors = []cmpSwapVector{
 	// Compare mask 0 = swap.
 	{"C3", 0x1122334455667788, 0xabcdef, 0, 0xa5a5a5a5a5a5a5a5, ones, 0xa5a5a5a5a5a5a5a5},
 	// Compare low, swap high.
-	{"C4", 0x11223344aabbccdd, 0x00000000aabbccdd, 0x00000000ffffffff, 0xdeadbeef00000000, 0xffffffff00000000, 0xdeadbeefaabbccdd},
+	{"C4", 0x11223344aabbccdd, 0x00000000aabbccdd, 0x00000000ffffffff, 0xdeadbeef00000000, 0xffffffff00000000,
+		0xdeadbeefaabbccdd},
 	// Difference outside of the mask.
 	{"C5", 0xff00000000000001, 1, 0x00ffffffffffffff, 2, ones, 2},
 	// One masked bit differs.

@@ -23,7 +23,8 @@ var (
 	quietTime = slow * 20 * time.Millisecond
 )
 
-// slow multiplies every time of the suite: on an emulated processor GOVERBS_TEST_SLOW is set to more than 1.
+// slow multiplies every time of the suite: on an emulated processor GOVERBS_TEST_SLOW is set to
+// more than 1.
 var slow = func() time.Duration {
 	n, err := strconv.Atoi(os.Getenv("GOVERBS_TEST_SLOW"))
 	if err != nil || n < 1 {
@@ -36,8 +37,8 @@ var slow = func() time.Duration {
 const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
 	verbs.AccessMWBind
 
-// world has the open objects of a test: a context and a PD on either side and a listener on the passive side. When the test ends,
-// all are closed, and their Close must succeed.
+// world has the open objects of a test: a context and a PD on either side and a listener on the
+// passive side. When the test ends, all are closed, and their Close must succeed.
 type world struct {
 	*testing.T
 	f    Fabric
@@ -70,8 +71,8 @@ func (w *world) run(test func(w *world) outcome) {
 	require.NoError(w, w.rec.check(test(w)))
 }
 
-// sub runs a subtest in the same world. The objects of the subtest are closed when it ends. What it notes is also noted for the whole
-// test.
+// sub runs a subtest in the same world. The objects of the subtest are closed when it ends. What it
+// notes is also noted for the whole test.
 func (w *world) sub(name string, run func(w *world) outcome) {
 	c := *w
 	c.rec = &record{name: w.rec.name + "/" + name}

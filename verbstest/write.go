@@ -40,7 +40,8 @@ func (w *world) writes() []verbs.SendWR {
 // reads returns a Read without operands.
 func (w *world) reads() []verbs.SendWR { return []verbs.SendWR{{Opcode: verbs.WRRDMARead}} }
 
-// oneWay reports whether a request has no answer that tells of its refusal: on iWARP a Write has none.
+// oneWay reports whether a request has no answer that tells of its refusal: on iWARP a Write has
+// none.
 func oneWay(wr verbs.SendWR) bool {
 	return wr.Opcode == verbs.WRRDMAWrite || wr.Opcode == verbs.WRRDMAWriteWithImm
 }
@@ -71,7 +72,8 @@ func writeZeroLength(w *world) outcome {
 	for _, sgl := range [][]verbs.SGE{nil, p.a.mem.sgl(5, 0)} {
 		for _, key := range []uint32{p.b.mem.RKey(), p.b.mem.RKey() ^ 0x5a5a5a00, 0, math.MaxUint32} {
 			for _, addr := range []uint64{p.b.mem.at(0), p.b.mem.at(scratch), 0, math.MaxUint64} {
-				p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl, RemoteAddr: addr, RKey: key}), verbs.WCRDMAWrite)
+				p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl, RemoteAddr: addr, RKey: key}),
+					verbs.WCRDMAWrite)
 			}
 		}
 	}
@@ -86,7 +88,8 @@ func writeGather(w *world) outcome {
 	one, two := p.a.alloc(5000, 0), p.a.register(make([]byte, 3001)[1:], 0)
 	two.fill(99)
 	dst := p.b.alloc(8000, allRights)
-	for i, lens := range [][]int{{1, 2, 3, 4}, {1000, 0, 1, 1499}, {0, 0, 0, 7}, {4000, 1, 900, 3}, {0, 1, 0, 0}, {2, 1438, 2}} {
+	for i, lens := range [][]int{{1, 2, 3, 4}, {1000, 0, 1, 1499}, {0, 0, 0, 7}, {4000, 1, 900, 3}, {0, 1, 0, 0},
+		{2, 1438, 2}} {
 		dst.fill(byte(i))
 		var sgl []verbs.SGE
 		var want []byte
@@ -151,7 +154,8 @@ func writePipelined(w *world) outcome {
 	return tested
 }
 
-// writeWatched: the program sees a Write in its memory without any completion, by looking at it with sync/atomic.
+// writeWatched: the program sees a Write in its memory without any completion, by looking at it
+// with sync/atomic.
 func writeWatched(w *world) outcome {
 	p := w.pair(pairConfig{})
 	words := make([]uint64, 8)
@@ -178,7 +182,8 @@ func writeDenied(w *world) outcome {
 	return tested
 }
 
-// writeDeniedLarge: where a long Write leaves the region with its last byte, no byte outside is touched.
+// writeDeniedLarge: where a long Write leaves the region with its last byte, no byte outside is
+// touched.
 func writeDeniedLarge(w *world) outcome {
 	by := w.pair(pairConfig{})
 	p := w.pair(pairConfig{})

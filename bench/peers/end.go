@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// end is one of the two processes of a job. Without an address it listens and prints "listening ADDRESS"; with one it
-// connects, measures, and prints the result.
+// end is one of the two processes of a job. Without an address it listens and prints "listening
+// ADDRESS"; with one it connects, measures, and prints the result.
 func end(args []string, out io.Writer) error {
 	var j job
 	fs := j.flags()

@@ -87,8 +87,9 @@ func (c *siwConn) readTimes(j *job) (figures, error) {
 	warm := j.seconds / 5
 	for began := time.Now(); time.Since(began) < warm+j.seconds; {
 		start := time.Now()
-		wr := verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{{Addr: c.mr.Addr(), Length: uint32(j.size), LKey: c.mr.LKey()}},
-			RemoteAddr: c.addr, RKey: c.key}
+		wr := verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
+			SGL: []verbs.SGE{{Addr: c.mr.Addr(), Length: uint32(j.size), LKey: c.mr.LKey()}}, RemoteAddr: c.addr,
+			RKey: c.key}
 		if _, err := c.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 			return figures{}, err
 		}

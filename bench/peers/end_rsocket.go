@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// listenRsocket and connectRsocket do over package rsocket, with the defaults of its Config, what listenTCP and connectTCP do over TCP.
+// listenRsocket and connectRsocket do over package rsocket, with the defaults of its Config, what
+// listenTCP and connectTCP do over TCP.
 
 func listenRsocket(j *job, announce func(addr string)) error {
 	dev, end, err := rsocketDevice(j)
@@ -51,8 +52,8 @@ func rsocketDevice(j *job) (dev *verbs.Device, end func() error, err error) {
 	return nic.Device(), nic.Close, nil
 }
 
-// takeTurns does what rstream does, and returns the time for each message in microseconds: a message of each side, and then the turns,
-// which are measured.
+// takeTurns does what rstream does, and returns the time for each message in microseconds: a
+// message of each side, and then the turns, which are measured.
 func (t *streamConn) takeTurns(j *job, client bool) (figure, error) {
 	first, second := t.receive, t.send
 	if client {

@@ -92,8 +92,8 @@ func (c *siwConn) next(op verbs.WROpcode, flags verbs.SendFlags, size int) []ver
 func (c *siwConn) wait(cq *verbs.CQ, most int) (n int, err error) {
 	if c.mode == modePoll {
 		for n, err = cq.Poll(c.wcs[:most]); n == 0 && err == nil; n, err = cq.Poll(c.wcs[:most]) {
-			// With small messages a pause between polls is good for both sides. But runtime.Gosched wakes another thread, which
-			// takes a processor from who waits for room in the socket.
+			// With small messages a pause between polls is good for both sides. But runtime.Gosched
+			// wakes another thread, which takes a processor from who waits for room in the socket.
 			if !c.tight {
 				runtime.Gosched()
 			}
@@ -116,8 +116,9 @@ func (c *siwConn) receive() error {
 	return err
 }
 
-// listenSIW answers the other side until that ends the connection. In a ping-pong it answers an immediate with an RDMA Write of the
-// same size and an immediate, otherwise with a Send without data. For Reads it does what runProgram says.
+// listenSIW answers the other side until that ends the connection. In a ping-pong it answers an
+// immediate with an RDMA Write of the same size and an immediate, otherwise with a Send without
+// data. For Reads it does what runProgram says.
 func listenSIW(j *job, announce func(addr string)) error {
 	nic, err := newNIC(j)
 	if err != nil {
@@ -250,7 +251,8 @@ func (c *siwConn) pingpong(j *job, d time.Duration) (n int, err error) {
 	return n, nil
 }
 
-// stream writes messages for the time d, the last one with an immediate, and returns the number of bytes that have arrived.
+// stream writes messages for the time d, the last one with an immediate, and returns the number of
+// bytes that have arrived.
 func (c *siwConn) stream(j *job, d time.Duration) (n int, err error) {
 	inProgress := 0
 	for start, last := time.Now(), false; !last; n += j.size {
@@ -280,8 +282,8 @@ func (c *siwConn) stream(j *job, d time.Duration) (n int, err error) {
 	return n, c.receive()
 }
 
-// fetchAdd keeps depth operations in progress for the time d and returns how many were done. As many as have completed are
-// posted again, as one list.
+// fetchAdd keeps depth operations in progress for the time d and returns how many were done. As
+// many as have completed are posted again, as one list.
 func (c *siwConn) fetchAdd(j *job, d time.Duration) (n int, err error) {
 	wrs := make([]verbs.SendWR, j.depth)
 	for i := range wrs {
@@ -289,8 +291,8 @@ func (c *siwConn) fetchAdd(j *job, d time.Duration) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		wrs[i] = verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}, Add: 1,
-			RemoteAddr: c.addr, RKey: c.key}
+		wrs[i] = verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
+			Add: 1, RemoteAddr: c.addr, RKey: c.key}
 	}
 	free := j.depth
 	for start := time.Now(); ; {

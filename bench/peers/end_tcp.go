@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// streamConn is a connection of a byte stream: of TCP, read as the mode says, or of package rsocket.
+// streamConn is a connection of a byte stream: of TCP, read as the mode says, or of package
+// rsocket.
 type streamConn struct {
 	net.Conn
 	raw  syscall.RawConn // of TCP
@@ -43,7 +44,8 @@ func (t *streamConn) next(size int) []byte {
 	return b
 }
 
-// Read implements io.Reader. In modes other than modeGo it tries again and again before it lets the goroutine sleep.
+// Read implements io.Reader. In modes other than modeGo it tries again and again before it lets the
+// goroutine sleep.
 func (t *streamConn) Read(b []byte) (int, error) {
 	if t.mode == modeGo || t.raw == nil {
 		return t.Conn.Read(b)
@@ -76,8 +78,9 @@ func listenTCP(j *job, announce func(addr string)) error {
 	return serve(ln, j, announce)
 }
 
-// serve answers the other side until that ends the connections. In a ping-pong it answers every message with one of the same size, in a
-// stream every message whose first byte is not 0 with one byte.
+// serve answers the other side until that ends the connections. In a ping-pong it answers every
+// message with one of the same size, in a stream every message whose first byte is not 0 with one
+// byte.
 func serve(ln net.Listener, j *job, announce func(addr string)) (err error) {
 	defer ln.Close()
 	announce(ln.Addr().String())
@@ -190,8 +193,10 @@ func (t *streamConn) stream(j *job, d time.Duration) (n int, err error) {
 	return n, err
 }
 
-// timed runs f for a fifth of the time to warm up, then for the time, and makes a figure of the second result.
-func timed(d time.Duration, figureOf func(int, time.Duration) figure, f func(time.Duration) (int, error)) (figure, error) {
+// timed runs f for a fifth of the time to warm up, then for the time, and makes a figure of the
+// second result.
+func timed(d time.Duration, figureOf func(int, time.Duration) figure,
+	f func(time.Duration) (int, error)) (figure, error) {
 	if _, err := f(d / 5); err != nil {
 		return 0, err
 	}

@@ -14,7 +14,8 @@ import (
 // processors is how many processors the kernel has.
 func processors() int { return runtime.NumCPU() }
 
-// host describes the machine in a line. The clock matters: programs read hpet by a system call, and tsc without.
+// host describes the machine in a line. The clock matters: programs read hpet by a system call, and
+// tsc without.
 func host() string {
 	model := runtime.GOARCH
 	text, _ := os.ReadFile("/proc/cpuinfo")
@@ -26,11 +27,12 @@ func host() string {
 	}
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	clock, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-	return fmt.Sprintf("%d processors %s, Linux %s, clock %s, %s", processors(), model, strings.TrimSpace(string(release)),
-		strings.TrimSpace(string(clock)), runtime.Version())
+	return fmt.Sprintf("%d processors %s, Linux %s, clock %s, %s", processors(), model,
+		strings.TrimSpace(string(release)), strings.TrimSpace(string(clock)), runtime.Version())
 }
 
-// busyTime is how long processors have been busy since the host started, all added up; 0 if it cannot be read.
+// busyTime is how long processors have been busy since the host started, all added up; 0 if it
+// cannot be read.
 func busyTime() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -39,11 +41,13 @@ func busyTime() time.Duration {
 	return busyIn(string(text))
 }
 
-// busyIn finds it in the text of /proc/stat: of the first line all but idle, iowait and what guests used, which is in user
-// and nice already. The unit is a hundredth of a second (USER_HZ, the same on every architecture that Go knows).
+// busyIn finds it in the text of /proc/stat: of the first line all but idle, iowait and what guests
+// used, which is in user and nice already. The unit is a hundredth of a second (USER_HZ, the same
+// on every architecture that Go knows).
 func busyIn(text string) time.Duration {
 	var user, nice, system, idle, iowait, irq, softirq, steal int64
-	if _, err := fmt.Sscanf(text, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
+	if _, err := fmt.Sscanf(text, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq,
+		&steal); err != nil {
 		return 0
 	}
 	return time.Duration(user+nice+system+irq+softirq+steal) * 10 * time.Millisecond
@@ -52,12 +56,15 @@ func busyIn(text string) time.Duration {
 // count is a row about what tests count.
 type count struct{ id, what, goal, verdict string }
 
-// counted runs the tests that count allocations, system calls and messages, and tells how they ended.
+// counted runs the tests that count allocations, system calls and messages, and tells how they
+// ended.
 func (t *tools) counted() []count {
 	return []count{
-		{"A13", "allocations of posting, polling and receiving; write calls of a list", "0; 1", counts(t.usiwtest, "TestWriteCalls", "TestVerbs/Defaults/Alloc")},
+		{"A13", "allocations of posting, polling and receiving; write calls of a list", "0; 1",
+			counts(t.usiwtest, "TestWriteCalls", "TestVerbs/Defaults/Alloc")},
 		{"C1", "allocations of posting and polling, ib: over fakeverbs", "0", counts(t.ibtest, "TestPostAllocNothing")},
-		{"C8", "messages that the confirmation of a list takes, and answers to them", "1; 1", counts(t.ibtest, "TestConfirmationMessages")},
+		{"C8", "messages that the confirmation of a list takes, and answers to them", "1; 1",
+			counts(t.ibtest, "TestConfirmationMessages")},
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// job is a measurement between two processes of this program: one listens and one, which measures, connects to it.
+// job is a measurement between two processes of this program: one listens and one, which measures,
+// connects to it.
 type job struct {
 	over    string        // "usiw", "tcp" or "rsocket"
 	work    string        // "stream", "pingpong", with siw "fetchadd" or "reads", with rsocket "turns"
@@ -77,8 +78,10 @@ func (j *job) flags() *flag.FlagSet {
 // args is the command line that flags reads.
 func (j *job) args() []string {
 	return []string{"-over=" + j.over, "-work=" + j.work, "-mode=" + j.mode, "-device=" + j.device, "-host=" + j.host,
-		fmt.Sprintf("-crc=%t", j.crc), fmt.Sprintf("-mtu=%d", j.mtu), fmt.Sprintf("-conns=%d", j.conns), fmt.Sprintf("-size=%d", j.size),
-		fmt.Sprintf("-depth=%d", j.depth), fmt.Sprintf("-count=%d", j.count), fmt.Sprintf("-turns=%d", j.turns), "-program=" + j.program, fmt.Sprintf("-pause=%v", j.pause), fmt.Sprintf("-time=%v", j.seconds)}
+		fmt.Sprintf("-crc=%t", j.crc), fmt.Sprintf("-mtu=%d", j.mtu), fmt.Sprintf("-conns=%d", j.conns),
+		fmt.Sprintf("-size=%d", j.size), fmt.Sprintf("-depth=%d", j.depth), fmt.Sprintf("-count=%d", j.count),
+		fmt.Sprintf("-turns=%d", j.turns), "-program=" + j.program, fmt.Sprintf("-pause=%v", j.pause),
+		fmt.Sprintf("-time=%v", j.seconds)}
 }
 
 // check returns what is wrong with a job that was given on the command line.
@@ -116,7 +119,8 @@ func (j *job) check() error {
 	return nil
 }
 
-// mostConns is how many connections a job can have. Those of a stream that is not of Writes have little memory if they are many.
+// mostConns is how many connections a job can have. Those of a stream that is not of Writes have
+// little memory if they are many.
 func (j *job) mostConns() int {
 	switch {
 	case j.work != "stream":
@@ -129,7 +133,8 @@ func (j *job) mostConns() int {
 
 const fewConns = 64
 
-// memory is what each side of a connection of a byte stream sends from and receives into, turn by turn.
+// memory is what each side of a connection of a byte stream sends from and receives into, turn by
+// turn.
 func (j *job) memory() int {
 	if j.conns > fewConns || j.work == workTurns {
 		return j.size
@@ -137,16 +142,17 @@ func (j *job) memory() int {
 	return memory
 }
 
-// touch fills memory, so that it has pages of its own: those that nobody has written to are all the same one, which is
-// always in the processor's cache.
+// touch fills memory, so that it has pages of its own: those that nobody has written to are all the
+// same one, which is always in the processor's cache.
 func touch(mem []byte) {
 	for i := range mem {
 		mem[i] = byte(i)
 	}
 }
 
-// figure is what a job measures: of a stream 10^6 bytes per second, of pingpong microseconds one way (half of the mean
-// round trip), of fetchadd operations per second, of turns microseconds for each message.
+// figure is what a job measures: of a stream 10^6 bytes per second, of pingpong microseconds one
+// way (half of the mean round trip), of fetchadd operations per second, of turns microseconds for
+// each message.
 type figure = float64
 
 // rate returns the figure of a stream that moved n bytes.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command peers compares the user-space RNIC with bare TCP in Go and in C, libfabric and UCX on this host, over
-// loopback, programs of C on the RNIC with the handles of Go, and package rsocket with C on devices of the kernel. "make bench-peers"
-// and "make bench-guest" build and install what it needs; docs/performance.md says what the figures mean.
+// Command peers compares the user-space RNIC with bare TCP in Go and in C, libfabric and UCX on
+// this host, over loopback, programs of C on the RNIC with the handles of Go, and package rsocket
+// with C on devices of the kernel. "make bench-peers" and "make bench-guest" build and install what
+// it needs; docs/performance.md says what the figures mean.
 //
 //	peers [flags]                        everything
 //	peers -kernel DEVICE@ADDRESS,...     package rsocket and rstream of librdmacm on devices of the kernel
@@ -62,13 +63,15 @@ func parse(args []string) (*options, error) {
 	fs := flag.NewFlagSet("peers", flag.ContinueOnError)
 	fs.IntVar(&o.rounds, "rounds", fewestRounds, "how often everything is measured")
 	only := fs.String("only", "", "measure only what matches this `regexp`, and print no ratios")
-	fs.StringVar(&o.out, "out", "", fmt.Sprintf("write the tables into this markdown `file` too; needs %d rounds or more", fewestRounds))
+	fs.StringVar(&o.out, "out", "",
+		fmt.Sprintf("write the tables into this markdown `file` too; needs %d rounds or more", fewestRounds))
 	fs.StringVar(&t.pingpong, "pingpong", "bin/pingpong", "the `program` of bench/tcp/pingpong.c")
 	fs.StringVar(&t.usiwtest, "usiwtest", "bin/usiw.test", "the test `binary` of package usiw")
 	fs.StringVar(&t.ibtest, "ibtest", "bin/ibcompat.test", "the test `binary` of package ibcompat")
 	fs.StringVar(&t.goverbs, "goverbs", "bin/goverbs", "the goverbs `command`")
 	fs.BoolVar(&o.busy, "busy", false, "measure beside a process that computes")
-	kernel := fs.String("kernel", "", "compare package rsocket with rstream on these `devices` of the kernel instead, as rxe0@10.78.0.1,siw0@10.77.0.1")
+	kernel := fs.String("kernel", "",
+		"compare package rsocket with rstream on these `devices` of the kernel instead, as rxe0@10.78.0.1,siw0@10.77.0.1")
 	fs.DurationVar(&t.seconds, "time", 300*time.Millisecond, "how long a sample takes")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -77,7 +80,8 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("wrong arguments: %q; -help lists them", args)
 	}
 	if o.out != "" && o.rounds < fewestRounds {
-		return nil, fmt.Errorf("-rounds %d: the tables that -out %s keeps need %d rounds or more", o.rounds, o.out, fewestRounds)
+		return nil, fmt.Errorf("-rounds %d: the tables that -out %s keeps need %d rounds or more", o.rounds, o.out,
+			fewestRounds)
 	}
 	if *kernel != "" {
 		if o.busy {
@@ -173,8 +177,9 @@ func compute(r io.Reader) {
 	}
 }
 
-// take measures every subject in every round. One round goes forwards, the next one backwards, so that of two neighbours each comes
-// first equally often. It returns how many processors other processes used meanwhile.
+// take measures every subject in every round. One round goes forwards, the next one backwards, so
+// that of two neighbours each comes first equally often. It returns how many processors other
+// processes used meanwhile.
 func (r results) take(subjects []*subject, rounds int) (foreign figure, failures error) {
 	var others []figure
 	for round := range rounds {

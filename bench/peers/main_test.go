@@ -28,13 +28,15 @@ func TestParse(t *testing.T) {
 	require.True(t, o.only.MatchString("C TCP, 64 B"))
 	require.False(t, o.only.MatchString("Go TCP"))
 
-	for _, args := range [][]string{{"ADDRESS"}, {"-rounds", "0"}, {"-rounds", "-5"}, {"-time", "0s"}, {"-only", "("}, {"-size", "1"}} {
+	for _, args := range [][]string{{"ADDRESS"}, {"-rounds", "0"}, {"-rounds", "-5"}, {"-time", "0s"}, {"-only", "("},
+		{"-size", "1"}} {
 		_, err = parse(args)
 		require.Error(t, err, args)
 	}
 }
 
-// TestParseOut: results that are kept have all subjects and at least 5 rounds. Otherwise the program refuses before it measures.
+// TestParseOut: results that are kept have all subjects and at least 5 rounds. Otherwise the
+// program refuses before it measures.
 func TestParseOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tables.md")
 	for _, rounds := range []string{"5", "6", "100"} {
@@ -53,13 +55,14 @@ func TestParseOut(t *testing.T) {
 	require.NoFileExists(t, file)
 }
 
-// TestMetrics: the metrics of a benchmark are those of one run in each round, whatever their order; a run that fails is an error of
-// each.
+// TestMetrics: the metrics of a benchmark are those of one run in each round, whatever their order;
+// a run that fails is an error of each.
 func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	usiwtest := filepath.Join(dir, "siw.test")
-	require.NoError(t, os.WriteFile(usiwtest, []byte("#!/bin/sh\ncd "+dir+"\necho run >>runs\n[ ! -e fail ] || exit 1\n"+
-		"echo \"BenchmarkX/n=5-$GOMAXPROCS 1 7 ns/op $(wc -l <runs) p50-us 9 MB/s\"\n"), 0o755))
+	require.NoError(t, os.WriteFile(usiwtest,
+		[]byte("#!/bin/sh\ncd "+dir+"\necho run >>runs\n[ ! -e fail ] || exit 1\n"+
+			"echo \"BenchmarkX/n=5-$GOMAXPROCS 1 7 ns/op $(wc -l <runs) p50-us 9 MB/s\"\n"), 0o755))
 	tools := &tools{seconds: time.Second}
 	b := tools.benchmark(usiwtest, "BenchmarkX/n=5", 1)
 	p50, rate := b.metric("p50", unitBack, "p50-us"), b.metric("rate", unitRate, "MB/s")

@@ -20,8 +20,8 @@ import (
 // sampleLimit is the longest that a sample may take before its processes are killed.
 const sampleLimit = time.Minute
 
-// pair is two processes on this host, one that listens and one that connects to it and prints what it measures. In the
-// command lines {port} stands for a free port, {addr} for the address with it.
+// pair is two processes on this host, one that listens and one that connects to it and prints what
+// it measures. In the command lines {port} stands for a free port, {addr} for the address with it.
 type pair struct {
 	listen, connect []string
 	announces       bool // the listener chooses the port itself and prints "listening ADDRESS"
@@ -58,7 +58,8 @@ func (p *pair) run() (text string, used time.Duration, err error) {
 	if err := server.Start(); err != nil {
 		return "", 0, err
 	}
-	// end waits for the listener for a while: some listeners end by themselves, others wait for another connection.
+	// end waits for the listener for a while: some listeners end by themselves, others wait for
+	// another connection.
 	end := func(patience time.Duration) error {
 		timer := time.AfterFunc(patience, func() { _ = server.Process.Kill() })
 		defer timer.Stop()
@@ -118,8 +119,8 @@ func (p *pair) freeAddr() (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// waitListening returns when somebody listens at the port of addr. It does not try to connect, because the listener would take that
-// for the client.
+// waitListening returns when somebody listens at the port of addr. It does not try to connect,
+// because the listener would take that for the client.
 func (p *pair) waitListening(ctx context.Context, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -164,7 +165,8 @@ func deviceListens(ctx context.Context, device, addr string) (bool, error) {
 	return idListens(string(out), addr), nil
 }
 
-// idListens reports whether a list of ids, as rdma(8) prints it, has one that listens at the address.
+// idListens reports whether a list of ids, as rdma(8) prints it, has one that listens at the
+// address.
 func idListens(list, addr string) bool {
 	for line := range strings.Lines(list) {
 		f := strings.Fields(line)
@@ -175,7 +177,8 @@ func idListens(list, addr string) bool {
 	return false
 }
 
-// listens reports whether a table of sockets (proc_net_tcp in the kernel's documentation) has one that listens at port.
+// listens reports whether a table of sockets (proc_net_tcp in the kernel's documentation) has one
+// that listens at port.
 func listens(table, port string) bool {
 	var want int
 	if _, err := fmt.Sscan(port, &want); err != nil {

@@ -23,8 +23,9 @@ func kernelDevices(list string) (devices []kernelDevice, err error) {
 	return devices, nil
 }
 
-// kernelPlan compares package rsocket with rstream, which is C, on the same device. Both take turns with the same messages, and sleep
-// while they wait (rstream -T b). rstream as it is without options, which looks again and again, is there for comparison.
+// kernelPlan compares package rsocket with rstream, which is C, on the same device. Both take turns
+// with the same messages, and sleep while they wait (rstream -T b). rstream as it is without
+// options, which looks again and again, is there for comparison.
 func kernelPlan(t *tools, devices []kernelDevice) *plan {
 	p := &plan{}
 	for _, d := range devices {
@@ -37,14 +38,16 @@ func kernelPlan(t *tools, devices []kernelDevice) *plan {
 			{"stream of 64 KiB", 64 << 10, 100, 2, 0.9, 1},
 			{"stream of 1 MiB", 1 << 20, 10, 2, 0.9, 1},
 		} {
-			j := job{over: "rsocket", work: workTurns, device: d.name, host: d.host, size: c.size, count: c.count, turns: c.turns, depth: 1}
+			j := job{over: "rsocket", work: workTurns, device: d.name, host: d.host, size: c.size, count: c.count,
+				turns: c.turns, depth: 1}
 			name := d.name + ", " + c.what
 			polls := rstream(name+", rstream polling", j, "n")
 			sleeps := rstream(name+", rstream", j, "b")
 			ours := t.of(name+", rsocket", j)
 			p.subjects = append(p.subjects, polls, sleeps, ours)
 			p.rows = append(p.rows,
-				&row{id: "D4", what: name + ": rsocket / rstream", over: ours, under: sleeps, less: ours.less, goal: c.goal, hope: c.hope},
+				&row{id: "D4", what: name + ": rsocket / rstream", over: ours, under: sleeps, less: ours.less,
+					goal: c.goal, hope: c.hope},
 				&row{id: "D4", what: "the same / rstream polling", over: ours, under: polls, less: ours.less})
 		}
 	}

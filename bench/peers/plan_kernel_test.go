@@ -27,20 +27,23 @@ func TestKernelDevices(t *testing.T) {
 
 // TestKernelPlan: each row compares the two programs on one device with the same messages.
 func TestKernelPlan(t *testing.T) {
-	p := kernelPlan(&tools{self: "peers", seconds: time.Second}, []kernelDevice{{"rxe0", "10.78.0.1"}, {"siw0", "10.77.0.1"}})
+	p := kernelPlan(&tools{self: "peers", seconds: time.Second},
+		[]kernelDevice{{"rxe0", "10.78.0.1"}, {"siw0", "10.77.0.1"}})
 	require.Len(t, p.subjects, 18)
 	require.Len(t, p.rows, 12)
 	for _, w := range p.rows {
 		require.Equal(t, w.over.unit, w.under.unit, w.what)
 		require.Equal(t, w.over.unit == unitTime, w.less, w.what)
-		require.True(t, strings.HasPrefix(w.under.name, strings.TrimSuffix(w.over.name, ", rsocket")), "%s / %s", w.over.name, w.under.name)
+		require.True(t, strings.HasPrefix(w.under.name, strings.TrimSuffix(w.over.name, ", rsocket")), "%s / %s",
+			w.over.name, w.under.name)
 	}
 }
 
-// TestHung: a run that hangs is killed at its limit, tried again and counted; other failures are not tried again.
+// TestHung: a run that hangs is killed at its limit, tried again and counted; other failures are
+// not tried again.
 func TestHung(t *testing.T) {
-	sleeper := pair{listen: []string{"sh", "-c", "echo listening 127.0.0.1:1; exec sleep 60"}, connect: []string{"sleep", "60"},
-		announces: true, limit: 200 * time.Millisecond}
+	sleeper := pair{listen: []string{"sh", "-c", "echo listening 127.0.0.1:1; exec sleep 60"},
+		connect: []string{"sleep", "60"}, announces: true, limit: 200 * time.Millisecond}
 	_, _, err := sleeper.run()
 	require.ErrorIs(t, err, errHung)
 	wrong := sleeper
@@ -72,10 +75,12 @@ func TestHung(t *testing.T) {
 		}
 	}
 	require.Empty(t, hangs([]*subject{{name: "a"}}))
-	require.Equal(t, " Runs that hung, and were tried again: b 2; c 1.", hangs([]*subject{{name: "a"}, {name: "b", hung: 2}, {name: "c", hung: 1}}))
+	require.Equal(t, " Runs that hung, and were tried again: b 2; c 1.",
+		hangs([]*subject{{name: "a"}, {name: "b", hung: 2}, {name: "c", hung: 1}}))
 }
 
-// TestTurnsFigure: the time for each message of a ping-pong is the figure; that of a stream is made a rate.
+// TestTurnsFigure: the time for each message of a ping-pong is the figure; that of a stream is made
+// a rate.
 func TestTurnsFigure(t *testing.T) {
 	f, err := fabricFigure("name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n" +
 		"custom    64k     100     2       25m         0.51s      0.41      16.00\n")
@@ -96,10 +101,12 @@ func TestIDListens(t *testing.T) {
 	require.False(t, idListens("", "10.78.0.1:7500"))
 }
 
-// TestTakeTurns: both ends of a job of turns, on the user-space RNIC in place of a device of the kernel.
+// TestTakeTurns: both ends of a job of turns, on the user-space RNIC in place of a device of the
+// kernel.
 func TestTakeTurns(t *testing.T) {
 	for _, j := range []job{{size: 64, count: 1, turns: 20}, {size: 100_000, count: 7, turns: 3}} {
-		j.over, j.work, j.mode, j.host, j.conns, j.depth, j.seconds = "rsocket", workTurns, modeGo, "127.0.0.1", 1, 1, time.Second
+		j.over, j.work, j.mode, j.host, j.conns, j.depth, j.seconds = "rsocket", workTurns, modeGo, "127.0.0.1", 1, 1,
+			time.Second
 		j.program, j.pause = programComputes, time.Millisecond
 		require.NoError(t, j.check())
 		addr, served := make(chan string, 1), make(chan error, 1)

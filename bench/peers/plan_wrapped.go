@@ -2,8 +2,8 @@
 
 package main
 
-// wrapped adds what compares devices of compat/ibcompat with those below, and returns its rows. Both subjects of a row are measured by
-// turns in one process: compat/ibcompat/cost_bench_test.go.
+// wrapped adds what compares devices of compat/ibcompat with those below, and returns its rows.
+// Both subjects of a row are measured by turns in one process: compat/ibcompat/cost_bench_test.go.
 func (p *plan) wrapped(t *tools) (rows []*row) {
 	add := func(r *row, s *sample, what, unit, prefix, suffix string) {
 		r.under = s.metric(what+", the device below", unit, prefix+"bare-"+suffix)
@@ -13,9 +13,12 @@ func (p *plan) wrapped(t *tools) (rows []*row) {
 		rows = append(rows, r)
 	}
 	pass := t.benchmark(t.ibtest, "BenchmarkCostPassThrough", 0)
-	add(&row{id: "C1", what: "fakeverbs, post of one request: ib: - bare, ns", extra: true, goal: 15, hope: 10}, pass, "fakeverbs, post of one request", unitCall, "post-", "ns")
-	add(&row{id: "C1", what: "fakeverbs, poll of one completion: ib: - bare, ns", extra: true, goal: 15, hope: 10}, pass, "fakeverbs, poll of one completion", unitCall, "poll-", "ns")
-	add(&row{id: "C1", what: "fakeverbs, lists of 16, post and poll: ib: / bare", goal: 1.15, hope: 1.05}, pass, "fakeverbs, post and poll of 16", unitCall, "list-", "ns")
+	add(&row{id: "C1", what: "fakeverbs, post of one request: ib: - bare, ns", extra: true, goal: 15, hope: 10}, pass,
+		"fakeverbs, post of one request", unitCall, "post-", "ns")
+	add(&row{id: "C1", what: "fakeverbs, poll of one completion: ib: - bare, ns", extra: true, goal: 15, hope: 10},
+		pass, "fakeverbs, poll of one completion", unitCall, "poll-", "ns")
+	add(&row{id: "C1", what: "fakeverbs, lists of 16, post and poll: ib: / bare", goal: 1.15, hope: 1.05}, pass,
+		"fakeverbs, post and poll of 16", unitCall, "list-", "ns")
 	for _, c := range []struct {
 		id, bench, what string
 		goal, hope      float64

@@ -14,17 +14,19 @@ import (
 
 // Programs of Debian that "goverbs run" puts on the RNIC, and one that uses TCP.
 
-// errClock: perftest counts the cycles of the processor. Afterwards it compares them with another clock, which fails if other programs
-// take the processor from it meanwhile.
+// errClock: perftest counts the cycles of the processor. Afterwards it compares them with another
+// clock, which fails if other programs take the processor from it meanwhile.
 var errClock = errors.New("perftest could not tell how long a cycle takes")
 
-// perftestTries is how often a program of perftest is run, until it has told the time and has not lost its race: its server listens on
-// a port twice, and a client that comes in between is refused.
+// perftestTries is how often a program of perftest is run, until it has told the time and has not
+// lost its race: its server listens on a port twice, and a client that comes in between is refused.
 const perftestTries = 4
 
-// perftest is a program of perftest on the RNIC. Its result is in a column of the last table, counted from 0.
+// perftest is a program of perftest on the RNIC. Its result is in a column of the last table,
+// counted from 0.
 func (t *tools) perftest(name, unit string, column, size, count int, args ...string) *subject {
-	line := []string{t.goverbs, "run", "--", args[0], "-F", "-R", "-p", "{port}", "-s", strconv.Itoa(size), "-n", strconv.Itoa(count)}
+	line := []string{t.goverbs, "run", "--", args[0], "-F", "-R", "-p", "{port}", "-s", strconv.Itoa(size), "-n",
+		strconv.Itoa(count)}
 	line = append(line, args[1:]...)
 	p := pair{listen: line, connect: append(line[:len(line):len(line)], "127.0.0.1")}
 	once := p.figure(func(out string) (figure, error) {
@@ -34,7 +36,8 @@ func (t *tools) perftest(name, unit string, column, size, count int, args ...str
 		}
 		return f, err
 	})
-	return &subject{name: name, unit: unit, less: unit == unitTime, run: func() (figure, time.Duration, error) { return perftestAgain(once) }}
+	return &subject{name: name, unit: unit, less: unit == unitTime,
+		run: func() (figure, time.Duration, error) { return perftestAgain(once) }}
 }
 
 // perftestRace is what a client of perftest says that has lost the race.
@@ -58,8 +61,8 @@ const (
 
 // perftestFigure finds a column in the row of a size, such as
 //
-//	#bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]
-//	64      20000          6.37           179.97       6.90               7.12           0.5             9.27
+//	#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] t_stdev[usec] 99% percentile[usec]
+//	64     20000       6.37        179.97      6.90            7.12        0.5           9.27
 func perftestFigure(out string, size, column int) (figure, error) {
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
@@ -78,8 +81,10 @@ func perftestFigure(out string, size, column int) (figure, error) {
 // qperfTCP is the latency of TCP by qperf, whose sides sleep until data come.
 func qperfTCP(size int) *subject {
 	line := []string{"qperf", "-lp", "{port}"}
-	p := pair{listen: line, connect: append(line[:len(line):len(line)], "-t", "1", "-m", strconv.Itoa(size), "127.0.0.1", "tcp_lat")}
-	return &subject{name: fmt.Sprintf("qperf tcp_lat, %s", byteSize(size)), unit: unitTime, less: true, run: p.figure(qperfFigure)}
+	p := pair{listen: line, connect: append(line[:len(line):len(line)], "-t", "1", "-m", strconv.Itoa(size),
+		"127.0.0.1", "tcp_lat")}
+	return &subject{name: fmt.Sprintf("qperf tcp_lat, %s", byteSize(size)), unit: unitTime, less: true,
+		run: p.figure(qperfFigure)}
 }
 
 var qperfLatency = regexp.MustCompile(`latency += +([0-9.]+) (ns|us|ms|sec)\b`)

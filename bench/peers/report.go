@@ -43,11 +43,13 @@ func report(p *plan, r results, markdown bool) string {
 		if w.less {
 			sign = "<="
 		}
-		line := []string{w.id, w.what, number(x.median), number(best(x.rounds, true)) + " to " + number(best(x.rounds, false)), number(x.bestOfEach)}
+		line := []string{w.id, w.what, number(x.median),
+			number(best(x.rounds, true)) + " to " + number(best(x.rounds, false)), number(x.bestOfEach)}
 		if w.goal == 0 {
 			line = append(line, "", "", "reported", "")
 		} else {
-			line = append(line, fmt.Sprintf("%s %.2f", sign, w.goal), fmt.Sprintf("%.2f", w.hope), string(x.judge(w.goal)), string(x.judge(w.hope)))
+			line = append(line, fmt.Sprintf("%s %.2f", sign, w.goal), fmt.Sprintf("%.2f", w.hope),
+				string(x.judge(w.goal)), string(x.judge(w.hope)))
 		}
 		rows = append(rows, line)
 	}
@@ -84,7 +86,8 @@ const (
 	endMark    = "<!-- Up to here. -->"
 )
 
-// record puts text behind the mark that begins it in a document; it makes one with nothing else where there is none.
+// record puts text behind the mark that begins it in a document; it makes one with nothing else
+// where there is none.
 func record(file, beginMark, text string) error {
 	doc, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRecord: each kind of measurement has its own place in a document, and leaves everything else as it is.
+// TestRecord: each kind of measurement has its own place in a document, and leaves everything else
+// as it is.
 func TestRecord(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tables.md")
 	content := func() string {

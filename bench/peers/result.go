@@ -32,7 +32,8 @@ func best(v []figure, less bool) figure {
 	return slices.Max(v)
 }
 
-// ratio is the result of a row: the ratios of samples of the same round, and that of the best samples.
+// ratio is the result of a row: the ratios of samples of the same round, and that of the best
+// samples.
 type ratio struct {
 	row        *row
 	rounds     []figure
@@ -68,7 +69,8 @@ const (
 	none    verdict = ""
 )
 
-// judge compares the median with a target. The ratio of the best samples says nothing here: each is of another round.
+// judge compares the median with a target. The ratio of the best samples says nothing here: each is
+// of another round.
 func (x *ratio) judge(target float64) verdict {
 	if target == 0 {
 		return none

@@ -107,8 +107,10 @@ func (t *tools) cPingPong(size, count int) *subject {
 // fabric is libfabric's ping-pong over its TCP provider.
 func fabric(size, count int) *subject {
 	line := []string{"fi_pingpong", "-p", "tcp", "-e", "msg", "-S", strconv.Itoa(size), "-I", strconv.Itoa(count)}
-	p := pair{listen: append(line[:len(line):len(line)], "-B", "{port}"), connect: append(line[:len(line):len(line)], "-P", "{port}", "127.0.0.1")}
-	return &subject{name: fmt.Sprintf("libfabric tcp, %s ping-pong", byteSize(size)), unit: unitTime, less: true, run: p.figure(fabricFigure)}
+	p := pair{listen: append(line[:len(line):len(line)], "-B", "{port}"),
+		connect: append(line[:len(line):len(line)], "-P", "{port}", "127.0.0.1")}
+	return &subject{name: fmt.Sprintf("libfabric tcp, %s ping-pong", byteSize(size)), unit: unitTime, less: true,
+		run: p.figure(fabricFigure)}
 }
 
 // fabricFigure finds the time one way in a table such as
@@ -129,7 +131,8 @@ func fabricFigure(out string) (figure, error) {
 	return 0, fmt.Errorf("no column usec/xfer")
 }
 
-// turnsUnit is the unit of a job of turns, and whether less is better: the time one way if each turn is one message, otherwise the rate.
+// turnsUnit is the unit of a job of turns, and whether less is better: the time one way if each
+// turn is one message, otherwise the rate.
 func (j *job) turnsUnit() (unit string, less bool) {
 	if j.count == 1 {
 		return unitTime, true
@@ -145,18 +148,21 @@ func (j *job) ofTurns(us figure) figure {
 	return figure(j.size) / us
 }
 
-// rstreamLimit is how long rstream may take, and rstreamTries how often it is run until it does not take longer: on siw two programs in C
-// sometimes wait for each other for ever.
+// rstreamLimit is how long rstream may take, and rstreamTries how often it is run until it does not
+// take longer: on siw two programs in C sometimes wait for each other for ever.
 const (
 	rstreamLimit = 20 * time.Second
 	rstreamTries = 4
 )
 
-// rstream is the program of librdmacm that does what workTurns does, with rsockets of C. Its table is like that of fi_pingpong.
+// rstream is the program of librdmacm that does what workTurns does, with rsockets of C. Its table
+// is like that of fi_pingpong.
 func rstream(name string, j job, option string) *subject {
-	line := []string{"rstream", "-p", "{port}", "-T", option, "-S", strconv.Itoa(j.size), "-C", strconv.Itoa(j.count), "-I", strconv.Itoa(j.turns)}
+	line := []string{"rstream", "-p", "{port}", "-T", option, "-S", strconv.Itoa(j.size), "-C", strconv.Itoa(j.count),
+		"-I", strconv.Itoa(j.turns)}
 	p := pair{host: j.host, device: j.device, limit: rstreamLimit,
-		listen: append(line[:len(line):len(line)], "-b", j.host), connect: append(line[:len(line):len(line)], "-s", j.host)}
+		listen:  append(line[:len(line):len(line)], "-b", j.host),
+		connect: append(line[:len(line):len(line)], "-s", j.host)}
 	s := &subject{name: name}
 	s.unit, s.less = j.turnsUnit()
 	once := p.figure(func(out string) (figure, error) {
@@ -199,13 +205,14 @@ func ucx(name, unit, column string, count int, args ...string) *subject {
 	p := pair{listen: line, env: []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_WARN_UNUSED_ENV_VARS=n"}}
 	p.connect = append(append(line[:len(line):len(line)], "127.0.0.1", "-f", "-v", "-n", strconv.Itoa(count),
 		"-w", strconv.Itoa(count/10)), args...)
-	return &subject{name: "UCX tcp, " + name, unit: unit, less: unit == unitTime, run: p.figure(func(out string) (figure, error) {
-		f, err := ucxFigure(out, column)
-		if unit == unitRate {
-			f *= 1 << 20 / 1e6
-		}
-		return f, err
-	})}
+	return &subject{name: "UCX tcp, " + name, unit: unit, less: unit == unitTime,
+		run: p.figure(func(out string) (figure, error) {
+			f, err := ucxFigure(out, column)
+			if unit == unitRate {
+				f *= 1 << 20 / 1e6
+			}
+			return f, err
+		})}
 }
 
 // ucxFigure finds a column of the last line in comma-separated output.
@@ -227,8 +234,8 @@ func (t *tools) inProcess(name, unit, benchmark string) *subject {
 	return t.benchmark(t.usiwtest, benchmark, 0).metric(name+", in one process", unit, unit)
 }
 
-// sample is a run that prints several figures as a benchmark does: NAME, a count, and then pairs of a value and its unit. In each
-// round there is one run for all of them.
+// sample is a run that prints several figures as a benchmark does: NAME, a count, and then pairs of
+// a value and its unit. In each round there is one run for all of them.
 type sample struct {
 	name string // that it prints
 	run  func() (out string, used time.Duration, err error)
@@ -240,21 +247,22 @@ type sample struct {
 
 // metric is the figure with the unit column.
 func (s *sample) metric(name, unit, column string) *subject {
-	return &subject{name: name, unit: unit, less: unit != unitRate && unit != unitOps, run: func() (figure, time.Duration, error) {
-		if s.out == "" || s.read[column] {
-			var err error
-			if s.out, s.used, err = s.run(); err != nil {
-				s.out = ""
-				return 0, 0, err
+	return &subject{name: name, unit: unit, less: unit != unitRate && unit != unitOps,
+		run: func() (figure, time.Duration, error) {
+			if s.out == "" || s.read[column] {
+				var err error
+				if s.out, s.used, err = s.run(); err != nil {
+					s.out = ""
+					return 0, 0, err
+				}
+				s.read = make(map[string]bool)
 			}
-			s.read = make(map[string]bool)
-		}
-		s.read[column] = true
-		f, err := benchFigure(s.out, s.name, column)
-		used := s.used
-		s.used = 0
-		return f, used, err
-	}}
+			s.read[column] = true
+			f, err := benchFigure(s.out, s.name, column)
+			used := s.used
+			s.used = 0
+			return f, used, err
+		}}
 }
 
 // benchmark is one of a test binary, in one process. procs is GOMAXPROCS, 0 means all processors.

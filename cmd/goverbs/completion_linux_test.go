@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// shell runs a shell that finds the program under test as goverbs, without the files of the user, and returns what it has written to
-// stdout.
+// shell runs a shell that finds the program under test as goverbs, without the files of the user,
+// and returns what it has written to stdout.
 func shell(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -28,7 +28,8 @@ func shell(t *testing.T, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir, "TERM=dumb")
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "XDG_CONFIG_HOME="+dir,
+		"XDG_DATA_HOME="+dir, "TERM=dumb")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -36,8 +37,9 @@ func shell(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestBashCompletes: bash, which reads the script, completes words by it. The function and the builtin that the script calls are
-// those of the package bash-completion, which need not be installed, and of a shell with a user.
+// TestBashCompletes: bash, which reads the script, completes words by it. The function and the
+// builtin that the script calls are those of the package bash-completion, which need not be
+// installed, and of a shell with a user.
 func TestBashCompletes(t *testing.T) {
 	const script = `set -u
 _init_completion() { words=("${COMP_WORDS[@]}") cword=$COMP_CWORD cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}; }
@@ -49,10 +51,12 @@ COMPREPLY=()
 __start_goverbs
 printf '<%s>\n' "${COMPREPLY[@]}"
 `
-	require.Regexp(t, `(?s)^complete .*-F __start_goverbs goverbs\n<usiw0-plain>\n$`, shell(t, "bash", "--norc", "-c", script))
+	require.Regexp(t, `(?s)^complete .*-F __start_goverbs goverbs\n<usiw0-plain>\n$`,
+		shell(t, "bash", "--norc", "-c", script))
 }
 
-// TestZshCompletes: a user of zsh types the beginning of a word and a tab. An echo before the line shows what has become of it.
+// TestZshCompletes: a user of zsh types the beginning of a word and a tab. An echo before the line
+// shows what has become of it.
 func TestZshCompletes(t *testing.T) {
 	const script = `zmodload zsh/zpty
 zpty user zsh -fi

@@ -20,8 +20,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fakeAdapter starts the fake libraries with the InfiniBand adapter fake0, and makes honest:NAME and liar:NAME names of devices: one
-// forwards everything, the other adds one to the length of what is received.
+// fakeAdapter starts the fake libraries with the InfiniBand adapter fake0, and makes honest:NAME
+// and liar:NAME names of devices: one forwards everything, the other adds one to the length of what
+// is received.
 func fakeAdapter(t *testing.T) {
 	t.Helper()
 	fakeverbs.Start(t)
@@ -47,7 +48,8 @@ func (d liar) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 
 type liarContext struct{ *forward.Context }
 
-func (c *liarContext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+func (c *liarContext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel,
+	vector int) (verbs.ProviderCQ, error) {
 	in, err := c.NewCQ(owner, cqe, ch, vector)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,8 @@ type fabricsReport struct {
 	}
 }
 
-// TestFabrics: the command succeeds if all columns agree and those that are required have run, and fails otherwise.
+// TestFabrics: the command succeeds if all columns agree and those that are required have run, and
+// fails otherwise.
 func TestFabrics(t *testing.T) {
 	for _, c := range []struct {
 		name, columns, required string
@@ -104,7 +107,8 @@ func TestFabrics(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fakeAdapter(t)
-			r := execute(t, "fabrics", "--json", "--columns", c.columns, "--require", c.required, "--only", "row05/send-imm,row06/cmp-swap")
+			r := execute(t, "fabrics", "--json", "--columns", c.columns, "--require", c.required, "--only",
+				"row05/send-imm,row06/cmp-swap")
 			require.Equal(t, c.code, r.code, "%s%s", r.stdout, r.stderr)
 			require.Contains(t, r.stderr, c.stderr)
 			var got fabricsReport
@@ -134,7 +138,8 @@ func TestFabricsText(t *testing.T) {
 
 // TestFabricsUsage: what is no column, and what is no scenario.
 func TestFabricsUsage(t *testing.T) {
-	for _, args := range [][]string{{"--require", "usiw0,,rxe0"}, {"--require", "auto"}, {"--columns", "usiw0,usiw0"}, {"more"}} {
+	for _, args := range [][]string{{"--require", "usiw0,,rxe0"}, {"--require", "auto"}, {"--columns", "usiw0,usiw0"},
+		{"more"}} {
 		r := execute(t, append([]string{"fabrics"}, args...)...)
 		require.Equal(t, clitest.Usage, r.code, args)
 	}
@@ -156,7 +161,8 @@ var unlike = map[string]string{
 	"row19/qp-denies-atomic": "the same",
 }
 
-// TestFabricsUserSpace: on the fake adapter, on the user-space RNIC with RFC 7306 and on the one without a program sees the same.
+// TestFabricsUserSpace: on the fake adapter, on the user-space RNIC with RFC 7306 and on the one
+// without a program sees the same.
 func TestFabricsUserSpace(t *testing.T) {
 	fakeAdapter(t)
 	var all, ours []string

@@ -11,10 +11,11 @@
 //	goverbs version [--json]
 //	goverbs completion {bash | zsh | fish}
 //
-// Every command but run first adds a user-space RNIC, usiw0, to the devices of its process and uses it unless --device names
-// another. A program that was built with cgo has the devices of the kernel too. The exit status is 0 if everything was
-// done and verified, 1 if something failed or output could not be written, 2 for wrong usage. SIGINT and SIGTERM close
-// everything and give exit status 130 and 143.
+// Every command but run first adds a user-space RNIC, usiw0, to the devices of its process and uses
+// it unless --device names another. A program that was built with cgo has the devices of the kernel
+// too. The exit status is 0 if everything was done and verified, 1 if something failed or output
+// could not be written, 2 for wrong usage. SIGINT and SIGTERM close everything and give exit status
+// 130 and 143.
 package main
 
 import (

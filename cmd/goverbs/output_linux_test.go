@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// printing are command lines that print something to stdout and would end with exit status 0, or wait.
+// printing are command lines that print something to stdout and would end with exit status 0, or
+// wait.
 var printing = []string{"--help", "help", "help demo", "rping -h", "devices", "devices -v", "devices --json",
 	"demo --clients 1 --ops 20", "demo --json --clients 1 --ops 20", "demo --listen 127.0.0.1:0", "rping -s -d -p 0"}
 
@@ -33,7 +34,8 @@ func TestFullDisk(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// TestClosedPipe: a write to a pipe without a reader ends the program by SIGPIPE, and leaves no other process behind.
+// TestClosedPipe: a write to a pipe without a reader ends the program by SIGPIPE, and leaves no
+// other process behind.
 func TestClosedPipe(t *testing.T) {
 	for _, line := range printing {
 		t.Run(line, func(t *testing.T) {
@@ -51,7 +53,8 @@ func TestClosedPipe(t *testing.T) {
 // TestFullNotes: what cannot be written to stderr is missed too.
 func TestFullNotes(t *testing.T) {
 	for stderr, want := range map[string]int{"/dev/null": clitest.Done, "/dev/full": clitest.Failed} {
-		server := clitest.StartCommand(t, exec.Command("sh", "-c", `exec "$0" rping -s -d -p 0 2>"$1"`, clitest.Program, stderr))
+		server := clitest.StartCommand(t,
+			exec.Command("sh", "-c", `exec "$0" rping -s -d -p 0 2>"$1"`, clitest.Program, stderr))
 		port := server.Stdout.AwaitMatch(t, `listening on \S*:(\d+)`)[1]
 		r := clitest.Run(t, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "2")
 		require.Equal(t, clitest.Done, r.Code, r.Stderr)

@@ -55,7 +55,8 @@ func nastyPeer(t *testing.T) (address string) {
 	return ln.Addr().String()
 }
 
-// TestNastyTexts: no command lets a text of a device, of a peer or of its own command line control the terminal.
+// TestNastyTexts: no command lets a text of a device, of a peer or of its own command line control
+// the terminal.
 func TestNastyTexts(t *testing.T) {
 	name := nastyDevice{}.Info().Name
 	d, err := verbs.Register(nastyDevice{})
@@ -70,12 +71,16 @@ func TestNastyTexts(t *testing.T) {
 		shown bool   // the text is in the output
 	}{
 		{"DEVICE", true}, {"--DEVICE", true},
-		{"devices", true}, {"devices -v", true}, {"devices --json", true}, {"devices --device DEVICE", true}, {"devices --device DEVICE -v", true}, {"devices --device ib:DEVICE", true}, {"devices --device xDEVICE", true},
-		{"demo --device DEVICE", true}, {"demo --device DEVICE --json", true}, {"demo --connect PEER", true}, {"demo --connect PEER --json", true}, {"demo --break DEVICE", true}, {"demo --listen DEVICE", true}, {"demo --pcap /no/DEVICE", true},
-		{"rping -c -a HOST -p PORT -C 1", false}, {"rping -s -a 127.0.0.1 -p 0 --device DEVICE", true}, {"rping -c -a DEVICE", true},
-		{"fabrics --columns DEVICE,usiw0", true}, {"fabrics --only DEVICE", true},
-		{"run --device DEVICE true", true}, {"run -- /no/DEVICE", false},
-		{"version", false}, {"version DEVICE", true}, {"completion bash", false}, {"completion fish", false}, {"completion zsh", false}, {"completion DEVICE", true}, {"help DEVICE", false}, {"help demo", false},
+		{"devices", true}, {"devices -v", true}, {"devices --json", true}, {"devices --device DEVICE", true},
+		{"devices --device DEVICE -v", true}, {"devices --device ib:DEVICE", true}, {"devices --device xDEVICE", true},
+		{"demo --device DEVICE", true}, {"demo --device DEVICE --json", true}, {"demo --connect PEER", true},
+		{"demo --connect PEER --json", true}, {"demo --break DEVICE", true}, {"demo --listen DEVICE", true},
+		{"demo --pcap /no/DEVICE", true}, {"rping -c -a HOST -p PORT -C 1", false},
+		{"rping -s -a 127.0.0.1 -p 0 --device DEVICE", true}, {"rping -c -a DEVICE", true},
+		{"fabrics --columns DEVICE,usiw0", true}, {"fabrics --only DEVICE", true}, {"run --device DEVICE true", true},
+		{"run -- /no/DEVICE", false}, {"version", false}, {"version DEVICE", true}, {"completion bash", false},
+		{"completion fish", false}, {"completion zsh", false}, {"completion DEVICE", true}, {"help DEVICE", false},
+		{"help demo", false},
 	} {
 		args := strings.Fields(c.args)
 		tried[args[0]] = true
@@ -85,7 +90,8 @@ func TestNastyTexts(t *testing.T) {
 		r := execute(t, args...)
 		for _, out := range []string{r.stdout, r.stderr} {
 			require.True(t, utf8.ValidString(out), "%q: %q", args, out)
-			require.False(t, strings.ContainsFunc(out, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' }), "%q: %q", args, out)
+			require.False(t, strings.ContainsFunc(out,
+				func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' }), "%q: %q", args, out)
 		}
 		if c.shown {
 			require.Regexp(t, `\\(u001b|x1b|\\u001b)`, r.stdout+r.stderr, "%q", args)

@@ -31,9 +31,15 @@ func TestAtomics(t *testing.T) {
 			{dat.MaskedFetchAndAdd, 0x1FF, ext.MaskedFetchAdd(0x1FF, 0x101, mask),
 				func(c uint64) error { return a.ep.PostMaskedFetchAndAdd(0x101, mask, sink, c, word, 0) }},
 			{dat.MaskedCmpAndSwap, 0xAB12, 0xCD12,
-				func(c uint64) error { return a.ep.PostMaskedCmpAndSwap(0x0012, 0xFF, 0xCD00, 0xFF00, sink, c, word, 0) }},
+				func(c uint64) error {
+					return a.ep.PostMaskedCmpAndSwap(0x0012, 0xFF, 0xCD00, 0xFF00, sink, c, word,
+						0)
+				}},
 			{dat.MaskedCmpAndSwap, 0xAB13, 0xAB13,
-				func(c uint64) error { return a.ep.PostMaskedCmpAndSwap(0x0012, 0xFF, 0xCD00, 0xFF00, sink, c, word, 0) }},
+				func(c uint64) error {
+					return a.ep.PostMaskedCmpAndSwap(0x0012, 0xFF, 0xCD00, 0xFF00, sink, c, word,
+						0)
+				}},
 		} {
 			b.setNumber(16, op.before)
 			a.setNumber(8, 0)
@@ -69,7 +75,8 @@ func TestAtomics(t *testing.T) {
 	})
 }
 
-// The attributes say of each operation what package ibcompat says, and every one that they have can be posted.
+// The attributes say of each operation what package ibcompat says, and every one that they have can
+// be posted.
 func TestAttributes(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})
@@ -92,7 +99,10 @@ func TestAttributes(t *testing.T) {
 			"DAT_MASKED_FETCH_AND_ADD": func() error { return a.ep.PostMaskedFetchAndAdd(0, 0, sink, 1, word, 0) },
 			"DAT_MASKED_CMP_AND_SWAP":  func() error { return a.ep.PostMaskedCmpAndSwap(0, 0, 0, 0, sink, 1, word, 0) },
 			"DAT_SEND_IMMED":           func() error { return a.ep.PostSendImmed(nil, 1, 1, dat.DTOImmedFlag, 0) },
-			"DAT_IB_IMMED_DATA":        func() error { return a.ep.PostWriteImmed(nil, 1, word, 1, dat.DTOImmedFlag, 0) },
+			"DAT_IB_IMMED_DATA": func() error {
+				return a.ep.PostWriteImmed(nil, 1, word, 1, dat.DTOImmedFlag,
+					0)
+			},
 		}
 		how := map[string]map[string]ext.Support{ // by device: the rest is native
 			"ib:usiw0": {"DAT_SEND_IMMED": ext.Emulated},

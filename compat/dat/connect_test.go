@@ -81,7 +81,8 @@ func portOf(qual uint64) string {
 	return port
 }
 
-// A refusal brings its private data, and flushes the receives. Afterwards the EP can be reset and connect.
+// A refusal brings its private data, and flushes the receives. Afterwards the EP can be reset and
+// connect.
 func TestReject(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := newSide(t, dev, addr, options{}), newSide(t, dev, addr, options{})
@@ -153,7 +154,8 @@ func TestConnectRefused(t *testing.T) {
 		ep := a.ep
 		require.ErrorIs(t, ep.Connect(netip.Addr{}, 1, time.Second, nil), dat.InvalidAddressMalformed)
 		require.ErrorIs(t, ep.Connect(netip.IPv4Unspecified(), 1, time.Second, nil), dat.InvalidAddressMalformed)
-		require.ErrorIs(t, ep.Connect(netip.MustParseAddr("224.0.0.1"), 1, time.Second, nil), dat.InvalidAddressUnsupported)
+		require.ErrorIs(t, ep.Connect(netip.MustParseAddr("224.0.0.1"), 1, time.Second, nil),
+			dat.InvalidAddressUnsupported)
 		require.ErrorIs(t, ep.Connect(addr, 0, time.Second, nil), dat.InvalidArg3)
 		require.ErrorIs(t, ep.Connect(addr, 65536, time.Second, nil), dat.InvalidArg3)
 		require.ErrorIs(t, ep.Connect(addr, 1, 0, nil), dat.InvalidArg4)
@@ -174,7 +176,8 @@ func TestConnectRefused(t *testing.T) {
 	})
 }
 
-// A graceful disconnect lets requests complete, the suppressed ones too; an abrupt one does not wait for them.
+// A graceful disconnect lets requests complete, the suppressed ones too; an abrupt one does not
+// wait for them.
 func TestDisconnect(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})
@@ -216,7 +219,8 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// A fault of a request breaks the connection: both sides learn of it, the requests behind it are flushed.
+// A fault of a request breaks the connection: both sides learn of it, the requests behind it are
+// flushed.
 func TestBroken(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})

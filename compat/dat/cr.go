@@ -11,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// CR is a connection request. The program answers it once, by Accept or Reject; then the handle is invalid. A request that is not
-// answered when the IA is closed is refused. All methods may be called concurrently.
+// CR is a connection request. The program answers it once, by Accept or Reject; then the handle is
+// invalid. A request that is not answered when the IA is closed is refused. All methods may be
+// called concurrently.
 type CR struct {
 	node lifetime.Node
 	ia   *IA
@@ -43,9 +44,10 @@ func (cr *CR) gone(call string) error {
 	return fault(call, InvalidHandle, InvalidHandleCR, lifetime.ErrClosed)
 }
 
-// Accept connects ep, which is UNCONNECTED and of the same IA (dat_cr_accept). It returns at once; what comes of it is an event of
-// the EP's connection EVD: ConnectionEstablished, with the private data of the request, or ConnectionAcceptCompletionErr, after
-// which the EP is DISCONNECTED. private has MaxPrivateData bytes at most; it is copied. After an error the request is as before.
+// Accept connects ep, which is UNCONNECTED and of the same IA (dat_cr_accept). It returns at once;
+// what comes of it is an event of the EP's connection EVD: ConnectionEstablished, with the private
+// data of the request, or ConnectionAcceptCompletionErr, after which the EP is DISCONNECTED.
+// private has MaxPrivateData bytes at most; it is copied. After an error the request is as before.
 func (cr *CR) Accept(ep *EP, private []byte) error {
 	const call = "CR.Accept"
 	if cr == nil || !cr.node.Enter() {
@@ -75,8 +77,8 @@ func (cr *CR) Accept(ep *EP, private []byte) error {
 	})
 }
 
-// Reject refuses the request and sends private, of MaxPrivateData bytes at most, with the refusal (dat_cr_reject). After
-// [InvalidParameter] the request is as before.
+// Reject refuses the request and sends private, of MaxPrivateData bytes at most, with the refusal
+// (dat_cr_reject). After [InvalidParameter] the request is as before.
 func (cr *CR) Reject(private []byte) error {
 	const call = "CR.Reject"
 	if cr == nil || cr.node.Closed() {

@@ -8,7 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// DTO is the kind of a data transfer operation (DAT_DTOS), with the numbers of the immediate data proposal.
+// DTO is the kind of a data transfer operation (DAT_DTOS), with the numbers of the immediate data
+// proposal.
 type DTO uint32
 
 const (
@@ -26,8 +27,8 @@ const (
 	DTOInvalid                          // DAT_INVALID
 )
 
-var dtoNames = [...]string{"SEND", "SEND_IMMED", "RDMA_WRITE", "RDMA_WRITE_IMMED", "RDMA_READ", "RECEIVE", "RECEIVE_WITH_INVALIDATE",
-	"RECEIVE_IMMED", "RECEIVE_RDMA_IMMED", "BIND_MW", "EXTENSION", "INVALID"}
+var dtoNames = [...]string{"SEND", "SEND_IMMED", "RDMA_WRITE", "RDMA_WRITE_IMMED", "RDMA_READ", "RECEIVE",
+	"RECEIVE_WITH_INVALIDATE", "RECEIVE_IMMED", "RECEIVE_RDMA_IMMED", "BIND_MW", "EXTENSION", "INVALID"}
 
 // String returns the C name without DAT_.
 func (d DTO) String() string {
@@ -37,7 +38,8 @@ func (d DTO) String() string {
 	return fmt.Sprintf("DTO %d", uint32(d))
 }
 
-// Extension is the kind of an extended DTO. The first two have the numbers of DAT_IB_EXT_TYPE; DAPL has no masked atomics.
+// Extension is the kind of an extended DTO. The first two have the numbers of DAT_IB_EXT_TYPE; DAPL
+// has no masked atomics.
 type Extension uint32
 
 const (
@@ -62,7 +64,8 @@ func (x Extension) String() string {
 	return fmt.Sprintf("extension %d", uint32(x))
 }
 
-// DTOStatus is the result of a DTO (DAT_DTO_COMPLETION_STATUS). Values other than DTOSuccess are errors.
+// DTOStatus is the result of a DTO (DAT_DTO_COMPLETION_STATUS). Values other than DTOSuccess are
+// errors.
 type DTOStatus uint32
 
 const (
@@ -79,8 +82,9 @@ const (
 	DTOErrPartialPacket                     // DAT_DTO_ERR_PARTIAL_PACKET: does not occur
 )
 
-var dtoStatusNames = [...]string{"DAT_DTO_SUCCESS", "DAT_DTO_ERR_FLUSHED", "DAT_DTO_ERR_LOCAL_LENGTH", "DAT_DTO_ERR_LOCAL_EP",
-	"DAT_DTO_ERR_LOCAL_PROTECTION", "DAT_DTO_ERR_BAD_RESPONSE", "DAT_DTO_ERR_REMOTE_ACCESS", "DAT_DTO_ERR_REMOTE_RESPONDER",
+var dtoStatusNames = [...]string{"DAT_DTO_SUCCESS", "DAT_DTO_ERR_FLUSHED", "DAT_DTO_ERR_LOCAL_LENGTH",
+	"DAT_DTO_ERR_LOCAL_EP", "DAT_DTO_ERR_LOCAL_PROTECTION", "DAT_DTO_ERR_BAD_RESPONSE", "DAT_DTO_ERR_REMOTE_ACCESS",
+	"DAT_DTO_ERR_REMOTE_RESPONDER",
 	"DAT_DTO_ERR_TRANSPORT", "DAT_DTO_ERR_RECEIVER_NOT_READY", "DAT_DTO_ERR_PARTIAL_PACKET"}
 
 // Error returns the C name.
@@ -119,14 +123,15 @@ func statusOf(s verbs.WCStatus) DTOStatus {
 	return DTOErrTransport
 }
 
-// DTOCompletion is the data of a DTO completion event (DAT_DTO_COMPLETION_EVENT_DATA as the proposal modifies it).
+// DTOCompletion is the data of a DTO completion event (DAT_DTO_COMPLETION_EVENT_DATA as the
+// proposal modifies it).
 type DTOCompletion struct {
 	EP        *EP       // the endpoint to which the DTO was posted
 	Cookie    uint64    // as it was posted
 	Status    DTOStatus //
 	Operation DTO       // of a receive on success what has arrived, otherwise DTOReceive
-	// TransferredLength is the number of bytes that were sent, written, read or received; with DTOReceiveRDMAImmed those that the
-	// peer wrote. It is 0 if the DTO failed.
+	// TransferredLength is the number of bytes that were sent, written, read or received; with
+	// DTOReceiveRDMAImmed those that the peer wrote. It is 0 if the DTO failed.
 	TransferredLength uint32
 	ImmedData         uint32    // with DTOReceiveImmed and DTOReceiveRDMAImmed
 	Extension         Extension // with DTOExtension

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// EPState is the state of an EP (DAT_EP_STATE), with the numbers of dat.h. Those that need a service point of another kind, a second
-// path or an EP without EVDs do not occur.
+// EPState is the state of an EP (DAT_EP_STATE), with the numbers of dat.h. Those that need a
+// service point of another kind, a second path or an EP without EVDs do not occur.
 type EPState uint32
 
 const (
@@ -63,11 +63,12 @@ func (s EPState) subtype() Subtype {
 	return InvalidStateEPDisconnected
 }
 
-// EPAttr are the attributes of an EP (DAT_EP_ATTR). The service type is always a reliable connection, the quality of service best
-// effort, and the sizes of messages are those of the IA.
+// EPAttr are the attributes of an EP (DAT_EP_ATTR). The service type is always a reliable
+// connection, the quality of service best effort, and the sizes of messages are those of the IA.
 type EPAttr struct {
-	// RecvCompletionFlags: CompletionSolicitedWait makes the EVD of the receives wake a waiter only for messages whose sender asks
-	// for it; CompletionUnsignalled allows that flag for receives; CompletionEVDThreshold is what happens without.
+	// RecvCompletionFlags: CompletionSolicitedWait makes the EVD of the receives wake a waiter only
+	// for messages whose sender asks for it; CompletionUnsignalled allows that flag for receives;
+	// CompletionEVDThreshold is what happens without.
 	RecvCompletionFlags CompletionFlags
 	// RequestCompletionFlags: CompletionUnsignalled allows that flag for requests.
 	RequestCompletionFlags CompletionFlags
@@ -75,13 +76,14 @@ type EPAttr struct {
 	MaxRequestDTOs         int // requests outstanding (0 = 128)
 	MaxRecvIOV             int // segments of a receive (0 = 1)
 	MaxRequestIOV          int // segments of a request (0 = 1)
-	// MaxRDMAReadIn and MaxRDMAReadOut are the Reads and atomics in progress that the peer and this side may have (0 = the maximum
-	// of the device, cm.None = none).
+	// MaxRDMAReadIn and MaxRDMAReadOut are the Reads and atomics in progress that the peer and this
+	// side may have (0 = the maximum of the device, cm.None = none).
 	MaxRDMAReadIn, MaxRDMAReadOut int
 }
 
-// EP is an endpoint: one end of a connection, with a queue for requests and one for receives. doc.go has its states. All methods may
-// be called concurrently; the order of concurrent posts is not defined.
+// EP is an endpoint: one end of a connection, with a queue for requests and one for receives.
+// doc.go has its states. All methods may be called concurrently; the order of concurrent posts is
+// not defined.
 type EP struct {
 	node               lifetime.Node
 	ia                 *IA
@@ -117,8 +119,9 @@ const (
 	recvFlags   = CompletionSolicitedWait | CompletionUnsignalled | CompletionEVDThreshold
 )
 
-// CreateEP makes an EP in the state UNCONNECTED (dat_ep_create). Its completions become events of recv and request, which take DTOs,
-// what happens to its connections those of conn. The EVDs may be the same one.
+// CreateEP makes an EP in the state UNCONNECTED (dat_ep_create). Its completions become events of
+// recv and request, which take DTOs, what happens to its connections those of conn. The EVDs may be
+// the same one.
 func (ia *IA) CreateEP(pz *PZ, recv, request, conn *EVD, attr EPAttr) (*EP, error) {
 	const call = "IA.CreateEP"
 	if err := ia.enter(call); err != nil {
@@ -138,8 +141,10 @@ func (ia *IA) CreateEP(pz *PZ, recv, request, conn *EVD, attr EPAttr) (*EP, erro
 	if err := attr.fill(call); err != nil {
 		return nil, err
 	}
-	qp, err := pz.pd.CreateQP(verbs.QPConfig{SendCQ: request.cq, RecvCQ: recv.cq, Cap: verbs.QPCap{MaxSendWR: attr.MaxRequestDTOs + 1,
-		MaxRecvWR: attr.MaxRecvDTOs, MaxSendSGE: attr.MaxRequestIOV, MaxRecvSGE: attr.MaxRecvIOV}})
+	qp, err := pz.pd.CreateQP(
+		verbs.QPConfig{SendCQ: request.cq, RecvCQ: recv.cq,
+			Cap: verbs.QPCap{MaxSendWR: attr.MaxRequestDTOs + 1, MaxRecvWR: attr.MaxRecvDTOs,
+				MaxSendSGE: attr.MaxRequestIOV, MaxRecvSGE: attr.MaxRecvIOV}})
 	if err != nil {
 		return nil, below(call, ResourceTEP, err)
 	}
@@ -211,12 +216,13 @@ func (ep *EP) Query() (EPParam, error) {
 	defer ep.node.Exit()
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return EPParam{IA: ep.ia, State: ep.State(), LocalAddr: ep.local, RemoteAddr: ep.remote, PZ: ep.pz, RecvEVD: ep.recvEVD,
-		RequestEVD: ep.reqEVD, ConnEVD: ep.connEVD, Attr: ep.attr}, nil
+	return EPParam{IA: ep.ia, State: ep.State(), LocalAddr: ep.local, RemoteAddr: ep.remote, PZ: ep.pz,
+		RecvEVD: ep.recvEVD, RequestEVD: ep.reqEVD, ConnEVD: ep.connEVD, Attr: ep.attr}, nil
 }
 
-// Status returns the state, and whether no receives and no requests are outstanding (dat_ep_get_status). A DTO is outstanding until
-// its completion has been taken out of the completion queue, by Dequeue or Wait; a suppressed one until a later one has.
+// Status returns the state, and whether no receives and no requests are outstanding
+// (dat_ep_get_status). A DTO is outstanding until its completion has been taken out of the
+// completion queue, by Dequeue or Wait; a suppressed one until a later one has.
 func (ep *EP) Status() (state EPState, recvIdle, requestIdle bool, err error) {
 	if err := ep.enter("EP.Status"); err != nil {
 		return 0, false, false, err
@@ -230,9 +236,10 @@ func (ep *EP) State() EPState { return EPState(ep.state.Load()) }
 
 func (ep *EP) set(s EPState) { ep.state.Store(uint32(s)) }
 
-// Reset returns an EP that is DISCONNECTED to UNCONNECTED (dat_ep_reset), so that it can connect again; to one that is UNCONNECTED it
-// does nothing. What has completed before stays in the EVDs. The error in other states is [InvalidState]. Reset waits until the
-// old connection has ended completely.
+// Reset returns an EP that is DISCONNECTED to UNCONNECTED (dat_ep_reset), so that it can connect
+// again; to one that is UNCONNECTED it does nothing. What has completed before stays in the EVDs.
+// The error in other states is [InvalidState]. Reset waits until the old connection has ended
+// completely.
 func (ep *EP) Reset() error {
 	const call = "EP.Reset"
 	if err := ep.enter(call); err != nil {
@@ -263,7 +270,8 @@ func (ep *EP) Reset() error {
 		ep.feed(true)
 		return below(call, ResourceTEP, err)
 	}
-	// The number comes first: a post that has read the old one holds the lock that clear takes, and the QP refuses it.
+	// The number comes first: a post that has read the old one holds the lock that clear takes, and
+	// the QP refuses it.
 	ep.number.Store(ep.ia.numbers.Add(1))
 	ep.feed(true)
 	ep.requests.clear()
@@ -285,8 +293,9 @@ func (ep *EP) settle() {
 	}
 }
 
-// Free ends the connection abruptly, if there is one, and destroys the EP (dat_ep_free). Events of its DTOs stay in the EVDs, those of
-// DTOs that were outstanding too, as flushed; there is no further connection event. Free is idempotent.
+// Free ends the connection abruptly, if there is one, and destroys the EP (dat_ep_free). Events of
+// its DTOs stay in the EVDs, those of DTOs that were outstanding too, as flushed; there is no
+// further connection event. Free is idempotent.
 func (ep *EP) Free() error {
 	const call = "EP.Free"
 	if ep == nil {
@@ -313,7 +322,8 @@ func (ep *EP) Free() error {
 	return below(call, ResourceTEP, err)
 }
 
-// completed fills in the data of an event. quiet says that a success wakes nobody; visible is false if there is no event.
+// completed fills in the data of an event. quiet says that a success wakes nobody; visible is false
+// if there is no event.
 func (ep *EP) completed(wc *verbs.WC, d *DTOCompletion) (quiet, visible bool) {
 	queue, recv := &ep.requests, wc.ID&idRecv != 0
 	if recv {

@@ -11,34 +11,41 @@ import (
 // atomicLen is the number of bytes of an atomic's target and of its result.
 const atomicLen = 8
 
-// PostFetchAndAdd adds add to the 64-bit number at the beginning of remote (dat_ib_post_fetch_and_add). The original value arrives
-// at the beginning of local. Numbers are in host order, which at the target is that of the peer. The target must be at a multiple of
-// 8, otherwise the error is [InvalidParameter]; both memories need 8 bytes, otherwise it is [LengthError]. The completion is a
-// DTOExtension. The completion flags are those of [EP.PostRDMARead]; [EP.Support] says whether and how the operation is done.
-func (ep *EP) PostFetchAndAdd(add uint64, local LMRTriplet, cookie uint64, remote RMRTriplet, flags CompletionFlags) error {
+// PostFetchAndAdd adds add to the 64-bit number at the beginning of remote
+// (dat_ib_post_fetch_and_add). The original value arrives at the beginning of local. Numbers are in
+// host order, which at the target is that of the peer. The target must be at a multiple of 8,
+// otherwise the error is [InvalidParameter]; both memories need 8 bytes, otherwise it is
+// [LengthError]. The completion is a DTOExtension. The completion flags are those of
+// [EP.PostRDMARead]; [EP.Support] says whether and how the operation is done.
+func (ep *EP) PostFetchAndAdd(add uint64, local LMRTriplet, cookie uint64, remote RMRTriplet,
+	flags CompletionFlags) error {
 	wr := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: add}
 	return ep.atomic("EP.PostFetchAndAdd", &wr, FetchAndAdd, local, cookie, remote, flags)
 }
 
-// PostCmpAndSwap stores swap in the 64-bit number at the beginning of remote if it equals compare (dat_ib_post_cmp_and_swap). The
-// rest is as with [EP.PostFetchAndAdd].
-func (ep *EP) PostCmpAndSwap(compare, swap uint64, local LMRTriplet, cookie uint64, remote RMRTriplet, flags CompletionFlags) error {
+// PostCmpAndSwap stores swap in the 64-bit number at the beginning of remote if it equals compare
+// (dat_ib_post_cmp_and_swap). The rest is as with [EP.PostFetchAndAdd].
+func (ep *EP) PostCmpAndSwap(compare, swap uint64, local LMRTriplet, cookie uint64, remote RMRTriplet,
+	flags CompletionFlags) error {
 	wr := verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: compare, Swap: swap}
 	return ep.atomic("EP.PostCmpAndSwap", &wr, CmpAndSwap, local, cookie, remote, flags)
 }
 
-// PostMaskedFetchAndAdd is PostFetchAndAdd on a word of several fields: a set bit in mask is the most significant bit of a field, and
-// the carry out of it is dropped (RFC 7306 section 5.1.1). DAPL has no such call.
-func (ep *EP) PostMaskedFetchAndAdd(add, mask uint64, local LMRTriplet, cookie uint64, remote RMRTriplet, flags CompletionFlags) error {
+// PostMaskedFetchAndAdd is PostFetchAndAdd on a word of several fields: a set bit in mask is the
+// most significant bit of a field, and the carry out of it is dropped (RFC 7306 section 5.1.1).
+// DAPL has no such call.
+func (ep *EP) PostMaskedFetchAndAdd(add, mask uint64, local LMRTriplet, cookie uint64, remote RMRTriplet,
+	flags CompletionFlags) error {
 	wr := verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: add, AddMask: mask}
 	return ep.atomic("EP.PostMaskedFetchAndAdd", &wr, MaskedFetchAndAdd, local, cookie, remote, flags)
 }
 
-// PostMaskedCmpAndSwap compares the bits of compareMask, and if they are equal stores those of swapMask (RFC 7306 section 5.1.2).
-// DAPL has no such call.
-func (ep *EP) PostMaskedCmpAndSwap(compare, compareMask, swap, swapMask uint64, local LMRTriplet, cookie uint64, remote RMRTriplet,
-	flags CompletionFlags) error {
-	wr := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: compare, CompareMask: compareMask, Swap: swap, SwapMask: swapMask}
+// PostMaskedCmpAndSwap compares the bits of compareMask, and if they are equal stores those of
+// swapMask (RFC 7306 section 5.1.2). DAPL has no such call.
+func (ep *EP) PostMaskedCmpAndSwap(compare, compareMask, swap, swapMask uint64, local LMRTriplet, cookie uint64,
+	remote RMRTriplet, flags CompletionFlags) error {
+	wr := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: compare, CompareMask: compareMask, Swap: swap,
+		SwapMask: swapMask}
 	return ep.atomic("EP.PostMaskedCmpAndSwap", &wr, MaskedCmpAndSwap, local, cookie, remote, flags)
 }
 
@@ -46,11 +53,12 @@ func (ep *EP) atomic(call string, wr *verbs.SendWR, x Extension, local LMRTriple
 	flags CompletionFlags) error {
 	switch {
 	case local.SegmentLength < atomicLen || remote.SegmentLength < atomicLen:
-		return fault(call, LengthError, NoSubtype, fmt.Errorf("%d bytes of the peer into %d: an atomic has %d", remote.SegmentLength,
-			local.SegmentLength, atomicLen))
+		return fault(call, LengthError, NoSubtype,
+			fmt.Errorf("%d bytes of the peer into %d: an atomic has %d", remote.SegmentLength, local.SegmentLength,
+				atomicLen))
 	case remote.VirtualAddress%atomicLen != 0:
-		return fault(call, InvalidParameter, NoSubtype, fmt.Errorf("the address %#x is not a multiple of %d", remote.VirtualAddress,
-			atomicLen))
+		return fault(call, InvalidParameter, NoSubtype,
+			fmt.Errorf("the address %#x is not a multiple of %d", remote.VirtualAddress, atomicLen))
 	}
 	wr.RemoteAddr, wr.RKey = remote.VirtualAddress, remote.RMRContext
 	local.SegmentLength = atomicLen

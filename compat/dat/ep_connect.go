@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// connection is one attempt of an EP to be connected, and what came of it. A goroutine serves it from the call that begins it to
-// its end.
+// connection is one attempt of an EP to be connected, and what came of it. A goroutine serves it
+// from the call that begins it to its end.
 type connection struct {
 	ep       *EP
 	ctx      context.Context // of the attempt; Disconnect and Free cancel it
@@ -33,8 +33,8 @@ type connection struct {
 	silent   bool // Free wants no event
 }
 
-// begin moves an EP from UNCONNECTED to pending and starts the goroutine. claim, if there is one, may refuse it; connect makes the
-// connection.
+// begin moves an EP from UNCONNECTED to pending and starts the goroutine. claim, if there is one,
+// may refuse it; connect makes the connection.
 func (ep *EP) begin(call string, pending EPState, timeout time.Duration, claim func() error,
 	connect func(context.Context) (*cm.ID, error)) error {
 	ep.mu.Lock()
@@ -59,9 +59,10 @@ func (ep *EP) begin(call string, pending EPState, timeout time.Duration, claim f
 	return nil
 }
 
-// Connect asks the EP that a PSP with the qualifier connQual makes at address to connect (dat_ep_connect). It returns at once; what
-// comes of it is an event of the connection EVD, which has the private data of the peer: ConnectionEstablished, or
-// ConnectionPeerRejected, ConnectionNonPeerRejected, ConnectionTimedOut or ConnectionUnreachable, after which the EP is
+// Connect asks the EP that a PSP with the qualifier connQual makes at address to connect
+// (dat_ep_connect). It returns at once; what comes of it is an event of the connection EVD, which
+// has the private data of the peer: ConnectionEstablished, or ConnectionPeerRejected,
+// ConnectionNonPeerRejected, ConnectionTimedOut or ConnectionUnreachable, after which the EP is
 // DISCONNECTED. timeout bounds the attempt, Infinite leaves it to the device.
 //
 // The EP must be UNCONNECTED. private has MaxPrivateData bytes at most; it is copied.
@@ -113,7 +114,8 @@ func (ep *EP) usePort(port int) error {
 	if port <= 1 {
 		return nil
 	}
-	return ep.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: uint8(port)}, verbs.QPAttrState|verbs.QPAttrPort)
+	return ep.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: uint8(port)},
+		verbs.QPAttrState|verbs.QPAttrPort)
 }
 
 // param are the parameters of this side of a connection.
@@ -122,12 +124,13 @@ func (ep *EP) param(private []byte) cm.ConnParam {
 		ResponderResources: ep.attr.MaxRDMAReadIn}
 }
 
-// Disconnect ends the connection (dat_ep_disconnect). It returns at once; the event is ConnectionDisconnected, here and at the peer.
-// CloseAbrupt flushes what is outstanding. CloseGraceful first lets the requests complete that were posted before; requests that are
-// posted later are refused. A Disconnect that is abrupt ends the wait of one that is graceful.
+// Disconnect ends the connection (dat_ep_disconnect). It returns at once; the event is
+// ConnectionDisconnected, here and at the peer. CloseAbrupt flushes what is outstanding.
+// CloseGraceful first lets the requests complete that were posted before; requests that are posted
+// later are refused. A Disconnect that is abrupt ends the wait of one that is graceful.
 //
-// In the states ACTIVE_CONNECTION_PENDING and COMPLETION_PENDING the attempt is given up. In DISCONNECTED nothing happens. In
-// UNCONNECTED the error is [InvalidState].
+// In the states ACTIVE_CONNECTION_PENDING and COMPLETION_PENDING the attempt is given up. In
+// DISCONNECTED nothing happens. In UNCONNECTED the error is [InvalidState].
 func (ep *EP) Disconnect(flags CloseFlags) error {
 	const call = "EP.Disconnect"
 	if err := ep.enter(call); err != nil {
@@ -223,7 +226,8 @@ func (c *connection) established(id *cm.ID) {
 	}
 	ep.mu.Unlock()
 	if up {
-		ep.connEVD.post(Event{Number: ConnectionEstablished, Connection: Connection{EP: ep, PrivateData: bytes.Clone(id.PrivateData())}})
+		ep.connEVD.post(Event{Number: ConnectionEstablished,
+			Connection: Connection{EP: ep, PrivateData: bytes.Clone(id.PrivateData())}})
 	}
 }
 
@@ -253,7 +257,8 @@ func (c *connection) why(err error, active bool) EventNumber {
 		return ConnectionPeerRejected
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return ConnectionNonPeerRejected
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, cm.ErrSetupTimeout), errors.Is(err, syscall.ETIMEDOUT):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, cm.ErrSetupTimeout),
+		errors.Is(err, syscall.ETIMEDOUT):
 		return ConnectionTimedOut
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, verbs.ErrNoDevice),
 		errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.EADDRNOTAVAIL):
@@ -271,8 +276,8 @@ func refusal(err error) []byte {
 	return bytes.Clone(rejected.PrivateData)
 }
 
-// flushOut waits until the requests have completed, the connection has ended, or an abrupt Disconnect is called. The program need not
-// take completions meanwhile: they are moved to its EVD.
+// flushOut waits until the requests have completed, the connection has ended, or an abrupt
+// Disconnect is called. The program need not take completions meanwhile: they are moved to its EVD.
 func (c *connection) flushOut(id *cm.ID) {
 	const least, most = 100 * time.Microsecond, 10 * time.Millisecond
 	timer := time.NewTimer(least)
@@ -300,8 +305,8 @@ func (c *connection) flushOut(id *cm.ID) {
 	}
 }
 
-// mark posts an RDMA Write of no bytes, whose completion tells of the suppressed requests before it. A place in every queue is kept
-// for it.
+// mark posts an RDMA Write of no bytes, whose completion tells of the suppressed requests before
+// it. A place in every queue is kept for it.
 func (ep *EP) mark() error {
 	q := &ep.requests
 	q.mu.Lock()

@@ -9,25 +9,29 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// idRecv is set in the IDs of receives. The bits above it have the place of the record, the upper 32 the number of the EP.
+// idRecv is set in the IDs of receives. The bits above it have the place of the record, the upper
+// 32 the number of the EP.
 const idRecv = 1
 
 // maxMessage is the largest message and the largest RDMA, in bytes.
 const maxMessage = 1 << 31
 
-// PostSend sends a message (dat_ep_post_send). The peer needs a receive for it that has room. No post function keeps the slice; the
-// memory belongs to the device until the DTO has completed. None waits, and none allocates.
+// PostSend sends a message (dat_ep_post_send). The peer needs a receive for it that has room. No
+// post function keeps the slice; the memory belongs to the device until the DTO has completed. None
+// waits, and none allocates.
 //
-// Requests are posted in the states CONNECTED and DISCONNECTED, in the latter to be flushed. The error in other states is
-// [InvalidState], and [InsufficientResources] if MaxRequestDTOs are outstanding. The completion flags may be all but
-// CompletionEVDThreshold; CompletionUnsignalled only on EPs whose attributes have it, and not with CompletionSuppress.
+// Requests are posted in the states CONNECTED and DISCONNECTED, in the latter to be flushed. The
+// error in other states is [InvalidState], and [InsufficientResources] if MaxRequestDTOs are
+// outstanding. The completion flags may be all but CompletionEVDThreshold; CompletionUnsignalled
+// only on EPs whose attributes have it, and not with CompletionSuppress.
 func (ep *EP) PostSend(iov []LMRTriplet, cookie uint64, flags CompletionFlags) error {
 	wr := verbs.SendWR{Opcode: verbs.WRSend}
 	return ep.request("EP.PostSend", &wr, iov, record{cookie: cookie, op: DTOSend}, flags, allCompletion, InvalidArg5)
 }
 
-// PostRDMAWrite writes into the peer's memory (dat_ep_post_rdma_write). The error is [LengthError] if remote has not room for all of
-// iov. CompletionSolicitedWait is refused: the peer has no completion.
+// PostRDMAWrite writes into the peer's memory (dat_ep_post_rdma_write). The error is [LengthError]
+// if remote has not room for all of iov. CompletionSolicitedWait is refused: the peer has no
+// completion.
 func (ep *EP) PostRDMAWrite(iov []LMRTriplet, cookie uint64, remote RMRTriplet, flags CompletionFlags) error {
 	const call = "EP.PostRDMAWrite"
 	if err := fits(call, iov, remote); err != nil {
@@ -37,22 +41,24 @@ func (ep *EP) PostRDMAWrite(iov []LMRTriplet, cookie uint64, remote RMRTriplet, 
 	return ep.request(call, &wr, iov, record{cookie: cookie, op: DTORDMAWrite}, flags, oneSided, InvalidArg6)
 }
 
-// PostRDMARead reads all of remote into iov (dat_ep_post_rdma_read), which may be longer. The error is [LengthError] if it is shorter.
-// CompletionSolicitedWait is refused.
+// PostRDMARead reads all of remote into iov (dat_ep_post_rdma_read), which may be longer. The error
+// is [LengthError] if it is shorter. CompletionSolicitedWait is refused.
 func (ep *EP) PostRDMARead(iov []LMRTriplet, cookie uint64, remote RMRTriplet, flags CompletionFlags) error {
 	const call = "EP.PostRDMARead"
 	if n := total(iov); n < uint64(remote.SegmentLength) {
 		return fault(call, LengthError, NoSubtype, fmt.Errorf("%d bytes of the peer into %d", remote.SegmentLength, n))
 	}
 	wr := verbs.SendWR{Opcode: verbs.WRRDMARead, RemoteAddr: remote.VirtualAddress, RKey: remote.RMRContext}
-	return ep.request(call, &wr, iov, record{cookie: cookie, op: DTORDMARead, length: remote.SegmentLength}, flags, oneSided, InvalidArg6)
+	return ep.request(call, &wr, iov, record{cookie: cookie, op: DTORDMARead, length: remote.SegmentLength}, flags,
+		oneSided, InvalidArg6)
 }
 
 // oneSided are the completion flags of requests of which the peer's program learns nothing.
 const oneSided = allCompletion &^ CompletionSolicitedWait
 
 // request posts a request. allowed are the flags that it may have, arg is their argument.
-func (ep *EP) request(call string, wr *verbs.SendWR, iov []LMRTriplet, rec record, flags, allowed CompletionFlags, arg Subtype) error {
+func (ep *EP) request(call string, wr *verbs.SendWR, iov []LMRTriplet, rec record, flags, allowed CompletionFlags,
+	arg Subtype) error {
 	if err := ep.enter(call); err != nil {
 		return err
 	}
@@ -113,8 +119,9 @@ func (ep *EP) refused(call string, err error) error {
 	return below(call, ResourceTEP, err)
 }
 
-// elements puts segments into sgl: those of no bytes are left out, because their other fields may be anything, and with cut what
-// is beyond want bytes. It returns the number of bytes. The caller holds mu.
+// elements puts segments into sgl: those of no bytes are left out, because their other fields may
+// be anything, and with cut what is beyond want bytes. It returns the number of bytes. The caller
+// holds mu.
 func (r *records) elements(call string, iov []LMRTriplet, want uint64, cut bool) (uint32, error) {
 	r.sgl = r.sgl[:0]
 	var n uint64
@@ -152,9 +159,10 @@ func fits(call string, iov []LMRTriplet, remote RMRTriplet) error {
 	return nil
 }
 
-// PostRecv posts a receive for a message (dat_ep_post_recv), in any state. In DISCONNECTED it is flushed. The error is
-// [InsufficientResources] if MaxRecvDTOs are outstanding. The only completion flag is CompletionUnsignalled, on EPs whose attributes
-// have it. An immediate that comes to it is in its completion too, as of [EP.PostRecvImmed].
+// PostRecv posts a receive for a message (dat_ep_post_recv), in any state. In DISCONNECTED it is
+// flushed. The error is [InsufficientResources] if MaxRecvDTOs are outstanding. The only completion
+// flag is CompletionUnsignalled, on EPs whose attributes have it. An immediate that comes to it is
+// in its completion too, as of [EP.PostRecvImmed].
 func (ep *EP) PostRecv(iov []LMRTriplet, cookie uint64, flags CompletionFlags) error {
 	return ep.receive("EP.PostRecv", iov, cookie, flags)
 }

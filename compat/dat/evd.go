@@ -11,9 +11,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// EVD is an event dispatcher: a queue of events of one or several kinds. Completions come from a completion queue of its own; the
-// events of a stream, such as the DTOs of one queue of one EP, are in order, those of different streams are not. All methods
-// may be called concurrently, but one goroutine at a time is in [EVD.Wait], and meanwhile nobody dequeues.
+// EVD is an event dispatcher: a queue of events of one or several kinds. Completions come from a
+// completion queue of its own; the events of a stream, such as the DTOs of one queue of one EP, are
+// in order, those of different streams are not. All methods may be called concurrently, but one
+// goroutine at a time is in [EVD.Wait], and meanwhile nobody dequeues.
 type EVD struct {
 	node  lifetime.Node
 	ia    *IA
@@ -47,8 +48,9 @@ type EVDParam struct {
 	Unwaitable bool
 }
 
-// CreateEVD makes an EVD for at least qlen events of the kinds in flags (dat_evd_create). One that takes completions needs room for
-// every DTO that can be outstanding on the EPs that feed it; see doc.go for what happens if there is none.
+// CreateEVD makes an EVD for at least qlen events of the kinds in flags (dat_evd_create). One that
+// takes completions needs room for every DTO that can be outstanding on the EPs that feed it; see
+// doc.go for what happens if there is none.
 func (ia *IA) CreateEVD(qlen int, flags EVDFlags) (*EVD, error) {
 	const call = "IA.CreateEVD"
 	if err := ia.enter(call); err != nil {
@@ -83,7 +85,8 @@ func (ia *IA) newEVD(call string, qlen int, flags EVDFlags, parent *lifetime.Nod
 	return e, nil
 }
 
-// markerRoom is the room of a CQ for the markers of graceful disconnects, one for each EP at a time.
+// markerRoom is the room of a CQ for the markers of graceful disconnects, one for each EP at a
+// time.
 const markerRoom = 16
 
 func (e *EVD) enter(call string) error {
@@ -104,8 +107,9 @@ func (e *EVD) Query() (EVDParam, error) {
 	return EVDParam{IA: e.ia, QLen: e.qlen, Flags: e.flags, Unwaitable: e.unwaitable}, nil
 }
 
-// Free destroys the EVD and the events in it (dat_evd_free), and ends a Wait with [Abort]. It is idempotent. The error is
-// [InvalidState] with [InvalidStateEVDInUse] while EPs or PSPs use it, and with [InvalidStateEVDAsync] for the IA's own.
+// Free destroys the EVD and the events in it (dat_evd_free), and ends a Wait with [Abort]. It is
+// idempotent. The error is [InvalidState] with [InvalidStateEVDInUse] while EPs or PSPs use it, and
+// with [InvalidStateEVDAsync] for the IA's own.
 func (e *EVD) Free() error {
 	const call = "EVD.Free"
 	if e == nil {
@@ -134,7 +138,8 @@ func (e *EVD) Free() error {
 	return below(call, NoSubtype, err)
 }
 
-// SetUnwaitable makes Wait fail, also one in progress, until ClearUnwaitable (dat_evd_set_unwaitable).
+// SetUnwaitable makes Wait fail, also one in progress, until ClearUnwaitable
+// (dat_evd_set_unwaitable).
 func (e *EVD) SetUnwaitable() error { return e.setUnwaitable("EVD.SetUnwaitable", true) }
 
 // ClearUnwaitable undoes SetUnwaitable (dat_evd_clear_unwaitable).
@@ -152,8 +157,8 @@ func (e *EVD) setUnwaitable(call string, is bool) error {
 	return nil
 }
 
-// Dequeue takes the oldest event (dat_evd_dequeue). The error is [QueueEmpty] if there is none, and [InvalidState] with
-// [InvalidStateEVDWaiter] while a goroutine waits. It allocates nothing.
+// Dequeue takes the oldest event (dat_evd_dequeue). The error is [QueueEmpty] if there is none, and
+// [InvalidState] with [InvalidStateEVDWaiter] while a goroutine waits. It allocates nothing.
 func (e *EVD) Dequeue() (Event, error) {
 	const call = "EVD.Dequeue"
 	if err := e.enter(call); err != nil {
@@ -189,7 +194,8 @@ func (e *EVD) take() Event {
 	return ev
 }
 
-// post adds an event that is no completion. If there is no room it is lost, of which the asynchronous EVD tells.
+// post adds an event that is no completion. If there is no room it is lost, of which the
+// asynchronous EVD tells.
 func (e *EVD) post(ev Event) (posted bool) {
 	e.mu.Lock()
 	if posted = e.others < e.qlen; posted {
@@ -215,9 +221,10 @@ func (e *EVD) kick() {
 	}
 }
 
-// collect moves completions from the CQ to the events. All of them wake a waiter, also on a solicited EVD:
-// a completion does not say whether it is solicited, and WaitSolicited does not return for one that is no
-// longer in the CQ. The caller holds mu, and no waiter has completions in hand.
+// collect moves completions from the CQ to the events. All of them wake a waiter, also on a
+// solicited EVD: a completion does not say whether it is solicited, and WaitSolicited does not
+// return for one that is no longer in the CQ. The caller holds mu, and no waiter has completions in
+// hand.
 func (e *EVD) collect() {
 	if e.cq == nil || e.asleep {
 		return

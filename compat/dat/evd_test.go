@@ -23,7 +23,8 @@ type outcome struct {
 }
 
 // waiter starts a Wait and returns when it sleeps, beside those that others have started.
-func waiter(t *testing.T, ctx context.Context, e *dat.EVD, timeout time.Duration, threshold int, others ...<-chan outcome) <-chan outcome {
+func waiter(t *testing.T, ctx context.Context, e *dat.EVD, timeout time.Duration, threshold int,
+	others ...<-chan outcome) <-chan outcome {
 	t.Helper()
 	ch := make(chan outcome, 1)
 	go startWait(ctx, e, timeout, threshold, ch)
@@ -196,7 +197,8 @@ func TestNoRoomForRequest(t *testing.T) {
 	})
 }
 
-// More completions than an EVD has room for: it tells so, gives what it has, and then fails. The connection is lost.
+// More completions than an EVD has room for: it tells so, gives what it has, and then fails. The
+// connection is lost.
 func TestOverflow(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{MaxRecvDTOs: 1000}})

@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// Wait waits until the EVD has threshold events, and takes the oldest (dat_evd_wait). more is the number of those that are left. It
-// returns at once if there are so many already; otherwise only an event that wakes a waiter ends the wait (see doc.go). timeout
-// is the longest time to wait, 0 to look only, Infinite for ever.
+// Wait waits until the EVD has threshold events, and takes the oldest (dat_evd_wait). more is the
+// number of those that are left. It returns at once if there are so many already; otherwise only an
+// event that wakes a waiter ends the wait (see doc.go). timeout is the longest time to wait, 0 to
+// look only, Infinite for ever.
 //
-// The error is [TimeoutExpired] after that time, with more = the number of events; [InterruptedCall], which also Is ctx.Err(), when
-// ctx is done; [Abort] when the EVD is freed; [InvalidParameter] for a threshold below 1 or above the length of the
-// queue; and [InvalidState] if another goroutine waits, if the EVD is unwaitable, if completions were lost because it was full, or
-// for a threshold above 1 on an EVD whose receives are solicited.
+// The error is [TimeoutExpired] after that time, with more = the number of events;
+// [InterruptedCall], which also Is ctx.Err(), when ctx is done; [Abort] when the EVD is freed;
+// [InvalidParameter] for a threshold below 1 or above the length of the queue; and [InvalidState]
+// if another goroutine waits, if the EVD is unwaitable, if completions were lost because it was
+// full, or for a threshold above 1 on an EVD whose receives are solicited.
 func (e *EVD) Wait(ctx context.Context, timeout time.Duration, threshold int) (ev Event, more int, err error) {
 	const call = "EVD.Wait"
 	if err := e.enter(call); err != nil {

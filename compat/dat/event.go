@@ -11,11 +11,13 @@ import (
 type EventNumber uint32
 
 const (
-	DTOCompletionEvent            EventNumber = 0x00001 // DAT_DTO_COMPLETION_EVENT: Event.DTO; atomics too
-	ConnectionRequestEvent        EventNumber = 0x02001 // DAT_CONNECTION_REQUEST_EVENT: Event.CR
-	ConnectionEstablished         EventNumber = 0x04001 // DAT_CONNECTION_EVENT_ESTABLISHED: Event.Connection, as all that follow
-	ConnectionPeerRejected        EventNumber = 0x04002 // DAT_CONNECTION_EVENT_PEER_REJECTED: by the peer's program
-	ConnectionNonPeerRejected     EventNumber = 0x04003 // DAT_CONNECTION_EVENT_NON_PEER_REJECTED: nobody listens, or the devices differ
+	DTOCompletionEvent     EventNumber = 0x00001 // DAT_DTO_COMPLETION_EVENT: Event.DTO; atomics too
+	ConnectionRequestEvent EventNumber = 0x02001 // DAT_CONNECTION_REQUEST_EVENT: Event.CR
+	// DAT_CONNECTION_EVENT_ESTABLISHED: Event.Connection, as all that follow
+	ConnectionEstablished  EventNumber = 0x04001
+	ConnectionPeerRejected EventNumber = 0x04002 // DAT_CONNECTION_EVENT_PEER_REJECTED: by the peer's program
+	// DAT_CONNECTION_EVENT_NON_PEER_REJECTED: nobody listens, or the devices differ
+	ConnectionNonPeerRejected     EventNumber = 0x04003
 	ConnectionAcceptCompletionErr EventNumber = 0x04004 // DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR
 	ConnectionDisconnected        EventNumber = 0x04005 // DAT_CONNECTION_EVENT_DISCONNECTED: by either side
 	ConnectionBroken              EventNumber = 0x04006 // DAT_CONNECTION_EVENT_BROKEN: by a fault
@@ -28,7 +30,8 @@ const (
 
 var eventNames = map[EventNumber]string{
 	DTOCompletionEvent: "DAT_DTO_COMPLETION_EVENT", ConnectionRequestEvent: "DAT_CONNECTION_REQUEST_EVENT",
-	ConnectionEstablished: "DAT_CONNECTION_EVENT_ESTABLISHED", ConnectionPeerRejected: "DAT_CONNECTION_EVENT_PEER_REJECTED",
+	ConnectionEstablished:         "DAT_CONNECTION_EVENT_ESTABLISHED",
+	ConnectionPeerRejected:        "DAT_CONNECTION_EVENT_PEER_REJECTED",
 	ConnectionNonPeerRejected:     "DAT_CONNECTION_EVENT_NON_PEER_REJECTED",
 	ConnectionAcceptCompletionErr: "DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR",
 	ConnectionDisconnected:        "DAT_CONNECTION_EVENT_DISCONNECTED", ConnectionBroken: "DAT_CONNECTION_EVENT_BROKEN",
@@ -55,7 +58,8 @@ type Event struct {
 	Async      AsyncError
 }
 
-// CRArrival is the data of a connection request event (DAT_CR_ARRIVAL_EVENT_DATA). Private data are never truncated.
+// CRArrival is the data of a connection request event (DAT_CR_ARRIVAL_EVENT_DATA). Private data are
+// never truncated.
 type CRArrival struct {
 	PSP       *PSP
 	LocalAddr net.Addr // to which the peer connects
@@ -66,14 +70,14 @@ type CRArrival struct {
 // Connection is the data of a connection event (DAT_CONNECTION_EVENT_DATA).
 type Connection struct {
 	EP *EP
-	// PrivateData are those of the peer: of its acceptance or its refusal, and on the passive side those of its request. They
-	// belong to the program.
+	// PrivateData are those of the peer: of its acceptance or its refusal, and on the passive side
+	// those of its request. They belong to the program.
 	PrivateData []byte
 	Cause       error // why there is no connection, or not any more; nil if it was established
 }
 
-// AsyncError is the data of an asynchronous event (DAT_ASYNCH_ERROR_EVENT_DATA): the object concerned is EVD, EP, or the IA if both
-// are nil.
+// AsyncError is the data of an asynchronous event (DAT_ASYNCH_ERROR_EVENT_DATA): the object
+// concerned is EVD, EP, or the IA if both are nil.
 type AsyncError struct {
 	EVD   *EVD
 	EP    *EP

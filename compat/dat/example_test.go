@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// One EP writes into the memory of another one and tells it so by an immediate. Both are in this process.
+// One EP writes into the memory of another one and tells it so by an immediate. Both are in this
+// process.
 func Example() {
 	nic, err := usiw.Register(usiw.Config{Name: "example0"})
 	check(err)
@@ -56,7 +57,8 @@ func Example() {
 	check(client.PostWriteImmed([]dat.LMRTriplet{segment}, 2, to, 7306, dat.DTOImmedFlag, dat.CompletionSuppress))
 	ev, _, err := evd.Wait(context.Background(), time.Minute, 1)
 	check(err)
-	fmt.Printf("%v: %d bytes, immediate %d: %s\n", ev.DTO.Operation, ev.DTO.TransferredLength, ev.DTO.ImmedData, lmr.Bytes()[2048:2053])
+	fmt.Printf("%v: %d bytes, immediate %d: %s\n", ev.DTO.Operation, ev.DTO.TransferredLength, ev.DTO.ImmedData,
+		lmr.Bytes()[2048:2053])
 	// Output: RECEIVE_RDMA_IMMED: 5 bytes, immediate 7306: hello
 }
 

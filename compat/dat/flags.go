@@ -8,16 +8,21 @@ import (
 	"time"
 )
 
-// CompletionFlags say how a DTO completes (DAT_COMPLETION_FLAGS). doc.go has what each means on the devices.
+// CompletionFlags say how a DTO completes (DAT_COMPLETION_FLAGS). doc.go has what each means on the
+// devices.
 type CompletionFlags uint32
 
 const (
-	CompletionDefault       CompletionFlags = 0x00 // DAT_COMPLETION_DEFAULT_FLAG: an event, which wakes a waiter
-	CompletionSuppress      CompletionFlags = 0x01 // DAT_COMPLETION_SUPPRESS_FLAG: no event if it succeeds
-	CompletionSolicitedWait CompletionFlags = 0x02 // DAT_COMPLETION_SOLICITED_WAIT_FLAG: the sender says whose arrival wakes the receiver
-	CompletionUnsignalled   CompletionFlags = 0x04 // DAT_COMPLETION_UNSIGNALLED_FLAG: an event, which wakes nobody if it succeeds
-	CompletionBarrierFence  CompletionFlags = 0x08 // DAT_COMPLETION_BARRIER_FENCE_FLAG: wait for all earlier Reads and atomics
-	CompletionEVDThreshold  CompletionFlags = 0x10 // DAT_COMPLETION_EVD_THRESHOLD_FLAG: only of an EP's receives, and what they do anyway
+	CompletionDefault  CompletionFlags = 0x00 // DAT_COMPLETION_DEFAULT_FLAG: an event, which wakes a waiter
+	CompletionSuppress CompletionFlags = 0x01 // DAT_COMPLETION_SUPPRESS_FLAG: no event if it succeeds
+	// DAT_COMPLETION_SOLICITED_WAIT_FLAG: the sender says whose arrival wakes the receiver
+	CompletionSolicitedWait CompletionFlags = 0x02
+	// DAT_COMPLETION_UNSIGNALLED_FLAG: an event, which wakes nobody if it succeeds
+	CompletionUnsignalled CompletionFlags = 0x04
+	// DAT_COMPLETION_BARRIER_FENCE_FLAG: wait for all earlier Reads and atomics
+	CompletionBarrierFence CompletionFlags = 0x08
+	// DAT_COMPLETION_EVD_THRESHOLD_FLAG: only of an EP's receives, and what they do anyway
+	CompletionEVDThreshold CompletionFlags = 0x10
 
 	allCompletion = CompletionSuppress | CompletionSolicitedWait | CompletionUnsignalled | CompletionBarrierFence
 )
@@ -70,7 +75,8 @@ const (
 
 // String lists the privileges by the C names without DAT_MEM_PRIV_.
 func (p MemPriv) String() string {
-	return names(uint32(p), "NONE", "LOCAL_READ", "REMOTE_READ", "0x4", "0x8", "LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_ATOMIC")
+	return names(uint32(p), "NONE", "LOCAL_READ", "REMOTE_READ", "0x4", "0x8", "LOCAL_WRITE", "REMOTE_WRITE",
+		"REMOTE_ATOMIC")
 }
 
 // VAType says how peers and segments address an LMR (DAT_VA_TYPE).
@@ -85,8 +91,10 @@ const (
 type CloseFlags uint32
 
 const (
-	CloseAbrupt   CloseFlags = 0x00 // DAT_CLOSE_ABRUPT_FLAG, which is DAT_CLOSE_DEFAULT too: DTOs in progress are flushed
-	CloseGraceful CloseFlags = 0x01 // DAT_CLOSE_GRACEFUL_FLAG: the requests that are posted complete first
+	// DAT_CLOSE_ABRUPT_FLAG, which is DAT_CLOSE_DEFAULT too: DTOs in progress are flushed
+	CloseAbrupt CloseFlags = 0x00
+	// DAT_CLOSE_GRACEFUL_FLAG: the requests that are posted complete first
+	CloseGraceful CloseFlags = 0x01
 )
 
 // PSPFlags say who makes the EP of a connection (DAT_PSP_FLAGS).
@@ -100,8 +108,8 @@ const (
 // Infinite is the time-out of a call that waits as long as it takes (DAT_TIMEOUT_INFINITE).
 const Infinite time.Duration = -1
 
-// MaxPrivateData is the number of bytes of private data that every connection can carry each way. So many are always
-// delivered, with zeros behind those that were sent.
+// MaxPrivateData is the number of bytes of private data that every connection can carry each way.
+// So many are always delivered, with zeros behind those that were sent.
 const MaxPrivateData = 48
 
 // names lists the names of the bits that are set: bits[i] is that of bit i, none that of 0.

@@ -19,7 +19,8 @@ func TestSuppress(t *testing.T) {
 		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{MaxRequestDTOs: queue}})
 		for round := range uint64(3) { // a later completion frees the places
 			for i := range uint64(queue - 1) {
-				require.NoError(t, a.ep.PostRDMAWrite(a.segment(0, 8), i, b.remote(int(i)*8, 8), dat.CompletionSuppress))
+				require.NoError(t, a.ep.PostRDMAWrite(a.segment(0, 8), i, b.remote(int(i)*8, 8),
+					dat.CompletionSuppress))
 			}
 			require.NoError(t, a.ep.PostRDMARead(a.segment(0, 8), 100+round, b.remote(0, 8), 0))
 			require.ErrorIs(t, a.ep.PostRDMAWrite(nil, 1, b.remote(0, 0), 0), dat.InsufficientResources)
@@ -148,8 +149,8 @@ func TestFlagsRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})
 		to := b.remote(0, 8)
-		for _, flags := range []dat.CompletionFlags{dat.CompletionUnsignalled, dat.CompletionSuppress | dat.CompletionUnsignalled,
-			dat.CompletionEVDThreshold, 0x20} {
+		for _, flags := range []dat.CompletionFlags{dat.CompletionUnsignalled,
+			dat.CompletionSuppress | dat.CompletionUnsignalled, dat.CompletionEVDThreshold, 0x20} {
 			require.ErrorIs(t, a.ep.PostSend(nil, 1, flags), dat.InvalidArg5, "%v", flags)
 			require.ErrorIs(t, a.ep.PostRecv(nil, 1, flags), dat.InvalidArg5, "%v", flags)
 		}
@@ -172,7 +173,8 @@ func TestFlagsRefused(t *testing.T) {
 	})
 }
 
-// A Read has as many bytes as the peer's memory that it names; segments of no bytes may be anything; a fence holds a Write back.
+// A Read has as many bytes as the peer's memory that it names; segments of no bytes may be
+// anything; a fence holds a Write back.
 func TestSegments(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{MaxRequestIOV: 3, MaxRecvIOV: 3}})
@@ -187,7 +189,8 @@ func TestSegments(t *testing.T) {
 		require.Equal(t, "0123", string(a.bytes(100, 4)))
 		require.Equal(t, "456789", string(b.bytes(50, 6)))
 
-		require.NoError(t, b.ep.PostRecv([]dat.LMRTriplet{nothing, b.segment(300, 2)[0], nothing, b.segment(310, 8)[0]}, 3, 0))
+		require.NoError(t, b.ep.PostRecv([]dat.LMRTriplet{nothing, b.segment(300, 2)[0], nothing, b.segment(310, 8)[0]},
+			3, 0))
 		require.NoError(t, a.ep.PostSend([]dat.LMRTriplet{a.segment(100, 3)[0], nothing, a.segment(200, 2)[0]}, 4, 0))
 		require.Equal(t, uint32(5), dto(t, b.recv, 3).TransferredLength)
 		require.Equal(t, "01", string(b.bytes(300, 2)))

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// IA is an interface adapter: an open device, and the root of every object that is made on it. All methods may be called
-// concurrently.
+// IA is an interface adapter: an open device, and the root of every object that is made on it. All
+// methods may be called concurrently.
 type IA struct {
 	node  lifetime.Node
 	dev   *verbs.Device
@@ -45,9 +45,10 @@ type Config struct {
 
 const defaultAsyncQLen = 16
 
-// Open opens the device of a name, "ib:usiw0" for example (dat_ia_open). "ib:" may be left out. A user-space RNIC must have been
-// registered by usiw.Register. Open makes the IA's asynchronous EVD, which [IA.Query] returns. The caller closes the IA. The error is
-// [ProviderNotFound] if there is no such device, and [ModelNotSupported] if it cannot have the semantics of InfiniBand.
+// Open opens the device of a name, "ib:usiw0" for example (dat_ia_open). "ib:" may be left out. A
+// user-space RNIC must have been registered by usiw.Register. Open makes the IA's asynchronous EVD,
+// which [IA.Query] returns. The caller closes the IA. The error is [ProviderNotFound] if there is
+// no such device, and [ModelNotSupported] if it cannot have the semantics of InfiniBand.
 func Open(name string, cfg Config) (*IA, error) {
 	const call = "Open"
 	qlen := cfg.AsyncQLen
@@ -71,8 +72,8 @@ func Open(name string, cfg Config) (*IA, error) {
 	if err != nil {
 		return nil, below(call, ResourceDevice, err)
 	}
-	ia := &IA{dev: dev, ctx: ctx, addr: cfg.Addr, done: make(chan struct{}), cqs: map[*verbs.CQ]*EVD{}, qps: map[*verbs.QP]*EP{},
-		lms: map[uint32]*LMR{}}
+	ia := &IA{dev: dev, ctx: ctx, addr: cfg.Addr, done: make(chan struct{}), cqs: map[*verbs.CQ]*EVD{},
+		qps: map[*verbs.QP]*EP{}, lms: map[uint32]*LMR{}}
 	ia.node.SetOwner(dev)
 	if ia.async, err = ia.newEVD(call, qlen, EVDAsync, nil); err != nil {
 		return nil, errors.Join(err, ctx.Close())
@@ -89,8 +90,8 @@ func (ia *IA) enter(call string) error {
 	return nil
 }
 
-// freeing begins to free an object that never has children: new calls fail, and those in progress have returned. It reports false if
-// that was done before.
+// freeing begins to free an object that never has children: new calls fail, and those in progress
+// have returned. It reports false if that was done before.
 func freeing(n *lifetime.Node) bool {
 	first, _ := n.BeginClose()
 	if first {
@@ -99,8 +100,9 @@ func freeing(n *lifetime.Node) bool {
 	return first
 }
 
-// Close closes the IA (dat_ia_close). CloseAbrupt closes everything that was made on it; CloseGraceful is refused with [InvalidState]
-// and [InvalidStateIAInUse] while anything is left. It is idempotent.
+// Close closes the IA (dat_ia_close). CloseAbrupt closes everything that was made on it;
+// CloseGraceful is refused with [InvalidState] and [InvalidStateIAInUse] while anything is left. It
+// is idempotent.
 func (ia *IA) Close(flags CloseFlags) error {
 	const call = "IA.Close"
 	if ia == nil {

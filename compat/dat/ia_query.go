@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// IAAttr are the attributes of an IA (DAT_IA_ATTR). The device may have less than these maxima left.
+// IAAttr are the attributes of an IA (DAT_IA_ATTR). The device may have less than these maxima
+// left.
 type IAAttr struct {
 	AdapterName           string     // of the device, "ib:usiw0" for example
 	Addr                  netip.Addr // as it was opened with; zero = all of the device
@@ -41,12 +42,13 @@ type ProviderAttr struct {
 	SRQSupported             bool
 	LMRSyncRequired          bool // false: the sync calls need not be called
 	OptimalBufferAlignment   int  // bytes
-	// Operations say of each extended operation whether the device has it, and how it is done. Over iWARP how it is done also
-	// depends on the peer: EP.Support says it of a connection.
+	// Operations say of each extended operation whether the device has it, and how it is done. Over
+	// iWARP how it is done also depends on the peer: EP.Support says it of a connection.
 	Operations []OperationAttr
 }
 
-// OperationAttr says whether and how an operation is done. DAPL has a named attribute for three of them, which is always TRUE.
+// OperationAttr says whether and how an operation is done. DAPL has a named attribute for three of
+// them, which is always TRUE.
 type OperationAttr struct {
 	Name    string // DAPL's, for example "DAT_IB_FETCH_AND_ADD"; our own names begin with "DAT_"
 	Op      verbs.Op
@@ -78,12 +80,13 @@ func (ia *IA) Query() (async *EVD, attr IAAttr, provider ProviderAttr, err error
 	if err != nil {
 		return nil, attr, provider, below(call, NoSubtype, err)
 	}
-	attr = IAAttr{AdapterName: ia.dev.Name(), Addr: ia.addr, MaxEPs: d.MaxQP, MaxDTOPerEP: d.MaxQPWR - 1, MaxRDMAReadPerEPIn: d.MaxQPRdAtom,
-		MaxRDMAReadPerEPOut: d.MaxQPInitRdAtom, MaxEVDs: d.MaxCQ, MaxEVDQLen: d.MaxCQE - markerRoom, MaxIOVSegmentsPerDTO: d.MaxSGE,
+	attr = IAAttr{AdapterName: ia.dev.Name(), Addr: ia.addr, MaxEPs: d.MaxQP, MaxDTOPerEP: d.MaxQPWR - 1,
+		MaxRDMAReadPerEPIn: d.MaxQPRdAtom, MaxRDMAReadPerEPOut: d.MaxQPInitRdAtom, MaxEVDs: d.MaxCQ,
+		MaxEVDQLen: d.MaxCQE - markerRoom, MaxIOVSegmentsPerDTO: d.MaxSGE,
 		MaxIOVSegmentsPerRead: d.MaxSGERd, MaxLMRs: d.MaxMR, MaxLMRBlockSize: d.MaxMRSize, MaxPZs: d.MaxPD,
 		MaxMessageSize: port.MaxMsgSz, MaxRDMASize: port.MaxMsgSz, ZeroBasedSupported: ia.zeroBased()}
-	provider = ProviderAttr{ProviderName: "goverbs", CompletionFlagsSupported: allCompletion | CompletionEVDThreshold, IsThreadSafe: true,
-		MaxPrivateDataSize: MaxPrivateData, OptimalBufferAlignment: optimalAlignment}
+	provider = ProviderAttr{ProviderName: "goverbs", CompletionFlagsSupported: allCompletion | CompletionEVDThreshold,
+		IsThreadSafe: true, MaxPrivateDataSize: MaxPrivateData, OptimalBufferAlignment: optimalAlignment}
 	for _, op := range extended {
 		op.Support = ext.SupportOf(ia.ctx, op.Op)
 		provider.Operations = append(provider.Operations, op)
@@ -104,5 +107,6 @@ func (ia *IA) zeroBased() bool {
 // optimalAlignment is the size of a cache line.
 const optimalAlignment = 64
 
-// Support returns how the EP does an operation, and why, as ibcompat.Support: on a connection over iWARP it depends on the peer.
+// Support returns how the EP does an operation, and why, as ibcompat.Support: on a connection over
+// iWARP it depends on the peer.
 func (ep *EP) Support(op verbs.Op) (ext.Support, string) { return ibcompat.Support(ep.qp, op) }

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The event tables of the immediate data proposal: how each call completes here and at the peer, for each kind of receive, with no
-// bytes, a short and a long message.
+// The event tables of the immediate data proposal: how each call completes here and at the peer,
+// for each kind of receive, with no bytes, a short and a long message.
 func TestEventTables(t *testing.T) {
 	const both = dat.DTOImmedFlag | dat.DTOImmedConfirmFlag
 	rows := []struct {
@@ -33,16 +33,24 @@ func TestEventTables(t *testing.T) {
 		{"3.1.2 write, confirmed", true, both, dat.DTORDMAWriteImmed, dat.DTOReceiveRDMAImmed, 0xFFFFFFFF},
 		{"3.1.2 write of immediate 0", true, both, dat.DTORDMAWriteImmed, dat.DTOReceiveRDMAImmed, 0},
 		{"3.1.2 write without immediate", true, 0, dat.DTORDMAWrite, dat.DTOInvalid, 7306},
-		{"3.1.2 write without immediate, confirmed", true, dat.DTOImmedConfirmFlag, dat.DTORDMAWrite, dat.DTOInvalid, 7306},
+		{"3.1.2 write without immediate, confirmed", true, dat.DTOImmedConfirmFlag, dat.DTORDMAWrite, dat.DTOInvalid,
+			7306},
 	}
 	receives := []struct { // 3.1.3, and a plain receive, to which the same comes
 		name string
 		room int
 		post func(s *side, iov []dat.LMRTriplet, cookie uint64) error
 	}{
-		{"recv_immed", 20000, func(s *side, iov []dat.LMRTriplet, cookie uint64) error { return s.ep.PostRecvImmed(iov, cookie, 0) }},
-		{"recv_immed of no bytes", 0, func(s *side, _ []dat.LMRTriplet, cookie uint64) error { return s.ep.PostRecvImmed(nil, cookie, 0) }},
-		{"recv", 20000, func(s *side, iov []dat.LMRTriplet, cookie uint64) error { return s.ep.PostRecv(iov, cookie, 0) }},
+		{"recv_immed", 20000, func(s *side, iov []dat.LMRTriplet, cookie uint64) error {
+			return s.ep.PostRecvImmed(iov,
+				cookie, 0)
+		}},
+		{"recv_immed of no bytes", 0,
+			func(s *side, _ []dat.LMRTriplet, cookie uint64) error { return s.ep.PostRecvImmed(nil, cookie, 0) }},
+		{"recv", 20000, func(s *side, iov []dat.LMRTriplet, cookie uint64) error {
+			return s.ep.PostRecv(iov, cookie,
+				0)
+		}},
 	}
 	const there = 30000 // where messages arrive; Writes go to the beginning
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
@@ -68,7 +76,8 @@ func TestEventTables(t *testing.T) {
 					at := there
 					if row.write {
 						at = 0
-						require.NoError(t, a.ep.PostWriteImmed(iov, cookie+1000, b.remote(0, n), row.immed, row.flags, 0), about...)
+						require.NoError(t, a.ep.PostWriteImmed(iov, cookie+1000, b.remote(0, n), row.immed, row.flags,
+							0), about...)
 					} else {
 						require.NoError(t, a.ep.PostSendImmed(iov, cookie+1000, row.immed, row.flags, 0), about...)
 					}
@@ -84,7 +93,8 @@ func TestEventTables(t *testing.T) {
 						empty(t, b.recv)
 						continue
 					}
-					want := dat.DTOCompletion{EP: b.ep, Cookie: cookie, Operation: row.peer, TransferredLength: uint32(n)}
+					want := dat.DTOCompletion{EP: b.ep, Cookie: cookie, Operation: row.peer,
+						TransferredLength: uint32(n)}
 					if row.peer != dat.DTOReceive {
 						want.ImmedData = row.immed
 					}
@@ -107,7 +117,8 @@ func TestImmedRefused(t *testing.T) {
 		require.ErrorIs(t, a.ep.PostWriteImmed(nil, 1, to, 1, 4, 0), dat.InvalidArg7)
 		require.ErrorIs(t, a.ep.PostSendImmed(nil, 1, 1, 1, 0x20), dat.InvalidArg7)
 		require.ErrorIs(t, a.ep.PostWriteImmed(nil, 1, to, 1, 1, 0x20), dat.InvalidArg8)
-		require.ErrorIs(t, a.ep.PostWriteImmed(nil, 1, to, 1, 0, dat.CompletionSolicitedWait), dat.InvalidArg8, "nobody is told")
+		require.ErrorIs(t, a.ep.PostWriteImmed(nil, 1, to, 1, 0, dat.CompletionSolicitedWait), dat.InvalidArg8,
+			"nobody is told")
 		require.ErrorIs(t, a.ep.PostWriteImmed(a.segment(0, 17), 1, to, 1, 1, 0), dat.LengthError)
 		require.ErrorIs(t, b.ep.PostRecvImmed(nil, 1, dat.CompletionSuppress), dat.InvalidArg5)
 		require.NoError(t, b.ep.PostRecvImmed(nil, 2, 0))

@@ -21,7 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// asPeer is the variable with which the test binary is a program that connects and then waits to be killed: "DEVICE ADDRESS QUALIFIER".
+// asPeer is the variable with which the test binary is a program that connects and then waits to be
+// killed: "DEVICE ADDRESS QUALIFIER".
 const asPeer = "GOVERBS_TEST_DAT_PEER"
 
 // peer is that program. It returns if it could not connect.
@@ -67,8 +68,8 @@ func peer(where string) error {
 	}
 }
 
-// TestPeerKilled: the peer is killed while a message waits for a receive. Each DTO that is outstanding has its event, the connection ends,
-// and the EP connects again.
+// TestPeerKilled: the peer is killed while a message waits for a receive. Each DTO that is
+// outstanding has its event, the connection ends, and the EP connects again.
 func TestPeerKilled(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := newSide(t, dev, addr, options{}), newSide(t, dev, addr, options{})

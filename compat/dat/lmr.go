@@ -10,14 +10,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// LMRTriplet is a segment of local memory (DAT_LMR_TRIPLET). Of a segment of no bytes the other fields may be anything.
+// LMRTriplet is a segment of local memory (DAT_LMR_TRIPLET). Of a segment of no bytes the other
+// fields may be anything.
 type LMRTriplet struct {
 	VirtualAddress uint64
 	SegmentLength  uint32 // bytes
 	LMRContext     uint32 // of the LMR
 }
 
-// RMRTriplet is memory of the peer (DAT_RMR_TRIPLET). The peer makes it of an LMR by [LMR.Remote], and sends it.
+// RMRTriplet is memory of the peer (DAT_RMR_TRIPLET). The peer makes it of an LMR by [LMR.Remote],
+// and sends it.
 type RMRTriplet struct {
 	VirtualAddress uint64 // in the peer's addresses
 	SegmentLength  uint32 // bytes
@@ -46,19 +48,24 @@ type LMRParam struct {
 	RegisteredAddress uint64
 }
 
-// CreateLMR registers memory of the program (dat_lmr_create with DAT_MEM_TYPE_VIRTUAL), which stays in place until Free. It may be Go
-// memory without pointers. The error is [InvalidParameter] for privileges that no device has without MemPrivLocalWrite.
+// CreateLMR registers memory of the program (dat_lmr_create with DAT_MEM_TYPE_VIRTUAL), which stays
+// in place until Free. It may be Go memory without pointers. The error is [InvalidParameter] for
+// privileges that no device has without MemPrivLocalWrite.
 func (pz *PZ) CreateLMR(mem []byte, priv MemPriv, va VAType) (*LMR, error) {
-	return pz.newLMR("PZ.CreateLMR", priv, va, func(access verbs.AccessFlags) (*verbs.MR, error) { return pz.pd.RegMR(mem, access) })
+	return pz.newLMR("PZ.CreateLMR", priv, va,
+		func(access verbs.AccessFlags) (*verbs.MR, error) { return pz.pd.RegMR(mem, access) })
 }
 
-// AllocLMR registers n bytes of new memory outside of the Go heap, zeroed and at the beginning of a page. Free also frees the memory.
-// DAT has no such call; of all memory this is the one that suits a device best.
+// AllocLMR registers n bytes of new memory outside of the Go heap, zeroed and at the beginning of a
+// page. Free also frees the memory. DAT has no such call; of all memory this is the one that suits
+// a device best.
 func (pz *PZ) AllocLMR(n int, priv MemPriv) (*LMR, error) {
-	return pz.newLMR("PZ.AllocLMR", priv, VATypeVA, func(access verbs.AccessFlags) (*verbs.MR, error) { return pz.pd.AllocMR(n, access) })
+	return pz.newLMR("PZ.AllocLMR", priv, VATypeVA,
+		func(access verbs.AccessFlags) (*verbs.MR, error) { return pz.pd.AllocMR(n, access) })
 }
 
-func (pz *PZ) newLMR(call string, priv MemPriv, va VAType, register func(verbs.AccessFlags) (*verbs.MR, error)) (*LMR, error) {
+func (pz *PZ) newLMR(call string, priv MemPriv, va VAType,
+	register func(verbs.AccessFlags) (*verbs.MR, error)) (*LMR, error) {
 	if pz == nil || !pz.node.Enter() {
 		return nil, fault(call, InvalidHandle, InvalidHandlePZ, lifetime.ErrClosed)
 	}
@@ -102,8 +109,8 @@ func (l *LMR) Query() (LMRParam, error) {
 		return LMRParam{}, fault("LMR.Query", InvalidHandle, InvalidHandleLMR, lifetime.ErrClosed)
 	}
 	defer l.node.Exit()
-	return LMRParam{IA: l.ia, PZ: l.pz, Privileges: l.priv, VAType: l.va, LMRContext: l.mr.LKey(), RMRContext: l.mr.RKey(),
-		RegisteredSize: uint64(l.mr.Len()), RegisteredAddress: l.mr.Addr()}, nil
+	return LMRParam{IA: l.ia, PZ: l.pz, Privileges: l.priv, VAType: l.va, LMRContext: l.mr.LKey(),
+		RMRContext: l.mr.RKey(), RegisteredSize: uint64(l.mr.Len()), RegisteredAddress: l.mr.Addr()}, nil
 }
 
 // Bytes returns the memory. That of AllocLMR must not be touched after Free.
@@ -112,7 +119,8 @@ func (l *LMR) Bytes() []byte { return l.mr.Bytes() }
 // MR returns the region below, which belongs to the LMR: for [verbs.MR.Word], for example.
 func (l *LMR) MR() *verbs.MR { return l.mr }
 
-// Segment returns n bytes from offset off as a segment of a DTO. The error is [InvalidParameter] if they are not all inside.
+// Segment returns n bytes from offset off as a segment of a DTO. The error is [InvalidParameter] if
+// they are not all inside.
 func (l *LMR) Segment(off, n int) (LMRTriplet, error) {
 	sge, err := l.mr.SGE(off, n)
 	if err != nil {
@@ -127,7 +135,8 @@ func (l *LMR) Remote(off, n int) (RMRTriplet, error) {
 	return RMRTriplet{VirtualAddress: s.VirtualAddress, SegmentLength: s.SegmentLength, RMRContext: l.mr.RKey()}, err
 }
 
-// Free deregisters the memory (dat_lmr_free). When it returns nobody accesses it any more. It is idempotent.
+// Free deregisters the memory (dat_lmr_free). When it returns nobody accesses it any more. It is
+// idempotent.
 func (l *LMR) Free() error {
 	const call = "LMR.Free"
 	if l == nil {
@@ -145,12 +154,14 @@ func (l *LMR) Free() error {
 	return below(call, NoSubtype, err)
 }
 
-// SyncRDMARead makes what the program has written into local memory visible to RDMA Reads of the peer (dat_lmr_sync_rdma_read). Memory
-// is coherent on every device here (ProviderAttr.LMRSyncRequired), so it only checks the segments: the error is [InvalidParameter]
+// SyncRDMARead makes what the program has written into local memory visible to RDMA Reads of the
+// peer (dat_lmr_sync_rdma_read). Memory is coherent on every device here
+// (ProviderAttr.LMRSyncRequired), so it only checks the segments: the error is [InvalidParameter]
 // for one that is not inside an LMR of the IA.
 func (ia *IA) SyncRDMARead(segments []LMRTriplet) error { return ia.sync("IA.SyncRDMARead", segments) }
 
-// SyncRDMAWrite makes what the peer has written by RDMA visible to the program (dat_lmr_sync_rdma_write); see SyncRDMARead.
+// SyncRDMAWrite makes what the peer has written by RDMA visible to the program
+// (dat_lmr_sync_rdma_write); see SyncRDMARead.
 func (ia *IA) SyncRDMAWrite(segments []LMRTriplet) error {
 	return ia.sync("IA.SyncRDMAWrite", segments)
 }

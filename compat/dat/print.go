@@ -51,7 +51,8 @@ func (e *EVD) facts() show.Facts {
 	if e == nil || e.node.Stage() == "" {
 		return show.None("EVD")
 	}
-	return show.Of("EVD", slog.String("ia", e.ia.dev.Name()), show.Text("flags", e.flags), slog.Int("qlen", e.qlen), slog.String("stage", e.node.Stage()))
+	return show.Of("EVD", slog.String("ia", e.ia.dev.Name()), show.Text("flags", e.flags), slog.Int("qlen", e.qlen),
+		slog.String("stage", e.node.Stage()))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.
@@ -70,7 +71,8 @@ func (ep *EP) facts() show.Facts {
 	if ep == nil || ep.node.Stage() == "" {
 		return show.None("EP")
 	}
-	return show.Of("EP", slog.String("ia", ep.ia.dev.Name()), show.Text("state", ep.State()), slog.String("stage", ep.node.Stage()))
+	return show.Of("EP", slog.String("ia", ep.ia.dev.Name()), show.Text("state", ep.State()),
+		slog.String("stage", ep.node.Stage()))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.
@@ -89,7 +91,8 @@ func (p *PSP) facts() show.Facts {
 	if p == nil || p.node.Stage() == "" {
 		return show.None("PSP")
 	}
-	return show.Of("PSP", slog.String("ia", p.ia.dev.Name()), slog.Uint64("conn_qual", p.qual), slog.String("stage", p.node.Stage()))
+	return show.Of("PSP", slog.String("ia", p.ia.dev.Name()), slog.Uint64("conn_qual", p.qual),
+		slog.String("stage", p.node.Stage()))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.
@@ -108,7 +111,8 @@ func (cr *CR) facts() show.Facts {
 	if cr == nil || cr.node.Stage() == "" {
 		return show.None("CR")
 	}
-	return show.Of("CR", slog.String("ia", cr.ia.dev.Name()), show.Addr("remote", cr.req.RemoteAddr()), slog.String("stage", cr.node.Stage()))
+	return show.Of("CR", slog.String("ia", cr.ia.dev.Name()), show.Addr("remote", cr.req.RemoteAddr()),
+		slog.String("stage", cr.node.Stage()))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.
@@ -127,7 +131,8 @@ func (l *LMR) facts() show.Facts {
 	if l == nil || l.node.Stage() == "" {
 		return show.None("LMR")
 	}
-	return show.Of("LMR", slog.String("ia", l.ia.dev.Name()), slog.Int("bytes", l.mr.Len()), show.Text("privileges", l.priv), slog.String("stage", l.node.Stage()))
+	return show.Of("LMR", slog.String("ia", l.ia.dev.Name()), slog.Int("bytes", l.mr.Len()),
+		show.Text("privileges", l.priv), slog.String("stage", l.node.Stage()))
 }
 
 // Format implements fmt.Formatter: the text of String, with every verb.

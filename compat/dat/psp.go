@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PSP is a public service point: it makes an event of each connection request for its qualifier, which is a port. All methods may
-// be called concurrently.
+// PSP is a public service point: it makes an event of each connection request for its qualifier,
+// which is a port. All methods may be called concurrently.
 type PSP struct {
 	node lifetime.Node
 	ia   *IA
@@ -36,9 +36,10 @@ type PSPParam struct {
 	Flags    PSPFlags
 }
 
-// CreatePSP listens on the port connQual of the IA's address (dat_psp_create), or on any free one if it is 0 (dat_psp_create_any), of
-// which Query tells. Requests are events of evd, which takes connection requests; one for which evd has no room is refused. The
-// error is [ConnQualInUse] if the port is taken, and [ModelNotSupported] for PSPProvider.
+// CreatePSP listens on the port connQual of the IA's address (dat_psp_create), or on any free one
+// if it is 0 (dat_psp_create_any), of which Query tells. Requests are events of evd, which takes
+// connection requests; one for which evd has no room is refused. The error is [ConnQualInUse] if
+// the port is taken, and [ModelNotSupported] for PSPProvider.
 func (ia *IA) CreatePSP(connQual uint64, evd *EVD, flags PSPFlags) (*PSP, error) {
 	const call = "IA.CreatePSP"
 	if err := ia.enter(call); err != nil {
@@ -59,7 +60,8 @@ func (ia *IA) CreatePSP(connQual uint64, evd *EVD, flags PSPFlags) (*PSP, error)
 	if ia.addr.IsValid() {
 		host = ia.addr.String()
 	}
-	ln, err := cm.Listen(context.Background(), net.JoinHostPort(host, strconv.FormatUint(connQual, 10)), cm.Config{Context: ia.ctx})
+	ln, err := cm.Listen(context.Background(), net.JoinHostPort(host, strconv.FormatUint(connQual, 10)),
+		cm.Config{Context: ia.ctx})
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fault(call, ConnQualInUse, NoSubtype, err)
 	}
@@ -113,7 +115,8 @@ func (p *PSP) Query() (PSPParam, error) {
 	return PSPParam{IA: p.ia, ConnQual: p.qual, EVD: p.evd, Flags: PSPConsumer}, nil
 }
 
-// Free ends the listening (dat_psp_free). Requests whose events have come can still be answered. It is idempotent.
+// Free ends the listening (dat_psp_free). Requests whose events have come can still be answered. It
+// is idempotent.
 func (p *PSP) Free() error {
 	const call = "PSP.Free"
 	if p == nil {

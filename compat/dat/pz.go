@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PZ is a protection zone: the DTOs of an EP can use only memory of its own zone, here and at the peer. All methods may be called
-// concurrently.
+// PZ is a protection zone: the DTOs of an EP can use only memory of its own zone, here and at the
+// peer. All methods may be called concurrently.
 type PZ struct {
 	node lifetime.Node
 	ia   *IA
@@ -38,7 +38,8 @@ func (ia *IA) CreatePZ() (*PZ, error) {
 // IA returns the IA of the zone (dat_pz_query).
 func (pz *PZ) IA() *IA { return pz.ia }
 
-// Free frees the zone (dat_pz_free). It is idempotent. The error is [InvalidState] with [InvalidStatePZInUse] while EPs or LMRs use it.
+// Free frees the zone (dat_pz_free). It is idempotent. The error is [InvalidState] with
+// [InvalidStatePZInUse] while EPs or LMRs use it.
 func (pz *PZ) Free() error {
 	const call = "PZ.Free"
 	if pz == nil {

@@ -19,8 +19,8 @@ type record struct {
 	marker   bool // our own: the program sees nothing of it
 }
 
-// records are those of one queue of an EP, in the order of posting: a ring. A success says that everything before it has succeeded
-// too, of which suppressed DTOs are told by nothing else.
+// records are those of one queue of an EP, in the order of posting: a ring. A success says that
+// everything before it has succeeded too, of which suppressed DTOs are told by nothing else.
 type records struct {
 	mu      sync.Mutex // held during the post too: the ring has the order of the queue
 	ring    []record

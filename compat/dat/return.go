@@ -11,15 +11,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Return is the type of a DAT return code (DAT_RETURN_TYPE), with the numbers of dat_error.h. It is an error, to compare with:
-// errors.Is(err, dat.QueueEmpty).
+// Return is the type of a DAT return code (DAT_RETURN_TYPE), with the numbers of dat_error.h. It is
+// an error, to compare with: errors.Is(err, dat.QueueEmpty).
 type Return uint32
 
 const (
-	Success               Return = 0x00000000 // DAT_SUCCESS; a Go call returns nil
-	Abort                 Return = 0x00010000 // DAT_ABORT: the EVD was freed during the call
-	ConnQualInUse         Return = 0x00020000 // DAT_CONN_QUAL_IN_USE
-	InsufficientResources Return = 0x00030000 // DAT_INSUFFICIENT_RESOURCES: a limit of the device, or a full queue of the EP
+	Success       Return = 0x00000000 // DAT_SUCCESS; a Go call returns nil
+	Abort         Return = 0x00010000 // DAT_ABORT: the EVD was freed during the call
+	ConnQualInUse Return = 0x00020000 // DAT_CONN_QUAL_IN_USE
+	// DAT_INSUFFICIENT_RESOURCES: a limit of the device, or a full queue of the EP
+	InsufficientResources Return = 0x00030000
 	InternalError         Return = 0x00040000 // DAT_INTERNAL_ERROR
 	InvalidHandle         Return = 0x00050000 // DAT_INVALID_HANDLE: freed, missing, or of another IA
 	InvalidParameter      Return = 0x00060000 // DAT_INVALID_PARAMETER
@@ -40,13 +41,15 @@ const (
 
 var returnNames = map[Return]string{
 	Success: "DAT_SUCCESS", Abort: "DAT_ABORT", ConnQualInUse: "DAT_CONN_QUAL_IN_USE",
-	InsufficientResources: "DAT_INSUFFICIENT_RESOURCES", InternalError: "DAT_INTERNAL_ERROR", InvalidHandle: "DAT_INVALID_HANDLE",
+	InsufficientResources: "DAT_INSUFFICIENT_RESOURCES", InternalError: "DAT_INTERNAL_ERROR",
+	InvalidHandle:    "DAT_INVALID_HANDLE",
 	InvalidParameter: "DAT_INVALID_PARAMETER", InvalidState: "DAT_INVALID_STATE", LengthError: "DAT_LENGTH_ERROR",
 	ModelNotSupported: "DAT_MODEL_NOT_SUPPORTED", ProviderNotFound: "DAT_PROVIDER_NOT_FOUND",
 	PrivilegesViolation: "DAT_PRIVILEGES_VIOLATION", ProtectionViolation: "DAT_PROTECTION_VIOLATION",
 	QueueEmpty: "DAT_QUEUE_EMPTY", QueueFull: "DAT_QUEUE_FULL", TimeoutExpired: "DAT_TIMEOUT_EXPIRED",
-	InvalidAddress: "DAT_INVALID_ADDRESS", InterruptedCall: "DAT_INTERRUPTED_CALL", ConnQualUnavailable: "DAT_CONN_QUAL_UNAVAILABLE",
-	NotImplemented: "DAT_NOT_IMPLEMENTED",
+	InvalidAddress: "DAT_INVALID_ADDRESS", InterruptedCall: "DAT_INTERRUPTED_CALL",
+	ConnQualUnavailable: "DAT_CONN_QUAL_UNAVAILABLE",
+	NotImplemented:      "DAT_NOT_IMPLEMENTED",
 }
 
 // Error returns the C name.
@@ -57,8 +60,8 @@ func (r Return) Error() string {
 	return fmt.Sprintf("DAT return type %#x", uint32(r))
 }
 
-// Subtype is the subtype of a return code (DAT_RETURN_SUBTYPE), with the numbers of dat_error.h. It is an error, to compare with, as
-// [Return] is.
+// Subtype is the subtype of a return code (DAT_RETURN_SUBTYPE), with the numbers of dat_error.h. It
+// is an error, to compare with, as [Return] is.
 type Subtype uint16
 
 const (
@@ -122,22 +125,30 @@ var subtypeNames = map[Subtype]string{
 	NoSubtype: "DAT_NO_SUBTYPE", ResourceMemory: "DAT_RESOURCE_MEMORY", ResourceDevice: "DAT_RESOURCE_DEVICE",
 	ResourceTEP: "DAT_RESOURCE_TEP", ResourceTEVD: "DAT_RESOURCE_TEVD", ResourcePD: "DAT_RESOURCE_PROTECTION_DOMAIN",
 	ResourceMemoryRegion: "DAT_RESOURCE_MEMORY_REGION", ResourceCredits: "DAT_RESOURCE_CREDITS",
-	InvalidHandleIA: "DAT_INVALID_HANDLE_IA", InvalidHandleEP: "DAT_INVALID_HANDLE_EP", InvalidHandleLMR: "DAT_INVALID_HANDLE_LMR",
-	InvalidHandlePZ: "DAT_INVALID_HANDLE_PZ", InvalidHandlePSP: "DAT_INVALID_HANDLE_PSP", InvalidHandleCR: "DAT_INVALID_HANDLE_CR",
+	InvalidHandleIA: "DAT_INVALID_HANDLE_IA", InvalidHandleEP: "DAT_INVALID_HANDLE_EP",
+	InvalidHandleLMR: "DAT_INVALID_HANDLE_LMR",
+	InvalidHandlePZ:  "DAT_INVALID_HANDLE_PZ", InvalidHandlePSP: "DAT_INVALID_HANDLE_PSP",
+	InvalidHandleCR:    "DAT_INVALID_HANDLE_CR",
 	InvalidHandleEVDCR: "DAT_INVALID_HANDLE_EVD_CR", InvalidHandleEVDRequest: "DAT_INVALID_HANDLE_EVD_REQUEST",
 	InvalidHandleEVDRecv: "DAT_INVALID_HANDLE_EVD_RECV", InvalidHandleEVDConn: "DAT_INVALID_HANDLE_EVD_CONN",
 	InvalidHandleEVDAsync: "DAT_INVALID_HANDLE_EVD_ASYNC", InvalidHandle1: "DAT_INVALID_HANDLE1",
-	InvalidArg1: "DAT_INVALID_ARG1", InvalidArg2: "DAT_INVALID_ARG2", InvalidArg3: "DAT_INVALID_ARG3", InvalidArg4: "DAT_INVALID_ARG4",
-	InvalidArg5: "DAT_INVALID_ARG5", InvalidArg6: "DAT_INVALID_ARG6", InvalidArg7: "DAT_INVALID_ARG7", InvalidArg8: "DAT_INVALID_ARG8",
-	InvalidStateEPUnconnected:     "DAT_INVALID_STATE_EP_UNCONNECTED",
-	InvalidStateEPActConnPending:  "DAT_INVALID_STATE_EP_ACTCONNPENDING",
-	InvalidStateEPPassConnPending: "DAT_INVALID_STATE_EP_PASSCONNPENDING",
-	InvalidStateEPTentConnPending: "DAT_INVALID_STATE_EP_TENTCONNPENDING",
-	InvalidStateEPConnected:       "DAT_INVALID_STATE_EP_CONNECTED", InvalidStateEPDisconnected: "DAT_INVALID_STATE_EP_DISCONNECTED",
-	InvalidStateEPReserved: "DAT_INVALID_STATE_EP_RESERVED", InvalidStateEPComplPending: "DAT_INVALID_STATE_EP_COMPLPENDING",
-	InvalidStateEPDiscPending: "DAT_INVALID_STATE_EP_DISCPENDING", InvalidStateEVDUnwaitable: "DAT_INVALID_STATE_EVD_UNWAITABLE",
-	InvalidStateEVDInUse: "DAT_INVALID_STATE_EVD_IN_USE", InvalidStateEVDConfigSolicited: "DAT_INVALID_STATE_EVD_CONFIG_SOLICITED",
-	InvalidStateEVDWaiter: "DAT_INVALID_STATE_EVD_WAITER", InvalidStateEVDAsync: "DAT_INVALID_STATE_EVD_ASYNC",
+	InvalidArg1: "DAT_INVALID_ARG1", InvalidArg2: "DAT_INVALID_ARG2", InvalidArg3: "DAT_INVALID_ARG3",
+	InvalidArg4: "DAT_INVALID_ARG4",
+	InvalidArg5: "DAT_INVALID_ARG5", InvalidArg6: "DAT_INVALID_ARG6", InvalidArg7: "DAT_INVALID_ARG7",
+	InvalidArg8:                    "DAT_INVALID_ARG8",
+	InvalidStateEPUnconnected:      "DAT_INVALID_STATE_EP_UNCONNECTED",
+	InvalidStateEPActConnPending:   "DAT_INVALID_STATE_EP_ACTCONNPENDING",
+	InvalidStateEPPassConnPending:  "DAT_INVALID_STATE_EP_PASSCONNPENDING",
+	InvalidStateEPTentConnPending:  "DAT_INVALID_STATE_EP_TENTCONNPENDING",
+	InvalidStateEPConnected:        "DAT_INVALID_STATE_EP_CONNECTED",
+	InvalidStateEPDisconnected:     "DAT_INVALID_STATE_EP_DISCONNECTED",
+	InvalidStateEPReserved:         "DAT_INVALID_STATE_EP_RESERVED",
+	InvalidStateEPComplPending:     "DAT_INVALID_STATE_EP_COMPLPENDING",
+	InvalidStateEPDiscPending:      "DAT_INVALID_STATE_EP_DISCPENDING",
+	InvalidStateEVDUnwaitable:      "DAT_INVALID_STATE_EVD_UNWAITABLE",
+	InvalidStateEVDInUse:           "DAT_INVALID_STATE_EVD_IN_USE",
+	InvalidStateEVDConfigSolicited: "DAT_INVALID_STATE_EVD_CONFIG_SOLICITED",
+	InvalidStateEVDWaiter:          "DAT_INVALID_STATE_EVD_WAITER", InvalidStateEVDAsync: "DAT_INVALID_STATE_EVD_ASYNC",
 	InvalidStateIAInUse: "DAT_INVALID_STATE_IA_IN_USE", InvalidStateLMRInUse: "DAT_INVALID_STATE_LMR_IN_USE",
 	InvalidStatePZInUse: "DAT_INVALID_STATE_PZ_IN_USE", InvalidAddressUnsupported: "DAT_INVALID_ADDRESS_UNSUPPORTED",
 	InvalidAddressMalformed: "DAT_INVALID_ADDRESS_MALFORMED", NameNotRegistered: "DAT_NAME_NOT_REGISTERED",
@@ -154,7 +165,8 @@ func (s Subtype) Error() string {
 // classError is DAT_CLASS_ERROR.
 const classError = 0x80000000
 
-// Error is the error of a call: its return code, and the reason if there is more to say. It Is its [Return] and its [Subtype].
+// Error is the error of a call: its return code, and the reason if there is more to say. It Is its
+// [Return] and its [Subtype].
 type Error struct {
 	Call    string // for example "EP.PostSend"
 	Type    Return
@@ -212,7 +224,8 @@ func below(call string, full Subtype, err error) error {
 		return fault(call, ModelNotSupported, NoSubtype, err)
 	case errors.Is(err, verbs.ErrNoDevice):
 		return fault(call, ProviderNotFound, NameNotRegistered, err)
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, os.ErrDeadlineExceeded):
 		return fault(call, InterruptedCall, NoSubtype, err)
 	case errors.Is(err, verbs.ErrInvalid):
 		return fault(call, InvalidParameter, NoSubtype, err)

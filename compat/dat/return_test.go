@@ -18,7 +18,8 @@ import (
 )
 
 func TestError(t *testing.T) {
-	var err error = &dat.Error{Call: "EP.Reset", Type: dat.InvalidState, Subtype: dat.InvalidStateEPConnected, Err: io.EOF}
+	var err error = &dat.Error{Call: "EP.Reset", Type: dat.InvalidState, Subtype: dat.InvalidStateEPConnected,
+		Err: io.EOF}
 	require.EqualError(t, err, "dat: EP.Reset: DAT_INVALID_STATE DAT_INVALID_STATE_EP_CONNECTED: EOF")
 	wrapped := fmt.Errorf("porting: %w", err)
 	require.ErrorIs(t, wrapped, dat.InvalidState)
@@ -42,9 +43,11 @@ func TestNames(t *testing.T) {
 	for want, v := range map[string]any{
 		"SUPPRESS|BARRIER_FENCE": dat.CompletionSuppress | dat.CompletionBarrierFence, "DEFAULT": dat.CompletionDefault,
 		"IMMED|0x80000000": dat.DTOImmedFlag | 1<<31, "CR|DTO|CONNECTION": dat.EVDCR | dat.EVDDTO | dat.EVDConnection,
-		"LOCAL_READ|REMOTE_READ|LOCAL_WRITE|REMOTE_WRITE": dat.MemPrivAll, "RECEIVE_RDMA_IMMED": dat.DTOReceiveRDMAImmed, "DTO 99": dat.DTO(99),
+		"LOCAL_READ|REMOTE_READ|LOCAL_WRITE|REMOTE_WRITE": dat.MemPrivAll,
+		"RECEIVE_RDMA_IMMED":                              dat.DTOReceiveRDMAImmed, "DTO 99": dat.DTO(99),
 		"FETCH_AND_ADD": dat.FetchAndAdd, "MASKED_CMP_AND_SWAP": dat.MaskedCmpAndSwap, "extension 7": dat.Extension(7),
-		"DAT_DTO_ERR_FLUSHED": dat.DTOErrFlushed, "DTO status 99": dat.DTOStatus(99), "COMPLETION_PENDING": dat.EPCompletionPending,
+		"DAT_DTO_ERR_FLUSHED": dat.DTOErrFlushed, "DTO status 99": dat.DTOStatus(99),
+		"COMPLETION_PENDING":          dat.EPCompletionPending,
 		"DAT_CONNECTION_EVENT_BROKEN": dat.ConnectionBroken, "event 0x77": dat.EventNumber(0x77),
 	} {
 		require.Equal(t, want, fmt.Sprint(v))
@@ -54,7 +57,8 @@ func TestNames(t *testing.T) {
 // What each status of a completion is here. Those without a line are faults of the transport.
 func TestStatusOf(t *testing.T) {
 	status := map[verbs.WCStatus]dat.DTOStatus{
-		verbs.WCSuccess: dat.DTOSuccess, verbs.WCWRFlushErr: dat.DTOErrFlushed, verbs.WCLocLenErr: dat.DTOErrLocalLength,
+		verbs.WCSuccess: dat.DTOSuccess, verbs.WCWRFlushErr: dat.DTOErrFlushed,
+		verbs.WCLocLenErr:  dat.DTOErrLocalLength,
 		verbs.WCLocQPOpErr: dat.DTOErrLocalEP, verbs.WCLocEECOpErr: dat.DTOErrLocalEP,
 		verbs.WCLocProtErr: dat.DTOErrLocalProtection, verbs.WCLocAccessErr: dat.DTOErrLocalProtection,
 		verbs.WCBadRespErr: dat.DTOErrBadResponse, verbs.WCRemAccessErr: dat.DTOErrRemoteAccess,

@@ -20,10 +20,14 @@ func TestStates(t *testing.T) {
 			t.Helper()
 			to, one := a.remote(0, 8), a.segment(0, 8)
 			for name, err := range map[string]error{
-				"send": a.ep.PostSend(nil, 1, 0), "write": a.ep.PostRDMAWrite(one, 1, to, 0), "read": a.ep.PostRDMARead(one, 1, to, 0),
-				"send immed": a.ep.PostSendImmed(nil, 1, 1, 1, 0), "write immed": a.ep.PostWriteImmed(one, 1, to, 1, 1, 0),
-				"add": a.ep.PostFetchAndAdd(1, one[0], 1, to, 0), "masked add": a.ep.PostMaskedFetchAndAdd(1, 1, one[0], 1, to, 0),
-				"swap": a.ep.PostCmpAndSwap(1, 1, one[0], 1, to, 0), "masked swap": a.ep.PostMaskedCmpAndSwap(1, 1, 1, 1, one[0], 1, to, 0),
+				"send": a.ep.PostSend(nil, 1, 0), "write": a.ep.PostRDMAWrite(one, 1, to, 0),
+				"read":        a.ep.PostRDMARead(one, 1, to, 0),
+				"send immed":  a.ep.PostSendImmed(nil, 1, 1, 1, 0),
+				"write immed": a.ep.PostWriteImmed(one, 1, to, 1, 1, 0),
+				"add":         a.ep.PostFetchAndAdd(1, one[0], 1, to, 0),
+				"masked add":  a.ep.PostMaskedFetchAndAdd(1, 1, one[0], 1, to, 0),
+				"swap":        a.ep.PostCmpAndSwap(1, 1, one[0], 1, to, 0),
+				"masked swap": a.ep.PostMaskedCmpAndSwap(1, 1, 1, 1, one[0], 1, to, 0),
 			} {
 				require.ErrorIs(t, err, dat.InvalidState, name)
 				require.ErrorIs(t, err, want, name)
@@ -76,8 +80,8 @@ func TestStates(t *testing.T) {
 		require.NoError(t, a.ep.Free())
 		require.Equal(t, dat.DTOErrFlushed, dto(t, a.recv, 4).Status)
 		empty(t, a.conn)
-		for _, err := range []error{a.ep.PostSend(nil, 1, 0), a.ep.PostRecv(nil, 1, 0), a.ep.Disconnect(0), a.ep.Reset(),
-			a.ep.Connect(addr, 1, patience, nil)} {
+		for _, err := range []error{a.ep.PostSend(nil, 1, 0), a.ep.PostRecv(nil, 1, 0), a.ep.Disconnect(0),
+			a.ep.Reset(), a.ep.Connect(addr, 1, patience, nil)} {
 			require.ErrorIs(t, err, dat.InvalidHandle)
 		}
 		_, err = a.ep.Query()
@@ -95,7 +99,8 @@ func TestLifetimes(t *testing.T) {
 		require.ErrorIs(t, a.conn.Free(), dat.InvalidStateEVDInUse)
 		require.ErrorIs(t, a.ia.Close(dat.CloseGraceful), dat.InvalidStateIAInUse)
 		require.ErrorIs(t, a.ia.Close(2), dat.InvalidArg2)
-		for _, free := range []func() error{a.ep.Free, a.lmr.Free, a.pz.Free, a.recv.Free, a.requests.Free, a.conn.Free} {
+		for _, free := range []func() error{a.ep.Free, a.lmr.Free, a.pz.Free, a.recv.Free, a.requests.Free,
+			a.conn.Free} {
 			require.NoError(t, free())
 			require.NoError(t, free(), "it is idempotent")
 		}
@@ -140,11 +145,14 @@ func TestCreateRefused(t *testing.T) {
 		require.ErrorIs(t, ep(a.pz, a.conn, a.requests, a.conn, dat.EPAttr{}), dat.InvalidHandleEVDRecv)
 		require.ErrorIs(t, ep(a.pz, a.recv, b.requests, a.conn, dat.EPAttr{}), dat.InvalidHandleEVDRequest)
 		require.ErrorIs(t, ep(a.pz, a.recv, a.requests, a.recv, dat.EPAttr{}), dat.InvalidHandleEVDConn)
-		for _, attr := range []dat.EPAttr{{MaxRecvDTOs: -1}, {MaxRequestIOV: -1}, {MaxRDMAReadIn: -2}, {RecvCompletionFlags: dat.CompletionSuppress},
-			{RecvCompletionFlags: dat.CompletionEVDThreshold | dat.CompletionSolicitedWait}, {RequestCompletionFlags: dat.CompletionSolicitedWait}} {
+		for _, attr := range []dat.EPAttr{{MaxRecvDTOs: -1}, {MaxRequestIOV: -1}, {MaxRDMAReadIn: -2},
+			{RecvCompletionFlags: dat.CompletionSuppress},
+			{RecvCompletionFlags: dat.CompletionEVDThreshold | dat.CompletionSolicitedWait},
+			{RequestCompletionFlags: dat.CompletionSolicitedWait}} {
 			require.ErrorIs(t, ep(a.pz, a.recv, a.requests, a.conn, attr), dat.InvalidArg6, "%+v", attr)
 		}
-		require.ErrorIs(t, ep(a.pz, a.recv, a.requests, a.conn, dat.EPAttr{MaxRequestDTOs: 1 << 30}), dat.InsufficientResources)
+		require.ErrorIs(t, ep(a.pz, a.recv, a.requests, a.conn, dat.EPAttr{MaxRequestDTOs: 1 << 30}),
+			dat.InsufficientResources)
 
 		for _, flags := range []dat.EVDFlags{0, dat.EVDAsync, 1} {
 			_, err := a.ia.CreateEVD(4, flags)

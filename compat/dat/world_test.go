@@ -28,7 +28,8 @@ const patience = 30 * time.Second
 // kernelAddr are the addresses of the devices in the guest.
 var kernelAddr = map[string]string{"rxe0": "10.78.0.1", "siw0": "10.77.0.1"}
 
-// everywhere runs a test on the user-space RNIC with and without RFC 7306, and in the guest on the devices of the kernel too.
+// everywhere runs a test on the user-space RNIC with and without RFC 7306, and in the guest on the
+// devices of the kernel too.
 func everywhere(t *testing.T, test func(t *testing.T, dev *verbs.Device, addr netip.Addr)) {
 	for _, name := range []string{"usiw0", usiw.PlainName} {
 		t.Run(name, func(t *testing.T) {
@@ -147,9 +148,9 @@ func dto(t testing.TB, e *dat.EVD, cookie uint64) dat.DTOCompletion {
 	return d
 }
 
-// equal is require.Equal for structs with handles in them, which it compares by identity and prints by
-// their own methods. require.Equal looks for differences in everything that a handle leads to, its
-// device's memory included, which takes minutes.
+// equal is require.Equal for structs with handles in them, which it compares by identity and prints
+// by their own methods. require.Equal looks for differences in everything that a handle leads to,
+// its device's memory included, which takes minutes.
 func equal[T comparable](t testing.TB, want, got T, about ...any) {
 	t.Helper()
 	if want != got {

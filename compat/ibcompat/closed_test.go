@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestClosedQPs: a connection that a peer's fault has ended stays in memory neither in the provider nor in the layer above once both
-// ends have been closed, although nobody has taken its events.
+// TestClosedQPs: a connection that a peer's fault has ended stays in memory neither in the provider
+// nor in the layer above once both ends have been closed, although nobody has taken its events.
 func TestClosedQPs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -50,7 +50,8 @@ func TestClosedQPs(t *testing.T) {
 	}
 }
 
-// abandoned makes a connection, ends it by a Write with a key that is not valid, and closes both ends.
+// abandoned makes a connection, ends it by a Write with a key that is not valid, and closes both
+// ends.
 func abandoned(t *testing.T, ctx context.Context, vctx *verbs.Context, ln *cm.Listener) (qps []weak.Pointer[verbs.QP]) {
 	accepted := make(chan *cm.Endpoint, 1)
 	go func() {

@@ -13,9 +13,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PrivateData is the number of bytes of private data of a connection, 48: at most so many are taken, and so many are delivered, of
-// which those that the peer did not send are 0. It is what every fabric has room for. Datagrams are not connections: of them
-// the private data are as on the inner device.
+// PrivateData is the number of bytes of private data of a connection, 48: at most so many are
+// taken, and so many are delivered, of which those that the peer did not send are 0. It is what
+// every fabric has room for. Datagrams are not connections: of them the private data are as on the
+// inner device.
 const PrivateData = wire.MaxPrivate
 
 // deliveredReject is the error of a refusal, with what the program gets of its private data.

@@ -12,13 +12,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// composer does the masked atomics of a QP with CmpSwap. It does one at a time: a guess of the word's value is compared, and what
-// the operation makes of it is swapped in; if the guess was wrong the answer is the next guess. So the operation takes effect
-// at the CmpSwap that succeeds, or at the last one if there is nothing to change.
+// composer does the masked atomics of a QP with CmpSwap. It does one at a time: a guess of the
+// word's value is compared, and what the operation makes of it is swapped in; if the guess was
+// wrong the answer is the next guess. So the operation takes effect at the CmpSwap that succeeds,
+// or at the last one if there is nothing to change.
 //
-// What is posted behind such a request waits here until it has ended, because it must not overtake a CmpSwap that is still to
-// come. What stands before it is in the inner queue already. In ERR everything is posted to the inner queue at once, which flushes
-// it in order.
+// What is posted behind such a request waits here until it has ended, because it must not overtake
+// a CmpSwap that is still to come. What stands before it is in the inner queue already. In ERR
+// everything is posted to the inner queue at once, which flushes it in order.
 type composer struct {
 	sigAll bool
 	sink   sink
@@ -40,10 +41,11 @@ type composer struct {
 	sgl  [1]verbs.SGE
 }
 
-// marks are the inner requests of a QP that have been posted and not polled, oldest first. Their IDs, by which their completions are
-// found, are random numbers in a row, because on error nothing else of a completion is defined, and every ID may be the
-// program's. In ERR there may be several, otherwise there is one. Of several, completions can come here in any order: a goroutine
-// that polls past the provider may have one in hand while another takes those behind it.
+// marks are the inner requests of a QP that have been posted and not polled, oldest first. Their
+// IDs, by which their completions are found, are random numbers in a row, because on error nothing
+// else of a completion is defined, and every ID may be the program's. In ERR there may be several,
+// otherwise there is one. Of several, completions can come here in any order: a goroutine that
+// polls past the provider may have one in hand while another takes those behind it.
 type marks struct {
 	id    uint64 // the first ID, a multiple of markIDs
 	next  uint16 // that of the next request, from id on
@@ -81,7 +83,8 @@ func (r *composing) next(v uint64) uint64 {
 	return ext.MaskedCmpSwap(v, r.compare, r.compareMask, r.swap, r.swapMask)
 }
 
-// take returns the request with an ID. It reports false if there is none: then the ID is the program's.
+// take returns the request with an ID. It reports false if there is none: then the ID is the
+// program's.
 func (m *marks) take(id uint64) (r composing, ok bool) {
 	for i := range m.under {
 		if m.under[i].mark == uint16(id) {
@@ -115,7 +118,8 @@ func (q *qp) begin(sigAll bool) (err error) {
 	return nil
 }
 
-// mark gives the QP an ID for its inner requests. The caller holds mu of the CQ, and of the QP once it is known.
+// mark gives the QP an ID for its inner requests. The caller holds mu of the CQ, and of the QP once
+// it is known.
 func (q *qp) mark() {
 	q.marks = &marks{id: nextMark.Add(markIDs), qpNum: q.In.Num(), qp: q}
 	q.send.marks[q.marks.id] = q.marks
@@ -180,8 +184,8 @@ func (q *qp) post(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// check refuses an atomic that cannot succeed. Behind a request that is being composed the device's own refusal would come too
-// late.
+// check refuses an atomic that cannot succeed. Behind a request that is being composed the device's
+// own refusal would come too late.
 func (q *qp) check(wr *verbs.SendWR) error {
 	switch {
 	case wr.Opcode != verbs.WRAtomicFetchAndAdd && wr.Opcode != verbs.WRAtomicCmpAndSwp && !composes(wr.Opcode):
@@ -206,10 +210,12 @@ func (q *qp) hold(wr *verbs.SendWR) error {
 	return nil
 }
 
-// start begins with a masked atomic behind others, which are posted in the same call, and returns how many of all were taken.
+// start begins with a masked atomic behind others, which are posted in the same call, and returns
+// how many of all were taken.
 func (q *qp) start(before []verbs.SendWR, wr *verbs.SendWR) (int, error) {
 	r := composing{id: wr.ID, opcode: wr.Opcode, signaled: q.sigAll || wr.Flags&verbs.SendSignaled != 0,
-		fence: wr.Flags & verbs.SendFence, addr: wr.RemoteAddr, rkey: wr.RKey, to: wr.SGL[0], add: wr.Add, addMask: wr.AddMask,
+		fence: wr.Flags & verbs.SendFence, addr: wr.RemoteAddr, rkey: wr.RKey, to: wr.SGL[0], add: wr.Add,
+		addMask: wr.AddMask,
 		compare: wr.Compare, compareMask: wr.CompareMask, swap: wr.Swap, swapMask: wr.SwapMask}
 	if _, lock := q.dom.writable(r.to); lock != nil {
 		lock.RUnlock()
@@ -222,13 +228,14 @@ func (q *qp) start(before []verbs.SendWR, wr *verbs.SendWR) (int, error) {
 	return q.issue(before, &r)
 }
 
-// issue posts the inner request, behind others. A CmpSwap that guesses wrong reads the word, as well as a FetchAdd of 0 would. A
-// request that will fail is one, with the program's sink: the device says how it fails, after all that stands before it, and
-// the word stays as it is.
+// issue posts the inner request, behind others. A CmpSwap that guesses wrong reads the word, as
+// well as a FetchAdd of 0 would. A request that will fail is one, with the program's sink: the
+// device says how it fails, after all that stands before it, and the word stays as it is.
 func (q *qp) issue(before []verbs.SendWR, r *composing) (int, error) {
 	r.mark = q.marks.next
-	wr := verbs.SendWR{ID: q.marks.id | uint64(r.mark), Opcode: verbs.WRAtomicCmpAndSwp, Flags: verbs.SendSignaled | r.fence, SGL: q.sgl[:],
-		RemoteAddr: r.addr, RKey: r.rkey, Compare: r.expect, Swap: r.next(r.expect)}
+	wr := verbs.SendWR{ID: q.marks.id | uint64(r.mark), Opcode: verbs.WRAtomicCmpAndSwp,
+		Flags: verbs.SendSignaled | r.fence, SGL: q.sgl[:], RemoteAddr: r.addr, RKey: r.rkey, Compare: r.expect,
+		Swap: r.next(r.expect)}
 	q.sgl[0] = q.sink.sge
 	if r.probe {
 		wr.Opcode, wr.Compare, wr.Swap = verbs.WRAtomicFetchAndAdd, 0, 0
@@ -250,8 +257,9 @@ func (q *qp) issue(before []verbs.SendWR, r *composing) (int, error) {
 	return n, nil
 }
 
-// completed takes the completion of an inner request, which becomes the program's or goes on with the next one. It reports
-// whether the program is to see it. The caller holds mu of the CQ and of the QP.
+// completed takes the completion of an inner request, which becomes the program's or goes on with
+// the next one. It reports whether the program is to see it. The caller holds mu of the CQ and of
+// the QP.
 func (q *qp) completed(r *composing, wc *verbs.WC) bool {
 	switch {
 	case wc.Status != verbs.WCSuccess:
@@ -336,8 +344,8 @@ func (q *qp) pump() {
 	}
 }
 
-// refused ends a request that the inner QP does not take, though it has no reason to refuse it: the library has failed, or the QP
-// has been closed.
+// refused ends a request that the inner QP does not take, though it has no reason to refuse it: the
+// library has failed, or the QP has been closed.
 func (q *qp) refused(id uint64) {
 	wc := verbs.WC{ID: id, Status: verbs.WCLocQPOpErr, QPNum: q.In.Num()}
 	if q.flushing {
@@ -360,7 +368,8 @@ func (q *qp) fail(status verbs.WCStatus) {
 		if m, ok := verbs.Ability[verbs.ProviderQPMover](q.In.Provider()); ok {
 			m.Moved(verbs.QPStateErr, status)
 		}
-		_ = q.In.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) // it fails in RESET, where nothing is flushed
+		// it fails in RESET, where nothing is flushed
+		_ = q.In.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 		q.flush()
 	})
 }

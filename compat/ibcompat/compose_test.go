@@ -63,8 +63,10 @@ func TestSupport(t *testing.T) {
 	}{
 		{inner.qp, verbs.OpMaskedCmpSwap, ext.None, "roce0 does not have masked-cmp-swap"},
 		{inner.qp, verbs.OpCmpSwap, ext.Native, "roce0 has cmp-swap"},
-		{outer.qp, verbs.OpMaskedCmpSwap, ext.Composed, "roce0 has no masked-cmp-swap, but cmp-swap, which is repeated until it succeeds"},
-		{outer.qp, verbs.OpMaskedFetchAdd, ext.Composed, "roce0 has no masked-fetch-add, but cmp-swap, which is repeated until it succeeds"},
+		{outer.qp, verbs.OpMaskedCmpSwap, ext.Composed,
+			"roce0 has no masked-cmp-swap, but cmp-swap, which is repeated until it succeeds"},
+		{outer.qp, verbs.OpMaskedFetchAdd, ext.Composed,
+			"roce0 has no masked-fetch-add, but cmp-swap, which is repeated until it succeeds"},
 		{outer.qp, verbs.OpCmpSwap, ext.Native, "ib:roce0 has cmp-swap"},
 		{outer.qp, verbs.OpBindMW, ext.Native, "ib:roce0 has bind-mw"},
 	} {
@@ -75,8 +77,8 @@ func TestSupport(t *testing.T) {
 	}
 }
 
-// TestMasked compares masked atomics with their definition: random operands on words that the requester has a right guess of, or
-// a wrong one because something else has changed them.
+// TestMasked compares masked atomics with their definition: random operands on words that the
+// requester has a right guess of, or a wrong one because something else has changed them.
 func TestMasked(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
@@ -124,7 +126,8 @@ func TestList(t *testing.T) {
 			b.put(64, 100)
 			plus := ext.FetchAddWR(verbs.Remote{Length: 8}, 10)
 			read := a.on(verbs.SendWR{Opcode: verbs.WRRDMARead}, 40, b, 64)
-			write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: a.sgl(0, 8), RemoteAddr: read.RemoteAddr, RKey: read.RKey}
+			write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: a.sgl(0, 8), RemoteAddr: read.RemoteAddr,
+				RKey: read.RKey}
 			list := []verbs.SendWR{
 				{Opcode: verbs.WRSend, SGL: a.sgl(0, 8), Flags: verbs.SendSignaled},
 				a.on(add, 8, b, 64),   // 100 -> 101
@@ -157,8 +160,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestContention: eight connections change one word, each its own field and one field in common. Nothing is lost, and the original
-// values of the common field are all different.
+// TestContention: eight connections change one word, each its own field and one field in common.
+// Nothing is lost, and the original values of the common field are all different.
 func TestContention(t *testing.T) {
 	_, dev := newRoCE(t)
 	ctx, passive := open(t, dev), open(t, dev)
@@ -177,7 +180,8 @@ func TestContention(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, mr.Close()) })
 		old[i] = make(map[uint64]bool)
 		wg.Go(func() {
-			wr := a.on(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1<<32|1<<(4*i), 0x8000_0000_8888_8888), 8, targets[i], 64)
+			wr := a.on(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1<<32|1<<(4*i), 0x8000_0000_8888_8888), 8,
+				targets[i], 64)
 			wr.RKey, wr.RemoteAddr = mr.RKey(), mr.Addr()+64
 			for range rounds {
 				a.post(wr)
@@ -200,8 +204,8 @@ func TestContention(t *testing.T) {
 	require.Len(t, all, peers*rounds, "the original values of the common field are all different")
 }
 
-// TestSharedSink: connections that use one sink, because they do not care for the original values, do not mistake the answers of
-// others for their own.
+// TestSharedSink: connections that use one sink, because they do not care for the original values,
+// do not mistake the answers of others for their own.
 func TestSharedSink(t *testing.T) {
 	_, dev := newRoCE(t)
 	ctx, passive := open(t, dev), open(t, dev)
@@ -231,7 +235,8 @@ func TestSharedSink(t *testing.T) {
 	wg.Wait()
 }
 
-// TestProgress: what is composed goes on though the program does not poll, and what waits behind it goes out.
+// TestProgress: what is composed goes on though the program does not poll, and what waits behind it
+// goes out.
 func TestProgress(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
@@ -248,7 +253,8 @@ func TestProgress(t *testing.T) {
 	require.Zero(t, n, "nothing was signalled")
 }
 
-// TestWake: CQ.Wait and the channel wake a program for a masked atomic, which takes several inner requests.
+// TestWake: CQ.Wait and the channel wake a program for a masked atomic, which takes several inner
+// requests.
 func TestWake(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
@@ -268,7 +274,8 @@ func TestWake(t *testing.T) {
 	require.NoError(t, wc.Err())
 }
 
-// TestFailures: a masked atomic that fails completes with the status of the device, and what stands behind it is flushed.
+// TestFailures: a masked atomic that fails completes with the status of the device, and what stands
+// behind it is flushed.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(a, b *end, wr *verbs.SendWR)
@@ -346,16 +353,20 @@ func TestFullQueue(t *testing.T) {
 	a.ends(verbs.WCSuccess, 0)
 }
 
-// TestEnds: a connection that ends, or a QP that is closed or reset, while masked atomics are under way. Each request completes once,
-// in order, and the word has changed as often as requests have succeeded, or by one more: the one whose answer was lost.
+// TestEnds: a connection that ends, or a QP that is closed or reset, while masked atomics are under
+// way. Each request completes once, in order, and the word has changed as often as requests have
+// succeeded, or by one more: the one whose answer was lost.
 func TestEnds(t *testing.T) {
 	for name, end := range map[string]func(a, b *end) error{
 		"Disconnect": func(a, _ *end) error { return a.id.Disconnect() },
 		"Peer":       func(_, b *end) error { return b.id.Disconnect() },
-		"Modify":     func(a, _ *end) error { return a.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
-		"Drain":      func(a, _ *end) error { return a.qp.Drain(soon(a)) },
-		"Close":      func(a, _ *end) error { return a.qp.Close() },
-		"CloseID":    func(a, _ *end) error { return a.id.Close() },
+		"Modify": func(a, _ *end) error {
+			return a.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr},
+				verbs.QPAttrState)
+		},
+		"Drain":   func(a, _ *end) error { return a.qp.Drain(soon(a)) },
+		"Close":   func(a, _ *end) error { return a.qp.Close() },
+		"CloseID": func(a, _ *end) error { return a.id.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, dev := newRoCE(t)
@@ -365,8 +376,8 @@ func TestEnds(t *testing.T) {
 				for i := range list {
 					list[i] = a.on(add, 8, b, 64)
 					if i%3 == 2 {
-						list[i] = verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: a.sgl(16, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
-							Flags: verbs.SendSignaled}
+						list[i] = verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: a.sgl(16, 8), RemoteAddr: b.mr.Addr(),
+							RKey: b.mr.RKey(), Flags: verbs.SendSignaled}
 					}
 					list[i].ID = uint64(i)
 				}
@@ -431,12 +442,13 @@ func TestReconnect(t *testing.T) {
 	require.EqualValues(t, 8, b.word(64))
 }
 
-// TestSinkCloses: the region of the sink is closed while the request is under way. It fails as a request of the device would, and no
-// memory is touched that is not mapped any more.
+// TestSinkCloses: the region of the sink is closed while the request is under way. It fails as a
+// request of the device would, and no memory is touched that is not mapped any more.
 func TestSinkCloses(t *testing.T) {
 	_, dev := newRoCE(t)
 	limit := time.Now().Add(30 * time.Second)
-	for rounds, inTime := 0, 0; rounds < 10 || inTime == 0; rounds++ { // all requests may be complete before the region is closed
+	// all requests may be complete before the region is closed
+	for rounds, inTime := 0, 0; rounds < 10 || inTime == 0; rounds++ {
 		require.True(t, time.Now().Before(limit), "no request was under way in %d rounds", rounds)
 		a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
 		mr, err := a.pd.AllocMR(4096, verbs.AccessLocalWrite)
@@ -478,8 +490,8 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range each {
 				wr := a.on(add, 8*p, b, 64)
 				if i%2 == 1 {
-					wr = verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: a.sgl(64, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
-						Flags: verbs.SendSignaled}
+					wr = verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: a.sgl(64, 8), RemoteAddr: b.mr.Addr(),
+						RKey: b.mr.RKey(), Flags: verbs.SendSignaled}
 				}
 				wr.ID = uint64(p*each + i)
 				for {
@@ -534,14 +546,16 @@ func TestConcurrentUse(t *testing.T) {
 	require.EqualValues(t, posters*each/2, b.word(64))
 }
 
-// TestAllocNothing: masked atomics, and what waits behind them, allocate nothing once the queues have grown.
+// TestAllocNothing: masked atomics, and what waits behind them, allocate nothing once the queues
+// have grown.
 func TestAllocNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
-	list := []verbs.SendWR{a.on(add, 8, b, 64), a.on(verbs.SendWR{Opcode: verbs.WRRDMARead}, 16, b, 64), a.on(swap, 24, b, 64)}
+	list := []verbs.SendWR{a.on(add, 8, b, 64), a.on(verbs.SendWR{Opcode: verbs.WRRDMARead}, 16, b, 64),
+		a.on(swap, 24, b, 64)}
 	var wcs [4]verbs.WC
 	run := func() {
 		if n, err := a.qp.PostSend(list); n != 3 || err != nil {

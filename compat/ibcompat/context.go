@@ -10,9 +10,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// vcontext is an open device (verbs.ProviderContext, ext.Supporter). The events of its completion channels are those of the inner
-// CQs. One that a request of our own has caused reaches the program too: it finds nothing to poll, arms the CQ again and waits,
-// as after any event that it has polled the completion of before. Its poll goes on with what is being composed.
+// vcontext is an open device (verbs.ProviderContext, ext.Supporter). The events of its completion
+// channels are those of the inner CQs. One that a request of our own has caused reaches the program
+// too: it finds nothing to poll, arms the CQ again and waits, as after any event that it has polled
+// the completion of before. Its poll goes on with what is being composed.
 type vcontext struct {
 	forward.Context
 	composed verbs.OpSet

@@ -15,8 +15,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The benchmarks BenchmarkCost compare wrapped devices with those below, or with what the device below can do instead. Each measures
-// its contestants by turns in one process, so that what disturbs one disturbs the others. "make bench-peers" prints their ratios.
+// The benchmarks BenchmarkCost compare wrapped devices with those below, or with what the device
+// below can do instead. Each measures its contestants by turns in one process, so that what
+// disturbs one disturbs the others. "make bench-peers" prints their ratios.
 
 // contestant is something that is measured. run does n operations.
 type contestant struct {
@@ -24,7 +25,8 @@ type contestant struct {
 	run  func(n int)
 }
 
-// contest measures each contestant again and again, n operations at a time, and reports the median time of one operation.
+// contest measures each contestant again and again, n operations at a time, and reports the median
+// time of one operation.
 func contest(b *testing.B, n int, all ...contestant) {
 	times := make([][]float64, len(all))
 	forwards := true
@@ -50,7 +52,8 @@ func contest(b *testing.B, n int, all ...contestant) {
 	b.ReportMetric(0, "ns/op") // of all together
 }
 
-// rnicOf returns devices for both ends of a connection: an RNIC that lacks some operations, plain or wrapped.
+// rnicOf returns devices for both ends of a connection: an RNIC that lacks some operations, plain
+// or wrapped.
 func rnicOf(b *testing.B, without verbs.OpSet, wrapped bool) *verbs.Device {
 	in, dev := newIWARP(b, without, ibcompat.Config{})
 	if wrapped {
@@ -59,7 +62,8 @@ func rnicOf(b *testing.B, without verbs.OpSet, wrapped bool) *verbs.Device {
 	return in
 }
 
-// side is an end with memory for long messages, and lists of requests that it posts again and again.
+// side is an end with memory for long messages, and lists of requests that it posts again and
+// again.
 type side struct {
 	*end
 	mem  *verbs.MR
@@ -97,7 +101,8 @@ func (s *side) there() verbs.Remote {
 	return verbs.Remote{Addr: s.mem.Addr(), Length: 1 << 30, RKey: s.mem.RKey()}
 }
 
-// receives waits for a message and posts a receive for another. It reports false when the connection is over.
+// receives waits for a message and posts a receive for another. It reports false when the
+// connection is over.
 func (s *side) receives(ctx context.Context) bool {
 	for {
 		n, err := s.cq.Wait(ctx, s.wcs[:])
@@ -116,8 +121,8 @@ func (s *side) receives(ctx context.Context) bool {
 	}
 }
 
-// thereAndBack has each of two sides send requests whose last one takes a receive of the other, one after the other, with CQ.Wait on
-// both sides. requests makes those of one side.
+// thereAndBack has each of two sides send requests whose last one takes a receive of the other, one
+// after the other, with CQ.Wait on both sides. requests makes those of one side.
 func thereAndBack(b *testing.B, dev *verbs.Device, size int, requests func(from, to *side) []verbs.SendWR) func(n int) {
 	x, y := sides(b, dev, size)
 	x.list, y.list = requests(x, y), requests(y, x)
@@ -155,9 +160,10 @@ func sends(size int) func(from, to *side) []verbs.SendWR {
 	}
 }
 
-// alone posts the requests, of which the last one is signalled, with some of them in progress at a time; each operation is one request.
-// The other side's program sleeps.
-func alone(b *testing.B, dev *verbs.Device, size, inProgress int, request func(from, to *side) verbs.SendWR) func(n int) {
+// alone posts the requests, of which the last one is signalled, with some of them in progress at a
+// time; each operation is one request. The other side's program sleeps.
+func alone(b *testing.B, dev *verbs.Device, size, inProgress int,
+	request func(from, to *side) verbs.SendWR) func(n int) {
 	x, y := sides(b, dev, size)
 	x.list = []verbs.SendWR{request(x, y)}
 	return func(n int) {
@@ -195,8 +201,8 @@ func readOf(size int) func(from, to *side) verbs.SendWR {
 
 func fetchAdd(from, to *side) verbs.SendWR { return verbs.FetchAdd(to.there(), 1, from.data(8)...) }
 
-// BenchmarkCostOneSided compares one-sided operations over RNICs with RFC 7306. A Write on the wrapped device completes when the peer has
-// it, with SendRelaxed as early as on the device below.
+// BenchmarkCostOneSided compares one-sided operations over RNICs with RFC 7306. A Write on the
+// wrapped device completes when the peer has it, with SendRelaxed as early as on the device below.
 func BenchmarkCostOneSided(b *testing.B) {
 	const mib = 1 << 20
 	for _, c := range []struct {
@@ -233,8 +239,9 @@ func BenchmarkCostSend(b *testing.B) {
 	}
 }
 
-// BenchmarkCostPlain compares what is emulated over RNICs without RFC 7306 with what the device below does instead: an atomic with a Send
-// there and back, a Write with immediate with a Write and a Send.
+// BenchmarkCostPlain compares what is emulated over RNICs without RFC 7306 with what the device
+// below does instead: an atomic with a Send there and back, a Write with immediate with a Write and
+// a Send.
 func BenchmarkCostPlain(b *testing.B) {
 	b.Run("fetchadd", func(b *testing.B) {
 		contest(b, 100,
@@ -243,17 +250,21 @@ func BenchmarkCostPlain(b *testing.B) {
 	})
 	b.Run("write-imm", func(b *testing.B) {
 		contest(b, 100,
-			contestant{"bare-us", thereAndBack(b, rnicOf(b, ext.Operations, false), 64, func(from, to *side) []verbs.SendWR {
-				return []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: from.data(64), RemoteAddr: to.mem.Addr(), RKey: to.mem.RKey()}, {Opcode: verbs.WRSend}}
-			})},
-			contestant{"ib-us", thereAndBack(b, rnicOf(b, ext.Operations, true), 64, func(from, to *side) []verbs.SendWR {
-				return []verbs.SendWR{{Opcode: verbs.WRRDMAWriteWithImm, SGL: from.data(64), RemoteAddr: to.mem.Addr(), RKey: to.mem.RKey(), Imm: 7}}
-			})})
+			contestant{"bare-us", thereAndBack(b, rnicOf(b, ext.Operations, false), 64,
+				func(from, to *side) []verbs.SendWR {
+					return []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: from.data(64), RemoteAddr: to.mem.Addr(),
+						RKey: to.mem.RKey()}, {Opcode: verbs.WRSend}}
+				})},
+			contestant{"ib-us", thereAndBack(b, rnicOf(b, ext.Operations, true), 64,
+				func(from, to *side) []verbs.SendWR {
+					return []verbs.SendWR{{Opcode: verbs.WRRDMAWriteWithImm, SGL: from.data(64),
+						RemoteAddr: to.mem.Addr(), RKey: to.mem.RKey(), Imm: 7}}
+				})})
 	})
 }
 
-// BenchmarkCostMasked compares masked atomics that are composed of CmpSwaps with a FetchAdd of the device below: with a right guess each
-// time, and with a wrong one, because the words are two.
+// BenchmarkCostMasked compares masked atomics that are composed of CmpSwaps with a FetchAdd of the
+// device below: with a right guess each time, and with a wrong one, because the words are two.
 func BenchmarkCostMasked(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -261,10 +272,13 @@ func BenchmarkCostMasked(b *testing.B) {
 	}{{"right", 1}, {"wrong", 2}} {
 		b.Run(c.name, func(b *testing.B) {
 			in, dev := newRoCE(b)
-			contest(b, 100, contestant{"bare-us", adds(b, in, c.words, func(x *side, to verbs.Remote) verbs.SendWR { return verbs.FetchAdd(to, 1, x.data(8)...) })},
-				contestant{"ib-us", adds(b, dev, c.words, func(x *side, to verbs.Remote) verbs.SendWR {
-					return ext.MaskedFetchAddWR(to, 1, 1<<31, x.data(8)...)
-				})})
+			contest(b, 100, contestant{"bare-us",
+				adds(b, in, c.words, func(x *side, to verbs.Remote) verbs.SendWR {
+					return verbs.FetchAdd(to, 1,
+						x.data(8)...)
+				})}, contestant{"ib-us", adds(b, dev, c.words, func(x *side, to verbs.Remote) verbs.SendWR {
+				return ext.MaskedFetchAddWR(to, 1, 1<<31, x.data(8)...)
+			})})
 		})
 	}
 }

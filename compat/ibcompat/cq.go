@@ -11,22 +11,25 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cq is a completion queue (verbs.ProviderCQBypass, ProviderCQResizer). While nothing is being composed on its QPs, completions are
-// polled past it. Otherwise they are sifted: those of inner requests are taken out, or become those of the program's requests.
-// It has no Unwrap: how a device sleeps until the inner CQ has something says nothing of what is in soft.
+// cq is a completion queue (verbs.ProviderCQBypass, ProviderCQResizer). While nothing is being
+// composed on its QPs, completions are polled past it. Otherwise they are sifted: those of inner
+// requests are taken out, or become those of the program's requests. It has no Unwrap: how a device
+// sleeps until the inner CQ has something says nothing of what is in soft.
 type cq struct {
 	*forward.CQ
 	shut atomic.Bool // completions go through mu
-	// Polls that do not. While there are any, the driver takes nothing: it could overtake what they have in hand.
+	// Polls that do not. While there are any, the driver takes nothing: it could overtake what they
+	// have in hand.
 	polling atomic.Int32
 
 	mu    sync.Mutex           // before the locks of QPs; guards what follows
 	marks map[uint64]*marks    // by the first ID of inner requests
 	soft  queue.Ring[verbs.WC] // completions that the driver has taken, the oldest of all
-	late  []verbs.WC           // of requests that were refused just now, and go behind the completions in hand into soft
-	polls uint64               // polls of the program's that went through mu
-	moved uint64               // inner requests that have completed, and requests that waited and went out
-	buf   [16]verbs.WC         // see fetch
+	// of requests that were refused just now, and go behind the completions in hand into soft
+	late  []verbs.WC
+	polls uint64       // polls of the program's that went through mu
+	moved uint64       // inner requests that have completed, and requests that waited and went out
+	buf   [16]verbs.WC // see fetch
 
 	gate    sync.Mutex // a leaf; guards what follows, and the changes of shut
 	inner   int        // inner requests that have not been polled
@@ -36,7 +39,8 @@ type cq struct {
 	driver driver
 }
 
-func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel,
+	vector int) (verbs.ProviderCQ, error) {
 	in, err := c.NewCQ(owner, cqe, ch, vector)
 	if err != nil {
 		return nil, err
@@ -108,7 +112,8 @@ func (c *cq) sift(wcs []verbs.WC) int {
 	return n
 }
 
-// completed hands the completion of an inner request to its QP, and reports whether the program is to see it.
+// completed hands the completion of an inner request to its QP, and reports whether the program is
+// to see it.
 func (c *cq) completed(m *marks, wc *verbs.WC) bool {
 	if q := m.qp; q != nil {
 		q.mu.Lock()
@@ -138,7 +143,8 @@ func (c *cq) completed(m *marks, wc *verbs.WC) bool {
 	return !m.reset
 }
 
-// fetch moves completions from the device to soft, at most as many as the program asked room for. The caller holds mu.
+// fetch moves completions from the device to soft, at most as many as the program asked room for.
+// The caller holds mu.
 func (c *cq) fetch() {
 	c.gate.Lock()
 	c.shut.Store(true)
@@ -164,8 +170,8 @@ func (c *cq) posting() {
 	c.shut.Store(true)
 }
 
-// polled is called for each inner request that has been polled, or was not posted after all. It opens nothing: completions
-// may be in soft.
+// polled is called for each inner request that has been polled, or was not posted after all. It
+// opens nothing: completions may be in soft.
 func (c *cq) polled() {
 	c.gate.Lock()
 	defer c.gate.Unlock()

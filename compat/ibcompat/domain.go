@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// domain is a protection domain (verbs.ProviderPD, ProviderSRQAllocator, ProviderAHCreator, ProviderDmabufRegistrar).
+// domain is a protection domain (verbs.ProviderPD, ProviderSRQAllocator, ProviderAHCreator,
+// ProviderDmabufRegistrar).
 type domain struct {
 	*forward.PD
 	ctx   *vcontext

@@ -8,8 +8,9 @@ import (
 	"github.com/goverbs/goverbs/internal/queue"
 )
 
-// driver is the goroutine of a CQ that goes on with what is being composed on its QPs while the program does not poll. It is
-// started by the first request that is composed, and sleeps while there is none.
+// driver is the goroutine of a CQ that goes on with what is being composed on its QPs while the
+// program does not poll. It is started by the first request that is composed, and sleeps while
+// there is none.
 type driver struct {
 	wake, stop, done chan struct{}
 }

@@ -17,9 +17,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A program whose user has chosen the device by its name. The device below, the user-space RNIC without RFC 7306, has neither masked
-// atomics nor Sends with immediate. The program needs not know: it counts in two halves of a word of the server, and tells it by
-// a Send with immediate that it has done so.
+// A program whose user has chosen the device by its name. The device below, the user-space RNIC
+// without RFC 7306, has neither masked atomics nor Sends with immediate. The program needs not
+// know: it counts in two halves of a word of the server, and tells it by a Send with immediate that
+// it has done so.
 func Example() {
 	const name = "ib:" + usiw.PlainName
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -72,7 +73,8 @@ func serve(ctx context.Context, ln *cm.Listener) error {
 	return nil
 }
 
-// count adds 3 to the upper half of the word, and four times 1 to the lower one, which never carries into the upper.
+// count adds 3 to the upper half of the word, and four times 1 to the lower one, which never
+// carries into the upper.
 func count(ctx context.Context, address string, dev *verbs.Device) error {
 	ep, err := cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
 	if err != nil {

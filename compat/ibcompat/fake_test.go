@@ -46,7 +46,8 @@ func wrap(t testing.TB, in *verbs.Device) *verbs.Device {
 	return dev
 }
 
-// TestConformance runs what the fake RoCE adapter does of the suite, through the wrapped device, judged as InfiniBand.
+// TestConformance runs what the fake RoCE adapter does of the suite, through the wrapped device,
+// judged as InfiniBand.
 func TestConformance(t *testing.T) {
 	in, others := fake(t, "fake0")
 	fakeverbs.Loopback(true)
@@ -56,7 +57,8 @@ func TestConformance(t *testing.T) {
 	}, "GID", "PD", "Atomic", "Page", "Order", "List", "UC", "UD", "AH", "Foreign", "Disconnect", "Alloc")
 }
 
-// TestPassThrough: lists without a masked atomic reach the device as if it were not wrapped, and so do completions the program.
+// TestPassThrough: lists without a masked atomic reach the device as if it were not wrapped, and so
+// do completions the program.
 func TestPassThrough(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	var posted [2][]fakeverbs.WR
@@ -73,9 +75,10 @@ func TestPassThrough(t *testing.T) {
 		to := verbs.Remote{Addr: 0x1000, Length: 1 << 30, RKey: 0x77}
 		inline := verbs.Send(sgl(16)...)
 		inline.Flags |= verbs.SendInline | verbs.SendSolicited | verbs.SendFence
-		list := []verbs.SendWR{verbs.Write(to, sgl(64)...), verbs.WriteImm(to, 5, sgl(64)...), verbs.Read(to, sgl(64)...),
-			verbs.SendImm(6, sgl(64)...), verbs.SendInv(9, sgl(64)...), verbs.FetchAdd(to, 7, sgl(8)...),
-			verbs.CmpSwap(to, 8, 9, sgl(8)...), {Opcode: verbs.WRLocalInv, InvalidateRKey: 10}, inline}
+		list := []verbs.SendWR{verbs.Write(to, sgl(64)...), verbs.WriteImm(to, 5, sgl(64)...),
+			verbs.Read(to, sgl(64)...), verbs.SendImm(6, sgl(64)...), verbs.SendInv(9, sgl(64)...),
+			verbs.FetchAdd(to, 7, sgl(8)...), verbs.CmpSwap(to, 8, 9, sgl(8)...),
+			{Opcode: verbs.WRLocalInv, InvalidateRKey: 10}, inline}
 		for k := range list {
 			list[k].ID = uint64(k) << 60
 		}
@@ -130,7 +133,8 @@ func TestInner(t *testing.T) {
 	data, err := mr.SGE(64, 5)
 	require.NoError(t, err)
 	copy(mr.Bytes()[64:], "hello")
-	inline := verbs.SendWR{ID: 2, Opcode: verbs.WRSend, SGL: []verbs.SGE{data}, Flags: verbs.SendInline | verbs.SendSignaled}
+	inline := verbs.SendWR{ID: 2, Opcode: verbs.WRSend, SGL: []verbs.SGE{data},
+		Flags: verbs.SendInline | verbs.SendSignaled}
 	masked := ext.MaskedCmpSwapWR(verbs.Remote{Addr: 0x1000, Length: 8, RKey: 0x77}, 0, 0xf0, 0x1234, 0xff, word)
 	masked.ID, masked.Flags = 1, verbs.SendSignaled|verbs.SendFence
 	for _, wr := range []verbs.SendWR{masked, inline} {
@@ -145,7 +149,8 @@ func TestInner(t *testing.T) {
 	swap := posted[0]
 	require.Equal(t, "ATOMIC_CMP_AND_SWP", verbs.WROpcode(swap.Opcode).String())
 	require.Equal(t, verbs.SendSignaled|verbs.SendFence, verbs.SendFlags(swap.Flags))
-	require.Equal(t, []uint64{0x1000, 0x77, 0, 0x34}, []uint64{swap.RemoteAddr, uint64(swap.RKey), swap.CompareAdd, swap.Swap})
+	require.Equal(t, []uint64{0x1000, 0x77, 0, 0x34},
+		[]uint64{swap.RemoteAddr, uint64(swap.RKey), swap.CompareAdd, swap.Swap})
 	require.NotEqual(t, word.LKey, swap.SGEs[0].LKey, "its sink is not the program's")
 	require.NotEqual(t, masked.ID, swap.WRID)
 
@@ -182,7 +187,8 @@ func TestInner(t *testing.T) {
 	require.Equal(t, verbs.WCWRFlushErr, wc.Status)
 }
 
-// TestDestroyed: the completions of a QP that has been closed are the program's, also those of inner requests.
+// TestDestroyed: the completions of a QP that has been closed are the program's, also those of
+// inner requests.
 func TestDestroyed(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	ctx, err := wrap(t, in).Open()
@@ -212,7 +218,8 @@ func TestDestroyed(t *testing.T) {
 	}
 }
 
-// TestNoRoom: the inner queue has no room for the next CmpSwap, or for what waits. It goes out later.
+// TestNoRoom: the inner queue has no room for the next CmpSwap, or for what waits. It goes out
+// later.
 func TestNoRoom(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	ctx, err := wrap(t, in).Open()
@@ -236,8 +243,8 @@ func TestNoRoom(t *testing.T) {
 	require.EqualValues(t, 2, next(t, cq).ID)
 }
 
-// TestBrokenLibrary: a library that refuses what waits, for no reason, ends the QP, and each request still completes, in order,
-// whether the program has polled meanwhile or not.
+// TestBrokenLibrary: a library that refuses what waits, for no reason, ends the QP, and each
+// request still completes, in order, whether the program has polled meanwhile or not.
 func TestBrokenLibrary(t *testing.T) {
 	for _, polls := range []bool{true, false} {
 		t.Run(fmt.Sprintf("polls=%v", polls), func(t *testing.T) {
@@ -253,7 +260,8 @@ func TestBrokenLibrary(t *testing.T) {
 			fakeverbs.Fail("ibv_post_send", 1, syscall.EIO)
 			require.Equal(t, 1, fakeverbs.CompleteSend(qp.Num(), 1, 0))
 			if !polls {
-				require.Eventually(t, func() bool { return qp.State() == verbs.QPStateErr }, 30*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return qp.State() == verbs.QPStateErr }, 30*time.Second,
+					time.Millisecond)
 			}
 			require.Equal(t, verbs.WCSuccess.String(), next(t, cq).Status.String())
 			wc := next(t, cq)
@@ -294,8 +302,9 @@ func next(t testing.TB, cq *verbs.CQ) verbs.WC {
 	return verbs.WC{}
 }
 
-// BenchmarkCostPassThrough compares posting and polling through a wrapped device with the device below, whose functions do next to
-// nothing: calls of one request or completion, and lists of 16 that are posted and polled.
+// BenchmarkCostPassThrough compares posting and polling through a wrapped device with the device
+// below, whose functions do next to nothing: calls of one request or completion, and lists of 16
+// that are posted and polled.
 func BenchmarkCostPassThrough(b *testing.B) {
 	in, _ := fake(b, "fake0")
 	var one, list []contestant
@@ -327,7 +336,8 @@ func BenchmarkCostPassThrough(b *testing.B) {
 				}
 			}
 		}
-		one = append(one, contestant{"post-" + c.name + "-ns", func(n int) { post(n, 1) }}, contestant{"poll-" + c.name + "-ns", func(n int) { poll(n, 1) }})
+		one = append(one, contestant{"post-" + c.name + "-ns", func(n int) { post(n, 1) }},
+			contestant{"poll-" + c.name + "-ns", func(n int) { poll(n, 1) }})
 		list = append(list, contestant{"list-" + c.name + "-ns", func(n int) { post(n, 16); poll(n, 16) }})
 	}
 	fakeverbs.SetHot(fakeverbs.HotEndless)
@@ -367,14 +377,16 @@ func bringUp(t testing.TB, qp *verbs.QP) {
 // toState are the attributes that a QP is brought up with.
 var toState = map[verbs.QPState]verbs.QPAttrMask{
 	verbs.QPStateInit: verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags,
-	verbs.QPStateRTR: verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |
+	verbs.QPStateRTR: verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN |
+		verbs.QPAttrRQPSN |
 		verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer,
-	verbs.QPStateRTS: verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN |
+	verbs.QPStateRTS: verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry |
+		verbs.QPAttrSQPSN |
 		verbs.QPAttrMaxRdAtomic,
 }
 
-// TestEvent: a program that sleeps on a channel gets the completion of a masked atomic that takes two CmpSwaps. There may be an event
-// more than it needs.
+// TestEvent: a program that sleeps on a channel gets the completion of a masked atomic that takes
+// two CmpSwaps. There may be an event more than it needs.
 func TestEvent(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	fakeverbs.Loopback(true)
@@ -411,7 +423,8 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// TestDmabufSink: memory that is not the process's cannot be the sink of a masked atomic, but of others it can.
+// TestDmabufSink: memory that is not the process's cannot be the sink of a masked atomic, but of
+// others it can.
 func TestDmabufSink(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	fakeverbs.AutoComplete(true)
@@ -457,7 +470,8 @@ func TestPostAllocNothing(t *testing.T) {
 	}))
 }
 
-// TestPolledPast: a poll that has begun before a masked atomic was posted polls its CmpSwap past the provider.
+// TestPolledPast: a poll that has begun before a masked atomic was posted polls its CmpSwap past
+// the provider.
 func TestPolledPast(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	fakeverbs.Loopback(true)
@@ -540,7 +554,8 @@ func TestSupportOfType(t *testing.T) {
 	require.NoError(t, err)
 	cq, err := ctx.CreateCQ(verbs.CQConfig{})
 	require.NoError(t, err)
-	for typ, want := range map[verbs.QPType]ext.Support{verbs.QPTypeRC: ext.Composed, verbs.QPTypeUC: ext.None, verbs.QPTypeUD: ext.None} {
+	for typ, want := range map[verbs.QPType]ext.Support{verbs.QPTypeRC: ext.Composed, verbs.QPTypeUC: ext.None,
+		verbs.QPTypeUD: ext.None} {
 		qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Type: typ})
 		require.NoError(t, err)
 		s, why := ibcompat.Support(qp, verbs.OpMaskedCmpSwap)

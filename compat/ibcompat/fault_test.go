@@ -22,12 +22,14 @@ func (e *end) bad(off, n int) []verbs.SGE {
 	return sgl
 }
 
-// TestOneFailure: one request has failed, and what is behind it is flushed, also if there is something wrong with that too.
+// TestOneFailure: one request has failed, and what is behind it is flushed, also if there is
+// something wrong with that too.
 func TestOneFailure(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for name, run := range map[string]func(a, b *end){
 			"peer": func(a, b *end) {
-				atomic := verbs.FetchAdd(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)[0])
+				atomic := verbs.FetchAdd(
+					verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)[0])
 				a.post(atomic, verbs.Send(a.bad(0, 8)...), verbs.Send(a.bad(0, 8)...))
 				a.ends(verbs.WCRemAccessErr, 0)
 				a.ends(verbs.WCWRFlushErr, 0, 0)
@@ -59,8 +61,8 @@ func TestOneFailure(t *testing.T) {
 	})
 }
 
-// TestBadLongReceive: a message that arrives in parts, for a receive whose memory is not good, fails on both sides as a short one does.
-// Its sender may have sent several parts by then.
+// TestBadLongReceive: a message that arrives in parts, for a receive whose memory is not good,
+// fails on both sides as a short one does. Its sender may have sent several parts by then.
 func TestBadLongReceive(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for _, n := range []int{64, 10_000, 60_000} {
@@ -84,12 +86,14 @@ func TestBadLongReceive(t *testing.T) {
 	})
 }
 
-// TestModifyKeepsRights: a change of something else than the rights of a connected QP leaves them as they are.
+// TestModifyKeepsRights: a change of something else than the rights of a connected QP leaves them
+// as they are.
 func TestModifyKeepsRights(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})
 		require.NoError(t, b.qp.Modify(verbs.QPAttr{MinRNRTimer: 3}, verbs.QPAttrMinRNRTimer))
-		a.post(a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, b, 1024), verbs.Write(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...))
+		a.post(a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, b, 1024),
+			verbs.Write(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...))
 		a.ends(verbs.WCSuccess, 0, 0)
 		require.Equal(t, uint64(1), b.word(1024))
 
@@ -126,8 +130,8 @@ func TestNotTaken(t *testing.T) {
 	b.ends(verbs.WCWRFlushErr, 0, 1)
 }
 
-// TestPeerVanishes: the end of a peer without a last message, before and after its hello, in the middle of everything, flushes what is
-// under way; nothing waits for more.
+// TestPeerVanishes: the end of a peer without a last message, before and after its hello, in the
+// middle of everything, flushes what is under way; nothing waits for more.
 func TestPeerVanishes(t *testing.T) {
 	for _, hello := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hello=%v", hello), func(t *testing.T) {
@@ -137,8 +141,10 @@ func TestPeerVanishes(t *testing.T) {
 				r.greets()
 				r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Ack, Adverts: 1, Taken: 1})))
 			}
-			// A Send and a Write that are not confirmed, an atomic that is not answered, and a Send that waits for a receive.
-			b.post(verbs.Send(b.sgl(0, 8)...), verbs.Write(to, b.sgl(0, 8)...), verbs.FetchAdd(to, 1, b.sgl(64, 8)[0]), verbs.Send(b.sgl(0, 8)...))
+			// A Send and a Write that are not confirmed, an atomic that is not answered, and a Send
+			// that waits for a receive.
+			b.post(verbs.Send(b.sgl(0, 8)...), verbs.Write(to, b.sgl(0, 8)...), verbs.FetchAdd(to, 1, b.sgl(64, 8)[0]),
+				verbs.Send(b.sgl(0, 8)...))
 			if hello {
 				r.hears(wire.Atomic)
 			}
@@ -152,8 +158,8 @@ func TestPeerVanishes(t *testing.T) {
 	}
 }
 
-// TestSilentPeer: this side can end a connection whose peer has not said its hello, at once, and one whose peer does not say its last
-// message, after a while.
+// TestSilentPeer: this side can end a connection whose peer has not said its hello, at once, and
+// one whose peer does not say its last message, after a while.
 func TestSilentPeer(t *testing.T) {
 	for _, hello := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hello=%v", hello), func(t *testing.T) {
@@ -173,8 +179,8 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
-// TestCloseUnderWay: a connection is closed while both sides send, at any moment; what one side has confirmed the other has received,
-// and every request completes once.
+// TestCloseUnderWay: a connection is closed while both sides send, at any moment; what one side has
+// confirmed the other has received, and every request completes once.
 func TestCloseUnderWay(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for round := range 30 {
@@ -215,8 +221,8 @@ func TestCloseUnderWay(t *testing.T) {
 	})
 }
 
-// TestShortReads: Reads of a device of the kernel that cross a page are done in two parts, because its driver may answer them with wrong
-// bytes; the program gets the same bytes and one completion.
+// TestShortReads: Reads of a device of the kernel that cross a page are done in two parts, because
+// its driver may answer them with wrong bytes; the program gets the same bytes and one completion.
 func TestShortReads(t *testing.T) {
 	const page = 4096
 	for _, flags := range []uint8{0, wire.HelloLax} {
@@ -232,10 +238,12 @@ func TestShortReads(t *testing.T) {
 		}
 		for n := 2; n <= 40; n++ {
 			for first := 1; first < n; first += 7 {
-				from := verbs.Remote{Addr: r.mem.Addr() + rawSlots*rawLen - page - uint64(first), Length: 1 << 30, RKey: r.mem.RKey()}
+				from := verbs.Remote{Addr: r.mem.Addr() + rawSlots*rawLen - page - uint64(first), Length: 1 << 30,
+					RKey: r.mem.RKey()}
 				b.post(verbs.Read(from, b.sgl(0, n)...))
 				require.Equal(t, verbs.WC{Opcode: verbs.WCRDMARead, ByteLen: uint32(n), QPNum: b.qp.Num()}, b.wait())
-				require.Equal(t, edge[64-first:][:n], b.mr.Bytes()[:n], "%d bytes, %d of them in the first page", n, first)
+				require.Equal(t, edge[64-first:][:n], b.mr.Bytes()[:n], "%d bytes, %d of them in the first page", n,
+					first)
 			}
 		}
 	}

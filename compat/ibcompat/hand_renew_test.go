@@ -21,7 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// An attempt to connect a QP by hand may spoil its inner QP, which is replaced then, while the program uses the QP.
+// An attempt to connect a QP by hand may spoil its inner QP, which is replaced then, while the
+// program uses the QP.
 
 // answersWrongly accepts all calls at a port as something that is no engine. It counts them.
 func answersWrongly(t *testing.T, below *verbs.Context, port int) *atomic.Int32 {
@@ -62,7 +63,8 @@ func answersWrongly(t *testing.T, below *verbs.Context, port int) *atomic.Int32 
 	return answered
 }
 
-// callsAndGoes calls a QP by hand in the name of the QP that it waits for, again and again, and goes in the middle of it.
+// callsAndGoes calls a QP by hand in the name of the QP that it waits for, again and again, and
+// goes in the middle of it.
 func callsAndGoes(t *testing.T, below *verbs.Context, call wire.Call, stop <-chan struct{}) {
 	private := (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil)
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ibcompat.DefaultRendezvous+int(call.To.QPN>>17)))
@@ -83,8 +85,8 @@ func callsAndGoes(t *testing.T, below *verbs.Context, call wire.Call, stop <-cha
 	}
 }
 
-// TestHandAsked: a QP can be asked and changed at any time while it looks for its peer, also while its inner QP, which a wrong
-// answer has spoilt, is being replaced.
+// TestHandAsked: a QP can be asked and changed at any time while it looks for its peer, also while
+// its inner QP, which a wrong answer has spoilt, is being replaced.
 func TestHandAsked(t *testing.T) {
 	const place = ibcompat.RendezvousPorts - 1
 	base := taken(t, 0, 1)
@@ -104,8 +106,9 @@ func TestHandAsked(t *testing.T) {
 	}
 }
 
-// TestHandRenewed: a QP can be reset and closed at any time while it looks for its peer, also while its inner QP is being replaced:
-// because the QP that it calls has answered wrongly, or because one that has called it has gone. Nothing is left of it (TestMain).
+// TestHandRenewed: a QP can be reset and closed at any time while it looks for its peer, also while
+// its inner QP is being replaced: because the QP that it calls has answered wrongly, or because one
+// that has called it has gone. Nothing is left of it (TestMain).
 func TestHandRenewed(t *testing.T) {
 	t.Run("calls", func(t *testing.T) {
 		const place = ibcompat.RendezvousPorts - 1
@@ -141,7 +144,8 @@ func TestHandRenewed(t *testing.T) {
 	})
 }
 
-// leaves has an end that looks for its peer asked and changed for a moment, and then reset or closed while that goes on.
+// leaves has an end that looks for its peer asked and changed for a moment, and then reset or
+// closed while that goes on.
 func (e *end) leaves(number uint32) {
 	e.Helper()
 	var leaving atomic.Bool

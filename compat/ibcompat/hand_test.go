@@ -32,8 +32,10 @@ var home = netip.MustParseAddr("127.0.0.1")
 
 const (
 	initMask = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
-	rtrMask  = verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
-	rtsMask  = verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN | verbs.QPAttrMaxRdAtomic
+	rtrMask  = verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |
+		verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+	rtsMask = verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry |
+		verbs.QPAttrSQPSN | verbs.QPAttrMaxRdAtomic
 )
 
 // toINIT moves a QP to INIT.
@@ -54,8 +56,10 @@ func (e *end) rtr(number uint32) verbs.QPAttr {
 
 // rtrBy is that of a peer at the address of a row of the GID table.
 func (e *end) rtrBy(row verbs.GIDEntry, number uint32) verbs.QPAttr {
-	return verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPNum: number, RQPSN: 7, MaxDestRdAtomic: 4, MinRNRTimer: 12,
-		AH: verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: row.GID, SGIDIndex: uint8(row.Index), HopLimit: 1}}}
+	return verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPNum: number, RQPSN: 7,
+		MaxDestRdAtomic: 4, MinRNRTimer: 12,
+		AH: verbs.AHAttr{IsGlobal: true, PortNum: 1,
+			GRH: verbs.GlobalRoute{DGID: row.GID, SGIDIndex: uint8(row.Index), HopLimit: 1}}}
 }
 
 var rts = verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 7, Timeout: 8, RetryCnt: 1, RNRRetry: 7, MaxRdAtomic: 4}
@@ -96,11 +100,13 @@ func works(t testing.TB, a, b *end) {
 // TestHand: QPs that were brought up by Modify work, whoever comes first, and both ways.
 func TestHand(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
-		for name, ctxs := range map[string][2]*verbs.Context{"two devices": {active, passive}, "one device": {passive, passive}} {
+		for name, ctxs := range map[string][2]*verbs.Context{"two devices": {active, passive},
+			"one device": {passive, passive}} {
 			for _, callerFirst := range []bool{true, false} {
 				t.Run(fmt.Sprint(name, callerFirst), func(t *testing.T) {
 					a, b := handPair(t, ctxs[0], ctxs[1])
-					require.Equal(t, ctxs[0] != ctxs[1], a.qp.Num()>>17 != b.qp.Num()>>17, "each device has a port of its own")
+					require.Equal(t, ctxs[0] != ctxs[1], a.qp.Num()>>17 != b.qp.Num()>>17,
+						"each device has a port of its own")
 					first, second := a, b
 					if !callerFirst {
 						first, second = b, a
@@ -120,8 +126,9 @@ func TestHand(t *testing.T) {
 	})
 }
 
-// TestHandIPv6: GIDs are IPv6 addresses too, of the loopback and of the other interfaces, and those of a link, which mean something on
-// their own interface only. Addresses that nobody can listen on yet (tentative ones, RFC 4862 section 5.4) are left out.
+// TestHandIPv6: GIDs are IPv6 addresses too, of the loopback and of the other interfaces, and those
+// of a link, which mean something on their own interface only. Addresses that nobody can listen on
+// yet (tentative ones, RFC 4862 section 5.4) are left out.
 func TestHandIPv6(t *testing.T) {
 	ln, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -153,7 +160,8 @@ func TestHandIPv6(t *testing.T) {
 		require.NoError(t, ln.Close())
 		t.Run(row.GID.Addr().String(), func(t *testing.T) {
 			a, b := handPair(t, left, right)
-			require.NoError(t, b.qp.Modify(b.rtrBy(row, a.qp.Num()), rtrMask)) // both devices are of this host, and have its table
+			// both devices are of this host, and have its table
+			require.NoError(t, b.qp.Modify(b.rtrBy(row, a.qp.Num()), rtrMask))
 			require.NoError(t, a.qp.Modify(a.rtrBy(row, b.qp.Num()), rtrMask))
 			require.NoError(t, b.qp.Modify(rts, rtsMask))
 			require.NoError(t, a.qp.Modify(rts, rtsMask))
@@ -169,8 +177,8 @@ func TestHandIPv6(t *testing.T) {
 	require.True(t, loopback, "%v", rows)
 }
 
-// TestHandMany: QPs of several devices that come up at the same time find each other, and so do the requests that they have before.
-// They can leave at the same time too.
+// TestHandMany: QPs of several devices that come up at the same time find each other, and so do the
+// requests that they have before. They can leave at the same time too.
 func TestHandMany(t *testing.T) {
 	var ctxs []*verbs.Context
 	for _, without := range []verbs.OpSet{0, ext.Operations, 0} {
@@ -221,7 +229,8 @@ func TestHandQuery(t *testing.T) {
 	got, err = a.qp.Query()
 	require.NoError(t, err)
 	want.State, want.CurState, want.PortNum, want.Cap = verbs.QPStateRTS, verbs.QPStateRTS, 1, a.qp.Cap()
-	want.SQPSN, want.Timeout, want.RetryCnt, want.RNRRetry, want.MaxRdAtomic = rts.SQPSN, rts.Timeout, rts.RetryCnt, rts.RNRRetry, rts.MaxRdAtomic
+	want.SQPSN, want.Timeout, want.RetryCnt, want.RNRRetry, want.MaxRdAtomic = rts.SQPSN, rts.Timeout, rts.RetryCnt,
+		rts.RNRRetry, rts.MaxRdAtomic
 	want.AccessFlags = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	require.Equal(t, want, got)
 
@@ -233,7 +242,8 @@ func TestHandQuery(t *testing.T) {
 	require.Zero(t, got.AH)
 }
 
-// TestHandFails: a QP whose peer is not there fails its first request, and says why. Without a request it waits on.
+// TestHandFails: a QP whose peer is not there fails its first request, and says why. Without a
+// request it waits on.
 func TestHandFails(t *testing.T) {
 	const last = ibcompat.RendezvousPorts - 1 // a number with the last port is the larger one, which does not call
 	base := taken(t, last, 1)                 // its listener takes connections and says nothing
@@ -251,8 +261,10 @@ func TestHandFails(t *testing.T) {
 			b.toRTS(2)
 			return b.qp.Num()
 		}, true},
-		{"a number without a port", ibcompat.ErrWrongQP, func(*testing.T, *end, *end) uint32 { return 1<<24 - 1 }, true},
-		{"nobody listens", ibcompat.ErrPeerAbsent, func(t *testing.T, a, b *end) uint32 { return (last-1)<<17 | 1<<16 }, true},
+		{"a number without a port", ibcompat.ErrWrongQP, func(*testing.T, *end, *end) uint32 { return 1<<24 - 1 },
+			true},
+		{"nobody listens", ibcompat.ErrPeerAbsent, func(t *testing.T, a, b *end) uint32 { return (last-1)<<17 | 1<<16 },
+			true},
 		{"the peer stays in INIT", ibcompat.ErrWrongQP, func(t *testing.T, a, b *end) uint32 {
 			return b.qp.Num()
 		}, true},
@@ -407,7 +419,8 @@ func TestHandInvalid(t *testing.T) {
 	works(t, a, b)
 }
 
-// TestHandManaged: a QP that a connection manager connects is not brought up by hand, nor the other way round.
+// TestHandManaged: a QP that a connection manager connects is not brought up by hand, nor the other
+// way round.
 func TestHandManaged(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -464,7 +477,8 @@ search:
 	return 0
 }
 
-// TestHandPorts: a device takes the first port that is free. One that finds none has no QPs by hand, but others.
+// TestHandPorts: a device takes the first port that is free. One that finds none has no QPs by
+// hand, but others.
 func TestHandPorts(t *testing.T) {
 	const most = 1<<16 - ibcompat.RendezvousPorts
 	in, _ := newIWARP(t, 0, ibcompat.Config{})
@@ -486,7 +500,8 @@ func TestHandPorts(t *testing.T) {
 		err := e.qp.Modify(e.rtr(c.qp.Num()^d.qp.Num()^e.qp.Num()), rtrMask)
 		var rendezvous *ibcompat.RendezvousError
 		require.ErrorAs(t, err, &rendezvous)
-		require.Equal(t, ibcompat.RendezvousError{First: base, Last: base + ibcompat.RendezvousPorts - 1, Reason: rendezvous.Reason}, *rendezvous)
+		require.Equal(t, ibcompat.RendezvousError{First: base, Last: base + ibcompat.RendezvousPorts - 1,
+			Reason: rendezvous.Reason}, *rendezvous)
 		require.ErrorContains(t, err, "in use")
 		require.Equal(t, verbs.QPStateInit, e.qp.State())
 	}
@@ -494,9 +509,10 @@ func TestHandPorts(t *testing.T) {
 	works(t, e, f)
 }
 
-// TestHandReserved: from its first QP on a device listens at its port, so that no other program, whoever runs it, can listen there at one
-// of the host's addresses and answer in its place. Two sockets with SO_REUSEADDR, which net.Listen sets, can have a port together as long
-// as none of them listens.
+// TestHandReserved: from its first QP on a device listens at its port, so that no other program,
+// whoever runs it, can listen there at one of the host's addresses and answer in its place. Two
+// sockets with SO_REUSEADDR, which net.Listen sets, can have a port together as long as none of
+// them listens.
 func TestHandReserved(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -555,8 +571,8 @@ func TestHandGIDs(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 }
 
-// TestHandCrowd: strangers that call without pause, say nothing that can be read and stay, and others that say nothing at all, keep no QP
-// from its peer, from the same address or another one.
+// TestHandCrowd: strangers that call without pause, say nothing that can be read and stay, and
+// others that say nothing at all, keep no QP from its peer, from the same address or another one.
 func TestHandCrowd(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	left, right := open(t, dev), open(t, dev)
@@ -612,10 +628,12 @@ func TestHandCrowd(t *testing.T) {
 	}
 }
 
-// callOf is the call of one QP at the loopback's address to another one, with the PSNs of rtr and rts.
+// callOf is the call of one QP at the loopback's address to another one, with the PSNs of rtr and
+// rts.
 func callOf(from, to uint32) wire.Call {
 	gid := verbs.GIDFromAddr(home)
-	return wire.Call{From: wire.Name{GID: gid, QPN: from}, To: wire.Name{GID: gid, QPN: to}, FromPSN: wire.KnownPSN(rts.SQPSN), ToPSN: wire.KnownPSN(rts.SQPSN)}
+	return wire.Call{From: wire.Name{GID: gid, QPN: from}, To: wire.Name{GID: gid, QPN: to},
+		FromPSN: wire.KnownPSN(rts.SQPSN), ToPSN: wire.KnownPSN(rts.SQPSN)}
 }
 
 // caller calls a QP from the device below, and returns what it is told.
@@ -657,8 +675,9 @@ func privateOf(call wire.Call) []byte {
 	return (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil)
 }
 
-// TestHandHostile: whoever calls a QP without being its peer is refused and does not disturb the QP. All refusals are the same, so they
-// tell nothing: neither which numbers QPs have, nor in what states they are, nor what of a call was right.
+// TestHandHostile: whoever calls a QP without being its peer is refused and does not disturb the
+// QP. All refusals are the same, so they tell nothing: neither which numbers QPs have, nor in what
+// states they are, nor what of a call was right.
 func TestHandHostile(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, left, right := open(t, in), open(t, dev), open(t, dev)
@@ -670,7 +689,8 @@ func TestHandHostile(t *testing.T) {
 		change(&c)
 		return privateOf(c)
 	}
-	hermit, early, failed, caller1 := newEnd(t, b.ctx, verbs.QPConfig{}), newEnd(t, b.ctx, verbs.QPConfig{}), newEnd(t, b.ctx, verbs.QPConfig{}), newEnd(t, b.ctx, verbs.QPConfig{})
+	hermit, early, failed, caller1 := newEnd(t, b.ctx, verbs.QPConfig{}), newEnd(t, b.ctx, verbs.QPConfig{}),
+		newEnd(t, b.ctx, verbs.QPConfig{}), newEnd(t, b.ctx, verbs.QPConfig{})
 	for _, e := range []*end{hermit, early, failed, caller1} {
 		e.toINIT()
 	}
@@ -708,7 +728,8 @@ func TestHandHostile(t *testing.T) {
 		require.Equal(t, wire.NoQP, refusalOf(t, err), c.name)
 		var rejected *cm.RejectedError
 		require.ErrorAs(t, err, &rejected)
-		require.Equal(t, (&wire.Greeting{Flags: wire.FlagEngine | wire.FlagHand, Private: []byte{byte(wire.NoQP)}}).Append(nil), rejected.PrivateData, c.name)
+		require.Equal(t, (&wire.Greeting{Flags: wire.FlagEngine | wire.FlagHand,
+			Private: []byte{byte(wire.NoQP)}}).Append(nil), rejected.PrivateData, c.name)
 	}
 	// Streams that stay silent take nobody's place.
 	for range 200 {
@@ -720,7 +741,8 @@ func TestHandHostile(t *testing.T) {
 	a.toRTS(number)
 	works(t, a, b)
 	require.Equal(t, wire.Taken, refusalOf(t, caller(t, below, number, with(func(*wire.Call) {}))))
-	require.Equal(t, wire.NoQP, refusalOf(t, caller(t, below, number, with(func(c *wire.Call) { c.FromPSN.Value++; c.ToPSN.Value++ }))))
+	require.Equal(t, wire.NoQP,
+		refusalOf(t, caller(t, below, number, with(func(c *wire.Call) { c.FromPSN.Value++; c.ToPSN.Value++ }))))
 	works(t, b, a)
 
 	// Whoever calls the QP that calls has mistaken the names.
@@ -730,11 +752,14 @@ func TestHandHostile(t *testing.T) {
 	other.toINIT()
 	require.NoError(t, other.qp.Modify(other.rtr(2), rtrMask)) // so that its device listens
 	wrong := callOf(d.qp.Num(), c.qp.Num())
-	require.Equal(t, wire.NoQP, refusalOf(t, caller(t, below, c.qp.Num(), (&wire.Greeting{Flags: wire.FlagHand, Private: wrong.Append(nil)}).Append(nil))))
+	require.Equal(t, wire.NoQP,
+		refusalOf(t, caller(t, below, c.qp.Num(),
+			(&wire.Greeting{Flags: wire.FlagHand, Private: wrong.Append(nil)}).Append(nil))))
 }
 
-// TestHandTrials: a call that ends before its hello, however it does, leaves the QP free, and its requests wait on. So does one that the
-// peer has given up without a word: its next call takes the place. Once the hello has come, further calls are refused.
+// TestHandTrials: a call that ends before its hello, however it does, leaves the QP free, and its
+// requests wait on. So does one that the peer has given up without a word: its next call takes the
+// place. Once the hello has come, further calls are refused.
 func TestHandTrials(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, left, right := open(t, in), open(t, dev), open(t, dev)
@@ -765,12 +790,14 @@ func TestHandTrials(t *testing.T) {
 			require.ElementsMatch(t, []uint64{1, 2}, []uint64{b.wait().ID, b.wait().ID})
 			works(t, a, b)
 			works(t, b, a)
-			require.Equal(t, wire.Taken, refusalOf(t, caller(t, below, b.qp.Num(), privateOf(callOf(a.qp.Num(), b.qp.Num())))))
+			require.Equal(t, wire.Taken,
+				refusalOf(t, caller(t, below, b.qp.Num(), privateOf(callOf(a.qp.Num(), b.qp.Num())))))
 		})
 	}
 }
 
-// TestHandTrialEnds: a QP whose peer's calls end before their hellos, one after another, fails its request as one without a peer does.
+// TestHandTrialEnds: a QP whose peer's calls end before their hellos, one after another, fails its
+// request as one without a peer does.
 func TestHandTrialEnds(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, left, right := open(t, in), open(t, dev), open(t, dev)
@@ -794,7 +821,8 @@ type waiter struct {
 	ln    *cm.Listener
 }
 
-// waiterPlace is the port, counted from the first: the QPs there have the larger numbers, and are called.
+// waiterPlace is the port, counted from the first: the QPs there have the larger numbers, and are
+// called.
 const waiterPlace = ibcompat.RendezvousPorts - 1
 
 func newWaiter(t *testing.T) (w *waiter, dev *verbs.Device) {
@@ -803,13 +831,15 @@ func newWaiter(t *testing.T) (w *waiter, dev *verbs.Device) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{Rendezvous: base})
 	w = &waiter{TB: t, below: open(t, in)}
 	var err error
-	w.ln, err = cm.Listen(soon(t), net.JoinHostPort(home.String(), strconv.Itoa(int(base)+waiterPlace)), cm.Config{Context: w.below})
+	w.ln, err = cm.Listen(soon(t), net.JoinHostPort(home.String(), strconv.Itoa(int(base)+waiterPlace)),
+		cm.Config{Context: w.below})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.ln.Close()) })
 	return w, dev
 }
 
-// answers takes the next call, and answers with one in the other direction, which change may falsify.
+// answers takes the next call, and answers with one in the other direction, which change may
+// falsify.
 func (w *waiter) answers(change func(c *wire.Call)) *raw {
 	w.Helper()
 	req, err := w.ln.Accept(soon(w))
@@ -830,7 +860,8 @@ func (w *waiter) answers(change func(c *wire.Call)) *raw {
 	return r
 }
 
-// TestHandCallsAgain: a QP whose call was answered calls again if the connection ends before the hello of the other side.
+// TestHandCallsAgain: a QP whose call was answered calls again if the connection ends before the
+// hello of the other side.
 func TestHandCallsAgain(t *testing.T) {
 	w, dev := newWaiter(t)
 	a := newEnd(t, open(t, dev), verbs.QPConfig{})
@@ -875,7 +906,8 @@ func TestHandPatient(t *testing.T) {
 	a.ends(verbs.WCSuccess, 2)
 }
 
-// TestHandAnswered: an answer of another QP than the one that was called, or of one that knows none of the PSNs, is none.
+// TestHandAnswered: an answer of another QP than the one that was called, or of one that knows none
+// of the PSNs, is none.
 func TestHandAnswered(t *testing.T) {
 	for name, change := range map[string]func(c *wire.Call){
 		"another QP":       func(c *wire.Call) { c.From.QPN++ },
@@ -906,8 +938,8 @@ func TestHandAnswered(t *testing.T) {
 	}
 }
 
-// TestHandPSNs: a pair whose PSNs match in one direction works, in whatever states it meets; one whose PSNs match in none does not.
-// Constant ones will do.
+// TestHandPSNs: a pair whose PSNs match in one direction works, in whatever states it meets; one
+// whose PSNs match in none does not. Constant ones will do.
 func TestHandPSNs(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	left, right := open(t, dev), open(t, dev)
@@ -959,7 +991,8 @@ func TestHandPSNs(t *testing.T) {
 	}
 }
 
-// rawCaller takes the place of the QP that b waits for, and says what a test wants it to say. It has not said hello yet.
+// rawCaller takes the place of the QP that b waits for, and says what a test wants it to say. It
+// has not said hello yet.
 func rawCaller(t *testing.T, below *verbs.Context, b *end, call wire.Call) *raw {
 	t.Helper()
 	r := &raw{end: newEnd(t, below, verbs.QPConfig{})}
@@ -976,7 +1009,8 @@ func rawCaller(t *testing.T, below *verbs.Context, b *end, call wire.Call) *raw 
 	return r
 }
 
-// TestHandLastWord: what the peer has taken is done, though its last message is the one that says so.
+// TestHandLastWord: what the peer has taken is done, though its last message is the one that says
+// so.
 func TestHandLastWord(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, ctx := open(t, in), open(t, dev)
@@ -1009,7 +1043,8 @@ func TestHandNotManager(t *testing.T) {
 	defer func() { require.NoError(t, id.Close()) }()
 	done := make(chan error, 1)
 	go func() {
-		done <- id.Connect(soon(t), e.qp, cm.ConnParam{PrivateData: (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, 40)}).Append(nil)})
+		done <- id.Connect(soon(t), e.qp,
+			cm.ConnParam{PrivateData: (&wire.Greeting{Flags: wire.FlagHand, Private: make([]byte, 40)}).Append(nil)})
 	}()
 	req, err := ln.Accept(soon(t))
 	require.NoError(t, err)

@@ -34,7 +34,8 @@ const (
 )
 
 // rawHello is a correct one.
-var rawHello = wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: rawLen, Slots: rawSlots, Threshold: 4096, Window: 16, Parts: 4}
+var rawHello = wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: rawLen, Slots: rawSlots, Threshold: 4096,
+	Window: 16, Parts: 4}
 
 // newRaw connects such a peer to a wrapped device, whose end is b. It has said nothing yet.
 func newRaw(t testing.TB, without verbs.OpSet, cfg ibcompat.Config, receives int) (r *raw, b *end) {
@@ -153,7 +154,8 @@ func (r *raw) greets() wire.Header {
 
 func message(h wire.Header, payload ...byte) []byte { return append(h.Append(nil), payload...) }
 
-// TestHostile: a peer that does not keep to the protocol ends that connection with a typed error, and touches nothing.
+// TestHostile: a peer that does not keep to the protocol ends that connection with a typed error,
+// and touches nothing.
 func TestHostile(t *testing.T) {
 	adverts := func(first uint64, n int) []byte {
 		b := message(wire.Header{Kind: wire.Ack, Adverts: uint8(n), First: first})
@@ -171,23 +173,29 @@ func TestHostile(t *testing.T) {
 		{"CutHeader", "header: bad length", [][]byte{make([]byte, 31)}},
 		{"UnknownKind", "header: bad kind", [][]byte{message(wire.Header{Kind: 77})}},
 		{"TakenTooMany", "messages taken", [][]byte{message(wire.Header{Kind: wire.Ack, Taken: 9})}},
-		{"TakenGoesBack", "messages taken", [][]byte{message(wire.Header{Kind: wire.Ack, Taken: 1}), message(wire.Header{Kind: wire.Ack})}},
+		{"TakenGoesBack", "messages taken",
+			[][]byte{message(wire.Header{Kind: wire.Ack, Taken: 1}), message(wire.Header{Kind: wire.Ack})}},
 		{"AdvertNumber", "advert 1 where 0 is next", [][]byte{adverts(1, 1)}},
 		{"AdvertTwice", "advert 0 where 1 is next", [][]byte{adverts(0, 1), adverts(0, 1)}},
 		{"AdvertsTooMany", "for 64 slots", [][]byte{adverts(0, 64), adverts(64, 1)}},
-		{"AdvertWraps", "advert: bad address", [][]byte{(&wire.Advert{Total: 9, Segments: []wire.Segment{{Addr: ^uint64(0), Length: 9}}}).Append(
-			message(wire.Header{Kind: wire.Ack, Adverts: 1}))}},
+		{"AdvertWraps", "advert: bad address",
+			[][]byte{(&wire.Advert{Total: 9, Segments: []wire.Segment{{Addr: ^uint64(0), Length: 9}}}).Append(
+				message(wire.Header{Kind: wire.Ack, Adverts: 1}))}},
 		{"NoReceive", "without a receive", [][]byte{data(1), data(1), data(1)}},
 		{"TooLong", "for a receive of 64", [][]byte{data(65)}},
-		{"TooLongInParts", "for a receive of 64", [][]byte{message(wire.Header{Kind: wire.Part, Value: 60}, make([]byte, 60)...), data(5)}},
+		{"TooLongInParts", "for a receive of 64",
+			[][]byte{message(wire.Header{Kind: wire.Part, Value: 60}, make([]byte, 60)...), data(5)}},
 		{"WrongLength", "said to be of", [][]byte{message(wire.Header{Kind: wire.Data, Value: 5}, 1, 2, 3)}},
 		{"NotWritable", "written into a receive", [][]byte{message(wire.Header{Kind: wire.Placed, Value: 5})}},
 		{"ImmediateBehindPart", "in the middle", [][]byte{message(wire.Header{Kind: wire.Part, Value: 1}, 1),
 			message(wire.Header{Kind: wire.WriteImm, Flags: wire.FlagImm})}},
-		{"TooLongThatFits", "too long for a receive of 64", [][]byte{message(wire.Header{Kind: wire.TooLong, Value: 64})}},
+		{"TooLongThatFits", "too long for a receive of 64",
+			[][]byte{message(wire.Header{Kind: wire.TooLong, Value: 64})}},
 		{"AnswerToNothing", "answer to nothing", [][]byte{message(wire.Header{Kind: wire.Answer, Value: 5})}},
-		{"RefusesNothing", "a refusal", [][]byte{message(wire.Header{Kind: wire.Refused, Status: uint8(verbs.WCRemOpErr), Taken: 1})}},
-		{"CutAtomic", "atomic: bad length", [][]byte{message(wire.Header{Kind: wire.Atomic}, make([]byte, wire.AtomicLen-1)...)}},
+		{"RefusesNothing", "a refusal",
+			[][]byte{message(wire.Header{Kind: wire.Refused, Status: uint8(verbs.WCRemOpErr), Taken: 1})}},
+		{"CutAtomic", "atomic: bad length",
+			[][]byte{message(wire.Header{Kind: wire.Atomic}, make([]byte, wire.AtomicLen-1)...)}},
 		{"BehindAck", "behind a message", [][]byte{message(wire.Header{Kind: wire.Ack}, 1)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -234,8 +242,8 @@ func TestHostileHello(t *testing.T) {
 	b.ends(verbs.WCWRFlushErr, 0, 1)
 }
 
-// TestHelloBounds: what a hello may say at the least and at the most is kept to: messages fit the peer's slots, whatever has to be said
-// with them, and a longer hello is one of a later version.
+// TestHelloBounds: what a hello may say at the least and at the most is kept to: messages fit the
+// peer's slots, whatever has to be said with them, and a longer hello is one of a later version.
 func TestHelloBounds(t *testing.T) {
 	least := wire.Hello{Segments: 1, SlotLen: wire.MinSlot, Slots: 4, Threshold: 64, Window: 1, Parts: 1}
 	full := least
@@ -248,7 +256,8 @@ func TestHelloBounds(t *testing.T) {
 		n     int // of a message
 		parts int // in which it comes
 	}{
-		"least": {least, 0, 300, 5}, "full": {full, 0, 300, 2}, "most": {most, 0, 4096, 1}, "longer": {most, 64, 4096, 1},
+		"least": {least, 0, 300, 5}, "full": {full, 0, 300, 2}, "most": {most, 0, 4096, 1},
+		"longer": {most, 64, 4096, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 48)
@@ -275,8 +284,8 @@ func TestHelloBounds(t *testing.T) {
 	}
 }
 
-// TestHostileAtomic: an atomic on memory without the right, outside of it, or misaligned is refused with its status and not executed;
-// a good one is executed.
+// TestHostileAtomic: an atomic on memory without the right, outside of it, or misaligned is refused
+// with its status and not executed; a good one is executed.
 func TestHostileAtomic(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -313,8 +322,9 @@ func TestHostileAtomic(t *testing.T) {
 	}
 }
 
-// TestLaxPeer: towards a device that does not look at what its QP allows, a request without the right is refused on this side, with
-// the status that the peer's device would have given, and is not sent.
+// TestLaxPeer: towards a device that does not look at what its QP allows, a request without the
+// right is refused on this side, with the status that the peer's device would have given, and is
+// not sent.
 func TestLaxPeer(t *testing.T) {
 	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	for _, c := range []struct {
@@ -332,7 +342,9 @@ func TestLaxPeer(t *testing.T) {
 				if !allowed {
 					rights &^= c.right
 				}
-				r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: 1, Value: uint64(rights)})))
+				r.say((&wire.Advert{Total: 64}).Append(
+					message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: 1,
+						Value: uint64(rights)})))
 				r.hears(wire.Ack) // it knows the rights
 				wr := c.op(verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}, b.sgl(0, 8)...)
 				wr.ID = 7
@@ -354,8 +366,9 @@ func TestLaxPeer(t *testing.T) {
 	}
 }
 
-// TestLaxPeerLeaves: siw of the kernel sends no Terminate while it is sending something else. So when such a peer has left without a last
-// message, the oldest Write that is not sure counts as refused; with another device it does not.
+// TestLaxPeerLeaves: siw of the kernel sends no Terminate while it is sending something else. So
+// when such a peer has left without a last message, the oldest Write that is not sure counts as
+// refused; with another device it does not.
 func TestLaxPeerLeaves(t *testing.T) {
 	for flags, want := range map[uint8]verbs.WCStatus{0: verbs.WCWRFlushErr, wire.HelloLax: verbs.WCRemAccessErr} {
 		r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
@@ -375,8 +388,8 @@ func TestLaxPeerLeaves(t *testing.T) {
 	}
 }
 
-// TestLaxPeerReads: towards a device that may refuse a Read after it has executed what stands behind it, that waits for the answer. So a
-// Send of what the Read brings sends that.
+// TestLaxPeerReads: towards a device that may refuse a Read after it has executed what stands
+// behind it, that waits for the answer. So a Send of what the Read brings sends that.
 func TestLaxPeerReads(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
 	lax := rawHello
@@ -384,16 +397,18 @@ func TestLaxPeerReads(t *testing.T) {
 	r.say(lax.Append(nil))
 	r.hears(wire.Credit)
 	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
-	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: 1, Value: uint64(all)})))
+	r.say((&wire.Advert{Total: 64}).Append(
+		message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: 1, Value: uint64(all)})))
 	r.hears(wire.Ack)
 	b.mr.Bytes()[0], r.mem.Bytes()[0] = 3, 4
-	b.post(verbs.Read(verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}, b.sgl(0, 1)...), verbs.Send(b.sgl(0, 1)...))
+	b.post(verbs.Read(verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}, b.sgl(0, 1)...),
+		verbs.Send(b.sgl(0, 1)...))
 	_, data := r.hears(wire.Data)
 	require.Equal(t, []byte{4}, data)
 }
 
-// TestRightsBeforeMessages: what is posted behind a change of rights goes out behind the message that tells of it, also if that has to wait
-// for the answer to a question.
+// TestRightsBeforeMessages: what is posted behind a change of rights goes out behind the message
+// that tells of it, also if that has to wait for the answer to a question.
 func TestRightsBeforeMessages(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
 	r.greets() // a question that is not answered yet
@@ -406,12 +421,15 @@ func TestRightsBeforeMessages(t *testing.T) {
 	r.hears(wire.Data)
 }
 
-// TestBehindFailedAtomic: nothing is done of what the peer has sent behind an atomic that fails, even if it is not valid.
+// TestBehindFailedAtomic: nothing is done of what the peer has sent behind an atomic that fails,
+// even if it is not valid.
 func TestBehindFailedAtomic(t *testing.T) {
 	bad := message(wire.Header{Kind: wire.Atomic})
 	bad = (&wire.AtomicRequest{RKey: 0x77, Addr: 8, Operand: 1}).Append(bad)
-	send, long := message(wire.Header{Kind: wire.Data, Value: 1}, 0xee), message(wire.Header{Kind: wire.TooLong, Value: 9999})
-	for name, behind := range map[string][][]byte{"Sends": {bad, send, send}, "TooLong": {bad, long}, "Atomics": {bad, bad, bad}} {
+	send, long := message(wire.Header{Kind: wire.Data, Value: 1}, 0xee),
+		message(wire.Header{Kind: wire.TooLong, Value: 9999})
+	for name, behind := range map[string][][]byte{"Sends": {bad, send, send}, "TooLong": {bad, long},
+		"Atomics": {bad, bad, bad}} {
 		t.Run(name, func(t *testing.T) {
 			for receives := range 3 {
 				r, b := newRaw(t, ext.Operations, ibcompat.Config{}, receives)
@@ -440,7 +458,8 @@ func TestBehindFailedAtomic(t *testing.T) {
 	}
 }
 
-// TestHostileAdvert: a receive that the peer does not have ends the connection, when the peer's device refuses what is written there.
+// TestHostileAdvert: a receive that the peer does not have ends the connection, when the peer's
+// device refuses what is written there.
 func TestHostileAdvert(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
 	r.greets()
@@ -457,7 +476,8 @@ func TestHostileAdvert(t *testing.T) {
 	require.Error(t, b.qp.Err())
 }
 
-// TestConfirmed: a Send and a Write complete when the peer is known to have them, and with SendRelaxed or Config.Relaxed before that.
+// TestConfirmed: a Send and a Write complete when the peer is known to have them, and with
+// SendRelaxed or Config.Relaxed before that.
 func TestConfirmed(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -470,7 +490,8 @@ func TestConfirmed(t *testing.T) {
 			r, b := newRaw(t, ext.Operations, c.cfg, 0)
 			r.greets()
 			r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Ack, Adverts: 1, Taken: 1})))
-			send, write := verbs.Send(b.sgl(0, 8)...), verbs.Write(verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}, b.sgl(0, 8)...)
+			send, write := verbs.Send(b.sgl(0, 8)...),
+				verbs.Write(verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}, b.sgl(0, 8)...)
 			send.ID, write.ID = 1, 2
 			send.Flags |= c.flags
 			write.Flags |= c.flags
@@ -494,7 +515,8 @@ func TestConfirmed(t *testing.T) {
 	}
 }
 
-// TestNoEngine: a connection with a peer that is a plain device, or speaks another version, is refused on both sides.
+// TestNoEngine: a connection with a peer that is a plain device, or speaks another version, is
+// refused on both sides.
 func TestNoEngine(t *testing.T) {
 	in, _ := newIWARP(t, ext.Operations, ibcompat.Config{})
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
@@ -547,7 +569,8 @@ func TestNoEngine(t *testing.T) {
 	require.ErrorAs(t, connect, &peer)
 	require.ErrorIs(t, connect, cm.ErrRejected)
 
-	// The engine of the peer says that it is the engine which refuses; a program that refuses is a program.
+	// The engine of the peer says that it is the engine which refuses; a program that refuses is a
+	// program.
 	_, newer := newIWARP(t, ext.Operations, ibcompat.Config{})
 	ctx := open(t, newer)
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Context: ctx})
@@ -597,9 +620,9 @@ func newCalled(t *testing.T) (r *raw, b *end) {
 	return r, b
 }
 
-// TestEndBeforeHello: who has called does not end the connection before it has heard from the peer, which tells that the peer's
-// program knows of the connection: the kernel of siw has a BUG for one that ends earlier. A peer that stays silent is not waited for
-// without end.
+// TestEndBeforeHello: who has called does not end the connection before it has heard from the peer,
+// which tells that the peer's program knows of the connection: the kernel of siw has a BUG for one
+// that ends earlier. A peer that stays silent is not waited for without end.
 func TestEndBeforeHello(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		r, b := newCalled(t)
@@ -627,8 +650,9 @@ func TestEndBeforeHello(t *testing.T) {
 	}
 }
 
-// FuzzPeer: whatever a peer says, and whatever the program does meanwhile, everything that the program posts completes, memory that it
-// has not given is untouched, and the connection can be closed.
+// FuzzPeer: whatever a peer says, and whatever the program does meanwhile, everything that the
+// program posts completes, memory that it has not given is untouched, and the connection can be
+// closed.
 func FuzzPeer(f *testing.F) {
 	const (
 		raws = iota
@@ -640,7 +664,8 @@ func FuzzPeer(f *testing.F) {
 	)
 	for k := wire.Data; k <= wire.Part; k++ {
 		for _, flags := range []byte{0, wire.FlagImm, wire.FlagAsk, wire.FlagAck, wire.FlagSolicited} {
-			f.Add([]byte{greets, receives, posts, says, byte(k), flags, 0, 0, 1, 4, 4, 1, 2, 3, 4, receives, posts, says, byte(k), 0, 1, 0, 1, 0, 0})
+			f.Add([]byte{greets, receives, posts, says, byte(k), flags, 0, 0, 1, 4, 4, 1, 2, 3, 4, receives, posts,
+				says, byte(k), 0, 1, 0, 1, 0, 0})
 		}
 	}
 	f.Add(append([]byte{raws, wire.HelloLen}, rawHello.Append(nil)...))
@@ -663,7 +688,8 @@ func FuzzPeer(f *testing.F) {
 		at, left, first := rawSlots*rawLen, 40, uint64(0)
 		say := func(msg []byte) {
 			if sge, err := r.mem.SGE(at, copy(r.mem.Bytes()[at:], msg)); err == nil && left > 0 {
-				_, _ = r.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGL: []verbs.SGE{sge}}}) // the connection may have ended
+				// the connection may have ended
+				_, _ = r.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGL: []verbs.SGE{sge}}})
 				at, left = at+len(msg), left-1
 			}
 		}
@@ -673,8 +699,8 @@ func FuzzPeer(f *testing.F) {
 			case raws:
 				say(some(int(next())))
 			case says:
-				h := wire.Header{Kind: wire.Kind(next() % 16), Flags: next(), Adverts: next() % 4, Status: next() % 12, Taken: uint64(next() % 8),
-					Value: uint64(next()), First: first}
+				h := wire.Header{Kind: wire.Kind(next() % 16), Flags: next(), Adverts: next() % 4, Status: next() % 12,
+					Taken: uint64(next() % 8), Value: uint64(next()), First: first}
 				if h.Flags&wire.FlagImm != 0 {
 					h.Imm = 7
 				}
@@ -689,7 +715,8 @@ func FuzzPeer(f *testing.F) {
 				say(append(msg, some(int(next())%80)...))
 			case posts:
 				to := verbs.Remote{Addr: r.mem.Addr(), Length: 1 << 30, RKey: r.mem.RKey()}
-				for _, wr := range []verbs.SendWR{verbs.Send(b.sgl(0, 8)...), verbs.Write(to, b.sgl(0, 8)...), verbs.FetchAdd(to, 1, b.sgl(2048, 8)[0])} {
+				for _, wr := range []verbs.SendWR{verbs.Send(b.sgl(0, 8)...), verbs.Write(to, b.sgl(0, 8)...),
+					verbs.FetchAdd(to, 1, b.sgl(2048, 8)[0])} {
 					if n, _ := b.qp.PostSend([]verbs.SendWR{wr}); n == 1 {
 						posted++
 					}

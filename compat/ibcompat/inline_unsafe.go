@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/internal/regmem"
 )
 
-// appendMemory appends the n bytes at an address of the process. The element of an inline request names memory by its address
-// alone, and the library reads it there.
+// appendMemory appends the n bytes at an address of the process. The element of an inline request
+// names memory by its address alone, and the library reads it there.
 func appendMemory(b []byte, addr uint64, n uint32) []byte {
 	if n == 0 {
 		return b

@@ -33,7 +33,8 @@ func newIWARP(t testing.TB, without verbs.OpSet, cfg ibcompat.Config) (in, dev *
 	return in, dev
 }
 
-// rnics are pairs of RNICs: with RFC 7306, without, and one of each. A connection of the last is as one without.
+// rnics are pairs of RNICs: with RFC 7306, without, and one of each. A connection of the last is as
+// one without.
 var rnics = []struct {
 	name            string
 	active, passive verbs.OpSet // that they lack
@@ -58,8 +59,8 @@ func overIWARP(t *testing.T, test func(t *testing.T, native bool, active, passiv
 // TestVerbsIWARP runs the conformance suite, judged as InfiniBand.
 func TestVerbsIWARP(t *testing.T) {
 	subjects := map[string][]string{"plain": verbstest.Subjects(),
-		"full":  {"Device", "Send", "Write", "Read", "Atomic", "Immediate", "Order", "List", "QP", "Depth", "Disconnect", "Alloc"},
-		"mixed": {"Atomic", "Immediate", "Order", "List"}}
+		"full": {"Device", "Send", "Write", "Read", "Atomic", "Immediate", "Order", "List", "QP", "Depth",
+			"Disconnect", "Alloc"}, "mixed": {"Atomic", "Immediate", "Order", "List"}}
 	for _, c := range rnics {
 		t.Run(c.name, func(t *testing.T) {
 			verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
@@ -74,10 +75,11 @@ func TestVerbsIWARP(t *testing.T) {
 func TestSupportIWARP(t *testing.T) {
 	overIWARP(t, func(t *testing.T, native bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})
-		a.post(verbs.Read(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...)) // then the hello has come
+		// then the hello has come
+		a.post(verbs.Read(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...))
 		a.ends(verbs.WCSuccess, 0)
-		for op, want := range map[verbs.Op]ext.Support{verbs.OpSend: ext.Emulated, verbs.OpSendImm: ext.Emulated, verbs.OpWrite: ext.Native,
-			verbs.OpRead: ext.Native, verbs.OpImm64: ext.None, verbs.OpBindMW: ext.None} {
+		for op, want := range map[verbs.Op]ext.Support{verbs.OpSend: ext.Emulated, verbs.OpSendImm: ext.Emulated,
+			verbs.OpWrite: ext.Native, verbs.OpRead: ext.Native, verbs.OpImm64: ext.None, verbs.OpBindMW: ext.None} {
 			s, why := ibcompat.Support(a.qp, op)
 			require.Equal(t, want, s, "%v: %s", op, why)
 			require.NotEmpty(t, why)
@@ -87,15 +89,16 @@ func TestSupportIWARP(t *testing.T) {
 		if native {
 			want = ext.Native
 		}
-		for _, op := range []verbs.Op{verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap} {
+		for _, op := range []verbs.Op{verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd,
+			verbs.OpMaskedCmpSwap} {
 			s, why := ibcompat.Support(a.qp, op)
 			require.Equal(t, want, s, "%v: %s", op, why)
 		}
 	})
 }
 
-// TestListIWARP posts a list of everything before the peer has a receive: what stands behind the Send waits for it, and all is
-// executed in order.
+// TestListIWARP posts a list of everything before the peer has a receive: what stands behind the
+// Send waits for it, and all is executed in order.
 func TestListIWARP(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})
@@ -105,9 +108,12 @@ func TestListIWARP(t *testing.T) {
 		to := verbs.Remote{Addr: b.mr.Addr() + 1024, Length: 1 << 30, RKey: b.mr.RKey()}
 		cs := ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, 1, 0xff, 7, 0xff)
 		cs.Compare = 501
-		list := []verbs.SendWR{verbs.SendImm(1, a.sgl(0, 5)...), a.on(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 1<<63), 72, b, 1024),
-			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 96, b, 1024), a.on(cs, 80, b, 1024),
-			verbs.Read(to, a.sgl(88, 8)...), verbs.WriteImm(verbs.Remote{Addr: b.mr.Addr() + 512, Length: 1 << 30, RKey: b.mr.RKey()}, 2, a.sgl(0, 5)...), verbs.Send()}
+		list := []verbs.SendWR{verbs.SendImm(1, a.sgl(0, 5)...),
+			a.on(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 1<<63), 72, b, 1024),
+			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 96, b, 1024),
+			a.on(cs, 80, b, 1024), verbs.Read(to, a.sgl(88, 8)...),
+			verbs.WriteImm(verbs.Remote{Addr: b.mr.Addr() + 512, Length: 1 << 30, RKey: b.mr.RKey()}, 2,
+				a.sgl(0, 5)...), verbs.Send()}
 		for i := range list {
 			list[i].ID = uint64(i)
 		}
@@ -126,13 +132,15 @@ func TestListIWARP(t *testing.T) {
 			want.QPNum = b.qp.Num()
 			require.Equal(t, want, b.wait(), i)
 		}
-		require.Equal(t, []uint64{100, 500, 501, 0x107, 0x107}, []uint64{a.word(72), a.word(96), a.word(80), a.word(88), b.word(1024)})
+		require.Equal(t, []uint64{100, 500, 501, 0x107, 0x107},
+			[]uint64{a.word(72), a.word(96), a.word(80), a.word(88), b.word(1024)})
 		require.Equal(t, "hello", string(b.mr.Bytes()[512:517]))
 	})
 }
 
-// TestNotReady: a Send for which the peer has no receive waits as long as the peer has asked for, by InfiniBand's count and time, and
-// then ends the connection. One that has a receive by then does not.
+// TestNotReady: a Send for which the peer has no receive waits as long as the peer has asked for,
+// by InfiniBand's count and time, and then ends the connection. One that has a receive by then does
+// not.
 func TestNotReady(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for _, ready := range []bool{true, false} {
@@ -140,7 +148,8 @@ func TestNotReady(t *testing.T) {
 			if ready {
 				b.recv(1)
 			}
-			a.post(verbs.Write(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...), verbs.Send(a.sgl(0, 8)...), verbs.Send())
+			a.post(verbs.Write(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...),
+				verbs.Send(a.sgl(0, 8)...), verbs.Send())
 			a.ends(verbs.WCSuccess, 0)
 			if ready {
 				a.ends(verbs.WCSuccess, 0)
@@ -177,8 +186,9 @@ func connectWith(t testing.TB, active, passive *verbs.Context, cfg verbs.QPConfi
 	return a, b
 }
 
-// TestLongMessages: messages of every size on both sides of what is copied, gathered from and scattered to several elements, both
-// sides at once; into receives that the peer may write, and into those of a QP that allows it no Writes.
+// TestLongMessages: messages of every size on both sides of what is copied, gathered from and
+// scattered to several elements, both sides at once; into receives that the peer may write, and
+// into those of a QP that allows it no Writes.
 func TestLongMessages(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for _, writes := range []bool{true, false} {
@@ -188,7 +198,8 @@ func TestLongMessages(t *testing.T) {
 			cfg := verbs.QPConfig{Cap: verbs.QPCap{MaxSendSGE: 4, MaxRecvSGE: 4}}
 			a, b := newEnd(t, active, cfg), newEnd(t, passive, cfg)
 			if !writes {
-				require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: verbs.AccessRemoteRead},
+				require.NoError(t, b.qp.Modify(
+					verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: verbs.AccessRemoteRead},
 					verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 			}
 			join(t, ln, a, b)
@@ -250,8 +261,8 @@ func TestLongMessages(t *testing.T) {
 	})
 }
 
-// TestPeerSleeps: what the peer's program takes no part in needs no program of the peer that polls or waits; the peer's receives are
-// filled, too.
+// TestPeerSleeps: what the peer's program takes no part in needs no program of the peer that polls
+// or waits; the peer's receives are filled, too.
 func TestPeerSleeps(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})

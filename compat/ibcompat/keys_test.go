@@ -16,7 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// long is a receive of a message that may be longer than a slot, in the middle of a region without remote rights.
+// long is a receive of a message that may be longer than a slot, in the middle of a region without
+// remote rights.
 type long struct {
 	mr  *verbs.MR
 	sge verbs.SGE
@@ -64,7 +65,8 @@ func (r *raw) advertised(n int) (ads []wire.Advert) {
 	return ads
 }
 
-// joins connects another such peer on the same PD to the same wrapped device; its end there shares the PD of b.
+// joins connects another such peer on the same PD to the same wrapped device; its end there shares
+// the PD of b.
 func (r *raw) joins(b *end) (r2 *raw, b2 *end) {
 	r.Helper()
 	ctx := soon(r)
@@ -99,14 +101,16 @@ func (r *raw) joins(b *end) (r2 *raw, b2 *end) {
 	return r2, b2
 }
 
-// writes writes EVIL to memory of the peer, and returns when the peer has done it or has ended the connection; then refused is true.
+// writes writes EVIL to memory of the peer, and returns when the peer has done it or has ended the
+// connection; then refused is true.
 func (r *raw) writes(at uint64, key uint32) (refused bool) {
 	r.Helper()
 	copy(r.mem.Bytes()[rawSlots*rawLen:], "EVIL")
 	sge, err := r.mem.SGE(rawSlots*rawLen, 4)
 	require.NoError(r, err)
 	wr := verbs.Write(verbs.Remote{Addr: at, Length: 1 << 30, RKey: key}, sge)
-	read := verbs.Read(verbs.Remote{Addr: at, Length: 1 << 30}, verbs.SGE{}) // of nothing: its answer comes behind the Write
+	// of nothing: its answer comes behind the Write
+	read := verbs.Read(verbs.Remote{Addr: at, Length: 1 << 30}, verbs.SGE{})
 	read.SGL, read.ID = nil, 77
 	_, err = r.qp.PostSend([]verbs.SendWR{wr, read})
 	require.NoError(r, err)
@@ -123,7 +127,8 @@ func (r *raw) writes(at uint64, key uint32) (refused bool) {
 	}
 }
 
-// TestHostileKeys: what a peer gets to fill a receive opens that receive, to that QP, until a message has taken it; and nothing else.
+// TestHostileKeys: what a peer gets to fill a receive opens that receive, to that QP, until a
+// message has taken it; and nothing else.
 func TestHostileKeys(t *testing.T) {
 	placed := func(r *raw, n uint64) { r.say(message(wire.Header{Kind: wire.Placed, Value: n})) }
 	for _, c := range []struct {
@@ -131,8 +136,10 @@ func TestHostileKeys(t *testing.T) {
 		does func(r *raw, b *end, l long, at uint64, key uint32) (refused bool)
 		ok   bool
 	}{
-		{"Inside", func(r *raw, b *end, l long, at uint64, key uint32) bool { return r.writes(at+longLen-4, key) }, true},
-		{"Behind", func(r *raw, b *end, l long, at uint64, key uint32) bool { return r.writes(at+longLen-3, key) }, false},
+		{"Inside", func(r *raw, b *end, l long, at uint64, key uint32) bool { return r.writes(at+longLen-4, key) },
+			true},
+		{"Behind", func(r *raw, b *end, l long, at uint64, key uint32) bool { return r.writes(at+longLen-3, key) },
+			false},
 		{"Before", func(r *raw, b *end, l long, at uint64, key uint32) bool { return r.writes(at-1, key) }, false},
 		{"AfterPlaced", func(r *raw, b *end, l long, at uint64, key uint32) bool {
 			placed(r, 0)
@@ -153,7 +160,8 @@ func TestHostileKeys(t *testing.T) {
 			placed(r, 0)
 			b.ends(verbs.WCSuccess, 1)
 			l.posted(b, 2)
-			r.say(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Taken: r.taken, Value: uint64(verbs.AccessRemoteRead)}))
+			r.say(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Taken: r.taken,
+				Value: uint64(verbs.AccessRemoteRead)}))
 			require.NotEqual(r, key, r.advertised(1)[0].Segments[0].RKey)
 			return r.writes(at, key)
 		}, false},

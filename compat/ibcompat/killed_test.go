@@ -25,8 +25,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A process is killed. Its connections are in every phase of their life then: it connects several QPs, uses them for a while, ends them
-// in several ways, and begins again. The test is the other end of all of them.
+// A process is killed. Its connections are in every phase of their life then: it connects several
+// QPs, uses them for a while, ends them in several ways, and begins again. The test is the other
+// end of all of them.
 const (
 	killedVariable = "GOVERBS_KILLED" // in the process: the way in which its QPs are connected
 	killedRounds   = 2                // processes, of each way
@@ -67,8 +68,9 @@ func (p *partner) line() string {
 	return strings.TrimSpace(s)
 }
 
-// TestKilled: whatever phase its connections are in when a process is killed, the other side gets each completion once and in order, and
-// a reason, and can close everything; and it can be connected with the next process.
+// TestKilled: whatever phase its connections are in when a process is killed, the other side gets
+// each completion once and in order, and a reason, and can close everything; and it can be
+// connected with the next process.
 func TestKilled(t *testing.T) {
 	if way := os.Getenv(killedVariable); way != "" {
 		forever, cancel := context.WithTimeout(context.Background(), testprogram.Limit)
@@ -192,7 +194,8 @@ func unlessKilled(t *testing.T, p *partner, err error) {
 	<-p.gone.Done()
 }
 
-// handsOver tells the partner the QPs of this side and brings them up, one sooner and another one later.
+// handsOver tells the partner the QPs of this side and brings them up, one sooner and another one
+// later.
 func handsOver(t *testing.T, ctx *verbs.Context, p *partner) {
 	var ends [killedQPs]*end
 	for i := range ends {
@@ -216,7 +219,8 @@ func handsOver(t *testing.T, ctx *verbs.Context, p *partner) {
 	all.Wait()
 }
 
-// lives uses a connection, whose peer has told where its memory is, until it ends. Errors are reported by the process that stays.
+// lives uses a connection, whose peer has told where its memory is, until it ends. Errors are
+// reported by the process that stays.
 func (e *end) lives(p *partner, remote []byte) {
 	to, err := verbs.ParseRemote(remote)
 	if err != nil {
@@ -247,7 +251,8 @@ func (e *end) lives(p *partner, remote []byte) {
 	if e.qp.Err() == nil {
 		e.Errorf("no reason for %v", l.failed)
 	}
-	_ = e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) // by hand it stays up until a request has failed
+	// by hand it stays up until a request has failed
+	_ = e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 	for l.sends.done < l.sends.posted || l.recvs.done < l.recvs.posted {
 		if !l.complete() {
 			return
@@ -276,8 +281,8 @@ func (l *life) receive() {
 
 // request posts some requests.
 func (l *life) request(to verbs.Remote) {
-	list := []verbs.SendWR{verbs.Send(l.sgl(0, 1+rand.IntN(64))...), verbs.Write(to, l.sgl(0, 64)...), verbs.FetchAdd(to, 1, l.sgl(72, 8)[0]),
-		verbs.Read(to, l.sgl(80, 8)...), verbs.SendImm(7, l.sgl(0, 8)...)}
+	list := []verbs.SendWR{verbs.Send(l.sgl(0, 1+rand.IntN(64))...), verbs.Write(to, l.sgl(0, 64)...),
+		verbs.FetchAdd(to, 1, l.sgl(72, 8)[0]), verbs.Read(to, l.sgl(80, 8)...), verbs.SendImm(7, l.sgl(0, 8)...)}
 	list = list[rand.IntN(len(list)):]
 	for i := range list {
 		list[i].ID = l.sends.posted + uint64(i)
@@ -289,7 +294,8 @@ func (l *life) request(to verbs.Remote) {
 	l.sends.posted += uint64(n)
 }
 
-// complete takes a completion, which must be the next one of its queue. It reports false if there is none.
+// complete takes a completion, which must be the next one of its queue. It reports false if there
+// is none.
 func (l *life) complete() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), killedLimit)
 	defer cancel()
@@ -315,7 +321,8 @@ func (l *life) complete() bool {
 		} else if l.failed != verbs.WCSuccess {
 			l.Errorf("%v after %v", wc, l.failed)
 		}
-	case wc.Status != verbs.WCWRFlushErr && (wc.Status != verbs.WCRetryExcErr || queue == &l.recvs || l.failed != verbs.WCSuccess):
+	case wc.Status != verbs.WCWRFlushErr &&
+		(wc.Status != verbs.WCRetryExcErr || queue == &l.recvs || l.failed != verbs.WCSuccess):
 		l.Errorf("%v after %v: %v", wc, l.failed, l.qp.Cause(&wc))
 	case queue == &l.sends:
 		l.failed = wc.Status

@@ -87,8 +87,9 @@ func newMetered(t testing.TB, without verbs.OpSet) (*verbs.Context, *atomic.Int6
 	return open(t, dev), messages
 }
 
-// TestConfirmationMessages: to know that the peer, which sends nothing, has all of a list takes one message and its answer at most. A list
-// that ends with a message asks by that; one that ends with a Read or an atomic learns it from the answer to that.
+// TestConfirmationMessages: to know that the peer, which sends nothing, has all of a list takes one
+// message and its answer at most. A list that ends with a message asks by that; one that ends with
+// a Read or an atomic learns it from the answer to that.
 func TestConfirmationMessages(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -102,9 +103,17 @@ func TestConfirmationMessages(t *testing.T) {
 			asked, answered   int64
 			plainAsks, silent int64 // of asked and answered, without RFC 7306
 		}{
-			{name: "Sends", list: func(a, b *end) []verbs.SendWR { return repeat(8, verbs.Send(a.sgl(0, 8)...)) }, messages: 8, answered: 1, silent: 1},
-			{name: "Writes", list: func(a, b *end) []verbs.SendWR { return repeat(8, verbs.Write(b.there(), a.sgl(0, 8)...)) }, asked: 1, answered: 1, plainAsks: 1, silent: 1},
-			{name: "Writes with immediate", list: func(a, b *end) []verbs.SendWR { return repeat(8, verbs.WriteImm(b.there(), 1, a.sgl(0, 8)...)) },
+			{name: "Sends", list: func(a, b *end) []verbs.SendWR { return repeat(8, verbs.Send(a.sgl(0, 8)...)) },
+				messages: 8, answered: 1, silent: 1},
+			{name: "Writes", list: func(a, b *end) []verbs.SendWR {
+				return repeat(8,
+					verbs.Write(b.there(), a.sgl(0, 8)...))
+			}, asked: 1, answered: 1, plainAsks: 1, silent: 1},
+			{name: "Writes with immediate",
+				list: func(a, b *end) []verbs.SendWR {
+					return repeat(8,
+						verbs.WriteImm(b.there(), 1, a.sgl(0, 8)...))
+				},
 				plain: 8, asked: 1, answered: 1, silent: 1},
 			{name: "a Send between Writes", list: func(a, b *end) []verbs.SendWR {
 				w := verbs.Write(b.there(), a.sgl(0, 8)...)
@@ -117,7 +126,8 @@ func TestConfirmationMessages(t *testing.T) {
 				return append(repeat(4, verbs.Write(b.there(), a.sgl(0, 8)...)), verbs.Read(b.there(), a.sgl(8, 8)...))
 			}},
 			{name: "Writes before an atomic", list: func(a, b *end) []verbs.SendWR {
-				return append(repeat(4, verbs.Write(b.there(), a.sgl(0, 8)...)), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, b, 1024))
+				return append(repeat(4, verbs.Write(b.there(), a.sgl(0, 8)...)),
+					a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, b, 1024))
 			}, plain: 1, silent: 1},
 		} {
 			t.Run(c.name+"/"+l.name, func(t *testing.T) {
@@ -131,8 +141,8 @@ func TestConfirmationMessages(t *testing.T) {
 				if c.without != 0 {
 					wantSent, wantBack = l.messages+l.plain+l.plainAsks, l.silent
 				}
-				// At first there are messages about receives too; and on a busy machine an answer that may wait a
-				// moment can go before it is asked for.
+				// At first there are messages about receives too; and on a busy machine an answer
+				// that may wait a moment can go before it is asked for.
 				want := [2]int64{wantSent, wantBack}
 				var seen [][2]int64
 				for range 8 {
@@ -185,9 +195,9 @@ func (e *end) polls() verbs.WC {
 	return verbs.WC{}
 }
 
-// TestAnswerWaits: while the program polls, the answer to a question that has come with a message waits for what the program does. It goes
-// with the program's message, or with news of its receives. If the program takes too long it goes before that, so each is tried until it
-// is seen.
+// TestAnswerWaits: while the program polls, the answer to a question that has come with a message
+// waits for what the program does. It goes with the program's message, or with news of its
+// receives. If the program takes too long it goes before that, so each is tried until it is seen.
 func TestAnswerWaits(t *testing.T) {
 	const messages = 12 // each has a receive, however slow the program is
 	for _, c := range []struct {
@@ -204,7 +214,8 @@ func TestAnswerWaits(t *testing.T) {
 				r, b := newRaw(t, ext.Operations, ibcompat.Config{}, messages)
 				r.greets()
 				r.say(message(wire.Header{Kind: wire.Ack, Taken: r.taken}))
-				receives, sends := []verbs.RecvWR{{SGL: b.sgl(2048, 64)}}, []verbs.SendWR{{Opcode: verbs.WRSend, SGL: b.sgl(0, 8)}}
+				receives, sends := []verbs.RecvWR{{SGL: b.sgl(2048, 64)}},
+					[]verbs.SendWR{{Opcode: verbs.WRSend, SGL: b.sgl(0, 8)}}
 				var over atomic.Bool
 				var program sync.WaitGroup
 				program.Go(func() {
@@ -242,8 +253,8 @@ func TestAnswerWaits(t *testing.T) {
 	}
 }
 
-// TestAnswerComes: the answer to a question that has come with a message comes though the program that took the message does nothing more,
-// or sleeps.
+// TestAnswerComes: the answer to a question that has come with a message comes though the program
+// that took the message does nothing more, or sleeps.
 func TestAnswerComes(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -263,8 +274,8 @@ func TestAnswerComes(t *testing.T) {
 	}
 }
 
-// TestCloseEndsSleep: who sleeps in CQ.Wait is woken by the end of the CQ, though the QP for whose messages it slept has gone without a
-// completion.
+// TestCloseEndsSleep: who sleeps in CQ.Wait is woken by the end of the CQ, though the QP for whose
+// messages it slept has gone without a completion.
 func TestCloseEndsSleep(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)

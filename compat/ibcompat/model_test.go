@@ -20,15 +20,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The model is memory to which the requests of a queue are applied one after the other. It is compared with what the devices do:
-// every byte of the target, of each receive and of each answer, and every completion.
+// The model is memory to which the requests of a queue are applied one after the other. It is
+// compared with what the devices do: every byte of the target, of each receive and of each answer,
+// and every completion.
 const (
 	modelOps    = 250
 	modelMemory = 40_000 // bytes of source and target
 	modelMost   = 9_000  // the longest transfer: more than two that are copied
 )
 
-// TestModel runs random requests in both directions of two connections at a time. GOVERBS_MODEL_SEED repeats a run.
+// TestModel runs random requests in both directions of two connections at a time.
+// GOVERBS_MODEL_SEED repeats a run.
 func TestModel(t *testing.T) {
 	seed := rand.Uint64()
 	if s := os.Getenv("GOVERBS_MODEL_SEED"); s != "" {
@@ -77,13 +79,15 @@ func newModelEnd(t *testing.T, ctx *verbs.Context) *modelEnd {
 		mr     **verbs.MR
 		n      int
 		access verbs.AccessFlags
-	}{{&m.source, modelMemory, 0}, {&m.target, modelMemory, allRights}, {&m.sinks, modelOps * modelMost, verbs.AccessLocalWrite},
+	}{{&m.source, modelMemory, 0}, {&m.target, modelMemory, allRights},
+		{&m.sinks, modelOps * modelMost, verbs.AccessLocalWrite},
 		{&m.boxes, modelOps * modelMost, verbs.AccessLocalWrite}} {
 		*r.mr, err = m.pd.AllocMR(r.n, r.access)
 		own(err, *r.mr)
 	}
-	m.qp, err = m.pd.CreateQP(verbs.QPConfig{SendCQ: m.sends, RecvCQ: m.recvs, Cap: verbs.QPCap{MaxSendWR: 20, MaxRecvWR: 30,
-		MaxSendSGE: 3, MaxRecvSGE: 3, MaxInlineData: 100}})
+	m.qp, err = m.pd.CreateQP(
+		verbs.QPConfig{SendCQ: m.sends, RecvCQ: m.recvs,
+			Cap: verbs.QPCap{MaxSendWR: 20, MaxRecvWR: 30, MaxSendSGE: 3, MaxRecvSGE: 3, MaxInlineData: 100}})
 	own(err, m.qp)
 	return m
 }
@@ -100,7 +104,8 @@ type direction struct {
 }
 
 func newDirection(from, to *modelEnd, seed uint64) *direction {
-	d := &direction{from: from, to: to, target: make([]byte, modelMemory), sinks: make([]byte, modelOps*modelMost), boxes: map[uint64][]byte{}}
+	d := &direction{from: from, to: to, target: make([]byte, modelMemory), sinks: make([]byte, modelOps*modelMost),
+		boxes: map[uint64][]byte{}}
 	rng := rand.New(rand.NewPCG(seed, 1))
 	source := from.source.Bytes()
 	for i := range source {
@@ -117,7 +122,8 @@ func (d *direction) add(rng *rand.Rand, i int) {
 	n := rng.IntN([]int{10, 300, modelMost}[rng.IntN(3)])
 	at, to, sink := rng.IntN(modelMemory-n), rng.IntN(modelMemory-n), i*modelMost
 	data := append([]byte(nil), d.from.source.Bytes()[at:at+n]...)
-	wr := verbs.SendWR{ID: uint64(i), RemoteAddr: d.to.target.Addr() + uint64(to), RKey: d.to.target.RKey(), Imm: rng.Uint32()}
+	wr := verbs.SendWR{ID: uint64(i), RemoteAddr: d.to.target.Addr() + uint64(to), RKey: d.to.target.RKey(),
+		Imm: rng.Uint32()}
 	wc := verbs.WC{ID: uint64(i), QPNum: d.from.qp.Num()}
 	message := verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(n), QPNum: d.to.qp.Num(), ID: uint64(len(d.messages))}
 	withImm := func() {
@@ -141,7 +147,8 @@ func (d *direction) add(rng *rand.Rand, i int) {
 			d.messages = append(d.messages, message)
 		}
 	case 4:
-		wr.Opcode, wr.SGL, wc.Opcode, wc.ByteLen = verbs.WRRDMARead, d.split(rng, d.from.sinks, sink, n), verbs.WCRDMARead, uint32(n)
+		wr.Opcode, wr.SGL, wc.Opcode, wc.ByteLen = verbs.WRRDMARead, d.split(rng, d.from.sinks, sink, n),
+			verbs.WCRDMARead, uint32(n)
 		copy(d.sinks[sink:], d.target[to:to+n])
 	default:
 		word := to &^ 7
@@ -152,7 +159,8 @@ func (d *direction) add(rng *rand.Rand, i int) {
 		if kind == 5 {
 			mask := rng.Uint64() & 3
 			wr = ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, rng.Uint64(), mask, rng.Uint64(), rng.Uint64())
-			wc.Opcode, next = verbs.WCMaskedCompSwap, ext.MaskedCmpSwap(v, wr.Compare, wr.CompareMask, wr.Swap, wr.SwapMask)
+			wc.Opcode, next = verbs.WCMaskedCompSwap,
+				ext.MaskedCmpSwap(v, wr.Compare, wr.CompareMask, wr.Swap, wr.SwapMask)
 		}
 		wr.ID, wr.RemoteAddr, wr.RKey, wc.ByteLen = uint64(i), d.to.target.Addr()+uint64(word), d.to.target.RKey(), 8
 		wr.SGL = d.split(nil, d.from.sinks, sink, 8)
@@ -234,7 +242,8 @@ func (d *direction) receive(rng *rand.Rand) {
 	posted := 0
 	for got := 0; got < len(d.messages); {
 		for most := 1 + rng.IntN(30); posted-got < most && posted < len(d.messages); posted++ {
-			_, err := d.to.qp.PostRecv([]verbs.RecvWR{{ID: uint64(posted), SGL: d.split(rng, d.to.boxes, posted*modelMost, modelMost)}})
+			_, err := d.to.qp.PostRecv(
+				[]verbs.RecvWR{{ID: uint64(posted), SGL: d.split(rng, d.to.boxes, posted*modelMost, modelMost)}})
 			require.NoError(t, err)
 		}
 		n, err := d.to.recvs.Wait(soon(t), wcs)

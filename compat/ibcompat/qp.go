@@ -12,7 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a queue pair (verbs.ProviderQPBypass, ProviderMWBinder). While nothing is being composed, requests are posted past it.
+// qp is a queue pair (verbs.ProviderQPBypass, ProviderMWBinder). While nothing is being composed,
+// requests are posted past it.
 type qp struct {
 	*forward.QP
 	dom  *domain
@@ -67,7 +68,8 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// Destroy flushes what is being composed with the rest. Its completions are changed into the program's when they are polled.
+// Destroy flushes what is being composed with the rest. Its completions are changed into the
+// program's when they are polled.
 func (q *qp) Destroy() error {
 	if q.close() && q.In.State() != verbs.QPStateReset {
 		if err := q.In.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err == nil {
@@ -79,12 +81,14 @@ func (q *qp) Destroy() error {
 	return err
 }
 
-// BindMW implements verbs.ProviderMWBinder. The bind cannot wait for a masked atomic, because the new key is its result.
+// BindMW implements verbs.ProviderMWBinder. The bind cannot wait for a masked atomic, because the
+// new key is its result.
 func (q *qp) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.marks != nil && !q.idle() {
-		return 0, fmt.Errorf("%w: a window of type 1 cannot be bound while a masked atomic is being composed", verbs.ErrQueueFull)
+		return 0, fmt.Errorf("%w: a window of type 1 cannot be bound while a masked atomic is being composed",
+			verbs.ErrQueueFull)
 	}
 	return q.QP.BindMW(id, flags, b)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// mr is a memory region (verbs.ProviderMR, ProviderMRReregisterer). Its context finds it by its local key, so that the original
-// value of a composed atomic can be stored in it.
+// mr is a memory region (verbs.ProviderMR, ProviderMRReregisterer). Its context finds it by its
+// local key, so that the original value of a composed atomic can be stored in it.
 type mr struct {
 	forward.MR
 	ctx *vcontext
@@ -71,7 +71,8 @@ func (m *mr) Dereg() error {
 	return nil
 }
 
-func (m *mr) Rereg(flags verbs.ReregFlags, pd verbs.ProviderPD, mem []byte, iova uint64, access verbs.AccessFlags) error {
+func (m *mr) Rereg(flags verbs.ReregFlags, pd verbs.ProviderPD, mem []byte, iova uint64,
+	access verbs.AccessFlags) error {
 	to, err := verbs.Own[*domain](pd)
 	if err != nil {
 		return err
@@ -95,8 +96,8 @@ func (m *mr) Rereg(flags verbs.ReregFlags, pd verbs.ProviderPD, mem []byte, iova
 	return nil
 }
 
-// writable returns the memory of an element, in a region of the PD that may be written to locally, and the lock that keeps it
-// there; nil if there is no such memory.
+// writable returns the memory of an element, in a region of the PD that may be written to locally,
+// and the lock that keeps it there; nil if there is no such memory.
 func (p *domain) writable(s verbs.SGE) ([]byte, *sync.RWMutex) {
 	p.ctx.keys.RLock()
 	m := p.ctx.regions[s.LKey]

@@ -20,8 +20,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// roce stands for a RoCE adapter: a user-space RNIC that says it is one, and that hides its masked atomics. So requests take
-// time, several connections contend, and the race detector sees all of it.
+// roce stands for a RoCE adapter: a user-space RNIC that says it is one, and that hides its masked
+// atomics. So requests take time, several connections contend, and the race detector sees all of
+// it.
 type roce struct{ verbs.ProviderDevice }
 
 func (d roce) Info() verbs.DeviceInfo {
@@ -158,7 +159,8 @@ func (e *end) put(off int, v uint64) {
 	regmem.Place(e.mr.Bytes()[off:][:8], b[:])
 }
 
-// on makes wr a request on the word at off of the peer's memory, with the word at sink of e's as its sink.
+// on makes wr a request on the word at off of the peer's memory, with the word at sink of e's as
+// its sink.
 func (e *end) on(wr verbs.SendWR, sink int, peer *end, off int) verbs.SendWR {
 	wr.SGL, wr.RemoteAddr, wr.RKey = e.sgl(sink, 8), peer.mr.Addr()+uint64(off), peer.mr.RKey()
 	wr.Flags |= verbs.SendSignaled

@@ -38,13 +38,15 @@ func (e *end) alone(change func(rtr, rts *verbs.QPAttr)) {
 	require.NoError(e, e.qp.Modify(second, rtsMask))
 }
 
-// worksAlone requires that everything goes from an end to itself. Its CQ has the completions of both queues.
+// worksAlone requires that everything goes from an end to itself. Its CQ has the completions of
+// both queues.
 func (e *end) worksAlone() {
 	e.Helper()
 	e.put(1024, 40)
 	e.put(64, 7)
 	e.recv(70)
-	e.post(verbs.SendImm(1, e.sgl(64, 8)...), e.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 2), 72, e, 1024), verbs.Read(e.there(), e.sgl(80, 8)...))
+	e.post(verbs.SendImm(1, e.sgl(64, 8)...), e.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 2), 72, e, 1024),
+		verbs.Read(e.there(), e.sgl(80, 8)...))
 	e.ends(verbs.WCSuccess, 70, 0, 0, 0)
 	require.Equal(e, []uint64{40, 42, 7}, []uint64{e.word(72), e.word(80), e.word(2048)})
 }
@@ -72,10 +74,12 @@ func TestSelf(t *testing.T) {
 		to := verbs.Remote{Addr: a.mr.Addr() + 1024, Length: 1 << 30, RKey: a.mr.RKey()}
 		swap := ext.MaskedCmpSwapWR(verbs.Remote{Length: 8}, 1, 0xff, 7, 0xff)
 		swap.Compare = 501
-		list := []verbs.SendWR{verbs.SendImm(0, a.sgl(0, 5)...), a.on(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 1<<63), 72, a, 1024),
-			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 96, a, 1024), a.on(swap, 80, a, 1024),
-			verbs.Read(to, a.sgl(88, 8)...), verbs.WriteImm(verbs.Remote{Addr: a.mr.Addr() + 512, Length: 1 << 30, RKey: a.mr.RKey()}, 2, a.sgl(0, 5)...),
-			verbs.Write(verbs.Remote{}), verbs.Send()}
+		list := []verbs.SendWR{verbs.SendImm(0, a.sgl(0, 5)...),
+			a.on(ext.MaskedFetchAddWR(verbs.Remote{Length: 8}, 1, 1<<63), 72, a, 1024),
+			verbs.Write(to, a.sgl(64, 8)...), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 96, a, 1024),
+			a.on(swap, 80, a, 1024), verbs.Read(to, a.sgl(88, 8)...),
+			verbs.WriteImm(verbs.Remote{Addr: a.mr.Addr() + 512, Length: 1 << 30, RKey: a.mr.RKey()}, 2,
+				a.sgl(0, 5)...), verbs.Write(verbs.Remote{}), verbs.Send()}
 		for i := range list {
 			list[i].ID = uint64(i)
 		}
@@ -99,12 +103,13 @@ func TestSelf(t *testing.T) {
 			require.Equal(t, want, got, i)
 		}
 		a.recv(71)
-		require.Equal(t, verbs.WC{ID: 71, Opcode: verbs.WCRecvRDMAWithImm, Flags: verbs.WCWithImm, ByteLen: 5, Imm: 2, Imm64: 2 << 32,
-			QPNum: a.qp.Num()}, a.wait())
+		require.Equal(t, verbs.WC{ID: 71, Opcode: verbs.WCRecvRDMAWithImm, Flags: verbs.WCWithImm, ByteLen: 5, Imm: 2,
+			Imm64: 2 << 32, QPNum: a.qp.Num()}, a.wait())
 		a.ends(verbs.WCSuccess, 6, 7)
 		a.recv(72)
 		a.ends(verbs.WCSuccess, 72, 8)
-		require.Equal(t, []uint64{100, 500, 501, 0x107, 0x107}, []uint64{a.word(72), a.word(96), a.word(80), a.word(88), a.word(1024)})
+		require.Equal(t, []uint64{100, 500, 501, 0x107, 0x107},
+			[]uint64{a.word(72), a.word(96), a.word(80), a.word(88), a.word(1024)})
 		require.Equal(t, "hello", string(a.mr.Bytes()[512:517]))
 		s, why := ibcompat.Support(a.qp, verbs.OpFetchAdd)
 		require.Equal(t, ext.Emulated, s, why)
@@ -113,10 +118,12 @@ func TestSelf(t *testing.T) {
 	})
 }
 
-// TestSelfLong: every byte of messages that are longer than what is copied at a time, with elements that begin and end anywhere.
+// TestSelfLong: every byte of messages that are longer than what is copied at a time, with elements
+// that begin and end anywhere.
 func TestSelfLong(t *testing.T) {
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
-	a := newEnd(t, open(t, dev), verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 4, MaxRecvSGE: 4}})
+	a := newEnd(t, open(t, dev),
+		verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 4, MaxRecvSGE: 4}})
 	a.toINIT()
 	a.alone(nil)
 	const n = 200_000
@@ -135,8 +142,9 @@ func TestSelfLong(t *testing.T) {
 	whole, err := mr.SGE(n, n)
 	require.NoError(t, err)
 	there := verbs.Remote{Addr: mr.Addr() + n, Length: 1 << 30, RKey: mr.RKey()}
-	for name, wr := range map[string]verbs.SendWR{"send": verbs.Send(elements(0)...), "write": verbs.Write(there, elements(0)...),
-		"read": verbs.Read(verbs.Remote{Addr: mr.Addr(), Length: 1 << 30, RKey: mr.RKey()}, elements(n)...)} {
+	for name, wr := range map[string]verbs.SendWR{"send": verbs.Send(elements(0)...),
+		"write": verbs.Write(there, elements(0)...),
+		"read":  verbs.Read(verbs.Remote{Addr: mr.Addr(), Length: 1 << 30, RKey: mr.RKey()}, elements(n)...)} {
 		for i := range from {
 			from[i], to[i] = byte(rand.Uint32()), 0
 		}
@@ -158,7 +166,8 @@ func TestSelfLong(t *testing.T) {
 	require.Equal(t, make([]byte, n), to, "of what does not fit nothing is written")
 }
 
-// steps are requests of a QP that is its own peer which take several steps: all of them copy the first half of a region to the second.
+// steps are requests of a QP that is its own peer which take several steps: all of them copy the
+// first half of a region to the second.
 const stepsLen = 5<<20 + 1
 
 func steps(t *testing.T, a *end) (mr *verbs.MR, requests map[string]verbs.SendWR) {
@@ -173,12 +182,13 @@ func steps(t *testing.T, a *end) (mr *verbs.MR, requests map[string]verbs.SendWR
 	there := verbs.Remote{Addr: to.Addr, Length: 1 << 30, RKey: mr.RKey()}
 	_, err = a.qp.PostRecv([]verbs.RecvWR{{ID: 1, SGL: []verbs.SGE{to}}, {ID: 1, SGL: []verbs.SGE{to}}})
 	require.NoError(t, err)
-	return mr, map[string]verbs.SendWR{"send": verbs.SendImm(9, from), "write": verbs.Write(there, from), "write imm": verbs.WriteImm(there, 9, from),
-		"read": verbs.Read(verbs.Remote{Addr: from.Addr, Length: 1 << 30, RKey: mr.RKey()}, to)}
+	return mr, map[string]verbs.SendWR{"send": verbs.SendImm(9, from), "write": verbs.Write(there, from),
+		"write imm": verbs.WriteImm(there, 9, from),
+		"read":      verbs.Read(verbs.Remote{Addr: from.Addr, Length: 1 << 30, RKey: mr.RKey()}, to)}
 }
 
-// TestSelfSteps: a long request is executed whole, in order with what stands behind it, and the QP can be used meanwhile: posting it does
-// not wait for it. In SQD it goes on to its end.
+// TestSelfSteps: a long request is executed whole, in order with what stands behind it, and the QP
+// can be used meanwhile: posting it does not wait for it. In SQD it goes on to its end.
 func TestSelfSteps(t *testing.T) {
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
 	a := itself(t, open(t, dev), nil)
@@ -188,7 +198,8 @@ func TestSelfSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			again := []verbs.RecvWR{{ID: 1, SGL: requests["read"].SGL}}
 			message := wr.Opcode == verbs.WRSendWithImm || wr.Opcode == verbs.WRRDMAWriteWithImm
-			meanwhile := func() bool { // reports whether a request was in progress when Post, Query and Modify had returned
+			// reports whether a request was in progress when Post, Query and Modify had returned
+			meanwhile := func() bool {
 				for i, seed := range from {
 					from[i] = seed + byte(i>>12) + 7
 				}
@@ -225,8 +236,8 @@ func TestSelfSteps(t *testing.T) {
 	}
 }
 
-// TestSelfStepsEnd: a QP can be moved to ERR, reset and closed in the middle of a long request, which then has one completion. Nothing is
-// copied after that.
+// TestSelfStepsEnd: a QP can be moved to ERR, reset and closed in the middle of a long request,
+// which then has one completion. Nothing is copied after that.
 func TestSelfStepsEnd(t *testing.T) {
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -259,8 +270,9 @@ func TestSelfStepsEnd(t *testing.T) {
 	}
 }
 
-// TestSelfFails: of a request that fails the status is that of InfiniBand, also that of the receive. What stands before has been
-// done, what stands behind is flushed, and the QP can be used again after RESET.
+// TestSelfFails: of a request that fails the status is that of InfiniBand, also that of the
+// receive. What stands before has been done, what stands behind is flushed, and the QP can be used
+// again after RESET.
 func TestSelfFails(t *testing.T) {
 	overEach(t, func(t *testing.T, ctx *verbs.Context) {
 		for name, c := range map[string]struct {
@@ -271,31 +283,47 @@ func TestSelfFails(t *testing.T) {
 			access  verbs.AccessFlags // that the QP denies
 		}{
 			"write, key": {request: func(a *end) verbs.SendWR {
-				return verbs.Write(verbs.Remote{Addr: a.mr.Addr(), Length: 1 << 30, RKey: a.mr.RKey() ^ 0x5a5a5a00}, a.sgl(0, 8)...)
+				return verbs.Write(verbs.Remote{Addr: a.mr.Addr(), Length: 1 << 30, RKey: a.mr.RKey() ^ 0x5a5a5a00},
+					a.sgl(0, 8)...)
 			}, status: verbs.WCRemAccessErr},
 			"write, bounds": {request: func(a *end) verbs.SendWR {
-				return verbs.Write(verbs.Remote{Addr: a.mr.Addr() + 4092, Length: 1 << 30, RKey: a.mr.RKey()}, a.sgl(0, 8)...)
+				return verbs.Write(verbs.Remote{Addr: a.mr.Addr() + 4092, Length: 1 << 30, RKey: a.mr.RKey()},
+					a.sgl(0, 8)...)
 			}, status: verbs.WCRemAccessErr},
 			"write imm, key": {request: func(a *end) verbs.SendWR {
-				return verbs.WriteImm(verbs.Remote{Addr: a.mr.Addr(), Length: 1 << 30, RKey: a.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)...)
+				return verbs.WriteImm(verbs.Remote{Addr: a.mr.Addr(), Length: 1 << 30, RKey: a.mr.RKey() ^ 0x5a5a5a00},
+					1, a.sgl(0, 8)...)
 			}, status: verbs.WCRemAccessErr},
 			"read, wraps": {request: func(a *end) verbs.SendWR {
-				return verbs.Read(verbs.Remote{Addr: ^uint64(0) - 3, Length: 1 << 30, RKey: a.mr.RKey()}, a.sgl(0, 8)...)
+				return verbs.Read(verbs.Remote{Addr: ^uint64(0) - 3, Length: 1 << 30, RKey: a.mr.RKey()},
+					a.sgl(0, 8)...)
 			}, status: verbs.WCRemAccessErr},
 			"atomic, key": {request: func(a *end) verbs.SendWR {
-				return verbs.FetchAdd(verbs.Remote{Addr: a.mr.Addr(), Length: 1 << 30, RKey: a.mr.RKey() ^ 0x5a5a5a00}, 1, a.sgl(0, 8)[0])
+				return verbs.FetchAdd(verbs.Remote{Addr: a.mr.Addr(), Length: 1 << 30, RKey: a.mr.RKey() ^ 0x5a5a5a00},
+					1, a.sgl(0, 8)[0])
 			}, status: verbs.WCRemAccessErr},
-			"the QP denies Writes": {request: func(a *end) verbs.SendWR { return verbs.Write(a.there(), a.sgl(0, 8)...) },
+			"the QP denies Writes": {request: func(a *end) verbs.SendWR {
+				return verbs.Write(a.there(),
+					a.sgl(0, 8)...)
+			},
 				status: verbs.WCRemInvReqErr, access: verbs.AccessRemoteWrite},
 			"the QP denies Reads": {request: func(a *end) verbs.SendWR { return verbs.Read(a.there(), a.sgl(0, 8)...) },
 				status: verbs.WCRemInvReqErr, access: verbs.AccessRemoteRead},
-			"the QP denies atomics": {request: func(a *end) verbs.SendWR { return verbs.FetchAdd(a.there(), 1, a.sgl(0, 8)[0]) },
+			"the QP denies atomics": {request: func(a *end) verbs.SendWR {
+				return verbs.FetchAdd(a.there(), 1,
+					a.sgl(0, 8)[0])
+			},
 				status: verbs.WCRemInvReqErr, access: verbs.AccessRemoteAtomic},
-			"source": {request: func(a *end) verbs.SendWR { return verbs.Send(a.bad(0, 8)...) }, status: verbs.WCLocProtErr},
-			"sink":   {request: func(a *end) verbs.SendWR { return verbs.Read(a.there(), a.bad(0, 8)...) }, status: verbs.WCLocProtErr},
+			"source": {request: func(a *end) verbs.SendWR { return verbs.Send(a.bad(0, 8)...) },
+				status: verbs.WCLocProtErr},
+			"sink": {request: func(a *end) verbs.SendWR { return verbs.Read(a.there(), a.bad(0, 8)...) },
+				status: verbs.WCLocProtErr},
 			"no depth": {request: func(a *end) verbs.SendWR { return verbs.Read(a.there(), a.sgl(0, 8)...) },
 				status: verbs.WCLocQPOpErr, change: func(_, rts *verbs.QPAttr) { rts.MaxRdAtomic = 0 }},
-			"no depth for the peer": {request: func(a *end) verbs.SendWR { return verbs.FetchAdd(a.there(), 1, a.sgl(0, 8)[0]) },
+			"no depth for the peer": {request: func(a *end) verbs.SendWR {
+				return verbs.FetchAdd(a.there(), 1,
+					a.sgl(0, 8)[0])
+			},
 				status: verbs.WCLocQPOpErr, change: func(rtr, _ *verbs.QPAttr) { rtr.MaxDestRdAtomic = 0 }},
 			"too long": {request: func(a *end) verbs.SendWR { return verbs.Send(a.sgl(0, 65)...) },
 				status: verbs.WCRemInvReqErr, recv: verbs.WCLocLenErr},
@@ -305,7 +333,9 @@ func TestSelfFails(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				a := itself(t, ctx, c.change)
 				if c.access != 0 {
-					require.NoError(t, a.qp.Modify(verbs.QPAttr{AccessFlags: allRights &^ (c.access | verbs.AccessLocalWrite)}, verbs.QPAttrAccessFlags))
+					require.NoError(t, a.qp.Modify(
+						verbs.QPAttr{AccessFlags: allRights &^ (c.access | verbs.AccessLocalWrite)},
+						verbs.QPAttrAccessFlags))
 				}
 				if name == "bad receive" {
 					_, err := a.qp.PostRecv([]verbs.RecvWR{{ID: 9, SGL: a.bad(0, 8)}})
@@ -316,11 +346,13 @@ func TestSelfFails(t *testing.T) {
 				a.put(1024, 5)
 				wr := c.request(a)
 				wr.ID = 2
-				first := verbs.Write(verbs.Remote{Addr: a.mr.Addr() + 512, Length: 1 << 30, RKey: a.mr.RKey()}, a.sgl(1024, 8)...)
+				first := verbs.Write(verbs.Remote{Addr: a.mr.Addr() + 512, Length: 1 << 30, RKey: a.mr.RKey()},
+					a.sgl(1024, 8)...)
 				if c.access == verbs.AccessRemoteWrite {
 					first = a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 0), 512, a, 1024)
 				}
-				a.post(first, wr, verbs.SendWR{ID: 3, Opcode: verbs.WRSend}, a.on(ext.FetchAddWR(verbs.Remote{Addr: 0, Length: 8, RKey: 4}, 1), 80, a, 1024))
+				a.post(first, wr, verbs.SendWR{ID: 3, Opcode: verbs.WRSend},
+					a.on(ext.FetchAddWR(verbs.Remote{Addr: 0, Length: 8, RKey: 4}, 1), 80, a, 1024))
 				var got []verbs.WCStatus
 				for range 5 {
 					wc := a.wait()
@@ -336,7 +368,8 @@ func TestSelfFails(t *testing.T) {
 						require.Equal(t, verbs.WCWRFlushErr.String(), wc.Status.String())
 					}
 				}
-				require.Equal(t, []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}, got, "what stands before, and the atomic behind")
+				require.Equal(t, []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}, got,
+					"what stands before, and the atomic behind")
 				require.Equal(t, []uint64{5, 5}, []uint64{a.word(512), a.word(1024)})
 				require.ErrorIs(t, a.qp.Err(), c.status)
 				require.Equal(t, verbs.QPStateErr, a.qp.State())
@@ -374,7 +407,8 @@ func TestSelfNotReady(t *testing.T) {
 	b.ends(verbs.WCSuccess, 6, 0)
 }
 
-// TestSelfLeaves: what waits is flushed when the QP goes to ERR or is closed, and forgotten by RESET; in SQD nothing is executed.
+// TestSelfLeaves: what waits is flushed when the QP goes to ERR or is closed, and forgotten by
+// RESET; in SQD nothing is executed.
 func TestSelfLeaves(t *testing.T) {
 	overEach(t, func(t *testing.T, ctx *verbs.Context) {
 		a := itself(t, ctx, nil)
@@ -419,7 +453,8 @@ func TestSelfLeaves(t *testing.T) {
 	})
 }
 
-// TestSelfCalled: who calls such a QP by its own name is refused, and a device without a port has such QPs too.
+// TestSelfCalled: who calls such a QP by its own name is refused, and a device without a port has
+// such QPs too.
 func TestSelfCalled(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -429,7 +464,8 @@ func TestSelfCalled(t *testing.T) {
 	require.NoError(t, other.qp.Modify(other.rtr(2), rtrMask)) // so that the device listens
 	name := wire.Name{GID: verbs.GIDFromAddr(home), QPN: a.qp.Num()}
 	call := wire.Call{From: name, To: name, ToPSN: wire.KnownPSN(rts.SQPSN)}
-	err := caller(t, open(t, in), a.qp.Num(), (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil))
+	err := caller(t, open(t, in), a.qp.Num(),
+		(&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil))
 	require.Equal(t, wire.NoQP, refusalOf(t, err))
 	a.worksAlone()
 
@@ -491,8 +527,8 @@ func TestSelfAllocNothing(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	a := itself(t, open(t, dev), nil)
 	recv := []verbs.RecvWR{{SGL: a.sgl(2048, 64)}}
-	list := []verbs.SendWR{verbs.Send(a.sgl(0, 8)...), verbs.Write(a.there(), a.sgl(0, 8)...), verbs.Read(a.there(), a.sgl(0, 8)...),
-		a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, a, 1024)}
+	list := []verbs.SendWR{verbs.Send(a.sgl(0, 8)...), verbs.Write(a.there(), a.sgl(0, 8)...),
+		verbs.Read(a.there(), a.sgl(0, 8)...), a.on(ext.FetchAddWR(verbs.Remote{Length: 8}, 1), 72, a, 1024)}
 	var wcs [5]verbs.WC
 	run := func() {
 		_, _ = a.qp.PostRecv(recv)

@@ -14,9 +14,10 @@ import (
 // sinkPage is how much memory is registered at a time, in bytes.
 const sinkPage = 4096
 
-// sinks are words of 8 bytes in registered memory, one for each QP of a PD that composes atomics. The original values arrive
-// there, and not in the sinks of the program: several requests of the program may have the same one, and a value that another
-// request has left there would be taken for the answer.
+// sinks are words of 8 bytes in registered memory, one for each QP of a PD that composes atomics.
+// The original values arrive there, and not in the sinks of the program: several requests of the
+// program may have the same one, and a value that another request has left there would be taken for
+// the answer.
 type sinks struct {
 	mu    sync.Mutex // guards what follows
 	pages []*verbs.MR

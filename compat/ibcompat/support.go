@@ -10,8 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Support says how requests of an operation are done that are posted to qp, and why. It is for QPs of any device. On iWARP that depends
-// on the peer; before there is a connection it is what the device can do with a peer that can do the same.
+// Support says how requests of an operation are done that are posted to qp, and why. It is for QPs
+// of any device. On iWARP that depends on the peer; before there is a connection it is what the
+// device can do with a peer that can do the same.
 func Support(qp *verbs.QP, op verbs.Op) (ext.Support, string) {
 	ctx := qp.Context()
 	name := ctx.Device().Name()

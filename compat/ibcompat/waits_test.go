@@ -43,8 +43,9 @@ func (r *raw) offers(first uint64, adverts ...wire.Advert) {
 	r.say(msg)
 }
 
-// TestNotReadyCount: a peer without a receive is asked once more than it has said, with its time between an answer and the next question.
-// Then the Send fails; or if a receive comes with the last answer, it is sent.
+// TestNotReadyCount: a peer without a receive is asked once more than it has said, with its time
+// between an answer and the next question. Then the Send fails; or if a receive comes with the last
+// answer, it is sent.
 func TestNotReadyCount(t *testing.T) {
 	const timer, wait = 20, 10240 * time.Microsecond
 	for retries := range uint8(4) {
@@ -104,8 +105,8 @@ func TestNotReadyAgain(t *testing.T) {
 	}
 }
 
-// TestNotReadyTimer: the time is what the receiver's program has asked for: by the parameters of its connection, or by the attributes of its
-// QP; the count is the sender's then.
+// TestNotReadyTimer: the time is what the receiver's program has asked for: by the parameters of
+// its connection, or by the attributes of its QP; the count is the sender's then.
 func TestNotReadyTimer(t *testing.T) {
 	const timer, count, least = 20, 3, 3 * 10240 * time.Microsecond
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
@@ -143,15 +144,19 @@ func TestNotReadyTimer(t *testing.T) {
 	}
 }
 
-// TestBehindAtomic: while an atomic has not been answered, nothing that stands behind it reaches the peer's memory, nor is anything read
-// from there: neither by a Write or a Read, nor by a Send that is long enough for Writes.
+// TestBehindAtomic: while an atomic has not been answered, nothing that stands behind it reaches
+// the peer's memory, nor is anything read from there: neither by a Write or a Read, nor by a Send
+// that is long enough for Writes.
 func TestBehindAtomic(t *testing.T) {
 	const long = 8192
 	for name, request := range map[string]func(to verbs.Remote, from verbs.SGE) verbs.SendWR{
-		"Write":                func(to verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.Write(to, from) },
-		"Write with immediate": func(to verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.WriteImm(to, 5, from) },
-		"Read":                 func(to verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.Read(to, from) },
-		"long Send":            func(_ verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.Send(from) },
+		"Write": func(to verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.Write(to, from) },
+		"Write with immediate": func(to verbs.Remote, from verbs.SGE) verbs.SendWR {
+			return verbs.WriteImm(to, 5,
+				from)
+		},
+		"Read":      func(to verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.Read(to, from) },
+		"long Send": func(_ verbs.Remote, from verbs.SGE) verbs.SendWR { return verbs.Send(from) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
@@ -166,14 +171,16 @@ func TestBehindAtomic(t *testing.T) {
 			require.NoError(t, err)
 			to := verbs.Remote{Addr: far.Addr(), Length: long, RKey: far.RKey()}
 			r.greets()
-			r.offers(0, wire.Advert{Total: long, Segments: []wire.Segment{{Addr: far.Addr(), RKey: far.RKey(), Length: long}}})
+			r.offers(0, wire.Advert{Total: long,
+				Segments: []wire.Segment{{Addr: far.Addr(), RKey: far.RKey(), Length: long}}})
 			wr := request(to, sge)
 			atomic := verbs.FetchAdd(to, 1, b.sgl(64, 8)[0])
 			atomic.ID, wr.ID = 1, 2
 			b.post(atomic, wr)
 			r.hears(wire.Atomic)
 			// The answer to a question comes behind whatever has been sent.
-			r.say(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Taken: r.taken, Value: uint64(allRights)}))
+			r.say(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Taken: r.taken,
+				Value: uint64(allRights)}))
 			h, _ := r.hears(wire.Ack, wire.Placed, wire.WriteImm)
 			require.Equal(t, wire.Ack, h.Kind)
 			was := make([]byte, long)
@@ -200,7 +207,8 @@ func TestBehindAtomic(t *testing.T) {
 	}
 }
 
-// TestAtomicBehindRead: an atomic goes out when the Reads before it have been answered, so they do not see what it has done.
+// TestAtomicBehindRead: an atomic goes out when the Reads before it have been answered, so they do
+// not see what it has done.
 func TestAtomicBehindRead(t *testing.T) {
 	const long = 4 << 20
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
@@ -225,7 +233,8 @@ func TestAtomicBehindRead(t *testing.T) {
 	b.ends(verbs.WCSuccess, 0, 0)
 }
 
-// TestFenceBehindAtomic: a Send with SendFence goes out when the atomic before it has been answered, with what that has brought.
+// TestFenceBehindAtomic: a Send with SendFence goes out when the atomic before it has been
+// answered, with what that has brought.
 func TestFenceBehindAtomic(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
 	r.greets()
@@ -245,8 +254,8 @@ func TestFenceBehindAtomic(t *testing.T) {
 	b.ends(verbs.WCSuccess, 0, 0)
 }
 
-// TestReadOfNothing: a Read of 0 bytes completes when the peer is known to have what stands before it, also if that is a Write that has
-// completed already, because nobody waits for it.
+// TestReadOfNothing: a Read of 0 bytes completes when the peer is known to have what stands before
+// it, also if that is a Write that has completed already, because nobody waits for it.
 func TestReadOfNothing(t *testing.T) {
 	for _, cfg := range []ibcompat.Config{{}, {Relaxed: true}} {
 		r, b := newRaw(t, ext.Operations, cfg, 0)
@@ -269,7 +278,8 @@ func TestReadOfNothing(t *testing.T) {
 	}
 }
 
-// accusing is an RNIC whose completions say of Writes that the peer has refused them, which those of other RNICs do.
+// accusing is an RNIC whose completions say of Writes that the peer has refused them, which those
+// of other RNICs do.
 type accusing struct{ verbs.ProviderDevice }
 
 func (d accusing) Unwrap() verbs.ProviderDevice { return d.ProviderDevice }
@@ -283,7 +293,8 @@ type accusingContext struct{ verbs.ProviderContext }
 
 func (c accusingContext) Unwrap() verbs.ProviderContext { return c.ProviderContext }
 
-func (c accusingContext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+func (c accusingContext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel,
+	vector int) (verbs.ProviderCQ, error) {
 	q, err := c.ProviderContext.CreateCQ(owner, cqe, ch, vector)
 	return accusingCQ{q}, err
 }
@@ -302,8 +313,9 @@ func (q accusingCQ) Poll(wcs []verbs.WC) (int, error) {
 	return n, err
 }
 
-// TestRefusedPlace: a long Send whose Write the peer's device refuses fails as one for a bad receive does: the fault is the peer's. A Write
-// keeps the status, unless it is one that the peer's QP does not allow.
+// TestRefusedPlace: a long Send whose Write the peer's device refuses fails as one for a bad
+// receive does: the fault is the peer's. A Write keeps the status, unless it is one that the peer's
+// QP does not allow.
 func TestRefusedPlace(t *testing.T) {
 	const long = 8192
 	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
@@ -333,8 +345,11 @@ func TestRefusedPlace(t *testing.T) {
 			require.NoError(t, err)
 			r.say(rawHello.Append(nil))
 			r.hears(wire.Credit)
-			place := wire.Advert{Total: long, Segments: []wire.Segment{{Addr: r.mem.Addr(), RKey: r.mem.RKey(), Length: long}}}
-			r.say(place.Append(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: r.taken, Value: uint64(c.rights)})))
+			place := wire.Advert{Total: long,
+				Segments: []wire.Segment{{Addr: r.mem.Addr(), RKey: r.mem.RKey(), Length: long}}}
+			r.say(place.Append(message(
+				wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Adverts: 1, Taken: r.taken,
+					Value: uint64(c.rights)})))
 			r.hears(wire.Ack)
 			wr := verbs.Write(verbs.Remote{Addr: r.mem.Addr(), Length: long, RKey: r.mem.RKey()}, sge)
 			if c.send {
@@ -348,11 +363,13 @@ func TestRefusedPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedSends: a peer that refuses a Send says which by its count; what stands before it has been done, a Write too, and
-// what stands behind it is flushed. No other status is one of a refusal.
+// TestRefusedSends: a peer that refuses a Send says which by its count; what stands before it has
+// been done, a Write too, and what stands behind it is flushed. No other status is one of a
+// refusal.
 func TestRefusedSends(t *testing.T) {
 	for taken := range uint64(3) {
-		for _, status := range []verbs.WCStatus{verbs.WCRemOpErr, verbs.WCRemInvReqErr, verbs.WCRemAccessErr, verbs.WCLocProtErr} {
+		for _, status := range []verbs.WCStatus{verbs.WCRemOpErr, verbs.WCRemInvReqErr, verbs.WCRemAccessErr,
+			verbs.WCLocProtErr} {
 			t.Run(fmt.Sprintf("%d/%v", taken, status), func(t *testing.T) {
 				r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
 				r.greets()
@@ -361,11 +378,13 @@ func TestRefusedSends(t *testing.T) {
 				var list []verbs.SendWR
 				for id := range uint64(3) {
 					if id == taken {
-						write := verbs.Write(verbs.Remote{Addr: r.mem.Addr(), Length: 8, RKey: r.mem.RKey()}, b.sgl(0, 8)...)
+						write := verbs.Write(verbs.Remote{Addr: r.mem.Addr(), Length: 8, RKey: r.mem.RKey()},
+							b.sgl(0, 8)...)
 						write.ID = 10
 						list = append(list, write)
 					}
-					list = append(list, verbs.SendWR{ID: id, Opcode: verbs.WRSend, SGL: b.sgl(0, 8), Flags: verbs.SendSignaled})
+					list = append(list, verbs.SendWR{ID: id, Opcode: verbs.WRSend, SGL: b.sgl(0, 8),
+						Flags: verbs.SendSignaled})
 				}
 				b.post(list...)
 				for range 3 {

@@ -137,7 +137,8 @@ func (s *side) reads() error {
 	if err := s.ep.PostRDMARead(s.segment(source, n), s.next(), s.there(0, n), dat.CompletionSuppress); err != nil {
 		return err
 	}
-	if err := s.ep.PostRDMAWrite(s.segment(source, n), s.next(), s.there(burst*n, n), dat.CompletionBarrierFence); err != nil {
+	if err := s.ep.PostRDMAWrite(s.segment(source, n), s.next(), s.there(burst*n, n),
+		dat.CompletionBarrierFence); err != nil {
 		return err
 	}
 	if err := s.done(dat.DTORDMAWrite, n); err != nil {

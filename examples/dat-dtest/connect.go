@@ -14,8 +14,8 @@ import (
 // text is what private data say: the zeros behind it are padding.
 func text(private []byte) string { return string(bytes.TrimRight(private, "\x00")) }
 
-// accept refuses the first request, and accepts the second one. One of dtestx is accepted at once; its private data are the number of
-// an EP, 0, which it wants back.
+// accept refuses the first request, and accepts the second one. One of dtestx is accepted at once;
+// its private data are the number of an EP, 0, which it wants back.
 func (s *side) accept() error {
 	private := []byte("welcome")
 	if s.dtestx {
@@ -87,7 +87,8 @@ func (s *side) connect(to netip.Addr, port uint64) error {
 	}
 }
 
-// again makes the EP of a refused connection ready for another one, and returns how many receives were flushed.
+// again makes the EP of a refused connection ready for another one, and returns how many receives
+// were flushed.
 func (s *side) again() (flushed int, err error) {
 	for {
 		ev, err := s.received.Dequeue()
@@ -108,7 +109,8 @@ func (s *side) again() (flushed int, err error) {
 	return flushed, s.postAll()
 }
 
-// end has the client disconnect gracefully, with suppressed requests under way, and both sides look at what is flushed.
+// end has the client disconnect gracefully, with suppressed requests under way, and both sides look
+// at what is flushed.
 func (s *side) end() error {
 	const last = 5
 	if !s.server {

@@ -77,7 +77,8 @@ func TestKernelServedByDtestx(t *testing.T) {
 	cmd, theirs := dtestx(ctx, t, "")
 	require.NoError(t, cmd.Start())
 	var out bytes.Buffer
-	err := run(ctx, &out, config{device: "ib:rxe0", address: rxeAddress, client: rxeAddress, dtestx: true, port: dtestxPort})
+	err := run(ctx, &out, config{device: "ib:rxe0", address: rxeAddress, client: rxeAddress, dtestx: true,
+		port: dtestxPort})
 	if err != nil {
 		cancel()
 	}
@@ -91,8 +92,8 @@ func TestKernelServedByDtestx(t *testing.T) {
 // requirePartner looks at what our side has seen.
 func requirePartner(t *testing.T, out, immed, word, sum string) {
 	t.Helper()
-	for _, want := range []string{"the peer offers 256 bytes", "RDMA Write with immediate " + immed, "the peer's CmpSwap has left: " + word,
-		"the peer's FetchAdds have left: " + sum} {
+	for _, want := range []string{"the peer offers 256 bytes", "RDMA Write with immediate " + immed,
+		"the peer's CmpSwap has left: " + word, "the peer's FetchAdds have left: " + sum} {
 		require.Contains(t, out, want)
 	}
 }

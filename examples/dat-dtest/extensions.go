@@ -51,8 +51,8 @@ func (s *side) sendImmed() error {
 	return s.together()
 }
 
-// immediate is an immediate of the peer's or for it. DAPL sends the bytes as they are in its memory, and not the most significant one
-// first, as InfiniBand has it.
+// immediate is an immediate of the peer's or for it. DAPL sends the bytes as they are in its
+// memory, and not the most significant one first, as InfiniBand has it.
 func (s *side) immediate(v uint32) uint32 {
 	if !s.dtestx {
 		return v
@@ -62,12 +62,13 @@ func (s *side) immediate(v uint32) uint32 {
 
 // writeImmed fills the peer's memory and tells it by an immediate.
 func (s *side) writeImmed() error {
-	mine, theirs := s.immediate(ofSide[uint32](s, serverImmed, clientImmed)), ofSide[uint32](s, clientImmed, serverImmed)
+	mine, theirs := s.immediate(ofSide[uint32](s, serverImmed, clientImmed)),
+		ofSide[uint32](s, clientImmed, serverImmed)
 	n := min(int(s.remote.SegmentLength), window)
 	clear(s.bytes(source, n))
 	copy(s.bytes(source, n), s.name()+" data")
-	err := s.ep.PostWriteImmed(s.segment(source, n), s.next(), s.there(0, n), mine, dat.DTOImmedFlag|dat.DTOImmedConfirmFlag,
-		dat.CompletionDefault)
+	err := s.ep.PostWriteImmed(s.segment(source, n), s.next(), s.there(0, n), mine,
+		dat.DTOImmedFlag|dat.DTOImmedConfirmFlag, dat.CompletionDefault)
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command dat-dtest exercises the interface of DAT 2.0 over an ib: device: a refused and an accepted connection, messages, RDMA Writes
-// and Reads, completion flags, immediates, plain and masked atomics, and a graceful disconnect. Each side checks every byte and every
-// event, and says what it has seen. What it prints is the same on every device.
+// Command dat-dtest exercises the interface of DAT 2.0 over an ib: device: a refused and an
+// accepted connection, messages, RDMA Writes and Reads, completion flags, immediates, plain and
+// masked atomics, and a graceful disconnect. Each side checks every byte and every event, and says
+// what it has seen. What it prints is the same on every device.
 //
 //	dat-dtest [-device NAME] [-address IP]                    both sides in this process
 //	dat-dtest -server [-device NAME] [-address IP]            one side each; the server listens on -port
 //	dat-dtest -client IP [-device NAME]
 //
-// With -dtestx it is a partner for the program dtestx of DAPL, which tests immediates and atomics: it follows dtestx's messages, and
-// waits as long as dtestx does, some seven seconds in all.
+// With -dtestx it is a partner for the program dtestx of DAPL, which tests immediates and atomics:
+// it follows dtestx's messages, and waits as long as dtestx does, some seven seconds in all.
 package main
 
 import (
@@ -71,7 +72,8 @@ func (cfg config) own() (netip.Addr, error) {
 	if cfg.address != "" {
 		return netip.ParseAddr(cfg.address)
 	}
-	dev, err := verbs.DeviceByName(strings.TrimPrefix(cfg.device, ibcompat.Prefix)) // ib: has the addresses of the device below
+	// ib: has the addresses of the device below
+	dev, err := verbs.DeviceByName(strings.TrimPrefix(cfg.device, ibcompat.Prefix))
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -122,7 +124,8 @@ func run(ctx context.Context, w io.Writer, cfg config) error {
 }
 
 // runServer serves one client.
-func runServer(ctx context.Context, w io.Writer, cfg config, address netip.Addr, listening func(port uint64)) (err error) {
+func runServer(ctx context.Context, w io.Writer, cfg config, address netip.Addr,
+	listening func(port uint64)) (err error) {
 	s, err := newSide(ctx, w, cfg, address)
 	if err != nil {
 		return err
@@ -176,8 +179,8 @@ func runClient(ctx context.Context, w io.Writer, cfg config, address, to netip.A
 
 // exercise does everything that needs a connection, and ends it.
 func (s *side) exercise() error {
-	steps := []func() error{s.exchange, s.messages, s.writes, s.reads, s.sendImmed, s.writeImmed, s.compareAndSwap, s.fetchAndAdd,
-		s.masked, s.end}
+	steps := []func() error{s.exchange, s.messages, s.writes, s.reads, s.sendImmed, s.writeImmed, s.compareAndSwap,
+		s.fetchAndAdd, s.masked, s.end}
 	if s.dtestx {
 		steps = []func() error{s.exchange, s.writeImmed, s.compareAndSwap, s.fetchAndAdd, s.leave}
 	}

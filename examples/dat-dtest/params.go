@@ -13,14 +13,16 @@ import (
 	"time"
 )
 
-// Before they connect, the two sides of dtestx tell each other over TCP where they are: the server listens, and each sends a text of
-// this length with LID, QP number, scope and IPv4 address in hexadecimal, and the name of its provider.
+// Before they connect, the two sides of dtestx tell each other over TCP where they are: the server
+// listens, and each sends a text of this length with LID, QP number, scope and IPv4 address in
+// hexadecimal, and the name of its provider.
 const (
 	paramsPort = 15828
 	paramsLen  = 128
 )
 
-// provider is the name of the provider that dtestx uses, of which it takes over the name that it is sent.
+// provider is the name of the provider that dtestx uses, of which it takes over the name that it is
+// sent.
 const provider = "rxe"
 
 // params is the text. The address is a number whose bytes in memory are those of the address.

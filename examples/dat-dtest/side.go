@@ -67,8 +67,9 @@ func (s *side) make() (err error) {
 	if s.conn, err = s.ia.CreateEVD(8, dat.EVDCR|dat.EVDConnection); err != nil {
 		return err
 	}
-	s.ep, err = s.ia.CreateEP(s.pz, s.received, s.requests, s.conn, dat.EPAttr{MaxRequestDTOs: 32, MaxRecvDTOs: receives,
-		MaxRequestIOV: 2, MaxRDMAReadIn: 4, MaxRDMAReadOut: 4, RequestCompletionFlags: dat.CompletionUnsignalled})
+	s.ep, err = s.ia.CreateEP(s.pz, s.received, s.requests, s.conn,
+		dat.EPAttr{MaxRequestDTOs: 32, MaxRecvDTOs: receives, MaxRequestIOV: 2, MaxRDMAReadIn: 4, MaxRDMAReadOut: 4,
+			RequestCompletionFlags: dat.CompletionUnsignalled})
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,8 @@ func (s *side) connected(want dat.EventNumber) (dat.Event, error) {
 	return ev, err
 }
 
-// done waits for the completion of the request that was posted last. Those of unsignalled requests before it are passed over.
+// done waits for the completion of the request that was posted last. Those of unsignalled requests
+// before it are passed over.
 func (s *side) done(want dat.DTO, length int) error {
 	for {
 		ev, _, err := s.requests.Wait(s.ctx, patience, 1)
@@ -156,7 +158,8 @@ func (s *side) next() uint64 {
 	return s.cookie
 }
 
-// receive waits for a message or an immediate and returns a copy of the data. The receive is posted again.
+// receive waits for a message or an immediate and returns a copy of the data. The receive is posted
+// again.
 func (s *side) receive(want dat.DTO) (data []byte, immed uint32, err error) {
 	ev, _, err := s.received.Wait(s.ctx, patience, 1)
 	if err != nil {
@@ -220,7 +223,8 @@ func (s *side) setNumber(off int, v uint64) {
 	w.Store(v)
 }
 
-// triplet is how dtestx sends an RMR triplet: address, length and context, the most significant byte first.
+// triplet is how dtestx sends an RMR triplet: address, length and context, the most significant
+// byte first.
 func triplet(r dat.RMRTriplet) []byte {
 	b := binary.BigEndian.AppendUint64(nil, r.VirtualAddress)
 	b = binary.BigEndian.AppendUint32(b, r.SegmentLength)

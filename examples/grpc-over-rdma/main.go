@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command grpc-over-rdma has gRPC use RDMA: an rsocket is a net.Conn, so the server gets a listener and the client a dialer, and
-// nothing else differs. It connects to itself, makes a call, a call with a stream of answers, one that its deadline ends and one
-// that is cancelled.
+// Command grpc-over-rdma has gRPC use RDMA: an rsocket is a net.Conn, so the server gets a listener
+// and the client a dialer, and nothing else differs. It connects to itself, makes a call, a call
+// with a stream of answers, one that its deadline ends and one that is cancelled.
 //
 //	grpc-over-rdma [-device NAME] [-listen ADDR]
 //
-// It uses the user-space RNIC, or another device with an address of that device. The streams are neither encrypted nor
-// authenticated; with credentials of TLS instead of insecure.NewCredentials they are.
+// It uses the user-space RNIC, or another device with an address of that device. The streams are
+// neither encrypted nor authenticated; with credentials of TLS instead of insecure.NewCredentials
+// they are.
 package main
 
 import (

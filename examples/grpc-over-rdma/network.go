@@ -32,7 +32,8 @@ func serve(ln net.Listener) (server *grpc.Server, served <-chan error) {
 	return server, done
 }
 
-// connect returns a client of a server, whose connections are rsockets. They are made when they are needed.
+// connect returns a client of a server, whose connections are rsockets. They are made when they are
+// needed.
 func connect(dev *verbs.Device, address string) (*grpc.ClientConn, error) {
 	d := rsocket.Dialer{Config: rsocket.Config{Device: dev}}
 	return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -13,8 +13,8 @@ import (
 // The service, which protoc would generate from
 //
 //	service Echo {
-//	  rpc Say(google.protobuf.StringValue) returns (google.protobuf.StringValue);            // the same text
-//	  rpc Count(google.protobuf.Int64Value) returns (stream google.protobuf.StringValue);    // the numbers from 1 to a limit
+//	  rpc Say(google.protobuf.StringValue) returns (google.protobuf.StringValue); // the same text
+//	  rpc Count(google.protobuf.Int64Value) returns (stream google.protobuf.StringValue); // 1 to a limit
 //	}
 const (
 	methodSay   = "/goverbs.example.Echo/Say"
@@ -32,13 +32,14 @@ var service = grpc.ServiceDesc{
 		}
 		return text, ctx.Err()
 	}}},
-	Streams: []grpc.StreamDesc{{StreamName: "Count", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
-		limit := new(wrapperspb.Int64Value)
-		if err := stream.RecvMsg(limit); err != nil {
-			return err
-		}
-		return count(stream, limit.Value)
-	}}},
+	Streams: []grpc.StreamDesc{{StreamName: "Count", ServerStreams: true,
+		Handler: func(_ any, stream grpc.ServerStream) error {
+			limit := new(wrapperspb.Int64Value)
+			if err := stream.RecvMsg(limit); err != nil {
+				return err
+			}
+			return count(stream, limit.Value)
+		}}},
 }
 
 // count sends the numbers from 1 to limit, until the client ends the call.

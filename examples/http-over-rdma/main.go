@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command http-over-rdma has net/http speak HTTP/1.1 or HTTP/2 over RDMA: an rsocket is a net.Conn, so server and client are those
-// of net/http, unchanged.
+// Command http-over-rdma has net/http speak HTTP/1.1 or HTTP/2 over RDMA: an rsocket is a net.Conn,
+// so server and client are those of net/http, unchanged.
 //
 //	http-over-rdma [-device NAME] [-h2c] [-listen ADDR]
 //	http-over-rdma [-device NAME] [-h2c] -serve ADDR
 //	http-over-rdma [-device NAME] [-h2c] -get URL
 //
-// Without -serve and -get it is both sides. It uses the user-space RNIC, or another device with an address of that device. -h2c is
-// HTTP/2 without TLS, which client and server must both be told.
+// Without -serve and -get it is both sides. It uses the user-space RNIC, or another device with an
+// address of that device. -h2c is HTTP/2 without TLS, which client and server must both be told.
 package main
 
 import (

@@ -54,7 +54,8 @@ func TestKernelDevices(t *testing.T) {
 	protocols(t, "siw0", "10.77.0.1:0")
 }
 
-// A client and a server that were told different protocols do not understand each other, and say so.
+// A client and a server that were told different protocols do not understand each other, and say
+// so.
 func TestOtherProtocol(t *testing.T) {
 	require.NoError(t, withDevice("usiw0", func(dev *verbs.Device) error {
 		ctx, stop := context.WithCancel(limited(t))

@@ -28,14 +28,16 @@ func (n network) protocols() *http.Protocols {
 	return p
 }
 
-// serveUntil serves until ctx is done, and ends in order. It calls ready with the address when it listens.
+// serveUntil serves until ctx is done, and ends in order. It calls ready with the address when it
+// listens.
 func (n network) serveUntil(ctx context.Context, address string, ready func(address string)) error {
 	lc := rsocket.ListenConfig{Config: rsocket.Config{Device: n.device}}
 	ln, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: http.HandlerFunc(greet), Protocols: n.protocols(), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: http.HandlerFunc(greet), Protocols: n.protocols(),
+		ReadHeaderTimeout: 10 * time.Second}
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()

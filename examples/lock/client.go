@@ -69,15 +69,16 @@ func dial(ctx context.Context, address string, dev *verbs.Device, name uint32) (
 
 func (c *client) close() { _ = c.ep.Close() }
 
-// swap replaces the bits of swapMask of a word if the bits of compareMask are those of compare, and returns what it was before.
+// swap replaces the bits of swapMask of a word if the bits of compareMask are those of compare, and
+// returns what it was before.
 func (c *client) swap(ctx context.Context, word, compare, compareMask, swap, swapMask uint64) (uint64, error) {
 	at := verbs.Remote{Addr: c.words.Addr + word, Length: 8, RKey: c.words.RKey}
 	_, err := c.ep.Do(ctx, ext.MaskedCmpSwapWR(at, compare, compareMask, swap, swapMask, c.sink...))
 	return c.found.Load(), err
 }
 
-// lock waits until nobody has the lock, takes it, and returns the token. Only the owner's bits are compared and swapped: the token may
-// be anything.
+// lock waits until nobody has the lock, takes it, and returns the token. Only the owner's bits are
+// compared and swapped: the token may be anything.
 func (c *client) lock(ctx context.Context) (token uint32, err error) {
 	for {
 		was, err := c.swap(ctx, lockWord, 0, ownerMask, uint64(c.name), ownerMask)
@@ -95,7 +96,8 @@ func (c *client) lock(ctx context.Context) (token uint32, err error) {
 	}
 }
 
-// unlock releases the lock, and makes the next token. The error is errLost if the lock is another client's by now.
+// unlock releases the lock, and makes the next token. The error is errLost if the lock is another
+// client's by now.
 func (c *client) unlock(ctx context.Context, token uint32) error {
 	return c.change(ctx, c.name, token, 0)
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command lock shows a lock in the memory of a server that clients take and release by masked CmpSwap, and a fencing token, which
-// keeps a client from changing anything after it has lost the lock.
+// Command lock shows a lock in the memory of a server that clients take and release by masked
+// CmpSwap, and a fencing token, which keeps a client from changing anything after it has lost the
+// lock.
 //
 //	lock [-device NAME] [-listen ADDR]
 //
@@ -120,7 +121,8 @@ func contend(ctx context.Context, address string, dev *verbs.Device) error {
 	return nil
 }
 
-// lose has a client lose the lock: another one, which takes it for dead, takes the lock over. What the first writes later is refused.
+// lose has a client lose the lock: another one, which takes it for dead, takes the lock over. What
+// the first writes later is refused.
 func lose(ctx context.Context, address string, dev *verbs.Device) error {
 	slow, err := dial(ctx, address, dev, 11)
 	if err != nil {

@@ -48,7 +48,8 @@ func newEnd(o options) (*end, error) {
 }
 
 func (e *end) open() (err error) {
-	if e.nic, err = usiw.Register(usiw.ForDevice(e.device)); err != nil { // adds usiw0 to verbs.Devices(), or usiw0-plain
+	// adds usiw0 to verbs.Devices(), or usiw0-plain
+	if e.nic, err = usiw.Register(usiw.ForDevice(e.device)); err != nil {
 		return err
 	}
 	dev, err := ibcompat.DeviceByName(e.device, ibcompat.Config{}) // also ib:NAME
@@ -111,18 +112,21 @@ func (e *end) row(tcp net.Addr) (verbs.GIDEntry, error) {
 
 // bringUp moves the QP to RTR and RTS, with the peer's address.
 func (e *end) bringUp(local, remote place, sgid int) error {
-	rtr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: mtus[e.mtu], DestQPNum: remote.qpn, RQPSN: remote.psn, MaxDestRdAtomic: 1,
-		MinRNRTimer: 12, AH: verbs.AHAttr{DLID: remote.lid, SL: uint8(e.sl), PortNum: uint8(e.ibPort)}}
+	rtr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: mtus[e.mtu], DestQPNum: remote.qpn, RQPSN: remote.psn,
+		MaxDestRdAtomic: 1, MinRNRTimer: 12,
+		AH: verbs.AHAttr{DLID: remote.lid, SL: uint8(e.sl), PortNum: uint8(e.ibPort)}}
 	if !remote.gid.IsZero() {
 		rtr.AH.IsGlobal = true
 		rtr.AH.GRH = verbs.GlobalRoute{DGID: remote.gid, SGIDIndex: uint8(sgid), HopLimit: 1}
 	}
-	if err := e.qp.Modify(rtr, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
-		verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer); err != nil {
+	if err := e.qp.Modify(rtr,
+		verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
+			verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer); err != nil {
 		return err
 	}
-	return e.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, SQPSN: local.psn, MaxRdAtomic: 1},
-		verbs.QPAttrState|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxRdAtomic)
+	return e.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, SQPSN: local.psn,
+		MaxRdAtomic: 1}, verbs.QPAttrState|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|
+		verbs.QPAttrSQPSN|verbs.QPAttrMaxRdAtomic)
 }
 
 // recv posts receives.

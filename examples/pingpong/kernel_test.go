@@ -22,7 +22,8 @@ func TestKernelDevices(t *testing.T) {
 // TestIPv6Device: the same on a device of iWARP with GIDs that are IPv6 addresses.
 func TestIPv6Device(t *testing.T) { onKernel(t, "ib:siw0", "fd00:77::1", "fd00:77::1") }
 
-// onKernel runs the program twice, at an address of a device of the kernel. The GID is the one of the TCP connection's address.
+// onKernel runs the program twice, at an address of a device of the kernel. The GID is the one of
+// the TCP connection's address.
 func onKernel(t *testing.T, device, at, gid string) {
 	t.Helper()
 	rdmatest.KernelDevice(t, device[len(device)-4:])
@@ -50,7 +51,10 @@ func TestKernelPeers(t *testing.T) {
 	require.NoError(t, err)
 	for _, weServe := range []bool{true, false} {
 		args := []string{"-d", "rxe0", "-p", freePort(t), "-c", "-e", "-n", "20", "-g", strconv.Itoa(row.Index)}
-		ours, their := program, func(t *testing.T, args ...string) func() (string, error) { return command(t, theirs, nil, args...) }
+		ours, their := program, func(t *testing.T, args ...string) func() (string, error) {
+			return command(t, theirs,
+				nil, args...)
+		}
 		if !weServe {
 			ours, their = their, ours
 		}

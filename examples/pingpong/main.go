@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command pingpong connects two queue pairs without a connection manager and sends a message to and fro. The two programs exchange
-// GID, QP number and PSN over TCP and bring their QPs up by hand, as ibv_rc_pingpong(1) does, whose options and output it has: either
-// can be the other's peer.
+// Command pingpong connects two queue pairs without a connection manager and sends a message to and
+// fro. The two programs exchange GID, QP number and PSN over TCP and bring their QPs up by hand, as
+// ibv_rc_pingpong(1) does, whose options and output it has: either can be the other's peer.
 //
 //	pingpong [-d NAME]            the server
 //	pingpong [-d NAME] HOST       the client
@@ -63,7 +63,8 @@ func parse(args []string) (o options, err error) {
 	f.IntVarP(&o.depth, "rx-depth", "r", 500, "how many receives are posted at a time")
 	f.IntVarP(&o.iters, "iters", "n", 1000, "how many messages each side sends")
 	f.IntVarP(&o.sl, "sl", "l", 0, "service level")
-	f.IntVarP(&o.gid, "gid-idx", "g", -1, "use this row of the GID table (default: the one of the TCP connection's address)")
+	f.IntVarP(&o.gid, "gid-idx", "g", -1,
+		"use this row of the GID table (default: the one of the TCP connection's address)")
 	f.BoolVarP(&o.events, "events", "e", false, "sleep until a completion comes (default: poll)")
 	f.BoolVarP(&o.validate, "chk", "c", false, "look whether the data have arrived")
 	if err := f.Parse(args); err != nil {
@@ -85,7 +86,8 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
-var mtus = map[int]verbs.MTU{256: verbs.MTU256, 512: verbs.MTU512, 1024: verbs.MTU1024, 2048: verbs.MTU2048, 4096: verbs.MTU4096}
+var mtus = map[int]verbs.MTU{256: verbs.MTU256, 512: verbs.MTU512, 1024: verbs.MTU1024, 2048: verbs.MTU2048,
+	4096: verbs.MTU4096}
 
 // run runs one side.
 func run(ctx context.Context, o options, out io.Writer) (err error) {

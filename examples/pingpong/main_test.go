@@ -52,7 +52,8 @@ func command(t *testing.T, name string, env []string, args ...string) (wait func
 	}
 }
 
-// freePort is a TCP port that nobody listens on, and that the system gives nobody who does not ask for it.
+// freePort is a TCP port that nobody listens on, and that the system gives nobody who does not ask
+// for it.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
@@ -72,7 +73,8 @@ func client(t *testing.T, host string, args ...string) (out string, err error) {
 	return clientOf(t, program, host, args...)
 }
 
-func clientOf(t *testing.T, program func(*testing.T, ...string) func() (string, error), host string, args ...string) (out string, err error) {
+func clientOf(t *testing.T, program func(*testing.T, ...string) func() (string, error), host string,
+	args ...string) (out string, err error) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		out, err = program(t, append(args, host)...)()
@@ -87,7 +89,8 @@ func clientOf(t *testing.T, program func(*testing.T, ...string) func() (string, 
 func output(gid, bytes, iters string) *regexp.Regexp {
 	place := ` address: +LID 0x[0-9a-f]{4}, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}, GID ` + gid + `\n`
 	return regexp.MustCompile(`^  local` + place + `  remote` + place +
-		bytes + ` bytes in \d+\.\d\d seconds = [\d.]+ Mbit/sec\n` + iters + ` iters in \d+\.\d\d seconds = [\d.]+ usec/iter\n$`)
+		bytes + ` bytes in \d+\.\d\d seconds = [\d.]+ Mbit/sec\n` + iters +
+		` iters in \d+\.\d\d seconds = [\d.]+ usec/iter\n$`)
 }
 
 // TestDevices: two programs find each other, on one address.
@@ -138,7 +141,8 @@ func tcpAddr(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port
 
 // TestRefused: what cannot work ends with an error.
 func TestRefused(t *testing.T) {
-	for _, args := range [][]string{{"-p", "70000"}, {"-i", "0"}, {"-s", "0"}, {"-m", "1500"}, {"-r", "0"}, {"-n", "0"}, {"-l", "16"}, {"-g", "256"}} {
+	for _, args := range [][]string{{"-p", "70000"}, {"-i", "0"}, {"-s", "0"}, {"-m", "1500"}, {"-r", "0"}, {"-n", "0"},
+		{"-l", "16"}, {"-g", "256"}} {
 		_, err := parse(args)
 		require.ErrorIs(t, err, verbs.ErrInvalid, args)
 		require.ErrorContains(t, err, args[1])
@@ -187,11 +191,13 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// The two programs on one host. Which port the server listens on, and where their QPs are, differs from run to run.
+// The two programs on one host. Which port the server listens on, and where their QPs are, differs
+// from run to run.
 func Example() {
 	port := strconv.Itoa(20000 + rand.N(8000))
 	start := func(args ...string) *exec.Cmd {
-		cmd := exec.Command(os.Args[0], append([]string{"--device", "ib:usiw0", "--port", port, "--iters", "10", "--events"}, args...)...)
+		cmd := exec.Command(os.Args[0],
+			append([]string{"--device", "ib:usiw0", "--port", port, "--iters", "10", "--events"}, args...)...)
 		cmd.Env = append(os.Environ(), asProgram+"=1")
 		return cmd
 	}

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command rpc calls procedures of a server from several clients. The server has one shared receive queue and one completion queue for
-// all connections.
+// Command rpc calls procedures of a server from several clients. The server has one shared receive
+// queue and one completion queue for all connections.
 //
 //	rpc [-device NAME] [-listen ADDR]
 //
-// It uses the user-space RNIC, or another device with shared receive queues, and an address of that device.
+// It uses the user-space RNIC, or another device with shared receive queues, and an address of that
+// device.
 package main
 
 import (
@@ -89,7 +90,8 @@ func upper(request []byte) []byte { return []byte(strings.ToUpper(string(request
 
 // dial connects a client.
 func dial(ctx context.Context, address string, dev *verbs.Device) (*cm.Endpoint, error) {
-	return cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Messages: 1, MessageSize: messageSize})
+	return cm.DialEndpoint(ctx, address, cm.Config{Device: dev},
+		cm.EndpointConfig{Messages: 1, MessageSize: messageSize})
 }
 
 // call sends a request and returns the answer.

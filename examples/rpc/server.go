@@ -15,7 +15,8 @@ import (
 const (
 	messageSize = 256 // bytes of a request or an answer
 	maxClients  = 64
-	receives    = 128             // in the shared receive queue: at least one for each request that clients may have under way
+	// in the shared receive queue: at least one for each request that clients may have under way
+	receives    = 128
 	sends       = 2               // answers that one client may have under way
 	lastAnswers = 3 * time.Second // for these to arrive when the server ends
 )
@@ -99,8 +100,8 @@ func (s *server) post(i int) error {
 	return err
 }
 
-// received gives a request to the goroutine of its client. The dispatcher calls it, so it does not wait: the channel has room for all
-// buffers.
+// received gives a request to the goroutine of its client. The dispatcher calls it, so it does not
+// wait: the channel has room for all buffers.
 func (s *server) received(wc *verbs.WC) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,14 +23,15 @@ type bridge struct {
 	links       sync.WaitGroup // one for each that is open
 }
 
-// The pauses after an error of Accept that passes, such as a lack of descriptors: the first one, which is doubled up to the last one.
+// The pauses after an error of Accept that passes, such as a lack of descriptors: the first one,
+// which is doubled up to the last one.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// accept accepts connections until the listener is closed, or has an error that does not pass, which it returns. When ctx is done,
-// the connections are aborted.
+// accept accepts connections until the listener is closed, or has an error that does not pass,
+// which it returns. When ctx is done, the connections are aborted.
 func (b *bridge) accept(ctx context.Context, ln net.Listener) error {
 	pause := firstPause
 	for {
@@ -95,7 +96,8 @@ func (b *bridge) serve(ctx context.Context, c net.Conn) {
 	}
 	l := newLink(client, target, &b.metrics)
 	err = l.run(ctx, b.idleTimeout)
-	log = log.With("to_target", l.toTarget.bytes.Load(), "to_client", l.toClient.bytes.Load(), "took", time.Since(l.began))
+	log = log.With("to_target", l.toTarget.bytes.Load(), "to_client", l.toClient.bytes.Load(), "took",
+		time.Since(l.began))
 	if err == nil {
 		log.Info("done")
 		return

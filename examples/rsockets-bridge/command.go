@@ -83,8 +83,10 @@ func newCommand(log *slog.Logger) *cobra.Command {
 	f.StringVar(&o.device, "device", "usiw0", "use the RDMA device `NAME` for rsockets; auto: by the address")
 	f.IntVar(&o.maxConns, "max-conns", 0, "close new connections at once while there are `N` (0: no limit)")
 	f.DurationVar(&o.dialTimeout, "dial-timeout", 10*time.Second, "how long connecting to the target may take")
-	f.DurationVar(&o.idleTimeout, "idle-timeout", 0, "abort a connection on which no byte has moved for this `TIME` (0: never)")
-	f.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "after SIGTERM, how long to wait for open connections")
+	f.DurationVar(&o.idleTimeout, "idle-timeout", 0,
+		"abort a connection on which no byte has moved for this `TIME` (0: never)")
+	f.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second,
+		"after SIGTERM, how long to wait for open connections")
 	f.StringVar(&o.metrics, "metrics", "", "serve counts of connections and bytes at http://`ADDR`/debug/vars")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.deviceIsGiven = cmd.Flag("device").Changed

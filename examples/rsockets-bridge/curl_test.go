@@ -52,7 +52,8 @@ func sum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// fileServer is a target: a web server with one file, which answers what is uploaded with its SHA-256.
+// fileServer is a target: a web server with one file, which answers what is uploaded with its
+// SHA-256.
 func fileServer(t *testing.T, data []byte) (url string) {
 	t.Helper()
 	ln, url := listenAt(t, schemeTCP)
@@ -83,7 +84,8 @@ func curls(t *testing.T, b *process, data []byte) {
 	dir := t.TempDir()
 	got, put := filepath.Join(dir, "got"), filepath.Join(dir, "put")
 	require.NoError(t, os.WriteFile(put, data, 0o600))
-	options := []string{"--silent", "--show-error", "--fail", "--max-time", fmt.Sprint(int(limit.Seconds())), "--noproxy", "*"}
+	options := []string{"--silent", "--show-error", "--fail", "--max-time", fmt.Sprint(int(limit.Seconds())),
+		"--noproxy", "*"}
 	host := b.address(t)
 	if strings.HasPrefix(b.url(t), schemeUnix+":") {
 		options = append(options, "--unix-socket", host)
@@ -104,7 +106,8 @@ func TestCurl(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			url := fileServer(t, data)
 			if f.scheme == schemeUnix {
-				// The target of curl's bridge is a socket of a second bridge, whose target is the web server.
+				// The target of curl's bridge is a socket of a second bridge, whose target is the
+				// web server.
 				second := startBridge(t, "unix://"+filepath.Join(t.TempDir(), "socket"), url)
 				url = second.url(t)
 			}

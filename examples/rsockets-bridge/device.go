@@ -12,11 +12,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// openDevice returns the device of a name, and what closes it. It has been tried whether the device can be opened. A name that no
-// device has is wrong usage.
+// openDevice returns the device of a name, and what closes it. It has been tried whether the device
+// can be opened. A name that no device has is wrong usage.
 func openDevice(name string) (dev *verbs.Device, closeDevice func() error, err error) {
 	if strings.HasPrefix(name, ibcompat.Prefix) {
-		return nil, nil, usage("--device %q: rsockets run on the device below it (%s)", name, strings.TrimPrefix(name, ibcompat.Prefix))
+		return nil, nil, usage("--device %q: rsockets run on the device below it (%s)", name,
+			strings.TrimPrefix(name, ibcompat.Prefix))
 	}
 	nic, err := usiw.Register(usiw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
 	if err != nil {

@@ -17,7 +17,8 @@ const (
 	schemeRSocket = "rsocket"
 )
 
-// maxPath is the longest path of a unix socket in bytes, without the zero at its end (unix(7), sun_path).
+// maxPath is the longest path of a unix socket in bytes, without the zero at its end (unix(7),
+// sun_path).
 const maxPath = 107
 
 // endpoint is where the bridge listens, or what it connects to.

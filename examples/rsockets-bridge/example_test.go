@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// A client's text goes through two bridges, from a unix socket to an rsocket and from there to the server's unix socket.
+// A client's text goes through two bridges, from a unix socket to an rsocket and from there to the
+// server's unix socket.
 func Example() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

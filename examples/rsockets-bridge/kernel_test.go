@@ -21,8 +21,9 @@ import (
 // kernelHosts are the addresses of the guest's devices.
 var kernelHosts = map[string]string{"rxe0": "10.78.0.1", "siw0": "10.77.0.1"}
 
-// queuePairs counts the queue pairs that programs like this one have on a device. The kernel tells the first 15 bytes of the name of a
-// program, and not its process but the thread that made the queue pair.
+// queuePairs counts the queue pairs that programs like this one have on a device. The kernel tells
+// the first 15 bytes of the name of a program, and not its process but the thread that made the
+// queue pair.
 func queuePairs(t *testing.T, device string) int {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource", "show", "qp", "link", device+"/1").CombinedOutput()
@@ -31,7 +32,8 @@ func queuePairs(t *testing.T, device string) int {
 	return strings.Count(string(out), "comm "+name[:min(len(name), 15)]+" ")
 }
 
-// Two processes on devices of the kernel: bytes both ways with half closes, aborts, curl, an end in order, and all of that over RDMA.
+// Two processes on devices of the kernel: bytes both ways with half closes, aborts, curl, an end in
+// order, and all of that over RDMA.
 func TestKernel(t *testing.T) {
 	for device, host := range kernelHosts {
 		t.Run(device, func(t *testing.T) {
@@ -71,8 +73,8 @@ func TestKernelCurl(t *testing.T) {
 	}
 }
 
-// TestKernelRcopy: rcopy of librdmacm copies a file to another rcopy through a bridge, which is the server of the one and the client of
-// the other.
+// TestKernelRcopy: rcopy of librdmacm copies a file to another rcopy through a bridge, which is the
+// server of the one and the client of the other.
 func TestKernelRcopy(t *testing.T) {
 	for device, host := range kernelHosts {
 		t.Run(device, func(t *testing.T) {
@@ -85,7 +87,8 @@ func TestKernelRcopy(t *testing.T) {
 				out, err := exec.Command("rdma", "resource", "show", "cm_id").CombinedOutput()
 				return err == nil && strings.Contains(string(out), "comm rcopy")
 			}, limit, 50*time.Millisecond, "it does not listen")
-			b := startBridge(t, "rsocket://"+net.JoinHostPort(host, "0"), "rsocket://"+net.JoinHostPort(host, port), "--device", device)
+			b := startBridge(t, "rsocket://"+net.JoinHostPort(host, "0"), "rsocket://"+net.JoinHostPort(host, port),
+				"--device", device)
 
 			data := random(8 << 20)
 			dir := t.TempDir()

@@ -47,7 +47,8 @@ func TestMaxConns(t *testing.T) {
 	exchange(t, b.dial(t), "the fourth")
 }
 
-// A client whose target cannot be reached is told so by the end of its connection, and the log says why in one line.
+// A client whose target cannot be reached is told so by the end of its connection, and the log says
+// why in one line.
 func TestUnreachable(t *testing.T) {
 	for _, scheme := range []string{schemeTCP, schemeRSocket} {
 		t.Run(scheme, func(t *testing.T) {
@@ -107,7 +108,8 @@ func TestCutWhileDialling(t *testing.T) {
 	require.EqualValues(t, 1, b.metrics.aborted.Value())
 }
 
-// Only a connection on which nothing moves is idle. The time is that of the bubble: nothing here waits in fact.
+// Only a connection on which nothing moves is idle. The time is that of the bubble: nothing here
+// waits in fact.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, clientPeer := pipe()
@@ -156,7 +158,8 @@ func TestAcceptFails(t *testing.T) {
 	b := newTestBridge(t, func(context.Context, endpoint) (stream, error) { return nil, errors.New("no target") })
 	client, peer := tcpPair(t)
 	ln := &failing{errs: []error{
-		&net.OpError{Op: "accept", Err: syscall.EMFILE}, &net.OpError{Op: "accept", Err: syscall.EMFILE}, nil, syscall.EBADF,
+		&net.OpError{Op: "accept", Err: syscall.EMFILE}, &net.OpError{Op: "accept", Err: syscall.EMFILE}, nil,
+		syscall.EBADF,
 	}, c: client}
 	require.ErrorIs(t, b.accept(t.Context(), ln), syscall.EBADF)
 	require.Empty(t, ln.errs)

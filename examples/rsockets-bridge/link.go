@@ -14,11 +14,12 @@ import (
 // errIdle is why a link ends on which nothing has moved for too long.
 var errIdle = errors.New("idle for too long")
 
-// link is a client's connection and the one to the target, joined. Each direction is carried by a goroutine:
+// link is a client's connection and the one to the target, joined. Each direction is carried by a
+// goroutine:
 //
 //	direction     open ---- end of the data ----> CloseWrite of the other side      both done: both are closed
 //	                |
-//	                +------ any error ----------> both sides are aborted            so is a link that is idle, or cut off
+//	                +------ any error ----------> both sides are aborted        so is a link that is idle, or cut off
 //
 // An end that a side has not asked for is never passed on as the end of the data.
 type link struct {
@@ -44,8 +45,9 @@ func newLink(client, target stream, m *metrics) *link {
 	return l
 }
 
-// run carries bytes until both directions have ended, or the link is aborted: by an error, because nothing has moved for the time
-// idle (0: never), or because ctx is done. It returns why the link was aborted, nil if it was not. Both sides are closed then.
+// run carries bytes until both directions have ended, or the link is aborted: by an error, because
+// nothing has moved for the time idle (0: never), or because ctx is done. It returns why the link
+// was aborted, nil if it was not. Both sides are closed then.
 func (l *link) run(ctx context.Context, idle time.Duration) error {
 	defer context.AfterFunc(ctx, func() { l.abort(context.Cause(ctx)) })()
 	if idle > 0 {
@@ -78,7 +80,8 @@ func (l *link) carry(dst, src stream, m *meter) {
 // buffers are for copies of which neither side is an rsocket.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// copy copies from src to dst until src ends. An rsocket copies from and to its registered buffers by itself.
+// copy copies from src to dst until src ends. An rsocket copies from and to its registered buffers
+// by itself.
 func (l *link) copy(dst, src stream, m *meter) error {
 	var err error
 	switch {

@@ -120,8 +120,9 @@ func serveSIW([]string) error {
 	}
 }
 
-// attackRequest is a Request that asks for a peer-to-peer connection, and that every listener accepts: the private data are those of
-// rsockets (struct rs_conn_data), with 64 credits, a table of 2 and a buffer of 4,096 bytes.
+// attackRequest is a Request that asks for a peer-to-peer connection, and that every listener
+// accepts: the private data are those of rsockets (struct rs_conn_data), with 64 credits, a table
+// of 2 and a buffer of 4,096 bytes.
 func attackRequest() []byte {
 	private := make([]byte, 40)
 	private[0], private[3] = 1, 64
@@ -133,8 +134,8 @@ func attackRequest() []byte {
 }
 
 func attackFrame(private []byte) []byte {
-	b, err := (&mpa.Frame{Rev: mpa.Rev2, HasEnhanced: true, Enhanced: mpa.Enhanced{PeerToPeer: true, RTRWrite: true, IRD: 1, ORD: 1},
-		PrivateData: private}).Append(nil)
+	b, err := (&mpa.Frame{Rev: mpa.Rev2, HasEnhanced: true,
+		Enhanced: mpa.Enhanced{PeerToPeer: true, RTRWrite: true, IRD: 1, ORD: 1}, PrivateData: private}).Append(nil)
 	if err != nil {
 		panic(err)
 	}
@@ -159,7 +160,8 @@ var hostile = []struct {
 	{name: "gone at once", leave: true},
 }
 
-// attack makes calls of one kind from an address until its input ends, and says how many in a second.
+// attack makes calls of one kind from an address until its input ends, and says how many in a
+// second.
 func attack(args []string) error {
 	kind, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -167,7 +169,8 @@ func attack(args []string) error {
 	}
 	from, to := args[1], args[2]
 	const callers = 8
-	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0)), KeepAlive: -1}
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0)),
+		KeepAlive: -1}
 	var number, made atomic.Int64
 	began := time.Now()
 	for range callers {
@@ -227,8 +230,8 @@ func (m measured) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v, max %v, %d failed", m.P50, m.P99, m.Max, len(m.Failed))
 }
 
-// measure has an honest peer dial, again and again or many times at once, and tells how long it took. A dial does not wait for the one
-// before.
+// measure has an honest peer dial, again and again or many times at once, and tells how long it
+// took. A dial does not wait for the one before.
 func measure(args []string, dial func(nic *usiw.NIC, address string) error) error {
 	from, to := args[0], args[1]
 	dials, perSecond := dialsMeasured, dialsPerSecond
@@ -274,14 +277,16 @@ func command(t *testing.T, host *rdmatest.Namespace, env string, args ...string)
 	return cmd
 }
 
-// honestHosts are the addresses from which honest peers dial: a stranger to the attackers, one over IPv6, and one behind the same NAT.
+// honestHosts are the addresses from which honest peers dial: a stranger to the attackers, one over
+// IPv6, and one behind the same NAT.
 var honestHosts = []struct{ name, from, server string }{
-	{"IPv4", honestHost, serverHost}, {"IPv6", honestHost6, serverHost6}, {"the attackers' address", attackerHost, serverHost},
+	{"IPv4", honestHost, serverHost}, {"IPv6", honestHost6, serverHost6},
+	{"the attackers' address", attackerHost, serverHost},
 }
 
-// TestLongListeners: beside hostile calls, a thousand a second, all honest dials from another address succeed, and 99 of 100 within
-// 100 ms. Of those from the attackers' own address nearly all succeed, unless the
-// calls take set-ups. So do a thousand dials at once from one address.
+// TestLongListeners: beside hostile calls, a thousand a second, all honest dials from another
+// address succeed, and 99 of 100 within 100 ms. Of those from the attackers' own address nearly all
+// succeed, unless the calls take set-ups. So do a thousand dials at once from one address.
 func TestLongListeners(t *testing.T) {
 	if os.Getenv(longVariable) == "" {
 		t.Skip("runs with " + longVariable + "=1")
@@ -418,7 +423,8 @@ func serveWithFew(args []string) error {
 	}
 }
 
-// TestFewDescriptors: at the limit of descriptors dials fail, and Accept says why. Afterwards it goes on.
+// TestFewDescriptors: at the limit of descriptors dials fail, and Accept says why. Afterwards it
+// goes on.
 func TestFewDescriptors(t *testing.T) {
 	for _, kind := range []string{"siw", "rsocket"} {
 		t.Run(kind, func(t *testing.T) {

@@ -28,12 +28,14 @@ const longVariable = "GOVERBS_TEST_LONG"
 // longLimit is how long a program of these tests may run.
 const longLimit = 5 * time.Minute
 
-// everyDevice runs a long test on the user-space RNIC, and in the guest on the devices of the kernel.
+// everyDevice runs a long test on the user-space RNIC, and in the guest on the devices of the
+// kernel.
 func everyDevice(t *testing.T, test func(t *testing.T, device, host string)) {
 	if os.Getenv(longVariable) == "" {
 		t.Skip("runs with " + longVariable + "=1")
 	}
-	for device, host := range map[string]string{"usiw0": "127.0.0.1", "rxe0": kernelHosts["rxe0"], "siw0": kernelHosts["siw0"]} {
+	for device, host := range map[string]string{"usiw0": "127.0.0.1", "rxe0": kernelHosts["rxe0"],
+		"siw0": kernelHosts["siw0"]} {
 		t.Run(device, func(t *testing.T) {
 			if device != "usiw0" {
 				rdmatest.KernelDevice(t, device)
@@ -43,7 +45,8 @@ func everyDevice(t *testing.T, test func(t *testing.T, device, host string)) {
 	}
 }
 
-// serves starts a server, and waits until it listens at an address. It is killed at the end of the test.
+// serves starts a server, and waits until it listens at an address. It is killed at the end of the
+// test.
 func serves(t *testing.T, address, name string, args ...string) *testprogram.Program {
 	t.Helper()
 	p := testprogram.Start(t, exec.Command(name, args...))
@@ -57,7 +60,8 @@ func serves(t *testing.T, address, name string, args ...string) *testprogram.Pro
 	return p
 }
 
-// Redis: what one connection sets, others get, and redis-benchmark runs 50 connections with pipelines.
+// Redis: what one connection sets, others get, and redis-benchmark runs 50 connections with
+// pipelines.
 func TestLongRedis(t *testing.T) {
 	everyDevice(t, func(t *testing.T, device, host string) {
 		address := nobody(t)
@@ -69,14 +73,18 @@ func TestLongRedis(t *testing.T) {
 		cli, benchmark := program(t, "redis-cli", "redis-tools"), program(t, "redis-benchmark", "redis-tools")
 		for i := range 10 {
 			value := strings.Repeat(strconv.Itoa(i), 1<<(2*i))
-			require.Equal(t, "OK\n", output(t, longLimit, cli, "-p", port, "set", "key", value[:min(len(value), 100<<10)]))
+			require.Equal(t, "OK\n",
+				output(t, longLimit, cli, "-p", port, "set", "key", value[:min(len(value), 100<<10)]))
 			require.Equal(t, value[:min(len(value), 100<<10)]+"\n", output(t, longLimit, cli, "-p", port, "get", "key"))
 		}
 		clients := "50"
 		if device != "usiw0" {
-			clients = "8" // on the emulated processor of the guest 50 connections at once take longer than the bridge waits
+			// on the emulated processor of the guest 50 connections at once take longer than the
+			// bridge waits
+			clients = "8"
 		}
-		out := output(t, longLimit, benchmark, "-p", port, "-n", "20000", "-c", clients, "-P", "4", "-t", "ping,set,get,lrange_100", "--csv")
+		out := output(t, longLimit, benchmark, "-p", port, "-n", "20000", "-c", clients, "-P", "4", "-t",
+			"ping,set,get,lrange_100", "--csv")
 		for _, name := range []string{`"PING_MBULK"`, `"SET"`, `"GET"`, `"LRANGE_100 (first 100 elements)"`} {
 			require.Contains(t, out, name)
 		}
@@ -91,7 +99,8 @@ func TestLongIperf3(t *testing.T) {
 		for _, direction := range []string{"--client-sends", "--reverse"} {
 			address := nobody(t)
 			_, port, _ := net.SplitHostPort(address)
-			server := testprogram.Start(t, exec.Command(iperf3, "--server", "--bind", "127.0.0.1", "--port", port, "--one-off", "--forceflush"))
+			server := testprogram.Start(t,
+				exec.Command(iperf3, "--server", "--bind", "127.0.0.1", "--port", port, "--one-off", "--forceflush"))
 			server.Out.Await(t, "listening on")
 			front, _ := chain(t, device, host, "tcp://"+address)
 			_, port, _ = net.SplitHostPort(front.address(t))
@@ -142,8 +151,8 @@ func startSSHD(t *testing.T) sshd {
 // options are those of ssh and scp for this server through a bridge.
 func (s sshd) options(t *testing.T, b *process) []string {
 	_, port, _ := net.SplitHostPort(b.address(t))
-	return []string{"-F", "none", "-i", s.key, "-o", "Port=" + port, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-		"-o", "BatchMode=yes", "-o", "LogLevel=ERROR"}
+	return []string{"-F", "none", "-i", s.key, "-o", "Port=" + port, "-o", "StrictHostKeyChecking=no", "-o",
+		"UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"}
 }
 
 // scp copies 64 MiB there and back, and a session of ssh survives a minute in which nothing moves.
@@ -152,7 +161,8 @@ func TestLongSSH(t *testing.T) {
 		server := startSSHD(t)
 		front, back := chain(t, device, host, "tcp://"+server.address)
 		options := server.options(t, front)
-		session := testprogram.Start(t, exec.Command(program(t, "ssh", "openssh-client"), append(options, "127.0.0.1", "sleep 60; echo awake")...))
+		session := testprogram.Start(t,
+			exec.Command(program(t, "ssh", "openssh-client"), append(options, "127.0.0.1", "sleep 60; echo awake")...))
 		data := random(64 << 20)
 		dir := t.TempDir()
 		here, there, again := filepath.Join(dir, "here"), filepath.Join(dir, "there"), filepath.Join(dir, "again")

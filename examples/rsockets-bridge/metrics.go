@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// metrics are the counts of a bridge since its start, but for active. All methods may be called concurrently.
+// metrics are the counts of a bridge since its start, but for active. All methods may be called
+// concurrently.
 type metrics struct {
 	accepted    expvar.Int // connections, those that were refused too
 	active      expvar.Int // connections that are open now, also while the target is being connected to
@@ -35,8 +36,8 @@ func (m *metrics) vars() *expvar.Map {
 	return vars
 }
 
-// serve publishes the metrics as "bridge", beside those that expvar always has, until the process ends. It returns the address of
-// the HTTP server.
+// serve publishes the metrics as "bridge", beside those that expvar always has, until the process
+// ends. It returns the address of the HTTP server.
 func (m *metrics) serve(address string) (net.Addr, error) {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 // newTestBridge returns a bridge without a listener.
 func newTestBridge(t *testing.T, dial func(ctx context.Context, e endpoint) (stream, error)) *bridge {
 	t.Helper()
-	return &bridge{target: endpoint{schemeTCP, "target:1"}, dial: dial, dialTimeout: limit, log: slog.New(slog.DiscardHandler)}
+	return &bridge{target: endpoint{schemeTCP, "target:1"}, dial: dial, dialTimeout: limit,
+		log: slog.New(slog.DiscardHandler)}
 }
 
 // tcpPair returns both ends of a connection of TCP.

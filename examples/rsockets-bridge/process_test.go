@@ -36,8 +36,8 @@ func execBridge(t *testing.T, args ...string) *process {
 	return &process{testprogram.Start(t, cmd)}
 }
 
-// startBridge starts the program and waits until it listens. It must end in order at the end of the test, if the test has not ended
-// it: all its connections are closed then, or about to be.
+// startBridge starts the program and waits until it listens. It must end in order at the end of the
+// test, if the test has not ended it: all its connections are closed then, or about to be.
 func startBridge(t *testing.T, listen, dial string, args ...string) *process {
 	t.Helper()
 	p := execBridge(t, append([]string{"--listen", listen, "--dial", dial}, args...)...)
@@ -51,7 +51,8 @@ func startBridge(t *testing.T, listen, dial string, args ...string) *process {
 	return p
 }
 
-// chain starts two bridges, tcp to rsocket and rsocket to tcp, and returns both. args are for the first one.
+// chain starts two bridges, tcp to rsocket and rsocket to tcp, and returns both. args are for the
+// first one.
 func chain(t *testing.T, device, host, target string, args ...string) (front, back *process) {
 	t.Helper()
 	back = startBridge(t, "rsocket://"+net.JoinHostPort(host, "0"), target, "--device", device)
@@ -101,7 +102,8 @@ func (p *process) dial(t *testing.T) stream {
 	return c.(stream)
 }
 
-// closesNext connects to a bridge that closes the connection at once, perhaps before connecting has returned.
+// closesNext connects to a bridge that closes the connection at once, perhaps before connecting has
+// returned.
 func (p *process) closesNext(t *testing.T) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", p.address(t), limit)

@@ -29,7 +29,8 @@ func dialRSocket(ctx context.Context, device *verbs.Device, address string) (net
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// registered reports whether a connection has buffers of its own, from and to which it can copy: an rsocket.
+// registered reports whether a connection has buffers of its own, from and to which it can copy: an
+// rsocket.
 func registered(c net.Conn) bool {
 	_, is := c.(*rsocket.Conn)
 	return is

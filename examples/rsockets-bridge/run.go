@@ -14,7 +14,8 @@ import (
 // errDrained is why connections are aborted that are open at the end of --drain-timeout.
 var errDrained = errors.New("open for longer than --drain-timeout after the signal")
 
-// run is the program behind the options: it opens the device, listens, and serves connections until a signal. The states are
+// run is the program behind the options: it opens the device, listens, and serves connections until
+// a signal. The states are
 //
 //	listening -- signal --> draining -- no connection is open any more ----------> nil
 //	    |                       +------ --drain-timeout: the rest is aborted ----> nil

@@ -38,7 +38,8 @@ func (s *sockets) listen(ctx context.Context, e endpoint) (net.Listener, error) 
 	}
 }
 
-// abandoned reports whether a path is a socket to which nobody listens: what a program leaves that was killed.
+// abandoned reports whether a path is a socket to which nobody listens: what a program leaves that
+// was killed.
 func abandoned(path string) bool {
 	c, err := net.Dial(schemeUnix, path)
 	if err == nil {

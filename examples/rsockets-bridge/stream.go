@@ -23,7 +23,8 @@ func asStream(c net.Conn) (stream, error) {
 	return s, nil
 }
 
-// endTime is how long an rsocket waits for its peer's end, in seconds. The end of the program must not cut that off.
+// endTime is how long an rsocket waits for its peer's end, in seconds. The end of the program must
+// not cut that off.
 const endTime = 5
 
 // finish closes a connection whose two directions have ended.
@@ -34,8 +35,8 @@ func finish(c stream) {
 	_ = c.Close()
 }
 
-// abort closes a connection without waiting for anything, so that its peer notices that this is not the end of the data. Unix
-// sockets know no such end; there the peer finds the connection closed.
+// abort closes a connection without waiting for anything, so that its peer notices that this is not
+// the end of the data. Unix sockets know no such end; there the peer finds the connection closed.
 func abort(c net.Conn) {
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		_ = l.SetLinger(0)
@@ -43,7 +44,8 @@ func abort(c net.Conn) {
 	_ = c.Close()
 }
 
-// peerOf names the other end of an accepted connection. A client of a unix socket has no address, so that of the socket is told.
+// peerOf names the other end of an accepted connection. A client of a unix socket has no address,
+// so that of the socket is told.
 func peerOf(c net.Conn) string {
 	if name := c.RemoteAddr().String(); name != "" && name != "@" {
 		return name

@@ -20,7 +20,10 @@ var forms = []struct {
 	scheme string // of the target
 	start  func(t *testing.T, target string) *process
 }{
-	{"tcp", schemeTCP, func(t *testing.T, target string) *process { return startBridge(t, "tcp://127.0.0.1:0", target) }},
+	{"tcp", schemeTCP, func(t *testing.T, target string) *process {
+		return startBridge(t, "tcp://127.0.0.1:0",
+			target)
+	}},
 	{"unix", schemeUnix, func(t *testing.T, target string) *process {
 		return startBridge(t, "unix://"+filepath.Join(t.TempDir(), "socket"), target)
 	}},
@@ -49,7 +52,8 @@ func random(n int) []byte {
 	return b
 }
 
-// sends writes all of the data from one end and ends that direction, while the other end reads to the end.
+// sends writes all of the data from one end and ends that direction, while the other end reads to
+// the end.
 func sends(t *testing.T, from, to stream, data []byte) {
 	t.Helper()
 	sent := make(chan error, 1)

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// listenAt listens where a bridge shall connect to: at a port of TCP, or at a unix socket. It returns the URL too.
+// listenAt listens where a bridge shall connect to: at a port of TCP, or at a unix socket. It
+// returns the URL too.
 func listenAt(t *testing.T, scheme string) (net.Listener, string) {
 	t.Helper()
 	address := "127.0.0.1:0"

@@ -27,8 +27,10 @@ func TestParseEndpoint(t *testing.T) {
 		require.Equal(t, text, e.String())
 	}
 	for _, text := range []string{
-		"", "host:80", "tcp:host:80", "://host:80", "tcp://", "tcp://host", "tcp://host:", "tcp://host:http", "tcp://host:65536", "tcp://host:-1",
-		"tcp://host:80/", "tcp://::1:80", "TCP://host:80", "udp://host:80", "rsocket://host", "unix://", "unix://relative/path",
+		"", "host:80", "tcp:host:80", "://host:80", "tcp://", "tcp://host", "tcp://host:", "tcp://host:http",
+		"tcp://host:65536", "tcp://host:-1",
+		"tcp://host:80/", "tcp://::1:80", "TCP://host:80", "udp://host:80", "rsocket://host", "unix://",
+		"unix://relative/path",
 		"unix:///" + strings.Repeat("x", maxPath),
 	} {
 		_, err := parseEndpoint(text)
@@ -38,7 +40,8 @@ func TestParseEndpoint(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What is wrong with a command line is told before anything is listened to, with the option and the value.
+// What is wrong with a command line is told before anything is listened to, with the option and the
+// value.
 func TestWrongUsage(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "socket")
@@ -84,7 +87,8 @@ func TestHelp(t *testing.T) {
 	var stdout, stderr strings.Builder
 	require.Equal(t, exitDone, execute([]string{"--help"}, &stdout, &stderr))
 	require.Empty(t, stderr.String())
-	for _, option := range []string{"--listen", "--dial", "--device", "--max-conns", "--idle-timeout", "--drain-timeout", "--metrics"} {
+	for _, option := range []string{"--listen", "--dial", "--device", "--max-conns", "--idle-timeout",
+		"--drain-timeout", "--metrics"} {
 		require.Contains(t, stdout.String(), option)
 	}
 }
@@ -111,7 +115,8 @@ func TestCannotListen(t *testing.T) {
 	}
 }
 
-// A unix socket that a killed program has left is replaced; one that is in use, and any other file, is not.
+// A unix socket that a killed program has left is replaced; one that is in use, and any other file,
+// is not.
 func TestAbandonedSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	e := endpoint{schemeUnix, path}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command sequencer gives out numbers: clients draw them by FetchAdd from a word in the memory of a server, whose program does
-// nothing meanwhile. No number is given out twice, and none is left out.
+// Command sequencer gives out numbers: clients draw them by FetchAdd from a word in the memory of a
+// server, whose program does nothing meanwhile. No number is given out twice, and none is left out.
 //
 //	sequencer [-device NAME] [-listen ADDR]
 //

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command window has some ranks share memory as programs of MPI do: one-sided put, fetch-and-op, and a fence.
+// Command window has some ranks share memory as programs of MPI do: one-sided put, fetch-and-op,
+// and a fence.
 //
 //	window [-device NAME] [-listen ADDR]
 //
-// It needs a device with atomics: the user-space RNIC, InfiniBand, RoCE, or ib:NAME. All ranks are goroutines of this process.
+// It needs a device with atomics: the user-space RNIC, InfiniBand, RoCE, or ib:NAME. All ranks are
+// goroutines of this process.
 package main
 
 import (
@@ -64,12 +66,13 @@ func run(ctx context.Context, device, listen string) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	fmt.Printf("%d ranks have seen all that was put in %d rounds, and drawn %d tickets\n", ranks, rounds, windows[0].word(8*ranks))
+	fmt.Printf("%d ranks have seen all that was put in %d rounds, and drawn %d tickets\n", ranks, rounds,
+		windows[0].word(8*ranks))
 	return nil
 }
 
-// work is what a rank does: in every round it tells all ranks a number, and looks at what they have told it; then it draws tickets from
-// a word of rank 0.
+// work is what a rank does: in every round it tells all ranks a number, and looks at what they have
+// told it; then it draws tickets from a word of rank 0.
 func work(ctx context.Context, dev *verbs.Device, w *window, addresses []string) error {
 	if err := w.join(ctx, dev, addresses); err != nil {
 		return err

@@ -14,11 +14,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The memory of a window: first a word for the fence, which only that of rank 0 uses, then what the program has.
+// The memory of a window: first a word for the fence, which only that of rank 0 uses, then what the
+// program has.
 const fenceWord = 8
 
-// window is memory of every rank that all ranks put data into and do atomics on, as MPI has (MPI 4.0 chapter 12). One goroutine
-// of a rank uses it.
+// window is memory of every rank that all ranks put data into and do atomics on, as MPI has (MPI
+// 4.0 chapter 12). One goroutine of a rank uses it.
 type window struct {
 	rank    int
 	local   []byte // the part of this rank
@@ -43,7 +44,8 @@ type target struct {
 
 const stagingSize = 4096 // the most that one put takes
 
-// listenWindow makes the part of a rank, of so many bytes. join makes the window of the parts of all ranks.
+// listenWindow makes the part of a rank, of so many bytes. join makes the window of the parts of
+// all ranks.
 func listenWindow(ctx context.Context, dev *verbs.Device, listen string, rank, size int) (w *window, err error) {
 	w = &window{rank: rank}
 	defer func() {
@@ -57,7 +59,8 @@ func listenWindow(ctx context.Context, dev *verbs.Device, listen string, rank, s
 	if w.pd, err = w.ln.Context().AllocPD(); err != nil {
 		return w, err
 	}
-	w.mr, err = w.pd.AllocMR(fenceWord+size, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+	w.mr, err = w.pd.AllocMR(fenceWord+size,
+		verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
 	if err != nil {
 		return w, err
 	}
@@ -84,7 +87,8 @@ func (w *window) join(ctx context.Context, dev *verbs.Device, addresses []string
 		t := &target{staging: 8}
 		w.targets = append(w.targets, t)
 		var err error
-		if t.ep, err = cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8 + stagingSize}); err != nil {
+		if t.ep, err = cm.DialEndpoint(ctx, address, cm.Config{Device: dev},
+			cm.EndpointConfig{Memory: 8 + stagingSize}); err != nil {
 			return err
 		}
 		if t.memory, err = verbs.ParseRemote(t.ep.PrivateData()); err != nil {
@@ -126,7 +130,8 @@ func (w *window) put(ctx context.Context, rank, off int, data []byte) error {
 	return err
 }
 
-// fetchAndAdd adds to a word of a rank's part and returns what it was (MPI_Fetch_and_op with MPI_SUM).
+// fetchAndAdd adds to a word of a rank's part and returns what it was (MPI_Fetch_and_op with
+// MPI_SUM).
 func (w *window) fetchAndAdd(ctx context.Context, rank, off int, add uint64) (uint64, error) {
 	return w.add(ctx, rank, fenceWord+off, add)
 }
@@ -141,8 +146,9 @@ func (w *window) add(ctx context.Context, rank, at int, add uint64) (uint64, err
 	return t.answer.Load(), err
 }
 
-// fence waits until what all ranks have put before their fence has arrived (MPI_Win_fence). Each connection is asked for an answer,
-// which comes after what was put on it, whatever the fabric. Then the ranks meet at a word of rank 0.
+// fence waits until what all ranks have put before their fence has arrived (MPI_Win_fence). Each
+// connection is asked for an answer, which comes after what was put on it, whatever the fabric.
+// Then the ranks meet at a word of rank 0.
 func (w *window) fence(ctx context.Context) error {
 	for _, t := range w.targets {
 		word, err := t.memory.Slice(0, 8)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command writeimm connects to itself and sends a text by RDMA Write with immediate: it appears in the peer's memory, and the
-// peer gets a completion with the immediate.
+// Command writeimm connects to itself and sends a text by RDMA Write with immediate: it appears in
+// the peer's memory, and the peer gets a completion with the immediate.
 //
 //	writeimm [-device NAME] [-listen ADDR]
 //
@@ -58,7 +58,8 @@ func run(ctx context.Context, device, listen string) error {
 	return <-received
 }
 
-// receive accepts a connection, sends the peer the address and key of its memory, and prints what arrives there.
+// receive accepts a connection, sends the peer the address and key of its memory, and prints what
+// arrives there.
 func receive(ctx context.Context, ln *cm.Listener) error {
 	ep, err := ln.AcceptEndpoint(ctx, cm.EndpointConfig{Memory: 4096, Access: verbs.AccessRemoteWrite, Offer: true})
 	if err != nil {

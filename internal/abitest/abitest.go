@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package abitest compares hand-written declarations of a C library's binary interface with the library's own headers, for
-// tests.
+// Package abitest compares hand-written declarations of a C library's binary interface with the
+// library's own headers, for tests.
 package abitest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ABI is what is compared. With GOVERBS_SYSTEM_HEADERS defined the header includes the library's own ones instead of its
-// declarations.
+// ABI is what is compared. With GOVERBS_SYSTEM_HEADERS defined the header includes the library's
+// own ones instead of its declarations.
 type ABI struct {
 	Header    string   // the file
 	Functions string   // a call of its macro that lists functions, for example "IBV_FUNCTIONS(SAME, SAME)"
@@ -27,7 +27,8 @@ type ABI struct {
 	Sources   []string // C files that include the header, which must compile either way
 }
 
-// Check fails the test where a field, a number, a type's size or a function's type differs. It needs the library's headers.
+// Check fails the test where a field, a number, a type's size or a function's type differs. It
+// needs the library's headers.
 func (a ABI) Check(t *testing.T) {
 	t.Helper()
 	source, err := os.ReadFile(a.Header)
@@ -50,8 +51,8 @@ func (a ABI) Check(t *testing.T) {
 	}
 }
 
-// program returns the source of a program that prints the place and the size of every field, the size of every type that is
-// complete, and every number.
+// program returns the source of a program that prints the place and the size of every field, the
+// size of every type that is complete, and every number.
 func (a ABI) program(d *declarations) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#include <stdio.h>\n#include %q\nint main(void) {\n", a.path())
@@ -132,8 +133,8 @@ var (
 	member  = regexp.MustCompile(`(\w+)(?:\[\d+\])?;$`)
 )
 
-// parse reads the declarations of a header, one field or number a line. A line that it does not understand is an error, so that
-// nothing is passed over.
+// parse reads the declarations of a header, one field or number a line. A line that it does not
+// understand is an error, so that nothing is passed over.
 func parse(source string) (*declarations, error) {
 	_, source, ok := strings.Cut(source, "\n#else\n")
 	source, _, ended := strings.Cut(source, "\n#endif // GOVERBS_SYSTEM_HEADERS\n")
@@ -151,7 +152,8 @@ func parse(source string) (*declarations, error) {
 		line = strings.TrimSpace(line)
 		inEnum := len(levels) > 0 && levels[len(levels)-1].kind == "enum"
 		switch {
-		case line == "", strings.HasPrefix(line, "#include "), strings.HasPrefix(line, "#define __"), forward.MatchString(line):
+		case line == "", strings.HasPrefix(line, "#include "), strings.HasPrefix(line, "#define __"),
+			forward.MatchString(line):
 		case macro.MatchString(line):
 			d.numbers = append(d.numbers, macro.FindStringSubmatch(line)[1])
 		case opened.MatchString(line):

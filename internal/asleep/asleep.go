@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package asleep tells a test that goroutines have got to where they wait, so that it does not sleep in the hope that they have.
+// Package asleep tells a test that goroutines have got to where they wait, so that it does not
+// sleep in the hope that they have.
 package asleep
 
 import (
@@ -14,13 +15,13 @@ import (
 // limit bounds Until.
 const limit = 30 * time.Second
 
-// waits are the states in which a goroutine waits for somebody else, as tracebacks name them. A mutex is not one: who waits for one
-// is on its way.
+// waits are the states in which a goroutine waits for somebody else, as tracebacks name them. A
+// mutex is not one: who waits for one is on its way.
 var waits = []string{"IO wait", "select", "chan receive", "chan send", "sync.Cond.Wait", "sync.WaitGroup.Wait"}
 
-// Until returns when n goroutines or more wait in the functions named. All of the names stand in the traceback of each of them, as
-// "verbs.(*CQ).Wait"; the name of the function that started it tells a test's own goroutines from those of tests beside it. It
-// fails the test after 30 s.
+// Until returns when n goroutines or more wait in the functions named. All of the names stand in
+// the traceback of each of them, as "verbs.(*CQ).Wait"; the name of the function that started it
+// tells a test's own goroutines from those of tests beside it. It fails the test after 30 s.
 func Until(t testing.TB, n int, names ...string) {
 	t.Helper()
 	if err := until(limit, n, names); err != nil {

@@ -15,7 +15,8 @@ import (
 
 func receive(c chan int) { <-c }
 
-// TestUntil: goroutines count when they wait, no sooner, and only those that are in the functions named.
+// TestUntil: goroutines count when they wait, no sooner, and only those that are in the functions
+// named.
 func TestUntil(t *testing.T) {
 	const name = "asleep.receive"
 	c := make(chan int)
@@ -37,7 +38,8 @@ func TestUntil(t *testing.T) {
 	go busy(func() { receive(c) })
 	require.NoError(t, until(limit, 1, []string{name}))
 	require.Eventually(t, started.Load, limit, time.Millisecond)
-	require.ErrorContains(t, until(10*time.Millisecond, 2, []string{name}), "1 of 2 goroutines wait in asleep.receive:\n\ngoroutine ")
+	require.ErrorContains(t, until(10*time.Millisecond, 2, []string{name}),
+		"1 of 2 goroutines wait in asleep.receive:\n\ngoroutine ")
 	close(release)
 	Until(t, 2, name)
 	Until(t, 2, name, "asleep.TestUntil")

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Limit is the most that a listener keeps: net.core.somaxconn of the network namespace, or 4,096, which is its default, where that
-// cannot be read.
+// Limit is the most that a listener keeps: net.core.somaxconn of the network namespace, or 4,096,
+// which is its default, where that cannot be read.
 func Limit() int {
 	b, err := os.ReadFile("/proc/sys/net/core/somaxconn")
 	if err != nil {

@@ -34,15 +34,16 @@ import (
 	"unsafe"
 )
 
-// Substitute takes the place of every library if it is not nil: it returns the address of a function, 0 if it has none of that
-// name. It is set while nothing else runs, by package fakeverbs.
+// Substitute takes the place of every library if it is not nil: it returns the address of a
+// function, 0 if it has none of that name. It is set while nothing else runs, by package fakeverbs.
 var Substitute func(name string) uintptr
 
-// Load opens a library and finds the functions that list names from 0 on; an empty name ends the list. It calls set with the
-// address of each one, 0 if it is optional and the library does not have it. The error is an [*Error]. The library stays open.
+// Load opens a library and finds the functions that list names from 0 on; an empty name ends the
+// list. It calls set with the address of each one, 0 if it is optional and the library does not
+// have it. The error is an [*Error]. The library stays open.
 //
-// A name stands for its newest version, which dlsym prefers (there is no dlvsym in musl). That is the version that a program
-// would be linked with, unless the library were older than its headers.
+// A name stands for its newest version, which dlsym prefers (there is no dlvsym in musl). That is
+// the version that a program would be linked with, unless the library were older than its headers.
 func Load(file string, list func(i int) (name string, optional bool), set func(i int, address uintptr)) error {
 	find := Substitute
 	if find == nil {
@@ -79,7 +80,8 @@ func open(file string) (library, error) {
 	case c == nil:
 		return library{}, &Error{file, "cannot be opened: " + text}
 	case C.dynlib_shares_errno(c) == 0:
-		return library{}, &Error{file, "cannot be used by a statically linked program: it would bring a second C library"}
+		return library{}, &Error{file,
+			"cannot be used by a statically linked program: it would bring a second C library"}
 	}
 	return library{c}, nil
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package dynlib opens shared libraries of C while a program runs, so that the program starts without them and needs none of
-// their headers to be built.
+// Package dynlib opens shared libraries of C while a program runs, so that the program starts
+// without them and needs none of their headers to be built.
 //
-// The package is empty but for this text and the error's type without cgo, on systems other than Linux and with the tag
-// noibverbs.
+// The package is empty but for this text and the error's type without cgo, on systems other than
+// Linux and with the tag noibverbs.
 package dynlib
 
 // Error is why a library cannot be used, for example `library "libibverbs.so.1" not found: ...`.

@@ -40,7 +40,8 @@ func compile(t *testing.T, name, source string, flags ...string) string {
 }
 
 func TestLoad(t *testing.T) {
-	file := compile(t, "libdynlib_test.so", "int old(void) { return 7; }\nint young(void) { return 8; }\n", "-shared", "-fPIC")
+	file := compile(t, "libdynlib_test.so", "int old(void) { return 7; }\nint young(void) { return 8; }\n", "-shared",
+		"-fPIC")
 	found := make(map[int]uintptr)
 	set := func(i int, address uintptr) { found[i] = address }
 	require.NoError(t, Load(file, list("old", "?younger", "?young"), set))
@@ -74,7 +75,8 @@ func TestSubstitute(t *testing.T) {
 	require.EqualValues(t, 4, got)
 }
 
-// TestStatic: in a statically linked program a library would bring a second C library, whose errno nobody reads.
+// TestStatic: in a statically linked program a library would bring a second C library, whose errno
+// nobody reads.
 func TestStatic(t *testing.T) {
 	const inside = "GOVERBS_TEST_STATIC"
 	if file := os.Getenv(inside); file != "" {
@@ -82,7 +84,8 @@ func TestStatic(t *testing.T) {
 			"library "+file+" cannot be used by a statically linked program: it would bring a second C library")
 		return
 	}
-	file := compile(t, "libdynlib_test.so", "#include <errno.h>\nint call(void) { return errno; }\n", "-shared", "-fPIC")
+	file := compile(t, "libdynlib_test.so", "#include <errno.h>\nint call(void) { return errno; }\n", "-shared",
+		"-fPIC")
 	program := filepath.Join(t.TempDir(), "static.test")
 	text, err := exec.Command("go", "test", "-c", "-ldflags=-extldflags=-static", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, "%s", text)

@@ -2,8 +2,8 @@
 
 //go:build linux
 
-// Package eventfd waits for a descriptor from which C code reads events, without keeping a thread in C: the descriptor
-// is non-blocking and Go's poller watches a duplicate of it.
+// Package eventfd waits for a descriptor from which C code reads events, without keeping a thread
+// in C: the descriptor is non-blocking and Go's poller watches a duplicate of it.
 package eventfd
 
 import (
@@ -35,7 +35,8 @@ type File struct {
 	bell  int        // of the goroutine that naps, or noBell
 }
 
-// New makes fd non-blocking and returns a File that watches it. fd itself stays the caller's, who closes it after Close.
+// New makes fd non-blocking and returns a File that watches it. fd itself stays the caller's, who
+// closes it after Close.
 func New(fd int, name string) (*File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("%s: O_NONBLOCK: %w", name, err)
@@ -44,7 +45,8 @@ func New(fd int, name string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: F_DUPFD_CLOEXEC: %w", name, err)
 	}
-	e := &File{f: os.NewFile(uintptr(dup), name), token: make(chan struct{}, 1), closed: make(chan struct{}), bell: noBell}
+	e := &File{f: os.NewFile(uintptr(dup), name), token: make(chan struct{}, 1), closed: make(chan struct{}),
+		bell: noBell}
 	if e.rc, err = e.f.SyscallConn(); err != nil {
 		return nil, errors.Join(err, e.f.Close())
 	}
@@ -64,9 +66,9 @@ func NewNapping(fd int, name string) (*File, error) {
 	return e, err
 }
 
-// Wait calls try until it returns true, in between waiting for the descriptor to become readable or for Wake. Calls are
-// made by one goroutine at a time and never after Close has returned. The error is ctx.Err() when ctx is done and
-// lifetime.ErrClosed when the File is closed.
+// Wait calls try until it returns true, in between waiting for the descriptor to become readable or
+// for Wake. Calls are made by one goroutine at a time and never after Close has returned. The error
+// is ctx.Err() when ctx is done and lifetime.ErrClosed when the File is closed.
 func (e *File) Wait(ctx context.Context, try func() bool) error {
 	select {
 	case e.token <- struct{}{}:

@@ -48,8 +48,8 @@ func reading(t *testing.T) (*File, <-chan error) {
 	return f, ended
 }
 
-// TestContextEndsItsOwnWait: who stands in line behind a goroutine that reads goes with the end of its context, and the other
-// one stays.
+// TestContextEndsItsOwnWait: who stands in line behind a goroutine that reads goes with the end of
+// its context, and the other one stays.
 func TestContextEndsItsOwnWait(t *testing.T) {
 	f, first := reading(t)
 	for _, left := range []time.Duration{0, time.Millisecond} {
@@ -64,8 +64,8 @@ func TestContextEndsItsOwnWait(t *testing.T) {
 	require.Equal(t, lifetime.ErrClosed, within(t, first))
 }
 
-// TestCloseEndsTheLine: a Close ends the Waits that stand in line, even while the goroutine that reads
-// is busy with an event.
+// TestCloseEndsTheLine: a Close ends the Waits that stand in line, even while the goroutine that
+// reads is busy with an event.
 func TestCloseEndsTheLine(t *testing.T) {
 	_, f := newFile(t)
 	busy, ended := make(chan error, 1), make(chan error, 3)
@@ -97,7 +97,8 @@ func TestNotInherited(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// TestEndedContextTakesNothing: a Wait whose context has ended leaves an event that is there to others.
+// TestEndedContextTakesNothing: a Wait whose context has ended leaves an event that is there to
+// others.
 func TestEndedContextTakesNothing(t *testing.T) {
 	fd, f := newFile(t)
 	_, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})

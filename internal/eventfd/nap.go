@@ -12,15 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// napTime is how long a goroutine that waits keeps its thread, which sleeps in ppoll(2), before it leaves the descriptor to Go's
-// poller. An event that comes in this time wakes that thread and nothing else. With Go's poller it wakes a thread of the runtime, which
-// may wake others to look for work before the goroutine runs, and the runtime's monitor, which then looks every 20 us for a while.
+// napTime is how long a goroutine that waits keeps its thread, which sleeps in ppoll(2), before it
+// leaves the descriptor to Go's poller. An event that comes in this time wakes that thread and
+// nothing else. With Go's poller it wakes a thread of the runtime, which may wake others to look
+// for work before the goroutine runs, and the runtime's monitor, which then looks every 20 us for a
+// while.
 //
-// Meanwhile Go has a processor less, until the monitor takes it away because there is work for it. So a goroutine naps only where the
-// last event came in this time, and on half of the processors at most.
+// Meanwhile Go has a processor less, until the monitor takes it away because there is work for it.
+// So a goroutine naps only where the last event came in this time, and on half of the processors at
+// most.
 var napTime = 10 * time.Millisecond // tests change it
 
-// bells are eventfds, each of which wakes one thread that naps. They are made when they are needed and stay open.
+// bells are eventfds, each of which wakes one thread that naps. They are made when they are needed
+// and stay open.
 var bells struct {
 	sync.Mutex
 	made int
@@ -54,15 +58,17 @@ func returnBell(bell int) {
 	bells.free = append(bells.free, bell)
 }
 
-// nap sleeps on this thread until fd is readable, until Wake or Close, or for napTime; or not at all.
+// nap sleeps on this thread until fd is readable, until Wake or Close, or for napTime; or not at
+// all.
 func (e *File) nap(fd uintptr, now time.Time) {
 	bell, ok := takeBell()
 	if !ok {
 		return
 	}
 	defer returnBell(bell)
-	// The monitor takes a goroutine that has not given way for 10 ms for one that computes, even if it only sleeps. It would take the
-	// processor away at each nap, and look every 20 us whether it can.
+	// The monitor takes a goroutine that has not given way for 10 ms for one that computes, even if
+	// it only sleeps. It would take the processor away at each nap, and look every 20 us whether it
+	// can.
 	if now.Sub(e.gave) > 4*time.Millisecond {
 		e.gave = now
 		runtime.Gosched()

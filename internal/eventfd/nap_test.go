@@ -17,7 +17,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// longNaps makes goroutines nap for longer than a test waits, so that one which nobody wakes makes it fail.
+// longNaps makes goroutines nap for longer than a test waits, so that one which nobody wakes makes
+// it fail.
 func longNaps(t *testing.T, processors int) {
 	t.Helper()
 	was, before := napTime, runtime.GOMAXPROCS(processors)
@@ -75,7 +76,8 @@ func TestNapEndsWithWake(t *testing.T) {
 	f.Wake()
 	require.NoError(t, within(t, ended))
 
-	// The next one looks at once, because of that Wake, and the one after it naps until there is an event.
+	// The next one looks at once, because of that Wake, and the one after it naps until there is an
+	// event.
 	put := func() {
 		_, err := unix.Write(fd, anEvent)
 		require.NoError(t, err)

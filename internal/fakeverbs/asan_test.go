@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What make asan rests on: the sanitizer sees a look into an object that was destroyed, which no function of this package
-// gets to see when the look is inline in verbs.h, and memory that C has lost when the process ends.
+// What make asan rests on: the sanitizer sees a look into an object that was destroyed, which no
+// function of this package gets to see when the look is inline in verbs.h, and memory that C has
+// lost when the process ends.
 func TestSanitizerReports(t *testing.T) {
 	switch os.Getenv("FAKEVERBS_MISTAKE") {
 	case "use after destroy":

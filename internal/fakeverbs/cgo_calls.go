@@ -53,9 +53,9 @@ static int call_post_recv(struct ibv_qp *qp, uint64_t wr_id, uint64_t addr, uint
 }
 
 static int call_modify(struct ibv_qp *qp, int state, int mask, int dest) {
-	struct ibv_qp_attr a = {.qp_state = state, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = dest, .rq_psn = 5,
-		.sq_psn = 6, .timeout = 14, .retry_cnt = 7, .rnr_retry = 6, .max_rd_atomic = 4, .max_dest_rd_atomic = 3,
-		.min_rnr_timer = 12, .qp_access_flags = IBV_ACCESS_REMOTE_READ};
+	struct ibv_qp_attr a = {.qp_state = state, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = dest,
+		.rq_psn = 5, .sq_psn = 6, .timeout = 14, .retry_cnt = 7, .rnr_retry = 6, .max_rd_atomic = 4,
+		.max_dest_rd_atomic = 3, .min_rnr_timer = 12, .qp_access_flags = IBV_ACCESS_REMOTE_READ};
 
 	a.ah_attr.is_global = 1;
 	a.ah_attr.port_num = 1;
@@ -190,7 +190,8 @@ func (o object) regMR(addr uint64, length, access int) (object, error) {
 }
 
 func (o object) regDMABuf(offset uint64, length int, iova uint64, fd, access int) (object, error) {
-	m, err := C.ibv_reg_dmabuf_mr(o.pd(), C.uint64_t(offset), C.size_t(length), C.uint64_t(iova), C.int(fd), C.int(access))
+	m, err := C.ibv_reg_dmabuf_mr(o.pd(), C.uint64_t(offset), C.size_t(length), C.uint64_t(iova), C.int(fd),
+		C.int(access))
 	return object{unsafe.Pointer(m)}, errOf(m != nil, err)
 }
 
@@ -247,7 +248,8 @@ func (o object) createQP(typ int, send, recv object, wrs int) (object, error) {
 	init := (*C.struct_ibv_qp_init_attr)(C.calloc(1, C.sizeof_struct_ibv_qp_init_attr))
 	defer C.free(unsafe.Pointer(init))
 	init.send_cq, init.recv_cq, init.qp_type = send.cq(), recv.cq(), uint32(typ)
-	init.cap = C.struct_ibv_qp_cap{max_send_wr: C.uint32_t(wrs), max_recv_wr: C.uint32_t(wrs), max_send_sge: 4, max_recv_sge: 4}
+	init.cap = C.struct_ibv_qp_cap{max_send_wr: C.uint32_t(wrs), max_recv_wr: C.uint32_t(wrs), max_send_sge: 4,
+		max_recv_sge: 4}
 	q, err := C.ibv_create_qp(o.pd(), init)
 	return object{unsafe.Pointer(q)}, errOf(q != nil, err)
 }
@@ -268,8 +270,8 @@ func (o object) queryState() (int, error) {
 	return int(a.qp_state), err
 }
 
-// postSend posts wrs, at most 16, each with one SGE or none, and returns which of them bad_wr is: -1 for NULL, -2 if it was
-// not set.
+// postSend posts wrs, at most 16, each with one SGE or none, and returns which of them bad_wr is:
+// -1 for NULL, -2 if it was not set.
 func (o object) postSend(wrs ...WR) (bad int, err error) {
 	s := (*[16]C.struct_simple)(C.calloc(16, C.sizeof_struct_simple))
 	defer C.free(unsafe.Pointer(s))
@@ -277,9 +279,11 @@ func (o object) postSend(wrs ...WR) (bad int, err error) {
 	defer pin.Unpin()
 	for i, w := range wrs {
 		s[i] = C.struct_simple{wr_id: C.uint64_t(w.WRID), opcode: C.uint32_t(w.Opcode), flags: C.uint32_t(w.Flags),
-			remote_addr: C.uint64_t(w.RemoteAddr), rkey: C.uint32_t(w.RKey), imm: C.uint32_t(w.Imm), num_sge: C.int(w.NumSGE)}
+			remote_addr: C.uint64_t(w.RemoteAddr), rkey: C.uint32_t(w.RKey), imm: C.uint32_t(w.Imm),
+			num_sge: C.int(w.NumSGE)}
 		if w.NumSGE > 0 && len(w.SGEs) > 0 {
-			s[i].addr, s[i].len, s[i].lkey = C.uint64_t(w.SGEs[0].Addr), C.uint32_t(w.SGEs[0].Length), C.uint32_t(w.SGEs[0].LKey)
+			s[i].addr, s[i].len, s[i].lkey = C.uint64_t(w.SGEs[0].Addr), C.uint32_t(w.SGEs[0].Length),
+				C.uint32_t(w.SGEs[0].LKey)
 		}
 		if w.Inline != nil {
 			pin.Pin(&w.Inline[0])
@@ -294,7 +298,8 @@ func (o object) postSend(wrs ...WR) (bad int, err error) {
 func (o object) postRecv(wrID uint64) error { return o.postRecvTo(wrID, SGE{0x1000, 64, 3}) }
 
 func (o object) postRecvTo(wrID uint64, s SGE) error {
-	return result(C.call_post_recv(o.qp(), C.uint64_t(wrID), C.uint64_t(s.Addr), C.uint32_t(s.Length), C.uint32_t(s.LKey)))
+	return result(C.call_post_recv(o.qp(), C.uint64_t(wrID), C.uint64_t(s.Addr), C.uint32_t(s.Length),
+		C.uint32_t(s.LKey)))
 }
 
 // callAlloc returns memory of C's and its address; callFree frees it.

@@ -16,7 +16,8 @@ import (
 	"unsafe"
 )
 
-// fn returns the number of a function. A name that does not exist is a mistake in a test, which shall not pass.
+// fn returns the number of a function. A name that does not exist is a mistake in a test, which
+// shall not pass.
 func fn(name string) C.int {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
@@ -283,14 +284,17 @@ func cAttr(dev int) Attr {
 		MaxSRQ: int(a.max_srq), MaxSRQWR: int(a.max_srq_wr), MaxSRQSGE: int(a.max_srq_sge), MaxAH: int(a.max_ah),
 		PhysPortCnt: int(a.phys_port_cnt), NodeType: int(C.fake_dev[dev].pub.node_type),
 		TransportType: int(C.fake_dev[dev].pub.transport_type), ODPGeneral: uint64(x.odp_caps.general_caps),
-		ODPRC: uint32(x.odp_caps.per_transport_caps.rc_odp_caps), ODPUC: uint32(x.odp_caps.per_transport_caps.uc_odp_caps),
+		ODPRC:    uint32(x.odp_caps.per_transport_caps.rc_odp_caps),
+		ODPUC:    uint32(x.odp_caps.per_transport_caps.uc_odp_caps),
 		ODPUD:    uint32(x.odp_caps.per_transport_caps.ud_odp_caps),
 		VendorID: uint32(a.vendor_id), VendorPartID: uint32(a.vendor_part_id), HWVer: uint32(a.hw_ver),
 		SysImageGUID: be64(a.sys_image_guid), MaxResRdAtom: int(a.max_res_rd_atom), MaxPKeys: int(a.max_pkeys),
 		LocalCAAckDelay: uint8(a.local_ca_ack_delay), NumCompVectors: int(C.fake_dev[dev].vectors),
-		MaxEERdAtom: int(a.max_ee_rd_atom), MaxEEInitRdAtom: int(a.max_ee_init_rd_atom), MaxEE: int(a.max_ee), MaxRDD: int(a.max_rdd),
-		MaxRawIPv6QP: int(a.max_raw_ipv6_qp), MaxRawEthyQP: int(a.max_raw_ethy_qp), MaxFMR: int(a.max_fmr),
-		MaxMapPerFMR: int(a.max_map_per_fmr), MaxMcastGrp: int(a.max_mcast_grp), MaxMcastQPAttach: int(a.max_mcast_qp_attach),
+		MaxEERdAtom: int(a.max_ee_rd_atom), MaxEEInitRdAtom: int(a.max_ee_init_rd_atom), MaxEE: int(a.max_ee),
+		MaxRDD: int(a.max_rdd), MaxRawIPv6QP: int(a.max_raw_ipv6_qp), MaxRawEthyQP: int(a.max_raw_ethy_qp),
+		MaxFMR:       int(a.max_fmr),
+		MaxMapPerFMR: int(a.max_map_per_fmr), MaxMcastGrp: int(a.max_mcast_grp),
+		MaxMcastQPAttach:      int(a.max_mcast_qp_attach),
 		MaxTotalMcastQPAttach: int(a.max_total_mcast_qp_attach),
 	}
 }
@@ -321,7 +325,8 @@ func cSetAttr(dev int, v Attr) {
 	x.odp_caps.per_transport_caps.uc_odp_caps = C.uint32_t(v.ODPUC)
 	x.odp_caps.per_transport_caps.ud_odp_caps = C.uint32_t(v.ODPUD)
 	C.fake_dev[dev].vectors = C.int(v.NumCompVectors)
-	a.max_ee_rd_atom, a.max_ee_init_rd_atom, a.max_ee, a.max_rdd = C.int(v.MaxEERdAtom), C.int(v.MaxEEInitRdAtom), C.int(v.MaxEE), C.int(v.MaxRDD)
+	a.max_ee_rd_atom, a.max_ee_init_rd_atom, a.max_ee, a.max_rdd = C.int(v.MaxEERdAtom), C.int(v.MaxEEInitRdAtom),
+		C.int(v.MaxEE), C.int(v.MaxRDD)
 	a.max_raw_ipv6_qp, a.max_raw_ethy_qp = C.int(v.MaxRawIPv6QP), C.int(v.MaxRawEthyQP)
 	a.max_fmr, a.max_map_per_fmr = C.int(v.MaxFMR), C.int(v.MaxMapPerFMR)
 	a.max_mcast_grp, a.max_mcast_qp_attach = C.int(v.MaxMcastGrp), C.int(v.MaxMcastQPAttach)
@@ -333,13 +338,15 @@ func cSetExtended(dev int, n uint64) {
 	defer C.fake_unlock()
 	next := func() uint64 { n++; return n - 1 }
 	x := &C.fake_dev[dev].attr
-	x.completion_timestamp_mask, x.hca_core_clock, x.device_cap_flags_ex = C.uint64_t(next()), C.uint64_t(next()), C.uint64_t(next())
+	x.completion_timestamp_mask, x.hca_core_clock, x.device_cap_flags_ex = C.uint64_t(next()), C.uint64_t(next()),
+		C.uint64_t(next())
 	x.tso_caps.max_tso, x.tso_caps.supported_qpts = C.uint32_t(next()), C.uint32_t(next())
 	x.rss_caps.supported_qpts, x.rss_caps.max_rwq_indirection_tables = C.uint32_t(next()), C.uint32_t(next())
 	x.rss_caps.max_rwq_indirection_table_size, x.rss_caps.rx_hash_fields_mask = C.uint32_t(next()), C.uint64_t(next())
 	x.rss_caps.rx_hash_function, x.max_wq_type_rq = C.uint8_t(next()), C.uint32_t(next())
 	p := &x.packet_pacing_caps
-	p.qp_rate_limit_min, p.qp_rate_limit_max, p.supported_qpts = C.uint32_t(next()), C.uint32_t(next()), C.uint32_t(next())
+	p.qp_rate_limit_min, p.qp_rate_limit_max, p.supported_qpts = C.uint32_t(next()), C.uint32_t(next()),
+		C.uint32_t(next())
 	x.raw_packet_caps = C.uint32_t(next())
 	t := &x.tm_caps
 	t.max_rndv_hdr_size, t.max_num_tags, t.flags = C.uint32_t(next()), C.uint32_t(next()), C.uint32_t(next())
@@ -360,8 +367,9 @@ func cPort(dev, port int) Port {
 		CapFlags: uint32(p.port_cap_flags), MaxMsgSize: uint32(p.max_msg_sz), PKeyTableLen: int(p.pkey_tbl_len),
 		LID: uint16(p.lid), SMLID: uint16(p.sm_lid), LMC: uint8(p.lmc), ActiveWidth: uint8(p.active_width),
 		ActiveSpeed: uint8(p.active_speed), PhysState: uint8(p.phys_state), LinkLayer: uint8(p.link_layer),
-		CapFlags2: uint16(p.port_cap_flags2), BadPKeyCntr: uint32(p.bad_pkey_cntr), QKeyViolCntr: uint32(p.qkey_viol_cntr),
-		MaxVLNum: uint8(p.max_vl_num), SMSL: uint8(p.sm_sl), SubnetTimeout: uint8(p.subnet_timeout),
+		CapFlags2: uint16(p.port_cap_flags2), BadPKeyCntr: uint32(p.bad_pkey_cntr),
+		QKeyViolCntr: uint32(p.qkey_viol_cntr),
+		MaxVLNum:     uint8(p.max_vl_num), SMSL: uint8(p.sm_sl), SubnetTimeout: uint8(p.subnet_timeout),
 		InitTypeReply: uint8(p.init_type_reply), Flags: uint8(p.flags),
 	}
 }
@@ -374,10 +382,13 @@ func cSetPort(dev, port int, v Port) {
 		gid_tbl_len: C.int(v.GIDTableLen), port_cap_flags: C.uint32_t(v.CapFlags), max_msg_sz: C.uint32_t(v.MaxMsgSize),
 		pkey_tbl_len: C.uint16_t(v.PKeyTableLen), lid: C.uint16_t(v.LID), sm_lid: C.uint16_t(v.SMLID),
 		lmc: C.uint8_t(v.LMC), active_width: C.uint8_t(v.ActiveWidth), active_speed: C.uint8_t(v.ActiveSpeed),
-		phys_state: C.uint8_t(v.PhysState), link_layer: C.uint8_t(v.LinkLayer), port_cap_flags2: C.uint16_t(v.CapFlags2),
-		bad_pkey_cntr: C.uint32_t(v.BadPKeyCntr), qkey_viol_cntr: C.uint32_t(v.QKeyViolCntr), max_vl_num: C.uint8_t(v.MaxVLNum),
-		sm_sl: C.uint8_t(v.SMSL), subnet_timeout: C.uint8_t(v.SubnetTimeout), init_type_reply: C.uint8_t(v.InitTypeReply),
-		flags: C.uint8_t(v.Flags),
+		phys_state: C.uint8_t(v.PhysState), link_layer: C.uint8_t(v.LinkLayer),
+		port_cap_flags2: C.uint16_t(v.CapFlags2),
+		bad_pkey_cntr:   C.uint32_t(v.BadPKeyCntr), qkey_viol_cntr: C.uint32_t(v.QKeyViolCntr),
+		max_vl_num: C.uint8_t(v.MaxVLNum),
+		sm_sl:      C.uint8_t(v.SMSL), subnet_timeout: C.uint8_t(v.SubnetTimeout),
+		init_type_reply: C.uint8_t(v.InitTypeReply),
+		flags:           C.uint8_t(v.Flags),
 	}
 }
 
@@ -398,7 +409,8 @@ func cSetGIDs(dev int, all []GID) {
 	for i, g := range all {
 		c := &C.fake_dev[dev].gid[i]
 		*(*[16]byte)(unsafe.Pointer(&c.raw)) = g.GID
-		c.port, c.index, c._type, c.ifindex = C.uint32_t(g.Port), C.uint32_t(g.Index), C.uint32_t(g.Type), C.uint32_t(g.IfIndex)
+		c.port, c.index, c._type, c.ifindex = C.uint32_t(g.Port), C.uint32_t(g.Index), C.uint32_t(g.Type),
+			C.uint32_t(g.IfIndex)
 	}
 	C.fake_dev[dev].gids = C.int(len(all))
 }
@@ -423,7 +435,8 @@ func cSetHidden(dev int, hidden bool) {
 
 func cCMEvent(ev CMEvent) C.struct_fake_cm_event {
 	c := C.struct_fake_cm_event{
-		event: C.uint32_t(ev.Event), status: C.int32_t(ev.Status), err: C.int32_t(ev.Errno), qp_num: C.uint32_t(ev.QPN), qkey: C.uint32_t(ev.QKey),
+		event: C.uint32_t(ev.Event), status: C.int32_t(ev.Status), err: C.int32_t(ev.Errno), qp_num: C.uint32_t(ev.QPN),
+		qkey:                C.uint32_t(ev.QKey),
 		responder_resources: C.uint8_t(ev.ResponderResources), initiator_depth: C.uint8_t(ev.InitiatorDepth),
 		flow_control: C.uint8_t(ev.FlowControl), retry_count: C.uint8_t(ev.RetryCount),
 		rnr_retry_count: C.uint8_t(ev.RNRRetryCount), srq: C.uint8_t(ev.SRQ), len: C.uint16_t(len(ev.PrivateData)),

@@ -106,7 +106,8 @@ func request(t *testing.T, dev int, data string) (client, listener side, child o
 func TestConnectOnInfiniBand(t *testing.T) {
 	client, listener, child, r := request(t, Fake0, "hello")
 	require.Error(t, client.id.establish(), "too early")
-	require.NoError(t, child.accept(CMEvent{PrivateData: []byte("welcome"), QPN: 77, ResponderResources: 2, InitiatorDepth: 1}))
+	require.NoError(t, child.accept(
+		CMEvent{PrivateData: []byte("welcome"), QPN: 77, ResponderResources: 2, InitiatorDepth: 1}))
 	ev := client.expect(t, evConnectResponse, 0)
 	require.Len(t, ev.PrivateData, 196)
 	require.Equal(t, "welcome", string(ev.PrivateData[:7]))
@@ -157,7 +158,8 @@ func TestConnectOnIWARP(t *testing.T) {
 		require.Equal(t, uint32(stateRTS), got.State)
 	}
 	got, _ := QPByNum(r.qp.num())
-	require.Equal(t, [2]uint8{5, 0}, [2]uint8{got.MaxDestRdAtomic, got.MaxRdAtomic}, "ORD, which the acceptor follows, and IRD, in siw's order")
+	require.Equal(t, [2]uint8{5, 0}, [2]uint8{got.MaxDestRdAtomic, got.MaxRdAtomic},
+		"ORD, which the acceptor follows, and IRD, in siw's order")
 	_, err := other.postSend(WR{Opcode: opRead, NumSGE: 1})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ibv_post_send: a Read at ORD 0 on siw: its queue jams"}, Faults())

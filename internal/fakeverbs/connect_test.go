@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// TestConnections runs what the conformance suite has about connections over libraries without a device.
+// TestConnections runs what the conformance suite has about connections over libraries without a
+// device.
 func TestConnections(t *testing.T) {
 	for _, c := range []struct {
 		name, listen       string
@@ -46,7 +47,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestPortTaken: the suite connects again from another port, if the one that librdmacm chose is in use.
+// TestPortTaken: the suite connects again from another port, if the one that librdmacm chose is in
+// use.
 func TestPortTaken(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() { require.NoError(t, device(t, "fake1").CloseShared()) })
@@ -57,7 +59,8 @@ func TestPortTaken(t *testing.T) {
 			failed++
 			fakeverbs.Fail("rdma_connect", failed, errno)
 		}
-		return verbstest.Fabric{Active: device(t, "fake1"), Passive: device(t, "fake1"), Listen: "198.51.100.1:0", ActiveFirst: true}
+		return verbstest.Fabric{Active: device(t, "fake1"), Passive: device(t, "fake1"), Listen: "198.51.100.1:0",
+			ActiveFirst: true}
 	}, "Disconnect")
 	require.Equal(t, 2, failed)
 	require.Greater(t, fakeverbs.Calls("rdma_connect"), before+failed)

@@ -337,7 +337,8 @@ func TestMemoryThatNoDeviceHereHas(t *testing.T) {
 	require.NoError(t, err)
 	got, ok = MRByKey(mr.lkey())
 	require.True(t, ok)
-	require.Equal(t, MR{Length: 8192, IOVA: 0x7000, Offset: 4096, Access: localWrite, FD: 11, RKey: got.RKey, PD: got.PD}, got)
+	require.Equal(t, MR{Length: 8192, IOVA: 0x7000, Offset: 4096, Access: localWrite, FD: 11, RKey: got.RKey,
+		PD: got.PD}, got)
 	require.NoError(t, mr.deregMR())
 
 	a := DeviceAttr(Fake0)

@@ -38,8 +38,9 @@ func DeviceAttr(dev int) Attr { return cAttr(dev) }
 // SetDeviceAttr sets them, until Reset.
 func SetDeviceAttr(dev int, a Attr) { cSetAttr(dev, a) }
 
-// SetExtended sets the extended attributes of a device to first, first+1, ..., in the order of struct ibv_device_attr_ex from
-// completion_timestamp_mask on, until Reset. Each number is cut to the size of its attribute.
+// SetExtended sets the extended attributes of a device to first, first+1, ..., in the order of
+// struct ibv_device_attr_ex from completion_timestamp_mask on, until Reset. Each number is cut to
+// the size of its attribute.
 func SetExtended(dev int, first uint64) { cSetExtended(dev, first) }
 
 // Port are attributes of a port, named as in struct ibv_port_attr.
@@ -61,7 +62,8 @@ func PortAttr(dev, port int) Port { return cPort(dev, port) }
 // SetPortAttr sets them, until Reset.
 func SetPortAttr(dev, port int, p Port) { cSetPort(dev, port, p) }
 
-// GID is an entry of a port's GID table. Type is an ibv_gid_type: 0 InfiniBand or iWARP, 1 RoCE v1, 2 RoCE v2.
+// GID is an entry of a port's GID table. Type is an ibv_gid_type: 0 InfiniBand or iWARP, 1 RoCE v1,
+// 2 RoCE v2.
 type GID struct {
 	GID                        [16]byte
 	Port, Index, Type, IfIndex uint32
@@ -73,13 +75,15 @@ func GIDs(dev int) []GID { return cGIDs(dev) }
 // SetGIDs replaces it, at most 16 entries, until Reset.
 func SetGIDs(dev int, gids []GID) { cSetGIDs(dev, gids) }
 
-// SetPKeys replaces a device's table of partition keys, at most 64, until Reset. They are 0xffff and no others otherwise.
+// SetPKeys replaces a device's table of partition keys, at most 64, until Reset. They are 0xffff
+// and no others otherwise.
 func SetPKeys(dev int, keys ...uint16) { cSetPKeys(dev, keys) }
 
 // SetHidden takes a device out of the list, as when it is unplugged.
 func SetHidden(dev int, hidden bool) { cSetHidden(dev, hidden) }
 
-// InjectAsync queues an asynchronous event (ibv_event_type) and returns on how many contexts. For an event of a QP, id
-// is its number; for one of a CQ or SRQ, which of that kind since the process began (1 is the first); for one of a port
-// or the device, or of a kind that has no name, the port, and all contexts of dev get it.
+// InjectAsync queues an asynchronous event (ibv_event_type) and returns on how many contexts. For
+// an event of a QP, id is its number; for one of a CQ or SRQ, which of that kind since the process
+// began (1 is the first); for one of a port or the device, or of a kind that has no name, the port,
+// and all contexts of dev get it.
 func InjectAsync(dev int, event, id uint32) int { return cInjectAsync(dev, event, id) }

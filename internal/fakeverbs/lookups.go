@@ -20,7 +20,8 @@ var lookups struct {
 	faked, missing []string
 }
 
-// lacksVar is an environment variable with the names of functions, separated by commas, that the libraries do not have.
+// lacksVar is an environment variable with the names of functions, separated by commas, that the
+// libraries do not have.
 const lacksVar = "FAKEVERBS_LACKS"
 
 // NamedT is what InProcessWithout needs of a test.
@@ -29,9 +30,10 @@ type NamedT interface {
 	Name() string
 }
 
-// InProcessWithout runs a test once more, in a process whose libraries lack the named functions, as older versions of them do:
-// a program looks functions up only once. It reports true in that process, where the test goes on. In the first process it
-// reports false, and the test has failed if it did in the other.
+// InProcessWithout runs a test once more, in a process whose libraries lack the named functions, as
+// older versions of them do: a program looks functions up only once. It reports true in that
+// process, where the test goes on. In the first process it reports false, and the test has failed
+// if it did in the other.
 func InProcessWithout(t NamedT, functions ...string) bool {
 	t.Helper()
 	lacks := strings.Join(functions, ",")
@@ -65,8 +67,8 @@ func init() {
 	}
 }
 
-// Lookups returns the functions that the program has looked up in libibverbs and librdmacm, which it does when it first uses
-// them: those that this package has given it, and those that it lacks.
+// Lookups returns the functions that the program has looked up in libibverbs and librdmacm, which
+// it does when it first uses them: those that this package has given it, and those that it lacks.
 func Lookups() (faked, missing []string) {
 	lookups.Lock()
 	defer lookups.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pair is two QPs that reach each other, with 64 bytes of memory on each side; completions of both are in r.cq.
+// pair is two QPs that reach each other, with 64 bytes of memory on each side; completions of both
+// are in r.cq.
 type pair struct {
 	rig
 	peer object
@@ -72,8 +73,8 @@ func TestLoopbackMovesData(t *testing.T) {
 	require.Equal(t, "ello", string(p.mem[0][32:36]))
 
 	// A Send and what is behind it wait for a receive.
-	_, err = p.qp.postSend(WR{WRID: 3, Opcode: 3, Flags: signaled | inline, NumSGE: 1, Inline: []byte("immediately"), Imm: 7},
-		WR{WRID: 4, Opcode: opWrite, Flags: signaled})
+	_, err = p.qp.postSend(WR{WRID: 3, Opcode: 3, Flags: signaled | inline, NumSGE: 1, Inline: []byte("immediately"),
+		Imm: 7}, WR{WRID: 4, Opcode: opWrite, Flags: signaled})
 	require.NoError(t, err)
 	require.Empty(t, p.poll(t))
 	require.NoError(t, p.peer.postRecvTo(5, p.sge[1]))
@@ -100,7 +101,8 @@ func TestLoopbackChecks(t *testing.T) {
 			return WR{Opcode: opRead, NumSGE: 1, SGEs: p.sge[:1], RemoteAddr: p.sge[1].Addr, RKey: p.rkey[1]}
 		}, statusRemAccess, true},
 		{"lkey", allAccess, func(p pair) WR {
-			return WR{Opcode: opWrite, NumSGE: 1, SGEs: []SGE{{p.sge[0].Addr, 1, 1}}, RemoteAddr: p.sge[1].Addr, RKey: p.rkey[1]}
+			return WR{Opcode: opWrite, NumSGE: 1, SGEs: []SGE{{p.sge[0].Addr, 1, 1}}, RemoteAddr: p.sge[1].Addr,
+				RKey: p.rkey[1]}
 		}, statusLocProt, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -136,7 +138,8 @@ func TestLoopbackReceiveTooSmall(t *testing.T) {
 	require.Equal(t, WC{WRID: 1, Status: statusRemInvReq}, bare(wcs[1]))
 }
 
-// TestLoopbackRetries: a request to a QP in ERR is sent again until that QP is gone, and longer if the peer has disconnected.
+// TestLoopbackRetries: a request to a QP in ERR is sent again until that QP is gone, and longer if
+// the peer has disconnected.
 func TestLoopbackRetries(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		client, listener, child, r := request(t, Fake0, "x")

@@ -16,9 +16,9 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// The conformance suite over loopback, which sends it through the code of both providers, down to the calls of the
-// libraries and what they make of wrong ones. Subjects in which the drivers of the kernel differ from each other are left
-// to the devices themselves.
+// The conformance suite over loopback, which sends it through the code of both providers, down to
+// the calls of the libraries and what they make of wrong ones. Subjects in which the drivers of the
+// kernel differ from each other are left to the devices themselves.
 func TestConformance(t *testing.T) {
 	const vendorRXE = 0xffffff
 	for _, c := range []struct {
@@ -28,9 +28,11 @@ func TestConformance(t *testing.T) {
 	}{
 		{"AtomicWrite", "fake0", "192.0.2.1:0", 0, []string{"Atomic", "Alloc"}},
 		{"AtomicWriteLedger", "fake0", "192.0.2.1:0", vendorRXE, []string{"Atomic", "Alloc"}},
-		{"fake0", "fake0", "192.0.2.1:0", 0, []string{"GID", "PD", "Page", "Order", "List", "UC", "UD", "AH", "Foreign", "Alloc"}},
-		{"fake1", "fake1", "198.51.100.1:0", 0, []string{"GID", "PD", "Memory", "Page", "Immediate", "MW", "MW1", "Invalidate", "Order", "List",
-			"Channel", "UC", "UD", "AH", "Limits", "Foreign", "Disconnect", "Alloc"}},
+		{"fake0", "fake0", "192.0.2.1:0", 0,
+			[]string{"GID", "PD", "Page", "Order", "List", "UC", "UD", "AH", "Foreign", "Alloc"}},
+		{"fake1", "fake1", "198.51.100.1:0", 0,
+			[]string{"GID", "PD", "Memory", "Page", "Immediate", "MW", "MW1", "Invalidate", "Order", "List",
+				"Channel", "UC", "UD", "AH", "Limits", "Foreign", "Disconnect", "Alloc"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fakeverbs.Start(t)
@@ -49,7 +51,8 @@ func TestConformance(t *testing.T) {
 					continue
 				}
 				verbstest.RunSubjects(t, func(*testing.T) verbstest.Fabric {
-					return verbstest.Fabric{Active: d, Passive: d, Listen: c.listen, Others: slices.Delete(slices.Clone(devices), i, i+1)}
+					return verbstest.Fabric{Active: d, Passive: d, Listen: c.listen,
+						Others: slices.Delete(slices.Clone(devices), i, i+1)}
 				}, c.subjects...)
 				faked, missing := fakeverbs.Lookups()
 				require.Subset(t, faked, []string{"ibv_create_qp", "rdma_connect"})

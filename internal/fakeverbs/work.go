@@ -10,7 +10,8 @@ type SGE struct {
 	Length, LKey uint32
 }
 
-// WR is a work request as it arrived in a posting function. Fields that its opcode does not use are zero.
+// WR is a work request as it arrived in a posting function. Fields that its opcode does not use are
+// zero.
 type WR struct {
 	Call       uint64 // which call of a posting function, since Reset
 	QPN, SRQ   uint32 // SRQ: which one since the process began
@@ -53,28 +54,32 @@ func LastPosted() []WR {
 // AutoComplete makes send requests complete successfully when they are posted.
 func AutoComplete(on bool) { cSetAuto(on) }
 
-// Loopback makes requests be executed between QPs of the process, at once and in order: data is moved, receives are
-// consumed, keys, rights and bounds are checked, windows bound. QPs reach each other by the number in ibv_modify_qp, on
-// fake1 by the connection manager. It is for requests posted from now on, until Reset.
+// Loopback makes requests be executed between QPs of the process, at once and in order: data is
+// moved, receives are consumed, keys, rights and bounds are checked, windows bound. QPs reach each
+// other by the number in ibv_modify_qp, on fake1 by the connection manager. It is for requests
+// posted from now on, until Reset.
 func Loopback(on bool) { cSetLoop(on) }
 
-// CompleteSend completes the n oldest send requests of a QP with a status (ibv_wc_status) and returns how many there
-// were. A successful one without a signal gives no completion. It returns -1 if there is no such QP.
+// CompleteSend completes the n oldest send requests of a QP with a status (ibv_wc_status) and
+// returns how many there were. A successful one without a signal gives no completion. It returns -1
+// if there is no such QP.
 func CompleteSend(qpn uint32, n int, status uint32) int { return cComplete(qpn, false, n, status, 0) }
 
-// CompleteRecv completes the n oldest receive requests of a QP or of its SRQ, each with so many bytes.
+// CompleteRecv completes the n oldest receive requests of a QP or of its SRQ, each with so many
+// bytes.
 func CompleteRecv(qpn uint32, n int, status, bytes uint32) int {
 	return cComplete(qpn, true, n, status, bytes)
 }
 
-// LateFlush has QPs that go into the error state keep their requests, and those that are posted then, until Flush.
+// LateFlush has QPs that go into the error state keep their requests, and those that are posted
+// then, until Flush.
 func LateFlush(on bool) { cSetLate(on) }
 
 // Flush flushes the requests of a QP and returns how many there were, -1 if there is no such QP.
 func Flush(qpn uint32) int { return cFlush(qpn) }
 
-// WC is a completion. Status, Opcode and Flags are ibv_wc_status, ibv_wc_opcode and ibv_wc_flags. Imm is in host order;
-// InvalidatedRKey, if not 0, takes its place.
+// WC is a completion. Status, Opcode and Flags are ibv_wc_status, ibv_wc_opcode and ibv_wc_flags.
+// Imm is in host order; InvalidatedRKey, if not 0, takes its place.
 type WC struct {
 	WRID                               uint64
 	Status, Opcode, VendorErr, ByteLen uint32
@@ -83,8 +88,8 @@ type WC struct {
 	Solicited                          bool // wakes a CQ armed for solicited completions
 }
 
-// InjectWC adds a completion as it is to a QP's send or receive CQ and reports whether there is that QP. What waits on
-// the QP stays.
+// InjectWC adds a completion as it is to a QP's send or receive CQ and reports whether there is
+// that QP. What waits on the QP stays.
 func InjectWC(qpn uint32, recv bool, wc WC) bool {
 	if recv {
 		return cInjectWC(qpn, 1, wc)
@@ -92,8 +97,8 @@ func InjectWC(qpn uint32, recv bool, wc WC) bool {
 	return cInjectWC(qpn, 0, wc)
 }
 
-// Receive completes the oldest receive request of a QP or of its SRQ with wc, whose WRID is the request's, and reports
-// whether there was one.
+// Receive completes the oldest receive request of a QP or of its SRQ with wc, whose WRID is the
+// request's, and reports whether there was one.
 func Receive(qpn uint32, wc WC) bool { return cInjectWC(qpn, 2, wc) }
 
 // AHAttr is a struct ibv_ah_attr.
@@ -129,15 +134,16 @@ func QPs() []uint32 { return cQPs() }
 // QPByNum returns what is known of a QP that is alive.
 func QPByNum(qpn uint32) (QP, bool) { return cQP(qpn) }
 
-// MoveQP moves a QP to a state (ibv_qp_state) behind the program's back, as a device does after an error, and reports whether
-// there is that QP. In ERR it is flushed.
+// MoveQP moves a QP to a state (ibv_qp_state) behind the program's back, as a device does after an
+// error, and reports whether there is that QP. In ERR it is flushed.
 func MoveQP(qpn uint32, state int) bool { return cMoveQP(qpn, state) }
 
-// SetDepths gives a QP the depths that a connection has agreed on, of Reads in progress as requester and as responder, and reports
-// whether there is that QP.
+// SetDepths gives a QP the depths that a connection has agreed on, of Reads in progress as
+// requester and as responder, and reports whether there is that QP.
 func SetDepths(qpn uint32, ord, ird int) bool { return cSetDepths(qpn, ord, ird) }
 
-// AHByID returns the attributes of an address handle that is alive, by the number that a WR's AH gives.
+// AHByID returns the attributes of an address handle that is alive, by the number that a WR's AH
+// gives.
 func AHByID(id uint32) (AHAttr, bool) { return cAH(id) }
 
 // MR is a region as it was registered. FD is -1 for ordinary memory.

@@ -20,8 +20,9 @@ func TestPostedIsWhatWasPosted(t *testing.T) {
 	_, err := r.qp.postSend(WR{WRID: 9, Opcode: opRead, NumSGE: 1, SGEs: []SGE{{1, 2, 3}}})
 	require.NoError(t, err)
 	_, err = r.qp.postSend(
-		WR{WRID: 1, Opcode: opWriteWithImm, Flags: signaled, NumSGE: 1, SGEs: []SGE{{0x1000, 64, 5}}, RemoteAddr: 0x2000,
-			RKey: 6, Imm: 0x01020304},
+		WR{WRID: 1, Opcode: opWriteWithImm, Flags: signaled, NumSGE: 1, SGEs: []SGE{{0x1000, 64, 5}},
+			RemoteAddr: 0x2000,
+			RKey:       6, Imm: 0x01020304},
 		WR{WRID: 2, Opcode: opSend, Flags: inline, NumSGE: 1, Inline: []byte("hello")})
 	require.NoError(t, err)
 	require.Len(t, Posted(), 3)
@@ -33,7 +34,8 @@ func TestPostedIsWhatWasPosted(t *testing.T) {
 	require.Equal(t, "hello", string(got[1].Inline))
 	require.Zero(t, got[1].RemoteAddr)
 	require.NoError(t, r.qp.postRecv(77))
-	require.Equal(t, []WR{{Call: 3, QPN: r.qp.num(), Recv: true, WRID: 77, NumSGE: 1, SGEs: []SGE{{0x1000, 64, 3}}}}, LastPosted())
+	require.Equal(t, []WR{{Call: 3, QPN: r.qp.num(), Recv: true, WRID: 77, NumSGE: 1, SGEs: []SGE{{0x1000, 64, 3}}}},
+		LastPosted())
 }
 
 func TestQueuesAreFull(t *testing.T) {
@@ -226,8 +228,9 @@ func TestModify(t *testing.T) {
 	require.Equal(t, stateRTS, state)
 	got, ok := QPByNum(r.qp.num())
 	require.True(t, ok)
-	require.Equal(t, QP{Type: qptRC, Modifies: 3, Mask: maskInit | maskRTR | maskRTS | 1, State: stateRTS, Access: 4, Port: 1,
-		PathMTU: 3, DestQPN: 7, RQPSN: 5, SQPSN: 6, MaxRdAtomic: 4, MaxDestRdAtomic: 3, MinRNRTimer: 12, Timeout: 14,
+	require.Equal(t, QP{Type: qptRC, Modifies: 3, Mask: maskInit | maskRTR | maskRTS | 1, State: stateRTS, Access: 4,
+		Port: 1, PathMTU: 3, DestQPN: 7, RQPSN: 5, SQPSN: 6, MaxRdAtomic: 4, MaxDestRdAtomic: 3, MinRNRTimer: 12,
+		Timeout:  14,
 		RetryCnt: 7, RNRRetry: 6, MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64,
 		AH: AHAttr{SGIDIndex: 3, IsGlobal: true, Port: 1}}, got)
 	require.Equal(t, []uint32{r.qp.num()}, QPs())
@@ -275,17 +278,22 @@ func TestTrapsOfSiwAreFaults(t *testing.T) {
 		{WR{}, read, ""},
 		{read, read, ""}, // the QP has no connection, and so no depth
 		{WR{}, WR{Opcode: opRead}, "a Read without an SGE on siw: it reads as much as the request before it"},
-		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 64), Flags: fence}, "a fenced Read on siw: its queue jams"},
+		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 64), Flags: fence},
+			"a fenced Read on siw: its queue jams"},
 		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 0)}, ""},
-		{read, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 0)}, "a Read of 0 bytes behind another to a siw: it answers with others"},
-		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(whole, 32), RemoteAddr: crosses}, "a Read of 32 bytes across a page of a siw: it answers with others"},
+		{read, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 0)},
+			"a Read of 0 bytes behind another to a siw: it answers with others"},
+		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(whole, 32), RemoteAddr: crosses},
+			"a Read of 32 bytes across a page of a siw: it answers with others"},
 		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(crosses, 32), RemoteAddr: whole}, ""},
 		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(crosses, long), RemoteAddr: crosses}, ""},
-		{WR{}, WR{Opcode: opSend, NumSGE: 1, SGEs: sge(crosses, 32)}, "32 bytes from one SGE that crosses a page on siw: it sends others"},
+		{WR{}, WR{Opcode: opSend, NumSGE: 1, SGEs: sge(crosses, 32)},
+			"32 bytes from one SGE that crosses a page on siw: it sends others"},
 		{WR{}, WR{Opcode: opSend, NumSGE: 1, SGEs: sge(whole, 32)}, ""},
 		{WR{}, WR{Opcode: opSend, NumSGE: 1, SGEs: sge(crosses, long)}, ""},
 		{WR{}, WR{Opcode: opWrite, Flags: fence}, ""},
-		{read, WR{Opcode: opWrite, Flags: fence}, "a fenced request behind a Read on siw: until it is answered no Read of the peer's is"},
+		{read, WR{Opcode: opWrite, Flags: fence},
+			"a fenced request behind a Read on siw: until it is answered no Read of the peer's is"},
 	} {
 		if c.before.Opcode != 0 {
 			_, err := r.qp.postSend(c.before)

@@ -21,8 +21,8 @@ const (
 	top    = "../.." // the module's directory, from this package's
 )
 
-// floorOf says where each package stands; docs/architecture.md draws it. The code of a package imports lower floors
-// only. A star stands for one path element.
+// floorOf says where each package stands; docs/architecture.md draws it. The code of a package
+// imports lower floors only. A star stands for one path element.
 var floorOf = map[string]int{
 	"cmd/*":      mains, // the only place where devices are chosen
 	"examples/*": mains,
@@ -112,14 +112,15 @@ const (
 	mains  = 12
 )
 
-// library reports whether a package must do with few dependencies: all but commands, test suites and side packages.
+// library reports whether a package must do with few dependencies: all but commands, test suites
+// and side packages.
 func library(rel string) bool {
 	f, ok := floor(floorOf, rel)
 	return ok && f != suites && f < parts && rel != "goverbstest"
 }
 
-// allowedDependency reports whether a library may depend on a package that is neither of the module nor of the standard
-// library.
+// allowedDependency reports whether a library may depend on a package that is neither of the module
+// nor of the standard library.
 func allowedDependency(p string) bool {
 	return strings.HasPrefix(p, "golang.org/x/sys/") || strings.HasPrefix(p, "golang.org/x/sync/")
 }
@@ -164,7 +165,8 @@ func TestImportsLeadDown(t *testing.T) {
 	}
 }
 
-// The fake defines functions of libibverbs: a program that had it in would find no device of its machine.
+// The fake defines functions of libibverbs: a program that had it in would find no device of its
+// machine.
 func TestFakeIsForTestsOnly(t *testing.T) {
 	g := load(t, "linux", "1")
 	require.Contains(t, g, module+"/internal/fakeverbs")
@@ -197,7 +199,8 @@ func TestFloorFaultsAreFound(t *testing.T) {
 			require.Equal(t, c.want, g.floorFaults("m", rules))
 		})
 	}
-	require.Equal(t, []string{". has no floor"}, graph{"m": {ImportPath: "m"}}.floorFaults("m", rules), "a package at the top")
+	require.Equal(t, []string{". has no floor"}, graph{"m": {ImportPath: "m"}}.floorFaults("m", rules),
+		"a package at the top")
 }
 
 func TestLibraryDependencies(t *testing.T) {
@@ -208,22 +211,25 @@ func TestLibraryDependencies(t *testing.T) {
 	}
 }
 
-// What programs import for their tests brings in only what package usiw/capture needs to write files.
+// What programs import for their tests brings in only what package usiw/capture needs to write
+// files.
 func TestTestDependencies(t *testing.T) {
 	g := load(t, "linux", "0")
 	require.Contains(t, g, module+"/goverbstest")
-	require.Empty(t, g.dependencyFaults(module, func(rel string) bool { return rel == "goverbstest" }, func(p string) bool {
-		return allowedDependency(p) || strings.HasPrefix(p, "github.com/gopacket/gopacket") || p == "golang.org/x/net/bpf"
-	}))
+	require.Empty(t, g.dependencyFaults(module, func(rel string) bool { return rel == "goverbstest" },
+		func(p string) bool {
+			return allowedDependency(p) || strings.HasPrefix(p, "github.com/gopacket/gopacket") ||
+				p == "golang.org/x/net/bpf"
+		}))
 }
 
 func TestLibraries(t *testing.T) {
-	for _, rel := range []string{"verbs", "cm", "ext", "usiw", "internal/iwarp/mpa", "internal/iwarp/ddp", "internal/iwarp/rdmap", "rsocket", "compat/ibcompat",
-		"internal/lifetime"} {
+	for _, rel := range []string{"verbs", "cm", "ext", "usiw", "internal/iwarp/mpa", "internal/iwarp/ddp",
+		"internal/iwarp/rdmap", "rsocket", "compat/ibcompat", "internal/lifetime"} {
 		require.True(t, library(rel), rel)
 	}
-	for _, rel := range []string{"cmd/goverbs", "cmd/goverbs/internal/cli", "cmd/goverbs/internal/devices", "examples/writeimm", "verbstest",
-		"usiw/capture", "goverbstest", "unknown"} {
+	for _, rel := range []string{"cmd/goverbs", "cmd/goverbs/internal/cli", "cmd/goverbs/internal/devices",
+		"examples/writeimm", "verbstest", "usiw/capture", "goverbstest", "unknown"} {
 		require.False(t, library(rel), rel)
 	}
 }

@@ -19,7 +19,8 @@ type pkg struct {
 // graph holds packages by import path.
 type graph map[string]pkg
 
-// inside returns p's path below the module's, "." for the module's own, and whether it is in the module at all.
+// inside returns p's path below the module's, "." for the module's own, and whether it is in the
+// module at all.
 func inside(module, p string) (rel string, ok bool) {
 	if p == module {
 		return ".", true
@@ -37,8 +38,8 @@ func (g graph) paths() []string {
 	return all
 }
 
-// floor returns the floor of rel, a path below the module's, according to rules whose keys may be patterns of
-// path.Match.
+// floor returns the floor of rel, a path below the module's, according to rules whose keys may be
+// patterns of path.Match.
 func floor(rules map[string]int, rel string) (int, bool) {
 	if f, ok := rules[rel]; ok {
 		return f, true
@@ -78,8 +79,9 @@ func (g graph) floorFaults(module string, rules map[string]int) []string {
 	return faults
 }
 
-// dependencyFaults follows the imports of the module's packages for which library is true and names every package
-// outside of the standard library and the module that allowed refuses, with the chain of imports that leads to it.
+// dependencyFaults follows the imports of the module's packages for which library is true and names
+// every package outside of the standard library and the module that allowed refuses, with the chain
+// of imports that leads to it.
 func (g graph) dependencyFaults(module string, library, allowed func(string) bool) []string {
 	var faults []string
 	for _, p := range g.paths() {

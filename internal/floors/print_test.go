@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// printed are the methods without which fmt, log/slog and encoding/json walk through the insides of an object, see package
-// internal/show. An error has Error in the place of String.
+// printed are the methods without which fmt, log/slog and encoding/json walk through the insides of
+// an object, see package internal/show. An error has Error in the place of String.
 var printed = []string{"Format", "String", "LogValue", "MarshalJSON"}
 
 // mustPrint reports whether programs get the objects of a package.
@@ -29,8 +29,9 @@ func mustPrint(pkg string) bool {
 	return true
 }
 
-// printFaults names the exported types of a package that can be printed unsafely: structs that have unexported fields, or inherit
-// the methods of an embedded field, and structs of a package all of whose types are to be printed.
+// printFaults names the exported types of a package that can be printed unsafely: structs that have
+// unexported fields, or inherit the methods of an embedded field, and structs of a package all of
+// whose types are to be printed.
 func printFaults(pkg string, all bool, files ...*ast.File) (faults []string) {
 	var structs []string
 	methods := make(map[string][]string)
@@ -39,7 +40,8 @@ func printFaults(pkg string, all bool, files ...*ast.File) (faults []string) {
 			switch d := d.(type) {
 			case *ast.GenDecl:
 				for _, s := range d.Specs {
-					if t, ok := s.(*ast.TypeSpec); ok && t.Name.IsExported() && (all && isStruct(t.Type) || hasInsides(t.Type)) {
+					if t, ok := s.(*ast.TypeSpec); ok && t.Name.IsExported() &&
+						(all && isStruct(t.Type) || hasInsides(t.Type)) {
 						structs = append(structs, t.Name.Name)
 					}
 				}
@@ -64,8 +66,9 @@ func printFaults(pkg string, all bool, files ...*ast.File) (faults []string) {
 
 func isStruct(t ast.Expr) bool { _, ok := t.(*ast.StructType); return ok }
 
-// hasInsides reports whether a type is a struct with unexported or embedded fields. A number is no such field: it leads nowhere,
-// and a struct with only numbers hidden is a value, copied as a whole.
+// hasInsides reports whether a type is a struct with unexported or embedded fields. A number is no
+// such field: it leads nowhere, and a struct with only numbers hidden is a value, copied as a
+// whole.
 func hasInsides(t ast.Expr) bool {
 	s, ok := t.(*ast.StructType)
 	if !ok {

@@ -36,7 +36,8 @@ func withoutComment(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// missing returns the first of lines that code does not have behind the ones before it, "" if it has them all in order.
+// missing returns the first of lines that code does not have behind the ones before it, "" if it
+// has them all in order.
 func missing(lines []string, code string) string {
 	rest := strings.Split(code, "\n")
 next:

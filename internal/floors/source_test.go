@@ -24,11 +24,12 @@ func licenceOf(name string) string {
 	return licence
 }
 
-// licensed reports whether a file begins with the licence line, in the comment style that its name calls for. A line
-// for the program that runs a script may come first.
+// licensed reports whether a file begins with the licence line, in the comment style that its name
+// calls for. A line for the program that runs a script may come first.
 func licensed(name string, src []byte) bool {
 	mark := "# "
-	if strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".c") || strings.HasSuffix(name, ".h") || strings.HasSuffix(name, ".cocci") {
+	if strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".c") || strings.HasSuffix(name, ".h") ||
+		strings.HasSuffix(name, ".cocci") {
 		mark = "// "
 	}
 	if bytes.HasPrefix(src, []byte("#!")) {
@@ -58,7 +59,8 @@ func mayUnsafe(name string) bool {
 	return strings.HasSuffix(base, "_unsafe") || strings.HasPrefix(base, "cgo_")
 }
 
-// mayCallC reports whether a file, named from the top of the module, is one of those that may import "C".
+// mayCallC reports whether a file, named from the top of the module, is one of those that may
+// import "C".
 func mayCallC(name string) bool {
 	return slices.Contains([]string{"verbs/cgo_verbs.go", "cm/cgo_cm.go", "internal/dynlib/cgo_dynlib.go"}, name) ||
 		path.Dir(name) == "internal/fakeverbs" || path.Dir(name) == "preload"
@@ -82,7 +84,8 @@ func sourceFaults(name string, src []byte) []string {
 		case i.Path.Value == `"unsafe"` && !mayUnsafe(name):
 			faults = append(faults, name+" imports unsafe: only *_unsafe.go and cgo_*.go may")
 		case i.Path.Value == `"C"` && !mayCallC(name):
-			faults = append(faults, name+` imports "C": only verbs/cgo_verbs.go, cm/cgo_cm.go, internal/dynlib/cgo_dynlib.go, internal/fakeverbs and preload may`)
+			faults = append(faults, name+
+				` imports "C": only verbs/cgo_verbs.go, cm/cgo_cm.go, internal/dynlib/cgo_dynlib.go, internal/fakeverbs and preload may`)
 		}
 	}
 	return faults

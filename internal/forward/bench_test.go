@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// BenchmarkPostPoll posts Writes and polls their completions, on a device whose requests complete at once: what a layer of
-// handles costs.
+// BenchmarkPostPoll posts Writes and polls their completions, on a device whose requests complete
+// at once: what a layer of handles costs.
 func BenchmarkPostPoll(b *testing.B) {
 	for _, layers := range []int{0, 1, 2} {
 		for _, n := range []int{1, 16} {
@@ -40,8 +40,9 @@ func BenchmarkPostPoll(b *testing.B) {
 				qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
 				require.NoError(b, err)
 				for _, to := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS} {
-					require.NoError(b, qp.Modify(verbs.QPAttr{State: to, PortNum: 1, PathMTU: verbs.MTU1024, MinRNRTimer: 12,
-						DestQPNum: qp.Num(), AH: verbs.AHAttr{PortNum: 1, IsGlobal: true}}, toState[to]))
+					require.NoError(b, qp.Modify(
+						verbs.QPAttr{State: to, PortNum: 1, PathMTU: verbs.MTU1024, MinRNRTimer: 12,
+							DestQPNum: qp.Num(), AH: verbs.AHAttr{PortNum: 1, IsGlobal: true}}, toState[to]))
 				}
 				sge, err := mr.SGE(0, 64)
 				require.NoError(b, err)
@@ -66,8 +67,10 @@ func BenchmarkPostPoll(b *testing.B) {
 // toState are the attributes that a QP is brought up with.
 var toState = map[verbs.QPState]verbs.QPAttrMask{
 	verbs.QPStateInit: verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags,
-	verbs.QPStateRTR: verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |
+	verbs.QPStateRTR: verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN |
+		verbs.QPAttrRQPSN |
 		verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer,
-	verbs.QPStateRTS: verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN |
+	verbs.QPStateRTS: verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry |
+		verbs.QPAttrSQPSN |
 		verbs.QPAttrMaxRdAtomic,
 }

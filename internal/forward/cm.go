@@ -58,7 +58,8 @@ func (r *Route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 // Conn is a connection (cm.ProviderConn, cm.ProviderDatagram, cm.ProviderMulticaster).
 type Conn struct{ *cm.ID }
 
-func (c Conn) JoinMulticast(ctx context.Context, handle *verbs.QP, group netip.Addr) (cm.Datagram, func() error, error) {
+func (c Conn) JoinMulticast(ctx context.Context, handle *verbs.QP,
+	group netip.Addr) (cm.Datagram, func() error, error) {
 	in, err := below[verbs.QP](handle.Provider())
 	if err != nil {
 		return cm.Datagram{}, nil, err

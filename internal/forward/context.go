@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// holder is an object that stands for one of the device below: one of this package, or a type that embeds it.
+// holder is an object that stands for one of the device below: one of this package, or a type that
+// embeds it.
 type holder[T any] interface{ below() *T }
 
 // below is the handle below the object of a provider.

@@ -4,8 +4,9 @@ package forward
 
 import "github.com/goverbs/goverbs/verbs"
 
-// CQ is a completion queue (verbs.ProviderCQ). It has no Unwrap, because a type that embeds it and keeps completions of its own must
-// not have one: how the device below sleeps says nothing of those.
+// CQ is a completion queue (verbs.ProviderCQ). It has no Unwrap, because a type that embeds it and
+// keeps completions of its own must not have one: how the device below sleeps says nothing of
+// those.
 type CQ struct {
 	In  *verbs.CQ
 	ctx *Context
@@ -42,7 +43,8 @@ type plainCQ struct{ *CQ }
 func (c plainCQ) Unwrap() verbs.ProviderCQ { return c.In.Provider() }
 
 // CreateCQ returns a CQ that only forwards.
-func (c *Context) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+func (c *Context) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel,
+	vector int) (verbs.ProviderCQ, error) {
 	in, err := c.NewCQ(owner, cqe, ch, vector)
 	if err != nil {
 		return nil, err

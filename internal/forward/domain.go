@@ -4,7 +4,8 @@ package forward
 
 import "github.com/goverbs/goverbs/verbs"
 
-// PD is a protection domain (verbs.ProviderPD, ProviderSRQAllocator, ProviderAHCreator, ProviderDmabufRegistrar).
+// PD is a protection domain (verbs.ProviderPD, ProviderSRQAllocator, ProviderAHCreator,
+// ProviderDmabufRegistrar).
 type PD struct {
 	In  *verbs.PD
 	ctx *Context

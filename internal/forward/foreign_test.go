@@ -50,7 +50,8 @@ func newRig(t *testing.T, dev *verbs.Device, listen string) *rig {
 	r.mw1, err = r.pd.AllocMW(verbs.MWType1)
 	require.NoError(t, err)
 	r.qp = r.newQP(t, verbs.QPTypeRC)
-	if r.ah, err = r.pd.CreateAH(verbs.AHAttr{PortNum: 1, IsGlobal: true, GRH: verbs.GlobalRoute{HopLimit: 1}}); err != nil {
+	if r.ah, err = r.pd.CreateAH(
+		verbs.AHAttr{PortNum: 1, IsGlobal: true, GRH: verbs.GlobalRoute{HopLimit: 1}}); err != nil {
 		require.ErrorIs(t, err, verbs.ErrNotSupported)
 	}
 	return r
@@ -63,8 +64,9 @@ func (r *rig) newQP(t *testing.T, typ verbs.QPType) *verbs.QP {
 	return qp
 }
 
-// TestForeignObjects: a provider that is given another one's object, as a device between could do by mistake, refuses it by a
-// typed error that names both. The handles would not let a program come so far.
+// TestForeignObjects: a provider that is given another one's object, as a device between could do
+// by mistake, refuses it by a typed error that names both. The handles would not let a program come
+// so far.
 func TestForeignObjects(t *testing.T) {
 	wrappedFake, fake0 := fake(t, "fake0", 1)
 	nic := newNIC(t)
@@ -118,13 +120,15 @@ func giveForeign(t *testing.T, own, other *rig, requireForeign func(err error, w
 
 	qp := own.newQP(t, verbs.QPTypeRC)
 	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
-	for what, b := range map[string]*verbs.MWBind{"window": {MW: other.mw, MR: own.mr}, "region": {MW: own.mw, MR: other.mr}} {
+	for what, b := range map[string]*verbs.MWBind{"window": {MW: other.mw, MR: own.mr},
+		"region": {MW: own.mw, MR: other.mr}} {
 		b.Addr, b.Length = b.MR.Addr(), 8
 		n, err := qp.Provider().PostSend([]verbs.SendWR{{Opcode: verbs.WRBindMW, RKey: 1, Bind: b}})
 		requireForeign(err, what)
 		require.Zero(t, n)
 		if own.ah == nil { // a QP that has never been connected takes requests in ERR
-			n, err = qp.Provider().PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRBindMW, RKey: 1, Bind: b}})
+			n, err = qp.Provider().PostSend(
+				[]verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRBindMW, RKey: 1, Bind: b}})
 			requireForeign(err, what)
 			require.Equal(t, 1, n, "what stands before it is posted")
 		}
@@ -146,7 +150,8 @@ func giveForeign(t *testing.T, own, other *rig, requireForeign func(err error, w
 	connectForeign(t, own, other, requireForeign)
 }
 
-// connectForeign offers a QP of another device to a route and to a request, if the device has a connection manager of its own.
+// connectForeign offers a QP of another device to a route and to a request, if the device has a
+// connection manager of its own.
 func connectForeign(t *testing.T, own, other *rig, requireForeign func(err error, what string)) {
 	p, ok := own.ctx.Device().Provider().(cm.Provider)
 	if !ok {

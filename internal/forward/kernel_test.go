@@ -16,15 +16,16 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// fakes are the two devices of the fake libraries: one that follows InfiniBand, one that is like kernel siw. The subjects are
-// those in which the drivers of the kernel agree.
+// fakes are the two devices of the fake libraries: one that follows InfiniBand, one that is like
+// kernel siw. The subjects are those in which the drivers of the kernel agree.
 var fakes = []struct {
 	name, listen string
 	subjects     []string
 }{
 	{"fake0", "192.0.2.1:0", []string{"Device", "GID", "PD", "Order", "List", "UC", "UD", "AH", "Foreign", "Alloc"}},
-	{"fake1", "198.51.100.1:0", []string{"GID", "PD", "Memory", "Immediate", "MW", "MW1", "Invalidate", "Order", "List", "Channel",
-		"Limits", "Foreign", "Disconnect", "Alloc"}},
+	{"fake1", "198.51.100.1:0",
+		[]string{"GID", "PD", "Memory", "Immediate", "MW", "MW1", "Invalidate", "Order", "List", "Channel",
+			"Limits", "Foreign", "Disconnect", "Alloc"}},
 }
 
 // fake returns one of them, wrapped a number of times, over loopback.
@@ -50,13 +51,15 @@ func hideFakes(t *testing.T) {
 	fakeverbs.SetHidden(fakeverbs.Fake1, true)
 }
 
-// TestVerbsKernel runs the suite through the provider over libibverbs and the connection manager over librdmacm.
+// TestVerbsKernel runs the suite through the provider over libibverbs and the connection manager
+// over librdmacm.
 func TestVerbsKernel(t *testing.T) {
 	for _, c := range fakes {
 		t.Run(c.name, func(t *testing.T) {
 			wrapped, bare := fake(t, c.name, 1)
 			verbstest.RunSubjects(t, func(*testing.T) verbstest.Fabric {
-				return verbstest.Fabric{Active: wrapped, Passive: wrapped, Listen: c.listen, Others: []*verbs.Device{bare}}
+				return verbstest.Fabric{Active: wrapped, Passive: wrapped, Listen: c.listen,
+					Others: []*verbs.Device{bare}}
 			}, c.subjects...)
 		})
 	}
@@ -72,7 +75,8 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// TestUnwrapIsEnoughKernel: librdmacm connects a device that has Unwrap, whatever its name, also with QPs that wrap the kernel's.
+// TestUnwrapIsEnoughKernel: librdmacm connects a device that has Unwrap, whatever its name, also
+// with QPs that wrap the kernel's.
 func TestUnwrapIsEnoughKernel(t *testing.T) {
 	for _, c := range fakes {
 		t.Run(c.name, func(t *testing.T) {
@@ -86,8 +90,8 @@ func TestUnwrapIsEnoughKernel(t *testing.T) {
 	}
 }
 
-// TestSRQWithoutQuery: a device can have shared receive queues that it cannot be asked about, as siw has. The sizes of one are
-// known from when it was made.
+// TestSRQWithoutQuery: a device can have shared receive queues that it cannot be asked about, as
+// siw has. The sizes of one are known from when it was made.
 func TestSRQWithoutQuery(t *testing.T) {
 	wrapped, bare := fake(t, "fake1", 2)
 	var attrs []verbs.SRQAttr
@@ -109,7 +113,8 @@ func TestSRQWithoutQuery(t *testing.T) {
 	require.Equal(t, attrs[0], attrs[1])
 }
 
-// TestAttributesKernel: extended attributes and the vectors of completions are those of the device below.
+// TestAttributesKernel: extended attributes and the vectors of completions are those of the device
+// below.
 func TestAttributesKernel(t *testing.T) {
 	fakeverbs.Start(t)
 	a := fakeverbs.DeviceAttr(fakeverbs.Fake0)

@@ -16,17 +16,20 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// TestVerbsTwice runs what depends on how handles find each other on a device that wraps a device that wraps a device; one side
-// is wrapped once, so that the two differ.
+// TestVerbsTwice runs what depends on how handles find each other on a device that wraps a device
+// that wraps a device; one side is wrapped once, so that the two differ.
 func TestVerbsTwice(t *testing.T) {
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
 		nic := newNIC(t)
 		once := wrap(t, nic)
-		return verbstest.Fabric{Active: wrap(t, once), Passive: once, Listen: "127.0.0.1:0", Others: []*verbs.Device{nic}}
-	}, "Device", "MW", "MW1", "CQ", "CQResize", "Channel", "SRQ", "Lifetime", "Foreign", "Events", "Connect", "Disconnect")
+		return verbstest.Fabric{Active: wrap(t, once), Passive: once, Listen: "127.0.0.1:0",
+			Others: []*verbs.Device{nic}}
+	}, "Device", "MW", "MW1", "CQ", "CQResize", "Channel", "SRQ", "Lifetime", "Foreign", "Events", "Connect",
+		"Disconnect")
 }
 
-// TestErrorsNameOneCall: whatever number of devices an error has come through, it names the call and the device of the program.
+// TestErrorsNameOneCall: whatever number of devices an error has come through, it names the call
+// and the device of the program.
 func TestErrorsNameOneCall(t *testing.T) {
 	once := wrap(t, newNIC(t))
 	for _, dev := range []*verbs.Device{once, wrap(t, once)} {
@@ -40,9 +43,11 @@ func TestErrorsNameOneCall(t *testing.T) {
 		qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
 		require.NoError(t, err)
 		_, err = qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
-		require.EqualError(t, err, "verbs: PostSend on "+dev.Name()+": request 0: QP is in state RESET: sends can be posted from RTS on")
+		require.EqualError(t, err,
+			"verbs: PostSend on "+dev.Name()+": request 0: QP is in state RESET: sends can be posted from RTS on")
 		_, err = qp.PostRecv([]verbs.RecvWR{{}})
-		require.EqualError(t, err, "verbs: PostRecv on "+dev.Name()+": request 0: QP is in state RESET: receives can be posted from INIT on")
+		require.EqualError(t, err,
+			"verbs: PostRecv on "+dev.Name()+": request 0: QP is in state RESET: receives can be posted from INIT on")
 		_, err = pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, Type: verbs.QPTypeUC})
 		require.ErrorIs(t, err, verbs.ErrNotSupported)
 		onceNamed(t, err, "verbs: CreateQP on "+dev.Name()+": ")
@@ -90,7 +95,8 @@ func TestManager(t *testing.T) {
 // unconnected hides what a device can do besides being opened.
 type unconnected struct{ verbs.ProviderDevice }
 
-// renamed wraps at the level of providers: what it does not do itself is the device's below, connections too.
+// renamed wraps at the level of providers: what it does not do itself is the device's below,
+// connections too.
 type renamed struct{ verbs.ProviderDevice }
 
 func (d renamed) Unwrap() verbs.ProviderDevice { return d.ProviderDevice }
@@ -101,7 +107,8 @@ func (d renamed) Info() verbs.DeviceInfo {
 	return info
 }
 
-// unmanaged forwards everything but connections, which it leaves to the device below: that gets QPs which wrap its own.
+// unmanaged forwards everything but connections, which it leaves to the device below: that gets QPs
+// which wrap its own.
 type unmanaged struct{ verbs.ProviderDevice }
 
 func (d unmanaged) Unwrap() verbs.ProviderDevice {
@@ -124,7 +131,8 @@ func TestConnectedBelow(t *testing.T) {
 	}, "Order", "Connect", "Disconnect")
 }
 
-// TestUnwrapIsEnough: a device that only has Unwrap is connected by the connection manager of the device below.
+// TestUnwrapIsEnough: a device that only has Unwrap is connected by the connection manager of the
+// device below.
 func TestUnwrapIsEnough(t *testing.T) {
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
 		nic := newNIC(t)

@@ -42,7 +42,8 @@ func ends(t *testing.T, ln *cm.Listener, cfg cm.Config) (active, passive *cm.ID)
 		}
 		accepted <- r
 	}()
-	id, err := cm.Dial(ctx, ln.Addr().String(), cfg, func(id *cm.ID) (*verbs.QP, error) { return newQP(id.Context()), nil }, cm.ConnParam{})
+	id, err := cm.Dial(ctx, ln.Addr().String(), cfg,
+		func(id *cm.ID) (*verbs.QP, error) { return newQP(id.Context()), nil }, cm.ConnParam{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, id.Close()) })
 	r := <-accepted
@@ -51,8 +52,8 @@ func ends(t *testing.T, ln *cm.Listener, cfg cm.Config) (active, passive *cm.ID)
 	return id, r.id
 }
 
-// TestAuto: a device and one that wraps it are both registered. Both would listen on one port: the first of them does, and a
-// connection is made by the first that can.
+// TestAuto: a device and one that wraps it are both registered. Both would listen on one port: the
+// first of them does, and a connection is made by the first that can.
 func TestAuto(t *testing.T) {
 	hideFakes(t)
 	for _, wrapperFirst := range []bool{false, true} {
@@ -89,7 +90,8 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// TestBelowEndsFirst: the device below goes away under handles that are in use. They notice, and can all be closed.
+// TestBelowEndsFirst: the device below goes away under handles that are in use. They notice, and
+// can all be closed.
 func TestBelowEndsFirst(t *testing.T) {
 	nic, err := usiw.New(usiw.Config{})
 	require.NoError(t, err)

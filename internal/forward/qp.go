@@ -93,7 +93,8 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return n, err
 }
 
-// translate fills list with the requests, as far as the objects that they name are of this device. The caller holds q.mu.
+// translate fills list with the requests, as far as the objects that they name are of this device.
+// The caller holds q.mu.
 func (q *QP) translate(wrs []verbs.SendWR) error {
 	// Requests point into these, so they must not move.
 	q.list = append(q.list[:0], wrs...)

@@ -44,7 +44,8 @@ func wrap(t *testing.T, below *verbs.Device) *verbs.Device {
 func TestVerbs(t *testing.T) {
 	verbstest.Run(t, func(t *testing.T) verbstest.Fabric {
 		nic := newNIC(t)
-		return verbstest.Fabric{Active: wrap(t, nic), Passive: wrap(t, nic), Listen: "127.0.0.1:0", Others: []*verbs.Device{nic}}
+		return verbstest.Fabric{Active: wrap(t, nic), Passive: wrap(t, nic), Listen: "127.0.0.1:0",
+			Others: []*verbs.Device{nic}}
 	})
 }
 

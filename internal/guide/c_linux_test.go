@@ -17,7 +17,8 @@ import (
 // What the machine has of rdma-core. The tests need it as the tests of the binary interface do.
 const headers = "/usr/include"
 
-// libraries are the files of the libraries, by the versions that the guide describes (rdma-core 44).
+// libraries are the files of the libraries, by the versions that the guide describes (rdma-core
+// 44).
 var libraries = map[string]string{"libibverbs.so.1": "libibverbs.so.1.14.", "librdmacm.so.1": "librdmacm.so.1.3."}
 
 // directories are those in which a library may be.
@@ -32,14 +33,17 @@ var (
 	declared = regexp.MustCompile(`\b((?:ibv|rdma|r)[a-z0-9_]*)\s*\(`)
 )
 
-// functions returns the functions of the libraries, and whether the versions are those that the guide describes.
+// functions returns the functions of the libraries, and whether the versions are those that the
+// guide describes.
 func functions(t *testing.T) (all map[string]bool, current bool) {
 	t.Helper()
 	exported := make(map[string]bool)
 	current = true
 	for name, version := range libraries {
-		i := slices.IndexFunc(directories, func(dir string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil })
-		require.GreaterOrEqual(t, i, 0, "%s is not installed; on Debian, as root: apt-get install libibverbs-dev librdmacm-dev", name)
+		i := slices.IndexFunc(directories,
+			func(dir string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil })
+		require.GreaterOrEqual(t, i, 0,
+			"%s is not installed; on Debian, as root: apt-get install libibverbs-dev librdmacm-dev", name)
 		file, err := filepath.EvalSymlinks(filepath.Join(directories[i], name))
 		require.NoError(t, err)
 		current = current && strings.HasPrefix(filepath.Base(file), version)
@@ -55,7 +59,8 @@ func functions(t *testing.T) (all map[string]bool, current bool) {
 		}
 	}
 	all = make(map[string]bool)
-	for _, h := range []string{"infiniband/verbs.h", "infiniband/sa.h", "rdma/rdma_cma.h", "rdma/rdma_verbs.h", "rdma/rsocket.h"} {
+	for _, h := range []string{"infiniband/verbs.h", "infiniband/sa.h", "rdma/rdma_cma.h", "rdma/rdma_verbs.h",
+		"rdma/rsocket.h"} {
 		text, err := os.ReadFile(filepath.Join(headers, h))
 		require.NoError(t, err)
 		for _, m := range declared.FindAllSubmatch(text, -1) {
@@ -70,7 +75,8 @@ func functions(t *testing.T) (all map[string]bool, current bool) {
 	return all, current
 }
 
-// Every function of libibverbs and librdmacm is in the guide: what it is in Go, or that it is not there. The guide names no other.
+// Every function of libibverbs and librdmacm is in the guide: what it is in Go, or that it is not
+// there. The guide names no other.
 func TestCFunctions(t *testing.T) {
 	all, current := functions(t)
 	if !current {

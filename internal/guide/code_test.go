@@ -33,8 +33,9 @@ var source = regexp.MustCompile(`\]\(\.\./([a-z/_]+\.go)\)`)
 // omission is the line that stands for lines of the file which the guide leaves out.
 const omission = "// ..."
 
-// faults compares the blocks of Go in a text with the files from which they are taken: all lines of a block, with their comments,
-// are consecutive lines of the file, but for omissions. Indentation and blank lines do not count.
+// faults compares the blocks of Go in a text with the files from which they are taken: all lines of
+// a block, with their comments, are consecutive lines of the file, but for omissions. Indentation
+// and blank lines do not count.
 func faults(text string, file func(name string) string) (blocks int, found []string) {
 	var name string
 	var block []string
@@ -50,7 +51,8 @@ func faults(text string, file func(name string) string) (blocks int, found []str
 			if name == "" {
 				found = append(found, fmt.Sprintf("block %d: no file is named before it", blocks))
 			} else if missing := excerpt(block, file(name)); missing != "" {
-				found = append(found, fmt.Sprintf("block %d: not in %s as it stands: the part that begins with %q", blocks, name, missing))
+				found = append(found, fmt.Sprintf("block %d: not in %s as it stands: the part that begins with %q",
+					blocks, name, missing))
 			}
 		case in:
 			block = append(block, line)
@@ -63,7 +65,8 @@ func faults(text string, file func(name string) string) (blocks int, found []str
 	return blocks, found
 }
 
-// excerpt returns the first line of the part of a block that the file does not have behind the parts before it, "" if it has all.
+// excerpt returns the first line of the part of a block that the file does not have behind the
+// parts before it, "" if it has all.
 func excerpt(block []string, file string) string {
 	lines := plain(strings.Split(file, "\n"))
 	var part []string
@@ -108,7 +111,8 @@ func TestCode(t *testing.T) {
 			require.Contains(t, read(t, name), "// Output", name)
 			continue
 		}
-		require.True(t, strings.HasPrefix(name, "examples/"), "%s is neither an example nor a program of examples/", name)
+		require.True(t, strings.HasPrefix(name, "examples/"), "%s is neither an example nor a program of examples/",
+			name)
 		require.Contains(t, read(t, filepath.Dir(name)+"/main_test.go"), "// Output", name)
 	}
 }

@@ -36,7 +36,8 @@ func examples(t *testing.T, dir string) []string {
 	return run
 }
 
-// Every package that programs can import, and every program of examples/, has an example that is run.
+// Every package that programs can import, and every program of examples/, has an example that is
+// run.
 func TestPackagesHaveExamples(t *testing.T) {
 	cmd := exec.Command("go", "list", "./...")
 	cmd.Dir = top
@@ -46,7 +47,8 @@ func TestPackagesHaveExamples(t *testing.T) {
 	for p := range strings.FieldsSeq(string(out)) {
 		rel := strings.TrimPrefix(p, module+"/")
 		switch {
-		case strings.Contains("/"+rel+"/", "/internal/"), strings.HasPrefix(rel, "cmd/"), strings.HasPrefix(rel, "bench/"), strings.HasPrefix(rel, "testbed/"), rel == "preload":
+		case strings.Contains("/"+rel+"/", "/internal/"), strings.HasPrefix(rel, "cmd/"),
+			strings.HasPrefix(rel, "bench/"), strings.HasPrefix(rel, "testbed/"), rel == "preload":
 			continue
 		}
 		seen++

@@ -45,7 +45,8 @@ func load(t *testing.T) map[string]*types.Package {
 		}
 		exports[p.ImportPath] = p.Export
 	}
-	imp := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	imp := importer.ForCompiler(token.NewFileSet(), "gc",
+		func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	all := make(map[string]*types.Package)
 	for _, p := range packages {
 		pkg, err := imp.Import(module + "/" + p)
@@ -55,7 +56,8 @@ func load(t *testing.T) map[string]*types.Package {
 	return all
 }
 
-// exists reports whether a name like verbs.PD.RegMR, verbs.QPConfig.SRQ or cm.Listen is one of the packages.
+// exists reports whether a name like verbs.PD.RegMR, verbs.QPConfig.SRQ or cm.Listen is one of the
+// packages.
 func exists(all map[string]*types.Package, name string) bool {
 	parts := strings.Split(name, ".")
 	pkg := all[parts[0]]
@@ -91,7 +93,8 @@ func TestGoNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"verbs.Devices": true, "verbs.PD.RegMR": true, "verbs.QPConfig.SRQ": true, "verbs.WCRemAccessErr": true,
 		"verbs.ProviderQP.Modify": true, "verbs.WCStatus.Error": true, "cm.Endpoint.Do": true,
-		"verbs.devices": false, "verbs.PD.RegMRs": false, "verbs.QPConfig.srq": false, "verbs.PD.node": false, "verbs": false,
+		"verbs.devices": false, "verbs.PD.RegMRs": false, "verbs.QPConfig.srq": false, "verbs.PD.node": false,
+		"verbs":      false,
 		"cm.Devices": false, "verbs.Devices.X": false, "other.X": false, "verbs.PD.RegMR.X": false,
 	} {
 		require.Equal(t, want, exists(all, name), name)
@@ -106,7 +109,8 @@ func TestStatuses(t *testing.T) {
 	scope := load(t)["verbs"].Scope()
 	missing := make(map[string]bool)
 	for _, name := range scope.Names() {
-		if c, ok := scope.Lookup(name).(*types.Const); ok && strings.HasSuffix(c.Type().String(), "verbs.WCStatus") && c.Exported() {
+		if c, ok := scope.Lookup(name).(*types.Const); ok && strings.HasSuffix(c.Type().String(), "verbs.WCStatus") &&
+			c.Exported() {
 			missing[name] = true
 		}
 	}

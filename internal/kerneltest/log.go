@@ -29,13 +29,15 @@ var harmless = []*regexp.Regexp{
 	regexp.MustCompile(`sched: RT throttling activated`),
 }
 
-// Warnings of drivers that are known. The kernel puts a warning between two lines; it is known if a line between them matches.
+// Warnings of drivers that are known. The kernel puts a warning between two lines; it is known if a
+// line between them matches.
 var (
 	cutHere  = regexp.MustCompile(`-+\[ cut here \]-+`)
 	endTrace = regexp.MustCompile(`---\[ end trace `)
 	known    = []*regexp.Regexp{
-		// Of rxe of 6.1, seen once when processes were killed: a tasklet of a QP was to run that was not scheduled any more. The
-		// kernel does not run it (kernel/softirq.c, tasklet_clear_sched).
+		// Of rxe of 6.1, seen once when processes were killed: a tasklet of a QP was to run that
+		// was not scheduled any more. The kernel does not run it (kernel/softirq.c,
+		// tasklet_clear_sched).
 		regexp.MustCompile(`tasklet SCHED state not set: .*\brxe_do_task\b`),
 	}
 )

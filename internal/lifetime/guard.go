@@ -32,8 +32,8 @@ func (g *Guard) Exit() {
 	if g.state.Add(-1) != closedBit {
 		return
 	}
-	// The last call left a shut guard, which has its channel. A refused Enter may pass here again: the channel holds one token
-	// and Drain looks at the count itself.
+	// The last call left a shut guard, which has its channel. A refused Enter may pass here again:
+	// the channel holds one token and Drain looks at the count itself.
 	select {
 	case *g.drained.Load() <- struct{}{}:
 	default:
@@ -50,8 +50,8 @@ func (g *Guard) Shut() bool {
 // Closed reports whether the guard has been shut.
 func (g *Guard) Closed() bool { return g.state.Load()&closedBit != 0 }
 
-// Drain waits until no call is in progress in a guard that has been shut, at most for timeout (0 = without
-// limit), and reports whether that was reached. Only one goroutine may wait at a time.
+// Drain waits until no call is in progress in a guard that has been shut, at most for timeout (0 =
+// without limit), and reports whether that was reached. Only one goroutine may wait at a time.
 func (g *Guard) Drain(timeout time.Duration) bool {
 	if g.state.Load() == closedBit {
 		return true

@@ -162,7 +162,8 @@ func TestLiveOf(t *testing.T) {
 	require.NoError(t, nobodys.Init("Context", nop))
 	require.NoError(t, child.Init("PD", child.endForTest, nil, &root))
 	require.NoError(t, grandchild.Init("QP", grandchild.endForTest, &child, &other))
-	require.ElementsMatch(t, []*Node{&root, &child, &grandchild}, LiveOf(one), "a node has the owner of its first parent")
+	require.ElementsMatch(t, []*Node{&root, &child, &grandchild}, LiveOf(one),
+		"a node has the owner of its first parent")
 	require.ElementsMatch(t, []*Node{&other}, LiveOf(two))
 
 	require.NoError(t, other.CloseTree())

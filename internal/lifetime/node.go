@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 )
 
-// ErrClosed is the cause of every call on a closed handle. It satisfies errors.Is for net.ErrClosed and
-// os.ErrClosed too.
+// ErrClosed is the cause of every call on a closed handle. It satisfies errors.Is for net.ErrClosed
+// and os.ErrClosed too.
 var ErrClosed error = closedError{}
 
 type closedError struct{}
@@ -27,10 +27,12 @@ func (closedError) Is(target error) bool { return target == net.ErrClosed || tar
 // ErrBusy says that an object has live children.
 var ErrBusy = errors.New("object is in use")
 
-// Node is one object in the tree of lifetimes: a Guard for its calls, the parents that must outlive it, and
-// the children that must be closed before it. An embedded Node must be set up by Init and not be copied.
+// Node is one object in the tree of lifetimes: a Guard for its calls, the parents that must outlive
+// it, and the children that must be closed before it. An embedded Node must be set up by Init and
+// not be copied.
 //
-// States: open -> closing (BeginClose: no calls, no new children) -> gone (End: no longer listed by Live).
+// States: open -> closing (BeginClose: no calls, no new children) -> gone (End: no longer listed by
+// Live).
 type Node struct {
 	Guard
 	made    atomic.Bool // Init has succeeded
@@ -51,12 +53,12 @@ var live struct {
 	m map[*Node]struct{}
 }
 
-// SetOwner says to what n and its descendants belong, such as a device. It must be called before Init; a Node without an owner has
-// that of its first parent.
+// SetOwner says to what n and its descendants belong, such as a device. It must be called before
+// Init; a Node without an owner has that of its first parent.
 func (n *Node) SetOwner(owner any) { n.owner = owner }
 
-// Init makes n a live object of the given kind below its parents. closer is what CloseAll calls. It fails
-// with ErrClosed if a parent has been closed; n may then be used again.
+// Init makes n a live object of the given kind below its parents. closer is what CloseAll calls. It
+// fails with ErrClosed if a parent has been closed; n may then be used again.
 func (n *Node) Init(kind string, closer func() error, parents ...*Node) error {
 	n.kind, n.closer, n.parents = kind, closer, nil
 	for _, p := range parents {
@@ -84,8 +86,9 @@ func (n *Node) Init(kind string, closer func() error, parents ...*Node) error {
 	return nil
 }
 
-// Stage returns "open" or "closed", and "" before Init has succeeded. Once it is not "", what was written before Init can be read
-// without a lock, also by a goroutine that got the object from elsewhere than from its constructor.
+// Stage returns "open" or "closed", and "" before Init has succeeded. Once it is not "", what was
+// written before Init can be read without a lock, also by a goroutine that got the object from
+// elsewhere than from its constructor.
 func (n *Node) Stage() string {
 	switch {
 	case !n.made.Load():
@@ -117,8 +120,9 @@ func (n *Node) leaveParents() {
 	}
 }
 
-// Adopt makes parent one more parent of n, which must be live. It fails with ErrClosed if the parent has been closed.
-// Adopt and Leave of one Node must not run at the same time as each other or as its End.
+// Adopt makes parent one more parent of n, which must be live. It fails with ErrClosed if the
+// parent has been closed. Adopt and Leave of one Node must not run at the same time as each other
+// or as its End.
 func (n *Node) Adopt(parent *Node) error {
 	if !parent.adopt(n) {
 		return ErrClosed
@@ -135,9 +139,9 @@ func (n *Node) Leave(parent *Node) {
 	n.parents = slices.DeleteFunc(n.parents, func(p *Node) bool { return p == parent })
 }
 
-// BeginClose shuts n to new calls and new children. It reports first = true to the one caller that must go on
-// and finish with Drain and End; later callers get false and no error. With live children nothing happens and
-// the error Is ErrBusy and counts them by kind.
+// BeginClose shuts n to new calls and new children. It reports first = true to the one caller that
+// must go on and finish with Drain and End; later callers get false and no error. With live
+// children nothing happens and the error Is ErrBusy and counts them by kind.
 func (n *Node) BeginClose() (first bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -174,8 +178,8 @@ func (n *Node) End() {
 	live.Unlock()
 }
 
-// CloseChildren closes every descendant of n, children before their parents, and joins the errors. One that is busy is closed
-// after the others, whose end may be what it waits for.
+// CloseChildren closes every descendant of n, children before their parents, and joins the errors.
+// One that is busy is closed after the others, whose end may be what it waits for.
 func (n *Node) CloseChildren() error {
 	n.mu.Lock()
 	children := make([]*Node, 0, len(n.children))
@@ -186,7 +190,8 @@ func (n *Node) CloseChildren() error {
 	var errs []error
 	var busy []*Node
 	for _, c := range children {
-		// A child of two parents here (a QP below a PD and a CQ) is closed once: Close is idempotent.
+		// A child of two parents here (a QP below a PD and a CQ) is closed once: Close is
+		// idempotent.
 		errs = append(errs, c.CloseChildren())
 		if err := c.closer(); errors.Is(err, ErrBusy) {
 			busy = append(busy, c)
@@ -219,8 +224,8 @@ func (n *Node) Describe() string {
 	}
 }
 
-// Live returns the objects that have been created and not closed, in no particular order. What it returns
-// when a test binary ends has leaked.
+// Live returns the objects that have been created and not closed, in no particular order. What it
+// returns when a test binary ends has leaked.
 func Live() []*Node {
 	live.Lock()
 	defer live.Unlock()
@@ -231,7 +236,8 @@ func Live() []*Node {
 	return nodes
 }
 
-// LiveOf returns the objects of an owner that have been created and not closed, in no particular order.
+// LiveOf returns the objects of an owner that have been created and not closed, in no particular
+// order.
 func LiveOf(owner any) []*Node {
 	return slices.DeleteFunc(Live(), func(n *Node) bool { return n.owner != owner })
 }

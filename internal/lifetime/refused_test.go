@@ -20,7 +20,8 @@ func end(t *testing.T, n *Node) {
 	n.End()
 }
 
-// TestRefusedInit: a Node that one of its parents refuses is no child of the others, is not listed, and can be set up again.
+// TestRefusedInit: a Node that one of its parents refuses is no child of the others, is not listed,
+// and can be set up again.
 func TestRefusedInit(t *testing.T) {
 	before := len(Live())
 	var open, gone, child Node
@@ -42,8 +43,8 @@ func TestRefusedInit(t *testing.T) {
 	require.Len(t, Live(), before)
 }
 
-// TestCloseChildrenAgain: of children that are busy until others have been closed each is closed, whichever comes first; one
-// that stays busy is reported.
+// TestCloseChildrenAgain: of children that are busy until others have been closed each is closed,
+// whichever comes first; one that stays busy is reported.
 func TestCloseChildrenAgain(t *testing.T) {
 	var parent Node
 	var children [3]Node
@@ -104,7 +105,8 @@ func TestCensus(t *testing.T) {
 	end(t, &parent)
 }
 
-// TestLeaveForgets: a Node does not hold on to parents that it has left, however often it changes them.
+// TestLeaveForgets: a Node does not hold on to parents that it has left, however often it changes
+// them.
 func TestLeaveForgets(t *testing.T) {
 	var a, b, child Node
 	require.NoError(t, a.Init("PD", nothing))
@@ -127,7 +129,8 @@ func TestLeaveForgets(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	var n Node
 	require.NoError(t, n.Init("QP", nothing))
-	for _, part := range []string{"QP created at\n", "lifetime.TestDescribe\n", "refused_test.go:", "testing.tRunner\n"} {
+	for _, part := range []string{"QP created at\n", "lifetime.TestDescribe\n", "refused_test.go:",
+		"testing.tRunner\n"} {
 		require.Contains(t, n.Describe(), part)
 	}
 	end(t, &n)

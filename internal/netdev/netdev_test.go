@@ -40,7 +40,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestOfGID: what the kernel says counts; of iWARP devices of which it says nothing, the MAC address.
+// TestOfGID: what the kernel says counts; of iWARP devices of which it says nothing, the MAC
+// address.
 func TestOfGID(t *testing.T) {
 	require.Equal(t, "e0", OfGID(verbs.TransportIB, verbs.GIDEntry{NetDev: "e0"}))
 	require.Equal(t, "e0", OfGID(verbs.TransportIWARP, verbs.GIDEntry{NetDev: "e0"}))

@@ -11,8 +11,8 @@ const (
 	ArmedAny
 )
 
-// With returns what the CQ is armed for after one more request for an event. A request for any completion stays in force after a later
-// one for solicited ones (ibv_req_notify_cq(3)).
+// With returns what the CQ is armed for after one more request for an event. A request for any
+// completion stays in force after a later one for solicited ones (ibv_req_notify_cq(3)).
 func (a Arm) With(solicitedOnly bool) Arm {
 	if solicitedOnly {
 		return max(a, ArmedSolicited)

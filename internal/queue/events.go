@@ -12,10 +12,12 @@ import (
 // backlog is how many events are queued. A further event replaces the oldest.
 const backlog = 1024
 
-// Events is the queue of the asynchronous events of a context (ibv_get_async_event(3)). All methods may be called concurrently.
+// Events is the queue of the asynchronous events of a context (ibv_get_async_event(3)). All methods
+// may be called concurrently.
 //
-// An event holds the object that it is about, with all its memory, so it does not outlive the object: Post drops events of objects that
-// have been closed, and Sweep, which is called after the closing of an object has begun, removes those that are queued.
+// An event holds the object that it is about, with all its memory, so it does not outlive the
+// object: Post drops events of objects that have been closed, and Sweep, which is called after the
+// closing of an object has begun, removes those that are queued.
 type Events[T any] struct {
 	stale  func(T) bool  // the event is of a closed object
 	ready  chan struct{} // holds a token while events are queued
@@ -25,7 +27,8 @@ type Events[T any] struct {
 	queued Ring[T]
 }
 
-// NewEvents returns an empty queue. stale reports whether the object of an event has been closed, or is being closed.
+// NewEvents returns an empty queue. stale reports whether the object of an event has been closed,
+// or is being closed.
 func NewEvents[T any](stale func(T) bool) *Events[T] {
 	return &Events[T]{stale: stale, ready: make(chan struct{}, 1), closed: make(chan struct{})}
 }
@@ -65,7 +68,8 @@ func (e *Events[T]) take() T {
 	return ev
 }
 
-// Wait takes the oldest event, or waits for one until ctx is done or the queue is closed ([lifetime.ErrClosed]).
+// Wait takes the oldest event, or waits for one until ctx is done or the queue is closed
+// ([lifetime.ErrClosed]).
 func (e *Events[T]) Wait(ctx context.Context) (T, error) {
 	var none T
 	for {

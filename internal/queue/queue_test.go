@@ -64,7 +64,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestRingPlaces: a place is given again as its last user has left it, and moves along when the ring grows.
+// TestRingPlaces: a place is given again as its last user has left it, and moves along when the
+// ring grows.
 func TestRingPlaces(t *testing.T) {
 	r := Grown[[]byte](least)
 	for i := range r.Places() {
@@ -136,7 +137,8 @@ func TestEventsKeepNothing(t *testing.T) {
 	}
 }
 
-// TestEventsOfClosed: the events of a closed object are neither queued nor kept, and those of others stay in their order.
+// TestEventsOfClosed: the events of a closed object are neither queued nor kept, and those of
+// others stay in their order.
 func TestEventsOfClosed(t *testing.T) {
 	closed := -1
 	e := NewEvents(func(p *int) bool { return *p == closed })
@@ -168,7 +170,8 @@ func TestEventsOfClosed(t *testing.T) {
 	}
 }
 
-// TestEventsReachAll: of several goroutines that wait each gets an event, and Close ends the others.
+// TestEventsReachAll: of several goroutines that wait each gets an event, and Close ends the
+// others.
 func TestEventsReachAll(t *testing.T) {
 	e := NewEvents(func(int) bool { return false })
 	var mu sync.Mutex

@@ -4,8 +4,9 @@ package queue
 
 import "math/bits"
 
-// Ring is a first-in first-out queue that grows and does not shrink. Its places are used again as their last users have left them,
-// so that what belongs to a place (a list, a buffer) is allocated once. The zero value is empty. It is not locked.
+// Ring is a first-in first-out queue that grows and does not shrink. Its places are used again as
+// their last users have left them, so that what belongs to a place (a list, a buffer) is allocated
+// once. The zero value is empty. It is not locked.
 type Ring[T any] struct {
 	places     []T // length is a power of two
 	head, tail uint
@@ -58,7 +59,8 @@ func (r *Ring[T]) Pop() T {
 	return v
 }
 
-// Take moves the oldest elements into to, as many as there are and have room, and returns their number.
+// Take moves the oldest elements into to, as many as there are and have room, and returns their
+// number.
 func (r *Ring[T]) Take(to []T) int {
 	n := min(len(to), r.Len())
 	for i := range n {

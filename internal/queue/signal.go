@@ -12,7 +12,8 @@ func Signal(ch chan<- struct{}) {
 	}
 }
 
-// Await waits until a channel is closed, or until ctx is done. A channel that is closed counts, also if ctx is done.
+// Await waits until a channel is closed, or until ctx is done. A channel that is closed counts,
+// also if ctx is done.
 func Await(ctx context.Context, closed <-chan struct{}) error {
 	select {
 	case <-closed:

@@ -16,9 +16,9 @@ import (
 // ipv6Variable says, to a test that runs again, that the network is its own.
 const ipv6Variable = "GOVERBS_TEST_IPV6"
 
-// AgainWithIPv6 runs the test, which has found that the host has no ::1, again in a process with a network namespace of
-// its own, where the loopback interface is up and has it. Root may make one, others where they may make a user namespace;
-// only a kernel without IPv6 is no help.
+// AgainWithIPv6 runs the test, which has found that the host has no ::1, again in a process with a
+// network namespace of its own, where the loopback interface is up and has it. Root may make one,
+// others where they may make a user namespace; only a kernel without IPv6 is no help.
 func AgainWithIPv6(t *testing.T, why error) {
 	t.Helper()
 	if os.Getenv(ipv6Variable) != "" {
@@ -44,7 +44,8 @@ func AgainWithIPv6(t *testing.T, why error) {
 		cmd.Env = append(os.Environ(), ipv6Variable+"=1")
 		cmd.SysProcAttr = attr
 		out, err := cmd.CombinedOutput()
-		if cmd.Process == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC)) || cmd.ProcessState.ExitCode() == 77 {
+		if cmd.Process == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC)) ||
+			cmd.ProcessState.ExitCode() == 77 {
 			t.Logf("%v %s", err, out)
 			continue
 		}

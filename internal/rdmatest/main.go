@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package rdmatest is the end of every test binary that makes verbs objects: it fails the run if one of them was left open
-// or a goroutine of the project still runs.
+// Package rdmatest is the end of every test binary that makes verbs objects: it fails the run if
+// one of them was left open or a goroutine of the project still runs.
 package rdmatest
 
 import (
@@ -21,14 +21,16 @@ import (
 const (
 	// module is how the names of the project's functions begin.
 	module = "github.com/goverbs/goverbs/"
-	// grace is how long goroutines and objects have to end after the last test: longer than any time-out of an orderly end.
+	// grace is how long goroutines and objects have to end after the last test: longer than any
+	// time-out of an orderly end.
 	grace = 15 * time.Second
 	// pause is the time between two looks.
 	pause = 10 * time.Millisecond
 )
 
-// Main runs the tests of a binary and exits; it is the body of TestMain. The status is that of the tests, or 1 if they
-// passed but left something: live objects are listed with the stacks that created them, goroutines with theirs.
+// Main runs the tests of a binary and exits; it is the body of TestMain. The status is that of the
+// tests, or 1 if they passed but left something: live objects are listed with the stacks that
+// created them, goroutines with theirs.
 func Main(m *testing.M) { os.Exit(run(m, grace, os.Stderr)) }
 
 // run is Main without the exit.
@@ -41,7 +43,8 @@ func run(m interface{ Run() int }, patience time.Duration, w io.Writer) int {
 	return code
 }
 
-// closeShared closes the contexts that are nobody's to close. One that is in use stays open, and what uses it is reported.
+// closeShared closes the contexts that are nobody's to close. One that is in use stays open, and
+// what uses it is reported.
 func closeShared() {
 	devices, _ := verbs.Devices()
 	for _, d := range devices {
@@ -63,8 +66,9 @@ func report(w io.Writer, left []string) {
 	}
 }
 
-// leaks describes the objects that still live after patience at most, and the goroutines of the project that still run: what is being
-// closed in the background, as the connections of package rsocket are, is not left.
+// leaks describes the objects that still live after patience at most, and the goroutines of the
+// project that still run: what is being closed in the background, as the connections of package
+// rsocket are, is not left.
 func leaks(patience time.Duration) []string {
 	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
 		closeShared()
@@ -78,8 +82,8 @@ func leaks(patience time.Duration) []string {
 	}
 }
 
-// goroutines returns the stacks of those goroutines, other than the calling one, that run or were started by code of the
-// project.
+// goroutines returns the stacks of those goroutines, other than the calling one, that run or were
+// started by code of the project.
 func goroutines() []string {
 	buf := make([]byte, 1<<16)
 	for {

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace of the test's own, in which Do runs code and nsenter(1) runs programs. It is a usiw.Network too.
+// Namespace is a network namespace of the test's own, in which Do runs code and nsenter(1) runs
+// programs. It is a usiw.Network too.
 type Namespace struct {
 	net.Dialer
 	Path string // of the file that stands for it
@@ -25,7 +26,8 @@ type Namespace struct {
 
 // NewNamespace makes an empty network namespace. It lives until its descriptor is closed.
 func NewNamespace(t *testing.T) *Namespace {
-	// Package net finds out at its first use whether the machine has IPv6, and remembers it. In here there is no ::1.
+	// Package net finds out at its first use whether the machine has IPv6, and remembers it. In
+	// here there is no ::1.
 	ln, err := net.Listen("tcp", ":0")
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
@@ -36,7 +38,8 @@ func NewNamespace(t *testing.T) *Namespace {
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
-			n.fd, err = unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			n.fd, err = unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC,
+				0)
 		}
 		made <- err
 	}()

@@ -14,9 +14,11 @@ import (
 // kernelListen is where a program on a device of the kernel listens in the guest of testbed/.
 var kernelListen = map[string]string{"rxe0": "10.78.0.1:0", "siw0": "10.77.0.1:0"}
 
-// KernelProgram runs the main function of an example on devices of the kernel, named as --device names them ("siw0", "ib:siw0"), each
-// in a subtest that is skipped, or fails, as KernelDevice says. The error Is wants[device], nil if the map does not have it.
-func KernelProgram(t *testing.T, run func(ctx context.Context, device, listen string) error, wants map[string]error, devices ...string) {
+// KernelProgram runs the main function of an example on devices of the kernel, named as --device
+// names them ("siw0", "ib:siw0"), each in a subtest that is skipped, or fails, as KernelDevice
+// says. The error Is wants[device], nil if the map does not have it.
+func KernelProgram(t *testing.T, run func(ctx context.Context, device, listen string) error, wants map[string]error,
+	devices ...string) {
 	t.Helper()
 	for _, device := range devices {
 		t.Run(device, func(t *testing.T) {

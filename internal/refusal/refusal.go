@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package refusal has the reasons for which listeners of this module, not their programs, refuse a request. A reason travels as the
-// private data of the refusal.
+// Package refusal has the reasons for which listeners of this module, not their programs, refuse a
+// request. A reason travels as the private data of the refusal.
 package refusal
 
 import "strings"
@@ -18,7 +18,8 @@ const mark = "goverbs: "
 // Data is the private data of a refusal.
 func Data(reason string) []byte { return []byte(mark + reason) }
 
-// Split takes the private data of a refusal apart. They are a reason, or those of a program. Other texts with the mark are a program's.
+// Split takes the private data of a refusal apart. They are a reason, or those of a program. Other
+// texts with the mark are a program's.
 func Split(data []byte) (reason string, program []byte) {
 	switch text, ok := strings.CutPrefix(string(data), mark); {
 	case !ok:

@@ -17,7 +17,8 @@ func TestSplit(t *testing.T) {
 		}
 		require.LessOrEqual(t, len(Data(reason)), 48, "every fabric has room for it")
 	}
-	for _, data := range []string{"", "backlog full", "goverbs: ", "goverbs: backlog full!", "goverbs: \x1b[2J", "\x00goverbs: backlog full"} {
+	for _, data := range []string{"", "backlog full", "goverbs: ", "goverbs: backlog full!", "goverbs: \x1b[2J",
+		"\x00goverbs: backlog full"} {
 		reason, rest := Split([]byte(data))
 		require.Empty(t, reason)
 		require.Equal(t, data, string(rest))

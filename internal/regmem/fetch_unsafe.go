@@ -7,9 +7,10 @@ import (
 	"unsafe"
 )
 
-// Fetch copies registered memory out. len(dst) == len(src). The memory may change meanwhile: of each aligned word of 2, 4 or 8
-// bytes in src, dst has one of its values (on systems whose processor loads as much at a time), as a device would read it. copy
-// does not promise that, and does not do it where src and dst are not aligned alike.
+// Fetch copies registered memory out. len(dst) == len(src). The memory may change meanwhile: of
+// each aligned word of 2, 4 or 8 bytes in src, dst has one of its values (on systems whose
+// processor loads as much at a time), as a device would read it. copy does not promise that, and
+// does not do it where src and dst are not aligned alike.
 //
 //go:norace
 //go:nocheckptr

@@ -7,9 +7,10 @@ import (
 	"unsafe"
 )
 
-// Guard calls access, which reads or writes mem and nothing else that can fault, and reports whether it could: false means that memory of
-// mem is gone, or may not be used in this way. Part of it may have been written then. Other panics go on. A signal handler that C code has
-// installed after the Go runtime's gets the fault instead.
+// Guard calls access, which reads or writes mem and nothing else that can fault, and reports
+// whether it could: false means that memory of mem is gone, or may not be used in this way. Part of
+// it may have been written then. Other panics go on. A signal handler that C code has installed
+// after the Go runtime's gets the fault instead.
 func Guard(mem []byte, access func()) (ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// ioSync stands for everything outside of the process. As package syscall does, what is written is taken to happen before
-// what is read: the race detector cannot see the way through the kernel.
+// ioSync stands for everything outside of the process. As package syscall does, what is written is
+// taken to happen before what is read: the race detector cannot see the way through the kernel.
 var ioSync int64
 
 // BeforeWrite is called before data leave the process.

@@ -6,8 +6,8 @@ package regmem
 
 import "unsafe"
 
-// move copies src into dst, as far as dst goes, without telling the race detector: copy is instrumented even in functions
-// that are not.
+// move copies src into dst, as far as dst goes, without telling the race detector: copy is
+// instrumented even in functions that are not.
 //
 //go:norace
 //go:nocheckptr
@@ -22,7 +22,8 @@ func move(dst, src []byte) {
 		*(*byte)(unsafe.Add(d, i)) = *(*byte)(unsafe.Add(s, i))
 	}
 	for ; i+8 <= n; i += 8 {
-		*(*uint64)(unsafe.Add(d, i)) = *(*uint64)(unsafe.Add(s, i)) // the source may be unaligned; so may loads, where there is a race detector
+		// the source may be unaligned; so may loads, where there is a race detector
+		*(*uint64)(unsafe.Add(d, i)) = *(*uint64)(unsafe.Add(s, i))
 	}
 	for ; i < n; i++ {
 		*(*byte)(unsafe.Add(d, i)) = *(*byte)(unsafe.Add(s, i))

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 )
 
-// Place copies src into registered memory. len(dst) == len(src). The last aligned word becomes visible after everything before
-// it: who has seen it with sync/atomic sees the rest.
+// Place copies src into registered memory. len(dst) == len(src). The last aligned word becomes
+// visible after everything before it: who has seen it with sync/atomic sees the rest.
 func Place(dst, src []byte) {
 	n := len(src)
 	if n == 0 {
@@ -30,12 +30,13 @@ func Place(dst, src []byte) {
 	}
 }
 
-// Aligned reports whether an atomic operation can be done at the start of mem (RFC 7306 section 5.1: the address that the
-// tagged offset resolves to is a multiple of 8, not the offset).
+// Aligned reports whether an atomic operation can be done at the start of mem (RFC 7306 section
+// 5.1: the address that the tagged offset resolves to is a multiple of 8, not the offset).
 func Aligned(mem []byte) bool { return uintptr(unsafe.Pointer(&mem[0]))%8 == 0 }
 
-// FetchAdd performs RFC 7306's FetchAdd on 8 aligned bytes and returns their original value. It is atomic against every
-// other user of the word, the local CPU included. A mask of 0 is the addition of 64 bits.
+// FetchAdd performs RFC 7306's FetchAdd on 8 aligned bytes and returns their original value. It is
+// atomic against every other user of the word, the local CPU included. A mask of 0 is the addition
+// of 64 bits.
 func FetchAdd(mem []byte, add, mask uint64) uint64 {
 	p := (*uint64)(unsafe.Pointer(&mem[0]))
 	if mask == 0 {
@@ -49,7 +50,8 @@ func FetchAdd(mem []byte, add, mask uint64) uint64 {
 	}
 }
 
-// CmpSwap performs RFC 7306's CmpSwap on 8 aligned bytes and returns their original value, as FetchAdd does.
+// CmpSwap performs RFC 7306's CmpSwap on 8 aligned bytes and returns their original value, as
+// FetchAdd does.
 func CmpSwap(mem []byte, compare, compareMask, swap, swapMask uint64) uint64 {
 	p := (*uint64)(unsafe.Pointer(&mem[0]))
 	for {

@@ -48,9 +48,10 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestLastWordIsWhole: who watches the last aligned word of what is placed sees it as it was or as it is to be, nothing between,
-// and then what stands before it; the race detector has nothing to say of a program that watches memory in this way. What is
-// placed begins in the middle of a word, where copy writes the middle twice.
+// TestLastWordIsWhole: who watches the last aligned word of what is placed sees it as it was or as
+// it is to be, nothing between, and then what stands before it; the race detector has nothing to
+// say of a program that watches memory in this way. What is placed begins in the middle of a word,
+// where copy writes the middle twice.
 func TestLastWordIsWhole(t *testing.T) {
 	w, mem := words(2)
 	var stop atomic.Bool

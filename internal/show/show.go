@@ -93,8 +93,8 @@ func quoted(s string) string {
 	return s
 }
 
-// Format implements fmt.Formatter: with every verb it writes the text, with %q in quotation marks. Width and flags are those of a
-// string.
+// Format implements fmt.Formatter: with every verb it writes the text, with %q in quotation marks.
+// Width and flags are those of a string.
 func (f Facts) Format(s fmt.State, verb rune) { format(s, verb, f.String()) }
 
 func format(s fmt.State, verb rune, text string) {
@@ -112,7 +112,8 @@ func (f Facts) LogValue() slog.Value {
 	return slog.GroupValue(f.list...)
 }
 
-// MarshalJSON implements json.Marshaler: an object with the attributes in their order, null if there is none.
+// MarshalJSON implements json.Marshaler: an object with the attributes in their order, null if
+// there is none.
 func (f Facts) MarshalJSON() ([]byte, error) {
 	if f.list == nil {
 		return []byte("null"), nil
@@ -146,7 +147,8 @@ func appendJSON(b []byte, attrs []slog.Attr) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// Error is an error that is printed by its text alone, because it has fields that are not for a log.
+// Error is an error that is printed by its text alone, because it has fields that are not for a
+// log.
 type Error struct{ Err error }
 
 // Format writes the text with every verb.

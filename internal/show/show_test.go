@@ -38,7 +38,9 @@ func TestFormat(t *testing.T) {
 		}
 	}
 	require.Equal(t, `"QP(device=a)"`, fmt.Sprintf("%q", Of("QP", slog.String("device", "a"))))
-	require.Equal(t, "   QP(n=1)|QP(n=1)   |QP", fmt.Sprintf("%10v|%-10s|%.2s", Of("QP", slog.Int("n", 1)), Of("QP", slog.Int("n", 1)), Of("QP", slog.Int("n", 1))))
+	require.Equal(t, "   QP(n=1)|QP(n=1)   |QP",
+		fmt.Sprintf("%10v|%-10s|%.2s", Of("QP", slog.Int("n", 1)), Of("QP", slog.Int("n", 1)),
+			Of("QP", slog.Int("n", 1))))
 	require.Equal(t, "no QP", fmt.Sprint((*qp)(nil)))
 	require.Equal(t, "rnic (usiw)", fmt.Sprint(Of("Device", slog.Int("n", 1)).As("rnic (usiw)")))
 	require.Equal(t, "no device", None("device").As("rnic").String())
@@ -47,8 +49,8 @@ func TestFormat(t *testing.T) {
 }
 
 func TestQuoted(t *testing.T) {
-	for in, out := range map[string]string{"": `""`, "usiw0": "usiw0", "a b": `"a b"`, "a=b": `"a=b"`, "x)": `"x)"`, "\x1b[2J": `"\x1b[2J"`,
-		"a\nb": `"a\nb"`, "\xff": `"\xff"`, "ü": "ü", "127.0.0.1:7": "127.0.0.1:7"} {
+	for in, out := range map[string]string{"": `""`, "usiw0": "usiw0", "a b": `"a b"`, "a=b": `"a=b"`, "x)": `"x)"`,
+		"\x1b[2J": `"\x1b[2J"`, "a\nb": `"a\nb"`, "\xff": `"\xff"`, "ü": "ü", "127.0.0.1:7": "127.0.0.1:7"} {
 		require.Equal(t, out, quoted(in))
 	}
 }
@@ -56,7 +58,8 @@ func TestQuoted(t *testing.T) {
 func TestJSON(t *testing.T) {
 	b, err := json.Marshal(map[string]any{"qp": &qp{"a\"\n"}, "none": (*qp)(nil)})
 	require.NoError(t, err)
-	require.Equal(t, `{"none":null,"qp":{"device":"a\"\n","num":7,"key":"0x1f","path":{"up":true},"names":["a","b"]}}`, string(b))
+	require.Equal(t, `{"none":null,"qp":{"device":"a\"\n","num":7,"key":"0x1f","path":{"up":true},"names":["a","b"]}}`,
+		string(b))
 	b, err = json.Marshal(None("QP"))
 	require.NoError(t, err)
 	require.Equal(t, "null", string(b))
@@ -80,8 +83,9 @@ func TestLog(t *testing.T) {
 }
 
 func TestAttributes(t *testing.T) {
-	require.Equal(t, "addr=0x10 key=0xff local=\"\" remote=127.0.0.1:7", list([]slog.Attr{Hex("addr", uint64(16)), Hex("key", uint8(255)),
-		Addr("local", nil), Addr("remote", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7})}))
+	require.Equal(t, "addr=0x10 key=0xff local=\"\" remote=127.0.0.1:7",
+		list([]slog.Attr{Hex("addr", uint64(16)), Hex("key", uint8(255)), Addr("local", nil),
+			Addr("remote", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7})}))
 }
 
 type refusal struct{ secret []byte }

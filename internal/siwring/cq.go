@@ -2,7 +2,8 @@
 
 package siwring
 
-// A CQ is a completion queue. Only one goroutine may use it at a time, except that Arm may be called beside Take.
+// A CQ is a completion queue. Only one goroutine may use it at a time, except that Arm may be
+// called beside Take.
 type CQ struct {
 	ring    []completion
 	taken   uint32 // entries that have been taken
@@ -37,7 +38,8 @@ func (q *CQ) Take(c *Completion) bool {
 	if flags&valid == 0 {
 		return false
 	}
-	*c = Completion{ID: e.id, Op: op, Flags: flags &^ valid, Status: min(status, StatusGeneral), Bytes: e.bytes, QP: uint32(e.qp), Imm: e.imm}
+	*c = Completion{ID: e.id, Op: op, Flags: flags &^ valid, Status: min(status, StatusGeneral), Bytes: e.bytes,
+		QP: uint32(e.qp), Imm: e.imm}
 	if flags&FlagInv != 0 {
 		c.Key, c.Imm = invalidated(e.imm), 0
 	}
@@ -46,8 +48,9 @@ func (q *CQ) Take(c *Completion) bool {
 	return true
 }
 
-// Arm has the kernel send one event with the next completion, or with the next one of a solicited message. The caller must look for
-// completions after that, because one that came before Arm sends no event. Arm may be called at any time, also beside Take.
+// Arm has the kernel send one event with the next completion, or with the next one of a solicited
+// message. The caller must look for completions after that, because one that came before Arm sends
+// no event. Arm may be called at any time, also beside Take.
 func (q *CQ) Arm(solicitedOnly bool) {
 	if solicitedOnly {
 		q.control.flags.Store(notifySolicited)

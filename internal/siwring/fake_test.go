@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeKernel is the other side of the rings, in memory: it takes requests out of the send queue in order and completes each, as siw
-// does. Its words are those of the C structures, written by other means than those of the package.
+// fakeKernel is the other side of the rings, in memory: it takes requests out of the send queue in
+// order and completes each, as siw does. Its words are those of the C structures, written by other
+// means than those of the package.
 type fakeKernel struct {
 	mu       sync.Mutex
 	sq       []Send
@@ -54,7 +55,8 @@ func (k *fakeKernel) run() {
 	}
 }
 
-// step takes a request and completes it if it is signaled. The entry is given back first, as siw does.
+// step takes a request and completes it if it is signaled. The entry is given back first, as siw
+// does.
 func (k *fakeKernel) step() bool {
 	e := &k.sq[k.got%uint32(len(k.sq))]
 	word := e.word.Load()

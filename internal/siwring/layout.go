@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// MaxSGE is the number of elements for which an entry has room. MaxInline is the number of bytes of data that it can have in place of
-// all elements but the first.
+// MaxSGE is the number of elements for which an entry has room. MaxInline is the number of bytes of
+// data that it can have in place of all elements but the first.
 const (
 	MaxSGE    = 6
 	MaxInline = (MaxSGE - 1) * 16
@@ -39,9 +39,9 @@ const (
 	FlagFence    = 1 << 4 // wait until earlier Reads and atomics are answered
 	FlagInv      = 1 << 5 // in a completion: the peer has invalidated a key
 
-	// Flags in the completion of a receive, where the kernel has RFC 7306. FlagImm: the message is Immediate Data. FlagWrote: the message
-	// before it was a Write, and Bytes is the length of that Write instead of 8. libsiw and a kernel without RFC 7306 use neither in
-	// completions.
+	// Flags in the completion of a receive, where the kernel has RFC 7306. FlagImm: the message is
+	// Immediate Data. FlagWrote: the message before it was a Write, and Bytes is the length of that
+	// Write instead of 8. libsiw and a kernel without RFC 7306 use neither in completions.
 	FlagImm   = 1 << 7
 	FlagWrote = 1 << 1
 )
@@ -70,8 +70,8 @@ type SGE struct {
 	Key    uint32
 }
 
-// Send is an entry of a send queue, struct siw_sqe. In place of all elements but the first it can have other things: see Inline and
-// Operands.
+// Send is an entry of a send queue, struct siw_sqe. In place of all elements but the first it can
+// have other things: see Inline and Operands.
 type Send struct {
 	ID    uint64
 	word  atomic.Uint32 // requestWord
@@ -88,8 +88,9 @@ type Receive struct {
 	SGEs [MaxSGE]SGE
 }
 
-// Operands are those of an atomic. FetchAdd adds Data; the bits of Mask are the most significant ones of fields. CmpSwap compares the
-// bits of Compare in CompareMask and stores those of Data in Mask.
+// Operands are those of an atomic. FetchAdd adds Data; the bits of Mask are the most significant
+// ones of fields. CmpSwap compares the bits of Compare in CompareMask and stores those of Data in
+// Mask.
 type Operands struct {
 	Data, Mask, Compare, CompareMask uint64
 }
@@ -123,7 +124,8 @@ const (
 	controlSize    = 8
 )
 
-// SQSize, RQSize and CQSize return how many bytes a queue with this number of entries takes in memory.
+// SQSize, RQSize and CQSize return how many bytes a queue with this number of entries takes in
+// memory.
 func SQSize(entries uint32) int { return int(entries) * sendSize }
 
 // RQSize: see SQSize.
@@ -142,7 +144,8 @@ func requestWord(flags uint16, elements int, op Opcode) uint32 {
 	return uint32(flags) | uint32(elements)<<16 | uint32(op)<<24
 }
 
-// isKernels reports whether a request is the kernel's. When it gives the entry back it clears the flags only.
+// isKernels reports whether a request is the kernel's. When it gives the entry back it clears the
+// flags only.
 func isKernels(word *atomic.Uint32) bool {
 	if bigEndian {
 		return word.Load()>>16&valid != 0

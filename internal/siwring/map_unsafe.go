@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// entriesOf returns mapped memory as the entries of a ring. The kernel has told their number; what it says is checked, because an index
-// beyond the memory would be a fault of the processor.
+// entriesOf returns mapped memory as the entries of a ring. The kernel has told their number; what
+// it says is checked, because an index beyond the memory would be a fault of the processor.
 func entriesOf[E any](mem []byte, entries uint32, size int) ([]E, error) {
 	var e E
 	switch {
@@ -33,5 +33,6 @@ func controlOf(mem []byte, entries uint32) *control {
 // Inline returns the place for data of FlagInline, whose length stands in the only element.
 func (e *Send) Inline() *[MaxInline]byte { return (*[MaxInline]byte)(unsafe.Pointer(&e.SGEs[1])) }
 
-// Operands returns the place for the operands of an atomic, whose only element is the place for the old value.
+// Operands returns the place for the operands of an atomic, whose only element is the place for the
+// old value.
 func (e *Send) Operands() *Operands { return (*Operands)(unsafe.Pointer(&e.SGEs[1])) }

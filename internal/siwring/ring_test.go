@@ -47,7 +47,8 @@ func TestBell(t *testing.T) {
 	require.Equal(t, 3, k.bells)
 }
 
-// TestBellFullRing: a list that fills the ring rings, because the entry before it is its own last one.
+// TestBellFullRing: a list that fills the ring rings, because the entry before it is its own last
+// one.
 func TestBellFullRing(t *testing.T) {
 	sq, cq, k := newFake(t, 4)
 	for range 3 {
@@ -71,7 +72,8 @@ func TestBellFails(t *testing.T) {
 	require.Zero(t, k.bells)
 }
 
-// TestFull: an entry that the kernel has is not written to, also if only the second of two is not free.
+// TestFull: an entry that the kernel has is not written to, also if only the second of two is not
+// free.
 func TestFull(t *testing.T) {
 	sq, _, k := newFake(t, 4)
 	k.lazy = true
@@ -113,15 +115,18 @@ func TestTake(t *testing.T) {
 	if bigEndian {
 		t.Skip("the words of this test are of the other byte order")
 	}
-	k.complete(&completion{id: 1, bytes: 8, imm: 0x0102030405060708, qp: 9 | 7<<32}, word(FlagImm, OpReceive, StatusSuccess))
-	k.complete(&completion{id: 2, bytes: 77, imm: 0x0102030405060708}, word(FlagImm|FlagWrote, OpReceive, StatusSuccess))
+	k.complete(&completion{id: 1, bytes: 8, imm: 0x0102030405060708, qp: 9 | 7<<32},
+		word(FlagImm, OpReceive, StatusSuccess))
+	k.complete(&completion{id: 2, bytes: 77, imm: 0x0102030405060708},
+		word(FlagImm|FlagWrote, OpReceive, StatusSuccess))
 	k.complete(&completion{id: 3, imm: 0xffffffff00000011}, word(FlagInv, OpReceive, StatusSuccess))
 	k.complete(&completion{id: math.MaxUint64}, word(0xfe, 255, 0xffff))
 	var c Completion
 	require.True(t, cq.Take(&c))
 	require.Equal(t, Completion{ID: 1, Op: OpReceive, Flags: FlagImm, Bytes: 8, QP: 9, Imm: 0x0102030405060708}, c)
 	require.True(t, cq.Take(&c))
-	require.Equal(t, Completion{ID: 2, Op: OpReceive, Flags: FlagImm | FlagWrote, Bytes: 77, Imm: 0x0102030405060708}, c)
+	require.Equal(t, Completion{ID: 2, Op: OpReceive, Flags: FlagImm | FlagWrote, Bytes: 77, Imm: 0x0102030405060708},
+		c)
 	require.True(t, cq.Take(&c))
 	require.Equal(t, Completion{ID: 3, Op: OpReceive, Flags: FlagInv, Key: 0x11}, c)
 	require.True(t, cq.Take(&c))
@@ -145,7 +150,8 @@ func TestArm(t *testing.T) {
 	require.Equal(t, 2, k.events)
 }
 
-// TestReceives: the kernel finds receives in order, gives them back by clearing the flags only, and a full queue is not overwritten.
+// TestReceives: the kernel finds receives in order, gives them back by clearing the flags only, and
+// a full queue is not overwritten.
 func TestReceives(t *testing.T) {
 	q, err := NewRQ(memory(make([]uint64, RQSize(4)/8)), 4)
 	require.NoError(t, err)
@@ -192,8 +198,8 @@ func TestBadRings(t *testing.T) {
 	require.Error(t, err, "no room for what it is armed for")
 }
 
-// TestBusy: with the kernel at work at the same time, every request comes once and in order, though the bell is left out whenever the
-// kernel is seen to be busy.
+// TestBusy: with the kernel at work at the same time, every request comes once and in order, though
+// the bell is left out whenever the kernel is seen to be busy.
 func TestBusy(t *testing.T) {
 	const total = 4000
 	sq, cq, k := newFake(t, 16)

@@ -26,7 +26,8 @@ func (q *RQ) Next() *Receive {
 	return e
 }
 
-// Put gives the kernel the entry that Next has returned. The kernel looks for it when a message comes.
+// Put gives the kernel the entry that Next has returned. The kernel looks for it when a message
+// comes.
 func (q *RQ) Put(elements int) {
 	q.ring[q.put&uint32(len(q.ring)-1)].word.Store(requestWord(valid, elements, 0))
 	q.put++

@@ -10,7 +10,8 @@ type SQ struct {
 	bell func() error
 }
 
-// NewSQ returns the queue that is in mapped memory and has this number of entries. bell tells the kernel to look at the queue.
+// NewSQ returns the queue that is in mapped memory and has this number of entries. bell tells the
+// kernel to look at the queue.
 func NewSQ(mem []byte, entries uint32, bell func() error) (*SQ, error) {
 	ring, err := entriesOf[Send](mem, entries, SQSize(entries))
 	if err != nil {
@@ -35,8 +36,8 @@ func (q *SQ) Put(op Opcode, flags uint16, elements int) {
 	q.put++
 }
 
-// Tell rings the doorbell for all that has been put since the last Tell, unless the kernel is still busy with what was put before. If
-// the error is not nil, the kernel may have taken any part of it.
+// Tell rings the doorbell for all that has been put since the last Tell, unless the kernel is still
+// busy with what was put before. If the error is not nil, the kernel may have taken any part of it.
 func (q *SQ) Tell() error {
 	n := q.put - q.told
 	if n == 0 {

@@ -26,7 +26,8 @@ func TestGroup(t *testing.T) {
 	require.Eventually(t, func() bool { return gone(pid) }, Limit, lookAgain)
 }
 
-// gone reports whether a process has ended. It may be a zombie that its new parent has not waited for.
+// gone reports whether a process has ended. It may be a zombie that its new parent has not waited
+// for.
 func gone(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")

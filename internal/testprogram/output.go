@@ -37,7 +37,8 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Await waits until the program has written a text, which must happen before its end, and returns all that it has written.
+// Await waits until the program has written a text, which must happen before its end, and returns
+// all that it has written.
 func (o *Output) Await(t testing.TB, text string) string {
 	t.Helper()
 	if err := o.await(Limit, text); err != nil {
@@ -46,8 +47,8 @@ func (o *Output) Await(t testing.TB, text string) string {
 	return o.String()
 }
 
-// AwaitMatch waits until a regular expression matches what the program has written, which must happen before its end. It returns
-// what the expression and its groups have matched.
+// AwaitMatch waits until a regular expression matches what the program has written, which must
+// happen before its end. It returns what the expression and its groups have matched.
 func (o *Output) AwaitMatch(t testing.TB, expr string) (found []string) {
 	t.Helper()
 	re := regexp.MustCompile(expr)
@@ -60,8 +61,8 @@ func (o *Output) AwaitMatch(t testing.TB, expr string) (found []string) {
 	return found
 }
 
-// Shows waits for some time until the program has written one of several texts, and reports whether it has. It does not wait for a
-// program that has ended.
+// Shows waits for some time until the program has written one of several texts, and reports whether
+// it has. It does not wait for a program that has ended.
 func (o *Output) Shows(limit time.Duration, texts ...string) bool {
 	return o.until(limit, func(all string) bool {
 		for _, text := range texts {
@@ -80,8 +81,8 @@ func (o *Output) await(limit time.Duration, text string) error {
 	return nil
 }
 
-// until waits until the output is as wanted, and reports whether it is. The output of a program that has ended is complete, so it is
-// looked at once more.
+// until waits until the output is as wanted, and reports whether it is. The output of a program
+// that has ended is complete, so it is looked at once more.
 func (o *Output) until(limit time.Duration, wanted func(text string) bool) bool {
 	for deadline := time.Now().Add(limit); ; o.program.EndsWithin(lookAgain) {
 		last := o.program.HasEnded() || time.Now().After(deadline)

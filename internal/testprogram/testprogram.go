@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package testprogram runs a program beside a test: the test waits for what the program writes and for its end, and sends it signals.
-// No wait is longer than Limit, and every error shows what the program has written.
+// Package testprogram runs a program beside a test: the test waits for what the program writes and
+// for its end, and sends it signals. No wait is longer than Limit, and every error shows what the
+// program has written.
 package testprogram
 
 import (
@@ -13,22 +14,27 @@ import (
 	"time"
 )
 
-// Limit is how long a test waits for what a program must do. The processor of the guest may be emulated.
+// Limit is how long a test waits for what a program must do. The processor of the guest may be
+// emulated.
 const Limit = 3 * time.Minute
 
-// lateOutput is how long after the end of a program the output of processes that it has left behind is collected.
+// lateOutput is how long after the end of a program the output of processes that it has left behind
+// is collected.
 const lateOutput = 10 * time.Second
 
 // Program is a process. All its methods may be called by several goroutines.
 type Program struct {
-	Cmd *exec.Cmd // for its arguments and its Process. It is waited for, so do not call Wait; ProcessState is set when it has ended
-	Out *Output   // what it writes to stdout, and to stderr unless it was started by StartApart
-	Err *Output   // what it writes to stderr
+	// for its arguments and its Process. It is waited for, so do not call Wait; ProcessState is set
+	// when it has ended
+	Cmd *exec.Cmd
+	Out *Output // what it writes to stdout, and to stderr unless it was started by StartApart
+	Err *Output // what it writes to stderr
 
 	ended chan struct{} // closed when it has ended and its output is complete
 }
 
-// Start starts a program. At the end of the test it is killed if it still runs, and the log of a failed test gets its output.
+// Start starts a program. At the end of the test it is killed if it still runs, and the log of a
+// failed test gets its output.
 func Start(t testing.TB, cmd *exec.Cmd) *Program {
 	t.Helper()
 	p, err := Launch(cmd)
@@ -43,8 +49,8 @@ func StartApart(t testing.TB, cmd *exec.Cmd) *Program {
 	return p.belongsTo(t, p.launch())
 }
 
-// Launch starts a program that the caller kills. If the command has SysProcAttr.Setpgid, signals go to its process group. A
-// Stdout or Stderr that the command has already is left to it.
+// Launch starts a program that the caller kills. If the command has SysProcAttr.Setpgid, signals go
+// to its process group. A Stdout or Stderr that the command has already is left to it.
 func Launch(cmd *exec.Cmd) (*Program, error) {
 	p := newProgram(cmd)
 	return p, p.launch()
@@ -129,7 +135,8 @@ func (p *Program) Ends(t testing.TB, status int) {
 	}
 }
 
-// Signal sends a signal to the program, or to its process group if it has one of its own. If it has ended, that is no error.
+// Signal sends a signal to the program, or to its process group if it has one of its own. If it has
+// ended, that is no error.
 func (p *Program) Signal(s syscall.Signal) error { return send(p.Cmd, s) }
 
 // Kill kills the program if it still runs, and waits for its end.

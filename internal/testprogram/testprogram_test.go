@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asProgram is the variable with which this test binary is the program: it writes "ready", answers lines, and ends with status 7 at
-// the end of its input.
+// asProgram is the variable with which this test binary is the program: it writes "ready", answers
+// lines, and ends with status 7 at the end of its input.
 const asProgram = "GOVERBS_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,8 @@ func program(t *testing.T) (*exec.Cmd, *os.File) {
 	return cmd, w
 }
 
-// TestConversation: a program answers, its output is collected in its order, and it ends with its own status.
+// TestConversation: a program answers, its output is collected in its order, and it ends with its
+// own status.
 func TestConversation(t *testing.T) {
 	cmd, in := program(t)
 	p := Start(t, cmd)
@@ -72,7 +73,8 @@ func TestApart(t *testing.T) {
 	require.ErrorContains(t, p.wait(time.Millisecond), "ready\nanswer to one\nstderr: complaint\n")
 }
 
-// TestKilled: a program that does not end is an error that shows what it has written, and is killed.
+// TestKilled: a program that does not end is an error that shows what it has written, and is
+// killed.
 func TestKilled(t *testing.T) {
 	cmd, _ := program(t)
 	p, err := Launch(cmd)
@@ -96,7 +98,8 @@ func TestKilledAtEnd(t *testing.T) {
 	require.True(t, p.HasEnded())
 }
 
-// TestSilent: a program that does not write what is waited for is an error with what it has written, at the latest at its end.
+// TestSilent: a program that does not write what is waited for is an error with what it has
+// written, at the latest at its end.
 func TestSilent(t *testing.T) {
 	cmd, in := program(t)
 	p := Start(t, cmd)

@@ -27,8 +27,8 @@ const (
 	cmdDestroySRQ = 35
 )
 
-// header begins every command (struct ib_uverbs_cmd_hdr). The lengths are in units of 4 bytes: of the command with the header, and
-// of the response.
+// header begins every command (struct ib_uverbs_cmd_hdr). The lengths are in units of 4 bytes: of
+// the command with the header, and of the response.
 type header struct {
 	command           uint32
 	inWords, outWords uint16
@@ -50,8 +50,8 @@ func words[T any]() uint16 {
 	return uint16(unsafe.Sizeof(t) / 4)
 }
 
-// fill makes the header of the command that begins with a, and stores the address of its response. The caller pins the response
-// (runtime.Pinner) for as long as the command can be sent.
+// fill makes the header of the command that begins with a, and stores the address of its response.
+// The caller pins the response (runtime.Pinner) for as long as the command can be sent.
 func fill[C, R any](a *answered, command uint32, _ *C, resp *R) {
 	a.header = header{command, words[C](), words[R]()}
 	a.response = uint64(uintptr(unsafe.Pointer(resp)))

@@ -26,7 +26,8 @@ type createdCQ[D any] struct { // struct ib_uverbs_create_cq_resp
 	driver      D
 }
 
-// CreateCQ makes a CQ and returns its handle and how many entries it has. D is what the driver adds to the response.
+// CreateCQ makes a CQ and returns its handle and how many entries it has. D is what the driver adds
+// to the response.
 func CreateCQ[D any](fd int, cfg CQConfig) (handle, cqe uint32, driver D, err error) {
 	c := createCQ{cookie: cfg.Cookie, cqe: cfg.CQE, vector: cfg.Vector, channel: cfg.Channel}
 	resp := new(createdCQ[D])

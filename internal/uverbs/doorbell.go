@@ -6,7 +6,8 @@ package uverbs
 
 import "runtime"
 
-// A Doorbell tells the driver of a QP to look at its send queue: the command to post, with no requests.
+// A Doorbell tells the driver of a QP to look at its send queue: the command to post, with no
+// requests.
 type Doorbell struct {
 	fd      int
 	command postSend
@@ -19,7 +20,8 @@ type postSend struct { // struct ib_uverbs_post_send
 	handle, count, elements, size uint32
 }
 
-// sizeSendWR is sizeof(struct ib_uverbs_send_wr). The kernel refuses a command to post that names a smaller size.
+// sizeSendWR is sizeof(struct ib_uverbs_send_wr). The kernel refuses a command to post that names a
+// smaller size.
 const sizeSendWR = 56
 
 // NewDoorbell makes the doorbell of a QP. Close releases it.

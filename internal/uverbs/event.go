@@ -17,15 +17,16 @@ type AsyncEvent struct {
 	_       uint32
 }
 
-// ReadAsync reads an event from the descriptor for asynchronous events, ibv_context.async_fd. If that does not block, the error is
-// EAGAIN when there is none.
+// ReadAsync reads an event from the descriptor for asynchronous events, ibv_context.async_fd. If
+// that does not block, the error is EAGAIN when there is none.
 func ReadAsync(fd int) (AsyncEvent, error) {
 	var ev AsyncEvent
 	err := read(fd, bytesOf(&ev))
 	return ev, err
 }
 
-// ReadComp reads an event from the descriptor of a completion channel and returns the cookie of its CQ.
+// ReadComp reads an event from the descriptor of a completion channel and returns the cookie of its
+// CQ.
 func ReadComp(fd int) (cookie uint64, err error) {
 	err = read(fd, bytesOf(&cookie)) // struct ib_uverbs_comp_event_desc
 	return cookie, err

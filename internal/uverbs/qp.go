@@ -41,11 +41,12 @@ type createdQP[D any] struct { // struct ib_uverbs_create_qp_resp
 	driver      D
 }
 
-// CreateQP makes a QP and returns its handle, its number and what it has. A is what the driver adds to the command, 8 bytes or a multiple
-// of that, and D what it adds to the response.
+// CreateQP makes a QP and returns its handle, its number and what it has. A is what the driver adds
+// to the command, 8 bytes or a multiple of that, and D what it adds to the response.
 func CreateQP[D, A any](fd int, cfg QPConfig, asked A) (handle, num uint32, has QPCap, driver D, err error) {
-	c := createQPOf[A]{driver: asked, createQP: createQP{cookie: cfg.Cookie, pd: cfg.PD, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ,
-		srq: cfg.SRQ, cap: cfg.Cap, typ: cfg.Type}}
+	c := createQPOf[A]{driver: asked,
+		createQP: createQP{cookie: cfg.Cookie, pd: cfg.PD, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ,
+			cap: cfg.Cap, typ: cfg.Type}}
 	if cfg.HasSRQ {
 		c.isSRQ = 1
 	}

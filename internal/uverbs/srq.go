@@ -28,7 +28,8 @@ type createdSRQ[D any] struct { // struct ib_uverbs_create_srq_resp
 	driver                     D
 }
 
-// CreateSRQ makes an SRQ and returns its handle and what it has. D is what the driver adds to the response.
+// CreateSRQ makes an SRQ and returns its handle and what it has. D is what the driver adds to the
+// response.
 func CreateSRQ[D any](fd int, cfg SRQConfig) (handle uint32, has SRQAttr, driver D, err error) {
 	c := createSRQ{cookie: cfg.Cookie, pd: cfg.PD, attr: cfg.Attr}
 	resp := new(createdSRQ[D])

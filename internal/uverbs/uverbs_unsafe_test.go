@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fake is a device to which commands are written: a pipe whose other end the test reads, so that what a call has sent can be compared
-// with the structures of <rdma/ib_user_verbs.h>. Nobody answers.
+// fake is a device to which commands are written: a pipe whose other end the test reads, so that
+// what a call has sent can be compared with the structures of <rdma/ib_user_verbs.h>. Nobody
+// answers.
 type fake struct{ in, out int }
 
 func newFake(t *testing.T) fake {
@@ -38,7 +39,8 @@ func (f fake) sent(t *testing.T) []uint32 {
 	return buf[:n/4]
 }
 
-// two and four make a number of 4 bytes of smaller ones in the order of memory; quad takes one of 8 bytes apart.
+// two and four make a number of 4 bytes of smaller ones in the order of memory; quad takes one of 8
+// bytes apart.
 
 func two(a, b uint16) uint32 { p := [2]uint16{a, b}; return *(*uint32)(unsafe.Pointer(&p)) }
 func four(a, b, c, d uint8) uint32 {
@@ -83,14 +85,17 @@ func TestCommands(t *testing.T) {
 	require.NoError(t, DestroyCQ(f.in, 9))
 	require.Equal(t, join(20, two(6, 2), quad(0), 9, 0), answers(t, f.sent(t)))
 
-	_, _, _, _, err = CreateQP[key](f.in, QPConfig{Cookie: cookie, PD: 1, SendCQ: 2, RecvCQ: 3, SRQ: 4, HasSRQ: true, Type: 5,
-		Cap: QPCap{MaxSendWR: 6, MaxRecvWR: 7, MaxSendSGE: 8, MaxRecvSGE: 9, MaxInlineData: 10}}, [2]uint32{11, 12})
+	_, _, _, _, err = CreateQP[key](f.in,
+		QPConfig{Cookie: cookie, PD: 1, SendCQ: 2, RecvCQ: 3, SRQ: 4, HasSRQ: true, Type: 5,
+			Cap: QPCap{MaxSendWR: 6, MaxRecvWR: 7, MaxSendSGE: 8, MaxRecvSGE: 9, MaxInlineData: 10}}, [2]uint32{11, 12})
 	require.NoError(t, err)
-	require.Equal(t, join(24, two(18, 8+4), quad(0), quad(cookie), 1, 2, 3, 4, 6, 7, 8, 9, 10, four(0, 5, 1, 0), 11, 12), answers(t, f.sent(t)))
+	require.Equal(t, join(24, two(18, 8+4), quad(0), quad(cookie), 1, 2, 3, 4, 6, 7, 8, 9, 10, four(0, 5, 1, 0), 11,
+		12), answers(t, f.sent(t)))
 
-	require.NoError(t, ModifyQP(f.in, 9, QPAttr{State: 1, CurState: 2, AccessFlags: 3, Port: 4, MaxRdAtomic: 5, MaxDestRdAtomic: 6}, 77))
-	require.Equal(t, join(26, two(30, 0), make([]uint32, 16), 9, 77, 0, 0, 0, 0, 3, 0, four(1, 2, 0, 0), four(0, 5, 6, 0), four(4, 0, 0, 0), 0),
-		f.sent(t))
+	require.NoError(t, ModifyQP(f.in, 9,
+		QPAttr{State: 1, CurState: 2, AccessFlags: 3, Port: 4, MaxRdAtomic: 5, MaxDestRdAtomic: 6}, 77))
+	require.Equal(t, join(26, two(30, 0), make([]uint32, 16), 9, 77, 0, 0, 0, 0, 3, 0, four(1, 2, 0, 0),
+		four(0, 5, 6, 0), four(4, 0, 0, 0), 0), f.sent(t))
 
 	_, err = QueryQP(f.in, 9, 77)
 	require.NoError(t, err)
@@ -114,7 +119,8 @@ func TestCommands(t *testing.T) {
 	require.Equal(t, join(35, two(6, 1), quad(0), 9, 0), answers(t, f.sent(t)))
 }
 
-// TestDoorbell: always the same command, a post of no requests, with a place for the response that stays; nothing is allocated.
+// TestDoorbell: always the same command, a post of no requests, with a place for the response that
+// stays; nothing is allocated.
 func TestDoorbell(t *testing.T) {
 	f := newFake(t)
 	d := NewDoorbell(f.in, 9)
@@ -132,7 +138,8 @@ func TestDoorbell(t *testing.T) {
 	}))
 }
 
-// TestErrors: the errno of the kernel is the error, here that of a full pipe and of a descriptor that is not open.
+// TestErrors: the errno of the kernel is the error, here that of a full pipe and of a descriptor
+// that is not open.
 func TestErrors(t *testing.T) {
 	f := newFake(t)
 	d := NewDoorbell(f.in, 9)

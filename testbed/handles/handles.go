@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package handles tests every handle in the wrong order: used after Close, closed twice, closed during a wait, closed before the
-// objects that depend on it. It runs on every provider, because the use of a freed C object would crash.
+// Package handles tests every handle in the wrong order: used after Close, closed twice, closed
+// during a wait, closed before the objects that depend on it. It runs on every provider, because
+// the use of a freed C object would crash.
 package handles
 
 import (
@@ -128,8 +129,8 @@ func (w *world) path() (verbs.AHAttr, bool) {
 		return verbs.AHAttr{}, false
 	}
 	require.NotEmpty(w, gids)
-	return verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: gids[0].GID, SGIDIndex: uint8(gids[0].Index),
-		HopLimit: 64}}, true
+	return verbs.AHAttr{IsGlobal: true, PortNum: 1,
+		GRH: verbs.GlobalRoute{DGID: gids[0].GID, SGIDIndex: uint8(gids[0].Index), HopLimit: 64}}, true
 }
 
 // connect makes a listener, a connection to it, and an ID that has not connected.
@@ -178,7 +179,8 @@ func Run(t *testing.T, dev *verbs.Device, listen string) {
 	t.Run("CloseAll", func(t *testing.T) { newWorld(t, dev, listen).closeAll() })
 }
 
-// parentsFirst: no object is closed before those that depend on it, and the refusal changes nothing.
+// parentsFirst: no object is closed before those that depend on it, and the refusal changes
+// nothing.
 func (w *world) parentsFirst() {
 	for range 2 {
 		for _, h := range w.handles {
@@ -232,7 +234,8 @@ func (w *world) useAfterClose() {
 	w.callAll(&handle{name: "Request"}, func(string, error) {})
 }
 
-// exceptions are methods that do not use the device, or check their arguments first, with their results.
+// exceptions are methods that do not use the device, or check their arguments first, with their
+// results.
 var exceptions = map[string]error{
 	"ID.Err":          nil,
 	"ID.Disconnect":   nil, // it is idempotent
@@ -285,7 +288,8 @@ func (w *world) callAll(h *handle, judge func(name string, err error)) (calls in
 	return calls
 }
 
-// argument makes an argument: a context that does not end, a closed QP, a group, one element in a slice, zero otherwise.
+// argument makes an argument: a context that does not end, a closed QP, a group, one element in a
+// slice, zero otherwise.
 func (w *world) argument(t reflect.Type) reflect.Value {
 	switch {
 	case t == reflect.TypeFor[context.Context]():

@@ -47,7 +47,8 @@ type Options struct {
 	Counts  *Counts // not nil
 }
 
-// Dial connects to a Node. If the Node was asked to refuse, the error Is cm.ErrRejected. After an error nothing is left open.
+// Dial connects to a Node. If the Node was asked to refuse, the error Is cm.ErrRejected. After an
+// error nothing is left open.
 func Dial(dev *verbs.Device, address string, o Options) (c *Conn, err error) {
 	c = &Conn{ctx: o.Context, counts: o.Counts, rng: rand.New(rand.NewPCG(o.Seed, 1)), shadow: make([]byte, regionLen)}
 	if c.ctx == nil {
@@ -73,7 +74,8 @@ func (c *Conn) dial(address string, o Options) (err error) {
 	if c.mem, err = c.pd.AllocMR(regionLen+2*slots*slotLen, anyAccess); err != nil {
 		return err
 	}
-	c.QP, err = c.pd.CreateQP(verbs.QPConfig{SendCQ: c.CQ, RecvCQ: c.CQ, Cap: verbs.QPCap{MaxSendWR: 32, MaxRecvWR: 32}})
+	c.QP, err = c.pd.CreateQP(
+		verbs.QPConfig{SendCQ: c.CQ, RecvCQ: c.CQ, Cap: verbs.QPCap{MaxSendWR: 32, MaxRecvWR: 32}})
 	if err != nil {
 		return err
 	}
@@ -124,8 +126,8 @@ func (c *Conn) recv(slot int) error {
 	return nil
 }
 
-// Collect waits until everything that is posted has completed, each request once. It returns the first failure of a
-// request, which Is its verbs.WCStatus.
+// Collect waits until everything that is posted has completed, each request once. It returns the
+// first failure of a request, which Is its verbs.WCStatus.
 func (c *Conn) Collect() error {
 	ctx, cancel := context.WithTimeout(context.Background(), Limit)
 	defer cancel()
@@ -156,12 +158,13 @@ func (c *Conn) Collect() error {
 // errTraffic is an error that must not happen even on a disturbed connection.
 var errTraffic = errors.New("wrong traffic")
 
-// Wrong reports whether an error of a Conn must not happen even on a disturbed connection: wrong bytes, requests without a completion
-// or with two, calls that do not return.
+// Wrong reports whether an error of a Conn must not happen even on a disturbed connection: wrong
+// bytes, requests without a completion or with two, calls that do not return.
 func Wrong(err error) bool { return errors.Is(err, errTraffic) || errors.Is(err, ErrHang) }
 
-// WaitEnd waits for the completion of all requests and then for the end of the connection. The order matters: on InfiniBand and RoCE
-// the failure of a QP by its own request is noticed only when the completion is polled.
+// WaitEnd waits for the completion of all requests and then for the end of the connection. The
+// order matters: on InfiniBand and RoCE the failure of a QP by its own request is noticed only when
+// the completion is polled.
 func (c *Conn) WaitEnd() error {
 	if err := c.Collect(); Wrong(err) {
 		return err

@@ -31,8 +31,9 @@ var ends = []struct {
 	{"cut by the server", (*Conn).cut},
 }
 
-// End ends the connection in the way of that number, counted round, while Writes and Reads are under way. It returns when
-// the connection has ended and everything that was posted has completed. An error is something Wrong.
+// End ends the connection in the way of that number, counted round, while Writes and Reads are
+// under way. It returns when the connection has ended and everything that was posted has completed.
+// An error is something Wrong.
 func (c *Conn) End(way int) error {
 	e := &ends[way%len(ends)]
 	var wrs []verbs.SendWR

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// A client's request carries Wish as private data, an acceptance the server's region. Messages begin with a header of
-// headLen bytes, whose first one is the kind.
+// A client's request carries Wish as private data, an acceptance the server's region. Messages
+// begin with a header of headLen bytes, whose first one is the kind.
 
 // Wish is what a client requests of the server.
 type Wish uint8
@@ -32,9 +32,11 @@ const (
 
 const (
 	kindEcho byte = 1 + iota // the server sends it back
-	kindPull                 // the server reads what the header names from the client and sends it: address 8, key 4, length 2
-	kindCut                  // the server ends the connection; the second byte says how
-	kindImm                  // the server's answer to an immediate, with the value
+	// the server reads what the header names from the client and sends it: address 8, key 4, length
+	// 2
+	kindPull
+	kindCut // the server ends the connection; the second byte says how
+	kindImm // the server's answer to an immediate, with the value
 )
 
 // region is memory of a peer.

@@ -28,8 +28,8 @@ type Node struct {
 	pool *pool
 }
 
-// Serve listens on an address of a device and serves until Close. It passes errors other than the end of a connection to fail, which
-// several goroutines may call at once.
+// Serve listens on an address of a device and serves until Close. It passes errors other than the
+// end of a connection to fail, which several goroutines may call at once.
 func Serve(dev *verbs.Device, address string, counts *Counts, fail func(error)) (*Node, error) {
 	n := &Node{counts: counts, fail: fail}
 	var err error

@@ -13,8 +13,8 @@ const (
 	poolUses  = 10  // connections that a shared receive queue serves, after which there is a new one
 )
 
-// pool is a shared receive queue with its memory. A connection that is cut loses the receives that it has taken, so a pool is used for
-// a limited number of connections.
+// pool is a shared receive queue with its memory. A connection that is cut loses the receives that
+// it has taken, so a pool is used for a limited number of connections.
 type pool struct {
 	srq  *verbs.SRQ
 	mr   *verbs.MR

@@ -233,7 +233,8 @@ func (s *server) answer(slot int, msg []byte) error {
 		return fmt.Errorf("the client wants %d bytes pulled", length)
 	}
 	return s.post(verbs.SendWR{ID: idRead | uint64(to), Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
-		SGL:        []verbs.SGE{{Addr: s.out.Addr() + uint64(to*slotLen+headLen), Length: uint32(length), LKey: s.out.LKey()}},
+		SGL: []verbs.SGE{{Addr: s.out.Addr() + uint64(to*slotLen+headLen), Length: uint32(length),
+			LKey: s.out.LKey()}},
 		RemoteAddr: binary.LittleEndian.Uint64(out[2:]), RKey: binary.LittleEndian.Uint32(out[10:])})
 }
 

@@ -37,7 +37,8 @@ var steps = []struct {
 	{"write-imm", verbs.OpWriteImm, (*Conn).writeImm},
 }
 
-// Step executes one operation, chosen at random from those that the device has, and checks what came of it.
+// Step executes one operation, chosen at random from those that the device has, and checks what
+// came of it.
 func (c *Conn) Step() error {
 	for {
 		s := &steps[c.rng.IntN(len(steps))]
@@ -119,7 +120,8 @@ func (c *Conn) echo() error {
 		c.fill(b[:sizes[i]])
 		clear(b[:headLen])
 		b[0] = kindEcho
-		wrs = append(wrs, verbs.SendWR{ID: c.id(), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: c.sge(off, sizes[i])})
+		wrs = append(wrs, verbs.SendWR{ID: c.id(), Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+			SGL: c.sge(off, sizes[i])})
 	}
 	if err := errors.Join(c.post(wrs...), c.Collect()); err != nil {
 		return err
@@ -133,7 +135,8 @@ func (c *Conn) echo() error {
 	return nil
 }
 
-// part chooses bytes of the server's region, not its word; now and then few of them across a boundary between pages.
+// part chooses bytes of the server's region, not its word; now and then few of them across a
+// boundary between pages.
 func (c *Conn) part() (off, n int) {
 	const page = 4096
 	if c.rng.IntN(4) == 0 {
@@ -183,7 +186,8 @@ func (c *Conn) list() error {
 	return same(c.shadow[wordLen:wordLen+4096], c.mem.Bytes()[regionLen/2:regionLen/2+4096])
 }
 
-// reads posts more Reads at once than may be in progress, and a fenced Write behind them of what they have read.
+// reads posts more Reads at once than may be in progress, and a fenced Write behind them of what
+// they have read.
 func (c *Conn) reads() error {
 	const size = 256
 	n := 2 + c.rng.IntN(10)
@@ -270,7 +274,8 @@ func (c *Conn) through(mw *verbs.MW) error {
 
 // atomic executes an atomic on the server's word, which nobody else changes.
 func (c *Conn) atomic(wr verbs.SendWR, after uint64) error {
-	wr.ID, wr.Flags, wr.SGL, wr.RemoteAddr, wr.RKey = c.id(), verbs.SendSignaled, c.sge(0, wordLen), c.remote.addr, c.remote.rkey
+	wr.ID, wr.Flags, wr.SGL, wr.RemoteAddr, wr.RKey = c.id(), verbs.SendSignaled, c.sge(0, wordLen), c.remote.addr,
+		c.remote.rkey
 	if err := errors.Join(c.post(wr), c.Collect()); err != nil {
 		return err
 	}

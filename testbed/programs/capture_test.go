@@ -16,13 +16,15 @@ import (
 	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
-// capture is a recording of the packets of a pair by tcpdump, the last 64 MB of their headers. It is kept if the pair fails.
+// capture is a recording of the packets of a pair by tcpdump, the last 64 MB of their headers. It
+// is kept if the pair fails.
 type capture struct {
 	*testprogram.Program
 	file string // the beginning of the files' names
 }
 
-// record begins to capture. Without the right to do that, which root has, there is no capture, and the log says so.
+// record begins to capture. Without the right to do that, which root has, there is no capture, and
+// the log says so.
 func record(t *testing.T, name string) *capture {
 	t.Helper()
 	dir := os.Getenv("BED_OUT") // in the guest

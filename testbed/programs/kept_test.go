@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// TestKept runs programs with goverbs run --keep-real, in the guest: they see the RNIC and the devices of the kernel, and use each of
-// them. Connections of librdmacm are the RNIC's.
+// TestKept runs programs with goverbs run --keep-real, in the guest: they see the RNIC and the
+// devices of the kernel, and use each of them. Connections of librdmacm are the RNIC's.
 func TestKept(t *testing.T) {
 	wanted(t)
 	rdmatest.KernelDevice(t, "rxe0")
@@ -36,15 +36,21 @@ func TestKept(t *testing.T) {
 		server []string // the client has the address besides
 		prints string
 	}{
-		"rxe0":      {on("rxe0"), "10.78.0.1", []string{"ibv_rc_pingpong", "-d", "{device}", "-g", "1", "-e", "-c", "-n", "100", "-p", "{port}"}, "100 iters in"},
-		"usiw0":     {on("ib:usiw0", "--device", "ib:usiw0"), "10.77.0.1", []string{"ibv_rc_pingpong", "-d", "{device}", "-g", "0", "-e", "-c", "-n", "100", "-p", "{port}"}, "100 iters in"},
-		"rxe0 UD":   {on("rxe0"), "10.78.0.1", []string{"ibv_ud_pingpong", "-d", "{device}", "-g", "1", "-e", "-n", "100", "-p", "{port}"}, "100 iters in"},
-		"librdmacm": {on("usiw0"), "10.78.0.1", []string{"ib_send_lat", "-F", "-R", "-d", "{device}", "-n", "100", "-p", "{port}"}, "usiw0"},
+		"rxe0": {on("rxe0"), "10.78.0.1",
+			[]string{"ibv_rc_pingpong", "-d", "{device}", "-g", "1", "-e", "-c", "-n", "100", "-p", "{port}"},
+			"100 iters in"},
+		"usiw0": {on("ib:usiw0", "--device", "ib:usiw0"), "10.77.0.1",
+			[]string{"ibv_rc_pingpong", "-d", "{device}", "-g", "0", "-e", "-c", "-n", "100", "-p", "{port}"},
+			"100 iters in"}, "rxe0 UD": {on("rxe0"), "10.78.0.1",
+			[]string{"ibv_ud_pingpong", "-d", "{device}", "-g", "1", "-e", "-n", "100", "-p", "{port}"},
+			"100 iters in"},
+		"librdmacm": {on("usiw0"), "10.78.0.1",
+			[]string{"ib_send_lat", "-F", "-R", "-d", "{device}", "-n", "100", "-p", "{port}"}, "usiw0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.server, p.client, p.addr = c.side, c.side, c.addr
-			r := p.once(t, &pair{server: c.server, client: append(c.server[:len(c.server):len(c.server)], "{addr}"), limit: defaultLimit,
-				prints: map[string][]*regexp.Regexp{"client": {regexp.MustCompile(c.prints)}}})
+			r := p.once(t, &pair{server: c.server, client: append(c.server[:len(c.server):len(c.server)], "{addr}"),
+				limit: defaultLimit, prints: map[string][]*regexp.Regexp{"client": {regexp.MustCompile(c.prints)}}})
 			require.NoError(t, r.err, "%v", r)
 		})
 	}

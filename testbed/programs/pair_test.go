@@ -44,7 +44,8 @@ type pair struct {
 // outside reports whether the pair needs an interface that is not loopback.
 func (pr *pair) outside() bool { return slices.Contains(pr.client, "{netaddr}") }
 
-// defaultLimit is the time limit of a pair whose stanza has none. It is enough on a slow machine that is busy.
+// defaultLimit is the time limit of a pair whose stanza has none. It is enough on a slow machine
+// that is busy.
 const defaultLimit = 60 * time.Second
 
 // parse reads a list of pairs.
@@ -104,7 +105,8 @@ func begin(line string) (*pair, error) {
 	if len(words) == 0 {
 		return nil, fmt.Errorf("a pair without a name")
 	}
-	p := &pair{name: words[0], limit: defaultLimit, prints: make(map[string][]*regexp.Regexp), fails: make(map[string]string)}
+	p := &pair{name: words[0], limit: defaultLimit, prints: make(map[string][]*regexp.Regexp),
+		fails: make(map[string]string)}
 	for _, word := range words[1:] {
 		switch word {
 		case "quick":

@@ -38,7 +38,8 @@ type place struct {
 // guestSlow is place.slow of the guest, whose processor is emulated.
 const guestSlow = 4
 
-// The two RNICs. GOVERBS_TEST_COMMAND is the goverbs command that runs programs, by default the one that make builds.
+// The two RNICs. GOVERBS_TEST_COMMAND is the goverbs command that runs programs, by default the one
+// that make builds.
 const commandVariable = "GOVERBS_TEST_COMMAND"
 
 func user(t *testing.T) side {
@@ -52,8 +53,8 @@ func kernel() side { return side{device: "siw0"} }
 
 // words puts the values of a place into the words of a command or a variable.
 func (p *place) words(words []string, s side, port int) []string {
-	values := strings.NewReplacer("{addr}", p.addr, "{addr6}", p.addr6, "{port}", strconv.Itoa(port), "{device}", s.device,
-		"{netaddr}", p.netaddr, "{dat}", p.dat)
+	values := strings.NewReplacer("{addr}", p.addr, "{addr6}", p.addr6, "{port}", strconv.Itoa(port), "{device}",
+		s.device, "{netaddr}", p.netaddr, "{dat}", p.dat)
 	out := make([]string, len(words))
 	for i, word := range words {
 		out[i] = values.Replace(word)
@@ -85,10 +86,12 @@ func outside(t *testing.T) (name, addr string) {
 func (p *place) writeDAT(t *testing.T) {
 	t.Helper()
 	p.dat = filepath.Join(t.TempDir(), "dat.conf")
-	require.NoError(t, os.WriteFile(p.dat, fmt.Appendf(nil, "user u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"%s 0\" \"\"\n", p.netdev), 0o644))
+	require.NoError(t, os.WriteFile(p.dat,
+		fmt.Appendf(nil, "user u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"%s 0\" \"\"\n", p.netdev), 0o644))
 }
 
-// The ports of servers. They are below those that the kernel chooses for clients, so no connection of another program has one of them.
+// The ports of servers. They are below those that the kernel chooses for clients, so no connection
+// of another program has one of them.
 const (
 	firstPort = 20000
 	lastPort  = 29999
@@ -119,7 +122,8 @@ func listens(t *testing.T, port int) bool {
 	return tableHas(t, "/proc/net/tcp", port) || tableHas(t, "/proc/net/tcp6", port)
 }
 
-// tableHas reports whether a table of the kernel has a listening socket with the port. A host without IPv6 lacks its table.
+// tableHas reports whether a table of the kernel has a listening socket with the port. A host
+// without IPv6 lacks its table.
 func tableHas(t *testing.T, path string, port int) bool {
 	t.Helper()
 	const listen = "0A" // TCP_LISTEN

@@ -105,8 +105,8 @@ func (p *place) judge(t *testing.T, pr *pair) {
 	t.Logf("%s %s: %.1f s", p.kind, pr.name, time.Since(began).Seconds())
 }
 
-// verdict compares the result of a pair with what the list expects. It returns an error if a pair fails that should pass, and if a pair
-// passes that should fail.
+// verdict compares the result of a pair with what the list expects. It returns an error if a pair
+// fails that should pass, and if a pair passes that should fail.
 func (pr *pair) verdict(kind string, err error) error {
 	why, known := pr.fails[kind]
 	switch {
@@ -168,7 +168,8 @@ func (p *place) tries(t *testing.T, pr *pair) result {
 		}
 		lost[which]++
 		p.tally.retry(which, pr)
-		t.Logf("%s: %v; %q was printed, so it has lost the race %s and is tried again\n%v", pr.name, r.err, printed, which.name, r)
+		t.Logf("%s: %v; %q was printed, so it has lost the race %s and is tried again\n%v", pr.name, r.err, printed,
+			which.name, r)
 	}
 }
 
@@ -234,11 +235,13 @@ func (p *place) once(t *testing.T, pr *pair) (r result) {
 	return r
 }
 
-// completionFailed is what goverbs run prints of a completion with an error, if GOVERBS_RUN_VERBOSE is set.
+// completionFailed is what goverbs run prints of a completion with an error, if GOVERBS_RUN_VERBOSE
+// is set.
 var completionFailed = regexp.MustCompile(`goverbs run: (WC\(.*status="(.*?)".*)`)
 
-// failed returns the first completion that the RNIC has failed, or "". Some programs do not look at the status of completions. Requests
-// that are flushed are those that a program has left at the end of a connection.
+// failed returns the first completion that the RNIC has failed, or "". Some programs do not look at
+// the status of completions. Requests that are flushed are those that a program has left at the end
+// of a connection.
 func failed(printed string) string {
 	for _, found := range completionFailed.FindAllStringSubmatch(printed, -1) {
 		if found[2] != verbs.WCWRFlushErr.String() {

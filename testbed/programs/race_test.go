@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// race is a line of pairs.list, which describes the words: a fault of a program itself, after which a pair is tried again.
+// race is a line of pairs.list, which describes the words: a fault of a program itself, after which
+// a pair is tried again.
 type race struct {
 	name    string
 	retries int // of one pair
@@ -54,8 +55,9 @@ func parseRace(line string) (*race, error) {
 	return r, nil
 }
 
-// The texts with which goverbs run says that a connection could not be made, and that nobody listened there. A refusal by a listener of
-// the RNIC has another one, and so has a listener that resets a connection.
+// The texts with which goverbs run says that a connection could not be made, and that nobody
+// listened there. A refusal by a listener of the RNIC has another one, and so has a listener that
+// resets a connection.
 var (
 	notConnected   = regexp.MustCompile(`(?m)^goverbs run: connection: .*`)
 	nobodyListened = regexp.MustCompile(`connect: connection refused$`)

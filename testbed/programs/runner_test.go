@@ -28,8 +28,9 @@ func stanza(t *testing.T, lines ...string) *pair {
 
 // TestParse checks a stanza with every word.
 func TestParse(t *testing.T) {
-	p := stanza(t, "# comment", "", "race lost 2 50 either  is lost", "race refused 7 200 dial ^no$", "pair name quick host", "\tserver a -p {port}", "\tclient b {addr}", "\tenv X=y z", "\tport 7",
-		"\tlimit 3s", "\tstops", "\tprints server ^x y$", "\tagain lost refused", "\tfails siw-usiw no  idea")
+	p := stanza(t, "# comment", "", "race lost 2 50 either  is lost", "race refused 7 200 dial ^no$",
+		"pair name quick host", "\tserver a -p {port}", "\tclient b {addr}", "\tenv X=y z", "\tport 7", "\tlimit 3s",
+		"\tstops", "\tprints server ^x y$", "\tagain lost refused", "\tfails siw-usiw no  idea")
 	require.Equal(t, "name", p.name)
 	require.True(t, p.quick && p.host && p.stops)
 	require.Equal(t, []string{"a", "-p", "{port}"}, p.server)
@@ -40,8 +41,10 @@ func TestParse(t *testing.T) {
 	require.True(t, p.prints["server"][0].MatchString("w\nx y\nz"))
 	require.False(t, p.prints["server"][0].MatchString("w x y"))
 	require.Len(t, p.again, 2)
-	require.Equal(t, []any{"lost", 2, 50, inEither}, []any{p.again[0].name, p.again[0].retries, p.again[0].most, p.again[0].where})
-	require.Equal(t, []any{"refused", 7, 200, inDial}, []any{p.again[1].name, p.again[1].retries, p.again[1].most, p.again[1].where})
+	require.Equal(t, []any{"lost", 2, 50, inEither},
+		[]any{p.again[0].name, p.again[0].retries, p.again[0].most, p.again[0].where})
+	require.Equal(t, []any{"refused", 7, 200, inDial},
+		[]any{p.again[1].name, p.again[1].retries, p.again[1].most, p.again[1].where})
 	require.True(t, p.again[0].shows.MatchString("all  is lost"))
 	require.False(t, p.again[1].shows.MatchString("or no"))
 	require.Equal(t, map[string]string{"siw-usiw": "no  idea"}, p.fails)
@@ -79,8 +82,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestList: pairs.list can be read, each pair has a client, a server has either {port} or a port of its own, and the quick pairs
-// are few.
+// TestList: pairs.list can be read, each pair has a client, a server has either {port} or a port of
+// its own, and the quick pairs are few.
 func TestList(t *testing.T) {
 	f, err := os.Open("pairs.list")
 	require.NoError(t, err)
@@ -132,7 +135,8 @@ func TestOnce(t *testing.T) {
 		{"client hangs", "true", "exec sleep 60", "limit 300ms", "client: has not ended"},
 		{"server hangs", "exec sleep 60", "true", "limit 4s", "server: has not ended"},
 		{"server stops", "exec sleep 60", "true", "stops", ""},
-		{"server crashes when told", "trap 'kill -SEGV $$' TERM; touch $F; sleep 60 & wait", "until [ -e $F ]; do sleep 0.01; done", "stops",
+		{"server crashes when told", "trap 'kill -SEGV $$' TERM; touch $F; sleep 60 & wait",
+			"until [ -e $F ]; do sleep 0.01; done", "stops",
 			"server: signal: segmentation fault"},
 		{"client is killed", "true", "kill -TERM $$", "stops", "client: signal: terminated"},
 		{"prints", "echo yes", "true", "prints server ^yes$", ""},
@@ -169,8 +173,9 @@ func TestServerEndsEarly(t *testing.T) {
 	require.Contains(t, r.String(), "no\n")
 }
 
-// TestTries: a pair is tried again only if it fails and shows a race that it can lose, as often as the race allows, and the last
-// result counts. A client of goverbs run has lost a race of connecting only if nobody listened.
+// TestTries: a pair is tried again only if it fails and shows a race that it can lose, as often as
+// the race allows, and the last result counts. A client of goverbs run has lost a race of
+// connecting only if nobody listened.
 func TestTries(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // the server listens, as far as the runner can see
 	require.NoError(t, err)
@@ -183,22 +188,35 @@ func TestTries(t *testing.T) {
 		tries                 int
 		passes                bool
 	}{
-		"once":                     {"echo x >>$F; [ $(wc -l <$F) -gt 1 ] || { echo refused; exit 1; }", "", "refused 3 50 either ^refused$", false, 2, true},
-		"again and again":          {"echo x >>$F; echo refused; exit 1", "", "refused 3 50 either ^refused$", false, 4, false},
-		"fewer retries":            {"echo x >>$F; echo refused; exit 1", "", "refused 1 50 either ^refused$", false, 2, false},
-		"something else":           {"echo x >>$F; echo broken; exit 1", "", "refused 3 50 either ^refused$", false, 1, false},
-		"passes":                   {"echo x >>$F; echo refused", "", "refused 3 50 either ^refused$", false, 1, true},
-		"no race":                  {"echo x >>$F; echo refused; exit 1", "", "", false, 1, false},
-		"server":                   {"echo x >>$F", "echo refused; exit 1", "refused 3 50 either ^refused$", false, 4, false},
-		"server, something else":   {"echo x >>$F", "echo broken; exit 1", "refused 3 50 either ^refused$", false, 1, false},
-		"server, of a dial":        {"echo x >>$F", "echo refused; exit 1", "refused 3 50 dial ^refused$", false, 1, false},
-		"dial":                     {tell(""), "", "refused 2 50 dial ^refused$", false, 3, false},
-		"by goverbs run":           {tell(nobody), "", "refused 2 50 dial ^refused$", true, 3, false},
-		"no connection was tried":  {tell("goverbs run: rdma_listen: no"), "", "refused 2 50 dial ^refused$", true, 1, false},
-		"a refusal of ours":        {tell("goverbs run: connection: cm: Connect 127.0.0.1:1: connection rejected by the peer: backlog full"), "", "refused 2 50 dial ^refused$", true, 1, false},
-		"a refusal of the program": {tell("goverbs run: connection: cm: Connect 127.0.0.1:1: connection rejected by the peer (0 bytes of private data)"), "", "refused 2 50 dial ^refused$", true, 1, false},
-		"reset":                    {tell("goverbs run: connection: cm: Connect 127.0.0.1:1: read: connection reset by peer"), "", "refused 2 50 dial ^refused$", true, 1, false},
-		"both":                     {tell(nobody + "\ngoverbs run: connection: cm: Connect 127.0.0.1:1: EOF"), "", "refused 2 50 dial ^refused$", true, 1, false},
+		"once": {"echo x >>$F; [ $(wc -l <$F) -gt 1 ] || { echo refused; exit 1; }", "",
+			"refused 3 50 either ^refused$", false, 2, true},
+		"again and again": {"echo x >>$F; echo refused; exit 1", "", "refused 3 50 either ^refused$", false, 4,
+			false},
+		"fewer retries": {"echo x >>$F; echo refused; exit 1", "", "refused 1 50 either ^refused$", false, 2,
+			false},
+		"something else": {"echo x >>$F; echo broken; exit 1", "", "refused 3 50 either ^refused$", false, 1,
+			false},
+		"passes":  {"echo x >>$F; echo refused", "", "refused 3 50 either ^refused$", false, 1, true},
+		"no race": {"echo x >>$F; echo refused; exit 1", "", "", false, 1, false},
+		"server": {"echo x >>$F", "echo refused; exit 1", "refused 3 50 either ^refused$", false, 4,
+			false},
+		"server, something else": {"echo x >>$F", "echo broken; exit 1", "refused 3 50 either ^refused$", false, 1,
+			false},
+		"server, of a dial": {"echo x >>$F", "echo refused; exit 1", "refused 3 50 dial ^refused$", false, 1,
+			false},
+		"dial":           {tell(""), "", "refused 2 50 dial ^refused$", false, 3, false},
+		"by goverbs run": {tell(nobody), "", "refused 2 50 dial ^refused$", true, 3, false},
+		"no connection was tried": {tell("goverbs run: rdma_listen: no"), "", "refused 2 50 dial ^refused$", true, 1,
+			false},
+		"a refusal of ours": {tell(
+			"goverbs run: connection: cm: Connect 127.0.0.1:1: connection rejected by the peer: backlog full"), "",
+			"refused 2 50 dial ^refused$", true, 1, false},
+		"a refusal of the program": {tell(
+			"goverbs run: connection: cm: Connect 127.0.0.1:1: connection rejected by the peer (0 bytes of private data)"), "", "refused 2 50 dial ^refused$", true, 1, false}, "reset": {tell(
+			"goverbs run: connection: cm: Connect 127.0.0.1:1: read: connection reset by peer"), "",
+			"refused 2 50 dial ^refused$", true, 1, false},
+		"both": {tell(nobody + "\ngoverbs run: connection: cm: Connect 127.0.0.1:1: EOF"), "",
+			"refused 2 50 dial ^refused$", true, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shell := side{prefix: []string{"sh", "-c"}}
@@ -232,8 +250,9 @@ func TestTries(t *testing.T) {
 
 // TestTally: the retries of all pairs are printed, and bounded.
 func TestTally(t *testing.T) {
-	pairs, err := parse(strings.NewReader("race often 7 200 dial x\nrace rare 3 50 dial x\npair a\nagain often\npair b\nagain often rare\n" +
-		"pair c\nagain rare\npair d"))
+	pairs, err := parse(strings.NewReader(
+		"race often 7 200 dial x\nrace rare 3 50 dial x\npair a\nagain often\npair b\nagain often rare\n" +
+			"pair c\nagain rare\npair d"))
 	require.NoError(t, err)
 	often, rare := pairs[1].again[0], pairs[1].again[1]
 	c := newTally()

@@ -20,8 +20,8 @@ import (
 
 const childClients = 2
 
-// child is a process that ends in order when its input in ends, unless it has been killed before. It writes "DEVICE=ADDRESS" of its
-// servers to out, one per line.
+// child is a process that ends in order when its input in ends, unless it has been killed before.
+// It writes "DEVICE=ADDRESS" of its servers to out, one per line.
 func child(seed uint64, servers []string, in io.Reader, out io.Writer) error {
 	var names []string
 	to := make(map[string]*peer)
@@ -74,7 +74,8 @@ func (p *process) startChild(seed uint64) (*offspring, error) {
 		servers = append(servers, d.name+"="+d.node.Addr())
 	}
 	o := &offspring{peers: make(map[string]*peer)}
-	o.cmd = exec.Command("/proc/self/exe", "-servers", strings.Join(servers, ","), "-seed", strconv.FormatUint(seed, 10))
+	o.cmd = exec.Command("/proc/self/exe", "-servers", strings.Join(servers, ","), "-seed",
+		strconv.FormatUint(seed, 10))
 	o.cmd.Env = append(os.Environ(), childVariable+"=1")
 	o.cmd.Stderr = os.Stderr
 	in, err := o.cmd.StdinPipe()

@@ -2,14 +2,16 @@
 
 //go:build linux
 
-// Command soak keeps devices busy for a while, with connections that end in every way and processes that are killed. Then it
-// checks that nothing is left over, in the process and in the kernel: make soak-guest.
+// Command soak keeps devices busy for a while, with connections that end in every way and processes
+// that are killed. Then it checks that nothing is left over, in the process and in the kernel: make
+// soak-guest.
 //
 //	soak [-duration 10m] [-seed N] [-devices usiw,siw0,rxe0]
 //
-// One process, the parent, has servers, and clients that use its own servers and those of its children. The children do the same,
-// and are killed at random. Every byte is checked. When all have ended, the process that was started checks the kernel. The exit
-// status is 0 if everything was right.
+// One process, the parent, has servers, and clients that use its own servers and those of its
+// children. The children do the same, and are killed at random. Every byte is checked. When all
+// have ended, the process that was started checks the kernel. The exit status is 0 if everything
+// was right.
 package main
 
 import (
@@ -23,8 +25,10 @@ import (
 
 func main() {
 	duration := flag.Duration("duration", 10*time.Minute, "how long")
-	seed := flag.Uint64("seed", rand.Uint64(), "seed of what is chosen at random (it does not choose how the processes interleave)")
-	devices := flag.String("devices", "usiw,siw0,rxe0", "what to use, separated by commas; usiw is package usiw's device")
+	seed := flag.Uint64("seed", rand.Uint64(),
+		"seed of what is chosen at random (it does not choose how the processes interleave)")
+	devices := flag.String("devices", "usiw,siw0,rxe0",
+		"what to use, separated by commas; usiw is package usiw's device")
 	servers := flag.String("servers", "", "be a child: DEVICE=ADDRESS of the parent's servers, separated by commas")
 	flag.Parse()
 	if flag.NArg() > 0 {

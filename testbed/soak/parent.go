@@ -25,14 +25,15 @@ const (
 // parentVariable makes a process the parent.
 const parentVariable = "GOVERBS_SOAK_PARENT"
 
-// supervise runs the parent and then checks what is left in the kernel. It opens no device, because librdmacm keeps contexts open
-// until the process ends.
+// supervise runs the parent and then checks what is left in the kernel. It opens no device, because
+// librdmacm keeps contexts open until the process ends.
 func supervise(duration time.Duration, seed uint64, devices string) error {
 	kernel, err := kerneltest.Look()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("/proc/self/exe", "-duration", duration.String(), "-seed", strconv.FormatUint(seed, 10), "-devices", devices)
+	cmd := exec.Command("/proc/self/exe", "-duration", duration.String(), "-seed", strconv.FormatUint(seed, 10),
+		"-devices", devices)
 	cmd.Env = append(os.Environ(), parentVariable+"=1")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err = cmd.Run(); err != nil {
@@ -81,8 +82,8 @@ func run(duration time.Duration, seed uint64, names []string) (*usage, error) {
 	return usage, p.close()
 }
 
-// disturb starts and kills children until the time is over and there are enough samples, or until something fails. Then it stops
-// the clients.
+// disturb starts and kills children until the time is over and there are enough samples, or until
+// something fails. Then it stops the clients.
 func (p *process) disturb(duration time.Duration, rng *rand.Rand, usage *usage) (kills int, err error) {
 	var alive []*offspring
 	end := time.After(duration)

@@ -50,8 +50,9 @@ const (
 	leastSamples = 10 // for a judgement
 )
 
-// judge compares the second half of the run with the first, without the beginning: an amount that only grows is a leak. It compares
-// the least amounts of each half, because connections come and go.
+// judge compares the second half of the run with the first, without the beginning: an amount that
+// only grows is a leak. It compares the least amounts of each half, because connections come and
+// go.
 func (u *usage) judge() error {
 	if len(u.samples) < leastSamples {
 		return fmt.Errorf("only %d samples of what the process uses", len(u.samples))
@@ -69,12 +70,14 @@ func (u *usage) judge() error {
 func least(all []amount) amount {
 	a := all[0]
 	for _, b := range all[1:] {
-		a.resident, a.files, a.goroutines = min(a.resident, b.resident), min(a.files, b.files), min(a.goroutines, b.goroutines)
+		a.resident, a.files, a.goroutines = min(a.resident, b.resident), min(a.files, b.files),
+			min(a.goroutines, b.goroutines)
 	}
 	return a
 }
 
-// settled measures after everything has been closed. It waits until nothing more is in use than before.
+// settled measures after everything has been closed. It waits until nothing more is in use than
+// before.
 func settled(before amount) amount {
 	deadline := time.Now().Add(settling)
 	for {
@@ -87,7 +90,8 @@ func settled(before amount) amount {
 	}
 }
 
-// runtimeFiles are descriptors that the Go runtime and the libraries of rdma-core open once and keep.
+// runtimeFiles are descriptors that the Go runtime and the libraries of rdma-core open once and
+// keep.
 const runtimeFiles = 10
 
 // judgeEnd compares what is used when everything has been closed with what was used at first.

@@ -9,8 +9,8 @@ import (
 	"net/netip"
 )
 
-// endpoint is one end of connections in the file. An endpoint with a made-up address has a name and port 0: each of its
-// connections gets another port.
+// endpoint is one end of connections in the file. An endpoint with a made-up address has a name and
+// port 0: each of its connections gets another port.
 type endpoint struct {
 	netip.AddrPort
 	name string
@@ -31,7 +31,8 @@ type book struct{ names map[string]netip.AddrPort }
 
 func (b *book) init() { b.names = make(map[string]netip.AddrPort) }
 
-// madeUp is the prefix of the made-up addresses: that for documentation (RFC 3849). They are numbered.
+// madeUp is the prefix of the made-up addresses: that for documentation (RFC 3849). They are
+// numbered.
 var madeUp = netip.MustParsePrefix("2001:db8::/32")
 
 // The dynamic ports (RFC 6335), from which endpoints with made-up addresses get their ports.
@@ -40,8 +41,9 @@ const (
 	ports     = 1<<16 - firstPort
 )
 
-// shown returns the address of one of the two ends of the n-th connection. Wireshark distinguishes the two ends of an iWARP
-// connection by their ports, and does not distinguish two connections between the same ports.
+// shown returns the address of one of the two ends of the n-th connection. Wireshark distinguishes
+// the two ends of an iWARP connection by their ports, and does not distinguish two connections
+// between the same ports.
 func (e endpoint) shown(n uint32, end int) netip.AddrPort {
 	if e.name == "" {
 		return e.AddrPort
@@ -49,8 +51,8 @@ func (e endpoint) shown(n uint32, end int) netip.AddrPort {
 	return netip.AddrPortFrom(e.Addr(), uint16(firstPort+(2*n+uint32(end))%ports))
 }
 
-// pair returns the addresses of both ends of a connection. They are different, and of the same IP version, because one IP packet
-// contains both.
+// pair returns the addresses of both ends of a connection. They are different, and of the same IP
+// version, because one IP packet contains both.
 func (b *book) pair(local, remote net.Addr) (l, r endpoint) {
 	la, lok := tcpAddress(local)
 	ra, rok := tcpAddress(remote)

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// ackEvery is how many bytes of a stream may be unacknowledged. If no data go in the other direction by then, a packet is made
-// that only acknowledges.
+// ackEvery is how many bytes of a stream may be unacknowledged. If no data go in the other
+// direction by then, a packet is made that only acknowledges.
 const ackEvery = 128 << 10
 
 // The ends of a connection, and the directions that begin at them.
@@ -31,8 +31,8 @@ type connection struct {
 	flows  [2]flow           // the streams that the ends send
 }
 
-// newConnection makes the n-th connection. Its initial sequence numbers let Wireshark distinguish it from an earlier one between
-// the same ports.
+// newConnection makes the n-th connection. Its initial sequence numbers let Wireshark distinguish
+// it from an earlier one between the same ports.
 func newConnection(first, second endpoint, n uint32) *connection {
 	c := &connection{ends: [2]endpoint{first, second}}
 	for i, e := range c.ends {
@@ -50,8 +50,8 @@ func (c *connection) end(local endpoint) int {
 	return passive
 }
 
-// sees notes that a NIC at the given end has sent or received bytes, and returns their direction. It reports false if they were
-// recorded already when the other end sent them.
+// sees notes that a NIC at the given end has sent or received bytes, and returns their direction.
+// It reports false if they were recorded already when the other end sent them.
 func (c *connection) sees(local endpoint, out bool) (direction int, ok bool) {
 	i := c.end(local)
 	c.tapped[i] = true
@@ -67,9 +67,10 @@ const maxName = 1024
 // requestKey is the beginning of the frame that opens a connection (RFC 5044 section 7.1.1).
 const requestKey = "MPA ID Req Frame"
 
-// reopens reports whether p opens another connection between the same ends: p is a Request, and its sender has already sent its
-// first frame. A NIC writes a Request alone, and reads its header alone. The first bytes that a NIC receives may be those that
-// were recorded when the other end sent them.
+// reopens reports whether p opens another connection between the same ends: p is a Request, and its
+// sender has already sent its first frame. A NIC writes a Request alone, and reads its header
+// alone. The first bytes that a NIC receives may be those that were recorded when the other end
+// sent them.
 func (c *connection) reopens(local endpoint, p *usiw.Packet) bool {
 	at := c.end(local)
 	from := &c.flows[at]
@@ -122,16 +123,19 @@ func (c *connection) open(w *Writer, t time.Time) {
 	a, p := &c.flows[active], &c.flows[passive]
 	w.write(packet{time: t, from: c.shown[active], to: c.shown[passive], seq: a.seq, syn: true, comment: comment})
 	a.seq++
-	w.write(packet{time: t, from: c.shown[passive], to: c.shown[active], seq: p.seq, ack: a.seq, syn: true, answer: true})
+	w.write(packet{time: t, from: c.shown[passive], to: c.shown[active], seq: p.seq, ack: a.seq, syn: true,
+		answer: true})
 	p.seq++
 	a.acked = a.seq
 	c.acknowledge(w, active, t)
 }
 
-// acknowledge writes a packet without data, with which an end acknowledges the bytes of the other end.
+// acknowledge writes a packet without data, with which an end acknowledges the bytes of the other
+// end.
 func (c *connection) acknowledge(w *Writer, from int, t time.Time) {
 	other := &c.flows[1-from]
-	w.write(packet{time: t, from: c.shown[from], to: c.shown[1-from], seq: c.flows[from].seq, ack: other.seq, answer: true})
+	w.write(packet{time: t, from: c.shown[from], to: c.shown[1-from], seq: c.flows[from].seq, ack: other.seq,
+		answer: true})
 	other.acked = other.seq
 }
 

@@ -85,8 +85,9 @@ func (h *half) bytes() []byte { return bytes.Join(h.payloads, nil) }
 // conversation is a connection in a file, the end that opened it first.
 type conversation [2]half
 
-// follow puts packets together to connections and requires that they follow the rules of TCP: a handshake, sequence numbers
-// without gaps, and acknowledgements that never go back and never go beyond what is in the file.
+// follow puts packets together to connections and requires that they follow the rules of TCP: a
+// handshake, sequence numbers without gaps, and acknowledgements that never go back and never go
+// beyond what is in the file.
 func follow(t *testing.T, packets []segment) []*conversation {
 	t.Helper()
 	var all []*conversation

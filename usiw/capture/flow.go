@@ -24,8 +24,9 @@ const (
 // maxUnit is the length of the largest FPDU that a length field can announce, with its markers.
 var maxUnit = mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))
 
-// flow is one direction of a connection. It is divided into units: frames and FPDUs. Each unit becomes a packet, because Wireshark
-// finds no FPDUs after a frame in the same packet, and with markers only one FPDU in a packet.
+// flow is one direction of a connection. It is divided into units: frames and FPDUs. Each unit
+// becomes a packet, because Wireshark finds no FPDUs after a frame in the same packet, and with
+// markers only one FPDU in a packet.
 type flow struct {
 	seq     uint32    // the sequence number of the next byte
 	acked   uint32    // the sequence number up to which the other end has acknowledged
@@ -37,8 +38,9 @@ type flow struct {
 	part    []byte // the beginning of a unit, not written yet; nil if there is none
 }
 
-// want returns the length of the unit that begins with b, or a lower bound while b does not tell the length. While it is more than
-// len(b), the unit is not complete. For a unit whose beginning has been written, only the rest counts.
+// want returns the length of the unit that begins with b, or a lower bound while b does not tell
+// the length. While it is more than len(b), the unit is not complete. For a unit whose beginning
+// has been written, only the rest counts.
 func (f *flow) want(b []byte) int {
 	switch {
 	case f.left > 0:
@@ -81,7 +83,8 @@ func (f *flow) fpdu(b []byte) (n int, known bool) {
 func (w *Writer) add(c *connection, i int, p *usiw.Packet) {
 	f := &c.flows[i]
 	f.time = p.Time
-	// A unit that arrives in one packet is assembled in scratch; one that takes several packets has separate memory.
+	// A unit that arrives in one packet is assembled in scratch; one that takes several packets has
+	// separate memory.
 	unit, own := w.scratch[:0], false
 	if f.part != nil {
 		w.held -= f.releasable()
@@ -130,7 +133,8 @@ func (w *Writer) unit(c *connection, i int, b []byte) {
 	c.flows[1-i].markers = frame.Markers
 }
 
-// releasable returns how many bytes release can write: the beginning of an FPDU whose length is known.
+// releasable returns how many bytes release can write: the beginning of an FPDU whose length is
+// known.
 func (f *flow) releasable() int {
 	if f.phase != inFPDU || f.part == nil {
 		return 0
@@ -141,8 +145,8 @@ func (f *flow) releasable() int {
 	return len(f.part)
 }
 
-// release writes the beginnings of units that a connection holds. If the length of a unit is not known yet, it is written only
-// with last, which says that no more bytes follow.
+// release writes the beginnings of units that a connection holds. If the length of a unit is not
+// known yet, it is written only with last, which says that no more bytes follow.
 func (w *Writer) release(c *connection, last bool) {
 	for i := range c.flows {
 		f := &c.flows[i]

@@ -12,13 +12,14 @@ import (
 	"github.com/goverbs/goverbs/internal/iwarp/mpa"
 )
 
-// FuzzStreams feeds two streams to a Writer, cut as the plan says, and requires that the file is well-formed and has each
-// byte once and in order, whatever the streams are.
+// FuzzStreams feeds two streams to a Writer, cut as the plan says, and requires that the file is
+// well-formed and has each byte once and in order, whatever the streams are.
 func FuzzStreams(f *testing.F) {
 	req, rep := request(f), reply(f)
 	f.Add(append(req, send(1, []byte("hello"))...), append(rep, send(1, nil)...), []byte{20, 12, 19, 99, 3, 7})
 	f.Add(append(frame(f, mpa.Frame{Rev: 1, Markers: true}), bytes.Join(sends(9), nil)...),
-		append(frame(f, mpa.Frame{Reply: true, Rev: 1}), bytes.Join(marked(sends(9)), nil)...), []byte{255, 254, 1, 0, 130})
+		append(frame(f, mpa.Frame{Reply: true, Rev: 1}), bytes.Join(marked(sends(9)), nil)...),
+		[]byte{255, 254, 1, 0, 130})
 	f.Add(append(req, frame(f, mpa.Frame{Rev: 1})...), rep, []byte{byte(len(req) - 1), 128, 19})
 	f.Add([]byte("GET / HTTP/1.1"), []byte{0xFF, 0xFF}, []byte{0})
 	f.Fuzz(func(t *testing.T, first, second, plan []byte) {

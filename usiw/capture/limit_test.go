@@ -19,7 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// limited records a conversation between endpoints whose names become a comment, and returns the file.
+// limited records a conversation between endpoints whose names become a comment, and returns the
+// file.
 func limited(t *testing.T, cfg capture.Config) (file []byte, full bool) {
 	t.Helper()
 	var b bytes.Buffer
@@ -77,7 +78,8 @@ func TestSnapLen(t *testing.T) {
 	}
 }
 
-// TestMaxBytes: a file never gets longer than its limit, ends with a whole packet, and has as many as fit.
+// TestMaxBytes: a file never gets longer than its limit, ends with a whole packet, and has as many
+// as fit.
 func TestMaxBytes(t *testing.T) {
 	whole, full := limited(t, capture.Config{})
 	require.False(t, full)
@@ -129,7 +131,8 @@ func TestLimitsOutOfRange(t *testing.T) {
 		{capture.Config{SnapLen: -1}, "Config.SnapLen: -1"},
 		{capture.Config{MaxBytes: -1}, "Config.MaxBytes: -1"},
 		{capture.Config{MaxBytes: 1000}, "Config.MaxBytes: 1000"},
-		{capture.Config{Comment: strings.Repeat("c", 5000), Name: "n", MaxBytes: 6024}, "Config.MaxBytes: 6024 is neither 0 nor 6025 or more"},
+		{capture.Config{Comment: strings.Repeat("c", 5000), Name: "n", MaxBytes: 6024},
+			"Config.MaxBytes: 6024 is neither 0 nor 6025 or more"},
 	} {
 		var b bytes.Buffer
 		_, err := capture.New(&b, c.cfg)

@@ -55,8 +55,10 @@ func (w *talk) tagged(from int, op rdmap.Opcode, stag uint32, to uint64, data []
 		if off+n == len(data) {
 			last = 1
 		}
-		w.sent[from] = append(w.sent[from], message{op, map[string]uint64{"iwarp_ddp.tagged_flag": 1, "iwarp_ddp.last_flag": last,
-			"iwarp_ddp.stag": uint64(stag), "iwarp_ddp.tagged_offset": to + uint64(off)}, slices.Clone(data[off : off+n])})
+		w.sent[from] = append(w.sent[from],
+			message{op, map[string]uint64{"iwarp_ddp.tagged_flag": 1, "iwarp_ddp.last_flag": last,
+				"iwarp_ddp.stag": uint64(stag), "iwarp_ddp.tagged_offset": to + uint64(off)},
+				slices.Clone(data[off : off+n])})
 		if off += n; last == 1 {
 			return
 		}
@@ -68,8 +70,8 @@ func (w *talk) untagged(from int, op rdmap.Opcode, qn int, fields map[string]uin
 	w.msn[from][qn]++
 	for off := 0; ; {
 		n := w.span(len(data)-off, ddp.UntaggedLen)
-		m := message{op, map[string]uint64{"iwarp_ddp.tagged_flag": 0, "iwarp_ddp.last_flag": 0, "iwarp_ddp.qn": uint64(qn),
-			"iwarp_ddp.msn": w.msn[from][qn], "iwarp_ddp.mo": uint64(off)}, nil}
+		m := message{op, map[string]uint64{"iwarp_ddp.tagged_flag": 0, "iwarp_ddp.last_flag": 0,
+			"iwarp_ddp.qn": uint64(qn), "iwarp_ddp.msn": w.msn[from][qn], "iwarp_ddp.mo": uint64(off)}, nil}
 		maps.Copy(m.fields, fields)
 		if data != nil {
 			m.payload = slices.Clone(data[off : off+n])
@@ -145,7 +147,8 @@ func (w *talk) immediate(from int, flags verbs.SendFlags, v uint64) {
 	if flags&verbs.SendSolicited != 0 {
 		op = rdmap.OpImmediateSE
 	}
-	w.untagged(from, op, ddp.QNSend, map[string]uint64{"iwarp_mpa.ulpdulength": 26}, binary.BigEndian.AppendUint64(nil, v))
+	w.untagged(from, op, ddp.QNSend, map[string]uint64{"iwarp_mpa.ulpdulength": 26},
+		binary.BigEndian.AppendUint64(nil, v))
 }
 
 // imm64 sends Immediate Data of 8 bytes.
@@ -273,13 +276,15 @@ func (w *talk) check(t *testing.T, all []row, markers bool) {
 		}
 		require.Equal(t, want, r["iwarp_mpa.marker_flag"])
 		require.Equal(t, "2", r["iwarp_mpa.rev"])
-		require.Equal(t, []string{"question", "answer"}[i], string(r.bytes(t, "iwarp_mpa.privatedata")[mpa.EnhancedLen:]))
+		require.Equal(t, []string{"question", "answer"}[i],
+			string(r.bytes(t, "iwarp_mpa.privatedata")[mpa.EnhancedLen:]))
 		expect(t, all, r["tcp.srcport"], markers, w.sent[i])
 	}
 }
 
-// TestOperations checks, with tshark, captures of every kind of operation: taken from either side and from both; over IPv4, IPv6 and
-// an in-memory network; with and without markers; in one segment and in several. All are in one file.
+// TestOperations checks, with tshark, captures of every kind of operation: taken from either side
+// and from both; over IPv4, IPv6 and an in-memory network; with and without markers; in one segment
+// and in several. All are in one file.
 func TestOperations(t *testing.T) {
 	const v4, v6 = overTCP, "[::1]:0"
 	const several = 1500 // MTU
@@ -378,8 +383,10 @@ func TestBulk(t *testing.T) {
 		peer := []*end{b, a}[i]
 		for range rounds / 2 {
 			wrs[i] = append(wrs[i],
-				verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: e.sgl(source, n), RemoteAddr: peer.addr(target), RKey: peer.MR.RKey()},
-				verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: e.sgl(sink, n), RemoteAddr: peer.addr(source), RKey: peer.MR.RKey()})
+				verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: e.sgl(source, n), RemoteAddr: peer.addr(target),
+					RKey: peer.MR.RKey()},
+				verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: e.sgl(sink, n), RemoteAddr: peer.addr(source),
+					RKey: peer.MR.RKey()})
 		}
 	}
 	for i, e := range []*end{a, b} {
@@ -409,7 +416,8 @@ func TestBulk(t *testing.T) {
 // TestNoCRC records a connection without CRCs: tshark then checks none.
 func TestNoCRC(t *testing.T) {
 	s := newScript(t)
-	a, b, _ := pair(t, usiwtest.PairConfig{TCP: overTCP, A: usiw.Config{Tap: s, CRC: usiw.Off}, B: usiw.Config{CRC: usiw.Off}})
+	a, b, _ := pair(t, usiwtest.PairConfig{TCP: overTCP, A: usiw.Config{Tap: s, CRC: usiw.Off},
+		B: usiw.Config{CRC: usiw.Off}})
 	w := newTalk(t, a, b)
 	w.send(0, 10, 0, 0)
 	disconnect(t, a, b)
@@ -423,7 +431,8 @@ func TestNoCRC(t *testing.T) {
 	}
 }
 
-// TestDamage changes a byte in transit. The capture of the receiver shows the bad CRC and the Terminate.
+// TestDamage changes a byte in transit. The capture of the receiver shows the bad CRC and the
+// Terminate.
 func TestDamage(t *testing.T) {
 	s := newScript(t)
 	a, b, link := pair(t, usiwtest.PairConfig{B: usiw.Config{Tap: s}})
@@ -434,7 +443,8 @@ func TestDamage(t *testing.T) {
 	<-b.ID.Done()
 	disconnect(t, a, b)
 	all, v := judge(t, s.done(t))
-	require.Equal(t, verdict{good: 3, bad: 1}, v, "the opening Write, a Send and the Terminate; the Send that was damaged")
+	require.Equal(t, verdict{good: 3, bad: 1}, v,
+		"the opening Write, a Send and the Terminate; the Send that was damaged")
 	terminate := all[len(all)-1]
 	require.Equal(t, rdmap.OpTerminate, rdmap.Opcode(terminate.number(t, "iwarp_rdma.opcode")))
 	require.EqualValues(t, rdmap.LayerMPA, terminate.number(t, "iwarp_rdma.term_layer"))
@@ -461,8 +471,8 @@ func TestRejected(t *testing.T) {
 	expect(t, all, rep["tcp.srcport"], false, w.sent[1])
 }
 
-// TestPortsUsedAgainForTshark has several connections between the same ports. tshark decodes the FPDUs of all; the frames of
-// the later ones it takes for FPDUs.
+// TestPortsUsedAgainForTshark has several connections between the same ports. tshark decodes the
+// FPDUs of all; the frames of the later ones it takes for FPDUs.
 func TestPortsUsedAgainForTshark(t *testing.T) {
 	s := newScript(t)
 	for i := range 3 {
@@ -489,7 +499,8 @@ func TestNames(t *testing.T) {
 	var file bytes.Buffer
 	w, err := capture.New(&file, capture.Config{Name: "usiw3", Comment: "a comment"})
 	require.NoError(t, err)
-	w.Packet(&usiw.Packet{Time: start, Local: namedAddr("left"), Remote: namedAddr("right"), Out: true, Data: [][]byte{request(t)}})
+	w.Packet(&usiw.Packet{Time: start, Local: namedAddr("left"), Remote: namedAddr("right"), Out: true,
+		Data: [][]byte{request(t)}})
 	require.NoError(t, w.Close())
 	text := tshark(t, file.Bytes(), "-V")
 	require.Contains(t, text, "[2001:db8::1]:49154 is memory left; [2001:db8::2]:49155 is memory right")

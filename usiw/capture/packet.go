@@ -19,8 +19,8 @@ import (
 const (
 	// headerLen is the length of the headers of IPv4 and TCP without options.
 	headerLen = 20 + 20
-	// maxPayload is the most bytes of a stream in a packet, which the length field of IPv4 limits. The packets of the handshake
-	// announce it as the segment size, as on a loopback interface.
+	// maxPayload is the most bytes of a stream in a packet, which the length field of IPv4 limits.
+	// The packets of the handshake announce it as the segment size, as on a loopback interface.
 	maxPayload = 1<<16 - 1 - headerLen
 	// window and windowScale give a window of 1 GiB, which no sender fills (RFC 7323).
 	window      = 1<<16 - 1
@@ -40,7 +40,8 @@ type packet struct {
 	comment  string
 }
 
-// packetWriter makes packets and writes them. The link type is raw IP, so that no link-layer addresses are needed.
+// packetWriter makes packets and writes them. The link type is raw IP, so that no link-layer
+// addresses are needed.
 type packetWriter struct {
 	ng  *pcapgo.NgWriter
 	buf gopacket.SerializeBuffer
@@ -66,8 +67,9 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// blockLen returns how many bytes a packet takes in the file: an Enhanced Packet Block (draft-ietf-opsawg-pcapng section 4.3) whose
-// only option is a comment, if there is one (section 3.5). Data and options are padded to 4 bytes.
+// blockLen returns how many bytes a packet takes in the file: an Enhanced Packet Block
+// (draft-ietf-opsawg-pcapng section 4.3) whose only option is a comment, if there is one (section
+// 3.5). Data and options are padded to 4 bytes.
 func blockLen(stored int, comment string) int64 {
 	padded := func(n int) int { return (n + 3) &^ 3 }
 	n := 28 + padded(stored) + 4
@@ -84,7 +86,8 @@ func (w *packetWriter) init(file io.Writer, cfg Config) (err error) {
 	out := bufio.NewWriterSize(header, bufferSize)
 	w.buf = gopacket.NewSerializeBufferExpectedSize(headerLen+20+maxPayload, 0)
 	w.ng, err = pcapgo.NewNgWriterInterface(out,
-		pcapgo.NgInterface{Name: cfg.Name, LinkType: layers.LinkTypeRaw, OS: runtime.GOOS, SnapLength: uint32(min(cfg.SnapLen, math.MaxInt32))},
+		pcapgo.NgInterface{Name: cfg.Name, LinkType: layers.LinkTypeRaw, OS: runtime.GOOS,
+			SnapLength: uint32(min(cfg.SnapLen, math.MaxInt32))},
 		pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "goverbs", Comment: cfg.Comment,
 			Hardware: runtime.GOARCH, OS: runtime.GOOS}})
 	if err != nil {
@@ -148,5 +151,6 @@ func (w *packetWriter) write(p *packet) error {
 		return nil
 	}
 	w.size += n
-	return w.ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: p.time, CaptureLength: len(b), Length: length}, b, options)
+	return w.ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: p.time, CaptureLength: len(b), Length: length},
+		b, options)
 }

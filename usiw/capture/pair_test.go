@@ -18,8 +18,9 @@ import (
 // waitLimit bounds every wait of a test.
 const waitLimit = 30 * time.Second
 
-// The region of an end: what it sends and what the peer reads, where receives and Reads go, where the peer writes, and
-// words for atomics and their sinks. They are apart, because a Write arrives at some time after it has completed.
+// The region of an end: what it sends and what the peer reads, where receives and Reads go, where
+// the peer writes, and words for atomics and their sinks. They are apart, because a Write arrives
+// at some time after it has completed.
 const (
 	source = 0
 	sink   = 256 << 10

@@ -16,7 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTerminate ends connections by Terminate messages. tshark must show the error and the quoted headers. All are in one file.
+// TestTerminate ends connections by Terminate messages. tshark must show the error and the quoted
+// headers. All are in one file.
 func TestTerminate(t *testing.T) {
 	const bogus = 0x100 // away from a key, into another index
 	read := func(wr verbs.SendWR) func(a, b *end) {
@@ -100,7 +101,8 @@ func TestTerminate(t *testing.T) {
 		t.Run("judge "+c.name, func(t *testing.T) {
 			all := stream(all, i)
 			req, rep := frames(t, all)
-			// The last messages of both ends. An answer that comes at once may be recorded before its request.
+			// The last messages of both ends. An answer that comes at once may be recorded before
+			// its request.
 			var last [2]row
 			for _, o := range all {
 				for i, f := range []row{req, rep} {
@@ -115,7 +117,8 @@ func TestTerminate(t *testing.T) {
 			require.EqualValues(t, 1, r.number(t, "iwarp_ddp.msn"))
 			require.Equal(t, c.code, code{r.number(t, "iwarp_rdma.term_layer"),
 				either(t, r, "term_etype_rdma", "term_etype_ddp"),
-				either(t, r, "term_errcode_rdma", "term_errcode_ddp_tagged", "term_errcode_ddp_untagged", "term_errcode")})
+				either(t, r, "term_errcode_rdma", "term_errcode_ddp_tagged", "term_errcode_ddp_untagged",
+					"term_errcode")})
 			bits := [3]string{r["iwarp_rdma.term_hdrct_m"], r["iwarp_rdma.hdrct_d"], r["iwarp_rdma.hdrct_r"]}
 			switch c.quotes {
 			case rdmap.OpTerminate:
@@ -126,12 +129,14 @@ func TestTerminate(t *testing.T) {
 			default:
 				require.Equal(t, [3]string{"1", "1", "0"}, bits)
 			}
-			// What is quoted is the last message of the other end. tshark takes a quoted header for a tagged one if the type of
-			// the error is 1, so that the whole of it is looked for in the bytes.
+			// What is quoted is the last message of the other end. tshark takes a quoted header for
+			// a tagged one if the type of the error is 1, so that the whole of it is looked for in
+			// the bytes.
 			require.Equal(t, c.quotes, rdmap.Opcode(offender.number(t, "iwarp_rdma.opcode")))
 			fpdu := offender.bytes(t, "tcp.payload")
 			length := int(binary.BigEndian.Uint16(fpdu))
-			require.Equal(t, binary.BigEndian.AppendUint16(nil, uint16(length)), r.bytes(t, "iwarp_rdma.term_ddp_seg_len"))
+			require.Equal(t, binary.BigEndian.AppendUint16(nil, uint16(length)),
+				r.bytes(t, "iwarp_rdma.term_ddp_seg_len"))
 			header := ddp.UntaggedLen
 			if c.quotes == rdmap.OpWrite {
 				header = ddp.TaggedLen

@@ -26,8 +26,8 @@ var tsharkArgs = []string{"-n", "-o", "tcp.try_heuristic_first:TRUE",
 	"-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
 	"--disable-protocol", "smb_direct", "--disable-protocol", "rpcordma"}
 
-// tshark runs tshark on a file with the given further arguments. On a machine without tshark the tests fail, since nothing else
-// shows that other programs understand the files.
+// tshark runs tshark on a file with the given further arguments. On a machine without tshark the
+// tests fail, since nothing else shows that other programs understand the files.
 func tshark(t *testing.T, file []byte, args ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("tshark")
@@ -112,8 +112,8 @@ func (r row) bytes(t *testing.T, field string) []byte {
 // verdict is what tshark finds in a whole file.
 type verdict struct{ good, bad int } // FPDUs by their CRC
 
-// judge reads a file with tshark and with our own reader. It requires what holds for every file: TCP without faults, each
-// packet with data recognised, nothing malformed.
+// judge reads a file with tshark and with our own reader. It requires what holds for every file:
+// TCP without faults, each packet with data recognised, nothing malformed.
 func judge(t *testing.T, file []byte) ([]row, verdict) {
 	t.Helper()
 	follow(t, readFile(t, file))
@@ -148,14 +148,16 @@ func (r row) isEmptySend(t *testing.T) bool {
 	return op >= rdmap.OpSend && op <= rdmap.OpSendSEInv && r.number(t, "iwarp_mpa.ulpdulength") == ddp.UntaggedLen
 }
 
-// message is an FPDU that an end has sent: what tshark must say about it, by the names of the fields, and its payload.
+// message is an FPDU that an end has sent: what tshark must say about it, by the names of the
+// fields, and its payload.
 type message struct {
 	op      rdmap.Opcode
 	fields  map[string]uint64
 	payload []byte // nil = not checked
 }
 
-// expect compares the FPDUs of one end of one connection, in their order, with the messages that were sent.
+// expect compares the FPDUs of one end of one connection, in their order, with the messages that
+// were sent.
 func expect(t *testing.T, all []row, from string, markers bool, want []message) {
 	t.Helper()
 	pos, k := uint64(0), 0

@@ -78,8 +78,8 @@ func TestPassive(t *testing.T) {
 	require.Equal(t, [][]byte{rep}, c[1].payloads)
 }
 
-// TestCuts requires that the packets are the same, frame by frame and FPDU by FPDU, however the streams are cut into runs and
-// runs into pieces.
+// TestCuts requires that the packets are the same, frame by frame and FPDU by FPDU, however the
+// streams are cut into runs and runs into pieces.
 func TestCuts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, markers := range []struct{ first, second bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
@@ -139,7 +139,8 @@ func TestLargeFPDU(t *testing.T) {
 		{"largest that fits", fpdu(make([]byte, most-3-6)), false, []int{most - 3}},
 		{"one more", fpdu(make([]byte, most-3-6+1)), false, []int{most, 1}},
 		{"largest of all", fpdu(make([]byte, mpa.MaxULPDU)), false, []int{most, mpa.FPDULen(mpa.MaxULPDU) - most}},
-		{"largest with markers", fpdu(make([]byte, mpa.MaxMULPDU)), true, []int{mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxMULPDU))}},
+		{"largest with markers", fpdu(make([]byte, mpa.MaxMULPDU)), true,
+			[]int{mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxMULPDU))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t)
@@ -216,7 +217,8 @@ func TestNotMPA(t *testing.T) {
 	}
 }
 
-// TestBothEnds: each byte is recorded once if both ends of a connection use the Writer, whichever end reports it first.
+// TestBothEnds: each byte is recorded once if both ends of a connection use the Writer, whichever
+// end reports it first.
 func TestBothEnds(t *testing.T) {
 	s := newScript(t)
 	req, rep, fpdus := request(t), reply(t), sends(6)
@@ -267,7 +269,8 @@ func TestOneEndOfMany(t *testing.T) {
 	}
 }
 
-// TestPortsUsedAgain tells a connection from an earlier one between the same ports, in whatever state that was left.
+// TestPortsUsedAgain tells a connection from an earlier one between the same ports, in whatever
+// state that was left.
 func TestPortsUsedAgain(t *testing.T) {
 	req, rep, f := request(t), reply(t), send(1, []byte("hello"))
 	bare := frame(t, mpa.Frame{Rev: 1})
@@ -335,7 +338,8 @@ func TestPortsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestRequestInside: bytes that look like a Request inside the private data of a Request or inside an FPDU are not taken for one.
+// TestRequestInside: bytes that look like a Request inside the private data of a Request or inside
+// an FPDU are not taken for one.
 func TestRequestInside(t *testing.T) {
 	inner := frame(t, mpa.Frame{Rev: 1})
 	req := frame(t, mpa.Frame{Rev: 1, PrivateData: inner})
@@ -372,7 +376,8 @@ func TestAddresses(t *testing.T) {
 		{"IPv6 with a zone", zone, tcp("[fe80::2]:2"), "[fe80::1]:1", "[fe80::2]:2", nil},
 		{"names", namedAddr("left"), namedAddr("right"), "", "", []string{"is memory left; ", "is memory right"}},
 		{"one name", here, namedAddr("right"), "", "", []string{"is tcp 192.0.2.1:40001; ", "is memory right"}},
-		{"one name for both", namedAddr("pipe"), namedAddr("pipe"), "", "", []string{"is memory pipe here; ", "is memory pipe there"}},
+		{"one name for both", namedAddr("pipe"), namedAddr("pipe"), "", "",
+			[]string{"is memory pipe here; ", "is memory pipe there"}},
 		{"to itself", here, here, "", "", []string{"is tcp 192.0.2.1:40001 here; ", "is tcp 192.0.2.1:40001 there"}},
 		{"two versions", here, tcp("[::1]:2"), "", "", []string{"is tcp 192.0.2.1:40001; ", "is tcp [::1]:2"}},
 		{"none", nil, (*net.TCPAddr)(nil), "", "", []string{"is unknown here; ", "is unknown there"}},
@@ -411,8 +416,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestNamesKeepTheirAddresses gives every name one IP address, and every connection ports of its own, even between the same
-// ends.
+// TestNamesKeepTheirAddresses gives every name one IP address, and every connection ports of its
+// own, even between the same ends.
 func TestNamesKeepTheirAddresses(t *testing.T) {
 	s := newScript(t)
 	const n = 300
@@ -439,7 +444,8 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 	require.Len(t, all[7][1].payloads, 1)
 }
 
-// TestFlush: after Flush all recorded bytes can be read, including incomplete FPDUs; their rest follows later.
+// TestFlush: after Flush all recorded bytes can be read, including incomplete FPDUs; their rest
+// follows later.
 func TestFlush(t *testing.T) {
 	s := newScript(t)
 	f := marked([][]byte{send(1, make([]byte, 1000)), send(2, []byte("second")), send(3, make([]byte, 600))})
@@ -494,8 +500,8 @@ func TestCloseWritesTheRest(t *testing.T) {
 	}
 }
 
-// TestBoundedMemory: the memory for incomplete FPDUs is bounded. If many connections stop in the middle of one, the incomplete
-// FPDUs are written.
+// TestBoundedMemory: the memory for incomplete FPDUs is bounded. If many connections stop in the
+// middle of one, the incomplete FPDUs are written.
 func TestBoundedMemory(t *testing.T) {
 	s := newScript(t)
 	const n = 200
@@ -542,7 +548,8 @@ func (f *failing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestWriteErrors reports the first error of writing wherever one can look for it, and writes nothing after it.
+// TestWriteErrors reports the first error of writing wherever one can look for it, and writes
+// nothing after it.
 func TestWriteErrors(t *testing.T) {
 	_, err := capture.New(&failing{10}, capture.Config{})
 	require.ErrorIs(t, err, errDisk)
@@ -636,7 +643,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestConcurrent: NICs, a goroutine that flushes and one that reads the error use a Writer at the same time.
+// TestConcurrent: NICs, a goroutine that flushes and one that reads the error use a Writer at the
+// same time.
 func TestConcurrent(t *testing.T) {
 	s := newScript(t)
 	const conns, n = 8, 200

@@ -81,7 +81,8 @@ func (c *conn) writeLocked(b []byte) (n int, err error) {
 	}
 }
 
-// usable returns the error of an operation on the end, nil if it can continue. The caller holds link.mu.
+// usable returns the error of an operation on the end, nil if it can continue. The caller holds
+// link.mu.
 func (c *conn) usable(op string, d *deadline) error {
 	switch {
 	case c.closed:
@@ -94,7 +95,8 @@ func (c *conn) usable(op string, d *deadline) error {
 	return nil
 }
 
-// CloseWrite ends the stream to the peer, which reads io.EOF after the bytes that have been written.
+// CloseWrite ends the stream to the peer, which reads io.EOF after the bytes that have been
+// written.
 func (c *conn) CloseWrite() error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -108,8 +110,9 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close implements net.Conn. As with a socket, it resets the connection if unread bytes are there, and later if the peer writes
-// afterwards. Otherwise the peer still gets the bytes that were written before.
+// Close implements net.Conn. As with a socket, it resets the connection if unread bytes are there,
+// and later if the peer writes afterwards. Otherwise the peer still gets the bytes that were
+// written before.
 func (c *conn) Close() error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()

@@ -69,7 +69,8 @@ func traffic(t *testing.T, o *operation, n int, cfg usiw.Config) (out, back []by
 	return out, back
 }
 
-// recorder is a Tap that keeps everything. It is for one connection on which one thing happens at a time.
+// recorder is a Tap that keeps everything. It is for one connection on which one thing happens at a
+// time.
 type recorder struct{ in, out []byte }
 
 func (r *recorder) Packet(p *usiw.Packet) {
@@ -82,8 +83,8 @@ func (r *recorder) Packet(p *usiw.Packet) {
 	}
 }
 
-// lengthByte returns the length of the ULPDU that the FPDU around byte off seems to have once that byte is damaged;
-// ok reports whether the byte is part of a length.
+// lengthByte returns the length of the ULPDU that the FPDU around byte off seems to have once that
+// byte is damaged; ok reports whether the byte is part of a length.
 func lengthByte(stream []byte, d damage) (n int, ok bool) {
 	for at := 0; at < len(stream); {
 		length := stream[at : at+mpa.LengthLen]
@@ -97,14 +98,16 @@ func lengthByte(stream []byte, d damage) (n int, ok bool) {
 	return 0, false
 }
 
-// TestCorruptFPDU damages one byte after the other of every FPDU of every operation. The receiver sends a Terminate, both sides end,
-// every request has its completion, and no byte of memory has changed.
+// TestCorruptFPDU damages one byte after the other of every FPDU of every operation. The receiver
+// sends a Terminate, both sides end, every request has its completion, and no byte of memory has
+// changed.
 func TestCorruptFPDU(t *testing.T) {
 	const n = 13 // so that there is a pad
 	for i := range operations {
 		o := &operations[i]
 		switch o.name {
-		case "Write", "Write with immediate solicited", "Immediate Data", "FetchAdd", "masked FetchAdd", "masked CmpSwap":
+		case "Write", "Write with immediate solicited", "Immediate Data", "FetchAdd", "masked FetchAdd",
+			"masked CmpSwap":
 			continue // the others have the same FPDUs
 		}
 		t.Run(o.name, func(t *testing.T) {
@@ -149,8 +152,9 @@ func corrupt(t *testing.T, o *operation, n int, d damage, stream []byte) {
 				other = s.B
 			}
 			for id := range uint64(3) {
-				_, err := other.QP.PostSend([]verbs.SendWR{{ID: 2 + id, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
-					SGL: sgl(t, other, 0, part), RKey: finder.MR.RKey(), RemoteAddr: finder.MR.Addr()}})
+				_, err := other.QP.PostSend(
+					[]verbs.SendWR{{ID: 2 + id, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+						SGL: sgl(t, other, 0, part), RKey: finder.MR.RKey(), RemoteAddr: finder.MR.Addr()}})
 				require.NoError(t, err)
 			}
 		}
@@ -207,7 +211,8 @@ func TestCorruptWithoutCRC(t *testing.T) {
 	})
 }
 
-// TestCorruptTerminate damages the bytes of a Terminate: its receiver answers with one of its own, which the sender drops.
+// TestCorruptTerminate damages the bytes of a Terminate: its receiver answers with one of its own,
+// which the sender drops.
 func TestCorruptTerminate(t *testing.T) {
 	length := mpa.FPDULen(ddp.UntaggedLen + rdmap.TerminateLen + 2 + ddp.TaggedLen)
 	for off := range length {
@@ -238,7 +243,8 @@ func TestCorruptTerminate(t *testing.T) {
 	}
 }
 
-// TestCorruptMarker damages the pointer of a marker and mends the CRC: the marker then points elsewhere than to its FPDU.
+// TestCorruptMarker damages the pointer of a marker and mends the CRC: the marker then points
+// elsewhere than to its FPDU.
 func TestCorruptMarker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStage(t, usiwtest.PairConfig{B: usiw.Config{Markers: usiw.On}})
@@ -252,7 +258,8 @@ func TestCorruptMarker(t *testing.T) {
 	})
 }
 
-// TestCorruptRTR damages the message that opens the connection: the passive side's Accept fails, and the active side learns it.
+// TestCorruptRTR damages the message that opens the connection: the passive side's Accept fails,
+// and the active side learns it.
 func TestCorruptRTR(t *testing.T) {
 	const request = mpa.FrameLen + mpa.EnhancedLen
 	for off := range int64(mpa.FPDULen(ddp.TaggedLen)) {

@@ -59,7 +59,8 @@ func newEndOf(t *testing.T, cfg usiw.Config) *usiwtest.End {
 	return e
 }
 
-// script is what each side posts. Its own memory from 0 on holds text; 128 bytes for each Read or receive follow.
+// script is what each side posts. Its own memory from 0 on holds text; 128 bytes for each Read or
+// receive follow.
 var script = struct {
 	text  string
 	sends []verbs.SendWR
@@ -67,7 +68,8 @@ var script = struct {
 	recvs int
 }{
 	text: "some text to be sent, written and read",
-	sends: []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRRDMAWriteWithImm, Imm: 9}, {Opcode: verbs.WRRDMARead},
+	sends: []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRRDMAWriteWithImm, Imm: 9},
+		{Opcode: verbs.WRRDMARead},
 		{Opcode: verbs.WRAtomicFetchAndAdd, Add: 1}, {Opcode: verbs.WRImmData, Imm64: 8},
 		{Opcode: verbs.WRSend, Flags: verbs.SendFence}},
 	sizes: []int{13, 6, 21, 8, 0, 3},
@@ -105,8 +107,8 @@ func (c *conversation) post(e, peer *usiwtest.End) {
 	}
 }
 
-// run has the conversation, arranged to end somewhere, and checks what both sides know of it. It returns how many bytes
-// went each way.
+// run has the conversation, arranged to end somewhere, and checks what both sides know of it. It
+// returns how many bytes went each way.
 func (c *conversation) run(arrange func(*usiwtest.Link)) (toListener, toDialer int64) {
 	t := c.t
 	began, before := time.Now(), len(lifetime.Live())
@@ -172,8 +174,8 @@ func (c *conversation) receives(e *usiwtest.End) {
 	}
 }
 
-// check requires that every request of a side has one completion, those that succeeded first, with what they promise, and the
-// rest flushed; and that a side whose connection has ended says why.
+// check requires that every request of a side has one completion, those that succeeded first, with
+// what they promise, and the rest flushed; and that a side whose connection has ended says why.
 func (c *conversation) check(e, peer *usiwtest.End, setup error) {
 	t := c.t
 	sends, recvs := drain(t, e.SendCQ), drain(t, e.RecvCQ)
@@ -187,7 +189,8 @@ func (c *conversation) check(e, peer *usiwtest.End, setup error) {
 	if setup == nil && ended {
 		<-e.ID.Done()
 		cause := e.QP.Err()
-		require.True(t, cause == io.EOF || cause == io.ErrUnexpectedEOF || errors.Is(cause, syscall.ECONNRESET), "%v", cause)
+		require.True(t, cause == io.EOF || cause == io.ErrUnexpectedEOF || errors.Is(cause, syscall.ECONNRESET), "%v",
+			cause)
 	}
 	if !c.posted {
 		require.Empty(t, sends)
@@ -236,7 +239,8 @@ func (c *conversation) check(e, peer *usiwtest.End, setup error) {
 	}
 }
 
-// TestCutEverywhere ends the stream behind each byte of the conversation, of either direction, by a reset and by a half-close.
+// TestCutEverywhere ends the stream behind each byte of the conversation, of either direction, by a
+// reset and by a half-close.
 func TestCutEverywhere(t *testing.T) {
 	var bytes [2]int64
 	bubble(t, func(t *testing.T) {
@@ -261,7 +265,10 @@ func TestCutEverywhere(t *testing.T) {
 							}
 						}()
 						c := &conversation{t: t}
-						c.run(func(l *usiwtest.Link) { kind.at([]*usiwtest.Direction{l.ToListener, l.ToDialer}[way], off) })
+						c.run(func(l *usiwtest.Link) {
+							kind.at([]*usiwtest.Direction{l.ToListener, l.ToDialer}[way],
+								off)
+						})
 						require.Zero(t, c.alive)
 					})
 				}

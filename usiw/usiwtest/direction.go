@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Direction is one direction of a connection. Its methods set up faults at an offset: the number of bytes that the sender has
-// written before, from the beginning of the connection, including MPA frames, without inserted bytes. A fault at an offset that
-// has been read already happens at once, or not at all if it would change bytes that have been read. All methods may be called
+// Direction is one direction of a connection. Its methods set up faults at an offset: the number of
+// bytes that the sender has written before, from the beginning of the connection, including MPA
+// frames, without inserted bytes. A fault at an offset that has been read already happens at once,
+// or not at all if it would change bytes that have been read. All methods may be called
 // concurrently.
 type Direction struct {
 	link   *Link
@@ -38,7 +39,8 @@ type Direction struct {
 // noOffset is an offset that no stream reaches.
 const noOffset = math.MaxInt64
 
-// parcel is the bytes of one write, or of a part of it, in the queue. A parcel without bytes is the end of the stream.
+// parcel is the bytes of one write, or of a part of it, in the queue. A parcel without bytes is the
+// end of the stream.
 type parcel struct {
 	b   []byte
 	due time.Time // zero = at once
@@ -54,14 +56,16 @@ func newDirection(l *Link, buffer int) *Direction {
 	return &Direction{link: l, buffer: buffer, flips: make(map[int64]byte), cutAt: noOffset, endAt: noOffset}
 }
 
-// Written returns the number of bytes that the sender has written, which is the offset of the next byte.
+// Written returns the number of bytes that the sender has written, which is the offset of the next
+// byte.
 func (d *Direction) Written() int64 {
 	d.link.mu.Lock()
 	defer d.link.mu.Unlock()
 	return d.written
 }
 
-// Corrupt inverts the bits of mask in the byte at offset off. Several calls for the same byte all take effect.
+// Corrupt inverts the bits of mask in the byte at offset off. Several calls for the same byte all
+// take effect.
 func (d *Direction) Corrupt(off int64, mask byte) {
 	d.change(func() {
 		if off >= d.read {
@@ -70,7 +74,8 @@ func (d *Direction) Corrupt(off int64, mask byte) {
 	})
 }
 
-// Insert inserts a copy of b before the byte at offset off, after bytes that were inserted there earlier.
+// Insert inserts a copy of b before the byte at offset off, after bytes that were inserted there
+// earlier.
 func (d *Direction) Insert(off int64, b []byte) {
 	d.change(func() {
 		i := len(d.inserts)
@@ -84,18 +89,20 @@ func (d *Direction) Insert(off int64, b []byte) {
 // CutAt resets the connection, as Link.Cut does, when the bytes before offset off have been read.
 func (d *Direction) CutAt(off int64) { d.change(func() { d.cutAt = off }) }
 
-// EndAt makes the stream end before offset off, for its reader only: bytes that the sender writes from there on are lost, and
-// the sender gets no error. With Written as the offset this is a half-close now.
+// EndAt makes the stream end before offset off, for its reader only: bytes that the sender writes
+// from there on are lost, and the sender gets no error. With Written as the offset this is a
+// half-close now.
 func (d *Direction) EndAt(off int64) { d.change(func() { d.endAt = off }) }
 
-// Split makes every Read return at most n bytes, so that a message arrives in many pieces (0 = no limit again).
+// Split makes every Read return at most n bytes, so that a message arrives in many pieces (0 = no
+// limit again).
 func (d *Direction) Split(n int) { d.change(func() { d.split = n }) }
 
 // Delay makes bytes that are written from now on readable only after t. Bytes keep their order.
 func (d *Direction) Delay(t time.Duration) { d.change(func() { d.delay = t }) }
 
-// Stall makes the reader get no bytes until Resume. The sender sees a peer that has stopped reading; its writes wait when the
-// buffer is full.
+// Stall makes the reader get no bytes until Resume. The sender sees a peer that has stopped
+// reading; its writes wait when the buffer is full.
 func (d *Direction) Stall() { d.change(func() { d.stalled = true }) }
 
 // Resume ends a Stall.
@@ -123,7 +130,8 @@ func (d *Direction) arrive() {
 // drop drops the unread bytes. The caller holds link.mu.
 func (d *Direction) drop() { d.queue, d.queued = nil, 0 }
 
-// put queues bytes of the sender, as many as there is room for, and returns their number. The caller holds link.mu.
+// put queues bytes of the sender, as many as there is room for, and returns their number. The
+// caller holds link.mu.
 func (d *Direction) put(b []byte) int {
 	if d.read >= d.endAt {
 		d.written += int64(len(b))
@@ -160,8 +168,8 @@ func (d *Direction) post(b []byte) {
 	d.link.changed.Broadcast()
 }
 
-// take moves the bytes that can be read now into b, which is not empty. It returns 0 and no error if there are none, and io.EOF
-// at the end of the stream. The caller holds link.mu.
+// take moves the bytes that can be read now into b, which is not empty. It returns 0 and no error
+// if there are none, and io.EOF at the end of the stream. The caller holds link.mu.
 func (d *Direction) take(b []byte) (n int, err error) {
 	if d.stalled {
 		return 0, nil

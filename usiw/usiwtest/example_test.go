@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A service and its client, which know nothing of the wire, talk over it; the connection breaks in the middle of the
-// client's request.
+// A service and its client, which know nothing of the wire, talk over it; the connection breaks in
+// the middle of the client's request.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -46,7 +46,8 @@ func Example() {
 	// <nil>
 }
 
-// Two connected QPs, of which the first writes into the memory of the second; a bit of the message is damaged on the way.
+// Two connected QPs, of which the first writes into the memory of the second; a bit of the message
+// is damaged on the way.
 func ExampleNewPair() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

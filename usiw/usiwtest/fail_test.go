@@ -23,8 +23,9 @@ func TestFailBuildCounts(t *testing.T) {
 	require.NoError(t, h.Build(rdmap.OpSend))
 }
 
-// TestBuildFails fails the building of the first and of the third message of every kind. Instead of it the peer gets
-// Terminate 0/0/00. Earlier messages have been sent, the request at fault has an error, and the rest is flushed.
+// TestBuildFails fails the building of the first and of the third message of every kind. Instead of
+// it the peer gets Terminate 0/0/00. Earlier messages have been sent, the request at fault has an
+// error, and the rest is flushed.
 func TestBuildFails(t *testing.T) {
 	for i := range operations {
 		o := &operations[i]
@@ -41,7 +42,8 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
-// buildFails posts four requests in one list, of which the nth fails at the requester, or its answer at the responder.
+// buildFails posts four requests in one list, of which the nth fails at the requester, or its
+// answer at the responder.
 func buildFails(t *testing.T, o *operation, nth int, atRequester bool) {
 	const n, posted = 100, 4
 	var cfg usiwtest.PairConfig
@@ -103,7 +105,8 @@ func buildFails(t *testing.T, o *operation, nth int, atRequester bool) {
 	}
 }
 
-// TestBuildFailsImmediate fails the second message of a Write with immediate: the Write has been sent, the request fails.
+// TestBuildFailsImmediate fails the second message of a Write with immediate: the Write has been
+// sent, the request fails.
 func TestBuildFailsImmediate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStage(t, usiwtest.PairConfig{A: usiw.Config{Hooks: usiwtest.FailBuild(rdmap.OpImmediate, 2)}})

@@ -25,7 +25,8 @@ var holdLimits = []struct {
 	{usiw.Config{HoldTimeout: 1234 * time.Millisecond}, 1234 * time.Millisecond},
 }
 
-// held makes a pair whose listening side waits for the first message. Its clock starts when the pair is connected.
+// held makes a pair whose listening side waits for the first message. Its clock starts when the
+// pair is connected.
 func held(t *testing.T, cfg usiwtest.PairConfig) (*usiwtest.Pair, *clock) {
 	t.Helper()
 	cfg.A.RTR = usiw.Off
@@ -40,8 +41,8 @@ func get(t *testing.T, p *usiwtest.Pair, n int) verbs.SendWR {
 		RemoteAddr: p.A.MR.Addr(), RKey: p.A.MR.RKey()}
 }
 
-// TestHoldTimeout: the listening side of a connection that is not peer-to-peer sends nothing for HoldTimeout, whatever has been
-// posted and whenever. Then it sends everything.
+// TestHoldTimeout: the listening side of a connection that is not peer-to-peer sends nothing for
+// HoldTimeout, whatever has been posted and whenever. Then it sends everything.
 func TestHoldTimeout(t *testing.T) {
 	for _, limit := range holdLimits {
 		for _, posted := range []time.Duration{0, limit.want - 1, limit.want, 2 * limit.want} {
@@ -83,8 +84,8 @@ func TestHoldEndsEarly(t *testing.T) {
 	})
 }
 
-// TestHoldClosed: a connection can end during the hold like any other: waiting requests are flushed at once, and none of them is
-// sent then or later.
+// TestHoldClosed: a connection can end during the hold like any other: waiting requests are flushed
+// at once, and none of them is sent then or later.
 func TestHoldClosed(t *testing.T) {
 	for name, end := range map[string]func(p *usiwtest.Pair) error{
 		"by A":           func(p *usiwtest.Pair) error { return p.A.ID.Disconnect() },
@@ -113,17 +114,19 @@ func TestHoldClosed(t *testing.T) {
 	}
 }
 
-// TestHoldQueue fills the send queue with requests of every kind during the hold. They are performed in their order after it.
-// Requests for which the queue has no room are refused meanwhile.
+// TestHoldQueue fills the send queue with requests of every kind during the hold. They are
+// performed in their order after it. Requests for which the queue has no room are refused
+// meanwhile.
 func TestHoldQueue(t *testing.T) {
 	const depth, word = 2048, 8
 	bubble(t, func(t *testing.T) {
-		p, clock := held(t, usiwtest.PairConfig{Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth}, CQE: depth, Mem: 3 * depth * word,
-			Before: func(p *usiwtest.Pair) error {
+		p, clock := held(t, usiwtest.PairConfig{Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth}, CQE: depth,
+			Mem: 3 * depth * word, Before: func(p *usiwtest.Pair) error {
 				_, err := p.A.QP.PostRecv(make([]verbs.RecvWR, depth/4))
 				return err
 			}})
-		// Of B's words the first part is written to A's, the second is read and fetched from A's last part.
+		// Of B's words the first part is written to A's, the second is read and fetched from A's
+		// last part.
 		const from, to, last = 0, depth * word, 2 * depth * word
 		for i := range depth {
 			binary.NativeEndian.PutUint64(p.B.MR.Bytes()[from+i*word:], uint64(i))
@@ -134,13 +137,16 @@ func TestHoldQueue(t *testing.T) {
 			wr := verbs.SendWR{ID: uint64(i), Flags: verbs.SendSignaled, RKey: p.A.MR.RKey()}
 			switch i % 4 {
 			case 0:
-				wr.Opcode, wr.SGL, wr.RemoteAddr = verbs.WRRDMAWrite, sgl(t, p.B, from+i*word, word), p.A.MR.Addr()+uint64(i*word)
+				wr.Opcode, wr.SGL, wr.RemoteAddr = verbs.WRRDMAWrite, sgl(t, p.B, from+i*word, word),
+					p.A.MR.Addr()+uint64(i*word)
 				want[i].Opcode = verbs.WCRDMAWrite
 			case 1:
-				wr.Opcode, wr.SGL, wr.RemoteAddr = verbs.WRRDMARead, sgl(t, p.B, to+i*word, word), p.A.MR.Addr()+uint64(last+i*word)
+				wr.Opcode, wr.SGL, wr.RemoteAddr = verbs.WRRDMARead, sgl(t, p.B, to+i*word, word),
+					p.A.MR.Addr()+uint64(last+i*word)
 				want[i].Opcode, want[i].ByteLen = verbs.WCRDMARead, word
 			case 2:
-				wr.Opcode, wr.SGL, wr.RemoteAddr = verbs.WRAtomicFetchAndAdd, sgl(t, p.B, to+i*word, word), p.A.MR.Addr()+uint64(last+i*word)
+				wr.Opcode, wr.SGL, wr.RemoteAddr = verbs.WRAtomicFetchAndAdd, sgl(t, p.B, to+i*word, word),
+					p.A.MR.Addr()+uint64(last+i*word)
 				wr.Add = 1
 				want[i].Opcode, want[i].ByteLen = verbs.WCFetchAdd, word
 			case 3:

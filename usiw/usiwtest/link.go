@@ -10,7 +10,8 @@ import (
 
 // Link is one connection of a wire. All methods may be called concurrently.
 type Link struct {
-	// ToListener carries the bytes of the side that dialled, ToDialer those of the side that listened.
+	// ToListener carries the bytes of the side that dialled, ToDialer those of the side that
+	// listened.
 	ToListener, ToDialer *Direction
 
 	dialer, listener *conn
@@ -36,8 +37,8 @@ func (l *Link) Delay(t time.Duration) { l.both(func(d *Direction) { d.Delay(t) }
 // Split makes every Read of both sides return at most n bytes (0 = no limit again).
 func (l *Link) Split(n int) { l.both(func(d *Direction) { d.Split(n) }) }
 
-// Stall makes both sides get no bytes until Resume, as on a network that loses all packets: nothing is lost, because TCP would send
-// it again.
+// Stall makes both sides get no bytes until Resume, as on a network that loses all packets: nothing
+// is lost, because TCP would send it again.
 func (l *Link) Stall() { l.both((*Direction).Stall) }
 
 // Resume ends a Stall.
@@ -48,7 +49,8 @@ func (l *Link) both(f func(*Direction)) {
 	f(l.ToDialer)
 }
 
-// Cut resets the connection: unread bytes are lost, and reads and writes of both sides fail with ECONNRESET.
+// Cut resets the connection: unread bytes are lost, and reads and writes of both sides fail with
+// ECONNRESET.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,7 +27,8 @@ func newListener(w *Wire, addr Addr) *listener {
 	return l
 }
 
-// offer queues a connection for Accept. It reports false if the listener is closed or its queue is full.
+// offer queues a connection for Accept. It reports false if the listener is closed or its queue is
+// full.
 func (l *listener) offer(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

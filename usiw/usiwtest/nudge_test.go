@@ -20,11 +20,14 @@ var asKernel = usiw.Config{CRC: usiw.Off}
 // emptyWrite is the length of a Write of 0 bytes on the wire: length, header, CRC.
 const emptyWrite int64 = 2 + 14 + 4
 
-// TestNudge: the active side of a peer-to-peer connection sends three empty Writes to a passive side that may have overlooked the
-// first message, and no more.
+// TestNudge: the active side of a peer-to-peer connection sends three empty Writes to a passive
+// side that may have overlooked the first message, and no more.
 func TestNudge(t *testing.T) {
 	t.Run("without CRC", func(t *testing.T) { nudged(t, usiwtest.PairConfig{B: asKernel}) })
-	t.Run("CRC asked for", func(t *testing.T) { nudged(t, usiwtest.PairConfig{A: usiw.Config{CRC: usiw.On}, B: asKernel}) })
+	t.Run("CRC asked for", func(t *testing.T) {
+		nudged(t,
+			usiwtest.PairConfig{A: usiw.Config{CRC: usiw.On}, B: asKernel})
+	})
 }
 
 func nudged(t *testing.T, cfg usiwtest.PairConfig) {
@@ -48,8 +51,8 @@ func nudged(t *testing.T, cfg usiwtest.PairConfig) {
 	})
 }
 
-// TestNoNudge: there are none to a peer that has been heard, with CRC, if the connection is not peer-to-peer, by the passive side,
-// or after the end.
+// TestNoNudge: there are none to a peer that has been heard, with CRC, if the connection is not
+// peer-to-peer, by the passive side, or after the end.
 func TestNoNudge(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg    usiwtest.PairConfig
@@ -88,7 +91,8 @@ func TestNoNudge(t *testing.T) {
 // TestNudgeMarked: a nudge has markers if the others have.
 func TestNudgeMarked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := usiwtest.Connect(t, usiwtest.PairConfig{A: usiw.Config{Markers: usiw.On}, B: usiw.Config{Markers: usiw.On, CRC: usiw.Off}})
+		p := usiwtest.Connect(t,
+			usiwtest.PairConfig{A: usiw.Config{Markers: usiw.On}, B: usiw.Config{Markers: usiw.On, CRC: usiw.Off}})
 		for range 40 {
 			wc, err := p.A.Do(t.Context(), put(t, p, 100))
 			require.NoError(t, err)
@@ -103,7 +107,8 @@ func TestNudgeMarked(t *testing.T) {
 
 // TestNudgeImmediate: Immediate Data behind a nudge belong to the Write before it, if to any.
 func TestNudgeImmediate(t *testing.T) {
-	for name, want := range map[string]verbs.WCOpcode{"alone": verbs.WCRecvImmData, "behind a Write": verbs.WCRecvRDMAWithImm} {
+	for name, want := range map[string]verbs.WCOpcode{"alone": verbs.WCRecvImmData,
+		"behind a Write": verbs.WCRecvRDMAWithImm} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				p := usiwtest.Connect(t, usiwtest.PairConfig{B: asKernel})

@@ -58,11 +58,14 @@ var operations = []operation{
 	{name: "Send with Invalidate", wr: verbs.SendWR{Opcode: verbs.WRSendWithInv}, wc: verbs.WCSend,
 		out: []rdmap.Opcode{rdmap.OpSendInv}, back: rdmap.OpTerminate, recv: verbs.WCRecv, data: true},
 	{name: "Send with Invalidate solicited", wr: verbs.SendWR{Opcode: verbs.WRSendWithInv, Flags: verbs.SendSolicited},
-		wc: verbs.WCSend, out: []rdmap.Opcode{rdmap.OpSendSEInv}, back: rdmap.OpTerminate, recv: verbs.WCRecv, data: true},
+		wc: verbs.WCSend, out: []rdmap.Opcode{rdmap.OpSendSEInv}, back: rdmap.OpTerminate, recv: verbs.WCRecv,
+		data: true},
 	{name: "Write", wr: verbs.SendWR{Opcode: verbs.WRRDMAWrite}, wc: verbs.WCRDMAWrite,
 		out: []rdmap.Opcode{rdmap.OpWrite}, back: rdmap.OpTerminate, data: true},
-	{name: "Write with immediate", wr: verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Imm: 0x01020304}, wc: verbs.WCRDMAWrite,
-		out: []rdmap.Opcode{rdmap.OpWrite, rdmap.OpImmediate}, back: rdmap.OpTerminate, recv: verbs.WCRecvRDMAWithImm, data: true},
+	{name: "Write with immediate", wr: verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Imm: 0x01020304},
+		wc:  verbs.WCRDMAWrite,
+		out: []rdmap.Opcode{rdmap.OpWrite, rdmap.OpImmediate}, back: rdmap.OpTerminate, recv: verbs.WCRecvRDMAWithImm,
+		data: true},
 	{name: "Write with immediate solicited",
 		wr: verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Flags: verbs.SendSolicited, Imm: 5},
 		wc: verbs.WCRDMAWrite, out: []rdmap.Opcode{rdmap.OpWrite, rdmap.OpImmediateSE}, back: rdmap.OpTerminate,
@@ -70,14 +73,18 @@ var operations = []operation{
 	{name: "Immediate Data", wr: verbs.SendWR{Opcode: verbs.WRImmData, Imm64: 0x0102030405060708}, wc: verbs.WCImmData,
 		out: []rdmap.Opcode{rdmap.OpImmediate}, back: rdmap.OpTerminate, recv: verbs.WCRecvImmData},
 	{name: "Immediate Data solicited", wr: verbs.SendWR{Opcode: verbs.WRImmData, Flags: verbs.SendSolicited, Imm64: 7},
-		wc: verbs.WCImmData, out: []rdmap.Opcode{rdmap.OpImmediateSE}, back: rdmap.OpTerminate, recv: verbs.WCRecvImmData},
+		wc: verbs.WCImmData, out: []rdmap.Opcode{rdmap.OpImmediateSE}, back: rdmap.OpTerminate,
+		recv: verbs.WCRecvImmData},
 	{name: "Read", wr: verbs.SendWR{Opcode: verbs.WRRDMARead}, wc: verbs.WCRDMARead,
 		out: []rdmap.Opcode{rdmap.OpReadRequest}, back: rdmap.OpReadResponse, data: true},
-	{name: "FetchAdd", wr: verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 0x1122334455667788}, wc: verbs.WCFetchAdd,
+	{name: "FetchAdd", wr: verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: 0x1122334455667788},
+		wc:  verbs.WCFetchAdd,
 		out: []rdmap.Opcode{rdmap.OpAtomicRequest}, back: rdmap.OpAtomicResponse},
-	{name: "masked FetchAdd", wr: verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: 0xffff0000ffff, AddMask: 1 << 31},
+	{name: "masked FetchAdd",
+		wr: verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: 0xffff0000ffff, AddMask: 1 << 31},
 		wc: verbs.WCMaskedFetchAdd, out: []rdmap.Opcode{rdmap.OpAtomicRequest}, back: rdmap.OpAtomicResponse},
-	{name: "CmpSwap", wr: verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: 0x0807060504030201, Swap: 0x9988776655443322},
+	{name: "CmpSwap", wr: verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: 0x0807060504030201,
+		Swap: 0x9988776655443322},
 		wc: verbs.WCCompSwap, out: []rdmap.Opcode{rdmap.OpAtomicRequest}, back: rdmap.OpAtomicResponse},
 	{name: "masked CmpSwap", wr: verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: 0x01, CompareMask: 0xff,
 		Swap: 0xabcd, SwapMask: 0xff00},
@@ -121,7 +128,8 @@ func sgl(t *testing.T, e *usiwtest.End, off, n int) []verbs.SGE {
 func (s *stage) bind() {
 	s.t.Helper()
 	wc, err := s.B.Do(s.t.Context(), verbs.SendWR{Opcode: verbs.WRBindMW, RKey: s.mw.NextRKey(),
-		Bind: &verbs.MWBind{MW: s.mw, MR: s.B.MR, Addr: s.B.MR.Addr() + window, Length: part, Access: verbs.AccessRemoteRead}})
+		Bind: &verbs.MWBind{MW: s.mw, MR: s.B.MR, Addr: s.B.MR.Addr() + window, Length: part,
+			Access: verbs.AccessRemoteRead}})
 	require.NoError(s.t, err)
 	require.Equal(s.t, verbs.WCBindMW, wc.Opcode)
 	require.NoError(s.t, wc.Err())
@@ -140,7 +148,8 @@ func (s *stage) request(o *operation, id uint64, n int) verbs.SendWR {
 		wr.SGL, wr.InvalidateRKey = sgl(s.t, s.A, source, n), s.mw.RKey()
 	case verbs.WRRDMARead:
 		wr.SGL, wr.RemoteAddr = sgl(s.t, s.A, sink, n), s.B.MR.Addr()+readAt
-	case verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp, verbs.WRMaskedAtomicCmpAndSwp:
+	case verbs.WRAtomicFetchAndAdd, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp,
+		verbs.WRMaskedAtomicCmpAndSwp:
 		wr.SGL, wr.RemoteAddr = sgl(s.t, s.A, word, 8), s.B.MR.Addr()+word
 	}
 	return wr
@@ -258,7 +267,8 @@ func statuses(t *testing.T, wcs []verbs.WC) (all []verbs.WCStatus) {
 	return all
 }
 
-// ended requires that both sides know that the connection has ended: by a Terminate of from's with the given codes.
+// ended requires that both sides know that the connection has ended: by a Terminate of from's with
+// the given codes.
 func (s *stage) ended(from *usiwtest.End, layer, typ, code uint8) {
 	s.t.Helper()
 	synctest.Wait()

@@ -37,7 +37,8 @@ type PairConfig struct {
 	Cap    verbs.QPCap  // of both QPs
 	CQE    int          // of the CQs (0 = verbs.DefaultCQE)
 	OneCQ  bool         // both queues of an end have the same CQ
-	// SharedChannel makes the CQs of an end notify End.Channel. Do and Next then fail with verbs.ErrSharedChannel.
+	// SharedChannel makes the CQs of an end notify End.Channel. Do and Next then fail with
+	// verbs.ErrSharedChannel.
 	SharedChannel bool
 	Mem           int               // bytes of the memory regions (0 = DefaultMem)
 	Access        verbs.AccessFlags // of the memory regions (0 = AllAccess)
@@ -45,15 +46,16 @@ type PairConfig struct {
 	Before func(p *Pair) error
 }
 
-// Pair is two connected QPs, each on a separate NIC unless OneNIC is set. A has dialled, B has listened.
+// Pair is two connected QPs, each on a separate NIC unless OneNIC is set. A has dialled, B has
+// listened.
 type Pair struct {
 	Wire *Wire // nil over TCP
 	Link *Link // the connection; nil over TCP
 	A, B *End
 }
 
-// End is one side of a pair. Its memory region is mapped memory, not Go memory, so the race detector ignores accesses by the
-// peer.
+// End is one side of a pair. Its memory region is mapped memory, not Go memory, so the race
+// detector ignores accesses by the peer.
 type End struct {
 	NIC            *usiw.NIC
 	Context        *verbs.Context
@@ -77,7 +79,8 @@ func NewPair(ctx context.Context, cfg PairConfig) (*Pair, error) {
 	return p, nil
 }
 
-// Connect makes a pair for a test, and closes it when the test ends. The test fails if the pair cannot be made.
+// Connect makes a pair for a test, and closes it when the test ends. The test fails if the pair
+// cannot be made.
 func Connect(tb testing.TB, cfg PairConfig) *Pair {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -128,7 +131,8 @@ func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
 	if p.A.ID, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: p.A.Context}); err != nil {
 		return err
 	}
-	// A side that fails ends the wait of the other, which may not learn of the failure from its peer.
+	// A side that fails ends the wait of the other, which may not learn of the failure from its
+	// peer.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	accepted := make(chan error, 1)
@@ -153,7 +157,8 @@ func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
 
 // Close closes everything of the pair. It is idempotent.
 func (p *Pair) Close() error {
-	return errors.Join(p.A.ID.Close(), p.B.ID.Close(), p.A.Context.CloseAll(), p.B.Context.CloseAll(), p.A.NIC.Close(), p.B.NIC.Close())
+	return errors.Join(p.A.ID.Close(), p.B.ID.Close(), p.A.Context.CloseAll(), p.B.Context.CloseAll(), p.A.NIC.Close(),
+		p.B.NIC.Close())
 }
 
 func (e *End) open(cfg *PairConfig) (err error) {
@@ -201,8 +206,9 @@ func (e *End) accept(ctx context.Context, ln *cm.Listener, param cm.ConnParam) e
 	return err
 }
 
-// Do posts send requests, the last of them signalled, and waits for the next completion of the send queue. This is the completion
-// of the last request if all succeed and none of the others is signalled.
+// Do posts send requests, the last of them signalled, and waits for the next completion of the send
+// queue. This is the completion of the last request if all succeed and none of the others is
+// signalled.
 func (e *End) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error) {
 	if len(wrs) == 0 {
 		return verbs.WC{}, fmt.Errorf("usiwtest: %w: no request", verbs.ErrInvalid)

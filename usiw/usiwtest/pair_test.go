@@ -46,7 +46,8 @@ func TestPair(t *testing.T) {
 			require.Equal(t, 8192, p.A.MR.Len())
 			require.Equal(t, 20, p.B.RecvCQ.CQE())
 			require.Equal(t, 7, p.B.QP.Cap().MaxSendWR)
-			wc, err := p.A.Do(t.Context(), verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite}, verbs.SendWR{ID: 2, Opcode: verbs.WRSend})
+			wc, err := p.A.Do(t.Context(), verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite},
+				verbs.SendWR{ID: 2, Opcode: verbs.WRSend})
 			require.NoError(t, err)
 			require.Equal(t, verbs.WC{ID: 2, QPNum: p.A.QP.Num()}, wc)
 			wc, err = usiwtest.Next(t.Context(), p.B.RecvCQ)
@@ -115,8 +116,10 @@ func TestPairFails(t *testing.T) {
 		{"before", usiwtest.PairConfig{Before: func(*usiwtest.Pair) error { return refused }}, refused},
 		{"A", usiwtest.PairConfig{AParam: cm.ConnParam{InitiatorDepth: -2}}, verbs.ErrInvalid},
 		{"B", usiwtest.PairConfig{BParam: cm.ConnParam{InitiatorDepth: -2}}, verbs.ErrInvalid},
-		{"QP of A", usiwtest.PairConfig{Before: func(p *usiwtest.Pair) error { return p.A.QP.Close() }}, verbs.ErrClosed},
-		{"QP of B", usiwtest.PairConfig{Before: func(p *usiwtest.Pair) error { return p.B.QP.Close() }}, verbs.ErrClosed},
+		{"QP of A", usiwtest.PairConfig{Before: func(p *usiwtest.Pair) error { return p.A.QP.Close() }},
+			verbs.ErrClosed},
+		{"QP of B", usiwtest.PairConfig{Before: func(p *usiwtest.Pair) error { return p.B.QP.Close() }},
+			verbs.ErrClosed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// A wire, its connections and their directions can be printed at any moment; what they carry is not shown.
+// A wire, its connections and their directions can be printed at any moment; what they carry is not
+// shown.
 
 func (w *Wire) facts() show.Facts {
 	if w == nil {

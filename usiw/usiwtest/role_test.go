@@ -23,18 +23,23 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// wireFaults is everything that the package makes go wrong, in one direction of a connection whose messages begin at off.
+// wireFaults is everything that the package makes go wrong, in one direction of a connection whose
+// messages begin at off.
 var wireFaults = []struct {
 	name    string
 	arrange func(l *usiwtest.Link, d *usiwtest.Direction, off int64)
 	build   rdmap.Opcode // whose first message cannot be built, if arrange is nil
 }{
 	{name: "Corrupt", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, off int64) { d.Corrupt(off+40, 1) }},
-	{name: "Insert", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, off int64) { d.Insert(off+40, []byte{1, 2, 3}) }},
+	{name: "Insert", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, off int64) {
+		d.Insert(off+40,
+			[]byte{1, 2, 3})
+	}},
 	{name: "CutAt", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, off int64) { d.CutAt(off + 41) }},
 	{name: "Cut", arrange: func(l *usiwtest.Link, _ *usiwtest.Direction, _ int64) { l.Cut() }},
 	{name: "EndAt", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, off int64) { d.EndAt(off + 41) }},
-	{name: "EndAt, then Cut", arrange: func(l *usiwtest.Link, d *usiwtest.Direction, off int64) { d.EndAt(off); l.Cut() }},
+	{name: "EndAt, then Cut",
+		arrange: func(l *usiwtest.Link, d *usiwtest.Direction, off int64) { d.EndAt(off); l.Cut() }},
 	{name: "Split", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, _ int64) { d.Split(1) }},
 	{name: "Delay", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, _ int64) { d.Delay(5 * time.Millisecond) }},
 	{name: "Stall", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, _ int64) { d.Stall() }},
@@ -52,7 +57,8 @@ var wireFaults = []struct {
 	{name: "FailBuild Atomic Response", build: rdmap.OpAtomicResponse},
 }
 
-// asleep matches goroutines that hold a role of a connection and wait for anything but the processor or a lock.
+// asleep matches goroutines that hold a role of a connection and wait for anything but the
+// processor or a lock.
 var asleep = struct{ role, state *regexp.Regexp }{
 	regexp.MustCompile(`siw\.\(\*conn\)\.(receiveLocked|sendSome)\(`),
 	regexp.MustCompile(`^goroutine \d+ (gp=\S+ m=\S+ )?(mp=\S+ )?\[(sleep|select|chan (send|receive)|IO wait|sync\.Cond\.Wait|sync\.WaitGroup\.Wait)`),
@@ -75,7 +81,8 @@ type roleStage struct {
 }
 
 // newRoleStage connects two NICs, each by its network, over a wire.
-func newRoleStage(ctx context.Context, t *testing.T, wire *usiwtest.Wire, network usiw.Network, build rdmap.Opcode) *roleStage {
+func newRoleStage(ctx context.Context, t *testing.T, wire *usiwtest.Wire, network usiw.Network,
+	build rdmap.Opcode) *roleStage {
 	t.Helper()
 	s := &roleStage{}
 	for i := range s.ends {
@@ -124,8 +131,8 @@ func (s *roleStage) close(t *testing.T) {
 func (s *roleStage) post(t *testing.T) {
 	for i, e := range s.ends {
 		peer := s.ends[1-i]
-		for _, wr := range []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRRDMARead}, {Opcode: verbs.WRRDMAWrite},
-			{Opcode: verbs.WRAtomicFetchAndAdd}} {
+		for _, wr := range []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRRDMARead},
+			{Opcode: verbs.WRRDMAWrite}, {Opcode: verbs.WRAtomicFetchAndAdd}} {
 			wr.SGL, wr.RKey, wr.RemoteAddr = sgl(t, e, result, 8), peer.MR.RKey(), peer.MR.Addr()+counter
 			_, _ = e.QP.PostSend([]verbs.SendWR{wr})
 			_, _ = e.QP.PostRecv(make([]verbs.RecvWR, 1))
@@ -169,8 +176,8 @@ func eachFault(t *testing.T, f func(t *testing.T, build rdmap.Opcode, arrange fu
 	}
 }
 
-// TestNobodySleepsInRole causes every fault on the wire: no post and no poll takes time, and whenever no bytes move, no goroutine
-// holds a role.
+// TestNobodySleepsInRole causes every fault on the wire: no post and no poll takes time, and
+// whenever no bytes move, no goroutine holds a role.
 func TestNobodySleepsInRole(t *testing.T) {
 	buf := make([]byte, 4<<20)
 	eachFault(t, func(t *testing.T, build rdmap.Opcode, arrange func(s *roleStage)) {
@@ -192,7 +199,8 @@ func TestNobodySleepsInRole(t *testing.T) {
 	})
 }
 
-// TestNobodySleepsInRoleTCP is the same over sockets of the host. Here the test looks for goroutines that sleep in a role.
+// TestNobodySleepsInRoleTCP is the same over sockets of the host. Here the test looks for
+// goroutines that sleep in a role.
 func TestNobodySleepsInRoleTCP(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -226,7 +234,8 @@ func TestNobodySleepsInRoleTCP(t *testing.T) {
 	})
 }
 
-// relay is a network of the host's TCP connections, between whose two ends lies a connection of a wire.
+// relay is a network of the host's TCP connections, between whose two ends lies a connection of a
+// wire.
 type relay struct {
 	wire *usiwtest.Wire
 	work sync.WaitGroup

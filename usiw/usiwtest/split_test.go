@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/usiw/usiwtest"
 )
 
-// TestSplit runs every operation while no Read of the streams, from the first byte of the set-up on, returns more than a few
-// bytes.
+// TestSplit runs every operation while no Read of the streams, from the first byte of the set-up
+// on, returns more than a few bytes.
 func TestSplitOperations(t *testing.T) {
 	for _, c := range []struct {
 		split int
@@ -28,7 +28,8 @@ func TestSplitOperations(t *testing.T) {
 		{19, usiw.Config{}, []int{0, 1, 1000}},
 		{1001, usiw.Config{}, []int{0, 5000, part}},
 	} {
-		name := fmt.Sprintf("%d bytes, MTU %d, markers %v, CRC %v, revision %d", c.split, c.cfg.MTU, c.cfg.Markers, c.cfg.CRC, c.cfg.Rev)
+		name := fmt.Sprintf("%d bytes, MTU %d, markers %v, CRC %v, revision %d", c.split, c.cfg.MTU, c.cfg.Markers,
+			c.cfg.CRC, c.cfg.Rev)
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				wire := usiwtest.NewWire()

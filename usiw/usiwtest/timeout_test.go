@@ -151,7 +151,8 @@ func requireSetupTimeout(t *testing.T, err error) {
 	require.True(t, ne.Timeout())
 }
 
-// TestSetupTimeoutActive: if a listener does not answer, whatever it does instead, the active side ends the set-up in time.
+// TestSetupTimeoutActive: if a listener does not answer, whatever it does instead, the active side
+// ends the set-up in time.
 func TestSetupTimeoutActive(t *testing.T) {
 	for _, limit := range setupLimits {
 		for _, c := range []struct {
@@ -207,7 +208,8 @@ func (n slowNetwork) DialContext(ctx context.Context, network, address string) (
 	}
 }
 
-// TestSetupTimeoutDial: the limit is one for the making of the stream and the exchange of frames on it.
+// TestSetupTimeoutDial: the limit is one for the making of the stream and the exchange of frames on
+// it.
 func TestSetupTimeoutDial(t *testing.T) {
 	for _, limit := range setupLimits {
 		for _, delay := range []time.Duration{limit.active / 2, limit.active * 2} {
@@ -227,7 +229,8 @@ func TestSetupTimeoutDial(t *testing.T) {
 	}
 }
 
-// TestSetupTimeoutPassive: if a peer does not send its Request, or its first message, the passive side ends the set-up.
+// TestSetupTimeoutPassive: if a peer does not send its Request, or its first message, the passive
+// side ends the set-up.
 func TestSetupTimeoutPassive(t *testing.T) {
 	for _, limit := range setupLimits {
 		for _, n := range []int{0, 1, 23} {
@@ -286,8 +289,8 @@ var peerLimits = []struct {
 	{usiw.Config{PeerTimeout: 700 * time.Millisecond}, 700 * time.Millisecond},
 }
 
-// TestPeerTimeout: if a peer takes none of the bytes that wait for it, its connection ends, whether these are many or few, and
-// whether bytes moved before or not.
+// TestPeerTimeout: if a peer takes none of the bytes that wait for it, its connection ends, whether
+// these are many or few, and whether bytes moved before or not.
 func TestPeerTimeout(t *testing.T) {
 	for _, limit := range peerLimits {
 		for _, c := range []struct {
@@ -302,7 +305,8 @@ func TestPeerTimeout(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					p := usiwtest.Connect(t, usiwtest.PairConfig{A: limit.cfg, B: usiw.Config{CRC: usiw.Off}, Mem: 1 << 20})
+					p := usiwtest.Connect(t,
+						usiwtest.PairConfig{A: limit.cfg, B: usiw.Config{CRC: usiw.Off}, Mem: 1 << 20})
 					if c.before > 0 {
 						wc, err := p.A.Do(t.Context(), put(t, p, c.before))
 						require.NoError(t, err)
@@ -346,14 +350,16 @@ func slowPeer(t *testing.T, cfg usiw.Config) (*solo, closeWriter) {
 	return s, peer
 }
 
-// TestPeerSlow: a connection does not end if the peer still moves bytes, or only owes an answer, or if nothing is sent to it.
+// TestPeerSlow: a connection does not end if the peer still moves bytes, or only owes an answer, or
+// if nothing is sent to it.
 func TestPeerSlow(t *testing.T) {
 	const long = time.Hour
 	for _, limit := range peerLimits {
 		t.Run("reads little", func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s, peer := slowPeer(t, limit.cfg)
-				_, err := s.QP.PostSend([]verbs.SendWR{{ID: 1, Opcode: verbs.WRRDMAWrite, SGL: sgl(t, s.End, 0, 1<<20)}})
+				_, err := s.QP.PostSend(
+					[]verbs.SendWR{{ID: 1, Opcode: verbs.WRRDMAWrite, SGL: sgl(t, s.End, 0, 1<<20)}})
 				require.NoError(t, err)
 				for began := time.Now(); time.Since(began) < 10*limit.want; {
 					time.Sleep(limit.want / 4)
@@ -412,7 +418,8 @@ func TestPeerSlow(t *testing.T) {
 	}
 }
 
-// TestCloseTimeout: Close of a connection waits for its peer for CloseTimeout at most; all requests are flushed at once.
+// TestCloseTimeout: Close of a connection waits for its peer for CloseTimeout at most; all requests
+// are flushed at once.
 func TestCloseTimeout(t *testing.T) {
 	for _, limit := range []struct {
 		cfg  usiw.Config
@@ -425,13 +432,15 @@ func TestCloseTimeout(t *testing.T) {
 			close func(e *usiwtest.End) error
 		}{
 			{"peer does not read", 0, false, func(e *usiwtest.End) error { return e.ID.Close() }},
-			{"peer does not read and the wire is full", 1 << 20, false, func(e *usiwtest.End) error { return e.ID.Close() }},
+			{"peer does not read and the wire is full", 1 << 20, false,
+				func(e *usiwtest.End) error { return e.ID.Close() }},
 			{"peer does not end", 0, true, func(e *usiwtest.End) error { return e.ID.Close() }},
 			{"of the NIC", 1 << 20, false, func(e *usiwtest.End) error { return e.NIC.Close() }},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					p := usiwtest.Connect(t, usiwtest.PairConfig{A: limit.cfg, B: usiw.Config{CRC: usiw.Off}, Mem: 1 << 20})
+					p := usiwtest.Connect(t,
+						usiwtest.PairConfig{A: limit.cfg, B: usiw.Config{CRC: usiw.Off}, Mem: 1 << 20})
 					if p.Link.ToListener.Stall(); c.back {
 						p.Link.ToListener.Resume()
 						p.Link.ToDialer.Stall()
@@ -473,7 +482,8 @@ func TestCloseTimeout(t *testing.T) {
 	}
 }
 
-// TestDelay shows which requests wait for the peer: with a delay in each direction, every time is a multiple of the delay.
+// TestDelay shows which requests wait for the peer: with a delay in each direction, every time is a
+// multiple of the delay.
 func TestDelays(t *testing.T) {
 	const d = 10 * time.Millisecond
 	bubble(t, func(t *testing.T) {
@@ -516,13 +526,14 @@ func TestDelays(t *testing.T) {
 	})
 }
 
-// TestDeregTimeout: a deregistration waits for DeregTimeout for memory that waits to be sent to a peer that does not read. Then that
-// connection is ended, and no other.
+// TestDeregTimeout: a deregistration waits for DeregTimeout for memory that waits to be sent to a
+// peer that does not read. Then that connection is ended, and no other.
 func TestDeregTimeout(t *testing.T) {
 	for _, limit := range []struct {
 		cfg  usiw.Config
 		want time.Duration
-	}{{usiw.Config{CRC: usiw.Off}, 3 * time.Second}, {usiw.Config{CRC: usiw.Off, DeregTimeout: 250 * time.Millisecond}, 250 * time.Millisecond}} {
+	}{{usiw.Config{CRC: usiw.Off}, 3 * time.Second},
+		{usiw.Config{CRC: usiw.Off, DeregTimeout: 250 * time.Millisecond}, 250 * time.Millisecond}} {
 		bubble(t, func(t *testing.T) {
 			p := usiwtest.Connect(t, usiwtest.PairConfig{A: limit.cfg, B: usiw.Config{CRC: usiw.Off}})
 			mr, err := p.A.PD.AllocMR(1<<20, verbs.AccessLocalWrite)
@@ -564,10 +575,12 @@ func TestDeregTimeout(t *testing.T) {
 	}
 }
 
-// TestIdleTimeout: a connection on which no bytes move for IdleTimeout is ended on both sides, by the side that has the limit.
+// TestIdleTimeout: a connection on which no bytes move for IdleTimeout is ended on both sides, by
+// the side that has the limit.
 func TestIdleTimeout(t *testing.T) {
 	const limit = 10 * time.Second
-	for _, cfg := range []usiwtest.PairConfig{{A: usiw.Config{IdleTimeout: limit}}, {B: usiw.Config{IdleTimeout: limit}}} {
+	for _, cfg := range []usiwtest.PairConfig{{A: usiw.Config{IdleTimeout: limit}},
+		{B: usiw.Config{IdleTimeout: limit}}} {
 		bubble(t, func(t *testing.T) {
 			p := usiwtest.Connect(t, cfg)
 			clock := newClock(t)
@@ -600,8 +613,9 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// TestBytePerSecond: a peer that reads and sends one byte each second is alive, however long that lasts. Close takes no longer for
-// it than for other peers, and ends every request and every wait at once.
+// TestBytePerSecond: a peer that reads and sends one byte each second is alive, however long that
+// lasts. Close takes no longer for it than for other peers, and ends every request and every wait
+// at once.
 func TestBytePerSecond(t *testing.T) {
 	for _, limit := range []struct {
 		cfg  usiw.Config

@@ -12,7 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// TestVerbs runs the parts of the conformance suite that move data over a wire: a NIC works on any kind of stream.
+// TestVerbs runs the parts of the conformance suite that move data over a wire: a NIC works on any
+// kind of stream.
 func TestVerbs(t *testing.T) {
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
 		wire := usiwtest.NewWire()
@@ -23,5 +24,6 @@ func TestVerbs(t *testing.T) {
 			return n
 		}
 		return verbstest.Fabric{Active: nic().Device(), Passive: nic().Device(), Listen: "passive:0"}
-	}, "Send", "Write", "Read", "Atomic", "Immediate", "MW", "Invalidate", "Order", "List", "Depth", "Disconnect", "Progress")
+	}, "Send", "Write", "Read", "Atomic", "Immediate", "MW", "Invalidate", "Order", "List", "Depth", "Disconnect",
+		"Progress")
 }

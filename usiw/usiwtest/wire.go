@@ -21,12 +21,14 @@ const DefaultBuffer = 64 << 10
 // firstPort is the first port for listeners with port 0 and for diallers.
 const firstPort = 49152
 
-// Wire is an in-memory network. It implements usiw.Network. All methods may be called concurrently. The fields must be set before
-// the wire is used.
+// Wire is an in-memory network. It implements usiw.Network. All methods may be called concurrently.
+// The fields must be set before the wire is used.
 type Wire struct {
-	// Buffer is how many unread bytes a direction holds before its writer waits (0 = DefaultBuffer).
+	// Buffer is how many unread bytes a direction holds before its writer waits (0 =
+	// DefaultBuffer).
 	Buffer int
-	// OnDial is called with each new connection before either side has it, for example to set up its faults (nil = no call).
+	// OnDial is called with each new connection before either side has it, for example to set up
+	// its faults (nil = no call).
 	OnDial func(*Link)
 
 	mu        sync.Mutex // guards the fields below
@@ -49,8 +51,9 @@ func (Addr) Network() string { return "tcp" }
 // String returns the address.
 func (a Addr) String() string { return string(a) }
 
-// Listen makes a listener. Port 0 is replaced by a free port. A listener without a host gets the connections to every host that
-// has no separate listener on that port. network is "tcp". The call does not wait; it fails if ctx is done.
+// Listen makes a listener. Port 0 is replaced by a free port. A listener without a host gets the
+// connections to every host that has no separate listener on that port. network is "tcp". The call
+// does not wait; it fails if ctx is done.
 func (w *Wire) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, &net.OpError{Op: "listen", Net: network, Addr: Addr(address), Err: err}
@@ -72,8 +75,8 @@ func (w *Wire) Listen(ctx context.Context, network, address string) (net.Listene
 	return l, nil
 }
 
-// DialContext makes a connection to a listener. It does not wait until the listener accepts it. It fails at once if there is no
-// listener, or if 1,024 connections wait for it. network is "tcp".
+// DialContext makes a connection to a listener. It does not wait until the listener accepts it. It
+// fails at once if there is no listener, or if 1,024 connections wait for it. network is "tcp".
 func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: Addr(address), Err: err}
@@ -105,7 +108,8 @@ func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Co
 	return l.dialer, nil
 }
 
-// Links returns all connections in the order in which they were dialled, including those that have ended.
+// Links returns all connections in the order in which they were dialled, including those that have
+// ended.
 func (w *Wire) Links() []*Link {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,7 +20,8 @@ import (
 	"github.com/goverbs/goverbs/usiw/usiwtest"
 )
 
-// bubble runs a test in a bubble, where time passes at once and a call that waits for ever fails the test.
+// bubble runs a test in a bubble, where time passes at once and a call that waits for ever fails
+// the test.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
@@ -32,7 +33,8 @@ type closeWriter interface {
 	CloseWrite() error
 }
 
-// ends makes a connection on a wire and returns its two ends: that of the dialler, and that of the listener.
+// ends makes a connection on a wire and returns its two ends: that of the dialler, and that of the
+// listener.
 func ends(t *testing.T, w *usiwtest.Wire) (dialer, listener closeWriter, link *usiwtest.Link) {
 	t.Helper()
 	ln, err := w.Listen(t.Context(), "tcp", "here:0")
@@ -113,7 +115,8 @@ func TestConnBothWays(t *testing.T) {
 	})
 }
 
-// TestConnBuffer: a direction holds a limited number of bytes; then the writer waits for the reader.
+// TestConnBuffer: a direction holds a limited number of bytes; then the writer waits for the
+// reader.
 func TestConnBuffer(t *testing.T) {
 	for _, size := range []int{0, 10} {
 		bubble(t, func(t *testing.T) {

@@ -38,7 +38,8 @@ var atomics = []*Scenario{
 		mask, err := ext.FieldMask(8, 24, 32)
 		must(err)
 		for i := range 3 {
-			a.post(id(uint64(i)+1, a.masked(verbs.WRMaskedAtomicFetchAndAdd, i, [4]uint64{0x0101_0001_0000_0101, mask})))
+			a.post(id(uint64(i)+1, a.masked(verbs.WRMaskedAtomicFetchAndAdd, i,
+				[4]uint64{0x0101_0001_0000_0101, mask})))
 			a.sent(1)
 		}
 		a.words(0, 8, 16)
@@ -47,7 +48,8 @@ var atomics = []*Scenario{
 	{Name: "row06/masked-cmp-swap", run: func(p *program) {
 		a, b := p.pair(config{})
 		b.putWord(0, 0x1122334455667788)
-		for i, m := range [][4]uint64{{0x88, 0xff, 0xaa, 0xff}, {0x11 << 56, 0xff << 56, 0, 0xff}, {0, 0, 1 << 63, 1 << 63}} {
+		for i, m := range [][4]uint64{{0x88, 0xff, 0xaa, 0xff}, {0x11 << 56, 0xff << 56, 0, 0xff},
+			{0, 0, 1 << 63, 1 << 63}} {
 			a.post(id(uint64(i)+1, a.masked(verbs.WRMaskedAtomicCmpAndSwp, i, m)))
 			a.sent(1)
 		}
@@ -57,7 +59,8 @@ var atomics = []*Scenario{
 	{Name: "row06/compares-not-equal", run: func(p *program) {
 		a, b := p.pair(config{})
 		b.putWord(0, 7)
-		a.post(verbs.CmpSwap(b.remote(0), 5, 6, a.sge(0, 8)), id(2, a.masked(verbs.WRMaskedAtomicCmpAndSwp, 1, [4]uint64{0x10, 0xf0, 9, 0xff})))
+		a.post(verbs.CmpSwap(b.remote(0), 5, 6, a.sge(0, 8)),
+			id(2, a.masked(verbs.WRMaskedAtomicCmpAndSwp, 1, [4]uint64{0x10, 0xf0, 9, 0xff})))
 		a.sent(2)
 		a.words(0, 8)
 		b.words(0)
@@ -71,8 +74,9 @@ var atomics = []*Scenario{
 		a.sent(1)
 		b.words(0)
 	}},
-	{Name: "row06/contention", Reduced: "of 8 QPs that change one word: the sums, and that no original value came twice",
-		run: func(p *program) { contention(p, 8, 50) }},
+	{Name: "row06/contention",
+		Reduced: "of 8 QPs that change one word: the sums, and that no original value came twice",
+		run:     func(p *program) { contention(p, 8, 50) }},
 	{Name: "row07/aligned", run: func(p *program) {
 		a, b := p.pair(config{})
 		b.putWord(8, 1)
@@ -98,7 +102,8 @@ var atomics = []*Scenario{
 		a, b := p.pair(config{active: cm.ConnParam{InitiatorDepth: 1}, passive: cm.ConnParam{ResponderResources: 1}})
 		b.put(0, "depth")
 		for i := range 8 {
-			a.post(id(uint64(2*i+1), verbs.Read(b.remote(0), a.sge(0, 5))), id(uint64(2*i+2), verbs.FetchAdd(b.remote(64), 1, a.sge(8, 8))))
+			a.post(id(uint64(2*i+1), verbs.Read(b.remote(0), a.sge(0, 5))),
+				id(uint64(2*i+2), verbs.FetchAdd(b.remote(64), 1, a.sge(8, 8))))
 		}
 		a.sent(16)
 		a.memory(0, 16)
@@ -106,8 +111,9 @@ var atomics = []*Scenario{
 	}},
 	{Name: "row21/no-depth", run: func(p *program) {
 		a, b := p.pair(config{active: cm.ConnParam{InitiatorDepth: cm.None}})
-		for i, wr := range []verbs.SendWR{verbs.Read(b.remote(0), a.sge(0, 5)), verbs.FetchAdd(b.remote(64), 1, a.sge(8, 8)),
-			verbs.CmpSwap(b.remote(64), 0, 1, a.sge(8, 8)), a.masked(verbs.WRMaskedAtomicFetchAndAdd, 8, [4]uint64{1, 0})} {
+		for i, wr := range []verbs.SendWR{verbs.Read(b.remote(0), a.sge(0, 5)),
+			verbs.FetchAdd(b.remote(64), 1, a.sge(8, 8)), verbs.CmpSwap(b.remote(64), 0, 1, a.sge(8, 8)),
+			a.masked(verbs.WRMaskedAtomicFetchAndAdd, 8, [4]uint64{1, 0})} {
 			a.post(id(uint64(i)+1, wr))
 		}
 		a.post(id(9, verbs.Write(b.remote(0), a.sge(0, 5))))
@@ -116,8 +122,9 @@ var atomics = []*Scenario{
 	}},
 }
 
-// masked is a masked atomic on the first word of the peer, whose original value goes to the i-th word of the end: of a FetchAdd the
-// addend and the mask, of a CmpSwap compare, its mask, swap, its mask.
+// masked is a masked atomic on the first word of the peer, whose original value goes to the i-th
+// word of the end: of a FetchAdd the addend and the mask, of a CmpSwap compare, its mask, swap, its
+// mask.
 func (e *end) masked(op verbs.WROpcode, i int, m [4]uint64) verbs.SendWR {
 	at := e.peer.remote(0)
 	if op == verbs.WRMaskedAtomicFetchAndAdd {
@@ -126,7 +133,8 @@ func (e *end) masked(op verbs.WROpcode, i int, m [4]uint64) verbs.SendWR {
 	return ext.MaskedCmpSwapWR(at, m[0], m[1], m[2], m[3], e.sge(8*i, 8))
 }
 
-// contention has n QPs add to one word at the same time, each in a field of its own and in a common one.
+// contention has n QPs add to one word at the same time, each in a field of its own and in a common
+// one.
 func contention(p *program, n, ops int) {
 	first, target := p.pair(config{})
 	ends := []*end{first}

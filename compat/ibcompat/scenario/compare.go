@@ -13,7 +13,8 @@ import (
 type Report struct {
 	Columns   []string `json:"columns"`
 	Scenarios []Result `json:"scenarios"`
-	// OK: there are at least two columns, and all traces of each scenario are equal, or differ only as is known.
+	// OK: there are at least two columns, and all traces of each scenario are equal, or differ only
+	// as is known.
 	OK bool `json:"ok"`
 }
 
@@ -25,8 +26,9 @@ type Result struct {
 	Reduced     string `json:"reduced,omitempty"` // see Scenario
 	// Seconds is how long the scenario took on each of the columns, in their order.
 	Seconds []float64 `json:"seconds"`
-	// Known is what is known of a driver and its kernels in this scenario, if a column has them ("" = nothing). If the traces differ
-	// nevertheless, that is all in which they differ; if they are equal, it did not show.
+	// Known is what is known of a driver and its kernels in this scenario, if a column has them (""
+	// = nothing). If the traces differ nevertheless, that is all in which they differ; if they are
+	// equal, it did not show.
 	Known string `json:"known,omitempty"`
 	// Difference says between which columns, and where, or why a column has no trace.
 	Difference string `json:"difference,omitempty"`
@@ -34,8 +36,8 @@ type Result struct {
 	Traces []Trace `json:"traces,omitempty"`
 }
 
-// Compare runs each scenario on every fabric, and calls each, if it is not nil, with the result of each as it comes. When ctx is done
-// it returns what it has, and ctx.Err().
+// Compare runs each scenario on every fabric, and calls each, if it is not nil, with the result of
+// each as it comes. When ctx is done it returns what it has, and ctx.Err().
 func Compare(ctx context.Context, fabrics []Fabric, scenarios []*Scenario, each func(Result)) (Report, error) {
 	r := Report{OK: len(fabrics) > 1 && len(scenarios) > 0}
 	for _, f := range fabrics {
@@ -77,7 +79,8 @@ func (s *Scenario) compare(ctx context.Context, fabrics []Fabric) Result {
 		case len(t) == 0:
 			r.Difference = s.Name + " on " + f.Name + ": the trace is empty"
 		case t.late():
-			r.Difference = fmt.Sprintf("%s on %s: event %d has not come within %v: %v", s.Name, f.Name, len(t)-1, Limit, t[len(t)-1])
+			r.Difference = fmt.Sprintf("%s on %s: event %d has not come within %v: %v", s.Name, f.Name, len(t)-1, Limit,
+				t[len(t)-1])
 		}
 	}
 	if r.Difference == "" {
@@ -89,7 +92,8 @@ func (s *Scenario) compare(ctx context.Context, fabrics []Fabric) Result {
 	return r
 }
 
-// judge compares the traces with that of the first column of which no difference is known, or of the first.
+// judge compares the traces with that of the first column of which no difference is known, or of
+// the first.
 func (r *Result) judge(fabrics []Fabric, traces []Trace, special []*exception) {
 	first := max(0, slices.Index(special, nil))
 	unknown := false

@@ -71,8 +71,8 @@ var confirmation = []*Scenario{
 	}},
 }
 
-// Row 19: what a QP allows its peer, besides what the memory allows. Row 20: a request with a wrong source or sink of its own fails
-// after those before it have been confirmed.
+// Row 19: what a QP allows its peer, besides what the memory allows. Row 20: a request with a wrong
+// source or sink of its own fails after those before it have been confirmed.
 var access = []*Scenario{
 	{Name: "row19/qp-allows", run: func(p *program) {
 		a, b := p.pair(config{})
@@ -82,9 +82,12 @@ var access = []*Scenario{
 		a.sent(1)
 		b.memory(0, 8)
 	}},
-	{Name: "row19/qp-denies-write", run: func(p *program) { denied(p, verbs.AccessRemoteRead|verbs.AccessRemoteAtomic, 0) }},
-	{Name: "row19/qp-denies-read", run: func(p *program) { denied(p, verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic, 1) }},
-	{Name: "row19/qp-denies-atomic", run: func(p *program) { denied(p, verbs.AccessRemoteWrite|verbs.AccessRemoteRead, 2) }},
+	{Name: "row19/qp-denies-write",
+		run: func(p *program) { denied(p, verbs.AccessRemoteRead|verbs.AccessRemoteAtomic, 0) }},
+	{Name: "row19/qp-denies-read",
+		run: func(p *program) { denied(p, verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic, 1) }},
+	{Name: "row19/qp-denies-atomic",
+		run: func(p *program) { denied(p, verbs.AccessRemoteWrite|verbs.AccessRemoteRead, 2) }},
 	{Name: "row20/good-source", run: func(p *program) {
 		a, b := p.pair(config{})
 		a.put(0, "source")
@@ -99,7 +102,8 @@ var access = []*Scenario{
 		bad.LKey ^= 0x5a5a5a00
 		b.recv(1, 64, 64)
 		b.recv(2, 128, 64)
-		a.post(verbs.Write(b.remote(0), a.sge(0, 6)), verbs.Send(a.sge(0, 6)), verbs.Send(bad), verbs.Write(b.remote(32), a.sge(0, 6)))
+		a.post(verbs.Write(b.remote(0), a.sge(0, 6)), verbs.Send(a.sge(0, 6)), verbs.Send(bad),
+			verbs.Write(b.remote(32), a.sge(0, 6)))
 		a.sent(4)
 		b.received(2)
 		b.memory(0, 192)
@@ -109,12 +113,14 @@ var access = []*Scenario{
 		b.put(0, "read")
 		bad := a.sge(0, 4)
 		bad.LKey ^= 0x5a5a5a00
-		a.post(verbs.Write(b.remote(32), a.sge(0, 4)), verbs.Read(b.remote(0), bad), verbs.Write(b.remote(64), a.sge(0, 4)))
+		a.post(verbs.Write(b.remote(32), a.sge(0, 4)), verbs.Read(b.remote(0), bad),
+			verbs.Write(b.remote(64), a.sge(0, 4)))
 		a.sent(3)
 	}},
 }
 
-// denied posts a request that the peer's QP does not allow, though its memory does: a Write, a Read or an atomic.
+// denied posts a request that the peer's QP does not allow, though its memory does: a Write, a Read
+// or an atomic.
 func denied(p *program, flags verbs.AccessFlags, which int) {
 	a, b := p.pair(config{})
 	b.accessFlags(flags)

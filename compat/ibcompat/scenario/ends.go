@@ -6,7 +6,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Row 17: both ends learn of the end. Row 22: a QP connects again. Row 23: what has completed arrives.
+// Row 17: both ends learn of the end. Row 22: a QP connects again. Row 23: what has completed
+// arrives.
 var ends = []*Scenario{
 	{Name: "row17/disconnect", run: func(p *program) {
 		a, b := p.pair(config{})
@@ -28,7 +29,8 @@ var ends = []*Scenario{
 		a.post(verbs.Send(a.sge(0, 8)))
 		a.sent(1)
 	}},
-	{Name: "row17/waiting-send", Reduced: "that a Send which waits for a receive does not succeed when the receiver disconnects",
+	{Name: "row17/waiting-send",
+		Reduced: "that a Send which waits for a receive does not succeed when the receiver disconnects",
 		run: func(p *program) {
 			a, b := p.pair(config{})
 			n, err := a.qp.PostSend([]verbs.SendWR{verbs.Send(a.sge(0, 8))})
@@ -74,7 +76,8 @@ var ends = []*Scenario{
 		a.empty("sent", a.scq)
 		a.empty("received", a.rcq)
 	}},
-	{Name: "row23/loses-nothing", Reduced: "of the end that is left: that its receives succeed and then are flushed, and what has arrived",
+	{Name: "row23/loses-nothing",
+		Reduced: "of the end that is left: that its receives succeed and then are flushed, and what has arrived",
 		run: func(p *program) {
 			const messages = 100
 			caps := verbs.QPCap{MaxSendWR: messages, MaxRecvWR: messages + 10, MaxSendSGE: 1, MaxRecvSGE: 1}

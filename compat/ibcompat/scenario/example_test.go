@@ -16,7 +16,8 @@ import (
 // A program sees the same of immediates on an RNIC with RFC 7306 and on one without.
 func Example() {
 	var fabrics []scenario.Fabric
-	for name, cfg := range map[string]usiw.Config{"with": {}, "without": {Without: usiw.ForDevice(usiw.PlainName).Without}} {
+	for name, cfg := range map[string]usiw.Config{"with": {},
+		"without": {Without: usiw.ForDevice(usiw.PlainName).Without}} {
 		nic, err := usiw.New(cfg)
 		if err != nil {
 			log.Fatal(err)

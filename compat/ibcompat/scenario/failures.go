@@ -4,7 +4,8 @@ package scenario
 
 import "github.com/goverbs/goverbs/verbs"
 
-// Row 3: the request that fails has the reason, what stands behind it is flushed. Row 16: so is what is posted later.
+// Row 3: the request that fails has the reason, what stands behind it is flushed. Row 16: so is
+// what is posted later.
 var failures = []*Scenario{
 	{Name: "row03/earlier-succeeds", run: func(p *program) {
 		a, b := p.pair(config{})
@@ -45,7 +46,8 @@ var failures = []*Scenario{
 		a, b := p.pair(config{})
 		a.post(verbs.Write(b.wrongKey(0), a.sge(0, 64)))
 		a.sent(1)
-		a.post(id(2, verbs.Send(a.sge(0, 8))), id(3, verbs.Read(b.remote(0), a.sge(0, 8))), id(4, verbs.FetchAdd(b.remote(0), 1, a.sge(0, 8))))
+		a.post(id(2, verbs.Send(a.sge(0, 8))), id(3, verbs.Read(b.remote(0), a.sge(0, 8))),
+			id(4, verbs.FetchAdd(b.remote(0), 1, a.sge(0, 8))))
 		a.sent(3)
 		a.recv(5, 0, 8)
 		a.received(1)
@@ -55,7 +57,8 @@ var failures = []*Scenario{
 	}},
 }
 
-// behind posts a request that fails, with others behind it, which are flushed; so are the receives of both ends.
+// behind posts a request that fails, with others behind it, which are flushed; so are the receives
+// of both ends.
 func behind(a, b *end, bad verbs.SendWR) {
 	a.recv(11, 128, 64)
 	b.recv(21, 128, 64)

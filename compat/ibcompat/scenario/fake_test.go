@@ -33,7 +33,8 @@ func fakeFabric(t *testing.T) Fabric {
 	return Fabric{Name: "fake0", Active: dev, Passive: dev, Listen: "192.0.2.1:0"}
 }
 
-// TestFake: every scenario comes to its end on the fake adapter, and has the same trace again and through a device that forwards.
+// TestFake: every scenario comes to its end on the fake adapter, and has the same trace again and
+// through a device that forwards.
 func TestFake(t *testing.T) {
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -61,13 +62,15 @@ func requireEqual(t *testing.T, s *Scenario, fabrics ...Fabric) {
 	require.True(t, r.OK, "%s\n%v", r.Scenarios[0].Difference, r.Scenarios[0].Traces)
 }
 
-// TestKnown: what is known of a driver and a kernel is reported, and is no failure. Everything else is one.
+// TestKnown: what is known of a driver and a kernel is reported, and is no failure. Everything else
+// is one.
 func TestKnown(t *testing.T) {
 	good, bad, flushed := verbs.WCSuccess.String(), verbs.WCLocProtErr.String(), verbs.WCWRFlushErr.String()
 	sent := func(id uint64, status string) Event {
 		return Event{End: "active", Kind: "sent", ID: id, Status: status}
 	}
-	usual := Trace{sent(1, good), sent(2, good), sent(3, bad), sent(4, flushed), {End: "passive", Kind: "memory", Data: "before"}}
+	usual := Trace{sent(1, good), sent(2, good), sent(3, bad), sent(4, flushed),
+		{End: "passive", Kind: "memory", Data: "before"}}
 	changed := func(i int, e Event) Trace {
 		changed := append(Trace(nil), usual...)
 		changed[i] = e
@@ -75,32 +78,52 @@ func TestKnown(t *testing.T) {
 	}
 	rxe := Trace{sent(1, flushed), sent(2, flushed), sent(3, flushed), sent(4, flushed), usual[4]}
 	for name, c := range map[string]struct {
-		columns          string // of "rxe", "other" (a device of another driver) and "user" (the user-space RNIC), one for each trace
+		// of "rxe", "other" (a device of another driver) and "user" (the user-space RNIC), one for
+		// each trace
+		columns          string
 		traces           []Trace
 		kernel, scenario string // "" = 6.12, row20/bad-source
 		equal            bool   // nothing differs
 		known            bool   // something is known
 		between          string // the two columns whose difference is reported
 	}{
-		"as is known":                     {columns: "user rxe", traces: []Trace{usual, rxe}, known: true, between: "user0 and rxe1"},
-		"the first column":                {columns: "rxe user user", traces: []Trace{rxe, usual, usual}, known: true, between: "user1 and rxe0"},
-		"a later kernel":                  {columns: "user rxe", traces: []Trace{usual, rxe}, kernel: "7.3.1-amd64", known: true, between: "user0 and rxe1"},
-		"partly":                          {columns: "user rxe", traces: []Trace{usual, changed(1, rxe[1])}, known: true, between: "user0 and rxe1"},
-		"two such columns":                {columns: "rxe rxe", traces: []Trace{rxe, usual}, known: true, between: "rxe0 and rxe1"},
-		"it does not show":                {columns: "user rxe", traces: []Trace{usual, usual}, equal: true, known: true},
-		"nothing is known":                {columns: "user other", traces: []Trace{usual, usual}, equal: true},
-		"an earlier kernel":               {columns: "user rxe", traces: []Trace{usual, rxe}, kernel: "6.1.0-49-amd64", between: "user0 and rxe1"},
-		"another driver":                  {columns: "user other", traces: []Trace{usual, rxe}, between: "user0 and other1"},
-		"not one of the kernel's":         {columns: "other user", traces: []Trace{usual, rxe}, between: "other0 and user1"},
-		"another scenario":                {columns: "user rxe", traces: []Trace{usual, rxe}, scenario: "row20/bad-sink", between: "user0 and rxe1"},
-		"another status":                  {columns: "user rxe", traces: []Trace{usual, changed(0, sent(1, bad))}, between: "user0 and rxe1"},
-		"a success instead of a flush":    {columns: "user rxe", traces: []Trace{usual, changed(3, sent(4, good))}, between: "user0 and rxe1"},
-		"another request":                 {columns: "user rxe", traces: []Trace{usual, changed(0, sent(9, flushed))}, between: "user0 and rxe1"},
-		"memory":                          {columns: "user rxe", traces: []Trace{usual, changed(4, Event{End: "passive", Kind: "memory", Data: "none"})}, between: "user0 and rxe1"},
-		"less":                            {columns: "user rxe", traces: []Trace{usual, rxe[:4]}, between: "user0 and rxe1"},
-		"others differ besides":           {columns: "user rxe user", traces: []Trace{usual, rxe, changed(0, sent(1, bad))}, between: "user0 and user2"},
-		"others differ, and then as that": {columns: "user user rxe", traces: []Trace{usual, changed(0, sent(1, bad)), rxe}, between: "user0 and user1"},
-		"others differ by what is known":  {columns: "user rxe other", traces: []Trace{usual, rxe, rxe}, between: "user0 and other2"},
+		"as is known": {columns: "user rxe", traces: []Trace{usual, rxe}, known: true,
+			between: "user0 and rxe1"},
+		"the first column": {columns: "rxe user user", traces: []Trace{rxe, usual, usual}, known: true,
+			between: "user1 and rxe0"},
+		"a later kernel": {columns: "user rxe", traces: []Trace{usual, rxe}, kernel: "7.3.1-amd64",
+			known: true, between: "user0 and rxe1"},
+		"partly": {columns: "user rxe", traces: []Trace{usual, changed(1, rxe[1])}, known: true,
+			between: "user0 and rxe1"},
+		"two such columns": {columns: "rxe rxe", traces: []Trace{rxe, usual}, known: true,
+			between: "rxe0 and rxe1"},
+		"it does not show": {columns: "user rxe", traces: []Trace{usual, usual}, equal: true,
+			known: true},
+		"nothing is known": {columns: "user other", traces: []Trace{usual, usual}, equal: true},
+		"an earlier kernel": {columns: "user rxe", traces: []Trace{usual, rxe}, kernel: "6.1.0-49-amd64",
+			between: "user0 and rxe1"},
+		"another driver": {columns: "user other", traces: []Trace{usual, rxe},
+			between: "user0 and other1"},
+		"not one of the kernel's": {columns: "other user", traces: []Trace{usual, rxe},
+			between: "other0 and user1"},
+		"another scenario": {columns: "user rxe", traces: []Trace{usual, rxe},
+			scenario: "row20/bad-sink", between: "user0 and rxe1"},
+		"another status": {columns: "user rxe", traces: []Trace{usual, changed(0, sent(1, bad))},
+			between: "user0 and rxe1"},
+		"a success instead of a flush": {columns: "user rxe", traces: []Trace{usual, changed(3, sent(4, good))},
+			between: "user0 and rxe1"},
+		"another request": {columns: "user rxe", traces: []Trace{usual, changed(0, sent(9, flushed))},
+			between: "user0 and rxe1"},
+		"memory": {columns: "user rxe",
+			traces:  []Trace{usual, changed(4, Event{End: "passive", Kind: "memory", Data: "none"})},
+			between: "user0 and rxe1"},
+		"less": {columns: "user rxe", traces: []Trace{usual, rxe[:4]}, between: "user0 and rxe1"},
+		"others differ besides": {columns: "user rxe user",
+			traces: []Trace{usual, rxe, changed(0, sent(1, bad))}, between: "user0 and user2"},
+		"others differ, and then as that": {columns: "user user rxe",
+			traces: []Trace{usual, changed(0, sent(1, bad)), rxe}, between: "user0 and user1"},
+		"others differ by what is known": {columns: "user rxe other", traces: []Trace{usual, rxe, rxe},
+			between: "user0 and other2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fakeFabric(t)
@@ -122,7 +145,8 @@ func TestKnown(t *testing.T) {
 				f := Fabric{Name: kind + strconv.Itoa(i), Active: devices[kind], Passive: devices[kind]}
 				fabrics, traces[f.Name] = append(fabrics, f), c.traces[i]
 			}
-			s := &Scenario{Name: cmp.Or(c.scenario, "row20/bad-source"), run: func(p *program) { p.trace = traces[p.fabric.Name] }}
+			s := &Scenario{Name: cmp.Or(c.scenario, "row20/bad-source"),
+				run: func(p *program) { p.trace = traces[p.fabric.Name] }}
 			r, err := Compare(t.Context(), fabrics, []*Scenario{s}, nil)
 			require.NoError(t, err)
 			got := r.Scenarios[0]

@@ -56,7 +56,8 @@ var byHand = []*Scenario{
 		a.put(0, "from here to here")
 		a.putWord(64, 5)
 		a.post(verbs.Write(a.remote(1024), a.sge(0, 17)), verbs.Read(a.remote(1024), a.sge(2048, 17)),
-			verbs.FetchAdd(a.remote(64), 3, a.sge(128, 8)), verbs.SendImm(24, a.sge(0, 17)), with(verbs.SendFence, verbs.Write(a.remote(4096), a.sge(128, 8))))
+			verbs.FetchAdd(a.remote(64), 3, a.sge(128, 8)), verbs.SendImm(24, a.sge(0, 17)),
+			with(verbs.SendFence, verbs.Write(a.remote(4096), a.sge(128, 8))))
 		a.sent(3)
 		p.pause()
 		a.empty("sent", a.scq)
@@ -93,14 +94,18 @@ func (e *end) toRTS(peer *end, number uint32) {
 		attr verbs.QPAttr
 		mask verbs.QPAttrMask
 	}{
-		{verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic},
+		{verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1,
+			AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic},
 			verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags},
-		{verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPNum: number, RQPSN: 7, MaxDestRdAtomic: 4, MinRNRTimer: 12,
+		{verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPNum: number, RQPSN: 7, MaxDestRdAtomic: 4,
+			MinRNRTimer: 12,
 			AH: verbs.AHAttr{IsGlobal: true, PortNum: 1, DLID: port.LID,
 				GRH: verbs.GlobalRoute{DGID: there.GID, SGIDIndex: uint8(row.Index), HopLimit: 64}}},
-			verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer},
+			verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |
+				verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer},
 		{verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 7, Timeout: 14, RetryCnt: tries, RNRRetry: 7, MaxRdAtomic: 4},
-			verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxRdAtomic},
+			verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry |
+				verbs.QPAttrMaxRdAtomic},
 	} {
 		e.called("Modify to "+s.attr.State.String(), 0, e.qp.Modify(s.attr, s.mask|verbs.QPAttrState))
 	}

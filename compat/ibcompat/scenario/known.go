@@ -12,8 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// exception is a difference that is known: on devices of a driver, with some kernels, a program sees something else in a scenario than
-// on other fabrics. docs/semantics.md has each of them, and what a program can do.
+// exception is a difference that is known: on devices of a driver, with some kernels, a program
+// sees something else in a scenario than on other fabrics. docs/semantics.md has each of them, and
+// what a program can do.
 type exception struct {
 	scenario string
 	driver   string // "rxe"
@@ -43,7 +44,8 @@ func (x *exception) text() string {
 	return fmt.Sprintf("%s of Linux %s and later: %s", x.driver, x.kernel, x.what)
 }
 
-// kernelRelease is the version of Linux on this host, as uname(2) has it; "" elsewhere. A variable for tests.
+// kernelRelease is the version of Linux on this host, as uname(2) has it; "" elsewhere. A variable
+// for tests.
 var kernelRelease = func() string {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
@@ -67,7 +69,8 @@ func (s *Scenario) exception(f Fabric) (*exception, error) {
 	return nil, nil
 }
 
-// drives reports whether a device, or the one that it wraps, is one of the kernel's with that driver.
+// drives reports whether a device, or the one that it wraps, is one of the kernel's with that
+// driver.
 func (x *exception) drives(dev *verbs.Device) (is bool, err error) {
 	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider()); !kernel {
 		return false, nil
@@ -81,7 +84,8 @@ func (x *exception) drives(dev *verbs.Device) (is bool, err error) {
 	return attr.VendorID == x.vendorID, err
 }
 
-// atLeast compares two versions, of which the first may have more behind its first two numbers, as 6.12.73-1-amd64.
+// atLeast compares two versions, of which the first may have more behind its first two numbers, as
+// 6.12.73-1-amd64.
 func atLeast(release, version string) bool {
 	major, minor := numbers(release)
 	wantMajor, wantMinor := numbers(version)

@@ -80,8 +80,8 @@ func (e *end) event(want bool) {
 
 // Row 18: Send with Invalidate, and 64-bit immediates, which not every fabric has.
 var queues = []*Scenario{
-	{Name: "row18/send-inv", Reduced: "that a Send with Invalidate is either supported or refused, and that nothing is sent if it is refused",
-		run: func(p *program) {
+	{Name: "row18/send-inv",
+		Reduced: "that a Send with Invalidate is either supported or refused, and that nothing is sent if it is refused", run: func(p *program) {
 			a, b := p.pair(config{})
 			b.recv(1, 0, 64)
 			wr := verbs.SendInv(0x12345600, a.sge(0, 8))
@@ -103,7 +103,8 @@ var queues = []*Scenario{
 			a, b := p.pair(config{})
 			b.recv(1, 0, 64)
 			refused := true
-			for op, wr := range map[verbs.Op]verbs.SendWR{verbs.OpImm64: ext.ImmDataWR(7), verbs.OpSendInv: verbs.SendInv(1, a.sge(0, 8)),
+			for op, wr := range map[verbs.Op]verbs.SendWR{verbs.OpImm64: ext.ImmDataWR(7),
+				verbs.OpSendInv:  verbs.SendInv(1, a.sge(0, 8)),
 				verbs.OpLocalInv: {Opcode: verbs.WRLocalInv, InvalidateRKey: 1}} {
 				if !a.qp.Supports(op) {
 					n, err := a.qp.PostSend([]verbs.SendWR{wr})

@@ -4,15 +4,17 @@ package scenario
 
 import "github.com/goverbs/goverbs/verbs"
 
-// Row 8: in which order requests take effect. Row 13: the fence. Row 15: completions in the order of posting.
+// Row 8: in which order requests take effect. Row 13: the fence. Row 15: completions in the order
+// of posting.
 var order = []*Scenario{
 	{Name: "row08/one-after-the-other", run: func(p *program) {
 		a, b := p.pair(config{})
 		a.putWord(0, 40)
 		a.putWord(8, 50)
 		b.recv(1, 256, 64)
-		a.post(verbs.Write(b.remote(0), a.sge(0, 8)), verbs.FetchAdd(b.remote(0), 2, a.sge(16, 8)), verbs.Write(b.remote(8), a.sge(8, 8)),
-			verbs.CmpSwap(b.remote(8), 50, 51, a.sge(24, 8)), verbs.Send(a.sge(0, 16)))
+		a.post(verbs.Write(b.remote(0), a.sge(0, 8)), verbs.FetchAdd(b.remote(0), 2, a.sge(16, 8)),
+			verbs.Write(b.remote(8), a.sge(8, 8)), verbs.CmpSwap(b.remote(8), 50, 51, a.sge(24, 8)),
+			verbs.Send(a.sge(0, 16)))
 		a.sent(5)
 		b.received(1)
 		a.words(16, 24)
@@ -32,7 +34,8 @@ var order = []*Scenario{
 		a, b := p.pair(config{})
 		b.fill(0, 16<<10, 1)
 		a.fill(0, 16<<10, 2)
-		a.post(verbs.Read(b.remote(0), a.sge(16<<10, 16<<10)), with(verbs.SendFence, verbs.Write(b.remote(0), a.sge(0, 16<<10))))
+		a.post(verbs.Read(b.remote(0), a.sge(16<<10, 16<<10)),
+			with(verbs.SendFence, verbs.Write(b.remote(0), a.sge(0, 16<<10))))
 		a.sent(2)
 		a.memory(16<<10, 16<<10)
 		b.memory(0, 16<<10)
@@ -41,7 +44,8 @@ var order = []*Scenario{
 		a, b := p.pair(config{})
 		a.put(0, "must not arrive")
 		b.recv(1, 256, 64)
-		a.post(verbs.FetchAdd(b.wrongKey(0), 1, a.sge(64, 8)), verbs.CmpSwap(b.remote(0), 0, 1, a.sge(64, 8)), verbs.Send(a.sge(0, 15)))
+		a.post(verbs.FetchAdd(b.wrongKey(0), 1, a.sge(64, 8)), verbs.CmpSwap(b.remote(0), 0, 1, a.sge(64, 8)),
+			verbs.Send(a.sge(0, 15)))
 		a.sent(3)
 		b.received(1)
 		b.memory(0, 512)
@@ -51,7 +55,8 @@ var order = []*Scenario{
 		b.put(0, "abcdefgh")
 		a.put(64, "ABCDEFGH")
 		a.post(verbs.Read(b.remote(0), a.sge(0, 8)), with(verbs.SendFence, verbs.Write(b.remote(0), a.sge(64, 8))),
-			with(verbs.SendFence, verbs.Read(b.remote(0), a.sge(8, 8))), with(verbs.SendFence, verbs.FetchAdd(b.remote(8), 1, a.sge(16, 8))),
+			with(verbs.SendFence, verbs.Read(b.remote(0), a.sge(8, 8))),
+			with(verbs.SendFence, verbs.FetchAdd(b.remote(8), 1, a.sge(16, 8))),
 			with(verbs.SendFence, verbs.Read(b.remote(8), a.sge(24, 8))))
 		a.sent(5)
 		a.memory(0, 32)
@@ -73,8 +78,9 @@ var order = []*Scenario{
 		a.fill(0, 4096, 6)
 		var list []verbs.SendWR
 		for i := range 6 {
-			list = append(list, verbs.Read(b.remote(0), a.sge(8192, 2048)), verbs.Write(b.remote(64*i), a.sge(64*i, 64)),
-				verbs.SendImm(uint32(i), a.sge(i, 7)), verbs.FetchAdd(b.remote(2048), 1, a.sge(4096, 8)), verbs.Send(a.sge(0, 64)))
+			list = append(list, verbs.Read(b.remote(0), a.sge(8192, 2048)),
+				verbs.Write(b.remote(64*i), a.sge(64*i, 64)), verbs.SendImm(uint32(i), a.sge(i, 7)),
+				verbs.FetchAdd(b.remote(2048), 1, a.sge(4096, 8)), verbs.Send(a.sge(0, 64)))
 		}
 		a.post(list...)
 		a.sent(30)
@@ -103,7 +109,8 @@ var order = []*Scenario{
 	{Name: "row15/unsignalled-fail", run: func(p *program) {
 		// What fails has a completion, signalled or not.
 		a, b := p.pair(config{})
-		a.post(quiet(verbs.Read(b.wrongKey(0), a.sge(0, 8))), quiet(verbs.Write(b.remote(0), a.sge(0, 8))), quiet(verbs.Send(a.sge(0, 8))))
+		a.post(quiet(verbs.Read(b.wrongKey(0), a.sge(0, 8))), quiet(verbs.Write(b.remote(0), a.sge(0, 8))),
+			quiet(verbs.Send(a.sge(0, 8))))
 		a.sent(3)
 	}},
 }

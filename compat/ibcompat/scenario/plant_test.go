@@ -44,7 +44,8 @@ type liarContext struct {
 	lie lie
 }
 
-func (c *liarContext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+func (c *liarContext) CreateCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel,
+	vector int) (verbs.ProviderCQ, error) {
 	in, err := c.NewCQ(owner, cqe, ch, vector)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,8 @@ func planted(t *testing.T, honest Fabric, l lie) Fabric {
 	return Fabric{Name: "liar", Active: dev, Passive: dev, Listen: honest.Listen}
 }
 
-// TestPlanted: a difference in any one thing that a program sees is found, and without one there is none.
+// TestPlanted: a difference in any one thing that a program sees is found, and without one there is
+// none.
 func TestPlanted(t *testing.T) {
 	once := func(f func(wc *verbs.WC) bool) func([]verbs.WC) {
 		done := false
@@ -138,7 +140,8 @@ func TestPlanted(t *testing.T) {
 	}{
 		{"nothing", "row05/send-imm", lie{}, false},
 		{"wr_id", "row05/send-imm", lie{poll: once(func(wc *verbs.WC) bool { wc.ID ^= 1 << 40; return true })}, true},
-		{"status", "row05/send-imm", lie{poll: once(func(wc *verbs.WC) bool { wc.Status = verbs.WCGeneralErr; return true })}, true},
+		{"status", "row05/send-imm",
+			lie{poll: once(func(wc *verbs.WC) bool { wc.Status = verbs.WCGeneralErr; return true })}, true},
 		{"status of a failure", "row03/write-denied", lie{poll: once(func(wc *verbs.WC) bool {
 			failed := wc.Status == verbs.WCRemAccessErr
 			if failed {
@@ -147,9 +150,12 @@ func TestPlanted(t *testing.T) {
 			return failed
 		})}, true},
 		{"opcode", "row05/send-imm", lie{poll: once(func(wc *verbs.WC) bool { wc.Opcode ^= 1; return true })}, true},
-		{"byte_len", "row05/send-imm", lie{poll: once(func(wc *verbs.WC) bool { wc.ByteLen++; return received(wc) })}, true},
-		{"immediate", "row05/send-imm", lie{poll: once(func(wc *verbs.WC) bool { wc.Imm++; return received(wc) })}, true},
-		{"WITH_IMM", "row05/send-imm", lie{poll: once(func(wc *verbs.WC) bool { wc.Flags ^= verbs.WCWithImm; return received(wc) })}, true},
+		{"byte_len", "row05/send-imm", lie{poll: once(func(wc *verbs.WC) bool { wc.ByteLen++; return received(wc) })},
+			true},
+		{"immediate", "row05/send-imm", lie{poll: once(func(wc *verbs.WC) bool { wc.Imm++; return received(wc) })},
+			true},
+		{"WITH_IMM", "row05/send-imm",
+			lie{poll: once(func(wc *verbs.WC) bool { wc.Flags ^= verbs.WCWithImm; return received(wc) })}, true},
 		{"undefined: byte_len of a Send", "row05/send-imm", lie{poll: once(func(wc *verbs.WC) bool {
 			if !received(wc) {
 				wc.ByteLen += 7
@@ -162,8 +168,10 @@ func TestPlanted(t *testing.T) {
 			}
 			return false
 		})}, false},
-		{"count of PostSend", "row03/write-denied", lie{post: func(n int, err error) (int, error) { return n - 1, errors.Join(err, verbs.ErrQueueFull) }}, true},
-		{"error of PostRecv", "row03/write-denied", lie{recv: func(int, error) (int, error) { return 0, verbs.ErrInvalid }}, true},
+		{"count of PostSend", "row03/write-denied",
+			lie{post: func(n int, err error) (int, error) { return n - 1, errors.Join(err, verbs.ErrQueueFull) }},
+			true}, {"error of PostRecv", "row03/write-denied",
+			lie{recv: func(int, error) (int, error) { return 0, verbs.ErrInvalid }}, true},
 		{"immediate on the wire", "row04/write-imm", lie{send: func(wrs []verbs.SendWR) []verbs.SendWR {
 			wrs[0].Imm ^= 1 << 31
 			return wrs

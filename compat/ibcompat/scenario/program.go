@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// program is a scenario on a fabric. Its methods, and those of its ends, are the calls that a scenario is made of: they add what they
-// see to the trace. One goroutine runs it.
+// program is a scenario on a fabric. Its methods, and those of its ends, are the calls that a
+// scenario is made of: they add what they see to the trace. One goroutine runs it.
 type program struct {
 	ctx    context.Context
 	fabric Fabric
@@ -68,7 +68,8 @@ type config struct {
 // rights are those of the memory of an end.
 const rights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// end is one end of a pair. Sends and receives complete into CQs of their own, so that the order in each is fixed.
+// end is one end of a pair. Sends and receives complete into CQs of their own, so that the order in
+// each is fixed.
 type end struct {
 	*program
 	host
@@ -326,7 +327,8 @@ func (e *end) empty(kind string, cq *verbs.CQ) {
 // disconnect ends the connection from this end.
 func (e *end) disconnect() { e.called("Disconnect", 0, e.id.Disconnect()) }
 
-// ended waits for the end of the connection, and adds that it has ended. Why is fixed only if it was a disconnect; see disconnected.
+// ended waits for the end of the connection, and adds that it has ended. Why is fixed only if it
+// was a disconnect; see disconnected.
 func (e *end) ended() {
 	select {
 	case <-e.id.Done():
@@ -337,7 +339,8 @@ func (e *end) ended() {
 	}
 }
 
-// disconnected waits for the end of the connection, which one of the ends has asked for, and adds which.
+// disconnected waits for the end of the connection, which one of the ends has asked for, and adds
+// which.
 func (e *end) disconnected() {
 	e.ended()
 	e.called("Err", 0, e.id.Err())

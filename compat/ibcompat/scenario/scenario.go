@@ -18,7 +18,8 @@ import (
 // Scenario is a program whose trace is the same on every fabric.
 type Scenario struct {
 	Name string // "row04/write-imm"
-	// Reduced says what the trace has, and what not because it may happen in several orders ("" = it has everything).
+	// Reduced says what the trace has, and what not because it may happen in several orders ("" =
+	// it has everything).
 	Reduced string
 
 	run func(p *program)
@@ -33,8 +34,8 @@ func (s *Scenario) Row() int {
 
 // All lists the scenarios, by rows.
 func All() []*Scenario {
-	all := slices.Concat(waiting, confirmation, failures, immediates, atomics, order, elements, setup, notification, lengths,
-		queues, ends, access, byHand)
+	all := slices.Concat(waiting, confirmation, failures, immediates, atomics, order, elements, setup, notification,
+		lengths, queues, ends, access, byHand)
 	slices.SortStableFunc(all, func(a, b *Scenario) int { return a.Row() - b.Row() })
 	return all
 }
@@ -47,7 +48,8 @@ type Fabric struct {
 
 	// Source is the address of the active end (zero = the route chooses it).
 	Source netip.AddrPort
-	// Host calls what opens the listener, in a network namespace for example (nil = it is called as it is).
+	// Host calls what opens the listener, in a network namespace for example (nil = it is called as
+	// it is).
 	Host func(open func())
 }
 
@@ -58,12 +60,13 @@ func (f Fabric) address() netip.Addr {
 	return at.Addr()
 }
 
-// Limit is how long a scenario may take on a fabric. Three times 64 MiB take more than a minute on an emulated processor that is not
-// idle.
+// Limit is how long a scenario may take on a fabric. Three times 64 MiB take more than a minute on
+// an emulated processor that is not idle.
 const Limit = 4 * time.Minute
 
-// Run runs the scenario. What does not happen within [Limit] is an event of its own, which ends the trace. The error is about what is not
-// the scenario's matter: a device that cannot be opened, memory that cannot be registered.
+// Run runs the scenario. What does not happen within [Limit] is an event of its own, which ends the
+// trace. The error is about what is not the scenario's matter: a device that cannot be opened,
+// memory that cannot be registered.
 func (s *Scenario) Run(ctx context.Context, f Fabric) (t Trace, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()

@@ -23,7 +23,8 @@ func named(t *testing.T, name string) *Scenario {
 	return nil
 }
 
-// TestNames: each of the 24 rows has at least two scenarios, one of what works and one of what must not, and names are unique.
+// TestNames: each of the 24 rows has at least two scenarios, one of what works and one of what must
+// not, and names are unique.
 func TestNames(t *testing.T) {
 	rows, names := map[int]int{}, map[string]bool{}
 	for _, s := range All() {

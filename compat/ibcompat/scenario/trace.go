@@ -92,13 +92,15 @@ func (t Trace) at(i int) string {
 	return t[i].String()
 }
 
-// sentinels are the errors that programs ask for, by their names. The first one that matches is in the trace.
+// sentinels are the errors that programs ask for, by their names. The first one that matches is in
+// the trace.
 var sentinels = []struct {
 	name string
 	err  error
 }{
 	{"ErrNotSupported", verbs.ErrNotSupported}, {"ErrQueueFull", verbs.ErrQueueFull}, {"ErrState", verbs.ErrState},
-	{"ErrForeign", verbs.ErrForeign}, {"ErrBounds", verbs.ErrBounds}, {"ErrLimit", verbs.ErrLimit}, {"ErrInvalid", verbs.ErrInvalid},
+	{"ErrForeign", verbs.ErrForeign}, {"ErrBounds", verbs.ErrBounds}, {"ErrLimit", verbs.ErrLimit},
+	{"ErrInvalid", verbs.ErrInvalid},
 	{"ErrClosed", verbs.ErrClosed}, {"EOF", io.EOF}, {"DeadlineExceeded", context.DeadlineExceeded},
 }
 

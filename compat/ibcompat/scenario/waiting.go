@@ -34,7 +34,8 @@ var waiting = []*Scenario{
 		a.sent(1)
 	}},
 	{Name: "row01/queue-of-receives", run: func(p *program) {
-		// As many receives as there can be, many times over: no message is lost and none comes out of order.
+		// As many receives as there can be, many times over: no message is lost and none comes out
+		// of order.
 		const depth, rounds = 16, 8
 		queue := verbs.QPCap{MaxSendWR: 64, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1}
 		a, b := p.pair(config{cap: queue, before: func(_, b *end) {

@@ -18,7 +18,8 @@ var taggedVectors = []struct {
 	{"Write", "c14000abcd010000000000001000", Tagged{Last: true, ULP: 0x40, STag: 0x00abcd01, TO: 0x1000}},
 	{"Write, empty", "c140000000010000000000000000", Tagged{Last: true, ULP: 0x40, STag: 1}},
 	{"Write, more to come", "814000abcd010000000000001000", Tagged{ULP: 0x40, STag: 0x00abcd01, TO: 0x1000}},
-	{"Read Response", "c14200000051fedcba9876543210", Tagged{Last: true, ULP: 0x42, STag: 0x51, TO: 0xfedcba9876543210}},
+	{"Read Response", "c14200000051fedcba9876543210",
+		Tagged{Last: true, ULP: 0x42, STag: 0x51, TO: 0xfedcba9876543210}},
 }
 
 func putTagged(h Tagged) []byte {

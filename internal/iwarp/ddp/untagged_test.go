@@ -17,13 +17,17 @@ var untaggedVectors = []struct {
 }{
 	{"Send", "414300000000000000000000000100000000", Untagged{Last: true, ULP: 0x43, QN: QNSend, MSN: 1}},
 	{"Send, more to come", "01430000000000000000fffffffe000005a2", Untagged{ULP: 0x43, MSN: 0xfffffffe, MO: 1442}},
-	{"Send with Invalidate", "41440badcafe000000000000000300000000", Untagged{Last: true, ULP: 0x44, InvSTag: 0x0badcafe, MSN: 3}},
+	{"Send with Invalidate", "41440badcafe000000000000000300000000",
+		Untagged{Last: true, ULP: 0x44, InvSTag: 0x0badcafe, MSN: 3}},
 	{"Send with SE, empty", "414500000000000000000000000200000000", Untagged{Last: true, ULP: 0x45, MSN: 2}},
-	{"Read Request", "414100000000000000010000000100000000", Untagged{Last: true, ULP: 0x41, QN: QNReadRequest, MSN: 1}},
+	{"Read Request", "414100000000000000010000000100000000",
+		Untagged{Last: true, ULP: 0x41, QN: QNReadRequest, MSN: 1}},
 	{"Immediate Data", "414800000000000000000000000100000000", Untagged{Last: true, ULP: 0x48, MSN: 1}},
 	{"Immediate Data with SE", "414900000000000000000000000200000000", Untagged{Last: true, ULP: 0x49, MSN: 2}},
-	{"Atomic Request", "414a00000000000000010000000200000000", Untagged{Last: true, ULP: 0x4a, QN: QNReadRequest, MSN: 2}},
-	{"Atomic Response", "414b00000000000000030000000100000000", Untagged{Last: true, ULP: 0x4b, QN: QNAtomicResponse, MSN: 1}},
+	{"Atomic Request", "414a00000000000000010000000200000000",
+		Untagged{Last: true, ULP: 0x4a, QN: QNReadRequest, MSN: 2}},
+	{"Atomic Response", "414b00000000000000030000000100000000",
+		Untagged{Last: true, ULP: 0x4b, QN: QNAtomicResponse, MSN: 1}},
 	{"Terminate", "414700000000000000020000000100000000", Untagged{Last: true, ULP: 0x47, QN: QNTerminate, MSN: 1}},
 }
 

@@ -53,12 +53,14 @@ var frameVectors = []struct {
 	{
 		"request, peer-to-peer, RTR by Write and Read",
 		hexRequest + "500200048004c004",
-		Frame{CRC: true, Rev: Rev2, HasEnhanced: true, Enhanced: Enhanced{PeerToPeer: true, RTRWrite: true, RTRRead: true, IRD: 4, ORD: 4}},
+		Frame{CRC: true, Rev: Rev2, HasEnhanced: true,
+			Enhanced: Enhanced{PeerToPeer: true, RTRWrite: true, RTRRead: true, IRD: 4, ORD: 4}},
 	},
 	{
 		"request, peer-to-peer, RTR by Send, no depth negotiation",
 		hexRequest + "10020004ffff3fff",
-		Frame{Rev: Rev2, HasEnhanced: true, Enhanced: Enhanced{PeerToPeer: true, RTRSend: true, IRD: NoNegotiate, ORD: NoNegotiate}},
+		Frame{Rev: Rev2, HasEnhanced: true,
+			Enhanced: Enhanced{PeerToPeer: true, RTRSend: true, IRD: NoNegotiate, ORD: NoNegotiate}},
 	},
 	{
 		"request, revision 1, CRC",
@@ -83,7 +85,8 @@ var frameVectors = []struct {
 	{
 		"reply, rejected, enhanced word and private data",
 		hexReply + "70020007000100026e6f21",
-		Frame{Reply: true, CRC: true, Reject: true, Rev: Rev2, HasEnhanced: true, Enhanced: Enhanced{IRD: 1, ORD: 2}, PrivateData: []byte("no!")},
+		Frame{Reply: true, CRC: true, Reject: true, Rev: Rev2, HasEnhanced: true, Enhanced: Enhanced{IRD: 1, ORD: 2},
+			PrivateData: []byte("no!")},
 	},
 	{
 		"request, revision 3",
@@ -277,7 +280,8 @@ func TestFrameAppendErrors(t *testing.T) {
 		reason string
 	}{
 		{"private data", Frame{Rev: Rev1, PrivateData: make([]byte, 513)}, "513 bytes"},
-		{"private data with the enhanced word", Frame{Rev: Rev2, HasEnhanced: true, PrivateData: make([]byte, 509)}, "513 bytes"},
+		{"private data with the enhanced word", Frame{Rev: Rev2, HasEnhanced: true, PrivateData: make([]byte, 509)},
+			"513 bytes"},
 		{"IRD", Frame{Rev: Rev2, HasEnhanced: true, Enhanced: Enhanced{IRD: 0x4000}}, "IRD 16384"},
 		{"ORD", Frame{Rev: Rev2, HasEnhanced: true, Enhanced: Enhanced{ORD: 0xffff}}, "ORD 65535"},
 		{"enhanced at revision 1", Frame{Rev: Rev1, HasEnhanced: true}, "has 1"},

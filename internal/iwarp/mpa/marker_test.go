@@ -56,8 +56,10 @@ func TestMarkedFigures(t *testing.T) {
 		prefix    int
 		plain     []byte
 	}{
-		{"figure 5", figure5, 0, MarkerLen, unhex(t, "002a41430000000000000000000000010000000000000000000000000000000000000000000000000000000052239983")},
-		{"figure 6", figure6, figure6Pos, 0, unhex(t, "002a41430000000000000000000000020000000000000000000000000000000000000000000000000000000084925898")},
+		{"figure 5", figure5, 0, MarkerLen,
+			unhex(t, "002a41430000000000000000000000010000000000000000000000000000000000000000000000000000000052239983")},
+		{"figure 6", figure6, figure6Pos, 0,
+			unhex(t, "002a41430000000000000000000000020000000000000000000000000000000000000000000000000000000084925898")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			want := unhex(t, tc.hex)
@@ -80,7 +82,8 @@ func TestMarkedFigure4(t *testing.T) {
 }
 
 func TestMarkedEveryPosition(t *testing.T) {
-	for _, ulpdu := range []int{0, 1, 2, 14, 42, 70, 480, 490, 494, 498, 502, 506, 510, 1000, 1010, 1014, 1430, 1442, 4096} {
+	for _, ulpdu := range []int{0, 1, 2, 14, 42, 70, 480, 490, 494, 498, 502, 506, 510, 1000, 1010, 1014, 1430, 1442,
+		4096} {
 		fpdu := randomFPDU(ulpdu)
 		for pos := uint64(0); pos < 3*MarkerSpacing; pos += 4 {
 			for _, crc := range []bool{false, true} {

@@ -62,16 +62,18 @@ func TestMessages(t *testing.T) {
 	}{
 		{"Send", "41430000000000000000000000010000000068656c6c6f", untagged(OpSend, ddp.QNSend, 1, []byte("hello"))},
 		{"Send with SE", "414500000000000000000000000200000000", untagged(OpSendSE, ddp.QNSend, 2, nil)},
-		{"Write", "c14000abcd0100000000000010000001020304050607", tagged(OpWrite, 0x00abcd01, 0x1000, []byte{0, 1, 2, 3, 4, 5, 6, 7})},
+		{"Write", "c14000abcd0100000000000010000001020304050607",
+			tagged(OpWrite, 0x00abcd01, 0x1000, []byte{0, 1, 2, 3, 4, 5, 6, 7})},
 		{"Write, empty", "c140000000010000000000000000", tagged(OpWrite, 1, 0, nil)},
 		{
 			"Read Request",
 			"41410000000000000001000000010000000000000051000000000005200000000020000000530000000000054000",
 			untagged(OpReadRequest, ddp.QNReadRequest, 1, put(ReadRequestLen, vectorReadRequest)),
 		},
-		{"Immediate Data", "4148000000000000000000000001000000001122334455667788", untagged(OpImmediate, ddp.QNSend, 1, immediate)},
-		{"Immediate Data with SE", "4149000000000000000000000002000000001122334455667788", untagged(OpImmediateSE, ddp.QNSend, 2, immediate)},
-		{
+		{"Immediate Data", "4148000000000000000000000001000000001122334455667788",
+			untagged(OpImmediate, ddp.QNSend, 1, immediate)},
+		{"Immediate Data with SE", "4149000000000000000000000002000000001122334455667788",
+			untagged(OpImmediateSE, ddp.QNSend, 2, immediate)}, {
 			"FetchAdd",
 			"414a00000000000000010000000100000000000000000000001100abcd0000007f0000001000000000000000000500000000000000000000000000000000ffffffffffffffff",
 			untagged(OpAtomicRequest, ddp.QNReadRequest, 1, put(AtomicRequestLen, vectorFetchAdd)),
@@ -86,8 +88,8 @@ func TestMessages(t *testing.T) {
 			"414b00000000000000030000000100000000000000110000000000000029",
 			untagged(OpAtomicResponse, ddp.QNAtomicResponse, 1, put(AtomicResponseLen, vectorAtomicResponse)),
 		},
-		{"Terminate", "41470000000000000002000000010000000002060000", untagged(OpTerminate, ddp.QNTerminate, 1, vectorTerminate.Append(nil))},
-		{
+		{"Terminate", "41470000000000000002000000010000000002060000",
+			untagged(OpTerminate, ddp.QNTerminate, 1, vectorTerminate.Append(nil))}, {
 			"Terminate with a DDP header",
 			"4147000000000000000200000001000000000207c0000046414a00000000000000010000000400000000",
 			untagged(OpTerminate, ddp.QNTerminate, 1, quoting.Append(nil)),

@@ -21,7 +21,8 @@ func appendSIW(t Terminate) []byte {
 	return b
 }
 
-// Terminates that siw has been seen to send. If siw quotes no header, they are decoded in the RFC's layout.
+// Terminates that siw has been seen to send. If siw quotes no header, they are decoded in the RFC's
+// layout.
 func TestTerminateSIW(t *testing.T) {
 	for _, tc := range []struct {
 		name, hex         string
@@ -31,19 +32,28 @@ func TestTerminateSIW(t *testing.T) {
 	}{
 		{name: "unsupported opcode", hex: "20060000", layer: LayerRDMAP, typ: ErrTypeOperation, code: OperOpcode},
 		{name: "RDMAP version", hex: "20050000", layer: LayerRDMAP, typ: ErrTypeOperation, code: OperVersion},
-		{name: "DDP version, untagged", hex: "21060000", layer: LayerDDP, typ: ddp.ErrTypeUntagged, code: ddp.UntaggedVersion},
+		{name: "DDP version, untagged", hex: "21060000", layer: LayerDDP, typ: ddp.ErrTypeUntagged,
+			code: ddp.UntaggedVersion},
 		{name: "CRC", hex: "02020000", layer: LayerMPA, code: 2},
 		{name: "ULPDU too short", hex: "02030000", layer: LayerMPA, code: 3},
-		{name: "Send, MSN", hex: "21030300", layer: LayerDDP, typ: ddp.ErrTypeUntagged, code: ddp.UntaggedMSN, headers: true},
-		{name: "Send, MO", hex: "21040300", layer: LayerDDP, typ: ddp.ErrTypeUntagged, code: ddp.UntaggedMO, headers: true},
-		{name: "Send, QN", hex: "21010300", layer: LayerDDP, typ: ddp.ErrTypeUntagged, code: ddp.UntaggedInvalidQN, headers: true},
-		{name: "no buffer", hex: "21020300", layer: LayerDDP, typ: ddp.ErrTypeUntagged, code: ddp.UntaggedNoBuffer, headers: true},
-		{name: "Write, STag", hex: "11000300", layer: LayerDDP, typ: ddp.ErrTypeTagged, code: ddp.TaggedInvalidSTag, headers: true, tagged: true},
-		{name: "Read, STag", hex: "10000700", layer: LayerRDMAP, typ: ErrTypeProtection, code: ProtInvalidSTag, headers: true, readRequestQuoted: true},
-		{name: "Read beyond IRD", hex: "20070300", layer: LayerRDMAP, typ: ErrTypeOperation, code: OperStream, headers: true},
-		{name: "unsolicited Read Response", hex: "01000300", layer: LayerDDP, typ: ddp.ErrTypeLocal, headers: true, tagged: true},
-		{name: "Send with Invalidate, STag", hex: "20090300", layer: LayerRDMAP, typ: ErrTypeOperation, code: OperCannotInvalidate, headers: true},
-		{name: "setup, IRD", hex: "02060000", layer: LayerMPA, code: 6},
+		{name: "Send, MSN", hex: "21030300", layer: LayerDDP, typ: ddp.ErrTypeUntagged, code: ddp.UntaggedMSN,
+			headers: true},
+		{name: "Send, MO", hex: "21040300", layer: LayerDDP, typ: ddp.ErrTypeUntagged, code: ddp.UntaggedMO,
+			headers: true},
+		{name: "Send, QN", hex: "21010300", layer: LayerDDP, typ: ddp.ErrTypeUntagged, code: ddp.UntaggedInvalidQN,
+			headers: true},
+		{name: "no buffer", hex: "21020300", layer: LayerDDP, typ: ddp.ErrTypeUntagged, code: ddp.UntaggedNoBuffer,
+			headers: true},
+		{name: "Write, STag", hex: "11000300", layer: LayerDDP, typ: ddp.ErrTypeTagged, code: ddp.TaggedInvalidSTag,
+			headers: true, tagged: true},
+		{name: "Read, STag", hex: "10000700", layer: LayerRDMAP, typ: ErrTypeProtection, code: ProtInvalidSTag,
+			headers: true, readRequestQuoted: true},
+		{name: "Read beyond IRD", hex: "20070300", layer: LayerRDMAP, typ: ErrTypeOperation, code: OperStream,
+			headers: true},
+		{name: "unsolicited Read Response", hex: "01000300", layer: LayerDDP, typ: ddp.ErrTypeLocal, headers: true,
+			tagged: true},
+		{name: "Send with Invalidate, STag", hex: "20090300", layer: LayerRDMAP, typ: ErrTypeOperation,
+			code: OperCannotInvalidate, headers: true}, {name: "setup, IRD", hex: "02060000", layer: LayerMPA, code: 6},
 		{name: "setup, frame", hex: "02040000", layer: LayerMPA, code: 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -93,7 +103,8 @@ func TestTerminateLenientRFC(t *testing.T) {
 	}
 }
 
-// The layout is siw's if bits are set in its places and none in the RFC's. Bits in places of neither say nothing.
+// The layout is siw's if bits are set in its places and none in the RFC's. Bits in places of
+// neither say nothing.
 func TestTerminateLayout(t *testing.T) {
 	for flags := range 256 {
 		b := append([]byte{0x21, 0x03, byte(flags), 0, 0, 16}, quotedUntagged...)
@@ -135,7 +146,8 @@ func TestSIWMeaning(t *testing.T) {
 }
 
 func TestTerminateLenientTruncated(t *testing.T) {
-	want := Terminate{Type: ErrTypeProtection, SegLenValid: true, SegLen: 16, DDPHeader: quotedUntagged, RDMAPHeader: quotedRequest}
+	want := Terminate{Type: ErrTypeProtection, SegLenValid: true, SegLen: 16, DDPHeader: quotedUntagged,
+		RDMAPHeader: quotedRequest}
 	for _, siw := range []bool{false, true} {
 		b := want.Append(nil)
 		if siw {

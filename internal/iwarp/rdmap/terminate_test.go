@@ -12,9 +12,10 @@ import (
 )
 
 var (
-	quotedUntagged = put(ddp.UntaggedLen, ddp.Untagged{Last: true, ULP: Control(OpReadRequest), QN: ddp.QNReadRequest, MSN: 4})
-	quotedTagged   = put(ddp.TaggedLen, ddp.Tagged{Last: true, ULP: Control(OpWrite), STag: 0xbad, TO: 0x1000})
-	quotedRequest  = put(ReadRequestLen, vectorReadRequest)
+	quotedUntagged = put(ddp.UntaggedLen,
+		ddp.Untagged{Last: true, ULP: Control(OpReadRequest), QN: ddp.QNReadRequest, MSN: 4})
+	quotedTagged  = put(ddp.TaggedLen, ddp.Tagged{Last: true, ULP: Control(OpWrite), STag: 0xbad, TO: 0x1000})
+	quotedRequest = put(ReadRequestLen, vectorReadRequest)
 )
 
 var terminateVectors = []struct {
@@ -36,18 +37,21 @@ var terminateVectors = []struct {
 		"0207c0000046414a00000000000000010000000400000000",
 		Terminate{
 			Type: ErrTypeOperation, Code: OperStream, SegLenValid: true, SegLen: 70,
-			DDPHeader: put(ddp.UntaggedLen, ddp.Untagged{Last: true, ULP: Control(OpAtomicRequest), QN: ddp.QNReadRequest, MSN: 4}),
+			DDPHeader: put(ddp.UntaggedLen,
+				ddp.Untagged{Last: true, ULP: Control(OpAtomicRequest), QN: ddp.QNReadRequest, MSN: 4}),
 		},
 	},
 	{
 		"invalid STag of a Write, tagged DDP header",
 		"1100c0000216c14000000bad0000000000001000",
-		Terminate{Layer: LayerDDP, Type: ddp.ErrTypeTagged, Code: ddp.TaggedInvalidSTag, SegLenValid: true, SegLen: 0x216, DDPHeader: quotedTagged},
+		Terminate{Layer: LayerDDP, Type: ddp.ErrTypeTagged, Code: ddp.TaggedInvalidSTag, SegLenValid: true,
+			SegLen: 0x216, DDPHeader: quotedTagged},
 	},
 	{
 		"invalid STag of a Read Request, both headers",
 		"0100e000002e414100000000000000010000000400000000" + hexReadRequest,
-		Terminate{Type: ErrTypeProtection, SegLenValid: true, SegLen: 46, DDPHeader: quotedUntagged, RDMAPHeader: quotedRequest},
+		Terminate{Type: ErrTypeProtection, SegLenValid: true, SegLen: 46, DDPHeader: quotedUntagged,
+			RDMAPHeader: quotedRequest},
 	},
 	{
 		"DDP header, its length not valid",
@@ -121,7 +125,8 @@ func TestTerminateTruncated(t *testing.T) {
 func TestTerminateAppendCuts(t *testing.T) {
 	want := Terminate{SegLenValid: true, SegLen: 46, DDPHeader: quotedUntagged, RDMAPHeader: quotedRequest}
 	segment := append(append([]byte(nil), quotedUntagged...), quotedRequest...)
-	got := Terminate{SegLenValid: true, SegLen: 46, DDPHeader: segment, RDMAPHeader: append(segment[ddp.UntaggedLen:], "more"...)}
+	got := Terminate{SegLenValid: true, SegLen: 46, DDPHeader: segment,
+		RDMAPHeader: append(segment[ddp.UntaggedLen:], "more"...)}
 	require.Equal(t, want.Append(nil), got.Append(nil))
 	require.Len(t, got.Append(nil), MaxTerminateLen)
 

@@ -64,7 +64,8 @@ func newHalf(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *half {
 	return h
 }
 
-// accept takes the next request of ln, with a receive posted as id and data for the peer, and delivers how that ended.
+// accept takes the next request of ln, with a receive posted as id and data for the peer, and
+// delivers how that ended.
 func (h *half) accept(ln *cm.Listener, id uint64, data string) chan error {
 	accepted := make(chan error, 1)
 	go func() {
@@ -83,7 +84,8 @@ func (h *half) accept(ln *cm.Listener, id uint64, data string) chan error {
 
 func (h *half) recv(id uint64) {
 	h.Helper()
-	_, err := h.qp.PostRecv([]verbs.RecvWR{{ID: id, SGL: []verbs.SGE{{Addr: h.mr.Addr(), Length: 4096, LKey: h.mr.LKey()}}}})
+	_, err := h.qp.PostRecv(
+		[]verbs.RecvWR{{ID: id, SGL: []verbs.SGE{{Addr: h.mr.Addr(), Length: 4096, LKey: h.mr.LKey()}}}})
 	require.NoError(h, err)
 }
 
@@ -105,7 +107,8 @@ func (h *half) send(text string) {
 	require.Equal(h, verbs.WCSuccess, h.next().Status)
 }
 
-// device returns a device of the kernel. With GOVERBS_TEST_FORWARDED it is one that wraps it and only forwards.
+// device returns a device of the kernel. With GOVERBS_TEST_FORWARDED it is one that wraps it and
+// only forwards.
 func device(t *testing.T, name string) *verbs.Device {
 	rdmatest.KernelDevice(t, name)
 	dev, err := verbs.DeviceByName(name)
@@ -198,7 +201,8 @@ func TestKernelReject(t *testing.T) {
 	})
 }
 
-// TestKernelRefused: a connection to a port without a listener is refused, and not by a program of the peer.
+// TestKernelRefused: a connection to a port without a listener is refused, and not by a program of
+// the peer.
 func TestKernelRefused(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
 		id, err := cm.Resolve(soon(t), net.JoinHostPort(ip, "9"), cm.Config{Device: dev})

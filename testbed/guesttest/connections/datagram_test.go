@@ -74,7 +74,8 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
-// TestMulticast: two members of a group receive what one of them sends. A QP that has left the group receives nothing.
+// TestMulticast: two members of a group receive what one of them sends. A QP that has left the
+// group receives nothing.
 func TestMulticast(t *testing.T) {
 	dev := device(t, "rxe0")
 	group := netip.MustParseAddr("239.78.1.2")

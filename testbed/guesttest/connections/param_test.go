@@ -12,7 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestParameters: the QPs of an InfiniBand connection have the attributes of ConnParam and Config, and behave accordingly.
+// TestParameters: the QPs of an InfiniBand connection have the attributes of ConnParam and Config,
+// and behave accordingly.
 func TestParameters(t *testing.T) {
 	dev := device(t, "rxe0")
 	for _, c := range []struct {
@@ -24,11 +25,15 @@ func TestParameters(t *testing.T) {
 	}{
 		{"given", 32, cm.ConnParam{RetryCount: 2, RNRRetryCount: 3, MinRNRTimer: 5},
 			cm.ConnParam{RetryCount: 4, RNRRetryCount: cm.None, MinRNRTimer: 6},
-			// The number of the peer for a receiver that is not ready; of the others those of the active side.
-			[2]verbs.QPAttr{{RetryCnt: 2, RNRRetry: 0, MinRNRTimer: 5}, {RetryCnt: 2, RNRRetry: 3, MinRNRTimer: 6}}, false},
+			// The number of the peer for a receiver that is not ready; of the others those of the
+			// active side.
+			[2]verbs.QPAttr{{RetryCnt: 2, RNRRetry: 0, MinRNRTimer: 5}, {RetryCnt: 2, RNRRetry: 3, MinRNRTimer: 6}},
+			false},
 		{"left out", 0, cm.ConnParam{}, cm.ConnParam{},
-			[2]verbs.QPAttr{{RetryCnt: cm.DefaultRetryCount, RNRRetry: cm.DefaultRNRRetryCount, MinRNRTimer: cm.DefaultMinRNRTimer},
-				{RetryCnt: cm.DefaultRetryCount, RNRRetry: cm.DefaultRNRRetryCount, MinRNRTimer: cm.DefaultMinRNRTimer}}, true},
+			[2]verbs.QPAttr{{RetryCnt: cm.DefaultRetryCount, RNRRetry: cm.DefaultRNRRetryCount,
+				MinRNRTimer: cm.DefaultMinRNRTimer},
+				{RetryCnt: cm.DefaultRetryCount, RNRRetry: cm.DefaultRNRRetryCount,
+					MinRNRTimer: cm.DefaultMinRNRTimer}}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := cm.Config{Device: dev, TOS: c.tos}
@@ -56,10 +61,12 @@ func TestParameters(t *testing.T) {
 				got, err := h.qp.Query()
 				require.NoError(t, err)
 				want := c.want[i]
-				require.Equal(t, [3]uint8{want.RetryCnt, want.RNRRetry, want.MinRNRTimer}, [3]uint8{got.RetryCnt, got.RNRRetry, got.MinRNRTimer})
+				require.Equal(t, [3]uint8{want.RetryCnt, want.RNRRetry, want.MinRNRTimer},
+					[3]uint8{got.RetryCnt, got.RNRRetry, got.MinRNRTimer})
 				require.Equal(t, c.tos, got.AH.GRH.TrafficClass)
 				// Depths of 0 are the maximum of the device.
-				require.Equal(t, [2]int{device.MaxQPInitRdAtom, device.MaxQPRdAtom}, [2]int{got.MaxRdAtomic, got.MaxDestRdAtomic})
+				require.Equal(t, [2]int{device.MaxQPInitRdAtom, device.MaxQPRdAtom},
+					[2]int{got.MaxRdAtomic, got.MaxDestRdAtomic})
 			}
 
 			_, err = a.qp.PostSend([]verbs.SendWR{{ID: 1, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}})

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestKernelWindowOfClosedQP: rxe waits 50 s for a QP on which a window of type 2 is bound. A QP is closed without that, the region of
-// the window can be closed, and the window can be bound again.
+// TestKernelWindowOfClosedQP: rxe waits 50 s for a QP on which a window of type 2 is bound. A QP is
+// closed without that, the region of the window can be closed, and the window can be bound again.
 func TestKernelWindowOfClosedQP(t *testing.T) {
 	dev := device(t, "rxe0")
 	ln, err := cm.Listen(soon(t), net.JoinHostPort("10.78.0.1", "0"), cm.Config{Device: dev})
@@ -42,11 +42,13 @@ func TestKernelWindowOfClosedQP(t *testing.T) {
 		mr, err := pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
 		require.NoError(t, err)
 		copy(mr.Bytes(), "the memory")
-		_, err = b.qp.PostSend([]verbs.SendWR{{ID: 9, Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled, RKey: mw.NextRKey(),
-			Bind: &verbs.MWBind{MW: mw, MR: mr, Addr: mr.Addr(), Length: 10, Access: verbs.AccessRemoteRead}}})
+		_, err = b.qp.PostSend([]verbs.SendWR{{ID: 9, Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled,
+			RKey: mw.NextRKey(), Bind: &verbs.MWBind{MW: mw, MR: mr, Addr: mr.Addr(), Length: 10,
+				Access: verbs.AccessRemoteRead}}})
 		require.NoError(t, err)
 		require.Equal(t, verbs.WCSuccess, b.next().Status)
-		_, err = a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, RemoteAddr: mr.Addr(), RKey: mw.RKey(),
+		_, err = a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled,
+			RemoteAddr: mr.Addr(), RKey: mw.RKey(),
 			SGL: []verbs.SGE{{Addr: a.mr.Addr(), Length: 10, LKey: a.mr.LKey()}}}})
 		require.NoError(t, err)
 		require.Equal(t, verbs.WCSuccess, a.next().Status)

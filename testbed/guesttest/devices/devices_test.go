@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// transport has the node_type (enum rdma_node_type of the kernel) and the link_layer of the port, as in sysfs.
+// transport has the node_type (enum rdma_node_type of the kernel) and the link_layer of the port,
+// as in sysfs.
 type transport struct{ node, link string }
 
 var (
@@ -31,7 +32,8 @@ func attribute(t *testing.T, name ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// requireDevice checks one device: its transport, an active port, and the file by which libibverbs opens it.
+// requireDevice checks one device: its transport, an active port, and the file by which libibverbs
+// opens it.
 func requireDevice(t *testing.T, name string, want transport) {
 	t.Helper()
 	rdmatest.KernelDevice(t, name)

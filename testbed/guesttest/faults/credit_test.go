@@ -20,10 +20,11 @@ import (
 	"github.com/goverbs/goverbs/testbed/load"
 )
 
-// TestOneHostCredit: two endpoints that both send much more than the other has receives for, and read one message a second for a while, lose
-// nothing, in order, and both shut down.
+// TestOneHostCredit: two endpoints that both send much more than the other has receives for, and
+// read one message a second for a while, lose nothing, in order, and both shut down.
 func TestOneHostCredit(t *testing.T) {
-	for _, pair := range [][2]string{{"siw0", "siw0"}, {"siw0", "usiw"}, {"usiw", "siw0"}, {"rxe0", "rxe0"}, {"ib:rxe0", "ib:rxe0"}, {"ib:siw0", "ib:siw0"}} {
+	for _, pair := range [][2]string{{"siw0", "siw0"}, {"siw0", "usiw"}, {"usiw", "siw0"}, {"rxe0", "rxe0"},
+		{"ib:rxe0", "ib:rxe0"}, {"ib:siw0", "ib:siw0"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			open(t, "siw0")
 			from := open(t, pair[0])

@@ -48,7 +48,8 @@ func newTalker(t *testing.T, dev *verbs.Device) *talker {
 	require.NoError(t, err)
 	a.mr, err = a.pd.AllocMR(talkLen, verbs.AccessLocalWrite)
 	require.NoError(t, err)
-	a.qp, err = a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, RecvCQ: a.cq, Cap: verbs.QPCap{MaxSendWR: talkDepth, MaxRecvWR: talkDepth}})
+	a.qp, err = a.pd.CreateQP(
+		verbs.QPConfig{SendCQ: a.cq, RecvCQ: a.cq, Cap: verbs.QPCap{MaxSendWR: talkDepth, MaxRecvWR: talkDepth}})
 	require.NoError(t, err)
 	return a
 }
@@ -67,14 +68,15 @@ func (a *talker) receive() error {
 func (a *talker) send(n int) error {
 	wrs := make([]verbs.SendWR, n)
 	for i := range wrs {
-		wrs[i] = verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{{Addr: a.mr.Addr(), Length: talkLen, LKey: a.mr.LKey()}}}
+		wrs[i] = verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+			SGL: []verbs.SGE{{Addr: a.mr.Addr(), Length: talkLen, LKey: a.mr.LKey()}}}
 	}
 	_, err := a.qp.PostSend(wrs)
 	return err
 }
 
-// poll counts completions and returns their number. ok is false if one of them is an error. With answer it sends a message for each
-// receive.
+// poll counts completions and returns their number. ok is false if one of them is an error. With
+// answer it sends a message for each receive.
 func (a *talker) poll(answer bool) (n int, ok bool, err error) {
 	var wcs [32]verbs.WC
 	n, err = a.cq.Poll(wcs[:])
@@ -86,7 +88,8 @@ func (a *talker) poll(answer bool) (n int, ok bool, err error) {
 		case wc.Opcode == verbs.WCRecv:
 			a.got++
 			switch {
-			case answer && a.got == 1: // not before: kernel siw ends the connection if a message follows a Reply at once
+			case answer && a.got == 1:
+				// Not before: kernel siw ends the connection if a message follows a Reply at once.
 				err = errors.Join(err, a.send(head))
 			case answer:
 				err = errors.Join(err, a.send(1))
@@ -103,8 +106,9 @@ func (a *talker) close() error {
 	return errors.Join(a.id.Close(), a.qp.Close(), a.cq.Close(), a.mr.Close(), a.pd.Close(), a.ctx.Close())
 }
 
-// lostSends connects two devices and ends the connection as soon as some Sends have completed. It returns the number of these Sends
-// that did not arrive at the peer. If talks, the peer sends messages at the same time.
+// lostSends connects two devices and ends the connection as soon as some Sends have completed. It
+// returns the number of these Sends that did not arrive at the peer. If talks, the peer sends
+// messages at the same time.
 func lostSends(t *testing.T, from, to *site, talks bool) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), load.Limit)
@@ -120,8 +124,8 @@ func lostSends(t *testing.T, from, to *site, talks bool) int {
 	require.NoError(t, a.receive())
 	require.NoError(t, a.id.Connect(ctx, a.qp, cm.ConnParam{}))
 	require.NoError(t, a.send(completed))
-	// The kernel crashes if a connection ends before siw has reported to the passive side that it is established (iwcm.c,
-	// cm_close_handler).
+	// The kernel crashes if a connection ends before siw has reported to the passive side that it
+	// is established (iwcm.c, cm_close_handler).
 	closes(t, accepted, "Accept")
 	for a.sent < completed || talks && a.got == 0 {
 		_, ok, err := a.poll(false)
@@ -171,10 +175,12 @@ func (b *talker) serve(ctx context.Context, ln *cm.Listener, accepted chan<- str
 	return err
 }
 
-// TestOneHostDisconnect: completed messages arrive when the connection is ended, also at a peer that is sending. Only kernel siw can
-// lose some if the peer sends, because it closes a socket with unread data; their number is logged.
+// TestOneHostDisconnect: completed messages arrive when the connection is ended, also at a peer
+// that is sending. Only kernel siw can lose some if the peer sends, because it closes a socket with
+// unread data; their number is logged.
 func TestOneHostDisconnect(t *testing.T) {
-	for _, pair := range [][2]string{{"usiw", "usiw"}, {"usiw", "siw0"}, {"rxe0", "rxe0"}, {"siw0", "usiw"}, {"siw0", "siw0"}} {
+	for _, pair := range [][2]string{{"usiw", "usiw"}, {"usiw", "siw0"}, {"rxe0", "rxe0"}, {"siw0", "usiw"},
+		{"siw0", "siw0"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			open(t, "siw0")
 			from, to := open(t, pair[0]), open(t, pair[1])
@@ -190,7 +196,8 @@ func TestOneHostDisconnect(t *testing.T) {
 					}
 					most = max(most, lost)
 				}
-				t.Logf("peer sends: %v: %d of %d runs lost up to %d of %d completed Sends", talks, runs, disconnects, most, completed)
+				t.Logf("peer sends: %v: %d of %d runs lost up to %d of %d completed Sends", talks, runs, disconnects,
+					most, completed)
 				if pair[0] != "siw0" || !talks {
 					require.Zero(t, runs)
 				}

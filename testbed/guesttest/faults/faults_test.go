@@ -27,7 +27,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// dropped is the number of packets that the queueing discipline of a device, for example netem, has dropped.
+// dropped is the number of packets that the queueing discipline of a device, for example netem, has
+// dropped.
 func dropped(t *testing.T, before []string, dev string) int {
 	t.Helper()
 	args := append(before, "tc", "-s", "qdisc", "show", "dev", dev)
@@ -39,7 +40,8 @@ func dropped(t *testing.T, before []string, dev string) int {
 	return n
 }
 
-// TestOneHostLoss: packets of the loopback device are lost, late, out of order and duplicated; traffic still works.
+// TestOneHostLoss: packets of the loopback device are lost, late, out of order and duplicated;
+// traffic still works.
 func TestOneHostLoss(t *testing.T) {
 	for _, how := range [][]string{
 		{"loss", "4%", "delay", "3ms"},
@@ -99,7 +101,8 @@ func processKilled(t *testing.T, names ...string) {
 			p.kill()
 			// The end of a process resets a stream from which it has not read everything.
 			err := v.ends()
-			require.True(t, errors.Is(err, io.EOF) || strings.HasSuffix(s.name, "usiw") && errors.Is(err, syscall.ECONNRESET), "%v", err)
+			require.True(t, errors.Is(err, io.EOF) || strings.HasSuffix(s.name, "usiw") &&
+				errors.Is(err, syscall.ECONNRESET), "%v", err)
 			require.NoError(t, by.EachStep(), "another connection")
 		})
 		t.Run("client", func(t *testing.T) {
@@ -129,7 +132,8 @@ func processKilled(t *testing.T, names ...string) {
 			require.ErrorAs(t, err, &ce)
 			require.Equal(t, "Connect", ce.Op)
 			require.False(t, load.Wrong(err))
-			require.ErrorIs(t, err, map[string]error{"usiw": io.EOF, "siw0": cm.ErrRejected, "rxe0": cm.ErrRejected}[strings.TrimPrefix(s.name, "ib:")])
+			require.ErrorIs(t, err, map[string]error{"usiw": io.EOF, "siw0": cm.ErrRejected,
+				"rxe0": cm.ErrRejected}[strings.TrimPrefix(s.name, "ib:")])
 		})
 		s.works(t, n.Addr())
 	})
@@ -137,7 +141,8 @@ func processKilled(t *testing.T, names ...string) {
 
 // TestOneHostLinkDown: the interface below kernel siw goes down and comes up again.
 func TestOneHostLinkDown(t *testing.T) {
-	for _, c := range []struct{ device, netdev, ip6 string }{{"siw0", "d0", "fd00:77::1/64"}, {"rxe0", "e0", "fd00:78::1/64"}} {
+	for _, c := range []struct{ device, netdev, ip6 string }{{"siw0", "d0", "fd00:77::1/64"},
+		{"rxe0", "e0", "fd00:78::1/64"}} {
 		t.Run(c.device, func(t *testing.T) {
 			s := open(t, c.device)
 			n := s.serve(t)
@@ -151,8 +156,8 @@ func TestOneHostLinkDown(t *testing.T) {
 			port := awaitEvent(t, watcher, verbs.EventPortErr)
 			require.NotEqual(t, verbs.PortActive, port.State)
 			t.Logf("port %v", port.State)
-			// siw of Linux 6.1 ends its connections when the interface goes down. siw of 6.12 does not, and rxe sends to
-			// itself without the interface: these connections stay.
+			// siw of Linux 6.1 ends its connections when the interface goes down. siw of 6.12 does
+			// not, and rxe sends to itself without the interface: these connections stay.
 			outlives := c.device == "rxe0" || linuxAfter61()
 			if !outlives {
 				require.ErrorIs(t, v.ends(), io.EOF)
@@ -198,7 +203,8 @@ func TestOneHostPacketsDropped(t *testing.T) {
 		port := strconv.Itoa(int(addrPort(t, c.ID.RemoteAddr()).Port()))
 		undo(t, "nft", "delete", "table", "inet", "faults")
 		command(t, "nft", "add table inet faults; add chain inet faults out { type filter hook output priority 0; };"+
-			"add rule inet faults out tcp dport "+port+" counter drop; add rule inet faults out tcp sport "+port+" counter drop")
+			"add rule inet faults out tcp dport "+port+" counter drop; add rule inet faults out tcp sport "+port+
+			" counter drop")
 		done := make(chan error, 1)
 		go func() { done <- c.EachStep() }()
 		select {
@@ -233,7 +239,8 @@ func TestTwoHostsLoss(t *testing.T) {
 		p := start(t, roleServe, "siw2", listenOn["siw2"], h2...)
 		address := p.line()
 		undo(t, "ip", "netns", "exec", "h1", "tc", "qdisc", "del", "dev", "d1", "root")
-		command(t, "ip", "netns", "exec", "h1", "tc", "qdisc", "add", "dev", "d1", "root", "netem", "loss", "3%", "delay", "3ms")
+		command(t, "ip", "netns", "exec", "h1", "tc", "qdisc", "add", "dev", "d1", "root", "netem", "loss", "3%",
+			"delay", "3ms")
 		for i := 0; i < 1 || dropped(t, h1, "d1") < 3; i++ {
 			require.Less(t, i, 10, "nothing was lost")
 			c := start(t, roleUse, "siw1", address, h1...)
@@ -252,8 +259,8 @@ func TestTwoHostsLoss(t *testing.T) {
 	})
 }
 
-// dropFirst makes the cable between rxe1 and rxe2 lose the first packet with an opcode of InfiniBand's transport. The opcode is the
-// first byte after the UDP header.
+// dropFirst makes the cable between rxe1 and rxe2 lose the first packet with an opcode of
+// InfiniBand's transport. The opcode is the first byte after the UDP header.
 func dropFirst(t *testing.T, opcode string) (lost func() bool) {
 	t.Helper()
 	_ = exec.Command("nft", "delete", "table", "inet", "faults").Run()
@@ -316,7 +323,8 @@ func TestTwoHostsFence(t *testing.T) {
 // TestTwoHostsLostInC: rxe without goverbs never resends some requests.
 func TestTwoHostsLostInC(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe1")
-	// A bind that is executed again fails. rxe of Linux 6.1 stops there, that of 6.12 ends the connection.
+	// A bind that is executed again fails. rxe of Linux 6.1 stops there, that of 6.12 ends the
+	// connection.
 	boundTwice := "0 of 2"
 	if linuxAfter61() {
 		boundTwice = "request 0: Work Request Flushed Error\nrequest 1: Work Request Flushed Error\n2 of 2"
@@ -341,11 +349,13 @@ func TestTwoHostsLostInC(t *testing.T) {
 // rxe1 is the address at the other end of the cable.
 var rxe1 = netip.MustParseAddrPort("10.78.0.1:0")
 
-// TestTwoHostsCableCut: rxe gives up on a peer that it cannot reach; a short interruption has no effect.
+// TestTwoHostsCableCut: rxe gives up on a peer that it cannot reach; a short interruption has no
+// effect.
 func TestTwoHostsCableCut(t *testing.T) {
 	client := open(t, "rxe1")
 	rdmatest.KernelDevice(t, "rxe2")
-	// The server is a process that can be killed: when no packets arrive, it does not notice that its client has given up.
+	// The server is a process that can be killed: when no packets arrive, it does not notice that
+	// its client has given up.
 	p := start(t, roleServe, "rxe2", listenOn["rxe2"])
 	address := p.line()
 	undo(t, "nft", "delete", "table", "inet", "faults")
@@ -361,8 +371,10 @@ func TestTwoHostsCableCut(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- by.EachStep() }()
 	packets := regexp.MustCompile(`counter packets [1-9]`)
-	require.Eventually(t, func() bool { return packets.MatchString(command(t, "nft", "list", "table", "inet", "faults")) },
-		time.Minute, 100*time.Millisecond, "nothing is dropped")
+	require.Eventually(t, func() bool {
+		return packets.MatchString(
+			command(t, "nft", "list", "table", "inet", "faults"))
+	}, time.Minute, 100*time.Millisecond, "nothing is dropped")
 	repair()
 	require.NoError(t, closes(t, done, "traffic to go on"))
 

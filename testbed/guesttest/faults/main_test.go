@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	rdmatest.Main(m)
 }
 
-// soon is the limit for what must happen at once. It is longer than some time-outs of kernel siw and of the connection managers.
+// soon is the limit for what must happen at once. It is longer than some time-outs of kernel siw
+// and of the connection managers.
 const soon = 20 * time.Second
 
 // site is a device and the address at which it listens.
@@ -42,7 +43,8 @@ var listenOn = map[string]string{
 	"rxe1": "10.78.0.1:0", "rxe2": "10.78.0.2:0", "siw1": "10.77.0.1:0", "siw2": "10.77.0.2:0",
 }
 
-// open finds a device. usiw is a NIC of package usiw, made for the test, and ib:NAME another device with the semantics of InfiniBand.
+// open finds a device. usiw is a NIC of package usiw, made for the test, and ib:NAME another device
+// with the semantics of InfiniBand.
 func open(t *testing.T, name string) *site {
 	t.Helper()
 	if below, ok := strings.CutPrefix(name, "ib:"); ok {
@@ -68,7 +70,8 @@ func open(t *testing.T, name string) *site {
 	return s
 }
 
-// each runs a test for several devices. All of them run only in the guest, which is recognised by a device of the kernel.
+// each runs a test for several devices. All of them run only in the guest, which is recognised by a
+// device of the kernel.
 func each(t *testing.T, beside string, names []string, run func(t *testing.T, s *site)) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {

@@ -23,10 +23,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// peerVariable makes a process of the test binary a peer. It holds the role, the device and the address.
+// peerVariable makes a process of the test binary a peer. It holds the role, the device and the
+// address.
 const peerVariable = "GOVERBS_FAULTS_PEER"
 
-// The roles of a peer. It writes a line when it is ready and ends with its standard input, or when it is killed.
+// The roles of a peer. It writes a line when it is ready and ends with its standard input, or when
+// it is killed.
 const (
 	roleServe = "serve" // a node; the line is its address
 	roleMute  = "mute"  // accepts no request; writes a line with the address, and one when the request has arrived

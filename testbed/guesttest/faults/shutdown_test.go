@@ -20,16 +20,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// shutdowns is how often connections are shut down from a device that would lose something otherwise, and from others.
+// shutdowns is how often connections are shut down from a device that would lose something
+// otherwise, and from others.
 const shutdowns, shutdownsOfOthers = 8, 2
 
-// lostByShutdown connects two devices, has one side send while the other one answers each message, and shuts it down as soon as its
-// Sends have completed. It returns the number of those that did not arrive.
+// lostByShutdown connects two devices, has one side send while the other one answers each message,
+// and shuts it down as soon as its Sends have completed. It returns the number of those that did
+// not arrive.
 func lostByShutdown(t *testing.T, from, to *site) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), load.Limit)
 	defer cancel()
-	cfg := cm.EndpointConfig{MessageSize: talkLen, Messages: talkDepth, Memory: talkLen, Cap: verbs.QPCap{MaxSendWR: talkDepth}}
+	cfg := cm.EndpointConfig{MessageSize: talkLen, Messages: talkDepth, Memory: talkLen,
+		Cap: verbs.QPCap{MaxSendWR: talkDepth}}
 	ln, err := cm.Listen(ctx, to.listen, cm.Config{Device: to.dev})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
@@ -83,13 +86,15 @@ func lostByShutdown(t *testing.T, from, to *site) int {
 	return completed - got
 }
 
-// lostByBoth connects two devices, has both sides send at the same time without waiting for each other, and both shut down as soon as
-// their Sends have completed. It returns how many messages did not arrive, of both directions.
+// lostByBoth connects two devices, has both sides send at the same time without waiting for each
+// other, and both shut down as soon as their Sends have completed. It returns how many messages did
+// not arrive, of both directions.
 func lostByBoth(t *testing.T, from, to *site) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), load.Limit)
 	defer cancel()
-	cfg := cm.EndpointConfig{MessageSize: talkLen, Messages: completed, Memory: talkLen, Cap: verbs.QPCap{MaxSendWR: completed}, ShutdownBoth: true}
+	cfg := cm.EndpointConfig{MessageSize: talkLen, Messages: completed, Memory: talkLen,
+		Cap: verbs.QPCap{MaxSendWR: completed}, ShutdownBoth: true}
 	ln, err := cm.Listen(ctx, to.listen, cm.Config{Device: to.dev})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
@@ -145,15 +150,18 @@ func lostByBoth(t *testing.T, from, to *site) int {
 	return 2*completed - got
 }
 
-// TestOneHostShutdownBoth: if both sides shut down with ShutdownBoth, both get nil and everything of both has arrived.
+// TestOneHostShutdownBoth: if both sides shut down with ShutdownBoth, both get nil and everything
+// of both has arrived.
 func TestOneHostShutdownBoth(t *testing.T) {
 	bothShutDown(t, [2]string{"siw0", "usiw"}, [2]string{"usiw", "usiw"}, [2]string{"rxe0", "rxe0"})
 }
 
-// TestListenerShutdownBoth: the same with siw as the side that accepts, and on devices with the semantics of InfiniBand. In one run of many
-// the kernel lost a listener of siw, which ends the guest (docs/interop.md): it is not for every change.
+// TestListenerShutdownBoth: the same with siw as the side that accepts, and on devices with the
+// semantics of InfiniBand. In one run of many the kernel lost a listener of siw, which ends the
+// guest (docs/interop.md): it is not for every change.
 func TestListenerShutdownBoth(t *testing.T) {
-	bothShutDown(t, [2]string{"siw0", "siw0"}, [2]string{"usiw", "siw0"}, [2]string{"ib:siw0", "ib:siw0"}, [2]string{"ib:rxe0", "ib:rxe0"})
+	bothShutDown(t, [2]string{"siw0", "siw0"}, [2]string{"usiw", "siw0"}, [2]string{"ib:siw0", "ib:siw0"},
+		[2]string{"ib:rxe0", "ib:rxe0"})
 }
 
 func bothShutDown(t *testing.T, pairs ...[2]string) {
@@ -177,9 +185,11 @@ func bothShutDown(t *testing.T, pairs ...[2]string) {
 	}
 }
 
-// TestOneHostShutdown: after Endpoint.Shutdown everything that completed has arrived, also from kernel siw to a peer that sends.
+// TestOneHostShutdown: after Endpoint.Shutdown everything that completed has arrived, also from
+// kernel siw to a peer that sends.
 func TestOneHostShutdown(t *testing.T) {
-	for _, pair := range [][2]string{{"siw0", "usiw"}, {"siw0", "siw0"}, {"usiw", "siw0"}, {"usiw", "usiw"}, {"rxe0", "rxe0"}} {
+	for _, pair := range [][2]string{{"siw0", "usiw"}, {"siw0", "siw0"}, {"usiw", "siw0"}, {"usiw", "usiw"},
+		{"rxe0", "rxe0"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			open(t, "siw0")
 			from, to := open(t, pair[0]), open(t, pair[1])

@@ -18,8 +18,9 @@ import (
 // signalled is how many connections are made.
 const signalled = 40
 
-// TestOneHostSignals: signals, as Go's runtime sends them to its threads, do not disturb a program that connects. On kernel siw they
-// would end the connection that rdma_connect makes, and with that the listener.
+// TestOneHostSignals: signals, as Go's runtime sends them to its threads, do not disturb a program
+// that connects. On kernel siw they would end the connection that rdma_connect makes, and with that
+// the listener.
 func TestOneHostSignals(t *testing.T) {
 	each(t, "siw0", []string{"siw0"}, func(t *testing.T, s *site) {
 		n := s.serve(t)

@@ -19,8 +19,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOneHostStopped: the peer's process is stopped, so it answers nothing. Abort and CloseContext do not wait for it: on rxe0 Close
-// would wait 3 s for the answer to a DREQ. When it goes on, it has lost these connections and nothing else.
+// TestOneHostStopped: the peer's process is stopped, so it answers nothing. Abort and CloseContext
+// do not wait for it: on rxe0 Close would wait 3 s for the answer to a DREQ. When it goes on, it
+// has lost these connections and nothing else.
 func TestOneHostStopped(t *testing.T) {
 	each(t, "siw0", []string{"usiw", "siw0", "rxe0"}, func(t *testing.T, s *site) {
 		p := start(t, roleServe, s.name, s.listen)
@@ -43,7 +44,8 @@ func TestOneHostStopped(t *testing.T) {
 			go func() { ended <- end() }()
 			err := closes(t, ended, name)
 			t.Logf("%s: %v after %v", name, err, time.Since(began).Round(time.Millisecond))
-			if name == "CloseContext" && (s.name == "rxe0" || err != nil) { // on iWARP the stream can have ended already
+			// on iWARP the stream can have ended already
+			if name == "CloseContext" && (s.name == "rxe0" || err != nil) {
 				require.ErrorIs(t, err, context.Canceled)
 			} else {
 				require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// victim is a connection that a test will disturb: goroutines wait for everything that can be waited for, and receives are
-// outstanding.
+// victim is a connection that a test will disturb: goroutines wait for everything that can be
+// waited for, and receives are outstanding.
 type victim struct {
 	t *testing.T
 	*load.Conn
@@ -60,8 +60,8 @@ func newVictim(t *testing.T, c *load.Conn) *victim {
 	return v
 }
 
-// ends requires that the connection has ended, that all waiting calls have returned, and that it can be closed. It returns the
-// reason for the end.
+// ends requires that the connection has ended, that all waiting calls have returned, and that it
+// can be closed. It returns the reason for the end.
 func (v *victim) ends() error {
 	t := v.t
 	t.Helper()

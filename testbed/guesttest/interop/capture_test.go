@@ -29,7 +29,8 @@ type capture struct {
 	file string
 }
 
-// record begins to capture. The file is found with the test run's output afterwards, if there is a place for that.
+// record begins to capture. The file is found with the test run's output afterwards, if there is a
+// place for that.
 func (p place) record(t *testing.T) *capture {
 	t.Helper()
 	dir := os.Getenv("BED_OUT")
@@ -49,8 +50,9 @@ type finding struct {
 	ops                map[string]int // FPDUs by opcode
 }
 
-// judged ends the recording and checks it with tshark: nothing is malformed, no packet is missing, no CRC is wrong, and every packet
-// with data has been recognised. It returns the findings for each port.
+// judged ends the recording and checks it with tshark: nothing is malformed, no packet is missing,
+// no CRC is wrong, and every packet with data has been recognised. It returns the findings for each
+// port.
 func (c *capture) judged(t *testing.T) map[int]*finding {
 	t.Helper()
 	// When tcpdump is told to end, it drops packets that it has not yet read from the kernel.
@@ -65,16 +67,18 @@ func (c *capture) judged(t *testing.T) map[int]*finding {
 	require.NoError(t, c.Signal(syscall.SIGINT))
 	c.Ends(t, 0)
 	require.Contains(t, c.Out.String(), "\n0 packets dropped by kernel")
-	// Only the text output says whether a CRC is right. One run has to do, because tshark takes long to start in the guest.
-	cmd := exec.Command("tshark", "-n", "-r", c.file, "-o", "tcp.try_heuristic_first:TRUE", "--disable-protocol", "smb_direct",
-		"--disable-protocol", "rpcordma", "-Y", "tcp.len>0", "-O", "tcp,iwarp_mpa,iwarp_ddp_rdmap")
+	// Only the text output says whether a CRC is right. One run has to do, because tshark takes
+	// long to start in the guest.
+	cmd := exec.Command("tshark", "-n", "-r", c.file, "-o", "tcp.try_heuristic_first:TRUE", "--disable-protocol",
+		"smb_direct", "--disable-protocol", "rpcordma", "-Y", "tcp.len>0", "-O", "tcp,iwarp_mpa,iwarp_ddp_rdmap")
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	require.NotContains(t, string(out), "Malformed Packet")
 	require.NotContains(t, string(out), "Bad CRC32")
 	require.NotContains(t, string(out), "segment(s) not captured")
-	require.Equal(t, strings.Count(string(out), "\nTransmission Control Protocol"), strings.Count(string(out), "\nFrame")+1)
+	require.Equal(t, strings.Count(string(out), "\nTransmission Control Protocol"),
+		strings.Count(string(out), "\nFrame")+1)
 
 	findings := make(map[int]*finding)
 	var ends [2]*finding // of the ports of the current packet
@@ -168,7 +172,8 @@ func (l *link) port(t *testing.T, cfg linkConfig) int {
 	return port
 }
 
-// TestCaptureOfTraffic checks captures of every kind of operation in both directions, on links of every kind.
+// TestCaptureOfTraffic checks captures of every kind of operation in both directions, on links of
+// every kind.
 func TestCaptureOfTraffic(t *testing.T) {
 	needKernel(t)
 	p := cable(t)

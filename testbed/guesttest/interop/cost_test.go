@@ -23,7 +23,8 @@ import (
 // listed is the length of a list of requests.
 const listed = 16
 
-// lists are lists of requests of 8 bytes from s to the memory of the other side. The last one of each is signalled.
+// lists are lists of requests of 8 bytes from s to the memory of the other side. The last one of
+// each is signalled.
 func lists(s *side, other *verbs.MR) map[string][]verbs.SendWR {
 	at, key := other.Addr(), other.RKey()
 	repeat := func(wrs ...verbs.SendWR) []verbs.SendWR {
@@ -44,7 +45,8 @@ func lists(s *side, other *verbs.MR) map[string][]verbs.SendWR {
 	}
 }
 
-// exchange posts a list of requests in one call and polls until it is complete, and the other side's receives if it has some.
+// exchange posts a list of requests in one call and polls until it is complete, and the other
+// side's receives if it has some.
 func exchange(t testing.TB, s, other *side, list []verbs.SendWR, receives []verbs.RecvWR) {
 	poll := func(cq *verbs.CQ, want int) {
 		var wcs [listed]verbs.WC
@@ -82,11 +84,13 @@ func systemCalls(t *testing.T) int {
 	return n
 }
 
-// TestModuleCosts: a list of requests costs one system call, its doorbell, whatever it has; receives and polling cost none. The log tells
-// the time of a request of each kind, by turns, and what RFC 7306 costs against what needs no RFC 7306.
+// TestModuleCosts: a list of requests costs one system call, its doorbell, whatever it has;
+// receives and polling cost none. The log tells the time of a request of each kind, by turns, and
+// what RFC 7306 costs against what needs no RFC 7306.
 func TestModuleCosts(t *testing.T) {
 	needModule(t)
-	l := here.link(t, linkConfig{memory: 4096, kernels: true, user: depth(listed, listed), kernel: depth(listed, listed)})
+	l := here.link(t, linkConfig{memory: 4096, kernels: true, user: depth(listed, listed),
+		kernel: depth(listed, listed)})
 	mr := l.kernel.region(l.kernel.pd, 64, allRights)
 	receives := slices.Repeat([]verbs.RecvWR{{SGL: l.kernel.sgl(64, 8)}}, listed/2)
 	const rounds = 200

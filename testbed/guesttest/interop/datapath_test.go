@@ -32,11 +32,12 @@ func (s *side) reading(msn uint32, off, n int) []byte {
 		SrcTO: s.mem.Addr() + uint64(off)})
 }
 
-// queues makes the provider post to siw also the requests that have to wait in its queue until Reads are answered.
+// queues makes the provider post to siw also the requests that have to wait in its queue until
+// Reads are answered.
 func (s *side) queues() { s.qp.Provider().(verbs.ProviderQPLimiter).SetDepths(1<<20, 0) }
 
-// TestKernelReadsInProgress: siw uses the number in the Reply as the number of Reads that it may have in progress, rounded up to a
-// power of two, even if that is more than its program asked for.
+// TestKernelReadsInProgress: siw uses the number in the Reply as the number of Reads that it may
+// have in progress, rounded up to a power of two, even if that is more than its program asked for.
 func TestKernelReadsInProgress(t *testing.T) {
 	needKernel(t)
 	for _, c := range []struct {
@@ -58,7 +59,8 @@ func TestKernelReadsInProgress(t *testing.T) {
 			k.queues()
 			const posted = 20
 			for n := range posted {
-				k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000, RKey: 0x200})
+				k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000,
+					RKey: 0x200})
 			}
 			var requests []rdmap.ReadRequest
 			next := func() {
@@ -85,8 +87,8 @@ func TestKernelReadsInProgress(t *testing.T) {
 	}
 }
 
-// serving connects a raw peer, which does not ask for CRC, to the kernel and negotiates the given depths of the kernel. The receive
-// buffer of the peer is small.
+// serving connects a raw peer, which does not ask for CRC, to the kernel and negotiates the given
+// depths of the kernel. The receive buffer of the peer is small.
 func serving(t *testing.T, memory, ird, ord int) (*raw, *side) {
 	t.Helper()
 	k := kernelSide(t, memory)
@@ -118,9 +120,10 @@ func (s *side) standing() {
 	}
 }
 
-// TestKernelServesReads: siw rounds its IRD up to a power of two. It holds that number of Reads in addition to the one that it is
-// answering, and ends the connection at the next one, with a Terminate unless it is in the middle of an FPDU. With the module it also
-// answers while a request of its own program waits.
+// TestKernelServesReads: siw rounds its IRD up to a power of two. It holds that number of Reads in
+// addition to the one that it is answering, and ends the connection at the next one, with a
+// Terminate unless it is in the middle of an FPDU. With the module it also answers while a request
+// of its own program waits.
 func TestKernelServesReads(t *testing.T) {
 	needKernel(t)
 	for _, c := range []struct{ ird, held int }{{1, 1}, {3, 4}, {4, 4}} {
@@ -165,13 +168,15 @@ func TestKernelServesReads(t *testing.T) {
 			}
 		})
 		t.Run(fmt.Sprintf("IRD %d, a Read of its own waits", c.ird), func(t *testing.T) {
-			// siw without the module answers no Read while a request of its own program waits: with an ORD of 1, a second Read.
+			// siw without the module answers no Read while a request of its own program waits: with
+			// an ORD of 1, a second Read.
 			ask := func(t *testing.T, reads int) (r *raw, k *side, own rdmap.ReadRequest) {
 				r, k = serving(t, 4096, c.ird, 1)
 				fill(k.mem.Bytes()[1024:], 7)
 				k.queues()
 				for n := range 2 {
-					k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000, RKey: 0x200})
+					k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000,
+						RKey: 0x200})
 				}
 				_, body := r.readOp(rdmap.OpReadRequest)
 				own, err := rdmap.ParseReadRequest(body)
@@ -183,7 +188,8 @@ func TestKernelServesReads(t *testing.T) {
 			}
 			answers := func(r *raw, k *side, reads int) {
 				for n := range reads {
-					require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[1024+64*n:][:8]...), r.read())
+					require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000,
+						k.mem.Bytes()[1024+64*n:][:8]...), r.read())
 				}
 			}
 			proceeds := func(r *raw, own rdmap.ReadRequest) {
@@ -215,7 +221,8 @@ func TestKernelServesReads(t *testing.T) {
 	})
 }
 
-// refusesRead reads the Terminate with which siw refuses a Read too many, and the end. Its layout is siw's, with the module the RFC's.
+// refusesRead reads the Terminate with which siw refuses a Read too many, and the end. Its layout
+// is siw's, with the module the RFC's.
 func (r *raw) refusesRead(ulpdu []byte) {
 	r.t.Helper()
 	if withModule() {
@@ -301,8 +308,9 @@ func TestKernelAndCRC(t *testing.T) {
 	})
 }
 
-// TestKernelSpeaksFirst: as responder siw sends messages of its program at once. It does not wait for a message of the initiator, as
-// RFC 5044 section 7.1.2 requires. On a peer-to-peer connection it waits.
+// TestKernelSpeaksFirst: as responder siw sends messages of its program at once. It does not wait
+// for a message of the initiator, as RFC 5044 section 7.1.2 requires. On a peer-to-peer connection
+// it waits.
 func TestKernelSpeaksFirst(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(4, 4), nil)
@@ -333,8 +341,9 @@ func TestKernelSpeaksFirst(t *testing.T) {
 	})
 }
 
-// TestKernelNudged: siw as responder can overlook a first message until another one arrives. So the provider sends another empty
-// Write if it receives nothing from the peer, and one after it has received something, which does not say that the peer has found all.
+// TestKernelNudged: siw as responder can overlook a first message until another one arrives. So the
+// provider sends another empty Write if it receives nothing from the peer, and one after it has
+// received something, which does not say that the peer has found all.
 func TestKernelNudged(t *testing.T) {
 	needKernel(t)
 	r, k, _, connected := here.fromKernel(t, depth(4, 4))
@@ -347,13 +356,14 @@ func TestKernelNudged(t *testing.T) {
 	r.send(untagged(rdmap.OpSend, 0, 1))
 	k.ok(k.received(), verbs.WCRecv)
 	require.Equal(t, tagged(rdmap.OpWrite, true, 1, 0), r.read())
-	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(5*time.Second))) // longer than until it would be sent again
+	// longer than until it would be sent again
+	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(5*time.Second)))
 	_, err := r.conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// TestKernelSegments: over the cable siw fills TCP segments up to a multiple of 8 bytes. Over loopback its FPDUs can be larger than
-// the limit of MPA; the user-space RNIC accepts them.
+// TestKernelSegments: over the cable siw fills TCP segments up to a multiple of 8 bytes. Over
+// loopback its FPDUs can be larger than the limit of MPA; the user-space RNIC accepts them.
 func TestKernelSegments(t *testing.T) {
 	needKernel(t)
 	longest := func(t *testing.T, p place) int {
@@ -383,7 +393,8 @@ func TestKernelSegments(t *testing.T) {
 	})
 }
 
-// TestKernelHalfClose: siw ends the connection at a FIN, and does not send the answers that are due.
+// TestKernelHalfClose: siw ends the connection at a FIN, and does not send the answers that are
+// due.
 func TestKernelHalfClose(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(128, 4), nil)

@@ -46,7 +46,8 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// TestDestroyed: either side closes its QP with requests in progress. The connection of the other side ends, and nothing hangs.
+// TestDestroyed: either side closes its QP with requests in progress. The connection of the other
+// side ends, and nothing hangs.
 func TestDestroyed(t *testing.T) {
 	needKernel(t)
 	for _, first := range []string{"user space", "kernel"} {
@@ -70,8 +71,8 @@ func TestDestroyed(t *testing.T) {
 	}
 }
 
-// cut ends the TCP connection of a link with ss -K, in the namespace of the user-space RNIC or in that of the kernel's
-// siw.
+// cut ends the TCP connection of a link with ss -K, in the namespace of the user-space RNIC or in
+// that of the kernel's siw.
 func (p place) cut(t *testing.T, l *link, kernels bool) {
 	t.Helper()
 	addr := l.user.id.LocalAddr().String()
@@ -86,17 +87,20 @@ func (p place) cut(t *testing.T, l *link, kernels bool) {
 	require.Contains(t, string(out), addr, "no socket was closed")
 }
 
-// socketWork is the number of Reads of 1 MiB in progress when a socket is killed: more than can complete before that.
+// socketWork is the number of Reads of 1 MiB in progress when a socket is killed: more than can
+// complete before that.
 const socketWork = 120
 
-// TestSocketKilled closes the TCP connection of either side with ss -K while many requests are in progress. Both sides end with an
-// error that has the reason, all requests complete, and waiting calls return.
+// TestSocketKilled closes the TCP connection of either side with ss -K while many requests are in
+// progress. Both sides end with an error that has the reason, all requests complete, and waiting
+// calls return.
 func TestSocketKilled(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {
 		for _, victim := range []string{"user space", "kernel"} {
 			t.Run(victim, func(t *testing.T) {
-				// With CRC, which is slow on an emulated processor, the Reads are not finished when the socket is closed.
+				// With CRC, which is slow on an emulated processor, the Reads are not finished when
+				// the socket is closed.
 				l := p.link(t, linkConfig{nic: usiw.Config{CRC: usiw.On}})
 				for _, d := range [][2]*side{{l.user, l.kernel}, {l.kernel, l.user}} {
 					s, other := d[0], d[1]

@@ -65,8 +65,8 @@ type fuzzer struct {
 	got     map[rdmap.Opcode]int
 }
 
-// TestModuleFuzzed: whatever such a peer sends, the kernel lives, every call returns, memory without the right is neither read nor changed,
-// and a connection beside it goes on.
+// TestModuleFuzzed: whatever such a peer sends, the kernel lives, every call returns, memory
+// without the right is neither read nor changed, and a connection beside it goes on.
 func TestModuleFuzzed(t *testing.T) {
 	needModule(t)
 	unharmed(t)
@@ -81,11 +81,14 @@ func TestModuleFuzzed(t *testing.T) {
 			sent += f.round(t)
 		})
 		if rounds%16 == 0 {
-			bystander.user.ok(bystander.user.run(bystander.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: bystander.user.sgl(0, 1000)}, 0)), verbs.WCRDMARead)
+			bystander.user.ok(bystander.user.run(
+				bystander.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: bystander.user.sgl(0, 1000)}, 0)),
+				verbs.WCRDMARead)
 		}
 	}
 	t.Logf("%d connections, %d messages; the kernel has sent %v", rounds, sent, got)
-	for _, op := range []rdmap.Opcode{rdmap.OpTerminate, rdmap.OpReadResponse, rdmap.OpAtomicResponse, rdmap.OpReadRequest, rdmap.OpAtomicRequest} {
+	for _, op := range []rdmap.Opcode{rdmap.OpTerminate, rdmap.OpReadResponse, rdmap.OpAtomicResponse,
+		rdmap.OpReadRequest, rdmap.OpAtomicRequest} {
 		require.Positive(t, got[op], "the kernel has sent no %v: the messages are all refused", op)
 	}
 }
@@ -276,7 +279,8 @@ func (f *fuzzer) message(closedAddr uint64, closedKey uint32) []byte {
 	case 0:
 		return tagged(rdmap.OpWrite, f.IntN(4) > 0, key, to, random(f.some(min(left, 4000)))...)
 	case 1, 2:
-		return readRequest(next(1), rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: uint32(f.some(left)), SrcSTag: key, SrcTO: to})
+		return readRequest(next(1),
+			rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: uint32(f.some(left)), SrcSTag: key, SrcTO: to})
 	case 3:
 		op := pick(f.Rand, rdmap.OpSend, rdmap.OpSendSE, rdmap.OpSend, rdmap.OpSendInv, rdmap.OpSendSEInv)
 		b := untagged(op, ddp.QNSend, f.msn[0], random(f.IntN(150))...)
@@ -291,8 +295,9 @@ func (f *fuzzer) message(closedAddr uint64, closedKey uint32) []byte {
 		return untagged(pick(f.Rand, rdmap.OpImmediate, rdmap.OpImmediateSE), ddp.QNSend, next(0), random(8)...)
 	case 5:
 		if f.IntN(f.care) == 0 {
-			term := rdmap.Terminate{Layer: uint8(f.IntN(3)), Type: uint8(f.IntN(4)), Code: uint8(f.IntN(10)), SegLenValid: f.IntN(2) == 0,
-				SegLen: uint16(f.Uint32()), DDPHeader: random(pick(f.Rand, 0, ddp.TaggedLen, ddp.UntaggedLen))}
+			term := rdmap.Terminate{Layer: uint8(f.IntN(3)), Type: uint8(f.IntN(4)), Code: uint8(f.IntN(10)),
+				SegLenValid: f.IntN(2) == 0, SegLen: uint16(f.Uint32()),
+				DDPHeader: random(pick(f.Rand, 0, ddp.TaggedLen, ddp.UntaggedLen))}
 			return untagged(rdmap.OpTerminate, ddp.QNTerminate, next(2), term.Append(nil)...)
 		}
 		fallthrough
@@ -310,8 +315,10 @@ func (f *fuzzer) message(closedAddr uint64, closedKey uint32) []byte {
 		}
 		fallthrough
 	default:
-		return atomicRequest(next(1), rdmap.AtomicRequest{Op: pick(f.Rand, rdmap.AtomicFetchAdd, rdmap.AtomicCmpSwap), ID: f.Uint32(),
-			STag: key, TO: to &^ 7, AddSwap: f.Uint64(), AddSwapMask: f.Uint64(), Compare: f.Uint64(), CompareMask: f.Uint64()})
+		return atomicRequest(next(1),
+			rdmap.AtomicRequest{Op: pick(f.Rand, rdmap.AtomicFetchAdd, rdmap.AtomicCmpSwap), ID: f.Uint32(), STag: key,
+				TO: to &^ 7, AddSwap: f.Uint64(), AddSwapMask: f.Uint64(), Compare: f.Uint64(),
+				CompareMask: f.Uint64()})
 	}
 }
 
@@ -361,7 +368,8 @@ func (f *fuzzer) write(b []byte) bool {
 	return true
 }
 
-// read reads what the kernel sends until the end, and notes what can be answered. It stops to understand where an FPDU is cut.
+// read reads what the kernel sends until the end, and notes what can be answered. It stops to
+// understand where an FPDU is cut.
 func (f *fuzzer) read() {
 	var stream []byte
 	buf := make([]byte, 1<<16)

@@ -15,8 +15,9 @@ import (
 	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
-// unharmed begins a test that tries to harm the kernel. When all is closed, no object may be left of it, and the kernel's log must
-// have no new line of trouble. (The guest itself fails on an oops.) The context of this process stays open.
+// unharmed begins a test that tries to harm the kernel. When all is closed, no object may be left
+// of it, and the kernel's log must have no new line of trouble. (The guest itself fails on an
+// oops.) The context of this process stays open.
 func unharmed(t *testing.T) {
 	t.Helper()
 	kernel, err := kerneltest.Look("ctx")
@@ -24,7 +25,8 @@ func unharmed(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, kernel.Unharmed(waitLimit)) })
 }
 
-// childVariable tells a test that it is to do its work in a process of its own, which another test kills or ruins.
+// childVariable tells a test that it is to do its work in a process of its own, which another test
+// kills or ruins.
 const childVariable = "GOVERBS_TEST_CHILD"
 
 // child runs a test of this binary in a process of its own, which finds arg in childVariable.

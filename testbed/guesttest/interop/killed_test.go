@@ -45,11 +45,12 @@ func targetOf(private []byte) remote {
 	return remote{binary.BigEndian.Uint64(private), binary.BigEndian.Uint32(private[8:])}
 }
 
-// loadWindow is how many requests are in progress, loadReceives how many receives there are: as many messages are sent on a connection.
+// loadWindow is how many requests are in progress, loadReceives how many receives there are: as
+// many messages are sent on a connection.
 const loadWindow, loadReceives = 8, 100
 
-// load posts requests of every kind, and calls each after each success, until one fails or each returns false. It returns the number of
-// requests that succeeded, when all have completed.
+// load posts requests of every kind, and calls each after each success, until one fails or each
+// returns false. It returns the number of requests that succeeded, when all have completed.
 func (s *side) load(to remote, each func(n int) bool) (good int) {
 	s.t.Helper()
 	sent, messages, open, ended := 0, 0, 0, false
@@ -61,14 +62,17 @@ func (s *side) load(to remote, each func(n int) bool) (good int) {
 			case kind == 0:
 				wrs = []verbs.SendWR{{Opcode: verbs.WRRDMARead, SGL: s.sgl(0, 1<<15), RemoteAddr: at, RKey: to.rkey}}
 			case kind == 1:
-				wrs = []verbs.SendWR{ext.MaskedFetchAddWR(verbs.Remote{Addr: to.addr, Length: 8, RKey: to.rkey}, 1, 1<<31, s.sgl(1<<16, 8)...)}
+				wrs = []verbs.SendWR{ext.MaskedFetchAddWR(verbs.Remote{Addr: to.addr, Length: 8, RKey: to.rkey}, 1,
+					1<<31, s.sgl(1<<16, 8)...)}
 			case kind == 2 && messages < loadReceives:
-				pair := ext.WriteImm64WRs(verbs.Remote{Addr: at, Length: 1000, RKey: to.rkey}, uint64(sent), s.sgl(0, 1000)...)
+				pair := ext.WriteImm64WRs(verbs.Remote{Addr: at, Length: 1000, RKey: to.rkey}, uint64(sent),
+					s.sgl(0, 1000)...)
 				wrs, messages = pair[:], messages+1
 			case kind == 3 && messages < loadReceives:
 				wrs, messages = []verbs.SendWR{{Opcode: verbs.WRSend, SGL: s.sgl(0, 100)}}, messages+1
 			case kind == 4:
-				wrs = []verbs.SendWR{ext.MaskedCmpSwapWR(verbs.Remote{Addr: to.addr + 8, Length: 8, RKey: to.rkey}, uint64(sent-6), ^uint64(0), uint64(sent), ^uint64(0), s.sgl(1<<16+8, 8)...)}
+				wrs = []verbs.SendWR{ext.MaskedCmpSwapWR(verbs.Remote{Addr: to.addr + 8, Length: 8, RKey: to.rkey},
+					uint64(sent-6), ^uint64(0), uint64(sent), ^uint64(0), s.sgl(1<<16+8, 8)...)}
 			default:
 				wrs = []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, SGL: s.sgl(0, 1<<15), RemoteAddr: at, RKey: to.rkey}}
 			}
@@ -103,12 +107,13 @@ func (s *side) receives() {
 	}
 }
 
-// opens is called by the side that has connected, opened by the other one: that must not send first (RFC 5044 section 7.1.2).
+// opens is called by the side that has connected, opened by the other one: that must not send first
+// (RFC 5044 section 7.1.2).
 func (s *side) opens()  { s.t.Helper(); s.run(verbs.SendWR{Opcode: verbs.WRSend}) }
 func (s *side) opened() { s.t.Helper(); s.ok(s.received(), verbs.WCRecv) }
 
-// loaded runs a load on both sides of a link until it ends, and calls each after each success of the kernel's side. It returns the number
-// of requests of both that succeeded.
+// loaded runs a load on both sides of a link until it ends, and calls each after each success of
+// the kernel's side. It returns the number of requests of both that succeeded.
 func loaded(l *link, each func(n int)) (good int) {
 	l.t.Helper()
 	targets := []remote{targetOf(l.kernel.target()), targetOf(l.user.target())}
@@ -139,7 +144,8 @@ func (s *side) loadParam() cm.ConnParam {
 	return cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8}
 }
 
-// dials connects a new side to address: another one if the connection manager has chosen a port that TCP uses, as in link.
+// dials connects a new side to address: another one if the connection manager has chosen a port
+// that TCP uses, as in link.
 func dials(t *testing.T, open func() *side, address string) *side {
 	t.Helper()
 	for {
@@ -158,8 +164,8 @@ func dials(t *testing.T, open func() *side, address string) *side {
 // killRounds is how many processes are killed, as many in either role.
 const killRounds = 50
 
-// TestModuleKilled: a process with traffic in progress is killed, whose rings are mapped. The other side, siw as well or the user-space
-// RNIC, gets the end and all of its completions.
+// TestModuleKilled: a process with traffic in progress is killed, whose rings are mapped. The other
+// side, siw as well or the user-space RNIC, gets the end and all of its completions.
 func TestModuleKilled(t *testing.T) {
 	needModule(t)
 	unharmed(t)
@@ -235,8 +241,8 @@ func TestModuleKilledChild(t *testing.T) {
 	time.Sleep(waitLimit)
 }
 
-// TestModuleCut: the TCP connection of either side is taken away in the middle of traffic in both directions. Both sides end, and all
-// requests complete.
+// TestModuleCut: the TCP connection of either side is taken away in the middle of traffic in both
+// directions. Both sides end, and all requests complete.
 func TestModuleCut(t *testing.T) {
 	needModule(t)
 	unharmed(t)

@@ -102,8 +102,8 @@ func (p place) link(t *testing.T, cfg linkConfig) *link {
 	}()
 	err := result(t, "Connect", connected)
 	if cfg.kernelActive && cm.PortTaken(err) {
-		// The connection manager chooses a port at random, without checking whether TCP uses it. With each socket in use, one
-		// attempt in some 20,000 fails.
+		// The connection manager chooses a port at random, without checking whether TCP uses it.
+		// With each socket in use, one attempt in some 20,000 fails.
 		t.Log(err)
 		return p.link(t, cfg)
 	}
@@ -255,7 +255,8 @@ func (s *side) blank(off, n int) {
 	}
 }
 
-// holds requires that the bytes at off equal want, and that those around them are unchanged since blank.
+// holds requires that the bytes at off equal want, and that those around them are unchanged since
+// blank.
 func (s *side) holds(off int, want []byte) {
 	s.t.Helper()
 	b := s.mem.Bytes()

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace makes sockets in another network namespace of this host (usiw.Network). A socket belongs to the namespace in which it is
-// made, wherever it is used. So only making it needs a thread in the namespace.
+// namespace makes sockets in another network namespace of this host (usiw.Network). A socket
+// belongs to the namespace in which it is made, wherever it is used. So only making it needs a
+// thread in the namespace.
 type namespace struct {
 	home, there int // file descriptors of the process's own namespace and of the other
 }
@@ -55,7 +56,8 @@ func (n *namespace) visit(f func() error) error {
 	return <-done
 }
 
-// DialContext implements usiw.Network. The address must be numerical, so that dialling starts no other goroutine.
+// DialContext implements usiw.Network. The address must be numerical, so that dialling starts no
+// other goroutine.
 func (n *namespace) DialContext(ctx context.Context, network, address string) (c net.Conn, err error) {
 	err = n.visit(func() (err error) {
 		d := net.Dialer{KeepAlive: -1}

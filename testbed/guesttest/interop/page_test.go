@@ -15,9 +15,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestKernelReadsAcrossPages: siw answers a Read of 2 to 32 bytes across a boundary between pages with wrong bytes (siw_try_1seg). It
-// confuses the number of bytes in the first page with that in the second one, and continues at the start of the page in which
-// it then is. The answer is right only if both numbers are equal.
+// TestKernelReadsAcrossPages: siw answers a Read of 2 to 32 bytes across a boundary between pages
+// with wrong bytes (siw_try_1seg). It confuses the number of bytes in the first page with that in
+// the second one, and continues at the start of the page in which it then is. The answer is right
+// only if both numbers are equal.
 func TestKernelReadsAcrossPages(t *testing.T) {
 	needKernel(t)
 	const short, page = 32, 4096
@@ -29,7 +30,8 @@ func TestKernelReadsAcrossPages(t *testing.T) {
 		for first := 1; first < n; first++ {
 			const edge = 2 * page
 			off := edge - first
-			wc := l.user.ok(l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, n)}, off)), verbs.WCRDMARead)
+			wc := l.user.ok(l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, n)}, off)),
+				verbs.WCRDMARead)
 			require.EqualValues(t, n, wc.ByteLen)
 			got := l.user.mem.Bytes()[:n]
 			if n > short || 2*first == n {
@@ -43,12 +45,14 @@ func TestKernelReadsAcrossPages(t *testing.T) {
 			}
 			require.Equal(t, memory[off:off+min(first, second)], got[:min(first, second)])
 			// Between them are the bytes after the first page in the memory of the host.
-			require.Equal(t, memory[start:start+first], got[second:], "%d bytes, %d of them in the first page", n, first)
+			require.Equal(t, memory[start:start+first], got[second:], "%d bytes, %d of them in the first page", n,
+				first)
 		}
 	}
 }
 
-// TestKernelReadOfNothing: a Read of 0 bytes that siw cannot answer at once is answered with the memory that siw is sending.
+// TestKernelReadOfNothing: a Read of 0 bytes that siw cannot answer at once is answered with the
+// memory that siw is sending.
 func TestKernelReadOfNothing(t *testing.T) {
 	needKernel(t)
 	const size = 8 << 20 // more than the buffers of TCP hold
@@ -72,7 +76,8 @@ func TestKernelReadOfNothing(t *testing.T) {
 				got += len(r.read()) - ddp.TaggedLen
 			}
 			u := r.read()
-			require.Equal(t, tagged(rdmap.OpReadResponse, false, 0x100, 0x2000, k.mem.Bytes()[:len(u)-ddp.TaggedLen]...), u)
+			require.Equal(t, tagged(rdmap.OpReadResponse, false, 0x100, 0x2000,
+				k.mem.Bytes()[:len(u)-ddp.TaggedLen]...), u)
 		})
 	}
 }

@@ -39,7 +39,8 @@ type place struct {
 	capture string       // the interface that sees the packets
 }
 
-// here is the kernel's own host: TCP goes over the loopback interface, whose segments are of 64 KiB.
+// here is the kernel's own host: TCP goes over the loopback interface, whose segments are of 64
+// KiB.
 var here = place{name: "loopback", host: kernelHost, capture: "lo"}
 
 // needKernel is the first line of every test that needs the kernel's siw.
@@ -48,8 +49,8 @@ func needKernel(t *testing.T) {
 	rdmatest.KernelDevice(t, kernelDevice)
 }
 
-// cable returns the place at the other end of the kernel's cable, in a network namespace of its own. Segments are of 1448 bytes. When
-// the test ends, the end of the cable is moved back.
+// cable returns the place at the other end of the kernel's cable, in a network namespace of its
+// own. Segments are of 1448 bytes. When the test ends, the end of the cable is moved back.
 func cable(t *testing.T) place {
 	t.Helper()
 	command(t, "ip", "netns", "add", userSpace)

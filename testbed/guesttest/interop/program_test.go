@@ -29,8 +29,8 @@ func goverbs(t *testing.T) string {
 // rping is the beginning of the command line of librdmacm's rping, with line-buffered output.
 var rping = []string{"stdbuf", "-oL", "rping"}
 
-// start runs a command line made of parts. stdbuf and ip netns exec replace themselves by the program that they start, so there is one
-// process.
+// start runs a command line made of parts. stdbuf and ip netns exec replace themselves by the
+// program that they start, so there is one process.
 func start(t *testing.T, parts ...[]string) *testprogram.Program {
 	t.Helper()
 	line := slices.Concat(parts...)

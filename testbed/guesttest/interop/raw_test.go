@@ -21,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 )
 
-// raw is a TCP connection to the kernel's siw on which the test itself writes and reads MPA, DDP and RDMAP. So it can send what no
-// RNIC sends, and check every byte that it receives.
+// raw is a TCP connection to the kernel's siw on which the test itself writes and reads MPA, DDP
+// and RDMAP. So it can send what no RNIC sends, and check every byte that it receives.
 type raw struct {
 	t    *testing.T
 	conn net.Conn
@@ -206,7 +206,8 @@ func readRequest(msn uint32, rr rdmap.ReadRequest) []byte {
 	return untagged(rdmap.OpReadRequest, ddp.QNReadRequest, msn, b...)
 }
 
-// toKernel connects a raw peer to the kernel, whose QP has been prepared by before. The request asks for CRC.
+// toKernel connects a raw peer to the kernel, whose QP has been prepared by before. The request
+// asks for CRC.
 func (p place) toKernel(t *testing.T, param cm.ConnParam, before func(k *side)) (*raw, *side) {
 	t.Helper()
 	k := kernelSide(t, 1<<16)
@@ -234,7 +235,8 @@ func (p place) toKernel(t *testing.T, param cm.ConnParam, before func(k *side)) 
 	return r, k
 }
 
-// fromKernel connects the kernel to a raw peer. It returns the kernel's Request; Connect is in progress.
+// fromKernel connects the kernel to a raw peer. It returns the kernel's Request; Connect is in
+// progress.
 func (p place) fromKernel(t *testing.T, param cm.ConnParam) (r *raw, k *side, request []byte, connected <-chan error) {
 	t.Helper()
 	k = kernelSide(t, 1<<16)
@@ -266,7 +268,8 @@ func (p place) fromKernel(t *testing.T, param cm.ConnParam) (r *raw, k *side, re
 	return r, k, r.frame(), done
 }
 
-// opened waits for the end of a Connect of the kernel's side, and reads the empty Write that its provider sends then.
+// opened waits for the end of a Connect of the kernel's side, and reads the empty Write that its
+// provider sends then.
 func (r *raw) opened(connected <-chan error) {
 	r.t.Helper()
 	require.NoError(r.t, result(r.t, "Connect", connected))

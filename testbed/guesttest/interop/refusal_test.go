@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Requests that the other side must refuse, made through the verbs of either side: what the user-space RNIC sends or
-// understands, and what siw does.
+// Requests that the other side must refuse, made through the verbs of either side: what the
+// user-space RNIC sends or understands, and what siw does.
 
 // codes are layer, type and code of a Terminate.
 type codes [3]uint8
@@ -102,8 +102,8 @@ func (s *side) foreignPD() *verbs.PD {
 	return pd
 }
 
-// TestRefusals: each side makes requests that the other must refuse. The memory of the refusing side does not change, the connection
-// ends on both sides, and another connection still works.
+// TestRefusals: each side makes requests that the other must refuse. The memory of the refusing
+// side does not change, the connection ends on both sides, and another connection still works.
 func TestRefusals(t *testing.T) {
 	needKernel(t)
 	for _, offender := range []string{"user space", "kernel"} {
@@ -156,7 +156,8 @@ func TestKernelAccepts(t *testing.T) {
 	require.Equal(t, secret.Bytes()[:8], l.user.mem.Bytes()[:8])
 }
 
-// TestProbe: siw does not know the atomics. A probe reports that, and not a violation of the protocol.
+// TestProbe: siw does not know the atomics. A probe reports that, and not a violation of the
+// protocol.
 func TestProbe(t *testing.T) {
 	needKernel(t)
 	for _, active := range []bool{false, true} {
@@ -171,8 +172,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestUnknownOperations: operations that only the user-space RNIC has end a connection to siw with a Terminate. On the side of siw
-// they are refused before anything is sent.
+// TestUnknownOperations: operations that only the user-space RNIC has end a connection to siw with
+// a Terminate. On the side of siw they are refused before anything is sent.
 func TestUnknownOperations(t *testing.T) {
 	needKernel(t)
 	word := func(s *side, wr verbs.SendWR, o *side) verbs.SendWR { wr.SGL = s.sgl(8, 8); return o.at(wr, 0) }

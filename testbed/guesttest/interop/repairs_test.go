@@ -17,8 +17,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestModuleRepairs has a test for each rule of kernel/siw-7306/repairs that other tests of the module do not need. Each has the name of
-// its rule, and fails with a module that is built without it (kernel/siw-7306/mutants).
+// TestModuleRepairs has a test for each rule of kernel/siw-7306/repairs that other tests of the
+// module do not need. Each has the name of its rule, and fails with a module that is built without
+// it (kernel/siw-7306/mutants).
 func TestModuleRepairs(t *testing.T) {
 	needModule(t)
 	t.Run("flush", func(t *testing.T) {
@@ -71,7 +72,8 @@ func TestModuleRepairs(t *testing.T) {
 	t.Run("sq-admit", func(t *testing.T) {
 		_, k := serving(t, 4096, 0, 0)
 		k.queues()
-		require.Equal(t, verbs.WCLocQPOpErr, k.run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: k.sgl(0, 8), RemoteAddr: 0x1000, RKey: 0x200}).Status)
+		require.Equal(t, verbs.WCLocQPOpErr,
+			k.run(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: k.sgl(0, 8), RemoteAddr: 0x1000, RKey: 0x200}).Status)
 		require.Error(t, k.ended())
 	})
 	t.Run("srq-limit", func(t *testing.T) {
@@ -81,7 +83,8 @@ func TestModuleRepairs(t *testing.T) {
 		srq, err := k.pd.CreateSRQ(verbs.SRQAttr{MaxWR: 8, MaxSGE: 1})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, srq.Close()) })
-		qp, err := k.pd.CreateQP(verbs.QPConfig{SendCQ: k.scq, RecvCQ: k.rcq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}})
+		qp, err := k.pd.CreateQP(
+			verbs.QPConfig{SendCQ: k.scq, RecvCQ: k.rcq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, qp.Close()) })
 		r := here.dial(t, ln.Addr().String())
@@ -115,8 +118,10 @@ func TestModuleRepairs(t *testing.T) {
 		for n := 2; n <= 40; n += 3 {
 			for first := 1; first < n; first++ {
 				off := 2*page - first
-				l.user.ok(l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, n)}, off)), verbs.WCRDMARead)
-				require.Equal(t, l.kernel.mem.Bytes()[off:off+n], l.user.mem.Bytes()[:n], "%d bytes, %d of them in the first page", n, first)
+				l.user.ok(l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, n)}, off)),
+					verbs.WCRDMARead)
+				require.Equal(t, l.kernel.mem.Bytes()[off:off+n], l.user.mem.Bytes()[:n],
+					"%d bytes, %d of them in the first page", n, first)
 			}
 		}
 	})
@@ -125,7 +130,8 @@ func TestModuleRepairs(t *testing.T) {
 		k.queues()
 		fill(k.mem.Bytes()[:64], 7)
 		for n := range 2 {
-			k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(64+8*n, 8), RemoteAddr: 0x1000, RKey: 0x200})
+			k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRRDMARead, SGL: k.sgl(64+8*n, 8), RemoteAddr: 0x1000,
+				RKey: 0x200})
 		}
 		_, body := r.readOp(rdmap.OpReadRequest)
 		own, err := rdmap.ParseReadRequest(body)
@@ -145,8 +151,9 @@ func TestModuleRepairs(t *testing.T) {
 	})
 }
 
-// TestModuleTornAtomic: a peer closes, or resets, in the middle of an Atomic Request or of the answer to one, or without reading what it
-// has asked for. The memory stays as it is, or has the whole operation; the program gets the end and its completions.
+// TestModuleTornAtomic: a peer closes, or resets, in the middle of an Atomic Request or of the
+// answer to one, or without reading what it has asked for. The memory stays as it is, or has the
+// whole operation; the program gets the end and its completions.
 func TestModuleTornAtomic(t *testing.T) {
 	needModule(t)
 	unharmed(t)
@@ -173,7 +180,8 @@ func TestModuleTornAtomic(t *testing.T) {
 			for range 5 {
 				r, k := here.toKernel(t, depth(4, 4), nil)
 				mr := k.region(k.pd, 64, allRights)
-				r.send(fetchAdd(1, mr.RKey(), mr.Addr()), fetchAdd(2, mr.RKey(), mr.Addr()), fetchAdd(3, mr.RKey(), mr.Addr()))
+				r.send(fetchAdd(1, mr.RKey(), mr.Addr()), fetchAdd(2, mr.RKey(), mr.Addr()),
+					fetchAdd(3, mr.RKey(), mr.Addr()))
 				end(r)
 				require.Error(t, k.ended())
 				require.LessOrEqual(t, mr.Bytes()[0], byte(3))
@@ -183,7 +191,8 @@ func TestModuleTornAtomic(t *testing.T) {
 			for cut := 0; cut < 38; cut += 9 {
 				r, k := here.toKernel(t, depth(4, 4), nil)
 				for n := range 3 {
-					k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRAtomicFetchAndAdd, SGL: k.sgl(8*n, 8), RemoteAddr: 0x1000, RKey: 0x200, Add: 1})
+					k.post(verbs.SendWR{ID: uint64(n), Opcode: verbs.WRAtomicFetchAndAdd, SGL: k.sgl(8*n, 8),
+						RemoteAddr: 0x1000, RKey: 0x200, Add: 1})
 				}
 				_, body := r.readOp(rdmap.OpAtomicRequest)
 				ar, err := rdmap.ParseAtomicRequest(body)

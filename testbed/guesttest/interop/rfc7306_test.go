@@ -25,8 +25,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The kernel's siw with the module of kernel/siw-7306, seen by a raw peer: RFC 7306 in the role of the responder, and what the module
-// repairs. kernel/siw-7306/in-guest loads the module and sets the variable.
+// The kernel's siw with the module of kernel/siw-7306, seen by a raw peer: RFC 7306 in the role of
+// the responder, and what the module repairs. kernel/siw-7306/in-guest loads the module and sets
+// the variable.
 
 // moduleVariable names the variable that has the path of the module, if siw is the module.
 const moduleVariable = "GOVERBS_TEST_SIW7306"
@@ -53,21 +54,24 @@ func atomicRequest(msn uint32, ar rdmap.AtomicRequest) []byte {
 
 // fetchAdd makes a FetchAdd of 1 at an address.
 func fetchAdd(msn uint32, stag uint32, at uint64) []byte {
-	return atomicRequest(msn, rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: 7, STag: stag, TO: at, AddSwap: 1, CompareMask: ^uint64(0)})
+	return atomicRequest(msn,
+		rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: 7, STag: stag, TO: at, AddSwap: 1, CompareMask: ^uint64(0)})
 }
 
 // answer reads an Atomic Response.
 func (r *raw) answer(msn uint32) rdmap.AtomicResponse {
 	r.t.Helper()
 	h, body := r.readOp(rdmap.OpAtomicResponse)
-	require.Equal(r.t, ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpAtomicResponse), QN: ddp.QNAtomicResponse, MSN: msn}, h)
+	require.Equal(r.t, ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpAtomicResponse), QN: ddp.QNAtomicResponse,
+		MSN: msn}, h)
 	res, err := rdmap.ParseAtomicResponse(body)
 	require.NoError(r.t, err)
 	return res
 }
 
-// terminates reads a Terminate with these codes in the layout of the RFC, byte for byte, and the end. ulpdu is what it quotes, nil =
-// nothing: the DDP header, and of a Read whose protection is at fault all of it.
+// terminates reads a Terminate with these codes in the layout of the RFC, byte for byte, and the
+// end. ulpdu is what it quotes, nil = nothing: the DDP header, and of a Read whose protection is at
+// fault all of it.
 func (r *raw) terminates(layer, typ, code uint8, ulpdu []byte) {
 	r.t.Helper()
 	want := rdmap.Terminate{Layer: layer, Type: typ, Code: code}
@@ -109,10 +113,11 @@ func TestModuleAtomics(t *testing.T) {
 	for _, old := range values {
 		for _, v := range values {
 			for _, m := range masks {
-				run(rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, AddSwap: v, AddSwapMask: m}, old, rdmap.FetchAdd(old, v, m))
+				run(rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, AddSwap: v, AddSwapMask: m}, old,
+					rdmap.FetchAdd(old, v, m))
 				for _, swap := range []uint64{0xffff00ffffffff00, ^uint64(0)} {
-					run(rdmap.AtomicRequest{Op: rdmap.AtomicCmpSwap, Compare: v, CompareMask: m, AddSwap: ^v, AddSwapMask: swap},
-						old, rdmap.CmpSwap(old, v, m, ^v, swap))
+					run(rdmap.AtomicRequest{Op: rdmap.AtomicCmpSwap, Compare: v, CompareMask: m, AddSwap: ^v,
+						AddSwapMask: swap}, old, rdmap.CmpSwap(old, v, m, ^v, swap))
 				}
 			}
 		}
@@ -121,13 +126,15 @@ func TestModuleAtomics(t *testing.T) {
 	require.Equal(t, make([]byte, 40), mr.Bytes()[24:])
 }
 
-// TestModuleOrder: Reads and atomics share message numbers, and are answered in the order of the requests.
+// TestModuleOrder: Reads and atomics share message numbers, and are answered in the order of the
+// requests.
 func TestModuleOrder(t *testing.T) {
 	needModule(t)
 	r, k := here.toKernel(t, depth(8, 4), nil)
 	mr := k.region(k.pd, 1<<16, allRights)
 	read := func(msn uint32, n int) []byte {
-		return readRequest(msn, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: uint32(n), SrcSTag: mr.RKey(), SrcTO: mr.Addr()})
+		return readRequest(msn, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: uint32(n), SrcSTag: mr.RKey(),
+			SrcTO: mr.Addr()})
 	}
 	r.send(read(1, 8), fetchAdd(2, mr.RKey(), mr.Addr()), read(3, 0), fetchAdd(4, mr.RKey(), mr.Addr()), read(5, 8))
 	require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000), r.read()[:ddp.TaggedLen])
@@ -145,7 +152,8 @@ func TestModulePieces(t *testing.T) {
 	r, k := here.toKernel(t, depth(4, 4), func(k *side) { k.recv(1, k.sgl(0, 64)) })
 	mr := k.region(k.pd, 64, allRights)
 	require.NoError(t, r.conn.(*net.TCPConn).SetNoDelay(true))
-	for _, u := range [][]byte{fetchAdd(1, mr.RKey(), mr.Addr()), untagged(rdmap.OpSend, ddp.QNSend, 1, 1, 2, 3, 4, 5)} {
+	for _, u := range [][]byte{fetchAdd(1, mr.RKey(), mr.Addr()),
+		untagged(rdmap.OpSend, ddp.QNSend, 1, 1, 2, 3, 4, 5)} {
 		for _, b := range r.fpdu(u) {
 			r.write([]byte{b})
 		}
@@ -176,8 +184,9 @@ func TestModuleImmediate(t *testing.T) {
 	require.Equal(t, want, k.mem.Bytes()[:64])
 }
 
-// TestModuleBehindWrite: an immediate belongs to the RDMA Write directly before it. The empty Writes without a key that wake a peer do not
-// stand between, and are none that one could belong to.
+// TestModuleBehindWrite: an immediate belongs to the RDMA Write directly before it. The empty
+// Writes without a key that wake a peer do not stand between, and are none that one could belong
+// to.
 func TestModuleBehindWrite(t *testing.T) {
 	needModule(t)
 	const receives = 7
@@ -204,8 +213,8 @@ func TestModuleBehindWrite(t *testing.T) {
 	for i, want := range []struct {
 		op  verbs.WCOpcode
 		len int
-	}{{verbs.WCRecvImmData, 8}, {verbs.WCRecvRDMAWithImm, 20}, {verbs.WCRecvImmData, 8}, {verbs.WCRecvRDMAWithImm, 0}, {verbs.WCRecv, 8},
-		{verbs.WCRecvImmData, 8}, {verbs.WCRecvRDMAWithImm, 30}} {
+	}{{verbs.WCRecvImmData, 8}, {verbs.WCRecvRDMAWithImm, 20}, {verbs.WCRecvImmData, 8}, {verbs.WCRecvRDMAWithImm, 0},
+		{verbs.WCRecv, 8}, {verbs.WCRecvImmData, 8}, {verbs.WCRecvRDMAWithImm, 30}} {
 		wc := k.ok(k.received(), want.op)
 		require.EqualValues(t, want.len, wc.ByteLen, i)
 	}
@@ -252,7 +261,8 @@ func TestModuleRefuses(t *testing.T) {
 		{"bounds, half behind", 0, 1, 1, true, at(60)},
 		{"wrap", 0, 1, 4, true, func(_ *side, mr *verbs.MR) []byte { return fetchAdd(1, mr.RKey(), ^uint64(7)) }},
 		{"old key", 0, 1, 0, true, func(_ *side, mr *verbs.MR) []byte { return fetchAdd(1, mr.RKey()^1, mr.Addr()) }},
-		{"unknown key", 0, 1, 0, true, func(_ *side, mr *verbs.MR) []byte { return fetchAdd(1, 0x5a5a5a00, mr.Addr()) }},
+		{"unknown key", 0, 1, 0, true,
+			func(_ *side, mr *verbs.MR) []byte { return fetchAdd(1, 0x5a5a5a00, mr.Addr()) }},
 		{"no right", 0, 1, 2, true, in(rights, false)},
 		{"foreign PD", 0, 1, 3, true, in(allRights, true)},
 		{"AOpCode 1", 0, 2, 6, true, changed(ddp.UntaggedLen+3, 1)},
@@ -269,22 +279,27 @@ func TestModuleRefuses(t *testing.T) {
 		{"too short", 0, 2, 7, true, cut(-1)},
 		{"without header", 0, 2, 7, true, cut(-rdmap.AtomicRequestLen)},
 		{"without DDP header", 2, 0, 3, false, cut(-rdmap.AtomicRequestLen - 1)},
-		{"answer that nobody asked for", 1, 2, 2, true, message(untagged(rdmap.OpAtomicResponse, ddp.QNAtomicResponse, 1, make([]byte, 12)...))},
+		{"answer that nobody asked for", 1, 2, 2, true,
+			message(untagged(rdmap.OpAtomicResponse, ddp.QNAtomicResponse, 1, make([]byte, 12)...))},
 		{"immediate, no receive", 1, 2, 2, true, message(untagged(rdmap.OpImmediate, ddp.QNSend, 1, eight...))},
 		{"immediate, too long", 1, 2, 5, true, message(untagged(rdmap.OpImmediate, ddp.QNSend, 1, make([]byte, 9)...))},
-		{"immediate, too short", 0, 2, 7, true, message(untagged(rdmap.OpImmediateSE, ddp.QNSend, 1, make([]byte, 7)...))},
+		{"immediate, too short", 0, 2, 7, true,
+			message(untagged(rdmap.OpImmediateSE, ddp.QNSend, 1, make([]byte, 7)...))},
 		{"immediate, MSN", 1, 2, 3, true, message(untagged(rdmap.OpImmediate, ddp.QNSend, 0, eight...))},
 		{"immediate, QN 1", 0, 2, 6, true, message(untagged(rdmap.OpImmediate, ddp.QNReadRequest, 1, eight...))},
 		{"opcode 12", 0, 2, 6, false, message(untagged(12, ddp.QNSend, 1, eight...))},
 		{"Send, MSN", 1, 2, 3, true, message(untagged(rdmap.OpSend, ddp.QNSend, 0, eight...))},
 		{"Read, no right", 0, 1, 2, true, func(k *side, _ *verbs.MR) []byte {
 			mr := k.region(k.pd, 64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
-			return readRequest(1, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: 8, SrcSTag: mr.RKey(), SrcTO: mr.Addr()})
+			return readRequest(1, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: 8, SrcSTag: mr.RKey(),
+				SrcTO: mr.Addr()})
 		}},
 		{"Read, wrap", 0, 1, 1, true, func(_ *side, mr *verbs.MR) []byte {
-			return readRequest(1, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: 64, SrcSTag: mr.RKey(), SrcTO: ^uint64(31)})
+			return readRequest(1, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: 64, SrcSTag: mr.RKey(),
+				SrcTO: ^uint64(31)})
 		}},
-		{"Read, shorter than its header", 2, 0, 3, false, message(untagged(rdmap.OpReadRequest, ddp.QNReadRequest, 1, eight...))},
+		{"Read, shorter than its header", 2, 0, 3, false,
+			message(untagged(rdmap.OpReadRequest, ddp.QNReadRequest, 1, eight...))},
 		{"Write, T clear", 0, 2, 6, false, message(untagged(rdmap.OpWrite, ddp.QNSend, 1, eight...))},
 	} {
 		t.Run(f.name, func(t *testing.T) {
@@ -329,8 +344,8 @@ func TestModuleListener(t *testing.T) {
 	}
 }
 
-// TestModuleEarlyEnd: a peer-to-peer connection ends before its first message, by its end or by a message that is wrong. The program
-// learns of a connection and of its end.
+// TestModuleEarlyEnd: a peer-to-peer connection ends before its first message, by its end or by a
+// message that is wrong. The program learns of a connection and of its end.
 func TestModuleEarlyEnd(t *testing.T) {
 	needModule(t)
 	for _, wrong := range []bool{false, true} {
@@ -362,7 +377,8 @@ func TestModuleEarlyEnd(t *testing.T) {
 	}
 }
 
-// TestModuleReplyWithoutWord: a Reply that lacks the enhanced word, or a part of it, fails the connection.
+// TestModuleReplyWithoutWord: a Reply that lacks the enhanced word, or a part of it, fails the
+// connection.
 func TestModuleReplyWithoutWord(t *testing.T) {
 	needModule(t)
 	for n := range 4 {
@@ -374,8 +390,8 @@ func TestModuleReplyWithoutWord(t *testing.T) {
 	}
 }
 
-// TestModulePrivateData: a program never gets private data that have not come as a whole. Replies announce too many, end in the middle of them,
-// or refuse with less than the enhanced word.
+// TestModulePrivateData: a program never gets private data that have not come as a whole. Replies
+// announce too many, end in the middle of them, or refuse with less than the enhanced word.
 func TestModulePrivateData(t *testing.T) {
 	needModule(t)
 	announced := func(frame []byte, n uint16) []byte {
@@ -402,8 +418,9 @@ func TestModulePrivateData(t *testing.T) {
 	}
 }
 
-// TestModuleContention: two user-space RNICs add to one word over a connection each, and the program on the kernel's side adds at the
-// same time. Nothing is lost. Immediates from them arrive behind what they have written.
+// TestModuleContention: two user-space RNICs add to one word over a connection each, and the
+// program on the kernel's side adds at the same time. Nothing is lost. Immediates from them arrive
+// behind what they have written.
 func TestModuleContention(t *testing.T) {
 	needModule(t)
 	const each = 200

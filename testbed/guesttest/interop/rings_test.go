@@ -86,7 +86,8 @@ func ownRings(t *testing.T, asked uint32, sends, receives uint32) *ownQP {
 		require.NoError(t, err)
 		return handle, cq
 	}
-	cfg := uverbs.QPConfig{Type: uint8(verbs.QPTypeRC), Cap: uverbs.QPCap{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	cfg := uverbs.QPConfig{Type: uint8(verbs.QPTypeRC),
+		Cap: uverbs.QPCap{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1}}
 	cfg.SendCQ, q.sent = completions(sends)
 	cfg.RecvCQ, q.received = completions(receives)
 	var made madeQP
@@ -108,15 +109,18 @@ func ownRings(t *testing.T, asked uint32, sends, receives uint32) *ownQP {
 	return q
 }
 
-// TestModuleAsked: a QP has RFC 7306 if the command to make it asks for the contract that the module keeps.
+// TestModuleAsked: a QP has RFC 7306 if the command to make it asks for the contract that the
+// module keeps.
 func TestModuleAsked(t *testing.T) {
 	needModule(t)
-	for asked, want := range map[uint32]uint32{contract: contract, 0: 0, contract - 1: 0, contract + 1: 0, 1: 0, 0x0002_7306: 0} {
+	for asked, want := range map[uint32]uint32{contract: contract, 0: 0, contract - 1: 0, contract + 1: 0, 1: 0,
+		0x0002_7306: 0} {
 		q := ownRings(t, asked, 4, 4)
 		require.Equal(t, want, q.contract, "%#x", asked)
 		attr, err := uverbs.QueryQP(q.fd, q.handle, uint32(verbs.QPAttrAccessFlags))
 		require.NoError(t, err)
-		require.Equal(t, want != 0, verbs.AccessFlags(attr.AccessFlags)&verbs.AccessRemoteAtomic != 0, "%#x: %#x", asked, attr.AccessFlags)
+		require.Equal(t, want != 0, verbs.AccessFlags(attr.AccessFlags)&verbs.AccessRemoteAtomic != 0, "%#x: %#x",
+			asked, attr.AccessFlags)
 	}
 }
 
@@ -131,7 +135,8 @@ func TestModuleModifyFails(t *testing.T) {
 	}
 	const none, read = verbs.AccessLocalWrite, verbs.AccessLocalWrite | verbs.AccessRemoteRead
 	modify := func(state verbs.QPState, access verbs.AccessFlags, mask verbs.QPAttrMask) error {
-		return uverbs.ModifyQP(q.fd, q.handle, uverbs.QPAttr{State: uint8(state), AccessFlags: uint32(access)}, uint32(mask))
+		return uverbs.ModifyQP(q.fd, q.handle, uverbs.QPAttr{State: uint8(state), AccessFlags: uint32(access)},
+			uint32(mask))
 	}
 	require.NoError(t, modify(0, none, verbs.QPAttrAccessFlags))
 	require.Equal(t, none, access())
@@ -142,13 +147,15 @@ func TestModuleModifyFails(t *testing.T) {
 	require.Equal(t, read, access())
 }
 
-// TestModuleFlushes: a doorbell in state ERROR completes all that is in the rings, once and in the order of the ring, however much it is.
+// TestModuleFlushes: a doorbell in state ERROR completes all that is in the rings, once and in the
+// order of the ring, however much it is.
 func TestModuleFlushes(t *testing.T) {
 	needModule(t)
 	const most = 1 << 15 // SIW_MAX_QP_WR
 	for _, n := range []uint32{1, 31, 32, 33, most} {
 		q := ownRings(t, contract, n, n)
-		require.NoError(t, uverbs.ModifyQP(q.fd, q.handle, uverbs.QPAttr{State: uint8(verbs.QPStateErr)}, uint32(verbs.QPAttrState)))
+		require.NoError(t, uverbs.ModifyQP(q.fd, q.handle, uverbs.QPAttr{State: uint8(verbs.QPStateErr)},
+			uint32(verbs.QPAttrState)))
 		for id := range uint64(n) {
 			s, r := q.sends.Next(1), q.receives.Next()
 			require.NotNil(t, s)
@@ -174,8 +181,8 @@ func TestModuleFlushes(t *testing.T) {
 // n64 distinguishes receives from sends.
 const n64 = 1 << 32
 
-// TestModuleModifyWhileSending: the transmit thread cannot look at a QP while it is modified, and looks at it afterwards. The peer reads in
-// small pieces, so the thread is woken again and again.
+// TestModuleModifyWhileSending: the transmit thread cannot look at a QP while it is modified, and
+// looks at it afterwards. The peer reads in small pieces, so the thread is woken again and again.
 func TestModuleModifyWhileSending(t *testing.T) {
 	needModule(t)
 	const size = 16 << 20
@@ -185,9 +192,11 @@ func TestModuleModifyWhileSending(t *testing.T) {
 	var modifies []func() error
 	for _, fd := range opened {
 		for handle := range uint32(64) {
-			if attr, err := uverbs.QueryQP(fd, handle, uint32(verbs.QPAttrState)); err == nil && verbs.QPState(attr.State) == verbs.QPStateRTS {
+			if attr, err := uverbs.QueryQP(fd, handle, uint32(verbs.QPAttrState)); err == nil &&
+				verbs.QPState(attr.State) == verbs.QPStateRTS {
 				modifies = append(modifies, func() error {
-					return uverbs.ModifyQP(fd, handle, uverbs.QPAttr{AccessFlags: uint32(rights)}, uint32(verbs.QPAttrAccessFlags))
+					return uverbs.ModifyQP(fd, handle, uverbs.QPAttr{AccessFlags: uint32(rights)},
+						uint32(verbs.QPAttrAccessFlags))
 				})
 			}
 		}

@@ -18,7 +18,8 @@ import (
 	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
-// Both rpings together: that of librdmacm is always on a device of the kernel, ours on the user-space RNIC or on one of the kernel.
+// Both rpings together: that of librdmacm is always on a device of the kernel, ours on the
+// user-space RNIC or on one of the kernel.
 
 // pings are command lines for the same exchange.
 type pings struct{ count, size int }
@@ -51,19 +52,20 @@ func (n pings) printed(t *testing.T, p *testprogram.Program, prefix string) {
 	require.NotContains(t, p.Out.String(), "data mismatch")
 }
 
-// finishes waits for the end of a program. rping of librdmacm need only notice the end of the connection: it can hang when it ends
-// its threads.
+// finishes waits for the end of a program. rping of librdmacm need only notice the end of the
+// connection: it can hang when it ends its threads.
 func finishes(t *testing.T, p *testprogram.Program) {
 	t.Helper()
 	if !slices.Equal(p.Cmd.Args[:len(rping)], rping) {
 		p.Ends(t, 0)
 		return
 	}
-	require.True(t, p.Out.Shows(testprogram.Limit, "DISCONNECT EVENT") || p.HasEnded(), "has not noticed the end: %v", p)
+	require.True(t, p.Out.Shows(testprogram.Limit, "DISCONNECT EVENT") || p.HasEnded(), "has not noticed the end: %v",
+		p)
 }
 
-// startClient starts a client. The connection manager chooses a port at random, without checking whether TCP uses it; if the port is
-// in use, startClient tries again.
+// startClient starts a client. The connection manager chooses a port at random, without checking
+// whether TCP uses it; if the port is in use, startClient tries again.
 func startClient(t *testing.T, parts ...[]string) *testprogram.Program {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -77,7 +79,8 @@ func startClient(t *testing.T, parts ...[]string) *testprogram.Program {
 	}
 }
 
-// port gives every server a port of its own: those of the kernel's RNICs and of the host are the same.
+// port gives every server a port of its own: those of the kernel's RNICs and of the host are the
+// same.
 var port = 7200
 
 func nextPort() string {
@@ -155,10 +158,12 @@ func TestRpingRefused(t *testing.T) {
 	needKernel(t)
 	at := []string{"-a", kernelHost, "-p", nextPort(), "-C", "1"}
 	require.NotZero(t, start(t, []string{goverbs(t), "rping", "-c"}, at).Wait(t).ExitCode())
-	start(t, rping, []string{"-c"}, at).Out.Await(t, "rdma_connect: Connection refused") // it prints this and waits forever
+	// it prints this and waits forever
+	start(t, rping, []string{"-c"}, at).Out.Await(t, "rdma_connect: Connection refused")
 }
 
-// TestRpingKilled kills one side in the middle of many pings: the other one notices, and ours ends with an error.
+// TestRpingKilled kills one side in the middle of many pings: the other one notices, and ours ends
+// with an error.
 func TestRpingKilled(t *testing.T) {
 	needKernel(t)
 	ours := []string{goverbs(t), "rping"}
@@ -204,15 +209,15 @@ func TestRpingKilled(t *testing.T) {
 	})
 }
 
-// If both ends of a connection are siw and the processor is busy, siw can leave a Read unanswered, also between two rpings of
-// librdmacm. Such a run is repeated.
+// If both ends of a connection are siw and the processor is busy, siw can leave a Read unanswered,
+// also between two rpings of librdmacm. Such a run is repeated.
 const (
 	attempts = 5
 	hangTime = 5 * time.Second
 )
 
-// TestRpingOnKernelDevices: our rping, on devices of the kernel through libibverbs and librdmacm, and rping of librdmacm are client
-// and server of each other.
+// TestRpingOnKernelDevices: our rping, on devices of the kernel through libibverbs and librdmacm,
+// and rping of librdmacm are client and server of each other.
 func TestRpingOnKernelDevices(t *testing.T) {
 	for _, d := range []struct {
 		device, host string

@@ -22,8 +22,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A program that writes what it likes to the rings that it shares with the kernel. It must harm nobody but itself: neither the kernel,
-// nor memory for which it has no rights.
+// A program that writes what it likes to the rings that it shares with the kernel. It must harm
+// nobody but itself: neither the kernel, nor memory for which it has no rights.
 
 const (
 	scribbleRounds = 16              // processes at least
@@ -31,8 +31,9 @@ const (
 	scribbleLimit  = 5 * time.Minute // a process that has not ended by then hangs
 )
 
-// TestModuleScribbled: processes scribble over the rings of their connections, ring the doorbells, and end without closing anything. A
-// link of this process goes on, and its memory, which is in the kernel's reach of the others' wild addresses, stays as it is.
+// TestModuleScribbled: processes scribble over the rings of their connections, ring the doorbells,
+// and end without closing anything. A link of this process goes on, and its memory, which is in the
+// kernel's reach of the others' wild addresses, stays as it is.
 func TestModuleScribbled(t *testing.T) {
 	needModule(t)
 	unharmed(t)
@@ -49,13 +50,16 @@ func TestModuleScribbled(t *testing.T) {
 		require.True(t, p.EndsWithin(scribbleLimit), "the process that scribbles hangs")
 		scribbled += strings.Count(p.Out.String(), "scribbled\n")
 		require.Equal(t, string(want), string(secret.Bytes()), "memory of another process has changed")
-		bystander.user.ok(bystander.user.run(bystander.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: bystander.user.sgl(0, 1000)}, 0)), verbs.WCRDMARead)
+		bystander.user.ok(bystander.user.run(
+			bystander.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: bystander.user.sgl(0, 1000)}, 0)),
+			verbs.WCRDMARead)
 	}
 	t.Logf("%d connections of %d processes were scribbled over", scribbled, round)
 	require.GreaterOrEqual(t, scribbled, round, "the processes ended before they did their work")
 }
 
-// TestModuleScribbledChild scribbles. What the provider in this process makes of its ruined rings does not matter.
+// TestModuleScribbledChild scribbles. What the provider in this process makes of its ruined rings
+// does not matter.
 func TestModuleScribbledChild(t *testing.T) {
 	arg := strings.Fields(childArg(t))
 	require.Len(t, arg, 3)
@@ -80,7 +84,8 @@ type scribbler struct {
 	own, peer *verbs.MR
 }
 
-// scribble fills all rings of the process, and then some of them again and again, also while the kernel looks at them, and has the peer send.
+// scribble fills all rings of the process, and then some of them again and again, also while the
+// kernel looks at them, and has the peer send.
 func (s *scribbler) scribble(t *testing.T, l *link) {
 	rings, bells := rings(t), doorbells(t)
 	require.GreaterOrEqual(t, len(rings), 4, "rings of send and receive queue and two completion queues")
@@ -146,7 +151,8 @@ func (s *scribbler) fill(ring []byte) {
 // pick returns one of some values.
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
-// entry writes a request (24 bytes and elements), or a receive (16 bytes and elements) if there is less room: mostly a plausible one.
+// entry writes a request (24 bytes and elements), or a receive (16 bytes and elements) if there is
+// less room: mostly a plausible one.
 func (s *scribbler) entry(e []byte) {
 	binary.NativeEndian.PutUint64(e, s.Uint64())
 	flags := uint16(1) | pick[uint16](s.Rand, 0, 0, 0, 1<<1, 1<<2, 1<<4, uint16(s.Uint32()))
@@ -154,14 +160,22 @@ func (s *scribbler) entry(e []byte) {
 	opcode := pick(s.Rand, 0, 1, 3, 4, 5, 6, 7, uint8(s.IntN(16)), uint8(s.Uint32()))
 	sges := e[16:]
 	if len(e) >= 120 {
-		binary.NativeEndian.PutUint32(e[12:], pick(s.Rand, s.peer.RKey(), s.peer.RKey(), s.peer.RKey(), s.bad.rkey, s.own.RKey(), s.Uint32()))
-		binary.NativeEndian.PutUint64(e[16:], pick(s.Rand, s.peer.Addr(), s.peer.Addr()+8, s.peer.Addr()+uint64(s.IntN(1<<16)), s.bad.addr, ^uint64(7), s.Uint64()))
+		binary.NativeEndian.PutUint32(e[12:],
+			pick(s.Rand, s.peer.RKey(), s.peer.RKey(), s.peer.RKey(), s.bad.rkey, s.own.RKey(), s.Uint32()))
+		binary.NativeEndian.PutUint64(e[16:],
+			pick(s.Rand, s.peer.Addr(), s.peer.Addr()+8, s.peer.Addr()+uint64(s.IntN(1<<16)), s.bad.addr, ^uint64(7),
+				s.Uint64()))
 		sges = e[24:]
 	}
 	for ; len(sges) >= 16; sges = sges[16:] {
-		binary.NativeEndian.PutUint64(sges, pick(s.Rand, s.own.Addr(), s.own.Addr(), s.own.Addr()+uint64(s.IntN(1<<16)), s.bad.addr, 0, ^uint64(7), s.Uint64()))
-		binary.NativeEndian.PutUint32(sges[8:], pick(s.Rand, 8, 8, 8, 0, 64, 100, 4096, 1<<15, 1<<17+1, 1<<31-1, 1<<31, 1<<32-1, s.Uint32()))
-		binary.NativeEndian.PutUint32(sges[12:], pick(s.Rand, s.own.LKey(), s.own.LKey(), s.own.LKey(), s.own.LKey(), s.bad.rkey, s.own.LKey()^1, s.Uint32(), 0x7306))
+		binary.NativeEndian.PutUint64(sges,
+			pick(s.Rand, s.own.Addr(), s.own.Addr(), s.own.Addr()+uint64(s.IntN(1<<16)), s.bad.addr, 0, ^uint64(7),
+				s.Uint64()))
+		binary.NativeEndian.PutUint32(sges[8:],
+			pick(s.Rand, 8, 8, 8, 0, 64, 100, 4096, 1<<15, 1<<17+1, 1<<31-1, 1<<31, 1<<32-1, s.Uint32()))
+		binary.NativeEndian.PutUint32(sges[12:],
+			pick(s.Rand, s.own.LKey(), s.own.LKey(), s.own.LKey(), s.own.LKey(), s.bad.rkey, s.own.LKey()^1, s.Uint32(),
+				0x7306))
 	}
 	binary.NativeEndian.PutUint16(e[8:], flags) // last: an entry becomes valid when it is whole
 	e[10], e[11] = elements, opcode
@@ -185,7 +199,8 @@ func rings(t *testing.T) (list [][]byte) {
 	return list
 }
 
-// doorbells returns those of the QPs of this process. Handles are small numbers; more than there are are tried.
+// doorbells returns those of the QPs of this process. Handles are small numbers; more than there
+// are are tried.
 func doorbells(t *testing.T) (list []*uverbs.Doorbell) {
 	t.Helper()
 	for _, fd := range descriptors(t) {

@@ -23,8 +23,8 @@ import (
 
 // Connection set-up between the user-space RNIC and siw, both driven through package cm.
 
-// kernelPrivate is the maximum of bytes of private data that siw sends with revision 2. It accepts 252 and more from its programs, and
-// then writes a wrong length (see TestKernelWraps).
+// kernelPrivate is the maximum of bytes of private data that siw sends with revision 2. It accepts
+// 252 and more from its programs, and then writes a wrong length (see TestKernelWraps).
 const kernelPrivate = 251
 
 // random makes n bytes.
@@ -34,7 +34,8 @@ func random(n int) []byte {
 	return b
 }
 
-// TestPrivateData carries private data of every length in both directions, in the request and in the answer.
+// TestPrivateData carries private data of every length in both directions, in the request and in
+// the answer.
 func TestPrivateData(t *testing.T) {
 	needKernel(t)
 	for _, n := range []int{0, 1, 2, 3, 4, 56, 128, kernelPrivate} {
@@ -42,14 +43,15 @@ func TestPrivateData(t *testing.T) {
 			l := here.link(t, linkConfig{kernelActive: active, memory: 8192,
 				user: cm.ConnParam{PrivateData: random(n)}, kernel: cm.ConnParam{PrivateData: random(max(n-1, 0))}})
 			require.Equal(t, string(random(n)), string(l.kernel.id.PrivateData()), "kernel connects: %v", active)
-			require.Equal(t, string(random(max(n-1, 0))), string(l.user.id.PrivateData()), "kernel connects: %v", active)
+			require.Equal(t, string(random(max(n-1, 0))), string(l.user.id.PrivateData()), "kernel connects: %v",
+				active)
 			l.user.sends(l.kernel, 8)
 		}
 	}
 }
 
-// TestPrivateDataTooLong: siw ends a connection whose Request has more than 256 bytes. If its own program passes too many, they are
-// refused before.
+// TestPrivateDataTooLong: siw ends a connection whose Request has more than 256 bytes. If its own
+// program passes too many, they are refused before.
 func TestPrivateDataTooLong(t *testing.T) {
 	needKernel(t)
 	t.Run("to the kernel", func(t *testing.T) {
@@ -83,7 +85,8 @@ func counted(n int) []byte {
 	return b
 }
 
-// wrapped is the Request of siw for 252 bytes of private data or more: its length field has only the lower byte.
+// wrapped is the Request of siw for 252 bytes of private data or more: its length field has only
+// the lower byte.
 func wrapped(n int) []byte {
 	b := request(flagS, mpa.Rev2, word(4, 4, counted(n)...)...)
 	b[18], b[19] = 0, byte(n+4)
@@ -98,8 +101,9 @@ func compiled(t *testing.T) string {
 	return path
 }
 
-// TestKernelWraps: if a program passes 252 bytes or more, siw sends a frame whose length lacks its upper bits, followed by all the
-// bytes. The user-space RNIC ends such a connection and continues to serve others.
+// TestKernelWraps: if a program passes 252 bytes or more, siw sends a frame whose length lacks its
+// upper bits, followed by all the bytes. The user-space RNIC ends such a connection and continues
+// to serve others.
 func TestKernelWraps(t *testing.T) {
 	needKernel(t)
 	private := compiled(t)
@@ -145,7 +149,8 @@ func TestKernelWraps(t *testing.T) {
 	})
 }
 
-// TestWrappedPrivateData: the user-space RNIC rejects the frame of TestKernelWraps as invalid, and continues to serve others.
+// TestWrappedPrivateData: the user-space RNIC rejects the frame of TestKernelWraps as invalid, and
+// continues to serve others.
 func TestWrappedPrivateData(t *testing.T) {
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, usiw.Config{})})
 	require.NoError(t, err)
@@ -192,14 +197,16 @@ func TestReject(t *testing.T) {
 	}
 }
 
-// TestEnhancedWordAlways: every Reply of the user-space RNIC to a Request with S has the enhanced word, also one that
-// refuses. Without it the kernel of siw has an oops.
+// TestEnhancedWordAlways: every Reply of the user-space RNIC to a Request with S has the enhanced
+// word, also one that refuses. Without it the kernel of siw has an oops.
 func TestEnhancedWordAlways(t *testing.T) {
 	for _, rtr := range []usiw.Policy{usiw.On, usiw.Off} {
 		for _, private := range []int{0, 200} {
-			ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, usiw.Config{RTR: rtr}), Backlog: 1})
+			ln, err := cm.Listen(soon(t), "127.0.0.1:0",
+				cm.Config{Device: place{}.nic(t, usiw.Config{RTR: rtr}), Backlog: 1})
 			require.NoError(t, err)
-			// siw's own Request: accepted, refused by the program, refused because there is no room, refused by the listener's end.
+			// siw's own Request: accepted, refused by the program, refused because there is no
+			// room, refused by the listener's end.
 			ask := func() *raw {
 				r := place{}.dial(t, ln.Addr().String())
 				r.write(request(flagS, mpa.Rev2, word(4, 4)...))
@@ -242,29 +249,33 @@ func TestEnhancedWordAlways(t *testing.T) {
 	}
 }
 
-// TestDepths negotiates every pair of depths with siw. Then both sides post many more Reads than may be in progress.
+// TestDepths negotiates every pair of depths with siw. Then both sides post many more Reads than
+// may be in progress.
 func TestDepths(t *testing.T) {
 	needKernel(t)
 	for _, active := range []bool{false, true} {
-		for _, c := range []struct{ user, kernel int }{{1, 1}, {4, 4}, {16, 16}, {1, 16}, {16, 1}, {4, 16}, {16, 4}, {16, 3}, {128, 128}} {
+		for _, c := range []struct{ user, kernel int }{{1, 1}, {4, 4}, {16, 16}, {1, 16}, {16, 1}, {4, 16}, {16, 4},
+			{16, 3}, {128, 128}} {
 			t.Run(fmt.Sprintf("kernel connects %v/%d-%d", active, c.user, c.kernel), func(t *testing.T) {
 				l := here.link(t, linkConfig{kernelActive: active, memory: 1 << 16,
 					user: depth(c.user, c.user), kernel: depth(c.kernel, c.kernel)})
 				ord, ird := l.user.id.Depths()
 				kernelORD, kernelIRD := l.kernel.id.Depths()
-				// As responder siw serves more than its program offers if the initiator asks for it, and announces the ORD of its
-				// program.
+				// As responder siw serves more than its program offers if the initiator asks for
+				// it, and announces the ORD of its program.
 				wantORD, wantIRD := c.user, min(c.kernel, c.user)
 				if active {
 					wantORD = min(c.user, c.kernel)
 				}
-				require.Equal(t, [2]int{wantORD, wantIRD}, [2]int{ord, ird}, "the kernel's are %d and %d", kernelORD, kernelIRD)
+				require.Equal(t, [2]int{wantORD, wantIRD}, [2]int{ord, ird}, "the kernel's are %d and %d", kernelORD,
+					kernelIRD)
 				for _, d := range [][2]*side{{l.user, l.kernel}, {l.kernel, l.user}} {
 					s, from := d[0], d[1]
 					fill(from.mem.Bytes()[:1<<15], 5)
 					const each, count = 300, 64
 					for k := range count {
-						s.post(from.at(verbs.SendWR{ID: uint64(k), Opcode: verbs.WRRDMARead, SGL: s.sgl(1<<15+k*each, each)}, k*each))
+						s.post(from.at(verbs.SendWR{ID: uint64(k), Opcode: verbs.WRRDMARead,
+							SGL: s.sgl(1<<15+k*each, each)}, k*each))
 					}
 					for k := range count {
 						require.EqualValues(t, k, s.ok(s.sent(), verbs.WCRDMARead).ID)
@@ -276,7 +287,8 @@ func TestDepths(t *testing.T) {
 	}
 }
 
-// TestNoDepths: a side without depths can neither read nor be read. Reads are refused before anything is sent.
+// TestNoDepths: a side without depths can neither read nor be read. Reads are refused before
+// anything is sent.
 func TestNoDepths(t *testing.T) {
 	needKernel(t)
 	for _, active := range []bool{false, true} {

@@ -27,8 +27,8 @@ func depth(ird, ord int) cm.ConnParam {
 	return cm.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// siwTerminate is the Terminate of siw: the two halves of the first byte are swapped, and the bits M, D and R are at the low end of
-// the third byte.
+// siwTerminate is the Terminate of siw: the two halves of the first byte are swapped, and the bits
+// M, D and R are at the low end of the third byte.
 func siwTerminate(first, code, bits byte, quoted ...byte) []byte {
 	return untagged(rdmap.OpTerminate, ddp.QNTerminate, 1, append([]byte{first, code, bits, 0}, quoted...)...)
 }
@@ -55,9 +55,12 @@ func TestKernelRequest(t *testing.T) {
 		{"markers", reply(flagM|flagS, 2, word(4, 4)...), nil, cm.EventRejected, syscall.ECONNREFUSED},
 		{"revision 1", reply(0, 1), nil, cm.EventRejected, syscall.ECONNRESET},
 		{"no enhanced word", reply(0, 2), nil, cm.EventRejected, syscall.ECONNRESET},
-		{"a Request", request(flagS, 2, word(4, 4)...), siwTerminate(0x02, 0x04, 0), cm.EventConnectError, syscall.EINVAL},
-		{"ORD 129", reply(flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0), cm.EventConnectError, syscall.EINVAL},
-		{"ORD 129 and CRC", reply(flagC|flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0), cm.EventConnectError, syscall.EINVAL},
+		{"a Request", request(flagS, 2, word(4, 4)...), siwTerminate(0x02, 0x04, 0), cm.EventConnectError,
+			syscall.EINVAL},
+		{"ORD 129", reply(flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0), cm.EventConnectError,
+			syscall.EINVAL},
+		{"ORD 129 and CRC", reply(flagC|flagS, 2, word(4, 129)...), siwTerminate(0x02, 0x06, 0), cm.EventConnectError,
+			syscall.EINVAL},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, k, _, connected := p.fromKernel(t, depth(4, 4))
@@ -93,7 +96,8 @@ func TestKernelRequest(t *testing.T) {
 		r.write(reply(flagS, 2, word(4, 100)...))
 		r.opened(connected)
 		for n := range uint32(100) {
-			r.send(readRequest(n+1, rdmap.ReadRequest{SinkSTag: 1, Size: 4, SrcSTag: k.mem.RKey(), SrcTO: k.mem.Addr()}))
+			r.send(readRequest(n+1, rdmap.ReadRequest{SinkSTag: 1, Size: 4, SrcSTag: k.mem.RKey(),
+				SrcTO: k.mem.Addr()}))
 			require.Len(t, r.read(), ddp.TaggedLen+4)
 		}
 	})
@@ -125,8 +129,8 @@ func TestKernelRequest(t *testing.T) {
 	}
 }
 
-// failed requires that an attempt to connect has failed by an event with an errno. siw reports a connection that its peer ends as
-// rejected.
+// failed requires that an attempt to connect has failed by an event with an errno. siw reports a
+// connection that its peer ends as rejected.
 func failed(t *testing.T, err error, event cm.Event, errno syscall.Errno) {
 	t.Helper()
 	var ee *cm.EventError
@@ -138,7 +142,8 @@ func failed(t *testing.T, err error, event cm.Event, errno syscall.Errno) {
 	require.Equal(t, errno == syscall.ETIMEDOUT, errors.Is(err, cm.ErrSetupTimeout))
 }
 
-// TestKernelSilence: siw gives up on a silent peer, after 10 s as initiator and after 5 s as responder.
+// TestKernelSilence: siw gives up on a silent peer, after 10 s as initiator and after 5 s as
+// responder.
 func TestKernelSilence(t *testing.T) {
 	needKernel(t)
 	began := time.Now()
@@ -165,25 +170,35 @@ func TestKernelReply(t *testing.T) {
 	}{
 		{"CRC", request(flagC|flagS, 2, word(4, 4)...), depth(4, 4), reply(flagC|flagS, 2, word(4, 4)...), nil},
 		{"no CRC", request(flagS, 2, word(4, 4)...), depth(4, 4), reply(flagS, 2, word(4, 4)...), nil},
-		{"private data", request(flagS, 2, word(4, 4, 9, 8, 7)...), depth(4, 4), reply(flagS, 2, word(4, 4)...), []byte{9, 8, 7}},
-		{"it can more than is asked for", request(flagS, 2, word(4, 4)...), depth(16, 16), reply(flagS, 2, word(4, 4)...), nil},
-		{"it is made to serve what is asked for", request(flagS, 2, word(16, 16)...), depth(2, 3), reply(flagS, 2, word(16, 3)...), nil},
-		{"200 is cut to 128", request(flagS, 2, word(200, 200)...), depth(4, 128), reply(flagS, 2, word(128, 128)...), nil},
+		{"private data", request(flagS, 2, word(4, 4, 9, 8, 7)...), depth(4, 4), reply(flagS, 2, word(4, 4)...),
+			[]byte{9, 8, 7}}, {"it can more than is asked for", request(flagS, 2, word(4, 4)...), depth(16, 16),
+			reply(flagS, 2, word(4, 4)...), nil},
+		{"it is made to serve what is asked for", request(flagS, 2, word(16, 16)...), depth(2, 3),
+			reply(flagS, 2, word(16, 3)...), nil},
+		{"200 is cut to 128", request(flagS, 2, word(200, 200)...), depth(4, 128), reply(flagS, 2, word(128, 128)...),
+			nil},
 		{"not negotiated is taken for a number", request(flagS, 2, word(0x3fff, 0x3fff)...), depth(4, 128),
 			reply(flagS, 2, word(128, 128)...), nil},
 		{"revision 1", request(0, 1), depth(4, 4), reply(0, 1), nil},
 		{"revision 1, CRC", request(flagC, 1, 1, 2), depth(4, 4), reply(flagC, 1), []byte{1, 2}},
 		{"revision 1 with S", request(flagS, 1, word(4, 4)...), depth(4, 4), reply(flagS, 1), word(4, 4)},
 		{"revision 0", request(flagC, 0), depth(4, 4), reply(flagC, 0), nil},
-		{"reserved bits come back", request(flagS|0x0f, 2, word(4, 4)...), depth(4, 4), reply(flagS|0x0f, 2, word(4, 4)...), nil},
-		{"R comes back", request(flagR|flagS, 2, word(4, 4)...), depth(4, 4), reply(flagR|flagS, 2, word(4, 4)...), nil},
-		{"peer-to-peer, Send", request(flagS, 2, word(0xc004, 4)...), depth(4, 4), reply(flagS, 2, word(0x8004, 0x8004)...), nil},
-		{"peer-to-peer, nothing", request(flagS, 2, word(0x8004, 4)...), depth(4, 4), reply(flagS, 2, word(0x8004, 0x8004)...), nil},
-		{"peer-to-peer, Write", request(flagS, 2, word(0x8004, 0x8004)...), depth(4, 4), reply(flagS, 2, word(0x8004, 0x8004)...), nil},
+		{"reserved bits come back", request(flagS|0x0f, 2, word(4, 4)...), depth(4, 4),
+			reply(flagS|0x0f, 2, word(4, 4)...), nil},
+		{"R comes back", request(flagR|flagS, 2, word(4, 4)...), depth(4, 4), reply(flagR|flagS, 2, word(4, 4)...),
+			nil},
+		{"peer-to-peer, Send", request(flagS, 2, word(0xc004, 4)...), depth(4, 4),
+			reply(flagS, 2, word(0x8004, 0x8004)...), nil},
+		{"peer-to-peer, nothing", request(flagS, 2, word(0x8004, 4)...), depth(4, 4),
+			reply(flagS, 2, word(0x8004, 0x8004)...), nil},
+		{"peer-to-peer, Write", request(flagS, 2, word(0x8004, 0x8004)...), depth(4, 4),
+			reply(flagS, 2, word(0x8004, 0x8004)...), nil},
 		{"peer-to-peer, Write and Read", request(flagS, 2, word(0x8004, 0xc004)...), depth(4, 4),
 			reply(flagS, 2, word(0x8004, 0x8004)...), nil},
-		{"peer-to-peer, Read", request(flagS, 2, word(0x8004, 0x4004)...), depth(4, 4), reply(flagS, 2, word(0x8004, 0x4004)...), nil},
-		{"first messages without peer-to-peer", request(flagS, 2, word(4, 0xc004)...), depth(4, 4), reply(flagS, 2, word(4, 4)...), nil},
+		{"peer-to-peer, Read", request(flagS, 2, word(0x8004, 0x4004)...), depth(4, 4),
+			reply(flagS, 2, word(0x8004, 0x4004)...), nil},
+		{"first messages without peer-to-peer", request(flagS, 2, word(4, 0xc004)...), depth(4, 4),
+			reply(flagS, 2, word(4, 4)...), nil},
 
 		{"markers", request(flagM|flagS, 2, word(4, 4)...), depth(4, 4), reply(flagR|flagS, 2, word(0, 0)...), nothing},
 		{"no enhanced word behind S", request(flagS, 2), depth(4, 4), reply(flagR|flagS, 2), nothing},
@@ -221,8 +236,8 @@ func TestKernelReply(t *testing.T) {
 			b := r.frame()
 			require.Equal(t, c.reply, b)
 			if len(b) > mpa.FrameLen && c.request[17] == mpa.Rev2 && b[mpa.FrameLen]&0x80 != 0 {
-				// The first message of a peer-to-peer connection. If the peer ends the connection before it, the kernel has an
-				// oops. If it arrives too early, siw can miss it.
+				// The first message of a peer-to-peer connection. If the peer ends the connection
+				// before it, the kernel has an oops. If it arrives too early, siw can miss it.
 				time.Sleep(openTime / 10)
 				if b[mpa.FrameLen+2]&0x80 != 0 {
 					r.send(tagged(rdmap.OpWrite, true, 1, 0))

@@ -19,15 +19,16 @@ import (
 // fault is a message at which siw must end the connection.
 type fault struct {
 	name string
-	// send sends it to the kernel's side k and returns the ULPDU that siw must send before its end, nil for none.
+	// send sends it to the kernel's side k and returns the ULPDU that siw must send before its end,
+	// nil for none.
 	send func(r *raw, k *side) []byte
-	// codes are the layer, type and code that the user-space RNIC decodes from siw's Terminate. If nothing is quoted, it cannot
-	// know that siw has swapped layer and type.
+	// codes are the layer, type and code that the user-space RNIC decodes from siw's Terminate. If
+	// nothing is quoted, it cannot know that siw has swapped layer and type.
 	codes [3]uint8
 }
 
-// quoted is what siw quotes of a wrong message: the length of its payload, where the RFC requires that of the whole segment, and its
-// headers.
+// quoted is what siw quotes of a wrong message: the length of its payload, where the RFC requires
+// that of the whole segment, and its headers.
 func quoted(ulpdu []byte, payload, headers int) []byte {
 	b := binary.BigEndian.AppendUint16(nil, uint16(payload))
 	return append(b, ulpdu[:headers]...)
@@ -60,9 +61,11 @@ func kernelFaults() []fault {
 	five := make([]byte, 5)
 	rr := rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, Size: 8, SrcSTag: 0x5a5a5a00, SrcTO: 0x1000}
 	faults := []fault{
-		plainFault("RDMAP version 0", 0x20, 0x05, with(untagged(rdmap.OpSend, 0, 1, five...), 1, 0x03), [3]uint8{2, 0, 5}),
-		plainFault("DDP version 2, untagged", 0x21, 0x06, with(untagged(rdmap.OpSend, 0, 1, five...), 0, 0x42), [3]uint8{2, 1, 6}),
-		plainFault("DDP version 2, tagged", 0x11, 0x04, with(tagged(rdmap.OpWrite, true, 1, 0, five...), 0, 0xc2), [3]uint8{1, 1, 4}),
+		plainFault("RDMAP version 0", 0x20, 0x05, with(untagged(rdmap.OpSend, 0, 1, five...), 1, 0x03),
+			[3]uint8{2, 0, 5}),
+		plainFault("DDP version 2, untagged", 0x21, 0x06, with(untagged(rdmap.OpSend, 0, 1, five...), 0, 0x42),
+			[3]uint8{2, 1, 6}), plainFault("DDP version 2, tagged", 0x11, 0x04,
+			with(tagged(rdmap.OpWrite, true, 1, 0, five...), 0, 0xc2), [3]uint8{1, 1, 4}),
 		{"CRC", func(r *raw, _ *side) []byte {
 			b := r.fpdu(untagged(rdmap.OpSend, ddp.QNSend, 1, five...))
 			b[len(b)-1] ^= 1
@@ -71,9 +74,11 @@ func kernelFaults() []fault {
 		}, [3]uint8{0, 2, 2}},
 		plainFault("shorter than its header", 0x02, 0x03, untagged(rdmap.OpSend, 0, 1)[:14], [3]uint8{0, 2, 3}),
 		untaggedFault("Send, MSN", 0x21, 0x03, untagged(rdmap.OpSend, ddp.QNSend, 7, five...), [3]uint8{1, 2, 3}),
-		untaggedFault("Send, MO", 0x21, 0x04, with(untagged(rdmap.OpSend, ddp.QNSend, 1, five...), 17, 4), [3]uint8{1, 2, 4}),
-		untaggedFault("Send, QN", 0x21, 0x01, untagged(rdmap.OpSend, 3, 1, five...), [3]uint8{1, 2, 1}),
-		untaggedFault("Send, longer than its receive", 0x21, 0x02, untagged(rdmap.OpSend, ddp.QNSend, 1, make([]byte, 65)...), [3]uint8{1, 2, 2}),
+		untaggedFault("Send, MO", 0x21, 0x04, with(untagged(rdmap.OpSend, ddp.QNSend, 1, five...), 17, 4),
+			[3]uint8{1, 2, 4}), untaggedFault("Send, QN", 0x21, 0x01, untagged(rdmap.OpSend, 3, 1, five...),
+			[3]uint8{1, 2, 1}),
+		untaggedFault("Send, longer than its receive", 0x21, 0x02,
+			untagged(rdmap.OpSend, ddp.QNSend, 1, make([]byte, 65)...), [3]uint8{1, 2, 2}),
 		{"Send, no receive", func(r *raw, k *side) []byte {
 			r.send(untagged(rdmap.OpSend, ddp.QNSend, 1))
 			k.ok(k.received(), verbs.WCRecv)
@@ -85,7 +90,8 @@ func kernelFaults() []fault {
 			u := untagged(rdmap.OpSendInv, ddp.QNSend, 1, five...)
 			binary.BigEndian.PutUint32(u[2:], 0x5a5a5a00)
 			r.send(u)
-			// The receive fails, and the stream continues until the program has polled its completion.
+			// The receive fails, and the stream continues until the program has polled its
+			// completion.
 			r.quiet()
 			r.send(k.reading(1, 0, 0))
 			require.Equal(r.t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000), r.read())
@@ -120,13 +126,16 @@ func kernelFaults() []fault {
 	faults = append(faults, memoryFaults()...)
 	faults = append(faults, responseFaults()...)
 	faults = append(faults, localFaults()...)
-	for _, op := range []rdmap.Opcode{rdmap.OpImmediate, rdmap.OpImmediateSE, rdmap.OpAtomicRequest, rdmap.OpAtomicResponse, 12, 13, 14, 15} {
-		faults = append(faults, plainFault("opcode "+op.String(), 0x20, 0x06, untagged(op, 0, 1, make([]byte, 52)...), [3]uint8{2, 0, 6}))
+	for _, op := range []rdmap.Opcode{rdmap.OpImmediate, rdmap.OpImmediateSE, rdmap.OpAtomicRequest,
+		rdmap.OpAtomicResponse, 12, 13, 14, 15} {
+		faults = append(faults, plainFault("opcode "+op.String(), 0x20, 0x06, untagged(op, 0, 1, make([]byte, 52)...),
+			[3]uint8{2, 0, 6}))
 	}
 	return faults
 }
 
-// memoryFaults are forbidden accesses to registered memory, and segments that do not continue their message.
+// memoryFaults are forbidden accesses to registered memory, and segments that do not continue their
+// message.
 func memoryFaults() []fault {
 	five := make([]byte, 5)
 	write := func(name string, code byte, to func(k *side) (stag uint32, at uint64)) fault {
@@ -185,7 +194,8 @@ func memoryFaults() []fault {
 			stag, _ := foreign(k)
 			binary.BigEndian.PutUint32(u[2:], stag)
 			r.send(u)
-			// As with an unknown key, the stream continues until the program has polled the completion.
+			// As with an unknown key, the stream continues until the program has polled the
+			// completion.
 			r.quiet()
 			require.Equal(r.t, verbs.WCRemInvReqErr, k.received().Status)
 			return siwTerminate(0x10, 0x09, 0x07, quoted(u, 5, ddp.UntaggedLen)...)
@@ -248,8 +258,8 @@ func localFaults() []fault {
 	}
 }
 
-// TestKernelTerminates: a raw peer does what siw must not accept, and every byte of siw's answer is compared. The table also has what
-// the user-space RNIC decodes from each of these answers.
+// TestKernelTerminates: a raw peer does what siw must not accept, and every byte of siw's answer is
+// compared. The table also has what the user-space RNIC decodes from each of these answers.
 func TestKernelTerminates(t *testing.T) {
 	needKernel(t)
 	for _, f := range kernelFaults() {

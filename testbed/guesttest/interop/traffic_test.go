@@ -67,12 +67,14 @@ func (s *side) reads(from *side, n int) {
 	data := from.mem.Bytes()[offset-64:][:n]
 	fill(data, uint64(n)+2)
 	s.blank(offset, n)
-	wc := s.ok(s.run(from.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: s.sgl(offset, n)}, offset-64)), verbs.WCRDMARead)
+	wc := s.ok(s.run(from.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: s.sgl(offset, n)}, offset-64)),
+		verbs.WCRDMARead)
 	require.EqualValues(s.t, n, wc.ByteLen)
 	s.holds(offset, data)
 }
 
-// TestTraffic transfers messages of every size in both directions, with every operation that both sides have.
+// TestTraffic transfers messages of every size in both directions, with every operation that both
+// sides have.
 func TestTraffic(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {
@@ -90,8 +92,8 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
-// TestTrafficBothWays: both sides work at the same time. Each repeatedly posts a list of Writes, Reads and Sends of several sizes, so
-// that many are in progress.
+// TestTrafficBothWays: both sides work at the same time. Each repeatedly posts a list of Writes,
+// Reads and Sends of several sizes, so that many are in progress.
 func TestTrafficBothWays(t *testing.T) {
 	needKernel(t)
 	const rounds, each, size = 8, 12, 9001
@@ -145,8 +147,9 @@ func TestTrafficBothWays(t *testing.T) {
 	})
 }
 
-// TestInvalidate: each side invalidates a key of the other by a Send. An access with the key then ends the connection. siw allows its
-// peers to invalidate whole regions, the user-space RNIC only windows.
+// TestInvalidate: each side invalidates a key of the other by a Send. An access with the key then
+// ends the connection. siw allows its peers to invalidate whole regions, the user-space RNIC only
+// windows.
 func TestInvalidate(t *testing.T) {
 	needKernel(t)
 	t.Run("region of the kernel", func(t *testing.T) {
@@ -162,14 +165,16 @@ func TestInvalidate(t *testing.T) {
 		mw, err := u.pd.AllocMW(verbs.MWType2)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, mw.Close()) }()
-		u.ok(u.run(verbs.SendWR{Opcode: verbs.WRBindMW, RKey: mw.NextRKey(), Bind: &verbs.MWBind{MW: mw, MR: mr, Addr: mr.Addr(),
-			Length: 4096, Access: verbs.AccessRemoteWrite}}), verbs.WCBindMW)
+		u.ok(u.run(verbs.SendWR{Opcode: verbs.WRBindMW, RKey: mw.NextRKey(),
+			Bind: &verbs.MWBind{MW: mw, MR: mr, Addr: mr.Addr(), Length: 4096, Access: verbs.AccessRemoteWrite}}),
+			verbs.WCBindMW)
 		l.invalidates(l.kernel, u, verbs.SendWR{RemoteAddr: mr.Addr(), RKey: mw.RKey()})
 		require.ErrorIs(t, u.ended(), codes{1, 1, 0}.of(false))
 	})
 }
 
-// invalidates: s writes with a key of the other side, invalidates it, and writes again, which must end the connection.
+// invalidates: s writes with a key of the other side, invalidates it, and writes again, which must
+// end the connection.
 func (l *link) invalidates(s, to *side, wr verbs.SendWR) {
 	l.t.Helper()
 	wr.Opcode, wr.SGL = verbs.WRRDMAWrite, s.sgl(0, 8)

@@ -19,14 +19,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The protocol of librdmacm's ucmatose: the server sends ten messages of 100 bytes. When the client has received all of them, it sends
-// ten messages too. Then the server disconnects. So the server sends first.
+// The protocol of librdmacm's ucmatose: the server sends ten messages of 100 bytes. When the client
+// has received all of them, it sends ten messages too. Then the server disconnects. So the server
+// sends first.
 const (
 	cmatoseCount = 10
 	cmatoseSize  = 100
 )
 
-// ucmatose begins the command line of librdmacm's program, which is here always on the kernel's device.
+// ucmatose begins the command line of librdmacm's program, which is here always on the kernel's
+// device.
 var ucmatose = []string{"stdbuf", "-oL", "ucmatose"}
 
 // transferred requires that librdmacm's ucmatose has done all of it and ends.
@@ -97,8 +99,9 @@ func (s *side) cmatoseAsks(address string) bool {
 	return true
 }
 
-// TestUcmatose: the user-space RNIC and the kernel's siw are client and server of ucmatose for each other. The first messages of the
-// user-space RNIC's server must wait for the client, but not forever.
+// TestUcmatose: the user-space RNIC and the kernel's siw are client and server of ucmatose for each
+// other. The first messages of the user-space RNIC's server must wait for the client, but not
+// forever.
 func TestUcmatose(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {

@@ -18,10 +18,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The interface, the device and the module are taken away in the middle of traffic in both directions.
+// The interface, the device and the module are taken away in the middle of traffic in both
+// directions.
 
-// TestModuleLinkDown: siw of 6.1 ends the connections of an interface that goes down; siw of 6.12 keeps them, and traffic goes on when the
-// interface is up again. Both sides get the end and all of their completions, and afterwards there are connections as before.
+// TestModuleLinkDown: siw of 6.1 ends the connections of an interface that goes down; siw of 6.12
+// keeps them, and traffic goes on when the interface is up again. Both sides get the end and all of
+// their completions, and afterwards there are connections as before.
 func TestModuleLinkDown(t *testing.T) {
 	needModule(t)
 	unharmed(t)
@@ -56,11 +58,13 @@ func TestModuleLinkDown(t *testing.T) {
 	}
 	require.Equal(t, before, addresses())
 	l := p.link(t, linkConfig{memory: loadMemory})
-	l.user.ok(l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, 1000)}, 0)), verbs.WCRDMARead)
+	l.user.ok(l.user.run(l.kernel.at(verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: l.user.sgl(0, 1000)}, 0)),
+		verbs.WCRDMARead)
 }
 
-// TestModuleUnloaded: the module cannot be unloaded while processes use it. Its device can be deleted: that ends their connections, and
-// waits until the processes have ended. Then the module can be unloaded, and loaded again.
+// TestModuleUnloaded: the module cannot be unloaded while processes use it. Its device can be
+// deleted: that ends their connections, and waits until the processes have ended. Then the module
+// can be unloaded, and loaded again.
 func TestModuleUnloaded(t *testing.T) {
 	needModule(t)
 	module := os.Getenv(moduleVariable)

@@ -25,8 +25,8 @@ import (
 // errReset is the error of a connection whose peer has gone.
 const errReset = syscall.ECONNRESET
 
-// asFlood is the variable with which the test binary is a program that connects, sends a byte, and then sends or receives until it is
-// killed: "DEVICE ADDRESS sends|receives".
+// asFlood is the variable with which the test binary is a program that connects, sends a byte, and
+// then sends or receives until it is killed: "DEVICE ADDRESS sends|receives".
 const asFlood = "GOVERBS_TEST_FLOOD"
 
 func flood(where string) {
@@ -63,8 +63,9 @@ func flood(where string) {
 	os.Exit(1)
 }
 
-// TestGoKilled: the Go program is killed while it sends and while it receives, and the Go program that it is connected to learns it.
-// A C program need not: as long as its calls block, version 44 of librdmacm waits on, for a C program that was killed too.
+// TestGoKilled: the Go program is killed while it sends and while it receives, and the Go program
+// that it is connected to learns it. A C program need not: as long as its calls block, version 44
+// of librdmacm waits on, for a C program that was killed too.
 func TestGoKilled(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, _ *verbs.Device) {
 		kernel, err := verbs.DeviceByName(p.kernel)

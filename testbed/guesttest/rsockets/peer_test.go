@@ -56,12 +56,14 @@ func ends(t *testing.T, c *rsocket.Conn, from, n int) {
 	require.Equal(t, source(from, n), p)
 }
 
-// TestSmallPeer: the C program has the smallest buffers and queues, this side the smallest or the usual ones.
+// TestSmallPeer: the C program has the smallest buffers and queues, this side the smallest or the
+// usual ones.
 func TestSmallPeer(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		for name, cfg := range map[string]rsocket.Config{"tiny": tiny(dev), "usual": {Device: dev}} {
 			t.Run(name, func(t *testing.T) {
-				peer, c := p.meet(t, cfg, cServes, "rq=16", "sq=16", "buf=2048", "recv", "100000", "send", "20", "5000", "eof")
+				peer, c := p.meet(t, cfg, cServes, "rq=16", "sq=16", "buf=2048", "recv", "100000", "send", "20", "5000",
+					"eof")
 				sends(t, c, 0, 100000, 30000)
 				receives(t, c, 0, 100000)
 				p.carries(t, "peer", 1)
@@ -72,11 +74,12 @@ func TestSmallPeer(t *testing.T) {
 	})
 }
 
-// TestIdleReader: nobody reads here, until the C program has no more room and ends its direction. Nothing is lost, and the answer
-// still arrives.
+// TestIdleReader: nobody reads here, until the C program has no more room and ends its direction.
+// Nothing is lost, and the answer still arrives.
 func TestIdleReader(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
-		peer, c := p.meet(t, rsocket.Config{Device: dev}, cServes, "send", "1", "1", "fill", "1", "shut", "recv", "6", "eof")
+		peer, c := p.meet(t, rsocket.Config{Device: dev}, cServes, "send", "1", "1", "fill", "1", "shut", "recv", "6",
+			"eof")
 		receives(t, c, 0, 1)
 		n := peer.await(t, "filled")
 		require.Greater(t, n, 300)
@@ -88,8 +91,9 @@ func TestIdleReader(t *testing.T) {
 	})
 }
 
-// TestOverrun: this side sends 300 messages and then does not look at its completions, while the C program sends as many as it may, and
-// also tells that it has read. On iWARP one receive too few would end the connection; package rsocket keeps some for that.
+// TestOverrun: this side sends 300 messages and then does not look at its completions, while the C
+// program sends as many as it may, and also tells that it has read. On iWARP one receive too few
+// would end the connection; package rsocket keeps some for that.
 func TestOverrun(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		peer, c := p.meet(t, rsocket.Config{Device: dev, KeepAlive: rsocket.None}, cServes,
@@ -107,8 +111,8 @@ func TestOverrun(t *testing.T) {
 	})
 }
 
-// TestOverrunOfPeer: the other way round. rsockets keep no receive for what takes no credit, so this side stops short of what it may
-// send on iWARP.
+// TestOverrunOfPeer: the other way round. rsockets keep no receive for what takes no credit, so
+// this side stops short of what it may send on iWARP.
 func TestOverrunOfPeer(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		peer, c := p.meet(t, rsocket.Config{Device: dev}, cServes, "send", "300", "1", "say", "sent", "wait", "eof")
@@ -135,7 +139,8 @@ func TestOverrunOfPeer(t *testing.T) {
 	})
 }
 
-// TestHalfClose: each side in turn ends its direction first, and gets an answer of 100,000 bytes; and both end at once.
+// TestHalfClose: each side in turn ends its direction first, and gets an answer of 100,000 bytes;
+// and both end at once.
 func TestHalfClose(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		cfg := rsocket.Config{Device: dev}
@@ -167,7 +172,8 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// TestPeerKilled: the C program is killed while it sends, while it receives, and while nothing moves. Read and Write fail.
+// TestPeerKilled: the C program is killed while it sends, while it receives, and while nothing
+// moves. Read and Write fail.
 func TestPeerKilled(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		for name, words := range map[string][]string{
@@ -211,8 +217,9 @@ func requireReset(t *testing.T, err error) {
 	require.False(t, errors.As(err, &timeout) && timeout.Timeout(), "%v", err)
 }
 
-// TestCloseWhilePeerSends: this side sends 1 MiB and closes while the C program goes on sending, 40 times. All of it arrives. The C
-// program may not speak first: siw ends a connection on which something follows the Reply of MPA at once.
+// TestCloseWhilePeerSends: this side sends 1 MiB and closes while the C program goes on sending, 40
+// times. All of it arrives. The C program may not speak first: siw ends a connection on which
+// something follows the Reply of MPA at once.
 func TestCloseWhilePeerSends(t *testing.T) {
 	const n, times = 1 << 20, 40
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {

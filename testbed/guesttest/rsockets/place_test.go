@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	rdmatest.Main(m)
 }
 
-// limit is how long a test waits for something that must happen. The guest's processor may be emulated.
+// limit is how long a test waits for something that must happen. The guest's processor may be
+// emulated.
 const limit = 3 * time.Minute
 
 // place is where a Go program and a C program meet: the device of each, and their addresses.
@@ -106,7 +107,8 @@ func (p place) dial(t *testing.T, cfg rsocket.Config, port string) *rsocket.Conn
 	}
 }
 
-// carries requires that C programs have n QPs of the kernel: none has fallen back to TCP. siw does not tell the state of a QP.
+// carries requires that C programs have n QPs of the kernel: none has fallen back to TCP. siw does
+// not tell the state of a QP.
 func (p place) carries(t *testing.T, program string, n int) {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource", "show", "qp", "link", p.kernel+"/1").CombinedOutput()

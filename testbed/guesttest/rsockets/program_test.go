@@ -53,7 +53,8 @@ func run(t *testing.T, cmd *exec.Cmd) *program {
 	return &program{testprogram.Start(t, cmd), in}
 }
 
-// await waits until the program has printed a line that begins with word, and returns the number behind it.
+// await waits until the program has printed a line that begins with word, and returns the number
+// behind it.
 func (p *program) await(t *testing.T, word string) int {
 	t.Helper()
 	n, err := strconv.Atoi(p.Out.AwaitMatch(t, `(?m)^`+word+` (\d+)\n`)[1])
@@ -87,7 +88,8 @@ var peerC = sync.OnceValues(func() (string, error) {
 	return file, nil
 })
 
-// meet starts peer.c with options and commands, as client or as server, and returns it and the connection to it.
+// meet starts peer.c with options and commands, as client or as server, and returns it and the
+// connection to it.
 func (p place) meet(t *testing.T, cfg rsocket.Config, cServes bool, words ...string) (*program, *rsocket.Conn) {
 	t.Helper()
 	file, err := peerC()

@@ -19,8 +19,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// relay is the server of a C program and the client of its partner: what comes from the one goes to the other. begin starts the first
-// one, with the port to which it connects; port is that of the other one. Both must have QPs.
+// relay is the server of a C program and the client of its partner: what comes from the one goes to
+// the other. begin starts the first one, with the port to which it connects; port is that of the
+// other one. Both must have QPs.
 func (p place) relay(t *testing.T, dev *verbs.Device, name, port string, begin func(port string) *program) {
 	t.Helper()
 	cfg := rsocket.Config{Device: dev}
@@ -62,14 +63,16 @@ func TestRcopy(t *testing.T) {
 		require.NoError(t, os.WriteFile(from, data, 0o600))
 		port := freePort(t, "0.0.0.0")
 		start(t, "rcopy", "-p", port)
-		p.relay(t, dev, "rcopy", port, func(port string) *program { return start(t, "rcopy", from, p.host+":"+to, "-p", port) })
+		p.relay(t, dev, "rcopy", port,
+			func(port string) *program { return start(t, "rcopy", from, p.host+":"+to, "-p", port) })
 		copied, err := os.ReadFile(to)
 		require.NoError(t, err)
 		require.Equal(t, sha256.Sum256(data), sha256.Sum256(copied))
 	})
 }
 
-// TestNetPIPE: NPtcp, which was written for TCP, checks what its partner sends through a relay, in messages of 1 byte to 64 KiB.
+// TestNetPIPE: NPtcp, which was written for TCP, checks what its partner sends through a relay, in
+// messages of 1 byte to 64 KiB.
 func TestNetPIPE(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {
 		port := freePort(t, "0.0.0.0")
@@ -82,7 +85,8 @@ func TestNetPIPE(t *testing.T) {
 	})
 }
 
-// TestIperf: iperf (version 2), which was written for TCP, sends 8 MiB through a relay, and its server counts them.
+// TestIperf: iperf (version 2), which was written for TCP, sends 8 MiB through a relay, and its
+// server counts them.
 func TestIperf(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {
 		port := freePort(t, p.peer)

@@ -18,8 +18,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// riostream plays one side of riostream(1): each side maps a buffer, into which the other one writes. The last write of a turn has
-// bytes that count up, from 0 on and modulo 256, and behind them the number of the turn.
+// riostream plays one side of riostream(1): each side maps a buffer, into which the other one
+// writes. The last write of a turn has bytes that count up, from 0 on and modulo 256, and behind
+// them the number of the turn.
 type riostream struct {
 	rstream
 	c        *rsocket.Conn
@@ -31,7 +32,8 @@ type riostream struct {
 
 // args are the command line, but for addresses.
 func (r *riostream) args() []string {
-	return []string{"-S", strconv.Itoa(r.size), "-C", strconv.Itoa(r.count), "-I", strconv.Itoa(r.iterations), "-T", "v"}
+	return []string{"-S", strconv.Itoa(r.size), "-C", strconv.Itoa(r.count), "-I", strconv.Itoa(r.iterations), "-T",
+		"v"}
 }
 
 // send writes a turn.
@@ -52,7 +54,8 @@ func (r *riostream) send() error {
 	return nil
 }
 
-// receive waits for the end of the peer's turn. Nothing but the memory tells of it. The size is a multiple of 8.
+// receive waits for the end of the peer's turn. Nothing but the memory tells of it. The size is a
+// multiple of 8.
 func (r *riostream) receive() error {
 	end, err := r.m.MR().Word(r.size - 8)
 	if err != nil {
@@ -110,7 +113,8 @@ func (r *riostream) run(client bool, connected func()) error {
 	return nil
 }
 
-// TestRiostream: package rsocket is client and server of riostream, which verifies what it receives as this side does.
+// TestRiostream: package rsocket is client and server of riostream, which verifies what it receives
+// as this side does.
 func TestRiostream(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {
 		cfg := rsocket.Config{Device: dev, Mappings: 1}
@@ -138,8 +142,8 @@ func TestRiostream(t *testing.T) {
 	})
 }
 
-// TestRiomap: a C program maps memory a thousand times. Between two C programs that stops after 288 times, because the receiver does
-// not give back what a mapping takes from its queue.
+// TestRiomap: a C program maps memory a thousand times. Between two C programs that stops after 288
+// times, because the receiver does not give back what a mapping takes from its queue.
 func TestRiomap(t *testing.T) {
 	const times = 1000
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {

@@ -22,7 +22,8 @@ import (
 // syncSize is the size of rstream's first message of each direction in bytes.
 const syncSize = 16
 
-// rstream are options of rstream(1): per iteration the client sends count messages, then the server does.
+// rstream are options of rstream(1): per iteration the client sends count messages, then the server
+// does.
 type rstream struct {
 	size, count, iterations int
 	blocking                bool
@@ -30,20 +31,23 @@ type rstream struct {
 
 // args are the command line, but for addresses. Both sides verify every byte.
 func (r rstream) args() []string {
-	args := []string{"-S", strconv.Itoa(r.size), "-C", strconv.Itoa(r.count), "-I", strconv.Itoa(r.iterations), "-T", "v"}
+	args := []string{"-S", strconv.Itoa(r.size), "-C", strconv.Itoa(r.count), "-I", strconv.Itoa(r.iterations), "-T",
+		"v"}
 	if r.blocking {
 		args = append(args, "-T", "b")
 	}
 	return args
 }
 
-// short are the sizes of the ordinary run: 64 bytes to 1 MiB, one that no half of a buffer is a multiple of.
+// short are the sizes of the ordinary run: 64 bytes to 1 MiB, one that no half of a buffer is a
+// multiple of.
 var short = []rstream{{64, 200, 2, false}, {5000, 50, 1, true}, {1 << 20, 3, 1, false}}
 
 // wrap has more messages than there are sequence numbers.
 var wrap = rstream{1, 70000, 1, false}
 
-// counting is a stream of rstream: what is sent counts up from 0, modulo 256, and what is received must too.
+// counting is a stream of rstream: what is sent counts up from 0, modulo 256, and what is received
+// must too.
 type counting struct {
 	c        *rsocket.Conn
 	out, in  byte
@@ -115,7 +119,8 @@ func (r rstream) run(s *counting, client bool, connected func()) error {
 	return nil
 }
 
-// TestRstream: package rsocket is client and server of rstream, which verifies what it receives as this side does.
+// TestRstream: package rsocket is client and server of rstream, which verifies what it receives as
+// this side does.
 func TestRstream(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {
 		for _, r := range short {
@@ -140,7 +145,8 @@ func (r rstream) both(t *testing.T, p place, cfg rsocket.Config) {
 			err := errors.Join(r.run(s, true, func() { p.carries(t, "rstream", 1) }), s.c.Close())
 			server.Ends(t, 0)
 			require.NotContains(t, server.Out.String(), "failed")
-			// rstream closes behind its last message, and siw resets a stream if it has not read everything then: docs/support.md.
+			// rstream closes behind its last message, and siw resets a stream if it has not read
+			// everything then: docs/support.md.
 			if p.kernel != "siw0" || !errors.Is(err, syscall.ECONNRESET) || attempt == 3 {
 				require.NoError(t, err)
 				return

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// TestDifferences: differences between the matrix and the results are reported in both directions, and so are tests that are missing on
-// either side.
+// TestDifferences: differences between the matrix and the results are reported in both directions,
+// and so are tests that are missing on either side.
 func TestDifferences(t *testing.T) {
 	expected := matrix{
 		"A/Passes":   {"usiw0": pass},
@@ -22,7 +22,8 @@ func TestDifferences(t *testing.T) {
 		"A/Whole/In": {"usiw0": pass},
 	}
 	lack := []verbstest.Lack{{What: "srq", Errno: "EOPNOTSUPP"}}
-	same := []verbstest.Result{{Test: "A/Passes"}, {Test: "A/Lacks", Lacks: lack}, {Test: "A/Whole/In"}, {Test: "A/Whole"}}
+	same := []verbstest.Result{{Test: "A/Passes"}, {Test: "A/Lacks", Lacks: lack}, {Test: "A/Whole/In"},
+		{Test: "A/Whole"}}
 	require.Empty(t, differences(expected, "usiw0", found(same)))
 	for want, change := range map[string]func(r []verbstest.Result) []verbstest.Result{
 		"usiw0: A/Passes: srq: EOPNOTSUPP, the matrix says: pass": func(r []verbstest.Result) []verbstest.Result {

@@ -26,7 +26,8 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// composedSubjects are those in which masked atomics stand between other requests. Everything else passes through.
+// composedSubjects are those in which masked atomics stand between other requests. Everything else
+// passes through.
 var composedSubjects = []string{"Atomic", "List", "Order"}
 
 func ib(t *testing.T, name string) *verbs.Device {
@@ -42,8 +43,8 @@ func wrap(t *testing.T, in *verbs.Device) *verbs.Device {
 	return dev
 }
 
-// composedColumn is what is expected of ib:rxe0: what the matrix says of rxe0, and of a masked atomic what it says of the one
-// without masks, or of usiw0 where there is none.
+// composedColumn is what is expected of ib:rxe0: what the matrix says of rxe0, and of a masked
+// atomic what it says of the one without masks, or of usiw0 where there is none.
 func composedColumn(m matrix, subjects []string) matrix {
 	expected := make(matrix)
 	for test, row := range m {
@@ -70,7 +71,8 @@ func composedColumn(m matrix, subjects []string) matrix {
 	return expected
 }
 
-// TestComposed runs the suite on ib:rxe0, judged as InfiniBand. GOVERBS_SUBJECTS chooses other parts, and "all" chooses all.
+// TestComposed runs the suite on ib:rxe0, judged as InfiniBand. GOVERBS_SUBJECTS chooses other
+// parts, and "all" chooses all.
 func TestComposed(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	subjects := chosenSubjects(composedSubjects)
@@ -88,8 +90,8 @@ func TestComposed(t *testing.T) {
 	}
 }
 
-// ibSubjects are the parts of the suite that are run for every change: what the device has and the one below has not, or has
-// otherwise. TestComposed has those of ib:rxe0.
+// ibSubjects are the parts of the suite that are run for every change: what the device has and the
+// one below has not, or has otherwise. TestComposed has those of ib:rxe0.
 var ibSubjects = map[string][]string{
 	"ib:usiw0":       {"Immediate", "Order", "List"},
 	"ib:usiw0-plain": {"Immediate", "Atomic", "Order", "List"},
@@ -124,11 +126,13 @@ func ibFabric(t *testing.T, column string) verbstest.Fabric {
 }
 
 // ibAddresses has two addresses of the devices.
-var ibAddresses = map[string][2]string{"ib:usiw0": {"127.0.0.1", "127.0.0.2"}, "ib:usiw0-plain": {"127.0.0.1", "127.0.0.2"},
-	"ib:rxe0": {"10.78.0.1", "fd00:78::1"}, "ib:siw0": {"10.77.0.1", "fd00:77::1"}}
+var ibAddresses = map[string][2]string{"ib:usiw0": {"127.0.0.1", "127.0.0.2"},
+	"ib:usiw0-plain": {"127.0.0.1", "127.0.0.2"}, "ib:rxe0": {"10.78.0.1", "fd00:78::1"},
+	"ib:siw0": {"10.77.0.1", "fd00:77::1"}}
 
-// TestIB runs the suite on ib: devices, judged as InfiniBand, and compares the results with the matrix of the kernel. GOVERBS_SUBJECTS
-// chooses other parts, and "all" chooses all. On a machine without devices of the kernel it runs on the user-space RNIC.
+// TestIB runs the suite on ib: devices, judged as InfiniBand, and compares the results with the
+// matrix of the kernel. GOVERBS_SUBJECTS chooses other parts, and "all" chooses all. On a machine
+// without devices of the kernel it runs on the user-space RNIC.
 func TestIB(t *testing.T) {
 	s := wrapped(guestKernel())
 	expected := s.read(t)
@@ -145,7 +149,8 @@ func TestIB(t *testing.T) {
 					rdmatest.KernelDevice(t, device)
 				}
 			}
-			columns[column] = columnOf(t, func(t *testing.T) verbstest.Fabric { return ibFabric(t, column) }, subjects...)
+			columns[column] = columnOf(t, func(t *testing.T) verbstest.Fabric { return ibFabric(t, column) },
+				subjects...)
 			some := expected.of(subjects)
 			cells += len(some)
 			for _, diff := range differences(some, column, columns[column]) {
@@ -172,14 +177,16 @@ func (m matrix) of(subjects []string) matrix {
 
 const semanticsFile = "../../../docs/semantics.md"
 
-// TestIBReasons: for everything that an ib: device lacks with a kernel, and for nothing else, docs/semantics.md says why.
+// TestIBReasons: for everything that an ib: device lacks with a kernel, and for nothing else,
+// docs/semantics.md says why.
 func TestIBReasons(t *testing.T) {
-	requireExplained(t, semanticsFile, readSection(t, semanticsFile, "## What the conformance suite finds missing", 5), wrapped)
+	requireExplained(t, semanticsFile, readSection(t, semanticsFile, "## What the conformance suite finds missing", 5),
+		wrapped)
 }
 
-// TestComposedContention: eight connections change one word by masked FetchAdds, each a field of its own and one that they have
-// in common. Nothing is lost, and the original values of the common field are all different. The peer is a program that knows
-// nothing of masked atomics.
+// TestComposedContention: eight connections change one word by masked FetchAdds, each a field of
+// its own and one that they have in common. Nothing is lost, and the original values of the common
+// field are all different. The peer is a program that knows nothing of masked atomics.
 func TestComposedContention(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	const peers, rounds = 8, 50
@@ -226,7 +233,8 @@ func TestComposedContention(t *testing.T) {
 			id, _ := req.Accept(limit, target, cm.ConnParam{})
 			accepted <- id
 		}()
-		id, err := cm.Dial(limit, ln.Addr().String(), cm.Config{Context: actx}, func(*cm.ID) (*verbs.QP, error) { return qp, nil }, cm.ConnParam{})
+		id, err := cm.Dial(limit, ln.Addr().String(), cm.Config{Context: actx},
+			func(*cm.ID) (*verbs.QP, error) { return qp, nil }, cm.ConnParam{})
 		require.NoError(t, err)
 		other := <-accepted
 		require.NotNil(t, other)

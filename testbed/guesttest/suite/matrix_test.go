@@ -17,11 +17,12 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// The cells of the matrix. A cell that is neither lists what the device lacks: "mw1: EOPNOTSUPP, srq: none".
+// The cells of the matrix. A cell that is neither lists what the device lacks: "mw1: EOPNOTSUPP,
+// srq: none".
 const (
 	pass = "pass"
-	// absent is the cell of a part of a test that the device does not have: it lacks what the test is about, or the test has other
-	// parts on that fabric. Tests themselves are never absent.
+	// absent is the cell of a part of a test that the device does not have: it lacks what the test
+	// is about, or the test has other parts on that fabric. Tests themselves are never absent.
 	absent = "-"
 )
 
@@ -45,7 +46,8 @@ type sheet struct {
 
 // bare is the sheet of the devices themselves with a kernel.
 func bare(kernel string) sheet {
-	return sheet{file: "../../matrix/linux-" + kernel + ".md", columns: devices, title: "What each device does: Linux " + kernel,
+	return sheet{file: "../../matrix/linux-" + kernel + ".md", columns: devices,
+		title: "What each device does: Linux " + kernel,
 		lead: `One row for every test of package verbstest, with the device connected to itself, in one process. Two hosts, two devices and other
 peers are the subject of ` + "`devices`, `faults` and `interop`" + ` in [guesttest](../guesttest).`,
 		reasons: "[sources.md](sources.md)",
@@ -71,10 +73,12 @@ GOVERBS_IB_MATRIX=FILE writes what it found to FILE.`}
 // kernels are those for which there is a matrix, of the choices of testbed/guest.
 var kernels = []string{"6.1", "6.12", "newest"}
 
-// guestKernel is which of them the guest has. Outside the guest, where only usiw0 is, it makes no difference.
+// guestKernel is which of them the guest has. Outside the guest, where only usiw0 is, it makes no
+// difference.
 func guestKernel() string { return cmp.Or(os.Getenv("BED_KERNEL"), kernels[0]) }
 
-// readTable reads the rows of a markdown table that has n columns; the header's two lines are left out.
+// readTable reads the rows of a markdown table that has n columns; the header's two lines are left
+// out.
 func readTable(t *testing.T, file string, n int) [][]string {
 	t.Helper()
 	return readSection(t, file, "", n)
@@ -118,7 +122,8 @@ func (s sheet) read(t *testing.T) matrix {
 		m[row[0]] = make(map[string]string)
 		for i, d := range s.columns {
 			m[row[0]][d] = row[1+i]
-			require.False(t, row[1+i] == absent && strings.Count(row[0], "/") < 2, "%s: %s has no %s", s.file, d, row[0])
+			require.False(t, row[1+i] == absent && strings.Count(row[0], "/") < 2, "%s: %s has no %s", s.file, d,
+				row[0])
 		}
 	}
 	return m
@@ -183,7 +188,8 @@ func differences(expected matrix, device string, column map[string]string) []str
 	return diffs
 }
 
-// write writes the matrix to a file, with the columns that were found in place of the expected ones.
+// write writes the matrix to a file, with the columns that were found in place of the expected
+// ones.
 func (s sheet) write(t *testing.T, file string, m matrix, columns map[string]map[string]string) {
 	t.Helper()
 	all := make(matrix)

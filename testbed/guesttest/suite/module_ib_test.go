@@ -21,8 +21,8 @@ import (
 
 // moduleIB is the sheet of ib: devices over siw0 with the module.
 func moduleIB(kernel string) sheet {
-	return sheet{file: "../../matrix/ib-siw-7306-linux-" + kernel + ".md", columns: []string{"ib:siw0", "ib:usiw0+ib:siw0"},
-		title: "What ib:siw0 does with RFC 7306: Linux " + kernel,
+	return sheet{file: "../../matrix/ib-siw-7306-linux-" + kernel + ".md",
+		columns: []string{"ib:siw0", "ib:usiw0+ib:siw0"}, title: "What ib:siw0 does with RFC 7306: Linux " + kernel,
 		lead: "One row for every test of " + strings.Join(moduleIBSubjects, ", ") + ` of package verbstest, by the rules of InfiniBand, with ib:siw0 connected
 to itself, and with ib:usiw0 connecting to it, in one process. In place of the kernel's own siw is the module of
 [kernel/siw-7306](../../kernel/siw-7306/README.md), so atomics and Writes with immediate are native.`,
@@ -31,11 +31,13 @@ to itself, and with ib:usiw0 connecting to it, in one process. In place of the k
 with GOVERBS_IB_MATRIX=FILE writes what it found to FILE.`}
 }
 
-// moduleIBSubjects are what is native with the module and emulated without, and what stands between other requests.
+// moduleIBSubjects are what is native with the module and emulated without, and what stands between
+// other requests.
 var moduleIBSubjects = []string{"Immediate", "Atomic", "Order", "List"}
 
-// TestModuleIB runs a part of the suite on ib: devices over siw0 with the module, judged as InfiniBand, and compares the results with their
-// matrix. GOVERBS_SUBJECTS chooses other parts, "all" chooses all; then nothing is compared.
+// TestModuleIB runs a part of the suite on ib: devices over siw0 with the module, judged as
+// InfiniBand, and compares the results with their matrix. GOVERBS_SUBJECTS chooses other parts,
+// "all" chooses all; then nothing is compared.
 func TestModuleIB(t *testing.T) {
 	needModule(t)
 	s := moduleIB(guestKernel())
@@ -61,7 +63,8 @@ func TestModuleIB(t *testing.T) {
 	}
 }
 
-// TestModuleIBLacks: ib:siw0 lacks nothing with the module but what it lacks without, for the reasons in docs/semantics.md.
+// TestModuleIBLacks: ib:siw0 lacks nothing with the module but what it lacks without, for the
+// reasons in docs/semantics.md.
 func TestModuleIBLacks(t *testing.T) {
 	for _, kernel := range moduleKernels {
 		s, without := moduleIB(kernel), wrapped(kernel).read(t).of(moduleIBSubjects)
@@ -85,11 +88,12 @@ func TestModuleIBLacks(t *testing.T) {
 	}
 }
 
-// TestModuleNative: over the module ib:siw0 says that atomics and Writes with immediate are native, and does them; to a peer without RFC 7306
-// they are emulated.
+// TestModuleNative: over the module ib:siw0 says that atomics and Writes with immediate are native,
+// and does them; to a peer without RFC 7306 they are emulated.
 func TestModuleNative(t *testing.T) {
 	needModule(t)
-	for column, want := range map[string]ext.Support{"ib:siw0": ext.Native, "ib:usiw0+ib:siw0": ext.Native, "ib:usiw0-plain+ib:siw0": ext.Emulated} {
+	for column, want := range map[string]ext.Support{"ib:siw0": ext.Native, "ib:usiw0+ib:siw0": ext.Native,
+		"ib:usiw0-plain+ib:siw0": ext.Emulated} {
 		t.Run(column, func(t *testing.T) {
 			f := ibFabric(t, column)
 			limit, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -97,8 +101,9 @@ func TestModuleNative(t *testing.T) {
 			ln, err := cm.Listen(limit, f.Listen, cm.Config{Device: f.Passive})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, ln.Close()) }()
-			cfg := cm.EndpointConfig{Memory: 4096, Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
-				Param: cm.ConnParam{InitiatorDepth: 4, ResponderResources: 4}}
+			cfg := cm.EndpointConfig{Memory: 4096,
+				Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
+				Param:  cm.ConnParam{InitiatorDepth: 4, ResponderResources: 4}}
 			accepted := make(chan *cm.Endpoint, 1)
 			go func() {
 				defer close(accepted)
@@ -133,14 +138,16 @@ func TestModuleNative(t *testing.T) {
 				do(ext.CmpSwapWR(at, 42, 0xff, sge), 42, 0xff)
 				do(ext.MaskedFetchAddWR(at, 1, 1<<7, sge), 0xff, 0)
 				do(ext.MaskedCmpSwapWR(at, 0, 1, 0x70, 0xf0, sge), 0, 0x70)
-				_, err = from.Do(limit, verbs.WriteImm(verbs.Remote{Addr: at.Addr + 128, Length: 1 << 30, RKey: at.RKey}, 7306, sge))
+				_, err = from.Do(limit, verbs.WriteImm(
+					verbs.Remote{Addr: at.Addr + 128, Length: 1 << 30, RKey: at.RKey}, 7306, sge))
 				require.NoError(t, err)
 				wc, err := to.Recv(limit, make([]byte, 64))
 				require.NoError(t, err)
-				require.Equal(t, verbs.WC{Opcode: verbs.WCRecvRDMAWithImm, Flags: verbs.WCWithImm, ByteLen: 8, Imm: 7306},
-					verbs.WC{Opcode: wc.Opcode, Flags: wc.Flags, ByteLen: wc.ByteLen, Imm: wc.Imm})
+				require.Equal(t, verbs.WC{Opcode: verbs.WCRecvRDMAWithImm, Flags: verbs.WCWithImm, ByteLen: 8,
+					Imm: 7306}, verbs.WC{Opcode: wc.Opcode, Flags: wc.Flags, ByteLen: wc.ByteLen, Imm: wc.Imm})
 
-				for _, op := range []verbs.Op{verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap} {
+				for _, op := range []verbs.Op{verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap,
+					verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap} {
 					s, why := ibcompat.Support(from.QP(), op)
 					require.Equal(t, want, s, "%v: %s", op, why)
 				}

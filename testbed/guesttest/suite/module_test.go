@@ -41,14 +41,15 @@ func needModule(t *testing.T) {
 	rdmatest.KernelDevice(t, "siw0")
 }
 
-// TestModuleMatrix runs the whole suite on siw0 with the module, and compares the results with their matrix. GOVERBS_SUBJECTS selects parts
-// of the suite; then nothing is compared.
+// TestModuleMatrix runs the whole suite on siw0 with the module, and compares the results with
+// their matrix. GOVERBS_SUBJECTS selects parts of the suite; then nothing is compared.
 func TestModuleMatrix(t *testing.T) {
 	needModule(t)
 	dev := kernel(t, "siw0")
 	ctx, err := dev.Open()
 	require.NoError(t, err)
-	for _, op := range []verbs.Op{verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpImm64, verbs.OpWriteImm} {
+	for _, op := range []verbs.Op{verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap,
+		verbs.OpImm64, verbs.OpWriteImm} {
 		require.Equal(t, ext.Native, ext.SupportOf(ctx, op), "%v", op)
 	}
 	require.NoError(t, ctx.Close())
@@ -74,8 +75,9 @@ func TestModuleMatrix(t *testing.T) {
 	}
 }
 
-// TestModuleLacks: with the module siw0 lacks nothing but what it lacks without, for the reasons in sources.md; and it has the operations
-// of RFC 7306. Their atomicity is that of the device, as is rxe's (IB_ATOMIC_HCA).
+// TestModuleLacks: with the module siw0 lacks nothing but what it lacks without, for the reasons in
+// sources.md; and it has the operations of RFC 7306. Their atomicity is that of the device, as is
+// rxe's (IB_ATOMIC_HCA).
 func TestModuleLacks(t *testing.T) {
 	for _, kernel := range moduleKernels {
 		lacks := map[string]bool{"cpu-atomics: none": true}
@@ -92,7 +94,8 @@ func TestModuleLacks(t *testing.T) {
 			for l := range strings.SplitSeq(row[moduleColumn], ", ") {
 				require.True(t, lacks[l], "%s: %s lacks %s", test, moduleColumn, l)
 				what, _, _ := strings.Cut(l, ":")
-				require.NotContains(t, []string{"fetch-add", "cmp-swap", "masked-fetch-add", "masked-cmp-swap", "write-imm", "imm64"}, what, test)
+				require.NotContains(t, []string{"fetch-add", "cmp-swap", "masked-fetch-add", "masked-cmp-swap",
+					"write-imm", "imm64"}, what, test)
 			}
 		}
 	}

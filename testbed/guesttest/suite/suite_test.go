@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// fabrics are the devices of the matrix, each connected to itself, with others that have nothing to do with it.
+// fabrics are the devices of the matrix, each connected to itself, with others that have nothing to
+// do with it.
 var fabrics = map[string]func(t *testing.T) verbstest.Fabric{
 	"usiw0": func(t *testing.T) verbstest.Fabric {
 		return fabric(userSpace(t, "usiw0"), "127.0.0.1:0", "127.0.0.2", userSpace(t, "usiw1"))
@@ -50,8 +51,8 @@ func kernel(t *testing.T, name string) *verbs.Device {
 	return dev
 }
 
-// TestMatrix runs the whole suite on every device and compares the results with the matrix. GOVERBS_SUBJECTS selects parts of the
-// suite, separated by commas; then nothing is compared.
+// TestMatrix runs the whole suite on every device and compares the results with the matrix.
+// GOVERBS_SUBJECTS selects parts of the suite, separated by commas; then nothing is compared.
 func TestMatrix(t *testing.T) {
 	subjects := verbstest.Subjects()
 	chosen := os.Getenv("GOVERBS_SUBJECTS")
@@ -79,13 +80,14 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// TestSources: for everything that a device lacks with a kernel, and for nothing else, there is a line that says who refuses it.
+// TestSources: for everything that a device lacks with a kernel, and for nothing else, there is a
+// line that says who refuses it.
 func TestSources(t *testing.T) {
 	requireExplained(t, sourcesFile, readTable(t, sourcesFile, 5), bare)
 }
 
-// requireExplained compares what the sheets say is missing with the rows of a table that explains it: kernels, or "all"; devices; what;
-// errno; the explanation.
+// requireExplained compares what the sheets say is missing with the rows of a table that explains
+// it: kernels, or "all"; devices; what; errno; the explanation.
 func requireExplained(t *testing.T, file string, rows [][]string, sheetOf func(kernel string) sheet) {
 	t.Helper()
 	type key struct{ device, lack string }
@@ -124,8 +126,8 @@ func requireExplained(t *testing.T, file string, rows [][]string, sheetOf func(k
 	}
 }
 
-// TestKernels: the user-space RNIC has the same results with every kernel, and every matrix has the same tests, all of subjects that
-// the suite has.
+// TestKernels: the user-space RNIC has the same results with every kernel, and every matrix has the
+// same tests, all of subjects that the suite has.
 func TestKernels(t *testing.T) {
 	for _, sheetOf := range []func(kernel string) sheet{bare, wrapped} {
 		first := sheetOf(kernels[0]).read(t)

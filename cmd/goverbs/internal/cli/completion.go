@@ -29,7 +29,8 @@ func newCompletion() *cobra.Command {
 			"\tsource <(goverbs completion zsh)      # after compinit\n" +
 			"\tgoverbs completion fish | source\n\n" +
 			"in the file that the shell reads when it starts.",
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion,
+			cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -44,15 +45,16 @@ func newCompletion() *cobra.Command {
 			}
 			script, ok := shells[args[0]]
 			if !ok {
-				return usage(cmd, "unknown shell %q%s (there are: bash, zsh, fish)", args[0], didYouMean(args[0], names))
+				return usage(cmd, "unknown shell %q%s (there are: bash, zsh, fish)", args[0],
+					didYouMean(args[0], names))
 			}
 			return script(cmd.Root(), cmd.OutOrStdout())
 		},
 	}
 }
 
-// complete has the values of an option completed. Without values there is nothing to complete: not even the names of files, which
-// shells complete otherwise.
+// complete has the values of an option completed. Without values there is nothing to complete: not
+// even the names of files, which shells complete otherwise.
 func complete(cmd *cobra.Command, option string, values ...cobra.Completion) {
 	err := cmd.RegisterFlagCompletionFunc(option, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {

@@ -18,7 +18,8 @@ func (roceDevice) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: "roce9", Provider: "test", Transport: verbs.TransportIB}
 }
 
-// completions asks as the scripts do, and returns what is offered for the last word, without descriptions.
+// completions asks as the scripts do, and returns what is offered for the last word, without
+// descriptions.
 func completions(t *testing.T, words ...string) (offered []string, directive string) {
 	t.Helper()
 	r := execute(t, append([]string{"__complete"}, words...)...)
@@ -76,7 +77,8 @@ func TestCompletion(t *testing.T) {
 
 // TestCompletionScripts: each shell has a script of its own, which begins as the shell wants it.
 func TestCompletionScripts(t *testing.T) {
-	for shell, begin := range map[string]string{"bash": "# bash completion V2 for goverbs ", "zsh": "#compdef goverbs\n", "fish": "# fish completion for goverbs "} {
+	for shell, begin := range map[string]string{"bash": "# bash completion V2 for goverbs ",
+		"zsh": "#compdef goverbs\n", "fish": "# fish completion for goverbs "} {
 		r := execute(t, "completion", shell)
 		require.Equal(t, exitDone, r.code)
 		require.Empty(t, r.stderr)

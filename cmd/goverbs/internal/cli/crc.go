@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// crcFlag is the name of the option that says when the user-space RNIC asks for CRCs. noCRCFlag, which is older, is --crc off.
+// crcFlag is the name of the option that says when the user-space RNIC asks for CRCs. noCRCFlag,
+// which is older, is --crc off.
 const (
 	crcFlag   = "crc"
 	noCRCFlag = "no-crc"
@@ -19,7 +20,8 @@ const (
 // addCRCFlags adds both.
 func addCRCFlags(cmd *cobra.Command) {
 	policy := crcPolicy(usiw.Auto)
-	cmd.Flags().Var(&policy, crcFlag, "have the user-space RNIC ask for CRCs `WHEN`: on, off, or auto: not of Linux's siw")
+	cmd.Flags().Var(&policy, crcFlag,
+		"have the user-space RNIC ask for CRCs `WHEN`: on, off, or auto: not of Linux's siw")
 	cmd.Flags().Bool(noCRCFlag, false, "")
 	_ = cmd.Flags().MarkHidden(noCRCFlag)
 	complete(cmd, crcFlag, "auto", "on", "off")

@@ -18,7 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// snapLenFlag and limitFlag are the names of the options that limit what --pcap records, minSnapLen and minLimit their least values.
+// snapLenFlag and limitFlag are the names of the options that limit what --pcap records, minSnapLen
+// and minLimit their least values.
 const (
 	snapLenFlag = "pcap-snaplen"
 	limitFlag   = "pcap-limit"
@@ -132,7 +133,8 @@ func (o *demoOptions) check(cmd *cobra.Command) error {
 	given := func(name string) bool { return cmd.Flag(name).Changed }
 	switch {
 	case given("listen") && given("connect"):
-		return usage(cmd, "--listen %s and --connect %s: a process is one half or, without them, both", o.Listen, o.Connect)
+		return usage(cmd, "--listen %s and --connect %s: a process is one half or, without them, both", o.Listen,
+			o.Connect)
 	case given("pcap") && o.pcap == "":
 		return usage(cmd, "--pcap %q: no file", o.pcap)
 	case o.pcap == "" && given(snapLenFlag):
@@ -170,8 +172,8 @@ func (o *demoOptions) check(cmd *cobra.Command) error {
 func (o *demoOptions) device(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) {
 	dev, err := chosenDevice(cmd, nic)
 	if err == nil && o.pcap != "" && dev != nic {
-		return nil, usage(cmd, "--pcap %s: only the user-space RNIC of this process, %s, can be recorded, not --%s %s", o.pcap,
-			nic.Name(), deviceFlag, devices.Name(dev))
+		return nil, usage(cmd, "--pcap %s: only the user-space RNIC of this process, %s, can be recorded, not --%s %s",
+			o.pcap, nic.Name(), deviceFlag, devices.Name(dev))
 	}
 	return dev, err
 }
@@ -186,7 +188,8 @@ func (o *demoOptions) withoutOps() (ops verbs.OpSet) {
 	return ops
 }
 
-// checkAddress says what is wrong with an address, "" if nothing is. A listener's may lack the host and have port 0.
+// checkAddress says what is wrong with an address, "" if nothing is. A listener's may lack the host
+// and have port 0.
 func checkAddress(address string, listen bool) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -17,12 +17,13 @@ const deviceFlag = "device"
 
 // addDeviceFlag adds the option --device.
 func addDeviceFlag(cmd *cobra.Command) {
-	cmd.Flags().String(deviceFlag, "", "use the device `NAME` of goverbs devices; usiw0-plain: without RFC 7306; ib:NAME: with\nthe semantics of InfiniBand; auto: by the address (default: usiw0)")
+	cmd.Flags().String(deviceFlag, "",
+		"use the device `NAME` of goverbs devices; usiw0-plain: without RFC 7306; ib:NAME: with\nthe semantics of InfiniBand; auto: by the address (default: usiw0)")
 	completeDevices(cmd, true)
 }
 
-// chosenDevice returns the device that the option --device names, nic without the option. A name that no device has is
-// wrong usage.
+// chosenDevice returns the device that the option --device names, nic without the option. A name
+// that no device has is wrong usage.
 func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) {
 	f := cmd.Flag(deviceFlag)
 	if !f.Changed {
@@ -39,7 +40,8 @@ func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) 
 	return dev, err
 }
 
-// nicConfig returns the Config of the process's user-space RNIC: usiw0, or another one that the option --device names.
+// nicConfig returns the Config of the process's user-space RNIC: usiw0, or another one that the
+// option --device names.
 func nicConfig(cmd *cobra.Command) usiw.Config {
 	if f := cmd.Flag(deviceFlag); f != nil {
 		return usiw.ForDevice(f.Value.String())
@@ -47,7 +49,8 @@ func nicConfig(cmd *cobra.Command) usiw.Config {
 	return usiw.Config{}
 }
 
-// withNIC makes a command's function of one that finds the user-space RNIC among the devices, as the last of them.
+// withNIC makes a command's function of one that finds the user-space RNIC among the devices, as
+// the last of them.
 func withNIC(f func(cmd *cobra.Command, nic *verbs.Device) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		crc, err := chosenCRC(cmd)

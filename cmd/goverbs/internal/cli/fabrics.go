@@ -30,7 +30,8 @@ func newFabrics() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&o.Columns, "columns", nil, "run these `COLUMNS` instead of all: devices, or ACTIVE+PASSIVE, separated by commas")
+	f.StringSliceVar(&o.Columns, "columns", nil,
+		"run these `COLUMNS` instead of all: devices, or ACTIVE+PASSIVE, separated by commas")
 	f.StringSliceVar(&o.Required, "require", nil, "fail if one of these `COLUMNS` cannot be run")
 	f.StringSliceVar(&o.Only, "only", nil, "run scenarios whose `NAMES` begin so, for example row04/,row05/")
 	f.BoolVarP(&o.Verbose, "verbose", "v", false, "print the traces that differ to stderr")
@@ -43,7 +44,8 @@ func newFabrics() *cobra.Command {
 	checkOnly := func(cmd *cobra.Command) error {
 		for _, begin := range o.Only {
 			if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, begin) }) {
-				return usage(cmd, "--only %q: no scenario's name begins so%s (there are: %s)", begin, didYouMean(begin, names), strings.Join(names, ", "))
+				return usage(cmd, "--only %q: no scenario's name begins so%s (there are: %s)", begin,
+					didYouMean(begin, names), strings.Join(names, ", "))
 			}
 		}
 		return nil

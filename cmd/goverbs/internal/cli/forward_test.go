@@ -16,7 +16,8 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// programVariable makes this test binary the program, which then knows devices that wrap others and only forward.
+// programVariable makes this test binary the program, which then knows devices that wrap others and
+// only forward.
 const programVariable = "GOVERBS_TEST_FORWARDING_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -62,7 +63,8 @@ func TestForwardedDemo(t *testing.T) {
 	}
 }
 
-// TestKernelForwardedDemo is the same in the guest, on one device: a demo on rxe0 takes a minute there.
+// TestKernelForwardedDemo is the same in the guest, on one device: a demo on rxe0 takes a minute
+// there.
 func TestKernelForwardedDemo(t *testing.T) {
 	const device = "siw0"
 	rdmatest.KernelDevice(t, device)
@@ -96,8 +98,8 @@ func TestWrapOfNothing(t *testing.T) {
 	}
 }
 
-// TestInfiniBandOverIWARP: with the semantics of InfiniBand the demo skips only what InfiniBand does not have, also on an RNIC that has
-// neither atomics nor immediates.
+// TestInfiniBandOverIWARP: with the semantics of InfiniBand the demo skips only what InfiniBand
+// does not have, also on an RNIC that has neither atomics nor immediates.
 func TestInfiniBandOverIWARP(t *testing.T) {
 	for _, device := range []string{"ib:usiw0", "ib:usiw0-plain"} {
 		for _, step := range runDemo(t, device).Steps {

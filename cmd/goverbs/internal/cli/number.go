@@ -40,7 +40,8 @@ func (b *boundedInt) Set(s string) error {
 	return nil
 }
 
-// byteSize is the value of an option that takes a number of bytes, with K, M or G in units of 1024, 1024^2 or 1024^3.
+// byteSize is the value of an option that takes a number of bytes, with K, M or G in units of 1024,
+// 1024^2 or 1024^3.
 type byteSize int64
 
 // String implements pflag.Value.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package cli is the command line of goverbs: commands and options, usage, exit statuses. What the commands do is in the
-// packages beside it, which know nothing of it.
+// Package cli is the command line of goverbs: commands and options, usage, exit statuses. What the
+// commands do is in the packages beside it, which know nothing of it.
 package cli
 
 import (
@@ -27,7 +27,8 @@ const (
 	exitUsage  = 2
 )
 
-// usageError says that the command line is wrong. Its text is one line that names the option and the value.
+// usageError says that the command line is wrong. Its text is one line that names the option and
+// the value.
 type usageError struct {
 	command string // as typed, for example "goverbs demo"
 	text    string
@@ -50,8 +51,9 @@ func Main() int {
 	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
-// Run executes one command line and returns the exit status. A command whose stdout cannot be written ends, because its context
-// does; whatever it returns, what was not written to stdout or stderr is a failure.
+// Run executes one command line and returns the exit status. A command whose stdout cannot be
+// written ends, because its context does; whatever it returns, what was not written to stdout or
+// stderr is a failure.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -81,7 +83,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return status(err)
 }
 
-// status returns the exit status for an error: that of its own, if it has one, as a signal and a program that cannot be run have.
+// status returns the exit status for an error: that of its own, if it has one, as a signal and a
+// program that cannot be run have.
 func status(err error) int {
 	var own interface{ Status() int }
 	if errors.As(err, &own) {
@@ -108,7 +111,8 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(wrongOption)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version, as the command of this name does")
-	root.AddCommand(newDevices(), newDemo(), newRPing(), newFabrics(), newRun(), newDemoClient(), newVersion(), newCompletion())
+	root.AddCommand(newDevices(), newDemo(), newRPing(), newFabrics(), newRun(), newDemoClient(), newVersion(),
+		newCompletion())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }
@@ -138,7 +142,8 @@ func unknownCommand(root *cobra.Command, args []string) error {
 		return nil
 	}
 	names := commandNames(root)
-	return usage(root, "unknown command %q%s (there are: %s)", args[0], didYouMean(args[0], names), strings.Join(names, ", "))
+	return usage(root, "unknown command %q%s (there are: %s)", args[0], didYouMean(args[0], names),
+		strings.Join(names, ", "))
 }
 
 // commandNames lists the commands.

@@ -42,8 +42,10 @@ func newRPing() *cobra.Command {
 	f.SortFlags = false
 	f.BoolVarP(&o.Server, "server", "s", false, "be the server")
 	f.BoolVarP(&o.client, "client", "c", false, "be the client")
-	f.StringVarP(&o.Address, "address", "a", "", "server: listen on `ADDR` (default: all); client: the server's address")
-	f.VarP(&boundedInt{&o.Port, 0, math.MaxUint16}, "port", "p", "the server's `PORT` (server: 0 for any, which -d prints)")
+	f.StringVarP(&o.Address, "address", "a", "",
+		"server: listen on `ADDR` (default: all); client: the server's address")
+	f.VarP(&boundedInt{&o.Port, 0, math.MaxUint16}, "port", "p",
+		"the server's `PORT` (server: 0 for any, which -d prints)")
 	f.StringVarP(&o.Source, "source", "I", "", "client: connect from the local address `ADDR`")
 	f.VarP(&boundedInt{&o.Count, 0, math.MaxInt32}, "count", "C", "`COUNT` of pings (0: no end)")
 	f.VarP(&boundedInt{&o.Size, rping.MinSize, rping.MaxSize}, "size", "S", "`SIZE` of a ping in bytes")

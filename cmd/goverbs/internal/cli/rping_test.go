@@ -35,13 +35,15 @@ func TestRPingUsage(t *testing.T) {
 		{"size is no number", []string{"-s", "-S", "64k"}, []string{"-S", `"64k"`, "not a number"}},
 		{"negative count", []string{"-s", "-C", "-1"}, []string{"-C", `"-1"`, "0 to 2147483647"}},
 		{"count too large", []string{"-s", "-C", "2147483648"}, []string{"-C", `"2147483648"`}},
-		{"count far too large", []string{"-s", "-C", "99999999999999999999"}, []string{"-C", `"99999999999999999999"`, "0 to 2147483647"}},
+		{"count far too large", []string{"-s", "-C", "99999999999999999999"},
+			[]string{"-C", `"99999999999999999999"`, "0 to 2147483647"}},
 		{"count is no number", []string{"-s", "-C", ""}, []string{"-C", `""`, "not a number"}},
 		{"count missing", []string{"-s", "-C"}, []string{"'C'"}},
 		{"port out of range", []string{"-s", "-p", "65536"}, []string{"-p", `"65536"`, "0 to 65535"}},
 		{"port by name", []string{"-s", "-p", "rdma"}, []string{"-p", `"rdma"`}},
 		{"port to connect to", []string{"-c", "-a", "::1", "-p", "0"}, []string{"-p 0"}},
-		{"unknown device", []string{"-s", "--device", "mlx5_99"}, []string{"--device", `"mlx5_99"`, "present: ", "usiw0)"}},
+		{"unknown device", []string{"-s", "--device", "mlx5_99"},
+			[]string{"--device", `"mlx5_99"`, "present: ", "usiw0)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := execute(t, append([]string{"rping"}, c.args...)...)
@@ -56,7 +58,8 @@ func TestRPingUsage(t *testing.T) {
 	}
 	r := execute(t, "rping", "-h")
 	require.Equal(t, exitDone, r.code)
-	for _, want := range []string{"-s, --server", "-C, --count COUNT", "(default 7174)", "(default 64)", "--device NAME"} {
+	for _, want := range []string{"-s, --server", "-C, --count COUNT", "(default 7174)", "(default 64)",
+		"--device NAME"} {
 		require.Contains(t, r.stdout, want)
 	}
 }

@@ -39,12 +39,15 @@ func newRun() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.SetInterspersed(false) // what follows CMD is CMD's
-	f.StringVar(&o.Device, deviceFlag, "", "give the program the device `NAME`: usiw0-plain: without RFC 7306; ib:NAME: with the semantics\nof InfiniBand (default: usiw0)")
+	f.StringVar(&o.Device, deviceFlag, "",
+		"give the program the device `NAME`: usiw0-plain: without RFC 7306; ib:NAME: with the semantics\nof InfiniBand (default: usiw0)")
 	f.StringVar(&o.addr, "addr", "", "the RNIC has the local address `ADDR` (default: all of the host)")
 	f.Var(&boundedInt{&o.MTU, 156, 65536}, "mtu", "the largest FPDU is `SIZE` bytes (default: 65536)")
 	f.Var(&o.crc, crcFlag, "ask for CRCs `WHEN`: on, off, or auto: not of Linux's siw")
-	f.StringVar(&o.Pcap, "pcap", "", "record what the RNIC sends and receives in `FILE` (pcapng); processes that CMD starts write\nFILE.PID")
-	f.BoolVar(&o.KeepReal, "keep-real", false, "the program sees the devices of the kernel too; librdmacm connects over the RNIC only")
+	f.StringVar(&o.Pcap, "pcap", "",
+		"record what the RNIC sends and receives in `FILE` (pcapng); processes that CMD starts write\nFILE.PID")
+	f.BoolVar(&o.KeepReal, "keep-real", false,
+		"the program sees the devices of the kernel too; librdmacm connects over the RNIC only")
 	complete(cmd, deviceFlag, runDevices...)
 	complete(cmd, "addr")
 	complete(cmd, "mtu")
@@ -66,7 +69,8 @@ func (o *runOptions) check(cmd *cobra.Command, args []string) error {
 		return usage(cmd, "no program was given")
 	}
 	if given(deviceFlag) && !slices.Contains(runDevices, o.Device) {
-		return usage(cmd, "--%s %q: no device of a program that is run%s (there are: %s)", deviceFlag, o.Device, didYouMean(o.Device, runDevices), strings.Join(runDevices, ", "))
+		return usage(cmd, "--%s %q: no device of a program that is run%s (there are: %s)", deviceFlag, o.Device,
+			didYouMean(o.Device, runDevices), strings.Join(runDevices, ", "))
 	}
 	if given("pcap") && o.Pcap == "" {
 		return usage(cmd, "--pcap %q: no file", o.Pcap)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnrunnable: a program that is not there ends the command with 127, one that cannot be executed with 126, and it is named.
+// TestUnrunnable: a program that is not there ends the command with 127, one that cannot be
+// executed with 126, and it is named.
 func TestUnrunnable(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")

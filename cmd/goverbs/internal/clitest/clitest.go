@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package clitest runs the goverbs program in tests of its parts. The directory of such a test binary has Main for its TestMain.
+// Package clitest runs the goverbs program in tests of its parts. The directory of such a test
+// binary has Main for its TestMain.
 package clitest
 
 import (
@@ -27,7 +28,8 @@ const (
 	Usage  = 2
 )
 
-// Program is the program under test, built by Main. In the guest it has been built before, with cgo.
+// Program is the program under test, built by Main. In the guest it has been built before, with
+// cgo.
 var Program = os.Getenv("GOVERBS_TEST_COMMAND")
 
 // Main is what a TestMain calls: it builds the program and runs the tests.
@@ -88,8 +90,8 @@ func Start(t *testing.T, args ...string) *Running {
 	return StartCommand(t, exec.Command(Program, args...))
 }
 
-// StartOn starts the program with stdout on a file, and with further variables in its environment. Stdout of the Running stays
-// empty.
+// StartOn starts the program with stdout on a file, and with further variables in its environment.
+// Stdout of the Running stays empty.
 func StartOn(t *testing.T, stdout *os.File, env []string, args ...string) *Running {
 	t.Helper()
 	cmd := exec.Command(Program, args...)
@@ -98,7 +100,8 @@ func StartOn(t *testing.T, stdout *os.File, env []string, args ...string) *Runni
 	return StartCommand(t, cmd)
 }
 
-// StartCommand starts the program, or a shell that becomes the program, as a command says. The test fails if it is left running.
+// StartCommand starts the program, or a shell that becomes the program, as a command says. The test
+// fails if it is left running.
 func StartCommand(t *testing.T, cmd *exec.Cmd) *Running {
 	t.Helper()
 	begun := time.Now()

@@ -18,8 +18,8 @@ import (
 // within is how long a process may live after a signal.
 const within = 10 * time.Second
 
-// Interrupt sends a signal, and asserts that the process ends in time, with the exit status of that signal, and leaves no
-// other behind.
+// Interrupt sends a signal, and asserts that the process ends in time, with the exit status of that
+// signal, and leaves no other behind.
 func (r *Running) Interrupt(t *testing.T, sig syscall.Signal) Outcome {
 	t.Helper()
 	r.Begun = time.Now()

@@ -10,10 +10,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The steps masked-fetchadd and masked-cmpswap: atomics on a word that nobody else changes, so that every original value
-// is known beforehand. Every fourth one is without masks.
+// The steps masked-fetchadd and masked-cmpswap: atomics on a word that nobody else changes, so that
+// every original value is known beforehand. Every fourth one is without masks.
 
-// chain runs n atomics on a word that begins as 0. request returns request i and what it makes of a value.
+// chain runs n atomics on a word that begins as 0. request returns request i and what it makes of a
+// value.
 func (d *driver) chain(ctx context.Context, c *check, n, word int,
 	request func(i int, value uint64) (wr verbs.SendWR, next uint64)) ([]uint64, error) {
 	var (

@@ -25,7 +25,8 @@ var comparisons = []struct {
 		driver:   []string{"the nonce in the private data", "that Reads and atomics in progress were agreed on"},
 		listener: []string{toldWords, "the token in the private data"}},
 	{step: "send",
-		driver: []string{"the kind of answer N", "answer N", "the flags of the answer to window N", "the invalidated key of window N",
+		driver: []string{"the kind of answer N", "answer N", "the flags of the answer to window N",
+			"the invalidated key of window N",
 			"what the peer read through window N"},
 		listener: []string{"the kind of message N", "message N", "what was read through window N"}},
 	{step: "write",
@@ -36,7 +37,8 @@ var comparisons = []struct {
 		listener: []string{"round N: the digest of what the peer has read"}},
 	{step: "write-imm",
 		driver: []string{"the immediate that came back from Write N"},
-		listener: []string{"the completion of Write N", "the flags of Write N", "the length of Write N", "the data of Write N",
+		listener: []string{"the completion of Write N", "the flags of Write N", "the length of Write N",
+			"the data of Write N",
 			"the immediate of Write N"}},
 	{step: "imm64",
 		driver:   []string{"the completion of answer N", "answer N"},
@@ -44,8 +46,10 @@ var comparisons = []struct {
 	{step: "masked-fetchadd", driver: []string{chainOriginal, chainFinal}, listener: []string{toldWords, wordInMemory}},
 	{step: "masked-cmpswap", driver: []string{chainOriginal, chainFinal}, listener: []string{toldWords, wordInMemory}},
 	{step: "lock",
-		driver:   []string{"the sum of the acquisitions", "the lock word, free and counted,", "the guarded count", "the guarded sum"},
-		listener: []string{toldWords, "the lock word in memory", "the guarded count in memory", "the guarded sum in memory"},
+		driver: []string{"the sum of the acquisitions", "the lock word, free and counted,", "the guarded count",
+			"the guarded sum"},
+		listener: []string{toldWords, "the lock word in memory", "the guarded count in memory",
+			"the guarded sum in memory"},
 		processes: []string{"the guarded count that was read under the lock", "the lock word while the lock was held",
 			"the lock word at the release"}},
 	{step: "counter",
@@ -54,9 +58,11 @@ var comparisons = []struct {
 		listener:  []string{toldWords, wordInMemory},
 		processes: []string{"that ticket N follows ticket N"}},
 	{step: "close",
-		driver: []string{"the state after Disconnect", "the status of a receive that was left", "the number of flushed receives",
+		driver: []string{"the state after Disconnect", "the status of a receive that was left",
+			"the number of flushed receives",
 			"closing the connecting end"},
-		listener: []string{"the state after the peer's Disconnect", "the end of the connection by the peer", "closing the listening end"}},
+		listener: []string{"the state after the peer's Disconnect", "the end of the connection by the peer",
+			"closing the listening end"}},
 }
 
 // Comparisons of several steps.
@@ -67,9 +73,11 @@ const (
 	chainFinal    = "the final value"
 )
 
-// TestComparisons: the list above has every comparison in the source, but for two that have tests of their own.
+// TestComparisons: the list above has every comparison in the source, but for two that have tests
+// of their own.
 func TestComparisons(t *testing.T) {
-	listed := []string{"a step that was skipped", "listening process"} // TestDemoOtherHalfLacks, TestBreakListeningProcess
+	// TestDemoOtherHalfLacks, TestBreakListeningProcess
+	listed := []string{"a step that was skipped", "listening process"}
 	var steps []string
 	for _, s := range comparisons {
 		steps = append(steps, s.step)
@@ -132,8 +140,9 @@ func said(stderr, step, words string) bool {
 // plainNumbers replaces every number by N, as in the names of comparisons.
 func plainNumbers(s string) string { return numbers.ReplaceAllString(s, "N") }
 
-// TestBreak: every comparison of either half notices what it is there for, that step fails in both halves, and no other does. A
-// run breaks one comparison of each step, and the steps in which it breaks none pass.
+// TestBreak: every comparison of either half notices what it is there for, that step fails in both
+// halves, and no other does. A run breaks one comparison of each step, and the steps in which it
+// breaks none pass.
 func TestBreak(t *testing.T) {
 	for round := 0; ; round++ {
 		var args []string
@@ -150,7 +159,8 @@ func TestBreak(t *testing.T) {
 			return
 		}
 		l, address := listen(t, append([]string{"--json"}, args...)...)
-		c := clitest.Run(t, append([]string{"demo", "--json", "--connect", address, "--clients", "2", "--ops", "20"}, args...)...)
+		c := clitest.Run(t, append([]string{"demo", "--json", "--connect", address, "--clients", "2", "--ops", "20"},
+			args...)...)
 		r := l.End(t)
 		require.Equal(t, []int{clitest.Failed, clitest.Failed}, []int{c.Code, r.Code})
 		connecting, listening := decodeResult(t, c.Stdout), decodeResult(t, r.Stdout)
@@ -160,17 +170,21 @@ func TestBreak(t *testing.T) {
 			name, is := broken[step]
 			// After the last step the halves say nothing to each other.
 			last := step == "close"
-			require.Equal(t, is && (driver[step] || !last), !connecting.Steps[i].OK, "%s of %s: %s", name, step, c.Stderr)
-			require.Equal(t, is && (!driver[step] || !last), !listening.Steps[i].OK, "%s of %s: %s", name, step, r.Stderr)
+			require.Equal(t, is && (driver[step] || !last), !connecting.Steps[i].OK, "%s of %s: %s", name, step,
+				c.Stderr)
+			require.Equal(t, is && (!driver[step] || !last), !listening.Steps[i].OK, "%s of %s: %s", name, step,
+				r.Stderr)
 			switch {
 			case !is:
 				require.False(t, said(c.Stderr, step, "") || said(r.Stderr, step, ""), step)
 			case driver[step]:
 				require.True(t, said(c.Stderr, step, name), "%s of %s: %s", name, step, c.Stderr)
-				require.True(t, last || said(r.Stderr, step, "connecting side: "+name), "%s of %s: %s", name, step, r.Stderr)
+				require.True(t, last || said(r.Stderr, step, "connecting side: "+name), "%s of %s: %s", name, step,
+					r.Stderr)
 			default:
 				require.True(t, said(r.Stderr, step, name), "%s of %s: %s", name, step, r.Stderr)
-				require.True(t, last || said(c.Stderr, step, "listening side: "+name), "%s of %s: %s", name, step, c.Stderr)
+				require.True(t, last || said(c.Stderr, step, "listening side: "+name), "%s of %s: %s", name, step,
+					c.Stderr)
 			}
 		}
 	}
@@ -186,19 +200,22 @@ func TestBreakProcesses(t *testing.T) {
 			for k, step := range decodeResult(t, r.Stdout).Steps {
 				require.Equal(t, k < i, step.OK, step.Name)
 			}
-			require.True(t, said(r.Stderr, s.step, "client process N: exit status N: goverbs demo-client: "+name), r.Stderr)
+			require.True(t, said(r.Stderr, s.step, "client process N: exit status N: goverbs demo-client: "+name),
+				r.Stderr)
 		}
 	}
 	clitest.NothingRuns(t)
 }
 
-// TestBreakListeningProcess: how the listening process ends is part of the last step, and its last words are told.
+// TestBreakListeningProcess: how the listening process ends is part of the last step, and its last
+// words are told.
 func TestBreakListeningProcess(t *testing.T) {
 	for _, name := range comparisons[len(comparisons)-1].listener {
 		r := clitest.Run(t, "demo", "--json", "--clients", "1", "--ops", "20", "--break", "close:"+name)
 		require.Equal(t, clitest.Failed, r.Code)
 		requireSteps(t, decodeResult(t, r.Stdout), "close")
-		require.True(t, said(r.Stderr, "close", "listening process: exit status 1: goverbs demo: not verified: close"), r.Stderr)
+		require.True(t, said(r.Stderr, "close", "listening process: exit status 1: goverbs demo: not verified: close"),
+			r.Stderr)
 	}
 	clitest.NothingRuns(t)
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// check compares what a step found with what it must find. It remembers the first difference and lets the step go on, so
-// that the two sides stay in step. What the comparisons named in broken found is corrupted first: then they must tell a
-// difference.
+// check compares what a step found with what it must find. It remembers the first difference and
+// lets the step go on, so that the two sides stay in step. What the comparisons named in broken
+// found is corrupted first: then they must tell a difference.
 type check struct {
 	broken []string // "" stands for all
 	err    error
@@ -32,7 +32,8 @@ func newCheck(step string, breaks []string) *check {
 
 // breaks reports whether a comparison is to be corrupted. Its name has N for every number.
 func (c *check) breaks(what string) bool {
-	return c.broken != nil && (slices.Contains(c.broken, "") || slices.Contains(c.broken, numbers.ReplaceAllString(what, "N")))
+	return c.broken != nil &&
+		(slices.Contains(c.broken, "") || slices.Contains(c.broken, numbers.ReplaceAllString(what, "N")))
 }
 
 var numbers = regexp.MustCompile("[0-9]+")

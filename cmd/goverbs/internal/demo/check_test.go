@@ -13,11 +13,14 @@ import (
 
 func TestCheck(t *testing.T) {
 	for name, compare := range map[string]func(c *check, differ bool){
-		"word":   func(c *check, differ bool) { c.word("it", 8, 8+2*b2u(differ)) },
-		"count":  func(c *check, differ bool) { c.count("it", 8, 8+2*b2u(differ)) },
-		"bytes":  func(c *check, differ bool) { c.bytes("it", []byte{1, 2, 3}, []byte{1, byte(2 + 2*b2u(differ)), 3}) },
-		"length": func(c *check, differ bool) { c.bytes("it", []byte{1, 2}, make([]byte, 2+b2u(differ))[:2+b2u(differ)]) },
-		"is":     func(c *check, differ bool) { is(c, "it", "a", "ab"[:1+b2u(differ)]) },
+		"word":  func(c *check, differ bool) { c.word("it", 8, 8+2*b2u(differ)) },
+		"count": func(c *check, differ bool) { c.count("it", 8, 8+2*b2u(differ)) },
+		"bytes": func(c *check, differ bool) { c.bytes("it", []byte{1, 2, 3}, []byte{1, byte(2 + 2*b2u(differ)), 3}) },
+		"length": func(c *check, differ bool) {
+			c.bytes("it", []byte{1, 2},
+				make([]byte, 2+b2u(differ))[:2+b2u(differ)])
+		},
+		"is": func(c *check, differ bool) { is(c, "it", "a", "ab"[:1+b2u(differ)]) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "length" {
@@ -129,7 +132,8 @@ func TestLockWord(t *testing.T) {
 	require.Equal(t, mine|77, take(77, 4))
 	require.Equal(t, mine|77, take(mine|77, 1), "it is held")
 	require.Equal(t, mine|78, ext.MaskedFetchAdd(mine|77, 1, lockCountField))
-	require.Equal(t, mine, ext.MaskedFetchAdd(mine|lockCountMask, 1, lockCountField), "the count does not run into the owner")
+	require.Equal(t, mine, ext.MaskedFetchAdd(mine|lockCountMask, 1, lockCountField),
+		"the count does not run into the owner")
 	require.EqualValues(t, 78, ext.MaskedCmpSwap(mine|78, mine, lockHeld|lockOwnerMask, 0, lockHeld|lockOwnerMask))
 }
 

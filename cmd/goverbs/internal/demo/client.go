@@ -40,8 +40,8 @@ type client struct {
 	check   *check // of the step in progress
 }
 
-// RunClient is the work of a client process of the demo: it reads a job and the names of steps from stdin, does them, and
-// returns when stdin ends.
+// RunClient is the work of a client process of the demo: it reads a job and the names of steps from
+// stdin, does them, and returns when stdin ends.
 func RunClient(ctx context.Context, dev *verbs.Device, stdin io.Reader, stdout io.Writer) (err error) {
 	in := json.NewDecoder(stdin)
 	c := &client{report: json.NewEncoder(stdout)}
@@ -189,8 +189,8 @@ func (c *client) acquire(ctx context.Context) (uint64, error) {
 	}
 }
 
-// takeLock returns the request that takes the lock if it is free. Without masks, which leave the count alone, the count must
-// be known: the request also fails if it is not that of c.free.
+// takeLock returns the request that takes the lock if it is free. Without masks, which leave the
+// count alone, the count must be known: the request also fails if it is not that of c.free.
 func (c *client) takeLock() verbs.SendWR {
 	mine := lockHeld | lockOwner(c.job.Client)
 	if !c.job.Masked {
@@ -199,7 +199,8 @@ func (c *client) takeLock() verbs.SendWR {
 	return ext.MaskedCmpSwapWR(c.word(wordLock), 0, lockHeld, mine, lockHeld|lockOwnerMask, c.sink(0)...)
 }
 
-// releaseLock returns the requests that count this acquisition, after count earlier ones, and release the lock.
+// releaseLock returns the requests that count this acquisition, after count earlier ones, and
+// release the lock.
 func (c *client) releaseLock(count uint64) (add, swap verbs.SendWR) {
 	mine := lockHeld | lockOwner(c.job.Client)
 	word := c.word(wordLock)
@@ -210,8 +211,9 @@ func (c *client) releaseLock(count uint64) (add, swap verbs.SendWR) {
 		ext.MaskedCmpSwapWR(word, mine, lockHeld|lockOwnerMask, 0, lockHeld|lockOwnerMask, c.sink(1)...)
 }
 
-// changeAndRelease changes the guarded words, counts the acquisition and releases the lock. The Write, the FetchAdd and the CmpSwap
-// are posted together: atomics are executed after earlier messages have arrived.
+// changeAndRelease changes the guarded words, counts the acquisition and releases the lock. The
+// Write, the FetchAdd and the CmpSwap are posted together: atomics are executed after earlier
+// messages have arrived.
 func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 	read := verbs.Read(c.word(wordGuarded), c.guarded...)
 	if _, err := c.end.do(ctx, read); err != nil {

@@ -16,7 +16,8 @@ const (
 	clientsStart    = 20 * time.Second // for their connections
 )
 
-// clientJob is the first line that a client process reads; after it come the names of the steps to do, as JSON strings.
+// clientJob is the first line that a client process reads; after it come the names of the steps to
+// do, as JSON strings.
 type clientJob struct {
 	Address string `json:"address"`
 	Token   uint64 `json:"token"`
@@ -24,11 +25,12 @@ type clientJob struct {
 	Ops     int    `json:"ops"`
 	Masked  bool   `json:"masked"` // the devices have masked atomics
 
-	Breaks []string `json:"breaks,omitempty"` // those of --break that name a comparison: a client that finds a difference ends
+	// those of --break that name a comparison: a client that finds a difference ends
+	Breaks []string `json:"breaks,omitempty"`
 }
 
-// clientReport is a line that a client process writes: how many operations it has done since the last one, and at the end
-// of a step the sums.
+// clientReport is a line that a client process writes: how many operations it has done since the
+// last one, and at the end of a step the sums.
 type clientReport struct {
 	Ops  int  `json:"ops"`
 	Done bool `json:"done,omitempty"` // connected, or the step is done
@@ -152,8 +154,8 @@ func (cs *clients) letGo() {
 	}
 }
 
-// wait waits until the clients, which have been let go, have ended, and sees to it that they do by the deadline. It may be
-// called on nil.
+// wait waits until the clients, which have been let go, have ended, and sees to it that they do by
+// the deadline. It may be called on nil.
 func (cs *clients) wait(deadline time.Time) {
 	if cs == nil {
 		return

@@ -14,9 +14,9 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/output"
 )
 
-// console shows the steps of a demo to people. On a terminal the step in progress is a line that changes. Elsewhere there is a line
-// when a step is done, and one every few seconds while it runs. A quiet console shows only notes. All methods may be called
-// concurrently.
+// console shows the steps of a demo to people. On a terminal the step in progress is a line that
+// changes. Elsewhere there is a line when a step is done, and one every few seconds while it runs.
+// A quiet console shows only notes. All methods may be called concurrently.
 type console struct {
 	w        io.Writer
 	notes    io.Writer // for everything that is not a result
@@ -103,7 +103,8 @@ func (c *console) progress(ops int, bytes int) {
 	}
 }
 
-// end shows the outcome of the step, with a remark where there is something to say, and returns its operations.
+// end shows the outcome of the step, with a remark where there is something to say, and returns its
+// operations.
 func (c *console) end(ok bool, remark string) (ops int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +133,8 @@ func (c *console) skip(name string, ok bool, why string) {
 	if !ok {
 		outcome = c.outcome("FAILED", "\x1b[31m")
 	}
-	output.Print(c.w, append(append([]any{fmt.Sprintf("%-15s %11s %13s %11s  ", name, "", "", "")}, outcome...), "  ", why, "\n")...)
+	output.Print(c.w, append(append([]any{fmt.Sprintf("%-15s %11s %13s %11s  ", name, "", "", "")}, outcome...), "  ",
+		why, "\n")...)
 }
 
 // outcome colours a word on a terminal.
@@ -163,7 +165,8 @@ func (c *console) line(text ...any) {
 	if c.terminal {
 		start, end = eraseLine, ""
 	}
-	output.Print(c.w, append(append([]any{start, fmt.Sprintf("%-15s %11s %13s %11s  ", c.name, ops, rate, volume)}, text...), end)...)
+	output.Print(c.w, append(
+		append([]any{start, fmt.Sprintf("%-15s %11s %13s %11s  ", c.name, ops, rate, volume)}, text...), end)...)
 }
 
 // thousands writes n with commas.

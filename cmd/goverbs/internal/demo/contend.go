@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The steps lock and counter: client processes contend for words of the listener's. The driver starts them, adds up what
-// they did, and compares the sums with the words, which it reads back by RDMA Read; the listener compares them with its
-// memory.
+// The steps lock and counter: client processes contend for words of the listener's. The driver
+// starts them, adds up what they did, and compares the sums with the words, which it reads back by
+// RDMA Read; the listener compares them with its memory.
 
 // Bounds of the hidden options. The tickets of all operations fit in 32 bits.
 const (
@@ -22,9 +22,10 @@ const (
 	MaxClientOps = 1_000_000
 )
 
-// The lock word: one bit that says the lock is held, eight that say by whom, and a count of how often it was taken. The
-// masked CmpSwap that takes it compares the one bit and stores the nine, whatever the count is; the masked FetchAdd
-// that counts leaves them alone. On devices without masked atomics the plain ones do it, with the whole word.
+// The lock word: one bit that says the lock is held, eight that say by whom, and a count of how
+// often it was taken. The masked CmpSwap that takes it compares the one bit and stores the nine,
+// whatever the count is; the masked FetchAdd that counts leaves them alone. On devices without
+// masked atomics the plain ones do it, with the whole word.
 const (
 	lockHeld       = uint64(1) << 63
 	lockOwnerShift = 48
@@ -38,8 +39,8 @@ const lockCountField = uint64(1) << 31
 // lockOwner is what the owner bits say of a client.
 func lockOwner(client int) uint64 { return uint64(client+1) << lockOwnerShift }
 
-// The guarded words are changed by Read and Write, which are not atomic: only the lock keeps them right. The second one
-// is a chain over the first, so that an update that was lost shows.
+// The guarded words are changed by Read and Write, which are not atomic: only the lock keeps them
+// right. The second one is a chain over the first, so that an update that was lost shows.
 const guardedSize = 16
 
 // guardedNext returns what the holder of the lock writes.
@@ -55,10 +56,11 @@ func guardedAfter(n int) (count, sum uint64) {
 	return count, sum
 }
 
-// The counter word has three fields: tickets, where every operation adds 1 and the original value tells which one it got;
-// one of 16 bits that overflows all the time; and one of 16 bits that is counted down. Without the mask each overflow would
-// change its neighbour, which is what it does on devices without masked atomics: there the sum is one of 64 bits. Tickets
-// are right even so, since all of them fit.
+// The counter word has three fields: tickets, where every operation adds 1 and the original value
+// tells which one it got; one of 16 bits that overflows all the time; and one of 16 bits that is
+// counted down. Without the mask each overflow would change its neighbour, which is what it does on
+// devices without masked atomics: there the sum is one of 64 bits. Tickets are right even so, since
+// all of them fit.
 const (
 	counterTicketMask = uint64(1)<<32 - 1
 	counterMask       = uint64(1)<<31 | 1<<47 | 1<<63 // ext.FieldMask(32, 16, 16)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package demo runs every kind of RDMA operation between processes and verifies what came of it on both sides: first
-// between a connecting and a listening process, then by client processes that contend for a lock and a counter.
+// Package demo runs every kind of RDMA operation between processes and verifies what came of it on
+// both sides: first between a connecting and a listening process, then by client processes that
+// contend for a lock and a counter.
 package demo
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Options say what Run does. The process that Run starts for the listening half, and the client processes, are this program
-// with the commands demo and ClientCommand.
+// Options say what Run does. The process that Run starts for the listening half, and the client
+// processes, are this program with the commands demo and ClientCommand.
 type Options struct {
 	Listen, Connect string   // the address of one half; without both Run is both halves
 	JSON            bool     // print one line of JSON in place of text
@@ -27,11 +28,12 @@ type Options struct {
 	Stdout, Stderr io.Writer
 }
 
-// errNotVerified is the error of a demo that ran and found something wrong. Its steps have told what.
+// errNotVerified is the error of a demo that ran and found something wrong. Its steps have told
+// what.
 var errNotVerified = errors.New("not verified")
 
-// Run runs one half or both on a device and prints the result. rec is the recording that the user-space RNIC of this
-// process was made with, if any; one that is not complete is a failure.
+// Run runs one half or both on a device and prints the result. rec is the recording that the
+// user-space RNIC of this process was made with, if any; one that is not complete is a failure.
 func Run(ctx context.Context, dev *verbs.Device, o Options, rec *Recording) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -19,7 +19,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-var stepOrder = []string{"connect", "send", "write", "read", "write-imm", "imm64", "masked-fetchadd", "masked-cmpswap", "lock", "counter", "close"}
+var stepOrder = []string{"connect", "send", "write", "read", "write-imm", "imm64", "masked-fetchadd", "masked-cmpswap",
+	"lock", "counter", "close"}
 
 // decodeResult decodes the one line of demo --json, whose shape is fixed.
 func decodeResult(t *testing.T, stdout string) runResult {
@@ -71,7 +72,8 @@ func TestDemo(t *testing.T) {
 // atomics are all there are: an RNIC has all or none.
 const atomics = "fetch-add,cmp-swap,masked-fetch-add,masked-cmp-swap"
 
-// What the user-space RNIC lacks is skipped, or done otherwise, and is a failure; everything else is verified as ever.
+// What the user-space RNIC lacks is skipped, or done otherwise, and is a failure; everything else
+// is verified as ever.
 func TestDemoLacks(t *testing.T) {
 	r := clitest.Run(t, "demo", "--json", "--ops", "50", "--without", atomics+",imm64,write-imm,send-inv")
 	require.Equal(t, clitest.Failed, r.Code)
@@ -97,7 +99,8 @@ func TestDemoLacks(t *testing.T) {
 	require.Equal(t, "step send: device has no send-inv\nstep write-imm: device has no write-imm\nstep imm64: device has no imm64\n"+
 		"step masked-fetchadd: device has no fetch-add, masked-fetch-add\nstep masked-cmpswap: device has no cmp-swap, masked-cmp-swap\n"+
 		"step lock: device has no fetch-add, cmp-swap\nstep counter: device has no fetch-add, cmp-swap\n"+
-		"goverbs demo: not verified: send, write-imm, imm64, masked-fetchadd, masked-cmpswap, lock, counter\n", r.Stderr)
+		"goverbs demo: not verified: send, write-imm, imm64, masked-fetchadd, masked-cmpswap, lock, counter\n",
+		r.Stderr)
 
 	r = clitest.Run(t, "demo", "--ops", "20", "--without", "imm64,write-imm")
 	require.Equal(t, clitest.Failed, r.Code)
@@ -110,7 +113,8 @@ func TestDemoLacks(t *testing.T) {
 	require.Contains(t, r.Stderr, "imm64", "both immediates are one message: no RNIC has one of them")
 }
 
-// The RNIC without RFC 7306 lacks nothing that it should have: what it does not have is skipped, and all else verified.
+// The RNIC without RFC 7306 lacks nothing that it should have: what it does not have is skipped,
+// and all else verified.
 func TestDemoPlain(t *testing.T) {
 	r := clitest.Run(t, "demo", "--json", "--ops", "50", "--clients", "2", "--device", usiw.PlainName)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
@@ -128,7 +132,8 @@ func TestDemoPlain(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"write-imm: device has no write-imm", "imm64: device has no imm64",
-		"masked-fetchadd: device has no fetch-add, masked-fetch-add", "masked-cmpswap: device has no cmp-swap, masked-cmp-swap",
+		"masked-fetchadd: device has no fetch-add, masked-fetch-add",
+		"masked-cmpswap: device has no cmp-swap, masked-cmp-swap",
 		"lock: device has no fetch-add, cmp-swap", "counter: device has no fetch-add, cmp-swap"}, skipped)
 }
 
@@ -138,12 +143,13 @@ func TestDemoOtherHalfLacks(t *testing.T) {
 	c := clitest.Run(t, "demo", "--connect", address)
 	require.Equal(t, clitest.Done, c.Code, c.Stderr)
 	require.Empty(t, c.Stderr)
-	lacks := map[string]string{"masked-fetchadd": "fetch-add, masked-fetch-add", "masked-cmpswap": "cmp-swap, masked-cmp-swap",
-		"lock": "fetch-add, cmp-swap", "counter": "fetch-add, cmp-swap"}
+	lacks := map[string]string{"masked-fetchadd": "fetch-add, masked-fetch-add",
+		"masked-cmpswap": "cmp-swap, masked-cmp-swap", "lock": "fetch-add, cmp-swap", "counter": "fetch-add, cmp-swap"}
 	for step, what := range lacks {
 		require.Regexp(t, `\n`+step+` +skipped  the other half's device has no `+what+`\n`, c.Stdout)
 	}
-	require.Contains(t, c.Stdout, "\nverified: 7 of 11 steps; skipped: masked-fetchadd, masked-cmpswap, lock, counter\n")
+	require.Contains(t, c.Stdout,
+		"\nverified: 7 of 11 steps; skipped: masked-fetchadd, masked-cmpswap, lock, counter\n")
 	r := l.End(t)
 	require.Equal(t, clitest.Failed, r.Code)
 	for _, s := range decodeResult(t, r.Stdout).Steps {
@@ -165,7 +171,8 @@ func TestDemoOtherHalfLacks(t *testing.T) {
 	require.Equal(t, clitest.Failed, l.End(t).Code)
 }
 
-// Without a device of the kernel that owns the address, the choice by address is the user-space RNIC.
+// Without a device of the kernel that owns the address, the choice by address is the user-space
+// RNIC.
 func TestDemoAuto(t *testing.T) {
 	r := clitest.Run(t, "demo", "--json", "--device", "auto", "--clients", "2", "--ops", "20")
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
@@ -346,7 +353,8 @@ func TestPrivateData(t *testing.T) {
 	got, err := decodeHello(b)
 	require.NoError(t, err)
 	require.Equal(t, h, got)
-	w := welcome{Magic: magic, Version: version, BigEndian: 1, Nonce: 1, Token: 2, WordsAddr: 3, WordsKey: 4, DataKey: 5, DataAddr: 6}
+	w := welcome{Magic: magic, Version: version, BigEndian: 1, Nonce: 1, Token: 2, WordsAddr: 3, WordsKey: 4,
+		DataKey: 5, DataAddr: 6}
 	wb := encodePrivate(&w)
 	require.LessOrEqual(t, len(wb), ibcompat.PrivateData, "what fits in the private data of every device")
 	gotw, err := decodeWelcome(wb)
@@ -381,16 +389,19 @@ func TestDecodeControl(t *testing.T) {
 	require.ErrorContains(t, err, "check")
 	_, err = decodeControl(b[:len(b)-1], "lock", phaseCheck)
 	require.Error(t, err)
-	got, err = decodeControl([]byte(`{"step":"lock","phase":"check","error":"\u001b[2J\nstep close: verified"}`), "", phaseCheck)
+	got, err = decodeControl([]byte(`{"step":"lock","phase":"check","error":"\u001b[2J\nstep close: verified"}`), "",
+		phaseCheck)
 	require.NoError(t, err)
-	require.Equal(t, `\u001b[2J\u000astep close: verified`, got.Error, "a peer's text controls nothing, and is no line of its own")
+	require.Equal(t, `\u001b[2J\u000astep close: verified`, got.Error,
+		"a peer's text controls nothing, and is no line of its own")
 	m.Error = strings.Repeat("x", slotSize)
 	_, err = m.encode()
 	require.ErrorContains(t, err, "bytes")
 }
 
 func TestThousands(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 16000: "16,000", 1234567: "1,234,567", -1000: "-1,000", -100: "-100"} {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 16000: "16,000", 1234567: "1,234,567",
+		-1000: "-1,000", -100: "-100"} {
 		require.Equal(t, want, thousands(n))
 	}
 }

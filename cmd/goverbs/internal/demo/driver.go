@@ -54,7 +54,8 @@ func randomWord() uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// runDriver runs the connecting half, and the listening half as another process where no address was given.
+// runDriver runs the connecting half, and the listening half as another process where no address
+// was given.
 func runDriver(ctx context.Context, dev *verbs.Device, o Options, out *console, result *runResult) (err error) {
 	d := &driver{dev: dev, o: o, out: out, result: result, seed: randomWord(), nonce: uint32(randomWord())}
 	late := shutdown.Late(ctx)
@@ -64,7 +65,8 @@ func runDriver(ctx context.Context, dev *verbs.Device, o Options, out *console, 
 				out.note("listening process: %v\n", serr)
 			}
 		}
-		// The other processes are ended while the connection is taken down: one that hangs does not hold it up.
+		// The other processes are ended while the connection is taken down: one that hangs does not
+		// hold it up.
 		d.clients.letGo()
 		d.server.letGo()
 		closed := make(chan error, 1)
@@ -89,7 +91,8 @@ func runDriver(ctx context.Context, dev *verbs.Device, o Options, out *console, 
 	return nil
 }
 
-// run runs one step. It returns an error only if no other step can follow; what else was wrong is in the result.
+// run runs one step. It returns an error only if no other step can follow; what else was wrong is
+// in the result.
 func (d *driver) run(ctx context.Context, s *step, address string) error {
 	c := newCheck(s.name, d.o.Breaks)
 	n := s.ops(&d.o)
@@ -203,12 +206,14 @@ func (d *driver) connect(ctx context.Context, address string) error {
 	return nil
 }
 
-// retryPatience tells how long to go on after an error of tryConnect: zero for those that waiting does not cure.
+// retryPatience tells how long to go on after an error of tryConnect: zero for those that waiting
+// does not cure.
 func retryPatience(err error) time.Duration {
 	if unknown := new(net.DNSError); errors.As(err, &unknown) {
 		return unknownPatience
 	}
-	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) || cm.PortTaken(err) {
+	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) ||
+		cm.PortTaken(err) {
 		return refusedPatience
 	}
 	return 0
@@ -246,9 +251,10 @@ func dial(ctx context.Context, dev *verbs.Device, address string, h hello, patie
 		// InfiniBand fills what its messages have room for with zeros.
 		if why := bytes.TrimRight(rejected.PrivateData, "\x00"); len(why) > 0 {
 			err = fmt.Errorf("%w: %q", err, why)
-		} else if dev := id.Context().Device(); dev.Info().Transport == verbs.TransportIWARP && !devices.UserSpace(dev) {
-			// The kernel reports a peer that ends the stream and a port without a listener in the same way. A listening demo
-			// would have sent a reason, so there is none.
+		} else if dev := id.Context().Device(); dev.Info().Transport == verbs.TransportIWARP &&
+			!devices.UserSpace(dev) {
+			// The kernel reports a peer that ends the stream and a port without a listener in the
+			// same way. A listening demo would have sent a reason, so there is none.
 			err = fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
 		}
 	}
@@ -283,7 +289,8 @@ func (d *driver) addRemark(s string) {
 	d.remark = s
 }
 
-// disconnect is the last step: it ends the connection in order and verifies that everything comes back.
+// disconnect is the last step: it ends the connection in order and verifies that everything comes
+// back.
 func (d *driver) disconnect(ctx context.Context, c *check) error {
 	bye := control{Step: "close", Phase: phaseBegin, OK: true}
 	for _, r := range d.result.Steps {

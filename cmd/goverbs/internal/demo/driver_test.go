@@ -21,10 +21,12 @@ func TestRetryPatience(t *testing.T) {
 		return fmt.Errorf("wrapped: %w", &cm.OpError{Op: "Connect", Err: os.NewSyscallError("rdma_connect", errno)})
 	}
 	require.Equal(t, unknownPatience, retryPatience(&net.DNSError{}))
-	for _, err := range []error{op(syscall.ECONNREFUSED), op(syscall.EADDRINUSE), op(syscall.EADDRNOTAVAIL), &net.OpError{Op: "dial"}} {
+	for _, err := range []error{op(syscall.ECONNREFUSED), op(syscall.EADDRINUSE), op(syscall.EADDRNOTAVAIL),
+		&net.OpError{Op: "dial"}} {
 		require.Equal(t, refusedPatience, retryPatience(err), err)
 	}
-	for _, err := range []error{op(syscall.EINVAL), op(syscall.EACCES), errors.New("private data"), &net.OpError{Op: "read"}} {
+	for _, err := range []error{op(syscall.EINVAL), op(syscall.EACCES), errors.New("private data"),
+		&net.OpError{Op: "read"}} {
 		require.Zero(t, retryPatience(err), err)
 	}
 }

@@ -21,8 +21,8 @@ const (
 	window    = 16   // requests and messages in progress
 )
 
-// endpoint is one end of a connection with what the steps need: receives are posted always, and requests are waited for
-// in order. It is used by one goroutine.
+// endpoint is one end of a connection with what the steps need: receives are posted always, and
+// requests are waited for in order. It is used by one goroutine.
 type endpoint struct {
 	ctx          *verbs.Context
 	pd           *verbs.PD
@@ -40,7 +40,8 @@ type endpoint struct {
 	arrived  []verbs.WC          // those of taken that have not been looked at
 }
 
-// newEndpoint makes an endpoint that is not connected, in a PD of its own, with its receives posted by bind.
+// newEndpoint makes an endpoint that is not connected, in a PD of its own, with its receives posted
+// by bind.
 func newEndpoint(ctx *verbs.Context, bind func(*verbs.QP) error, patience time.Duration) (e *endpoint, err error) {
 	e = &endpoint{ctx: ctx, patience: patience, wcs: make([]verbs.WC, 2*window)}
 	defer func() {
@@ -79,7 +80,8 @@ func newEndpoint(ctx *verbs.Context, bind func(*verbs.QP) error, patience time.D
 	return e, nil
 }
 
-// sinkAccess returns the rights of memory that Reads fill. On iWARP hardware the answer to a Read is a Write of the peer's.
+// sinkAccess returns the rights of memory that Reads fill. On iWARP hardware the answer to a Read
+// is a Write of the peer's.
 func (e *endpoint) sinkAccess() verbs.AccessFlags {
 	if dev := e.ctx.Device(); dev.Info().Transport == verbs.TransportIWARP && !devices.UserSpace(dev) {
 		return verbs.AccessLocalWrite | verbs.AccessRemoteWrite
@@ -96,7 +98,8 @@ func (e *endpoint) allocMR(n int, access verbs.AccessFlags) (*verbs.MR, error) {
 	return mr, err
 }
 
-// close ends the connection and frees everything, the QP before the memory that its requests may use.
+// close ends the connection and frees everything, the QP before the memory that its requests may
+// use.
 func (e *endpoint) close() error {
 	if e == nil {
 		return nil
@@ -140,9 +143,10 @@ func (e *endpoint) failed(wc *verbs.WC) error {
 	return wc.Status
 }
 
-// pipeline posts n requests with at most window in progress, and waits for all. fill makes request i; done, which may be
-// nil, sees its completion. They complete in order.
-func (e *endpoint) pipeline(ctx context.Context, n int, fill func(i int) verbs.SendWR, done func(i int, wc *verbs.WC)) error {
+// pipeline posts n requests with at most window in progress, and waits for all. fill makes request
+// i; done, which may be nil, sees its completion. They complete in order.
+func (e *endpoint) pipeline(ctx context.Context, n int, fill func(i int) verbs.SendWR,
+	done func(i int, wc *verbs.WC)) error {
 	wrs := make([]verbs.SendWR, 0, window)
 	for posted, completed := 0, 0; completed < n; {
 		wrs = wrs[:0]
@@ -204,8 +208,8 @@ func (e *endpoint) do(ctx context.Context, wrs ...verbs.SendWR) (last verbs.WC, 
 	return last, nil
 }
 
-// sendWR copies a message into the next slot and returns the request that sends it. The slot is used again sendSlots
-// messages later.
+// sendWR copies a message into the next slot and returns the request that sends it. The slot is
+// used again sendSlots messages later.
 func (e *endpoint) sendWR(msg []byte) (verbs.SendWR, error) {
 	off := e.nextSlot * slotSize
 	sge, err := e.out.SGE(off, len(msg))
@@ -228,7 +232,8 @@ func (e *endpoint) send(ctx context.Context, msg []byte, flags verbs.SendFlags) 
 	return err
 }
 
-// receive waits for the next message and returns its completion and its bytes, which stay until repost.
+// receive waits for the next message and returns its completion and its bytes, which stay until
+// repost.
 func (e *endpoint) receive(ctx context.Context) (verbs.WC, []byte, error) {
 	if len(e.arrived) == 0 {
 		n, err := e.wait(ctx, e.recvs, e.taken[:])
@@ -289,8 +294,8 @@ func (e *endpoint) takeControl(ctx context.Context, step string, p phase) (contr
 	return decodeControl(b, step, p)
 }
 
-// converse does n operations that the peer answers each by one message, with at most window unanswered. fill makes the
-// requests of operation i, answer sees what came back, in order.
+// converse does n operations that the peer answers each by one message, with at most window
+// unanswered. fill makes the requests of operation i, answer sees what came back, in order.
 func (e *endpoint) converse(ctx context.Context, n int, fill func(i int) ([]verbs.SendWR, error),
 	answer func(i int, wc *verbs.WC, msg []byte)) error {
 	for sent, answered := 0, 0; answered < n; answered++ {
@@ -316,7 +321,8 @@ func (e *endpoint) converse(ctx context.Context, n int, fill func(i int) ([]verb
 }
 
 // respond is the other side of converse: it answers n messages by what reply makes of them.
-func (e *endpoint) respond(ctx context.Context, n int, reply func(i int, wc *verbs.WC, msg []byte) (verbs.SendWR, error)) error {
+func (e *endpoint) respond(ctx context.Context, n int,
+	reply func(i int, wc *verbs.WC, msg []byte) (verbs.SendWR, error)) error {
 	for i := range n {
 		wc, msg, err := e.receive(ctx)
 		if err != nil {

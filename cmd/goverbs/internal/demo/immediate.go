@@ -11,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The step write-imm: Writes whose arrival the immediate tells, by turns one of 32 and one of 64 bits where the devices have
-// Immediate Data of 64 bits. The listener finds the data in place and sends the immediate back.
+// The step write-imm: Writes whose arrival the immediate tells, by turns one of 32 and one of 64
+// bits where the devices have Immediate Data of 64 bits. The listener finds the data in place and
+// sends the immediate back.
 
 const immSpacing = 1024 // bytes between the targets of two Writes in a row, and the most that one has
 
@@ -80,7 +81,8 @@ func serveWriteImm(ctx context.Context, l *listener, c *check, p pattern, n int)
 	})
 }
 
-// The step imm64: Immediate Data, every second message solicited. The listener answers each by its complement.
+// The step imm64: Immediate Data, every second message solicited. The listener answers each by its
+// complement.
 
 func driveImm64(ctx context.Context, d *driver, c *check, n int) ([]uint64, error) {
 	p := d.pattern("imm64")

@@ -16,7 +16,8 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// kernelSteps is what a demo between two halves on a device of the kernel must say, but for the operations.
+// kernelSteps is what a demo between two halves on a device of the kernel must say, but for the
+// operations.
 var kernelSteps = map[string]map[string]stepResult{
 	"rxe0": {
 		"write-imm":       {Without: "device has no imm64"},
@@ -47,7 +48,8 @@ var kernelSteps = map[string]map[string]stepResult{
 	},
 }
 
-// requireKernelSteps asserts that every step has been verified, or skipped as kernelSteps says of the device.
+// requireKernelSteps asserts that every step has been verified, or skipped as kernelSteps says of
+// the device.
 func requireKernelSteps(t *testing.T, r runResult, device string, lockOps int, whose string) {
 	t.Helper()
 	require.True(t, r.OK)
@@ -110,7 +112,8 @@ func TestKernelDemoHalves(t *testing.T) {
 	rdmatest.KernelDevice(t, "siw0")
 	l := clitest.Start(t, "demo", "--device", "siw0", "--listen", "10.77.0.1:0")
 	text := l.Stdout.Await(t, "siw0 (ibverbs)\n")
-	c := clitest.Run(t, "demo", "--json", "--device", "usiw0", "--connect", regexp.MustCompile(`10\.77\.0\.1:\d+`).FindString(text))
+	c := clitest.Run(t, "demo", "--json", "--device", "usiw0", "--connect",
+		regexp.MustCompile(`10\.77\.0\.1:\d+`).FindString(text))
 	require.Equal(t, clitest.Done, c.Code, c.Stderr)
 	got := decodeResult(t, c.Stdout)
 	require.Equal(t, "usiw0", got.Device)
@@ -121,7 +124,8 @@ func TestKernelDemoHalves(t *testing.T) {
 	require.Regexp(t, `\nconnect +1 op +ok  siw0 \(ibverbs\), 10\.77\.0\.1:\d+ to 10\.77\.0\.1:\d+\n`, r.Stdout)
 	require.Regexp(t, `\nsend .* ok  device has no local-inv, bind-mw\n`, r.Stdout)
 	require.Regexp(t, `\nlock +skipped  device has no fetch-add, cmp-swap\n`, r.Stdout)
-	require.Contains(t, r.Stdout, "\nverified: 5 of 11 steps; skipped: write-imm, imm64, masked-fetchadd, masked-cmpswap, lock, counter\n")
+	require.Contains(t, r.Stdout,
+		"\nverified: 5 of 11 steps; skipped: write-imm, imm64, masked-fetchadd, masked-cmpswap, lock, counter\n")
 }
 
 // The halves can be started in any order here too, and what cannot be is said by name.
@@ -168,7 +172,8 @@ func TestKernelTwoHosts(t *testing.T) {
 		overtaken := outOfOrder(t)
 		l := clitest.Start(t, "demo", "--device", "rxe2", "--listen", "10.78.0.2:7306")
 		l.Stdout.Await(t, "listening on")
-		r := clitest.Run(t, "demo", "--json", "--device", "rxe1", "--connect", "10.78.0.2:7306", "--clients", "2", "--ops", "20")
+		r := clitest.Run(t, "demo", "--json", "--device", "rxe1", "--connect", "10.78.0.2:7306", "--clients", "2",
+			"--ops", "20")
 		require.Equal(t, clitest.Done, r.Code, r.Stderr)
 		requireKernelSteps(t, decodeResult(t, r.Stdout), "rxe0", 40, "device")
 		require.Equal(t, clitest.Done, l.End(t).Code)

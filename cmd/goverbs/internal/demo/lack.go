@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lack has what a step cannot do on a connection. Both sides find the same, because each knows the operations of both devices.
+// lack has what a step cannot do on a connection. Both sides find the same, because each knows the
+// operations of both devices.
 type lack struct {
 	skipped string // the reason why the step is skipped
 	without string // the reason why the step does less

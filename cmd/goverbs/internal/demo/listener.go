@@ -44,14 +44,16 @@ type listener struct {
 	remark  string         // of the step in progress, for people
 }
 
-// host is the listening side's end of the driver's connection, with the memory that is for it and for its clients.
+// host is the listening side's end of the driver's connection, with the memory that is for it and
+// for its clients.
 type host struct {
 	end   *endpoint
 	words *verbs.MR // targets of atomics
 	data  *verbs.MR // target of Writes, source of Reads
 }
 
-// guest is a connection of a client process, which accesses the memory of host without completions on this side.
+// guest is a connection of a client process, which accesses the memory of host without completions
+// on this side.
 type guest struct {
 	id *cm.ID
 	qp *verbs.QP
@@ -180,9 +182,10 @@ func (l *listener) acceptDriver(ctx context.Context, req *cm.Request, h hello) e
 
 // welcome returns the private data of an acceptance.
 func (l *listener) welcome(host *host, h hello) []byte {
-	return encodePrivate(&welcome{Magic: magic, Version: version, BigEndian: bigEndian(), Nonce: h.Nonce, Token: l.token,
-		WordsAddr: host.words.Addr(), WordsKey: host.words.RKey(), DataAddr: host.data.Addr(), DataKey: host.data.RKey(),
-		Ops: uint32(host.end.ctx.Ops())})
+	return encodePrivate(&welcome{Magic: magic, Version: version, BigEndian: bigEndian(), Nonce: h.Nonce,
+		Token: l.token, WordsAddr: host.words.Addr(), WordsKey: host.words.RKey(), DataAddr: host.data.Addr(),
+		DataKey: host.data.RKey(),
+		Ops:     uint32(host.end.ctx.Ops())})
 }
 
 // acceptClient connects a client process to the driver's memory.
@@ -195,7 +198,8 @@ func (l *listener) acceptClient(ctx context.Context, req *cm.Request, h hello) e
 	}
 	e := host.end
 	// Nothing completes on this side: all that a client does is one-sided.
-	qp, err := e.pd.CreateQP(verbs.QPConfig{SendCQ: e.sends, RecvCQ: e.recvs, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}})
+	qp, err := e.pd.CreateQP(
+		verbs.QPConfig{SendCQ: e.sends, RecvCQ: e.recvs, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}})
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The messages between the processes of a demo. The connecting side introduces itself in the private data of its request. The private
-// data of the listening side's answer describe its memory. Then every step begins and ends with a control message
-// each way, JSON in a Send.
+// The messages between the processes of a demo. The connecting side introduces itself in the
+// private data of its request. The private data of the listening side's answer describe its memory.
+// Then every step begins and ends with a control message each way, JSON in a Send.
 
 const (
 	magic   = 0x676f7664 // "govd"
@@ -40,7 +40,8 @@ type hello struct {
 	Ops     uint32 // what the device of the connecting side has, a verbs.OpSet
 }
 
-// welcome is the private data of an acceptance: 48 bytes at most, so that it fits on every device, those of package ibcompat included.
+// welcome is the private data of an acceptance: 48 bytes at most, so that it fits on every device,
+// those of package ibcompat included.
 type welcome struct {
 	Magic     uint32
 	Version   uint8
@@ -110,9 +111,10 @@ type control struct {
 	Count int    `json:"count,omitempty"` // begin: how many operations
 	Seed  uint64 `json:"seed,omitempty"`  // begin: what the data are made of
 
-	OK    bool     `json:"ok,omitempty"`    // check, result: the sender has found no difference
-	Error string   `json:"error,omitempty"` // check, result: or which
-	Words []uint64 `json:"words,omitempty"` // check: what the listener's words must hold, in the order that the step knows
+	OK    bool   `json:"ok,omitempty"`    // check, result: the sender has found no difference
+	Error string `json:"error,omitempty"` // check, result: or which
+	// check: what the listener's words must hold, in the order that the step knows
+	Words []uint64 `json:"words,omitempty"`
 }
 
 func (m *control) encode() ([]byte, error) {

@@ -7,7 +7,8 @@ import (
 	"math/rand/v2"
 )
 
-// pattern makes the data of a step: both sides make the same out of the seed that the driver tells, and compare.
+// pattern makes the data of a step: both sides make the same out of the seed that the driver tells,
+// and compare.
 type pattern struct{ seed uint64 }
 
 // fill fills b with the bytes number i.

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/usiw/capture"
 )
 
-// Recording is a capture file of the messages that the RNIC of this process sends and receives. Its methods may be called on nil,
-// which means that nothing is recorded.
+// Recording is a capture file of the messages that the RNIC of this process sends and receives. Its
+// methods may be called on nil, which means that nothing is recorded.
 type Recording struct {
 	name   string
 	cfg    capture.Config
@@ -21,8 +21,8 @@ type Recording struct {
 	err    error // why it could not begin
 }
 
-// StartRecording creates the file of a recording. It returns nil if the name is empty. The file may be a named pipe, which is opened
-// when its reader opens it.
+// StartRecording creates the file of a recording. It returns nil if the name is empty. The file may
+// be a named pipe, which is opened when its reader opens it.
 func StartRecording(name string, cfg capture.Config) *Recording {
 	if name == "" {
 		return nil
@@ -69,7 +69,8 @@ func (r *Recording) remark() string {
 	if r == nil || r.writer == nil || !r.writer.Full() {
 		return ""
 	}
-	return fmt.Sprintf("--pcap %s: the file has reached its limit of %s bytes; what came later is not in it\n", r.name, thousands(int(r.cfg.MaxBytes)))
+	return fmt.Sprintf("--pcap %s: the file has reached its limit of %s bytes; what came later is not in it\n", r.name,
+		thousands(int(r.cfg.MaxBytes)))
 }
 
 // Close completes the file. It reports every error of writing it, once.

@@ -13,5 +13,6 @@ import (
 func TestPcapDiskFull(t *testing.T) {
 	r := clitest.Run(t, "demo", "--pcap", "/dev/full")
 	require.Equal(t, clitest.Failed, r.Code)
-	require.Equal(t, "goverbs demo: --pcap /dev/full: capture: write: write /dev/full: no space left on device\n", r.Stderr)
+	require.Equal(t, "goverbs demo: --pcap /dev/full: capture: write: write /dev/full: no space left on device\n",
+		r.Stderr)
 }

@@ -37,22 +37,26 @@ func tshark(t *testing.T, file string, args ...string) string {
 	return string(out)
 }
 
-// The names that tshark has for the messages of the demo, with how many there are at least in one run; both kinds of
-// Immediate Data, which have no names, go by their numbers.
+// The names that tshark has for the messages of the demo, with how many there are at least in one
+// run; both kinds of Immediate Data, which have no names, go by their numbers.
 var demoMessages = map[string]int{
 	"Write (0x0)": 1024 + 2000, "Read Request (0x1)": 1024, "Read Response (0x2)": 1024, "Send (0x3)": 1500,
-	"Send with Invalidate (0x4)": 8, "Send with SE (0x5)": 500, "Atomic Request (0xa)": 4000, "Atomic Response (0xb)": 4000,
-	"Unknown (0x8)": 2000, "Unknown (0x9)": 500, "FetchAdd (0)": 2000, "CmpSwap (2)": 2000,
+	"Send with Invalidate (0x4)": 8, "Send with SE (0x5)": 500, "Atomic Request (0xa)": 4000,
+	"Atomic Response (0xb)": 4000,
+	"Unknown (0x8)":         2000, "Unknown (0x9)": 500, "FetchAdd (0)": 2000, "CmpSwap (2)": 2000,
 }
 
 var opcodeLine = regexp.MustCompile(`(?m)^ *(?:[.01]+ )+= OpCode: (.*)$`)
 
-// connections requires that tshark understands every packet of a file, and returns how many connections there are.
+// connections requires that tshark understands every packet of a file, and returns how many
+// connections there are.
 func connections(t *testing.T, file string) int {
 	t.Helper()
-	// Requests, and what must not be there: another protocol, malformed packets, gaps in the streams.
-	found := clitest.Lines(t, tshark(t, file, "-Y", "iwarp_mpa.req || tcp.len > 0 && !iwarp_mpa || _ws.malformed || tcp.analysis.flags",
-		"-T", "fields", "-e", "frame.protocols", "-e", "_ws.malformed", "-e", "tcp.analysis.flags"))
+	// Requests, and what must not be there: another protocol, malformed packets, gaps in the
+	// streams.
+	found := clitest.Lines(t,
+		tshark(t, file, "-Y", "iwarp_mpa.req || tcp.len > 0 && !iwarp_mpa || _ws.malformed || tcp.analysis.flags", "-T",
+			"fields", "-e", "frame.protocols", "-e", "_ws.malformed", "-e", "tcp.analysis.flags"))
 	for _, line := range found {
 		require.Equal(t, "raw:ip:tcp:iwarp_mpa\t\t", line)
 	}
@@ -103,13 +107,15 @@ func TestPcapListener(t *testing.T) {
 	require.Equal(t, 1+3, connections(t, file))
 }
 
-// A recording that reaches its limit ends, and the demo goes on and says so. The file has whole packets, of the length that was
-// chosen.
+// A recording that reaches its limit ends, and the demo goes on and says so. The file has whole
+// packets, of the length that was chosen.
 func TestPcapLimit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "demo.pcapng")
-	r := clitest.Run(t, "demo", "--json", "--pcap", file, "--pcap-limit", "64K", "--pcap-snaplen", "128", "--clients", "1", "--ops", "20")
+	r := clitest.Run(t, "demo", "--json", "--pcap", file, "--pcap-limit", "64K", "--pcap-snaplen", "128", "--clients",
+		"1", "--ops", "20")
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
-	require.Equal(t, "--pcap "+file+": the file has reached its limit of 65,536 bytes; what came later is not in it\n", r.Stderr)
+	require.Equal(t, "--pcap "+file+": the file has reached its limit of 65,536 bytes; what came later is not in it\n",
+		r.Stderr)
 	requireSteps(t, decodeResult(t, r.Stdout), "")
 	fi, err := os.Stat(file)
 	require.NoError(t, err)
@@ -137,7 +143,8 @@ func TestPcapLimit(t *testing.T) {
 
 func TestPcapErrors(t *testing.T) {
 	dir := t.TempDir()
-	for name, file := range map[string]string{"no such directory": filepath.Join(dir, "none", "x.pcapng"), "a directory": dir} {
+	for name, file := range map[string]string{"no such directory": filepath.Join(dir, "none", "x.pcapng"),
+		"a directory": dir} {
 		t.Run(name, func(t *testing.T) {
 			r := clitest.Run(t, "demo", "--json", "--pcap", file)
 			require.Equal(t, clitest.Failed, r.Code)

@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// process is a child process that runs this program. The end of its stdin tells it to end, so it also ends when this process dies for
-// any reason. Its messages are lines of JSON on its stdout.
+// process is a child process that runs this program. The end of its stdin tells it to end, so it
+// also ends when this process dies for any reason. Its messages are lines of JSON on its stdout.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -126,8 +126,8 @@ func (p *process) endsBy(d time.Duration) bool {
 	}
 }
 
-// wait waits until the child has ended; after patience it is killed. The error has the last of what the child wrote to
-// its stderr. It may be called on nil and more than once.
+// wait waits until the child has ended; after patience it is killed. The error has the last of what
+// the child wrote to its stderr. It may be called on nil and more than once.
 func (p *process) wait(patience time.Duration) error {
 	if p == nil {
 		return nil
@@ -174,7 +174,8 @@ func (t *tail) String() string {
 	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
 }
 
-// startServer starts the listening half on a free port of this host. It returns the process and its address.
+// startServer starts the listening half on a free port of this host. It returns the process and its
+// address.
 func startServer(ctx context.Context, dev *verbs.Device, breaks []string) (*process, string, error) {
 	ip, err := devices.OwnAddress(dev)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// The processes of a demo under the race detector, which makes a process fail in which it finds something. The other tests
-// run the program without it, because with it everything takes ten times as long.
+// The processes of a demo under the race detector, which makes a process fail in which it finds
+// something. The other tests run the program without it, because with it everything takes ten times
+// as long.
 func TestDemoRace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "goverbs")
 	require.NoError(t, clitest.Build(path, "-race"))

@@ -23,8 +23,8 @@ type stepResult struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Ops  int    `json:"ops"` // operations that were done
-	// Skipped is why the step was skipped, for example "device has no imm64". That is ok on all devices but the user-space
-	// RNIC.
+	// Skipped is why the step was skipped, for example "device has no imm64". That is ok on all
+	// devices but the user-space RNIC.
 	Skipped string `json:"skipped,omitempty"`
 	// Without is the reason why the step did less than on other devices, in the same form.
 	Without string `json:"without,omitempty"`
@@ -61,7 +61,8 @@ func (r *runResult) summary() string {
 	if len(skipped) == 0 {
 		return fmt.Sprintf("verified: all %d steps", len(r.Steps))
 	}
-	return fmt.Sprintf("verified: %d of %d steps; skipped: %s", len(r.Steps)-len(skipped), len(r.Steps), strings.Join(skipped, ", "))
+	return fmt.Sprintf("verified: %d of %d steps; skipped: %s", len(r.Steps)-len(skipped), len(r.Steps),
+		strings.Join(skipped, ", "))
 }
 
 // err returns nil if every step is ok.

@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The step send: messages of many lengths, every fourth solicited, which the listener sends back. The last ones name
-// a memory window of the driver's, if the devices have windows: the listener reads through it and answers by Send with
-// Invalidate.
+// The step send: messages of many lengths, every fourth solicited, which the listener sends back.
+// The last ones name a memory window of the driver's, if the devices have windows: the listener
+// reads through it and answers by Send with Invalidate.
 
 const (
 	sendMax     = 4096 // bytes of a message

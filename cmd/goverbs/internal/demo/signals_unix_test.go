@@ -52,7 +52,8 @@ func TestSignals(t *testing.T) {
 			})
 			t.Run("with JSON", func(t *testing.T) {
 				d := clitest.Start(t, "demo", "--json", "--ops", "100000")
-				require.Eventually(t, func() bool { return len(childrenOf(t, d.Cmd.Process.Pid)) == 9 }, 60*time.Second, 20*time.Millisecond)
+				require.Eventually(t, func() bool { return len(childrenOf(t, d.Cmd.Process.Pid)) == 9 }, 60*time.Second,
+					20*time.Millisecond)
 				out := d.Interrupt(t, sig)
 				require.False(t, decodeResult(t, out.Stdout).OK)
 				clitest.NothingRuns(t)
@@ -61,8 +62,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// childrenOf returns the processes that a demo has started, the listening one first. Their numbers do not tell: they wrap
-// around.
+// childrenOf returns the processes that a demo has started, the listening one first. Their numbers
+// do not tell: they wrap around.
 func childrenOf(t *testing.T, pid int) []int {
 	t.Helper()
 	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=,args=").Output()

@@ -8,17 +8,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// step is one kind of operation, which the driver on the connecting side runs against the listener. The control messages begin and
-// ready precede it, check and result follow it.
+// step is one kind of operation, which the driver on the connecting side runs against the listener.
+// The control messages begin and ready precede it, check and result follow it.
 type step struct {
 	name string
-	// needs are the operations without which the step is skipped. Without one of uses the step does something else in its
-	// place, and says so. Both devices must have an operation.
+	// needs are the operations without which the step is skipped. Without one of uses the step does
+	// something else in its place, and says so. Both devices must have an operation.
 	needs, uses verbs.OpSet
 	// ops is how many operations the step has.
 	ops func(o *Options) int
-	// drive does n operations. It puts differences into c and returns the words that the listener's memory must hold. An
-	// error says that the step could not be finished.
+	// drive does n operations. It puts differences into c and returns the words that the listener's
+	// memory must hold. An error says that the step could not be finished.
 	drive func(ctx context.Context, d *driver, c *check, n int) (words []uint64, err error)
 	// prepare puts the listener's memory into the state that drive expects.
 	prepare func(l *listener, p pattern)
@@ -46,11 +46,14 @@ func steps() []step {
 	return []step{
 		{name: "connect", ops: constant(1), drive: driveConnect, verify: verifyConnect},
 		{name: "send", uses: windowOps, ops: constant(2000), drive: driveSend, serve: serveSend},
-		{name: "write", needs: verbs.MakeOpSet(verbs.OpWrite), ops: constant(1024), drive: driveWrite, serve: serveWrite},
+		{name: "write", needs: verbs.MakeOpSet(verbs.OpWrite), ops: constant(1024), drive: driveWrite,
+			serve: serveWrite},
 		{name: "read", needs: verbs.MakeOpSet(verbs.OpRead), ops: constant(1024), drive: driveRead, serve: serveRead},
-		{name: "write-imm", needs: verbs.MakeOpSet(verbs.OpWriteImm), uses: verbs.MakeOpSet(verbs.OpImm64), ops: constant(2000),
+		{name: "write-imm", needs: verbs.MakeOpSet(verbs.OpWriteImm), uses: verbs.MakeOpSet(verbs.OpImm64),
+			ops:   constant(2000),
 			drive: driveWriteImm, serve: serveWriteImm},
-		{name: "imm64", needs: verbs.MakeOpSet(verbs.OpImm64), ops: constant(2000), drive: driveImm64, serve: serveImm64},
+		{name: "imm64", needs: verbs.MakeOpSet(verbs.OpImm64), ops: constant(2000), drive: driveImm64,
+			serve: serveImm64},
 		{name: "masked-fetchadd", needs: verbs.MakeOpSet(verbs.OpMaskedFetchAdd, verbs.OpFetchAdd), ops: constant(2000),
 			drive: driveFetchAdd, prepare: prepareWord(wordFetchAdd), verify: verifyWord(wordFetchAdd)},
 		{name: "masked-cmpswap", needs: verbs.MakeOpSet(verbs.OpMaskedCmpSwap, verbs.OpCmpSwap), ops: constant(2000),

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The steps write and read: the whole data area in chunks, again and again with other data. After each round both sides
-// tell each other the digest of what they have.
+// The steps write and read: the whole data area in chunks, again and again with other data. After
+// each round both sides tell each other the digest of what they have.
 
 // chunkWR returns a Write or Read of one chunk between the driver's area and the listener's.
 func (d *driver) chunkWR(opcode verbs.WROpcode, i int) (verbs.SendWR, error) {

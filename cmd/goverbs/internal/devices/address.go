@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// OwnAddress returns an IP address of this host on which a device can be reached: an IPv4 address if there is one, and of the
-// user-space RNIC the loopback's.
+// OwnAddress returns an IP address of this host on which a device can be reached: an IPv4 address
+// if there is one, and of the user-space RNIC the loopback's.
 func OwnAddress(dev *verbs.Device) (netip.Addr, error) {
 	if in, wrapped := strings.CutPrefix(dev.Name(), ibcompat.Prefix); wrapped {
 		if d, err := verbs.DeviceByName(in); err == nil { // ib: has the addresses of the device below

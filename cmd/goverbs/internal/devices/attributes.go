@@ -4,11 +4,13 @@ package devices
 
 import "github.com/goverbs/goverbs/verbs"
 
-// attributes are the fields of a C struct, as JSON has them: numbers, but for those that have a text, and objects.
+// attributes are the fields of a C struct, as JSON has them: numbers, but for those that have a
+// text, and objects.
 type attributes map[string]any
 
-// deviceAttributes has the fields of struct ibv_device_attr, and three that C has elsewhere: node_type of struct ibv_device,
-// num_comp_vectors of struct ibv_context, max_inline_data of struct ibv_qp_cap.
+// deviceAttributes has the fields of struct ibv_device_attr, and three that C has elsewhere:
+// node_type of struct ibv_device, num_comp_vectors of struct ibv_context, max_inline_data of struct
+// ibv_qp_cap.
 func deviceAttributes(info verbs.DeviceInfo, board string, a verbs.DeviceAttr) attributes {
 	m := attributes{
 		"node_type":                 info.NodeType.String(),
@@ -64,25 +66,31 @@ func deviceAttributes(info verbs.DeviceInfo, board string, a verbs.DeviceAttr) a
 // extendedAttributes has the fields of struct ibv_device_attr_ex behind orig_attr.
 func extendedAttributes(a verbs.DeviceAttrEx) attributes {
 	return attributes{
-		"odp_caps": attributes{"general_caps": uint64(a.ODP.General), "rc_odp_caps": uint32(a.ODP.RC), "uc_odp_caps": uint32(a.ODP.UC),
-			"ud_odp_caps": uint32(a.ODP.UD)},
+		"odp_caps": attributes{"general_caps": uint64(a.ODP.General), "rc_odp_caps": uint32(a.ODP.RC),
+			"uc_odp_caps": uint32(a.ODP.UC), "ud_odp_caps": uint32(a.ODP.UD)},
 		"xrc_odp_caps":              uint32(a.ODP.XRC),
 		"completion_timestamp_mask": a.CompletionTimestampMask,
 		"hca_core_clock":            a.HCACoreClock,
 		"device_cap_flags_ex":       uint64(a.DeviceCapFlagsEx),
 		"tso_caps":                  attributes{"max_tso": a.TSO.MaxTSO, "supported_qpts": a.TSO.SupportedQPTs},
-		"rss_caps": attributes{"supported_qpts": a.RSS.SupportedQPTs, "max_rwq_indirection_tables": a.RSS.MaxRWQIndirectionTables,
-			"max_rwq_indirection_table_size": a.RSS.MaxRWQIndirectionTableSize, "rx_hash_fields_mask": a.RSS.RXHashFieldsMask,
-			"rx_hash_function": a.RSS.RXHashFunction},
+		"rss_caps": attributes{"supported_qpts": a.RSS.SupportedQPTs,
+			"max_rwq_indirection_tables":     a.RSS.MaxRWQIndirectionTables,
+			"max_rwq_indirection_table_size": a.RSS.MaxRWQIndirectionTableSize,
+			"rx_hash_fields_mask":            a.RSS.RXHashFieldsMask,
+			"rx_hash_function":               a.RSS.RXHashFunction},
 		"max_wq_type_rq": a.MaxWQTypeRQ,
-		"packet_pacing_caps": attributes{"qp_rate_limit_min": a.PacketPacing.QPRateLimitMin, "qp_rate_limit_max": a.PacketPacing.QPRateLimitMax,
-			"supported_qpts": a.PacketPacing.SupportedQPTs},
+		"packet_pacing_caps": attributes{"qp_rate_limit_min": a.PacketPacing.QPRateLimitMin,
+			"qp_rate_limit_max": a.PacketPacing.QPRateLimitMax,
+			"supported_qpts":    a.PacketPacing.SupportedQPTs},
 		"raw_packet_caps": a.RawPacketCaps,
-		"tm_caps": attributes{"max_rndv_hdr_size": a.TagMatching.MaxRndvHdrSize, "max_num_tags": a.TagMatching.MaxNumTags,
-			"flags": a.TagMatching.Flags, "max_ops": a.TagMatching.MaxOps, "max_sge": a.TagMatching.MaxSGE},
-		"cq_mod_caps":     attributes{"max_cq_count": a.CQModeration.MaxCQCount, "max_cq_period": a.CQModeration.MaxCQPeriod},
-		"max_dm_size":     a.MaxDMSize,
-		"pci_atomic_caps": attributes{"fetch_add": a.PCIAtomic.FetchAdd, "swap": a.PCIAtomic.Swap, "compare_swap": a.PCIAtomic.CompareSwap},
+		"tm_caps": attributes{"max_rndv_hdr_size": a.TagMatching.MaxRndvHdrSize,
+			"max_num_tags": a.TagMatching.MaxNumTags,
+			"flags":        a.TagMatching.Flags, "max_ops": a.TagMatching.MaxOps, "max_sge": a.TagMatching.MaxSGE},
+		"cq_mod_caps": attributes{"max_cq_count": a.CQModeration.MaxCQCount,
+			"max_cq_period": a.CQModeration.MaxCQPeriod},
+		"max_dm_size": a.MaxDMSize,
+		"pci_atomic_caps": attributes{"fetch_add": a.PCIAtomic.FetchAdd, "swap": a.PCIAtomic.Swap,
+			"compare_swap": a.PCIAtomic.CompareSwap},
 	}
 }
 

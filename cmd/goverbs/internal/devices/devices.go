@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package devices is where the command finds its RDMA devices: it adds the user-space RNIC to those of the process, turns
-// the names of the option --device into devices, and describes devices.
+// Package devices is where the command finds its RDMA devices: it adds the user-space RNIC to those
+// of the process, turns the names of the option --device into devices, and describes devices.
 package devices
 
 import (
@@ -18,9 +18,9 @@ import (
 // Auto is the name of the device that the connection manager chooses by the address.
 const Auto = "auto"
 
-// WithNIC runs f with a user-space RNIC among the devices of the process, as the last of them. It returns the error of f, joined
-// with that of closing the RNIC. If ctx is done, the RNIC is left to the end of the process: there may be no time to wait
-// for peers.
+// WithNIC runs f with a user-space RNIC among the devices of the process, as the last of them. It
+// returns the error of f, joined with that of closing the RNIC. If ctx is done, the RNIC is left to
+// the end of the process: there may be no time to wait for peers.
 func WithNIC(ctx context.Context, cfg usiw.Config, f func(nic *verbs.Device) error) error {
 	nic, err := usiw.Register(cfg)
 	if err != nil {
@@ -33,7 +33,8 @@ func WithNIC(ctx context.Context, cfg usiw.Config, f func(nic *verbs.Device) err
 	return errors.Join(err, nic.Close())
 }
 
-// All lists the devices of the process: nic alone, which is the RNIC of WithNIC, if the others cannot be listed.
+// All lists the devices of the process: nic alone, which is the RNIC of WithNIC, if the others
+// cannot be listed.
 func All(nic *verbs.Device) []*verbs.Device {
 	all, err := verbs.Devices()
 	if err != nil {
@@ -71,8 +72,8 @@ var wraps = map[string]func(below *verbs.Device) (*verbs.Device, error){
 	"ib": func(below *verbs.Device) (*verbs.Device, error) { return ibcompat.Wrap(below, ibcompat.Config{}) },
 }
 
-// AddWrap gives Choose a kind of devices that wrap others: KIND:NAME is what wrap makes of the device NAME. It is called before
-// the command line is executed.
+// AddWrap gives Choose a kind of devices that wrap others: KIND:NAME is what wrap makes of the
+// device NAME. It is called before the command line is executed.
 func AddWrap(kind string, wrap func(below *verbs.Device) *verbs.Device) {
 	wraps[kind] = func(below *verbs.Device) (*verbs.Device, error) { return wrap(below), nil }
 }
@@ -80,8 +81,8 @@ func AddWrap(kind string, wrap func(below *verbs.Device) *verbs.Device) {
 // Named is the name of a device that can be chosen, and what it is.
 type Named struct{ Name, Description string }
 
-// Names lists the names that Choose knows, but for Auto: those of the devices of the process, of the user-space RNIC without RFC
-// 7306, and of what wraps them. nic is the RNIC of WithNIC.
+// Names lists the names that Choose knows, but for Auto: those of the devices of the process, of
+// the user-space RNIC without RFC 7306, and of what wraps them. nic is the RNIC of WithNIC.
 func Names(nic *verbs.Device) []Named {
 	var names, wrapped []Named
 	add := func(name, description string, dev *verbs.Device) {
@@ -117,15 +118,16 @@ func Text(devices []*verbs.Device) string {
 	return strings.Join(texts, ", ")
 }
 
-// UserSpace reports whether a device is a user-space RNIC, or wraps one: it has a connection manager of its own and is none of
-// the kernel's.
+// UserSpace reports whether a device is a user-space RNIC, or wraps one: it has a connection
+// manager of its own and is none of the kernel's.
 func UserSpace(dev *verbs.Device) bool {
 	_, connects := verbs.Ability[cm.Provider](dev.Provider())
 	_, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider())
 	return connects && !kernel
 }
 
-// Complete reports whether a device is a user-space RNIC that has every operation of iWARP, or only passes on to one.
+// Complete reports whether a device is a user-space RNIC that has every operation of iWARP, or only
+// passes on to one.
 func Complete(dev *verbs.Device) bool {
 	name := dev.Name()
 	return UserSpace(dev) && usiw.ForDevice(name).Without == 0 && !strings.HasPrefix(name, ibcompat.Prefix)

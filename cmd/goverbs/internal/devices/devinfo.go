@@ -13,8 +13,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// devinfo writes attributes as ibv_devinfo -v does (rdma-core, libibverbs/examples): the same lines in the same order, with the
-// same tabs. docs/command.md has the differences. What only goverbs prints is in a section of its own behind each device.
+// devinfo writes attributes as ibv_devinfo -v does (rdma-core, libibverbs/examples): the same lines
+// in the same order, with the same tabs. docs/command.md has the differences. What only goverbs
+// prints is in a section of its own behind each device.
 type devinfo struct{ strings.Builder }
 
 // tabWidth is the distance of the tab stops at which values are aligned.
@@ -30,7 +31,8 @@ const (
 func (d *devinfo) field(indent, column int, name, format string, args ...any) {
 	at := tabWidth*indent + len(name) + 1
 	tabs := max(1, (column-at+tabWidth-1)/tabWidth)
-	fmt.Fprintf(d, "%s%s:%s%s\n", strings.Repeat("\t", indent), name, strings.Repeat("\t", tabs), fmt.Sprintf(format, args...))
+	fmt.Fprintf(d, "%s%s:%s%s\n", strings.Repeat("\t", indent), name, strings.Repeat("\t", tabs),
+		fmt.Sprintf(format, args...))
 }
 
 // named writes the names of the bits of a set, one in a line, and what is left as a number.
@@ -49,13 +51,17 @@ func (d *devinfo) named(set uint64, names []string) {
 
 // The names of bits, by their numbers.
 var (
-	capFlagNames = []string{"RESIZE_MAX_WR", "BAD_PKEY_CNTR", "BAD_QKEY_CNTR", "RAW_MULTI", "AUTO_PATH_MIG", "CHANGE_PHY_PORT",
+	capFlagNames = []string{"RESIZE_MAX_WR", "BAD_PKEY_CNTR", "BAD_QKEY_CNTR", "RAW_MULTI", "AUTO_PATH_MIG",
+		"CHANGE_PHY_PORT",
 		"UD_AV_PORT_ENFORCE", "CURR_QP_STATE_MOD", "SHUTDOWN_PORT", "INIT_TYPE", "PORT_ACTIVE_EVENT", "SYS_IMAGE_GUID",
-		"RC_RNR_NAK_GEN", "SRQ_RESIZE", "N_NOTIFY_CQ", 17: "MEM_WINDOW", 18: "UD_IP_CSUM", 20: "XRC", 21: "MEM_MGT_EXTENSIONS",
-		23: "MEM_WINDOW_TYPE_2A", 24: "MEM_WINDOW_TYPE_2B", 25: "RC_IP_CSUM", 26: "RAW_IP_CSUM", 29: "MANAGED_FLOW_STEERING"}
-	capFlagExNames   = []string{34: "RAW_SCATTER_FCS", 36: "PCI_WRITE_END_PADDING", 41: "CC_DMA_BOUNCE"}
-	odpNames         = []string{"ODP_SUPPORT", "ODP_SUPPORT_IMPLICIT"}
-	odpServiceNames  = []string{"SUPPORT_SEND", "SUPPORT_RECV", "SUPPORT_WRITE", "SUPPORT_READ", "SUPPORT_ATOMIC", "SUPPORT_SRQ", "SUPPORT_FLUSH", "SUPPORT_ATOMIC_WRITE"}
+		"RC_RNR_NAK_GEN", "SRQ_RESIZE", "N_NOTIFY_CQ", 17: "MEM_WINDOW", 18: "UD_IP_CSUM", 20: "XRC",
+		21: "MEM_MGT_EXTENSIONS",
+		23: "MEM_WINDOW_TYPE_2A", 24: "MEM_WINDOW_TYPE_2B", 25: "RC_IP_CSUM", 26: "RAW_IP_CSUM",
+		29: "MANAGED_FLOW_STEERING"}
+	capFlagExNames  = []string{34: "RAW_SCATTER_FCS", 36: "PCI_WRITE_END_PADDING", 41: "CC_DMA_BOUNCE"}
+	odpNames        = []string{"ODP_SUPPORT", "ODP_SUPPORT_IMPLICIT"}
+	odpServiceNames = []string{"SUPPORT_SEND", "SUPPORT_RECV", "SUPPORT_WRITE", "SUPPORT_READ", "SUPPORT_ATOMIC",
+		"SUPPORT_SRQ", "SUPPORT_FLUSH", "SUPPORT_ATOMIC_WRITE"}
 	rawPacketNames   = []string{"C-VLAN stripping offload", "Scatter FCS offload", "IP csum offload", "Delay drop"}
 	tagMatchingNames = []string{"IBV_TM_CAP_RC"}
 	// QP types, which are numbers of bits: those of ibv_qp_type that can have these abilities.
@@ -81,14 +87,16 @@ func byBit(code uint8, texts []string, other string) string {
 
 // The texts of codes.
 var (
-	portStates = []string{verbs.PortDown: "PORT_DOWN", verbs.PortInit: "PORT_INIT", verbs.PortArmed: "PORT_ARMED", verbs.PortActive: "PORT_ACTIVE"}
+	portStates = []string{verbs.PortDown: "PORT_DOWN", verbs.PortInit: "PORT_INIT", verbs.PortArmed: "PORT_ARMED",
+		verbs.PortActive: "PORT_ACTIVE"}
 	physStates = []string{1: "SLEEP", 2: "POLLING", 3: "DISABLED", 4: "PORT_CONFIGURATION TRAINNING", 5: "LINK_UP",
 		6: "LINK_ERROR_RECOVERY", 7: "PHY TEST"}
 	linkLayers = []string{"Unspecified", "InfiniBand", "Ethernet"}
 	mtus       = []string{1: "256", 2: "512", 3: "1024", 4: "2048", 5: "4096"}
 	lanes      = []string{1: "1", 2: "2", 3: "4", 4: "8", 5: "15"}
 	widths     = []string{"1", "4", "8", "12", "2"}
-	speeds     = []string{"2.5 Gbps", "5.0 Gbps", "10.0 Gbps", "10.0 Gbps", "14.0 Gbps", "25.0 Gbps", "50.0 Gbps", "100.0 Gbps"}
+	speeds     = []string{"2.5 Gbps", "5.0 Gbps", "10.0 Gbps", "10.0 Gbps", "14.0 Gbps", "25.0 Gbps", "50.0 Gbps",
+		"100.0 Gbps"}
 	atomics    = []string{"ATOMIC_NONE", "ATOMIC_HCA", "ATOMIC_GLOB"}
 	transports = []string{"InfiniBand", "iWARP", "usNIC", "usNIC UDP", "unspecified"}
 )

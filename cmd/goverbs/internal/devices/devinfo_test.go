@@ -15,8 +15,8 @@ import (
 // lines is text with tabs written as arrows, to be seen.
 func lines(text string) string { return strings.ReplaceAll(text, "→", "\t") }
 
-// TestDevinfoDevice: all that ibv_devinfo prints only of some devices. What it prints of every device is compared with it in the
-// guest.
+// TestDevinfoDevice: all that ibv_devinfo prints only of some devices. What it prints of every
+// device is compared with it in the guest.
 func TestDevinfoDevice(t *testing.T) {
 	var d devinfo
 	info := verbs.DeviceInfo{Name: "mlx5_0", Transport: verbs.TransportIB}
@@ -25,11 +25,14 @@ func TestDevinfoDevice(t *testing.T) {
 	ex := verbs.DeviceAttrEx{
 		ODP: verbs.ODPCaps{General: verbs.ODPSupport | verbs.ODPSupportImplicit | 4, RC: 0x3f, UC: verbs.ODPSend,
 			UD: verbs.ODPAtomicWrite | 1<<8, XRC: verbs.ODPSRQRecv | verbs.ODPFlush},
-		CompletionTimestampMask: 1<<48 - 1, HCACoreClock: 156250, RawPacketCaps: 0xff, DeviceCapFlagsEx: 1<<36 | 1<<34 | 1<<40 | 1<<0,
-		TSO: verbs.TSOCaps{MaxTSO: 262144, SupportedQPTs: 1<<8 | 1<<4 | 1<<2},
-		RSS: verbs.RSSCaps{SupportedQPTs: 1 << 8, MaxRWQIndirectionTables: 5, MaxRWQIndirectionTableSize: 6, RXHashFunction: 7,
+		CompletionTimestampMask: 1<<48 - 1, HCACoreClock: 156250, RawPacketCaps: 0xff,
+		DeviceCapFlagsEx: 1<<36 | 1<<34 | 1<<40 | 1<<0,
+		TSO:              verbs.TSOCaps{MaxTSO: 262144, SupportedQPTs: 1<<8 | 1<<4 | 1<<2},
+		RSS: verbs.RSSCaps{SupportedQPTs: 1 << 8, MaxRWQIndirectionTables: 5, MaxRWQIndirectionTableSize: 6,
+			RXHashFunction:   7,
 			RXHashFieldsMask: 0x800000ff},
-		MaxWQTypeRQ: 8388608, PacketPacing: verbs.PacketPacingCaps{QPRateLimitMin: 1, QPRateLimitMax: 2, SupportedQPTs: 1<<8 | 1<<4 | 1<<2 | 1<<3},
+		MaxWQTypeRQ: 8388608, PacketPacing: verbs.PacketPacingCaps{QPRateLimitMin: 1, QPRateLimitMax: 2,
+			SupportedQPTs: 1<<8 | 1<<4 | 1<<2 | 1<<3},
 		TagMatching:  verbs.TagMatchingCaps{MaxRndvHdrSize: 64, MaxNumTags: 127, MaxOps: 16, MaxSGE: 1, Flags: 3},
 		CQModeration: verbs.CQModerationCaps{MaxCQCount: 65535, MaxCQPeriod: 4095}, MaxDMSize: 131072,
 	}
@@ -67,20 +70,28 @@ func TestDevinfoPort(t *testing.T) {
 	v4 := verbs.GIDFromAddr(netip.MustParseAddr("192.0.2.7"))
 	link := verbs.GID(netip.MustParseAddr("fe80::1:2").As16())
 	mac := verbs.GID{0x02, 1, 2, 3, 4, 5}
-	gids := []verbs.GIDEntry{{GID: link, Index: 0, Type: verbs.GIDTypeRoCEv1}, {GID: v4, Index: 3, Type: verbs.GIDTypeRoCEv2}, {GID: mac, Index: 4}}
+	gids := []verbs.GIDEntry{{GID: link, Index: 0, Type: verbs.GIDTypeRoCEv1},
+		{GID: v4, Index: 3, Type: verbs.GIDTypeRoCEv2}, {GID: mac, Index: 4}}
 	var d devinfo
-	d.port(verbs.TransportIB, 2, verbs.PortAttr{State: verbs.PortInit, MaxMTU: verbs.MTU2048, ActiveMTU: 6, SMLID: 1, LID: 2, LMC: 3,
-		LinkLayer: verbs.LinkLayerEthernet, MaxMsgSz: 1 << 30, PortCapFlags: 0x1a, PortCapFlags2: 0x3, MaxVLNum: 5, BadPKeyCntr: 10, QKeyViolCntr: 11,
-		SMSL: 4, PKeyTblLen: 128, GIDTblLen: 256, SubnetTimeout: 18, InitTypeReply: 6, ActiveWidth: 2, ActiveSpeed: 128, PhysState: 5}, gids)
+	d.port(verbs.TransportIB, 2,
+		verbs.PortAttr{State: verbs.PortInit, MaxMTU: verbs.MTU2048, ActiveMTU: 6, SMLID: 1, LID: 2, LMC: 3,
+			LinkLayer: verbs.LinkLayerEthernet, MaxMsgSz: 1 << 30, PortCapFlags: 0x1a, PortCapFlags2: 0x3, MaxVLNum: 5,
+			BadPKeyCntr: 10, QKeyViolCntr: 11,
+			SMSL: 4, PKeyTblLen: 128, GIDTblLen: 256, SubnetTimeout: 18, InitTypeReply: 6, ActiveWidth: 2,
+			ActiveSpeed: 128,
+			PhysState:   5}, gids)
 	require.Equal(t, lines("→→port:→2\n→→→state:→→→PORT_INIT (2)\n→→→max_mtu:→→2048 (4)\n→→→active_mtu:→→invalid MTU (6)\n→→→sm_lid:→→→1\n"+
 		"→→→port_lid:→→2\n→→→port_lmc:→→0x03\n→→→link_layer:→→Ethernet\n→→→max_msg_sz:→→0x40000000\n→→→port_cap_flags:→→0x0000001a\n"+
 		"→→→port_cap_flags2:→0x0003\n→→→max_vl_num:→→15 (5)\n→→→bad_pkey_cntr:→→0xa\n→→→qkey_viol_cntr:→→0xb\n→→→sm_sl:→→→4\n"+
 		"→→→pkey_tbl_len:→→128\n→→→gid_tbl_len:→→256\n→→→subnet_timeout:→→18\n→→→init_type_reply:→6\n→→→active_width:→→4X (2)\n"+
 		"→→→active_speed:→→100.0 Gbps (128)\n→→→phys_state:→→LINK_UP (5)\n"+
-		"→→→GID[  0]:→→fe80:0000:0000:0000:0000:0000:0001:0002, RoCE v1\n→→→GID[  3]:→→::ffff:192.0.2.7, RoCE v2\n\n"), d.String())
+		"→→→GID[  0]:→→fe80:0000:0000:0000:0000:0000:0001:0002, RoCE v1\n→→→GID[  3]:→→::ffff:192.0.2.7, RoCE v2\n\n"),
+		d.String())
 
 	d = devinfo{}
-	d.port(verbs.TransportIWARP, 1, verbs.PortAttr{State: verbs.PortActiveDefer, LinkLayer: 9, ActiveWidth: 3, ActiveSpeed: 5, PhysState: 5}, gids[:1])
+	d.port(verbs.TransportIWARP, 1,
+		verbs.PortAttr{State: verbs.PortActiveDefer, LinkLayer: 9, ActiveWidth: 3, ActiveSpeed: 5, PhysState: 5},
+		gids[:1])
 	require.Contains(t, d.String(), "invalid state (5)\n")
 	require.Contains(t, d.String(), "\tUnknown\n")
 	require.Contains(t, d.String(), "invalid widthX (3)\n")

@@ -53,11 +53,13 @@ func listed(t *testing.T, name string) deviceReport {
 	return deviceReport{}
 }
 
-// devinfoValues is what ibv_devinfo -v says of a device with one port: its values by their names, and its GIDs.
+// devinfoValues is what ibv_devinfo -v says of a device with one port: its values by their names,
+// and its GIDs.
 func devinfoValues(t *testing.T, name string) (values map[string]string, gids []string) {
 	t.Helper()
 	values = make(map[string]string)
-	for _, m := range regexp.MustCompile(`(?m)^\s*([\w\[\] ]+):\s+(.+)$`).FindAllStringSubmatch(output(t, "ibv_devinfo", "-v", "-d", name), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\s*([\w\[\] ]+):\s+(.+)$`).FindAllStringSubmatch(
+		output(t, "ibv_devinfo", "-v", "-d", name), -1) {
 		if strings.HasPrefix(m[1], "GID[") {
 			gids = append(gids, m[2])
 		} else {
@@ -83,8 +85,9 @@ func TestKernelDevices(t *testing.T) {
 				require.NoError(t, err)
 				return float64(n) // as JSON has it
 			}
-			for _, limit := range []string{"vendor_id", "vendor_part_id", "hw_ver", "phys_port_cnt", "max_mr_size", "page_size_cap",
-				"max_qp", "max_qp_wr", "device_cap_flags", "max_sge", "max_sge_rd", "max_cq", "max_cqe", "max_mr", "max_pd",
+			for _, limit := range []string{"vendor_id", "vendor_part_id", "hw_ver", "phys_port_cnt", "max_mr_size",
+				"page_size_cap", "max_qp", "max_qp_wr", "device_cap_flags", "max_sge", "max_sge_rd", "max_cq",
+				"max_cqe", "max_mr", "max_pd",
 				"max_qp_rd_atom", "max_res_rd_atom", "max_qp_init_rd_atom", "max_mw", "max_ah", "max_srq", "max_srq_wr",
 				"max_srq_sge", "max_pkeys", "local_ca_ack_delay"} {
 				require.Equal(t, number(want[limit]), d.Attr[limit], limit)
@@ -106,8 +109,10 @@ func TestKernelDevices(t *testing.T) {
 			require.Contains(t, want["active_width"], fmt.Sprintf("(%v)", p.Attr["active_width"]))
 			require.Contains(t, want["active_speed"], fmt.Sprintf("(%v)", p.Attr["active_speed"]))
 
-			// ibv_devinfo leaves out the one row of an iWARP device, which begins with the MAC address.
-			netdev := regexp.MustCompile(`netdev (\S+)`).FindStringSubmatch(output(t, "rdma", "link", "show", name+"/1"))[1]
+			// ibv_devinfo leaves out the one row of an iWARP device, which begins with the MAC
+			// address.
+			netdev := regexp.MustCompile(`netdev (\S+)`).FindStringSubmatch(
+				output(t, "rdma", "link", "show", name+"/1"))[1]
 			sysfs := filepath.Join("/sys/class/infiniband", name, "ports/1")
 			for i, g := range p.GIDs {
 				require.Equal(t, netdev, g.NetDev)
@@ -142,7 +147,8 @@ func TestKernelDevices(t *testing.T) {
 
 			text := clitest.Run(t, "devices").Stdout
 			has := map[string]string{"rxe0": "write-imm,fetch-add,cmp-swap", "siw0": "none"}[name]
-			require.Regexp(t, `(?m)^`+name+` +ibverbs +`+d.Transport+` +`+d.NodeGUID+` +1 active +`+netdev+` +`+has+`$`, text)
+			require.Regexp(t, `(?m)^`+name+` +ibverbs +`+d.Transport+` +`+d.NodeGUID+` +1 active +`+netdev+` +`+has+`$`,
+				text)
 			require.Regexp(t, `(?m)^usiw0 +usiw `, text)
 			require.NotContains(t, clitest.Run(t, "devices", "--device", name).Stdout, "usiw0")
 			require.Contains(t, clitest.Run(t, "devices", "--device", name).Stdout, name+" ")
@@ -150,14 +156,16 @@ func TestKernelDevices(t *testing.T) {
 	}
 }
 
-// withNames replaces, in what ibv_devinfo prints, bits of on-demand paging that only newer versions of it name.
+// withNames replaces, in what ibv_devinfo prints, bits of on-demand paging that only newer versions
+// of it name.
 func withNames(text string) string {
 	unnamed := regexp.MustCompile(`(_odp_caps:\n(?:\t+SUPPORT_\w+\n)*)\t+Unknown flags: 0xC0\n`)
 	const indent = "\t\t\t\t\t"
 	return unnamed.ReplaceAllString(text, "${1}"+indent+"SUPPORT_FLUSH\n"+indent+"SUPPORT_ATOMIC_WRITE\n")
 }
 
-// Of the kernel's devices -v prints what ibv_devinfo -v prints, to the letter, and behind it a section of its own.
+// Of the kernel's devices -v prints what ibv_devinfo -v prints, to the letter, and behind it a
+// section of its own.
 func TestKernelDevinfo(t *testing.T) {
 	for _, name := range []string{"rxe0", "siw0"} {
 		t.Run(name, func(t *testing.T) {

@@ -62,15 +62,16 @@ type gidReport struct {
 // Report describes devices. Its JSON form is what devices --json prints.
 type Report struct {
 	Devices []deviceReport `json:"devices"`
-	// Libibverbs tells whether the program can use libibverbs; without it the kernel's devices are not listed.
+	// Libibverbs tells whether the program can use libibverbs; without it the kernel's devices are
+	// not listed.
 	Libibverbs bool   `json:"libibverbs"`
 	Error      string `json:"error,omitempty"` // why the kernel's devices are not listed
 
 	all bool // not only one device was asked for
 }
 
-// List describes the device only, or all if only is nil: at least nic if the others cannot be listed. With verbose it also
-// asks for the attributes.
+// List describes the device only, or all if only is nil: at least nic if the others cannot be
+// listed. With verbose it also asks for the attributes.
 func List(nic, only *verbs.Device, verbose bool) *Report {
 	missing := verbs.RDMACore()
 	list := &Report{Devices: []deviceReport{}, Libibverbs: missing == nil, all: only == nil}
@@ -126,7 +127,8 @@ func (r *deviceReport) ask(d *verbs.Device, verbose bool) (err error) {
 		if err != nil {
 			return err
 		}
-		pr := portReport{Port: port, State: pa.State.String(), MTU: pa.ActiveMTU.Bytes(), LinkLayer: pa.LinkLayer.String()}
+		pr := portReport{Port: port, State: pa.State.String(), MTU: pa.ActiveMTU.Bytes(),
+			LinkLayer: pa.LinkLayer.String()}
 		if pr.GIDs, pr.gids, err = gidTable(ctx, port); err != nil {
 			return err
 		}
@@ -213,7 +215,8 @@ func (r *deviceReport) extensions() string {
 	return strings.Join(has, ",")
 }
 
-// PrintVerbose prints everything: of each device what ibv_devinfo -v prints of it, then a section with what only goverbs knows.
+// PrintVerbose prints everything: of each device what ibv_devinfo -v prints of it, then a section
+// with what only goverbs knows.
 func (l *Report) PrintVerbose(w io.Writer) error {
 	var b strings.Builder
 	for i := range l.Devices {
@@ -224,8 +227,8 @@ func (l *Report) PrintVerbose(w io.Writer) error {
 	return err
 }
 
-// verbose returns what PrintVerbose prints of a device. A device that could not be asked for everything has the reason in the
-// section.
+// verbose returns what PrintVerbose prints of a device. A device that could not be asked for
+// everything has the reason in the section.
 func (r *deviceReport) verbose() string {
 	d := new(devinfo)
 	if r.asked {

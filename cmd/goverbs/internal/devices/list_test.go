@@ -24,22 +24,26 @@ func TestDevices(t *testing.T) {
 	require.Equal(t, clitest.Done, r.Code)
 	require.Empty(t, r.Stderr)
 	out := clitest.Lines(t, r.Stdout)
-	require.Equal(t, []string{"DEVICE", "PROVIDER", "TRANSPORT", "NODE", "GUID", "PORTS", "NETDEV", "RFC", "7306"}, strings.Fields(out[0]))
+	require.Equal(t, []string{"DEVICE", "PROVIDER", "TRANSPORT", "NODE", "GUID", "PORTS", "NETDEV", "RFC", "7306"},
+		strings.Fields(out[0]))
 	if !clitest.WithLibibverbs {
-		require.Equal(t, "(the kernel's devices are not listed: built without cgo or with the tag noibverbs)", out[len(out)-1])
+		require.Equal(t, "(the kernel's devices are not listed: built without cgo or with the tag noibverbs)",
+			out[len(out)-1])
 		out = out[:len(out)-1]
 	} else if kernelDevices(t) == 0 {
 		require.Equal(t, "(the kernel has no RDMA device)", out[len(out)-1])
 		out = out[:len(out)-1]
 	}
-	require.Regexp(t, `^usiw0 +usiw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +all$`, out[len(out)-1], "the last one")
+	require.Regexp(t, `^usiw0 +usiw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +all$`, out[len(out)-1],
+		"the last one")
 	require.Len(t, out, 2+kernelDevices(t))
 }
 
 // With --device one device is listed, which has the same GUID in every run.
 func TestDevicesOne(t *testing.T) {
 	for _, form := range [][]string{nil, {"-v"}, {"--json"}} {
-		all, one := clitest.Run(t, append([]string{"devices"}, form...)...), clitest.Run(t, append([]string{"devices", "--device", "usiw0"}, form...)...)
+		all, one := clitest.Run(t, append([]string{"devices"}, form...)...),
+			clitest.Run(t, append([]string{"devices", "--device", "usiw0"}, form...)...)
 		require.Equal(t, clitest.Done, one.Code, one.Stderr)
 		require.Contains(t, one.Stdout, "usiw0")
 		if kernelDevices(t) == 0 {
@@ -103,8 +107,8 @@ func TestDevicesJSON(t *testing.T) {
 	require.Equal(t, "usiw", d["provider"])
 	require.Equal(t, "iWARP", d["transport"])
 	require.Regexp(t, `^([0-9a-f]{4}:){3}[0-9a-f]{4}$`, d["node_guid"])
-	require.Equal(t, []any{map[string]any{"port": 1.0, "state": "active", "active_mtu": 4096.0, "link_layer": "Ethernet",
-		"gids": []any{}}}, d["ports"])
+	require.Equal(t, []any{map[string]any{"port": 1.0, "state": "active", "active_mtu": 4096.0,
+		"link_layer": "Ethernet", "gids": []any{}}}, d["ports"])
 	ops := d["ops"].(map[string]any)
 	n := 0
 	for op := range verbs.Ops() {
@@ -121,8 +125,9 @@ func TestDevicesJSON(t *testing.T) {
 func TestDevicesVerbose(t *testing.T) {
 	r := clitest.Run(t, "devices", "-v")
 	require.Equal(t, clitest.Done, r.Code)
-	for _, want := range []string{"hca_id:\tusiw0\n", "\tmax_qp:\t\t\t\t65536\n", "\tgoverbs:\n\t\tprovider:\t\tsiw\n\t\tmax_inline_data:\t", "ATOMIC_GLOB (2)\n",
-		"\t\t\tmax_msg_sz:\t", "\t\t\tmasked-cmp-swap:\tnative\n"} {
+	for _, want := range []string{"hca_id:\tusiw0\n", "\tmax_qp:\t\t\t\t65536\n",
+		"\tgoverbs:\n\t\tprovider:\t\tsiw\n\t\tmax_inline_data:\t", "ATOMIC_GLOB (2)\n", "\t\t\tmax_msg_sz:\t",
+		"\t\t\tmasked-cmp-swap:\tnative\n"} {
 		require.Contains(t, r.Stdout, want)
 	}
 	r = clitest.Run(t, "devices", "--verbose", "--json")
@@ -164,7 +169,8 @@ func (madeUpContext) QueryPort(port int) (verbs.PortAttr, error) {
 	if port == 1 {
 		return verbs.PortAttr{State: verbs.PortDown, LinkLayer: verbs.LinkLayerInfiniBand, ActiveMTU: verbs.MTU256}, nil
 	}
-	return verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkLayerEthernet, ActiveMTU: verbs.MTU1024, GIDTblLen: 3}, nil
+	return verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkLayerEthernet, ActiveMTU: verbs.MTU1024,
+		GIDTblLen: 3}, nil
 }
 func (madeUpContext) QueryPKey(int, int) (uint16, error) { return 0xffff, nil }
 func (madeUpContext) QueryGID(port, index int) (verbs.GIDEntry, error) {
@@ -178,13 +184,15 @@ func (madeUpContext) QueryGID(port, index int) (verbs.GIDEntry, error) {
 // madeUpDevice registers a device for the time of the test.
 func madeUpDevice(t *testing.T, name string, open func() (verbs.ProviderContext, error)) *verbs.Device {
 	t.Helper()
-	d, err := verbs.Register(&madeUp{verbs.DeviceInfo{Name: name, Provider: "made-up", Transport: verbs.TransportIB}, open})
+	d, err := verbs.Register(
+		&madeUp{verbs.DeviceInfo{Name: name, Provider: "made-up", Transport: verbs.TransportIB}, open})
 	require.NoError(t, err)
 	t.Cleanup(func() { verbs.Unregister(d) })
 	return d
 }
 
-// A device that cannot be opened is listed with the reason, and does not keep others from being listed.
+// A device that cannot be opened is listed with the reason, and does not keep others from being
+// listed.
 func TestDevicesBroken(t *testing.T) {
 	madeUpDevice(t, "broken0", func() (verbs.ProviderContext, error) { return nil, syscall.EACCES })
 	whole := madeUpDevice(t, "whole0", func() (verbs.ProviderContext, error) { return madeUpContext{}, nil })
@@ -224,21 +232,25 @@ func TestDevicesBroken(t *testing.T) {
 	const gid = "0000:0000:0000:0000:0000:ffff:0a4e:0001"
 	require.Equal(t, []portReport{
 		{Port: 1, State: "down", MTU: 256, LinkLayer: "InfiniBand", GIDs: []gidReport{}},
-		{Port: 2, State: "active", MTU: 1024, LinkLayer: "Ethernet", GIDs: []gidReport{{0, gid, "RoCE v2", "lo"}, {2, gid, "RoCE v2", "lo"}}},
+		{Port: 2, State: "active", MTU: 1024, LinkLayer: "Ethernet",
+			GIDs: []gidReport{{0, gid, "RoCE v2", "lo"}, {2, gid, "RoCE v2", "lo"}}},
 	}, list.Devices[n-2].Ports)
 
 	// The address on which a demo listens: of the interface, and not the one that a GID once had.
 	ip, err := OwnAddress(whole)
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1", ip.String())
-	_, err = OwnAddress(verbs.NewDevice(&madeUp{verbs.DeviceInfo{Name: "closed0"}, func() (verbs.ProviderContext, error) { return nil, syscall.EACCES }}))
+	_, err = OwnAddress(verbs.NewDevice(
+		&madeUp{verbs.DeviceInfo{Name: "closed0"},
+			func() (verbs.ProviderContext, error) { return nil, syscall.EACCES }}))
 	require.ErrorIs(t, err, syscall.EACCES)
 }
 
 func TestDevicesRemark(t *testing.T) {
 	kernel := []deviceReport{{Provider: "usiw"}, {Provider: "ibverbs"}}
 	require.Empty(t, (&Report{Libibverbs: true, all: true, Devices: kernel}).remark())
-	require.Contains(t, (&Report{Libibverbs: true, all: true, Devices: kernel[:1]}).remark(), "the kernel has no RDMA device")
+	require.Contains(t, (&Report{Libibverbs: true, all: true, Devices: kernel[:1]}).remark(),
+		"the kernel has no RDMA device")
 	require.Empty(t, (&Report{Libibverbs: true, Devices: kernel[:1]}).remark(), "only one was asked for")
 	require.Contains(t, (&Report{Error: "built without cgo", all: true}).remark(), "not listed: built without cgo")
 	require.Contains(t, (&Report{Libibverbs: true, Error: "no netlink"}).remark(), "not listed: no netlink")

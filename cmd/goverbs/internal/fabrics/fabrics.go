@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package fabrics is the command goverbs fabrics: it runs the scenarios of package compat/ibcompat/scenario on the devices of this
-// host, and says whether a program sees the same on all of them.
+// Package fabrics is the command goverbs fabrics: it runs the scenarios of package
+// compat/ibcompat/scenario on the devices of this host, and says whether a program sees the same on
+// all of them.
 package fabrics
 
 import (
@@ -45,7 +46,8 @@ type missing struct {
 	Error    string `json:"error"`
 }
 
-// Run runs the command. nic is the user-space RNIC of the process. The error says what differed, or which column is missing.
+// Run runs the command. nic is the user-space RNIC of the process. The error says what differed, or
+// which column is missing.
 func Run(ctx context.Context, nic *verbs.Device, o Options) error {
 	_, err := run(ctx, nic, o)
 	return err
@@ -78,7 +80,8 @@ func run(ctx context.Context, nic *verbs.Device, o Options) (r report, err error
 	if len(fabrics) == 0 {
 		scenarios = nil
 	}
-	if r.Report, err = scenario.Compare(ctx, fabrics, scenarios, func(res scenario.Result) { o.show(res) }); err != nil {
+	if r.Report, err = scenario.Compare(ctx, fabrics, scenarios,
+		func(res scenario.Result) { o.show(res) }); err != nil {
 		return r, err
 	}
 	if o.Verbose {
@@ -102,7 +105,8 @@ func run(ctx context.Context, nic *verbs.Device, o Options) (r report, err error
 // chosen returns the scenarios whose names begin with one of these.
 func chosen(only []string) (list []*scenario.Scenario) {
 	for _, s := range scenario.All() {
-		if len(only) == 0 || slices.ContainsFunc(only, func(begin string) bool { return strings.HasPrefix(s.Name, begin) }) {
+		if len(only) == 0 || slices.ContainsFunc(only,
+			func(begin string) bool { return strings.HasPrefix(s.Name, begin) }) {
 			list = append(list, s)
 		}
 	}
@@ -123,7 +127,8 @@ func (o *Options) columns(nic *verbs.Device) []string {
 	return list
 }
 
-// present lists all columns of this host: every device, and with each iWARP device of the kernel usiw0.
+// present lists all columns of this host: every device, and with each iWARP device of the kernel
+// usiw0.
 func present(nic *verbs.Device) []string {
 	list := []string{nic.Name(), usiw.PlainName}
 	for _, d := range devices.All(nic) {

@@ -11,9 +11,11 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
 )
 
-// TestKnown: a difference that is known is printed with its reason and is no failure, also where it does not show. Any other is one.
+// TestKnown: a difference that is known is printed with its reason and is no failure, also where it
+// does not show. Any other is one.
 func TestKnown(t *testing.T) {
-	known := scenario.Result{Name: "row20/a", Known: "rxe of Linux 6.12: it does", Difference: "usiw0 and rxe0: event 3"}
+	known := scenario.Result{Name: "row20/a", Known: "rxe of Linux 6.12: it does",
+		Difference: "usiw0 and rxe0: event 3"}
 	unseen := scenario.Result{Name: "row20/b", Known: "rxe of Linux 6.12: it does", TracesEqual: true}
 	unknown := scenario.Result{Name: "row20/c", Difference: "usiw0 and rxe0: event 4"}
 	for _, asJSON := range []bool{false, true} {
@@ -31,7 +33,8 @@ func TestKnown(t *testing.T) {
 			"row20/b                          equal    this time, though a difference is known: rxe of Linux 6.12: it does\n"+
 			"row20/c                          DIFFERS  usiw0 and rxe0: event 4\n", out.String())
 	}
-	r := report{Report: scenario.Report{Columns: []string{"usiw0", "rxe0"}, Scenarios: []scenario.Result{known, unseen}}}
+	r := report{Report: scenario.Report{Columns: []string{"usiw0", "rxe0"},
+		Scenarios: []scenario.Result{known, unseen}}}
 	require.NoError(t, r.failed())
 	r.Scenarios = append(r.Scenarios, unknown)
 	require.EqualError(t, r.failed(), "1 of 3 scenarios differ")

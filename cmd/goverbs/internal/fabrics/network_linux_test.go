@@ -26,8 +26,9 @@ import (
 // insideVariable is set in a process of the test whose network is that of host 1.
 const insideVariable = "GOVERBS_FABRICS_INSIDE"
 
-// TestKernelTwoHosts: over a network that delays and loses packets, what has completed is in the peer's memory, on every fabric. The
-// hosts of siw and of the user-space RNIC are two network namespaces, those of rxe the two ends of a cable.
+// TestKernelTwoHosts: over a network that delays and loses packets, what has completed is in the
+// peer's memory, on every fabric. The hosts of siw and of the user-space RNIC are two network
+// namespaces, those of rxe the two ends of a cable.
 func TestKernelTwoHosts(t *testing.T) {
 	for _, d := range []string{"siw1", "siw2", "rxe1", "rxe2"} {
 		rdmatest.KernelDevice(t, d)
@@ -39,7 +40,8 @@ func TestKernelTwoHosts(t *testing.T) {
 		const listen = "10.77.0.2:0"
 		usiw, plain := newNIC(t, usiw.Config{}), newNIC(t, usiw.ForDevice(usiw.PlainName))
 		columns := []column{
-			{name: "siw1+siw2", active: kernelDevice(t, "siw1"), passive: kernelDevice(t, "siw2"), listen: listen, host: "h2"},
+			{name: "siw1+siw2", active: kernelDevice(t, "siw1"), passive: kernelDevice(t, "siw2"), listen: listen,
+				host: "h2"},
 			{name: "usiw0+usiw0", active: usiw, listen: listen, host: "h2"},
 			{name: "usiw0-plain+usiw0-plain", active: plain, listen: listen, host: "h2"},
 			{name: "usiw0+siw2", active: usiw, passive: kernelDevice(t, "siw2"), listen: listen, host: "h2"},
@@ -55,14 +57,15 @@ func TestKernelTwoHosts(t *testing.T) {
 	t.Run("rxe", func(t *testing.T) {
 		slow(t, "", "e1", "1%")
 		slow(t, "", "e2", "1%")
-		confirmed(t, column{name: "rxe1+rxe2", active: kernelDevice(t, "rxe1"), passive: kernelDevice(t, "rxe2"), listen: "10.78.0.2:0",
-			source: netip.MustParseAddrPort("10.78.0.1:0")}, reference)
+		confirmed(t, column{name: "rxe1+rxe2", active: kernelDevice(t, "rxe1"), passive: kernelDevice(t, "rxe2"),
+			listen: "10.78.0.2:0", source: netip.MustParseAddrPort("10.78.0.1:0")}, reference)
 		require.Positive(t, dropped(t, "", "e1")+dropped(t, "", "e2"), "nothing was lost")
 	})
 	t.Run("siw", func(t *testing.T) {
 		self, err := os.Executable()
 		require.NoError(t, err)
-		cmd := exec.CommandContext(t.Context(), "ip", "netns", "exec", "h1", self, "-test.run=^TestKernelTwoHosts$", "-test.v")
+		cmd := exec.CommandContext(t.Context(), "ip", "netns", "exec", "h1", self, "-test.run=^TestKernelTwoHosts$",
+			"-test.v")
 		cmd.Env = append(os.Environ(), insideVariable+"=1")
 		cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 		require.NoError(t, cmd.Run())
@@ -126,11 +129,12 @@ func confirmed(t *testing.T, columns ...column) {
 	}
 }
 
-// unconfirmed requires that the data have not arrived when a relaxed request completes: so the network is slow enough for confirmed
-// to find it.
+// unconfirmed requires that the data have not arrived when a relaxed request completes: so the
+// network is slow enough for confirmed to find it.
 func unconfirmed(t *testing.T, reference, relaxed column) {
 	t.Helper()
-	r, err := scenario.Compare(t.Context(), []scenario.Fabric{reference.fabric(t), relaxed.fabric(t)}, chosenFor("row02/write-placed"), nil)
+	r, err := scenario.Compare(t.Context(), []scenario.Fabric{reference.fabric(t), relaxed.fabric(t)},
+		chosenFor("row02/write-placed"), nil)
 	require.NoError(t, err)
 	require.Regexp(t, `passive: memory 0 `, r.Scenarios[0].Difference, relaxed.name)
 }
@@ -167,7 +171,8 @@ func inNamespace(t *testing.T, name string, call func()) {
 	require.NoError(t, <-done)
 }
 
-// slow makes a network device of a host, "" = that of this process, delay and lose what it sends, until the test ends.
+// slow makes a network device of a host, "" = that of this process, delay and lose what it sends,
+// until the test ends.
 func slow(t *testing.T, host, dev, loss string) {
 	t.Helper()
 	tc(t, host, "qdisc", "add", "dev", dev, "root", "netem", "delay", "30ms", "loss", loss)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package output is where the command writes: stdout and stderr, of which a failure is not forgotten.
+// Package output is where the command writes: stdout and stderr, of which a failure is not
+// forgotten.
 package output
 
 import (
@@ -11,9 +12,10 @@ import (
 	"golang.org/x/term"
 )
 
-// Writer is an output of the command. What is written to it cannot control a terminal: the texts of peers and devices, and errors that
-// quote them, come as Printable makes them, but with their lines and tabs. After the first error it writes nothing more, so that no
-// output has a gap. Its methods may be called concurrently.
+// Writer is an output of the command. What is written to it cannot control a terminal: the texts of
+// peers and devices, and errors that quote them, come as Printable makes them, but with their lines
+// and tabs. After the first error it writes nothing more, so that no output has a gap. Its methods
+// may be called concurrently.
 type Writer struct {
 	w      io.Writer
 	failed func(error)
@@ -24,7 +26,8 @@ type Writer struct {
 
 // New makes a Writer to w. It calls failed, if that is not nil, with the first error.
 //
-// A write to a stdout whose reader has gone does not return on Unix: it ends the process by SIGPIPE, as os.File documents.
+// A write to a stdout whose reader has gone does not return on Unix: it ends the process by
+// SIGPIPE, as os.File documents.
 func New(w io.Writer, failed func(error)) *Writer { return &Writer{w: w, failed: failed} }
 
 // Write writes b, whole characters. After an error it returns that error.
@@ -61,7 +64,8 @@ func (o *Writer) Err() error {
 	return o.err
 }
 
-// Terminal reports whether w, or that to which the Writer w writes, is a terminal. A device such as /dev/null is none.
+// Terminal reports whether w, or that to which the Writer w writes, is a terminal. A device such as
+// /dev/null is none.
 func Terminal(w io.Writer) bool {
 	if o, ok := w.(*Writer); ok {
 		w = o.w

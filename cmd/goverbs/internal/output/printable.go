@@ -10,12 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// Printable returns a text of a peer or a device for one line: what is no character to be seen is written as \u001b, or as \xff if it
-// is no UTF-8. So the text cannot control a terminal, nor look like another line.
+// Printable returns a text of a peer or a device for one line: what is no character to be seen is
+// written as \u001b, or as \xff if it is no UTF-8. So the text cannot control a terminal, nor look
+// like another line.
 func Printable[T ~string | ~[]byte](text T) string { return string(printable(nil, text, false)) }
 
-// printable appends a text, with its lines and tabs if it may have several lines. In JSON it changes only what is inside of
-// strings, to what means the same there.
+// printable appends a text, with its lines and tabs if it may have several lines. In JSON it
+// changes only what is inside of strings, to what means the same there.
 func printable[T ~string | ~[]byte](to []byte, text T, lines bool) []byte {
 	for s := string(text); len(s) > 0; {
 		r, n := utf8.DecodeRuneInString(s)
@@ -56,5 +57,6 @@ func Print(w io.Writer, parts ...any) {
 
 // needsWork reports whether printable would change a text of several lines.
 func needsWork(b []byte) bool {
-	return !utf8.Valid(b) || bytes.ContainsFunc(b, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' })
+	return !utf8.Valid(b) ||
+		bytes.ContainsFunc(b, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' })
 }

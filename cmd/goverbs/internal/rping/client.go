@@ -105,11 +105,12 @@ func firstDifference(a, b []byte) int {
 	return len(a)
 }
 
-// rejectedByConsumer is the reason of a rejection on InfiniBand that is the listener's own (IB_CM_REJ_CONSUMER_DEFINED).
+// rejectedByConsumer is the reason of a rejection on InfiniBand that is the listener's own
+// (IB_CM_REJ_CONSUMER_DEFINED).
 const rejectedByConsumer = 28
 
-// connectEvent returns the event that librdmacm reports for a failed attempt to connect, with its status: a negative errno,
-// or on InfiniBand the reason of a rejection.
+// connectEvent returns the event that librdmacm reports for a failed attempt to connect, with its
+// status: a negative errno, or on InfiniBand the reason of a rejection.
 func connectEvent(err error, transport verbs.Transport) (ev cm.Event, status int) {
 	var errno syscall.Errno
 	errors.As(err, &errno)

@@ -60,7 +60,8 @@ type endpoint struct {
 	wc     [1]verbs.WC
 }
 
-// errPeerGone is the end of a connection by the peer: in order, or because the peer's process is gone.
+// errPeerGone is the end of a connection by the peer: in order, or because the peer's process is
+// gone.
 var errPeerGone = errors.New("the peer disconnected")
 
 // newEndpoint makes an end that is not connected, with its receive posted.
@@ -105,7 +106,8 @@ func (r *run) newEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, p *re
 	return e, e.postRecv()
 }
 
-// close ends the connection and frees everything, the QP before the memory that its requests may use.
+// close ends the connection and frees everything, the QP before the memory that its requests may
+// use.
 func (e *endpoint) close() error {
 	return errors.Join(e.id.Close(), e.qp.Close(), e.recv.Close(), e.send.Close(), e.data.Close(), e.origin.Close(),
 		e.cq.Close(), e.pd.Close())
@@ -151,14 +153,15 @@ func (e *endpoint) receive(ctx context.Context, s state) (bufferInfo, error) {
 	}
 	if wc.ByteLen != infoSize {
 		e.note("Received bogus data, size %d", wc.ByteLen)
-		return bufferInfo{}, fmt.Errorf("received a message of %d bytes, not %d, waiting for %v", wc.ByteLen, infoSize, s)
+		return bufferInfo{}, fmt.Errorf("received a message of %d bytes, not %d, waiting for %v", wc.ByteLen, infoSize,
+			s)
 	}
 	i := parseInfo(e.recv.Bytes())
 	return i, e.postRecv() // before we answer, which allows the peer another message
 }
 
-// await waits for the next completion of kind op. Those of sent messages come before what the peer does upon them, or
-// a little later, and are skipped.
+// await waits for the next completion of kind op. Those of sent messages come before what the peer
+// does upon them, or a little later, and are skipped.
 func (e *endpoint) await(ctx context.Context, op verbs.WCOpcode, s state) (*verbs.WC, error) {
 	for {
 		if _, err := e.cq.Wait(ctx, e.wc[:]); err != nil {
@@ -176,7 +179,8 @@ func (e *endpoint) await(ctx context.Context, op verbs.WCOpcode, s state) (*verb
 	}
 }
 
-// failed explains a completion that is no success. The error Is errPeerGone if the peer has ended the connection.
+// failed explains a completion that is no success. The error Is errPeerGone if the peer has ended
+// the connection.
 func (e *endpoint) failed(ctx context.Context, status verbs.WCStatus, s state) error {
 	if status != verbs.WCWRFlushErr {
 		e.note("cq completion failed status %d\nwait for %v state %d", status, s, stateError)

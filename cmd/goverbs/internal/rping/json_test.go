@@ -41,8 +41,8 @@ func TestRPingJSON(t *testing.T) {
 
 	r := s.End(t)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
-	require.Equal(t, []report{{Role: "server", Device: "usiw0", Local: "127.0.0.1:" + port, Peer: got.Local, Size: 100, Pings: 50, OK: true}},
-		reports(t, r.Stdout))
+	require.Equal(t, []report{{Role: "server", Device: "usiw0", Local: "127.0.0.1:" + port, Peer: got.Local, Size: 100,
+		Pings: 50, OK: true}}, reports(t, r.Stdout))
 	require.Equal(t, pingLines("server ping data: ", 50, 64), dataLines("server ping data: ", r.Stderr))
 }
 
@@ -80,7 +80,8 @@ func TestRPingJSONPersistent(t *testing.T) {
 	got := reports(t, s.Stdout.String())
 	require.Len(t, got, 3)
 	for i, r := range got {
-		require.Equal(t, report{Role: "server", Device: "usiw0", Local: "127.0.0.1:" + port, Peer: r.Peer, Size: 64, Pings: i + 1, OK: true}, r)
+		require.Equal(t, report{Role: "server", Device: "usiw0", Local: "127.0.0.1:" + port, Peer: r.Peer, Size: 64,
+			Pings: i + 1, OK: true}, r)
 	}
 	require.NoError(t, s.Kill())
 }

@@ -25,7 +25,8 @@ func TestKernelRPing(t *testing.T) {
 			t.Run(device+[]string{" IPv4", " IPv6"}[family], func(t *testing.T) {
 				rdmatest.KernelDevice(t, device)
 				s, port := kernelRPing(t, device, address, "-vV", "-C10", "-S1000")
-				client := []string{"rping", "-cvV", "--device", device, "-a", address, "-I", address, "-p", port, "-C10", "-S1000"}
+				client := []string{"rping", "-cvV", "--device", device, "-a", address, "-I", address, "-p", port,
+					"-C10", "-S1000"}
 				got := clitest.Run(t, client...)
 				require.Equal(t, clitest.Done, got.Code, got.Stderr)
 				require.Equal(t, pingLines("ping data: ", 10, 1000), pinged(t, got.Stdout, 10))
@@ -39,7 +40,9 @@ func TestKernelRPing(t *testing.T) {
 				// Now there is no listener.
 				got = clitest.Run(t, client...)
 				require.Equal(t, clitest.Failed, got.Code)
-				require.Contains(t, got.Stderr, "cma event RDMA_CM_EVENT_REJECTED, error "+map[string]string{"rxe0": "8", "siw0": "-111"}[device]+"\n")
+				require.Contains(t, got.Stderr,
+					"cma event RDMA_CM_EVENT_REJECTED, error "+map[string]string{"rxe0": "8", "siw0": "-111"}[device]+
+						"\n")
 			})
 		}
 	}
@@ -64,14 +67,17 @@ func TestKernelRPingEnds(t *testing.T) {
 			require.Contains(t, c.Stderr, "client DISCONNECT EVENT...\nwait for RDMA_WRITE_ADV state 10\n")
 			r = s.End(t)
 			require.Equal(t, clitest.Failed, r.Code)
-			require.Equal(t, "goverbs rping: ping 0: the client has 100 bytes, the server room for 1 to 99 (-S)\n", r.Stderr)
+			require.Equal(t, "goverbs rping: ping 0: the client has 100 bytes, the server room for 1 to 99 (-S)\n",
+				r.Stderr)
 
 			s, port = kernelRPing(t, device, address, "-P", "-V", "-S200")
 			endless := clitest.Start(t, "rping", "-cv", "--device", device, "-a", address, "-p", port)
 			endless.Stdout.Await(t, "\n")
 			var clients []*clitest.Running
 			for i := range 3 {
-				clients = append(clients, clitest.Start(t, "rping", "-cvV", "-C20", "-S", strconv.Itoa(100+i), "--device", device, "-a", address, "-p", port))
+				clients = append(clients,
+					clitest.Start(t, "rping", "-cvV", "-C20", "-S", strconv.Itoa(100+i), "--device", device, "-a",
+						address, "-p", port))
 			}
 			for i, c := range clients {
 				r := c.End(t)
@@ -104,7 +110,8 @@ func TestKernelTwoHosts(t *testing.T) {
 	})
 	t.Run("rping rxe1 to rxe2", func(t *testing.T) {
 		s, port := kernelRPing(t, "rxe2", "10.78.0.2", "-V", "-C5")
-		c := clitest.Run(t, "rping", "-cvV", "-C5", "--device", "rxe1", "-I", "10.78.0.1", "-a", "10.78.0.2", "-p", port)
+		c := clitest.Run(t, "rping", "-cvV", "-C5", "--device", "rxe1", "-I", "10.78.0.1", "-a", "10.78.0.2", "-p",
+			port)
 		require.Equal(t, clitest.Done, c.Code, c.Stderr)
 		require.Equal(t, pingLines("ping data: ", 5, 64), pinged(t, c.Stdout, 5))
 		r := s.End(t)

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// infoSize is the size in bytes of every message of rping. Those of the client hold an bufferInfo; those of the
-// server say by their arrival that the client can go on, and hold zeros.
+// infoSize is the size in bytes of every message of rping. Those of the client hold an bufferInfo;
+// those of the server say by their arrival that the client can go on, and hold zeros.
 const infoSize = 16
 
 // bufferInfo tells the peer where a buffer is.

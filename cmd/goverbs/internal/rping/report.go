@@ -11,8 +11,9 @@ import (
 
 // report is what one end of a connection did. Its JSON form is a line of rping --json.
 type report struct {
-	Role      string       `json:"role"`                    // client or server
-	Device    string       `json:"device"`                  // that of the connection; before there is one, that of the options
+	Role string `json:"role"` // client or server
+	// that of the connection; before there is one, that of the options
+	Device    string       `json:"device"`
 	Local     string       `json:"local,omitempty"`         // the addresses, once they are known
 	Peer      string       `json:"peer,omitempty"`          //
 	Size      int          `json:"size"`                    // bytes of a ping
@@ -32,7 +33,8 @@ func (r *run) newReport() *report {
 	return p
 }
 
-// conclude prints what an end did and how that ended: with JSON a line, else the statistics of a client.
+// conclude prints what an end did and how that ended: with JSON a line, else the statistics of a
+// client.
 func (r *run) conclude(p *report, ended error) error {
 	timed := p.trips != nil && p.trips.n > 0
 	if !r.JSON {

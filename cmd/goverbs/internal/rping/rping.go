@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What the rping of librdmacm has where no option says otherwise. Its manual says that the size is 100; the program has
-// 64, and a server must have at least what its clients have.
+// What the rping of librdmacm has where no option says otherwise. Its manual says that the size is
+// 100; the program has 64, and a server must have at least what its clients have.
 const (
 	DefaultPort = 7174
 	DefaultSize = 64
@@ -46,8 +46,8 @@ type Options struct {
 // serverAddr returns the server's address and port.
 func (o *Options) serverAddr() string { return net.JoinHostPort(o.Address, strconv.Itoa(o.Port)) }
 
-// sourceAddr returns the client's own address, zero if none was given. One that is given by name has the family of a
-// server that is given by address.
+// sourceAddr returns the client's own address, zero if none was given. One that is given by name
+// has the family of a server that is given by address.
 func (o *Options) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
 	if o.Source == "" {
 		return netip.AddrPort{}, nil
@@ -78,7 +78,8 @@ type run struct {
 	mu sync.Mutex // guards Stdout and Stderr; clients of a server are served at the same time
 }
 
-// Run is one end of a conversation on a device. It returns when the conversation is over or ctx is done.
+// Run is one end of a conversation on a device. It returns when the conversation is over or ctx is
+// done.
 func Run(ctx context.Context, dev *verbs.Device, o Options) error {
 	r := &run{Options: o, dev: dev}
 	if o.Server && o.Persistent {
@@ -95,8 +96,8 @@ func Run(ctx context.Context, dev *verbs.Device, o Options) error {
 	return errors.Join(err, r.conclude(p, err))
 }
 
-// because returns the reason why ctx is done in place of an error, because the errors of everything that was cut off then say
-// nothing.
+// because returns the reason why ctx is done in place of an error, because the errors of everything
+// that was cut off then say nothing.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause
@@ -138,7 +139,8 @@ func (r *run) note(format string, args ...any) {
 	fmt.Fprintf(r.Stderr, format+"\n", args...)
 }
 
-// connParam are the parameters of both sides of a connection: the server has one Read in progress at a time.
+// connParam are the parameters of both sides of a connection: the server has one Read in progress
+// at a time.
 func connParam() cm.ConnParam {
 	return cm.ConnParam{InitiatorDepth: 1, ResponderResources: 1, RetryCount: 7, RNRRetryCount: 7}
 }

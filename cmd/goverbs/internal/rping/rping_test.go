@@ -47,7 +47,8 @@ func pingLines(prefix string, n, size int) string {
 	return b.String()
 }
 
-var statistics = regexp.MustCompile(`(?m)^round trip of (\d+) pings: min (\d+\.\d) us, p50 (\d+\.\d) us, p99 (\d+\.\d) us, max (\d+\.\d) us\n\z`)
+var statistics = regexp.MustCompile(
+	`(?m)^round trip of (\d+) pings: min (\d+\.\d) us, p50 (\d+\.\d) us, p99 (\d+\.\d) us, max (\d+\.\d) us\n\z`)
 
 // pinged returns what a client printed before the statistics of n pings, which are the last line.
 func pinged(t *testing.T, stdout string, n int) string {
@@ -88,28 +89,35 @@ func TestRPing(t *testing.T) {
 		{name: "smallest", server: []string{"-vV", "-S23"}, client: []string{"-vV", "-S23"}, pings: 10, size: 23},
 		{name: "64", server: []string{"-v", "-V", "-C", "10"}, client: []string{"-v", "-V"}, pings: 10, size: 64},
 		{name: "100", server: []string{"-vVS100"}, client: []string{"-v", "-V", "-S", "100"}, pings: 10, size: 100},
-		{name: "largest", server: []string{"-vVS", "65536"}, client: []string{"-vV", "-S=65536"}, pings: 10, size: 65536},
-		{name: "a server with more room", server: []string{"-vV", "-S1000"}, client: []string{"-vV"}, pings: 3, size: 64},
+		{name: "largest", server: []string{"-vVS", "65536"}, client: []string{"-vV", "-S=65536"}, pings: 10,
+			size: 65536},
+		{name: "a server with more room", server: []string{"-vV", "-S1000"}, client: []string{"-vV"}, pings: 3,
+			size: 64},
 		{name: "the pattern comes round", server: []string{"-vV"}, client: []string{"-vV"}, pings: 120, size: 64},
 		{name: "IPv6", server: []string{"-vV", "-a", "::1"}, client: []string{"-vV"}, host: "::1", pings: 2, size: 64},
-		{name: "every address", server: []string{"-v", "-a", "::0"}, client: []string{"-v"}, host: "::1", pings: 1, size: 64},
-		{name: "by name", server: []string{"-v", "-a", "localhost"}, client: []string{"-v"}, host: "localhost", pings: 1, size: 64},
-		{name: "source", server: []string{"-v"}, client: []string{"-v", "-I", "127.0.0.1"}, pings: 1, size: 64},
+		{name: "every address", server: []string{"-v", "-a", "::0"}, client: []string{"-v"}, host: "::1", pings: 1,
+			size: 64},
+		{name: "by name", server: []string{"-v", "-a", "localhost"}, client: []string{"-v"}, host: "localhost",
+			pings: 1, size: 64}, {name: "source", server: []string{"-v"}, client: []string{"-v", "-I", "127.0.0.1"},
+			pings: 1, size: 64},
 		{name: "source by name", server: []string{"-v"}, client: []string{"-v", "-I", "localhost"}, pings: 1, size: 64},
-		{name: "device", server: []string{"-v", "--device", "usiw0"}, client: []string{"-v", "--device=usiw0"}, pings: 1, size: 64},
+		{name: "device", server: []string{"-v", "--device", "usiw0"}, client: []string{"-v", "--device=usiw0"},
+			pings: 1, size: 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.host == "" {
 				c.host = "127.0.0.1"
 			}
 			s, port := rpingServer(t, c.server...)
-			got := clitest.Run(t, append([]string{"rping", "-c", "-a", c.host, "-p", port, "-C", strconv.Itoa(c.pings)}, c.client...)...)
+			got := clitest.Run(t, append([]string{"rping", "-c", "-a", c.host, "-p", port, "-C", strconv.Itoa(c.pings)},
+				c.client...)...)
 			require.Equal(t, clitest.Done, got.Code, got.Stderr)
 			require.Equal(t, pingLines("ping data: ", c.pings, c.size), pinged(t, got.Stdout, c.pings))
 			require.Equal(t, clientDone, got.Stderr)
 			r := s.End(t)
 			require.Equal(t, clitest.Done, r.Code, r.Stderr)
-			require.Equal(t, pingLines("server ping data: ", c.pings, c.size), dataLines("server ping data: ", r.Stdout))
+			require.Equal(t, pingLines("server ping data: ", c.pings, c.size),
+				dataLines("server ping data: ", r.Stdout))
 			require.Equal(t, serverGone, r.Stderr)
 		})
 	}
@@ -161,7 +169,8 @@ func TestRPingPersistent(t *testing.T) {
 	endless.Stdout.Await(t, "\n")
 	clients := make([]*clitest.Running, n)
 	for i := range clients {
-		clients[i] = clitest.Start(t, "rping", "-cvV", "-C200", "-S", strconv.Itoa(100+i), "-a", "127.0.0.1", "-p", port)
+		clients[i] = clitest.Start(t, "rping", "-cvV", "-C200", "-S", strconv.Itoa(100+i), "-a", "127.0.0.1", "-p",
+			port)
 	}
 	for i, c := range clients {
 		r := c.End(t)
@@ -171,7 +180,8 @@ func TestRPingPersistent(t *testing.T) {
 	}
 	gone := func(text string, n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Count(s.Stderr.String(), text) == n }, 30*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Count(s.Stderr.String(), text) == n }, 30*time.Second,
+			time.Millisecond)
 	}
 	gone(serverGone, n)
 
@@ -262,12 +272,16 @@ func TestRPingAddresses(t *testing.T) {
 		{"nobody listens", []string{"-c", "-a", "127.0.0.1", "-p", port},
 			[]string{"cma event RDMA_CM_EVENT_REJECTED, error -", "127.0.0.1:" + port, "connection refused"}},
 		{"unresolvable server", []string{"-c", "-a", "no-such-host.invalid"}, []string{"no-such-host.invalid"}},
-		{"unresolvable address to listen on", []string{"-s", "-a", "no-such-host.invalid"}, []string{"no-such-host.invalid"}},
-		{"foreign address to listen on", []string{"-s", "-a", "192.0.2.1"}, []string{"192.0.2.1:7174", "cannot assign requested address"}},
-		{"unresolvable source", []string{"-c", "-a", "127.0.0.1", "-I", "no-such-host.invalid"}, []string{"-I no-such-host.invalid"}},
+		{"unresolvable address to listen on", []string{"-s", "-a", "no-such-host.invalid"},
+			[]string{"no-such-host.invalid"}},
+		{"foreign address to listen on", []string{"-s", "-a", "192.0.2.1"},
+			[]string{"192.0.2.1:7174", "cannot assign requested address"}},
+		{"unresolvable source", []string{"-c", "-a", "127.0.0.1", "-I", "no-such-host.invalid"},
+			[]string{"-I no-such-host.invalid"}},
 		{"foreign source", []string{"-c", "-a", "127.0.0.1", "-I", "192.0.2.1"},
 			[]string{"cma event RDMA_CM_EVENT_CONNECT_ERROR, error -", "192.0.2.1"}},
-		{"source of another family", []string{"-c", "-a", "::1", "-I", "127.0.0.1"}, []string{"::1", "family of 127.0.0.1"}},
+		{"source of another family", []string{"-c", "-a", "::1", "-I", "127.0.0.1"},
+			[]string{"::1", "family of 127.0.0.1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := clitest.Run(t, append([]string{"rping"}, c.args...)...)

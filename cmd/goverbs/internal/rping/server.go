@@ -40,7 +40,8 @@ func (r *run) serve(ctx context.Context, p *report) (err error) {
 	return r.serveOne(ctx, req, late, p)
 }
 
-// serveAll serves every client in a goroutine of its own until ctx is done. One that fails does not disturb others.
+// serveAll serves every client in a goroutine of its own until ctx is done. One that fails does not
+// disturb others.
 func (r *run) serveAll(ctx context.Context, ln *cm.Listener, late <-chan struct{}) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()

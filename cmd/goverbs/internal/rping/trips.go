@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// roundTrips counts how long pings took. It takes the same memory for any number of pings: times are counted in classes, of which
-// each is at most 1/64 of its times wide. Minimum and maximum are exact.
+// roundTrips counts how long pings took. It takes the same memory for any number of pings: times
+// are counted in classes, of which each is at most 1/64 of its times wide. Minimum and maximum are
+// exact.
 type roundTrips struct {
 	n        uint64
 	min, max time.Duration
 	classes  [(63-classBits)<<(classBits-1) + 1<<classBits]uint64
 }
 
-// classBits is how many bits of a time tell its class: below 1<<classBits nanoseconds every time has a class of its own, and
-// above it each power of two has half as many.
+// classBits is how many bits of a time tell its class: below 1<<classBits nanoseconds every time
+// has a class of its own, and above it each power of two has half as many.
 const classBits = 7
 
 // class returns the class of a time, and the time in the middle of that class.
@@ -39,7 +40,8 @@ func (r *roundTrips) add(d time.Duration) {
 	r.classes[i]++
 }
 
-// percentile returns a time within 1% of the shortest one that p percent of the pings did not exceed; 0 without pings.
+// percentile returns a time within 1% of the shortest one that p percent of the pings did not
+// exceed; 0 without pings.
 func (r *roundTrips) percentile(p int) time.Duration {
 	rank := (r.n*uint64(p) + 99) / 100
 	for i, seen := 0, uint64(0); i < len(r.classes); i++ {
@@ -66,7 +68,8 @@ type roundTripNS struct {
 }
 
 func (r *roundTrips) json() *roundTripNS {
-	return &roundTripNS{Min: int64(r.min), P50: int64(r.percentile(50)), P99: int64(r.percentile(99)), Max: int64(r.max)}
+	return &roundTripNS{Min: int64(r.min), P50: int64(r.percentile(50)), P99: int64(r.percentile(99)),
+		Max: int64(r.max)}
 }
 
 func (r *roundTrips) String() string {

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClasses: every time has a class whose middle is near it, and classes follow each other without a gap.
+// TestClasses: every time has a class whose middle is near it, and classes follow each other
+// without a gap.
 func TestClasses(t *testing.T) {
 	last := -1
 	for d := time.Duration(0); d < 1<<16; d++ {

@@ -266,7 +266,8 @@ func TestRPingClientWire(t *testing.T) {
 		{"right data", []string{"-vV"}, "", goAhead, clitest.Done, pingLines("ping data: ", 2, 64), clientDone},
 		{"wrong data", []string{"-vV"}, "nothing\x00", goAhead, clitest.Failed, "",
 			"data mismatch!\ngoverbs rping: ping 0: not the data that were expected: first in byte 0\n"},
-		{"wrong data that nobody looks at", []string{"-v"}, "nothing\x00", goAhead, clitest.Done, "ping data: nothing\nping data: nothing\n", clientDone},
+		{"wrong data that nobody looks at", []string{"-v"}, "nothing\x00", goAhead, clitest.Done,
+			"ping data: nothing\nping data: nothing\n", clientDone},
 		{"short answer", []string{"-vV"}, "", goAhead[:15], clitest.Failed, "",
 			"Received bogus data, size 15\ngoverbs rping: ping 0: received a message of 15 bytes, not 16, waiting for RDMA_WRITE_ADV\n"},
 	} {
@@ -277,7 +278,8 @@ func TestRPingClientWire(t *testing.T) {
 			defer ln.Close()
 			_, port, err := net.SplitHostPort(ln.Addr().String())
 			require.NoError(t, err)
-			client := clitest.Start(t, append([]string{"rping", "-c", "-C2", "-a", "127.0.0.1", "-p", port}, c.args...)...)
+			client := clitest.Start(t,
+				append([]string{"rping", "-c", "-C2", "-a", "127.0.0.1", "-p", port}, c.args...)...)
 			req, err := ln.Accept(p.ctx)
 			require.NoError(t, err)
 			require.Empty(t, req.PrivateData())
@@ -306,7 +308,8 @@ func TestRPingClientWire(t *testing.T) {
 				if c.pong != "" {
 					pong = copy(p.data.Bytes(), c.pong)
 				}
-				p.post(verbs.WRRDMAWrite, p.data, pong, binary.BigEndian.Uint64(sink), binary.BigEndian.Uint32(sink[8:]))
+				p.post(verbs.WRRDMAWrite, p.data, pong, binary.BigEndian.Uint64(sink),
+					binary.BigEndian.Uint32(sink[8:]))
 				p.completion(verbs.WCRDMAWrite)
 				p.sendMessage(goAhead)
 				if c.code != clitest.Done {
@@ -349,10 +352,12 @@ func TestConnectEvent(t *testing.T) {
 	}{
 		{&cm.RejectedError{}, verbs.TransportIWARP, cm.EventRejected, -int(syscall.ECONNREFUSED)},
 		{&cm.RejectedError{}, verbs.TransportIB, cm.EventRejected, 28},
-		{&cm.EventError{Event: cm.EventRejected, Status: 8, Err: syscall.ECONNREFUSED}, verbs.TransportIB, cm.EventRejected, 8},
-		{&cm.EventError{Event: cm.EventUnreachable, Status: -110, Err: syscall.ETIMEDOUT}, verbs.TransportIB, cm.EventUnreachable, -110},
+		{&cm.EventError{Event: cm.EventRejected, Status: 8, Err: syscall.ECONNREFUSED}, verbs.TransportIB,
+			cm.EventRejected, 8}, {&cm.EventError{Event: cm.EventUnreachable, Status: -110, Err: syscall.ETIMEDOUT},
+			verbs.TransportIB, cm.EventUnreachable, -110},
 		{fmt.Errorf("dial: %w", syscall.ECONNRESET), verbs.TransportIWARP, cm.EventRejected, -int(syscall.ECONNRESET)},
-		{&cm.OpError{Op: "Connect", Err: cm.ErrSetupTimeout}, verbs.TransportIWARP, cm.EventUnreachable, -int(syscall.ETIMEDOUT)},
+		{&cm.OpError{Op: "Connect", Err: cm.ErrSetupTimeout}, verbs.TransportIWARP, cm.EventUnreachable,
+			-int(syscall.ETIMEDOUT)},
 		{syscall.EADDRNOTAVAIL, verbs.TransportIWARP, cm.EventConnectError, -int(syscall.EADDRNOTAVAIL)},
 	} {
 		event, status := connectEvent(&cm.OpError{Op: "Connect", Err: c.err}, c.transport)
@@ -367,7 +372,8 @@ func TestRPingCRC(t *testing.T) {
 	for _, c := range []struct {
 		options []string
 		want    byte
-	}{{nil, 0}, {[]string{"--crc", "on"}, crc}, {[]string{"--crc=auto"}, 0}, {[]string{"--crc", "off"}, 0}, {[]string{"--no-crc"}, 0}} {
+	}{{nil, 0}, {[]string{"--crc", "on"}, crc}, {[]string{"--crc=auto"}, 0}, {[]string{"--crc", "off"}, 0},
+		{[]string{"--no-crc"}, 0}} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		_, port, err := net.SplitHostPort(ln.Addr().String())

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// unrunnable is the error of a program that cannot be run. Its exit status is that of shells, env and nohup.
+// unrunnable is the error of a program that cannot be run. Its exit status is that of shells, env
+// and nohup.
 type unrunnable struct {
 	error
 	status int // 127 = there is none, 126 = it cannot be executed
@@ -44,15 +45,16 @@ func find(name string) (string, error) {
 // maxScripts is how many interpreters may stand behind each other; Linux has the same limit.
 const maxScripts = 4
 
-// loadable returns an error if the dynamic linker, which preloads, does not start the program. Of a script it is that of its
-// interpreter; what the script starts is not looked at.
+// loadable returns an error if the dynamic linker, which preloads, does not start the program. Of a
+// script it is that of its interpreter; what the script starts is not looked at.
 func loadable(file string, depth int) error {
 	info, err := os.Stat(file)
 	if err != nil {
 		return err
 	}
 	if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 && os.Geteuid() != 0 {
-		return fmt.Errorf("%s is setuid or setgid: the dynamic linker preloads nothing from this directory into it", file)
+		return fmt.Errorf("%s is setuid or setgid: the dynamic linker preloads nothing from this directory into it",
+			file)
 	}
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrPermission) {
@@ -77,7 +79,8 @@ func loadable(file string, depth int) error {
 	if own, err := elf.Open("/proc/self/exe"); err == nil { // which is of the libraries' kind
 		defer own.Close()
 		if e.Machine != own.Machine || e.Class != own.Class {
-			return fmt.Errorf("%s is for %v (%v): the libraries are for %v (%v)", file, e.Machine, e.Class, own.Machine, own.Class)
+			return fmt.Errorf("%s is for %v (%v): the libraries are for %v (%v)", file, e.Machine, e.Class, own.Machine,
+				own.Class)
 		}
 	}
 	for _, p := range e.Progs {

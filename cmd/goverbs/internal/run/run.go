@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package run starts a program of libibverbs and librdmacm with the user-space RNIC preloaded. What is preloaded is in the folder
-// preload; docs/run.md describes it.
+// Package run starts a program of libibverbs and librdmacm with the user-space RNIC preloaded. What
+// is preloaded is in the folder preload; docs/run.md describes it.
 package run
 
 import (
@@ -29,7 +29,8 @@ type Options struct {
 	KeepReal bool // the program sees the devices of the kernel too
 }
 
-// Run becomes the program: it returns only if that fails. args[0] is the program's name, which is looked up in PATH.
+// Run becomes the program: it returns only if that fails. args[0] is the program's name, which is
+// looked up in PATH.
 func Run(o Options, args []string) error {
 	file, err := find(args[0])
 	if err != nil {
@@ -46,7 +47,8 @@ func Run(o Options, args []string) error {
 	return become(file, args, env)
 }
 
-// Libraries returns the directory of the two libraries: that of the executable, or lib/goverbs beside the executable's.
+// Libraries returns the directory of the two libraries: that of the executable, or lib/goverbs
+// beside the executable's.
 func Libraries() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -74,7 +76,8 @@ func libraries(dirs ...string) (string, error) {
 	return "", fmt.Errorf("%w: no %s (make preload builds them)", fs.ErrNotExist, strings.Join(missing, ", no "))
 }
 
-// environ adds what the preloaded libraries read. A PID of the process is the program's too, because it becomes the program.
+// environ adds what the preloaded libraries read. A PID of the process is the program's too,
+// because it becomes the program.
 func (o Options) environ(env []string, shim string) ([]string, error) {
 	if strings.ContainsAny(shim, " :") {
 		return nil, fmt.Errorf("%s: LD_PRELOAD cannot name a file with a space or a colon", shim)

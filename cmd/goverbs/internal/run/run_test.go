@@ -50,13 +50,18 @@ func TestLibraries(t *testing.T) {
 // TestEnvironment: what is chosen is set, what is not is removed, and all else stays.
 func TestEnvironment(t *testing.T) {
 	pid := runenv.PID + "=" + strconv.Itoa(os.Getpid())
-	env, err := Options{}.environ([]string{"A=1", "LD_PRELOAD=/other.so", runenv.MTU + "=1500", runenv.KeepReal + "=1", runenv.Verbose + "=1"}, "/d/shim.so")
+	env, err := Options{}.environ(
+		[]string{"A=1", "LD_PRELOAD=/other.so", runenv.MTU + "=1500", runenv.KeepReal + "=1", runenv.Verbose + "=1"},
+		"/d/shim.so")
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"A=1", "LD_PRELOAD=/d/shim.so:/other.so", runenv.Verbose + "=1", pid}, env)
-	env, err = Options{Device: "ib:usiw0", Addr: netip.MustParseAddr("::1"), MTU: 1500, CRC: usiw.Off, Pcap: "/x.pcapng", KeepReal: true}.environ(env, "/d/shim.so")
+	env, err = Options{Device: "ib:usiw0", Addr: netip.MustParseAddr("::1"), MTU: 1500, CRC: usiw.Off,
+		Pcap: "/x.pcapng", KeepReal: true}.environ(env, "/d/shim.so")
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"A=1", "LD_PRELOAD=/d/shim.so:/other.so", runenv.Verbose + "=1", pid, runenv.Device + "=ib:usiw0",
-		runenv.Addr + "=::1", runenv.MTU + "=1500", runenv.CRC + "=off", runenv.Pcap + "=/x.pcapng", runenv.KeepReal + "=1"}, env)
+	require.ElementsMatch(t,
+		[]string{"A=1", "LD_PRELOAD=/d/shim.so:/other.so", runenv.Verbose + "=1", pid, runenv.Device + "=ib:usiw0",
+			runenv.Addr + "=::1", runenv.MTU + "=1500", runenv.CRC + "=off", runenv.Pcap + "=/x.pcapng",
+			runenv.KeepReal + "=1"}, env)
 	_, err = Options{}.environ(nil, "/a dir/shim.so")
 	require.ErrorContains(t, err, "/a dir/shim.so")
 }
@@ -88,7 +93,8 @@ func TestFind(t *testing.T) {
 	require.NoError(t, err, "execve says it")
 }
 
-// TestFindOther: a program for another processor is named as such, before anything else that is wrong with it.
+// TestFindOther: a program for another processor is named as such, before anything else that is
+// wrong with it.
 func TestFindOther(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("goverbs run needs Linux")
@@ -96,14 +102,17 @@ func TestFindOther(t *testing.T) {
 	own, err := elf.Open("/proc/self/exe")
 	require.NoError(t, err)
 	defer own.Close()
-	for machine, want := range map[elf.Machine]string{elf.EM_S390: "is for EM_S390 (" + own.Class.String() + ")", own.Machine: "is linked statically"} {
+	for machine, want := range map[elf.Machine]string{elf.EM_S390: "is for EM_S390 (" + own.Class.String() + ")",
+		own.Machine: "is linked statically"} {
 		var b bytes.Buffer
 		if own.Class == elf.ELFCLASS64 {
-			h := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: 1, Ehsize: 64, Phentsize: 56}
+			h := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: 1, Ehsize: 64,
+				Phentsize: 56}
 			copy(h.Ident[:], elf.ELFMAG+string([]byte{byte(own.Class), byte(own.Data), 1}))
 			require.NoError(t, binary.Write(&b, own.ByteOrder, h))
 		} else {
-			h := elf.Header32{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: 1, Ehsize: 52, Phentsize: 32}
+			h := elf.Header32{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: 1, Ehsize: 52,
+				Phentsize: 32}
 			copy(h.Ident[:], elf.ELFMAG+string([]byte{byte(own.Class), byte(own.Data), 1}))
 			require.NoError(t, binary.Write(&b, own.ByteOrder, h))
 		}

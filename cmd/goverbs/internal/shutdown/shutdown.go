@@ -29,8 +29,8 @@ func Late(ctx context.Context) <-chan struct{} {
 	return late
 }
 
-// InTime runs f and returns its error, but waits no longer than until late is closed. If f has not returned by then, the
-// end of the process closes the rest.
+// InTime runs f and returns its error, but waits no longer than until late is closed. If f has not
+// returned by then, the end of the process closes the rest.
 func InTime(late <-chan struct{}, f func() error) error {
 	closed := make(chan error, 1)
 	go func() { closed <- f() }()
@@ -47,7 +47,8 @@ type Error struct{ Signal os.Signal }
 
 func (e *Error) Error() string { return fmt.Sprintf("ended by signal: %v", e.Signal) }
 
-// Status is the exit status of a command that a signal has ended, as shells report it: 130 for SIGINT, 143 for SIGTERM.
+// Status is the exit status of a command that a signal has ended, as shells report it: 130 for
+// SIGINT, 143 for SIGTERM.
 func (e *Error) Status() int {
 	if s, ok := e.Signal.(syscall.Signal); ok {
 		return 128 + int(s)
@@ -55,8 +56,9 @@ func (e *Error) Status() int {
 	return 1
 }
 
-// OnSignal returns a context that the first SIGINT or SIGTERM cancels, with the signal as its cause. At a second signal, or
-// if end has not been called 2.5 s after the first one, OnSignal calls cutOff, which must end the process.
+// OnSignal returns a context that the first SIGINT or SIGTERM cancels, with the signal as its
+// cause. At a second signal, or if end has not been called 2.5 s after the first one, OnSignal
+// calls cutOff, which must end the process.
 func OnSignal(parent context.Context, cutOff func(cause error)) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

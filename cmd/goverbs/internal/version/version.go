@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package version tells of what the program consists: its module and revision, Go, and the libraries of rdma-core that it finds.
+// Package version tells of what the program consists: its module and revision, Go, and the
+// libraries of rdma-core that it finds.
 package version
 
 import (
@@ -53,7 +54,8 @@ func New() *Report {
 
 // program reports what a build recorded.
 func program(info *debug.BuildInfo) *Report {
-	r := &Report{Module: info.Main.Path, Version: info.Main.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	r := &Report{Module: info.Main.Path, Version: info.Main.Version, Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -80,19 +82,20 @@ func opened(prefix string, err error) library {
 	return library{File: mapped(maps, prefix)}
 }
 
-// mapped returns the first file of a process whose name has a prefix. The format of maps is that of proc_pid_maps(5): symbolic links
-// are followed.
+// mapped returns the first file of a process whose name has a prefix. The format of maps is that of
+// proc_pid_maps(5): symbolic links are followed.
 func mapped(maps io.Reader, prefix string) string {
 	for sc := bufio.NewScanner(maps); sc.Scan(); {
-		if at := strings.IndexByte(sc.Text(), '/'); at >= 0 && strings.HasPrefix(filepath.Base(sc.Text()[at:]), prefix) {
+		if at := strings.IndexByte(sc.Text(), '/'); at >= 0 &&
+			strings.HasPrefix(filepath.Base(sc.Text()[at:]), prefix) {
 			return sc.Text()[at:]
 		}
 	}
 	return ""
 }
 
-// packageVersion returns what the name of a library says of rdma-core: its version follows the two numbers of the library's own,
-// as 44.0 does in libibverbs.so.1.14.44.0.
+// packageVersion returns what the name of a library says of rdma-core: its version follows the two
+// numbers of the library's own, as 44.0 does in libibverbs.so.1.14.44.0.
 func packageVersion(name string) string {
 	_, numbers, _ := strings.Cut(name, ".so.")
 	if parts := strings.SplitN(numbers, ".", 3); len(parts) == 3 {

@@ -59,15 +59,17 @@ func printed(t *testing.T, r *Report) string {
 func TestRevision(t *testing.T) {
 	info := &debug.BuildInfo{Main: debug.Module{Path: "example.net/x", Version: "v1.2.3"}}
 	require.Contains(t, printed(t, program(info)), "revision    not recorded by the build\n")
-	info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"},
-		{Key: "vcs.modified", Value: "false"}}
-	require.Contains(t, printed(t, program(info)), "module      example.net/x v1.2.3\nrevision    abc of 2026-01-02T03:04:05Z\n")
+	info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"},
+		{Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "false"}}
+	require.Contains(t, printed(t, program(info)),
+		"module      example.net/x v1.2.3\nrevision    abc of 2026-01-02T03:04:05Z\n")
 	info.Settings[2].Value = "true"
 	require.Contains(t, printed(t, program(info)), "abc of 2026-01-02T03:04:05Z, modified\n")
 }
 
 func TestLibraries(t *testing.T) {
-	r := &Report{Libibverbs: library{File: "/lib/libibverbs.so.1"}, Librdmacm: opened("librdmacm.so.", errors.New("is too old"))}
+	r := &Report{Libibverbs: library{File: "/lib/libibverbs.so.1"},
+		Librdmacm: opened("librdmacm.so.", errors.New("is too old"))}
 	text := printed(t, r)
 	require.Contains(t, text, "rdma-core   found\n", "its version is not known")
 	require.Contains(t, text, "librdmacm   is too old\n")
@@ -77,8 +79,8 @@ func TestLibraries(t *testing.T) {
 	require.Equal(t, "/opt/my libs/libibverbs.so.1.14.44.0", mapped(strings.NewReader(maps), "libibverbs.so."))
 	require.Empty(t, mapped(strings.NewReader(maps), "librdmacm.so."))
 
-	for name, want := range map[string]string{"libibverbs.so.1.14.44.0": "44.0", "libibverbs.so.1.15.61.0-2": "61.0-2", "libibverbs.so.1": "",
-		"libibverbs.so": "", "": ""} {
+	for name, want := range map[string]string{"libibverbs.so.1.14.44.0": "44.0", "libibverbs.so.1.15.61.0-2": "61.0-2",
+		"libibverbs.so.1": "", "libibverbs.so": "", "": ""} {
 		require.Equal(t, want, packageVersion(name), name)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// execute executes an atomic of the peer on memory of this side, and returns the answer. It is atomic against everything else that
-// uses the word: other connections, the user-space RNIC, and the processor.
+// execute executes an atomic of the peer on memory of this side, and returns the answer. It is
+// atomic against everything else that uses the word: other connections, the user-space RNIC, and
+// the processor.
 func (q *qp) execute(a wire.AtomicRequest) wire.Header {
 	h := wire.Header{Kind: wire.Answer}
 	if q.access&verbs.AccessRemoteAtomic == 0 {

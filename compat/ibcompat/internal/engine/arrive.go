@@ -45,7 +45,8 @@ func (q *qp) completed(wc *verbs.WC) {
 // accepts reports whether requests of the peer are executed.
 func (q *qp) accepts() bool { return q.running() && !q.refusing && !q.gone() }
 
-// arrived takes what has arrived in a slot. An error is a fault of the peer, and nothing of the message has been done then.
+// arrived takes what has arrived in a slot. An error is a fault of the peer, and nothing of the
+// message has been done then.
 func (q *qp) arrived(slot int, wc *verbs.WC) error {
 	if wc.Opcode == verbs.WCRecvRDMAWithImm {
 		return q.immediateData(wc)
@@ -106,7 +107,8 @@ func (q *qp) hello(b []byte) error {
 			q.hand.timer = nil
 		}
 	}
-	q.rights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic // until a Credit says something else
+	// until a Credit says something else
+	q.rights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	q.full = q.ctx.full() && verbs.OpSet(h.Native)&oneSided == oneSided
 	return nil
 }
@@ -181,7 +183,8 @@ func (q *qp) checkKind(h *wire.Header, body []byte) error {
 		if q.awaiting == 0 {
 			return violation("an answer to nothing")
 		}
-		if s := verbs.WCStatus(h.Status); s != verbs.WCSuccess && s != verbs.WCRemAccessErr && s != verbs.WCRemInvReqErr {
+		if s := verbs.WCStatus(h.Status); s != verbs.WCSuccess && s != verbs.WCRemAccessErr &&
+			s != verbs.WCRemInvReqErr {
 			return violation("an answer with status %d", h.Status)
 		}
 	case wire.Refused:

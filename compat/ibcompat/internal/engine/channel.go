@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// channel delivers completion events (verbs.ProviderCompChannel). A CQ is in its queue at most once.
+// channel delivers completion events (verbs.ProviderCompChannel). A CQ is in its queue at most
+// once.
 type channel struct {
 	ready  chan struct{} // holds a token while the queue is not empty
 	closed chan struct{}

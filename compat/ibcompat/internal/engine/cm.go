@@ -87,7 +87,8 @@ func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	return newConn(q, r.id, g.Private, true), nil
 }
 
-// refused is the error of a Connect that the peer has refused: its program, or its engine, or something that is no engine.
+// refused is the error of a Connect that the peer has refused: its program, or its engine, or
+// something that is no engine.
 func refused(err error) error {
 	var rejected *cm.RejectedError
 	if !errors.As(err, &rejected) {
@@ -132,8 +133,8 @@ func (q *qp) prepare(param cm.ConnParam) (*verbs.QP, error) {
 	return q.in, nil
 }
 
-// unmanaged notes that the connection manager has not connected the QP. If that has spoilt the inner QP, as on kernel siw, the QP is in ERR
-// at once, and not when its receives come back.
+// unmanaged notes that the connection manager has not connected the QP. If that has spoilt the
+// inner QP, as on kernel siw, the QP is in ERR at once, and not when its receives come back.
 func (q *qp) unmanaged(why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -167,8 +168,8 @@ func newConn(q *qp, id *cm.ID, private []byte, active bool) *conn {
 	return c
 }
 
-// watch waits for the end of the inner connection. It returns what is closed when the requests have been flushed; nil = the QP is
-// not in ERR.
+// watch waits for the end of the inner connection. It returns what is closed when the requests have
+// been flushed; nil = the QP is not in ERR.
 func (q *qp) watch(id *cm.ID) <-chan struct{} {
 	<-id.Done()
 	q.pump.work() // what has arrived before
@@ -204,7 +205,8 @@ func (c *conn) Err() error {
 	return c.id.Err()
 }
 
-// leave ends the connection and returns a channel that is closed when the requests have been flushed.
+// leave ends the connection and returns a channel that is closed when the requests have been
+// flushed.
 func (c *conn) leave(hurry bool) <-chan struct{} {
 	q := c.q
 	q.mu.Lock()
@@ -263,7 +265,8 @@ type listener struct{ ln *cm.Listener }
 func (l *listener) Addr() net.Addr { return l.ln.Addr() }
 func (l *listener) Close() error   { return l.ln.Close() }
 
-// Accept returns requests of other peers too: the program learns of them by the error of its Accept.
+// Accept returns requests of other peers too: the program learns of them by the error of its
+// Accept.
 func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
 	r, err := l.ln.Accept(ctx)
 	if err != nil {

@@ -21,7 +21,9 @@ type vcontext struct {
 	in     *verbs.Context
 	native verbs.OpSet // what the inner device has of RFC 7306
 	sge    int         // elements of a request
-	silent bool        // the inner device does not tell why a connection has ended, nor which request the peer has refused
+	// the inner device does not tell why a connection has ended, nor which request the peer has
+	// refused
+	silent bool
 	meet   *rendezvous
 
 	localSinks bool                 // a sink of a Read below needs no right of the peer's
@@ -49,7 +51,8 @@ func (c *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 	a.MaxQPWR = max(0, a.MaxQPWR-c.ownSlots())
 	a.MaxSGE, a.MaxSGERd, a.MaxInlineData = c.sge, c.sge, mostInline
 	a.MaxSRQ, a.MaxSRQWR, a.MaxSRQSGE, a.MaxMW, a.MaxAH = 0, 0, 0, 0, 0
-	a.DeviceCapFlags &^= verbs.DeviceMemWindow | verbs.DeviceMemMgtExt | verbs.DeviceMemWindowType2A | verbs.DeviceMemWindowType2B
+	a.DeviceCapFlags &^= verbs.DeviceMemWindow | verbs.DeviceMemMgtExt | verbs.DeviceMemWindowType2A |
+		verbs.DeviceMemWindowType2B
 	a.AtomicCap = verbs.AtomicGlob
 	a.MaxQP = min(a.MaxQP, mostQPs)
 	return a, err
@@ -57,7 +60,8 @@ func (c *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 
 func (c *vcontext) Ops() verbs.OpSet { return operations }
 
-// Support implements ext.Supporter. What a connection does depends on the peer too: see the function Support.
+// Support implements ext.Supporter. What a connection does depends on the peer too: see the
+// function Support.
 func (c *vcontext) Support(op verbs.Op) ext.Support { return support(op, c.native == oneSided) }
 
 // Support says how a QP of this package does an operation, and why; ok is false for other QPs.

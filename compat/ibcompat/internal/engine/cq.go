@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cq is a completion queue (verbs.ProviderCQDriver). It has the completions of the program's requests, all of which the engine makes.
-// The inner completions are taken by a pump.
+// cq is a completion queue (verbs.ProviderCQDriver). It has the completions of the program's
+// requests, all of which the engine makes. The inner completions are taken by a pump.
 type cq struct {
 	ctx   *vcontext
 	owner *verbs.CQ
@@ -39,7 +39,8 @@ type cq struct {
 	}
 }
 
-func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChannel, vector int) (verbs.ProviderCQ, error) {
+func (c *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChannel,
+	vector int) (verbs.ProviderCQ, error) {
 	ch, err := verbs.Own[*channel](pch)
 	if err != nil {
 		return nil, err
@@ -158,8 +159,8 @@ func (c *cq) onlyPump() *pump {
 	return nil
 }
 
-// rest waits until there may be an event. If all QPs of the CQ have one pump, the goroutine waits for the network in it; otherwise
-// the pumps' own goroutines do.
+// rest waits until there may be an event. If all QPs of the CQ have one pump, the goroutine waits
+// for the network in it; otherwise the pumps' own goroutines do.
 func (c *cq) rest(ctx context.Context) error {
 	p := c.onlyPump()
 	var seat chan struct{}
@@ -214,7 +215,8 @@ func (c *cq) sleepIn(ctx context.Context, p *pump) error {
 	return nil
 }
 
-// push adds a completion. solicited says that the peer asked for a completion event. The caller may hold a qp's mu.
+// push adds a completion. solicited says that the peer asked for a completion event. The caller may
+// hold a qp's mu.
 func (c *cq) push(wc *verbs.WC, solicited bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,20 +8,22 @@ import (
 	"time"
 )
 
-// debt is what a connection owes to its peer and may owe it for a moment: the answer to a question that has come with a message, and
-// news of receives. The program that takes the message most likely posts a receive next, or sends a message of its own, which then
-// carries both. So while goroutines of the program take completions the debt waits:
+// debt is what a connection owes to its peer and may owe it for a moment: the answer to a question
+// that has come with a message, and news of receives. The program that takes the message most
+// likely posts a receive next, or sends a message of its own, which then carries both. So while
+// goroutines of the program take completions the debt waits:
 //
-//	none     something is owed                                  waiting; with idle set, doubt, or an urgent question it is paid at once
+//	none     something is owed                                  waiting; or paid at once: idle, in doubt, asked urgently
 //	waiting  a message goes out, for whatever reason            none
 //	waiting  the program polls and has sent nothing meanwhile   none, paid by a message of its own (pump.visit)
 //	waiting  a goroutine is about to sleep in the pump          none, paid (pump.sleep)
-//	waiting  the program stays away                             none, paid by the pump's own goroutine after restTime to twice that
+//	waiting  the program stays away                             none, paid by the pump's goroutine after 1 to 2 restTime
 //
-// The last one is too long for a peer that waits. So when a debt has waited for longer than patience, the next trust ones do not.
+// The last one is too long for a peer that waits. So when a debt has waited for longer than
+// patience, the next trust ones do not.
 //
-// Invariants: a debt that waits is in the list of the pump. Who sets idle pays the list after that, and who adds to the list looks at
-// idle after that; so no debt waits while everybody sleeps.
+// Invariants: a debt that waits is in the list of the pump. Who sets idle pays the list after that,
+// and who adds to the list looks at idle after that; so no debt waits while everybody sleeps.
 type debt struct {
 	waits  bool
 	listed bool // in the pump's list

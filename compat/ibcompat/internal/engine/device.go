@@ -12,7 +12,9 @@ import (
 type Config struct {
 	Name    string // of the device that is made
 	Relaxed bool   // all requests are as with verbs.SendRelaxed
-	Port    uint16 // the first of Ports ports, at one of which peers of QPs that are brought up by hand come; 0 = DefaultPort
+	// the first of Ports ports, at one of which peers of QPs that are brought up by hand come; 0 =
+	// DefaultPort
+	Port uint16
 
 	GuardMemory bool // memory of regions may go away: fragile.go
 }
@@ -41,10 +43,12 @@ func (d *device) Info() verbs.DeviceInfo {
 // Unwrap tells what kind of device it is.
 func (d *device) Unwrap() verbs.ProviderDevice { return d.in.Provider() }
 
-// The operations of every device of this package, and those that a device needs for connections without emulation.
+// The operations of every device of this package, and those that a device needs for connections
+// without emulation.
 const (
-	operations = verbs.OpSet(1<<verbs.OpSend|1<<verbs.OpSendImm|1<<verbs.OpWrite|1<<verbs.OpWriteImm|1<<verbs.OpRead) | ext.Atomics
-	oneSided   = ext.Atomics | verbs.OpSet(1<<verbs.OpWriteImm)
+	operations = verbs.OpSet(1<<verbs.OpSend|1<<verbs.OpSendImm|1<<verbs.OpWrite|1<<verbs.OpWriteImm|1<<verbs.OpRead) |
+		ext.Atomics
+	oneSided = ext.Atomics | verbs.OpSet(1<<verbs.OpWriteImm)
 )
 
 // Implementation constants of QPs.
@@ -63,8 +67,9 @@ func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 		_ = in.Close() // the other error is the reason
 		return nil, err
 	}
-	c := &vcontext{dev: d, in: in, native: in.Ops() & oneSided, sge: min(mostSGE, attr.MaxSGE-1), regions: map[uint32]*mr{},
-		owners: map[*verbs.QP]*verbs.QP{}, meet: newRendezvous(in, d.cfg.Port), events: queue.NewEvents(verbs.AsyncEvent.OfClosed)}
+	c := &vcontext{dev: d, in: in, native: in.Ops() & oneSided, sge: min(mostSGE, attr.MaxSGE-1),
+		regions: map[uint32]*mr{}, owners: map[*verbs.QP]*verbs.QP{}, meet: newRendezvous(in, d.cfg.Port),
+		events: queue.NewEvents(verbs.AsyncEvent.OfClosed)}
 	_, c.silent = verbs.Ability[verbs.ProviderKernelDevice](d.in.Provider())
 	if s, ok := verbs.Ability[verbs.ProviderLocalSinks](in.Provider()); ok {
 		c.localSinks = s.LocalSinks()

@@ -12,9 +12,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The end of a connection. Whatever the reason, the QP goes to ERR at once. Each side sends a last message, behind which nothing
-// comes: Bye, or one that says what has failed (TooLong, Refused, an Answer with a status). When this side's has been sent and the
-// peer's has arrived, or the peer has been waited for long enough, the inner connection is ended. Then nothing uses the memory of
+// The end of a connection. Whatever the reason, the QP goes to ERR at once. Each side sends a last
+// message, behind which nothing comes: Bye, or one that says what has failed (TooLong, Refused, an
+// Answer with a status). When this side's has been sent and the peer's has arrived, or the peer has
+// been waited for long enough, the inner connection is ended. Then nothing uses the memory of
 // requests any more, and they are flushed.
 
 // errPeerEnded is the reason when the peer has ended the connection.
@@ -61,7 +62,8 @@ func (q *qp) broken(err error) {
 	}
 }
 
-// endOf is the reason for the end of a QP whose inner connection has ended for one. That is closed also when the inner device is.
+// endOf is the reason for the end of a QP whose inner connection has ended for one. That is closed
+// also when the inner device is.
 func endOf(cause error) error {
 	if errors.Is(cause, verbs.ErrClosed) {
 		return verbs.EndDisconnect
@@ -69,7 +71,8 @@ func endOf(cause error) error {
 	return cause
 }
 
-// violated ends the connection with a peer that does not keep to the protocol, without another word.
+// violated ends the connection with a peer that does not keep to the protocol, without another
+// word.
 func (q *qp) violated(err error) {
 	q.last, q.peerLast = true, true
 	q.fail(err)
@@ -84,7 +87,8 @@ func (q *qp) rush() {
 	}
 }
 
-// refuse ends the connection because the memory of the oldest receive is not good for a message that has been counted already.
+// refuse ends the connection because the memory of the oldest receive is not good for a message
+// that has been counted already.
 func (q *qp) refuse(reason error) {
 	q.got--
 	status := verbs.WCLocProtErr
@@ -146,10 +150,12 @@ func (q *qp) settle() {
 	}
 }
 
-// accuse finds the request that the peer's device has refused, if no request has such a status of its own. On iWARP a Write has
-// completed when it was sent: it is the oldest that is not sure and that matches the header which the Terminate quotes. Drivers of
-// the kernel do not tell what a Terminate says, nor that there was one; and siw sends none while it is sending something else. Then
-// it is the oldest one-sided request that is not sure when the peer has left without a last message.
+// accuse finds the request that the peer's device has refused, if no request has such a status of
+// its own. On iWARP a Write has completed when it was sent: it is the oldest that is not sure and
+// that matches the header which the Terminate quotes. Drivers of the kernel do not tell what a
+// Terminate says, nor that there was one; and siw sends none while it is sending something else.
+// Then it is the oldest one-sided request that is not sure when the peer has left without a last
+// message.
 func (q *qp) accuse() {
 	if q.next == 0 || !q.dead {
 		return
@@ -171,7 +177,8 @@ func (q *qp) accuse() {
 		switch {
 		case r.status != verbs.WCSuccess:
 			return
-		case !told && r.length > 0 && (r.native && r.cut && !writes(r.op) || writes(r.op) && !q.sure(r, q.base+uint64(i))):
+		case !told && r.length > 0 &&
+			(r.native && r.cut && !writes(r.op) || writes(r.op) && !q.sure(r, q.base+uint64(i))):
 			r.status = q.refusal(verbs.WCRemAccessErr, r.op)
 			return
 		case told && writes(r.op) && !q.sure(r, q.base+uint64(i)) && r.rkey == key && at-r.addr < r.length:
@@ -189,8 +196,9 @@ const (
 	taggedLen = 14
 )
 
-// refusal is the status of a request that the peer's device has refused with one. InfiniBand tells whether it was the QP that did
-// not allow it; and what is wrong with a receive is an error of the peer's.
+// refusal is the status of a request that the peer's device has refused with one. InfiniBand tells
+// whether it was the QP that did not allow it; and what is wrong with a receive is an error of the
+// peer's.
 func (q *qp) refusal(status verbs.WCStatus, op verbs.WROpcode) verbs.WCStatus {
 	switch {
 	case status != verbs.WCRemAccessErr:
@@ -203,9 +211,9 @@ func (q *qp) refusal(status verbs.WCStatus, op verbs.WROpcode) verbs.WCStatus {
 	return status
 }
 
-// flush completes everything. One request at most has failed with a status of its own: the first, and none that has not been issued,
-// unless it has waited for the peer in vain (unanswered). If the peer has refused it, those before it have been executed: iWARP keeps
-// the order.
+// flush completes everything. One request at most has failed with a status of its own: the first,
+// and none that has not been issued, unless it has waited for the peer in vain (unanswered). If the
+// peer has refused it, those before it have been executed: iWARP keeps the order.
 func (q *qp) flush() {
 	q.accuse()
 	if q.hand != nil && q.hand.exceeded != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ProtocolError says that the peer has not kept to the protocol of the engine. It ends the connection; nothing of the message that
-// it is about has been done.
+// ProtocolError says that the peer has not kept to the protocol of the engine. It ends the
+// connection; nothing of the message that it is about has been done.
 type ProtocolError struct {
 	Reason error // what was wrong
 }
@@ -25,7 +25,8 @@ func (e *ProtocolError) Unwrap() error { return e.Reason }
 // violation returns a *ProtocolError.
 func violation(format string, args ...any) error { return &ProtocolError{fmt.Errorf(format, args...)} }
 
-// PeerError says that there can be no connection with a peer: it is not an ib: device, or one of another version.
+// PeerError says that there can be no connection with a peer: it is not an ib: device, or one of
+// another version.
 type PeerError struct {
 	Reason error
 	Remote bool // the peer says so

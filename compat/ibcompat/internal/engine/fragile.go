@@ -7,9 +7,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Memory of a region may go away if Config.GuardMemory says so, as on package usiw's devices. All that the engine does with registered
-// memory is in this file. The caller has found mem, and holds the region's mu for reading; these release it. Their error is that of a
-// key that is not valid.
+// Memory of a region may go away if Config.GuardMemory says so, as on package usiw's devices. All
+// that the engine does with registered memory is in this file. The caller has found mem, and holds
+// the region's mu for reading; these release it. Their error is that of a key that is not valid.
 
 // place writes data to memory of the region.
 func (m *mr) place(mem, data []byte) *verbs.AccessError {
@@ -47,5 +47,6 @@ func (m *mr) used(mem []byte, ok bool) *verbs.AccessError {
 		return nil
 	}
 	m.vanished.Store(true)
-	return &verbs.AccessError{Fault: verbs.AccessBadKey, Key: m.in.LKey(), Addr: m.iova + uint64(cap(m.mem)-cap(mem)), Length: uint64(len(mem))}
+	return &verbs.AccessError{Fault: verbs.AccessBadKey, Key: m.in.LKey(), Addr: m.iova + uint64(cap(m.mem)-cap(mem)),
+		Length: uint64(len(mem))}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// gids is the GID table of a device, as RoCE has it: a row for each IP address of the device. A row keeps its index as long as the
-// address exists; then it is empty, and may get another one.
+// gids is the GID table of a device, as RoCE has it: a row for each IP address of the device. A row
+// keeps its index as long as the address exists; then it is empty, and may get another one.
 type gids struct {
 	mu   sync.Mutex
 	rows []netdev.Address // at most mostRows
@@ -50,7 +50,8 @@ func addresses(in *verbs.Context) ([]netdev.Address, error) {
 	return []netdev.Address{one}, nil
 }
 
-// hostOf returns the one address of a device; the zero Addr if it may have several. The error Is verbs.ErrNotSupported if it has none.
+// hostOf returns the one address of a device; the zero Addr if it may have several. The error Is
+// verbs.ErrNotSupported if it has none.
 func hostOf(in *verbs.Context) (at netip.Addr, err error) {
 	dev := in.Device()
 	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider()); kernel {
@@ -146,7 +147,8 @@ func (g *gids) row(index int) (netdev.Address, error) {
 	return g.rows[index], nil
 }
 
-// QueryPort is the port of the inner device, with a GID table. Every look at the table begins here, so that it is of now.
+// QueryPort is the port of the inner device, with a GID table. Every look at the table begins here,
+// so that it is of now.
 func (c *vcontext) QueryPort(port int) (verbs.PortAttr, error) {
 	a, err := c.in.QueryPort(port)
 	if err == nil {
@@ -161,7 +163,8 @@ func (c *vcontext) QueryGID(port, index int) (verbs.GIDEntry, error) {
 	if err != nil {
 		return verbs.GIDEntry{}, err
 	}
-	return verbs.GIDEntry{GID: verbs.GIDFromAddr(row.IP), Port: port, Index: index, Type: verbs.GIDTypeRoCEv2, NetDev: row.NetDev}, nil
+	return verbs.GIDEntry{GID: verbs.GIDFromAddr(row.IP), Port: port, Index: index, Type: verbs.GIDTypeRoCEv2,
+		NetDev: row.NetDev}, nil
 }
 
 // QueryPKey implements verbs.ProviderGIDTable.

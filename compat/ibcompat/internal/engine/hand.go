@@ -18,44 +18,51 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// QPs that are brought up by hand: the program exchanges GIDs and numbers by itself and moves the QP by Modify.
+// QPs that are brought up by hand: the program exchanges GIDs and numbers by itself and moves the
+// QP by Modify.
 //
 //	INIT  --Modify-->  RTR  --Modify-->  RTS  <--Modify-->  SQD
 //	                    |                 |
 //	                    +- calling or waiting, then connected, then perhaps gone: beside the state
 //
-// Both QPs have a name, which is the GID and the number. From RTR on the one with the smaller name calls the other one, again and
-// again, and that one waits for it at its device's rendezvous. Neither Modify waits for that. In RTR messages of the peer are taken
-// already, as on InfiniBand; in RTS requests are posted, and wait for the connection.
+// Both QPs have a name, which is the GID and the number. From RTR on the one with the smaller name
+// calls the other one, again and again, and that one waits for it at its device's rendezvous.
+// Neither Modify waits for that. In RTR messages of the peer are taken already, as on InfiniBand;
+// in RTS requests are posted, and wait for the connection.
 //
-// The rendezvous of the two, beside the state; it begins again at the top until it has come to the end:
+// The rendezvous of the two, beside the state; it begins again at the top until it has come to the
+// end:
 //
 //	           caller                                        waiter
 //	looking                                                  waits
-//	trial      calls after a pause: a Request with a Call;   has taken a call (claim): Accept is under way, or has made the
+//	trial      calls after a pause: a Request with a Call;   has taken a call (claim): Accept runs, or has made the
 //	           the Reply has come, and it says hello         connection, and the caller's hello has not come
 //	met        the waiter's hello has come                   the caller's hello has come
 //
-// A trial that ends is nothing but an attempt (try): its inner QP is replaced if it is spoilt, and both look again. Only hellos have been
-// sent by then, so nothing of the program's is lost or done twice. Whoever has met stays so until the QP leaves RTR, RTS and SQD. If the
-// caller's hello has come and the waiter's has not when the connection breaks, the waiter takes the peer for gone.
+// A trial that ends is nothing but an attempt (try): its inner QP is replaced if it is spoilt, and
+// both look again. Only hellos have been sent by then, so nothing of the program's is lost or done
+// twice. Whoever has met stays so until the QP leaves RTR, RTS and SQD. If the caller's hello has
+// come and the waiter's has not when the connection breaks, the waiter takes the peer for gone.
 //
-// Whom a waiter takes: the caller must name both QPs, call from the address of the peer's GID, and know one PSN that this QP knows too.
-// The programs have told each other the PSNs with which they send: a QP knows the peer's from RTR on (rq_psn), and its own from RTS on
-// (sq_psn). Two that are both in RTR have none in common; they have nothing to say to each other either, and are connected as soon as
-// one is in RTS. One that is the same is enough: on InfiniBand a pair works in one direction if the PSNs of that one match.
+// Whom a waiter takes: the caller must name both QPs, call from the address of the peer's GID, and
+// know one PSN that this QP knows too. The programs have told each other the PSNs with which they
+// send: a QP knows the peer's from RTR on (rq_psn), and its own from RTS on (sq_psn). Two that are
+// both in RTR have none in common; they have nothing to say to each other either, and are connected
+// as soon as one is in RTS. One that is the same is enough: on InfiniBand a pair works in one
+// direction if the PSNs of that one match.
 //
 // Invariants:
 //
-//   - Whoever does not know all that has one and the same refusal, whatever exists here and in whatever state. Refusing waits for nobody,
-//     so strangers do not keep the peer waiting.
-//   - At most one trial of a QP is under way. The peer calls once at a time; so a new call of its says that the trial is over on its side,
-//     and takes its place. Once met there is none.
+//   - Whoever does not know all that has one and the same refusal, whatever exists here and in
+//     whatever state. Refusing waits for nobody, so strangers do not keep the peer waiting.
+//   - At most one trial of a QP is under way. The peer calls once at a time; so a new call of its
+//     says that the trial is over on its side, and takes its place. Once met there is none.
 //   - A hello that is none, or anything else before it, ends the trial and not the QP.
 //
-// As on InfiniBand a QP learns only by its own requests that there is no peer: when the first has waited as long as timeout and
-// retry_cnt say (patience), it fails with WCRetryExcErr, the rest is flushed, and QP.Err has a HandError. A QP without requests
-// waits for ever. The end of the peer is the same: a QP that has no requests then stays as it is, and fails with its next one.
+// As on InfiniBand a QP learns only by its own requests that there is no peer: when the first has
+// waited as long as timeout and retry_cnt say (patience), it fails with WCRetryExcErr, the rest is
+// flushed, and QP.Err has a HandError. A QP without requests waits for ever. The end of the peer is
+// the same: a QP that has no requests then stays as it is, and fails with its next one.
 
 // Name is what a QP is called: the GID of its device and its number.
 type Name struct {
@@ -98,7 +105,8 @@ func (e *HandError) Unwrap() []error {
 	return []error{e.Reason, e.Cause}
 }
 
-// hand is what belongs to one life of a QP by hand, from RTR to RESET. The mutable part is guarded by the QP's mu.
+// hand is what belongs to one life of a QP by hand, from RTR to RESET. The mutable part is guarded
+// by the QP's mu.
 type hand struct {
 	call     wire.Call // from this QP to the peer's, with the PSNs that it knows
 	from, to netdev.Address
@@ -118,12 +126,14 @@ type hand struct {
 	last     *trial        // the one that was under way when there were none
 	again    chan struct{} // holds a token when a call is worth while at once
 	gone     error         // why there is no peer any more; nil = there is
-	exceeded error         // the first request that is not done is to fail with WCRetryExcErr, for this reason; nil = none is
-	lone                   // of a QP that is its own peer
+	// the first request that is not done is to fail with WCRetryExcErr, for this reason; nil = none
+	// is
+	exceeded error
+	lone     // of a QP that is its own peer
 }
 
-// trial is a call that may become the connection of a QP: for the waiter since it has been taken, for the caller since the end of the one
-// before.
+// trial is a call that may become the connection of a QP: for the waiter since it has been taken,
+// for the caller since the end of the one before.
 type trial struct {
 	ctx     context.Context // ends the trial
 	stop    context.CancelFunc
@@ -137,7 +147,8 @@ func (h *hand) newTrial() *trial {
 	return t
 }
 
-// settled ends a trial, if it is still under way: the QP has met its peer, or is free again. The caller holds mu.
+// settled ends a trial, if it is still under way: the QP has met its peer, or is free again. The
+// caller holds mu.
 func (h *hand) settled(t *trial) {
 	if t != nil && h.trial == t {
 		close(t.over)
@@ -145,7 +156,8 @@ func (h *hand) settled(t *trial) {
 	}
 }
 
-// spurn ends the trial of a QP because of what the peer has said in place of its hello. The caller holds mu.
+// spurn ends the trial of a QP because of what the peer has said in place of its hello. The caller
+// holds mu.
 func (q *qp) spurn(err error) {
 	q.dead = true // nothing more of it is heard
 	q.hand.bad = err
@@ -154,11 +166,13 @@ func (q *qp) spurn(err error) {
 	}
 }
 
-// leastPatience is how long a QP looks for its peer at least: a connection takes longer than an acknowledgement on InfiniBand.
+// leastPatience is how long a QP looks for its peer at least: a connection takes longer than an
+// acknowledgement on InfiniBand.
 const leastPatience = 4 * time.Second
 
-// patienceOf is how long InfiniBand tries: retry_cnt times more than once, and each time up to four times 4.096 us times 2 to the power of
-// timeout (InfiniBand Architecture volume 1, 9.7.6.1.3). 0 = for ever.
+// patienceOf is how long InfiniBand tries: retry_cnt times more than once, and each time up to four
+// times 4.096 us times 2 to the power of timeout (InfiniBand Architecture volume 1, 9.7.6.1.3). 0 =
+// for ever.
 func patienceOf(a *verbs.QPAttr) time.Duration {
 	if a.Timeout == 0 {
 		return 0
@@ -174,7 +188,8 @@ func (q *qp) running() bool {
 // gone reports whether the peer of a QP by hand has gone.
 func (q *qp) gone() bool { return q.hand != nil && q.hand.gone != nil }
 
-// readyToReceive moves a QP from INIT to RTR. The caller holds mu, and has checked what CheckModify does.
+// readyToReceive moves a QP from INIT to RTR. The caller holds mu, and has checked what CheckModify
+// does.
 func (q *qp) readyToReceive(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	h, err := q.newHand(attr)
 	if err != nil {
@@ -227,10 +242,12 @@ func (q *qp) newHand(attr *verbs.QPAttr) (*hand, error) {
 		return nil, err
 	}
 	if from.IP.Is4() != to.Is4() {
-		return nil, invalid("DGID %v cannot be reached from %v, the GID of sgid_index %d", to, from.IP, ah.GRH.SGIDIndex)
+		return nil, invalid("DGID %v cannot be reached from %v, the GID of sgid_index %d", to, from.IP,
+			ah.GRH.SGIDIndex)
 	}
 	h := &hand{attr: *attr, from: from, to: netdev.Address{IP: to, NetDev: from.NetDev}, call: wire.Call{
-		From: wire.Name{GID: verbs.GIDFromAddr(from.IP), QPN: q.num}, To: wire.Name{GID: ah.GRH.DGID, QPN: attr.DestQPNum},
+		From:  wire.Name{GID: verbs.GIDFromAddr(from.IP), QPN: q.num},
+		To:    wire.Name{GID: ah.GRH.DGID, QPN: attr.DestQPNum},
 		ToPSN: wire.KnownPSN(attr.RQPSN)}, again: make(chan struct{}, 1)}
 	if h.self() {
 		return h, nil
@@ -263,7 +280,8 @@ func (q *qp) readyToSend(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		}
 	}
 	a := &h.attr
-	a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRdAtomic = attr.SQPSN, attr.Timeout, attr.RetryCnt, attr.RNRRetry, attr.MaxRdAtomic
+	a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRdAtomic = attr.SQPSN, attr.Timeout, attr.RetryCnt, attr.RNRRetry,
+		attr.MaxRdAtomic
 	if mask&verbs.QPAttrMinRNRTimer != 0 {
 		a.MinRNRTimer = attr.MinRNRTimer
 	}
@@ -276,8 +294,8 @@ func (q *qp) readyToSend(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// limitDepth sets how many Reads and atomics may be in progress. On InfiniBand that is not negotiated; more than the peer answers at
-// a time are not sent.
+// limitDepth sets how many Reads and atomics may be in progress. On InfiniBand that is not
+// negotiated; more than the peer answers at a time are not sent.
 func (q *qp) limitDepth() {
 	if q.id != nil {
 		q.ord, _ = q.id.Depths()
@@ -459,7 +477,8 @@ func (q *qp) renewed(h *hand) bool {
 	return false
 }
 
-// claim takes a QP for a call of its peer; nil if it cannot have one. A trial that is under way ends before.
+// claim takes a QP for a call of its peer; nil if it cannot have one. A trial that is under way
+// ends before.
 func (q *qp) claim(h *hand) (*trial, wire.Refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -509,8 +528,9 @@ func (q *qp) meet(h *hand, t *trial, req *cm.Request) {
 	q.mu.Unlock()
 }
 
-// try uses the connection of a trial. It returns at the connection's end, and reports whether the QP has done with its search: it has
-// met its peer, or left. Otherwise the QP is free again; its inner QP may be spoilt.
+// try uses the connection of a trial. It returns at the connection's end, and reports whether the
+// QP has done with its search: it has met its peer, or left. Otherwise the QP is free again; its
+// inner QP may be spoilt.
 func (q *qp) try(h *hand, t *trial, id *cm.ID) (done bool) {
 	defer t.stop()
 	q.mu.Lock()
@@ -550,8 +570,8 @@ func (q *qp) try(h *hand, t *trial, id *cm.ID) (done bool) {
 	return false
 }
 
-// await looks whether the first request of a QP by hand can still be done: it fails if the peer has gone, and while it waits for the
-// connection its time is counted. The caller holds mu.
+// await looks whether the first request of a QP by hand can still be done: it fails if the peer has
+// gone, and while it waits for the connection its time is counted. The caller holds mu.
 func (q *qp) await() {
 	h := q.hand
 	if h.gone != nil && q.state == verbs.QPStateRTS && q.reqs.Len() > 0 {
@@ -594,8 +614,9 @@ func (q *qp) await() {
 	h.timer = timer
 }
 
-// Patience is counted in steps, in each of which this process has had its turn: adapters answer however busy the machines are, engines do
-// not. The attempt that is under way when it is used up is waited for, as long as an answer may take.
+// Patience is counted in steps, in each of which this process has had its turn: adapters answer
+// however busy the machines are, engines do not. The attempt that is under way when it is used up
+// is waited for, as long as an answer may take.
 const patienceSteps = 16
 
 // rest ends the search for the peer.
@@ -623,7 +644,8 @@ func (q *qp) lose(cause error) {
 	}
 }
 
-// unanswered gives the first request that is not done the status of one that has not been acknowledged.
+// unanswered gives the first request that is not done the status of one that has not been
+// acknowledged.
 func (q *qp) unanswered() {
 	for i := range q.begun() {
 		if q.reqs.At(i).status != verbs.WCSuccess {

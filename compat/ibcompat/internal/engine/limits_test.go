@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// peer is one end of a connection over an RNIC without RFC 7306: the engine, or a peer that says what a test wants.
+// peer is one end of a connection over an RNIC without RFC 7306: the engine, or a peer that says
+// what a test wants.
 type peer struct {
 	*testing.T
 	ctx *verbs.Context
@@ -45,7 +46,8 @@ func newPeer(t *testing.T, dev *verbs.Device) *peer {
 	require.NoError(t, err)
 	p.cq, err = p.ctx.CreateCQ(verbs.CQConfig{})
 	require.NoError(t, err)
-	p.qp, err = p.pd.CreateQP(verbs.QPConfig{SendCQ: p.cq, RecvCQ: p.cq, Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64}})
+	p.qp, err = p.pd.CreateQP(
+		verbs.QPConfig{SendCQ: p.cq, RecvCQ: p.cq, Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64}})
 	require.NoError(t, err)
 	return p
 }
@@ -84,7 +86,8 @@ func newPeersOf(t *testing.T, slots uint32) (raw, own *peer) {
 	require.NoError(t, err)
 	require.NoError(t, <-connected)
 	t.Cleanup(func() { require.NoError(t, raw.id.Close()); require.NoError(t, own.id.Close()) })
-	h := wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: slotLen, Slots: slots, Threshold: 4096, Window: window, Parts: 4}
+	h := wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: slotLen, Slots: slots, Threshold: 4096,
+		Window: window, Parts: 4}
 	raw.say(h.Append(nil))
 	raw.hears(2) // the hello, and a Credit
 	return raw, own
@@ -123,8 +126,8 @@ func (p *peer) hears(n int) (hs []wire.Header) {
 	return hs
 }
 
-// TestLimits: as many atomics as the window may be under way, and one question. More end the connection, also if they come before the
-// engine could have answered any.
+// TestLimits: as many atomics as the window may be under way, and one question. More end the
+// connection, also if they come before the engine could have answered any.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -145,7 +148,8 @@ func TestLimits(t *testing.T) {
 			for i := range msgs {
 				msgs[i] = c.msg(own)
 			}
-			// The engine takes nothing until the device below has all of it, as a Read behind it shows.
+			// The engine takes nothing until the device below has all of it, as a Read behind it
+			// shows.
 			q.pump.turn.Lock()
 			raw.say(msgs...)
 			sge, err := raw.mr.SGE(61*slotLen, 8)

@@ -75,7 +75,8 @@ func (q *qp) speak() {
 	if q.reqs.Len() > q.cap.MaxSendWR/2 {
 		q.wantAll() // to get the places back of requests that the program does not wait for
 	}
-	if q.asked <= q.taken && q.tail >= 0 && q.unsure() { // behind the last message the answer is asked for, for all of them
+	// behind the last message the answer is asked for, for all of them
+	if q.asked <= q.taken && q.tail >= 0 && q.unsure() {
 		wire.Ask(q.slots.sendBytes(q.tail)[:wire.HeaderLen])
 		q.asked = q.sent
 	}
@@ -99,7 +100,8 @@ func (q *qp) credit() {
 	q.say(nil, 0, wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Value: uint64(uint32(q.access))}, nil, nil)
 }
 
-// short reports whether the peer knows of so few of the receives that it is to be told of more: of none, or of half as many as it may.
+// short reports whether the peer knows of so few of the receives that it is to be told of more: of
+// none, or of half as many as it may.
 func (q *qp) short() bool {
 	untold := q.recvs.Len() - q.told
 	if untold == 0 || q.told == 0 {
@@ -112,7 +114,8 @@ func (q *qp) short() bool {
 	return min(untold, most-q.told) >= most/2
 }
 
-// maySpeak reports whether there is room for a message that is for no request. If not, the completions of earlier ones make it.
+// maySpeak reports whether there is room for a message that is for no request. If not, the
+// completions of earlier ones make it.
 func (q *qp) maySpeak() bool { return len(q.slots.free) > 0 && q.flight.Len() < q.depth }
 
 // sayLast sends the last message of this side, unless it has been.
@@ -124,8 +127,8 @@ func (q *qp) sayLast() {
 	q.say(nil, 0, wire.Header{Kind: wire.Bye}, nil, nil)
 }
 
-// say sends a message: a header, receives of which the peer does not know, and a payload of ours or of the program's memory. r is
-// the request that it is for; nil = none.
+// say sends a message: a header, receives of which the peer does not know, and a payload of ours or
+// of the program's memory. r is the request that it is for; nil = none.
 func (q *qp) say(r *request, number uint64, h wire.Header, payload []byte, sgl []verbs.SGE) {
 	q.sent++
 	q.paid()
@@ -154,7 +157,8 @@ func (q *qp) say(r *request, number uint64, h wire.Header, payload []byte, sgl [
 	b := q.slots.sendBytes(slot)[:wire.HeaderLen]
 	if q.running() {
 		a := &q.scratch
-		for q.told < min(q.recvs.Len(), wire.MaxTold) && h.Adverts < wire.MaxAdverts && q.advert(q.recvs.At(q.told), a, room) {
+		for q.told < min(q.recvs.Len(), wire.MaxTold) && h.Adverts < wire.MaxAdverts &&
+			q.advert(q.recvs.At(q.told), a, room) {
 			room -= wire.AdvertLen + len(a.Segments)*wire.SegmentLen
 			b = a.Append(b)
 			h.Adverts++

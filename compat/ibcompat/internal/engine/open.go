@@ -11,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A receive for a message that may be longer than a slot is opened when the peer is told of it, if the device below can do that
-// (verbs.ProviderOpener): each of its elements gets a key by which this peer, on this QP, can write to these bytes.
+// A receive for a message that may be longer than a slot is opened when the peer is told of it, if
+// the device below can do that (verbs.ProviderOpener): each of its elements gets a key by which
+// this peer, on this QP, can write to these bytes.
 //
 //	posted  in recvs; the peer does not know of it, and can write nothing of it
 //	told    the peer has its advert. It is open, then it has keys; or it is not, then long messages for it come in Parts
@@ -20,13 +21,16 @@ import (
 //
 // Invariants:
 //
-//   - The keys are valid before their advert is said, and invalid before the completion of their receive is in the CQ, whichever
-//     message has taken the receive, and before a region of it is closed. Opening and shutting are calls that wait for nobody: no
-//     request of the queue stands between, so there is none in progress when a connection ends.
+//   - The keys are valid before their advert is said, and invalid before the completion of their
+//     receive is in the CQ, whichever message has taken the receive, and before a region of it is
+//     closed. Opening and shutting are calls that wait for nobody: no request of the queue stands
+//     between, so there is none in progress when a connection ends.
 //   - No key is used twice, and none opens more than one element.
-//   - At most mostOpen receives of a QP are open, and the peer is not told of further ones meanwhile: it learns of them when others are
-//     done. It has been told of one at least, or there would be room; so it never waits for a receive that is there.
-//   - At most mostKeys keys of an open device are valid. Receives beyond that are told of without keys.
+//   - At most mostOpen receives of a QP are open, and the peer is not told of further ones
+//     meanwhile: it learns of them when others are done. It has been told of one at least, or there
+//     would be room; so it never waits for a receive that is there.
+//   - At most mostKeys keys of an open device are valid. Receives beyond that are told of without
+//     keys.
 type openings struct {
 	opened int // receives that are open
 }
@@ -42,10 +46,12 @@ const (
 
 // opens reports whether a receive is one that is opened when the peer is told of it.
 func (q *qp) opens(r *receive) bool {
-	return q.ctx.opener != nil && r.total > uint64(q.slots.eager) && r.total < 1<<32 && q.access&verbs.AccessRemoteWrite != 0
+	return q.ctx.opener != nil && r.total > uint64(q.slots.eager) && r.total < 1<<32 &&
+		q.access&verbs.AccessRemoteWrite != 0
 }
 
-// open opens a receive. If that cannot be, it stays as it is: a message that needs memory which is not valid fails by itself.
+// open opens a receive. If that cannot be, it stays as it is: a message that needs memory which is
+// not valid fails by itself.
 func (q *qp) open(r *receive, a *wire.Advert) {
 	for _, s := range r.sgl {
 		if s.Length == 0 {
@@ -106,9 +112,10 @@ func take(count *atomic.Int64, n, most int64) bool {
 	return true
 }
 
-// adverts are the receives that the peer has told of and that no message has used, oldest first. A peer can make this side keep so much,
-// whatever it says: 8 bytes for each of wire.MaxTold receives, and mostSegments segments, of mostDeviceSegments of the open device. Segments
-// beyond that are not kept: what would be written there is sent in Parts.
+// adverts are the receives that the peer has told of and that no message has used, oldest first. A
+// peer can make this side keep so much, whatever it says: 8 bytes for each of wire.MaxTold
+// receives, and mostSegments segments, of mostDeviceSegments of the open device. Segments beyond
+// that are not kept: what would be written there is sent in Parts.
 type adverts struct {
 	totals   queue.Ring[advertised]
 	segments queue.Ring[wire.Segment] // of the totals, in the same order
@@ -138,7 +145,8 @@ func (a *adverts) roomFor(n int) bool {
 		return true
 	}
 	grown := queue.Grown[wire.Segment](2 * have)
-	if more := len(grown.Places()) - have; have+more > mostSegments || !take(a.device, int64(more), mostDeviceSegments) {
+	if more := len(grown.Places()) - have; have+more > mostSegments ||
+		!take(a.device, int64(more), mostDeviceSegments) {
 		return false
 	}
 	for i := range a.segments.Len() {

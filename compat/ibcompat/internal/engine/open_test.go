@@ -21,7 +21,8 @@ import (
 
 const longLen = 5000
 
-// crowd are two wrapped devices with connections between them. Each end at b has receives for long messages.
+// crowd are two wrapped devices with connections between them. Each end at b has receives for long
+// messages.
 type crowd struct {
 	*testing.T
 	a, b     *verbs.Context
@@ -59,9 +60,11 @@ func newCrowd(t *testing.T, without verbs.OpSet, connections int) *crowd {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	for range connections {
-		from, err := apd.CreateQP(verbs.QPConfig{SendCQ: c.acq, RecvCQ: c.acq, Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 4}})
+		from, err := apd.CreateQP(
+			verbs.QPConfig{SendCQ: c.acq, RecvCQ: c.acq, Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 4}})
 		require.NoError(t, err)
-		to, err := bpd.CreateQP(verbs.QPConfig{SendCQ: c.bcq, RecvCQ: c.bcq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: receives}})
+		to, err := bpd.CreateQP(
+			verbs.QPConfig{SendCQ: c.bcq, RecvCQ: c.bcq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: receives}})
 		require.NoError(t, err)
 		id, err := cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: c.a})
 		require.NoError(t, err)
@@ -123,8 +126,9 @@ func contextOf(t *testing.T, c *verbs.Context) *vcontext {
 	return v
 }
 
-// TestOpenBounded: a thousand receives for long messages on each of some connections hold a bounded number of keys, and all that is sent
-// arrives; a device that has given all its keys, or cannot open memory, takes long messages in Parts.
+// TestOpenBounded: a thousand receives for long messages on each of some connections hold a bounded
+// number of keys, and all that is sent arrives; a device that has given all its keys, or cannot
+// open memory, takes long messages in Parts.
 func TestOpenBounded(t *testing.T) {
 	const connections = 4
 	for _, l := range []struct {
@@ -161,8 +165,8 @@ func TestOpenBounded(t *testing.T) {
 	}
 }
 
-// TestOpenFlushed: receives that no message has taken give their keys back when the QP is flushed, and memory of the RNIC with them: its
-// count of windows is that of the keys.
+// TestOpenFlushed: receives that no message has taken give their keys back when the QP is flushed,
+// and memory of the RNIC with them: its count of windows is that of the keys.
 func TestOpenFlushed(t *testing.T) {
 	nic := usiw.Config{Name: "below", MaxMW: 3}
 	n, err := usiw.New(nic)
@@ -173,7 +177,8 @@ func TestOpenFlushed(t *testing.T) {
 	q, err := verbs.Own[*qp](own.qp.Provider())
 	require.NoError(t, err)
 	for range 4 { // more often than there may be windows
-		require.NoError(t, own.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: verbs.AccessRemoteWrite},
+		require.NoError(t, own.qp.Modify(
+			verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: verbs.AccessRemoteWrite},
 			verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 		sge, err := own.mr.SGE(0, longLen)
 		require.NoError(t, err)
@@ -196,8 +201,9 @@ func TestOpenFlushed(t *testing.T) {
 	}
 }
 
-// TestAdvertsBounded: however much a peer says of its receives, what is kept of it is bounded: as many as the protocol allows with a few
-// bytes each, and some of their segments; the rest of the messages go out in Parts. One receive more ends the connection.
+// TestAdvertsBounded: however much a peer says of its receives, what is kept of it is bounded: as
+// many as the protocol allows with a few bytes each, and some of their segments; the rest of the
+// messages go out in Parts. One receive more ends the connection.
 func TestAdvertsBounded(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		t.Run(fmt.Sprintf("full=%v", full), func(t *testing.T) {

@@ -15,8 +15,8 @@ func CheckPrivate(data []byte) error {
 	return nil
 }
 
-// Delivered is what the program gets of private data that have arrived: as many on every fabric, of which those that the peer did not
-// send are 0.
+// Delivered is what the program gets of private data that have arrived: as many on every fabric, of
+// which those that the peer did not send are 0.
 func Delivered(data []byte) []byte {
 	b := make([]byte, wire.MaxPrivate)
 	copy(b, data)

@@ -13,12 +13,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// pump takes the completions of inner QPs out of their inner CQ and hands them to the QPs. It does so in the goroutines of the program
-// that poll and wait, and if there are none in one of its own, so that connections progress whatever the program does.
+// pump takes the completions of inner QPs out of their inner CQ and hands them to the QPs. It does
+// so in the goroutines of the program that poll and wait, and if there are none in one of its own,
+// so that connections progress whatever the program does.
 //
-// Two things go round. Who has turn takes completions; nobody keeps it for long, and who finds it taken need not wait: the
-// other one takes them. Who has seat sleeps until there are some. A goroutine of the program that wants the seat calls the pump's
-// own goroutine off it, and that one stays away as long as the program comes again within restTime.
+// Two things go round. Who has turn takes completions; nobody keeps it for long, and who finds it
+// taken need not wait: the other one takes them. Who has seat sleeps until there are some. A
+// goroutine of the program that wants the seat calls the pump's own goroutine off it, and that one
+// stays away as long as the program comes again within restTime.
 type pump struct {
 	in   *verbs.CQ
 	ch   *verbs.CompChannel     // of in alone
@@ -47,11 +49,12 @@ type pump struct {
 	buf  [32]verbs.WC
 }
 
-// restTime is how long the pump's own goroutine stays away after the program has taken completions itself.
+// restTime is how long the pump's own goroutine stays away after the program has taken completions
+// itself.
 const restTime = time.Millisecond
 
-// The size of an inner CQ to begin with. It grows with its QPs, on devices whose CQs can; on others it must do for all QPs whose requests
-// the program's CQ has room for, and their messages.
+// The size of an inner CQ to begin with. It grows with its QPs, on devices whose CQs can; on others
+// it must do for all QPs whose requests the program's CQ has room for, and their messages.
 const (
 	leastCQE = 16384
 	innerCQE = 4 // times that of the program
@@ -66,7 +69,8 @@ func newPump(ctx *verbs.Context, cqe, vector int) (*pump, error) {
 	if err != nil {
 		return nil, errors.Join(err, ch.Close())
 	}
-	in, err := ctx.CreateCQ(verbs.CQConfig{CQE: min(max(innerCQE*cqe, leastCQE), attr.MaxCQE), Channel: ch, CompVector: vector})
+	in, err := ctx.CreateCQ(
+		verbs.CQConfig{CQE: min(max(innerCQE*cqe, leastCQE), attr.MaxCQE), Channel: ch, CompVector: vector})
 	if err != nil {
 		return nil, errors.Join(err, ch.Close())
 	}
@@ -109,7 +113,8 @@ func (p *pump) attach(q *qp, n int) (place uint64, err error) {
 	return uint64(len(p.qps)-1) << 32, nil
 }
 
-// detach takes the place back. The inner QP has been closed, so that its last completions are in the inner CQ.
+// detach takes the place back. The inner QP has been closed, so that its last completions are in
+// the inner CQ.
 func (p *pump) detach(place uint64, n int) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
@@ -168,7 +173,8 @@ func (p *pump) visit() {
 	}
 }
 
-// arm arms the inner CQ and takes what has come before. A device that sleeps in its own way does so when it sleeps.
+// arm arms the inner CQ and takes what has come before. A device that sleeps in its own way does so
+// when it sleeps.
 func (p *pump) arm() error {
 	if p.own != nil {
 		return nil
@@ -180,7 +186,8 @@ func (p *pump) arm() error {
 	return nil
 }
 
-// sleep waits for a completion after arm. The caller has the seat, and clears idle when it is awake, or at the latest before it leaves.
+// sleep waits for a completion after arm. The caller has the seat, and clears idle when it is
+// awake, or at the latest before it leaves.
 func (p *pump) sleep(ctx context.Context) {
 	p.idle.Store(true)
 	p.pay()

@@ -16,7 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a queue pair (verbs.ProviderQP). Its requests wait in sendSide and recvSide; what goes over the wire is in the inner QP.
+// qp is a queue pair (verbs.ProviderQP). Its requests wait in sendSide and recvSide; what goes over
+// the wire is in the inner QP.
 type qp struct {
 	dom            *domain
 	ctx            *vcontext
@@ -84,7 +85,9 @@ type link struct {
 	urgent    bool    // it has nothing to do but wait for the answer
 	tell      bool    // the peer is to be told of our rights
 
-	refusing bool          // an atomic of the peer has failed: our last message will say so, and nothing behind it is executed
+	// an atomic of the peer has failed: our last message will say so, and nothing behind it is
+	// executed
+	refusing bool
 	last     bool          // our last message has been sent
 	peerLast bool          // the peer's last message has arrived
 	parted   chan struct{} // closed when nothing more is to come in either direction; nil before ERR
@@ -186,7 +189,8 @@ func (q *qp) Query() (verbs.QPAttr, error) {
 	return a, err
 }
 
-// Modify makes the changes that InfiniBand knows, by its rules. The connection manager makes others, see established.
+// Modify makes the changes that InfiniBand knows, by its rules. The connection manager makes
+// others, see established.
 func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	q.mu.Lock()
 	from, to := q.state, q.state
@@ -243,7 +247,8 @@ func (q *qp) run(to verbs.QPState, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 			bit      verbs.QPAttrMask
 			to, from *uint8
 		}{
-			{verbs.QPAttrMinRNRTimer, &h.MinRNRTimer, &attr.MinRNRTimer}, {verbs.QPAttrTimeout, &h.Timeout, &attr.Timeout},
+			{verbs.QPAttrMinRNRTimer, &h.MinRNRTimer, &attr.MinRNRTimer},
+			{verbs.QPAttrTimeout, &h.Timeout, &attr.Timeout},
 			{verbs.QPAttrRetryCnt, &h.RetryCnt, &attr.RetryCnt}, {verbs.QPAttrRNRRetry, &h.RNRRetry, &attr.RNRRetry},
 		} {
 			if mask&a.bit != 0 {
@@ -300,7 +305,8 @@ func (q *qp) begin() error {
 	return q.fill()
 }
 
-// reset returns the QP to RESET and drops its requests. An inner QP that cannot be reset is replaced.
+// reset returns the QP to RESET and drops its requests. An inner QP that cannot be reset is
+// replaced.
 func (q *qp) reset() error {
 	q.mu.Lock()
 	if q.state == verbs.QPStateReset {
@@ -332,7 +338,8 @@ func (q *qp) reset() error {
 	q.pump.work()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.in, q.link, q.cause, q.blamed, q.flushed, q.drop, q.bound, q.notify = in, link{}, nil, nil, nil, false, false, false
+	q.in, q.link, q.cause, q.blamed, q.flushed, q.drop, q.bound, q.notify = in, link{}, nil, nil, nil, false, false,
+		false
 	q.waits, q.doubt = false, 0
 	q.sendSide.clear()
 	q.recvSide.clear()
@@ -387,8 +394,10 @@ func (q *qp) linked(id *cm.ID, active bool) {
 
 // greet is our hello.
 func (q *qp) greet() wire.Hello {
-	h := wire.Hello{Segments: uint8(q.ctx.sge), RNRTimer: q.param.MinRNRTimer, RNRRetries: uint8(max(0, q.param.RNRRetryCount)),
-		SlotLen: uint32(q.slots.recvLen()), Slots: uint32(q.slots.recvs), Threshold: q.slots.eager, Window: window, Parts: uint8(q.ctx.parts()), QPNum: q.num}
+	h := wire.Hello{Segments: uint8(q.ctx.sge), RNRTimer: q.param.MinRNRTimer,
+		RNRRetries: uint8(max(0, q.param.RNRRetryCount)), SlotLen: uint32(q.slots.recvLen()),
+		Slots: uint32(q.slots.recvs), Threshold: q.slots.eager, Window: window, Parts: uint8(q.ctx.parts()),
+		QPNum: q.num}
 	if q.param.RNRRetryCount == 0 {
 		h.RNRRetries = cm.DefaultRNRRetryCount
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// recvSide has the receives of a QP, oldest first. The peer is told of them in this order, and sends nothing for which it does not
-// know a receive.
+// recvSide has the receives of a QP, oldest first. The peer is told of them in this order, and
+// sends nothing for which it does not know a receive.
 type recvSide struct {
 	recvs queue.Ring[receive]
 	told  int    // the peer knows so many of them
@@ -67,7 +67,8 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// advert tells the peer of a receive in a message that has room for so many more bytes. It reports false if it cannot be told of now.
+// advert tells the peer of a receive in a message that has room for so many more bytes. It reports
+// false if it cannot be told of now.
 func (q *qp) advert(r *receive, a *wire.Advert, room int) bool {
 	a.Total, a.Segments = uint32(min(r.total, 1<<32-1)), a.Segments[:0]
 	if !q.opens(r) {

@@ -27,9 +27,10 @@ func (c *vcontext) AllocPD() (verbs.ProviderPD, error) {
 func (p *domain) Dealloc() error                                 { return p.in.Close() }
 func (p *domain) AllocMW(verbs.MWType) (verbs.ProviderMW, error) { return nil, verbs.ErrNotSupported }
 
-// mr is a memory region (verbs.ProviderMR). Its keys below have the rights that the program has given it. So what a peer does with
-// them is refused as on InfiniBand; receives are opened by keys of their own (open.go). If the device below demands more of the sink of
-// a Read, memory that may be written to locally has a second key for that, which the peer sees in the Read.
+// mr is a memory region (verbs.ProviderMR). Its keys below have the rights that the program has
+// given it. So what a peer does with them is refused as on InfiniBand; receives are opened by keys
+// of their own (open.go). If the device below demands more of the sink of a Read, memory that may
+// be written to locally has a second key for that, which the peer sees in the Read.
 type mr struct {
 	dom    *domain
 	in     *verbs.MR
@@ -44,7 +45,8 @@ type mr struct {
 	mem []byte       // nil = closed
 }
 
-// RegMR registers without the device's right for atomics if the device has none: the agent checks it.
+// RegMR registers without the device's right for atomics if the device has none: the agent checks
+// it.
 func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs.ProviderMR, error) {
 	below := access
 	if !p.ctx.full() {
@@ -56,7 +58,8 @@ func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs
 	}
 	m := &mr{dom: p, in: in, mem: mem, iova: iova, access: access, fragile: p.ctx.dev.cfg.GuardMemory}
 	if access&verbs.AccessLocalWrite != 0 && !p.ctx.localSinks {
-		m.sink, err = p.in.RegMRIova(mem, iova, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|access&verbs.AccessZeroBased)
+		m.sink, err = p.in.RegMRIova(mem, iova,
+			verbs.AccessLocalWrite|verbs.AccessRemoteWrite|access&verbs.AccessZeroBased)
 		if err != nil {
 			return nil, errors.Join(err, in.Close())
 		}
@@ -88,8 +91,8 @@ func (m *mr) Dereg() error {
 	return errors.Join(m.sink.Close(), m.in.Close())
 }
 
-// find returns n bytes of a region of the domain at an address, and the region, whose mu is held for reading. If there are none, or
-// the region lacks a right, the error is an *verbs.AccessError.
+// find returns n bytes of a region of the domain at an address, and the region, whose mu is held
+// for reading. If there are none, or the region lacks a right, the error is an *verbs.AccessError.
 func (p *domain) find(key uint32, addr uint64, n uint64, need verbs.AccessFlags) ([]byte, *mr, error) {
 	p.ctx.keys.RLock()
 	m := p.ctx.regions[key]

@@ -17,9 +17,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A QP number says where its QP can be called. InfiniBand programs tell each other GID and number, and no port. So an open device
-// takes one of Ports ports of the host, and the upper bits of its QPs' numbers say which; processes and devices of a host are told
-// apart by it too. The port is taken by the first QP, before it is known whether its program will use a connection manager.
+// A QP number says where its QP can be called. InfiniBand programs tell each other GID and number,
+// and no port. So an open device takes one of Ports ports of the host, and the upper bits of its
+// QPs' numbers say which; processes and devices of a host are told apart by it too. The port is
+// taken by the first QP, before it is known whether its program will use a connection manager.
 const (
 	Ports       = 1<<portBits - 1
 	DefaultPort = 28672
@@ -37,7 +38,8 @@ func portOf(base uint16, num uint32) (port uint16, ok bool) {
 	return base + uint16(k), k != noPort
 }
 
-// RendezvousError says that a device cannot wait for peers of QPs that are brought up by hand: it has no port of its own.
+// RendezvousError says that a device cannot wait for peers of QPs that are brought up by hand: it
+// has no port of its own.
 type RendezvousError struct {
 	First, Last uint16 // the ports that it may have
 	Reason      error
@@ -45,16 +47,18 @@ type RendezvousError struct {
 
 // Error names the ports.
 func (e *RendezvousError) Error() string {
-	return fmt.Sprintf("ibcompat: none of the ports %d to %d can be had for the rendezvous: %v", e.First, e.Last, e.Reason)
+	return fmt.Sprintf("ibcompat: none of the ports %d to %d can be had for the rendezvous: %v", e.First, e.Last,
+		e.Reason)
 }
 
 // Unwrap returns the Reason.
 func (e *RendezvousError) Unwrap() error { return e.Reason }
 
-// rendezvous is where the QPs of an open device are found by their numbers: those of this process in qps, and peers come to its
-// listener. That is opened for the first QP, at every address of the device, and closed with the device. It is what keeps the port: while
-// it listens, no other program can listen there, at no address, and answer in its place (bind(2): of two sockets with SO_REUSEADDR none
-// may listen).
+// rendezvous is where the QPs of an open device are found by their numbers: those of this process
+// in qps, and peers come to its listener. That is opened for the first QP, at every address of the
+// device, and closed with the device. It is what keeps the port: while it listens, no other program
+// can listen there, at no address, and answer in its place (bind(2): of two sockets with
+// SO_REUSEADDR none may listen).
 type rendezvous struct {
 	in   *verbs.Context
 	base uint16
@@ -115,7 +119,8 @@ func (r *rendezvous) find(num uint32) *qp {
 // open takes the first free port.
 func (r *rendezvous) open() {
 	_, r.err = hostOf(r.in)
-	for i := uint32(0); i < Ports && r.ln == nil && (i == 0 && r.err == nil || errors.Is(r.err, syscall.EADDRINUSE)); i++ {
+	for i := uint32(0); i < Ports && r.ln == nil &&
+		(i == 0 && r.err == nil || errors.Is(r.err, syscall.EADDRINUSE)); i++ {
 		r.port = i
 		r.ln, r.err = cm.Listen(context.Background(), fmt.Sprintf(":%d", uint32(r.base)+i), cm.Config{Context: r.in})
 	}
@@ -136,7 +141,8 @@ func (r *rendezvous) close() error {
 // acceptPause is the time between two attempts to accept a call.
 const acceptPause = 10 * time.Millisecond
 
-// serve answers calls. Nothing in it waits for a peer: those of strangers are refused at once, and each QP answers two at most.
+// serve answers calls. Nothing in it waits for a peer: those of strangers are refused at once, and
+// each QP answers two at most.
 func (r *rendezvous) serve() {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -170,8 +176,9 @@ func refuseCall(req *cm.Request, why wire.Refusal) {
 	_ = req.Reject(g.Append(nil)) // the caller may have gone
 }
 
-// called finds the QP that a request is for; nil if the caller is not its peer. What the request says is not trusted: the number must be
-// that of a QP that waits, caller and PSNs those of which the program has told it, and the address that of the caller.
+// called finds the QP that a request is for; nil if the caller is not its peer. What the request
+// says is not trusted: the number must be that of a QP that waits, caller and PSNs those of which
+// the program has told it, and the address that of the caller.
 func (r *rendezvous) called(req *cm.Request) (*qp, *hand) {
 	g, err := wire.ParseGreeting(req.PrivateData())
 	if err != nil || g.Flags&wire.FlagHand == 0 {

@@ -9,16 +9,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A QP by hand whose peer is itself. InfiniBand allows it; programs use such a QP to reach memory of their own by way of the device.
-// It has no connection and no messages: the goroutine that posts a request executes it, in the memory of the process, in the order of
-// posting and with the checks that a peer makes. A message waits for a receive as any does (RNR): then the goroutine that posts the
-// receive executes it and what stands behind it. Posting does not block: what is longer than a step goes on in a goroutine, which gives
-// the QP's lock to others after every step.
+// A QP by hand whose peer is itself. InfiniBand allows it; programs use such a QP to reach memory
+// of their own by way of the device. It has no connection and no messages: the goroutine that posts
+// a request executes it, in the memory of the process, in the order of posting and with the checks
+// that a peer makes. A message waits for a receive as any does (RNR): then the goroutine that posts
+// the receive executes it and what stands behind it. Posting does not block: what is longer than a
+// step goes on in a goroutine, which gives the QP's lock to others after every step.
 //
-// So a request is sure when it has been executed. One that fails has its status then, and the QP goes to ERR.
+// So a request is sure when it has been executed. One that fails has its status then, and the QP
+// goes to ERR.
 
-// bounceLen is how much is copied at a time. Data go by way of a buffer: source and destination may be one region, whose lock must not
-// be taken twice.
+// bounceLen is how much is copied at a time. Data go by way of a buffer: source and destination may
+// be one region, whose lock must not be taken twice.
 const bounceLen = 64 << 10
 
 // stepLen is how much is copied before others can have the QP's lock. Copying it takes some 100 us.
@@ -49,14 +51,16 @@ func (h *hand) self() bool { return h.call.From == h.call.To }
 
 func (q *qp) self() bool { return q.hand != nil && q.hand.self() }
 
-// loop executes the requests of a QP that is its own peer, until one has to wait or the step ends. The caller holds mu.
+// loop executes the requests of a QP that is its own peer, until one has to wait or the step ends.
+// The caller holds mu.
 func (q *qp) loop() {
 	h := q.hand
 	if h.onward {
 		return
 	}
 	q.told, h.left = q.recvs.Len(), stepLen // nobody has to be told
-	for !q.stopped && q.next < q.reqs.Len() && (q.state == verbs.QPStateRTS || q.state == verbs.QPStateSQD && q.midway()) {
+	for !q.stopped && q.next < q.reqs.Len() &&
+		(q.state == verbs.QPStateRTS || q.state == verbs.QPStateSQD && q.midway()) {
 		r := q.reqs.At(q.next)
 		if q.checkLocal(r); r.status == verbs.WCSuccess {
 			if r.message && q.recvs.Len() == 0 && !q.outOfReceives(r) {
@@ -79,7 +83,8 @@ func (q *qp) loop() {
 	}
 }
 
-// outOfReceives is called for a message without a receive. It reports whether that has been so often that the request has failed.
+// outOfReceives is called for a message without a receive. It reports whether that has been so
+// often that the request has failed.
 func (q *qp) outOfReceives(r *request) bool {
 	h := &q.hand.attr
 	switch n := q.rnrOf(q.base + uint64(q.next)); {
@@ -93,7 +98,8 @@ func (q *qp) outOfReceives(r *request) bool {
 	return false
 }
 
-// executeOwn executes a request for which everything is ready, as far as the step goes (request.sent), and returns its status.
+// executeOwn executes a request for which everything is ready, as far as the step goes
+// (request.sent), and returns its status.
 func (q *qp) executeOwn(r *request) (verbs.WCStatus, error) {
 	need := right(r.op)
 	if isAtomic(r.op) {

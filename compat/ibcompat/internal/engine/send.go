@@ -11,9 +11,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sendSide has the send requests of a QP, oldest first. They are issued in order, and the first that must wait holds up the rest.
-// A request is done when its inner requests have completed and it is sure: the peer has taken its message, or a message behind its
-// Write; or its answer has come. It leaves the queue when all before it have.
+// sendSide has the send requests of a QP, oldest first. They are issued in order, and the first
+// that must wait holds up the rest. A request is done when its inner requests have completed and it
+// is sure: the peer has taken its message, or a message behind its Write; or its answer has come.
+// It leaves the queue when all before it have.
 type sendSide struct {
 	reqs    queue.Ring[request]
 	base    uint64 // the number of the oldest request, counted from 0
@@ -25,8 +26,9 @@ type sendSide struct {
 
 	flight queue.Ring[part] // inner requests, oldest first
 	list   []verbs.SendWR   // those that are about to be posted
-	tail   int32            // the send slot of the last one, if that is a message which can carry a question; otherwise -1
-	arena  []verbs.SGE      // their elements
+	// the send slot of the last one, if that is a message which can carry a question; otherwise -1
+	tail  int32
+	arena []verbs.SGE // their elements
 
 	adverts adverts // receives of the peer
 	known   uint64  // how many it has told of
@@ -74,7 +76,8 @@ type request struct {
 	add, addMask, compare, compareMask, swap, swapMask uint64
 }
 
-// written says when a Write is sure: when the peer has taken so many messages, or when the requests before a number have been placed.
+// written says when a Write is sure: when the peer has taken so many messages, or when the requests
+// before a number have been placed.
 type written struct{ covered, number uint64 }
 
 // part is an inner request.
@@ -108,7 +111,8 @@ func (s *sendSide) init(c verbs.QPCap) {
 }
 
 func (s *sendSide) clear() {
-	fresh := sendSide{reqs: s.reqs, flight: s.flight, stage: s.stage, list: s.list[:0], arena: s.arena[:0], tail: -1, adverts: s.adverts, answers: s.answers}
+	fresh := sendSide{reqs: s.reqs, flight: s.flight, stage: s.stage, list: s.list[:0], arena: s.arena[:0], tail: -1,
+		adverts: s.adverts, answers: s.answers}
 	fresh.reqs.Clear()
 	fresh.flight.Clear()
 	fresh.adverts.Clear()
@@ -143,7 +147,8 @@ func (q *qp) goOn() {
 
 func isAtomic(op verbs.WROpcode) bool {
 	switch op {
-	case verbs.WRAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp, verbs.WRMaskedAtomicFetchAndAdd, verbs.WRMaskedAtomicCmpAndSwp:
+	case verbs.WRAtomicFetchAndAdd, verbs.WRAtomicCmpAndSwp, verbs.WRMaskedAtomicFetchAndAdd,
+		verbs.WRMaskedAtomicCmpAndSwp:
 		return true
 	}
 	return false
@@ -159,9 +164,11 @@ func (q *qp) queue(wr *verbs.SendWR) error {
 	}
 	r := q.reqs.Add()
 	*r = request{id: wr.ID, op: wr.Opcode, flags: wr.Flags, signaled: q.sigAll || wr.Flags&verbs.SendSignaled != 0,
-		relaxed: q.ctx.dev.cfg.Relaxed || wr.Flags&verbs.SendRelaxed != 0, sgl: append(r.sgl[:0], wr.SGL...), inline: r.inline[:0],
-		addr: wr.RemoteAddr, rkey: wr.RKey, imm: wr.Imm, add: wr.Add, addMask: wr.AddMask, compare: wr.Compare, compareMask: wr.CompareMask,
-		swap: wr.Swap, swapMask: wr.SwapMask}
+		relaxed: q.ctx.dev.cfg.Relaxed || wr.Flags&verbs.SendRelaxed != 0, sgl: append(r.sgl[:0], wr.SGL...),
+		inline: r.inline[:0],
+		addr:   wr.RemoteAddr, rkey: wr.RKey, imm: wr.Imm, add: wr.Add, addMask: wr.AddMask, compare: wr.Compare,
+		compareMask: wr.CompareMask,
+		swap:        wr.Swap, swapMask: wr.SwapMask}
 	switch wr.Opcode {
 	case verbs.WRSend, verbs.WRSendWithImm, verbs.WRRDMAWriteWithImm:
 		r.message = true
@@ -179,7 +186,8 @@ func (q *qp) queue(wr *verbs.SendWR) error {
 	return nil
 }
 
-// copyInline takes the data of an inline request. Its keys must be valid too, as on the inner device.
+// copyInline takes the data of an inline request. Its keys must be valid too, as on the inner
+// device.
 func (q *qp) copyInline(r *request) {
 	r.checked = true
 	var err error
@@ -288,8 +296,9 @@ func (q *qp) start(r *request, number uint64) bool {
 // lax reports whether the peer has a device of the kernel (wire.HelloLax).
 func (q *qp) lax() bool { return q.peer.Flags&wire.HelloLax != 0 }
 
-// afterReads reports whether the request has to wait for the answers to Reads. A device of the kernel (HelloLax) may be siw, which checks
-// a Read only when it answers it, in another thread: what stands behind a Read that it refuses may have been executed by then.
+// afterReads reports whether the request has to wait for the answers to Reads. A device of the
+// kernel (HelloLax) may be siw, which checks a Read only when it answers it, in another thread:
+// what stands behind a Read that it refuses may have been executed by then.
 func (q *qp) afterReads(r *request) bool {
 	return q.lax() && r.op != verbs.WRRDMARead && q.reads > 0
 }
@@ -399,21 +408,24 @@ func (q *qp) write(r *request, number uint64) {
 	q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl, RemoteAddr: r.addr, RKey: r.rkey}, slot)
 }
 
-// writeImm sends a Write and its immediate: as Immediate Data, which has no header but is a message all the same, or if that is not
-// possible as a message. Of Immediate Data the peer's engine does not see whether it is solicited.
+// writeImm sends a Write and its immediate: as Immediate Data, which has no header but is a message
+// all the same, or if that is not possible as a message. Of Immediate Data the peer's engine does
+// not see whether it is solicited.
 func (q *qp) writeImm(r *request, number uint64) {
 	q.adverts.used()
 	if q.full && r.flags&verbs.SendSolicited == 0 {
 		sgl, slot := q.source(r)
 		q.sent++
 		r.covered = q.sent
-		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: sgl, RemoteAddr: r.addr, RKey: r.rkey, Imm: r.imm}, slot)
+		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, SGL: sgl, RemoteAddr: r.addr, RKey: r.rkey,
+			Imm: r.imm}, slot)
 		return
 	}
 	if r.length > 0 {
 		q.write(r, number)
 	}
-	q.say(r, number, wire.Header{Kind: wire.WriteImm, Flags: r.wireFlags() | wire.FlagImm, Imm: r.imm, Value: r.length}, nil, nil)
+	q.say(r, number, wire.Header{Kind: wire.WriteImm, Flags: r.wireFlags() | wire.FlagImm, Imm: r.imm, Value: r.length},
+		nil, nil)
 }
 
 func (r *request) wireFlags() (f uint8) {
@@ -426,14 +438,15 @@ func (r *request) wireFlags() (f uint8) {
 	return f
 }
 
-// A device of the kernel (HelloLax) may be siw, which answers a Read of up to shortRead bytes that crosses a page with wrong bytes.
+// A device of the kernel (HelloLax) may be siw, which answers a Read of up to shortRead bytes that
+// crosses a page with wrong bytes.
 const (
 	shortRead = 32
 	pageSize  = 4096
 )
 
-// read reads into the elements one after the other, by the second key of their memory if it has one. A Read of nothing shows that what stands
-// before it has arrived, as any request.
+// read reads into the elements one after the other, by the second key of their memory if it has
+// one. A Read of nothing shows that what stands before it has arrived, as any request.
 func (q *qp) read(r *request, number uint64) {
 	if r.length == 0 {
 		r.covered = q.sent + 1
@@ -454,7 +467,8 @@ func (q *qp) read(r *request, number uint64) {
 		if first := uint32(pageSize - addr%pageSize); q.lax() && s.Length <= shortRead && s.Length > first {
 			head := s
 			head.Length = first
-			q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: q.keep(head), RemoteAddr: addr, RKey: r.rkey}, -1)
+			q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMARead, SGL: q.keep(head), RemoteAddr: addr,
+				RKey: r.rkey}, -1)
 			addr += uint64(first)
 			s.Addr, s.Length = s.Addr+uint64(first), s.Length-first
 		}
@@ -466,8 +480,8 @@ func (q *qp) read(r *request, number uint64) {
 func (q *qp) startAtomic(r *request, number uint64) bool {
 	if q.full {
 		r.native = true
-		q.piece(r, number, verbs.SendWR{Opcode: r.op, SGL: r.sgl, RemoteAddr: r.addr, RKey: r.rkey, Add: r.add, AddMask: r.addMask,
-			Compare: r.compare, CompareMask: r.compareMask, Swap: r.swap, SwapMask: r.swapMask}, -1)
+		q.piece(r, number, verbs.SendWR{Opcode: r.op, SGL: r.sgl, RemoteAddr: r.addr, RKey: r.rkey, Add: r.add,
+			AddMask: r.addMask, Compare: r.compare, CompareMask: r.compareMask, Swap: r.swap, SwapMask: r.swapMask}, -1)
 		return true
 	}
 	if q.reads > 0 || q.awaiting == min(q.ord, window, int(q.peer.Window)) {
@@ -501,13 +515,14 @@ func (r *request) atomic() wire.AtomicRequest {
 // ready reports whether the peer has a receive for the next message.
 func (q *qp) ready() bool { return q.adverts.Len() > 0 }
 
-// send issues a Send: in a message; or by Writes into the peer's receive and a message behind them; or in several messages if the
-// receive cannot be written. It reports false if that has to wait.
+// send issues a Send: in a message; or by Writes into the peer's receive and a message behind them;
+// or in several messages if the receive cannot be written. It reports false if that has to wait.
 func (q *qp) send(r *request, number uint64) bool {
 	to := q.adverts.totals.At(0)
 	switch {
 	case r.length > uint64(to.total):
-		r.status, r.reason = verbs.WCRemInvReqErr, &verbs.LimitError{Name: "the peer's receive", Limit: uint64(to.total), Value: r.length}
+		r.status, r.reason = verbs.WCRemInvReqErr,
+			&verbs.LimitError{Name: "the peer's receive", Limit: uint64(to.total), Value: r.length}
 		q.say(r, number, wire.Header{Kind: wire.TooLong, Value: r.length}, nil, nil)
 		q.last = true
 		q.fail(fmt.Errorf("%w: %w", r.status, r.reason))
@@ -537,11 +552,13 @@ func (q *qp) send(r *request, number uint64) bool {
 		if n == 0 {
 			continue
 		}
-		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: at.take(q, n), RemoteAddr: d.Addr, RKey: d.RKey}, -1)
+		q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: at.take(q, n), RemoteAddr: d.Addr,
+			RKey: d.RKey}, -1)
 		left -= n
 	}
 	q.adverts.used()
-	q.say(r, number, wire.Header{Kind: wire.Placed, Flags: r.wireFlags(), Imm: r.immediate(), Value: r.length}, nil, nil)
+	q.say(r, number, wire.Header{Kind: wire.Placed, Flags: r.wireFlags(), Imm: r.immediate(), Value: r.length}, nil,
+		nil)
 	return true
 }
 
@@ -576,7 +593,8 @@ func (q *qp) sendParts(r *request, number uint64) bool {
 	at := cursor{sgl: r.sgl, skip: r.sent}
 	n := r.length - r.sent
 	q.adverts.used()
-	q.say(r, number, wire.Header{Kind: wire.Data, Flags: r.wireFlags(), Imm: r.immediate(), Value: n}, nil, at.take(q, n))
+	q.say(r, number, wire.Header{Kind: wire.Data, Flags: r.wireFlags(), Imm: r.immediate(), Value: n}, nil,
+		at.take(q, n))
 	return true
 }
 
@@ -650,7 +668,8 @@ func right(op verbs.WROpcode) verbs.AccessFlags {
 	return verbs.AccessRemoteAtomic
 }
 
-// retire completes the requests that are done, in order. What has failed below, or at the peer, the end of the connection completes.
+// retire completes the requests that are done, in order. What has failed below, or at the peer, the
+// end of the connection completes.
 func (q *qp) retire() {
 	for q.next > 0 {
 		r := q.reqs.At(0)
@@ -692,7 +711,8 @@ func (q *qp) leave(r *request, status verbs.WCStatus) {
 	q.base++
 }
 
-// rnr counts how often the peer has had no receive for the request that waits. It is asked again and again, as InfiniBand tries.
+// rnr counts how often the peer has had no receive for the request that waits. It is asked again
+// and again, as InfiniBand tries.
 type rnr struct {
 	number  uint64      // of the request, plus 1; 0 = none has waited
 	asked   uint64      // the number of the message by whose answer the peer shows what it has; 0 = it is to be asked
@@ -702,11 +722,11 @@ type rnr struct {
 }
 
 // rnrTimes are the times of min_rnr_timer (ibv_modify_qp(3)), in units of 10 us.
-var rnrTimes = [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
-	6144, 8192, 12288, 16384, 24576, 32768, 49152}
+var rnrTimes = [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+	2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152}
 
-// rnrRetries is how often the peer is asked again: the peer has said it when the connection was made, or if the QP was brought up by
-// hand, it is an attribute of this side.
+// rnrRetries is how often the peer is asked again: the peer has said it when the connection was
+// made, or if the QP was brought up by hand, it is an attribute of this side.
 func (q *qp) rnrRetries() uint8 {
 	if q.hand != nil {
 		return q.hand.attr.RNRRetry
@@ -714,7 +734,8 @@ func (q *qp) rnrRetries() uint8 {
 	return q.peer.RNRRetries
 }
 
-// notReady is called when the first request that has not been issued may wait for a receive of the peer.
+// notReady is called when the first request that has not been issued may wait for a receive of the
+// peer.
 func (q *qp) notReady() {
 	if q.stopped || q.next == q.reqs.Len() || q.rnrRetries() == 7 || q.state == verbs.QPStateSQD {
 		return

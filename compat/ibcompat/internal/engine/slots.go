@@ -9,9 +9,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What a peer may have under way at a time, besides one message for each receive that it has been told of: so many receive slots
-// are needed. A slot is posted again before what its message brought takes effect, so they never run out. Each number is checked
-// when a message arrives: a peer that sends more ends the connection.
+// What a peer may have under way at a time, besides one message for each receive that it has been
+// told of: so many receive slots are needed. A slot is posted again before what its message brought
+// takes effect, so they never run out. Each number is checked when a message arrives: a peer that
+// sends more ends the connection.
 //
 //	window  Atomics: the next one needs an Answer
 //	window  Answers: there is one for each Atomic of ours
@@ -38,8 +39,9 @@ func (c *vcontext) parts() int {
 
 func (c *vcontext) ownSlots() int { return 2*window + c.parts() + 4 }
 
-// ownSends are the send slots and places in the inner queue that the program's requests leave free: for Answers, a question, an
-// Ack, the hello and Bye. So these never wait for the program's requests, which may wait for the peer.
+// ownSends are the send slots and places in the inner queue that the program's requests leave free:
+// for Answers, a question, an Ack, the hello and Bye. So these never wait for the program's
+// requests, which may wait for the peer.
 const ownSends = window + 4
 
 // Lengths in bytes.
@@ -52,7 +54,8 @@ const (
 	sendSlot   = 2048    // of a send slot: header, adverts, and inline data or an atomic
 )
 
-// slots are the places of a QP in registered memory where messages arrive, and those from which headers are sent.
+// slots are the places of a QP in registered memory where messages arrive, and those from which
+// headers are sent.
 type slots struct {
 	mr    *verbs.MR
 	recvs int     // receive slots, from 0

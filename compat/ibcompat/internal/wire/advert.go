@@ -11,7 +11,8 @@ type Segment struct {
 	Length uint32
 }
 
-// SegmentLen and AdvertLen are lengths in bytes: of a segment, and of an advert without its segments.
+// SegmentLen and AdvertLen are lengths in bytes: of a segment, and of an advert without its
+// segments.
 const (
 	SegmentLen = 16
 	AdvertLen  = 8
@@ -21,7 +22,8 @@ const (
 //
 //	0  total   4  segments   5  reserved, 0   8  segments: address 8, key 4, length 4
 //
-// Total is the sum of the lengths. An advert without segments tells the length alone: the message must not be written.
+// Total is the sum of the lengths. An advert without segments tells the length alone: the message
+// must not be written.
 type Advert struct {
 	Total    uint32
 	Segments []Segment
@@ -74,11 +76,11 @@ func ParseAdvert(b []byte, a *Advert) (rest []byte, err error) {
 // AtomicLen is the length of an AtomicRequest in bytes.
 const AtomicLen = 48
 
-// AtomicRequest is the payload of an Atomic. Both operations are the masked ones of RFC 7306 section 5.1: without masks, those of the
-// CmpSwap have all bits, and that of the FetchAdd none.
+// AtomicRequest is the payload of an Atomic. Both operations are the masked ones of RFC 7306
+// section 5.1: without masks, those of the CmpSwap have all bits, and that of the FetchAdd none.
 //
-//	0  operation, 0 FetchAdd or 1 CmpSwap   1  reserved, 0   4  key   8  address   16  add or swap   24  add or swap mask
-//	32  compare   40  compare mask
+//	0   operation, 0 FetchAdd or 1 CmpSwap   1   reserved, 0         4   key       8   address
+//	16  add or swap                          24  add or swap mask    32  compare   40  compare mask
 type AtomicRequest struct {
 	CmpSwap              bool
 	RKey                 uint32
@@ -107,8 +109,8 @@ func ParseAtomic(b []byte) (AtomicRequest, error) {
 		return AtomicRequest{}, bad("atomic", "length", uint64(len(b)))
 	}
 	at := func(off int) uint64 { return binary.BigEndian.Uint64(b[off:]) }
-	r := AtomicRequest{CmpSwap: b[0] == 1, RKey: binary.BigEndian.Uint32(b[4:]), Addr: at(8), Operand: at(16), Mask: at(24),
-		Compare: at(32), CompareMask: at(40)}
+	r := AtomicRequest{CmpSwap: b[0] == 1, RKey: binary.BigEndian.Uint32(b[4:]), Addr: at(8), Operand: at(16),
+		Mask: at(24), Compare: at(32), CompareMask: at(40)}
 	switch {
 	case b[0] > 1:
 		return AtomicRequest{}, bad("atomic", "operation", uint64(b[0]))

@@ -10,7 +10,8 @@ const (
 	FlagHand   = 1 << 1 // between QPs that were brought up by hand: a Call follows, or in a refusal a Refusal
 )
 
-// Name is what a QP is called in InfiniBand: the GID of its port and its number. There it is what programs tell each other.
+// Name is what a QP is called in InfiniBand: the GID of its port and its number. There it is what
+// programs tell each other.
 type Name struct {
 	GID [16]byte // an IP address, an IPv4 address as an IPv4-mapped one
 	QPN uint32   // 24 bits
@@ -19,8 +20,9 @@ type Name struct {
 // CallLen is the length of a Call in bytes. It fits where the data of a program stand.
 const CallLen = 48
 
-// Call is what a QP that was brought up by hand tells the one that it wants, and the answer: from whom to whom, and the packet sequence
-// numbers with which they send, which only their programs have told each other:
+// Call is what a QP that was brought up by hand tells the one that it wants, and the answer: from
+// whom to whom, and the packet sequence numbers with which they send, which only their programs
+// have told each other:
 //
 //	0  GID of the caller   16  GID of the other   32  number of the caller's QP   36  number of the other
 //	40  PSN of the caller's QP   44  PSN of the other
@@ -29,7 +31,8 @@ type Call struct {
 	FromPSN, ToPSN PSN
 }
 
-// PSN is the number of the first packet that a QP sends, if it is known. On the wire a known one has bit 31.
+// PSN is the number of the first packet that a QP sends, if it is known. On the wire a known one
+// has bit 31.
 type PSN struct {
 	Known bool
 	Value uint32 // 24 bits; 0 if it is not known
@@ -62,8 +65,8 @@ func (c *Call) Append(b []byte) []byte {
 // Back is the call in the other direction.
 func (c *Call) Back() Call { return Call{From: c.To, To: c.From, FromPSN: c.ToPSN, ToPSN: c.FromPSN} }
 
-// Meets reports whether a call of the peer's is for the QP whose own call c is: whether each names the other, and of the PSNs that both
-// tell one is the same.
+// Meets reports whether a call of the peer's is for the QP whose own call c is: whether each names
+// the other, and of the PSNs that both tell one is the same.
 func (c *Call) Meets(peer *Call) bool {
 	same := func(a, b PSN) bool { return a.Known && a == b }
 	return c.From == peer.To && c.To == peer.From && (same(c.FromPSN, peer.ToPSN) || same(c.ToPSN, peer.FromPSN))

@@ -16,7 +16,8 @@ func sampleCall() Call {
 	return c
 }
 
-// TestCall: what is encoded can be decoded, what is cut anywhere cannot, and what is out of range is named.
+// TestCall: what is encoded can be decoded, what is cut anywhere cannot, and what is out of range
+// is named.
 func TestCall(t *testing.T) {
 	good := sampleCall()
 	b := good.Append(nil)
@@ -56,29 +57,32 @@ func TestCallPSN(t *testing.T) {
 	require.ErrorContains(t, err, "PSN 0x1")
 }
 
-// TestCallMeets: the names of both must fit, and one PSN that both know. What only one side knows says nothing.
+// TestCallMeets: the names of both must fit, and one PSN that both know. What only one side knows
+// says nothing.
 func TestCallMeets(t *testing.T) {
 	ours := Call{From: sampleCall().From, To: sampleCall().To, FromPSN: KnownPSN(5), ToPSN: KnownPSN(6)}
 	for name, c := range map[string]struct {
 		want   bool
 		change func(ours, peer *Call)
 	}{
-		"both":                       {true, func(ours, peer *Call) {}},
-		"the peer is in RTR":         {true, func(_, peer *Call) { peer.FromPSN = PSN{} }},
-		"this is in RTR":             {true, func(ours, _ *Call) { ours.FromPSN = PSN{} }},
-		"one direction":              {true, func(_, peer *Call) { peer.FromPSN.Value++ }},
-		"the other direction":        {true, func(_, peer *Call) { peer.ToPSN.Value++ }},
-		"neither tells the waiter's": {false, func(ours, peer *Call) { ours.FromPSN, peer.ToPSN = PSN{}, PSN{}; peer.FromPSN.Value++ }},
+		"both":                {true, func(ours, peer *Call) {}},
+		"the peer is in RTR":  {true, func(_, peer *Call) { peer.FromPSN = PSN{} }},
+		"this is in RTR":      {true, func(ours, _ *Call) { ours.FromPSN = PSN{} }},
+		"one direction":       {true, func(_, peer *Call) { peer.FromPSN.Value++ }},
+		"the other direction": {true, func(_, peer *Call) { peer.ToPSN.Value++ }},
+		"neither tells the waiter's": {false,
+			func(ours, peer *Call) { ours.FromPSN, peer.ToPSN = PSN{}, PSN{}; peer.FromPSN.Value++ }},
 		"both are in RTR":            {false, func(ours, peer *Call) { ours.FromPSN, peer.FromPSN = PSN{}, PSN{} }},
 		"wrong PSNs":                 {false, func(_, peer *Call) { peer.FromPSN.Value++; peer.ToPSN.Value++ }},
 		"no PSNs":                    {false, func(_, peer *Call) { peer.FromPSN, peer.ToPSN = PSN{}, PSN{} }},
 		"a wrong one to a QP in RTR": {false, func(ours, peer *Call) { ours.FromPSN = PSN{}; peer.FromPSN.Value++ }},
 		"a wrong one of a QP in RTR": {false, func(_, peer *Call) { peer.FromPSN = PSN{}; peer.ToPSN.Value++ }},
-		"the PSNs the other way":     {false, func(_, peer *Call) { peer.FromPSN, peer.ToPSN = peer.ToPSN, peer.FromPSN }},
-		"another number":             {false, func(_, peer *Call) { peer.From.QPN-- }},
-		"another GID":                {false, func(_, peer *Call) { peer.From.GID[15]++ }},
-		"for another number":         {false, func(_, peer *Call) { peer.To.QPN++ }},
-		"for another GID":            {false, func(_, peer *Call) { peer.To.GID[15]++ }},
+		"the PSNs the other way": {false,
+			func(_, peer *Call) { peer.FromPSN, peer.ToPSN = peer.ToPSN, peer.FromPSN }},
+		"another number":     {false, func(_, peer *Call) { peer.From.QPN-- }},
+		"another GID":        {false, func(_, peer *Call) { peer.From.GID[15]++ }},
+		"for another number": {false, func(_, peer *Call) { peer.To.QPN++ }},
+		"for another GID":    {false, func(_, peer *Call) { peer.To.GID[15]++ }},
 	} {
 		a, b := ours, ours.Back()
 		c.change(&a, &b)

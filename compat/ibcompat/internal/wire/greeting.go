@@ -7,7 +7,8 @@ import (
 	"errors"
 )
 
-// Sizes of private data, in bytes. 251 is what siw of Linux carries, and 56 what InfiniBand does; a program gets 48 everywhere.
+// Sizes of private data, in bytes. 251 is what siw of Linux carries, and 56 what InfiniBand does; a
+// program gets 48 everywhere.
 const (
 	GreetingLen = 8
 	MaxPrivate  = 48
@@ -55,8 +56,9 @@ func (g *Greeting) Append(b []byte) []byte {
 	return append(b, g.Private...)
 }
 
-// ParseGreeting decodes private data. Private points into them. What follows it is ignored: InfiniBand and some iWARP devices
-// deliver more bytes than were sent. The error Is ErrNoGreeting, or is a *VersionError or a *FormatError.
+// ParseGreeting decodes private data. Private points into them. What follows it is ignored:
+// InfiniBand and some iWARP devices deliver more bytes than were sent. The error Is ErrNoGreeting,
+// or is a *VersionError or a *FormatError.
 func ParseGreeting(b []byte) (Greeting, error) {
 	switch {
 	case len(b) < GreetingLen || binary.BigEndian.Uint16(b) != magic:

@@ -18,7 +18,9 @@ const (
 	Answer                   // to the oldest Atomic that has none; Value is the original value
 	Bye                      // the last message of a side
 	Part                     // the payload is a part of a Send; the rest of it follows in Parts and in Data
-	Refused                  // the last message of a side: the message behind the count could not be received, Status says why
+	// the last message of a side: the message behind the count could not be received, Status says
+	// why
+	Refused
 	kindEnd
 )
 
@@ -48,7 +50,8 @@ var flagsOf = [kindEnd]uint8{
 // HeaderLen is the length of a header in bytes.
 const HeaderLen = 32
 
-// MaxAdverts is how many adverts a message may have, and MaxTold how many receives a side may tell of that the peer has not used.
+// MaxAdverts is how many adverts a message may have, and MaxTold how many receives a side may tell
+// of that the peer has not used.
 const (
 	MaxAdverts = 64
 	MaxTold    = 4096
@@ -63,9 +66,11 @@ type Header struct {
 	Adverts uint8  // how many follow
 	Status  uint8  // Answer, Refused: an ibv_wc_status, otherwise 0
 	Imm     uint32 // with FlagImm, otherwise 0
-	Value   uint64 // Data, Part: bytes of the payload; Placed, WriteImm, TooLong: bytes of the message; both up to 32 bits; or see Kind; or 0
-	Taken   uint64 // messages that this side has taken from the other since the hello; it confirms all before them
-	First   uint64 // the number of the first advert of this message; adverts are counted from 0
+	// Data, Part: bytes of the payload; Placed, WriteImm, TooLong: bytes of the message; both up to
+	// 32 bits; or see Kind; or 0
+	Value uint64
+	Taken uint64 // messages that this side has taken from the other since the hello; it confirms all before them
+	First uint64 // the number of the first advert of this message; adverts are counted from 0
 }
 
 // Append appends the header.
@@ -86,7 +91,8 @@ func ParseHeader(b []byte) (h Header, rest []byte, err error) {
 		return Header{}, nil, bad("header", "length", uint64(len(b)))
 	}
 	h = Header{Kind: Kind(b[0]), Flags: b[1], Adverts: b[2], Status: b[3], Imm: binary.BigEndian.Uint32(b[4:]),
-		Value: binary.BigEndian.Uint64(b[8:]), Taken: binary.BigEndian.Uint64(b[16:]), First: binary.BigEndian.Uint64(b[24:])}
+		Value: binary.BigEndian.Uint64(b[8:]), Taken: binary.BigEndian.Uint64(b[16:]),
+		First: binary.BigEndian.Uint64(b[24:])}
 	sized := h.Kind >= Data && h.Kind <= Credit || h.Kind == Part
 	switch {
 	case h.Kind == 0 || h.Kind >= kindEnd:
@@ -99,7 +105,8 @@ func ParseHeader(b []byte) (h Header, rest []byte, err error) {
 		err = bad("header", "status", uint64(h.Status))
 	case h.Imm != 0 && h.Flags&FlagImm == 0:
 		err = bad("header", "immediate", uint64(h.Imm))
-	case sized && h.Value >= 1<<32, !sized && h.Kind != Answer && h.Value != 0, h.Kind == Answer && h.Status != 0 && h.Value != 0:
+	case sized && h.Value >= 1<<32, !sized && h.Kind != Answer && h.Value != 0, h.Kind == Answer && h.Status != 0 &&
+		h.Value != 0:
 		err = bad("header", "value", h.Value)
 	}
 	if err != nil {

@@ -4,7 +4,8 @@ package wire
 
 import "encoding/binary"
 
-// HelloLen is the length of a hello in bytes. A longer one is of a later minor revision; the rest is ignored.
+// HelloLen is the length of a hello in bytes. A longer one is of a later minor revision; the rest
+// is ignored.
 const HelloLen = 32
 
 // Limits of what a hello may say.
@@ -28,15 +29,17 @@ type Hello struct {
 	Native     uint32 // a verbs.OpSet: what this side executes for the peer natively
 	SlotLen    uint32 // bytes of each slot of this side; a message is at most so long
 	Slots      uint32 // the number of slots
-	Threshold  uint32 // longer payloads are written into the receive, or come in Parts; at most SlotLen less the headers
-	Window     uint16 // atomics that the peer may have in progress, 1 to MaxWindow
-	Flags      uint8  // HelloLax; others are ignored
-	Parts      uint8  // Parts that the peer may send before they are taken, 1 to MaxParts
-	QPNum      uint32 // 24 bits
+	// longer payloads are written into the receive, or come in Parts; at most SlotLen less the
+	// headers
+	Threshold uint32
+	Window    uint16 // atomics that the peer may have in progress, 1 to MaxWindow
+	Flags     uint8  // HelloLax; others are ignored
+	Parts     uint8  // Parts that the peer may send before they are taken, 1 to MaxParts
+	QPNum     uint32 // 24 bits
 }
 
-// HelloLax in the flags of a hello: the device lets the peer do what the memory allows, also if the QP does not. So the peer has to
-// refuse requests for which it has not been told of the right.
+// HelloLax in the flags of a hello: the device lets the peer do what the memory allows, also if the
+// QP does not. So the peer has to refuse requests for which it has not been told of the right.
 const HelloLax = 1
 
 const kindHello = 0xff
@@ -60,8 +63,9 @@ func ParseHello(b []byte) (Hello, error) {
 		return Hello{}, bad("hello", "length", uint64(len(b)))
 	}
 	h := Hello{Segments: b[1], RNRTimer: b[2], RNRRetries: b[3], Native: binary.BigEndian.Uint32(b[4:]),
-		SlotLen: binary.BigEndian.Uint32(b[8:]), Slots: binary.BigEndian.Uint32(b[12:]), Threshold: binary.BigEndian.Uint32(b[16:]),
-		Window: binary.BigEndian.Uint16(b[20:]), Flags: b[22], Parts: b[23], QPNum: binary.BigEndian.Uint32(b[24:])}
+		SlotLen: binary.BigEndian.Uint32(b[8:]), Slots: binary.BigEndian.Uint32(b[12:]),
+		Threshold: binary.BigEndian.Uint32(b[16:]), Window: binary.BigEndian.Uint16(b[20:]), Flags: b[22], Parts: b[23],
+		QPNum: binary.BigEndian.Uint32(b[24:])}
 	for _, f := range []struct {
 		name        string
 		v, min, max uint32

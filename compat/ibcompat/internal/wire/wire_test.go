@@ -60,7 +60,8 @@ func samples() [][]byte {
 	return all
 }
 
-// TestMessages: what is encoded can be decoded, what is cut anywhere cannot, and no byte of it is ignored.
+// TestMessages: what is encoded can be decoded, what is cut anywhere cannot, and no byte of it is
+// ignored.
 func TestMessages(t *testing.T) {
 	for _, b := range samples() {
 		got, err := message(b)
@@ -82,7 +83,8 @@ func TestMessages(t *testing.T) {
 }
 
 func TestHello(t *testing.T) {
-	good := Hello{Segments: 4, RNRTimer: 12, RNRRetries: 7, Native: 0x3f, SlotLen: 8192, Slots: 200, Threshold: 4096, Window: 16, Flags: HelloLax, Parts: MaxParts, QPNum: 1<<24 - 1}
+	good := Hello{Segments: 4, RNRTimer: 12, RNRRetries: 7, Native: 0x3f, SlotLen: 8192, Slots: 200, Threshold: 4096,
+		Window: 16, Flags: HelloLax, Parts: MaxParts, QPNum: 1<<24 - 1}
 	b := good.Append(nil)
 	require.Len(t, b, HelloLen)
 	got, err := ParseHello(append(b, 1, 2, 3))

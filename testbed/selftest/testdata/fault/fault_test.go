@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestFault does nothing if there is a file GOVERBS_TEST_ONCE: the suite makes that when it runs the test once more.
+// TestFault does nothing if there is a file GOVERBS_TEST_ONCE: the suite makes that when it runs
+// the test once more.
 func TestFault(t *testing.T) {
 	if _, err := os.Stat(os.Getenv("GOVERBS_TEST_ONCE")); err == nil {
 		return
