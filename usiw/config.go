@@ -101,9 +101,9 @@ type Config struct {
 
 	// MaxSilent limits how many streams from one address a listener keeps for more than a second
 	// before their MPA Request arrives (64; at most 1,024). When more arrive, it closes the oldest.
-	// A listener keeps at most 1,024 such streams in total, and closes the oldest from the address
-	// with the most. It keeps another 1,024 from loopback addresses, all of which may come from one
-	// address.
+	// In total, a listener keeps at most 1,024 streams without a Request; beyond that it closes the
+	// oldest one from the address with the most. It keeps another 1,024 from loopback addresses,
+	// all of which may come from one address.
 	MaxSilent int
 
 	// MaxStalled limits the memory, in bytes, that the NIC holds for stalled peers (67,108,864 = 64
