@@ -119,7 +119,7 @@ func (b *batch) begin(ulpdu, n int) []byte {
 func (b *batch) inline(data []byte) { copy(b.extend(len(data)), data) }
 
 // copy appends payload from registered memory to the arena. It exits r, which the caller has
-// entered. crc announces that end will compute the CRC: large payload is checksummed here, while it
+// entered. crc is set if end will compute the CRC: large payload is then checksummed here, while it
 // is in the cache.
 func (b *batch) copy(r *region, mem []byte, crc bool) reject {
 	to := b.extend(len(mem))

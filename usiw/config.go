@@ -110,9 +110,9 @@ type Config struct {
 	// MiB; 4 MiB to 1 GiB). It covers data prepared for a peer that does not read, such as answers
 	// to its Reads, and incomplete FPDUs, except for 512 bytes per connection and 64 receive
 	// buffers of 256 KiB. While more than half is in use, the NIC prepares data in small portions,
-	// which slows down all slow peers. If the limit would be exceeded, the connection whose data
-	// have been held longest ends at once, without a Terminate. Its error is a *verbs.LimitError
-	// named "Config.MaxStalled". Buffers of the operating system do not count.
+	// which makes slow peers slower still. If the limit would be exceeded, the connection whose
+	// data have been held longest ends at once, without a Terminate. Its error is a
+	// *verbs.LimitError named "Config.MaxStalled". Buffers of the operating system do not count.
 	MaxStalled int
 
 	// GuardMemory protects the process from registered memory that disappears: C memory that is
@@ -124,8 +124,8 @@ type Config struct {
 	// runtime's handlers of SIGSEGV and SIGBUS.
 	GuardMemory bool
 
-	// CloseTimeout bounds the orderly shutdown of a connection: Terminate, FIN, the peer's FIN (3
-	// s).
+	// CloseTimeout bounds the orderly shutdown of a connection, from the Terminate and FIN to the
+	// peer's FIN (3 s).
 	CloseTimeout time.Duration
 	// PeerTimeout is how long a peer may acknowledge nothing, or keep its window closed, before the
 	// connection ends (20 s).

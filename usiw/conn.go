@@ -26,7 +26,7 @@ type conn struct {
 	s       stream
 	crc     bool
 	ord     int // limit on our Reads and atomics in progress
-	ird     int // the agreed limit on the peer's
+	ird     int // the agreed limit on the peer's Reads and atomics
 	serve   int // the limit enforced on the peer's: the one announced to it, which may be higher than ird
 	peer    depths
 	private []byte

@@ -21,7 +21,7 @@
 // [Config] sets the local address, CRC and MPA revision, limits, time-outs, and the operations that
 // the NIC leaves out. Every field has a default.
 //
-// Connections are ordinary TCP connections between the ports that package cm names. The peer can be
+// Connections are ordinary TCP connections on the port numbers given to package cm. The peer can be
 // another NIC of this package or any iWARP device. Config.Tap records the traffic (package
 // usiw/capture), and Config.Network replaces TCP, for example with an in-memory network (packages
 // usiw/usiwtest and goverbstest).

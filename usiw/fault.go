@@ -12,8 +12,8 @@ import (
 // fault is the error that a Terminate message reports (RFC 5040 section 4.8, RFC 6580 section 3).
 type fault struct{ layer, typ, code uint8 }
 
-// Faults other than failed access checks, which type reject translates. Where the RFCs leave the
-// code open, the choice is made here and there.
+// Faults other than refused accesses, which type reject maps to faults. Where the RFCs leave a code
+// open, it is chosen in one of these two places.
 var (
 	faultLocal = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // a message cannot be built (RFC 7306 section 8.1)
 	faultPlace = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // a message cannot be placed

@@ -35,8 +35,8 @@ type epollSet struct {
 	free  []int32         // indexes of free slots
 }
 
-// setSlot is the slot of a connection. Its generation tells events of a previous connection in the
-// slot apart.
+// setSlot is the slot of a connection. The generation distinguishes events of an earlier connection
+// in the same slot.
 type setSlot struct {
 	c   *conn
 	gen int32
