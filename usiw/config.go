@@ -106,12 +106,12 @@ type Config struct {
 	// all of which may come from one address.
 	MaxSilent int
 
-	// MaxStalled limits the memory, in bytes, that the NIC holds for stalled peers (67,108,864 = 64
-	// MiB; 4 MiB to 1 GiB). It covers data prepared for a peer that does not read, such as answers
-	// to its Reads, and incomplete FPDUs, except for 512 bytes per connection and 64 receive
-	// buffers of 256 KiB. While more than half is in use, the NIC prepares data in small portions,
-	// which makes slow peers slower still. If the limit would be exceeded, the connection whose
-	// data have been held longest ends at once, without a Terminate. Its error is a
+	// MaxStalled limits the memory, in bytes, that the NIC holds for stalled peers (67,108,864 =
+	// 64 MiB; 4 MiB to 1 GiB). It covers data prepared for a peer that does not read, such as
+	// answers to its Reads, and incomplete FPDUs, except for 512 bytes per connection and 64
+	// receive buffers of 256 KiB. While more than half is in use, the NIC prepares data in small
+	// portions, which makes slow peers slower still. If the limit would be exceeded, the connection
+	// whose data have been held longest ends at once, without a Terminate. Its error is a
 	// *verbs.LimitError named "Config.MaxStalled". Buffers of the operating system do not count.
 	MaxStalled int
 
@@ -157,8 +157,8 @@ type Config struct {
 	// Without disables operations, for example to emulate an RNIC that lacks RFC 7306. Posting a
 	// disabled operation fails, and a peer that sends its message receives a Terminate for an
 	// unexpected opcode. Only the operations of RFC 7306 and those of memory windows (OpSendInv,
-	// OpLocalInv, OpBindMW) can be disabled. The four atomics can only be disabled together (RFC
-	// 7306 section 5), and so can OpImm64 and OpWriteImm, which use the same message.
+	// OpLocalInv, OpBindMW) can be disabled. The four atomics can only be disabled together
+	// (RFC 7306 section 5), and so can OpImm64 and OpWriteImm, which use the same message.
 	Without verbs.OpSet
 
 	// Hooks are for use by package usiwtest.

@@ -42,9 +42,9 @@ var (
 	faultTooLong  = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedTooLong}
 )
 
-// quotes reports whether the Terminate carries the header of the offending message (RFC 5040 figure
-// 10). Local and MPA errors carry none. A wrong version does: the T bit still gives the length of
-// the header.
+// quotes reports whether the Terminate carries the header of the offending message (RFC 5040
+// figure 10). Local and MPA errors carry none. A wrong version does: the T bit still gives the
+// length of the header.
 func (f fault) quotes() bool { return f.layer != rdmap.LayerMPA && f != faultLocal }
 
 // termination is a Terminate message to be sent.
@@ -84,8 +84,8 @@ func (t *termination) err() error {
 		Text: rdmap.TerminateText(t.layer, t.typ, t.code), Access: t.access}
 }
 
-// appendFPDU appends the Terminate message as an FPDU: the first and only message on queue 2 (RFC
-// 5040 section 4.8).
+// appendFPDU appends the Terminate message as an FPDU: the first and only message on queue 2
+// (RFC 5040 section 4.8).
 func (t *termination) appendFPDU(b []byte, crc bool) []byte {
 	at := len(b)
 	b = append(b, make([]byte, mpa.LengthLen+ddp.UntaggedLen)...)

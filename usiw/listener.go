@@ -271,10 +271,10 @@ func (r *request) Accept(ctx context.Context, qp *verbs.QP, param cm.ConnParam) 
 	return c, nil
 }
 
-// opened waits for the peer's first message, which establishes the connection (RFC 6581 section
-// 9.3). On a busy machine the message may arrive, or even be handled, long before the goroutines of
-// the connection run: it still counts as in time. A peer that closes the connection right after its
-// message has still opened it.
+// opened waits for the peer's first message, which establishes the connection (RFC 6581
+// section 9.3). On a busy machine the message may arrive, or even be handled, long before the
+// goroutines of the connection run: it still counts as in time. A peer that closes the connection
+// right after its message has still opened it.
 func (c *conn) opened(ctx context.Context, late <-chan time.Time) (err error) {
 	select {
 	case <-c.spoken:

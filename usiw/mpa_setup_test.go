@@ -226,8 +226,8 @@ func TestSetupCRC(t *testing.T) {
 	}
 }
 
-// An rtrKind is a message without data that can open a peer-to-peer connection (RFC 6581 section
-// 5).
+// An rtrKind is a message without data that can open a peer-to-peer connection (RFC 6581
+// section 5).
 type rtrKind struct {
 	name  string
 	kind  usiw.RTRMessages

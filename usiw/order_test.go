@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// orderRows are the rules of RFC 5040 section 5.5, the rows of its appendix B and the rows of RFC
-// 7306 section 7. If the columns of a row promise nothing, there is nothing to observe; the row
+// orderRows are the rules of RFC 5040 section 5.5, the rows of its appendix B and the rows of
+// RFC 7306 section 7. If the columns of a row promise nothing, there is nothing to observe; the row
 // then says why, or what this implementation does where it is free to choose.
 var orderRows = []struct {
 	name string

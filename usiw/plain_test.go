@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestForDevice: the names of a plain NIC select one, which has all operations except those of RFC
-// 7306; other names select usiw0.
+// TestForDevice: the names of a plain NIC select one, which has all operations except those of
+// RFC 7306; other names select usiw0.
 func TestForDevice(t *testing.T) {
 	for _, name := range []string{PlainName, "ib:" + PlainName, "ib:forward:" + PlainName} {
 		nic, err := New(ForDevice(name))

@@ -270,8 +270,8 @@ func (d *device) refusal(req *mpa.Frame, private []byte) mpa.Frame {
 		HasEnhanced: req.HasEnhanced}
 }
 
-// readRequest reads and validates a Request. An invalid one gets no answer (RFC 5044 section
-// 7.1.2).
+// readRequest reads and validates a Request. An invalid one gets no answer (RFC 5044
+// section 7.1.2).
 func readRequest(nc net.Conn) (mpa.Frame, error) {
 	f, err := mpa.ReadFrame(nc)
 	switch {

@@ -20,8 +20,8 @@ import (
 //
 // The runtime checks its network poller only when a processor has nothing else to run. While one
 // goroutine, or several in turn, always have work, runtime.Gosched does not change that: goroutines
-// that wait for the network then depend on the runtime's monitor, which checks the poller every 10
-// ms. The yielding goroutine therefore waits in the poller itself, for a descriptor that it has
+// that wait for the network then depend on the runtime's monitor, which checks the poller every
+// 10 ms. The yielding goroutine therefore waits in the poller itself, for a descriptor that it has
 // just made ready.
 //
 // That alone would starve timers. The thread that waits in the poller for the next timer may be the
