@@ -30,7 +30,7 @@ type cq struct {
 	gone     bool // Destroy was called
 	qps      map[*qp]struct{}
 
-	watch atomic.Pointer[watch] // of its connections; changes under device.watching and mu
+	watch atomic.Pointer[watch] // the watch of its connections; changes under device.watching and mu
 	tied  int                   // number of the watch's connections that complete here; guarded by device.watching
 
 	// The program armed the CQ and will most likely sleep next. The next empty poll does not
@@ -50,9 +50,9 @@ type cq struct {
 // there are more, it receives for none of them.
 const maxDriven = 4
 
-// A poller that finds nothing for this long yields to other goroutines (yielder). With a single
-// processor, or when the other processors are busy, goroutines that wait for the network would
-// otherwise never run.
+// A poller that finds nothing for this long yields to other goroutines (yielder). Otherwise, with a
+// single processor or while the other processors are busy, goroutines that wait for the network
+// would not run.
 const (
 	yieldAlone = 10 * time.Microsecond // with one processor
 	yieldBusy  = 100 * time.Microsecond

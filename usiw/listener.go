@@ -20,7 +20,7 @@ import (
 type listener struct {
 	dev      *device
 	ln       net.Listener
-	requests chan *request // waiting for Accept
+	requests chan *request // requests waiting for Accept
 	failures chan error    // the last error of the listening socket
 	closed   chan struct{}
 	ctx      context.Context // cancels the handshakes

@@ -95,8 +95,8 @@ func (c *conn) endResponse() {
 	c.tx.task = taskNone
 }
 
-// beginRequest starts the next request that may begin. The caller holds q.mu and the send role, and
-// no message is under construction.
+// beginRequest starts the next request if it may begin; otherwise it reports false. The caller
+// holds q.mu and the send role, and no message is under construction.
 func (c *conn) beginRequest() bool {
 	t, sq := &c.tx, &c.q.sq
 	c.performLocals()
@@ -132,10 +132,10 @@ func (c *conn) beginRequest() bool {
 	return true
 }
 
-// performLocals performs the local requests at the head of the waiting requests. They keep the
-// queue's order but need neither the send role nor room in the socket, so a peer that reads slowly
-// does not delay them. A local request that follows a request under construction waits until that
-// message is finished. The caller holds q.mu.
+// performLocals performs the local requests that come next in the queue. They keep the queue's
+// order but need neither the send role nor room in the socket, so a peer that reads slowly does not
+// delay them. A local request that follows a request under construction waits until that message is
+// finished. The caller holds q.mu.
 func (c *conn) performLocals() {
 	t, sq := &c.tx, &c.q.sq
 	performed := false
@@ -237,11 +237,11 @@ func (c *conn) sealed(b *batch) {
 	c.tx.built += uint64(b.size - before)
 }
 
-// span returns how many of the left payload bytes the next segment carries after n bytes of
-// headers. The payload of a large segment is a multiple of the page size, so that page-aligned data
-// stay aligned. The payload of every segment but the last is a multiple of 8, so that no word of
-// the program's data is read in two parts. copied is set if the payload is copied; a small batch
-// has little room for that.
+// span returns how many payload bytes the next segment carries after n bytes of headers; left is
+// how many remain in the message. The payload of a large segment is a multiple of the page size, so
+// that page-aligned data stay aligned. The payload of every segment but the last is a multiple of
+// 8, so that no word of the program's data is read in two parts. copied is set if the payload is
+// copied; a small batch has little room for that.
 func (c *conn) span(b *batch, left uint32, n int, copied bool) int {
 	most := c.tx.mulpdu
 	if b.small && copied {

@@ -249,7 +249,8 @@ func (c *conn) block() {
 	}
 }
 
-// waitRoom waits for room and continues sending, until the socket stays writable.
+// waitRoom waits for room and continues sending, and repeats this until the socket has accepted
+// everything.
 func (c *conn) waitRoom() {
 	t := &c.tx
 	err := c.s.waitWritable(func() bool {

@@ -13,8 +13,8 @@ import (
 )
 
 // stream is the byte stream that carries a connection. read and write never block. Only the holder
-// of the connection's receive role calls read, and only the holder of its send role calls write. At
-// most one goroutine at once calls waitReadable, and at most one waitWritable. If the peer has
+// of the connection's receive role calls read, and only the holder of its send role calls write.
+// Calls of waitReadable never overlap, and neither do calls of waitWritable. If the peer has
 // accepted no data for the NIC's PeerTimeout although some are waiting, one of these calls returns
 // errStalled. Only one call returns the cause of a failure; later calls return errBroken or EPIPE.
 type stream interface {

@@ -4,7 +4,7 @@ package usiw
 
 import "context"
 
-// waiting is the state of a watch's waiter. A watch has at most one waiter at once.
+// waiting is the state of a watch's waiter. A watch never has more than one waiter.
 type waiting struct {
 	ch    *channel
 	ctx   context.Context

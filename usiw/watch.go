@@ -119,7 +119,7 @@ func (a *arrivals) add(b arrivals) {
 	a.rest = a.rest || b.rest
 }
 
-// owed returns how many of the arrivals must not wait for the poller or waiter: those with
+// owed returns how many of the arrivals should not have waited for the poller or waiter: those with
 // requests, and at least one if another goroutine was woken.
 func (a *arrivals) owed(woken bool) int {
 	if woken {
@@ -200,7 +200,7 @@ func (w *watch) stepAside() bool {
 }
 
 // relied reports whether goroutines that sleep, or are about to sleep, outside of ch may depend on
-// the watch: CQs of other channels are armed.
+// the watch, which is so if CQs of other channels are armed.
 func (w *watch) relied(ch *channel) bool { return w.armed.Load() > ch.armed.Load() }
 
 // vacate sets the keeper to byNobody for the duration of a lease. The caller holds mu.
@@ -391,8 +391,8 @@ func (w *watch) alone() bool {
 	return w.keeper == byPoller || w.keeper == byNobody
 }
 
-// distrust adds to the debt for n arrivals that waited for the poller or waiter although they must
-// not. If the debt is then positive, the reader keeps the watch.
+// distrust adds to the debt for n arrivals that should not have waited for the poller or waiter but
+// did. If the debt is then positive, the reader keeps the watch.
 func (w *watch) distrust(n int) {
 	w.mu.Lock()
 	wasQuiet := false
