@@ -91,7 +91,7 @@ func (nw *Network) Device(i int) *verbs.Device {
 	return nw.NICs[i].Device()
 }
 
-// Links returns all connections in dialing order, including those that have ended.
+// Links returns all connections in dialling order, including those that have ended.
 func (nw *Network) Links() []*usiwtest.Link { return nw.Wire.Links() }
 
 // cut cuts all connections, because a fault may prevent their orderly shutdown.

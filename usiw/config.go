@@ -118,10 +118,10 @@ type Config struct {
 	// GuardMemory protects the process from registered memory that disappears: C memory that is
 	// freed, or a mapped file that is truncated. If an access to such memory faults, the region is
 	// invalidated: this request fails, and so does every other request that uses the key, as if the
-	// region had been closed. The program must still close it. Without GuardMemory (the default)
-	// the fault ends the process, as it does when the program itself accesses the memory. The guard
-	// costs some 10 ns per access, and has no effect if C code in the process has replaced the Go
-	// runtime's handlers of SIGSEGV and SIGBUS.
+	// region had been closed. The program must still close the region. Without GuardMemory (the
+	// default) the fault ends the process, as it does when the program itself accesses the memory.
+	// The guard costs some 10 ns per access, and has no effect if C code in the process has
+	// replaced the Go runtime's handlers of SIGSEGV and SIGBUS.
 	GuardMemory bool
 
 	// CloseTimeout bounds the orderly shutdown of a connection, from the Terminate and FIN to the

@@ -5,7 +5,7 @@
 // kernel module, no privileges and no cgo, and is compatible on the wire with the Linux siw driver
 // and with iWARP hardware.
 //
-// # Use
+// # Usage
 //
 // A program creates a NIC and uses its device like any other, through the handles of package verbs
 // and the connections of package cm:
@@ -86,7 +86,7 @@
 //  6. Memory is accessed only between entering and leaving its region. Deregistration waits until
 //     the region has been left.
 //
-// # The end of a connection
+// # Connection shutdown
 //
 // A connection ends once, for whichever of these comes first: a local disconnect, the peer's FIN,
 // an error in what the peer sent (we send a Terminate), a Terminate from the peer, a local error in

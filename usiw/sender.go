@@ -38,7 +38,7 @@ type sender struct {
 	blocked bool      // mu: the socket is full
 	waiter  bool      // mu: a goroutine is in waitRoom
 	hold    bool      // mu: the peer must send first; see hold.go
-	idle    sync.Cond // on q.mu: signaled when busy becomes false
+	idle    sync.Cond // on q.mu: signalled when busy becomes false
 
 	holdTimer  *time.Timer  // mu: ends hold after HoldTimeout; nil if peer-to-peer
 	nudge      bool         // mu: a nudge is due

@@ -33,8 +33,8 @@ type pumpStream struct {
 	done               sync.WaitGroup // the two goroutines
 
 	mu     sync.Mutex // guards the fields below
-	space  sync.Cond  // signaled when in has room again or the stream ends
-	work   sync.Cond  // signaled when out has bytes or the stream ends
+	space  sync.Cond  // signalled when in has room again or the stream ends
+	work   sync.Cond  // signalled when out has bytes or the stream ends
 	in     []byte     // received, not read yet
 	inErr  error      // why no more will be received
 	out    []byte     // written, not sent yet

@@ -10,7 +10,7 @@ import (
 
 // Link is one connection of a wire. All methods may be called concurrently.
 type Link struct {
-	// ToListener carries the bytes from the dialing side, ToDialer those from the listening side.
+	// ToListener carries the bytes from the dialling side, ToDialer those from the listening side.
 	ToListener, ToDialer *Direction
 
 	dialer, listener *conn

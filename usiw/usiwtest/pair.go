@@ -32,7 +32,7 @@ type PairConfig struct {
 	TCP    string       // address at which B listens, to connect over TCP ("" = over Wire)
 	OneNIC bool         // both ends share one NIC, with A's configuration
 	A, B   usiw.Config  // the NICs' configurations; Network is set to Wire
-	AParam cm.ConnParam // for the dialing side
+	AParam cm.ConnParam // for the dialling side
 	BParam cm.ConnParam // for the listening side
 	Cap    verbs.QPCap  // capacities of both QPs
 	CQE    int          // size of the CQs (0 = verbs.DefaultCQE)
@@ -46,7 +46,7 @@ type PairConfig struct {
 	Before func(p *Pair) error
 }
 
-// Pair is two connected QPs, each on its own NIC unless OneNIC is set. A dialed and B listened.
+// Pair is two connected QPs, each on its own NIC unless OneNIC is set. A dialled and B listened.
 type Pair struct {
 	Wire *Wire // nil over TCP
 	Link *Link // the connection; nil over TCP

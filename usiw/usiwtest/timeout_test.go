@@ -194,7 +194,7 @@ func TestSetupTimeoutActive(t *testing.T) {
 	}
 }
 
-// slowNetwork is a network on which dialing takes time.
+// slowNetwork is a network on which dialling takes time.
 type slowNetwork struct {
 	usiw.Network
 	delay time.Duration
@@ -209,7 +209,7 @@ func (n slowNetwork) DialContext(ctx context.Context, network, address string) (
 	}
 }
 
-// TestSetupTimeoutDial: a single limit covers dialing and the exchange of frames.
+// TestSetupTimeoutDial: a single limit covers dialling and the exchange of frames.
 func TestSetupTimeoutDial(t *testing.T) {
 	for _, limit := range setupLimits {
 		for _, delay := range []time.Duration{limit.active / 2, limit.active * 2} {

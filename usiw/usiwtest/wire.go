@@ -18,7 +18,7 @@ import (
 // DefaultBuffer is the default of Wire.Buffer: how many bytes each direction of a connection holds.
 const DefaultBuffer = 64 << 10
 
-// firstPort is the first port assigned to listeners on port 0 and to dialers.
+// firstPort is the first port assigned to listeners on port 0 and to diallers.
 const firstPort = 49152
 
 // Wire is an in-memory network. It implements usiw.Network. All methods may be called concurrently.
@@ -109,14 +109,14 @@ func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Co
 	return l.dialer, nil
 }
 
-// Links returns all connections in dialing order, including those that have ended.
+// Links returns all connections in dialling order, including those that have ended.
 func (w *Wire) Links() []*Link {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.links)
 }
 
-// link returns the connection whose dialer has the given address.
+// link returns the connection whose dialler has the given address.
 func (w *Wire) link(dialer net.Addr) *Link {
 	for _, l := range w.Links() {
 		if l.dialer.local == dialer {

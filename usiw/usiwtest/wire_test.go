@@ -33,7 +33,7 @@ type closeWriter interface {
 	CloseWrite() error
 }
 
-// ends makes a connection on a wire and returns its two ends, the dialer's and the listener's.
+// ends makes a connection on a wire and returns its two ends, the dialler's and the listener's.
 func ends(t *testing.T, w *usiwtest.Wire) (dialer, listener closeWriter, link *usiwtest.Link) {
 	t.Helper()
 	ln, err := w.Listen(t.Context(), "tcp", "here:0")
