@@ -18,7 +18,7 @@ const (
 	pause = 20 * time.Millisecond
 )
 
-// ending does what is necessary when a test ends, once for all its networks.
+// ending is what must be checked and closed when a test ends, for all its networks.
 type ending struct {
 	tb    testing.TB
 	dir   string // for temporary files

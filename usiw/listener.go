@@ -98,7 +98,7 @@ func (l *listener) serve() {
 			}
 		}
 		select {
-		case <-l.failures: // the error did not persist
+		case <-l.failures: // drop an error that did not persist
 		default:
 		}
 		from, earlier, this := all.enter(sourceOf(nc.RemoteAddr()))

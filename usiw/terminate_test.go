@@ -332,7 +332,8 @@ func TestTerminateOverflow(t *testing.T) {
 	other.alive(n.mr(64, 0x1000, rawAccess))
 }
 
-// TestTerminateIdle: the same holds for a connection that has been idle for too long.
+// TestTerminateIdle: the peer of a connection that has been idle for too long also learns that the
+// shutdown is not orderly.
 func TestTerminateIdle(t *testing.T) {
 	t.Parallel()
 	e, p := newRawNIC(t, usiw.Config{IdleTimeout: time.Second}).passive(rawOpts{})

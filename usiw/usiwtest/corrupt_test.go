@@ -69,8 +69,8 @@ func traffic(t *testing.T, o *operation, n int, cfg usiw.Config) (out, back []by
 	return out, back
 }
 
-// recorder is a Tap that keeps everything. It supports one connection on which one thing happens at
-// once.
+// recorder is a Tap that keeps everything. It supports a single connection with a single operation
+// in progress.
 type recorder struct{ in, out []byte }
 
 func (r *recorder) Packet(p *usiw.Packet) {

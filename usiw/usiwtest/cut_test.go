@@ -107,8 +107,8 @@ func (c *conversation) post(e, peer *usiwtest.End) {
 	}
 }
 
-// run performs the conversation, arranged to end somewhere, and checks what both sides report. It
-// returns how many bytes went each way.
+// run performs the conversation, which arrange cuts short at some point, and checks what both sides
+// report. It returns how many bytes went each way.
 func (c *conversation) run(arrange func(*usiwtest.Link)) (toListener, toDialer int64) {
 	t := c.t
 	began, before := time.Now(), len(lifetime.Live())

@@ -51,8 +51,8 @@ func nudged(t *testing.T, cfg usiwtest.PairConfig) {
 	})
 }
 
-// TestNoNudge: nothing is sent once the peer has sent a message, with CRC, if the connection is not
-// peer-to-peer, by the passive side, or after the connection has ended.
+// TestNoNudge: no nudges are sent once the peer has sent a message, if the peer asks for CRC, if
+// the connection is not peer-to-peer, by the passive side, or after the connection has ended.
 func TestNoNudge(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg    usiwtest.PairConfig
