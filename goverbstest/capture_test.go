@@ -29,7 +29,7 @@ func requireFiles(t *testing.T, dir string, n int) []string {
 	return names
 }
 
-// payloads returns the packets of a file, as our own reader finds them, in one string.
+// payloads returns the packets of a file, as the test's own reader finds them, in one string.
 func payloads(t *testing.T, name string) string {
 	t.Helper()
 	f, err := os.Open(name)
@@ -63,7 +63,7 @@ func opcodes(t *testing.T, name string) string {
 	return strings.Join(strings.Fields(string(out)), " ")
 }
 
-// A test that fails leaves a file with what was sent, and logs its name.
+// TestCapture: a failed test leaves a file with what was sent, and logs its name.
 func TestCapture(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "captures")
 	got := judge(t, func(tb testing.TB) {
@@ -79,7 +79,7 @@ func TestCapture(t *testing.T) {
 	require.Equal(t, "0x00 0x03", opcodes(t, name), "the Write that opens the connection, and the Send")
 }
 
-// No file is left of a network without traffic, and without recording.
+// TestNoCapture: a network without traffic, or without recording, leaves no file.
 func TestNoCapture(t *testing.T) {
 	dir := t.TempDir()
 	fail := func(opts goverbstest.Options, f func(tb testing.TB, nw *goverbstest.Network)) {
@@ -96,7 +96,7 @@ func TestNoCapture(t *testing.T) {
 	fail(goverbstest.Options{NoCapture: true}, func(tb testing.TB, nw *goverbstest.Network) { exchange(tb, nw, "x") })
 }
 
-// What goes wrong with the file is logged and changes nothing else.
+// TestCaptureFails: errors with the file are logged and have no other effect.
 func TestCaptureFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -123,7 +123,7 @@ type countTap struct{ packets atomic.Int64 }
 
 func (c *countTap) Packet(*usiw.Packet) { c.packets.Add(1) }
 
-// The program's own tap sees what is recorded.
+// TestOwnTap: the program's own tap also receives what is recorded.
 func TestOwnTap(t *testing.T) {
 	tap := new(countTap)
 	exchange(t, goverbstest.New(t, goverbstest.Options{Config: usiw.Config{Tap: tap}}), "x")
@@ -133,7 +133,7 @@ func TestOwnTap(t *testing.T) {
 // childVariable is set in the process of a child of TestArtifacts.
 const childVariable = "GOVERBSTEST_CHILD"
 
-// TestFails is a test as a program would have it, which fails. It is run by TestArtifacts.
+// TestFails is a failing test as a program might have it. TestArtifacts runs it.
 func TestFails(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		return
@@ -144,8 +144,8 @@ func TestFails(t *testing.T) {
 	})
 }
 
-// Where a test that fails leaves its file: in the directory for temporary files, or with
-// -artifacts, where Go has it, in the test's own.
+// TestArtifacts: a failed test leaves its file in the directory for temporary files or, with
+// -artifacts in a Go version that supports it, in the test's own.
 func TestArtifacts(t *testing.T) {
 	_, has := any(t).(interface{ ArtifactDir() string })
 	for _, artifacts := range []bool{false, true} {

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Implementation constants.
+// Limits of the checks.
 const (
-	// grace is how long goroutines have, after the test, to close handles and to end. Goroutines
-	// that the end of the test's context ends need some time, and an orderly end of a connection
-	// may wait for the peer.
+	// grace is how long goroutines have, after the test, to close handles and to return. Goroutines
+	// that stop with the test's context need some time, and an orderly shutdown of a connection may
+	// wait for the peer.
 	grace = 10 * time.Second
-	// pause is the time between two looks.
+	// pause is the time between two checks.
 	pause = 20 * time.Millisecond
 )
 
-// ending is what happens when a test ends, once for all its networks.
+// ending is what must be checked and closed when a test ends, for all its networks.
 type ending struct {
 	tb    testing.TB
 	dir   string // for temporary files
-	label string // the value of the label of the test's goroutines
+	label string // label value of the test's goroutines
 
 	mu       sync.Mutex // guards the fields below
 	networks []*Network
 	mayStay  []func(stack string) bool
 }
 
-// endings has the ending of each test.
+// endings holds the ending of each test.
 var endings struct {
 	sync.Mutex
 	m map[testing.TB]*ending
@@ -61,7 +61,7 @@ func (e *ending) add(nw *Network, mayStay func(stack string) bool) {
 	}
 }
 
-// run checks what the test has left, closes its NICs, and keeps the captures if the test has
+// run checks what the test has left behind, closes its NICs, and keeps the captures if the test
 // failed.
 func (e *ending) run() {
 	e.tb.Helper()
@@ -88,8 +88,8 @@ func (e *ending) run() {
 	}
 }
 
-// eventually looks until nothing is left, at most for the grace period, and returns what is left
-// then.
+// eventually calls look until nothing is left, for at most the grace period, and returns what is
+// left.
 func eventually[T any](look func() []T) []T {
 	left := look()
 	for end := time.Now().Add(grace); len(left) > 0 && time.Now().Before(end); left = look() {

@@ -61,7 +61,7 @@ func call(ctx context.Context, address string, dev *verbs.Device, text string) (
 	return string(p[:wc.ByteLen]), nil
 }
 
-// The test of a client and a server, once on a slow network and once with a connection that breaks.
+// Test a client and a server, once on a slow network and once with a connection that breaks.
 func Example() {
 	test := func(t testing.TB) {
 		faults := func(l *usiwtest.Link) { l.Delay(time.Millisecond) }
@@ -97,7 +97,7 @@ func Example() {
 	// Output: PASS
 }
 
-// Two connected endpoints in one call, of which one loses its peer.
+// Create two connected endpoints in one call, one of which loses its peer.
 func ExampleNetwork_Pair() {
 	test := func(t testing.TB) {
 		nw := goverbstest.New(t, goverbstest.Options{})

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// In a bubble the delays of the network take no time, and are exact.
+// TestBubble: in a bubble the network's delays take no time, and are exact.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := goverbstest.New(t, goverbstest.Options{OnDial: func(l *usiwtest.Link) {
@@ -33,7 +33,8 @@ func TestBubble(t *testing.T) {
 	})
 }
 
-// In a bubble time stands still while a goroutine polls, and goes on when it waits.
+// TestBubblePoll: in a bubble time stands still while a goroutine polls, and advances when it
+// waits.
 func TestBubblePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := goverbstest.New(t, goverbstest.Options{})
@@ -54,8 +55,8 @@ func TestBubblePoll(t *testing.T) {
 	})
 }
 
-// Connections that are stalled when the test ends do not keep it from ending, even if the NICs
-// would wait for an hour.
+// TestStalledAtTheEnd: stalled connections do not delay the end of the test, even if the NICs would
+// wait for an hour.
 func TestStalledAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -69,7 +70,8 @@ func TestStalledAtTheEnd(t *testing.T) {
 	})
 }
 
-// A stalled connection goes on as if nothing had been; a cut one fails on both sides.
+// TestStallAndCut: a stalled connection continues as if nothing had happened; a cut one fails on
+// both sides.
 func TestStallAndCut(t *testing.T) {
 	nw := goverbstest.New(t, goverbstest.Options{})
 	client, server := nw.Pair(t, cm.EndpointConfig{}, cm.EndpointConfig{})

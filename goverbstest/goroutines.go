@@ -12,32 +12,31 @@ import (
 	"sync/atomic"
 )
 
-// A goroutine inherits the profiler labels of the goroutine that starts it. New sets a label, by
-// which the goroutines of a test are told from those of tests that run at the same time. The
-// goroutine profile has the labels.
+// A goroutine inherits the profiler labels of the goroutine that starts it. New sets a label that
+// distinguishes the goroutines of a test from those of tests that run concurrently. The goroutine
+// profile contains the labels.
 
 // label is the key of the label; the value is a number.
 const label = "goverbstest"
 
-// module is how the names of functions of this module begin.
+// module is the prefix of the names of this module's functions.
 const module = "github.com/goverbs/goverbs/"
 
 // labels counts the values of the label.
 var labels atomic.Uint64
 
-// labelGoroutines gives the goroutine a new value of the label, and returns the value. Goroutines
-// that it starts, and those that these start, inherit it.
+// labelGoroutines sets a new label value on the calling goroutine, and returns it. Goroutines that
+// it starts, directly or indirectly, inherit the value.
 func labelGoroutines() string {
 	value := strconv.FormatUint(labels.Add(1), 10)
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(label, value)))
 	return value
 }
 
-// unlabelGoroutine takes the label from the goroutine.
+// unlabelGoroutine removes the label from the calling goroutine.
 func unlabelGoroutine() { pprof.SetGoroutineLabels(context.Background()) }
 
-// goroutines returns the stacks of the goroutines that have the value of the label and may not
-// stay.
+// goroutines returns the stacks of the goroutines that have the label value and may not stay.
 func goroutines(value string, mayStay []func(stack string) bool) []string {
 	var b strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
@@ -57,10 +56,9 @@ func goroutines(value string, mayStay []func(stack string) bool) []string {
 	return found
 }
 
-// parseRecord takes apart a record of the goroutine profile: how many goroutines have the same
-// stack and labels, "@" and addresses; a line "# labels:"; and a line of address, function, file
-// and line for each frame, the innermost first. It reports false if the record does not have the
-// label.
+// parseRecord parses a record of the goroutine profile: the number of goroutines with the same
+// stack and labels, "@" and addresses; a line "# labels:"; and for each frame, innermost first, a
+// line with address, function, file and line. It reports false if the record lacks the label.
 func parseRecord(record, mark string) (n int, stack string, ok bool) {
 	var b strings.Builder
 	for line := range strings.Lines(record) {
@@ -81,9 +79,9 @@ func parseRecord(record, mark string) (n int, stack string, ok bool) {
 	return n, b.String(), ok
 }
 
-// ours reports whether the goroutine began in a function of this module's libraries, or in one of
-// the standard library that runs until the end of the process. The goroutines of a NIC end with it,
-// and can have the label of any test that used it.
+// ours reports whether the goroutine started in a function of this module's libraries, or in one of
+// the standard library that runs until the process exits. A NIC's goroutines end with the NIC, and
+// may have the label of any test that used it.
 func ours(stack string) bool {
 	for _, frame := range slices.Backward(strings.Split(strings.TrimSuffix(stack, "\n"), "\n")) {
 		if strings.HasPrefix(frame, "sync.(*WaitGroup).Go") {

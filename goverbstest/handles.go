@@ -23,14 +23,14 @@ func (nw *Network) closeHandles(tb testing.TB) {
 		}
 		tb.Errorf("goverbstest: %d handles were not closed:\n%s", len(left), list(text))
 		for _, n := range left {
-			_ = n.CloseTree() // what it cannot close is still there afterwards
+			_ = n.CloseTree() // handles that it cannot close are reported below
 		}
 		if left = nw.handles(); len(left) > 0 {
 			tb.Errorf("goverbstest: %d of them cannot be closed", len(left))
 		}
 	}
 	for _, nic := range nw.NICs {
-		_ = nic.Device().CloseShared() // if it is busy, its objects have been reported
+		_ = nic.Device().CloseShared() // if it is busy, its objects have already been reported
 	}
 }
 
@@ -43,7 +43,7 @@ func (nw *Network) handles() []*lifetime.Node {
 	return all
 }
 
-// list writes texts one below the other. Those that are the same are counted.
+// list joins texts, one per line, and counts identical ones.
 func list(texts []string) string {
 	slices.Sort(texts)
 	var b strings.Builder

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// trial is the testing.TB of a test that another test judges: what it reports is kept.
+// trial is the testing.TB of a test that another test examines: it keeps what the test reports.
 type trial struct {
 	testing.TB
 	dir      string
@@ -26,10 +26,10 @@ type trial struct {
 // errFatal ends a trial.
 var errFatal = fmt.Errorf("FailNow was called")
 
-// judge runs a test to its end and returns what it has reported.
+// judge runs a test to completion and returns what it reported.
 func judge(t *testing.T, test func(tb testing.TB)) *trial {
 	t.Helper()
-	t.Setenv("TMPDIR", t.TempDir()) // a trial that fails leaves a file there (os.TempDir), if it names no directory
+	t.Setenv("TMPDIR", t.TempDir()) // a failed trial leaves a file there (os.TempDir), unless it names a directory
 	tr := &trial{TB: t, dir: t.TempDir()}
 	tr.run(test)
 	return tr

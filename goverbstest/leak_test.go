@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A test that closes everything passes, and leaves no file.
+// TestClean: a test that closes everything passes, and leaves no file.
 func TestClean(t *testing.T) {
 	dir := t.TempDir()
 	got := judge(t, func(tb testing.TB) {
@@ -32,8 +32,8 @@ func TestClean(t *testing.T) {
 	requireFiles(t, dir, 0)
 }
 
-// What is closed by functions that are passed to Cleanup, and by goroutines that the test's context
-// ends, is not left.
+// TestCleanInTheEnd: objects closed by Cleanup functions, or by goroutines that stop with the
+// test's context, do not count as left behind.
 func TestCleanInTheEnd(t *testing.T) {
 	got := judge(t, func(tb testing.TB) {
 		nw := goverbstest.New(tb, goverbstest.Options{})
@@ -54,7 +54,8 @@ func TestCleanInTheEnd(t *testing.T) {
 	require.Empty(t, got.errors)
 }
 
-// Each kind of object that is left is reported with the function that made it, and then closed.
+// TestLeakedHandles: each kind of object left open is reported with the function that created it,
+// and then closed.
 func TestLeakedHandles(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -98,7 +99,7 @@ func TestLeakedHandles(t *testing.T) {
 		}, []string{"1 handles"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // the grace period passes at once
+			synctest.Test(t, func(t *testing.T) { // the grace period takes no real time
 				text := judge(t, func(tb testing.TB) {
 					c.leak(tb, goverbstest.New(tb, goverbstest.Options{NoCapture: true}))
 				}).error(t)
@@ -110,7 +111,8 @@ func TestLeakedHandles(t *testing.T) {
 	}
 }
 
-// A goroutine that the test has started, or one that this has started, is reported with its stack.
+// TestLeakedGoroutines: a goroutine started by the test, directly or indirectly, is reported with
+// its stack.
 func TestLeakedGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})
@@ -134,7 +136,7 @@ func TestLeakedGoroutines(t *testing.T) {
 	})
 }
 
-// Goroutines of others, and those that may stay, are not reported.
+// TestForeignGoroutines: goroutines of other tests, and those that may stay, are not reported.
 func TestForeignGoroutines(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -144,7 +146,7 @@ func TestForeignGoroutines(t *testing.T) {
 			return strings.Contains(stack, "goverbstest_test.alsoWaitFor")
 		}})
 		go alsoWaitFor(stop)
-		other := judge(t, func(tb testing.TB) { // a test that runs at the same time
+		other := judge(t, func(tb testing.TB) { // a concurrent test
 			goverbstest.New(tb, goverbstest.Options{})
 		})
 		require.Empty(t, other.errors)
@@ -153,8 +155,8 @@ func TestForeignGoroutines(t *testing.T) {
 	go waitFor(stop) // after the end
 }
 
-// A NIC may start a goroutine of its own in a call of another test, whose label the goroutine then
-// has.
+// TestGoroutinesOfNICs: a NIC may start its own goroutine in a call from another test, whose label
+// the goroutine then has.
 func TestGoroutinesOfNICs(t *testing.T) {
 	got := judge(t, func(tb testing.TB) {
 		nw := goverbstest.New(tb, goverbstest.Options{})
@@ -178,8 +180,8 @@ func TestGoroutinesOfNICs(t *testing.T) {
 	require.Empty(t, got.errors)
 }
 
-// A goroutine that waits for events of the context which all users of a device share ends with the
-// device.
+// TestSharedContext: a goroutine that waits for events of the context shared by all users of a
+// device ends with the device.
 func TestSharedContext(t *testing.T) {
 	got := judge(t, func(tb testing.TB) {
 		vctx, err := goverbstest.New(tb, goverbstest.Options{}).Device(0).SharedContext()
@@ -195,7 +197,8 @@ func waitFor(stop <-chan struct{}) { <-stop }
 //go:noinline
 func alsoWaitFor(stop <-chan struct{}) { <-stop }
 
-// Two networks of a test, and tests at the same time, have leaks of their own.
+// TestSeveralNetworks: several networks in a test, and concurrent tests, are checked for leaks
+// separately.
 func TestSeveralNetworks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open *verbs.Context
@@ -215,7 +218,8 @@ func TestSeveralNetworks(t *testing.T) {
 	})
 }
 
-// A pair closes itself, also one NIC with itself, and one that the test has closed.
+// TestPair: a pair is closed automatically, including a NIC connected to itself, and a pair that
+// the test closed.
 func TestPair(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		got := judge(t, func(tb testing.TB) {
@@ -232,7 +236,8 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// If a pair cannot be made, the test says why at once, and nothing is left.
+// TestPairFails: if a pair cannot be created, the test reports why at once, and nothing is left
+// behind.
 func TestPairFails(t *testing.T) {
 	for _, c := range []struct{ dial, accept int }{{-1, 0}, {0, -1}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,46 +11,46 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Options describes a network. The zero value gives two NICs with all defaults, no faults, all
+// Options configures a network. The zero value selects two NICs with all defaults, no faults, all
 // checks and a capture.
 type Options struct {
 	// NICs is the number of NICs (0 = 2).
 	NICs int
-	// Config is the configuration of each NIC. Network is set by New. Name must be empty if there
-	// are several NICs. A Tap is used in addition to the recording.
+	// Config is the configuration of each NIC. New sets Network. Name must be empty if there is
+	// more than one NIC. A Tap is called in addition to the recording.
 	Config usiw.Config
 	// Register lists the NICs in verbs.Devices, for programs that look up their device by name.
 	Register bool
-	// OnDial is called with each new connection before either side has it, to set up faults (nil =
-	// no call). Calls may be concurrent.
+	// OnDial is called with each new connection before either side receives it, to set up faults
+	// (nil = not called). Calls may be concurrent.
 	OnDial func(*usiwtest.Link)
-	// CaptureDir is the directory of the file that a failed test leaves; New makes it if necessary.
-	// Default: the test's ArtifactDir if the tests run with -artifacts (Go 1.26), or else the
-	// system's directory for temporary files.
+	// CaptureDir is the directory for the file that a failed test leaves; New creates it if
+	// necessary. The default is the test's ArtifactDir if the tests run with -artifacts (Go 1.26),
+	// and otherwise the system's directory for temporary files.
 	CaptureDir string
-	// NoCapture switches off the recording, for example in a benchmark.
+	// NoCapture disables the recording, for example in a benchmark.
 	NoCapture bool
 	// MayStay reports whether a goroutine with this stack may outlive the test (nil = none may).
-	// The stack has one function a line, the innermost first, with file and line.
+	// The stack has one function per line, innermost first, with file and line.
 	MayStay func(stack string) bool
 }
 
-// Network is a network in memory with NICs. All methods may be called concurrently.
+// Network is an in-memory network with NICs. All methods may be called concurrently.
 type Network struct {
-	// NICs are the NICs. The test may close one of them, as if its host had gone.
+	// NICs are the NICs. The test may close one of them to simulate the loss of its host.
 	NICs []*usiw.NIC
-	// Wire is the network below the NICs, on which a test can also play a peer itself.
+	// Wire is the network below the NICs, on which a test can also act as a peer itself.
 	Wire *usiwtest.Wire
 
 	rec *recorder // nil without a capture
 }
 
-// New makes a network with NICs for a test, a benchmark or a fuzz target. When the test ends, it
-// checks that nothing was left, writes the capture if the test has failed, and closes the NICs. The
-// test fails at once if opts is not valid.
+// New creates a network with NICs for a test, a benchmark or a fuzz target. When the test ends,
+// New's cleanup checks that nothing is left behind, keeps the capture if the test failed, and
+// closes the NICs. The test fails at once if opts is invalid.
 //
-// Functions that are passed to tb.Cleanup after New run before these checks, and may close what the
-// test has made.
+// Functions passed to tb.Cleanup after New run before these checks, and may close what the test
+// created.
 func New(tb testing.TB, opts Options) *Network {
 	tb.Helper()
 	nw := &Network{Wire: usiwtest.NewWire()}
@@ -91,11 +91,10 @@ func (nw *Network) Device(i int) *verbs.Device {
 	return nw.NICs[i].Device()
 }
 
-// Links returns all connections in the order in which they were dialled, including those that have
-// ended.
+// Links returns all connections in dialling order, including those that have ended.
 func (nw *Network) Links() []*usiwtest.Link { return nw.Wire.Links() }
 
-// cut cuts all connections: a fault may keep them from an orderly end.
+// cut cuts all connections, because a fault may prevent their orderly shutdown.
 func (nw *Network) cut() {
 	for _, l := range nw.Links() {
 		l.Cut()
@@ -105,6 +104,6 @@ func (nw *Network) cut() {
 // close closes the NICs.
 func (nw *Network) close() {
 	for _, nic := range nw.NICs {
-		_ = nic.Close() // it has no errors
+		_ = nic.Close() // never returns an error
 	}
 }

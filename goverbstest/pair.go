@@ -15,9 +15,9 @@ import (
 // pairLimit bounds the set-up of a pair.
 const pairLimit = 30 * time.Second
 
-// Pair connects two NICs: the first listens, and the second dials. If there is one NIC it does
-// both. The endpoints are closed when the test tb ends, before New checks what is left; the test
-// may close them before. If they cannot be connected, the test fails at once.
+// Pair connects two NICs: the first listens and the second dials. If there is only one NIC, it does
+// both. The endpoints are closed when the test tb ends, before the checks of New; the test may
+// close them earlier. If they cannot be connected, the test fails at once.
 func (nw *Network) Pair(tb testing.TB, dial, accept cm.EndpointConfig) (dialled, accepted *cm.Endpoint) {
 	tb.Helper()
 	dialled, accepted, err := connect(nw.Device(min(1, len(nw.NICs)-1)), nw.Device(0), dial, accept)
@@ -33,7 +33,7 @@ func (nw *Network) Pair(tb testing.TB, dial, accept cm.EndpointConfig) (dialled,
 	return dialled, accepted
 }
 
-// connect returns the endpoints that it has made, also when it fails.
+// connect returns the endpoints that it created, even if it fails.
 func connect(from, to *verbs.Device, dial, accept cm.EndpointConfig) (dialled, accepted *cm.Endpoint, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), pairLimit)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// facts has the rules of package internal/show.
+// facts follows the rules of package internal/show.
 func (nw *Network) facts() show.Facts {
 	if nw == nil || nw.Wire == nil {
 		return show.None("Network")
@@ -24,7 +24,7 @@ func (nw *Network) facts() show.Facts {
 // Format implements fmt.Formatter: the text of String, with every verb.
 func (nw *Network) Format(s fmt.State, verb rune) { nw.facts().Format(s, verb) }
 
-// String shows the Network in one line.
+// String describes the Network in one line.
 func (nw *Network) String() string { return nw.facts().String() }
 
 // LogValue implements slog.LogValuer.

@@ -18,8 +18,8 @@ import (
 
 // recorder records what NICs send and receive in a temporary file, which is kept if the test fails.
 type recorder struct {
-	next   usiw.Tap // the program's own, nil if there is none
-	dir    string   // for the temporary file; it goes with the test
+	next   usiw.Tap // the program's own Tap; nil if none
+	dir    string   // for the temporary file; removed with the test
 	test   string   // the name of the test
 	keepIn string   // Options.CaptureDir
 
@@ -39,7 +39,7 @@ func (r *recorder) Packet(p *usiw.Packet) {
 	}
 }
 
-// writer returns the writer of the file, which the first call creates; nil if that has failed.
+// writer returns the file's writer, which the first call creates, or nil if that failed.
 func (r *recorder) writer() *capture.Writer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,8 +51,8 @@ func (r *recorder) writer() *capture.Writer {
 	return r.w
 }
 
-// end ends the recording, keeps the file if the test has failed, and logs its name. The NICs have
-// been closed.
+// end ends the recording, keeps the file if the test failed, and logs its name. The NICs have been
+// closed.
 func (r *recorder) end(tb testing.TB) {
 	tb.Helper()
 	r.mu.Lock()
@@ -76,12 +76,12 @@ func (r *recorder) end(tb testing.TB) {
 	}
 }
 
-// captureDir returns the directory for the file, see Options.CaptureDir.
+// captureDir returns the directory for the file; see Options.CaptureDir.
 func captureDir(tb testing.TB, dir string) string {
 	if dir != "" {
 		return dir
 	}
-	// Without the flag the directory of ArtifactDir does not outlive the test.
+	// Without the flag, the directory that ArtifactDir returns does not outlive the test.
 	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {
 		if a, ok := tb.(interface{ ArtifactDir() string }); ok {
 			return a.ArtifactDir()
@@ -106,7 +106,7 @@ func (r *recorder) keep(dir string) (name string, err error) {
 	return name, errors.Join(err, out.Close(), absErr)
 }
 
-// fileName returns the name of a test without what file names cannot have.
+// fileName returns the name of a test without characters that are not allowed in file names.
 func fileName(test string) string {
 	return strings.Map(func(c rune) rune {
 		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-' {

@@ -16,10 +16,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hangs is a NIC whose connections wait for a silent peer longer than any test.
+// hangs configures a NIC whose connections wait for a silent peer longer than any test runs.
 var hangs = usiw.Config{CloseTimeout: time.Hour, PeerTimeout: time.Hour}
 
-// reset requires that the stream of a peer ends by a reset.
+// wasReset requires that the peer's stream ended with a reset.
 func (p *rawPeer) wasReset() {
 	p.t.Helper()
 	_ = p.conn.SetReadDeadline(time.Now().Add(rawWait))
@@ -27,8 +27,8 @@ func (p *rawPeer) wasReset() {
 	require.ErrorIs(p.t, err, syscall.ECONNRESET)
 }
 
-// TestAbort: a connection ends at once although the peer does not react, and the peer gets a reset,
-// whether the data for it are many or none.
+// TestAbort: a connection ends at once even if the peer does not react, and the peer receives a
+// reset, whether or not data for it are pending.
 func TestAbort(t *testing.T) {
 	n := newRawNIC(t, hangs)
 	for name, messages := range map[string]int{"Idle": 0, "Flooded": 64} {
@@ -47,7 +47,7 @@ func TestAbort(t *testing.T) {
 	require.NoError(t, (*cm.ID)(nil).Abort())
 }
 
-// TestAbortEndsClose: also a Close that waits already, and one that comes after a Disconnect.
+// TestAbortEndsClose: Abort also ends a pending Close, and one that follows a Disconnect.
 func TestAbortEndsClose(t *testing.T) {
 	n := newRawNIC(t, hangs)
 	for name, disconnected := range map[string]bool{"Close": false, "Disconnect": true} {
@@ -58,7 +58,7 @@ func TestAbortEndsClose(t *testing.T) {
 			}
 			closed := make(chan error, 1)
 			go func() { closed <- e.id.Close() }()
-			p.eof() // the orderly end has begun, and the peer does not answer it
+			p.eof() // the orderly shutdown has begun, and the peer does not answer it
 			select {
 			case err := <-closed:
 				t.Fatal("Close did not wait for the peer", err)
@@ -70,8 +70,8 @@ func TestAbortEndsClose(t *testing.T) {
 	}
 }
 
-// TestCloseContext: Close waits for a silent peer as long as the context lasts, and not at all if
-// the peer has ended.
+// TestCloseContext: Close waits for a silent peer until the context is done, and returns at once if
+// the peer has closed.
 func TestCloseContext(t *testing.T) {
 	n := newRawNIC(t, hangs)
 	e, p := n.passive(rawOpts{})
@@ -79,7 +79,7 @@ func TestCloseContext(t *testing.T) {
 	defer cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- e.id.CloseContext(ctx) }()
-	p.eof() // the orderly end has begun: a context that is done earlier has the connection reset
+	p.eof() // the orderly shutdown has begun: a context that is done earlier resets the connection
 	select {
 	case err := <-closed:
 		t.Fatal("CloseContext did not wait for the peer", err)
@@ -101,7 +101,7 @@ func TestCloseContext(t *testing.T) {
 	require.NoError(t, (*cm.ID)(nil).CloseContext(ctx))
 }
 
-// TestAbortConnect: a Connect in progress ends with ErrClosed.
+// TestAbortConnect: a pending Connect returns ErrClosed.
 func TestAbortConnect(t *testing.T) {
 	n := newRawNIC(t, hangs)
 	ln := rawListen(t)

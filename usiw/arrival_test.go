@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// pipes is a network on which a test opens the streams, in an order of its choice.
+// pipes is a network on which the test opens the streams, in an order of its choosing.
 type pipes chan net.Conn
 
 func (p pipes) DialContext(context.Context, string, string) (net.Conn, error) {
@@ -50,9 +50,9 @@ func request(t *testing.T, nc net.Conn, private string) {
 	require.NoError(t, err)
 }
 
-// TestArrival: Requests are queued in the order in which their streams were accepted, although that
-// of the second stream was there first. A stream that says nothing delays the next by 100 ms, and
-// those behind that not at all.
+// TestArrival: Requests are queued in the order in which their streams were accepted, even if the
+// second stream's Request arrives first. A silent stream delays the next one by 100 ms, and later
+// ones not at all.
 func TestArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := make(pipes)
@@ -99,7 +99,7 @@ func TestArrival(t *testing.T) {
 	})
 }
 
-// named is a stream from an address.
+// named is a stream with a given remote address.
 type named struct {
 	net.Conn
 	from net.Addr
@@ -107,8 +107,8 @@ type named struct {
 
 func (n named) RemoteAddr() net.Addr { return n.from }
 
-// TestArrivalOthers: a stream that says nothing does not delay those of other addresses, of which
-// the loopback has several.
+// TestArrivalOthers: a silent stream does not delay streams from other addresses, including other
+// loopback addresses.
 func TestArrivalOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := make(pipes)

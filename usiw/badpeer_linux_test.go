@@ -21,7 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// flood posts Writes of 64 KiB until the send queue stays full: then the socket is full, too.
+// flood posts Writes of 64 KiB until the send queue stays full, which means that the socket is
+// full, too.
 func flood(t *testing.T, s *scaleSide, c *connection) (posted int) {
 	sge, err := s.mr.SGE(0, 64<<10)
 	require.NoError(t, err)
@@ -51,8 +52,8 @@ func flood(t *testing.T, s *scaleSide, c *connection) (posted int) {
 	return posted - completed
 }
 
-// flushed takes n completions: the last ones are flushed. The socket may have taken the first of
-// them meanwhile.
+// flushed polls n completions, the last of which must be flushed. The socket may have accepted the
+// first few in the meantime.
 func flushed(t *testing.T, s *scaleSide, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), rawWait)
 	defer cancel()
@@ -73,7 +74,7 @@ func flushed(t *testing.T, s *scaleSide, n int) {
 	require.Positive(t, lost)
 }
 
-// badPeer connects to a process of its own.
+// badPeer connects to a separate process.
 func badPeer(t *testing.T, cfg usiw.Config) (*scalePeer, *scaleSide, *connection) {
 	peer := startScalePeer(t)
 	s, err := newScaleSideOf(cfg)
@@ -85,15 +86,14 @@ func badPeer(t *testing.T, cfg usiw.Config) (*scalePeer, *scaleSide, *connection
 	return peer, s, c
 }
 
-// closesInTime waits for the end of a Close.
+// closesInTime waits until Close returns.
 func closesInTime(t *testing.T, closed <-chan error, began time.Time, closeTimeout time.Duration) {
 	t.Helper()
 	within(t, closeTimeout+time.Second, "Close", func() { require.NoError(t, <-closed) })
 	t.Logf("Close took %v", time.Since(began).Round(time.Millisecond))
 }
 
-// TestStoppedPeerClose closes a connection to a process that is stopped (SIGSTOP) while the socket
-// to it is full.
+// TestStoppedPeerClose closes a connection to a stopped process (SIGSTOP) while the socket is full.
 func TestStoppedPeerClose(t *testing.T) {
 	t.Parallel()
 	const closeTimeout = 4 * time.Second
@@ -101,7 +101,7 @@ func TestStoppedPeerClose(t *testing.T) {
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
 	pending := flood(t, s, c)
 	waited := make(chan error, 1)
-	go func() { // another goroutine waits for the connection meanwhile
+	go func() { // another goroutine waits for the connection at the same time
 		<-c.id.Done()
 		waited <- c.id.Err()
 	}()
@@ -121,14 +121,15 @@ func TestStoppedPeerClose(t *testing.T) {
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGCONT))
 }
 
-// TestStoppedPeerTimeout: PeerTimeout ends such a connection.
+// TestStoppedPeerTimeout: PeerTimeout ends a connection to a stopped process.
 func TestStoppedPeerTimeout(t *testing.T) {
 	t.Parallel()
 	const patience = 3 * time.Second
 	peer, s, c := badPeer(t, usiw.Config{PeerTimeout: patience, CloseTimeout: time.Second})
 	require.NoError(t, peer.cmd.Process.Signal(syscall.SIGSTOP))
 	pending := flood(t, s, c)
-	// The kernel may find room for a little more, however long it had none: the queue is kept full.
+	// The kernel may find room for a little more even after a long time without any, so keep the
+	// queue full.
 	sge, err := s.mr.SGE(0, 64<<10)
 	require.NoError(t, err)
 	wr := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge},
@@ -170,8 +171,8 @@ func TestStoppedPeerComesBack(t *testing.T) {
 	}
 }
 
-// TestSlowPeer: a peer reads a few bytes now and then, so that the socket to it is always full, and
-// sends an FPDU one byte at a time. Its connection is not ended, and Close takes no longer than for
+// TestSlowPeer: a peer occasionally reads a few bytes, so that the socket to it is always full, and
+// sends an FPDU one byte at a time. Its connection stays open, and Close takes no longer than on
 // other connections.
 func TestSlowPeer(t *testing.T) {
 	t.Parallel()
@@ -229,8 +230,8 @@ func TestKilledPeer(t *testing.T) {
 	_ = peer.cmd.Wait()
 }
 
-// acknowledged reports whether everything that has been sent over IPv4 has been acknowledged: no
-// socket has anything in its queue (tx_queue, proc_net_tcp in the kernel's documentation).
+// acknowledged reports whether everything sent over IPv4 has been acknowledged: no socket has a
+// nonempty queue (tx_queue, proc_net_tcp in the kernel's documentation).
 func acknowledged(t *testing.T, n *rdmatest.Namespace) bool {
 	t.Helper()
 	var text []byte
@@ -244,8 +245,7 @@ func acknowledged(t *testing.T, n *rdmatest.Namespace) bool {
 		func(line string) bool { return !strings.HasPrefix(strings.Fields(line)[4], "00000000:") })
 }
 
-// twoHosts makes two namespaces with a cable between them: v0 with 10.99.0.1, and v1 with
-// 10.99.0.2.
+// twoHosts creates two namespaces connected by a cable: v0 with 10.99.0.1 and v1 with 10.99.0.2.
 func twoHosts(t *testing.T) (a, b *rdmatest.Namespace) {
 	t.Helper()
 	a, b = rdmatest.NewNamespace(t), rdmatest.NewNamespace(t)
@@ -258,8 +258,8 @@ func twoHosts(t *testing.T) (a, b *rdmatest.Namespace) {
 	return a, b
 }
 
-// TestSilentHost cuts the cable between two hosts. The hosts get no error from that. PeerTimeout
-// ends the connection of a host that waits for an acknowledgement, and not earlier.
+// TestSilentHost cuts the cable between two hosts, which causes no error on either. PeerTimeout
+// ends the connection of the host that waits for an acknowledgement, and not before its time.
 func TestSilentHost(t *testing.T) {
 	const patience = time.Second
 	a, b := twoHosts(t)
@@ -317,7 +317,7 @@ func TestSilentHost(t *testing.T) {
 	flushed(t, client, 1)
 
 	require.NoError(t, errors.Join(c.id.Close(), c.qp.Close(), client.close()))
-	// The other side waits for no acknowledgement: its connection lives until it is closed.
+	// The other side waits for no acknowledgement, so its connection stays open until it is closed.
 	require.Equal(t, verbs.QPStateRTS, peer.qp.State())
 	within(t, 2*time.Second, "Close within CloseTimeout and 1 s", func() { require.NoError(t, peer.id.Close()) })
 	require.NoError(t, errors.Join(peer.qp.Close(), ln.Close(), server.close()))

@@ -11,22 +11,21 @@ import (
 	"github.com/goverbs/goverbs/internal/regmem"
 )
 
-// Implementation constants of sending. A payload of up to copyLimit bytes is cheaper to copy than
-// to give to the kernel as a separate piece. One system call takes at most maxPieces pieces; the
-// arena has room for the whole batch, all of which is in it where there are CRCs. A batch larger
-// than batchBytes would make large messages slower: the peer receives one batch while the next is
-// checked and copied. It is 512 KiB, and so much more that such a message has room in it with its
-// headers, and with a small one behind it: what a batch of its own brings is received, and wakes,
-// alone.
+// Sizes of a batch. A payload of up to copyLimit bytes is cheaper to copy than to pass to the
+// kernel as a separate piece. One system call takes at most maxPieces pieces. The arena holds a
+// whole batch, because with CRCs all of it is copied. A batch larger than batchBytes would slow
+// down large messages, because the peer receives one batch while the next is copied and
+// checksummed. It is 512 KiB plus room for the headers of a 512 KiB message and for one small
+// message after it: a batch of its own would be received, and would wake the receiver, separately.
 const (
 	copyLimit  = 2 << 10
 	batchBytes = 528 << 10
 	maxPieces  = 1024
 )
 
-// A small batch has an arena of 8 KiB. It is used while much memory waits for slow peers. An FPDU
-// whose payload is copied is then no larger than smallULPDU: two of them fit, with markers too.
-// Payload that is not copied has no such limit.
+// Sizes of a small batch, used while much memory is held for slow peers. An FPDU whose payload is
+// copied is then at most smallULPDU long, so that two fit in the arena, even with markers. Payload
+// that is not copied has no such limit.
 const (
 	smallArena  = 8 << 10
 	smallFull   = 3 << 10
@@ -34,25 +33,25 @@ const (
 	smallULPDU  = 4 << 10
 )
 
-// batch is a sequence of FPDUs that one system call sends. Headers, trailers and payloads are in an
-// arena; large payloads that no CRC is computed of stay in registered memory.
+// batch is a sequence of FPDUs sent in one system call. Headers, trailers and copied payloads are
+// in an arena; large payloads without a CRC stay in registered memory.
 type batch struct {
 	arena  []byte
 	pieces [][]byte // in the order of the stream
-	open   int      // start of the arena bytes that are not in pieces yet
+	open   int      // start of the arena bytes not yet in pieces
 	refs   []*region
 	ends   []int // offset of the end of each FPDU
 	size   int   // total bytes
 	sent   int
-	piece  int // first piece that is not sent entirely
+	piece  int // first piece that is not fully sent
 	small  bool
-	since  time.Time // when the socket first had no room for the rest; zero = it always had room
+	since  time.Time // when the socket first had no room for the rest; zero if it always had
 
-	// The FPDU that is being built.
+	// The FPDU under construction.
 	crc     uint32
-	crcFrom int // start of the arena bytes that are not in crc yet
+	crcFrom int // start of the arena bytes not yet in crc
 	ulpdu   int
-	start   int    // where it begins in the arena
+	start   int    // its offset in the arena
 	plain   []byte // scratch buffer of mark
 }
 
@@ -65,7 +64,7 @@ var smallPool = sync.Pool{New: func() any {
 	return &batch{arena: make([]byte, 0, smallArena), pieces: make([][]byte, 0, smallPieces), small: true}
 }}
 
-// newBatch returns an empty batch.
+// newBatch returns an empty batch from a pool.
 func newBatch(small bool) *batch {
 	if small {
 		return smallPool.Get().(*batch)
@@ -83,14 +82,14 @@ func (b *batch) free() {
 	}
 }
 
-// memory returns how many bytes the batch itself occupies.
+// memory returns the number of bytes that the batch itself occupies.
 func (b *batch) memory() int64 {
 	const word = bits.UintSize / 8
 	return int64(cap(b.arena) + cap(b.plain) + word*(3*cap(b.pieces)+cap(b.refs)+cap(b.ends)))
 }
 
-// room reports whether another FPDU fits whose payload is in up to n pieces. Each of them may need
-// a piece of the arena before it, and the last one also a piece of the arena after it.
+// room reports whether another FPDU fits whose payload is in up to n pieces. Each piece of payload
+// may need a piece of the arena before it, and the last one also a piece after it.
 func (b *batch) room(n int) bool {
 	full := batchBytes
 	if b.small {
@@ -107,7 +106,7 @@ func (b *batch) extend(n int) []byte {
 	return b.arena[at:]
 }
 
-// begin starts an FPDU whose ULPDU has the given length and returns room for the n bytes of its
+// begin starts an FPDU with a ULPDU of the given length and returns room for the n bytes of its
 // headers.
 func (b *batch) begin(ulpdu, n int) []byte {
 	b.crc, b.crcFrom, b.ulpdu, b.start = 0, len(b.arena), ulpdu, len(b.arena)
@@ -116,12 +115,12 @@ func (b *batch) begin(ulpdu, n int) []byte {
 	return h[mpa.LengthLen:]
 }
 
-// inline appends payload that is a copy already.
+// inline appends payload that has already been copied from the program.
 func (b *batch) inline(data []byte) { copy(b.extend(len(data)), data) }
 
-// copy appends payload from registered memory to the arena. The caller has entered r, which is
-// exited here. crc says that end will ask for the CRC: large payload is summed here, while it is in
-// the cache.
+// copy appends payload from registered memory to the arena. It exits r, which the caller has
+// entered. crc is set if end will compute the CRC: large payload is then checksummed here, while it
+// is in the cache.
 func (b *batch) copy(r *region, mem []byte, crc bool) reject {
 	to := b.extend(len(mem))
 	if !crc || len(mem) <= sumLen {
@@ -132,9 +131,9 @@ func (b *batch) copy(r *region, mem []byte, crc bool) reject {
 	return r.fetchSum(to, mem, &b.crc)
 }
 
-// refer appends payload without a copy: it stays in registered memory until it has been sent. The
-// caller has entered r. Such payload has no CRC: the program may change it before the kernel reads
-// it.
+// refer appends payload without copying it: it stays in registered memory until it has been sent.
+// The caller has entered r. Such payload cannot have a CRC, because the program may change it
+// before the kernel reads it.
 func (b *batch) refer(r *region, mem []byte) {
 	if len(b.refs) > 0 && b.refs[len(b.refs)-1] == r {
 		r.exit()
@@ -158,8 +157,8 @@ func (b *batch) end(crc bool) {
 	b.ends = append(b.ends, b.size)
 }
 
-// mark puts markers into the last FPDU, which is complete but for its CRC and is entirely in the
-// arena. pos is its position in the stream.
+// mark inserts markers into the last FPDU, which is complete but for its CRC and lies entirely in
+// the arena. pos is its position in the stream.
 func (b *batch) mark(pos uint64, crc bool) {
 	b.plain = append(b.plain[:0], b.arena[b.start:]...)
 	b.arena = mpa.AppendMarked(b.arena[:b.start], pos, b.plain, crc)
@@ -167,7 +166,7 @@ func (b *batch) mark(pos uint64, crc bool) {
 	b.ends[len(b.ends)-1] = b.size
 }
 
-// whole returns the offset of the end of the last complete FPDU.
+// whole returns the end offset of the last complete FPDU.
 func (b *batch) whole() int {
 	if n := len(b.ends); n > 0 {
 		return b.ends[n-1]
@@ -175,7 +174,7 @@ func (b *batch) whole() int {
 	return 0
 }
 
-// abandon drops the FPDU that is being built.
+// abandon drops the FPDU under construction.
 func (b *batch) abandon() {
 	whole := b.whole()
 	b.closePiece()
@@ -201,10 +200,10 @@ func (b *batch) closePiece() {
 
 func (b *batch) empty() bool { return b.sent == b.size }
 
-// unsent returns the pieces that are still to be sent.
+// unsent returns the pieces still to be sent.
 func (b *batch) unsent() [][]byte { return b.pieces[b.piece:] }
 
-// advance notes that n bytes have been sent.
+// advance records that n bytes were sent.
 func (b *batch) advance(n int) {
 	b.sent += n
 	for n > 0 {
@@ -218,8 +217,8 @@ func (b *batch) advance(n int) {
 	}
 }
 
-// rest returns a copy of the unsent part of the FPDU that has been sent in part, nil if there is
-// none or if its memory is gone.
+// rest returns a copy of the unsent part of a partly sent FPDU, or nil if there is none or its
+// memory is gone.
 func (b *batch) rest() (tail []byte) {
 	missing := 0
 	for _, end := range b.ends {
@@ -245,7 +244,7 @@ func (b *batch) rest() (tail []byte) {
 	return tail
 }
 
-// reset makes the batch empty and releases the memory that it refers to.
+// reset empties the batch and releases the memory that it refers to.
 func (b *batch) reset() {
 	for _, r := range b.refs {
 		r.exit()

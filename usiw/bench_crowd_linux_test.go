@@ -84,7 +84,7 @@ func (c *crowd) close(tb testing.TB) {
 	require.NoError(tb, c.nic.Close())
 }
 
-// join makes n connections between two crowds.
+// joinCrowds makes n connections between two crowds.
 func joinCrowds(tb testing.TB, a, b *crowd, n int) {
 	ctx := context.Background()
 	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Device: b.nic.Device(), Backlog: 1024})
@@ -122,7 +122,7 @@ func joinCrowds(tb testing.TB, a, b *crowd, n int) {
 	require.NoError(tb, ln.Close())
 }
 
-// completions waits in the way that is measured, and returns at least one completion.
+// completions waits in the mode being measured, and returns at least one completion.
 func (c *crowd) completions() ([]verbs.WC, error) {
 	var n int
 	var err error
@@ -181,8 +181,8 @@ func (c *crowd) serve() error {
 	}
 }
 
-// BenchmarkCrowd has one round trip outstanding on each of n connections of one CQ, or on one of
-// them; all p50 in microseconds.
+// BenchmarkCrowd keeps one round trip outstanding on each of n connections that share a CQ, or on
+// only one of them. It reports the median in microseconds.
 func BenchmarkCrowd(b *testing.B) {
 	for _, how := range []string{"poll", "wait", "spin", "channel"} {
 		for _, c := range []struct{ conns, active int }{{1, 1}, {2, 2}, {4, 4}, {5, 5}, {8, 8}, {100, 100},
@@ -231,7 +231,7 @@ func BenchmarkCrowd(b *testing.B) {
 	}
 }
 
-// BenchmarkTCPCrowd is the same with a goroutine for each connection of bare TCP.
+// BenchmarkTCPCrowd does the same over bare TCP, with a goroutine per connection.
 func BenchmarkTCPCrowd(b *testing.B) {
 	for _, c := range []struct{ conns, active int }{{1, 1}, {2, 2}, {4, 4}, {5, 5}, {8, 8}, {100, 100}, {1000, 1000},
 		{1000, 1}} {
@@ -292,7 +292,7 @@ func BenchmarkTCPCrowd(b *testing.B) {
 	}
 }
 
-// crowdTime is how long each is measured.
+// crowdTime is the length of each measurement.
 const crowdTime = 500 * time.Millisecond
 
 func reportTimes(b *testing.B, took []time.Duration, active int, used func() time.Duration) {
@@ -309,8 +309,8 @@ func reportTimes(b *testing.B, took []time.Duration, active int, used func() tim
 	b.ReportMetric(us(used())/float64(len(took)), "cpu-us")
 }
 
-// processorTime returns a function that returns how much processor time this process has used since
-// then.
+// processorTime returns a function that returns the processor time used by this process since the
+// call.
 func processorTime() func() time.Duration {
 	now := func() time.Duration {
 		var u syscall.Rusage

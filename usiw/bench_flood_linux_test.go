@@ -18,8 +18,8 @@ import (
 
 const floods = 4
 
-// BenchmarkFlood measures a round trip of 64 bytes beside connections that write one MiB after
-// another, and the throughput of these.
+// BenchmarkFlood measures a 64-byte round trip beside connections that continuously write 1 MiB
+// messages, and the throughput of those connections.
 func BenchmarkFlood(b *testing.B) {
 	b.Run("CRC=off", func(b *testing.B) { benchFlood(b, usiw.Config{CRC: usiw.Off}) })
 	b.Run("CRC=on", func(b *testing.B) { benchFlood(b, usiw.Config{}) })
@@ -77,7 +77,7 @@ func benchFlood(b *testing.B, cfg usiw.Config) {
 	answering.Wait()
 }
 
-// BenchmarkTCPFlood is the same over bare TCP.
+// BenchmarkTCPFlood does the same over bare TCP.
 func BenchmarkTCPFlood(b *testing.B) {
 	var stop atomic.Bool
 	var written atomic.Int64

@@ -19,11 +19,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The benchmarks have both ends of a connection in one process; others measure the host's bare TCP
-// for comparison. docs/performance.md has figures between two processes, and says how they are
-// measured.
+// The benchmarks run both ends of a connection in one process; some measure the host's bare TCP for
+// comparison. docs/performance.md has figures between two processes and describes how to measure
+// them.
 
-// benchMemory is what each end sends from and receives into, turn by turn.
+// benchMemory is the size of the memory that each end cycles through when it sends and receives.
 const benchMemory = 4 << 20
 
 // end is one end of a connection, with a region of benchMemory bytes.
@@ -69,8 +69,7 @@ func (e *end) listen() error {
 // endPair is a connection; its ends share a NIC.
 type endPair struct{ a, p *end }
 
-// connectEnds makes a connection between two ends in this process, which is closed at the end of
-// the test.
+// connectEnds connects two ends in this process and closes the connection when the test ends.
 func connectEnds(tb testing.TB, cfg usiw.Config) (active, passive *end) {
 	tb.Helper()
 	pair := connectPairs(tb, cfg, 1)[0]
@@ -130,7 +129,7 @@ func connectPairs(tb testing.TB, cfg usiw.Config, n int) []endPair {
 	return pairs
 }
 
-// next fills in a request for the next bytes of the region, to or from the same place in the other
+// next fills in a request for the next bytes of the region, to or from the same offset in the other
 // end's region.
 func (e *end) next(op verbs.WROpcode, flags verbs.SendFlags, size int, to *end) []verbs.SendWR {
 	if e.at+size > benchMemory {
@@ -143,7 +142,7 @@ func (e *end) next(op verbs.WROpcode, flags verbs.SendFlags, size int, to *end) 
 	return e.wr[:]
 }
 
-// wait sleeps until there are completions and takes them.
+// wait sleeps until there are completions, and polls them.
 func (e *end) wait(cq *verbs.CQ, most int) (int, error) {
 	n, err := cq.Wait(context.Background(), e.wcs[:most])
 	for i := range n {
@@ -167,7 +166,7 @@ const (
 )
 
 // BenchmarkWrite measures a stream of RDMA Writes of 1 MiB, four in progress on each connection,
-// until all are placed. With MTU 1460 their FPDUs have the size that they have on Ethernet.
+// until all are placed. With an MTU of 1460 the FPDUs are as large as on Ethernet.
 func BenchmarkWrite(b *testing.B) {
 	for _, c := range []struct{ conns, mtu int }{{1, 0}, {1, 1460}, {4, 0}} {
 		for _, crc := range []usiw.Policy{usiw.On, usiw.Off} {
@@ -194,7 +193,7 @@ func BenchmarkWrite(b *testing.B) {
 						}
 						progress++
 					}
-					// A Read that completes says that everything before it is in place.
+					// A completed Read shows that everything before it is in place.
 					if _, err := a.qp.PostSend(a.next(verbs.WRRDMARead, verbs.SendSignaled, 8, p)); err != nil {
 						return err
 					}
@@ -212,8 +211,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkTCPStream measures bare TCP with messages of the same size, from and to memory of the
-// same size.
+// BenchmarkTCPStream measures bare TCP with messages and memory of the same size.
 func BenchmarkTCPStream(b *testing.B) {
 	for _, conns := range []int{1, 4} {
 		b.Run(fmt.Sprintf("conns=%d", conns), func(b *testing.B) {
@@ -255,16 +253,16 @@ func BenchmarkTCPStream(b *testing.B) {
 	}
 }
 
-// touch fills memory, so that it has pages of its own: those that nobody has written to are all the
-// same one, which is always in the processor's cache.
+// touch fills memory to give it pages of its own: pages never written are all mapped to the same
+// zero page, which is always in the processor's cache.
 func touch(mem []byte) {
 	for i := range mem {
 		mem[i] = byte(i)
 	}
 }
 
-// benchStream runs send in a goroutine for each connection. It sends a message for each element of
-// the channel and returns when they have arrived.
+// benchStream runs send in a goroutine for each connection. send sends a message for each element
+// of the channel and returns when they have arrived.
 func benchStream(b *testing.B, conns int, send func(i int, messages <-chan struct{}) error) {
 	b.Helper()
 	messages := make(chan struct{})
@@ -273,7 +271,7 @@ func benchStream(b *testing.B, conns int, send func(i int, messages <-chan struc
 	for i := range conns {
 		senders.Go(func() {
 			if errs[i] = send(i, messages); errs[i] != nil {
-				for range messages { // so that no sender waits for this goroutine
+				for range messages { // keeps senders from waiting for this goroutine
 				}
 			}
 		})
@@ -305,8 +303,8 @@ func tcpPair() (out, in net.Conn, err error) {
 	return out, in, err
 }
 
-// BenchmarkPingPong measures half of the round trip of an RDMA Write of 64 bytes with immediate:
-// with goroutines that sleep at once, and with goroutines that poll for up to 50 us first.
+// BenchmarkPingPong measures half the round trip of a 64-byte RDMA Write with immediate, with
+// goroutines that sleep at once and with goroutines that first poll for up to 50 us.
 func BenchmarkPingPong(b *testing.B) {
 	for _, mode := range []struct {
 		name string
@@ -343,7 +341,7 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
-// BenchmarkTCPPingPong is the same over bare TCP.
+// BenchmarkTCPPingPong does the same over bare TCP.
 func BenchmarkTCPPingPong(b *testing.B) {
 	c, peer, err := tcpPair()
 	require.NoError(b, err)
@@ -381,8 +379,8 @@ func reportOneWay(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1e3/float64(b.N)/2, "us")
 }
 
-// BenchmarkFetchAdd keeps fetch-and-adds in progress: as many as have completed are posted again,
-// as one list.
+// BenchmarkFetchAdd keeps fetch-and-adds in progress: it reposts as many as have completed, as one
+// list.
 func BenchmarkFetchAdd(b *testing.B) {
 	for _, depth := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) {
@@ -418,7 +416,7 @@ func BenchmarkFetchAdd(b *testing.B) {
 }
 
 // BenchmarkPost measures posting a list of 16 RDMA Writes of 64 bytes and polling their
-// completions. Most of the time is that of the system call.
+// completions. The system call dominates.
 func BenchmarkPost(b *testing.B) {
 	a, p := connectEnds(b, usiw.Config{})
 	const list = 16

@@ -70,7 +70,7 @@ func join(a, b *rawNIC, c verbs.QPCap) (x, y *rawEnd) {
 	return x, y
 }
 
-// random allocates memory with random contents.
+// random registers memory with random contents.
 func (e *rawEnd) random(size int, seed byte) *verbs.MR {
 	e.t.Helper()
 	mr := e.large(size)
@@ -80,7 +80,7 @@ func (e *rawEnd) random(size int, seed byte) *verbs.MR {
 	return mr
 }
 
-// drained collects count completions, all of which must be successes in order.
+// drained collects count completions, which must all succeed, in order.
 func (e *rawEnd) drained(count int) {
 	e.t.Helper()
 	wcs := make([]verbs.WC, 64)
@@ -97,8 +97,8 @@ func (e *rawEnd) drained(count int) {
 	}
 }
 
-// TestBigLoad lets both sides post 64 MiB of Writes and Reads, with atomics between them, at once,
-// over socket buffers of 4 KiB: neither side may wait for send space while the other waits for it.
+// TestBigLoad: both sides post 64 MiB of Writes and Reads, mixed with atomics, at once over socket
+// buffers of 4 KiB. Neither side may wait for send space while the other waits for it.
 func TestBigLoad(t *testing.T) {
 	const piece, pieces = 1 << 20, 32 // 32 MiB each of Writes and Reads
 	cfg := usiw.Config{Network: smallNetwork{}}
@@ -140,9 +140,9 @@ func TestBigLoad(t *testing.T) {
 	within(t, 5*time.Second, "posting", posting.Wait)
 	x.drained(3 * pieces)
 	y.drained(3 * pieces)
-	// A Write has completed when TCP has it. The last answers came after the peer's last Writes,
-	// but perhaps before ours were placed. The answer to an empty Read after them shows that they
-	// are placed.
+	// A Write completes when TCP accepts it. The last responses arrived after the peer's last
+	// Writes, but perhaps before ours were placed. The response to a following empty Read shows
+	// that they have been placed.
 	for _, e := range []*rawEnd{x, y} {
 		e.post(verbs.SendWR{Opcode: verbs.WRRDMARead})
 		require.Equal(t, verbs.WCSuccess, e.sent().Status)
@@ -158,7 +158,7 @@ func TestBigLoad(t *testing.T) {
 	}
 }
 
-// TestBigLoadSends is the same with messages that need receives, in both directions at once and
+// TestBigLoadSends does the same with messages that need receives, in both directions at once and
 // larger than all buffers.
 func TestBigLoadSends(t *testing.T) {
 	const piece, pieces = 1 << 20, 8
@@ -194,7 +194,8 @@ func TestBigLoadSends(t *testing.T) {
 	require.True(t, bytes.Equal(mem[y].source.Bytes(), mem[x].received.Bytes()))
 }
 
-// TestSleepingResponder reads and counts at a responder whose application does nothing at all.
+// TestSleepingResponder: Reads and atomics complete at a responder whose application does nothing
+// at all.
 func TestSleepingResponder(t *testing.T) {
 	const count, deep = 10000, 128
 	x, y := join(newRawNIC(t, usiw.Config{}), newRawNIC(t, usiw.Config{}), verbs.QPCap{MaxSendWR: 2 * deep})
@@ -237,7 +238,7 @@ func TestSleepingResponder(t *testing.T) {
 	y.idle(y.rcq)
 }
 
-// TestAtomicContention lets 8 clients, on NICs of their own, and the local CPU add to one word.
+// TestAtomicContention: 8 clients on separate NICs and the local CPU add to the same word.
 func TestAtomicContention(t *testing.T) {
 	const clients, count, deep = 8, 2000, 64
 	server := newRawNIC(t, usiw.Config{})
@@ -251,7 +252,7 @@ func TestAtomicContention(t *testing.T) {
 		close(stop)
 		adding.Wait()
 	})
-	t.Cleanup(halt) // before the word goes
+	t.Cleanup(halt) // before the word is freed
 	adding.Go(func() {
 		for {
 			select {
@@ -307,10 +308,10 @@ func TestAtomicContention(t *testing.T) {
 	}
 	within(t, rawBulk, "the clients", running.Wait)
 	halt()
-	// The clients count in the upper half, the CPU in the lower.
+	// The clients count in the upper half of the word, the CPU in the lower.
 	require.EqualValues(t, clients*count, atomic.LoadUint64(local)>>32)
 	require.Equal(t, added, atomic.LoadUint64(local)&(1<<32-1))
-	// No value was returned twice, and each client has got rising values.
+	// No value was returned twice, and the values of each client increase.
 	seen := make(map[uint64]bool, clients*count)
 	for i := range returned {
 		require.Len(t, returned[i], count)

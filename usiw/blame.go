@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// blame is the reason why a request has failed. It is noted where the fault is found, which is at
-// most once for each end of a connection and each of its queues, and kept until the QP is reset.
+// blame records why a request failed. It is recorded where the error is detected, at most once per
+// connection end and queue, and kept until the QP is reset.
 type blame struct {
 	id     uint64
 	status verbs.WCStatus
@@ -17,12 +17,11 @@ type blame struct {
 	reason error
 }
 
-// maxBlamed bounds what is kept: one request can fail in each queue when the connection ends, and
-// any number of inline requests that are posted later.
+// maxBlamed bounds the records: one request can fail in each queue when the connection ends, and
+// any number of inline requests posted later.
 const maxBlamed = 16
 
-// blame notes the reason for the failure of a request, unless one has been noted. The caller holds
-// q.mu.
+// blame records why a request failed, unless a reason is already recorded. The caller holds q.mu.
 func (q *qp) blame(id uint64, status verbs.WCStatus, opcode verbs.WCOpcode, reason error) {
 	if status == verbs.WCWRFlushErr || len(q.blamed) == maxBlamed || q.blamedFor(id, status) != nil {
 		return
@@ -30,7 +29,7 @@ func (q *qp) blame(id uint64, status verbs.WCStatus, opcode verbs.WCOpcode, reas
 	q.blamed = append(q.blamed, blame{id, status, opcode, reason})
 }
 
-// blamedFor returns what was noted of a request, nil if nothing. The caller holds q.mu.
+// blamedFor returns the record for a request, or nil. The caller holds q.mu.
 func (q *qp) blamedFor(id uint64, status verbs.WCStatus) *blame {
 	for i := range q.blamed {
 		if b := &q.blamed[i]; b.id == id && b.status == status {
@@ -50,7 +49,7 @@ func (q *qp) Explain(wc *verbs.WC) (verbs.WCOpcode, bool, error) {
 	return 0, false, nil
 }
 
-// fault returns what the reason is for users.
+// fault returns the reason in the terms of package verbs.
 func (r reject) fault() verbs.AccessFault {
 	switch r {
 	case rejectBounds:
@@ -67,8 +66,8 @@ func (r reject) fault() verbs.AccessFault {
 	return verbs.AccessBadKey
 }
 
-// access returns the refused access that a fault is about, the reverse of reject.request and
-// reject.tagged. It reports false if it is about something else.
+// access returns the kind of refused access that a fault reports; it reverses reject.request and
+// reject.tagged. It reports false if the fault is not about an access.
 func (f fault) access() (verbs.AccessFault, bool) {
 	for _, r := range []reject{rejectSTag, rejectBounds, rejectRights, rejectAssociation, rejectWrap} {
 		if f == r.request() || f == r.tagged() {
@@ -78,7 +77,7 @@ func (f fault) access() (verbs.AccessFault, bool) {
 	return verbs.AccessNoInvalidate, f == faultInvalKey
 }
 
-// elementError is the refusal of an element of a request.
+// elementError returns the error for a refused scatter/gather element of a request.
 func elementError(r reject, i int, s verbs.SGE, right verbs.AccessFlags) *verbs.AccessError {
 	e := &verbs.AccessError{Fault: r.fault(), Key: s.LKey, Addr: s.Addr, Length: uint64(s.Length), Element: i}
 	if r == rejectRights {
@@ -87,8 +86,8 @@ func elementError(r reject, i int, s verbs.SGE, right verbs.AccessFlags) *verbs.
 	return e
 }
 
-// denied notes the access to our memory that a message of the peer asked for and does not get, for
-// the Terminate that follows. The caller holds the receive role. It returns the reason.
+// denied records the refused access to local memory that a message from the peer asked for, for the
+// Terminate that follows. It returns the reason. The caller holds the receive role.
 func (c *conn) denied(r reject, stag uint32, to, n uint64, right verbs.AccessFlags) reject {
 	e := &verbs.AccessError{Fault: r.fault(), Key: stag, Addr: to, Length: n, Element: -1}
 	if r == rejectRights {
@@ -101,7 +100,7 @@ func (c *conn) denied(r reject, stag uint32, to, n uint64, right verbs.AccessFla
 	return r
 }
 
-// invalidateError is the refusal to invalidate a key.
+// invalidateError returns the error for a key that cannot be invalidated.
 func invalidateError(r reject, stag uint32) *verbs.AccessError {
 	e := &verbs.AccessError{Fault: verbs.AccessNoInvalidate, Key: stag, Element: -1}
 	if r == rejectSTag {
@@ -110,9 +109,9 @@ func invalidateError(r reject, stag uint32) *verbs.AccessError {
 	return e
 }
 
-// accessOf returns the access that a peer's Terminate is about, as far as it is known from what the
-// message quotes and from the request that it is about, which may be nil. It returns nil if the
-// Terminate is about something else.
+// accessOf returns the access that a peer's Terminate reports, as far as the quoted headers and the
+// offending request, which may be nil, identify it. It returns nil if the Terminate is not about an
+// access.
 func accessOf(t *rdmap.Terminate, request *sendEntry) *verbs.AccessError {
 	f := fault{t.Layer, t.Type, t.Code}
 	if f == faultStream && request != nil && request.isAtomic() { // RFC 7306 section 8.2
@@ -154,7 +153,7 @@ func accessOf(t *rdmap.Terminate, request *sendEntry) *verbs.AccessError {
 		op = request.rdmapOpcode()
 	}
 	if e.Key == 0 {
-		return nil // nothing is known but the code
+		return nil // only the code is known
 	}
 	if e.Fault == verbs.AccessMissingRight {
 		switch op {

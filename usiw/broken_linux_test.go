@@ -16,9 +16,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestBrokenReason: a write fails because the stream has failed before. Its error does not hide the
-// reason, which another goroutine has got and reports a little later. If no goroutine reports a
-// reason, the error of the write is the cause.
+// TestBrokenReason: a write fails because the stream failed earlier. Its error does not hide the
+// cause, which another goroutine received and reports a little later. If no goroutine reports a
+// cause, the error of the write is reported.
 func TestBrokenReason(t *testing.T) {
 	pipe := os.NewSyscallError("write", syscall.EPIPE)
 	for _, then := range []error{os.NewSyscallError("read", syscall.ETIMEDOUT), nil} {
@@ -38,15 +38,15 @@ func TestBrokenReason(t *testing.T) {
 	}
 }
 
-// TestEndDoesNotWait: a read of a failed stream returns at once the reason, or that another call
-// has got the reason, for every kind of failure. The clock of the bubble moves only when a
-// goroutine sleeps.
+// TestEndDoesNotWait: for every kind of failure, a read of a failed stream returns at once, either
+// with the cause or with an error saying that another call received it. The bubble's clock advances
+// only when a goroutine sleeps.
 func TestEndDoesNotWait(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fail  func(t *testing.T, s *tcpStream, peer *net.TCPConn)
 		want  error
-		again error // what the next read says
+		again error // the error of the next read
 	}{
 		{"FIN", func(t *testing.T, _ *tcpStream, peer *net.TCPConn) { require.NoError(t, peer.CloseWrite()) }, io.EOF,
 			io.EOF},
@@ -67,7 +67,7 @@ func TestEndDoesNotWait(t *testing.T) {
 			require.NoError(t, peer.CloseWrite())
 			reset(t, peer)
 			closed(t, s)
-			_, err := syscall.Write(s.fd, []byte{1}) // as s.write, until it would record the error
+			_, err := syscall.Write(s.fd, []byte{1}) // like s.write, up to where it would record the error
 			require.ErrorIs(t, err, syscall.EPIPE)
 		}, errBroken, errBroken},
 	} {
@@ -102,7 +102,7 @@ func TestEndDoesNotWait(t *testing.T) {
 	}
 }
 
-// reset closes a connection by RST.
+// reset closes a connection with RST.
 func reset(t *testing.T, nc *net.TCPConn) {
 	require.NoError(t, nc.SetLinger(0))
 	require.NoError(t, nc.Close())

@@ -30,7 +30,7 @@ func awaitEnd(t *testing.T, p *usiwtest.Pair) {
 	}
 }
 
-// doFails has A execute requests until one fails, and returns its completion.
+// doFails executes requests until one fails, and returns its completion.
 func doFails(t *testing.T, e *usiwtest.End, wrs ...verbs.SendWR) verbs.WC {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -41,7 +41,7 @@ func doFails(t *testing.T, e *usiwtest.End, wrs ...verbs.SendWR) verbs.WC {
 	return wc
 }
 
-// sgeOf is an element of a region of its own, which is closed with the test.
+// sgeOf returns an element that covers a separate region, which is closed when the test ends.
 func sgeOf(t *testing.T, pd *verbs.PD, access verbs.AccessFlags) (verbs.SGE, *verbs.MR) {
 	t.Helper()
 	mr, err := pd.AllocMR(4096, access)
@@ -51,7 +51,7 @@ func sgeOf(t *testing.T, pd *verbs.PD, access verbs.AccessFlags) (verbs.SGE, *ve
 	return sge, mr
 }
 
-// TestCauseLocal: the cause of a request that this side's memory does not allow names element, key,
+// TestCauseLocal: if local memory does not permit a request, its cause names the element, key,
 // address and right.
 func TestCauseLocal(t *testing.T) {
 	for _, c := range []struct {
@@ -140,8 +140,8 @@ func TestCauseLocal(t *testing.T) {
 	})
 }
 
-// requireCause posts a request that fails at once, and requires that its cause and QP.Err have the
-// access.
+// requireCause posts a request that fails at once, and requires that its cause and QP.Err contain
+// the access.
 func requireCause(t *testing.T, p *usiwtest.Pair, wr verbs.SendWR, opcode verbs.WCOpcode, want *verbs.AccessError) {
 	t.Helper()
 	wc := doFails(t, p.A, wr)
@@ -160,8 +160,8 @@ func requireCause(t *testing.T, p *usiwtest.Pair, wr verbs.SendWR, opcode verbs.
 	require.Equal(t, err, p.A.QP.Cause(&wc), "also when the QP is closed")
 }
 
-// TestCauseRemote: an access that the peer's memory does not allow is named on both sides: by the
-// cause of the request if it waits for an answer, and by the Terminate.
+// TestCauseRemote: both sides report an access that the peer's memory does not permit: the cause of
+// the request if it waits for a response, and the Terminate.
 func TestCauseRemote(t *testing.T) {
 	for _, op := range []struct {
 		opcode verbs.WROpcode
@@ -176,8 +176,8 @@ func TestCauseRemote(t *testing.T) {
 		for _, c := range []struct {
 			name string
 			make func(t *testing.T, p *usiwtest.Pair) (addr uint64, rkey uint32)
-			here verbs.AccessFault // for B
-			far  verbs.AccessFault // for A
+			here verbs.AccessFault // at B
+			far  verbs.AccessFault // at A
 		}{
 			{"unknown key", func(t *testing.T, p *usiwtest.Pair) (uint64, uint32) { return 0x1000, 0x2a },
 				verbs.AccessBadKey, verbs.AccessBadKey},
@@ -223,7 +223,7 @@ func TestCauseRemote(t *testing.T) {
 				}
 				far := want
 				far.Fault = c.far
-				if op.opcode == verbs.WRRDMAWrite { // succeeds when it has been sent
+				if op.opcode == verbs.WRRDMAWrite { // succeeds once it has been sent
 					_, err := p.A.QP.PostSend([]verbs.SendWR{wr})
 					require.NoError(t, err)
 				} else {
@@ -245,7 +245,8 @@ func TestCauseRemote(t *testing.T) {
 	}
 }
 
-// requireAccess requires that an error has a Terminate, of the given side, that names the access.
+// requireAccess requires that an error contains a Terminate, sent by the given side, that names the
+// access.
 func requireAccess(t *testing.T, want verbs.AccessError, remote bool, err error) {
 	t.Helper()
 	var term *verbs.TerminateError
@@ -257,7 +258,7 @@ func requireAccess(t *testing.T, want verbs.AccessError, remote bool, err error)
 	require.ErrorContains(t, err, want.Error())
 }
 
-// TestCauseReceive: a receive that is too short, or whose memory is gone.
+// TestCauseReceive: a receive is too short, or its memory is gone.
 func TestCauseReceive(t *testing.T) {
 	for _, short := range []bool{true, false} {
 		p := usiwtest.Connect(t, usiwtest.PairConfig{Cap: verbs.QPCap{MaxRecvSGE: 2}})
@@ -300,8 +301,8 @@ func TestCauseReceive(t *testing.T) {
 	}
 }
 
-// TestCauseFlushed: a request that was flushed has the reason of the end, and a completion of
-// another QP none.
+// TestCauseFlushed: a flushed request has the reason why the connection ended, while a completion
+// of another QP has none.
 func TestCauseFlushed(t *testing.T) {
 	p := usiwtest.Connect(t,
 		usiwtest.PairConfig{Cap: verbs.QPCap{MaxInlineData: 8}, Before: func(p *usiwtest.Pair) error {
@@ -322,7 +323,7 @@ func TestCauseFlushed(t *testing.T) {
 	require.ErrorAs(t, first, &access)
 	require.ErrorAs(t, cause, &same, "what ended the QP")
 	require.Equal(t, access, same)
-	// One that is posted now fails of its own.
+	// A request posted now fails for a reason of its own.
 	_, err = p.A.QP.PostSend(
 		[]verbs.SendWR{{ID: 8, Opcode: verbs.WRSend, Flags: verbs.SendInline,
 			SGL: []verbs.SGE{{Addr: 2, Length: 1, LKey: 0x2b}}}})
@@ -342,8 +343,7 @@ func TestCauseFlushed(t *testing.T) {
 	require.False(t, request.Known, "a reset QP remembers nothing")
 }
 
-// TestErrAfterDrain: QP.Err names what has ended the QP, and a Drain that comes later does not
-// change it.
+// TestErrAfterDrain: QP.Err names what ended the QP, and a later Drain does not change it.
 func TestErrAfterDrain(t *testing.T) {
 	drain := func(t *testing.T, e *usiwtest.End) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -18,9 +18,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestChangingMemory: a program may write to memory that a request in progress sends, and a peer to
-// memory that is read. The other side gets every aligned word as it was before or after a store,
-// and the connection goes on: what is sent is what its CRC was computed of.
+// TestChangingMemory: a program may write to memory that a request in progress sends, or that the
+// peer is reading. The other side receives every aligned word as it was before or after a store,
+// and the connection continues: the bytes sent are those that the CRC covers.
 func TestChangingMemory(t *testing.T) {
 	for name, cfg := range map[string]usiw.Config{"large segments": {CRC: usiw.On},
 		"small segments": {CRC: usiw.On, MTU: 1460}, "guarded": {CRC: usiw.On, GuardMemory: true}} {
@@ -41,10 +41,10 @@ func TestChangingMemory(t *testing.T) {
 			sources := []*verbs.MR{near, far}
 			sinks := []*verbs.MR{region(p), region(a)}
 
-			// The bytes of a word are always the same, so that half a word, and a byte of another
-			// one, are seen.
+			// All bytes of a word are equal, so that half a word, or a byte of another word, is
+			// detected.
 			rest := runtime.Gosched
-			if runtime.GOMAXPROCS(0) == 1 { // then what has arrived is seen when nobody wants to run
+			if runtime.GOMAXPROCS(0) == 1 { // with one processor, arrived data are received only when no other goroutine is ready to run
 				rest = func() { time.Sleep(time.Microsecond) }
 			}
 			var over atomic.Bool
@@ -87,7 +87,7 @@ func TestChangingMemory(t *testing.T) {
 				}
 				from, to := rng.IntN(room-size+1), rng.IntN(most-size+1)
 				if i%4 != 0 {
-					from &^= 7 // words of a request that begins within one may be in two segments
+					from &^= 7 // a request that begins within a word may split words across two segments
 				}
 				write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, RemoteAddr: sinks[0].Addr() + uint64(to),
 					RKey: sinks[0].RKey()}
@@ -103,7 +103,7 @@ func TestChangingMemory(t *testing.T) {
 				}
 				_, err := a.qp.PostSend([]verbs.SendWR{write, read})
 				require.NoError(t, err)
-				_, err = a.wait(a.scq, 1) // the answer of the Read says that the Write is in place
+				_, err = a.wait(a.scq, 1) // the response to the Read shows that the Write is in place
 				require.NoError(t, err, "request %d, %d bytes", i, size)
 				for _, sink := range sinks {
 					for got := sink.Bytes()[to : to+size]; from%8 == 0 && len(got) >= 8; got = got[8:] {

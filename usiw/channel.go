@@ -11,21 +11,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// channel delivers completion events (verbs.ProviderCompChannel). A CQ is in its queue at most
-// once: several events of a CQ that have not been read yet are one event.
+// channel delivers completion events (verbs.ProviderCompChannel). A CQ is queued at most once:
+// unread events of the same CQ merge into one.
 type channel struct {
 	ready   chan struct{} // holds a token while the queue is not empty
 	closed  chan struct{}
 	waiters sync.WaitGroup
 	armed   atomic.Int32 // armed CQs that have a watch
 
-	looking atomic.Pointer[watch] // the watch that a goroutine asleep in Wait keeps
+	looking atomic.Pointer[watch] // the watch kept by a goroutine asleep in Wait
 
 	mu       sync.Mutex // guards the fields below; taken after a cq's mu
 	queue    []*cq
 	shut     bool
-	watches  map[*watch]int // the watches of the channel's CQs, and how many of these CQs each has
-	sleepers int            // goroutines that sleep in Wait, or are about to sleep
+	watches  map[*watch]int // the watches of the channel's CQs, and how many of these CQs each watch has
+	sleepers int            // goroutines that are asleep in Wait, or about to sleep
 }
 
 func (v *vcontext) CreateCompChannel() (verbs.ProviderCompChannel, error) {
@@ -35,7 +35,7 @@ func (v *vcontext) CreateCompChannel() (verbs.ProviderCompChannel, error) {
 	return &channel{ready: make(chan struct{}, 1), closed: make(chan struct{}), watches: make(map[*watch]int)}, nil
 }
 
-// notify queues an event of q, and reports whether a goroutine sleeps in Wait. The caller holds
+// notify queues an event of q, and reports whether a goroutine is asleep in Wait. The caller holds
 // q.mu.
 func (ch *channel) notify(q *cq) (woken bool) {
 	ch.mu.Lock()
@@ -50,7 +50,7 @@ func (ch *channel) notify(q *cq) (woken bool) {
 	return woken
 }
 
-// forget removes q from the queue of events.
+// forget removes q from the event queue.
 func (ch *channel) forget(q *cq) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -77,9 +77,9 @@ func (ch *channel) setWatch(was, is *watch) {
 	}
 }
 
-// relied reports whether a program that arms a CQ needs the reader of the CQ's watch. It does not
-// if all CQs of the channel have one watch and nobody sleeps in Wait: the next goroutine that comes
-// to sleep there can keep this watch.
+// relied reports whether a program that arms a CQ depends on the reader of the CQ's watch. It does
+// not if all CQs of the channel share one watch and no goroutine is asleep in Wait: the next
+// goroutine to sleep there can keep this watch itself.
 func (ch *channel) relied() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -97,7 +97,7 @@ func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
 	return q.owner, nil
 }
 
-// wait returns the CQ of the oldest event, and whether the goroutine has slept.
+// wait returns the CQ of the oldest event, and whether the goroutine slept.
 func (ch *channel) wait(ctx context.Context) (q *cq, slept bool, err error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -120,7 +120,7 @@ func (ch *channel) wait(ctx context.Context) (q *cq, slept bool, err error) {
 			for w = range ch.watches {
 			}
 		}
-		ch.sleepers++ // before w.enter: a goroutine that arms a CQ from here on recalls the reader
+		ch.sleepers++ // before w.enter, so that a goroutine that arms a CQ from here on recalls the reader
 		ch.mu.Unlock()
 		if w != nil && w.enter(ch) {
 			slept = ch.keep(ctx, w) || slept

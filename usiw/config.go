@@ -15,14 +15,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Policy says whether a NIC uses an option of the protocol.
+// Policy selects whether a NIC uses an option of the protocol.
 type Policy uint8
 
 const (
-	Default Policy = iota // the default that the field's comment gives
+	Default Policy = iota // the default stated in the field's comment
 	On
 	Off
-	Auto // depends on the peer's Request; only for fields whose comment allows it
+	Auto // decided by the peer's Request; only for fields whose comment allows it
 )
 
 // String returns "default", "on", "off" or "auto".
@@ -33,62 +33,61 @@ func (p Policy) String() string {
 	return [...]string{"default", "on", "off", "auto"}[p]
 }
 
-// RTRMessages is a set of messages that can open a peer-to-peer connection.
+// RTRMessages is a set of the messages that can open a peer-to-peer connection.
 type RTRMessages uint8
 
 const (
 	RTRWrite RTRMessages = 1 << iota // an RDMA Write of length 0
-	RTRRead                          // an RDMA Read of length 0; it needs a depth of at least 1
-	RTRSend                          // a Send of length 0; it consumes a receive of the passive side
+	RTRRead                          // an RDMA Read of length 0; requires a depth of at least 1
+	RTRSend                          // a Send of length 0; consumes a receive on the passive side
 )
 
-// Network makes the byte streams that a NIC runs on. The host's TCP is used where none is
-// configured.
+// Network provides the byte streams that a NIC runs over. The default is the host's TCP.
 type Network interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 }
 
-// Config describes a NIC. The zero value gives a NIC with all defaults. For a value out of range
-// New returns an error; it never replaces the value silently.
+// Config configures a NIC. The zero value selects every default. New rejects a value out of range;
+// it never adjusts one silently.
 type Config struct {
 	// Name is the device's name (default: the first free one of usiw0, usiw1, ...). The device's
-	// GUID is a hash of the name and of the host's machine-id(5), which it does not reveal; so it
-	// is the same in every process and every run. Hosts that share a machine-id share it. On Linux
-	// without a machine-id, as in most containers, it is made of the boot's ID and the host name;
-	// elsewhere it is random.
+	// GUID is a hash of the name and the host's machine-id(5), which it does not reveal, so it is
+	// the same in every process and every run. Hosts with the same machine-id have the same GUIDs.
+	// On Linux hosts without a machine-id, such as most containers, the hash uses the boot ID and
+	// the host name; on other systems the GUID is random.
 	Name string
-	// Addr is the local address of connections and listeners (zero: the route chooses that of a
-	// connection, and listeners listen on all addresses).
+	// Addr is the local address of connections and listeners. If it is zero, the route selects the
+	// address of a connection, and listeners listen on all addresses.
 	Addr netip.Addr
-	// Network replaces the host's TCP (nil = the host's).
+	// Network replaces the host's TCP (nil = the host's TCP).
 	Network Network
 	// MTU is the largest FPDU in bytes, 156 to 65,536 (default 65,536). TCP's maximum segment size
-	// limits it further.
+	// limits FPDUs further.
 	MTU int
-	// CRC says when to ask for CRC32C (RFC 5044 section 4.4). A connection uses it if either side
-	// asks. With Auto (the default) the active side does not ask, and the passive side asks if the
-	// peer's Request wants a peer-to-peer connection. So two NICs of this package use CRC32C,
-	// unless RTR is Off or Rev is 1. Linux's siw is not asked, because CRC32C breaks its
-	// connections over a network (docs/interop.md). On always asks, which the RFC requires unless
-	// an administrator disables it; Off never asks.
+	// CRC selects when to ask for CRC32C (RFC 5044 section 4.4). A connection uses it if either
+	// side asks. With Auto (the default) the active side does not ask, and the passive side asks if
+	// the peer's Request wants a peer-to-peer connection. Two NICs of this package therefore use
+	// CRC32C unless RTR is Off or Rev is 1. Linux siw is not asked, because CRC32C breaks its
+	// connections over a network (docs/interop.md). On always asks, as the RFC requires unless an
+	// administrator disables CRCs; Off never asks.
 	CRC Policy
-	// Rev is the MPA revision of outgoing connections. 2 (the default, RFC 6581) negotiates the
-	// depths and lets either side send first; 1 (RFC 5044) does neither.
+	// Rev is the MPA revision of outgoing connections. Revision 2 (the default, RFC 6581)
+	// negotiates the depths and lets either side send first; revision 1 (RFC 5044) does neither.
 	Rev int
-	// RTR: On (the default) makes outgoing connections of revision 2 peer-to-peer: a message
-	// without data opens them, so that either side may send first (RFC 6581 section 5). Off leaves
-	// the first message to the active side, as plain iWARP does.
+	// RTR selects whether outgoing connections of revision 2 are peer-to-peer. With On (the
+	// default) a message without data opens the connection, after which either side may send first
+	// (RFC 6581 section 5). With Off the active side sends the first message, as in plain iWARP.
 	RTR Policy
-	// RTRMessages are the messages that may open such a connection (0 = as active side RTRWrite, as
-	// passive side all).
+	// RTRMessages are the messages that may open a peer-to-peer connection (0 = RTRWrite on the
+	// active side, all of them on the passive side).
 	RTRMessages RTRMessages
-	// Markers: On asks the peers to send MPA markers (RFC 5044 section 4.3); Off is the default.
-	// This NIC sends markers to every peer that asks for them. They cost a copy on both sides and
-	// are of no use over TCP sockets.
+	// Markers selects whether to ask peers for MPA markers (RFC 5044 section 4.3); the default is
+	// Off. The NIC sends markers to every peer that asks for them. They cost a copy on both sides
+	// and serve no purpose over TCP sockets.
 	Markers Policy
 
-	// Limits of the device, with the default in parentheses.
+	// Device limits, with the defaults in parentheses.
 	MaxQP  int // queue pairs (65,536)
 	MaxSRQ int // shared receive queues (65,536)
 	MaxCQ  int // completion queues (65,536)
@@ -96,83 +95,83 @@ type Config struct {
 	MaxMR  int // memory regions (1,048,576; at most 2^23)
 	MaxPD  int // protection domains (65,536)
 	MaxMW  int // memory windows (1,048,576; at most 2^23)
-	// Reads and atomics in progress in each direction (128; at most 16,382); cm.ConnParam sets
-	// those of a connection
+	// Reads and atomics in progress in each direction (128; at most 16,382); cm.ConnParam sets the
+	// depths of a connection
 	MaxIRD int
 
-	// MaxSilent is how many streams from one address a listener keeps for more than a second while
-	// their MPA Request has not arrived (64; at most 1,024). When further ones come, it closes the
-	// oldest. From all addresses together a listener keeps at most 1,024, where the address with
-	// the most loses its oldest, and as many from loopback addresses, of which one may have them
-	// all.
+	// MaxSilent limits how many streams from one address a listener keeps for more than a second
+	// before their MPA Request arrives (64; at most 1,024). When more arrive, it closes the oldest.
+	// In total, a listener keeps at most 1,024 streams without a Request; beyond that it closes the
+	// oldest one from the address with the most. It keeps another 1,024 from loopback addresses,
+	// all of which may come from one address.
 	MaxSilent int
 
-	// MaxStalled limits the memory, in bytes, that the NIC holds for peers that have stopped
-	// half-way (67,108,864 = 64 MiB; 4 MiB to 1 GiB). Two things count: data prepared for a peer
-	// that does not read, such as answers to its Reads; and incomplete FPDUs, except for 512 bytes
-	// of each connection and 64 receive buffers of 256 KiB. While more than half is in use, the NIC
-	// prepares data in small portions, so many slow peers get slower. If the limit would be
-	// exceeded, the connection whose data have been held longest ends at once, without a Terminate.
-	// Its error is a *verbs.LimitError named "Config.MaxStalled". Buffers of the operating system
-	// do not count.
+	// MaxStalled limits the memory, in bytes, that the NIC holds for stalled peers (67,108,864 =
+	// 64 MiB; 4 MiB to 1 GiB). It covers data prepared for a peer that does not read, such as
+	// answers to its Reads, and incomplete FPDUs, except for 512 bytes per connection and 64
+	// receive buffers of 256 KiB. While more than half is in use, the NIC prepares data in small
+	// portions, which makes slow peers slower still. If the limit would be exceeded, the connection
+	// whose data have been held longest ends at once, without a Terminate. Its error is a
+	// *verbs.LimitError named "Config.MaxStalled". Buffers of the operating system do not count.
 	MaxStalled int
 
-	// GuardMemory is for memory of regions that may go away while it is registered: C memory that
-	// is freed, or a mapped file that becomes shorter. If an access to such memory faults, the
-	// region ends: this request fails, and every other one with the key, as if the region had been
-	// closed, which is still to be done. Without GuardMemory (the default) the fault ends the
-	// process, as it does when the program itself uses the memory. It costs some 10 ns for each
-	// access, and has no effect if C code of the process has replaced the Go runtime's handlers of
-	// SIGSEGV and SIGBUS.
+	// GuardMemory protects the process from registered memory that disappears: C memory that is
+	// freed, or a mapped file that is truncated. If an access to such memory faults, the region is
+	// invalidated: this request fails, and so does every other request that uses the key, as if the
+	// region had been closed. The program must still close the region. Without GuardMemory (the
+	// default) the fault ends the process, as it does when the program itself accesses the memory.
+	// The guard costs some 10 ns per access, and has no effect if C code in the process has
+	// replaced the Go runtime's handlers of SIGSEGV and SIGBUS.
 	GuardMemory bool
 
-	// CloseTimeout bounds the orderly end of a connection: Terminate, FIN, the peer's FIN (3 s).
+	// CloseTimeout bounds the orderly shutdown of a connection, from the Terminate and FIN to the
+	// peer's FIN (3 s).
 	CloseTimeout time.Duration
-	// PeerTimeout ends a connection whose peer acknowledges nothing, or keeps its window closed,
-	// for this time (20 s).
+	// PeerTimeout is how long a peer may acknowledge nothing, or keep its window closed, before the
+	// connection ends (20 s).
 	PeerTimeout time.Duration
-	// IdleTimeout ends a connection on which no byte has moved in either direction for this time (0
-	// = never). Without it, a connection does not end because the peer owes a response and is
+	// IdleTimeout is how long a connection may go without a byte in either direction before it ends
+	// (0 = no limit). Without it, a connection stays open even if the peer owes a response and is
 	// silent.
 	IdleTimeout time.Duration
 	// SetupTimeout bounds the exchange of MPA frames (10 s on the active side, 5 s on the passive
 	// side).
 	SetupTimeout time.Duration
 	// HoldTimeout is how long the passive side of a connection that is not peer-to-peer waits for
-	// the peer's first message before it sends (100 ms). The time starts when the Reply has
-	// arrived. RFC 5044 section 7.1.2 sets no limit.
+	// the peer's first message before it sends (100 ms). The time starts when the peer has received
+	// the Reply. RFC 5044 section 7.1.2 sets no limit.
 	HoldTimeout time.Duration
 	// DeregTimeout is how long a deregistration waits for operations in progress before it ends
-	// their connections (3 s). Only what is sent without CRC can be in progress for long: with CRC
-	// it is copied.
+	// their connections (3 s). Only data sent without CRC can stay in progress that long: with CRC
+	// they are copied.
 	DeregTimeout time.Duration
 
 	// Spin is how long CQ.Wait polls before it sleeps, at most 50 us (0 = it sleeps at once).
-	// Polling shortens the wait for an answer that comes soon, but keeps a processor busy. Use it
-	// for one or two goroutines of a process that has free processors.
+	// Polling shortens the wait for an answer that arrives soon, but keeps a processor busy. Use it
+	// for one or two goroutines in a process with idle processors.
 	Spin time.Duration
 
-	// Tap sees what connections send and receive (nil = none).
+	// Tap observes what connections send and receive (nil = none).
 	Tap Tap
 
-	// Without switches operations off, for example to get an RNIC without RFC 7306. Posting such an
-	// operation fails, and a peer that sends its message gets a Terminate for an unknown opcode.
-	// Only the operations of RFC 7306 and those of memory windows (OpSendInv, OpLocalInv, OpBindMW)
-	// may be named. An RNIC has all four atomics or none (RFC 7306 section 5). OpImm64 and
-	// OpWriteImm use the same message, so they must be named together too.
+	// Without disables operations, for example to emulate an RNIC that lacks RFC 7306. Posting a
+	// disabled operation fails, and a peer that sends its message receives a Terminate for an
+	// unexpected opcode. Only the operations of RFC 7306 and those of memory windows (OpSendInv,
+	// OpLocalInv, OpBindMW) can be disabled. The four atomics can only be disabled together
+	// (RFC 7306 section 5), and so can OpImm64 and OpWriteImm, which use the same message.
 	Without verbs.OpSet
 
-	// Hooks is for package usiwtest.
+	// Hooks are for use by package usiwtest.
 	Hooks testhook.Hooks
 }
 
-// Implementation constants: the bounds of a Config.
+// Bounds of a Config.
 const (
 	minMTU = mpa.MinMULPDU + 28
 	maxMTU = 65536
 	maxIRD = mpa.NoNegotiate - 1
-	// maxKeys is the number of regions or windows that random 24-bit indices can name without long
-	// searches for a free one.
+	// maxKeys is how many regions or windows random 24-bit indices can name without long searches
+	// for a free index.
 	maxKeys = 1 << 23
 
 	maxSpin = 50 * time.Microsecond
@@ -184,17 +183,17 @@ const (
 	maxInlineData = 1024
 )
 
-// switchable are the operations that Config.Without may name.
+// switchable are the operations that Config.Without may disable.
 var switchable = verbs.MakeOpSet(verbs.OpSendInv, verbs.OpWriteImm, verbs.OpFetchAdd, verbs.OpCmpSwap,
 	verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpImm64, verbs.OpLocalInv, verbs.OpBindMW)
 
-// together are sets of operations; Config.Without names all of a set or none.
+// together are sets of operations that Config.Without disables as a whole or not at all.
 var together = []verbs.OpSet{
 	verbs.MakeOpSet(verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap),
 	verbs.MakeOpSet(verbs.OpImm64, verbs.OpWriteImm),
 }
 
-// fill checks cfg and returns it with the defaults filled in.
+// fill validates cfg and returns it with the defaults filled in.
 func (cfg Config) fill() (Config, error) {
 	bad := func(field string, v any, want string) error {
 		return fmt.Errorf("uusiw: Config.%s: %v is not %s: %w", field, v, want, verbs.ErrInvalid)
@@ -247,7 +246,7 @@ func (cfg Config) fill() (Config, error) {
 		return cfg, bad("Spin", cfg.Spin, "from 0 to "+maxSpin.String())
 	}
 	if runtime.GOMAXPROCS(0) == 1 {
-		cfg.Spin = 0 // no other goroutine could run meanwhile
+		cfg.Spin = 0 // polling would keep every other goroutine from running
 	}
 	if cfg.CRC > Auto {
 		return cfg, bad("CRC", cfg.CRC, "Default, On, Off or Auto")
@@ -283,7 +282,7 @@ func (cfg Config) fill() (Config, error) {
 	return cfg, nil
 }
 
-// setupTimeout returns the bound of the exchange of MPA frames for one side.
+// setupTimeout returns the limit on the exchange of MPA frames for one side.
 func (cfg *Config) setupTimeout(active bool) time.Duration {
 	switch {
 	case cfg.SetupTimeout != 0:

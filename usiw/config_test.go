@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestWithout: the atomics can be switched off together only, and so can the two operations that
-// are Immediate Data on the wire; operations that the comment does not name cannot be switched off.
+// TestWithout: the atomics can only be disabled together, and so can the two operations that are
+// Immediate Data on the wire; operations that the comment does not name cannot be disabled.
 func TestWithout(t *testing.T) {
 	atomics := []verbs.Op{verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap}
 	immediates := []verbs.Op{verbs.OpImm64, verbs.OpWriteImm}

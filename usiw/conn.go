@@ -18,65 +18,65 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// conn is an established connection of a QP. The package comment describes its roles and its end.
-// Fields marked mu are guarded by q.mu.
+// conn is an established connection of a QP. The package comment describes its roles and its
+// shutdown. Fields marked mu are guarded by q.mu.
 type conn struct {
 	q       *qp
 	dev     *device
 	s       stream
 	crc     bool
-	ord     int // limit of our Reads and atomics in progress
-	ird     int // the agreed limit of the peer's
-	serve   int // the limit that we enforce on the peer's: the one that the peer was told, which may be higher than ird
+	ord     int // limit on our Reads and atomics in progress
+	ird     int // the agreed limit on the peer's Reads and atomics
+	serve   int // the limit enforced on the peer's: the one announced to it, which may be higher than ird
 	peer    depths
 	private []byte
 	rtr     bool // the peer opens the connection with a message of its own
-	markOut bool // the peer wants markers
+	markOut bool // the peer asked for markers
 	markIn  bool // the peer sends markers
 
-	dead    atomic.Bool    // set once, under mu; nothing new begins afterwards
-	workers sync.WaitGroup // the goroutine that waits for room, the reader of a watch of its own
+	dead    atomic.Bool    // set once, under mu; nothing new begins after that
+	workers sync.WaitGroup // the goroutine that waits for room, and the reader of the connection's own watch
 	spoken  chan struct{}  // closed when the peer's first FPDU has been handled
-	flushed chan struct{}  // closed when the connection has released all registered memory and every request is flushed
-	gone    chan struct{}  // closed when the stream is closed too
+	flushed chan struct{}  // closed when all registered memory is released and every request is flushed
+	gone    chan struct{}  // closed when the stream is closed as well
 
-	idle     *time.Timer   // checks whether bytes have moved; nil without IdleTimeout
+	idle     *time.Timer   // checks whether bytes moved; nil without IdleTimeout
 	received atomic.Uint64 // bytes received, for idle
 
-	reason *time.Timer // mu; ends the wait for the reason of a failure (broken); nil = no wait has begun
-	vague  error       // mu; the failure whose reason is waited for
+	reason *time.Timer // mu; ends the wait for the cause of a failure (see broken); nil = not waiting
+	vague  error       // mu; the failure whose cause is still awaited
 
-	aborted bool               // mu; the peer is not waited for
-	hurry   context.CancelFunc // mu; ends the wait for the peer; nil = end has not come to it
+	aborted bool               // mu; the shutdown does not wait for the peer
+	hurry   context.CancelFunc // mu; ends the wait for the peer; nil until end sets it
 
-	term  *termination // mu; the Terminate to send at the end
+	term  *termination // mu; the Terminate to send at shutdown
 	cause error        // mu; why the connection ended
 
-	watched *watch      // the watch over this connection; guarded by device.watching
+	watched *watch      // this connection's watch; guarded by device.watching
 	atEOF   atomic.Bool // nothing more will arrive
 
 	tx sender
 	rx receiver
 }
 
-// setup is what the two sides have agreed on.
+// setup holds the parameters that the two sides agreed on.
 type setup struct {
 	crc      bool
 	ord, ird int
-	serve    int    // how many Reads and atomics of the peer's we accept at a time
-	peer     depths // the depths that the peer announced, -1 if it announced none
-	hold     bool   // we are the passive side, and the peer has to send first; see hold.go
+	serve    int    // how many concurrent Reads and atomics of the peer we accept
+	peer     depths // the depths that the peer announced; -1 if it announced none
+	hold     bool   // we are the passive side, and the peer must send first; see hold.go
 	rtr      bool   // the peer's first message only opens the connection (RFC 6581 section 5)
 	markOut  bool   // we send markers
 	markIn   bool   // the peer sends markers
 	private  []byte // the peer's private data
 
 	opening  []byte      // the FPDU that we sent to open the connection
-	mayMiss  bool        // the peer may overlook it; see nudge.go
-	openedBy RTRMessages // RTRRead or RTRSend if this FPDU used up a message number
+	mayMiss  bool        // the peer may not notice it; see nudge.go
+	openedBy RTRMessages // RTRRead or RTRSend if this FPDU consumed a message number
 }
 
-// newConn makes q's connection from a stream on which both sides have exchanged their MPA frames,
+// newConn creates q's connection from a stream on which both sides have exchanged their MPA frames,
 // and starts it.
 func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	s, err := newStream(untapped(nc), q.dev.cfg.PeerTimeout)
@@ -106,8 +106,8 @@ func newConn(q *qp, nc net.Conn, agreed setup) (*conn, error) {
 	return c, nil
 }
 
-// watchIdle ends the connection when no byte has moved for IdleTimeout. A Terminate tells the peer,
-// if it still receives, that this is not an orderly end (RFC 5040 section 7.1).
+// watchIdle ends the connection when no byte has moved for IdleTimeout. A Terminate shows the peer,
+// if it still receives, that the shutdown is not orderly (RFC 5040 section 7.1).
 func (c *conn) watchIdle() {
 	limit := c.dev.cfg.IdleTimeout
 	if limit == 0 {
@@ -132,21 +132,21 @@ func (c *conn) watchIdle() {
 	})
 }
 
-// fail ends the connection with the given cause; later calls change nothing. t is the Terminate to
-// send, nil for none. It does not wait.
+// fail ends the connection with the given cause; later calls have no effect. t is the Terminate to
+// send; nil sends none. It does not wait.
 func (c *conn) fail(cause error, t *termination) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	c.failLocked(cause, t)
 }
 
-// The kernel reports the reason of a stream's failure to one call only; later writes get EPIPE. The
-// goroutine that got the reason may call broken after those that got EPIPE, but no later than
-// reasonDelay after them.
+// The kernel reports the cause of a stream's failure to only one call; later writes fail with
+// EPIPE. The goroutine that received the cause may call broken after goroutines that received
+// EPIPE. reasonDelay is how long to wait for it.
 const reasonDelay = 100 * time.Millisecond
 
-// broken ends the connection because its stream has failed. It does not wait, not even for the
-// reason: the caller may hold a role, and a poller that waits in it would serve none of its other
+// broken ends the connection because its stream failed. It does not wait, not even for the cause:
+// the caller may hold a role, and a poller that waited in it could serve none of its other
 // connections.
 func (c *conn) broken(err error) {
 	switch {
@@ -159,9 +159,8 @@ func (c *conn) broken(err error) {
 	c.fail(err, nil)
 }
 
-// unsent ends the connection because a write has failed. A peer that has reset the connection may
-// have told the reason in a Terminate that has not been read yet, as siw of Linux does when it
-// leaves messages unread.
+// unsent ends the connection because a write failed. A peer that reset the connection may have sent
+// the reason in a Terminate that is still unread, as Linux siw does when it leaves messages unread.
 func (c *conn) unsent(err error) {
 	if errors.Is(err, syscall.ECONNRESET) {
 		c.brokenLater(err)
@@ -170,7 +169,7 @@ func (c *conn) unsent(err error) {
 	c.broken(err)
 }
 
-// brokenLater ends the connection after reasonDelay, unless the reason is found before.
+// brokenLater ends the connection after reasonDelay, unless the cause is found earlier.
 func (c *conn) brokenLater(err error) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -185,10 +184,10 @@ func (c *conn) failLocked(cause error, t *termination) {
 	if c.dead.Load() {
 		return
 	}
-	if c.vague != nil && errors.Is(cause, verbs.ErrClosed) { // the stream had failed before this side ended it
+	if c.vague != nil && errors.Is(cause, verbs.ErrClosed) { // the stream failed before this side ended it
 		cause = c.vague
 	}
-	if c.tx.last != nil { // a message was refused before, and only the earlier answers had to be sent first
+	if c.tx.last != nil { // a message was refused earlier, and only the answers before it were still to be sent
 		cause, t = c.tx.last.err(), c.tx.last
 	}
 	c.cause, c.term = cause, t
@@ -206,9 +205,9 @@ func (c *conn) failRequest(e *sendEntry, status verbs.WCStatus, reason error) {
 	c.failLocked(fmt.Errorf("%v: %w: %w: %w", e.op, status, reason, t.err()), t)
 }
 
-// refuse ends the connection because of a fault in a message from the peer. Later messages are
+// refuse ends the connection because of an error in a message from the peer. Later messages are
 // ignored. The answers to earlier messages are sent before the Terminate, so that the peer knows
-// which of its requests have been done; if the peer does not take them within CloseTimeout, they
+// which of its requests were performed; if the peer does not accept them within CloseTimeout, they
 // are dropped. The caller holds the receive role.
 func (c *conn) refuse(f fault, ulpdu []byte) {
 	t := terminationOf(f, ulpdu)
@@ -224,16 +223,16 @@ func (c *conn) refuse(f fault, ulpdu []byte) {
 	c.tx.grace = time.AfterFunc(c.dev.cfg.CloseTimeout, func() { c.fail(t.err(), t) })
 }
 
-// end takes the connection down. Its order ensures three things: memory is not touched after the
-// completion of its request, the Terminate follows a whole FPDU, and closing the stream does not
-// discard data that have been sent.
+// end shuts the connection down. Its order ensures that memory is not accessed after its request
+// completes, that the Terminate follows a whole FPDU, and that closing the stream does not discard
+// data already sent.
 func (c *conn) end() {
 	c.dev.endWatch(c)
 	c.s.interrupt()
 	c.workers.Wait()
 
-	// Take both roles and keep them. Their holders leave soon: they never wait for the network, and
-	// they check dead.
+	// Take both roles and keep them. Their current holders leave soon: they never wait for the
+	// network, and they check dead.
 	c.rx.mu.Lock()
 	c.q.mu.Lock()
 	for c.tx.busy {
@@ -267,7 +266,7 @@ func (c *conn) end() {
 	if ev, ok := c.event(c.cause); ok {
 		c.q.ctx.events.Post(ev)
 	}
-	close(c.flushed) // under q.mu: from here on the poster of a request flushes it
+	close(c.flushed) // under q.mu: from here on PostSend and PostRecv flush new requests themselves
 	c.q.mu.Unlock()
 	c.rx.mu.Unlock()
 
@@ -282,7 +281,7 @@ func (c *conn) end() {
 	close(c.gone)
 }
 
-// appendTerminate appends the Terminate to tail, the rest of an FPDU that was sent in part.
+// appendTerminate appends the Terminate to tail, the rest of a partly sent FPDU.
 func (c *conn) appendTerminate(tail []byte) []byte {
 	if !c.markOut {
 		return c.term.appendFPDU(tail, c.crc)
@@ -290,8 +289,8 @@ func (c *conn) appendTerminate(tail []byte) []byte {
 	return mpa.AppendMarked(tail, c.tx.sentTo+uint64(len(tail)), c.term.appendFPDU(nil, false), c.crc)
 }
 
-// event returns the asynchronous event for the end of a connection. It reports false if there is
-// none, as for an orderly end.
+// event returns the asynchronous event to report when the connection ends. It reports false if
+// there is none, as for an orderly shutdown.
 func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
 	ev := verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: c.q.owner, Err: cause}
 	var t *verbs.TerminateError
@@ -306,7 +305,7 @@ func (c *conn) event(cause error) (verbs.AsyncEvent, bool) {
 }
 
 // terminated ends the connection because the peer sent a Terminate, and sets the status of the
-// request that it is about.
+// offending request.
 func (c *conn) terminated(body []byte) {
 	t, _, err := rdmap.ParseTerminateLenient(body)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || len(body) < rdmap.TerminateLen {
@@ -332,12 +331,12 @@ func (c *conn) terminated(body []byte) {
 	c.failLocked(cause, nil)
 }
 
-// refersTo reports whether data in r wait to be sent.
+// refersTo reports whether data in r are waiting to be sent.
 func (c *conn) refersTo(r *region) bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	// Data wait for long only while the socket has no room. Then nobody holds the send role, and
-	// the batch can be read here. A holder of the role would soon leave it.
+	// Data wait long only while the socket has no room. No goroutine holds the send role then, so
+	// the batch can be read here. A goroutine that does hold the role leaves it soon.
 	if c.tx.busy {
 		return false
 	}
@@ -351,8 +350,8 @@ func (c *conn) Disconnect() error {
 	return nil
 }
 
-// CloseContext implements cm.ProviderConn. If ctx is done before the end begins, that is the error,
-// however soon the end comes.
+// CloseContext implements cm.ProviderConn. If ctx is done before the shutdown begins, CloseContext
+// returns its error, however soon the shutdown finishes.
 func (c *conn) CloseContext(ctx context.Context) error {
 	err := ctx.Err()
 	if err != nil {
@@ -360,7 +359,7 @@ func (c *conn) CloseContext(ctx context.Context) error {
 		case <-c.gone:
 			return nil
 		default:
-			c.abort() // before the end begins, so that nothing is sent
+			c.abort() // before the shutdown begins, so that nothing is sent
 		}
 	}
 	c.fail(verbs.EndDisconnect, nil)
@@ -377,7 +376,7 @@ func (c *conn) CloseContext(ctx context.Context) error {
 	return err
 }
 
-// abort has the end of the connection not wait for the peer.
+// abort keeps the shutdown from waiting for the peer.
 func (c *conn) abort() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()

@@ -15,14 +15,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// namedAddr is the address of an endpoint in a configured Network. Such a name means nothing to the
+// namedAddr is the address of an endpoint in a configured Network. The name has no meaning to the
 // host.
 type namedAddr string
 
 func (namedAddr) Network() string  { return "usiw" }
 func (a namedAddr) String() string { return string(a) }
 
-// isHost reports whether connections go over the host's TCP.
+// isHost reports whether connections use the host's TCP.
 func (d *device) isHost() bool {
 	_, ok := d.cfg.Network.(hostNetwork)
 	return ok
@@ -31,12 +31,12 @@ func (d *device) isHost() bool {
 // HostAddr implements cm.ProviderAddresser.
 func (d *device) HostAddr() (at netip.Addr, ok bool) { return d.cfg.Addr, d.isHost() }
 
-// route leads to a peer (cm.Route).
+// route is a resolved route to a peer (cm.Route).
 type route struct {
 	dev    *device
 	remote net.Addr
 	source netip.AddrPort
-	reuse  bool // of the local port
+	reuse  bool // reuse the local port
 }
 
 func (r *route) RemoteAddr() net.Addr { return r.remote }
@@ -62,7 +62,7 @@ func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm
 	return &route{dev: d, remote: remote, source: cfg.Source, reuse: cfg.ReuseAddr}, nil
 }
 
-// accepts returns an error if the device cannot make connections or listeners with cfg.
+// accepts returns an error if the device cannot create connections or listeners with cfg.
 func (d *device) accepts(cfg *cm.Config) error {
 	switch {
 	case d.guard.Closed():
@@ -103,7 +103,8 @@ func (d *device) lookup(ctx context.Context, address string, source netip.AddrPo
 	if source.Addr().IsValid() {
 		local = source.Addr()
 	}
-	// The family of the local address if there is one, else IPv4 first, as net.ResolveTCPAddr does.
+	// Use the family of the local address if there is one, otherwise prefer IPv4, as
+	// net.ResolveTCPAddr does.
 	for _, v4 := range []bool{true, false} {
 		for _, ip := range ips {
 			ip = ip.Unmap()
@@ -163,8 +164,8 @@ func (r *route) Connect(ctx context.Context, qp *verbs.QP, param cm.ConnParam) (
 	})
 }
 
-// establish runs an attempt to connect a QP. exchange returns a stream whose MPA frames have been
-// exchanged, and what the two sides have agreed on.
+// establish runs one attempt to connect a QP. exchange returns a stream on which both sides have
+// exchanged their MPA frames, and the agreed parameters.
 func (d *device) establish(ctx context.Context, handle *verbs.QP,
 	exchange func(context.Context) (net.Conn, setup, error)) (*conn, error) {
 	q, err := verbs.Own[*qp](handle.Provider())
@@ -196,7 +197,7 @@ func (d *device) establish(ctx context.Context, handle *verbs.QP,
 	return newConn(q, nc, agreed)
 }
 
-// dial opens the stream. The error names a local address that cannot be used.
+// dial opens the stream. If the local address cannot be used, the error names it.
 func (d *device) dial(ctx context.Context, remote net.Addr, source netip.AddrPort, reuse bool) (net.Conn, error) {
 	if !d.isHost() {
 		return d.cfg.Network.DialContext(ctx, "tcp", remote.String())

@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestConnectClosed closes the NIC while a connection begins: the resources of the connection are
-// released once, and Close returns.
+// TestConnectClosed closes the NIC while a connection is being established: the connection's
+// resources are released once, and Close returns.
 func TestConnectClosed(t *testing.T) {
 	n := newSides(t, Config{})
 	s := n.side(nil, nil)
@@ -26,7 +26,7 @@ func TestConnectClosed(t *testing.T) {
 	q := s.qp.Provider().(*qp)
 	d := q.dev
 	nc, _ := talkers(t)
-	q.mu.Lock() // keeps the connection from beginning
+	q.mu.Lock() // keeps the connection from starting
 	began := make(chan error, 1)
 	go func() {
 		_, err := newConn(q, nc, setup{})
@@ -37,7 +37,7 @@ func TestConnectClosed(t *testing.T) {
 		return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "usiw.(*qp).connect(")
 	}, patience, time.Millisecond)
 	require.True(t, d.guard.Shut())
-	for _, c := range d.connections() { // what shutdown does, if it is the first to get q.mu
+	for _, c := range d.connections() { // what shutdown does if it acquires q.mu first
 		c.failLocked(verbs.ErrClosed, nil)
 	}
 	q.mu.Unlock()
@@ -46,7 +46,8 @@ func TestConnectClosed(t *testing.T) {
 	require.Empty(t, d.connections())
 }
 
-// goneFirst is a context that is done, but whose Done returns only when a connection is gone.
+// goneFirst is a context that is already done, but whose Done method returns only once a connection
+// is gone.
 type goneFirst struct {
 	context.Context
 	c *conn
@@ -57,8 +58,8 @@ func (g goneFirst) Done() <-chan struct{} {
 	return g.Context.Done()
 }
 
-// TestCloseContextDone: Close with a context that is done says so, even if the end comes at once.
-// One of a connection that is gone does not.
+// TestCloseContextDone: Close with a context that is already done returns its error, even if the
+// connection ends at once. Close of a connection that is gone does not.
 func TestCloseContextDone(t *testing.T) {
 	n := newSides(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -71,7 +72,7 @@ func TestCloseContextDone(t *testing.T) {
 	}
 }
 
-// descriptors lists those of the process.
+// descriptors lists the process's open descriptors.
 func descriptors(t *testing.T) map[int]bool {
 	t.Helper()
 	dir, err := os.Open("/proc/self/fd")
@@ -90,7 +91,7 @@ func descriptors(t *testing.T) map[int]bool {
 	return fds
 }
 
-// leave lets the process open no more than n further descriptors, until the returned function is
+// leave lets the process open no more than n further descriptors until the returned function is
 // called.
 func leave(t *testing.T, n int) (undo func()) {
 	t.Helper()
@@ -108,7 +109,7 @@ func leave(t *testing.T, n int) (undo func()) {
 }
 
 // TestConnectDescriptors makes connections that share a CQ while few descriptors are left. If there
-// are too few for a connection, it is refused, no descriptor leaks, and the other connections keep
+// are too few for a connection, it fails, no descriptor leaks, and the other connections keep
 // working.
 func TestConnectDescriptors(t *testing.T) {
 	n := newSides(t, Config{})

@@ -40,8 +40,8 @@ func (v *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 		attr.DeviceCapFlags |= verbs.DeviceMemWindow | verbs.DeviceMemWindowType2B
 	}
 	if v.dev.ops.Has(verbs.OpFetchAdd) {
-		// Operations are compare-and-swap loops of the host's CPU, so they are atomic with respect
-		// to all its programs.
+		// The operations are compare-and-swap loops on the host's CPU, so they are atomic with
+		// respect to every program on it.
 		attr.AtomicCap = verbs.AtomicGlob
 	}
 	return attr, nil

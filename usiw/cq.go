@@ -27,39 +27,39 @@ type cq struct {
 	ring     queue.Ring[verbs.WC]
 	arm      queue.Arm
 	overflow bool
-	gone     bool // Destroy has been called
+	gone     bool // Destroy was called
 	qps      map[*qp]struct{}
 
-	watch atomic.Pointer[watch] // over its connections; changes under device.watching and mu
-	tied  int                   // how many connections of the watch complete here; guarded by device.watching
+	watch atomic.Pointer[watch] // the watch of its connections; changes under device.watching and mu
+	tied  int                   // number of the watch's connections that complete here; guarded by device.watching
 
-	// The program has armed the CQ and most likely sleeps next. The next empty poll does not
-	// receive: whoever goes to sleep does so first.
+	// The program armed the CQ and will most likely sleep next. The next empty poll does not
+	// receive, because the goroutine that goes to sleep receives first.
 	justArmed atomic.Bool
 
-	yielded  atomic.Int64 // when a poller last received something, or last yielded or slept
-	patience atomic.Int64 // yieldAfter, when the poller last yielded
+	yielded  atomic.Int64 // when a poller last received something, yielded or slept
+	patience atomic.Int64 // what yieldAfter returned when the poller last yielded
 
-	// Connections that each have a separate watch (watches.go). alone, guarded by mu, has all of
-	// them; driven has those that Drive serves, nil if they are more than maxDriven.
+	// Connections that have separate watches (watches.go). alone, guarded by mu, lists all of them;
+	// driven lists those for which Drive receives, and is nil if there are more than maxDriven.
 	alone  []*conn
 	driven atomic.Pointer[[]*conn]
 }
 
-// maxDriven limits the connections with separate watches for which a poller of the CQ receives. For
-// more than these it receives for none of them.
+// maxDriven limits the connections with separate watches for which a poller of the CQ receives. If
+// there are more, it receives for none of them.
 const maxDriven = 4
 
-// A poller that finds nothing for this long yields to other goroutines (yielder). Otherwise, if
-// there is one processor, or if the others compute, no goroutine that waits for the network would
-// run.
+// A poller that finds nothing for this long yields to other goroutines (yielder). Otherwise, with a
+// single processor or while the other processors are busy, goroutines that wait for the network
+// would not run.
 const (
 	yieldAlone = 10 * time.Microsecond // with one processor
 	yieldBusy  = 100 * time.Microsecond
 )
 
-// Drive implements verbs.ProviderCQDriver: it receives for the CQ's connections, except those for
-// which another goroutine receives at the moment.
+// Drive implements verbs.ProviderCQDriver. It receives for the CQ's connections, except those for
+// which another goroutine is receiving.
 func (c *cq) Drive() {
 	if c.justArmed.Load() && c.justArmed.Swap(false) {
 		return
@@ -83,12 +83,12 @@ func (c *cq) Drive() {
 	}
 }
 
-// slept notes that the program has slept for a completion. Others have run meanwhile, so a poll
-// that finds nothing need not let them run soon.
+// slept records that the program slept for a completion. Other goroutines ran meanwhile, so a poll
+// that finds nothing need not yield soon.
 func (c *cq) slept() { c.yielded.Store(clock()) }
 
-// yieldAfter returns how long a poller may find nothing, in nanoseconds. It takes a lock of the
-// scheduler, too much for every poll.
+// yieldAfter returns how long, in nanoseconds, a poller may find nothing before it yields. Reading
+// GOMAXPROCS takes a scheduler lock, which is too expensive for every poll.
 func yieldAfter() int64 {
 	if runtime.GOMAXPROCS(0) == 1 {
 		return int64(yieldAlone)
@@ -114,7 +114,7 @@ func (c *cq) setWatch(w *watch) {
 	c.ch.setWatch(was, w)
 }
 
-// setArm changes arm and the counts of armed CQs. The caller holds mu.
+// setArm sets arm and updates the counts of armed CQs. The caller holds mu.
 func (c *cq) setArm(a queue.Arm) {
 	var more int32
 	switch {
@@ -130,7 +130,7 @@ func (c *cq) setArm(a queue.Arm) {
 	}
 }
 
-// drive adds a connection that has a separate watch.
+// drive adds a connection with a separate watch.
 func (c *cq) drive(n *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +140,7 @@ func (c *cq) drive(n *conn) {
 	}
 }
 
-// undrive removes it.
+// undrive removes a connection that drive added.
 func (c *cq) undrive(n *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +158,8 @@ func (c *cq) publish() {
 	c.driven.Store(&conns)
 }
 
-// CreateCQ implements verbs.ProviderContext. There is one vector: no interrupt belongs to a CQ.
+// CreateCQ implements verbs.ProviderContext. There is only one completion vector, because CQs have
+// no interrupts.
 func (v *vcontext) CreateCQ(owner *verbs.CQ, cqe int, pch verbs.ProviderCompChannel, _ int) (verbs.ProviderCQ, error) {
 	if v.dev.guard.Closed() {
 		return nil, verbs.ErrClosed
@@ -192,7 +193,7 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	return n, nil
 }
 
-// Sleep implements verbs.ProviderCQDriver. No other CQ uses the CQ's channel.
+// Sleep implements verbs.ProviderCQDriver. The CQ has its channel to itself.
 func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	c.mu.Lock()
 	c.setArm(c.arm.With(solicitedOnly))
@@ -202,7 +203,7 @@ func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 		return nil
 	}
 	_, slept, err := c.ch.wait(ctx)
-	if slept && c.Spin() > 0 { // otherwise no poll comes before the next sleep
+	if slept && c.Spin() > 0 { // without spinning, the program does not poll before it sleeps again
 		c.slept()
 	}
 	return err
@@ -218,13 +219,13 @@ func (c *cq) ReqNotify(solicitedOnly bool) error {
 	case w == nil:
 	case c.ch.relied():
 		w.recall()
-	case first: // a program that only arms and polls receives with every other poll at least
+	case first: // a program that only arms and polls still receives with at least every other poll
 		c.justArmed.Store(true)
 	}
 	return nil
 }
 
-// push adds a completion. solicited says that the peer asked for a completion event. The caller may
+// push adds a completion. solicited is set if the peer asked for a completion event. The caller may
 // hold a qp's mu.
 func (c *cq) push(wc *verbs.WC, solicited bool) {
 	c.mu.Lock()
@@ -243,7 +244,7 @@ func (c *cq) push(wc *verbs.WC, solicited bool) {
 	}
 }
 
-// notify sends an event. The caller holds c.mu.
+// notify queues a completion event. The caller holds c.mu.
 func (c *cq) notify() {
 	woken := c.ch.notify(c)
 	if w := c.watch.Load(); w != nil && woken {
@@ -251,8 +252,8 @@ func (c *cq) notify() {
 	}
 }
 
-// overflowed moves every QP of a CQ that lost completions to ERR and wakes all waiters. Terminates
-// tell the peers that this is not an orderly end (RFC 5040 section 7.1).
+// overflowed moves every QP of a CQ that lost completions to ERR and wakes all waiters. It sends
+// the peers Terminates to show that the shutdown is not orderly (RFC 5040 section 7.1).
 func (c *cq) overflowed() {
 	c.mu.Lock()
 	qps := make([]*qp, 0, len(c.qps))

@@ -8,8 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Resize implements verbs.ProviderCQResizer. The ring grows when it needs room, so only the limit
-// changes.
+// Resize implements verbs.ProviderCQResizer. The ring grows on demand, so only the limit changes.
 func (c *cq) Resize(cqe int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Two RNICs in one process, and a connection between them over TCP. Each could be in a process or a
-// host of its own.
+// Two RNICs in one process, connected over TCP. Each could as well be in its own process or on its
+// own host.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -60,7 +60,7 @@ func Example() {
 		if err := ep.Send(ctx, []byte("hello")); err != nil {
 			return err
 		}
-		<-ep.ID().Done() // the peer ends the connection when it has the message
+		<-ep.ID().Done() // the peer disconnects once it has the message
 		return nil
 	})
 	if err := g.Wait(); err != nil {
@@ -69,9 +69,9 @@ func Example() {
 	// Output: hello
 }
 
-// A registered RNIC is found by its name, as the devices of the kernel are.
+// A registered RNIC is found by its name, like the kernel's devices.
 func ExampleRegister() {
-	nic, err := usiw.Register(usiw.Config{Name: "card0"}) // without a name it is usiw0, if that is free
+	nic, err := usiw.Register(usiw.Config{Name: "card0"}) // without a name it would be usiw0, if that is free
 	if err != nil {
 		log.Fatal(err)
 	}

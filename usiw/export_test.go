@@ -4,9 +4,9 @@ package usiw
 
 import "time"
 
-// Stalled returns how many bytes the NIC holds for slow peers according to its account, how many
-// its connections really hold, and how many receive buffers they keep. The first two are equal
-// while nothing happens and no connection is ending.
+// Stalled returns how many bytes the NIC holds for slow peers according to its stall account, how
+// many its connections actually hold, and how many receive buffers they keep. The first two are
+// equal while the NIC is idle and no connection is closing.
 func (n *NIC) Stalled() (account, found int64, buffers int) {
 	for _, c := range n.dev.connections() {
 		c.q.mu.Lock()
@@ -31,8 +31,8 @@ func (n *NIC) Crowd() (undo func()) {
 	return func() { s.give(size) }
 }
 
-// Batch returns how many bytes of a QP's stream are in its socket, and the size in bytes of the
-// batch that waits for room, 0 if none waits.
+// Batch returns how many bytes of a QP's stream the socket has accepted, and the size in bytes of
+// the batch that waits for room, or 0 if none waits.
 func (n *NIC) Batch(qpn uint32) (sent uint64, waits int) {
 	for _, c := range n.dev.connections() {
 		if c.q.num != qpn {
@@ -48,8 +48,8 @@ func (n *NIC) Batch(qpn uint32) (sent uint64, waits int) {
 	return 0, 0
 }
 
-// EvictOldest ends the connection of the oldest stall, as a reservation that does not fit does, if
-// there are the given number of stalls at the moment.
+// EvictOldest ends the connection of the oldest stall, as a reservation that does not fit would, if
+// there are currently the given number of stalls.
 func (n *NIC) EvictOldest(stalls int) {
 	s := &n.dev.stalls
 	s.mu.Lock()
@@ -62,7 +62,7 @@ func (n *NIC) EvictOldest(stalls int) {
 	oldest.evict(s.limit + 1)
 }
 
-// Written sets how many bytes of the Write that is arriving the NIC believes to have placed.
+// Written sets how many bytes of the arriving Write the NIC believes to have placed.
 func (n *NIC) Written(qpn uint32, bytes uint64) {
 	for _, c := range n.dev.connections() {
 		if c.q.num == qpn {

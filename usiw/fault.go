@@ -12,20 +12,20 @@ import (
 // fault is the error that a Terminate message reports (RFC 5040 section 4.8, RFC 6580 section 3).
 type fault struct{ layer, typ, code uint8 }
 
-// The faults that do not come from an access check; reject makes the others. Where the RFCs leave
-// the code open, these two places choose it.
+// Faults other than refused accesses, which type reject maps to faults. Where the RFCs leave a code
+// open, it is chosen in one of these two places.
 var (
-	faultLocal = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // we cannot build a message (RFC 7306 section 8.1)
-	faultPlace = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // we cannot place one
+	faultLocal = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // a message cannot be built (RFC 7306 section 8.1)
+	faultPlace = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // a message cannot be placed
 	faultCRC   = fault{rdmap.LayerMPA, 0, mpa.ErrCodeCRC}       // bad CRC
-	faultSize  = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}    // an FPDU too short for its header; as kernel siw says
+	faultSize  = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}    // an FPDU too short for its header; the code that kernel siw uses
 	// a marker that does not point to the start of its FPDU
 	faultMarker = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}
 	faultIRD    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeIRD} // set-up: insufficient IRD (RFC 6581 section 8)
 	faultRTR    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeRTR} // set-up: no RTR in common
 
 	faultVersion = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperVersion}
-	// also: not enabled, on the wrong queue, unknown atomic
+	// also for an opcode that is disabled or on the wrong queue, and for an unknown atomic
 	faultOpcode = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperOpcode}
 	// misaligned atomic (RFC 7306 section 8.2), short header, wrong identifier
 	faultStream   = fault{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperStream}
@@ -35,25 +35,25 @@ var (
 	faultTaggedVersion = fault{rdmap.LayerDDP, ddp.ErrTypeTagged, ddp.TaggedVersion}
 	faultDDPVersion    = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedVersion}
 	faultQN            = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedInvalidQN}
-	// no receive; more requests than IRD; an answer to nothing
+	// no receive posted, more requests than IRD, or a response without a request
 	faultNoBuffer = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer}
 	faultMSN      = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedMSN}
 	faultMO       = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedMO}
 	faultTooLong  = fault{rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedTooLong}
 )
 
-// quotes reports whether the Terminate carries the header of the message at fault (RFC 5040 figure
-// 10). For local errors and errors of MPA it does not. If the version is wrong, the T bit still
-// tells the length of the header.
+// quotes reports whether the Terminate carries the header of the offending message (RFC 5040
+// figure 10). Local and MPA errors carry none. A wrong version does: the T bit still gives the
+// length of the header.
 func (f fault) quotes() bool { return f.layer != rdmap.LayerMPA && f != faultLocal }
 
 // termination is a Terminate message to be sent.
 type termination struct {
 	fault
-	segLen int                // length of the segment at fault
-	ddp    []byte             // its DDP header, nil if it is not quoted
-	rdmap  []byte             // the header of a Read Request, nil if it is not quoted
-	access *verbs.AccessError // the access that was refused, nil if it is about something else
+	segLen int                // length of the offending segment
+	ddp    []byte             // its DDP header; nil if not quoted
+	rdmap  []byte             // the Read Request header; nil if not quoted
+	access *verbs.AccessError // the refused access; nil for other faults
 }
 
 // terminationOf returns the Terminate for a fault in a segment. ulpdu may be nil.
@@ -78,14 +78,14 @@ func terminationOf(f fault, ulpdu []byte) *termination {
 	return t
 }
 
-// err returns the error that the local side sees.
+// err returns the error reported on the local side.
 func (t *termination) err() error {
 	return &verbs.TerminateError{Layer: t.layer, Type: t.typ, Code: t.code, Header: t.ddp,
 		Text: rdmap.TerminateText(t.layer, t.typ, t.code), Access: t.access}
 }
 
-// appendFPDU appends the Terminate message as an FPDU (RFC 5040 section 4.8; queue 2, first and
-// only message).
+// appendFPDU appends the Terminate message as an FPDU: the first and only message on queue 2
+// (RFC 5040 section 4.8).
 func (t *termination) appendFPDU(b []byte, crc bool) []byte {
 	at := len(b)
 	b = append(b, make([]byte, mpa.LengthLen+ddp.UntaggedLen)...)
@@ -99,7 +99,7 @@ func (t *termination) appendFPDU(b []byte, crc bool) []byte {
 	return sealFPDU(b, at, crc)
 }
 
-// sealFPDU completes the FPDU that begins at b[at] with its length, padding and CRC.
+// sealFPDU completes the FPDU that starts at b[at] with its length, padding and CRC.
 func sealFPDU(b []byte, at int, crc bool) []byte {
 	n := len(b) - at - mpa.LengthLen
 	b[at], b[at+1] = byte(n>>8), byte(n)
@@ -111,7 +111,7 @@ func sealFPDU(b []byte, at int, crc bool) []byte {
 	return b
 }
 
-// statusOf returns the status of the request that a peer's Terminate is about.
+// statusOf returns the completion status of a request for which the peer sent Terminate t.
 func statusOf(t *rdmap.Terminate) verbs.WCStatus {
 	switch {
 	case t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeProtection, t.Layer == rdmap.LayerDDP &&

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// faultEnv is what the faulty messages of the tables aim at.
+// faultEnv holds the targets of the invalid messages in the tables.
 type faultEnv struct {
 	*rawEnd
 	p       *rawPeer
@@ -24,9 +24,9 @@ type faultEnv struct {
 	read    *verbs.MR // only AccessRemoteRead
 	write   *verbs.MR // only AccessRemoteWrite
 	foreign *verbs.MR // every right, in another protection domain
-	gone    uint32    // the key of a region that has been deregistered
-	ids     []uint32  // identifiers of our atomics, as the peer has seen them
-	sink    *verbs.MR // of our Reads and atomics
+	gone    uint32    // the key of a deregistered region
+	ids     []uint32  // identifiers of our atomics, as seen by the peer
+	sink    *verbs.MR // destination of our Reads and atomics
 }
 
 func newFaultEnv(n *rawNIC, o rawOpts) *faultEnv {
@@ -54,7 +54,7 @@ func newFaultEnv(n *rawNIC, o rawOpts) *faultEnv {
 	return v
 }
 
-// intact requires that no fault has changed memory.
+// intact requires that no invalid message changed memory.
 func (v *faultEnv) intact() {
 	v.t.Helper()
 	for _, mr := range []*verbs.MR{v.all, v.local, v.read, v.write, v.foreign, v.sink} {
@@ -85,24 +85,24 @@ func (v *faultEnv) reads(bytes int) {
 	v.p.read()
 }
 
-// add is an atomic request on a region.
+// add returns an atomic request on a region.
 func add(mr *verbs.MR, off int64) rdmap.AtomicRequest {
 	return rdmap.AtomicRequest{ID: 3, STag: mr.RKey(), TO: mr.Addr() + uint64(off), AddSwap: 1}
 }
 
-// fetch is a Read Request for a part of a region.
+// fetch returns a Read Request for part of a region.
 func fetch(mr *verbs.MR, off int64, size uint32) rdmap.ReadRequest {
 	return rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2, Size: size, SrcSTag: mr.RKey(), SrcTO: mr.Addr() + uint64(off)}
 }
 
-// with changes bytes of a ULPDU.
+// with replaces bytes of a ULPDU.
 func with(u []byte, off int, v ...byte) []byte {
 	u = bytes.Clone(u)
 	copy(u[off:], v)
 	return u
 }
 
-// eight is payload.
+// eight is a payload.
 var eight = []byte{1, 2, 3, 4, 5, 6, 7, 8}
 
 // faultCase is a message for which the NIC must send a Terminate.
@@ -110,22 +110,22 @@ type faultCase struct {
 	name   string
 	send   faultMsgs
 	want   faultCode
-	recv   []int            // sizes of the receives that are posted
+	recv   []int            // sizes of the posted receives
 	status []verbs.WCStatus // of the receives (nil = all flushed)
 	opt    rawOpts
 }
 
-// faultMsgs prepares the NIC's side and makes the messages; the last is at fault.
+// faultMsgs prepares the NIC's side and returns the messages, the last of which is invalid.
 type faultMsgs func(v *faultEnv) [][]byte
 
-// faultCode is what the Terminate must hold.
+// faultCode describes the expected Terminate.
 type faultCode struct {
 	layer, typ, code uint8
 	quote            rawQuote
 }
 
-// The codes: RFC 5040 section 4.8, RFC 5041 section 7.2. All of them quote the DDP header (RFC 5040
-// figure 10).
+// The codes are defined in RFC 5040 section 4.8 and RFC 5041 section 7.2. All of them quote the DDP
+// header (RFC 5040 figure 10).
 var (
 	badDDPVersion    = faultCode{1, 2, 6, quoteDDP}
 	badTaggedVersion = faultCode{1, 1, 4, quoteDDP}
@@ -140,32 +140,32 @@ var (
 	badMO    = faultCode{1, 2, 4, quoteDDP}
 	tooLong  = faultCode{1, 2, 5, quoteDDP}
 
-	// Of tagged messages: DDP's, but for the right, which only RDMAP has a code for.
+	// Tagged messages: DDP codes, except for rights, for which only RDMAP has a code.
 	taggedKey    = faultCode{1, 1, 0, quoteDDP}
 	taggedBounds = faultCode{1, 1, 1, quoteDDP}
 	taggedPD     = faultCode{1, 1, 2, quoteDDP}
 	taggedWrap   = faultCode{1, 1, 3, quoteDDP}
 	taggedRight  = faultCode{0, 1, 2, quoteDDP}
 
-	// Of the source of a Read: RDMAP's, and the Read Request is quoted.
+	// Source of a Read: RDMAP codes, and the Read Request is quoted.
 	readKey    = faultCode{0, 1, 0, quoteRead}
 	readBounds = faultCode{0, 1, 1, quoteRead}
 	readRight  = faultCode{0, 1, 2, quoteRead}
 	readPD     = faultCode{0, 1, 3, quoteRead}
 	readWrap   = faultCode{0, 1, 4, quoteRead}
 
-	// Of the target of an atomic: the same, but its header is not quoted (RFC 7306 section 8.1).
+	// Target of an atomic: likewise, but the atomic header is not quoted (RFC 7306 section 8.1).
 	atomicKey    = faultCode{0, 1, 0, quoteDDP}
 	atomicBounds = faultCode{0, 1, 1, quoteDDP}
 	atomicRight  = faultCode{0, 1, 2, quoteDDP}
 	atomicPD     = faultCode{0, 1, 3, quoteDDP}
 	atomicWrap   = faultCode{0, 1, 4, quoteDDP}
 
-	cannotInvalidate = faultCode{0, 1, 9, quoteDDP} // a key that is not the peer's to invalidate
-	nothingToInvalid = faultCode{0, 2, 9, quoteDDP} // no key at all
+	cannotInvalidate = faultCode{0, 1, 9, quoteDDP} // a key that the peer may not invalidate
+	nothingToInvalid = faultCode{0, 2, 9, quoteDDP} // not a key at all
 )
 
-// faultCases is the table of the faults that a message can have.
+// faultCases is the table of possible faults in a message.
 func faultCases() (all []faultCase) {
 	for _, group := range []func() []faultCase{versionFaults, opcodeFaults, queueFaults, sequenceFaults, offsetFaults,
 		lengthFaults,
@@ -183,7 +183,7 @@ func msg(f func(v *faultEnv) []byte) faultMsgs {
 	return func(v *faultEnv) [][]byte { return [][]byte{f(v)} }
 }
 
-// goodWrite, goodRead and goodAtomic are messages without a fault, with bytes replaced.
+// goodWrite, goodRead and goodAtomic return valid messages with some bytes replaced.
 func goodWrite(off int, bytes ...byte) faultMsgs {
 	return msg(func(v *faultEnv) []byte {
 		return with(rawTagged(rdmap.OpWrite, v.all.RKey(), v.all.Addr(), eight), off, bytes...)
@@ -198,7 +198,7 @@ func goodAtomic(off int, bytes ...byte) faultMsgs {
 	return msg(func(v *faultEnv) []byte { return with(rawAtomic(1, add(v.all, 0)), off, bytes...) })
 }
 
-// Where fields are in a ULPDU.
+// Offsets of fields in a ULPDU.
 const (
 	atDDP     = 0
 	atRDMAP   = 1
@@ -226,7 +226,7 @@ func versionFaults() []faultCase {
 	}
 }
 
-// opcodeFaults are opcodes that do not exist, and others where they do not belong.
+// opcodeFaults are unknown opcodes, and known ones where they are not allowed.
 func opcodeFaults() []faultCase {
 	response := make([]byte, rdmap.AtomicResponseLen)
 	cases := []faultCase{
@@ -257,7 +257,7 @@ func opcodeFaults() []faultCase {
 	return cases
 }
 
-// queueFaults are queues that do not exist.
+// queueFaults are messages on nonexistent queues.
 func queueFaults() (cases []faultCase) {
 	for op, size := range map[rdmap.Opcode]int{rdmap.OpSend: 8, rdmap.OpSendInv: 8,
 		rdmap.OpImmediate:   rdmap.ImmediateLen,
@@ -415,7 +415,7 @@ func readFaults() []faultCase {
 	}
 }
 
-// atomicFaults include the order of the checks: operation, key, right, bounds, alignment.
+// atomicFaults also test the order of the checks: operation, key, right, bounds, alignment.
 func atomicFaults() []faultCase {
 	on := func(mr func(v *faultEnv) *verbs.MR, off int64) faultMsgs {
 		return msg(func(v *faultEnv) []byte { return rawAtomic(1, add(mr(v), off)) })
@@ -454,7 +454,7 @@ func atomicFaults() []faultCase {
 	}
 }
 
-// atomicAnswerFaults are Atomic Responses that do not answer what we have asked.
+// atomicAnswerFaults are Atomic Responses that do not match a request of ours.
 func atomicAnswerFaults() []faultCase {
 	// answer sends f(id) while the given number of atomics are outstanding.
 	answer := func(count int, f func(ids []uint32) []byte) faultMsgs {
@@ -492,7 +492,7 @@ func atomicAnswerFaults() []faultCase {
 	}
 }
 
-// readAnswerFaults are Read Responses that do not answer what we have asked.
+// readAnswerFaults are Read Responses that do not match a request of ours.
 func readAnswerFaults() []faultCase {
 	// answer sends f while a Read of 8 bytes is outstanding.
 	answer := func(f func(stag uint32, to uint64) [][]byte) faultMsgs {
@@ -557,7 +557,7 @@ func invalidateFaults() []faultCase {
 	return cases
 }
 
-// faultEvent is the asynchronous event for a fault that the NIC has found.
+// faultEvent returns the asynchronous event for a fault that the NIC detects.
 func faultEvent(c faultCode) verbs.EventType {
 	switch {
 	case c.typ == 1 && c.layer < 2:
@@ -568,5 +568,5 @@ func faultEvent(c faultCode) verbs.EventType {
 	return verbs.EventQPFatal
 }
 
-// word64 is the number in memory that peers reach by atomics.
+// word64 returns the number that peers' atomics access in b.
 func word64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }

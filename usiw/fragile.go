@@ -7,11 +7,11 @@ import (
 	"github.com/goverbs/goverbs/internal/regmem"
 )
 
-// Memory of a region may go away if Config.GuardMemory says so. Every access to registered memory
-// is in this file, but for the system call that sends it, which fails by itself, and inline data,
-// which belong to the program until the post returns.
+// With Config.GuardMemory, the memory of a region may disappear at any time. This file contains
+// every access to registered memory, with two exceptions: the system call that sends it, which then
+// fails with an error, and inline data, which belong to the program until the post returns.
 
-// place writes data to memory of the region, which the caller has entered, and exits the region. It
+// place writes data to the region's memory and exits the region, which the caller has entered. It
 // returns rejectSTag if the memory is gone.
 func (r *region) place(mem, data []byte) reject {
 	if !r.fragile {
@@ -22,7 +22,7 @@ func (r *region) place(mem, data []byte) reject {
 	return r.used(regmem.Guard(mem, func() { regmem.Place(mem, data) }))
 }
 
-// fetch reads memory of the region as place writes it.
+// fetch is the reverse of place: it reads the region's memory into b.
 func (r *region) fetch(b, mem []byte) reject {
 	if !r.fragile {
 		regmem.Fetch(b, mem)
@@ -32,10 +32,10 @@ func (r *region) fetch(b, mem []byte) reject {
 	return r.used(regmem.Guard(mem, func() { regmem.Fetch(b, mem) }))
 }
 
-// sumLen is how much is copied before it is summed: it is in the processor's first cache then.
+// sumLen is how much is copied before its CRC is computed, while it is still in the L1 cache.
 const sumLen = 16 << 10
 
-// fetchSum is fetch, and adds what b has then to a CRC.
+// fetchSum is like fetch, and also adds the bytes in b to a CRC.
 func (r *region) fetchSum(b, mem []byte, crc *uint32) reject {
 	if !r.fragile {
 		fetchSum(b, mem, crc)
@@ -54,8 +54,8 @@ func fetchSum(b, mem []byte, crc *uint32) {
 	}
 }
 
-// change performs an atomic operation, which returns the original value, on memory of the region as
-// place writes it.
+// change performs an atomic operation on the region's memory and returns the original value.
+// Otherwise it is like place.
 func (r *region) change(mem []byte, operation func([]byte) uint64) (v uint64, why reject) {
 	if !r.fragile {
 		v = operation(mem)
@@ -66,7 +66,7 @@ func (r *region) change(mem []byte, operation func([]byte) uint64) (v uint64, wh
 	return v, why
 }
 
-// used ends an access, and the region if its memory is gone.
+// used ends an access, and invalidates the region if its memory is gone.
 func (r *region) used(ok bool) reject {
 	r.exit()
 	if ok {
@@ -76,8 +76,8 @@ func (r *region) used(ok bool) reject {
 	return rejectSTag
 }
 
-// vanish ends the region: from now on its key is invalid, as after deregistration. That still has
-// to be done.
+// vanish invalidates the region's key, as deregistration does. The program must still deregister
+// the region.
 func (r *region) vanish() {
 	r.guard.Shut()
 	if r.parent != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fragileSize is the length of the regions of these tests. What follows the first half goes away.
+// fragileSize is the length of the regions in these tests. Their second half disappears.
 const fragileSize = 256 << 10
 
-// fragile registers memory, and returns a function that makes its second half go away.
+// fragile registers memory, and returns a function that makes its second half disappear.
 type fragile func(t *testing.T, pd *verbs.PD) (mr *verbs.MR, vanish func())
 
-// shortened is a mapped file that becomes shorter: SIGBUS.
+// shortened is a mapped file that is truncated: SIGBUS.
 func shortened(t *testing.T, pd *verbs.PD) (*verbs.MR, func()) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func shortened(t *testing.T, pd *verbs.PD) (*verbs.MR, func()) {
 	return register(t, pd, mem), func() { require.NoError(t, f.Truncate(fragileSize/2)) }
 }
 
-// protected is memory that must not be used any more: SIGSEGV, as if it were unmapped.
+// protected is memory that becomes inaccessible: SIGSEGV, as if it were unmapped.
 func protected(t *testing.T, pd *verbs.PD) (*verbs.MR, func()) {
 	mem, err := unix.Mmap(-1, 0, fragileSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	require.NoError(t, err)
@@ -50,8 +50,8 @@ func register(t *testing.T, pd *verbs.PD, mem []byte) *verbs.MR {
 	return mr
 }
 
-// TestGuardMemory uses memory of a region that is gone in every way. The request fails, the region
-// ends, and nothing else happens: the process goes on, and so do other connections.
+// TestGuardMemory uses memory of a vanished region in every way. The request fails, the region is
+// invalidated, and nothing else happens: the process and its other connections continue.
 func TestGuardMemory(t *testing.T) {
 	sge := func(mr *verbs.MR, off, n int) []verbs.SGE {
 		s, err := mr.SGE(off, n)
@@ -61,10 +61,10 @@ func TestGuardMemory(t *testing.T) {
 	const gone = fragileSize / 2
 	for name, c := range map[string]struct {
 		crc    usiw.Policy
-		peer   bool // the memory is the peer's: it is what a request names
+		peer   bool // the memory belongs to the peer: the request names it
 		op     verbs.WROpcode
 		size   int
-		before int // bytes that are still there, before those that are not
+		before int // bytes still present before those that are not
 		status verbs.WCStatus
 	}{
 		"peer writes":      {peer: true, op: verbs.WRRDMAWrite, size: 64},

@@ -21,10 +21,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// FuzzConn runs a script against a connected QP: messages of every kind, right or wrong in any
-// place, bytes that are no message, and requests of the QP. For every script, nothing panics or
-// waits for ever, no byte is read or written without the right to, each request has one completion,
-// and nothing is left in the end.
+// FuzzConn runs a script against a connected QP: messages of every kind, valid or with any field
+// wrong, bytes that are no message, and requests of the QP. Whatever the script, nothing panics or
+// waits forever, no byte is read or written without permission, each request has one completion,
+// and nothing is left over.
 func FuzzConn(f *testing.F) {
 	for _, s := range fuzzSeeds() {
 		f.Add(s)
@@ -39,7 +39,7 @@ func FuzzConn(f *testing.F) {
 	})
 }
 
-// fuzzSeeds are scripts of each message, alone and behind what it needs, on each kind of
+// fuzzSeeds are scripts with each message, alone and after what it requires, on each kind of
 // connection.
 func fuzzSeeds() (seeds [][]byte) {
 	recv := []byte{fuzzRecv, 0, fuzzRecv, 1, fuzzRecv, 2}
@@ -71,7 +71,7 @@ func fuzzSeeds() (seeds [][]byte) {
 		{fuzzChange, 0}, {fuzzChange, 1}, {fuzzChange, 2}, {fuzzChange, 3}, {fuzzChange, 4},
 		{fuzzSplit, 1},
 	}
-	// Every key, at, before and behind what it names.
+	// Every key, with addresses at, before and after the memory that it names.
 	for key := range byte(fuzzKeys) {
 		for _, off := range []int8{0, -1, 1, fuzzSize/2 - 8, fuzzSize/2 - 7, fuzzSize - 8, fuzzSize - 7, -128} {
 			seeds = append(seeds,
@@ -123,7 +123,7 @@ func (r *fuzzRun) run() {
 	if r.id.Err() == nil {
 		require.Equal(t, verbs.QPStateRTS, r.qp.State())
 	}
-	// The peer is gone: so is the connection, at once.
+	// The peer is gone, so the connection ends at once.
 	began := time.Now()
 	r.p.close()
 	<-r.id.Done()
@@ -138,7 +138,7 @@ func (r *fuzzRun) run() {
 	r.intact()
 }
 
-// open makes memory, and a connection of the given kind.
+// open registers memory and makes a connection of the given kind.
 func (r *fuzzRun) open(kind byte) {
 	t := r.t
 	w := usiwtest.NewWire()
@@ -188,7 +188,7 @@ func (r *fuzzRun) open(kind byte) {
 	}
 }
 
-// share replaces the QP by one that takes its receives from an SRQ.
+// share replaces the QP with one that takes its receives from an SRQ.
 func (r *fuzzRun) share() {
 	t := r.t
 	require.NoError(t, r.qp.Close())
@@ -204,7 +204,7 @@ func (r *fuzzRun) share() {
 	})
 }
 
-// left counts the receives that no message has taken: an SRQ cannot be made smaller than that.
+// left counts the receives that no message has consumed: an SRQ cannot be shrunk below that number.
 func (r *fuzzRun) left() (n int) {
 	if r.srq == nil {
 		return 0
@@ -215,14 +215,14 @@ func (r *fuzzRun) left() (n int) {
 	if n > 1 {
 		return n
 	}
-	// One or none: another fits beside none only.
+	// One or none: another one fits only if there is none.
 	if k, _ := r.srq.PostRecv(make([]verbs.RecvWR, 1)); k == 1 {
 		return 0
 	}
 	return 1
 }
 
-// regions makes the memory. All of it holds the secret, except for what the peer may read.
+// regions registers the memory. All of it holds the secret, except for what the peer may read.
 func (r *fuzzRun) regions(n *rawNIC) {
 	t := r.t
 	r.secret = binary.NativeEndian.AppendUint64(nil, rand.Uint64())
@@ -266,7 +266,7 @@ func (r *fuzzRun) region(i int) []byte {
 	return r.mem[at : at+fuzzSize : at+fuzzSize]
 }
 
-// window makes a window on the second half of fuzzAll, bound through qp, or not bound.
+// window creates a window on the second half of fuzzAll, either bound through qp or unbound.
 func (r *fuzzRun) window(qp *verbs.QP) *verbs.MW {
 	mw, err := r.pd.AllocMW(verbs.MWType2)
 	require.NoError(r.t, err)
@@ -282,7 +282,7 @@ func (r *fuzzRun) bind(mw *verbs.MW) {
 		Addr: r.mrs[fuzzAll].Addr() + fuzzSize/2, Length: fuzzSize / 2, Access: fuzzRemote}})
 }
 
-// send posts a request, which may be refused. The CQ has room for all that are taken.
+// send posts a request, which may be refused. The CQ has room for all that are accepted.
 func (r *fuzzRun) send(wr verbs.SendWR) {
 	if r.posts < fuzzRequests {
 		n, _ := r.qp.PostSend([]verbs.SendWR{wr})
@@ -290,7 +290,7 @@ func (r *fuzzRun) send(wr verbs.SendWR) {
 	}
 }
 
-// listen reads what the NIC sends until it ends.
+// listen reads what the NIC sends until the stream ends.
 func (r *fuzzRun) listen() {
 	b := make([]byte, 4096)
 	for {
@@ -304,8 +304,8 @@ func (r *fuzzRun) listen() {
 	}
 }
 
-// completed requires that a CQ gets one completion for each of n requests, and counts those that
-// were flushed.
+// completed requires that a CQ receives one completion for each of n requests, and counts the
+// flushed ones.
 func (r *fuzzRun) completed(cq *verbs.CQ, n int) (flushed int) {
 	r.t.Helper()
 	got := 0
@@ -327,7 +327,7 @@ func (r *fuzzRun) completed(cq *verbs.CQ, n int) (flushed int) {
 	return flushed
 }
 
-// intact requires that nothing was written without the right to, and that the NIC has told no
+// intact requires that nothing was written without permission, and that the NIC revealed no
 // secrets.
 func (r *fuzzRun) intact() {
 	mayChange := map[int]bool{fuzzAll: true, fuzzWrite: true, fuzzAtomic: true, fuzzLocal: true}

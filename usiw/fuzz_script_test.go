@@ -19,19 +19,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The first byte of a script says what kind of connection it runs on.
+// The first byte of a script selects the kind of connection.
 const (
 	fuzzNoCRC   = 1 << iota // neither side wants CRCs
 	fuzzMarkIn              // the NIC wants markers
 	fuzzMarkOut             // the peer wants markers
-	fuzzPlain               // the NIC has none of the operations of RFC 7306
-	fuzzShallow             // the NIC answers one Read at a time
+	fuzzPlain               // the NIC lacks the operations of RFC 7306
+	fuzzShallow             // the NIC serves one Read at a time
 	fuzzShared              // the QP takes its receives from an SRQ
 )
 
-// The steps of a script. Each is a byte, modulo fuzzSteps, and its arguments.
+// The steps of a script. Each is one byte, modulo fuzzSteps, followed by its arguments.
 const (
-	fuzzRaw      = iota // length, bytes: sent as they are
+	fuzzRaw      = iota // length, bytes: sent unchanged
 	fuzzTagged          // flags, opcode, key, offset, length: a tagged segment
 	fuzzUntagged        // flags, opcode, queue, then what the opcode needs: an untagged segment
 	fuzzRecv            // kind: post a receive
@@ -48,22 +48,22 @@ const (
 	fuzzMore      = 1 << iota // not the last segment
 	fuzzBadCRC                // the CRC is wrong
 	fuzzBadLength             // the length field is one too large
-	fuzzBadNumber             // MSN, MO or identifier is wrong
+	fuzzBadNumber             // the MSN, MO or identifier is wrong
 	fuzzShort                 // the body lacks a byte
-	fuzzLong                  // the body has one more
-	fuzzBadDDP                // DDP's control byte is inverted where reserved, and the version 2
+	fuzzLong                  // the body has an extra byte
+	fuzzBadDDP                // the reserved bits of DDP's control byte are inverted, and its version is 2
 	fuzzBadRDMAP              // RDMAP's version is 2
 )
 
-// The regions that messages aim at; the key of each is named by its index.
+// The regions that messages target, each of whose keys is named by its index.
 const (
 	fuzzAll    = iota // every right
 	fuzzRead          // remote read
 	fuzzWrite         // remote write
 	fuzzAtomic        // remote atomic
 	fuzzLocal         // for the NIC's own requests
-	fuzzNone          // no right
-	fuzzOther         // of another domain
+	fuzzNone          // no rights
+	fuzzOther         // in another domain
 	fuzzGone          // deregistered
 	fuzzRegions
 
@@ -73,16 +73,16 @@ const (
 	fuzzKeys    = fuzzNothing + 1
 
 	fuzzSize  = 96  // bytes of a region
-	fuzzGuard = 256 // bytes between them
+	fuzzGuard = 256 // bytes between regions
 	fuzzStep  = fuzzSize + fuzzGuard
 
-	fuzzRequests = 100 // most requests of a queue
+	fuzzRequests = 100 // most requests in a queue
 
-	// fuzzRemote are the rights of windows, and those of the QP that scripts change.
+	// fuzzRemote are the rights of windows, and the rights of the QP that scripts change.
 	fuzzRemote = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 )
 
-// fuzzRun is a script that runs.
+// fuzzRun is a running script.
 type fuzzRun struct {
 	t      *testing.T
 	script []byte
@@ -91,25 +91,25 @@ type fuzzRun struct {
 	link *usiwtest.Link
 
 	crc, marked bool
-	pos         uint64 // of the stream to the NIC
+	pos         uint64 // position in the stream to the NIC
 	mem         []byte // all memory that could be changed
 	before      []byte // its contents at the start
-	secret      []byte // repeated in the memory that no peer may read
+	secret      []byte // fills the memory that no peer may read
 	mrs         [fuzzRegions]*verbs.MR
 	mw          [2]*verbs.MW
-	msn         [8]uint32  // the next on each queue
-	mo          uint32     // of the Send that is being sent
+	msn         [8]uint32  // the next number on each queue
+	mo          uint32     // offset in the unfinished Send
 	srq         *verbs.SRQ // nil without fuzzShared
 	recvs       int
 	posts       int
 
 	mu   sync.Mutex
-	sent []byte // what the NIC has sent, as the peer has read it
-	seen int    // bytes of it that have been searched for requests
+	sent []byte // what the NIC has sent, as read by the peer
+	seen int    // bytes of sent already searched for requests
 	asks [][]byte
 }
 
-// next returns the next byte of the script, 0 after its end.
+// next returns the next byte of the script, or 0 after its end.
 func (r *fuzzRun) next() byte {
 	if len(r.script) == 0 {
 		return 0
@@ -119,7 +119,7 @@ func (r *fuzzRun) next() byte {
 	return b
 }
 
-// key returns a key and the address of what it names.
+// key returns a key and the address of the memory that it names.
 func (r *fuzzRun) key() (key uint32, addr uint64) {
 	switch i := r.next() % fuzzKeys; i {
 	case fuzzWindow, fuzzBeside:
@@ -135,8 +135,8 @@ func (r *fuzzRun) key() (key uint32, addr uint64) {
 	}
 }
 
-// target returns a key, and an address from 128 bytes before what it names to 127 after, or one at
-// the end of the space.
+// target returns a key, and an address from 128 bytes before the memory that it names to 127 after
+// it, or at the end of the address space.
 func (r *fuzzRun) target() (key uint32, addr uint64) {
 	key, addr = r.key()
 	switch off := int8(r.next()); off {
@@ -147,7 +147,7 @@ func (r *fuzzRun) target() (key uint32, addr uint64) {
 	}
 }
 
-// fpdu sends a ULPDU with the faults that the flags ask for.
+// fpdu sends a ULPDU with the faults selected by the flags.
 func (r *fuzzRun) fpdu(u []byte, flags byte) {
 	b := rawFPDU(u, r.crc)
 	if flags&fuzzBadLength != 0 {
@@ -162,16 +162,16 @@ func (r *fuzzRun) fpdu(u []byte, flags byte) {
 	r.raw(b)
 }
 
-// raw sends bytes. The NIC may have closed.
+// raw sends bytes. The NIC may have closed the stream.
 func (r *fuzzRun) raw(b []byte) {
 	_ = r.p.conn.SetWriteDeadline(time.Now().Add(time.Minute))
 	n, _ := r.p.conn.Write(b)
 	r.pos += uint64(n)
-	// Bytes that do not fit into the sequence of markers end it: there are no markers from here on.
+	// Bytes that do not fit into the sequence of markers end it: no markers follow from here on.
 	r.pos &^= 3
 }
 
-// step does one step.
+// step executes one step.
 func (r *fuzzRun) step() {
 	switch r.next() % fuzzSteps {
 	case fuzzRaw:
@@ -197,7 +197,7 @@ func (r *fuzzRun) step() {
 	}
 }
 
-// fuzzControl makes the first two bytes of a header wrong.
+// fuzzControl corrupts the first two bytes of a header.
 func fuzzControl(u []byte, flags byte) []byte {
 	if flags&fuzzBadDDP != 0 {
 		u[0] ^= 0x3f
@@ -278,8 +278,8 @@ func (r *fuzzRun) untagged() {
 	r.fpdu(fuzzControl(rawSegment(op, h, b), flags), flags)
 }
 
-// sgl returns memory for the NIC's own requests: correct, beyond the end, with no valid key, with
-// the key of a window, in three pieces, or none.
+// sgl returns memory for the NIC's own requests: valid, past the end, with an invalid key, with the
+// key of a window, in three pieces, or none.
 func (r *fuzzRun) sgl(kind byte, n uint32) []verbs.SGE {
 	local := r.mrs[fuzzLocal]
 	s := verbs.SGE{Addr: local.Addr() + 8, Length: n, LKey: local.LKey()}
@@ -330,8 +330,8 @@ func (r *fuzzRun) post() {
 		wr.InvalidateRKey, _ = r.key()
 	case verbs.WRImmData:
 	case verbs.WRSend, verbs.WRSendWithInv, verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
-		// Data that the NIC may read locally may be secret for the peer. If the NIC's own program
-		// sends them, that is no violation.
+		// Data that the NIC may read locally may be secret to the peer, but it is no violation if
+		// the NIC's own program sends them.
 		all := r.mrs[fuzzAll]
 		wr.SGL = []verbs.SGE{{Addr: all.Addr(), Length: uint32(r.next()) % fuzzSize, LKey: all.LKey()}}
 	default:
@@ -340,7 +340,7 @@ func (r *fuzzRun) post() {
 	r.send(wr)
 }
 
-// answer answers the oldest request that the NIC has sent: completely, in part, or wrongly.
+// answer answers the NIC's oldest request: completely, in part, or wrongly.
 func (r *fuzzRun) answer() {
 	flags := r.next()
 	r.look()
@@ -367,7 +367,7 @@ func (r *fuzzRun) answer() {
 	req, _ := rdmap.ParseReadRequest(u[ddp.UntaggedLen:])
 	n := req.Size
 	if flags&fuzzMore != 0 {
-		// The rest is for the next answer.
+		// The rest is left to the next answer.
 		n /= 2
 		rest := req
 		rest.SinkTO += uint64(n)
@@ -382,7 +382,7 @@ func (r *fuzzRun) answer() {
 	r.fpdu(fuzzControl(a, flags), flags)
 }
 
-// change changes the objects that later messages find.
+// change changes the objects that later messages use.
 func (r *fuzzRun) change() {
 	switch kind := r.next(); kind % 5 {
 	case 0:
@@ -406,8 +406,8 @@ func (r *fuzzRun) change() {
 	}
 }
 
-// look finds requests in the bytes that the NIC has sent. It does not know markers, so with them no
-// request is answered.
+// look finds requests in the bytes that the NIC has sent. It does not handle markers, so with
+// markers no request is answered.
 func (r *fuzzRun) look() {
 	synctest.Wait()
 	r.mu.Lock()

@@ -22,14 +22,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// wirePeer is the other end of a connection on an in-memory wire, played by the test. It is used in
-// bubbles of testing/synctest, where a wait that never ends fails the test.
+// wirePeer is the test's end of a connection on an in-memory wire. It is used in testing/synctest
+// bubbles, where a wait that never ends fails the test.
 type wirePeer struct {
 	t    *testing.T
 	conn net.Conn
 }
 
-// wirePassive makes a connection between a NIC that listens and the test.
+// wirePassive connects the test to a listening NIC.
 func wirePassive(n *rawNIC, w *usiwtest.Wire) (*rawEnd, *wirePeer) {
 	n.t.Helper()
 	e := n.end(verbs.QPCap{})
@@ -84,9 +84,9 @@ func (p *wirePeer) read() []byte {
 	return b[mpa.LengthLen:][:n]
 }
 
-// FuzzSetup gives a NIC arbitrary bytes instead of the other side's frame and the bytes after it.
-// The NIC is the passive side if active is false. For all bytes, the set-up ends in time and leaves
-// nothing. split is how many bytes arrive at a time.
+// FuzzSetup sends a NIC arbitrary bytes in place of the other side's frame and what follows it. The
+// NIC is the passive side if active is false. Whatever the bytes, set-up ends in time and leaves
+// nothing behind. split is how many bytes arrive at once.
 func FuzzSetup(f *testing.F) {
 	for _, reply := range []bool{false, true} {
 		for _, frame := range []mpa.Frame{rawRequest(), {Rev: 1},

@@ -36,7 +36,7 @@ func TestGUID(t *testing.T) {
 			seen[g] = true
 		}
 	}
-	// Another release must not change the GUIDs of hosts.
+	// A later release must not change the GUIDs of hosts.
 	require.Equal(t, verbs.GUID(0x22d3f29bc156933d), nameGUID("machine 0123456789abcdef0123456789abcdef", "usiw0"))
 }
 
@@ -66,7 +66,7 @@ func TestHostIdentity(t *testing.T) {
 	} {
 		require.Equal(t, c.want, identify(files(c.files), c.hostname))
 	}
-	// With less than that two hosts could be taken for one.
+	// With less than this, two hosts could be mistaken for one.
 	for _, c := range []struct {
 		files    map[string]string
 		hostname func() (string, error)

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestHoldLostReply drops the Reply in the network for longer than HoldTimeout. HoldTimeout begins
+// TestHoldLostReply drops the Reply in the network for longer than HoldTimeout. HoldTimeout starts
 // only when TCP has delivered the Reply, so no message arrives together with it.
 func TestHoldLostReply(t *testing.T) {
 	t.Parallel()

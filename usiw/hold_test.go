@@ -35,8 +35,8 @@ func hold(t *testing.T, cfg usiw.Config, frame *mpa.Frame) (*rawEnd, *rawPeer) {
 	return newRawNIC(t, cfg).passive(rawOpts{frame: frame})
 }
 
-// TestHold: the passive side sends first. Posted requests wait for HoldTimeout, and then are sent
-// as usual. The first message that the peer sends is an answer.
+// TestHold: the passive side sends first. Posted requests wait for HoldTimeout and are then sent as
+// usual. The first message from the peer is a response.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	for name, frame := range listenersOnly() {
@@ -65,7 +65,7 @@ func TestHold(t *testing.T) {
 				require.Equal(t, id, wc.ID)
 				require.NoError(t, wc.Err())
 			}
-			// Requests that are posted later do not wait.
+			// Requests posted later do not wait.
 			e.post(verbs.SendWR{ID: 5, Opcode: verbs.WRSend})
 			require.Equal(t, rawSend(2, nil), p.read())
 			p.alive(e.mr(64, 0x1000, rawAccess))
@@ -93,8 +93,7 @@ func TestHoldPeerSpeaks(t *testing.T) {
 	}
 }
 
-// TestHoldEnds ends the connection during the hold: waiting requests are flushed, and none of them
-// is sent.
+// TestHoldEnds ends the connection during the hold: waiting requests are flushed, and none is sent.
 func TestHoldEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -139,7 +138,7 @@ func TestHoldEnds(t *testing.T) {
 	}
 }
 
-// TestHoldPeerToPeer: HoldTimeout is not for a peer that has promised to open the connection.
+// TestHoldPeerToPeer: HoldTimeout does not apply to a peer that promised to open the connection.
 func TestHoldPeerToPeer(t *testing.T) {
 	t.Parallel()
 	n := newRawNIC(t, usiw.Config{HoldTimeout: time.Millisecond})
@@ -159,7 +158,7 @@ func TestHoldPeerToPeer(t *testing.T) {
 	require.NoError(t, result(t, "Accept", c).err)
 }
 
-// TestHoldOneProcessor: the hold also ends for a program that polls without pause and has one
+// TestHoldOneProcessor: the hold also ends for a program that polls continuously on a single
 // processor.
 func TestHoldOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -177,8 +176,7 @@ func TestHoldOneProcessor(t *testing.T) {
 	require.NoError(t, wcs[0].Err())
 }
 
-// TestConfigPolicies: a policy that a field does not have, and times that are none, are refused by
-// name.
+// TestConfigPolicies: invalid policies and times are rejected, naming the field.
 func TestConfigPolicies(t *testing.T) {
 	for _, c := range []struct {
 		cfg  usiw.Config

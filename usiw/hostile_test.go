@@ -21,17 +21,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kind is one kind of message that a peer may send, and its effect.
+// kind is a kind of message that a peer may send, and its effect.
 type kind struct {
 	name string
 	// send prepares the NIC's side and returns the message.
 	send func(v *faultEnv) []byte
-	// done checks what the message has done.
+	// done checks the effect of the message.
 	done func(v *faultEnv)
 }
 
-// fence waits until the NIC has handled everything that was sent before. msn is the next message
-// number on the queue of Read Requests.
+// fence waits until the NIC has handled everything sent before. msn is the next message number on
+// the Read Request queue.
 func (v *faultEnv) fence(msn uint32) {
 	v.t.Helper()
 	v.p.send(rawRead(msn, rdmap.ReadRequest{SinkSTag: 0xfe}))
@@ -41,7 +41,7 @@ func (v *faultEnv) fence(msn uint32) {
 	require.Equal(v.t, ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpReadResponse), STag: 0xfe}, h)
 }
 
-// receivedOne checks the completion of the one receive and its memory.
+// receivedOne checks the completion of the only receive, and its memory.
 func (v *faultEnv) receivedOne(want verbs.WC, buf, content []byte) {
 	v.t.Helper()
 	want.ID, want.QPNum = 1, v.qp.Num()
@@ -50,7 +50,7 @@ func (v *faultEnv) receivedOne(want verbs.WC, buf, content []byte) {
 }
 
 func kinds() []kind {
-	var buf []byte // of the receive of the message in hand
+	var buf []byte // memory of the current message's receive
 	var window uint32
 	a5 := bytes.Repeat([]byte{0xa5}, 8)
 	old := binary.NativeEndian.Uint64(a5)
@@ -146,7 +146,7 @@ func kinds() []kind {
 	}
 }
 
-// window binds a type 2 window to a region of its own and returns its key.
+// window binds a type 2 window to a separate region and returns its key.
 func (v *faultEnv) window() uint32 {
 	v.t.Helper()
 	mr := v.mr(64, 0x700, rawAccess|verbs.AccessMWBind)
@@ -197,8 +197,8 @@ func TestHostileSplit(t *testing.T) {
 	}
 }
 
-// TestHostilePacked sends many messages in one write, so that TCP segments hold many FPDUs and
-// FPDUs lie across segments.
+// TestHostilePacked sends many messages in one write, so that TCP segments contain several FPDUs
+// and FPDUs span segments.
 func TestHostilePacked(t *testing.T) {
 	const rounds = 100
 	n := newRawNIC(t, usiw.Config{})
@@ -231,7 +231,7 @@ func TestHostilePacked(t *testing.T) {
 	}
 	require.Equal(t, want, big.Bytes())
 
-	// Requests too; the agreed depth bounds how many at once.
+	// Requests too; the agreed depth limits how many at once.
 	msgs = msgs[:0]
 	for i := range uint32(64) {
 		msgs = append(msgs, rawAtomic(2*i+1, add(v.all, 0)), rawRead(2*i+2, fetch(v.all, 0, 8)))
@@ -240,15 +240,15 @@ func TestHostilePacked(t *testing.T) {
 	old := binary.NativeEndian.Uint64(bytes.Repeat([]byte{0xa5}, 8))
 	for i := range uint32(64) {
 		require.Equal(t, rawAtomicResponse(i+1, 3, old+uint64(i)), v.p.read())
-		// The Read is answered with what the memory holds when the answer is made.
+		// The Read returns what memory holds when the response is built.
 		h, err := ddp.ParseTagged(v.p.read())
 		require.NoError(t, err)
 		require.Equal(t, ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpReadResponse), STag: 1, TO: 2}, h)
 	}
 }
 
-// TestHostileCRC damages every byte after the length of every kind of message: nothing is placed,
-// nothing completes.
+// TestHostileCRC corrupts every byte after the length in every kind of message: nothing is placed
+// and nothing completes.
 func TestHostileCRC(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	for _, k := range kinds() {
@@ -343,7 +343,7 @@ func TestHostileLength(t *testing.T) {
 		require.Equal(t, body, buf)
 	})
 	t.Run("the smallest segments", func(t *testing.T) {
-		// A message of one byte per segment, and segments of none.
+		// A message with one byte per segment, and with empty segments.
 		v := newFaultEnv(n.as(t), rawOpts{})
 		buf := v.recv(300)[0]
 		body := pattern(300, 11)
@@ -385,7 +385,7 @@ func TestHostileGarbage(t *testing.T) {
 			for i := range b {
 				b[i] = byte(r.Uint32())
 			}
-			// The NIC may have closed before it has read everything.
+			// The NIC may close before it has read everything.
 			require.NoError(t, v.p.conn.SetDeadline(time.Now().Add(rawWait)))
 			_, _ = v.p.conn.Write(b)
 			_, _ = io.Copy(io.Discard, v.p.conn)
@@ -403,7 +403,7 @@ func TestHostileGarbage(t *testing.T) {
 			v.reads(8)
 			v.atomics(1)
 			for range 100 {
-				// Mostly right where it is likely to be noticed.
+				// Mostly valid where an error is likely to be detected.
 				u := make([]byte, 14+r.IntN(80))
 				for i := range u {
 					u[i] = byte(r.Uint32()) & byte(r.Uint32()) & byte(r.Uint32())
@@ -443,7 +443,7 @@ func TestHostileGarbage(t *testing.T) {
 	}
 }
 
-// TestHostileInterleaved mixes the segments of messages.
+// TestHostileInterleaved interleaves the segments of messages.
 func TestHostileInterleaved(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	t.Run("Send inside of a Write", func(t *testing.T) {
@@ -505,7 +505,7 @@ func TestHostileInterleaved(t *testing.T) {
 	})
 }
 
-// TestHostileAnswers answers requests twice, and a Read whose memory is gone.
+// TestHostileAnswers answers requests twice, and also a Read whose memory is gone.
 func TestHostileAnswers(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	t.Run("Read Response twice", func(t *testing.T) {
@@ -543,8 +543,7 @@ func TestHostileAnswers(t *testing.T) {
 		require.Equal(t, bytes.Repeat([]byte{0xa5}, 8), mem)
 	})
 	t.Run("memory is withdrawn while it is being read", func(t *testing.T) {
-		// The quoted Read Request has been advanced by the bytes that have been answered (RFC 5040
-		// section 4.8).
+		// The quoted Read Request is advanced by the bytes already answered (RFC 5040 section 4.8).
 		v := newFaultEnv(n.as(t), rawOpts{})
 		const size = 16 << 20
 		mr, err := v.pd.AllocMR(size, verbs.AccessRemoteRead)
@@ -574,7 +573,7 @@ func TestHostileAnswers(t *testing.T) {
 	})
 }
 
-// TestHostileAfterFault sends good messages after a bad one: they have no effect.
+// TestHostileAfterFault sends valid messages after an invalid one: they have no effect.
 func TestHostileAfterFault(t *testing.T) {
 	v := newFaultEnv(newRawNIC(t, usiw.Config{}), rawOpts{})
 	v.recv(8, 8)

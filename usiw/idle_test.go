@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestIdleTimeout keeps a connection alive by a Write now and then, and loses it when they stop.
+// TestIdleTimeout keeps a connection open with an occasional Write, and loses it when the Writes
+// stop.
 func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
@@ -36,7 +37,7 @@ func TestIdleTimeout(t *testing.T) {
 			t.Fatal("it does not end")
 		}
 	}
-	// The side that ends the connection first closes it, which the other side notices.
+	// The side that times out first closes the connection, which the other side notices.
 	require.True(t, errors.Is(a.qp.Err(), syscall.ETIMEDOUT) || errors.Is(p.qp.Err(), syscall.ETIMEDOUT), "%v, %v",
 		a.qp.Err(), p.qp.Err())
 }

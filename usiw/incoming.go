@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// segment handles a DDP segment. It returns the fault and false if the segment is refused; then it
-// has placed nothing. The CRC of the FPDU has been checked before, so damaged data are never
+// segment handles a DDP segment. It returns the fault and false if it refuses the segment; nothing
+// has been placed then. The CRC of the FPDU has already been checked, so damaged data are never
 // placed.
 func (c *conn) segment(b []byte) (fault, bool) {
 	if ddp.IsTagged(b[0]) {
@@ -41,9 +41,9 @@ func (c *conn) tagged(b []byte) (fault, bool) {
 	return faultOpcode, false
 }
 
-// untagged handles all other messages. The order of the checks: DDP version, queue, sequence
-// number; RDMAP version, opcode, whether the opcode belongs to the queue; offset and length; then
-// those of the operation.
+// untagged handles all other messages. It checks, in this order, the DDP version, queue and
+// sequence number; the RDMAP version, the opcode and whether it belongs to the queue; offset and
+// length; and then what the operation requires.
 func (c *conn) untagged(b []byte) (fault, bool) {
 	if ddp.VersionOf(b[0]) != ddp.Version {
 		return faultDDPVersion, false
@@ -75,7 +75,7 @@ func (c *conn) untagged(b []byte) (fault, bool) {
 		switch {
 		case h.QN != ddp.QNTerminate:
 			return faultOpcode, false
-		case h.MO != 0 || !h.Last: // it is one segment (RFC 5040 section 4.8)
+		case h.MO != 0 || !h.Last: // a single segment (RFC 5040 section 4.8)
 			return faultMO, false
 		}
 		c.terminated(payload)
@@ -108,7 +108,7 @@ func (c *conn) untagged(b []byte) (fault, bool) {
 	return fault{}, true
 }
 
-// enabled reports whether a message of this kind is accepted at all.
+// enabled reports whether messages of this kind are accepted at all.
 func (c *conn) enabled(op rdmap.Opcode) bool {
 	ops := c.dev.ops
 	switch op {

@@ -11,9 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// atomicRequest performs an atomic and queues its answer (RFC 7306 section 5). Memory is touched
-// only after all checks have passed: atomic operation, key, association, rights, wrap, bounds,
-// alignment.
+// atomicRequest performs an atomic and queues its response (RFC 7306 section 5). It accesses memory
+// only after all checks: operation, key, association, rights, wrap, bounds, alignment.
 func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	ar, err := rdmap.ParseAtomicRequest(payload)
 	if err != nil {
@@ -52,8 +51,8 @@ func (c *conn) atomicRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	return fault{}, true
 }
 
-// atomicAnswer completes our oldest atomic (RFC 7306 section 5.2.2): responses come in the order of
-// the requests.
+// atomicAnswer completes our oldest atomic (RFC 7306 section 5.2.2): responses arrive in request
+// order.
 func (c *conn) atomicAnswer(_ ddp.Untagged, payload []byte) (fault, bool) {
 	res, err := rdmap.ParseAtomicResponse(payload)
 	if err != nil {

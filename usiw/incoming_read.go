@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// readAnswer places a segment of the answer to our oldest Read (RFC 5040 section 5.2.2).
+// readAnswer places a segment of the response to our oldest Read (RFC 5040 section 5.2.2).
 func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 	r, q := &c.rx, c.q
 	if r.opening {
@@ -22,7 +22,8 @@ func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 		q.mu.Unlock()
 		return fault{}, true
 	}
-	// The entry stays in the queue while we hold the receive role: only an answer completes it.
+	// The entry stays in the queue while we hold the receive role, because only a response
+	// completes it.
 	e := c.oldest(&c.tx.reads)
 	if e == nil {
 		return rejectSTag.tagged(), false
@@ -57,8 +58,8 @@ func (c *conn) readAnswer(h ddp.Tagged, payload []byte) (fault, bool) {
 	return fault{}, true
 }
 
-// oldest returns the request at the head of one of the queues of unanswered requests, nil if there
-// is none.
+// oldest returns the request at the head of a queue of unanswered requests, or nil if the queue is
+// empty.
 func (c *conn) oldest(unanswered *queue.Ring[uint64]) *sendEntry {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -68,8 +69,8 @@ func (c *conn) oldest(unanswered *queue.Ring[uint64]) *sendEntry {
 	return c.q.sq.at(*unanswered.At(0))
 }
 
-// lost sets the status of a request whose memory for the answer has been deregistered. The caller
-// holds the receive role.
+// lost sets the status of a request whose destination memory was deregistered. The caller holds the
+// receive role.
 func (c *conn) lost(e *sendEntry, why *verbs.AccessError) {
 	c.rx.access = why
 	c.q.mu.Lock()
@@ -78,7 +79,7 @@ func (c *conn) lost(e *sendEntry, why *verbs.AccessError) {
 	c.q.mu.Unlock()
 }
 
-// answered completes the request at the head of one of these queues.
+// answered completes e, the request at the head of a queue of unanswered requests.
 func (c *conn) answered(unanswered *queue.Ring[uint64], e *sendEntry) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -86,13 +87,13 @@ func (c *conn) answered(unanswered *queue.Ring[uint64], e *sendEntry) {
 	e.answered = true
 	c.tx.outstanding--
 	c.q.retire()
-	if c.q.sq.next < c.q.sq.tail { // these may have to wait no longer
+	if c.q.sq.next < c.q.sq.tail { // waiting requests may be able to start
 		c.rx.reply = true
 	}
 }
 
-// readRequest queues the answer to a Read (RFC 5040 section 5.2.1). Access to the source is checked
-// now, and again when the answer is sent, which copies the data.
+// readRequest queues the response to a Read (RFC 5040 section 5.2.1). Access to the source is
+// checked now, and again when the response is built, which copies the data.
 func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	rr, err := rdmap.ParseReadRequest(payload)
 	if err != nil {
@@ -101,7 +102,7 @@ func (c *conn) readRequest(h ddp.Untagged, payload []byte) (fault, bool) {
 	if c.overIRD() {
 		return faultNoBuffer, false
 	}
-	// A Read of length 0 names nothing (RFC 5040 section 5.2.1).
+	// A Read of length 0 accesses no memory (RFC 5040 section 5.2.1).
 	if rr.Size > 0 {
 		if c.q.remoteAccess()&verbs.AccessRemoteRead == 0 {
 			return c.denied(rejectRights, rr.SrcSTag, rr.SrcTO, uint64(rr.Size), verbs.AccessRemoteRead).request(),
@@ -124,7 +125,7 @@ func (c *conn) overIRD() bool {
 	return c.tx.responses.Len() >= c.serve
 }
 
-// answer queues a response. Requests are answered in the order of their arrival.
+// answer queues a response. Requests are answered in order of arrival.
 func (c *conn) answer(resp response) {
 	c.rx.wrote, c.rx.writing = false, false
 	c.q.mu.Lock()

@@ -63,8 +63,8 @@ func (c *conn) invalidate(stag uint32) (fault, bool) {
 	return faultInvalKey, false
 }
 
-// scatter places payload into the buffers of the receive, beginning at offset got. It returns the
-// refusal of an element.
+// scatter places payload into the buffers of the receive, starting at offset got. It returns an
+// error if an element's access is refused.
 func (c *conn) scatter(payload []byte) *verbs.AccessError {
 	r := &c.rx
 	off := r.got

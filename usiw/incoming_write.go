@@ -26,14 +26,14 @@ func (c *conn) recvWrite(h ddp.Tagged, payload []byte) (fault, bool) {
 	}
 	r := &c.rx
 	if c.rtr && !r.writing && h.Last && len(payload) == 0 && h.STag == rtrSTag {
-		return fault{}, true // a nudge, to which an immediate behind it does not belong
+		return fault{}, true // a nudge, to which a following immediate does not belong
 	}
 	if !r.writing {
 		r.writing, r.written = true, 0
 	}
 	if r.written += uint64(len(payload)); r.written > math.MaxUint32 {
-		// A DDP message is shorter than 2^32 bytes (RFC 5041 section 5.2), and a completion counts
-		// no more.
+		// A DDP message is shorter than 2^32 bytes (RFC 5041 section 5.2), and a completion cannot
+		// count more.
 		return faultStream, false
 	}
 	if h.Last {

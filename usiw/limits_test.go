@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// limitedNIC has room for two objects of each kind.
+// limitedNIC allows two objects of each kind.
 var limitedNIC = usiw.Config{MaxQP: 2, MaxCQ: 2, MaxCQE: 10, MaxMR: 2, MaxPD: 2, MaxMW: 2, MaxSRQ: 2, MaxIRD: 3}
 
 // requireLimit requires that err names the limit and the value that exceeds it.
@@ -43,12 +43,12 @@ func TestLimitsAreReported(t *testing.T) {
 			attr.MaxQPInitRdAtom, attr.MaxResRdAtom})
 }
 
-// TestObjectLimits makes as many objects of each kind as there may be, spread over two contexts of
-// the NIC. One more is refused whichever context it is for, until one of them is closed.
+// TestObjectLimits creates as many objects of each kind as are allowed, spread over two contexts of
+// the NIC. One more is refused on either context until one of them is closed.
 func TestObjectLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// maker returns what makes an object on a context and delivers its Close.
+		// maker returns a function that creates an object on a context and returns its Close.
 		maker func(t *testing.T, c *verbs.Context) func() (func() error, error)
 	}{
 		{"max_pd", func(_ *testing.T, c *verbs.Context) func() (func() error, error) {
@@ -120,7 +120,7 @@ func TestObjectLimits(t *testing.T) {
 	}
 }
 
-// TestRefusedObjectsTakeNoPlace: a creation that fails does not count against the limits.
+// TestRefusedObjectsTakeNoPlace: a failed creation does not count against the limits.
 func TestRefusedObjectsTakeNoPlace(t *testing.T) {
 	c := open(t, newNIC(t, limitedNIC))
 	pd, err := c.AllocPD()
@@ -145,8 +145,8 @@ func TestRefusedObjectsTakeNoPlace(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestDepthLimit: the default depth is the NIC's, of which the peer is told the power of two, and
-// one more is refused by name.
+// TestDepthLimit: the default depth is the NIC's limit, announced to the peer as a power of two,
+// and a larger depth is rejected by name.
 func TestDepthLimit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

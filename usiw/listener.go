@@ -16,14 +16,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// listener accepts streams, reads their Requests and keeps them for Accept (cm.ProviderListener).
+// listener accepts streams, reads their Requests and queues them for Accept (cm.ProviderListener).
 type listener struct {
 	dev      *device
 	ln       net.Listener
-	requests chan *request // holds those that wait for Accept
-	failures chan error    // holds the last error of the listening socket
+	requests chan *request // requests waiting for Accept
+	failures chan error    // the last error of the listening socket
 	closed   chan struct{}
-	ctx      context.Context // ends the handshakes
+	ctx      context.Context // cancels the handshakes
 	cancel   context.CancelFunc
 	workers  sync.WaitGroup // the accept loop and the handshakes
 	waiters  sync.WaitGroup // Accepts
@@ -55,7 +55,7 @@ func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.
 	if ip, err := netip.ParseAddr(host); err == nil {
 		switch {
 		case ip.Unmap().Is4():
-			network = "tcp4" // of 0.0.0.0 package net would make a socket for both families
+			network = "tcp4" // for 0.0.0.0, package net would create a socket for both families
 		case cfg.AFOnly:
 			network = "tcp6"
 		}
@@ -98,7 +98,7 @@ func (l *listener) serve() {
 			}
 		}
 		select {
-		case <-l.failures: // it has passed
+		case <-l.failures: // drop an error that did not persist
 		default:
 		}
 		from, earlier, this := all.enter(sourceOf(nc.RemoteAddr()))
@@ -116,15 +116,15 @@ func (l *listener) serve() {
 	}
 }
 
-// acceptPause is the time between two attempts to accept a stream while there are no descriptors,
-// or another error lasts.
+// acceptPause is the pause between attempts to accept a stream while an error persists, such as a
+// lack of descriptors.
 const acceptPause = 10 * time.Millisecond
 
-// fail has an Accept return an error of the listening socket.
+// fail makes an Accept return an error of the listening socket.
 func (l *listener) fail(err error) {
 	select {
 	case l.failures <- err:
-	default: // no Accept has taken the last one
+	default: // no Accept has returned the previous one
 	}
 }
 
@@ -143,7 +143,7 @@ func (l *listener) handshake(nc net.Conn) (*request, error) {
 	return &request{dev: l.dev, nc: nc, frame: f}, nil
 }
 
-// queue keeps a request for Accept, or refuses it.
+// queue queues a request for Accept, or rejects it.
 func (l *listener) queue(r *request) {
 	select {
 	case <-l.closed:
@@ -192,7 +192,7 @@ func (l *listener) Close() error {
 		l.ln.Close()
 		l.workers.Wait()
 		l.waiters.Wait()
-		close(l.requests) // no goroutine can send any more
+		close(l.requests) // no goroutine sends from here on
 		var rejections sync.WaitGroup
 		for r := range l.requests {
 			rejections.Go(func() { _ = r.Reject(nil) })
@@ -265,16 +265,16 @@ func (r *request) Accept(ctx context.Context, qp *verbs.QP, param cm.ConnParam) 
 		if err == cm.ErrSetupTimeout {
 			err = fmt.Errorf("%w after %v: the peer did not send its first message", err, timeout)
 		}
-		_ = c.Disconnect() // does not wait until the stream is closed
+		_ = c.Disconnect() // does not wait for the stream to close
 		return nil, err
 	}
 	return c, nil
 }
 
-// opened waits for the peer's first message, which establishes the connection (RFC 6581 section
-// 9.3). On a busy machine the message can be in the socket, or be handled, long before the
-// goroutines of the connection have their turn: it has come in time then. And a peer that has ended
-// the connection behind it has opened it all the same.
+// opened waits for the peer's first message, which establishes the connection (RFC 6581
+// section 9.3). On a busy machine the message may arrive, or even be handled, long before the
+// goroutines of the connection run: it still counts as in time. A peer that closes the connection
+// right after its message has still opened it.
 func (c *conn) opened(ctx context.Context, late <-chan time.Time) (err error) {
 	select {
 	case <-c.spoken:
@@ -306,26 +306,27 @@ func (r *request) Reject(private []byte) error {
 		r.nc.Close()
 		return err
 	}
-	// The socket of a new stream has room for the frame.
+	// A new stream's socket has room for the frame.
 	_ = r.nc.SetWriteDeadline(time.Now().Add(rejectTimeout))
 	if _, err := r.nc.Write(frame); err != nil {
 		r.nc.Close()
-		return nil // the peer has gone, or takes nothing
+		return nil // the peer is gone, or does not read
 	}
 	r.dev.rejected(r.nc)
 	return nil
 }
 
 const (
-	// rejectTimeout bounds the orderly end of a stream that was rejected: the peer should close it
-	// first, so that the frame is not lost if more of it arrives.
+	// rejectTimeout bounds the orderly shutdown of a rejected stream. The peer should close it
+	// first: if its data arrived at a closed socket, the reset could destroy the rejection.
 	rejectTimeout = time.Second
-	// maxRejected is how many such streams may be open. Others are closed at once.
+	// maxRejected limits the rejected streams that are still open. Beyond that, streams are closed
+	// at once.
 	maxRejected = 256
 )
 
-// rejected ends a stream on which a rejection has been written. It waits only if the NIC is being
-// closed.
+// rejected shuts down a stream after the rejection has been written. It waits only if the NIC is
+// being closed.
 func (d *device) rejected(nc net.Conn) {
 	end := func() { finishConn(context.Background(), nc, nil, time.Now().Add(rejectTimeout)) }
 	d.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// stalledWindow is a connection whose peer reads through a window, and takes only the first bytes
-// of the answer.
+// stalledWindow is a connection whose peer reads through a window, and accepts only the first bytes
+// of the response.
 type stalledWindow struct {
 	*rawEnd
 	p  *rawPeer
@@ -57,7 +57,7 @@ func (s *stalledWindow) invalidated() {
 	require.Equal(s.t, verbs.WC{Opcode: verbs.WCLocalInv, QPNum: s.qp.Num()}, s.sent())
 }
 
-// takeAnswer lets the peer take the rest of the answer.
+// takeAnswer makes the peer read the rest of the response.
 func (s *stalledWindow) takeAnswer() {
 	s.t.Helper()
 	for last := false; !last; {
@@ -67,9 +67,8 @@ func (s *stalledWindow) takeAnswer() {
 	}
 }
 
-// TestLocalStalled: a peer that does not take the answer to its Read does not delay the
-// invalidation of the window, and after its completion nothing reaches the memory through the
-// window.
+// TestLocalStalled: a peer that does not accept the response to its Read does not delay the
+// invalidation of the window. Once that completes, nothing reaches the memory through the window.
 func TestLocalStalled(t *testing.T) {
 	s := newStalledWindow(t)
 	s.invalidate(0)
@@ -83,13 +82,13 @@ func TestLocalStalled(t *testing.T) {
 	untouched(t, s.mr)
 }
 
-// TestLocalOrder: local requests keep the order of the queue, although they need no room in the
+// TestLocalOrder: local requests keep their place in the queue, although they need no room in the
 // socket.
 func TestLocalOrder(t *testing.T) {
 	s := newStalledWindow(t)
 	s.post(verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, RemoteAddr: 1, RKey: 1})
 	s.invalidate(0)
-	s.idle(s.scq) // the Write has to be sent first
+	s.idle(s.scq) // the Write must be sent first
 	s.p.send(rawTagged(rdmap.OpWrite, s.mw.RKey(), 0, []byte("in time")))
 	s.takeAnswer()
 	require.Equal(t, uint64(1), s.sent().ID)
@@ -97,7 +96,7 @@ func TestLocalOrder(t *testing.T) {
 	require.Equal(t, "in time", string(s.mr.Bytes()[:7]))
 }
 
-// TestLocalFence: a local request with a fence waits for the answers to earlier Reads, also when
+// TestLocalFence: a local request with a fence waits for the responses to earlier Reads, even if
 // nothing else delays it.
 func TestLocalFence(t *testing.T) {
 	s := newStalledWindow(t)
@@ -114,8 +113,8 @@ func TestLocalFence(t *testing.T) {
 	require.Equal(t, "in time", string(s.mr.Bytes()[:7]))
 }
 
-// TestLocalFails: a local request that fails ends the connection at once, also while the peer takes
-// no data.
+// TestLocalFails: a local request that fails ends the connection at once, even while the peer
+// accepts no data.
 func TestLocalFails(t *testing.T) {
 	s := newStalledWindow(t)
 	s.post(verbs.SendWR{ID: 3, Opcode: verbs.WRLocalInv, InvalidateRKey: s.mw.RKey() + 1})

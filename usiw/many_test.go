@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestManyRequests: as with TCP, none of a thousand requests at once is refused, though the program
-// accepts only afterwards.
+// TestManyRequests: as with TCP, none of a thousand concurrent requests is rejected, although the
+// program only accepts them later.
 func TestManyRequests(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", n.config())

@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sentTap is a Tap that keeps the bytes that a NIC with one connection sends.
+// sentTap is a Tap that records the bytes sent by a NIC with one connection.
 type sentTap struct {
 	mu   sync.Mutex
 	sent []byte
@@ -38,8 +38,8 @@ func (s *sentTap) Packet(p *usiw.Packet) {
 	}
 }
 
-// fpdus returns the ULPDUs behind the frame of the set-up. It checks CRCs, and that markers are
-// where they must be if the stream has markers, or else that there are none.
+// fpdus returns the ULPDUs that follow the set-up frame. It checks CRCs, and that markers are
+// exactly where they belong or, in a stream without markers, absent.
 func (s *sentTap) fpdus(t *testing.T, marked, crc bool) (ulpdus [][]byte) {
 	t.Helper()
 	s.mu.Lock()
@@ -72,13 +72,13 @@ func (s *sentTap) fpdus(t *testing.T, marked, crc bool) (ulpdus [][]byte) {
 	return ulpdus
 }
 
-// opcodeOf returns the opcode of the message of which a ULPDU is a segment.
+// opcodeOf returns the opcode of the message that a ULPDU is a segment of.
 func opcodeOf(u []byte) rdmap.Opcode {
 	_, op := rdmap.ParseControl(u[1])
 	return op
 }
 
-// TestMarkers moves data both ways where one side, the other, both or none asked for markers.
+// TestMarkers moves data both ways, with markers requested by one side, the other, both or neither.
 func TestMarkers(t *testing.T) {
 	for _, markers := range [][2]usiw.Policy{{usiw.Off, usiw.Off}, {usiw.On, usiw.Off}, {usiw.Off, usiw.On},
 		{usiw.On, usiw.On}} {
@@ -99,7 +99,7 @@ func TestMarkers(t *testing.T) {
 						}
 						synctest.Wait()
 						for side := range taps {
-							// A side sends markers if the other has asked for them.
+							// A side sends markers if the other asked for them.
 							limit := mpa.MULPDU(mtu, markers[1-side] == usiw.On)
 							if mtu == 0 {
 								limit = mpa.MaxMULPDU
@@ -121,7 +121,7 @@ func TestMarkers(t *testing.T) {
 // markedSizes put the ends of messages on every side of a marker.
 var markedSizes = []int{0, 1, 100, 502, 503, 504, 505, 506, 507, 508, 512, 1023, 1024, 5000, 70_001}
 
-// markedTransfer moves n bytes from one side to the other by Send, Write and Read, and does an
+// markedTransfer moves n bytes from one side to the other by Send, Write and Read, and performs an
 // atomic.
 func markedTransfer(t *testing.T, from, to *usiwtest.End, n int) {
 	t.Helper()
@@ -161,7 +161,7 @@ func markedTransfer(t *testing.T, from, to *usiwtest.End, n int) {
 		RKey: key})
 }
 
-// TestMarkersTerminate: the Terminate has markers too, at every position in the stream.
+// TestMarkersTerminate: the Terminate also has markers, at every position in the stream.
 func TestMarkersTerminate(t *testing.T) {
 	for n := range 130 {
 		synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestMarkersTerminate(t *testing.T) {
 	}
 }
 
-// TestMarkersTerminateCut: a connection ends while an FPDU has been sent in part. Its rest and the
+// TestMarkersTerminateCut: a connection ends while an FPDU is partly sent. The rest of it and the
 // Terminate follow, with markers at the right positions of the stream.
 func TestMarkersTerminateCut(t *testing.T) {
 	cuts := make(map[int]bool) // how many bytes of the FPDU were missing
@@ -205,7 +205,7 @@ func TestMarkersTerminateCut(t *testing.T) {
 				require.NoError(t, err)
 				synctest.Wait()
 			}
-			write(s)                // so that the buffers are not full at a marker
+			write(s)                // keeps the buffers from filling up exactly at a marker
 			p.Link.ToDialer.Stall() // what B sends
 			write(s)
 			write(all)
@@ -239,10 +239,10 @@ func TestMarkersTerminateCut(t *testing.T) {
 	require.NotEmpty(t, cuts, "no FPDU was cut")
 }
 
-// TestRTRMessages connects sides that can open a connection by any set of messages. Of those that
-// both know, the Write is taken before the Read, and the Read before the Send; where there is none
-// the set-up fails on both sides. Without Reads in a direction they choose a Read only if they have
-// nothing else; the passive side then raises its IRD.
+// TestRTRMessages connects sides that can open a connection with any set of messages. Of those that
+// both support, the Write is preferred to the Read, and the Read to the Send; if there is none,
+// set-up fails on both sides. A Read in a direction without Reads is used only if there is no
+// alternative; the passive side then raises its IRD.
 func TestRTRMessages(t *testing.T) {
 	const all = usiw.RTRWrite | usiw.RTRRead | usiw.RTRSend
 	for active := range all + 1 {
@@ -314,7 +314,8 @@ func openWith(t *testing.T, active, passive usiw.RTRMessages, depths [2]int) {
 		receives--
 	}
 
-	// After it the message numbers of both sides are right, and either side may send first.
+	// After the opening message, both sides have the right message numbers, and either may send
+	// first.
 	_, err = p.A.QP.PostRecv(make([]verbs.RecvWR, 2))
 	require.NoError(t, err, what)
 	for _, e := range []*usiwtest.End{p.B, p.A} {
@@ -339,7 +340,7 @@ func openWith(t *testing.T, active, passive usiw.RTRMessages, depths [2]int) {
 	require.NoError(t, p.Close(), what)
 }
 
-// TestRTRSendWithoutReceive: the message that opens the connection is a Send like others.
+// TestRTRSendWithoutReceive: a Send that opens the connection needs a receive like any other.
 func TestRTRSendWithoutReceive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := usiwtest.NewPair(t.Context(), usiwtest.PairConfig{A: usiw.Config{RTRMessages: usiw.RTRSend}})

@@ -11,8 +11,8 @@ import (
 // The model's atomics follow RFC 7306 section 5.1 bit by bit. They share no code with the
 // implementation under test.
 
-// modelFetchAdd is the FetchAdd of section 5.1.1: a carry goes into the next bit, but not out of
-// one whose bit in mask is set.
+// modelFetchAdd is the FetchAdd of section 5.1.1: a carry propagates to the next bit, except from a
+// bit that is set in mask.
 func modelFetchAdd(old, add, mask uint64) (sum uint64) {
 	carry := uint64(0)
 	for bit := range 64 {
@@ -25,8 +25,8 @@ func modelFetchAdd(old, add, mask uint64) (sum uint64) {
 	return sum
 }
 
-// modelCmpSwap is the CmpSwap of section 5.1.2: if no bit that is set in compareMask differs, those
-// that are set in swapMask become those of swap.
+// modelCmpSwap is the CmpSwap of section 5.1.2: if no bit selected by compareMask differs, the bits
+// selected by swapMask are replaced with those of swap.
 func modelCmpSwap(old, compare, compareMask, swap, swapMask uint64) (result uint64) {
 	for bit := range 64 {
 		if compareMask>>bit&1 == 1 && old>>bit&1 != compare>>bit&1 {
@@ -41,7 +41,7 @@ func modelCmpSwap(old, compare, compareMask, swap, swapMask uint64) (result uint
 	return result
 }
 
-// TestModelAtomics: the model's own atomics, by examples done by hand.
+// TestModelAtomics checks the model's own atomics against examples worked out by hand.
 func TestModelAtomics(t *testing.T) {
 	const all = ^uint64(0)
 	for _, c := range []struct{ old, add, mask, result uint64 }{

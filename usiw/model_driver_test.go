@@ -15,7 +15,7 @@ import (
 )
 
 // modelSide is one side of a pair. Its driver posts requests and applies their effects to the
-// models of its own data and of the peer's target. Its receiver has the model of its slots.
+// models of its own data and of the peer's target. Its receiver models its own slots.
 type modelSide struct {
 	model *model
 	pair  int
@@ -30,45 +30,45 @@ type modelSide struct {
 
 	data, inline, results, target, slots *modelMem
 
-	// Between the two drivers and receivers.
+	// Shared by the two drivers and receivers.
 	credits  chan struct{}     // one for each receive that the peer may use
 	arriving chan modelArrival // what the peer sends
-	idle     chan *modelWindow // windows on this side's target that are not bound
-	bound    chan *modelWindow // those that the peer may use
-	returned chan *modelWindow // those that the peer does not use any more
+	idle     chan *modelWindow // unbound windows on this side's target
+	bound    chan *modelWindow // windows that the peer may use
+	returned chan *modelWindow // windows that the peer no longer uses
 
-	// The receiver's.
+	// Of the receiver.
 	recvRNG *rand.Rand
 	recvID  uint64
 	posted  [modelRecvs]modelSlot
 
-	// The driver's.
+	// Of the driver.
 	rng     *rand.Rand // chooses operations
-	fillRNG *rand.Rand // makes data, whose amount depends on which side is faster
+	fillRNG *rand.Rand // generates data, whose amount depends on which side is faster
 	counts  map[string]int
-	list    []verbs.SendWR // built, not posted
-	inlined bool           // there are inline requests in it
-	pending []modelPending // signalled, not completed
+	list    []verbs.SendWR // built but not posted
+	inlined bool           // list contains inline requests
+	pending []modelPending // signalled but not complete
 	built   int            // requests
-	done    int            // requests whose completion, or that of a later one, has been seen
+	done    int            // requests known to be complete, from their own or a later completion
 	quiet   int            // requests since the last signalled one
-	hazards []modelHazard  // Reads and atomics that may be without an answer
-	wrote   int            // length of the Write before, -1 = the message before was none
-	windows []*modelWindow // of the peer, to be used
-	seen    []uint64       // values of the counter
-	added   uint64         // to the sum
-	fields  uint64         // to the fields
+	hazards []modelHazard  // Reads and atomics that may be unanswered
+	wrote   int            // length of the preceding Write; -1 if the preceding message was not a Write
+	windows []*modelWindow // the peer's windows that may be used
+	seen    []uint64       // values read from the counter
+	added   uint64         // total added to the sum
+	fields  uint64         // total added to the fields
 }
 
 // modelPending is a signalled request.
 type modelPending struct {
 	wc    verbs.WC
-	index int // of the request
+	index int // index of the request
 	then  func()
 }
 
-// modelHazard is a Read or atomic that has no answer yet: the part that it reads at the peer, and
-// the part that it changes here.
+// modelHazard is an unanswered Read or atomic: the range that it reads at the peer, and the range
+// that it changes here.
 type modelHazard struct {
 	index  int
 	remote modelRange
@@ -81,8 +81,8 @@ type modelWindow struct {
 	id   int
 	mw   *verbs.MW
 	rkey uint32
-	part modelRange // of the target
-	base uint64     // the address of part's first byte
+	part modelRange // range of the target
+	base uint64     // address of part's first byte
 }
 
 func (s *modelSide) String() string {
@@ -106,8 +106,8 @@ func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	var err error
 	cfg := verbs.QPConfig{SendCQ: s.scq, RecvCQ: s.rcq, Cap: end.qp.Cap()}
 	if pair%2 == 1 {
-		// Every second pair takes its receives from shared queues. Each side has its own queue, so
-		// that the order of its receives is known.
+		// Every second pair takes its receives from shared queues. Each side has its own, so that
+		// the order of its receives is known.
 		cfg.SRQ, err = nic.pd.CreateSRQ(verbs.SRQAttr{MaxWR: modelRecvs, MaxSGE: 8})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, cfg.SRQ.Close()) })
@@ -122,8 +122,8 @@ func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	s.data = m.mem(side, modelData, 0x1_0000_0000, verbs.AccessLocalWrite, s.rng)
 	s.inline = m.mem(side, modelInline, 0, 0, s.rng)
 	s.results = m.mem(side, 8*modelResults, 0, verbs.AccessLocalWrite, nil)
-	// Addresses with and without the alignment of the memory: for atomics the alignment of the
-	// memory counts.
+	// Addresses with and without the alignment of the memory: for atomics, it is the memory's
+	// alignment that counts.
 	s.target = m.mem(side, modelTarget, uint64(pair)*0x1001, rawAccess|verbs.AccessMWBind, s.rng)
 	s.slots = m.mem(side, modelRecvs*modelMessage, 0x8000_0000_0000_0000, verbs.AccessLocalWrite, nil)
 	for id := range modelWindows {
@@ -135,7 +135,7 @@ func newModelSide(m *model, pair, side int, seed uint64) *modelSide {
 	return s
 }
 
-// drive does n operations and waits until the peer has seen all of them.
+// drive performs n operations and waits until the peer has observed all of them.
 func (s *modelSide) drive(n int) error {
 	total := 0
 	for _, k := range modelKinds {
@@ -171,7 +171,7 @@ func (s *modelSide) drive(n int) error {
 	if err := s.post(); err != nil {
 		return err
 	}
-	// The answer to a Read arrives after everything before it has been placed.
+	// The response to a Read arrives after everything before it has been placed.
 	s.add(verbs.SendWR{Opcode: verbs.WRRDMARead, Flags: verbs.SendFence | verbs.SendSignaled}, verbs.WCRDMARead, nil)
 	if err := s.finish(); err != nil {
 		return err
@@ -202,13 +202,13 @@ func (s *modelSide) size() int {
 	return s.rng.IntN(most + 1)
 }
 
-// part draws n bytes of a region.
+// part draws a range of n bytes in a region.
 func (s *modelSide) part(mem *modelMem, n int) modelRange {
 	return modelRange{s.rng.IntN(mem.Len() - n + 1), n}
 }
 
-// gather draws a source of n bytes in up to 4 pieces and returns its data. It adds the fence that
-// is needed if an answer still has to place these data.
+// gather draws a source of n bytes in up to 4 pieces and returns its data. It adds a fence if a
+// response that is still outstanding will overwrite these data.
 func (s *modelSide) gather(wr *verbs.SendWR, n int, inline bool) (data []byte, err error) {
 	mem := s.data
 	if inline {
@@ -237,16 +237,16 @@ func (s *modelSide) gather(wr *verbs.SendWR, n int, inline bool) (data []byte, e
 	return data, nil
 }
 
-// fenceLocal adds a fence to a request that uses a part of data into which an answer may still
-// come.
+// fenceLocal adds a fence to a request that uses a range of data in which a response may still be
+// placed.
 func (s *modelSide) fenceLocal(wr *verbs.SendWR, r modelRange) {
 	if slices.ContainsFunc(s.hazards, func(h modelHazard) bool { return h.local.overlaps(r) }) {
 		wr.Flags |= verbs.SendFence
 	}
 }
 
-// fenceRemote adds a fence to a request that changes a part of the peer's target which may still be
-// read. Atomics wait for each other without one.
+// fenceRemote adds a fence to a request that changes a range of the peer's target that may still be
+// read. Atomics are ordered among themselves without one.
 func (s *modelSide) fenceRemote(wr *verbs.SendWR, r modelRange, atomic bool) {
 	if slices.ContainsFunc(s.hazards,
 		func(h modelHazard) bool { return h.remote.overlaps(r) && !(atomic && h.atomic) }) {
@@ -254,8 +254,8 @@ func (s *modelSide) fenceRemote(wr *verbs.SendWR, r modelRange, atomic bool) {
 	}
 }
 
-// aim chooses n bytes of the peer's target, through the key of the region or of a window; with
-// words 8 aligned bytes among the words.
+// aim chooses n bytes of the peer's target, through the key of the region or of a window; if words
+// is set, 8 aligned bytes among the words.
 func (s *modelSide) aim(wr *verbs.SendWR, n int, words bool) modelRange {
 	if len(s.windows) > 0 && s.rng.IntN(2) == 0 {
 		w := s.windows[s.rng.IntN(len(s.windows))]
@@ -277,8 +277,8 @@ func (s *modelSide) aim(wr *verbs.SendWR, n int, words bool) modelRange {
 	return r
 }
 
-// add adds a request to the list, which has room. then is called when it has completed, for which
-// it becomes signalled.
+// add appends a request to the list, which has room. If then is set, the request becomes signalled,
+// and then is called when it completes.
 func (s *modelSide) add(wr verbs.SendWR, opcode verbs.WCOpcode, then func()) {
 	if s.rng.IntN(8) == 0 {
 		wr.Flags |= verbs.SendFence
@@ -307,7 +307,7 @@ func (s *modelSide) add(wr verbs.SendWR, opcode verbs.WCOpcode, then func()) {
 	s.built++
 }
 
-// post posts the list, when the queue has room for it.
+// post posts the list once the queue has room for it.
 func (s *modelSide) post() error {
 	for s.built-s.done > modelSends {
 		if err := s.complete(); err != nil {
@@ -322,7 +322,7 @@ func (s *modelSide) post() error {
 		s.list = s.list[:0]
 	}
 	if s.inlined {
-		// The memory of inline requests is ours again as soon as they have been posted.
+		// The memory of inline requests may be reused as soon as they are posted.
 		modelFill(s.fillRNG, s.inline.want)
 		copy(s.inline.Bytes(), s.inline.want)
 		s.inlined = false
@@ -359,8 +359,7 @@ func (s *modelSide) credit() error {
 		return nil
 	default:
 	}
-	// Requests that have been built must not wait for a credit that is given only after they have
-	// been sent.
+	// Built requests must not wait for a credit that is only granted after they have been sent.
 	if err := s.post(); err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// modelKinds are the kinds of operations and how often each is drawn. One that cannot be done now,
-// for example because there is no window, reports false.
+// modelKinds are the kinds of operations and how often each is drawn. A kind that is not possible
+// at the moment, for example because there is no window, reports false.
 var modelKinds = []struct {
 	name   string
 	weight int
@@ -46,7 +46,7 @@ var modelKinds = []struct {
 			Swap: s.rng.Uint64()})
 	}},
 	{"masked CmpSwap", 4, func(s *modelSide) (bool, error) {
-		// Few bits are compared, so that some match.
+		// Only a few bits are compared, so that some comparisons match.
 		return true, s.atomic(verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, Compare: s.rng.Uint64(),
 			CompareMask: 1 << s.rng.IntN(64), Swap: s.rng.Uint64(), SwapMask: s.rng.Uint64()})
 	}},
@@ -84,25 +84,25 @@ func (s *modelSide) sendAs(wr verbs.SendWR, inline bool, a modelArrival) (err er
 	return nil
 }
 
-// solicit makes some messages solicited.
+// solicit makes some of the messages solicited.
 func (s *modelSide) solicit(wr *verbs.SendWR) {
 	if s.rng.IntN(2) == 0 {
 		wr.Flags |= verbs.SendSolicited
 	}
 }
 
-// sendInv invalidates a window of the peer's by a Send.
+// sendInv invalidates one of the peer's windows with a Send.
 func (s *modelSide) sendInv() (bool, error) {
 	w := s.takeWindow()
 	if w == nil {
 		return false, nil
 	}
-	// A Read through the window is answered before the window is invalidated.
+	// Reads through the window are answered before the window is invalidated.
 	wr := verbs.SendWR{Opcode: verbs.WRSendWithInv, InvalidateRKey: w.rkey, Flags: verbs.SendFence}
 	return true, s.sendAs(wr, false, modelArrival{opcode: verbs.WCRecv, flags: verbs.WCWithInv, inv: w})
 }
 
-// takeWindow takes one of the windows out of use, nil if there is none.
+// takeWindow takes one of the windows out of use; it returns nil if there is none.
 func (s *modelSide) takeWindow() *modelWindow {
 	if len(s.windows) == 0 {
 		return nil
@@ -148,7 +148,7 @@ func (s *modelSide) writeImm(inline bool) error {
 	return nil
 }
 
-// imm sends Immediate Data, which belongs to the Write directly before it, if there is one.
+// imm sends Immediate Data, which belongs to the Write immediately before it, if there is one.
 func (s *modelSide) imm() error {
 	if err := s.credit(); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s *modelSide) read() error {
 	return nil
 }
 
-// atomic does an atomic on a word of the peer's target.
+// atomic performs an atomic on a word of the peer's target.
 func (s *modelSide) atomic(wr verbs.SendWR) error {
 	to, at := s.part(s.data, 8), s.aim(&wr, 8, true)
 	s.fenceLocal(&wr, to)
@@ -223,7 +223,7 @@ func (s *modelSide) count() error {
 	return s.sharedAdd(wr, modelCounter, func(old uint64) { s.seen = append(s.seen, old) })
 }
 
-// sharedAdd adds to a shared word. Its value before is known only afterwards.
+// sharedAdd adds to a shared word, whose previous value is only known afterwards.
 func (s *modelSide) sharedAdd(wr verbs.SendWR, off int, then func(old uint64)) error {
 	at := 8 * (s.results.next % modelResults)
 	s.results.next++
@@ -263,7 +263,7 @@ func (s *modelSide) bind(w *modelWindow) {
 	s.add(verbs.SendWR{Opcode: verbs.WRBindMW, RKey: w.rkey, Bind: b}, verbs.WCBindMW, func() { s.bound <- w })
 }
 
-// giveBack tells the peer that a window is not used any more, after its last use has been answered.
+// giveBack returns a window to the peer after its last use has been answered.
 func (s *modelSide) giveBack() (bool, error) {
 	w := s.takeWindow()
 	if w == nil {
@@ -274,15 +274,14 @@ func (s *modelSide) giveBack() (bool, error) {
 	return true, nil
 }
 
-// localInv invalidates a window that the peer has given back.
+// localInv invalidates a window that the peer returned.
 func (s *modelSide) localInv(w *modelWindow) {
 	s.counts["local invalidate"]++
 	s.add(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: w.rkey}, verbs.WCLocalInv, func() {})
 }
 
-// exchange gives back the windows of both sides and binds them again. Both drivers call it after
-// the same number of operations, so that the drawn operations do not depend on which side is
-// faster.
+// exchange returns the windows of both sides and binds them again. Both drivers call it after the
+// same number of operations, so that the operations drawn do not depend on which side is faster.
 func (s *modelSide) exchange() error {
 	for {
 		if did, err := s.giveBack(); !did || err != nil {

@@ -25,34 +25,34 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The test of the model: pairs of QPs on two NICs do random operations with all opcodes, both sides
-// at the same time. Every completion is compared with a model, and at the end every byte of every
-// region. The operations are chosen so that their outcome is determined: no two requests change the
-// same memory, unless their changes commute, and a request that must wait for the answer of another
-// is fenced.
+// The model test: pairs of QPs on two NICs perform random operations with all opcodes, on both
+// sides at once. Every completion is compared with a model, and so is every byte of every region at
+// the end. The operations are chosen so that their outcome is deterministic: no two requests change
+// the same memory unless their changes commute, and a request that depends on the response to
+// another is fenced.
 //
-// GOVERBS_MODEL_OPS is the number of operations of each pair (default: 20,000, under the race
-// detector, which takes ten times as long, 2,000); GOVERBS_SEED repeats a run.
+// GOVERBS_MODEL_OPS is the number of operations of each pair (default: 20,000, or 2,000 under the
+// race detector, which is ten times as slow); GOVERBS_SEED repeats a run.
 const (
 	modelPairs   = 8
-	modelOps     = 20000 // of each pair by default
+	modelOps     = 20000 // per pair by default
 	modelOpsRace = 2000  // under the race detector
 	modelTimeout = 5 * time.Minute
 
 	modelMessage = 200 << 10 // the longest message
 	modelData    = 512 << 10 // sources and sinks of one side
 	modelTarget  = 512 << 10 // the target of the peer's requests
-	modelWords   = 4 << 10   // bytes at the start of that for atomics
+	modelWords   = 4 << 10   // bytes for atomics at the start of the target
 	modelInline  = 256       // most inline data
-	modelRecvs   = 8         // receives that are posted
+	modelRecvs   = 8         // posted receives
 	modelSends   = 32        // depth of the send queue
 	modelResults = 64        // results of atomics on shared words
 	modelWindows = 2         // windows on one side's target
 	modelShared  = 64        // bytes of shared words
 	modelRound   = 64        // operations of a side between two binds of its windows
 
-	// The shared words. To one 1 is added, so that every value is seen once; to one any number is
-	// added; and to one numbers are added in fields of 16 bits.
+	// The shared words. One is incremented by 1, so that every value is observed once; any number
+	// is added to the second; and numbers are added to the third in 16-bit fields.
 	modelCounter = 0
 	modelSum     = 8
 	modelFields  = 16
@@ -82,7 +82,7 @@ func TestModel(t *testing.T) {
 	wire := usiwtest.NewWire()
 	for _, c := range []struct {
 		name   string
-		share  int // of the operations, in quarters
+		share  int // share of the operations, in quarters
 		cfg    usiw.Config
 		listen string
 	}{
@@ -104,15 +104,15 @@ type model struct {
 	t      *testing.T
 	ctx    context.Context
 	nics   [2]*rawNIC
-	shared [2]*modelMem // words that all pairs use, on each NIC
+	shared [2]*modelMem // words used by all pairs, on each NIC
 	pairs  [modelPairs][2]*modelSide
 }
 
-// modelMem is a region and what it must hold.
+// modelMem is a region and its expected contents.
 type modelMem struct {
 	*verbs.MR
 	want []byte
-	next int // of results: how many there have been
+	next int // for results: the number so far
 }
 
 // differs returns where the region differs from the model.
@@ -147,7 +147,7 @@ func newModel(t *testing.T, cfg usiw.Config, listen string, seed uint64) *model 
 	return m
 }
 
-// mem registers n bytes on a NIC. They begin with random data from rng, or with zeros.
+// mem registers n bytes on a NIC, initialized with random data from rng, or with zeros.
 func (m *model) mem(nic, n int, iova uint64, access verbs.AccessFlags, rng *rand.Rand) *modelMem {
 	want := make([]byte, n)
 	if rng != nil {
@@ -167,7 +167,7 @@ func modelFill(rng *rand.Rand, b []byte) {
 	}
 }
 
-// connect connects the two sides of a pair. Both post their receives before that.
+// connect connects the two sides of a pair. Both post their receives first.
 func (m *model) connect(a, b *modelSide, listen string) {
 	t := m.t
 	ln, err := cm.Listen(m.ctx, listen, m.nics[1].config())
@@ -200,7 +200,7 @@ func (m *model) connect(a, b *modelSide, listen string) {
 	})
 }
 
-// run lets every pair do n operations and compares.
+// run makes every pair perform n operations, and compares the results.
 func (m *model) run(n int) {
 	g, ctx := errgroup.WithContext(m.ctx)
 	for i := range m.pairs {
@@ -259,28 +259,28 @@ func modelAdd(b []byte, add, mask uint64) (old uint64) {
 	return old
 }
 
-// modelSlot is one receive's memory: parts of the region of slots, in the order in which they are
-// filled.
+// modelSlot is the memory of one receive: ranges of the slots region, in the order in which they
+// are filled.
 type modelSlot []modelRange
 
-// modelRange is a part of a region.
+// modelRange is a range of a region.
 type modelRange struct{ off, n int }
 
 func (r modelRange) overlaps(o modelRange) bool {
 	return r.n > 0 && o.n > 0 && r.off < o.off+o.n && o.off < r.off+r.n
 }
 
-// modelArrival is what a message must look like to its receiver.
+// modelArrival describes a message as its receiver must observe it.
 type modelArrival struct {
 	opcode  verbs.WCOpcode
 	flags   verbs.WCFlags
 	byteLen int
 	imm     uint64
 	inv     *modelWindow
-	data    []byte // that it places into the receive
+	data    []byte // data that it places into the receive
 }
 
-// postReceives posts the next n receives: parts of a slot in any order.
+// postReceives posts the next n receives, each with the parts of a slot in random order.
 func (s *modelSide) postReceives(n int) error {
 	for range n {
 		rng := s.recvRNG
@@ -313,7 +313,7 @@ func (s *modelSide) postReceives(n int) error {
 	return nil
 }
 
-// receive checks the messages that arrive until the peer has nothing more to send.
+// receive checks arriving messages until the peer has nothing more to send.
 func (s *modelSide) receive() error {
 	var wcs [1]verbs.WC
 	for next := uint64(0); ; next++ {

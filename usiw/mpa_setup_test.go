@@ -31,7 +31,7 @@ const (
 	flagS = 0x10
 )
 
-// startup makes the bytes of a startup frame without checking them.
+// startup returns the bytes of a startup frame without validating them.
 func startup(reply bool, flags, rev byte, pd ...byte) []byte {
 	key := "MPA ID Req Frame"
 	if reply {
@@ -40,7 +40,7 @@ func startup(reply bool, flags, rev byte, pd ...byte) []byte {
 	return append(append([]byte(key), flags, rev, byte(len(pd)>>8), byte(len(pd))), pd...)
 }
 
-// word makes the enhanced word of a startup frame (RFC 6581 section 9).
+// word returns the enhanced word of a startup frame (RFC 6581 section 9).
 func word(a, b bool, ird uint16, c, d bool, ord uint16) []byte {
 	if a {
 		ird |= 0x8000
@@ -57,16 +57,15 @@ func word(a, b bool, ird uint16, c, d bool, ord uint16) []byte {
 	return []byte{byte(ird >> 8), byte(ird), byte(ord >> 8), byte(ord)}
 }
 
-// plain is the enhanced word of the client-server model.
+// plain returns the enhanced word of the client-server model.
 func plain(ird, ord uint16) []byte { return word(false, false, ird, false, false, ord) }
 
-// depth makes a ConnParam.
+// depth returns a ConnParam.
 func depth(ird, ord int) cm.ConnParam {
 	return cm.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// TestSetupReply checks every byte of the Reply to Requests that are accepted, and what the two
-// sides agree on.
+// TestSetupReply checks every byte of the Reply to accepted Requests, and the agreed parameters.
 func TestSetupReply(t *testing.T) {
 	t.Parallel()
 	request := func(flags, rev byte, pd ...byte) []byte { return startup(false, flags, rev, pd...) }
@@ -77,7 +76,7 @@ func TestSetupReply(t *testing.T) {
 		param    cm.ConnParam
 		request  []byte
 		reply    []byte
-		has      bool // a CRC
+		has      bool // whether there is a CRC
 		ird, ord int
 	}{
 		{"revision 1", usiw.Default, depth(4, 4), request(flagC, 1), reply(flagC, 1), true, 4, 4},
@@ -128,7 +127,7 @@ func TestSetupReply(t *testing.T) {
 		{"IRD not negotiated", usiw.Default, depth(5, 6), request(flagC|flagS, 2, plain(0x3fff, 4)...),
 			reply(flagC|flagS, 2, plain(4, 0x3fff)...), true, 4, 6},
 
-		// Without A the other bits of RFC 6581 section 9.2 mean nothing.
+		// Without A, the other bits of RFC 6581 section 9.2 have no meaning.
 		{"B, C and D without A", usiw.Default, depth(4, 4),
 			request(flagC|flagS, 2, word(false, true, 4, true, true, 4)...),
 			reply(flagC|flagS, 2, plain(4, 4)...), true, 4, 4},
@@ -148,7 +147,7 @@ func TestSetupReply(t *testing.T) {
 			require.NoError(t, r.err)
 			ord, ird := r.id.Depths()
 			require.Equal(t, [2]int{c.ird, c.ord}, [2]int{ird, ord})
-			want := [2]int{-1, -1} // revision 1 does not tell
+			want := [2]int{-1, -1} // not announced by revision 1
 			if c.request[16]&flagS != 0 && c.request[17] == 2 {
 				want = [2]int{int(binary.BigEndian.Uint16(c.request[20:])) & 0x3fff,
 					int(binary.BigEndian.Uint16(c.request[22:])) & 0x3fff}
@@ -162,7 +161,7 @@ func TestSetupReply(t *testing.T) {
 			p.send(rawTagged(rdmap.OpWrite, 1, 0, nil))
 			require.Equal(t, rawSend(1, nil), p.read())
 			require.Equal(t, verbs.WC{ID: 1, QPNum: e.qp.Num()}, e.sent())
-			// The CRC field is checked if and only if the CRC is on.
+			// The CRC field is checked if and only if CRCs are on.
 			e.recv(8)
 			b := rawFPDU(rawSend(1, nil), c.has)
 			b[len(b)-1] ^= 1
@@ -176,17 +175,17 @@ func TestSetupReply(t *testing.T) {
 	}
 }
 
-// TestSetupCRC asks every kind of peer for CRC, as either side and with every policy.
+// TestSetupCRC asks every kind of peer for CRC, from either side and with every policy.
 func TestSetupCRC(t *testing.T) {
 	t.Parallel()
 	p2p := word(true, false, 4, true, false, 4)
 	none := map[usiw.Policy]bool{usiw.On: true}
 	for _, kind := range []struct {
 		name string
-		cfg  usiw.Config // of a NIC that sends such a Request
+		cfg  usiw.Config // config of a NIC that sends such a Request
 		rev  byte
-		pd   []byte               // of the Request
-		asks map[usiw.Policy]bool // the passive side
+		pd   []byte               // private data of the Request
+		asks map[usiw.Policy]bool // whether the passive side asks
 	}{
 		{"revision 1", usiw.Config{Rev: 1}, 1, nil, none},
 		{"as Linux's siw", usiw.Config{RTR: usiw.Off}, 2, plain(4, 4), none},
@@ -227,8 +226,8 @@ func TestSetupCRC(t *testing.T) {
 	}
 }
 
-// An rtrKind is a message without data that can open a peer-to-peer connection (RFC 6581 section
-// 5).
+// An rtrKind is a message without data that can open a peer-to-peer connection (RFC 6581
+// section 5).
 type rtrKind struct {
 	name  string
 	kind  usiw.RTRMessages
@@ -241,14 +240,14 @@ var rtrKinds = []rtrKind{
 	{"Send", usiw.RTRSend, rawSend(1, nil)},
 }
 
-// rtrWord is the enhanced word of the peer-to-peer model with a set of messages.
+// rtrWord returns the enhanced word of the peer-to-peer model with a set of messages.
 func rtrWord(m usiw.RTRMessages, ird, ord uint16) []byte {
 	return word(true, m&usiw.RTRSend != 0, ird, m&usiw.RTRWrite != 0, m&usiw.RTRRead != 0, ord)
 }
 
 // TestSetupRTR answers offers of RTR messages as the responder. The Reply copies A, and names the
-// messages that both sides know, or all that this side knows if there are none in common. The
-// connection is established, and our Sends are sent, when the first FPDU has arrived.
+// messages that both sides support, or all that this side supports if there are none in common. The
+// connection is established, and our Sends are sent, once the first FPDU has arrived.
 func TestSetupRTR(t *testing.T) {
 	t.Parallel()
 	const all = usiw.RTRWrite | usiw.RTRRead | usiw.RTRSend
@@ -294,7 +293,7 @@ func TestSetupRTR(t *testing.T) {
 				}
 				require.Equal(t, startup(true, flagC|flagS, 2, rtrWord(c.answer, told, 4)...), p.bytes(24))
 				p.crc = true
-				// The QP is ready, but it does not send, and the connection is not established.
+				// The QP is ready but does not send, and the connection is not established.
 				require.Eventually(t, func() bool { return e.qp.State() == verbs.QPStateRTS }, rawWait,
 					time.Millisecond)
 				e.post(verbs.SendWR{ID: 1, Opcode: verbs.WRSend})
@@ -303,7 +302,7 @@ func TestSetupRTR(t *testing.T) {
 				p.send(rtr.ulpdu)
 				require.NoError(t, result(t, "Accept", acc).err)
 
-				// A Read is answered, a Send uses a receive, and both use a message number.
+				// A Read is answered, a Send consumes a receive, and both use a message number.
 				reads, sends := uint32(1), uint32(1)
 				switch rtr.kind {
 				case usiw.RTRRead:
@@ -346,8 +345,8 @@ func TestSetupRTR(t *testing.T) {
 		require.ErrorIs(t, result(t, "Accept", acc).err, terminated(1, 2, 2, false))
 	})
 	t.Run("initiator gives up", func(t *testing.T) {
-		// In RFC layout and in that of kernel siw. Nothing shows the latter; the text has its
-		// meaning.
+		// In the RFC's layout and in kernel siw's. Nothing identifies the latter, so the text also
+		// gives its meaning.
 		for _, word := range [][4]byte{{0x20, 7}, {0x20, 6}, {0x20, 5}, {0x02, 7}, {0x02, 6}, {0x02, 5}} {
 			n := newRawNIC(t, usiw.Config{})
 			e, ln := n.end(verbs.QPCap{}), n.listen()
@@ -368,7 +367,7 @@ func TestSetupRTR(t *testing.T) {
 }
 
 // TestSetupRefused sends frames that are no valid Request: the connection ends without a Reply, and
-// the listener goes on.
+// the listener continues.
 func TestSetupRefused(t *testing.T) {
 	t.Parallel()
 	n := newRawNIC(t, usiw.Config{})
@@ -422,7 +421,7 @@ func TestSetupRefused(t *testing.T) {
 		p.write(part)
 		p.reset()
 	}
-	// None of them has reached Accept, and the peers that send nothing now do not delay others.
+	// None of them has reached Accept, and peers that are now silent do not delay others.
 	for range 30 {
 		rawDial(t, ln.Addr())
 	}
@@ -438,7 +437,7 @@ func TestSetupRefused(t *testing.T) {
 	require.NoError(t, result(t, "Accept", acc).err)
 }
 
-// TestSetupSlow sends startup frames one byte at a time, with FPDUs directly after them.
+// TestSetupSlow sends startup frames one byte at a time, with FPDUs immediately after them.
 func TestSetupSlow(t *testing.T) {
 	t.Run("Request", func(t *testing.T) {
 		n := newRawNIC(t, usiw.Config{})
@@ -486,7 +485,7 @@ func TestSetupSlow(t *testing.T) {
 		require.Equal(t, []byte("early"), bufs[0])
 	})
 	t.Run("FPDUs behind the Reply", func(t *testing.T) {
-		// As kernel siw may: it does not wait for the initiator's first FPDU.
+		// Kernel siw may do this, because it does not wait for the initiator's first FPDU.
 		n := newRawNIC(t, usiw.Config{RTR: usiw.Off})
 		e, ln := n.end(verbs.QPCap{}), rawListen(t)
 		id, err := cm.Resolve(soon(t), ln.Addr().String(), n.config())
@@ -512,7 +511,7 @@ func TestSetupRequest(t *testing.T) {
 	p2p := func(ird, ord uint16) []byte { return word(true, false, ird, true, false, ord) }
 	type outcome struct {
 		crc      bool
-		mark     bool // in what the NIC sends
+		mark     bool // the NIC sends markers
 		rtr      bool
 		ird, ord int
 		term     uint8 // code of a Terminate 2/0
@@ -636,8 +635,8 @@ func TestSetupRequest(t *testing.T) {
 	}
 }
 
-// TestSetupBadReply gives the NIC Replies that it must not accept: Connect fails with the reason,
-// the TCP connection ends without an FPDU, and the QP can be connected by another ID.
+// TestSetupBadReply sends the NIC invalid Replies: Connect returns the reason, the TCP connection
+// ends without an FPDU, and the QP can be connected through another ID.
 func TestSetupBadReply(t *testing.T) {
 	t.Parallel()
 	good := startup(true, flagC|flagS, 2, word(true, false, 4, true, false, 4)...)
@@ -670,7 +669,7 @@ func TestSetupBadReply(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := usiw.Config{}
 			if errors.Is(c.want, cm.ErrSetupTimeout) {
-				cfg.SetupTimeout = 2 * time.Second // it also applies to the second attempt
+				cfg.SetupTimeout = 2 * time.Second // also applies to the second attempt
 			}
 			n := newRawNIC(t, cfg)
 			e, ln := n.end(verbs.QPCap{}), rawListen(t)
@@ -704,7 +703,7 @@ func TestSetupBadReply(t *testing.T) {
 	}
 }
 
-// TestSetupReject sends and receives refusals with private data.
+// TestSetupReject sends and receives rejections with private data.
 func TestSetupReject(t *testing.T) {
 	t.Run("by the responder", func(t *testing.T) {
 		n := newRawNIC(t, usiw.Config{})
@@ -746,7 +745,7 @@ func TestSetupReject(t *testing.T) {
 			})
 		}
 	})
-	// More than the NIC keeps open after their rejection.
+	// More than the NIC keeps open after it rejects them.
 	t.Run("peers that stay", func(t *testing.T) {
 		n := newRawNIC(t, usiw.Config{})
 		ln := n.listen()
@@ -775,7 +774,7 @@ func TestSetupReject(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, ln.Close()) })
 		const peers = 5
-		refused := make(chan string, peers) // the private data of the refusals
+		refused := make(chan string, peers) // the private data of the rejections
 		for range peers {
 			p := rawDial(t, ln.Addr())
 			p.write(startup(false, flagC|flagS, 2, plain(4, 4)...))
@@ -838,7 +837,7 @@ func TestSetupReject(t *testing.T) {
 	})
 }
 
-// TestSetupPrivateData carries private data of every length both ways; one byte more is refused by
+// TestSetupPrivateData carries private data of every length both ways; one byte more is rejected by
 // name.
 func TestSetupPrivateData(t *testing.T) {
 	for _, c := range []struct {
@@ -906,7 +905,7 @@ func TestSetupPrivateData(t *testing.T) {
 }
 
 // TestSetupTimeouts: between the frames the peer stops sending, closes, or is given up. Accept and
-// Connect return in time, and nothing is left over.
+// Connect return in time, and nothing is left behind.
 func TestSetupTimeouts(t *testing.T) {
 	t.Parallel()
 	const timeout, otherwise = time.Second, 5 * time.Second // of set-up
@@ -1001,8 +1000,8 @@ func TestSetupTimeouts(t *testing.T) {
 	})
 }
 
-// TestSetupORD checks that the agreed depths are kept: no more requests are in progress than the
-// peer serves.
+// TestSetupORD checks that the agreed depths are respected: no more requests are in progress than
+// the peer serves.
 func TestSetupORD(t *testing.T) {
 	t.Parallel()
 	frame := rawRequest()
@@ -1055,7 +1054,7 @@ func TestSetupORD(t *testing.T) {
 }
 
 // TestSetupRTRRequest opens connections as the initiator, with each set of RTR messages that both
-// sides know.
+// sides support.
 func TestSetupRTRRequest(t *testing.T) {
 	t.Parallel()
 	const all = usiw.RTRWrite | usiw.RTRRead | usiw.RTRSend
@@ -1119,7 +1118,8 @@ func TestSetupRTRRequest(t *testing.T) {
 			if c.ord == cm.None || c.irdOfThePeers == 0 {
 				return
 			}
-			// The Read that opened the connection takes up one place until it is answered.
+			// The Read that opened the connection occupies one slot of the depth until it is
+			// answered.
 			sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
 			for id := uint64(1); id <= 4; id++ {
 				e.post(verbs.SendWR{ID: id, Opcode: verbs.WRRDMARead, SGL: []verbs.SGE{e.sge(sink)}, RKey: 3,
@@ -1216,7 +1216,7 @@ func TestSetupMarkers(t *testing.T) {
 			e, p := newRawNIC(t, usiw.Config{Markers: usiw.On}).passive(rawOpts{})
 			mr := e.mr(600, 0, rawAccess)
 			b := p.encode(rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 600)))
-			at := 512 - int(p.out-uint64(len(b))) // of the marker inside of the FPDU
+			at := 512 - int(p.out-uint64(len(b))) // offset of the marker in the FPDU
 			if !first {
 				p.write(b)
 				b = p.encode(rawTagged(rdmap.OpWrite, mr.RKey(), 0, make([]byte, 600)))

@@ -46,9 +46,9 @@ func (m *mr) Dereg() error {
 	return nil
 }
 
-// withdraw returns when no access to r is in progress. The key has been removed from the table, so
-// no new access begins. Only data that wait to be sent to a slow peer can delay it. After
-// DeregTimeout it ends the connections of such peers.
+// withdraw waits until no access to r is in progress. The key has already been removed from the
+// table, so no new access begins. Only data queued for a slow peer can delay it. After
+// DeregTimeout, withdraw ends the connections of such peers.
 func (d *device) withdraw(r *region) {
 	r.guard.Shut()
 	for patience := d.cfg.DeregTimeout; !r.guard.Drain(patience); patience = time.Millisecond {
@@ -61,16 +61,16 @@ func (d *device) withdraw(r *region) {
 	}
 }
 
-// mw is a memory window (verbs.ProviderMW). A window of type 2 belongs to the QP through which it
-// was bound, and can be bound again after it has been invalidated. A window of type 1 belongs to
-// its PD and can be bound again at any time.
+// mw is a memory window (verbs.ProviderMW). A type 2 window belongs to the QP through which it was
+// bound, and can be bound again once invalidated. A type 1 window belongs to its PD and can be
+// bound again at any time.
 type mw struct {
 	dev  *device
 	pd   *domain
 	typ  verbs.MWType
 	stag uint32        // as allocated; the index does not change
-	key  atomic.Uint32 // for type 1: the last key that nextKey returned
-	gone bool          // Dealloc has been called; guarded by the key table's mu
+	key  atomic.Uint32 // type 1 only: the last key that nextKey returned
+	gone bool          // Dealloc was called; guarded by the key table's mu
 }
 
 func (p *domain) AllocMW(t verbs.MWType) (verbs.ProviderMW, error) {
@@ -126,16 +126,16 @@ func newBinding(b *verbs.MWBind, rkey uint32) (*binding, error) {
 	return &binding{mw: w, mr: m, addr: b.Addr, length: b.Length, access: b.Access, rkey: rkey}, nil
 }
 
-// Why a window could not be bound.
+// Reasons why a window cannot be bound.
 var (
 	errBindRegion = errors.New("the region of the window has been closed since the post")
 	errBindWindow = errors.New("the window has been closed since the post")
 	errBindBound  = errors.New("the window is of type 2 and bound: it must be invalidated first")
 )
 
-// bind binds the window to a part of a region, through q; length 0 unbinds it. It fails if the
-// window is of type 2 and already bound, or if the window or the region has been closed since the
-// post.
+// bind binds the window to a range of a region, through q; length 0 unbinds it. It fails if a type
+// 2 window is already bound, or if the window or the region was closed after the request was
+// posted.
 func (b *binding) bind(q *qp) error {
 	if !b.mr.r.guard.Enter() {
 		return errBindRegion
@@ -153,15 +153,15 @@ func (b *binding) bind(q *qp) error {
 	return b.mw.dev.stags.bind(b.mw, r)
 }
 
-// shut returns when no peer reads or writes through a window any more. Its key has been removed
-// from the table. Accesses in progress are copies, which end soon; data of a Read that have been
-// copied and wait to be sent count as read before.
+// shut waits until no peer accesses memory through a window whose key has been removed from the
+// table. Accesses in progress are copies, which finish soon; Read data that are already copied and
+// wait to be sent count as read.
 func (r *region) shut() {
 	r.guard.Shut()
 	r.guard.Drain(0)
 }
 
-// bind puts r into the slot of a window.
+// bind stores r in the window's slot.
 func (t *stagTable) bind(w *mw, r *region) error {
 	old, err := t.replace(w, r)
 	if old != nil {
@@ -170,8 +170,8 @@ func (t *stagTable) bind(w *mw, r *region) error {
 	return err
 }
 
-// replace puts r into the slot of a window and returns the region that was in it, nil if the window
-// was not bound.
+// replace stores r in the window's slot and returns the region that it replaces, or nil if the
+// window was not bound.
 func (t *stagTable) replace(w *mw, r *region) (old *region, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +190,7 @@ func (t *stagTable) replace(w *mw, r *region) (old *region, err error) {
 	return old, nil
 }
 
-// retire frees the slot of a window and returns the region that was in it, nil if it was not bound.
+// retire frees the window's slot and returns the region in it, or nil if the window was not bound.
 func (t *stagTable) retire(w *mw) (old *region) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,8 +200,8 @@ func (t *stagTable) retire(w *mw) (old *region) {
 	return old
 }
 
-// invalidate invalidates the key of a window that is bound to q. Keys of regions are never
-// invalidated, because all QPs of the domain share them (RFC 5040 section 8.1.1, requirement 7).
+// invalidate invalidates the key of a window bound to q. Keys of regions are never invalidated,
+// because all QPs of the domain share them (RFC 5040 section 8.1.1, requirement 7).
 func (d *device) invalidate(q *qp, stag uint32) reject {
 	r := d.stags.lookup(stag)
 	switch {
@@ -218,7 +218,7 @@ func (d *device) invalidate(q *qp, stag uint32) reject {
 	return accepted
 }
 
-// unbind empties the slot of a bound window; it reports false if it no longer holds r.
+// unbind empties the slot of a bound window; it reports false if the slot no longer holds r.
 func (t *stagTable) unbind(r *region) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,12 +21,12 @@ type NIC struct {
 	registered bool
 }
 
-// New makes a NIC. verbs.Devices does not list its device: the program passes it on, for example as
-// cm.Config.Device.
+// New creates a NIC. verbs.Devices does not list its device; the program passes it on itself, for
+// example as cm.Config.Device.
 func New(cfg Config) (*NIC, error) { return newNIC(cfg, false) }
 
-// Register makes a NIC whose device verbs.Devices lists. Unless cfg names them, the first device is
-// usiw0, the second usiw1.
+// Register creates a NIC whose device verbs.Devices lists. Unless cfg names them, the first device
+// is usiw0, the second usiw1, and so on.
 func Register(cfg Config) (*NIC, error) { return newNIC(cfg, true) }
 
 func newNIC(cfg Config, register bool) (*NIC, error) {
@@ -58,9 +58,9 @@ func newNIC(cfg Config, register bool) (*NIC, error) {
 func (n *NIC) Device() *verbs.Device { return n.handle }
 
 // Close takes the NIC out of service: verbs.Devices no longer lists it, its listeners are closed,
-// its connections are disconnected, and no new objects can be made. Close returns when no goroutine
-// of the NIC runs any more, which takes at most about CloseTimeout. The owners of handles still
-// have to close them. Close is idempotent and may be called on nil.
+// its connections are disconnected, and no new objects can be created. Close returns when no
+// goroutine of the NIC is running, at most about CloseTimeout later. Handles must still be closed
+// by their owners. Close is idempotent and may be called on nil.
 func (n *NIC) Close() error {
 	if n == nil || !n.dev.guard.Shut() {
 		return nil
@@ -81,7 +81,7 @@ type nameSet struct {
 	set map[string]bool
 }
 
-// take reserves name, or the first free usiwN for "".
+// take reserves name, or the first free usiwN if name is "".
 func (s *nameSet) take(name string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *nameSet) release(name string) {
 	delete(s.set, name)
 }
 
-// device is the NIC as providers see it: verbs.ProviderDevice and cm.Provider.
+// device is the NIC as a provider (verbs.ProviderDevice and cm.Provider).
 type device struct {
 	cfg   Config
 	guid  verbs.GUID
@@ -121,7 +121,7 @@ type device struct {
 	watching sync.Mutex     // guards the assignment of connections and CQs to watches; taken after a qp's mu
 	readers  sync.WaitGroup // readers of watches over several connections
 
-	rejecting sync.WaitGroup // goroutines of streams that have been rejected and not closed
+	rejecting sync.WaitGroup // goroutines of streams that were rejected and are not closed yet
 
 	yielder yielder
 
@@ -130,7 +130,7 @@ type device struct {
 	qpns      map[uint32]struct{}
 	conns     map[*conn]struct{}
 	listeners map[*listener]struct{}
-	rejects   int // how many of rejecting there are
+	rejects   int // number of goroutines in rejecting
 }
 
 func newDevice(cfg Config) (*device, error) {
@@ -163,7 +163,7 @@ func (d *device) Info() verbs.DeviceInfo {
 		Transport: verbs.TransportIWARP, NodeGUID: d.guid}
 }
 
-// takeQPN returns a free QP number of 24 bits. It never returns 0 or 1, which InfiniBand reserves.
+// takeQPN returns a free 24-bit QP number. It never returns 0 or 1, which InfiniBand reserves.
 func (d *device) takeQPN() uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +182,7 @@ func (d *device) giveQPN(n uint32) {
 	delete(d.qpns, n)
 }
 
-// track adds a connection that shutdown has to end. It reports false if the NIC is closed.
+// track registers a connection for shutdown to end. It reports false if the NIC is closed.
 func (d *device) track(c *conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,7 +210,7 @@ func (d *device) connections() []*conn {
 	return all
 }
 
-// endNIC is why connections end when their NIC is closed.
+// endNIC is the cause that connections report when their NIC is closed.
 var endNIC error = &verbs.EndError{Why: "the NIC was closed"}
 
 func (d *device) shutdown() {
@@ -235,7 +235,7 @@ func (d *device) shutdown() {
 	d.yielder.close()
 }
 
-// quota counts objects against a limit of the device.
+// quota counts objects against a device limit.
 type quota struct {
 	name  string
 	limit int

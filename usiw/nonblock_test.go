@@ -16,14 +16,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// stalled makes a connection whose peer has stopped reading and fills it: the send queue of 32
+// stalled makes a connection whose peer has stopped reading, and fills it: the send queue of 32
 // Sends of 1 MiB is full.
 func stalled(n *rawNIC, request mpa.Frame) (e *rawEnd, p *rawPeer, mr *verbs.MR, posted int) {
 	n.t.Helper()
 	e, p = n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}, frame: &request})
 	mr = e.large(1 << 20)
-	// The sockets' buffers may still grow for a moment. A sender that does not wait for room is on
-	// its way to fill them.
+	// The socket buffers may still grow for a moment. A sender that is not waiting for room is
+	// about to fill them.
 	for still := 0; still < 10; time.Sleep(20 * time.Millisecond) {
 		more := e.flood(mr, 1000)
 		_, waits := n.nic.Batch(e.qp.Num())
@@ -38,15 +38,15 @@ func stalled(n *rawNIC, request mpa.Frame) (e *rawEnd, p *rawPeer, mr *verbs.MR,
 }
 
 // TestStalledPeer posts to a peer that has stopped reading. Nothing blocks, requests stay pending
-// and the queue fills up, while the other direction and other connections go on. Everything
-// completes when the peer reads again.
+// and the queue fills up, while the other direction and other connections continue. Everything
+// completes once the peer reads again.
 func TestStalledPeer(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	e, p, mr, posted := stalled(n, rawRequest())
 	other, q := n.passive(rawOpts{})
 	alive := n.mr(64, 0x1000, rawAccess)
 
-	// The requests of a list are taken as long as there is room, and the error names the limit.
+	// The requests of a list are accepted while there is room, and the error names the limit.
 	began := time.Now()
 	k, err := e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend}})
 	require.Less(t, time.Since(began), rawWait)
@@ -54,8 +54,8 @@ func TestStalledPeer(t *testing.T) {
 	require.Less(t, k, 2)
 	require.Zero(t, k)
 
-	// The requests that the sockets have taken have completed, in order. The others are pending,
-	// and none fails.
+	// The requests that the sockets accepted are complete, in order. The others are pending, and
+	// none fails.
 	done := 0
 	var wcs [64]verbs.WC
 	for {
@@ -78,7 +78,7 @@ func TestStalledPeer(t *testing.T) {
 	require.Equal(t, verbs.WC{ID: 1, Opcode: verbs.WCRecv, ByteLen: 8, QPNum: e.qp.Num()}, e.received())
 	require.Equal(t, eight, buf)
 	require.Equal(t, pattern(64, 1), alive.Bytes())
-	// The peer's requests are answered when there is room. That they cannot be answered now delays
+	// The peer's requests are answered when there is room. That they cannot be answered yet delays
 	// nothing else.
 	e.recv(0)
 	p.send(rawRead(1, fetch(alive, 0, 64)), rawSend(2, nil), rawAtomic(2, add(e.words(0, 1), 0)))
@@ -120,14 +120,14 @@ func TestStalledPeer(t *testing.T) {
 	}
 }
 
-// TestStalledPeerTimeout gives up a peer that takes nothing for PeerTimeout.
+// TestStalledPeerTimeout gives up a peer that accepts nothing for PeerTimeout.
 func TestStalledPeerTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
 	n := newRawNIC(t, usiw.Config{PeerTimeout: timeout, CloseTimeout: 200 * time.Millisecond})
 	_, q := n.passive(rawOpts{})
 	alive := n.mr(64, 0x1000, rawAccess)
-	began := time.Now() // nothing has waited before
+	began := time.Now() // nothing waited before this
 	e, _, _, posted := stalled(n, rawRequest())
 	e.recv(8)
 	for time.Since(began) < timeout*3/4 {
@@ -145,15 +145,15 @@ func TestStalledPeerTimeout(t *testing.T) {
 	require.ErrorIs(t, ev.Err, syscall.ETIMEDOUT)
 	require.Less(t, e.sendsDone(posted), posted)
 	require.Equal(t, verbs.WCWRFlushErr, e.received().Status)
-	// The other connection has been idle for longer than that, which is no reason to give it up.
+	// The other connection was idle for longer than that, which is no reason to give it up.
 	time.Sleep(timeout / 4)
 	q.alive(alive)
 }
 
-// TestStalledPeerSlow does not give up a peer that takes a little now and then.
+// TestStalledPeerSlow does not give up a peer that occasionally accepts a little.
 func TestStalledPeerSlow(t *testing.T) {
 	t.Parallel()
-	const timeout = 3 * time.Second // a busy machine may delay the reads of this test
+	const timeout = 3 * time.Second // a busy machine may delay this test's reads
 	n := newRawNIC(t, usiw.Config{PeerTimeout: timeout, CloseTimeout: 200 * time.Millisecond})
 	e, p := n.passive(rawOpts{cap: verbs.QPCap{MaxSendWR: 32}})
 	require.NoError(t, p.conn.SetReadBuffer(1<<16))
@@ -166,8 +166,8 @@ func TestStalledPeerSlow(t *testing.T) {
 	require.Equal(t, verbs.QPStateRTS, e.qp.State(), "%v", e.qp.Err())
 }
 
-// TestStalledPeerReads: a peer sends as many Reads as were agreed on and does not read the answers.
-// The NIC's own requests, and other connections, go on.
+// TestStalledPeerReads: a peer sends as many Reads as were agreed on and does not read the
+// responses. The NIC's own requests, and other connections, continue.
 func TestStalledPeerReads(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{CloseTimeout: 200 * time.Millisecond})
 	e, p := n.passive(rawOpts{})
@@ -192,7 +192,7 @@ func TestStalledPeerReads(t *testing.T) {
 	e.sendsDone(64)
 }
 
-// TestStalledPeerClose ends connections whose peer has stopped reading by every kind of Close.
+// TestStalledPeerClose closes connections whose peer has stopped reading, in every possible way.
 func TestStalledPeerClose(t *testing.T) {
 	t.Parallel()
 	n := newRawNIC(t, usiw.Config{CloseTimeout: 200 * time.Millisecond})
@@ -218,8 +218,8 @@ func TestStalledPeerClose(t *testing.T) {
 				p.reset()
 				e.finished()
 			case "MR.Close":
-				// Without CRC the NIC holds data of the region. They cannot be sent, so the
-				// connection is ended (Config.DeregTimeout).
+				// Without CRC the NIC refers to data in the region. They cannot be sent, so the
+				// connection ends (Config.DeregTimeout).
 				n := newRawNIC(t, usiw.Config{CRC: usiw.Off, CloseTimeout: 200 * time.Millisecond,
 					DeregTimeout: 200 * time.Millisecond})
 				request := rawRequest()

@@ -9,20 +9,18 @@ import (
 	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 )
 
-// A nudge is an RDMA Write of length 0, a message that does nothing. The active side of a
-// peer-to-peer connection sends one after each of these times while it has not heard anything from
-// the peer.
+// A nudge is an RDMA Write of length 0, a message without effect. While the peer is silent, the
+// active side of a peer-to-peer connection sends one after each of these times.
 //
-// Linux siw as the passive side sends its Reply first and has the socket tell it of data then.
-// Messages that arrive in between, such as the one that opens the connection, lie there until
-// others come (docs/interop.md). If the programs of both sides wait for the other one, that would
-// be never.
+// A passive Linux siw sends its Reply before it starts to listen for data on the socket. Messages
+// that arrive in between, such as the one that opens the connection, stay unread until more data
+// arrive (docs/interop.md). If each program waits for the other, that never happens.
 //
-// A peer that asks for CRC by itself gets no nudges: siw does not ask, another user-space RNIC
-// does, and needs none.
+// A peer that asks for CRC of its own accord gets no nudges: it is not siw, which does not ask, but
+// another user-space RNIC, which does not need them.
 var nudgeAfter = [...]time.Duration{250 * time.Millisecond, time.Second, 4 * time.Second}
 
-// nudgeLater sets the timer of the first nudge.
+// nudgeLater starts the timer for the first nudge.
 func (c *conn) nudgeLater() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -46,8 +44,8 @@ func (c *conn) nudgeLater() {
 	})
 }
 
-// wantNudge queues a nudge. It reports false if the peer has been heard, or the connection has
-// ended.
+// wantNudge queues a nudge. It reports false if a message from the peer has arrived or the
+// connection has ended.
 func (c *conn) wantNudge() bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()

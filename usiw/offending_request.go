@@ -9,15 +9,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// offendingRequest returns the request that a peer's Terminate is about, nil if the Terminate does
-// not tell. The caller holds q.mu.
+// offendingRequest returns the request that a peer's Terminate is about, or nil if the Terminate
+// does not identify it. The caller holds q.mu.
 func (c *conn) offendingRequest(t *rdmap.Terminate) *sendEntry {
 	switch {
 	case len(t.DDPHeader) == 0 &&
 		(t.Layer == rdmap.LayerRDMAP && t.Type == rdmap.ErrTypeOperation && t.Code >= rdmap.OperVersion ||
 			isSIWOpcode(t)):
-		// Kernel siw quotes no header for an operation that it does not know. It is the oldest
-		// request without an answer.
+		// Kernel siw quotes no header for an operation that it does not know. The offending request
+		// is the oldest one without an answer.
 		return c.begun(func(e *sendEntry) bool { return e.awaitsAnswer() && !e.answered })
 	case len(t.DDPHeader) == 0:
 		return nil
@@ -45,19 +45,18 @@ func (c *conn) offendingRequest(t *rdmap.Terminate) *sendEntry {
 	if e := c.begun(func(e *sendEntry) bool { return numbered(e) && e.asked(&rr) }); e != nil || h.MSN != rr.Size {
 		return e
 	}
-	// Kernel siw quotes the length in place of the message number; the Read Request that it quotes
-	// is right.
+	// Kernel siw quotes the length in place of the message number, but the Read Request that it
+	// quotes is correct.
 	return c.begun(func(e *sendEntry) bool { return e.asked(&rr) })
 }
 
-// isSIWOpcode reports whether t is the Terminate that kernel siw sends for an operation that it
-// does not know. According to RFC 6581 section 8 its code means a failed set-up, which is
-// impossible once there are requests.
+// isSIWOpcode reports whether t is the Terminate that kernel siw sends for an unknown operation. In
+// RFC 6581 section 8 its code means a failed set-up, which is impossible once there are requests.
 func isSIWOpcode(t *rdmap.Terminate) bool {
 	return t.Layer == rdmap.LayerMPA && t.Type == 0 && t.Code == mpa.ErrCodeIRD && len(t.DDPHeader) == 0
 }
 
-// begun returns the oldest request for which is returns true, among those that have begun and not
+// begun returns the oldest request that satisfies is, among those that have been started and not
 // completed.
 func (c *conn) begun(is func(e *sendEntry) bool) *sendEntry {
 	for i := c.q.sq.head; i < c.q.sq.next; i++ {
@@ -68,7 +67,7 @@ func (c *conn) begun(is func(e *sendEntry) bool) *sendEntry {
 	return nil
 }
 
-// asked reports whether rr is the Read Request of e, or its rest after a part had been answered.
+// asked reports whether rr is the Read Request of e, or what remains of it after part was answered.
 func (e *sendEntry) asked(rr *rdmap.ReadRequest) bool {
 	if e.op != verbs.WRRDMARead || e.rkey != rr.SrcSTag || rr.Size > e.length {
 		return false

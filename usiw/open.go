@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// OpenRange implements verbs.ProviderOpener. What it makes is a window of type 2 that exists as
-// long as it is bound: it counts as one, belongs to the QP, and gives no more access once its
-// region is closed.
+// OpenRange implements verbs.ProviderOpener. It creates a type 2 window that exists only while it
+// is bound: it counts against max_mw, belongs to the QP, and grants no access once its region is
+// closed.
 func (v *vcontext) OpenRange(pq verbs.ProviderQP, s verbs.SGE) (rkey uint32, err error) {
 	q, err := verbs.Own[*qp](pq)
 	d := v.dev

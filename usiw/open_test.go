@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOpenRange: a range that is opened without a request is one of a window of type 2: of its
+// TestOpenRange: a range opened without a request behaves like a type 2 window: it covers its
 // bytes, for its QP, until it is shut.
 func TestOpenRange(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{MaxMW: 1})
@@ -36,10 +36,10 @@ func TestOpenRange(t *testing.T) {
 	_, err = o.OpenRange(qp, verbs.SGE{Addr: s.Addr, Length: 1, LKey: key})
 	var access *verbs.AccessError
 	require.ErrorAs(t, err, &access)
-	require.Equal(t, verbs.AccessMissingRight, access.Fault) // it opens nothing by itself
+	require.Equal(t, verbs.AccessMissingRight, access.Fault) // it grants no access by itself
 	p.send(rawTagged(rdmap.OpWrite, key, s.Addr+12, []byte("good")))
 	p.send(rawRead(1, rdmap.ReadRequest{SinkSTag: 7, Size: 0}))
-	p.read() // the answer comes behind the Write
+	p.read() // the response follows the Write
 	require.Equal(t, "good", string(mr.Bytes()[20:24]))
 	o.ShutRange(key)
 	again, err := o.OpenRange(qp, s)

@@ -15,25 +15,25 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fired returns the channel of a timer whose time is over.
+// fired returns the channel of an expired timer.
 func fired() <-chan time.Time {
 	late := make(chan time.Time, 1)
 	late <- time.Now()
 	return late
 }
 
-// TestOpenedLate: an Accept whose goroutine gets its turn too late, on a busy machine, takes the
-// first message that has come in time: if it was handled meanwhile, and if it is still in the
-// socket. Without a message its time is over.
+// TestOpenedLate: an Accept whose goroutine runs too late, on a busy machine, accepts a first
+// message that arrived in time, whether it has been handled or is still in the socket. Without a
+// message it times out.
 func TestOpenedLate(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	c := b.conn
-	for range 100 { // a select with two ready channels takes either
+	for range 100 { // a select with two ready channels chooses either
 		require.NoError(t, c.opened(context.Background(), fired()))
 	}
 
 	readersRest(t)
-	c.rx.mu.Lock() // nobody reads
+	c.rx.mu.Lock() // keeps others from reading
 	c.rx.heard, c.spoken = false, make(chan struct{})
 	a.post(verbs.WRRDMAWrite, 0, b)
 	waits := 0
@@ -46,7 +46,7 @@ func TestOpenedLate(t *testing.T) {
 	select {
 	case err := <-result:
 		early = append(early, err)
-	case <-time.After(10 * time.Millisecond): // it waits for the role
+	case <-time.After(10 * time.Millisecond): // opened is waiting for the role
 	}
 	c.rx.mu.Unlock()
 	require.Positive(t, waits)
@@ -64,8 +64,8 @@ func TestOpenedLate(t *testing.T) {
 	require.ErrorIs(t, c.opened(context.Background(), nil), io.EOF)
 }
 
-// TestOpenedEnded: a peer that has sent its first message and ended the connection behind it has
-// opened it.
+// TestOpenedEnded: a peer that sends its first message and then closes the connection has opened
+// it.
 func TestOpenedEnded(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	require.NoError(t, a.id.Close())

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOptions: what the device can do of them.
+// TestOptions: which options the device supports.
 func TestOptions(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	for _, cfg := range []cm.Config{{AckTimeout: 14}, {TOS: 1}} {
@@ -34,12 +34,12 @@ func TestOptions(t *testing.T) {
 	require.ErrorContains(t, err, "AFOnly")
 }
 
-// TestReuseAddr: with the option a local port can be used again while its last connection ends,
-// without it not.
+// TestReuseAddr: a local port can be used again while its last connection is closing only if the
+// option is set.
 func TestReuseAddr(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
-	// An address of this test's own: the system may give the port to anybody else of 127.0.0.1
-	// meanwhile.
+	// A random address, because the system may give the port to another program on 127.0.0.1 in the
+	// meantime.
 	port, err := net.Listen("tcp4", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.N(250), 1+rand.N(250), 1+rand.N(250)))
 	require.NoError(t, err)
 	source := port.Addr().(*net.TCPAddr).AddrPort()
@@ -62,7 +62,7 @@ func TestReuseAddr(t *testing.T) {
 			return err
 		case c := <-accepted:
 			require.Equal(t, source.String(), c.RemoteAddr().String())
-			require.NoError(t, id.Abort()) // the NIC ends first, and its side of the stream remains for a while
+			require.NoError(t, id.Abort()) // the NIC closes first, and its side of the stream remains for a while
 			require.ErrorIs(t, <-failed, verbs.ErrClosed)
 			_, err := io.Copy(io.Discard, c)
 			require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestReuseAddr(t *testing.T) {
 	require.ErrorIs(t, connect(false), syscall.EADDRINUSE)
 }
 
-// TestAFOnlyListener: a listener on "::" takes both families unless it is told not to.
+// TestAFOnlyListener: a listener on "::" accepts both families unless AFOnly is set.
 func TestAFOnlyListener(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	for _, only := range []bool{false, true} {
@@ -94,8 +94,8 @@ func TestAFOnlyListener(t *testing.T) {
 	}
 }
 
-// TestFamilies: a listener on 0.0.0.0 is of IPv4 only, as in the kernel, so that another one can
-// have the same port on [::].
+// TestFamilies: a listener on 0.0.0.0 is IPv4 only, as in the kernel, so that another one can use
+// the same port on [::].
 func TestFamilies(t *testing.T) {
 	for _, any4 := range []string{"0.0.0.0", "::ffff:0.0.0.0"} {
 		t.Run(any4, func(t *testing.T) { families(t, any4) })

@@ -18,9 +18,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// orderRows are the rules of RFC 5040 section 5.5, the rows of its appendix B and those of RFC 7306
-// section 7. If the columns of a row promise nothing, there is nothing to observe; then the row
-// says why, or what the engine does where it is free to choose.
+// orderRows are the rules of RFC 5040 section 5.5, the rows of its appendix B and the rows of
+// RFC 7306 section 7. If the columns of a row promise nothing, there is nothing to observe; the row
+// then says why, or what this implementation does where it is free to choose.
 var orderRows = []struct {
 	name string
 	run  func(o *orderStage)
@@ -79,8 +79,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// The messages of A in the rows. All Sends and Writes put their data at the start of B's memory,
-// from where Reads read and where atomics add.
+// The messages of A in the rows. All Sends and Writes place their data at the start of B's memory,
+// where Reads read and atomics add.
 var (
 	orderSends = []verbs.SendWR{{Opcode: verbs.WRSend}, {Opcode: verbs.WRSend, Flags: verbs.SendSolicited},
 		{Opcode: verbs.WRSendWithInv}, {Opcode: verbs.WRSendWithInv, Flags: verbs.SendSolicited}}
@@ -93,10 +93,10 @@ var (
 
 const (
 	orderMem  = 512 << 10
-	orderSink = 256 << 10 // where A's Reads and atomics go to
+	orderSink = 256 << 10 // destination of A's Reads and atomics
 )
 
-// orderStage has the objects that the rows use.
+// orderStage holds the objects that the rows use.
 type orderStage struct {
 	t *testing.T
 	*usiwtest.Pair
@@ -112,7 +112,7 @@ func (o *orderStage) open() {
 	require.NoError(o.t, err)
 }
 
-// message makes a message of n bytes; it posts the receive that it needs.
+// message returns a message of n bytes and posts the receive that it needs.
 func (o *orderStage) message(wr verbs.SendWR, n int) verbs.SendWR {
 	o.t.Helper()
 	sgl := func(e *usiwtest.End, off, n int) []verbs.SGE {
@@ -156,7 +156,7 @@ func (o *orderStage) post(wrs ...verbs.SendWR) {
 	require.NoError(o.t, err)
 }
 
-// done waits for A's next completion, which must be the success of request id.
+// done waits for A's next completion, which must be a success of request id.
 func (o *orderStage) done(id int) {
 	o.t.Helper()
 	wc, err := usiwtest.Next(o.t.Context(), o.A.SendCQ)
@@ -165,7 +165,7 @@ func (o *orderStage) done(id int) {
 	require.EqualValues(o.t, id, wc.ID)
 }
 
-// poll returns the completions that are in a CQ now.
+// poll returns the completions currently in a CQ.
 func (o *orderStage) poll(cq *verbs.CQ) []verbs.WC {
 	o.t.Helper()
 	var wcs [16]verbs.WC
@@ -177,16 +177,16 @@ func (o *orderStage) poll(cq *verbs.CQ) []verbs.WC {
 // sizes are lengths of one FPDU and of several.
 var orderSizes = []int{8, 1000, 200_000}
 
-// received: the second completes at the receiver after the first.
+// received: the second message completes at the receiver after the first.
 func (o *orderStage) received(first, second []verbs.SendWR) {
 	o.open()
 	for _, a := range first {
 		for _, b := range second {
 			if a.Opcode == verbs.WRSendWithInv && b.Opcode == verbs.WRSendWithInv {
-				b = orderSends[0] // there is one window
+				b = orderSends[0] // there is only one window
 			}
 			for _, n := range orderSizes {
-				b.Imm64 += 16 // two of one kind differ in the data that they carry
+				b.Imm64 += 16 // two messages of the same kind carry different data
 				o.post(o.message(a, n), o.message(b, 4))
 				for i, wr := range []verbs.SendWR{a, b} {
 					wc, err := usiwtest.Next(o.t.Context(), o.B.RecvCQ)
@@ -208,7 +208,7 @@ func (o *orderStage) received(first, second []verbs.SendWR) {
 	}
 }
 
-// seen: the answer to the second shows that the first has been placed, and when it has arrived the
+// seen: the response to the second request shows that the first was placed, and once it arrives the
 // first has completed.
 func (o *orderStage) seen(first, second []verbs.SendWR) {
 	o.open()
@@ -260,8 +260,8 @@ func (o *orderStage) delivered(second []verbs.SendWR) {
 	}
 }
 
-// overtakes: the second may be placed and completed at the remote side before the first is
-// answered. It is, if the answer has not been sent yet; with a fence it is not.
+// overtakes: the second request may be placed and completed at the remote side before the first is
+// answered. Without a fence it is, if the response has not been sent yet; with a fence it is not.
 func (o *orderStage) overtakes(first, second []verbs.SendWR) {
 	o.open()
 	for _, a := range first {
@@ -298,7 +298,7 @@ func (o *orderStage) overtakes(first, second []verbs.SendWR) {
 	}
 }
 
-// completions: a request that is done early waits for those that were posted before it.
+// completions: a request that finishes early waits for those posted before it.
 func (o *orderStage) completions() {
 	o.open()
 	o.Link.ToDialer.Stall()
@@ -345,7 +345,7 @@ func (o *orderStage) readCompletion() {
 	}
 }
 
-// fences: a chain in which each request needs the answer of the one before.
+// fences: a chain of requests, each of which depends on the response to the one before.
 func (o *orderStage) fences() {
 	o.open()
 	a, b := o.A.MR.Bytes(), o.B.MR.Bytes()
@@ -379,8 +379,8 @@ func (o *orderStage) fences() {
 	}
 }
 
-// answers: Reads (R) and atomics (A) of a peer are answered in the order of their requests, and
-// atomics are performed in it.
+// answers: a peer's Reads (R) and atomics (A) are answered in request order, and atomics are
+// performed in that order.
 func (o *orderStage) answers(kinds string) {
 	t := o.t
 	w := usiwtest.NewWire()
@@ -401,7 +401,7 @@ func (o *orderStage) answers(kinds string) {
 		requests = append(requests, rawRead(msn, get))
 	}
 	p.send(requests...)
-	before := uint64(0) // atomics whose answer has arrived
+	before := uint64(0) // atomics whose response has arrived
 	for i, kind := range kinds {
 		msn := uint32(i + 1)
 		if kind == 'A' {
@@ -420,7 +420,7 @@ func (o *orderStage) answers(kinds string) {
 			data := u[ddp.TaggedLen:]
 			require.EqualValues(t, got, h.TO)
 			if got == 0 {
-				// At least the atomics before it have been done.
+				// At least the atomics before it have been performed.
 				require.GreaterOrEqual(t, binary.NativeEndian.Uint64(data), before)
 			}
 			got += len(data)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// responseBurst is how many responses are sent in a row while a request waits.
+// responseBurst is how many responses are sent in a row while a request is waiting.
 const responseBurst = 16
 
 // build fills a batch with the next segments.
@@ -31,8 +31,8 @@ func (c *conn) build(b *batch) {
 	}
 }
 
-// begin takes the next message to send: a response before a request, but at most responseBurst in a
-// row. It reports false if there is none.
+// begin selects the next message to send: a response before a request, but at most responseBurst in
+// a row. It reports false if there is none.
 func (c *conn) begin(b *batch) bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -78,8 +78,8 @@ func (c *conn) beginResponse(b *batch) bool {
 	return true
 }
 
-// buildable returns an error if the test hook says that the next message cannot be built, and the
-// same error ever after.
+// buildable returns the test hook's error if it says that the next message cannot be built. It then
+// returns the same error on every later call.
 func (c *conn) buildable(op rdmap.Opcode) error {
 	if c.dev.cfg.Hooks.Build != nil && c.tx.broken == nil {
 		c.tx.broken = c.dev.cfg.Hooks.Build(op)
@@ -87,7 +87,7 @@ func (c *conn) buildable(op rdmap.Opcode) error {
 	return c.tx.broken
 }
 
-// endResponse removes the response that has been built from the queue.
+// endResponse removes the response just built from the queue.
 func (c *conn) endResponse() {
 	c.q.mu.Lock()
 	c.tx.responses.Pop()
@@ -95,8 +95,8 @@ func (c *conn) endResponse() {
 	c.tx.task = taskNone
 }
 
-// beginRequest takes the next request that may start. The caller holds q.mu and the send role, and
-// no message is being built.
+// beginRequest starts the next request if it may begin; otherwise it reports false. The caller
+// holds q.mu and the send role, and no message is under construction.
 func (c *conn) beginRequest() bool {
 	t, sq := &c.tx, &c.q.sq
 	c.performLocals()
@@ -132,10 +132,10 @@ func (c *conn) beginRequest() bool {
 	return true
 }
 
-// performLocals performs the local requests that are next in the queue. They keep its order, but
-// they need neither the send role nor room in the socket: a peer that takes its data slowly does
-// not delay them. A local request that follows a request whose message is being built waits for the
-// end of that message. The caller holds q.mu.
+// performLocals performs the local requests that come next in the queue. They keep the queue's
+// order but need neither the send role nor room in the socket, so a peer that reads slowly does not
+// delay them. A local request that follows a request under construction waits until that message is
+// finished. The caller holds q.mu.
 func (c *conn) performLocals() {
 	t, sq := &c.tx, &c.q.sq
 	performed := false
@@ -144,7 +144,7 @@ func (c *conn) performLocals() {
 		if !e.isLocal() || !c.mayBegin(e) {
 			break
 		}
-		e.end = 0 // it is complete when the requests before it are
+		e.end = 0 // complete as soon as the requests before it are
 		sq.next++
 		performed = true
 	}
@@ -154,8 +154,8 @@ func (c *conn) performLocals() {
 }
 
 // mayBegin reports whether the next request in the queue may begin, and performs it if it is local.
-// A request that fails ends the connection, but the requests before it complete first: whoever
-// completes the last of them comes here again. The caller holds q.mu.
+// A request that fails ends the connection, but the requests before it complete first: the
+// goroutine that completes the last of them calls mayBegin again. The caller holds q.mu.
 func (c *conn) mayBegin(e *sendEntry) bool {
 	t, sq := &c.tx, &c.q.sq
 	if e.flags&verbs.SendFence != 0 && t.outstanding > 0 {
@@ -179,7 +179,7 @@ func (c *conn) mayBegin(e *sendEntry) bool {
 	return true
 }
 
-// verify checks a request when it is the next to be sent, and performs it if it is local.
+// verify checks a request that is next to be sent, and performs it if it is local.
 func (c *conn) verify(e *sendEntry) (verbs.WCStatus, error) {
 	if !e.isLocal() {
 		if err := c.buildable(e.rdmapOpcode()); err != nil {
@@ -218,7 +218,8 @@ func (c *conn) verify(e *sendEntry) (verbs.WCStatus, error) {
 	return verbs.WCSuccess, nil
 }
 
-// requestBuilt ends a message: the request is sent when the socket has the stream up to here.
+// requestBuilt finishes a message: the request is sent once the socket has accepted the stream up
+// to here.
 func (c *conn) requestBuilt(e *sendEntry) {
 	c.q.mu.Lock()
 	e.end, c.tx.inRequest = c.tx.built, false
@@ -226,7 +227,7 @@ func (c *conn) requestBuilt(e *sendEntry) {
 	c.tx.task, c.tx.entry = taskNone, nil
 }
 
-// sealed completes an FPDU in a batch and adds its bytes to built.
+// sealed completes an FPDU in a batch and adds its length to built.
 func (c *conn) sealed(b *batch) {
 	before := b.whole()
 	b.end(c.crc && !c.markOut)
@@ -236,11 +237,11 @@ func (c *conn) sealed(b *batch) {
 	c.tx.built += uint64(b.size - before)
 }
 
-// span returns how many payload bytes the next segment takes after n bytes of headers, if left
-// bytes are left. The payload of a large segment is a multiple of the page size, so that
-// page-aligned data stay aligned, and that of any segment but the last a multiple of 8, so that no
-// word of the program's is read in two parts. copied says that the payload is copied; a small batch
-// has little room for that.
+// span returns how many payload bytes the next segment carries after n bytes of headers; left is
+// how many remain in the message. The payload of a large segment is a multiple of the page size, so
+// that page-aligned data stay aligned. The payload of every segment but the last is a multiple of
+// 8, so that no word of the program's data is read in two parts. copied is set if the payload is
+// copied; a small batch has little room for that.
 func (c *conn) span(b *batch, left uint32, n int, copied bool) int {
 	most := c.tx.mulpdu
 	if b.small && copied {

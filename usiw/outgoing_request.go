@@ -71,8 +71,8 @@ func (c *conn) request(b *batch) bool {
 	return true
 }
 
-// rdmapOpcode returns the opcode of the request's message; for a Write with immediate, that of the
-// Write.
+// rdmapOpcode returns the opcode of the request's message; for a Write with immediate, the opcode
+// of the Write.
 func (e *sendEntry) rdmapOpcode() rdmap.Opcode {
 	solicited := e.flags&verbs.SendSolicited != 0
 	switch {
@@ -102,17 +102,17 @@ func (e *sendEntry) immediateOpcode() rdmap.Opcode {
 	return rdmap.OpImmediate
 }
 
-// copiesAll reports whether the connection copies all payload before it is sent. The program may
-// change memory of a request in progress, and the peer then gets old or new bytes; but those that
-// are summed for the CRC must be those that are sent.
+// copiesAll reports whether the connection copies all payload before sending it. The program may
+// change the memory of a request in progress, and the peer may then receive old or new bytes; but
+// the bytes that the CRC covers must be the bytes sent.
 func (c *conn) copiesAll() bool { return c.crc || c.markOut }
 
 // copies reports whether gather may copy more than copyLimit bytes.
 func (c *conn) copies(e *sendEntry) bool { return c.copiesAll() || len(e.sgl) != 1 }
 
 // gather appends the next n bytes of a request's data to the header of the segment, and completes
-// the segment. It reports false if a key has become invalid meanwhile. That ends the connection as
-// soon as the batch is empty: the complete FPDUs in the batch are still sent.
+// the segment. It reports false if a key has become invalid. The connection then ends as soon as
+// the batch is empty: the complete FPDUs in the batch are still sent.
 func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 	off := uint64(c.tx.off)
 	if e.flags&verbs.SendInline != 0 {
@@ -149,9 +149,9 @@ func (c *conn) gather(b *batch, e *sendEntry, n int) bool {
 	return true
 }
 
-// giveUp ends the connection because the rest of a request cannot be sent, but only when the batch
+// giveUp ends the connection because the rest of a request cannot be sent, but only after the batch
 // has been sent and the requests before it have completed. The goroutine that completes the last of
-// them comes here again.
+// them calls giveUp again.
 func (c *conn) giveUp(b *batch, e *sendEntry, status verbs.WCStatus, reason error) {
 	if b.size > 0 {
 		return

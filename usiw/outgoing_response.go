@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// response is an answer to be sent to the peer: the data of a Read, or the result of an atomic that
-// has been performed.
+// response is an answer for the peer: the data of a Read, or the result of an atomic already
+// performed.
 type response struct {
 	atomic bool
 	msn    uint32 // of the request on queue 1
@@ -17,10 +17,9 @@ type response struct {
 	result rdmap.AtomicResponse
 }
 
-// readResponse builds the next segment of the answer to a Read. The data are copied, because they
-// may change, and the key may become invalid, while they wait to be sent; for data of our own
-// requests the program prevents that. It reports false if the data cannot be read any more; see
-// gather.
+// readResponse builds the next segment of the answer to a Read. It always copies the data: while
+// they wait to be sent they may change and the key may become invalid, which for our own requests
+// the program must prevent. It reports false if the data can no longer be read; see gather.
 func (c *conn) readResponse(b *batch) bool {
 	rr := &c.tx.resp.read
 	n := c.span(b, rr.Size-c.tx.off, ddp.TaggedLen, true)
@@ -52,7 +51,7 @@ func (c *conn) readResponse(b *batch) bool {
 }
 
 // readTermination returns the Terminate for a Read that cannot be answered further. It quotes the
-// Read Request, advanced by the bytes that have been answered (RFC 5040 section 4.8).
+// Read Request, advanced by the bytes already answered (RFC 5040 section 4.8).
 func (c *conn) readTermination(why reject) *termination {
 	rr := c.tx.resp.read
 	rr.SinkTO += uint64(c.tx.off)

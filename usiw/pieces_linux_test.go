@@ -32,7 +32,7 @@ func tcpPair(t *testing.T) (stream, net.Conn) {
 	return s, peer
 }
 
-// arrives requires that the peer gets the bytes of pieces.
+// arrives requires that the peer receives the bytes of pieces.
 func arrives(t *testing.T, peer net.Conn, pieces [][]byte) {
 	t.Helper()
 	want := bytes.Join(pieces, nil)
@@ -43,8 +43,8 @@ func arrives(t *testing.T, peer net.Conn, pieces [][]byte) {
 	require.True(t, bytes.Equal(want, got))
 }
 
-// TestStreamPieces gives a stream more pieces than one system call takes: the rest goes in the next
-// calls.
+// TestStreamPieces passes a stream more pieces than one system call accepts: the rest goes in
+// further calls.
 func TestStreamPieces(t *testing.T) {
 	s, peer := tcpPair(t)
 	for _, n := range []int{1, 2, maxIovecs - 1, maxIovecs, maxIovecs + 1, 2*maxIovecs + 500} {
@@ -66,9 +66,9 @@ func TestStreamPieces(t *testing.T) {
 	}
 }
 
-// TestBatchPieces builds FPDUs whose payload is in pieces of one byte, which no request's is: those
-// that are not copied are longer, so that a batch is full of bytes before. Here the pieces decide:
-// the FPDUs go in one call for every maxPieces pieces.
+// TestBatchPieces builds FPDUs whose payload is in one-byte pieces. No real request produces such
+// pieces: pieces that are not copied are longer, so that a batch reaches its size limit first. Here
+// the number of pieces decides: one call is made for every maxPieces pieces.
 func TestBatchPieces(t *testing.T) {
 	s, peer := tcpPair(t)
 	r, mem := &region{}, []byte("0123456789abcdef")
@@ -99,7 +99,7 @@ func TestBatchPieces(t *testing.T) {
 			arrives(t, peer, b.pieces)
 			b.free()
 		}
-		// one of the arena before each payload, one behind the last
+		// one arena piece before each payload, and one after the last
 		require.Equal(t, fpdus*(n+1)+calls, total, "pieces")
 		require.Equal(t, (total+maxPieces-1)/maxPieces, calls)
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PlainName is the name of a NIC without RFC 7306: an iWARP RNIC as there are others, with neither
-// atomics nor immediate data. It is not made unless a program asks for it.
+// PlainName is the name of a NIC without RFC 7306: like some other iWARP RNICs, it has neither
+// atomics nor immediate data. It is created only if a program asks for it.
 const PlainName = "usiw0-plain"
 
-// rfc7306 are the operations that RFC 7306 adds.
+// rfc7306 is the set of operations that RFC 7306 adds.
 var rfc7306 = func() (set verbs.OpSet) {
 	for _, s := range together {
 		set |= s
@@ -20,10 +20,10 @@ var rfc7306 = func() (set verbs.OpSet) {
 	return set
 }()
 
-// ForDevice returns the Config of the NIC that a program registers whose user has chosen a device
-// by name: that of [PlainName], also if a device wraps it ("ib:usiw0-plain"), and for every other
-// name the zero Config, which is usiw0's. The commands and examples of goverbs do it for their
-// option -device:
+// ForDevice returns the Config to register for a device that the user chose by name: that of
+// [PlainName] if the name is PlainName, also inside a wrapping device's name ("ib:usiw0-plain"),
+// and for every other name the zero Config, which creates usiw0. The goverbs commands and examples
+// use it for their -device option:
 //
 //	nic, err := usiw.Register(usiw.ForDevice(name))
 //	dev, err := verbs.DeviceByName(name)

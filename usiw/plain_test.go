@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestForDevice: the names of a plain NIC make one, which has all operations but those of RFC 7306;
-// other names make usiw0.
+// TestForDevice: the names of a plain NIC select one, which has all operations except those of
+// RFC 7306; other names select usiw0.
 func TestForDevice(t *testing.T) {
 	for _, name := range []string{PlainName, "ib:" + PlainName, "ib:forward:" + PlainName} {
 		nic, err := New(ForDevice(name))
@@ -31,7 +31,7 @@ func TestForDevice(t *testing.T) {
 	}
 }
 
-// allOps are the operations of a NIC that lacks none.
+// allOps returns the operations of a NIC that lacks none.
 func allOps(t *testing.T) verbs.OpSet {
 	nic, err := New(Config{})
 	require.NoError(t, err)

@@ -26,8 +26,8 @@ func (s *side) busyPolled() {
 	}
 }
 
-// TestPoller polls until the poller keeps the watch, and gets data that arrive then, a few bytes
-// and more than wake the reader.
+// TestPoller polls until the poller keeps the watch, and then receives arriving data: a few bytes,
+// and more than it takes to wake the reader.
 func TestPoller(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
@@ -41,9 +41,9 @@ func TestPoller(t *testing.T) {
 	require.NotEqual(t, byPoller, a.keeper(), "the other side has not polled")
 }
 
-// TestPollerGone: the program stops polling. The peer's requests are answered nevertheless, both
-// those that arrive before the end of the lease and later ones. With only a poll now and then, the
-// poller does not keep the watch.
+// TestPollerGone: the program stops polling. The peer's requests are still answered, both those
+// that arrive before the end of the lease and later ones. If the program polls only occasionally,
+// the poller does not keep the watch.
 func TestPollerGone(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for range 5 {
@@ -74,7 +74,7 @@ func TestPollerSleeps(t *testing.T) {
 }
 
 // TestPollerReceivesWhatCame: a message arrives while the source is quiet. The goroutine that ends
-// the quiet receives it.
+// the quiet period receives it.
 func TestPollerReceivesWhatCame(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	b.busyPolled()
@@ -86,7 +86,7 @@ func TestPollerReceivesWhatCame(t *testing.T) {
 	require.Equal(t, verbs.WCRecv, b.next(b.rcq).Opcode)
 }
 
-// TestPollerEnd ends the connection of a watch that the poller keeps, from either side and by a
+// TestPollerEnd ends the connection of a watch kept by the poller, from either side and with a
 // reset.
 func TestPollerEnd(t *testing.T) {
 	for name, end := range map[string]func(a, b *side) error{
@@ -140,7 +140,7 @@ func TestPollerSocket(t *testing.T) {
 	require.LessOrEqual(t, a.rcvLowat(), 1)
 }
 
-// TestPollerPassesBy polls while somebody else receives: it does not wait.
+// TestPollerPassesBy polls while another goroutine receives: the poll does not wait.
 func TestPollerPassesBy(t *testing.T) {
 	_, b := twoSides(t, Config{})
 	b.conn.rx.mu.Lock()
@@ -150,8 +150,8 @@ func TestPollerPassesBy(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// TestPollerAsked counts what the peer asks for that needs no program: a Read, an atomic, a Write
-// without a message behind it.
+// TestPollerAsked counts the peer's requests that need no program: a Read, an atomic, a Write
+// without a message after it.
 func TestPollerAsked(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for name, op := range map[string]struct {
@@ -177,7 +177,7 @@ func TestPollerAsked(t *testing.T) {
 		wc := a.next(a.scq)
 		require.NoError(t, wc.Err())
 		b.polledFlushed()
-		if op.op == verbs.WRRDMAWrite { // a message ends what it began
+		if op.op == verbs.WRRDMAWrite { // a message completes what the Write began
 			a.post(verbs.WRSend, 0, b)
 			require.Equal(t, verbs.WCRecv, b.polledNext(b.rcq).Opcode)
 			wc = a.next(a.scq)

@@ -27,8 +27,8 @@ func newPool(t *testing.T, size, count int) *verbs.Pool {
 	return p
 }
 
-// TestPool: the buffers of a pool are different parts of its region, which elements name, and
-// numbers lead back to them.
+// TestPool: the buffers of a pool are distinct ranges of its region, which their elements name, and
+// their numbers lead back to them.
 func TestPool(t *testing.T) {
 	p := newPool(t, 100, 3)
 	require.Equal(t, []int{100, 3, 3 * 128}, []int{p.Size(), p.Count(), p.MR().Len()})
@@ -68,7 +68,7 @@ func TestPool(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// TestPoolMisuse: a buffer is put back once, into its own pool, by whoever has it.
+// TestPoolMisuse: a buffer is returned only once, to its own pool, by its holder.
 func TestPoolMisuse(t *testing.T) {
 	p, other := newPool(t, 8, 1), newPool(t, 8, 1)
 	b, ok := p.TryGet()
@@ -110,7 +110,7 @@ func TestPoolMisuse(t *testing.T) {
 	}
 }
 
-// TestPoolWaits: Get waits for a buffer that is put back, for its context, and for Close.
+// TestPoolWaits: Get waits until a buffer is returned, its context is done or the pool is closed.
 func TestPoolWaits(t *testing.T) {
 	p := newPool(t, 8, 1)
 	b, ok := p.TryGet()
@@ -137,8 +137,8 @@ func TestPoolWaits(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// TestPoolConcurrent: no two goroutines have one buffer, and what is shown of the pool at the same
-// time does no harm.
+// TestPoolConcurrent: no two goroutines hold the same buffer, and printing the pool concurrently
+// does no harm.
 func TestPoolConcurrent(t *testing.T) {
 	p := newPool(t, 8, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -153,7 +153,7 @@ func TestPoolConcurrent(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					b.Bytes()[0] = byte(i) // the race detector sees who else has it
+					b.Bytes()[0] = byte(i) // the race detector reports another holder
 					_ = fmt.Sprintf("%v %+v %d", p, b, p)
 					if err := p.Put(b); err != nil {
 						return err

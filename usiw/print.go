@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// A NIC can be printed at any moment. A Config and a Packet are shown without the program's objects
-// and without what was sent; package internal/show has the rules for the methods facts.
+// A NIC can be printed at any time. Config and Packet print neither the program's own objects nor
+// the data sent; package internal/show states the rules for the facts methods.
 
 func (n *NIC) facts() show.Facts {
 	if n == nil || n.dev == nil {
@@ -96,7 +96,7 @@ func (p Packet) facts() show.Facts {
 // Format implements fmt.Formatter: the text of String, with every verb.
 func (n *NIC) Format(s fmt.State, verb rune) { n.facts().Format(s, verb) }
 
-// String shows the NIC in one line.
+// String describes the NIC in one line.
 func (n *NIC) String() string { return n.facts().String() }
 
 // LogValue implements slog.LogValuer.
@@ -108,7 +108,7 @@ func (n *NIC) MarshalJSON() ([]byte, error) { return n.facts().MarshalJSON() }
 // Format implements fmt.Formatter: the text of String, with every verb.
 func (cfg Config) Format(s fmt.State, verb rune) { cfg.facts().Format(s, verb) }
 
-// String shows the fields that are set in one line.
+// String lists the fields that are set, in one line.
 func (cfg Config) String() string { return cfg.facts().String() }
 
 // LogValue implements slog.LogValuer.
@@ -120,7 +120,7 @@ func (cfg Config) MarshalJSON() ([]byte, error) { return cfg.facts().MarshalJSON
 // Format implements fmt.Formatter: the text of String, with every verb.
 func (p Packet) Format(s fmt.State, verb rune) { p.facts().Format(s, verb) }
 
-// String shows the Packet in one line.
+// String describes the Packet in one line.
 func (p Packet) String() string { return p.facts().String() }
 
 // LogValue implements slog.LogValuer.

@@ -14,11 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a queue pair (verbs.ProviderQP). It has at most one connection at a time.
-//
-//	RESET -> INIT -> (connection) RTS -> ERR -> RESET
-//
-// In ERR every request is flushed. flushed is closed when the connection, if there was one, has
+// In ERR every request is flushed. flushed is closed once the connection, if there was one, has
 // released all registered memory.
 type qp struct {
 	dev    *device
@@ -30,24 +26,24 @@ type qp struct {
 	sigAll bool
 	sendCQ *cq
 	recvCQ *cq
-	rq     *recvQueue    // the QP's own, or that of srq
+	rq     *recvQueue    // the QP's own, or the queue of srq
 	srq    *srq          // nil = none
-	access atomic.Uint32 // verbs.AccessFlags: the accesses that the QP allows the peer
+	access atomic.Uint32 // verbs.AccessFlags: what the QP allows the peer to do
 	shown  atomic.Uint32 // state, for KnownState
 
 	mu      sync.Mutex    // guards the fields below; a cq's mu may be taken after it
 	state   verbs.QPState // set by enter
 	sq      sendQueue
 	conn    *conn              // from RTS on
-	cancel  context.CancelFunc // ends the set-up in progress
-	setup   chan struct{}      // closed when the set-up in progress has ended; nil if none is
+	cancel  context.CancelFunc // cancels the set-up in progress
+	setup   chan struct{}      // closed when the set-up in progress ends; nil if there is none
 	cause   error              // why the state is ERR
-	blamed  []blame            // why requests have failed
+	blamed  []blame            // why requests failed
 	unfit   error              // why a request in sq cannot be sent
 	unfitAt uint64             // its position
-	flushed chan struct{}      // closed when all requests that were posted before ERR have been flushed; nil before ERR
-	gone    bool               // Destroy has begun
-	last    bool               // EventQPLastWQEReached has been sent: the QP takes no more receives from srq
+	flushed chan struct{}      // closed when all requests posted before ERR are flushed; nil before ERR
+	gone    bool               // Destroy was called
+	last    bool               // EventQPLastWQEReached was sent: the QP takes no more receives from srq
 }
 
 func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.ProviderQP, verbs.QPCap, error) {
@@ -79,7 +75,7 @@ func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Pr
 	return q, q.cap, nil
 }
 
-// ownQueues returns the queues of cfg. It returns an error if one is not of this package.
+// ownQueues returns the queues in cfg. It returns an error if one belongs to another package.
 func ownQueues(cfg *verbs.ProviderQPConfig) (send, recv *cq, shared *srq, err error) {
 	if send, err = verbs.Own[*cq](cfg.SendCQ); err != nil {
 		return nil, nil, nil, err
@@ -100,7 +96,7 @@ func (q *qp) Num() uint32 { return q.num }
 // KnownState implements verbs.ProviderQPState.
 func (q *qp) KnownState() verbs.QPState { return verbs.QPState(q.shown.Load()) }
 
-// enter makes s the state. The caller holds q.mu.
+// enter sets the state to s. The caller holds q.mu.
 func (q *qp) enter(s verbs.QPState) {
 	q.state = s
 	q.shown.Store(uint32(s))
@@ -175,8 +171,8 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// fail moves the QP to ERR and waits until all posted requests have been flushed. t is the
-// Terminate to send, nil for none.
+// fail moves the QP to ERR and waits until all posted requests are flushed. t is the Terminate to
+// send; nil sends none.
 func (q *qp) fail(cause error, t *termination) {
 	q.mu.Lock()
 	if c := q.conn; c != nil {
@@ -203,7 +199,7 @@ func (q *qp) fail(cause error, t *termination) {
 	}
 }
 
-// reset returns the QP to the state RESET and drops posted requests without completions.
+// reset returns the QP to RESET and drops posted requests without completions.
 func (q *qp) reset() error {
 	q.mu.Lock()
 	c, busy := q.conn, q.setup != nil
@@ -251,10 +247,10 @@ func (q *qp) Destroy() error {
 	return nil
 }
 
-// errSetup says that a QP has a connection or is getting one.
+// errSetup reports that a QP has a connection or is setting one up.
 var errSetup = errors.New("a connection is being set up or exists")
 
-// beginSetup reserves a QP in INIT for a connection. cancel is called to end the attempt when the
+// beginSetup reserves a QP in INIT for a connection. cancel is called to abort the attempt if the
 // QP fails or is destroyed. The caller must call endSetup.
 func (q *qp) beginSetup(cancel context.CancelFunc) error {
 	q.mu.Lock()
@@ -271,7 +267,7 @@ func (q *qp) beginSetup(cancel context.CancelFunc) error {
 	return nil
 }
 
-// endSetup ends the reservation.
+// endSetup releases the reservation.
 func (q *qp) endSetup() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -279,7 +275,7 @@ func (q *qp) endSetup() {
 	q.cancel, q.setup = nil, nil
 }
 
-// connect gives the QP its connection: INIT -> RTS.
+// connect attaches a connection to the QP: INIT -> RTS.
 func (q *qp) connect(c *conn) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -287,7 +283,7 @@ func (q *qp) connect(c *conn) error {
 		return &verbs.StateError{State: q.state, Why: "the QP left INIT during connection set-up"}
 	}
 	// Under q.mu, so that a goroutine that finds the connection in the device's table cannot end it
-	// before it has begun.
+	// before it starts.
 	if !q.dev.track(c) {
 		return verbs.ErrClosed
 	}
@@ -300,7 +296,8 @@ func (q *qp) connect(c *conn) error {
 	return nil
 }
 
-// PostSend appends requests to the send queue and sends as much as the socket takes at once.
+// PostSend appends requests to the send queue and sends as much as the socket accepts without
+// waiting.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.mu.Lock()
 	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateErr {
@@ -331,7 +328,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	return n, err
 }
 
-// append copies a request into the send queue, which has room. The caller holds q.mu.
+// append copies a request into the send queue, which must have room. The caller holds q.mu.
 func (q *qp) append(wr *verbs.SendWR) error {
 	var bind *binding
 	if wr.Opcode == verbs.WRBindMW {
@@ -354,8 +351,8 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	}
 	switch wr.Opcode {
 	case verbs.WRRDMAWriteWithImm:
-		// The 32 bits are the first 4 of the 8 bytes, as in other iWARP implementations with 32-bit
-		// immediates.
+		// The 32 bits go into the first 4 of the 8 bytes, as in other iWARP implementations with
+		// 32-bit immediates.
 		e.imm = uint64(wr.Imm) << 32
 	case verbs.WRImmData:
 		e.imm = wr.Imm64
@@ -372,8 +369,7 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	}
 	e.inline = e.inline[:0]
 	if wr.Flags&verbs.SendInline != 0 {
-		// Inline data need a valid key too: in Go, the address of memory that is not registered may
-		// change.
+		// Inline data need a valid key too: in Go, unregistered memory may move.
 		if !q.gather(e) {
 			e.status = verbs.WCLocProtErr
 		}
@@ -381,7 +377,8 @@ func (q *qp) append(wr *verbs.SendWR) error {
 	return nil
 }
 
-// gather copies a request's data into the queue entry; it reports false if a key does not allow it.
+// gather copies a request's data into the queue entry; it reports false if a key does not permit
+// the access.
 func (q *qp) gather(e *sendEntry) bool {
 	if cap(e.inline) == 0 {
 		e.inline = make([]byte, 0, q.cap.MaxInlineData)
@@ -405,13 +402,14 @@ func (q *qp) gather(e *sendEntry) bool {
 	return true
 }
 
-// local checks an access by a request of this QP. Keys of windows are for peers only.
+// local checks an access by a request of this QP. It refuses the keys of windows, which are for
+// peers only.
 func (q *qp) local(lkey uint32, addr uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	return q.localIn(q.pd, lkey, addr, n, need)
 }
 
-// localIn is local for requests of a queue in the domain pd, which may be another than the QP's for
-// a shared receive queue.
+// localIn is local with an explicit domain pd: the domain of a shared receive queue may differ from
+// the QP's.
 func (q *qp) localIn(pd *domain, lkey uint32, addr uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	r, mem, why := q.dev.stags.checkIn(pd, q, lkey, addr, n, need)
 	if why == accepted && r.parent != nil {
@@ -429,7 +427,7 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 		q.mu.Unlock()
 		return 0, &verbs.StateError{State: state, Why: "receives can be posted from INIT on"}
 	}
-	// Under q.mu, so that a move to ERR flushes the requests posted here.
+	// Under q.mu, so that a transition to ERR flushes the requests posted here.
 	n, err := q.rq.post(wrs)
 	if state == verbs.QPStateErr {
 		q.flushIfDone()
@@ -438,8 +436,8 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// flushIfDone flushes requests that were posted to a QP in ERR if flushed is closed. Before that,
-// the end of the connection flushes them. The caller holds q.mu.
+// flushIfDone flushes requests posted to a QP in ERR if flushed is closed. Until then, the shutdown
+// of the connection flushes them. The caller holds q.mu.
 func (q *qp) flushIfDone() {
 	select {
 	case <-q.flushed:
@@ -448,10 +446,10 @@ func (q *qp) flushIfDone() {
 	}
 }
 
-// flush completes all requests in order. Requests up to the first that is not done or has failed
-// complete normally. From there on, a failed request gets its status, and the others are flushed,
-// even if they have been sent, because their outcome is not known. The caller holds q.mu, and no
-// access to memory of the QP's requests is in progress.
+// flush completes all requests in order. Requests before the first one that is unfinished or failed
+// complete normally. From there on, a failed request gets its status and the others are flushed,
+// even if they were sent, because their outcome is unknown. The caller holds q.mu, and no access to
+// memory of the QP's requests is in progress.
 func (q *qp) flush() {
 	for !q.sq.empty() && q.sq.oldest().done() && q.sq.oldest().status == verbs.WCSuccess {
 		q.retireOldest()
@@ -473,14 +471,14 @@ func (q *qp) flush() {
 	if q.srq == nil {
 		q.rq.flush(q)
 	} else if !q.last && !q.gone {
-		// The QP takes no more receives, and those it had taken have completed (InfiniBand
+		// The QP takes no more receives, and all that it took have completed (InfiniBand
 		// Architecture volume 1, 11.6.3.2).
 		q.last = true
 		q.ctx.events.Post(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q.owner})
 	}
 }
 
-// retire completes the requests at the head of the send queue that are done. The caller holds q.mu.
+// retire completes the finished requests at the head of the send queue. The caller holds q.mu.
 func (q *qp) retire() {
 	for !q.sq.empty() && q.sq.oldest().done() {
 		q.retireOldest()

@@ -4,8 +4,8 @@ package usiw
 
 import "github.com/goverbs/goverbs/verbs"
 
-// BindMW implements verbs.ProviderMWBinder. The new key becomes valid when the send role reaches
-// the request.
+// BindMW implements verbs.ProviderMWBinder. The new key becomes valid when the request reaches the
+// head of the send queue.
 func (q *qp) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, error) {
 	w, err := verbs.Own[*mw](b.MW.Provider())
 	if err != nil {
@@ -17,8 +17,8 @@ func (q *qp) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, 
 	return key, err
 }
 
-// nextKey returns the window's key with the next number in its low 8 bits. No two of 256
-// consecutive binds get the same key, even through different QPs.
+// nextKey returns the window's key with the next value in its low 8 bits. No two of 256 consecutive
+// binds get the same key, even through different QPs.
 func (w *mw) nextKey() uint32 {
 	for {
 		k := w.key.Load()

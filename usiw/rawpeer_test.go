@@ -25,14 +25,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The tests of the wire put a NIC, used through verbs and cm, against a raw peer: a plain TCP
-// socket on which the test writes and reads startup frames and FPDUs byte for byte, as initiator or
-// as responder.
+// The wire tests connect a NIC, used through verbs and cm, to a raw peer: a plain TCP socket on
+// which the test writes and reads startup frames and FPDUs byte by byte, as initiator or responder.
 
-// rawWait bounds every wait for something that must happen.
+// rawWait bounds every wait for an event that must happen.
 const rawWait = 10 * time.Second
 
-// rawBulk bounds waits for the end of much work.
+// rawBulk bounds waits for large amounts of work.
 const rawBulk = time.Minute
 
 // rawAccess is all access rights that a region can have.
@@ -109,7 +108,7 @@ func newRawNIC(t *testing.T, cfg usiw.Config) *rawNIC {
 	return n
 }
 
-// as returns the same NIC for a subtest: its new objects are closed at the end of the subtest.
+// as returns the same NIC for a subtest: new objects are closed when the subtest ends.
 func (n *rawNIC) as(t *testing.T) *rawNIC {
 	c := *n
 	c.t = t
@@ -125,9 +124,9 @@ func (n *rawNIC) mr(size int, iova uint64, access verbs.AccessFlags) *verbs.MR {
 	return n.region(n.pd, bytes.Repeat([]byte{0xa5}, size), iova, access)
 }
 
-// region registers memory that begins as a copy of content. It lies outside of the Go heap: the
-// race detector cannot see that a raw peer's message comes before what the test does when it has
-// the answer.
+// region registers memory that is initialized with content. It lies outside the Go heap, because
+// the race detector cannot know that a raw peer's message precedes what the test does after it
+// receives the response.
 func (n *rawNIC) region(pd *verbs.PD, content []byte, iova uint64, access verbs.AccessFlags) *verbs.MR {
 	n.t.Helper()
 	mem, err := pd.AllocMR(len(content), 0)
@@ -149,7 +148,7 @@ func (n *rawNIC) listen() *cm.Listener {
 	return ln
 }
 
-// rawEnd is one QP of a NIC with CQs of its own, and its connection.
+// rawEnd is a QP of a NIC with its own CQs, and its connection.
 type rawEnd struct {
 	*rawNIC
 	qp       *verbs.QP
@@ -159,10 +158,10 @@ type rawEnd struct {
 	flooded  uint64 // the ID of the next Send of flood
 }
 
-// end makes a QP in the state RESET. The zero QPCap means the defaults.
+// end creates a QP in RESET. The zero QPCap selects the defaults.
 func (n *rawNIC) end(c verbs.QPCap) *rawEnd { n.t.Helper(); return n.endOn(c, nil) }
 
-// endOn is end with a CQ for receives.
+// endOn is end with a given CQ for receives.
 func (n *rawNIC) endOn(c verbs.QPCap, rcq *verbs.CQ) *rawEnd {
 	n.t.Helper()
 	e := &rawEnd{rawNIC: n, rcq: rcq}
@@ -191,7 +190,7 @@ type accepted struct {
 	err error
 }
 
-// request waits for the request of a peer.
+// request waits for a peer's connection request.
 func (n *rawNIC) request(ln *cm.Listener) *cm.Request {
 	n.t.Helper()
 	req, err := ln.Accept(soon(n.t))
@@ -199,8 +198,7 @@ func (n *rawNIC) request(ln *cm.Listener) *cm.Request {
 	return req
 }
 
-// goAccept answers a request in a goroutine. The ID, if there will be one, is closed at the end of
-// the test.
+// goAccept accepts a request in a goroutine. The ID, if there is one, is closed when the test ends.
 func (e *rawEnd) goAccept(ctx context.Context, req *cm.Request, param cm.ConnParam) <-chan accepted {
 	c := make(chan accepted, 1)
 	done := make(chan struct{})
@@ -220,7 +218,7 @@ func (e *rawEnd) goAccept(ctx context.Context, req *cm.Request, param cm.ConnPar
 	return c
 }
 
-// goConnect connects to a raw listener in a goroutine. The ID is closed at the end of the test.
+// goConnect connects to a raw listener in a goroutine. The ID is closed when the test ends.
 func (e *rawEnd) goConnect(ctx context.Context, ln net.Listener, param cm.ConnParam) <-chan accepted {
 	e.t.Helper()
 	id, err := cm.Resolve(ctx, ln.Addr().String(), e.config())
@@ -247,8 +245,8 @@ type rawOpts struct {
 	rcq    *verbs.CQ     // for receives (nil = one of its own)
 	param  cm.ConnParam  // of the NIC
 	frame  *mpa.Frame    // of the raw peer (nil = rawRequest)
-	told   *mpa.Frame    // gets the NIC's frame, if not nil
-	before func(*rawEnd) // called when the QP is in INIT, to post receives
+	told   *mpa.Frame    // receives the NIC's frame, if not nil
+	before func(*rawEnd) // called while the QP is in INIT, to post receives
 }
 
 // rawRequest is the raw peer's usual frame: revision 2, CRC, RTR by Write, 16 Reads each way.
@@ -291,8 +289,8 @@ func (n *rawNIC) passive(o rawOpts) (*rawEnd, *rawPeer) {
 	return e, p
 }
 
-// active makes a connection whose initiator is the NIC. The RTR message, if the NIC asked for that
-// model, has been read.
+// active makes a connection whose initiator is the NIC. If the NIC asked for the peer-to-peer
+// model, the RTR message has been read.
 func (n *rawNIC) active(o rawOpts) (*rawEnd, *rawPeer) {
 	n.t.Helper()
 	e := n.endOn(o.cap, o.rcq)
@@ -338,7 +336,7 @@ func (e *rawEnd) post(wrs ...verbs.SendWR) {
 	require.Equal(e.t, len(wrs), n)
 }
 
-// recv posts one receive per size, each with memory of its own, and returns the memory.
+// recv posts one receive per size, each with separate memory, and returns the memory.
 func (e *rawEnd) recv(sizes ...int) [][]byte {
 	e.t.Helper()
 	var bufs [][]byte
@@ -358,7 +356,7 @@ func (e *rawEnd) recv(sizes ...int) [][]byte {
 	return bufs
 }
 
-// sge names a whole region.
+// sge returns an element that covers a whole region.
 func (e *rawEnd) sge(mr *verbs.MR) verbs.SGE {
 	e.t.Helper()
 	s, err := mr.SGE(0, mr.Len())
@@ -382,7 +380,7 @@ func (e *rawEnd) next(what string, cq *verbs.CQ) verbs.WC {
 	return wcs[0]
 }
 
-// idle requires that no completion is in the CQ.
+// idle requires that the CQ holds no completion.
 func (e *rawEnd) idle(cq *verbs.CQ) {
 	e.t.Helper()
 	var wcs [1]verbs.WC
@@ -391,8 +389,8 @@ func (e *rawEnd) idle(cq *verbs.CQ) {
 	require.Zero(e.t, n, "unexpected completion %+v", wcs[0])
 }
 
-// ended waits until the connection has ended and checks what the NIC says of it: the QP is in
-// error, and the QP, the ID and an asynchronous event give want as the reason.
+// ended waits until the connection ends and checks what the NIC reports: the QP is in error, and
+// the QP, the ID and an asynchronous event give want as the reason.
 func (e *rawEnd) ended(want error) {
 	e.t.Helper()
 	select {
@@ -405,7 +403,7 @@ func (e *rawEnd) ended(want error) {
 	require.ErrorIs(e.t, e.id.Err(), want)
 }
 
-// event waits for an asynchronous event of the QP; those of others are dropped.
+// event waits for an asynchronous event of the QP; events of other objects are dropped.
 func (e *rawEnd) event() verbs.AsyncEvent {
 	e.t.Helper()
 	ctx := soon(e.t)
@@ -418,8 +416,7 @@ func (e *rawEnd) event() verbs.AsyncEvent {
 	}
 }
 
-// terminated is the error of a Terminate. The text and the quoted header do not count in a
-// comparison.
+// terminated returns the error of a Terminate. Comparisons ignore the text and the quoted header.
 func terminated(layer, typ, code uint8, remote bool) *verbs.TerminateError {
 	return &verbs.TerminateError{Layer: layer, Type: typ, Code: code, Remote: remote}
 }
@@ -430,11 +427,12 @@ type rawPeer struct {
 	conn *net.TCPConn
 	crc  bool // the FPDUs of both directions carry a CRC
 
-	// Markers in what the peer sends and in what it gets, and how far the two streams have come.
+	// Markers in what the peer sends and in what it receives, and the current positions in the two
+	// streams.
 	markOut, markIn bool
 	out, in         uint64
 
-	lives uint32 // calls of alive, which are all that this peer reads
+	lives uint32 // calls of alive, which are the only Reads of this peer
 }
 
 // rawListen opens a TCP listener on a free port of the IPv4 loopback.
@@ -456,7 +454,7 @@ func rawDial(t *testing.T, addr net.Addr) *rawPeer {
 	return p
 }
 
-// rawAccept takes a TCP connection that the NIC opens.
+// rawAccept accepts a TCP connection from the NIC.
 func rawAccept(t *testing.T, ln *net.TCPListener) *rawPeer {
 	t.Helper()
 	require.NoError(t, ln.SetDeadline(time.Now().Add(rawWait)))
@@ -467,17 +465,17 @@ func rawAccept(t *testing.T, ln *net.TCPListener) *rawPeer {
 	return p
 }
 
-// close ends the peer's socket. It may be called again.
+// close closes the peer's socket. It may be called more than once.
 func (p *rawPeer) close() { p.conn.Close() }
 
-// reset ends the peer's socket by RST.
+// reset closes the peer's socket with RST.
 func (p *rawPeer) reset() {
 	p.t.Helper()
 	require.NoError(p.t, p.conn.SetLinger(0))
 	require.NoError(p.t, p.conn.Close())
 }
 
-// shut ends the peer's sending direction by FIN.
+// shut ends the peer's sending direction with FIN.
 func (p *rawPeer) shut() {
 	p.t.Helper()
 	require.NoError(p.t, p.conn.CloseWrite())
@@ -491,7 +489,7 @@ func (p *rawPeer) write(b []byte) {
 	require.NoError(p.t, err)
 }
 
-// trickle sends bytes one at a time, each in a segment of its own.
+// trickle sends bytes one at a time, each in its own segment.
 func (p *rawPeer) trickle(b []byte) {
 	p.t.Helper()
 	for i := range b {
@@ -512,7 +510,7 @@ func (p *rawPeer) send(ulpdus ...[]byte) {
 	p.write(b)
 }
 
-// encode makes the next FPDU of the peer's stream.
+// encode returns the next FPDU of the peer's stream.
 func (p *rawPeer) encode(ulpdu []byte) []byte {
 	b := rawFPDU(ulpdu, p.crc)
 	if p.markOut {
@@ -586,7 +584,7 @@ func (p *rawPeer) read() []byte {
 	return b[mpa.LengthLen:][:binary.BigEndian.Uint16(b)]
 }
 
-// none requires that nothing arrives for d and that the connection stands.
+// none requires that nothing arrives for d and that the connection stays open.
 func (p *rawPeer) none(d time.Duration) {
 	p.t.Helper()
 	require.NoError(p.t, p.conn.SetReadDeadline(time.Now().Add(d)))
@@ -596,7 +594,7 @@ func (p *rawPeer) none(d time.Duration) {
 	require.True(p.t, errors.As(err, &timeout) && timeout.Timeout(), "got % x, %v", b[:n], err)
 }
 
-// eof requires that the NIC sends nothing more but its FIN.
+// eof requires that the NIC sends nothing but its FIN.
 func (p *rawPeer) eof() {
 	p.t.Helper()
 	require.NoError(p.t, p.conn.SetReadDeadline(time.Now().Add(rawWait)))
@@ -605,7 +603,7 @@ func (p *rawPeer) eof() {
 	require.Empty(p.t, b, "nothing but FIN wanted")
 }
 
-// gone requires that the NIC ends the connection, by FIN or by RST, and sends nothing before.
+// gone requires that the NIC ends the connection with FIN or RST, without sending anything first.
 func (p *rawPeer) gone() {
 	p.t.Helper()
 	require.NoError(p.t, p.conn.SetReadDeadline(time.Now().Add(rawWait)))
@@ -615,17 +613,17 @@ func (p *rawPeer) gone() {
 	require.False(p.t, errors.As(err, &timeout) && timeout.Timeout(), "the connection has not ended: %v", err)
 }
 
-// A rawQuote says which headers a Terminate must quote.
+// A rawQuote selects the headers that a Terminate must quote.
 type rawQuote int
 
 const (
-	quoteNone rawQuote = iota // M, D and R 0
+	quoteNone rawQuote = iota // M, D and R are 0
 	quoteDDP                  // M and D: segment length and DDP header
-	quoteRead                 // M, D and R: and the Read Request header
+	quoteRead                 // M, D and R: also the Read Request header
 )
 
-// terminate reads a Terminate, which must have these codes and quote these headers of the ULPDU at
-// fault, and the FIN.
+// terminate reads a Terminate, which must have these codes and quote these headers of the offending
+// ULPDU, and the FIN.
 func (p *rawPeer) terminate(layer, typ, code uint8, quote rawQuote, fault []byte) {
 	p.t.Helper()
 	p.wantTerminate(p.read(), layer, typ, code, quote, fault)
@@ -649,7 +647,7 @@ func (p *rawPeer) wantTerminate(u []byte, layer, typ, code uint8, quote rawQuote
 	require.Equal(p.t, rawTerminate(want), u, "Terminate %d/%d/%02x wanted, got %s", layer, typ, code, describe(u))
 }
 
-// describe shows a ULPDU for a failure message.
+// describe formats a ULPDU for a failure message.
 func describe(u []byte) string {
 	if len(u) < ddp.UntaggedLen || ddp.IsTagged(u[0]) {
 		return "no Terminate"
@@ -664,7 +662,7 @@ func describe(u []byte) string {
 	return rdmap.TerminateText(t.Layer, t.Type, t.Code)
 }
 
-// rawFPDU makes an FPDU of a ULPDU of any length.
+// rawFPDU returns an FPDU with a ULPDU of any length.
 func rawFPDU(ulpdu []byte, crc bool) []byte {
 	b := make([]byte, mpa.FPDULen(len(ulpdu)))
 	binary.BigEndian.PutUint16(b, uint16(len(ulpdu)))
@@ -675,7 +673,7 @@ func rawFPDU(ulpdu []byte, crc bool) []byte {
 	return b
 }
 
-// rawSegment makes a ULPDU with an untagged header.
+// rawSegment returns a ULPDU with an untagged header.
 func rawSegment(op rdmap.Opcode, h ddp.Untagged, body []byte) []byte {
 	h.ULP = rdmap.Control(op)
 	b := make([]byte, ddp.UntaggedLen, ddp.UntaggedLen+len(body))
@@ -683,12 +681,12 @@ func rawSegment(op rdmap.Opcode, h ddp.Untagged, body []byte) []byte {
 	return append(b, body...)
 }
 
-// rawUntagged makes an untagged message of one segment.
+// rawUntagged returns an untagged message of one segment.
 func rawUntagged(op rdmap.Opcode, qn, msn uint32, body []byte) []byte {
 	return rawSegment(op, ddp.Untagged{Last: true, QN: qn, MSN: msn}, body)
 }
 
-// rawTagged makes a tagged message of one segment.
+// rawTagged returns a tagged message of one segment.
 func rawTagged(op rdmap.Opcode, stag uint32, to uint64, body []byte) []byte {
 	return rawTaggedSegment(op, ddp.Tagged{Last: true, STag: stag, TO: to}, body)
 }
@@ -730,7 +728,7 @@ func rawTerminate(t rdmap.Terminate) []byte {
 	return rawUntagged(rdmap.OpTerminate, ddp.QNTerminate, 1, t.Append(nil))
 }
 
-// pattern returns n bytes that differ from place to place and from seed to seed.
+// pattern returns n bytes that vary with position and seed.
 func pattern(n int, seed byte) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -739,8 +737,8 @@ func pattern(n int, seed byte) []byte {
 	return b
 }
 
-// alive shows that a connection works both ways: the raw peer's Write lands, and a Read gets it
-// back.
+// alive verifies that a connection works both ways: the raw peer's Write is placed, and a Read
+// returns it.
 func (p *rawPeer) alive(mr *verbs.MR) {
 	p.t.Helper()
 	p.lives++
@@ -751,7 +749,7 @@ func (p *rawPeer) alive(mr *verbs.MR) {
 	require.Equal(p.t, rawTagged(rdmap.OpReadResponse, 0x77, 0x8000, want), p.read())
 }
 
-// untouched requires that memory made by rawNIC.mr has not changed.
+// untouched requires that memory from rawNIC.mr is unchanged.
 func untouched(t *testing.T, mr *verbs.MR) {
 	t.Helper()
 	require.False(t, slices.ContainsFunc(mr.Bytes(), func(b byte) bool { return b != 0xa5 }), "memory was changed: % x",

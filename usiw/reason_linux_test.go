@@ -11,12 +11,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTerminateBeforeReset: the peer sends a Terminate and resets the connection, as siw of Linux
-// does when messages that it has not read are left. A request finds the connection reset before the
-// Terminate is read; its reason is that of the Terminate nevertheless.
+// TestTerminateBeforeReset: the peer sends a Terminate and resets the connection, as Linux siw does
+// if it leaves messages unread. A request finds the connection reset before the Terminate is read;
+// the Terminate is still reported as the reason.
 func TestTerminateBeforeReset(t *testing.T) {
 	a, b := twoSides(t, Config{})
-	a.conn.rx.mu.Lock() // nothing is read
+	a.conn.rx.mu.Lock() // keeps others from reading
 	last := termination{fault: faultLocal}
 	fpdu := last.appendFPDU(nil, b.conn.crc)
 	n, err := b.conn.s.write([][]byte{fpdu})

@@ -14,13 +14,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// readBytes is the size of a receive buffer, which limits what one system call can receive. It must
-// hold the largest FPDU. It is much larger, so that incomplete FPDUs seldom have to be moved to its
-// start.
+// readBytes is the size of a receive buffer and so the most that one system call can receive. It
+// must hold the largest FPDU, and is much larger so that incomplete FPDUs seldom have to be moved
+// to its start.
 const readBytes = 256 << 10
 
-// An incomplete FPDU waits for its rest. One of up to smallPart bytes is copied out of the buffer.
-// A larger one keeps the buffer if at most maxPartial connections of the NIC do so.
+// An incomplete FPDU of up to smallPart bytes is copied out of the buffer until the rest arrives. A
+// larger one keeps the buffer, unless maxPartial connections of the NIC already do.
 const (
 	smallPart  = 512
 	maxPartial = 64
@@ -29,42 +29,42 @@ const (
 // receiver is the receive side of a connection. The goroutine that holds mu has the receive role:
 // it parses, places, completes and queues responses. It never waits.
 type receiver struct {
-	mu sync.Mutex // before q.mu
+	mu sync.Mutex // taken before q.mu
 
-	buf     *[readBytes]byte // nil while no unread bytes are in it
+	buf     *[readBytes]byte // nil while it holds no unread bytes
 	r, w    int              // buf[r:w] is unread
 	iov     [1][]byte
-	part    []byte // the unread bytes when buf was given back
-	kept    bool   // buf is kept and counted in device.partial
-	waits   bool   // part has been entered as stall; part is nil if stall was evicted
+	part    []byte // the unread bytes after buf was returned to the pool
+	kept    bool   // buf is kept, and counted in device.partial
+	waits   bool   // part is entered as stall; part is nil if stall was evicted
 	stall   stall  // guarded by q.mu
 	reply   bool   // there may be something to send
-	heard   bool   // the first FPDU has been handled
-	refused bool   // a message was at fault: later ones are dropped
+	heard   bool   // the first FPDU was handled
+	refused bool   // a message was invalid; later ones are dropped
 
-	access *verbs.AccessError // the access that the message at fault did not get, nil = it was another fault
-	why    error              // of status
+	access *verbs.AccessError // the access refused to the invalid message; nil for another fault
+	why    error              // the reason for status
 
 	no [4]uint32 // the next MSN on each queue
 
-	// The Send message that is being received, and its receive.
+	// The Send message being received, and its receive request.
 	open   bool
 	recv   recvEntry
 	got    uint64
-	status verbs.WCStatus // of recv, if the message was at fault
+	status verbs.WCStatus // of recv, if the message was invalid
 
-	// The RDMA Write before an immediate: its length so far, and whether a message of another kind
-	// has come since its end.
+	// The RDMA Write before an immediate: the length so far, and whether a message of another kind
+	// has followed it.
 	writing bool
 	wrote   bool
 	written uint64
 
-	readGot uint32 // bytes of the oldest Read that have been placed
-	opening bool   // the Read that opened the connection is not answered yet
+	readGot uint32 // bytes of the oldest Read placed so far
+	opening bool   // the Read that opened the connection is still unanswered
 
-	pos    uint64    // position in the stream of the first unread byte
-	partAt uint64    // pos of the incomplete FPDU that was last set aside
-	since  time.Time // when it was first set aside
+	pos    uint64    // stream position of the first unread byte
+	partAt uint64    // pos of the incomplete FPDU last set aside
+	since  time.Time // when that FPDU was first set aside
 }
 
 var readPool = sync.Pool{New: func() any { return new([readBytes]byte) }}
@@ -75,7 +75,7 @@ func (r *receiver) init(q *qp, agreed *setup) {
 	r.recv.sgl = make([]verbs.SGE, 0, q.rq.maxSGE)
 }
 
-// flush completes the receive of a message that is not complete. The caller holds mu and q.mu.
+// flush completes the receive request of an incomplete message. The caller holds mu and q.mu.
 func (r *receiver) flush(q *qp) {
 	if !r.open {
 		return
@@ -90,15 +90,15 @@ func (r *receiver) flush(q *qp) {
 	q.recvCQ.push(&verbs.WC{ID: r.recv.id, Status: r.status, QPNum: q.num}, false)
 }
 
-// receive takes the receive role and handles the bytes that have arrived. more reports that further
-// bytes may be there.
+// receive takes the receive role and handles the bytes that have arrived. more reports that there
+// may be further bytes.
 func (c *conn) receive() (a arrivals, more bool) {
 	c.rx.mu.Lock()
 	defer c.rx.mu.Unlock()
 	return c.receiveLocked()
 }
 
-// poll is receive, unless another goroutine has the role at the moment.
+// poll is like receive, but does nothing if another goroutine holds the role.
 func (c *conn) poll() (a arrivals) {
 	if c.rx.mu.TryLock() {
 		a, _ = c.receiveLocked()
@@ -143,10 +143,10 @@ func (c *conn) receiveLocked() (a arrivals, more bool) {
 	return a, true
 }
 
-// park gives the receive buffer back while no bytes are there to be received. An incomplete FPDU
-// stays in the buffer, or is copied if it is small or if many connections have incomplete FPDUs, so
-// that slow peers hold little memory. A copy that is not small is entered in the NIC's account of
-// stalls.
+// park returns the receive buffer to the pool while there is nothing to receive. An incomplete FPDU
+// stays in the buffer, unless it is small or many connections have incomplete FPDUs; then it is
+// copied, so that slow peers tie up little memory. A copy that is not small is entered in the NIC's
+// stall account.
 func (c *conn) park() {
 	r := &c.rx
 	left := r.w - r.r
@@ -166,8 +166,8 @@ func (c *conn) park() {
 	r.buf = nil
 }
 
-// setAside copies an incomplete FPDU, if the account of stalls has room for it; otherwise it ends
-// the connection.
+// setAside copies an incomplete FPDU if the stall account has room for it; otherwise it ends the
+// connection.
 func (c *conn) setAside(part []byte) {
 	r, n := &c.rx, int64(len(part))
 	if r.since.IsZero() || r.partAt != r.pos {
@@ -200,7 +200,7 @@ func (c *conn) letGo() {
 	r.part, r.waits = nil, false
 }
 
-// unpark is the opposite of park.
+// unpark reverses park.
 func (c *conn) unpark() {
 	r := &c.rx
 	if r.kept {
@@ -220,7 +220,7 @@ func (c *conn) unpark() {
 	}
 }
 
-// ended handles an error of read.
+// ended handles an error from read.
 func (c *conn) ended(err error) {
 	if err == errWouldBlock {
 		return
@@ -274,8 +274,9 @@ func (c *conn) consume() {
 	}
 }
 
-// frame returns the FPDU at the start of b and checks its CRC. need is how many bytes of the stream
-// the FPDU takes, or those needed to learn its length. If b has fewer, fpdu is nil.
+// frame returns the FPDU at the start of b after checking its CRC. need is the number of stream
+// bytes that the FPDU occupies, or that are needed to learn its length. If b has fewer, fpdu is
+// nil.
 func (c *conn) frame(b []byte) (fpdu []byte, need int, f fault) {
 	prefix := 0
 	if c.markIn {
@@ -308,7 +309,7 @@ func (c *conn) frame(b []byte) (fpdu []byte, need int, f fault) {
 	return b, need, f
 }
 
-// hear notes that the peer's first FPDU has been handled.
+// hear records that the peer's first FPDU was handled.
 func (c *conn) hear() {
 	c.rx.heard = true
 	if c.rtr {

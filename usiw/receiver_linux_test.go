@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// endlessStream delivers the same FPDU again and again, as often as there is room for it.
+// endlessStream delivers the same FPDU over and over, as often as there is room for it.
 type endlessStream struct {
 	stream
 	fpdu  []byte
@@ -33,9 +33,8 @@ func (s *endlessStream) read(bufs [][]byte) (n int, err error) {
 	return n, nil
 }
 
-// readersRest waits until the reader of every connection waits for its socket, after a first read
-// of it under rx.mu. Bytes that are read later, without a message from the peer, are read by the
-// test.
+// readersRest waits until the reader of every connection is waiting for its socket, after its first
+// read under rx.mu. Bytes that are read later without a message from the peer are read by the test.
 func readersRest(t *testing.T) {
 	t.Helper()
 	buf := make([]byte, 1<<20)
@@ -56,7 +55,7 @@ func readersRest(t *testing.T) {
 	}
 }
 
-// TestPollReturns has a peer send RDMA Writes without pause: a poll returns all the same.
+// TestPollReturns: a poll returns even if a peer sends RDMA Writes without pause.
 func TestPollReturns(t *testing.T) {
 	_, b := twoSides(t, Config{})
 	c := b.conn
@@ -71,8 +70,8 @@ func TestPollReturns(t *testing.T) {
 		n, err := b.rcq.Poll(wcs[:])
 		require.NoError(t, err)
 		require.Zero(t, n)
-		// A part of an FPDU that stays in the buffer makes the next read smaller, so that a turn
-		// may need one more.
+		// A partial FPDU left in the buffer makes the next read smaller, so a turn may need one
+		// more read.
 		require.GreaterOrEqual(t, endless.reads, (i+1)*turnBytes/readBytes)
 		require.LessOrEqual(t, endless.reads, (i+1)*(turnBytes/readBytes+1))
 	}

@@ -19,10 +19,10 @@ type recvEntry struct {
 // recvQueue is a ring of receive requests that grows up to its limit. It belongs to a QP, or to an
 // SRQ that several QPs share.
 type recvQueue struct {
-	pd     *domain // the domain in which the keys of its requests are checked
+	pd     *domain // the domain whose keys its requests may use
 	maxSGE int
-	name   string // of its limit
-	low    func() // reports that fewer than watermark requests are left; called without mu
+	name   string // the name of its limit
+	low    func() // called without mu when fewer than watermark requests are left
 
 	mu        sync.Mutex // guards the fields below; taken after qp.mu
 	ring      []recvEntry
@@ -72,8 +72,8 @@ func (r *recvQueue) grow() {
 	r.ring = ring
 }
 
-// take copies the oldest request into e, whose sgl must have room; it reports false if there is
-// none.
+// take removes the oldest request and copies it into e, whose sgl must have room; it reports false
+// if the queue is empty.
 func (r *recvQueue) take(e *recvEntry) bool {
 	r.mu.Lock()
 	if r.head == r.tail {

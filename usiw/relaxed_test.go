@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRelaxedIgnored: SendRelaxed changes nothing on the wire, in the completion of a request, or
-// in the time of the completion.
+// TestRelaxedIgnored: SendRelaxed affects neither the bytes on the wire nor the completion of a
+// request nor its time.
 func TestRelaxedIgnored(t *testing.T) {
 	type trace struct {
 		sent, received []verbs.WC

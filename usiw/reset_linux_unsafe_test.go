@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reset makes the kernel end the connection abruptly: connect(2) to AF_UNSPEC dissolves it.
+// reset makes the kernel abort the connection: connect(2) to AF_UNSPEC dissolves it.
 func (s *side) reset() error {
 	none := unix.RawSockaddr{Family: unix.AF_UNSPEC}
 	fd := uintptr(s.conn.s.(*tcpStream).fd)

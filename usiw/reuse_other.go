@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// reuseAddr is refused: the option of this name means something else here.
+// reuseAddr returns an error: on these systems SO_REUSEADDR means something else.
 func reuseAddr(_, _ string, _ syscall.RawConn) error {
 	return fmt.Errorf("%w: a local port that is used again, on %s", verbs.ErrNotSupported, runtime.GOOS)
 }

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reuseAddr lets a socket have a local port that other connections have, or have had until
-// recently.
+// reuseAddr lets a socket use a local port that other connections use, or used until recently.
 func reuseAddr(_, _ string, c syscall.RawConn) error {
 	var set error
 	err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })

@@ -28,14 +28,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// scaleServer, set in the environment, makes the test binary the passive process of a scale test:
-// it prints its address, serves until its standard input ends, and prints what it has used.
+// scaleServer is the environment variable that makes the test binary the passive process of a scale
+// test: it prints its address, serves until its standard input ends, and prints its resource usage.
 const scaleServer = "GOVERBS_SCALE_SERVER"
 
-// scaleAccess lets the peer do everything.
+// scaleAccess grants the peer every access.
 const scaleAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// usage is how much memory, and how many goroutines and files, a process uses.
+// usage is the memory and the number of goroutines and files that a process uses.
 type usage struct {
 	Goroutines int
 	Files      int
@@ -89,18 +89,18 @@ func (s *scaleSide) qp() (*verbs.QP, error) {
 
 func (s *scaleSide) close() error { return errors.Join(s.v.CloseAll(), s.nic.Close()) }
 
-// scaleRegion is what the passive side tells with its acceptance.
+// scaleRegion is what the passive side sends when it accepts.
 type scaleRegion struct {
 	Addr uint64
 	Key  uint32
 }
 
-// TestScaleServer is not a test: it is the passive process of the tests below, which start it.
+// TestScaleServer is not a test but the passive process that the tests below start.
 func TestScaleServer(t *testing.T) {
 	if os.Getenv(scaleServer) == "" {
 		return // run as part of the suite: the tests below assert everything
 	}
-	// The first use of the network opens descriptors of the runtime, which stay open.
+	// The first use of the network opens descriptors of the runtime that stay open.
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, first.Close())
@@ -135,7 +135,7 @@ func TestScaleServer(t *testing.T) {
 	})
 	fmt.Println(ln.Addr())
 	in := bufio.NewScanner(os.Stdin)
-	for in.Scan() { // each line asks for the usage
+	for in.Scan() { // each line requests the usage
 		if err := json.NewEncoder(os.Stdout).Encode(measure()); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestScaleServer(t *testing.T) {
 	settled(t, before, measure)
 }
 
-// scalePeer is the passive process as the test sees it.
+// scalePeer is the test's view of the passive process.
 type scalePeer struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
@@ -187,7 +187,7 @@ func (p *scalePeer) usage(t *testing.T) (u usage) {
 	return u
 }
 
-// end lets the process end; it checks itself that nothing is left over there.
+// end lets the process exit; the process itself checks that nothing is left over.
 func (p *scalePeer) end(t *testing.T) {
 	require.NoError(t, p.in.Close())
 	rest, err := io.ReadAll(p.out)
@@ -215,7 +215,7 @@ func (s *scaleSide) connect(ctx context.Context, addr string) (*connection, erro
 	return c, json.Unmarshal(c.id.PrivateData(), &c.region)
 }
 
-// connectAll makes n connections, a few at a time.
+// connectAll makes n connections, a few at once.
 func (s *scaleSide) connectAll(t *testing.T, addr string, n int) []*connection {
 	all := make([]*connection, n)
 	g, ctx := errgroup.WithContext(context.Background())
@@ -230,7 +230,7 @@ func (s *scaleSide) connectAll(t *testing.T, addr string, n int) []*connection {
 	return all
 }
 
-// closeAll closes connections, a few at a time: each close waits for the peer's.
+// closeAll closes connections, a few at once, because each close waits for the peer's.
 func closeAll(t *testing.T, all []*connection) {
 	var g errgroup.Group
 	g.SetLimit(64)
@@ -251,10 +251,10 @@ func settled(t *testing.T, before usage, now func() usage) {
 	t.Fatalf("before: %+v, after: %+v", before, u)
 }
 
-// TestScaleOperations makes 1,000 connections between two processes, does 100 operations on each,
-// and closes them, and all that twice. No goroutine, descriptor or memory is left over in either
-// process. A process keeps some memory for later use, which it has after the first or the second
-// time; so if the second time needs more memory than the first, there is a third.
+// TestScaleOperations makes 1,000 connections between two processes, performs 100 operations on
+// each, and closes them, all of it twice. No goroutine, descriptor or memory is left over in either
+// process. A process retains some memory for reuse after the first or second round; if the second
+// round needs more memory than the first, there is a third.
 func TestScaleOperations(t *testing.T) {
 	const connections, operations = 1000, 100
 	needFiles(t, connections+200)
@@ -264,7 +264,7 @@ func TestScaleOperations(t *testing.T) {
 	before, peerBefore := measure(), peer.usage(t)
 	const slack = 1 << 20
 	active, passive := []uint64{before.Memory}, []uint64{peerBefore.Memory}
-	grows := func(m []uint64) bool { // each time after the first
+	grows := func(m []uint64) bool { // in every round after the first
 		for i := 2; i < len(m); i++ {
 			if m[i] < m[i-1]+slack {
 				return false
@@ -290,8 +290,8 @@ func TestScaleOperations(t *testing.T) {
 	peer.end(t)
 }
 
-// operate does operations on each connection, a quarter of them fetch-and-adds on one word, which
-// must hold added before.
+// operate performs operations on each connection, a quarter of them fetch-and-adds on one word,
+// which must hold added beforehand.
 func (s *scaleSide) operate(t *testing.T, all []*connection, operations int, added uint64) {
 	for i, c := range all {
 		sge, err := s.mr.SGE(i%1000*1024, 64)
@@ -319,7 +319,7 @@ func (s *scaleSide) operate(t *testing.T, all []*connection, operations int, add
 	require.EqualValues(t, added+uint64(len(all)*operations/4), binary.NativeEndian.Uint64(s.mr.Bytes()))
 }
 
-// run posts a list whose last request is signalled and requires its success.
+// run posts a list whose last request is signalled, and requires it to succeed.
 func (s *scaleSide) run(t *testing.T, c *connection, wrs []verbs.SendWR) {
 	_, err := c.qp.PostSend(wrs)
 	require.NoError(t, err)
@@ -346,13 +346,13 @@ func needFiles(t *testing.T, n int) int {
 	return int(min(l.Cur, 1<<30))
 }
 
-// TestScaleIdle makes 10,000 connections between two processes, or as many as the limit of open
-// files allows, and reports what an idle one costs in memory.
+// TestScaleIdle makes 10,000 connections between two processes, or as many as the limit on open
+// files allows, and reports the memory cost of an idle one.
 func TestScaleIdle(t *testing.T) {
 	limit := needFiles(t, 5200)
 	connections := min(10000, limit-200)
 	if race.Enabled {
-		connections = 500 // the race detector needs memory and time of its own, so the numbers say nothing
+		connections = 500 // the race detector needs memory and time itself, so the figures mean nothing
 	}
 	peer := startScalePeer(t)
 	s, err := newScaleSide()

@@ -20,12 +20,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sizeTap notes the length of every FPDU that a side sends, as a Tap.
+// sizeTap is a Tap that records the length of every FPDU that a side sends.
 type sizeTap struct {
-	mu     sync.Mutex // guards what follows
-	frames int        // bytes of the set-up that are still to come
-	head   []byte     // of the FPDU's length
-	rest   int        // bytes of the FPDU behind its length
+	mu     sync.Mutex // guards the fields below
+	frames int        // set-up bytes still expected
+	head   []byte     // bytes of the FPDU's length field
+	rest   int        // remaining bytes of the FPDU after its length field
 	last   int        // the largest since the last call of largest
 }
 
@@ -56,7 +56,7 @@ func (s *sizeTap) Packet(p *usiw.Packet) {
 	}
 }
 
-// largest returns the length of the largest FPDU since it was called before.
+// largest returns the length of the largest FPDU since its last call.
 func (s *sizeTap) largest() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +65,8 @@ func (s *sizeTap) largest() int {
 	return n
 }
 
-// TestSegmentSize changes the MTU between two hosts while they are connected: the FPDUs follow, in
-// both directions, so that each still travels in a segment of its own (RFC 5044 section 4.5).
+// TestSegmentSize changes the MTU between two connected hosts: the FPDU size follows in both
+// directions, so that each FPDU still travels in its own segment (RFC 5044 section 4.5).
 func TestSegmentSize(t *testing.T) {
 	a, b := rdmatest.NewNamespace(t), rdmatest.NewNamespace(t)
 	a.IP(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
@@ -74,7 +74,7 @@ func TestSegmentSize(t *testing.T) {
 	a.IP(t, "addr", "add", "10.98.0.1/24", "dev", "v0")
 	b.IP(t, "addr", "add", "10.98.0.2/24", "dev", "v1")
 	mtu := func(n int) {
-		// The receiver never takes less than is sent.
+		// The receiver always accepts at least as much as is sent.
 		first, second := a, b
 		if n > 1500 {
 			first, second = b, a
@@ -110,7 +110,7 @@ func TestSegmentSize(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, <-accepted)
 
-	// write writes 4 MiB and returns the largest FPDU of the last.
+	// write writes 4 MiB and returns the length of the largest FPDU in the last write.
 	write := func() (n int) {
 		sge, err := client.mr.SGE(0, 1<<20)
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestSegmentSize(t *testing.T) {
 		}
 		return tap.largest()
 	}
-	const headers = 20 + 20 + 12 // of IPv4 and TCP with timestamps
+	const headers = 20 + 20 + 12 // IPv4 and TCP headers with timestamps
 	for _, n := range []int{9000, 1500, 600, 4000, 1500} {
 		mtu(n)
 		got := write()

@@ -10,19 +10,20 @@ import (
 	"github.com/goverbs/goverbs/internal/queue"
 )
 
-// How much a poster or a holder of the receive role sends in a row. Then it leaves the rest to a
-// goroutine. That goroutine, and the one that waits for room, yield after each turn (turn.go).
+// inlineBatches and inlineBytes limit how much a poster or a holder of the receive role sends in a
+// row before it leaves the rest to another goroutine. That goroutine, and the one that waits for
+// room, yield after each turn (turn.go).
 const (
 	inlineBatches = 16
 	inlineBytes   = 2 << 20
 )
 
-// task is the message that the send role is building.
+// task identifies the message that the send role is building.
 type task uint8
 
 const (
 	taskNone     task = iota
-	taskRequest       // that of entry, from offset off
+	taskRequest       // the message of entry, from offset off
 	taskImm           // the Immediate Data of entry
 	taskResponse      // resp, from offset off
 	taskNudge         // see nudge.go
@@ -33,27 +34,27 @@ const (
 // connection waits for room.
 type sender struct {
 	busy    bool      // mu: a goroutine holds the role
-	again   bool      // mu: more was queued meanwhile
+	again   bool      // mu: more was queued while the role was taken
 	blocked bool      // mu: the socket is full
-	waiter  bool      // mu: waitWritable runs
-	hold    bool      // mu: the peer has to send first; see hold.go
-	idle    sync.Cond // on q.mu: busy has become false
+	waiter  bool      // mu: a goroutine is in waitRoom
+	hold    bool      // mu: the peer must send first; see hold.go
+	idle    sync.Cond // on q.mu: signalled when busy becomes false
 
-	holdTimer  *time.Timer  // mu: ends hold after HoldTimeout; nil for a peer-to-peer connection
+	holdTimer  *time.Timer  // mu: ends hold after HoldTimeout; nil if peer-to-peer
 	nudge      bool         // mu: a nudge is due
 	nudgeTimer *time.Timer  // mu: for the next nudge; nil if the peer needs none
-	last       *termination // mu: the Terminate to send after the queued responses; it ends the connection
-	grace      *time.Timer  // mu: bounds the time for these responses
+	last       *termination // mu: the Terminate that ends the connection, sent after the queued responses
+	grace      *time.Timer  // mu: limits the time for these responses
 
 	stall   stall // mu: the batch, while it is blocked
-	severed bool  // mu: the batch was given up; the stream ends in the middle of an FPDU
+	severed bool  // mu: the batch was dropped; the stream ends in the middle of an FPDU
 
 	responses   queue.Ring[response] // mu
-	inRequest   bool                 // mu: the message of a request is being built
-	outstanding int                  // mu: Reads and atomics without an answer
-	reads       queue.Ring[uint64]   // mu: positions of these Reads in the send queue
-	atomics     queue.Ring[uint64]   // mu: positions of these atomics in the send queue
-	sentTo      uint64               // mu: bytes of the stream that are in the socket
+	inRequest   bool                 // mu: a request's message is under construction
+	outstanding int                  // mu: unanswered Reads and atomics
+	reads       queue.Ring[uint64]   // mu: positions of the unanswered Reads in the send queue
+	atomics     queue.Ring[uint64]   // mu: positions of the unanswered atomics in the send queue
+	sentTo      uint64               // mu: bytes of the stream that the socket has accepted
 
 	// The fields below belong to the holder of the send role.
 	batch  *batch
@@ -62,9 +63,9 @@ type sender struct {
 	resp   response
 	off    uint32
 	burst  int
-	broken error     // the error of the test hook
+	broken error     // the test hook's error
 	built  uint64    // bytes of the stream that have been put into batches
-	mulpdu int       // most bytes of a ULPDU
+	mulpdu int       // largest ULPDU in bytes
 	sized  uint64    // built when mulpdu was last set
 	sendNo [2]uint32 // the last MSN on queues 0 and 1
 	respNo uint32    // the last MSN on queue 3
@@ -83,8 +84,8 @@ func (t *sender) init(q *qp, agreed *setup) {
 	}
 }
 
-// mulpdu returns the largest ULPDU for a stream whose segments have the given size; 0 means that it
-// is not known.
+// mulpdu returns the largest ULPDU for a stream with the given segment size; 0 means that the size
+// is unknown.
 func (d *device) mulpdu(segment int, markers bool) int {
 	if segment <= 0 || segment > d.cfg.MTU {
 		segment = d.cfg.MTU
@@ -92,18 +93,17 @@ func (d *device) mulpdu(segment int, markers bool) int {
 	return mpa.MULPDU(segment, markers)
 }
 
-// sizeEvery is after how many sent bytes size is called again: the path to the peer, and with it
-// the segment size, may have changed (RFC 5044 section 4.5). The call costs a system call.
+// sizeEvery is the number of bytes after which size is called again: the path to the peer, and with
+// it the segment size, may change (RFC 5044 section 4.5). Each call costs a system call.
 const sizeEvery = 1 << 20
 
-// size sets how large ULPDUs may be. The caller holds the send role, or has just made the
+// size updates the largest ULPDU. The caller holds the send role, or has just created the
 // connection.
 func (c *conn) size() {
 	c.tx.mulpdu, c.tx.sized = c.dev.mulpdu(c.s.segment(), c.markOut), c.tx.built
 }
 
-// kick performs local requests and sends queued messages as far as the socket has room. It never
-// waits.
+// kick performs local requests and sends queued messages until the socket is full. It never waits.
 func (c *conn) kick() {
 	c.q.mu.Lock()
 	c.performLocals()
@@ -119,8 +119,8 @@ func (c *conn) kick() {
 	}
 }
 
-// handOver gives the send role to a goroutine of the connection, because the caller has other work
-// and requests keep coming.
+// handOver passes the send role to another goroutine of the connection, because the caller has
+// other work and requests keep arriving.
 func (c *conn) handOver() {
 	c.q.mu.Lock()
 	if !c.dead.Load() {
@@ -132,13 +132,14 @@ func (c *conn) handOver() {
 	c.leave()
 }
 
-// sendAll sends until nothing is left or the socket is full, and leaves the send role. The caller
+// sendAll sends until nothing is left or the socket is full, and gives up the send role. The caller
 // holds the role.
 func (c *conn) sendAll() {
 	if c.sendSome(turnBytes) {
 		return
 	}
-	// not one of the connection: when sendSome returns true, another goroutine may run sendAll
+	// From a pool, not a field of the connection: once sendSome returns true, another goroutine may
+	// run sendAll.
 	t := turnPool.Get().(*turn)
 	for done := false; !done; done = c.sendSome(turnBytes) {
 		t.spend(turnBytes, &c.dev.yielder)
@@ -147,8 +148,8 @@ func (c *conn) sendAll() {
 	turnPool.Put(t)
 }
 
-// sendSome is sendAll with a limit: after the given number of bytes, or inlineBatches, it returns
-// false, and the caller keeps the role.
+// sendSome is like sendAll with a limit: after the given number of bytes, or inlineBatches, it
+// returns false, and the caller keeps the role.
 func (c *conn) sendSome(limit int) bool {
 	t := &c.tx
 	for batches := inlineBatches; batches > 0 && limit > 0; batches-- {
@@ -187,7 +188,7 @@ func (c *conn) sendSome(limit int) bool {
 	return false
 }
 
-// fresh makes batch an empty batch.
+// fresh replaces batch with an empty one of the given kind.
 func (t *sender) fresh(small bool) {
 	if t.batch != nil && t.batch.small == small {
 		t.batch.reset()
@@ -218,9 +219,9 @@ func (c *conn) leave() bool {
 	return true
 }
 
-// block gives up the send role because the socket is full, and lets a goroutine wait for room. The
-// batch stays in memory until then, if the account of stalls has room for it; otherwise block ends
-// the connection.
+// block gives up the send role because the socket is full, and starts a goroutine that waits for
+// room. The batch stays in memory until then if the stall account has room for it; otherwise block
+// ends the connection.
 func (c *conn) block() {
 	t := &c.tx
 	if t.batch.since.IsZero() {
@@ -248,7 +249,8 @@ func (c *conn) block() {
 	}
 }
 
-// waitRoom waits for room and continues sending, until the socket does not become full again.
+// waitRoom waits for room and continues sending, and repeats this until the socket has accepted
+// everything.
 func (c *conn) waitRoom() {
 	t := &c.tx
 	err := c.s.waitWritable(func() bool {
@@ -263,7 +265,8 @@ func (c *conn) waitRoom() {
 		c.sendAll()
 		c.q.mu.Lock()
 		defer c.q.mu.Unlock()
-		// If the socket is full again, filled by us or by another goroutine since, we wait again.
+		// If the socket is full again, whether this goroutine or another one filled it, keep
+		// waiting.
 		t.waiter = t.blocked && !c.dead.Load()
 		return !t.waiter
 	})
@@ -272,8 +275,8 @@ func (c *conn) waitRoom() {
 	}
 }
 
-// noteSent notes that the socket has taken n more bytes. Requests that have been sent entirely and
-// need no answer are complete, and a local request that follows them is performed.
+// noteSent records that the socket accepted n more bytes. Requests that are fully sent and need no
+// answer are complete, and a local request after them is performed.
 func (c *conn) noteSent(n int) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -295,8 +298,8 @@ func (c *conn) noteSentLocked() {
 	c.q.retire()
 }
 
-// cut releases the memory of the unsent data. It returns the bytes that must still be sent so that
-// the stream ends after a whole FPDU.
+// cut releases the memory of the unsent data. It returns the bytes still needed for the stream to
+// end after a whole FPDU.
 func (t *sender) cut(s *stalls) (tail []byte) {
 	s.leave(&t.stall)
 	if t.batch == nil {

@@ -4,24 +4,24 @@ package usiw
 
 import "github.com/goverbs/goverbs/verbs"
 
-// chunk is how many entries of a send queue are allocated at a time.
+// chunk is how many send queue entries are allocated at once.
 const chunk = 16
 
-// sendEntry is a send request in its queue. Until the send role takes it (sendQueue.next), it is
-// guarded by qp.mu. Then it belongs to the send role, except for sent, answered and status, which
-// stay guarded by qp.mu.
+// sendEntry is a queued send request. Until the send role starts it (sendQueue.next), it is guarded
+// by qp.mu. Then it belongs to the send role, except for sent, answered and status, which qp.mu
+// continues to guard.
 type sendEntry struct {
 	id         uint64
 	op         verbs.WROpcode
 	flags      verbs.SendFlags
 	status     verbs.WCStatus
-	sent       bool // its last byte is in the socket
-	answered   bool // the response to a Read or atomic has been placed
+	sent       bool // the socket has accepted its last byte
+	answered   bool // the response to the Read or atomic has been placed
 	length     uint32
 	rkey       uint32
 	invalidate uint32
-	msn        uint32 // of its message on queue 0 or 1
-	end        uint64 // position in the outgoing stream after its last byte
+	msn        uint32 // its message number on queue 0 or 1
+	end        uint64 // stream position just after its last byte
 	raddr      uint64
 	imm        uint64
 	operands   operands
@@ -30,13 +30,12 @@ type sendEntry struct {
 	bind       *binding
 }
 
-// operands are the operands of an atomic, in the fields of the wire format, where swap and add
-// share a field.
+// operands are the operands of an atomic in wire format, where swap and add share a field.
 type operands struct {
 	add, addMask, compare, compareMask uint64
 }
 
-// awaitsAnswer reports whether the request is complete only when the peer has answered.
+// awaitsAnswer reports whether the request completes only when the peer answers.
 func (e *sendEntry) awaitsAnswer() bool { return e.op == verbs.WRRDMARead || e.isAtomic() }
 
 func (e *sendEntry) isAtomic() bool {
@@ -52,14 +51,14 @@ func (e *sendEntry) isWrite() bool {
 	return e.op == verbs.WRRDMAWrite || e.op == verbs.WRRDMAWriteWithImm
 }
 
-// isLocal reports whether the request is performed without sending anything.
+// isLocal reports whether the request is performed locally, without sending anything.
 func (e *sendEntry) isLocal() bool { return e.op == verbs.WRBindMW || e.op == verbs.WRLocalInv }
 
 // done reports whether the request is complete.
 func (e *sendEntry) done() bool { return e.sent && (e.answered || !e.awaitsAnswer()) }
 
-// sendQueue is a ring of requests. Entries do not move, so that the send role can use the current
-// one without a lock.
+// sendQueue is a ring of requests. Entries do not move, so the send role can use the current one
+// without a lock.
 //
 //	head <= sentTo <= next <= tail
 //	completed | in the socket, unanswered | begun | waiting | free
@@ -68,9 +67,9 @@ func (e *sendEntry) done() bool { return e.sent && (e.answered || !e.awaitsAnswe
 type sendQueue struct {
 	chunks []*[chunk]sendEntry
 	limit  uint64
-	head   uint64 // oldest request that has not completed
-	sentTo uint64 // oldest request whose bytes are not all in the socket
-	next   uint64 // oldest request that the send role has not begun
+	head   uint64 // oldest request that is not complete
+	sentTo uint64 // oldest request not fully accepted by the socket
+	next   uint64 // oldest request that the send role has not started
 	tail   uint64 // position of the next request to be posted
 }
 
@@ -82,13 +81,13 @@ func (s *sendQueue) init(c verbs.QPCap) {
 func (s *sendQueue) full() bool  { return s.tail-s.head == s.limit }
 func (s *sendQueue) empty() bool { return s.tail == s.head }
 
-// at returns the entry at a position between head and tail.
+// at returns the entry at a position from head to tail.
 func (s *sendQueue) at(i uint64) *sendEntry {
 	i %= uint64(len(s.chunks)) * chunk
 	return &s.chunks[i/chunk][i%chunk]
 }
 
-// push returns the entry of a new request in a queue that has room.
+// push returns the entry for a new request. The queue must have room.
 func (s *sendQueue) push(c verbs.QPCap) *sendEntry {
 	slot := &s.chunks[s.tail%(uint64(len(s.chunks))*chunk)/chunk]
 	if *slot == nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stub is a connection that has only a descriptor: a pipe that is readable.
+// stub returns a connection that is only a descriptor: a readable pipe.
 func stub(t *testing.T) *conn {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -40,15 +40,15 @@ func (s *epollSet) reports(t *testing.T) []*conn {
 	return conns[:n]
 }
 
-// TestSetRemoved removes connections after the kernel has reported them: further ones may have
-// data, so the reader must not sleep.
+// TestSetRemoved removes connections after the kernel has reported them: others may have data, so
+// the reader must not sleep.
 func TestSetRemoved(t *testing.T) {
 	s := newEpollSet(t)
 	defer s.close()
 	for range setEvents {
 		require.NoError(t, s.add(stub(t)))
 	}
-	for i := range s.slots { // as remove does between the system call and the look at slots
+	for i := range s.slots { // what remove does between the system call and the look at slots
 		s.slots[i].gen++
 	}
 	a, more := s.take()
@@ -64,8 +64,8 @@ func TestSetRemoved(t *testing.T) {
 	}
 }
 
-// TestSetPlaces adds and removes connections in any order: places are used again, and a connection
-// that is in two sets leaves either.
+// TestSetPlaces adds and removes connections in any order: slots are reused, and a connection in
+// two sets can leave either.
 func TestSetPlaces(t *testing.T) {
 	a, b, c := stub(t), stub(t), stub(t)
 	s, other := newEpollSet(t, a, b), newEpollSet(t, c, b)
@@ -97,7 +97,7 @@ func TestSetPlaces(t *testing.T) {
 	require.ElementsMatch(t, []*conn{a, b, c}, s.reports(t))
 }
 
-// TestSetFull: when one turn has brought much, the next is for fewer connections.
+// TestSetFull: after a turn that received much, the next covers fewer connections.
 func TestSetFull(t *testing.T) {
 	s := newEpollSet(t, stub(t), stub(t), stub(t))
 	defer s.close()
@@ -119,8 +119,8 @@ func TestSetFull(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// TestSetEnded takes out connections that have ended, or on which nothing more will arrive: the
-// kernel would report them for ever.
+// TestSetEnded removes connections that have ended, or on which nothing more will arrive: otherwise
+// the kernel would report them forever.
 func TestSetEnded(t *testing.T) {
 	a, b, c, d := stub(t), stub(t), stub(t), stub(t)
 	s := newEpollSet(t, a, b, c, d)
@@ -143,7 +143,8 @@ func TestSetEnded(t *testing.T) {
 	require.Empty(t, s.reports(t))
 }
 
-// TestSetClosed uses a set that is closed, whose descriptor is another epoll instance's by then.
+// TestSetClosed uses a closed set, whose descriptor number has been reused for another epoll
+// instance.
 func TestSetClosed(t *testing.T) {
 	c := stub(t)
 	before := descriptors(t)
@@ -154,7 +155,7 @@ func TestSetClosed(t *testing.T) {
 	require.Equal(t, before, descriptors(t))
 	next := newEpollSet(t, c)
 	defer next.close()
-	for extra := next.fd; extra != fd && extra < fd; { // the lowest that is free
+	for extra := next.fd; extra != fd && extra < fd; { // the lowest free number
 		var err error
 		extra, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		require.NoError(t, err)
@@ -168,7 +169,7 @@ func TestSetClosed(t *testing.T) {
 	}
 }
 
-// TestWatchesMoveFails ties two watches, where the kernel refuses one of the connections: all stay
+// TestWatchesMoveFails merges two watches when the kernel refuses one of the connections: all stay
 // where they are.
 func TestWatchesMoveFails(t *testing.T) {
 	a, b, bad, d := stub(t), stub(t), stub(t), stub(t)
@@ -193,8 +194,8 @@ func TestWatchesMoveFails(t *testing.T) {
 	require.Empty(t, other.reports(t))
 }
 
-// TestGateShut: a gate that is shut is not readable, whatever its member is. One that is opened
-// again reports earlier events.
+// TestGateShut: a shut gate is not readable, whether or not its member is. A reopened one reports
+// earlier events.
 func TestGateShut(t *testing.T) {
 	g, err := newGate(stub(t).s.(*tcpStream).fd)
 	require.NoError(t, err)

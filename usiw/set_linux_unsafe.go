@@ -16,27 +16,27 @@ import (
 )
 
 // epollSet is a set of sockets: an epoll instance (epoll(7)), whose descriptor becomes readable
-// when one of its sockets does. A socket with unread data is reported again, after the others.
-// System calls that do not wait ask the instance for the sockets with data. Waits use the gate, a
-// second instance in the runtime's poller whose only member is the first one. One system call on
-// the gate makes the whole set quiet, however many sockets it has.
+// when any of its sockets does. A socket with unread data is reported again, after the others.
+// System calls that do not block ask this instance which sockets have data. Waits use the gate, a
+// second instance in the runtime's poller whose only member is the first. One system call on the
+// gate silences the whole set, however many sockets it has.
 type epollSet struct {
 	fd     int
 	gate   *gate
 	yields *yielder
-	full   atomic.Bool // the last take or poll has received much: the next one is for fewer connections
+	full   atomic.Bool // the last take or poll received much; the next one covers fewer connections
 
 	life  sync.RWMutex // held while fd is used; guards ended
 	ended bool
 
 	mu    sync.Mutex // guards the fields below
 	slots []setSlot
-	at    map[*conn]int32 // index in slots; a connection may be in two sets for a moment
+	at    map[*conn]int32 // index in slots; a connection may briefly be in two sets
 	free  []int32         // indexes of free slots
 }
 
-// setSlot is a place for a connection. An event of a connection that was in the slot before has
-// another generation.
+// setSlot is the slot of a connection. The generation distinguishes events of an earlier connection
+// in the same slot.
 type setSlot struct {
 	c   *conn
 	gen int32
@@ -74,7 +74,7 @@ func (s *epollSet) add(c *conn) error {
 	return nil
 }
 
-// remove removes it, if it is in the set.
+// remove removes the socket of c, if it is in the set.
 func (s *epollSet) remove(c *conn) {
 	s.life.RLock()
 	defer s.life.RUnlock()
@@ -91,7 +91,7 @@ func (s *epollSet) remove(c *conn) {
 	s.free = append(s.free, i)
 }
 
-// ready returns connections on which data have arrived, and whether there may be others.
+// ready returns connections on which data have arrived, and reports whether there may be others.
 func (s *epollSet) ready(conns *[setEvents]*conn) (n int, rest bool) {
 	var evs [setEvents]unix.EpollEvent
 	s.life.RLock()
@@ -130,7 +130,7 @@ func (s *epollSet) take() (a arrivals, more bool) {
 		s.spent(c)
 	}
 	s.filled(a)
-	return a, k > 0 || rest // those that were reported may all have been removed since
+	return a, k > 0 || rest // all of the reported connections may have been removed since
 }
 
 func (s *epollSet) poll() (a arrivals) {
@@ -145,8 +145,8 @@ func (s *epollSet) poll() (a arrivals) {
 	return a
 }
 
-// filled makes the next take or poll receive for fewer connections if this one has received much.
-// Connections that were left out come first then.
+// filled makes the next take or poll cover fewer connections if this one received much. The
+// connections left out then come first.
 func (s *epollSet) filled(a arrivals) {
 	if full := a.bytes > turnBytes; full != s.full.Load() {
 		s.full.Store(full)
@@ -156,7 +156,7 @@ func (s *epollSet) filled(a arrivals) {
 func (s *epollSet) yielder() *yielder { return s.yields }
 
 // spent removes a connection on which no more data will arrive. Otherwise the instance would report
-// it again and again.
+// it forever.
 func (s *epollSet) spent(c *conn) {
 	if c.dead.Load() || c.atEOF.Load() {
 		s.remove(c)
@@ -177,13 +177,13 @@ func (s *epollSet) close() {
 	unix.Close(s.fd)
 }
 
-// gate is an epoll instance in the runtime's poller, with one member.
+// gate is an epoll instance in the runtime's poller, with a single member.
 type gate struct {
 	fd     int // of file
 	member int
 	file   *os.File
 	raw    syscall.RawConn
-	ready  func() bool // of wait
+	ready  func() bool // the function passed to wait
 	fn     func(fd uintptr) bool
 }
 
@@ -197,13 +197,13 @@ func newGate(member int) (*gate, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
-	if err = unix.SetNonblock(fd, true); err != nil { // package os gives only non-blocking descriptors to the poller
+	if err = unix.SetNonblock(fd, true); err != nil { // package os registers only non-blocking descriptors with the poller
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	g.file = os.NewFile(uintptr(fd), "usiw")
 	if g.raw, err = g.file.SyscallConn(); err == nil {
-		err = g.file.SetReadDeadline(time.Time{}) // fails if the runtime's poller has not taken it
+		err = g.file.SetReadDeadline(time.Time{}) // fails if the descriptor is not in the runtime's poller
 	}
 	if err != nil {
 		g.file.Close()
@@ -225,8 +225,8 @@ func (g *gate) wait(f func() bool) error {
 
 func (g *gate) wake() { _ = g.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// shut(true) keeps events of the member from the runtime's poller. shut(false) lets them through
-// again, also earlier ones.
+// shut(true) hides the member's events from the runtime's poller. shut(false) lets them through
+// again, including earlier ones.
 func (g *gate) shut(on bool) bool {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN}
 	if on {

@@ -22,15 +22,14 @@ import (
 )
 
 // rtrSTag is the key in the zero-length Write that opens a connection. Peers need not check it, but
-// some hardware refuses 0.
+// some hardware rejects 0.
 const rtrSTag = 1
 
-// depths are how many Reads and atomics one side may have in progress: ord as the requester, ird as
-// the responder.
+// depths limit the Reads and atomics in progress: ord as the requester, ird as the responder.
 type depths struct{ ord, ird int }
 
-// announce returns the IRD to announce to the peer. It is a power of two, because kernel siw rounds
-// its ORD up to one; so siw does not exceed the announced IRD.
+// announce returns the IRD to announce to the peer: a power of two, because kernel siw rounds its
+// ORD up to one and would otherwise exceed the announced IRD.
 func (w depths) announce() int {
 	if w.ird == 0 {
 		return 0
@@ -38,7 +37,7 @@ func (w depths) announce() int {
 	return 1 << (bits.Len(uint(w.ird)) - 1)
 }
 
-// said returns the depths that a frame announces, -1 if it announces none.
+// said returns the depths that a frame announces; -1 if it announces none.
 func said(f *mpa.Frame) depths {
 	if !f.HasEnhanced {
 		return depths{-1, -1}
@@ -67,7 +66,7 @@ func checkPrivate(b []byte, enhanced bool) error {
 }
 
 // initiate exchanges MPA frames as the active side (RFC 5044 section 7.1.2, RFC 6581 section 9.3)
-// and sends the frame that opens a peer-to-peer connection. The caller sets a deadline on nc.
+// and sends the FPDU that opens a peer-to-peer connection. The caller sets a deadline on nc.
 func (d *device) initiate(ctx context.Context, nc net.Conn, want depths, private []byte) (setup, error) {
 	req := mpa.Frame{CRC: d.cfg.CRC == On, Markers: d.cfg.Markers == On, Rev: uint8(d.cfg.Rev), PrivateData: private}
 	if d.cfg.Rev >= mpa.Rev2 {
@@ -117,7 +116,7 @@ func (d *device) initiate(ctx context.Context, nc net.Conn, want depths, private
 		agreed.ord = min(want.ord, int(theirs.IRD))
 	}
 	if theirs.ORD != mpa.NoNegotiate {
-		agreed.ird = int(theirs.ORD) // not more than our IRD: checked above
+		agreed.ird = int(theirs.ORD) // at most our IRD, as checked above
 		agreed.serve = max(want.announce(), agreed.ird)
 	}
 	if req.Enhanced.PeerToPeer && theirs.PeerToPeer {
@@ -138,7 +137,7 @@ func offerRTR(e *mpa.Enhanced, m RTRMessages) {
 	e.RTRWrite, e.RTRRead, e.RTRSend = m&RTRWrite != 0, m&RTRRead != 0, m&RTRSend != 0
 }
 
-// both returns the opening messages that both sides have.
+// both returns the opening messages that both sides support.
 func both(a, b mpa.Enhanced) mpa.Enhanced {
 	return mpa.Enhanced{RTRWrite: a.RTRWrite && b.RTRWrite, RTRRead: a.RTRRead && b.RTRRead, RTRSend: a.RTRSend &&
 		b.RTRSend}
@@ -160,9 +159,9 @@ func rtrNames(e mpa.Enhanced) string {
 	return strings.Join(names, ", ")
 }
 
-// openWith makes the FPDU that opens a peer-to-peer connection (RFC 6581 section 9.3). Of the
-// messages that both sides have it chooses the one that uses the fewest resources; reads says that
-// the peer answers Reads. It reports false if there is none.
+// openWith builds the FPDU that opens a peer-to-peer connection (RFC 6581 section 9.3). Of the
+// messages that both sides support it chooses the one that uses the fewest resources. reads is set
+// if the peer answers Reads. It reports false if no message is possible.
 func (s *setup) openWith(common mpa.Enhanced, reads bool) bool {
 	b := make([]byte, mpa.LengthLen)
 	switch {
@@ -190,7 +189,8 @@ func (s *setup) openWith(common mpa.Enhanced, reads bool) bool {
 	return true
 }
 
-// terminate sends a Terminate during set-up. It ignores write errors: the set-up has failed anyway.
+// terminate sends a Terminate during set-up. It ignores write errors, because the set-up has failed
+// anyway.
 func (s *setup) terminate(nc net.Conn, f fault) {
 	b := terminationOf(f, nil).appendFPDU(nil, s.crc)
 	if s.markOut {
@@ -199,8 +199,8 @@ func (s *setup) terminate(nc net.Conn, f fault) {
 	_, _ = nc.Write(b)
 }
 
-// respond returns the Reply of the passive side to a Request, and what the two sides agree on with
-// it. It does not send the Reply.
+// respond returns the passive side's Reply to a Request, and the parameters agreed on with it. It
+// does not send the Reply.
 func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame, setup, error) {
 	if err := checkPrivate(private, req.HasEnhanced); err != nil {
 		return mpa.Frame{}, setup{}, err
@@ -215,7 +215,7 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 	theirs := req.Enhanced
 	e := mpa.Enhanced{PeerToPeer: theirs.PeerToPeer}
 	// We use no more than the peer serves, and serve no more than the peer uses. 0x3FFF in either
-	// place means that this is not negotiated (RFC 6581 section 9.1).
+	// field means that the depth is not negotiated (RFC 6581 section 9.1).
 	if theirs.IRD != mpa.NoNegotiate {
 		agreed.ord = min(want.ord, int(theirs.IRD))
 		e.ORD = uint16(agreed.ord)
@@ -225,7 +225,7 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 	if theirs.ORD != mpa.NoNegotiate {
 		agreed.ird = min(want.announce(), int(theirs.ORD))
 		if agreed.ird > 0 {
-			agreed.serve = 1 << bits.Len(uint(agreed.ird-1)) // the peer may round up the depth that it asked for, too
+			agreed.serve = 1 << bits.Len(uint(agreed.ird-1)) // the peer may also round up the depth that it asked for
 		} else {
 			agreed.serve = 0
 		}
@@ -239,7 +239,7 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 		offerRTR(&ours, cmp.Or(d.cfg.RTRMessages, RTRWrite|RTRRead|RTRSend))
 		common := both(ours, theirs)
 		if !common.RTRWrite && !common.RTRRead && !common.RTRSend {
-			// Tell the peer which messages we would accept.
+			// Show the peer which messages we would accept.
 			common = ours
 		}
 		if agreed.ird == 0 && common.RTRRead {
@@ -258,8 +258,8 @@ func (d *device) respond(req *mpa.Frame, want depths, private []byte) (mpa.Frame
 	return rep, agreed, nil
 }
 
-// asksCRC reports whether the passive side asks for CRC. With Auto, the Request decides: a Request
-// from Linux's siw never wants a peer-to-peer connection, while one from this package does.
+// asksCRC reports whether the passive side asks for CRC. With Auto, the Request decides: one from
+// Linux siw never asks for a peer-to-peer connection, while one from this package does.
 func (d *device) asksCRC(req *mpa.Frame) bool {
 	return d.cfg.CRC == On || d.cfg.CRC == Auto && req.HasEnhanced && req.Enhanced.PeerToPeer
 }
@@ -270,8 +270,8 @@ func (d *device) refusal(req *mpa.Frame, private []byte) mpa.Frame {
 		HasEnhanced: req.HasEnhanced}
 }
 
-// readRequest reads and checks a Request. A frame that it refuses gets no answer (RFC 5044 section
-// 7.1.2).
+// readRequest reads and validates a Request. An invalid one gets no answer (RFC 5044
+// section 7.1.2).
 func readRequest(nc net.Conn) (mpa.Frame, error) {
 	f, err := mpa.ReadFrame(nc)
 	switch {
@@ -302,7 +302,7 @@ func setupError(err error) error {
 }
 
 // bounded runs f, which makes blocking calls on nc, until ctx is done or timeout has passed since
-// began. The error tells which of the two has ended it.
+// began. The error shows which of the two interrupted f.
 func bounded(ctx context.Context, nc net.Conn, began time.Time, timeout time.Duration, f func() error) error {
 	_ = nc.SetDeadline(began.Add(timeout))
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })

@@ -14,10 +14,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// patience is how long these tests wait for things that should happen soon.
+// patience is how long these tests wait for what should happen soon.
 const patience = 30 * time.Second
 
-// side is one end of a connection, seen from outside and from inside.
+// side is one end of a connection, with its handles and its internals.
 type side struct {
 	t        *testing.T
 	qp       *verbs.QP
@@ -27,14 +27,14 @@ type side struct {
 	conn     *conn
 }
 
-// twoSides makes a connection over TCP; each end has a region of 4 MiB and 64 receives.
+// twoSides makes a connection over TCP; each end has a region of 4 MiB and 64 posted receives.
 func twoSides(t *testing.T, cfg Config) (a, b *side) {
 	t.Helper()
 	n := newSides(t, cfg)
 	return n.join(n.side(nil, nil), n.side(nil, nil))
 }
 
-// sides makes connections that begin and end in one NIC.
+// sides makes connections with both ends on the same NIC.
 type sides struct {
 	t  *testing.T
 	v  *verbs.Context
@@ -112,7 +112,7 @@ func (n *sides) join(a, b *side) (*side, *side) {
 	return a, b
 }
 
-// post posts a request of size bytes, a Send without data if that is 0.
+// post posts a request of size bytes; if size is 0, a Send without data.
 func (s *side) post(op verbs.WROpcode, size int, to *side) {
 	s.t.Helper()
 	wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled}
@@ -150,7 +150,7 @@ func (s *side) polledNext(cq *verbs.CQ) verbs.WC {
 	}
 }
 
-// read is a Read of 64 bytes from the other side.
+// read returns a Read of 64 bytes from the other side.
 func (s *side) read(from *side) []verbs.SendWR {
 	sge, err := s.mr.SGE(0, 64)
 	require.NoError(s.t, err)
@@ -158,7 +158,7 @@ func (s *side) read(from *side) []verbs.SendWR {
 		RemoteAddr: from.mr.Addr(), RKey: from.mr.RKey()}}
 }
 
-// answeredBy requires that the other side answers a Read, independent of its program.
+// answeredBy requires that the other side answers a Read without its program's help.
 func (s *side) answeredBy(peer *side) {
 	s.t.Helper()
 	s.post(verbs.WRRDMARead, 64, peer)
@@ -181,7 +181,7 @@ func (s *side) watch() *watch {
 	return s.conn.watched
 }
 
-// becomes waits for a keeper.
+// becomes waits until k is the keeper.
 func (s *side) becomes(k keeper) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return s.keeper() == k }, patience, 100*time.Microsecond)
@@ -195,7 +195,7 @@ func (s *side) trusted() {
 	w.doubt.Store(-credit)
 }
 
-// isArmed reports whether the CQ sends an event for the next completion.
+// isArmed reports whether the CQ generates an event for the next completion.
 func (c *cq) isArmed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

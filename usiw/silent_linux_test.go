@@ -17,8 +17,8 @@ import (
 )
 
 // TestSilentSource: a listener keeps a limited number of silent streams from one address. When more
-// come, it closes the oldest ones, so that the address can always connect. Another address and
-// loopback addresses are not affected.
+// arrive it closes the oldest, so that the address can always connect. Other addresses and loopback
+// addresses are not affected.
 func TestSilentSource(t *testing.T) {
 	const most = 3
 	ns := rdmatest.NewNamespace(t)
@@ -60,7 +60,7 @@ func TestSilentSource(t *testing.T) {
 	}
 	other := dial("10.97.0.2")
 	speaks(dial("10.97.0.1"))
-	// The first ones are closed when others come after them, soon.
+	// The first ones are closed soon after later ones arrive.
 	for _, p := range silent[:most-1] {
 		require.Eventually(t, func() bool {
 			dial("10.97.0.1")

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallBuffers gives a socket buffers of about 4 KiB. They are set before the connection is made: a
-// receive buffer that shrinks below an announced window makes Linux drop arriving segments and fall
+// smallBuffers gives a socket buffers of about 4 KiB. They are set before the connection is made:
+// if a receive buffer shrinks below an announced window, Linux drops arriving segments and falls
 // back to its timers.
 func smallBuffers(_, _ string, c syscall.RawConn) error {
 	var err error

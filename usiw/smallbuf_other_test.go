@@ -6,6 +6,5 @@ package usiw_test
 
 import "syscall"
 
-// smallBuffers leaves a socket as it is where the receive buffer's size cannot be set in the same
-// way.
+// smallBuffers does nothing where the size of the receive buffer cannot be set in this way.
 func smallBuffers(_, _ string, _ syscall.RawConn) error { return nil }

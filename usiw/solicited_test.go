@@ -14,8 +14,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestWaitSolicited: a message without SendSolicited does not wake the goroutine, one with it does,
-// and then it gets both. What is there already is returned at once, and a receive that fails wakes.
+// TestWaitSolicited: a message without SendSolicited does not wake the goroutine; one with it does,
+// and the goroutine then receives both. Existing completions are returned at once, and a failed
+// receive wakes the goroutine.
 func TestWaitSolicited(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -66,7 +67,7 @@ func TestWaitSolicited(t *testing.T) {
 			require.Equal(t, 3, r.n)
 
 			send(0)
-			for r.n = 0; r.n == 0; { // until it has arrived
+			for r.n = 0; r.n == 0; { // until the message has arrived
 				r.n, r.err = p.rcq.Poll(wcs)
 				require.NoError(t, r.err)
 			}
@@ -83,8 +84,8 @@ func TestWaitSolicited(t *testing.T) {
 	}
 }
 
-// TestWaitBesideSolicited: a Wait that begins while another goroutine is in WaitSolicited, or the
-// other way round, is not left asleep by messages that are not solicited.
+// TestWaitBesideSolicited: unsolicited messages wake a Wait even if it begins while another
+// goroutine is in WaitSolicited, or vice versa.
 func TestWaitBesideSolicited(t *testing.T) {
 	for _, first := range []string{"WaitSolicited", "Wait"} {
 		t.Run(first+" first", func(t *testing.T) {
@@ -105,7 +106,7 @@ func TestWaitBesideSolicited(t *testing.T) {
 			}
 			for i := range 2 {
 				flags := verbs.SendSignaled
-				if i == 1 && first == "Wait" { // the one in Wait has been woken
+				if i == 1 && first == "Wait" { // the goroutine in Wait has been woken
 					flags |= verbs.SendSolicited
 				}
 				_, err := a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: flags}})
@@ -116,8 +117,8 @@ func TestWaitBesideSolicited(t *testing.T) {
 	}
 }
 
-// TestWaitSolicitedEnds: the context ends the wait, and so does Close of the CQ; a CQ of a shared
-// channel cannot be waited for.
+// TestWaitSolicitedEnds: the wait ends when its context is done or the CQ is closed; a CQ on a
+// shared channel cannot be waited for.
 func TestWaitSolicitedEnds(t *testing.T) {
 	c := open(t, newNIC(t, usiw.Config{}))
 	cq, err := c.CreateCQ(verbs.CQConfig{})

@@ -11,40 +11,42 @@ import (
 )
 
 const (
-	// maxSilent limits the streams of one listener that are silent: their Request has not arrived.
-	// Loopback addresses have as many of their own. It keeps peers that connect and say nothing
-	// from using up the process's descriptors.
+	// maxSilent limits the silent streams of one listener, those whose Request has not arrived, so
+	// that peers that connect and send nothing cannot exhaust the process's descriptors. Loopback
+	// addresses have a separate limit of the same size.
 	maxSilent = 1024
-	// silentGrace is how long a silent stream counts as one that is about to speak. So an address
-	// may open many streams at once, more than Config.MaxSilent.
+	// silentGrace is how long a silent stream is given to speak before it can be closed for
+	// exceeding Config.MaxSilent, so an address may open many streams at once.
 	silentGrace = time.Second
-	// orderTimeout is how long a stream whose Request is there waits for that of the stream which
-	// the same address opened before it. The Requests of a peer that opens one connection after
-	// another are queued in that order, although each is read by a goroutine of its own; and a
-	// stream that stays silent delays the next one by this time at most.
+	// orderTimeout is how long a stream whose Request has arrived waits for the Request of the
+	// previous stream from the same address. The Requests of a peer that opens one connection after
+	// another are thus queued in that order, although a separate goroutine reads each of them. A
+	// stream that stays silent delays the next one by at most this time.
 	orderTimeout = 100 * time.Millisecond
 )
 
-// sources are the addresses from which a listener has streams that it has not queued. When there
-// are too many silent streams, the oldest are closed: a correct peer sends its Request at once. So
-// a new stream always has some time to speak, even if other programs at its address, as behind a
-// NAT, are silent. Where an address has to give, it is the one with the most silent streams.
+// sources tracks the addresses from which a listener has streams that it has not queued yet. If
+// there are too many silent streams, it closes the oldest ones, because a correct peer sends its
+// Request at once. A new stream therefore always has some time to speak, even if other programs at
+// its address are silent, as may happen behind a NAT. When the listener as a whole has too many,
+// the address with the most silent streams loses one.
 type sources struct {
 	mu     sync.Mutex // guards the fields below, and those of each origin
 	of     map[netip.Addr]*origin
 	silent [2]int // of loopback addresses, and of all others
 }
 
-// origin is one address. The zero Addr stands for what has no address, as in a configured Network.
+// origin is one address. The zero Addr represents peers without an address, as in a configured
+// Network.
 type origin struct {
 	at      netip.Addr
 	streams int
-	last    *arrival   // of the stream that was accepted last
-	silent  []*silence // the oldest one first
+	last    *arrival   // of the stream accepted last
+	silent  []*silence // oldest first
 }
 
-// remote is the place of the address in sources.silent: 0 for a loopback address, or none, 1 for
-// another.
+// remote is the index of the address in sources.silent: 0 for a loopback address or none, 1 for any
+// other.
 func (o *origin) remote() int {
 	if !o.at.IsValid() || o.at.IsLoopback() {
 		return 0
@@ -52,13 +54,13 @@ func (o *origin) remote() int {
 	return 1
 }
 
-// silence is a stream that is silent.
+// silence is a silent stream.
 type silence struct {
 	since time.Time
 	end   func() // closes it
 }
 
-// sourceOf returns the address that a stream comes from, as in origin.
+// sourceOf returns the address that a stream comes from, as defined by origin.
 func sourceOf(remote net.Addr) netip.Addr {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -67,8 +69,8 @@ func sourceOf(remote net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap()
 }
 
-// enter counts a stream that was accepted now. earlier is the one which its address opened before,
-// nil if that has been queued.
+// enter counts a newly accepted stream. earlier is the previous stream from the same address, or
+// nil if none of its streams is pending.
 func (s *sources) enter(at netip.Addr) (from *origin, earlier, this *arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +88,7 @@ func (s *sources) enter(at netip.Addr) (from *origin, earlier, this *arrival) {
 	return from, earlier, this
 }
 
-// leave is the opposite of enter: the stream has been queued, or will not be.
+// leave reverses enter: the stream has been queued, or never will be.
 func (s *sources) leave(from *origin, this *arrival) {
 	close(this.over)
 	s.mu.Lock()
@@ -96,9 +98,9 @@ func (s *sources) leave(from *origin, this *arrival) {
 	}
 }
 
-// listen notes that a stream is silent, and ends those for which there is no room any more. An
-// address other than a loopback's keeps limit of them for longer than silentGrace. The caller calls
-// hear afterwards.
+// listen records that a stream is silent, and closes those that exceed the limits. An address other
+// than a loopback address keeps at most limit streams for longer than silentGrace. The caller must
+// call hear afterwards.
 func (s *sources) listen(from *origin, limit int, end func()) *silence {
 	this := &silence{since: time.Now(), end: end}
 	var ended []*silence
@@ -118,7 +120,7 @@ func (s *sources) listen(from *origin, limit int, end func()) *silence {
 	return this
 }
 
-// forget takes a silent stream from an address, and returns it.
+// forget removes a silent stream from an address, and returns it.
 func (s *sources) forget(from *origin, i int) *silence {
 	this := from.silent[i]
 	from.silent = slices.Delete(from.silent, i, i+1)
@@ -126,8 +128,8 @@ func (s *sources) forget(from *origin, i int) *silence {
 	return this
 }
 
-// loudest returns the address with the most silent streams, of loopback addresses (0) or of others
-// (1).
+// loudest returns the address with the most silent streams, among loopback addresses (0) or all
+// others (1).
 func (s *sources) loudest(remote int) (most *origin) {
 	for _, from := range s.of {
 		if from.remote() == remote && (most == nil || len(from.silent) > len(most.silent)) {
@@ -137,8 +139,7 @@ func (s *sources) loudest(remote int) (most *origin) {
 	return most
 }
 
-// hear is the opposite of listen: the stream has spoken, or failed. It reports false if it has been
-// ended.
+// hear reverses listen: the stream has spoken, or failed. It reports false if listen has closed it.
 func (s *sources) hear(from *origin, this *silence) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,15 +151,16 @@ func (s *sources) hear(from *origin, this *silence) bool {
 	return true
 }
 
-// arrival tells the stream that was accepted next how far this one is.
+// arrival lets the next accepted stream follow the progress of this one.
 type arrival struct {
-	read chan struct{} // closed when its Request is there; if none comes, never
-	over chan struct{} // closed when it has been queued, or will not be
+	read chan struct{} // closed when its Request has been read; never closed if none arrives
+	over chan struct{} // closed when it has been queued, or never will be
 }
 
 func newArrival() *arrival { return &arrival{make(chan struct{}), make(chan struct{})} }
 
-// await waits until the stream is over, unless its Request does not come.
+// await waits until the stream has been queued or dropped, but only for orderTimeout if its Request
+// does not arrive.
 func (a *arrival) await(closed <-chan struct{}) {
 	if a == nil {
 		return
@@ -168,7 +170,7 @@ func (a *arrival) await(closed <-chan struct{}) {
 	select {
 	case <-a.read:
 		select {
-		case <-a.over: // soon: it waits only as this one does
+		case <-a.over: // soon, because it only waits for its own predecessor in the same way
 		case <-closed:
 		}
 	case <-a.over:

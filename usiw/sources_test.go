@@ -12,9 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSources: silent streams, however many, from loopback addresses or from one address, take no
-// place of others. A new stream always has one: the oldest of those with which it competes has to
-// give.
+// TestSources: silent streams, however many, from loopback addresses or from one address take no
+// slots from others. A new stream always has a slot: the oldest of its competitors makes way.
 func TestSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 3
@@ -44,7 +43,7 @@ func TestSources(t *testing.T) {
 		listen(local)
 		require.Equal(t, []int{1, 2}, ended, "all loopback addresses together have maxSilent")
 
-		// An address may open more than limit at once. Later it has limit.
+		// An address may open more than limit at once, but later keeps only limit.
 		ended, number = nil, 0
 		one := sourceOf(&net.TCPAddr{IP: net.ParseIP("::ffff:192.0.2.1")})
 		require.Equal(t, sourceOf(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}), one)
@@ -61,7 +60,7 @@ func TestSources(t *testing.T) {
 		listen(netip.MustParseAddr("192.0.2.2"))
 		require.Len(t, ended, 5, "another address takes nothing from it")
 
-		// All together have maxSilent. The address with the most has to give.
+		// All addresses together have maxSilent. The address with the most makes way.
 		ended = nil
 		for i := s.silent[1]; i < maxSilent; i++ {
 			listen(netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}))
@@ -74,13 +73,13 @@ func TestSources(t *testing.T) {
 		listen(other)
 		require.Len(t, ended, 1)
 		before := len(ended)
-		listen(local) // has its own oldest end
+		listen(local) // closes its own oldest stream
 		require.Len(t, ended, before+1)
 		require.Equal(t, [2]int{maxSilent, maxSilent}, s.silent, "loopback addresses take no place of others")
 	})
 }
 
-// TestSourcesInOrder: a stream waits only for one from its own address.
+// TestSourcesInOrder: a stream waits only for streams from its own address.
 func TestSourcesInOrder(t *testing.T) {
 	var s sources
 	one, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")

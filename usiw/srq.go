@@ -9,9 +9,9 @@ import (
 )
 
 // srq is a shared receive queue (verbs.ProviderSRQ). When the first segment of a message arrives,
-// the receive role of the QP takes a request from the queue. From then on the request belongs to
-// that QP and completes in its CQ, even if the message fails. Requests that have not been taken
-// stay in the queue when a QP fails. Each QP's stream numbers its messages separately.
+// the QP's receive role takes a request from the queue. From then on the request belongs to that QP
+// and completes in its CQ, even if the message fails. Requests not yet taken stay in the queue when
+// a QP fails. Each QP numbers the messages of its own stream.
 type srq struct {
 	dev   *device
 	ctx   *vcontext
@@ -36,7 +36,7 @@ func (p *domain) CreateSRQ(owner *verbs.SRQ, attr verbs.SRQAttr) (verbs.Provider
 
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, error) { return s.rq.post(wrs) }
 
-// Modify changes all attributes of mask, or none if one is refused.
+// Modify changes all attributes in mask, or none if one is invalid.
 func (s *srq) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 	r := &s.rq
 	r.mu.Lock()

@@ -14,9 +14,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSRQOpenedBySend: a Send that opens a connection takes a receive of the shared queue. If there
-// is none, the connection ends, as for any Send without a receive. Each stream numbers its messages
-// separately.
+// TestSRQOpenedBySend: a Send that opens a connection consumes a receive of the shared queue. If
+// there is none, the connection ends, as for any Send without a receive. Each stream numbers its
+// messages separately.
 func TestSRQOpenedBySend(t *testing.T) {
 	nic := newRawNIC(t, usiw.Config{RTRMessages: usiw.RTRSend})
 	srq, err := nic.pd.CreateSRQ(verbs.SRQAttr{MaxWR: 8})
@@ -67,8 +67,8 @@ func TestSRQOpenedBySend(t *testing.T) {
 	require.ErrorIs(t, err, terminated(rdmap.LayerDDP, ddp.ErrTypeUntagged, ddp.UntaggedNoBuffer, false))
 }
 
-// TestSRQSizeOfQP: a QP with a shared queue has no receive queue of its own, whatever was asked
-// for.
+// TestSRQSizeOfQP: a QP with a shared queue has no receive queue of its own, whatever size was
+// requested.
 func TestSRQSizeOfQP(t *testing.T) {
 	nic := newRawNIC(t, usiw.Config{})
 	srq, err := nic.pd.CreateSRQ(verbs.SRQAttr{})

@@ -14,9 +14,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// region is the memory that a key names: a memory region, or the part of one to which a window is
-// bound. It never changes; a rebind makes a new one. Its guard counts the accesses in progress, so
-// that deregistration can wait for them.
+// region is the memory that a key names: a memory region, or the range of one to which a window is
+// bound. It never changes; rebinding creates a new one. Its guard counts the accesses in progress,
+// so that deregistration can wait for them.
 type region struct {
 	guard  lifetime.Guard
 	stag   uint32
@@ -25,7 +25,7 @@ type region struct {
 	base   uint64 // the address of mem[0]
 	access verbs.AccessFlags
 
-	// For a window: the region to which it is bound, and the one QP that may use it (nil for type
+	// Windows only: the region to which it is bound, and the one QP that may use it (nil for type
 	// 1).
 	parent *region
 	qp     *qp
@@ -33,7 +33,7 @@ type region struct {
 	fragile bool // Config.GuardMemory
 }
 
-// enter keeps the memory registered until exit. It reports false if the key has become invalid.
+// enter keeps the memory registered until exit. It reports false if the key is no longer valid.
 func (r *region) enter() bool {
 	if !r.guard.Enter() {
 		return false
@@ -52,16 +52,16 @@ func (r *region) exit() {
 	r.guard.Exit()
 }
 
-// stagTable maps the 24-bit index of a key to the region that the key names. Indices are random
-// (RFC 5040 section 8.1.1: STags must be hard to predict and sparse). The low 8 bits of a window's
-// key are chosen by the program.
+// stagTable maps the 24-bit index of a key to the region that the key names. Indices are random,
+// because STags must be sparse and hard to predict (RFC 5040 section 8.1.1). The program chooses
+// the low 8 bits of a window's key.
 type stagTable struct {
 	mu    sync.RWMutex
-	slots map[uint32]*region // nil = reserved for a window that is not bound
+	slots map[uint32]*region // nil = reserved for an unbound window
 	pool  []byte             // unused random bytes
 }
 
-// reserve returns a key with a free index, and puts r into its slot; r is nil for a window.
+// reserve returns a key with a free index, and stores r in its slot; r is nil for a window.
 func (t *stagTable) reserve(r *region) (uint32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +88,7 @@ func (t *stagTable) reserve(r *region) (uint32, error) {
 	}
 }
 
-// lookup returns the region that a key names, nil if there is none.
+// lookup returns the region that a key names, or nil if there is none.
 func (t *stagTable) lookup(stag uint32) *region {
 	t.mu.RLock()
 	r := t.slots[stag>>8]
@@ -99,7 +99,7 @@ func (t *stagTable) lookup(stag uint32) *region {
 	return r
 }
 
-// release frees a slot.
+// release frees a slot and returns the region in it.
 func (t *stagTable) release(index uint32) (old *region) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +109,7 @@ func (t *stagTable) release(index uint32) (old *region) {
 }
 
 // reject is the reason why an access is refused. Its Terminate code depends on the message: tagged
-// for messages with data, request for messages that ask for an operation.
+// applies to messages that carry data, request to messages that ask for an operation.
 type reject uint8
 
 const (
@@ -122,8 +122,8 @@ const (
 	rejectWindow // local: the key of a window
 )
 
-// tagged returns the fault of a tagged message (RFC 5041 section 7.2). DDP has no code for missing
-// rights, so they are a remote protection error of RDMAP, as for the other messages.
+// tagged returns the fault for a tagged message (RFC 5041 section 7.2). DDP has no code for missing
+// rights, so they are reported as an RDMAP remote protection error, as for other messages.
 func (r reject) tagged() fault {
 	code := uint8(ddp.TaggedInvalidSTag)
 	switch r {
@@ -139,7 +139,7 @@ func (r reject) tagged() fault {
 	return fault{rdmap.LayerDDP, ddp.ErrTypeTagged, code}
 }
 
-// request returns the fault of a Read Request or Atomic Request (RFC 5040 section 7.2).
+// request returns the fault for a Read Request or Atomic Request (RFC 5040 section 7.2).
 func (r reject) request() fault {
 	code := uint8(rdmap.ProtInvalidSTag)
 	switch r {
@@ -156,8 +156,8 @@ func (r reject) request() fault {
 }
 
 // check checks an access of n bytes at address to with key stag, in the order key, association,
-// rights, wrap, bounds. If the access is accepted, the region has been entered; the caller exits it
-// after using the memory.
+// rights, wrap, bounds. If the access is accepted, the region has been entered; the caller must
+// exit it after using the memory.
 func (t *stagTable) check(q *qp, stag uint32, to uint64, n int, need verbs.AccessFlags) (*region, []byte, reject) {
 	return t.checkIn(q.pd, q, stag, to, n, need)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// stalls is the account of the memory, in bytes, that a NIC holds for peers that have stopped
-// half-way: batches for which the socket has no room, copies of incomplete FPDUs, and the bytes
-// that a connection still sends at its end. A stall is one such batch or incomplete FPDU.
+// stalls accounts for the memory, in bytes, that a NIC holds for stalled peers: batches for which
+// the socket has no room, copies of incomplete FPDUs, and the bytes that a closing connection still
+// sends. A stall is one such batch or incomplete FPDU.
 //
 //	        reserve           enter
 //	none ------------> paid ---------> entered    the role is free; the memory waits for the peer
@@ -25,22 +25,21 @@ import (
 //
 // Invariants:
 //
-//  1. Memory waits for a peer only if it has been reserved here, so used is never above limit.
-//     Memory that the holder of a role works with at the moment is not in the account; every
-//     running goroutine may have some.
+//  1. Memory waits for a peer only if it has been reserved here, so used never exceeds limit.
+//     Memory in use by the holder of a role is not counted; every running goroutine may have some.
 //  2. A stall enters and leaves under the mutex of its QP, and it leaves before its role is taken.
-//     So a goroutine that holds this mutex and finds the stall entered may release its memory: no
-//     other goroutine uses it.
-//  3. The age of a stall is the age of its batch or incomplete FPDU. Moving some of its bytes does
-//     not make it younger.
-//  4. At its end a connection reserves memory for the rest of a partly sent FPDU. This may use up
-//     half of limit at most; if it would use more, neither this rest nor a Terminate is sent.
+//     A goroutine that holds this mutex and finds the stall entered may therefore release its
+//     memory: no other goroutine uses it.
+//  3. The age of a stall is the age of its batch or incomplete FPDU. Sending or receiving some of
+//     the bytes does not make it younger.
+//  4. A closing connection reserves memory for the rest of a partly sent FPDU. Such reservations
+//     may use up to half of limit; if there is no room, neither the rest nor a Terminate is sent.
 //     CloseTimeout bounds how long the memory is held.
 //  5. A reservation that does not fit evicts the oldest stalls until it fits. It fails if it would
-//     be the oldest itself. Its caller holds no QP's mutex, and does not wait: an eviction releases
-//     memory and starts the end of the connection.
-//  6. While more than half of limit is used, new batches are small. So many peers that are only
-//     slow share the other half, and become slower.
+//     be the oldest itself. Its caller holds no QP mutex, and does not wait: an eviction releases
+//     memory and starts the shutdown of the connection.
+//  6. While more than half of limit is used, new batches are small. Many peers that are merely slow
+//     then share the other half, and become slower.
 type stalls struct {
 	limit int64
 	used  atomic.Int64 // changed under mu; read without it by crowded
@@ -49,10 +48,10 @@ type stalls struct {
 	entered stallHeap
 }
 
-// stall is the entry of one side of a connection.
+// stall is the entry for one direction of a connection.
 type stall struct {
 	c     *conn
-	since time.Time // when the batch or part was first held
+	since time.Time // when the batch or partial FPDU was first held
 	size  int64     // bytes; 0 = not entered
 	at    int       // index in entered; guarded by stalls.mu
 }
@@ -61,8 +60,8 @@ type stall struct {
 func (s *stalls) crowded() bool { return s.used.Load() > s.limit/2 }
 
 // reserve reserves n bytes that have been held since the given time. If they do not fit and would
-// be the oldest, it reserves nothing and returns the sum that would be held. The caller holds no
-// QP's mutex.
+// be the oldest, it reserves nothing and returns the total that would be held. The caller holds no
+// QP mutex.
 func (s *stalls) reserve(n int64, since time.Time) (over int64) {
 	for {
 		over, oldest := s.try(n, since)
@@ -73,7 +72,8 @@ func (s *stalls) reserve(n int64, since time.Time) (over int64) {
 	}
 }
 
-// try is reserve without eviction: it returns the stall to evict first, nil if there is none.
+// try is like reserve but evicts nothing: it returns the stall to evict first, or nil if there is
+// none.
 func (s *stalls) try(n int64, since time.Time) (over int64, oldest *stall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +88,8 @@ func (s *stalls) try(n int64, since time.Time) (over int64, oldest *stall) {
 	return sum, oldest
 }
 
-// reserveTail reserves n bytes that a connection still sends at its end. They cannot be evicted, so
-// it reports false if more than half of limit would be used with them.
+// reserveTail reserves n bytes that a closing connection still sends. They cannot be evicted, so it
+// reports false if more than half of limit would be used with them.
 func (s *stalls) reserveTail(n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *stalls) reserveTail(n int64) bool {
 	return true
 }
 
-// give takes back a reservation.
+// give releases a reservation.
 func (s *stalls) give(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,14 +130,14 @@ func (s *stalls) leave(st *stall) bool {
 	return true
 }
 
-// evict releases the memory of st and ends its connection. over is the sum that would be held
-// otherwise.
+// evict releases the memory of st and ends its connection. over is the total that would otherwise
+// be held.
 func (st *stall) evict(over int64) {
 	c := st.c
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	switch {
-	case st.size == 0: // st has left meanwhile
+	case st.size == 0: // st has left in the meantime
 	case st == &c.tx.stall:
 		c.sever(over, st.since)
 	default:
@@ -147,23 +147,23 @@ func (st *stall) evict(over int64) {
 	}
 }
 
-// sever ends the connection because its batch cannot be held: the stream ends within the batch. The
-// caller holds q.mu, and no other goroutine has the send role.
+// sever ends the connection because its batch cannot be held: the stream ends in the middle of the
+// batch. The caller holds q.mu, and no other goroutine has the send role.
 func (c *conn) sever(over int64, since time.Time) {
 	c.failLocked(c.dev.stalls.exceeded("peer has not taken data", over, since), nil)
 	c.tx.severed = true
 	c.tx.cut(&c.dev.stalls)
 }
 
-// exceeded returns the error of a connection that is ended because over bytes would be held with
-// it.
+// exceeded returns the error of a connection that is ended because otherwise over bytes would be
+// held.
 func (s *stalls) exceeded(what string, over int64, since time.Time) error {
 	return fmt.Errorf("%s for %v, and the NIC holds too much for such peers: %w", what,
 		time.Since(since).Round(time.Millisecond),
 		&verbs.LimitError{Name: "Config.MaxStalled", Limit: uint64(s.limit), Value: uint64(over)})
 }
 
-// stallHeap is a heap with the oldest stall first (container/heap).
+// stallHeap is a heap of stalls, oldest first (container/heap).
 type stallHeap []*stall
 
 func (h stallHeap) Len() int           { return len(h) }

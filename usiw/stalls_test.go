@@ -16,18 +16,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maxStalled is the smallest value of Config.MaxStalled: room for some ten full batches, or some
-// four hundred small ones.
+// maxStalled is the smallest value of Config.MaxStalled: room for about ten full batches, or four
+// hundred small ones.
 const maxStalled = 4 << 20
 
-// stallNIC is a NIC whose account is watched until the test ends, with a connection to an honest
-// peer.
+// stallNIC is a NIC whose stall account is monitored until the test ends, with a connection to an
+// honest peer.
 type stallNIC struct {
 	*rawNIC
 	mr     *verbs.MR
 	honest *rawEnd
 	peer   *rawPeer
-	reads  uint32 // of peer
+	reads  uint32 // Reads of peer
 	want   []byte // the contents of mr
 	ends   []*rawEnd
 	peers  []*rawPeer
@@ -77,8 +77,8 @@ func (n *stallNIC) whole(msn uint32) []byte {
 		SrcTO: n.mr.Addr()})
 }
 
-// segment takes the next segment of the answer to such a Read, of which got bytes have come before,
-// and returns its length.
+// segment reads the next segment of the response to such a Read, of which got bytes have arrived
+// before, and returns its length.
 func (n *stallNIC) segment(p *rawPeer, got int) int {
 	n.t.Helper()
 	u := p.read()
@@ -91,7 +91,7 @@ func (n *stallNIC) segment(p *rawPeer, got int) int {
 	return len(data)
 }
 
-// goesOn requires that the Reads of the honest peer are answered.
+// goesOn requires that the Reads of the honest peer are still answered.
 func (n *stallNIC) goesOn() {
 	n.t.Helper()
 	n.reads++
@@ -103,7 +103,7 @@ func (n *stallNIC) goesOn() {
 	}
 }
 
-// ended returns the connections that have ended, and requires that the limit was the cause.
+// ended returns the connections that ended, and requires that the limit was the cause.
 func (n *stallNIC) ended() (which []int) {
 	n.t.Helper()
 	for i, e := range n.ends {
@@ -124,7 +124,7 @@ func (n *stallNIC) ended() (which []int) {
 	return which
 }
 
-// settles waits until the account equals what the connections hold, and is more than least.
+// settles waits until the account matches what the connections hold and exceeds least.
 func (n *stallNIC) settles(least int64) {
 	n.t.Helper()
 	var used, found int64
@@ -134,7 +134,7 @@ func (n *stallNIC) settles(least int64) {
 	}, rawWait, time.Millisecond, "account %d, found %d", &used, &found)
 }
 
-// clears ends all peers and waits until nothing is held for them.
+// clears closes all peers and waits until nothing is held for them.
 func (n *stallNIC) clears() {
 	n.t.Helper()
 	for i, e := range n.ends {
@@ -150,9 +150,9 @@ func (n *stallNIC) clears() {
 	}, rawWait, time.Millisecond)
 }
 
-// TestStalledReaders: 260 peers request much data, and read nothing, or a few bytes now and then.
-// The memory held for them is bounded, the connections whose data have waited longest are ended,
-// and an honest peer is not affected.
+// TestStalledReaders: 260 peers request much data, and read nothing, or a few bytes occasionally.
+// The memory held for them is bounded, the connections whose data have waited longest end, and an
+// honest peer is not affected.
 func TestStalledReaders(t *testing.T) {
 	n := newStallNIC(t)
 	trickle := make([]byte, 2<<10)
@@ -162,7 +162,7 @@ func TestStalledReaders(t *testing.T) {
 			p.send(n.whole(msn + 1))
 		}
 		if i == 0 {
-			n.settles(0) // the first peer is the oldest
+			n.settles(0) // the first peer's stall is the oldest
 		}
 		if i%10 == 0 {
 			n.goesOn()
@@ -183,15 +183,15 @@ func TestStalledReaders(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledTrickle: a peer that takes a few bytes of its data does not become younger. Its data
-// have waited longest, so its connection is ended, and later ones are not.
+// TestStalledTrickle: reading a few bytes does not make a peer's stall younger. Its data have
+// waited longest, so its connection ends, and later ones do not.
 func TestStalledTrickle(t *testing.T) {
 	n := newStallNIC(t)
 	const later = 3
 	for range 1 + later {
 		held, _, _ := n.nic.Stalled()
 		p := n.add()
-		require.NoError(t, p.conn.SetReadBuffer(16<<10)) // so that the sockets take a small part of a batch
+		require.NoError(t, p.conn.SetReadBuffer(16<<10)) // so that the sockets accept a small part of a batch
 		p.send(n.whole(1), n.whole(2))
 		n.settles(held)
 	}
@@ -200,7 +200,7 @@ func TestStalledTrickle(t *testing.T) {
 	var batch, waits int
 	require.Eventually(t, func() bool { before, batch = n.nic.Batch(qpn); return batch > 0 }, rawWait, time.Millisecond)
 	sent := before
-	// a socket tells of its room only when there is some of it
+	// a socket reports room only once a certain amount is free
 	for taken := uint64(0); sent == before && taken < before; taken += 2 << 10 {
 		n.peers[0].bytes(2 << 10)
 		sent, _ = n.nic.Batch(qpn)
@@ -217,7 +217,7 @@ func TestStalledTrickle(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledParts: 170 peers send most of a large FPDU, and then a few bytes now and then.
+// TestStalledParts: 170 peers send most of a large FPDU, and then a few bytes occasionally.
 func TestStalledParts(t *testing.T) {
 	n := newStallNIC(t)
 	most := rawFPDU(rawTagged(rdmap.OpWrite, n.mr.RKey(), n.mr.Addr(), make([]byte, 65000)), true)[:50000]
@@ -226,7 +226,7 @@ func TestStalledParts(t *testing.T) {
 		n.add().write(most)
 		if i%10 == 0 {
 			n.goesOn()
-			for j := 70; j < i; j += 10 { // those before keep receive buffers
+			for j := 70; j < i; j += 10 { // earlier ones keep receive buffers
 				_, _ = n.peers[j].conn.Write(most[:1]) // the connection may have been ended
 			}
 		}
@@ -264,9 +264,9 @@ func TestStalledTogether(t *testing.T) {
 	n.clears()
 }
 
-// TestStalledSlowly: many peers that are only slow get all their data. Full batches for all of them
-// would take more than twice the limit. It is high enough for the batches that are made at the same
-// time, before one of them counts: on a busy machine those may be many.
+// TestStalledSlowly: many peers that are merely slow receive all their data. Full batches for all
+// of them would need more than twice the limit. The limit leaves room for batches that are built
+// concurrently before any of them is counted; on a busy machine these may be many.
 func TestStalledSlowly(t *testing.T) {
 	const limit = 4 * maxStalled
 	n := newStallNICOf(t, limit)
@@ -290,7 +290,7 @@ func TestStalledSlowly(t *testing.T) {
 }
 
 // TestSmallBatches sends large payloads, for which small batches have the least room: copied or
-// not, in one or several pieces, also with markers.
+// not, in one or several pieces, and with markers.
 func TestSmallBatches(t *testing.T) {
 	for _, markers := range []usiw.Policy{usiw.Off, usiw.On} {
 		const size, most = 1 << 20, 4

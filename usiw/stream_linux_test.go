@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNextWaitWritable: a wait ends after the next one has begun. It does not change the descriptor
-// and the deadline of that one.
+// TestNextWaitWritable: a wait that returns after the next one has begun leaves the next one's
+// descriptor and deadline unchanged.
 func TestNextWaitWritable(t *testing.T) {
 	for name, open := range map[string]bool{"alone": true, "in a set": false} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestNextWaitWritable(t *testing.T) {
 			var p *polled
 			require.NoError(t, s.waitWritable(func() bool {
 				s.patience = 10 * time.Millisecond
-				p, err = s.enterRoom() // as the next wait does at its begin
+				p, err = s.enterRoom() // as the next wait does when it begins
 				return true
 			}))
 			require.NoError(t, err)

@@ -20,28 +20,28 @@ import (
 	"github.com/goverbs/goverbs/internal/regmem"
 )
 
-// maxIovecs is UIO_MAXIOV, the most pieces that one system call takes.
+// maxIovecs is UIO_MAXIOV, the most pieces that one system call accepts.
 const maxIovecs = 1024
 
-// tcpStream is a TCP socket, used directly: readv and writev on registered memory, without copies
-// and without the race detector's knowledge. Its descriptor is not in the runtime's poller. The
-// poller has a second descriptor of the socket only while a goroutine waits there, so data that
-// arrive at other times wake no thread.
+// tcpStream is a TCP socket used directly: readv and writev on registered memory, without copies
+// and invisible to the race detector. Its descriptor is not in the runtime's poller. A second
+// descriptor of the socket is in the poller only while a goroutine waits there, so data that arrive
+// at other times wake no thread.
 type tcpStream struct {
-	fd            int // used in a role, or by a goroutine that has returned before drainAndClose
+	fd            int // used in a role, or by a goroutine that returns before drainAndClose
 	local, remote net.Addr
 	patience      time.Duration
 
 	rd, wr          transfer                    // rd belongs to the receive role, wr to the send role
-	readFn, writeFn func()                      // make the system calls
-	failed          atomic.Pointer[net.OpError] // the first error of a call
+	readFn, writeFn func()                      // these make the system calls
+	failed          atomic.Pointer[net.OpError] // the first error from a call
 
-	ready   func() bool // the function of waitReadable
+	ready   func() bool // the function passed to waitReadable
 	readyFn func(fd uintptr) bool
 
-	mu          sync.Mutex // guards the fields below, and the setting of deadlines
+	mu          sync.Mutex // guards the fields below, and setting deadlines
 	file        *polled    // between open and shut
-	room        *polled    // during waitWritable, unless that uses file
+	room        *polled    // during waitWritable, unless it uses file
 	interrupted bool
 }
 
@@ -52,7 +52,7 @@ type polled struct {
 	lone bool // made for one waitWritable
 }
 
-// poll returns a second descriptor of the socket, which is in the runtime's poller.
+// poll returns a second descriptor of the socket, registered with the runtime's poller.
 func (s *tcpStream) poll() (*polled, error) {
 	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -69,15 +69,15 @@ func (s *tcpStream) poll() (*polled, error) {
 // transfer is one read or write.
 type transfer struct {
 	one []byte  // a single piece, during the call
-	iov *iovecs // several pieces, during the call; nil for a single one
-	n   int     // pieces in iov
+	iov *iovecs // several pieces, during the call; nil if there is only one
+	n   int     // number of pieces in iov
 	got int
 	err error
 }
 
 type iovecs [maxIovecs]unix.Iovec
 
-// iovecPool holds iovecs, so that idle connections need none.
+// iovecPool holds iovecs, so that idle connections need none of their own.
 var iovecPool = sync.Pool{New: func() any { return new(iovecs) }}
 
 func newStream(conn net.Conn, patience time.Duration) (stream, error) {
@@ -101,7 +101,7 @@ func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 		return nil, err
 	}
 	// The kernel ends the connection if the peer acknowledges nothing, or keeps its window closed,
-	// for this time (tcp(7)).
+	// for this long (tcp(7)).
 	_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
 	return s, tcp.Close()
 }
@@ -150,7 +150,7 @@ func (t *transfer) set(bufs [][]byte) {
 	}
 }
 
-// unset releases the memory.
+// unset drops the references to the pieces.
 func (t *transfer) unset() {
 	t.one = nil
 	if t.iov != nil {
@@ -160,9 +160,9 @@ func (t *transfer) unset() {
 	}
 }
 
-// call makes the system call one (recvfrom, sendto) for a single piece, and many (readv, writev)
-// for several. A call for one piece is not announced to the scheduler: the piece has been copied,
-// or is a receive buffer, and the call ends before the scheduler could use the processor.
+// call makes the system call one (recvfrom, sendto) for a single piece, or many (readv, writev) for
+// several. The scheduler is not notified of a call for one piece: such a piece is a copy or a
+// receive buffer, and the call returns before the scheduler could make use of the processor.
 func (t *transfer) call(one, many, fd uintptr) {
 	for {
 		var n uintptr
@@ -198,7 +198,7 @@ func (s *tcpStream) do(t *transfer, bufs [][]byte, call func(), op string) (int,
 	return t.got, t.err
 }
 
-// fail returns an error of the socket, and records the first.
+// fail returns a socket error, and records the first one.
 func (s *tcpStream) fail(op string, errno error) error {
 	err := &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(),
 		Err: os.NewSyscallError(op, errno)}
@@ -215,9 +215,9 @@ func (s *tcpStream) read(bufs [][]byte) (int, error) {
 	return n, err
 }
 
-// end returns why no more bytes will arrive. If the state of the socket is closed while both
-// directions are open here, the connection has failed. The socket reports the reason once: now,
-// unless an earlier call got it.
+// end returns why no more bytes will arrive. If the socket's state is closed although both
+// directions are open here, the connection failed. The socket reports the cause only once: now,
+// unless an earlier call received it.
 func (s *tcpStream) end() error {
 	info, ok := s.info()
 	if !ok || info.State != tcpClose {
@@ -228,7 +228,7 @@ func (s *tcpStream) end() error {
 	}
 	errno, _ := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	switch unix.Errno(errno) {
-	case 0: // a write got the reason, and its caller reports it
+	case 0: // a write received the cause, and its caller reports it
 		return errBroken
 	case unix.EPIPE: // a reset after a FIN
 		return s.fail("read", unix.ECONNRESET)
@@ -297,8 +297,8 @@ func (s *tcpStream) waitWritable(f func() bool) error {
 		case !os.IsTimeout(err):
 			return err
 		}
-		// The socket reports room only when a large part of its buffer is free. A peer that takes a
-		// few bytes is not stalled.
+		// The socket reports room only when a large part of its buffer is free. A peer that accepts
+		// a few bytes is not stalled.
 		now := s.acknowledged()
 		if now == seen {
 			return errStalled
@@ -307,7 +307,7 @@ func (s *tcpStream) waitWritable(f func() bool) error {
 	}
 }
 
-// enterRoom returns the descriptor on which to wait for room, with a deadline.
+// enterRoom returns the descriptor on which to wait for room, with a deadline set.
 func (s *tcpStream) enterRoom() (p *polled, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,9 +323,9 @@ func (s *tcpStream) enterRoom() (p *polled, err error) {
 	return p, p.SetWriteDeadline(time.Now().Add(s.patience))
 }
 
-// leaveRoom releases that descriptor. It reports whether shut has closed it. The deadline is not
-// removed: it may already be that of the next wait, which can begin as soon as the function of this
-// wait returns true.
+// leaveRoom releases the descriptor from enterRoom. It reports whether shut closed it. The deadline
+// is left in place: it may already belong to the next wait, which can begin as soon as the function
+// of this wait returns true.
 func (s *tcpStream) leaveRoom(p *polled) (shut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -354,8 +354,8 @@ func (s *tcpStream) isInterrupted() bool {
 	return s.interrupted
 }
 
-// lowWater sets SO_RCVLOWAT (socket(7)): fewer bytes are not announced to the poller; the end of
-// the stream and errors are. Reads that do not wait still return fewer bytes.
+// lowWater sets SO_RCVLOWAT (socket(7)): the poller is not notified of fewer bytes, but it is of
+// errors and the end of the stream. Reads that do not wait still return fewer bytes.
 func (s *tcpStream) lowWater(n int) (done bool) {
 	return unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
 }

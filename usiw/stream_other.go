@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// newStream returns a pumpStream: on these systems the socket is not used directly.
+// newStream returns a pumpStream: on these systems sockets are not used directly.
 func newStream(conn net.Conn, patience time.Duration) (stream, error) {
 	return newPumpStream(conn, patience), nil
 }

@@ -14,27 +14,27 @@ import (
 	"github.com/goverbs/goverbs/internal/regmem"
 )
 
-// pumpBuffer is how many bytes a pumpStream holds in each direction.
+// pumpBuffer is how many bytes a pumpStream buffers in each direction.
 const pumpBuffer = 128 << 10
 
-// pumpWrite is how many bytes one Write gets. A Write that moves no byte within the patience ends
-// the stream.
+// pumpWrite is how many bytes are passed to one Write. A Write that moves no byte within the
+// patience ends the stream.
 const pumpWrite = 16 << 10
 
-// pumpStream makes a stream of any net.Conn: one goroutine reads into a buffer, another writes from
-// a second buffer. It serves in-memory connections, and all connections on systems other than
+// pumpStream turns any net.Conn into a stream: one goroutine reads into a buffer, another writes
+// from a second buffer. It serves in-memory connections, and all connections on systems other than
 // Linux.
 type pumpStream struct {
 	net.Conn
 	readable, writable chan struct{} // hold a token when the buffers have changed
 	stop               chan struct{} // closed by interrupt
-	patience           time.Duration // how long the peer may take no data although some are to be sent
+	patience           time.Duration // how long the peer may accept no data although some are waiting
 	once               sync.Once
 	done               sync.WaitGroup // the two goroutines
 
 	mu     sync.Mutex // guards the fields below
-	space  sync.Cond  // in has room again, or the stream ends
-	work   sync.Cond  // out has bytes, or the stream ends
+	space  sync.Cond  // signalled when in has room again or the stream ends
+	work   sync.Cond  // signalled when out has bytes or the stream ends
 	in     []byte     // received, not read yet
 	inErr  error      // why no more will be received
 	out    []byte     // written, not sent yet
@@ -86,7 +86,7 @@ func (s *pumpStream) transmit() {
 		}
 		buf = append(buf[:0], s.out[:min(len(s.out), pumpWrite)]...)
 		s.mu.Unlock()
-		// out keeps the bytes until they are sent, so that the limit of the buffer counts them.
+		// out keeps the bytes until they are sent, so that they count towards the buffer limit.
 		n, err := s.Conn.Write(buf)
 		s.mu.Lock()
 		s.out = s.out[:copy(s.out, s.out[n:])]

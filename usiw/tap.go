@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// Tap sees all bytes that the connections of a NIC send and receive, including MPA frames. Package
+// Tap observes all bytes that a NIC's connections send and receive, including MPA frames. Package
 // usiw/capture writes them to a file for Wireshark.
 type Tap interface {
-	// Packet is called with consecutive bytes of one direction of one connection, in the order of
-	// the stream. Calls for different connections and directions are concurrent. The NIC waits
-	// until the call returns; p and its data are valid only during the call. Outgoing bytes are
-	// shown after the socket has taken them, so the answer to a message may be shown before the
-	// message.
+	// Packet is called with consecutive bytes of one direction of a connection, in stream order.
+	// Calls for different connections and directions are concurrent. The NIC waits until the call
+	// returns; p and its data are valid only during the call. Outgoing bytes are passed after the
+	// socket has accepted them, so the answer to a message may be passed before the message.
 	Packet(p *Packet)
 }
 
@@ -23,10 +22,10 @@ type Packet struct {
 	Time          time.Time
 	Local, Remote net.Addr
 	Out           bool     // sent, not received
-	Data          [][]byte // the bytes, in pieces
+	Data          [][]byte // the bytes, possibly in several pieces
 }
 
-// tapConn shows the frames of connection set-up to a Tap.
+// tapConn passes the frames of connection set-up to a Tap.
 type tapConn struct {
 	net.Conn
 	tap Tap
@@ -48,13 +47,14 @@ func (c *tapConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write shows the bytes before it sends them, so that a Tap never sees their answer first.
+// Write passes the bytes to the Tap before it sends them, so that the Tap never receives the answer
+// first.
 func (c *tapConn) Write(b []byte) (int, error) {
 	c.tap.Packet(&Packet{Time: time.Now(), Local: c.LocalAddr(), Remote: c.RemoteAddr(), Out: true, Data: [][]byte{b}})
 	return c.Conn.Write(b)
 }
 
-// untapped returns the connection that tapped has wrapped, or nc itself.
+// untapped returns the connection that tapped wrapped, or nc itself.
 func untapped(nc net.Conn) net.Conn {
 	if t, ok := nc.(*tapConn); ok {
 		return t.Conn
@@ -62,8 +62,8 @@ func untapped(nc net.Conn) net.Conn {
 	return nc
 }
 
-// tapTime returns the time for a packet that is about to be sent or received; zero if the NIC has
-// no Tap.
+// tapTime returns the time stamp of a packet that is about to be sent or received, or zero if the
+// NIC has no Tap.
 func (c *conn) tapTime() (t time.Time) {
 	if c.dev.cfg.Tap != nil {
 		t = time.Now()
@@ -71,7 +71,7 @@ func (c *conn) tapTime() (t time.Time) {
 	return t
 }
 
-// tap shows the first n bytes of pieces to the NIC's Tap.
+// tap passes the first n bytes of pieces to the NIC's Tap.
 func (c *conn) tap(when time.Time, out bool, pieces [][]byte, n int) {
 	t := c.dev.cfg.Tap
 	if t == nil || n == 0 {

@@ -43,8 +43,8 @@ func (e *rawEnd) large(size int) *verbs.MR {
 	return mr
 }
 
-// flood posts up to count Sends of a whole region, as many as the queue takes, and returns how
-// many. Their IDs count on from call to call.
+// flood posts up to count Sends of a whole region, as many as the queue accepts, and returns how
+// many. Their IDs continue from call to call.
 func (e *rawEnd) flood(mr *verbs.MR, count int) int {
 	e.t.Helper()
 	for i := range count {
@@ -78,7 +78,7 @@ func (e *rawEnd) sendsDone(count int) (succeeded int) {
 }
 
 // sends reads whole FPDUs of Sends of size bytes up to the FIN and returns how many messages were
-// complete. The stream must end after an FPDU.
+// complete. The stream must end after a whole FPDU.
 func (p *rawPeer) sends(content []byte) (whole int) {
 	p.t.Helper()
 	got := 0
@@ -104,8 +104,8 @@ func (p *rawPeer) sends(content []byte) (whole int) {
 	}
 }
 
-// TestTeardownFIN lets the peer end its direction in every phase of an established connection: the
-// NIC ends the other one, without a Terminate, and everything is flushed.
+// TestTeardownFIN: the peer ends its direction in every phase of an established connection; the NIC
+// ends the other one, without a Terminate, and everything is flushed.
 func TestTeardownFIN(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	t.Run("idle", func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestTeardownFIN(t *testing.T) {
 		for id := uint64(1); id <= 2; id++ {
 			require.Equal(t, verbs.WC{ID: id, Status: verbs.WCWRFlushErr, QPNum: v.qp.Num()}, v.received())
 		}
-		// Requests that are posted now are flushed at once.
+		// Requests posted now are flushed at once.
 		v.recv(8)
 		v.post(verbs.SendWR{ID: 7, Opcode: verbs.WRSend})
 		require.Equal(t, verbs.WC{ID: 3, Status: verbs.WCWRFlushErr, QPNum: v.qp.Num()}, v.received())
@@ -167,8 +167,7 @@ func TestTeardownFIN(t *testing.T) {
 		whole := p.sends(mr.Bytes())
 		p.close()
 		e.ended(io.EOF)
-		// Sends that have completed have arrived. A message that was cut off after a segment has
-		// not completed.
+		// Completed Sends have arrived. A message that was cut off after a segment is not complete.
 		require.LessOrEqual(t, e.sendsDone(count), whole)
 	})
 	t.Run("while we answer", func(t *testing.T) {
@@ -231,7 +230,7 @@ func TestTeardownRST(t *testing.T) {
 	other.alive(n.mr(64, 0x1000, rawAccess))
 }
 
-// TestTeardownDisconnect ends connections from our side, with peers that do not cooperate.
+// TestTeardownDisconnect disconnects from our side, with uncooperative peers.
 func TestTeardownDisconnect(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
@@ -267,7 +266,7 @@ func TestTeardownDisconnect(t *testing.T) {
 			e.recv(8)
 			posted := c.prepare(e, p)
 			within(t, rawWait, "Disconnect", func() { require.NoError(t, e.id.Disconnect()) })
-			// The completions are there.
+			// The completions are available.
 			wcs := make([]verbs.WC, posted+1)
 			k, err := e.scq.Poll(wcs)
 			require.NoError(t, err)
@@ -290,8 +289,8 @@ func TestTeardownDisconnect(t *testing.T) {
 	}
 }
 
-// TestTeardownClose closes things while others wait for them: every wait ends, within CloseTimeout
-// and a second.
+// TestTeardownClose closes objects while others wait for them: every wait ends within CloseTimeout
+// plus a second.
 func TestTeardownClose(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
@@ -365,7 +364,7 @@ func TestTeardownClose(t *testing.T) {
 		p.gone()
 	})
 	t.Run("listener with requests that nobody has taken", func(t *testing.T) {
-		// There is room for all but one: when that has been refused, the others wait.
+		// There is room for all but one: once that one has been rejected, the others are waiting.
 		const waiting = 3
 		n := newRawNIC(t, cfg)
 		few := n.config()
@@ -390,8 +389,8 @@ func TestTeardownClose(t *testing.T) {
 	})
 }
 
-// refused reads what the NIC answers to a request that it refuses, up to its FIN, and closes the
-// connection. It may be called by any goroutine.
+// refused reads the NIC's rejection of a request, up to its FIN, and closes the connection. It may
+// be called from any goroutine.
 func (p *rawPeer) refused() error {
 	if err := p.conn.SetReadDeadline(time.Now().Add(rawWait)); err != nil {
 		return err
@@ -411,7 +410,7 @@ func (p *rawPeer) refused() error {
 }
 
 // TestTeardownLosesNothing disconnects as soon as 64 MiB of Sends have completed: the peer, which
-// reads slowly and goes on sending itself, gets every byte.
+// reads slowly and keeps sending, receives every byte.
 func TestTeardownLosesNothing(t *testing.T) {
 	for _, chatty := range []bool{false, true} {
 		name := "silent peer"
@@ -443,7 +442,7 @@ func TestTeardownLosesNothing(t *testing.T) {
 						return
 					default:
 					}
-					// The NIC takes everything in all the time, also while it is ending the
+					// The NIC accepts everything at all times, even while it is closing the
 					// connection.
 					_ = p.conn.SetWriteDeadline(time.Now().Add(rawWait))
 					k, err := p.conn.Write(rest)

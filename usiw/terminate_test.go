@@ -21,8 +21,8 @@ import (
 )
 
 // TestTerminateSent sends the NIC every message that it must refuse: the Terminate has the right
-// codes and quotes the right headers, FIN follows, no memory is touched, both the application's
-// views of the end agree, and another connection of the same NIC goes on.
+// codes and quotes the right headers, FIN follows, no memory is touched, the QP, the ID and the
+// asynchronous event report the same reason, and another connection of the NIC continues.
 func TestTerminateSent(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	_, other := n.passive(rawOpts{})
@@ -65,9 +65,9 @@ func TestTerminateSent(t *testing.T) {
 	}
 }
 
-// TestTerminateBeyondIRD sends more requests than the announced IRD allows while no answer can be
-// sent. The NIC announces a power of two, since some peers round the number up. A message that has
-// begun is finished before the Terminate.
+// TestTerminateBeyondIRD sends more requests than the announced IRD allows while no response can be
+// sent. The NIC announces a power of two, because some peers round the number up. A message that
+// has begun is finished before the Terminate.
 func TestTerminateBeyondIRD(t *testing.T) {
 	for _, c := range []irdCase{
 		{"1", false, 16, 1, false, 1, 1, false},
@@ -86,16 +86,16 @@ func TestTerminateBeyondIRD(t *testing.T) {
 	}
 }
 
-// irdCase is an agreement on how many requests the peer may have in progress.
+// irdCase is an agreed limit on the peer's requests in progress.
 type irdCase struct {
 	name      string
 	active    bool // the NIC
 	ours      int  // what the NIC can serve
-	theirs    int  // what the peer says that it will send
+	theirs    int  // what the peer announces that it will use
 	revision1 bool
-	announced uint32 // by the NIC
-	most      uint32 // that it takes
-	atomic    bool   // what is too much
+	announced uint32 // announced by the NIC
+	most      uint32 // accepted by the NIC
+	atomic    bool   // the kind that exceeds the limit
 }
 
 func (c irdCase) run(t *testing.T) {
@@ -138,8 +138,8 @@ func (c irdCase) run(t *testing.T) {
 	other.alive(n.mr(64, 0x1000, rawAccess))
 }
 
-// TestTerminateArrives: a peer that does not read yet keeps sending after its fault. The Terminate
-// is not lost, and the NIC waits no longer than CloseTimeout for a peer that does not end its
+// TestTerminateArrives: a peer that is not reading yet keeps sending after its invalid message. The
+// Terminate is not lost, and the NIC waits at most CloseTimeout for a peer that does not end its
 // direction.
 func TestTerminateArrives(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestTerminateArrives(t *testing.T) {
 	v.intact()
 }
 
-// TestTerminateBadReceive lets a Send arrive for a receive whose key is no good.
+// TestTerminateBadReceive: a Send arrives for a receive with an invalid key.
 func TestTerminateBadReceive(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	for _, key := range []string{"unknown", "other domain", "not writable", "freed"} {
@@ -186,8 +186,8 @@ func TestTerminateBadReceive(t *testing.T) {
 	}
 }
 
-// TestTerminateWithoutOps switches operations off: the messages for them are unknown opcodes, as on
-// an RNIC without RFC 7306.
+// TestTerminateWithoutOps disables operations: their messages are unexpected opcodes, as on an RNIC
+// without RFC 7306.
 func TestTerminateWithoutOps(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{Without: verbs.MakeOpSet(verbs.OpSendInv, verbs.OpWriteImm, verbs.OpImm64,
 		verbs.OpFetchAdd, verbs.OpCmpSwap,
@@ -211,8 +211,8 @@ func TestTerminateWithoutOps(t *testing.T) {
 	}
 }
 
-// TestTerminateLocal: a local fault ends the connection. The peer gets all earlier messages, and a
-// Terminate without headers instead of the message.
+// TestTerminateLocal: a local error ends the connection. The peer receives all earlier messages,
+// and a Terminate without headers in place of the message.
 func TestTerminateLocal(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	_, other := n.passive(rawOpts{})
@@ -278,8 +278,8 @@ func TestTerminateLocal(t *testing.T) {
 	}
 }
 
-// TestTerminateBehindAnswers sends requests and a fault in one write: the answers come before the
-// Terminate.
+// TestTerminateBehindAnswers sends requests and an invalid message in one write: the responses
+// precede the Terminate.
 func TestTerminateBehindAnswers(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	for name, fault := range map[string][]byte{"message": rawSend(1, eight), "CRC": nil} {
@@ -309,8 +309,8 @@ func TestTerminateBehindAnswers(t *testing.T) {
 	}
 }
 
-// TestTerminateOverflow: a CQ that overflows ends the connections of its QPs, and their peers learn
-// that it is no orderly end (RFC 5040 section 7.1, case 1).
+// TestTerminateOverflow: a CQ overflow ends the connections of its QPs, and their peers learn that
+// the shutdown is not orderly (RFC 5040 section 7.1, case 1).
 func TestTerminateOverflow(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	rcq, err := n.ctx.CreateCQ(verbs.CQConfig{CQE: 1})
@@ -332,7 +332,8 @@ func TestTerminateOverflow(t *testing.T) {
 	other.alive(n.mr(64, 0x1000, rawAccess))
 }
 
-// TestTerminateIdle: the same of a connection on which nothing has moved for too long.
+// TestTerminateIdle: the peer of a connection that has been idle for too long also learns that the
+// shutdown is not orderly.
 func TestTerminateIdle(t *testing.T) {
 	t.Parallel()
 	e, p := newRawNIC(t, usiw.Config{IdleTimeout: time.Second}).passive(rawOpts{})
@@ -343,8 +344,8 @@ func TestTerminateIdle(t *testing.T) {
 	require.Equal(t, verbs.EventQPFatal, e.event().Type)
 }
 
-// TestTerminateLocalBehind lets a request fail whose turn has not come yet when it is posted: those
-// before it are sent and complete, although the peer takes its time.
+// TestTerminateLocalBehind: a request that fails is posted after others: these are still sent and
+// complete, although the peer is slow.
 func TestTerminateLocalBehind(t *testing.T) {
 	e, p := newRawNIC(t, usiw.Config{}).passive(rawOpts{})
 	mr := e.large(1 << 20)
@@ -375,7 +376,7 @@ func TestTerminateImmediate(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		quoted int    // which request
-		msn    uint32 // in place of its own, if not 0
+		msn    uint32 // replaces its own, if not 0
 		status [4]verbs.WCStatus
 	}{
 		{"plain", 1, 0, [4]verbs.WCStatus{flush, invalid, flush, flush}},
@@ -420,7 +421,7 @@ func TestTerminateImmediate(t *testing.T) {
 	})
 }
 
-// TestWriteTooLong: a Write, of any number of segments, has less than 2^32 bytes.
+// TestWriteTooLong: a Write, in any number of segments, must be shorter than 2^32 bytes.
 func TestWriteTooLong(t *testing.T) {
 	for _, c := range []struct {
 		last int
@@ -452,9 +453,9 @@ func TestWriteTooLong(t *testing.T) {
 	}
 }
 
-// TestTerminateReceived sends Terminates to the NIC while a Read, an atomic and another Read have
-// no answer and a Send and a Write have gone out behind them: the request that is at fault is told,
-// the others are flushed, and the reason is to be had everywhere.
+// TestTerminateReceived sends Terminates to the NIC while a Read, an atomic and another Read are
+// unanswered and a Send and a Write have been sent after them: the offending request fails, the
+// others are flushed, and the reason is reported everywhere.
 func TestTerminateReceived(t *testing.T) {
 	const flush, access, invalid, operation = verbs.WCWRFlushErr, verbs.WCRemAccessErr, verbs.WCRemInvReqErr,
 		verbs.WCRemOpErr
@@ -469,7 +470,7 @@ func TestTerminateReceived(t *testing.T) {
 		name             string
 		layer, typ, code uint8
 		quote            func(req [5][]byte) rdmap.Terminate
-		status           [5]verbs.WCStatus // of Read, atomic, Read, Send, Write
+		status           [5]verbs.WCStatus // statuses of the Read, atomic, Read, Send and Write
 		rfcOnly          bool
 	}{
 		{"Read, invalid key", 0, 1, 0, func(r [5][]byte) rdmap.Terminate { return quoteOf(r[0], true) },
@@ -539,8 +540,8 @@ func TestTerminateReceived(t *testing.T) {
 				v.p.close()
 				want, text := terminated(c.layer, c.typ, c.code, true), rdmap.TerminateText(c.layer, c.typ, c.code)
 				if layout != "RFC 5040" && c.quote == nil {
-					// Nothing shows the layout: the numbers are the RFC's, and the text has siw's
-					// meaning too.
+					// Nothing identifies the layout: the numbers follow the RFC, and the text also
+					// gives siw's meaning.
 					want, text = terminated(c.typ, c.layer, c.code, true), "; if the peer is siw of Linux: "+text
 				}
 				v.ended(want)
@@ -567,7 +568,7 @@ func TestTerminateReceived(t *testing.T) {
 	}
 }
 
-// swapped puts a Terminate into the layout in which kernel siw sends it on little-endian hosts.
+// swapped converts a Terminate to the layout in which kernel siw sends it on little-endian hosts.
 func swapped(u []byte) []byte {
 	u = bytes.Clone(u)
 	h := u[ddp.UntaggedLen:]
@@ -576,12 +577,12 @@ func swapped(u []byte) []byte {
 	return u
 }
 
-// TestTerminateReceivedOdd sends things behind a Terminate, and Terminates that are cut short.
+// TestTerminateReceivedOdd sends data after a Terminate, and truncated Terminates.
 func TestTerminateReceivedOdd(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	t.Run("kernel siw quotes the length as MSN", func(t *testing.T) {
-		// Its Terminate for a Read has the number of bytes where the MSN belongs; the Read Request
-		// itself is right.
+		// Its Terminate for a Read has the number of bytes in place of the MSN; the Read Request
+		// itself is correct.
 		v := newFaultEnv(n.as(t), rawOpts{})
 		var quoted []byte
 		for id := range uint64(3) {

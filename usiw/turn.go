@@ -7,32 +7,33 @@ import (
 	"sync"
 )
 
-// Implementation constants of turns.
+// Limits of turns.
 const (
-	turnBytes  = 1 << 20 // received or sent in one turn: some 300 us of work
-	aloneTurns = 2       // turns before others are let run, while such goroutines are fewer than the processors
+	turnBytes  = 1 << 20 // received or sent in one turn: about 300 us of work
+	aloneTurns = 2       // turns before a yield, while fewer such goroutines run than there are processors
 )
 
-// A turn is for a goroutine of the NIC whose work may never end, because a peer or a program sends
-// without pause. After each turn, or with a processor to spare after aloneTurns, the goroutine lets
-// all others run, including those that wait for the network. At most one such goroutine per
-// processor works at a time; the others wait in line. So a small message on another connection
-// waits for the end of one turn, and not for a turn of each busy connection.
+// A turn limits a goroutine of the NIC whose work may never end, because a peer or a program sends
+// without pause. After each turn, or after aloneTurns of them while a processor is idle, the
+// goroutine yields to all others, including those that wait for the network. At most one such
+// goroutine per processor runs at once; the others wait in line. A small message on another
+// connection therefore waits for the end of a single turn, rather than for one turn of every busy
+// connection.
 //
-// A goroutine in line holds no lock, and it does not wait for long: those before it wait neither
-// for the network nor for a program.
+// A goroutine in line holds no lock, and does not wait long: those ahead of it wait neither for the
+// network nor for a program.
 type turn struct {
 	bytes int           // received or sent since the turn began
-	turns int           // since the goroutine let others run
-	has   bool          // the goroutine has one of the places
-	ready chan struct{} // holds a token when a goroutine in line has got a place
+	turns int           // since the goroutine last yielded
+	has   bool          // the goroutine holds one of the places
+	ready chan struct{} // holds a token once a goroutine in line has been given a place
 	next  *turn         // the next in line
 }
 
-// line is the line of the process.
+// line is the process-wide line.
 var line struct {
 	mu          sync.Mutex // guards places, first, last, and the fields has and next of turns in line
-	places      int        // how many are taken
+	places      int        // number of places taken
 	first, last *turn
 }
 
@@ -44,7 +45,7 @@ var turnPool = sync.Pool{New: func() any {
 
 func (t *turn) init() { t.ready = make(chan struct{}, 1) }
 
-// spend notes that n bytes have been received or sent, and returns when the goroutine may continue.
+// spend records that n bytes were received or sent, and returns when the goroutine may continue.
 func (t *turn) spend(n int, b *yielder) {
 	if t.bytes += n; t.bytes < turnBytes {
 		return
@@ -60,9 +61,8 @@ func (t *turn) spend(n int, b *yielder) {
 	}
 }
 
-// crowded reports whether all processors may do such work, with the goroutine itself. If not,
-// another processor most likely looks at the network, and letting others run would cost more than
-// it brings.
+// crowded reports whether all processors may be doing such work, counting this goroutine. If not,
+// another processor is probably polling the network, and yielding would cost more than it gains.
 func (t *turn) crowded() bool {
 	line.mu.Lock()
 	defer line.mu.Unlock()
@@ -73,12 +73,12 @@ func (t *turn) crowded() bool {
 	return line.first != nil || busy >= runtime.GOMAXPROCS(0)
 }
 
-// pass gives the goroutine's place to the first in line, and puts the goroutine at the end. It
-// reports whether the goroutine has a place and may continue at once.
+// pass hands the goroutine's place to the first in line, and puts the goroutine at the end. It
+// reports true if the goroutine has a place and may continue at once.
 func (t *turn) pass() bool {
 	line.mu.Lock()
 	defer line.mu.Unlock()
-	for line.first != nil && line.places < runtime.GOMAXPROCS(0) { // there are more processors than before
+	for line.first != nil && line.places < runtime.GOMAXPROCS(0) { // the number of processors has grown
 		line.places++
 		callFirst()
 	}
@@ -121,7 +121,7 @@ func (t *turn) leave() {
 	callFirst()
 }
 
-// callFirst gives a place to who is first in line. The caller holds line.mu.
+// callFirst gives a place to the first in line. The caller holds line.mu.
 func callFirst() {
 	next := line.first
 	line.first, next.next = next.next, nil

@@ -21,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTurnLine: three goroutines with endless work share one processor. One works at a time, and
-// the others follow in the order of their arrival.
+// TestTurnLine: three goroutines with endless work share one processor. One works at once, and the
+// others follow in order of arrival.
 func TestTurnLine(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var b yielder
@@ -52,7 +52,7 @@ func TestTurnLine(t *testing.T) {
 		asleep.Until(t, i, "usiw.TestTurnLine", "usiw.(*turn).spend")
 	}
 	require.Empty(t, order)
-	first.spend(turnBytes, &b) // gives up the place, and waits after the two
+	first.spend(turnBytes, &b) // gives up its place, and waits behind the other two
 	require.Len(t, order, 2)
 	require.Equal(t, []int{1, 2}, []int{<-order, <-order})
 	waiting.Wait()
@@ -62,16 +62,16 @@ func TestTurnLine(t *testing.T) {
 	require.Nil(t, line.first)
 }
 
-// TestTurnProcessors has processors come and go while goroutines are in line: as many go on as
-// there are processors.
+// TestTurnProcessors changes the number of processors while goroutines are in line: as many
+// continue as there are processors.
 func TestTurnProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var b yielder
-	b.close() // or a goroutine that lets others run would count as asleep
+	b.close() // otherwise a yielding goroutine would count as asleep
 	const many = 6
 	var atWork atomic.Int32
 	var stop atomic.Bool
-	next := make(chan struct{}) // has one that is at work pass its place on
+	next := make(chan struct{}) // makes a working goroutine pass its place on
 	var working sync.WaitGroup
 	for i := range many {
 		working.Go(func() {
@@ -102,7 +102,7 @@ func TestTurnProcessors(t *testing.T) {
 	require.Nil(t, line.first)
 }
 
-// writeFPDU returns an FPDU with an RDMA Write of n bytes to the beginning of s's region.
+// writeFPDU returns an FPDU with an RDMA Write of n bytes to the start of s's region.
 func (s *side) writeFPDU(n int) []byte {
 	fpdu := make([]byte, mpa.LengthLen+ddp.TaggedLen, mpa.LengthLen+ddp.TaggedLen+n+mpa.CRCLen+3)
 	ddp.Tagged{Last: true, ULP: rdmap.Control(rdmap.OpWrite), STag: s.mr.RKey(),
@@ -114,8 +114,8 @@ func (s *side) writeFPDU(n int) []byte {
 	return fpdu
 }
 
-// flooded replaces the connection's socket until the end of the test by one that is never empty and
-// never full: it delivers the same FPDU again and again, and takes all bytes that are sent.
+// flooded replaces the connection's socket, until the test ends, with one that is never empty and
+// never full: it delivers the same FPDU over and over, and accepts all bytes sent.
 func (s *side) flooded(moved *atomic.Int64) {
 	c, tcp := s.conn, s.conn.s.(*tcpStream)
 	set := func(read, write func()) {
@@ -152,8 +152,8 @@ func (s *side) flooded(moved *atomic.Int64) {
 }
 
 // TestTurns: on one processor, connections receive or send without pause, while two goroutines that
-// wait for the network exchange messages. For each message they wait for one or two turns, and not
-// for a turn of each connection.
+// wait for the network exchange messages. Each message waits for one or two turns, rather than for
+// a turn of every connection.
 func TestTurns(t *testing.T) {
 	const many = 16
 	for name, begin := range map[string]func(t *testing.T, moved *atomic.Int64, stop *atomic.Bool){
@@ -176,7 +176,7 @@ func TestTurns(t *testing.T) {
 					}
 				})
 				t.Cleanup(func() { cancel(); waiting.Wait() })
-				for range 60 { // the first messages may come before the goroutine sleeps
+				for range 60 { // the first messages may arrive before the goroutine sleeps
 					if b.keeper() == byWaiter {
 						break
 					}
@@ -220,7 +220,7 @@ func TestTurns(t *testing.T) {
 			begin(t, &moved, &stop)
 			procs := runtime.GOMAXPROCS(1)
 			t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
-			for moved.Load() < many*turnBytes { // until all have begun
+			for moved.Load() < many*turnBytes { // until all have started
 				time.Sleep(time.Millisecond)
 			}
 			var answering sync.WaitGroup

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestVanish: a region whose memory is gone ends with all its windows, also if the access was by
-// one of them. Nobody stays inside.
+// TestVanish: a region whose memory is gone is invalidated along with all its windows, even if the
+// access went through one of them. No access remains in progress.
 func TestVanish(t *testing.T) {
 	for _, byWindow := range []bool{false, true} {
 		mr := &region{}

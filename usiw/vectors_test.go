@@ -43,7 +43,7 @@ func table(t *testing.T, name string) (rows [][]string) {
 	return rows
 }
 
-// vector returns the bytes of a vector. The CRC of an FPDU that has one is checked.
+// vector returns the bytes of a vector. If an FPDU has a CRC, it is checked.
 func vector(t *testing.T, name string) []byte {
 	t.Helper()
 	for _, row := range table(t, "fpdu.txt") {
@@ -61,8 +61,8 @@ func vector(t *testing.T, name string) []byte {
 	return nil
 }
 
-// patch replaces 32 bits of an FPDU that depend on the run, a key or a request identifier, and its
-// CRC.
+// patch replaces 32 bits of an FPDU that vary between runs, such as a key or a request identifier,
+// and updates its CRC.
 func patch(fpdu []byte, off int, v uint32) []byte {
 	binary.BigEndian.PutUint32(fpdu[off:], v)
 	n := len(fpdu) - mpa.CRCLen
@@ -70,7 +70,7 @@ func patch(fpdu []byte, off int, v uint32) []byte {
 	return fpdu
 }
 
-// Where in an FPDU the fields are that are patched.
+// Offsets in an FPDU of the fields that are patched.
 const (
 	atTaggedSTag  = 2 + 2       // of a Write
 	atSinkSTag    = 2 + 18      // of a Read Request
@@ -84,7 +84,7 @@ const (
 // fours are the depths of the vectors' startup frames.
 var fours = cm.ConnParam{InitiatorDepth: 4, ResponderResources: 4}
 
-// TestVectorFrames compares the startup frames that the NIC sends, and its answers to those of the
+// TestVectorFrames compares the startup frames that the NIC sends, including its replies, to the
 // vectors.
 func TestVectorFrames(t *testing.T) {
 	t.Run("request", func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestVectorsSent(t *testing.T) {
 				verbs.SendWR{ID: 2, Opcode: verbs.WRAtomicCmpAndSwp, SGL: []verbs.SGE{s1}, RKey: 0x00abcd00,
 					RemoteAddr: 0x7f0000001008,
 					Swap:       9, Compare: 5})
-			// The identifiers are the requester's choice.
+			// The requester chooses the identifiers.
 			add, swap := e.p.readRaw(), e.p.readRaw()
 			addID, swapID := binary.BigEndian.Uint32(add[atAtomicID:]), binary.BigEndian.Uint32(swap[atAtomicID:])
 			require.NotEqual(e.t, addID, swapID)
@@ -316,7 +316,7 @@ func (e *rawEnd) data(s string) *verbs.MR {
 	return e.region(e.pd, []byte(s), 0x9000, 0)
 }
 
-// words registers words that peers may reach by every kind of operation.
+// words registers words that peers may access with every kind of operation.
 func (n *rawNIC) words(iova uint64, v ...uint64) *verbs.MR {
 	n.t.Helper()
 	buf := make([]byte, 8*len(v))
@@ -360,7 +360,7 @@ func TestVectorsReceived(t *testing.T) {
 		both(t, func(t *testing.T, e *rawEnd, p *rawPeer) {
 			mr := e.mr(16, 0x1000, rawAccess)
 			p.write(append(patch(vector(t, "write"), atTaggedSTag, mr.RKey()), vector(t, "rtr-write")...))
-			p.send(rawRead(1, rdmap.ReadRequest{})) // an answer means that the Writes are done
+			p.send(rawRead(1, rdmap.ReadRequest{})) // a response shows that the Writes are done
 			require.Len(t, p.read(), ddp.TaggedLen)
 			require.Equal(t, append(pattern(8, 0), bytes.Repeat([]byte{0xa5}, 8)...), mr.Bytes())
 		})
@@ -493,7 +493,7 @@ func TestVectorsOfAtomics(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%016x", v[len(v)-1]), fmt.Sprintf("%016x", word(1)), row[0])
 		require.Equal(t, [2]uint64{^uint64(0), ^uint64(0)}, [2]uint64{word(0), word(2)}, "the neighbours of %s", row[0])
 	}
-	// The operation is done on the native number of memory; the wire carries it most significant
+	// The operation applies to the native number in memory; the wire carries it most significant
 	// byte first.
 	copy(mr.Bytes()[8:], []byte{8, 7, 6, 5, 4, 3, 2, 1})
 	msn++
@@ -501,8 +501,8 @@ func TestVectorsOfAtomics(t *testing.T) {
 	require.Equal(t, rawAtomicResponse(msn, 0, word(1)), p.read())
 }
 
-// TestSegments checks how messages are cut into segments: every one but the last is full and cuts
-// no word of 8 bytes, offsets are contiguous, only the last carries L.
+// TestSegments checks how messages are divided into segments: every one but the last is full and
+// splits no 8-byte word, offsets are contiguous, and only the last carries L.
 func TestSegments(t *testing.T) {
 	const mtu = 512
 	most := mpa.MULPDU(mtu, false)
@@ -545,7 +545,7 @@ func TestSegments(t *testing.T) {
 		e.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl, RKey: 5, RemoteAddr: 0x10000})
 		p.send(rawRead(msn, rdmap.ReadRequest{SinkSTag: 6, SinkTO: 0xfffffffffffffffe, Size: uint32(size),
 			SrcSTag: mr.RKey(), SrcTO: mr.Addr()}))
-		done := map[rdmap.Opcode]int{} // the Write and the Read Response may come in either order, but not mixed
+		done := map[rdmap.Opcode]int{} // the Write and the Read Response may arrive in either order, but not interleaved
 		for done[rdmap.OpWrite] < size || done[rdmap.OpReadResponse] < size {
 			u := p.read()
 			h, err := ddp.ParseTagged(u)
@@ -568,8 +568,8 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestFence checks the messages on the wire while a Read has no answer: other requests overtake it,
-// fenced ones do not, and all complete in the order in which they were posted.
+// TestFence checks the messages on the wire while a Read is unanswered: other requests overtake it,
+// fenced ones do not, and all complete in posting order.
 func TestFence(t *testing.T) {
 	e, p := newRawNIC(t, usiw.Config{}).active(rawOpts{})
 	sink := e.mr(8, 0x100, verbs.AccessLocalWrite)
@@ -600,8 +600,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestImmediateAfter sends Immediate Data behind other messages: directly behind a Write it
-// completes that.
+// TestImmediateAfter sends Immediate Data after other messages: directly after a Write, it
+// completes the Write.
 func TestImmediateAfter(t *testing.T) {
 	n := newRawNIC(t, usiw.Config{})
 	for _, c := range []struct {

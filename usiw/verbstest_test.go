@@ -16,12 +16,12 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// rfc7306 are the operations that RFC 7306 adds, and invalidation, without which a NIC is a plain
+// rfc7306 are the operations that RFC 7306 adds, and invalidation. A NIC without them is a plain
 // iWARP RNIC.
 var rfc7306 = verbs.MakeOpSet(verbs.OpWriteImm, verbs.OpImm64, verbs.OpFetchAdd, verbs.OpCmpSwap,
 	verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpSendInv, verbs.OpLocalInv, verbs.OpBindMW)
 
-// newNIC makes a NIC that is closed, and must be closed in order, when the test ends.
+// newNIC creates a NIC that is closed, and must shut down in order, when the test ends.
 func newNIC(t *testing.T, cfg usiw.Config) *usiw.NIC {
 	t.Helper()
 	nic, err := usiw.New(cfg)

@@ -4,21 +4,21 @@ package usiw
 
 import "context"
 
-// waiting is the state of the waiter of a watch. A watch has at most one waiter at a time.
+// waiting is the state of a watch's waiter. A watch never has more than one waiter.
 type waiting struct {
 	ch    *channel
 	ctx   context.Context
 	f     func() bool // look, and
-	wake  func()      // nudge, made once
-	looks int         // calls of look since it came
+	wake  func()      // nudge: both method values are created once
+	looks int         // calls of look during this wait
 	turn  turn
 
-	// Consecutive waits usually have the same context; they share one registration for its end.
+	// Consecutive waits usually have the same context and share one registration for its end.
 	done <-chan struct{}
 	stop func() (stopped bool)
 }
 
-// follow arranges that wake is called when ctx is done.
+// follow arranges for wake to be called when ctx is done.
 func (o *waiting) follow(ctx context.Context, wake func()) {
 	done := ctx.Done()
 	if done == nil || done == o.done {
@@ -28,7 +28,7 @@ func (o *waiting) follow(ctx context.Context, wake func()) {
 	o.done, o.stop = done, context.AfterFunc(ctx, wake)
 }
 
-// unfollow cancels this.
+// unfollow cancels what follow arranged.
 func (o *waiting) unfollow() {
 	if o.stop != nil {
 		o.stop()
@@ -36,18 +36,18 @@ func (o *waiting) unfollow() {
 	}
 }
 
-// keep receives until there is an event, ctx is done, the channel is closed or the watch is over.
-// The caller has entered w; when keep returns, it has left w. slept says that something else could
-// run meanwhile.
+// keep receives until there is an event, ctx is done, the channel is closed or the watch ends. The
+// caller has entered w; keep leaves it. slept reports whether other goroutines could run in the
+// meantime.
 func (ch *channel) keep(ctx context.Context, w *watch) (slept bool) {
 	defer w.leave(ch)
 	o := &w.out
 	o.follow(ctx, o.wake)
 	o.ch, o.ctx, o.looks = ch, ctx, 0
-	_ = w.src.wait(o.f) // an error is the end of the watch
+	_ = w.src.wait(o.f) // an error means that the watch has ended
 	ch.looking.Store(nil)
 	o.ch, o.ctx = nil, nil
-	return o.looks > 1 // the first look is at once
+	return o.looks > 1 // the first call of look is immediate
 }
 
 // look receives for the waiter. It reports whether the waiter has a reason not to sleep.
@@ -71,7 +71,7 @@ func (w *watch) look() bool {
 		}
 		o.turn.spend(a.bytes, w.src.yielder())
 	}
-	// An event from here on wakes the waiter; called sees an earlier one.
+	// An event from here on wakes the waiter; called detects an earlier one.
 	o.ch.looking.Store(w)
 	return w.called()
 }
@@ -91,7 +91,7 @@ func (ch *channel) called() bool {
 	return ch.shut || len(ch.queue) > 0
 }
 
-// soleSleeperCalled reports whether at most one goroutine sleeps in Wait and it has a reason to
+// soleSleeperCalled reports whether at most one goroutine is asleep in Wait and has a reason to
 // return.
 func (ch *channel) soleSleeperCalled() bool {
 	ch.mu.Lock()
@@ -99,7 +99,7 @@ func (ch *channel) soleSleeperCalled() bool {
 	return ch.sleepers <= 1 && len(ch.queue) > 0
 }
 
-// crowded reports whether more than one goroutine sleeps in Wait.
+// crowded reports whether more than one goroutine is asleep in Wait.
 func (ch *channel) crowded() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

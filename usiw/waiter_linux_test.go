@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// waits starts a goroutine in CQ.Wait, for a receive, and returns when it keeps the watch. The
-// channel gets the result of Wait.
+// waits starts a goroutine in CQ.Wait, for a receive, and returns once it keeps the watch. The
+// channel delivers the result of Wait.
 func (s *side) waits(ctx context.Context, from *side) <-chan error {
 	s.t.Helper()
 	asked, got := make(chan struct{}), make(chan error)
@@ -33,8 +33,8 @@ func (s *side) waits(ctx context.Context, from *side) <-chan error {
 			got <- err
 		}
 	}()
-	// The goroutine has to come back before the lease ends, which may fail on a busy machine: try
-	// until it succeeds.
+	// The goroutine must return before the lease ends, which may fail on a busy machine: try until
+	// it succeeds.
 	for limit := time.Now().Add(patience); time.Now().Before(limit); {
 		s.trusted()
 		asked <- struct{}{}
@@ -88,7 +88,7 @@ func TestWaiterAnswers(t *testing.T) {
 	require.NoError(t, <-got)
 }
 
-// TestWaiterCanceled ends the waiter's context, and lets it wait with another.
+// TestWaiterCanceled cancels the waiter's context, and makes it wait with another.
 func TestWaiterCanceled(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -106,7 +106,7 @@ func TestWaiterCanceled(t *testing.T) {
 	a.answeredBy(b)
 }
 
-// TestWaiterEnd ends the connection while a waiter keeps the watch: it gets a flushed receive.
+// TestWaiterEnd ends the connection while a waiter keeps the watch: it polls a flushed receive.
 func TestWaiterEnd(t *testing.T) {
 	for name, end := range map[string]func(a, b *side) error{
 		"by the peer": func(a, b *side) error { return a.id.Close() },
@@ -138,7 +138,8 @@ func TestWaiterEnd(t *testing.T) {
 	}
 }
 
-// TestWaiterClosed closes the waiter's CQ, with everything else, while the waiter keeps the watch.
+// TestWaiterClosed closes the waiter's CQ, along with everything else, while the waiter keeps the
+// watch.
 func TestWaiterClosed(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
@@ -148,8 +149,7 @@ func TestWaiterClosed(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// TestWaiterOthers wakes the waiter for the completion of a request that another goroutine has
-// posted.
+// TestWaiterOthers wakes the waiter for the completion of a request that another goroutine posted.
 func TestWaiterOthers(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	b.scq, b.rcq = b.rcq, b.scq
@@ -160,7 +160,7 @@ func TestWaiterOthers(t *testing.T) {
 		_, err := b.qp.PostSend(b.read(a))
 		require.NoError(t, err)
 		b.trusted()
-		wc := b.next(b.rcq) // of the Read: the CQ of its sends, now
+		wc := b.next(b.rcq) // of the Read, because this is now also its send CQ
 		require.NoError(t, wc.Err())
 		go func() {
 			var wcs [1]verbs.WC
@@ -175,7 +175,7 @@ func TestWaiterOthers(t *testing.T) {
 		require.NoError(t, <-got)
 		_, err = a.qp.PostRecv(make([]verbs.RecvWR, 1))
 		require.NoError(t, err)
-		wc = a.next(a.rcq) // or its CQ would be full at some time
+		wc = a.next(a.rcq) // otherwise its CQ would fill up
 		require.NoError(t, wc.Err())
 	}
 	_, err := b.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendSignaled}})
@@ -183,8 +183,8 @@ func TestWaiterOthers(t *testing.T) {
 	require.NoError(t, <-got)
 }
 
-// TestWaiterSecondWaiter has a second goroutine sleep, on the other CQ: neither is forgotten when
-// the other has its completion.
+// TestWaiterSecondWaiter has a second goroutine sleep on the other CQ: neither is forgotten when
+// the other's completion arrives.
 func TestWaiterSecondWaiter(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
@@ -201,9 +201,9 @@ func TestWaiterSecondWaiter(t *testing.T) {
 	require.Equal(t, verbs.WCRDMARead, wc.Opcode)
 }
 
-// TestWaiterArmed arms another CQ while a waiter keeps the watch: the reader takes over, since a
-// goroutine may be about to sleep for that CQ. While nobody keeps the watch and no goroutine
-// sleeps, arming a CQ changes nothing.
+// TestWaiterArmed arms another CQ while a waiter keeps the watch: the reader takes over, because a
+// goroutine may be about to sleep for that CQ. While nobody keeps the watch and no goroutine is
+// asleep, arming a CQ changes nothing.
 func TestWaiterArmed(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	got := b.waits(context.Background(), a)
@@ -223,7 +223,7 @@ func TestWaiterArmed(t *testing.T) {
 	b.answeredBy(a)
 }
 
-// TestWaiterPolled polls one CQ while the waiter sleeps on the other: the waiter is woken for
+// TestWaiterPolled polls one CQ while the waiter sleeps on the other: the waiter wakes for
 // completions of messages that the poller receives.
 func TestWaiterPolled(t *testing.T) {
 	a, b := twoSides(t, Config{})
@@ -253,8 +253,8 @@ func TestWaiterPolled(t *testing.T) {
 	}
 }
 
-// TestWaiterWoken counts completion events that wake somebody: not those of a CQ for which nobody
-// sleeps.
+// TestWaiterWoken counts completion events that wake a goroutine, which excludes those of a CQ on
+// which none is asleep.
 func TestWaiterWoken(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	w := b.watch()
@@ -263,14 +263,14 @@ func TestWaiterWoken(t *testing.T) {
 	require.Equal(t, verbs.WCRecv, b.polledNext(b.rcq).Opcode)
 	require.False(t, b.conn.q.recvCQ.isArmed())
 	require.Zero(t, w.events.Load())
-	got := b.waits(context.Background(), a) // takes the event that is there, too
+	got := b.waits(context.Background(), a) // also consumes the pending event
 	events := w.events.Load()
 	a.send(b)
 	require.NoError(t, <-got)
 	require.Equal(t, events+1, w.events.Load())
 }
 
-// TestWaiterMany uses everything at once, for the race detector.
+// TestWaiterMany exercises everything at once, for the race detector.
 func TestWaiterMany(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	const rounds = 2000
@@ -283,7 +283,7 @@ func TestWaiterMany(t *testing.T) {
 		}()
 	}
 	for _, d := range []struct{ from, to *side }{{a, b}, {b, a}} {
-		// A sender that is far ahead would fill the CQ of a receiver that pauses.
+		// A sender that runs far ahead would fill the CQ of a receiver that pauses.
 		ahead := make(chan struct{}, 64)
 		run(func(ctx context.Context) error {
 			for i := range rounds {
@@ -335,8 +335,8 @@ func TestWaiterMany(t *testing.T) {
 	}
 }
 
-// TestAnswersOweNothing: answers to the requests of a program need not be received while the
-// program is away, unless a posted request waits for them.
+// TestAnswersOweNothing: responses to a program's requests need not be received while the program
+// is away, unless a posted request waits for them.
 func TestAnswersOweNothing(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	for name, last := range map[string]verbs.SendFlags{"nothing waits": 0, "a fenced request waits": verbs.SendFence} {
@@ -371,9 +371,9 @@ func TestAnswersOweNothing(t *testing.T) {
 	}
 }
 
-// TestSleeperLetsOthersRun: a program sleeps in CompChannel.Wait, and polls between until the CQ is
-// empty. Such a poll does not let others run, as those of a program that polls without pause: they
-// have run while the program slept.
+// TestSleeperLetsOthersRun: a program sleeps in CompChannel.Wait, and in between polls until the CQ
+// is empty. Unlike the polls of a program that polls continuously, such a poll does not yield:
+// others ran while the program slept.
 func TestSleeperLetsOthersRun(t *testing.T) {
 	n := newSides(t, Config{})
 	ch, err := n.v.CreateCompChannel()
@@ -420,8 +420,8 @@ func TestSleeperLetsOthersRun(t *testing.T) {
 	require.Equal(t, 1, b.yielders())
 }
 
-// TestSpinnerLetsOthersRun is the same for CQ.Wait, whose next call polls for Config.Spin. With one
-// processor it does not poll.
+// TestSpinnerLetsOthersRun does the same for CQ.Wait, whose next call polls for Config.Spin. With
+// one processor it does not poll.
 func TestSpinnerLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	_, b := twoSides(t, Config{Spin: time.Microsecond})
@@ -445,8 +445,8 @@ func TestSpinnerLetsOthersRun(t *testing.T) {
 	}
 }
 
-// awaitLook returns when a goroutine that keeps the watch has looked once, and not only waits for
-// its turn to look.
+// awaitLook returns once a goroutine that keeps the watch has called look, and is not merely about
+// to.
 func (c *cq) awaitLook(t *testing.T) {
 	t.Helper()
 	w := c.watch.Load()
@@ -457,7 +457,7 @@ func (c *cq) awaitLook(t *testing.T) {
 	}, patience, 100*time.Microsecond)
 }
 
-// yielders returns how many descriptors the NIC has made to yield.
+// yielders returns how many descriptors the NIC has created to yield.
 func (s *side) yielders() int {
 	y := &s.conn.dev.yielder
 	y.mu.Lock()
@@ -465,7 +465,7 @@ func (s *side) yielders() int {
 	return y.made
 }
 
-// TestWaiterAllocatesNothing: who sleeps for a completion allocates nothing.
+// TestWaiterAllocatesNothing: sleeping for a completion allocates nothing.
 func TestWaiterAllocatesNothing(t *testing.T) {
 	a, b := twoSides(t, Config{})
 	ctx, cancel := context.WithTimeout(context.Background(), 6*patience)
@@ -480,7 +480,7 @@ func TestWaiterAllocatesNothing(t *testing.T) {
 		failed = errors.Join(failed, err, wcs[0].Err())
 	}
 	for range 70 {
-		one() // queues grow to their size first
+		one() // first the queues grow to their size
 	}
 	n := testing.AllocsPerRun(100, one)
 	require.NoError(t, failed)

@@ -11,35 +11,36 @@ import (
 	"github.com/goverbs/goverbs/internal/queue"
 )
 
-// A watch decides which goroutine is woken when data arrive. It is over one connection, or over all
-// connections that are tied together by common CQs (watches.go). The goroutine that keeps the watch
-// receives for all of them.
+// A watch decides which goroutine wakes when data arrive. It covers one connection, or every
+// connection that shares a CQ with it, directly or through others (watches.go). The goroutine that
+// keeps the watch receives for all of them.
 //
-// A wake-up by the kernel costs one or two system calls. To wake another goroutine costs about the
-// same again, and mostly a second thread. So the goroutine that waits for a completion keeps the
-// watch itself, and while a program polls without pause, no goroutine is woken. But a request of
-// the peer, or a message for another goroutine, must not wait while the goroutine that keeps the
-// watch does other things. If that happens too often, the reader keeps the watch for the next 1,024
-// arrivals for each one that waited. docs/architecture.md has the table of transitions.
+// A wake-up by the kernel costs one or two system calls. Waking another goroutine costs about as
+// much again and usually needs a second thread. The goroutine that waits for a completion therefore
+// keeps the watch itself, and while a program polls continuously, no goroutine is woken. But a
+// request from the peer, or a message for another goroutine, must not wait while the goroutine that
+// keeps the watch is busy elsewhere. Each arrival that had to wait adds 1,024 to a debt, and each
+// one that did not subtracts 1; while the debt is positive, the reader keeps the watch.
+// docs/architecture.md has the transition table.
 type watch struct {
 	src  source
 	now  func() int64  // clock
 	term time.Duration // leaseTime
-	back chan struct{} // holds a token when a reader that stands aside has to check whether it must return
+	back chan struct{} // holds a token when a reader standing aside must check whether to return
 
-	events atomic.Uint64 // completion events of the CQs for which a goroutine slept
-	armed  atomic.Int32  // CQs that are armed
-	// the debt in arrivals, negative for credit: above 0 the reader keeps the watch; changes under
-	// mu
+	events atomic.Uint64 // completion events of the CQs for which a goroutine was asleep
+	armed  atomic.Int32  // number of armed CQs
+	// the debt in arrivals, negative for credit; while it is positive, the reader keeps the watch;
+	// changes under mu
 	doubt atomic.Int64
 	over  atomic.Bool   // the watch has ended; set under mu
-	ended chan struct{} // closed when the reader has returned
+	ended chan struct{} // closed when the reader returns
 
 	// The poller or waiter.
-	left      atomic.Int64  // when it was last here
-	present   atomic.Bool   // it has been here since the lease began
+	left      atomic.Int64  // when it was last present
+	present   atomic.Bool   // it has been present since the lease began
 	polls     atomic.Uint32 // polls since startBusyPoll last counted them
-	late      atomic.Bool   // it was away for longer than absence, and has not yet received all data that waited
+	late      atomic.Bool   // it was away for longer than absence and has not yet received everything that waited
 	announced atomic.Bool   // keeper is not byPoller
 
 	turn turn    // the reader's
@@ -47,8 +48,8 @@ type watch struct {
 
 	mu     sync.Mutex // guards the fields below and the calls of src.quiet
 	keeper keeper
-	aside  bool     // the reader stands aside
-	wanted *channel // where a goroutine sleeps that could keep the watch in place of the reader; nil if none
+	aside  bool     // the reader is standing aside
+	wanted *channel // where a goroutine sleeps that could replace the reader as keeper; nil if none
 	lease  *time.Timer
 	since  int64 // when startBusyPoll last counted polls
 
@@ -57,55 +58,55 @@ type watch struct {
 	cqs   map[*cq]struct{}
 }
 
-// keeper says which goroutine keeps the watch.
+// keeper identifies the goroutine that keeps the watch.
 type keeper uint8
 
 const (
 	byReader keeper = iota // the NIC's goroutine for this watch
 	byWaiter               // a goroutine of the program that sleeps in CQ.Wait or CompChannel.Wait
-	byNobody               // a waiter has just been woken, and will most likely be back soon
-	byPoller               // the program polls without pause
+	byNobody               // a waiter was just woken and will most likely be back soon
+	byPoller               // the program polls continuously
 )
 
-// Implementation constants of watches.
+// Limits and periods of watches.
 const (
 	absence = 25 * time.Microsecond // how long the poller or waiter may be away while a request waits
-	// one of this many arrivals may wait longer, few enough to leave the 99th percentile alone
+	// one of this many arrivals may wait longer, few enough not to affect the 99th percentile
 	trust     = 1024
-	credit    = 2 * trust        // the most credit for being back in time
-	leaseTime = time.Millisecond // a poller or waiter that is away for this to twice this time loses the watch
+	credit    = 2 * trust        // the most credit for returning in time
+	leaseTime = time.Millisecond // a poller or waiter that is away for one to two times this long loses the watch
 
 	// The poller keeps the watch after busyPolls polls of an empty CQ within busyPeriod.
 	busyPolls  = 64
 	busyPeriod = time.Millisecond
 )
 
-// source is the connection, or the set of connections, that a watch is over.
+// source is the connection, or the set of connections, that a watch covers.
 type source interface {
 	// wait calls f at once, and again whenever data may have arrived, until f returns true. It
-	// returns an error if no data can arrive any more.
+	// returns an error once no more data can arrive.
 	wait(f func() (done bool)) error
 	// wake makes wait call f soon.
 	wake()
-	// quiet(true) stops the calls of f for data that arrive, unless very much arrives; quiet(false)
-	// allows them again. It reports false if this fails.
+	// quiet(true) stops wait from calling f for arriving data, except for very large amounts;
+	// quiet(false) resumes the calls. It reports false if it fails.
 	quiet(on bool) bool
 	// take receives a limited amount of the data that have arrived. Everything has been received
-	// when it returns no connections and more is false.
+	// once it returns no connections and more is false.
 	take() (a arrivals, more bool)
-	// poll is take, but skips connections for which another goroutine receives at the moment.
+	// poll is like take, but skips connections for which another goroutine is receiving.
 	poll() arrivals
-	// yielder returns that of the NIC.
+	// yielder returns the NIC's yielder.
 	yielder() *yielder
-	// close closes descriptors. wait has returned, or returns because of it.
+	// close closes the source's descriptors. wait has returned, or returns because of it.
 	close()
 }
 
-// arrivals tells what a take or poll has received.
+// arrivals reports what a take or poll received.
 type arrivals struct {
 	conns int // connections on which data have arrived
-	// those of them with a request that needs no program: a Read, an atomic, or a Write without a
-	// message after it
+	// of these, the connections with a request that the NIC handles without the program: a Read, an
+	// atomic, or a Write without a message after it
 	asked int
 	bytes int  // bytes received
 	rest  bool // there may be further connections with data
@@ -118,8 +119,8 @@ func (a *arrivals) add(b arrivals) {
 	a.rest = a.rest || b.rest
 }
 
-// owed returns how many of them must not wait for the poller or waiter: those with requests, and at
-// least one if another goroutine has been woken.
+// owed returns how many of the arrivals should not have waited for the poller or waiter: those with
+// requests, and at least one if another goroutine was woken.
 func (a *arrivals) owed(woken bool) int {
 	if woken {
 		return max(a.asked, 1)
@@ -137,8 +138,8 @@ func newWatch(src source) *watch {
 	return w
 }
 
-// read is the reader: it receives while it keeps the watch, and stands aside otherwise, until the
-// watch is over.
+// read is the reader. It receives while it keeps the watch, and stands aside otherwise, until the
+// watch ends.
 func (w *watch) read() error {
 	defer close(w.ended)
 	defer w.src.close()
@@ -151,8 +152,8 @@ func (w *watch) read() error {
 				return w.over.Load()
 			}
 			w.turn.spend(a.bytes, w.src.yielder())
-			// Most likely no data are left, but only another attempt can tell. If this has woken a
-			// goroutine, let it run first; a yield for none would only wake another thread.
+			// Most likely no data are left, but only another attempt can show it. If a goroutine
+			// was woken, let it run first; otherwise a yield would only wake another thread.
 			if now := w.events.Load(); now != seen {
 				seen = now
 				if w.stepAside() {
@@ -172,7 +173,7 @@ func (w *watch) read() error {
 	return nil
 }
 
-// standAside returns when the reader has to keep the watch again, or the watch is over.
+// standAside returns when the reader must keep the watch again, or when the watch ends.
 func (w *watch) standAside() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,8 +184,8 @@ func (w *watch) standAside() {
 	}
 }
 
-// stepAside is called by the reader when it has woken a goroutine. It reports whether the reader
-// has to stand aside for it.
+// The reader calls stepAside after it has woken a goroutine. stepAside reports whether the reader
+// must stand aside for it.
 func (w *watch) stepAside() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,11 +199,11 @@ func (w *watch) stepAside() bool {
 	return true
 }
 
-// relied reports whether goroutines outside of ch may sleep, or be about to sleep, and need the
-// watch: CQs of other channels are armed.
+// relied reports whether goroutines that sleep, or are about to sleep, outside of ch may depend on
+// the watch, which is so if CQs of other channels are armed.
 func (w *watch) relied(ch *channel) bool { return w.armed.Load() > ch.armed.Load() }
 
-// vacate makes the keeper byNobody for the time of a lease. The caller holds mu.
+// vacate sets the keeper to byNobody for the duration of a lease. The caller holds mu.
 func (w *watch) vacate() {
 	w.keeper, w.wanted = byNobody, nil
 	w.left.Store(w.now())
@@ -215,7 +216,7 @@ func (w *watch) enter(ch *channel) bool {
 	w.mu.Lock()
 	switch {
 	case w.over.Load():
-	case w.keeper == byPoller && w.aside && !ch.crowded(): // ch knows one goroutine that keeps a watch
+	case w.keeper == byPoller && w.aside && !ch.crowded(): // ch supports only one goroutine that keeps a watch
 		w.src.quiet(false)
 		w.announced.Store(true)
 		fallthrough
@@ -236,7 +237,7 @@ func (w *watch) enter(ch *channel) bool {
 	return false
 }
 
-// leave ends what enter began.
+// leave reverses enter.
 func (w *watch) leave(ch *channel) {
 	w.mu.Lock()
 	switch {
@@ -250,14 +251,14 @@ func (w *watch) leave(ch *channel) {
 		w.vacate()
 	}
 	w.mu.Unlock()
-	// These see the goroutines that sleep or have armed a CQ by now; one that does so later calls
-	// enter or recall.
+	// These checks cover the goroutines that are asleep or have armed a CQ by now; one that does so
+	// later calls enter or recall.
 	if w.relied(ch) || ch.crowded() {
 		w.recall()
 	}
 }
 
-// recall makes the reader the keeper, in place of nobody or a poller.
+// recall makes the reader the keeper if nobody or a poller is.
 func (w *watch) recall() {
 	w.mu.Lock()
 	wasQuiet := w.recallLocked()
@@ -281,9 +282,9 @@ func (w *watch) recallLocked() (wasQuiet bool) {
 	return wasQuiet
 }
 
-// startLease begins a lease, which ends with a call of expire after the lease time. A lease that
-// has not ended yet is forgotten, so the timer does not disturb a program that is always back in
-// time. The caller holds mu.
+// startLease begins a lease, at the end of which expire is called. It replaces a lease that has not
+// ended yet, so the timer does not disturb a program that always returns in time. The caller holds
+// mu.
 func (w *watch) startLease() {
 	w.present.Store(false)
 	if w.lease == nil {
@@ -293,7 +294,7 @@ func (w *watch) startLease() {
 	}
 }
 
-// expire makes the reader the keeper if no poller or waiter has been here since the lease began.
+// expire makes the reader the keeper if no poller or waiter has been present since the lease began.
 func (w *watch) expire() {
 	w.mu.Lock()
 	if w.over.Load() || w.keeper == byReader || w.keeper == byWaiter {
@@ -333,7 +334,7 @@ func (w *watch) stop() {
 	w.src.wake()
 }
 
-// poll receives for a goroutine that polls a CQ at the time now and has found it empty.
+// poll receives for a goroutine that polled a CQ at the time now and found it empty.
 func (w *watch) poll(now int64) int {
 	late, events := w.away(now) || w.late.Load(), w.events.Load()
 	a := w.src.poll()
@@ -345,7 +346,7 @@ func (w *watch) poll(now int64) int {
 		}
 		now = w.now()
 	}
-	if late = late && a.rest; late != w.late.Load() { // some of the data that waited are not received yet
+	if late = late && a.rest; late != w.late.Load() { // some of the data that waited have not been received yet
 		w.late.Store(late)
 	}
 	w.here(now)
@@ -355,7 +356,7 @@ func (w *watch) poll(now int64) int {
 	return a.conns
 }
 
-// startBusyPoll makes the keeper byPoller if the polls were frequent.
+// startBusyPoll sets the keeper to byPoller if the polls were frequent.
 func (w *watch) startBusyPoll(now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -371,7 +372,7 @@ func (w *watch) startBusyPoll(now int64) {
 	w.startLease()
 }
 
-// here notes that the poller or waiter is here at the time now.
+// here records that the poller or waiter is present at the time now.
 func (w *watch) here(now int64) {
 	w.left.Store(now)
 	if !w.present.Load() {
@@ -379,18 +380,19 @@ func (w *watch) here(now int64) {
 	}
 }
 
-// away reports whether the poller or waiter that is back now was away for longer than absence.
+// away reports whether the poller or waiter, back at the time now, was away for longer than
+// absence.
 func (w *watch) away(now int64) bool { return now-w.left.Load() > int64(absence) }
 
-// alone reports whether no goroutine is woken for data that arrive.
+// alone reports whether arriving data wake no goroutine.
 func (w *watch) alone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.keeper == byPoller || w.keeper == byNobody
 }
 
-// distrust adds the debt for n arrivals that have waited for the poller or waiter although they
-// must not. If there is a debt now, the reader keeps the watch.
+// distrust adds to the debt for n arrivals that should not have waited for the poller or waiter but
+// did. If the debt is then positive, the reader keeps the watch.
 func (w *watch) distrust(n int) {
 	w.mu.Lock()
 	wasQuiet := false

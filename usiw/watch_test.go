@@ -19,21 +19,21 @@ import (
 type scene struct {
 	t     *testing.T
 	w     *watch
-	ch    *channel // of the goroutine that sleeps
+	ch    *channel // of the sleeping goroutine
 	other *channel
 
 	mu      sync.Mutex // guards the fields below
 	time    int64
-	waiting int  // arrivals that no goroutine has received yet
+	waiting int  // arrivals not received yet
 	message bool // they are messages for the program
 	wakes   bool // they wake another goroutine
 	silent  bool
-	rest    bool          // there may be connections that were left out
+	rest    bool          // there may be connections left out
 	slow    time.Duration // how long it takes to receive
 	endless bool          // there is always more
 	between func()        // called once, between two calls of take
 	yields  yielder
-	nudge   chan struct{} // holds a token when wait has to call its function
+	nudge   chan struct{} // holds a token when wait must call its function
 }
 
 func newScene(t *testing.T) *scene {
@@ -55,7 +55,7 @@ func (s *scene) clock() int64 {
 	return s.time
 }
 
-// pass lets time pass.
+// pass advances the time.
 func (s *scene) pass(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,14 +130,14 @@ func (s *scene) left() int {
 	return s.waiting
 }
 
-// keeper returns the keeper of the watch, while goroutines run.
+// keeper returns the keeper of the watch, while goroutines are running.
 func (s *scene) keeper() keeper {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	return s.w.keeper
 }
 
-// becomes waits for a keeper.
+// becomes waits until k is the keeper.
 func (s *scene) becomes(k keeper) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return s.keeper() == k }, 30*time.Second, time.Millisecond)
@@ -149,8 +149,8 @@ func (s *scene) received() {
 	require.Eventually(s.t, func() bool { return s.left() == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// is requires a keeper, that the source is quiet if and only if that is the poller, and that the
-// reader is called back if it has to keep the watch.
+// is requires that k is the keeper, that the source is quiet if and only if the keeper is the
+// poller, and that the reader is recalled if it must keep the watch.
 func (s *scene) is(k keeper) {
 	s.t.Helper()
 	require.Equal(s.t, k, s.w.keeper)
@@ -163,14 +163,14 @@ func (s *scene) is(k keeper) {
 	}
 }
 
-// event simulates an event for a goroutine that sleeps in ch.
+// event simulates an event for a goroutine asleep in ch.
 func (s *scene) event(ch *channel) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.queue = append(ch.queue, new(cq))
 }
 
-// sleeps simulates a goroutine that goes to sleep in ch; awakes is the opposite.
+// sleeps simulates a goroutine that goes to sleep in ch; awakes reverses it.
 func (s *scene) sleeps(ch *channel) bool {
 	ch.mu.Lock()
 	ch.sleepers++
@@ -185,7 +185,7 @@ func (s *scene) awakes(ch *channel) {
 	ch.mu.Unlock()
 }
 
-// nobody takes a new scene to the state in which nobody keeps the watch.
+// nobody puts a new scene into the state in which nobody keeps the watch.
 func (s *scene) nobody() {
 	s.t.Helper()
 	require.False(s.t, s.sleeps(s.ch))
@@ -195,7 +195,7 @@ func (s *scene) nobody() {
 	s.is(byNobody)
 }
 
-// waiter takes a new scene to the state in which a waiter keeps the watch.
+// waiter puts a new scene into the state in which a waiter keeps the watch.
 func (s *scene) waiter() {
 	s.t.Helper()
 	s.nobody()
@@ -301,8 +301,8 @@ func TestWatchReader(t *testing.T) {
 	})
 }
 
-// TestWatchRead runs the reader: the arrivals that it receives reduce the debt. When it has woken
-// the only goroutine that sleeps, it stands aside until it is recalled.
+// TestWatchRead runs the reader: the arrivals that it receives reduce the debt. Once it has woken
+// the only sleeping goroutine, it stands aside until it is recalled.
 func TestWatchRead(t *testing.T) {
 	s := newScene(t)
 	gone := make(chan error, 1)
@@ -370,7 +370,7 @@ func TestWatchNobody(t *testing.T) {
 		s.nobody()
 		s.polls(1)
 		s.w.mu.Lock()
-		s.w.vacate() // as a waiter that leaves
+		s.w.vacate() // what a leaving waiter does
 		s.w.mu.Unlock()
 		s.w.expire()
 		s.is(byReader)
@@ -421,7 +421,7 @@ func TestWatchWaiter(t *testing.T) {
 		s := newScene(t)
 		s.waiter()
 		s.w.armed.Add(1)
-		s.w.recall() // as a goroutine that arms it does
+		s.w.recall() // what a goroutine that arms it does
 		s.is(byWaiter)
 		s.w.leave(s.ch)
 		s.is(byReader)
@@ -554,8 +554,8 @@ func TestWatchWaiter(t *testing.T) {
 	})
 }
 
-// TestWatchTwoInChannel has two goroutines sleep in one channel whose CQ gets another watch between
-// them: each event wakes one.
+// TestWatchTwoInChannel has two goroutines sleep in one channel whose CQ changes watches in
+// between: each event wakes one of them.
 func TestWatchTwoInChannel(t *testing.T) {
 	for name, guest := range map[string]func(o *scene){
 		"nobody keeps the other watch": func(o *scene) {
@@ -783,8 +783,7 @@ func TestWatchAlwaysAway(t *testing.T) {
 	require.LessOrEqual(t, late, arrivals/1000)
 }
 
-// TestWatchEnds stops a watch in every state: the reader returns, and a sleeping goroutine is
-// woken.
+// TestWatchEnds stops a watch in every state: the reader returns, and a sleeping goroutine wakes.
 func TestWatchEnds(t *testing.T) {
 	for name, bring := range map[string]func(s *scene){
 		"reader": func(*scene) {},
@@ -807,7 +806,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
-// follower is a context that counts who follows it (context.AfterFunc).
+// follower is a context that counts its followers (context.AfterFunc).
 type follower struct {
 	context.Context
 	done         chan struct{}
@@ -821,8 +820,8 @@ func (f *follower) AfterFunc(func()) (stop func() bool) {
 	return func() bool { f.ended++; return true }
 }
 
-// TestWatchFollows: waits of one context follow it once; another one, or the end of the watch, ends
-// that.
+// TestWatchFollows: waits with the same context register with it once; a different context, or the
+// end of the watch, cancels the registration.
 func TestWatchFollows(t *testing.T) {
 	newFollower := func() *follower {
 		return &follower{Context: context.Background(), done: make(chan struct{})}
@@ -857,15 +856,15 @@ func TestWatchFollows(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{c.began, c.ended})
 }
 
-// newCQ makes a CQ in ch with a completion that nobody has taken.
+// newCQ creates a CQ in ch with a completion that has not been polled.
 func (s *scene) newCQ(ch *channel) *cq {
 	c := &cq{ctx: &vcontext{dev: new(device), events: queue.NewEvents(verbs.AsyncEvent.OfClosed)}, ch: ch, cap: 1}
 	c.push(new(verbs.WC), false)
 	return c
 }
 
-// TestWatchArmed counts the CQs that are armed, in the watch and in the channel, whatever watch
-// they get and until they are destroyed.
+// TestWatchArmed counts the armed CQs, in the watch and in the channel, whichever watches they get
+// and until they are destroyed.
 func TestWatchArmed(t *testing.T) {
 	s, o := newScene(t), newScene(t)
 	c := s.newCQ(s.ch)
@@ -894,8 +893,8 @@ func TestWatchArmed(t *testing.T) {
 	armed(0, 0, 0)
 }
 
-// TestWatchReqNotify arms a CQ while nobody keeps the watch: the reader is recalled if somebody
-// sleeps for it, or will without keeping the watch.
+// TestWatchReqNotify arms a CQ while nobody keeps the watch: the reader is recalled if a goroutine
+// sleeps for the CQ, or will do so without keeping the watch.
 func TestWatchReqNotify(t *testing.T) {
 	s := newScene(t)
 	c := s.newCQ(s.ch)
@@ -917,8 +916,8 @@ func TestWatchReqNotify(t *testing.T) {
 	s.is(byReader)
 }
 
-// TestWatchJustArmed: the first empty poll after the CQ has been armed receives nothing, because
-// the program is about to sleep, and receives then. Every other poll does.
+// TestWatchJustArmed: the first empty poll after a CQ is armed receives nothing, because the
+// program is about to sleep and receives then. Every other poll does.
 func TestWatchJustArmed(t *testing.T) {
 	s := newScene(t)
 	c := s.newCQ(s.ch)
@@ -934,10 +933,10 @@ func TestWatchJustArmed(t *testing.T) {
 	drives(true)
 	require.NoError(t, c.ReqNotify(false))
 	drives(false)
-	require.NoError(t, c.ReqNotify(false)) // it is armed already
+	require.NoError(t, c.ReqNotify(false)) // it is already armed
 	drives(true)
 
-	s.ch.sleepers++ // a goroutine sleeps, so the program that arms need not
+	s.ch.sleepers++ // a goroutine is asleep, so the program that arms need not go to sleep itself
 	require.NoError(t, c.ReqNotify(false))
 	c.mu.Lock()
 	c.setArm(queue.Disarmed)
@@ -946,7 +945,7 @@ func TestWatchJustArmed(t *testing.T) {
 	drives(true)
 }
 
-// TestWatchSleep: who goes to sleep on a CQ that has a completion, or has lost some, does not.
+// TestWatchSleep: Sleep returns at once on a CQ that has a completion or has lost some.
 func TestWatchSleep(t *testing.T) {
 	s := newScene(t)
 	c := s.newCQ(s.ch)
@@ -958,8 +957,8 @@ func TestWatchSleep(t *testing.T) {
 	require.NoError(t, c.Sleep(ctx, false))
 }
 
-// TestWatchEvents: events that nobody has read yet are one, and with the last CQ's the channel has
-// none.
+// TestWatchEvents: unread events of a CQ merge into one, and once the last CQ is gone the channel
+// has none.
 func TestWatchEvents(t *testing.T) {
 	s := newScene(t)
 	a, b := s.newCQ(s.ch), s.newCQ(s.ch)
@@ -969,7 +968,7 @@ func TestWatchEvents(t *testing.T) {
 		require.False(t, s.ch.notify(a))
 		require.Equal(t, []*cq{a, b}, s.ch.queue)
 		for range 2 {
-			<-s.ch.ready // for who sleeps
+			<-s.ch.ready // for the sleeping goroutine
 			s.ch.mu.Lock()
 			s.ch.next()
 			s.ch.mu.Unlock()
@@ -979,8 +978,8 @@ func TestWatchEvents(t *testing.T) {
 	}
 }
 
-// TestWatchJoined gives a watch another connection, or those of another watch, while nobody keeps
-// it: a goroutine may sleep that relied on the other's reader, or on none.
+// TestWatchJoined adds a connection, or those of another watch, to a watch that nobody keeps: a
+// sleeping goroutine may have relied on the other watch's reader, or on none.
 func TestWatchJoined(t *testing.T) {
 	for name, join := range map[string]func(s *scene){
 		"a connection": func(s *scene) {

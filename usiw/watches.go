@@ -2,15 +2,15 @@
 
 package usiw
 
-// A connection that shares no CQ has a separate watch, whose source is its socket. Connections that
+// A connection that shares no CQ has its own watch, whose source is its socket. Connections that
 // share a CQ, directly or through others, have one common watch, whose source is a set
-// (set_linux_unsafe.go). From the set, a goroutine that polls a CQ or waits for it learns which of
-// the connections have data, at a cost that does not grow with their number. So a CQ has one watch,
-// and two watches become one when a connection ties them.
+// (set_linux_unsafe.go). From the set, a goroutine that polls a CQ or waits for it learns which
+// connections have data, at a cost that does not grow with their number. A CQ therefore has one
+// watch, and two watches merge when a connection joins them.
 //
-// A connection that is not a socket of the kernel cannot be in a set. It has a separate watch,
-// which its reader always keeps. A goroutine that polls a CQ of few such connections receives for
-// them too.
+// A connection that is not a kernel socket cannot be in a set. It has its own watch, which its
+// reader always keeps. If a CQ has only a few such connections, a goroutine that polls it also
+// receives for them.
 
 // gatherer is a stream that a set can hold.
 type gatherer interface {
@@ -18,24 +18,24 @@ type gatherer interface {
 	waker
 	// open is called before waitReadable.
 	open() error
-	// shut is called when waitReadable has returned, or is about to return; the stream stays open.
+	// shut is called when waitReadable has returned or is about to return; the stream stays open.
 	shut()
 }
 
-// setEvents is the most connections of a set for which one take receives.
+// setEvents is the most connections of a set that one take covers.
 const setEvents = 16
 
-// fullEvents replaces setEvents after a take that has received more than turnBytes.
+// fullEvents replaces setEvents after a take that received more than turnBytes.
 const fullEvents = 2
 
-// set is a source of several connections.
+// set is a source that covers several connections.
 type set interface {
 	source
 	add(c *conn) error
 	remove(c *conn)
 }
 
-// solo is the source of one connection.
+// solo is a source that covers one connection.
 type solo struct{ c *conn }
 
 func (s solo) wait(f func() bool) error { return s.c.s.waitReadable(f) }
@@ -65,8 +65,8 @@ func (s solo) close() {
 	}
 }
 
-// busyPollBytes is how many waiting bytes wake the reader of a connection although it is polled:
-// there is work for both then.
+// busyPollBytes is how many unread bytes wake the reader of a connection although a program polls
+// it: there is then work for both.
 const busyPollBytes = 1 << 20
 
 // startWatch puts a connection under a watch. If the watch is new, its reader runs as a worker of c
@@ -115,7 +115,7 @@ func (d *device) startWatch(c *conn) error {
 	return nil
 }
 
-// watchAlone gives a connection a separate watch. The caller holds watching.
+// watchAlone gives a connection its own watch. The caller holds watching.
 func (d *device) watchAlone(c *conn) error {
 	if err := c.s.(gatherer).open(); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (d *device) watchAlone(c *conn) error {
 	return nil
 }
 
-// start runs the reader of w, as a worker of c if that is not nil.
+// start runs the reader of w, as a worker of c unless c is nil.
 func (d *device) start(w *watch, c *conn) {
 	if c == nil {
 		d.readers.Go(func() { _ = w.read() })
@@ -150,11 +150,11 @@ func (w *watch) adopt(c *conn) {
 		q.setWatch(w)
 	}
 	w.mu.Lock()
-	w.recallLocked() // a goroutine may sleep that did not need this watch before
+	w.recallLocked() // a sleeping goroutine may not have needed this watch before
 	w.mu.Unlock()
 }
 
-// move moves the connections of another watch to w, whose source is a set, and ends the other. The
+// move moves the connections of another watch to w, whose source is a set, and stops the other. The
 // caller holds watching.
 func (w *watch) move(other *watch) error {
 	s := w.src.(set)
@@ -181,7 +181,7 @@ func (w *watch) move(other *watch) error {
 	return nil
 }
 
-// endWatch takes a connection out of its watch. A watch without connections ends.
+// endWatch removes a connection from its watch. A watch without connections ends.
 func (d *device) endWatch(c *conn) {
 	d.watching.Lock()
 	defer d.watching.Unlock()

@@ -33,7 +33,7 @@ func polls(s *side) verbs.WC { return s.polledNext(s.rcq) }
 
 func sleeps(s *side) verbs.WC { return s.next(s.rcq) }
 
-// TestWatchesAlone: a connection that shares no CQ has a separate watch.
+// TestWatchesAlone: a connection that shares no CQ has its own watch.
 func TestWatchesAlone(t *testing.T) {
 	n := newSides(t, Config{})
 	a, b := n.join(n.side(nil, nil), n.side(nil, nil))
@@ -46,8 +46,8 @@ func TestWatchesAlone(t *testing.T) {
 	require.Len(t, seen, 4)
 }
 
-// TestWatchesShared ties connections by a receive CQ, a send CQ, or both: they have one watch. A
-// goroutine that polls or sleeps serves them, otherwise the reader of the watch.
+// TestWatchesShared: connections that share a receive CQ, a send CQ, or both have one watch. A
+// goroutine that polls or sleeps serves them, otherwise the watch's reader does.
 func TestWatchesShared(t *testing.T) {
 	for name, newSide := range map[string]func(n *sides, cq *verbs.CQ) *side{
 		"receive CQ": func(n *sides, cq *verbs.CQ) *side { return n.side(nil, cq) },
@@ -76,7 +76,7 @@ func TestWatchesShared(t *testing.T) {
 				exchange(t, as[i], bs[i], polls)
 				exchange(t, as[i], bs[i], sleeps)
 			}
-			// All connections have data at the same time.
+			// All connections have data at once.
 			for i := range as {
 				as[i].send(bs[i])
 			}
@@ -91,7 +91,7 @@ func TestWatchesShared(t *testing.T) {
 				got[wc.QPNum] = true
 			}
 			require.Len(t, got, many)
-			// Nobody polls or sleeps at the other side.
+			// No goroutine polls or sleeps on the other side.
 			for i := range as {
 				_, err := as[i].qp.PostSend(as[i].read(bs[i]))
 				require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestWatchesShared(t *testing.T) {
 	}
 }
 
-// TestWatchesMerge ties two sets, and two connections, by another connection.
+// TestWatchesMerge joins two sets, and two connections, through another connection.
 func TestWatchesMerge(t *testing.T) {
 	for name, many := range map[string]int{"sets": 3, "connections": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestWatchesMerge(t *testing.T) {
 			require.Equal(t, many > 1, as[0].gathers())
 			was := []*watch{as[0].watch(), as[1].watch()}
 
-			// Goroutines sleep on both watches, and poll, while they become one.
+			// Goroutines sleep on both watches, and poll, while the watches merge.
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			got := make(chan verbs.WC, 2)
@@ -160,7 +160,7 @@ func watches(cqs ...*verbs.CQ) (ws []*watch) {
 	return ws
 }
 
-// TestWatchesAgain uses CQs again when their last connection has ended, and while others last.
+// TestWatchesAgain reuses CQs after their last connection has ended, and while others remain.
 func TestWatchesAgain(t *testing.T) {
 	for name, many := range map[string]int{"alone": 1, "shared": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestWatchesAgain(t *testing.T) {
 	}
 }
 
-// TestWatchesMergeAgain ties sets that have become one before to a larger one: no CQ stays behind.
+// TestWatchesMergeAgain joins sets that have merged before to a larger one: no CQ is left behind.
 func TestWatchesMergeAgain(t *testing.T) {
 	n := newSides(t, Config{})
 	var cqs []*verbs.CQ
@@ -214,8 +214,8 @@ func TestWatchesMergeAgain(t *testing.T) {
 	<-one[0].ended
 }
 
-// files is how many descriptors are open, but for those of the NIC's yielder, which makes more when
-// several goroutines yield at once.
+// files returns how many descriptors are open, except those of the NIC's yielder, which creates
+// more when several goroutines yield at once.
 func files(t *testing.T, s *side) int {
 	y := &s.conn.dev.yielder
 	y.mu.Lock()
@@ -223,12 +223,12 @@ func files(t *testing.T, s *side) int {
 	return len(descriptors(t)) - y.made
 }
 
-// TestWatchesFull ties connections while one waits for room in its socket, whose descriptor in Go's
-// poller goes then: it goes on when there is room, and closes the descriptors that it needs
-// meanwhile.
+// TestWatchesFull joins connections while one of them waits for room in its socket and so loses its
+// descriptor in Go's poller: it continues once there is room, and closes the descriptors that it
+// used in the meantime.
 func TestWatchesFull(t *testing.T) {
-	// The peer's goroutine that the test stops may hold one of the places of a turn, of which
-	// there are as many as processors. The sender needs another.
+	// The peer's goroutine that the test stops may hold one of the places of a turn, of which there
+	// are as many as processors. The sender needs another one.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	n := newSides(t, Config{})
 	cq := n.cq()
@@ -249,7 +249,7 @@ func TestWatchesFull(t *testing.T) {
 		}
 		written = 0
 	}
-	unread := func(f func()) { // the peer does not read meanwhile
+	unread := func(f func()) { // the peer does not read during this
 		b.conn.rx.mu.Lock()
 		defer b.conn.rx.mu.Unlock()
 		f()
@@ -275,12 +275,12 @@ func TestWatchesFull(t *testing.T) {
 	}
 	require.NoError(t, c.id.Close())
 	require.NoError(t, d.id.Close())
-	// The set has two, and the lone connection's is closed.
+	// The set has two descriptors, and that of the lone connection is closed.
 	require.Eventually(t, func() bool { return files() <= before+1 }, patience, patience/1000)
 }
 
-// TestWatchesEnd ends the connections of a set one after the other, from either side and by a
-// reset: the others go on, and with the last the watch is over, and its descriptors are closed.
+// TestWatchesEnd ends the connections of a set one after the other, from either side and with a
+// reset: the others continue, and with the last one the watch ends and its descriptors are closed.
 func TestWatchesEnd(t *testing.T) {
 	n := newSides(t, Config{})
 	cq := n.cq()
@@ -312,7 +312,7 @@ func TestWatchesEnd(t *testing.T) {
 	require.Eventually(t, func() bool { return files(t, first) <= before }, patience, patience/1000)
 }
 
-// polledFlushed takes the completions that are in the receive CQ.
+// polledFlushed polls all completions in the receive CQ.
 func (s *side) polledFlushed() {
 	var wcs [64]verbs.WC
 	for n := 1; n > 0; {
@@ -322,8 +322,8 @@ func (s *side) polledFlushed() {
 	}
 }
 
-// TestPollerLetsOthersRun: on a single processor, one goroutine polls without pause for the answers
-// of another, which waits for the network. The other does not have to wait for the runtime's
+// TestPollerLetsOthersRun: on a single processor, one goroutine polls continuously for the answers
+// of another, which waits for the network. The other goroutine does not depend on the runtime's
 // monitor.
 func TestPollerLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -351,5 +351,5 @@ func TestPollerLetsOthersRun(t *testing.T) {
 		}
 	}
 	answering.Wait()
-	require.Less(t, vain/rounds, 1000, "polls in vain for each answer") // some 10,000 fit into the monitor's 10 ms
+	require.Less(t, vain/rounds, 1000, "polls in vain for each answer") // about 10,000 fit into the monitor's 10 ms
 }

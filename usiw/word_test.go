@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestWordShared: a counter in the memory of one side loses nothing, when that side adds to it and
-// compares and swaps while its peer adds by requests.
+// TestWordShared: a counter in one side's memory loses nothing when that side adds to it and
+// compares and swaps, while its peer adds through requests.
 func TestWordShared(t *testing.T) {
 	a, p := connectEnds(t, usiw.Config{})
 	word, err := p.mr.Word(64)
@@ -48,8 +48,7 @@ func TestWordShared(t *testing.T) {
 	require.EqualValues(t, each-1, original.Load()/step, "the answer too")
 }
 
-// TestWordRefused: a word is inside of its region, at an aligned address, and of a region that is
-// not closed.
+// TestWordRefused: a word must be inside a region that is open, at an aligned address.
 func TestWordRefused(t *testing.T) {
 	pd, err := open(t, newNIC(t, usiw.Config{})).AllocPD()
 	require.NoError(t, err)

@@ -24,12 +24,12 @@ func forward(from, to *conn, few uint32) {
 }
 
 // TestMessageNumbersWrap: Message Sequence Numbers count modulo 2^32 on every queue (RFC 5041
-// section 5.1): 2^32-1 is followed by 0, and Sends, immediates, Reads, atomics and their responses
-// go on.
+// section 5.1). 0 follows 2^32-1, and Sends, immediates, Reads, atomics and their responses
+// continue.
 func TestMessageNumbersWrap(t *testing.T) {
 	for _, few := range []uint32{0, 1, 3} {
 		a, b := twoSides(t, Config{})
-		// The opening zero-length Write has no number: both ends stand at 1.
+		// The opening zero-length Write has no number, so both ends are at 1.
 		require.Zero(t, a.conn.tx.sendNo)
 		forward(a.conn, b.conn, few)
 		forward(b.conn, a.conn, few)

@@ -14,15 +14,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// writeCalls counts the write calls of a socket, those for which the socket had too little room,
-// and the pieces of the longest.
+// writeCalls counts the write calls on a socket and those that found too little room, and records
+// the most pieces of any call.
 type writeCalls struct{ calls, short, pieces atomic.Int64 }
 
-// count counts the write calls of c's socket. It changes nothing else of the stream, from which
-// other goroutines read.
+// count counts the write calls on c's socket. It leaves the rest of the stream alone, because other
+// goroutines read from it.
 func (w *writeCalls) count(c *conn) {
 	s := c.s.(*tcpStream)
-	c.q.mu.Lock() // the send role, which is free, is taken under it
+	c.q.mu.Lock() // guards taking the send role, which is free
 	defer c.q.mu.Unlock()
 	write := s.writeFn
 	s.writeFn = func() {
@@ -42,10 +42,10 @@ func (w *writeCalls) count(c *conn) {
 	}
 }
 
-// TestWriteCalls posts lists of Writes: each is given to the socket by one system call, as long as
-// it fits in a batch and the socket has room. Payloads of copyLimit+1 bytes are the smallest that
-// are not copied, and make the most pieces: of them too a batch has batchBytes long before it has
-// maxPieces. Where pieces decide is TestBatchPieces.
+// TestWriteCalls posts lists of Writes: each goes to the socket in one system call, as long as it
+// fits in a batch and the socket has room. Payloads of copyLimit+1 bytes are the smallest that are
+// not copied, and produce the most pieces; even with them a batch reaches batchBytes long before
+// maxPieces. TestBatchPieces covers the case in which pieces decide.
 func TestWriteCalls(t *testing.T) {
 	const size, most = 4 << 10, 600
 	ctx := context.Background()
@@ -112,13 +112,13 @@ func TestWriteCalls(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, verbs.WCSuccess, wc[0].Status)
 			calls, short = counter.calls.Load()-calls, counter.short.Load()-short
-			// A Write is two pieces, what stands before its data and the data; the end of the last
-			// one is one more.
+			// A Write is two pieces: what precedes its data, and the data. The trailer of the last
+			// one is another.
 			need := int64(n*size+batchBytes-1) / batchBytes
 			require.GreaterOrEqual(t, need, int64(2*n+1+maxPieces-1)/maxPieces, "bytes decide")
 			what := fmt.Sprintf("%d Writes of %d bytes: %d calls, %d of them with too little room", n, size, calls,
 				short)
-			// A call that finds too little room takes a part, or nothing, and leaves the rest to
+			// A call that finds too little room accepts a part, or nothing, and leaves the rest to
 			// another.
 			require.LessOrEqual(t, calls, need+short, what)
 			require.GreaterOrEqual(t, calls, need, what)
@@ -126,7 +126,7 @@ func TestWriteCalls(t *testing.T) {
 		}
 	}
 
-	// A Write of 512 KiB and a small Send behind it, which tells of it, go with one call.
+	// A Write of 512 KiB and the small Send that announces it go in one call.
 	data, err := mr.SGE(0, 512<<10)
 	require.NoError(t, err)
 	word, err := mr.SGE(0, 4)
@@ -139,7 +139,7 @@ func TestWriteCalls(t *testing.T) {
 			{Opcode: verbs.WRRDMAWrite, SGL: []verbs.SGE{data}, RemoteAddr: mr.Addr() + 1<<20, RKey: mr.RKey()},
 			{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{word}}})
 		require.NoError(t, err)
-		for got := 0; got < 2; { // the Send, and its receive
+		for got := 0; got < 2; { // the Send and its receive
 			var wcs [2]verbs.WC
 			n, err := cq.Wait(ctx, wcs[:])
 			require.NoError(t, err)

@@ -20,16 +20,17 @@ import (
 //
 // The runtime checks its network poller only when a processor has nothing else to run. While one
 // goroutine, or several in turn, always have work, runtime.Gosched does not change that: goroutines
-// that wait for the network then wait for the runtime's monitor, which checks the poller every 10
-// ms. So the yielding goroutine itself waits in the poller, for a descriptor that it has just made
-// ready.
+// that wait for the network then depend on the runtime's monitor, which checks the poller every
+// 10 ms. The yielding goroutine therefore waits in the poller itself, for a descriptor that it has
+// just made ready.
 //
-// That alone would let timers starve. The thread that waits in the poller for the next timer may be
-// the one that takes the yielding goroutine, whose processor finds it in the poller again and again
-// and never looks at those of others: the timers of an idle processor then wait for as long as the
-// polling goes on. A new goroutine makes the runtime look for work on all of them.
+// That alone would starve timers. The thread that waits in the poller for the next timer may be the
+// one that picks up the yielding goroutine. Its processor then keeps finding that goroutine in the
+// poller and never looks for work on other processors, so the timers of an idle processor wait as
+// long as the polling goes on. Starting a new goroutine makes the runtime look for work on all of
+// them.
 type yielder struct {
-	seen atomic.Int64 // when a goroutine was started for that (clock)
+	seen atomic.Int64 // when yield last started a goroutine for this purpose (clock)
 
 	mu   sync.Mutex
 	free []*yieldFD
@@ -37,8 +38,8 @@ type yielder struct {
 	over bool
 }
 
-// seekEvery is how often a yielding goroutine has the runtime look for work on idle processors. The
-// runtime's monitor interrupts a goroutine that computes as often.
+// seekEvery is how often a yielding goroutine makes the runtime look for work on idle processors.
+// The runtime's monitor preempts a computing goroutine as often.
 const seekEvery = 10 * time.Millisecond
 
 // maxYieldFDs limits the descriptors of a yielder. A goroutine that gets none calls
@@ -47,9 +48,9 @@ const maxYieldFDs = 16
 
 // yieldFD is one descriptor.
 type yieldFD struct {
-	file *os.File // of an eventfd (eventfd(2))
+	file *os.File // an eventfd (eventfd(2))
 	raw  syscall.RawConn
-	left bool // the descriptor is being waited for
+	left bool // the goroutine is waiting for the descriptor
 	fn   func(fd uintptr) bool
 }
 
@@ -66,7 +67,7 @@ func newYieldFD() *yieldFD {
 	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
 	b.fn = func(fd uintptr) bool {
 		if b.left = !b.left; b.left {
-			_, err := unix.Write(int(fd), one) // the poller announces every write, even if nothing reads the counter
+			_, err := unix.Write(int(fd), one) // the poller reports every write, even if nothing reads the counter
 			return err != nil
 		}
 		return true
@@ -92,7 +93,7 @@ func (b *yielder) yield() {
 
 func nothing() {}
 
-// take returns a descriptor that no other goroutine uses, nil if there is none.
+// take returns an unused descriptor, or nil if there is none.
 func (b *yielder) take() (d *yieldFD) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

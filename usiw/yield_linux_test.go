@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestYielder uses descriptors again, makes no more than a bounded number, and closes all of them,
-// also one that is in use at the end.
+// TestYielder reuses descriptors, creates no more than a bounded number, and closes all of them,
+// even one that is in use at the end.
 func TestYielder(t *testing.T) {
 	var y yielder
 	y.yield()

@@ -9,8 +9,8 @@ import (
 	"net/netip"
 )
 
-// endpoint is one end of connections in the file. An endpoint with a made-up address has a name and
-// port 0: each of its connections gets another port.
+// endpoint is one end of the connections in the file. An endpoint with a synthetic address has a
+// name and port 0; each of its connections gets a different port.
 type endpoint struct {
 	netip.AddrPort
 	name string
@@ -26,24 +26,24 @@ func linkOf(a, b endpoint) link {
 	return link{a.AddrPort, b.AddrPort}
 }
 
-// book assigns addresses to endpoints. It makes them up for endpoints that have no TCP address.
+// book assigns addresses to endpoints. Endpoints without a TCP address get synthetic ones.
 type book struct{ names map[string]netip.AddrPort }
 
 func (b *book) init() { b.names = make(map[string]netip.AddrPort) }
 
-// madeUp is the prefix of the made-up addresses: that for documentation (RFC 3849). They are
-// numbered.
+// madeUp is the prefix of the synthetic addresses, which is reserved for documentation (RFC 3849).
+// They are numbered.
 var madeUp = netip.MustParsePrefix("2001:db8::/32")
 
-// The dynamic ports (RFC 6335), from which endpoints with made-up addresses get their ports.
+// The dynamic ports (RFC 6335), from which endpoints with synthetic addresses get their ports.
 const (
 	firstPort = 49152
 	ports     = 1<<16 - firstPort
 )
 
-// shown returns the address of one of the two ends of the n-th connection. Wireshark distinguishes
-// the two ends of an iWARP connection by their ports, and does not distinguish two connections
-// between the same ports.
+// shown returns the address in the file of one end of the n-th connection. Wireshark tells the two
+// ends of an iWARP connection apart by their ports, and cannot tell apart two connections between
+// the same ports.
 func (e endpoint) shown(n uint32, end int) netip.AddrPort {
 	if e.name == "" {
 		return e.AddrPort
@@ -51,7 +51,7 @@ func (e endpoint) shown(n uint32, end int) netip.AddrPort {
 	return netip.AddrPortFrom(e.Addr(), uint16(firstPort+(2*n+uint32(end))%ports))
 }
 
-// pair returns the addresses of both ends of a connection. They are different, and of the same IP
+// pair returns the addresses of both ends of a connection. They differ but have the same IP
 // version, because one IP packet contains both.
 func (b *book) pair(local, remote net.Addr) (l, r endpoint) {
 	la, lok := tcpAddress(local)
@@ -84,7 +84,7 @@ func name(a net.Addr) string {
 	return fmt.Sprintf("%s %s", a.Network(), a)
 }
 
-// named returns the made-up address of a name.
+// named returns the synthetic address for a name.
 func (b *book) named(name string) endpoint {
 	ap, ok := b.names[name]
 	if !ok {

@@ -13,11 +13,11 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// ackEvery is how many bytes of a stream may be unacknowledged. If no data go in the other
-// direction by then, a packet is made that only acknowledges.
+// ackEvery is how many bytes of a stream may be unacknowledged. If no data flow in the other
+// direction by then, a packet is added that only acknowledges.
 const ackEvery = 128 << 10
 
-// The ends of a connection, and the directions that begin at them.
+// The ends of a connection, and the directions that originate from them.
 const (
 	active  = 0 // sends the Request
 	passive = 1
@@ -27,11 +27,11 @@ const (
 type connection struct {
 	ends   [2]endpoint
 	shown  [2]netip.AddrPort // their addresses in the file
-	tapped [2]bool           // the NIC at that end uses this Writer
+	tapped [2]bool           // the NIC at this end uses this Writer
 	flows  [2]flow           // the streams that the ends send
 }
 
-// newConnection makes the n-th connection. Its initial sequence numbers let Wireshark distinguish
+// newConnection creates the n-th connection. Its initial sequence numbers let Wireshark distinguish
 // it from an earlier one between the same ports.
 func newConnection(first, second endpoint, n uint32) *connection {
 	c := &connection{ends: [2]endpoint{first, second}}
@@ -50,8 +50,8 @@ func (c *connection) end(local endpoint) int {
 	return passive
 }
 
-// sees notes that a NIC at the given end has sent or received bytes, and returns their direction.
-// It reports false if they were recorded already when the other end sent them.
+// sees records that the NIC at the given end sent or received bytes, and returns their direction.
+// It reports false if they were already recorded when the other end sent them.
 func (c *connection) sees(local endpoint, out bool) (direction int, ok bool) {
 	i := c.end(local)
 	c.tapped[i] = true
@@ -61,16 +61,16 @@ func (c *connection) sees(local endpoint, out bool) (direction int, ok bool) {
 	return 1 - i, !c.tapped[1-i]
 }
 
-// maxName is the most bytes of the name of an endpoint in a comment.
+// maxName is the most bytes of an endpoint's name in a comment.
 const maxName = 1024
 
-// requestKey is the beginning of the frame that opens a connection (RFC 5044 section 7.1.1).
+// requestKey is how the frame that opens a connection begins (RFC 5044 section 7.1.1).
 const requestKey = "MPA ID Req Frame"
 
 // reopens reports whether p opens another connection between the same ends: p is a Request, and its
-// sender has already sent its first frame. A NIC writes a Request alone, and reads its header
-// alone. The first bytes that a NIC receives may be those that were recorded when the other end
-// sent them.
+// sender has already sent its first frame. A NIC writes a Request on its own, and reads the header
+// of one on its own. The first bytes that a NIC receives may be those already recorded when the
+// other end sent them.
 func (c *connection) reopens(local endpoint, p *usiw.Packet) bool {
 	at := c.end(local)
 	from := &c.flows[at]
@@ -130,8 +130,7 @@ func (c *connection) open(w *Writer, t time.Time) {
 	c.acknowledge(w, active, t)
 }
 
-// acknowledge writes a packet without data, with which an end acknowledges the bytes of the other
-// end.
+// acknowledge writes a packet without data that acknowledges the other end's bytes.
 func (c *connection) acknowledge(w *Writer, from int, t time.Time) {
 	other := &c.flows[1-from]
 	w.write(packet{time: t, from: c.shown[from], to: c.shown[1-from], seq: c.flows[from].seq, ack: other.seq,
@@ -139,7 +138,7 @@ func (c *connection) acknowledge(w *Writer, from int, t time.Time) {
 	other.acked = other.seq
 }
 
-// send writes bytes of one direction as packets. last says that they end a frame or an FPDU.
+// send writes bytes of one direction as packets. last is set if they end a frame or an FPDU.
 func (c *connection) send(w *Writer, i int, b []byte, last bool) {
 	f, other := &c.flows[i], &c.flows[1-i]
 	if f.phase == inFPDU {

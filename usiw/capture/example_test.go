@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The bytes of a connection in a file, here in memory, that Wireshark reads.
+// Record a connection in a file, here in memory, that Wireshark can read.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// segment is a packet of a file.
+// segment is a packet in a file.
 type segment struct {
 	time     time.Time
 	from, to netip.AddrPort
@@ -24,7 +24,7 @@ type segment struct {
 	comments []string
 }
 
-// readFile decodes every packet of a file and requires that lengths and checksums are right.
+// readFile decodes every packet of a file and requires correct lengths and checksums.
 func readFile(t *testing.T, file []byte) []segment {
 	t.Helper()
 	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
@@ -73,8 +73,8 @@ type half struct {
 	from     netip.AddrPort
 	first    uint32 // its initial sequence number
 	next     uint32
-	acked    uint32   // by the other end
-	payloads [][]byte // of its packets, but for those without
+	acked    uint32   // acknowledged by the other end
+	payloads [][]byte // payloads of its packets, except empty ones
 	times    []time.Time
 	largest  uint32 // most bytes in flight
 }
@@ -82,12 +82,12 @@ type half struct {
 // bytes returns the stream of a half.
 func (h *half) bytes() []byte { return bytes.Join(h.payloads, nil) }
 
-// conversation is a connection in a file, the end that opened it first.
+// conversation is a connection in a file, starting with the end that opened it.
 type conversation [2]half
 
-// follow puts packets together to connections and requires that they follow the rules of TCP: a
-// handshake, sequence numbers without gaps, and acknowledgements that never go back and never go
-// beyond what is in the file.
+// follow assembles packets into connections and requires that they obey the rules of TCP: a
+// handshake, sequence numbers without gaps, and acknowledgements that never go back and never
+// exceed what is in the file.
 func follow(t *testing.T, packets []segment) []*conversation {
 	t.Helper()
 	var all []*conversation

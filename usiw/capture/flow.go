@@ -12,21 +12,21 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// phase is the kind of data that a stream carries at the moment.
+// phase is the kind of data that a stream currently carries.
 type phase uint8
 
 const (
-	inFrame phase = iota // the frame at the beginning
-	inFPDU               // FPDUs, to the end
-	inRaw                // data that are not MPA, to the end
+	inFrame phase = iota // the initial frame
+	inFPDU               // FPDUs, until the end
+	inRaw                // data other than MPA, until the end
 )
 
-// maxUnit is the length of the largest FPDU that a length field can announce, with its markers.
+// maxUnit is the length of the largest FPDU that a length field can describe, including markers.
 var maxUnit = mpa.MarkedLen(0, mpa.FPDULen(mpa.MaxULPDU))
 
-// flow is one direction of a connection. It is divided into units: frames and FPDUs. Each unit
-// becomes a packet, because Wireshark finds no FPDUs after a frame in the same packet, and with
-// markers only one FPDU in a packet.
+// flow is one direction of a connection, divided into units: frames and FPDUs. Each unit becomes a
+// packet, because Wireshark finds no FPDUs after a frame in the same packet and, with markers, only
+// one FPDU per packet.
 type flow struct {
 	seq     uint32    // the sequence number of the next byte
 	acked   uint32    // the sequence number up to which the other end has acknowledged
@@ -34,13 +34,13 @@ type flow struct {
 	phase   phase
 	markers bool   // FPDUs have markers
 	pos     uint64 // position of the next byte in the stream of FPDUs
-	left    int    // missing bytes of a unit whose beginning has been written
-	part    []byte // the beginning of a unit, not written yet; nil if there is none
+	left    int    // bytes missing from a unit whose beginning has been written
+	part    []byte // the beginning of a unit that is not written yet; nil if none
 }
 
-// want returns the length of the unit that begins with b, or a lower bound while b does not tell
-// the length. While it is more than len(b), the unit is not complete. For a unit whose beginning
-// has been written, only the rest counts.
+// want returns the length of the unit that begins with b, or a lower bound while b is too short to
+// contain the length. While the result exceeds len(b), the unit is incomplete. If the beginning of
+// a unit has already been written, only the rest counts.
 func (f *flow) want(b []byte) int {
 	switch {
 	case f.left > 0:
@@ -63,7 +63,7 @@ func (f *flow) want(b []byte) int {
 	return n
 }
 
-// fpdu returns the length of the FPDU that begins with b, and whether b tells it.
+// fpdu returns the length of the FPDU that begins with b, and whether b contains that length.
 func (f *flow) fpdu(b []byte) (n int, known bool) {
 	prefix := 0
 	if f.markers {
@@ -84,7 +84,7 @@ func (w *Writer) add(c *connection, i int, p *usiw.Packet) {
 	f := &c.flows[i]
 	f.time = p.Time
 	// A unit that arrives in one packet is assembled in scratch; one that takes several packets has
-	// separate memory.
+	// its own memory.
 	unit, own := w.scratch[:0], false
 	if f.part != nil {
 		w.held -= f.releasable()
@@ -115,7 +115,7 @@ func (w *Writer) add(c *connection, i int, p *usiw.Packet) {
 	}
 }
 
-// unit writes a unit that is complete, or the rest of one.
+// unit writes a complete unit, or the rest of one.
 func (w *Writer) unit(c *connection, i int, b []byte) {
 	f := &c.flows[i]
 	c.send(w, i, b, true)
@@ -123,7 +123,7 @@ func (w *Writer) unit(c *connection, i int, b []byte) {
 	if f.phase != inFrame {
 		return
 	}
-	// The frame of one end says whether the other end sends markers.
+	// The frame of one end determines whether the other end sends markers.
 	frame, _, err := mpa.ParseFrame(b)
 	if err != nil || frame.Reply != (i == passive) {
 		f.phase = inRaw
@@ -145,8 +145,8 @@ func (f *flow) releasable() int {
 	return len(f.part)
 }
 
-// release writes the beginnings of units that a connection holds. If the length of a unit is not
-// known yet, it is written only with last, which says that no more bytes follow.
+// release writes the incomplete units that a connection holds. A unit of unknown length is written
+// only if last is set, which means that no more bytes follow.
 func (w *Writer) release(c *connection, last bool) {
 	for i := range c.flows {
 		f := &c.flows[i]

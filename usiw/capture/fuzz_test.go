@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/internal/iwarp/mpa"
 )
 
-// FuzzStreams feeds two streams to a Writer, cut as the plan says, and requires that the file is
-// well-formed and has each byte once and in order, whatever the streams are.
+// FuzzStreams feeds two streams to a Writer, cut as the plan specifies, and requires that the file
+// is well-formed and contains each byte once and in order, whatever the streams are.
 func FuzzStreams(f *testing.F) {
 	req, rep := request(f), reply(f)
 	f.Add(append(req, send(1, []byte("hello"))...), append(rep, send(1, nil)...), []byte{20, 12, 19, 99, 3, 7})

@@ -42,7 +42,7 @@ func limited(t *testing.T, cfg capture.Config) (file []byte, full bool) {
 	return b.Bytes(), full
 }
 
-// stored is a packet as it is in a file.
+// stored is a packet as stored in a file.
 type stored struct {
 	data []byte
 	info gopacket.CaptureInfo
@@ -62,7 +62,7 @@ func storedPackets(t *testing.T, file []byte) (all []stored) {
 	}
 }
 
-// TestSnapLen: of each packet the first bytes are stored, and its length.
+// TestSnapLen: the file contains the first bytes of each packet, and its original length.
 func TestSnapLen(t *testing.T) {
 	file, _ := limited(t, capture.Config{})
 	whole := storedPackets(t, file)
@@ -78,8 +78,8 @@ func TestSnapLen(t *testing.T) {
 	}
 }
 
-// TestMaxBytes: a file never gets longer than its limit, ends with a whole packet, and has as many
-// as fit.
+// TestMaxBytes: a file never exceeds its limit, ends with a whole packet, and contains as many as
+// fit.
 func TestMaxBytes(t *testing.T) {
 	whole, full := limited(t, capture.Config{})
 	require.False(t, full)
@@ -87,7 +87,7 @@ func TestMaxBytes(t *testing.T) {
 	last, ends := 0, map[int]bool{}
 	for limit := len(whole) + 3; limit >= 1500; limit-- {
 		if limit < len(whole)-40 && limit%211 != 0 {
-			continue // each one near the end, some before
+			continue // each value near the end, some before
 		}
 		file, full := limited(t, capture.Config{MaxBytes: int64(limit)})
 		require.Equal(t, limit < len(whole), full, limit)
@@ -108,7 +108,7 @@ func TestMaxBytes(t *testing.T) {
 	require.False(t, full, "%d bytes", len(short))
 }
 
-// TestFullAlloc: a tap that records nothing more costs nothing.
+// TestFullAlloc: a tap that no longer records costs nothing.
 func TestFullAlloc(t *testing.T) {
 	w, err := capture.New(io.Discard, capture.Config{MaxBytes: 2000})
 	require.NoError(t, err)
@@ -140,7 +140,7 @@ func TestLimitsOutOfRange(t *testing.T) {
 		require.ErrorContains(t, err, c.says)
 		require.Zero(t, b.Len())
 	}
-	// The least limit has room for the header.
+	// The lowest limit has room for the header.
 	for _, n := range []int{1, 65535} {
 		var b bytes.Buffer
 		text := strings.Repeat("x", n)

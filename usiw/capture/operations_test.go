@@ -23,12 +23,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// talk runs operations between two ends and records what tshark must show for them.
+// talk runs operations between two ends and records what tshark must report for them.
 type talk struct {
 	t    *testing.T
 	ends [2]*end
 	sent [2][]message
-	msn  [2][4]uint64 // the last on each queue
+	msn  [2][4]uint64 // the last number on each queue
 	mtu  int          // 0 = every message is one segment
 }
 
@@ -39,7 +39,7 @@ func newTalk(t *testing.T, a, b *end) *talk {
 	return w
 }
 
-// span returns how many of the bytes that are left go into a segment behind a header.
+// span returns how many of the remaining bytes go into a segment after a header.
 func (w *talk) span(left, header int) int {
 	if full := mpa.MULPDU(w.mtu, false) - header; w.mtu != 0 && left > full {
 		return full &^ 7
@@ -65,7 +65,7 @@ func (w *talk) tagged(from int, op rdmap.Opcode, stag uint32, to uint64, data []
 	}
 }
 
-// untagged expects an untagged message with the given further fields.
+// untagged expects an untagged message with the given additional fields.
 func (w *talk) untagged(from int, op rdmap.Opcode, qn int, fields map[string]uint64, data []byte) {
 	w.msn[from][qn]++
 	for off := 0; ; {
@@ -85,13 +85,13 @@ func (w *talk) untagged(from int, op rdmap.Opcode, qn int, fields map[string]uin
 	}
 }
 
-// run posts a request of an end, waits for it and requires its success.
+// run posts a request, waits for it and requires it to succeed.
 func (w *talk) run(from int, wr verbs.SendWR) {
 	w.t.Helper()
 	require.Equal(w.t, verbs.WCSuccess, w.ends[from].do(wr).Status, "%v", wr.Opcode)
 }
 
-// send sends n bytes; inv is the key to invalidate, 0 for none.
+// send sends n bytes; inv is the key to invalidate, or 0.
 func (w *talk) send(from, n int, inv uint32, flags verbs.SendFlags) {
 	w.t.Helper()
 	a, b := w.ends[from], w.ends[1-from]
@@ -179,7 +179,7 @@ func (w *talk) read(from, n int) {
 	require.True(w.t, bytes.Equal(b.bytes(source, n), a.bytes(sink, n)))
 }
 
-// atomicField is how the names of the fields of atomics begin.
+// atomicField is the prefix of the names of atomic fields.
 const atomicField = "iwarp_rdma.atomic."
 
 // atomic performs an atomic on a word that holds orig.
@@ -193,7 +193,7 @@ func (w *talk) atomic(from int, orig uint64, wr verbs.SendWR, opcode uint64, fie
 		atomicField + "opcode":               opcode,
 		atomicField + "remote_stag":          uint64(wr.RKey),
 		atomicField + "remote_tagged_offset": wr.RemoteAddr,
-		// The requester chooses the identifier. This one takes the number of the message.
+		// The requester chooses the identifier. This implementation uses the message number.
 		atomicField + "request_identifier": w.msn[from][ddp.QNReadRequest] + 1,
 	}
 	maps.Copy(all, fields)
@@ -214,7 +214,7 @@ func (w *talk) fetchAdd(from int, orig, add, mask uint64, plain bool) {
 	if plain {
 		wr = ext.FetchAddWR(verbs.Remote{Length: 8}, add)
 	}
-	// What a FetchAdd does not use is sent as zero and all ones (RFC 7306 section 5.2.1).
+	// Fields that a FetchAdd does not use are sent as zero and all ones (RFC 7306 section 5.2.1).
 	w.atomic(from, orig, wr, uint64(rdmap.AtomicFetchAdd), map[string]uint64{
 		atomicField + "add_data": add, atomicField + "add_mask": mask,
 		atomicField + "compare_data": 0, atomicField + "compare_mask": ones})
@@ -282,15 +282,15 @@ func (w *talk) check(t *testing.T, all []row, markers bool) {
 	}
 }
 
-// TestOperations checks, with tshark, captures of every kind of operation: taken from either side
-// and from both; over IPv4, IPv6 and an in-memory network; with and without markers; in one segment
+// TestOperations uses tshark to check captures of every kind of operation: recorded at either side
+// and at both; over IPv4, IPv6 and an in-memory network; with and without markers; in one segment
 // and in several. All are in one file.
 func TestOperations(t *testing.T) {
 	const v4, v6 = overTCP, "[::1]:0"
 	const several = 1500 // MTU
 	cases := []struct {
 		name            string
-		active, passive bool // where the tap is
+		active, passive bool // where the taps are
 		address         string
 		cfg             usiw.Config
 	}{
@@ -367,11 +367,12 @@ func (w *talk) segments() {
 		w.send(from, long, 0, 0)
 		w.write(from, long, verbs.SendWR{Opcode: verbs.WRRDMAWriteWithImm, Imm: 1})
 		w.write(from, long, verbs.SendWR{Opcode: verbs.WRRDMAWrite})
-		w.read(from, long) // when it is answered, everything has arrived
+		w.read(from, long) // once it is answered, everything has arrived
 	}
 }
 
-// TestBulk moves as much as sockets hold at once, both ways, so that streams are cut anywhere.
+// TestBulk moves as much as the sockets hold at once, both ways, so that streams are cut at
+// arbitrary points.
 func TestBulk(t *testing.T) {
 	const n, rounds = 256 << 10, 8
 	s := newScript(t)
@@ -431,7 +432,7 @@ func TestNoCRC(t *testing.T) {
 	}
 }
 
-// TestDamage changes a byte in transit. The capture of the receiver shows the bad CRC and the
+// TestDamage corrupts a byte in transit. The capture at the receiver shows the bad CRC and the
 // Terminate.
 func TestDamage(t *testing.T) {
 	s := newScript(t)
@@ -451,7 +452,7 @@ func TestDamage(t *testing.T) {
 	require.EqualValues(t, mpa.ErrCodeCRC, terminate.number(t, "iwarp_rdma.term_errcode_llp"))
 }
 
-// TestRejected records a connection that was rejected, and a later one in the same file.
+// TestRejected records a rejected connection, and a later one in the same file.
 func TestRejected(t *testing.T) {
 	s := newScript(t)
 	a, b, _ := pair(t, usiwtest.PairConfig{TCP: overTCP, A: usiw.Config{Tap: s}, Before: func(p *usiwtest.Pair) error {
@@ -472,7 +473,7 @@ func TestRejected(t *testing.T) {
 }
 
 // TestPortsUsedAgainForTshark has several connections between the same ports. tshark decodes the
-// FPDUs of all; the frames of the later ones it takes for FPDUs.
+// FPDUs of all of them, but mistakes the frames of the later ones for FPDUs.
 func TestPortsUsedAgainForTshark(t *testing.T) {
 	s := newScript(t)
 	for i := range 3 {
@@ -494,7 +495,7 @@ func TestPortsUsedAgainForTshark(t *testing.T) {
 	require.Equal(t, map[string]int{"0": 3, "1": 3, "2": 3}, good)
 }
 
-// TestNames has tshark show the names of made-up addresses.
+// TestNames has tshark show the names of synthetic addresses.
 func TestNames(t *testing.T) {
 	var file bytes.Buffer
 	w, err := capture.New(&file, capture.Config{Name: "usiw3", Comment: "a comment"})

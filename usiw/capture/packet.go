@@ -15,14 +15,14 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// Implementation constants of the made-up headers.
+// Fields of the synthetic headers.
 const (
-	// headerLen is the length of the headers of IPv4 and TCP without options.
+	// headerLen is the length of the IPv4 and TCP headers without options.
 	headerLen = 20 + 20
-	// maxPayload is the most bytes of a stream in a packet, which the length field of IPv4 limits.
-	// The packets of the handshake announce it as the segment size, as on a loopback interface.
+	// maxPayload is the most stream bytes in a packet, limited by the length field of IPv4. The
+	// handshake packets announce it as the segment size, as on a loopback interface.
 	maxPayload = 1<<16 - 1 - headerLen
-	// window and windowScale give a window of 1 GiB, which no sender fills (RFC 7323).
+	// window and windowScale describe a window of 1 GiB, which no sender fills (RFC 7323).
 	window      = 1<<16 - 1
 	windowScale = 14
 	hopLimit    = 64
@@ -33,15 +33,15 @@ type packet struct {
 	time     time.Time
 	from, to netip.AddrPort
 	seq, ack uint32
-	syn      bool // opens the connection; ack is not valid in the first of the two
+	syn      bool // opens the connection; ack is not valid in the first of the two packets
 	answer   bool // ack is valid
 	push     bool
 	payload  []byte
 	comment  string
 }
 
-// packetWriter makes packets and writes them. The link type is raw IP, so that no link-layer
-// addresses are needed.
+// packetWriter builds and writes packets. The link type is raw IP, which needs no link-layer
+// addresses.
 type packetWriter struct {
 	ng  *pcapgo.NgWriter
 	buf gopacket.SerializeBuffer
@@ -50,12 +50,12 @@ type packetWriter struct {
 	tcp layers.TCP
 
 	snapLen int   // 0 = none
-	limit   int64 // of size, 0 = none
-	size    int64 // bytes of the file
+	limit   int64 // limit on size; 0 = none
+	size    int64 // length of the file
 	full    bool  // a packet would have exceeded the limit
 }
 
-// counter counts what it writes.
+// counter counts the bytes written through it.
 type counter struct {
 	w io.Writer
 	n int64
@@ -67,9 +67,9 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// blockLen returns how many bytes a packet takes in the file: an Enhanced Packet Block
-// (draft-ietf-opsawg-pcapng section 4.3) whose only option is a comment, if there is one (section
-// 3.5). Data and options are padded to 4 bytes.
+// blockLen returns how many bytes a packet occupies in the file: an Enhanced Packet Block
+// (draft-ietf-opsawg-pcapng section 4.3), whose only option is the comment, if any (section 3.5).
+// Data and options are padded to 4 bytes.
 func blockLen(stored int, comment string) int64 {
 	padded := func(n int) int { return (n + 3) &^ 3 }
 	n := 28 + padded(stored) + 4
@@ -79,7 +79,7 @@ func blockLen(stored int, comment string) int64 {
 	return int64(n)
 }
 
-// init writes the header of the file.
+// init writes the file header.
 func (w *packetWriter) init(file io.Writer, cfg Config) (err error) {
 	w.snapLen, w.limit = cfg.SnapLen, cfg.MaxBytes
 	header := &counter{w: file}

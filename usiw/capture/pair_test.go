@@ -18,9 +18,9 @@ import (
 // waitLimit bounds every wait of a test.
 const waitLimit = 30 * time.Second
 
-// The region of an end: what it sends and what the peer reads, where receives and Reads go, where
-// the peer writes, and words for atomics and their sinks. They are apart, because a Write arrives
-// at some time after it has completed.
+// The layout of an end's region: what it sends and the peer reads, where receives and Reads go,
+// where the peer writes, and words for atomics and their results. The parts do not overlap, because
+// a Write may arrive some time after it has completed.
 const (
 	source = 0
 	sink   = 256 << 10
@@ -44,7 +44,7 @@ func testContext(t *testing.T) context.Context {
 // overTCP is the address at which pairs over TCP listen.
 const overTCP = "127.0.0.1:0"
 
-// pair makes two connected ends.
+// pair returns two connected ends.
 func pair(t *testing.T, cfg usiwtest.PairConfig) (a, b *end, link *usiwtest.Link) {
 	t.Helper()
 	cfg.Mem = memory
@@ -53,7 +53,7 @@ func pair(t *testing.T, cfg usiwtest.PairConfig) (a, b *end, link *usiwtest.Link
 	return &end{p.A, t}, &end{p.B, t}, p.Link
 }
 
-// disconnect ends a connection and returns when both sides have seen everything of it.
+// disconnect ends a connection and returns once both sides have seen all of it.
 func disconnect(t *testing.T, a, b *end) {
 	t.Helper()
 	require.NoError(t, a.ID.Disconnect())
@@ -61,7 +61,7 @@ func disconnect(t *testing.T, a, b *end) {
 	require.NoError(t, b.ID.Close())
 }
 
-// sgl returns a piece of the region, nil for one of no bytes.
+// sgl returns a range of the region, or nil if n is 0.
 func (e *end) sgl(off, n int) []verbs.SGE {
 	e.t.Helper()
 	if n == 0 {
@@ -77,7 +77,7 @@ func (e *end) addr(off int) uint64         { return e.MR.Addr() + uint64(off) }
 func (e *end) number(off int) uint64       { return binary.NativeEndian.Uint64(e.bytes(off, 8)) }
 func (e *end) setNumber(off int, v uint64) { binary.NativeEndian.PutUint64(e.bytes(off, 8), v) }
 
-// fill puts a pattern at the beginning of the source.
+// fill writes a pattern to the start of the source.
 func (e *end) fill(n int) []byte {
 	b := e.bytes(source, n)
 	for i := range b {
@@ -110,7 +110,7 @@ func (e *end) next(cq *verbs.CQ) verbs.WC {
 	return wc
 }
 
-// reject has a of a pair, which is not connected yet, connect to b, which refuses.
+// reject connects a, of a pair that is not connected yet, to b, which rejects the request.
 func reject(t *testing.T, p *usiwtest.Pair, reason string) {
 	t.Helper()
 	ctx := testContext(t)

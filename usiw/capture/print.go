@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// A Writer can be printed at any moment; what it has recorded is not shown.
+// A Writer can be printed at any time; the output does not include what it has recorded.
 
 func (w *Writer) facts() show.Facts {
 	if w == nil || w.name == "" {
@@ -21,7 +21,7 @@ func (w *Writer) facts() show.Facts {
 // Format implements fmt.Formatter: the text of String, with every verb.
 func (w *Writer) Format(s fmt.State, verb rune) { w.facts().Format(s, verb) }
 
-// String shows the Writer in one line.
+// String describes the Writer in one line.
 func (w *Writer) String() string { return w.facts().String() }
 
 // LogValue implements slog.LogValuer.

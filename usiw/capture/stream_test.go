@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/usiw/capture"
 )
 
-// start is when made-up connections begin; each call of a script is a millisecond later.
+// start is when simulated connections begin; each call in a script is a millisecond later.
 var start = time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.UTC)
 
 func tcp(s string) net.Addr {
@@ -28,7 +28,7 @@ func tcp(s string) net.Addr {
 	return a
 }
 
-// script plays a NIC: it calls a Writer as one does.
+// script simulates a NIC: it calls a Writer as a NIC does.
 type script struct {
 	*capture.Writer
 	file bytes.Buffer
@@ -55,7 +55,7 @@ func (s *script) done(t testing.TB) []byte {
 	return s.file.Bytes()
 }
 
-// frame makes a Request or a Reply.
+// frame returns a Request or a Reply.
 func frame(t testing.TB, f mpa.Frame) []byte {
 	t.Helper()
 	b, err := f.Append(nil)
@@ -72,7 +72,7 @@ func reply(t testing.TB) []byte {
 	return frame(t, mpa.Frame{Reply: true, CRC: true, Rev: 2, HasEnhanced: true, PrivateData: []byte("I am")})
 }
 
-// fpdu makes an FPDU with a CRC.
+// fpdu returns an FPDU with a CRC.
 func fpdu(ulpdu []byte) []byte {
 	n := len(ulpdu)
 	b := append([]byte{byte(n >> 8), byte(n)}, ulpdu...)
@@ -82,14 +82,14 @@ func fpdu(ulpdu []byte) []byte {
 	return b
 }
 
-// send makes the FPDU of a Send.
+// send returns the FPDU of a Send.
 func send(msn uint32, payload []byte) []byte {
 	b := make([]byte, ddp.UntaggedLen)
 	ddp.Untagged{Last: true, ULP: rdmap.Control(rdmap.OpSend), QN: ddp.QNSend, MSN: msn}.Put(b)
 	return fpdu(append(b, payload...))
 }
 
-// sends makes FPDUs of many lengths, some of which are next to each other.
+// sends returns FPDUs of many lengths, some of them consecutive.
 func sends(n int) (fpdus [][]byte) {
 	for i := range n {
 		fpdus = append(fpdus, send(uint32(i+1), bytes.Repeat([]byte{byte(i)}, 37*i%1500)))
@@ -97,7 +97,7 @@ func sends(n int) (fpdus [][]byte) {
 	return fpdus
 }
 
-// marked puts markers into FPDUs that begin a stream.
+// marked inserts markers into FPDUs that begin a stream.
 func marked(fpdus [][]byte) (out [][]byte) {
 	pos := uint64(0)
 	for _, f := range fpdus {

@@ -16,10 +16,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTerminate ends connections by Terminate messages. tshark must show the error and the quoted
+// TestTerminate ends connections with Terminate messages. tshark must show the error and the quoted
 // headers. All are in one file.
 func TestTerminate(t *testing.T) {
-	const bogus = 0x100 // away from a key, into another index
+	const bogus = 0x100 // distance from a key to another index
 	read := func(wr verbs.SendWR) func(a, b *end) {
 		return func(a, b *end) {
 			wr.Opcode, wr.SGL = verbs.WRRDMARead, a.sgl(sink, 64)
@@ -45,9 +45,9 @@ func TestTerminate(t *testing.T) {
 	cases := []struct {
 		name   string
 		run    func(a, b *end)
-		from   int // who sends the Terminate
+		from   int // the end that sends the Terminate
 		code   code
-		quotes rdmap.Opcode // the message that is quoted; OpTerminate = none
+		quotes rdmap.Opcode // the quoted message; OpTerminate = none
 	}{
 		{"Read, key", read(verbs.SendWR{RKey: bogus}), passive, code{0, 1, 0}, rdmap.OpReadRequest},
 		{"Read, bounds", read(verbs.SendWR{RemoteAddr: memory}), passive, code{0, 1, 1}, rdmap.OpReadRequest},
@@ -101,8 +101,8 @@ func TestTerminate(t *testing.T) {
 		t.Run("judge "+c.name, func(t *testing.T) {
 			all := stream(all, i)
 			req, rep := frames(t, all)
-			// The last messages of both ends. An answer that comes at once may be recorded before
-			// its request.
+			// The last messages of both ends. An immediate answer may be recorded before its
+			// request.
 			var last [2]row
 			for _, o := range all {
 				for i, f := range []row{req, rep} {
@@ -129,8 +129,8 @@ func TestTerminate(t *testing.T) {
 			default:
 				require.Equal(t, [3]string{"1", "1", "0"}, bits)
 			}
-			// What is quoted is the last message of the other end. tshark takes a quoted header for
-			// a tagged one if the type of the error is 1, so that the whole of it is looked for in
+			// The quoted message is the last one of the other end. If the error type is 1, tshark
+			// mistakes any quoted header for a tagged one, so the whole header is searched for in
 			// the bytes.
 			require.Equal(t, c.quotes, rdmap.Opcode(offender.number(t, "iwarp_rdma.opcode")))
 			fpdu := offender.bytes(t, "tcp.payload")

@@ -27,7 +27,7 @@ var tsharkArgs = []string{"-n", "-o", "tcp.try_heuristic_first:TRUE",
 	"--disable-protocol", "smb_direct", "--disable-protocol", "rpcordma"}
 
 // tshark runs tshark on a file with the given further arguments. On a machine without tshark the
-// tests fail, since nothing else shows that other programs understand the files.
+// tests fail, because nothing else shows that other programs understand the files.
 func tshark(t *testing.T, file []byte, args ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("tshark")
@@ -49,7 +49,7 @@ func tshark(t *testing.T, file []byte, args ...string) string {
 	return string(out)
 }
 
-// fieldNames are the fields that tests look at.
+// fieldNames are the fields that tests examine.
 var fieldNames = strings.Fields(`
 	frame.number frame.protocols frame.comment tcp.stream tcp.srcport tcp.payload tcp.checksum.status ip.checksum.status
 	tcp.analysis.flags _ws.malformed
@@ -68,10 +68,10 @@ var fieldNames = strings.Fields(`
 	iwarp_rdma.atomic.original_request_identifier iwarp_rdma.atomic.original_remote_data_value
 	iwarp_rdma.send.reassembled.length`)
 
-// row is what tshark says about a packet: the fields that are there.
+// row is what tshark reports about a packet: the fields that are present.
 type row map[string]string
 
-// rows asks tshark about every packet that has data.
+// rows returns what tshark reports about every packet with data.
 func rows(t *testing.T, file []byte) []row {
 	t.Helper()
 	args := []string{"-Y", "tcp.len > 0", "-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"}
@@ -101,7 +101,7 @@ func (r row) number(t *testing.T, field string) uint64 {
 	return v
 }
 
-// bytes returns the value of a field of bytes.
+// bytes returns the value of a byte field.
 func (r row) bytes(t *testing.T, field string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(r[field])
@@ -112,8 +112,8 @@ func (r row) bytes(t *testing.T, field string) []byte {
 // verdict is what tshark finds in a whole file.
 type verdict struct{ good, bad int } // FPDUs by their CRC
 
-// judge reads a file with tshark and with our own reader. It requires what holds for every file:
-// TCP without faults, each packet with data recognised, nothing malformed.
+// judge reads a file with tshark and with the tests' own reader. It requires what holds for every
+// file: TCP without errors, every packet with data recognised, nothing malformed.
 func judge(t *testing.T, file []byte) ([]row, verdict) {
 	t.Helper()
 	follow(t, readFile(t, file))
@@ -148,16 +148,14 @@ func (r row) isEmptySend(t *testing.T) bool {
 	return op >= rdmap.OpSend && op <= rdmap.OpSendSEInv && r.number(t, "iwarp_mpa.ulpdulength") == ddp.UntaggedLen
 }
 
-// message is an FPDU that an end has sent: what tshark must say about it, by the names of the
-// fields, and its payload.
+// message is an FPDU that an end sent: what tshark must report, by field name, and its payload.
 type message struct {
 	op      rdmap.Opcode
 	fields  map[string]uint64
 	payload []byte // nil = not checked
 }
 
-// expect compares the FPDUs of one end of one connection, in their order, with the messages that
-// were sent.
+// expect compares the FPDUs of one end of a connection, in order, with the messages that were sent.
 func expect(t *testing.T, all []row, from string, markers bool, want []message) {
 	t.Helper()
 	pos, k := uint64(0), 0

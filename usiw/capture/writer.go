@@ -11,47 +11,47 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Implementation constants.
+// Sizes and limits of a Writer.
 const (
-	// bufferSize is how many bytes are collected before they are written.
+	// bufferSize is how many bytes are buffered before they are written.
 	bufferSize = 64 << 10
-	// maxText is the largest length of an option in a file, which a 16-bit field gives.
+	// maxText is the longest option in a file, because its length field has 16 bits.
 	maxText = 1<<16 - 1
-	// minSnapLen are the headers of the largest packet without data: IPv6, TCP and the options of a
-	// handshake.
+	// minSnapLen is the length of the longest headers of a packet without data: IPv6, TCP and the
+	// handshake options.
 	minSnapLen = 40 + 20 + 8
-	// headerRoom is more than the header of a file takes apart from Name and Comment.
+	// headerRoom exceeds the length of the file header without Name and Comment.
 	headerRoom = 1024
-	// maxHeld limits the bytes of incomplete FPDUs of all connections. If there are more, the
-	// incomplete FPDUs are written as they are.
+	// maxHeld limits the bytes of incomplete FPDUs across all connections. Beyond that, incomplete
+	// FPDUs are written as they are.
 	maxHeld = 4 << 20
 )
 
-// Config is the configuration of a Writer. The zero value has all defaults.
+// Config configures a Writer. The zero value selects every default.
 type Config struct {
-	// Name is the name of the interface in the file, such as the device's (default "usiw"; at most
-	// 65,535 bytes).
-	Name string
-	// Comment is a comment in the header of the file (default: that the headers are made up; at
+	// Name is the name of the interface in the file, such as the device's name (default "usiw"; at
 	// most 65,535 bytes).
+	Name string
+	// Comment is a comment in the file header (default: a note that the packet headers are
+	// synthetic; at most 65,535 bytes).
 	Comment string
-	// SnapLen is how many bytes of a packet are stored, from the IP header on; the file says how
-	// long it was (default 0 = all of it; at least 68). With 128 all headers of MPA, DDP and RDMAP
-	// are stored. A CRC needs all of its FPDU.
+	// SnapLen is how many bytes of each packet are stored, counted from the IP header; the file
+	// also records the original length (default 0 = all bytes; at least 68). 128 is enough for all
+	// MPA, DDP and RDMAP headers. A CRC can only be checked if the whole FPDU is stored.
 	SnapLen int
-	// MaxBytes limits the length of the file (default 0 = no limit; at least 1,024 more than Name
-	// and Comment have). The first packet that does not fit ends the recording: the file is
-	// complete and valid up to the packet before, and later ones cost next to nothing.
-	// [Writer.Full] tells.
+	// MaxBytes limits the length of the file (default 0 = no limit; at least 1,024 more than the
+	// lengths of Name and Comment together). Recording ends at the first packet that does not fit:
+	// the file is complete and valid up to that point, and later packets cost next to nothing.
+	// [Writer.Full] reports whether this has happened.
 	MaxBytes int64
-	// Unbuffered writes each packet when it has been sent or received. Otherwise packets are in a
-	// buffer until it is full, or until Flush, and those of a program that is killed are lost.
+	// Unbuffered writes each packet as soon as it has been sent or received. Otherwise packets are
+	// buffered until the buffer is full or Flush is called, and are lost if the program is killed.
 	Unbuffered bool
 }
 
 const defaultComment = "Streams of a user-space iWARP RNIC: bytes, addresses and times are real, TCP/IP headers are made up."
 
-// fill checks cfg and returns it with the defaults filled in.
+// fill validates cfg and returns it with the defaults filled in.
 func (cfg Config) fill() (Config, error) {
 	for _, f := range []struct {
 		name, fill string
@@ -79,21 +79,21 @@ func (cfg Config) fill() (Config, error) {
 	return cfg, nil
 }
 
-// Writer writes a pcapng file. It is a usiw.Tap for one or several NICs. All methods may be called
+// Writer writes a pcapng file. It is a usiw.Tap for one or more NICs. All methods may be called
 // concurrently.
 //
-// It keeps a few hundred bytes for every connection that it has seen, and at most one incomplete
-// FPDU for each direction; these take at most 4 MiB together.
+// It uses a few hundred bytes for every connection that it has recorded, and holds at most one
+// incomplete FPDU for each direction; together these take at most 4 MiB.
 type Writer struct {
 	name       string // of the interface
 	unbuffered bool
 
-	mu      sync.Mutex // guards the fields below; held while the file is written, so the NICs wait for that
+	mu      sync.Mutex // guards the fields below; held while the file is written, so NICs wait for that
 	packets packetWriter
 	book    book
 	conns   map[link]*connection
-	seen    uint32 // connections that have begun
-	scratch []byte // for FPDUs that arrive in one packet
+	seen    uint32 // number of connections so far
+	scratch []byte // assembles FPDUs that arrive in one packet
 	held    int    // sum of flow.releasable
 	err     error  // the first write error; nothing is written after it
 	closed  bool
@@ -101,9 +101,9 @@ type Writer struct {
 
 var _ usiw.Tap = (*Writer)(nil)
 
-// New begins a file on w. It fails if cfg is invalid or the header of the file cannot be written.
-// The goroutines of the NICs call w.Write, one at a time, and wait for it. The caller closes w
-// after the Writer.
+// New starts a file on w. It returns an error if cfg is invalid or the file header cannot be
+// written. The goroutines of the NICs call w.Write, one at once, and wait for it. The caller closes
+// w after the Writer.
 func New(w io.Writer, cfg Config) (*Writer, error) {
 	cfg, err := cfg.fill()
 	if err != nil {
@@ -118,11 +118,11 @@ func New(w io.Writer, cfg Config) (*Writer, error) {
 	return c, nil
 }
 
-// writeError adds the context to a write error.
+// writeError adds context to a write error.
 func writeError(err error) error { return fmt.Errorf("capture: write: %w", err) }
 
-// Packet implements usiw.Tap. After Close or a write error, or when the file is full, it does
-// nothing.
+// Packet implements usiw.Tap. It does nothing after Close or a write error, or when the file is
+// full.
 func (w *Writer) Packet(p *usiw.Packet) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,11 +135,11 @@ func (w *Writer) Packet(p *usiw.Packet) {
 		w.add(c, i, p)
 	}
 	if w.unbuffered {
-		_ = w.flush() // Err has the error
+		_ = w.flush() // Err returns the error
 	}
 }
 
-// connection returns the connection to which p belongs, a new one if p opens it.
+// connection returns the connection to which p belongs, or a new one if p opens it.
 func (w *Writer) connection(local, remote endpoint, p *usiw.Packet) *connection {
 	l := linkOf(local, remote)
 	c := w.conns[l]
@@ -180,8 +180,8 @@ func (w *Writer) flush() error {
 	return w.err
 }
 
-// Flush writes all buffered bytes, and incomplete FPDUs, so that the file can be read. It returns
-// the first write error. After Close its error Is verbs.ErrClosed.
+// Flush writes all buffered bytes and incomplete FPDUs, so that the file can be read. It returns
+// the first write error. After Close it returns an error that wraps verbs.ErrClosed.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,14 +192,14 @@ func (w *Writer) Flush() error {
 	return w.flush()
 }
 
-// Err returns the first write error, nil if there has been none.
+// Err returns the first write error, or nil.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Full reports whether packets are missing at the end of the file, because it has reached
+// Full reports whether packets are missing at the end of the file because it reached
 // Config.MaxBytes.
 func (w *Writer) Full() bool {
 	w.mu.Lock()
@@ -207,8 +207,8 @@ func (w *Writer) Full() bool {
 	return w.packets.full
 }
 
-// Close completes the file. Bytes that NICs send and receive afterwards are not recorded. Every
-// call returns the first write error. Close does not close the underlying file; the caller does.
+// Close completes the file. Traffic after that is not recorded. Every call returns the first write
+// error. Close does not close the underlying writer; the caller does.
 func (w *Writer) Close() error {
 	if w == nil {
 		return nil

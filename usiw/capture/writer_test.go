@@ -33,14 +33,14 @@ var (
 
 func addrPort(a net.Addr) netip.AddrPort { return netip.MustParseAddrPort(a.String()) }
 
-// TestPackets follows a connection as the active side's NIC sees it.
+// TestPackets records a connection as the active side's NIC reports it.
 func TestPackets(t *testing.T) {
 	s := newScript(t)
 	req, rep, fpdus := request(t), reply(t), sends(3)
 	s.tap(here, there, true, req)
 	s.tap(here, there, false, rep[:mpa.FrameLen]) // as the NIC reads a frame
 	s.tap(here, there, false, rep[mpa.FrameLen:])
-	s.tap(here, there, true, fpdus[0][:5], fpdus[0][5:], fpdus[1]) // one run of several FPDUs in pieces
+	s.tap(here, there, true, fpdus[0][:5], fpdus[0][5:], fpdus[1]) // one call with several FPDUs in pieces
 	s.tap(here, there, false, fpdus[2])
 	packets := readFile(t, s.done(t))
 	require.Len(t, packets, 3+5)
@@ -64,7 +64,7 @@ func TestPackets(t *testing.T) {
 	require.Equal(t, addrPort(here), c[0][0].from, "the end that sends the Request opens the connection")
 }
 
-// TestPassive is the same from the other side: the first bytes are incoming.
+// TestPassive does the same from the other side: the first bytes are incoming.
 func TestPassive(t *testing.T) {
 	s := newScript(t)
 	req, rep, f := request(t), reply(t), send(1, []byte("hello"))
@@ -78,12 +78,12 @@ func TestPassive(t *testing.T) {
 	require.Equal(t, [][]byte{rep}, c[1].payloads)
 }
 
-// TestCuts requires that the packets are the same, frame by frame and FPDU by FPDU, however the
-// streams are cut into runs and runs into pieces.
+// TestCuts requires identical packets, frame by frame and FPDU by FPDU, however the streams are
+// divided into calls and the calls into pieces.
 func TestCuts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, markers := range []struct{ first, second bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
-		// Markers are what an end asks the other for.
+		// Each end asks the other for markers.
 		ends := [2][][]byte{sends(12), sends(9)}
 		frames := [2][]byte{frame(t, mpa.Frame{CRC: true, Rev: 1, Markers: markers.second, PrivateData: []byte("p")}),
 			frame(t, mpa.Frame{Reply: true, Rev: 1, Markers: markers.first})}
@@ -127,7 +127,8 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// TestLargeFPDU cuts an FPDU in two that does not fit into an IP packet, and nothing that fits.
+// TestLargeFPDU: an FPDU that does not fit into an IP packet is split in two; one that fits is not
+// split.
 func TestLargeFPDU(t *testing.T) {
 	const most = 65535 - 40
 	for _, c := range []struct {
@@ -168,7 +169,7 @@ func TestLargeFPDU(t *testing.T) {
 	}
 }
 
-// TestAcknowledgements requires that a stream in one direction is acknowledged now and then.
+// TestAcknowledgements requires that a stream in one direction is acknowledged at intervals.
 func TestAcknowledgements(t *testing.T) {
 	s := newScript(t)
 	s.tap(here, there, true, request(t))
@@ -230,7 +231,7 @@ func TestBothEnds(t *testing.T) {
 	s.tap(here, there, true, fpdus[0])
 	s.tap(there, here, false, fpdus[0])
 	s.tap(here, there, true, fpdus[1], fpdus[2])
-	s.tap(here, there, false, fpdus[3][:7]) // heard before it is seen to be sent
+	s.tap(here, there, false, fpdus[3][:7]) // received before it is reported as sent
 	s.tap(there, here, true, fpdus[3])
 	s.tap(here, there, false, fpdus[3][7:], fpdus[4][:3])
 	s.tap(there, here, false, fpdus[1], fpdus[2])
@@ -240,7 +241,7 @@ func TestBothEnds(t *testing.T) {
 	require.Equal(t, [][]byte{rep, fpdus[3], fpdus[4], fpdus[5]}, c[1].payloads)
 }
 
-// TestBothEndsWithZones is the same for addresses that the two ends see with different zones.
+// TestBothEndsWithZones does the same with addresses that have different zones at the two ends.
 func TestBothEndsWithZones(t *testing.T) {
 	s := newScript(t)
 	addr := func(ip, zone string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 7, Zone: zone} }
@@ -249,7 +250,7 @@ func TestBothEndsWithZones(t *testing.T) {
 	require.Equal(t, [][]byte{request(t)}, one(t, s.done(t))[0].payloads)
 }
 
-// TestOneEndOfMany keeps connections apart that have one end in common.
+// TestOneEndOfMany: connections that share one end are kept apart.
 func TestOneEndOfMany(t *testing.T) {
 	s := newScript(t)
 	const n = 50
@@ -269,15 +270,15 @@ func TestOneEndOfMany(t *testing.T) {
 	}
 }
 
-// TestPortsUsedAgain tells a connection from an earlier one between the same ports, in whatever
-// state that was left.
+// TestPortsUsedAgain: a connection is distinguished from an earlier one between the same ports,
+// whatever state that one was left in.
 func TestPortsUsedAgain(t *testing.T) {
 	req, rep, f := request(t), reply(t), send(1, []byte("hello"))
 	bare := frame(t, mpa.Frame{Rev: 1})
 	for _, c := range []struct {
 		name          string
 		script        func(s *script)
-		first, second [2][][]byte // what the ends sent
+		first, second [2][][]byte // bytes that the ends sent
 	}{
 		{"active", func(s *script) {
 			for _, r := range [][]byte{req, bare} {
@@ -338,8 +339,8 @@ func TestPortsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestRequestInside: bytes that look like a Request inside the private data of a Request or inside
-// an FPDU are not taken for one.
+// TestRequestInside: bytes that look like a Request inside a Request's private data or inside an
+// FPDU are not mistaken for one.
 func TestRequestInside(t *testing.T) {
 	inner := frame(t, mpa.Frame{Rev: 1})
 	req := frame(t, mpa.Frame{Rev: 1, PrivateData: inner})
@@ -350,7 +351,7 @@ func TestRequestInside(t *testing.T) {
 	s.tap(there, here, false, req[mpa.FrameLen:])
 	s.tap(there, here, true, reply(t))
 	s.tap(there, here, false, f[:at])
-	s.tap(there, here, false, f[at:]) // begins like a Request and is longer
+	s.tap(there, here, false, f[at:]) // begins like a Request but is longer
 	require.Equal(t, [][]byte{req, f}, one(t, s.done(t))[0].payloads)
 }
 
@@ -359,7 +360,7 @@ type namedAddr string
 func (namedAddr) Network() string  { return "memory" }
 func (a namedAddr) String() string { return string(a) }
 
-// TestAddresses shows the addresses of TCP as they are and makes others up.
+// TestAddresses: TCP addresses are recorded as they are; others are synthetic.
 func TestAddresses(t *testing.T) {
 	mapped := &net.TCPAddr{IP: net.ParseIP("::ffff:192.0.2.1"), Port: 40001}
 	zone := &net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 1, Zone: "lo"}
@@ -367,8 +368,8 @@ func TestAddresses(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		local, remote net.Addr
-		from, to      string   // "" = made up
-		comment       []string // parts of it
+		from, to      string   // "" = synthetic
+		comment       []string // parts of the comment
 	}{
 		{"IPv4", here, there, "192.0.2.1:40001", "192.0.2.2:7306", nil},
 		{"IPv4 in the form of IPv6", mapped, there, "192.0.2.1:40001", "192.0.2.2:7306", nil},
@@ -416,8 +417,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestNamesKeepTheirAddresses gives every name one IP address, and every connection ports of its
-// own, even between the same ends.
+// TestNamesKeepTheirAddresses: every name has a single IP address, and every connection has its own
+// ports, even between the same ends.
 func TestNamesKeepTheirAddresses(t *testing.T) {
 	s := newScript(t)
 	const n = 300
@@ -444,8 +445,8 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 	require.Len(t, all[7][1].payloads, 1)
 }
 
-// TestFlush: after Flush all recorded bytes can be read, including incomplete FPDUs; their rest
-// follows later.
+// TestFlush: after Flush all recorded bytes can be read, including incomplete FPDUs, the rest of
+// which follows later.
 func TestFlush(t *testing.T) {
 	s := newScript(t)
 	f := marked([][]byte{send(1, make([]byte, 1000)), send(2, []byte("second")), send(3, make([]byte, 600))})
@@ -476,7 +477,7 @@ func TestCloseWritesTheRest(t *testing.T) {
 	req, rep, f := request(t), reply(t), send(1, []byte("hello"))
 	for _, c := range []struct {
 		name string
-		n    [2]int // bytes of what the ends send
+		n    [2]int // bytes that each end sends
 	}{
 		{"half a Request", [2]int{10, 0}},
 		{"half the private data", [2]int{25, 0}},
@@ -521,7 +522,7 @@ func TestBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestPartsThatAreCompleted: bytes that are not held any more do not count.
+// TestPartsThatAreCompleted: bytes no longer held do not count.
 func TestPartsThatAreCompleted(t *testing.T) {
 	s := newScript(t)
 	s.tap(here, there, true, request(t))
@@ -535,7 +536,7 @@ func TestPartsThatAreCompleted(t *testing.T) {
 	require.Len(t, one(t, s.done(t))[0].payloads, 1+n)
 }
 
-// failing takes n bytes.
+// failing accepts n bytes.
 type failing struct{ n int }
 
 var errDisk = errors.New("no space left on device")
@@ -548,8 +549,8 @@ func (f *failing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestWriteErrors reports the first error of writing wherever one can look for it, and writes
-// nothing after it.
+// TestWriteErrors: the first write error is reported in all places, and nothing is written after
+// it.
 func TestWriteErrors(t *testing.T) {
 	_, err := capture.New(&failing{10}, capture.Config{})
 	require.ErrorIs(t, err, errDisk)
@@ -574,7 +575,7 @@ func TestWriteErrors(t *testing.T) {
 	require.Equal(t, err, w.Close())
 	require.Equal(t, 1<<20, disk.n, "nothing is written behind a gap")
 
-	// Without Flush the error comes when the buffer is full.
+	// Without Flush the error occurs when the buffer is full.
 	w, err = capture.New(&failing{1000}, capture.Config{})
 	require.NoError(t, err)
 	s = &script{Writer: w, now: start}
@@ -603,7 +604,7 @@ func TestClose(t *testing.T) {
 	require.NoError(t, (*capture.Writer)(nil).Close())
 }
 
-// TestEmpty is a file without a connection, and one of calls without bytes.
+// TestEmpty writes a file without connections, and one from calls without bytes.
 func TestEmpty(t *testing.T) {
 	require.Empty(t, readFile(t, newScript(t).done(t)))
 	s := newScript(t)
@@ -643,8 +644,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestConcurrent: NICs, a goroutine that flushes and one that reads the error use a Writer at the
-// same time.
+// TestConcurrent: NICs, a goroutine that flushes and one that reads the error use a Writer
+// concurrently.
 func TestConcurrent(t *testing.T) {
 	s := newScript(t)
 	const conns, n = 8, 200

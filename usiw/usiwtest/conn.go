@@ -81,8 +81,8 @@ func (c *conn) writeLocked(b []byte) (n int, err error) {
 	}
 }
 
-// usable returns the error of an operation on the end, nil if it can continue. The caller holds
-// link.mu.
+// usable returns the error of an operation on this end, or nil if the operation can continue. The
+// caller holds link.mu.
 func (c *conn) usable(op string, d *deadline) error {
 	switch {
 	case c.closed:
@@ -95,8 +95,7 @@ func (c *conn) usable(op string, d *deadline) error {
 	return nil
 }
 
-// CloseWrite ends the stream to the peer, which reads io.EOF after the bytes that have been
-// written.
+// CloseWrite ends the stream to the peer, which reads io.EOF after the bytes already written.
 func (c *conn) CloseWrite() error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -110,9 +109,9 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close implements net.Conn. As with a socket, it resets the connection if unread bytes are there,
-// and later if the peer writes afterwards. Otherwise the peer still gets the bytes that were
-// written before.
+// Close implements net.Conn. As with a socket, it resets the connection if there are unread bytes,
+// or later if the peer writes afterwards. Otherwise the peer still receives the bytes written
+// earlier.
 func (c *conn) Close() error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -164,7 +163,8 @@ type deadline struct {
 	passed bool
 }
 
-// set replaces the deadline, also for operations in progress; the zero time means no deadline.
+// set replaces the deadline, including that of operations in progress; the zero time means no
+// deadline.
 func (d *deadline) set(l *Link, t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
@@ -176,7 +176,7 @@ func (d *deadline) set(l *Link, t time.Time) {
 		timer = time.AfterFunc(time.Until(t), func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			// Another deadline may have been set after this timer had fired.
+			// Another deadline may have been set after this timer fired.
 			if d.timer == timer {
 				d.passed = true
 				l.changed.Broadcast()

@@ -20,16 +20,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// MPA's error codes as a Terminate carries them (RFC 5044 section 8).
+// MPA error codes as a Terminate carries them (RFC 5044 section 8).
 const (
 	crcError    = mpa.ErrCodeCRC
 	markerError = mpa.ErrCodeMarker
 )
 
-// damage is one damaged byte of what goes in one direction.
+// damage is one corrupted byte in one direction.
 type damage struct {
 	back bool  // from B to A
-	off  int64 // from the operation's first byte on
+	off  int64 // offset from the operation's first byte
 	mask byte
 }
 
@@ -41,7 +41,7 @@ func (d damage) String() string {
 	return fmt.Sprintf("byte %d from %s, mask %#x", d.off, way, d.mask)
 }
 
-// direction returns the damaged direction and the end that detects the damage.
+// direction returns the corrupted direction and the end that detects the corruption.
 func (s *stage) direction(back bool) (*usiwtest.Direction, *usiwtest.End) {
 	if back {
 		return s.Link.ToDialer, s.A
@@ -69,8 +69,8 @@ func traffic(t *testing.T, o *operation, n int, cfg usiw.Config) (out, back []by
 	return out, back
 }
 
-// recorder is a Tap that keeps everything. It is for one connection on which one thing happens at a
-// time.
+// recorder is a Tap that keeps everything. It supports a single connection with a single operation
+// in progress.
 type recorder struct{ in, out []byte }
 
 func (r *recorder) Packet(p *usiw.Packet) {
@@ -83,8 +83,8 @@ func (r *recorder) Packet(p *usiw.Packet) {
 	}
 }
 
-// lengthByte returns the length of the ULPDU that the FPDU around byte off seems to have once that
-// byte is damaged; ok reports whether the byte is part of a length.
+// lengthByte returns the ULPDU length that the FPDU around byte off appears to have once that byte
+// is corrupted; ok reports whether the byte is part of a length.
 func lengthByte(stream []byte, d damage) (n int, ok bool) {
 	for at := 0; at < len(stream); {
 		length := stream[at : at+mpa.LengthLen]
@@ -98,7 +98,7 @@ func lengthByte(stream []byte, d damage) (n int, ok bool) {
 	return 0, false
 }
 
-// TestCorruptFPDU damages one byte after the other of every FPDU of every operation. The receiver
+// TestCorruptFPDU corrupts one byte after the other of every FPDU of every operation. The receiver
 // sends a Terminate, both sides end, every request has its completion, and no byte of memory has
 // changed.
 func TestCorruptFPDU(t *testing.T) {
@@ -119,7 +119,7 @@ func TestCorruptFPDU(t *testing.T) {
 					d := damage{back: way == 1, off: int64(off), mask: 1 << (off % 8)}
 					bubble(t, func(t *testing.T) { corrupt(t, o, n, d, stream) })
 				}
-				// The length, in all bits.
+				// The length, in every bit.
 				for bit := range 8 * mpa.LengthLen * min(len(stream), 1) {
 					d := damage{back: way == 1, off: int64(bit / 8), mask: 1 << (bit % 8)}
 					bubble(t, func(t *testing.T) { corrupt(t, o, n, d, stream) })
@@ -146,7 +146,7 @@ func corrupt(t *testing.T, o *operation, n int, d damage, stream []byte) {
 		case length < ddp.TaggedLen:
 			code = markerError
 		case length > 0:
-			// The receiver may wait for the rest of a longer FPDU: there is more to come.
+			// The receiver may be waiting for the rest of a longer FPDU, so send more.
 			other := s.A
 			if d.back {
 				other = s.B
@@ -165,7 +165,7 @@ func corrupt(t *testing.T, o *operation, n int, d damage, stream []byte) {
 	}
 	if d.back && o.back == rdmap.OpAtomicResponse {
 		sinkBefore := bytes.Clone(s.a)
-		s.apply(&wr, n) // B has done it
+		s.apply(&wr, n) // B has performed it
 		s.a = sinkBefore
 	}
 	s.intact("%v", d)
@@ -188,10 +188,10 @@ func corrupt(t *testing.T, o *operation, n int, d damage, stream []byte) {
 	require.Equal(t, verbs.WCWRFlushErr, received[0].Status, "%v", d)
 }
 
-// secondFPDU returns where the second FPDU of stream begins, or its length.
+// secondFPDU returns where the second FPDU of stream begins, which is the length of the first.
 func secondFPDU(stream []byte) int { return mpa.FPDULen(int(binary.BigEndian.Uint16(stream))) }
 
-// TestCorruptWithoutCRC: without CRC a damaged byte of data is not detected.
+// TestCorruptWithoutCRC: without CRC a corrupted data byte is not detected.
 func TestCorruptWithoutCRC(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStage(t, usiwtest.PairConfig{A: usiw.Config{CRC: usiw.Off}, B: usiw.Config{CRC: usiw.Off}})
@@ -211,7 +211,7 @@ func TestCorruptWithoutCRC(t *testing.T) {
 	})
 }
 
-// TestCorruptTerminate damages the bytes of a Terminate: its receiver answers with one of its own,
+// TestCorruptTerminate corrupts the bytes of a Terminate: its receiver answers with one of its own,
 // which the sender drops.
 func TestCorruptTerminate(t *testing.T) {
 	length := mpa.FPDULen(ddp.UntaggedLen + rdmap.TerminateLen + 2 + ddp.TaggedLen)
@@ -233,7 +233,7 @@ func TestCorruptTerminate(t *testing.T) {
 			require.EqualValues(t, length, d.Written()-before)
 			require.ErrorIs(t, s.B.QP.Err(), &verbs.TerminateError{Layer: rdmap.LayerDDP, Type: ddp.ErrTypeTagged})
 			if off < mpa.LengthLen {
-				// The stream ends before the FPDU that it seems to be.
+				// The stream ends before the end of the FPDU that the length describes.
 				require.ErrorIs(t, s.A.QP.Err(), io.ErrUnexpectedEOF)
 			} else {
 				require.ErrorIs(t, s.A.QP.Err(), &verbs.TerminateError{Layer: rdmap.LayerMPA, Code: crcError})
@@ -243,8 +243,8 @@ func TestCorruptTerminate(t *testing.T) {
 	}
 }
 
-// TestCorruptMarker damages the pointer of a marker and mends the CRC: the marker then points
-// elsewhere than to its FPDU.
+// TestCorruptMarker corrupts the pointer of a marker and fixes the CRC: the marker then does not
+// point to its FPDU.
 func TestCorruptMarker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStage(t, usiwtest.PairConfig{B: usiw.Config{Markers: usiw.On}})
@@ -258,8 +258,8 @@ func TestCorruptMarker(t *testing.T) {
 	})
 }
 
-// TestCorruptRTR damages the message that opens the connection: the passive side's Accept fails,
-// and the active side learns it.
+// TestCorruptRTR corrupts the message that opens the connection: the passive side's Accept fails,
+// and the active side is informed.
 func TestCorruptRTR(t *testing.T) {
 	const request = mpa.FrameLen + mpa.EnhancedLen
 	for off := range int64(mpa.FPDULen(ddp.TaggedLen)) {

@@ -21,18 +21,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// conversation is a connection from the set-up to the end with a script of requests of both sides.
+// conversation is a connection from set-up to end, with a script of requests from both sides.
 type conversation struct {
 	t    *testing.T
 	wire *usiwtest.Wire
 	a, b *usiwtest.End
 
-	connect, accept error // of the set-up
+	connect, accept error // results of the set-up
 	posted          bool  // both sides were connected and have posted their scripts
-	alive           int   // how many sides think that they are connected
+	alive           int   // number of sides that believe they are connected
 }
 
-// newEnd makes the objects of one side, except the connection.
+// newEnd creates the objects of one side, except the connection.
 func newEnd(t *testing.T, wire *usiwtest.Wire) *usiwtest.End {
 	t.Helper()
 	return newEndOf(t, usiw.Config{Network: wire})
@@ -59,12 +59,12 @@ func newEndOf(t *testing.T, cfg usiw.Config) *usiwtest.End {
 	return e
 }
 
-// script is what each side posts. Its own memory from 0 on holds text; 128 bytes for each Read or
+// script is what each side posts. Its own memory starts with text; 128 bytes for each Read or
 // receive follow.
 var script = struct {
 	text  string
 	sends []verbs.SendWR
-	sizes []int // of the data
+	sizes []int // sizes of the data
 	recvs int
 }{
 	text: "some text to be sent, written and read",
@@ -107,8 +107,8 @@ func (c *conversation) post(e, peer *usiwtest.End) {
 	}
 }
 
-// run has the conversation, arranged to end somewhere, and checks what both sides know of it. It
-// returns how many bytes went each way.
+// run performs the conversation, which arrange cuts short at some point, and checks what both sides
+// report. It returns how many bytes went each way.
 func (c *conversation) run(arrange func(*usiwtest.Link)) (toListener, toDialer int64) {
 	t := c.t
 	began, before := time.Now(), len(lifetime.Live())
@@ -174,8 +174,8 @@ func (c *conversation) receives(e *usiwtest.End) {
 	}
 }
 
-// check requires that every request of a side has one completion, those that succeeded first, with
-// what they promise, and the rest flushed; and that a side whose connection has ended says why.
+// check requires that every request of a side has one completion: successful ones first, with the
+// promised effects, then flushed ones. A side whose connection has ended must report why.
 func (c *conversation) check(e, peer *usiwtest.End, setup error) {
 	t := c.t
 	sends, recvs := drain(t, e.SendCQ), drain(t, e.RecvCQ)
@@ -239,8 +239,8 @@ func (c *conversation) check(e, peer *usiwtest.End, setup error) {
 	}
 }
 
-// TestCutEverywhere ends the stream behind each byte of the conversation, of either direction, by a
-// reset and by a half-close.
+// TestCutEverywhere ends the stream after each byte of the conversation, in either direction, with
+// a reset and with a half-close.
 func TestCutEverywhere(t *testing.T) {
 	var bytes [2]int64
 	bubble(t, func(t *testing.T) {

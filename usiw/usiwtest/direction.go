@@ -11,16 +11,15 @@ import (
 )
 
 // Direction is one direction of a connection. Its methods set up faults at an offset: the number of
-// bytes that the sender has written before, from the beginning of the connection, including MPA
-// frames, without inserted bytes. A fault at an offset that has been read already happens at once,
-// or not at all if it would change bytes that have been read. All methods may be called
-// concurrently.
+// bytes that the sender has written since the connection began, including MPA frames but not
+// inserted bytes. A fault at an offset that has already been read occurs at once, or not at all if
+// it would change bytes already read. All methods may be called concurrently.
 type Direction struct {
 	link   *Link
 	buffer int // most bytes in queue
 
 	// Guarded by link.mu.
-	queue   []parcel // written, not read yet
+	queue   []parcel // written but not read
 	queued  int      // bytes in queue
 	written int64
 	read    int64 // offset of the next byte to be read
@@ -28,7 +27,7 @@ type Direction struct {
 	gone    bool  // the reader has closed its end
 
 	stalled bool
-	split   int // most bytes of a read, 0 = any number
+	split   int // most bytes per read; 0 = any number
 	delay   time.Duration
 	flips   map[int64]byte
 	inserts []insert // by offset
@@ -39,14 +38,14 @@ type Direction struct {
 // noOffset is an offset that no stream reaches.
 const noOffset = math.MaxInt64
 
-// parcel is the bytes of one write, or of a part of it, in the queue. A parcel without bytes is the
+// parcel is a queue entry: the bytes of one write, or part of it. A parcel without bytes marks the
 // end of the stream.
 type parcel struct {
 	b   []byte
 	due time.Time // zero = at once
 }
 
-// insert is bytes to insert before the sender's byte at an offset.
+// insert holds bytes to insert before the sender's byte at an offset.
 type insert struct {
 	at int64
 	b  []byte
@@ -64,8 +63,8 @@ func (d *Direction) Written() int64 {
 	return d.written
 }
 
-// Corrupt inverts the bits of mask in the byte at offset off. Several calls for the same byte all
-// take effect.
+// Corrupt flips the bits of mask in the byte at offset off. Several calls for the same byte
+// accumulate.
 func (d *Direction) Corrupt(off int64, mask byte) {
 	d.change(func() {
 		if off >= d.read {
@@ -74,8 +73,7 @@ func (d *Direction) Corrupt(off int64, mask byte) {
 	})
 }
 
-// Insert inserts a copy of b before the byte at offset off, after bytes that were inserted there
-// earlier.
+// Insert inserts a copy of b before the byte at offset off, after any bytes inserted there earlier.
 func (d *Direction) Insert(off int64, b []byte) {
 	d.change(func() {
 		i := len(d.inserts)
@@ -86,29 +84,29 @@ func (d *Direction) Insert(off int64, b []byte) {
 	})
 }
 
-// CutAt resets the connection, as Link.Cut does, when the bytes before offset off have been read.
+// CutAt resets the connection, as Link.Cut does, once the bytes before offset off have been read.
 func (d *Direction) CutAt(off int64) { d.change(func() { d.cutAt = off }) }
 
-// EndAt makes the stream end before offset off, for its reader only: bytes that the sender writes
-// from there on are lost, and the sender gets no error. With Written as the offset this is a
-// half-close now.
+// EndAt ends the stream before offset off, for its reader only: bytes that the sender writes from
+// there on are lost, and the sender gets no error. With Written as the offset, it half-closes the
+// stream immediately.
 func (d *Direction) EndAt(off int64) { d.change(func() { d.endAt = off }) }
 
-// Split makes every Read return at most n bytes, so that a message arrives in many pieces (0 = no
-// limit again).
+// Split makes every Read return at most n bytes, so that a message arrives in many pieces (0
+// removes the limit).
 func (d *Direction) Split(n int) { d.change(func() { d.split = n }) }
 
-// Delay makes bytes that are written from now on readable only after t. Bytes keep their order.
+// Delay makes bytes written from now on readable only after t. Bytes stay in order.
 func (d *Direction) Delay(t time.Duration) { d.change(func() { d.delay = t }) }
 
-// Stall makes the reader get no bytes until Resume. The sender sees a peer that has stopped
-// reading; its writes wait when the buffer is full.
+// Stall keeps the reader from receiving bytes until Resume. To the sender, the peer has stopped
+// reading: writes wait once the buffer is full.
 func (d *Direction) Stall() { d.change(func() { d.stalled = true }) }
 
 // Resume ends a Stall.
 func (d *Direction) Resume() { d.change(func() { d.stalled = false }) }
 
-// change changes the faults by f and applies those that are due.
+// change calls f to change the faults, and applies those that are due.
 func (d *Direction) change(f func()) {
 	d.link.mu.Lock()
 	defer d.link.mu.Unlock()
@@ -117,7 +115,7 @@ func (d *Direction) change(f func()) {
 	d.link.changed.Broadcast()
 }
 
-// arrive applies the faults at the offset that has been reached. The caller holds link.mu.
+// arrive applies the faults at the offset reached. The caller holds link.mu.
 func (d *Direction) arrive() {
 	switch {
 	case d.read >= d.cutAt && !d.link.reset:
@@ -127,10 +125,10 @@ func (d *Direction) arrive() {
 	}
 }
 
-// drop drops the unread bytes. The caller holds link.mu.
+// drop discards the unread bytes. The caller holds link.mu.
 func (d *Direction) drop() { d.queue, d.queued = nil, 0 }
 
-// put queues bytes of the sender, as many as there is room for, and returns their number. The
+// put queues as many of the sender's bytes as there is room for, and returns their number. The
 // caller holds link.mu.
 func (d *Direction) put(b []byte) int {
 	if d.read >= d.endAt {
@@ -208,7 +206,7 @@ func (d *Direction) next(b []byte) (int, error) {
 	}
 	switch {
 	case d.read >= d.cutAt:
-		return 0, nil // take resets the connection when the bytes before cutAt have been read
+		return 0, nil // take resets the connection once the bytes before cutAt have been read
 	case d.read >= d.endAt:
 		return 0, io.EOF
 	case len(d.queue) == 0:

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A service and its client, which know nothing of the wire, talk over it; the connection breaks in
-// the middle of the client's request.
+// A service and its client, neither of which knows about the wire, communicate over it; the
+// connection breaks in the middle of the client's request.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -46,8 +46,8 @@ func Example() {
 	// <nil>
 }
 
-// Two connected QPs, of which the first writes into the memory of the second; a bit of the message
-// is damaged on the way.
+// Two connected QPs: the first writes into the memory of the second, and a bit of the message is
+// corrupted on the way.
 func ExampleNewPair() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -70,7 +70,7 @@ func ExampleNewPair() {
 	// terminated by peer: MPA error: CRC mismatch (2/0/02)
 }
 
-// The second Send of A cannot be built.
+// A's second Send cannot be built.
 func ExampleFailBuild() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -91,7 +91,7 @@ func ExampleFailBuild() {
 	// local QP operation error <nil>
 }
 
-// serve answers every request of one connection after the other, until stop is called.
+// serve answers every request of one connection after another, until stop is called.
 func serve(ctx context.Context, address string, dev *verbs.Device) (stop func(), err error) {
 	ln, err := cm.Listen(ctx, address, cm.Config{Device: dev})
 	if err != nil {
@@ -119,7 +119,7 @@ func serve(ctx context.Context, address string, dev *verbs.Device) (stop func(),
 	return func() { ln.Close(); <-done }, nil
 }
 
-// call sends one request and returns how that went.
+// call sends one request and returns its outcome.
 func call(ctx context.Context, address string, dev *verbs.Device) error {
 	id, err := cm.Resolve(ctx, address, cm.Config{Device: dev})
 	if err != nil {
@@ -134,7 +134,7 @@ func call(ctx context.Context, address string, dev *verbs.Device) error {
 	if err := id.Connect(ctx, e.qp, cm.ConnParam{}); err != nil {
 		return err
 	}
-	// A Read of no bytes: the answer shows that the peer lives.
+	// A Read of length 0: the response shows that the peer is alive.
 	if _, err := e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled}}); err != nil {
 		return err
 	}

@@ -23,9 +23,9 @@ func TestFailBuildCounts(t *testing.T) {
 	require.NoError(t, h.Build(rdmap.OpSend))
 }
 
-// TestBuildFails fails the building of the first and of the third message of every kind. Instead of
-// it the peer gets Terminate 0/0/00. Earlier messages have been sent, the request at fault has an
-// error, and the rest is flushed.
+// TestBuildFails: the first and the third message of every kind cannot be built. The peer receives
+// Terminate 0/0/00 instead. Earlier messages have been sent, the failed request has an error, and
+// the rest is flushed.
 func TestBuildFails(t *testing.T) {
 	for i := range operations {
 		o := &operations[i]
@@ -43,7 +43,7 @@ func TestBuildFails(t *testing.T) {
 }
 
 // buildFails posts four requests in one list, of which the nth fails at the requester, or its
-// answer at the responder.
+// response at the responder.
 func buildFails(t *testing.T, o *operation, nth int, atRequester bool) {
 	const n, posted = 100, 4
 	var cfg usiwtest.PairConfig
@@ -54,7 +54,7 @@ func buildFails(t *testing.T, o *operation, nth int, atRequester bool) {
 	case o.out[0] == rdmap.OpWrite:
 		cfg.A.Hooks = usiwtest.FailBuild(rdmap.OpWrite, nth+1) // newStage sends one
 	case o.wr.Opcode == verbs.WRSendWithInv:
-		// There is one window to be invalidated, by the request that fails.
+		// There is only one window to invalidate, by the request that fails.
 		cfg.A.Hooks = usiwtest.FailBuild(o.out[0], 1)
 		for i := range list {
 			if i != nth-1 {
@@ -105,8 +105,8 @@ func buildFails(t *testing.T, o *operation, nth int, atRequester bool) {
 	}
 }
 
-// TestBuildFailsImmediate fails the second message of a Write with immediate: the Write has been
-// sent, the request fails.
+// TestBuildFailsImmediate: the second message of a Write with immediate cannot be built. The Write
+// has been sent, and the request fails.
 func TestBuildFailsImmediate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStage(t, usiwtest.PairConfig{A: usiw.Config{Hooks: usiwtest.FailBuild(rdmap.OpImmediate, 2)}})

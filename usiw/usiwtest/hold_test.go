@@ -25,7 +25,7 @@ var holdLimits = []struct {
 	{usiw.Config{HoldTimeout: 1234 * time.Millisecond}, 1234 * time.Millisecond},
 }
 
-// held makes a pair whose listening side waits for the first message. Its clock starts when the
+// held returns a pair whose listening side waits for the first message. The clock starts when the
 // pair is connected.
 func held(t *testing.T, cfg usiwtest.PairConfig) (*usiwtest.Pair, *clock) {
 	t.Helper()
@@ -34,7 +34,7 @@ func held(t *testing.T, cfg usiwtest.PairConfig) (*usiwtest.Pair, *clock) {
 	return p, newClock(t)
 }
 
-// get is a Read of n bytes by B from A.
+// get returns a Read of n bytes by B from A.
 func get(t *testing.T, p *usiwtest.Pair, n int) verbs.SendWR {
 	t.Helper()
 	return verbs.SendWR{ID: 1, Opcode: verbs.WRRDMARead, Flags: verbs.SendSignaled, SGL: sgl(t, p.B, 0, n),
@@ -42,7 +42,7 @@ func get(t *testing.T, p *usiwtest.Pair, n int) verbs.SendWR {
 }
 
 // TestHoldTimeout: the listening side of a connection that is not peer-to-peer sends nothing for
-// HoldTimeout, whatever has been posted and whenever. Then it sends everything.
+// HoldTimeout, whatever is posted and whenever. Then it sends everything.
 func TestHoldTimeout(t *testing.T) {
 	for _, limit := range holdLimits {
 		for _, posted := range []time.Duration{0, limit.want - 1, limit.want, 2 * limit.want} {
@@ -85,7 +85,7 @@ func TestHoldEndsEarly(t *testing.T) {
 }
 
 // TestHoldClosed: a connection can end during the hold like any other: waiting requests are flushed
-// at once, and none of them is sent then or later.
+// at once, and none is ever sent.
 func TestHoldClosed(t *testing.T) {
 	for name, end := range map[string]func(p *usiwtest.Pair) error{
 		"by A":           func(p *usiwtest.Pair) error { return p.A.ID.Disconnect() },
@@ -115,8 +115,7 @@ func TestHoldClosed(t *testing.T) {
 }
 
 // TestHoldQueue fills the send queue with requests of every kind during the hold. They are
-// performed in their order after it. Requests for which the queue has no room are refused
-// meanwhile.
+// performed in order afterwards. Requests for which the queue has no room are refused.
 func TestHoldQueue(t *testing.T) {
 	const depth, word = 2048, 8
 	bubble(t, func(t *testing.T) {
@@ -125,8 +124,7 @@ func TestHoldQueue(t *testing.T) {
 				_, err := p.A.QP.PostRecv(make([]verbs.RecvWR, depth/4))
 				return err
 			}})
-		// Of B's words the first part is written to A's, the second is read and fetched from A's
-		// last part.
+		// B's first words are written to A's, its second are read and fetched from A's last words.
 		const from, to, last = 0, depth * word, 2 * depth * word
 		for i := range depth {
 			binary.NativeEndian.PutUint64(p.B.MR.Bytes()[from+i*word:], uint64(i))

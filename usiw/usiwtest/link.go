@@ -10,14 +10,13 @@ import (
 
 // Link is one connection of a wire. All methods may be called concurrently.
 type Link struct {
-	// ToListener carries the bytes of the side that dialled, ToDialer those of the side that
-	// listened.
+	// ToListener carries the bytes from the dialling side, ToDialer those from the listening side.
 	ToListener, ToDialer *Direction
 
 	dialer, listener *conn
 
 	mu      sync.Mutex // guards the link, its directions and its two ends
-	changed sync.Cond  // a waiting Read or Write has to check its condition again
+	changed sync.Cond  // a waiting Read or Write must check its condition again
 	reset   bool
 }
 
@@ -31,14 +30,14 @@ func newLink(dialer, listener Addr, buffer int) *Link {
 	return l
 }
 
-// Delay makes the bytes of both directions readable only after t, see Direction.Delay.
+// Delay delays the bytes of both directions by t; see Direction.Delay.
 func (l *Link) Delay(t time.Duration) { l.both(func(d *Direction) { d.Delay(t) }) }
 
-// Split makes every Read of both sides return at most n bytes (0 = no limit again).
+// Split makes every Read on either side return at most n bytes (0 removes the limit).
 func (l *Link) Split(n int) { l.both(func(d *Direction) { d.Split(n) }) }
 
-// Stall makes both sides get no bytes until Resume, as on a network that loses all packets: nothing
-// is lost, because TCP would send it again.
+// Stall keeps both sides from receiving bytes until Resume, as on a network that loses all packets.
+// No bytes are lost, because TCP would retransmit them.
 func (l *Link) Stall() { l.both((*Direction).Stall) }
 
 // Resume ends a Stall.
@@ -49,7 +48,7 @@ func (l *Link) both(f func(*Direction)) {
 	f(l.ToDialer)
 }
 
-// Cut resets the connection: unread bytes are lost, and reads and writes of both sides fail with
+// Cut resets the connection: unread bytes are lost, and reads and writes on both sides fail with
 // ECONNRESET.
 func (l *Link) Cut() {
 	l.mu.Lock()

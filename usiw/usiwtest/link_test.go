@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/usiw/usiwtest"
 )
 
-// TestLinkBothWays: the faults of a link are those of both directions.
+// TestLinkBothWays: the faults of a link affect both directions.
 func TestLinkBothWays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b, link := ends(t, usiwtest.NewWire())

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// backlog is how many connections can wait until a listener accepts them. Further ones are refused.
+// backlog is how many connections can wait for a listener to accept them. Further ones are refused.
 const backlog = 1024
 
-// listener is a net.Listener of a wire.
+// listener is a net.Listener on a wire.
 type listener struct {
 	wire *Wire
 	addr Addr

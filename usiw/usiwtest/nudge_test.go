@@ -20,8 +20,8 @@ var asKernel = usiw.Config{CRC: usiw.Off}
 // emptyWrite is the length of a Write of 0 bytes on the wire: length, header, CRC.
 const emptyWrite int64 = 2 + 14 + 4
 
-// TestNudge: the active side of a peer-to-peer connection sends three empty Writes to a passive
-// side that may have overlooked the first message, and no more.
+// TestNudge: the active side of a peer-to-peer connection sends exactly three empty Writes to a
+// passive side that may not have noticed the first message.
 func TestNudge(t *testing.T) {
 	t.Run("without CRC", func(t *testing.T) { nudged(t, usiwtest.PairConfig{B: asKernel}) })
 	t.Run("CRC asked for", func(t *testing.T) {
@@ -51,8 +51,8 @@ func nudged(t *testing.T, cfg usiwtest.PairConfig) {
 	})
 }
 
-// TestNoNudge: there are none to a peer that has been heard, with CRC, if the connection is not
-// peer-to-peer, by the passive side, or after the end.
+// TestNoNudge: no nudges are sent once the peer has sent a message, if the peer asks for CRC, if
+// the connection is not peer-to-peer, by the passive side, or after the connection has ended.
 func TestNoNudge(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg    usiwtest.PairConfig
@@ -88,7 +88,7 @@ func TestNoNudge(t *testing.T) {
 	}
 }
 
-// TestNudgeMarked: a nudge has markers if the others have.
+// TestNudgeMarked: a nudge has markers if the other messages do.
 func TestNudgeMarked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := usiwtest.Connect(t,
@@ -105,7 +105,8 @@ func TestNudgeMarked(t *testing.T) {
 	})
 }
 
-// TestNudgeImmediate: Immediate Data behind a nudge belong to the Write before it, if to any.
+// TestNudgeImmediate: Immediate Data after a nudge belong to the Write before the nudge, if there
+// is one.
 func TestNudgeImmediate(t *testing.T) {
 	for name, want := range map[string]verbs.WCOpcode{"alone": verbs.WCRecvImmData,
 		"behind a Write": verbs.WCRecvRDMAWithImm} {

@@ -15,19 +15,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The memory regions of both sides have the same plan. Their requests go from A to B.
+// The memory regions of both sides have the same layout. Requests go from A to B.
 const (
 	source  = 0        // data of A's Sends and Writes
-	target  = 0        // where Writes go to at B
-	part    = 16 << 10 // bytes of each part, the most that a request moves
-	sink    = 1 * part // where Reads go to at A
-	readAt  = 1 * part // what they read at B
-	word    = 2 * part // the target of atomics at B, and their sink at A
-	receive = 3 * part // the receive of B
-	window  = readAt   // what B's memory window is bound to
+	target  = 0        // destination of Writes at B
+	part    = 16 << 10 // bytes of each part, and the most that a request moves
+	sink    = 1 * part // destination of Reads at A
+	readAt  = 1 * part // source of Reads at B
+	word    = 2 * part // target of atomics at B, and their sink at A
+	receive = 3 * part // B's receive
+	window  = readAt   // range of B's memory window
 )
 
-// initially has the first contents of the memory regions of A and B.
+// initially holds the initial contents of the memory regions of A and B.
 var initially = func() (m [2][]byte) {
 	for side := range m {
 		m[side] = make([]byte, usiwtest.DefaultMem)
@@ -44,10 +44,10 @@ type operation struct {
 	name string
 	wr   verbs.SendWR
 	wc   verbs.WCOpcode
-	out  []rdmap.Opcode // what A sends for it
-	back rdmap.Opcode   // what B answers; rdmap.OpTerminate = nothing
+	out  []rdmap.Opcode // messages that A sends for it
+	back rdmap.Opcode   // B's response; rdmap.OpTerminate = none
 	recv verbs.WCOpcode // B's completion; 0 = none
-	data bool           // it has data of any length
+	data bool           // it carries data of any length
 }
 
 var operations = []operation{
@@ -95,18 +95,18 @@ var operations = []operation{
 type stage struct {
 	*usiwtest.Pair
 	t    *testing.T
-	a, b []byte // what the memory of both sides must hold
+	a, b []byte // expected memory of both sides
 	mw   *verbs.MW
 }
 
-// newStage makes a pair whose memory holds a pattern. The memory window of B is bound.
+// newStage returns a pair whose memory holds a pattern. B's memory window is bound.
 func newStage(t *testing.T, cfg usiwtest.PairConfig) *stage {
 	t.Helper()
 	s := &stage{t: t, Pair: usiwtest.Connect(t, cfg)}
 	s.a, s.b = bytes.Clone(initially[0]), bytes.Clone(initially[1])
 	require.Equal(t, len(s.a), copy(s.A.MR.Bytes(), s.a))
 	require.Equal(t, len(s.b), copy(s.B.MR.Bytes(), s.b))
-	// Without RTR the passive side does nothing before the active side has sent a message.
+	// Without RTR the passive side does nothing until the active side has sent a message.
 	wc, err := s.A.Do(t.Context(), verbs.SendWR{Opcode: verbs.WRRDMAWrite})
 	require.NoError(t, err)
 	require.NoError(t, wc.Err())
@@ -116,7 +116,7 @@ func newStage(t *testing.T, cfg usiwtest.PairConfig) *stage {
 	return s
 }
 
-// sgl names a part of an end's memory.
+// sgl returns an element for a part of an end's memory.
 func sgl(t *testing.T, e *usiwtest.End, off, n int) []verbs.SGE {
 	t.Helper()
 	s, err := e.MR.SGE(off, n)
@@ -135,7 +135,7 @@ func (s *stage) bind() {
 	require.NoError(s.t, wc.Err())
 }
 
-// request makes the request of an operation on n bytes.
+// request returns the request of an operation on n bytes.
 func (s *stage) request(o *operation, id uint64, n int) verbs.SendWR {
 	s.t.Helper()
 	wr := o.wr
@@ -155,7 +155,7 @@ func (s *stage) request(o *operation, id uint64, n int) verbs.SendWR {
 	return wr
 }
 
-// apply does to the model what the operation must do to memory.
+// apply applies the effect of the operation to the model.
 func (s *stage) apply(wr *verbs.SendWR, n int) {
 	old := binary.NativeEndian.Uint64(s.b[word:])
 	atomic := func(v uint64) {
@@ -172,7 +172,7 @@ func (s *stage) apply(wr *verbs.SendWR, n int) {
 	case verbs.WRAtomicFetchAndAdd:
 		atomic(old + wr.Add)
 	case verbs.WRMaskedAtomicFetchAndAdd:
-		// Two fields of 32 bits, without a carry from one into the other.
+		// Two fields of 32 bits, with no carry between them.
 		require.EqualValues(s.t, 1<<31, wr.AddMask)
 		atomic((old>>32+wr.Add>>32)<<32 | uint64(uint32(old)+uint32(wr.Add)))
 	case verbs.WRAtomicCmpAndSwp:
@@ -188,7 +188,7 @@ func (s *stage) apply(wr *verbs.SendWR, n int) {
 	}
 }
 
-// intact requires that the memory of both sides is as the model says.
+// intact requires that the memory of both sides matches the model.
 func (s *stage) intact(what string, args ...any) {
 	s.t.Helper()
 	require.True(s.t, bytes.Equal(s.a, s.A.MR.Bytes()), append([]any{"memory of A: " + what}, args...)...)
@@ -205,7 +205,7 @@ func (s *stage) expectReceive(o *operation, n int) {
 	require.NoError(s.t, err)
 }
 
-// run performs an operation on n bytes and requires that it does all that it must and nothing else.
+// run performs an operation on n bytes and requires that it has exactly the intended effect.
 func (s *stage) run(o *operation, n int) {
 	s.t.Helper()
 	s.expectReceive(o, n)
@@ -242,7 +242,7 @@ func (s *stage) run(o *operation, n int) {
 	}
 }
 
-// drain returns the completions that are in a CQ.
+// drain returns the completions in a CQ.
 func drain(t *testing.T, cq *verbs.CQ) (wcs []verbs.WC) {
 	t.Helper()
 	synctest.Wait()
@@ -257,7 +257,7 @@ func drain(t *testing.T, cq *verbs.CQ) (wcs []verbs.WC) {
 	}
 }
 
-// statuses returns the statuses of completions, which must be of the requests 1, 2, 3 ...
+// statuses returns the statuses of completions, which must belong to the requests 1, 2, 3 ...
 func statuses(t *testing.T, wcs []verbs.WC) (all []verbs.WCStatus) {
 	t.Helper()
 	for i := range wcs {
@@ -267,7 +267,7 @@ func statuses(t *testing.T, wcs []verbs.WC) (all []verbs.WCStatus) {
 	return all
 }
 
-// ended requires that both sides know that the connection has ended: by a Terminate of from's with
+// ended requires that both sides report that the connection ended with a Terminate from from with
 // the given codes.
 func (s *stage) ended(from *usiwtest.End, layer, typ, code uint8) {
 	s.t.Helper()

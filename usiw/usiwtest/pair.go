@@ -19,35 +19,34 @@ import (
 // DefaultMem is the default of PairConfig.Mem: the size in bytes of an End's memory region.
 const DefaultMem = 64 << 10
 
-// connectLimit bounds Connect, and the Close of its pair.
+// connectLimit bounds Connect, and closing its pair.
 const connectLimit = 30 * time.Second
 
-// AllAccess is all access rights that a peer can have.
+// AllAccess contains all access rights that a peer can have.
 const AllAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
 	verbs.AccessMWBind
 
-// PairConfig describes a pair. The zero value gives two NICs and QPs with all defaults.
+// PairConfig configures a pair. The zero value selects two NICs and QPs with all defaults.
 type PairConfig struct {
 	Wire   *Wire        // the network of the NICs (nil = a new one)
-	TCP    string       // to connect them over TCP: the address at which B listens ("" = over Wire)
-	OneNIC bool         // both ends are on one NIC, with A's configuration
-	A, B   usiw.Config  // of the NICs; Network is set to Wire
-	AParam cm.ConnParam // of the side that dials
-	BParam cm.ConnParam // of the side that listens
-	Cap    verbs.QPCap  // of both QPs
-	CQE    int          // of the CQs (0 = verbs.DefaultCQE)
-	OneCQ  bool         // both queues of an end have the same CQ
-	// SharedChannel makes the CQs of an end notify End.Channel. Do and Next then fail with
+	TCP    string       // address at which B listens, to connect over TCP ("" = over Wire)
+	OneNIC bool         // both ends share one NIC, with A's configuration
+	A, B   usiw.Config  // the NICs' configurations; Network is set to Wire
+	AParam cm.ConnParam // for the dialling side
+	BParam cm.ConnParam // for the listening side
+	Cap    verbs.QPCap  // capacities of both QPs
+	CQE    int          // size of the CQs (0 = verbs.DefaultCQE)
+	OneCQ  bool         // both queues of an end share one CQ
+	// SharedChannel makes the CQs of an end notify End.Channel. Do and Next then return
 	// verbs.ErrSharedChannel.
 	SharedChannel bool
 	Mem           int               // bytes of the memory regions (0 = DefaultMem)
 	Access        verbs.AccessFlags // of the memory regions (0 = AllAccess)
-	// Before is called when the QPs are in INIT, to post receives (nil = nothing).
+	// Before is called while the QPs are in INIT, to post receives (nil = not called).
 	Before func(p *Pair) error
 }
 
-// Pair is two connected QPs, each on a separate NIC unless OneNIC is set. A has dialled, B has
-// listened.
+// Pair is two connected QPs, each on its own NIC unless OneNIC is set. A dialled and B listened.
 type Pair struct {
 	Wire *Wire // nil over TCP
 	Link *Link // the connection; nil over TCP
@@ -55,7 +54,7 @@ type Pair struct {
 }
 
 // End is one side of a pair. Its memory region is mapped memory, not Go memory, so the race
-// detector ignores accesses by the peer.
+// detector ignores the peer's accesses.
 type End struct {
 	NIC            *usiw.NIC
 	Context        *verbs.Context
@@ -67,7 +66,7 @@ type End struct {
 	ID             *cm.ID
 }
 
-// NewPair makes a pair. The caller closes it. ctx bounds connection set-up.
+// NewPair creates a pair. The caller must close it. ctx bounds connection set-up.
 func NewPair(ctx context.Context, cfg PairConfig) (*Pair, error) {
 	p := &Pair{Wire: cfg.Wire, A: &End{}, B: &End{}}
 	if p.Wire == nil && cfg.TCP == "" {
@@ -79,8 +78,8 @@ func NewPair(ctx context.Context, cfg PairConfig) (*Pair, error) {
 	return p, nil
 }
 
-// Connect makes a pair for a test, and closes it when the test ends. The test fails if the pair
-// cannot be made.
+// Connect creates a pair for a test, and closes it when the test ends. The test fails if the pair
+// cannot be created.
 func Connect(tb testing.TB, cfg PairConfig) *Pair {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -131,7 +130,7 @@ func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
 	if p.A.ID, err = cm.Resolve(ctx, ln.Addr().String(), cm.Config{Context: p.A.Context}); err != nil {
 		return err
 	}
-	// A side that fails ends the wait of the other, which may not learn of the failure from its
+	// If one side fails, cancel the wait of the other, which may not learn of the failure from its
 	// peer.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -155,7 +154,7 @@ func (p *Pair) open(ctx context.Context, cfg *PairConfig) error {
 	return nil
 }
 
-// Close closes everything of the pair. It is idempotent.
+// Close closes all objects of the pair. It is idempotent.
 func (p *Pair) Close() error {
 	return errors.Join(p.A.ID.Close(), p.B.ID.Close(), p.A.Context.CloseAll(), p.B.Context.CloseAll(), p.A.NIC.Close(),
 		p.B.NIC.Close())
@@ -206,9 +205,8 @@ func (e *End) accept(ctx context.Context, ln *cm.Listener, param cm.ConnParam) e
 	return err
 }
 
-// Do posts send requests, the last of them signalled, and waits for the next completion of the send
-// queue. This is the completion of the last request if all succeed and none of the others is
-// signalled.
+// Do posts send requests, the last of them signalled, and returns the next completion of the send
+// queue. If all requests succeed and no other is signalled, this is the completion of the last.
 func (e *End) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error) {
 	if len(wrs) == 0 {
 		return verbs.WC{}, fmt.Errorf("usiwtest: %w: no request", verbs.ErrInvalid)

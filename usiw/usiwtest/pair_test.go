@@ -101,7 +101,8 @@ func TestPairShapes(t *testing.T) {
 	}
 }
 
-// TestPairFails: if a part of a pair cannot be made, the error says which, and nothing is left.
+// TestPairFails: if part of a pair cannot be created, the error says which, and nothing is left
+// behind.
 func TestPairFails(t *testing.T) {
 	refused := errors.New("refused")
 	for _, c := range []struct {
@@ -144,7 +145,7 @@ func TestPairFails(t *testing.T) {
 	})
 }
 
-// failing is a testing.TB that notes what the helper does with it.
+// failing is a testing.TB that records what the helper does with it.
 type failing struct {
 	testing.TB
 	fatal    string

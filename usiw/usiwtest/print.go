@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// A wire, its connections and their directions can be printed at any moment; what they carry is not
-// shown.
+// Wires, links and directions can be printed at any time; the output does not include what they
+// carry.
 
 func (w *Wire) facts() show.Facts {
 	if w == nil {
@@ -40,7 +40,7 @@ func (d *Direction) facts() show.Facts {
 // Format implements fmt.Formatter: the text of String, with every verb.
 func (w *Wire) Format(s fmt.State, verb rune) { w.facts().Format(s, verb) }
 
-// String shows the Wire in one line.
+// String describes the Wire in one line.
 func (w *Wire) String() string { return w.facts().String() }
 
 // LogValue implements slog.LogValuer.
@@ -52,7 +52,7 @@ func (w *Wire) MarshalJSON() ([]byte, error) { return w.facts().MarshalJSON() }
 // Format implements fmt.Formatter: the text of String, with every verb.
 func (l *Link) Format(s fmt.State, verb rune) { l.facts().Format(s, verb) }
 
-// String shows the Link in one line.
+// String describes the Link in one line.
 func (l *Link) String() string { return l.facts().String() }
 
 // LogValue implements slog.LogValuer.
@@ -64,7 +64,7 @@ func (l *Link) MarshalJSON() ([]byte, error) { return l.facts().MarshalJSON() }
 // Format implements fmt.Formatter: the text of String, with every verb.
 func (d *Direction) Format(s fmt.State, verb rune) { d.facts().Format(s, verb) }
 
-// String shows the Direction in one line.
+// String describes the Direction in one line.
 func (d *Direction) String() string { return d.facts().String() }
 
 // LogValue implements slog.LogValuer.

@@ -23,12 +23,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// wireFaults is everything that the package makes go wrong, in one direction of a connection whose
+// wireFaults is every fault that the package can cause, in one direction of a connection whose
 // messages begin at off.
 var wireFaults = []struct {
 	name    string
 	arrange func(l *usiwtest.Link, d *usiwtest.Direction, off int64)
-	build   rdmap.Opcode // whose first message cannot be built, if arrange is nil
+	build   rdmap.Opcode // opcode whose first message cannot be built, if arrange is nil
 }{
 	{name: "Corrupt", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, off int64) { d.Corrupt(off+40, 1) }},
 	{name: "Insert", arrange: func(_ *usiwtest.Link, d *usiwtest.Direction, off int64) {
@@ -64,7 +64,7 @@ var asleep = struct{ role, state *regexp.Regexp }{
 	regexp.MustCompile(`^goroutine \d+ (gp=\S+ m=\S+ )?(mp=\S+ )?\[(sleep|select|chan (send|receive)|IO wait|sync\.Cond\.Wait|sync\.WaitGroup\.Wait)`),
 }
 
-// sleepers returns the stacks of those.
+// sleepers returns the stacks of such goroutines.
 func sleepers(buf []byte) (all []string) {
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		if asleep.role.MatchString(g) && asleep.state.MatchString(g) {
@@ -74,13 +74,13 @@ func sleepers(buf []byte) (all []string) {
 	return all
 }
 
-// roleStage is a connection on which both sides have everything in progress.
+// roleStage is a connection on which both sides have every kind of operation in progress.
 type roleStage struct {
 	*usiwtest.Link
 	ends [2]*usiwtest.End
 }
 
-// newRoleStage connects two NICs, each by its network, over a wire.
+// newRoleStage connects two NICs, each through its own network, over a wire.
 func newRoleStage(ctx context.Context, t *testing.T, wire *usiwtest.Wire, network usiw.Network,
 	build rdmap.Opcode) *roleStage {
 	t.Helper()
@@ -127,7 +127,7 @@ func (s *roleStage) close(t *testing.T) {
 	}
 }
 
-// post posts some of everything on both sides; a QP that has failed or is full takes no more.
+// post posts some requests of every kind on both sides; a failed or full QP accepts no more.
 func (s *roleStage) post(t *testing.T) {
 	for i, e := range s.ends {
 		peer := s.ends[1-i]
@@ -199,8 +199,8 @@ func TestNobodySleepsInRole(t *testing.T) {
 	})
 }
 
-// TestNobodySleepsInRoleTCP is the same over sockets of the host. Here the test looks for
-// goroutines that sleep in a role.
+// TestNobodySleepsInRoleTCP does the same over sockets of the host, and looks for goroutines that
+// sleep in a role.
 func TestNobodySleepsInRoleTCP(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -229,13 +229,12 @@ func TestNobodySleepsInRoleTCP(t *testing.T) {
 		s.close(t)
 		close(stop)
 		require.Empty(t, <-caught)
-		s.Cut() // what stalls would keep the relay
+		s.Cut() // stalled directions would keep the relay running
 		relay.work.Wait()
 	})
 }
 
-// relay is a network of the host's TCP connections, between whose two ends lies a connection of a
-// wire.
+// relay is a network of host TCP connections, each of which passes through a connection on a wire.
 type relay struct {
 	wire *usiwtest.Wire
 	work sync.WaitGroup
@@ -262,7 +261,7 @@ func (r *relay) join(nc net.Conn, err error) (net.Conn, error) {
 	a, b := there.(*net.TCPConn), nc.(closeWriter)
 	pass := func(to closeWriter, from net.Conn) {
 		if _, err := io.Copy(to, from); err != nil || to.CloseWrite() != nil {
-			// A reset goes on as one.
+			// A reset is passed on as a reset.
 			_ = a.SetLinger(0)
 			a.Close()
 			b.Close()

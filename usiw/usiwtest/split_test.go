@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/usiw/usiwtest"
 )
 
-// TestSplit runs every operation while no Read of the streams, from the first byte of the set-up
-// on, returns more than a few bytes.
+// TestSplitOperations runs every operation while no Read of the streams, from the first byte of
+// set-up on, returns more than a few bytes.
 func TestSplitOperations(t *testing.T) {
 	for _, c := range []struct {
 		split int

@@ -31,13 +31,13 @@ type clock struct {
 
 func newClock(t *testing.T) *clock { return &clock{t, time.Now()} }
 
-// at requires that the given time has passed.
+// at requires that exactly the given time has passed.
 func (c *clock) at(want time.Duration, what string) {
 	c.t.Helper()
 	require.Equal(c.t, want, time.Since(c.began), what)
 }
 
-// solo is a NIC with a QP, on a wire whose other side the test plays.
+// solo is a NIC with a QP, on a wire whose other side is simulated by the test.
 type solo struct {
 	*usiwtest.End
 	wire *usiwtest.Wire
@@ -133,7 +133,8 @@ func firstMessage() []byte {
 	return b
 }
 
-// setupLimits are the default and a configured limit of the set-up, as active and as passive side.
+// setupLimits are the default and a configured limit of the set-up, for the active and the passive
+// side.
 var setupLimits = []struct {
 	cfg             usiw.Config
 	active, passive time.Duration
@@ -142,7 +143,7 @@ var setupLimits = []struct {
 	{usiw.Config{SetupTimeout: 1234 * time.Millisecond}, 1234 * time.Millisecond, 1234 * time.Millisecond},
 }
 
-// requireSetupTimeout requires that Connect or Accept says that the peer was too slow.
+// requireSetupTimeout requires that Connect or Accept reports that the peer was too slow.
 func requireSetupTimeout(t *testing.T, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, cm.ErrSetupTimeout)
@@ -152,7 +153,7 @@ func requireSetupTimeout(t *testing.T, err error) {
 }
 
 // TestSetupTimeoutActive: if a listener does not answer, whatever it does instead, the active side
-// ends the set-up in time.
+// aborts set-up in time.
 func TestSetupTimeoutActive(t *testing.T) {
 	for _, limit := range setupLimits {
 		for _, c := range []struct {
@@ -193,7 +194,7 @@ func TestSetupTimeoutActive(t *testing.T) {
 	}
 }
 
-// slowNetwork takes its time to dial.
+// slowNetwork is a network on which dialling takes time.
 type slowNetwork struct {
 	usiw.Network
 	delay time.Duration
@@ -208,8 +209,7 @@ func (n slowNetwork) DialContext(ctx context.Context, network, address string) (
 	}
 }
 
-// TestSetupTimeoutDial: the limit is one for the making of the stream and the exchange of frames on
-// it.
+// TestSetupTimeoutDial: a single limit covers dialling and the exchange of frames.
 func TestSetupTimeoutDial(t *testing.T) {
 	for _, limit := range setupLimits {
 		for _, delay := range []time.Duration{limit.active / 2, limit.active * 2} {
@@ -230,7 +230,7 @@ func TestSetupTimeoutDial(t *testing.T) {
 }
 
 // TestSetupTimeoutPassive: if a peer does not send its Request, or its first message, the passive
-// side ends the set-up.
+// side aborts set-up.
 func TestSetupTimeoutPassive(t *testing.T) {
 	for _, limit := range setupLimits {
 		for _, n := range []int{0, 1, 23} {
@@ -258,7 +258,7 @@ func TestSetupTimeoutPassive(t *testing.T) {
 	}
 }
 
-// TestSetupCancelled: a context ends Connect and Accept at once.
+// TestSetupCancelled: cancelling the context ends Connect and Accept at once.
 func TestSetupCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := usiwtest.NewWire()
@@ -273,7 +273,7 @@ func TestSetupCancelled(t *testing.T) {
 	})
 }
 
-// put is a Write of n bytes from A to B.
+// put returns a Write of n bytes from A to B.
 func put(t *testing.T, p *usiwtest.Pair, n int) verbs.SendWR {
 	t.Helper()
 	return verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: sgl(t, p.A, 0, n),
@@ -289,14 +289,14 @@ var peerLimits = []struct {
 	{usiw.Config{PeerTimeout: 700 * time.Millisecond}, 700 * time.Millisecond},
 }
 
-// TestPeerTimeout: if a peer takes none of the bytes that wait for it, its connection ends, whether
-// these are many or few, and whether bytes moved before or not.
+// TestPeerTimeout: if a peer accepts none of the bytes waiting for it, its connection ends, however
+// many they are, and whether or not bytes moved before.
 func TestPeerTimeout(t *testing.T) {
 	for _, limit := range peerLimits {
 		for _, c := range []struct {
 			name   string
 			bytes  int
-			before int // bytes that have been sent to the peer when it still read
+			before int // bytes sent while the peer was still reading
 		}{
 			{"more than all buffers hold", 1 << 20, 0},
 			{"more than all buffers hold, after others", 1 << 20, 1 << 20},
@@ -335,7 +335,7 @@ func TestPeerTimeout(t *testing.T) {
 	}
 }
 
-// slowPeer connects a peer that is driven by hand, over a wire that holds little.
+// slowPeer connects a peer driven by hand, over a wire with small buffers.
 func slowPeer(t *testing.T, cfg usiw.Config) (*solo, closeWriter) {
 	t.Helper()
 	s := newSolo(t, cfg)
@@ -350,8 +350,8 @@ func slowPeer(t *testing.T, cfg usiw.Config) (*solo, closeWriter) {
 	return s, peer
 }
 
-// TestPeerSlow: a connection does not end if the peer still moves bytes, or only owes an answer, or
-// if nothing is sent to it.
+// TestPeerSlow: a connection stays open if the peer still moves bytes, if it only owes a response,
+// or if nothing is being sent to it.
 func TestPeerSlow(t *testing.T) {
 	const long = time.Hour
 	for _, limit := range peerLimits {
@@ -418,7 +418,7 @@ func TestPeerSlow(t *testing.T) {
 	}
 }
 
-// TestCloseTimeout: Close of a connection waits for its peer for CloseTimeout at most; all requests
+// TestCloseTimeout: closing a connection waits for its peer for at most CloseTimeout; all requests
 // are flushed at once.
 func TestCloseTimeout(t *testing.T) {
 	for _, limit := range []struct {
@@ -428,7 +428,7 @@ func TestCloseTimeout(t *testing.T) {
 		for _, c := range []struct {
 			name  string
 			bytes int
-			back  bool // the peer's direction stands still, not ours
+			back  bool // the peer's direction is stalled, not ours
 			close func(e *usiwtest.End) error
 		}{
 			{"peer does not read", 0, false, func(e *usiwtest.End) error { return e.ID.Close() }},
@@ -482,8 +482,8 @@ func TestCloseTimeout(t *testing.T) {
 	}
 }
 
-// TestDelay shows which requests wait for the peer: with a delay in each direction, every time is a
-// multiple of the delay.
+// TestDelays shows which requests wait for the peer: with a delay in each direction, every time is
+// a multiple of the delay.
 func TestDelays(t *testing.T) {
 	const d = 10 * time.Millisecond
 	bubble(t, func(t *testing.T) {
@@ -526,8 +526,8 @@ func TestDelays(t *testing.T) {
 	})
 }
 
-// TestDeregTimeout: a deregistration waits for DeregTimeout for memory that waits to be sent to a
-// peer that does not read. Then that connection is ended, and no other.
+// TestDeregTimeout: a deregistration waits up to DeregTimeout for memory queued for a peer that
+// does not read. Then that connection ends, and no other.
 func TestDeregTimeout(t *testing.T) {
 	for _, limit := range []struct {
 		cfg  usiw.Config
@@ -555,7 +555,7 @@ func TestDeregTimeout(t *testing.T) {
 			clock.at(limit.want/2, "MR.Close")
 			wc, err := usiwtest.Next(t.Context(), p.A.SendCQ)
 			require.NoError(t, err)
-			// What had not begun to be sent could not be any more.
+			// What had not started to be sent can no longer be sent.
 			require.Contains(t, []verbs.WCStatus{verbs.WCSuccess, verbs.WCLocProtErr}, wc.Status)
 		})
 		bubble(t, func(t *testing.T) {
@@ -575,8 +575,8 @@ func TestDeregTimeout(t *testing.T) {
 	}
 }
 
-// TestIdleTimeout: a connection on which no bytes move for IdleTimeout is ended on both sides, by
-// the side that has the limit.
+// TestIdleTimeout: a connection on which no bytes move for IdleTimeout ends on both sides,
+// initiated by the side that has the limit.
 func TestIdleTimeout(t *testing.T) {
 	const limit = 10 * time.Second
 	for _, cfg := range []usiwtest.PairConfig{{A: usiw.Config{IdleTimeout: limit}},
@@ -613,7 +613,7 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// TestBytePerSecond: a peer that reads and sends one byte each second is alive, however long that
+// TestBytePerSecond: a peer that reads and sends one byte per second is alive, however long that
 // lasts. Close takes no longer for it than for other peers, and ends every request and every wait
 // at once.
 func TestBytePerSecond(t *testing.T) {

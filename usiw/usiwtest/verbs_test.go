@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// TestVerbs runs the parts of the conformance suite that move data over a wire: a NIC works on any
+// TestVerbs runs the parts of the conformance suite that move data, over a wire: a NIC works on any
 // kind of stream.
 func TestVerbs(t *testing.T) {
 	verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {

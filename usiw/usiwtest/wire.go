@@ -15,10 +15,10 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// DefaultBuffer is the default of Wire.Buffer: how many bytes a direction of a connection holds.
+// DefaultBuffer is the default of Wire.Buffer: how many bytes each direction of a connection holds.
 const DefaultBuffer = 64 << 10
 
-// firstPort is the first port for listeners with port 0 and for diallers.
+// firstPort is the first port assigned to listeners on port 0 and to diallers.
 const firstPort = 49152
 
 // Wire is an in-memory network. It implements usiw.Network. All methods may be called concurrently.
@@ -27,19 +27,19 @@ type Wire struct {
 	// Buffer is how many unread bytes a direction holds before its writer waits (0 =
 	// DefaultBuffer).
 	Buffer int
-	// OnDial is called with each new connection before either side has it, for example to set up
-	// its faults (nil = no call).
+	// OnDial is called with each new connection before either side receives it, for example to set
+	// up its faults (nil = not called).
 	OnDial func(*Link)
 
 	mu        sync.Mutex // guards the fields below
 	listeners map[string]*listener
 	links     []*Link
-	ports     int // how many ports have been assigned
+	ports     int // number of ports assigned
 }
 
 var _ usiw.Network = (*Wire)(nil)
 
-// NewWire makes a network without listeners.
+// NewWire returns a network without listeners.
 func NewWire() *Wire { return &Wire{listeners: make(map[string]*listener)} }
 
 // Addr is an address on a wire, "host:port". The host is any name; the port is a decimal number.
@@ -51,9 +51,9 @@ func (Addr) Network() string { return "tcp" }
 // String returns the address.
 func (a Addr) String() string { return string(a) }
 
-// Listen makes a listener. Port 0 is replaced by a free port. A listener without a host gets the
-// connections to every host that has no separate listener on that port. network is "tcp". The call
-// does not wait; it fails if ctx is done.
+// Listen returns a new listener. Port 0 is replaced by a free port. A listener without a host
+// receives the connections to every host that has no listener of its own on that port. network must
+// be "tcp". Listen does not wait; it fails if ctx is done.
 func (w *Wire) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, &net.OpError{Op: "listen", Net: network, Addr: Addr(address), Err: err}
@@ -75,8 +75,9 @@ func (w *Wire) Listen(ctx context.Context, network, address string) (net.Listene
 	return l, nil
 }
 
-// DialContext makes a connection to a listener. It does not wait until the listener accepts it. It
-// fails at once if there is no listener, or if 1,024 connections wait for it. network is "tcp".
+// DialContext connects to a listener. It does not wait for the listener to accept the connection.
+// It fails at once if there is no listener, or if 1,024 connections are waiting for it. network
+// must be "tcp".
 func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: Addr(address), Err: err}
@@ -108,8 +109,7 @@ func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Co
 	return l.dialer, nil
 }
 
-// Links returns all connections in the order in which they were dialled, including those that have
-// ended.
+// Links returns all connections in dialling order, including those that have ended.
 func (w *Wire) Links() []*Link {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +139,7 @@ func (w *Wire) remove(l *listener) {
 	delete(w.listeners, string(l.addr))
 }
 
-// split checks the arguments of Listen and DialContext.
+// split validates the arguments of Listen and DialContext.
 func split(ctx context.Context, network, address string) (host, port string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", "", err

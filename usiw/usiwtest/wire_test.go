@@ -20,21 +20,20 @@ import (
 	"github.com/goverbs/goverbs/usiw/usiwtest"
 )
 
-// bubble runs a test in a bubble, where time passes at once and a call that waits for ever fails
-// the test.
+// bubble runs a test in a bubble, where waiting takes no real time and a call that waits forever
+// fails the test.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
 }
 
-// closeWriter is the method that a TCP connection has beyond net.Conn.
+// closeWriter is a net.Conn with the additional method of a TCP connection.
 type closeWriter interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// ends makes a connection on a wire and returns its two ends: that of the dialler, and that of the
-// listener.
+// ends makes a connection on a wire and returns its two ends, the dialler's and the listener's.
 func ends(t *testing.T, w *usiwtest.Wire) (dialer, listener closeWriter, link *usiwtest.Link) {
 	t.Helper()
 	ln, err := w.Listen(t.Context(), "tcp", "here:0")
@@ -66,7 +65,7 @@ func read(t *testing.T, c net.Conn, n int) string {
 	return string(b)
 }
 
-// once reads once.
+// once calls Read once.
 func once(c net.Conn) (string, error) {
 	b := make([]byte, 100)
 	n, err := c.Read(b)
@@ -219,7 +218,7 @@ func TestConnDeadlines(t *testing.T) {
 			name string
 			do   func() error
 			set  func(time.Time) error
-			undo func(time.Time) error // of the other kind
+			undo func(time.Time) error // sets the deadline of the other kind
 		}{
 			{"read", func() error { _, err := once(a); return err }, a.SetReadDeadline, a.SetWriteDeadline},
 			{"write", func() error { _, err := a.Write([]byte{1}); return err }, a.SetWriteDeadline, a.SetReadDeadline},

@@ -22,7 +22,7 @@ func TestControl(t *testing.T) {
 		require.Equal(t, b >= 0x80, IsTagged(b))
 		require.Equal(t, b&3, VersionOf(b))
 
-		// Reserved bits and version do not matter to the parsers.
+		// The parsers ignore reserved bits and the version.
 		wire := putTagged(Tagged{STag: 7})
 		wire[0] = b
 		tagged, err := ParseTagged(wire)
@@ -36,8 +36,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// receivable clears from the control byte what a receiver does not see in the
-// header, and puts what Put would send there.
+// receivable clears the bits of the control byte that a receiver does not find in the header, and
+// sets those that Put would set.
 func receivable(b []byte, tagged bool) []byte {
 	b = append([]byte(nil), b...)
 	b[0] = b[0]&controlLast | Version

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/iwarp/ddp"
 )
 
-// The header of a segment that is placed in a buffer which it names.
+// The header of a segment that names the buffer in which it is placed.
 func ExampleTagged() {
 	b := make([]byte, ddp.TaggedLen)
 	ddp.Tagged{Last: true, ULP: 0x40, STag: 0x1a2b3c01, TO: 4096}.Put(b)
@@ -16,6 +16,5 @@ func ExampleTagged() {
 	h, err := ddp.ParseTagged(b)
 	fmt.Printf("%v %#x %d %v\n", ddp.IsTagged(b[0]), h.STag, h.TO, err)
 	// Output:
-	// c1 40 1a 2b 3c 01 00 00 00 00 00 00 10 00
-	// true 0x1a2b3c01 4096 <nil>
+	// c1 40 1a 2b 3c 01 00 00 00 00 00 00 10 00 true 0x1a2b3c01 4096 <nil>
 }

@@ -4,14 +4,13 @@ package ddp
 
 // Queue numbers of untagged messages, as RDMAP assigns them.
 const (
-	// QNSend takes Sends and Immediate Data (RFC 5040 section 4.1,
-	// RFC 7306 section 4.1).
+	// QNSend carries Sends and Immediate Data (RFC 5040 section 4.1, RFC 7306 section 4.1).
 	QNSend = 0
-	// QNReadRequest takes Read Requests and Atomic Requests
-	// (RFC 5040 section 4.1, RFC 7306 section 4.1).
+	// QNReadRequest carries Read Requests and Atomic Requests (RFC 5040 section 4.1, RFC 7306
+	// section 4.1).
 	QNReadRequest = 1
-	// QNTerminate takes Terminates (RFC 5040 section 4.1).
+	// QNTerminate carries Terminates (RFC 5040 section 4.1).
 	QNTerminate = 2
-	// QNAtomicResponse takes Atomic Responses (RFC 7306 section 4.1).
+	// QNAtomicResponse carries Atomic Responses (RFC 7306 section 4.1).
 	QNAtomicResponse = 3
 )

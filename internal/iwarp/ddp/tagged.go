@@ -10,8 +10,7 @@ import (
 // TaggedLen is the length of the tagged header (RFC 5041 section 4.2).
 const TaggedLen = 14
 
-// Tagged is the header of a segment that is placed in a tagged buffer
-// (RFC 5041 section 4.2).
+// Tagged is the header of a segment for a tagged buffer (RFC 5041 section 4.2).
 type Tagged struct {
 	// Last marks the last segment of a message.
 	Last bool
@@ -23,8 +22,8 @@ type Tagged struct {
 	TO uint64
 }
 
-// Put encodes the header, with Version, into the first TaggedLen bytes of b. It
-// panics if b is shorter.
+// Put encodes the header, with Version, into the first TaggedLen bytes of b. It panics if b is
+// shorter.
 func (h Tagged) Put(b []byte) {
 	_ = b[TaggedLen-1]
 	b[0] = controlTagged | Version
@@ -36,8 +35,8 @@ func (h Tagged) Put(b []byte) {
 	binary.BigEndian.PutUint64(b[6:], h.TO)
 }
 
-// ParseTagged decodes the first TaggedLen bytes of b. It does not check the T
-// bit and the version. If b is shorter, the error is io.ErrUnexpectedEOF.
+// ParseTagged decodes the first TaggedLen bytes of b. It checks neither the T bit nor the version.
+// If b is shorter, the error is io.ErrUnexpectedEOF.
 func ParseTagged(b []byte) (Tagged, error) {
 	if len(b) < TaggedLen {
 		return Tagged{}, io.ErrUnexpectedEOF

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FPDUs of RFC 5044 section 4.4: the first of a stream, with the marker in front
-// of it, and the second, that begins at offset 0x1ec and has a marker inside.
+// FPDUs from RFC 5044 section 4.4: the first of a stream, with the marker before it, and the
+// second, which begins at offset 0x1ec and contains a marker.
 const (
 	figure5 = "00000000 002a 4143 00000000 00000000 00000001 00000000" +
 		"000000000000000000000000000000000000000000000000 52239983"

@@ -6,11 +6,11 @@ import "encoding/binary"
 
 // Specification constants of the enhanced word.
 const (
-	// EnhancedLen is the length of the enhanced word. The ULP's private data
-	// is shorter by this length (RFC 6581 section 9).
+	// EnhancedLen is the length of the enhanced word, which reduces the room for the ULP's private
+	// data (RFC 6581 section 9).
 	EnhancedLen = 4
-	// NoNegotiate, as IRD or ORD, says that this depth is not negotiated. It is
-	// also the largest value the 14-bit fields hold (RFC 6581 section 9.1).
+	// NoNegotiate, as IRD or ORD, means that this depth is not negotiated. It is also the largest
+	// value of the 14-bit fields (RFC 6581 section 9.1).
 	NoNegotiate = 0x3FFF
 )
 
@@ -23,12 +23,11 @@ const (
 	enhancedDepth = 0x3FFF // IRD in the first half, ORD in the second
 )
 
-// Enhanced is the enhanced word, the first four bytes of private data in a
-// frame with the S bit (RFC 6581 section 9).
+// Enhanced is the enhanced word, the first four bytes of private data in a frame with the S bit
+// (RFC 6581 section 9).
 type Enhanced struct {
-	// PeerToPeer is control flag A: the initiator sends an RTR indication as
-	// its first FPDU. Without it the three kinds of RTR must be false, and are
-	// ignored when received.
+	// PeerToPeer is control flag A: the initiator sends an RTR indication as its first FPDU.
+	// Without it the three kinds of RTR must be false, and are ignored when received.
 	PeerToPeer bool
 	// RTRSend is control flag B: RTR by a Send without payload.
 	RTRSend bool
@@ -56,7 +55,7 @@ func (e Enhanced) check() error {
 	return nil
 }
 
-// append appends the four bytes of the word, which check has accepted.
+// append appends the four bytes of the word, which check must have accepted.
 func (e Enhanced) append(b []byte) []byte {
 	in, out := e.IRD, e.ORD
 	if e.PeerToPeer {

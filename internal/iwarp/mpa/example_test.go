@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/iwarp/mpa"
 )
 
-// The frame with which an initiator asks for a connection.
+// The frame with which an initiator requests a connection.
 func ExampleFrame() {
 	f := mpa.Frame{CRC: true, Rev: mpa.Rev1, PrivateData: []byte("hi")}
 	b, err := f.Append(nil)
@@ -21,8 +21,7 @@ func ExampleFrame() {
 	got, n, err := mpa.ParseFrame(b)
 	fmt.Printf("%d bytes, CRC %v, revision %d, %q, %v\n", n, got.CRC, got.Rev, got.PrivateData, err)
 	// Output:
-	// "MPA ID Req Frame@\x01\x00\x02hi"
-	// 22 bytes, CRC true, revision 1, "hi", <nil>
+	// "MPA ID Req Frame@\x01\x00\x02hi" 22 bytes, CRC true, revision 1, "hi", <nil>
 }
 
 // An FPDU: the length of the ULPDU, the ULPDU, padding, and the CRC over all of these.

@@ -101,7 +101,7 @@ func TestMULPDU(t *testing.T) {
 	}
 }
 
-// An FPDU of the largest ULPDU fits the segment wherever its markers fall.
+// An FPDU with the largest ULPDU fits into the segment wherever its markers fall.
 func TestMULPDUFits(t *testing.T) {
 	for emss := 256; emss < 9100; emss += 7 {
 		require.LessOrEqual(t, FPDULen(MULPDU(emss, false)), emss)

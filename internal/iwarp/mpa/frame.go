@@ -10,11 +10,11 @@ import (
 
 // Specification constants of the startup frames.
 const (
-	// FrameLen is the length of a Request or Reply frame without its private
-	// data (RFC 5044 section 7.1.1).
+	// FrameLen is the length of a Request or Reply frame without its private data (RFC 5044
+	// section 7.1.1).
 	FrameLen = 20
-	// MaxPrivateData is the largest length of the private data of a frame,
-	// including the enhanced word (RFC 5044 section 7.1.1, RFC 6581 section 7).
+	// MaxPrivateData is the largest length of the private data of a frame, including the enhanced
+	// word (RFC 5044 section 7.1.1, RFC 6581 section 7).
 	MaxPrivateData = 512
 
 	// Rev0 is the revision of the RDMA Consortium's MPA (RFC 5044 appendix C).
@@ -32,8 +32,8 @@ const (
 	keyLen     = len(keyRequest)
 )
 
-// Flags of a startup frame, byte 16. The other bits are reserved: senders set
-// them to zero, receivers ignore them.
+// Flags of a startup frame, byte 16. The other bits are reserved: senders set them to zero,
+// receivers ignore them.
 const (
 	flagMarkers  = 0x80 // M, RFC 5044 section 7.1.1
 	flagCRC      = 0x40 // C, RFC 5044 section 7.1.1
@@ -41,35 +41,34 @@ const (
 	flagEnhanced = 0x10 // S, RFC 6581 section 6
 )
 
-// Frame is a startup frame: a Request or, if Reply is set, a Reply
-// (RFC 5044 section 7.1.1, RFC 6581 section 6).
+// Frame is a startup frame: a Request or, if Reply is set, a Reply (RFC 5044 section 7.1.1,
+// RFC 6581 section 6).
 type Frame struct {
 	// Reply is true for a Reply, false for a Request.
 	Reply bool
-	// Markers is the M bit: the sender of this frame wants markers in the
-	// FPDUs sent to it.
+	// Markers is the M bit: the sender of this frame wants markers in the FPDUs that it receives.
 	Markers bool
-	// CRC is the C bit: the sender of this frame wants CRCs. If either side
-	// wants them, both directions have them.
+	// CRC is the C bit: the sender of this frame wants CRCs. If either side does, both directions
+	// use them.
 	CRC bool
-	// Reject is the R bit of a Reply. In a Request it must be false when sent,
-	// and is ignored when received.
+	// Reject is the R bit of a Reply. In a Request it must be false when sent, and is ignored when
+	// received.
 	Reject bool
-	// Rev is the MPA revision. Parsing accepts every value; the caller decides
-	// which revisions it supports.
+	// Rev is the MPA revision. Parsing accepts every value; the caller decides which revisions it
+	// supports.
 	Rev uint8
-	// HasEnhanced is the S bit: the private data begins with the enhanced
-	// word. Below Rev2 the bit is reserved and reads as false.
+	// HasEnhanced is the S bit: the private data begins with the enhanced word. Below Rev2 the bit
+	// is reserved and reads as false.
 	HasEnhanced bool
 	// Enhanced is the enhanced word, meaningful only with HasEnhanced.
 	Enhanced Enhanced
-	// PrivateData is the ULP's private data, without the enhanced word. Empty
-	// private data parses as nil.
+	// PrivateData is the ULP's private data, without the enhanced word. Empty private data parses
+	// as nil.
 	PrivateData []byte
 }
 
-// Append appends the encoded frame to b. If the frame cannot be sent it returns
-// b unchanged and a *FrameError naming the offending value.
+// Append appends the encoded frame to b. If the frame cannot be sent it returns b unchanged and a
+// *FrameError naming the offending value.
 func (f *Frame) Append(b []byte) ([]byte, error) {
 	pd := len(f.PrivateData)
 	if f.HasEnhanced {
@@ -111,11 +110,11 @@ func (f *Frame) Append(b []byte) ([]byte, error) {
 	return append(b, f.PrivateData...), nil
 }
 
-// ParseFrame decodes the frame at the beginning of b and returns its length n.
-// PrivateData is a part of b, not a copy.
+// ParseFrame decodes the frame at the beginning of b and returns its length n. PrivateData is a
+// part of b, not a copy.
 //
-// The error is io.ErrUnexpectedEOF if b is the beginning of a frame but too
-// short, and a *FrameError if b cannot be the beginning of a frame.
+// The error is io.ErrUnexpectedEOF if b is the beginning of a frame but too short, and a
+// *FrameError if b cannot be the beginning of a frame.
 func ParseFrame(b []byte) (f Frame, n int, err error) {
 	f, enhanced, pd, err := parseHeader(b)
 	if err != nil {
@@ -129,12 +128,11 @@ func ParseFrame(b []byte) (f Frame, n int, err error) {
 	return f, n, nil
 }
 
-// ReadFrame reads exactly one frame from r, and no byte after it. It checks the
-// length of the private data before it allocates memory for them.
+// ReadFrame reads exactly one frame from r, and no byte after it. It checks the length of the
+// private data before it allocates memory for them.
 //
-// The error is io.EOF if r ends before the first byte, io.ErrUnexpectedEOF if
-// it ends inside the frame, a *FrameError if the bytes are not a valid frame,
-// or the error of r.
+// The error is io.EOF if r ends before the first byte, io.ErrUnexpectedEOF if it ends inside the
+// frame, a *FrameError if the bytes are not a valid frame, or the error of r.
 func ReadFrame(r io.Reader) (Frame, error) {
 	var header [FrameLen]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -155,8 +153,8 @@ func ReadFrame(r io.Reader) (Frame, error) {
 	return f, nil
 }
 
-// parseHeader decodes the first FrameLen bytes. pd is the length of the private
-// data, and enhanced tells whether they begin with the enhanced word.
+// parseHeader decodes the first FrameLen bytes. pd is the length of the private data, and enhanced
+// reports whether they begin with the enhanced word.
 func parseHeader(b []byte) (f Frame, enhanced bool, pd int, err error) {
 	n := min(len(b), keyLen)
 	switch string(b[:n]) {
@@ -185,8 +183,8 @@ func parseHeader(b []byte) (f Frame, enhanced bool, pd int, err error) {
 	return f, enhanced, pd, nil
 }
 
-// setPrivateData splits the received private data into the enhanced word, if
-// there is one, and the ULP's private data.
+// setPrivateData splits the received private data into the enhanced word, if there is one, and the
+// ULP's private data.
 func (f *Frame) setPrivateData(b []byte, enhanced bool) {
 	if enhanced {
 		f.HasEnhanced = true
@@ -198,10 +196,9 @@ func (f *Frame) setPrivateData(b []byte, enhanced bool) {
 	}
 }
 
-// FrameError says what is wrong with a startup frame that has been received or
-// cannot be sent.
+// FrameError describes an invalid startup frame, whether received or to be sent.
 type FrameError struct {
-	// Reason names the fault and the offending value.
+	// Reason describes the error and the offending value.
 	Reason string
 }
 

@@ -22,7 +22,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// mustAppend encodes a frame that is known to be valid.
+// mustAppend encodes a valid frame.
 func mustAppend(t testing.TB, f Frame) []byte {
 	t.Helper()
 	b, err := f.Append(nil)
@@ -106,7 +106,7 @@ func TestFrameVectors(t *testing.T) {
 			require.Equal(t, len(want), n)
 			require.Equal(t, v.frame, f)
 
-			// What follows the frame is not part of it.
+			// Bytes after the frame are not part of it.
 			f, n, err = ParseFrame(append(want[:len(want):len(want)], "more"...))
 			require.NoError(t, err)
 			require.Equal(t, len(want), n)
@@ -169,12 +169,12 @@ func TestReadFrameError(t *testing.T) {
 	_, err := ReadFrame(iotest.ErrReader(errBroken))
 	require.Equal(t, errBroken, err)
 
-	// In the private data.
+	// The error occurs in the private data.
 	head := unhex(t, hexRequest+"00010003")
 	_, err = ReadFrame(io.MultiReader(bytes.NewReader(head), iotest.ErrReader(errBroken)))
 	require.Equal(t, errBroken, err)
 
-	// A length that is refused is not read, either.
+	// After an invalid length, the private data are not read either.
 	head = unhex(t, hexRequest+"00010201")
 	_, err = ReadFrame(io.MultiReader(bytes.NewReader(head), iotest.ErrReader(errBroken)))
 	var bad *FrameError
@@ -211,7 +211,7 @@ func TestFrameMalformed(t *testing.T) {
 	}
 }
 
-// Every byte of the key counts, also as soon as it arrives.
+// Every byte of the key is checked, as soon as it arrives.
 func TestFrameKey(t *testing.T) {
 	for _, key := range []string{keyRequest, keyReply} {
 		for i := range len(key) {

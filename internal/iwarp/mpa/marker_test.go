@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// markNaively inserts markers byte by byte, as RFC 5044 section 4.3 tells it.
+// markNaively inserts markers byte by byte, as RFC 5044 section 4.3 describes.
 func markNaively(pos uint64, fpdu []byte, crc bool) []byte {
 	var (
 		out    []byte
@@ -37,7 +37,7 @@ func markNaively(pos uint64, fpdu []byte, crc bool) []byte {
 	return out
 }
 
-// randomFPDU has garbage for a CRC.
+// randomFPDU returns an FPDU with garbage for a CRC.
 func randomFPDU(ulpdu int) []byte {
 	r := rand.New(rand.NewPCG(uint64(ulpdu), 5044))
 	b := make([]byte, ulpdu)
@@ -74,7 +74,7 @@ func TestMarkedFigures(t *testing.T) {
 	}
 }
 
-// The example of RFC 5044 figure 4: a marker 12 bytes behind ULPDU_Length.
+// The example of RFC 5044 figure 4: a marker 12 bytes after ULPDU_Length.
 func TestMarkedFigure4(t *testing.T) {
 	fpdu := frameFPDU([]byte("0123456789abcdef"), false)
 	raw := AppendMarked(nil, MarkerSpacing-12, fpdu, false)
@@ -145,7 +145,7 @@ func TestMarkedLen(t *testing.T) {
 	}
 }
 
-// A stream of FPDUs has its markers where they are due and comes apart again.
+// A stream of FPDUs has markers where they are due, and can be split into FPDUs again.
 func TestMarkedStream(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var (
@@ -194,7 +194,7 @@ func TestStripMarkedPointers(t *testing.T) {
 	marker := raw[1024-pos:]
 	require.Equal(t, []byte{0, 0, 0, 24}, marker[:4])
 
-	// Reserved bytes and the low two bits mean nothing.
+	// Reserved bytes and the low two bits are ignored.
 	copy(marker, []byte{0xff, 0xff, 0, 24 | 3})
 	_, err := StripMarked(nil, raw, pos)
 	require.NoError(t, err)
@@ -209,7 +209,7 @@ func TestStripMarkedPointers(t *testing.T) {
 		require.Equal(t, "dst", string(got))
 	}
 
-	// In front of the FPDU the pointer is 0, in its second marker 512 - 4.
+	// The pointer before the FPDU is 0; in the second marker it is 512 - 4.
 	raw = AppendMarked(nil, 512, randomFPDU(600), true)
 	raw[3] = 4
 	_, err = StripMarked(nil, raw, 512)
@@ -260,7 +260,7 @@ func FuzzStripMarked(f *testing.F) {
 		require.Len(t, fpdu, FPDULen(ulpdu))
 		require.Len(t, raw, MarkedLen(pos, len(fpdu)))
 
-		// Marked again it is the same but for what a receiver ignores.
+		// Adding the markers again yields the same bytes, except those that a receiver ignores.
 		again := AppendMarked(nil, pos, fpdu, true)
 		require.Len(t, again, len(raw))
 		require.True(t, CheckMarked(again))

@@ -16,7 +16,7 @@ func TestAtomicOpString(t *testing.T) {
 	require.Equal(t, "AtomicOp(15)", AtomicOp(15).String())
 }
 
-// fetchAddByBit is the pseudocode of RFC 7306 section 5.1.1.
+// fetchAddByBit implements the pseudocode of RFC 7306 section 5.1.1.
 func fetchAddByBit(orig, add, mask uint64) uint64 {
 	var result, carry uint64
 	location := uint64(1)
@@ -39,7 +39,7 @@ func fetchAddByBit(orig, add, mask uint64) uint64 {
 	return result
 }
 
-// cmpSwapByBit is the prose of RFC 7306 section 5.1.2, bit by bit.
+// cmpSwapByBit implements the prose of RFC 7306 section 5.1.2, bit by bit.
 func cmpSwapByBit(orig, compare, compareMask, swap, swapMask uint64) uint64 {
 	result := orig
 	for bit := range 64 {
@@ -113,7 +113,7 @@ func TestCmpSwap(t *testing.T) {
 	}
 	config := &quick.Config{MaxCount: 20000}
 	require.NoError(t, quick.CheckEqual(CmpSwap, cmpSwapByBit, config))
-	// Random values never match under a random mask; make them.
+	// Random values never match under a random mask, so derive one from the other.
 	require.NoError(t, quick.Check(func(orig, noise, compareMask, swap, swapMask uint64) bool {
 		compare := orig&compareMask | noise&^compareMask
 		got := CmpSwap(orig, compare, compareMask, swap, swapMask)

@@ -7,42 +7,38 @@ import (
 	"io"
 )
 
-// AtomicRequestLen is the length of the Atomic Request header
-// (RFC 7306 section 5.2.1).
+// AtomicRequestLen is the length of the Atomic Request header (RFC 7306 section 5.2.1).
 const AtomicRequestLen = 52
 
-// atomicOpMask selects the AOpCode, the low 4 bits of its 32-bit word; the other
-// 28 bits are reserved (RFC 7306 section 5.2.1).
+// atomicOpMask selects the AOpCode, the low 4 bits of its 32-bit word; the other 28 bits are
+// reserved (RFC 7306 section 5.2.1).
 const atomicOpMask = 0x0F
 
 // AtomicRequest is the header of an Atomic Request (RFC 7306 section 5.2.1).
 type AtomicRequest struct {
 	// Op is the operation, 4 bits.
 	Op AtomicOp
-	// ID is the requester's identifier; the response repeats it.
+	// ID is the requester's identifier, which the response repeats.
 	ID uint32
-	// STag identifies the buffer of the target.
+	// STag identifies the buffer that contains the target.
 	STag uint32
 	// TO is the offset of the target in that buffer.
 	TO uint64
 	// AddSwap is the value that a FetchAdd adds, or that a CmpSwap stores.
 	AddSwap uint64
-	// AddSwapMask has the top bits of the fields of a FetchAdd, or the bits that
-	// a CmpSwap stores.
+	// AddSwapMask selects the top bits of the fields of a FetchAdd, or the bits that a CmpSwap
+	// stores.
 	AddSwapMask uint64
-	// Compare is the value with which a CmpSwap compares. A FetchAdd does not
-	// use it.
+	// Compare is the value that a CmpSwap compares with. A FetchAdd does not use it.
 	Compare uint64
-	// CompareMask has the bits that a CmpSwap compares. A FetchAdd does not use
-	// it.
+	// CompareMask selects the bits that a CmpSwap compares. A FetchAdd does not use it.
 	CompareMask uint64
 }
 
-// Put encodes the header into the first AtomicRequestLen bytes of b. It panics
-// if b is shorter.
+// Put encodes the header into the first AtomicRequestLen bytes of b. It panics if b is shorter.
 //
-// For a FetchAdd it ignores the fields Compare and CompareMask, and sends zero
-// and all ones (RFC 7306 section 5.2.1).
+// For a FetchAdd, it ignores Compare and CompareMask, and sends zero and all ones (RFC 7306
+// section 5.2.1).
 func (r AtomicRequest) Put(b []byte) {
 	_ = b[AtomicRequestLen-1]
 	if r.Op == AtomicFetchAdd {
@@ -58,8 +54,8 @@ func (r AtomicRequest) Put(b []byte) {
 	binary.BigEndian.PutUint64(b[44:], r.CompareMask)
 }
 
-// ParseAtomicRequest decodes the first AtomicRequestLen bytes of b. It ignores
-// reserved bits. If b is shorter, the error is io.ErrUnexpectedEOF.
+// ParseAtomicRequest decodes the first AtomicRequestLen bytes of b. It ignores reserved bits. If b
+// is shorter, the error is io.ErrUnexpectedEOF.
 func ParseAtomicRequest(b []byte) (AtomicRequest, error) {
 	if len(b) < AtomicRequestLen {
 		return AtomicRequest{}, io.ErrUnexpectedEOF

@@ -67,8 +67,8 @@ func TestAtomicRequestReserved(t *testing.T) {
 	require.Equal(t, []byte{0, 0, 0, 3}, put(AtomicRequestLen, odd)[:4])
 }
 
-// A FetchAdd is sent with the compare fields the RFC wants, whatever is in the
-// struct; a received one is given as it came.
+// A FetchAdd is sent with the compare fields that the RFC requires, whatever the struct contains; a
+// received one is returned unchanged.
 func TestAtomicRequestFetchAddCompare(t *testing.T) {
 	r := vectorFetchAdd
 	r.Compare, r.CompareMask = 1, 2

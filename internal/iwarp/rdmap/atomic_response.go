@@ -7,9 +7,8 @@ import (
 	"io"
 )
 
-// AtomicResponseLen is the length of the Atomic Response header in figure 6
-// (RFC 7306 section 5.2.2). Section 4 of that RFC says 32 bytes, which the
-// figure contradicts.
+// AtomicResponseLen is the length of the Atomic Response header according to figure 6 (RFC 7306
+// section 5.2.2). Section 4 of that RFC says 32 bytes, which contradicts the figure.
 const AtomicResponseLen = 12
 
 // AtomicResponse is the header of an Atomic Response (RFC 7306 section 5.2.2).
@@ -20,16 +19,15 @@ type AtomicResponse struct {
 	Value uint64
 }
 
-// Put encodes the header into the first AtomicResponseLen bytes of b. It panics
-// if b is shorter.
+// Put encodes the header into the first AtomicResponseLen bytes of b. It panics if b is shorter.
 func (r AtomicResponse) Put(b []byte) {
 	_ = b[AtomicResponseLen-1]
 	binary.BigEndian.PutUint32(b, r.ID)
 	binary.BigEndian.PutUint64(b[4:], r.Value)
 }
 
-// ParseAtomicResponse decodes the first AtomicResponseLen bytes of b. If b is
-// shorter the error is io.ErrUnexpectedEOF.
+// ParseAtomicResponse decodes the first AtomicResponseLen bytes of b. If b is shorter the error is
+// io.ErrUnexpectedEOF.
 func ParseAtomicResponse(b []byte) (AtomicResponse, error) {
 	if len(b) < AtomicResponseLen {
 		return AtomicResponse{}, io.ErrUnexpectedEOF

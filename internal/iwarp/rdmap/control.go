@@ -5,8 +5,8 @@ package rdmap
 // Version is the value of the RV field (RFC 5040 section 4.1).
 const Version = 1
 
-// Fields of the RDMAP control byte (RFC 5040 section 4.1). The two bits between
-// them are reserved: senders set them to zero, receivers ignore them.
+// Fields of the RDMAP control byte (RFC 5040 section 4.1). The two bits between them are reserved:
+// senders set them to zero, receivers ignore them.
 const (
 	controlVersionShift = 6
 	controlOpcode       = 0x0F

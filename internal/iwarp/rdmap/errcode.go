@@ -4,13 +4,13 @@ package rdmap
 
 // Layers in a Terminate (RFC 5040 section 4.8).
 const (
-	// LayerRDMAP: RDMAP has found the error (RFC 5040 section 4.8).
+	// LayerRDMAP: RDMAP detected the error (RFC 5040 section 4.8).
 	LayerRDMAP = 0
-	// LayerDDP: DDP has found the error; package ddp has the types and codes
-	// (RFC 5040 section 4.8).
+	// LayerDDP: DDP detected the error; package ddp defines the types and codes (RFC 5040
+	// section 4.8).
 	LayerDDP = 1
-	// LayerMPA: the LLP, which is MPA, has found the error; the type is 0, and
-	// package mpa has the codes (RFC 5040 section 4.8, RFC 6581 section 8).
+	// LayerMPA: the LLP, which is MPA, detected the error; the type is 0, and package mpa defines
+	// the codes (RFC 5040 section 4.8, RFC 6581 section 8).
 	LayerMPA = 2
 )
 
@@ -32,13 +32,11 @@ const (
 	ProtBounds = 1
 	// ProtAccess: access rights violation (RFC 5040 section 4.8).
 	ProtAccess = 2
-	// ProtNotAssociated: STag not associated with the stream
-	// (RFC 5040 section 4.8).
+	// ProtNotAssociated: STag not associated with the stream (RFC 5040 section 4.8).
 	ProtNotAssociated = 3
 	// ProtWrap: the tagged offset wraps (RFC 5040 section 4.8).
 	ProtWrap = 4
-	// ProtCannotInvalidate: STag cannot be invalidated
-	// (RFC 5040 section 4.8).
+	// ProtCannotInvalidate: STag cannot be invalidated (RFC 5040 section 4.8).
 	ProtCannotInvalidate = 9
 )
 
@@ -48,16 +46,14 @@ const (
 	OperVersion = 5
 	// OperOpcode: unexpected opcode (RFC 5040 section 4.8).
 	OperOpcode = 6
-	// OperStream: catastrophic error, localized to the stream
-	// (RFC 5040 section 4.8).
+	// OperStream: catastrophic error, localized to the stream (RFC 5040 section 4.8).
 	OperStream = 7
 	// OperGlobal: catastrophic error, global (RFC 5040 section 4.8).
 	OperGlobal = 8
-	// OperCannotInvalidate: STag cannot be invalidated
-	// (RFC 5040 section 4.8).
+	// OperCannotInvalidate: STag cannot be invalidated (RFC 5040 section 4.8).
 	OperCannotInvalidate = 9
 )
 
-// Unspecified is the code for an unspecified error, both of ErrTypeProtection
-// and of ErrTypeOperation (RFC 5040 section 4.8).
+// Unspecified is the code for an unspecified error, in both ErrTypeProtection and ErrTypeOperation
+// (RFC 5040 section 4.8).
 const Unspecified = 0xff

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 )
 
-// The byte of a DDP header that says what a message is.
+// The byte of a DDP header that identifies the message.
 func ExampleControl() {
 	b := rdmap.Control(rdmap.OpReadRequest)
 	version, op := rdmap.ParseControl(b)
@@ -16,7 +16,7 @@ func ExampleControl() {
 	// Output: 0x41: version 1, RDMA Read Request
 }
 
-// The request of a FetchAdd, and what the responder does with it.
+// A FetchAdd request, and what the responder does with it.
 func ExampleAtomicRequest() {
 	b := make([]byte, rdmap.AtomicRequestLen)
 	rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: 1, STag: 0x1a2b3c01, TO: 4096, AddSwap: 5}.Put(b)
@@ -24,6 +24,5 @@ func ExampleAtomicRequest() {
 	fmt.Println(r.Op, r.TO, err)
 	fmt.Println(rdmap.FetchAdd(37, r.AddSwap, r.AddSwapMask))
 	// Output:
-	// FetchAdd 4096 <nil>
-	// 42
+	// FetchAdd 4096 <nil> 42
 }

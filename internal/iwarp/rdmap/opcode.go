@@ -21,15 +21,13 @@ const (
 	OpSendInv Opcode = 4
 	// OpSendSE: Send with Solicited Event, queue 0 (RFC 5040 section 4.1).
 	OpSendSE Opcode = 5
-	// OpSendSEInv: Send with Solicited Event and Invalidate, queue 0
-	// (RFC 5040 section 4.1).
+	// OpSendSEInv: Send with Solicited Event and Invalidate, queue 0 (RFC 5040 section 4.1).
 	OpSendSEInv Opcode = 6
 	// OpTerminate: Terminate, queue 2 (RFC 5040 section 4.1).
 	OpTerminate Opcode = 7
 	// OpImmediate: Immediate Data, queue 0 (RFC 7306 section 4.1).
 	OpImmediate Opcode = 8
-	// OpImmediateSE: Immediate Data with Solicited Event, queue 0
-	// (RFC 7306 section 4.1).
+	// OpImmediateSE: Immediate Data with Solicited Event, queue 0 (RFC 7306 section 4.1).
 	OpImmediateSE Opcode = 9
 	// OpAtomicRequest: Atomic Request, queue 1 (RFC 7306 section 4.1).
 	OpAtomicRequest Opcode = 10
@@ -37,8 +35,7 @@ const (
 	OpAtomicResponse Opcode = 11
 )
 
-// The names are those of the IANA registry (RFC 6580 section 3.4,
-// RFC 7306 section 10).
+// Names from the IANA registry (RFC 6580 section 3.4, RFC 7306 section 10).
 var opcodeNames = [...]string{
 	OpWrite:          "RDMA Write",
 	OpReadRequest:    "RDMA Read Request",
@@ -54,7 +51,7 @@ var opcodeNames = [...]string{
 	OpAtomicResponse: "Atomic Response",
 }
 
-// String returns the name of the message in the RFCs.
+// String returns the name that the RFCs use.
 func (op Opcode) String() string {
 	if int(op) < len(opcodeNames) {
 		return opcodeNames[op]

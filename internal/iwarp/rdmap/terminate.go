@@ -11,29 +11,27 @@ import (
 
 // Lengths of the Terminate header (RFC 5040 section 4.8).
 const (
-	// TerminateLen is the length of a Terminate header that quotes nothing
-	// (RFC 5040 section 4.8).
+	// TerminateLen is the length of a Terminate header that quotes nothing (RFC 5040 section 4.8).
 	TerminateLen = 4
-	// MaxTerminateLen is the length of one that quotes a Read Request
-	// (RFC 5040 section 4.8).
+	// MaxTerminateLen is the length of a Terminate header that quotes a Read Request (RFC 5040
+	// section 4.8).
 	MaxTerminateLen = TerminateLen + segLenLen + ddp.UntaggedLen + ReadRequestLen
 
 	segLenLen = 2 // DDP Segment Length
 )
 
-// HdrCt bits in the third byte of the Terminate header
-// (RFC 5040 section 4.8). The rest of that byte and the fourth byte are
-// reserved: senders set them to zero, receivers ignore them.
+// HdrCt bits in the third byte of the Terminate header (RFC 5040 section 4.8). The rest of that
+// byte and the fourth byte are reserved: senders set them to zero, receivers ignore them.
 const (
 	hdrSegLen = 0x80 // M: DDP Segment Length valid
 	hdrDDP    = 0x40 // D: DDP header included
 	hdrRDMAP  = 0x20 // R: RDMAP header included
 )
 
-// Terminate is the header of a Terminate message, which tells why the stream
-// ends (RFC 5040 section 4.8).
+// Terminate is the header of a Terminate message, which gives the reason for ending the stream
+// (RFC 5040 section 4.8).
 type Terminate struct {
-	// Layer is the layer that found the error, 4 bits.
+	// Layer is the layer that detected the error, 4 bits.
 	Layer uint8
 	// Type is the error type, 4 bits, whose meaning depends on Layer.
 	Type uint8
@@ -41,19 +39,19 @@ type Terminate struct {
 	Code uint8
 	// SegLenValid is the M bit: SegLen is valid.
 	SegLenValid bool
-	// SegLen is the length of the DDP segment that was at fault.
+	// SegLen is the length of the offending DDP segment.
 	SegLen uint16
-	// DDPHeader is the DDP header of that segment, ddp.TaggedLen or
-	// ddp.UntaggedLen bytes by its T bit, or nil if it is not quoted.
+	// DDPHeader is the DDP header of that segment, ddp.TaggedLen or ddp.UntaggedLen bytes depending
+	// on its T bit, or nil if it is not quoted.
 	DDPHeader []byte
-	// RDMAPHeader is the header of the Read Request at fault, ReadRequestLen
-	// bytes, or nil if it is not quoted.
+	// RDMAPHeader is the header of the offending Read Request, ReadRequestLen bytes, or nil if it
+	// is not quoted.
 	RDMAPHeader []byte
 }
 
-// Append appends the header to b, in the RFC's layout. DDPHeader and RDMAPHeader
-// may be longer than the header, for example the whole segment: only the header
-// is appended. If one is shorter than its header, it is left out.
+// Append appends the header to b, in the RFC's layout. DDPHeader and RDMAPHeader may be longer than
+// the headers, for example the whole segment: only the headers are appended. A slice that is too
+// short for its header is omitted.
 func (t *Terminate) Append(b []byte) []byte {
 	var (
 		ddpHeader   = t.DDPHeader[:ddpHeaderLen(t.DDPHeader)]
@@ -78,11 +76,11 @@ func (t *Terminate) Append(b []byte) []byte {
 	return append(b, rdmapHeader...)
 }
 
-// ParseTerminate decodes a Terminate header in the RFC's layout. The quoted
-// headers are parts of b, not copies. Bytes after them are ignored.
+// ParseTerminate decodes a Terminate header in the RFC's layout. The quoted headers are parts of b,
+// not copies. Bytes after them are ignored.
 //
-// If b is too short, the error is io.ErrUnexpectedEOF. The fields that b contains
-// are set nevertheless, so that an incomplete quotation does not hide the cause.
+// If b is too short, the error is io.ErrUnexpectedEOF. The fields that b contains are set
+// nevertheless, so that a truncated quotation does not hide the cause.
 func ParseTerminate(b []byte) (Terminate, error) {
 	if len(b) < TerminateLen {
 		return Terminate{}, io.ErrUnexpectedEOF
@@ -90,12 +88,12 @@ func ParseTerminate(b []byte) (Terminate, error) {
 	return parseTerminate(b, b[0]>>4, b[0]&0x0F, b[2])
 }
 
-// parseTerminate decodes b, which has at least TerminateLen bytes. The caller has
-// decoded layer, type and HdrCt bits.
+// parseTerminate decodes b, which has at least TerminateLen bytes. The caller has decoded layer,
+// type and HdrCt bits.
 func parseTerminate(b []byte, layer, typ, flags uint8) (Terminate, error) {
 	t := Terminate{Layer: layer, Type: typ, Code: b[1]}
 	b = b[TerminateLen:]
-	// According to the RFC the length is present if D is set, and valid if M is set.
+	// The RFC defines the length as present if D is set, and as valid if M is set.
 	if flags&(hdrSegLen|hdrDDP) != 0 {
 		if len(b) < segLenLen {
 			return t, io.ErrUnexpectedEOF
@@ -120,8 +118,8 @@ func parseTerminate(b []byte, layer, typ, flags uint8) (Terminate, error) {
 	return t, nil
 }
 
-// ddpHeaderLen returns the length of the DDP header at the beginning of b, or 0
-// if it is not complete.
+// ddpHeaderLen returns the length of the DDP header at the beginning of b, or 0 if it is not
+// complete.
 func ddpHeaderLen(b []byte) int {
 	if len(b) == 0 {
 		return 0

@@ -21,12 +21,12 @@ func appendSIW(t Terminate) []byte {
 	return b
 }
 
-// Terminates that siw has been seen to send. If siw quotes no header, they are decoded in the RFC's
+// Terminates that siw was observed to send. If siw quotes no header, they are decoded in the RFC's
 // layout.
 func TestTerminateSIW(t *testing.T) {
 	for _, tc := range []struct {
 		name, hex         string
-		layer, typ, code  uint8 // as siw means them
+		layer, typ, code  uint8 // the values that siw means
 		tagged, headers   bool
 		readRequestQuoted bool
 	}{
@@ -84,7 +84,7 @@ func TestTerminateSIW(t *testing.T) {
 	}
 }
 
-// An RFC's Terminate keeps its meaning, whatever it is.
+// A Terminate in the RFC's layout keeps its meaning in all cases.
 func TestTerminateLenientRFC(t *testing.T) {
 	for _, v := range terminateVectors {
 		got, swapped, err := ParseTerminateLenient(v.terminate.Append(nil))
@@ -103,8 +103,7 @@ func TestTerminateLenientRFC(t *testing.T) {
 	}
 }
 
-// The layout is siw's if bits are set in its places and none in the RFC's. Bits in places of
-// neither say nothing.
+// The layout is siw's if bits are set in its places and none in the RFC's. Other bits are ignored.
 func TestTerminateLayout(t *testing.T) {
 	for flags := range 256 {
 		b := append([]byte{0x21, 0x03, byte(flags), 0, 0, 16}, quotedUntagged...)
@@ -121,7 +120,7 @@ func TestTerminateLayout(t *testing.T) {
 	}
 }
 
-// Where nothing is quoted: what siw would mean, and that it would not mean anything.
+// Without quoted headers: what siw would mean, or that it would not send this.
 func TestSIWMeaning(t *testing.T) {
 	quoted := Terminate{Layer: 2, Code: 6, SegLenValid: true, DDPHeader: quotedUntagged}
 	require.Empty(t, SIWMeaning(&quoted), "siw's would have been read as that")
@@ -132,12 +131,12 @@ func TestSIWMeaning(t *testing.T) {
 		{2, 0, 6, "RDMAP remote operation error: unexpected opcode"},
 		{2, 1, 6, "DDP untagged buffer error: invalid DDP version"},
 		{0, 2, 2, "MPA error: CRC mismatch"},
-		{0, 2, 6, "MPA error: insufficient IRD resources"}, // or what the RFC says
+		{0, 2, 6, "MPA error: insufficient IRD resources"}, // or what the RFC defines
 		{0, 2, 8, ""},
 		{2, 0, 2, ""},
 		{1, 0, 0, ""}, // siw's 0/1/00 quotes
 		{0, 1, 0, ""}, // siw's 1/0/00 quotes
-		{1, 1, 4, ""}, // both readings are one
+		{1, 1, 4, ""}, // both readings are the same
 		{2, 2, 6, ""},
 		{7, 7, 6, ""},
 	} {

@@ -109,7 +109,7 @@ func TestTerminateTruncated(t *testing.T) {
 				require.Zero(t, got)
 				continue
 			}
-			// What kills the stream is known even so.
+			// The reason for ending the stream is known even so.
 			require.Equal(t, v.terminate.Layer, got.Layer)
 			require.Equal(t, v.terminate.Type, got.Type)
 			require.Equal(t, v.terminate.Code, got.Code)
@@ -121,7 +121,7 @@ func TestTerminateTruncated(t *testing.T) {
 	}
 }
 
-// A whole segment may be given for its headers; too little is not quoted.
+// A whole segment may be passed for its headers; one that is too short is not quoted.
 func TestTerminateAppendCuts(t *testing.T) {
 	want := Terminate{SegLenValid: true, SegLen: 46, DDPHeader: quotedUntagged, RDMAPHeader: quotedRequest}
 	segment := append(append([]byte(nil), quotedUntagged...), quotedRequest...)

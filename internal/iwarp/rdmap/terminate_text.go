@@ -11,13 +11,13 @@ import (
 // errType is an error type of a layer in a Terminate.
 type errType struct {
 	name string
-	// codes are the assigned codes. If it is nil, the type has no codes, and any
-	// code is valid.
+	// codes are the assigned codes. If codes is nil, the type defines no codes and any code is
+	// valid.
 	codes map[uint8]string
 }
 
-// errTypes are the assigned errors by layer and type (RFC 6580 sections 3.1 to
-// 3.3, RFC 6581 section 8).
+// errTypes are the assigned errors by layer and type (RFC 6580 sections 3.1 to 3.3, RFC 6581
+// section 8).
 var errTypes = map[[2]uint8]errType{
 	{LayerRDMAP, ErrTypeLocal}: {name: "RDMAP local catastrophic error"},
 	{LayerRDMAP, ErrTypeProtection}: {"RDMAP remote protection error", map[uint8]string{
@@ -77,9 +77,8 @@ func assigned(layer, typ, code uint8) bool {
 	return ok
 }
 
-// TerminateText returns the meaning of the three values of a Terminate as text,
-// for example "RDMAP remote protection error: invalid STag". Values that no RFC
-// defines are given as numbers.
+// TerminateText returns the meaning of the three values of a Terminate as text, for example "RDMAP
+// remote protection error: invalid STag". Values that no RFC defines are printed as numbers.
 func TerminateText(layer, typ, code uint8) string {
 	t, ok := errTypes[[2]uint8{layer, typ}]
 	if !ok {
