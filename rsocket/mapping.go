@@ -145,9 +145,9 @@ func (c *Conn) at(offset uint64) (entry, error) {
 }
 
 // WriteAt writes p to memory that the peer has mapped, starting at offset (riowrite). When it
-// returns without error, all of p has been handed to the device. The caller may then reuse p. The
-// peer's program is not notified; once it has read what a later Write sends, p is in its memory.
-// WriteAt waits for room as Write does. At the first offset that is not mapped, it returns
+// returns, the caller may reuse p. Unless there is an error, all of p has been handed to the device.
+// The peer's program is not notified; once it has read what a later Write sends, p is in its
+// memory. WriteAt waits for room as Write does. At the first offset that is not mapped, it returns
 // [ErrNoMapping]. A mapping of the peer is known once a Read has returned the data that followed
 // it.
 func (c *Conn) WriteAt(p []byte, offset int64) (int, error) {

@@ -25,7 +25,8 @@ func TestParameters(t *testing.T) {
 	}{
 		{"given", 32, cm.ConnParam{RetryCount: 2, RNRRetryCount: 3, MinRNRTimer: 5},
 			cm.ConnParam{RetryCount: 4, RNRRetryCount: cm.None, MinRNRTimer: 6},
-			// The RNR retry count is the peer's; the other values are the active side's.
+			// The RNR retry count is the peer's, the retry count the active side's, and the timer
+			// each side's own.
 			[2]verbs.QPAttr{{RetryCnt: 2, RNRRetry: 0, MinRNRTimer: 5}, {RetryCnt: 2, RNRRetry: 3, MinRNRTimer: 6}},
 			false},
 		{"left out", 0, cm.ConnParam{}, cm.ConnParam{},
