@@ -320,8 +320,8 @@ func (c *Conn) consume(n int) error {
 	return nil
 }
 
-// Write sends p. When it returns, the caller may reuse p. Unless there is an error, all of p has been
-// handed to the device.
+// Write sends p. When it returns, the caller may reuse p. Unless there is an error, all of p has
+// been handed to the device.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.write(p)
 	return n, opError("write", c.local, c.remote, err)

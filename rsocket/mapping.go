@@ -145,11 +145,11 @@ func (c *Conn) at(offset uint64) (entry, error) {
 }
 
 // WriteAt writes p to memory that the peer has mapped, starting at offset (riowrite). When it
-// returns, the caller may reuse p. Unless there is an error, all of p has been handed to the device.
-// The peer's program is not notified; once it has read what a later Write sends, p is in its
-// memory. WriteAt waits for room as Write does. At the first offset that is not mapped, it returns
-// [ErrNoMapping]. A mapping of the peer is known once a Read has returned the data that followed
-// it.
+// returns, the caller may reuse p. Unless there is an error, all of p has been handed to the
+// device. The peer's program is not notified; once it has read what a later Write sends, p is in
+// its memory. WriteAt waits for room as Write does. At the first offset that is not mapped, it
+// returns [ErrNoMapping]. A mapping of the peer is known once a Read has returned the data that
+// followed it.
 func (c *Conn) WriteAt(p []byte, offset int64) (int, error) {
 	n, err := c.writeAt(p, offset)
 	return n, opError("write", c.local, c.remote, err)
