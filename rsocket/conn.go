@@ -128,8 +128,8 @@ func (c *Conn) start(id *cm.ID, peer *connData) {
 	c.alive.start(c)
 }
 
-// hush makes the passive side on a kernel iWARP device wait for the peer's first message, which the
-// peer's start sends immediately, as does the first call of a C program. Linux siw terminates the
+// hush makes the passive side on a kernel iWARP device wait for the peer's first message. A peer of
+// this package sends one in start, a C program in its first call. Linux siw terminates the
 // connection if anything follows the MPA Reply immediately; the user-space RNIC handles this
 // itself. hush is called before start.
 //

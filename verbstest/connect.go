@@ -271,7 +271,7 @@ func connectPassiveSpeaksFirst(w *world) outcome {
 	return tested
 }
 
-// connectReceivesBefore: receives posted in INIT receive the first messages, in order.
+// connectReceivesBefore: receives posted in INIT consume the first messages, in order.
 func connectReceivesBefore(w *world) outcome {
 	p := w.pair(pairConfig{before: func(p *pair) {
 		for i := range 3 {

@@ -28,7 +28,7 @@ func (n network) protocols() *http.Protocols {
 	return p
 }
 
-// serveUntil serves until ctx is done, then shuts down in order. It calls ready with the address
+// serveUntil serves until ctx is done, then shuts down gracefully. It calls ready with the address
 // once it is listening.
 func (n network) serveUntil(ctx context.Context, address string, ready func(address string)) error {
 	lc := rsocket.ListenConfig{Config: rsocket.Config{Device: n.device}}

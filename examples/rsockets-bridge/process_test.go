@@ -36,7 +36,7 @@ func execBridge(t *testing.T, args ...string) *process {
 	return &process{testprogram.Start(t, cmd)}
 }
 
-// startBridge starts the program and waits until it is listening. It must exit in order at the end
+// startBridge starts the program and waits until it is listening. It must exit cleanly at the end
 // of the test unless the test has ended it; by then, all its connections are closed or about to be.
 func startBridge(t *testing.T, listen, dial string, args ...string) *process {
 	t.Helper()

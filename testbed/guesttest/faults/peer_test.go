@@ -172,7 +172,7 @@ func (p *peer) kill() {
 	require.Equal(p.t, -1, exit.ExitCode(), "the peer was killed")
 }
 
-// leave waits for the peer to exit in order.
+// leave waits for the peer to exit cleanly.
 func (p *peer) leave() {
 	p.t.Helper()
 	p.over = true
