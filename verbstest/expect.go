@@ -64,9 +64,9 @@ func (p *pair) refusal(wc verbs.WC, f fault, oneWay bool) {
 	require.ErrorIs(p, wc.Err(), wc.Status)
 }
 
-// tells requires the status of a failed request. A kernel driver may report one of others instead.
-// Kernel siw may report any status, because it does not say which request failed, or flushes that
-// one too. Such deviations are recorded.
+// tells requires the status of a failed request. A kernel driver may report a status in others
+// instead. Kernel siw may report any error, because it does not say which request failed, or
+// flushes that one too. Such deviations are recorded.
 func (w *world) tells(wc verbs.WC, status verbs.WCStatus, others ...verbs.WCStatus) {
 	w.Helper()
 	switch {

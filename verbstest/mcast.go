@@ -91,8 +91,8 @@ func mcastAttach(w *world) outcome {
 }
 
 // onLink makes the host of the passive side join a group until the test ends. Over RoCE v2 the
-// device receives only what the host's network is a member of, and AttachMcast does not join (a
-// connection manager does). onLink reports false on other links and for addresses other than IPv4.
+// device receives only groups that the host has joined, which AttachMcast does not do (a connection
+// manager does). onLink reports false on other links and for addresses other than IPv4.
 func (p *pair) onLink(group verbs.GID) bool {
 	p.Helper()
 	row := p.b.gid()

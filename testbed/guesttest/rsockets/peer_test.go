@@ -209,7 +209,7 @@ func TestPeerKilled(t *testing.T) {
 	})
 }
 
-// requireReset requires the error of a connection whose peer is gone without closing it.
+// requireReset requires the error of a connection whose peer disappeared without closing it.
 func requireReset(t *testing.T, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, errReset)
